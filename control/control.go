@@ -1,0 +1,253 @@
+// Package control is the channel over which ndklab's processes talk: requests,
+// answers and notices as JSON over a Unix stream socket, with file descriptors
+// where a request carries some.
+//
+// Both ends of a Conn may make requests at any time, and any number may be
+// under way at once. The package knows nothing of what is asked; the command
+// line and the supervisor, the supervisor and its agents and engines each have
+// methods of their own. When the peer goes away every pending call fails with
+// ErrClosed, which is how one process learns of another's death.
+//
+// Start reading at Conn.
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// MaxMessage bounds a message, in bytes: a report on thousands of nodes fits.
+const MaxMessage = 64 << 20
+
+// MaxFiles bounds the descriptors of one request.
+const MaxFiles = 16
+
+// ErrClosed is the end of a channel: the peer is gone or Close was called.
+var ErrClosed = errors.New("control channel closed")
+
+// A Code says what kind of failure an Error is; the command line turns it into
+// an exit code.
+type Code string
+
+// The codes.
+const (
+	Usage  Code = "usage"  // the caller asked for what makes no sense or does not exist
+	Unable Code = "unable" // this machine cannot do it
+	Failed Code = "failed" // it should have worked
+)
+
+// An Error is a failure that crosses the channel with its kind.
+type Error struct {
+	Code    Code   `json:"code"`
+	Message string `json:"message"`
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Errorf makes an Error.
+func Errorf(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// A Request is what the peer asks. Files are closed when the handler returns;
+// one that it keeps it replaces with nil in the slice.
+type Request struct {
+	Method string
+	Params json.RawMessage
+	Files  []*os.File
+	Conn   *Conn
+}
+
+// Decode reads the parameters into v.
+func (r *Request) Decode(v any) error {
+	if err := json.Unmarshal(r.Params, v); err != nil {
+		return Errorf(Usage, "%s: parameters: %v", r.Method, err)
+	}
+	return nil
+}
+
+// A Handler answers requests, each on a goroutine of its own, and notices, one
+// after the other in the order they were sent (their result is dropped). ctx
+// ends when the channel does, or when the caller gave up. A handler of notices
+// must not wait for the peer: while one runs, later notices queue up, and
+// behind a full queue so does everything else the peer sends.
+type Handler func(ctx context.Context, r *Request) (result any, err error)
+
+// A Conn is one end of a channel. Its methods may be called from any goroutine.
+type Conn struct {
+	sock    *net.UnixConn
+	handler Handler
+	ctx     context.Context
+	cancel  context.CancelFunc
+	readers sync.WaitGroup
+
+	writing chan struct{} // holds a token while a message is written
+
+	mu      sync.Mutex // guards what follows
+	nextID  uint64
+	calls   map[uint64]chan *message
+	serving map[uint64]context.CancelFunc
+}
+
+// New starts a channel on sock, which it owns from now on. handler may be nil
+// if the peer asks nothing.
+func New(sock *net.UnixConn, handler Handler) *Conn {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &Conn{sock: sock, handler: handler, ctx: ctx, cancel: cancel,
+		writing: make(chan struct{}, 1),
+		calls:   map[uint64]chan *message{}, serving: map[uint64]context.CancelFunc{}}
+	c.readers.Add(1)
+	go c.read()
+	return c
+}
+
+// FromFile starts a channel on a socket inherited as f, which it closes.
+func FromFile(f *os.File, handler Handler) (*Conn, error) {
+	defer f.Close()
+	conn, err := net.FileConn(f)
+	if err != nil {
+		return nil, fmt.Errorf("control socket: %w", err)
+	}
+	sock, ok := conn.(*net.UnixConn)
+	if !ok {
+		conn.Close()
+		return nil, fmt.Errorf("control socket: %s is no Unix socket", conn.LocalAddr().Network())
+	}
+	return New(sock, handler), nil
+}
+
+// Pair makes a channel to a child: the parent's end, running, and the file that
+// the child is to inherit and the caller closes.
+func Pair(handler Handler) (*Conn, *os.File, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("socketpair: %w", err)
+	}
+	child := os.NewFile(uintptr(fds[1]), "control")
+	conn, err := FromFile(os.NewFile(uintptr(fds[0]), "control"), handler)
+	if err != nil {
+		child.Close()
+		return nil, nil, err
+	}
+	return conn, child, nil
+}
+
+// Done is closed when the channel has ended.
+func (c *Conn) Done() <-chan struct{} { return c.ctx.Done() }
+
+// Close ends the channel and waits until its reader has stopped; handlers have
+// their context cancelled and may still be running.
+func (c *Conn) Close() {
+	c.cancel()
+	c.sock.Close()
+	c.readers.Wait()
+}
+
+// Peer is who is at the other end, as the kernel vouches for it.
+func (c *Conn) Peer() (*unix.Ucred, error) {
+	raw, err := c.sock.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("peer credentials: %w", err)
+	}
+	var cred *unix.Ucred
+	var credErr error
+	if err := raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
+		return nil, fmt.Errorf("peer credentials: %w", err)
+	}
+	if credErr != nil {
+		return nil, fmt.Errorf("peer credentials: %w", credErr)
+	}
+	return cred, nil
+}
+
+// Call asks the peer and waits for its answer, which is read into result unless
+// that is nil. files are sent along and stay the caller's. When ctx ends, the
+// peer is told and the call fails with ctx's error, also if the peer has
+// stopped reading. A failure that the peer reported is an *Error.
+func (c *Conn) Call(ctx context.Context, method string, params, result any, files ...*os.File) error {
+	m, err := c.call(ctx, method, params, files)
+	if err != nil {
+		return fmt.Errorf("%s: %w", method, err)
+	}
+	if m.Error != nil {
+		return m.Error
+	}
+	if result == nil {
+		return nil
+	}
+	if err := json.Unmarshal(m.Result, result); err != nil {
+		return fmt.Errorf("%s: answer: %w", method, err)
+	}
+	return nil
+}
+
+// call sends a request and waits for its answer.
+func (c *Conn) call(ctx context.Context, method string, params any, files []*os.File) (*message, error) {
+	body, err := json.Marshal(params)
+	if err != nil {
+		return nil, err
+	}
+	answer := make(chan *message, 1)
+	c.mu.Lock()
+	c.nextID++
+	id := c.nextID
+	c.calls[id] = answer
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		delete(c.calls, id)
+		c.mu.Unlock()
+	}()
+	if err := c.send(ctx, &message{ID: id, Method: method, Params: body}, files); err != nil {
+		if ctx.Err() != nil {
+			c.giveUp(id)
+		}
+		return nil, err
+	}
+	select {
+	case m := <-answer:
+		return m, nil
+	case <-ctx.Done():
+		c.giveUp(id)
+		return nil, ctx.Err()
+	case <-c.ctx.Done():
+		select { // an answer that came just before the end still counts
+		case m := <-answer:
+			return m, nil
+		default:
+			return nil, ErrClosed
+		}
+	}
+}
+
+// giveUp tells the peer that nobody waits for an answer any more, without
+// waiting for a peer that does not read. It does nothing for a request that was
+// never sent.
+func (c *Conn) giveUp(id uint64) {
+	go func() {
+		// If the channel ends first, the peer learns it by that.
+		_ = c.send(c.ctx, &message{ID: id, Cancel: true}, nil)
+	}()
+}
+
+// Notify tells the peer something and expects no answer. Notices arrive in the
+// order they were sent. It blocks while the peer does not read.
+func (c *Conn) Notify(method string, params any) error {
+	body, err := json.Marshal(params)
+	if err != nil {
+		return fmt.Errorf("%s: %w", method, err)
+	}
+	if err := c.send(c.ctx, &message{Method: method, Params: body}, nil); err != nil {
+		return fmt.Errorf("%s: %w", method, err)
+	}
+	return nil
+}

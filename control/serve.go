@@ -1,0 +1,124 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+)
+
+// noticeQueue is how many notices may wait for their handler before the reader
+// waits with them.
+const noticeQueue = 64
+
+// read takes messages off the socket until it ends.
+func (c *Conn) read() {
+	defer c.readers.Done()
+	defer c.sock.Close()
+	defer c.cancel()
+	notices := make(chan *message, noticeQueue)
+	defer close(notices)
+	go c.serveNotices(notices)
+	for {
+		m, err := c.receive()
+		if err != nil {
+			return // the end of the channel; whoever waits learns by its context
+		}
+		request := m.Method != "" && m.ID != 0 && !m.Cancel
+		if !request {
+			closeFiles(m.files) // nothing else carries any
+		}
+		switch {
+		case request:
+			ctx, ok := c.begin(m.ID)
+			if !ok {
+				closeFiles(m.files)
+				return // the peer is confused; so would be its answers
+			}
+			go c.serve(ctx, m)
+		case m.Cancel:
+			c.mu.Lock()
+			if cancel := c.serving[m.ID]; cancel != nil {
+				cancel()
+			}
+			c.mu.Unlock()
+		case m.Method != "":
+			select {
+			case notices <- m:
+			case <-c.ctx.Done():
+			}
+		default:
+			c.mu.Lock()
+			answer := c.calls[m.ID]
+			delete(c.calls, m.ID) // a second answer is nobody's
+			c.mu.Unlock()
+			if answer != nil {
+				answer <- m
+			}
+		}
+	}
+}
+
+// begin makes the context of request id; false if one of that number is being
+// served. end must follow.
+func (c *Conn) begin(id uint64) (context.Context, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, twice := c.serving[id]; twice {
+		return nil, false
+	}
+	ctx, cancel := context.WithCancel(c.ctx)
+	c.serving[id] = cancel
+	return ctx, true
+}
+
+func (c *Conn) end(id uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.serving[id]()
+	delete(c.serving, id)
+}
+
+func (c *Conn) serveNotices(notices <-chan *message) {
+	for m := range notices {
+		if c.handler != nil {
+			// A notice has no answer, hence nobody to report an error to.
+			_, _ = c.handler(c.ctx, &Request{Method: m.Method, Params: m.Params, Conn: c})
+		}
+	}
+}
+
+func (c *Conn) serve(ctx context.Context, m *message) {
+	answer := c.answer(ctx, m)
+	c.end(m.ID)
+	err := c.send(c.ctx, answer, nil)
+	if err != nil && !errors.Is(err, ErrClosed) {
+		// The answer cannot be sent, but somebody waits for one.
+		_ = c.send(c.ctx, &message{ID: m.ID, Error: asError(err)}, nil)
+	}
+}
+
+// answer has the handler do what m asks.
+func (c *Conn) answer(ctx context.Context, m *message) *message {
+	r := &Request{Method: m.Method, Params: m.Params, Files: m.files, Conn: c}
+	defer func() { closeFiles(r.Files) }() // of which the handler may have kept some
+	if c.handler == nil {
+		return &message{ID: m.ID, Error: Errorf(Usage, "unknown request %q", m.Method)}
+	}
+	result, err := c.handler(ctx, r)
+	var body json.RawMessage
+	if err == nil {
+		body, err = json.Marshal(result)
+	}
+	if err != nil {
+		return &message{ID: m.ID, Error: asError(err)}
+	}
+	return &message{ID: m.ID, Result: body}
+}
+
+func asError(err error) *Error {
+	e := &Error{Code: Failed, Message: err.Error()}
+	if kind := (*Error)(nil); errors.As(err, &kind) {
+		e.Code = kind.Code
+	}
+	return e
+}

@@ -1,0 +1,211 @@
+package control
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// A message is, on the wire, its length in four bytes, big-endian, which carry
+// the descriptors, then JSON.
+type message struct {
+	ID     uint64          `json:"id,omitempty"`
+	Method string          `json:"method,omitempty"` // of requests (with ID) and notices (without)
+	Cancel bool            `json:"cancel,omitempty"` // the caller of request ID gave up
+	Params json.RawMessage `json:"params,omitempty"`
+	Result json.RawMessage `json:"result,omitempty"`
+	Error  *Error          `json:"error,omitempty"`
+	files  []*os.File      // received with it
+}
+
+// closeFiles closes files, of which some may be nil.
+func closeFiles(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+// errTooLong is a message that is over MaxMessage.
+var errTooLong = fmt.Errorf("message over the limit of %d bytes", MaxMessage)
+
+// send writes a message, or fails with ctx's error, ErrClosed, or because the
+// message cannot be sent.
+func (c *Conn) send(ctx context.Context, m *message, files []*os.File) error {
+	body, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	if len(body) > MaxMessage {
+		return errTooLong
+	}
+	if len(files) > MaxFiles {
+		return fmt.Errorf("%d files with one request, at most %d can be", len(files), MaxFiles)
+	}
+	if err := ctx.Err(); err != nil {
+		return c.reason(err)
+	}
+	select {
+	case c.writing <- struct{}{}:
+	case <-ctx.Done():
+		return c.reason(ctx.Err())
+	case <-c.ctx.Done():
+		return ErrClosed
+	}
+	buf := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body)))
+	buf = append(buf, body...)
+	if ctx == c.ctx {
+		defer func() { <-c.writing }()
+		return c.write(buf, nil)
+	}
+	// A message that is half written when ctx ends has to be finished, or the
+	// channel is lost: a goroutine does so, with descriptors of its own because
+	// the caller may then close its files.
+	rights, err := duplicate(files)
+	if err != nil {
+		<-c.writing
+		return err
+	}
+	written := make(chan error, 1)
+	go func() {
+		defer func() { <-c.writing }()
+		defer closeAll(rights)
+		written <- c.write(buf, rights)
+	}()
+	select {
+	case err := <-written:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// reason is err, or ErrClosed if the channel has ended: the end of c.ctx is no
+// caller's giving up.
+func (c *Conn) reason(err error) error {
+	if c.ctx.Err() != nil {
+		return ErrClosed
+	}
+	return err
+}
+
+// write puts a message on the socket. The caller holds c.writing.
+func (c *Conn) write(buf []byte, fds []int) error {
+	var rights []byte
+	if len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
+	}
+	n, _, err := c.sock.WriteMsgUnix(buf, rights, nil)
+	if err != nil {
+		if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, net.ErrClosed) {
+			return ErrClosed // the reader takes what the peer said last, and ends the channel
+		}
+		return err // nothing was sent: too many descriptors in flight, or the like
+	}
+	if n < len(buf) {
+		if _, err := c.sock.Write(buf[n:]); err != nil {
+			c.sock.Close() // the peer could not tell where the next message begins
+			return fmt.Errorf("%w: %w", ErrClosed, err)
+		}
+	}
+	return nil
+}
+
+// duplicate makes descriptors for the same open files, which the caller closes.
+func duplicate(files []*os.File) ([]int, error) {
+	fds := make([]int, 0, len(files))
+	for _, f := range files {
+		// Not File.Fd, which would make the caller's file blocking.
+		raw, err := f.SyscallConn()
+		if err == nil {
+			var dupErr error
+			err = raw.Control(func(fd uintptr) {
+				var dup int
+				if dup, dupErr = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0); dupErr == nil {
+					fds = append(fds, dup)
+				}
+			})
+			if err == nil {
+				err = dupErr
+			}
+		}
+		if err != nil {
+			closeAll(fds)
+			return nil, fmt.Errorf("file to send: %w", err)
+		}
+	}
+	return fds, nil
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+}
+
+// receive reads one message. Any error is the end of the channel.
+func (c *Conn) receive() (*message, error) {
+	var head [4]byte
+	oob := make([]byte, unix.CmsgSpace(MaxFiles*4))
+	n, oobn, flags, _, err := c.sock.ReadMsgUnix(head[:], oob)
+	if err != nil {
+		return nil, err
+	}
+	m := &message{files: parseFiles(oob[:oobn])}
+	if flags&unix.MSG_CTRUNC != 0 {
+		err = fmt.Errorf("more than %d files with one message", MaxFiles)
+	} else {
+		err = c.receiveBody(m, head, n)
+	}
+	if err != nil {
+		closeFiles(m.files)
+		return nil, err
+	}
+	return m, nil
+}
+
+// receiveBody reads what follows the first n bytes of head.
+func (c *Conn) receiveBody(m *message, head [4]byte, n int) error {
+	if n == 0 {
+		return io.EOF
+	}
+	if _, err := io.ReadFull(c.sock, head[n:]); err != nil {
+		return err
+	}
+	size := binary.BigEndian.Uint32(head[:])
+	if size > MaxMessage {
+		return errTooLong
+	}
+	body := make([]byte, size)
+	if _, err := io.ReadFull(c.sock, body); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(body, m); err != nil {
+		return fmt.Errorf("malformed message: %w", err)
+	}
+	return nil
+}
+
+// parseFiles makes files of received descriptors. The kernel has marked them
+// close-on-exec, since package net reads with MSG_CMSG_CLOEXEC.
+func parseFiles(oob []byte) []*os.File {
+	// What the kernel writes is well formed, as far as it was not cut off.
+	messages, _ := unix.ParseSocketControlMessage(oob)
+	var files []*os.File
+	for i := range messages {
+		fds, err := unix.ParseUnixRights(&messages[i])
+		if err != nil {
+			continue // some other kind of control message
+		}
+		for _, fd := range fds {
+			files = append(files, os.NewFile(uintptr(fd), "received"))
+		}
+	}
+	return files
+}

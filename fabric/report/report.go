@@ -1,0 +1,103 @@
+// Package report holds what a run leaves behind: the result of every workload,
+// node, link and check, and its forms as JSON and as tables for people.
+//
+// It computes nothing but totals and formatting; the lab fills it in. The JSON
+// field names are an API that test suites read: they are never renamed.
+//
+// Start reading at Run.
+package report
+
+// A Run is the result of running a topology.
+type Run struct {
+	Lab       string     `json:"lab"`
+	Seed      uint64     `json:"seed"`
+	Passed    bool       `json:"passed"`
+	Seconds   float64    `json:"seconds"` // from all nodes ready to the last workload's end
+	Workloads []Workload `json:"workloads"`
+	Nodes     []Node     `json:"nodes"`
+	Links     []Link     `json:"links"`
+	Checks    []Check    `json:"checks"`
+	// Problems are failures that are no workload's or check's: a node that
+	// died, an engine that could not keep up. A run with any has not passed.
+	Problems []string `json:"problems,omitempty"`
+
+	Started     string  `json:"started"`      // RFC 3339
+	Host        string  `json:"host"`         // kernel and machine
+	WallSeconds float64 `json:"wall_seconds"` // of the whole run, with set-up and taking down
+}
+
+// A Workload is the result of one workload.
+type Workload struct {
+	Name      string  `json:"name"`
+	From      string  `json:"from"`
+	To        string  `json:"to"`
+	Operation string  `json:"operation"`
+	Size      uint64  `json:"size"` // bytes per message
+	Depth     int     `json:"depth"`
+	Messages  uint64  `json:"messages"` // completed with success
+	Bytes     uint64  `json:"bytes"`    // payload of those
+	Errors    uint64  `json:"errors"`
+	Error     string  `json:"error,omitempty"` // the first one, in words
+	Seconds   float64 `json:"seconds"`         // first post to last completion
+	Gbps      float64 `json:"gbps"`            // payload, 10^9 bits per second
+	Latency   Latency `json:"latency_us"`
+	Verified  bool    `json:"verified"` // asked for, and every payload was right
+}
+
+// Latency is from post to completion, in microseconds.
+type Latency struct {
+	Min float64 `json:"min"`
+	P50 float64 `json:"p50"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
+}
+
+// A Node is a node's state and counters.
+type Node struct {
+	Name      string            `json:"name"`
+	State     string            `json:"state"`            // ready or down
+	Reason    string            `json:"reason,omitempty"` // why it is down
+	PID       int               `json:"pid,omitempty"`    // of the agent, as the host sees it, in inspect only
+	Addresses []string          `json:"addresses"`        // CIDR form
+	Counters  map[string]uint64 `json:"counters"`         // NDIS_NDK_PERFORMANCE_COUNTERS names
+	Transport map[string]uint64 `json:"transport"`        // the transport's own counters: retransmitted packets, NAKs ...
+}
+
+// A Link is a link's state and what it did.
+type Link struct {
+	Endpoints  [2]string    `json:"endpoints"`
+	Engine     string       `json:"engine"` // plain or linkem
+	State      string       `json:"state"`  // up or down
+	Directions [2]Direction `json:"directions"`
+}
+
+// A Direction is what happened to the packets that one endpoint sent.
+type Direction struct {
+	From    string `json:"from"`    // endpoint
+	Packets uint64 `json:"packets"` // wire packets that entered the link
+	Bytes   uint64 `json:"bytes"`   // of those, from the Ethernet header on
+	Dropped uint64 `json:"dropped"` // of those, by asked-for loss
+	// Lost are wire packets that were dropped though nothing asked for it: a
+	// full queue, a link that was down, an engine that could not keep up.
+	Lost     uint64  `json:"lost"`
+	Asked    Quality `json:"asked"`
+	Achieved Quality `json:"achieved"`
+}
+
+// Quality is how a direction treats packets; null is not asked for, or not
+// measured. Settings that changed during the run are averaged over the packets
+// that met them.
+type Quality struct {
+	DelayUS  *float64 `json:"delay_us"`  // one way; achieved: median
+	JitterUS *float64 `json:"jitter_us"` // achieved: half the range between the 1st and 99th percentile of delay
+	Loss     *float64 `json:"loss"`      // fraction of packets
+	RateGbps *float64 `json:"rate_gbps"` // achieved: over the busiest 100 ms
+}
+
+// A Check is the verdict on one bound.
+type Check struct {
+	Name     string `json:"name"` // "bulk throughput"
+	Passed   bool   `json:"passed"`
+	Expected string `json:"expected"` // ">= 200 Mb/s"
+	Got      string `json:"got"`      // "812 Mb/s"
+}

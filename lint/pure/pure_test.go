@@ -1,0 +1,13 @@
+package pure
+
+import (
+	"testing"
+
+	"golang.org/x/tools/go/analysis/analysistest"
+)
+
+func TestAnalyzer(t *testing.T) {
+	const module = "github.com/ndklab/ndklab/"
+	analysistest.Run(t, analysistest.TestData(), Analyzer,
+		module+"provider/rc", module+"node/workload", module+"fabric/lab")
+}

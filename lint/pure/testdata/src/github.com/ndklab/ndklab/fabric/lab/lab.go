@@ -1,0 +1,5 @@
+package lab
+
+import "time"
+
+var started = time.Now()

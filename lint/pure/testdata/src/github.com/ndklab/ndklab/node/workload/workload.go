@@ -1,0 +1,12 @@
+package workload
+
+import (
+	"sync"
+	"time"
+)
+
+var mu sync.Mutex
+
+var started = time.Now // want "time.Now is wall-clock time"
+
+func fine(c chan int) { go fine(c) }
