@@ -1,0 +1,429 @@
+package roce
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+var flows = []Flow{
+	flow("10.0.0.1", "10.0.0.2", 0xC123),
+	flow("fd00::1", "fd00::2", 0xC123),
+}
+
+func drawPacket(t *rapid.T) (f Flow, p Packet) {
+	f = rapid.SampledFrom(flows).Draw(t, "flow")
+	f.SourcePort = rapid.Uint16().Draw(t, "source port")
+	p.Header = drawHeader(t)
+	p.Payload = rapid.SliceOfN(rapid.SliceOfN(rapid.Byte(), 0, 50), 0, 4).Draw(t, "payload")
+	return f, p
+}
+
+func joined(p Packet) []byte {
+	all := []byte{}
+	for _, piece := range p.Payload {
+		all = append(all, piece...)
+	}
+	return all
+}
+
+// TestSeed is the check of roce.md 18: after the eight bytes of ones the
+// register, not inverted, is DEBB20E3.
+func TestSeed(t *testing.T) {
+	ones := []byte{0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF}
+	if got := crc32.ChecksumIEEE(ones); got != icrcSeed || ^got != 0xDEBB20E3 {
+		t.Errorf("seed %#x", got)
+	}
+}
+
+func TestIPRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f, p := drawPacket(t)
+		var s Sealer
+		var v Verifier
+		b := s.AppendIP(nil, &f, rapid.Uint16().Draw(t, "id"), &p)
+		want := Received{Flow: sender(f), Header: p.Header, Payload: joined(p)}
+		var got Received
+		// Ethernet padding after the packet does no harm.
+		if err := v.DecodeIP(append(b, make([]byte, rapid.IntRange(0, 8).Draw(t, "excess"))...), &got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got, compareAddr); diff != "" {
+			t.Fatalf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestTrailer proves that the gathered form is the contiguous one in pieces.
+func TestTrailer(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f, p := drawPacket(t)
+		id := rapid.Uint16().Draw(t, "id")
+		var s Sealer
+		whole := s.AppendIP(nil, &f, id, &p)
+		header := p.Header.Append(nil, p.PayloadLen())
+		gathered := append(append([]byte(nil), header...), joined(p)...)
+		gathered = s.AppendTrailer(gathered, &f, id, header, p.Payload)
+		if got, want := gathered, whole[ipHeaderLen(whole)+udpLen:]; string(got) != string(want) {
+			t.Fatalf("gathered %x, whole %x", got, want)
+		}
+	})
+}
+
+// maskedBits says which bits of a packet's byte i may change on the way.
+func maskedBits(packet []byte, i int) byte {
+	udp := ipHeaderLen(packet)
+	switch {
+	case i == udp+6, i == udp+7: // UDP checksum
+		return 0xFF
+	case i == udp+udpLen+4: // FECN, BECN, reserved
+		return 0xFF
+	case udp == ipv4Len && (i == 1 || i == 8 || i == 10 || i == 11): // TOS, TTL, checksum
+		return 0xFF
+	case udp == ipv6Len && (i == 1 || i == 2 || i == 3 || i == 7): // traffic class, flow label, hop limit
+		return 0xFF
+	case udp == ipv6Len && i == 0:
+		return 0x0F
+	}
+	return 0
+}
+
+// TestBitFlips flips every single bit of a packet: outside the masked fields
+// that must not pass, inside it must.
+func TestBitFlips(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f, p := drawPacket(t)
+		var s Sealer
+		var v Verifier
+		packet := s.AppendIP(nil, &f, 0, &p)
+		udpPayload := packet[ipHeaderLen(packet)+udpLen:]
+		own, ipv4 := sender(f), f.Local.Is4()
+		for bit := range len(packet) * 8 {
+			i, m := bit/8, byte(1)<<(bit%8)
+			packet[i] ^= m
+			masked := maskedBits(packet, i)&m != 0
+			checksum := ipv4 && (i == 10 || i == 11)
+			if ipv4 && i != 0 && !checksum {
+				remark(packet, packet[1], packet[8]) // so that it is not the IP checksum that tells
+			}
+			var r Received
+			err := v.DecodeIP(packet, &r)
+			if checksum {
+				if !errors.Is(err, ErrChecksum) {
+					t.Fatalf("bit %d of byte %d, in the IPv4 checksum: %v", bit%8, i, err)
+				}
+			} else if (err == nil) != masked {
+				t.Fatalf("bit %d of byte %d: masked %v, DecodeIP says %v", bit%8, i, masked, err)
+			}
+			if i >= len(packet)-len(udpPayload) {
+				if _, ok := v.Verify(&own, udpPayload, 0, 0); ok != masked {
+					t.Fatalf("bit %d of byte %d: masked %v, Verify says %v", bit%8, i, masked, ok)
+				}
+			}
+			packet[i] ^= m
+			if ipv4 && !checksum {
+				remark(packet, packet[1], packet[8])
+			}
+		}
+	})
+}
+
+// TestMaskedFieldsAreFree changes all masked fields at once.
+func TestMaskedFieldsAreFree(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f, p := drawPacket(t)
+		var s Sealer
+		var v Verifier
+		packet := s.AppendIP(nil, &f, rapid.Uint16().Draw(t, "id"), &p)
+		for i := range packet {
+			if m := maskedBits(packet, i); m != 0 {
+				packet[i] = packet[i]&^m | rapid.Byte().Draw(t, "masked")&m
+			}
+		}
+		remark(packet, packet[1], packet[8])
+		var r Received
+		if err := v.DecodeIP(packet, &r); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestVerifyFindsID sends with one ID and verifies with another as the hint.
+func TestVerifyFindsID(t *testing.T) {
+	var v Verifier // one for all, so that its cache fills and collides
+	rapid.Check(t, func(t *rapid.T) {
+		f, p := drawPacket(t)
+		id, hint := rapid.Uint16().Draw(t, "id"), rapid.Uint16().Draw(t, "hint")
+		var s Sealer
+		packet := s.AppendIP(nil, &f, id, &p)
+		own, udpPayload := sender(f), packet[ipHeaderLen(packet)+udpLen:]
+		if f.Local.Is6() {
+			if got, ok := v.Verify(&own, udpPayload, hint, 0); !ok || got != 0 {
+				t.Fatalf("over IPv6: ID %d, %v", got, ok)
+			}
+			return
+		}
+		if got, ok := v.Verify(&own, udpPayload, hint, id); !ok || got != id {
+			t.Fatalf("sent with ID %d, up to %d admitted, found %d, %v", id, id, got, ok)
+		}
+		if id == 0 || hint == id {
+			return
+		}
+		if got, ok := v.Verify(&own, udpPayload, hint, id-1); ok {
+			t.Fatalf("sent with ID %d, up to %d admitted, found %d", id, id-1, got)
+		}
+	})
+}
+
+// TestVerifySegments finds each of the IDs of a super-packet from each hint
+// that the receiver of a re-split one could have.
+func TestVerifySegments(t *testing.T) {
+	var s Sealer
+	var v Verifier
+	f := flows[0]
+	own := sender(f)
+	for _, size := range []int{0, 1, 1024, 4095, 4096} {
+		p := Packet{Header: Header{Opcode: WriteMiddle}, Payload: [][]byte{make([]byte, size)}}
+		for id := range uint16(128) {
+			packet := s.AppendIP(nil, &f, id, &p)
+			for _, hint := range []uint16{0, id / 2, id, 127} {
+				if got, ok := v.Verify(&own, packet[ipv4Len+udpLen:], hint, 127); !ok || got != id {
+					t.Fatalf("%d bytes, ID %d, hint %d: found %d, %v", size, id, hint, got, ok)
+				}
+			}
+		}
+	}
+}
+
+// TestVerifyStrength counts how often noise passes: with n admitted IDs, n in
+// 2^32 on average; here all 65536 of them, so one in 65536.
+func TestVerifyStrength(t *testing.T) {
+	var s Sealer
+	var v Verifier
+	f := flows[0]
+	own := sender(f)
+	udpPayload := s.AppendIP(nil, &f, 0, &Packet{Header: Header{Opcode: SendOnly}})[ipv4Len+udpLen:]
+	icrc := udpPayload[len(udpPayload)-icrcLen:]
+	const tries = 1 << 19
+	all, few := 0, 0
+	noise := uint32(1)
+	for range tries {
+		noise = noise*1664525 + 1013904223
+		icrc[0], icrc[1], icrc[2], icrc[3] = byte(noise), byte(noise>>8), byte(noise>>16), byte(noise>>24)
+		if _, ok := v.Verify(&own, udpPayload, 0, 0xFFFF); ok {
+			all++
+		}
+		if _, ok := v.Verify(&own, udpPayload, 0, 127); ok {
+			few++
+		}
+	}
+	if all == 0 || all > 4*tries>>16 || few > 1 {
+		t.Errorf("of %d corrupted packets %d passed with all IDs, about %d expected, and %d with 128", tries, all, tries>>16, few)
+	}
+}
+
+func TestDecodeIPErrors(t *testing.T) {
+	var s Sealer
+	p := Packet{Header: Header{Opcode: SendOnly, PKey: DefaultPKey}, Payload: [][]byte{[]byte("hello")}}
+	for _, test := range []struct {
+		name   string
+		family int // 0: IPv4, 1: IPv6
+		edit   func(b []byte) []byte
+		want   error
+	}{
+		{"empty", 0, func(b []byte) []byte { return nil }, ErrNotRoCE},
+		{"cut in the IPv6 header", 1, func(b []byte) []byte { return b[:47] }, ErrNotRoCE},
+		{"version 5", 0, func(b []byte) []byte { b[0] = 0x55; return b }, ErrNotRoCE},
+		{"IP options", 0, func(b []byte) []byte { b[0] = 0x46; return b }, ErrNotRoCE},
+		{"more fragments", 0, func(b []byte) []byte { b[6] = 0x20; return b }, ErrNotRoCE},
+		{"TCP", 0, func(b []byte) []byte { b[9] = 6; return b }, ErrNotRoCE},
+		{"hop-by-hop options", 1, func(b []byte) []byte { b[6] = 0; return b }, ErrNotRoCE},
+		{"another port", 0, func(b []byte) []byte { b[23]--; return b }, ErrNotRoCE},
+		{"packet cut", 0, func(b []byte) []byte { return b[:len(b)-1] }, ErrTruncated},
+		{"packet cut, IPv6", 1, func(b []byte) []byte { return b[:len(b)-1] }, ErrTruncated},
+		{"UDP shorter than IP", 0, func(b []byte) []byte { b[25] -= 4; return b }, ErrLength},
+		{"IP total length short of UDP", 0, func(b []byte) []byte { b[3], b[24], b[25] = 20, 0, 0; return b }, ErrLength},
+		{"no room for a BTH", 1, func(b []byte) []byte { b[5], b[45] = 12, 12; return b }, ErrTruncated},
+		{"unknown opcode", 0, func(b []byte) []byte { b[28] = 0x15; return b }, ErrOpcode},
+		{"payload", 0, func(b []byte) []byte { b[40]++; return b }, ErrICRC},
+		{"identification", 0, func(b []byte) []byte { b[5]++; return b }, ErrICRC},
+		{"don't-fragment flag", 0, func(b []byte) []byte { b[6] = 0; return b }, ErrICRC},
+		{"address", 1, func(b []byte) []byte { b[39]++; return b }, ErrICRC},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := test.edit(s.AppendIP(nil, &flows[test.family], 0, &p))
+			if len(b) >= ipv4Len {
+				remark(b, 0, 64)
+			}
+			var v Verifier
+			var r Received
+			if err := v.DecodeIP(b, &r); !errors.Is(err, test.want) {
+				t.Errorf("error %v, want %v", err, test.want)
+			}
+		})
+	}
+	b := s.AppendIP(nil, &flows[0], 0, &p)
+	b[11]++
+	if err := new(Verifier).DecodeIP(b, new(Received)); !errors.Is(err, ErrChecksum) {
+		t.Errorf("wrong checksum: error %v", err)
+	}
+}
+
+func FuzzVerify(f *testing.F) {
+	for _, vec := range vectors(f) {
+		wire := unhex(f, vec.wire)
+		f.Add(wire, vec.id, uint16(0xFFFF))
+		f.Add(wire, uint16(0), uint16(127))
+	}
+	f.Fuzz(func(t *testing.T, b []byte, hint, maxID uint16) {
+		var v Verifier
+		var r Received
+		if err := v.DecodeIP(b, &r); err == nil && b[0] == 0x45 && b[6] == 0x40 {
+			// What passes with the ID visible passes without.
+			end := int(b[2])<<8 | int(b[3])
+			id := uint16(b[4])<<8 | uint16(b[5])
+			if got, ok := v.Verify(&r.Flow, b[ipv4Len+udpLen:end], hint, 0xFFFF); !ok || got != id {
+				t.Fatalf("ID %#x, found %#x, %v", id, got, ok)
+			}
+		}
+		for _, local := range flows {
+			id, ok := v.Verify(&local, b, hint, maxID)
+			if !ok {
+				continue
+			}
+			if id != hint && id > maxID {
+				t.Fatalf("found ID %#x: the hint is %#x, the largest admitted %#x", id, hint, maxID)
+			}
+			// What it found must hold when computed outright.
+			if again, ok := new(Verifier).Verify(&local, b, id, 0); !ok || again != id {
+				t.Fatalf("found ID %#x, which does not fit", id)
+			}
+		}
+	})
+}
+
+// TestNoAllocation covers what runs per packet.
+func TestNoAllocation(t *testing.T) {
+	var s Sealer
+	var v Verifier
+	var h Header
+	var r Received
+	payload := [][]byte{make([]byte, 1000), make([]byte, 3095)}
+	p := Packet{Header: Header{Opcode: WriteOnlyImm}, Payload: payload}
+	header, trailer, ip := make([]byte, 0, 64), make([]byte, 0, 8), make([]byte, 0, 8192)
+	for i := range flows {
+		own := sender(flows[i])
+		packet := s.AppendIP(nil, &flows[i], 5, &p)
+		udpPayload := packet[ipHeaderLen(packet)+udpLen:]
+		for name, run := range map[string]func(){
+			"Header.Append": func() { header = p.Header.Append(header[:0], 4095) },
+			"AppendTrailer": func() { trailer = s.AppendTrailer(trailer[:0], &flows[i], 5, header, payload) },
+			"AppendIP":      func() { ip = s.AppendIP(ip[:0], &flows[i], 5, &p) },
+			"Decode": func() {
+				if _, err := Decode(udpPayload, &h); err != nil {
+					t.Error(err)
+				}
+			},
+			"Verify": func() {
+				if _, ok := v.Verify(&own, udpPayload, 7, 127); !ok {
+					t.Error("not verified")
+				}
+			},
+			"DecodeIP": func() {
+				if err := v.DecodeIP(packet, &r); err != nil {
+					t.Error(err)
+				}
+			},
+			"PSNDiff, RNRCode": func() { _, _ = PSNDiff(1, 2), RNRCode(1000) },
+		} {
+			if n := testing.AllocsPerRun(100, run); n != 0 {
+				t.Errorf("%s over %v: %v allocations", name, flows[i].Local, n)
+			}
+		}
+	}
+}
+
+func BenchmarkHeaderAppend(b *testing.B) {
+	for _, h := range []Header{{Opcode: WriteMiddle}, {Opcode: WriteFirst}, {Opcode: Acknowledge}} {
+		b.Run(h.Opcode.String(), func(b *testing.B) {
+			buf := make([]byte, 0, MaxHeaderLen)
+			b.ReportAllocs()
+			for b.Loop() {
+				buf = h.Append(buf[:0], 4096)
+			}
+		})
+	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	for _, h := range []Header{{Opcode: WriteMiddle}, {Opcode: WriteFirst}, {Opcode: Acknowledge}} {
+		b.Run(h.Opcode.String(), func(b *testing.B) {
+			packet := datagram(&h, make([]byte, 4096))
+			var got Header
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := Decode(packet, &got); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkAppendTrailer(b *testing.B) {
+	for _, size := range []int{0, 64, 1024, 4096} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			var s Sealer
+			h := Header{Opcode: WriteOnly}
+			header := h.Append(nil, size)
+			payload := [][]byte{make([]byte, size)}
+			buf := make([]byte, 0, 8)
+			b.SetBytes(int64(size))
+			b.ReportAllocs()
+			for b.Loop() {
+				buf = s.AppendTrailer(buf[:0], &flows[0], 3, header, payload)
+			}
+		})
+	}
+}
+
+func BenchmarkVerify(b *testing.B) {
+	for _, size := range []int{0, 64, 1024, 4096} {
+		for _, hint := range []uint16{3, 4} {
+			name := map[uint16]string{3: "right hint", 4: "wrong hint"}[hint]
+			b.Run(fmt.Sprintf("%d/%s", size, name), func(b *testing.B) {
+				var s Sealer
+				var v Verifier
+				p := Packet{Header: Header{Opcode: WriteOnly}, Payload: [][]byte{make([]byte, size)}}
+				udpPayload := s.AppendIP(nil, &flows[0], 3, &p)[ipv4Len+udpLen:]
+				own := sender(flows[0])
+				b.SetBytes(int64(size))
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, ok := v.Verify(&own, udpPayload, hint, 127); !ok {
+						b.Fatal("not verified")
+					}
+				}
+			})
+		}
+	}
+}
+
+func BenchmarkDecodeIP(b *testing.B) {
+	var s Sealer
+	var v Verifier
+	var r Received
+	p := Packet{Header: Header{Opcode: WriteOnly}, Payload: [][]byte{make([]byte, 4096)}}
+	packet := s.AppendIP(nil, &flows[0], 3, &p)
+	b.SetBytes(4096)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := v.DecodeIP(packet, &r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
