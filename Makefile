@@ -1,0 +1,43 @@
+# ndklab's targets. `make` alone lists them.
+
+GO      ?= go
+VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+# A static binary: the same file is command line, supervisor, engine and agent.
+export CGO_ENABLED = 0
+BUILD   := $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
+
+.PHONY: help build demo test race lint fuzz clean go
+
+help:  ## this list
+	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+go:
+	@command -v $(GO) >/dev/null || { \
+	  echo 'make: the command "$(GO)" is missing: install Go 1.26 or later (https://go.dev/dl, or the package golang-go) and put it on PATH' >&2; exit 1; }
+
+build: go  ## bin/ndklab
+	@$(BUILD) -o bin/ndklab ./cmd/ndklab
+
+demo: build  ## runs the example lab: two nodes, an impaired link, verified RDMA
+	@bin/ndklab run examples/pair.ndklab.yaml
+
+test: build  ## all tests but the long ones
+	$(GO) test -timeout 9m ./...
+
+race: go  ## the tests of what runs on many goroutines, under the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race -timeout 20m ./control/... ./provider/... ./node/... ./fabric/...
+
+lint: go  ## formatting, vet, staticcheck, and the purity of the protocol core
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -d $$(git ls-files '*.go'); exit 1; }
+	$(GO) vet ./...
+	$(GO) run honnef.co/go/tools/cmd/staticcheck ./...
+	$(GO) run ./lint/purelint ./...
+
+FUZZTIME ?= 30s
+fuzz: go  ## every fuzzer for FUZZTIME each (default 30s)
+	@grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u | while read -r d; do \
+	  sed -nE 's/^func (Fuzz[A-Za-z0-9]+).*/\1/p' $$d/*_test.go | while read -r f; do \
+	    echo "$$d $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$d || exit 1; done || exit 1; done
+
+clean:  ## removes bin
+	rm -rf bin

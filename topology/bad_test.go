@@ -1,0 +1,247 @@
+package topology
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+)
+
+var update = flag.Bool("update", false, "write what Parse says into testdata/bad-*.txt; read the difference")
+
+// badCases is testdata/bad-*.txt by path.
+func badCases(t *testing.T) map[string]*txtar.Archive {
+	paths, err := filepath.Glob("testdata/bad-*.txt")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no test data: %v", err)
+	}
+	archives := make(map[string]*txtar.Archive)
+	for _, path := range paths {
+		a, err := txtar.ParseFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		archives[path] = a
+	}
+	return archives
+}
+
+func TestBad(t *testing.T) {
+	for path, archive := range badCases(t) {
+		for i := 0; i+1 < len(archive.Files); i += 2 {
+			file, want := archive.Files[i], &archive.Files[i+1]
+			if want.Name != file.Name+".want" {
+				t.Fatalf("%s: %s is followed by %s", path, file.Name, want.Name)
+			}
+			t.Run(file.Name, func(t *testing.T) {
+				got := fmt.Sprintln(parseBad(t, file.Name, file.Data))
+				if *update {
+					want.Data = []byte(got)
+					return
+				}
+				if diff := cmp.Diff(string(want.Data), got); diff != "" {
+					t.Errorf("errors (-want +got):\n%s", diff)
+				}
+			})
+		}
+		if *update {
+			if err := os.WriteFile(path, txtar.Format(archive), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// parseBad is what Parse says of a bad file, after checking what every error
+// has.
+func parseBad(t *testing.T, name string, data []byte) ErrorList {
+	t.Helper()
+	topology, err := Parse(name, data)
+	var list ErrorList
+	if !errors.As(err, &list) || len(list) == 0 {
+		t.Fatalf("Parse returned error %v, want an ErrorList", err)
+	}
+	if topology != nil {
+		t.Error("Parse returned a Topology as well")
+	}
+	last := Error{}
+	for _, e := range list {
+		if e.File != name || e.Line < 1 || e.Column < 1 || e.Message == "" || strings.ContainsAny(e.Message, "\n\r") {
+			t.Errorf("error without place or text on one line: %#v", e)
+		}
+		if e.Line < last.Line || e.Line == last.Line && e.Column < last.Column {
+			t.Errorf("%v comes after %v", e, last)
+		}
+		last = e
+	}
+	return list
+}
+
+// badBytes are files that a text file cannot hold.
+var badBytes = []struct {
+	name string
+	data []byte
+	want string
+}{
+	{"no bytes", nil, `f.yaml:1:1: the file is empty, expected a lab: a map with the key topology`},
+	{"not UTF-8", []byte("name: x\nseed: \xff\n"), `f.yaml:2:7: byte 0xff is not UTF-8, expected UTF-8 text`},
+	{"UTF-16", []byte("\xff\xfen\x00"), `f.yaml:1:1: byte 0xff is not UTF-8, expected UTF-8 text`},
+	{"control character", []byte("name: é\x01"), `f.yaml:1:8: control character U+0001, expected text`},
+	{"control character above ASCII", []byte("a\n\u0080"), `f.yaml:2:1: control character U+0080, expected text`},
+	{"too large", bytes.Repeat([]byte("#"), MaxSize+1), `f.yaml:1:1: the file has 4194305 bytes, expected at most 4194304 (4 MiB)`},
+}
+
+func TestBadBytes(t *testing.T) {
+	for _, test := range badBytes {
+		t.Run(test.name, func(t *testing.T) {
+			if got := parseBad(t, "f.yaml", test.data).Error(); got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+		})
+	}
+}
+
+// TestEveryMessageIsTested finds the formats of messages in the source, and for
+// each a message that a test above expects.
+func TestEveryMessageIsTested(t *testing.T) {
+	var said strings.Builder
+	for _, archive := range badCases(t) {
+		for i := 1; i < len(archive.Files); i += 2 {
+			said.Write(archive.Files[i].Data)
+		}
+	}
+	for _, b := range badBytes {
+		said.WriteString(b.want + "\n")
+	}
+	untestable := map[string]bool{
+		"%s":           true, // these pass on another message
+		"%v":           true,
+		"yaml: %v":     true, // a panic inside yaml.v3, of which none is known
+		"not YAML: %v": true, // an error of yaml.v3 in a form of which none is known
+	}
+	verb := regexp.MustCompile(`%[a-z0-9]*[a-zA-Z]`)
+	sources, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, source := range sources {
+		if strings.HasSuffix(source, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), source, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			selector, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok || !strings.Contains(" errorf errorAt valueError Errorf New ", " "+selector.Sel.Name+" ") {
+				return true
+			}
+			for _, argument := range call.Args {
+				literal, ok := argument.(*ast.BasicLit)
+				if !ok || literal.Kind != token.STRING {
+					continue
+				}
+				format, err := strconv.Unquote(literal.Value)
+				if err != nil || untestable[format] {
+					break
+				}
+				pattern := ""
+				for i, part := range verb.Split(strings.ReplaceAll(format, "%%", "%"), -1) {
+					if i > 0 {
+						pattern += ".*"
+					}
+					pattern += regexp.QuoteMeta(part)
+				}
+				found++
+				if !regexp.MustCompile(pattern).MatchString(said.String()) {
+					t.Errorf("%s: no test expects %q", source, format)
+				}
+				break
+			}
+			return true
+		})
+	}
+	if found < 50 {
+		t.Errorf("found only %d messages in the source", found)
+	}
+}
+
+func TestErrorListIsCut(t *testing.T) {
+	var list ErrorList
+	for i := range 52 {
+		list = append(list, Error{"f.yaml", i + 1, 1, "wrong"})
+	}
+	lines := strings.Split(list.Error(), "\n")
+	if len(lines) != 51 || lines[49] != "f.yaml:50:1: wrong" || lines[50] != "and 2 more" {
+		t.Errorf("%d lines, ending in %q", len(lines), lines[len(lines)-2:])
+	}
+}
+
+// hostileSize is enough for what is quadratic in our code to be felt, and for
+// what is worse to exceed the test's time limit.
+const hostileSize = MaxSize / 16
+
+// TestHostileFiles checks that Parse comes to an end with a bearable message.
+func TestHostileFiles(t *testing.T) {
+	fill := func(prefix, part, suffix string) []byte {
+		return []byte(prefix + strings.Repeat(part, (hostileSize-len(prefix)-len(suffix))/len(part)) + suffix)
+	}
+	tests := []struct {
+		name string
+		data []byte
+	}{
+		{"opening brackets", fill("", "[", "")},
+		{"opening braces", fill("", "{a: ", "")},
+		{"dashes", fill("", "- ", "")},
+		{"indents", fill("", "- - -\n", "")},
+		{"list of nothing", fill("topology: {nodes: {a: }}\nworkloads: [", ",x", "]")},
+		{"unknown keys", fill("topology: {nodes: {a: ", "}, bb: {nme: 1", "}}")},
+		{"the same key", fill("", "name: x\n", "")},
+		{"one long key", fill("", "x", ": 1")},
+		{"unknown nodes", fill("topology:\n  nodes: {a: , b: }\n  links:\n", "  - {endpoints: [c:e0, d:e0]}\n", "")},
+		{"list of aliases", fill("topology: {nodes: {a: &a {cpu: 1}}, links: [&l {endpoints: [a:e, a:f]}", ",*l", "]}")},
+		{"wide aliases", fill("topology: {links: [&l {endpoints: [&e {addresses: [&x 10.0.0.1/24"+strings.Repeat(",*x", 500)+"]}"+strings.Repeat(",*e", 500)+"]}", ",*l", "]}")},
+		{"merges", fill("version: 3\ntopology: {nodes: {a: &a {cpu: 1}, b: {<<: [*a", ",*a", "]}}}")},
+		{"comments", fill("", "#\n", "")},
+		{"comments inside", fill("a:\n", " # c\n", " b: 1\n")},
+		{"comments between", fill("", "a: # c\n # d\n", "")},
+		{"anchors", fill("[", "&a a,", "]")},
+		{"colons", fill("", ": ", "")},
+		{"questions", fill("", "? ", "")},
+		{"quotes", fill("", `"`, "")},
+		{"backslashes", fill(`"`, `\\`, `"`)},
+		{"spaces", fill("", " ", "x")},
+		{"newlines", fill("a: |\n", "\n", " x")},
+		{"documents", fill("", "---\n", "")},
+		{"tags", fill("", "!!str ", "x")},
+		{"directives", fill("", "%A b\n", "")},
+		{"percent", fill("name: ", "%41", "")},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if _, err := Parse("lab.yaml", test.data); err == nil {
+				t.Error("Parse took it")
+			} else if len(err.Error()) > 1000*shownErrors {
+				t.Errorf("a message of %d bytes", len(err.Error()))
+			}
+		})
+	}
+}

@@ -1,0 +1,53 @@
+package topology
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+)
+
+// FuzzParse checks that Parse ends without a panic, that every error has its
+// place, and that what it takes holds together.
+func FuzzParse(f *testing.F) {
+	example, err := os.ReadFile("../examples/pair.ndklab.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(example)
+	f.Add([]byte("topology: {kinds: {k: {cpu: 1}}, nodes: {a: &a {kind: k}, b: {<<: *a}}, links: [{endpoints: [{node: a, interface: e, addresses: [10.0.0.1/24]}, b:e]}]}"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		lab, err := Parse("fuzz.yaml", data)
+		if err != nil {
+			var list ErrorList
+			if !errors.As(err, &list) || len(list) == 0 {
+				t.Fatalf("error %#v is no ErrorList", err)
+			}
+			for _, e := range list {
+				if e.File != "fuzz.yaml" || e.Line < 1 || e.Column < 1 || e.Message == "" || strings.ContainsAny(e.Message, "\n\r") {
+					t.Errorf("error without place or text on one line: %#v", e)
+				}
+			}
+			return
+		}
+		if lab.Name == "" || len(lab.Nodes) == 0 {
+			t.Errorf("a lab without name or nodes: %+v", lab)
+		}
+		for i, l := range lab.Links {
+			for end, e := range l.Endpoints {
+				if found, ok := lab.FindLink(e.String()); !ok || found != i {
+					t.Errorf("endpoint %s of link %d is found on %d, %v", e, i, found, ok)
+				}
+				if l.Directions[end].Jitter > l.Directions[end].Delay {
+					t.Errorf("jitter above delay: %+v", l)
+				}
+			}
+		}
+		for _, w := range lab.Workloads {
+			p, ok := lab.Path(w.From, w.To)
+			if !ok || p.From.Address.Is4() != p.To.Address.Is4() || p.From.Address == p.To.Address {
+				t.Errorf("workload %+v has the path %+v, %v", w, p, ok)
+			}
+		}
+	})
+}

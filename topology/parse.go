@@ -1,0 +1,151 @@
+package topology
+
+import (
+	"path/filepath"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Parse reads a topology file of at most MaxSize bytes. The file's name stands
+// in errors, and names the lab if the file does not: pair.ndklab.yaml is the
+// lab pair. The error is nil or an ErrorList of everything wrong with the file.
+//
+// What is read does not depend on anything but the arguments. Time and memory
+// are bounded by MaxSize, whatever aliases the file has.
+func Parse(name string, data []byte) (*Topology, error) {
+	r := &reader{file: name}
+	if root := r.document(data); root != nil {
+		if t := r.resolve(r.labMap(root)); len(r.errors) == 0 {
+			return t, nil
+		}
+	}
+	return nil, r.errors.ordered()
+}
+
+// resolve makes a Topology of what the file says. It goes on after errors, and
+// holds nothing against a value that was reported already.
+func (r *reader) resolve(m labMap) *Topology {
+	t := &Topology{Name: r.labName(m), Seed: m.seed.is, HasSeed: m.seed.ok}
+	t.Nodes = r.nodes(m.topology)
+	l := r.links(m.topology, t.Nodes)
+	t.Links = l.links
+	addresses := r.addresses(m.topology.links)
+	for i, link := range t.Links {
+		for end, e := range link.Endpoints {
+			if n, ok := l.nodes[e.Node]; ok {
+				t.Nodes[n].Interfaces = append(t.Nodes[n].Interfaces, Interface{e.Interface, i, end, addresses[i][end]})
+			}
+		}
+	}
+	t.Workloads = r.workloads(m.workloads, l)
+	t.Timeline = r.timeline(m.timeline, l)
+	t.Checks = r.checks(m.checks, m.workloads)
+	return t
+}
+
+func (r *reader) labName(m labMap) string {
+	if m.name.at != nil {
+		return m.name.is
+	}
+	base := filepath.Base(r.file)
+	for _, suffix := range []string{".yaml", ".yml", ".ndklab"} {
+		base = strings.TrimSuffix(base, suffix)
+	}
+	name, err := plainName(maxLabName)(base)
+	if err != nil {
+		r.errorf(m.at, "the lab has no name, expected one: the file's name gives none (%v)", err)
+	}
+	return name
+}
+
+// workloads checks that the nodes of every workload exist and are joined.
+func (r *reader) workloads(maps []workloadMap, l *linked) []Workload {
+	var workloads []Workload
+	names := make(map[string]*yaml.Node)
+	for _, m := range maps {
+		if m.name.ok {
+			if first := names[m.name.is]; first != nil {
+				r.errorf(m.name.at, "a second workload %q, expected another name (line %d has it)", m.name.is, first.Line)
+			} else {
+				names[m.name.is] = m.name.at
+			}
+		}
+		from, to := r.node(m.from, l), r.node(m.to, l)
+		switch {
+		case !from || !to:
+		case m.from.is == m.to.is:
+			r.errorf(m.to.at, "the workload goes from %s to itself, expected another node", m.from.is)
+		case !l.broken && !l.joined[[2]string{m.from.is, m.to.is}]:
+			r.errorf(m.to.at, "no link joins %s and %s, expected nodes that one link joins", m.from.is, m.to.is)
+		}
+		workloads = append(workloads, Workload{
+			Name:      m.name.is,
+			From:      m.from.is,
+			To:        m.to.is,
+			Operation: m.operation.is,
+			Size:      m.size.is,
+			Depth:     m.depth.orElse(1),
+			Count:     m.count.is,
+			Duration:  m.duration.is,
+			Start:     m.start.is,
+			Verify:    m.verify.is,
+		})
+	}
+	return workloads
+}
+
+// timeline finds the links of events, and checks every impairment that comes
+// about.
+func (r *reader) timeline(maps []eventMap, l *linked) []Event {
+	var events []Event
+	for _, m := range maps {
+		e := Event{At: m.instant.is, From: m.from.is, Set: m.set.is.change(), Down: m.down.is, Up: m.up.is}
+		if index, ok := l.index[m.link.is]; ok {
+			e.Link = index
+			ends := l.links[index].Endpoints
+			switch {
+			case !m.from.ok:
+			case m.set.at == nil:
+				r.errorf(m.from.at, "from stands with down or up, expected it only with set: a link is down in both directions")
+			case m.from.is != ends[0].Node && m.from.is != ends[1].Node:
+				r.errorf(m.from.at, "%s is not on the link %s, expected %s or %s", quote(m.from.is), m.link.is, ends[0].Node, ends[1].Node)
+			}
+		} else if m.link.ok && !l.broken {
+			r.errorf(m.link.at, "no link has the endpoint %s, %s", quote(m.link.is.String()), r.expectation(m.link.is.String(), l.names))
+		}
+		events = append(events, e)
+	}
+	if len(r.errors) == 0 {
+		r.play(maps, events, l.links)
+	}
+	return events
+}
+
+// checks makes sure that the workloads of checks exist.
+func (r *reader) checks(maps []checkMap, workloads []workloadMap) []Check {
+	var names []string
+	known := make(map[string]bool)
+	for _, w := range workloads {
+		if w.name.at != nil && !known[w.name.at.Value] {
+			names = append(names, w.name.at.Value)
+			known[w.name.at.Value] = true
+		}
+	}
+	var checks []Check
+	for _, m := range maps {
+		if m.workload.ok && !known[m.workload.is] {
+			r.errorf(m.workload.at, "no workload has the name %s, %s", quote(m.workload.is), r.expectation(m.workload.is, names))
+		}
+		checks = append(checks, Check{Workload: m.workload.is, Bounds: m.bounds})
+	}
+	return checks
+}
+
+// jitterFits reports a jitter that exceeds its delay: packets would have to
+// arrive before they were sent.
+func (r *reader) jitterFits(at *yaml.Node, i Impairment, who string) {
+	if i.Jitter > i.Delay {
+		r.errorf(at, "jitter %s exceeds delay %s of packets from %s, expected at most the delay", FormatDuration(i.Jitter), FormatDuration(i.Delay), who)
+	}
+}

@@ -1,0 +1,404 @@
+package topology
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+var compare = cmp.Options{cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{}), cmpopts.EquateEmpty()}
+
+// prefixes are addresses in CIDR form, separated by spaces.
+func prefixes(text string) []netip.Prefix {
+	var list []netip.Prefix
+	for _, s := range strings.Fields(text) {
+		list = append(list, netip.MustParsePrefix(s))
+	}
+	return list
+}
+
+// at is one interface of a node.
+func at(name string, link, end int, addresses string) Interface {
+	return Interface{Name: name, Link: link, End: end, Addresses: prefixes(addresses)}
+}
+
+// link is a link with the same impairment both ways.
+func link(from, to string, mtu int, i Impairment) Link {
+	a, _ := endpoint(from)
+	b, _ := endpoint(to)
+	return Link{Endpoints: [2]Endpoint{a, b}, MTU: mtu, Directions: [2]Impairment{i, i}}
+}
+
+func TestParseExample(t *testing.T) {
+	data, err := os.ReadFile("../examples/pair.ndklab.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Parse("pair.ndklab.yaml", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Topology{
+		Name: "pair", Seed: 42, HasSeed: true,
+		Nodes: []Node{
+			{Name: "client", CPU: 0.5, Memory: 256 << 20,
+				Interfaces: []Interface{at("eth0", 0, 0, "10.0.0.1/24 fd6e:646b:1::1/64")}},
+			{Name: "server", Adapter: Adapter{MaxSrqDepth: new(uint32(1024)), MaxInboundReadLimit: new(uint32(16))},
+				Interfaces: []Interface{at("eth0", 0, 1, "10.0.0.2/24 fd6e:646b:1::2/64")}},
+		},
+		Links: []Link{link("client:eth0", "server:eth0", 4200,
+			Impairment{Delay: time.Millisecond, Jitter: 50 * time.Microsecond, Loss: 0.001, Rate: 10e9})},
+		Workloads: []Workload{
+			{Name: "bulk", From: "client", To: "server", Operation: Write, Size: 64 << 10, Depth: 16, Duration: 3 * time.Second, Verify: true},
+			{Name: "fetch", From: "client", To: "server", Operation: Read, Size: 64 << 10, Depth: 16, Duration: 3 * time.Second, Verify: true},
+			{Name: "ping", From: "client", To: "server", Operation: Send, Size: 64, Depth: 1, Count: 1000, Start: time.Second, Verify: true},
+		},
+		Timeline: []Event{{At: 2 * time.Second, Set: Change{Loss: new(0.02)}}},
+		Checks: []Check{
+			{"bulk", []Bound{{Errors, "==", 0, "0"}, {Throughput, ">=", 200e6, ">= 200mbit"}}},
+			{"ping", []Bound{{LatencyP99, "<=", 50e6, "<= 50ms"}}},
+		},
+	}
+	if diff := cmp.Diff(want, got, compare); diff != "" {
+		t.Errorf("Topology (-want +got):\n%s", diff)
+	}
+}
+
+func TestParse(t *testing.T) {
+	tests := []struct {
+		name string
+		file string // of the lab x.ndklab.yaml
+		want Topology
+	}{
+		{
+			name: "smallest",
+			file: `topology: {nodes: {a: }}`,
+			want: Topology{Nodes: []Node{{Name: "a"}}},
+		},
+		{
+			name: "empty sections and a seed of zero",
+			file: "seed: 0\ntopology:\n  defaults:\n  kinds:\n  groups:\n  nodes: {a: {}}\n  links:\nworkloads:\ntimeline: []\nchecks:\n",
+			want: Topology{HasSeed: true, Nodes: []Node{{Name: "a"}}},
+		},
+		{
+			name: "node over group over kind over defaults",
+			file: `
+topology:
+  defaults:
+    node: {cpu: 1, memory: 1GiB}
+    adapter: {max_cq_depth: 1, max_srq_depth: 1, max_inline_data_size: 1B, max_transfer_length: 1B}
+  kinds:
+    big: {memory: 2GiB, adapter: {max_srq_depth: 2, max_inline_data_size: 2B, max_transfer_length: 2B}}
+  groups:
+    rack: {memory: 3GiB, cpu: 3, adapter: {max_inline_data_size: 3B, max_transfer_length: 3B}}
+  nodes:
+    a: {kind: big, group: rack, cpu: 4, adapter: {max_transfer_length: 4B}}
+    b: {kind: big, group: rack}
+    c: {kind: big}
+    d: {kind: host}`,
+			want: Topology{Nodes: []Node{
+				{Name: "a", CPU: 4, Memory: 3 << 30, Adapter: depths(1, 2, 3, 4)},
+				{Name: "b", CPU: 3, Memory: 3 << 30, Adapter: depths(1, 2, 3, 3)},
+				{Name: "c", CPU: 1, Memory: 2 << 30, Adapter: depths(1, 2, 2, 2)},
+				{Name: "d", CPU: 1, Memory: 1 << 30, Adapter: depths(1, 1, 1, 1)},
+			}},
+		},
+		{
+			name: "where kinds and groups come from",
+			file: `
+topology:
+  defaults: {node: {kind: small, group: low}}
+  kinds: {host: {cpu: 9}, small: {cpu: 1}, big: {cpu: 2, group: high}}
+  groups: {low: {memory: 16MiB}, high: {memory: 32MiB}, both: {kind: big, memory: 64MiB}}
+  nodes:
+    a: {}
+    b: {kind: big}
+    c: {group: both}
+    d: {kind: host, group: high}`,
+			want: Topology{Nodes: []Node{
+				{Name: "a", CPU: 1, Memory: 16 << 20},
+				{Name: "b", CPU: 2, Memory: 32 << 20},
+				{Name: "c", CPU: 2, Memory: 64 << 20},
+				{Name: "d", CPU: 9, Memory: 32 << 20},
+			}},
+		},
+		{
+			name: "the built-in kind takes settings",
+			file: `topology: {kinds: {host: {cpu: 2}}, nodes: {a: }}`,
+			want: Topology{Nodes: []Node{{Name: "a", CPU: 2}}},
+		},
+		{
+			name: "every adapter limit",
+			file: `
+topology:
+  nodes:
+    a:
+      adapter:
+        max_registration_size: 1GiB
+        max_initiator_request_sge: 2
+        max_receive_request_sge: 3
+        max_read_request_sge: 4
+        max_transfer_length: 5B
+        max_inline_data_size: 6B
+        max_inbound_read_limit: 7
+        max_outbound_read_limit: 8
+        max_receive_queue_depth: 9
+        max_initiator_queue_depth: 10
+        max_srq_depth: 0
+        max_cq_depth: 12`,
+			want: Topology{Nodes: []Node{{Name: "a", Adapter: Adapter{
+				MaxRegistrationSize: new(uint64(1 << 30)), MaxInitiatorRequestSge: new(uint32(2)), MaxReceiveRequestSge: new(uint32(3)),
+				MaxReadRequestSge: new(uint32(4)), MaxTransferLength: new(uint32(5)), MaxInlineDataSize: new(uint32(6)),
+				MaxInboundReadLimit: new(uint32(7)), MaxOutboundReadLimit: new(uint32(8)), MaxReceiveQueueDepth: new(uint32(9)),
+				MaxInitiatorQueueDepth: new(uint32(10)), MaxSrqDepth: new(uint32(0)), MaxCqDepth: new(uint32(12)),
+			}}}},
+		},
+		{
+			name: "link defaults, own values, reverse",
+			file: `
+topology:
+  defaults: {link: {mtu: 1500, delay: 2ms, rate: 1gbit}}
+  nodes: {a: , b: }
+  links:
+    - endpoints: ["a:eth0", "b:eth0"]
+    - {endpoints: ["b:eth1", "a:eth1"], mtu: 9000, jitter: 1ms, reverse: {delay: 1s, loss: 100%}}`,
+			want: Topology{
+				Nodes: []Node{
+					{Name: "a", Interfaces: []Interface{at("eth0", 0, 0, "10.0.0.1/24 fd6e:646b:1::1/64"), at("eth1", 1, 1, "10.0.1.2/24 fd6e:646b:1:1::2/64")}},
+					{Name: "b", Interfaces: []Interface{at("eth0", 0, 1, "10.0.0.2/24 fd6e:646b:1::2/64"), at("eth1", 1, 0, "10.0.1.1/24 fd6e:646b:1:1::1/64")}},
+				},
+				Links: []Link{
+					link("a:eth0", "b:eth0", 1500, Impairment{Delay: 2 * time.Millisecond, Rate: 1e9}),
+					{[2]Endpoint{{"b", "eth1"}, {"a", "eth1"}}, 9000, [2]Impairment{
+						{Delay: 2 * time.Millisecond, Jitter: time.Millisecond, Rate: 1e9},
+						{Delay: time.Second, Jitter: time.Millisecond, Loss: 1, Rate: 1e9},
+					}},
+				},
+			},
+		},
+		{
+			name: "given addresses",
+			file: `
+topology:
+  nodes: {a: , b: }
+  links:
+    - endpoints: ["a:eth0", "b:eth0"]
+    - endpoints: [{node: a, interface: eth1, addresses: [10.0.2.1/24]}, {node: b, interface: eth1, addresses: [10.0.2.9/24, fd00::9/64]}]
+    - endpoints: ["a:eth2", "b:eth2"]
+    - endpoints: [{node: a, interface: eth3, addresses: [192.0.2.2/29, "fd6e:646b:1:5::1/64"]}, "b:eth3"]
+    - endpoints: ["a:eth4", {node: b, interface: eth4, addresses: [198.51.100.1/31]}]`,
+			want: Topology{
+				Nodes: []Node{
+					{Name: "a", Interfaces: []Interface{
+						at("eth0", 0, 0, "10.0.0.1/24 fd6e:646b:1::1/64"),
+						at("eth1", 1, 0, "10.0.2.1/24"),
+						at("eth2", 2, 0, "10.0.6.1/24 fd6e:646b:1:6::1/64"), // 2 is used in IPv4, 5 in IPv6
+						at("eth3", 3, 0, "192.0.2.2/29 fd6e:646b:1:5::1/64"),
+						at("eth4", 4, 0, "198.51.100.0/31"),
+					}},
+					{Name: "b", Interfaces: []Interface{
+						at("eth0", 0, 1, "10.0.0.2/24 fd6e:646b:1::2/64"),
+						at("eth1", 1, 1, "10.0.2.9/24 fd00::9/64"),
+						at("eth2", 2, 1, "10.0.6.2/24 fd6e:646b:1:6::2/64"),
+						at("eth3", 3, 1, "192.0.2.1/29 fd6e:646b:1:5::2/64"),
+						at("eth4", 4, 1, "198.51.100.1/31"),
+					}},
+				},
+				Links: []Link{
+					link("a:eth0", "b:eth0", 4200, Impairment{}), link("a:eth1", "b:eth1", 4200, Impairment{}),
+					link("a:eth2", "b:eth2", 4200, Impairment{}), link("a:eth3", "b:eth3", 4200, Impairment{}),
+					link("a:eth4", "b:eth4", 4200, Impairment{}),
+				},
+			},
+		},
+		{
+			name: "shared and wide subnets",
+			file: `
+topology:
+  nodes: {a: , b: }
+  links:
+    - endpoints: [{node: a, interface: eth0, addresses: [10.0.1.1/23]}, "b:eth0"]
+    - endpoints: ["a:eth1", "b:eth1"]
+    - endpoints: [{node: a, interface: eth2, addresses: [10.0.1.2/23]}, "b:eth2"]`,
+			want: Topology{
+				Nodes: []Node{
+					{Name: "a", Interfaces: []Interface{
+						at("eth0", 0, 0, "10.0.1.1/23"), at("eth1", 1, 0, "10.0.3.1/24 fd6e:646b:1:3::1/64"), at("eth2", 2, 0, "10.0.1.2/23"),
+					}},
+					{Name: "b", Interfaces: []Interface{
+						at("eth0", 0, 1, "10.0.0.1/23"), at("eth1", 1, 1, "10.0.3.2/24 fd6e:646b:1:3::2/64"), at("eth2", 2, 1, "10.0.0.2/23"),
+					}},
+				},
+				Links: []Link{
+					link("a:eth0", "b:eth0", 4200, Impairment{}), link("a:eth1", "b:eth1", 4200, Impairment{}),
+					link("a:eth2", "b:eth2", 4200, Impairment{}),
+				},
+			},
+		},
+		{
+			name: "timeline and checks",
+			file: `
+topology: {nodes: {a: , b: }, links: [{endpoints: ["a:eth0", "b:eth0"]}]}
+workloads: [{name: w, from: b, to: a, operation: send, size: 0B, duration: 1m30s}]
+timeline:
+  - {at: 3s, link: "b:eth0", from: b, set: {jitter: 1ms, rate: 1.5mbit}}
+  - {at: 1s, link: "b:eth0", set: {delay: 1.5ms}}
+  - {at: 0s, link: "a:eth0", down: true}
+  - {at: 1µs, link: "a:eth0", up: true}
+checks:
+  - {latency_max: "< 1s", workload: w, errors: "<= 3", latency_min: ">1us", latency_p50: "== 0ms"}`,
+			want: Topology{
+				Nodes: []Node{
+					{Name: "a", Interfaces: []Interface{at("eth0", 0, 0, "10.0.0.1/24 fd6e:646b:1::1/64")}},
+					{Name: "b", Interfaces: []Interface{at("eth0", 0, 1, "10.0.0.2/24 fd6e:646b:1::2/64")}},
+				},
+				Links:     []Link{link("a:eth0", "b:eth0", 4200, Impairment{})},
+				Workloads: []Workload{{Name: "w", From: "b", To: "a", Operation: Send, Depth: 1, Duration: 90 * time.Second}},
+				Timeline: []Event{
+					{At: 3 * time.Second, From: "b", Set: Change{Jitter: new(time.Millisecond), Rate: new(uint64(1500000))}},
+					{At: time.Second, Set: Change{Delay: new(1500 * time.Microsecond)}},
+					{Down: true},
+					{At: time.Microsecond, Up: true},
+				},
+				Checks: []Check{{"w", []Bound{
+					{LatencyMax, "<", 1e9, "< 1s"}, {Errors, "<=", 3, "<= 3"},
+					{LatencyMin, ">", 1e3, ">1us"}, {LatencyP50, "==", 0, "== 0ms"},
+				}}},
+			},
+		},
+		{
+			name: "anchors, aliases and merge keys",
+			file: `
+topology:
+  nodes:
+    a: &small {cpu: 0.5, memory: 64MiB}
+    b: *small
+    c: {<<: *small, cpu: 2}
+    d: {memory: 16MiB, <<: [{cpu: 3}, *small]}
+    ? &e e
+    : *small`,
+			want: Topology{Nodes: []Node{
+				{Name: "a", CPU: 0.5, Memory: 64 << 20},
+				{Name: "b", CPU: 0.5, Memory: 64 << 20},
+				{Name: "c", CPU: 2, Memory: 64 << 20},
+				{Name: "d", CPU: 3, Memory: 16 << 20},
+				{Name: "e", CPU: 0.5, Memory: 64 << 20},
+			}},
+		},
+		{
+			name: "names that YAML might take for something else",
+			file: "\ufefftopology: {nodes: {1: , on: , \"null\": , true: }, links: [{endpoints: [\"1:a.b_c-d\", on:eth0]}]}\r\n",
+			want: Topology{
+				Nodes: []Node{
+					{Name: "1", Interfaces: []Interface{at("a.b_c-d", 0, 0, "10.0.0.1/24 fd6e:646b:1::1/64")}},
+					{Name: "on", Interfaces: []Interface{at("eth0", 0, 1, "10.0.0.2/24 fd6e:646b:1::2/64")}},
+					{Name: "null"}, {Name: "true"},
+				},
+				Links: []Link{link("1:a.b_c-d", "on:eth0", 4200, Impairment{})},
+			},
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := Parse("some/where/x.ndklab.yaml", []byte(test.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			test.want.Name = "x"
+			if diff := cmp.Diff(&test.want, got, compare); diff != "" {
+				t.Errorf("Topology (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// depths is an adapter with four of its limits.
+func depths(cq, srq, inline, transfer uint32) Adapter {
+	return Adapter{MaxCqDepth: &cq, MaxSrqDepth: &srq, MaxInlineDataSize: &inline, MaxTransferLength: &transfer}
+}
+
+func TestNameFromFile(t *testing.T) {
+	for file, want := range map[string]string{
+		"pair.ndklab.yaml": "pair", "/a/b/pair.ndklab.yml": "pair", "two-by-two.yaml": "two-by-two", "x": "x",
+	} {
+		got, err := Parse(file, []byte("topology: {nodes: {a: }}"))
+		if err != nil || got.Name != want {
+			t.Errorf("%s names the lab %v, %v; want %s", file, got, err, want)
+		}
+	}
+}
+
+// TestLargestLab has as many links as there are subnets, and one more.
+func TestLargestLab(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("topology:\n  nodes: {a: , b: }\n  links:\n")
+	for i := range subnets {
+		fmt.Fprintf(&b, "  - {endpoints: [a:e%d, b:e%d]}\n", i, i)
+	}
+	got, err := Parse("large.yaml", []byte(b.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := got.Nodes[1].Interfaces[subnets-1]
+	want := at("e65535", subnets-1, 1, "10.255.255.2/24 fd6e:646b:1:ffff::2/64")
+	if diff := cmp.Diff(want, last, compare); diff != "" {
+		t.Errorf("last interface (-want +got):\n%s", diff)
+	}
+	b.WriteString("  - {endpoints: [a:more, b:more]}\n")
+	if _, err := Parse("large.yaml", []byte(b.String())); err == nil || !strings.Contains(err.Error(), "no subnet is left") {
+		t.Errorf("one link more: %v", err)
+	}
+}
+
+func TestLookups(t *testing.T) {
+	lab, err := Parse("x.yaml", []byte(`
+topology:
+  nodes: {a: , b: , c: }
+  links:
+    - endpoints: ["a:eth0", "b:eth0"]
+    - endpoints: ["b:eth1", {node: c, interface: up, addresses: [fd00::1/64]}]
+    - endpoints:
+        - {node: c, interface: eth1, addresses: [fd01::1/64, 10.9.0.1/24, 10.8.0.1/24]}
+        - {node: a, interface: eth1, addresses: [10.8.0.2/24, fd01::2/64]}
+    - endpoints: ["b:eth2", "a:eth2"]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hop := func(node, iface, address string) Hop { return Hop{node, iface, netip.MustParseAddr(address)} }
+	paths := []struct {
+		from, to string
+		want     Path
+		ok       bool
+	}{
+		{"a", "b", Path{0, hop("a", "eth0", "10.0.0.1"), hop("b", "eth0", "10.0.0.2")}, true},
+		{"b", "a", Path{0, hop("b", "eth0", "10.0.0.2"), hop("a", "eth0", "10.0.0.1")}, true},
+		{"b", "c", Path{1, hop("b", "eth1", "fd00::2"), hop("c", "up", "fd00::1")}, true},
+		{"a", "c", Path{2, hop("a", "eth1", "10.8.0.2"), hop("c", "eth1", "10.8.0.1")}, true},
+		{"a", "a", Path{}, false},
+		{"a", "d", Path{}, false},
+	}
+	for _, p := range paths {
+		got, ok := lab.Path(p.from, p.to)
+		if diff := cmp.Diff(p.want, got, compare); diff != "" || ok != p.ok {
+			t.Errorf("Path(%s, %s) is %v, %v (-want +got):\n%s", p.from, p.to, got, ok, diff)
+		}
+	}
+	for endpoint, want := range map[string]int{"a:eth0": 0, "c:up": 1, "a:eth2": 3, "a:eth9": -1, "a": -1, "": -1, "a:eth0:": -1} {
+		got, ok := lab.FindLink(endpoint)
+		if ok != (want >= 0) || ok && got != want {
+			t.Errorf("FindLink(%q) is %d, %v; want %d", endpoint, got, ok, want)
+		}
+	}
+	if n := lab.FindNode("b"); n != &lab.Nodes[1] {
+		t.Errorf("FindNode(b) is %v", n)
+	}
+	if n := lab.FindNode("d"); n != nil {
+		t.Errorf("FindNode(d) is %v", n)
+	}
+}

@@ -1,0 +1,196 @@
+// Package topology reads a lab's YAML file into a checked, expanded Topology.
+//
+// It resolves defaults, kinds and groups, gives every interface its addresses,
+// checks every value and reports all errors at once, each with file, line and
+// column. It does no I/O but reading the bytes it is given, and knows nothing of
+// Linux, namespaces or adapters: those who build a lab take the Topology from
+// here and need not look at YAML again.
+//
+// Start reading at Parse and at the types in this file.
+package topology
+
+import (
+	"net/netip"
+	"time"
+)
+
+// A Topology is one lab, complete: nothing in it is left to a default. The
+// order of its slices is the order of the file.
+type Topology struct {
+	Name      string
+	Seed      uint64 // of every random decision; meaningful only if HasSeed
+	HasSeed   bool   // the file gave a seed
+	Nodes     []Node
+	Links     []Link
+	Workloads []Workload
+	Timeline  []Event
+	Checks    []Check
+}
+
+// A Node is one emulated host.
+type Node struct {
+	Name       string
+	CPU        float64 // cores; 0 is no limit
+	Memory     uint64  // bytes; 0 is no limit
+	Adapter    Adapter
+	Interfaces []Interface // one per link that ends here
+}
+
+// An Interface is a node's end of a link.
+type Interface struct {
+	Name      string
+	Link      int            // index in Topology.Links
+	End       int            // 0 or 1: which of the link's Endpoints this is
+	Addresses []netip.Prefix // an IPv4 and an IPv6 one unless the file says otherwise
+}
+
+// Adapter holds the limits of a node's adapter that the file sets, under their
+// NDK_ADAPTER_INFO names; nil leaves the provider's default. Units as there:
+// bytes, requests, entries.
+type Adapter struct {
+	MaxRegistrationSize    *uint64 `json:",omitempty"`
+	MaxInitiatorRequestSge *uint32 `json:",omitempty"`
+	MaxReceiveRequestSge   *uint32 `json:",omitempty"`
+	MaxReadRequestSge      *uint32 `json:",omitempty"`
+	MaxTransferLength      *uint32 `json:",omitempty"`
+	MaxInlineDataSize      *uint32 `json:",omitempty"`
+	MaxInboundReadLimit    *uint32 `json:",omitempty"`
+	MaxOutboundReadLimit   *uint32 `json:",omitempty"`
+	MaxReceiveQueueDepth   *uint32 `json:",omitempty"`
+	MaxInitiatorQueueDepth *uint32 `json:",omitempty"`
+	MaxSrqDepth            *uint32 `json:",omitempty"`
+	MaxCqDepth             *uint32 `json:",omitempty"`
+}
+
+// An Endpoint is one end of a link.
+type Endpoint struct {
+	Node      string
+	Interface string
+}
+
+// String is the endpoint as files and the prompt write it: node:interface.
+func (e Endpoint) String() string { return e.Node + ":" + e.Interface }
+
+// A Link joins two interfaces.
+type Link struct {
+	Endpoints [2]Endpoint
+	MTU       int // of the interfaces, bytes of IP packet
+	// Directions says how packets fare: [0] those sent by Endpoints[0], [1]
+	// those sent by Endpoints[1].
+	Directions [2]Impairment
+}
+
+// An Impairment is what happens to packets in one direction of a link. The zero
+// Impairment changes nothing.
+type Impairment struct {
+	Delay  time.Duration `json:"delay"`  // added one way
+	Jitter time.Duration `json:"jitter"` // the delay varies uniformly by up to this, either way; packets stay in order
+	Loss   float64       `json:"loss"`   // probability per wire packet, 0 to 1
+	Rate   uint64        `json:"rate"`   // bits per second; 0 is unlimited
+}
+
+// None reports whether the impairment changes nothing.
+func (i Impairment) None() bool { return i == Impairment{} }
+
+// An Operation is what a workload does with each message.
+type Operation string
+
+// The operations.
+const (
+	Send  Operation = "send"
+	Write Operation = "write"
+	Read  Operation = "read"
+)
+
+// A Workload is RDMA traffic between two nodes.
+type Workload struct {
+	Name      string
+	From, To  string // nodes; From connects and posts
+	Operation Operation
+	Size      uint64        // bytes per message
+	Depth     int           // messages in flight
+	Count     uint64        // messages to exchange; 0: until Duration has passed
+	Duration  time.Duration // 0: until Count messages are done
+	Start     time.Duration // after all nodes are ready
+	Verify    bool          // compare every payload byte for byte
+}
+
+// An Event is a timeline entry: what changes on a link, and when.
+type Event struct {
+	At   time.Duration // after all nodes are ready
+	Link int           // index in Topology.Links
+	From string        // node whose outgoing direction alone changes; "" is both
+	Set  Change        // what Set changes; zero if nothing
+	Down bool          // take the link down
+	Up   bool          // bring it back up
+}
+
+// A Change names what it changes of an Impairment; nil leaves a value alone.
+type Change struct {
+	Delay  *time.Duration `json:"delay,omitempty"`
+	Jitter *time.Duration `json:"jitter,omitempty"`
+	Loss   *float64       `json:"loss,omitempty"`
+	Rate   *uint64        `json:"rate,omitempty"`
+}
+
+// Apply is the impairment with the change made.
+func (c Change) Apply(i Impairment) Impairment {
+	if c.Delay != nil {
+		i.Delay = *c.Delay
+	}
+	if c.Jitter != nil {
+		i.Jitter = *c.Jitter
+	}
+	if c.Loss != nil {
+		i.Loss = *c.Loss
+	}
+	if c.Rate != nil {
+		i.Rate = *c.Rate
+	}
+	return i
+}
+
+// A Metric is what a Bound is about.
+type Metric string
+
+// The metrics of workloads.
+const (
+	Errors     Metric = "errors"      // count
+	Throughput Metric = "throughput"  // payload bits per second
+	LatencyMin Metric = "latency_min" // nanoseconds, post to completion
+	LatencyP50 Metric = "latency_p50"
+	LatencyP99 Metric = "latency_p99"
+	LatencyMax Metric = "latency_max"
+)
+
+// A Check holds a workload's result against bounds.
+type Check struct {
+	Workload string
+	Bounds   []Bound
+}
+
+// A Bound is one condition: Metric Relation Value.
+type Bound struct {
+	Metric   Metric
+	Relation string  // ==, <=, >=, < or >
+	Value    float64 // in the metric's unit
+	Text     string  // as the file has it, for messages
+}
+
+// Holds reports whether a measured value, in the metric's unit, is within the
+// bound.
+func (b Bound) Holds(got float64) bool {
+	switch b.Relation {
+	case "==":
+		return got == b.Value
+	case "<=":
+		return got <= b.Value
+	case ">=":
+		return got >= b.Value
+	case "<":
+		return got < b.Value
+	case ">":
+		return got > b.Value
+	}
+	return false
+}

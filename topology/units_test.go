@@ -1,0 +1,99 @@
+package topology
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestFormat(t *testing.T) {
+	tests := []struct{ got, want string }{
+		{FormatSize(0), "0B"},
+		{FormatSize(64), "64B"},
+		{FormatSize(1500), "1500B"},
+		{FormatSize(2000), "2KB"},
+		{FormatSize(64 << 10), "64KiB"},
+		{FormatSize(1000 << 10), "1000KiB"},
+		{FormatSize(5e6), "5MB"},
+		{FormatSize(1 << 30), "1GiB"},
+		{FormatRate(0), "0bit"},
+		{FormatRate(1), "1bit"},
+		{FormatRate(999), "999bit"},
+		{FormatRate(1000), "1kbit"},
+		{FormatRate(2.5e9), "2.5gbit"},
+		{FormatRate(1000000001), "1.000000001gbit"},
+		{FormatRate(1e12), "1tbit"},
+		{FormatDuration(0), "0ms"},
+		{FormatDuration(1), "1ns"},
+		{FormatDuration(50 * time.Microsecond), "50us"},
+		{FormatDuration(1500 * time.Microsecond), "1.5ms"},
+		{FormatDuration(90 * time.Second), "90s"},
+		{FormatPercent(0), "0%"},
+		{FormatPercent(0.001), "0.1%"},
+		{FormatPercent(0.07), "7%"},
+		{FormatPercent(1), "100%"},
+		{FormatPercent(1e-9), "0.0000001%"},
+		{FormatPercent(math.NaN()), "NaN"},
+	}
+	for _, test := range tests {
+		if test.got != test.want {
+			t.Errorf("got %s, want %s", test.got, test.want)
+		}
+	}
+}
+
+// TestFormatIsExact checks that what is written reads back as the same value.
+func TestFormatIsExact(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.Uint64().Draw(t, "n")
+		if got, err := sizes.whole(FormatSize(n), "bytes"); err != nil || got != n {
+			t.Errorf("size %s reads as %d, %v", FormatSize(n), got, err)
+		}
+		if got, err := parseRate(FormatRate(n)); err != nil || got != n {
+			t.Errorf("rate %s reads as %d, %v", FormatRate(n), got, err)
+		}
+		d := time.Duration(rapid.Int64Min(0).Draw(t, "d"))
+		if got, err := parseDuration(FormatDuration(d)); err != nil || got != d {
+			t.Errorf("duration %s of %d reads as %d, %v", FormatDuration(d), d, got, err)
+		}
+		f := rapid.Float64Range(1e-12, 1).Draw(t, "f")
+		if got, err := parsePercent(FormatPercent(f)); err != nil || got != f {
+			t.Errorf("percentage %s of %g reads as %g, %v", FormatPercent(f), f, got, err)
+		}
+	})
+}
+
+// TestSuggestionsEnd checks that a file full of unknown words does not have each
+// of them compared with every known one.
+func TestSuggestionsEnd(t *testing.T) {
+	r := &reader{}
+	for range suggestions {
+		if got := r.expectation("dealy", []string{"delay"}); got != `expected "delay"?` {
+			t.Fatal(got)
+		}
+	}
+	if got := r.expectation("dealy", []string{"delay"}); got != "expected delay" {
+		t.Error(got)
+	}
+	long := strings.Repeat("x", suggestable+1)
+	if got, ok := nearest(long, []string{long[1:]}); ok {
+		t.Errorf("a word too long is near to %s", got)
+	}
+}
+
+func TestNearest(t *testing.T) {
+	tests := []struct {
+		word, want string // "": none is near
+	}{
+		{"delay", "delay"}, {"dealy", "delay"}, {"dely", "delay"}, {"deelay", "delay"}, {"relay", "delay"}, {"DELAY", "delay"},
+		{"jit", "jitter"}, {"mru", "mtu"}, {"mt", "mtu"}, {"xy", ""}, {"m", ""}, {"", ""}, {"latency", ""}, {"display", ""},
+	}
+	for _, test := range tests {
+		if got, _ := nearest(test.word, []string{"jitter", "delay", "mtu"}); got != test.want {
+			t.Errorf("nearest to %q is %q, want %q", test.word, got, test.want)
+		}
+	}
+}

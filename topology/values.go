@@ -1,0 +1,214 @@
+package topology
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The names of things and the ranges of values. They are wide: they refuse what
+// cannot work or is surely a slip, not what is unusual.
+const (
+	maxLabName  = 40 // characters
+	maxNodeName = 32 // characters; also of kinds, groups and workloads
+
+	maxInterfaceName = 15 // bytes: IFNAMSIZ less its final zero
+
+	defaultMTU = 4200 // bytes: one RoCE packet of path MTU 4096 with its headers
+
+	exampleAddress = "10.1.0.1/24"
+)
+
+var plain = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+
+// plainName is a parser for a name of at most most characters.
+func plainName(most int) func(string) (string, error) {
+	return func(text string) (string, error) {
+		switch {
+		case text == "":
+			return "", errors.New("an empty name, expected a plain one such as node-1")
+		case !plain.MatchString(text):
+			return "", fmt.Errorf("%s is no plain name, expected a-z, 0-9 and, inside, -", quote(text))
+		case len(text) > most:
+			return "", fmt.Errorf("%s has %d characters, expected at most %d", quote(text), len(text), most)
+		}
+		return text, nil
+	}
+}
+
+// anyText takes a reference to something by its name as it is: whether that
+// exists is found out later.
+func anyText(text string) (string, error) { return text, nil }
+
+// interfaceName takes what the kernel does (dev_valid_name in net/core/dev.c),
+// less what it gives a meaning of its own: lo, a pattern (%), and the
+// directories all and default of net.ipv4.conf.
+func interfaceName(text string) (string, error) {
+	switch {
+	case text == "" || text == "." || text == ".." || text == "lo" || text == "all" || text == "default":
+		return "", fmt.Errorf("%q is not free as an interface name, expected one such as eth0", text)
+	case len(text) > maxInterfaceName:
+		return "", fmt.Errorf("interface name %s has %d bytes, expected at most %d", quote(text), len(text), maxInterfaceName)
+	case strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune("/:%", c) }):
+		return "", fmt.Errorf("%s is no interface name, expected printable ASCII without space, /, : and %%", quote(text))
+	}
+	return text, nil
+}
+
+// within is a parser that holds what parse yields to a range.
+func within[T cmp.Ordered](parse func(string) (T, error), format func(T) string, least, most T) func(string) (T, error) {
+	return func(text string) (T, error) {
+		v, err := parse(text)
+		if err == nil && (v < least || v > most) {
+			err = fmt.Errorf("%s is out of range, expected %s to %s", text, format(least), format(most))
+		}
+		return v, err
+	}
+}
+
+// count is a parser for a number without unit.
+func count[T int | uint32 | uint64](least, most uint64) func(string) (T, error) {
+	parse := within(parseCount, func(n uint64) string { return strconv.FormatUint(n, 10) }, least, most)
+	return func(text string) (T, error) {
+		n, err := parse(text)
+		return T(n), err
+	}
+}
+
+// sized is a parser for a size.
+func sized[T uint32 | uint64](q quantity, least, most uint64) func(string) (T, error) {
+	parse := within(func(text string) (uint64, error) { return q.whole(text, "bytes") }, FormatSize, least, most)
+	return func(text string) (T, error) {
+		n, err := parse(text)
+		return T(n), err
+	}
+}
+
+// span is a parser for a duration.
+func span(least, most time.Duration) func(string) (time.Duration, error) {
+	return within(parseDuration, FormatDuration, least, most)
+}
+
+// The values of a node.
+var (
+	// The kernel's smallest cpu.max quota is 1 ms, and its period 100 ms.
+	cores  = within(parseCores, func(c float64) string { return strconv.FormatFloat(c, 'f', -1, 64) }, 0.01, 4096)
+	memory = sized[uint64](memories, 16<<20, 16<<40)
+)
+
+// The values of a link.
+var (
+	// From the least that IPv6 works on (RFC 8200, section 5) to the most that
+	// a veth takes: ETH_MAX_MTU less an Ethernet header.
+	mtu       = count[int](1280, 65521)
+	linkDelay = span(0, time.Minute)
+	linkRate  = within(parseRate, FormatRate, 1, 1e12)
+	linkLoss  = within(parsePercent, FormatPercent, 0, 1)
+)
+
+// The values of workloads and the timeline.
+var (
+	messageSize  = sized[uint64](sizes, 0, 1<<30)
+	queueDepth   = count[int](1, 4096)
+	messageCount = count[uint64](1, 1<<40)
+	runTime      = span(time.Millisecond, 24*time.Hour)
+	instant      = span(0, 24*time.Hour)
+)
+
+// yes is a parser for true and false.
+func yes(text string) (bool, error) {
+	switch text {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, fmt.Errorf("found %s, expected true or false", quote(text))
+}
+
+// onlyTrue is a parser for what is either true or left away.
+func onlyTrue(text string) (bool, error) {
+	if text != "true" {
+		return false, fmt.Errorf("found %s, expected true", quote(text))
+	}
+	return true, nil
+}
+
+// operation is a parser for what a workload does.
+func operation(text string) (Operation, error) {
+	switch o := Operation(text); o {
+	case Send, Write, Read:
+		return o, nil
+	}
+	return "", fmt.Errorf("found %s, expected send, write or read", quote(text))
+}
+
+// endpoint is a parser for a link's end in its brief form.
+func endpoint(text string) (Endpoint, error) {
+	node, iface, ok := strings.Cut(text, ":")
+	if !ok {
+		return Endpoint{}, fmt.Errorf("found %s, expected an endpoint node:interface such as node-1:eth0", quote(text))
+	}
+	return Endpoint{Node: node, Interface: iface}, nil
+}
+
+// address is a parser for an interface's address with its subnet.
+func address(text string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(text)
+	if err != nil {
+		if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
+			length := 24
+			if a.Is6() {
+				length = 64
+			}
+			return p, fmt.Errorf("%s has no prefix length, expected an address such as %s/%d", quote(text), text, length)
+		}
+		return p, fmt.Errorf("found %s, expected an address with its prefix length such as %s", quote(text), exampleAddress)
+	}
+	a := p.Addr()
+	switch {
+	case a.Is4In6(), a.IsUnspecified(), a.IsLoopback(), a.IsMulticast(), a.Is6() && a.IsLinkLocalUnicast(), a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		return p, fmt.Errorf("%s cannot be an interface's own, expected a unicast address such as %s", text, exampleAddress)
+	case p.Bits() == 0:
+		return p, fmt.Errorf("%s has everything in its subnet, expected a longer prefix such as %s", text, exampleAddress)
+	case !usable(p, a):
+		return p, fmt.Errorf("%s is the subnet itself or its broadcast address, expected one between them", text)
+	}
+	return p, nil
+}
+
+// A condition is what a check demands of a metric.
+type condition struct {
+	relation string
+	value    float64
+	text     string
+}
+
+var relation = regexp.MustCompile(`^(==|<=|>=|<|>) *([^ =<>].*)$`)
+
+// bound is a parser for a relation and a value that parse reads, for example
+// ">= 200mbit".
+func bound[T uint64 | time.Duration](parse func(string) (T, error), example string) func(string) (condition, error) {
+	return func(text string) (condition, error) {
+		match := relation.FindStringSubmatch(text)
+		if match == nil {
+			return condition{}, fmt.Errorf("found %s, expected ==, <=, >=, < or > and a value, such as %q", quote(text), example)
+		}
+		value, err := parse(match[2])
+		return condition{match[1], float64(value), text}, err
+	}
+}
+
+// errorBound is a parser for a bound on a count, where a bare number is the
+// exact one.
+func errorBound(text string) (condition, error) {
+	if n, err := parseCount(text); err == nil {
+		return condition{"==", float64(n), text}, nil
+	}
+	return bound(parseCount, "<= 3")(text)
+}

@@ -1,0 +1,293 @@
+package topology
+
+import (
+	"fmt"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// A reader turns YAML nodes into values and collects what is wrong with them.
+type reader struct {
+	file      string
+	errors    ErrorList
+	key       string // being read, to begin messages with; "" outside of fields
+	suggested int    // see suggestions
+}
+
+// A val is a value with its place in the file.
+type val[T any] struct {
+	at *yaml.Node // nil: the file does not give it
+	is T
+	ok bool // given, and right
+}
+
+// or is v if the file gives it, else the one of less precedence.
+func (v val[T]) or(less val[T]) val[T] {
+	if v.at != nil {
+		return v
+	}
+	return less
+}
+
+// orElse is the value, or a default where the file gives none.
+func (v val[T]) orElse(d T) T {
+	if v.ok {
+		return v.is
+	}
+	return d
+}
+
+// pointer is a pointer to the value, or nil if the file does not give it.
+func (v val[T]) pointer() *T {
+	if !v.ok {
+		return nil
+	}
+	return &v.is
+}
+
+func (r *reader) errorAt(line, column int, format string, args ...any) {
+	r.errors = append(r.errors, Error{File: r.file, Line: line, Column: column, Message: fmt.Sprintf(format, args...)})
+}
+
+// errorf reports an error at n.
+func (r *reader) errorf(n *yaml.Node, format string, args ...any) {
+	r.errorAt(n.Line, n.Column, format, args...)
+}
+
+// valueError reports what is wrong with a value, after the key that it is of.
+func (r *reader) valueError(n *yaml.Node, format string, args ...any) {
+	message := fmt.Sprintf(format, args...)
+	if r.key != "" {
+		message = r.key + ": " + message
+	}
+	r.errorf(n, "%s", message)
+}
+
+// A field is a key that a map may have, and what reads its value.
+type field struct {
+	key  string
+	read func(*yaml.Node)
+}
+
+// one is a field with one value, which parse makes of its text.
+func one[T any](r *reader, key string, to *val[T], parse func(string) (T, error)) field {
+	return field{key, func(n *yaml.Node) { *to = scalar(r, n, parse) }}
+}
+
+// scalar is the value of n.
+func scalar[T any](r *reader, n *yaml.Node, parse func(string) (T, error)) val[T] {
+	v := val[T]{at: n}
+	if n.Kind != yaml.ScalarNode || isNull(n) {
+		r.valueError(n, "found %s, expected a single value", describe(n))
+		return v
+	}
+	is, err := parse(n.Value)
+	if err != nil {
+		r.valueError(n, "%v", err)
+		return v
+	}
+	v.is, v.ok = is, true
+	return v
+}
+
+// fields reads a map that has these keys and no others, in the order of the
+// file. Nothing at all is an empty map.
+func (r *reader) fields(n *yaml.Node, what string, fields ...field) {
+	known := make([]string, len(fields))
+	byKey := make(map[string]field, len(fields))
+	for i, f := range fields {
+		known[i], byKey[f.key] = f.key, f
+	}
+	for _, e := range r.entries(n) {
+		f, ok := byKey[e.key.Value]
+		if !ok {
+			r.errorf(e.key, "unknown key %s in %s, %s", quote(e.key.Value), what, r.expectation(e.key.Value, known))
+			continue
+		}
+		outer := r.key
+		r.key = f.key
+		f.read(e.value)
+		r.key = outer
+	}
+}
+
+// items reads a list. Nothing at all is an empty list.
+func (r *reader) items(n *yaml.Node, read func(*yaml.Node)) {
+	switch {
+	case isNull(n):
+	case n.Kind != yaml.SequenceNode:
+		r.valueError(n, "found %s, expected a list", describe(n))
+	default:
+		for _, item := range n.Content {
+			read(target(item))
+		}
+	}
+}
+
+// An entry is one key of a map, with aliases followed.
+type entry struct{ key, value *yaml.Node }
+
+// entries is what a map holds, in the order of the file, followed by what it
+// takes over from others by a merge key (<<). A key the map has itself wins
+// over a merged one, and of those the first.
+func (r *reader) entries(n *yaml.Node) []entry {
+	if isNull(n) {
+		return nil
+	}
+	if n.Kind != yaml.MappingNode {
+		r.valueError(n, "found %s, expected a map", describe(n))
+		return nil
+	}
+	var entries []entry
+	var merged []*yaml.Node
+	has := make(map[string]*yaml.Node)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := target(n.Content[i]), target(n.Content[i+1])
+		first := has[key.Value]
+		switch {
+		case key.Kind != yaml.ScalarNode:
+			r.errorf(key, "found %s as a key, expected a single value", describe(key))
+			continue
+		case key.Tag == "!!merge":
+			merged = append(merged, r.merged(value)...)
+			continue
+		case first != nil:
+			r.errorf(n.Content[i], "key %s a second time, expected it once (line %d has it)", quote(key.Value), first.Line)
+			continue
+		}
+		has[key.Value] = key
+		entries = append(entries, entry{key, value})
+	}
+	for _, m := range merged {
+		for _, e := range r.entries(m) {
+			if has[e.key.Value] == nil {
+				has[e.key.Value] = e.key
+				entries = append(entries, e)
+			}
+		}
+	}
+	return entries
+}
+
+// merged is the maps that the value of a merge key stands for.
+func (r *reader) merged(n *yaml.Node) []*yaml.Node {
+	maps := []*yaml.Node{n}
+	if n.Kind == yaml.SequenceNode {
+		maps = nil
+		for _, item := range n.Content {
+			maps = append(maps, target(item))
+		}
+	}
+	for _, m := range maps {
+		if m.Kind != yaml.MappingNode {
+			r.errorf(m, "found %s after a merge key, expected a map or a list of maps", describe(m))
+			return nil
+		}
+	}
+	return maps
+}
+
+// target is what an alias stands for; anything else stands for itself.
+func target(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}
+
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
+
+// isMap reports whether n has the shape of a map; nothing at all is an empty one.
+func isMap(n *yaml.Node) bool { return n.Kind == yaml.MappingNode || isNull(n) }
+
+// describe names what a value is, for messages.
+func describe(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		return "a map"
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case isNull(n):
+		return "nothing"
+	}
+	return quote(n.Value)
+}
+
+// quote is text from the file on one line of bearable length.
+func quote(text string) string {
+	const most = 60 // characters
+	if runes := []rune(text[:min(len(text), 4*most)]); len(runes) > most {
+		text = string(runes[:most]) + "..."
+	}
+	return fmt.Sprintf("%q", strings.ToValidUTF8(text, ""))
+}
+
+// list is a field with a list whose items read reads.
+func list[T any](r *reader, key string, to *[]T, read func(*yaml.Node) T) field {
+	return field{key, func(n *yaml.Node) {
+		r.items(n, func(item *yaml.Node) { *to = append(*to, read(item)) })
+	}}
+}
+
+// A named is an entry of a map whose keys are names that the file chooses.
+type named[T any] struct {
+	name val[string]
+	is   T
+}
+
+// names is a field with a map from plain names to what read reads.
+func names[T any](r *reader, key string, to *[]named[T], read func(*yaml.Node) T) field {
+	return field{key, func(n *yaml.Node) {
+		for _, e := range r.entries(n) {
+			name := scalar(r, e.key, plainName(maxNodeName))
+			name.is = e.key.Value
+			*to = append(*to, named[T]{name, read(e.value)})
+		}
+	}}
+}
+
+// A needed is a key that a map may have to have.
+type needed struct {
+	key string
+	at  *yaml.Node // nil: it has not
+}
+
+func need[T any](key string, v val[T]) needed { return needed{key, v.at} }
+
+// required reports the keys that are absent from the map at n.
+func (r *reader) required(n *yaml.Node, what string, all ...needed) {
+	if !isMap(n) {
+		return
+	}
+	var absent, keys []string
+	for _, k := range all {
+		keys = append(keys, k.key)
+		if k.at == nil {
+			absent = append(absent, k.key)
+		}
+	}
+	if absent != nil {
+		r.errorf(n, "the %s has no %s, expected %s", what, strings.Join(absent, " and no "), strings.Join(keys, ", "))
+	}
+}
+
+// exactlyOne reports if the map at n has none of the keys, or several.
+func (r *reader) exactlyOne(n *yaml.Node, what string, all ...needed) {
+	if !isMap(n) {
+		return
+	}
+	var given, keys []string
+	for _, k := range all {
+		keys = append(keys, k.key)
+		if k.at != nil {
+			given = append(given, k.key)
+		}
+	}
+	switch {
+	case len(given) == 0:
+		r.errorf(n, "the %s has no %s, expected one of them", what, strings.Join(keys, " and no "))
+	case len(given) > 1:
+		r.errorf(n, "the %s has %s, expected only one of them", what, strings.Join(given, " and "))
+	}
+}
