@@ -1,0 +1,233 @@
+package cm
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/ndklab/ndklab/provider/roce/mad"
+)
+
+// TestAdmission changes one thing in a good REQ and looks at the refusal.
+func TestAdmission(t *testing.T) {
+	v6 := netip.MustParseAddr("fd00::1")
+	for _, tt := range []struct {
+		name   string
+		change func(q *mad.REQ, active, passive *host)
+		want   mad.Reason // 0: not refused
+		ari    []byte
+	}{
+		{"nothing", func(q *mad.REQ, _, _ *host) {}, 0, nil},
+		{"no consumer data", func(q *mad.REQ, _, _ *host) { clear(q.PrivateData[mad.IPHeaderSize:]) }, 0, nil},
+		{"LIDs 0", func(q *mad.REQ, _, _ *host) { q.Primary.LocalLID, q.Primary.RemoteLID = 0, 0 }, 0, nil},
+		{"packet rate", func(q *mad.REQ, _, _ *host) { q.Primary.PacketRate = 3 }, 0, nil},
+		{"P_Key", func(q *mad.REQ, _, _ *host) { q.PKey = 0x7FFF }, 0, nil},
+		{"unreliable connection", func(q *mad.REQ, _, _ *host) { q.TransportType = 1 }, mad.ReasonInvalidTransport, nil},
+		{"XRC", func(q *mad.REQ, _, _ *host) { q.ExtendedTransport = 1 }, mad.ReasonInvalidTransport, nil},
+		{"other port", func(q *mad.REQ, _, _ *host) { q.ServiceID++ }, mad.ReasonInvalidServiceID, nil},
+		{"UDP port space", func(q *mad.REQ, _, _ *host) { q.ServiceID = 0x01110000 + port }, mad.ReasonInvalidServiceID, nil},
+		{"nobody listens", func(_ *mad.REQ, _, passive *host) { passive.listening = false }, mad.ReasonInvalidServiceID, nil},
+		{"to another GID", func(q *mad.REQ, _, _ *host) { q.Primary.RemoteGID = netip.MustParseAddr("10.0.0.3") }, mad.ReasonInvalidGID,
+			[]byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 10, 0, 0, 2}},
+		{"from another GID", func(q *mad.REQ, _, _ *host) { q.Primary.LocalGID = netip.MustParseAddr("10.0.0.3") }, mad.ReasonInvalidGID,
+			[]byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 10, 0, 0, 2}},
+		{"IP header version", func(q *mad.REQ, _, _ *host) { q.PrivateData[0] = 0x10 }, mad.ReasonConsumer, nil},
+		{"IP version", func(q *mad.REQ, _, _ *host) { q.PrivateData[1] = 0x50 }, mad.ReasonConsumer, nil},
+		{"IPv6 header", func(q *mad.REQ, _, _ *host) {
+			mad.IPHeader{Source: netip.AddrPortFrom(v6, 1), Destination: v6}.Put(q.PrivateData[:])
+		}, mad.ReasonConsumer, nil},
+		{"to another address", func(q *mad.REQ, _, _ *host) { q.PrivateData[35]++ }, mad.ReasonConsumer, nil},
+		{"from another address", func(q *mad.REQ, _, _ *host) { q.PrivateData[19]++ }, mad.ReasonConsumer, nil},
+		{"MTU code 0", func(q *mad.REQ, _, _ *host) { q.MTU = 0 }, mad.ReasonInvalidMTU, []byte{5}},
+		{"MTU code 6", func(q *mad.REQ, _, _ *host) { q.MTU = 6 }, mad.ReasonInvalidMTU, []byte{5}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n, active, passive := pair(t)
+			n.drop = dropAll(mad.AttributeREQ)
+			active.connect(passive, 0x11)
+			q := last[mad.REQ](active)
+			tt.change(&q, active, passive)
+			passive.deliver(active.addr, &q)
+			if tt.want == 0 {
+				wait[ConnectRequest](passive)
+				return
+			}
+			passive.none()
+			want := mad.REJ{TransactionID: q.TransactionID, RemoteID: q.LocalID, Message: mad.MessageREQ, Reason: tt.want}
+			want.ARILength = uint8(copy(want.ARI[:], tt.ari))
+			diff(t, "REJ", want, last[mad.REJ](passive))
+			if len(passive.byID) != 0 || len(passive.byPeer) != 0 || len(passive.byQPN) != 0 {
+				t.Error("a refused REQ left something behind")
+			}
+			wait[Rejected](active)
+		})
+	}
+}
+
+// TestAcceptsArguments shows the listener's side both ends of the request.
+func TestAcceptsArguments(t *testing.T) {
+	_, active, passive := pair(t)
+	var local, remote netip.AddrPort
+	passive.config.Accepts = func(l, r netip.AddrPort) bool {
+		local, remote = l, r
+		return false
+	}
+	active.connect(passive, 0x11)
+	wait[Rejected](active)
+	diff(t, "local", netip.MustParseAddrPort("10.0.0.2:7174"), local)
+	diff(t, "remote", netip.MustParseAddrPort("10.0.0.1:40000"), remote)
+}
+
+// TestLinkLocal: zones are the socket's affair, GIDs have none.
+func TestLinkLocal(t *testing.T) {
+	n := newNetwork(t, 1)
+	active, passive := n.add("fe80::1%eth0"), n.add("fe80::2%eth0")
+	a, _ := establish(active, passive, 0x11, 0x12)
+	active.must(active.disconnect(a))
+	wait[DisconnectDone](active)
+}
+
+// TestAlternatePath: we have none, and say so to a peer that offers one.
+func TestAlternatePath(t *testing.T) {
+	n, active, passive := pair(t)
+	n.drop = dropAll(mad.AttributeREQ)
+	active.connect(passive, 0x11)
+	q := last[mad.REQ](active)
+	q.Alternate = q.Primary
+	passive.deliver(active.addr, &q)
+	passive.must(passive.accept(wait[ConnectRequest](passive).ID, 0x12))
+	if rep := last[mad.REP](passive); rep.Failover != mad.FailoverUnsupported {
+		t.Errorf("failover %d", rep.Failover)
+	}
+}
+
+// restart replaces a host's Endpoint by a new one that knows nothing but has the
+// GUID and address of the old.
+func restart(h *host) {
+	config := h.config
+	h.Endpoint = New(config)
+	h.events = nil
+	h.settle()
+}
+
+// TestStaleEstablished: a peer that restarts and uses its old QPN again is
+// refused, and the connection of its former life ends on both sides.
+func TestStaleEstablished(t *testing.T) {
+	_, active, passive := pair(t)
+	a, p := establish(active, passive, 0x11, 0x12)
+	restart(active)
+	b := active.connect(passive, 0x11)
+	diff(t, "new", Rejected{ID: b, Reason: mad.ReasonStaleConnection}, wait[Rejected](active))
+	diff(t, "old", Disconnected{ID: p, Lost: true}, wait[Disconnected](passive))
+	if m := latest[mad.DREQ](passive); m.RemoteID != uint32(a) || m.LocalID != uint32(p) || m.RemoteQPN != 0x11 {
+		t.Errorf("DREQ %+v", m)
+	}
+	if err := passive.disconnect(p); err != nil {
+		t.Errorf("Disconnect meanwhile: %v", err)
+	}
+	diff(t, "done", DisconnectDone{ID: p}, wait[DisconnectDone](passive))
+	wait[TimewaitOver](passive)
+	active.net.clock.Run(time.Minute)
+	active.events = nil
+	establish(active, passive, 0x11, 0x13)
+}
+
+// TestStaleInTimewait: packets to the QPN may be under way, so it is not to be
+// used again yet.
+func TestStaleInTimewait(t *testing.T) {
+	_, active, passive := pair(t)
+	a, _ := establish(active, passive, 0x11, 0x12)
+	active.must(active.disconnect(a))
+	wait[Disconnected](passive)
+	active.connect(passive, 0x11)
+	if r := wait[Rejected](active); r.Reason != mad.ReasonStaleConnection {
+		t.Errorf("%v", r.Reason)
+	}
+	if passive.count(mad.AttributeDREQ) != 0 {
+		t.Error("a DREQ was sent for a connection that has ended")
+	}
+	wait[TimewaitOver](passive)
+	active.net.clock.Run(time.Minute)
+	active.events = nil
+	establish(active, passive, 0x11, 0x13)
+}
+
+// TestStaleRequests: the peer restarts while its request is being considered or
+// its reply under way.
+func TestStaleRequests(t *testing.T) {
+	for _, accepted := range []bool{false, true} {
+		n, active, passive := pair(t)
+		a := active.connect(passive, 0x11)
+		p := wait[ConnectRequest](passive).ID
+		if accepted {
+			n.drop = dropAll(mad.AttributeREP)
+			passive.must(passive.accept(p, 0x12))
+		}
+		n.clock.Run(n.delay)
+		restart(active)
+		b := active.connect(passive, 0x11)
+		diff(t, "new", Rejected{ID: b, Reason: mad.ReasonStaleConnection}, wait[Rejected](active))
+		diff(t, "old", AcceptFailed{ID: p, Failure: Aborted}, wait[AcceptFailed](passive))
+		toldOld := false
+		for _, d := range passive.sent {
+			var m mad.REJ
+			if m.Decode(d.MAD[:]) == nil && m.RemoteID == uint32(a) && m.Reason == mad.ReasonStaleConnection {
+				toldOld = true
+			}
+		}
+		if !toldOld {
+			t.Error("the old request was not refused")
+		}
+		n.drop = nil
+		ended(t, active, passive)
+	}
+}
+
+// TestStaleReply: the accepting peer offers a QPN that we are connected with.
+func TestStaleReply(t *testing.T) {
+	_, active, passive := pair(t)
+	a, _ := establish(active, passive, 0x11, 0x12)
+	restart(passive)
+	b := active.connect(passive, 0x21)
+	p := wait[ConnectRequest](passive).ID
+	passive.must(passive.accept(p, 0x12))
+	wantREJ := mad.REJ{
+		TransactionID: establishTransaction | uint64(b), LocalID: uint32(b), RemoteID: uint32(p),
+		Message: mad.MessageREP, Reason: mad.ReasonStaleConnection,
+	}
+	diff(t, "new", Rejected{ID: b, Reason: mad.ReasonStaleConnection}, wait[Rejected](active))
+	diff(t, "REJ", wantREJ, latest[mad.REJ](active))
+	diff(t, "old", Disconnected{ID: a, Lost: true}, wait[Disconnected](active))
+	diff(t, "peer", AcceptFailed{ID: p, Failure: Aborted}, wait[AcceptFailed](passive))
+	wait[TimewaitOver](active)
+	ended(t, active, passive)
+}
+
+// TestStaleReplyReceived: the same while our consumer thinks about the first
+// offer of that QPN.
+func TestStaleReplyReceived(t *testing.T) {
+	_, active, passive := pair(t)
+	a := active.connect(passive, 0x11)
+	passive.must(passive.accept(wait[ConnectRequest](passive).ID, 0x12))
+	wait[ConnectReply](active)
+	restart(passive)
+	b := active.connect(passive, 0x21)
+	passive.must(passive.accept(wait[ConnectRequest](passive).ID, 0x12))
+	diff(t, "new", Rejected{ID: b, Reason: mad.ReasonStaleConnection}, wait[Rejected](active))
+	diff(t, "old", ConnectFailed{ID: a, Failure: Aborted}, wait[ConnectFailed](active))
+	wait[AcceptFailed](passive)
+	wait[TimewaitOver](active)
+	ended(t, active, passive)
+}
+
+// TestForgottenByPeer: a peer that restarted answers our RTU, so that we need not
+// find out by losing data.
+func TestForgottenByPeer(t *testing.T) {
+	_, active, passive := pair(t)
+	a := active.connect(passive, 0x11)
+	passive.must(passive.accept(wait[ConnectRequest](passive).ID, 0x12))
+	wait[ConnectReply](active)
+	restart(passive)
+	active.must(active.complete(a))
+	diff(t, "event", Disconnected{ID: a, Lost: true}, wait[Disconnected](active))
+}

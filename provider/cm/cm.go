@@ -1,0 +1,290 @@
+// Package cm is the connection manager: the state machine that makes, refuses and
+// ends the reliable connections of one adapter by exchanging management
+// datagrams (roce.md sections 10 to 12 and 15.2).
+//
+// It is pure: calls of the consumer, datagrams and the present time go in;
+// datagrams, events and the next deadline come out. It starts no goroutine,
+// takes no lock, reads no clock and draws random numbers only from the source
+// that it is given. It knows nothing of queue pairs beyond their numbers and
+// parameters, which it carries between the two ends without changing them, and
+// of listeners only what Config.Accepts answers.
+//
+// Whoever drives an Endpoint serialises the calls on it and, after each call that
+// takes the time, drains NextDatagram and NextEvent and wakes up at Deadline to
+// call HandleTimeout. Calling back into the Endpoint between two NextEvents is
+// fine.
+//
+// The life of a connection, with the calls (->) and events (<-) of both ends:
+//
+//	active                          passive
+//	-> Connect              REQ     <- ConnectRequest
+//	<- ConnectReply         REP     -> Accept
+//	-> CompleteConnect      RTU     <- Established
+//	-> Disconnect           DREQ    <- Disconnected
+//	<- DisconnectDone       DREP
+//	<- TimewaitOver                 <- TimewaitOver
+//
+// The last event of every connection is TimewaitOver, whatever happened before.
+//
+// Start reading at Endpoint; connection.go holds the states, active.go and
+// passive.go the two ways into a connection, disconnect.go and reject.go the
+// ways out.
+package cm
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/ndklab/ndklab/provider/roce/mad"
+)
+
+// An ID names a connection at its Endpoint: our communication ID. It is never 0,
+// and not used again until long after the connection's TimewaitOver, since IDs
+// are handed out cyclically.
+type ID uint32
+
+// ErrState says that a call does not fit the connection's state, or that there is
+// no such connection: it may have failed or been ended by the peer, and the
+// event that says so be under way.
+var ErrState = errors.New("cm: the connection is not in a state for this")
+
+// A Config is fixed when an Endpoint is made. Zero values mean the defaults.
+type Config struct {
+	GUID uint64     // identifies the adapter to its peers; unique among them, not 0
+	Rand *rand.Rand // for the first communication ID; required
+
+	// Accepts says whether a connection request from remote to local (address and
+	// rdma_cm port) is to be delivered; otherwise it is refused as if nothing
+	// listened. It must not call the Endpoint. Required.
+	Accepts func(local, remote netip.AddrPort) bool
+
+	// Timeout is how long a REQ, REP or DREQ is repeated without any answer before
+	// the attempt is given up. Default 30 s, about half of what Linux takes:
+	// longer than any outage that a connection should survive, shorter than a
+	// person's patience.
+	Timeout time.Duration
+	// EstablishTimeout is the longest wait for the answer to a REQ or REP when the
+	// peer asks for patience (MRA). Default 90 s: above the 69 s that Linux asks
+	// for at once.
+	EstablishTimeout time.Duration
+}
+
+const (
+	defaultTimeout          = 30 * time.Second
+	defaultEstablishTimeout = 90 * time.Second
+
+	// What we announce, as Linux does over RoCE (roce.md 12.3).
+	responseTimeout mad.Timeout = 20 // 4.3 s
+	packetLifeTime  mad.Timeout = 16 // 268 ms
+	maxRetries                  = 15
+
+	// Linux repeats a REQ every 4.6 s and a REP or DREQ every 4.1 s; on a lab's
+	// link with loss that makes connecting a matter of many seconds. Repeating is
+	// harmless, as both ends recognise duplicates. So the first repetition comes
+	// early, though later than a round trip on most links, and each further one
+	// after twice the time, until the pace is that of Linux.
+	firstResend = 100 * time.Millisecond
+
+	// A consumer that has not answered for thinkTime makes the next duplicate be
+	// answered by an MRA, which asks for serviceTimeout, 69 s as Linux does.
+	thinkTime                  = time.Second
+	serviceTimeout mad.Timeout = 24
+
+	// A connection's timewait is its ACK timeout (roce.md section 11), within
+	// limits, since the peer chooses it and may choose hours.
+	maxTimewait = 8 * time.Second
+)
+
+var (
+	slowestREQ = responseTimeout.Duration() + 2*packetLifeTime.Duration()
+	slowest    = responseTimeout.Duration() // of the other messages
+
+	// A REJ has no answer of its own: for this long it is said again to whoever
+	// repeats what it refused. That is twice the time in which Linux does so.
+	rejectMemory = 2 * slowest
+)
+
+// A Datagram is a management datagram to send: to UDP port 4791, QP 1, with
+// Q_Key mad.QKey.
+type Datagram struct {
+	Local, Remote netip.Addr
+	MAD           [mad.Size]byte
+}
+
+// An Endpoint holds all connections of one adapter. Not for concurrent use.
+type Endpoint struct {
+	config Config
+	nextID ID
+
+	// A connection is in byID from Connect or its REQ to TimewaitOver, in byPeer
+	// since the peer's communication ID is known, and in byQPN since its QPN is
+	// known for as long as packets to that QPN may be under way.
+	byID   map[ID]*connection
+	byPeer map[peerKey]*connection
+	byQPN  map[qpnKey]*connection
+	timers timers
+
+	disconnecting int // connections in that state
+
+	datagrams queue[Datagram]
+	events    queue[Event]
+}
+
+type peerKey struct {
+	guid uint64
+	id   uint32
+}
+
+type qpnKey struct {
+	guid uint64
+	qpn  uint32
+}
+
+// New makes an endpoint without connections.
+func New(config Config) *Endpoint {
+	if config.Timeout == 0 {
+		config.Timeout = defaultTimeout
+	}
+	if config.EstablishTimeout == 0 {
+		config.EstablishTimeout = defaultEstablishTimeout
+	}
+	return &Endpoint{
+		config: config,
+		// A random start keeps IDs of an adapter that was made anew apart from
+		// those of its former life, which peers may remember.
+		nextID: ID(config.Rand.Uint32()),
+		byID:   make(map[ID]*connection),
+		byPeer: make(map[peerKey]*connection),
+		byQPN:  make(map[qpnKey]*connection),
+	}
+}
+
+// NextDatagram takes the oldest datagram that is to be sent; false if there is
+// none.
+func (e *Endpoint) NextDatagram() (Datagram, bool) { return e.datagrams.pop() }
+
+// NextEvent takes the oldest event; false if there is none.
+func (e *Endpoint) NextEvent() (Event, bool) { return e.events.pop() }
+
+// Deadline is when HandleTimeout is to be called next; false if nothing is
+// waited for. It may change with every call that takes the time.
+func (e *Endpoint) Deadline() (time.Duration, bool) { return e.timers.first() }
+
+// HandleTimeout does what is due: repeats messages, gives up, ends timewaits.
+// Calling it early does no harm.
+func (e *Endpoint) HandleTimeout(now time.Duration) {
+	for {
+		c := e.timers.due(now)
+		if c == nil {
+			return
+		}
+		if now < c.giveUp {
+			e.resend(now, c)
+			continue
+		}
+		switch c.state {
+		case requestSent:
+			e.reject(now, c, mad.ReasonTimeout, nil)
+			e.emit(c, ConnectFailed{ID: c.id, Failure: TimedOut})
+		case replySent:
+			e.reject(now, c, mad.ReasonTimeout, nil)
+			e.emit(c, AcceptFailed{ID: c.id, Failure: TimedOut})
+		case disconnecting:
+			e.finishDisconnect(now, c, true)
+		case closed:
+			e.remove(c)
+		default:
+			e.timers.stop(c)
+		}
+	}
+}
+
+// Handle takes the payload of a UD packet that came to QP 1 with mad.QKey. What
+// is no message of connection management is ignored, and what fits no connection
+// is ignored or refused, as the protocol wants it. IPv4 addresses are not
+// IPv4-mapped. b is not kept.
+func (e *Endpoint) Handle(now time.Duration, local, remote netip.Addr, b []byte) {
+	h, err := mad.DecodeHeader(b)
+	if err != nil {
+		return
+	}
+	from := path{local: local, remote: remote}
+	switch h.Attribute {
+	case mad.AttributeREQ:
+		e.handleREQ(now, from, b)
+	case mad.AttributeMRA:
+		e.handleMRA(now, from, b)
+	case mad.AttributeREJ:
+		e.handleREJ(now, from, b)
+	case mad.AttributeREP:
+		e.handleREP(now, from, b)
+	case mad.AttributeRTU:
+		e.handleRTU(now, from, b)
+	case mad.AttributeDREQ:
+		e.handleDREQ(now, from, b)
+	case mad.AttributeDREP:
+		e.handleDREP(now, from, b)
+	case mad.AttributeSIDRREQ:
+		e.handleSIDRREQ(from, b)
+	}
+}
+
+// handleSIDRREQ tells peers that look for a UD service that there is none.
+func (e *Endpoint) handleSIDRREQ(from path, b []byte) {
+	var q mad.SIDRREQ
+	if q.Decode(b) != nil {
+		return
+	}
+	e.send(from, &mad.SIDRREP{
+		TransactionID: q.TransactionID,
+		RequestID:     q.RequestID,
+		Status:        mad.SIDRUnsupported,
+		ServiceID:     q.ServiceID,
+	})
+}
+
+// A path is the pair of addresses that a datagram travels between.
+type path struct{ local, remote netip.Addr }
+
+// send queues a message.
+func (e *Endpoint) send(to path, m interface{ Append([]byte) []byte }) {
+	d := Datagram{Local: to.local, Remote: to.remote}
+	m.Append(d.MAD[:0])
+	e.datagrams.push(d)
+}
+
+// emit queues an event, unless the consumer has turned away from the connection.
+func (e *Endpoint) emit(c *connection, ev Event) {
+	if !c.abandoned {
+		e.events.push(ev)
+	}
+}
+
+// A queue is first in, first out.
+type queue[T any] struct {
+	items []T
+	head  int
+}
+
+func (q *queue[T]) push(item T) { q.items = append(q.items, item) }
+
+func (q *queue[T]) pop() (item T, ok bool) {
+	if q.head == len(q.items) {
+		return item, false
+	}
+	item, q.items[q.head] = q.items[q.head], item
+	q.head++
+	if q.head == len(q.items) {
+		q.items, q.head = q.items[:0], 0
+	}
+	return item, true
+}
+
+// remove drops the items for which drop says so.
+func (q *queue[T]) remove(drop func(T) bool) {
+	kept := slices.DeleteFunc(q.items[q.head:], drop)
+	q.items = q.items[:q.head+len(kept)]
+}

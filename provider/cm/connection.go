@@ -1,0 +1,152 @@
+package cm
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/ndklab/ndklab/provider/roce/mad"
+)
+
+// A state is where a connection stands (roce.md section 11).
+type state uint8
+
+const (
+	requestSent     state = iota // active: REQ is repeated until answered
+	replyReceived                // active: the consumer thinks
+	requestReceived              // passive: the consumer thinks
+	replySent                    // passive: REP is repeated until RTU or traffic
+	established
+	disconnecting // DREQ is repeated until answered
+	closed        // timewait: stray packets die and duplicates are answered
+)
+
+// A connection is one end of a connection. It belongs to its Endpoint.
+type connection struct {
+	id            ID
+	state         state
+	active        bool // we sent the REQ
+	local, remote netip.AddrPort
+	transactionID uint64 // of the REQ and its answers
+	qpn           uint32 // ours
+	ackTimeout    mad.Timeout
+	failover      uint8 // what the REP says to an alternate path
+
+	// The peer, as far as known: its adapter, communication ID and QPN.
+	peerGUID uint64
+	peerID   uint32
+	peerQPN  uint32
+
+	connected       bool // has been established
+	abandoned       bool // the consumer wants no more events
+	disconnectAsked bool // Disconnect was called: DisconnectDone is owed or was given
+	rejected        bool // closed by a REJ of ours, which is in message
+	silenced        bool // we sent an MRA: the peer does not repeat what it waits for
+
+	thinkingSince time.Duration // when the consumer was asked
+
+	// The message that is repeated: REQ, REP, RTU, REJ or DREQ.
+	message  [mad.Size]byte
+	resends  int           // so far
+	interval time.Duration // to the next
+	slowest  time.Duration // limit of interval
+	giveUp   time.Duration // instant after which repeating makes no sense
+	limit    time.Duration // of giveUp, whatever the peer asks for
+
+	deadline time.Duration // when HandleTimeout is to look, if timer >= 0
+	timer    int           // place in the Endpoint's timers, -1 outside
+}
+
+func (c *connection) path() path {
+	return path{local: c.local.Addr(), remote: c.remote.Addr()}
+}
+
+// add makes a connection known under a new ID.
+func (e *Endpoint) add(c *connection) {
+	for e.nextID == 0 || e.byID[e.nextID] != nil {
+		e.nextID++
+	}
+	c.id = e.nextID
+	c.timer = -1
+	e.nextID++
+	e.byID[c.id] = c
+}
+
+// setPeer records who the peer is.
+func (e *Endpoint) setPeer(c *connection, guid uint64, id, qpn uint32) {
+	c.peerGUID, c.peerID, c.peerQPN = guid, id, qpn
+	e.byPeer[peerKey{guid, id}] = c
+	e.byQPN[qpnKey{guid, qpn}] = c
+}
+
+// forgetQPN lets the peer use its QPN for another connection.
+func (e *Endpoint) forgetQPN(c *connection) {
+	key := qpnKey{c.peerGUID, c.peerQPN}
+	if e.byQPN[key] == c {
+		delete(e.byQPN, key)
+	}
+}
+
+// find is the connection that a message between two communication IDs is about;
+// nil if there is none.
+func (e *Endpoint) find(from path, localID ID, peerID uint32) *connection {
+	c := e.byID[localID]
+	if c == nil || c.state == requestSent || c.peerID != peerID || c.path() != from {
+		return nil
+	}
+	return c
+}
+
+// start sends a message and has it repeated until giveUp at least.
+func (e *Endpoint) start(now time.Duration, c *connection, m interface{ Append([]byte) []byte }, slowest, giveUp time.Duration) {
+	m.Append(c.message[:0])
+	c.resends = 0
+	c.interval = firstResend
+	c.slowest = slowest
+	c.giveUp = giveUp
+	e.transmit(c)
+	e.timers.set(c, min(now+c.interval, c.giveUp))
+}
+
+// transmit sends the connection's message, once more or for the first time.
+func (e *Endpoint) transmit(c *connection) {
+	p := c.path()
+	e.datagrams.push(Datagram{Local: p.local, Remote: p.remote, MAD: c.message})
+}
+
+// resend repeats the message because nothing was heard for an interval.
+func (e *Endpoint) resend(now time.Duration, c *connection) {
+	e.transmit(c)
+	c.resends++
+	c.interval = min(2*c.interval, c.slowest)
+	if c.resends == maxRetries {
+		c.giveUp = min(c.giveUp, now+c.interval)
+	}
+	e.timers.set(c, min(now+c.interval, c.giveUp))
+}
+
+// close ends a connection but keeps it for its timewait. If it was refused by a
+// REJ, that is in c.message, and the timewait is no shorter than rejectMemory.
+func (e *Endpoint) close(now time.Duration, c *connection) {
+	hold := min(c.ackTimeout.Duration(), maxTimewait)
+	if c.rejected {
+		hold = max(hold, rejectMemory)
+	}
+	if c.state == requestReceived {
+		// No QP of ours ever belonged to it, and the peer may try again.
+		e.forgetQPN(c)
+	}
+	c.state = closed
+	c.giveUp = now + hold
+	e.timers.set(c, c.giveUp)
+}
+
+// remove forgets a connection.
+func (e *Endpoint) remove(c *connection) {
+	e.timers.stop(c)
+	delete(e.byID, c.id)
+	if key := (peerKey{c.peerGUID, c.peerID}); e.byPeer[key] == c {
+		delete(e.byPeer, key)
+	}
+	e.forgetQPN(c)
+	e.events.push(TimewaitOver{ID: c.id})
+}

@@ -1,0 +1,213 @@
+package cm
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/ndklab/ndklab/provider/roce/mad"
+)
+
+// AcceptParams are what Accept tells the peer.
+type AcceptParams struct {
+	QPN                uint32
+	StartingPSN        uint32 // of the peer's first request: the receiver chooses (roce.md 5)
+	ResponderResources uint8  // READs that we answer at once; at most the request's InitiatorDepth
+	InitiatorDepth     uint8  // READs that we will have outstanding; at most its ResponderResources
+	TargetAckDelay     mad.Timeout
+	RNRRetryCount      uint8 // for the peer's sends; 7 is for ever
+	SRQ                bool
+	PrivateData        []byte // at most mad.REPPrivateData; copied
+}
+
+// Accept consents to a ConnectRequest. What becomes of it is told by Established
+// or AcceptFailed.
+func (e *Endpoint) Accept(now time.Duration, id ID, p AcceptParams) error {
+	if len(p.PrivateData) > mad.REPPrivateData {
+		return fmt.Errorf("cm: accept: %d bytes of private data, at most %d fit", len(p.PrivateData), mad.REPPrivateData)
+	}
+	c := e.byID[id]
+	if c == nil || c.state != requestReceived {
+		return ErrState
+	}
+	c.state = replySent
+	c.silenced = false // the REP is repeated, whether the peer is or not
+	c.qpn = p.QPN
+	c.limit = now + e.config.EstablishTimeout
+	rep := mad.REP{
+		TransactionID:      c.transactionID,
+		LocalID:            uint32(c.id),
+		RemoteID:           c.peerID,
+		QPN:                p.QPN,
+		StartingPSN:        p.StartingPSN,
+		ResponderResources: p.ResponderResources,
+		InitiatorDepth:     p.InitiatorDepth,
+		TargetAckDelay:     p.TargetAckDelay,
+		Failover:           c.failover,
+		RNRRetryCount:      p.RNRRetryCount,
+		SRQ:                p.SRQ,
+		GUID:               e.config.GUID,
+	}
+	copy(rep.PrivateData[:], p.PrivateData)
+	e.start(now, c, &rep, slowest, now+e.config.Timeout)
+	return nil
+}
+
+// NoteTraffic says that a valid request has come in on the connection's QP. That
+// establishes an accepted connection as an RTU does, which may be lost; otherwise
+// it means nothing.
+func (e *Endpoint) NoteTraffic(now time.Duration, id ID) {
+	if c := e.byID[id]; c != nil {
+		e.establish(c)
+	}
+}
+
+func (e *Endpoint) establish(c *connection) {
+	if c.state != replySent {
+		return
+	}
+	c.state = established
+	c.connected = true
+	e.timers.stop(c)
+	e.emit(c, Established{ID: c.id})
+}
+
+// handleREQ takes a peer's wish to connect.
+func (e *Endpoint) handleREQ(now time.Duration, from path, b []byte) {
+	var q mad.REQ
+	if q.Decode(b) != nil {
+		return
+	}
+	if c := e.byPeer[peerKey{q.GUID, q.LocalID}]; c != nil {
+		e.duplicateREQ(now, c, from, &q)
+		return
+	}
+	if old := e.byQPN[qpnKey{q.GUID, q.QPN}]; old != nil {
+		e.lost(now, old)
+		e.refuseREQ(from, &q, mad.ReasonStaleConnection)
+		return
+	}
+	var ip mad.IPHeader
+	if !e.admit(from, &q, &ip) {
+		return
+	}
+	port, _ := mad.ServicePort(q.ServiceID)
+	c := &connection{
+		state:         requestReceived,
+		local:         netip.AddrPortFrom(from.local, port),
+		remote:        netip.AddrPortFrom(from.remote, ip.Source.Port()),
+		transactionID: q.TransactionID,
+		ackTimeout:    q.Primary.AckTimeout,
+		thinkingSince: now,
+	}
+	if q.Alternate.LocalLID != 0 {
+		c.failover = mad.FailoverUnsupported
+	}
+	e.add(c)
+	e.setPeer(c, q.GUID, q.LocalID, q.QPN)
+	e.emit(c, ConnectRequest{
+		ID:                 c.id,
+		Local:              c.local,
+		Remote:             c.remote,
+		GUID:               q.GUID,
+		QPN:                q.QPN,
+		StartingPSN:        q.StartingPSN,
+		MTU:                q.MTU,
+		ResponderResources: q.ResponderResources,
+		InitiatorDepth:     q.InitiatorDepth,
+		RetryCount:         q.RetryCount,
+		RNRRetryCount:      q.RNRRetryCount,
+		AckTimeout:         q.Primary.AckTimeout,
+		SRQ:                q.SRQ,
+		PrivateData:        [mad.ConsumerPrivateData]byte(q.PrivateData[mad.IPHeaderSize:]),
+	})
+}
+
+// duplicateREQ answers the repetition of a REQ by where its connection stands.
+func (e *Endpoint) duplicateREQ(now time.Duration, c *connection, from path, q *mad.REQ) {
+	if c.path() != from {
+		return
+	}
+	switch c.state {
+	case requestReceived:
+		e.askForPatience(now, c, mad.MessageREQ)
+	case replySent:
+		e.transmit(c) // the REP
+	case closed:
+		if c.rejected {
+			e.transmit(c)
+		} else {
+			e.refuseREQ(from, q, mad.ReasonStaleConnection)
+		}
+	}
+}
+
+// admit checks what Linux checks (roce.md 12.4) and what we rely on; if it
+// finds fault it refuses the REQ.
+func (e *Endpoint) admit(from path, q *mad.REQ, ip *mad.IPHeader) bool {
+	local, remote := gidAddr(from.local), gidAddr(from.remote)
+	port, known := mad.ServicePort(q.ServiceID)
+	switch {
+	case q.TransportType != 0 || q.ExtendedTransport != 0:
+		e.refuseREQ(from, q, mad.ReasonInvalidTransport)
+	case !known:
+		e.refuseREQ(from, q, mad.ReasonInvalidServiceID)
+	case q.Primary.RemoteGID != local || q.Primary.LocalGID != remote:
+		e.refuseREQ(from, q, mad.ReasonInvalidGID)
+	case !ip.Decode(q.PrivateData[:]) || ip.Destination != local || ip.Source.Addr() != remote:
+		e.refuseREQ(from, q, mad.ReasonConsumer)
+	case q.MTU < 1 || q.MTU > 5:
+		e.refuseREQ(from, q, mad.ReasonInvalidMTU)
+	case !e.config.Accepts(netip.AddrPortFrom(from.local, port), netip.AddrPortFrom(from.remote, ip.Source.Port())):
+		e.refuseREQ(from, q, mad.ReasonInvalidServiceID)
+	default:
+		return true
+	}
+	return false
+}
+
+// gidAddr is an address as a GID holds it: without zone.
+func gidAddr(a netip.Addr) netip.Addr { return a.WithZone("").Unmap() }
+
+// refuseREQ answers a REQ that makes no connection.
+func (e *Endpoint) refuseREQ(to path, q *mad.REQ, reason mad.Reason) {
+	m := mad.REJ{
+		TransactionID: q.TransactionID,
+		RemoteID:      q.LocalID,
+		Message:       mad.MessageREQ,
+		Reason:        reason,
+	}
+	switch reason {
+	case mad.ReasonInvalidGID:
+		gid := to.local.As16()
+		m.ARILength = uint8(copy(m.ARI[:], gid[:]))
+	case mad.ReasonInvalidMTU:
+		m.ARILength = 1
+		m.ARI[0] = 5
+	}
+	e.send(to, &m)
+}
+
+// handleRTU takes the news that the peer uses the connection.
+func (e *Endpoint) handleRTU(now time.Duration, from path, b []byte) {
+	var m mad.RTU
+	if m.Decode(b) != nil {
+		return
+	}
+	c := e.find(from, ID(m.RemoteID), m.LocalID)
+	switch {
+	case c == nil:
+		// The peer believes in a connection that we know nothing of.
+		e.send(from, &mad.REJ{
+			TransactionID: m.TransactionID,
+			LocalID:       m.RemoteID,
+			RemoteID:      m.LocalID,
+			Message:       mad.MessageOther,
+			Reason:        mad.ReasonInvalidCommID,
+		})
+	case c.state == closed && c.rejected:
+		e.transmit(c)
+	default:
+		e.establish(c)
+	}
+}

@@ -1,0 +1,65 @@
+package cm
+
+import (
+	"container/heap"
+	"time"
+)
+
+// timers are the connections that wait for something, soonest first.
+type timers struct{ heap timerHeap }
+
+func (t *timers) set(c *connection, deadline time.Duration) {
+	c.deadline = deadline
+	if c.timer < 0 {
+		heap.Push(&t.heap, c)
+	} else {
+		heap.Fix(&t.heap, c.timer)
+	}
+}
+
+func (t *timers) stop(c *connection) {
+	if c.timer >= 0 {
+		heap.Remove(&t.heap, c.timer)
+	}
+}
+
+func (t *timers) first() (time.Duration, bool) {
+	if len(t.heap) == 0 {
+		return 0, false
+	}
+	return t.heap[0].deadline, true
+}
+
+// due is the first connection whose deadline has come; it stays where it is.
+func (t *timers) due(now time.Duration) *connection {
+	if len(t.heap) == 0 || t.heap[0].deadline > now {
+		return nil
+	}
+	return t.heap[0]
+}
+
+type timerHeap []*connection
+
+func (h timerHeap) Len() int { return len(h) }
+
+func (h timerHeap) Less(i, j int) bool { return h[i].deadline < h[j].deadline }
+
+func (h timerHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].timer, h[j].timer = i, j
+}
+
+func (h *timerHeap) Push(x any) {
+	c := x.(*connection)
+	c.timer = len(*h)
+	*h = append(*h, c)
+}
+
+func (h *timerHeap) Pop() any {
+	last := len(*h) - 1
+	c := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	c.timer = -1
+	return c
+}
