@@ -403,33 +403,6 @@ func TestTimeout(t *testing.T) {
 		if got := tt.t.Duration(); got != tt.d {
 			t.Errorf("Timeout(%d).Duration() = %v, want %v", tt.t, got, tt.d)
 		}
-		if got := TimeoutAtLeast(tt.d); got != tt.t {
-			t.Errorf("TimeoutAtLeast(%v) = %d, want %d", tt.d, got, tt.t)
-		}
-		if got := TimeoutAtLeast(tt.d + 1); got != min(tt.t+1, MaxTimeout) {
-			t.Errorf("TimeoutAtLeast(%v) = %d, want %d", tt.d+1, got, tt.t+1)
-		}
-	}
-	if got := TimeoutAtLeast(-time.Second); got != 0 {
-		t.Errorf("TimeoutAtLeast(-1s) = %d", got)
-	}
-}
-
-func TestAckTimeout(t *testing.T) {
-	for _, tt := range []struct{ life, delay, want Timeout }{
-		{16, 15, 17}, // Linux since 6.0 with rxe
-		{18, 15, 19}, // Linux before; in the captures
-		{16, 16, 18},
-		{16, 17, 18},
-		{16, 18, 19},
-		{16, 19, 19},
-		{16, 25, 25},
-		{31, 31, 31},
-		{0, 31, 31},
-	} {
-		if got := AckTimeout(tt.life, tt.delay); got != tt.want {
-			t.Errorf("AckTimeout(%d, %d) = %d, want %d", tt.life, tt.delay, got, tt.want)
-		}
 	}
 }
 
