@@ -7,7 +7,9 @@ import (
 
 // Virtual is a clock that advances only when told to: an event loop. Functions
 // due at one instant run in the order in which they were asked for, so that a
-// run depends on nothing but its inputs. Not for concurrent use.
+// run depends on nothing but its inputs. Not for concurrent use, but Step, Run
+// and RunUntil may be called from within a function that they run: then time
+// goes on while that function is in progress.
 type Virtual struct {
 	now    time.Duration
 	seq    uint64
@@ -42,13 +44,13 @@ func (v *Virtual) Step() bool {
 }
 
 // Run runs events until none is left that is due within d from now, and leaves
-// the clock d later than it was.
+// the clock d later than it was, or later still if an event moved it on.
 func (v *Virtual) Run(d time.Duration) {
 	end := v.now + d
 	for len(v.events) > 0 && v.events[0].at <= end {
 		v.Step()
 	}
-	v.now = end
+	v.now = max(v.now, end)
 }
 
 // RunUntil runs events until done reports true, for d at most, and says whether
@@ -57,7 +59,7 @@ func (v *Virtual) RunUntil(done func() bool, d time.Duration) bool {
 	end := v.now + d
 	for !done() {
 		if len(v.events) == 0 || v.events[0].at > end {
-			v.now = end
+			v.now = max(v.now, end)
 			return false
 		}
 		v.Step()

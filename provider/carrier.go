@@ -1,0 +1,41 @@
+package provider
+
+import (
+	"net/netip"
+
+	"github.com/ndklab/ndklab/provider/roce"
+)
+
+// A Carrier moves an adapter's packets: UDP sockets (package udp) or a
+// simulated network (package sim).
+type Carrier interface {
+	// Listen starts delivery to r. Called once, before the first Send.
+	Listen(r Receiver)
+	// Send sends packets of one flow, in order, and computes their ICRCs. It
+	// neither keeps the packets nor calls the Receiver. The caller serialises
+	// calls for one flow; different flows may be sent at once. Packets that cannot be sent are lost, as on a wire, and counted;
+	// the error says that the carrier is closed.
+	Send(flow roce.Flow, packets []roce.Packet) error
+	// SourcePort is the UDP port that a flow with this hash is to use.
+	SourcePort(local netip.Addr, hash uint32) uint16
+	// Addresses are the local addresses.
+	Addresses() []netip.Addr
+	// MTU is the largest IP packet at a local address, in bytes.
+	MTU(local netip.Addr) int
+	// ReceiveBuffer is how many bytes of packets may wait to be received.
+	ReceiveBuffer() int
+	// Counters counts what the carrier did, by name.
+	Counters() map[string]uint64
+	// Close stops delivery; no call to the Receiver is under way when it
+	// returns.
+	Close() error
+}
+
+// A Receiver takes what a carrier delivers.
+type Receiver interface {
+	// Receive is called with packets that arrived together, from the carrier's
+	// own goroutines: those for one local address in order, those for several
+	// possibly at once. The packets and their payloads are lent until it
+	// returns. It must not call Close.
+	Receive(packets []roce.Received)
+}

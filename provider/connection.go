@@ -1,0 +1,322 @@
+package provider
+
+import (
+	"net/netip"
+
+	"github.com/ndklab/ndklab/provider/cm"
+	"github.com/ndklab/ndklab/provider/roce"
+	"github.com/ndklab/ndklab/provider/roce/mad"
+)
+
+// connectQP completes what the two ends agreed on with our own side and has the
+// QP carry packets. listening has it report the peer's first request. a.cmMu is
+// held.
+func (c *Connector) connectQP(listening bool) {
+	a, qp, agreed := c.adapter, c.qp, c.agreed
+	agreed.InitiatorDepth = int(c.outbound)
+	agreed.ResponderResources = int(c.inbound)
+	agreed.MinRNRTimer = minRNRTimer
+	// Both ends are stocked alike, so what our receive buffer was granted is
+	// the best guess at what the peer's was.
+	agreed.Credit = a.carrier.ReceiveBuffer()
+	flow := roce.Flow{Local: c.local.Addr(), Remote: c.remote.Addr()}
+	flow.SourcePort = a.carrier.SourcePort(flow.Local, roce.FlowLabel(qp.number, agreed.RemoteQPN))
+	qp.mu.Lock()
+	defer qp.mu.Unlock()
+	qp.flow = flow
+	qp.listening = listening
+	if err := qp.rc.Connect(agreed); err != nil {
+		qp.clock.Go(c.lost) // a CQ failed since the QP was taken, and with it the QP
+	}
+}
+
+// Reject refuses a connection: on the passive side a request, on the active side
+// the peer's consent, after Connect and before CompleteConnect.
+func (c *Connector) Reject(privateData []byte) Status {
+	a := c.adapter
+	a.cmMu.Lock()
+	defer a.cmMu.Unlock()
+	switch {
+	case c.state == aborted:
+		return StatusConnectionAborted
+	case c.state != requested && c.state != replied:
+		return StatusInvalidDeviceState
+	case len(privateData) > int(a.info.MaxCalleeData):
+		return StatusInvalidBufferSize
+	}
+	now := a.clock.Now()
+	c.leaveQP()
+	if err := a.cm.Reject(now, c.id, privateData); err != nil {
+		c.enter(aborted)
+		return StatusConnectionAborted
+	}
+	c.enter(refused)
+	a.manage(now)
+	return StatusSuccess
+}
+
+// Disconnect ends the connection: the peer is told, then what is still pending
+// on the QP is flushed. It completes with StatusIOTimeout if the peer does not
+// answer; the connection is ended all the same.
+func (c *Connector) Disconnect(completion RequestCompletion, context any) Status {
+	a := c.adapter
+	a.cmMu.Lock()
+	defer a.cmMu.Unlock()
+	if completion == nil {
+		return StatusInvalidParameter
+	}
+	switch c.state {
+	case established:
+		c.enter(disconnecting)
+	case ended:
+		// The peer was first.
+	default:
+		return StatusConnectionInvalid
+	}
+	now := a.clock.Now()
+	if err := a.cm.Disconnect(now, c.id); err != nil {
+		c.leaveQP() // there is nothing more to tell the peer
+		return StatusSuccess
+	}
+	c.begin(request{completion, context})
+	a.manage(now)
+	return StatusPending
+}
+
+// Close ends whatever the connector is in the middle of, flushes its QP if that
+// was connected, and closes it.
+func (c *Connector) Close(completion CloseCompletion, context any) Status {
+	a := c.adapter
+	return c.close(func() {
+		a.cmMu.Lock()
+		defer a.cmMu.Unlock()
+		c.enter(ended)
+		c.leaveQP()
+		c.complete(StatusCancelled)
+		now := a.clock.Now()
+		a.cm.Abandon(now, c.id)
+		a.manage(now)
+	}, func() {
+		a.cmMu.Lock()
+		defer a.cmMu.Unlock()
+		delete(a.connectors, c.id)
+		if c.endpoint != nil {
+			a.unclaim(c.endpoint)
+		}
+	}, completion, context)
+}
+
+// GetConnectionData returns the effective read limits and what the peer sent
+// along with its request, consent or refusal, as the table in ndkpi.md 4.10 has
+// it: length holds the size of privateData on entry and the size of the data on
+// return. Each pointer but length may be nil. The data is as long as the message
+// has room for; the peer's part is followed by zeros.
+func (c *Connector) GetConnectionData(inbound, outbound *uint32, privateData []byte, length *uint32) Status {
+	c.adapter.cmMu.Lock()
+	defer c.adapter.cmMu.Unlock()
+	if c.state == idle && c.private == nil || c.state == connecting {
+		return StatusConnectionInvalid
+	}
+	if inbound != nil {
+		*inbound = c.inbound
+	}
+	if outbound != nil {
+		*outbound = c.outbound
+	}
+	given := *length
+	*length = uint32(len(c.private))
+	switch {
+	case privateData == nil && given == 0:
+		return StatusSuccess
+	case privateData == nil || int(given) > len(privateData):
+		return StatusInvalidParameter
+	}
+	if copy(privateData[:given], c.private) < len(c.private) {
+		return StatusBufferTooSmall
+	}
+	return StatusSuccess
+}
+
+// GetLocalAddress is the connection's address on this adapter.
+func (c *Connector) GetLocalAddress() (netip.AddrPort, Status) {
+	c.adapter.cmMu.Lock()
+	defer c.adapter.cmMu.Unlock()
+	if !c.local.IsValid() {
+		return netip.AddrPort{}, StatusInvalidDeviceState
+	}
+	return c.local, StatusSuccess
+}
+
+// GetPeerAddress is the connection's address at the peer.
+func (c *Connector) GetPeerAddress() (netip.AddrPort, Status) {
+	c.adapter.cmMu.Lock()
+	defer c.adapter.cmMu.Unlock()
+	if !c.remote.IsValid() {
+		return netip.AddrPort{}, StatusInvalidDeviceState
+	}
+	return c.remote, StatusSuccess
+}
+
+// handleEvent tells a connector or listener what the connection manager found.
+// a.cmMu is held.
+func (a *Adapter) handleEvent(event cm.Event) {
+	switch e := event.(type) {
+	case cm.ConnectRequest:
+		if at := a.endpoints[e.Local]; at != nil && at.listener != nil {
+			at.listener.deliver(e)
+		} else {
+			a.cm.Abandon(a.clock.Now(), e.ID)
+		}
+	case cm.ConnectReply:
+		a.withConnector(e.ID, func(c *Connector) { c.handleReply(e) })
+	case cm.Rejected:
+		a.withConnector(e.ID, func(c *Connector) { c.handleRejected(e) })
+	case cm.ConnectFailed:
+		a.withConnector(e.ID, func(c *Connector) { c.handleFailure(e.Failure) })
+	case cm.AcceptFailed:
+		a.withConnector(e.ID, func(c *Connector) { c.handleFailure(e.Failure) })
+	case cm.Established:
+		a.withConnector(e.ID, func(c *Connector) {
+			if c.state == accepting {
+				c.enter(established)
+				c.complete(StatusSuccess)
+			}
+		})
+	case cm.Disconnected:
+		a.withConnector(e.ID, func(c *Connector) { c.handleDisconnected(e.Lost) })
+	case cm.DisconnectDone:
+		a.withConnector(e.ID, func(c *Connector) { c.handleDisconnectDone(e.TimedOut) })
+	case cm.TimewaitOver:
+		// IDs and QPNs go round in a circle; nothing waits for this.
+	}
+}
+
+func (a *Adapter) withConnector(id cm.ID, f func(*Connector)) {
+	if c := a.connectors[id]; c != nil {
+		f(c)
+	}
+}
+
+func (c *Connector) handleReply(e cm.ConnectReply) {
+	if c.state != connecting {
+		return
+	}
+	c.enter(replied)
+	c.private = e.PrivateData[:]
+	c.inbound = min(c.inbound, uint32(e.InitiatorDepth))
+	c.outbound = min(c.outbound, uint32(e.ResponderResources))
+	c.agreed.RemoteQPN, c.agreed.SendPSN = e.QPN, e.StartingPSN
+	c.agreed.RNRRetryCount = int(e.RNRRetryCount)
+	c.complete(StatusSuccess)
+}
+
+// handleRejected: a refused connector may try again.
+func (c *Connector) handleRejected(e cm.Rejected) {
+	if c.state != connecting {
+		return
+	}
+	if e.Reason == mad.ReasonConsumer {
+		c.private = e.PrivateData[:]
+	}
+	c.backToIdle()
+	c.complete(StatusConnectionRefused)
+}
+
+// handleFailure: no answer, or the peer gave up.
+func (c *Connector) handleFailure(failure cm.Failure) {
+	status := StatusIOTimeout
+	if failure == cm.Aborted {
+		status = StatusConnectionAborted
+	}
+	if c.state == connecting {
+		c.backToIdle()
+	} else {
+		c.enter(aborted)
+		c.leaveQP()
+	}
+	c.complete(status)
+}
+
+// backToIdle undoes what Connect did.
+func (c *Connector) backToIdle() {
+	a := c.adapter
+	c.enter(idle)
+	c.leaveQP()
+	delete(a.connectors, c.id)
+	a.unclaim(c.endpoint)
+	c.endpoint = nil
+}
+
+// handleDisconnected: the peer ended the connection, or has forgotten it. The
+// QP's requests stay (NDK-DISC-03).
+func (c *Connector) handleDisconnected(lost bool) {
+	if c.state != established {
+		return
+	}
+	c.enter(ended)
+	if lost {
+		c.adapter.counters.connectionError.Add(1)
+	}
+	c.raiseDisconnect()
+}
+
+// raiseDisconnect calls the consumer's event, once. a.cmMu is held.
+func (c *Connector) raiseDisconnect() {
+	event, context := c.disconnectEvent, c.disconnectContext
+	if event == nil || !c.holdOpen() {
+		return
+	}
+	c.disconnectEvent = nil
+	c.callbacks.add(func() {
+		event(context)
+		c.release()
+	})
+}
+
+// handleDisconnectDone: the flushed requests are on their CQs before the
+// Disconnect completes (ndkpi.md T55).
+func (c *Connector) handleDisconnectDone(timedOut bool) {
+	if c.pending.completion == nil {
+		return // we disconnected on our own account, see lost
+	}
+	c.enter(ended)
+	c.leaveQP()
+	status := StatusSuccess
+	if timedOut {
+		status = StatusIOTimeout
+	}
+	c.complete(status)
+}
+
+// noteTraffic takes the peer's first request for the RTU that may be lost.
+func (c *Connector) noteTraffic() {
+	a := c.adapter
+	a.cmMu.Lock()
+	defer a.cmMu.Unlock()
+	now := a.clock.Now()
+	a.cm.NoteTraffic(now, c.id)
+	a.manage(now)
+}
+
+// lost ends a connection whose QP has failed: the peer is told, which it may
+// not have noticed otherwise, and so is the consumer (ndkpi.md T26).
+func (c *Connector) lost() {
+	a := c.adapter
+	a.cmMu.Lock()
+	defer a.cmMu.Unlock()
+	now := a.clock.Now()
+	switch c.state {
+	case established:
+		c.enter(ended)
+		a.counters.connectionError.Add(1)
+		c.raiseDisconnect()
+		if err := a.cm.Disconnect(now, c.id); err == nil {
+			a.manage(now)
+		}
+	case accepting:
+		c.enter(aborted)
+		c.complete(StatusConnectionAborted)
+		a.cm.Abandon(now, c.id)
+		a.manage(now)
+	}
+}

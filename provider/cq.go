@@ -1,0 +1,179 @@
+package provider
+
+import "sync"
+
+// A CQ is a completion queue. Results and Arm are serialised by the consumer
+// (ndkpi.md 1.5).
+type CQ struct {
+	object
+	adapter      *Adapter
+	notification CQNotification
+	context      any
+	callbacks    callbacks
+
+	mu    sync.Mutex // guards what follows
+	ring  []ResultEx
+	first int // index of the oldest entry
+	count int
+	// Entries are numbered from 1 in the order they arrive: newest is the last
+	// one, newestSolicited the last that satisfies a solicited arm, and told
+	// the last one that was there when a notification last began. An arm is
+	// satisfied at once by a matching entry that is newer than told and still
+	// in the queue (NDK-CQ-05).
+	newest, newestSolicited, told uint64
+
+	armed       bool
+	arm         NotifyType
+	failure     Status // not StatusSuccess: the CQ and its QPs are unusable
+	failureTold bool   // once is enough; a consumer that re-arms would spin
+}
+
+// CreateCQ makes a completion queue for depth entries. notification is called
+// with context when what the CQ was armed for happens; it may be nil for a
+// consumer that only polls.
+func (a *Adapter) CreateCQ(depth uint32, notification CQNotification, context any, _ *GroupAffinity) (*CQ, Status) {
+	if depth == 0 || depth > a.info.MaxCqDepth {
+		return nil, StatusInvalidParameter
+	}
+	cq := &CQ{adapter: a, notification: notification, context: context,
+		callbacks: callbacks{clock: a.clock}, ring: make([]ResultEx, depth)}
+	cq.init(a.clock, ObjectTypeCQ, &a.object)
+	return cq, StatusSuccess
+}
+
+// Close closes the queue (ndkpi.md 4.2).
+func (cq *CQ) Close(completion CloseCompletion, context any) Status {
+	return cq.close(nil, nil, completion, context)
+}
+
+// Arm asks for one notification. An arm that is stronger than an outstanding
+// one replaces it (NDK-CQ-10 to 15). That the queue has failed is told once.
+func (cq *CQ) Arm(t NotifyType) {
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	if !cq.armed || strength(t) > strength(cq.arm) {
+		cq.arm = t
+	}
+	cq.armed = true
+	switch {
+	case cq.failure != StatusSuccess:
+		if !cq.failureTold {
+			cq.notify(cq.failure)
+		}
+	case cq.count == 0:
+	case cq.arm == NotifyAny && cq.newest > cq.told,
+		cq.arm == NotifySolicited && cq.newestSolicited > max(cq.told, cq.newest-uint64(cq.count)):
+		cq.notify(StatusSuccess)
+	}
+}
+
+// strength orders the arms: errors, solicited, any.
+func strength(t NotifyType) int {
+	switch t {
+	case NotifyAny:
+		return 2
+	case NotifySolicited:
+		return 1
+	default:
+		return 0
+	}
+}
+
+// notify disarms and has the callback run. cq.mu is held.
+func (cq *CQ) notify(status Status) {
+	cq.armed = false
+	cq.failureTold = status != StatusSuccess
+	if cq.notification == nil || !cq.holdOpen() {
+		return
+	}
+	cq.callbacks.add(func() {
+		cq.mu.Lock()
+		cq.told = cq.newest
+		cq.mu.Unlock()
+		cq.notification(cq.context, status)
+		cq.release()
+	})
+}
+
+// Results removes up to len(results) completions and says how many.
+func (cq *CQ) Results(results []Result) int {
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	n := 0
+	for ; n < len(results) && cq.count > 0; n++ {
+		results[n] = cq.pop().Result
+	}
+	return n
+}
+
+// ResultsEx is Results with the kind of each completion.
+func (cq *CQ) ResultsEx(results []ResultEx) int {
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	n := 0
+	for ; n < len(results) && cq.count > 0; n++ {
+		results[n] = cq.pop()
+	}
+	return n
+}
+
+// pop removes the oldest entry. cq.mu is held.
+func (cq *CQ) pop() ResultEx {
+	result := cq.ring[cq.first]
+	cq.ring[cq.first] = ResultEx{} // lets go of the consumer's contexts
+	cq.first++
+	if cq.first == len(cq.ring) {
+		cq.first = 0
+	}
+	cq.count--
+	return result
+}
+
+// push queues a completion and reports whether the queue is usable. One more
+// entry than the queue holds makes it unusable for good (NDK-CQ-23).
+func (cq *CQ) push(result *ResultEx, solicited bool) bool {
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	if cq.failure != StatusSuccess {
+		return false
+	}
+	if cq.count == len(cq.ring) {
+		cq.failure = StatusBufferOverflow
+		cq.adapter.counters.cqErrors.Add(1)
+		if cq.armed {
+			cq.notify(cq.failure)
+		}
+		cq.clock.Go(cq.failQPs)
+		return false
+	}
+	at := cq.first + cq.count
+	if at >= len(cq.ring) {
+		at -= len(cq.ring)
+	}
+	cq.ring[at] = *result
+	cq.count++
+	cq.newest++
+	if solicited {
+		cq.newestSolicited = cq.newest
+	}
+	if cq.armed && (cq.arm == NotifyAny || cq.arm == NotifySolicited && solicited) {
+		cq.notify(StatusSuccess)
+	}
+	return true
+}
+
+// failQPs ends the queue pairs that complete here.
+func (cq *CQ) failQPs() {
+	cq.adapter.qps.each(func(qp *QP) {
+		if qp.receiveCQ == cq || qp.initiatorCQ == cq {
+			qp.fail()
+		}
+	})
+}
+
+// usable reports whether the queue has not failed.
+func (cq *CQ) usable() bool {
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	return cq.failure == StatusSuccess
+}

@@ -1,0 +1,72 @@
+package provider
+
+import "net/netip"
+
+// The range from which ports are chosen when port 0 is asked for (ndkpi.md
+// 2.11).
+const (
+	firstEphemeralPort = 49152
+	lastEphemeralPort  = 65535
+)
+
+// An endpoint is a local address and port in use (NDK-EP-01 to 13): by a
+// listener, by the connectors that came from it, or by a connector of its own.
+// The port space is that of rdma_cm, apart from TCP's and UDP's. Guarded by
+// Adapter.cmMu.
+type endpoint struct {
+	address    netip.AddrPort
+	references int
+	listener   *Listener // nil where nobody listens (any more)
+}
+
+// claim takes a local address and port into use, choosing a port if that is 0.
+// a.cmMu is held.
+func (a *Adapter) claim(address netip.AddrPort) (*endpoint, Status) {
+	if !a.hasAddress(address.Addr()) {
+		return nil, StatusInvalidAddress
+	}
+	if address.Port() == 0 {
+		port, ok := a.freePort(address.Addr())
+		if !ok {
+			return nil, StatusTooManyAddresses
+		}
+		address = netip.AddrPortFrom(address.Addr(), port)
+	}
+	if a.endpoints[address] != nil {
+		return nil, StatusSharingViolation
+	}
+	e := &endpoint{address: address, references: 1}
+	a.endpoints[address] = e
+	return e, StatusSuccess
+}
+
+// freePort finds an ephemeral port that is not in use, going round so that a
+// port is left alone for long after its last use.
+func (a *Adapter) freePort(address netip.Addr) (uint16, bool) {
+	for range lastEphemeralPort - firstEphemeralPort + 1 {
+		port := a.nextPort
+		a.nextPort++
+		if port == lastEphemeralPort {
+			a.nextPort = firstEphemeralPort
+		}
+		if a.endpoints[netip.AddrPortFrom(address, port)] == nil {
+			return port, true
+		}
+	}
+	return 0, false
+}
+
+// unclaim gives up one reference. a.cmMu is held.
+func (a *Adapter) unclaim(e *endpoint) {
+	e.references--
+	if e.references == 0 {
+		delete(a.endpoints, e.address)
+	}
+}
+
+// accepts reports whether a connection request is to be delivered; the
+// connection manager asks, with a.cmMu held.
+func (a *Adapter) accepts(local, _ netip.AddrPort) bool {
+	e := a.endpoints[local]
+	return e != nil && e.listener != nil && e.listener.accepts()
+}

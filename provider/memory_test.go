@@ -1,0 +1,362 @@
+package provider_test
+
+import (
+	"bytes"
+	"math"
+	"testing"
+
+	"github.com/ndklab/ndklab/provider"
+)
+
+func TestRegister(t *testing.T) {
+	info := provider.DefaultAdapterInfo()
+	info.MaxRegistrationSize = 1 << 20
+	w := newWorldOf(t, addresses, info)
+	h := w.hosts[0]
+	b := make([]byte, 2<<20)
+	type mdl = provider.MDL
+	for _, c := range []struct {
+		name   string
+		mdl    *mdl
+		length uint64
+		flags  provider.MRFlags
+		want   provider.Status
+	}{
+		{"one piece", &mdl{0, b[:1000], nil}, 1000, 0, success},
+		{"part of a piece, and as long as the adapter allows", &mdl{0, b, nil}, 1 << 20, 0, success},
+		{"contiguous pieces", &mdl{10, b[:5], &mdl{15, nil, &mdl{15, b[5:9], nil}}}, 9, 0, success},
+		{"NDK-MR-01 a gap", &mdl{10, b[:5], &mdl{16, b[5:9], nil}}, 9, 0, provider.StatusInvalidParameter},
+		{"NDK-MR-01 an overlap", &mdl{10, b[:5], &mdl{14, b[5:9], nil}}, 9, 0, provider.StatusInvalidParameter},
+		{"NDK-MR-01 a gap behind the length", &mdl{10, b[:5], &mdl{16, b[5:9], nil}}, 5, 0, success},
+		{"NDK-MR-02 longer than the chain", &mdl{10, b[:5], &mdl{15, b[5:9], nil}}, 10, 0, provider.StatusInvalidParameter},
+		{"NDK-MR-03 longer than the adapter allows", &mdl{0, b, nil}, 1<<20 + 1, 0, provider.StatusInvalidParameter},
+		{"no memory", nil, 1, 0, provider.StatusInvalidParameter},
+		{"no length", &mdl{0, b, nil}, 0, 0, provider.StatusInvalidParameter},
+		{"up to the last address", &mdl{math.MaxUint64 - 9, b[:10], nil}, 10, 0, success},
+		{"beyond the last address", &mdl{math.MaxUint64 - 8, b[:10], nil}, 10, 0, provider.StatusInvalidParameter},
+		{"NDK-MR-10 read sink", &mdl{0, b, nil}, 1, provider.MRReadSink, success},
+		{"remote write without local write", &mdl{0, b, nil}, 1, 0x4, provider.StatusInvalidParameter},
+		{"unknown flag", &mdl{0, b, nil}, 1, 0x10, provider.StatusInvalidParameter},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			mr := must(h.pd.CreateMR())
+			if got := mr.Register(c.mdl, c.length, c.flags, nil, nil); got != c.want {
+				t.Fatalf("got %v, want %v", got, c.want)
+			}
+			// NDK-MR-12
+			if (mr.LocalToken() != 0) != (c.want == success) || (mr.RemoteToken() != 0) != (c.want == success) {
+				t.Fatalf("tokens %#x, %#x", mr.LocalToken(), mr.RemoteToken())
+			}
+			if c.want == success && mr.Register(&mdl{0, b, nil}, 1, 0, nil, nil) != provider.StatusInvalidDeviceState {
+				t.Fatal("registered twice")
+			}
+			mr.Close(nil, nil)
+		})
+	}
+}
+
+// TestAccess: what each right of a region allows, to whom (NDK-MR-05 to 09,
+// NDK-SGE-03 to 07). What is refused touches not one byte at either end, save
+// that a local range may be used up to where it leaves the region.
+func TestAccess(t *testing.T) {
+	const none = provider.MRAllowLocalRead
+	refused := map[string]provider.Status{
+		"send from": provider.StatusAccessViolation, "receive into": provider.StatusAccessViolation,
+		"read into": provider.StatusAccessViolation,
+		"write to":  provider.StatusRemoteResources, "read of": provider.StatusRemoteResources,
+	}
+	const at, size = 0x5000, 4096 + 100 // two packets each
+	for _, c := range []struct {
+		name   string
+		flags  provider.MRFlags
+		offset uint64                                   // of the access, from the region's start
+		token  func(*provider.MR) uint32                // default: the region's
+		pd     func(*world, *host) *provider.PD         // of the region
+		before func(w *world, h *host, mr *provider.MR) // the access
+		allows string
+	}{
+		{name: "NDK-MR-06 no flags", flags: none, allows: "send from"},
+		{name: "NDK-MR-07 local write", flags: provider.MRAllowLocalWrite, allows: "send from, receive into, read into"},
+		{name: "NDK-MR-08 remote read", flags: provider.MRAllowRemoteRead, allows: "send from, read of"},
+		{name: "NDK-MR-09 remote write", flags: provider.MRAllowRemoteWrite, allows: "send from, receive into, read into, write to"},
+		{name: "NDK-SGE-05 read sink without local write", flags: provider.MRReadSink, allows: "send from"},
+		{name: "all", flags: 0xF, allows: "send from, receive into, read into, write to, read of"},
+		{name: "NDK-SGE-03 NDK-POST-26 one byte beyond the end", flags: 0xF, offset: 1},
+		{name: "NDK-SGE-03 NDK-POST-26 one byte before the start", flags: 0xF, offset: math.MaxUint64},
+		{name: "NDK-MR-05 offset from zero", flags: 0xF, offset: math.MaxUint64 - at + 1},
+		{name: "round the end of the address space", flags: 0xF, offset: math.MaxUint64 - at - size/2},
+		{name: "NDK-SGE-04 NDK-POST-27 unknown token", flags: 0xF, token: func(*provider.MR) uint32 { return 0xBAD00 }},
+		{name: "NDK-SGE-04 token of another time", flags: 0xF, token: func(mr *provider.MR) uint32 { return mr.LocalToken() ^ 3 }},
+		{name: "token zero", flags: 0xF, token: func(*provider.MR) uint32 { return 0 }},
+		{name: "NDK-SGE-07 another protection domain", flags: 0xF, pd: func(w *world, h *host) *provider.PD {
+			return track(h, must(h.CreatePD()))
+		}},
+		{name: "NDK-MR-13 deregistered", flags: 0xF, before: func(w *world, h *host, mr *provider.MR) {
+			a := &async{}
+			a.returned = mr.Deregister(a.done, a)
+			w.want(w.finish(a), success)
+		}},
+		{name: "NDK-MR-13 closed", flags: 0xF, before: func(w *world, h *host, mr *provider.MR) { w.finish(h.close(mr)) }},
+	} {
+		for access, status := range refused {
+			allowed := bytes.Contains([]byte(c.allows), []byte(access))
+			t.Run(c.name+" "+access, func(t *testing.T) {
+				w := newWorld(t)
+				client, server := w.connect()
+				// The region is the client's where it is used by an SGE, the
+				// server's where the client reaches into it.
+				h := client
+				if access == "write to" || access == "read of" || access == "receive into" {
+					h = server
+				}
+				pd := h.pd
+				if c.pd != nil {
+					pd = c.pd(w, h)
+				}
+				mr := track(h, must(pd.CreateMR()))
+				w.want(mr.Register(&provider.MDL{VirtualAddress: at, Bytes: h.memory[1000 : 1000+size]}, size, c.flags, nil, nil), success)
+				token := mr.LocalToken()
+				if c.token != nil {
+					token = c.token(mr)
+				}
+				if c.before != nil {
+					c.before(w, h, mr)
+				}
+				sge := []provider.SGE{{VirtualAddress: at + c.offset, Length: size, MemoryRegionToken: token}}
+				before := [2][]byte{bytes.Clone(client.memory), bytes.Clone(server.memory)}
+				var source, sink []byte
+				failing := client
+				switch access {
+				case "send from":
+					w.want(server.qp.Receive(nil, server.at(100000, size)), success)
+					w.want(client.qp.Send(nil, sge, 0), success)
+					source, sink = client.memory[1000:], server.memory[100000:]
+				case "receive into":
+					w.want(server.qp.Receive(nil, sge), success)
+					w.want(client.qp.Send(nil, client.at(100000, size), 0), success)
+					source, sink = client.memory[100000:], server.memory[1000:]
+					failing = server
+				case "read into":
+					w.want(client.qp.Read(nil, sge, base+100000, server.mr.RemoteToken(), 0), success)
+					source, sink = server.memory[100000:], client.memory[1000:]
+				case "write to":
+					w.want(client.qp.Write(nil, client.at(100000, size), at+c.offset, token, 0), success)
+					source, sink = client.memory[100000:], server.memory[1000:]
+				case "read of":
+					w.want(client.qp.Read(nil, client.at(100000, size), at+c.offset, token, 0), success)
+					source, sink = server.memory[1000:], client.memory[100000:]
+				}
+				if allowed {
+					client.result(success)
+					if !bytes.Equal(source[:size], sink[:size]) {
+						t.Fatal("not transferred")
+					}
+					return
+				}
+				failing.result(status)
+				w.settle()
+				if c.offset == 1 {
+					copy(sink[:size], make([]byte, size))
+					for _, memory := range before {
+						copy(memory[len(memory)-len(sink):][:size], make([]byte, size))
+					}
+					for _, h := range w.hosts {
+						copy(h.memory[len(h.memory)-len(sink):][:size], make([]byte, size))
+					}
+				}
+				if !bytes.Equal(client.memory, before[0]) || !bytes.Equal(server.memory, before[1]) {
+					t.Fatal("memory has changed")
+				}
+				// NDK-POST-18: the connection is terminated.
+				w.want(client.qp.Send(nil, nil, 0), provider.StatusConnectionInvalid)
+				w.want(server.qp.Send(nil, nil, 0), provider.StatusConnectionInvalid)
+				if client.disconnected != 1 || server.disconnected != 1 {
+					t.Errorf("told %d and %d times that the connection is gone", client.disconnected, server.disconnected)
+				}
+			})
+		}
+	}
+}
+
+// TestPieces: a region of many pieces is one range of addresses (NDK-MR-04
+// NDK-SGE-02), also where it is longer than 4 GiB.
+func TestPieces(t *testing.T) {
+	w := newWorld(t)
+	client, server := w.connect()
+	const size = 1 << 20 // of a piece
+	const pieces = 4100
+	var chain *provider.MDL
+	last := make([]byte, size)
+	for i := pieces - 1; i >= 0; i-- {
+		bytes := server.memory // all but one are the same
+		if i == pieces-2 {
+			bytes = last
+		}
+		chain = &provider.MDL{VirtualAddress: base + uint64(i)*size, Bytes: bytes, Next: chain}
+	}
+	mr := track(server, must(server.pd.CreateMR()))
+	w.want(mr.Register(chain, pieces*size, 0xF, nil, nil), success)
+	write := func(offset uint64, n int) {
+		t.Helper()
+		w.want(client.qp.Write(nil, client.at(0, n), base+offset, mr.RemoteToken(), 0), success)
+		client.result(success)
+	}
+	want, wantLast := bytes.Clone(server.memory), bytes.Clone(last)
+	check := func() {
+		t.Helper()
+		if !bytes.Equal(server.memory, want) || !bytes.Equal(last, wantLast) {
+			t.Fatal("not the bytes that were to be written")
+		}
+	}
+	write((pieces-2)*size-5, 5000) // across the start of the last but one
+	copy(want[size-5:], client.memory[:5])
+	copy(wantLast, client.memory[5:5000])
+	check()
+	write((pieces-1)*size-100, 200) // across its end
+	copy(wantLast[size-100:], client.memory[:100])
+	copy(want, client.memory[100:200])
+	check()
+	write(pieces*size-7, 7) // to the very end
+	copy(want[size-7:], client.memory[:7])
+	check()
+	w.want(client.qp.Write(nil, client.at(0, 8), base+pieces*size-7, mr.RemoteToken(), 0), success)
+	client.result(provider.StatusRemoteResources)
+	w.settle()
+	check()
+}
+
+// TestScatter: several SGEs are one message, in their order.
+func TestScatter(t *testing.T) {
+	w := newWorld(t)
+	client, server := w.connect()
+	odd := client.register(7, client.memory[500000:500100], 0)
+	gather := append(client.at(10, 5000), provider.SGE{VirtualAddress: 7 + 50, Length: 50, MemoryRegionToken: odd.LocalToken()})
+	gather = append(gather, client.at(0, 0)...)
+	gather = append(gather, client.at(20000, 3)...)
+	want := bytes.Join([][]byte{client.memory[10:5010], client.memory[500050:500100], client.memory[20000:20003]}, nil)
+
+	scatter := append(server.at(9000, 4000), server.at(100, 2000)...)
+	w.want(server.qp.Receive(nil, scatter), success)
+	w.want(client.qp.Send(nil, gather, 0), success)
+	if r := server.result(success); int(r.BytesTransferred) != len(want) { // NDK-POST-21
+		t.Fatalf("%d bytes, want %d", r.BytesTransferred, len(want))
+	}
+	client.result(success)
+	if got := append(bytes.Clone(server.memory[9000:13000]), server.memory[100:100+len(want)-4000]...); !bytes.Equal(got, want) {
+		t.Fatal("a send arrived wrong")
+	}
+	w.want(client.qp.Write(nil, gather, base+700000, server.mr.RemoteToken(), 0), success)
+	client.result(success)
+	if !bytes.Equal(server.memory[700000:700000+len(want)], want) {
+		t.Fatal("a write arrived wrong")
+	}
+	sink := append(client.at(300000, 1), client.at(600000, len(want)-1)...)
+	w.want(client.qp.Read(nil, sink, base+700000, server.mr.RemoteToken(), 0), success)
+	client.result(success)
+	if client.memory[300000] != want[0] || !bytes.Equal(client.memory[600000:][:len(want)-1], want[1:]) {
+		t.Fatal("a read arrived wrong")
+	}
+}
+
+// TestInline: bytes given by value.
+func TestInline(t *testing.T) {
+	w := newWorld(t)
+	client, server := w.connect()
+	text := []byte("by value")
+	sge := func(b []byte) provider.SGE {
+		return provider.SGE{VirtualAddress: 12345, Length: uint32(len(b)), MemoryRegionToken: 99, Inline: b}
+	}
+	t.Run("NDK-INL-01 NDK-INL-02 NDK-INL-05 NDK-POST-20", func(t *testing.T) {
+		w.t = t
+		w.want(server.qp.Receive(nil, server.at(0, 100)), success)
+		b := bytes.Clone(text)
+		sgl := []provider.SGE{sge(b)}
+		w.want(client.qp.Send(nil, sgl, provider.OpInline), success)
+		clear(b)
+		sgl[0] = provider.SGE{}
+		client.result(success)
+		server.result(success)
+		if !bytes.Equal(server.memory[:len(text)], text) {
+			t.Fatalf("got %q", server.memory[:len(text)])
+		}
+	})
+	t.Run("NDK-INL-03 more pieces than the QP allows", func(t *testing.T) {
+		w.t = t
+		w.want(server.qp.Receive(nil, server.at(0, 100)), success)
+		var sgl []provider.SGE
+		for i := range text {
+			sgl = append(sgl, sge(text[i:i+1]))
+		}
+		w.want(client.qp.Send(nil, sgl, provider.OpInline), success)
+		client.result(success)
+		if r := server.result(success); !bytes.Equal(server.memory[:r.BytesTransferred], text) {
+			t.Fatalf("got %q", server.memory[:r.BytesTransferred])
+		}
+	})
+	t.Run("NDK-INL-06 NDK-POST-23 write", func(t *testing.T) {
+		w.t = t
+		w.want(client.qp.Write(nil, []provider.SGE{sge(text)}, base+50, server.mr.RemoteToken(), provider.OpInline), success)
+		client.result(success)
+		if !bytes.Equal(server.memory[50:50+len(text)], text) {
+			t.Fatalf("got %q", server.memory[50:50+len(text)])
+		}
+	})
+	t.Run("NDK-INL-04 too much", func(t *testing.T) {
+		w.t = t
+		whole := sge(make([]byte, inline))
+		w.want(client.qp.Send(nil, []provider.SGE{whole, sge(text[:1])}, provider.OpInline), provider.StatusInvalidParameter)
+		w.want(server.qp.Receive(nil, server.at(0, inline)), success)
+		w.want(client.qp.Send(nil, []provider.SGE{whole}, provider.OpInline), success)
+		client.result(success)
+		server.result(success)
+	})
+	t.Run("length and bytes differ", func(t *testing.T) {
+		w.t = t
+		bad := sge(text)
+		bad.Length--
+		w.want(client.qp.Send(nil, []provider.SGE{bad}, provider.OpInline), provider.StatusInvalidParameter)
+		w.silent(client.cq)
+	})
+	t.Run("nothing", func(t *testing.T) {
+		w.t = t
+		w.want(server.qp.Receive(nil, nil), success)
+		w.want(client.qp.Send(nil, nil, provider.OpInline), success)
+		client.result(success)
+		server.result(success)
+	})
+	t.Run("NDK-POST-20 the SGL is copied", func(t *testing.T) {
+		w.t = t
+		sgl := client.at(1000, 5000)
+		w.want(server.qp.Receive(nil, server.at(0, 5000)), success)
+		w.want(client.qp.Send(nil, sgl, provider.OpDefer), success)
+		sgl[0] = provider.SGE{}
+		w.want(client.qp.Write(nil, nil, 0, 0, provider.OpSilentSuccess), success)
+		client.result(success)
+		server.result(success)
+		if !bytes.Equal(server.memory[:5000], client.memory[1000:6000]) {
+			t.Fatal("arrived wrong")
+		}
+	})
+	w.t = t
+}
+
+// TestStaleToken: a token is not given out again soon, and never twice at once.
+func TestStaleToken(t *testing.T) {
+	w := newWorld(t)
+	h := w.hosts[0]
+	seen := map[uint32]bool{h.mr.LocalToken(): true}
+	mr := track(h, must(h.pd.CreateMR()))
+	for range 10000 {
+		w.want(mr.Register(&provider.MDL{VirtualAddress: base, Bytes: h.memory}, 1, 0, nil, nil), success)
+		if seen[mr.LocalToken()] {
+			t.Fatalf("token %#x again", mr.LocalToken())
+		}
+		seen[mr.LocalToken()] = true
+		a := &async{}
+		a.returned = mr.Deregister(a.done, a)
+		if mr.LocalToken() != 0 {
+			t.Fatal("a token while not registered")
+		}
+		w.want(w.finish(a), success)
+	}
+}

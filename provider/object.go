@@ -1,0 +1,165 @@
+package provider
+
+import (
+	"sync"
+
+	"github.com/ndklab/ndklab/provider/clock"
+)
+
+// object is what every NDK object has in common: its place among antecedents
+// and successors, and its end (ndkpi.md 1.2).
+//
+// An object is held by its successors, by its requests that are under way and
+// by its callbacks that are in progress. A close that finds it held pends until
+// the last hold is gone; then the close completion runs, and only after that has
+// returned are the object's own antecedents let go (NDK-LIFE-13).
+type object struct {
+	clock       clock.Clock
+	typ         ObjectType
+	antecedents []*object
+
+	mu      sync.Mutex // guards what follows
+	holds   int
+	closing bool
+	done    func() // what ends a close that pends; nil before
+}
+
+// init makes the object a successor of antecedents.
+func (o *object) init(c clock.Clock, typ ObjectType, antecedents ...*object) {
+	o.clock, o.typ = c, typ
+	for _, a := range antecedents {
+		o.addAntecedent(a)
+	}
+}
+
+// addAntecedent is for relations that start after creation. Not concurrently
+// with itself.
+func (o *object) addAntecedent(a *object) {
+	a.hold()
+	o.mu.Lock()
+	o.antecedents = append(o.antecedents, a)
+	o.mu.Unlock()
+}
+
+// Type is the kind of object.
+func (o *object) Type() ObjectType { return o.typ }
+
+// Version is the interface version that the object implements.
+func (o *object) Version() Version { return InterfaceVersion }
+
+func (o *object) hold() {
+	o.mu.Lock()
+	o.holds++
+	o.mu.Unlock()
+}
+
+// holdOpen is hold for a new callback: refused once the object is closing, as
+// then no further callback may start.
+func (o *object) holdOpen() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closing {
+		return false
+	}
+	o.holds++
+	return true
+}
+
+func (o *object) release() {
+	o.mu.Lock()
+	o.holds--
+	if o.holds > 0 || o.done == nil {
+		o.mu.Unlock()
+		return
+	}
+	done := o.done
+	o.done = nil
+	o.mu.Unlock()
+	o.clock.Go(done)
+}
+
+// close ends the object. teardown, which may be nil, starts flushing and
+// cancelling what is pending; it runs within the call, with the object already
+// closing, and may release holds. finish, which may be nil, runs when nothing
+// holds the object any more. A nil completion tells nobody: a close has no
+// status by which to refuse it.
+func (o *object) close(teardown, finish func(), completion CloseCompletion, context any) Status {
+	o.mu.Lock()
+	o.closing = true
+	o.holds++ // the close itself, until teardown is through
+	o.mu.Unlock()
+	if teardown != nil {
+		teardown()
+	}
+	o.mu.Lock()
+	o.holds--
+	if o.holds > 0 {
+		o.done = func() {
+			if finish != nil {
+				finish()
+			}
+			if completion != nil {
+				completion(context)
+			}
+			o.letGo()
+		}
+		o.mu.Unlock()
+		return StatusPending
+	}
+	o.mu.Unlock()
+	if finish != nil {
+		finish()
+	}
+	o.letGo()
+	return StatusSuccess
+}
+
+// letGo releases the antecedents of a closed object.
+func (o *object) letGo() {
+	o.mu.Lock()
+	antecedents := o.antecedents
+	o.antecedents = nil
+	o.mu.Unlock()
+	for _, a := range antecedents {
+		a.release()
+	}
+}
+
+// callbacks runs functions one after the other, in the order they were added,
+// never from within add and with no lock held. It is how one object's callbacks
+// stay serialised while those of others go on.
+type callbacks struct {
+	clock clock.Clock
+
+	mu      sync.Mutex // guards what follows
+	queue   []func()
+	running bool
+}
+
+func (c *callbacks) add(f func()) {
+	c.mu.Lock()
+	c.queue = append(c.queue, f)
+	start := !c.running
+	c.running = true
+	c.mu.Unlock()
+	if start {
+		c.clock.Go(c.run)
+	}
+}
+
+func (c *callbacks) run() {
+	for {
+		c.mu.Lock()
+		if len(c.queue) == 0 {
+			c.running = false
+			c.queue = nil
+			c.mu.Unlock()
+			return
+		}
+		f := c.queue[0]
+		c.queue[0] = nil // lets go of what f refers to
+		c.queue = c.queue[1:]
+		c.mu.Unlock()
+		f()
+	}
+}

@@ -1,0 +1,18 @@
+package rc
+
+// Plus is the sum of two QPs' counters.
+func (c Counters) Plus(o Counters) Counters {
+	c.Sent += o.Sent
+	c.Received += o.Received
+	c.Retransmitted += o.Retransmitted
+	c.Duplicates += o.Duplicates
+	c.OutOfSequence += o.OutOfSequence
+	c.NAKsSent += o.NAKsSent
+	c.NAKsReceived += o.NAKsReceived
+	c.RNRsSent += o.RNRsSent
+	c.RNRsReceived += o.RNRsReceived
+	c.Timeouts += o.Timeouts
+	c.AcknowledgementsSent += o.AcknowledgementsSent
+	c.AcknowledgementsReceived += o.AcknowledgementsReceived
+	return c
+}

@@ -1,0 +1,230 @@
+package rc
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// Tokens of each end in the property test.
+const (
+	sourceToken = 1 // what is sent and written
+	targetToken = 2 // where the peer writes
+	shelfToken  = 3 // what the peer reads; never changes
+	sinkToken   = 4 // where READs end up
+	inboxToken  = 5 // where receives end up
+	victimToken = 100
+	areaSize    = 64 << 10
+	slotSize    = 8 << 10
+)
+
+// A model is what one end should see in the end.
+type model struct {
+	target   []byte
+	inbox    []byte
+	sink     []byte
+	requests []string // completions
+	receives []string
+}
+
+// draw makes requests for from, and notes in the models what they should do.
+func draw(t *rapid.T, name string, from *end, mine, theirs *model, count int, peer *end) []Request {
+	var requests []Request
+	source := from.memory[sourceToken].bytes
+	shelf := peer.memory[shelfToken].bytes
+	reads, sent := 0, 0
+	for i := range count {
+		label := fmt.Sprintf("%s %d", name, i)
+		r := Request{
+			Op:      rapid.SampledFrom([]Op{OpSend, OpSendInvalidate, OpWrite, OpWrite, OpRead, OpRead}).Draw(t, label+" op"),
+			Context: i,
+			Silent:  rapid.IntRange(0, 4).Draw(t, label+" silent") == 0,
+			Fence:   rapid.IntRange(0, 4).Draw(t, label+" fence") == 0,
+		}
+		r.Solicited = rapid.Bool().Draw(t, label+" solicited")
+		n := rapid.OneOf(rapid.IntRange(0, 300), rapid.IntRange(0, slotSize)).Draw(t, label+" length")
+		if r.Op == OpRead && reads == areaSize/slotSize {
+			r.Op = OpWrite
+		}
+		local, base := uint32(sourceToken), rapid.IntRange(0, areaSize-n).Draw(t, label+" local")
+		if r.Op == OpRead {
+			local, base = sinkToken, reads*slotSize
+			reads++
+		}
+		cut := rapid.IntRange(0, n).Draw(t, label+" cut")
+		data := source[base : base+n]
+		if n <= testConfig.MaxInline && r.Op != OpRead && rapid.Bool().Draw(t, label+" inline") {
+			r.Inline = append([]byte{}, data...)
+		} else {
+			r.SGL = []SGE{piece(local, base, cut), piece(local, base+cut, n-cut)}
+		}
+		switch r.Op {
+		case OpWrite:
+			at := rapid.IntRange(0, areaSize-n).Draw(t, label+" remote")
+			r.VA, r.Token = targetToken<<32+uint64(at), targetToken
+			copy(theirs.target[at:], data)
+		case OpRead:
+			at := rapid.IntRange(0, areaSize-n).Draw(t, label+" remote")
+			r.VA, r.Token = shelfToken<<32+uint64(at), shelfToken
+			copy(mine.sink[base:], shelf[at:at+n])
+		default:
+			c := Completion{Op: OpReceive, Context: sent, Bytes: uint32(n), Solicited: r.Solicited}
+			if r.Op == OpSendInvalidate {
+				r.Token = victimToken + uint32(i)
+				peer.memory.add(r.Token, 1)
+				c.Op, c.Token = OpReceiveInvalidate, r.Token
+			}
+			copy(theirs.inbox[sent*slotSize:], data)
+			theirs.receives = append(theirs.receives, describe(c))
+			sent++
+		}
+		if !r.Silent {
+			mine.requests = append(mine.requests, describe(Completion{Op: r.Op, Context: i}))
+		}
+		requests = append(requests, r)
+	}
+	return requests
+}
+
+// TestAnythingArrivesOnceInOrder posts random requests at both ends of random
+// paths, which lose, repeat and reorder packets, to receivers that may be late.
+func TestAnythingArrivesOnceInOrder(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		const most = 30
+		c := testConnection
+		c.MTU = rapid.SampledFrom([]int{256, 1024, 4096}).Draw(rt, "mtu")
+		c.SendPSN = rapid.SampledFrom([]uint32{0, 1 << 23, 0xFFFFF0}).Draw(rt, "psn")
+		c.ReceivePSN = rapid.Uint32Range(0, 0xFFFFFF).Draw(rt, "their psn")
+		c.InitiatorDepth = rapid.IntRange(1, 4).Draw(rt, "depth")
+		c.ResponderResources = c.InitiatorDepth
+		c.AckTimeout, c.RNRRetryCount = 0, 7
+		c.Credit = rapid.SampledFrom([]int{0, 10_000, 200_000}).Draw(rt, "credit")
+		percent := func(most int, name string) float64 {
+			return float64(rapid.IntRange(0, most).Draw(rt, name)) / 100
+		}
+		milliseconds := func(name string) time.Duration {
+			return time.Duration(rapid.IntRange(0, 5000).Draw(rt, name)) * time.Microsecond
+		}
+		route := path{
+			delay: milliseconds("delay"), jitter: milliseconds("jitter") / 5,
+			loss: percent(30, "loss"), dup: percent(20, "dup"),
+			rate: float64(rapid.SampledFrom([]int{0, 100e6, 10e9}).Draw(rt, "rate")),
+		}
+		config := testConfig
+		config.SendDepth = rapid.IntRange(1, 20).Draw(rt, "send depth")
+		p := newPair(t, config, c, route, rapid.Uint64().Draw(rt, "seed"))
+
+		ends := [2]*end{p.a, p.b}
+		var models [2]*model
+		for i, e := range ends {
+			for token := uint32(sourceToken); token <= inboxToken; token++ {
+				size := areaSize
+				if token == inboxToken {
+					size = most * slotSize
+				}
+				pattern(e.memory.add(token, size).bytes, int(token)+i*10)
+			}
+			models[i] = &model{
+				target: bytes.Clone(e.memory[targetToken].bytes),
+				inbox:  bytes.Clone(e.memory[inboxToken].bytes),
+				sink:   bytes.Clone(e.memory[sinkToken].bytes),
+			}
+		}
+		late := rapid.Bool().Draw(rt, "receives are late")
+		for i, e := range ends {
+			peer := ends[1-i]
+			requests := draw(rt, string(rune('a'+i)), e, models[i], models[1-i], rapid.IntRange(0, most).Draw(rt, "count"), peer)
+			// Requests follow as completions make room: silent ones make none,
+			// so try again from time to time.
+			var post func()
+			post = func() {
+				for len(requests) > 0 && e.qp.Post(&requests[0]) == nil {
+					requests = requests[1:]
+				}
+				e.pump()
+				if len(requests) > 0 {
+					p.clock.AfterFunc(5*time.Millisecond, post)
+				}
+			}
+			post()
+			receives := 0
+			var receive func()
+			receive = func() {
+				e.postReceive(Receive{Context: receives, SGL: []SGE{piece(inboxToken, receives*slotSize, slotSize)}})
+				if receives++; receives == most {
+					return
+				}
+				if late {
+					p.clock.AfterFunc(time.Millisecond, receive)
+				} else {
+					receive()
+				}
+			}
+			receive()
+		}
+		total := func(i int) int { return len(models[i].requests) + len(models[i].receives) }
+		quiet := func() bool {
+			return len(p.a.done) >= total(0) && len(p.b.done) >= total(1) &&
+				p.a.qp.requester.head == p.a.qp.requester.tail && p.b.qp.requester.head == p.b.qp.requester.tail
+		}
+		if !p.clock.RunUntil(quiet, 10*time.Minute) {
+			rt.Fatalf("not done after 10 minutes: %d of %d and %d of %d completions\n%+v\n%+v",
+				len(p.a.done), total(0), len(p.b.done), total(1), p.a.qp.Counters(), p.b.qp.Counters())
+		}
+		p.clock.Run(time.Minute) // whatever is still on its way arrives and changes nothing
+		for i, e := range ends {
+			m := models[i]
+			var requests, receives []string
+			for _, c := range e.done {
+				if c.Op == OpReceive || c.Op == OpReceiveInvalidate {
+					receives = append(receives, describe(c))
+				} else {
+					requests = append(requests, describe(c))
+				}
+			}
+			if diff := cmp.Diff(m.requests, requests); diff != "" {
+				rt.Errorf("end %d: requests (-want +got):\n%s", i, diff)
+			}
+			if diff := cmp.Diff(m.receives, receives); diff != "" {
+				rt.Errorf("end %d: receives (-want +got):\n%s", i, diff)
+			}
+			for token, want := range map[uint32][]byte{targetToken: m.target, inboxToken: m.inbox, sinkToken: m.sink} {
+				if !bytes.Equal(e.memory[token].bytes, want) {
+					rt.Errorf("end %d: memory %d differs", i, token)
+				}
+			}
+			checkCounters(rt, e, ends[1-i], route)
+			if e.qp.State() != Ready {
+				rt.Errorf("end %d: state %v", i, e.qp.State())
+			}
+			if at, ok := e.qp.Deadline(); ok {
+				rt.Errorf("end %d: deadline %v with nothing outstanding", i, at)
+			}
+		}
+	})
+}
+
+// checkCounters checks what must hold between the counters of two ends when
+// nothing is on its way any more.
+func checkCounters(t *rapid.T, e, peer *end, route path) {
+	mine, theirs := e.qp.Counters(), peer.qp.Counters()
+	if int(mine.Sent) != len(e.out.sent) {
+		t.Errorf("sent %d packets, counted %d", len(e.out.sent), mine.Sent)
+	}
+	if route.dup == 0 && (theirs.NAKsReceived > mine.NAKsSent || theirs.RNRsReceived > mine.RNRsSent ||
+		theirs.AcknowledgementsReceived > mine.AcknowledgementsSent || theirs.Received > mine.Sent) {
+		t.Errorf("received more than was sent:\n%+v\n%+v", mine, theirs)
+	}
+	if route.loss == 0 && theirs.Received < mine.Sent {
+		t.Errorf("%d of %d packets received without loss", theirs.Received, mine.Sent)
+	}
+	if route.loss == 0 && route.dup == 0 && route.jitter == 0 && mine.RNRsReceived == 0 {
+		if mine.NAKsReceived+mine.NAKsSent != 0 || mine.Retransmitted > mine.Timeouts {
+			t.Errorf("repairs on a path that was perfect: %+v", mine)
+		}
+	}
+}

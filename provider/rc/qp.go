@@ -1,0 +1,193 @@
+package rc
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ndklab/ndklab/provider/roce"
+)
+
+// What Connect and Post refuse. The QP is as before.
+var (
+	ErrState     = errors.New("not possible in this state")
+	ErrFull      = errors.New("as many requests outstanding as the queue is deep")
+	ErrSGL       = errors.New("more pieces than agreed")
+	ErrInline    = errors.New("more inline data than agreed, or inline where it has no meaning")
+	ErrTooLong   = errors.New("longer than a message can be")
+	ErrNoReads   = errors.New("the connection allows no reads")
+	ErrOperation = errors.New("not an operation to request")
+	ErrMTU       = errors.New("not an MTU")
+)
+
+// MaxMessage is the longest message in bytes (roce.md 5).
+const MaxMessage = 1 << 31
+
+// A QP is one end of a reliable connection. Calls must not overlap.
+//
+// After Post, Handle and HandleTimeout there may be packets to send: call Next
+// until it reports false, or until enough are in hand to send, and again when
+// those are gone. After any call the State may be Error and completions may
+// wait, and Deadline may have changed.
+//
+// Sequence numbers are carried extended: as int64, whose low 24 bits are the
+// PSN, so that only the conversion at the edge knows of the wrap (see extend).
+type QP struct {
+	config     Config
+	connection Connection
+	state      State
+	counters   Counters
+
+	requester requester
+	responder responder
+	turn      int // see Next
+
+	completions []Completion
+}
+
+// NewQP makes a QP in state Init. All memory that it will ever need for
+// requests is allocated here.
+func NewQP(config Config) *QP {
+	q := &QP{config: config}
+	q.requester.init(q)
+	q.responder.init(q)
+	return q
+}
+
+// Connect takes the QP from Init to Ready.
+func (q *QP) Connect(c Connection) error {
+	if q.state != Init {
+		return ErrState
+	}
+	if roce.MTUCode(c.MTU) == 0 {
+		return fmt.Errorf("%d: %w", c.MTU, ErrMTU)
+	}
+	q.connection = c
+	q.state = Ready
+	q.requester.connect()
+	q.responder.connect()
+	return nil
+}
+
+// Post queues a request. Nothing of r is kept. The error is one of those
+// above, and then there will be no completion.
+func (q *QP) Post(r *Request) error {
+	if q.state != Ready {
+		return ErrState
+	}
+	return q.requester.post(r)
+}
+
+// Handle takes a packet that arrived for this QP, decoded, its ICRC and its
+// addresses checked (roce.md 7.1, step 1). Neither argument is kept.
+func (q *QP) Handle(now time.Duration, h *roce.Header, payload []byte) {
+	if q.state != Ready {
+		return
+	}
+	q.counters.Received++
+	switch {
+	case h.Opcode.IsRequest():
+		q.responder.handle(h, payload)
+	case h.Opcode.IsResponse():
+		q.requester.handle(now, h, payload)
+		q.requester.checkOldest()
+	}
+}
+
+// burst is how many packets in a row Next takes from one half of the QP while
+// the other has some too: enough for a carrier to merge, few enough not to
+// starve the other.
+const burst = 16
+
+// Next makes the next packet to send in p, reusing the space that p.Payload
+// has; false if there is none now. The pieces of the payload are the
+// consumer's own memory, as Memory resolves it.
+//
+// An acknowledgement goes first, unless responses to READs are due before it
+// (roce.md 7.2). Those and requests take turns.
+func (q *QP) Next(now time.Duration, p *roce.Packet) bool {
+	p.Payload = p.Payload[:0]
+	sent := false
+	switch {
+	case q.state == Init:
+	case q.state == Error:
+		sent = q.responder.nextPacket(p) // what the peer must still be told
+	case q.responder.acknowledgementIsNext():
+		sent = q.responder.nextPacket(p)
+	case q.turn < burst:
+		sent = q.responder.nextPacket(p) || q.requester.nextPacket(now, p)
+	default:
+		sent = q.requester.nextPacket(now, p) || q.responder.nextPacket(p)
+	}
+	if !sent {
+		return false
+	}
+	q.turn = (q.turn + 1) % (2 * burst)
+	q.counters.Sent++
+	p.Header.PKey = roce.DefaultPKey
+	p.Header.DestQPN = q.connection.RemoteQPN
+	return true
+}
+
+// Deadline is when HandleTimeout is to be called; false if there is no need.
+func (q *QP) Deadline() (time.Duration, bool) {
+	if q.state != Ready {
+		return 0, false
+	}
+	return q.requester.deadline()
+}
+
+// HandleTimeout does what is due by now. To call it early is harmless.
+func (q *QP) HandleTimeout(now time.Duration) {
+	if q.state == Ready {
+		q.requester.handleTimeout(now)
+	}
+}
+
+// Completions appends the completions that wait, oldest first, to dst, and
+// forgets them.
+func (q *QP) Completions(dst []Completion) []Completion {
+	dst = append(dst, q.completions...)
+	clear(q.completions) // of the consumer's contexts
+	q.completions = q.completions[:0]
+	return dst
+}
+
+// Flush takes the QP to Error, silently: every request and receive completes
+// Flushed, and the peer is told nothing. In Error it flushes the receives that
+// were posted since.
+func (q *QP) Flush() {
+	if q.state != Error {
+		q.responder.silence()
+	}
+	q.enterError()
+}
+
+// State is the QP's present state.
+func (q *QP) State() State { return q.state }
+
+// Counters is what the QP has done so far.
+func (q *QP) Counters() Counters { return q.counters }
+
+// enterError flushes whatever has not been completed with another status.
+func (q *QP) enterError() {
+	q.state = Error
+	q.requester.flush()
+	q.responder.flush()
+}
+
+func (q *QP) complete(c Completion) {
+	if c.Status != Success {
+		c.Solicited = true // roce.md 7.6
+	}
+	q.completions = append(q.completions, c)
+}
+
+// extend is the extended sequence number with the given PSN that is nearest to
+// near.
+func extend(psn uint32, near int64) int64 {
+	return near + int64(roce.PSNDiff(psn, uint32(near)))
+}
+
+// psn is the PSN of an extended sequence number.
+func psn(sequence int64) uint32 { return uint32(sequence) & roce.PSNMask }

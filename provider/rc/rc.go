@@ -1,0 +1,178 @@
+// Package rc is the reliable connection: the state machine of one queue pair,
+// requester and responder, as roce.md sections 5 to 8 define it.
+//
+// It is pure: packets, posted requests and the present time go in; packets,
+// completions and the next deadline come out. It starts no goroutine, takes no
+// lock, reads no clock and draws no random number; whoever drives it (package
+// provider) serialises the calls on one QP and moves the packets. It knows
+// nothing of NDK objects: memory is behind the Memory interface, statuses are
+// those of roce.md section 8.
+//
+// Start reading at QP; requester.go and responder.go are its two halves.
+package rc
+
+import "time"
+
+// An Op is the kind of a request or completion.
+type Op uint8
+
+// The operations.
+const (
+	OpSend Op = iota + 1
+	OpSendInvalidate
+	OpWrite
+	OpRead
+	OpReceive
+	OpReceiveInvalidate // a receive matched by the peer's send with invalidate
+)
+
+// A Status says how a request ended.
+type Status uint8
+
+// The statuses (roce.md section 8).
+const (
+	Success Status = iota
+	LocalLength
+	LocalProtection
+	Flushed
+	BadResponse
+	RemoteInvalidRequest
+	RemoteAccess
+	RemoteOperation
+	RetryExceeded
+	RNRRetryExceeded
+)
+
+// An SGE is a piece of local memory, by token.
+type SGE struct {
+	Address uint64
+	Length  uint32
+	Token   uint32
+}
+
+// Access is what is to be done to memory.
+type Access uint8
+
+// The accesses.
+const (
+	LocalRead Access = iota
+	LocalWrite
+	ReadSink // local write by the response to a read
+	RemoteRead
+	RemoteWrite
+)
+
+// Memory is the protection domain as a QP sees it. Both methods append the byte
+// ranges, in order, to dst and return it; ok is false if any check fails, and
+// then nothing may be touched. The ranges are used at once and not kept.
+type Memory interface {
+	// Local resolves a piece of local memory.
+	Local(dst [][]byte, sge SGE, access Access) (_ [][]byte, ok bool)
+	// Remote resolves what the peer names: length bytes at va under token.
+	Remote(dst [][]byte, token uint32, va uint64, length uint32, access Access) (_ [][]byte, ok bool)
+	// Invalidate ends a token on the peer's behalf (SEND with invalidate).
+	Invalidate(token uint32) bool
+}
+
+// A Request is one posted initiator request. The QP keeps a copy, also of SGL.
+type Request struct {
+	Op        Op
+	Context   any
+	SGL       []SGE
+	Inline    []byte // the payload itself instead of SGL; copied by the post
+	VA        uint64 // remote, of OpWrite and OpRead
+	Token     uint32 // remote, of those and of OpSendInvalidate
+	Silent    bool   // success makes no completion
+	Fence     bool   // start only when all earlier reads are complete
+	Solicited bool
+}
+
+// A Receive is one posted receive.
+type Receive struct {
+	Context any
+	SGL     []SGE
+}
+
+// Receives is where the responder takes receives from: the QP's own queue or
+// one shared with others.
+type Receives interface {
+	// Take moves the oldest receive to r, its SGL into the space that r.SGL
+	// has; false if there is none.
+	Take(r *Receive) bool
+}
+
+// A Completion is the end of a request.
+type Completion struct {
+	Op        Op
+	Status    Status
+	Context   any
+	Bytes     uint32 // of a receive: the message's length
+	Token     uint32 // of OpReceiveInvalidate: what was invalidated
+	Solicited bool   // satisfies a wait for solicited events: asked for by the sender, or an error
+}
+
+// A Config is fixed when a QP is made.
+type Config struct {
+	SendDepth int // requests outstanding at once
+	MaxSGE    int // pieces per request
+	MaxInline int // bytes of inline data per request
+	Receives  Receives
+	// SharedReceives says that other QPs take from Receives too, so that what
+	// is left in it survives this QP's end.
+	SharedReceives bool
+	Memory         Memory
+}
+
+// A Connection is what the two ends agree on (roce.md sections 10 and 11).
+type Connection struct {
+	RemoteQPN          uint32
+	MTU                int    // payload bytes per packet: 256, 512, 1024, 2048 or 4096
+	SendPSN            uint32 // of our first request
+	ReceivePSN         uint32 // of the peer's first request
+	InitiatorDepth     int    // READs we may have outstanding
+	ResponderResources int    // READs the peer may have outstanding
+	// AckTimeout and RetryCount are what a NIC would retry by: with nothing
+	// acknowledged for RetryCount+1 AckTimeouts, the QP gives up. Resending is
+	// sooner (see roundTrip). An AckTimeout of 0 is for ever.
+	AckTimeout    time.Duration
+	RetryCount    int
+	RNRRetryCount int   // 7 is for ever
+	MinRNRTimer   uint8 // code we send in RNR NAKs (roce.md 2.3)
+	// InitialRTT is a first guess at the round trip, such as that of the
+	// connection's handshake; 0 if there is none.
+	InitialRTT time.Duration
+	// Credit is how many bytes may be in flight beyond what the path itself
+	// holds: the receive buffer that was really granted at the end where it is
+	// smaller, since the responses to READs fill our own. A packet counts as
+	// its payload and PacketOverhead bytes.
+	Credit int
+}
+
+// PacketOverhead is what a packet in flight costs beside its payload, in bytes:
+// headers, and what the kernel charges a receive buffer for holding it.
+const PacketOverhead = 512
+
+// A State is a QP's (roce.md section 8; RTR and RTS are one here, since NDK
+// connects both directions at once).
+type State uint8
+
+// The states.
+const (
+	Init  State = iota // receives may be posted
+	Ready              // connected
+	Error              // every request is flushed
+)
+
+// Counters count what a QP did since it was made, in packets unless named
+// otherwise.
+type Counters struct {
+	Sent, Received           uint64
+	Retransmitted            uint64 // request packets sent again
+	Duplicates               uint64 // requests received again
+	OutOfSequence            uint64 // requests or responses ahead of what was expected
+	NAKsSent, NAKsReceived   uint64 // sequence errors
+	RNRsSent, RNRsReceived   uint64
+	Timeouts                 uint64 // times the local timer ran out
+	AcknowledgementsSent     uint64
+	AcknowledgementsReceived uint64
+}

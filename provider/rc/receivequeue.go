@@ -1,0 +1,67 @@
+package rc
+
+// A ReceiveQueue is a bounded queue of receives, for one QP or, with a lock
+// around it, for several. Neither Post nor Take allocates.
+type ReceiveQueue struct {
+	ring   []Receive
+	maxSGE int
+	oldest int
+	queued int
+}
+
+// NewReceiveQueue makes a queue for depth receives of up to maxSGE pieces.
+func NewReceiveQueue(depth, maxSGE int) *ReceiveQueue {
+	q := &ReceiveQueue{ring: make([]Receive, depth), maxSGE: maxSGE}
+	pieces := make([]SGE, depth*maxSGE)
+	for i := range q.ring {
+		q.ring[i].SGL = pieces[i*maxSGE : i*maxSGE : (i+1)*maxSGE]
+	}
+	return q
+}
+
+// Post queues a receive. Nothing of r is kept. The error is ErrFull or ErrSGL.
+func (q *ReceiveQueue) Post(r *Receive) error {
+	if len(r.SGL) > q.maxSGE {
+		return ErrSGL
+	}
+	if q.queued == len(q.ring) {
+		return ErrFull
+	}
+	slot := &q.ring[(q.oldest+q.queued)%len(q.ring)]
+	slot.Context = r.Context
+	slot.SGL = append(slot.SGL[:0], r.SGL...)
+	q.queued++
+	return nil
+}
+
+// Take implements Receives.
+func (q *ReceiveQueue) Take(r *Receive) bool {
+	if q.queued == 0 {
+		return false
+	}
+	slot := &q.ring[q.oldest]
+	r.Context = slot.Context
+	r.SGL = append(r.SGL[:0], slot.SGL...)
+	slot.Context = nil
+	q.oldest = (q.oldest + 1) % len(q.ring)
+	q.queued--
+	return true
+}
+
+// Len is how many receives are queued.
+func (q *ReceiveQueue) Len() int { return q.queued }
+
+// Resize changes the depth. The error is ErrFull if more are queued than that.
+func (q *ReceiveQueue) Resize(depth int) error {
+	if q.queued > depth {
+		return ErrFull
+	}
+	resized := NewReceiveQueue(depth, q.maxSGE)
+	for i := range q.queued {
+		if err := resized.Post(&q.ring[(q.oldest+i)%len(q.ring)]); err != nil {
+			return err
+		}
+	}
+	*q = *resized
+	return nil
+}

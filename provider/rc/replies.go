@@ -1,0 +1,186 @@
+package rc
+
+import "github.com/ndklab/ndklab/provider/roce"
+
+// Replies are what a responder has to send, in the order of the requests
+// (roce.md 7.2): first the responses to READs, then at most one
+// acknowledgement or NAK. One is enough, since each covers everything before
+// it, and so do the responses to a READ.
+type replies struct {
+	// reads is a ring of the READs last accepted. Those in [answeredTo, newest)
+	// may have responses to send. Older ones are kept to be repeated
+	// (roce.md 7.3): read i is in slot i modulo the length.
+	reads              []read
+	answeredTo, newest int64
+
+	due      bool
+	syndrome roce.Syndrome
+	at       int64 // of a NAK
+}
+
+// A read is a READ request accepted, and what is to be sent of its response.
+type read struct {
+	first, end int64 // sequence numbers of the response
+	va         uint64
+	token      uint32
+	length     int64
+	msn        uint32
+
+	// What was last asked for: all of it, or in a retry the rest of it.
+	from, next, to int64
+	stop           int64 // bytes of the whole READ before to
+	again          bool
+}
+
+// acknowledge notes that everything executed so far is to be acknowledged. A
+// NAK that waits says as much.
+func (r *replies) acknowledge() {
+	if !r.due {
+		r.due, r.syndrome = true, roce.SyndromeACK
+	}
+}
+
+// refuse notes a NAK for sequence number at.
+func (r *replies) refuse(s roce.Syndrome, at int64) {
+	r.due, r.syndrome, r.at = true, s, at
+}
+
+// accepted drops a NAK that waits: what it complains of has arrived.
+func (r *replies) accepted() {
+	if r.syndrome != roce.SyndromeACK {
+		r.due = false
+	}
+}
+
+// room reports whether the peer may have another READ outstanding.
+func (r *replies) room() bool {
+	if len(r.reads) == 0 {
+		return false
+	}
+	oldest := r.slot(r.newest)
+	return oldest.again || oldest.next == oldest.to
+}
+
+func (r *replies) slot(index int64) *read { return &r.reads[index%int64(len(r.reads))] }
+
+// add notes a READ request that is to be answered. There is room for it.
+func (r *replies) add(h *roce.Header, first, end int64, msn uint32) {
+	*r.slot(r.newest) = read{
+		first: first, end: end, va: h.VA, token: h.RKey, length: int64(h.DMALength), msn: msn,
+		from: first, next: first, to: end, stop: int64(h.DMALength),
+	}
+	r.newest++
+	r.answeredTo = max(r.answeredTo, r.newest-int64(len(r.reads)))
+	r.due = false // the responses acknowledge everything before
+}
+
+// readAgain answers a READ request, or the rest of one, that was answered
+// before (roce.md 7.4). The request that it repeats, if still known, goes back to
+// where it starts: the peer has what is before, and wants nothing after it
+// until it has this. READs accepted later keep their place; if the peer wants
+// them again too, it says so.
+func (r *replies) readAgain(h *roce.Header, at int64, mtu int) {
+	for i := r.newest - 1; i >= max(0, r.newest-int64(len(r.reads))); i-- {
+		d := r.slot(i)
+		if at < d.first || at >= d.end {
+			continue
+		}
+		before := (at - d.first) * int64(mtu)
+		length := int64(h.DMALength)
+		if d.length > 0 && (h.RKey != d.token || h.VA != d.va+uint64(before)) || length > d.length-before {
+			return
+		}
+		d.from, d.next, d.to, d.stop = at, at, at+packets(length, mtu), before+length
+		d.again = true
+		r.answeredTo = min(r.answeredTo, i)
+		return
+	}
+}
+
+// pending is the READ to answer next, nil if there is none.
+func (r *replies) pending() *read {
+	for ; r.answeredTo < r.newest; r.answeredTo++ {
+		if d := r.slot(r.answeredTo); d.next < d.to {
+			return d
+		}
+	}
+	return nil
+}
+
+// acknowledgementIsNext reports whether an acknowledgement or NAK waits and no
+// response must go before it.
+func (r *responder) acknowledgementIsNext() bool {
+	return r.replies.due && r.replies.pending() == nil
+}
+
+// nextPacket makes the next reply; false if there is none.
+func (r *responder) nextPacket(p *roce.Packet) bool {
+	p.Payload = p.Payload[:0]
+	for d := r.replies.pending(); d != nil; d = r.replies.pending() {
+		if r.makeResponse(d, p) {
+			return true
+		}
+	}
+	if !r.replies.due {
+		return false
+	}
+	r.replies.due = false
+	p.Header = roce.Header{
+		Opcode:   roce.Acknowledge,
+		PSN:      psn(r.replies.at),
+		Syndrome: r.replies.syndrome,
+		MSN:      r.msn & roce.PSNMask,
+	}
+	counters := &r.q.counters
+	switch s := r.replies.syndrome; {
+	case s.IsACK():
+		p.Header.PSN = psn(r.expected - 1)
+		counters.AcknowledgementsSent++
+	case s.IsRNR():
+		counters.RNRsSent++
+	case s == roce.SyndromePSNSequence:
+		counters.NAKsSent++
+	}
+	return true
+}
+
+// makeResponse makes the next packet of a READ's response. The token is checked
+// for each (roce.md 7.3); if it is no longer good, the READ ends with a NAK
+// instead. That is fatal, unless the READ had been answered before: then the
+// request may be an old packet that the network repeated.
+func (r *responder) makeResponse(d *read, p *roce.Packet) bool {
+	mtu := int64(r.q.connection.MTU)
+	offset := (d.next - d.first) * mtu
+	n := min(mtu, d.stop-offset)
+	if n > 0 {
+		var ok bool
+		p.Payload, ok = r.q.config.Memory.Remote(p.Payload[:0], d.token, d.va+uint64(offset), uint32(n), RemoteRead)
+		if !ok {
+			p.Payload = p.Payload[:0]
+			r.cannotRead(d)
+			return false
+		}
+	}
+	p.Header = roce.Header{
+		Opcode: place(d.next == d.from, d.next+1 == d.to,
+			roce.ReadResponseFirst, roce.ReadResponseMiddle, roce.ReadResponseLast, roce.ReadResponseOnly),
+		PSN: psn(d.next),
+	}
+	if p.Header.Opcode.HasAETH() {
+		p.Header.Syndrome, p.Header.MSN = roce.SyndromeACK, d.msn&roce.PSNMask
+	}
+	d.next++
+	return true
+}
+
+func (r *responder) cannotRead(d *read) {
+	r.replies.refuse(roce.SyndromeRemoteAccess, d.from)
+	if d.again {
+		d.next = d.to
+		return
+	}
+	r.replies.answeredTo = r.replies.newest
+	if r.q.state == Ready {
+		r.q.enterError()
+	}
+}

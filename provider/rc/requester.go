@@ -1,0 +1,438 @@
+package rc
+
+import (
+	"time"
+
+	"github.com/ndklab/ndklab/provider/roce"
+)
+
+const (
+	// maxChunk is the most that one READ on the wire asks for, in packets.
+	maxChunk = 16
+	// shortestPause is the shortest time to set a timer for.
+	shortestPause = 20 * time.Microsecond
+	// askEvery is the most packets that go without an AckReq.
+	askEvery = 16
+	// maxOutstanding is the most PSNs in flight. 2^23 is where comparing them
+	// fails (roce.md 5).
+	maxOutstanding = 1 << 22
+)
+
+// A request is one slot of the send queue. It occupies the sequence numbers
+// from first up to end, and is split into packets by them alone: packet i
+// carries the bytes from i x MTU.
+type request struct {
+	op         Op
+	context    any
+	sgl        []SGE
+	inline     []byte
+	isInline   bool
+	length     int64
+	va         uint64
+	token      uint32
+	silent     bool
+	fence      bool
+	solicited  bool
+	first, end int64
+	readBefore int64 // index of the newest READ posted before; -1 if none was
+
+	// status is why the request cannot go on, found when a packet of it was
+	// made, and told when it is the oldest.
+	status Status
+}
+
+// A requester is the half of a QP that carries out what the consumer posts.
+//
+// Requests are numbered in posting order; request i is in slot i modulo the
+// depth. Those in [head, tail) are not complete. A cursor walks through them,
+// making packets; to resend, it goes back (go-back-N, roce.md 6.5). So there is
+// no record of single packets, only of how far each of these has got:
+//
+//	una       next              max
+//	 |---------|-----------------|----------- sequence numbers
+//	 in flight   to be sent again  not yet sent
+//
+// A responder that keeps packets which arrive early, and a requester that
+// resends only what is missing, would add a record of the range [una, max).
+type requester struct {
+	q                  *QP
+	ring               []request
+	head, tail, cursor int64
+	newestRead         int64 // index; -1 if there is none
+	chunk              int64 // the most that one READ on the wire asks for, in packets
+
+	una, next, max int64 // as in the picture; the cursor's request contains next
+	posted         int64 // end of the newest request
+	inFlight       int64 // bytes of [una, next), as window counts them
+	reads          int   // READs on the wire in [una, next)
+	unasked        int   // packets since the last AckReq
+	wentBack       int64 // una when the cursor last went back
+	wentBackAt     time.Duration
+	stragglers     int64 // what was in flight then, in bytes
+	resent         int64 // end of what has ever been sent more than once
+
+	gather   position // in the SGL of the cursor's request
+	gatherOf int64    // index of that request
+	sink     position // in the SGL of the oldest request, a READ
+	ranges   [][]byte // scratch
+
+	roundTrip  roundTrip
+	window     window
+	probing    bool          // one packet only, until something is acknowledged
+	waiting    bool          // for rnrUntil (roce.md 6.3, 7)
+	rnrUntil   time.Duration // when to try again
+	rnrLeft    int           // RNR NAKs to put up with until there is progress
+	pacing     bool          // until pacedUntil, since stragglers are in the way
+	pacedUntil time.Duration
+	resendAt   time.Duration // when to go back, if anything is in flight
+	progressAt time.Duration // when something was last acknowledged, or first sent
+}
+
+func (r *requester) init(q *QP) {
+	config := &q.config
+	*r = requester{q: q, ring: make([]request, config.SendDepth), newestRead: -1}
+	pieces := make([]SGE, config.SendDepth*config.MaxSGE)
+	inline := make([]byte, config.SendDepth*config.MaxInline)
+	for i := range r.ring {
+		r.ring[i].sgl = pieces[i*config.MaxSGE : i*config.MaxSGE : (i+1)*config.MaxSGE]
+		r.ring[i].inline = inline[i*config.MaxInline : i*config.MaxInline : (i+1)*config.MaxInline]
+	}
+}
+
+func (r *requester) connect() {
+	c := &r.q.connection
+	start := int64(c.SendPSN & roce.PSNMask)
+	r.una, r.next, r.max, r.posted, r.resent = start, start, start, start, start
+	r.wentBack = start - 1
+	r.rnrLeft = c.RNRRetryCount
+	r.roundTrip = newRoundTrip(c)
+	r.window = newWindow(c)
+	// Responses that are asked for cannot be held back, so they must fit the
+	// receive buffer.
+	r.chunk = min(maxChunk, max(1, r.window.credit/r.window.packet))
+}
+
+func (r *requester) slot(index int64) *request { return &r.ring[index%int64(len(r.ring))] }
+
+func (r *requester) post(p *Request) error {
+	config, c := &r.q.config, &r.q.connection
+	switch {
+	case p.Op < OpSend || p.Op > OpRead:
+		return ErrOperation
+	case p.Op == OpRead && c.InitiatorDepth == 0:
+		return ErrNoReads
+	case p.Op == OpRead && p.Inline != nil, len(p.Inline) > config.MaxInline:
+		return ErrInline
+	case p.Inline == nil && len(p.SGL) > config.MaxSGE:
+		return ErrSGL
+	case r.tail-r.head == int64(len(r.ring)):
+		return ErrFull
+	}
+	length := int64(len(p.Inline))
+	if p.Inline == nil {
+		length = lengthOf(p.SGL)
+	}
+	if length > MaxMessage {
+		return ErrTooLong
+	}
+	w := r.slot(r.tail)
+	*w = request{
+		op: p.Op, context: p.Context, length: length,
+		sgl: w.sgl[:0], inline: w.inline[:0], isInline: p.Inline != nil,
+		va: p.VA, token: p.Token,
+		silent: p.Silent, fence: p.Fence, solicited: p.Solicited,
+		first: r.posted, end: r.posted + packets(length, c.MTU),
+		readBefore: r.newestRead,
+	}
+	if w.isInline {
+		w.inline = append(w.inline, p.Inline...)
+	} else {
+		w.sgl = append(w.sgl, p.SGL...)
+	}
+	if p.Op == OpRead {
+		r.newestRead = r.tail
+	}
+	r.posted = w.end
+	r.tail++
+	return nil
+}
+
+// packets is how many packets a message takes: one even if it is empty.
+func packets(length int64, mtu int) int64 {
+	return max(1, (length+int64(mtu)-1)/int64(mtu))
+}
+
+// bytesBefore is how many bytes of w the packets before sequence number s carry.
+func (r *requester) bytesBefore(w *request, s int64) int64 {
+	return min(w.length, (s-w.first)*int64(r.q.connection.MTU))
+}
+
+// cost is what the packets of w in [from, to) count in the window: those of a
+// request to write or send, or those that answer a READ.
+func (r *requester) cost(w *request, from, to int64) int64 {
+	return r.bytesBefore(w, to) - r.bytesBefore(w, from) + (to-from)*PacketOverhead
+}
+
+// chunkEnd is the end of the READ on the wire that sequence number s is part
+// of. It depends on nothing that changes, so a chunk that is asked for again,
+// whole or in part, ends where it did (roce.md 6.5).
+func (r *requester) chunkEnd(w *request, s int64) int64 {
+	return min(w.end, s+r.chunk-(s-w.first)%r.chunk)
+}
+
+// nextPacket makes the next packet; false if there is none, or not now.
+func (r *requester) nextPacket(now time.Duration, p *roce.Packet) bool {
+	if r.cursor == r.tail || r.waiting && now < r.rnrUntil {
+		return false
+	}
+	w := r.slot(r.cursor)
+	if w.status != Success {
+		return false
+	}
+	if w.fence && r.next == w.first && w.readBefore >= r.head {
+		return false // roce.md 6.2
+	}
+	end := r.next + 1
+	if w.op == OpRead {
+		end = r.chunkEnd(w, r.next)
+		if r.reads == r.q.connection.InitiatorDepth {
+			return false
+		}
+	}
+	cost := r.cost(w, r.next, end)
+	limit := r.limit()
+	if r.inFlight > 0 && (r.inFlight+cost > limit || end-r.una > maxOutstanding || r.pace(now, limit-r.inFlight-cost)) {
+		return false
+	}
+	if w.op == OpRead {
+		r.makeRead(w, end, p)
+	} else if !r.makeData(w, p) {
+		return false
+	}
+	ask := w.op == OpRead || end == w.end || r.unasked+1 >= askEvery ||
+		r.inFlight+2*cost > limit // no other will fit
+	p.Header.AckReq = ask
+	r.account(now, w, end, cost, ask)
+	return true
+}
+
+// limit is how many bytes may be in flight. Whatever it is, one packet may.
+func (r *requester) limit() int64 {
+	if r.probing {
+		return 0
+	}
+	return r.window.limit()
+}
+
+func (r *requester) makeRead(w *request, end int64, p *roce.Packet) {
+	before := r.bytesBefore(w, r.next)
+	p.Header = roce.Header{
+		Opcode:    roce.ReadRequest,
+		PSN:       psn(r.next),
+		VA:        w.va + uint64(before),
+		RKey:      w.token,
+		DMALength: uint32(r.bytesBefore(w, end) - before),
+	}
+}
+
+// makeData makes a packet of a SEND or WRITE; false if its memory cannot be read.
+func (r *requester) makeData(w *request, p *roce.Packet) bool {
+	offset := r.bytesBefore(w, r.next)
+	n := r.bytesBefore(w, r.next+1) - offset
+	if w.isInline {
+		if n > 0 {
+			p.Payload = append(p.Payload[:0], w.inline[offset:offset+n])
+		}
+	} else {
+		if r.gatherOf != r.cursor {
+			r.gather, r.gatherOf = position{}, r.cursor
+		}
+		var ok bool
+		p.Payload, ok = r.gather.resolve(p.Payload[:0], r.q.config.Memory, w.sgl, offset, int(n), LocalRead)
+		if !ok {
+			w.status = LocalProtection
+			r.checkOldest()
+			return false
+		}
+	}
+	p.Header = roce.Header{PSN: psn(r.next)}
+	starts, ends := r.next == w.first, r.next+1 == w.end
+	if w.op == OpWrite {
+		p.Header.Opcode = place(starts, ends, roce.WriteFirst, roce.WriteMiddle, roce.WriteLast, roce.WriteOnly)
+		if starts {
+			p.Header.VA, p.Header.RKey, p.Header.DMALength = w.va, w.token, uint32(w.length)
+		}
+		return true
+	}
+	p.Header.Opcode = place(starts, ends, roce.SendFirst, roce.SendMiddle, roce.SendLast, roce.SendOnly)
+	p.Header.Solicited = w.solicited && ends
+	if w.op == OpSendInvalidate && ends {
+		p.Header.Opcode = place(starts, ends, 0, 0, roce.SendLastInv, roce.SendOnlyInv)
+		p.Header.InvalidateKey = w.token
+	}
+	return true
+}
+
+// place picks an opcode by a packet's place in its message.
+func place(starts, ends bool, first, middle, last, only roce.Opcode) roce.Opcode {
+	switch {
+	case starts && ends:
+		return only
+	case starts:
+		return first
+	case ends:
+		return last
+	}
+	return middle
+}
+
+// account notes that the packet for [next, end) of w, the cursor's request, is
+// on its way.
+func (r *requester) account(now time.Duration, w *request, end, cost int64, ask bool) {
+	if r.una == r.max {
+		r.progressAt = now
+	}
+	if r.una == r.next {
+		r.resendAt = now + r.roundTrip.timeout()
+		r.window.since = now
+	}
+	r.waiting = false
+	if r.next < r.max {
+		r.q.counters.Retransmitted++
+		r.resent = max(r.resent, end)
+	} else if ask {
+		r.window.mark(now, r.next, r.inFlight)
+	}
+	r.unasked++
+	if ask {
+		r.unasked = 0
+	}
+	if w.op == OpRead {
+		r.reads++
+	}
+	r.inFlight += cost
+	r.next = end
+	r.max = max(r.max, end)
+	if end == w.end {
+		r.cursor++
+	}
+}
+
+// goBack moves the cursor to the oldest packet that is not acknowledged.
+func (r *requester) goBack(now time.Duration) {
+	r.stragglers = r.inFlight + r.straggling(now)
+	r.next, r.cursor = r.una, r.head
+	r.inFlight, r.reads, r.unasked = 0, 0, 0
+	r.wentBack, r.wentBackAt = r.una, now
+}
+
+// straggling is how much of what was in flight when the cursor went back is
+// still on its way, to be thrown away on arrival. Sending a whole window on top
+// of it would overflow what the window is made to fit. It arrives, as it was
+// sent, over one round trip.
+func (r *requester) straggling(now time.Duration) int64 {
+	if r.stragglers == 0 {
+		return 0
+	}
+	left := 1 - float64(now-r.wentBackAt)/float64(max(1, r.roundTrip.mean))
+	if left <= 0 {
+		r.stragglers = 0
+	}
+	return int64(left * float64(r.stragglers))
+}
+
+// pace reports whether stragglers take up more than the room that there is,
+// and if so has the timer try again a little later.
+func (r *requester) pace(now time.Duration, room int64) bool {
+	r.pacing = r.straggling(now) > room
+	if r.pacing {
+		r.pacedUntil = now + max(r.roundTrip.mean/32, shortestPause)
+	}
+	return r.pacing
+}
+
+// deadline is the end of an RNR wait, or else the earliest of the times to give
+// up, to resend and to go on sending.
+func (r *requester) deadline() (time.Duration, bool) {
+	if r.una == r.max {
+		return 0, false
+	}
+	if r.waiting {
+		return r.rnrUntil, true
+	}
+	at, ok := r.giveUpAt()
+	if r.next > r.una && (!ok || r.resendAt < at) {
+		at, ok = r.resendAt, true
+	}
+	if r.pacing && (!ok || r.pacedUntil < at) {
+		at, ok = r.pacedUntil, true
+	}
+	return at, ok
+}
+
+// giveUpAt is when a NIC would have used up its retries; false if never.
+func (r *requester) giveUpAt() (time.Duration, bool) {
+	c := &r.q.connection
+	return r.progressAt + time.Duration(c.RetryCount+1)*c.AckTimeout, c.AckTimeout > 0
+}
+
+func (r *requester) handleTimeout(now time.Duration) {
+	switch {
+	case r.una == r.max:
+		return
+	case r.waiting:
+		r.waiting = now < r.rnrUntil
+		return
+	}
+	r.pacing = r.pacing && now < r.pacedUntil
+	if at, ok := r.giveUpAt(); ok && now >= at {
+		r.fail(r.head, RetryExceeded)
+		return
+	}
+	if r.next > r.una && now >= r.resendAt {
+		// The timer may be wrong, or the path down: what goes back is one
+		// packet, to ask. If the rest did arrive, it is not sent again, and
+		// what is still timed among it tells the true round trip.
+		r.q.counters.Timeouts++
+		r.roundTrip.backOff()
+		r.goBack(now)
+		r.probing = true
+	}
+}
+
+// finish completes the oldest request.
+func (r *requester) finish(status Status) {
+	w := r.slot(r.head)
+	if status != Success || !w.silent {
+		r.q.complete(Completion{Op: w.op, Status: status, Context: w.context})
+	}
+	w.context = nil
+	r.head++
+	r.sink = position{}
+}
+
+// checkOldest fails the QP if the oldest request is one that cannot go on.
+func (r *requester) checkOldest() {
+	if r.head < r.tail {
+		if status := r.slot(r.head).status; status != Success {
+			r.fail(r.head, status)
+		}
+	}
+}
+
+// fail completes the request with the given index with status, flushes all
+// others and takes the QP to Error.
+func (r *requester) fail(index int64, status Status) {
+	for r.head < index {
+		r.finish(Flushed)
+	}
+	r.finish(status)
+	r.q.responder.silence()
+	r.q.enterError()
+}
+
+func (r *requester) flush() {
+	for r.head < r.tail {
+		r.finish(Flushed)
+	}
+}

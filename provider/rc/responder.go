@@ -1,0 +1,258 @@
+package rc
+
+import "github.com/ndklab/ndklab/provider/roce"
+
+// A message is what the responder is in the middle of.
+type message uint8
+
+const (
+	noMessage message = iota
+	sendMessage
+	writeMessage
+)
+
+// A responder is the half of a QP that carries out what the peer requests
+// (roce.md 7). What it has to say is kept in replies and sent when asked for.
+type responder struct {
+	q        *QP
+	expected int64  // next sequence number (ePSN)
+	msn      uint32 // messages completed
+	silenced bool   // a packet ahead has been refused since expected last arrived
+
+	message message
+	done    int64 // bytes of the message so far
+
+	receive  Receive  // taken, and to be completed by this message
+	taken    bool     // receive is
+	capacity int64    // bytes of receive
+	place    position // in receive.SGL
+
+	va     uint64 // of a WRITE
+	token  uint32
+	length int64
+
+	replies replies
+	ranges  [][]byte // scratch
+}
+
+func (r *responder) init(q *QP) { *r = responder{q: q} }
+
+func (r *responder) connect() {
+	c := &r.q.connection
+	r.expected = int64(c.ReceivePSN & roce.PSNMask)
+	r.replies.reads = make([]read, c.ResponderResources)
+}
+
+// handle takes a packet from the peer's requester (roce.md 7.1, step 2).
+func (r *responder) handle(h *roce.Header, payload []byte) {
+	at := extend(h.PSN, r.expected)
+	switch {
+	case at == r.expected:
+		r.silenced = false
+		r.execute(h, payload)
+	case at < r.expected:
+		r.q.counters.Duplicates++
+		r.duplicate(h, at)
+	default:
+		r.q.counters.OutOfSequence++
+		if !r.silenced {
+			r.silenced = true
+			r.replies.refuse(roce.SyndromePSNSequence, r.expected)
+		}
+	}
+}
+
+// execute carries out the packet that is expected: steps 3 to 8 of roce.md 7.1,
+// in that order, since the order decides which error a peer sees.
+func (r *responder) execute(h *roce.Header, payload []byte) {
+	op := h.Opcode
+	kind := noMessage // READs and atomics
+	switch {
+	case op.IsSend():
+		kind = sendMessage
+	case op.IsWrite():
+		kind = writeMessage
+	}
+	continues := r.message != noMessage
+	if op.Starts() == continues || continues && kind != r.message {
+		r.fail(RemoteInvalidRequest, roce.SyndromeInvalidRequest)
+		return
+	}
+	if op.IsAtomic() { // NDK has none
+		r.fail(RemoteInvalidRequest, roce.SyndromeInvalidRequest)
+		return
+	}
+	if op == roce.ReadRequest {
+		r.executeRead(h, payload)
+		return
+	}
+	if kind == sendMessage && op.Starts() || kind == writeMessage && op.HasImmediate() {
+		if !r.take() {
+			// The sequence numbers behind this one will draw no NAK: the RNR
+			// NAK says where to go on (roce.md 7.5).
+			r.silenced = true
+			r.replies.refuse(roce.SyndromeRNR|roce.Syndrome(r.q.connection.MinRNRTimer&31), r.expected)
+			return
+		}
+	}
+	mtu := r.q.connection.MTU
+	if !op.Ends() && len(payload) != mtu || len(payload) > mtu || op.IsLast() && len(payload) == 0 ||
+		op.HasRETH() && h.DMALength > MaxMessage {
+		r.fail(RemoteInvalidRequest, roce.SyndromeInvalidRequest)
+		return
+	}
+	if op.Starts() {
+		r.message, r.done = kind, 0
+	}
+	if kind == sendMessage {
+		r.executeSend(h, payload)
+	} else {
+		r.executeWrite(h, payload)
+	}
+}
+
+// take has r.receive be the oldest receive, unless one is taken already; false
+// if there is none.
+func (r *responder) take() bool {
+	if r.taken {
+		return true
+	}
+	if !r.q.config.Receives.Take(&r.receive) {
+		return false
+	}
+	r.taken = true
+	r.capacity = lengthOf(r.receive.SGL)
+	r.place = position{}
+	return true
+}
+
+func (r *responder) executeSend(h *roce.Header, payload []byte) {
+	if r.done+int64(len(payload)) > r.capacity {
+		r.fail(LocalLength, roce.SyndromeInvalidRequest)
+		return
+	}
+	var ok bool
+	r.ranges, ok = r.place.resolve(r.ranges[:0], r.q.config.Memory, r.receive.SGL, r.done, len(payload), LocalWrite)
+	if !ok {
+		r.fail(LocalProtection, roce.SyndromeRemoteOperation)
+		return
+	}
+	scatter(r.ranges, payload)
+	r.done += int64(len(payload))
+	if h.Opcode.HasInvalidate() && !r.q.config.Memory.Invalidate(h.InvalidateKey) {
+		r.fail(RemoteInvalidRequest, roce.SyndromeRemoteAccess)
+		return
+	}
+	r.accept(h)
+}
+
+// executeWrite checks the token for the whole message first, and again with
+// each packet, since it may be invalidated meanwhile.
+func (r *responder) executeWrite(h *roce.Header, payload []byte) {
+	va, check := r.va+uint64(r.done), uint32(len(payload))
+	if h.Opcode.Starts() {
+		r.va, r.token, r.length = h.VA, h.RKey, int64(h.DMALength)
+		va, check = h.VA, h.DMALength
+	}
+	r.ranges = r.ranges[:0]
+	if check > 0 {
+		var ok bool
+		r.ranges, ok = r.q.config.Memory.Remote(r.ranges, r.token, va, check, RemoteWrite)
+		if !ok {
+			r.fail(RemoteAccess, roce.SyndromeRemoteAccess)
+			return
+		}
+	}
+	left := r.length - r.done
+	mtu := int64(r.q.connection.MTU)
+	if int64(len(payload)) != min(left, mtu) || h.Opcode.Ends() != (left <= mtu) {
+		r.fail(RemoteInvalidRequest, roce.SyndromeInvalidRequest)
+		return
+	}
+	scatter(r.ranges, payload)
+	r.done += int64(len(payload))
+	r.accept(h)
+}
+
+// accept moves on behind a packet of a SEND or WRITE that has been executed.
+func (r *responder) accept(h *roce.Header) {
+	r.expected++
+	r.replies.accepted()
+	if h.AckReq {
+		r.replies.acknowledge()
+	}
+	if !h.Opcode.Ends() {
+		return
+	}
+	r.message = noMessage
+	r.msn++
+	if !r.taken {
+		return
+	}
+	c := Completion{Op: OpReceive, Bytes: uint32(r.done), Solicited: h.Solicited}
+	if h.Opcode.HasInvalidate() {
+		c.Op, c.Token = OpReceiveInvalidate, h.InvalidateKey
+	}
+	r.finish(c)
+}
+
+func (r *responder) executeRead(h *roce.Header, payload []byte) {
+	switch {
+	case !r.replies.room(), len(payload) > 0, h.DMALength > MaxMessage:
+		r.fail(RemoteInvalidRequest, roce.SyndromeInvalidRequest)
+		return
+	}
+	if h.DMALength > 0 {
+		var ok bool
+		r.ranges, ok = r.q.config.Memory.Remote(r.ranges[:0], h.RKey, h.VA, h.DMALength, RemoteRead)
+		if !ok {
+			r.fail(RemoteAccess, roce.SyndromeRemoteAccess)
+			return
+		}
+	}
+	r.msn++
+	end := r.expected + packets(int64(h.DMALength), r.q.connection.MTU)
+	r.replies.add(h, r.expected, end, r.msn)
+	r.expected = end
+}
+
+// duplicate answers a packet that has been executed before (roce.md 7.4).
+func (r *responder) duplicate(h *roce.Header, at int64) {
+	switch {
+	case h.Opcode == roce.ReadRequest:
+		r.replies.readAgain(h, at, r.q.connection.MTU)
+	case h.Opcode.IsSend(), h.Opcode.IsWrite():
+		r.replies.acknowledge()
+	}
+}
+
+// fail refuses the packet that is expected, completes the receive that it
+// would have completed, if any, with status, and takes the QP to Error. Next
+// will still make what the peer must be told: the responses to earlier READs,
+// then the NAK.
+func (r *responder) fail(status Status, s roce.Syndrome) {
+	r.replies.refuse(s, r.expected)
+	r.finish(Completion{Op: OpReceive, Status: status})
+	r.q.enterError()
+}
+
+// finish completes the receive that is taken, if one is.
+func (r *responder) finish(c Completion) {
+	if r.taken {
+		c.Context = r.receive.Context
+		r.receive.Context = nil
+		r.taken = false
+		r.q.complete(c)
+	}
+}
+
+// flush completes every receive that is this QP's own.
+func (r *responder) flush() {
+	r.finish(Completion{Op: OpReceive, Status: Flushed})
+	for !r.q.config.SharedReceives && r.take() {
+		r.finish(Completion{Op: OpReceive, Status: Flushed})
+	}
+}
+
+// silence forgets whatever the peer has not been told.
+func (r *responder) silence() { r.replies = replies{} }

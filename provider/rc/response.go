@@ -1,0 +1,194 @@
+package rc
+
+import (
+	"time"
+
+	"github.com/ndklab/ndklab/provider/roce"
+)
+
+// handle takes a packet from the peer's responder (roce.md 6.3).
+func (r *requester) handle(now time.Duration, h *roce.Header, payload []byte) {
+	at := extend(h.PSN, r.una)
+	oldest := r.una
+	if h.Opcode == roce.Acknowledge && h.Syndrome.IsNAK() && h.Syndrome != roce.SyndromePSNSequence && r.head < r.tail {
+		// A READ that fails half-way is refused by the number of its request,
+		// which its responses have passed (roce.md 7.3).
+		oldest = r.slot(r.head).first
+	}
+	if at < oldest || at >= r.max {
+		return // a ghost (6.3, 1)
+	}
+	switch {
+	case h.Opcode.IsReadResponse():
+		r.readResponse(now, h, at, payload)
+	case h.Opcode != roce.Acknowledge:
+		r.fail(r.head, BadResponse) // we never send atomics
+	case h.Syndrome.IsACK():
+		r.q.counters.AcknowledgementsReceived++
+		if !r.advance(now, at+1) {
+			r.responsesLost(now)
+		}
+	case h.Syndrome.IsRNR():
+		r.q.counters.RNRsReceived++
+		r.notReady(now, at, h.Syndrome)
+	case h.Syndrome == roce.SyndromePSNSequence:
+		r.q.counters.NAKsReceived++
+		r.sequenceError(now, at)
+	case h.Syndrome.IsNAK():
+		r.refused(now, at, h.Syndrome)
+	}
+}
+
+// advance takes everything before sequence number to as acknowledged, and
+// completes what that completes. READs are complete only with their data: if an
+// incomplete one stands in the way, it stops there and reports false.
+func (r *requester) advance(now time.Duration, to int64) bool {
+	before := r.una
+	for r.una < to {
+		w := r.slot(r.head)
+		if w.op == OpRead {
+			break
+		}
+		r.pass(w, min(to, w.end))
+	}
+	if r.una != before {
+		r.progress(now, before)
+	}
+	return r.una >= to
+}
+
+// pass moves una to a later place in w, the oldest request, or to its end.
+func (r *requester) pass(w *request, to int64) {
+	r.window.delivered += r.cost(w, r.una, to)
+	if r.next >= to {
+		r.inFlight -= r.cost(w, r.una, to)
+	} else {
+		// Acknowledged after all, though the cursor has gone back to send it again.
+		r.inFlight -= r.cost(w, r.una, r.next)
+		r.next = to
+		if to == w.end {
+			r.cursor = r.head + 1
+		}
+	}
+	r.una = to
+	if to == w.end {
+		r.finish(Success)
+	}
+}
+
+// progress, of una from where it was before, restarts whatever counts time or
+// tries without progress.
+func (r *requester) progress(now time.Duration, before int64) {
+	if sample, ok := r.window.acknowledged(now, r.una, before >= r.resent); ok {
+		r.roundTrip.sample(sample)
+	}
+	r.progressAt = now
+	r.resendAt = now + r.roundTrip.timeout()
+	r.rnrLeft = r.q.connection.RNRRetryCount
+	r.probing, r.waiting = false, false
+}
+
+// goBackOnce goes back, unless that has been done for this gap already: then
+// there is nothing to do until there is progress, or the timer runs out.
+func (r *requester) goBackOnce(now time.Duration) {
+	if r.wentBack != r.una {
+		r.goBack(now)
+		r.roundTrip.relax()
+	}
+}
+
+// responsesLost goes back to a READ whose responses were overtaken: an implied
+// NAK (roce.md 6.3, 2).
+func (r *requester) responsesLost(now time.Duration) {
+	r.q.counters.OutOfSequence++
+	r.goBackOnce(now)
+}
+
+// sequenceError handles a NAK of a PSN (roce.md 6.3, 8). During an RNR wait it
+// changes nothing: the cursor is back already.
+func (r *requester) sequenceError(now time.Duration, at int64) {
+	if !r.advance(now, at) {
+		r.responsesLost(now)
+	} else {
+		r.goBackOnce(now)
+	}
+}
+
+// notReady handles an RNR NAK (roce.md 6.3, 7). What is sent after the wait is
+// one packet, to see whether the receiver is ready for more.
+func (r *requester) notReady(now time.Duration, at int64, s roce.Syndrome) {
+	if !r.advance(now, at) {
+		r.responsesLost(now)
+		return
+	}
+	if r.waiting {
+		return
+	}
+	if r.rnrLeft == 0 {
+		r.fail(r.head, RNRRetryExceeded)
+		return
+	}
+	if r.rnrLeft != 7 {
+		r.rnrLeft--
+	}
+	r.goBack(now)
+	r.probing, r.waiting = true, true
+	r.rnrUntil = now + roce.RNRTimer(s.RNRCode())
+	r.progressAt = r.rnrUntil // the peer is alive
+}
+
+// refused handles a NAK that ends the connection (roce.md 6.3, 9). READs before
+// the request that was refused and not complete never will be: they are flushed.
+func (r *requester) refused(now time.Duration, at int64, s roce.Syndrome) {
+	r.advance(now, at)
+	index := r.head
+	for at >= r.slot(index).end {
+		index++
+	}
+	status := BadResponse
+	switch s {
+	case roce.SyndromeInvalidRequest:
+		status = RemoteInvalidRequest
+	case roce.SyndromeRemoteAccess:
+		status = RemoteAccess
+	case roce.SyndromeRemoteOperation:
+		status = RemoteOperation
+	}
+	r.fail(index, status)
+}
+
+// readResponse places a packet of a READ's data (roce.md 6.3, 5). Whether it is
+// First or Middle, and Last or Only, depends on how much the request asked for
+// that it answers, which after a retry may be more than one; Linux answers a
+// retry as if it went on (6.5). What is known is where a chunk begins and ends.
+func (r *requester) readResponse(now time.Duration, h *roce.Header, at int64, payload []byte) {
+	if !r.advance(now, at) {
+		r.responsesLost(now)
+		return
+	}
+	w := r.slot(r.head)
+	if w.op != OpRead {
+		r.fail(r.head, BadResponse)
+		return
+	}
+	chunkEnd := r.chunkEnd(w, at)
+	beginsChunk := (at-w.first)%r.chunk == 0
+	offset := r.bytesBefore(w, at)
+	n := r.bytesBefore(w, at+1) - offset
+	if h.Opcode.Ends() != (at+1 == chunkEnd) || beginsChunk && !h.Opcode.Starts() || int64(len(payload)) != n {
+		r.fail(r.head, BadResponse)
+		return
+	}
+	var ok bool
+	r.ranges, ok = r.sink.resolve(r.ranges[:0], r.q.config.Memory, w.sgl, offset, int(n), ReadSink)
+	if !ok {
+		r.fail(r.head, LocalProtection)
+		return
+	}
+	scatter(r.ranges, payload)
+	if at+1 == chunkEnd && r.next >= chunkEnd {
+		r.reads--
+	}
+	r.pass(w, at+1)
+	r.progress(now, at)
+}

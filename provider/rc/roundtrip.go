@@ -1,0 +1,68 @@
+package rc
+
+import "time"
+
+// A roundTrip estimates how long an acknowledgement may take, which decides
+// when to resend: Jacobson's smoothed mean and deviation, with Karn's rule
+// applied by the caller. It is apart from the AckTimeout that was agreed, which
+// is made for NICs, starts at tens of milliseconds, and says when to give up.
+type roundTrip struct {
+	mean, deviation time.Duration // both 0 before the first sample
+	backedOff       uint          // times that the timeout has doubled
+	longest         time.Duration
+}
+
+const (
+	// firstTimeout is the timeout as long as nothing is known of the path.
+	firstTimeout = 20 * time.Millisecond
+	// shortestTimeout leaves time for the peer's process to be scheduled: on a
+	// machine with more busy nodes than cores that takes a slice or two, and
+	// more only after the deviation has had the occasion to learn of it.
+	shortestTimeout = 2 * time.Millisecond
+	// longestTimeout bounds the timeout where no AckTimeout does.
+	longestTimeout = time.Second
+)
+
+func newRoundTrip(c *Connection) roundTrip {
+	r := roundTrip{longest: longestTimeout}
+	if c.AckTimeout > 0 {
+		r.longest = c.AckTimeout
+	}
+	r.sample(c.InitialRTT)
+	return r
+}
+
+// sample takes the time that one packet's acknowledgement took.
+func (r *roundTrip) sample(took time.Duration) {
+	if r.mean == 0 {
+		r.mean, r.deviation = took, took/2
+	} else {
+		r.deviation += (max(took-r.mean, r.mean-took) - r.deviation) / 4
+		r.mean += (took - r.mean) / 8
+	}
+	r.backedOff = 0
+}
+
+// timeout is how long to wait for an acknowledgement before resending. Doubling
+// ends at the AckTimeout.
+func (r *roundTrip) timeout() time.Duration {
+	once := min(firstTimeout, r.longest)
+	if r.mean > 0 {
+		once = max(shortestTimeout, r.mean+max(4*r.deviation, r.mean/2))
+	}
+	return min(once<<r.backedOff, max(once, r.longest))
+}
+
+// backOff doubles the timeout, until there is a sample.
+func (r *roundTrip) backOff() {
+	if r.timeout() < r.longest {
+		r.backedOff++
+	}
+}
+
+// relax halves the timeout: the path answers, but only to what was sent again.
+func (r *roundTrip) relax() {
+	if r.backedOff > 0 {
+		r.backedOff--
+	}
+}

@@ -1,0 +1,61 @@
+package rc
+
+// lengthOf is the number of bytes that an SGL describes.
+func lengthOf(sgl []SGE) int64 {
+	n := int64(0)
+	for i := range sgl {
+		n += int64(sgl[i].Length)
+	}
+	return n
+}
+
+// A position is a place in an SGL, kept so that the packets of a message,
+// which follow each other, each find theirs without a walk from the start.
+type position struct {
+	offset int64  // bytes of the SGL before it
+	piece  int    // index of the SGE it is in
+	within uint32 // bytes of that SGE before it
+}
+
+// resolve appends the memory of the n bytes of sgl at offset to dst and moves
+// to their end; false if the memory refuses. The SGL is long enough. A position
+// that has been used in one SGL must be zeroed before it is used in another.
+func (p *position) resolve(dst [][]byte, memory Memory, sgl []SGE, offset int64, n int, access Access) ([][]byte, bool) {
+	if p.offset != offset {
+		*p = position{}
+		for p.offset < offset {
+			p.skip(sgl, uint32(min(offset-p.offset, int64(sgl[p.piece].Length))))
+		}
+	}
+	for left := uint32(n); left > 0; {
+		sge := sgl[p.piece]
+		sge.Address += uint64(p.within)
+		sge.Length = min(left, sge.Length-p.within)
+		if sge.Length > 0 {
+			var ok bool
+			if dst, ok = memory.Local(dst, sge, access); !ok {
+				return dst, false
+			}
+		}
+		p.skip(sgl, sge.Length)
+		left -= sge.Length
+	}
+	return dst, true
+}
+
+// skip moves n bytes on, within the present SGE or to its end.
+func (p *position) skip(sgl []SGE, n uint32) {
+	p.offset += int64(n)
+	p.within += n
+	if p.within == sgl[p.piece].Length {
+		p.piece++
+		p.within = 0
+	}
+}
+
+// scatter copies data to the ranges, in order, as far as they reach.
+func scatter(ranges [][]byte, data []byte) {
+	for _, r := range ranges {
+		data = data[copy(r, data):]
+	}
+}

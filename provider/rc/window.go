@@ -1,0 +1,130 @@
+package rc
+
+import "time"
+
+// A window says how much a requester may have in flight.
+//
+// Two things hold what is in flight: the path, which holds its rate times its
+// delay, and the receive buffer behind it, of Credit bytes, which must never
+// overflow and should never run dry. So the window is the one plus the other.
+// Rate and delay are measured as BBR does it: the rate is the highest at which
+// acknowledgements have lately confirmed deliveries, the delay the shortest
+// round trip. In a round trip, no more can be confirmed than was in flight, so
+// the window grows by up to Credit per round trip until the rate stops growing:
+// then the path is full, and about Credit bytes queue where it is narrowest.
+//
+// Loss says nothing here. On an emulated link it is mostly the weather that
+// somebody ordered, not a queue that overflowed, and a reliable connection of a
+// NIC does not slow down for it either.
+type window struct {
+	credit    int64
+	packet    int64         // what a full packet counts, in bytes
+	delivered int64         // bytes ever acknowledged, in the same count
+	since     time.Duration // when that last changed, or something was sent with nothing in flight
+
+	marks         [64]mark // packets being timed, a ring in sending order
+	oldest, timed int
+
+	// The rate is the best of this and the last period of ratePeriod round
+	// trips, in bytes per second. A round trip ends when what is sent after the
+	// last one ended is acknowledged.
+	rate, lastRate float64
+	rounds         int
+	roundEnd       int64 // value of delivered
+
+	delay    time.Duration // shortest round trip seen, 0 before the first
+	delayAt  time.Duration // when
+	draining bool          // to see the delay without our own queue
+}
+
+// A mark is a packet that asks for an acknowledgement, and what had been
+// delivered when it was sent.
+type mark struct {
+	sequence  int64
+	sentAt    time.Duration
+	delivered int64
+	since     time.Duration
+	inFlight  int64
+}
+
+const (
+	ratePeriod = 5
+	// hostDelay is what a round trip may take without any path to speak of: it
+	// passes in the two hosts, where packets wait in the receive buffer itself.
+	hostDelay = 200 * time.Microsecond
+	// few packets in flight make no queue.
+	few = 4
+)
+
+func newWindow(c *Connection) window {
+	return window{credit: int64(c.Credit), packet: int64(c.MTU) + PacketOverhead}
+}
+
+// limit is how many bytes may be in flight.
+func (w *window) limit() int64 {
+	if w.draining {
+		return few * w.packet
+	}
+	limit := w.credit
+	if w.delay > hostDelay {
+		limit += int64(max(w.rate, w.lastRate) * w.delay.Seconds())
+	}
+	return max(2*w.packet, limit)
+}
+
+// mark starts to time a packet, sent with inFlight bytes before it, unless
+// enough are being timed already.
+func (w *window) mark(now time.Duration, sequence, inFlight int64) {
+	if w.timed == len(w.marks) {
+		return
+	}
+	w.marks[(w.oldest+w.timed)%len(w.marks)] = mark{sequence, now, w.delivered, w.since, inFlight}
+	w.timed++
+}
+
+// acknowledged takes note that everything before una is acknowledged, and
+// returns how long that took, if a packet was timed and once says that all of
+// what was acknowledged at a stroke had been sent only once: else nobody knows
+// what the acknowledgement is for (Karn's rule).
+func (w *window) acknowledged(now time.Duration, una int64, once bool) (time.Duration, bool) {
+	var m mark
+	found := false
+	for w.timed > 0 && w.marks[w.oldest].sequence < una {
+		m, found = w.marks[w.oldest], once
+		w.oldest = (w.oldest + 1) % len(w.marks)
+		w.timed--
+	}
+	w.since = now
+	if !found {
+		return 0, false
+	}
+	took := max(now-m.sentAt, 1)
+	w.sampleDelay(now, took, m.inFlight <= few*w.packet)
+	// From acknowledgement to acknowledgement: from sending on, the delivery of
+	// what had arrived but was not yet acknowledged would count too.
+	w.sampleRate(float64(w.delivered-m.delivered)/max(now-m.since, 1).Seconds(), m.delivered)
+	return took, true
+}
+
+func (w *window) sampleRate(rate float64, from int64) {
+	if from >= w.roundEnd {
+		w.roundEnd = w.delivered
+		if w.rounds++; w.rounds%ratePeriod == 0 {
+			w.rate, w.lastRate = 0, w.rate
+		}
+	}
+	w.rate = max(w.rate, rate)
+}
+
+// sampleDelay keeps the shortest round trip. Paths change: after a while it is
+// forgotten and, unless the packet was alone on the way, measured anew with
+// next to nothing in flight.
+func (w *window) sampleDelay(now, took time.Duration, alone bool) {
+	old := now-w.delayAt > max(time.Second, 50*w.delay)
+	switch {
+	case w.delay == 0 || took <= w.delay || old && alone:
+		w.delay, w.delayAt, w.draining = took, now, false
+	case old:
+		w.draining = true
+	}
+}

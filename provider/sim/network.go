@@ -1,0 +1,133 @@
+// Package sim is a simulated network: carriers in one process that exchange
+// whole RoCEv2 packets in virtual time over paths that delay, lose, duplicate,
+// reorder and corrupt them.
+//
+// It takes the place of package udp, so that adapters run in it unchanged. What
+// happens to a packet on its way is asked of a Path; the same calls on the same
+// seed give the same run, packet for packet. It is as little safe for concurrent
+// use as the virtual clock that drives it.
+//
+// Start reading at Network; Impaired is a ready-made Path.
+package sim
+
+import (
+	"errors"
+	"net/netip"
+	"time"
+
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/clock"
+	"github.com/ndklab/ndklab/provider/roce"
+)
+
+// A Path decides what happens to a packet sent now from one address to another.
+// packet is the whole IP packet, which the path may alter. It returns how long
+// each copy takes to arrive: one for an ordinary packet, none for a lost one.
+type Path interface {
+	Carry(now time.Duration, from, to netip.Addr, packet []byte) []time.Duration
+}
+
+// A Network joins carriers.
+type Network struct {
+	clock    *clock.Virtual
+	path     Path
+	carriers map[netip.Addr]*Carrier
+	tap      func(now time.Duration, packet []byte)
+}
+
+// NewNetwork makes a network whose packets go over path.
+func NewNetwork(c *clock.Virtual, path Path) *Network {
+	return &Network{clock: c, path: path, carriers: map[netip.Addr]*Carrier{}}
+}
+
+// Tap has f see every packet as it is sent, before the path does. The packet is
+// lent.
+func (n *Network) Tap(f func(now time.Duration, packet []byte)) { n.tap = f }
+
+// Attach makes a carrier with the given addresses. mtu is in bytes of IP packet.
+func (n *Network) Attach(mtu int, addresses ...netip.Addr) *Carrier {
+	c := &Carrier{network: n, addresses: addresses, mtu: mtu}
+	for _, a := range addresses {
+		n.carriers[a] = c
+	}
+	return c
+}
+
+// A Carrier is one adapter's place on the network. It implements
+// provider.Carrier.
+type Carrier struct {
+	network   *Network
+	addresses []netip.Addr
+	mtu       int
+	receiver  provider.Receiver
+	closed    bool
+	sealer    roce.Sealer
+	verifier  roce.Verifier
+	rejected  uint64 // packets whose ICRC or form was wrong
+}
+
+// Listen implements provider.Carrier.
+func (c *Carrier) Listen(r provider.Receiver) { c.receiver = r }
+
+// Send implements provider.Carrier.
+func (c *Carrier) Send(flow roce.Flow, packets []roce.Packet) error {
+	if c.closed {
+		return errors.New("sim: carrier is closed")
+	}
+	n := c.network
+	for i := range packets {
+		packet := c.sealer.AppendIP(nil, &flow, 0, &packets[i])
+		if n.tap != nil {
+			n.tap(n.clock.Now(), packet)
+		}
+		for _, delay := range n.path.Carry(n.clock.Now(), flow.Local, flow.Remote, packet) {
+			n.clock.AfterFunc(delay, func() {
+				if to := n.carriers[flow.Remote]; to != nil {
+					to.deliver(packet)
+				}
+			})
+		}
+	}
+	return nil
+}
+
+func (c *Carrier) deliver(packet []byte) {
+	if c.closed || c.receiver == nil {
+		return
+	}
+	var received [1]roce.Received
+	if err := c.verifier.DecodeIP(packet, &received[0]); err != nil {
+		c.rejected++
+		return
+	}
+	c.receiver.Receive(received[:])
+}
+
+// SourcePort implements provider.Carrier.
+func (c *Carrier) SourcePort(_ netip.Addr, hash uint32) uint16 { return 0xC000 | uint16(hash) }
+
+// Addresses implements provider.Carrier.
+func (c *Carrier) Addresses() []netip.Addr { return c.addresses }
+
+// MTU implements provider.Carrier.
+func (c *Carrier) MTU(netip.Addr) int { return c.mtu }
+
+// ReceiveBuffer implements provider.Carrier. Nothing overflows here; the figure
+// is that of a socket on a stock Linux.
+func (c *Carrier) ReceiveBuffer() int { return 208 << 10 }
+
+// Counters implements provider.Carrier.
+func (c *Carrier) Counters() map[string]uint64 {
+	return map[string]uint64{"rejected": c.rejected}
+}
+
+// Close implements provider.Carrier.
+func (c *Carrier) Close() error {
+	c.closed = true
+	for _, a := range c.addresses {
+		if c.network.carriers[a] == c {
+			delete(c.network.carriers, a)
+		}
+	}
+	return nil
+}

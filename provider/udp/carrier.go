@@ -1,0 +1,190 @@
+// Package udp carries an adapter's RoCEv2 packets over Linux UDP sockets.
+//
+// It moves packets and nothing else: it computes and checks ICRCs, joins packets
+// into super-packets and takes them apart (UDP GSO and GRO), and counts. It knows
+// neither queue pairs nor connections, and sends nothing of its own accord.
+//
+// At every local address one socket is bound to port 4791 and only receives;
+// packets leave from 16 others, bound to ports that serve ECMP as entropy.
+// All are unconnected and forbid fragmentation, which makes the IPv4
+// identification, which the ICRC covers, predictable (roce.md 17).
+//
+// Start reading at Carrier; send.go and receive.go are the two directions,
+// message.go is where memory is handed to the kernel.
+package udp
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ndklab/ndklab/provider"
+)
+
+// A Config says where and how to open a Carrier.
+type Config struct {
+	// Addresses are the local addresses. IPv6 ones must not be link-local.
+	Addresses []netip.Addr
+	// ReceiveBuffer is how many bytes of memory to ask for at each address, to
+	// keep packets in until they are received; 0 means DefaultReceiveBuffer.
+	ReceiveBuffer int
+}
+
+// DefaultReceiveBuffer is the memory that Open asks for, in bytes, per address.
+const DefaultReceiveBuffer = 8 << 20
+
+var _ provider.Carrier = (*Carrier)(nil)
+
+// A Carrier is the open sockets of one adapter. Its methods may be called from
+// any goroutine.
+type Carrier struct {
+	listeners []*listener // in the order of Config.Addresses; fixed by Open
+	counters  counters
+	receiving sync.WaitGroup // the listeners' goroutines
+
+	// Fixed by Open.
+	senders map[netip.AddrPort]*sender // by local address and source port
+	ports   map[netip.Addr]*[sourcePorts]uint16
+
+	// mu is held for reading while packets are sent.
+	mu     sync.RWMutex
+	closed bool
+}
+
+// counters count since the carrier was opened.
+type counters struct {
+	packetsSent, superPacketsSent         atomic.Uint64
+	sendDropped, sendTooBig               atomic.Uint64
+	segmentationRefused                   atomic.Uint64
+	packetsReceived, superPacketsReceived atomic.Uint64
+	icrcErrors, malformed                 atomic.Uint64
+}
+
+// Open binds the sockets that receive, in the network namespace of the calling
+// thread. What arrives before Listen waits in their buffers.
+func Open(cfg Config) (*Carrier, error) {
+	if len(cfg.Addresses) == 0 {
+		return nil, errors.New("udp carrier: no local address")
+	}
+	if cfg.ReceiveBuffer == 0 {
+		cfg.ReceiveBuffer = DefaultReceiveBuffer
+	}
+	c := &Carrier{
+		senders: make(map[netip.AddrPort]*sender),
+		ports:   make(map[netip.Addr]*[sourcePorts]uint16),
+	}
+	for _, local := range cfg.Addresses {
+		l, err := openListener(local, cfg.ReceiveBuffer, &c.counters)
+		if err != nil {
+			err = fmt.Errorf("udp carrier: address %v: %w", local, err)
+			return nil, errors.Join(err, c.Close())
+		}
+		c.listeners = append(c.listeners, l)
+		if err := c.openSenders(local); err != nil {
+			err = fmt.Errorf("udp carrier: address %v: %w", local, err)
+			return nil, errors.Join(err, c.Close())
+		}
+	}
+	return c, nil
+}
+
+// Listen starts delivery to r. It is called once, before the first Send.
+func (c *Carrier) Listen(r provider.Receiver) {
+	for _, l := range c.listeners {
+		c.receiving.Go(func() { l.receive(r) })
+	}
+}
+
+// Addresses are the local addresses, as configured.
+func (c *Carrier) Addresses() []netip.Addr {
+	addresses := make([]netip.Addr, len(c.listeners))
+	for i, l := range c.listeners {
+		addresses[i] = l.local
+	}
+	return addresses
+}
+
+// MTU is the present IP MTU, in bytes, of the interface that has a local
+// address; 0 if the carrier has no such address or the interface is gone.
+func (c *Carrier) MTU(local netip.Addr) int {
+	for _, l := range c.listeners {
+		if l.local == local {
+			return l.mtu()
+		}
+	}
+	return 0
+}
+
+// ReceiveBuffer is how many bytes of packets with 1 KiB of payload or more may
+// wait to be received at a local address and none is lost, whoever sent them.
+//
+// It is 4/9 of what the kernel granted, since the kernel charges for the memory
+// that packets lie in. On Linux 6.18 a packet of 4 KiB that a link emulator sent on takes
+// 9.1 KB, one that a Carrier sent 5.0 KB alone and 4.8 KB in a super-packet. One
+// without payload takes 0.8 KB, and 0.2 KB in a super-packet.
+func (c *Carrier) ReceiveBuffer() int {
+	granted := c.listeners[0].granted
+	for _, l := range c.listeners {
+		granted = min(granted, l.granted)
+	}
+	return granted * 4 / 9
+}
+
+// Counters are the carrier's counts since Open, by name:
+//
+//   - packets_sent, packets_received: RoCE packets, one by one
+//   - super_packets_sent, super_packets_received: how often the kernel took or
+//     gave several packets as one
+//   - send_too_big: packets not sent because they exceed the path's MTU;
+//     send_dropped: packets not sent for other reasons
+//   - segmentation_refused: how often the kernel refused a super-packet, after
+//     which packets were sent one by one
+//   - receive_overflow: packets or super-packets that the kernel dropped because
+//     the receive buffer was full
+//   - icrc_errors, malformed: packets received and dropped
+func (c *Carrier) Counters() map[string]uint64 {
+	var overflow uint64
+	for _, l := range c.listeners {
+		overflow += l.overflow()
+	}
+	n := &c.counters
+	return map[string]uint64{
+		"packets_sent":           n.packetsSent.Load(),
+		"super_packets_sent":     n.superPacketsSent.Load(),
+		"send_dropped":           n.sendDropped.Load(),
+		"segmentation_refused":   n.segmentationRefused.Load(),
+		"send_too_big":           n.sendTooBig.Load(),
+		"packets_received":       n.packetsReceived.Load(),
+		"super_packets_received": n.superPacketsReceived.Load(),
+		"receive_overflow":       overflow,
+		"icrc_errors":            n.icrcErrors.Load(),
+		"malformed":              n.malformed.Load(),
+	}
+}
+
+// Close closes the sockets and returns when no call of the Receiver runs any
+// more. The counters can still be read. A second Close does nothing.
+func (c *Carrier) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	c.mu.Unlock() // a Receiver that is waited for below may be about to send
+
+	var errs []error
+	for _, s := range c.senders {
+		errs = append(errs, s.close())
+	}
+	for _, l := range c.listeners {
+		errs = append(errs, l.close())
+	}
+	c.receiving.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("udp carrier: close: %w", err)
+	}
+	return nil
+}

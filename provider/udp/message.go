@@ -1,0 +1,176 @@
+package udp
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ndklab/ndklab/provider/roce"
+)
+
+// This file is the only one that hands memory to the kernel by address.
+//
+// What it hands over is safe from the garbage collector for three reasons. The
+// message headers, names, control data and buffers are fields of outgoing and
+// incoming, which are on the heap and never copied; the collector moves nothing
+// there. Headers and iovecs hold addresses in fields of pointer type, which keep
+// alive what they point to. And the address of the
+// headers themselves becomes a number only in the argument list of the system
+// call, which keeps them alive until it returns.
+
+// A sockaddr is room for a struct sockaddr_in or sockaddr_in6.
+type sockaddr [unix.SizeofSockaddrInet6]byte
+
+// put writes an address and returns its length in bytes.
+func (s *sockaddr) put(a netip.Addr, port uint16) uint32 {
+	*s = sockaddr{}
+	binary.BigEndian.PutUint16(s[2:], port)
+	if a.Is4() {
+		binary.NativeEndian.PutUint16(s[:], unix.AF_INET)
+		a4 := a.As4()
+		copy(s[4:], a4[:])
+		return unix.SizeofSockaddrInet4
+	}
+	binary.NativeEndian.PutUint16(s[:], unix.AF_INET6)
+	a16 := a.As16()
+	copy(s[8:], a16[:])
+	return unix.SizeofSockaddrInet6
+}
+
+// get is the address that the kernel wrote.
+func (s *sockaddr) get() (netip.Addr, uint16) {
+	port := binary.BigEndian.Uint16(s[2:])
+	if binary.NativeEndian.Uint16(s[:]) == unix.AF_INET {
+		return netip.AddrFrom4([4]byte(s[4:8])), port
+	}
+	return netip.AddrFrom16([16]byte(s[8:24])), port
+}
+
+// A control is one control message, a number, with the padding that a further
+// one would need: UDP_SEGMENT with 16 bits, UDP_GRO with 32.
+type control struct {
+	header unix.Cmsghdr
+	value  [8]byte
+}
+
+const controlLen = int(unsafe.Sizeof(control{}))
+
+// outgoing is the messages of one sendmmsg, all to one peer.
+type outgoing struct {
+	messages [sendMessages]unix.Mmsghdr
+	iovecs   [sendMessages]unix.Iovec
+	controls [sendMessages]control
+	peer     sockaddr
+	peerLen  uint32
+	n        int // messages in use
+}
+
+// reset begins anew, with messages to port 4791 of peer.
+func (o *outgoing) reset(peer netip.Addr) {
+	o.n = 0
+	o.peerLen = o.peer.put(peer, roce.Port)
+}
+
+// open begins a message, empty as yet, of which there must be room for one
+// more. Its bytes will be those at the beginning of b.
+func (o *outgoing) open(b []byte) {
+	iov := &o.iovecs[o.n]
+	iov.Base = unsafe.SliceData(b)
+	iov.SetLen(0)
+	h := &o.messages[o.n].Hdr
+	*h = unix.Msghdr{Name: &o.peer[0], Namelen: o.peerLen, Iov: iov}
+	h.SetIovlen(1)
+	o.n++
+}
+
+// extend makes the newest message n bytes longer.
+func (o *outgoing) extend(n int) {
+	iov := &o.iovecs[o.n-1]
+	iov.SetLen(int(iov.Len) + n)
+}
+
+// segment makes the newest message a super-packet, to be cut into datagrams of
+// size bytes, of which the last may be shorter.
+func (o *outgoing) segment(size int) {
+	c := &o.controls[o.n-1]
+	c.header.Level, c.header.Type = unix.SOL_UDP, unix.UDP_SEGMENT
+	c.header.SetLen(unix.CmsgLen(2))
+	binary.NativeEndian.PutUint16(c.value[:], uint16(size))
+	h := &o.messages[o.n-1].Hdr
+	h.Control = (*byte)(unsafe.Pointer(c))
+	h.SetControllen(controlLen)
+}
+
+// send sends the messages from first on and returns how many it sent. If it
+// sent none, the error is that of the first.
+func (o *outgoing) send(fd, first int) (int, syscall.Errno) {
+	n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(fd),
+		uintptr(unsafe.Pointer(&o.messages[first])), uintptr(o.n-first), unix.MSG_NOSIGNAL, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), 0
+}
+
+// incoming is the messages of one recvmmsg.
+type incoming struct {
+	messages [receiveMessages]unix.Mmsghdr
+	controls [receiveMessages]control
+	iovecs   [receiveMessages]unix.Iovec
+	peers    [receiveMessages]sockaddr
+	// buffers become resident page by page as datagrams fill them.
+	buffers [receiveMessages][receiveBytes]byte
+}
+
+// receive takes what is there and waits for nothing: if there is nothing, the
+// error is EAGAIN. If n is less than receiveMessages, no more was there.
+func (m *incoming) receive(fd int) (n int, errno syscall.Errno) {
+	for i := range m.messages {
+		iov := &m.iovecs[i]
+		iov.Base = &m.buffers[i][0]
+		iov.SetLen(receiveBytes)
+		h := &m.messages[i].Hdr
+		h.Name, h.Namelen = &m.peers[i][0], unix.SizeofSockaddrInet6
+		h.Iov = iov
+		h.SetIovlen(1)
+		h.Control = (*byte)(unsafe.Pointer(&m.controls[i]))
+		h.SetControllen(controlLen)
+	}
+	r, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(fd),
+		uintptr(unsafe.Pointer(&m.messages[0])), receiveMessages, unix.MSG_DONTWAIT, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(r), 0
+}
+
+// message is the i-th message received: its bytes and the size of the datagrams
+// that the kernel joined in it, which is that of the whole if it is but one.
+func (m *incoming) message(i int) (b []byte, segment int) {
+	b = m.buffers[i][:m.messages[i].Len]
+	c := &m.controls[i]
+	if int(m.messages[i].Hdr.Controllen) >= unix.CmsgLen(4) &&
+		c.header.Level == unix.SOL_UDP && c.header.Type == unix.UDP_GRO {
+		segment = int(int32(binary.NativeEndian.Uint32(c.value[:])))
+	}
+	if segment <= 0 {
+		segment = len(b)
+	}
+	return b, segment
+}
+
+// drops is how many messages a socket has dropped for want of room, 0 if the
+// kernel does not say (sk_get_meminfo in net/core/sock.c).
+func drops(fd int) uint64 {
+	var info [unix.SK_MEMINFO_VARS]uint32
+	size := uint32(unsafe.Sizeof(info))
+	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_MEMINFO,
+		uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
+	if errno != 0 {
+		return 0
+	}
+	return uint64(info[unix.SK_MEMINFO_DROPS])
+}

@@ -1,0 +1,197 @@
+package udp
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/roce"
+)
+
+const (
+	// receiveMessages is how many messages one recvmmsg takes, and receiveBytes
+	// how long one of them may be.
+	receiveMessages = 8
+	receiveBytes    = 1 << 16
+	// receiveBatch is how many packets a Receiver is given at once, at most.
+	receiveBatch = 128
+	// maxID is the highest IPv4 identification that peers of our kind send:
+	// the index of a packet in a super-packet, of UDP_MAX_SEGMENTS at most.
+	maxID = 127
+)
+
+// A listener is the socket that receives what arrives at one local address.
+type listener struct {
+	local    netip.Addr
+	file     *os.File
+	raw      syscall.RawConn // of file
+	device   string          // the interface with the address
+	granted  int             // memory for packets that wait, bytes
+	counters *counters
+	// dropped is the kernel's count of drops when the socket was closed.
+	dropped atomic.Uint64
+
+	// The goroutine that runs receive owns what follows.
+	receiver provider.Receiver
+	incoming incoming
+	verifier roce.Verifier
+	flow     roce.Flow // of the newest message
+	batch    []roce.Received
+}
+
+func openListener(local netip.Addr, buffer int, n *counters) (_ *listener, err error) {
+	if !local.IsValid() || local.Is4In6() || local.Zone() != "" || local.IsUnspecified() || local.IsMulticast() {
+		return nil, errors.New("cannot be a local address")
+	}
+	device, err := interfaceWith(local)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := openSocket(local, roce.Port, unix.SOCK_NONBLOCK)
+	if err != nil {
+		return nil, err
+	}
+	l := &listener{
+		local:    local,
+		file:     os.NewFile(uintptr(fd), netip.AddrPortFrom(local, roce.Port).String()),
+		device:   device,
+		counters: n,
+		flow:     roce.Flow{Local: local},
+		batch:    make([]roce.Received, 0, receiveBatch),
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.file.Close())
+		}
+	}()
+	if l.raw, err = l.file.SyscallConn(); err != nil {
+		return nil, err
+	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_GRO, 1); err != nil {
+		return nil, os.NewSyscallError("setsockopt UDP_GRO", err)
+	}
+	if err := setBuffer(fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, buffer); err != nil {
+		return nil, err
+	}
+	if l.granted, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF); err != nil {
+		return nil, os.NewSyscallError("getsockopt SO_RCVBUF", err)
+	}
+	return l, nil
+}
+
+func (l *listener) close() error {
+	l.dropped.Store(l.overflow())
+	if err := l.file.Close(); err != nil {
+		return fmt.Errorf("%v: %w", l.local, err)
+	}
+	return nil
+}
+
+// overflow is how many messages the kernel has dropped for want of room.
+func (l *listener) overflow() uint64 {
+	n := l.dropped.Load()
+	// Control fails when the socket is closed, and then n is the count.
+	_ = l.raw.Control(func(fd uintptr) { n = drops(int(fd)) })
+	return n
+}
+
+// mtu is the MTU of the listener's interface, in bytes; 0 if it is gone. The
+// socket knows its network namespace, whatever the caller's.
+func (l *listener) mtu() (n int) {
+	request, err := unix.NewIfreq(l.device)
+	if err != nil {
+		return 0
+	}
+	err = l.raw.Control(func(fd uintptr) {
+		if unix.IoctlIfreq(int(fd), unix.SIOCGIFMTU, request) == nil {
+			n = int(request.Uint32())
+		}
+	})
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// receive delivers to r until the socket is closed.
+func (l *listener) receive(r provider.Receiver) {
+	l.receiver = r
+	// One Read is the listener's whole life: it calls drain, on this
+	// goroutine, whenever the socket has become readable, and fails when the
+	// socket is closed. The poller keeps a packet's arrival between the end of
+	// drain and the next wait in mind, so that drain need not come back just
+	// to be told that the socket is empty.
+	_ = l.raw.Read(func(fd uintptr) bool {
+		l.drain(int(fd))
+		return false
+	})
+}
+
+// drain receives and delivers until the socket is empty.
+func (l *listener) drain(fd int) {
+	for {
+		n, errno := l.incoming.receive(fd)
+		if errno != 0 && errno != unix.EINTR {
+			return // EAGAIN; no other is expected of an unconnected socket
+		}
+		for i := range n {
+			l.take(i)
+		}
+		l.deliver()
+		if errno == 0 && n < receiveMessages {
+			return // recvmmsg found the socket empty
+		}
+	}
+}
+
+// take appends the packets of the i-th message to the batch.
+func (l *listener) take(i int) {
+	b, segment := l.incoming.message(i)
+	l.flow.Remote, l.flow.SourcePort = l.incoming.peers[i].get()
+	if len(b) > segment {
+		l.counters.superPacketsReceived.Add(1)
+	}
+	for index := uint16(0); ; index++ {
+		n := min(segment, len(b))
+		l.takePacket(b[:n:n], index)
+		if b = b[n:]; len(b) == 0 {
+			return
+		}
+	}
+}
+
+// takePacket appends a packet to the batch, if it is intact. Its index in the
+// super-packet is the IPv4 identification it most likely has.
+func (l *listener) takePacket(b []byte, index uint16) {
+	if len(l.batch) == cap(l.batch) {
+		l.deliver()
+	}
+	p := &l.batch[:cap(l.batch)][len(l.batch)]
+	payload, err := roce.Decode(b, &p.Header)
+	if err != nil {
+		l.counters.malformed.Add(1)
+		return
+	}
+	if _, ok := l.verifier.Verify(&l.flow, b, index, maxID); !ok {
+		l.counters.icrcErrors.Add(1)
+		return
+	}
+	p.Flow, p.Payload = l.flow, payload
+	l.batch = l.batch[:len(l.batch)+1]
+}
+
+// deliver hands the batch over and empties it.
+func (l *listener) deliver() {
+	if len(l.batch) == 0 {
+		return
+	}
+	l.counters.packetsReceived.Add(uint64(len(l.batch)))
+	l.receiver.Receive(l.batch)
+	l.batch = l.batch[:0]
+}

@@ -1,0 +1,265 @@
+package udp
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ndklab/ndklab/provider/roce"
+)
+
+const (
+	// firstPort is the first of the source ports that RoCEv2 uses for entropy
+	// (roce.md 1). They are divided into sourcePorts ranges.
+	firstPort   = 0xC000
+	sourcePorts = 16
+	portRange   = (0xFFFF - firstPort + 1) / sourcePorts
+
+	// sendBuffer is the bytes of memory that packets may take between a socket
+	// and the wire, and sendPatience how long a message waits for room there.
+	// They matter only where something, such as a shaper, holds packets back.
+	sendBuffer   = 8 << 20
+	sendPatience = 4 * time.Millisecond
+
+	// maxUDPPayload is the largest UDP payload over IPv4 (65,535 bytes less
+	// the headers). IPv6 would take 20 more.
+	maxUDPPayload = 65535 - 20 - 8
+	// maxSegments is UDP_MAX_SEGMENTS of kernels before 6.10; of packets of
+	// 4 KiB fewer fit anyway.
+	maxSegments = 64
+
+	// pagedFrom is the size in bytes from which a single packet, too, is sent
+	// as one to be cut. The kernel then keeps it in pages that packets share,
+	// not in a buffer of the next power of two, so that one of 4 KiB takes 5.0
+	// instead of 8.5 KB of the peer's receive buffer.
+	pagedFrom = 512
+
+	// What one sendmmsg takes at most.
+	sendMessages = 16
+	sendBytes    = 4 << 16
+)
+
+// A sender is a socket that packets leave from.
+type sender struct {
+	fd int
+	// plain is set while the kernel refuses to segment on this socket's way.
+	plain atomic.Bool
+}
+
+// SourcePort is the UDP source port, 0xC000 to 0xFFFF, that a flow from a local
+// address is to use, and 0 if the carrier has no such address. Equal hashes give
+// equal ports.
+func (c *Carrier) SourcePort(local netip.Addr, hash uint32) uint16 {
+	ports := c.ports[local]
+	if ports == nil {
+		return 0
+	}
+	return ports[hash*2654435769>>28] // Fibonacci hashing: neighbours go apart
+}
+
+// openSenders opens the sockets that send from a local address.
+func (c *Carrier) openSenders(local netip.Addr) error {
+	ports := new([sourcePorts]uint16)
+	for i := range ports {
+		// The first port of the range that nobody else has.
+		port := uint16(firstPort + i*portRange)
+		s, err := openSender(local, port)
+		for ; errors.Is(err, unix.EADDRINUSE) && port%portRange != portRange-1; port++ {
+			s, err = openSender(local, port+1)
+		}
+		if err != nil {
+			return err
+		}
+		ports[i] = port
+		c.senders[netip.AddrPortFrom(local, port)] = s
+	}
+	c.ports[local] = ports
+	return nil
+}
+
+func openSender(local netip.Addr, port uint16) (_ *sender, err error) {
+	fd, err := openSocket(local, port, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, unix.Close(fd))
+		}
+	}()
+	if err := setBuffer(fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, sendBuffer); err != nil {
+		return nil, err
+	}
+	// Nobody reads what strangers send to this port: as little as possible is kept.
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 0); err != nil {
+		return nil, os.NewSyscallError("setsockopt SO_RCVBUF", err)
+	}
+	patience := unix.NsecToTimeval(sendPatience.Nanoseconds())
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &patience); err != nil {
+		return nil, os.NewSyscallError("setsockopt SO_SNDTIMEO", err)
+	}
+	return &sender{fd: fd}, nil
+}
+
+func (s *sender) close() error { return os.NewSyscallError("close", unix.Close(s.fd)) }
+
+// A superPacket describes one message: a packet, or several that the kernel takes
+// as one and cuts apart. All have the size of the first, but the last may be
+// shorter.
+type superPacket struct {
+	packets int
+	bytes   int
+	segment int  // bytes of the first packet
+	full    bool // a shorter packet has been added
+	cut     bool // the kernel is asked to cut it apart, if need be
+}
+
+// takes reports whether a packet of size bytes may follow.
+func (s *superPacket) takes(size int) bool {
+	return !s.full && size <= s.segment && s.bytes+size <= maxUDPPayload && s.packets < maxSegments
+}
+
+func (s *superPacket) add(size int) {
+	s.packets++
+	s.bytes += size
+	s.full = size < s.segment
+}
+
+// A sending is the scratch memory of one Send. Packets are copied into it as
+// a whole. Gathering payloads from the consumer's memory instead saves 30 ns of
+// 400 per packet of 4 KiB, and fails when the consumer writes to that memory, as
+// the target of a READ may: the bytes that the ICRC covers would no longer be
+// those that the kernel copies, and the peer would drop the packet.
+type sending struct {
+	outgoing outgoing
+	messages [sendMessages]superPacket
+	sealer   roce.Sealer
+	payload  [1][]byte // for sealer
+	buf      [sendBytes]byte
+}
+
+var sendings = sync.Pool{New: func() any { return new(sending) }}
+
+// Send sends packets of one flow, in order; flow.SourcePort must come from
+// SourcePort. It may be called from any goroutine, also for several flows at
+// once. When it returns, the packets and their payloads are the caller's
+// again.
+//
+// Packets that the kernel does not take are lost, as on a wire, and counted.
+// Where a queue on this host is full, Send waits a few milliseconds for room.
+// The only error is that the carrier is closed.
+func (c *Carrier) Send(flow roce.Flow, packets []roce.Packet) error {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.closed {
+		return fmt.Errorf("udp carrier: send: %w", net.ErrClosed)
+	}
+	s := c.senders[netip.AddrPortFrom(flow.Local, flow.SourcePort)]
+	if s == nil || flow.Remote.BitLen() != flow.Local.BitLen() {
+		c.counters.sendDropped.Add(uint64(len(packets)))
+		return nil
+	}
+	b := sendings.Get().(*sending)
+	for len(packets) > 0 {
+		packets = packets[c.sendBatch(s, b, &flow, packets):]
+	}
+	sendings.Put(b)
+	return nil
+}
+
+// sendBatch sends, or loses, packets from the first on, and returns how many.
+func (c *Carrier) sendBatch(s *sender, b *sending, flow *roce.Flow, packets []roce.Packet) (done int) {
+	n := &c.counters
+	if b.fill(flow, packets, s.plain.Load()) == 0 {
+		n.sendTooBig.Add(1)
+		return 1
+	}
+	for first := 0; first < b.outgoing.n; {
+		sent, errno := b.outgoing.send(s.fd, first)
+		for i := range b.messages[first : first+sent] {
+			m := &b.messages[first+i]
+			done += m.packets
+			n.packetsSent.Add(uint64(m.packets))
+			if m.packets > 1 {
+				n.superPacketsSent.Add(1)
+			}
+		}
+		first += sent
+		if errno == 0 || errno == unix.EINTR {
+			continue
+		}
+		lost := b.messages[first].packets
+		switch errno {
+		case unix.EIO, unix.EINVAL:
+			// Perhaps the device, or a transformation on the way, cannot
+			// segment (udp_send_skb in net/ipv4/udp.c). Then the packets, made
+			// anew since IPv4 identification and ICRC differ, pass one by one.
+			s.plain.Store(b.messages[first].cut)
+			if b.messages[first].cut {
+				n.segmentationRefused.Add(1)
+				return done
+			}
+			n.sendDropped.Add(uint64(lost))
+		case unix.EAGAIN:
+			// No room came in time. The rest is lost at once, lest every
+			// message waits.
+			n.sendDropped.Add(uint64(len(packets) - done))
+			return len(packets)
+		case unix.EMSGSIZE:
+			n.sendTooBig.Add(uint64(lost))
+		default:
+			n.sendDropped.Add(uint64(lost))
+		}
+		done += lost
+		first++
+	}
+	return done
+}
+
+// fill makes messages of as many packets, from the first on, as there is room
+// for, and returns how many. If plain is set, every packet is a message.
+func (b *sending) fill(flow *roce.Flow, packets []roce.Packet, plain bool) int {
+	b.outgoing.reset(flow.Remote)
+	buf := b.buf[:0]
+	m := &superPacket{full: true}
+	for i := range packets {
+		p := &packets[i]
+		payloadLen := p.PayloadLen()
+		size := p.Header.Opcode.HeaderLen() + (payloadLen+3)&^3 + 4 // padding and ICRC
+		if len(buf)+size > len(b.buf) {
+			return i
+		}
+		if plain || !m.takes(size) {
+			if b.outgoing.n == sendMessages {
+				return i
+			}
+			m = &b.messages[b.outgoing.n]
+			*m = superPacket{segment: size}
+			b.outgoing.open(b.buf[len(buf):])
+		}
+		id := uint16(m.packets)
+		m.add(size)
+		b.outgoing.extend(size)
+		if !plain && !m.cut && (m.packets == 2 || size >= pagedFrom) {
+			m.cut = true
+			b.outgoing.segment(m.segment)
+		}
+
+		start := len(buf)
+		buf = p.Header.Append(buf, payloadLen)
+		header := buf[start:]
+		for _, piece := range p.Payload {
+			buf = append(buf, piece...)
+		}
+		b.payload[0] = buf[start+len(header):]
+		buf = b.sealer.AppendTrailer(buf, flow, id, header, b.payload[:])
+	}
+	return len(packets)
+}

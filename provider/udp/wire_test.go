@@ -1,0 +1,189 @@
+package udp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/ndklab/ndklab/provider/roce"
+)
+
+// segmentInSoftware has eth0 take packets one by one, so that the kernel cuts
+// super-packets apart before them.
+func segmentInSoftware(tb testing.TB, ns netns.NsHandle) {
+	tb.Helper()
+	within(tb, ns, func() error {
+		eth0, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetGSOMaxSegs(eth0, 1)
+	})
+}
+
+// sniff opens a packet socket that receives IP packets on eth0 of a namespace.
+func sniff(tb testing.TB, ns netns.NsHandle) (fd int) {
+	tb.Helper()
+	within(tb, ns, func() error {
+		eth0, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		all := binary.NativeEndian.Uint16([]byte{0, unix.ETH_P_ALL})
+		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, int(all))
+		if err != nil {
+			return err
+		}
+		tb.Cleanup(func() { _ = unix.Close(fd) })
+		patience := unix.NsecToTimeval((10 * time.Second).Nanoseconds())
+		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &patience); err != nil {
+			return err
+		}
+		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: eth0.Attrs().Index})
+	})
+	return fd
+}
+
+// TestWire looks at the packets on the wire as a peer that sees the
+// whole of them.
+func TestWire(t *testing.T) {
+	ends := newLink(t, 4200)
+	segmentInSoftware(t, ends[0])
+	from := closeLater(t, openIn(t, ends[0], addressesOf(0)...))
+	to := closeLater(t, openIn(t, ends[1], addressesOf(1)...))
+	arrived := newCollector()
+	to.Listen(arrived)
+	fd := sniff(t, ends[1])
+	memory := random(64 << 10)
+	packets := append(writes(memory, 64<<10), acknowledgement(99))
+	wantID := []uint16{0, 1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14} // First and Middle; the rest
+	for i, name := range []string{"IPv4", "IPv6"} {
+		t.Run(name, func(t *testing.T) {
+			flow := flowBetween(from, to, i)
+			want := wants(t, flow, packets)
+			mustSend(t, from, flow, packets)
+			if d := diff(want, arrived.take(t, len(packets))); d != "" {
+				t.Errorf("arrived: want (-), got (+):\n%s", d)
+			}
+			var verifier roce.Verifier
+			var onWire []roce.Received
+			buf := make([]byte, 1<<16)
+			for len(onWire) < len(packets) {
+				n, err := unix.Read(fd, buf)
+				if err != nil {
+					t.Fatalf("%d packets on the wire, then: %v", len(onWire), err)
+				}
+				var p roce.Received
+				if err := verifier.DecodeIP(buf[:n], &p); err == roce.ErrNotRoCE {
+					continue // ARP and neighbour discovery
+				} else if err != nil {
+					t.Fatalf("packet %d on the wire: %v", len(onWire), err)
+				}
+				if id := binary.BigEndian.Uint16(buf[4:]); i == 0 && id != wantID[len(onWire)] {
+					t.Errorf("packet %d on the wire has IPv4 identification %d", len(onWire), id)
+				}
+				p.Payload = bytes.Clone(p.Payload)
+				onWire = append(onWire, p)
+			}
+			if d := diff(want, onWire); d != "" {
+				t.Errorf("on the wire: want (-), got (+):\n%s", d)
+			}
+		})
+	}
+	if n := to.Counters()["super_packets_received"]; n != 0 {
+		t.Errorf("%d super-packets crossed the wire", n)
+	}
+}
+
+// TestIdentification sends packets from a raw socket with identifications as
+// our peers' packets have them, also single ones out of a super-packet, and not.
+func TestIdentification(t *testing.T) {
+	ends := newLink(t, 4200)
+	to := closeLater(t, openIn(t, ends[1], addressesOf(1)...))
+	arrived := newCollector()
+	to.Listen(arrived)
+	var fd int
+	within(t, ends[0], func() (err error) {
+		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+		return err
+	})
+	defer unix.Close(fd)
+	flow := roce.Flow{Local: addressesOf(0)[0], Remote: addressesOf(1)[0], SourcePort: 0xC000}
+	remote := &unix.SockaddrInet4{Addr: flow.Remote.As4()}
+	var sealer roce.Sealer
+	for i, id := range []uint16{0, 5, 127, 128, 0xFFFF, 1, 0} {
+		packet := acknowledgement(uint32(i))
+		packet.Payload = [][]byte{random(100)}
+		b := sealer.AppendIP(nil, &flow, id, &packet)
+		if err := unix.Sendto(fd, b, 0, remote); err != nil {
+			t.Fatal(err)
+		}
+		if id <= maxID {
+			if p := arrived.take(t, 1)[0]; p.Header.PSN != uint32(i) {
+				t.Fatalf("packet %d arrived instead of %d", p.Header.PSN, i)
+			}
+		}
+	}
+	if n := to.Counters()["icrc_errors"]; n != 2 {
+		t.Errorf("%d ICRC errors", n)
+	}
+}
+
+// TestReceiveBuffer fills the receive buffer with as many packets as may wait,
+// in the memory that a packet socket puts them in, which is the most wasteful.
+func TestReceiveBuffer(t *testing.T) {
+	ends := newLink(t, 4200)
+	var address unix.SockaddrLinklayer
+	within(t, ends[1], func() error {
+		eth0, err := netlink.LinkByName("eth0")
+		if err == nil {
+			address.Halen = uint8(copy(address.Addr[:], eth0.Attrs().HardwareAddr))
+		}
+		return err
+	})
+	fd := sniff(t, ends[0])
+	bound, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address.Ifindex = bound.(*unix.SockaddrLinklayer).Ifindex
+	address.Protocol = binary.NativeEndian.Uint16([]byte{0x08, 0x00})
+	for _, payload := range []int{1024, 2048, 4096} {
+		var to *Carrier
+		within(t, ends[1], func() (err error) {
+			// What an ordinary user is granted where nothing was configured.
+			to, err = Open(Config{Addresses: addressesOf(1), ReceiveBuffer: 416 << 10})
+			return err
+		})
+		closeLater(t, to)
+		flow := roce.Flow{Local: addressesOf(0)[0], Remote: addressesOf(1)[0], SourcePort: firstPort}
+		packet := roce.Packet{Header: roce.Header{Opcode: roce.WriteMiddle}, Payload: [][]byte{make([]byte, payload)}}
+		b := new(roce.Sealer).AppendIP(nil, &flow, 0, &packet)
+		n := to.ReceiveBuffer() / len(b)
+		for range n {
+			if err := unix.Sendto(fd, b, 0, &address); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if overflow := to.Counters()["receive_overflow"]; overflow != 0 {
+			t.Errorf("%d of %d packets of %d bytes overflowed a receive buffer of %d", overflow, n, len(b), to.ReceiveBuffer())
+		}
+		for overflow := uint64(0); overflow == 0; overflow = to.Counters()["receive_overflow"] {
+			if err := unix.Sendto(fd, b, 0, &address); err != nil {
+				t.Fatal(err)
+			}
+			n++
+		}
+		if filled := n * len(b); filled > 5*to.ReceiveBuffer()/4 {
+			t.Errorf("a receive buffer of %d bytes took %d of packets of %d", to.ReceiveBuffer(), filled, len(b))
+		}
+		if err := to.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
