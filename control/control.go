@@ -110,8 +110,8 @@ func New(sock *net.UnixConn, handler Handler) *Conn {
 
 // FromFile starts a channel on a socket inherited as f, which it closes.
 func FromFile(f *os.File, handler Handler) (*Conn, error) {
-	defer f.Close()
 	conn, err := net.FileConn(f)
+	f.Close() // before a request can start a process, which would inherit it
 	if err != nil {
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
