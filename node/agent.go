@@ -1,0 +1,274 @@
+package node
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/node/cgroup"
+)
+
+// The requests that an agent answers, and its one notice.
+const (
+	methodUp       = "up"
+	methodCounters = "counters"
+	methodExec     = "exec"
+	methodSignal   = "signal"
+	methodStarted  = "started" // the agent's: the command of that ID runs
+)
+
+type execResult struct {
+	Status int
+}
+
+type signalParams struct {
+	ID     string
+	Signal syscall.Signal
+}
+
+// An Agent is a running node as its supervisor sees it. Its methods may be
+// called from any goroutine.
+type Agent struct {
+	cfg  Config
+	conn *control.Conn
+	proc *process
+	done chan struct{} // closed when the process is reaped and its last words are logged
+
+	nextID atomic.Uint64 // of commands that came without one
+
+	mu      sync.Mutex
+	running map[string]chan struct{} // by Command.ID; closed when the command has been started, or will not be
+}
+
+// Start starts the agent of a node: the running binary again, in new network,
+// UTS and mount namespaces and, unless group is nil, in that cgroup before it
+// does any work. It needs CAP_SYS_ADMIN in the caller's user namespace. What the
+// agent writes to its standard error, panics included, goes to stderr line by
+// line with the node's name in front. The agent ends when its supervisor does.
+//
+// A supervisor that reaps orphans must leave the agents to this package: with
+// waitid(P_ALL, WNOWAIT) it sees who ended before it reaps.
+func Start(cfg Config, group *cgroup.Group, stderr *os.File) (*Agent, error) {
+	a := &Agent{cfg: cfg, done: make(chan struct{}), running: map[string]chan struct{}{}}
+	if err := a.start(group, stderr); err != nil {
+		return nil, fmt.Errorf("node %s: %w", cfg.Name, err)
+	}
+	return a, nil
+}
+
+func (a *Agent) start(group *cgroup.Group, stderr *os.File) error {
+	var born *os.File // the cgroup that the agent is born in, where the kernel can do that
+	if group != nil {
+		var err error
+		if born, err = group.Directory(); err != nil {
+			return err
+		}
+		defer born.Close() // of nil does nothing
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	logged, log, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	conn, theirs, err := control.Pair(a.handle)
+	if err != nil {
+		logged.Close()
+		return err
+	}
+	defer theirs.Close()
+
+	attr := &syscall.ProcAttr{
+		Env:   os.Environ(),
+		Files: []uintptr{null.Fd(), log.Fd(), log.Fd(), theirs.Fd()}, // controlFD is the last
+		Sys:   &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWNS},
+	}
+	if born != nil {
+		attr.Sys.CgroupFD, attr.Sys.UseCgroupFD = int(born.Fd()), true
+	}
+	proc, err := startProcess("/proc/self/exe", []string{argv0(a.cfg.Lab, a.cfg.Name)}, attr)
+	if err != nil {
+		conn.Close()
+		logged.Close()
+		return fmt.Errorf("start agent: %w", err)
+	}
+	a.conn, a.proc = conn, proc
+	copied := make(chan struct{})
+	go func() {
+		defer close(copied)
+		defer logged.Close()
+		copyLines(stderr, "node "+a.cfg.Name+": ", logged)
+	}()
+	go func() {
+		proc.wait()
+		conn.Close()
+		select {
+		case <-copied:
+		case <-time.After(time.Second): // a process of its that still holds the pipe
+		}
+		close(a.done)
+	}()
+	if group != nil && born == nil {
+		// The agent waits for its first request, which comes after this.
+		if err := group.Add(proc.pid); err != nil {
+			a.Kill()
+			return err
+		}
+	}
+	return nil
+}
+
+// copyLines copies lines from r to w, each with prefix and in one write.
+func copyLines(w *os.File, prefix string, r *os.File) {
+	in := bufio.NewReaderSize(r, 1024)
+	for {
+		line, err := in.ReadSlice('\n') // or as much of it as fits
+		if len(line) > 0 {
+			out := append([]byte(prefix), line...)
+			if line[len(line)-1] != '\n' {
+				out = append(out, '\n')
+			}
+			// Nobody can be told that the log is gone; the agent must not block on it.
+			_, _ = w.Write(out)
+		}
+		if err != nil && err != bufio.ErrBufferFull {
+			return
+		}
+	}
+}
+
+// handle takes the agent's notices.
+func (a *Agent) handle(_ context.Context, r *control.Request) (any, error) {
+	if r.Method != methodStarted {
+		return nil, control.Errorf(control.Usage, "unknown request %q", r.Method)
+	}
+	var id string
+	if err := r.Decode(&id); err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if started := a.running[id]; started != nil && !isClosed(started) {
+		close(started)
+	}
+	return nil, nil
+}
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// Name is the node's name.
+func (a *Agent) Name() string { return a.cfg.Name }
+
+// PID is the agent's process id, in the caller's PID namespace.
+func (a *Agent) PID() int { return a.proc.pid }
+
+// Done is closed when the agent process has ended, for whatever reason.
+func (a *Agent) Done() <-chan struct{} { return a.done }
+
+// Exit is how the agent process ended; valid once Done is closed.
+func (a *Agent) Exit() Exit { return a.proc.exit }
+
+// Kill ends the agent at once, and with it the commands of Exec, but not what
+// these have started. Done tells when it is gone.
+func (a *Agent) Kill() {
+	// The only failure is that the process has ended already.
+	_ = a.proc.signal(unix.SIGKILL, false)
+}
+
+// Up configures the node's interfaces, which must exist by now, and opens the
+// adapter. The node is ready when it returns.
+func (a *Agent) Up(ctx context.Context) error {
+	if err := a.conn.Call(ctx, methodUp, a.cfg, nil); err != nil {
+		return fmt.Errorf("node %s: %w", a.cfg.Name, err)
+	}
+	return nil
+}
+
+// Counters reads the node's counters.
+func (a *Agent) Counters(ctx context.Context) (Counters, error) {
+	var c Counters
+	if err := a.conn.Call(ctx, methodCounters, nil, &c); err != nil {
+		return Counters{}, fmt.Errorf("node %s: %w", a.cfg.Name, err)
+	}
+	return c, nil
+}
+
+// Exec runs a command in the node, with files as its standard input, output and
+// error (/dev/null where there are fewer), and returns its exit status as shells
+// do: 128 and the signal's number if one killed it; 127 if there is no such
+// command and 126 if it cannot be executed, with the reason on its standard
+// error. An error means that nothing is known of the command's end.
+//
+// The command leads a process group. When ctx ends, Exec returns with its error
+// and the group gets SIGTERM and, killDelay later, SIGKILL; likewise when the
+// control channel ends. Processes that left the group, and those that the command
+// leaves behind when it ends by itself, live on until the lab's PID namespace
+// ends.
+func (a *Agent) Exec(ctx context.Context, cmd Command, files ...*os.File) (status int, err error) {
+	if cmd.ID == "" {
+		cmd.ID = "#" + strconv.FormatUint(a.nextID.Add(1), 10)
+	}
+	started := make(chan struct{})
+	a.mu.Lock()
+	_, twice := a.running[cmd.ID]
+	if !twice {
+		a.running[cmd.ID] = started
+	}
+	a.mu.Unlock()
+	if twice {
+		return 0, control.Errorf(control.Usage, "node %s: command %q runs already", a.cfg.Name, cmd.ID)
+	}
+	defer func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.running, cmd.ID)
+		if !isClosed(started) {
+			close(started)
+		}
+	}()
+	var result execResult
+	if err := a.conn.Call(ctx, methodExec, cmd, &result, files...); err != nil {
+		return 0, fmt.Errorf("node %s: %w", a.cfg.Name, err)
+	}
+	return result.Status, nil
+}
+
+// Signal sends a signal to the process group of the command that Exec runs under
+// id. It waits until the command has been started.
+func (a *Agent) Signal(ctx context.Context, id string, sig syscall.Signal) error {
+	a.mu.Lock()
+	started := a.running[id]
+	a.mu.Unlock()
+	if started == nil {
+		return control.Errorf(control.Usage, "node %s: no command %q runs", a.cfg.Name, id)
+	}
+	select {
+	case <-started:
+	case <-ctx.Done():
+		return fmt.Errorf("node %s: %w", a.cfg.Name, ctx.Err())
+	}
+	if err := a.conn.Call(ctx, methodSignal, signalParams{id, sig}, nil); err != nil {
+		return fmt.Errorf("node %s: %w", a.cfg.Name, err)
+	}
+	return nil
+}

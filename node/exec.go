@@ -1,0 +1,202 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ndklab/ndklab/control"
+)
+
+// killDelay is how long a command has to end by itself after SIGTERM.
+const killDelay = time.Second
+
+// What shells return for a command that they cannot run (POSIX.1-2024, Shell
+// Command Language, 2.8.2).
+const (
+	statusCannotExecute = 126
+	statusNotFound      = 127
+)
+
+// exec runs a command until it ends; see Agent.Exec.
+func (a *agent) exec(ctx context.Context, r *control.Request) (any, error) {
+	var cmd Command
+	if err := r.Decode(&cmd); err != nil {
+		return nil, err
+	}
+	if len(cmd.Args) == 0 || len(r.Files) > 3 {
+		return nil, control.Errorf(control.Usage, "exec: %d arguments and %d files", len(cmd.Args), len(r.Files))
+	}
+	if cmd.Dir != "" {
+		// Starting the command would fail the same way as if it were not there.
+		if info, err := os.Stat(cmd.Dir); err != nil || !info.IsDir() {
+			return nil, control.Errorf(control.Usage, "working directory %s: no such directory", cmd.Dir)
+		}
+	}
+	if cmd.Env == nil {
+		cmd.Env = os.Environ()
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer null.Close()
+	stdio := [3]*os.File{null, null, null}
+	copy(stdio[:], r.Files)
+
+	a.mountSys.Do(a.remountSys)
+	p, err := a.startCommand(&cmd, stdio)
+	var failed *cannotRun
+	if errors.As(err, &failed) {
+		// A standard error that cannot be written to is the caller's choice.
+		_, _ = fmt.Fprintf(stdio[2], "%s: %v\n", a.name, failed)
+		return execResult{Status: failed.status}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	// The command has its own now. What remained open here would keep the other
+	// ends waiting for an end that has come.
+	for i, f := range r.Files {
+		f.Close()
+		r.Files[i] = nil
+	}
+	// Where this fails the channel has ended, and so has ctx.
+	_ = r.Conn.Notify(methodStarted, cmd.ID)
+
+	stop := context.AfterFunc(ctx, func() { p.terminate() })
+	p.awaitEnd()
+	if !stop() {
+		// The caller gave up: what the command left running ends with it. Its pid
+		// is still the group's, since it is not reaped.
+		_ = p.signal(unix.SIGKILL, true)
+	}
+	p.reap()
+	a.mu.Lock()
+	delete(a.commands, cmd.ID)
+	a.mu.Unlock()
+	return execResult{Status: p.exit.Shell()}, nil
+}
+
+// terminate ends the process group that p leads, by force after killDelay. Both
+// signals fail only if it has ended.
+func (p *process) terminate() {
+	_ = p.signal(unix.SIGTERM, true)
+	select {
+	case <-p.done:
+	case <-time.After(killDelay):
+		_ = p.signal(unix.SIGKILL, true)
+	}
+}
+
+// startCommand starts a command, in a process group of its own.
+func (a *agent) startCommand(cmd *Command, stdio [3]*os.File) (*process, error) {
+	path, err := lookPath(cmd)
+	if err != nil {
+		return nil, err
+	}
+	attr := &syscall.ProcAttr{Dir: cmd.Dir, Env: cmd.Env, Sys: &syscall.SysProcAttr{
+		Setpgid: true,
+		// If the agent is killed, at least the command itself goes with it. (The
+		// signal is sent when the thread ends that forks, which in this process is
+		// not before the process does.)
+		Pdeathsig: unix.SIGKILL,
+	}}
+	for _, f := range stdio {
+		fd := f.Fd()
+		if err := unix.SetNonblock(int(fd), false); err != nil { // commands expect it so
+			return nil, fmt.Errorf("file for %s: %w", cmd.Args[0], err)
+		}
+		attr.Files = append(attr.Files, fd)
+	}
+	a.mu.Lock() // until the process is where end and signal find it
+	defer a.mu.Unlock()
+	if a.ending {
+		return nil, errors.New("the node is ending")
+	}
+	if a.commands[cmd.ID] != nil {
+		return nil, control.Errorf(control.Usage, "command %q runs already", cmd.ID)
+	}
+	p, err := startProcess(path, cmd.Args, attr)
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+		return nil, &cannotRun{statusNotFound, cmd.Args[0], err}
+	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOMEM):
+		return nil, fmt.Errorf("start %s: %w", cmd.Args[0], err) // not for want of an executable
+	case err != nil:
+		return nil, &cannotRun{statusCannotExecute, cmd.Args[0], err}
+	}
+	a.commands[cmd.ID] = p
+	return p, nil
+}
+
+// A cannotRun is a command that is not there or cannot be executed.
+type cannotRun struct {
+	status int
+	name   string
+	reason error
+}
+
+func (e *cannotRun) Error() string { return fmt.Sprintf("%s: %v", e.name, e.reason) }
+
+// lookPath is the path of the command's program: the first executable one in
+// PATH, or, with a slash in it, the name itself.
+func lookPath(cmd *Command) (string, error) {
+	name := cmd.Args[0]
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	failed := &cannotRun{statusNotFound, name, errors.New("command not found")}
+	for _, dir := range filepath.SplitList(variable(cmd.Env, "PATH")) {
+		path := filepath.Join(cmd.Dir, dir, name)
+		if filepath.IsAbs(dir) {
+			path = filepath.Join(dir, name)
+		}
+		info, err := os.Stat(path)
+		switch {
+		case err != nil || info.IsDir():
+		case unix.Access(path, unix.X_OK) != nil:
+			failed = &cannotRun{statusCannotExecute, name, fs.ErrPermission}
+		default:
+			return filepath.Abs(path)
+		}
+	}
+	return "", failed
+}
+
+// variable is the value of a variable in env, of which the last one counts.
+func variable(env []string, name string) string {
+	for _, v := range slices.Backward(env) {
+		if value, ok := strings.CutPrefix(v, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// signal passes a signal on to a running command's process group.
+func (a *agent) signal(r *control.Request) error {
+	var to signalParams
+	if err := r.Decode(&to); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	p := a.commands[to.ID]
+	a.mu.Unlock()
+	if p == nil {
+		return control.Errorf(control.Usage, "no command %q runs", to.ID)
+	}
+	if err := p.signal(to.Signal, true); err != nil {
+		return fmt.Errorf("signal %d to command %q: %w", to.Signal, to.ID, err)
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/clock"
+)
+
+// controlFD is the descriptor on which an agent inherits its control channel.
+const controlFD = 3
+
+// An agent is the node's own side of an Agent: what runs in the agent process.
+type agent struct {
+	name string
+
+	mountSys sync.Once // before the first command
+
+	mu       sync.Mutex // guards what follows
+	up       bool
+	adapter  *provider.Adapter   // nil before up, and in a node without addresses
+	traffic  *traffic            // on the adapter
+	commands map[string]*process // that exec runs, by Command.ID
+	ending   bool                // no more commands are started
+}
+
+// Main runs an agent until its control channel ends.
+func Main() error {
+	_, name, ok := strings.Cut(strings.TrimPrefix(os.Args[0], processName+" "), "/")
+	if !ok {
+		return fmt.Errorf("%q is no agent's argv[0]", os.Args[0])
+	}
+	a := &agent{name: name, commands: map[string]*process{}}
+	if err := a.settle(); err != nil {
+		return err
+	}
+	conn, err := control.FromFile(os.NewFile(controlFD, "control"), a.handle)
+	if err != nil {
+		return err
+	}
+	<-conn.Done()
+	a.end()
+	return nil
+}
+
+// settle gives the process its name and its namespaces their own character.
+func (a *agent) settle() error {
+	// prctl(PR_SET_NAME) would name only the thread that calls it, and ps shows
+	// the first one's.
+	if err := os.WriteFile("/proc/self/comm", []byte(processName), 0); err != nil {
+		return fmt.Errorf("process name: %w", err)
+	}
+	if err := unix.Sethostname([]byte(a.name)); err != nil {
+		return fmt.Errorf("host name %s: %w", a.name, err)
+	}
+	// Neither the channel nor what the supervisor's parent left open is for
+	// commands.
+	if err := unix.CloseRange(controlFD, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("close-on-exec: %w", err)
+	}
+	// Mounts made here stay here, and others' do not come in.
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("private mounts: %w", err)
+	}
+	return nil
+}
+
+// handle answers the supervisor's requests.
+func (a *agent) handle(ctx context.Context, r *control.Request) (any, error) {
+	switch r.Method {
+	case methodUp:
+		return nil, a.bringUp(r)
+	case methodCounters:
+		return a.counters(), nil
+	case methodExec:
+		return a.exec(ctx, r)
+	case methodSignal:
+		return nil, a.signal(r)
+	default:
+		return a.handleTraffic(ctx, r)
+	}
+}
+
+func (a *agent) handleTraffic(ctx context.Context, r *control.Request) (any, error) {
+	a.mu.Lock()
+	t := a.traffic
+	a.mu.Unlock()
+	if t == nil {
+		return nil, control.Errorf(control.Usage, "%s: the node has no adapter", r.Method)
+	}
+	result, ok, err := t.handle(ctx, r)
+	if !ok {
+		return nil, control.Errorf(control.Usage, "unknown request %q", r.Method)
+	}
+	return result, err
+}
+
+func (a *agent) bringUp(r *control.Request) error {
+	var cfg Config
+	if err := r.Decode(&cfg); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.up {
+		return errors.New("up already")
+	}
+	if err := configure(cfg.Interfaces); err != nil {
+		return err
+	}
+	if len(cfg.addresses()) > 0 {
+		adapter, err := openAdapter(&cfg, clock.Real())
+		if err != nil {
+			return err
+		}
+		a.adapter, a.traffic = adapter, newTraffic(adapter, clock.Real())
+	}
+	a.up = true
+	return nil
+}
+
+func (a *agent) counters() Counters {
+	a.mu.Lock()
+	adapter := a.adapter
+	a.mu.Unlock()
+	if adapter == nil {
+		return Counters{NDK: map[string]uint64{}, Transport: map[string]uint64{}}
+	}
+	return Counters{NDK: adapter.Counters().Map(), Transport: adapter.TransportCounters()}
+}
+
+// end waits for the commands, whose contexts ended with the channel.
+func (a *agent) end() {
+	a.mu.Lock()
+	a.ending = true
+	var last []*process
+	for _, p := range a.commands {
+		last = append(last, p)
+	}
+	a.mu.Unlock()
+	for _, p := range last {
+		<-p.done
+	}
+}

@@ -1,0 +1,129 @@
+package node
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// Environment variables for the test binary that is started again.
+const (
+	envInit = "NDKLAB_TEST_INIT" // do nothing but be initialised
+	envUser = "NDKLAB_TEST_USER" // this is an ordinary user's namespace
+)
+
+const ordinaryUser = 65534
+
+const noUserNamespace = "no user namespace for an ordinary user"
+
+// TestMain is also the agents' main function. Agents need CAP_SYS_ADMIN: an
+// ordinary user's tests run in a user namespace.
+func TestMain(m *testing.M) {
+	switch {
+	case os.Getenv(envInit) != "":
+		return
+	case IsAgent():
+		if err := Main(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	case os.Geteuid() != 0:
+		os.Exit(inUserNamespace())
+	default:
+		goleak.VerifyTestMain(m)
+	}
+}
+
+// inUserNamespace runs this test binary as root of a new user namespace, which
+// has no rights outside, and returns its exit status.
+func inUserNamespace() int {
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Env = append(os.Environ(), envUser+"=1")
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}},
+		Pdeathsig:   syscall.SIGKILL,
+	}
+	err := cmd.Run()
+	if cmd.ProcessState == nil {
+		fmt.Printf("%s: %v\n", noUserNamespace, err)
+		return 0
+	}
+	return cmd.ProcessState.ExitCode()
+}
+
+// TestOrdinaryUser runs all other tests with an ordinary user's rights.
+func TestOrdinaryUser(t *testing.T) {
+	if os.Getenv(envUser) != "" {
+		t.Skip("all tests run as an ordinary user's")
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.v", "-test.skip=^TestInit|Group|OrdinaryUser")
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Credential: &syscall.Credential{Uid: ordinaryUser, Gid: ordinaryUser},
+		Pdeathsig:  syscall.SIGKILL,
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if strings.Contains(string(out), noUserNamespace) {
+		t.Skipf("%s", out)
+	}
+	if n := strings.Count(string(out), "\n--- PASS"); n < 20 || strings.Contains(string(out), "\n--- SKIP") {
+		t.Errorf("%d tests passed, which are not all:\n%s", n, out)
+	}
+}
+
+// started starts an agent that ends with the test, and returns what it logs.
+func started(t *testing.T, cfg Config) (*Agent, *logFile) {
+	t.Helper()
+	log := newLog(t)
+	a, err := Start(cfg, nil, log.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		a.Kill()
+		awaitDone(t, a)
+	})
+	return a, log
+}
+
+func awaitDone(t *testing.T, a *Agent) {
+	t.Helper()
+	select {
+	case <-a.Done():
+	case <-time.After(10 * time.Second):
+		t.Fatal("the agent does not end")
+	}
+}
+
+// A logFile is a file that can be read while it is written to.
+type logFile struct{ *os.File }
+
+func newLog(t *testing.T) *logFile {
+	t.Helper()
+	f, err := os.CreateTemp(t.TempDir(), "log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return &logFile{f}
+}
+
+func (l *logFile) text(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile(l.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}

@@ -1,0 +1,90 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// configure sets up the loopback interface and the given ones, which exist, in
+// the process's network namespace.
+func configure(interfaces []Interface) error {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("netlink: %w", err)
+	}
+	defer h.Close()
+	lo, err := h.LinkByName("lo")
+	if err == nil {
+		err = h.LinkSetUp(lo)
+	}
+	if err != nil {
+		return fmt.Errorf("interface lo: %w", err)
+	}
+	for _, i := range interfaces {
+		if err := i.configure(h); err != nil {
+			return fmt.Errorf("interface %s: %w", i.Name, err)
+		}
+	}
+	return nil
+}
+
+func (i *Interface) configure(h *netlink.Handle) error {
+	link, err := h.LinkByName(i.Name)
+	if err != nil {
+		return err
+	}
+	if link.Attrs().MTU != i.MTU {
+		if err := h.LinkSetMTU(link, i.MTU); err != nil {
+			return fmt.Errorf("MTU %d: %w", i.MTU, err)
+		}
+	}
+	if err := i.quieten(); err != nil {
+		return err
+	}
+	for _, prefix := range i.Addresses {
+		bits := prefix.Addr().BitLen()
+		addr := &netlink.Addr{IPNet: &net.IPNet{
+			IP: prefix.Addr().AsSlice(), Mask: net.CIDRMask(prefix.Bits(), bits)}}
+		if prefix.Addr().Is6() {
+			addr.Flags = unix.IFA_F_NODAD // usable at once, whatever quieten could do
+		}
+		if err := h.AddrAdd(link, addr); err != nil {
+			return fmt.Errorf("address %s: %w", prefix, err)
+		}
+	}
+	if err := h.LinkSetUp(link); err != nil {
+		return fmt.Errorf("up: %w", err)
+	}
+	// After the interface is up: taking it down clears its neighbours.
+	for _, n := range i.Neighbours {
+		if err := h.NeighSet(&netlink.Neigh{
+			LinkIndex:    link.Attrs().Index,
+			State:        netlink.NUD_PERMANENT,
+			IP:           n.Addr.AsSlice(),
+			HardwareAddr: n.MAC,
+		}); err != nil {
+			return fmt.Errorf("neighbour %s at %s: %w", n.Addr, n.MAC, err)
+		}
+	}
+	return nil
+}
+
+// quieten keeps the kernel from sending what no lab needs: duplicate address
+// detection for the link-local address and router solicitations. Both are only
+// noise on the link, so a kernel without IPv6 and a read-only /proc/sys, as
+// containers have it, are no errors.
+func (i *Interface) quieten() error {
+	for _, setting := range []string{"accept_dad", "accept_ra"} {
+		err := os.WriteFile("/proc/sys/net/ipv6/conf/"+i.Name+"/"+setting, []byte("0"), 0)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.EROFS) && !errors.Is(err, fs.ErrPermission) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+// Package node is one emulated host of a lab: the agent, a process in network,
+// UTS and mount namespaces of its own and in its own cgroup, and the handle by
+// which the lab's supervisor drives it.
+//
+// The supervisor calls Start, makes the node's links into the agent's network
+// namespace, and calls Agent.Up, upon which the agent configures its interfaces
+// and opens the RDMA adapter. After that it runs commands and tells its
+// counters. The agent is the running binary started again; its main function
+// hands over to Main when IsAgent says so.
+//
+// The package makes no links, knows nothing of other nodes, and gives the
+// agent no PID namespace: agents share the lab's, whose end is also the end of
+// whatever commands left running in the background.
+//
+// Start reading at Config and Agent for the supervisor's side, at Main for the
+// agent's.
+package node
+
+import (
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+
+	"github.com/ndklab/ndklab/topology"
+)
+
+// processName begins the agent's argv[0], and is its name in ps and top (where
+// 15 characters fit).
+const processName = "ndklab-node"
+
+// A Config says what a node is. Interfaces must exist in the agent's network
+// namespace, under their names, by the time of Agent.Up.
+type Config struct {
+	Lab, Name  string // Name becomes the host name
+	Seed       uint64 // of the adapter's random decisions
+	Adapter    topology.Adapter
+	Interfaces []Interface
+}
+
+// An Interface is how one of the node's interfaces is configured.
+type Interface struct {
+	Name       string
+	MTU        int // bytes of IP packet
+	Addresses  []netip.Prefix
+	Neighbours []Neighbour
+}
+
+// A Neighbour is who is at the other end of a link. It is entered for good, so
+// that labs of thousands of nodes neither flood their links with ARP and
+// neighbour solicitations nor overflow the kernel's tables.
+type Neighbour struct {
+	Addr netip.Addr
+	MAC  net.HardwareAddr
+}
+
+// A Command is what Agent.Exec runs in a node.
+type Command struct {
+	// ID names the command to Agent.Signal while it runs; Exec finds one when it
+	// is empty. No two running commands of a node may share it.
+	ID string
+	// Args are the command and its arguments. A command without a slash is looked
+	// up in the PATH of Env.
+	Args []string
+	// Env is the command's whole environment; nil is the agent's, which is the
+	// supervisor's.
+	Env []string
+	// Dir is the working directory; "" is the agent's, which is the supervisor's.
+	Dir string
+}
+
+// Counters are a node's counts since its adapter was opened.
+type Counters struct {
+	NDK       map[string]uint64 // NDIS_NDK_PERFORMANCE_COUNTERS, under its member names
+	Transport map[string]uint64 // of the RoCE transport: packets, retransmissions and the like
+}
+
+// IsAgent reports whether this process was started as an agent, and has to call
+// Main.
+func IsAgent() bool { return strings.HasPrefix(os.Args[0], processName+" ") }
+
+// argv0 is the agent's, as ps shows it.
+func argv0(lab, name string) string { return processName + " " + lab + "/" + name }

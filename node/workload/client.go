@@ -1,0 +1,369 @@
+package workload
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/clock"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// A Client is the active end of a workload.
+type Client struct {
+	spec    Spec
+	clock   clock.Clock
+	pattern *pattern
+	done    func(Result)
+
+	pd        *provider.PD
+	cq        *provider.CQ
+	qp        *provider.QP
+	connector *provider.Connector
+	source    *memory // the pattern, which sends and writes are taken from
+	sink      *memory // where reads arrive, in slots
+	notices   *memory // what the server says of writes, in slots
+
+	mu       sync.Mutex // guards what follows
+	grant    grant
+	messages []message // by slot
+	posted   uint64    // messages posted so far
+	finished uint64    // messages completed so far, either way
+	released uint64    // messages whose slots at the server are free again
+	heard    uint64    // notices from the server
+	started  time.Duration
+	last     time.Duration // when the last message completed
+	broken   bool          // the connection has failed: nothing more is posted
+	ending   bool
+	latency  *hdrhistogram.Histogram // nanoseconds, to three digits
+	shortest time.Duration           // exact
+	longest  time.Duration
+	result   Result
+	results  [64]provider.ResultEx // scratch of completed
+}
+
+// message is a message in flight: the context of its request.
+type message struct {
+	index  uint64
+	posted time.Duration
+}
+
+// longestLatency is as far as latencies are told apart; longer ones count as
+// this.
+const longestLatency = time.Minute
+
+// Run starts a client that connects from a local address to its server. done is
+// called with the result when everything is closed. The error says why it could
+// not be started; done is not called then.
+func Run(a *provider.Adapter, c clock.Clock, spec Spec, from netip.Addr, to netip.AddrPort, done func(Result)) (*Client, error) {
+	w := &Client{
+		spec: spec, clock: c, pattern: newPattern(&spec), done: done,
+		messages: make([]message, spec.slots()),
+		latency:  hdrhistogram.New(1, int64(longestLatency), 3),
+	}
+	if err := w.connect(a, from, to); err != nil {
+		closeAll(w.objects(), func() {})
+		return nil, fmt.Errorf("workload %s: connect from %s to %s: %w", spec.Name, from, to, err)
+	}
+	return w, nil
+}
+
+func (w *Client) connect(a *provider.Adapter, from netip.Addr, to netip.AddrPort) error {
+	var status provider.Status
+	var err error
+	slots := uint32(w.spec.slots())
+	if w.pd, status = a.CreatePD(); status != provider.StatusSuccess {
+		return status
+	}
+	if w.cq, status = a.CreateCQ(4*slots, w.completed, nil, nil); status != provider.StatusSuccess {
+		return fmt.Errorf("create CQ: %w", status)
+	}
+	if w.qp, status = w.pd.CreateQP(w.cq, w.cq, nil, slots, 2*slots, 1, 1, noticeLen); status != provider.StatusSuccess {
+		return fmt.Errorf("create QP: %w", status)
+	}
+	if w.source, err = register(w.pd, w.pattern.bytes, provider.MRAllowLocalRead); err != nil {
+		return err
+	}
+	if w.spec.Operation == topology.Read {
+		if w.sink, err = register(w.pd, make([]byte, uint64(slots)*w.spec.Size), provider.MRAllowLocalWrite); err != nil {
+			return err
+		}
+	}
+	if w.notices, err = register(w.pd, make([]byte, slots*noticeLen), provider.MRAllowLocalWrite); err != nil {
+		return err
+	}
+	for slot := range uint64(slots) {
+		if err := w.postReceive(slot); err != nil {
+			return err
+		}
+	}
+	if w.connector, status = a.CreateConnector(); status != provider.StatusSuccess {
+		return fmt.Errorf("create connector: %w", status)
+	}
+	const reads = 16
+	if status := w.connector.Connect(w.qp, netip.AddrPortFrom(from, 0), to, reads, reads, nil, w.connected, nil); !status.Succeeded() {
+		return status
+	}
+	return nil
+}
+
+func (w *Client) postReceive(slot uint64) error {
+	sge := []provider.SGE{w.notices.sge(slot*noticeLen, noticeLen)}
+	if status := w.qp.Receive(nil, sge); status != provider.StatusSuccess {
+		return fmt.Errorf("post receive: %w", status)
+	}
+	return nil
+}
+
+// connected is the completion of Connect.
+func (w *Client) connected(_ any, status provider.Status) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if status != provider.StatusSuccess {
+		w.fail(fmt.Sprintf("connect: %v", status))
+	} else if err := w.establish(); err != nil {
+		w.fail(fmt.Sprintf("connect: %v", err))
+	}
+	w.started = w.clock.Now()
+	w.last = w.started
+	w.cq.Arm(provider.NotifyAny)
+	w.advance()
+}
+
+func (w *Client) establish() error {
+	private := make([]byte, 256)
+	length := uint32(len(private))
+	if status := w.connector.GetConnectionData(nil, nil, private, &length); status != provider.StatusSuccess {
+		return status
+	}
+	var err error
+	if w.grant, err = decodeGrant(private[:length]); err != nil {
+		return err
+	}
+	if status := w.connector.CompleteConnect(w.disconnected, nil, nil, nil); status != provider.StatusSuccess {
+		return status
+	}
+	return nil
+}
+
+// disconnected is the peer's doing: the server's node is gone.
+func (w *Client) disconnected(any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ending {
+		return
+	}
+	w.fail("the server disconnected")
+	w.qp.Flush()
+	w.advance()
+}
+
+// completed is the CQ's notification.
+func (w *Client) completed(any, provider.Status) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.clock.Now()
+	for n := len(w.results); n == len(w.results); {
+		n = w.cq.ResultsEx(w.results[:])
+		for i := range w.results[:n] {
+			w.handle(now, &w.results[i])
+		}
+	}
+	if !w.ending {
+		w.cq.Arm(provider.NotifyAny)
+		w.advance()
+	}
+}
+
+// handle takes a completion. w.mu is held.
+func (w *Client) handle(now time.Duration, r *provider.ResultEx) {
+	m, isMessage := r.RequestContext.(*message)
+	switch {
+	case !isMessage && r.Status == provider.StatusSuccess && r.Type == provider.OperationTypeReceive:
+		w.hear()
+	case r.Status != provider.StatusSuccess:
+		if isMessage {
+			w.finished++
+			w.result.Errors++
+			w.fail(fmt.Sprintf("message %d: %v", m.index, r.Status))
+		} else if r.Status != provider.StatusCancelled {
+			w.fail(fmt.Sprintf("notice: %v", r.Status))
+		}
+	case isMessage:
+		w.finished++
+		w.last = now
+		w.record(now - m.posted)
+		if text := w.compare(m); text != "" {
+			w.result.Errors++
+			w.note(text)
+			return
+		}
+		w.result.Messages++
+		w.result.Bytes += w.spec.Size
+	}
+}
+
+// record takes the latency of a message.
+func (w *Client) record(latency time.Duration) {
+	if w.latency.TotalCount() == 0 || latency < w.shortest {
+		w.shortest = latency
+	}
+	w.longest = max(w.longest, latency)
+	// The histogram refuses only what is out of its range.
+	_ = w.latency.RecordValue(int64(max(1, min(latency, longestLatency))))
+}
+
+// percentile is a latency in microseconds. A bucket of the histogram may begin
+// below the shortest latency and end above the longest.
+func (w *Client) percentile(p float64) float64 {
+	ns := w.latency.ValueAtQuantile(p)
+	return float64(min(max(ns, int64(w.shortest)), int64(w.longest))) / 1e3
+}
+
+// compare holds a read against the pattern; it returns what is wrong with it.
+func (w *Client) compare(m *message) string {
+	if w.spec.Operation != topology.Read || !w.spec.Verify {
+		return ""
+	}
+	slot := m.index % uint64(len(w.messages))
+	got := w.sink.bytes[slot*w.spec.Size:][:w.spec.Size]
+	if bytes.Equal(got, w.pattern.message(m.index)) {
+		return ""
+	}
+	return w.pattern.difference(m.index, got)
+}
+
+// hear takes the server's word on which messages it has compared.
+func (w *Client) hear() {
+	slot := w.heard % uint64(len(w.messages))
+	w.heard++
+	w.released = binary.BigEndian.Uint64(w.notices.bytes[slot*noticeLen:]) + 1
+	if err := w.postReceive(slot); err != nil && !w.broken {
+		w.fail(err.Error())
+	}
+}
+
+// announces reports whether the server is told of each message, and says when
+// it has compared it: a write says nothing to the other end by itself.
+func (w *Client) announces() bool { return w.spec.Operation == topology.Write && w.spec.Verify }
+
+// advance posts what may be posted, and ends the workload when all is done.
+// w.mu is held.
+func (w *Client) advance() {
+	for !w.broken && w.wants() && w.posted-w.finished < uint64(w.spec.Depth) {
+		if w.announces() && w.posted-w.released >= uint64(len(w.messages)) {
+			break // every slot at the server is waiting to be compared
+		}
+		if status := w.post(); status != provider.StatusSuccess {
+			w.result.Errors++
+			w.fail(fmt.Sprintf("post message %d: %v", w.posted, status))
+		}
+	}
+	over := w.broken || !w.wants() && (!w.announces() || w.released == w.posted)
+	if over && w.finished == w.posted && !w.ending {
+		w.ending = true
+		w.end()
+	}
+}
+
+// wants reports whether another message is to be posted.
+func (w *Client) wants() bool {
+	if w.spec.Count > 0 {
+		return w.posted < w.spec.Count
+	}
+	return w.clock.Now()-w.started < w.spec.Duration
+}
+
+// post posts the next message. w.mu is held.
+func (w *Client) post() provider.Status {
+	slot := w.posted % uint64(len(w.messages))
+	m := &w.messages[slot]
+	m.index, m.posted = w.posted, w.clock.Now()
+	source := []provider.SGE{w.source.sge(w.pattern.offset(m.index), w.spec.Size)}
+	remote := w.grant.address
+	var status provider.Status
+	switch w.spec.Operation {
+	case topology.Read:
+		sink := []provider.SGE{w.sink.sge(slot*w.spec.Size, w.spec.Size)}
+		status = w.qp.Read(m, sink, remote+w.pattern.offset(m.index), w.grant.token, 0)
+	case topology.Write:
+		status = w.qp.Write(m, source, remote+slot*w.spec.Size, w.grant.token, 0)
+	default:
+		status = w.qp.Send(m, source, 0)
+	}
+	if status != provider.StatusSuccess {
+		return status
+	}
+	w.posted++
+	if w.announces() {
+		notice := binary.BigEndian.AppendUint64(nil, m.index)
+		sge := []provider.SGE{{Length: noticeLen, Inline: notice}}
+		return w.qp.Send(nil, sge, provider.OpInline|provider.OpSilentSuccess)
+	}
+	return provider.StatusSuccess
+}
+
+// fail notes a failure after which the workload cannot go on. w.mu is held.
+func (w *Client) fail(text string) {
+	w.broken = true
+	w.note(text)
+}
+
+// note keeps the first failure.
+func (w *Client) note(text string) {
+	if w.result.Error == "" {
+		w.result.Error = text
+	}
+}
+
+// end closes everything and reports. w.mu is held.
+func (w *Client) end() {
+	r := &w.result
+	if r.Error != "" && r.Errors == 0 {
+		r.Errors = 1 // it failed before there was a message to fail
+	}
+	r.Seconds = (w.last - w.started).Seconds()
+	if w.latency.TotalCount() > 0 {
+		r.LatencyMin, r.LatencyMax = w.percentile(0), w.percentile(100)
+		r.LatencyP50, r.LatencyP99 = w.percentile(50), w.percentile(99)
+	}
+	closed := func() { closeAll(w.objects(), func() { w.done(w.result) }) }
+	disconnected := func(any, provider.Status) { closed() }
+	if w.connector.Disconnect(disconnected, nil) != provider.StatusPending {
+		w.clock.Go(closed)
+	}
+}
+
+// objects are those that are to be closed.
+func (w *Client) objects() []closer {
+	var open []closer
+	if w.connector != nil {
+		open = append(open, w.connector)
+	}
+	if w.qp != nil {
+		open = append(open, w.qp)
+	}
+	for _, m := range []*memory{w.notices, w.sink, w.source} {
+		open = append(open, m.closers()...)
+	}
+	if w.cq != nil {
+		open = append(open, w.cq)
+	}
+	if w.pd != nil {
+		open = append(open, w.pd)
+	}
+	return open
+}
+
+// Progress is how many messages and bytes of payload have completed so far.
+func (w *Client) Progress() (messages, bytes uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.result.Messages, w.result.Bytes
+}

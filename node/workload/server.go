@@ -1,0 +1,262 @@
+package workload
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// A Server is the passive end of a workload. It serves one connection.
+type Server struct {
+	spec     Spec
+	pattern  *pattern
+	pd       *provider.PD
+	cq       *provider.CQ
+	listener *provider.Listener
+	target   *memory // what the client writes to, reads from or, in slots, sends into
+	notices  *memory // written notices from the client, in slots
+
+	mu        sync.Mutex // guards what follows
+	connector *provider.Connector
+	qp        *provider.QP
+	received  uint64                // messages, or notices of them
+	results   [64]provider.ResultEx // scratch of drain
+	stopped   bool
+	result    ServerResult
+}
+
+// noticeLen is the length of the messages by which the ends of a verified write
+// workload keep each other informed: the index of a message, big-endian. The
+// client says that it has written it, the server that all up to it are compared
+// and their slots free.
+const noticeLen = 8
+
+// Serve makes the server listen at the given address.
+func Serve(a *provider.Adapter, spec Spec, at netip.AddrPort) (*Server, error) {
+	s := &Server{spec: spec, pattern: newPattern(&spec)}
+	if err := s.listen(a, at); err != nil {
+		s.Stop(func(ServerResult) {})
+		return nil, fmt.Errorf("workload %s: serve at %s: %w", spec.Name, at, err)
+	}
+	return s, nil
+}
+
+func (s *Server) listen(a *provider.Adapter, at netip.AddrPort) error {
+	var status provider.Status
+	var err error
+	if s.pd, status = a.CreatePD(); status != provider.StatusSuccess {
+		return status
+	}
+	if s.cq, status = a.CreateCQ(uint32(4*s.spec.slots()), s.completed, nil, nil); status != provider.StatusSuccess {
+		return fmt.Errorf("create CQ: %w", status)
+	}
+	if s.target, err = s.makeTarget(); err != nil {
+		return err
+	}
+	if s.notices, err = register(s.pd, make([]byte, s.spec.slots()*noticeLen), provider.MRAllowLocalWrite); err != nil {
+		return err
+	}
+	if s.listener, status = a.CreateListener(s.connecting, nil); status != provider.StatusSuccess {
+		return fmt.Errorf("create listener: %w", status)
+	}
+	if status := s.listener.Listen(at, nil, nil); status != provider.StatusSuccess {
+		return status
+	}
+	s.cq.Arm(provider.NotifyAny)
+	return nil
+}
+
+func (s *Server) makeTarget() (*memory, error) {
+	room := uint64(s.spec.slots()) * s.spec.Size
+	switch s.spec.Operation {
+	case topology.Read:
+		return register(s.pd, s.pattern.bytes, provider.MRAllowRemoteRead)
+	case topology.Write:
+		return register(s.pd, make([]byte, room), provider.MRAllowRemoteWrite)
+	default:
+		return register(s.pd, make([]byte, room), provider.MRAllowLocalWrite)
+	}
+}
+
+// connecting accepts the first request and refuses any other.
+func (s *Server) connecting(_ any, connector *provider.Connector) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.connector != nil || s.stopped {
+		connector.Close(func(any) {}, nil)
+		return
+	}
+	s.connector = connector
+	if err := s.accept(); err != nil {
+		s.fail(fmt.Sprintf("accept: %v", err))
+		connector.Reject(nil)
+	}
+}
+
+// accept answers the request. s.mu is held.
+func (s *Server) accept() error {
+	slots := uint32(s.spec.slots())
+	qp, status := s.pd.CreateQP(s.cq, s.cq, nil, slots, slots, 1, 1, noticeLen)
+	if status != provider.StatusSuccess {
+		return fmt.Errorf("create QP: %w", status)
+	}
+	s.qp = qp
+	for slot := range uint64(slots) {
+		if err := s.postReceive(slot); err != nil {
+			return err
+		}
+	}
+	accepted := func(_ any, status provider.Status) {
+		if status != provider.StatusSuccess {
+			s.mu.Lock()
+			s.fail(fmt.Sprintf("accept: %v", status))
+			s.mu.Unlock()
+		}
+	}
+	const reads = 16
+	private := grant{token: s.target.mr.RemoteToken()}.encode()
+	if status := s.connector.Accept(qp, reads, reads, private, nil, nil, accepted, nil); !status.Succeeded() {
+		return status
+	}
+	return nil
+}
+
+// postReceive posts the receive of a slot. s.mu is held.
+func (s *Server) postReceive(slot uint64) error {
+	sge := s.notices.sge(slot*noticeLen, noticeLen)
+	if s.spec.Operation == topology.Send {
+		sge = s.target.sge(slot*s.spec.Size, s.spec.Size)
+	}
+	if status := s.qp.Receive(nil, []provider.SGE{sge}); status != provider.StatusSuccess {
+		return fmt.Errorf("post receive: %w", status)
+	}
+	return nil
+}
+
+// completed is the CQ's notification.
+func (s *Server) completed(any, provider.Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return
+	}
+	s.drain()
+	s.cq.Arm(provider.NotifyAny)
+}
+
+// drain handles every completion there is: each is a message, or the notice of
+// one, and they come in the order in which the client posted. s.mu is held.
+func (s *Server) drain() {
+	before := s.received
+	for n := len(s.results); n == len(s.results); {
+		n = s.cq.ResultsEx(s.results[:])
+		for i := range s.results[:n] {
+			r := &s.results[i]
+			switch {
+			case r.Status == provider.StatusCancelled:
+				// The connection is over.
+			case r.Status != provider.StatusSuccess:
+				s.fail(fmt.Sprintf("receive: %v", r.Status))
+			case r.Type == provider.OperationTypeReceive:
+				s.take(uint64(r.BytesTransferred))
+			}
+		}
+	}
+	if s.received != before && s.spec.Operation == topology.Write && !s.stopped {
+		s.acknowledge()
+	}
+}
+
+// take handles message number s.received. s.mu is held.
+func (s *Server) take(length uint64) {
+	index := s.received
+	s.received++
+	slot := index % uint64(s.spec.slots())
+	switch s.spec.Operation {
+	case topology.Write:
+		notice := s.notices.bytes[slot*noticeLen:][:noticeLen]
+		if told := binary.BigEndian.Uint64(notice); told != index {
+			s.fail(fmt.Sprintf("message %d was announced as %d", index, told))
+		}
+	case topology.Send:
+		if length != s.spec.Size {
+			s.fail(fmt.Sprintf("message %d has %d bytes, not %d", index, length, s.spec.Size))
+		}
+	}
+	if s.spec.Verify {
+		s.verify(index, s.target.bytes[slot*s.spec.Size:][:s.spec.Size])
+	}
+	if s.stopped {
+		return
+	}
+	if err := s.postReceive(slot); err != nil {
+		s.fail(err.Error())
+	}
+}
+
+func (s *Server) verify(index uint64, got []byte) {
+	if bytes.Equal(got, s.pattern.message(index)) {
+		s.result.Verified++
+		return
+	}
+	s.result.Mismatches++
+	s.fail(s.pattern.difference(index, got))
+}
+
+// acknowledge tells the client that every slot up to the last message's is
+// compared. s.mu is held.
+func (s *Server) acknowledge() {
+	notice := binary.BigEndian.AppendUint64(nil, s.received-1)
+	sge := []provider.SGE{{Length: noticeLen, Inline: notice}}
+	if status := s.qp.Send(nil, sge, provider.OpInline|provider.OpSilentSuccess); status != provider.StatusSuccess &&
+		status != provider.StatusConnectionInvalid { // the client may be gone already
+		s.fail(fmt.Sprintf("post acknowledgement: %v", status))
+	}
+}
+
+// fail notes the first failure. s.mu is held.
+func (s *Server) fail(text string) {
+	if s.result.Error == "" {
+		s.result.Error = text
+	}
+}
+
+// Stop ends the server, whatever it is in the middle of, and calls done with
+// what it found when everything is closed.
+func (s *Server) Stop(done func(ServerResult)) {
+	s.mu.Lock()
+	if s.cq != nil {
+		s.stopped = true
+		s.drain()
+	}
+	var open []closer
+	if s.connector != nil {
+		open = append(open, s.connector)
+	}
+	if s.qp != nil {
+		open = append(open, s.qp)
+	}
+	if s.listener != nil {
+		open = append(open, s.listener)
+	}
+	open = append(open, s.notices.closers()...)
+	open = append(open, s.target.closers()...)
+	if s.cq != nil {
+		open = append(open, s.cq)
+	}
+	if s.pd != nil {
+		open = append(open, s.pd)
+	}
+	s.mu.Unlock()
+	closeAll(open, func() {
+		s.mu.Lock()
+		result := s.result
+		s.mu.Unlock()
+		done(result)
+	})
+}

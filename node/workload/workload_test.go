@@ -1,0 +1,159 @@
+package workload
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/clock"
+	"github.com/ndklab/ndklab/provider/sim"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// A lab is a client's and a server's adapter on a simulated network.
+type lab struct {
+	t        *testing.T
+	clock    *clock.Virtual
+	path     *sim.Impaired
+	adapters [2]*provider.Adapter
+}
+
+var (
+	clientAddress = netip.MustParseAddr("10.0.0.1")
+	serverAddress = netip.MustParseAddrPort("10.0.0.2:7000")
+)
+
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	l := &lab{t: t, clock: clock.NewVirtual()}
+	l.path = &sim.Impaired{Rand: rand.New(rand.NewPCG(3, 4)), Delay: time.Millisecond, Rate: 10e9}
+	network := sim.NewNetwork(l.clock, l.path)
+	for i, address := range []netip.Addr{clientAddress, serverAddress.Addr()} {
+		a, err := provider.Open(provider.Config{
+			Carrier: network.Attach(4200, address), Clock: l.clock,
+			Rand: rand.New(rand.NewPCG(uint64(i), 9)), Info: provider.DefaultAdapterInfo(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.adapters[i] = a
+	}
+	return l
+}
+
+// run runs a workload to its end and checks that nothing is left open.
+func (l *lab) run(spec Spec, meanwhile func(*Server)) (Result, ServerResult) {
+	l.t.Helper()
+	server, err := Serve(l.adapters[1], spec, serverAddress)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	var result *Result
+	if _, err := Run(l.adapters[0], l.clock, spec, clientAddress, serverAddress, func(r Result) { result = &r }); err != nil {
+		l.t.Fatal(err)
+	}
+	if meanwhile != nil {
+		meanwhile(server)
+	}
+	if !l.clock.RunUntil(func() bool { return result != nil }, 10*time.Minute) {
+		l.t.Fatal("the client does not end")
+	}
+	var found *ServerResult
+	server.Stop(func(r ServerResult) { found = &r })
+	if !l.clock.RunUntil(func() bool { return found != nil }, time.Minute) {
+		l.t.Fatal("the server does not end")
+	}
+	for _, a := range l.adapters {
+		closed := false
+		a.BeginClose(func() { closed = true })
+		if !l.clock.RunUntil(func() bool { return closed }, time.Minute) {
+			l.t.Fatal("something is left open")
+		}
+	}
+	return *result, *found
+}
+
+func TestWorkloads(t *testing.T) {
+	for _, loss := range []float64{0, 0.02} {
+		for _, operation := range []topology.Operation{topology.Write, topology.Read, topology.Send} {
+			for _, size := range []uint64{0, 1, 64, 65536} {
+				t.Run(fmt.Sprintf("%s %d loss %v", operation, size, loss), func(t *testing.T) {
+					l := newLab(t)
+					l.path.Loss = loss
+					spec := Spec{Name: "w", Operation: operation, Size: size, Depth: 16, Count: 200, Verify: true, Seed: 5}
+					got, found := l.run(spec, nil)
+					if got.Messages != 200 || got.Bytes != 200*size || got.Errors != 0 || got.Error != "" {
+						t.Errorf("client: %+v", got)
+					}
+					if operation != topology.Read && found != (ServerResult{Verified: 200}) {
+						t.Errorf("server: %+v", found)
+					}
+					if got.LatencyMin < 2000 || got.LatencyP50 < got.LatencyMin || got.LatencyP99 < got.LatencyP50 || got.LatencyMax < got.LatencyP99 {
+						t.Errorf("latencies %v %v %v %v on a path of 2 ms", got.LatencyMin, got.LatencyP50, got.LatencyP99, got.LatencyMax)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestDuration(t *testing.T) {
+	got, _ := newLab(t).run(Spec{Operation: topology.Write, Size: 4096, Depth: 4, Duration: 100 * time.Millisecond, Seed: 1}, nil)
+	if got.Errors != 0 || got.Messages < 150 || got.Messages > 250 || got.Seconds < 0.1 || got.Seconds > 0.11 {
+		t.Errorf("4 messages each 2 ms for 100 ms gave %+v", got)
+	}
+}
+
+// TestVerify has messages that arrive wrong be found, wherever they are compared.
+func TestVerify(t *testing.T) {
+	for _, operation := range []topology.Operation{topology.Write, topology.Read, topology.Send} {
+		t.Run(string(operation), func(t *testing.T) {
+			l := newLab(t)
+			spec := Spec{Operation: operation, Size: 4096, Depth: 2, Count: 50, Verify: true, Seed: 1}
+			got, found := l.run(spec, func(s *Server) {
+				// One byte of what the server sends, or expects, is not what
+				// the client thinks.
+				s.pattern.bytes[s.pattern.offset(7)+100] ^= 1
+			})
+			wrong, text := found.Mismatches, found.Error
+			if operation == topology.Read {
+				wrong, text = got.Errors, got.Error
+			}
+			if wrong == 0 || wrong > 2 || !strings.Contains(text, "message 7: byte 100 is ") {
+				t.Errorf("%d messages found wrong: %q", wrong, text)
+			}
+		})
+	}
+}
+
+func TestNobodyServes(t *testing.T) {
+	l := newLab(t)
+	var result *Result
+	_, err := Run(l.adapters[0], l.clock, Spec{Operation: topology.Send, Size: 1, Depth: 1, Count: 1},
+		clientAddress, serverAddress, func(r Result) { result = &r })
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.clock.RunUntil(func() bool { return result != nil }, time.Minute)
+	if result == nil || result.Errors != 1 || result.Error != "connect: STATUS_CONNECTION_REFUSED" {
+		t.Errorf("got %+v", result)
+	}
+}
+
+// TestCut has the link fail for good: the workload ends with an error, and so
+// does the server.
+func TestCut(t *testing.T) {
+	l := newLab(t)
+	spec := Spec{Operation: topology.Write, Size: 65536, Depth: 16, Duration: time.Minute, Verify: true, Seed: 1}
+	got, _ := l.run(spec, func(*Server) {
+		l.clock.Run(time.Second)
+		l.path.Down = true
+	})
+	if got.Messages == 0 || got.Errors != 16 || !strings.Contains(got.Error, "STATUS_IO_TIMEOUT") {
+		t.Errorf("got %+v", got)
+	}
+}
