@@ -1,0 +1,149 @@
+package frame
+
+import (
+	"fmt"
+	"net"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Open opens a packet socket on an interface of the present network namespace.
+// It is non-blocking, gives every frame with its virtio header and the time the
+// kernel received it, and sends frames that begin with one. outgoing has it
+// give what this namespace sends through the interface, too. buffer is the
+// receive buffer to ask for, in bytes; without privilege in the initial user
+// namespace the kernel grants less (net.core.rmem_max).
+func Open(iface string, outgoing bool, buffer int) (fd int, err error) {
+	device, err := net.InterfaceByName(iface)
+	if err != nil {
+		return -1, fmt.Errorf("packet socket on %s: %w", iface, err)
+	}
+	// Protocol 0 receives nothing until bind names one, so that no frame of
+	// another interface gets in.
+	fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return -1, fmt.Errorf("packet socket on %s: %w", iface, err)
+	}
+	if err := configure(fd, outgoing, buffer); err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("packet socket on %s: %w", iface, err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: bigEndian(unix.ETH_P_ALL), Ifindex: device.Index}); err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("packet socket on %s: bind: %w", iface, err)
+	}
+	return fd, nil
+}
+
+func configure(fd int, outgoing bool, buffer int) error {
+	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1); err != nil {
+		return fmt.Errorf("PACKET_VNET_HDR: %w", err)
+	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1); err != nil {
+		return fmt.Errorf("SO_TIMESTAMPNS: %w", err)
+	}
+	if !outgoing {
+		if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1); err != nil {
+			return fmt.Errorf("PACKET_IGNORE_OUTGOING: %w", err)
+		}
+	}
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, buffer) == nil {
+		return nil
+	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, buffer); err != nil {
+		return fmt.Errorf("SO_RCVBUF: %w", err)
+	}
+	return nil
+}
+
+func bigEndian(v uint16) uint16 { return v<<8 | v>>8 }
+
+// Overruns is how many frames the socket had no room for since the last call.
+func Overruns(fd int) (uint64, error) {
+	stats, err := unix.GetsockoptTpacketStats(fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
+	if err != nil {
+		return 0, fmt.Errorf("PACKET_STATISTICS: %w", err)
+	}
+	return uint64(stats.Drops), nil
+}
+
+// A Receiver takes frames off packet sockets, several at a time. It is not for
+// use by several goroutines at once.
+type Receiver struct {
+	buffers  [][]byte
+	messages []mmsghdr
+	vectors  []unix.Iovec
+	control  []stamp
+}
+
+// mmsghdr is struct mmsghdr of recvmmsg(2).
+type mmsghdr struct {
+	header unix.Msghdr
+	length uint32
+}
+
+// stamp is the one control message there is, a timestamp.
+type stamp struct {
+	header unix.Cmsghdr
+	time   unix.Timespec
+}
+
+// NewReceiver makes a Receiver into the given buffers, of MaxLen bytes unless
+// longer frames may be cut.
+func NewReceiver(buffers [][]byte) *Receiver {
+	n := len(buffers)
+	r := &Receiver{
+		buffers: make([][]byte, n), messages: make([]mmsghdr, n),
+		vectors: make([]unix.Iovec, n), control: make([]stamp, n),
+	}
+	for i, b := range buffers {
+		r.Replace(i, b)
+		h := &r.messages[i].header
+		h.Iov, h.Iovlen, h.Control = &r.vectors[i], 1, (*byte)(unsafe.Pointer(&r.control[i]))
+	}
+	return r
+}
+
+// Replace gives the Receiver another buffer i; the caller keeps the old one.
+func (r *Receiver) Replace(i int, b []byte) {
+	r.buffers[i] = b
+	r.vectors[i].Base = &b[0]
+	r.vectors[i].SetLen(len(b))
+}
+
+// Receive takes up to as many frames as there are buffers and says how many it
+// got. It does not wait: unix.EAGAIN says that there are none.
+func (r *Receiver) Receive(fd int) (int, error) {
+	for i := range r.messages {
+		r.messages[i].header.Controllen = uint64(unsafe.Sizeof(stamp{}))
+	}
+	for {
+		// A raw system call, because it never blocks: no need to tell the scheduler.
+		n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&r.messages[0])),
+			uintptr(len(r.messages)), unix.MSG_DONTWAIT, 0, 0)
+		switch errno {
+		case 0:
+			return int(n), nil
+		case unix.EINTR:
+		default:
+			return 0, errno
+		}
+	}
+}
+
+// Frame is what the last Receive put into buffer i, with its virtio header.
+func (r *Receiver) Frame(i int) []byte { return r.buffers[i][:r.messages[i].length] }
+
+// Cut reports whether frame i was longer than its buffer.
+func (r *Receiver) Cut(i int) bool { return r.messages[i].header.Flags&unix.MSG_TRUNC != 0 }
+
+// Stamp is when the kernel received frame i, in ns of the wall clock since
+// 1970; 0 if it did not say.
+func (r *Receiver) Stamp(i int) int64 {
+	c := &r.control[i]
+	if r.messages[i].header.Controllen < uint64(unsafe.Sizeof(stamp{})) || c.header.Level != unix.SOL_SOCKET || c.header.Type != unix.SCM_TIMESTAMPNS {
+		return 0
+	}
+	return c.time.Nano()
+}

@@ -1,0 +1,448 @@
+package linkem
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// A super-packet in these tests: 15 datagrams of 4096 bytes.
+const (
+	datagram = 4096
+	super    = 15 * datagram
+)
+
+// sendSupers sends super-packets whose datagrams are numbered and filled with
+// a pattern, one after the receiver has confirmed the one before, or, when
+// packets may be lost, said how many came until then. It calls got with every
+// datagram received, in order.
+func sendSupers(t *testing.T, l *lab, network string, count int, got func(number uint64, payload []byte)) {
+	t.Helper()
+	from, to := l.nodes[0].udp(t, network), l.nodes[1].udp(t, network)
+	segment(t, from, datagram)
+	buf, in := make([]byte, super), make([]byte, 65536)
+	for n := range count {
+		for i := range super / datagram {
+			d := buf[i*datagram : (i+1)*datagram]
+			number := uint64(n*super/datagram + i)
+			fillPattern(d, number)
+		}
+		if _, err := from.WriteTo(buf, to.LocalAddr()); err != nil {
+			t.Fatal(err)
+		}
+		// The mark is never lost: it goes on until it comes back.
+		last := uint64((n + 1) * super / datagram)
+		for {
+			size, _, err := to.ReadFrom(in)
+			if err != nil {
+				t.Fatalf("super-packet %d: %v", n, err)
+			}
+			number := binary.BigEndian.Uint64(in)
+			got(number, in[:size])
+			if number == last-1 {
+				break
+			}
+		}
+	}
+}
+
+func fillPattern(d []byte, number uint64) {
+	for j := 8; j < len(d); j++ {
+		d[j] = byte(number) + byte(j)*7
+	}
+	binary.BigEndian.PutUint64(d, number)
+}
+
+func TestTrafficCrosses(t *testing.T) {
+	ms := topology.Impairment{Delay: time.Millisecond}
+	for _, c := range []struct {
+		name  string
+		there topology.Impairment
+	}{
+		{"delay", ms},
+		{"unimpaired", topology.Impairment{}},
+		{"rate and jitter", topology.Impairment{Delay: time.Millisecond, Jitter: 50 * time.Microsecond, Rate: 1_000_000_000}},
+	} {
+		for _, network := range []string{"udp4", "udp6"} {
+			t.Run(c.name+" "+network, func(t *testing.T) {
+				l := newLab(t, 4200)
+				l.attach(t, c.there, ms)
+				next := uint64(0)
+				want := make([]byte, datagram)
+				sendSupers(t, l, network, 20, func(number uint64, payload []byte) {
+					fillPattern(want, next)
+					if number != next || !bytes.Equal(payload, want) {
+						t.Fatalf("got datagram %d of %d bytes, want %d unaltered", number, len(payload), next)
+					}
+					next++
+				})
+				m, err := l.engine.Detach(deadline(t), linkName)
+				must(t, err)
+				if m[0].Delivered < next || m[0].Packets != m[0].Delivered || m[0].LostOverrun != 0 {
+					t.Errorf("measured %+v", m[0])
+				}
+			})
+		}
+	}
+}
+
+func TestTCPCrosses(t *testing.T) {
+	l := newLab(t, 9000)
+	l.attach(t, topology.Impairment{Delay: 200 * time.Microsecond, Rate: 2_000_000_000}, topology.Impairment{Delay: 200 * time.Microsecond})
+	var listener net.Listener
+	l.nodes[1].do(t, func() {
+		var err error
+		listener, err = net.Listen("tcp", "10.0.0.2:0")
+		must(t, err)
+	})
+	defer listener.Close()
+	data := make([]byte, 8<<20)
+	random := rand.NewChaCha8([32]byte{1})
+	_, _ = random.Read(data) // never fails
+	received := make(chan []byte, 1)
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			t.Error(err)
+			close(received)
+			return
+		}
+		defer conn.Close()
+		all, err := io.ReadAll(conn)
+		if err != nil {
+			t.Error(err)
+		}
+		received <- all
+	}()
+	l.nodes[0].do(t, func() {
+		conn, err := net.DialTimeout("tcp", listener.Addr().String(), patience)
+		must(t, err)
+		defer conn.Close()
+		must(t, conn.SetDeadline(time.Now().Add(patience)))
+		_, err = conn.Write(data)
+		must(t, err)
+	})
+	if !bytes.Equal(<-received, data) {
+		t.Error("the stream was altered")
+	}
+}
+
+// echoes has datagrams go from node 0 to node 1 and back, and calls each with
+// the round-trip time until it says that it is enough.
+func echoes(t *testing.T, l *lab, each func(rtt time.Duration) bool) {
+	t.Helper()
+	a, b := l.nodes[0].udp(t, "udp4"), l.nodes[1].udp(t, "udp4")
+	go func() {
+		buf := make([]byte, 2000)
+		for {
+			n, from, err := b.ReadFrom(buf)
+			if err != nil {
+				return // closed at the end of the test
+			}
+			if _, err := b.WriteTo(buf[:n], from); err != nil {
+				return
+			}
+		}
+	}()
+	buf := make([]byte, 2000)
+	for {
+		began := time.Now()
+		if _, err := a.WriteTo(buf[:64], b.LocalAddr()); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := a.ReadFrom(buf); err != nil {
+			t.Fatal(err)
+		}
+		if !each(time.Since(began)) {
+			return
+		}
+	}
+}
+
+func TestDelayIsWhatWasAsked(t *testing.T) {
+	l := newLab(t, 1500)
+	l.attach(t, topology.Impairment{Delay: time.Millisecond}, topology.Impairment{Delay: 2 * time.Millisecond})
+	count := 0
+	echoes(t, l, func(rtt time.Duration) bool {
+		if rtt < 3*time.Millisecond {
+			t.Fatalf("round trip of %v, under 1 ms there and 2 back", rtt)
+		}
+		count++
+		return count < 200
+	})
+	m, err := l.engine.Measure(deadline(t))
+	must(t, err)
+	for i, want := range []time.Duration{time.Millisecond, 2 * time.Millisecond} {
+		d := m[linkName][i].Delay
+		if d.Count < 200 || time.Duration(d.Min) < want || time.Duration(d.P50) > want+100*time.Microsecond {
+			t.Errorf("direction %d, asked %v: delays %+v", i, want, d)
+		}
+	}
+}
+
+func TestLossIsPerWirePacket(t *testing.T) {
+	const loss, count = 0.02, 1000
+	l := newLab(t, 4200)
+	l.attach(t, topology.Impairment{Loss: loss}, topology.Impairment{})
+	from, to := l.nodes[0].udp(t, "udp4"), l.nodes[1].udp(t, "udp4")
+	segment(t, from, datagram)
+	end := l.nodes[0].udp(t, "udp4")
+	buf, in := make([]byte, super), make([]byte, 65536)
+	received, gaps := 0, map[int]int{} // how often so many of a super-packet were missing
+	for n := range count {
+		_, err := from.WriteTo(buf, to.LocalAddr())
+		must(t, err)
+		// An end mark follows each super-packet, again and again until one comes
+		// through: packets keep their order.
+		missing := super / datagram
+		for done := false; !done; {
+			_, err := end.WriteTo([]byte{byte(n), byte(n >> 8)}, to.LocalAddr())
+			must(t, err)
+			must(t, to.SetReadDeadline(time.Now().Add(10*time.Millisecond)))
+			for !done {
+				size, _, err := to.ReadFrom(in)
+				if errors.Is(err, os.ErrDeadlineExceeded) {
+					break
+				}
+				must(t, err)
+				if size == datagram {
+					missing--
+				} else {
+					done = in[0] == byte(n) && in[1] == byte(n>>8)
+				}
+			}
+		}
+		received += super/datagram - missing
+		gaps[missing]++
+	}
+	sent := count * super / datagram
+	lost := sent - received
+	if off := math.Abs(float64(lost) - loss*float64(sent)); off > 3.29*math.Sqrt(float64(sent)*loss*(1-loss)) {
+		t.Errorf("%d of %d datagrams lost, asked for %v", lost, sent, loss)
+	}
+	// Independent losses leave 74 % of the super-packets whole and 23 % with one gap.
+	if gaps[0] < count*65/100 || gaps[1] < count*15/100 || gaps[super/datagram] > 0 {
+		t.Errorf("missing datagrams per super-packet: %v", gaps)
+	}
+	m, err := l.engine.Detach(deadline(t), linkName)
+	must(t, err)
+	marks := m[0].Packets - uint64(sent)
+	if d := m[0].Dropped; d < uint64(lost) || d > uint64(lost)+marks || m[0].Delivered+d != m[0].Packets || m[0].Asked.Loss < loss-1e-9 || m[0].Asked.Loss > loss+1e-9 {
+		t.Errorf("lost %d of %d and some of %d marks; measured %+v", lost, sent, marks, m[0])
+	}
+}
+
+// While datagrams cross, the link is taken over and given back several times:
+// none is lost, doubled or altered.
+func TestHandOver(t *testing.T) {
+	l := newLab(t, 4200)
+	join(t)
+	from, to := l.nodes[0].udp(t, "udp4"), l.nodes[1].udp(t, "udp4")
+	stop, seen := make(chan struct{}), make(chan map[uint64]int)
+	const window = 32 // datagrams on their way
+	go func() {
+		arrived := map[uint64]int{}
+		defer func() { seen <- arrived }()
+		buf, ack := make([]byte, datagram), make([]byte, 8)
+		for next := uint64(0); ; next++ {
+			select {
+			case <-stop:
+				binary.BigEndian.PutUint64(buf, math.MaxUint64)
+			default:
+				binary.BigEndian.PutUint64(buf, next)
+			}
+			if _, err := from.WriteTo(buf, to.LocalAddr()); err != nil {
+				t.Error(err)
+				return
+			}
+			if next < window {
+				continue
+			}
+			n, sender, err := to.ReadFrom(buf)
+			if err != nil {
+				t.Errorf("after %d datagrams: %v", next, err)
+				return
+			}
+			number := binary.BigEndian.Uint64(buf[:n])
+			if number == math.MaxUint64 {
+				return
+			}
+			arrived[number]++
+			// And one in the other direction.
+			if _, err := to.WriteTo(buf[:8], sender); err != nil {
+				t.Error(err)
+				return
+			}
+			if n, _, err := from.ReadFrom(ack); err != nil || n != 8 || binary.BigEndian.Uint64(ack) != number {
+				t.Errorf("answer to %d: %d of %d bytes, %v", number, binary.BigEndian.Uint64(ack), n, err)
+				return
+			}
+		}
+	}()
+	for i := range 5 {
+		link := l.link(topology.Impairment{Delay: time.Duration(i) * time.Millisecond}, topology.Impairment{})
+		link.Joined = true
+		must(t, l.engine.Attach(deadline(t), link))
+		part(t)
+		must(t, l.engine.Start(deadline(t), linkName))
+		// Let some packets pass.
+		for before := uint64(0); ; {
+			m, err := l.engine.Measure(deadline(t))
+			must(t, err)
+			if delivered := m[linkName][1].Delivered; before == 0 {
+				before = delivered
+			} else if delivered > before+100 {
+				break
+			}
+		}
+		must(t, l.engine.Release(deadline(t), linkName))
+		join(t)
+		_, err := l.engine.Detach(deadline(t), linkName)
+		must(t, err)
+	}
+	close(stop)
+	arrived := <-seen
+	t.Logf("%d datagrams", len(arrived))
+	for number := range uint64(len(arrived)) {
+		if n := arrived[number]; n != 1 {
+			t.Errorf("datagram %d arrived %d times", number, n)
+		}
+	}
+}
+
+func TestSettingsChangeWhileRunning(t *testing.T) {
+	l := newLab(t, 1500)
+	l.attach(t, topology.Impairment{Delay: 20 * time.Millisecond}, topology.Impairment{})
+	count := 0
+	echoes(t, l, func(rtt time.Duration) bool {
+		count++
+		switch {
+		case count <= 3 && rtt < 20*time.Millisecond:
+			t.Errorf("round trip %d of %v, under 20 ms", count, rtt)
+		case count == 3:
+			must(t, l.engine.Set(deadline(t), linkName, 0, topology.Impairment{Delay: 100 * time.Microsecond}))
+			must(t, l.engine.Set(deadline(t), linkName, 1, topology.Impairment{Delay: 5 * time.Millisecond}))
+		case count > 3 && rtt < 5100*time.Microsecond:
+			t.Errorf("round trip %d of %v, under 5.1 ms", count, rtt)
+		case count > 3 && rtt < 20*time.Millisecond:
+			return false
+		}
+		return count < 50
+	})
+	if count == 50 {
+		t.Error("the shorter delay never showed")
+	}
+	m, err := l.engine.Measure(deadline(t))
+	must(t, err)
+	if a := m[linkName][0].Asked; a.Delay <= 100*time.Microsecond || a.Delay >= 20*time.Millisecond {
+		t.Errorf("mean of the delays asked for: %v", a.Delay)
+	}
+}
+
+func TestDown(t *testing.T) {
+	l := newLab(t, 1500)
+	l.attach(t, topology.Impairment{}, topology.Impairment{})
+	a, b := l.nodes[0].udp(t, "udp4"), l.nodes[1].udp(t, "udp4")
+	buf := make([]byte, 100)
+	send := func(what string) {
+		_, err := a.WriteTo([]byte(what), b.LocalAddr())
+		must(t, err)
+	}
+	receive := func(want string) {
+		t.Helper()
+		n, _, err := b.ReadFrom(buf)
+		must(t, err)
+		if string(buf[:n]) != want {
+			t.Errorf("got %q, want %q", buf[:n], want)
+		}
+	}
+	send("up")
+	receive("up")
+	must(t, l.engine.SetDown(deadline(t), linkName, true))
+	send("down")
+	for { // until the engine has seen it
+		m, err := l.engine.Measure(deadline(t))
+		must(t, err)
+		if m[linkName][0].LostDown > 0 {
+			break
+		}
+	}
+	must(t, l.engine.SetDown(deadline(t), linkName, false))
+	send("up again")
+	receive("up again")
+}
+
+func TestKilledEngineLeavesNothing(t *testing.T) {
+	l := newLab(t, 1500)
+	l.attach(t, topology.Impairment{Delay: time.Millisecond}, topology.Impairment{})
+	if n := packetSockets(t); n != 2 {
+		t.Errorf("%d packet sockets while the engine runs, want 2", n)
+	}
+	must(t, l.cmd.Process.Kill())
+	select {
+	case <-l.engine.Done():
+	case <-deadline(t).Done():
+		t.Fatal("the supervisor does not learn that the engine is gone")
+	}
+	if err := l.engine.Set(deadline(t), linkName, 0, topology.Impairment{}); !errors.Is(err, control.ErrClosed) {
+		t.Errorf("request to a dead engine: %v", err)
+	}
+	for until := time.Now().Add(patience); packetSockets(t) > 0; {
+		if time.Now().After(until) {
+			t.Fatal("packet sockets remain")
+		}
+	}
+}
+
+func packetSockets(t *testing.T) int {
+	t.Helper()
+	b, err := os.ReadFile("/proc/thread-self/net/packet")
+	must(t, err)
+	return strings.Count(string(b), "\n") - 1 // a line of headings
+}
+
+func TestRequestsThatMakeNoSense(t *testing.T) {
+	l := newLab(t, 1500)
+	none := topology.Impairment{}
+	ctx := deadline(t)
+	attach := func(change func(*Link)) error {
+		link := l.link(none, none)
+		change(&link)
+		return l.engine.Attach(ctx, link)
+	}
+	check := func(what string, err error, want string) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want it to say %q", what, err, want)
+		}
+	}
+	check("start an unknown link", l.engine.Start(ctx, "nowhere"), "no link nowhere")
+	check("set an unknown link", l.engine.Set(ctx, "nowhere", 0, none), "no link nowhere")
+	check("unknown interface", attach(func(k *Link) { k.Interfaces[1] = "m7" }), "m7")
+	check("loss of 120 %", attach(func(k *Link) { k.Directions[1].Loss = 1.2 }), "loss 1.2")
+	must(t, attach(func(*Link) {}))
+	check("attach twice", attach(func(*Link) {}), "is attached")
+	check("release before start", l.engine.Release(ctx, linkName), "is attached")
+	must(t, l.engine.Start(ctx, linkName))
+	check("negative delay", l.engine.Set(ctx, linkName, 0, topology.Impairment{Delay: -1}), "negative")
+	check("third direction", l.engine.Set(ctx, linkName, 2, none), "no direction 2")
+	check("start twice", l.engine.Start(ctx, linkName), "is started")
+	_, err := l.engine.Detach(ctx, linkName)
+	must(t, err)
+	_, err = l.engine.Detach(ctx, linkName)
+	check("detach twice", err, "is detached")
+	if e := (*control.Error)(nil); !errors.As(err, &e) || e.Code != control.Usage {
+		t.Errorf("detach twice: %#v", err)
+	}
+}

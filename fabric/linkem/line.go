@@ -1,0 +1,278 @@
+package linkem
+
+import (
+	"time"
+
+	"github.com/ndklab/ndklab/fabric/frame"
+	"github.com/ndklab/ndklab/fabric/impair"
+	"golang.org/x/sys/unix"
+)
+
+// gather is how long a packet may wait for those behind it, to be sent with
+// them: at 10 Gb/s, where packets of 4 KiB leave 3.4 us apart and sending one
+// takes as long, this is what keeps the rate. Those of one super-packet are
+// then sent as one.
+const gather = 15 * time.Microsecond
+
+// retryAfter is how long a line waits when its interface takes no more frames.
+const retryAfter = 50 * time.Microsecond
+
+// A line is one direction of a link: the frames on their way, in the order they
+// leave. It belongs to the loop's thread.
+type line struct {
+	link  *link
+	model *impair.Direction
+	to    *port // where frames leave; nil while the link is detached
+
+	queue   []run // from head on
+	head    int
+	release time.Duration // when the first of the queue is due, with its followers
+	place   int           // in the loop's departures; -1 if the queue is empty
+	shared  *buffer       // the one that short frames go into at present, if any
+
+	measured  Measured // the counters; the rest is filled in by measure
+	delay     histogram
+	queueing  histogram
+	lateness  histogram
+	delivered meter
+}
+
+// A run is a series of packets of one frame that leave together.
+type run struct {
+	departs      time.Duration
+	queued       time.Duration // sum over the packets of what they spent in the queue before the rate
+	held         *held
+	first, count int32
+}
+
+// held is a frame in a line.
+type held struct {
+	frame   frame.Frame
+	buffer  *buffer
+	arrived time.Duration
+	runs    int // in the queue
+}
+
+func newLine(k *link, model *impair.Direction) *line { return &line{link: k, model: model, place: -1} }
+
+// judge lets the model decide on every packet of a frame that arrived, and
+// appends those that pass to runs.
+func (n *line) judge(f *frame.Frame, arrived time.Duration, runs []run) []run {
+	for i := range f.Segments() {
+		size := f.Size(i)
+		n.measured.Packets++
+		n.measured.Bytes += uint64(size)
+		v := n.model.Packet(size, arrived)
+		switch v.Fate {
+		case impair.Lost:
+			n.measured.Dropped++
+			continue
+		case impair.QueueFull:
+			n.measured.LostQueue++
+			continue
+		case impair.Down:
+			n.measured.LostDown++
+			continue
+		}
+		if k := len(runs) - 1; k >= 0 && runs[k].departs == v.Departs && int(runs[k].first+runs[k].count) == i {
+			runs[k].count++
+			runs[k].queued += v.Queued
+		} else {
+			runs = append(runs, run{departs: v.Departs, queued: v.Queued, first: int32(i), count: 1})
+		}
+	}
+	return runs
+}
+
+// push appends runs of one held frame to the queue.
+func (n *line) push(h *held, runs []run) {
+	if n.head > 0 && len(n.queue)+len(runs) > cap(n.queue) {
+		n.queue = n.queue[:copy(n.queue, n.queue[n.head:])]
+		n.head = 0
+	}
+	h.runs = len(runs)
+	for _, r := range runs {
+		r.held = h
+		n.queue = append(n.queue, r)
+	}
+}
+
+func (n *line) empty() bool { return n.head == len(n.queue) }
+
+// schedule sets when the head of the queue is due: together with what leaves
+// soon after.
+func (n *line) schedule() {
+	first := n.queue[n.head]
+	n.release = first.departs
+	for _, r := range n.queue[n.head+1 : min(len(n.queue), n.head+batchMessages)] {
+		if r.departs > first.departs+gather {
+			return
+		}
+		n.release = r.departs
+	}
+}
+
+// A sender passes batches of due packets to the kernel.
+type sender struct {
+	messages [batchMessages]mmsghdr
+	vectors  [batchMessages][2]unix.Iovec
+	headers  [batchMessages][frame.MaxHeaders]byte
+	ends     [batchMessages]int // index in the line's queue past the message's last run
+}
+
+// A batch ends with its first frame over this many bytes, so that the time
+// after the system call is close to the time each of its frames was sent.
+const (
+	batchMessages = 32
+	batchBytes    = 96 << 10
+)
+
+// mmsghdr is struct mmsghdr of sendmmsg(2).
+type mmsghdr struct {
+	header unix.Msghdr
+	length uint32
+}
+
+func newSender() *sender {
+	s := new(sender)
+	for i := range s.messages {
+		s.messages[i].header.Iov = &s.vectors[i][0]
+	}
+	return s
+}
+
+// fill prepares the packets of n that are due as messages, successive runs of
+// one frame as one, and says how many messages that makes.
+func (s *sender) fill(n *line, now time.Duration) (messages int) {
+	size := 0
+	for at := n.head; at < len(n.queue) && n.queue[at].departs <= now && messages < batchMessages && size < batchBytes; messages++ {
+		r := n.queue[at]
+		at++
+		for at < len(n.queue) && n.queue[at].held == r.held && n.queue[at].first == r.first+r.count && n.queue[at].departs <= now {
+			r.count += n.queue[at].count
+			at++
+		}
+		s.ends[messages] = at
+		size += s.message(messages, &r.held.frame, int(r.first), int(r.count))
+	}
+	return messages
+}
+
+// message prepares message i and says how long it is.
+func (s *sender) message(i int, f *frame.Frame, first, count int) int {
+	v := &s.vectors[i]
+	if count == f.Segments() {
+		whole := f.Bytes()
+		v[0].Base = &whole[0]
+		v[0].SetLen(len(whole))
+		s.messages[i].header.Iovlen = 1
+		return len(whole)
+	}
+	headers := f.AppendHeaders(s.headers[i][:0], first, count)
+	payload := f.Payload(first, count)
+	v[0].Base, v[1].Base = &headers[0], &payload[0]
+	v[0].SetLen(len(headers))
+	v[1].SetLen(len(payload))
+	s.messages[i].header.Iovlen = 2
+	return len(headers) + len(payload)
+}
+
+// send sends what is due, or a good part of it.
+func (l *loop) send(n *line) {
+	messages := l.sender.fill(n, l.now())
+	sent, errno := l.sender.send(n.to.fd, messages)
+	now := l.now()
+	done := n.head
+	for i := range sent {
+		for ; done < l.sender.ends[i]; done++ {
+			n.deliver(n.queue[done], now)
+		}
+	}
+	if sent < messages {
+		switch errno {
+		case unix.EAGAIN: // the interface takes no more at present
+			l.finish(n, done)
+			if !n.empty() {
+				n.release = now + retryAfter
+				l.departures.fix(n)
+			}
+			return
+		default: // this one frame is gone
+			for ; done < l.sender.ends[sent]; done++ {
+				n.lose(n.queue[done], errno)
+			}
+		}
+	}
+	l.finish(n, done)
+}
+
+// send passes prepared messages to the kernel and says how many it took, and
+// why not the next one.
+func (s *sender) send(fd, messages int) (sent int, errno unix.Errno) {
+	for sent < messages {
+		// Raw, because it does not block for long: no need to tell the scheduler.
+		n, e := sendmmsg(fd, s.messages[sent:messages])
+		switch e {
+		case 0:
+			sent += n
+		case unix.EINTR:
+		default:
+			return sent, e
+		}
+	}
+	return sent, 0
+}
+
+// deliver accounts for packets that were sent.
+func (n *line) deliver(r run, now time.Duration) {
+	f := &r.held.frame
+	wire := 0
+	for i := r.first; i < r.first+r.count; i++ {
+		wire += impair.WireBytes(f.Size(int(i)))
+	}
+	n.measured.Delivered += uint64(r.count)
+	queued := r.queued / time.Duration(r.count)
+	n.delay.record(int64(now-r.held.arrived-queued), uint64(r.count))
+	n.queueing.record(int64(queued), uint64(r.count))
+	n.lateness.record(int64(now-r.departs), uint64(r.count))
+	n.delivered.add(now, uint64(wire)*8)
+}
+
+// lose accounts for packets that could not be sent.
+func (n *line) lose(r run, errno unix.Errno) {
+	if errno == unix.ENETDOWN || errno == unix.ENXIO || !n.to.running() {
+		n.measured.LostDown += uint64(r.count)
+	} else {
+		n.measured.LostOverrun += uint64(r.count)
+	}
+}
+
+// finish takes the runs before index end off the queue.
+func (l *loop) finish(n *line, end int) {
+	for ; n.head < end; n.head++ {
+		h := n.queue[n.head].held
+		n.queue[n.head].held = nil
+		if h.runs--; h.runs == 0 {
+			l.drop(n, h)
+		}
+	}
+	if n.empty() {
+		n.queue, n.head = n.queue[:0], 0
+		l.departures.remove(n)
+		n.link.emptied()
+		return
+	}
+	n.schedule()
+	l.departures.fix(n)
+}
+
+// measure is what happened on the line so far.
+func (n *line) measure() Measured {
+	m := n.measured
+	m.Asked = n.model.Asked()
+	m.Delay = n.delay.distribution()
+	m.Queueing = n.queueing.distribution()
+	m.Lateness = n.lateness.distribution()
+	m.PeakRate, m.MeanRate = n.delivered.rates()
+	return m
+}

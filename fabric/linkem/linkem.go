@@ -1,0 +1,176 @@
+// Package linkem is our link emulator: a process that carries the packets of
+// impaired links between the two veth ends that meet in its network namespace,
+// and makes of each wire packet what the link's settings (package impair) say.
+//
+// It reads each end with a packet socket, keeps what it read in a line of
+// departures, and sends at the other end when the time has come. A super-packet
+// is decided on packet by packet and passed on in as few parts as that leaves.
+// It measures what it did: every delay counts from the kernel's receive
+// timestamp to the moment after the send, less the time in the queue before the
+// direction's rate.
+//
+// The supervisor holds an Engine; the process at the other end of its channel
+// runs Main. One thread there, pinned and if possible of real-time priority,
+// owns every line and does all the work (loop.go, line.go).
+//
+// A link whose middles the kernel joins while it is plain is taken over, and
+// given back, without losing, doubling or reordering packets:
+//
+//  1. Attach, with Joined set: the sockets are bound, nothing is forwarded yet.
+//  2. The supervisor stops the kernel's forwarding, in each direction by one
+//     atomic change (deleting the redirecting filter, or adding one that drops).
+//  3. Start: frames that arrived since the filter went are forwarded; those
+//     that the kernel forwarded in the meantime are recognised and skipped.
+//
+// And back:
+//
+//  1. Release: the link is unimpaired from now on; it returns when all packets
+//     on their way have left.
+//  2. The supervisor starts the kernel's forwarding again.
+//  3. Detach: what the kernel did not forward is, and the sockets are closed.
+//
+// Without Joined, Start may follow Attach at once, and Detach needs no Release:
+// packets on their way are then dropped and counted.
+//
+// Frames of any protocol cross, but for VLAN tags: the kernel keeps them beside
+// the frame, so that the ends must have VLAN offload off to use them.
+//
+// Start reading at Engine, then at loop.
+package linkem
+
+import (
+	"context"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/impair"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// The requests of the channel.
+const (
+	methodAttach  = "attach"
+	methodStart   = "start"
+	methodSet     = "set"
+	methodDown    = "down"
+	methodRelease = "release"
+	methodDetach  = "detach"
+	methodMeasure = "measure"
+)
+
+// A Link is what the engine is told of a link.
+type Link struct {
+	Name string // tells the link from others, and seeds its randomness
+	Seed uint64 // the lab's
+	// Interfaces are the middles in the engine's network namespace: what comes
+	// in at [0] was sent by the link's first endpoint. Both have the link's MTU.
+	Interfaces [2]string
+	// Directions says how packets fare: [0] from Interfaces[0] to [1], [1] back.
+	Directions [2]topology.Impairment
+	Joined     bool // the kernel forwards between the interfaces at present
+}
+
+// Measured is what happened in one direction of a link since the engine first
+// had it. Packets are wire packets, counted as they would be without
+// segmentation offload; those still on their way are in Packets only.
+type Measured struct {
+	Packets     uint64 `json:"packets"` // that entered
+	Bytes       uint64 `json:"bytes"`   // of those, from the Ethernet header on, without check sequence
+	Delivered   uint64 `json:"delivered"`
+	Dropped     uint64 `json:"dropped"`      // by the loss that was asked for
+	LostQueue   uint64 `json:"lost_queue"`   // no room before the direction's rate
+	LostDown    uint64 `json:"lost_down"`    // the link or an interface was down
+	LostOverrun uint64 `json:"lost_overrun"` // the engine could not keep up, or had no memory left; of frames that the kernel dropped before the engine saw them, a super-packet counts once
+
+	Asked    impair.Asked `json:"asked"`
+	Delay    Distribution `json:"delay_ns"`    // kernel receive timestamp to the moment after the send, without Queueing
+	Queueing Distribution `json:"queueing_ns"` // before the direction's rate: the queue and the packet's own transmission
+	Lateness Distribution `json:"lateness_ns"` // of that, what exceeds the model's delay
+	PeakRate float64      `json:"peak_bps"`    // delivered over the busiest 100 ms, bits per second with Ethernet framing (impair.WireBytes)
+	MeanRate float64      `json:"mean_bps"`    // the same from the first to the last packet delivered; 0 if there were not two
+}
+
+// A Distribution sums up durations in nanoseconds. Percentiles are within
+// 1/8192 of the true value. It is all zero if Count is.
+type Distribution struct {
+	Count uint64 `json:"count"`
+	Min   int64  `json:"min"`
+	P1    int64  `json:"p1"`
+	P50   int64  `json:"p50"`
+	P99   int64  `json:"p99"`
+	Max   int64  `json:"max"`
+}
+
+// An Engine is the supervisor's end of a link engine. Its methods may be called
+// from any goroutine; requests for one link are made one after the other. A
+// request that makes no sense fails with a *control.Error of code control.Usage,
+// and every one with control.ErrClosed once the process has ended.
+type Engine struct {
+	conn *control.Conn
+}
+
+// NewEngine makes an Engine of the channel to a process that runs Main. The
+// channel stays the caller's to close, which ends the process.
+func NewEngine(conn *control.Conn) *Engine { return &Engine{conn} }
+
+// Done is closed when the process has ended.
+func (e *Engine) Done() <-chan struct{} { return e.conn.Done() }
+
+// Attach opens a link's interfaces. A link that the engine had before under the
+// same name goes on where it was: its random sequence and its measurements.
+func (e *Engine) Attach(ctx context.Context, link Link) error {
+	return e.conn.Call(ctx, methodAttach, link, nil)
+}
+
+// Start begins to forward.
+func (e *Engine) Start(ctx context.Context, link string) error {
+	return e.conn.Call(ctx, methodStart, target{Link: link}, nil)
+}
+
+// Set changes the settings of a direction, 0 or 1, for the packets to come;
+// those on their way keep their fate.
+func (e *Engine) Set(ctx context.Context, link string, direction int, settings topology.Impairment) error {
+	return e.conn.Call(ctx, methodSet, setting{link, direction, settings}, nil)
+}
+
+// SetDown cuts a link in both directions, or joins it again. Packets on their
+// way arrive.
+func (e *Engine) SetDown(ctx context.Context, link string, down bool) error {
+	return e.conn.Call(ctx, methodDown, cut{link, down}, nil)
+}
+
+// Release removes all impairments from a link and waits until every packet on
+// its way has left.
+func (e *Engine) Release(ctx context.Context, link string) error {
+	return e.conn.Call(ctx, methodRelease, target{Link: link}, nil)
+}
+
+// Detach stops forwarding, closes the link's interfaces and says what happened
+// in its two directions.
+func (e *Engine) Detach(ctx context.Context, link string) ([2]Measured, error) {
+	var m [2]Measured
+	err := e.conn.Call(ctx, methodDetach, target{Link: link}, &m)
+	return m, err
+}
+
+// Measure says what happened on every link that the engine has or has had.
+func (e *Engine) Measure(ctx context.Context) (map[string][2]Measured, error) {
+	var m map[string][2]Measured
+	err := e.conn.Call(ctx, methodMeasure, nil, &m)
+	return m, err
+}
+
+// Parameters of the requests.
+type (
+	target struct {
+		Link string
+	}
+	setting struct {
+		Link      string
+		Direction int
+		Settings  topology.Impairment
+	}
+	cut struct {
+		Link string
+		Down bool
+	}
+)

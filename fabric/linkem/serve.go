@@ -1,0 +1,224 @@
+package linkem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/impair"
+)
+
+// Main is the engine process: it serves the supervisor at the other end of
+// channel, which it closes, until the supervisor closes its end. The links are
+// the interfaces of the network namespace it runs in.
+func Main(channel *os.File) error {
+	// The loop's thread gives up its turn in the Go scheduler when it sleeps and
+	// must never wait for it when it wakes: more turns than goroutines that work.
+	runtime.GOMAXPROCS(max(4, runtime.NumCPU()))
+	if err := prioritise(); err != nil {
+		return fmt.Errorf("link engine: %w", err)
+	}
+	l, err := newLoop()
+	if err != nil {
+		return fmt.Errorf("link engine: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- l.run() }()
+	conn, err := control.FromFile(channel, l.serve)
+	if err != nil {
+		return fmt.Errorf("link engine: %w", err)
+	}
+	defer conn.Close()
+	select {
+	case <-conn.Done():
+		l.do(func() { l.closing = true })
+		err = <-ended
+	case err = <-ended:
+	}
+	if err != nil {
+		return fmt.Errorf("link engine: %w", err)
+	}
+	return nil
+}
+
+var errEnded = errors.New("the engine is ending")
+
+// serve answers the supervisor's requests. What is slow it does itself; the
+// rest it has the loop do.
+func (l *loop) serve(ctx context.Context, r *control.Request) (any, error) {
+	switch r.Method {
+	case methodAttach:
+		var a Link
+		if err := r.Decode(&a); err != nil {
+			return nil, err
+		}
+		return nil, l.serveAttach(a)
+	case methodStart:
+		return l.serveStart(r)
+	case methodSet:
+		var s setting
+		if err := r.Decode(&s); err != nil {
+			return nil, err
+		}
+		return nil, l.try(func() error { return l.set(s) })
+	case methodDown:
+		var c cut
+		if err := r.Decode(&c); err != nil {
+			return nil, err
+		}
+		return nil, l.try(func() error { return l.setDown(c) })
+	case methodRelease:
+		return l.serveRelease(ctx, r)
+	case methodDetach:
+		return l.serveDetach(r)
+	case methodMeasure:
+		return l.serveMeasure()
+	}
+	return nil, control.Errorf(control.Usage, "unknown request %q", r.Method)
+}
+
+// try has the loop run f.
+func (l *loop) try(f func() error) error {
+	err := errEnded
+	l.do(func() { err = f() })
+	return err
+}
+
+func (l *loop) serveAttach(a Link) error {
+	for i, s := range a.Directions {
+		if err := impair.Check(s); err != nil {
+			return control.Errorf(control.Usage, "link %s, direction %d: %v", a.Name, i, err)
+		}
+	}
+	var ports [2]*port
+	for i, name := range a.Interfaces {
+		other := ""
+		if a.Joined {
+			other = a.Interfaces[1-i]
+		}
+		p, err := openPort(name, other)
+		if err != nil {
+			if i == 1 {
+				ports[0].close()
+			}
+			return fmt.Errorf("link %s: %w", a.Name, err)
+		}
+		ports[i] = p
+	}
+	err := l.try(func() error { return l.attach(a, ports) })
+	if err != nil {
+		ports[0].close()
+		ports[1].close()
+	}
+	return err
+}
+
+func (l *loop) serveStart(r *control.Request) (any, error) {
+	var t target
+	if err := r.Decode(&t); err != nil {
+		return nil, err
+	}
+	var watches [2]*watch
+	err := l.try(func() (err error) {
+		watches, err = l.start(t.Link)
+		return err
+	})
+	for _, w := range watches {
+		if w != nil {
+			w.close()
+		}
+	}
+	return nil, err
+}
+
+func (l *loop) serveRelease(ctx context.Context, r *control.Request) (any, error) {
+	var t target
+	if err := r.Decode(&t); err != nil {
+		return nil, err
+	}
+	var idle chan struct{}
+	var interfaces [2]string
+	err := l.try(func() (err error) {
+		if idle, err = l.release(t.Link); err == nil {
+			k := l.links[t.Link]
+			interfaces = [2]string{k.ports[0].name, k.ports[1].name}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-idle:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	var watches [2]*watch // of the other interface
+	for i := range watches {
+		w, err := openWatch(interfaces[1-i])
+		if err != nil {
+			if i == 1 {
+				watches[0].close()
+			}
+			return nil, fmt.Errorf("link %s: %w", t.Link, err)
+		}
+		watches[i] = w
+	}
+	err = l.try(func() error { return l.released(t.Link, watches) })
+	if err != nil {
+		watches[0].close()
+		watches[1].close()
+	}
+	return nil, err
+}
+
+func (l *loop) serveDetach(r *control.Request) (any, error) {
+	var t target
+	if err := r.Decode(&t); err != nil {
+		return nil, err
+	}
+	var measured [2]Measured
+	var ports [2]*port
+	err := l.try(func() error {
+		k, err := l.detach(t.Link)
+		if err != nil {
+			return err
+		}
+		ports = k.ports
+		measured, err = k.measure()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	ports[0].close()
+	ports[1].close()
+	return measured, nil
+}
+
+// serveMeasure asks for one link at a time, so as not to hold packets up.
+func (l *loop) serveMeasure() (map[string][2]Measured, error) {
+	var names []string
+	if err := l.try(func() error {
+		for name := range l.links {
+			names = append(names, name)
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	all := make(map[string][2]Measured, len(names))
+	for _, name := range names {
+		err := l.try(func() (err error) {
+			all[name], err = l.links[name].measure()
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("link %s: %w", name, err)
+		}
+	}
+	return all, nil
+}
