@@ -1,0 +1,168 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ndklab/ndklab/control"
+)
+
+// handleOwner answers the command that starts the lab.
+func (s *Supervisor) handleOwner(ctx context.Context, r *control.Request) (any, error) {
+	switch r.Method {
+	case methodStart:
+		return s.start(ctx, r)
+	case methodRelease:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.released = true
+		return nil, nil
+	}
+	return s.handle(ctx, r)
+}
+
+// start builds the lab, or ends it with the reason why it could not.
+func (s *Supervisor) start(ctx context.Context, r *control.Request) (any, error) {
+	var params startParams
+	if err := r.Decode(&params); err != nil {
+		return nil, err
+	}
+	s.watch(r.Conn)
+	if err := s.build(ctx, params); err != nil {
+		err = fmt.Errorf("lab %s: %w", s.name, err)
+		s.end(asError(err))
+		return nil, err
+	}
+	return s.info(), nil
+}
+
+// handle answers any command.
+func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error) {
+	switch r.Method {
+	case methodInfo:
+		return s.info(), nil
+	case methodDown:
+		s.end(control.Errorf(control.Usage, "lab %s was taken down", s.name))
+		return nil, nil
+	case methodWait:
+		select {
+		case <-s.over:
+			return nil, s.reason
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	case methodWatch:
+		s.watch(r.Conn)
+		return nil, nil
+	}
+	if err := s.checkReady(); err != nil {
+		return nil, err
+	}
+	switch r.Method {
+	case methodInspect:
+		return s.inspect(ctx)
+	case methodRun:
+		return s.run(ctx)
+	case methodExec:
+		return s.exec(ctx, r)
+	case methodSignal:
+		return nil, s.signal(ctx, r)
+	case methodSet:
+		return nil, s.set(ctx, r)
+	case methodLink:
+		return nil, s.carrier(ctx, r)
+	}
+	return nil, control.Errorf(control.Usage, "unknown request %q", r.Method)
+}
+
+func (s *Supervisor) checkReady() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ready.IsZero() {
+		return control.Errorf(control.Usage, "lab %s is still starting", s.name)
+	}
+	return nil
+}
+
+func (s *Supervisor) info() Info {
+	if s.checkReady() != nil {
+		return Info{Lab: s.name, State: Starting}
+	}
+	return Info{Lab: s.name, State: Ready, Seed: s.topo.Seed, Nodes: len(s.nodes), Links: len(s.links), Up: s.Since().Seconds()}
+}
+
+func (s *Supervisor) inspect(ctx context.Context) (*Inspection, error) {
+	links, err := s.InspectLinks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Inspection{Lab: s.name, Seed: s.topo.Seed, State: Ready, Nodes: s.InspectNodes(ctx), Links: links}, nil
+}
+
+func (s *Supervisor) exec(ctx context.Context, r *control.Request) (any, error) {
+	var params execParams
+	if err := r.Decode(&params); err != nil {
+		return nil, err
+	}
+	agent, err := s.Node(params.Node)
+	if err != nil {
+		return nil, err
+	}
+	params.Command.ID = s.commandID(r.Conn, params.Command.ID)
+	files := r.Files
+	status, err := agent.Exec(ctx, params.Command, files...)
+	if err != nil {
+		return nil, err
+	}
+	return status, nil
+}
+
+func (s *Supervisor) signal(ctx context.Context, r *control.Request) error {
+	var params signalParams
+	if err := r.Decode(&params); err != nil {
+		return err
+	}
+	agent, err := s.Node(params.Node)
+	if err != nil {
+		return err
+	}
+	return agent.Signal(ctx, s.commandID(r.Conn, params.ID), params.Signal)
+}
+
+// commandID makes the name that a client gave a command unique in the lab.
+func (s *Supervisor) commandID(conn *control.Conn, id string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	number := 0 // of a client that has just gone, and with it its commands
+	if c := s.clients[conn]; c != nil {
+		number = c.number
+	}
+	return fmt.Sprintf("%d/%s", number, id)
+}
+
+func (s *Supervisor) set(ctx context.Context, r *control.Request) error {
+	var params setParams
+	if err := r.Decode(&params); err != nil {
+		return err
+	}
+	index, err := s.Link(params.Endpoint)
+	if err != nil {
+		return err
+	}
+	return s.SetLink(ctx, index, params.From, params.Change)
+}
+
+func (s *Supervisor) carrier(ctx context.Context, r *control.Request) error {
+	var params linkParams
+	if err := r.Decode(&params); err != nil {
+		return err
+	}
+	index, err := s.Link(params.Endpoint)
+	if err != nil {
+		return err
+	}
+	if params.Up {
+		return s.LinkUp(ctx, index)
+	}
+	return s.LinkDown(ctx, index)
+}

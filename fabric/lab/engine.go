@@ -1,0 +1,57 @@
+package lab
+
+import (
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/linkem"
+)
+
+// An engine is the lab's link engine process, which is started when the first
+// link needs it.
+type engine struct {
+	mu      sync.Mutex
+	running *linkem.Engine // nil before. Guarded by mu.
+}
+
+// current is the engine if there is one.
+func (e *engine) current() *linkem.Engine {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.running
+}
+
+// startedEngine is the engine, started if it was not. The lab cannot keep its
+// promises without one, so its end is the lab's.
+func (s *Supervisor) startedEngine() (*linkem.Engine, error) {
+	s.engine.mu.Lock()
+	defer s.engine.mu.Unlock()
+	if s.engine.running != nil {
+		return s.engine.running, nil
+	}
+	conn, theirs, err := control.Pair(nil)
+	if err != nil {
+		return nil, fmt.Errorf("start link engine: %w", err)
+	}
+	cmd := childCommand(engineName, s.name, os.Stderr, theirs)
+	err = s.reaper.start(func() (int, error) {
+		if err := cmd.Start(); err != nil {
+			return 0, err
+		}
+		return cmd.Process.Pid, nil
+	})
+	theirs.Close()
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("start link engine: %w", err)
+	}
+	s.engine.running = linkem.NewEngine(conn)
+	go func() {
+		err := cmd.Wait()
+		s.reaper.collected(cmd.Process.Pid)
+		s.end(control.Errorf(control.Failed, "the link engine of lab %s died (%v)", s.name, err))
+	}()
+	return s.engine.running, nil
+}

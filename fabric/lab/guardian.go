@@ -1,0 +1,123 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"log"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/ndklab/ndklab/control"
+	"golang.org/x/sys/unix"
+)
+
+// The files that the guardian inherits and passes on to the supervisor.
+const (
+	ownerFile  = firstFile + iota // the channel to the command that starts the lab
+	listenFile                    // the API's listening socket
+	stateFile                     // the state file, locked
+)
+
+// guard is the guardian: it starts the supervisor in namespaces of its own,
+// waits for it, and removes what the kernel does not. The kernel has killed
+// every process of the lab by the time that the supervisor has ended, because it
+// was process 1 of their PID namespace. Nothing depends on the guardian: when
+// it is killed the lab goes on, and the next command removes the rest.
+func guard(name string) error {
+	owner := inherited(ownerFile, "owner")
+	listener := inherited(listenFile, "listener")
+	locked := inherited(stateFile, "state")
+	defer runtime.KeepAlive(locked) // the lock is held to the very end of the process
+	p, err := placeOf(name)
+	if err != nil {
+		return err
+	}
+	// Closing the terminal, or a signal meant for the lab, must not end the
+	// guardian before its work is done.
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)
+	signal.Ignore(unix.SIGHUP)
+
+	cmd := childCommand(supervisorName, name, os.Stderr, owner, listener, locked)
+	cmd.SysProcAttr = supervisorAttributes()
+	startErr := cmd.Start()
+	listener.Close() // the socket's name is to vanish with the supervisor
+	if startErr != nil {
+		// The command would otherwise see no more than the end of its channel.
+		tellOwner(owner, namespaceError(startErr))
+		return errors.Join(startErr, p.clean())
+	}
+	owner.Close()
+	writeErr := state{Lab: name, Supervisor: cmd.Process.Pid, Log: p.logFile()}.write(locked)
+	if writeErr != nil {
+		log.Print(writeErr) // a full disk; the lab does not depend on it
+	}
+	go func() {
+		for range signals {
+			// If the supervisor is gone already, so is the signal's purpose.
+			_ = cmd.Process.Signal(unix.SIGTERM)
+		}
+	}()
+	waitErr := cmd.Wait()
+	if exit := (*exec.ExitError)(nil); waitErr != nil && !errors.As(waitErr, &exit) {
+		log.Print(waitErr)
+	}
+	return p.clean()
+}
+
+// supervisorAttributes are the namespaces that every lab has. An ordinary user
+// becomes root in a user namespace that holds the others.
+func supervisorAttributes() *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{
+		Setsid:     true,
+		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWPID,
+	}
+	if !privileged() {
+		attr.Cloneflags |= unix.CLONE_NEWUSER
+		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
+	}
+	return attr
+}
+
+// privileged reports whether the process may make namespaces and change their
+// networks without a user namespace.
+func privileged() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return false
+	}
+	const needed = 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_NET_RAW
+	return os.Geteuid() == 0 && data[0].Effective&needed == needed
+}
+
+// namespaceError says what to do when the kernel refuses a lab its namespaces.
+func namespaceError(err error) *control.Error {
+	switch {
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+		return control.Errorf(control.Unable, "this system does not let user %d make namespaces (%v): allow unprivileged user namespaces, or run as root; `ndklab doctor` says more", os.Geteuid(), err)
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS):
+		return control.Errorf(control.Unable, "no more namespaces are allowed (%v): raise user.max_user_namespaces and its like", err)
+	}
+	return control.Errorf(control.Failed, "start the supervisor: %v", err)
+}
+
+// tellOwner answers the command that is waiting for its lab, in the supervisor's
+// place, with the reason why there is none.
+func tellOwner(owner *os.File, reason *control.Error) {
+	conn, err := control.FromFile(owner, func(context.Context, *control.Request) (any, error) { return nil, reason })
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	defer conn.Close()
+	select {
+	case <-conn.Done(): // it has heard
+	case <-time.After(endTime):
+	}
+}

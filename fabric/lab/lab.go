@@ -1,0 +1,387 @@
+// Package lab runs labs: it starts the processes of a topology, joins them, and
+// answers for them until they are taken down, after which nothing is left.
+//
+// A lab is a supervisor process in namespaces of its own (supervisor.go), from
+// which everything else hangs: one agent per node (package node), the links
+// (package link), and a link engine if a link is impaired (package linkem). A
+// guardian outside (guardian.go) removes what the kernel does not when the
+// supervisor has ended. Commands are clients of the supervisor's socket: a *Lab
+// is their end. All of these processes are the same binary; a program that uses
+// this package calls Child first of all.
+//
+// The package knows no YAML, prints nothing and runs no workloads.
+//
+// Start reading at Start and Lab for the commands' side, at supervise and
+// Supervisor.build for the lab's.
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/node"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// A Lab is a command's connection to a running lab. Its methods may be called
+// from any goroutine. What fails because of the caller's request, the machine
+// or the lab is a *control.Error of that code; after the lab's end every method
+// fails with the reason of it.
+type Lab struct {
+	place place
+	life  *os.File // the state file, whose lock tells when the lab's processes are gone
+	conn  *control.Conn
+	info  Info
+	owner bool // the lab ends with the connection
+
+	closing  sync.Once
+	closeErr error // of closing
+
+	over   chan struct{} // closed when the lab has ended, or the connection
+	reason error         // why it ended; valid once over is closed
+
+	mu     sync.Mutex // guards events
+	events func(Event)
+}
+
+// Options are what a caller of Start may choose.
+type Options struct {
+	// Events is called for every event of the lab, in order, one at a time. nil
+	// if nobody wants them.
+	Events func(Event)
+}
+
+// Start makes the lab of a topology and returns when every node is ready. The
+// caller owns the lab, which ends with the caller's process, or with Close,
+// unless Release is called. When ctx ends first, or anything fails, Start takes
+// down what was made before it returns. topo must have a seed.
+func Start(ctx context.Context, topo *topology.Topology, options Options) (*Lab, error) {
+	p, err := placeOf(topo.Name)
+	if err != nil {
+		return nil, err
+	}
+	l := &Lab{place: p, owner: true, over: make(chan struct{}), events: options.Events}
+	logFile, err := l.launch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer logFile.Close()
+	startErr := l.call(ctx, methodStart, startParams{Topology: topo, StateDir: p.dir}, &l.info)
+	if startErr == nil {
+		return l, nil
+	}
+	if errors.Is(startErr, control.ErrClosed) {
+		startErr = control.Errorf(control.Failed, "lab %s died while it was starting: %s", p.name, firstProblem(logFile))
+	}
+	return nil, errors.Join(startErr, l.Close())
+}
+
+// launch starts the guardian, and through it the supervisor. The log is open for
+// reading when it returns.
+func (l *Lab) launch(ctx context.Context) (logFile *os.File, err error) {
+	listener, err := l.place.bind()
+	if err != nil {
+		return nil, err
+	}
+	defer listener.Close()
+	locked, err := l.place.reserve(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer locked.Close()
+	var open []*os.File
+	defer func() {
+		if err == nil {
+			return
+		}
+		for _, f := range open {
+			f.Close()
+		}
+		err = errors.Join(err, l.place.clean())
+	}()
+	if l.life, err = os.Open(l.place.stateFile()); err != nil {
+		return nil, err
+	}
+	open = append(open, l.life)
+	logFile, err = os.OpenFile(l.place.logFile(), os.O_RDWR|os.O_CREATE|os.O_TRUNC|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, control.Errorf(control.Unable, "log: %v", err)
+	}
+	open = append(open, logFile)
+	conn, theirs, err := control.Pair(l.handle)
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	guardian := childCommand(guardianName, l.place.name, logFile, theirs, listener, locked)
+	guardian.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // out of the reach of the terminal's signals
+	if err := guardian.Start(); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("start guardian: %w", err)
+	}
+	go func() {
+		// For as long as we live it is our child; how it ends does not matter.
+		_ = guardian.Wait()
+	}()
+	l.conn = conn
+	go l.wait()
+	return logFile, nil
+}
+
+// Open connects to a lab of the caller's that is up.
+func Open(ctx context.Context, name string) (*Lab, error) {
+	p, err := placeOf(name)
+	if err != nil {
+		return nil, err
+	}
+	l, err := open(ctx, p)
+	if err == nil || !errors.Is(err, errNoLab) {
+		return l, err
+	}
+	labs, listErr := List(ctx)
+	if listErr != nil {
+		return nil, listErr
+	}
+	up := "no lab is"
+	if len(labs) > 0 {
+		var names []string
+		for _, info := range labs {
+			names = append(names, info.Lab)
+		}
+		up = strings.Join(names, ", ")
+		if len(names) == 1 {
+			up += " is"
+		} else {
+			up += " are"
+		}
+	}
+	return nil, control.Errorf(control.Usage, "lab %s is not up (%s)", name, up)
+}
+
+var errNoLab = errors.New("no such lab")
+
+func open(ctx context.Context, p place) (*Lab, error) {
+	life, err := os.Open(p.stateFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errNoLab
+	}
+	if err != nil {
+		return nil, err
+	}
+	sock, err := p.dial(ctx)
+	if err != nil {
+		life.Close()
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			return nil, errNoLab
+		}
+		return nil, err
+	}
+	l := &Lab{place: p, life: life, over: make(chan struct{})}
+	l.conn = control.New(sock, l.handle)
+	go l.wait()
+	if err := l.conn.Call(ctx, methodInfo, nil, &l.info); err != nil {
+		// A client's close does no more than close.
+		_ = l.Close()
+		if errors.Is(err, control.ErrClosed) {
+			return nil, errNoLab // it was about to end
+		}
+		return nil, err
+	}
+	return l, nil
+}
+
+// answerTimeout is how long List waits for a lab to say what it is.
+const answerTimeout = time.Second
+
+// List is what labs of the caller are up, by name. It does not wait for a lab
+// that does not answer.
+func List(ctx context.Context) ([]Info, error) {
+	dir, err := stateDir()
+	if err != nil {
+		return nil, err
+	}
+	names, err := labNames(dir)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	found := make([]*Info, len(names))
+	err = parallel(ctx, 16, len(names), func(ctx context.Context, i int) error {
+		found[i] = look(ctx, place{dir: dir, name: names[i]})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	labs := []Info{}
+	for _, info := range found {
+		if info != nil {
+			labs = append(labs, *info)
+		}
+	}
+	return labs, nil
+}
+
+// look asks a lab what it is; nil if there is none.
+func look(ctx context.Context, p place) *Info {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	l, err := open(ctx, p)
+	if err == nil {
+		_ = l.Close()
+		return &l.info
+	}
+	locked, lockErr := p.lock(false)
+	if lockErr == nil {
+		locked.Close()
+	}
+	if !errors.Is(lockErr, errLocked) {
+		return nil
+	}
+	return &Info{Lab: p.name, State: Unknown}
+}
+
+// handle takes the lab's events.
+func (l *Lab) handle(_ context.Context, r *control.Request) (any, error) {
+	var e Event
+	if err := r.Decode(&e); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	events := l.events
+	l.mu.Unlock()
+	if events != nil {
+		events(e)
+	}
+	return nil, nil
+}
+
+// wait waits for the lab's end and keeps the reason.
+func (l *Lab) wait() {
+	l.reason = l.conn.Call(context.Background(), methodWait, nil, nil)
+	l.conn.Close()
+	close(l.over)
+}
+
+// call makes a request. When the lab ends, it fails with the reason.
+func (l *Lab) call(ctx context.Context, method string, params, result any, files ...*os.File) error {
+	err := l.conn.Call(ctx, method, params, result, files...)
+	if errors.Is(err, control.ErrClosed) {
+		<-l.over
+		return l.reason
+	}
+	return err
+}
+
+// Info is what the lab was when it was started or opened.
+func (l *Lab) Info() Info { return l.info }
+
+// Done is closed when the lab has ended, or the connection to it.
+func (l *Lab) Done() <-chan struct{} { return l.over }
+
+// Err is why the lab has ended; valid once Done is closed. It is
+// control.ErrClosed if that is not known because the supervisor was killed, or
+// if the connection was closed.
+func (l *Lab) Err() error { return l.reason }
+
+// Release lets the lab live on after the caller's end. It is for the caller of
+// Start.
+func (l *Lab) Release(ctx context.Context) error {
+	if err := l.call(ctx, methodRelease, nil, nil); err != nil {
+		return err
+	}
+	l.owner = false
+	return nil
+}
+
+// Close ends the connection, and the lab with it if the caller owns it; then it
+// waits until nothing of the lab is left. After Close or Down it does nothing.
+func (l *Lab) Close() error {
+	return l.close(l.owner)
+}
+
+// Down takes the lab down and returns when nothing of it is left. The Lab is
+// closed then.
+func (l *Lab) Down(ctx context.Context) error {
+	err := l.conn.Call(ctx, methodDown, nil, nil)
+	if err != nil && !errors.Is(err, control.ErrClosed) { // the end of the channel is the lab's
+		return err
+	}
+	select {
+	case <-l.over:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return l.close(true)
+}
+
+// close closes the connection and, if the lab is ending, waits for its end.
+func (l *Lab) close(ending bool) error {
+	l.closing.Do(func() {
+		l.conn.Close()
+		<-l.over
+		defer l.life.Close()
+		if ending {
+			l.closeErr = l.place.awaitEnd(l.life)
+		}
+	})
+	return l.closeErr
+}
+
+// Inspect is the state of every node and link.
+func (l *Lab) Inspect(ctx context.Context) (*Inspection, error) {
+	inspection := new(Inspection)
+	if err := l.call(ctx, methodInspect, nil, inspection); err != nil {
+		return nil, err
+	}
+	return inspection, nil
+}
+
+// Watch calls events for every event from now on, in order, one at a time, in
+// the place of what Options or an earlier Watch gave.
+func (l *Lab) Watch(ctx context.Context, events func(Event)) error {
+	l.mu.Lock()
+	l.events = events
+	l.mu.Unlock()
+	return l.call(ctx, methodWatch, nil, nil)
+}
+
+// Exec runs a command in a node, with files as its standard input, output and
+// error, and returns its exit status as shells do; see node.Agent.Exec. The
+// command's process group is killed when ctx ends, or this process. cmd.ID, which
+// may be empty, names the command for Signal and is the caller's to choose.
+func (l *Lab) Exec(ctx context.Context, nodeName string, cmd node.Command, files ...*os.File) (status int, err error) {
+	err = l.call(ctx, methodExec, execParams{Node: nodeName, Command: cmd}, &status, files...)
+	return status, err
+}
+
+// Signal sends a signal to the process group of a command that Exec of this Lab
+// runs.
+func (l *Lab) Signal(ctx context.Context, nodeName, id string, sig syscall.Signal) error {
+	return l.call(ctx, methodSignal, signalParams{Node: nodeName, ID: id, Signal: sig}, nil)
+}
+
+// SetLink changes what the link with an endpoint (node:interface) does to
+// packets, in both directions or only to what the node called from sends.
+func (l *Lab) SetLink(ctx context.Context, endpoint, from string, change topology.Change) error {
+	return l.call(ctx, methodSet, setParams{Endpoint: endpoint, From: from, Change: change}, nil)
+}
+
+// LinkDown takes the link with an endpoint down, as if its cable were pulled.
+func (l *Lab) LinkDown(ctx context.Context, endpoint string) error {
+	return l.call(ctx, methodLink, linkParams{Endpoint: endpoint, Up: false}, nil)
+}
+
+// LinkUp brings the link with an endpoint back up.
+func (l *Lab) LinkUp(ctx context.Context, endpoint string) error {
+	return l.call(ctx, methodLink, linkParams{Endpoint: endpoint, Up: true}, nil)
+}

@@ -1,0 +1,225 @@
+// Package link makes the veth pairs that join nodes, and joins their middles in
+// the kernel.
+//
+// A link between two nodes is two veth pairs: each has one end in a node and its
+// middle in the lab's own network namespace. On a plain link the kernel hands
+// whatever enters one middle to the other one (Join); otherwise somebody else
+// reads and writes the middles, and the kernel leaves them alone (Part). The
+// nodes' interfaces do not notice the change.
+//
+// The package knows nothing of impairments, engines or node processes. Start
+// reading at Network.Make, then Network.Join.
+package link
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// MaxLinks is how many links a network can hold: the number is in the middle of
+// every MAC address.
+const MaxLinks = 1 << 16
+
+// queueLength is the length of every interface's transmit queue in packets (or
+// super-packets). veths hand packets on at once, so the queue only fills while
+// another CPU is sending on the same interface.
+const queueLength = 1000
+
+// A Network makes the links of one lab. Its methods may be called from any
+// goroutine, but not two at once for the same link.
+type Network struct {
+	handle  *netlink.Handle
+	sockets map[int]*nl.SocketHandle // for requests that the handle has no method for
+
+	mu         sync.Mutex // guards classifier
+	classifier classifier // one that this kernel has; nil before the first Join
+}
+
+// Open prepares to make links whose middles are in the caller's network
+// namespace, which must be one made for the purpose: their interface indices are
+// used as if nobody else took any.
+func Open() (*Network, error) {
+	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("netlink: %w", err)
+	}
+	socket, err := nl.GetNetlinkSocketAt(-1, -1, unix.NETLINK_ROUTE)
+	if err != nil {
+		handle.Close()
+		return nil, fmt.Errorf("netlink: %w", err)
+	}
+	return &Network{
+		handle:  handle,
+		sockets: map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: {Socket: socket}},
+	}, nil
+}
+
+// Close gives the netlink sockets back; the links stay.
+func (n *Network) Close() {
+	n.handle.Close()
+	for _, s := range n.sockets {
+		s.Close()
+	}
+}
+
+// An End is a link's interface in a node.
+type End struct {
+	PID       int    // of a process in the node's network namespace, as the caller sees it
+	Interface string // its name there
+}
+
+// MAC is the address of a link's interface in a node, where end is 0 or 1.
+// Addresses repeat only in other labs, which never meet.
+func MAC(link, end int) net.HardwareAddr {
+	return net.HardwareAddr{0x02, 'n', 'd', byte(link >> 8), byte(link), byte(end)}
+}
+
+// Middle is the name of a link's interface in the lab's namespace that belongs
+// to the node at end.
+func Middle(link, end int) string {
+	return fmt.Sprintf("l%d%c", link, 'a'+end)
+}
+
+// firstIndex is the interface index of the first middle. Choosing indices spares
+// a request to find out each. They start high because the kernel tells a veth's
+// carrier up to a second late if it has the index of its peer in the node
+// (net/core/link_watch.c, linkwatch_urgent_event).
+const firstIndex = 1 << 20
+
+// index is the interface index of a middle.
+func index(link, end int) int { return firstIndex + 2*link + end }
+
+// Make creates both veth pairs of a link, every interface directly where it
+// belongs: creating them in one namespace and moving them costs tens of
+// milliseconds each in a namespace that has many. The ends in the nodes are left
+// down, for the node to configure; the middles are down until Up.
+func (n *Network) Make(link, mtu int, ends [2]End) error {
+	if link < 0 || link >= MaxLinks {
+		return fmt.Errorf("link %d: a lab has at most %d links", link, MaxLinks)
+	}
+	for end, e := range ends {
+		if err := n.makePair(link, end, mtu, e); err != nil {
+			return fmt.Errorf("veth %s to %s: %w", Middle(link, end), e.Interface, err)
+		}
+		if err := n.addQdiscs(link, end); err != nil {
+			return fmt.Errorf("%s: %w", Middle(link, end), err)
+		}
+	}
+	return nil
+}
+
+// makePair sends one RTM_NEWLINK for the middle with the node's end as its peer.
+// netlink.LinkAdd would need three more requests for the index, for turning off
+// ARP (nobody is to answer from a middle) and for the middle's flags.
+func (n *Network) makePair(link, end, mtu int, e End) error {
+	req := n.request(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK)
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index = int32(index(link, end))
+	msg.Flags = unix.IFF_NOARP
+	msg.Change = unix.IFF_NOARP
+	req.AddData(msg)
+	req.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(Middle(link, end))))
+	req.AddData(nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(mtu))))
+	req.AddData(nl.NewRtAttr(unix.IFLA_TXQLEN, nl.Uint32Attr(queueLength)))
+	req.AddData(nl.NewRtAttr(unix.IFLA_ADDRESS, MAC(link, 2+end)))
+
+	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("veth"))
+	peer := info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(nl.VETH_INFO_PEER, nil)
+	nl.NewIfInfomsgChild(peer, unix.AF_UNSPEC)
+	peer.AddRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(e.Interface))
+	peer.AddRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(mtu)))
+	peer.AddRtAttr(unix.IFLA_TXQLEN, nl.Uint32Attr(queueLength))
+	peer.AddRtAttr(unix.IFLA_ADDRESS, MAC(link, end))
+	peer.AddRtAttr(unix.IFLA_NET_NS_PID, nl.Uint32Attr(uint32(e.PID)))
+	req.AddData(info)
+	_, err := req.Execute(unix.NETLINK_ROUTE, 0)
+	return err
+}
+
+// Remove deletes a link with its ends in the nodes.
+func (n *Network) Remove(link int) error {
+	for end := range 2 {
+		if err := n.handle.LinkDel(middle(link, end)); err != nil {
+			return fmt.Errorf("delete %s: %w", Middle(link, end), err)
+		}
+	}
+	return nil
+}
+
+// Up makes a link's middles carry packets, which the nodes see as a carrier.
+func (n *Network) Up(link int) error {
+	for end := range 2 {
+		if err := n.handle.LinkSetUp(middle(link, end)); err != nil {
+			return fmt.Errorf("set %s up: %w", Middle(link, end), err)
+		}
+	}
+	return nil
+}
+
+// Down takes a link's middles down: the nodes lose the carrier, as when a cable
+// is pulled.
+func (n *Network) Down(link int) error {
+	for end := range 2 {
+		if err := n.handle.LinkSetDown(middle(link, end)); err != nil {
+			return fmt.Errorf("set %s down: %w", Middle(link, end), err)
+		}
+	}
+	return nil
+}
+
+// Carriers tells which links carry packets: both middles are up, and so are
+// their peers in the nodes. The kernel takes note of that, and begins to send,
+// some time after it has happened.
+func (n *Network) Carriers() (map[int]bool, error) {
+	links, err := n.list()
+	if err != nil {
+		return nil, err
+	}
+	up := make(map[int]int)
+	for _, l := range links {
+		if link, _ := numbers(l); l.Attrs().OperState == netlink.OperUp {
+			up[link]++
+		}
+	}
+	carriers := make(map[int]bool, len(up))
+	for link, ends := range up {
+		carriers[link] = ends == 2
+	}
+	return carriers, nil
+}
+
+// numbers are the link and the end that a middle belongs to.
+func numbers(l netlink.Link) (link, end int) {
+	i := l.Attrs().Index - firstIndex
+	return i / 2, i % 2
+}
+
+// list is all middles.
+func (n *Network) list() ([]netlink.Link, error) {
+	links, err := n.handle.LinkList()
+	// A dump is interrupted when some interface changes; what it says is right of
+	// each interface, which suffices.
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return nil, fmt.Errorf("read interfaces: %w", err)
+	}
+	return slices.DeleteFunc(links, func(l netlink.Link) bool { return l.Attrs().Index < firstIndex }), nil
+}
+
+func (n *Network) request(kind, flags int) *nl.NetlinkRequest {
+	req := nl.NewNetlinkRequest(kind, flags)
+	req.Sockets = n.sockets
+	return req
+}
+
+// middle is a middle as the netlink package wants to be told of it.
+func middle(link, end int) netlink.Link {
+	return &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Index: index(link, end), Name: Middle(link, end)}}
+}

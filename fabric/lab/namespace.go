@@ -1,0 +1,73 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/ndklab/ndklab/control"
+	"golang.org/x/sys/unix"
+)
+
+// enterNamespaces makes the namespaces that the supervisor was started in fit
+// for a lab: mounts that stay inside, /proc of the lab's own processes, an empty
+// folder over the state directory, and no IPv6 on interfaces made later. It
+// returns the host's /proc, opened before it was covered.
+func enterNamespaces(name, stateDir string) (hostProc *os.File, err error) {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return nil, fmt.Errorf("private mounts: %w", err)
+	}
+	if hostProc, err = os.Open("/proc"); err != nil {
+		return nil, err
+	}
+	err = unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+	if errors.Is(err, unix.EPERM) {
+		// In a container that covers parts of /proc the kernel allows no new one.
+		log.Print("the lab sees the host's /proc, because this system allows no other")
+	} else if err != nil {
+		return nil, fmt.Errorf("mount /proc: %w", err)
+	}
+	if err := unix.Mount("ndklab", stateDir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"); err != nil {
+		return nil, fmt.Errorf("mount %s: %w", stateDir, err)
+	}
+	if err := unix.Sethostname([]byte(name)); err != nil {
+		return nil, fmt.Errorf("host name: %w", err)
+	}
+	// A middle that spoke IPv6 would talk to the nodes as if it were their peer.
+	err = os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // there is none in a kernel without IPv6
+		return nil, control.Errorf(control.Unable, "turn off IPv6 between the nodes: %v", err)
+	}
+	return hostProc, nil
+}
+
+// hostPID is a process of this PID namespace as the host sees it. The kernel
+// translates: it shows the process of a pidfd as the reader of that /proc
+// would know it.
+func hostPID(hostProc *os.File, pid int) (int, error) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return 0, fmt.Errorf("pidfd of %d: %w", pid, err)
+	}
+	defer unix.Close(fd)
+	info, err := unix.Openat(int(hostProc.Fd()), "self/fdinfo/"+strconv.Itoa(fd), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, fmt.Errorf("pidfd of %d: %w", pid, err)
+	}
+	defer unix.Close(info)
+	buf := make([]byte, 1024)
+	n, err := unix.Read(info, buf)
+	if err != nil {
+		return 0, fmt.Errorf("pidfd of %d: %w", pid, err)
+	}
+	for line := range strings.Lines(string(buf[:n])) {
+		if value, ok := strings.CutPrefix(line, "Pid:"); ok {
+			return strconv.Atoi(strings.TrimSpace(value))
+		}
+	}
+	return 0, fmt.Errorf("pidfd of %d: the kernel tells no process id", pid)
+}

@@ -1,0 +1,234 @@
+package lab
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/lab/link"
+	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/node"
+	"github.com/ndklab/ndklab/node/cgroup"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// A labNode is a node of the running lab.
+type labNode struct {
+	spec    *topology.Node
+	group   *cgroup.Group // nil without limits
+	agent   *node.Agent
+	hostPID int
+
+	mu   sync.Mutex
+	down string // why the node is down; "" while it runs. Guarded by mu.
+}
+
+// startNodes starts every node's agent. More of them at once than there are
+// processors would only queue for the kernel's namespace lock.
+func (s *Supervisor) startNodes(ctx context.Context) error {
+	s.nodes = make([]*labNode, len(s.topo.Nodes))
+	limits := s.canLimit()
+	err := parallel(ctx, runtime.GOMAXPROCS(0), len(s.nodes), func(ctx context.Context, i int) error {
+		var err error
+		s.nodes[i], err = s.startNode(&s.topo.Nodes[i], limits)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, n := range s.nodes {
+		s.byName[n.spec.Name] = n
+		go s.watchNode(n)
+	}
+	return nil
+}
+
+// canLimit reports whether nodes can be given their cpu and memory limits; if
+// not, and any node has one, it says so once.
+func (s *Supervisor) canLimit() bool {
+	for i := range s.topo.Nodes {
+		if n := &s.topo.Nodes[i]; n.CPU != 0 || n.Memory != 0 {
+			err := cgroup.Available()
+			if err != nil {
+				s.Publish(Event{Kind: Warning, Text: fmt.Sprintf("cpu and memory limits have no effect: %v", err)})
+			}
+			return err == nil
+		}
+	}
+	return false
+}
+
+func (s *Supervisor) startNode(spec *topology.Node, limits bool) (*labNode, error) {
+	n := &labNode{spec: spec}
+	if limits && (spec.CPU != 0 || spec.Memory != 0) {
+		var err error
+		if n.group, err = cgroup.Create(s.name, spec.Name, spec.CPU, spec.Memory); err != nil {
+			return nil, fmt.Errorf("node %s: limits: %w", spec.Name, err)
+		}
+	}
+	err := s.reaper.start(func() (pid int, err error) {
+		if n.agent, err = node.Start(s.nodeConfig(spec), n.group, os.Stderr); err != nil {
+			return 0, err
+		}
+		return n.agent.PID(), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if n.hostPID, err = hostPID(s.hostProc, n.agent.PID()); err != nil {
+		log.Printf("node %s: %v", spec.Name, err) // it is only shown
+	}
+	return n, nil
+}
+
+// nodeConfig gives a node its neighbours: on each interface there is one, whose
+// addresses are known beforehand.
+func (s *Supervisor) nodeConfig(spec *topology.Node) node.Config {
+	cfg := node.Config{Lab: s.name, Name: spec.Name, Seed: s.seed("node " + spec.Name), Adapter: spec.Adapter}
+	for _, i := range spec.Interfaces {
+		l := s.topo.Links[i.Link]
+		far := 1 - i.End
+		var neighbours []node.Neighbour
+		for _, addr := range s.addresses[l.Endpoints[far]] {
+			neighbours = append(neighbours, node.Neighbour{Addr: addr, MAC: link.MAC(i.Link, far)})
+		}
+		cfg.Interfaces = append(cfg.Interfaces, node.Interface{
+			Name: i.Name, MTU: l.MTU, Addresses: i.Addresses, Neighbours: neighbours})
+	}
+	return cfg
+}
+
+// seed derives the seed of one part of the lab from the lab's, so that it depends
+// on no other part.
+func (s *Supervisor) seed(part string) uint64 {
+	h := fnv.New64a()
+	var seed [8]byte
+	binary.LittleEndian.PutUint64(seed[:], s.topo.Seed)
+	h.Write(seed[:]) // a hash.Hash never fails
+	h.Write([]byte(part))
+	return h.Sum64()
+}
+
+// watchNode notices that a node's agent has ended. The far ends of its links
+// and the rest of the lab stay.
+func (s *Supervisor) watchNode(n *labNode) {
+	<-n.agent.Done()
+	s.reaper.collected(n.agent.PID())
+	reason := n.agent.Exit().String()
+	if n.group != nil {
+		if kills, err := n.group.OOMKills(); err == nil && kills > 0 {
+			reason += ": out of memory"
+		}
+	}
+	n.mu.Lock()
+	n.down = reason
+	n.mu.Unlock()
+	s.Publish(Event{Kind: NodeDown, Node: n.spec.Name, Text: fmt.Sprintf("node %s is down: its agent %s", n.spec.Name, reason)})
+}
+
+// configureNodes has every agent configure its interfaces and open its adapter.
+func (s *Supervisor) configureNodes(ctx context.Context) error {
+	// Agents do the work; this only bounds the requests under way.
+	return parallel(ctx, 16, len(s.nodes), func(ctx context.Context, i int) error {
+		n := s.nodes[i]
+		if err := n.agent.Up(ctx); err != nil {
+			if errors.Is(err, control.ErrClosed) {
+				<-n.agent.Done()
+				return fmt.Errorf("node %s: its agent %s", n.spec.Name, n.agent.Exit())
+			}
+			return err
+		}
+		return nil
+	})
+}
+
+// Node is a running node's agent by the node's name.
+func (s *Supervisor) Node(name string) (*node.Agent, error) {
+	n := s.byName[name]
+	if n == nil {
+		return nil, control.Errorf(control.Usage, "lab %s has no node %q", s.name, name)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.down != "" {
+		return nil, control.Errorf(control.Failed, "node %s is down: its agent %s", name, n.down)
+	}
+	return n.agent, nil
+}
+
+// countersTimeout is how long an agent may take to tell its counters. One that
+// is stopped never does.
+const countersTimeout = time.Second
+
+// InspectNodes is the state of every node, in the order of the topology.
+func (s *Supervisor) InspectNodes(ctx context.Context) []report.Node {
+	nodes := make([]report.Node, len(s.nodes))
+	// inspect has its own way to tell of errors.
+	_ = parallel(ctx, 16, len(nodes), func(ctx context.Context, i int) error {
+		nodes[i] = s.nodes[i].inspect(ctx)
+		return nil
+	})
+	return nodes
+}
+
+func (n *labNode) inspect(ctx context.Context) report.Node {
+	r := report.Node{Name: n.spec.Name, State: "ready", Addresses: []string{},
+		Counters: map[string]uint64{}, Transport: map[string]uint64{}}
+	for _, i := range n.spec.Interfaces {
+		for _, a := range i.Addresses {
+			r.Addresses = append(r.Addresses, a.String())
+		}
+	}
+	n.mu.Lock()
+	down := n.down
+	n.mu.Unlock()
+	if down != "" {
+		r.State, r.Reason = "down", down
+		return r
+	}
+	r.PID = n.hostPID
+	ctx, cancel := context.WithTimeout(ctx, countersTimeout)
+	defer cancel()
+	counters, err := n.agent.Counters(ctx)
+	if err != nil {
+		r.Reason = err.Error()
+		return r
+	}
+	r.Counters, r.Transport = counters.NDK, counters.Transport
+	return r
+}
+
+// parallel calls f for 0 to n-1, several at once, and returns the first error,
+// upon which no more calls begin and those under way have their ctx cancelled.
+func parallel(ctx context.Context, width, n int, f func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	next := make(chan int)
+	var workers sync.WaitGroup
+	for range min(width, n) {
+		workers.Go(func() {
+			for i := range next {
+				if err := f(ctx, i); err != nil {
+					cancel(err) // the first cause is kept
+				}
+			}
+		})
+	}
+	for i := range n {
+		if ctx.Err() != nil {
+			break
+		}
+		next <- i
+	}
+	close(next)
+	workers.Wait()
+	return context.Cause(ctx)
+}

@@ -1,0 +1,145 @@
+package lab
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ndklab/ndklab/control"
+)
+
+// testPlace is the place of a lab that does not exist.
+func testPlace(t *testing.T) place {
+	t.Helper()
+	p, err := placeOf(uniqueName(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, path := range []string{p.stateFile(), p.logFile()} {
+			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Error(err)
+			}
+		}
+	})
+	return p
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+func TestSweep(t *testing.T) {
+	for _, test := range []struct {
+		name, content string
+		locked        bool
+	}{
+		{"dead", `{"lab":"x"}`, false},
+		{"dead before it was written", "", false},
+		{"broken", "\x00\xff{", false},
+		{"alive", `{"lab":"x"}`, true},
+		{"alive and broken", "{", true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := testPlace(t)
+			for _, path := range []string{p.stateFile(), p.logFile()} {
+				if err := os.WriteFile(path, []byte(test.content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if test.locked {
+				f, err := p.lock(false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer f.Close()
+			}
+			if err := Sweep(); err != nil {
+				t.Fatal(err)
+			}
+			if exists(p.stateFile()) != test.locked || exists(p.logFile()) != test.locked {
+				t.Errorf("state file there: %v, log: %v; want both %v", exists(p.stateFile()), exists(p.logFile()), test.locked)
+			}
+		})
+	}
+}
+
+// Whoever has the lock has it alone, however many make, lock and remove the file.
+func TestLockIsExclusive(t *testing.T) {
+	p := testPlace(t)
+	holders := make(chan struct{}, 1)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 200 {
+				f, err := p.lock(true)
+				if errors.Is(err, errLocked) {
+					continue
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				select {
+				case holders <- struct{}{}:
+				default:
+					t.Error("locked twice")
+				}
+				<-holders
+				if err := os.Remove(p.stateFile()); err != nil {
+					t.Error(err)
+				}
+				f.Close()
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestStateDirIsRefused(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root's is in /run, where nobody else may put anything")
+	}
+	for _, test := range []struct {
+		name string
+		make func(path string) error
+	}{
+		{"symbolic link", func(path string) error { return os.Symlink(t.TempDir(), path) }},
+		{"file", func(path string) error { return os.WriteFile(path, nil, 0o600) }},
+		{"writable by others", func(path string) error {
+			return errors.Join(os.Mkdir(path, 0o700), os.Chmod(path, 0o777))
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			t.Setenv("XDG_RUNTIME_DIR", dir)
+			if err := test.make(filepath.Join(dir, "ndklab")); err != nil {
+				t.Fatal(err)
+			}
+			_, err := stateDir()
+			wantCode(t, err, control.Unable)
+		})
+	}
+}
+
+func TestFirstProblem(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if got := firstProblem(f); !strings.Contains(got, "nothing") {
+		t.Errorf("of an empty log: %q", got)
+	}
+	if _, err := f.WriteString("\n\nfirst\nsecond\n"); err != nil {
+		t.Fatal(err)
+	}
+	if got := firstProblem(f); got != "first" {
+		t.Errorf("got %q", got)
+	}
+}

@@ -1,0 +1,203 @@
+package lab
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"time"
+	"unsafe"
+
+	"github.com/ndklab/ndklab/topology"
+	"golang.org/x/sys/unix"
+)
+
+// programs are what tests run in nodes, or as a command of the host.
+var programs = map[string]func(args []string) error{
+	"send":    send,
+	"receive": receive,
+	"echo":    echo,
+	"ping":    ping,
+	"block":   block,
+	"up":      up,
+}
+
+// send ADDRESS COUNT SEGMENTS SIZE sends COUNT super-packets of UDP, each of so
+// many segments of so many bytes.
+func send(args []string) error {
+	n, err := integers(args[1:])
+	if err != nil {
+		return err
+	}
+	conn, err := net.Dial("udp", args[0])
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	oob := make([]byte, unix.CmsgSpace(2))
+	header := (*unix.Cmsghdr)(unsafe.Pointer(&oob[0]))
+	header.Level, header.Type = unix.SOL_UDP, unix.UDP_SEGMENT
+	header.SetLen(unix.CmsgLen(2))
+	binary.NativeEndian.PutUint16(oob[unix.CmsgLen(0):], uint16(n[2]))
+	for range n[0] {
+		if _, _, err := conn.(*net.UDPConn).WriteMsgUDP(make([]byte, n[1]*n[2]), oob, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// receive PORT BYTES says "bound", receives so many bytes of UDP, with super-packets
+// left whole, and says in how many pieces they came.
+func receive(args []string) error {
+	n, err := integers(args)
+	if err != nil {
+		return err
+	}
+	conn, err := net.ListenUDP("udp", &net.UDPAddr{Port: n[0]})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var optErr error
+	if err := raw.Control(func(fd uintptr) {
+		optErr = errors.Join(
+			unix.SetsockoptInt(int(fd), unix.SOL_UDP, unix.UDP_GRO, 1),
+			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 1<<20))
+	}); err != nil || optErr != nil {
+		return errors.Join(err, optErr)
+	}
+	fmt.Println("bound")
+	pieces := 0
+	buf := make([]byte, 1<<16)
+	for got := 0; got < n[1]; pieces++ {
+		k, err := conn.Read(buf)
+		if err != nil {
+			return err
+		}
+		got += k
+	}
+	fmt.Println(pieces)
+	return nil
+}
+
+// echo PORT says "bound" and returns every datagram.
+func echo(args []string) error {
+	n, err := integers(args)
+	if err != nil {
+		return err
+	}
+	conn, err := net.ListenUDP("udp", &net.UDPAddr{Port: n[0]})
+	if err != nil {
+		return err
+	}
+	fmt.Println("bound")
+	buf := make([]byte, 1<<16)
+	for {
+		k, from, err := conn.ReadFromUDP(buf)
+		if err != nil {
+			return err
+		}
+		if _, err := conn.WriteToUDP(buf[:k], from); err != nil {
+			return err
+		}
+	}
+}
+
+// ping ADDRESS answers every line of its input with how many microseconds an
+// echo took, or "lost" after a second.
+func ping(args []string) error {
+	conn, err := net.Dial("udp", args[0])
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	in := bufio.NewScanner(os.Stdin)
+	buf := make([]byte, 64)
+	for sequence := 0; in.Scan(); sequence++ {
+		begin := time.Now()
+		if err := conn.SetReadDeadline(begin.Add(time.Second)); err != nil {
+			return err
+		}
+		if _, err := conn.Write([]byte(strconv.Itoa(sequence))); err != nil {
+			return err
+		}
+		for {
+			k, err := conn.Read(buf)
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				fmt.Println("lost")
+				break
+			}
+			if err != nil {
+				return err
+			}
+			if string(buf[:k]) == strconv.Itoa(sequence) { // not an earlier, late one
+				fmt.Println(time.Since(begin).Microseconds())
+				break
+			}
+		}
+	}
+	return in.Err()
+}
+
+// block says "ready" and waits for its end.
+func block([]string) error {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, unix.SIGHUP)
+	fmt.Println("ready")
+	<-hangup
+	return nil
+}
+
+// up NAME KIND starts a lab of two nodes, says "ready", and ends it with its
+// input, or at SIGINT as a command does. KIND is plain or impaired.
+func up(args []string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	defer stop()
+	topo := ring(args[0], 2)
+	if args[1] == "impaired" {
+		topo.Links[0].Directions[0] = topology.Impairment{Delay: time.Millisecond}
+	}
+	l, err := Start(ctx, topo, Options{})
+	if err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	input := make(chan error, 1)
+	go func() {
+		line, err := bufio.NewReader(os.Stdin).ReadString('\n')
+		if strings.TrimSpace(line) == "release" {
+			err = l.Release(ctx)
+		}
+		input <- err
+	}()
+	select {
+	case <-input:
+	case <-ctx.Done():
+	case <-l.Done():
+		return l.Err()
+	}
+	return l.Close()
+}
+
+func integers(args []string) ([]int, error) {
+	var all []int
+	for _, a := range args {
+		n, err := strconv.Atoi(a)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}

@@ -1,0 +1,114 @@
+package lab
+
+import (
+	"errors"
+	"syscall"
+	"time"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/lab/link"
+	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/node"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// What a command asks of a supervisor. The first two are for the command that
+// starts the lab.
+const (
+	methodStart   = "start"   // startParams -> Info
+	methodRelease = "release" // the lab may outlive its owner
+	methodInfo    = "info"    // -> Info
+	methodInspect = "inspect" // -> Inspection
+	methodRun     = "run"     // -> report.Run
+	methodExec    = "exec"    // execParams and three files -> exit status
+	methodSignal  = "signal"  // signalParams
+	methodSet     = "set"     // setParams
+	methodLink    = "link"    // linkParams
+	methodWatch   = "watch"   // send events from now on
+	methodDown    = "down"    // end the lab
+	methodWait    = "wait"    // answers when the lab is over, with an error that says why
+)
+
+// noticeEvent is an Event, to clients that watch.
+const noticeEvent = "event"
+
+type startParams struct {
+	Topology *topology.Topology
+	StateDir string
+}
+
+// Info says what a lab is.
+type Info struct {
+	Lab   string  `json:"lab"`
+	Seed  uint64  `json:"seed"`
+	State string  `json:"state"`
+	Nodes int     `json:"nodes"`
+	Links int     `json:"links"`
+	Up    float64 `json:"up_seconds"` // since all nodes were ready
+}
+
+// States of a lab.
+const (
+	Starting = "starting"
+	Ready    = "ready"
+	Unknown  = "unknown" // it does not answer, at least not in this network namespace
+)
+
+// An Inspection is the state of every node and link, in the order of the
+// topology.
+type Inspection struct {
+	Lab   string        `json:"lab"`
+	Seed  uint64        `json:"seed"`
+	State string        `json:"state"`
+	Nodes []report.Node `json:"nodes"`
+	Links []report.Link `json:"links"`
+}
+
+type execParams struct {
+	Node    string
+	Command node.Command // its ID is unique within the channel
+}
+
+type signalParams struct {
+	Node   string
+	ID     string
+	Signal syscall.Signal
+}
+
+type setParams struct {
+	Endpoint string // node:interface of either end
+	From     string // node whose outgoing direction alone changes; "" is both
+	Change   topology.Change
+}
+
+type linkParams struct {
+	Endpoint string
+	Up       bool
+}
+
+// An Event is something that happened in a lab.
+type Event struct {
+	At   time.Duration `json:"at"` // since all nodes were ready; 0 before
+	Kind string        `json:"kind"`
+	Node string        `json:"node,omitempty"`
+	Link string        `json:"link,omitempty"` // one of its endpoints
+	Text string        `json:"text"`           // for people
+}
+
+// Kinds of events.
+const (
+	NodeDown    = "node-down"
+	LinkChanged = "link-changed"
+	Warning     = "warning"
+)
+
+// asError gives a failure its kind.
+func asError(err error) *control.Error {
+	e := &control.Error{Code: control.Failed, Message: err.Error()}
+	if kind := (*control.Error)(nil); errors.As(err, &kind) {
+		e.Code = kind.Code
+	} else if errors.Is(err, link.ErrNoRedirect) {
+		e.Code = control.Unable
+	}
+	return e
+}

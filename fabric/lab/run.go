@@ -1,0 +1,334 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/node"
+	"github.com/ndklab/ndklab/node/workload"
+	"github.com/ndklab/ndklab/topology"
+	"golang.org/x/sys/unix"
+)
+
+// Kinds of events of a run.
+const (
+	WorkloadStarted  = "workload-started"
+	WorkloadProgress = "workload-progress"
+	WorkloadDone     = "workload-done"
+)
+
+// progressInterval is how often a run says how far its workloads are.
+const progressInterval = time.Second
+
+// firstPort is the rdma_cm port of the first workload's server, which is
+// perftest's; the others follow.
+const firstPort = 18515
+
+// Run runs the lab's workloads, timeline and checks, and returns when all is
+// done. What it has to say meanwhile are events.
+func (l *Lab) Run(ctx context.Context) (*report.Run, error) {
+	r := new(report.Run)
+	if err := l.call(ctx, methodRun, nil, r); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// A run is one pass through a topology's workloads and timeline.
+type run struct {
+	*Supervisor
+	results []report.Workload // in the order of the topology; each written by its own goroutine
+
+	mu       sync.Mutex // guards what follows
+	problems []string
+}
+
+// run answers methodRun. Only one run goes on at a time.
+func (s *Supervisor) run(ctx context.Context) (*report.Run, error) {
+	if !s.running.TryLock() {
+		return nil, control.Errorf(control.Usage, "lab %s is running its workloads already", s.name)
+	}
+	defer s.running.Unlock()
+	r := &run{Supervisor: s, results: make([]report.Workload, len(s.topo.Workloads))}
+	return r.all(ctx)
+}
+
+func (r *run) all(ctx context.Context) (*report.Run, error) {
+	result := &report.Run{
+		Lab: r.name, Seed: r.topo.Seed, Started: time.Now().Format(time.RFC3339), Host: host(),
+		Workloads: r.results, Checks: []report.Check{},
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var parts sync.WaitGroup
+	serving := make([]bool, len(r.topo.Workloads))
+	for i := range r.topo.Workloads {
+		w := &r.topo.Workloads[i]
+		r.results[i] = report.Workload{
+			Name: w.Name, From: w.From, To: w.To, Operation: string(w.Operation), Size: w.Size, Depth: w.Depth,
+		}
+		if err := r.serve(ctx, i); err != nil {
+			r.failed(i, err)
+			continue
+		}
+		serving[i] = true
+	}
+	zero := time.Now() // every node is ready, and so is every server
+	for i := range r.topo.Workloads {
+		if serving[i] {
+			parts.Go(func() { r.workload(ctx, i, zero) })
+		}
+	}
+	parts.Go(func() { r.timeline(ctx, zero) })
+	reported := make(chan struct{})
+	go func() {
+		defer close(reported)
+		r.reportProgress(ctx)
+	}()
+	parts.Wait()
+	result.Seconds = time.Since(zero).Seconds()
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	cancel()
+	<-reported
+	ctx = context.WithoutCancel(ctx)
+	for i := range serving {
+		if serving[i] {
+			r.unserve(ctx, i)
+		}
+	}
+	return result, r.conclude(ctx, result)
+}
+
+// conclude adds the state of nodes and links, and the verdict.
+func (r *run) conclude(ctx context.Context, result *report.Run) error {
+	result.Nodes = r.InspectNodes(ctx)
+	for i := range result.Nodes {
+		n := &result.Nodes[i]
+		n.PID = 0 // it says nothing any more when the report is read
+		if n.State != "ready" {
+			r.problem("node %s is %s: its agent %s", n.Name, n.State, n.Reason)
+		}
+	}
+	var err error
+	if result.Links, err = r.InspectLinks(ctx); err != nil {
+		return err
+	}
+	result.Checks = check(r.topo.Checks, result.Workloads)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	result.Problems = r.problems
+	result.Passed = len(result.Problems) == 0 && verdict(r.topo.Checks, result)
+	return nil
+}
+
+func (r *run) problem(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.problems = append(r.problems, fmt.Sprintf(format, args...))
+}
+
+// failed records that workload i could not do what it was to do.
+func (r *run) failed(i int, err error) {
+	w := &r.results[i]
+	w.Errors++
+	if w.Error == "" {
+		w.Error = err.Error()
+	}
+	r.Publish(Event{Kind: WorkloadDone, Node: w.From, Text: fmt.Sprintf("workload %s failed: %v", w.Name, err)})
+}
+
+// spec is workload i as its two ends see it.
+func (r *run) spec(i int) workload.Spec {
+	w := &r.topo.Workloads[i]
+	return workload.Spec{
+		Name: w.Name, Operation: w.Operation, Size: w.Size, Depth: w.Depth, Count: w.Count, Duration: w.Duration,
+		Verify: w.Verify, Seed: r.seed("workload " + w.Name),
+	}
+}
+
+// addresses is where workload i's client and server are.
+func (r *run) path(i int) (from netip.Addr, to netip.AddrPort, err error) {
+	w := &r.topo.Workloads[i]
+	path, ok := r.topo.Path(w.From, w.To)
+	if !ok {
+		return from, to, fmt.Errorf("no link joins %s and %s", w.From, w.To)
+	}
+	return path.From.Address, netip.AddrPortFrom(path.To.Address, firstPort+uint16(i)), nil
+}
+
+func (r *run) serve(ctx context.Context, i int) error {
+	agent, err := r.Node(r.topo.Workloads[i].To)
+	if err != nil {
+		return err
+	}
+	_, at, err := r.path(i)
+	if err != nil {
+		return err
+	}
+	return agent.Serve(ctx, r.spec(i), at)
+}
+
+// workload runs workload i at its time.
+func (r *run) workload(ctx context.Context, i int, zero time.Time) {
+	w := &r.topo.Workloads[i]
+	if !wait(ctx, zero.Add(w.Start)) {
+		return
+	}
+	r.Publish(Event{Kind: WorkloadStarted, Node: w.From, Text: fmt.Sprintf("workload %s: %s of %s from %s to %s",
+		w.Name, w.Operation, topology.FormatSize(w.Size), w.From, w.To)})
+	agent, err := r.Node(w.From)
+	if err != nil {
+		r.failed(i, err)
+		return
+	}
+	from, to, err := r.path(i)
+	if err != nil {
+		r.failed(i, err)
+		return
+	}
+	got, err := agent.Run(ctx, r.spec(i), from, to)
+	if errors.Is(err, control.ErrClosed) {
+		err = fmt.Errorf("node %s went down", w.From)
+	}
+	if err != nil {
+		r.failed(i, err)
+		return
+	}
+	result := &r.results[i]
+	result.Messages, result.Bytes = got.Messages, got.Bytes
+	result.Errors, result.Error = got.Errors, got.Error
+	result.Seconds = got.Seconds
+	if got.Seconds > 0 {
+		result.Gbps = float64(got.Bytes) * 8 / got.Seconds / 1e9
+	}
+	result.Latency = report.Latency{Min: got.LatencyMin, P50: got.LatencyP50, P99: got.LatencyP99, Max: got.LatencyMax}
+	result.Verified = w.Verify && w.Operation == topology.Read && got.Errors == 0
+	r.Publish(Event{Kind: WorkloadDone, Node: w.From, Text: fmt.Sprintf("workload %s done: %d messages, %.2f Gb/s, %d errors",
+		w.Name, result.Messages, result.Gbps, result.Errors)})
+}
+
+// unserve ends workload i's server and adds what that has found: sends and
+// writes are verified where they arrive.
+func (r *run) unserve(ctx context.Context, i int) {
+	w, result := &r.topo.Workloads[i], &r.results[i]
+	agent, err := r.Node(w.To)
+	if err != nil {
+		r.failed(i, err)
+		return
+	}
+	found, err := agent.Unserve(ctx, w.Name)
+	if err != nil {
+		r.failed(i, err)
+		return
+	}
+	result.Errors += found.Mismatches
+	if result.Error == "" {
+		result.Error = found.Error
+	}
+	if w.Verify && w.Operation != topology.Read {
+		result.Verified = result.Errors == 0 && found.Verified == result.Messages
+	}
+	if w.Verify && !result.Verified && result.Errors == 0 {
+		result.Errors = result.Messages - min(found.Verified, result.Messages)
+		result.Error = fmt.Sprintf("%d of %d messages were not verified", result.Errors, result.Messages)
+	}
+}
+
+// timeline applies the events of the topology at their times.
+func (r *run) timeline(ctx context.Context, zero time.Time) {
+	for i := range r.topo.Timeline {
+		e := &r.topo.Timeline[i]
+		if !wait(ctx, zero.Add(e.At)) {
+			return
+		}
+		var err error
+		switch {
+		case e.Down:
+			err = r.LinkDown(ctx, e.Link)
+		case e.Up:
+			err = r.LinkUp(ctx, e.Link)
+		default:
+			err = r.SetLink(ctx, e.Link, e.From, e.Set)
+		}
+		if err != nil {
+			r.problem("timeline at %s: %v", topology.FormatDuration(e.At), err)
+		}
+	}
+}
+
+// reportProgress says from time to time how far the workloads are.
+func (r *run) reportProgress(ctx context.Context) {
+	ticker := time.NewTicker(progressInterval)
+	defer ticker.Stop()
+	before := map[string]node.Progress{}
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		for _, client := range r.clients() {
+			agent, err := r.Node(client)
+			if err != nil {
+				continue // the node's end is an event of its own
+			}
+			progress, err := agent.Progress(ctx)
+			if err != nil {
+				continue
+			}
+			for _, w := range r.topo.Workloads {
+				if p, ok := progress[w.Name]; ok && w.From == client {
+					gbps := float64(p.Bytes-before[w.Name].Bytes) * 8 / progressInterval.Seconds() / 1e9
+					r.Publish(Event{Kind: WorkloadProgress, Node: client, Text: fmt.Sprintf("workload %s: %d messages, %.2f Gb/s",
+						w.Name, p.Messages, gbps)})
+					before[w.Name] = p
+				}
+			}
+		}
+	}
+}
+
+// clients are the nodes that workloads run from.
+func (r *run) clients() []string {
+	var names []string
+	seen := map[string]bool{}
+	for _, w := range r.topo.Workloads {
+		if !seen[w.From] {
+			seen[w.From] = true
+			names = append(names, w.From)
+		}
+	}
+	return names
+}
+
+// wait waits until an instant; false if ctx ends first.
+func wait(ctx context.Context, until time.Time) bool {
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// host says what machine this is.
+func host() string {
+	var u unix.Utsname
+	// It fails only for a bad address.
+	_ = unix.Uname(&u)
+	return fmt.Sprintf("%s %s, %d cores, user %d", unix.ByteSliceToString(u.Sysname[:]),
+		strings.TrimSpace(unix.ByteSliceToString(u.Release[:])), runtime.NumCPU(), os.Getuid())
+}

@@ -1,0 +1,246 @@
+package lab
+
+import (
+	"fmt"
+	"log"
+	"maps"
+	"net"
+	"net/netip"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/lab/link"
+	"github.com/ndklab/ndklab/topology"
+	"golang.org/x/sys/unix"
+)
+
+// A Supervisor is the process that a lab hangs from: process 1 of the lab's PID
+// namespace, in whose network namespace all links meet. Its end is the end of
+// everything else, so it cleans nothing up: when the lab is over it exits.
+type Supervisor struct {
+	name     string
+	reaper   *reaper
+	hostProc *os.File // the host's /proc; nil until the namespaces are entered
+
+	// What follows is set by build, before the lab is ready, and not changed
+	// afterwards; each node and link guards its own state.
+	topo      *topology.Topology
+	addresses map[topology.Endpoint][]netip.Addr
+	network   *link.Network
+	nodes     []*labNode
+	byName    map[string]*labNode
+	links     []*labLink
+	engine    engine
+
+	over    chan struct{} // closed when reason is set
+	running sync.Mutex    // held while the workloads run
+
+	mu       sync.Mutex // guards what follows
+	ready    time.Time  // when all nodes were; zero before
+	released bool       // the lab may outlive its owner
+	reason   *control.Error
+	clients  map[*control.Conn]*client
+	served   int // clients so far
+}
+
+// A client is a command's channel. Its fields are guarded by Supervisor.mu.
+type client struct {
+	number int        // tells channels apart
+	events chan Event // to a client that watches; nil if it does not
+}
+
+// eventQueue is how many events a client may be behind before it loses some.
+const eventQueue = 256
+
+// supervise is the supervisor process. It returns when the lab is over.
+func supervise(name string) error {
+	owner := inherited(ownerFile, "owner")
+	listener := inherited(listenFile, "listener")
+	locked := inherited(stateFile, "state")
+	defer runtime.KeepAlive(locked) // the lock is held to the very end of the process
+	s := &Supervisor{
+		name:    name,
+		reaper:  newReaper(),
+		byName:  map[string]*labNode{},
+		clients: map[*control.Conn]*client{},
+		over:    make(chan struct{}),
+	}
+	// Process 1 gets no signal that it has no handler for.
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)
+	go func() {
+		s.end(control.Errorf(control.Failed, "lab %s was ended by %s", name, unix.SignalName((<-signals).(unix.Signal))))
+	}()
+	go s.reaper.run()
+
+	if err := s.serveOwner(owner); err != nil {
+		return err
+	}
+	if err := s.listen(listener); err != nil {
+		return err
+	}
+	<-s.over
+	log.Print(s.reason)
+	s.farewell()
+	return nil
+}
+
+// end makes the lab end; the first reason counts.
+func (s *Supervisor) end(reason *control.Error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reason == nil {
+		s.reason = reason
+		close(s.over)
+	}
+}
+
+// farewellTime bounds how long clients may take to hear why the lab is over.
+const farewellTime = 100 * time.Millisecond
+
+// farewell waits until every client has had the answer to its wait request and
+// closed its channel, but not for one that reads nothing because it was stopped.
+func (s *Supervisor) farewell() {
+	s.mu.Lock()
+	conns := slices.Collect(maps.Keys(s.clients))
+	s.mu.Unlock()
+	late := time.After(farewellTime)
+	for _, conn := range conns {
+		select {
+		case <-conn.Done():
+		case <-late:
+			return
+		}
+	}
+}
+
+// serveOwner serves the command that starts the lab, and ends the lab if that
+// command goes away before it has released it.
+func (s *Supervisor) serveOwner(owner *os.File) error {
+	conn, err := s.addClient(func() (*control.Conn, error) { return control.FromFile(owner, s.handleOwner) })
+	if err != nil {
+		return err
+	}
+	go func() {
+		<-conn.Done()
+		s.mu.Lock()
+		released := s.released
+		s.mu.Unlock()
+		if !released {
+			s.end(control.Errorf(control.Failed, "the command that owns lab %s has gone", s.name))
+		}
+	}()
+	return nil
+}
+
+// listen serves the API to commands of the same user.
+func (s *Supervisor) listen(file *os.File) error {
+	inheritedListener, err := net.FileListener(file)
+	file.Close()
+	if err != nil {
+		return fmt.Errorf("API socket: %w", err)
+	}
+	listener, ok := inheritedListener.(*net.UnixListener)
+	if !ok {
+		return fmt.Errorf("API socket: %s is no Unix socket", inheritedListener.Addr().Network())
+	}
+	go func() {
+		for {
+			sock, err := listener.AcceptUnix()
+			if err == nil {
+				s.serveClient(sock)
+				continue
+			}
+			// Out of descriptors, which passes.
+			log.Printf("API: %v", err)
+			time.Sleep(acceptRetry)
+		}
+	}()
+	return nil
+}
+
+const acceptRetry = 10 * time.Millisecond
+
+// serveClient refuses other users. In a user namespace, where the lab's own user
+// is mapped to 0 and nobody else is mapped, even root is another user.
+func (s *Supervisor) serveClient(sock *net.UnixConn) {
+	if uid, err := peerUID(sock); err != nil || uid != os.Getuid() {
+		sock.Close()
+		return
+	}
+	// New cannot fail.
+	_, _ = s.addClient(func() (*control.Conn, error) { return control.New(sock, s.handle), nil })
+}
+
+// addClient makes a client's channel and knows it before it serves its first
+// request.
+func (s *Supervisor) addClient(open func() (*control.Conn, error)) (*control.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	conn, err := open()
+	if err != nil {
+		return nil, err
+	}
+	s.served++
+	s.clients[conn] = &client{number: s.served}
+	go func() {
+		<-conn.Done()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if events := s.clients[conn].events; events != nil {
+			close(events)
+		}
+		delete(s.clients, conn)
+	}()
+	return conn, nil
+}
+
+// watch sends the events from now on to a client.
+func (s *Supervisor) watch(conn *control.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.clients[conn]
+	if c == nil || c.events != nil {
+		return
+	}
+	c.events = make(chan Event, eventQueue)
+	go func() {
+		for e := range c.events {
+			// If the client has gone its channel is about to be closed.
+			_ = conn.Notify(noticeEvent, e)
+		}
+	}()
+}
+
+// Since is the lab's clock: how long all nodes have been ready. It is 0 before.
+func (s *Supervisor) Since() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ready.IsZero() {
+		return 0
+	}
+	return time.Since(s.ready)
+}
+
+// Topology is the lab's, with its seed. It must not be changed.
+func (s *Supervisor) Topology() *topology.Topology { return s.topo }
+
+// Publish sends an event to every client that watches, and logs it. A client
+// that is far behind misses it.
+func (s *Supervisor) Publish(e Event) {
+	e.At = s.Since()
+	log.Print(e.Text)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.clients {
+		select {
+		case c.events <- e:
+		default:
+		}
+	}
+}

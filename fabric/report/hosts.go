@@ -1,0 +1,212 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// A Lab is one that is up, in a list of those.
+type Lab struct {
+	Lab   string
+	Seed  uint64
+	State string
+	Nodes int
+	Links int
+	Up    float64 // seconds since all nodes were ready; 0 before
+}
+
+// WriteLabs writes a list of labs for people.
+func WriteLabs(w io.Writer, labs []Lab) error {
+	p := newPage(w)
+	if len(labs) == 0 {
+		p.line("no lab is up")
+		return p.flush()
+	}
+	t := table{columns: []column{
+		{title: "lab", wraps: true}, {title: "state"}, {title: "nodes", right: true}, {title: "links", right: true},
+		{title: "up for", right: true}, {title: "seed", right: true},
+	}}
+	for _, l := range labs {
+		up, seed := "-", "-"
+		if l.Up > 0 {
+			up, seed = time.Duration(l.Up*float64(time.Second)).Round(time.Second).String(), count(l.Seed)
+		}
+		t.add(l.Lab, l.State, fmt.Sprint(l.Nodes), fmt.Sprint(l.Links), up, seed)
+	}
+	p.table(&t)
+	return p.flush()
+}
+
+// WriteInspection writes the state of a lab that is up for people.
+func WriteInspection(w io.Writer, lab, state string, seed uint64, nodes []Node, links []Link) error {
+	p := newPage(w)
+	p.section()
+	p.line(fmt.Sprintf("lab %s: %s, seed %d", lab, state, seed))
+	p.nodes(nodes)
+	p.links(links)
+	return p.flush()
+}
+
+// nodeCounters are the columns of the table of nodes, under their names in
+// NDIS_NDK_PERFORMANCE_COUNTERS (ndkpi.md 3.5), broken to save room.
+var nodeCounters = []struct {
+	name, title string
+	format      func(uint64) string
+}{
+	{"Connect", "Connect", count},
+	{"Accept", "Accept", count},
+	{"ConnectFailure", "Connect\nFailure", count},
+	{"ConnectionError", "Connection\nError", count},
+	{"ActiveConnection", "Active\nConnection", count},
+	{"CQError", "CQ\nError", count},
+	{"RDMAInOctets", "RDMAIn\nOctets", Size},
+	{"RDMAOutOctets", "RDMAOut\nOctets", Size},
+	{"RDMAInFrames", "RDMAIn\nFrames", count},
+	{"RDMAOutFrames", "RDMAOut\nFrames", count},
+}
+
+// transportTroubles are the transport's counters that a person wants to see
+// when they are not zero, in words.
+var transportTroubles = []struct{ name, words string }{
+	{"retransmitted", "retransmitted"},
+	{"timeouts", "timeouts"},
+	{"naks_sent", "NAKs sent"},
+	{"naks_received", "NAKs received"},
+	{"rnr_naks_sent", "RNR NAKs sent"},
+	{"rnr_naks_received", "RNR NAKs received"},
+	{"out_of_sequence", "out of sequence"},
+	{"duplicates", "duplicates"},
+	{"receive_overflow", "lost to a full receive buffer"},
+	{"send_dropped", "refused by the kernel"},
+	{"send_too_big", "too big to send"},
+	{"icrc_errors", "ICRC errors"},
+	{"malformed", "malformed"},
+	{"unknown_qp", "to an unknown QP"},
+	{"misdirected", "misdirected"},
+}
+
+func (p *page) nodes(nodes []Node) {
+	if len(nodes) == 0 {
+		return
+	}
+	t := table{columns: []column{{title: "node", wraps: true}}}
+	for _, c := range nodeCounters {
+		t.columns = append(t.columns, column{title: c.title, right: true})
+	}
+	for _, n := range nodes {
+		row := []string{n.Name}
+		for _, c := range nodeCounters {
+			value, known := n.Counters[c.name]
+			if known {
+				row = append(row, c.format(value))
+			} else {
+				row = append(row, "-")
+			}
+		}
+		t.add(row...)
+	}
+	p.table(&t)
+	p.line("")
+	for _, n := range nodes {
+		p.paragraph(n.Name+": ", n.story())
+	}
+}
+
+// story is what there is to say of a node besides its counters.
+func (n *Node) story() string {
+	var parts []string
+	if n.State != "" && n.State != "ready" {
+		state := n.State
+		if n.Reason != "" {
+			state += " (" + n.Reason + ")"
+		}
+		parts = append(parts, state)
+	}
+	if n.PID != 0 {
+		parts = append(parts, fmt.Sprintf("pid %d", n.PID))
+	}
+	parts = append(parts, n.Addresses...)
+	if sent, ok := n.Transport["packets_sent"]; ok {
+		parts = append(parts, count(sent)+" packets sent")
+	}
+	if received, ok := n.Transport["packets_received"]; ok {
+		parts = append(parts, count(received)+" received")
+	}
+	for _, t := range transportTroubles {
+		if value := n.Transport[t.name]; value > 0 {
+			parts = append(parts, count(value)+" "+t.words)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (p *page) links(links []Link) {
+	if len(links) == 0 {
+		return
+	}
+	t := table{columns: []column{
+		{title: "link", wraps: true}, {title: "engine"}, {title: "packets", right: true}, {title: "bytes", right: true},
+		{title: "dropped", right: true}, {title: "lost", right: true}, {title: ""},
+		{title: "delay", right: true}, {title: "jitter", right: true}, {title: "loss", right: true}, {title: "rate", right: true},
+	}}
+	for _, l := range links {
+		engine := l.Engine
+		if l.State != "up" {
+			engine += "\n" + l.State
+		}
+		for end, d := range l.Directions {
+			row := []string{l.Endpoints[end] + " -> " + l.Endpoints[1-end], engine, count(d.Packets), Size(d.Bytes), count(d.Dropped), count(d.Lost)}
+			row = append(row, beside([]string{"asked", "achieved"}, d.Asked.cells(given), d.Achieved.cells(nil))...)
+			t.add(row...)
+		}
+	}
+	p.table(&t)
+}
+
+// beside stacks what was asked on what was achieved, under one name each, and
+// leaves out the line that says nothing.
+func beside(names, asked, achieved []string) []string {
+	switch {
+	case silent(asked) && silent(achieved):
+		return nil
+	case silent(asked):
+		return append(names[1:2:2], achieved...)
+	case silent(achieved):
+		return append(names[0:1:1], asked...)
+	}
+	cells := []string{names[0] + "\n" + names[1]}
+	for i := range asked {
+		cells = append(cells, asked[i]+"\n"+achieved[i])
+	}
+	return cells
+}
+
+func silent(cells []string) bool {
+	for _, c := range cells {
+		if c != "-" {
+			return false
+		}
+	}
+	return true
+}
+
+// cells are delay, jitter, loss and rate; "-" is not asked for or not measured.
+// form, if not nil, changes how they are written.
+func (q Quality) cells(form func(string) string) []string {
+	cells := []string{"-", "-", "-", "-"}
+	for i, v := range []struct {
+		value  *float64
+		format func(float64) string
+	}{{q.DelayUS, Duration}, {q.JitterUS, Duration}, {q.Loss, Percent}, {q.RateGbps, Rate}} {
+		if v.value == nil {
+			continue
+		}
+		cells[i] = v.format(*v.value)
+		if form != nil {
+			cells[i] = form(cells[i])
+		}
+	}
+	return cells
+}

@@ -1,0 +1,34 @@
+package report
+
+import (
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// paint is whether to use colours.
+type paint bool
+
+// paintFor is true for a terminal, if the user has nothing against it
+// (https://no-color.org).
+func paintFor(w io.Writer) paint {
+	f, ok := w.(*os.File)
+	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+func (on paint) bold(text string) string  { return on.in("1", text) }
+func (on paint) red(text string) string   { return on.in("31", text) }
+func (on paint) green(text string) string { return on.in("32", text) }
+
+// in is text in an SGR attribute (ECMA-48, 8.3.117).
+func (on paint) in(attribute, text string) string {
+	if !on {
+		return text
+	}
+	return "\x1b[" + attribute + "m" + text + "\x1b[0m"
+}

@@ -1,0 +1,199 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func ref(v float64) *float64 { return &v }
+
+// pair is what the example lab reports.
+func pair() *Run {
+	counters := func(connect, accept, in, out uint64) map[string]uint64 {
+		return map[string]uint64{
+			"Connect": connect, "Accept": accept, "ConnectFailure": 0, "ConnectionError": 0, "ActiveConnection": 0, "CQError": 0,
+			"RDMAInOctets": in, "RDMAOutOctets": out, "RDMAInFrames": in / 4170, "RDMAOutFrames": out / 4170,
+		}
+	}
+	asked := Quality{DelayUS: ref(1000), JitterUS: ref(50), Loss: ref(0.00731), RateGbps: ref(10)}
+	return &Run{
+		Lab: "pair", Seed: 42, Passed: true, Seconds: 4.063,
+		Workloads: []Workload{
+			{Name: "bulk", From: "client", To: "server", Operation: "write", Size: 65536, Depth: 16, Messages: 12345, Bytes: 12345 * 65536,
+				Seconds: 3.001, Gbps: 2.157, Latency: Latency{2071.3, 2310.5, 9870, 31234}, Verified: true},
+			{Name: "fetch", From: "client", To: "server", Operation: "read", Size: 65536, Depth: 16, Messages: 9876, Bytes: 9876 * 65536,
+				Seconds: 3.002, Gbps: 0.8725, Latency: Latency{2093.1, 2402.5, 12400, 40100}, Verified: true},
+			{Name: "ping", From: "client", To: "server", Operation: "send", Size: 64, Depth: 1, Messages: 1000, Bytes: 64000,
+				Seconds: 2.2, Gbps: 0.000232, Latency: Latency{2003, 2101, 8000, 8100}},
+		},
+		Nodes: []Node{
+			{Name: "client", State: "ready", Addresses: []string{"10.0.0.1/30", "fd6e:646b::1/126"}, Counters: counters(3, 0, 700<<20, 900<<20),
+				Transport: map[string]uint64{"packets_sent": 226000, "packets_received": 176000, "retransmitted": 1733, "naks_received": 1312, "timeouts": 2}},
+			{Name: "server", State: "ready", Addresses: []string{"10.0.0.2/30", "fd6e:646b::2/126"}, Counters: counters(0, 3, 900<<20, 700<<20),
+				Transport: map[string]uint64{"packets_sent": 176000, "packets_received": 224000, "naks_sent": 1312, "out_of_sequence": 14000}},
+		},
+		Links: []Link{{
+			Endpoints: [2]string{"client:eth0", "server:eth0"}, Engine: "linkem", State: "up",
+			Directions: [2]Direction{
+				{From: "client:eth0", Packets: 226012, Bytes: 912 << 20, Dropped: 1644, Asked: asked,
+					Achieved: Quality{DelayUS: ref(1010.2), JitterUS: ref(48.7), Loss: ref(0.00727), RateGbps: ref(3.31)}},
+				{From: "server:eth0", Packets: 176010, Bytes: 702 << 20, Dropped: 1271, Lost: 3, Asked: asked,
+					Achieved: Quality{DelayUS: ref(1009.8), JitterUS: ref(49.9), Loss: ref(0.00722), RateGbps: ref(1.94)}},
+			},
+		}},
+		Checks: []Check{
+			{Name: "bulk errors", Passed: true, Expected: "== 0", Got: "0"},
+			{Name: "bulk throughput", Passed: true, Expected: ">= 200 Mb/s", Got: "2.16 Gb/s"},
+			{Name: "ping latency_p99", Passed: true, Expected: "<= 50 ms", Got: "8.00 ms"},
+		},
+		Started: "2026-11-21T03:00:00Z", Host: "Linux 6.18", WallSeconds: 4.4,
+	}
+}
+
+// trouble is a run in which everything is wrong, under long names.
+func trouble() *Run {
+	r := pair()
+	r.Passed = false
+	r.Seed = 18446744073709551615
+	r.Workloads[0].Name = "replication-of-the-journal"
+	r.Workloads[0].From, r.Workloads[0].To = "storage-frontend-01", "storage-backend-02"
+	r.Workloads[0].Errors, r.Workloads[0].Verified = 17, false
+	r.Workloads[0].Error = "STATUS_IO_TIMEOUT (0xC00000B5): the remote side did not answer 7 retransmissions of PSN 123456 in 4.3 s; the connection was flushed\nand more"
+	r.Workloads[1].Messages, r.Workloads[1].Bytes, r.Workloads[1].Error, r.Workloads[1].Verified = 0, 0, "refused \x1b[31m", false
+	r.Workloads[2].Errors = 1
+	r.Nodes[1].State, r.Nodes[1].Reason, r.Nodes[1].Counters, r.Nodes[1].Transport = "down", "its agent was ended by SIGKILL", nil, nil
+	r.Links[0].Endpoints = [2]string{"storage-frontend-01:eth0", "storage-backend-02:eth0"}
+	r.Links[0].State = "down"
+	r.Links = append(r.Links, Link{Endpoints: [2]string{"client:eth1", "server:eth1"}, Engine: "plain", State: "up",
+		Directions: [2]Direction{{Packets: 12, Bytes: 1234, Asked: Quality{Loss: ref(0.5)}}, {Achieved: Quality{Loss: ref(0)}}}})
+	r.Checks[1].Passed, r.Checks[1].Got = false, "120 Mb/s"
+	r.Problems = []string{"node server: its agent was ended by SIGKILL", "link client:eth0: the engine lost 12 packets because it could not keep up with the rate at which they came, which makes figures on this link doubtful"}
+	return r
+}
+
+func TestText(t *testing.T) {
+	inspection := pair()
+	inspection.Nodes[0].PID, inspection.Nodes[1].PID = 4711, 4712
+	for i := range inspection.Links[0].Directions {
+		inspection.Links[0].Directions[i].Achieved = Quality{}
+	}
+	up := Lab{Lab: "pair", Seed: 42, State: "ready", Nodes: 2, Links: 1, Up: 12.345}
+	for name, write := range map[string]func(*bytes.Buffer) error{
+		"pair":    func(b *bytes.Buffer) error { return WriteText(b, pair()) },
+		"trouble": func(b *bytes.Buffer) error { return WriteText(b, trouble()) },
+		"empty":   func(b *bytes.Buffer) error { return WriteText(b, &Run{Lab: "empty"}) },
+		"json":    func(b *bytes.Buffer) error { return WriteJSON(b, pair()) },
+		"inspect": func(b *bytes.Buffer) error { return WriteInspection(b, "pair", "ready", 42, inspection.Nodes, inspection.Links) },
+		"labs": func(b *bytes.Buffer) error {
+			return WriteLabs(b, []Lab{up, {Lab: "other", State: "starting"}})
+		},
+		"nolabs": func(b *bytes.Buffer) error { return WriteLabs(b, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got bytes.Buffer
+			if err := write(&got); err != nil {
+				t.Fatal(err)
+			}
+			golden := filepath.Join("testdata", name+".golden")
+			if *update {
+				if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got.String()); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			for line := range strings.Lines(got.String()) {
+				line = strings.TrimSuffix(line, "\n")
+				if n := utf8.RuneCountInString(line); n > width {
+					t.Errorf("%d columns, at most %d wanted:\n%s", n, width, line)
+				}
+				if strings.HasSuffix(line, " ") {
+					t.Errorf("trailing space: %q", line)
+				}
+			}
+		})
+	}
+}
+
+// The JSON form is an API: what is read back is the same.
+func TestJSONRoundTrip(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteJSON(&b, trouble()); err != nil {
+		t.Fatal(err)
+	}
+	var back Run
+	d := json.NewDecoder(&b)
+	d.DisallowUnknownFields()
+	if err := d.Decode(&back); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(trouble(), &back); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestUnits(t *testing.T) {
+	for _, c := range []struct{ got, want string }{
+		{Size(0), "0 B"}, {Size(64), "64 B"}, {Size(1023), "1023 B"}, {Size(1024), "1 KiB"}, {Size(1025), "1.00 KiB"},
+		{Size(65536), "64 KiB"}, {Size(12345678), "11.8 MiB"}, {Size(1 << 30), "1 GiB"}, {Size(1000 << 10), "1000 KiB"}, {Size(1<<64 - 1), "16777216 TiB"},
+		{Rate(0), "0 b/s"}, {Rate(8.41), "8.41 Gb/s"}, {Rate(0.812), "812 Mb/s"}, {Rate(0.99999), "1.00 Gb/s"}, {Rate(62.04), "62.0 Gb/s"}, {Rate(1e-9), "1.00 b/s"},
+		{Duration(0), "0 us"}, {Duration(0.123), "0.123 us"}, {Duration(1.5), "1.50 us"}, {Duration(999.7), "1.00 ms"}, {Duration(1020), "1.02 ms"}, {Duration(4063000), "4.06 s"}, {Duration(3.6e9), "3600 s"},
+		{Percent(0), "0 %"}, {Percent(0.0052), "0.520 %"}, {Percent(0.001), "0.100 %"}, {Percent(1), "100 %"}, {Percent(1e-6), "0.000100 %"},
+		{given("1.00 ms"), "1 ms"}, {given("0.100 %"), "0.1 %"}, {given("100 %"), "100 %"}, {given("0 us"), "0 us"}, {given("10.0 Gb/s"), "10 Gb/s"},
+	} {
+		if c.got != c.want {
+			t.Errorf("got %q, want %q", c.got, c.want)
+		}
+	}
+}
+
+// A failing writer is reported, whatever is written.
+func TestWriteError(t *testing.T) {
+	f, err := os.Open(os.DevNull) // for reading only
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := WriteText(f, pair()); err == nil {
+		t.Error("no error")
+	}
+}
+
+// A terminal gets colours, unless the user does not want them.
+func TestPaint(t *testing.T) {
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skipf("no terminal here: %v", err)
+	}
+	defer terminal.Close()
+	t.Setenv("TERM", "xterm")
+	t.Setenv("NO_COLOR", "")
+	if !paintFor(terminal) {
+		t.Error("a terminal gets no colours")
+	}
+	if paintFor(&bytes.Buffer{}) {
+		t.Error("a buffer gets colours")
+	}
+	t.Setenv("NO_COLOR", "1")
+	if paintFor(terminal) {
+		t.Error("colours in spite of NO_COLOR")
+	}
+	if got := paint(true).red("FAIL"); got != "\x1b[31mFAIL\x1b[0m" {
+		t.Errorf("red FAIL is %q", got)
+	}
+}

@@ -1,0 +1,88 @@
+package report
+
+import (
+	"math"
+	"strconv"
+	"strings"
+)
+
+// A scale is a ladder of units, ascending.
+type scale []rung
+
+type rung struct {
+	name string
+	of   float64 // base units
+}
+
+var (
+	sizes = scale{{"B", 1}, {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}}
+	rates = scale{{"b/s", 1}, {"kb/s", 1e3}, {"Mb/s", 1e6}, {"Gb/s", 1e9}, {"Tb/s", 1e12}}
+	times = scale{{"us", 1}, {"ms", 1e3}, {"s", 1e6}} // base units are microseconds, as in the JSON form
+)
+
+// number writes a value with three significant digits in the largest unit that
+// it reaches: 12.3 MiB, 8.41 Gb/s.
+func (s scale) number(value float64) string {
+	best := s[0]
+	for i, u := range s {
+		// 999.9 would be written as 1000 of the smaller unit.
+		if limit := u.of * 0.9995; i == 0 || math.Abs(value) >= limit {
+			best = u
+		}
+	}
+	return significant(value/best.of) + " " + best.name
+}
+
+// significant is a number with three significant digits and no exponent.
+func significant(x float64) string {
+	switch abs := math.Abs(x); {
+	case math.IsNaN(x) || math.IsInf(x, 0):
+		return strconv.FormatFloat(x, 'g', -1, 64)
+	case abs == 0:
+		return "0"
+	case abs >= 99.95:
+		return strconv.FormatFloat(x, 'f', 0, 64)
+	case abs >= 9.995:
+		return strconv.FormatFloat(x, 'f', 1, 64)
+	case abs >= 0.9995:
+		return strconv.FormatFloat(x, 'f', 2, 64)
+	default:
+		digits := 2 - int(math.Floor(math.Log10(abs)))
+		return strconv.FormatFloat(x, 'f', digits, 64)
+	}
+}
+
+// given is a formatted value as a person would have asked for it: 1 ms for
+// 1.00 ms.
+func given(text string) string {
+	number, unit, _ := strings.Cut(text, " ")
+	if strings.Contains(number, ".") {
+		number = strings.TrimRight(strings.TrimRight(number, "0"), ".")
+	}
+	return number + " " + unit
+}
+
+// Size is a number of bytes: 64 KiB, 12.3 MiB.
+func Size(bytes uint64) string {
+	text := sizes.number(float64(bytes))
+	if bytes < 1<<10 || strings.HasSuffix(text, " B") {
+		return strconv.FormatUint(bytes, 10) + " B"
+	}
+	for _, u := range sizes[1:] {
+		if n := float64(bytes) / u.of; n < 1000 && n >= 1 && n == math.Trunc(n) {
+			return given(text) // exact
+		}
+	}
+	return text
+}
+
+// Rate is a throughput given in Gb/s (10^9 bits per second): 812 Mb/s.
+func Rate(gbps float64) string { return rates.number(gbps * 1e9) }
+
+// Duration is a time given in microseconds: 1.02 ms.
+func Duration(us float64) string { return times.number(us) }
+
+// Percent is a fraction: 0.520 % for 0.0052.
+func Percent(fraction float64) string { return significant(fraction*100) + " %" }
+
+func count(n uint64) string { return strconv.FormatUint(n, 10) }
