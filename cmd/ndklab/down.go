@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/spf13/cobra"
+)
+
+func downCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "down LAB|--all",
+		Short: "Take a lab down",
+		Long: `Takes a lab down: its nodes with everything that runs in them, its links and its
+files. It returns when nothing of the lab is left. --all takes down all labs of
+this user, and is content if there is none.`,
+		Example: `  ndklab down pair
+  ndklab down --all`,
+	}
+	all := cmd.Flags().Bool("all", false, "all labs of this user")
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case *all && len(args) > 0:
+			return misuse("down takes a lab or --all, found both")
+		case !*all && len(args) != 1:
+			return misuse("down takes one lab or --all, found %d labs", len(args))
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		sweep(cmd)
+		names := args
+		if *all {
+			labs, err := lab.List(cmd.Context())
+			if err != nil {
+				return err
+			}
+			for _, l := range labs {
+				names = append(names, l.Lab)
+			}
+		}
+		var problems error
+		for _, name := range names {
+			if err := down(cmd.Context(), name); err != nil {
+				problems = errors.Join(problems, err)
+				continue
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "lab %s is down\n", name)
+		}
+		return problems
+	}
+	return cmd
+}
+
+func down(ctx context.Context, name string) error {
+	l, err := lab.Open(ctx, name)
+	if err != nil {
+		return err
+	}
+	return l.Down(ctx)
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"io"
+
+	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/spf13/cobra"
+)
+
+func inspectCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "inspect LAB [-o text|json]",
+		Short: "Show the nodes and links of a lab that is up",
+		Long: `Shows the nodes of a lab that is up, with their process ids, addresses and NDK
+counters, and its links, with what was asked of them and what they did so far.`,
+		Example: `  ndklab inspect pair
+  ndklab inspect pair -o json`,
+		Args: arguments(1, 1, "one lab"),
+	}
+	output := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		sweep(cmd)
+		l, err := lab.Open(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		i, err := l.Inspect(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return output.print(cmd.OutOrStdout(), i, func(w io.Writer) error {
+			return report.WriteInspection(w, i.Lab, i.State, i.Seed, i.Nodes, i.Links)
+		})
+	}
+	return cmd
+}

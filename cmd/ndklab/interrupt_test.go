@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// longRun is a topology that keeps a run busy for longer than any test.
+const longRun = `name: %s
+seed: 1
+topology:
+  nodes: {a: {}, b: {}}
+  links:
+    - {endpoints: ["a:eth0", "b:eth0"], delay: 1ms}
+workloads:
+  - {name: long, from: a, to: b, operation: write, size: 4KiB, duration: 10m}
+`
+
+// A command is ndklab, running.
+type command struct {
+	*exec.Cmd
+	lab    string
+	stderr *bufio.Scanner
+}
+
+// startRun starts a long run, of a lab with name in its own, and returns when its
+// workload has started.
+func startRun(t *testing.T, name string) *command {
+	t.Helper()
+	if !canRun() {
+		t.Skip("labs cannot run here: ndklab doctor says why")
+	}
+	c := &command{lab: fmt.Sprintf("cli-%s-%d", name, os.Getpid())}
+	file := filepath.Join(t.TempDir(), "long.ndklab.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, longRun, c.lab), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c.Cmd = exec.CommandContext(t.Context(), "ndklab", "run", file)
+	stderr, err := c.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c.stderr = bufio.NewScanner(stderr)
+	for c.stderr.Scan() {
+		t.Log(c.stderr.Text())
+		if strings.Contains(c.stderr.Text(), "workload long") {
+			return c
+		}
+	}
+	t.Fatalf("the run ended early: %v", c.Wait())
+	return nil
+}
+
+// ended waits for the command's end, reading what it has to say, and returns its
+// exit code.
+func (c *command) ended(t *testing.T) int {
+	t.Helper()
+	for c.stderr.Scan() {
+		t.Log(c.stderr.Text())
+	}
+	err := c.Wait()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return c.ProcessState.ExitCode()
+}
+
+// up reports whether the command's lab is in the list of labs.
+func (c *command) up(t *testing.T) bool {
+	t.Helper()
+	out, err := exec.Command("ndklab", "ls").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(string(out), c.lab)
+}
+
+// Ctrl-C, or a CI system's SIGTERM, takes a lab down before the command ends.
+func TestInterrupt(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		t.Run(signal.String(), func(t *testing.T) {
+			c := startRun(t, signal.String())
+			if err := c.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			if code := c.ended(t); code != exitInterrupted {
+				t.Errorf("exit code %d, want %d", code, exitInterrupted)
+			}
+			if c.up(t) {
+				t.Error("the lab is still up")
+			}
+		})
+	}
+}
+
+// A second Ctrl-C does not wait; the lab goes all the same.
+func TestSecondInterrupt(t *testing.T) {
+	c := startRun(t, "interrupt-twice")
+	for range 2 {
+		if err := c.Process.Signal(syscall.SIGINT); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			t.Fatal(err)
+		}
+	}
+	if code := c.ended(t); code != exitInterrupted {
+		t.Errorf("exit code %d, want %d", code, exitInterrupted)
+	}
+	for deadline := time.Now().Add(2 * time.Second); c.up(t); {
+		if time.Now().After(deadline) {
+			t.Fatal("the lab is still up")
+		}
+	}
+}
+
+// untilTwice is a shell command that says when it is ready, and ends with status
+// 9 at the second SIGINT.
+const untilTwice = `n=0; trap 'n=$((n+1)); echo $n' INT; echo 0; while [ $n -lt 2 ]; do sleep 60 & wait; done; exit 9`
+
+// What would interrupt exec goes to its command, every time.
+func TestExecPassesSignals(t *testing.T) {
+	run := startRun(t, "exec-signals")
+	cmd := exec.CommandContext(t.Context(), "ndklab", "exec", run.lab+"/a", "--", "sh", "-c", untilTwice)
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() && lines.Text() != "2" {
+		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 9 {
+		t.Errorf("%v, want exit status 9", err)
+	}
+	if err := run.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	run.ended(t)
+}
+
+// A lab that dies under a command is that command's failure, which says so.
+func TestLabDies(t *testing.T) {
+	c := startRun(t, "dies")
+	if out, err := exec.Command("ndklab", "down", c.lab).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if code := c.ended(t); code != exitUsage && code != exitFault {
+		t.Errorf("exit code %d", code)
+	}
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"io"
+
+	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/spf13/cobra"
+)
+
+func lsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "ls [-o text|json]",
+		Short:   "List the labs that are up",
+		Long:    "Lists the labs of this user that are up.",
+		Example: "  ndklab ls\n  ndklab ls -o json",
+		Args:    arguments(0, 0, "no arguments"),
+	}
+	output := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		sweep(cmd)
+		labs, err := lab.List(cmd.Context())
+		if err != nil {
+			return err
+		}
+		data := struct {
+			Labs []lab.Info `json:"labs"`
+		}{labs}
+		return output.print(cmd.OutOrStdout(), data, func(w io.Writer) error {
+			rows := make([]report.Lab, len(labs))
+			for i, l := range labs {
+				rows[i] = report.Lab(l)
+			}
+			return report.WriteLabs(w, rows)
+		})
+	}
+	return cmd
+}

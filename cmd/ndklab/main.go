@@ -1,0 +1,140 @@
+// Command ndklab runs RDMA labs on one machine: see ndklab --help.
+//
+// Here is one file for each verb: flags in, text or JSON out. What a verb does
+// is in the packages below fabric. This file has what all verbs share: the
+// exit code, and how errors are told.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/doctor"
+	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/topology"
+	"golang.org/x/sys/unix"
+)
+
+// version is set by the linker.
+var version = "unknown"
+
+// Exit codes. They are an API.
+const (
+	exitOK          = 0
+	exitFailed      = 1 // a check or a workload failed
+	exitUsage       = 2 // the command line or the topology is wrong, or names what does not exist
+	exitUnable      = 3 // this machine cannot do it
+	exitFault       = 4 // our own fault
+	exitExecFault   = 125
+	exitInterrupted = 130
+)
+
+// An exitStatus ends the program with that status when there is nothing more
+// to say.
+type exitStatus int
+
+func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
+
+// errCommandLine marks errors in the command line itself.
+var errCommandLine = errors.New("command line")
+
+func main() {
+	// The processes of a lab are this binary under other names.
+	lab.Child()
+	doctor.Child()
+	os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// execute runs a command line and returns its exit code.
+func execute(args []string, stdout, stderr io.Writer) int {
+	ctx, stop := interruptible()
+	defer stop()
+	root := rootCommand(stdout, stderr)
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(ctx)
+	code := exitCode(ctx, err)
+	if cmd.Name() == execVerb && (code == exitUnable || code == exitFault) && !errors.As(err, new(exitStatus)) {
+		code = exitExecFault
+	}
+	tell(stderr, err, code)
+	if errors.Is(err, errCommandLine) {
+		fmt.Fprintf(stderr, "ndklab: `%s --help` has the whole story\n", cmd.CommandPath())
+	}
+	return code
+}
+
+// interruptible is a context that ends with the first SIGINT or SIGTERM. The
+// second one ends the process at once; what it leaves is taken down by the
+// lab's own processes.
+func interruptible() (context.Context, func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	// Without this, writing to a pipe that nobody reads any more would kill us
+	// in the middle of a run. Writes fail instead.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, unix.SIGINT, unix.SIGTERM)
+	go func() {
+		select {
+		case <-signals:
+		case <-ctx.Done():
+			return
+		}
+		cancel()
+		<-signals
+		os.Exit(exitInterrupted)
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		cancel()
+	}
+}
+
+// exitCode is what an error means to whoever started us.
+func exitCode(ctx context.Context, err error) int {
+	var (
+		status  exitStatus
+		problem *control.Error
+		invalid topology.ErrorList
+	)
+	switch {
+	case err == nil, errors.Is(err, unix.EPIPE): // whoever reads us has had enough
+		return exitOK
+	case errors.As(err, &status):
+		return int(status)
+	case ctx.Err() != nil:
+		return exitInterrupted
+	case errors.As(err, &invalid), errors.Is(err, errCommandLine):
+		return exitUsage
+	case errors.As(err, &problem) && problem.Code == control.Usage:
+		return exitUsage
+	case errors.As(err, &problem) && problem.Code == control.Unable:
+		return exitUnable
+	}
+	return exitFault
+}
+
+// tell writes an error for people, one line for each problem. Errors in a
+// topology begin with their place in the file, where editors look for it.
+func tell(w io.Writer, err error, code int) {
+	var (
+		status  exitStatus
+		invalid topology.ErrorList
+	)
+	switch {
+	case err == nil, errors.As(err, &status), errors.Is(err, unix.EPIPE):
+	case code == exitInterrupted:
+		fmt.Fprintln(w, "ndklab: interrupted")
+	case errors.As(err, &invalid):
+		fmt.Fprintln(w, invalid)
+	default:
+		for line := range strings.SplitSeq(strings.TrimSpace(err.Error()), "\n") {
+			fmt.Fprintln(w, "ndklab:", line)
+		}
+	}
+}

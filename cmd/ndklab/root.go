@@ -1,0 +1,188 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+const rootHelp = `ndklab gives you an RDMA cluster on this one machine: a YAML file says which
+nodes there are and how they are linked; each becomes a network namespace with
+an emulated RDMA adapter, and the links carry real RoCEv2 packets with the
+delay, jitter, loss and rate that the file asks for.
+
+Exit codes: 0 done, and every check passed; 1 a check or a workload failed;
+2 the command line or the topology is wrong, or names what does not exist;
+3 this machine cannot do it ("ndklab doctor" says why); 4 ndklab's own fault;
+130 interrupted. exec returns the command's own status, or 125 if ndklab failed.
+
+Data goes to standard output, progress and errors to standard error.`
+
+const rootExamples = `  ndklab run examples/pair.ndklab.yaml     build the lab, run its workloads, report, take it down
+  ndklab up examples/pair.ndklab.yaml      build the lab and leave it up
+  ndklab exec pair/client -- ip address    run a command in a node
+  ndklab down pair                         take the lab down
+  ndklab doctor                            what can this machine do?`
+
+// rootCommand is the command line. Writers are for what the command itself
+// prints; commands in nodes get the process's own.
+func rootCommand(stdout, stderr io.Writer) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "ndklab VERB",
+		Short:         "RDMA labs on one machine",
+		Long:          rootHelp,
+		Example:       rootExamples,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return misuse("there is no verb %q%s", args[0], didYouMean(cmd.SuggestionsFor(args[0])))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cmd.SetOut(cmd.ErrOrStderr())
+			if err := cmd.Help(); err != nil {
+				return err
+			}
+			return exitStatus(exitUsage)
+		},
+		CompletionOptions:     cobra.CompletionOptions{DisableDefaultCmd: true},
+		DisableFlagsInUseLine: true,
+	}
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.SetFlagErrorFunc(flagError)
+	root.SuggestionsMinimumDistance = 2
+	root.SetUsageTemplate(usageTemplate)
+	root.SetHelpCommand(helpCommand())
+	cobra.EnableCommandSorting = false
+	for _, verb := range []*cobra.Command{
+		runCommand(), upCommand(), downCommand(), lsCommand(), inspectCommand(), execCommand(),
+		validateCommand(), doctorCommand(), versionCommand(),
+	} {
+		verb.DisableFlagsInUseLine = true
+		root.AddCommand(verb)
+	}
+	return root
+}
+
+// usageTemplate is the second half of a verb's --help.
+const usageTemplate = `Usage:
+  {{.UseLine}}
+{{if .HasAvailableSubCommands}}
+Verbs:{{range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}}  {{.Short}}{{end}}{{end}}
+{{end}}
+Examples:
+{{.Example}}
+
+Flags:
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}
+`
+
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [VERB]",
+		Short:   "Explain a verb",
+		Long:    "Prints what VERB --help prints.",
+		Example: "  ndklab help run",
+		Args:    arguments(0, 1, "one verb at most"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			verb, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return misuse("there is no verb %q%s", args[0], didYouMean(cmd.Root().SuggestionsFor(args[0])))
+			}
+			verb.InitDefaultHelpFlag()
+			return verb.Help()
+		},
+	}
+}
+
+// misuse is an error in the command line.
+func misuse(format string, args ...any) error {
+	return fmt.Errorf("%w%w", silent{errCommandLine}, fmt.Errorf(format, args...))
+}
+
+// silent is an error that is there to be recognised, not read.
+type silent struct{ error }
+
+func (silent) Error() string   { return "" }
+func (s silent) Unwrap() error { return s.error }
+
+// flagError says what is wrong with a flag.
+func flagError(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return misuse("%v", err)
+	}
+	flags := &cobra.Command{SuggestionsMinimumDistance: 2}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		flags.AddCommand(&cobra.Command{Use: "--" + f.Name, Run: func(*cobra.Command, []string) {}})
+	})
+	return misuse("%v%s", err, didYouMean(flags.SuggestionsFor("--"+unknown.GetSpecifiedName())))
+}
+
+func didYouMean(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %s?", strings.Join(names, " or "))
+}
+
+// arguments checks that there are as many arguments as the verb takes, which
+// what describes. most < 0 is any number.
+func arguments(least, most int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < least || most >= 0 && len(args) > most {
+			return misuse("%s takes %s, found %d", cmd.Name(), what, len(args))
+		}
+		return nil
+	}
+}
+
+// A format is how data is printed.
+type format string
+
+const (
+	text format = "text"
+	json format = "json"
+)
+
+func (f *format) String() string { return string(*f) }
+func (f *format) Type() string   { return "text|json" }
+func (f *format) Set(value string) error {
+	if value != string(text) && value != string(json) {
+		return errors.New("expected text or json")
+	}
+	*f = format(value)
+	return nil
+}
+
+// outputFlag adds -o.
+func outputFlag(cmd *cobra.Command) *format {
+	f := text
+	cmd.Flags().VarP(&f, "output", "o", "how to print: text or json")
+	return &f
+}
+
+// print prints data as the user wants it: as JSON, or by asText.
+func (f format) print(w io.Writer, data any, asText func(io.Writer) error) error {
+	if f == json {
+		return report.WriteJSON(w, data)
+	}
+	return asText(w)
+}
+
+// sweep removes what dead labs left. That it fails need not stop anybody.
+func sweep(cmd *cobra.Command) {
+	if err := lab.Sweep(); err != nil {
+		tell(cmd.ErrOrStderr(), err, exitFault)
+	}
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/ndklab/ndklab/fabric/doctor"
+	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	lab.Child()
+	doctor.Child()
+	testscript.Main(m, map[string]func(){"ndklab": main})
+}
+
+// TestScript runs the scripts in testdata/script, which show how ndklab is used.
+// They have, besides the commands of testscript:
+//
+//	exits N COMMAND...   the command must end with exit code N
+//	[labs]               true where labs can run
+//	[root]               true for root
+//	$LAB                 a lab's name that nobody else on the machine has, in
+//	                     topology files, too
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		Setup:               setup,
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Condition: func(name string) (bool, error) {
+			switch name {
+			case "labs":
+				return canRun(), nil
+			case "root":
+				return os.Geteuid() == 0, nil
+			}
+			return false, fmt.Errorf("unknown condition %q", name)
+		},
+	})
+}
+
+func canRun() bool { return doctor.Examine(context.Background()).CanRun }
+
+// setup names the script's lab. Whatever of it a failed script leaves is taken
+// down.
+func setup(env *testscript.Env) error {
+	name := "cli-" + strconv.Itoa(os.Getpid()) + "-" + strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")
+	env.Setenv("LAB", name)
+	files, err := filepath.Glob(filepath.Join(env.WorkDir, "*.yaml"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		text := strings.ReplaceAll(string(data), "$LAB", name)
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	env.Defer(func() {
+		down := exec.Command("ndklab", "down", name)
+		down.Env = env.Vars
+		// As a rule it is down already.
+		_ = down.Run()
+	})
+	return nil
+}
+
+// exits is the command of that name.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits N COMMAND...")
+	}
+	code := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var ended *exec.ExitError
+		if !errors.As(err, &ended) {
+			ts.Fatalf("%v", err)
+		}
+		code = ended.ExitCode()
+	}
+	if strconv.Itoa(code) != args[0] {
+		ts.Fatalf("exit code %d, want %s", code, args[0])
+	}
+}
+
+// nobody is an ordinary user that every system has.
+const nobody = 65534
+
+// TestOrdinaryUser runs the scripts again without privileges.
+func TestOrdinaryUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("this is an ordinary user already")
+	}
+	dir := t.TempDir()
+	// t.TempDir is below a directory that is root's alone.
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(dir, "ndklab.test")
+	data, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(binary, data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(filepath.Join(dir, "testdata"), os.DirFS("testdata")); err != nil {
+		t.Fatal(err)
+	}
+	home := filepath.Join(dir, "home")
+	if err := os.Mkdir(home, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(home, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), binary, "-test.run=^(TestScript|TestInterrupt|TestSecondInterrupt)$", "-test.v")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "HOME="+home, "TMPDIR="+home)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/topology"
+	"github.com/spf13/cobra"
+)
+
+// readTopology reads and checks a topology file.
+func readTopology(file string) (*topology.Topology, error) {
+	data, err := readFile(file)
+	if err != nil {
+		return nil, control.Errorf(control.Usage, "%v", err)
+	}
+	return topology.Parse(file, data)
+}
+
+// readFile reads a file up to a little more than a topology may have, so that a
+// device that never ends does not fill memory.
+func readFile(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no file %s", file)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("%s is a directory, expected a topology file", file)
+	}
+	return io.ReadAll(io.LimitReader(f, topology.MaxSize+1))
+}
+
+// A seedFlag is --seed.
+type seedFlag struct {
+	value uint64
+	flag  func() bool // whether it was given
+}
+
+func newSeedFlag(cmd *cobra.Command) *seedFlag {
+	s := new(seedFlag)
+	cmd.Flags().Uint64Var(&s.value, "seed", 0, "seed of all randomness, instead of the file's")
+	s.flag = func() bool { return cmd.Flags().Changed("seed") }
+	return s
+}
+
+// settle makes sure that the topology has a seed: the flag's, the file's, or
+// one drawn and told.
+func (s *seedFlag) settle(t *topology.Topology, stderr io.Writer) error {
+	switch {
+	case s.flag():
+		t.Seed, t.HasSeed = s.value, true
+	case !t.HasSeed:
+		var drawn [8]byte
+		if _, err := rand.Read(drawn[:]); err != nil {
+			return fmt.Errorf("draw a seed: %w", err)
+		}
+		t.Seed, t.HasSeed = binary.LittleEndian.Uint64(drawn[:]), true
+		fmt.Fprintf(stderr, "seed %d: drawn, since %s has none; --seed %d repeats this run\n", t.Seed, t.Name, t.Seed)
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/doctor"
+	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/spf13/cobra"
+)
+
+func upCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "up FILE [-o text|json] [--seed N]",
+		Short: "Build a lab and leave it up",
+		Long: `Builds the lab of a topology file and returns when every node is ready. It starts
+no workload: "ndklab run LAB" does. The lab stays up until "ndklab down LAB".`,
+		Example: `  ndklab up examples/pair.ndklab.yaml
+  ndklab inspect pair`,
+		Args: arguments(1, 1, "one file"),
+	}
+	output := outputFlag(cmd)
+	seed := newSeedFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		sweep(cmd)
+		l, _, err := start(cmd, args[0], seed)
+		if err != nil {
+			return err
+		}
+		if err := l.Release(cmd.Context()); err != nil {
+			return errors.Join(err, l.Close())
+		}
+		info := l.Info()
+		if err := l.Close(); err != nil {
+			return err
+		}
+		return output.print(cmd.OutOrStdout(), info, func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "lab %s is up: `ndklab inspect %s` shows it, `ndklab down %s` takes it down\n", info.Lab, info.Lab, info.Lab)
+			return err
+		})
+	}
+	return cmd
+}
+
+// start builds the lab of a file and says so.
+func start(cmd *cobra.Command, file string, seed *seedFlag) (*lab.Lab, *progress, error) {
+	t, err := readTopology(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := seed.settle(t, cmd.ErrOrStderr()); err != nil {
+		return nil, nil, err
+	}
+	show := &progress{w: cmd.ErrOrStderr()}
+	begin := time.Now()
+	l, err := lab.Start(cmd.Context(), t, lab.Options{Events: show.event})
+	if err != nil {
+		return nil, nil, explained(cmd, err)
+	}
+	show.say("lab %s is up after %d ms: nodes: %d, links: %d, seed %d", t.Name, time.Since(begin).Milliseconds(), len(t.Nodes), len(t.Links), t.Seed)
+	return l, show, nil
+}
+
+// explained adds to an error that says that this machine is unable what the
+// doctor finds missing.
+func explained(cmd *cobra.Command, err error) error {
+	problem := (*control.Error)(nil)
+	if !errors.As(err, &problem) || problem.Code != control.Unable || cmd.Context().Err() != nil {
+		return err
+	}
+	for _, f := range doctor.Examine(cmd.Context()).Obstacles() {
+		err = fmt.Errorf("%w\n%s", err, f)
+	}
+	return err
+}

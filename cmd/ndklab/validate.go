@@ -1,0 +1,91 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/ndklab/ndklab/topology"
+	"github.com/spf13/cobra"
+)
+
+// A validation is what validate finds in a file.
+type validation struct {
+	File      string              `json:"file"`
+	Valid     bool                `json:"valid"`
+	Lab       string              `json:"lab,omitempty"`
+	Nodes     int                 `json:"nodes"`
+	Links     int                 `json:"links"`
+	Workloads int                 `json:"workloads"`
+	Errors    []validationProblem `json:"errors"`
+}
+
+// A validationProblem is one thing wrong with a file; Line and Column are 0 if
+// it could not be read.
+type validationProblem struct {
+	Line    int    `json:"line"`
+	Column  int    `json:"column"`
+	Message string `json:"message"`
+}
+
+func validateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "validate FILE... [-o text|json]",
+		Short: "Check topology files",
+		Long: `Checks topology files and starts nothing. Every error is printed, one a line, as
+FILE:LINE:COLUMN: what was found, what was expected. The exit code is 2 if there
+is any.`,
+		Example: `  ndklab validate examples/pair.ndklab.yaml
+  ndklab validate -o json labs/*.yaml`,
+		Args: arguments(1, -1, "one file or more"),
+	}
+	output := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, files []string) error {
+		var result struct {
+			Files []validation `json:"files"`
+		}
+		valid := true
+		for _, file := range files {
+			v, err := validate(file)
+			tell(cmd.ErrOrStderr(), err, exitUsage)
+			valid = valid && v.Valid
+			result.Files = append(result.Files, v)
+		}
+		if err := output.print(cmd.OutOrStdout(), result, func(w io.Writer) error { return writeValidations(w, result.Files) }); err != nil {
+			return err
+		}
+		if !valid {
+			return exitStatus(exitUsage)
+		}
+		return nil
+	}
+	return cmd
+}
+
+func validate(file string) (validation, error) {
+	v := validation{File: file, Errors: []validationProblem{}}
+	t, err := readTopology(file)
+	switch problem := err.(type) {
+	case nil:
+		v.Valid, v.Lab, v.Nodes, v.Links, v.Workloads = true, t.Name, len(t.Nodes), len(t.Links), len(t.Workloads)
+	case topology.ErrorList:
+		for _, e := range problem {
+			v.Errors = append(v.Errors, validationProblem{e.Line, e.Column, e.Message})
+		}
+	default:
+		v.Errors = append(v.Errors, validationProblem{Message: err.Error()})
+	}
+	return v, err
+}
+
+// writeValidations names the valid files; errors have been told.
+func writeValidations(w io.Writer, files []validation) error {
+	for _, v := range files {
+		if !v.Valid {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "%s: valid: lab %s, nodes: %d, links: %d, workloads: %d\n", v.File, v.Lab, v.Nodes, v.Links, v.Workloads); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+
+	"github.com/spf13/cobra"
+)
+
+func versionCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "version [-o text|json]",
+		Short:   "Print the version of ndklab",
+		Long:    "Prints the version of ndklab, of the Go toolchain that built it, and the platform.",
+		Example: "  ndklab version\n  ndklab version -o json",
+		Args:    arguments(0, 0, "no arguments"),
+	}
+	output := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		v := struct {
+			Version  string `json:"version"`
+			Go       string `json:"go"`
+			Platform string `json:"platform"`
+		}{version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+		return output.print(cmd.OutOrStdout(), v, func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "ndklab %s %s %s\n", v.Version, v.Go, v.Platform)
+			return err
+		})
+	}
+	return cmd
+}

@@ -1,0 +1,109 @@
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestMain(m *testing.M) {
+	Child()
+	if os.Getenv("DOCTOR_TEST_EXAMINE") != "" { // see examineIn
+		d := Examine(context.Background())
+		if err := d.WriteText(os.Stdout); err != nil {
+			panic(err)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// An examination leaves nothing behind: no process, socket, group or mount.
+func TestExamineLeavesNothing(t *testing.T) {
+	before := leftovers(t)
+	d := Examine(t.Context())
+	t.Logf("%+v", d)
+	if len(d.Findings) < 10 {
+		t.Errorf("%d findings", len(d.Findings))
+	}
+	if _, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); err != syscall.ECHILD {
+		t.Errorf("there is still a child: %v", err)
+	}
+	if after := leftovers(t); after != before {
+		t.Errorf("before:\n%s\nafter:\n%s", before, after)
+	}
+}
+
+// leftovers is what an examination could leave, of this process's own.
+func leftovers(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	sockets, err := os.ReadFile("/proc/self/net/unix")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(sockets) {
+		if bytes.Contains(line, []byte(ownName())) {
+			b.Write(line)
+		}
+	}
+	groups, err := filepath.Glob("/sys/fs/cgroup/*/ndklab/" + ownName())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.WriteString(strings.Join(groups, "\n"))
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Write(mounts)
+	return b.String()
+}
+
+// An examination that is cut short says so, and does not call the machine able.
+func TestExamineCutShort(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if d := Examine(ctx); d.CanRun {
+		t.Errorf("can run: %+v", d)
+	}
+}
+
+// examineIn runs an examination in a user namespace whose limits on namespaces
+// are changed: there the kernel refuses what other systems refuse to everybody.
+func examineIn(t *testing.T, limits string) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", limits+` && exec "$0"`, self)
+	cmd.Env = append(os.Environ(), "DOCTOR_TEST_EXAMINE=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER}
+	mapUser(cmd.SysProcAttr)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Skipf("no user namespace to test in: %v: %s", err, out)
+	}
+	return string(out)
+}
+
+// The kernel's own refusals are understood.
+func TestRefusals(t *testing.T) {
+	if !Examine(t.Context()).CanRun {
+		t.Skip("labs cannot run here")
+	}
+	for limits, want := range map[string]string{
+		"echo 0 >/proc/sys/user/max_net_namespaces": "missing  namespaces   no more namespaces are allowed",
+		"echo 1 >/proc/sys/user/max_net_namespaces": "missing  nodes ",
+	} {
+		if got := examineIn(t, limits); !strings.Contains(got, want) || !strings.Contains(got, "labs cannot run here") {
+			t.Errorf("%s: got\n%s\nwant %q", limits, got, want)
+		}
+	}
+}
