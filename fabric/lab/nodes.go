@@ -27,6 +27,7 @@ type labNode struct {
 	agent   *node.Agent
 	hostPID int
 
+	gone chan struct{} // closed when down is set
 	mu   sync.Mutex
 	down string // why the node is down; "" while it runs. Guarded by mu.
 }
@@ -67,7 +68,7 @@ func (s *Supervisor) canLimit() bool {
 }
 
 func (s *Supervisor) startNode(spec *topology.Node, limits bool) (*labNode, error) {
-	n := &labNode{spec: spec}
+	n := &labNode{spec: spec, gone: make(chan struct{})}
 	if limits && (spec.CPU != 0 || spec.Memory != 0) {
 		var err error
 		if n.group, err = cgroup.Create(s.name, spec.Name, spec.CPU, spec.Memory); err != nil {
@@ -131,6 +132,7 @@ func (s *Supervisor) watchNode(n *labNode) {
 	n.mu.Lock()
 	n.down = reason
 	n.mu.Unlock()
+	close(n.gone)
 	s.Publish(Event{Kind: NodeDown, Node: n.spec.Name, Text: fmt.Sprintf("node %s is down: its agent %s", n.spec.Name, reason)})
 }
 
@@ -187,17 +189,17 @@ func (n *labNode) inspect(ctx context.Context) report.Node {
 			r.Addresses = append(r.Addresses, a.String())
 		}
 	}
-	n.mu.Lock()
-	down := n.down
-	n.mu.Unlock()
-	if down != "" {
-		r.State, r.Reason = "down", down
-		return r
-	}
-	r.PID = n.hostPID
 	ctx, cancel := context.WithTimeout(ctx, countersTimeout)
 	defer cancel()
 	counters, err := n.agent.Counters(ctx)
+	if errors.Is(err, control.ErrClosed) {
+		<-n.gone // which says why, and is not far behind
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		r.State, r.Reason = "down", n.down
+		return r
+	}
+	r.PID = n.hostPID
 	if err != nil {
 		r.Reason = err.Error()
 		return r

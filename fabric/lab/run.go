@@ -197,10 +197,7 @@ func (r *run) workload(ctx context.Context, i int, zero time.Time) {
 		r.failed(i, err)
 		return
 	}
-	got, err := agent.Run(ctx, r.spec(i), from, to)
-	if errors.Is(err, control.ErrClosed) {
-		err = fmt.Errorf("node %s went down", w.From)
-	}
+	got, err := r.client(ctx, agent, i, from, to)
 	if err != nil {
 		r.failed(i, err)
 		return
@@ -216,6 +213,36 @@ func (r *run) workload(ctx context.Context, i int, zero time.Time) {
 	result.Verified = w.Verify && w.Operation == topology.Read && got.Errors == 0
 	r.Publish(Event{Kind: WorkloadDone, Node: w.From, Text: fmt.Sprintf("workload %s done: %d messages, %.2f Gb/s, %d errors",
 		w.Name, result.Messages, result.Gbps, result.Errors)})
+}
+
+// noticeTime is how long a client may take to notice that its server's node has
+// gone down. Its adapter does so in 3.8 s if it was connected, and reports what a
+// consumer would see; while it is connecting it would try for 30 s.
+const noticeTime = 6 * time.Second
+
+// client runs workload i's client to its end, or until one of its nodes is gone.
+func (r *run) client(ctx context.Context, agent *node.Agent, i int, from netip.Addr, to netip.AddrPort) (workload.Result, error) {
+	w := &r.topo.Workloads[i]
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-r.byName[w.To].gone:
+		case <-ctx.Done():
+			return
+		}
+		if wait(ctx, time.Now().Add(noticeTime)) {
+			cancel(fmt.Errorf("node %s went down", w.To))
+		}
+	}()
+	got, err := agent.Run(ctx, r.spec(i), from, to)
+	switch {
+	case errors.Is(err, control.ErrClosed):
+		return got, fmt.Errorf("node %s went down", w.From)
+	case err != nil && ctx.Err() != nil:
+		return got, context.Cause(ctx)
+	}
+	return got, err
 }
 
 // unserve ends workload i's server and adds what that has found: sends and

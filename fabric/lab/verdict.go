@@ -51,7 +51,7 @@ func judge(b topology.Bound, w *report.Workload) report.Check {
 		verdict.Got = "no message completed"
 		return verdict
 	case verdict.Got == "":
-		verdict.Got = topology.FormatDuration(time.Duration(got).Round(10 * time.Microsecond))
+		verdict.Got = topology.FormatDuration(rounded(got))
 	}
 	verdict.Passed = b.Holds(got)
 	return verdict
@@ -79,4 +79,13 @@ func verdict(checks []topology.Check, r *report.Run) bool {
 		}
 	}
 	return true
+}
+
+// rounded is a time in nanoseconds, to four digits.
+func rounded(ns float64) time.Duration {
+	unit := time.Duration(1)
+	for limit := 1e4; ns >= limit; limit *= 10 {
+		unit *= 10
+	}
+	return time.Duration(ns).Round(unit)
 }

@@ -335,7 +335,8 @@ func (w *Client) end() {
 	}
 	closed := func() { closeAll(w.objects(), func() { w.done(w.result) }) }
 	disconnected := func(any, provider.Status) { closed() }
-	if w.connector.Disconnect(disconnected, nil) != provider.StatusPending {
+	// A peer that no longer answers is not waited for.
+	if w.broken || w.connector.Disconnect(disconnected, nil) != provider.StatusPending {
 		w.clock.Go(closed)
 	}
 }

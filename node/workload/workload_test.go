@@ -20,6 +20,7 @@ type lab struct {
 	clock    *clock.Virtual
 	path     *sim.Impaired
 	adapters [2]*provider.Adapter
+	ended    time.Duration // when the client did
 }
 
 var (
@@ -53,7 +54,7 @@ func (l *lab) run(spec Spec, meanwhile func(*Server)) (Result, ServerResult) {
 		l.t.Fatal(err)
 	}
 	var result *Result
-	if _, err := Run(l.adapters[0], l.clock, spec, clientAddress, serverAddress, func(r Result) { result = &r }); err != nil {
+	if _, err := Run(l.adapters[0], l.clock, spec, clientAddress, serverAddress, func(r Result) { result = &r; l.ended = l.clock.Now() }); err != nil {
 		l.t.Fatal(err)
 	}
 	if meanwhile != nil {
@@ -149,10 +150,15 @@ func TestNobodyServes(t *testing.T) {
 func TestCut(t *testing.T) {
 	l := newLab(t)
 	spec := Spec{Operation: topology.Write, Size: 65536, Depth: 16, Duration: time.Minute, Verify: true, Seed: 1}
+	var cut time.Duration
 	got, _ := l.run(spec, func(*Server) {
 		l.clock.Run(time.Second)
 		l.path.Down = true
+		cut = l.clock.Now()
 	})
+	if took := l.ended - cut; took > 5*time.Second {
+		t.Errorf("it took the client %v to end", took)
+	}
 	if got.Messages == 0 || got.Errors != 16 || !strings.Contains(got.Error, "STATUS_IO_TIMEOUT") {
 		t.Errorf("got %+v", got)
 	}

@@ -1,0 +1,252 @@
+package lab
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// runnable is a lab of two nodes, client and server, with an impaired link and
+// the given rest of the file.
+func runnable(t testing.TB, link, rest string) *topology.Topology {
+	t.Helper()
+	name, _, _ := strings.Cut(t.Name(), "/")
+	text := fmt.Sprintf(`
+name: %s
+seed: 42
+topology:
+  nodes: {client: , server: }
+  links:
+    - {endpoints: ["client:eth0", "server:eth0"], %s}
+%s`, fmt.Sprintf("%s-%d", strings.ToLower(name), os.Getpid()), link, rest)
+	topo, err := topology.Parse("test.ndklab.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return topo
+}
+
+func runLab(t testing.TB, l *Lab) *report.Run {
+	t.Helper()
+	r, err := l.Run(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestRun(t *testing.T) {
+	for _, link := range []string{"mtu: 4200", "delay: 200us, jitter: 20us, loss: 1%, rate: 10gbit"} {
+		t.Run(link, func(t *testing.T) {
+			l := start(t, runnable(t, link, `
+workloads:
+  - {name: w, from: client, to: server, operation: write, size: 64KiB, depth: 8, count: 100, verify: true}
+  - {name: r, from: server, to: client, operation: read, size: 64KiB, depth: 8, count: 100, verify: true}
+  - {name: s, from: client, to: server, operation: send, size: 64B, count: 50}
+checks:
+  - {workload: w, errors: 0, latency_max: "<= 20s"}
+  - {workload: s, latency_min: "<= 1us"}
+`))
+			r := runLab(t, l)
+			for i, want := range []struct {
+				messages, size uint64
+				verified       bool
+			}{{100, 65536, true}, {100, 65536, true}, {50, 64, false}} {
+				w := r.Workloads[i]
+				if w.Messages != want.messages || w.Bytes != want.messages*want.size || w.Errors != 0 || w.Error != "" ||
+					w.Verified != want.verified || w.Gbps <= 0 || w.Seconds <= 0 {
+					t.Errorf("workload %+v", w)
+				}
+			}
+			if n := r.Nodes[0]; n.Counters["Connect"] != 2 || n.Counters["Accept"] != 1 || n.Counters["ActiveConnection"] != 0 ||
+				n.Counters["RDMAOutOctets"] < 100*65536 || n.PID != 0 {
+				t.Errorf("client %+v", n)
+			}
+			want := []report.Check{
+				{Name: "w errors", Passed: true, Expected: "0", Got: "0"},
+				{Name: "w latency_max", Passed: true, Expected: "<= 20s"},
+				{Name: "s latency_min", Passed: false, Expected: "<= 1us"},
+			}
+			for i, c := range r.Checks {
+				if c.Name != want[i].Name || c.Passed != want[i].Passed || c.Expected != want[i].Expected || c.Got == "" {
+					t.Errorf("check %+v, want %+v", c, want[i])
+				}
+			}
+			if r.Passed || len(r.Problems) != 0 || r.Seed != 42 || r.Host == "" || r.Started == "" {
+				t.Errorf("run %+v", r)
+			}
+			// A lab that is up runs its workloads as often as one likes.
+			if again := runLab(t, l); again.Workloads[0].Messages != 100 {
+				t.Errorf("again: %+v", again.Workloads[0])
+			}
+		})
+	}
+}
+
+// TestTimeline has each kind of event change the link while a workload runs.
+func TestTimeline(t *testing.T) {
+	var mu sync.Mutex
+	var events []string
+	topo := runnable(t, "delay: 1ms", `
+workloads:
+  - {name: w, from: client, to: server, operation: write, size: 4KiB, duration: 400ms}
+timeline:
+  - {at: 50ms, link: "client:eth0", set: {loss: 5%, delay: 2ms}}
+  - {at: 100ms, link: "server:eth0", from: server, set: {loss: 0%}}
+  - {at: 150ms, link: "client:eth0", down: true}
+  - {at: 200ms, link: "client:eth0", up: true}
+`)
+	l := startWith(t, topo, Options{Events: func(e Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		if e.Kind == LinkChanged {
+			events = append(events, e.Text)
+		}
+	}})
+	r := runLab(t, l)
+	if w := r.Workloads[0]; w.Errors != 0 || w.Messages == 0 || !r.Passed {
+		t.Errorf("an outage of 50 ms broke the workload: %+v", w)
+	}
+	there, back := r.Links[0].Directions[0], r.Links[0].Directions[1]
+	if there.Asked.Loss == nil || *there.Asked.Loss <= 0 || *there.Asked.Loss >= 0.05 {
+		t.Errorf("asked loss is no mean of 0 and 5 %%: %v", there.Asked.Loss)
+	}
+	if back.Asked.Loss == nil || *back.Asked.Loss >= *there.Asked.Loss {
+		t.Errorf("asked loss of the direction that was healed: %v", back.Asked.Loss)
+	}
+	if there.Achieved.DelayUS == nil || *there.Achieved.DelayUS < 1000 {
+		t.Errorf("achieved delay: %v", there.Achieved.DelayUS)
+	}
+	eventually(t, testTime, func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		got := strings.Join(events, "; ")
+		if want := "link client:eth0: delay 2ms, loss 5%; link client:eth0: loss 0% from server; link client:eth0 is down; link client:eth0 is up"; got != want {
+			return fmt.Sprintf("events %q, want %q", got, want)
+		}
+		return ""
+	})
+}
+
+// TestNodeDiesInRun has a run whose server is killed end with the reason, and
+// not hang.
+func TestNodeDiesInRun(t *testing.T) {
+	for _, victim := range []int{0, 1} {
+		t.Run(fmt.Sprint(victim), func(t *testing.T) {
+			topo := runnable(t, "mtu: 4200", `
+workloads:
+  - {name: w, from: client, to: server, operation: write, size: 4KiB, duration: 20s}
+`)
+			started := make(chan struct{})
+			l := startWith(t, topo, Options{Events: func(e Event) {
+				if e.Kind == WorkloadStarted {
+					close(started)
+				}
+			}})
+			inspection, err := l.Inspect(testContext(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				<-started
+				kill(t, inspection.Nodes[victim].PID)
+			}()
+			begun := time.Now()
+			r := runLab(t, l)
+			if r.Passed || r.Workloads[0].Errors == 0 || r.Workloads[0].Error == "" {
+				t.Errorf("workload %+v", r.Workloads[0])
+			}
+			want := fmt.Sprintf("node %s is down: its agent killed by SIGKILL", topo.Nodes[victim].Name)
+			if len(r.Problems) != 1 || r.Problems[0] != want {
+				t.Errorf("problems %q, want %q", r.Problems, want)
+			}
+			if r.Nodes[victim].State != "down" {
+				t.Errorf("node %+v", r.Nodes[victim])
+			}
+			if took := time.Since(begun); took > testTime/2 {
+				t.Errorf("it took %v to notice", took)
+			}
+		})
+	}
+}
+
+// TestRunIsRefused while another one goes on.
+func TestRunIsRefused(t *testing.T) {
+	started := make(chan struct{})
+	l := startWith(t, runnable(t, "mtu: 4200", `
+workloads:
+  - {name: w, from: client, to: server, operation: send, size: 1B, duration: 500ms}
+`), Options{Events: func(e Event) {
+		if e.Kind == WorkloadStarted {
+			close(started)
+		}
+	}})
+	done := make(chan error, 1)
+	go func() {
+		_, err := l.Run(testContext(t))
+		done <- err
+	}()
+	<-started
+	_, err := l.Run(testContext(t))
+	if err == nil || !strings.Contains(err.Error(), "is running its workloads already") {
+		t.Errorf("second run: %v", err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	bound := topology.Bound{Metric: topology.Errors, Relation: "<=", Value: 3, Text: "<= 3"}
+	checks := []topology.Check{{Workload: "a", Bounds: []topology.Bound{bound}}}
+	for _, tt := range []struct {
+		name     string
+		checks   []topology.Check
+		a, b     uint64
+		expected bool
+	}{
+		{"nothing wrong", checks, 0, 0, true},
+		{"errors that a check allows", checks, 3, 0, true},
+		{"errors beyond what it allows", checks, 4, 0, false},
+		{"errors that no check is about", checks, 0, 1, false},
+		{"errors without checks", nil, 1, 0, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := &report.Run{Workloads: []report.Workload{{Name: "a", Errors: tt.a}, {Name: "b", Errors: tt.b}}}
+			r.Checks = check(tt.checks, r.Workloads)
+			if got := verdict(tt.checks, r); got != tt.expected {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
+func TestJudge(t *testing.T) {
+	w := report.Workload{Name: "w", Messages: 1, Gbps: 1.5, Latency: report.Latency{Min: 1, P50: 2000, P99: 3e6, Max: 6e7}}
+	for _, tt := range []struct {
+		bound  topology.Bound
+		passed bool
+		got    string
+	}{
+		{topology.Bound{Metric: topology.Throughput, Relation: ">=", Value: 1.5e9}, true, "1.5gbit"},
+		{topology.Bound{Metric: topology.Throughput, Relation: ">", Value: 1.5e9}, false, "1.5gbit"},
+		{topology.Bound{Metric: topology.LatencyMin, Relation: "<", Value: 1001}, true, "1us"},
+		{topology.Bound{Metric: topology.LatencyP50, Relation: "<=", Value: 2e6}, true, "2ms"},
+		{topology.Bound{Metric: topology.LatencyP99, Relation: "==", Value: 3e9}, true, "3s"},
+		{topology.Bound{Metric: topology.LatencyMax, Relation: "<=", Value: 59e9}, false, "60s"},
+	} {
+		if got := judge(tt.bound, &w); got.Passed != tt.passed || got.Got != tt.got {
+			t.Errorf("%s %s %v: got %+v, want %v %s", tt.bound.Metric, tt.bound.Relation, tt.bound.Value, got, tt.passed, tt.got)
+		}
+	}
+	none := judge(topology.Bound{Metric: topology.LatencyMax, Relation: "<=", Value: 1}, &report.Workload{})
+	if none.Passed || none.Got != "no message completed" {
+		t.Errorf("without a message: %+v", none)
+	}
+}
