@@ -428,14 +428,14 @@ func TestOversize(t *testing.T) {
 // TestMalformed sends what no Conn sends: the channel ends, with no harm done to
 // the process, and files that came along are closed.
 func TestMalformed(t *testing.T) {
-	for name, b := range map[string][]byte{
-		"too long":         binary.BigEndian.AppendUint32(nil, MaxMessage+1),
-		"no JSON":          frame("}{"),
-		"empty":            frame(""),
-		"wrong types":      frame(`{"id":"one","method":"x"}`),
-		"half a header":    {0, 0},
-		"half a message":   frame(`{"id":1,"method":"wait"}`)[:10],
-		"one ID two times": append(frame(`{"id":1,"method":"wait"}`), frame(`{"id":1,"method":"wait"}`)...),
+	for name, messages := range map[string][][]byte{
+		"too long":         {binary.BigEndian.AppendUint32(nil, MaxMessage+1)},
+		"no JSON":          {frame("}{")},
+		"empty":            {frame("")},
+		"wrong types":      {frame(`{"id":"one","method":"x"}`)},
+		"half a header":    {{0, 0}},
+		"half a message":   {frame(`{"id":1,"method":"wait"}`)[:10]},
+		"one ID two times": {frame(`{"id":1,"method":"wait"}`), frame(`{"id":1,"method":"wait"}`)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, raw := rawPair(t, func(ctx context.Context, _ *Request) (any, error) {
@@ -447,12 +447,16 @@ func TestMalformed(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer r.Close()
-			if _, _, err := raw.WriteMsgUnix(b, unix.UnixRights(int(w.Fd())), nil); err != nil {
-				t.Fatal(err)
+			for _, b := range messages {
+				if _, _, err := raw.WriteMsgUnix(b, unix.UnixRights(int(w.Fd())), nil); err != nil {
+					t.Fatal(err)
+				}
 			}
 			w.Close()
-			if err := raw.CloseWrite(); err != nil {
-				t.Fatal(err)
+			if strings.HasPrefix(name, "half") {
+				if err := raw.CloseWrite(); err != nil {
+					t.Fatal(err)
+				}
 			}
 			<-a.Done()
 			if _, err := io.ReadAll(r); err != nil { // ends when the last copy of w is closed

@@ -296,46 +296,51 @@ func TestExecTwice(t *testing.T) {
 // TestGiveUp ends the context of commands: their whole group must go, be it
 // willing or not. That it is gone shows by the end of its output.
 func TestGiveUp(t *testing.T) {
-	for name, script := range map[string]string{
-		"willing":                 "sleep 100 & echo ready; sleep 100",
-		"ignores SIGTERM":         "trap '' TERM; echo ready; sleep 100",
-		"background ignores":      "(trap '' TERM; echo ready; sleep 100) & sleep 100",
-		"stopped":                 "echo ready; kill -STOP $$",
-		"leader ends, child does": "trap 'exit 0' TERM; (trap '' TERM; echo ready; exec sleep 100) & wait",
+	for _, test := range []struct{ name, script, last string }{
+		{"willing", "trap 'echo bye; exit' TERM; echo ready; sleep 100 & wait", "bye\n"},
+		{"ignores SIGTERM", "trap '' TERM; echo ready; sleep 100", ""},
+		{"background ignores", "(trap '' TERM; echo ready; sleep 100) & sleep 100", ""},
+		{"stopped", "echo ready; kill -STOP $$", ""},
+		{"leader ends, child does not", "trap 'exit 0' TERM; (trap '' TERM; echo ready; exec sleep 100) & wait", ""},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			a, _ := started(t, Config{Lab: "l", Name: "n"})
 			ctx, cancel := context.WithCancel(t.Context())
-			out, result := running(t, ctx, a, "", script)
+			out, result := running(t, ctx, a, "", test.script)
 			cancel()
 			if status := <-result; status != -1 {
 				t.Errorf("status %d", status)
 			}
-			if rest, err := io.ReadAll(out); len(rest) > 0 || err != nil {
-				t.Errorf("%q, %v", rest, err)
+			if rest, err := io.ReadAll(out); string(rest) != test.last || err != nil {
+				t.Errorf("last words %q, %v", rest, err)
 			}
 		})
 	}
 }
 
-// TestAgentEndsWithCommands ends an agent in the three ways there are and
-// expects its command to end with it.
+// TestAgentEndsWithCommands ends an agent and expects its command to end with it,
+// in good order where there is time for that.
 func TestAgentEndsWithCommands(t *testing.T) {
-	for name, end := range map[string]func(*Agent){
-		"killed":         (*Agent).Kill,
-		"channel closed": func(a *Agent) { a.conn.Close() },
+	for _, test := range []struct {
+		name         string
+		end          func(*Agent)
+		script, last string
+	}{
+		{"killed", (*Agent).Kill, "echo ready; exec sleep 100", ""},
+		{"channel closed", func(a *Agent) { a.conn.Close() }, "trap 'echo bye; exit' TERM; echo ready; sleep 100 & wait", "bye\n"},
+		{"channel closed, unwilling", func(a *Agent) { a.conn.Close() }, "trap '' TERM; echo ready; exec sleep 100", ""},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			a, _ := started(t, Config{Lab: "l", Name: "n"})
-			out, result := running(t, t.Context(), a, "", "trap '' TERM; echo ready; exec sleep 100")
-			end(a)
+			out, result := running(t, t.Context(), a, "", test.script)
+			test.end(a)
 			if status := <-result; status != -1 {
 				t.Errorf("status %d", status)
 			}
-			if rest, err := io.ReadAll(out); len(rest) > 0 || err != nil {
-				t.Errorf("%q, %v", rest, err)
+			if rest, err := io.ReadAll(out); string(rest) != test.last || err != nil {
+				t.Errorf("last words %q, %v", rest, err)
 			}
 			awaitDone(t, a)
 		})

@@ -47,6 +47,14 @@ func (i *Interface) configure(h *netlink.Handle) error {
 	if err := i.quieten(); err != nil {
 		return err
 	}
+	// Up comes first. An interface that goes up with IPv6 addresses has the kernel
+	// make their routes under a spin lock, for which per-CPU memory can run out
+	// while hundreds of nodes start; it then drops the address without a word to us
+	// (net/ipv6/addrconf.c, fixup_permanent_addr). And taking it down clears its
+	// neighbours.
+	if err := h.LinkSetUp(link); err != nil {
+		return fmt.Errorf("up: %w", err)
+	}
 	for _, prefix := range i.Addresses {
 		bits := prefix.Addr().BitLen()
 		addr := &netlink.Addr{IPNet: &net.IPNet{
@@ -58,10 +66,6 @@ func (i *Interface) configure(h *netlink.Handle) error {
 			return fmt.Errorf("address %s: %w", prefix, err)
 		}
 	}
-	if err := h.LinkSetUp(link); err != nil {
-		return fmt.Errorf("up: %w", err)
-	}
-	// After the interface is up: taking it down clears its neighbours.
 	for _, n := range i.Neighbours {
 		if err := h.NeighSet(&netlink.Neigh{
 			LinkIndex:    link.Attrs().Index,

@@ -162,11 +162,7 @@ func (c *Connector) GetPeerAddress() (netip.AddrPort, Status) {
 func (a *Adapter) handleEvent(event cm.Event) {
 	switch e := event.(type) {
 	case cm.ConnectRequest:
-		if at := a.endpoints[e.Local]; at != nil && at.listener != nil {
-			at.listener.deliver(e)
-		} else {
-			a.cm.Abandon(a.clock.Now(), e.ID)
-		}
+		a.endpoints[e.Local].listener.deliver(e) // which accepts has just found there
 	case cm.ConnectReply:
 		a.withConnector(e.ID, func(c *Connector) { c.handleReply(e) })
 	case cm.Rejected:

@@ -10,6 +10,7 @@ type CQ struct {
 	notification CQNotification
 	context      any
 	callbacks    callbacks
+	succeed      func() // calls notification with StatusSuccess
 
 	mu    sync.Mutex // guards what follows
 	ring  []ResultEx
@@ -37,6 +38,7 @@ func (a *Adapter) CreateCQ(depth uint32, notification CQNotification, context an
 	}
 	cq := &CQ{adapter: a, notification: notification, context: context,
 		callbacks: callbacks{clock: a.clock}, ring: make([]ResultEx, depth)}
+	cq.succeed = func() { cq.call(StatusSuccess) }
 	cq.init(a.clock, ObjectTypeCQ, &a.object)
 	return cq, StatusSuccess
 }
@@ -86,13 +88,20 @@ func (cq *CQ) notify(status Status) {
 	if cq.notification == nil || !cq.holdOpen() {
 		return
 	}
-	cq.callbacks.add(func() {
-		cq.mu.Lock()
-		cq.told = cq.newest
-		cq.mu.Unlock()
-		cq.notification(cq.context, status)
-		cq.release()
-	})
+	if status == StatusSuccess {
+		cq.callbacks.add(cq.succeed)
+	} else {
+		cq.callbacks.add(func() { cq.call(status) })
+	}
+}
+
+// call calls the consumer.
+func (cq *CQ) call(status Status) {
+	cq.mu.Lock()
+	cq.told = cq.newest
+	cq.mu.Unlock()
+	cq.notification(cq.context, status)
+	cq.release()
 }
 
 // Results removes up to len(results) completions and says how many.

@@ -378,6 +378,28 @@ func TestOverrun(t *testing.T) {
 			t.Errorf("told %d times that the connection is gone", late.disconnected)
 		}
 	})
+	t.Run("NDK-CQ-24 NDK-DISC-13 a QP that is being connected", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.connect()
+		late := *server
+		late.qp, late.port, late.disconnected = server.newQP(), 7001, 0
+		var accepted *async
+		late.listen(func(c *provider.Connector) { accepted = late.accept(c) })
+		client.conn = client.newConnector()
+		connecting := *client
+		connecting.qp = client.newQP()
+		w.want(w.finish(connecting.dial(client.conn, &late)), success)
+		w.overrun(client, server)
+		w.settle()
+		if accepted.calls != 1 {
+			t.Fatal("Accept has not completed")
+		}
+		w.want(accepted.status, provider.StatusConnectionAborted)
+		w.want(client.complete(), provider.StatusConnectionAborted)
+		if late.disconnected > 0 {
+			t.Error("a disconnect event without a connection")
+		}
+	})
 	// NDK-CQ-26, that all closes complete, is what the end of each world checks.
 }
 

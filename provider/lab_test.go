@@ -65,7 +65,10 @@ const (
 	inline   = 256
 )
 
-var addresses = [2]netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")}
+var (
+	addresses  = [2]netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")}
+	addresses6 = [2]netip.Addr{netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::2")}
+)
 
 // nowhere is an address that no packet comes back from.
 var nowhere = netip.MustParseAddrPort("10.0.0.9:7000")
@@ -88,11 +91,17 @@ func newWorldOf(t *testing.T, addresses [2]netip.Addr, info provider.AdapterInfo
 	return w
 }
 
+// openAt opens an adapter.
 func (w *world) openAt(address netip.Addr, info provider.AdapterInfo) *provider.Adapter {
+	w.t.Helper()
+	return w.openOn(w.network.Attach(mtu, address), info)
+}
+
+func (w *world) openOn(carrier provider.Carrier, info provider.AdapterInfo) *provider.Adapter {
 	w.t.Helper()
 	w.opened++
 	a, err := provider.Open(provider.Config{
-		Carrier: w.network.Attach(mtu, address), Clock: w.clock,
+		Carrier: carrier, Clock: w.clock,
 		Rand: rand.New(rand.NewPCG(w.opened, 7)), Info: info,
 	})
 	if err != nil {

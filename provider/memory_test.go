@@ -155,13 +155,11 @@ func TestAccess(t *testing.T) {
 				}
 				failing.result(status)
 				w.settle()
-				if c.offset == 1 {
-					copy(sink[:size], make([]byte, size))
-					for _, memory := range before {
-						copy(memory[len(memory)-len(sink):][:size], make([]byte, size))
-					}
-					for _, h := range w.hosts {
-						copy(h.memory[len(h.memory)-len(sink):][:size], make([]byte, size))
+				if c.offset == 1 && status == provider.StatusAccessViolation {
+					from := len(client.memory) - len(sink)
+					for i, h := range w.hosts {
+						clear(h.memory[from : from+size])
+						clear(before[i][from : from+size])
 					}
 				}
 				if !bytes.Equal(client.memory, before[0]) || !bytes.Equal(server.memory, before[1]) {

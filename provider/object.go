@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/ndklab/ndklab/provider/clock"
@@ -134,6 +135,7 @@ type callbacks struct {
 	mu      sync.Mutex // guards what follows
 	queue   []func()
 	running bool
+	loop    func() // run; made once, since making it allocates
 }
 
 func (c *callbacks) add(f func()) {
@@ -141,9 +143,12 @@ func (c *callbacks) add(f func()) {
 	c.queue = append(c.queue, f)
 	start := !c.running
 	c.running = true
+	if c.loop == nil {
+		c.loop = c.run
+	}
 	c.mu.Unlock()
 	if start {
-		c.clock.Go(c.run)
+		c.clock.Go(c.loop)
 	}
 }
 
@@ -152,13 +157,11 @@ func (c *callbacks) run() {
 		c.mu.Lock()
 		if len(c.queue) == 0 {
 			c.running = false
-			c.queue = nil
 			c.mu.Unlock()
 			return
 		}
 		f := c.queue[0]
-		c.queue[0] = nil // lets go of what f refers to
-		c.queue = c.queue[1:]
+		c.queue = slices.Delete(c.queue, 0, 1)
 		c.mu.Unlock()
 		f()
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -45,11 +44,11 @@ var (
 
 // number matches what stands before a unit; that it is short keeps exact
 // arithmetic cheap.
-var number = regexp.MustCompile(`^([+-]?(?:[0-9]{1,20}(?:\.[0-9]{0,40})?|\.[0-9]{1,40}))(.*)$`)
+var number = lazily(`^([+-]?(?:[0-9]{1,20}(?:\.[0-9]{0,40})?|\.[0-9]{1,40}))(.*)$`)
 
 // exact is the value of text in base units.
 func (q quantity) exact(text string) (*big.Rat, error) {
-	match := number.FindStringSubmatch(text)
+	match := number().FindStringSubmatch(text)
 	if match == nil {
 		return nil, fmt.Errorf("found %s, expected %s such as %s", quote(text), q.name, q.example)
 	}
@@ -131,7 +130,7 @@ func parseCount(text string) (uint64, error) {
 
 // parseCores reads a number of processor cores.
 func parseCores(text string) (float64, error) {
-	match := number.FindStringSubmatch(text)
+	match := number().FindStringSubmatch(text)
 	if match == nil || match[2] != "" {
 		return 0, fmt.Errorf("found %s, expected a number of cores such as 0.5", quote(text))
 	}

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -24,7 +25,14 @@ const (
 	exampleAddress = "10.1.0.1/24"
 )
 
-var plain = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+// lazily compiles a pattern when it is first used: this package is linked into
+// the agent of every node, which has no use for it but would pay for it at its
+// start.
+func lazily(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
+}
+
+var plain = lazily(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 
 // plainName is a parser for a name of at most most characters.
 func plainName(most int) func(string) (string, error) {
@@ -32,7 +40,7 @@ func plainName(most int) func(string) (string, error) {
 		switch {
 		case text == "":
 			return "", errors.New("an empty name, expected a plain one such as node-1")
-		case !plain.MatchString(text):
+		case !plain().MatchString(text):
 			return "", fmt.Errorf("%s is no plain name, expected a-z, 0-9 and, inside, -", quote(text))
 		case len(text) > most:
 			return "", fmt.Errorf("%s has %d characters, expected at most %d", quote(text), len(text), most)
@@ -189,13 +197,13 @@ type condition struct {
 	text     string
 }
 
-var relation = regexp.MustCompile(`^(==|<=|>=|<|>) *([^ =<>].*)$`)
+var relation = lazily(`^(==|<=|>=|<|>) *([^ =<>].*)$`)
 
 // bound is a parser for a relation and a value that parse reads, for example
 // ">= 200mbit".
 func bound[T uint64 | time.Duration](parse func(string) (T, error), example string) func(string) (condition, error) {
 	return func(text string) (condition, error) {
-		match := relation.FindStringSubmatch(text)
+		match := relation().FindStringSubmatch(text)
 		if match == nil {
 			return condition{}, fmt.Errorf("found %s, expected ==, <=, >=, < or > and a value, such as %q", quote(text), example)
 		}

@@ -132,6 +132,8 @@ func tell(w io.Writer, err error, code int) {
 		fmt.Fprintln(w, "ndklab: interrupted")
 	case errors.As(err, &invalid):
 		fmt.Fprintln(w, invalid)
+	case errors.Is(err, control.ErrClosed):
+		fmt.Fprintln(w, "ndklab: the lab's supervisor was killed, and the lab with it")
 	default:
 		for line := range strings.SplitSeq(strings.TrimSpace(err.Error()), "\n") {
 			fmt.Fprintln(w, "ndklab:", line)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -50,7 +51,8 @@ func TestScript(t *testing.T) {
 	})
 }
 
-func canRun() bool { return doctor.Examine(context.Background()).CanRun }
+// canRun is whether labs can run here.
+var canRun = sync.OnceValue(func() bool { return doctor.Examine(context.Background()).CanRun })
 
 // setup names the script's lab. Whatever of it a failed script leaves is taken
 // down.
@@ -101,7 +103,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 // nobody is an ordinary user that every system has.
 const nobody = 65534
 
-// TestOrdinaryUser runs the scripts again without privileges.
+// TestOrdinaryUser runs all tests again without privileges.
 func TestOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("this is an ordinary user already")
@@ -133,7 +135,7 @@ func TestOrdinaryUser(t *testing.T) {
 	if err := os.Chown(home, nobody, nobody); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), binary, "-test.run=^(TestScript|TestInterrupt|TestSecondInterrupt)$", "-test.v")
+	cmd := exec.CommandContext(t.Context(), binary, "-test.v")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "HOME="+home, "TMPDIR="+home)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}

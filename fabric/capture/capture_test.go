@@ -230,6 +230,7 @@ func TestTsharkReadsIt(t *testing.T) {
 	must(t, os.WriteFile(path, file, 0o600))
 	cmd := exec.Command(tshark, "-n", "-r", path, "-T", "fields", "-E", "separator=,", "-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE",
 		"-e", "frame.interface_name", "-e", "ip.id", "-e", "ip.len", "-e", "ip.checksum.status", "-e", "udp.checksum.status")
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir()) // nobody's preferences
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()

@@ -3,12 +3,16 @@ package doctor
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestMain(m *testing.M) {
@@ -42,17 +46,18 @@ func TestExamineLeavesNothing(t *testing.T) {
 // leftovers is what an examination could leave, of this process's own.
 func leftovers(t *testing.T) string {
 	t.Helper()
+	own := fmt.Sprint(namePrefix, os.Getpid())
 	var b strings.Builder
 	sockets, err := os.ReadFile("/proc/self/net/unix")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for line := range bytes.Lines(sockets) {
-		if bytes.Contains(line, []byte(ownName())) {
+		if bytes.Contains(line, []byte(own)) {
 			b.Write(line)
 		}
 	}
-	groups, err := filepath.Glob("/sys/fs/cgroup/*/ndklab/" + ownName())
+	groups, err := filepath.Glob("/sys/fs/cgroup/*/ndklab/" + own + "*")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,6 +68,20 @@ func leftovers(t *testing.T) string {
 	}
 	b.Write(mounts)
 	return b.String()
+}
+
+// Examinations do not get in each other's way.
+func TestExamineAtOnce(t *testing.T) {
+	alone := Examine(t.Context())
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			if diff := cmp.Diff(alone, Examine(t.Context())); diff != "" {
+				t.Errorf("-alone +at once:\n%s", diff)
+			}
+		})
+	}
+	all.Wait()
 }
 
 // An examination that is cut short says so, and does not call the machine able.

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -30,6 +31,7 @@ const noCgroups = "absent"
 func probe(ctx context.Context) Facts {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
+	name := ownName()
 	f := Facts{
 		Kernel:            kernel(),
 		Cores:             runtime.NumCPU(),
@@ -41,9 +43,9 @@ func probe(ctx context.Context) Facts {
 		UsernsOff:         sysctl("kernel/unprivileged_userns_clone", 1) == 0,
 		AppArmorUserns:    sysctl("kernel/apparmor_restrict_unprivileged_userns", 0) == 1,
 		State:             attempt(lab.Sweep()),
-		AbstractSocket:    attempt(abstractSocket()),
+		AbstractSocket:    attempt(abstractSocket(name)),
 		Cgroups:           cgroupMode(),
-		Groups:            attempt(makeGroup()),
+		Groups:            attempt(makeGroup(name)),
 		Tun:               attempt(openTun()),
 		SoftRoCE:          hasModule("rdma_rxe"),
 		ReceiveMax:        sysctl("net/core/rmem_max", 0),
@@ -159,16 +161,23 @@ func sysctl(name string, absent int) int {
 	return n
 }
 
-// ownName is a name that nobody else uses.
-func ownName() string { return "ndklab-doctor-" + strconv.Itoa(os.Getpid()) }
+// examinations counts those of this process.
+var examinations atomic.Int64
 
-func abstractSocket() error {
-	listener, err := net.Listen("unix", "@"+ownName())
+// ownName is a name that nobody else uses, not even another examination.
+func ownName() string {
+	return fmt.Sprintf("%s%d-%d", namePrefix, os.Getpid(), examinations.Add(1))
+}
+
+const namePrefix = "ndklab-doctor-"
+
+func abstractSocket(name string) error {
+	listener, err := net.Listen("unix", "@"+name)
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
-	conn, err := net.Dial("unix", "@"+ownName())
+	conn, err := net.Dial("unix", "@"+name)
 	if err != nil {
 		return err
 	}
@@ -189,12 +198,12 @@ func cgroupMode() string {
 }
 
 // makeGroup makes a group as a node has it, and removes it again.
-func makeGroup() error {
+func makeGroup(name string) error {
 	if err := cgroup.Available(); err != nil {
 		return err
 	}
-	_, err := cgroup.Create(ownName(), "node", 0.5, 64<<20)
-	return errors.Join(err, cgroup.Remove(ownName()))
+	_, err := cgroup.Create(name, "node", 0.5, 64<<20)
+	return errors.Join(err, cgroup.Remove(name))
 }
 
 func openTun() error {

@@ -152,8 +152,8 @@ func TestIdleTimeIsNotSaved(t *testing.T) {
 	want := time.Duration(1538*8) + time.Millisecond
 	for i := range 3 {
 		at := time.Duration(i) * time.Second
-		if v := d.Packet(1514, at); v.Departs != at+want {
-			t.Errorf("packet at %v departs at %v, want %v", at, v.Departs, at+want)
+		if v := d.Packet(1514, at); v.Departs != at+want || v.Queued != want-time.Millisecond {
+			t.Errorf("packet at %v departs at %v after %v in the queue, want %v after %v", at, v.Departs, v.Queued, at+want, want-time.Millisecond)
 		}
 	}
 }

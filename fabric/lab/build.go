@@ -29,7 +29,7 @@ func (s *Supervisor) build(ctx context.Context, params startParams) error {
 		{"start the nodes", s.startNodes},
 		{"make the links", s.makeLinks},
 		{"configure the nodes", s.configureNodes},
-		{"wait for the links", s.awaitLinks},
+		{"connect the links", s.connectLinks},
 	} {
 		if err := step.do(ctx); err != nil {
 			return fmt.Errorf("%s: %w", step.what, err)

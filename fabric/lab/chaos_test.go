@@ -188,3 +188,54 @@ func TestSupervisorDies(t *testing.T) {
 		t.Error("a dead lab answers")
 	}
 }
+
+// What both guardian and supervisor leave when they are killed, the next command
+// removes.
+func TestGuardianAndSupervisorDie(t *testing.T) {
+	topo := ring(uniqueName(t), 2)
+	topo.Nodes[0].CPU = 0.5
+	l := start(t, topo)
+	kill(t, processOf(t, topo.Name, "ndklab-guardian"))
+	kill(t, processOf(t, topo.Name, "ndklab-supervisor"))
+	<-l.Done()
+	eventually(t, 2*time.Second, func() string {
+		if err := Sweep(); err != nil {
+			t.Fatal(err)
+		}
+		return remains(t, topo.Name)
+	})
+}
+
+// Sweeping while labs start and end does not disturb them.
+func TestSweepWhileLabsStart(t *testing.T) {
+	done, swept := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(swept)
+		for {
+			if err := Sweep(); err != nil {
+				t.Error(err)
+			}
+			select {
+			case <-done:
+				return
+			default:
+			}
+		}
+	}()
+	topo := ring(uniqueName(t), 2)
+	for range 5 {
+		l, err := Start(testContext(t), topo, Options{})
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	close(done)
+	<-swept
+	if rest := remains(t, topo.Name); rest != "" {
+		t.Errorf("left behind: %s", rest)
+	}
+}

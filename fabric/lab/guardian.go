@@ -36,11 +36,10 @@ func guard(name string) error {
 	if err != nil {
 		return err
 	}
-	// Closing the terminal, or a signal meant for the lab, must not end the
-	// guardian before its work is done.
+	// A signal that is meant to end the lab must not end the guardian before its
+	// work is done.
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)
-	signal.Ignore(unix.SIGHUP)
 
 	cmd := childCommand(supervisorName, name, os.Stderr, owner, listener, locked)
 	cmd.SysProcAttr = supervisorAttributes()

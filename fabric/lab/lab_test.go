@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +15,7 @@ import (
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/node"
-	"github.com/ndklab/ndklab/topology"
+	"github.com/ndklab/ndklab/node/cgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -108,163 +107,28 @@ func TestHostIsUntouched(t *testing.T) {
 	}
 }
 
-// direction is what inspect says of a direction of the lab's first link.
-func direction(t testing.TB, l *Lab, index int) report.Direction {
-	t.Helper()
-	return firstLink(t, l).Directions[index]
-}
-
-func firstLink(t testing.TB, l *Lab) report.Link {
-	t.Helper()
-	in, err := l.Inspect(testContext(t))
-	if err != nil {
+func TestLimits(t *testing.T) {
+	topo := ring(uniqueName(t), 2)
+	topo.Nodes[0].CPU = 0.5
+	topo.Nodes[1].Memory = 256 << 20
+	var warnings []string
+	l := startWith(t, topo, Options{Events: func(e Event) {
+		if e.Kind == Warning {
+			warnings = append(warnings, e.Text)
+		}
+	}})
+	groups := cgroupsOf(t, topo.Name)
+	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return in.Links[0]
-}
-
-// Super-packets cross a plain link whole, and are counted as the packets that
-// they would be on a wire.
-func TestPlainLinkCarriesSuperPackets(t *testing.T) {
-	const (
-		count, segments, size = 20, 10, 4000
-		headers               = 14 + 20 + 8 // Ethernet, IPv4, UDP
-	)
-	l := start(t, ring(uniqueName(t), 2))
-	receiver := program(t, l, "n1", fmt.Sprintf("receive 5000 %d", count*segments*size))
-	if got := receiver.line(t); got != "bound" {
-		t.Fatal(got)
-	}
-	before := direction(t, l, 0)
-	program(t, l, "n0", fmt.Sprintf("send 10.0.0.2:5000 %d %d %d", count, segments, size)).wait(t)
-	if got := receiver.line(t); got != strconv.Itoa(count) {
-		t.Errorf("%d super-packets came in %s pieces", count, got)
-	}
-	after := direction(t, l, 0)
-	// The kernel may add a packet of its own, such as a report of multicast groups.
-	const stray = 3
-	packets, bytes := after.Packets-before.Packets, after.Bytes-before.Bytes
-	if want := uint64(count * segments); packets < want || packets > want+stray {
-		t.Errorf("%d packets, want %d", packets, want)
-	}
-	if want := uint64(count * segments * (size + headers)); bytes < want || bytes > want+stray*200 {
-		t.Errorf("%d bytes, want %d", bytes, want)
-	}
-	if after.Lost != 0 || after.Dropped != 0 {
-		t.Errorf("lost %d, dropped %d, want none", after.Lost, after.Dropped)
-	}
-}
-
-// pinger measures round trips from n0 to n1.
-func pinger(t testing.TB, l *Lab) func() string {
-	t.Helper()
-	if got := program(t, l, "n1", "echo 5001").line(t); got != "bound" {
-		t.Fatal(got)
-	}
-	p := program(t, l, "n0", "ping 10.0.0.2:5001")
-	return func() string {
-		t.Helper()
-		if _, err := p.stdin.WriteString("\n"); err != nil {
-			t.Fatal(err)
+	if cgroup.Available() == nil {
+		if len(groups) == 0 || len(warnings) != 0 {
+			t.Errorf("cgroups %v, warnings %q", groups, warnings)
 		}
-		return p.line(t)
+		return
 	}
-}
-
-// A link that is up is taken over by the engine, changed, and given back.
-func TestSetLink(t *testing.T) {
-	l := start(t, ring(uniqueName(t), 2))
-	roundTrip := pinger(t, l)
-	if got := roundTrip(); got == "lost" {
-		t.Fatal("a packet was lost on a plain link")
-	}
-	delay, loss := 20*time.Millisecond, 1.0
-	none, noDelay := 0.0, time.Duration(0)
-	for _, step := range []struct {
-		name     string
-		endpoint string
-		from     string
-		change   topology.Change
-		engine   string
-		least    int // of the round trip, microseconds
-		lost     bool
-	}{
-		{"delay both ways", "n0:eth0", "", topology.Change{Delay: &delay}, "linkem", 40000, false},
-		{"lose all one way", "n1:eth0", "n1", topology.Change{Loss: &loss}, "linkem", 0, true},
-		{"lose none", "n0:eth0", "n1", topology.Change{Loss: &none}, "linkem", 40000, false},
-		{"delay one way", "n0:eth0", "n0", topology.Change{Delay: &noDelay}, "linkem", 20000, false},
-		{"as before", "n0:eth0", "", topology.Change{Delay: &noDelay}, "plain", 0, false},
-		{"delay again", "n0:eth0", "", topology.Change{Delay: &delay}, "linkem", 40000, false},
-	} {
-		t.Run(step.name, func(t *testing.T) {
-			if err := l.SetLink(testContext(t), step.endpoint, step.from, step.change); err != nil {
-				t.Fatal(err)
-			}
-			if got := firstLink(t, l).Engine; got != step.engine {
-				t.Errorf("engine %s, want %s", got, step.engine)
-			}
-			took := roundTrip()
-			if (took == "lost") != step.lost {
-				t.Fatalf("round trip: %s", took)
-			}
-			if us, _ := strconv.Atoi(took); !step.lost && us < step.least {
-				t.Errorf("round trip took %s us, want %d at least", took, step.least)
-			}
-		})
-	}
-	for _, bad := range []struct{ endpoint, from string }{{"n0:eth7", ""}, {"n0:eth0", "n7"}} {
-		err := l.SetLink(testContext(t), bad.endpoint, bad.from, topology.Change{Loss: &loss})
-		wantCode(t, err, control.Usage)
-	}
-}
-
-// A link that is impaired from the start is the engine's.
-func TestImpairedLink(t *testing.T) {
-	topo := ring(uniqueName(t), 2)
-	topo.Links[0].Directions[1].Delay = 10 * time.Millisecond
-	l := start(t, topo)
-	if us, err := strconv.Atoi(pinger(t, l)()); err != nil || us < 10000 {
-		t.Errorf("round trip took %d us (%v), want 10000 at least", us, err)
-	}
-	back := direction(t, l, 1)
-	if back.Packets == 0 || back.Asked.DelayUS == nil || *back.Asked.DelayUS != 10000 || back.Achieved.DelayUS == nil {
-		t.Errorf("%+v", back)
-	}
-}
-
-func TestLinkDownAndUp(t *testing.T) {
-	for _, kind := range []string{"plain", "impaired"} {
-		t.Run(kind, func(t *testing.T) {
-			topo := ring(uniqueName(t), 2)
-			if kind == "impaired" {
-				topo.Links[0].Directions[0].Delay = time.Millisecond
-			}
-			l := start(t, topo)
-			roundTrip := pinger(t, l)
-			for range 2 {
-				if got := roundTrip(); got == "lost" {
-					t.Fatal("lost while the link was up")
-				}
-				if err := l.LinkDown(testContext(t), "n1:eth0"); err != nil {
-					t.Fatal(err)
-				}
-				if got := firstLink(t, l).State; got != "down" {
-					t.Errorf("state %s, want down", got)
-				}
-				if got := roundTrip(); got != "lost" {
-					t.Fatal("arrived while the link was down")
-				}
-				if err := l.LinkUp(testContext(t), "n0:eth0"); err != nil {
-					t.Fatal(err)
-				}
-				if got := firstLink(t, l).State; got != "up" {
-					t.Errorf("state %s, want up", got)
-				}
-			}
-			if got := roundTrip(); got == "lost" {
-				t.Fatal("lost after the link came back")
-			}
-		})
+	if len(groups) != 0 || len(warnings) != 1 {
+		t.Errorf("cgroups %v, warnings %q; want one warning", groups, warnings)
 	}
 }
 

@@ -22,9 +22,12 @@ type labLink struct {
 	// changing is held while the link is changed, which takes several steps.
 	changing sync.Mutex
 
-	mu      sync.Mutex // guards what follows
+	// What follows is written with both locks held, so that either suffices to
+	// read it.
+	mu      sync.Mutex
 	asked   [2]topology.Impairment
-	engine  bool             // linkem carries it; else the kernel
+	engine  bool             // linkem carries it; else the kernel does
+	joined  bool             // the kernel is about it: neither the engine's nor down
 	down    bool             // by LinkDown
 	carried [2]link.Counters // by the kernel, in earlier terms
 	base    [2]link.Counters // the kernel's counters when its present term began
@@ -35,9 +38,8 @@ func (l *labLink) name() string { return l.spec.Endpoints[0].String() }
 
 func (l *labLink) impaired() bool { return !l.asked[0].None() || !l.asked[1].None() }
 
-// makeLinks makes every link, by now between running agents, and what carries
-// it. The kernel makes one link at a time, so there is nothing to gain from
-// doing it in parallel.
+// makeLinks makes every link, by now between running agents. The kernel makes
+// one link at a time, so there is nothing to gain from doing it in parallel.
 func (s *Supervisor) makeLinks(ctx context.Context) error {
 	for i := range s.topo.Links {
 		l := &labLink{index: i, spec: &s.topo.Links[i], asked: s.topo.Links[i].Directions}
@@ -45,11 +47,6 @@ func (s *Supervisor) makeLinks(ctx context.Context) error {
 			return fmt.Errorf("link %s to %s: %w", l.spec.Endpoints[0], l.spec.Endpoints[1], err)
 		}
 		s.links = append(s.links, l)
-	}
-	for _, l := range s.links {
-		if err := s.connectLink(ctx, l); err != nil {
-			return fmt.Errorf("link %s to %s: %w", l.spec.Endpoints[0], l.spec.Endpoints[1], err)
-		}
 	}
 	return nil
 }
@@ -62,42 +59,43 @@ func (s *Supervisor) makeLink(ctx context.Context, l *labLink) error {
 	for end, e := range l.spec.Endpoints {
 		ends[end] = link.End{PID: s.byName[e.Node].agent.PID(), Interface: e.Interface}
 	}
-	return s.network.Make(l.index, l.spec.MTU, ends)
-}
-
-// connectLink has the kernel or the engine carry a new link.
-func (s *Supervisor) connectLink(ctx context.Context, l *labLink) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if l.impaired() {
-		if err := s.network.Up(l.index); err != nil { // a packet socket wants its interface up
-			return err
-		}
-		return s.attach(ctx, l, false)
-	}
-	if err := s.network.Join(l.index); err != nil {
+	if err := s.network.Make(l.index, l.spec.MTU, ends); err != nil {
 		return err
 	}
 	return s.network.Up(l.index)
 }
 
-// awaitLinks waits until every link carries packets, both of whose ends are up
-// by now, and makes the kernel's counts begin there: what the nodes sent while
-// their neighbours were still down is no loss.
-func (s *Supervisor) awaitLinks(ctx context.Context) error {
-	if err := s.awaitCarrier(ctx, s.links); err != nil {
-		return err
-	}
-	counters, err := s.network.Counters()
+// connectLinks has the kernel or the engine carry every link, between nodes that
+// are configured by now. Sooner, the kernel would log that it has packets for an
+// interface that is not up yet.
+func (s *Supervisor) connectLinks(ctx context.Context) error {
+	err := awaitCarrier(ctx, func() (bool, error) {
+		carriers, err := s.network.Carriers()
+		missing := slices.ContainsFunc(s.links, func(l *labLink) bool { return !carriers[l.index] })
+		return !missing, err
+	})
 	if err != nil {
 		return err
 	}
-	for i, l := range s.links {
-		l.mu.Lock()
-		l.base = counters[i]
-		l.mu.Unlock()
+	for _, l := range s.links {
+		if err := s.connectLink(ctx, l); err != nil {
+			return fmt.Errorf("link %s to %s: %w", l.spec.Endpoints[0], l.spec.Endpoints[1], err)
+		}
 	}
+	return nil
+}
+
+func (s *Supervisor) connectLink(ctx context.Context, l *labLink) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if l.impaired() {
+		return s.attach(ctx, l)
+	}
+	if err := s.network.Join(l.index); err != nil {
+		return err
+	}
+	l.joined = true // with nothing counted before
 	return nil
 }
 
@@ -107,32 +105,27 @@ const (
 	carrierTime = 5 * time.Second
 )
 
-// awaitCarrier waits until links carry packets.
-func (s *Supervisor) awaitCarrier(ctx context.Context, links []*labLink) error {
+// awaitCarrier waits until there returns true.
+func awaitCarrier(ctx context.Context, there func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, carrierTime)
 	defer cancel()
 	tick := time.NewTicker(carrierPoll)
 	defer tick.Stop()
 	for {
-		carriers, err := s.network.Carriers()
-		if err != nil {
+		if ok, err := there(); ok || err != nil {
 			return err
-		}
-		missing := slices.IndexFunc(links, func(l *labLink) bool { return !carriers[l.index] })
-		if missing < 0 {
-			return nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("link %s has no carrier: %w", links[missing].name(), ctx.Err())
+			return fmt.Errorf("no carrier: %w", ctx.Err())
 		}
 	}
 }
 
 // attach has the engine open a link and forward, taking over from the kernel if
-// that has joined it.
-func (s *Supervisor) attach(ctx context.Context, l *labLink, joined bool) error {
+// that has joined it (package linkem says how).
+func (s *Supervisor) attach(ctx context.Context, l *labLink) error {
 	engine, err := s.startedEngine()
 	if err != nil {
 		return err
@@ -142,40 +135,20 @@ func (s *Supervisor) attach(ctx context.Context, l *labLink, joined bool) error 
 		Seed:       s.topo.Seed,
 		Interfaces: [2]string{link.Middle(l.index, 0), link.Middle(l.index, 1)},
 		Directions: l.asked,
-		Joined:     joined,
+		Joined:     l.joined,
 	})
 	if err != nil {
 		return fmt.Errorf("engine: %w", err)
 	}
-	if joined {
-		if err := s.part(l); err != nil {
-			return err
-		}
+	if err := s.part(l); err != nil {
+		return err
 	}
 	if err := engine.Start(ctx, l.name()); err != nil {
 		return fmt.Errorf("engine: %w", err)
 	}
 	l.mu.Lock()
-	l.engine = true
-	l.mu.Unlock()
-	return nil
-}
-
-// part ends the kernel's term with a link.
-func (s *Supervisor) part(l *labLink) error {
-	counters, err := s.network.Counters()
-	if err != nil {
-		return err
-	}
-	if err := s.network.Part(l.index); err != nil {
-		return err
-	}
-	now := counters[l.index]
-	l.mu.Lock()
 	defer l.mu.Unlock()
-	for d := range now {
-		l.carried[d] = l.carried[d].Add(now[d].Sub(l.base[d]))
-	}
+	l.engine = true
 	return nil
 }
 
@@ -188,20 +161,54 @@ func (s *Supervisor) giveBack(ctx context.Context, l *labLink) error {
 	if err := engine.Release(ctx, l.name()); err != nil {
 		return fmt.Errorf("engine: %w", err)
 	}
-	if err := s.network.Join(l.index); err != nil {
-		return err
-	}
-	counters, err := s.network.Counters()
-	if err != nil {
-		return err
+	if !l.down {
+		if err := s.join(l); err != nil {
+			return err
+		}
 	}
 	if _, err := engine.Detach(ctx, l.name()); err != nil { // its measurements stay with the engine
 		return fmt.Errorf("engine: %w", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.base = counters[l.index]
 	l.engine = false
+	return nil
+}
+
+// join begins a term of the kernel with a link.
+func (s *Supervisor) join(l *labLink) error {
+	counters, err := s.network.Counters()
+	if err != nil {
+		return err
+	}
+	if err := s.network.Join(l.index); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.base = counters[l.index]
+	l.joined = true
+	return nil
+}
+
+// part ends the kernel's term with a link, if there is one.
+func (s *Supervisor) part(l *labLink) error {
+	if !l.joined {
+		return nil
+	}
+	if err := s.network.Part(l.index); err != nil {
+		return err
+	}
+	counters, err := s.network.Counters()
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for d, now := range counters[l.index] {
+		l.carried[d] = l.carried[d].Add(now.Sub(l.base[d]))
+	}
+	l.joined = false
 	return nil
 }
 
@@ -255,7 +262,7 @@ func (s *Supervisor) changeLink(ctx context.Context, l *labLink, before, after [
 	case l.engine && !l.impaired():
 		return s.giveBack(ctx, l)
 	case !l.engine && l.impaired():
-		return s.attach(ctx, l, true)
+		return s.attach(ctx, l)
 	case !l.engine:
 		return nil
 	}
@@ -301,25 +308,41 @@ func describe(c topology.Change, from string) string {
 // LinkDown takes a link down: the nodes lose the carrier, as when a cable is
 // pulled, and keep their interfaces' state. Packets on their way are lost.
 func (s *Supervisor) LinkDown(_ context.Context, index int) error {
-	return s.setCarrier(s.links[index], true, s.network.Down)
+	l := s.links[index]
+	return s.setCarrier(l, true, func() error {
+		// The kernel would log what it has for an interface that is down.
+		if err := s.part(l); err != nil {
+			return err
+		}
+		return s.network.Down(index)
+	})
 }
 
-// LinkUp brings a link back up.
+// LinkUp brings a link back up, and returns when it carries packets.
 func (s *Supervisor) LinkUp(ctx context.Context, index int) error {
 	l := s.links[index]
-	if err := s.setCarrier(l, false, s.network.Up); err != nil {
-		return err
-	}
-	return s.awaitCarrier(ctx, []*labLink{l})
+	return s.setCarrier(l, false, func() error {
+		if err := s.network.Up(index); err != nil {
+			return err
+		}
+		if err := awaitCarrier(ctx, func() (bool, error) { return s.network.Settled(index) }); err != nil {
+			return err
+		}
+		if l.engine || l.joined {
+			return nil
+		}
+		return s.join(l)
+	})
 }
 
-func (s *Supervisor) setCarrier(l *labLink, down bool, change func(link int) error) error {
+// setCarrier has change take a link up or down.
+func (s *Supervisor) setCarrier(l *labLink, down bool, change func() error) error {
 	l.changing.Lock()
 	defer l.changing.Unlock()
 	if err := s.checkEnds(l); err != nil {
 		return err
 	}
-	if err := change(l.index); err != nil {
+	if err := change(); err != nil {
 		return fmt.Errorf("link %s: %w", l.name(), err)
 	}
 	l.mu.Lock()
@@ -376,7 +399,7 @@ func (l *labLink) report(kernel [2]link.Counters, engine [2]linkem.Measured) rep
 	for d, e := range l.spec.Endpoints {
 		r.Endpoints[d] = e.String()
 		plain := l.carried[d]
-		if !l.engine {
+		if l.joined {
 			plain = plain.Add(kernel[d].Sub(l.base[d]))
 		}
 		m := &engine[d]

@@ -27,9 +27,8 @@ type labNode struct {
 	agent   *node.Agent
 	hostPID int
 
-	gone chan struct{} // closed when down is set
-	mu   sync.Mutex
-	down string // why the node is down; "" while it runs. Guarded by mu.
+	down   chan struct{} // closed when the node is down
+	reason string        // why it is; valid once down is closed
 }
 
 // startNodes starts every node's agent. More of them at once than there are
@@ -68,7 +67,7 @@ func (s *Supervisor) canLimit() bool {
 }
 
 func (s *Supervisor) startNode(spec *topology.Node, limits bool) (*labNode, error) {
-	n := &labNode{spec: spec, gone: make(chan struct{})}
+	n := &labNode{spec: spec, down: make(chan struct{})}
 	if limits && (spec.CPU != 0 || spec.Memory != 0) {
 		var err error
 		if n.group, err = cgroup.Create(s.name, spec.Name, spec.CPU, spec.Memory); err != nil {
@@ -129,10 +128,8 @@ func (s *Supervisor) watchNode(n *labNode) {
 			reason += ": out of memory"
 		}
 	}
-	n.mu.Lock()
-	n.down = reason
-	n.mu.Unlock()
-	close(n.gone)
+	n.reason = reason
+	close(n.down)
 	s.Publish(Event{Kind: NodeDown, Node: n.spec.Name, Text: fmt.Sprintf("node %s is down: its agent %s", n.spec.Name, reason)})
 }
 
@@ -158,12 +155,12 @@ func (s *Supervisor) Node(name string) (*node.Agent, error) {
 	if n == nil {
 		return nil, control.Errorf(control.Usage, "lab %s has no node %q", s.name, name)
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.down != "" {
-		return nil, control.Errorf(control.Failed, "node %s is down: its agent %s", name, n.down)
+	select {
+	case <-n.down:
+		return nil, control.Errorf(control.Failed, "node %s is down: its agent %s", name, n.reason)
+	default:
+		return n.agent, nil
 	}
-	return n.agent, nil
 }
 
 // countersTimeout is how long an agent may take to tell its counters. One that
@@ -193,10 +190,8 @@ func (n *labNode) inspect(ctx context.Context) report.Node {
 	defer cancel()
 	counters, err := n.agent.Counters(ctx)
 	if errors.Is(err, control.ErrClosed) {
-		<-n.gone // which says why, and is not far behind
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		r.State, r.Reason = "down", n.down
+		<-n.down // which says why, and is not far behind
+		r.State, r.Reason = "down", n.reason
 		return r
 	}
 	r.PID = n.hostPID

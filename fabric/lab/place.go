@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -43,11 +44,11 @@ type state struct {
 	Log        string `json:"log"`
 }
 
-var labName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
+var labName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`) })
 
 // placeOf is the place of the caller's lab name; it makes the state directory.
 func placeOf(name string) (place, error) {
-	if !labName.MatchString(name) {
+	if !labName().MatchString(name) {
 		return place{}, control.Errorf(control.Usage, "%q is no lab name: letters, digits, '_', '.' and '-' only, 63 at most", name)
 	}
 	dir, err := stateDir()
@@ -281,7 +282,7 @@ func labNames(dir string) ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if name, ok := strings.CutSuffix(e.Name(), ".json"); ok && labName.MatchString(name) {
+		if name, ok := strings.CutSuffix(e.Name(), ".json"); ok && labName().MatchString(name) {
 			names = append(names, name)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
 )
@@ -26,6 +27,9 @@ var programs = map[string]func(args []string) error{
 	"ping":    ping,
 	"block":   block,
 	"up":      up,
+	"intrude": intrude,
+	"squat":   squat,
+	"limited": limited,
 }
 
 // send ADDRESS COUNT SEGMENTS SIZE sends COUNT super-packets of UDP, each of so
@@ -114,8 +118,11 @@ func echo(args []string) error {
 	}
 }
 
+// echoTime is far more than any round trip in these labs.
+const echoTime = 300 * time.Millisecond
+
 // ping ADDRESS answers every line of its input with how many microseconds an
-// echo took, or "lost" after a second.
+// echo took, or "lost" after echoTime.
 func ping(args []string) error {
 	conn, err := net.Dial("udp", args[0])
 	if err != nil {
@@ -126,7 +133,7 @@ func ping(args []string) error {
 	buf := make([]byte, 64)
 	for sequence := 0; in.Scan(); sequence++ {
 		begin := time.Now()
-		if err := conn.SetReadDeadline(begin.Add(time.Second)); err != nil {
+		if err := conn.SetReadDeadline(begin.Add(echoTime)); err != nil {
 			return err
 		}
 		if _, err := conn.Write([]byte(strconv.Itoa(sequence))); err != nil {
@@ -188,6 +195,44 @@ func up(args []string) error {
 		return l.Err()
 	}
 	return l.Close()
+}
+
+// intrude SOCKET says whether a lab's socket was "refused" to it or "open".
+func intrude(args []string) error {
+	sock, err := net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: args[0]})
+	if err != nil {
+		return err
+	}
+	conn := control.New(sock, nil)
+	defer conn.Close()
+	err = conn.Call(context.Background(), methodInfo, nil, nil)
+	if errors.Is(err, control.ErrClosed) {
+		fmt.Println("refused")
+		return nil
+	}
+	fmt.Println("open", err)
+	return nil
+}
+
+// squat SOCKET takes a lab's name, and says "ready".
+func squat(args []string) error {
+	if _, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: args[0]}); err != nil {
+		return err
+	}
+	return block(nil)
+}
+
+// limited NAME tells with what code a lab fails that may have no network
+// namespaces.
+func limited(args []string) error {
+	if err := os.WriteFile("/proc/sys/user/max_net_namespaces", []byte("0"), 0); err != nil {
+		return err
+	}
+	_, err := Start(context.Background(), ring(args[0], 2), Options{})
+	if e := (*control.Error)(nil); errors.As(err, &e) {
+		fmt.Println(e.Code)
+	}
+	return err
 }
 
 func integers(args []string) ([]int, error) {

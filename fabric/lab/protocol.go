@@ -88,11 +88,12 @@ type linkParams struct {
 
 // An Event is something that happened in a lab.
 type Event struct {
-	At   time.Duration `json:"at"` // since all nodes were ready; 0 before
-	Kind string        `json:"kind"`
-	Node string        `json:"node,omitempty"`
-	Link string        `json:"link,omitempty"` // one of its endpoints
-	Text string        `json:"text"`           // for people
+	At       time.Duration `json:"at"` // since all nodes were ready; 0 before
+	Kind     string        `json:"kind"`
+	Node     string        `json:"node,omitempty"`
+	Link     string        `json:"link,omitempty"` // one of its endpoints
+	Workload string        `json:"workload,omitempty"`
+	Text     string        `json:"text"` // for people
 }
 
 // Kinds of events.

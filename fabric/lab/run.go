@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"runtime"
-	"strings"
 	"sync"
 	"time"
 
@@ -145,7 +143,7 @@ func (r *run) failed(i int, err error) {
 	if w.Error == "" {
 		w.Error = err.Error()
 	}
-	r.Publish(Event{Kind: WorkloadDone, Node: w.From, Text: fmt.Sprintf("workload %s failed: %v", w.Name, err)})
+	r.Publish(Event{Kind: WorkloadDone, Node: w.From, Workload: w.Name, Text: fmt.Sprintf("workload %s failed: %v", w.Name, err)})
 }
 
 // spec is workload i as its two ends see it.
@@ -185,7 +183,7 @@ func (r *run) workload(ctx context.Context, i int, zero time.Time) {
 	if !wait(ctx, zero.Add(w.Start)) {
 		return
 	}
-	r.Publish(Event{Kind: WorkloadStarted, Node: w.From, Text: fmt.Sprintf("workload %s: %s of %s from %s to %s",
+	r.Publish(Event{Kind: WorkloadStarted, Node: w.From, Workload: w.Name, Text: fmt.Sprintf("workload %s: %s of %s from %s to %s",
 		w.Name, w.Operation, topology.FormatSize(w.Size), w.From, w.To)})
 	agent, err := r.Node(w.From)
 	if err != nil {
@@ -211,8 +209,8 @@ func (r *run) workload(ctx context.Context, i int, zero time.Time) {
 	}
 	result.Latency = report.Latency{Min: got.LatencyMin, P50: got.LatencyP50, P99: got.LatencyP99, Max: got.LatencyMax}
 	result.Verified = w.Verify && w.Operation == topology.Read && got.Errors == 0
-	r.Publish(Event{Kind: WorkloadDone, Node: w.From, Text: fmt.Sprintf("workload %s done: %d messages, %.2f Gb/s, %d errors",
-		w.Name, result.Messages, result.Gbps, result.Errors)})
+	r.Publish(Event{Kind: WorkloadDone, Node: w.From, Workload: w.Name, Text: fmt.Sprintf("workload %s done: messages: %d, errors: %d, %s",
+		w.Name, result.Messages, result.Errors, report.Rate(result.Gbps))})
 }
 
 // noticeTime is how long a client may take to notice that its server's node has
@@ -227,7 +225,7 @@ func (r *run) client(ctx context.Context, agent *node.Agent, i int, from netip.A
 	defer cancel(nil)
 	go func() {
 		select {
-		case <-r.byName[w.To].gone:
+		case <-r.byName[w.To].down:
 		case <-ctx.Done():
 			return
 		}
@@ -317,8 +315,8 @@ func (r *run) reportProgress(ctx context.Context) {
 			for _, w := range r.topo.Workloads {
 				if p, ok := progress[w.Name]; ok && w.From == client {
 					gbps := float64(p.Bytes-before[w.Name].Bytes) * 8 / progressInterval.Seconds() / 1e9
-					r.Publish(Event{Kind: WorkloadProgress, Node: client, Text: fmt.Sprintf("workload %s: %d messages, %.2f Gb/s",
-						w.Name, p.Messages, gbps)})
+					r.Publish(Event{Kind: WorkloadProgress, Node: client, Workload: w.Name, Text: fmt.Sprintf("workload %s: messages: %d, %s",
+						w.Name, p.Messages, report.Rate(gbps))})
 					before[w.Name] = p
 				}
 			}
@@ -356,6 +354,6 @@ func host() string {
 	var u unix.Utsname
 	// It fails only for a bad address.
 	_ = unix.Uname(&u)
-	return fmt.Sprintf("%s %s, %d cores, user %d", unix.ByteSliceToString(u.Sysname[:]),
-		strings.TrimSpace(unix.ByteSliceToString(u.Release[:])), runtime.NumCPU(), os.Getuid())
+	return fmt.Sprintf("%s %s %s, cores: %d", unix.ByteSliceToString(u.Sysname[:]),
+		unix.ByteSliceToString(u.Release[:]), unix.ByteSliceToString(u.Machine[:]), runtime.NumCPU())
 }

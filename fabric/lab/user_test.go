@@ -1,12 +1,15 @@
 package lab
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/ndklab/ndklab/control"
 	"golang.org/x/sys/unix"
 )
 
@@ -19,7 +22,7 @@ func asNobody(env []string, args ...string) *exec.Cmd {
 	return &exec.Cmd{
 		Path:        "/proc/self/exe",
 		Args:        append([]string{"lab.test"}, args...),
-		Env:         append(env, "XDG_RUNTIME_DIR="),
+		Env:         append(env, "XDG_RUNTIME_DIR=", "HOME=/nonexistent"),
 		Dir:         "/",
 		SysProcAttr: &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}},
 	}
@@ -56,7 +59,7 @@ func TestTwoUsersOneName(t *testing.T) {
 		t.Fatal(line, err)
 	}
 	_, err := Open(testContext(t), topo.Name)
-	wantCode(t, err, "usage")
+	wantCode(t, err, control.Usage)
 	l, err := Start(testContext(t), topo, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -76,5 +79,82 @@ func TestTwoUsersOneName(t *testing.T) {
 	<-theirs.ended
 	if rest := remains(t, topo.Name); rest != "" {
 		t.Errorf("left behind: %s", rest)
+	}
+}
+
+// Other users can neither use a lab nor pass for one.
+func TestSocketIsPrivate(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs to become another user")
+	}
+	topo := ring(uniqueName(t), 2)
+	start(t, topo)
+	p, err := placeOf(topo.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	intruder := startProcess(t, asNobody(programEnv("intrude "+p.socket().Name)))
+	if line, err := intruder.out.ReadString('\n'); line != "refused\n" {
+		t.Error(line, err)
+	}
+	p.name += "-not"
+	squatter := startProcess(t, asNobody(programEnv("squat "+p.socket().Name)))
+	if line, err := squatter.out.ReadString('\n'); line != "ready\n" {
+		t.Fatal(line, err)
+	}
+	_, err = p.dial(testContext(t))
+	wantCode(t, err, control.Failed)
+}
+
+// A system that allows no namespaces is told apart from a failure.
+func TestNoNamespaces(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs a user namespace in which it is root, as outside")
+	}
+	name := uniqueName(t)
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = programEnv("limited " + name)
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER,
+		UidMappings: []syscall.SysProcIDMap{{HostID: 0, Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{HostID: 0, Size: 1}},
+	}
+	limited := startProcess(t, cmd)
+	if line, err := limited.out.ReadString('\n'); line != string(control.Unable)+"\n" {
+		t.Error(line, err)
+	}
+	<-limited.ended
+	if rest := remains(t, name); rest != "" {
+		t.Errorf("left behind: %s", rest)
+	}
+}
+
+// The lab's own UTS namespace has its name, as prompts and logs show it.
+func TestHostName(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs to enter another namespace")
+	}
+	topo := ring(uniqueName(t), 2)
+	start(t, topo)
+	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/uts", processOf(t, topo.Name, "ndklab-supervisor")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	names := make(chan string)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWUTS); err != nil {
+			names <- err.Error()
+			return
+		}
+		name, err := os.Hostname()
+		if err != nil {
+			name = err.Error()
+		}
+		names <- name
+	}()
+	if got := <-names; got != topo.Name {
+		t.Errorf("host name %q, want %q", got, topo.Name)
 	}
 }

@@ -138,6 +138,24 @@ func TestTCPCrosses(t *testing.T) {
 	}
 }
 
+// delivered is how many packets the engine has delivered to node 0.
+func (l *lab) delivered(t *testing.T) uint64 {
+	t.Helper()
+	m, err := l.engine.Measure(deadline(t))
+	must(t, err)
+	return m[linkName][1].Delivered
+}
+
+// eventually waits until what is true, or the test has failed.
+func eventually(t *testing.T, what func() bool) {
+	t.Helper()
+	for until := time.Now().Add(patience); !what(); {
+		if t.Failed() || time.Now().After(until) {
+			t.Fatal("waited in vain")
+		}
+	}
+}
+
 // echoes has datagrams go from node 0 to node 1 and back, and calls each with
 // the round-trip time until it says that it is enough.
 func echoes(t *testing.T, l *lab, each func(rtt time.Duration) bool) {
@@ -206,7 +224,11 @@ func TestLossIsPerWirePacket(t *testing.T) {
 		// An end mark follows each super-packet, again and again until one comes
 		// through: packets keep their order.
 		missing := super / datagram
-		for done := false; !done; {
+		done := false
+		for tries := 0; !done; tries++ {
+			if tries == 100 {
+				t.Fatalf("nothing arrives after %d super-packets", n)
+			}
 			_, err := end.WriteTo([]byte{byte(n), byte(n >> 8)}, to.LocalAddr())
 			must(t, err)
 			must(t, to.SetReadDeadline(time.Now().Add(10*time.Millisecond)))
@@ -296,16 +318,8 @@ func TestHandOver(t *testing.T) {
 		must(t, l.engine.Attach(deadline(t), link))
 		part(t)
 		must(t, l.engine.Start(deadline(t), linkName))
-		// Let some packets pass.
-		for before := uint64(0); ; {
-			m, err := l.engine.Measure(deadline(t))
-			must(t, err)
-			if delivered := m[linkName][1].Delivered; before == 0 {
-				before = delivered
-			} else if delivered > before+100 {
-				break
-			}
-		}
+		before := l.delivered(t)
+		eventually(t, func() bool { return l.delivered(t) > before+100 })
 		must(t, l.engine.Release(deadline(t), linkName))
 		join(t)
 		_, err := l.engine.Detach(deadline(t), linkName)
@@ -371,13 +385,11 @@ func TestDown(t *testing.T) {
 	receive("up")
 	must(t, l.engine.SetDown(deadline(t), linkName, true))
 	send("down")
-	for { // until the engine has seen it
+	eventually(t, func() bool { // the engine has seen it
 		m, err := l.engine.Measure(deadline(t))
 		must(t, err)
-		if m[linkName][0].LostDown > 0 {
-			break
-		}
-	}
+		return m[linkName][0].LostDown > 0
+	})
 	must(t, l.engine.SetDown(deadline(t), linkName, false))
 	send("up again")
 	receive("up again")
@@ -398,11 +410,7 @@ func TestKilledEngineLeavesNothing(t *testing.T) {
 	if err := l.engine.Set(deadline(t), linkName, 0, topology.Impairment{}); !errors.Is(err, control.ErrClosed) {
 		t.Errorf("request to a dead engine: %v", err)
 	}
-	for until := time.Now().Add(patience); packetSockets(t) > 0; {
-		if time.Now().After(until) {
-			t.Fatal("packet sockets remain")
-		}
-	}
+	eventually(t, func() bool { return packetSockets(t) == 0 })
 }
 
 func packetSockets(t *testing.T) int {

@@ -19,6 +19,10 @@ import (
 // wall clock set meanwhile does no harm to their time of arrival.
 const maxHandover = time.Second
 
+// settling is how long after a frame's arrival the watch surely knows whether
+// the kernel forwarded it: the two happen in one go, some us apart.
+const settling = 50 * time.Microsecond
+
 // signed is how much of a frame tells it from others, bytes: all headers up to
 // the RoCE packet sequence number or the TCP sequence number and time stamps,
 // and some payload.

@@ -82,9 +82,9 @@ type Measured struct {
 	LostOverrun uint64 `json:"lost_overrun"` // the engine could not keep up, or had no memory left; of frames that the kernel dropped before the engine saw them, a super-packet counts once
 
 	Asked    impair.Asked `json:"asked"`
-	Delay    Distribution `json:"delay_ns"`    // kernel receive timestamp to the moment after the send, without Queueing
+	Delay    Distribution `json:"delay_ns"`    // from the kernel's receive timestamp to the moment after the send, without Queueing
 	Queueing Distribution `json:"queueing_ns"` // before the direction's rate: the queue and the packet's own transmission
-	Lateness Distribution `json:"lateness_ns"` // of that, what exceeds the model's delay
+	Lateness Distribution `json:"lateness_ns"` // of Delay, what exceeds the model's
 	PeakRate float64      `json:"peak_bps"`    // delivered over the busiest 100 ms, bits per second with Ethernet framing (impair.WireBytes)
 	MeanRate float64      `json:"mean_bps"`    // the same from the first to the last packet delivered; 0 if there were not two
 }

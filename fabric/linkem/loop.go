@@ -253,12 +253,15 @@ func (l *loop) receive(p *port) bool {
 		p.empty = before
 		return false
 	}
-	if p.line.link.state == released {
-		p.other.update()
-	}
 	clock := time.Now()
 	now := clock.Sub(l.epoch)
 	offset := clock.UnixNano() - int64(now) // of the wall clock
+	if p.line.link.state == released {
+		last := min(time.Duration(l.receiver.Stamp(n-1)-offset), now)
+		for l.now() < last+settling {
+		}
+		p.other.update()
+	}
 	for i := range n {
 		raw := l.receiver.Frame(i)
 		if p.other.saw(raw) {

@@ -29,11 +29,12 @@ func WriteLabs(w io.Writer, labs []Lab) error {
 		{title: "up for", right: true}, {title: "seed", right: true},
 	}}
 	for _, l := range labs {
-		up, seed := "-", "-"
+		nodes, links, up, seed := "-", "-", "-", "-" // not known before it is ready
 		if l.Up > 0 {
-			up, seed = time.Duration(l.Up*float64(time.Second)).Round(time.Second).String(), count(l.Seed)
+			nodes, links, seed = fmt.Sprint(l.Nodes), fmt.Sprint(l.Links), count(l.Seed)
+			up = time.Duration(l.Up * float64(time.Second)).Round(time.Second).String()
 		}
-		t.add(l.Lab, l.State, fmt.Sprint(l.Nodes), fmt.Sprint(l.Links), up, seed)
+		t.add(l.Lab, l.State, nodes, links, up, seed)
 	}
 	p.table(&t)
 	return p.flush()

@@ -93,7 +93,9 @@ func TestText(t *testing.T) {
 		"trouble": func(b *bytes.Buffer) error { return WriteText(b, trouble()) },
 		"empty":   func(b *bytes.Buffer) error { return WriteText(b, &Run{Lab: "empty"}) },
 		"json":    func(b *bytes.Buffer) error { return WriteJSON(b, pair()) },
-		"inspect": func(b *bytes.Buffer) error { return WriteInspection(b, "pair", "ready", 42, inspection.Nodes, inspection.Links) },
+		"inspect": func(b *bytes.Buffer) error {
+			return WriteInspection(b, "pair", "ready", 42, inspection.Nodes, inspection.Links)
+		},
 		"labs": func(b *bytes.Buffer) error {
 			return WriteLabs(b, []Lab{up, {Lab: "other", State: "starting"}})
 		},

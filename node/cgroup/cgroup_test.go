@@ -100,6 +100,9 @@ func newLab(t *testing.T) string {
 			if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("%s is left", dir)
 			}
+			if err := os.Remove(filepath.Dir(dir)); err == nil {
+				t.Errorf("%s is left", filepath.Dir(dir))
+			}
 		}
 	})
 	return lab
@@ -206,9 +209,21 @@ func TestNames(t *testing.T) {
 	}
 }
 
+const userLab = "cgroup-test-user"
+
 // TestOrdinaryUser asks without rights.
 func TestOrdinaryUser(t *testing.T) {
 	if os.Getuid() == 0 {
+		if Available() == nil { // a lab of that name is running, but not the user's
+			if _, err := Create(userLab, "n", 1, 1<<20); err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := Remove(userLab); err != nil {
+					t.Error(err)
+				}
+			}()
+		}
 		cmd := exec.Command("/proc/self/exe", "-test.v", "-test.run=^TestOrdinaryUser$")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS") {
@@ -219,10 +234,10 @@ func TestOrdinaryUser(t *testing.T) {
 	if err := Available(); err == nil {
 		t.Error("limits are available")
 	}
-	if _, err := Create("l", "n", 1, 1<<20); err == nil {
+	if _, err := Create(userLab, "n", 1, 1<<20); err == nil {
 		t.Error("a group was made")
 	}
-	if err := Remove("l"); err != nil {
+	if err := Remove(userLab); err != nil {
 		t.Error(err)
 	}
 }

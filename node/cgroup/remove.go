@@ -29,8 +29,8 @@ func Remove(lab string) error {
 	done := map[hierarchy]bool{}
 	for _, controller := range []string{cpuController, memoryController} {
 		h, err := find(controller)
-		if err != nil || done[h] {
-			continue // without the controller nothing can have been made
+		if err != nil || done[h] || unix.Access(h.root, unix.W_OK) != nil {
+			continue // nothing can have been made; a lab of that name is somebody else's
 		}
 		done[h] = true
 		if err := removePatiently(filepath.Join(h.root, base, lab)); err != nil {

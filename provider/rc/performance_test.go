@@ -74,7 +74,7 @@ func TestFillsAFatPath(t *testing.T) {
 		longest := max(b.a.out.longest, b.b.out.longest)
 		b.a.out.longest, b.b.out.longest = 0, 0
 		steady := b.rate(30 * time.Millisecond)
-		t.Logf("op %d: %.2f Gb/s in the first 50 ms, then %.2f, queue up to %d bytes", op, first/1e9, steady/1e9, longest)
+		t.Logf("op %d: %.2f Gb/s in the first 50 ms, then %.2f, queue up to %d bytes, later %d", op, first/1e9, steady/1e9, longest, max(b.a.out.longest, b.b.out.longest))
 		if first < 4e9 || steady < 9.2e9 {
 			t.Errorf("op %d: %.2f Gb/s in the first 50 ms, then %.2f", op, first/1e9, steady/1e9)
 		}

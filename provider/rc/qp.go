@@ -137,7 +137,8 @@ func (q *QP) Deadline() (time.Duration, bool) {
 	return q.requester.deadline()
 }
 
-// HandleTimeout does what is due by now. To call it early is harmless.
+// HandleTimeout does what is due by now. To call it early is harmless. Packets
+// that have arrived are to be handled first, or it may resend in vain.
 func (q *QP) HandleTimeout(now time.Duration) {
 	if q.state == Ready {
 		q.requester.handleTimeout(now)

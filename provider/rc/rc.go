@@ -97,7 +97,8 @@ type Receive struct {
 // one shared with others.
 type Receives interface {
 	// Take moves the oldest receive to r, its SGL into the space that r.SGL
-	// has; false if there is none.
+	// has, so that it is the taker's; false if there is none. It is called from
+	// within Handle and Flush.
 	Take(r *Receive) bool
 }
 

@@ -162,7 +162,7 @@ func (r *responder) makeResponse(d *read, p *roce.Packet) bool {
 		}
 	}
 	p.Header = roce.Header{
-		Opcode: place(d.next == d.from, d.next+1 == d.to,
+		Opcode: byPlace(d.next == d.from, d.next+1 == d.to,
 			roce.ReadResponseFirst, roce.ReadResponseMiddle, roce.ReadResponseLast, roce.ReadResponseOnly),
 		PSN: psn(d.next),
 	}

@@ -258,23 +258,23 @@ func (r *requester) makeData(w *request, p *roce.Packet) bool {
 	p.Header = roce.Header{PSN: psn(r.next)}
 	starts, ends := r.next == w.first, r.next+1 == w.end
 	if w.op == OpWrite {
-		p.Header.Opcode = place(starts, ends, roce.WriteFirst, roce.WriteMiddle, roce.WriteLast, roce.WriteOnly)
+		p.Header.Opcode = byPlace(starts, ends, roce.WriteFirst, roce.WriteMiddle, roce.WriteLast, roce.WriteOnly)
 		if starts {
 			p.Header.VA, p.Header.RKey, p.Header.DMALength = w.va, w.token, uint32(w.length)
 		}
 		return true
 	}
-	p.Header.Opcode = place(starts, ends, roce.SendFirst, roce.SendMiddle, roce.SendLast, roce.SendOnly)
+	p.Header.Opcode = byPlace(starts, ends, roce.SendFirst, roce.SendMiddle, roce.SendLast, roce.SendOnly)
 	p.Header.Solicited = w.solicited && ends
 	if w.op == OpSendInvalidate && ends {
-		p.Header.Opcode = place(starts, ends, 0, 0, roce.SendLastInv, roce.SendOnlyInv)
+		p.Header.Opcode = byPlace(starts, ends, 0, 0, roce.SendLastInv, roce.SendOnlyInv)
 		p.Header.InvalidateKey = w.token
 	}
 	return true
 }
 
-// place picks an opcode by a packet's place in its message.
-func place(starts, ends bool, first, middle, last, only roce.Opcode) roce.Opcode {
+// byPlace picks an opcode by a packet's place in its message.
+func byPlace(starts, ends bool, first, middle, last, only roce.Opcode) roce.Opcode {
 	switch {
 	case starts && ends:
 		return only
@@ -294,7 +294,6 @@ func (r *requester) account(now time.Duration, w *request, end, cost int64, ask 
 	}
 	if r.una == r.next {
 		r.resendAt = now + r.roundTrip.timeout()
-		r.window.since = now
 	}
 	r.waiting = false
 	if r.next < r.max {

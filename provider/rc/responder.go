@@ -25,7 +25,7 @@ type responder struct {
 	receive  Receive  // taken, and to be completed by this message
 	taken    bool     // receive is
 	capacity int64    // bytes of receive
-	place    position // in receive.SGL
+	sink     position // in receive.SGL
 
 	va     uint64 // of a WRITE
 	token  uint32
@@ -122,7 +122,7 @@ func (r *responder) take() bool {
 	}
 	r.taken = true
 	r.capacity = lengthOf(r.receive.SGL)
-	r.place = position{}
+	r.sink = position{}
 	return true
 }
 
@@ -132,7 +132,7 @@ func (r *responder) executeSend(h *roce.Header, payload []byte) {
 		return
 	}
 	var ok bool
-	r.ranges, ok = r.place.resolve(r.ranges[:0], r.q.config.Memory, r.receive.SGL, r.done, len(payload), LocalWrite)
+	r.ranges, ok = r.sink.resolve(r.ranges[:0], r.q.config.Memory, r.receive.SGL, r.done, len(payload), LocalWrite)
 	if !ok {
 		r.fail(LocalProtection, roce.SyndromeRemoteOperation)
 		return

@@ -18,9 +18,8 @@ import "time"
 // NIC does not slow down for it either.
 type window struct {
 	credit    int64
-	packet    int64         // what a full packet counts, in bytes
-	delivered int64         // bytes ever acknowledged, in the same count
-	since     time.Duration // when that last changed, or something was sent with nothing in flight
+	packet    int64 // what a full packet counts, in bytes
+	delivered int64 // bytes ever acknowledged, in the same count
 
 	marks         [64]mark // packets being timed, a ring in sending order
 	oldest, timed int
@@ -43,7 +42,6 @@ type mark struct {
 	sequence  int64
 	sentAt    time.Duration
 	delivered int64
-	since     time.Duration
 	inFlight  int64
 }
 
@@ -78,7 +76,7 @@ func (w *window) mark(now time.Duration, sequence, inFlight int64) {
 	if w.timed == len(w.marks) {
 		return
 	}
-	w.marks[(w.oldest+w.timed)%len(w.marks)] = mark{sequence, now, w.delivered, w.since, inFlight}
+	w.marks[(w.oldest+w.timed)%len(w.marks)] = mark{sequence, now, w.delivered, inFlight}
 	w.timed++
 }
 
@@ -94,15 +92,12 @@ func (w *window) acknowledged(now time.Duration, una int64, once bool) (time.Dur
 		w.oldest = (w.oldest + 1) % len(w.marks)
 		w.timed--
 	}
-	w.since = now
 	if !found {
 		return 0, false
 	}
 	took := max(now-m.sentAt, 1)
 	w.sampleDelay(now, took, m.inFlight <= few*w.packet)
-	// From acknowledgement to acknowledgement: from sending on, the delivery of
-	// what had arrived but was not yet acknowledged would count too.
-	w.sampleRate(float64(w.delivered-m.delivered)/max(now-m.since, 1).Seconds(), m.delivered)
+	w.sampleRate(float64(w.delivered-m.delivered)/took.Seconds(), m.delivered)
 	return took, true
 }
 

@@ -2,6 +2,7 @@ package udp
 
 import (
 	"fmt"
+	"net/netip"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -178,9 +179,12 @@ func BenchmarkPingPong(b *testing.B) {
 
 // BenchmarkOpen is of one IPv4 and one IPv6 address.
 func BenchmarkOpen(b *testing.B) {
-	ends := newLink(b, 4200)
+	cfg := Config{Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback()}}
 	for b.Loop() {
-		c := openIn(b, ends[0], addressesOf(0)...)
+		c, err := Open(cfg)
+		if err != nil {
+			b.Fatal(err)
+		}
 		b.StopTimer()
 		if err := c.Close(); err != nil {
 			b.Error(err)

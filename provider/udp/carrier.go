@@ -5,7 +5,7 @@
 // neither queue pairs nor connections, and sends nothing of its own accord.
 //
 // At every local address one socket is bound to port 4791 and only receives;
-// packets leave from 16 others, bound to ports that serve ECMP as entropy.
+// packets leave from eight others, bound to ports that serve ECMP as entropy.
 // All are unconnected and forbid fragmentation, which makes the IPv4
 // identification, which the ICRC covers, predictable (roce.md 17).
 //

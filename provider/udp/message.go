@@ -17,9 +17,9 @@ import (
 // message headers, names, control data and buffers are fields of outgoing and
 // incoming, which are on the heap and never copied; the collector moves nothing
 // there. Headers and iovecs hold addresses in fields of pointer type, which keep
-// alive what they point to. And the address of the
-// headers themselves becomes a number only in the argument list of the system
-// call, which keeps them alive until it returns.
+// alive what they point to. And the address of the headers themselves becomes a
+// number only in the argument list of the system call, which keeps them alive
+// until it returns.
 
 // A sockaddr is room for a struct sockaddr_in or sockaddr_in6.
 type sockaddr [unix.SizeofSockaddrInet6]byte

@@ -175,9 +175,7 @@ func (n *Network) Down(link int) error {
 	return nil
 }
 
-// Carriers tells which links carry packets: both middles are up, and so are
-// their peers in the nodes. The kernel takes note of that, and begins to send,
-// some time after it has happened.
+// Carriers tells which links have a carrier at both middles.
 func (n *Network) Carriers() (map[int]bool, error) {
 	links, err := n.list()
 	if err != nil {
@@ -194,6 +192,49 @@ func (n *Network) Carriers() (map[int]bool, error) {
 		carriers[link] = ends == 2
 	}
 	return carriers, nil
+}
+
+// Settled reports whether all four interfaces of a link have taken note that the
+// link is up, or were set down in their node. The kernel does that some time
+// after Up, interface by interface, and drops what is sent before.
+func (n *Network) Settled(link int) (bool, error) {
+	for end := range 2 {
+		m, err := n.get(index(link, end), nil)
+		if err != nil {
+			return false, fmt.Errorf("read %s: %w", Middle(link, end), err)
+		}
+		peer, err := n.get(m.ParentIndex, nl.NewRtAttr(unix.IFLA_TARGET_NETNSID, nl.Uint32Attr(uint32(m.NetNsID))))
+		if err != nil {
+			return false, fmt.Errorf("read the peer of %s: %w", Middle(link, end), err)
+		}
+		if peer.RawFlags&unix.IFF_UP != 0 && (m.OperState != netlink.OperUp || peer.OperState != netlink.OperUp) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// get reads an interface of this namespace or of another that attr tells.
+func (n *Network) get(index int, attr *nl.RtAttr) (*netlink.LinkAttrs, error) {
+	req := n.request(unix.RTM_GETLINK, unix.NLM_F_ACK)
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index = int32(index)
+	req.AddData(msg)
+	if attr != nil {
+		req.AddData(attr)
+	}
+	answers, err := req.Execute(unix.NETLINK_ROUTE, 0)
+	if err != nil {
+		return nil, err
+	}
+	if len(answers) != 1 {
+		return nil, fmt.Errorf("%d answers", len(answers))
+	}
+	l, err := netlink.LinkDeserialize(nil, answers[0])
+	if err != nil {
+		return nil, err
+	}
+	return l.Attrs(), nil
 }
 
 // numbers are the link and the end that a middle belongs to.

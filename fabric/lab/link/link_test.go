@@ -1,0 +1,314 @@
+package link
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// The tests run in a network namespace of their own, and nodes are processes
+// that do nothing in theirs.
+func TestMain(m *testing.M) {
+	switch os.Getenv("NDKLAB_TEST_PROGRAM") {
+	case "node":
+		_, _ = os.Stdin.Read(make([]byte, 1)) // until the test ends
+	case "tests":
+		os.Exit(m.Run())
+	default:
+		cmd := inNamespace("tests", os.Args[1:]...)
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		if os.Geteuid() != 0 {
+			cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
+			cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}
+			cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}}
+		}
+		if err := cmd.Run(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+}
+
+// inNamespace runs the test binary in a network namespace of its own.
+func inNamespace(program string, args ...string) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Env = append(os.Environ(), "NDKLAB_TEST_PROGRAM="+program)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
+	return cmd
+}
+
+// newNode starts a node and returns a process id in its namespace.
+func newNode(t *testing.T) int {
+	t.Helper()
+	cmd := inNamespace("node")
+	if _, err := cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+	})
+	return cmd.Process.Pid
+}
+
+func newNetwork(t *testing.T) *Network {
+	t.Helper()
+	n, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.Close)
+	return n
+}
+
+// ends makes two nodes and a link between them.
+func ends(t *testing.T, n *Network, link int) [2]End {
+	t.Helper()
+	ends := [2]End{{newNode(t), "eth0"}, {newNode(t), "eth7"}}
+	if err := n.Make(link, 4200, ends); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Remove(link); err != nil {
+			t.Error(err)
+		}
+	})
+	return ends
+}
+
+// in calls f on a thread in an end's network namespace.
+func (e End) in(t *testing.T, f func()) {
+	t.Helper()
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		ns, err := netns.GetFromPid(e.PID)
+		if err == nil {
+			err = netns.Set(ns)
+			ns.Close()
+		}
+		if err == nil {
+			f()
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// interfaceOf is an end's interface as its node sees it.
+func interfaceOf(t *testing.T, e End) (l netlink.Link) {
+	t.Helper()
+	var err error
+	e.in(t, func() { l, err = netlink.LinkByName(e.Interface) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestMake(t *testing.T) {
+	n := newNetwork(t)
+	const link = 0x123
+	for end, e := range ends(t, n, link) {
+		node := interfaceOf(t, e).Attrs()
+		if node.MTU != 4200 || !bytes.Equal(node.HardwareAddr, MAC(link, end)) || node.RawFlags&unix.IFF_UP != 0 {
+			t.Errorf("end %d in its node: %+v", end, node)
+		}
+		middle, err := netlink.LinkByName(Middle(link, end))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := middle.Attrs(); a.MTU != 4200 || a.RawFlags&unix.IFF_NOARP == 0 || a.Index != index(link, end) {
+			t.Errorf("middle %d: %+v", end, a)
+		}
+	}
+}
+
+func TestMakeFails(t *testing.T) {
+	n := newNetwork(t)
+	e := ends(t, n, 1)
+	if err := n.Make(2, 4200, e); !errors.Is(err, unix.EEXIST) {
+		t.Errorf("an interface that is there already: %v", err)
+	}
+	if err := n.Make(MaxLinks, 4200, e); err == nil {
+		t.Error("one link too many was made")
+	}
+}
+
+func TestMACsAndNamesDiffer(t *testing.T) {
+	seen := map[string]bool{}
+	for _, link := range []int{0, 1, 255, 256, MaxLinks - 1} {
+		for end := range 4 {
+			mac := MAC(link, end)
+			if seen[mac.String()] || mac[0]&3 != 2 { // local and of one host
+				t.Errorf("link %d, end %d: %s", link, end, mac)
+			}
+			seen[mac.String()] = true
+		}
+		for end := range 2 {
+			name := Middle(link, end)
+			if seen[name] || len(name) > 15 {
+				t.Errorf("link %d, end %d: %s", link, end, name)
+			}
+			seen[name] = true
+		}
+	}
+}
+
+// packetSocket sends and receives frames of an otherwise unused protocol at an
+// end's interface.
+func packetSocket(t *testing.T, e End) int {
+	t.Helper()
+	const protocol = 0xb588 // 0x88b5, for experiments (IEEE 802), in network order
+	var fd int
+	var err error
+	e.in(t, func() {
+		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, protocol); err != nil {
+			return
+		}
+		var iface netlink.Link
+		if iface, err = netlink.LinkByName(e.Interface); err != nil {
+			return
+		}
+		if err = netlink.LinkSetUp(iface); err != nil {
+			return
+		}
+		err = unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: protocol, Ifindex: iface.Attrs().Index})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 5}); err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+func sendFrame(t *testing.T, fd, ifindex int, payload string) {
+	t.Helper()
+	to := &unix.SockaddrLinklayer{Protocol: 0xb588, Ifindex: ifindex, Halen: 6, Addr: [8]byte{255, 255, 255, 255, 255, 255}}
+	if err := unix.Sendto(fd, []byte(payload), 0, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func receiveFrame(t *testing.T, fd int) string {
+	t.Helper()
+	buf := make([]byte, 100)
+	n, _, err := unix.Recvfrom(fd, buf, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(buf[:n])
+}
+
+func awaitCarrier(t *testing.T, n *Network, link int) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	late := time.After(5 * time.Second)
+	for {
+		carriers, err := n.Carriers()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if carriers[link] {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatal("no carrier")
+		}
+	}
+}
+
+func TestJoinAndPart(t *testing.T) {
+	n := newNetwork(t)
+	const link = 3
+	e := ends(t, n, link)
+	if err := n.Up(link); err != nil {
+		t.Fatal(err)
+	}
+	fds := [2]int{packetSocket(t, e[0]), packetSocket(t, e[1])}
+	awaitCarrier(t, n, link)
+	var indices [2]int
+	for end := range e {
+		indices[end] = interfaceOf(t, e[end]).Attrs().Index
+	}
+	for round := range 3 {
+		for end := range e {
+			sendFrame(t, fds[end], indices[end], "while parted")
+		}
+		if err := n.Join(link); err != nil {
+			t.Fatal(err)
+		}
+		for end := range e {
+			joined := fmt.Sprintf("joined %d from %d", round, end)
+			sendFrame(t, fds[end], indices[end], joined)
+			if got := receiveFrame(t, fds[1-end]); got != joined {
+				t.Errorf("got %q, want %q", got, joined)
+			}
+		}
+		if err := n.Part(link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	counters, err := n.Counters()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for d, c := range counters[link] {
+		// Three frames of 16 bytes and the header, and what the kernels send of
+		// their own, such as reports of multicast groups.
+		if c.Packets < 3 || c.Packets > 20 || c.Bytes < 3*(14+16) || c.Bytes > 2000 || c.Lost != 0 {
+			t.Errorf("direction %d: %+v", d, c)
+		}
+	}
+}
+
+func TestDownCutsTheCarrier(t *testing.T) {
+	n := newNetwork(t)
+	const link = 4
+	e := ends(t, n, link)
+	carrier := func() bool {
+		return interfaceOf(t, e[0]).Attrs().RawFlags&unix.IFF_LOWER_UP != 0
+	}
+	if err := n.Up(link); err != nil {
+		t.Fatal(err)
+	}
+	packetSocket(t, e[0])
+	packetSocket(t, e[1])
+	awaitCarrier(t, n, link)
+	if !carrier() {
+		t.Error("no carrier although the link is up")
+	}
+	if settled, err := n.Settled(link); !settled || err != nil {
+		t.Errorf("not settled: %v", err)
+	}
+	if err := n.Down(link); err != nil {
+		t.Fatal(err)
+	}
+	if carrier() {
+		t.Error("a carrier although the link is down")
+	}
+	if settled, err := n.Settled(link); settled || err != nil {
+		t.Errorf("settled although it is down, or %v", err)
+	}
+}

@@ -1,0 +1,224 @@
+package provider_test
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/clock"
+	"github.com/ndklab/ndklab/provider/roce"
+)
+
+// A still is a clock whose timers never run. What is to run on the side waits
+// until the test runs it.
+type still struct {
+	now     time.Duration
+	pending []func()
+}
+
+type idle struct{}
+
+func (idle) Stop() bool               { return true }
+func (idle) Reset(time.Duration) bool { return true }
+
+func (s *still) Now() time.Duration                          { s.now += time.Microsecond; return s.now }
+func (s *still) AfterFunc(time.Duration, func()) clock.Timer { return idle{} }
+func (s *still) Go(f func())                                 { s.pending = append(s.pending, f) }
+
+// A shelf is a carrier that keeps what is sent until the test hands it over, and
+// does not allocate.
+type shelf struct {
+	address  netip.Addr
+	receiver provider.Receiver
+	packets  []roce.Received
+	bytes    [64][4096]byte
+}
+
+func (s *shelf) Listen(r provider.Receiver) { s.receiver = r }
+
+func (s *shelf) Send(flow roce.Flow, packets []roce.Packet) error {
+	for i := range packets {
+		buffer := s.bytes[len(s.packets)][:0]
+		for _, piece := range packets[i].Payload {
+			buffer = append(buffer, piece...)
+		}
+		s.packets = append(s.packets, roce.Received{
+			Flow: roce.Flow{Local: flow.Remote, Remote: flow.Local}, Header: packets[i].Header, Payload: buffer,
+		})
+	}
+	return nil
+}
+
+func (s *shelf) SourcePort(netip.Addr, uint32) uint16 { return 0xC000 }
+func (s *shelf) Addresses() []netip.Addr              { return []netip.Addr{s.address} }
+func (s *shelf) MTU(netip.Addr) int                   { return mtu }
+func (s *shelf) ReceiveBuffer() int                   { return 8 << 20 }
+func (s *shelf) Counters() map[string]uint64          { return nil }
+func (s *shelf) Close() error                         { return nil }
+
+// A bench is two connected adapters without a network, clock or scheduler.
+type bench struct {
+	clock   still
+	shelves [2]shelf
+	cqs     [2]*provider.CQ
+	qps     [2]*provider.QP
+	mrs     [2]*provider.MR
+	results [64]provider.Result
+	sge     [2][]provider.SGE
+	told    int // notifications
+}
+
+func newBench(t testing.TB, receiveBytes uint32) *bench {
+	b := &bench{}
+	var conns [2]*provider.Connector
+	for i := range b.shelves {
+		b.shelves[i].address = addresses[i]
+		a, err := provider.Open(provider.Config{Carrier: &b.shelves[i], Clock: &b.clock,
+			Rand: rand.New(rand.NewPCG(uint64(i), 1)), Info: provider.DefaultAdapterInfo()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pd := must(a.CreatePD())
+		b.cqs[i] = must(a.CreateCQ(256, func(any, provider.Status) { b.told++ }, nil, nil))
+		b.qps[i] = must(pd.CreateQP(b.cqs[i], b.cqs[i], nil, 64, 64, 1, 1, 0))
+		b.mrs[i] = must(pd.CreateMR())
+		b.mrs[i].Register(&provider.MDL{VirtualAddress: base, Bytes: make([]byte, 4096)}, 4096, 0xF, nil, nil)
+		b.sge[i] = []provider.SGE{{VirtualAddress: base, Length: receiveBytes, MemoryRegionToken: b.mrs[i].LocalToken()}}
+		if i == 0 {
+			conns[0] = must(a.CreateConnector())
+			continue
+		}
+		l := must(a.CreateListener(func(_ any, c *provider.Connector) {
+			c.Accept(b.qps[1], 16, 16, nil, nil, nil, func(any, provider.Status) {}, nil)
+		}, nil))
+		l.Listen(netip.AddrPortFrom(addresses[1], 7000), nil, nil)
+	}
+	conns[0].Connect(b.qps[0], netip.AddrPortFrom(addresses[0], 0), netip.AddrPortFrom(addresses[1], 7000), 16, 16, nil,
+		func(any, provider.Status) { conns[0].CompleteConnect(nil, nil, nil, nil) }, nil)
+	for range 10 {
+		b.turn()
+	}
+	return b
+}
+
+// hand hands what one side has sent to the other.
+func (b *bench) hand(from int) {
+	s := &b.shelves[from]
+	b.shelves[1-from].receiver.Receive(s.packets)
+	s.packets = s.packets[:0]
+}
+
+// turn lets both sides have what the other sent, and callbacks run.
+func (b *bench) turn() {
+	b.hand(0)
+	b.hand(1)
+	for i := 0; i < len(b.clock.pending); i++ {
+		b.clock.pending[i]()
+	}
+	b.clock.pending = b.clock.pending[:0]
+}
+
+// take takes n completions of a side.
+func (b *bench) take(t testing.TB, side, n int) {
+	if got := b.cqs[side].Results(b.results[:]); got != n {
+		t.Fatalf("%d completions, want %d", got, n)
+	}
+	if s := b.results[0].Status; s != success {
+		t.Fatal(s)
+	}
+}
+
+// The steady-state path does not allocate, from the post to the completion at
+// both ends, nor does a notification.
+func TestAllocations(t *testing.T) {
+	b := newBench(t, 64)
+	context := &struct{}{}
+	remote := b.mrs[1].RemoteToken()
+	for name, run := range map[string]func(){
+		"write": func() {
+			b.qps[0].Write(context, b.sge[0], base, remote, 0)
+			b.turn()
+			b.take(t, 0, 1)
+		},
+		"read": func() {
+			b.qps[0].Read(context, b.sge[0], base, remote, 0)
+			b.turn()
+			b.take(t, 0, 1)
+		},
+		"send": func() {
+			b.qps[1].Receive(context, b.sge[1])
+			b.qps[0].Send(context, b.sge[0], 0)
+			b.turn()
+			b.take(t, 0, 1)
+			b.take(t, 1, 1)
+		},
+		"notification": func() {
+			told := b.told
+			b.cqs[0].Arm(provider.NotifyAny)
+			b.qps[0].Write(context, b.sge[0], base, remote, 0)
+			b.turn()
+			b.take(t, 0, 1)
+			if b.told != told+1 {
+				t.Fatal("not notified")
+			}
+		},
+		"flight": func() {
+			for range 32 {
+				b.qps[0].Write(context, b.sge[0], base, remote, provider.OpDefer)
+			}
+			b.qps[0].Write(context, b.sge[0], base, remote, 0)
+			b.turn()
+			b.take(t, 0, 33)
+		},
+	} {
+		if n := testing.AllocsPerRun(200, run); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+// BenchmarkWrite is a write of 64 bytes, 32 at a time, and how long each of its
+// stages takes: from the post to the carrier, from the carrier to the peer's
+// memory, from the acknowledgement to the completion in hand.
+func BenchmarkWrite(b *testing.B) {
+	const flight = 32
+	s := newBench(b, 64)
+	context := &struct{}{}
+	remote := s.mrs[1].RemoteToken()
+	real := clock.Real()
+	var post, arrive, complete time.Duration
+	b.ReportAllocs()
+	for n := 0; b.Loop(); n++ {
+		t0 := real.Now()
+		for range flight {
+			s.qps[0].Write(context, s.sge[0], base, remote, 0)
+		}
+		t1 := real.Now()
+		s.hand(0)
+		t2 := real.Now()
+		s.hand(1)
+		s.take(b, 0, flight)
+		post, arrive, complete = post+t1-t0, arrive+t2-t1, complete+real.Now()-t2
+	}
+	for unit, d := range map[string]time.Duration{"ns/post": post, "ns/arrival": arrive, "ns/completion": complete} {
+		b.ReportMetric(float64(d.Nanoseconds())/float64(b.N)/flight, unit)
+	}
+}
+
+// BenchmarkSend is a send of 64 bytes from its post to the receive's completion,
+// one at a time.
+func BenchmarkSend(b *testing.B) {
+	s := newBench(b, 64)
+	context := &struct{}{}
+	b.ReportAllocs()
+	for b.Loop() {
+		s.qps[1].Receive(context, s.sge[1])
+		s.qps[0].Send(context, s.sge[0], 0)
+		s.hand(0)
+		s.take(b, 1, 1)
+		s.hand(1)
+		s.take(b, 0, 1)
+	}
+}

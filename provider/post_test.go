@@ -1,0 +1,441 @@
+package provider_test
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/roce"
+)
+
+func TestCreateQP(t *testing.T) {
+	info := provider.DefaultAdapterInfo()
+	w := newWorldOf(t, addresses, info)
+	h := w.hosts[0]
+	for _, c := range []struct {
+		name string
+		over [5]uint32 // added to the adapter's limits
+		want provider.Status
+	}{
+		{"NDK-QP-06 all at the limits", [5]uint32{}, success},
+		{"NDK-QP-01 ReceiveQueueDepth", [5]uint32{1}, provider.StatusInvalidParameter},
+		{"NDK-QP-02 InitiatorQueueDepth", [5]uint32{0, 1}, provider.StatusInvalidParameter},
+		{"NDK-QP-03 MaxReceiveRequestSge", [5]uint32{0, 0, 1}, provider.StatusInvalidParameter},
+		{"NDK-QP-04 MaxInitiatorRequestSge", [5]uint32{0, 0, 0, 1}, provider.StatusInvalidParameter},
+		{"NDK-QP-05 InlineDataSize", [5]uint32{0, 0, 0, 0, 1}, provider.StatusInvalidParameter},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			qp, status := h.pd.CreateQP(h.cq, h.cq, nil,
+				info.MaxReceiveQueueDepth+c.over[0], info.MaxInitiatorQueueDepth+c.over[1],
+				info.MaxReceiveRequestSge+c.over[2], info.MaxInitiatorRequestSge+c.over[3], info.MaxInlineDataSize+c.over[4])
+			if status != c.want || (qp != nil) != (status == success) {
+				t.Fatalf("got %v, %v, want %v", qp, status, c.want)
+			}
+			if qp != nil {
+				track(h, qp)
+			}
+		})
+	}
+	t.Run("numbers are those of the wire, and all differ", func(t *testing.T) {
+		seen := map[uint32]bool{}
+		for range 100 {
+			qp := h.newQP()
+			if n := qp.Number(); n < 2 || n >= 1<<24-1 || seen[n] {
+				t.Fatalf("number %#x", n)
+			}
+			seen[qp.Number()] = true
+		}
+	})
+}
+
+// An initiator is one of the functions that post initiator requests.
+type initiator struct {
+	name string
+	post func(qp *provider.QP, context any, sgl []provider.SGE, flags provider.OpFlags) provider.Status
+}
+
+// initiators reach into the peer's memory at its start. The sender of an
+// invalidation is not among them: there is nothing yet that it could end.
+func initiators(peer *host) []initiator {
+	return []initiator{
+		{"Send", (*provider.QP).Send},
+		{"Write", func(qp *provider.QP, context any, sgl []provider.SGE, flags provider.OpFlags) provider.Status {
+			return qp.Write(context, sgl, base, peer.mr.RemoteToken(), flags)
+		}},
+		{"Read", func(qp *provider.QP, context any, sgl []provider.SGE, flags provider.OpFlags) provider.Status {
+			return qp.Read(context, sgl, base, peer.mr.RemoteToken(), flags)
+		}},
+	}
+}
+
+func sendAndInvalidate(qp *provider.QP, context any, sgl []provider.SGE, flags provider.OpFlags) provider.Status {
+	return qp.SendAndInvalidate(context, sgl, flags, 7)
+}
+
+func TestPost(t *testing.T) {
+	for _, i := range []int{0, 1, 2} {
+		name := initiators(nil)[i].name
+		run := func(rule string, test func(t *testing.T, w *world, client, server *host, post initiator)) {
+			t.Run(rule+" "+name, func(t *testing.T) {
+				w := newWorld(t)
+				client, server := w.connect()
+				server.receive(8)
+				test(t, w, client, server, initiators(server)[i])
+			})
+		}
+		run("NDK-POST-07 silent success that fails", func(t *testing.T, w *world, client, server *host, post initiator) {
+			sge := client.at(0, 1)
+			sge[0].MemoryRegionToken++
+			w.want(post.post(client.qp, 1, sge, provider.OpSilentSuccess|provider.OpDefer), success)
+			w.want(post.post(client.qp, 2, nil, provider.OpSilentSuccess), success)
+			got := client.results(2)
+			if s := statuses(got); !slices.Equal(s, []provider.Status{provider.StatusAccessViolation, provider.StatusCancelled}) {
+				t.Fatalf("got %v", s)
+			}
+			w.silent(client.cq)
+		})
+		run("NDK-POST-12 more than the queue holds", func(t *testing.T, w *world, client, server *host, post initiator) {
+			w.path.Down = true
+			for range qpDepth {
+				w.want(post.post(client.qp, nil, nil, provider.OpDefer), success)
+			}
+			w.want(post.post(client.qp, nil, nil, 0), provider.StatusNoMoreEntries)
+			w.path.Down = false
+			server.receive(qpDepth - 8)
+			client.results(qpDepth)                            // NDK-DEFER-03 NDK-DEFER-04
+			w.silent(client.cq)                                // NDK-POST-02
+			server.qp.Receive(nil, nil)                        // if there is room
+			w.want(post.post(client.qp, nil, nil, 0), success) // NDK-POST-17
+			client.result(success)
+		})
+		run("NDK-POST-13 more pieces than agreed", func(t *testing.T, w *world, client, server *host, post initiator) {
+			w.want(post.post(client.qp, nil, make([]provider.SGE, qpPieces+1), 0), provider.StatusDataOverrun)
+			w.silent(client.cq)
+			w.want(post.post(client.qp, nil, make([]provider.SGE, qpPieces), 0), success)
+			client.result(success)
+		})
+		run("NDK-POST-14 more than an adapter moves at once", func(t *testing.T, w *world, client, server *host, post initiator) {
+			sge := provider.SGE{Length: 1<<32 - 1, MemoryRegionToken: client.mr.LocalToken()}
+			w.want(post.post(client.qp, nil, []provider.SGE{sge, sge, {Length: 2 + 5}}, 0), overflow) // 5 in 32 bits
+			w.want(post.post(client.qp, nil, []provider.SGE{{Length: 1 << 30}, {Length: 1}}, 0), overflow)
+			w.silent(client.cq)
+			w.want(post.post(client.qp, nil, nil, 0), success)
+			client.result(success)
+		})
+		run("NDK-POST-19 nothing", func(t *testing.T, w *world, client, server *host, post initiator) {
+			w.want(post.post(client.qp, nil, nil, 0), success)
+			client.result(success)
+			w.want(post.post(client.qp, nil, make([]provider.SGE, 1), 0), success) // a piece of nothing
+			client.result(success)
+		})
+		run("NDK-DEFER-01 NDK-DEFER-05 NDK-DEFER-06 a chain", func(t *testing.T, w *world, client, server *host, post initiator) {
+			for n := range 7 {
+				flags := provider.OpDefer
+				if n%2 == 1 {
+					flags |= provider.OpSilentSuccess
+				}
+				w.want(post.post(client.qp, n, nil, flags), success)
+			}
+			w.want(post.post(client.qp, 7, nil, 0), success)
+			var order []any
+			for _, r := range client.results(5) {
+				w.want(r.Status, success)
+				order = append(order, r.RequestContext)
+			}
+			if !slices.Equal(order, []any{0, 2, 4, 6, 7}) {
+				t.Fatalf("got %v", order)
+			}
+		})
+		for what, refused := range map[string]struct {
+			sgl   []provider.SGE
+			flags provider.OpFlags
+			want  provider.Status
+		}{
+			"flag":   {nil, 1 << 20, provider.StatusInvalidParameter},
+			"pieces": {make([]provider.SGE, qpPieces+1), provider.OpDefer, provider.StatusDataOverrun},
+		} {
+			run("NDK-DEFER-03 NDK-DEFER-04 a chain whose end is refused for its "+what, func(t *testing.T, w *world, client, server *host, post initiator) {
+				w.want(post.post(client.qp, nil, nil, provider.OpDefer), success)
+				w.want(post.post(client.qp, nil, refused.sgl, refused.flags), refused.want)
+				client.result(success)
+				w.silent(client.cq)
+			})
+		}
+		run("NDK-FLUSH-05 deferred and flushed", func(t *testing.T, w *world, client, server *host, post initiator) {
+			w.want(post.post(client.qp, nil, nil, provider.OpDefer|provider.OpSilentSuccess), success)
+			client.qp.Flush()
+			client.result(provider.StatusCancelled)
+		})
+	}
+}
+
+func TestPostStates(t *testing.T) {
+	all := append(initiators(&host{mr: &provider.MR{}})[:1:1], initiator{"SendAndInvalidate", sendAndInvalidate})
+	all = append(all,
+		initiator{"Write", func(qp *provider.QP, c any, s []provider.SGE, f provider.OpFlags) provider.Status {
+			return qp.Write(c, s, 0, 0, f)
+		}},
+		initiator{"Read", func(qp *provider.QP, c any, s []provider.SGE, f provider.OpFlags) provider.Status {
+			return qp.Read(c, s, 0, 0, f)
+		}})
+	refused := func(w *world, h *host) {
+		w.t.Helper()
+		for _, i := range all {
+			if got := i.post(h.qp, nil, nil, 0); got != provider.StatusConnectionInvalid {
+				w.t.Errorf("%s: got %v", i.name, got)
+			}
+		}
+		w.silent(h.cq)
+	}
+	t.Run("NDK-POST-04 never connected", func(t *testing.T) {
+		w := newWorld(t)
+		refused(w, w.hosts[0])
+	})
+	t.Run("NDK-POST-04 while connecting, until each side is told (ndkpi.md T57)", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.hosts[0], w.hosts[1]
+		server.listen(func(c *provider.Connector) { server.accept(c) })
+		client.conn = client.newConnector()
+		w.want(w.finish(client.dial(client.conn, server)), success)
+		refused(w, client)
+		refused(w, server)
+		w.want(client.complete(), success)
+		w.want(client.qp.Write(nil, nil, 0, 0, 0), success)
+		client.result(success)
+		w.want(server.qp.Write(nil, nil, 0, 0, 0), success)
+		server.result(success)
+	})
+	t.Run("NDK-POST-04 NDK-DISC-11 disconnected", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.connect()
+		a := &async{}
+		a.returned = client.conn.Disconnect(a.done, a)
+		refused(w, client)
+		w.want(w.finish(a), success)
+		refused(w, client)
+		refused(w, server)
+	})
+	t.Run("NDK-POST-05 receives before the connection", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.hosts[0], w.hosts[1]
+		w.want(server.qp.Receive("early", server.at(0, 100)), success)
+		w.connect()
+		w.want(client.qp.Send(nil, client.at(0, 100), 0), success)
+		if r := server.result(success); r.RequestContext != "early" {
+			t.Fatalf("got %v", r)
+		}
+	})
+	t.Run("NDK-POST-16 flags of other functions", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.connect()
+		const every = provider.OpSilentSuccess | provider.OpReadFence | provider.OpDefer
+		for i, accepted := range []provider.OpFlags{
+			every | provider.OpSendAndSolicitEvent | provider.OpInline,
+			every | provider.OpSendAndSolicitEvent | provider.OpInline,
+			every | provider.OpInline,
+			every | provider.OpReadLocalInvalidate,
+		} {
+			for flag := provider.OpFlags(1); flag != 0; flag <<= 1 {
+				got := all[i].post(client.qp, nil, nil, flag)
+				if got == success == (accepted&flag == 0) || got != success && got != provider.StatusInvalidParameter {
+					t.Errorf("%s with flag %#x: %v", all[i].name, flag, got)
+				}
+				server.qp.Receive(nil, nil)
+				if i != 1 { // which ends the connection
+					w.settle()
+				}
+			}
+			if i == 1 {
+				// NDK-INV-05: the peer aborts at a token that it does not know.
+				w.settle()
+				w.want(client.qp.Send(nil, nil, 0), provider.StatusConnectionInvalid)
+				if client.disconnected != 1 || server.disconnected != 1 {
+					t.Error("the connection has not been ended")
+				}
+				w = newWorld(t)
+				client, server = w.connect()
+			}
+		}
+	})
+	t.Run("NDK-INV-05 NDK-INV-06 NDK-INV-02 an invalidation of what is none of the peer's", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.connect()
+		server.receive(1)
+		w.want(client.qp.SendAndInvalidate(nil, nil, 0, server.mr.RemoteToken()), success)
+		if r := client.result(provider.StatusRemoteResources); r.Type != provider.OperationTypeSend {
+			t.Fatalf("got %+v", r)
+		}
+		server.results(1)
+		if server.mr.RemoteToken() == 0 {
+			t.Fatal("invalidated")
+		}
+	})
+	t.Run("NDK-INV-08 NDK-INV-09 local invalidation is ignored", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.connect()
+		for range 2 {
+			w.want(client.qp.Read(nil, client.at(0, 10), base, server.mr.RemoteToken(), provider.OpReadLocalInvalidate), success)
+			client.result(success)
+		}
+	})
+	t.Run("NDK-POST-15 pieces of a read", func(t *testing.T) {
+		info := provider.DefaultAdapterInfo()
+		info.MaxReadRequestSge = qpPieces - 1
+		w := newWorldOf(t, addresses, info)
+		client, server := w.connect()
+		w.want(client.qp.Read(nil, make([]provider.SGE, qpPieces), base, server.mr.RemoteToken(), 0), provider.StatusDataOverrun)
+		w.want(client.qp.Read(nil, make([]provider.SGE, qpPieces-1), base, server.mr.RemoteToken(), 0), success)
+		w.want(client.qp.Write(nil, make([]provider.SGE, qpPieces), base, server.mr.RemoteToken(), 0), success)
+		client.results(2)
+	})
+	t.Run("NDK-POST-12 NDK-POST-13 NDK-POST-14 NDK-POST-17 receives", func(t *testing.T) {
+		w := newWorld(t)
+		h := w.hosts[0]
+		w.want(h.qp.Receive(nil, make([]provider.SGE, qpPieces+1)), provider.StatusDataOverrun)
+		w.want(h.qp.Receive(nil, []provider.SGE{{Length: 1 << 30}, {Length: 1}}), overflow)
+		h.receive(qpDepth)
+		w.want(h.qp.Receive(nil, nil), provider.StatusNoMoreEntries)
+		w.silent(h.cq)
+		h.qp.Flush()
+		h.results(qpDepth)
+		w.silent(h.cq)
+		h.receive(1)
+	})
+	t.Run("a QP without queues", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.hosts[0], w.hosts[1]
+		for _, h := range w.hosts {
+			h.qp = track(h, must(h.pd.CreateQP(h.cq, h.cq, nil, 0, 0, 0, 0, 0)))
+		}
+		w.join(client, server)
+		w.want(client.qp.Send(nil, nil, 0), provider.StatusNoMoreEntries)
+		w.want(client.qp.Receive(nil, nil), provider.StatusNoMoreEntries)
+	})
+}
+
+func TestSendTooLong(t *testing.T) {
+	t.Run("NDK-POST-22 NDK-POST-18", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.connect()
+		w.want(server.qp.Receive(1, server.at(100, 50)), success)
+		w.want(server.qp.Receive(2, server.at(200, 50)), success)
+		same := server.unchanged()
+		w.want(client.qp.Send(1, client.at(0, 51), 0), success)
+		w.want(client.qp.Write(2, nil, 0, 0, provider.OpSilentSuccess), success)
+		if s := statuses(client.results(2)); !slices.Equal(s, []provider.Status{provider.StatusRemoteResources, provider.StatusCancelled}) {
+			t.Errorf("client: %v", s)
+		}
+		if s := statuses(server.results(2)); !slices.Equal(s, []provider.Status{overflow, provider.StatusCancelled}) {
+			t.Errorf("server: %v", s)
+		}
+		same()
+		w.settle()
+		if client.disconnected != 1 || server.disconnected != 1 {
+			t.Error("the connection has not been ended")
+		}
+		// What is posted to the dead end is flushed.
+		w.want(server.qp.Receive(3, nil), success)
+		server.result(provider.StatusCancelled)
+	})
+}
+
+// TestFence looks at the wire: a fenced request is not sent before the read's
+// last response.
+func TestFence(t *testing.T) {
+	for _, fenced := range []bool{false, true} {
+		w := newWorld(t)
+		client, server := w.connect()
+		var order []roce.Opcode
+		w.network.Tap(func(_ time.Duration, packet []byte) { order = append(order, roce.Opcode(packet[28])) })
+		flags := provider.OpFlags(0)
+		if fenced {
+			flags = provider.OpReadFence | provider.OpDefer // NDK-DEFER-05
+		}
+		w.want(client.qp.Read(nil, client.at(0, 20000), base, server.mr.RemoteToken(), 0), success)
+		w.want(client.qp.Write(nil, client.at(0, 1), base, server.mr.RemoteToken(), flags), success)
+		w.want(client.qp.Write(nil, nil, 0, 0, provider.OpSilentSuccess), success)
+		client.results(2)
+		write := slices.Index(order, roce.WriteOnly)
+		response := slices.Index(order, roce.ReadResponseLast)
+		if response < 0 || write < 0 || (write > response) != fenced { // NDK-POST-08
+			t.Fatalf("fenced %v: order %v", fenced, order)
+		}
+	}
+}
+
+func TestFlush(t *testing.T) {
+	t.Run("NDK-FLUSH-01 NDK-FLUSH-02 NDK-FLUSH-03 all that is pending", func(t *testing.T) {
+		w := newWorld(t)
+		client, _ := w.connect()
+		w.path.Down = true
+		client.receive(3)
+		w.want(client.qp.Write(nil, client.at(0, 100000), base, 1, provider.OpSilentSuccess), success)
+		w.want(client.qp.Send(nil, nil, 0), success)
+		w.want(client.qp.Read(nil, nil, base, 1, 0), success)
+		client.qp.Flush()
+		got := client.results(6)
+		kinds := map[provider.OperationType]int{}
+		for _, r := range got {
+			w.want(r.Status, provider.StatusCancelled)
+			kinds[r.Type]++
+		}
+		if kinds[provider.OperationTypeReceive] != 3 || len(kinds) != 4 {
+			t.Fatalf("got %v", kinds)
+		}
+		client.qp.Flush()
+		w.silent(client.cq)
+		// ndkpi.md T48: it was the beginning of the end.
+		w.want(client.qp.Send(nil, nil, 0), provider.StatusConnectionInvalid)
+		client.receive(1)
+		client.result(provider.StatusCancelled)
+	})
+	t.Run("NDK-FLUSH-08 ndkpi.md T48 never connected", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.hosts[0], w.hosts[1]
+		server.cq.Arm(provider.NotifyAny)
+		server.qp.Flush()
+		w.silent(server.cq)
+		server.notes.notified(t)
+		server.receive(2)
+		server.qp.Flush()
+		if s := statuses(server.results(2)); !slices.Equal(s, []provider.Status{provider.StatusCancelled, provider.StatusCancelled}) {
+			t.Fatalf("got %v", s)
+		}
+		w.connect() // it is usable as before
+		w.sendTo(client, server, 0)
+		server.result(success)
+	})
+	t.Run("NDK-FLUSH-08 connected and idle", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.connect()
+		client.cq.Arm(provider.NotifyAny)
+		client.qp.Flush()
+		w.silent(client.cq)
+		client.notes.notified(t)
+		if client.disconnected+server.disconnected > 0 {
+			t.Fatal("the connection has been ended")
+		}
+	})
+}
+
+// TestRemoteAddress: NDK-POST-23 to 25.
+func TestRemoteAddress(t *testing.T) {
+	w := newWorld(t)
+	client, server := w.connect()
+	server.receive(1)
+	want := bytes.Clone(server.memory)
+	copy(want[12345:], client.memory[:9000])
+	w.want(client.qp.Write(nil, client.at(0, 9000), base+12345, server.mr.RemoteToken(), 0), success)
+	client.result(success)
+	if !bytes.Equal(server.memory, want) {
+		t.Fatal("not just what was written has changed")
+	}
+	w.silent(server.cq) // no receive is consumed
+	w.want(client.qp.Read(nil, client.at(50000, 9000), base+12300, server.mr.RemoteToken(), 0), success)
+	client.result(success)
+	if !bytes.Equal(client.memory[50000:59000], server.memory[12300:21300]) {
+		t.Fatal("a read got the wrong bytes")
+	}
+}
