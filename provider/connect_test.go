@@ -3,6 +3,7 @@ package provider_test
 import (
 	"bytes"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -290,8 +291,8 @@ func TestRetry(t *testing.T) {
 			})
 		}, false},
 	} {
-		for _, again := range []string{"same", "new", "new, the first one closed meanwhile"} {
-			if again == "same" && !c.same {
+		for _, again := range []string{"same", "same, with another QP, the", "new", "new, the first one closed meanwhile"} {
+			if strings.HasPrefix(again, "same") && !c.same {
 				continue
 			}
 			t.Run("NDK-CONN-13 "+c.name+", "+again+" connector", func(t *testing.T) {
@@ -304,8 +305,13 @@ func TestRetry(t *testing.T) {
 					w.finish(server.close(server.listener))
 				}
 				client.conn = failed
-				if again != "same" {
+				if !strings.HasPrefix(again, "same") {
 					client.conn = client.newConnector()
+				}
+				old := client.qp
+				if strings.Contains(again, "another QP") {
+					client.qp = client.newQP()
+					client.receive(1)
 				}
 				var accepted *async
 				server.listen(func(c *provider.Connector) { accepted = server.accept(c) })
@@ -320,6 +326,9 @@ func TestRetry(t *testing.T) {
 				client.result(success)
 				server.result(success)
 				w.want(client.qp.Send(nil, nil, 0), success)
+				if old != client.qp { // it has been the connector's, too (NDK-LIFE-26)
+					w.want(client.close(old).returned, provider.StatusPending)
+				}
 			})
 		}
 	}
@@ -754,8 +763,9 @@ func TestNarrowInterface(t *testing.T) {
 	narrow := w.openOn(w.network.Attach(256+96-1, netip.MustParseAddr("10.0.0.3")), provider.DefaultAdapterInfo())
 	h2 := w.equip(narrow, netip.MustParseAddr("10.0.0.3"))
 	c := h2.newConnector()
-	w.want(h2.dialFrom(c, h2.qp, h2.ephemeral(), h.service()).returned, provider.StatusNetworkUnreachable)
-	w.want(h2.dialFrom(c, h2.qp, h2.ephemeral(), h.service()).returned, provider.StatusNetworkUnreachable) // nothing is left in use
+	for range 2 { // nothing is left in use
+		w.want(h2.dialFrom(c, h2.qp, addr("10.0.0.3:5000"), h.service()).returned, provider.StatusNetworkUnreachable)
+	}
 	for len(*h2.open) > 0 {
 		h2.close((*h2.open)[0])
 	}

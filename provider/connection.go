@@ -256,13 +256,13 @@ func (c *Connector) handleDisconnected(lost bool) {
 	c.raiseDisconnect()
 }
 
-// raiseDisconnect calls the consumer's event, once. a.cmMu is held.
+// raiseDisconnect calls the consumer's event, as an established connection ends:
+// once. a.cmMu is held.
 func (c *Connector) raiseDisconnect() {
 	event, context := c.disconnectEvent, c.disconnectContext
 	if event == nil || !c.holdOpen() {
 		return
 	}
-	c.disconnectEvent = nil
 	c.callbacks.add(func() {
 		event(context)
 		c.release()
@@ -270,11 +270,8 @@ func (c *Connector) raiseDisconnect() {
 }
 
 // handleDisconnectDone: the flushed requests are on their CQs before the
-// Disconnect completes (ndkpi.md T55).
+// Disconnect completes (ndkpi.md T55), if it was not on our own account (lost).
 func (c *Connector) handleDisconnectDone(timedOut bool) {
-	if c.pending.completion == nil {
-		return // we disconnected on our own account, see lost
-	}
 	c.enter(ended)
 	c.leaveQP()
 	status := StatusSuccess

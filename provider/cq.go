@@ -138,13 +138,13 @@ func (cq *CQ) pop() ResultEx {
 	return result
 }
 
-// push queues a completion and reports whether the queue is usable. One more
-// entry than the queue holds makes it unusable for good (NDK-CQ-23).
-func (cq *CQ) push(result *ResultEx, solicited bool) bool {
+// push queues a completion. One more entry than the queue holds makes it and
+// its queue pairs unusable for good (NDK-CQ-23, 24).
+func (cq *CQ) push(result *ResultEx, solicited bool) {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
 	if cq.failure != StatusSuccess {
-		return false
+		return
 	}
 	if cq.count == len(cq.ring) {
 		cq.failure = StatusBufferOverflow
@@ -153,7 +153,7 @@ func (cq *CQ) push(result *ResultEx, solicited bool) bool {
 			cq.notify(cq.failure)
 		}
 		cq.clock.Go(cq.failQPs)
-		return false
+		return
 	}
 	at := cq.first + cq.count
 	if at >= len(cq.ring) {
@@ -168,7 +168,6 @@ func (cq *CQ) push(result *ResultEx, solicited bool) bool {
 	if cq.armed && (cq.arm == NotifyAny || cq.arm == NotifySolicited && solicited) {
 		cq.notify(StatusSuccess)
 	}
-	return true
 }
 
 // failQPs ends the queue pairs that complete here.

@@ -219,6 +219,14 @@ func TestNotification(t *testing.T) {
 			w.settle()
 			n.notified(t)
 		},
+		"NDK-CQ-43 armed and closing": func(t *testing.T, w *world, client, server *host) {
+			server.receive(1)
+			server.cq.Arm(provider.NotifyAny)
+			w.want(server.close(server.cq).returned, provider.StatusPending)
+			server.qp.Flush()
+			w.settle()
+			server.notes.notified(t)
+		},
 		"NDK-CQ-44 never in vain": func(t *testing.T, w *world, client, server *host) {
 			total := 0
 			server.notes.then = func() {

@@ -134,10 +134,15 @@ func (w *world) end() {
 		}
 	}
 	w.wait("the end of both adapters", func() bool { return ends == 2 })
-	w.clock.Run(100 * time.Millisecond) // packets that were under way
+	w.clock.Run(time.Millisecond) // packets that were under way
 	for _, a := range closes {
 		if !a.over() || a.calls > 1 {
 			w.t.Fatalf("a close returned %v and called back %d times", a.returned, a.calls)
+		}
+	}
+	for _, h := range w.hosts {
+		if n := h.InUse(); n > 0 {
+			w.t.Fatalf("%d entries are left in the adapter's tables", n)
 		}
 	}
 	if ends != 2 {

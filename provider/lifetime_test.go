@@ -73,6 +73,9 @@ func TestAntecedents(t *testing.T) {
 				t.Fatal("closed before its successor")
 			}
 			second := h.close(successor)
+			if first.calls > 0 {
+				t.Fatal("called back from within another object's close")
+			}
 			second.then = func() {
 				w.settle()
 				if first.calls > 0 {
@@ -302,6 +305,10 @@ func TestClose(t *testing.T) {
 		}
 		w.path.Down = false
 		client.Adapter = w.openAt(client.address, provider.DefaultAdapterInfo())
+	})
+	t.Run("the close of a region waits for those who may be using its bytes", func(t *testing.T) {
+		w := newWorld(t)
+		w.want(w.hosts[0].close(w.hosts[0].mr).returned, provider.StatusPending)
 	})
 	t.Run("a close may have nobody to tell", func(t *testing.T) {
 		w := newWorld(t)

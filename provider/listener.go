@@ -100,10 +100,7 @@ func (l *Listener) Close(completion CloseCompletion, context any) Status {
 // accepts has just said that the listener wants it.
 func (l *Listener) deliver(request cm.ConnectRequest) {
 	a := l.adapter
-	if !l.holdOpen() {
-		a.cm.Abandon(a.clock.Now(), request.ID)
-		return
-	}
+	l.hold()
 	c := newConnector(a)
 	c.addAntecedent(&l.object)
 	c.listener, c.state = l, requested

@@ -182,8 +182,8 @@ func (r *region) allows(access rc.Access) bool {
 // appendRange appends the bytes [va, va+length) to dst, or reports that they
 // are not all inside the region.
 func (r *region) appendRange(dst [][]byte, va uint64, length uint32) ([][]byte, bool) {
-	offset := va - r.base
-	if va < r.base || offset > r.length || uint64(length) > r.length-offset {
+	offset := va - r.base // below the base it wraps to more than any length
+	if offset > r.length || uint64(length) > r.length-offset {
 		return dst, false
 	}
 	i := sort.Search(len(r.pieces), func(i int) bool { return r.pieces[i].end > offset })

@@ -38,6 +38,17 @@ func TestCreateQP(t *testing.T) {
 			}
 		})
 	}
+	t.Run("numbers go round in a circle", func(t *testing.T) {
+		first := h.newQP()
+		h.SetNextQPN(first.Number())
+		if n := h.newQP().Number(); n == first.Number() {
+			t.Fatalf("number %#x twice", n)
+		}
+		h.SetNextQPN(provider.LastQPN)
+		if a, b := h.newQP().Number(), h.newQP().Number(); a != provider.LastQPN || b != provider.FirstQPN {
+			t.Fatalf("numbers %#x, %#x", a, b)
+		}
+	})
 	t.Run("numbers are those of the wire, and all differ", func(t *testing.T) {
 		seen := map[uint32]bool{}
 		for range 100 {
@@ -418,6 +429,21 @@ func TestFlush(t *testing.T) {
 			t.Fatal("the connection has been ended")
 		}
 	})
+}
+
+// TestReceiveLate: a send that met no receive is tried again as soon as the peer
+// asked for, though a later timer was running.
+func TestReceiveLate(t *testing.T) {
+	w := newWorld(t)
+	client, server := w.connect()
+	start := w.clock.Now()
+	w.want(client.qp.Send(nil, nil, 0), success)
+	w.clock.Run(100 * time.Microsecond)
+	server.receive(1)
+	client.result(success)
+	if took := w.clock.Now() - start; took > time.Millisecond {
+		t.Fatalf("took %v", took)
+	}
 }
 
 // TestRemoteAddress: NDK-POST-23 to 25.

@@ -43,7 +43,7 @@ type QP struct {
 	timer       clock.Timer
 	timerAt     time.Duration // when the timer will run; 0: it is not pending
 	batch       [batchSize]roce.Packet
-	completions []rc.Completion // scratch of report
+	completions []rc.Completion // scratch of progress
 	sgl         []rc.SGE        // scratch of posts
 	inline      []byte          // scratch of posts
 }
@@ -60,9 +60,6 @@ func (pd *PD) CreateQP(receiveCQ, initiatorCQ *CQ, context any, receiveQueueDept
 		inlineDataSize > info.MaxInlineDataSize {
 		return nil, StatusInvalidParameter
 	}
-	if !receiveCQ.usable() || !initiatorCQ.usable() {
-		return nil, StatusInvalidDeviceState // NDK-CQ-24
-	}
 	qp := &QP{
 		pd: pd, receiveCQ: receiveCQ, initiatorCQ: initiatorCQ, context: context,
 		maxSend: int(maxInitiatorRequestSge), maxReceive: int(maxReceiveRequestSge), maxInline: int(inlineDataSize),
@@ -77,6 +74,12 @@ func (pd *PD) CreateQP(receiveCQ, initiatorCQ *CQ, context any, receiveQueueDept
 	if !pd.adapter.qps.add(qp) {
 		qp.letGo()
 		return nil, StatusInsufficientResources
+	}
+	// In the table, where a CQ that fails from now on finds it.
+	if !receiveCQ.usable() || !initiatorCQ.usable() {
+		pd.adapter.qps.remove(qp)
+		qp.letGo()
+		return nil, StatusInvalidDeviceState
 	}
 	return qp, StatusSuccess
 }
@@ -314,29 +317,18 @@ func (qp *QP) progress(now time.Duration) {
 			qp.rc.Flush() // the carrier is closed: nothing will ever be answered
 		}
 	}
-	if !qp.report() && qp.rc.State() == rc.Ready { // NDK-CQ-24
-		qp.rc.Flush()
-		qp.report() // the CQ that failed takes no more, the other one does
+	qp.completions = qp.rc.Completions(qp.completions[:0])
+	for i := range qp.completions {
+		qp.complete(&qp.completions[i])
 	}
+	clear(qp.completions) // lets go of the consumer's contexts
 	if qp.rc.State() == rc.Error {
-		qp.connected = false
 		if !qp.failed && qp.connector != nil {
 			qp.clock.Go(qp.connector.lost)
 		}
 		qp.failed = true
 	}
 	qp.setTimer(now)
-}
-
-// report moves completions to the CQs; false means that a CQ has failed.
-func (qp *QP) report() bool {
-	usable := true
-	qp.completions = qp.rc.Completions(qp.completions[:0])
-	for i := range qp.completions {
-		usable = qp.complete(&qp.completions[i]) && usable
-	}
-	clear(qp.completions) // lets go of the consumer's contexts
-	return usable
 }
 
 // setTimer has the timer run at the state machine's deadline or earlier. An
@@ -368,8 +360,8 @@ func (qp *QP) timeout() {
 	qp.setTimer(now)
 }
 
-// complete queues a completion; false means that the CQ has failed.
-func (qp *QP) complete(c *rc.Completion) bool {
+// complete moves a completion to its CQ.
+func (qp *QP) complete(c *rc.Completion) {
 	result := ResultEx{
 		Result: Result{Status: completionStatus(c), QPContext: qp.context, RequestContext: c.Context},
 	}
@@ -393,7 +385,7 @@ func (qp *QP) complete(c *rc.Completion) bool {
 	if c.Status != rc.Success {
 		result.ProviderErrorCode = uint32(c.Status)
 	}
-	return cq.push(&result, c.Solicited)
+	cq.push(&result, c.Solicited)
 }
 
 // completionStatus is the NTSTATUS of a completion (ndkpi.md 2.9).

@@ -93,14 +93,10 @@ workloads:
 	defer said.Close()
 	done := make(chan error, 1)
 	go func() {
-		self, err := os.Executable()
-		if err == nil {
-			var status int
-			cmd := node.Command{ID: "capture", Args: []string{self}, Env: programEnv("capture eth0")}
-			status, err = l.Exec(testContext(t), "client", cmd, append(nil2(file), says)...)
-			if err == nil && status != 0 {
-				err = fmt.Errorf("capture exited with status %d", status)
-			}
+		cmd := node.Command{ID: "capture", Args: []string{"/proc/self/exe"}, Env: programEnv("capture eth0")}
+		status, err := l.Exec(testContext(t), "client", cmd, append(nil2(file), says)...)
+		if err == nil && status != 0 {
+			err = fmt.Errorf("capture exited with status %d", status)
 		}
 		says.Close()
 		done <- err
