@@ -9,10 +9,10 @@ import (
 var mu sync.Mutex
 
 func bad(c chan int) time.Time { // want "a pure package uses no channel"
-	go bad(c)              // want "a pure package starts no goroutine"
-	_ = rand.IntN(3)       // want "rand.IntN draws on the global source"
-	time.Sleep(1)          // want "time.Sleep is wall-clock time"
-	return time.Now()      // want "time.Now is wall-clock time"
+	go bad(c)         // want "a pure package starts no goroutine"
+	_ = rand.IntN(3)  // want "rand.IntN draws on the global source"
+	time.Sleep(1)     // want "time.Sleep is wall-clock time"
+	return time.Now() // want "time.Now is wall-clock time"
 }
 
 func good(r *rand.Rand, now time.Duration) time.Duration {
