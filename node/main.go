@@ -35,8 +35,10 @@ type agent struct {
 
 // Main runs an agent until its control channel ends.
 func Main() error {
-	_, name, ok := strings.Cut(strings.TrimPrefix(os.Args[0], processName+" "), "/")
-	if !ok {
+	labAndName, isAgent := strings.CutPrefix(os.Args[0], processName+" ")
+	_, name, ok := strings.Cut(labAndName, "/")
+	if !isAgent || !ok {
+		// Outside a node's namespaces, what follows would change the host.
 		return fmt.Errorf("%q is no agent's argv[0]", os.Args[0])
 	}
 	a := &agent{name: name, commands: map[string]*process{}}

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ndklab/ndklab/provider/clock"
@@ -33,6 +34,7 @@ type Adapter struct {
 	regions  regionTable
 	qps      qpTable
 	counters counters
+	busy     atomic.Int64 // queue pairs whose peer owes an answer
 
 	cmMu sync.Mutex // guards what follows, and the state of connectors and listeners
 	// cm is the connection manager; cmTimer runs it at its next deadline.
@@ -253,6 +255,19 @@ func (a *Adapter) sendDatagrams() {
 		// The carrier fails only when it is closed, and then nobody waits.
 		_ = a.carrier.Send(flow, packet[:])
 	}
+}
+
+// credit is how many bytes a queue pair may have in flight beyond what its path
+// holds. All ends are stocked alike, so what our own receive buffer was granted is
+// the best guess at what the peers' were; queue pairs that have something in
+// flight share it, since they may all lead to one peer. counted says that the one
+// asking is among them.
+func (a *Adapter) credit(counted bool) int {
+	sharing := a.busy.Load()
+	if !counted {
+		sharing++
+	}
+	return a.carrier.ReceiveBuffer() / int(max(1, sharing))
 }
 
 // hasAddress reports whether an address is the adapter's.

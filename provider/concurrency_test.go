@@ -12,6 +12,7 @@ import (
 
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
+	"github.com/ndklab/ndklab/provider/roce"
 )
 
 // await makes a call that may pend and waits for its end.
@@ -165,18 +166,16 @@ func (e *encounter) use(peer *encounter, open *sync.WaitGroup, first int, begun 
 	return initiated + <-received
 }
 
-// meet connects two new QPs, has both ends use the connection while one of them
-// ends it, and closes everything. It returns how many requests were accepted.
-func (c *crowd) meet(server *crowd, port uint16, r *rand.Rand) int {
-	place := uint64(port-firstPort+1) * 8192
-	ends := [2]*encounter{{crowd: c, qp: c.newQP(), place: place}, {crowd: server, qp: server.newQP(), place: place}}
+// join connects two ends over a listener at port, which it returns.
+func join(ends [2]*encounter, port uint16) *provider.Listener {
+	t := ends[0].t
 	delivered := make(chan *provider.Connector, 1)
-	l := must(server.CreateListener(func(_ any, conn *provider.Connector) { delivered <- conn }, nil))
+	l := must(ends[1].CreateListener(func(_ any, conn *provider.Connector) { delivered <- conn }, nil))
 	to := netip.AddrPortFrom(addresses[1], port)
 	if s := l.Listen(to, nil, nil); s != success {
-		c.t.Error("listen:", s)
+		t.Error("listen:", s)
 	}
-	ends[0].conn = must(c.CreateConnector())
+	ends[0].conn = must(ends[0].CreateConnector())
 	accepted := make(chan provider.Status, 1)
 	go func() {
 		e := ends[1]
@@ -188,14 +187,23 @@ func (c *crowd) meet(server *crowd, port uint16, r *rand.Rand) int {
 	if s := await(func(done provider.RequestCompletion) provider.Status {
 		return ends[0].conn.Connect(ends[0].qp, netip.AddrPortFrom(addresses[0], 0), to, 4, 4, nil, done, nil)
 	}); s != success {
-		c.t.Error("connect:", s)
+		t.Error("connect:", s)
 	}
 	if s := ends[0].conn.CompleteConnect(ends[0].disconnected, nil, nil, nil); s != success {
-		c.t.Error("complete connect:", s)
+		t.Error("complete connect:", s)
 	}
 	if s := <-accepted; s != success {
-		c.t.Error("accept:", s)
+		t.Error("accept:", s)
 	}
+	return l
+}
+
+// meet connects two new QPs, has both ends use the connection while one of them
+// ends it, and closes everything. It returns how many requests were accepted.
+func (c *crowd) meet(server *crowd, port uint16, r *rand.Rand) int {
+	place := uint64(port-firstPort+1) * 8192
+	ends := [2]*encounter{{crowd: c, qp: c.newQP(), place: place}, {crowd: server, qp: server.newQP(), place: place}}
+	l := join(ends, port)
 	for _, e := range ends {
 		e.close = sync.OnceFunc(func() { awaitClose(e.conn) })
 	}
@@ -285,5 +293,55 @@ func TestConcurrency(t *testing.T) {
 	closing.Wait()
 	if got, want := client.total.Load()+server.total.Load(), accepted.Load(); got != want || want == 0 {
 		t.Errorf("%d completions of %d requests", got, want)
+	}
+}
+
+// TestDeregisterInUse: Deregister does not complete while a packet's bytes are
+// with the carrier.
+func TestDeregisterInUse(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	w := newWire(0)
+	var mr *provider.MR
+	var deregistered atomic.Bool
+	ended := make(chan struct{})
+	var once sync.Once
+	w.sending = func(flow roce.Flow) {
+		if mr == nil || flow.Local != addresses[0] {
+			return
+		}
+		once.Do(func() {
+			go mr.Deregister(func(any, provider.Status) { deregistered.Store(true); close(ended) }, nil)
+			for mr.LocalToken() != 0 {
+				runtime.Gosched()
+			}
+			for range 10000 { // the occasion to complete
+				runtime.Gosched()
+			}
+			if deregistered.Load() {
+				t.Error("deregistered while its bytes are being sent")
+			}
+		})
+	}
+	client, server := newCrowd(t, w, addresses[0], 1, 8), newCrowd(t, w, addresses[1], 2, 8)
+	ends := [2]*encounter{{crowd: client, qp: client.newQP()}, {crowd: server, qp: server.newQP()}}
+	l := join(ends, firstPort)
+	mr = must(client.pd.CreateMR())
+	if s := mr.Register(&provider.MDL{VirtualAddress: 1, Bytes: make([]byte, 8)}, 8, 0, nil, nil); s != success {
+		t.Fatal(s)
+	}
+	var open sync.WaitGroup
+	posts(1, &open, func(_ int, context any) provider.Status {
+		return ends[0].qp.Write(context, []provider.SGE{{VirtualAddress: 1, Length: 8, MemoryRegionToken: mr.LocalToken()}}, base, server.mr.RemoteToken(), 0)
+	})
+	<-ended
+	open.Wait()
+	for _, o := range []closer{mr, ends[0].conn, ends[1].conn, ends[0].qp, ends[1].qp, l} {
+		awaitClose(o)
+	}
+	for _, c := range []*crowd{client, server} {
+		for _, o := range []closer{c.cq, c.mr, c.pd} {
+			awaitClose(o)
+		}
+		c.Close()
 	}
 }

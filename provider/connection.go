@@ -16,9 +16,7 @@ func (c *Connector) connectQP(listening bool) {
 	agreed.InitiatorDepth = int(c.outbound)
 	agreed.ResponderResources = int(c.inbound)
 	agreed.MinRNRTimer = minRNRTimer
-	// Both ends are stocked alike, so what our receive buffer was granted is
-	// the best guess at what the peer's was.
-	agreed.Credit = a.carrier.ReceiveBuffer()
+	agreed.Credit = a.credit(false)
 	flow := roce.Flow{Local: c.local.Addr(), Remote: c.remote.Addr()}
 	flow.SourcePort = a.carrier.SourcePort(flow.Local, roce.FlowLabel(qp.number, agreed.RemoteQPN))
 	qp.mu.Lock()

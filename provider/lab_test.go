@@ -2,6 +2,7 @@ package provider_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -195,9 +196,9 @@ func (h *host) register(at uint64, memory []byte, flags provider.MRFlags) *provi
 
 // fill makes the host's memory random.
 func (h *host) fill(seed uint64) {
-	r := rand.New(rand.NewPCG(seed, 0))
-	for i := range h.memory {
-		h.memory[i] = byte(r.Uint32())
+	r := rand.NewPCG(seed, 0)
+	for i := 0; i < len(h.memory); i += 8 {
+		binary.NativeEndian.PutUint64(h.memory[i:], r.Uint64())
 	}
 }
 

@@ -38,6 +38,7 @@ type QP struct {
 	// listening says that the peer's first request is to be reported to the
 	// connector: it stands in for a lost RTU (roce.md 11).
 	listening   bool
+	busy        bool       // counted in Adapter.busy
 	failed      bool       // the connector knows of the error, or need not
 	connector   *Connector // the connector this QP is used with, nil if none
 	timer       clock.Timer
@@ -302,6 +303,7 @@ func (qp *QP) receive(packets []roce.Received) {
 // completions to the CQs, its deadline to the timer, its failure to the
 // connector. qp.mu is held.
 func (qp *QP) progress(now time.Duration) {
+	qp.rc.SetCredit(qp.pd.adapter.credit(qp.busy))
 	for {
 		n, octets := 0, 0
 		for n < len(qp.batch) && qp.rc.Next(now, &qp.batch[n]) {
@@ -327,6 +329,14 @@ func (qp *QP) progress(now time.Duration) {
 			qp.clock.Go(qp.connector.lost)
 		}
 		qp.failed = true
+	}
+	if busy := qp.rc.Busy(); busy != qp.busy {
+		qp.busy = busy
+		if busy {
+			qp.pd.adapter.busy.Add(1)
+		} else {
+			qp.pd.adapter.busy.Add(-1)
+		}
 	}
 	qp.setTimer(now)
 }

@@ -13,7 +13,8 @@ import (
 // A wire joins carriers in real time: packets go through channels from one
 // goroutine to another, and each so many is lost.
 type wire struct {
-	lose uint64 // one in so many packets that do not belong to connection management; 0: none
+	sending func(roce.Flow) // called by Send, if set before the wire is used
+	lose    uint64          // one in so many packets that do not belong to connection management; 0: none
 
 	mu      sync.RWMutex
 	ends    map[netip.Addr]*wireEnd
@@ -62,6 +63,9 @@ func (e *wireEnd) Send(flow roce.Flow, packets []roce.Packet) error {
 		return errors.New("closed")
 	}
 	w := e.wire
+	if w.sending != nil {
+		w.sending(flow)
+	}
 	w.mu.RLock()
 	to := w.ends[flow.Remote]
 	w.mu.RUnlock()

@@ -75,10 +75,15 @@ func TestChaos(t *testing.T) {
 			kind = "impaired"
 		}
 		after := time.Duration(random.Int64N(int64(80 * time.Millisecond)))
-		t.Run(fmt.Sprintf("%s-after-%v-%s", victim, after, kind), func(t *testing.T) {
+		again := random.IntN(2) == 0
+		t.Run(fmt.Sprintf("%s-after-%v-%s-again-%v", victim, after, kind, again), func(t *testing.T) {
 			cmd := startCommand(t, "up "+name+" "+kind)
 			<-time.After(after)
 			strike(t, cmd, name, victim)
+			if again { // while the lab is being taken down
+				<-time.After(time.Duration(random.Int64N(int64(5 * time.Millisecond))))
+				strike(t, cmd, name, victims[random.IntN(len(victims))])
+			}
 			// Whatever the lab has made of it, the command's end is to be the lab's.
 			_ = cmd.Process.Kill() // it may have ended
 			<-cmd.ended

@@ -3,7 +3,6 @@ package lab
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -69,14 +68,6 @@ func (s *Supervisor) makeLink(ctx context.Context, l *labLink) error {
 // are configured by now. Sooner, the kernel would log that it has packets for an
 // interface that is not up yet.
 func (s *Supervisor) connectLinks(ctx context.Context) error {
-	err := awaitCarrier(ctx, func() (bool, error) {
-		carriers, err := s.network.Carriers()
-		missing := slices.ContainsFunc(s.links, func(l *labLink) bool { return !carriers[l.index] })
-		return !missing, err
-	})
-	if err != nil {
-		return err
-	}
 	for _, l := range s.links {
 		if err := s.connectLink(ctx, l); err != nil {
 			return fmt.Errorf("link %s to %s: %w", l.spec.Endpoints[0], l.spec.Endpoints[1], err)
@@ -86,7 +77,7 @@ func (s *Supervisor) connectLinks(ctx context.Context) error {
 }
 
 func (s *Supervisor) connectLink(ctx context.Context, l *labLink) error {
-	if err := ctx.Err(); err != nil {
+	if err := s.settle(ctx, l.index); err != nil {
 		return err
 	}
 	if l.impaired() {
@@ -101,18 +92,18 @@ func (s *Supervisor) connectLink(ctx context.Context, l *labLink) error {
 
 // How long the kernel may take to notice that interfaces are up.
 const (
-	carrierPoll = time.Millisecond
-	carrierTime = 5 * time.Second
+	settlePoll = time.Millisecond
+	settleTime = 5 * time.Second
 )
 
-// awaitCarrier waits until there returns true.
-func awaitCarrier(ctx context.Context, there func() (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, carrierTime)
+// settle waits until a link, both of whose ends are up, carries packets.
+func (s *Supervisor) settle(ctx context.Context, index int) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
-	tick := time.NewTicker(carrierPoll)
+	tick := time.NewTicker(settlePoll)
 	defer tick.Stop()
 	for {
-		if ok, err := there(); ok || err != nil {
+		if settled, err := s.network.Settled(index); settled || err != nil {
 			return err
 		}
 		select {
@@ -325,7 +316,7 @@ func (s *Supervisor) LinkUp(ctx context.Context, index int) error {
 		if err := s.network.Up(index); err != nil {
 			return err
 		}
-		if err := awaitCarrier(ctx, func() (bool, error) { return s.network.Settled(index) }); err != nil {
+		if err := s.settle(ctx, index); err != nil {
 			return err
 		}
 		if l.engine || l.joined {

@@ -2,7 +2,9 @@ package lab
 
 import (
 	"errors"
+	"io"
 	"io/fs"
+	"log"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,6 +37,8 @@ func exists(path string) bool {
 }
 
 func TestSweep(t *testing.T) {
+	log.SetOutput(io.Discard) // of what is broken on purpose
+	defer log.SetOutput(os.Stderr)
 	for _, test := range []struct {
 		name, content string
 		locked        bool

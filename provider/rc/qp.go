@@ -164,6 +164,12 @@ func (q *QP) Flush() {
 	q.enterError()
 }
 
+// Busy reports whether the peer owes us an answer.
+func (q *QP) Busy() bool { return q.state == Ready && q.requester.una < q.requester.max }
+
+// SetCredit changes Connection.Credit from now on.
+func (q *QP) SetCredit(credit int) { q.requester.window.credit = int64(credit) }
+
 // State is the QP's present state.
 func (q *QP) State() State { return q.state }
 

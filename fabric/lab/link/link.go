@@ -12,6 +12,7 @@
 package link
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -175,66 +176,70 @@ func (n *Network) Down(link int) error {
 	return nil
 }
 
-// Carriers tells which links have a carrier at both middles.
-func (n *Network) Carriers() (map[int]bool, error) {
-	links, err := n.list()
-	if err != nil {
-		return nil, err
-	}
-	up := make(map[int]int)
-	for _, l := range links {
-		if link, _ := numbers(l); l.Attrs().OperState == netlink.OperUp {
-			up[link]++
-		}
-	}
-	carriers := make(map[int]bool, len(up))
-	for link, ends := range up {
-		carriers[link] = ends == 2
-	}
-	return carriers, nil
-}
-
 // Settled reports whether all four interfaces of a link have taken note that the
 // link is up, or were set down in their node. The kernel does that some time
-// after Up, interface by interface, and drops what is sent before.
+// after Up, and drops what is sent before; seconds later if hundreds of
+// interfaces go up together, unless somebody asks for an interface (net/core,
+// linkwatch_sync_dev).
 func (n *Network) Settled(link int) (bool, error) {
 	for end := range 2 {
-		m, err := n.get(index(link, end), nil)
+		middle, err := n.ask(index(link, end), -1)
 		if err != nil {
 			return false, fmt.Errorf("read %s: %w", Middle(link, end), err)
 		}
-		peer, err := n.get(m.ParentIndex, nl.NewRtAttr(unix.IFLA_TARGET_NETNSID, nl.Uint32Attr(uint32(m.NetNsID))))
+		peer, err := n.ask(middle.peer, middle.namespace)
 		if err != nil {
 			return false, fmt.Errorf("read the peer of %s: %w", Middle(link, end), err)
 		}
-		if peer.RawFlags&unix.IFF_UP != 0 && (m.OperState != netlink.OperUp || peer.OperState != netlink.OperUp) {
+		if peer.up && !(middle.running && peer.running) {
 			return false, nil
 		}
 	}
 	return true, nil
 }
 
-// get reads an interface of this namespace or of another that attr tells.
-func (n *Network) get(index int, attr *nl.RtAttr) (*netlink.LinkAttrs, error) {
+// A status is what Settled needs to know of an interface.
+type status struct {
+	up        bool // administratively
+	running   bool
+	peer      int // its index
+	namespace int // the peer's, as this one's kernel numbers it
+}
+
+// ask reads an interface's status. Unless it is -1, namespace tells where the
+// interface is.
+func (n *Network) ask(index, namespace int) (status, error) {
 	req := n.request(unix.RTM_GETLINK, unix.NLM_F_ACK)
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	msg.Index = int32(index)
 	req.AddData(msg)
-	if attr != nil {
-		req.AddData(attr)
+	if namespace >= 0 {
+		req.AddData(nl.NewRtAttr(unix.IFLA_TARGET_NETNSID, nl.Uint32Attr(uint32(namespace))))
 	}
-	answers, err := req.Execute(unix.NETLINK_ROUTE, 0)
+	answers, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
 	if err != nil {
-		return nil, err
+		return status{}, err
 	}
 	if len(answers) != 1 {
-		return nil, fmt.Errorf("%d answers", len(answers))
+		return status{}, fmt.Errorf("%d answers", len(answers))
 	}
-	l, err := netlink.LinkDeserialize(nil, answers[0])
+	answer := nl.DeserializeIfInfomsg(answers[0])
+	s := status{up: answer.Flags&unix.IFF_UP != 0}
+	attrs, err := nl.ParseRouteAttr(answers[0][answer.Len():])
 	if err != nil {
-		return nil, err
+		return status{}, err
 	}
-	return l.Attrs(), nil
+	for _, a := range attrs {
+		switch a.Attr.Type {
+		case unix.IFLA_OPERSTATE:
+			s.running = netlink.LinkOperState(a.Value[0]) == netlink.OperUp
+		case unix.IFLA_LINK:
+			s.peer = int(binary.NativeEndian.Uint32(a.Value))
+		case unix.IFLA_LINK_NETNSID:
+			s.namespace = int(binary.NativeEndian.Uint32(a.Value))
+		}
+	}
+	return s, nil
 }
 
 // numbers are the link and the end that a middle belongs to.

@@ -1,0 +1,199 @@
+package provider_test
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/ndklab/ndklab/provider"
+)
+
+func TestListen(t *testing.T) {
+	w := newWorld(t)
+	h := w.hosts[0]
+	listener := func() *provider.Listener {
+		return track(h, must(h.CreateListener(func(any, *provider.Connector) {}, nil)))
+	}
+	l := listener()
+	w.want(l.Listen(addr("10.0.0.1:7000"), nil, nil), success)
+	for _, c := range []struct {
+		name, address string
+		want          provider.Status
+	}{
+		{"NDK-LSN-04 in use", "10.0.0.1:7000", provider.StatusSharingViolation},
+		{"another port", "10.0.0.1:7001", success},
+		{"NDK-LSN-05 of another adapter", "10.0.0.2:7000", provider.StatusInvalidAddress},
+		{"NDK-LSN-05 of another family", "[::1]:7000", provider.StatusInvalidAddress},
+		{"NDK-LSN-05 any address", "0.0.0.0:7000", provider.StatusInvalidAddress},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := listener()
+			if got := l.Listen(addr(c.address), nil, nil); got != c.want {
+				t.Fatalf("got %v, want %v", got, c.want)
+			}
+			address, status := l.GetLocalAddress()
+			if c.want == success && (status != success || address != addr(c.address)) ||
+				c.want != success && status != provider.StatusInvalidDeviceState {
+				t.Fatalf("local address %v, %v", address, status)
+			}
+		})
+	}
+	t.Run("no address at all", func(t *testing.T) {
+		if got := listener().Listen(netip.AddrPort{}, nil, nil); got != provider.StatusInvalidAddress {
+			t.Fatal(got)
+		}
+	})
+	t.Run("twice", func(t *testing.T) {
+		if got := l.Listen(addr("10.0.0.1:7002"), nil, nil); got != provider.StatusInvalidDeviceState {
+			t.Fatal(got)
+		}
+	})
+	t.Run("no callback", func(t *testing.T) {
+		if _, got := h.CreateListener(nil, nil); got != provider.StatusInvalidParameter {
+			t.Fatal(got)
+		}
+	})
+}
+
+// TestEphemeralPorts: NDK-LSN-02 NDK-LSN-03 NDK-CONN-16 NDK-CONN-17.
+func TestEphemeralPorts(t *testing.T) {
+	w := newWorld(t)
+	h := w.hosts[0]
+	var listeners []*provider.Listener
+	seen := map[netip.AddrPort]bool{}
+	for {
+		l := track(h, must(h.CreateListener(func(any, *provider.Connector) {}, nil)))
+		if status := l.Listen(h.ephemeral(), nil, nil); status != success {
+			w.want(status, provider.StatusTooManyAddresses)
+			break
+		}
+		listeners = append(listeners, l)
+		address := must(l.GetLocalAddress())
+		if address.Addr() != h.address || address.Port() < 49152 || seen[address] {
+			t.Fatalf("chose %v", address)
+		}
+		seen[address] = true
+	}
+	if len(seen) != 65536-49152 {
+		t.Fatalf("%d ports, want all %d", len(seen), 65536-49152)
+	}
+	c := h.newConnector()
+	a := h.dialFrom(c, h.qp, h.ephemeral(), w.hosts[1].service())
+	w.want(a.returned, provider.StatusTooManyAddresses)
+	free := must(listeners[1000].GetLocalAddress())
+	w.finish(h.close(listeners[1000]))
+	a = h.dialFrom(c, h.qp, h.ephemeral(), w.hosts[1].service())
+	w.want(a.returned, provider.StatusPending)
+	if got := must(c.GetLocalAddress()); got != free {
+		t.Fatalf("chose %v, but only %v is free", got, free)
+	}
+	w.want(w.finish(a), refused)
+}
+
+func TestListener(t *testing.T) {
+	t.Run("NDK-LSN-01 NDK-LSN-12 NDK-CONN-33 one event, one connector, valid until decided", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.hosts[0], w.hosts[1]
+		events := 0
+		var c *provider.Connector
+		server.listen(func(delivered *provider.Connector) { events++; c = delivered })
+		client.conn = client.newConnector()
+		a := client.dial(client.conn, server)
+		w.clock.Run(5 * time.Second) // the client repeats its request meanwhile
+		if events != 1 || c == nil || a.over() {
+			t.Fatalf("%d events, connector %v, Connect over: %v", events, c, a.over())
+		}
+		if peer, local := must(c.GetPeerAddress()), must(client.conn.GetLocalAddress()); peer != local {
+			t.Fatalf("peer %v, want %v", peer, local)
+		}
+		accepted := server.accept(c)
+		w.want(w.finish(a), success)
+		w.want(client.complete(), success)
+		w.want(w.finish(accepted), success)
+	})
+	t.Run("NDK-LSN-06 NDK-LSN-07 paused", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.hosts[0], w.hosts[1]
+		events := 0
+		l := server.listen(func(c *provider.Connector) { events++; server.close(c) })
+		l.ControlConnectEvents(true)
+		c := client.newConnector()
+		w.want(w.finish(client.dial(c, server)), refused)
+		if events != 0 {
+			t.Fatal("an event of a paused listener")
+		}
+		l.ControlConnectEvents(false)
+		w.want(w.finish(client.dial(c, server)), refused)
+		if events != 1 {
+			t.Fatalf("%d events", events)
+		}
+	})
+	t.Run("NDK-LSN-08 NDK-EP-03 closed with a connector open", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.connect()
+		closing := server.close(server.listener)
+		w.want(closing.returned, provider.StatusPending)
+		other := client.newConnector()
+		w.want(w.finish(client.dialFrom(other, client.newQP(), client.ephemeral(), server.service())), refused)
+		l := track(server, must(server.CreateListener(func(any, *provider.Connector) {}, nil)))
+		w.want(l.Listen(server.service(), nil, nil), provider.StatusSharingViolation)
+		w.want(server.dialFrom(server.newConnector(), server.newQP(), server.service(), client.service()).returned,
+			provider.StatusSharingViolation)
+		w.want(client.qp.Write(nil, nil, 0, 0, 0), success) // NDK-LSN-09
+		client.result(success)
+		// NDK-EP-02 NDK-EP-04
+		w.finish(server.close(server.conn))
+		w.want(w.finish(closing), success)
+		w.want(l.Listen(server.service(), nil, nil), success)
+	})
+	t.Run("NDK-EP-01 NDK-EP-02 a connector's reference outlives nothing else", func(t *testing.T) {
+		w := newWorld(t)
+		_, server := w.connect()
+		w.finish(server.close(server.conn))
+		l := track(server, must(server.CreateListener(func(any, *provider.Connector) {}, nil)))
+		w.want(l.Listen(server.service(), nil, nil), provider.StatusSharingViolation)
+		w.want(server.close(server.listener).returned, success)
+		w.want(l.Listen(server.service(), nil, nil), success)
+	})
+	t.Run("NDK-LSN-11 NDK-CNT-03 a delivered connector is closed", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.hosts[0], w.hosts[1]
+		server.listen(func(c *provider.Connector) { server.close(c) })
+		w.want(w.finish(client.dial(client.newConnector(), server)), refused)
+		if client.Counters().ConnectFailure != 1 || server.Counters().ConnectFailure != 1 {
+			t.Errorf("ConnectFailure %d and %d", client.Counters().ConnectFailure, server.Counters().ConnectFailure)
+		}
+	})
+	t.Run("NDK-CONN-10 the backlog is full", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.hosts[0], w.hosts[1]
+		var waiting []*provider.Connector
+		server.listen(func(c *provider.Connector) { waiting = append(waiting, c) })
+		const backlog = 1024
+		for range backlog {
+			client.dialFrom(client.newConnector(), client.newQP(), client.ephemeral(), server.service())
+		}
+		w.clock.Run(10 * time.Millisecond)
+		if len(waiting) != backlog {
+			t.Fatalf("%d requests delivered", len(waiting))
+		}
+		c, qp := client.newConnector(), client.newQP()
+		w.want(w.finish(client.dialFrom(c, qp, client.ephemeral(), server.service())), refused)
+		// Each way to decide makes room for one more.
+		for _, decide := range []func(*provider.Connector){
+			func(c *provider.Connector) { c.Reject(nil) },
+			func(c *provider.Connector) { server.close(c) },
+			func(c *provider.Connector) { server.accept(c) },
+		} {
+			decide(waiting[0])
+			waiting = waiting[1:]
+			n := len(waiting)
+			a := client.dialFrom(client.newConnector(), client.newQP(), client.ephemeral(), server.service())
+			w.clock.Run(10 * time.Millisecond)
+			if a.over() || len(waiting) != n+1 {
+				t.Fatalf("refused: %v", a.status)
+			}
+		}
+		w.want(w.finish(client.dialFrom(c, qp, client.ephemeral(), server.service())), refused)
+	})
+}
