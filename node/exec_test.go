@@ -201,7 +201,7 @@ func TestExecEndOfOutput(t *testing.T) {
 	}
 }
 
-// running starts a command that first writes "ready", and waits for that. What
+// running starts a shell script that first writes "ready", and waits for that. What
 // follows can be read from the file that it returns; the channel gives the
 // status, or -1.
 func running(t *testing.T, ctx context.Context, a *Agent, id, script string) (*os.File, <-chan int) {
@@ -233,9 +233,11 @@ func devNull(t *testing.T) *os.File {
 	return f
 }
 
+// TestSignal's script, as others here, sleeps in short pieces: a shell that gets
+// a signal just before it starts a command acts on it after that.
 func TestSignal(t *testing.T) {
 	a, _ := started(t, Config{Lab: "l", Name: "n"})
-	out, result := running(t, t.Context(), a, "mine", `trap 'echo hup; exit 5' HUP; echo ready; sleep 100`)
+	out, result := running(t, t.Context(), a, "mine", `trap 'echo hup; exit 5' HUP; echo ready; while :; do sleep 0.05; done`)
 	if err := a.Signal(t.Context(), "other", unix.SIGHUP); err == nil || !strings.Contains(err.Error(), `no command "other" runs`) {
 		t.Errorf("a signal to nothing: %v", err)
 	}
@@ -297,7 +299,7 @@ func TestExecTwice(t *testing.T) {
 // willing or not. That it is gone shows by the end of its output.
 func TestGiveUp(t *testing.T) {
 	for _, test := range []struct{ name, script, last string }{
-		{"willing", "trap 'echo bye; exit' TERM; echo ready; sleep 100 & wait", "bye\n"},
+		{"willing", "trap 'echo bye; exit' TERM; echo ready; while :; do sleep 0.05; done", "bye\n"},
 		{"ignores SIGTERM", "trap '' TERM; echo ready; sleep 100", ""},
 		{"background ignores", "(trap '' TERM; echo ready; sleep 100) & sleep 100", ""},
 		{"stopped", "echo ready; kill -STOP $$", ""},
@@ -328,7 +330,7 @@ func TestAgentEndsWithCommands(t *testing.T) {
 		script, last string
 	}{
 		{"killed", (*Agent).Kill, "echo ready; exec sleep 100", ""},
-		{"channel closed", func(a *Agent) { a.conn.Close() }, "trap 'echo bye; exit' TERM; echo ready; sleep 100 & wait", "bye\n"},
+		{"channel closed", func(a *Agent) { a.conn.Close() }, "trap 'echo bye; exit' TERM; echo ready; while :; do sleep 0.05; done", "bye\n"},
 		{"channel closed, unwilling", func(a *Agent) { a.conn.Close() }, "trap '' TERM; echo ready; exec sleep 100", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -163,6 +163,7 @@ func (e *encounter) use(peer *encounter, open *sync.WaitGroup, first int, begun 
 			return e.qp.Send(context, source, provider.OpSendAndSolicitEvent)
 		}
 	})
+	begun() // should fewer have been accepted
 	return initiated + <-received
 }
 
@@ -216,7 +217,6 @@ func (c *crowd) meet(server *crowd, port uint16, r *rand.Rand) int {
 	for i, e := range ends {
 		using.Go(func() {
 			total.Add(int64(e.use(ends[1-i], &open, first, begun)))
-			begun()
 		})
 	}
 	<-some

@@ -33,7 +33,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("this is an ordinary user")
 	}
-	args := []string{"-test.timeout=60s"}
+	args := []string{"-test.timeout=300s"}
 	if testing.Verbose() {
 		args = append(args, "-test.v")
 	}
