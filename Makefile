@@ -25,8 +25,8 @@ test: build  ## all tests but the long ones
 	$(GO) test -timeout 9m ./...
 
 race: go  ## the tests of what runs on many goroutines, under the race detector (needs a C compiler)
-	# A race-enabled process sleeps for a second when it ends, unless told otherwise:
-	# tests of what ends when would see that.
+	@# A race-enabled process sleeps for a second when it ends, unless told otherwise:
+	@# tests of what ends when would see that.
 	GORACE=atexit_sleep_ms=0 CGO_ENABLED=1 $(GO) test -race -timeout 20m ./control/... ./provider/... ./node/... ./fabric/...
 
 lint: go  ## formatting, vet, staticcheck, and the purity of the protocol core

@@ -14,7 +14,7 @@
 // owns every line and does all the work (loop.go, line.go).
 //
 // A link whose middles the kernel joins while it is plain is taken over, and
-// given back, without losing, doubling or reordering packets:
+// given back, without losing packets:
 //
 //  1. Attach, with Joined set: the sockets are bound, nothing is forwarded yet.
 //  2. The supervisor stops the kernel's forwarding, in each direction by one
@@ -28,6 +28,10 @@
 //     on their way have left.
 //  2. The supervisor starts the kernel's forwarding again.
 //  3. Detach: what the kernel did not forward is, and the sockets are closed.
+//
+// Packets keep their order, but for those within some 100 us of the moment the
+// kernel takes over again; and one may be doubled if a processor stalls just
+// then. Transports put up with both.
 //
 // Without Joined, Start may follow Attach at once, and Detach needs no Release:
 // packets on their way are then dropped and counted.
