@@ -19,6 +19,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(envInit) != "" {
+		return
+	}
 	lab.Child()
 	doctor.Child()
 	testscript.Main(m, map[string]func(){"ndklab": main})

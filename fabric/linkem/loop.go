@@ -174,21 +174,22 @@ func (l *loop) obey() {
 // wait returns when there are events, whose number it says, or when a departure
 // is near.
 func (l *loop) wait() (events int, err error) {
-	if len(l.departures) == 0 {
-		return l.block(nil)
-	}
 	began := l.now()
-	left := l.departures[0].release - began
 	if l.polled {
 		l.credit -= began - l.waited
 	} else {
 		l.credit = min(maxCredit, l.credit+(began-l.waited)/pollShare)
 	}
-	l.waited = began
+	l.waited, l.polled = began, false
+	if len(l.departures) == 0 {
+		return l.block(nil)
+	}
+	left := l.departures[0].release - began
 	// The kernel may stretch a wait by a thousandth (fs/select.c,
 	// select_estimate_accuracy) unless the thread has real-time priority.
 	sleep := left - left/512 - min(l.early, max(l.credit, 0))
-	if l.polled = sleep <= 0 && left > 0; sleep <= 0 {
+	if sleep <= 0 {
+		l.polled = left > 0
 		return l.look()
 	}
 	l.timeout = unix.NsecToTimespec(int64(sleep))
@@ -230,12 +231,6 @@ func outcome(n uintptr, errno unix.Errno) (int, error) {
 		return 0, nil
 	}
 	return 0, fmt.Errorf("epoll_pwait: %w", errno)
-}
-
-// sendmmsg sends messages without blocking and says how many.
-func sendmmsg(fd int, messages []mmsghdr) (int, unix.Errno) {
-	n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&messages[0])), uintptr(len(messages)), unix.MSG_DONTWAIT, 0, 0)
-	return int(n), errno
 }
 
 // receive takes some frames off a port and has its line decide on them. It
