@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -421,5 +422,22 @@ func BenchmarkStart(b *testing.B) {
 			<-a.Done()
 		}
 		b.StartTimer()
+	}
+}
+
+// TestStandsBack has the agent and its commands give way to others.
+func TestStandsBack(t *testing.T) {
+	a, _ := started(t, Config{Lab: "l", Name: "n"})
+	out := filepath.Join(t.TempDir(), "out")
+	f, err := os.Create(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if status, err := a.Exec(t.Context(), Command{Args: []string{"sh", "-c", "nice"}}, f, f); status != 0 || err != nil {
+		t.Fatal(status, err)
+	}
+	if got, err := os.ReadFile(out); string(got) != "5\n" || err != nil {
+		t.Errorf("nice value %q, %v", got, err)
 	}
 }
