@@ -197,7 +197,7 @@ func (c *Connector) Connect(qp *QP, source, destination netip.AddrPort, inboundR
 	c.private = nil
 	c.agreed = rc.Connection{
 		MTU: mtu, ReceivePSN: a.rand.Uint32() & roce.PSNMask,
-		AckTimeout: ackTimeout.Duration(), RetryCount: retryCount,
+		AckTimeout: ackTimeout.Ack(), RetryCount: retryCount,
 	}
 	now := a.clock.Now()
 	id, err := a.cm.Connect(now, cm.ConnectParams{

@@ -110,7 +110,7 @@ func (l *Listener) deliver(request cm.ConnectRequest) {
 	c.agreed = rc.Connection{
 		RemoteQPN: request.QPN, MTU: roce.MTUOfCode(request.MTU),
 		SendPSN: request.StartingPSN, ReceivePSN: a.rand.Uint32() & roce.PSNMask,
-		AckTimeout: request.AckTimeout.Duration(), RetryCount: int(request.RetryCount),
+		AckTimeout: request.AckTimeout.Ack(), RetryCount: int(request.RetryCount),
 		RNRRetryCount: int(request.RNRRetryCount),
 	}
 	c.private = request.PrivateData[:]

@@ -403,6 +403,9 @@ func TestTimeout(t *testing.T) {
 		if got := tt.t.Duration(); got != tt.d {
 			t.Errorf("Timeout(%d).Duration() = %v, want %v", tt.t, got, tt.d)
 		}
+		if got := tt.t.Ack(); tt.t == 0 && got != 0 || tt.t != 0 && got != tt.d {
+			t.Errorf("Timeout(%d).Ack() = %v", tt.t, got)
+		}
 	}
 }
 

@@ -13,3 +13,11 @@ const MaxTimeout Timeout = 31
 func (t Timeout) Duration() time.Duration {
 	return 4096 * time.Nanosecond << min(t, MaxTimeout)
 }
+
+// Ack is the time that t stands for as an ACK timeout; 0 is never.
+func (t Timeout) Ack() time.Duration {
+	if t == 0 {
+		return 0
+	}
+	return t.Duration()
+}
