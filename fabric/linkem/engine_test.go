@@ -267,7 +267,7 @@ func TestLossIsPerWirePacket(t *testing.T) {
 
 // While datagrams cross, the link is taken over and given back several times.
 // None is lost. A few may be doubled, if a processor is held up just between
-// giving a frame to the engine and forwarding it (settling); without the watches
+// giving a frame to the engine and forwarding it (settling); without watches
 // some dozens are.
 func TestHandOver(t *testing.T) {
 	l := newLab(t, 4200)

@@ -233,17 +233,14 @@ func (l *loop) setDown(c cut) error {
 	return nil
 }
 
-// detach takes the link from the loop. What arrived and was not redirected by
-// the kernel is still forwarded if it was released.
+// detach takes the link from the loop.
 func (l *loop) detach(name string) (*link, error) {
 	k, err := l.require(name, attached, started, releasing, released)
 	if err != nil {
 		return nil, err
 	}
-	for i, p := range k.ports {
-		for k.state == released && l.receive(p) {
-		}
-		l.flush(k.lines[i], k.state == released)
+	l.drain(k)
+	for _, p := range k.ports {
 		if l.ports[int32(p.fd)] == p {
 			delete(l.ports, int32(p.fd))
 			if err := unix.EpollCtl(l.poll, unix.EPOLL_CTL_DEL, p.fd, nil); err != nil {
@@ -256,6 +253,16 @@ func (l *loop) detach(name string) (*link, error) {
 	}
 	k.state = detached
 	return k, nil
+}
+
+// drain empties the link's lines. If it was released, what arrived until now
+// and the kernel did not forward is forwarded first.
+func (l *loop) drain(k *link) {
+	for i, p := range k.ports {
+		for k.state == released && l.receive(p) {
+		}
+		l.flush(k.lines[i], k.state == released)
+	}
 }
 
 // flush ends the line: it sends what is due if asked to, and drops the rest.
