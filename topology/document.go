@@ -29,7 +29,7 @@ const (
 // depth of maxDepth, also when following every alias.
 func (r *reader) document(data []byte) *yaml.Node {
 	if len(data) > MaxSize {
-		r.errorAt(1, 1, "the file has %d bytes, expected at most %d (4 MiB)", len(data), MaxSize)
+		r.errorAt(1, 1, "the file has more than %d bytes (4 MiB), expected no more", MaxSize)
 		return nil
 	}
 	if !r.text(data) {
