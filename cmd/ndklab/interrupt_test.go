@@ -164,3 +164,28 @@ func TestTakenDownByAnother(t *testing.T) {
 		t.Errorf("exit code %d, want %d", code, exitUsage)
 	}
 }
+
+// TestInterruptReading interrupts a command that reads a pipe to which nobody
+// writes.
+func TestInterruptReading(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe.ndklab.yaml")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "ndklab", "validate", pipe)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	writer, err := os.OpenFile(pipe, os.O_WRONLY, 0) // returns when the command has opened its end
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	var exit *exec.ExitError
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitInterrupted {
+		t.Errorf("ended with %v, want exit code %d", err, exitInterrupted)
+	}
+}

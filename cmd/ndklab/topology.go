@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -14,13 +15,27 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// readTopology reads and checks a topology file.
-func readTopology(file string) (*topology.Topology, error) {
-	data, err := readFile(file)
-	if err != nil {
-		return nil, control.Errorf(control.Usage, "%v", err)
+// readTopology reads and checks a topology file. It returns when ctx ends, even
+// if the file is a pipe that nobody writes to.
+func readTopology(ctx context.Context, file string) (*topology.Topology, error) {
+	type content struct {
+		data []byte
+		err  error
 	}
-	return topology.Parse(file, data)
+	read := make(chan content, 1)
+	go func() {
+		data, err := readFile(file)
+		read <- content{data, err}
+	}()
+	select {
+	case c := <-read:
+		if c.err != nil {
+			return nil, control.Errorf(control.Usage, "%v", c.err)
+		}
+		return topology.Parse(file, c.data)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // readFile reads a file up to a little more than a topology may have, so that a

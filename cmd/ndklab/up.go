@@ -47,7 +47,7 @@ no workload: "ndklab run LAB" does. The lab stays up until "ndklab down LAB".`,
 
 // start builds the lab of a file and says so.
 func start(cmd *cobra.Command, file string, seed *seedFlag) (*lab.Lab, *progress, error) {
-	t, err := readTopology(file)
+	t, err := readTopology(cmd.Context(), file)
 	if err != nil {
 		return nil, nil, err
 	}

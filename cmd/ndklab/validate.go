@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 
@@ -45,7 +46,10 @@ is any.`,
 		}
 		valid := true
 		for _, file := range files {
-			v, err := validate(file)
+			v, err := validate(cmd.Context(), file)
+			if err := cmd.Context().Err(); err != nil {
+				return err
+			}
 			tell(cmd.ErrOrStderr(), err, exitUsage)
 			valid = valid && v.Valid
 			result.Files = append(result.Files, v)
@@ -61,9 +65,9 @@ is any.`,
 	return cmd
 }
 
-func validate(file string) (validation, error) {
+func validate(ctx context.Context, file string) (validation, error) {
 	v := validation{File: file, Errors: []validationProblem{}}
-	t, err := readTopology(file)
+	t, err := readTopology(ctx, file)
 	switch problem := err.(type) {
 	case nil:
 		v.Valid, v.Lab, v.Nodes, v.Links, v.Workloads = true, t.Name, len(t.Nodes), len(t.Links), len(t.Workloads)
