@@ -42,7 +42,7 @@ Ctrl-C takes the lab down.`,
 		sweep(cmd)
 		do := func() (*report.Run, error) { return runFile(cmd, args[0], seed, *keep) }
 		if !isFile(args[0]) {
-			if seed.flag() {
+			if seed.given {
 				return misuse("--seed is for a file: lab %s has its seed already", args[0])
 			}
 			do = func() (*report.Run, error) { return runLab(cmd, args[0]) }

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
+	"strconv"
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/topology"
@@ -55,24 +57,39 @@ func readFile(file string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, topology.MaxSize+1))
 }
 
-// A seedFlag is --seed.
+// A seedFlag is --seed. It is a pflag.Value.
 type seedFlag struct {
 	value uint64
-	flag  func() bool // whether it was given
+	given bool
 }
 
 func newSeedFlag(cmd *cobra.Command) *seedFlag {
 	s := new(seedFlag)
-	cmd.Flags().Uint64Var(&s.value, "seed", 0, "seed of all randomness, instead of the file's")
-	s.flag = func() bool { return cmd.Flags().Changed("seed") }
+	cmd.Flags().Var(s, "seed", "seed of all randomness, instead of the file's")
 	return s
 }
+
+// Set implements pflag.Value.
+func (s *seedFlag) Set(text string) error {
+	value, err := strconv.ParseUint(text, 0, 64)
+	if err != nil {
+		return fmt.Errorf("expected a whole number from 0 to %d", uint64(math.MaxUint64))
+	}
+	s.value, s.given = value, true
+	return nil
+}
+
+// Type implements pflag.Value: what --help calls the value.
+func (s *seedFlag) Type() string { return "uint" }
+
+// String implements pflag.Value: the default, which is none.
+func (s *seedFlag) String() string { return "" }
 
 // settle makes sure that the topology has a seed: the flag's, the file's, or
 // one drawn and told.
 func (s *seedFlag) settle(t *topology.Topology, stderr io.Writer) error {
 	switch {
-	case s.flag():
+	case s.given:
 		t.Seed, t.HasSeed = s.value, true
 	case !t.HasSeed:
 		var drawn [8]byte
