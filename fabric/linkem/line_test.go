@@ -311,8 +311,15 @@ func TestForwardingDoesNotAllocate(t *testing.T) {
 	for range 50 {
 		round() // pools, queues and histograms grow to their size
 	}
-	if n := testing.AllocsPerRun(50, round); n > 1 { // a histogram page at times
-		t.Errorf("%v allocations per round", n)
+	// The count is of the whole process, and another test's goroutines may be on
+	// their last steps; a histogram takes a page at times. What the path itself
+	// allocates shows every time.
+	least := testing.AllocsPerRun(50, round)
+	for range 4 {
+		least = min(least, testing.AllocsPerRun(50, round))
+	}
+	if least > 0 {
+		t.Errorf("%v allocations per round", least)
 	}
 }
 

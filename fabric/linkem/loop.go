@@ -329,9 +329,11 @@ func (l *loop) hold(n *line, f frame.Frame, i int) *held {
 		b.used += (size + 7) &^ 7
 	}
 	b.frames++
-	h := new(held)
+	var h *held
 	if k := len(l.spare) - 1; k >= 0 {
 		h, l.spare = l.spare[k], l.spare[:k]
+	} else {
+		h = new(held)
 	}
 	h.frame, h.buffer = f, b
 	return h
