@@ -12,22 +12,23 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// openAdapter opens the node's adapter, at all its addresses.
-func openAdapter(cfg *Config, c clock.Clock) (*provider.Adapter, error) {
+// startAdapter starts the node's adapter, at all its addresses.
+func startAdapter(cfg *Config, c clock.Clock) (*provider.Miniport, error) {
 	carrier, err := udp.Open(udp.Config{Addresses: cfg.addresses()})
 	if err != nil {
 		return nil, err
 	}
-	adapter, err := provider.Open(provider.Config{
-		Carrier: carrier,
-		Clock:   c,
-		Rand:    rand.New(rand.NewPCG(cfg.Seed, adapterStream)),
-		Info:    limited(provider.DefaultAdapterInfo(), &cfg.Adapter),
+	device, err := provider.NewMiniport(provider.Config{
+		Carrier:      carrier,
+		Clock:        c,
+		Rand:         rand.New(rand.NewPCG(cfg.Seed, adapterStream)),
+		Info:         limited(provider.DefaultAdapterInfo(), &cfg.Adapter),
+		Capabilities: provider.DefaultCapabilities(),
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("adapter: %w", err), carrier.Close())
 	}
-	return adapter, nil
+	return device, nil
 }
 
 // addresses are those of the node that an adapter can have.

@@ -28,7 +28,7 @@ type agent struct {
 
 	mu       sync.Mutex // guards what follows
 	up       bool
-	adapter  *provider.Adapter   // nil before up, and in a node without addresses
+	device   *provider.Miniport  // nil before up, and in a node without addresses
 	traffic  *traffic            // on the adapter
 	commands map[string]*process // that exec runs, by Command.ID
 	ending   bool                // no more commands are started
@@ -143,11 +143,15 @@ func (a *agent) bringUp(r *control.Request) error {
 		return err
 	}
 	if len(cfg.addresses()) > 0 {
-		adapter, err := openAdapter(&cfg, clock.Real())
+		device, err := startAdapter(&cfg, clock.Real())
 		if err != nil {
 			return err
 		}
-		a.adapter, a.traffic = adapter, newTraffic(adapter, clock.Real())
+		adapter, status := device.OpenAdapter(provider.OpenParameters{Version: provider.InterfaceVersion})
+		if status != provider.StatusSuccess {
+			return status
+		}
+		a.device, a.traffic = device, newTraffic(adapter, clock.Real())
 	}
 	a.up = true
 	return nil
@@ -155,12 +159,12 @@ func (a *agent) bringUp(r *control.Request) error {
 
 func (a *agent) counters() Counters {
 	a.mu.Lock()
-	adapter := a.adapter
+	device := a.device
 	a.mu.Unlock()
-	if adapter == nil {
+	if device == nil {
 		return Counters{NDK: map[string]uint64{}, Transport: map[string]uint64{}}
 	}
-	return Counters{NDK: adapter.Counters().Map(), Transport: adapter.TransportCounters()}
+	return Counters{NDK: device.Counters().Map(), Transport: device.TransportCounters()}
 }
 
 // end waits for the commands, whose contexts ended with the channel.

@@ -16,21 +16,23 @@ func TestOpen(t *testing.T) {
 	c := clock.NewVirtual()
 	network := sim.NewNetwork(c, &sim.Impaired{})
 	good := provider.Config{Carrier: network.Attach(mtu, addresses[0]), Clock: c,
-		Rand: rand.New(rand.NewPCG(1, 1)), Info: provider.DefaultAdapterInfo()}
-	a, err := provider.Open(good)
+		Rand: rand.New(rand.NewPCG(1, 1)), Info: provider.DefaultAdapterInfo(),
+		Capabilities: provider.DefaultCapabilities()}
+	m, err := provider.NewMiniport(good)
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, status := a.QueryAdapterInfo()
-	if status != success || info != good.Info {
-		t.Errorf("got %+v, %v", info, status)
+	a := must(m.OpenAdapter(anyVersion))
+	info := a.Info()
+	if info != good.Info {
+		t.Errorf("got %+v", info)
 	}
 	// NDK-INFO-03, and ndkpi.md T58.
 	if info.FRMRPageCount < 16 || info.MaxReadRequestSge > info.MaxInitiatorRequestSge || info.RdmaTechnology != provider.RoCEv2 {
 		t.Errorf("got %+v", info)
 	}
 	ended := false
-	a.BeginClose(func() { ended = true })
+	a.BeginClose(func() { m.BeginClose(func() { ended = true }) })
 	c.Run(0)
 	if !ended {
 		t.Error("an adapter without objects does not close at once")
@@ -42,7 +44,7 @@ func TestOpen(t *testing.T) {
 	} {
 		bad := good
 		remove(&bad)
-		if _, err := provider.Open(bad); err == nil {
+		if _, err := provider.NewMiniport(bad); err == nil {
 			t.Error("opened without something that it needs")
 		}
 	}
@@ -54,7 +56,7 @@ func TestOpen(t *testing.T) {
 	} {
 		bad := good
 		reflect.ValueOf(&bad.Info).Elem().FieldByName(name).SetUint(value)
-		if _, err := provider.Open(bad); err == nil || !strings.Contains(err.Error(), name) {
+		if _, err := provider.NewMiniport(bad); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s of %d: %v", name, value, err)
 		}
 	}

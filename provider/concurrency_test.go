@@ -42,6 +42,7 @@ type ticket struct {
 // A crowd is an adapter in real time whose only CQ serves many QPs.
 type crowd struct {
 	*provider.Adapter
+	device *provider.Miniport
 	t      *testing.T
 	pd     *provider.PD
 	cq     *provider.CQ
@@ -52,14 +53,16 @@ type crowd struct {
 
 func newCrowd(t *testing.T, w *wire, address netip.Addr, seed uint64, cqDepth uint32) *crowd {
 	t.Helper()
-	a, err := provider.Open(provider.Config{Carrier: w.attach(address), Clock: clock.Real(),
-		Rand: rand.New(rand.NewPCG(seed, 1)), Info: provider.DefaultAdapterInfo()})
+	m, err := provider.NewMiniport(provider.Config{Carrier: w.attach(address), Clock: clock.Real(),
+		Rand: rand.New(rand.NewPCG(seed, 1)), Info: provider.DefaultAdapterInfo(),
+		Capabilities: provider.DefaultCapabilities()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &crowd{Adapter: a, t: t, pd: must(a.CreatePD())}
-	c.cq = must(a.CreateCQ(cqDepth, c.notified, nil, nil))
-	c.mr = must(c.pd.CreateMR())
+	a := must(m.OpenAdapter(anyVersion))
+	c := &crowd{Adapter: a, device: m, t: t, pd: must(a.CreatePD(nil, nil))}
+	c.cq = must(a.CreateCQ(cqDepth, c.notified, nil, nil, nil, nil))
+	c.mr = must(c.pd.CreateMR(nil, nil))
 	if s := c.mr.Register(&provider.MDL{VirtualAddress: base, Bytes: make([]byte, 1<<20)}, 1<<20, 0xF, nil, nil); s != success {
 		t.Fatal(s)
 	}
@@ -100,7 +103,7 @@ func (c *crowd) drain() {
 }
 
 func (c *crowd) newQP() *provider.QP {
-	return must(c.pd.CreateQP(c.cq, c.cq, nil, qpDepth, qpDepth, 1, 1, 0))
+	return must(c.pd.CreateQP(c.cq, c.cq, nil, qpDepth, qpDepth, 1, 1, 0, nil, nil))
 }
 
 // posts posts by f until that fails or has been called n times, and returns how
@@ -171,12 +174,12 @@ func (e *encounter) use(peer *encounter, open *sync.WaitGroup, first int, begun 
 func join(ends [2]*encounter, port uint16) *provider.Listener {
 	t := ends[0].t
 	delivered := make(chan *provider.Connector, 1)
-	l := must(ends[1].CreateListener(func(_ any, conn *provider.Connector) { delivered <- conn }, nil))
+	l := must(ends[1].CreateListener(func(_ any, conn *provider.Connector) { delivered <- conn }, nil, nil, nil))
 	to := netip.AddrPortFrom(addresses[1], port)
 	if s := l.Listen(to, nil, nil); s != success {
 		t.Error("listen:", s)
 	}
-	ends[0].conn = must(ends[0].CreateConnector())
+	ends[0].conn = must(ends[0].CreateConnector(nil, nil))
 	accepted := make(chan provider.Status, 1)
 	go func() {
 		e := ends[1]
@@ -271,9 +274,9 @@ func TestConcurrency(t *testing.T) {
 			case <-over:
 				return
 			default:
-				server.Counters()
-				client.TransportCounters()
-				mr := must(server.pd.CreateMR())
+				server.device.Counters()
+				client.device.TransportCounters()
+				mr := must(server.pd.CreateMR(nil, nil))
 				mr.Register(&provider.MDL{Bytes: make([]byte, 10)}, 10, 0xF, nil, nil)
 				awaitClose(mr)
 			}
@@ -285,7 +288,10 @@ func TestConcurrency(t *testing.T) {
 
 	var closing sync.WaitGroup
 	for _, c := range []*crowd{client, server} {
-		closing.Go(c.Close) // blocks until the last object is closed
+		closing.Go(func() { // blocks until the last object is closed
+			c.Close()
+			c.device.Close()
+		})
 		for _, o := range []closer{c.pd, c.cq, c.mr} {
 			closing.Go(func() { awaitClose(o) })
 		}
@@ -325,7 +331,7 @@ func TestDeregisterInUse(t *testing.T) {
 	client, server := newCrowd(t, w, addresses[0], 1, 8), newCrowd(t, w, addresses[1], 2, 8)
 	ends := [2]*encounter{{crowd: client, qp: client.newQP()}, {crowd: server, qp: server.newQP()}}
 	l := join(ends, firstPort)
-	mr = must(client.pd.CreateMR())
+	mr = must(client.pd.CreateMR(nil, nil))
 	if s := mr.Register(&provider.MDL{VirtualAddress: 1, Bytes: make([]byte, 8)}, 8, 0, nil, nil); s != success {
 		t.Fatal(s)
 	}
@@ -343,5 +349,6 @@ func TestDeregisterInUse(t *testing.T) {
 			awaitClose(o)
 		}
 		c.Close()
+		c.device.Close()
 	}
 }

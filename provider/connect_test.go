@@ -35,7 +35,7 @@ func ignore(into **provider.Connector) func(*provider.Connector) {
 func TestConnectErrors(t *testing.T) {
 	w := newWorld(t)
 	client, server := w.hosts[0], w.hosts[1]
-	l := track(client, must(client.CreateListener(func(any, *provider.Connector) {}, nil)))
+	l := track(client, must(client.CreateListener(func(any, *provider.Connector) {}, nil, nil, nil)))
 	w.want(l.Listen(addr("10.0.0.1:7777"), nil, nil), success)
 	server.listen(func(c *provider.Connector) { server.close(c) })
 	for _, c := range []struct {
@@ -287,7 +287,7 @@ func TestConnect(t *testing.T) {
 			w.want(server.accept(server.conn).returned, provider.StatusInvalidDeviceState)
 			w.want(client.conn.Reject(nil), provider.StatusInvalidDeviceState)
 			w.want(client.dial(client.newConnector(), server).returned, provider.StatusConnectionActive)
-			local := must(client.conn.GetLocalAddress())
+			local := must(client.conn.LocalAddress())
 			w.want(client.dialFrom(client.newConnector(), client.newQP(), local, server.service()).returned, provider.StatusSharingViolation)
 			connecting := client.newQP()
 			client.dialFrom(client.newConnector(), connecting, client.ephemeral(), nowhere)
@@ -313,26 +313,26 @@ func TestConnect(t *testing.T) {
 		},
 		"NDK-CONN-32 addresses": func(t *testing.T, w *world, client, server *host) {
 			c := client.newConnector()
-			for _, get := range []func() (netip.AddrPort, provider.Status){c.GetLocalAddress, c.GetPeerAddress} {
+			for _, get := range []func() (netip.AddrPort, provider.Status){c.LocalAddress, c.PeerAddress} {
 				if _, status := get(); status != provider.StatusInvalidDeviceState {
 					t.Error(status)
 				}
 			}
 			w.connect()
-			if a, b := must(client.conn.GetLocalAddress()), must(server.conn.GetPeerAddress()); a != b {
+			if a, b := must(client.conn.LocalAddress()), must(server.conn.PeerAddress()); a != b {
 				t.Errorf("%v and %v", a, b)
 			}
-			if a, b := must(client.conn.GetPeerAddress()), must(server.conn.GetLocalAddress()); a != b || a != server.service() {
+			if a, b := must(client.conn.PeerAddress()), must(server.conn.LocalAddress()); a != b || a != server.service() {
 				t.Errorf("%v and %v", a, b)
 			}
 		},
 		"NDK-EP-05 NDK-EP-06 the local port": func(t *testing.T, w *world, client, server *host) {
 			w.connect()
-			local := must(client.conn.GetLocalAddress())
+			local := must(client.conn.LocalAddress())
 			a := &async{}
 			a.returned = client.conn.Disconnect(a.done, a)
 			w.want(w.finish(a), success)
-			l := track(client, must(client.CreateListener(func(any, *provider.Connector) {}, nil)))
+			l := track(client, must(client.CreateListener(func(any, *provider.Connector) {}, nil, nil, nil)))
 			w.want(l.Listen(local, nil, nil), provider.StatusSharingViolation)
 			w.finish(client.close(client.conn))
 			w.want(l.Listen(local, nil, nil), success)
@@ -357,16 +357,16 @@ func TestConnect(t *testing.T) {
 			server.listen(func(c *provider.Connector) { accept = server.accept(c) })
 			client.conn = client.newConnector()
 			w.want(w.finish(client.dial(client.conn, server)), success)
-			before := server.Counters().RDMAInFrames
+			before := server.device.Counters().RDMAInFrames
 			stranger := w.network.Attach(mtu, netip.MustParseAddr("10.0.0.7"))
 			forge(w, stranger, server)
 			if accept.over() {
 				t.Fatal("Accept completed")
 			}
-			if got := server.Counters().RDMAInFrames; got != before {
+			if got := server.device.Counters().RDMAInFrames; got != before {
 				t.Errorf("%d frames counted", got-before)
 			}
-			if got := server.TransportCounters()["misdirected"]; got != 1 {
+			if got := server.device.TransportCounters()["misdirected"]; got != 1 {
 				t.Errorf("%d misdirected", got)
 			}
 		},
@@ -419,7 +419,7 @@ func TestNarrowInterface(t *testing.T) {
 		h2.close((*h2.open)[0])
 	}
 	ended := false
-	h2.BeginClose(func() { ended = true })
+	h2.endAll(func() { ended = true })
 	w.settle()
 	if !ended {
 		t.Fatal("not closed")

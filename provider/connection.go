@@ -9,16 +9,16 @@ import (
 )
 
 // connectQP completes what the two ends agreed on with our own side and has the
-// QP carry packets. listening has it report the peer's first request. a.cmMu is
+// QP carry packets. listening has it report the peer's first request. m.cmMu is
 // held.
 func (c *Connector) connectQP(listening bool) {
-	a, qp, agreed := c.adapter, c.qp, c.agreed
+	m, qp, agreed := c.adapter.miniport, c.qp, c.agreed
 	agreed.InitiatorDepth = int(c.outbound)
 	agreed.ResponderResources = int(c.inbound)
 	agreed.MinRNRTimer = minRNRTimer
-	agreed.Credit = a.credit(false)
+	agreed.Credit = m.credit(false)
 	flow := roce.Flow{Local: c.local.Addr(), Remote: c.remote.Addr()}
-	flow.SourcePort = a.carrier.SourcePort(flow.Local, roce.FlowLabel(qp.number, agreed.RemoteQPN))
+	flow.SourcePort = m.carrier.SourcePort(flow.Local, roce.FlowLabel(qp.number, agreed.RemoteQPN))
 	qp.mu.Lock()
 	defer qp.mu.Unlock()
 	qp.flow = flow
@@ -31,25 +31,25 @@ func (c *Connector) connectQP(listening bool) {
 // Reject refuses a connection: on the passive side a request, on the active side
 // the peer's consent, after Connect and before CompleteConnect.
 func (c *Connector) Reject(privateData []byte) Status {
-	a := c.adapter
-	a.cmMu.Lock()
-	defer a.cmMu.Unlock()
+	m := c.adapter.miniport
+	m.cmMu.Lock()
+	defer m.cmMu.Unlock()
 	switch {
 	case c.state == aborted:
 		return StatusConnectionAborted
 	case c.state != requested && c.state != replied:
 		return StatusInvalidDeviceState
-	case len(privateData) > int(a.info.MaxCalleeData):
+	case len(privateData) > int(m.info.MaxCalleeData):
 		return StatusInvalidBufferSize
 	}
-	now := a.clock.Now()
+	now := m.clock.Now()
 	c.leaveQP()
-	if err := a.cm.Reject(now, c.id, privateData); err != nil {
+	if err := m.cm.Reject(now, c.id, privateData); err != nil {
 		c.enter(aborted)
 		return StatusConnectionAborted
 	}
 	c.enter(refused)
-	a.manage(now)
+	m.manage(now)
 	return StatusSuccess
 }
 
@@ -57,9 +57,9 @@ func (c *Connector) Reject(privateData []byte) Status {
 // on the QP is flushed. It completes with StatusIOTimeout if the peer does not
 // answer; the connection is ended all the same.
 func (c *Connector) Disconnect(completion RequestCompletion, context any) Status {
-	a := c.adapter
-	a.cmMu.Lock()
-	defer a.cmMu.Unlock()
+	m := c.adapter.miniport
+	m.cmMu.Lock()
+	defer m.cmMu.Unlock()
 	if completion == nil {
 		return StatusInvalidParameter
 	}
@@ -71,35 +71,35 @@ func (c *Connector) Disconnect(completion RequestCompletion, context any) Status
 	default:
 		return StatusConnectionInvalid
 	}
-	now := a.clock.Now()
-	if err := a.cm.Disconnect(now, c.id); err != nil {
+	now := m.clock.Now()
+	if err := m.cm.Disconnect(now, c.id); err != nil {
 		c.leaveQP() // there is nothing more to tell the peer
 		return StatusSuccess
 	}
 	c.begin(request{completion, context})
-	a.manage(now)
+	m.manage(now)
 	return StatusPending
 }
 
 // Close ends whatever the connector is in the middle of, flushes its QP if that
 // was connected, and closes it.
 func (c *Connector) Close(completion CloseCompletion, context any) Status {
-	a := c.adapter
+	m := c.adapter.miniport
 	return c.close(func() {
-		a.cmMu.Lock()
-		defer a.cmMu.Unlock()
+		m.cmMu.Lock()
+		defer m.cmMu.Unlock()
 		c.enter(ended)
 		c.leaveQP()
 		c.complete(StatusCancelled)
-		now := a.clock.Now()
-		a.cm.Abandon(now, c.id)
-		a.manage(now)
+		now := m.clock.Now()
+		m.cm.Abandon(now, c.id)
+		m.manage(now)
 	}, func() {
-		a.cmMu.Lock()
-		defer a.cmMu.Unlock()
-		delete(a.connectors, c.id)
+		m.cmMu.Lock()
+		defer m.cmMu.Unlock()
+		delete(m.connectors, c.id)
 		if c.endpoint != nil {
-			a.unclaim(c.endpoint)
+			m.unclaim(c.endpoint)
 		}
 	}, completion, context)
 }
@@ -110,8 +110,8 @@ func (c *Connector) Close(completion CloseCompletion, context any) Status {
 // return. Each pointer but length may be nil. The data is as long as the message
 // has room for; the peer's part is followed by zeros.
 func (c *Connector) GetConnectionData(inbound, outbound *uint32, privateData []byte, length *uint32) Status {
-	c.adapter.cmMu.Lock()
-	defer c.adapter.cmMu.Unlock()
+	c.adapter.miniport.cmMu.Lock()
+	defer c.adapter.miniport.cmMu.Unlock()
 	if c.state == idle && c.private == nil || c.state == connecting {
 		return StatusConnectionInvalid
 	}
@@ -135,20 +135,20 @@ func (c *Connector) GetConnectionData(inbound, outbound *uint32, privateData []b
 	return StatusSuccess
 }
 
-// GetLocalAddress is the connection's address on this adapter.
-func (c *Connector) GetLocalAddress() (netip.AddrPort, Status) {
-	c.adapter.cmMu.Lock()
-	defer c.adapter.cmMu.Unlock()
+// LocalAddress is the connection's address on this adapter.
+func (c *Connector) LocalAddress() (netip.AddrPort, Status) {
+	c.adapter.miniport.cmMu.Lock()
+	defer c.adapter.miniport.cmMu.Unlock()
 	if !c.local.IsValid() {
 		return netip.AddrPort{}, StatusInvalidDeviceState
 	}
 	return c.local, StatusSuccess
 }
 
-// GetPeerAddress is the connection's address at the peer.
-func (c *Connector) GetPeerAddress() (netip.AddrPort, Status) {
-	c.adapter.cmMu.Lock()
-	defer c.adapter.cmMu.Unlock()
+// PeerAddress is the connection's address at the peer.
+func (c *Connector) PeerAddress() (netip.AddrPort, Status) {
+	c.adapter.miniport.cmMu.Lock()
+	defer c.adapter.miniport.cmMu.Unlock()
 	if !c.remote.IsValid() {
 		return netip.AddrPort{}, StatusInvalidDeviceState
 	}
@@ -156,37 +156,37 @@ func (c *Connector) GetPeerAddress() (netip.AddrPort, Status) {
 }
 
 // handleEvent tells a connector or listener what the connection manager found.
-// a.cmMu is held.
-func (a *Adapter) handleEvent(event cm.Event) {
+// cmMu is held.
+func (m *Miniport) handleEvent(event cm.Event) {
 	switch e := event.(type) {
 	case cm.ConnectRequest:
-		a.endpoints[e.Local].listener.deliver(e) // which accepts has just found there
+		m.endpoints[e.Local].listener.deliver(e) // which accepts has just found there
 	case cm.ConnectReply:
-		a.withConnector(e.ID, func(c *Connector) { c.handleReply(e) })
+		m.withConnector(e.ID, func(c *Connector) { c.handleReply(e) })
 	case cm.Rejected:
-		a.withConnector(e.ID, func(c *Connector) { c.handleRejected(e) })
+		m.withConnector(e.ID, func(c *Connector) { c.handleRejected(e) })
 	case cm.ConnectFailed:
-		a.withConnector(e.ID, func(c *Connector) { c.handleFailure(e.Failure) })
+		m.withConnector(e.ID, func(c *Connector) { c.handleFailure(e.Failure) })
 	case cm.AcceptFailed:
-		a.withConnector(e.ID, func(c *Connector) { c.handleFailure(e.Failure) })
+		m.withConnector(e.ID, func(c *Connector) { c.handleFailure(e.Failure) })
 	case cm.Established:
-		a.withConnector(e.ID, func(c *Connector) {
+		m.withConnector(e.ID, func(c *Connector) {
 			if c.state == accepting {
 				c.enter(established)
 				c.complete(StatusSuccess)
 			}
 		})
 	case cm.Disconnected:
-		a.withConnector(e.ID, func(c *Connector) { c.handleDisconnected(e.Lost) })
+		m.withConnector(e.ID, func(c *Connector) { c.handleDisconnected(e.Lost) })
 	case cm.DisconnectDone:
-		a.withConnector(e.ID, func(c *Connector) { c.handleDisconnectDone(e.TimedOut) })
+		m.withConnector(e.ID, func(c *Connector) { c.handleDisconnectDone(e.TimedOut) })
 	case cm.TimewaitOver:
 		// IDs and QPNs go round in a circle; nothing waits for this.
 	}
 }
 
-func (a *Adapter) withConnector(id cm.ID, f func(*Connector)) {
-	if c := a.connectors[id]; c != nil {
+func (m *Miniport) withConnector(id cm.ID, f func(*Connector)) {
+	if c := m.connectors[id]; c != nil {
 		f(c)
 	}
 }
@@ -233,11 +233,11 @@ func (c *Connector) handleFailure(failure cm.Failure) {
 
 // backToIdle undoes what Connect did.
 func (c *Connector) backToIdle() {
-	a := c.adapter
+	m := c.adapter.miniport
 	c.enter(idle)
 	c.leaveQP()
-	delete(a.connectors, c.id)
-	a.unclaim(c.endpoint)
+	delete(m.connectors, c.id)
+	m.unclaim(c.endpoint)
 	c.endpoint = nil
 }
 
@@ -249,13 +249,13 @@ func (c *Connector) handleDisconnected(lost bool) {
 	}
 	c.enter(ended)
 	if lost {
-		c.adapter.counters.connectionError.Add(1)
+		c.adapter.miniport.counters.connectionError.Add(1)
 	}
 	c.raiseDisconnect()
 }
 
 // raiseDisconnect calls the consumer's event, as an established connection ends:
-// once. a.cmMu is held.
+// once. cmMu is held.
 func (c *Connector) raiseDisconnect() {
 	event, context := c.disconnectEvent, c.disconnectContext
 	if event == nil || !c.holdOpen() {
@@ -281,33 +281,33 @@ func (c *Connector) handleDisconnectDone(timedOut bool) {
 
 // noteTraffic takes the peer's first request for the RTU that may be lost.
 func (c *Connector) noteTraffic() {
-	a := c.adapter
-	a.cmMu.Lock()
-	defer a.cmMu.Unlock()
-	now := a.clock.Now()
-	a.cm.NoteTraffic(now, c.id)
-	a.manage(now)
+	m := c.adapter.miniport
+	m.cmMu.Lock()
+	defer m.cmMu.Unlock()
+	now := m.clock.Now()
+	m.cm.NoteTraffic(now, c.id)
+	m.manage(now)
 }
 
 // lost ends a connection whose QP has failed: the peer is told, which it may
 // not have noticed otherwise, and so is the consumer (ndkpi.md T26).
 func (c *Connector) lost() {
-	a := c.adapter
-	a.cmMu.Lock()
-	defer a.cmMu.Unlock()
-	now := a.clock.Now()
+	m := c.adapter.miniport
+	m.cmMu.Lock()
+	defer m.cmMu.Unlock()
+	now := m.clock.Now()
 	switch c.state {
 	case established:
 		c.enter(ended)
-		a.counters.connectionError.Add(1)
+		m.counters.connectionError.Add(1)
 		c.raiseDisconnect()
-		if err := a.cm.Disconnect(now, c.id); err == nil {
-			a.manage(now)
+		if err := m.cm.Disconnect(now, c.id); err == nil {
+			m.manage(now)
 		}
 	case accepting:
 		c.enter(aborted)
 		c.complete(StatusConnectionAborted)
-		a.cm.Abandon(now, c.id)
-		a.manage(now)
+		m.cm.Abandon(now, c.id)
+		m.manage(now)
 	}
 }

@@ -74,7 +74,7 @@ func TestPrivateData(t *testing.T) {
 	t.Run("NDK-CONN-26 NDK-CONN-27 lengths", func(t *testing.T) {
 		w := newWorld(t)
 		client, server := w.hosts[0], w.hosts[1]
-		info, _ := client.QueryAdapterInfo()
+		info := client.Info()
 		caller, callee := make([]byte, info.MaxCallerData+1), make([]byte, info.MaxCalleeData+1)
 		for i := range callee {
 			callee[i] = 0xAA

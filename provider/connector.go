@@ -42,9 +42,9 @@ const (
 // attempting reports whether a connection is being made.
 func (s connectorState) attempting() bool { return s >= connecting && s <= accepting }
 
-// enter moves to a state and counts what that means. a.cmMu is held.
+// enter moves to a state and counts what that means. cmMu is held.
 func (c *Connector) enter(s connectorState) {
-	counters := &c.adapter.counters
+	counters := &c.adapter.miniport.counters
 	switch {
 	case c.state == established:
 		counters.active.Add(^uint64(0))
@@ -76,7 +76,7 @@ type Connector struct {
 	callbacks callbacks
 	listener  *Listener // it came from, nil if none
 
-	// Guarded by Adapter.cmMu.
+	// Guarded by Miniport.cmMu.
 	state             connectorState
 	id                cm.ID
 	local, remote     netip.AddrPort
@@ -97,7 +97,10 @@ type request struct {
 }
 
 // CreateConnector makes a connector for Connect.
-func (a *Adapter) CreateConnector() (*Connector, Status) { return newConnector(a), StatusSuccess }
+func (a *Adapter) CreateConnector(completion CreateCompletion, context any) (*Connector, Status) {
+	c := newConnector(a)
+	return created(a.miniport, c, &c.object, completion, context)
+}
 
 func newConnector(a *Adapter) *Connector {
 	c := &Connector{adapter: a, callbacks: callbacks{clock: a.clock}}
@@ -106,13 +109,13 @@ func newConnector(a *Adapter) *Connector {
 }
 
 // begin makes r the request under way; the object is held until its callback
-// has returned. a.cmMu is held.
+// has returned. cmMu is held.
 func (c *Connector) begin(r request) {
 	c.hold()
 	c.pending = r
 }
 
-// complete ends the request under way, if there is one. a.cmMu is held.
+// complete ends the request under way, if there is one. cmMu is held.
 func (c *Connector) complete(status Status) {
 	r := c.pending
 	if r.completion == nil {
@@ -125,7 +128,7 @@ func (c *Connector) complete(status Status) {
 	})
 }
 
-// take makes qp the connector's. a.cmMu is held.
+// take makes qp the connector's. cmMu is held.
 func (c *Connector) take(qp *QP) Status {
 	if qp == nil || qp.pd.adapter != c.adapter {
 		return StatusInvalidParameter
@@ -145,7 +148,7 @@ func (c *Connector) take(qp *QP) Status {
 
 // leaveQP ends the connector's use of its QP, if it uses one. A QP that was to
 // be connected and never was is left as it was, for use with another connector;
-// any other is flushed. a.cmMu is held.
+// any other is flushed. cmMu is held.
 func (c *Connector) leaveQP() {
 	qp := c.qp
 	if qp == nil {
@@ -168,39 +171,39 @@ func (c *Connector) leaveQP() {
 // accepted, and CompleteConnect or Reject is next.
 func (c *Connector) Connect(qp *QP, source, destination netip.AddrPort, inboundReadLimit, outboundReadLimit uint32,
 	privateData []byte, completion RequestCompletion, context any) Status {
-	a := c.adapter
-	a.cmMu.Lock()
-	defer a.cmMu.Unlock()
+	m := c.adapter.miniport
+	m.cmMu.Lock()
+	defer m.cmMu.Unlock()
 	switch {
 	case c.state != idle:
 		return StatusInvalidDeviceState
-	case len(privateData) > int(a.info.MaxCallerData):
+	case len(privateData) > int(m.info.MaxCallerData):
 		return StatusInvalidBufferSize
 	case completion == nil, !destination.IsValid(), destination.Addr().Is4() != source.Addr().Is4():
 		return StatusInvalidParameter
 	}
-	e, status := a.claim(source)
+	e, status := m.claim(source)
 	if status != StatusSuccess {
 		return status
 	}
-	mtu := roce.PathMTU(a.carrier.MTU(source.Addr()))
+	mtu := roce.PathMTU(m.carrier.MTU(source.Addr()))
 	if mtu == 0 { // the interface is gone, or too narrow for any packet
-		a.unclaim(e)
+		m.unclaim(e)
 		return StatusNetworkUnreachable
 	}
 	if status := c.take(qp); status != StatusSuccess {
-		a.unclaim(e)
+		m.unclaim(e)
 		return status
 	}
-	c.inbound = min(inboundReadLimit, a.info.MaxInboundReadLimit)
-	c.outbound = min(outboundReadLimit, a.info.MaxOutboundReadLimit)
+	c.inbound = min(inboundReadLimit, m.info.MaxInboundReadLimit)
+	c.outbound = min(outboundReadLimit, m.info.MaxOutboundReadLimit)
 	c.private = nil
 	c.agreed = rc.Connection{
-		MTU: mtu, ReceivePSN: a.rand.Uint32() & roce.PSNMask,
+		MTU: mtu, ReceivePSN: m.rand.Uint32() & roce.PSNMask,
 		AckTimeout: ackTimeout.Ack(), RetryCount: retryCount,
 	}
-	now := a.clock.Now()
-	id, err := a.cm.Connect(now, cm.ConnectParams{
+	now := m.clock.Now()
+	id, err := m.cm.Connect(now, cm.ConnectParams{
 		Local: e.address, Remote: destination, QPN: qp.number, StartingPSN: c.agreed.ReceivePSN,
 		MTU:                roce.MTUCode(mtu),
 		ResponderResources: uint8(c.inbound), InitiatorDepth: uint8(c.outbound),
@@ -209,33 +212,34 @@ func (c *Connector) Connect(qp *QP, source, destination netip.AddrPort, inboundR
 	})
 	if err != nil {
 		c.leaveQP()
-		a.unclaim(e)
+		m.unclaim(e)
 		return StatusInvalidParameter
 	}
 	c.enter(connecting)
 	c.id, c.endpoint = id, e
 	c.local, c.remote = e.address, destination
-	a.connectors[id] = c
+	m.connectors[id] = c
 	c.begin(request{completion, context})
-	a.manage(now)
+	m.manage(now)
 	return StatusPending
 }
 
 // CompleteConnect establishes the connection that the peer has accepted. event,
 // which may be nil, is called with eventContext when the peer disconnects or is
-// lost. It always finishes inline: the peer learns of it by the next packet.
-func (c *Connector) CompleteConnect(event DisconnectEvent, eventContext any, _ RequestCompletion, _ any) Status {
-	a := c.adapter
-	a.cmMu.Lock()
-	defer a.cmMu.Unlock()
+// lost. The peer learns of it by the next packet.
+func (c *Connector) CompleteConnect(event DisconnectEvent, eventContext any,
+	completion RequestCompletion, context any) Status {
+	m := c.adapter.miniport
+	m.cmMu.Lock()
+	defer m.cmMu.Unlock()
 	if c.state == aborted {
 		return StatusConnectionAborted
 	}
 	if c.state != replied {
 		return StatusConnectionInvalid
 	}
-	now := a.clock.Now()
-	if err := a.cm.CompleteConnect(now, c.id); err != nil {
+	now := m.clock.Now()
+	if err := m.cm.CompleteConnect(now, c.id); err != nil {
 		c.enter(aborted)
 		return StatusConnectionAborted
 	}
@@ -243,23 +247,23 @@ func (c *Connector) CompleteConnect(event DisconnectEvent, eventContext any, _ R
 	// The peer may send when it has the RTU, so the QP comes first.
 	c.connectQP(false)
 	c.enter(established)
-	a.manage(now)
-	return StatusSuccess
+	m.manage(now)
+	return m.settle(&c.object, completion, context)
 }
 
 // Accept consents to a connection request. It completes when the peer has
 // established the connection. event is as with CompleteConnect.
 func (c *Connector) Accept(qp *QP, inboundReadLimit, outboundReadLimit uint32, privateData []byte,
 	event DisconnectEvent, eventContext any, completion RequestCompletion, context any) Status {
-	a := c.adapter
-	a.cmMu.Lock()
-	defer a.cmMu.Unlock()
+	m := c.adapter.miniport
+	m.cmMu.Lock()
+	defer m.cmMu.Unlock()
 	switch {
 	case c.state == aborted:
 		return StatusConnectionAborted
 	case c.state != requested:
 		return StatusInvalidDeviceState
-	case len(privateData) > int(a.info.MaxCalleeData):
+	case len(privateData) > int(m.info.MaxCalleeData):
 		return StatusInvalidBufferSize
 	case completion == nil:
 		return StatusInvalidParameter
@@ -269,8 +273,8 @@ func (c *Connector) Accept(qp *QP, inboundReadLimit, outboundReadLimit uint32, p
 	}
 	c.inbound = min(c.inbound, inboundReadLimit)
 	c.outbound = min(c.outbound, outboundReadLimit)
-	now := a.clock.Now()
-	if err := a.cm.Accept(now, c.id, cm.AcceptParams{
+	now := m.clock.Now()
+	if err := m.cm.Accept(now, c.id, cm.AcceptParams{
 		QPN: qp.number, StartingPSN: c.agreed.ReceivePSN,
 		ResponderResources: uint8(c.inbound), InitiatorDepth: uint8(c.outbound),
 		RNRRetryCount: rnrRetryCount, PrivateData: privateData,
@@ -285,9 +289,9 @@ func (c *Connector) Accept(qp *QP, inboundReadLimit, outboundReadLimit uint32, p
 	c.enter(accepting)
 	// The listener's endpoint is there still: the listener's close waits for
 	// this connector.
-	c.endpoint = a.endpoints[c.local]
+	c.endpoint = m.endpoints[c.local]
 	c.endpoint.references++
 	c.begin(request{completion, context})
-	a.manage(now)
+	m.manage(now)
 	return StatusPending
 }

@@ -33,11 +33,11 @@ func (c Counters) Map() map[string]uint64 {
 	}
 }
 
-// counters are what an adapter counts as it goes.
+// counters are what a device counts as it goes: its share of the NDIS counters,
+// and others.
 type counters struct {
-	connect, accept, connectFailure, connectionError, active, cqErrors atomic.Uint64
-	inOctets, outOctets, inFrames, outFrames                           atomic.Uint64
-	unknownQP, misdirected                                             atomic.Uint64
+	*shareCounters
+	unknownQP, misdirected atomic.Uint64
 
 	// mu guards closed, and makes a queue pair's step from the table to closed
 	// one step for those who sum up.
@@ -46,48 +46,40 @@ type counters struct {
 }
 
 // retire removes a queue pair from the table and keeps what it counted.
-func (a *Adapter) retire(qp *QP, counted rc.Counters) {
-	a.counters.mu.Lock()
-	defer a.counters.mu.Unlock()
-	a.counters.closed = a.counters.closed.Plus(counted)
-	a.qps.remove(qp)
+func (m *Miniport) retire(qp *QP, counted rc.Counters) {
+	m.counters.mu.Lock()
+	defer m.counters.mu.Unlock()
+	m.counters.closed = m.counters.closed.Plus(counted)
+	m.qps.remove(qp)
 }
 
-// Counters reads the counters.
-func (a *Adapter) Counters() Counters {
-	c := &a.counters
-	return Counters{
-		Connect: c.connect.Load(), Accept: c.accept.Load(), ConnectFailure: c.connectFailure.Load(),
-		ConnectionError: c.connectionError.Load(), ActiveConnection: c.active.Load(), CQError: c.cqErrors.Load(),
-		RDMAInOctets: c.inOctets.Load(), RDMAOutOctets: c.outOctets.Load(),
-		RDMAInFrames: c.inFrames.Load(), RDMAOutFrames: c.outFrames.Load(),
-	}
-}
+// Counters reads the counters, of all processes that share the device.
+func (m *Miniport) Counters() Counters { return m.ledger.sum() }
 
 // TransportCounters reads what the transport below counted, by name: sums over
-// all queue pairs since the adapter was opened, and the carrier's own.
-func (a *Adapter) TransportCounters() map[string]uint64 {
-	a.counters.mu.Lock()
-	sum := a.counters.closed
-	a.qps.each(func(qp *QP) {
+// all queue pairs of this process since the device was started, and the carrier's own.
+func (m *Miniport) TransportCounters() map[string]uint64 {
+	m.counters.mu.Lock()
+	sum := m.counters.closed
+	m.qps.each(func(qp *QP) {
 		qp.mu.Lock()
 		defer qp.mu.Unlock()
 		sum = sum.Plus(qp.rc.Counters())
 	})
-	a.counters.mu.Unlock()
-	m := map[string]uint64{
+	m.counters.mu.Unlock()
+	named := map[string]uint64{
 		"packets_sent": sum.Sent, "packets_received": sum.Received, "retransmitted": sum.Retransmitted,
 		"duplicates": sum.Duplicates, "out_of_sequence": sum.OutOfSequence,
 		"naks_sent": sum.NAKsSent, "naks_received": sum.NAKsReceived,
 		"rnr_naks_sent": sum.RNRsSent, "rnr_naks_received": sum.RNRsReceived,
 		"timeouts":  sum.Timeouts,
 		"acks_sent": sum.AcknowledgementsSent, "acks_received": sum.AcknowledgementsReceived,
-		"unknown_qp": a.counters.unknownQP.Load(), "misdirected": a.counters.misdirected.Load(),
+		"unknown_qp": m.counters.unknownQP.Load(), "misdirected": m.counters.misdirected.Load(),
 	}
-	for name, n := range a.carrier.Counters() {
-		m[name] = n
+	for name, n := range m.carrier.Counters() {
+		named[name] = n
 	}
-	return m
+	return named
 }
 
 // frameOctets is the length of the Ethernet frame around a packet: headers, ICRC

@@ -12,7 +12,7 @@ import (
 
 // connections are the counters of connections alone.
 func connections(h *host) provider.Counters {
-	c := h.Counters()
+	c := h.device.Counters()
 	return provider.Counters{Connect: c.Connect, Accept: c.Accept, ConnectFailure: c.ConnectFailure,
 		ConnectionError: c.ConnectionError, ActiveConnection: c.ActiveConnection}
 }
@@ -104,7 +104,7 @@ func TestTrafficCounters(t *testing.T) {
 		t.Run(addresses[0].String(), func(t *testing.T) {
 			w := newWorldOf(t, addresses, provider.DefaultAdapterInfo())
 			client, server := w.connect()
-			if c := client.Counters(); c.RDMAInFrames+c.RDMAOutFrames > 0 {
+			if c := client.device.Counters(); c.RDMAInFrames+c.RDMAOutFrames > 0 {
 				t.Fatalf("connecting was counted as RDMA traffic: %+v", c)
 			}
 			var octets, frames uint64
@@ -118,7 +118,7 @@ func TestTrafficCounters(t *testing.T) {
 			w.want(client.qp.Read(nil, client.at(0, 20002), base, server.mr.RemoteToken(), 0), success)
 			client.results(3)
 			w.settle()
-			c, s := client.Counters(), server.Counters()
+			c, s := client.device.Counters(), server.device.Counters()
 			if c.RDMAOutOctets+s.RDMAOutOctets != octets || c.RDMAOutFrames+s.RDMAOutFrames != frames {
 				t.Errorf("%d octets in %d frames, want %d in %d",
 					c.RDMAOutOctets+s.RDMAOutOctets, c.RDMAOutFrames+s.RDMAOutFrames, octets, frames)
@@ -131,13 +131,13 @@ func TestTrafficCounters(t *testing.T) {
 				t.Errorf("got %v", c.Map())
 			}
 			// What a QP has counted outlives it.
-			sent := client.TransportCounters()["packets_sent"]
+			sent := client.device.TransportCounters()["packets_sent"]
 			if sent == 0 || sent != c.RDMAOutFrames {
 				t.Errorf("%d packets sent, want %d", sent, c.RDMAOutFrames)
 			}
 			w.finish(client.close(client.conn))
 			w.finish(client.close(client.qp))
-			if got := client.TransportCounters()["packets_sent"]; got != sent {
+			if got := client.device.TransportCounters()["packets_sent"]; got != sent {
 				t.Errorf("%d packets sent once the QP is closed, want %d", got, sent)
 			}
 		})

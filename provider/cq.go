@@ -32,15 +32,20 @@ type CQ struct {
 // CreateCQ makes a completion queue for depth entries. notification is called
 // with context when what the CQ was armed for happens; it may be nil for a
 // consumer that only polls.
-func (a *Adapter) CreateCQ(depth uint32, notification CQNotification, context any, _ *GroupAffinity) (*CQ, Status) {
-	if depth == 0 || depth > a.info.MaxCqDepth {
+func (a *Adapter) CreateCQ(depth uint32, notification CQNotification, notificationContext any,
+	_ *GroupAffinity, completion CreateCompletion, context any) (*CQ, Status) {
+	m := a.miniport
+	if depth == 0 || depth > m.info.MaxCqDepth {
 		return nil, StatusInvalidParameter
 	}
-	cq := &CQ{adapter: a, notification: notification, context: context,
+	cq := &CQ{adapter: a, notification: notification, context: notificationContext,
 		callbacks: callbacks{clock: a.clock}, ring: make([]ResultEx, depth)}
 	cq.succeed = func() { cq.call(StatusSuccess) }
+	if !cq.reserve(m, cqResource, m.capabilities.MaxCqCount) {
+		return nil, StatusInsufficientResources
+	}
 	cq.init(a.clock, ObjectTypeCQ, &a.object)
-	return cq, StatusSuccess
+	return created(m, cq, &cq.object, completion, context)
 }
 
 // Close closes the queue (ndkpi.md 4.2).
@@ -148,7 +153,7 @@ func (cq *CQ) push(result *ResultEx, solicited bool) {
 	}
 	if cq.count == len(cq.ring) {
 		cq.failure = StatusBufferOverflow
-		cq.adapter.counters.cqErrors.Add(1)
+		cq.adapter.miniport.counters.cqErrors.Add(1)
 		if cq.armed {
 			cq.notify(cq.failure)
 		}
@@ -172,7 +177,7 @@ func (cq *CQ) push(result *ResultEx, solicited bool) {
 
 // failQPs ends the queue pairs that complete here.
 func (cq *CQ) failQPs() {
-	cq.adapter.qps.each(func(qp *QP) {
+	cq.adapter.miniport.qps.each(func(qp *QP) {
 		if qp.receiveCQ == cq || qp.initiatorCQ == cq {
 			qp.fail()
 		}

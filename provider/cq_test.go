@@ -55,7 +55,7 @@ func TestCreateCQ(t *testing.T) {
 		{"NDK-CQ-45 any affinity", 1, &provider.GroupAffinity{Mask: 1 << 63, Group: 999}, success},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cq, status := h.CreateCQ(c.depth, nil, nil, c.affinity)
+			cq, status := h.CreateCQ(c.depth, nil, nil, c.affinity, nil, nil)
 			if status != c.want || (cq != nil) != (status == success) {
 				t.Fatalf("got %v, %v, want %v", cq, status, c.want)
 			}
@@ -357,10 +357,10 @@ func TestOverrun(t *testing.T) {
 		if server.disconnected != 1 || server2.disconnected != 1 || client.disconnected != 1 || client2.disconnected != 1 {
 			t.Error("not every end of the connections was told that they are gone")
 		}
-		if got := server.Counters().CQError; got != 1 {
+		if got := server.device.Counters().CQError; got != 1 {
 			t.Errorf("CQError is %d, want 1", got)
 		}
-		if _, status := server.pd.CreateQP(server.cq, server.cq, nil, 1, 1, 1, 1, 0); status == success {
+		if _, status := server.pd.CreateQP(server.cq, server.cq, nil, 1, 1, 1, 1, 0, nil, nil); status == success {
 			t.Error("a QP was made on a CQ that has failed")
 		}
 	})
@@ -374,7 +374,7 @@ func TestOverrun(t *testing.T) {
 			client2 := *client
 			client2.qp = client.newQP()
 			client2.accept(track(client, c))
-		}, nil)))
+		}, nil, nil, nil)))
 		w.want(l.Listen(client.service(), nil, nil), success)
 		connector = server.newConnector()
 		late.conn = connector

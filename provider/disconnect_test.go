@@ -143,7 +143,7 @@ func TestDisconnect(t *testing.T) {
 				t.Fatalf("got %v", got)
 			}
 			w.disconnects(1, 0)
-			if c := client.Counters(); c.ConnectionError != 1 || c.ActiveConnection != 0 {
+			if c := client.device.Counters(); c.ConnectionError != 1 || c.ActiveConnection != 0 {
 				t.Errorf("%+v", c)
 			}
 			// NDK-DISC-04: it is over; the peer is told as soon as it can be.
@@ -162,7 +162,7 @@ func TestDisconnect(t *testing.T) {
 			client.result(timedOut)
 			w.disconnects(1, 0)
 			w.network.Attach(mtu, server.address)
-			if c := client.Counters(); c.ConnectionError != 1 {
+			if c := client.device.Counters(); c.ConnectionError != 1 {
 				t.Errorf("%+v", c)
 			}
 		},
@@ -182,7 +182,7 @@ func TestDisconnect(t *testing.T) {
 			w.want(client2.qp.Write(nil, client.at(0, 1), 0, 0, 0), success) // an error at both ends
 			client.result(provider.StatusRemoteResources)
 			w.disconnects(0, 0)
-			if server.Counters().ConnectionError != 1 || client.Counters().ConnectionError != 1 {
+			if server.device.Counters().ConnectionError != 1 || client.device.Counters().ConnectionError != 1 {
 				t.Error("the loss was not noticed")
 			}
 		},
@@ -203,7 +203,7 @@ func TestDisconnect(t *testing.T) {
 		w.want(client.complete(), success)
 		client.receive(1)
 		w.disconnects(1, 0)
-		if c := client.Counters(); c.ConnectionError != 1 || c.ActiveConnection != 0 {
+		if c := client.device.Counters(); c.ConnectionError != 1 || c.ActiveConnection != 0 {
 			t.Errorf("%+v", c)
 		}
 		w.want(w.finish(client.disconnect()), success)

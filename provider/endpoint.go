@@ -12,7 +12,7 @@ const (
 // An endpoint is a local address and port in use (NDK-EP-01 to 13): by a
 // listener, by the connectors that came from it, or by a connector of its own.
 // The port space is that of rdma_cm, apart from TCP's and UDP's. Guarded by
-// Adapter.cmMu.
+// Miniport.cmMu.
 type endpoint struct {
 	address    netip.AddrPort
 	references int
@@ -20,53 +20,54 @@ type endpoint struct {
 }
 
 // claim takes a local address and port into use, choosing a port if that is 0.
-// a.cmMu is held.
-func (a *Adapter) claim(address netip.AddrPort) (*endpoint, Status) {
-	if !a.hasAddress(address.Addr()) {
+// cmMu is held.
+func (m *Miniport) claim(address netip.AddrPort) (*endpoint, Status) {
+	if !m.hasAddress(address.Addr()) {
 		return nil, StatusInvalidAddress
 	}
 	if address.Port() == 0 {
-		port, ok := a.freePort(address.Addr())
+		port, ok := m.freePort(address.Addr())
 		if !ok {
 			return nil, StatusTooManyAddresses
 		}
 		address = netip.AddrPortFrom(address.Addr(), port)
 	}
-	if a.endpoints[address] != nil {
+	if m.endpoints[address] != nil || !m.ledger.claimPort(address) {
 		return nil, StatusSharingViolation
 	}
 	e := &endpoint{address: address, references: 1}
-	a.endpoints[address] = e
+	m.endpoints[address] = e
 	return e, StatusSuccess
 }
 
 // freePort finds an ephemeral port that is not in use, going round so that a
 // port is left alone for long after its last use.
-func (a *Adapter) freePort(address netip.Addr) (uint16, bool) {
+func (m *Miniport) freePort(address netip.Addr) (uint16, bool) {
 	for range lastEphemeralPort - firstEphemeralPort + 1 {
-		port := a.nextPort
-		a.nextPort++
+		port := m.nextPort
+		m.nextPort++
 		if port == lastEphemeralPort {
-			a.nextPort = firstEphemeralPort
+			m.nextPort = firstEphemeralPort
 		}
-		if a.endpoints[netip.AddrPortFrom(address, port)] == nil {
+		if m.endpoints[netip.AddrPortFrom(address, port)] == nil {
 			return port, true
 		}
 	}
 	return 0, false
 }
 
-// unclaim gives up one reference. a.cmMu is held.
-func (a *Adapter) unclaim(e *endpoint) {
+// unclaim gives up one reference. cmMu is held.
+func (m *Miniport) unclaim(e *endpoint) {
 	e.references--
 	if e.references == 0 {
-		delete(a.endpoints, e.address)
+		delete(m.endpoints, e.address)
+		m.ledger.releasePort(e.address)
 	}
 }
 
 // accepts reports whether a connection request is to be delivered; the
-// connection manager asks, with a.cmMu held.
-func (a *Adapter) accepts(local, _ netip.AddrPort) bool {
-	e := a.endpoints[local]
+// connection manager asks, with cmMu held.
+func (m *Miniport) accepts(local, _ netip.AddrPort) bool {
+	e := m.endpoints[local]
 	return e != nil && e.listener != nil && e.listener.accepts()
 }

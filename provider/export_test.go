@@ -1,20 +1,17 @@
 package provider
 
-// InUse is how many connectors, endpoints and queue pairs the adapter's tables
+// InUse is how many connectors, endpoints and queue pairs the device's tables
 // hold.
-func (a *Adapter) InUse() int {
-	a.cmMu.Lock()
-	defer a.cmMu.Unlock()
-	a.qps.mu.Lock()
-	defer a.qps.mu.Unlock()
-	return len(a.connectors) + len(a.endpoints) + a.qps.count
+func (m *Miniport) InUse() int {
+	m.cmMu.Lock()
+	defer m.cmMu.Unlock()
+	m.qps.mu.Lock()
+	defer m.qps.mu.Unlock()
+	return len(m.connectors) + len(m.endpoints) + int(m.qps.count)
 }
 
 // SetNextQPN has the search for a free queue pair number begin at n.
-func (a *Adapter) SetNextQPN(n uint32) { a.qps.next = n }
+func (m *Miniport) SetNextQPN(n uint32) { m.qps.next = n }
 
-// The bounds of queue pair numbers.
-const (
-	FirstQPN = firstQPN
-	LastQPN  = lastQPN
-)
+// QPNs are the bounds of queue pair numbers.
+func (m *Miniport) QPNs() (first, last uint32) { return m.qps.first, m.qps.last }

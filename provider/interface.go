@@ -102,65 +102,6 @@ type RDMATechnology int32
 // RoCEv2 is the technology of this provider.
 const RoCEv2 RDMATechnology = 4
 
-// An AdapterInfo holds an adapter's limits, under the names of
-// NDK_ADAPTER_INFO (ndkpi.md 3.4). Units: bytes for sizes and lengths, requests
-// or entries for depths, reads for read limits, elements for SGE counts.
-type AdapterInfo struct {
-	Version                Version
-	VendorID               uint32
-	DeviceID               uint32
-	MaxRegistrationSize    uint64
-	MaxWindowSize          uint64
-	FRMRPageCount          uint32
-	MaxInitiatorRequestSge uint32
-	MaxReceiveRequestSge   uint32
-	MaxReadRequestSge      uint32
-	MaxTransferLength      uint32
-	MaxInlineDataSize      uint32
-	MaxInboundReadLimit    uint32
-	MaxOutboundReadLimit   uint32
-	MaxReceiveQueueDepth   uint32
-	MaxInitiatorQueueDepth uint32
-	MaxSrqDepth            uint32
-	MaxCqDepth             uint32
-	LargeRequestThreshold  uint32
-	MaxCallerData          uint32
-	MaxCalleeData          uint32
-	AdapterFlags           AdapterFlags
-	RdmaTechnology         RDMATechnology
-}
-
-// DefaultAdapterInfo is what an adapter reports unless told otherwise: the
-// limits of a present-day RNIC, and of RoCE connection management (roce.md
-// 15.2). Fast registration, memory windows and shared receive queues are not
-// offered, which their limits of zero say; FRMRPageCount keeps the floor that
-// the interface demands (NDK-INFO-03).
-func DefaultAdapterInfo() AdapterInfo {
-	return AdapterInfo{
-		Version:                InterfaceVersion,
-		VendorID:               0x026E64, // a locally administered OUI
-		DeviceID:               1,
-		MaxRegistrationSize:    1 << 40,
-		FRMRPageCount:          16,
-		MaxInitiatorRequestSge: 30,
-		MaxReceiveRequestSge:   30,
-		MaxReadRequestSge:      30,
-		MaxTransferLength:      1 << 30,
-		MaxInlineDataSize:      928,
-		MaxInboundReadLimit:    16,
-		MaxOutboundReadLimit:   16,
-		MaxReceiveQueueDepth:   32768,
-		MaxInitiatorQueueDepth: 32768,
-		MaxCqDepth:             4 << 20,
-		LargeRequestThreshold:  65536,
-		MaxCallerData:          56,
-		MaxCalleeData:          148,
-		AdapterFlags: AdapterInOrderDMA | AdapterReadSinkNotRequired | AdapterMultiEngine |
-			AdapterLoopbackConnections,
-		RdmaTechnology: RoCEv2,
-	}
-}
-
 // GroupAffinity is a set of processors; a hint that this provider accepts and
 // does not follow (NDK-CQ-45).
 type GroupAffinity struct {

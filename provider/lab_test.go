@@ -32,6 +32,7 @@ type world struct {
 // A host is an adapter with what nearly every test needs on it.
 type host struct {
 	*provider.Adapter
+	device   *provider.Miniport
 	world    *world
 	address  netip.Addr
 	port     uint16 // where it listens
@@ -92,28 +93,43 @@ func newWorldOf(t *testing.T, addresses [2]netip.Addr, info provider.AdapterInfo
 	return w
 }
 
-// openAt opens an adapter.
-func (w *world) openAt(address netip.Addr, info provider.AdapterInfo) *provider.Adapter {
+// openAt starts a device.
+func (w *world) openAt(address netip.Addr, info provider.AdapterInfo) *provider.Miniport {
 	w.t.Helper()
 	return w.openOn(w.network.Attach(mtu, address), info)
 }
 
-func (w *world) openOn(carrier provider.Carrier, info provider.AdapterInfo) *provider.Adapter {
+func (w *world) openOn(carrier provider.Carrier, info provider.AdapterInfo) *provider.Miniport {
 	w.t.Helper()
 	w.opened++
-	a, err := provider.Open(provider.Config{
+	capabilities := provider.DefaultCapabilities()
+	if info.MaxSrqDepth == 0 {
+		capabilities.MaxSrqCount = 0 // NDK-CAP-04
+	}
+	m, err := provider.NewMiniport(provider.Config{
 		Carrier: carrier, Clock: w.clock,
 		Rand: rand.New(rand.NewPCG(w.opened, 7)), Info: info,
+		Capabilities: capabilities,
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return a
+	return m
 }
 
-func (w *world) equip(a *provider.Adapter, address netip.Addr) *host {
-	h := &host{Adapter: a, world: w, address: address, port: 7000, memory: make([]byte, 1<<20), open: new([]closer)}
-	h.pd = track(h, must(a.CreatePD()))
+// anyVersion asks for whatever the adapter has.
+var anyVersion = provider.OpenParameters{Version: provider.Version{Major: 2}}
+
+// reopen gives a host another device in place of one that has ended.
+func (w *world) reopen(h *host) {
+	h.device = w.openAt(h.address, provider.DefaultAdapterInfo())
+	h.Adapter = must(h.device.OpenAdapter(anyVersion))
+}
+
+func (w *world) equip(m *provider.Miniport, address netip.Addr) *host {
+	a := must(m.OpenAdapter(anyVersion))
+	h := &host{Adapter: a, device: m, world: w, address: address, port: 7000, memory: make([]byte, 1<<20), open: new([]closer)}
+	h.pd = track(h, must(a.CreatePD(nil, nil)))
 	h.cq, h.notes = h.newCQ(cqDepth)
 	h.qp = h.newQP()
 	h.mr = h.register(base, h.memory, provider.MRAllowRemoteRead|provider.MRAllowRemoteWrite)
@@ -129,7 +145,7 @@ func (w *world) end() {
 	var closes []*async
 	ends := 0
 	for _, h := range w.hosts {
-		h.BeginClose(func() { ends++ })
+		h.endAll(func() { ends++ })
 		for len(*h.open) > 0 {
 			closes = append(closes, h.close((*h.open)[0]))
 		}
@@ -142,7 +158,7 @@ func (w *world) end() {
 		}
 	}
 	for _, h := range w.hosts {
-		if n := h.InUse(); n > 0 {
+		if n := h.device.InUse(); n > 0 {
 			w.t.Fatalf("%d entries are left in the adapter's tables", n)
 		}
 	}
@@ -152,6 +168,11 @@ func (w *world) end() {
 	if w.clock.Step() {
 		w.t.Fatal("something is still scheduled after everything was closed")
 	}
+}
+
+// endAll ends the adapter and then the device.
+func (h *host) endAll(done func()) {
+	h.BeginClose(func() { h.device.BeginClose(done) })
 }
 
 // track notes an object that end is to close.
@@ -176,19 +197,19 @@ func (h *host) newCQ(depth uint32) (*provider.CQ, *notes) {
 		if n.then != nil {
 			n.then()
 		}
-	}, n, nil))), n
+	}, n, nil, nil, nil))), n
 }
 
 func (h *host) newQP() *provider.QP { return h.newQPOn(h.cq, h.cq, h) }
 
 func (h *host) newQPOn(receives, initiated *provider.CQ, context any) *provider.QP {
-	return track(h, must(h.pd.CreateQP(receives, initiated, context, qpDepth, qpDepth, qpPieces, qpPieces, inline)))
+	return track(h, must(h.pd.CreateQP(receives, initiated, context, qpDepth, qpDepth, qpPieces, qpPieces, inline, nil, nil)))
 }
 
-func (h *host) newConnector() *provider.Connector { return track(h, must(h.CreateConnector())) }
+func (h *host) newConnector() *provider.Connector { return track(h, must(h.CreateConnector(nil, nil))) }
 
 func (h *host) register(at uint64, memory []byte, flags provider.MRFlags) *provider.MR {
-	mr := track(h, must(h.pd.CreateMR()))
+	mr := track(h, must(h.pd.CreateMR(nil, nil)))
 	h.world.want(mr.Register(&provider.MDL{VirtualAddress: at, Bytes: memory}, uint64(len(memory)), flags, nil, nil),
 		provider.StatusSuccess)
 	return mr
@@ -348,7 +369,7 @@ func (h *host) listen(accept func(*provider.Connector)) *provider.Listener {
 			panic("wrong context")
 		}
 		accept(track(h, c))
-	}, h)))
+	}, h, nil, nil)))
 	h.world.want(l.Listen(h.service(), nil, nil), provider.StatusSuccess)
 	h.listener = l
 	return l

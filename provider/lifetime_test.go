@@ -32,12 +32,12 @@ func TestAntecedents(t *testing.T) {
 			return cq, h.newQPOn(cq, cq, nil)
 		}},
 		{name: "NDK-LIFE-25 PD of a QP", pair: func(h *host) (closer, closer) {
-			pd := track(h, must(h.CreatePD()))
-			return pd, track(h, must(pd.CreateQP(h.cq, h.cq, nil, 1, 1, 1, 1, 0)))
+			pd := track(h, must(h.CreatePD(nil, nil)))
+			return pd, track(h, must(pd.CreateQP(h.cq, h.cq, nil, 1, 1, 1, 1, 0, nil, nil)))
 		}},
 		{name: "NDK-LIFE-25 PD of an MR", pair: func(h *host) (closer, closer) {
-			pd := track(h, must(h.CreatePD()))
-			return pd, track(h, must(pd.CreateMR()))
+			pd := track(h, must(h.CreatePD(nil, nil)))
+			return pd, track(h, must(pd.CreateMR(nil, nil)))
 		}},
 		{name: "NDK-LIFE-26 QP of an active connector", prepare: connected, pair: func(h *host) (closer, closer) {
 			return h.qp, h.conn
@@ -94,12 +94,12 @@ func TestCreate(t *testing.T) {
 	t.Run("NDK-LIFE-04 a create that fails holds nothing", func(t *testing.T) {
 		w := newWorld(t)
 		h := w.hosts[0]
-		pd := track(h, must(h.CreatePD()))
+		pd := track(h, must(h.CreatePD(nil, nil)))
 		cq, _ := h.newCQ(8)
-		if qp, status := pd.CreateQP(cq, cq, nil, 1<<30, 1, 1, 1, 0); status != provider.StatusInvalidParameter || qp != nil {
+		if qp, status := pd.CreateQP(cq, cq, nil, 1<<30, 1, 1, 1, 0, nil, nil); status != provider.StatusInvalidParameter || qp != nil {
 			t.Fatalf("got %v, %v", qp, status)
 		}
-		if qp, status := pd.CreateQP(nil, cq, nil, 1, 1, 1, 1, 0); status != provider.StatusInvalidParameter || qp != nil {
+		if qp, status := pd.CreateQP(nil, cq, nil, 1, 1, 1, 1, 0, nil, nil); status != provider.StatusInvalidParameter || qp != nil {
 			t.Fatalf("got %v, %v", qp, status)
 		}
 		w.want(h.close(cq).returned, success)
@@ -260,7 +260,7 @@ func TestClose(t *testing.T) {
 		w := newWorld(t)
 		client, _ := w.connect()
 		ended := false
-		pd := must(client.CreatePD())
+		pd := must(client.CreatePD(nil, nil))
 		var inProgress bool
 		client.BeginClose(func() {
 			ended = true
@@ -272,7 +272,7 @@ func TestClose(t *testing.T) {
 			client.close((*client.open)[0])
 		}
 		w.settle()
-		mr := must(pd.CreateMR())
+		mr := must(pd.CreateMR(nil, nil))
 		pd.Close(func(any) {
 			inProgress = true
 			w.settle()
@@ -287,14 +287,14 @@ func TestClose(t *testing.T) {
 		if !ended {
 			t.Fatal("not closed")
 		}
-		client.Adapter = w.openAt(client.address, provider.DefaultAdapterInfo()) // so that the world has an adapter to end
+		client.Adapter = must(client.device.OpenAdapter(anyVersion)) // so that the world has an adapter to end
 	})
 	t.Run("NDK-LIFE-21 a peer that is gone holds the adapter up for half a second", func(t *testing.T) {
 		w := newWorld(t)
 		client, _ := w.connect()
 		w.path.Down = true
 		ended := time.Duration(0)
-		client.BeginClose(func() { ended = w.clock.Now() })
+		client.endAll(func() { ended = w.clock.Now() })
 		start := w.clock.Now()
 		for len(*client.open) > 0 {
 			client.close((*client.open)[0])
@@ -304,7 +304,7 @@ func TestClose(t *testing.T) {
 			t.Fatalf("closed after %v", got)
 		}
 		w.path.Down = false
-		client.Adapter = w.openAt(client.address, provider.DefaultAdapterInfo())
+		w.reopen(client)
 	})
 	t.Run("the close of a region waits for those who may be using its bytes", func(t *testing.T) {
 		w := newWorld(t)
@@ -312,8 +312,8 @@ func TestClose(t *testing.T) {
 	})
 	t.Run("a close may have nobody to tell", func(t *testing.T) {
 		w := newWorld(t)
-		pd := must(w.hosts[0].CreatePD())
-		mr := must(pd.CreateMR())
+		pd := must(w.hosts[0].CreatePD(nil, nil))
+		mr := must(pd.CreateMR(nil, nil))
 		w.want(pd.Close(nil, nil), provider.StatusPending)
 		w.want(mr.Close(nil, nil), success)
 	})
@@ -327,8 +327,8 @@ func TestRequests(t *testing.T) {
 		a := &async{}
 		w.want(c.Connect(h.qp, nowhere, nowhere, 1, 1, nil, a.done, a), provider.StatusInvalidAddress)
 		w.want(c.Disconnect(a.done, a), provider.StatusConnectionInvalid)
-		w.want(track(h, must(h.CreateListener(func(any, *provider.Connector) {}, nil))).Listen(nowhere, a.done, a), provider.StatusInvalidAddress)
-		mr := track(h, must(h.pd.CreateMR()))
+		w.want(track(h, must(h.CreateListener(func(any, *provider.Connector) {}, nil, nil, nil))).Listen(nowhere, a.done, a), provider.StatusInvalidAddress)
+		mr := track(h, must(h.pd.CreateMR(nil, nil)))
 		w.want(mr.Deregister(a.done, a), provider.StatusInvalidDeviceState)
 		w.want(mr.Register(nil, 1, 0, a.done, a), provider.StatusInvalidParameter)
 		w.clock.Run(2 * time.Minute)
@@ -370,13 +370,13 @@ func TestRequests(t *testing.T) {
 				t.Errorf("context %v, want nil", context)
 			}
 		}
-		cq := must(client.CreateCQ(2, func(context any, _ provider.Status) { check(context) }, nil, nil))
-		qp := must(client.pd.CreateQP(cq, cq, nil, 1, 1, 1, 1, 0))
+		cq := must(client.CreateCQ(2, func(context any, _ provider.Status) { check(context) }, nil, nil, nil, nil))
+		qp := must(client.pd.CreateQP(cq, cq, nil, 1, 1, 1, 1, 0, nil, nil))
 		cq.Arm(provider.NotifyAny)
 		w.want(qp.Receive(nil, nil), success)
-		l := must(server.CreateListener(func(context any, c *provider.Connector) { check(context); c.Close(nil, nil) }, nil))
+		l := must(server.CreateListener(func(context any, c *provider.Connector) { check(context); c.Close(nil, nil) }, nil, nil, nil))
 		w.want(l.Listen(netip.AddrPortFrom(server.address, 7001), nil, nil), success)
-		c := must(client.CreateConnector())
+		c := must(client.CreateConnector(nil, nil))
 		w.want(c.Connect(qp, client.ephemeral(), netip.AddrPortFrom(server.address, 7001), 1, 1, nil,
 			func(context any, _ provider.Status) { check(context) }, nil), provider.StatusPending)
 		qp.Flush()
@@ -399,7 +399,7 @@ func TestCallbacksCallBack(t *testing.T) {
 	client, server := w.hosts[0], w.hosts[1]
 	order := ""
 	server.listen(func(c *provider.Connector) { // NDK-CB-02 NDK-LSN-10
-		c.GetPeerAddress()
+		c.PeerAddress()
 		length := uint32(0)
 		w.want(c.GetConnectionData(nil, nil, nil, &length), success)
 		server.receive(1)

@@ -12,7 +12,7 @@ func TestListen(t *testing.T) {
 	w := newWorld(t)
 	h := w.hosts[0]
 	listener := func() *provider.Listener {
-		return track(h, must(h.CreateListener(func(any, *provider.Connector) {}, nil)))
+		return track(h, must(h.CreateListener(func(any, *provider.Connector) {}, nil, nil, nil)))
 	}
 	l := listener()
 	w.want(l.Listen(addr("10.0.0.1:7000"), nil, nil), success)
@@ -31,7 +31,7 @@ func TestListen(t *testing.T) {
 			if got := l.Listen(addr(c.address), nil, nil); got != c.want {
 				t.Fatalf("got %v, want %v", got, c.want)
 			}
-			address, status := l.GetLocalAddress()
+			address, status := l.LocalAddress()
 			if c.want == success && (status != success || address != addr(c.address)) ||
 				c.want != success && status != provider.StatusInvalidDeviceState {
 				t.Fatalf("local address %v, %v", address, status)
@@ -49,7 +49,7 @@ func TestListen(t *testing.T) {
 		}
 	})
 	t.Run("no callback", func(t *testing.T) {
-		if _, got := h.CreateListener(nil, nil); got != provider.StatusInvalidParameter {
+		if _, got := h.CreateListener(nil, nil, nil, nil); got != provider.StatusInvalidParameter {
 			t.Fatal(got)
 		}
 	})
@@ -62,13 +62,13 @@ func TestEphemeralPorts(t *testing.T) {
 	var listeners []*provider.Listener
 	seen := map[netip.AddrPort]bool{}
 	for {
-		l := track(h, must(h.CreateListener(func(any, *provider.Connector) {}, nil)))
+		l := track(h, must(h.CreateListener(func(any, *provider.Connector) {}, nil, nil, nil)))
 		if status := l.Listen(h.ephemeral(), nil, nil); status != success {
 			w.want(status, provider.StatusTooManyAddresses)
 			break
 		}
 		listeners = append(listeners, l)
-		address := must(l.GetLocalAddress())
+		address := must(l.LocalAddress())
 		if address.Addr() != h.address || address.Port() < 49152 || seen[address] {
 			t.Fatalf("chose %v", address)
 		}
@@ -80,11 +80,11 @@ func TestEphemeralPorts(t *testing.T) {
 	c := h.newConnector()
 	a := h.dialFrom(c, h.qp, h.ephemeral(), w.hosts[1].service())
 	w.want(a.returned, provider.StatusTooManyAddresses)
-	free := must(listeners[1000].GetLocalAddress())
+	free := must(listeners[1000].LocalAddress())
 	w.finish(h.close(listeners[1000]))
 	a = h.dialFrom(c, h.qp, h.ephemeral(), w.hosts[1].service())
 	w.want(a.returned, provider.StatusPending)
-	if got := must(c.GetLocalAddress()); got != free {
+	if got := must(c.LocalAddress()); got != free {
 		t.Fatalf("chose %v, but only %v is free", got, free)
 	}
 	w.want(w.finish(a), refused)
@@ -103,7 +103,7 @@ func TestListener(t *testing.T) {
 		if events != 1 || c == nil || a.over() {
 			t.Fatalf("%d events, connector %v, Connect over: %v", events, c, a.over())
 		}
-		if peer, local := must(c.GetPeerAddress()), must(client.conn.GetLocalAddress()); peer != local {
+		if peer, local := must(c.PeerAddress()), must(client.conn.LocalAddress()); peer != local {
 			t.Fatalf("peer %v, want %v", peer, local)
 		}
 		accepted := server.accept(c)
@@ -135,7 +135,7 @@ func TestListener(t *testing.T) {
 		w.want(closing.returned, provider.StatusPending)
 		other := client.newConnector()
 		w.want(w.finish(client.dialFrom(other, client.newQP(), client.ephemeral(), server.service())), refused)
-		l := track(server, must(server.CreateListener(func(any, *provider.Connector) {}, nil)))
+		l := track(server, must(server.CreateListener(func(any, *provider.Connector) {}, nil, nil, nil)))
 		w.want(l.Listen(server.service(), nil, nil), provider.StatusSharingViolation)
 		w.want(server.dialFrom(server.newConnector(), server.newQP(), server.service(), client.service()).returned,
 			provider.StatusSharingViolation)
@@ -150,7 +150,7 @@ func TestListener(t *testing.T) {
 		w := newWorld(t)
 		_, server := w.connect()
 		w.finish(server.close(server.conn))
-		l := track(server, must(server.CreateListener(func(any, *provider.Connector) {}, nil)))
+		l := track(server, must(server.CreateListener(func(any, *provider.Connector) {}, nil, nil, nil)))
 		w.want(l.Listen(server.service(), nil, nil), provider.StatusSharingViolation)
 		w.want(server.close(server.listener).returned, success)
 		w.want(l.Listen(server.service(), nil, nil), success)
@@ -160,8 +160,8 @@ func TestListener(t *testing.T) {
 		client, server := w.hosts[0], w.hosts[1]
 		server.listen(func(c *provider.Connector) { server.close(c) })
 		w.want(w.finish(client.dial(client.newConnector(), server)), refused)
-		if client.Counters().ConnectFailure != 1 || server.Counters().ConnectFailure != 1 {
-			t.Errorf("ConnectFailure %d and %d", client.Counters().ConnectFailure, server.Counters().ConnectFailure)
+		if client.device.Counters().ConnectFailure != 1 || server.device.Counters().ConnectFailure != 1 {
+			t.Errorf("ConnectFailure %d and %d", client.device.Counters().ConnectFailure, server.device.Counters().ConnectFailure)
 		}
 	})
 	t.Run("NDK-CONN-10 the backlog is full", func(t *testing.T) {

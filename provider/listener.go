@@ -16,7 +16,7 @@ type Listener struct {
 	context   any
 	callbacks callbacks
 
-	// Guarded by Adapter.cmMu.
+	// Guarded by Miniport.cmMu.
 	endpoint  *endpoint // nil before Listen
 	paused    bool
 	undecided int // requests delivered and neither accepted nor ended
@@ -26,43 +26,44 @@ type Listener struct {
 // More are refused (NDK-CONN-10).
 const backlog = 1024
 
-// accepts reports whether a request is to be delivered. a.cmMu is held.
+// accepts reports whether a request is to be delivered. cmMu is held.
 func (l *Listener) accepts() bool { return !l.paused && l.undecided < backlog }
 
 // CreateListener makes a listener. event is called with context for every
 // connection request, with a new connector that the consumer then owns: to
 // accept, to reject or to close.
-func (a *Adapter) CreateListener(event ConnectEvent, context any) (*Listener, Status) {
+func (a *Adapter) CreateListener(event ConnectEvent, eventContext any,
+	completion CreateCompletion, context any) (*Listener, Status) {
 	if event == nil {
 		return nil, StatusInvalidParameter
 	}
-	l := &Listener{adapter: a, event: event, context: context, callbacks: callbacks{clock: a.clock}}
+	l := &Listener{adapter: a, event: event, context: eventContext, callbacks: callbacks{clock: a.clock}}
 	l.init(a.clock, ObjectTypeListener, &a.object)
-	return l, StatusSuccess
+	return created(a.miniport, l, &l.object, completion, context)
 }
 
 // Listen starts to listen at an address of the adapter's. Port 0 has a free
-// ephemeral port chosen. It always finishes inline.
-func (l *Listener) Listen(address netip.AddrPort, _ RequestCompletion, _ any) Status {
-	a := l.adapter
-	a.cmMu.Lock()
-	defer a.cmMu.Unlock()
+// ephemeral port chosen.
+func (l *Listener) Listen(address netip.AddrPort, completion RequestCompletion, context any) Status {
+	m := l.adapter.miniport
+	m.cmMu.Lock()
+	defer m.cmMu.Unlock()
 	if l.endpoint != nil {
 		return StatusInvalidDeviceState
 	}
-	e, status := a.claim(address)
+	e, status := m.claim(address)
 	if status != StatusSuccess {
 		return status
 	}
 	e.listener = l
 	l.endpoint = e
-	return StatusSuccess
+	return m.settle(&l.object, completion, context)
 }
 
-// GetLocalAddress is where the listener listens.
-func (l *Listener) GetLocalAddress() (netip.AddrPort, Status) {
-	l.adapter.cmMu.Lock()
-	defer l.adapter.cmMu.Unlock()
+// LocalAddress is where the listener listens.
+func (l *Listener) LocalAddress() (netip.AddrPort, Status) {
+	l.adapter.miniport.cmMu.Lock()
+	defer l.adapter.miniport.cmMu.Unlock()
 	if l.endpoint == nil {
 		return netip.AddrPort{}, StatusInvalidDeviceState
 	}
@@ -72,36 +73,36 @@ func (l *Listener) GetLocalAddress() (netip.AddrPort, Status) {
 // ControlConnectEvents pauses or resumes listening; while paused, requests are
 // refused as if nobody listened.
 func (l *Listener) ControlConnectEvents(pause bool) {
-	l.adapter.cmMu.Lock()
-	defer l.adapter.cmMu.Unlock()
+	l.adapter.miniport.cmMu.Lock()
+	defer l.adapter.miniport.cmMu.Unlock()
 	l.paused = pause
 }
 
 // Close refuses new requests at once, and closes the listener when the
 // connectors that came from it are closed (NDK-LSN-08).
 func (l *Listener) Close(completion CloseCompletion, context any) Status {
-	a := l.adapter
+	m := l.adapter.miniport
 	return l.close(func() {
-		a.cmMu.Lock()
-		defer a.cmMu.Unlock()
+		m.cmMu.Lock()
+		defer m.cmMu.Unlock()
 		if l.endpoint != nil {
 			l.endpoint.listener = nil
 		}
 	}, func() {
-		a.cmMu.Lock()
-		defer a.cmMu.Unlock()
+		m.cmMu.Lock()
+		defer m.cmMu.Unlock()
 		if l.endpoint != nil {
-			a.unclaim(l.endpoint)
+			m.unclaim(l.endpoint)
 		}
 	}, completion, context)
 }
 
-// deliver hands a connection request to the consumer. a.cmMu is held, and
+// deliver hands a connection request to the consumer. cmMu is held, and
 // accepts has just said that the listener wants it.
 func (l *Listener) deliver(request cm.ConnectRequest) {
-	a := l.adapter
+	m := l.adapter.miniport
 	l.hold()
-	c := newConnector(a)
+	c := newConnector(l.adapter)
 	c.addAntecedent(&l.object)
 	c.listener, c.state = l, requested
 	l.undecided++
@@ -109,14 +110,14 @@ func (l *Listener) deliver(request cm.ConnectRequest) {
 	c.local, c.remote = request.Local, request.Remote
 	c.agreed = rc.Connection{
 		RemoteQPN: request.QPN, MTU: roce.MTUOfCode(request.MTU),
-		SendPSN: request.StartingPSN, ReceivePSN: a.rand.Uint32() & roce.PSNMask,
+		SendPSN: request.StartingPSN, ReceivePSN: m.rand.Uint32() & roce.PSNMask,
 		AckTimeout: request.AckTimeout.Ack(), RetryCount: int(request.RetryCount),
 		RNRRetryCount: int(request.RNRRetryCount),
 	}
 	c.private = request.PrivateData[:]
-	c.inbound = min(a.info.MaxInboundReadLimit, uint32(request.InitiatorDepth))
-	c.outbound = min(a.info.MaxOutboundReadLimit, uint32(request.ResponderResources))
-	a.connectors[c.id] = c
+	c.inbound = min(m.info.MaxInboundReadLimit, uint32(request.InitiatorDepth))
+	c.outbound = min(m.info.MaxOutboundReadLimit, uint32(request.ResponderResources))
+	m.connectors[c.id] = c
 	l.callbacks.add(func() {
 		l.event(l.context, c)
 		l.release()

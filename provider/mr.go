@@ -52,10 +52,14 @@ type MR struct {
 }
 
 // CreateMR makes a memory region for RegisterMR.
-func (pd *PD) CreateMR() (*MR, Status) {
+func (pd *PD) CreateMR(completion CreateCompletion, context any) (*MR, Status) {
+	m := pd.adapter.miniport
 	mr := &MR{pd: pd}
+	if !mr.reserve(m, mrResource, m.capabilities.MaxMrCount) {
+		return nil, StatusInsufficientResources
+	}
 	mr.init(pd.clock, ObjectTypeMR, &pd.object)
-	return mr, StatusSuccess
+	return created(m, mr, &mr.object, completion, context)
 }
 
 // Close deregisters the region if need be and closes it.
@@ -71,10 +75,10 @@ func (mr *MR) Close(completion CloseCompletion, context any) Status {
 // Register gives the adapter the first length bytes of the memory that mdl
 // describes, at mdl's virtual address, with the given rights. The memory must
 // stay the region's until it is deregistered; peers write to it at any time.
-func (mr *MR) Register(mdl *MDL, length uint64, flags MRFlags, _ RequestCompletion, _ any) Status {
+func (mr *MR) Register(mdl *MDL, length uint64, flags MRFlags, completion RequestCompletion, context any) Status {
 	const known = MRAllowLocalWrite | MRAllowRemoteRead | MRAllowRemoteWrite | MRReadSink
 	remoteWriteAlone := flags&MRAllowRemoteWrite == MRAllowRemoteWrite&^MRAllowLocalWrite // ndkpi.md T34
-	if length == 0 || length > mr.pd.adapter.info.MaxRegistrationSize || flags&^known != 0 || remoteWriteAlone {
+	if length == 0 || length > mr.pd.adapter.miniport.info.MaxRegistrationSize || flags&^known != 0 || remoteWriteAlone {
 		return StatusInvalidParameter
 	}
 	pieces, ok := mdl.pieces(length)
@@ -87,11 +91,11 @@ func (mr *MR) Register(mdl *MDL, length uint64, flags MRFlags, _ RequestCompleti
 		return StatusInvalidDeviceState
 	}
 	r := &region{pd: mr.pd, base: mdl.VirtualAddress, length: length, flags: flags, pieces: pieces}
-	if !mr.pd.adapter.regions.add(r) {
+	if !mr.pd.adapter.miniport.regions.add(r) {
 		return StatusInsufficientResources
 	}
 	mr.region = r
-	return StatusSuccess
+	return mr.pd.adapter.miniport.settle(&mr.object, completion, context)
 }
 
 // Deregister takes the memory back. When it has completed nothing of it is read
@@ -125,9 +129,9 @@ func (mr *MR) takeRegion() *region {
 // passing through the locks once is enough, and the packets' path needs no
 // reference counts.
 func (mr *MR) withdraw(r *region, done func()) {
-	mr.pd.adapter.regions.remove(r)
+	mr.pd.adapter.miniport.regions.remove(r)
 	mr.clock.Go(func() {
-		mr.pd.adapter.qps.each(func(qp *QP) {
+		mr.pd.adapter.miniport.qps.each(func(qp *QP) {
 			qp.mu.Lock()
 			//lint:ignore SA2001 the lock is taken to wait for its holder
 			qp.mu.Unlock()

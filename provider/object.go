@@ -16,8 +16,10 @@ import (
 // returned are the object's own antecedents let go (NDK-LIFE-13).
 type object struct {
 	clock       clock.Clock
-	typ         ObjectType
+	header      Header
 	antecedents []*object
+	ledger      *Ledger // where counted is counted; nil if nowhere
+	counted     resource
 
 	mu      sync.Mutex // guards what follows
 	holds   int
@@ -27,7 +29,7 @@ type object struct {
 
 // init makes the object a successor of antecedents.
 func (o *object) init(c clock.Clock, typ ObjectType, antecedents ...*object) {
-	o.clock, o.typ = c, typ
+	o.clock, o.header = c, Header{Version: InterfaceVersion, ObjectType: typ}
 	for _, a := range antecedents {
 		o.addAntecedent(a)
 	}
@@ -42,11 +44,24 @@ func (o *object) addAntecedent(a *object) {
 	o.mu.Unlock()
 }
 
+// reserve counts the object among those that the device has a limited number of;
+// false if there would be too many.
+func (o *object) reserve(m *Miniport, r resource, limit uint32) bool {
+	if !m.ledger.take(r, 1, limit) {
+		return false
+	}
+	o.ledger, o.counted = m.ledger, r
+	return true
+}
+
+// Header is the object's header.
+func (o *object) Header() *Header { return &o.header }
+
 // Type is the kind of object.
-func (o *object) Type() ObjectType { return o.typ }
+func (o *object) Type() ObjectType { return o.header.ObjectType }
 
 // Version is the interface version that the object implements.
-func (o *object) Version() Version { return InterfaceVersion }
+func (o *object) Version() Version { return o.header.Version }
 
 func (o *object) hold() {
 	o.mu.Lock()
@@ -96,9 +111,7 @@ func (o *object) close(teardown, finish func(), completion CloseCompletion, cont
 	o.holds--
 	if o.holds > 0 {
 		o.done = func() {
-			if finish != nil {
-				finish()
-			}
+			o.end(finish)
 			if completion != nil {
 				completion(context)
 			}
@@ -108,11 +121,19 @@ func (o *object) close(teardown, finish func(), completion CloseCompletion, cont
 		return StatusPending
 	}
 	o.mu.Unlock()
+	o.end(finish)
+	o.letGo()
+	return StatusSuccess
+}
+
+// end is what happens when nothing holds the object any more.
+func (o *object) end(finish func()) {
 	if finish != nil {
 		finish()
 	}
-	o.letGo()
-	return StatusSuccess
+	if o.ledger != nil {
+		o.ledger.give(o.counted, 1)
+	}
 }
 
 // letGo releases the antecedents of a closed object.

@@ -14,10 +14,13 @@ type PD struct {
 }
 
 // CreatePD makes a protection domain.
-func (a *Adapter) CreatePD() (*PD, Status) {
+func (a *Adapter) CreatePD(completion CreateCompletion, context any) (*PD, Status) {
 	pd := &PD{adapter: a}
+	if !pd.reserve(a.miniport, pdResource, a.miniport.capabilities.MaxPdCount) {
+		return nil, StatusInsufficientResources
+	}
 	pd.init(a.clock, ObjectTypePD, &a.object)
-	return pd, StatusSuccess
+	return created(a.miniport, pd, &pd.object, completion, context)
 }
 
 // Close closes the domain (ndkpi.md 4.2).
@@ -40,8 +43,11 @@ func (pd *PD) Remote(dst [][]byte, token uint32, va uint64, length uint32, acces
 // fast registration or a window, never a registered region.
 func (pd *PD) Invalidate(uint32) bool { return false }
 
+// InvalidateLocal implements rc.Memory.
+func (pd *PD) InvalidateLocal(uint32) bool { return false }
+
 func (pd *PD) resolve(dst [][]byte, token uint32, va uint64, length uint32, access rc.Access) ([][]byte, bool) {
-	r := pd.adapter.regions.get(token)
+	r := pd.adapter.miniport.regions.get(token)
 	if r == nil || r.pd != pd || !r.allows(access) {
 		return dst, false
 	}

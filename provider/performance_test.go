@@ -75,24 +75,26 @@ func newBench(t testing.TB, receiveBytes uint32) *bench {
 	var conns [2]*provider.Connector
 	for i := range b.shelves {
 		b.shelves[i].address = addresses[i]
-		a, err := provider.Open(provider.Config{Carrier: &b.shelves[i], Clock: &b.clock,
-			Rand: rand.New(rand.NewPCG(uint64(i), 1)), Info: provider.DefaultAdapterInfo()})
+		m, err := provider.NewMiniport(provider.Config{Carrier: &b.shelves[i], Clock: &b.clock,
+			Rand: rand.New(rand.NewPCG(uint64(i), 1)), Info: provider.DefaultAdapterInfo(),
+			Capabilities: provider.DefaultCapabilities()})
 		if err != nil {
 			t.Fatal(err)
 		}
-		pd := must(a.CreatePD())
-		b.cqs[i] = must(a.CreateCQ(256, func(any, provider.Status) { b.told++ }, nil, nil))
-		b.qps[i] = must(pd.CreateQP(b.cqs[i], b.cqs[i], nil, 64, 64, 1, 1, 0))
-		b.mrs[i] = must(pd.CreateMR())
+		a := must(m.OpenAdapter(anyVersion))
+		pd := must(a.CreatePD(nil, nil))
+		b.cqs[i] = must(a.CreateCQ(256, func(any, provider.Status) { b.told++ }, nil, nil, nil, nil))
+		b.qps[i] = must(pd.CreateQP(b.cqs[i], b.cqs[i], nil, 64, 64, 1, 1, 0, nil, nil))
+		b.mrs[i] = must(pd.CreateMR(nil, nil))
 		b.mrs[i].Register(&provider.MDL{VirtualAddress: base, Bytes: make([]byte, 4096)}, 4096, 0xF, nil, nil)
 		b.sge[i] = []provider.SGE{{VirtualAddress: base, Length: receiveBytes, MemoryRegionToken: b.mrs[i].LocalToken()}}
 		if i == 0 {
-			conns[0] = must(a.CreateConnector())
+			conns[0] = must(a.CreateConnector(nil, nil))
 			continue
 		}
 		l := must(a.CreateListener(func(_ any, c *provider.Connector) {
 			c.Accept(b.qps[1], 16, 16, nil, nil, nil, func(any, provider.Status) {}, nil)
-		}, nil))
+		}, nil, nil, nil))
 		l.Listen(netip.AddrPortFrom(addresses[1], 7000), nil, nil)
 	}
 	conns[0].Connect(b.qps[0], netip.AddrPortFrom(addresses[0], 0), netip.AddrPortFrom(addresses[1], 7000), 16, 16, nil,

@@ -29,7 +29,7 @@ func TestCreateQP(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			qp, status := h.pd.CreateQP(h.cq, h.cq, nil,
 				info.MaxReceiveQueueDepth+c.over[0], info.MaxInitiatorQueueDepth+c.over[1],
-				info.MaxReceiveRequestSge+c.over[2], info.MaxInitiatorRequestSge+c.over[3], info.MaxInlineDataSize+c.over[4])
+				info.MaxReceiveRequestSge+c.over[2], info.MaxInitiatorRequestSge+c.over[3], info.MaxInlineDataSize+c.over[4], nil, nil)
 			if status != c.want || (qp != nil) != (status == success) {
 				t.Fatalf("got %v, %v, want %v", qp, status, c.want)
 			}
@@ -40,12 +40,13 @@ func TestCreateQP(t *testing.T) {
 	}
 	t.Run("numbers go round in a circle", func(t *testing.T) {
 		first := h.newQP()
-		h.SetNextQPN(first.Number())
+		h.device.SetNextQPN(first.Number())
 		if n := h.newQP().Number(); n == first.Number() {
 			t.Fatalf("number %#x twice", n)
 		}
-		h.SetNextQPN(provider.LastQPN)
-		if a, b := h.newQP().Number(), h.newQP().Number(); a != provider.LastQPN || b != provider.FirstQPN {
+		firstQPN, lastQPN := h.device.QPNs()
+		h.device.SetNextQPN(lastQPN)
+		if a, b := h.newQP().Number(), h.newQP().Number(); a != lastQPN || b != firstQPN {
 			t.Fatalf("numbers %#x, %#x", a, b)
 		}
 	})
@@ -318,7 +319,7 @@ func TestPostStates(t *testing.T) {
 		w := newWorld(t)
 		client, server := w.hosts[0], w.hosts[1]
 		for _, h := range w.hosts {
-			h.qp = track(h, must(h.pd.CreateQP(h.cq, h.cq, nil, 0, 0, 0, 0, 0)))
+			h.qp = track(h, must(h.pd.CreateQP(h.cq, h.cq, nil, 0, 0, 0, 0, 0, nil, nil)))
 		}
 		w.join(client, server)
 		w.want(client.qp.Send(nil, nil, 0), provider.StatusNoMoreEntries)

@@ -38,7 +38,7 @@ type QP struct {
 	// listening says that the peer's first request is to be reported to the
 	// connector: it stands in for a lost RTU (roce.md 11).
 	listening   bool
-	busy        bool       // counted in Adapter.busy
+	busy        bool       // counted in Miniport.busy
 	failed      bool       // the connector knows of the error, or need not
 	connector   *Connector // the connector this QP is used with, nil if none
 	timer       clock.Timer
@@ -52,9 +52,11 @@ type QP struct {
 // CreateQP makes a queue pair. Each number is at most the adapter's limit of
 // the like name; receives complete on receiveCQ, all else on initiatorCQ, and
 // both may be one queue.
-func (pd *PD) CreateQP(receiveCQ, initiatorCQ *CQ, context any, receiveQueueDepth, initiatorQueueDepth,
-	maxReceiveRequestSge, maxInitiatorRequestSge, inlineDataSize uint32) (*QP, Status) {
-	info := &pd.adapter.info
+func (pd *PD) CreateQP(receiveCQ, initiatorCQ *CQ, qpContext any, receiveQueueDepth, initiatorQueueDepth,
+	maxReceiveRequestSge, maxInitiatorRequestSge, inlineDataSize uint32,
+	completion CreateCompletion, context any) (*QP, Status) {
+	m := pd.adapter.miniport
+	info := &m.info
 	if receiveCQ == nil || initiatorCQ == nil ||
 		receiveQueueDepth > info.MaxReceiveQueueDepth || initiatorQueueDepth > info.MaxInitiatorQueueDepth ||
 		maxReceiveRequestSge > info.MaxReceiveRequestSge || maxInitiatorRequestSge > info.MaxInitiatorRequestSge ||
@@ -62,7 +64,7 @@ func (pd *PD) CreateQP(receiveCQ, initiatorCQ *CQ, context any, receiveQueueDept
 		return nil, StatusInvalidParameter
 	}
 	qp := &QP{
-		pd: pd, receiveCQ: receiveCQ, initiatorCQ: initiatorCQ, context: context,
+		pd: pd, receiveCQ: receiveCQ, initiatorCQ: initiatorCQ, context: qpContext,
 		maxSend: int(maxInitiatorRequestSge), maxReceive: int(maxReceiveRequestSge), maxInline: int(inlineDataSize),
 		receives: rc.NewReceiveQueue(int(receiveQueueDepth), int(maxReceiveRequestSge)),
 	}
@@ -70,19 +72,22 @@ func (pd *PD) CreateQP(receiveCQ, initiatorCQ *CQ, context any, receiveQueueDept
 		SendDepth: int(initiatorQueueDepth), MaxSGE: qp.maxSend, MaxInline: qp.maxInline,
 		Receives: qp.receives, Memory: pd,
 	})
+	if !qp.reserve(m, qpResource, m.capabilities.MaxQpCount) {
+		return nil, StatusInsufficientResources
+	}
 	qp.init(pd.clock, ObjectTypeQP, &pd.object, &receiveCQ.object, &initiatorCQ.object)
 	// Last: packets may come in as soon as it is in the table.
-	if !pd.adapter.qps.add(qp) {
-		qp.letGo()
+	if !m.qps.add(qp) {
+		qp.discard()
 		return nil, StatusInsufficientResources
 	}
 	// In the table, where a CQ that fails from now on finds it.
 	if !receiveCQ.usable() || !initiatorCQ.usable() {
-		pd.adapter.qps.remove(qp)
-		qp.letGo()
+		m.qps.remove(qp)
+		qp.discard()
 		return nil, StatusInvalidDeviceState
 	}
-	return qp, StatusSuccess
+	return created(m, qp, &qp.object, completion, context)
 }
 
 // Close flushes what is pending and closes the queue pair.
@@ -94,7 +99,7 @@ func (qp *QP) Close(completion CloseCompletion, context any) Status {
 		}
 		counted := qp.rc.Counters() // the last: in Error it counts nothing
 		qp.mu.Unlock()
-		qp.pd.adapter.retire(qp, counted)
+		qp.pd.adapter.miniport.retire(qp, counted)
 	}, completion, context)
 }
 
@@ -155,7 +160,7 @@ func (qp *QP) Write(context any, sgl []SGE, remoteAddress uint64, remoteToken ui
 // OpReadLocalInvalidate is ignored, as on every adapter without that flag
 // (NDK-INV-08).
 func (qp *QP) Read(context any, sgl []SGE, remoteAddress uint64, remoteToken uint32, flags OpFlags) Status {
-	limit := min(qp.maxSend, int(qp.pd.adapter.info.MaxReadRequestSge)) // ndkpi.md T58
+	limit := min(qp.maxSend, int(qp.pd.adapter.miniport.info.MaxReadRequestSge)) // ndkpi.md T58
 	return qp.post(&rc.Request{Op: rc.OpRead, Context: context, VA: remoteAddress, Token: remoteToken},
 		sgl, limit, flags, opFlagsOfRead)
 }
@@ -201,7 +206,7 @@ func (qp *QP) queue(r *rc.Request, sgl []SGE, maxSGE int, flags, allowed OpFlags
 		if len(sgl) > maxSGE {
 			return StatusDataOverrun
 		}
-		if total > uint64(qp.pd.adapter.info.MaxTransferLength) {
+		if total > uint64(qp.pd.adapter.miniport.info.MaxTransferLength) {
 			return StatusBufferOverflow
 		}
 		r.SGL = qp.pieces(sgl)
@@ -248,7 +253,7 @@ func (qp *QP) Receive(context any, sgl []SGE) Status {
 	for i := range sgl {
 		total += uint64(sgl[i].Length)
 	}
-	if total > uint64(qp.pd.adapter.info.MaxTransferLength) {
+	if total > uint64(qp.pd.adapter.miniport.info.MaxTransferLength) {
 		return StatusBufferOverflow
 	}
 	qp.mu.Lock()
@@ -275,7 +280,7 @@ func (qp *QP) receive(packets []roce.Received) {
 	qp.mu.Lock()
 	defer qp.mu.Unlock()
 	now := qp.clock.Now()
-	counters := &qp.pd.adapter.counters
+	counters := &qp.pd.adapter.miniport.counters
 	frames, octets := 0, 0
 	requested := false
 	for i := range packets {
@@ -303,7 +308,7 @@ func (qp *QP) receive(packets []roce.Received) {
 // completions to the CQs, its deadline to the timer, its failure to the
 // connector. qp.mu is held.
 func (qp *QP) progress(now time.Duration) {
-	qp.rc.SetCredit(qp.pd.adapter.credit(qp.busy))
+	qp.rc.SetCredit(qp.pd.adapter.miniport.credit(qp.busy))
 	for {
 		n, octets := 0, 0
 		for n < len(qp.batch) && qp.rc.Next(now, &qp.batch[n]) {
@@ -313,9 +318,9 @@ func (qp *QP) progress(now time.Duration) {
 		if n == 0 {
 			break
 		}
-		qp.pd.adapter.counters.outOctets.Add(uint64(octets))
-		qp.pd.adapter.counters.outFrames.Add(uint64(n))
-		if err := qp.pd.adapter.carrier.Send(qp.flow, qp.batch[:n]); err != nil {
+		qp.pd.adapter.miniport.counters.outOctets.Add(uint64(octets))
+		qp.pd.adapter.miniport.counters.outFrames.Add(uint64(n))
+		if err := qp.pd.adapter.miniport.carrier.Send(qp.flow, qp.batch[:n]); err != nil {
 			qp.rc.Flush() // the carrier is closed: nothing will ever be answered
 		}
 	}
@@ -333,9 +338,9 @@ func (qp *QP) progress(now time.Duration) {
 	if busy := qp.rc.Busy(); busy != qp.busy {
 		qp.busy = busy
 		if busy {
-			qp.pd.adapter.busy.Add(1)
+			qp.pd.adapter.miniport.busy.Add(1)
 		} else {
-			qp.pd.adapter.busy.Add(-1)
+			qp.pd.adapter.miniport.busy.Add(-1)
 		}
 	}
 	qp.setTimer(now)

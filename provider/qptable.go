@@ -1,29 +1,42 @@
 package provider
 
 import (
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 )
 
 // qpTable finds queue pairs by number, without a lock. Numbers are given out in
 // a circle from a random start, so that a restarted adapter's peers do not take
-// its QPs for the old ones (roce.md 11).
+// its QPs for the old ones (roce.md 11). The high bits of each say which process
+// has the queue pair, of those that share the device.
 type qpTable struct {
 	pages [qpPages]atomic.Pointer[qpPage]
 
-	mu    sync.Mutex // guards what follows
-	next  uint32
-	count int
+	mu          sync.Mutex // guards what follows
+	first, last uint32     // of this process
+	next        uint32
+	count       uint32
 }
 
 const (
 	qpPages    = 1 << 12
 	qpPageSize = 1 << 12
-	firstQPN   = 16 // as rxe; 0 and 1 are special
-	lastQPN    = qpPages*qpPageSize - 2
+	reserved   = 16 // numbers below are not given out, as with rxe; 0 and 1 are special
+
+	// ShareShift is how far a queue pair's number is to be shifted right to be
+	// that of the share that has it.
+	ShareShift = 18
 )
 
 type qpPage [qpPageSize]atomic.Pointer[QP]
+
+// init is for the table of a share.
+func (t *qpTable) init(share uint32, rand *rand.Rand) {
+	t.first = share<<ShareShift + reserved
+	t.last = (share+1)<<ShareShift - 2 // 0xFFFFFF is special
+	t.next = t.first + rand.Uint32N(t.last-t.first+1)
+}
 
 // get is nil for a number that is not in use.
 func (t *qpTable) get(number uint32) *QP {
@@ -39,14 +52,14 @@ func (t *qpTable) get(number uint32) *QP {
 func (t *qpTable) add(qp *QP) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.count == lastQPN-firstQPN+1 {
+	if t.count == t.last-t.first+1 {
 		return false
 	}
 	for {
 		number := t.next
 		t.next++
-		if t.next > lastQPN {
-			t.next = firstQPN
+		if t.next > t.last {
+			t.next = t.first
 		}
 		slot := &t.pages[number/qpPageSize]
 		if slot.Load() == nil {

@@ -42,6 +42,13 @@ const (
 	StatusConnectionAborted     Status = 0xC0000241
 	StatusDeviceRemoved         Status = 0xC00002B6
 	StatusImplementationLimit   Status = 0xC000042B
+
+	// NDIS has these of its own (ndkpi.md 2.10).
+	StatusBadVersion      Status = 0xC0010004
+	StatusAdapterNotReady Status = 0xC0010011
+	StatusInvalidLength   Status = 0xC0010014
+	StatusInvalidData     Status = 0xC0010015
+	StatusBufferTooShort  Status = 0xC0010016
 )
 
 var statusNames = map[Status]string{
@@ -78,6 +85,11 @@ var statusNames = map[Status]string{
 	StatusConnectionAborted:     "STATUS_CONNECTION_ABORTED",
 	StatusDeviceRemoved:         "STATUS_DEVICE_REMOVED",
 	StatusImplementationLimit:   "STATUS_IMPLEMENTATION_LIMIT",
+	StatusBadVersion:            "NDIS_STATUS_BAD_VERSION",
+	StatusAdapterNotReady:       "NDIS_STATUS_ADAPTER_NOT_READY",
+	StatusInvalidLength:         "NDIS_STATUS_INVALID_LENGTH",
+	StatusInvalidData:           "NDIS_STATUS_INVALID_DATA",
+	StatusBufferTooShort:        "NDIS_STATUS_BUFFER_TOO_SHORT",
 }
 
 // String is the status's name, or its code in hexadecimal.

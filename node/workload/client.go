@@ -78,13 +78,13 @@ func (w *Client) connect(a *provider.Adapter, from netip.Addr, to netip.AddrPort
 	var status provider.Status
 	var err error
 	slots := uint32(w.spec.slots())
-	if w.pd, status = a.CreatePD(); status != provider.StatusSuccess {
+	if w.pd, status = a.CreatePD(nil, nil); status != provider.StatusSuccess {
 		return status
 	}
-	if w.cq, status = a.CreateCQ(4*slots, w.completed, nil, nil); status != provider.StatusSuccess {
+	if w.cq, status = a.CreateCQ(4*slots, w.completed, nil, nil, nil, nil); status != provider.StatusSuccess {
 		return fmt.Errorf("create CQ: %w", status)
 	}
-	if w.qp, status = w.pd.CreateQP(w.cq, w.cq, nil, slots, 2*slots, 1, 1, noticeLen); status != provider.StatusSuccess {
+	if w.qp, status = w.pd.CreateQP(w.cq, w.cq, nil, slots, 2*slots, 1, 1, noticeLen, nil, nil); status != provider.StatusSuccess {
 		return fmt.Errorf("create QP: %w", status)
 	}
 	if w.source, err = register(w.pd, w.pattern.bytes, provider.MRAllowLocalRead); err != nil {
@@ -103,7 +103,7 @@ func (w *Client) connect(a *provider.Adapter, from netip.Addr, to netip.AddrPort
 			return err
 		}
 	}
-	if w.connector, status = a.CreateConnector(); status != provider.StatusSuccess {
+	if w.connector, status = a.CreateConnector(nil, nil); status != provider.StatusSuccess {
 		return fmt.Errorf("create connector: %w", status)
 	}
 	const reads = 16

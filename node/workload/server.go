@@ -49,10 +49,10 @@ func Serve(a *provider.Adapter, spec Spec, at netip.AddrPort) (*Server, error) {
 func (s *Server) listen(a *provider.Adapter, at netip.AddrPort) error {
 	var status provider.Status
 	var err error
-	if s.pd, status = a.CreatePD(); status != provider.StatusSuccess {
+	if s.pd, status = a.CreatePD(nil, nil); status != provider.StatusSuccess {
 		return status
 	}
-	if s.cq, status = a.CreateCQ(uint32(4*s.spec.slots()), s.completed, nil, nil); status != provider.StatusSuccess {
+	if s.cq, status = a.CreateCQ(uint32(4*s.spec.slots()), s.completed, nil, nil, nil, nil); status != provider.StatusSuccess {
 		return fmt.Errorf("create CQ: %w", status)
 	}
 	if s.target, err = s.makeTarget(); err != nil {
@@ -61,7 +61,7 @@ func (s *Server) listen(a *provider.Adapter, at netip.AddrPort) error {
 	if s.notices, err = register(s.pd, make([]byte, s.spec.slots()*noticeLen), provider.MRAllowLocalWrite); err != nil {
 		return err
 	}
-	if s.listener, status = a.CreateListener(s.connecting, nil); status != provider.StatusSuccess {
+	if s.listener, status = a.CreateListener(s.connecting, nil, nil, nil); status != provider.StatusSuccess {
 		return fmt.Errorf("create listener: %w", status)
 	}
 	if status := s.listener.Listen(at, nil, nil); status != provider.StatusSuccess {
@@ -101,7 +101,7 @@ func (s *Server) connecting(_ any, connector *provider.Connector) {
 // accept answers the request. s.mu is held.
 func (s *Server) accept() error {
 	slots := uint32(s.spec.slots())
-	qp, status := s.pd.CreateQP(s.cq, s.cq, nil, slots, slots, 1, 1, noticeLen)
+	qp, status := s.pd.CreateQP(s.cq, s.cq, nil, slots, slots, 1, 1, noticeLen, nil, nil)
 	if status != provider.StatusSuccess {
 		return fmt.Errorf("create QP: %w", status)
 	}

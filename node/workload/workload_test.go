@@ -19,6 +19,7 @@ type lab struct {
 	t        *testing.T
 	clock    *clock.Virtual
 	path     *sim.Impaired
+	devices  [2]*provider.Miniport
 	adapters [2]*provider.Adapter
 	ended    time.Duration // when the client did
 }
@@ -34,14 +35,19 @@ func newLab(t *testing.T) *lab {
 	l.path = &sim.Impaired{Rand: rand.New(rand.NewPCG(3, 4)), Delay: time.Millisecond, Rate: 10e9}
 	network := sim.NewNetwork(l.clock, l.path)
 	for i, address := range []netip.Addr{clientAddress, serverAddress.Addr()} {
-		a, err := provider.Open(provider.Config{
+		m, err := provider.NewMiniport(provider.Config{
 			Carrier: network.Attach(4200, address), Clock: l.clock,
 			Rand: rand.New(rand.NewPCG(uint64(i), 9)), Info: provider.DefaultAdapterInfo(),
+			Capabilities: provider.DefaultCapabilities(),
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.adapters[i] = a
+		a, status := m.OpenAdapter(provider.OpenParameters{Version: provider.InterfaceVersion})
+		if status != provider.StatusSuccess {
+			t.Fatal(status)
+		}
+		l.devices[i], l.adapters[i] = m, a
 	}
 	return l
 }
@@ -68,9 +74,9 @@ func (l *lab) run(spec Spec, meanwhile func(*Server)) (Result, ServerResult) {
 	if !l.clock.RunUntil(func() bool { return found != nil }, time.Minute) {
 		l.t.Fatal("the server does not end")
 	}
-	for _, a := range l.adapters {
+	for i, a := range l.adapters {
 		closed := false
-		a.BeginClose(func() { closed = true })
+		a.BeginClose(func() { l.devices[i].BeginClose(func() { closed = true }) })
 		if !l.clock.RunUntil(func() bool { return closed }, time.Minute) {
 			l.t.Fatal("something is left open")
 		}

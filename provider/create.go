@@ -1,0 +1,55 @@
+package provider
+
+// A Header is what every object begins with (NDK_OBJECT_HEADER).
+type Header struct {
+	Version    Version
+	ObjectType ObjectType
+	Reserved   [4]any // the consumer's; the provider does not touch it
+}
+
+// An Object is what all objects but the adapter have in common.
+type Object interface {
+	Header() *Header
+	Type() ObjectType
+	Version() Version
+	Close(completion CloseCompletion, context any) Status
+}
+
+// CreateCompletion delivers the object of a create that returned StatusPending,
+// or says why there is none.
+type CreateCompletion func(context any, status Status, object Object)
+
+// created ends the creation of o, whose object is base: at once, or, if the
+// device is to pend and there is a completion to call, a little later.
+func created[T Object](m *Miniport, o T, base *object, completion CreateCompletion, context any) (T, Status) {
+	if !m.pend || completion == nil {
+		return o, StatusSuccess
+	}
+	base.hold() // until the callback has returned, in which the consumer may close it
+	m.clock.Go(func() {
+		completion(context, StatusSuccess, o)
+		base.release()
+	})
+	var none T
+	return none, StatusPending
+}
+
+// settle is the result of a request of o's that is done: it is told at once, or,
+// if the device is to pend and there is a completion to call, a little later.
+func (m *Miniport) settle(o *object, completion RequestCompletion, context any) Status {
+	if !m.pend || completion == nil {
+		return StatusSuccess
+	}
+	o.hold()
+	m.clock.Go(func() {
+		completion(context, StatusSuccess)
+		o.release()
+	})
+	return StatusPending
+}
+
+// discard undoes the making of an object that the consumer never gets.
+func (o *object) discard() {
+	o.end(nil)
+	o.letGo()
+}

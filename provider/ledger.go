@@ -1,0 +1,170 @@
+package provider
+
+import (
+	"errors"
+	"net/netip"
+	"sync/atomic"
+	"unsafe"
+)
+
+// A Ledger is what the processes that share one adapter hold of it together, as
+// processes share an RNIC: how many objects each has, what each counted, and
+// which ports are whose. It lies in memory that all of them map. Every entry
+// names its holder or is its holder's own, and is changed by atomic operations
+// alone, so that a process may die at any instruction and whoever survives can
+// tell what to clear.
+//
+// An adapter that nobody shares has a private ledger, of one share and without
+// port tables.
+type Ledger struct {
+	shares []share
+	own    int
+	ports  map[netip.Addr]*portTable
+}
+
+// MaxShares is how many processes can share an adapter, its owner included.
+const MaxShares = 64
+
+// A resource is what the adapter has a limited number of.
+type resource int
+
+// The resources: objects (NDIS_NDK_CAPABILITIES), and the READs that may be in
+// progress on all connections together.
+const (
+	qpResource resource = iota
+	cqResource
+	mrResource
+	pdResource
+	mwResource
+	srqResource
+	inboundReadResource
+	outboundReadResource
+	resources
+)
+
+// share is what one process has. Its size is a multiple of a cache line.
+type share struct {
+	held     [resources]atomic.Uint32
+	counters shareCounters
+	_        [16]byte
+}
+
+// shareCounters are the NDIS counters, of one process.
+type shareCounters struct {
+	connect, accept, connectFailure, connectionError, active, cqErrors atomic.Uint64
+	inOctets, outOctets, inFrames, outFrames                           atomic.Uint64
+}
+
+// portTable has for each port of an address its holder's share plus 1, 0 if it
+// is free.
+type portTable [1 << 16]atomic.Uint32
+
+// LedgerSize is how many bytes a ledger for so many addresses takes. Most of
+// them are never touched.
+func LedgerSize(addresses int) int {
+	return MaxShares*int(unsafe.Sizeof(share{})) + addresses*int(unsafe.Sizeof(portTable{}))
+}
+
+// NewLedger is the ledger in memory, which begins as zeros, for the process that
+// has the share own. All processes must give the same addresses. The memory must
+// stay mapped for as long as the ledger or an adapter with it is used.
+func NewLedger(memory []byte, addresses []netip.Addr, own int) (*Ledger, error) {
+	if len(memory) < LedgerSize(len(addresses)) || uintptr(unsafe.Pointer(unsafe.SliceData(memory)))%8 != 0 {
+		return nil, errors.New("ledger: memory is too short or misaligned")
+	}
+	if own < 0 || own >= MaxShares {
+		return nil, errors.New("ledger: no such share")
+	}
+	l := &Ledger{
+		shares: unsafe.Slice((*share)(unsafe.Pointer(unsafe.SliceData(memory))), MaxShares),
+		own:    own,
+		ports:  map[netip.Addr]*portTable{},
+	}
+	at := MaxShares * int(unsafe.Sizeof(share{}))
+	for _, address := range addresses {
+		l.ports[address] = (*portTable)(unsafe.Pointer(&memory[at]))
+		at += int(unsafe.Sizeof(portTable{}))
+	}
+	return l, nil
+}
+
+// newPrivateLedger is the ledger of an adapter that nobody shares.
+func newPrivateLedger() *Ledger { return &Ledger{shares: make([]share, 1)} }
+
+// take adds n to what this process holds; false if all would then hold more
+// than limit. Of two processes that both ask for the last, both may be refused,
+// but never are both served.
+func (l *Ledger) take(r resource, n, limit uint32) bool {
+	l.shares[l.own].held[r].Add(n)
+	sum := uint64(0)
+	for i := range l.shares {
+		sum += uint64(l.shares[i].held[r].Load())
+	}
+	if sum > uint64(limit) {
+		l.give(r, n)
+		return false
+	}
+	return true
+}
+
+// give takes n off what this process holds.
+func (l *Ledger) give(r resource, n uint32) { l.shares[l.own].held[r].Add(-n) }
+
+// claimPort takes a port for this process; false if another has it.
+func (l *Ledger) claimPort(address netip.AddrPort) bool {
+	table := l.ports[address.Addr()]
+	return table == nil || table[address.Port()].CompareAndSwap(0, uint32(l.own+1))
+}
+
+// releasePort gives a port of this process's up.
+func (l *Ledger) releasePort(address netip.AddrPort) {
+	if table := l.ports[address.Addr()]; table != nil {
+		table[address.Port()].Store(0)
+	}
+}
+
+// PortHolder is the share that has a port.
+func (l *Ledger) PortHolder(address netip.AddrPort) (share int, ok bool) {
+	table := l.ports[address.Addr()]
+	if table == nil {
+		return 0, false
+	}
+	holder := table[address.Port()].Load()
+	return int(holder) - 1, holder != 0
+}
+
+// Clear frees what a share holds whose process is gone. What it counted stays,
+// since counters never decrease; the connections it had are no longer active.
+func (l *Ledger) Clear(share int) {
+	for _, table := range l.ports {
+		for port := range table {
+			table[port].CompareAndSwap(uint32(share+1), 0)
+		}
+	}
+	s := &l.shares[share]
+	for r := range s.held {
+		s.held[r].Store(0)
+	}
+	s.counters.active.Store(0)
+}
+
+// counters are this process's.
+func (l *Ledger) counters() *shareCounters { return &l.shares[l.own].counters }
+
+// sum is what all processes counted.
+func (l *Ledger) sum() (sum Counters) {
+	for i := range l.shares {
+		c := &l.shares[i].counters
+		sum.Connect += c.connect.Load()
+		sum.Accept += c.accept.Load()
+		sum.ConnectFailure += c.connectFailure.Load()
+		sum.ConnectionError += c.connectionError.Load()
+		sum.ActiveConnection += c.active.Load()
+		sum.CQError += c.cqErrors.Load()
+		sum.RDMAInOctets += c.inOctets.Load()
+		sum.RDMAOutOctets += c.outOctets.Load()
+		sum.RDMAInFrames += c.inFrames.Load()
+		sum.RDMAOutFrames += c.outFrames.Load()
+	}
+	return sum
+}

@@ -1,0 +1,267 @@
+package provider
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ndklab/ndklab/provider/clock"
+	"github.com/ndklab/ndklab/provider/cm"
+	"github.com/ndklab/ndklab/provider/roce"
+	"github.com/ndklab/ndklab/provider/roce/mad"
+)
+
+// A Config says how a device is started.
+type Config struct {
+	Carrier Carrier // the device's own once NewMiniport has succeeded, which its Close closes
+	Clock   clock.Clock
+	Rand    *rand.Rand  // source of every random number: QPNs, PSNs, IDs
+	Info    AdapterInfo // a consumer's limits, to begin with DefaultAdapterInfo
+	// Capabilities are the limits of all consumers together, to begin with
+	// DefaultCapabilities.
+	Capabilities Capabilities
+	// Ledger is what processes that share the device have in common; nil for a
+	// device of this process alone.
+	Ledger *Ledger
+	// Pend has creates and requests that could finish at once return
+	// StatusPending and call back, where they are given a callback: as drivers
+	// of hardware do, so that consumers can be tried against both.
+	Pend bool
+}
+
+// A Miniport is an RDMA device: what NDIS calls a miniport adapter. Consumers
+// open instances of it, with OpenAdapter, and have nothing to do with each
+// other but that they share its addresses, its ports and its limits.
+type Miniport struct {
+	life         object // held by the open instances
+	carrier      Carrier
+	clock        clock.Clock
+	info         AdapterInfo
+	capabilities Capabilities
+	ledger       *Ledger
+	pend         bool
+
+	regions  regionTable
+	qps      qpTable
+	counters counters
+	busy     atomic.Int64 // queue pairs whose peer owes an answer
+
+	cmMu sync.Mutex // guards what follows, and the state of connectors and listeners
+	// cm is the connection manager; cmTimer runs it at its next deadline.
+	cm         *cm.Endpoint
+	cmTimer    clock.Timer
+	madPSN     uint32 // of the next management datagram
+	rand       *rand.Rand
+	endpoints  map[netip.AddrPort]*endpoint
+	nextPort   uint16 // where the search for a free ephemeral port begins
+	connectors map[cm.ID]*Connector
+	// The end: finish is set while a closing device lingers, for as long as
+	// lingerTimer runs at most; closed says that no timer is set any more.
+	finish      func()
+	lingerTimer clock.Timer
+	closed      bool
+}
+
+// NewMiniport starts a device. The error says which part of the configuration
+// cannot be used.
+func NewMiniport(cfg Config) (*Miniport, error) {
+	if cfg.Carrier == nil || cfg.Clock == nil || cfg.Rand == nil {
+		return nil, errors.New("start adapter: it needs a carrier, a clock and a source of randomness")
+	}
+	if err := cfg.Info.check(); err != nil {
+		return nil, fmt.Errorf("start adapter: %w", err)
+	}
+	if err := cfg.Capabilities.check(&cfg.Info); err != nil {
+		return nil, fmt.Errorf("start adapter: %w", err)
+	}
+	ledger := cfg.Ledger
+	if ledger == nil {
+		ledger = newPrivateLedger()
+	}
+	m := &Miniport{
+		carrier: cfg.Carrier, clock: cfg.Clock, info: cfg.Info, capabilities: cfg.Capabilities,
+		ledger: ledger, pend: cfg.Pend, rand: cfg.Rand,
+		counters:   counters{shareCounters: ledger.counters()},
+		endpoints:  map[netip.AddrPort]*endpoint{},
+		nextPort:   firstEphemeralPort + uint16(cfg.Rand.IntN(lastEphemeralPort-firstEphemeralPort+1)),
+		connectors: map[cm.ID]*Connector{},
+	}
+	m.life.init(cfg.Clock, 0)
+	m.qps.init(uint32(ledger.own), cfg.Rand)
+	m.cm = cm.New(cm.Config{GUID: cfg.Rand.Uint64() | 1, Rand: cfg.Rand, Accepts: m.accepts})
+	cfg.Carrier.Listen(m)
+	return m, nil
+}
+
+// Close ends the device. It blocks until every instance is closed, and must not
+// be called from a callback.
+func (m *Miniport) Close() {
+	done := make(chan struct{})
+	m.BeginClose(func() { close(done) })
+	<-done
+}
+
+// BeginClose is Close that calls done instead of blocking: in virtual time
+// nobody else would move the time that Close waits for.
+func (m *Miniport) BeginClose(done func()) {
+	linger := func(any) { m.linger(done) }
+	if m.life.close(nil, nil, linger, nil) != StatusPending {
+		linger(nil)
+	}
+}
+
+// lingering bounds how long a closing device waits for its peers to answer
+// their disconnect requests. Without the wait the last ones might be lost with
+// nobody left to repeat them, and the peers would find out only by timeout.
+const lingering = 500 * time.Millisecond
+
+func (m *Miniport) linger(done func()) {
+	m.cmMu.Lock()
+	defer m.cmMu.Unlock()
+	m.finish = func() {
+		// Nothing is left to be lost: an error in closing a socket says nothing.
+		_ = m.carrier.Close()
+		done()
+	}
+	if m.finishIfQuiet() {
+		return
+	}
+	m.lingerTimer = m.clock.AfterFunc(lingering, func() {
+		m.cmMu.Lock()
+		defer m.cmMu.Unlock()
+		m.finishNow()
+	})
+}
+
+// finishIfQuiet ends the lingering when no peer has an answer to give. m.cmMu
+// is held.
+func (m *Miniport) finishIfQuiet() bool {
+	if m.finish == nil || m.cm.Disconnecting() > 0 {
+		return false
+	}
+	m.finishNow()
+	return true
+}
+
+// finishNow ends the lingering. cmMu is held.
+func (m *Miniport) finishNow() {
+	if m.closed {
+		return
+	}
+	m.closed = true
+	for _, t := range []clock.Timer{m.cmTimer, m.lingerTimer} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+	m.clock.Go(m.finish)
+	m.finish = nil
+}
+
+// Receive implements Receiver: packets go to their queue pairs, runs of one
+// queue pair's together.
+func (m *Miniport) Receive(packets []roce.Received) {
+	for len(packets) > 0 {
+		number := packets[0].Header.DestQPN
+		n := 1
+		for n < len(packets) && packets[n].Header.DestQPN == number {
+			n++
+		}
+		run := packets[:n]
+		packets = packets[n:]
+		if number == mad.QPN {
+			m.receiveDatagrams(run)
+			continue
+		}
+		qp := m.qps.get(number)
+		if qp == nil {
+			m.counters.unknownQP.Add(uint64(n))
+			continue
+		}
+		qp.receive(run)
+	}
+}
+
+// receiveDatagrams gives management datagrams to the connection manager.
+func (m *Miniport) receiveDatagrams(packets []roce.Received) {
+	m.cmMu.Lock()
+	defer m.cmMu.Unlock()
+	now := m.clock.Now()
+	for i := range packets {
+		p := &packets[i]
+		if p.Header.Opcode == roce.UDSendOnly && p.Header.QKey == mad.QKey {
+			m.cm.Handle(now, p.Flow.Local, p.Flow.Remote, p.Payload)
+		}
+	}
+	m.manage(now)
+}
+
+// manage moves what the connection manager has to say: datagrams to the
+// carrier, events to connectors, its deadline to the timer. It follows every
+// call on m.cm. cmMu is held.
+func (m *Miniport) manage(now time.Duration) {
+	for {
+		m.sendDatagrams()
+		event, ok := m.cm.NextEvent()
+		if !ok {
+			break
+		}
+		m.handleEvent(event)
+	}
+	m.finishIfQuiet()
+	deadline, ok := m.cm.Deadline()
+	switch {
+	case !ok, m.closed:
+	case m.cmTimer == nil:
+		m.cmTimer = m.clock.AfterFunc(deadline-now, m.manageTimeout)
+	default:
+		m.cmTimer.Reset(deadline - now)
+	}
+}
+
+func (m *Miniport) manageTimeout() {
+	m.cmMu.Lock()
+	defer m.cmMu.Unlock()
+	now := m.clock.Now()
+	m.cm.HandleTimeout(now)
+	m.manage(now)
+}
+
+func (m *Miniport) sendDatagrams() {
+	for d, ok := m.cm.NextDatagram(); ok; d, ok = m.cm.NextDatagram() {
+		packet := [1]roce.Packet{{
+			Header: roce.Header{
+				Opcode: roce.UDSendOnly, PKey: roce.DefaultPKey, DestQPN: mad.QPN,
+				PSN: m.madPSN, QKey: mad.QKey, SourceQPN: mad.QPN,
+			},
+			Payload: [][]byte{d.MAD[:]},
+		}}
+		m.madPSN = roce.PSNAdd(m.madPSN, 1)
+		flow := roce.Flow{Local: d.Local, Remote: d.Remote, SourcePort: m.carrier.SourcePort(d.Local, mad.QPN)}
+		// The carrier fails only when it is closed, and then nobody waits.
+		_ = m.carrier.Send(flow, packet[:])
+	}
+}
+
+// credit is how many bytes a queue pair may have in flight beyond what its path
+// holds. All ends are stocked alike, so what our own receive buffer was granted is
+// the best guess at what the peers' were; queue pairs that have something in
+// flight share it, since they may all lead to one peer. counted says that the one
+// asking is among them.
+func (m *Miniport) credit(counted bool) int {
+	sharing := m.busy.Load()
+	if !counted {
+		sharing++
+	}
+	return m.carrier.ReceiveBuffer() / int(max(1, sharing))
+}
+
+// hasAddress reports whether an address is the device's.
+func (m *Miniport) hasAddress(address netip.Addr) bool {
+	return slices.Contains(m.carrier.Addresses(), address)
+}
