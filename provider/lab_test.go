@@ -209,7 +209,7 @@ func (h *host) newQPOn(receives, initiated *provider.CQ, context any) *provider.
 func (h *host) newConnector() *provider.Connector { return track(h, must(h.CreateConnector(nil, nil))) }
 
 func (h *host) register(at uint64, memory []byte, flags provider.MRFlags) *provider.MR {
-	mr := track(h, must(h.pd.CreateMR(nil, nil)))
+	mr := track(h, must(h.pd.CreateMR(false, nil, nil)))
 	h.world.want(mr.Register(&provider.MDL{VirtualAddress: at, Bytes: memory}, uint64(len(memory)), flags, nil, nil),
 		provider.StatusSuccess)
 	return mr

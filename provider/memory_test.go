@@ -39,7 +39,7 @@ func TestRegister(t *testing.T) {
 		{"unknown flag", &mdl{0, b, nil}, 1, 0x10, provider.StatusInvalidParameter},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			mr := must(h.pd.CreateMR(nil, nil))
+			mr := must(h.pd.CreateMR(false, nil, nil))
 			if got := mr.Register(c.mdl, c.length, c.flags, nil, nil); got != c.want {
 				t.Fatalf("got %v, want %v", got, c.want)
 			}
@@ -113,7 +113,7 @@ func TestAccess(t *testing.T) {
 				if c.pd != nil {
 					pd = c.pd(w, h)
 				}
-				mr := track(h, must(pd.CreateMR(nil, nil)))
+				mr := track(h, must(pd.CreateMR(false, nil, nil)))
 				w.want(mr.Register(&provider.MDL{VirtualAddress: at, Bytes: h.memory[1000 : 1000+size]}, size, c.flags, nil, nil), success)
 				token := mr.LocalToken()
 				if c.token != nil {
@@ -192,7 +192,7 @@ func TestPieces(t *testing.T) {
 		}
 		chain = &provider.MDL{VirtualAddress: base + uint64(i)*size, Bytes: bytes, Next: chain}
 	}
-	mr := track(server, must(server.pd.CreateMR(nil, nil)))
+	mr := track(server, must(server.pd.CreateMR(false, nil, nil)))
 	w.want(mr.Register(chain, pieces*size, 0xF, nil, nil), success)
 	write := func(offset uint64, n int) {
 		t.Helper()
@@ -343,7 +343,7 @@ func TestStaleToken(t *testing.T) {
 	w := newWorld(t)
 	h := w.hosts[0]
 	seen := map[uint32]bool{h.mr.LocalToken(): true}
-	mr := track(h, must(h.pd.CreateMR(nil, nil)))
+	mr := track(h, must(h.pd.CreateMR(false, nil, nil)))
 	for range 10000 {
 		w.want(mr.Register(&provider.MDL{VirtualAddress: base, Bytes: h.memory}, 1, 0, nil, nil), success)
 		if seen[mr.LocalToken()] {

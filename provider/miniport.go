@@ -46,7 +46,8 @@ type Miniport struct {
 	ledger       *Ledger
 	pend         bool
 
-	regions  regionTable
+	regions  tokenTable[region]
+	mappings tokenTable[mapping]
 	qps      qpTable
 	counters counters
 	busy     atomic.Int64 // queue pairs whose peer owes an answer
