@@ -426,3 +426,32 @@ func (w *world) join(client, server *host) {
 	w.want(client.complete(), provider.StatusSuccess)
 	w.want(w.finish(accepted), provider.StatusSuccess)
 }
+
+// rejoin gives the hosts new QPs in place of those whose connection is over, and
+// joins them.
+func (w *world) rejoin() {
+	w.t.Helper()
+	for _, h := range w.hosts {
+		h.qp, h.disconnected = h.newQP(), 0
+		h.port++
+	}
+	w.join(w.hosts[0], w.hosts[1])
+}
+
+// rejoinIn is rejoin with one of the hosts in another protection domain, in
+// which its memory is registered anew.
+func (w *world) rejoinIn(h *host, pd *provider.PD) {
+	w.t.Helper()
+	h.pd = pd
+	h.mr = h.register(base, h.memory, provider.MRAllowRemoteRead|provider.MRAllowRemoteWrite)
+	w.rejoin()
+}
+
+// sinks registers the hosts' memory so that it may be the sink of reads, where
+// that needs a right.
+func (w *world) sinks() {
+	w.t.Helper()
+	for _, h := range w.hosts {
+		h.mr = h.register(base, h.memory, provider.MRAllowRemoteRead|provider.MRAllowRemoteWrite|provider.MRReadSink)
+	}
+}
