@@ -82,11 +82,17 @@ func newWorld(t *testing.T) *world {
 
 func newWorldOf(t *testing.T, addresses [2]netip.Addr, info provider.AdapterInfo) *world {
 	t.Helper()
+	return newWorldVia(t, addresses, info, func(c provider.Carrier) provider.Carrier { return c })
+}
+
+// newWorldVia is newWorldOf with something between the adapters and their carriers.
+func newWorldVia(t *testing.T, addresses [2]netip.Addr, info provider.AdapterInfo, via func(provider.Carrier) provider.Carrier) *world {
+	t.Helper()
 	w := &world{t: t, clock: clock.NewVirtual()}
 	w.path = &sim.Impaired{Rand: rand.New(rand.NewPCG(1, 2)), Delay: 10 * time.Microsecond, Rate: 10e9}
 	w.network = sim.NewNetwork(w.clock, w.path)
 	for i, address := range addresses {
-		w.hosts[i] = w.equip(w.openAt(address, info), address)
+		w.hosts[i] = w.equip(w.openOn(via(w.network.Attach(mtu, address)), info), address)
 		w.hosts[i].fill(uint64(i))
 	}
 	t.Cleanup(w.end)
