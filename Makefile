@@ -9,7 +9,7 @@ BUILD   := $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version
 .PHONY: help build demo test conformance race lint fuzz clean go
 
 help:  ## this list
-	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 go:
 	@command -v $(GO) >/dev/null || { \
