@@ -47,6 +47,10 @@ func (a *Adapter) CreateCQ(depth uint32, notification CQNotification, notificati
 	}
 	cq.Dispatch = cq
 	cq.init(a.clock, ObjectTypeCQ, &a.object)
+	if m.state.failed.Load() {
+		cq.discard()
+		return nil, StatusDeviceNotReady
+	}
 	return created(m, cq, &cq.object, completion, context)
 }
 
