@@ -189,6 +189,8 @@ func (c *Connector) Connect(qp *QP, source, destination netip.AddrPort, inboundR
 		return StatusInvalidBufferSize
 	case completion == nil, !destination.IsValid(), destination.Addr().Is4() != source.Addr().Is4():
 		return StatusInvalidParameter
+	case !m.mayReach(destination.Addr()):
+		return StatusHostUnreachable
 	}
 	e, status := m.claim(source)
 	if status != StatusSuccess {
