@@ -15,6 +15,8 @@ type OpenParameters struct {
 type Adapter struct {
 	object
 	miniport *Miniport
+	cqs      objectSet[*CQ]
+	srqs     objectSet[*SRQ]
 }
 
 // OpenAdapter opens an instance of the device. The status is StatusBadVersion

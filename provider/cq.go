@@ -25,6 +25,7 @@ type CQ struct {
 
 	armed       bool
 	arm         NotifyType
+	moderation  moderation
 	failure     Status // not StatusSuccess: the CQ and its QPs are unusable
 	failureTold bool   // once is enough; a consumer that re-arms would spin
 }
@@ -45,12 +46,16 @@ func (a *Adapter) CreateCQ(depth uint32, notification CQNotification, notificati
 		return nil, StatusInsufficientResources
 	}
 	cq.init(a.clock, ObjectTypeCQ, &a.object)
+	a.cqs.add(cq)
 	return created(m, cq, &cq.object, completion, context)
 }
 
 // Close closes the queue (ndkpi.md 4.2).
 func (cq *CQ) Close(completion CloseCompletion, context any) Status {
-	return cq.close(nil, nil, completion, context)
+	return cq.close(nil, func() {
+		cq.adapter.cqs.remove(cq)
+		cq.stopModeration()
+	}, completion, context)
 }
 
 // Arm asks for one notification. An arm that is stronger than an outstanding
@@ -70,7 +75,7 @@ func (cq *CQ) Arm(t NotifyType) {
 	case cq.count == 0:
 	case cq.arm == NotifyAny && cq.newest > cq.told,
 		cq.arm == NotifySolicited && cq.newestSolicited > max(cq.told, cq.newest-uint64(cq.count)):
-		cq.notify(StatusSuccess)
+		cq.satisfied()
 	}
 }
 
@@ -89,6 +94,7 @@ func strength(t NotifyType) int {
 // notify disarms and has the callback run. cq.mu is held.
 func (cq *CQ) notify(status Status) {
 	cq.armed = false
+	cq.moderation.delayed = false
 	cq.failureTold = status != StatusSuccess
 	if cq.notification == nil || !cq.holdOpen() {
 		return
@@ -152,12 +158,7 @@ func (cq *CQ) push(result *ResultEx, solicited bool) {
 		return
 	}
 	if cq.count == len(cq.ring) {
-		cq.failure = StatusBufferOverflow
-		cq.adapter.miniport.counters.cqErrors.Add(1)
-		if cq.armed {
-			cq.notify(cq.failure)
-		}
-		cq.clock.Go(cq.failQPs)
+		cq.failWith(StatusBufferOverflow)
 		return
 	}
 	at := cq.first + cq.count
@@ -170,23 +171,7 @@ func (cq *CQ) push(result *ResultEx, solicited bool) {
 	if solicited {
 		cq.newestSolicited = cq.newest
 	}
-	if cq.armed && (cq.arm == NotifyAny || cq.arm == NotifySolicited && solicited) {
-		cq.notify(StatusSuccess)
+	if cq.armed && (cq.arm == NotifyAny || cq.arm == NotifySolicited && solicited || cq.moderation.delayed) {
+		cq.satisfied()
 	}
-}
-
-// failQPs ends the queue pairs that complete here.
-func (cq *CQ) failQPs() {
-	cq.adapter.miniport.qps.each(func(qp *QP) {
-		if qp.receiveCQ == cq || qp.initiatorCQ == cq {
-			qp.fail()
-		}
-	})
-}
-
-// usable reports whether the queue has not failed.
-func (cq *CQ) usable() bool {
-	cq.mu.Lock()
-	defer cq.mu.Unlock()
-	return cq.failure == StatusSuccess
 }
