@@ -127,8 +127,9 @@ func TestDisconnectReasons(t *testing.T) {
 		},
 		"NDK-DISC-09 silence": func(w *world, client, server *host) ([]uint32, []uint32) {
 			w.path.Down = true
+			client.receive(1)
 			w.want(client.qp.Write(nil, nil, 0, 0, 0), success)
-			client.result(timedOut)
+			client.results(2)
 			w.settle()
 			w.path.Down = false
 			w.clock.Run(10 * time.Second)

@@ -373,9 +373,6 @@ func (qp *QP) halt() {
 	qp.mu.Lock()
 	defer qp.mu.Unlock()
 	qp.halted = true
-	if qp.timer != nil {
-		qp.timer.Stop()
-	}
 	qp.countBusy()
 }
 
@@ -384,7 +381,7 @@ func (qp *QP) halt() {
 // than one idle run now and then.
 func (qp *QP) setTimer(now time.Duration) {
 	deadline, ok := qp.rc.Deadline()
-	if !ok || qp.halted || qp.timerAt != 0 && qp.timerAt <= deadline {
+	if !ok || qp.timerAt != 0 && qp.timerAt <= deadline {
 		return
 	}
 	qp.timerAt = max(deadline, 1)
@@ -400,7 +397,7 @@ func (qp *QP) timeout() {
 	defer qp.mu.Unlock()
 	qp.timerAt = 0
 	if qp.halted {
-		return // just now, when the timer had begun to run
+		return
 	}
 	now := qp.clock.Now()
 	if deadline, ok := qp.rc.Deadline(); ok && deadline <= now {
