@@ -10,11 +10,29 @@ func (m *Miniport) InUse() int {
 	return len(m.connectors) + len(m.endpoints) + int(m.qps.count) + m.Tokens() + m.Mappings()
 }
 
+// Busy is how many queue pairs wait for their peers.
+func (m *Miniport) Busy() int { return int(m.busy.Load()) }
+
 // SetNextQPN has the search for a free queue pair number begin at n.
 func (m *Miniport) SetNextQPN(n uint32) { m.qps.next = n }
 
+// MaxInstances is how many instances may be open at once.
+const MaxInstances = maxInstances
+
 // QPNs are the bounds of queue pair numbers.
 func (m *Miniport) QPNs() (first, last uint32) { return m.qps.first, m.qps.last }
+
+// Fail has the CQ fail as when the device does.
+func (cq *CQ) Fail() { cq.fail(StatusInternalError) }
+
+// Fail has the SRQ fail as when the device does.
+func (srq *SRQ) Fail() { srq.fail(StatusInternalError) }
+
+// FailQueues has every CQ and SRQ of the instance fail as when the device does.
+func (a *Adapter) FailQueues() {
+	a.eachCQ((*CQ).Fail)
+	a.eachSRQ((*SRQ).Fail)
+}
 
 // Tokens is how many tokens of regions and windows are given out.
 func (m *Miniport) Tokens() int { return m.regions.inUse() }

@@ -1,12 +1,5 @@
 package provider
 
-// Version is an NDK interface version.
-type Version struct{ Major, Minor uint16 }
-
-// InterfaceVersion is the version this provider implements; every adapter and
-// object reports it (NDK-VER-02).
-var InterfaceVersion = Version{2, 1}
-
 // An ObjectType says what an object is (ndkpi.md 2.2).
 type ObjectType int32
 
@@ -151,8 +144,14 @@ type (
 	CloseCompletion func(context any)
 	// CQNotification reports that what a CQ was armed for has happened.
 	CQNotification func(context any, status Status)
+	// SRQNotification reports that fewer receives are queued than the threshold,
+	// or that the SRQ has failed.
+	SRQNotification func(context any, status Status)
 	// ConnectEvent hands over the connector of an incoming connection request.
 	ConnectEvent func(context any, connector *Connector)
 	// DisconnectEvent reports that the peer disconnected or was lost, once.
 	DisconnectEvent func(context any)
+	// DisconnectEventEx is DisconnectEvent with the reason, one of
+	// DisconnectReason.
+	DisconnectEventEx func(context any, providerDisconnectReason uint32)
 )

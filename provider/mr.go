@@ -7,6 +7,7 @@ import "sync"
 // (frmr.go).
 type MR struct {
 	object
+	Dispatch     MRDispatch // as Adapter.Dispatch
 	pd           *PD
 	fastRegister bool
 	grant        grant // of an FRMR
@@ -28,6 +29,7 @@ func (pd *PD) CreateMR(fastRegister bool, completion CreateCompletion, context a
 	if !mr.reserve(m, mrResource, m.capabilities.MaxMrCount) {
 		return nil, StatusInsufficientResources
 	}
+	mr.Dispatch = mr
 	mr.init(pd.clock, ObjectTypeMR, &pd.object)
 	return created(m, mr, &mr.object, completion, context)
 }
