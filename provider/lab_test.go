@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -93,7 +94,7 @@ func newWorldVia(t *testing.T, addresses [2]netip.Addr, info provider.AdapterInf
 	w.network = sim.NewNetwork(w.clock, w.path)
 	for i, address := range addresses {
 		w.hosts[i] = w.equip(w.openOn(via(w.network.Attach(mtu, address)), info), address)
-		w.hosts[i].fill(uint64(i))
+		copy(w.hosts[i].memory, noise()[i])
 	}
 	t.Cleanup(w.end)
 	return w
@@ -254,13 +255,17 @@ func (h *host) register(at uint64, memory []byte, flags provider.MRFlags) *provi
 	return mr
 }
 
-// fill makes the host's memory random.
-func (h *host) fill(seed uint64) {
-	r := rand.NewPCG(seed, 0)
-	for i := 0; i < len(h.memory); i += 8 {
-		binary.NativeEndian.PutUint64(h.memory[i:], r.Uint64())
+// noise is random bytes, for the memory of each host.
+var noise = sync.OnceValue(func() (noise [2][]byte) {
+	for i := range noise {
+		noise[i] = make([]byte, 1<<20)
+		r := rand.NewPCG(uint64(i), 0)
+		for j := 0; j < len(noise[i]); j += 8 {
+			binary.NativeEndian.PutUint64(noise[i][j:], r.Uint64())
+		}
 	}
-}
+	return noise
+})
 
 // must panics unless a create succeeded: tests make what they know to work.
 func must[T any](object T, status provider.Status) T {
