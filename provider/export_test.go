@@ -18,3 +18,15 @@ const MaxInstances = maxInstances
 
 // QPNs are the bounds of queue pair numbers.
 func (m *Miniport) QPNs() (first, last uint32) { return m.qps.first, m.qps.last }
+
+// Fail has the CQ fail as when the device does.
+func (cq *CQ) Fail() { cq.fail(StatusInternalError) }
+
+// Fail has the SRQ fail as when the device does.
+func (srq *SRQ) Fail() { srq.fail(StatusInternalError) }
+
+// FailQueues has every CQ and SRQ of the instance fail as when the device does.
+func (a *Adapter) FailQueues() {
+	a.eachCQ((*CQ).Fail)
+	a.eachSRQ((*SRQ).Fail)
+}

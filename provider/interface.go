@@ -141,6 +141,9 @@ type (
 	CloseCompletion func(context any)
 	// CQNotification reports that what a CQ was armed for has happened.
 	CQNotification func(context any, status Status)
+	// SRQNotification reports that fewer receives are queued than the threshold,
+	// or that the SRQ has failed.
+	SRQNotification func(context any, status Status)
 	// ConnectEvent hands over the connector of an incoming connection request.
 	ConnectEvent func(context any, connector *Connector)
 	// DisconnectEvent reports that the peer disconnected or was lost, once.

@@ -60,8 +60,8 @@ func DefaultAdapterInfo() AdapterInfo {
 		LargeRequestThreshold:  65536,
 		MaxCallerData:          56,
 		MaxCalleeData:          148,
-		AdapterFlags: AdapterInOrderDMA | AdapterReadSinkNotRequired | AdapterMultiEngine |
-			AdapterLoopbackConnections,
+		AdapterFlags: AdapterInOrderDMA | AdapterReadSinkNotRequired | AdapterCQInterruptModeration |
+			AdapterMultiEngine | AdapterCQResize | AdapterLoopbackConnections,
 		RdmaTechnology: RoCEv2,
 	}
 }

@@ -22,6 +22,7 @@ type QP struct {
 	pd          *PD
 	receiveCQ   *CQ
 	initiatorCQ *CQ
+	srq         *SRQ // nil: receives has the queue pair's own
 	context     any
 	number      uint32
 	maxSend     int // pieces per request
@@ -30,7 +31,7 @@ type QP struct {
 
 	mu       sync.Mutex // guards what follows
 	rc       *rc.QP
-	receives *rc.ReceiveQueue
+	receives *rc.ReceiveQueue // nil with an SRQ
 	flow     roce.Flow
 	// connected says that the consumer has been told so: only then may it post
 	// initiator requests (ndkpi.md T57). The connection itself may carry
@@ -56,35 +57,52 @@ type QP struct {
 func (pd *PD) CreateQP(receiveCQ, initiatorCQ *CQ, qpContext any, receiveQueueDepth, initiatorQueueDepth,
 	maxReceiveRequestSge, maxInitiatorRequestSge, inlineDataSize uint32,
 	completion CreateCompletion, context any) (*QP, Status) {
-	m := pd.adapter.miniport
-	info := &m.info
-	if receiveCQ == nil || initiatorCQ == nil ||
-		receiveQueueDepth > info.MaxReceiveQueueDepth || initiatorQueueDepth > info.MaxInitiatorQueueDepth ||
-		maxReceiveRequestSge > info.MaxReceiveRequestSge || maxInitiatorRequestSge > info.MaxInitiatorRequestSge ||
-		inlineDataSize > info.MaxInlineDataSize {
+	info := &pd.adapter.miniport.info
+	if receiveQueueDepth > info.MaxReceiveQueueDepth || maxReceiveRequestSge > info.MaxReceiveRequestSge {
 		return nil, StatusInvalidParameter
 	}
 	qp := &QP{
 		pd: pd, receiveCQ: receiveCQ, initiatorCQ: initiatorCQ, context: qpContext,
-		maxSend: int(maxInitiatorRequestSge), maxReceive: int(maxReceiveRequestSge), maxInline: int(inlineDataSize),
-		receives: rc.NewReceiveQueue(int(receiveQueueDepth), int(maxReceiveRequestSge)),
+		maxReceive: int(maxReceiveRequestSge),
+		receives:   rc.NewReceiveQueue(int(receiveQueueDepth), int(maxReceiveRequestSge)),
 	}
-	qp.rc = rc.NewQP(rc.Config{
-		SendDepth: int(initiatorQueueDepth), MaxSGE: qp.maxSend, MaxInline: qp.maxInline,
-		Receives: qp.receives, Memory: pd,
-	})
+	return pd.createQP(qp, initiatorQueueDepth, maxInitiatorRequestSge, inlineDataSize, completion, context)
+}
+
+// createQP makes the initiator half of a queue pair and puts it to use. A queue
+// pair without receives of its own takes them from its SRQ.
+func (pd *PD) createQP(qp *QP, initiatorQueueDepth, maxInitiatorRequestSge, inlineDataSize uint32,
+	completion CreateCompletion, context any) (*QP, Status) {
+	m := pd.adapter.miniport
+	info := &m.info
+	if qp.receiveCQ == nil || qp.initiatorCQ == nil || initiatorQueueDepth > info.MaxInitiatorQueueDepth ||
+		maxInitiatorRequestSge > info.MaxInitiatorRequestSge || inlineDataSize > info.MaxInlineDataSize {
+		return nil, StatusInvalidParameter
+	}
 	if !qp.reserve(m, qpResource, m.capabilities.MaxQpCount) {
 		return nil, StatusInsufficientResources
 	}
+	qp.maxSend, qp.maxInline = int(maxInitiatorRequestSge), int(inlineDataSize)
+	config := rc.Config{
+		SendDepth: int(initiatorQueueDepth), MaxSGE: qp.maxSend, MaxInline: qp.maxInline,
+		Receives: qp.receives, Memory: pd,
+	}
+	if qp.srq != nil {
+		config.Receives, config.SharedReceives = qp.srq, true
+	}
+	qp.rc = rc.NewQP(config)
 	qp.Dispatch = qp
-	qp.init(pd.clock, ObjectTypeQP, &pd.object, &receiveCQ.object, &initiatorCQ.object)
+	qp.init(pd.clock, ObjectTypeQP, &pd.object, &qp.receiveCQ.object, &qp.initiatorCQ.object)
+	if qp.srq != nil {
+		qp.addAntecedent(&qp.srq.object)
+	}
 	// Last: packets may come in as soon as it is in the table.
 	if !m.qps.add(qp) {
 		qp.discard()
 		return nil, StatusInsufficientResources
 	}
-	// In the table, where a CQ that fails from now on finds it.
-	if !receiveCQ.usable() || !initiatorCQ.usable() {
+	// In the table, where a queue that fails from now on finds it.
+	if !qp.usable() {
 		m.qps.remove(qp)
 		qp.discard()
 		return nil, StatusInvalidDeviceState
@@ -121,20 +139,12 @@ func (qp *QP) Flush() {
 func (qp *QP) flush() {
 	if qp.rc.State() == rc.Init {
 		var r rc.Receive
-		for qp.receives.Take(&r) {
+		for qp.srq == nil && qp.receives.Take(&r) {
 			qp.complete(&rc.Completion{Op: rc.OpReceive, Status: rc.Flushed, Context: r.Context, Solicited: true})
 		}
 		return
 	}
 	qp.failed = true // nobody needs to be told
-	qp.rc.Flush()
-	qp.progress(qp.clock.Now())
-}
-
-// fail ends the queue pair because a CQ of its own has failed (NDK-CQ-24).
-func (qp *QP) fail() {
-	qp.mu.Lock()
-	defer qp.mu.Unlock()
 	qp.rc.Flush()
 	qp.progress(qp.clock.Now())
 }
@@ -211,7 +221,8 @@ func (qp *QP) queue(r *rc.Request, sgl []SGE, maxSGE int, flags, allowed OpFlags
 		if total > uint64(qp.pd.adapter.miniport.info.MaxTransferLength) {
 			return StatusBufferOverflow
 		}
-		r.SGL = qp.pieces(sgl)
+		qp.sgl = appendPieces(qp.sgl[:0], sgl)
+		r.SGL = qp.sgl
 	}
 	r.Silent = flags&OpSilentSuccess != 0
 	r.Fence = flags&OpReadFence != 0
@@ -219,15 +230,14 @@ func (qp *QP) queue(r *rc.Request, sgl []SGE, maxSGE int, flags, allowed OpFlags
 	return postStatus(qp.rc.Post(r))
 }
 
-// pieces is sgl as package rc has it, in scratch memory.
-func (qp *QP) pieces(sgl []SGE) []rc.SGE {
-	qp.sgl = qp.sgl[:0]
+// appendPieces appends sgl, as package rc has it, to dst.
+func appendPieces(dst []rc.SGE, sgl []SGE) []rc.SGE {
 	for i := range sgl {
-		qp.sgl = append(qp.sgl, rc.SGE{
+		dst = append(dst, rc.SGE{
 			Address: sgl[i].VirtualAddress, Length: sgl[i].Length, Token: sgl[i].MemoryRegionToken,
 		})
 	}
-	return qp.sgl
+	return dst
 }
 
 func postStatus(err error) Status {
@@ -246,25 +256,39 @@ func postStatus(err error) Status {
 }
 
 // Receive posts a buffer for one of the peer's sends. It may be called before
-// the queue pair is connected.
+// the queue pair is connected. A queue pair with an SRQ has no queue for it:
+// StatusInvalidDeviceRequest.
 func (qp *QP) Receive(context any, sgl []SGE) Status {
-	if len(sgl) > qp.maxReceive {
+	if qp.srq != nil {
+		return StatusInvalidDeviceRequest
+	}
+	if status := qp.pd.adapter.miniport.checkReceive(sgl, qp.maxReceive); status != StatusSuccess {
+		return status
+	}
+	qp.mu.Lock()
+	defer qp.mu.Unlock()
+	qp.sgl = appendPieces(qp.sgl[:0], sgl)
+	if err := qp.receives.Post(&rc.Receive{Context: context, SGL: qp.sgl}); err != nil {
+		return postStatus(err)
+	}
+	if qp.rc.State() == rc.Error {
+		qp.flush()
+	}
+	return StatusSuccess
+}
+
+// checkReceive says what is wrong with a receive for a queue of up to maxSGE
+// pieces per receive.
+func (m *Miniport) checkReceive(sgl []SGE, maxSGE int) Status {
+	if len(sgl) > maxSGE {
 		return StatusDataOverrun
 	}
 	total := uint64(0)
 	for i := range sgl {
 		total += uint64(sgl[i].Length)
 	}
-	if total > uint64(qp.pd.adapter.miniport.info.MaxTransferLength) {
+	if total > uint64(m.info.MaxTransferLength) {
 		return StatusBufferOverflow
-	}
-	qp.mu.Lock()
-	defer qp.mu.Unlock()
-	if err := qp.receives.Post(&rc.Receive{Context: context, SGL: qp.pieces(sgl)}); err != nil {
-		return postStatus(err)
-	}
-	if qp.rc.State() == rc.Error {
-		qp.flush()
 	}
 	return StatusSuccess
 }
