@@ -162,6 +162,33 @@ func TestCallbacksCallEverything(t *testing.T) {
 			client.cq.Arm(provider.NotifyAny)
 			client.qp.Flush()
 		},
+		"SRQ notification": func(w *world, client, server *host, body func()) {
+			var srq *provider.SRQ
+			srq = track(client, must(client.pd.CreateSRQ(2, 1, 1, func(_ any, status provider.Status) {
+				w.want(status, success)
+				w.want(srq.Receive(nil, nil), success)
+				w.want(srq.Modify(3, 1, nil, nil), success)
+				body()
+				client.close(srq)
+			}, nil, nil, nil, nil)))
+			w.want(srq.Modify(0, 1, nil, nil), success)
+		},
+		"Modify": func(w *world, client, server *host, body func()) {
+			srq := track(client, must(client.pd.CreateSRQ(2, 1, 1, nil, nil, nil, nil, nil)))
+			a := &async{then: func() {
+				w.want(srq.Receive(nil, nil), success)
+				body()
+				client.close(srq)
+			}}
+			w.want(srq.Modify(3, 0, a.done, a), provider.StatusPending)
+		},
+		"Resize": func(w *world, client, server *host, body func()) {
+			a := &async{then: func() {
+				w.want(client.cq.Resize(cqDepth, nil, nil), success)
+				body()
+			}}
+			w.want(client.cq.Resize(cqDepth+1, a.done, a), provider.StatusPending)
+		},
 		"connect event": func(w *world, client, server *host, body func()) {
 			server.listen(func(c *provider.Connector) {
 				server.conn = c

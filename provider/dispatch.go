@@ -23,8 +23,10 @@ type (
 	CQDispatch interface {
 		Close(completion CloseCompletion, context any) Status
 		QueryExtension(id GUID, version Version, extension *ExtensionInterface) Status
+		Resize(depth uint32, completion RequestCompletion, context any) Status
 		Arm(t NotifyType)
 		Results(results []Result) int
+		ControlInterruptModeration(interval, count uint32) Status
 		ResultsEx(results []ResultEx) int
 	}
 
@@ -33,8 +35,13 @@ type (
 		Close(completion CloseCompletion, context any) Status
 		QueryExtension(id GUID, version Version, extension *ExtensionInterface) Status
 		CreateMR(completion CreateCompletion, context any) (*MR, Status)
+		CreateSRQ(depth, maxReceiveRequestSge, notifyThreshold uint32, notification SRQNotification,
+			notificationContext any, affinity *GroupAffinity, completion CreateCompletion, context any) (*SRQ, Status)
 		CreateQP(receiveCQ, initiatorCQ *CQ, qpContext any, receiveQueueDepth, initiatorQueueDepth,
 			maxReceiveRequestSge, maxInitiatorRequestSge, inlineDataSize uint32,
+			completion CreateCompletion, context any) (*QP, Status)
+		CreateQPWithSRQ(receiveCQ, initiatorCQ *CQ, srq *SRQ, qpContext any,
+			initiatorQueueDepth, maxInitiatorRequestSge, inlineDataSize uint32,
 			completion CreateCompletion, context any) (*QP, Status)
 	}
 
@@ -58,6 +65,14 @@ type (
 		Read(context any, sgl []SGE, remoteAddress uint64, remoteToken uint32, flags OpFlags) Status
 		Write(context any, sgl []SGE, remoteAddress uint64, remoteToken uint32, flags OpFlags) Status
 		SendAndInvalidate(context any, sgl []SGE, flags OpFlags, remoteToken uint32) Status
+	}
+
+	// SRQDispatch is NDK_SRQ_DISPATCH.
+	SRQDispatch interface {
+		Close(completion CloseCompletion, context any) Status
+		QueryExtension(id GUID, version Version, extension *ExtensionInterface) Status
+		Modify(depth, notifyThreshold uint32, completion RequestCompletion, context any) Status
+		Receive(context any, sgl []SGE) Status
 	}
 
 	// ConnectorDispatch is NDK_CONNECTOR_DISPATCH.

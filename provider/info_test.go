@@ -142,54 +142,6 @@ func TestCapabilities(t *testing.T) {
 			t.Error("what is reported can be changed")
 		}
 	})
-	for name, c := range map[string]struct {
-		limit  func(*provider.Capabilities) *uint32
-		create func(h *host) (closer, provider.Status)
-	}{
-		"QPs": {func(c *provider.Capabilities) *uint32 { return &c.MaxQpCount }, func(h *host) (closer, provider.Status) {
-			return h.pd.CreateQP(h.cq, h.cq, nil, 1, 1, 1, 1, 0, nil, nil)
-		}},
-		"CQs": {func(c *provider.Capabilities) *uint32 { return &c.MaxCqCount }, func(h *host) (closer, provider.Status) {
-			return h.CreateCQ(1, nil, nil, nil, nil, nil)
-		}},
-		"MRs": {func(c *provider.Capabilities) *uint32 { return &c.MaxMrCount }, func(h *host) (closer, provider.Status) {
-			return h.pd.CreateMR(nil, nil)
-		}},
-		"PDs": {func(c *provider.Capabilities) *uint32 { return &c.MaxPdCount }, func(h *host) (closer, provider.Status) {
-			return h.CreatePD(nil, nil)
-		}},
-	} {
-		t.Run("NDK-CAP-03 "+name, func(t *testing.T) {
-			w := newWorld(t)
-			cfg := w.config(w.network.Attach(mtu, nowhere.Addr()))
-			*c.limit(&cfg.Capabilities) = 4
-			m := w.start(cfg)
-			// What equip makes counts, and so does what other instances have.
-			hosts := []*host{w.equip(m, nowhere.Addr()), w.equip(m, nowhere.Addr())}
-			for _, h := range hosts {
-				o, status := c.create(h)
-				w.want(status, success)
-				track(h, o)
-			}
-			for _, h := range hosts {
-				_, status := c.create(h)
-				w.want(status, provider.StatusInsufficientResources)
-			}
-			h := hosts[0]
-			w.finish(h.close((*h.open)[len(*h.open)-1]))
-			o, status := c.create(hosts[1]) // what one gave up another gets
-			w.want(status, success)
-			track(hosts[1], o)
-			_, status = c.create(h)
-			w.want(status, provider.StatusInsufficientResources)
-			for _, h := range hosts {
-				h.leave()
-			}
-			ended := false
-			m.BeginClose(func() { ended = true })
-			w.wait("the device's end", func() bool { return ended })
-		})
-	}
 	t.Run("NDK-CAP-04 SRQs or none", func(t *testing.T) {
 		w := newWorld(t)
 		cfg := w.config(w.network.Attach(mtu, nowhere.Addr()))

@@ -73,6 +73,23 @@ var creates = map[string]func(h *host, good bool, c *creation){
 		qp, status := h.pd.CreateQP(h.cq, h.cq, nil, 1, 1, 1, 1, inline, c.done, c)
 		returns(c, qp, status)
 	},
+	"SRQ": func(h *host, good bool, c *creation) {
+		depth := h.Info().MaxSrqDepth + 1
+		if good {
+			depth = 1
+		}
+		srq, status := h.pd.CreateSRQ(depth, 1, 0, nil, nil, nil, c.done, c)
+		returns(c, srq, status)
+	},
+	"QP with an SRQ": func(h *host, good bool, c *creation) {
+		inline := h.Info().MaxInlineDataSize + 1
+		if good {
+			inline = 0
+		}
+		srq := track(h, must(h.pd.CreateSRQ(1, 1, 0, nil, nil, nil, nil, nil)))
+		qp, status := h.pd.CreateQPWithSRQ(h.cq, h.cq, srq, nil, 1, 1, inline, c.done, c)
+		returns(c, qp, status)
+	},
 	"connector": func(h *host, _ bool, c *creation) {
 		connector, status := h.CreateConnector(c.done, c)
 		returns(c, connector, status)
@@ -88,7 +105,7 @@ var creates = map[string]func(h *host, good bool, c *creation){
 }
 
 // canFail are the creates that can be made to fail by their parameters.
-var canFail = map[string]bool{"CQ": true, "QP": true, "listener": true}
+var canFail = map[string]bool{"CQ": true, "SRQ": true, "QP": true, "QP with an SRQ": true, "listener": true}
 
 func pends(c *provider.Config) { c.Pend = true }
 
@@ -192,6 +209,11 @@ func TestRequestsThatPend(t *testing.T) {
 			h := w.hosts[0]
 			mr := track(h, must(h.pd.CreateMR(nil, nil)))
 			return mr.Register(&provider.MDL{VirtualAddress: 1, Bytes: make([]byte, 1)}, 1, 0, a.done, a)
+		},
+		"Resize": func(w *world, a *async) provider.Status { return w.hosts[0].cq.Resize(cqDepth+1, a.done, a) },
+		"Modify": func(w *world, a *async) provider.Status {
+			srq := track(w.hosts[0], must(w.hosts[0].pd.CreateSRQ(1, 1, 0, nil, nil, nil, nil, nil)))
+			return srq.Modify(2, 0, a.done, a)
 		},
 		"Listen": func(w *world, a *async) provider.Status {
 			h := w.hosts[0]

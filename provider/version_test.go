@@ -143,6 +143,7 @@ func newObjects(w *world, h *host, a *provider.Adapter) *objects {
 		pd, cq,
 		must(pd.CreateMR(nil, nil)),
 		must(pd.CreateQP(cq, cq, nil, 1, 1, 1, 1, 0, nil, nil)),
+		must(pd.CreateSRQ(1, 1, 0, nil, nil, nil, nil, nil)),
 		must(a.CreateConnector(nil, nil)),
 		must(a.CreateListener(func(any, *provider.Connector) {}, nil, nil, nil)),
 	}}
@@ -168,11 +169,12 @@ func (o *objects) close() {
 // tables are the members of the dispatch tables (ndkpi.md 3.2), in Go's names.
 var tables = map[provider.ObjectType][]string{
 	provider.ObjectTypeAdapter: {"QueryExtension", "QueryAdapterInfo", "CreateCQ", "CreatePD", "CreateConnector", "CreateListener"},
-	provider.ObjectTypeCQ:      {"Close", "QueryExtension", "Arm", "Results", "ResultsEx"},
-	provider.ObjectTypePD:      {"Close", "QueryExtension", "CreateMR", "CreateQP"},
+	provider.ObjectTypeCQ:      {"Close", "QueryExtension", "Resize", "Arm", "Results", "ControlInterruptModeration", "ResultsEx"},
+	provider.ObjectTypePD:      {"Close", "QueryExtension", "CreateMR", "CreateSRQ", "CreateQP", "CreateQPWithSRQ"},
 	provider.ObjectTypeMR:      {"Close", "QueryExtension", "Register", "Deregister", "RemoteToken", "LocalToken"},
 	provider.ObjectTypeQP: {"Close", "QueryExtension", "Flush", "Send", "Receive", "Read", "Write",
 		"SendAndInvalidate"},
+	provider.ObjectTypeSRQ: {"Close", "QueryExtension", "Modify", "Receive"},
 	provider.ObjectTypeConnector: {"Close", "QueryExtension", "Connect", "CompleteConnect", "Accept", "Reject",
 		"GetConnectionData", "GetLocalAddress", "GetPeerAddress", "Disconnect"},
 	provider.ObjectTypeListener: {"Close", "QueryExtension", "Listen", "GetLocalAddress", "ControlConnectEvents"},
