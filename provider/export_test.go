@@ -10,6 +10,9 @@ func (m *Miniport) InUse() int {
 	return len(m.connectors) + len(m.endpoints) + int(m.qps.count)
 }
 
+// Busy is how many queue pairs wait for their peers.
+func (m *Miniport) Busy() int { return int(m.busy.Load()) }
+
 // SetNextQPN has the search for a free queue pair number begin at n.
 func (m *Miniport) SetNextQPN(n uint32) { m.qps.next = n }
 

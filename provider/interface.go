@@ -148,4 +148,7 @@ type (
 	ConnectEvent func(context any, connector *Connector)
 	// DisconnectEvent reports that the peer disconnected or was lost, once.
 	DisconnectEvent func(context any)
+	// DisconnectEventEx is DisconnectEvent with the reason, one of
+	// DisconnectReason.
+	DisconnectEventEx func(context any, providerDisconnectReason uint32)
 )

@@ -51,12 +51,13 @@ func (s *shelf) Send(flow roce.Flow, packets []roce.Packet) error {
 	return nil
 }
 
-func (s *shelf) SourcePort(netip.Addr, uint32) uint16 { return 0xC000 }
-func (s *shelf) Addresses() []netip.Addr              { return []netip.Addr{s.address} }
-func (s *shelf) MTU(netip.Addr) int                   { return mtu }
-func (s *shelf) ReceiveBuffer() int                   { return 8 << 20 }
-func (s *shelf) Counters() map[string]uint64          { return nil }
-func (s *shelf) Close() error                         { return nil }
+func (s *shelf) SourcePort(netip.Addr, uint32) uint16  { return 0xC000 }
+func (s *shelf) Addresses() []netip.Addr               { return []netip.Addr{s.address} }
+func (s *shelf) MTU(netip.Addr) int                    { return mtu }
+func (s *shelf) Reach(_, _ netip.Addr) provider.Status { return success }
+func (s *shelf) ReceiveBuffer() int                    { return 8 << 20 }
+func (s *shelf) Counters() map[string]uint64           { return nil }
+func (s *shelf) Close() error                          { return nil }
 
 // A bench is two connected adapters without a network, clock or scheduler.
 type bench struct {

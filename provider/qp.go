@@ -24,8 +24,8 @@ type QP struct {
 	initiatorCQ *CQ
 	srq         *SRQ // nil: receives has the queue pair's own
 	context     any
-	number      uint32
-	maxSend     int // pieces per request
+	number      uint32 // changed with Miniport.cmMu and the table's lock held, by renumber
+	maxSend     int    // pieces per request
 	maxReceive  int
 	maxInline   int
 
@@ -41,6 +41,8 @@ type QP struct {
 	// connector: it stands in for a lost RTU (roce.md 11).
 	listening   bool
 	busy        bool       // counted in Miniport.busy
+	halted      bool       // the peer has ended the connection
+	timedOut    bool       // the error is that the peer did not answer
 	failed      bool       // the connector knows of the error, or need not
 	connector   *Connector // the connector this QP is used with, nil if none
 	timer       clock.Timer
@@ -123,8 +125,9 @@ func (qp *QP) Close(completion CloseCompletion, context any) Status {
 	}, completion, context)
 }
 
-// Number is the queue pair's number on the wire.
-func (qp *QP) Number() uint32 { return qp.number }
+// Number is the queue pair's number on the wire. While a Connect is pending it
+// may change.
+func (qp *QP) Number() uint32 { return qp.pd.adapter.miniport.qps.numberOf(qp) }
 
 // Flush cancels every pending request of both queues; they complete with
 // StatusCancelled. On a queue pair that was connected it is the beginning of
@@ -361,15 +364,42 @@ func (qp *QP) progress(now time.Duration) {
 		}
 		qp.failed = true
 	}
-	if busy := qp.rc.Busy(); busy != qp.busy {
-		qp.busy = busy
-		if busy {
-			qp.pd.adapter.miniport.busy.Add(1)
-		} else {
-			qp.pd.adapter.miniport.busy.Add(-1)
-		}
-	}
+	qp.countBusy()
 	qp.setTimer(now)
+}
+
+// countBusy keeps Miniport.busy.
+func (qp *QP) countBusy() {
+	busy := qp.rc.Busy() && !qp.halted
+	if busy == qp.busy {
+		return
+	}
+	qp.busy = busy
+	if busy {
+		qp.pd.adapter.miniport.busy.Add(1)
+	} else {
+		qp.pd.adapter.miniport.busy.Add(-1)
+	}
+}
+
+// failure is why the queue pair is in error, as a DisconnectReason.
+func (qp *QP) failure() uint32 {
+	qp.mu.Lock()
+	defer qp.mu.Unlock()
+	if qp.timedOut {
+		return DisconnectReasonTimeout
+	}
+	return DisconnectReasonError
+}
+
+// halt has the queue pair no longer wait for the peer, which has ended the
+// connection: nothing is sent again, nothing fails for want of an answer, and
+// requests stay pending until they are flushed (NDK-DISC-03).
+func (qp *QP) halt() {
+	qp.mu.Lock()
+	defer qp.mu.Unlock()
+	qp.halted = true
+	qp.countBusy()
 }
 
 // setTimer has the timer run at the state machine's deadline or earlier. An
@@ -392,6 +422,9 @@ func (qp *QP) timeout() {
 	qp.mu.Lock()
 	defer qp.mu.Unlock()
 	qp.timerAt = 0
+	if qp.halted {
+		return
+	}
 	now := qp.clock.Now()
 	if deadline, ok := qp.rc.Deadline(); ok && deadline <= now {
 		qp.rc.HandleTimeout(now)
@@ -425,6 +458,7 @@ func (qp *QP) complete(c *rc.Completion) {
 	}
 	if c.Status != rc.Success {
 		result.ProviderErrorCode = uint32(c.Status)
+		qp.timedOut = qp.timedOut || c.Status == rc.RetryExceeded || c.Status == rc.RNRRetryExceeded
 	}
 	cq.push(&result, c.Solicited)
 }
