@@ -73,7 +73,7 @@ func TestCallbacksCallEverything(t *testing.T) {
 			client.close(track(client, c.created))
 		},
 		"Register": func(w *world, client, server *host, body func()) {
-			mr := track(client, must(client.pd.CreateMR(nil, nil)))
+			mr := track(client, must(client.pd.CreateMR(false, nil, nil)))
 			a := &async{then: func() {
 				mr.LocalToken()
 				body()

@@ -74,7 +74,7 @@ func TestCapacity(t *testing.T) {
 		"PD": {func(c *provider.Capabilities) { c.MaxPdCount = 2 + limit }, 2,
 			func(i *instance) (closer, provider.Status) { return i.CreatePD(nil, nil) }},
 		"MR": {func(c *provider.Capabilities) { c.MaxMrCount = limit }, 0,
-			func(i *instance) (closer, provider.Status) { return i.pd.CreateMR(nil, nil) }},
+			func(i *instance) (closer, provider.Status) { return i.pd.CreateMR(false, nil, nil) }},
 		"SRQ": {func(c *provider.Capabilities) { c.MaxSrqCount = 2 + limit }, 2,
 			func(i *instance) (closer, provider.Status) {
 				return i.pd.CreateSRQ(1, 1, 0, nil, nil, nil, nil, nil)

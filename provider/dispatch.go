@@ -34,7 +34,7 @@ type (
 	PDDispatch interface {
 		Close(completion CloseCompletion, context any) Status
 		QueryExtension(id GUID, version Version, extension *ExtensionInterface) Status
-		CreateMR(completion CreateCompletion, context any) (*MR, Status)
+		CreateMR(fastRegister bool, completion CreateCompletion, context any) (*MR, Status)
 		CreateSRQ(depth, maxReceiveRequestSge, notifyThreshold uint32, notification SRQNotification,
 			notificationContext any, affinity *GroupAffinity, completion CreateCompletion, context any) (*SRQ, Status)
 		CreateQP(receiveCQ, initiatorCQ *CQ, qpContext any, receiveQueueDepth, initiatorQueueDepth,

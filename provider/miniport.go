@@ -55,7 +55,8 @@ type Miniport struct {
 	pend          bool
 	state         ndkState
 
-	regions  regionTable
+	regions  tokenTable[region]
+	mappings tokenTable[mapping]
 	qps      qpTable
 	counters counters
 	busy     atomic.Int64 // queue pairs whose peer owes an answer

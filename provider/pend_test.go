@@ -62,7 +62,7 @@ var creates = map[string]func(h *host, good bool, c *creation){
 		returns(c, pd, status)
 	},
 	"MR": func(h *host, _ bool, c *creation) {
-		mr, status := h.pd.CreateMR(c.done, c)
+		mr, status := h.pd.CreateMR(false, c.done, c)
 		returns(c, mr, status)
 	},
 	"QP": func(h *host, good bool, c *creation) {
@@ -207,7 +207,7 @@ func TestRequestsThatPend(t *testing.T) {
 	for name, request := range map[string]func(w *world, a *async) provider.Status{
 		"Register": func(w *world, a *async) provider.Status {
 			h := w.hosts[0]
-			mr := track(h, must(h.pd.CreateMR(nil, nil)))
+			mr := track(h, must(h.pd.CreateMR(false, nil, nil)))
 			return mr.Register(&provider.MDL{VirtualAddress: 1, Bytes: make([]byte, 1)}, 1, 0, a.done, a)
 		},
 		"Resize": func(w *world, a *async) provider.Status { return w.hosts[0].cq.Resize(cqDepth+1, a.done, a) },

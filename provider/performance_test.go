@@ -86,7 +86,7 @@ func newBench(t testing.TB, receiveBytes uint32) *bench {
 		pd := must(a.CreatePD(nil, nil))
 		b.cqs[i] = must(a.CreateCQ(256, func(any, provider.Status) { b.told++ }, nil, nil, nil, nil))
 		b.qps[i] = must(pd.CreateQP(b.cqs[i], b.cqs[i], nil, 64, 64, 1, 1, 0, nil, nil))
-		b.mrs[i] = must(pd.CreateMR(nil, nil))
+		b.mrs[i] = must(pd.CreateMR(false, nil, nil))
 		b.mrs[i].Register(&provider.MDL{VirtualAddress: base, Bytes: make([]byte, 4096)}, 4096, 0xF, nil, nil)
 		b.sge[i] = []provider.SGE{{VirtualAddress: base, Length: receiveBytes, MemoryRegionToken: b.mrs[i].LocalToken()}}
 		if i == 0 {

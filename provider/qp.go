@@ -51,6 +51,10 @@ type QP struct {
 	completions []rc.Completion // scratch of progress
 	sgl         []rc.SGE        // scratch of posts
 	inline      []byte          // scratch of posts
+	memory      view
+	changes     []*change       // posted by this queue pair and not performed
+	draining    int             // ended tokens whose memory is still in use
+	heldBack    []rc.Completion // what is not to be told while draining
 }
 
 // CreateQP makes a queue pair. Each number is at most the adapter's limit of
@@ -84,10 +88,11 @@ func (pd *PD) createQP(qp *QP, initiatorQueueDepth, maxInitiatorRequestSge, inli
 	if !qp.reserve(m, qpResource, m.capabilities.MaxQpCount) {
 		return nil, StatusInsufficientResources
 	}
+	qp.memory.qp = qp
 	qp.maxSend, qp.maxInline = int(maxInitiatorRequestSge), int(inlineDataSize)
 	config := rc.Config{
 		SendDepth: int(initiatorQueueDepth), MaxSGE: qp.maxSend, MaxInline: qp.maxInline,
-		Receives: qp.receives, Memory: pd,
+		Receives: qp.receives, Memory: &qp.memory,
 	}
 	if qp.srq != nil {
 		config.Receives, config.SharedReceives = qp.srq, true
@@ -172,10 +177,15 @@ func (qp *QP) Write(context any, sgl []SGE, remoteAddress uint64, remoteToken ui
 }
 
 // Read reads the peer's memory at remoteAddress under remoteToken into sgl.
-// OpReadLocalInvalidate is ignored, as on every adapter without that flag
-// (NDK-INV-08).
+// OpReadLocalInvalidate ends the token of the first SGE, an FRMR's, when the
+// data is there; it is ignored on an adapter without that flag (NDK-INV-08). A
+// FastRegister of that FRMR may be posted behind the read, with OpReadFence.
 func (qp *QP) Read(context any, sgl []SGE, remoteAddress uint64, remoteToken uint32, flags OpFlags) Status {
-	limit := min(qp.maxSend, int(qp.pd.adapter.miniport.info.MaxReadRequestSge)) // ndkpi.md T58
+	info := &qp.pd.adapter.miniport.info
+	limit := min(qp.maxSend, int(info.MaxReadRequestSge)) // ndkpi.md T58
+	if info.AdapterFlags&AdapterReadLocalInvalidate == 0 {
+		flags &^= OpReadLocalInvalidate
+	}
 	return qp.post(&rc.Request{Op: rc.OpRead, Context: context, VA: remoteAddress, Token: remoteToken},
 		sgl, limit, flags, opFlagsOfRead)
 }
@@ -188,6 +198,9 @@ func (qp *QP) post(r *rc.Request, sgl []SGE, maxSGE int, flags, allowed OpFlags)
 	defer qp.mu.Unlock()
 	now := qp.clock.Now()
 	status := qp.queue(r, sgl, maxSGE, flags, allowed)
+	if status == StatusSuccess && r.InvalidateLocal {
+		qp.awaitRead(sgl[0].MemoryRegionToken)
+	}
 	if status != StatusSuccess || flags&OpDefer == 0 {
 		qp.progress(now)
 	}
@@ -230,6 +243,12 @@ func (qp *QP) queue(r *rc.Request, sgl []SGE, maxSGE int, flags, allowed OpFlags
 	r.Silent = flags&OpSilentSuccess != 0
 	r.Fence = flags&OpReadFence != 0
 	r.Solicited = flags&OpSendAndSolicitEvent != 0
+	if flags&OpReadLocalInvalidate != 0 && len(sgl) > 0 {
+		if qp.permanent(sgl[0].MemoryRegionToken) {
+			return StatusInvalidParameter
+		}
+		r.InvalidateLocal = true
+	}
 	return postStatus(qp.rc.Post(r))
 }
 
@@ -352,10 +371,19 @@ func (qp *QP) progress(now time.Duration) {
 		if err := qp.pd.adapter.miniport.carrier.Send(qp.flow, qp.batch[:n]); err != nil {
 			qp.rc.Flush() // the carrier is closed: nothing will ever be answered
 		}
+		qp.memory.done()
+	}
+	qp.memory.done()
+	if qp.rc.State() == rc.Error {
+		qp.abandon()
 	}
 	qp.completions = qp.rc.Completions(qp.completions[:0])
-	for i := range qp.completions {
-		qp.complete(&qp.completions[i])
+	if qp.draining > 0 {
+		qp.heldBack = append(qp.heldBack, qp.completions...)
+	} else {
+		for i := range qp.completions {
+			qp.complete(&qp.completions[i])
+		}
 	}
 	clear(qp.completions) // lets go of the consumer's contexts
 	if qp.rc.State() == rc.Error {
@@ -455,6 +483,12 @@ func (qp *QP) complete(c *rc.Completion) {
 		result.Type = OperationTypeRead
 	case rc.OpWrite:
 		result.Type = OperationTypeWrite
+	case rc.OpFastRegister:
+		result.Type = OperationTypeFastRegister
+	case rc.OpBind:
+		result.Type = OperationTypeBind
+	case rc.OpInvalidate:
+		result.Type = OperationTypeInvalidate
 	}
 	if c.Status != rc.Success {
 		result.ProviderErrorCode = uint32(c.Status)
@@ -475,6 +509,8 @@ func completionStatus(c *rc.Completion) Status {
 			return StatusBufferOverflow
 		}
 		return StatusDataOverrun
+	case rc.BadOperation:
+		return StatusInvalidDeviceRequest
 	case rc.LocalProtection:
 		return StatusAccessViolation
 	case rc.BadResponse:
