@@ -40,6 +40,12 @@ func (h *host) everything() {
 	w.want(mr.Deregister(a.done, a), provider.StatusPending)
 	pd := track(h, must(h.CreatePD(nil, nil)))
 
+	mw := track(h, must(h.pd.CreateMW(nil, nil)))
+	mw.RemoteToken()
+	frmr := track(h, must(h.pd.CreateMR(true, nil, nil)))
+	w.want(frmr.InitializeFastRegister(1, true, nil, nil), success)
+	shared := track(h, must(h.CreateSharedEndpoint(h.ephemeral(), nil, nil)))
+
 	event := func(any, *provider.Connector) {}
 	l := track(h, must(h.CreateListener(event, nil, nil, nil)))
 	w.want(l.Listen(h.ephemeral(), nil, nil), success)
@@ -57,7 +63,7 @@ func (h *host) everything() {
 			c.GetConnectionData(nil, nil, nil, &length)
 		}
 	}
-	for _, o := range []closer{c, l, qp, cq, mr, pd} {
+	for _, o := range []closer{c, shared, l, qp, cq, mw, frmr, mr, pd} {
 		h.close(o)
 	}
 }
@@ -217,6 +223,17 @@ func TestCallbacksCallEverything(t *testing.T) {
 			w.want(client.complete(), success)
 			w.settle()
 			client.close(client.conn)
+		},
+		"disconnect event with a reason": func(w *world, client, server *host, body func()) {
+			server.listen(func(c *provider.Connector) { server.accept(c) })
+			client.conn = client.newConnector()
+			w.want(w.finish(client.dial(client.conn, server)), success)
+			w.want(client.conn.CompleteConnectEx(func(any, uint32) {
+				body()
+				client.close(client.conn)
+			}, nil, nil, nil), success)
+			w.settle()
+			server.close(server.conn)
 		},
 		"net event": func(w *world, client, server *host, body func()) {
 			cancel := func() {}

@@ -73,6 +73,22 @@ var creates = map[string]func(h *host, good bool, c *creation){
 		qp, status := h.pd.CreateQP(h.cq, h.cq, nil, 1, 1, 1, 1, inline, c.done, c)
 		returns(c, qp, status)
 	},
+	"FRMR": func(h *host, _ bool, c *creation) {
+		mr, status := h.pd.CreateMR(true, c.done, c)
+		returns(c, mr, status)
+	},
+	"MW": func(h *host, _ bool, c *creation) {
+		mw, status := h.pd.CreateMW(c.done, c)
+		returns(c, mw, status)
+	},
+	"shared endpoint": func(h *host, good bool, c *creation) {
+		address := nowhere
+		if good {
+			address = h.ephemeral()
+		}
+		s, status := h.CreateSharedEndpoint(address, c.done, c)
+		returns(c, s, status)
+	},
 	"SRQ": func(h *host, good bool, c *creation) {
 		depth := h.Info().MaxSrqDepth + 1
 		if good {
@@ -104,8 +120,12 @@ var creates = map[string]func(h *host, good bool, c *creation){
 	},
 }
 
-// canFail are the creates that can be made to fail by their parameters.
-var canFail = map[string]bool{"CQ": true, "SRQ": true, "QP": true, "QP with an SRQ": true, "listener": true}
+// canFail are the creates that can be made to fail by their parameters, and how.
+var canFail = map[string]provider.Status{
+	"CQ": provider.StatusInvalidParameter, "SRQ": provider.StatusInvalidParameter, "QP": provider.StatusInvalidParameter,
+	"QP with an SRQ": provider.StatusInvalidParameter, "listener": provider.StatusInvalidParameter,
+	"shared endpoint": provider.StatusInvalidAddress,
+}
 
 func pends(c *provider.Config) { c.Pend = true }
 
@@ -156,13 +176,13 @@ func TestCreates(t *testing.T) {
 			w.want(status, success)
 			track(w.hosts[0], pd)
 		})
-		if canFail[name] {
+		if failure, ok := canFail[name]; ok {
 			for mode, change := range map[string]func(*provider.Config){"at once": func(*provider.Config) {}, "on a device that pends": pends} {
 				t.Run("NDK-LIFE-04 "+name+" that fails "+mode, func(t *testing.T) {
 					w := newWorldWith(t, addresses, change)
 					var c creation
 					create(w.hosts[0], false, &c)
-					w.want(c.status, provider.StatusInvalidParameter)
+					w.want(c.status, failure)
 					w.clock.Run(time.Minute)
 					if c.returned != nil || c.calls > 0 {
 						t.Fatalf("got %+v", c)
@@ -214,6 +234,18 @@ func TestRequestsThatPend(t *testing.T) {
 		"Modify": func(w *world, a *async) provider.Status {
 			srq := track(w.hosts[0], must(w.hosts[0].pd.CreateSRQ(1, 1, 0, nil, nil, nil, nil, nil)))
 			return srq.Modify(2, 0, a.done, a)
+		},
+		"InitializeFastRegister": func(w *world, a *async) provider.Status {
+			mr := track(w.hosts[0], must(w.hosts[0].pd.CreateMR(true, nil, nil)))
+			return mr.InitializeFastRegister(16, true, a.done, a)
+		},
+		"BuildLAM": func(w *world, a *async) provider.Status {
+			h := w.hosts[0]
+			var lam provider.LAM
+			size, fbo := uint32(1<<10), uint32(0)
+			status := h.BuildLAM(&provider.MDL{Bytes: make([]byte, 9)}, 9, a.done, a, &lam, &size, &fbo)
+			h.ReleaseLAM(&lam)
+			return status
 		},
 		"Listen": func(w *world, a *async) provider.Status {
 			h := w.hosts[0]
