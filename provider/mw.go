@@ -7,8 +7,9 @@ import "github.com/ndklab/ndklab/provider/rc"
 // pair.
 type MW struct {
 	object
-	pd    *PD
-	grant grant
+	Dispatch MWDispatch // as Adapter.Dispatch
+	pd       *PD
+	grant    grant
 }
 
 // CreateMW makes a memory window for QP.Bind.
@@ -18,6 +19,7 @@ func (pd *PD) CreateMW(completion CreateCompletion, context any) (*MW, Status) {
 	if !mw.reserve(m, mwResource, m.capabilities.MaxMwCount) {
 		return nil, StatusInsufficientResources
 	}
+	mw.Dispatch = mw
 	mw.init(pd.clock, ObjectTypeMW, &pd.object)
 	if status := mw.grant.prepare(); status != StatusSuccess {
 		mw.discard()
