@@ -22,6 +22,9 @@ func (cq *CQ) Fail() { cq.fail(StatusInternalError) }
 // Fail has the SRQ fail as when the device does.
 func (srq *SRQ) Fail() { srq.fail(StatusInternalError) }
 
+// Queues is how many CQs and SRQs the instance knows.
+func (a *Adapter) Queues() int { return len(a.cqs.snapshot()) + len(a.srqs.snapshot()) }
+
 // FailQueues has every CQ and SRQ of the instance fail as when the device does.
 func (a *Adapter) FailQueues() {
 	a.eachCQ((*CQ).Fail)
