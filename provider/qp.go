@@ -87,7 +87,7 @@ func (pd *PD) createQP(qp *QP, initiatorQueueDepth, maxInitiatorRequestSge, inli
 		Receives: qp.receives, Memory: pd,
 	}
 	if qp.srq != nil {
-		config.Receives, config.SharedReceives = qp.srq, true
+		config.Receives, config.SharedReceives = taker{qp.srq}, true
 	}
 	qp.rc = rc.NewQP(config)
 	qp.init(pd.clock, ObjectTypeQP, &pd.object, &qp.receiveCQ.object, &qp.initiatorCQ.object)
