@@ -62,7 +62,7 @@ func newCrowd(t *testing.T, w *wire, address netip.Addr, seed uint64, cqDepth ui
 	a := must(m.OpenAdapter(anyVersion))
 	c := &crowd{Adapter: a, device: m, t: t, pd: must(a.CreatePD(nil, nil))}
 	c.cq = must(a.CreateCQ(cqDepth, c.notified, nil, nil, nil, nil))
-	c.mr = must(c.pd.CreateMR(nil, nil))
+	c.mr = must(c.pd.CreateMR(false, nil, nil))
 	if s := c.mr.Register(&provider.MDL{VirtualAddress: base, Bytes: make([]byte, 1<<20)}, 1<<20, 0xF, nil, nil); s != success {
 		t.Fatal(s)
 	}
@@ -290,7 +290,7 @@ func testConcurrency(t *testing.T) {
 			default:
 				server.device.Counters()
 				client.device.TransportCounters()
-				mr := must(server.pd.CreateMR(nil, nil))
+				mr := must(server.pd.CreateMR(false, nil, nil))
 				mr.Register(&provider.MDL{Bytes: make([]byte, 10)}, 10, 0xF, nil, nil)
 				awaitClose(mr)
 			}
@@ -345,7 +345,7 @@ func TestDeregisterInUse(t *testing.T) {
 	client, server := newCrowd(t, w, addresses[0], 1, 8), newCrowd(t, w, addresses[1], 2, 8)
 	ends := [2]*encounter{{crowd: client, qp: client.newQP()}, {crowd: server, qp: server.newQP()}}
 	l := join(ends, firstPort)
-	mr = must(client.pd.CreateMR(nil, nil))
+	mr = must(client.pd.CreateMR(false, nil, nil))
 	if s := mr.Register(&provider.MDL{VirtualAddress: 1, Bytes: make([]byte, 8)}, 8, 0, nil, nil); s != success {
 		t.Fatal(s)
 	}

@@ -6,6 +6,7 @@ import "sync"
 // (ndkpi.md 1.5).
 type CQ struct {
 	object
+	Dispatch     CQDispatch // as Adapter.Dispatch
 	adapter      *Adapter
 	notification CQNotification
 	context      any
@@ -45,8 +46,15 @@ func (a *Adapter) CreateCQ(depth uint32, notification CQNotification, notificati
 	if !cq.reserve(m, cqResource, m.capabilities.MaxCqCount) {
 		return nil, StatusInsufficientResources
 	}
+	cq.Dispatch = cq
 	cq.init(a.clock, ObjectTypeCQ, &a.object)
+	// In the set, where a device that fails from now on finds it.
 	a.cqs.add(cq)
+	if m.state.failed.Load() {
+		a.cqs.remove(cq)
+		cq.discard()
+		return nil, StatusDeviceNotReady
+	}
 	return created(m, cq, &cq.object, completion, context)
 }
 

@@ -286,7 +286,9 @@ func TestPostStates(t *testing.T) {
 		}
 	})
 	t.Run("NDK-INV-08 NDK-INV-09 local invalidation is ignored", func(t *testing.T) {
-		w := newWorld(t)
+		info := provider.DefaultAdapterInfo()
+		info.AdapterFlags &^= provider.AdapterReadLocalInvalidate
+		w := newWorldOf(t, addresses, info)
 		client, server := w.connect()
 		for range 2 {
 			w.want(client.qp.Read(nil, client.at(0, 10), base, server.mr.RemoteToken(), provider.OpReadLocalInvalidate), success)

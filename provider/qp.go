@@ -18,13 +18,14 @@ const batchSize = 60
 // A QP is a queue pair.
 type QP struct {
 	object
+	Dispatch    QPDispatch // as Adapter.Dispatch
 	pd          *PD
 	receiveCQ   *CQ
 	initiatorCQ *CQ
 	srq         *SRQ // nil: receives has the queue pair's own
 	context     any
-	number      uint32
-	maxSend     int // pieces per request
+	number      uint32 // changed with Miniport.cmMu and the table's lock held, by renumber
+	maxSend     int    // pieces per request
 	maxReceive  int
 	maxInline   int
 
@@ -40,6 +41,8 @@ type QP struct {
 	// connector: it stands in for a lost RTU (roce.md 11).
 	listening   bool
 	busy        bool       // counted in Miniport.busy
+	halted      bool       // the peer has ended the connection
+	timedOut    bool       // the error is that the peer did not answer
 	failed      bool       // the connector knows of the error, or need not
 	connector   *Connector // the connector this QP is used with, nil if none
 	timer       clock.Timer
@@ -48,6 +51,10 @@ type QP struct {
 	completions []rc.Completion // scratch of progress
 	sgl         []rc.SGE        // scratch of posts
 	inline      []byte          // scratch of posts
+	memory      view
+	changes     []*change       // posted by this queue pair and not performed
+	draining    int             // ended tokens whose memory is still in use
+	heldBack    []rc.Completion // what is not to be told while draining
 }
 
 // CreateQP makes a queue pair. Each number is at most the adapter's limit of
@@ -81,15 +88,17 @@ func (pd *PD) createQP(qp *QP, initiatorQueueDepth, maxInitiatorRequestSge, inli
 	if !qp.reserve(m, qpResource, m.capabilities.MaxQpCount) {
 		return nil, StatusInsufficientResources
 	}
+	qp.memory.qp = qp
 	qp.maxSend, qp.maxInline = int(maxInitiatorRequestSge), int(inlineDataSize)
 	config := rc.Config{
 		SendDepth: int(initiatorQueueDepth), MaxSGE: qp.maxSend, MaxInline: qp.maxInline,
-		Receives: qp.receives, Memory: pd,
+		Receives: qp.receives, Memory: &qp.memory,
 	}
 	if qp.srq != nil {
 		config.Receives, config.SharedReceives = taker{qp.srq}, true
 	}
 	qp.rc = rc.NewQP(config)
+	qp.Dispatch = qp
 	qp.init(pd.clock, ObjectTypeQP, &pd.object, &qp.receiveCQ.object, &qp.initiatorCQ.object)
 	if qp.srq != nil {
 		qp.addAntecedent(&qp.srq.object)
@@ -121,8 +130,9 @@ func (qp *QP) Close(completion CloseCompletion, context any) Status {
 	}, completion, context)
 }
 
-// Number is the queue pair's number on the wire.
-func (qp *QP) Number() uint32 { return qp.number }
+// Number is the queue pair's number on the wire. While a Connect is pending it
+// may change.
+func (qp *QP) Number() uint32 { return qp.pd.adapter.miniport.qps.numberOf(qp) }
 
 // Flush cancels every pending request of both queues; they complete with
 // StatusCancelled. On a queue pair that was connected it is the beginning of
@@ -167,10 +177,15 @@ func (qp *QP) Write(context any, sgl []SGE, remoteAddress uint64, remoteToken ui
 }
 
 // Read reads the peer's memory at remoteAddress under remoteToken into sgl.
-// OpReadLocalInvalidate is ignored, as on every adapter without that flag
-// (NDK-INV-08).
+// OpReadLocalInvalidate ends the token of the first SGE, an FRMR's, when the
+// data is there; it is ignored on an adapter without that flag (NDK-INV-08). A
+// FastRegister of that FRMR may be posted behind the read, with OpReadFence.
 func (qp *QP) Read(context any, sgl []SGE, remoteAddress uint64, remoteToken uint32, flags OpFlags) Status {
-	limit := min(qp.maxSend, int(qp.pd.adapter.miniport.info.MaxReadRequestSge)) // ndkpi.md T58
+	info := &qp.pd.adapter.miniport.info
+	limit := min(qp.maxSend, int(info.MaxReadRequestSge)) // ndkpi.md T58
+	if info.AdapterFlags&AdapterReadLocalInvalidate == 0 {
+		flags &^= OpReadLocalInvalidate
+	}
 	return qp.post(&rc.Request{Op: rc.OpRead, Context: context, VA: remoteAddress, Token: remoteToken},
 		sgl, limit, flags, opFlagsOfRead)
 }
@@ -183,6 +198,9 @@ func (qp *QP) post(r *rc.Request, sgl []SGE, maxSGE int, flags, allowed OpFlags)
 	defer qp.mu.Unlock()
 	now := qp.clock.Now()
 	status := qp.queue(r, sgl, maxSGE, flags, allowed)
+	if status == StatusSuccess && r.InvalidateLocal {
+		qp.awaitRead(sgl[0].MemoryRegionToken)
+	}
 	if status != StatusSuccess || flags&OpDefer == 0 {
 		qp.progress(now)
 	}
@@ -225,6 +243,12 @@ func (qp *QP) queue(r *rc.Request, sgl []SGE, maxSGE int, flags, allowed OpFlags
 	r.Silent = flags&OpSilentSuccess != 0
 	r.Fence = flags&OpReadFence != 0
 	r.Solicited = flags&OpSendAndSolicitEvent != 0
+	if flags&OpReadLocalInvalidate != 0 && len(sgl) > 0 {
+		if qp.permanent(sgl[0].MemoryRegionToken) {
+			return StatusInvalidParameter
+		}
+		r.InvalidateLocal = true
+	}
 	return postStatus(qp.rc.Post(r))
 }
 
@@ -347,10 +371,19 @@ func (qp *QP) progress(now time.Duration) {
 		if err := qp.pd.adapter.miniport.carrier.Send(qp.flow, qp.batch[:n]); err != nil {
 			qp.rc.Flush() // the carrier is closed: nothing will ever be answered
 		}
+		qp.memory.done()
+	}
+	qp.memory.done()
+	if qp.rc.State() == rc.Error {
+		qp.abandon()
 	}
 	qp.completions = qp.rc.Completions(qp.completions[:0])
-	for i := range qp.completions {
-		qp.complete(&qp.completions[i])
+	if qp.draining > 0 {
+		qp.heldBack = append(qp.heldBack, qp.completions...)
+	} else {
+		for i := range qp.completions {
+			qp.complete(&qp.completions[i])
+		}
 	}
 	clear(qp.completions) // lets go of the consumer's contexts
 	if qp.rc.State() == rc.Error {
@@ -359,15 +392,42 @@ func (qp *QP) progress(now time.Duration) {
 		}
 		qp.failed = true
 	}
-	if busy := qp.rc.Busy(); busy != qp.busy {
-		qp.busy = busy
-		if busy {
-			qp.pd.adapter.miniport.busy.Add(1)
-		} else {
-			qp.pd.adapter.miniport.busy.Add(-1)
-		}
-	}
+	qp.countBusy()
 	qp.setTimer(now)
+}
+
+// countBusy keeps Miniport.busy.
+func (qp *QP) countBusy() {
+	busy := qp.rc.Busy() && !qp.halted
+	if busy == qp.busy {
+		return
+	}
+	qp.busy = busy
+	if busy {
+		qp.pd.adapter.miniport.busy.Add(1)
+	} else {
+		qp.pd.adapter.miniport.busy.Add(-1)
+	}
+}
+
+// failure is why the queue pair is in error, as a DisconnectReason.
+func (qp *QP) failure() uint32 {
+	qp.mu.Lock()
+	defer qp.mu.Unlock()
+	if qp.timedOut {
+		return DisconnectReasonTimeout
+	}
+	return DisconnectReasonError
+}
+
+// halt has the queue pair no longer wait for the peer, which has ended the
+// connection: nothing is sent again, nothing fails for want of an answer, and
+// requests stay pending until they are flushed (NDK-DISC-03).
+func (qp *QP) halt() {
+	qp.mu.Lock()
+	defer qp.mu.Unlock()
+	qp.halted = true
+	qp.countBusy()
 }
 
 // setTimer has the timer run at the state machine's deadline or earlier. An
@@ -390,6 +450,9 @@ func (qp *QP) timeout() {
 	qp.mu.Lock()
 	defer qp.mu.Unlock()
 	qp.timerAt = 0
+	if qp.halted {
+		return
+	}
 	now := qp.clock.Now()
 	if deadline, ok := qp.rc.Deadline(); ok && deadline <= now {
 		qp.rc.HandleTimeout(now)
@@ -420,9 +483,16 @@ func (qp *QP) complete(c *rc.Completion) {
 		result.Type = OperationTypeRead
 	case rc.OpWrite:
 		result.Type = OperationTypeWrite
+	case rc.OpFastRegister:
+		result.Type = OperationTypeFastRegister
+	case rc.OpBind:
+		result.Type = OperationTypeBind
+	case rc.OpInvalidate:
+		result.Type = OperationTypeInvalidate
 	}
 	if c.Status != rc.Success {
 		result.ProviderErrorCode = uint32(c.Status)
+		qp.timedOut = qp.timedOut || c.Status == rc.RetryExceeded || c.Status == rc.RNRRetryExceeded
 	}
 	cq.push(&result, c.Solicited)
 }
@@ -439,6 +509,8 @@ func completionStatus(c *rc.Completion) Status {
 			return StatusBufferOverflow
 		}
 		return StatusDataOverrun
+	case rc.BadOperation:
+		return StatusInvalidDeviceRequest
 	case rc.LocalProtection:
 		return StatusAccessViolation
 	case rc.BadResponse:

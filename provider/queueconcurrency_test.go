@@ -205,7 +205,7 @@ func testBothQueues(t *testing.T) {
 				}
 			}
 		}, nil, nil, nil, nil))
-		p.mr = must(c.pd.CreateMR(nil, nil))
+		p.mr = must(c.pd.CreateMR(false, nil, nil))
 		if s := p.mr.Register(&provider.MDL{VirtualAddress: base, Bytes: p.memory}, uint64(len(p.memory)),
 			provider.MRAllowLocalWrite, nil, nil); s != success {
 			t.Fatal(s)

@@ -51,7 +51,13 @@ func (pd *PD) CreateSRQ(depth, maxReceiveRequestSge, notifyThreshold uint32, not
 		return nil, StatusInsufficientResources
 	}
 	srq.init(pd.clock, ObjectTypeSRQ, &pd.object)
+	// In the set, where a device that fails from now on finds it.
 	pd.adapter.srqs.add(srq)
+	if m.state.failed.Load() {
+		pd.adapter.srqs.remove(srq)
+		srq.discard()
+		return nil, StatusDeviceNotReady
+	}
 	return created(m, srq, &srq.object, completion, context)
 }
 
