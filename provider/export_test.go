@@ -1,5 +1,7 @@
 package provider
 
+import "github.com/ndklab/ndklab/provider/rc"
+
 // InUse is how many connectors, endpoints, queue pairs, tokens and mappings the
 // device's tables hold.
 func (m *Miniport) InUse() int {
@@ -27,6 +29,12 @@ func (cq *CQ) Fail() { cq.fail(StatusInternalError) }
 
 // Fail has the SRQ fail as when the device does.
 func (srq *SRQ) Fail() { srq.fail(StatusInternalError) }
+
+// Take has a queue pair take a receive; false if there is none.
+func (srq *SRQ) Take() bool { return taker{srq}.Take(&rc.Receive{}) }
+
+// Queues is how many CQs and SRQs the instance knows.
+func (a *Adapter) Queues() int { return len(a.cqs.snapshot()) + len(a.srqs.snapshot()) }
 
 // FailQueues has every CQ and SRQ of the instance fail as when the device does.
 func (a *Adapter) FailQueues() {

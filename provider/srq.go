@@ -119,8 +119,12 @@ func (srq *SRQ) Receive(context any, sgl []SGE) Status {
 	return postStatus(srq.receives.Post(&rc.Receive{Context: context, SGL: srq.sgl}))
 }
 
+// A taker is an SRQ as its queue pairs have it.
+type taker struct{ srq *SRQ }
+
 // Take implements rc.Receives. The QP.mu of the queue pair that asks is held.
-func (srq *SRQ) Take(r *rc.Receive) bool {
+func (t taker) Take(r *rc.Receive) bool {
+	srq := t.srq
 	srq.mu.Lock()
 	defer srq.mu.Unlock()
 	if srq.failure != StatusSuccess || !srq.receives.Take(r) {
