@@ -26,7 +26,11 @@ type world struct {
 	path    *sim.Impaired
 	network *sim.Network
 	hosts   [2]*host
-	opened  uint64 // adapters
+	others  []*host // further instances on the hosts' devices
+	opened  uint64  // devices
+	// configure, if set, changes the configuration of each device before it is
+	// started.
+	configure func(*provider.Config)
 }
 
 // A host is an adapter with what nearly every test needs on it.
@@ -82,7 +86,12 @@ func newWorld(t *testing.T) *world {
 
 func newWorldOf(t *testing.T, addresses [2]netip.Addr, info provider.AdapterInfo) *world {
 	t.Helper()
-	w := &world{t: t, clock: clock.NewVirtual()}
+	return newWorldWith(t, addresses, info, nil)
+}
+
+func newWorldWith(t *testing.T, addresses [2]netip.Addr, info provider.AdapterInfo, configure func(*provider.Config)) *world {
+	t.Helper()
+	w := &world{t: t, clock: clock.NewVirtual(), configure: configure}
 	w.path = &sim.Impaired{Rand: rand.New(rand.NewPCG(1, 2)), Delay: 10 * time.Microsecond, Rate: 10e9}
 	w.network = sim.NewNetwork(w.clock, w.path)
 	for i, address := range addresses {
@@ -106,11 +115,15 @@ func (w *world) openOn(carrier provider.Carrier, info provider.AdapterInfo) *pro
 	if info.MaxSrqDepth == 0 {
 		capabilities.MaxSrqCount = 0 // NDK-CAP-04
 	}
-	m, err := provider.NewMiniport(provider.Config{
+	cfg := provider.Config{
 		Carrier: carrier, Clock: w.clock,
 		Rand: rand.New(rand.NewPCG(w.opened, 7)), Info: info,
 		Capabilities: capabilities,
-	})
+	}
+	if w.configure != nil {
+		w.configure(&cfg)
+	}
+	m, err := provider.NewMiniport(cfg)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -124,6 +137,13 @@ var anyVersion = provider.OpenParameters{Version: provider.Version{Major: 2}}
 func (w *world) reopen(h *host) {
 	h.device = w.openAt(h.address, provider.DefaultAdapterInfo())
 	h.Adapter = must(h.device.OpenAdapter(anyVersion))
+}
+
+// another opens one more instance on a host's device.
+func (w *world) another(h *host) *host {
+	o := w.equip(h.device, h.address)
+	w.others = append(w.others, o)
+	return o
 }
 
 func (w *world) equip(m *provider.Miniport, address netip.Addr) *host {
@@ -144,6 +164,12 @@ func (w *world) end() {
 	w.path.Down, w.path.Loss = false, 0
 	var closes []*async
 	ends := 0
+	for _, h := range w.others {
+		h.BeginClose(func() {}) // which the device's end waits for
+		for len(*h.open) > 0 {
+			closes = append(closes, h.close((*h.open)[0]))
+		}
+	}
 	for _, h := range w.hosts {
 		h.endAll(func() { ends++ })
 		for len(*h.open) > 0 {
