@@ -27,7 +27,11 @@ type world struct {
 	path    *sim.Impaired
 	network *sim.Network
 	hosts   [2]*host
-	opened  uint64 // adapters
+	others  []*host // further instances on the hosts' devices
+	opened  uint64  // devices
+	// configure, if set, changes the configuration of each device before it is
+	// started.
+	configure func(*provider.Config)
 }
 
 // A host is an adapter with what nearly every test needs on it.
@@ -83,18 +87,20 @@ func newWorld(t *testing.T) *world {
 
 func newWorldOf(t *testing.T, addresses [2]netip.Addr, info provider.AdapterInfo) *world {
 	t.Helper()
-	return newWorldVia(t, addresses, info, func(c provider.Carrier) provider.Carrier { return c })
+	return newWorldWith(t, addresses, func(c *provider.Config) { c.Info = info })
 }
 
-// newWorldVia is newWorldOf with something between the adapters and their carriers.
-func newWorldVia(t *testing.T, addresses [2]netip.Addr, info provider.AdapterInfo, via func(provider.Carrier) provider.Carrier) *world {
+// newWorldWith makes a world of devices with a change to their configuration.
+func newWorldWith(t *testing.T, addresses [2]netip.Addr, change func(*provider.Config)) *world {
 	t.Helper()
 	w := &world{t: t, clock: clock.NewVirtual()}
 	w.path = &sim.Impaired{Rand: rand.New(rand.NewPCG(1, 2)), Delay: 10 * time.Microsecond, Rate: 10e9}
 	w.network = sim.NewNetwork(w.clock, w.path)
 	for i, address := range addresses {
-		w.hosts[i] = w.equip(w.openOn(via(w.network.Attach(mtu, address)), info), address)
-		copy(w.hosts[i].memory, noise()[i])
+		cfg := w.config(w.network.Attach(mtu, address))
+		change(&cfg)
+		w.hosts[i] = w.equip(w.start(cfg), address)
+		w.hosts[i].fill(i)
 	}
 	t.Cleanup(w.end)
 	return w
@@ -110,9 +116,6 @@ func (w *world) openOn(carrier provider.Carrier, info provider.AdapterInfo) *pro
 	w.t.Helper()
 	cfg := w.config(carrier)
 	cfg.Info = info
-	if info.MaxSrqDepth == 0 {
-		cfg.Capabilities.MaxSrqCount = 0 // NDK-CAP-04
-	}
 	return w.start(cfg)
 }
 
@@ -131,6 +134,12 @@ func (w *world) config(carrier provider.Carrier) provider.Config {
 
 func (w *world) start(cfg provider.Config) *provider.Miniport {
 	w.t.Helper()
+	if cfg.Info.MaxSrqDepth == 0 {
+		cfg.Capabilities.MaxSrqCount = 0 // NDK-CAP-04
+	}
+	if w.configure != nil {
+		w.configure(&cfg)
+	}
 	m, err := provider.NewMiniport(cfg)
 	if err != nil {
 		w.t.Fatal(err)
@@ -145,6 +154,13 @@ var anyVersion = provider.OpenParameters{Version: provider.Version{Major: 2}}
 func (w *world) reopen(h *host) {
 	h.device = w.openAt(h.address, provider.DefaultAdapterInfo())
 	h.Adapter = must(h.device.OpenAdapter(anyVersion))
+}
+
+// another opens one more instance on a host's device.
+func (w *world) another(h *host) *host {
+	o := w.equip(h.device, h.address)
+	w.others = append(w.others, o)
+	return o
 }
 
 func (w *world) equip(m *provider.Miniport, address netip.Addr) *host {
@@ -184,6 +200,12 @@ func (w *world) end() {
 	w.path.Down, w.path.Loss = false, 0
 	var closes []*async
 	ends := 0
+	for _, h := range w.others {
+		h.BeginClose(func() {}) // which the device's end waits for
+		for len(*h.open) > 0 {
+			closes = append(closes, h.close((*h.open)[0]))
+		}
+	}
 	for _, h := range w.hosts {
 		h.endAll(func() { ends++ })
 		for len(*h.open) > 0 {
@@ -198,7 +220,7 @@ func (w *world) end() {
 		}
 	}
 	for _, h := range w.hosts {
-		if n := h.device.InUse(); n > 0 {
+		if n := h.device.InUse() + h.Queues(); n > 0 {
 			w.t.Fatalf("%d entries are left in the adapter's tables", n)
 		}
 	}
@@ -255,8 +277,8 @@ func (h *host) register(at uint64, memory []byte, flags provider.MRFlags) *provi
 	return mr
 }
 
-// noise is random bytes, for the memory of each host.
-var noise = sync.OnceValue(func() (noise [2][]byte) {
+// noise is random bytes, made once for all tests.
+var noise = sync.OnceValue(func() (noise [4][]byte) {
 	for i := range noise {
 		noise[i] = make([]byte, 1<<20)
 		r := rand.NewPCG(uint64(i), 0)
@@ -266,6 +288,9 @@ var noise = sync.OnceValue(func() (noise [2][]byte) {
 	}
 	return noise
 })
+
+// fill makes the host's memory random; there are four seeds.
+func (h *host) fill(seed int) { copy(h.memory, noise()[seed]) }
 
 // must panics unless a create succeeded: tests make what they know to work.
 func must[T any](object T, status provider.Status) T {

@@ -7,8 +7,9 @@ import "github.com/ndklab/ndklab/provider/rc"
 // pair.
 type MW struct {
 	object
-	pd    *PD
-	grant grant
+	Dispatch MWDispatch // as Adapter.Dispatch
+	pd       *PD
+	grant    grant
 }
 
 // CreateMW makes a memory window for QP.Bind.
@@ -18,6 +19,7 @@ func (pd *PD) CreateMW(completion CreateCompletion, context any) (*MW, Status) {
 	if !mw.reserve(m, mwResource, m.capabilities.MaxMwCount) {
 		return nil, StatusInsufficientResources
 	}
+	mw.Dispatch = mw
 	mw.init(pd.clock, ObjectTypeMW, &pd.object)
 	if status := mw.grant.prepare(); status != StatusSuccess {
 		mw.discard()
@@ -66,7 +68,7 @@ func (mr *MR) bind(mw *MW, va, length uint64, flags OpFlags) (*region, Status) {
 		return nil, StatusAccessViolation
 	}
 	offset, size := va-mr.region.base, mr.region.memory.length()
-	if va < mr.region.base || offset > size || length > size-offset {
+	if offset > size || length > size-offset { // below the base the offset wraps to more than any size
 		return nil, StatusInvalidParameter
 	}
 	mr.windows++
