@@ -82,17 +82,25 @@ func newWorld(t *testing.T) *world {
 
 func newWorldOf(t *testing.T, addresses [2]netip.Addr, info provider.AdapterInfo) *world {
 	t.Helper()
-	return newWorldVia(t, addresses, info, func(c provider.Carrier) provider.Carrier { return c })
+	return newWorldWith(t, addresses, func(c *provider.Config) { c.Info = info })
 }
 
 // newWorldVia is newWorldOf with something between the adapters and their carriers.
 func newWorldVia(t *testing.T, addresses [2]netip.Addr, info provider.AdapterInfo, via func(provider.Carrier) provider.Carrier) *world {
 	t.Helper()
+	return newWorldWith(t, addresses, func(c *provider.Config) { c.Info, c.Carrier = info, via(c.Carrier) })
+}
+
+// newWorldWith makes a world of devices with a change to their configuration.
+func newWorldWith(t *testing.T, addresses [2]netip.Addr, change func(*provider.Config)) *world {
+	t.Helper()
 	w := &world{t: t, clock: clock.NewVirtual()}
 	w.path = &sim.Impaired{Rand: rand.New(rand.NewPCG(1, 2)), Delay: 10 * time.Microsecond, Rate: 10e9}
 	w.network = sim.NewNetwork(w.clock, w.path)
 	for i, address := range addresses {
-		w.hosts[i] = w.equip(w.openOn(via(w.network.Attach(mtu, address)), info), address)
+		cfg := w.config(w.network.Attach(mtu, address))
+		change(&cfg)
+		w.hosts[i] = w.equip(w.start(cfg), address)
 		w.hosts[i].fill(uint64(i))
 	}
 	t.Cleanup(w.end)
@@ -109,9 +117,6 @@ func (w *world) openOn(carrier provider.Carrier, info provider.AdapterInfo) *pro
 	w.t.Helper()
 	cfg := w.config(carrier)
 	cfg.Info = info
-	if info.MaxSrqDepth == 0 {
-		cfg.Capabilities.MaxSrqCount = 0 // NDK-CAP-04
-	}
 	return w.start(cfg)
 }
 
@@ -130,6 +135,9 @@ func (w *world) config(carrier provider.Carrier) provider.Config {
 
 func (w *world) start(cfg provider.Config) *provider.Miniport {
 	w.t.Helper()
+	if cfg.Info.MaxSrqDepth == 0 {
+		cfg.Capabilities.MaxSrqCount = 0 // NDK-CAP-04
+	}
 	m, err := provider.NewMiniport(cfg)
 	if err != nil {
 		w.t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 // (NDK-SRQ-13).
 type SRQ struct {
 	object
+	Dispatch     SRQDispatch // as Adapter.Dispatch
 	pd           *PD
 	notification SRQNotification
 	context      any
@@ -50,6 +51,7 @@ func (pd *PD) CreateSRQ(depth, maxReceiveRequestSge, notifyThreshold uint32, not
 	if !srq.reserve(m, srqResource, m.capabilities.MaxSrqCount) {
 		return nil, StatusInsufficientResources
 	}
+	srq.Dispatch = srq
 	srq.init(pd.clock, ObjectTypeSRQ, &pd.object)
 	// In the set, where a device that fails from now on finds it.
 	pd.adapter.srqs.add(srq)
