@@ -21,6 +21,14 @@ func (m *Miniport) SetNextQPN(n uint32) { m.qps.next = n }
 // MaxInstances is how many instances may be open at once.
 const MaxInstances = maxInstances
 
+// WithoutQPNs calls f while every queue pair number is in use.
+func (m *Miniport) WithoutQPNs(f func()) {
+	count := m.qps.count
+	m.qps.count = m.qps.last - m.qps.first + 1
+	f()
+	m.qps.count = count
+}
+
 // QPNs are the bounds of queue pair numbers.
 func (m *Miniport) QPNs() (first, last uint32) { return m.qps.first, m.qps.last }
 

@@ -122,15 +122,6 @@ func testOneCQ(t *testing.T) {
 	c.end()
 }
 
-// end closes what newCrowd made.
-func (c *crowd) end() {
-	for _, o := range []closer{c.cq, c.mr, c.pd} {
-		awaitClose(o)
-	}
-	c.Close()
-	c.device.Close()
-}
-
 // TestBothQueues has every QP of both ends send and receive at once, on one end
 // from an SRQ. Each message says which it is, and is checked when it is received.
 func TestBothQueues(t *testing.T) {
