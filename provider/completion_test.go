@@ -55,7 +55,7 @@ func TestCompletionBeforeReturn(t *testing.T) {
 			}, nil
 		},
 		"NDK-LIFE-18 Register": func(client, server *crowd) (closer, call, []closer) {
-			mr := must(client.pd.CreateMR(nil, nil))
+			mr := must(client.pd.CreateMR(false, nil, nil))
 			return mr, func(done provider.RequestCompletion) provider.Status {
 				return mr.Register(&provider.MDL{Bytes: make([]byte, 8)}, 8, 0, done, nil)
 			}, nil

@@ -38,6 +38,12 @@ const (
 	refused // by us
 )
 
+// String is the state's name for people.
+func (s connectorState) String() string {
+	return [...]string{"idle", "connecting", "replied", "requested", "accepting", "established",
+		"disconnecting", "ended", "aborted", "refused"}[s]
+}
+
 // attempting reports whether a connection is being made.
 func (s connectorState) attempting() bool { return s >= connecting && s <= accepting }
 
@@ -86,6 +92,7 @@ func (c *Connector) abort(status Status) Status {
 // delivered by a Listener it accepts.
 type Connector struct {
 	object
+	Dispatch  ConnectorDispatch // as Adapter.Dispatch
 	adapter   *Adapter
 	callbacks callbacks
 	listener  *Listener // it came from, nil if none
@@ -123,6 +130,7 @@ func (a *Adapter) CreateConnector(completion CreateCompletion, context any) (*Co
 
 func newConnector(a *Adapter) *Connector {
 	c := &Connector{adapter: a, callbacks: callbacks{clock: a.clock}}
+	c.Dispatch = c
 	c.init(a.clock, ObjectTypeConnector, &a.object)
 	return c
 }
@@ -188,12 +196,21 @@ func (c *Connector) leaveQP() {
 // established the connection. event is as with CompleteConnect.
 func (c *Connector) Accept(qp *QP, inboundReadLimit, outboundReadLimit uint32, privateData []byte,
 	event DisconnectEvent, eventContext any, completion RequestCompletion, context any) Status {
-	return c.AcceptEx(qp, inboundReadLimit, outboundReadLimit, privateData,
+	return c.accept(qp, inboundReadLimit, outboundReadLimit, privateData,
 		event.withReason(), eventContext, completion, context)
 }
 
-// AcceptEx is Accept with an event that is told the reason.
+// AcceptEx is Accept with an event that is told the reason. It came with version
+// 2.1.
 func (c *Connector) AcceptEx(qp *QP, inboundReadLimit, outboundReadLimit uint32, privateData []byte,
+	event DisconnectEventEx, eventContext any, completion RequestCompletion, context any) Status {
+	if !c.hasEx() {
+		return StatusNotSupported
+	}
+	return c.accept(qp, inboundReadLimit, outboundReadLimit, privateData, event, eventContext, completion, context)
+}
+
+func (c *Connector) accept(qp *QP, inboundReadLimit, outboundReadLimit uint32, privateData []byte,
 	event DisconnectEventEx, eventContext any, completion RequestCompletion, context any) Status {
 	m := c.adapter.miniport
 	m.cmMu.Lock()

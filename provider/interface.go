@@ -1,12 +1,5 @@
 package provider
 
-// Version is an NDK interface version.
-type Version struct{ Major, Minor uint16 }
-
-// InterfaceVersion is the version this provider implements; every adapter and
-// object reports it (NDK-VER-02).
-var InterfaceVersion = Version{2, 1}
-
 // An ObjectType says what an object is (ndkpi.md 2.2).
 type ObjectType int32
 
@@ -80,6 +73,8 @@ const (
 	opFlagsOfSend                 = opFlagsOfEveryRequest | OpSendAndSolicitEvent | OpInline
 	opFlagsOfWrite                = opFlagsOfEveryRequest | OpInline
 	opFlagsOfRead                 = opFlagsOfEveryRequest | OpReadLocalInvalidate
+	opFlagsOfBind                 = opFlagsOfEveryRequest | OpAllowRemoteRead | OpAllowRemoteWrite
+	opFlagsOfFastRegister         = opFlagsOfBind | OpAllowLocalWrite | OpReadSink
 )
 
 // AdapterFlags say what an adapter can do (ndkpi.md 2.7).
@@ -110,7 +105,8 @@ type GroupAffinity struct {
 }
 
 // An SGE is a piece of registered memory, or, in a request with OpInline, bytes
-// to be copied by the call. A virtual address is only an index into a region
+// to be copied by the call. With the domain's privileged token the address is a
+// logical one, and the piece must not leave its page. A virtual address is only an index into a region
 // here, never dereferenced, so that inline bytes are given as such; address and
 // token are ignored then (NDK-INL-01).
 type SGE struct {
@@ -148,6 +144,9 @@ type (
 	CloseCompletion func(context any)
 	// CQNotification reports that what a CQ was armed for has happened.
 	CQNotification func(context any, status Status)
+	// SRQNotification reports that fewer receives are queued than the threshold,
+	// or that the SRQ has failed.
+	SRQNotification func(context any, status Status)
 	// ConnectEvent hands over the connector of an incoming connection request.
 	ConnectEvent func(context any, connector *Connector)
 	// DisconnectEvent reports that the peer disconnected or was lost, once.

@@ -86,16 +86,25 @@ func newWorld(t *testing.T) *world {
 
 func newWorldOf(t *testing.T, addresses [2]netip.Addr, info provider.AdapterInfo) *world {
 	t.Helper()
-	return newWorldWith(t, addresses, info, nil)
+	return newWorldWith(t, addresses, func(c *provider.Config) { c.Info = info })
 }
 
-func newWorldWith(t *testing.T, addresses [2]netip.Addr, info provider.AdapterInfo, configure func(*provider.Config)) *world {
+// newWorldVia is newWorldOf with something between the adapters and their carriers.
+func newWorldVia(t *testing.T, addresses [2]netip.Addr, info provider.AdapterInfo, via func(provider.Carrier) provider.Carrier) *world {
 	t.Helper()
-	w := &world{t: t, clock: clock.NewVirtual(), configure: configure}
+	return newWorldWith(t, addresses, func(c *provider.Config) { c.Info, c.Carrier = info, via(c.Carrier) })
+}
+
+// newWorldWith makes a world of devices with a change to their configuration.
+func newWorldWith(t *testing.T, addresses [2]netip.Addr, change func(*provider.Config)) *world {
+	t.Helper()
+	w := &world{t: t, clock: clock.NewVirtual()}
 	w.path = &sim.Impaired{Rand: rand.New(rand.NewPCG(1, 2)), Delay: 10 * time.Microsecond, Rate: 10e9}
 	w.network = sim.NewNetwork(w.clock, w.path)
 	for i, address := range addresses {
-		w.hosts[i] = w.equip(w.openAt(address, info), address)
+		cfg := w.config(w.network.Attach(mtu, address))
+		change(&cfg)
+		w.hosts[i] = w.equip(w.start(cfg), address)
 		w.hosts[i].fill(uint64(i))
 	}
 	t.Cleanup(w.end)
@@ -110,15 +119,28 @@ func (w *world) openAt(address netip.Addr, info provider.AdapterInfo) *provider.
 
 func (w *world) openOn(carrier provider.Carrier, info provider.AdapterInfo) *provider.Miniport {
 	w.t.Helper()
+	cfg := w.config(carrier)
+	cfg.Info = info
+	return w.start(cfg)
+}
+
+// config is that of a device with all defaults, except that its path MTU is as
+// large as the carrier allows.
+func (w *world) config(carrier provider.Carrier) provider.Config {
 	w.opened++
-	capabilities := provider.DefaultCapabilities()
-	if info.MaxSrqDepth == 0 {
-		capabilities.MaxSrqCount = 0 // NDK-CAP-04
-	}
-	cfg := provider.Config{
+	configuration := provider.DefaultConfiguration()
+	configuration.NetworkDirectRoCEFrameSize = 0
+	return provider.Config{
 		Carrier: carrier, Clock: w.clock,
-		Rand: rand.New(rand.NewPCG(w.opened, 7)), Info: info,
-		Capabilities: capabilities,
+		Rand: rand.New(rand.NewPCG(w.opened, 7)), Info: provider.DefaultAdapterInfo(),
+		Capabilities: provider.DefaultCapabilities(), Configuration: &configuration,
+	}
+}
+
+func (w *world) start(cfg provider.Config) *provider.Miniport {
+	w.t.Helper()
+	if cfg.Info.MaxSrqDepth == 0 {
+		cfg.Capabilities.MaxSrqCount = 0 // NDK-CAP-04
 	}
 	if w.configure != nil {
 		w.configure(&cfg)
@@ -147,13 +169,32 @@ func (w *world) another(h *host) *host {
 }
 
 func (w *world) equip(m *provider.Miniport, address netip.Addr) *host {
-	a := must(m.OpenAdapter(anyVersion))
+	return w.equipOn(m, must(m.OpenAdapter(anyVersion)), address)
+}
+
+// equipOn makes on an instance what nearly every test needs.
+func (w *world) equipOn(m *provider.Miniport, a *provider.Adapter, address netip.Addr) *host {
 	h := &host{Adapter: a, device: m, world: w, address: address, port: 7000, memory: make([]byte, 1<<20), open: new([]closer)}
 	h.pd = track(h, must(a.CreatePD(nil, nil)))
 	h.cq, h.notes = h.newCQ(cqDepth)
 	h.qp = h.newQP()
 	h.mr = h.register(base, h.memory, provider.MRAllowRemoteRead|provider.MRAllowRemoteWrite)
 	return h
+}
+
+// reequip has a host use another instance, in place of its present one unless
+// that is the same.
+func (w *world) reequip(i int, a *provider.Adapter) {
+	w.t.Helper()
+	old := w.hosts[i]
+	for len(*old.open) > 0 {
+		old.close((*old.open)[0])
+	}
+	if a != old.Adapter {
+		old.BeginClose(func() {})
+	}
+	w.settle()
+	w.hosts[i] = w.equipOn(old.device, a, old.address)
 }
 
 // end closes everything.
@@ -184,7 +225,7 @@ func (w *world) end() {
 		}
 	}
 	for _, h := range w.hosts {
-		if n := h.device.InUse(); n > 0 {
+		if n := h.device.InUse() + h.Queues(); n > 0 {
 			w.t.Fatalf("%d entries are left in the adapter's tables", n)
 		}
 	}
@@ -235,7 +276,7 @@ func (h *host) newQPOn(receives, initiated *provider.CQ, context any) *provider.
 func (h *host) newConnector() *provider.Connector { return track(h, must(h.CreateConnector(nil, nil))) }
 
 func (h *host) register(at uint64, memory []byte, flags provider.MRFlags) *provider.MR {
-	mr := track(h, must(h.pd.CreateMR(nil, nil)))
+	mr := track(h, must(h.pd.CreateMR(false, nil, nil)))
 	h.world.want(mr.Register(&provider.MDL{VirtualAddress: at, Bytes: memory}, uint64(len(memory)), flags, nil, nil),
 		provider.StatusSuccess)
 	return mr
@@ -451,4 +492,33 @@ func (w *world) join(client, server *host) {
 	w.want(w.finish(client.dial(client.conn, server)), provider.StatusSuccess)
 	w.want(client.complete(), provider.StatusSuccess)
 	w.want(w.finish(accepted), provider.StatusSuccess)
+}
+
+// rejoin gives the hosts new QPs in place of those whose connection is over, and
+// joins them.
+func (w *world) rejoin() {
+	w.t.Helper()
+	for _, h := range w.hosts {
+		h.qp, h.disconnected = h.newQP(), 0
+		h.port++
+	}
+	w.join(w.hosts[0], w.hosts[1])
+}
+
+// rejoinIn is rejoin with one of the hosts in another protection domain, in
+// which its memory is registered anew.
+func (w *world) rejoinIn(h *host, pd *provider.PD) {
+	w.t.Helper()
+	h.pd = pd
+	h.mr = h.register(base, h.memory, provider.MRAllowRemoteRead|provider.MRAllowRemoteWrite)
+	w.rejoin()
+}
+
+// sinks registers the hosts' memory so that it may be the sink of reads, where
+// that needs a right.
+func (w *world) sinks() {
+	w.t.Helper()
+	for _, h := range w.hosts {
+		h.mr = h.register(base, h.memory, provider.MRAllowRemoteRead|provider.MRAllowRemoteWrite|provider.MRReadSink)
+	}
 }

@@ -148,7 +148,7 @@ func TestDeviceReadLimits(t *testing.T) {
 	// open.
 	limited := func(t *testing.T, in, out uint32) (w *world, client, first, second *host) {
 		t.Helper()
-		w = newWorldWith(t, addresses, provider.DefaultAdapterInfo(), func(cfg *provider.Config) {
+		w = newWorldWith(t, addresses, func(cfg *provider.Config) {
 			if cfg.Carrier.Addresses()[0] == addresses[1] {
 				cfg.Capabilities.MaxInboundReadLimit, cfg.Capabilities.MaxOutboundReadLimit = in, out
 			}

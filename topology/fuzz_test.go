@@ -16,6 +16,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add(example)
 	f.Add([]byte("topology: {kinds: {k: {cpu: 1}}, nodes: {a: &a {kind: k}, b: {<<: *a}}, links: [{endpoints: [{node: a, interface: e, addresses: [10.0.0.1/24]}, b:e]}]}"))
+	f.Add([]byte("topology: {defaults: {adapter: {max_read_request_sge: 4, vendor_id: 0x2}}, nodes: {a: {adapter: {max_srq_depth: 0, max_initiator_request_sge: 8}}}}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		lab, err := Parse("fuzz.yaml", data)
 		if err != nil {
@@ -32,6 +33,16 @@ func FuzzParse(f *testing.F) {
 		}
 		if lab.Name == "" || len(lab.Nodes) == 0 {
 			t.Errorf("a lab without name or nodes: %+v", lab)
+		}
+		for _, n := range lab.Nodes {
+			a := n.Adapter
+			if a.MaxReadRequestSge != nil && a.MaxInitiatorRequestSge != nil && *a.MaxReadRequestSge > *a.MaxInitiatorRequestSge {
+				t.Errorf("%s reads with %d elements of %d", n.Name, *a.MaxReadRequestSge, *a.MaxInitiatorRequestSge)
+			}
+			depth, number := a.MaxSrqDepth, a.MaxSrqCount
+			if none := depth != nil && *depth == 0; none != (number != nil && *number == 0) { // NDK-CAP-04
+				t.Errorf("%s has SRQs by one limit and none by the other", n.Name)
+			}
 		}
 		for i, l := range lab.Links {
 			for end, e := range l.Endpoints {

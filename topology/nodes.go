@@ -53,7 +53,7 @@ func (r *reader) nodes(m topologyMap) []Node {
 			Name:    n.name.is,
 			CPU:     l.cpu.is,
 			Memory:  l.memory.is,
-			Adapter: l.adapter.pointers(),
+			Adapter: r.resolveAdapter(l.adapter),
 		})
 	}
 	return nodes
@@ -76,40 +76,5 @@ func (l limits) or(less limits) limits {
 		cpu:     l.cpu.or(less.cpu),
 		memory:  l.memory.or(less.memory),
 		adapter: l.adapter.or(less.adapter),
-	}
-}
-
-func (a adapter) or(less adapter) adapter {
-	return adapter{
-		maxRegistrationSize:    a.maxRegistrationSize.or(less.maxRegistrationSize),
-		maxInitiatorRequestSge: a.maxInitiatorRequestSge.or(less.maxInitiatorRequestSge),
-		maxReceiveRequestSge:   a.maxReceiveRequestSge.or(less.maxReceiveRequestSge),
-		maxReadRequestSge:      a.maxReadRequestSge.or(less.maxReadRequestSge),
-		maxTransferLength:      a.maxTransferLength.or(less.maxTransferLength),
-		maxInlineDataSize:      a.maxInlineDataSize.or(less.maxInlineDataSize),
-		maxInboundReadLimit:    a.maxInboundReadLimit.or(less.maxInboundReadLimit),
-		maxOutboundReadLimit:   a.maxOutboundReadLimit.or(less.maxOutboundReadLimit),
-		maxReceiveQueueDepth:   a.maxReceiveQueueDepth.or(less.maxReceiveQueueDepth),
-		maxInitiatorQueueDepth: a.maxInitiatorQueueDepth.or(less.maxInitiatorQueueDepth),
-		maxSrqDepth:            a.maxSrqDepth.or(less.maxSrqDepth),
-		maxCqDepth:             a.maxCqDepth.or(less.maxCqDepth),
-	}
-}
-
-// pointers is the adapter as Topology has it.
-func (a adapter) pointers() Adapter {
-	return Adapter{
-		MaxRegistrationSize:    a.maxRegistrationSize.pointer(),
-		MaxInitiatorRequestSge: a.maxInitiatorRequestSge.pointer(),
-		MaxReceiveRequestSge:   a.maxReceiveRequestSge.pointer(),
-		MaxReadRequestSge:      a.maxReadRequestSge.pointer(),
-		MaxTransferLength:      a.maxTransferLength.pointer(),
-		MaxInlineDataSize:      a.maxInlineDataSize.pointer(),
-		MaxInboundReadLimit:    a.maxInboundReadLimit.pointer(),
-		MaxOutboundReadLimit:   a.maxOutboundReadLimit.pointer(),
-		MaxReceiveQueueDepth:   a.maxReceiveQueueDepth.pointer(),
-		MaxInitiatorQueueDepth: a.maxInitiatorQueueDepth.pointer(),
-		MaxSrqDepth:            a.maxSrqDepth.pointer(),
-		MaxCqDepth:             a.maxCqDepth.pointer(),
 	}
 }

@@ -134,32 +134,6 @@ topology:
 			want: Topology{Nodes: []Node{{Name: "a", CPU: 2}}},
 		},
 		{
-			name: "every adapter limit",
-			file: `
-topology:
-  nodes:
-    a:
-      adapter:
-        max_registration_size: 1GiB
-        max_initiator_request_sge: 2
-        max_receive_request_sge: 3
-        max_read_request_sge: 4
-        max_transfer_length: 5B
-        max_inline_data_size: 6B
-        max_inbound_read_limit: 7
-        max_outbound_read_limit: 8
-        max_receive_queue_depth: 9
-        max_initiator_queue_depth: 10
-        max_srq_depth: 0
-        max_cq_depth: 12`,
-			want: Topology{Nodes: []Node{{Name: "a", Adapter: Adapter{
-				MaxRegistrationSize: new(uint64(1 << 30)), MaxInitiatorRequestSge: new(uint32(2)), MaxReceiveRequestSge: new(uint32(3)),
-				MaxReadRequestSge: new(uint32(4)), MaxTransferLength: new(uint32(5)), MaxInlineDataSize: new(uint32(6)),
-				MaxInboundReadLimit: new(uint32(7)), MaxOutboundReadLimit: new(uint32(8)), MaxReceiveQueueDepth: new(uint32(9)),
-				MaxInitiatorQueueDepth: new(uint32(10)), MaxSrqDepth: new(uint32(0)), MaxCqDepth: new(uint32(12)),
-			}}}},
-		},
-		{
 			name: "link defaults, own values, reverse",
 			file: `
 topology:

@@ -9,9 +9,9 @@ import (
 )
 
 // This file is the schema: one type and one function for each map of a topology
-// file, with its keys and what their values may be. What depends on more than
-// one value (precedence, references, addresses) is in resolve.go and the files
-// it leads to.
+// file, with its keys and what their values may be; the adapter block, which has
+// many, is in adapter.go. What depends on more than one value (precedence,
+// references, addresses) is in parse.go and the files it leads to.
 
 // A labMap is the whole file.
 type labMap struct {
@@ -150,41 +150,6 @@ func (r *reader) limits(m *limits) []field {
 		one(r, "memory", &m.memory, memory),
 		{"adapter", func(n *yaml.Node) { m.adapter = r.adapter(n) }},
 	}
-}
-
-// An adapter is the Adapter of the same fields.
-type adapter struct {
-	maxRegistrationSize    val[uint64]
-	maxInitiatorRequestSge val[uint32]
-	maxReceiveRequestSge   val[uint32]
-	maxReadRequestSge      val[uint32]
-	maxTransferLength      val[uint32]
-	maxInlineDataSize      val[uint32]
-	maxInboundReadLimit    val[uint32]
-	maxOutboundReadLimit   val[uint32]
-	maxReceiveQueueDepth   val[uint32]
-	maxInitiatorQueueDepth val[uint32]
-	maxSrqDepth            val[uint32]
-	maxCqDepth             val[uint32]
-}
-
-func (r *reader) adapter(n *yaml.Node) adapter {
-	var m adapter
-	r.fields(n, "an adapter",
-		one(r, "max_registration_size", &m.maxRegistrationSize, sized[uint64](sizes, 1, 1<<40)),
-		one(r, "max_initiator_request_sge", &m.maxInitiatorRequestSge, count[uint32](1, 1024)),
-		one(r, "max_receive_request_sge", &m.maxReceiveRequestSge, count[uint32](1, 1024)),
-		one(r, "max_read_request_sge", &m.maxReadRequestSge, count[uint32](1, 1024)),
-		one(r, "max_transfer_length", &m.maxTransferLength, sized[uint32](sizes, 1, 1<<31)), // RC messages end at 2 GiB
-		one(r, "max_inline_data_size", &m.maxInlineDataSize, sized[uint32](sizes, 0, 64<<10)),
-		one(r, "max_inbound_read_limit", &m.maxInboundReadLimit, count[uint32](0, 255)), // REQ has 8 bits for it
-		one(r, "max_outbound_read_limit", &m.maxOutboundReadLimit, count[uint32](0, 255)),
-		one(r, "max_receive_queue_depth", &m.maxReceiveQueueDepth, count[uint32](1, 1<<20)),
-		one(r, "max_initiator_queue_depth", &m.maxInitiatorQueueDepth, count[uint32](1, 1<<20)),
-		one(r, "max_srq_depth", &m.maxSrqDepth, count[uint32](0, 1<<20)), // 0: no SRQs (NDK-INFO-04)
-		one(r, "max_cq_depth", &m.maxCqDepth, count[uint32](1, 1<<22)),
-	)
-	return m
 }
 
 type linkMap struct {

@@ -44,22 +44,60 @@ type Interface struct {
 	Addresses []netip.Prefix // an IPv4 and an IPv6 one unless the file says otherwise
 }
 
-// Adapter holds the limits of a node's adapter that the file sets, under their
-// NDK_ADAPTER_INFO names; nil leaves the provider's default. Units as there:
-// bytes, requests, entries.
+// Adapter holds what the file sets of a node's adapter, under the names that NDK
+// has for it; nil leaves the provider's default. Sizes and lengths are in bytes,
+// depths in requests or entries.
+//
+// The file has set each field by itself: who fills in the defaults makes those
+// give way to what is set, MaxReadRequestSge to MaxInitiatorRequestSge and the
+// other way round. MaxSrqDepth and MaxSrqCount are both 0, or neither is.
 type Adapter struct {
+	// Limits of each consumer and object (NDK_ADAPTER_INFO).
 	MaxRegistrationSize    *uint64 `json:",omitempty"`
+	MaxWindowSize          *uint64 `json:",omitempty"` // 0: no memory windows
+	FRMRPageCount          *uint32 `json:",omitempty"` // pages
 	MaxInitiatorRequestSge *uint32 `json:",omitempty"`
 	MaxReceiveRequestSge   *uint32 `json:",omitempty"`
 	MaxReadRequestSge      *uint32 `json:",omitempty"`
 	MaxTransferLength      *uint32 `json:",omitempty"`
 	MaxInlineDataSize      *uint32 `json:",omitempty"`
-	MaxInboundReadLimit    *uint32 `json:",omitempty"`
+	MaxInboundReadLimit    *uint32 `json:",omitempty"` // READs in progress on one QP
 	MaxOutboundReadLimit   *uint32 `json:",omitempty"`
 	MaxReceiveQueueDepth   *uint32 `json:",omitempty"`
 	MaxInitiatorQueueDepth *uint32 `json:",omitempty"`
-	MaxSrqDepth            *uint32 `json:",omitempty"`
+	MaxSrqDepth            *uint32 `json:",omitempty"` // 0: no SRQs
 	MaxCqDepth             *uint32 `json:",omitempty"`
+	LargeRequestThreshold  *uint32 `json:",omitempty"` // bytes
+	MaxCallerData          *uint32 `json:",omitempty"` // bytes
+	MaxCalleeData          *uint32 `json:",omitempty"` // bytes
+	VendorID               *uint32 `json:",omitempty"` // an OUI, 24 bits
+	DeviceID               *uint32 `json:",omitempty"`
+
+	// What the adapter can do (ndkpi.md 2.7).
+	InOrderDMASupported              *bool `json:",omitempty"`
+	RDMAReadSinkNotRequired          *bool `json:",omitempty"`
+	CQInterruptModerationSupported   *bool `json:",omitempty"`
+	MultiEngineSupported             *bool `json:",omitempty"`
+	RDMAReadLocalInvalidateSupported *bool `json:",omitempty"`
+	CQResizeSupported                *bool `json:",omitempty"`
+	LoopbackConnectionsSupported     *bool `json:",omitempty"`
+
+	// Limits of all consumers in the node together (NDIS_NDK_CAPABILITIES). The
+	// last two are MaxInboundReadLimit and MaxOutboundReadLimit there; 0: no such
+	// limit.
+	MaxQpCount                 *uint32 `json:",omitempty"`
+	MaxCqCount                 *uint32 `json:",omitempty"`
+	MaxMrCount                 *uint32 `json:",omitempty"`
+	MaxPdCount                 *uint32 `json:",omitempty"`
+	MaxMwCount                 *uint32 `json:",omitempty"`
+	MaxSrqCount                *uint32 `json:",omitempty"` // 0: no SRQs
+	SystemMaxInboundReadLimit  *uint32 `json:",omitempty"`
+	SystemMaxOutboundReadLimit *uint32 `json:",omitempty"`
+
+	// Configuration (ndkpi.md 2.11).
+	NetworkDirect *bool   `json:",omitempty"` // false: the adapter starts disabled
+	RoCEFrameSize *uint32 `json:",omitempty"` // bytes of payload in a packet; nil: the most that the link's MTU allows
+	Pend          *bool   `json:",omitempty"` // creates and requests complete by callback, even where they could at once
 }
 
 // An Endpoint is one end of a link.

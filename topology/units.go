@@ -29,6 +29,7 @@ var (
 		{"KB", 1e3}, {"KiB", 1 << 10},
 		{"MB", 1e6}, {"MiB", 1 << 20},
 		{"GB", 1e9}, {"GiB", 1 << 30},
+		{"TB", 1e12}, {"TiB", 1 << 40},
 	}}
 	// memories are sizes of another order.
 	memories = quantity{"a size", "256MiB", "MiB", sizes.units}

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -94,17 +95,17 @@ func scalar[T any](r *reader, n *yaml.Node, parse func(string) (T, error)) val[T
 // fields reads a map that has these keys and no others, in the order of the
 // file. Nothing at all is an empty map.
 func (r *reader) fields(n *yaml.Node, what string, fields ...field) {
-	known := make([]string, len(fields))
-	byKey := make(map[string]field, len(fields))
-	for i, f := range fields {
-		known[i], byKey[f.key] = f.key, f
-	}
 	for _, e := range r.entries(n) {
-		f, ok := byKey[e.key.Value]
-		if !ok {
+		i := slices.IndexFunc(fields, func(f field) bool { return f.key == e.key.Value })
+		if i < 0 {
+			var known []string
+			for _, f := range fields {
+				known = append(known, f.key)
+			}
 			r.errorf(e.key, "unknown key %s in %s, %s", quote(e.key.Value), what, r.expectation(e.key.Value, known))
 			continue
 		}
+		f := fields[i]
 		outer := r.key
 		r.key = f.key
 		f.read(e.value)
