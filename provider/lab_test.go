@@ -28,9 +28,6 @@ type world struct {
 	hosts   [2]*host
 	others  []*host // further instances on the hosts' devices
 	opened  uint64  // devices
-	// configure, if set, changes the configuration of each device before it is
-	// started.
-	configure func(*provider.Config)
 }
 
 // A host is an adapter with what nearly every test needs on it.
@@ -141,9 +138,6 @@ func (w *world) start(cfg provider.Config) *provider.Miniport {
 	w.t.Helper()
 	if cfg.Info.MaxSrqDepth == 0 {
 		cfg.Capabilities.MaxSrqCount = 0 // NDK-CAP-04
-	}
-	if w.configure != nil {
-		w.configure(&cfg)
 	}
 	m, err := provider.NewMiniport(cfg)
 	if err != nil {

@@ -187,7 +187,7 @@ func TestSharedEndpoint(t *testing.T) {
 			client.share(addr("10.0.0.1:5002"))
 		},
 		"NDK-LIFE-02 NDK-LIFE-03 made on a device that pends": func(t *testing.T, _ *world, _, _ *host) {
-			w := newWorldWith(t, addresses, provider.DefaultAdapterInfo(), func(cfg *provider.Config) { cfg.Pend = true })
+			w := newWorldWith(t, addresses, func(cfg *provider.Config) { cfg.Pend = true })
 			client := w.hosts[0]
 			var made provider.Object
 			calls := 0

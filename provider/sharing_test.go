@@ -16,7 +16,7 @@ func newSharedWorld(t *testing.T, change func(*provider.Config)) *world {
 	words := make([]uint64, provider.LedgerSize(len(all))/8+1)
 	memory := unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), len(words)*8)
 	share := 0
-	return newWorldWith(t, addresses, provider.DefaultAdapterInfo(), func(cfg *provider.Config) {
+	return newWorldWith(t, addresses, func(cfg *provider.Config) {
 		ledger, err := provider.NewLedger(memory, all, share)
 		if err != nil {
 			t.Fatal(err)

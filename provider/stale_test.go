@@ -51,10 +51,9 @@ func (w *world) restart(client, server *host, n int) (lost []*host) {
 		w.t.Fatal("the device has not ended")
 	}
 	w.path.Down = false
-	w.configure = func(cfg *provider.Config) {
-		cfg.Rand = rand.New(&reborn{first: rand.NewPCG(1, 7), rest: rand.NewPCG(100, 7)})
-	}
-	*client = *w.equip(w.openAt(client.address, provider.DefaultAdapterInfo()), client.address)
+	cfg := w.config(w.network.Attach(mtu, client.address))
+	cfg.Rand = rand.New(&reborn{first: rand.NewPCG(1, 7), rest: rand.NewPCG(100, 7)})
+	*client = *w.equip(w.start(cfg), client.address)
 	if got := client.qp.Number(); got != first {
 		w.t.Fatalf("the first queue pair is %d, was %d", got, first)
 	}
