@@ -82,13 +82,20 @@ func newWorld(t *testing.T) *world {
 
 func newWorldOf(t *testing.T, addresses [2]netip.Addr, info provider.AdapterInfo) *world {
 	t.Helper()
-	w := &world{t: t, clock: clock.NewVirtual()}
-	w.path = &sim.Impaired{Rand: rand.New(rand.NewPCG(1, 2)), Delay: 10 * time.Microsecond, Rate: 10e9}
-	w.network = sim.NewNetwork(w.clock, w.path)
+	w := newEmptyWorld(t)
 	for i, address := range addresses {
 		w.hosts[i] = w.equip(w.openAt(address, info), address)
 		w.hosts[i].fill(uint64(i))
 	}
+	return w
+}
+
+// newEmptyWorld makes a world that is to be given its two hosts.
+func newEmptyWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, clock: clock.NewVirtual()}
+	w.path = &sim.Impaired{Rand: rand.New(rand.NewPCG(1, 2)), Delay: 10 * time.Microsecond, Rate: 10e9}
+	w.network = sim.NewNetwork(w.clock, w.path)
 	t.Cleanup(w.end)
 	return w
 }
@@ -99,18 +106,24 @@ func (w *world) openAt(address netip.Addr, info provider.AdapterInfo) *provider.
 	return w.openOn(w.network.Attach(mtu, address), info)
 }
 
-func (w *world) openOn(carrier provider.Carrier, info provider.AdapterInfo) *provider.Miniport {
+// openOn starts a device on a carrier, with a configuration that change may
+// alter.
+func (w *world) openOn(carrier provider.Carrier, info provider.AdapterInfo, change ...func(*provider.Config)) *provider.Miniport {
 	w.t.Helper()
 	w.opened++
 	capabilities := provider.DefaultCapabilities()
 	if info.MaxSrqDepth == 0 {
 		capabilities.MaxSrqCount = 0 // NDK-CAP-04
 	}
-	m, err := provider.NewMiniport(provider.Config{
+	cfg := provider.Config{
 		Carrier: carrier, Clock: w.clock,
 		Rand: rand.New(rand.NewPCG(w.opened, 7)), Info: info,
 		Capabilities: capabilities,
-	})
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	m, err := provider.NewMiniport(cfg)
 	if err != nil {
 		w.t.Fatal(err)
 	}

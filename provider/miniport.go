@@ -18,16 +18,22 @@ import (
 
 // A Config says how a device is started.
 type Config struct {
-	Carrier Carrier // the device's own once NewMiniport has succeeded, which its Close closes
-	Clock   clock.Clock
-	Rand    *rand.Rand  // source of every random number: QPNs, PSNs, IDs
+	Carrier Carrier     `json:"-"` // the device's own once NewMiniport has succeeded, which its Close closes
+	Clock   clock.Clock `json:"-"`
+	Rand    *rand.Rand  `json:"-"` // source of every random number: QPNs, PSNs, IDs
 	Info    AdapterInfo // a consumer's limits, to begin with DefaultAdapterInfo
 	// Capabilities are the limits of all consumers together, to begin with
 	// DefaultCapabilities.
 	Capabilities Capabilities
 	// Ledger is what processes that share the device have in common; nil for a
 	// device of this process alone.
-	Ledger *Ledger
+	Ledger *Ledger `json:"-"`
+	// GUID identifies the device to its peers, whichever process they have to do
+	// with; 0 for a random one.
+	GUID uint64
+	// Forward and Report are of use to a device that processes share (share.go).
+	Forward Forward `json:"-"`
+	Report  Report  `json:"-"`
 	// Pend has creates and requests that could finish at once return
 	// StatusPending and call back, where they are given a callback: as drivers
 	// of hardware do, so that consumers can be tried against both.
@@ -45,6 +51,8 @@ type Miniport struct {
 	capabilities Capabilities
 	ledger       *Ledger
 	pend         bool
+	forward      Forward
+	report       Report
 
 	regions  regionTable
 	qps      qpTable
@@ -60,6 +68,8 @@ type Miniport struct {
 	endpoints  map[netip.AddrPort]*endpoint
 	nextPort   uint16 // where the search for a free ephemeral port begins
 	connectors map[cm.ID]*Connector
+	router     cm.Router
+	orphans    orphans
 	// The end: finish is set while a closing device lingers, for as long as
 	// lingerTimer runs at most; closed says that no timer is set any more.
 	finish      func()
@@ -86,6 +96,8 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 	m := &Miniport{
 		carrier: cfg.Carrier, clock: cfg.Clock, info: cfg.Info, capabilities: cfg.Capabilities,
 		ledger: ledger, pend: cfg.Pend, rand: cfg.Rand,
+		forward: cfg.Forward, report: cfg.Report,
+		router: cm.Router{Holder: ledger.PortHolder}, orphans: orphans{},
 		counters:   counters{shareCounters: ledger.counters()},
 		endpoints:  map[netip.AddrPort]*endpoint{},
 		nextPort:   firstEphemeralPort + uint16(cfg.Rand.IntN(lastEphemeralPort-firstEphemeralPort+1)),
@@ -93,7 +105,13 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 	}
 	m.life.init(cfg.Clock, 0)
 	m.qps.init(uint32(ledger.own), cfg.Rand)
-	m.cm = cm.New(cm.Config{GUID: cfg.Rand.Uint64() | 1, Rand: cfg.Rand, Accepts: m.accepts})
+	guid := cfg.GUID
+	if guid == 0 {
+		guid = cfg.Rand.Uint64() | 1
+	}
+	m.cm = cm.New(cm.Config{
+		GUID: guid, Rand: cfg.Rand, Accepts: m.accepts, Share: ledger.own, Track: cfg.Report != nil,
+	})
 	cfg.Carrier.Listen(m)
 	return m, nil
 }
@@ -194,7 +212,7 @@ func (m *Miniport) receiveDatagrams(packets []roce.Received) {
 	now := m.clock.Now()
 	for i := range packets {
 		p := &packets[i]
-		if p.Header.Opcode == roce.UDSendOnly && p.Header.QKey == mad.QKey {
+		if p.Header.Opcode == roce.UDSendOnly && p.Header.QKey == mad.QKey && !m.handOn(p) {
 			m.cm.Handle(now, p.Flow.Local, p.Flow.Remote, p.Payload)
 		}
 	}
@@ -206,6 +224,7 @@ func (m *Miniport) receiveDatagrams(packets []roce.Received) {
 // call on m.cm. cmMu is held.
 func (m *Miniport) manage(now time.Duration) {
 	for {
+		m.reportChanges()
 		m.sendDatagrams()
 		event, ok := m.cm.NextEvent()
 		if !ok {
