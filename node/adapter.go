@@ -19,11 +19,12 @@ func startAdapter(cfg *Config, c clock.Clock) (*provider.Miniport, error) {
 		return nil, err
 	}
 	device, err := provider.NewMiniport(provider.Config{
-		Carrier:      carrier,
-		Clock:        c,
-		Rand:         rand.New(rand.NewPCG(cfg.Seed, adapterStream)),
-		Info:         limited(provider.DefaultAdapterInfo(), &cfg.Adapter),
-		Capabilities: provider.DefaultCapabilities(),
+		Carrier:       carrier,
+		Clock:         c,
+		Rand:          rand.New(rand.NewPCG(cfg.Seed, adapterStream)),
+		Info:          limited(provider.DefaultAdapterInfo(), &cfg.Adapter),
+		Capabilities:  provider.DefaultCapabilities(),
+		Configuration: keywords(&cfg.Adapter),
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("adapter: %w", err), carrier.Close())
@@ -65,6 +66,17 @@ func limited(info provider.AdapterInfo, set *topology.Adapter) provider.AdapterI
 	override(&info.MaxSrqDepth, set.MaxSrqDepth)
 	override(&info.MaxCqDepth, set.MaxCqDepth)
 	return info
+}
+
+// keywords are the adapter's keywords as a topology sets them.
+func keywords(set *topology.Adapter) *provider.Configuration {
+	c := provider.DefaultConfiguration()
+	if set.NetworkDirect != nil && !*set.NetworkDirect {
+		c.NetworkDirect = 0
+	}
+	c.NetworkDirectRoCEFrameSize = 0 // what the links allow
+	override(&c.NetworkDirectRoCEFrameSize, set.RoCEFrameSize)
+	return &c
 }
 
 func override[T any](limit *T, set *T) {

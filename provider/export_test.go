@@ -13,5 +13,8 @@ func (m *Miniport) InUse() int {
 // SetNextQPN has the search for a free queue pair number begin at n.
 func (m *Miniport) SetNextQPN(n uint32) { m.qps.next = n }
 
+// MaxInstances is how many instances may be open at once.
+const MaxInstances = maxInstances
+
 // QPNs are the bounds of queue pair numbers.
 func (m *Miniport) QPNs() (first, last uint32) { return m.qps.first, m.qps.last }

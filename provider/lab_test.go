@@ -110,19 +110,32 @@ func (w *world) openAt(address netip.Addr, info provider.AdapterInfo) *provider.
 // alter.
 func (w *world) openOn(carrier provider.Carrier, info provider.AdapterInfo, change ...func(*provider.Config)) *provider.Miniport {
 	w.t.Helper()
-	w.opened++
-	capabilities := provider.DefaultCapabilities()
+	cfg := w.config(carrier)
+	cfg.Info = info
 	if info.MaxSrqDepth == 0 {
-		capabilities.MaxSrqCount = 0 // NDK-CAP-04
-	}
-	cfg := provider.Config{
-		Carrier: carrier, Clock: w.clock,
-		Rand: rand.New(rand.NewPCG(w.opened, 7)), Info: info,
-		Capabilities: capabilities,
+		cfg.Capabilities.MaxSrqCount = 0 // NDK-CAP-04
 	}
 	for _, f := range change {
 		f(&cfg)
 	}
+	return w.start(cfg)
+}
+
+// config is that of a device with all defaults, except that its path MTU is as
+// large as the carrier allows.
+func (w *world) config(carrier provider.Carrier) provider.Config {
+	w.opened++
+	configuration := provider.DefaultConfiguration()
+	configuration.NetworkDirectRoCEFrameSize = 0
+	return provider.Config{
+		Carrier: carrier, Clock: w.clock,
+		Rand: rand.New(rand.NewPCG(w.opened, 7)), Info: provider.DefaultAdapterInfo(),
+		Capabilities: provider.DefaultCapabilities(), Configuration: &configuration,
+	}
+}
+
+func (w *world) start(cfg provider.Config) *provider.Miniport {
+	w.t.Helper()
 	m, err := provider.NewMiniport(cfg)
 	if err != nil {
 		w.t.Fatal(err)
@@ -140,13 +153,32 @@ func (w *world) reopen(h *host) {
 }
 
 func (w *world) equip(m *provider.Miniport, address netip.Addr) *host {
-	a := must(m.OpenAdapter(anyVersion))
+	return w.equipOn(m, must(m.OpenAdapter(anyVersion)), address)
+}
+
+// equipOn makes on an instance what nearly every test needs.
+func (w *world) equipOn(m *provider.Miniport, a *provider.Adapter, address netip.Addr) *host {
 	h := &host{Adapter: a, device: m, world: w, address: address, port: 7000, memory: make([]byte, 1<<20), open: new([]closer)}
 	h.pd = track(h, must(a.CreatePD(nil, nil)))
 	h.cq, h.notes = h.newCQ(cqDepth)
 	h.qp = h.newQP()
 	h.mr = h.register(base, h.memory, provider.MRAllowRemoteRead|provider.MRAllowRemoteWrite)
 	return h
+}
+
+// reequip has a host use another instance, in place of its present one unless
+// that is the same.
+func (w *world) reequip(i int, a *provider.Adapter) {
+	w.t.Helper()
+	old := w.hosts[i]
+	for len(*old.open) > 0 {
+		old.close((*old.open)[0])
+	}
+	if a != old.Adapter {
+		old.BeginClose(func() {})
+	}
+	w.settle()
+	w.hosts[i] = w.equipOn(old.device, a, old.address)
 }
 
 // end closes everything.

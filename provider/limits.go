@@ -69,8 +69,17 @@ func DefaultAdapterInfo() AdapterInfo {
 // AdapterInfoSize is the size of NDK_ADAPTER_INFO in bytes (ndkpi.md 3.4).
 const AdapterInfoSize = 104
 
-// check reports limits that the interface or the wire rules out.
+// check reports limits that the interface or the wire rules out, and what this
+// provider cannot be.
 func (i *AdapterInfo) check() error {
+	const known = AdapterInOrderDMA | AdapterReadSinkNotRequired | AdapterCQInterruptModeration | AdapterMultiEngine |
+		AdapterReadLocalInvalidate | AdapterCQResize | AdapterLoopbackConnections
+	if i.AdapterFlags&^known != 0 {
+		return fmt.Errorf("AdapterFlags %#x are unknown", uint32(i.AdapterFlags&^known))
+	}
+	if i.RdmaTechnology != RoCEv2 {
+		return fmt.Errorf("RdmaTechnology is %d, must be %d", i.RdmaTechnology, RoCEv2)
+	}
 	return checkLimits([]limit{
 		{"MaxRegistrationSize", i.MaxRegistrationSize, 1, 1 << 48},
 		{"FRMRPageCount", uint64(i.FRMRPageCount), 16, 1 << 20}, // NDK-INFO-03
