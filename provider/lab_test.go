@@ -82,9 +82,15 @@ func newWorld(t *testing.T) *world {
 
 func newWorldOf(t *testing.T, addresses [2]netip.Addr, info provider.AdapterInfo) *world {
 	t.Helper()
+	return newWorldVia(t, addresses, info, func(c provider.Carrier) provider.Carrier { return c })
+}
+
+// newWorldVia is newWorldOf with something between the adapters and their carriers.
+func newWorldVia(t *testing.T, addresses [2]netip.Addr, info provider.AdapterInfo, via func(provider.Carrier) provider.Carrier) *world {
+	t.Helper()
 	w := newEmptyWorld(t)
 	for i, address := range addresses {
-		w.hosts[i] = w.equip(w.openAt(address, info), address)
+		w.hosts[i] = w.equip(w.openOn(via(w.network.Attach(mtu, address)), info), address)
 		w.hosts[i].fill(uint64(i))
 	}
 	return w
@@ -254,7 +260,7 @@ func (h *host) newQPOn(receives, initiated *provider.CQ, context any) *provider.
 func (h *host) newConnector() *provider.Connector { return track(h, must(h.CreateConnector(nil, nil))) }
 
 func (h *host) register(at uint64, memory []byte, flags provider.MRFlags) *provider.MR {
-	mr := track(h, must(h.pd.CreateMR(nil, nil)))
+	mr := track(h, must(h.pd.CreateMR(false, nil, nil)))
 	h.world.want(mr.Register(&provider.MDL{VirtualAddress: at, Bytes: memory}, uint64(len(memory)), flags, nil, nil),
 		provider.StatusSuccess)
 	return mr
@@ -470,4 +476,33 @@ func (w *world) join(client, server *host) {
 	w.want(w.finish(client.dial(client.conn, server)), provider.StatusSuccess)
 	w.want(client.complete(), provider.StatusSuccess)
 	w.want(w.finish(accepted), provider.StatusSuccess)
+}
+
+// rejoin gives the hosts new QPs in place of those whose connection is over, and
+// joins them.
+func (w *world) rejoin() {
+	w.t.Helper()
+	for _, h := range w.hosts {
+		h.qp, h.disconnected = h.newQP(), 0
+		h.port++
+	}
+	w.join(w.hosts[0], w.hosts[1])
+}
+
+// rejoinIn is rejoin with one of the hosts in another protection domain, in
+// which its memory is registered anew.
+func (w *world) rejoinIn(h *host, pd *provider.PD) {
+	w.t.Helper()
+	h.pd = pd
+	h.mr = h.register(base, h.memory, provider.MRAllowRemoteRead|provider.MRAllowRemoteWrite)
+	w.rejoin()
+}
+
+// sinks registers the hosts' memory so that it may be the sink of reads, where
+// that needs a right.
+func (w *world) sinks() {
+	w.t.Helper()
+	for _, h := range w.hosts {
+		h.mr = h.register(base, h.memory, provider.MRAllowRemoteRead|provider.MRAllowRemoteWrite|provider.MRReadSink)
+	}
 }

@@ -60,8 +60,8 @@ func DefaultAdapterInfo() AdapterInfo {
 		LargeRequestThreshold:  65536,
 		MaxCallerData:          56,
 		MaxCalleeData:          148,
-		AdapterFlags: AdapterInOrderDMA | AdapterReadSinkNotRequired | AdapterMultiEngine |
-			AdapterLoopbackConnections,
+		AdapterFlags: AdapterInOrderDMA | AdapterReadSinkNotRequired | AdapterCQInterruptModeration |
+			AdapterMultiEngine | AdapterReadLocalInvalidate | AdapterCQResize | AdapterLoopbackConnections,
 		RdmaTechnology: RoCEv2,
 	}
 }
@@ -82,7 +82,7 @@ func (i *AdapterInfo) check() error {
 	}
 	return checkLimits([]limit{
 		{"MaxRegistrationSize", i.MaxRegistrationSize, 1, 1 << 48},
-		{"FRMRPageCount", uint64(i.FRMRPageCount), 16, 1 << 20}, // NDK-INFO-03
+		{"FRMRPageCount", uint64(i.FRMRPageCount), 16, maxFastRegisterPages}, // NDK-INFO-03
 		{"MaxInitiatorRequestSge", uint64(i.MaxInitiatorRequestSge), 1, 256},
 		{"MaxReceiveRequestSge", uint64(i.MaxReceiveRequestSge), 1, 256},
 		{"MaxReadRequestSge", uint64(i.MaxReadRequestSge), 1, uint64(i.MaxInitiatorRequestSge)}, // T58

@@ -63,10 +63,12 @@ type Miniport struct {
 	report        Report
 	state         ndkState
 
-	regions  regionTable
+	regions  tokenTable[region]
+	mappings tokenTable[mapping]
 	qps      qpTable
 	counters counters
 	busy     atomic.Int64 // queue pairs whose peer owes an answer
+	failing  atomic.Bool  // a walk over the queue pairs is to come: see failQPs
 
 	cmMu sync.Mutex // guards what follows, and the state of connectors and listeners
 	// cm is the connection manager; cmTimer runs it at its next deadline.

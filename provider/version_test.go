@@ -141,7 +141,7 @@ func newObjects(w *world, h *host, a *provider.Adapter) *objects {
 	cq := must(a.CreateCQ(1, nil, nil, nil, nil, nil))
 	o := &objects{h, []closer{
 		pd, cq,
-		must(pd.CreateMR(nil, nil)),
+		must(pd.CreateMR(false, nil, nil)),
 		must(pd.CreateQP(cq, cq, nil, 1, 1, 1, 1, 0, nil, nil)),
 		must(a.CreateConnector(nil, nil)),
 		must(a.CreateListener(func(any, *provider.Connector) {}, nil, nil, nil)),
