@@ -3,9 +3,9 @@ package lease
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"testing"
 	"time"
 
@@ -39,8 +39,8 @@ func newConsumer(device *provider.Miniport) (*consumer, error) {
 	if c.cq, err = await.NewCQ(c.adapter, 16); err != nil {
 		return nil, err
 	}
-	if c.qp, status = c.pd.CreateQP(c.cq.CQ, c.cq.CQ, nil, 8, 8, 1, 1, 64, nil, nil); status != provider.StatusSuccess {
-		return nil, status
+	if c.qp, err = c.newQP(); err != nil {
+		return nil, err
 	}
 	if c.mr, status = c.pd.CreateMR(false, nil, nil); status != provider.StatusSuccess {
 		return nil, status
@@ -50,6 +50,14 @@ func newConsumer(device *provider.Miniport) (*consumer, error) {
 		return nil, status
 	}
 	return c, nil
+}
+
+func (c *consumer) newQP() (*provider.QP, error) {
+	qp, status := c.pd.CreateQP(c.cq.CQ, c.cq.CQ, nil, 8, 8, 1, 1, 64, nil, nil)
+	if status != provider.StatusSuccess {
+		return nil, status
+	}
+	return qp, nil
 }
 
 func (c *consumer) options() await.Options {
@@ -266,8 +274,8 @@ func busy(ctx context.Context, local netip.Addr, remote netip.AddrPort) error {
 		if err != nil {
 			return err
 		}
-		if err := c.dial(ctx, local, remote); err != nil {
-			fmt.Fprintln(os.Stderr, err)
+		if err := c.dial(ctx, local, remote); err != nil && !errors.Is(err, provider.StatusConnectionRefused) {
+			return err
 		}
 		if err := l.Close(ctx); err != nil {
 			return err

@@ -278,28 +278,33 @@ func (s *Server) killed(t *testing.T, p *program, c *consumer) {
 		t.Fatal("the peer was not told")
 	}
 	s.awaitShares(t, uint32(p.Process.Pid))
-}
-
-// awaitShares waits until the process with a PID has no share.
-func (s *Server) awaitShares(t *testing.T, pid uint32) {
-	t.Helper()
-	for _, e := range s.Connections() {
-		if e.OwnerPID == pid {
-			t.Errorf("left: %+v", e)
+	for _, held := range s.ledger.Ports() {
+		if held.Share != 0 && s.holders[held.Share].Load() == nil {
+			t.Errorf("port %v of share %d is left", held.Address, held.Share)
 		}
 	}
+}
+
+// awaitShares waits until the process with a PID, which has been killed, is gone
+// for the server too, and every share without a holder is free.
+func (s *Server) awaitShares(t *testing.T, pid uint32) {
+	t.Helper()
 	ctx := patient(t)
 	for share := 1; share < provider.MaxShares; share++ {
-		for s.isTaken(share) && s.holders[share].Load() == nil {
-			runtime.Gosched()
+		held := func() bool {
+			h := s.holders[share].Load()
+			return h == nil && s.isTaken(share) || h != nil && uint32(h.pid) == pid
+		}
+		for held() {
 			if ctx.Err() != nil {
 				t.Fatalf("share %d does not become free", share)
 			}
+			runtime.Gosched()
 		}
 	}
-	for _, held := range s.ledger.Ports() {
-		if h := s.holders[held.Share].Load(); held.Share != 0 && h == nil {
-			t.Errorf("port %v of share %d is left", held.Address, held.Share)
+	for _, e := range s.Connections() {
+		if e.OwnerPID == pid {
+			t.Errorf("left: %+v", e)
 		}
 	}
 }

@@ -92,14 +92,17 @@ func serve(cfg provider.Config, carrier Carrier, name string) (_ *Server, err er
 func (s *Server) Device() *provider.Miniport { return s.device }
 
 // Close ends all leases, as if their processes had died, and shares no more.
-// The device is the caller's to close.
+// The device is the caller's to close. A second Close does nothing.
 func (s *Server) Close() error {
-	s.unsubscribe()
-	err := s.listener.Close()
 	s.mu.Lock()
 	conns := s.conns
 	s.conns = nil
 	s.mu.Unlock()
+	if conns == nil {
+		return nil
+	}
+	s.unsubscribe()
+	err := s.listener.Close()
 	for conn := range conns {
 		conn.Close()
 	}
