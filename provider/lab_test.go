@@ -26,7 +26,11 @@ type world struct {
 	path    *sim.Impaired
 	network *sim.Network
 	hosts   [2]*host
-	opened  uint64 // adapters
+	others  []*host // further instances on the hosts' devices
+	opened  uint64  // devices
+	// configure, if set, changes the configuration of each device before it is
+	// started.
+	configure func(*provider.Config)
 }
 
 // A host is an adapter with what nearly every test needs on it.
@@ -82,15 +86,23 @@ func newWorld(t *testing.T) *world {
 
 func newWorldOf(t *testing.T, addresses [2]netip.Addr, info provider.AdapterInfo) *world {
 	t.Helper()
-	return newWorldVia(t, addresses, info, func(c provider.Carrier) provider.Carrier { return c })
+	return newWorldWith(t, addresses, func(c *provider.Config) { c.Info = info })
 }
 
 // newWorldVia is newWorldOf with something between the adapters and their carriers.
 func newWorldVia(t *testing.T, addresses [2]netip.Addr, info provider.AdapterInfo, via func(provider.Carrier) provider.Carrier) *world {
 	t.Helper()
+	return newWorldWith(t, addresses, func(c *provider.Config) { c.Info, c.Carrier = info, via(c.Carrier) })
+}
+
+// newWorldWith makes a world of devices with a change to their configuration.
+func newWorldWith(t *testing.T, addresses [2]netip.Addr, change func(*provider.Config)) *world {
+	t.Helper()
 	w := newEmptyWorld(t)
 	for i, address := range addresses {
-		w.hosts[i] = w.equip(w.openOn(via(w.network.Attach(mtu, address)), info), address)
+		cfg := w.config(w.network.Attach(mtu, address))
+		change(&cfg)
+		w.hosts[i] = w.equip(w.start(cfg), address)
 		w.hosts[i].fill(uint64(i))
 	}
 	return w
@@ -112,18 +124,10 @@ func (w *world) openAt(address netip.Addr, info provider.AdapterInfo) *provider.
 	return w.openOn(w.network.Attach(mtu, address), info)
 }
 
-// openOn starts a device on a carrier, with a configuration that change may
-// alter.
-func (w *world) openOn(carrier provider.Carrier, info provider.AdapterInfo, change ...func(*provider.Config)) *provider.Miniport {
+func (w *world) openOn(carrier provider.Carrier, info provider.AdapterInfo) *provider.Miniport {
 	w.t.Helper()
 	cfg := w.config(carrier)
 	cfg.Info = info
-	if info.MaxSrqDepth == 0 {
-		cfg.Capabilities.MaxSrqCount = 0 // NDK-CAP-04
-	}
-	for _, f := range change {
-		f(&cfg)
-	}
 	return w.start(cfg)
 }
 
@@ -142,6 +146,12 @@ func (w *world) config(carrier provider.Carrier) provider.Config {
 
 func (w *world) start(cfg provider.Config) *provider.Miniport {
 	w.t.Helper()
+	if cfg.Info.MaxSrqDepth == 0 {
+		cfg.Capabilities.MaxSrqCount = 0 // NDK-CAP-04
+	}
+	if w.configure != nil {
+		w.configure(&cfg)
+	}
 	m, err := provider.NewMiniport(cfg)
 	if err != nil {
 		w.t.Fatal(err)
@@ -156,6 +166,13 @@ var anyVersion = provider.OpenParameters{Version: provider.Version{Major: 2}}
 func (w *world) reopen(h *host) {
 	h.device = w.openAt(h.address, provider.DefaultAdapterInfo())
 	h.Adapter = must(h.device.OpenAdapter(anyVersion))
+}
+
+// another opens one more instance on a host's device.
+func (w *world) another(h *host) *host {
+	o := w.equip(h.device, h.address)
+	w.others = append(w.others, o)
+	return o
 }
 
 func (w *world) equip(m *provider.Miniport, address netip.Addr) *host {
@@ -195,6 +212,12 @@ func (w *world) end() {
 	w.path.Down, w.path.Loss = false, 0
 	var closes []*async
 	ends := 0
+	for _, h := range w.others {
+		h.BeginClose(func() {}) // which the device's end waits for
+		for len(*h.open) > 0 {
+			closes = append(closes, h.close((*h.open)[0]))
+		}
+	}
 	for _, h := range w.hosts {
 		h.endAll(func() { ends++ })
 		for len(*h.open) > 0 {
@@ -209,7 +232,7 @@ func (w *world) end() {
 		}
 	}
 	for _, h := range w.hosts {
-		if n := h.device.InUse(); n > 0 {
+		if n := h.device.InUse() + h.Queues(); n > 0 {
 			w.t.Fatalf("%d entries are left in the adapter's tables", n)
 		}
 	}

@@ -132,7 +132,8 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 		guid = cfg.Rand.Uint64() | 1
 	}
 	m.cm = cm.New(cm.Config{
-		GUID: guid, Rand: cfg.Rand, Accepts: m.accepts, Share: ledger.own, Track: cfg.Report != nil,
+		GUID: guid, Rand: cfg.Rand, Accepts: m.accepts, MaxMTU: m.maxMTU,
+		Share: ledger.own, Track: cfg.Report != nil,
 	})
 	cfg.Carrier.Listen(m)
 	m.logFrameSizes(cfg.Log)

@@ -65,24 +65,24 @@ func newSharedWorld(t *testing.T, capabilities provider.Capabilities, addresses 
 	size := provider.LedgerSize(1)
 	w.memory = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(make([]uint64, size/8)))), size)
 	w.carrier = w.network.Attach(mtu, addresses[0])
-	owner := w.openOn(w.carrier, provider.DefaultAdapterInfo(), w.configure(0, addresses[0]), func(c *provider.Config) {
-		c.Forward = w.forward
-	})
-	w.hosts[0] = w.equip(owner, addresses[0])
+	cfg := w.configure(w.carrier, 0)
+	cfg.Forward = w.forward
+	w.hosts[0] = w.equip(w.world.start(cfg), addresses[0])
 	w.hosts[1] = w.equip(w.openAt(addresses[1], provider.DefaultAdapterInfo()), addresses[1])
 	t.Cleanup(w.endProcesses)
 	return w
 }
 
-// configure is what the devices of all shares have in common.
-func (w *sharedWorld) configure(share int, address netip.Addr) func(*provider.Config) {
-	return func(c *provider.Config) {
-		ledger, err := provider.NewLedger(w.memory, []netip.Addr{address}, share)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		c.Ledger, c.GUID, c.Capabilities = ledger, 0x02, w.capabilities
+// configure makes the configuration of a share's device.
+func (w *sharedWorld) configure(carrier provider.Carrier, share int) provider.Config {
+	w.t.Helper()
+	ledger, err := provider.NewLedger(w.memory, carrier.Addresses(), share)
+	if err != nil {
+		w.t.Fatal(err)
 	}
+	cfg := w.config(carrier)
+	cfg.Ledger, cfg.GUID, cfg.Capabilities = ledger, 0x02, w.capabilities
+	return cfg
 }
 
 func (w *sharedWorld) forward(share int, flow roce.Flow, datagram []byte) bool {
@@ -117,8 +117,9 @@ func (w *sharedWorld) launch(share int) *process {
 	w.t.Helper()
 	p := &process{share: share, carrier: w.carrier.Share(share), records: map[cm.ID]cm.Record{}}
 	p.host = &host{world: w.world}
-	p.device = w.openOn(p.carrier, provider.DefaultAdapterInfo(), w.configure(share, w.hosts[0].address),
-		func(c *provider.Config) { c.Report, c.Clock = p.report, p })
+	cfg := w.configure(p.carrier, share)
+	cfg.Report, cfg.Clock = p.report, p
+	p.device = w.world.start(cfg)
 	w.processes[share] = p
 	return p
 }
