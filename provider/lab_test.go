@@ -29,9 +29,6 @@ type world struct {
 	hosts   [2]*host
 	others  []*host // further instances on the hosts' devices
 	opened  uint64  // devices
-	// configure, if set, changes the configuration of each device before it is
-	// started.
-	configure func(*provider.Config)
 }
 
 // A host is an adapter with what nearly every test needs on it.
@@ -93,15 +90,22 @@ func newWorldOf(t *testing.T, addresses [2]netip.Addr, info provider.AdapterInfo
 // newWorldWith makes a world of devices with a change to their configuration.
 func newWorldWith(t *testing.T, addresses [2]netip.Addr, change func(*provider.Config)) *world {
 	t.Helper()
-	w := &world{t: t, clock: clock.NewVirtual()}
-	w.path = &sim.Impaired{Rand: rand.New(rand.NewPCG(1, 2)), Delay: 10 * time.Microsecond, Rate: 10e9}
-	w.network = sim.NewNetwork(w.clock, w.path)
+	w := newEmptyWorld(t)
 	for i, address := range addresses {
 		cfg := w.config(w.network.Attach(mtu, address))
 		change(&cfg)
 		w.hosts[i] = w.equip(w.start(cfg), address)
 		w.hosts[i].fill(i)
 	}
+	return w
+}
+
+// newEmptyWorld makes a world that is to be given its two hosts.
+func newEmptyWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, clock: clock.NewVirtual()}
+	w.path = &sim.Impaired{Rand: rand.New(rand.NewPCG(1, 2)), Delay: 10 * time.Microsecond, Rate: 10e9}
+	w.network = sim.NewNetwork(w.clock, w.path)
 	t.Cleanup(w.end)
 	return w
 }
@@ -136,9 +140,6 @@ func (w *world) start(cfg provider.Config) *provider.Miniport {
 	w.t.Helper()
 	if cfg.Info.MaxSrqDepth == 0 {
 		cfg.Capabilities.MaxSrqCount = 0 // NDK-CAP-04
-	}
-	if w.configure != nil {
-		w.configure(&cfg)
 	}
 	m, err := provider.NewMiniport(cfg)
 	if err != nil {
