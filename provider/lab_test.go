@@ -26,7 +26,11 @@ type world struct {
 	path    *sim.Impaired
 	network *sim.Network
 	hosts   [2]*host
-	opened  uint64 // adapters
+	others  []*host // further instances on the hosts' devices
+	opened  uint64  // devices
+	// configure, if set, changes the configuration of each device before it is
+	// started.
+	configure func(*provider.Config)
 }
 
 // A host is an adapter with what nearly every test needs on it.
@@ -138,6 +142,9 @@ func (w *world) start(cfg provider.Config) *provider.Miniport {
 	if cfg.Info.MaxSrqDepth == 0 {
 		cfg.Capabilities.MaxSrqCount = 0 // NDK-CAP-04
 	}
+	if w.configure != nil {
+		w.configure(&cfg)
+	}
 	m, err := provider.NewMiniport(cfg)
 	if err != nil {
 		w.t.Fatal(err)
@@ -152,6 +159,13 @@ var anyVersion = provider.OpenParameters{Version: provider.Version{Major: 2}}
 func (w *world) reopen(h *host) {
 	h.device = w.openAt(h.address, provider.DefaultAdapterInfo())
 	h.Adapter = must(h.device.OpenAdapter(anyVersion))
+}
+
+// another opens one more instance on a host's device.
+func (w *world) another(h *host) *host {
+	o := w.equip(h.device, h.address)
+	w.others = append(w.others, o)
+	return o
 }
 
 func (w *world) equip(m *provider.Miniport, address netip.Addr) *host {
@@ -191,6 +205,12 @@ func (w *world) end() {
 	w.path.Down, w.path.Loss = false, 0
 	var closes []*async
 	ends := 0
+	for _, h := range w.others {
+		h.BeginClose(func() {}) // which the device's end waits for
+		for len(*h.open) > 0 {
+			closes = append(closes, h.close((*h.open)[0]))
+		}
+	}
 	for _, h := range w.hosts {
 		h.endAll(func() { ends++ })
 		for len(*h.open) > 0 {
@@ -205,7 +225,7 @@ func (w *world) end() {
 		}
 	}
 	for _, h := range w.hosts {
-		if n := h.device.InUse(); n > 0 {
+		if n := h.device.InUse() + h.Queues(); n > 0 {
 			w.t.Fatalf("%d entries are left in the adapter's tables", n)
 		}
 	}

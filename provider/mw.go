@@ -43,11 +43,12 @@ func (mw *MW) RemoteToken() uint32 { return mw.grant.newest() }
 // have been posted before. Until it is invalidated or closed the region stays
 // registered.
 func (qp *QP) Bind(context any, mr *MR, mw *MW, virtualAddress, length uint64, flags OpFlags) Status {
-	if mr == nil || mw == nil {
-		return StatusInvalidParameter
+	c, status := &change{}, StatusInvalidParameter
+	if mr != nil && mw != nil {
+		c.grant, c.pd = &mw.grant, mw.pd
+		c.region, status = mr.bind(mw, virtualAddress, length, flags)
 	}
-	r, status := mr.bind(mw, virtualAddress, length, flags)
-	return qp.postChange(rc.OpBind, context, &change{grant: &mw.grant, pd: mw.pd, region: r}, status, flags, opFlagsOfBind)
+	return qp.postChange(rc.OpBind, context, c, status, flags, opFlagsOfBind)
 }
 
 // bind is the region that a window to part of mr is to have. It counts as bound

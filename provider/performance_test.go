@@ -65,13 +65,21 @@ type bench struct {
 	shelves [2]shelf
 	cqs     [2]*provider.CQ
 	qps     [2]*provider.QP
+	srq     *provider.SRQ // of the second, if it has one
 	mrs     [2]*provider.MR
 	results [64]provider.Result
 	sge     [2][]provider.SGE
 	told    int // notifications
+
+	adapters [2]*provider.Adapter
+	pds      [2]*provider.PD
+	page     uint64 // a logical address, of what was lent last
 }
 
-func newBench(t testing.TB, receiveBytes uint32) *bench {
+func newBench(t testing.TB, receiveBytes uint32) *bench { return newBenchOf(t, receiveBytes, false) }
+
+// newBenchOf is newBench whose second end may receive from an SRQ.
+func newBenchOf(t testing.TB, receiveBytes uint32, shared bool) *bench {
 	b := &bench{}
 	var conns [2]*provider.Connector
 	for i := range b.shelves {
@@ -84,8 +92,14 @@ func newBench(t testing.TB, receiveBytes uint32) *bench {
 		}
 		a := must(m.OpenAdapter(anyVersion))
 		pd := must(a.CreatePD(nil, nil))
+		b.adapters[i], b.pds[i] = a, pd
 		b.cqs[i] = must(a.CreateCQ(256, func(any, provider.Status) { b.told++ }, nil, nil, nil, nil))
-		b.qps[i] = must(pd.CreateQP(b.cqs[i], b.cqs[i], nil, 64, 64, 1, 1, 0, nil, nil))
+		if shared && i == 1 {
+			b.srq = must(pd.CreateSRQ(64, 1, 0, func(any, provider.Status) { b.told++ }, nil, nil, nil, nil))
+			b.qps[i] = must(pd.CreateQPWithSRQ(b.cqs[i], b.cqs[i], b.srq, nil, 64, 1, 0, nil, nil))
+		} else {
+			b.qps[i] = must(pd.CreateQP(b.cqs[i], b.cqs[i], nil, 64, 64, 1, 1, 0, nil, nil))
+		}
 		b.mrs[i] = must(pd.CreateMR(false, nil, nil))
 		b.mrs[i].Register(&provider.MDL{VirtualAddress: base, Bytes: make([]byte, 4096)}, 4096, 0xF, nil, nil)
 		b.sge[i] = []provider.SGE{{VirtualAddress: base, Length: receiveBytes, MemoryRegionToken: b.mrs[i].LocalToken()}}
@@ -111,6 +125,24 @@ func (b *bench) hand(from int) {
 	s := &b.shelves[from]
 	b.shelves[1-from].receiver.Receive(s.packets)
 	s.packets = s.packets[:0]
+}
+
+// lend makes an FRMR of a side's, at address 0.
+func (b *bench) lend(t testing.TB, side int) []provider.SGE {
+	t.Helper()
+	lam, size, fbo := provider.LAM{}, uint32(24), uint32(0)
+	mr := must(b.pds[side].CreateMR(true, nil, nil))
+	for _, s := range []provider.Status{
+		b.adapters[side].BuildLAM(&provider.MDL{Bytes: make([]byte, 4096)}, 4096, nil, nil, &lam, &size, &fbo),
+		mr.InitializeFastRegister(1, true, nil, nil),
+		b.qps[side].FastRegister(nil, mr, lam.Pages, 0, 4096, 0, provider.OpAllowRemoteWrite|provider.OpSilentSuccess),
+	} {
+		if s != success {
+			t.Fatal(s)
+		}
+	}
+	b.page = uint64(lam.Pages[0])
+	return []provider.SGE{{Length: 64, MemoryRegionToken: mr.LocalToken()}}
 }
 
 // turn lets both sides have what the other sent, and callbacks run.
@@ -139,6 +171,8 @@ func TestAllocations(t *testing.T) {
 	b := newBench(t, 64)
 	context := &struct{}{}
 	remote := b.mrs[1].RemoteToken()
+	frmr, logical := b.lend(t, 1), b.lend(t, 0)
+	logical[0].VirtualAddress, logical[0].MemoryRegionToken = b.page, b.pds[0].PrivilegedMemoryRegionToken()
 	for name, run := range map[string]func(){
 		"write": func() {
 			b.qps[0].Write(context, b.sge[0], base, remote, 0)
@@ -167,6 +201,19 @@ func TestAllocations(t *testing.T) {
 				t.Fatal("not notified")
 			}
 		},
+		"through an FRMR": func() {
+			b.qps[1].Receive(context, frmr)
+			b.qps[0].Send(context, b.sge[0], 0)
+			b.qps[0].Write(context, b.sge[0], 0, frmr[0].MemoryRegionToken, 0)
+			b.turn()
+			b.take(t, 0, 2)
+			b.take(t, 1, 1)
+		},
+		"logical addresses": func() {
+			b.qps[0].Write(context, logical, base, remote, 0)
+			b.turn()
+			b.take(t, 0, 1)
+		},
 		"flight": func() {
 			for range 32 {
 				b.qps[0].Write(context, b.sge[0], base, remote, provider.OpDefer)
@@ -179,6 +226,34 @@ func TestAllocations(t *testing.T) {
 		if n := testing.AllocsPerRun(200, run); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
 		}
+	}
+}
+
+// Nor do receives from an SRQ, its notification and one that is held back.
+func TestSharedAllocations(t *testing.T) {
+	b := newBenchOf(t, 64, true)
+	if s := b.cqs[1].ControlInterruptModeration(1000, 2); s != success {
+		t.Fatal(s)
+	}
+	context := &struct{}{}
+	if n := testing.AllocsPerRun(200, func() {
+		told := b.told
+		b.cqs[1].Arm(provider.NotifyAny)
+		for range 2 {
+			b.srq.Receive(context, b.sge[1])
+		}
+		b.srq.Modify(0, 1, nil, nil)
+		for n := range 2 {
+			b.qps[0].Send(context, b.sge[0], 0)
+			b.turn()
+			b.take(t, 0, 1)
+			if b.told != told+2*n {
+				t.Fatalf("told %d times after send %d", b.told-told, n)
+			}
+		}
+		b.take(t, 1, 2)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
 	}
 }
 

@@ -119,8 +119,12 @@ func (srq *SRQ) Receive(context any, sgl []SGE) Status {
 	return postStatus(srq.receives.Post(&rc.Receive{Context: context, SGL: srq.sgl}))
 }
 
+// A taker is an SRQ as its queue pairs have it.
+type taker struct{ srq *SRQ }
+
 // Take implements rc.Receives. The QP.mu of the queue pair that asks is held.
-func (srq *SRQ) Take(r *rc.Receive) bool {
+func (t taker) Take(r *rc.Receive) bool {
+	srq := t.srq
 	srq.mu.Lock()
 	defer srq.mu.Unlock()
 	if srq.failure != StatusSuccess || !srq.receives.Take(r) {
@@ -146,16 +150,4 @@ func (srq *SRQ) notify(call func()) {
 func (srq *SRQ) call(status Status) {
 	srq.notification(srq.context, status)
 	srq.release()
-}
-
-// CreateQPWithSRQ is CreateQP for a queue pair that takes its receives from srq,
-// which must be of the same domain. Its own Receive fails.
-func (pd *PD) CreateQPWithSRQ(receiveCQ, initiatorCQ *CQ, srq *SRQ, qpContext any,
-	initiatorQueueDepth, maxInitiatorRequestSge, inlineDataSize uint32,
-	completion CreateCompletion, context any) (*QP, Status) {
-	if srq == nil || srq.pd != pd {
-		return nil, StatusInvalidParameter
-	}
-	qp := &QP{pd: pd, receiveCQ: receiveCQ, initiatorCQ: initiatorCQ, srq: srq, context: qpContext}
-	return pd.createQP(qp, initiatorQueueDepth, maxInitiatorRequestSge, inlineDataSize, completion, context)
 }
