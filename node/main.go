@@ -29,7 +29,7 @@ type agent struct {
 	mu       sync.Mutex // guards what follows
 	up       bool
 	device   *provider.Miniport  // nil before up, and in a node without addresses
-	traffic  *traffic            // on the adapter
+	traffic  *traffic            // on the device
 	commands map[string]*process // that exec runs, by Command.ID
 	ending   bool                // no more commands are started
 }
@@ -147,11 +147,7 @@ func (a *agent) bringUp(r *control.Request) error {
 		if err != nil {
 			return err
 		}
-		adapter, status := device.OpenAdapter(provider.OpenParameters{Version: provider.InterfaceVersion})
-		if status != provider.StatusSuccess {
-			return status
-		}
-		a.device, a.traffic = device, newTraffic(adapter, clock.Real())
+		a.device, a.traffic = device, newTraffic(device, clock.Real())
 	}
 	a.up = true
 	return nil

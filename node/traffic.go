@@ -54,7 +54,7 @@ func (a *Agent) Unserve(ctx context.Context, name string) (workload.ServerResult
 }
 
 // Run runs a workload's client in the node and returns when it is done. When ctx
-// ends first the client goes on without anyone to report to.
+// ends first, so does the client.
 func (a *Agent) Run(ctx context.Context, spec workload.Spec, from netip.Addr, to netip.AddrPort) (workload.Result, error) {
 	var result workload.Result
 	if err := a.conn.Call(ctx, methodRun, runParams{spec, from, to}, &result); err != nil {
@@ -73,18 +73,18 @@ func (a *Agent) Progress(ctx context.Context) (map[string]Progress, error) {
 	return progress, nil
 }
 
-// traffic is the workloads that run on an agent's adapter.
+// traffic is the workloads that run on an agent's device.
 type traffic struct {
-	adapter *provider.Adapter
-	clock   clock.Clock
+	device *provider.Miniport
+	clock  clock.Clock
 
 	mu      sync.Mutex // guards what follows
 	servers map[string]*workload.Server
 	clients map[string]*workload.Client
 }
 
-func newTraffic(a *provider.Adapter, c clock.Clock) *traffic {
-	return &traffic{adapter: a, clock: c, servers: map[string]*workload.Server{}, clients: map[string]*workload.Client{}}
+func newTraffic(m *provider.Miniport, c clock.Clock) *traffic {
+	return &traffic{device: m, clock: c, servers: map[string]*workload.Server{}, clients: map[string]*workload.Client{}}
 }
 
 // handle answers the requests about workloads; ok is false if r is none.
@@ -114,7 +114,7 @@ func (t *traffic) serve(r *control.Request) error {
 	if t.servers[p.Spec.Name] != nil {
 		return control.Errorf(control.Usage, "workload %s is served already", p.Spec.Name)
 	}
-	server, err := workload.Serve(t.adapter, p.Spec, p.At)
+	server, err := workload.Serve(t.device, p.Spec, p.At)
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (t *traffic) run(ctx context.Context, r *control.Request) (workload.Result,
 		return workload.Result{}, err
 	}
 	done := make(chan workload.Result, 1)
-	client, err := workload.Run(t.adapter, t.clock, p.Spec, p.From, p.To, func(result workload.Result) { done <- result })
+	client, err := workload.Run(t.device, t.clock, p.Spec, p.From, p.To, func(result workload.Result) { done <- result })
 	if err != nil {
 		return workload.Result{}, err
 	}
@@ -160,12 +160,16 @@ func (t *traffic) run(ctx context.Context, r *control.Request) (workload.Result,
 	defer func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		delete(t.clients, p.Spec.Name)
+		if t.clients[p.Spec.Name] == client { // which a later run's may have followed
+			delete(t.clients, p.Spec.Name)
+		}
 	}()
 	select {
 	case result := <-done:
 		return result, nil
 	case <-ctx.Done():
+		client.Abort("nobody waits for the result any more")
+		<-done
 		return workload.Result{}, ctx.Err()
 	}
 }

@@ -1,6 +1,8 @@
 package lab
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -86,6 +88,43 @@ checks:
 				t.Errorf("again: %+v", again.Workloads[0])
 			}
 		})
+	}
+}
+
+// TestInterruptedRun interrupts a run of a lab that stays up, twice: the first
+// leaves nothing that is in the way of the second.
+func TestInterruptedRun(t *testing.T) {
+	l := start(t, runnable(t, "mtu: 4200", `
+workloads:
+  - {name: w, from: client, to: server, operation: write, size: 64KiB, duration: 10m, verify: true}
+`))
+	connected := func(want bool) {
+		t.Helper()
+		eventually(t, testTime, func() string {
+			in, err := l.Inspect(testContext(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := in.Nodes[0].Counters["ActiveConnection"] + in.Nodes[1].Counters["ActiveConnection"]
+			if n == 2 && want || n == 0 && !want {
+				return ""
+			}
+			return fmt.Sprintf("%d connections", n)
+		})
+	}
+	for range 2 {
+		ctx, cancel := context.WithCancel(testContext(t))
+		ended := make(chan error, 1)
+		go func() {
+			_, err := l.Run(ctx)
+			ended <- err
+		}()
+		connected(true)
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("the run ended with %v", err)
+		}
+		connected(false)
 	}
 }
 
