@@ -20,7 +20,8 @@ func (m flatMemory) Remote(dst [][]byte, _ uint32, va uint64, length uint32, _ A
 	return append(dst, m[va:va+uint64(length)]), true
 }
 
-func (m flatMemory) Invalidate(uint32) bool { return true }
+func (m flatMemory) Invalidate(uint32) bool      { return true }
+func (m flatMemory) InvalidateLocal(uint32) bool { return true }
 
 // A loop is two QPs whose packets go from one to the other at once.
 type loop struct {

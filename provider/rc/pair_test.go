@@ -47,6 +47,8 @@ func (m fakeMemory) Invalidate(token uint32) bool {
 	return ok
 }
 
+func (m fakeMemory) InvalidateLocal(token uint32) bool { return m.Invalidate(token) }
+
 // add makes a region of n bytes that starts at address token<<32.
 func (m fakeMemory) add(token uint32, n int) *region {
 	r := &region{base: uint64(token) << 32, bytes: make([]byte, n), deny: map[Access]bool{}}
@@ -239,7 +241,7 @@ func (e *end) check(want ...string) {
 }
 
 func describe(c Completion) string {
-	s := fmt.Sprint([...]string{"", "send", "sendinv", "write", "read", "receive", "receiveinv"}[c.Op], " ", statusNames[c.Status], " ", c.Context)
+	s := fmt.Sprint([...]string{"", "send", "sendinv", "write", "read", "bind", "register", "invalidate", "receive", "receiveinv"}[c.Op], " ", statusNames[c.Status], " ", c.Context)
 	if c.Bytes != 0 {
 		s += fmt.Sprint(" ", c.Bytes)
 	}
@@ -252,7 +254,7 @@ func describe(c Completion) string {
 	return s
 }
 
-var statusNames = [...]string{"ok", "local-length", "local-protection", "flushed", "bad-response",
+var statusNames = [...]string{"ok", "local-length", "local-protection", "bad-operation", "flushed", "bad-response",
 	"remote-invalid", "remote-access", "remote-operation", "retry-exceeded", "rnr-retry-exceeded"}
 
 // pattern fills b with bytes that tell where they belong.

@@ -3,6 +3,7 @@ package rc
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ const (
 	sinkToken   = 4 // where READs end up
 	inboxToken  = 5 // where receives end up
 	victimToken = 100
+	aliasToken  = 1000 // and those above are registered and invalidated as it goes
 	areaSize    = 64 << 10
 	slotSize    = 8 << 10
 )
@@ -29,38 +31,96 @@ type model struct {
 	sink     []byte
 	requests []string // completions
 	receives []string
+
+	locals, performed []int    // local operations, by context
+	ended             []uint32 // tokens invalid in the end
+}
+
+// alias registers the memory of one token under another as well; false if that
+// is in use.
+func (m fakeMemory) alias(token, original uint32) bool {
+	if m[token] != nil {
+		return false
+	}
+	m[token] = &region{base: uint64(token) << 32, bytes: m[original].bytes}
+	return true
 }
 
 // draw makes requests for from, and notes in the models what they should do.
+// Local operations are real: they register and invalidate tokens that the
+// requests around them use, so one that is performed too early or too late makes
+// a request fail, perhaps only when it is sent again.
 func draw(t *rapid.T, name string, from *end, mine, theirs *model, count int, peer *end) []Request {
 	var requests []Request
 	source := from.memory[sourceToken].bytes
 	shelf := peer.memory[shelfToken].bytes
+	sources := []uint32{sourceToken} // that are valid when the next request's turn comes
+	var sinks []uint32               // likewise, beside sinkToken; for one READ each
 	reads, sent := 0, 0
 	for i := range count {
 		label := fmt.Sprintf("%s %d", name, i)
 		r := Request{
-			Op:      rapid.SampledFrom([]Op{OpSend, OpSendInvalidate, OpWrite, OpWrite, OpRead, OpRead}).Draw(t, label+" op"),
+			Op:      rapid.SampledFrom([]Op{OpSend, OpSendInvalidate, OpWrite, OpWrite, OpRead, OpRead, OpBind, OpFastRegister, OpFastRegister, OpInvalidate}).Draw(t, label+" op"),
 			Context: i,
 			Silent:  rapid.IntRange(0, 4).Draw(t, label+" silent") == 0,
 			Fence:   rapid.IntRange(0, 4).Draw(t, label+" fence") == 0,
+		}
+		if r.Op == OpInvalidate && len(sources) == 1 {
+			r.Op = OpFastRegister
+		}
+		if r.Op.isLocal() {
+			effect := func() bool { return true }
+			switch token := aliasToken + uint32(i); r.Op {
+			case OpFastRegister:
+				original := rapid.SampledFrom([]uint32{sourceToken, sinkToken}).Draw(t, label+" original")
+				if original == sourceToken {
+					sources = append(sources, token)
+				} else {
+					sinks = append(sinks, token)
+				}
+				effect = func() bool { return from.memory.alias(token, original) }
+			case OpInvalidate:
+				token = sources[len(sources)-1]
+				sources = sources[:len(sources)-1]
+				mine.ended = append(mine.ended, token)
+				effect = func() bool { return from.memory.Invalidate(token) }
+			}
+			j := &journal{}
+			j.effect = func() {
+				mine.performed = append(mine.performed, i)
+				if !effect() {
+					j.status = BadOperation
+				}
+			}
+			r.Local = j
+			mine.locals = append(mine.locals, i)
+			if !r.Silent {
+				mine.requests = append(mine.requests, describe(Completion{Op: r.Op, Context: i}))
+			}
+			requests = append(requests, r)
+			continue
 		}
 		r.Solicited = rapid.Bool().Draw(t, label+" solicited")
 		n := rapid.OneOf(rapid.IntRange(0, 300), rapid.IntRange(0, slotSize)).Draw(t, label+" length")
 		if r.Op == OpRead && reads == areaSize/slotSize {
 			r.Op = OpWrite
 		}
-		local, base := uint32(sourceToken), rapid.IntRange(0, areaSize-n).Draw(t, label+" local")
+		token, base := rapid.SampledFrom(sources).Draw(t, label+" source"), rapid.IntRange(0, areaSize-n).Draw(t, label+" local")
 		if r.Op == OpRead {
-			local, base = sinkToken, reads*slotSize
+			token, base = sinkToken, reads*slotSize
 			reads++
+			if len(sinks) > 0 {
+				token, sinks = sinks[0], sinks[1:]
+				r.InvalidateLocal = true
+				mine.ended = append(mine.ended, token)
+			}
 		}
 		cut := rapid.IntRange(0, n).Draw(t, label+" cut")
 		data := source[base : base+n]
 		if n <= testConfig.MaxInline && r.Op != OpRead && rapid.Bool().Draw(t, label+" inline") {
 			r.Inline = append([]byte{}, data...)
 		} else {
-			r.SGL = []SGE{piece(local, base, cut), piece(local, base+cut, n-cut)}
+			r.SGL = []SGE{piece(token, base, cut), piece(token, base+cut, n-cut)}
 		}
 		switch r.Op {
 		case OpWrite:
@@ -197,6 +257,14 @@ func TestAnythingArrivesOnceInOrder(t *testing.T) {
 					rt.Errorf("end %d: memory %d differs", i, token)
 				}
 			}
+			if diff := cmp.Diff(m.locals, m.performed); diff != "" {
+				rt.Errorf("end %d: local operations performed (-want +got):\n%s", i, diff)
+			}
+			for _, token := range m.ended {
+				if e.memory[token] != nil {
+					rt.Errorf("end %d: token %d is still valid", i, token)
+				}
+			}
 			checkCounters(rt, e, ends[1-i], route)
 			if e.qp.State() != Ready {
 				rt.Errorf("end %d: state %v", i, e.qp.State())
@@ -227,4 +295,105 @@ func checkCounters(t *rapid.T, e, peer *end, route path) {
 			t.Errorf("repairs on a path that was perfect: %+v", mine)
 		}
 	}
+}
+
+// TestEndsInOrder ends a connection that is busy: a request fails, or the QP is
+// flushed, whichever comes first. Every request completes once, in order: with
+// success up to the end, flushed from there on but for the one that failed. What
+// is silent may be missing before the end. Local operations are performed once
+// each, in order, as far as the end lets them, and none thereafter.
+func TestEndsInOrder(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		c := testConnection
+		c.AckTimeout = 0 // loss alone ends nothing
+		c.Credit = rapid.SampledFrom([]int{0, 10_000, 200_000}).Draw(rt, "credit")
+		p := newPair(t, testConfig, c, path{
+			delay: 100 * time.Microsecond, jitter: time.Duration(rapid.IntRange(0, 100).Draw(rt, "jitter")) * time.Microsecond,
+			loss: float64(rapid.IntRange(0, 20).Draw(rt, "loss")) / 100,
+		}, rapid.Uint64().Draw(rt, "seed"))
+		p.b.out.loss = 0 // a NAK that ends the connection is sent once
+		a := p.a
+		a.memory.add(1, slotSize)
+		p.b.memory.add(2, slotSize)
+		ended := func() bool { return a.qp.State() == Error }
+		var performed, locals []int
+		count := rapid.IntRange(1, 25).Draw(rt, "count")
+		failing := rapid.IntRange(-1, count-1).Draw(rt, "failing")
+		requests := make([]Request, count)
+		for i := range requests {
+			label := fmt.Sprint(i)
+			n := rapid.IntRange(0, slotSize).Draw(rt, label+" length")
+			r := Request{
+				Op: rapid.SampledFrom([]Op{OpWrite, OpRead, OpBind, OpFastRegister, OpInvalidate}).Draw(rt, label+" op"), Context: i,
+				SGL: []SGE{piece(1, 0, n)}, VA: 2 << 32, Token: 2,
+				Silent: rapid.IntRange(0, 3).Draw(rt, label+" silent") == 0,
+				Fence:  rapid.IntRange(0, 3).Draw(rt, label+" fence") == 0,
+			}
+			if r.Op.isLocal() {
+				j := &journal{}
+				j.effect = func() {
+					if ended() {
+						rt.Errorf("operation %d performed after the end", i)
+					}
+					performed = append(performed, i)
+				}
+				if i == failing {
+					j.status = BadOperation
+				}
+				r.SGL, r.Local = nil, j
+				locals = append(locals, i)
+			} else if i == failing {
+				r.SGL, r.Token = []SGE{piece(1, 0, 1)}, 77
+			}
+			requests[i] = r
+		}
+		half := rapid.IntRange(0, count).Draw(rt, "posted at once")
+		a.queue(requests[:half]...)
+		a.pump()
+		rest := func() {
+			if !ended() {
+				a.queue(requests[half:]...)
+				a.pump()
+				half = count
+			}
+		}
+		p.clock.AfterFunc(300*time.Microsecond, rest)
+		if flushAt := rapid.IntRange(-1, 30).Draw(rt, "flushed"); flushAt >= 0 {
+			p.clock.AfterFunc(time.Duration(flushAt)*100*time.Microsecond, func() {
+				a.qp.Flush()
+				a.pump()
+			})
+		}
+		p.clock.Run(time.Minute)
+		if !ended() && (failing >= 0 || len(performed) < len(locals)) {
+			rt.Fatalf("request %d should have failed; %d of %d operations performed", failing, len(performed), len(locals))
+		}
+		if len(performed) > len(locals) || !slices.Equal(performed, locals[:len(performed)]) {
+			rt.Fatalf("performed %v of %v", performed, locals)
+		}
+		next, over := 0, false
+		for _, done := range a.done {
+			i := done.Context.(int)
+			for ; next < i; next++ {
+				if over || !requests[next].Silent {
+					rt.Fatalf("request %d did not complete in its turn", next)
+				}
+			}
+			next++
+			switch {
+			case done.Status == Success && (over || requests[i].Silent || i == failing):
+				rt.Fatalf("request %d: success", i)
+			case done.Status == Success && requests[i].Op.isLocal() && !slices.Contains(performed, i):
+				rt.Fatalf("operation %d: success, though not performed", i)
+			case done.Status != Success && done.Status != Flushed && i != failing:
+				rt.Fatalf("request %d: %v", i, describe(done))
+			}
+			over = over || done.Status != Success
+		}
+		for ; next < half; next++ {
+			if over || !requests[next].Silent {
+				rt.Fatalf("request %d never completed", next)
+			}
+		}
+	})
 }

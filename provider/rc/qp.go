@@ -103,6 +103,9 @@ const burst = 16
 // has; false if there is none now. The pieces of the payload are the
 // consumer's own memory, as Memory resolves it.
 //
+// Local operations are performed on the way, when their turn comes: also if
+// there is nothing to send.
+//
 // An acknowledgement goes first, unless responses to READs are due before it
 // (roce.md 7.2). Those and requests take turns.
 func (q *QP) Next(now time.Duration, p *roce.Packet) bool {

@@ -8,7 +8,12 @@
 // nothing of NDK objects: memory is behind the Memory interface, statuses are
 // those of roce.md section 8.
 //
-// Start reading at QP; requester.go and responder.go are its two halves.
+// The send queue carries two kinds of requests: those that make packets, and
+// local operations on memory (a window to be bound, a region to be registered
+// or invalidated), which make none and are done when their turn comes.
+//
+// Start reading at QP; requester.go and responder.go are its two halves, and
+// localop.go says how local operations fit in between packets.
 package rc
 
 import "time"
@@ -22,6 +27,9 @@ const (
 	OpSendInvalidate
 	OpWrite
 	OpRead
+	OpBind         // of a memory window; this and the next two are local
+	OpFastRegister // of a memory region
+	OpInvalidate   // of a local token
 	OpReceive
 	OpReceiveInvalidate // a receive matched by the peer's send with invalidate
 )
@@ -34,6 +42,7 @@ const (
 	Success Status = iota
 	LocalLength
 	LocalProtection
+	BadOperation // a local operation that cannot be carried out
 	Flushed
 	BadResponse
 	RemoteInvalidRequest
@@ -62,9 +71,9 @@ const (
 	RemoteWrite
 )
 
-// Memory is the protection domain as a QP sees it. Both methods append the byte
-// ranges, in order, to dst and return it; ok is false if any check fails, and
-// then nothing may be touched. The ranges are used at once and not kept.
+// Memory is the protection domain as a QP sees it. Local and Remote append the
+// byte ranges, in order, to dst and return it; ok is false if any check fails,
+// and then nothing may be touched. The ranges are used at once and not kept.
 type Memory interface {
 	// Local resolves a piece of local memory.
 	Local(dst [][]byte, sge SGE, access Access) (_ [][]byte, ok bool)
@@ -72,9 +81,21 @@ type Memory interface {
 	Remote(dst [][]byte, token uint32, va uint64, length uint32, access Access) (_ [][]byte, ok bool)
 	// Invalidate ends a token on the peer's behalf (SEND with invalidate).
 	Invalidate(token uint32) bool
+	// InvalidateLocal ends a token of the consumer's own, into which a READ has
+	// been completed (READ with local invalidate).
+	InvalidateLocal(token uint32) bool
+}
+
+// A LocalOperation is what OpBind, OpFastRegister and OpInvalidate do.
+type LocalOperation interface {
+	// Perform carries it out, at most once, from within Next. It must not call
+	// the QP. Success means that it has taken effect; any other status but
+	// Flushed ends the connection as a failed request does.
+	Perform() Status
 }
 
 // A Request is one posted initiator request. The QP keeps a copy, also of SGL.
+// Local operations use Op, Context, Local, Silent and Fence only.
 type Request struct {
 	Op        Op
 	Context   any
@@ -85,6 +106,12 @@ type Request struct {
 	Silent    bool   // success makes no completion
 	Fence     bool   // start only when all earlier reads are complete
 	Solicited bool
+
+	Local LocalOperation // of OpBind, OpFastRegister and OpInvalidate
+
+	// InvalidateLocal has an OpRead end the token of its first piece, if it has
+	// any, when all data is in place and before it completes.
+	InvalidateLocal bool
 }
 
 // A Receive is one posted receive.

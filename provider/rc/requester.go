@@ -20,10 +20,11 @@ const (
 
 // A request is one slot of the send queue. It occupies the sequence numbers
 // from first up to end, and is split into packets by them alone: packet i
-// carries the bytes from i x MTU.
+// carries the bytes from i x MTU. A local operation occupies none.
 type request struct {
 	op         Op
 	context    any
+	local      LocalOperation // nil once performed
 	sgl        []SGE
 	inline     []byte
 	isInline   bool
@@ -33,11 +34,12 @@ type request struct {
 	silent     bool
 	fence      bool
 	solicited  bool
+	invalidate bool // the token of the first piece, when a READ is complete
 	first, end int64
 	readBefore int64 // index of the newest READ posted before; -1 if none was
 
 	// status is why the request cannot go on, found when a packet of it was
-	// made, and told when it is the oldest.
+	// made or it was performed, and told when it is the oldest.
 	status Status
 }
 
@@ -61,7 +63,7 @@ type requester struct {
 	newestRead         int64 // index; -1 if there is none
 	chunk              int64 // the most that one READ on the wire asks for, in packets
 
-	una, next, max int64 // as in the picture; the cursor's request contains next
+	una, next, max int64 // as in the picture; the cursor's request contains next, or is local
 	posted         int64 // end of the newest request
 	inFlight       int64 // bytes of [una, next), as window counts them
 	reads          int   // READs on the wire in [una, next)
@@ -117,11 +119,11 @@ func (r *requester) slot(index int64) *request { return &r.ring[index%int64(len(
 func (r *requester) post(p *Request) error {
 	config, c := &r.q.config, &r.q.connection
 	switch {
-	case p.Op < OpSend || p.Op > OpRead:
+	case p.Op < OpSend || p.Op > OpInvalidate, p.Op.isLocal() && p.Local == nil:
 		return ErrOperation
 	case p.Op == OpRead && c.InitiatorDepth == 0:
 		return ErrNoReads
-	case p.Op == OpRead && p.Inline != nil, len(p.Inline) > config.MaxInline:
+	case p.Op >= OpRead && p.Inline != nil, len(p.Inline) > config.MaxInline:
 		return ErrInline
 	case p.Inline == nil && len(p.SGL) > config.MaxSGE:
 		return ErrSGL
@@ -135,13 +137,17 @@ func (r *requester) post(p *Request) error {
 	if length > MaxMessage {
 		return ErrTooLong
 	}
+	end := r.posted
+	if !p.Op.isLocal() {
+		end += packets(length, c.MTU)
+	}
 	w := r.slot(r.tail)
 	*w = request{
-		op: p.Op, context: p.Context, length: length,
+		op: p.Op, context: p.Context, local: p.Local, length: length,
 		sgl: w.sgl[:0], inline: w.inline[:0], isInline: p.Inline != nil,
 		va: p.VA, token: p.Token,
-		silent: p.Silent, fence: p.Fence, solicited: p.Solicited,
-		first: r.posted, end: r.posted + packets(length, c.MTU),
+		silent: p.Silent, fence: p.Fence, solicited: p.Solicited, invalidate: p.InvalidateLocal,
+		first: r.posted, end: end,
 		readBefore: r.newestRead,
 	}
 	if w.isInline {
@@ -152,7 +158,7 @@ func (r *requester) post(p *Request) error {
 	if p.Op == OpRead {
 		r.newestRead = r.tail
 	}
-	r.posted = w.end
+	r.posted = end
 	r.tail++
 	return nil
 }
@@ -180,12 +186,18 @@ func (r *requester) chunkEnd(w *request, s int64) int64 {
 	return min(w.end, s+r.chunk-(s-w.first)%r.chunk)
 }
 
-// nextPacket makes the next packet; false if there is none, or not now.
+// nextPacket makes the next packet, having performed the local operations
+// before it; false if there is none, or not now.
 func (r *requester) nextPacket(now time.Duration, p *roce.Packet) bool {
 	if r.cursor == r.tail || r.waiting && now < r.rnrUntil {
 		return false
 	}
 	w := r.slot(r.cursor)
+	if w.op.isLocal() {
+		if w = r.passLocal(); w == nil {
+			return false
+		}
+	}
 	if w.status != Success {
 		return false
 	}
@@ -405,8 +417,9 @@ func (r *requester) finish(status Status) {
 	if status != Success || !w.silent {
 		r.q.complete(Completion{Op: w.op, Status: status, Context: w.context})
 	}
-	w.context = nil
+	w.context, w.local = nil, nil
 	r.head++
+	r.cursor = max(r.cursor, r.head)
 	r.sink = position{}
 }
 

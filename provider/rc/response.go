@@ -66,13 +66,11 @@ func (r *requester) pass(w *request, to int64) {
 		// Acknowledged after all, though the cursor has gone back to send it again.
 		r.inFlight -= r.cost(w, r.una, r.next)
 		r.next = to
-		if to == w.end {
-			r.cursor = r.head + 1
-		}
 	}
 	r.una = to
 	if to == w.end {
 		r.finish(Success)
+		r.finishPerformed()
 	}
 }
 
@@ -186,6 +184,10 @@ func (r *requester) readResponse(now time.Duration, h *roce.Header, at int64, pa
 		return
 	}
 	scatter(r.ranges, payload)
+	if w.invalidate && at+1 == w.end && len(w.sgl) > 0 && !r.q.config.Memory.InvalidateLocal(w.sgl[0].Token) {
+		r.fail(r.head, LocalProtection)
+		return
+	}
 	if at+1 == chunkEnd && r.next >= chunkEnd {
 		r.reads--
 	}

@@ -1,0 +1,63 @@
+package rc
+
+// Local operations stand in the send queue like other requests but make no
+// packets: such a request has no sequence numbers, first equals end. The cursor
+// performs it when it gets there, which is when every earlier request has been
+// sent once and no later one has, so a SEND that follows a FastRegister tells
+// the peer of a registration that is in effect (NDK-MR-28). It completes when
+// everything before it has (NDK-CQ-37).
+//
+// When the cursor goes back it comes by again, and passes over what is
+// performed. So a packet that is sent again must not find the memory gone that
+// it was made of the first time. Binding and registering take nothing away.
+// Invalidating does: it waits until every earlier request is complete, fenced
+// or not, as in Linux (roce.md 6.2).
+//
+// One that fails stops the cursor, and ends the connection when it is the
+// oldest request, like a request whose memory cannot be read.
+
+func (op Op) isLocal() bool { return op >= OpBind && op <= OpInvalidate }
+
+// passLocal moves the cursor, which is at a local operation, to the next request
+// that makes packets, and performs what has not been performed on the way. It
+// returns that request; nil if there is none, or an operation has to wait or
+// has failed.
+func (r *requester) passLocal() *request {
+	for r.cursor < r.tail {
+		w := r.slot(r.cursor)
+		if !w.op.isLocal() {
+			return w
+		}
+		if w.local != nil {
+			if w.fence && w.readBefore >= r.head || w.op == OpInvalidate && r.cursor > r.head {
+				return nil
+			}
+			w.status = w.local.Perform()
+			w.local = nil
+		}
+		if w.status != Success {
+			r.checkOldest()
+			return nil
+		}
+		r.cursor++
+		r.finishPerformed()
+	}
+	return nil
+}
+
+// finishPerformed completes the oldest requests as far as they are operations
+// performed with success. So wherever anything is in flight, the oldest request
+// is one that makes packets.
+//
+// A flush may come before: what was performed and still stood behind others
+// completes Flushed like these, though its effect stays. Where the connection
+// has ended, no more is promised of it than that.
+func (r *requester) finishPerformed() {
+	for r.head < r.tail {
+		w := r.slot(r.head)
+		if !w.op.isLocal() || w.local != nil || w.status != Success {
+			return
+		}
+		r.finish(Success)
+	}
+}
