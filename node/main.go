@@ -110,9 +110,11 @@ func (a *agent) handle(ctx context.Context, r *control.Request) (any, error) {
 		return a.exec(ctx, r)
 	case methodSignal:
 		return nil, a.signal(r)
-	default:
-		return a.handleTraffic(ctx, r)
 	}
+	if result, ok, err := a.handleAdapter(ctx, r); ok {
+		return result, err
+	}
+	return a.handleTraffic(ctx, r)
 }
 
 func (a *agent) handleTraffic(ctx context.Context, r *control.Request) (any, error) {
@@ -120,7 +122,7 @@ func (a *agent) handleTraffic(ctx context.Context, r *control.Request) (any, err
 	t := a.traffic
 	a.mu.Unlock()
 	if t == nil {
-		return nil, control.Errorf(control.Usage, "%s: the node has no adapter", r.Method)
+		return nil, errNoAdapter
 	}
 	result, ok, err := t.handle(ctx, r)
 	if !ok {

@@ -22,7 +22,7 @@ type Client struct {
 	pattern *pattern
 	done    func(Result)
 
-	adapter   *provider.Adapter
+	adapter   *instance
 	pd        *provider.PD
 	cq        *provider.CQ
 	qp        *provider.QP
@@ -75,13 +75,13 @@ func Run(m *provider.Miniport, c clock.Clock, spec Spec, from netip.Addr, to net
 	return w, nil
 }
 
-func (w *Client) connect(m *provider.Miniport, from netip.Addr, to netip.AddrPort) error {
+func (w *Client) connect(m *provider.Miniport, from netip.Addr, to netip.AddrPort) (err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	defer func() { w.ending = err != nil }() // then there is nothing to abort
 	var status provider.Status
-	var err error
 	slots := uint32(w.spec.slots())
-	if w.adapter, err = open(m, &w.spec); err != nil {
+	if w.adapter, err = w.spec.open(m, func() { w.Abort(disabled) }); err != nil {
 		return err
 	}
 	if w.pd, status = w.adapter.CreatePD(nil, nil); status != provider.StatusSuccess {
@@ -112,7 +112,7 @@ func (w *Client) connect(m *provider.Miniport, from netip.Addr, to netip.AddrPor
 	if w.connector, status = w.adapter.CreateConnector(nil, nil); status != provider.StatusSuccess {
 		return fmt.Errorf("create connector: %w", status)
 	}
-	inbound, outbound := reads(w.adapter)
+	inbound, outbound := w.adapter.reads()
 	if status := w.connector.Connect(w.qp, netip.AddrPortFrom(from, 0), to, inbound, outbound, nil, w.connected, nil); !status.Succeeded() {
 		return status
 	}

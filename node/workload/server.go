@@ -16,7 +16,7 @@ import (
 type Server struct {
 	spec     Spec
 	pattern  *pattern
-	adapter  *provider.Adapter
+	adapter  *instance
 	pd       *provider.PD
 	cq       *provider.CQ
 	listener *provider.Listener
@@ -55,7 +55,7 @@ func (s *Server) listen(m *provider.Miniport, at netip.AddrPort) error {
 	defer s.mu.Unlock()
 	var status provider.Status
 	var err error
-	if s.adapter, err = open(m, &s.spec); err != nil {
+	if s.adapter, err = s.spec.open(m, s.disable); err != nil {
 		return err
 	}
 	if s.pd, status = s.adapter.CreatePD(nil, nil); status != provider.StatusSuccess {
@@ -127,7 +127,7 @@ func (s *Server) accept() error {
 			s.mu.Unlock()
 		}
 	}
-	inbound, outbound := reads(s.adapter)
+	inbound, outbound := s.adapter.reads()
 	private := grant{token: s.target.mr.RemoteToken()}.encode()
 	if status := s.connector.Accept(qp, inbound, outbound, private, nil, nil, accepted, nil); !status.Succeeded() {
 		return status
@@ -256,6 +256,14 @@ func (s *Server) Stop(done func(ServerResult)) {
 	objects := s.objects()
 	s.mu.Unlock()
 	closeAll(objects, s.adapter, s.end)
+}
+
+// disable is the device's wish that its instances be closed.
+func (s *Server) disable() {
+	s.mu.Lock()
+	s.fail(disabled)
+	s.mu.Unlock()
+	s.Stop(func(ServerResult) {})
 }
 
 // end is when everything is closed.

@@ -55,14 +55,49 @@ type ServerResult struct {
 	Error      string // the first failure, in words
 }
 
-// open opens an instance of the device for one end of a workload. The error says
-// which of the device's limits are too narrow for it.
-func open(m *provider.Miniport, s *Spec) (*provider.Adapter, error) {
+// An instance is the adapter instance of one end of a workload.
+type instance struct {
+	*provider.Adapter
+	unsubscribe func()
+}
+
+// disabled is why a workload ends when its adapter is disabled.
+const disabled = "the adapter was disabled"
+
+// open opens an instance of the device, and has disable called when the device
+// asks for it to be closed. The error says which of the device's limits are too
+// narrow for the workload.
+func (s *Spec) open(m *provider.Miniport, disable func()) (*instance, error) {
+	// Before the instance is open, so that no event about it is missed.
+	unsubscribe := m.Subscribe(func(e provider.NetEvent) {
+		select {
+		case <-e.Done: // by enabling, or a disabling that was over when the instance was opened
+		default:
+			disable()
+		}
+	})
 	a, status := m.OpenAdapter(provider.OpenParameters{Version: provider.InterfaceVersion})
 	if status != provider.StatusSuccess {
+		unsubscribe()
 		return nil, fmt.Errorf("open adapter: %w", status)
 	}
-	info, slots := a.Info(), uint64(s.slots())
+	i := &instance{a, unsubscribe}
+	if err := s.fits(a.Info()); err != nil {
+		i.close(func() {})
+		return nil, err
+	}
+	return i, nil
+}
+
+// close closes the instance and calls done when everything made on it is closed.
+func (i *instance) close(done func()) {
+	i.unsubscribe()
+	i.BeginClose(done)
+}
+
+// fits says which of an adapter's limits is too narrow for the workload.
+func (s *Spec) fits(info provider.AdapterInfo) error {
+	slots := uint64(s.slots())
 	for _, l := range []struct {
 		name        string
 		needed, has uint64
@@ -76,18 +111,17 @@ func open(m *provider.Miniport, s *Spec) (*provider.Adapter, error) {
 		{"MaxCalleeData", grantLen, uint64(info.MaxCalleeData)},
 	} {
 		if l.needed > l.has {
-			a.BeginClose(func() {})
-			return nil, fmt.Errorf("it needs a %s of %d, the adapter has %d", l.name, l.needed, l.has)
+			return fmt.Errorf("it needs a %s of %d, the adapter has %d", l.name, l.needed, l.has)
 		}
 	}
-	return a, nil
+	return nil
 }
 
 // reads is how many READs a connection may have in progress in either
 // direction: what perftest asks for, or as many as the adapter can.
-func reads(a *provider.Adapter) (inbound, outbound uint32) {
+func (i *instance) reads() (inbound, outbound uint32) {
 	const asked = 16
-	info := a.Info()
+	info := i.Info()
 	return min(asked, info.MaxInboundReadLimit), min(asked, info.MaxOutboundReadLimit)
 }
 
@@ -198,16 +232,16 @@ type closer interface {
 	Close(completion provider.CloseCompletion, context any) provider.Status
 }
 
-// closeAll closes objects and then their adapter, and runs done when all is
-// closed. An object's antecedents may stand before it: their close pends. The
-// adapter may be nil, if there are no objects.
-func closeAll(objects []closer, a *provider.Adapter, done func()) {
-	if a == nil {
+// closeAll closes objects and then their instance, and runs done when all is
+// closed. An object's antecedents may stand before it: their close pends.
+// Without an instance there are no objects.
+func closeAll(objects []closer, i *instance, done func()) {
+	if i == nil {
 		done()
 		return
 	}
 	for _, o := range objects {
 		o.Close(func(any) {}, nil)
 	}
-	a.BeginClose(done) // which pends until they are closed
+	i.close(done) // which pends until they are closed
 }
