@@ -57,7 +57,20 @@ func adapterConfig(set *topology.Adapter) provider.Config {
 	setFlags(&c.Info.AdapterFlags, set)
 	setCapabilities(&c.Capabilities, set)
 	override(&c.Pend, set.Pend)
+	c.Configuration = keywords(set)
 	return c
+}
+
+// keywords are the adapter's. Where a topology sets no frame size it is the
+// largest that the link's MTU allows, not that of the keyword's default.
+func keywords(set *topology.Adapter) *provider.Configuration {
+	k := provider.DefaultConfiguration()
+	k.NetworkDirectRoCEFrameSize = 0
+	if set.NetworkDirect != nil && !*set.NetworkDirect {
+		k.NetworkDirect = 0
+	}
+	override(&k.NetworkDirectRoCEFrameSize, set.RoCEFrameSize)
+	return &k
 }
 
 func setInfo(info *provider.AdapterInfo, set *topology.Adapter) {

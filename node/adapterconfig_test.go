@@ -1,7 +1,6 @@
 package node
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"reflect"
@@ -88,6 +87,8 @@ var adapterKeys = []struct {
 	{"system_max_inbound_read_limit", "0", "1048576", uint32(0), uint32(1 << 20), func(c *provider.Config) any { return c.Capabilities.MaxInboundReadLimit }},
 	{"system_max_outbound_read_limit", "0", "1048576", uint32(0), uint32(1 << 20), func(c *provider.Config) any { return c.Capabilities.MaxOutboundReadLimit }},
 
+	{"network_direct", "false", "true", uint32(0), uint32(1), func(c *provider.Config) any { return c.Configuration.NetworkDirect }},
+	{"roce_frame_size", "256", "4096", uint32(256), uint32(4096), func(c *provider.Config) any { return c.Configuration.NetworkDirectRoCEFrameSize }},
 	{"pend", "false", "true", false, true, func(c *provider.Config) any { return c.Pend }},
 }
 
@@ -134,10 +135,20 @@ func TestEveryKeyAtOnce(t *testing.T) {
 
 // TestAdapterDefaults sets nothing.
 func TestAdapterDefaults(t *testing.T) {
-	got := adapterConfig(&topology.Adapter{})
-	want := provider.Config{Info: provider.DefaultAdapterInfo(), Capabilities: provider.DefaultCapabilities()}
-	if diff := cmp.Diff(fmt.Sprintf("%+v", want), fmt.Sprintf("%+v", got)); diff != "" {
-		t.Error(diff)
+	cfg := adapterConfig(&topology.Adapter{})
+	if diff := cmp.Diff(provider.DefaultAdapterInfo(), cfg.Info); diff != "" {
+		t.Errorf("info: %s", diff)
+	}
+	if diff := cmp.Diff(provider.DefaultCapabilities(), cfg.Capabilities); diff != "" {
+		t.Errorf("capabilities: %s", diff)
+	}
+	want := provider.DefaultConfiguration()
+	want.NetworkDirectRoCEFrameSize = 0 // the largest that the link allows
+	if diff := cmp.Diff(&want, cfg.Configuration); diff != "" {
+		t.Errorf("configuration: %s", diff)
+	}
+	if cfg.Pend {
+		t.Error("creates pend")
 	}
 }
 

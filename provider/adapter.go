@@ -1,5 +1,7 @@
 package provider
 
+import "slices"
+
 // OpenParameters say what a consumer asks of an adapter
 // (NDIS_OPEN_NDK_ADAPTER_PARAMETERS).
 type OpenParameters struct {
@@ -14,18 +16,36 @@ type OpenParameters struct {
 // consumer makes.
 type Adapter struct {
 	object
+	// Dispatch is the functions as a table, which a consumer may replace by
+	// others that call these. The provider does not read it.
+	Dispatch AdapterDispatch
 	miniport *Miniport
 }
 
 // OpenAdapter opens an instance of the device. The status is StatusBadVersion
-// for a version that the device does not have.
+// for a version that the device does not have, StatusAdapterNotReady while NDK is
+// disabled or not all instances from before it was disabled are closed, and
+// StatusInsufficientResources when too many are open.
 func (m *Miniport) OpenAdapter(parameters OpenParameters) (*Adapter, Status) {
-	v := parameters.Version
-	if v.Major != InterfaceVersion.Major || v.Minor > InterfaceVersion.Minor {
+	version, ok := negotiate(parameters.Version)
+	if !ok {
 		return nil, StatusBadVersion
 	}
+	s := &m.state
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.enabled || !m.life.holdOpen() {
+		return nil, StatusAdapterNotReady
+	}
+	defer m.life.release()
+	if len(s.instances) == maxInstances {
+		return nil, StatusInsufficientResources
+	}
 	a := &Adapter{miniport: m}
+	a.Dispatch = a
 	a.init(m.clock, ObjectTypeAdapter, &m.life)
+	a.header.Version = version
+	s.instances = append(s.instances, a)
 	return a, StatusSuccess
 }
 
@@ -38,12 +58,16 @@ func (a *Adapter) QueryAdapterInfo(info *AdapterInfo, size *uint32) Status {
 	if info == nil || given < AdapterInfoSize {
 		return StatusBufferTooSmall
 	}
-	*info = a.miniport.info
+	*info = a.Info()
 	return StatusSuccess
 }
 
-// Info is the adapter's limits.
-func (a *Adapter) Info() AdapterInfo { return a.miniport.info }
+// Info is the adapter's limits, and the version that the instance works with.
+func (a *Adapter) Info() AdapterInfo {
+	info := a.miniport.info
+	info.Version = a.Version()
+	return info
+}
 
 // Close closes the instance. It blocks until every object made on it is closed
 // and every callback has returned, and must not be called from a callback
@@ -58,7 +82,27 @@ func (a *Adapter) Close() {
 // nobody else would move the time that Close waits for.
 func (a *Adapter) BeginClose(done func()) {
 	ended := func(any) { done() }
-	if a.close(nil, nil, ended, nil) != StatusPending {
+	if a.close(nil, a.forget, ended, nil) != StatusPending {
 		ended(nil)
 	}
+}
+
+// forget takes the instance, which is closed, off the list of those open.
+func (a *Adapter) forget() {
+	s := &a.miniport.state
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.instances = slices.DeleteFunc(s.instances, func(x *Adapter) bool { return x == a })
+	s.settle()
+}
+
+// fail has all queues of the instance fail, and with them its queue pairs and
+// their connections.
+func (a *Adapter) fail() {
+	a.miniport.qps.each(func(qp *QP) {
+		if qp.pd.adapter == a {
+			qp.receiveCQ.fail(StatusInternalError)
+			qp.initiatorCQ.fail(StatusInternalError)
+		}
+	})
 }

@@ -39,6 +39,12 @@ const (
 	refused // by us
 )
 
+// String is the state's name for people.
+func (s connectorState) String() string {
+	return [...]string{"idle", "connecting", "replied", "requested", "accepting", "established",
+		"disconnecting", "ended", "aborted", "refused"}[s]
+}
+
 // attempting reports whether a connection is being made.
 func (s connectorState) attempting() bool { return s >= connecting && s <= accepting }
 
@@ -72,6 +78,7 @@ func (c *Connector) enter(s connectorState) {
 // delivered by a Listener it accepts.
 type Connector struct {
 	object
+	Dispatch  ConnectorDispatch // as Adapter.Dispatch
 	adapter   *Adapter
 	callbacks callbacks
 	listener  *Listener // it came from, nil if none
@@ -104,6 +111,7 @@ func (a *Adapter) CreateConnector(completion CreateCompletion, context any) (*Co
 
 func newConnector(a *Adapter) *Connector {
 	c := &Connector{adapter: a, callbacks: callbacks{clock: a.clock}}
+	c.Dispatch = c
 	c.init(a.clock, ObjectTypeConnector, &a.object)
 	return c
 }
@@ -186,7 +194,7 @@ func (c *Connector) Connect(qp *QP, source, destination netip.AddrPort, inboundR
 	if status != StatusSuccess {
 		return status
 	}
-	mtu := roce.PathMTU(m.carrier.MTU(source.Addr()))
+	mtu := m.pathMTU(source.Addr())
 	if mtu == 0 { // the interface is gone, or too narrow for any packet
 		m.unclaim(e)
 		return StatusNetworkUnreachable

@@ -33,6 +33,15 @@ func (c Counters) Map() map[string]uint64 {
 	}
 }
 
+// set is the counters at their places in NDIS_NDK_PERFORMANCE_COUNTERS; those in
+// between are reserved and 0 (NDK-CNT-07).
+func (c *Counters) set() (set [30]uint64) {
+	set[0], set[1], set[2], set[3], set[4] = c.Connect, c.Accept, c.ConnectFailure, c.ConnectionError, c.ActiveConnection
+	set[25] = c.CQError
+	set[26], set[27], set[28], set[29] = c.RDMAInOctets, c.RDMAOutOctets, c.RDMAInFrames, c.RDMAOutFrames
+	return set
+}
+
 // counters are what a device counts as it goes: its share of the NDIS counters,
 // and others.
 type counters struct {

@@ -6,6 +6,7 @@ import "sync"
 // (ndkpi.md 1.5).
 type CQ struct {
 	object
+	Dispatch     CQDispatch // as Adapter.Dispatch
 	adapter      *Adapter
 	notification CQNotification
 	context      any
@@ -44,6 +45,7 @@ func (a *Adapter) CreateCQ(depth uint32, notification CQNotification, notificati
 	if !cq.reserve(m, cqResource, m.capabilities.MaxCqCount) {
 		return nil, StatusInsufficientResources
 	}
+	cq.Dispatch = cq
 	cq.init(a.clock, ObjectTypeCQ, &a.object)
 	return created(m, cq, &cq.object, completion, context)
 }
@@ -173,6 +175,21 @@ func (cq *CQ) push(result *ResultEx, solicited bool) {
 	if cq.armed && (cq.arm == NotifyAny || cq.arm == NotifySolicited && solicited) {
 		cq.notify(StatusSuccess)
 	}
+}
+
+// fail has the queue fail, unless it has already.
+func (cq *CQ) fail(status Status) {
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	if cq.failure != StatusSuccess {
+		return
+	}
+	cq.failure = status
+	cq.adapter.miniport.counters.cqErrors.Add(1)
+	if cq.armed {
+		cq.notify(status)
+	}
+	cq.clock.Go(cq.failQPs)
 }
 
 // failQPs ends the queue pairs that complete here.

@@ -12,6 +12,7 @@ type Object interface {
 	Header() *Header
 	Type() ObjectType
 	Version() Version
+	QueryExtension(id GUID, version Version, extension *ExtensionInterface) Status
 	Close(completion CloseCompletion, context any) Status
 }
 

@@ -69,5 +69,5 @@ func (m *Miniport) unclaim(e *endpoint) {
 // connection manager asks, with cmMu held.
 func (m *Miniport) accepts(local, _ netip.AddrPort) bool {
 	e := m.endpoints[local]
-	return e != nil && e.listener != nil && e.listener.accepts()
+	return e != nil && e.listener != nil && e.listener.accepts() && !m.state.failed.Load()
 }

@@ -1,12 +1,5 @@
 package provider
 
-// Version is an NDK interface version.
-type Version struct{ Major, Minor uint16 }
-
-// InterfaceVersion is the version this provider implements; every adapter and
-// object reports it (NDK-VER-02).
-var InterfaceVersion = Version{2, 1}
-
 // An ObjectType says what an object is (ndkpi.md 2.2).
 type ObjectType int32
 

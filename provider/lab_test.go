@@ -106,10 +106,12 @@ func (w *world) openOn(carrier provider.Carrier, info provider.AdapterInfo) *pro
 	if info.MaxSrqDepth == 0 {
 		capabilities.MaxSrqCount = 0 // NDK-CAP-04
 	}
+	configuration := provider.DefaultConfiguration()
+	configuration.NetworkDirectRoCEFrameSize = 0 // as large as mtu allows
 	m, err := provider.NewMiniport(provider.Config{
 		Carrier: carrier, Clock: w.clock,
 		Rand: rand.New(rand.NewPCG(w.opened, 7)), Info: info,
-		Capabilities: capabilities,
+		Capabilities: capabilities, Configuration: &configuration,
 	})
 	if err != nil {
 		w.t.Fatal(err)

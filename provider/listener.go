@@ -11,6 +11,7 @@ import (
 // A Listener waits for connection requests at an address.
 type Listener struct {
 	object
+	Dispatch  ListenerDispatch // as Adapter.Dispatch
 	adapter   *Adapter
 	event     ConnectEvent
 	context   any
@@ -38,6 +39,7 @@ func (a *Adapter) CreateListener(event ConnectEvent, eventContext any,
 		return nil, StatusInvalidParameter
 	}
 	l := &Listener{adapter: a, event: event, context: eventContext, callbacks: callbacks{clock: a.clock}}
+	l.Dispatch = l
 	l.init(a.clock, ObjectTypeListener, &a.object)
 	return created(a.miniport, l, &l.object, completion, context)
 }

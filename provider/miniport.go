@@ -1,8 +1,10 @@
 package provider
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -32,19 +34,26 @@ type Config struct {
 	// StatusPending and call back, where they are given a callback: as drivers
 	// of hardware do, so that consumers can be tried against both.
 	Pend bool
+	// Configuration is the device's keywords; nil: nothing is set, as
+	// DefaultConfiguration has it.
+	Configuration *Configuration
+	// Log is told of what an administrator should know; nil tells nobody.
+	Log func(message string)
 }
 
 // A Miniport is an RDMA device: what NDIS calls a miniport adapter. Consumers
 // open instances of it, with OpenAdapter, and have nothing to do with each
 // other but that they share its addresses, its ports and its limits.
 type Miniport struct {
-	life         object // held by the open instances
-	carrier      Carrier
-	clock        clock.Clock
-	info         AdapterInfo
-	capabilities Capabilities
-	ledger       *Ledger
-	pend         bool
+	life          object // held by the open instances
+	carrier       Carrier
+	clock         clock.Clock
+	info          AdapterInfo
+	capabilities  Capabilities
+	configuration Configuration
+	ledger        *Ledger
+	pend          bool
+	state         ndkState
 
 	regions  regionTable
 	qps      qpTable
@@ -79,22 +88,34 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 	if err := cfg.Capabilities.check(&cfg.Info); err != nil {
 		return nil, fmt.Errorf("start adapter: %w", err)
 	}
+	configuration := DefaultConfiguration()
+	if cfg.Configuration != nil {
+		configuration = *cfg.Configuration
+	}
+	if err := configuration.check(); err != nil {
+		return nil, fmt.Errorf("start adapter: %w", err)
+	}
 	ledger := cfg.Ledger
 	if ledger == nil {
 		ledger = newPrivateLedger()
 	}
 	m := &Miniport{
 		carrier: cfg.Carrier, clock: cfg.Clock, info: cfg.Info, capabilities: cfg.Capabilities,
-		ledger: ledger, pend: cfg.Pend, rand: cfg.Rand,
+		configuration: configuration, ledger: ledger, pend: cfg.Pend, rand: cfg.Rand,
 		counters:   counters{shareCounters: ledger.counters()},
 		endpoints:  map[netip.AddrPort]*endpoint{},
 		nextPort:   firstEphemeralPort + uint16(cfg.Rand.IntN(lastEphemeralPort-firstEphemeralPort+1)),
 		connectors: map[cm.ID]*Connector{},
 	}
+	m.info.Version = InterfaceVersion
+	allowed := configuration.NetworkDirect != 0
+	m.state.allowed, m.state.wanted, m.state.enabled = allowed, allowed, allowed
+	m.state.events.clock = cfg.Clock
 	m.life.init(cfg.Clock, 0)
 	m.qps.init(uint32(ledger.own), cfg.Rand)
 	m.cm = cm.New(cm.Config{GUID: cfg.Rand.Uint64() | 1, Rand: cfg.Rand, Accepts: m.accepts})
 	cfg.Carrier.Listen(m)
+	m.logFrameSizes(cfg.Log)
 	return m, nil
 }
 
@@ -259,6 +280,11 @@ func (m *Miniport) credit(counted bool) int {
 		sharing++
 	}
 	return m.carrier.ReceiveBuffer() / int(max(1, sharing))
+}
+
+// connectorsInOrder is the connectors as they came. cmMu is held.
+func (m *Miniport) connectorsInOrder() []*Connector {
+	return slices.SortedFunc(maps.Values(m.connectors), func(a, b *Connector) int { return cmp.Compare(a.id, b.id) })
 }
 
 // hasAddress reports whether an address is the device's.

@@ -45,7 +45,8 @@ func (m *MDL) pieces(length uint64) (_ []piece, ok bool) {
 // An MR is a memory region.
 type MR struct {
 	object
-	pd *PD
+	Dispatch MRDispatch // as Adapter.Dispatch
+	pd       *PD
 
 	mu     sync.Mutex // guards region
 	region *region    // nil while not registered
@@ -58,6 +59,7 @@ func (pd *PD) CreateMR(completion CreateCompletion, context any) (*MR, Status) {
 	if !mr.reserve(m, mrResource, m.capabilities.MaxMrCount) {
 		return nil, StatusInsufficientResources
 	}
+	mr.Dispatch = mr
 	mr.init(pd.clock, ObjectTypeMR, &pd.object)
 	return created(m, mr, &mr.object, completion, context)
 }

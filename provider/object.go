@@ -27,9 +27,13 @@ type object struct {
 	done    func() // what ends a close that pends; nil before
 }
 
-// init makes the object a successor of antecedents.
+// init makes the object a successor of antecedents. The first is the parent, whose
+// version it has.
 func (o *object) init(c clock.Clock, typ ObjectType, antecedents ...*object) {
-	o.clock, o.header = c, Header{Version: InterfaceVersion, ObjectType: typ}
+	o.clock, o.header = c, Header{ObjectType: typ}
+	if len(antecedents) > 0 {
+		o.header.Version = antecedents[0].header.Version
+	}
 	for _, a := range antecedents {
 		o.addAntecedent(a)
 	}
@@ -60,8 +64,13 @@ func (o *object) Header() *Header { return &o.header }
 // Type is the kind of object.
 func (o *object) Type() ObjectType { return o.header.ObjectType }
 
-// Version is the interface version that the object implements.
+// Version is the interface version that the object implements: that of the
+// instance it was made on.
 func (o *object) Version() Version { return o.header.Version }
+
+// QueryExtension is how a consumer asks for what goes beyond the interface; there
+// is no such thing (NDK-VER-13).
+func (o *object) QueryExtension(GUID, Version, *ExtensionInterface) Status { return StatusNotSupported }
 
 func (o *object) hold() {
 	o.mu.Lock()

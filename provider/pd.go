@@ -10,7 +10,8 @@ import (
 // A PD is a protection domain: regions and the QPs that may use them.
 type PD struct {
 	object
-	adapter *Adapter
+	Dispatch PDDispatch // as Adapter.Dispatch
+	adapter  *Adapter
 }
 
 // CreatePD makes a protection domain.
@@ -19,6 +20,7 @@ func (a *Adapter) CreatePD(completion CreateCompletion, context any) (*PD, Statu
 	if !pd.reserve(a.miniport, pdResource, a.miniport.capabilities.MaxPdCount) {
 		return nil, StatusInsufficientResources
 	}
+	pd.Dispatch = pd
 	pd.init(a.clock, ObjectTypePD, &a.object)
 	return created(a.miniport, pd, &pd.object, completion, context)
 }

@@ -18,6 +18,7 @@ const batchSize = 60
 // A QP is a queue pair.
 type QP struct {
 	object
+	Dispatch    QPDispatch // as Adapter.Dispatch
 	pd          *PD
 	receiveCQ   *CQ
 	initiatorCQ *CQ
@@ -75,6 +76,7 @@ func (pd *PD) CreateQP(receiveCQ, initiatorCQ *CQ, qpContext any, receiveQueueDe
 	if !qp.reserve(m, qpResource, m.capabilities.MaxQpCount) {
 		return nil, StatusInsufficientResources
 	}
+	qp.Dispatch = qp
 	qp.init(pd.clock, ObjectTypeQP, &pd.object, &receiveCQ.object, &initiatorCQ.object)
 	// Last: packets may come in as soon as it is in the table.
 	if !m.qps.add(qp) {

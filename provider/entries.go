@@ -1,0 +1,72 @@
+package provider
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+)
+
+// A ConnectionEntry is a connection as the device lists it
+// (NDIS_NDK_CONNECTION_ENTRY), and what else may be of interest.
+type ConnectionEntry struct {
+	Local, Remote netip.AddrPort
+	UserModeOwner bool   // false: made through this interface (ndkpi.md T68)
+	OwnerPID      uint32 // 0 then
+
+	State     string // connecting, replied, requested, accepting, established or disconnecting
+	QPN       uint32 // 0 while not known
+	RemoteQPN uint32
+}
+
+// active reports whether the connection is one that the OID lists.
+func (e *ConnectionEntry) active() bool { return e.State == established.String() }
+
+// A LocalEndpointEntry is a listener or shared endpoint as the device lists it
+// (NDIS_NDK_LOCAL_ENDPOINT_ENTRY).
+type LocalEndpointEntry struct {
+	Local         netip.AddrPort
+	UserModeOwner bool
+	Listener      bool // false: a shared endpoint
+	OwnerPID      uint32
+}
+
+// Connections lists the connections, those being made and those being ended
+// included, in the order of their addresses.
+func (m *Miniport) Connections() []ConnectionEntry {
+	m.cmMu.Lock()
+	defer m.cmMu.Unlock()
+	var entries []ConnectionEntry
+	for _, c := range m.connectors {
+		if c.state.attempting() || c.state == established || c.state == disconnecting {
+			entries = append(entries, c.entry())
+		}
+	}
+	slices.SortFunc(entries, func(a, b ConnectionEntry) int {
+		return cmp.Or(a.Local.Compare(b.Local), a.Remote.Compare(b.Remote), cmp.Compare(a.QPN, b.QPN))
+	})
+	return entries
+}
+
+// entry is how the connection is listed. cmMu is held.
+func (c *Connector) entry() ConnectionEntry {
+	e := ConnectionEntry{Local: c.local, Remote: c.remote, State: c.state.String(), RemoteQPN: c.agreed.RemoteQPN}
+	if c.qp != nil {
+		e.QPN = c.qp.number
+	}
+	return e
+}
+
+// LocalEndpoints lists the listeners and shared endpoints, in the order of their
+// addresses. The endpoints that Connect makes are not listed (NDK-OID-11).
+func (m *Miniport) LocalEndpoints() []LocalEndpointEntry {
+	m.cmMu.Lock()
+	defer m.cmMu.Unlock()
+	var entries []LocalEndpointEntry
+	for _, e := range m.endpoints {
+		if e.listener != nil {
+			entries = append(entries, LocalEndpointEntry{Local: e.address, Listener: true})
+		}
+	}
+	slices.SortFunc(entries, func(a, b LocalEndpointEntry) int { return a.Local.Compare(b.Local) })
+	return entries
+}

@@ -1,0 +1,166 @@
+package provider
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// A NetEventCode says what a NetEvent is (ndkpi.md 2.10).
+type NetEventCode int32
+
+// The events.
+const (
+	NetEventNDKEnable  NetEventCode = 13
+	NetEventNDKDisable NetEventCode = 14
+)
+
+// A NetEvent says that NDK has been enabled or disabled. Consumers close their
+// instances when it is disabled, and may open new ones when it is enabled.
+type NetEvent struct {
+	Code NetEventCode
+	// Done is closed when the event is over: for NetEventNDKDisable when the last
+	// instance is closed, for NetEventNDKEnable at once. Not to be waited for in
+	// the callback.
+	Done <-chan struct{}
+}
+
+// ndkState is whether NDK is enabled: while the configuration allows it, it was
+// not switched off, the device works, and no disabling is under way, which ends
+// with the last instance that was open then.
+type ndkState struct {
+	failed atomic.Bool // changed with mu held
+
+	mu          sync.Mutex // guards what follows; no other lock but an object's is taken inside
+	allowed     bool       // by *NetworkDirect
+	wanted      bool       // as set last
+	enabled     bool
+	disabled    chan struct{} // of the disable event that is not over; nil: there is none
+	instances   []*Adapter    // that are open, oldest first
+	subscribers []*subscriber
+	events      callbacks
+}
+
+type subscriber struct{ event func(NetEvent) }
+
+// maxInstances is how many instances may be open at once: many more than there
+// are consumers, so that one that forgets to close is told before memory is
+// exhausted.
+const maxInstances = 4096
+
+// settle makes enabled what it ought to be and raises the event. mu is held.
+func (s *ndkState) settle() {
+	if s.disabled != nil && len(s.instances) == 0 {
+		close(s.disabled)
+		s.disabled = nil
+	}
+	ought := s.allowed && s.wanted && !s.failed.Load()
+	switch {
+	case s.enabled && !ought:
+		s.enabled = false
+		s.disabled = make(chan struct{})
+		s.raise(NetEvent{NetEventNDKDisable, s.disabled})
+		s.settle() // there may be no instance to wait for
+	case !s.enabled && ought && s.disabled == nil:
+		s.enabled = true
+		over := make(chan struct{})
+		close(over)
+		s.raise(NetEvent{NetEventNDKEnable, over})
+	}
+}
+
+// raise has the subscribers called, from another context than the one that
+// changed the state, which may be a subscriber's (NDK-EN-05). mu is held.
+func (s *ndkState) raise(e NetEvent) {
+	s.events.add(func() {
+		s.mu.Lock()
+		subscribers := slices.Clone(s.subscribers)
+		s.mu.Unlock()
+		for _, to := range subscribers {
+			to.event(e)
+		}
+	})
+}
+
+// Subscribe has event called whenever NDK is enabled or disabled, one event after
+// the other, from a goroutine of the device's. It may call anything but the Close
+// of an Adapter or Miniport. After cancel no further event is begun.
+func (m *Miniport) Subscribe(event func(NetEvent)) (cancel func()) {
+	s := &m.state
+	to := &subscriber{event}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.subscribers = append(s.subscribers, to)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.subscribers = slices.DeleteFunc(s.subscribers, func(x *subscriber) bool { return x == to })
+	}
+}
+
+// SetState enables or disables NDK (OID_NDK_SET_STATE). Disabling does not wait
+// for the open instances, which go on until they are closed; while there are any,
+// enabling waits for them, though SetState does not. The status is
+// StatusNotSupported if the configuration forbids to enable, and
+// StatusAdapterNotReady if the device has failed and NDK will be enabled when it
+// recovers. What is so already raises no event.
+func (m *Miniport) SetState(enabled bool) Status {
+	s := &m.state
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if enabled && !s.allowed {
+		return StatusNotSupported
+	}
+	s.wanted = enabled
+	s.settle()
+	if enabled && s.failed.Load() {
+		return StatusAdapterNotReady
+	}
+	return StatusSuccess
+}
+
+// Fail is what a device does whose hardware fails, and what to call when the
+// carrier does: every CQ and SRQ fails with StatusInternalError, connections end,
+// and NDK is disabled until Recover. What was made before is of no more use but
+// to be closed.
+func (m *Miniport) Fail() {
+	s := &m.state
+	s.mu.Lock()
+	if s.failed.Swap(true) {
+		s.mu.Unlock()
+		return
+	}
+	s.settle()
+	instances := slices.Clone(s.instances)
+	s.mu.Unlock()
+	for _, a := range instances {
+		a.fail()
+	}
+	m.abortAttempts()
+}
+
+// Recover ends what Fail began: NDK is enabled again once the instances that
+// failed are closed, unless it was switched off.
+func (m *Miniport) Recover() {
+	s := &m.state
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed.Store(false)
+	s.settle()
+}
+
+// abortAttempts ends the connections that are being made.
+func (m *Miniport) abortAttempts() {
+	m.cmMu.Lock()
+	defer m.cmMu.Unlock()
+	now := m.clock.Now()
+	for _, c := range m.connectorsInOrder() {
+		if c.state.attempting() {
+			m.cm.Abandon(now, c.id)
+			c.enter(aborted)
+			c.leaveQP()
+			c.complete(StatusConnectionAborted)
+		}
+	}
+	m.manage(now)
+}
