@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"log"
 	"math/rand/v2"
 	"net/netip"
 
@@ -23,6 +24,7 @@ func startAdapter(cfg *Config, c clock.Clock) (*provider.Miniport, error) {
 	settings := adapterConfig(&cfg.Adapter)
 	settings.Carrier, settings.Clock = carrier, c
 	settings.Rand = rand.New(rand.NewPCG(cfg.Seed, adapterStream))
+	settings.Log = func(message string) { log.Printf("adapter: %s", message) }
 	device, err := provider.NewMiniport(settings)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("adapter: %w", err), carrier.Close())

@@ -22,7 +22,7 @@ const controlFD = 3
 
 // An agent is the node's own side of an Agent: what runs in the agent process.
 type agent struct {
-	name string
+	lab, name string
 
 	mountSys sync.Once // before the first command
 
@@ -37,12 +37,12 @@ type agent struct {
 // Main runs an agent until its control channel ends.
 func Main() error {
 	labAndName, isAgent := strings.CutPrefix(os.Args[0], processName+" ")
-	_, name, ok := strings.Cut(labAndName, "/")
+	lab, name, ok := strings.Cut(labAndName, "/")
 	if !isAgent || !ok {
 		// Outside a node's namespaces, what follows would change the host.
 		return fmt.Errorf("%q is no agent's argv[0]", os.Args[0])
 	}
-	a := &agent{name: name, commands: map[string]*process{}}
+	a := &agent{lab: lab, name: name, commands: map[string]*process{}}
 	if err := a.settle(); err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (a *agent) bringUp(r *control.Request) error {
 		if err != nil {
 			return err
 		}
-		a.device, a.traffic = device, newTraffic(device, clock.Real())
+		a.device, a.traffic = device, newTraffic(a.lab+"/"+a.name, device, clock.Real())
 	}
 	a.up = true
 	return nil

@@ -91,9 +91,9 @@ func (a *Agent) Connections(ctx context.Context) ([]Connection, error) {
 	return list, nil
 }
 
-// SetState enables or disables the adapter. Disabling waits until every consumer
-// has closed its instances, but no longer than disableTime, and enabling until
-// those of before are closed, which it waits for.
+// SetState enables or disables the adapter. Disabling asks every consumer to close
+// its instances, and waits for that; enabling waits for instances from before the
+// adapter was disabled. Neither waits longer than settleTime.
 func (a *Agent) SetState(ctx context.Context, enabled bool) (StateChange, error) {
 	var change StateChange
 	if err := a.conn.Call(ctx, methodSetState, enabled, &change); err != nil {
@@ -102,9 +102,9 @@ func (a *Agent) SetState(ctx context.Context, enabled bool) (StateChange, error)
 	return change, nil
 }
 
-// disableTime is how long consumers may take to close their instances before
+// settleTime is how long consumers may take to close their instances before
 // SetState says that they have not.
-const disableTime = 5 * time.Second
+const settleTime = 5 * time.Second
 
 // handleAdapter answers the requests about the adapter; ok is false if r is none.
 func (a *agent) handleAdapter(ctx context.Context, r *control.Request) (result any, ok bool, err error) {
@@ -201,7 +201,7 @@ func setState(ctx context.Context, m *provider.Miniport, r *control.Request) (*S
 	default:
 		return nil, fmt.Errorf("set state: %w", status)
 	}
-	err := until(ctx, disableTime, func() bool {
+	err := until(ctx, settleTime, func() bool {
 		change.Enabled, change.Left = m.Attributes().Enabled, m.Usage().Instances
 		return change.Enabled == enable && (enable || change.Left == 0)
 	})

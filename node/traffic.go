@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -75,6 +76,7 @@ func (a *Agent) Progress(ctx context.Context) (map[string]Progress, error) {
 
 // traffic is the workloads that run on an agent's device.
 type traffic struct {
+	node   string // LAB/NODE
 	device *provider.Miniport
 	clock  clock.Clock
 
@@ -83,8 +85,8 @@ type traffic struct {
 	clients map[string]*workload.Client
 }
 
-func newTraffic(m *provider.Miniport, c clock.Clock) *traffic {
-	return &traffic{device: m, clock: c, servers: map[string]*workload.Server{}, clients: map[string]*workload.Client{}}
+func newTraffic(node string, m *provider.Miniport, c clock.Clock) *traffic {
+	return &traffic{node: node, device: m, clock: c, servers: map[string]*workload.Server{}, clients: map[string]*workload.Client{}}
 }
 
 // handle answers the requests about workloads; ok is false if r is none.
@@ -116,7 +118,7 @@ func (t *traffic) serve(r *control.Request) error {
 	}
 	server, err := workload.Serve(t.device, p.Spec, p.At)
 	if err != nil {
-		return err
+		return t.explained(err)
 	}
 	t.servers[p.Spec.Name] = server
 	return nil
@@ -152,7 +154,7 @@ func (t *traffic) run(ctx context.Context, r *control.Request) (workload.Result,
 	done := make(chan workload.Result, 1)
 	client, err := workload.Run(t.device, t.clock, p.Spec, p.From, p.To, func(result workload.Result) { done <- result })
 	if err != nil {
-		return workload.Result{}, err
+		return workload.Result{}, t.explained(err)
 	}
 	t.mu.Lock()
 	t.clients[p.Spec.Name] = client
@@ -171,6 +173,19 @@ func (t *traffic) run(ctx context.Context, r *control.Request) (workload.Result,
 		client.Abort("nobody waits for the result any more")
 		<-done
 		return workload.Result{}, ctx.Err()
+	}
+}
+
+// explained is the error of a workload that could not be started, in terms of
+// the prompt if the adapter is disabled.
+func (t *traffic) explained(err error) error {
+	switch {
+	case !errors.Is(err, provider.StatusAdapterNotReady):
+		return err
+	case t.device.Configuration().NetworkDirect == 0:
+		return control.Errorf(control.Usage, "the adapter is disabled: the topology has network_direct: false for it")
+	default:
+		return control.Errorf(control.Usage, "the adapter is disabled: `ndklab adapter %s --enable` enables it", t.node)
 	}
 }
 

@@ -118,7 +118,7 @@ func (p *page) nodes(nodes []Node) {
 // story is what there is to say of a node besides its counters.
 func (n *Node) story() string {
 	var parts []string
-	if n.State != "" && n.State != "ready" {
+	if n.State != "" && n.State != "ready" || n.Reason != "" {
 		state := n.State
 		if n.Reason != "" {
 			state += " (" + n.Reason + ")"

@@ -37,9 +37,9 @@ func pair() *Run {
 				Seconds: 2.2, Gbps: 0.000232, Latency: Latency{2003, 2101, 8000, 8100}},
 		},
 		Nodes: []Node{
-			{Name: "client", State: "ready", Addresses: []string{"10.0.0.1/30", "fd6e:646b::1/126"}, Counters: counters(3, 0, 700<<20, 900<<20),
+			{NodeState: NodeState{Name: "client", State: "ready"}, Addresses: []string{"10.0.0.1/30", "fd6e:646b::1/126"}, Counters: counters(3, 0, 700<<20, 900<<20),
 				Transport: map[string]uint64{"packets_sent": 226000, "packets_received": 176000, "retransmitted": 1733, "naks_received": 1312, "timeouts": 2}},
-			{Name: "server", State: "ready", Addresses: []string{"10.0.0.2/30", "fd6e:646b::2/126"}, Counters: counters(0, 3, 900<<20, 700<<20),
+			{NodeState: NodeState{Name: "server", State: "ready"}, Addresses: []string{"10.0.0.2/30", "fd6e:646b::2/126"}, Counters: counters(0, 3, 900<<20, 700<<20),
 				Transport: map[string]uint64{"packets_sent": 176000, "packets_received": 224000, "naks_sent": 1312, "out_of_sequence": 14000}},
 		},
 		Links: []Link{{

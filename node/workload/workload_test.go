@@ -30,13 +30,19 @@ var (
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
+	return newLabWith(t, provider.DefaultAdapterInfo())
+}
+
+// newLabWith is a lab of adapters with the given limits.
+func newLabWith(t *testing.T, info provider.AdapterInfo) *lab {
+	t.Helper()
 	l := &lab{t: t, clock: clock.NewVirtual()}
 	l.path = &sim.Impaired{Rand: rand.New(rand.NewPCG(3, 4)), Delay: time.Millisecond, Rate: 10e9}
 	network := sim.NewNetwork(l.clock, l.path)
 	for i, address := range []netip.Addr{clientAddress, serverAddress.Addr()} {
 		m, err := provider.NewMiniport(provider.Config{
 			Carrier: network.Attach(4200, address), Clock: l.clock,
-			Rand: rand.New(rand.NewPCG(uint64(i), 9)), Info: provider.DefaultAdapterInfo(),
+			Rand: rand.New(rand.NewPCG(uint64(i), 9)), Info: info,
 			Capabilities: provider.DefaultCapabilities(),
 		})
 		if err != nil {
