@@ -114,7 +114,7 @@ func (l *Lab) launch(ctx context.Context) (logFile *os.File, err error) {
 	open = append(open, l.life)
 	logFile, err = os.OpenFile(l.place.logFile(), os.O_RDWR|os.O_CREATE|os.O_TRUNC|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return nil, control.Errorf(control.Unable, "log: %v", err)
+		return nil, noState("log", err)
 	}
 	open = append(open, logFile)
 	conn, theirs, err := control.Pair(l.handle)

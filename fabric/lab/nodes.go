@@ -201,9 +201,9 @@ func ask(ctx context.Context, nodes []*labNode, request func(ctx context.Context
 			states[i].State = nodeReady
 		case errors.Is(err, control.ErrClosed):
 			<-n.down // which says why, and is not far behind
-			states[i].State, states[i].Reason = nodeDown, n.reason
+			states[i].State, states[i].Reason = nodeDown, "its agent "+n.reason
 		case errors.Is(err, context.DeadlineExceeded):
-			states[i].State, states[i].Reason = nodeMute, fmt.Sprintf("does not answer within %v", answerTime)
+			states[i].State, states[i].Reason = nodeMute, fmt.Sprintf("its agent does not answer within %v", answerTime)
 		default:
 			states[i].State, states[i].Reason = nodeReady, err.Error()
 		}

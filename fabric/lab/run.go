@@ -152,7 +152,7 @@ func (r *run) conclude(ctx context.Context, result *report.Run) error {
 		n := &result.Nodes[i]
 		n.PID = 0 // it says nothing any more when the report is read
 		if n.State != "ready" {
-			r.problem("node %s is %s: its agent %s", n.Name, n.State, n.Reason)
+			r.problem("node %s is %s: %s", n.Name, n.State, n.Reason)
 		}
 	}
 	var err error
@@ -298,8 +298,12 @@ func (r *run) unserve(ctx context.Context, i int) {
 		return
 	}
 	result.Errors += found.Mismatches
-	if result.Error == "" {
+	switch {
+	case found.Error == "":
+	case result.Error == "":
 		result.Error = found.Error
+	default:
+		result.Error += "; at the server: " + found.Error
 	}
 	if w.Verify && w.Operation != topology.Read {
 		result.Verified = result.Errors == 0 && found.Verified == result.Messages

@@ -201,7 +201,7 @@ workloads:
 			if r.Passed || r.Workloads[0].Errors == 0 || r.Workloads[0].Error == "" {
 				t.Errorf("workload %+v", r.Workloads[0])
 			}
-			want := fmt.Sprintf("node %s is down: its agent killed by SIGKILL", topo.Nodes[victim].Name)
+			want := fmt.Sprintf("node %s is down: its agent was killed by SIGKILL", topo.Nodes[victim].Name)
 			if len(r.Problems) != 1 || r.Problems[0] != want {
 				t.Errorf("problems %q, want %q", r.Problems, want)
 			}

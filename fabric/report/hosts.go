@@ -111,7 +111,9 @@ func (p *page) nodes(nodes []Node) {
 	p.table(&t)
 	p.line("")
 	for _, n := range nodes {
-		p.paragraph(n.Name+": ", n.story())
+		if story := n.story(); story != "" {
+			p.paragraph(n.Name+": ", story)
+		}
 	}
 }
 

@@ -56,7 +56,7 @@ type Latency struct {
 type NodeState struct {
 	Name   string `json:"name"`
 	State  string `json:"state"`            // ready, down or unresponsive
-	Reason string `json:"reason,omitempty"` // why it is not ready: what its agent did or does
+	Reason string `json:"reason,omitempty"` // why it is not ready
 }
 
 // A Node is a node's state and counters.
