@@ -6,10 +6,10 @@ VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 export CGO_ENABLED = 0
 BUILD   := $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
-.PHONY: help build demo test race lint fuzz clean go
+.PHONY: help build demo test conformance race lint fuzz clean go
 
 help:  ## this list
-	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 go:
 	@command -v $(GO) >/dev/null || { \
@@ -23,6 +23,9 @@ demo: build  ## runs the example lab: two nodes, an impaired link, verified RDMA
 
 test: build  ## all tests but the long ones
 	$(GO) test -timeout 9m ./...
+
+conformance: go  ## every rule of docs/spec/ndkpi.md has a passing test (RULES=--all for the advisory ones too)
+	@bash -o pipefail -c '$(GO) test -timeout 9m -json ./provider/... | docs/spec/ndk-rules $(RULES)'
 
 race: go  ## the tests of what runs on many goroutines, under the race detector (needs a C compiler)
 	@# A race-enabled process sleeps for a second when it ends, unless told otherwise:

@@ -20,6 +20,8 @@ type Adapter struct {
 	// others that call these. The provider does not read it.
 	Dispatch AdapterDispatch
 	miniport *Miniport
+	cqs      objectSet[*CQ]
+	srqs     objectSet[*SRQ]
 }
 
 // OpenAdapter opens an instance of the device. The status is StatusBadVersion
@@ -99,10 +101,6 @@ func (a *Adapter) forget() {
 // fail has all queues of the instance fail, and with them its queue pairs and
 // their connections.
 func (a *Adapter) fail() {
-	a.miniport.qps.each(func(qp *QP) {
-		if qp.pd.adapter == a {
-			qp.receiveCQ.fail(StatusInternalError)
-			qp.initiatorCQ.fail(StatusInternalError)
-		}
-	})
+	a.eachCQ(func(cq *CQ) { cq.fail(StatusInternalError) })
+	a.eachSRQ(func(srq *SRQ) { srq.fail(StatusInternalError) })
 }

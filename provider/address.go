@@ -51,3 +51,8 @@ func (l *Listener) GetLocalAddress(address *netip.AddrPort, length *uint32) Stat
 	}
 	return giveAddress(from, address, length)
 }
+
+// GetLocalAddress is where connectors connect from, in a buffer.
+func (s *SharedEndpoint) GetLocalAddress(address *netip.AddrPort, length *uint32) Status {
+	return giveAddress(s.LocalAddress(), address, length)
+}

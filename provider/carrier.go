@@ -22,6 +22,11 @@ type Carrier interface {
 	Addresses() []netip.Addr
 	// MTU is the largest IP packet at a local address, in bytes.
 	MTU(local netip.Addr) int
+	// Reach reports whether packets from a local address have a route to a
+	// remote one, of the same family: StatusNetworkUnreachable if there is none,
+	// StatusHostUnreachable if the one there is refuses. StatusSuccess promises
+	// nothing about whoever is on the way. It does not block.
+	Reach(local, remote netip.Addr) Status
 	// ReceiveBuffer is how many bytes of packets may wait to be received.
 	ReceiveBuffer() int
 	// Counters counts what the carrier did, by name.

@@ -97,7 +97,6 @@ func TestRetry(t *testing.T) {
 				server.close(server.conn)
 				w.settle()
 				w.want(c.CompleteConnect(nil, nil, nil, nil), aborted)
-				w.clock.Run(10 * time.Second) // the peer's timewait, in which it knows the QP as that of another connection
 			})
 		}, false},
 	} {
@@ -207,10 +206,28 @@ func TestConnect(t *testing.T) {
 			w.want(w.finish(client.dial(client.conn, server)), success)
 			w.want(w.finish(accept), timedOut)
 			w.settle()
-			w.want(client.complete(), aborted)
+			w.want(client.complete(), timedOut)
 			if server.disconnected > 0 { // NDK-DISC-13
 				t.Error("a disconnect event without a connection")
 			}
+		},
+		"NDK-CONN-21 completed too late": func(t *testing.T, w *world, client, server *host) {
+			var accept *async
+			server.listen(func(c *provider.Connector) { accept = server.accept(c) })
+			client.conn = client.newConnector()
+			w.want(w.finish(client.dial(client.conn, server)), success)
+			w.want(w.finish(accept), timedOut)
+			w.settle()
+			w.want(client.complete(), timedOut)
+			// The connector is of no more use.
+			w.want(client.complete(), timedOut)
+			w.want(client.dial(client.conn, server).returned, provider.StatusInvalidDeviceState)
+			w.want(client.disconnect().returned, provider.StatusConnectionInvalid)
+			// All else is, at both ends: the same queue pair even on this side.
+			server.qp = server.newQP()
+			w.finish(server.close(server.conn))
+			w.finish(server.close(server.listener))
+			exchange(w, client, server)
 		},
 		"NDK-CONN-04 NDK-DISC-13 the active side is gone": func(t *testing.T, w *world, client, server *host) {
 			var accept *async

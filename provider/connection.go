@@ -5,7 +5,6 @@ import (
 
 	"github.com/ndklab/ndklab/provider/cm"
 	"github.com/ndklab/ndklab/provider/roce"
-	"github.com/ndklab/ndklab/provider/roce/mad"
 )
 
 // connectQP completes what the two ends agreed on with our own side and has the
@@ -45,8 +44,7 @@ func (c *Connector) Reject(privateData []byte) Status {
 	now := m.clock.Now()
 	c.leaveQP()
 	if err := m.cm.Reject(now, c.id, privateData); err != nil {
-		c.enter(aborted)
-		return StatusConnectionAborted
+		return c.abort(StatusConnectionAborted)
 	}
 	c.enter(refused)
 	m.manage(now)
@@ -191,31 +189,6 @@ func (m *Miniport) withConnector(id cm.ID, f func(*Connector)) {
 	}
 }
 
-func (c *Connector) handleReply(e cm.ConnectReply) {
-	if c.state != connecting {
-		return
-	}
-	c.enter(replied)
-	c.private = e.PrivateData[:]
-	c.inbound = min(c.inbound, uint32(e.InitiatorDepth))
-	c.outbound = min(c.outbound, uint32(e.ResponderResources))
-	c.agreed.RemoteQPN, c.agreed.SendPSN = e.QPN, e.StartingPSN
-	c.agreed.RNRRetryCount = int(e.RNRRetryCount)
-	c.complete(StatusSuccess)
-}
-
-// handleRejected: a refused connector may try again.
-func (c *Connector) handleRejected(e cm.Rejected) {
-	if c.state != connecting {
-		return
-	}
-	if e.Reason == mad.ReasonConsumer {
-		c.private = e.PrivateData[:]
-	}
-	c.backToIdle()
-	c.complete(StatusConnectionRefused)
-}
-
 // handleFailure: no answer, or the peer gave up.
 func (c *Connector) handleFailure(failure cm.Failure) {
 	status := StatusIOTimeout
@@ -225,20 +198,10 @@ func (c *Connector) handleFailure(failure cm.Failure) {
 	if c.state == connecting {
 		c.backToIdle()
 	} else {
-		c.enter(aborted)
+		c.abort(status)
 		c.leaveQP()
 	}
 	c.complete(status)
-}
-
-// backToIdle undoes what Connect did.
-func (c *Connector) backToIdle() {
-	m := c.adapter.miniport
-	c.enter(idle)
-	c.leaveQP()
-	delete(m.connectors, c.id)
-	m.unclaim(c.endpoint)
-	c.endpoint = nil
 }
 
 // handleDisconnected: the peer ended the connection, or has forgotten it. The
@@ -248,21 +211,24 @@ func (c *Connector) handleDisconnected(lost bool) {
 		return
 	}
 	c.enter(ended)
+	c.qp.halt()
+	reason := DisconnectReasonPeer
 	if lost {
+		reason = DisconnectReasonForgotten
 		c.adapter.miniport.counters.connectionError.Add(1)
 	}
-	c.raiseDisconnect()
+	c.raiseDisconnect(reason)
 }
 
 // raiseDisconnect calls the consumer's event, as an established connection ends:
 // once. cmMu is held.
-func (c *Connector) raiseDisconnect() {
+func (c *Connector) raiseDisconnect(reason uint32) {
 	event, context := c.disconnectEvent, c.disconnectContext
 	if event == nil || !c.holdOpen() {
 		return
 	}
 	c.callbacks.add(func() {
-		event(context)
+		event(context, reason)
 		c.release()
 	})
 }
@@ -300,13 +266,12 @@ func (c *Connector) lost() {
 	case established:
 		c.enter(ended)
 		m.counters.connectionError.Add(1)
-		c.raiseDisconnect()
+		c.raiseDisconnect(c.qp.failure())
 		if err := m.cm.Disconnect(now, c.id); err == nil {
 			m.manage(now)
 		}
 	case accepting:
-		c.enter(aborted)
-		c.complete(StatusConnectionAborted)
+		c.complete(c.abort(StatusConnectionAborted))
 		m.cm.Abandon(now, c.id)
 		m.manage(now)
 	}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/ndklab/ndklab/provider/cm"
 	"github.com/ndklab/ndklab/provider/rc"
-	"github.com/ndklab/ndklab/provider/roce"
 	"github.com/ndklab/ndklab/provider/roce/mad"
 )
 
@@ -48,6 +47,9 @@ func (s connectorState) String() string {
 // attempting reports whether a connection is being made.
 func (s connectorState) attempting() bool { return s >= connecting && s <= accepting }
 
+// live reports whether a connection is being made, up or being ended by us.
+func (s connectorState) live() bool { return s >= connecting && s <= disconnecting }
+
 // enter moves to a state and counts what that means. cmMu is held.
 func (c *Connector) enter(s connectorState) {
 	counters := &c.adapter.miniport.counters
@@ -67,11 +69,23 @@ func (c *Connector) enter(s connectorState) {
 	if c.state == requested {
 		c.listener.undecided--
 	}
+	if c.state.live() && !s.live() {
+		c.returnReads()
+		c.leaveSharedEndpoint()
+	}
 	c.state = s
 	if s == established {
 		counters.active.Add(1)
 		c.qp.established()
 	}
+}
+
+// abort notes that the peer gave up before the connection was established, and
+// returns the status that says so. cmMu is held.
+func (c *Connector) abort(status Status) Status {
+	c.enter(aborted)
+	c.failure = status
+	return status
 }
 
 // A Connector is one end of a connection. Made by CreateConnector it connects,
@@ -87,14 +101,19 @@ type Connector struct {
 	state             connectorState
 	id                cm.ID
 	local, remote     netip.AddrPort
-	endpoint          *endpoint // whose reference it holds, nil if none
+	endpoint          *endpoint       // whose reference it holds, nil if none
+	shared            *SharedEndpoint // that Connect was called with last, nil if none
 	qp                *QP
-	pending           request       // Connect, Accept or Disconnect under way
-	agreed            rc.Connection // what is known of it so far
-	inbound, outbound uint32        // effective read limits
-	private           []byte        // from the peer, as long as the message has room for
-	disconnectEvent   DisconnectEvent
+	pending           request          // Connect, Accept or Disconnect under way
+	agreed            rc.Connection    // what is known of it so far
+	wish              cm.ConnectParams // what Connect asked for
+	staleLeft         int              // how often to ask again when the peer says it is stale
+	inbound, outbound uint32           // effective read limits
+	holdsReads        bool             // the limits are taken from what the device has
+	private           []byte           // from the peer, as long as the message has room for
+	disconnectEvent   DisconnectEventEx
 	disconnectContext any
+	failure           Status // why the state is aborted
 }
 
 // request is an asynchronous call that returned StatusPending.
@@ -173,96 +192,17 @@ func (c *Connector) leaveQP() {
 	}
 }
 
-// Connect asks for a connection from a local address to a peer's. Port 0 has
-// an ephemeral port chosen. The read limits are capped to what the adapter and
-// the peer allow. When it has completed with StatusSuccess the peer has
-// accepted, and CompleteConnect or Reject is next.
-func (c *Connector) Connect(qp *QP, source, destination netip.AddrPort, inboundReadLimit, outboundReadLimit uint32,
-	privateData []byte, completion RequestCompletion, context any) Status {
-	m := c.adapter.miniport
-	m.cmMu.Lock()
-	defer m.cmMu.Unlock()
-	switch {
-	case c.state != idle:
-		return StatusInvalidDeviceState
-	case len(privateData) > int(m.info.MaxCallerData):
-		return StatusInvalidBufferSize
-	case completion == nil, !destination.IsValid(), destination.Addr().Is4() != source.Addr().Is4():
-		return StatusInvalidParameter
-	}
-	e, status := m.claim(source)
-	if status != StatusSuccess {
-		return status
-	}
-	mtu := m.pathMTU(source.Addr())
-	if mtu == 0 { // the interface is gone, or too narrow for any packet
-		m.unclaim(e)
-		return StatusNetworkUnreachable
-	}
-	if status := c.take(qp); status != StatusSuccess {
-		m.unclaim(e)
-		return status
-	}
-	c.inbound = min(inboundReadLimit, m.info.MaxInboundReadLimit)
-	c.outbound = min(outboundReadLimit, m.info.MaxOutboundReadLimit)
-	c.private = nil
-	c.agreed = rc.Connection{
-		MTU: mtu, ReceivePSN: m.rand.Uint32() & roce.PSNMask,
-		AckTimeout: ackTimeout.Ack(), RetryCount: retryCount,
-	}
-	now := m.clock.Now()
-	id, err := m.cm.Connect(now, cm.ConnectParams{
-		Local: e.address, Remote: destination, QPN: qp.number, StartingPSN: c.agreed.ReceivePSN,
-		MTU:                roce.MTUCode(mtu),
-		ResponderResources: uint8(c.inbound), InitiatorDepth: uint8(c.outbound),
-		RetryCount: retryCount, RNRRetryCount: rnrRetryCount, AckTimeout: ackTimeout,
-		PrivateData: privateData,
-	})
-	if err != nil {
-		c.leaveQP()
-		m.unclaim(e)
-		return StatusInvalidParameter
-	}
-	c.enter(connecting)
-	c.id, c.endpoint = id, e
-	c.local, c.remote = e.address, destination
-	m.connectors[id] = c
-	c.begin(request{completion, context})
-	m.manage(now)
-	return StatusPending
-}
-
-// CompleteConnect establishes the connection that the peer has accepted. event,
-// which may be nil, is called with eventContext when the peer disconnects or is
-// lost. The peer learns of it by the next packet.
-func (c *Connector) CompleteConnect(event DisconnectEvent, eventContext any,
-	completion RequestCompletion, context any) Status {
-	m := c.adapter.miniport
-	m.cmMu.Lock()
-	defer m.cmMu.Unlock()
-	if c.state == aborted {
-		return StatusConnectionAborted
-	}
-	if c.state != replied {
-		return StatusConnectionInvalid
-	}
-	now := m.clock.Now()
-	if err := m.cm.CompleteConnect(now, c.id); err != nil {
-		c.enter(aborted)
-		return StatusConnectionAborted
-	}
-	c.disconnectEvent, c.disconnectContext = event, eventContext
-	// The peer may send when it has the RTU, so the QP comes first.
-	c.connectQP(false)
-	c.enter(established)
-	m.manage(now)
-	return m.settle(&c.object, completion, context)
-}
-
 // Accept consents to a connection request. It completes when the peer has
 // established the connection. event is as with CompleteConnect.
 func (c *Connector) Accept(qp *QP, inboundReadLimit, outboundReadLimit uint32, privateData []byte,
 	event DisconnectEvent, eventContext any, completion RequestCompletion, context any) Status {
+	return c.AcceptEx(qp, inboundReadLimit, outboundReadLimit, privateData,
+		event.withReason(), eventContext, completion, context)
+}
+
+// AcceptEx is Accept with an event that is told the reason.
+func (c *Connector) AcceptEx(qp *QP, inboundReadLimit, outboundReadLimit uint32, privateData []byte,
+	event DisconnectEventEx, eventContext any, completion RequestCompletion, context any) Status {
 	m := c.adapter.miniport
 	m.cmMu.Lock()
 	defer m.cmMu.Unlock()
@@ -279,8 +219,7 @@ func (c *Connector) Accept(qp *QP, inboundReadLimit, outboundReadLimit uint32, p
 	if status := c.take(qp); status != StatusSuccess {
 		return status
 	}
-	c.inbound = min(c.inbound, inboundReadLimit)
-	c.outbound = min(c.outbound, outboundReadLimit)
+	c.takeReads(min(c.inbound, inboundReadLimit), min(c.outbound, outboundReadLimit))
 	now := m.clock.Now()
 	if err := m.cm.Accept(now, c.id, cm.AcceptParams{
 		QPN: qp.number, StartingPSN: c.agreed.ReceivePSN,
@@ -288,8 +227,7 @@ func (c *Connector) Accept(qp *QP, inboundReadLimit, outboundReadLimit uint32, p
 		RNRRetryCount: rnrRetryCount, PrivateData: privateData,
 	}); err != nil {
 		c.leaveQP()
-		c.enter(aborted)
-		return StatusConnectionAborted
+		return c.abort(StatusConnectionAborted)
 	}
 	c.disconnectEvent, c.disconnectContext = event, eventContext
 	// The peer may send when it has the REP, so the QP comes first.

@@ -26,6 +26,7 @@ type CQ struct {
 
 	armed       bool
 	arm         NotifyType
+	moderation  moderation
 	failure     Status // not StatusSuccess: the CQ and its QPs are unusable
 	failureTold bool   // once is enough; a consumer that re-arms would spin
 }
@@ -47,12 +48,22 @@ func (a *Adapter) CreateCQ(depth uint32, notification CQNotification, notificati
 	}
 	cq.Dispatch = cq
 	cq.init(a.clock, ObjectTypeCQ, &a.object)
+	// In the set, where a device that fails from now on finds it.
+	a.cqs.add(cq)
+	if m.state.failed.Load() {
+		a.cqs.remove(cq)
+		cq.discard()
+		return nil, StatusDeviceNotReady
+	}
 	return created(m, cq, &cq.object, completion, context)
 }
 
 // Close closes the queue (ndkpi.md 4.2).
 func (cq *CQ) Close(completion CloseCompletion, context any) Status {
-	return cq.close(nil, nil, completion, context)
+	return cq.close(nil, func() {
+		cq.adapter.cqs.remove(cq)
+		cq.stopModeration()
+	}, completion, context)
 }
 
 // Arm asks for one notification. An arm that is stronger than an outstanding
@@ -72,7 +83,7 @@ func (cq *CQ) Arm(t NotifyType) {
 	case cq.count == 0:
 	case cq.arm == NotifyAny && cq.newest > cq.told,
 		cq.arm == NotifySolicited && cq.newestSolicited > max(cq.told, cq.newest-uint64(cq.count)):
-		cq.notify(StatusSuccess)
+		cq.satisfied()
 	}
 }
 
@@ -91,6 +102,7 @@ func strength(t NotifyType) int {
 // notify disarms and has the callback run. cq.mu is held.
 func (cq *CQ) notify(status Status) {
 	cq.armed = false
+	cq.moderation.delayed = false
 	cq.failureTold = status != StatusSuccess
 	if cq.notification == nil || !cq.holdOpen() {
 		return
@@ -154,12 +166,7 @@ func (cq *CQ) push(result *ResultEx, solicited bool) {
 		return
 	}
 	if cq.count == len(cq.ring) {
-		cq.failure = StatusBufferOverflow
-		cq.adapter.miniport.counters.cqErrors.Add(1)
-		if cq.armed {
-			cq.notify(cq.failure)
-		}
-		cq.clock.Go(cq.failQPs)
+		cq.failWith(StatusBufferOverflow)
 		return
 	}
 	at := cq.first + cq.count
@@ -172,38 +179,7 @@ func (cq *CQ) push(result *ResultEx, solicited bool) {
 	if solicited {
 		cq.newestSolicited = cq.newest
 	}
-	if cq.armed && (cq.arm == NotifyAny || cq.arm == NotifySolicited && solicited) {
-		cq.notify(StatusSuccess)
+	if cq.armed && (cq.arm == NotifyAny || cq.arm == NotifySolicited && solicited || cq.moderation.delayed) {
+		cq.satisfied()
 	}
-}
-
-// fail has the queue fail, unless it has already.
-func (cq *CQ) fail(status Status) {
-	cq.mu.Lock()
-	defer cq.mu.Unlock()
-	if cq.failure != StatusSuccess {
-		return
-	}
-	cq.failure = status
-	cq.adapter.miniport.counters.cqErrors.Add(1)
-	if cq.armed {
-		cq.notify(status)
-	}
-	cq.clock.Go(cq.failQPs)
-}
-
-// failQPs ends the queue pairs that complete here.
-func (cq *CQ) failQPs() {
-	cq.adapter.miniport.qps.each(func(qp *QP) {
-		if qp.receiveCQ == cq || qp.initiatorCQ == cq {
-			qp.fail()
-		}
-	})
-}
-
-// usable reports whether the queue has not failed.
-func (cq *CQ) usable() bool {
-	cq.mu.Lock()
-	defer cq.mu.Unlock()
-	return cq.failure == StatusSuccess
 }

@@ -75,6 +75,31 @@ func TestDisconnect(t *testing.T) {
 			server.cancelled()
 			w.disconnects(0, 1)
 		},
+		"NDK-DISC-03 nothing more is sent and nothing fails": func(t *testing.T, w *world, client, server *host) {
+			server.pending()
+			w.settle()
+			w.finish(client.disconnect())
+			w.disconnects(0, 1)
+			if n := server.device.Busy(); n != 0 {
+				t.Errorf("%d queue pairs wait for their peers", n)
+			}
+			frames := server.device.Counters().RDMAOutFrames
+			w.clock.Run(time.Minute) // beyond all timeouts
+			w.silent(server.cq)
+			if got := server.device.Counters().RDMAOutFrames; got != frames {
+				t.Errorf("%d frames were sent", got-frames)
+			}
+			w.want(w.finish(server.disconnect()), success)
+			server.cancelled()
+			w.disconnects(0, 1)
+		},
+		"NDK-DISC-03 what had arrived is delivered": func(t *testing.T, w *world, client, server *host) {
+			server.receive(1)
+			w.want(client.qp.Send(nil, nil, provider.OpSilentSuccess), success)
+			w.finish(client.disconnect())
+			w.settle()
+			server.result(success)
+		},
 		"NDK-DISC-03 NDK-DISC-04 the peer's, then Flush": func(t *testing.T, w *world, client, server *host) {
 			server.pending()
 			w.finish(client.disconnect())
@@ -133,6 +158,25 @@ func TestDisconnect(t *testing.T) {
 			client.cancelled()
 			w.path.Down = false
 			w.disconnects(0, 1) // the request to disconnect is repeated for the closed connector
+		},
+		"closed while disconnecting, before the peer can answer": func(t *testing.T, w *world, client, server *host) {
+			client.pending()
+			a := client.disconnect()
+			// All is flushed when Disconnect completes, and that before the close.
+			a.then = func() { client.cancelled() }
+			closing := client.close(client.conn)
+			w.want(closing.returned, provider.StatusPending)
+			closing.then = func() {
+				if a.calls != 1 {
+					t.Error("the close completed before Disconnect")
+				}
+			}
+			w.want(w.finish(a), provider.StatusCancelled)
+			w.want(w.finish(closing), success)
+			w.disconnects(0, 1)
+			if a.calls != 1 || client.device.Counters().ActiveConnection != 0 {
+				t.Errorf("Disconnect called back %d times", a.calls)
+			}
 		},
 		"NDK-DISC-12 NDK-CNT-04 lost": func(t *testing.T, w *world, client, server *host) {
 			client.receive(1)

@@ -32,7 +32,7 @@ type (
 	PDDispatch interface {
 		Close(completion CloseCompletion, context any) Status
 		QueryExtension(id GUID, version Version, extension *ExtensionInterface) Status
-		CreateMR(completion CreateCompletion, context any) (*MR, Status)
+		CreateMR(fastRegister bool, completion CreateCompletion, context any) (*MR, Status)
 		CreateQP(receiveCQ, initiatorCQ *CQ, qpContext any, receiveQueueDepth, initiatorQueueDepth,
 			maxReceiveRequestSge, maxInitiatorRequestSge, inlineDataSize uint32,
 			completion CreateCompletion, context any) (*QP, Status)

@@ -15,8 +15,8 @@
 // timers and callbacks and knows objects, memory and statuses. It knows nothing
 // of labs, namespaces or links.
 //
-// Locks are taken in the order Adapter.cmMu, counters.mu, QP.mu, CQ.mu, MR.mu,
-// and last those of the tables, of objects and of callback queues, which are
+// Locks are taken in the order Miniport.cmMu, counters.mu, QP.mu, SRQ.mu, CQ.mu,
+// grant.mu, MR.mu, and last those of the tables, of objects and of callback queues, which are
 // never held together. None is held while a consumer's callback runs. The
 // carrier is called with cmMu or a QP.mu held, so that it must not deliver
 // packets within Send.

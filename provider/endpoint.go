@@ -10,13 +10,15 @@ const (
 )
 
 // An endpoint is a local address and port in use (NDK-EP-01 to 13): by a
-// listener, by the connectors that came from it, or by a connector of its own.
+// listener, by the connectors that came from it, by a shared endpoint and the
+// connectors that connect from it, or by a connector of its own.
 // The port space is that of rdma_cm, apart from TCP's and UDP's. Guarded by
 // Miniport.cmMu.
 type endpoint struct {
 	address    netip.AddrPort
 	references int
-	listener   *Listener // nil where nobody listens (any more)
+	listener   *Listener       // nil where nobody listens (any more)
+	shared     *SharedEndpoint // that it was made for, nil if none
 }
 
 // claim takes a local address and port into use, choosing a port if that is 0.
@@ -25,31 +27,38 @@ func (m *Miniport) claim(address netip.AddrPort) (*endpoint, Status) {
 	if !m.hasAddress(address.Addr()) {
 		return nil, StatusInvalidAddress
 	}
-	if address.Port() == 0 {
-		port, ok := m.freePort(address.Addr())
+	if address.Port() != 0 {
+		if !m.takePort(address) {
+			return nil, StatusSharingViolation
+		}
+	} else {
+		port, ok := m.takeAnyPort(address.Addr())
 		if !ok {
 			return nil, StatusTooManyAddresses
 		}
 		address = netip.AddrPortFrom(address.Addr(), port)
-	}
-	if m.endpoints[address] != nil || !m.ledger.claimPort(address) {
-		return nil, StatusSharingViolation
 	}
 	e := &endpoint{address: address, references: 1}
 	m.endpoints[address] = e
 	return e, StatusSuccess
 }
 
-// freePort finds an ephemeral port that is not in use, going round so that a
-// port is left alone for long after its last use.
-func (m *Miniport) freePort(address netip.Addr) (uint16, bool) {
+// takePort takes a port that nobody has, neither here nor in another process
+// that shares the device.
+func (m *Miniport) takePort(address netip.AddrPort) bool {
+	return m.endpoints[address] == nil && m.ledger.claimPort(address)
+}
+
+// takeAnyPort takes an ephemeral port, going round so that a port is left alone
+// for long after its last use.
+func (m *Miniport) takeAnyPort(address netip.Addr) (uint16, bool) {
 	for range lastEphemeralPort - firstEphemeralPort + 1 {
 		port := m.nextPort
 		m.nextPort++
 		if port == lastEphemeralPort {
 			m.nextPort = firstEphemeralPort
 		}
-		if m.endpoints[netip.AddrPortFrom(address, port)] == nil {
+		if m.takePort(netip.AddrPortFrom(address, port)) {
 			return port, true
 		}
 	}

@@ -1,17 +1,55 @@
 package provider
 
-// InUse is how many connectors, endpoints and queue pairs the device's tables
-// hold.
+// InUse is how many connectors, endpoints, queue pairs, tokens and mappings the
+// device's tables hold.
 func (m *Miniport) InUse() int {
 	m.cmMu.Lock()
 	defer m.cmMu.Unlock()
 	m.qps.mu.Lock()
 	defer m.qps.mu.Unlock()
-	return len(m.connectors) + len(m.endpoints) + int(m.qps.count)
+	return len(m.connectors) + len(m.endpoints) + int(m.qps.count) + m.Tokens() + m.Mappings()
 }
+
+// Busy is how many queue pairs wait for their peers.
+func (m *Miniport) Busy() int { return int(m.busy.Load()) }
 
 // SetNextQPN has the search for a free queue pair number begin at n.
 func (m *Miniport) SetNextQPN(n uint32) { m.qps.next = n }
 
+// MaxInstances is how many instances may be open at once.
+const MaxInstances = maxInstances
+
 // QPNs are the bounds of queue pair numbers.
 func (m *Miniport) QPNs() (first, last uint32) { return m.qps.first, m.qps.last }
+
+// Fail has the CQ fail as when the device does.
+func (cq *CQ) Fail() { cq.fail(StatusInternalError) }
+
+// Fail has the SRQ fail as when the device does.
+func (srq *SRQ) Fail() { srq.fail(StatusInternalError) }
+
+// FailQueues has every CQ and SRQ of the instance fail as when the device does.
+func (a *Adapter) FailQueues() {
+	a.eachCQ((*CQ).Fail)
+	a.eachSRQ((*SRQ).Fail)
+}
+
+// Tokens is how many tokens of regions and windows are given out.
+func (m *Miniport) Tokens() int { return m.regions.inUse() }
+
+// Mappings is how many LAMs there are.
+func (m *Miniport) Mappings() int { return m.mappings.inUse() }
+
+func (t *tokenTable[T]) inUse() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.used
+}
+
+// LeaveTokens has no more than n tokens left that have never been used.
+func (m *Miniport) LeaveTokens(n uint32) { m.regions.leave(n) }
+
+// LeaveMappings has no more than room for n LAMs left that has never been used.
+func (m *Miniport) LeaveMappings(n uint32) { m.mappings.leave(n) }
+
+func (t *tokenTable[T]) leave(n uint32) { t.next = tokenPages*tokenPageSize - 1 - n }

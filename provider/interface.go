@@ -73,6 +73,8 @@ const (
 	opFlagsOfSend                 = opFlagsOfEveryRequest | OpSendAndSolicitEvent | OpInline
 	opFlagsOfWrite                = opFlagsOfEveryRequest | OpInline
 	opFlagsOfRead                 = opFlagsOfEveryRequest | OpReadLocalInvalidate
+	opFlagsOfBind                 = opFlagsOfEveryRequest | OpAllowRemoteRead | OpAllowRemoteWrite
+	opFlagsOfFastRegister         = opFlagsOfBind | OpAllowLocalWrite | OpReadSink
 )
 
 // AdapterFlags say what an adapter can do (ndkpi.md 2.7).
@@ -103,7 +105,8 @@ type GroupAffinity struct {
 }
 
 // An SGE is a piece of registered memory, or, in a request with OpInline, bytes
-// to be copied by the call. A virtual address is only an index into a region
+// to be copied by the call. With the domain's privileged token the address is a
+// logical one, and the piece must not leave its page. A virtual address is only an index into a region
 // here, never dereferenced, so that inline bytes are given as such; address and
 // token are ignored then (NDK-INL-01).
 type SGE struct {
@@ -141,8 +144,14 @@ type (
 	CloseCompletion func(context any)
 	// CQNotification reports that what a CQ was armed for has happened.
 	CQNotification func(context any, status Status)
+	// SRQNotification reports that fewer receives are queued than the threshold,
+	// or that the SRQ has failed.
+	SRQNotification func(context any, status Status)
 	// ConnectEvent hands over the connector of an incoming connection request.
 	ConnectEvent func(context any, connector *Connector)
 	// DisconnectEvent reports that the peer disconnected or was lost, once.
 	DisconnectEvent func(context any)
+	// DisconnectEventEx is DisconnectEvent with the reason, one of
+	// DisconnectReason.
+	DisconnectEventEx func(context any, providerDisconnectReason uint32)
 )

@@ -82,11 +82,17 @@ func newWorld(t *testing.T) *world {
 
 func newWorldOf(t *testing.T, addresses [2]netip.Addr, info provider.AdapterInfo) *world {
 	t.Helper()
+	return newWorldVia(t, addresses, info, func(c provider.Carrier) provider.Carrier { return c })
+}
+
+// newWorldVia is newWorldOf with something between the adapters and their carriers.
+func newWorldVia(t *testing.T, addresses [2]netip.Addr, info provider.AdapterInfo, via func(provider.Carrier) provider.Carrier) *world {
+	t.Helper()
 	w := &world{t: t, clock: clock.NewVirtual()}
 	w.path = &sim.Impaired{Rand: rand.New(rand.NewPCG(1, 2)), Delay: 10 * time.Microsecond, Rate: 10e9}
 	w.network = sim.NewNetwork(w.clock, w.path)
 	for i, address := range addresses {
-		w.hosts[i] = w.equip(w.openAt(address, info), address)
+		w.hosts[i] = w.equip(w.openOn(via(w.network.Attach(mtu, address)), info), address)
 		w.hosts[i].fill(uint64(i))
 	}
 	t.Cleanup(w.end)
@@ -101,18 +107,30 @@ func (w *world) openAt(address netip.Addr, info provider.AdapterInfo) *provider.
 
 func (w *world) openOn(carrier provider.Carrier, info provider.AdapterInfo) *provider.Miniport {
 	w.t.Helper()
-	w.opened++
-	capabilities := provider.DefaultCapabilities()
+	cfg := w.config(carrier)
+	cfg.Info = info
 	if info.MaxSrqDepth == 0 {
-		capabilities.MaxSrqCount = 0 // NDK-CAP-04
+		cfg.Capabilities.MaxSrqCount = 0 // NDK-CAP-04
 	}
+	return w.start(cfg)
+}
+
+// config is that of a device with all defaults, except that its path MTU is as
+// large as the carrier allows.
+func (w *world) config(carrier provider.Carrier) provider.Config {
+	w.opened++
 	configuration := provider.DefaultConfiguration()
-	configuration.NetworkDirectRoCEFrameSize = 0 // as large as mtu allows
-	m, err := provider.NewMiniport(provider.Config{
+	configuration.NetworkDirectRoCEFrameSize = 0
+	return provider.Config{
 		Carrier: carrier, Clock: w.clock,
-		Rand: rand.New(rand.NewPCG(w.opened, 7)), Info: info,
-		Capabilities: capabilities, Configuration: &configuration,
-	})
+		Rand: rand.New(rand.NewPCG(w.opened, 7)), Info: provider.DefaultAdapterInfo(),
+		Capabilities: provider.DefaultCapabilities(), Configuration: &configuration,
+	}
+}
+
+func (w *world) start(cfg provider.Config) *provider.Miniport {
+	w.t.Helper()
+	m, err := provider.NewMiniport(cfg)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -129,13 +147,32 @@ func (w *world) reopen(h *host) {
 }
 
 func (w *world) equip(m *provider.Miniport, address netip.Addr) *host {
-	a := must(m.OpenAdapter(anyVersion))
+	return w.equipOn(m, must(m.OpenAdapter(anyVersion)), address)
+}
+
+// equipOn makes on an instance what nearly every test needs.
+func (w *world) equipOn(m *provider.Miniport, a *provider.Adapter, address netip.Addr) *host {
 	h := &host{Adapter: a, device: m, world: w, address: address, port: 7000, memory: make([]byte, 1<<20), open: new([]closer)}
 	h.pd = track(h, must(a.CreatePD(nil, nil)))
 	h.cq, h.notes = h.newCQ(cqDepth)
 	h.qp = h.newQP()
 	h.mr = h.register(base, h.memory, provider.MRAllowRemoteRead|provider.MRAllowRemoteWrite)
 	return h
+}
+
+// reequip has a host use another instance, in place of its present one unless
+// that is the same.
+func (w *world) reequip(i int, a *provider.Adapter) {
+	w.t.Helper()
+	old := w.hosts[i]
+	for len(*old.open) > 0 {
+		old.close((*old.open)[0])
+	}
+	if a != old.Adapter {
+		old.BeginClose(func() {})
+	}
+	w.settle()
+	w.hosts[i] = w.equipOn(old.device, a, old.address)
 }
 
 // end closes everything.
@@ -211,7 +248,7 @@ func (h *host) newQPOn(receives, initiated *provider.CQ, context any) *provider.
 func (h *host) newConnector() *provider.Connector { return track(h, must(h.CreateConnector(nil, nil))) }
 
 func (h *host) register(at uint64, memory []byte, flags provider.MRFlags) *provider.MR {
-	mr := track(h, must(h.pd.CreateMR(nil, nil)))
+	mr := track(h, must(h.pd.CreateMR(false, nil, nil)))
 	h.world.want(mr.Register(&provider.MDL{VirtualAddress: at, Bytes: memory}, uint64(len(memory)), flags, nil, nil),
 		provider.StatusSuccess)
 	return mr
@@ -427,4 +464,33 @@ func (w *world) join(client, server *host) {
 	w.want(w.finish(client.dial(client.conn, server)), provider.StatusSuccess)
 	w.want(client.complete(), provider.StatusSuccess)
 	w.want(w.finish(accepted), provider.StatusSuccess)
+}
+
+// rejoin gives the hosts new QPs in place of those whose connection is over, and
+// joins them.
+func (w *world) rejoin() {
+	w.t.Helper()
+	for _, h := range w.hosts {
+		h.qp, h.disconnected = h.newQP(), 0
+		h.port++
+	}
+	w.join(w.hosts[0], w.hosts[1])
+}
+
+// rejoinIn is rejoin with one of the hosts in another protection domain, in
+// which its memory is registered anew.
+func (w *world) rejoinIn(h *host, pd *provider.PD) {
+	w.t.Helper()
+	h.pd = pd
+	h.mr = h.register(base, h.memory, provider.MRAllowRemoteRead|provider.MRAllowRemoteWrite)
+	w.rejoin()
+}
+
+// sinks registers the hosts' memory so that it may be the sink of reads, where
+// that needs a right.
+func (w *world) sinks() {
+	w.t.Helper()
+	for _, h := range w.hosts {
+		h.mr = h.register(base, h.memory, provider.MRAllowRemoteRead|provider.MRAllowRemoteWrite|provider.MRReadSink)
+	}
 }

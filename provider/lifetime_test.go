@@ -37,7 +37,7 @@ func TestAntecedents(t *testing.T) {
 		}},
 		{name: "NDK-LIFE-25 PD of an MR", pair: func(h *host) (closer, closer) {
 			pd := track(h, must(h.CreatePD(nil, nil)))
-			return pd, track(h, must(pd.CreateMR(nil, nil)))
+			return pd, track(h, must(pd.CreateMR(false, nil, nil)))
 		}},
 		{name: "NDK-LIFE-26 QP of an active connector", prepare: connected, pair: func(h *host) (closer, closer) {
 			return h.qp, h.conn
@@ -272,7 +272,7 @@ func TestClose(t *testing.T) {
 			client.close((*client.open)[0])
 		}
 		w.settle()
-		mr := must(pd.CreateMR(nil, nil))
+		mr := must(pd.CreateMR(false, nil, nil))
 		pd.Close(func(any) {
 			inProgress = true
 			w.settle()
@@ -313,7 +313,7 @@ func TestClose(t *testing.T) {
 	t.Run("a close may have nobody to tell", func(t *testing.T) {
 		w := newWorld(t)
 		pd := must(w.hosts[0].CreatePD(nil, nil))
-		mr := must(pd.CreateMR(nil, nil))
+		mr := must(pd.CreateMR(false, nil, nil))
 		w.want(pd.Close(nil, nil), provider.StatusPending)
 		w.want(mr.Close(nil, nil), success)
 	})
@@ -328,7 +328,7 @@ func TestRequests(t *testing.T) {
 		w.want(c.Connect(h.qp, nowhere, nowhere, 1, 1, nil, a.done, a), provider.StatusInvalidAddress)
 		w.want(c.Disconnect(a.done, a), provider.StatusConnectionInvalid)
 		w.want(track(h, must(h.CreateListener(func(any, *provider.Connector) {}, nil, nil, nil))).Listen(nowhere, a.done, a), provider.StatusInvalidAddress)
-		mr := track(h, must(h.pd.CreateMR(nil, nil)))
+		mr := track(h, must(h.pd.CreateMR(false, nil, nil)))
 		w.want(mr.Deregister(a.done, a), provider.StatusInvalidDeviceState)
 		w.want(mr.Register(nil, 1, 0, a.done, a), provider.StatusInvalidParameter)
 		w.clock.Run(2 * time.Minute)

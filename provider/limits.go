@@ -60,8 +60,8 @@ func DefaultAdapterInfo() AdapterInfo {
 		LargeRequestThreshold:  65536,
 		MaxCallerData:          56,
 		MaxCalleeData:          148,
-		AdapterFlags: AdapterInOrderDMA | AdapterReadSinkNotRequired | AdapterMultiEngine |
-			AdapterLoopbackConnections,
+		AdapterFlags: AdapterInOrderDMA | AdapterReadSinkNotRequired | AdapterCQInterruptModeration |
+			AdapterMultiEngine | AdapterReadLocalInvalidate | AdapterCQResize | AdapterLoopbackConnections,
 		RdmaTechnology: RoCEv2,
 	}
 }
@@ -69,11 +69,20 @@ func DefaultAdapterInfo() AdapterInfo {
 // AdapterInfoSize is the size of NDK_ADAPTER_INFO in bytes (ndkpi.md 3.4).
 const AdapterInfoSize = 104
 
-// check reports limits that the interface or the wire rules out.
+// check reports limits that the interface or the wire rules out, and what this
+// provider cannot be.
 func (i *AdapterInfo) check() error {
+	const known = AdapterInOrderDMA | AdapterReadSinkNotRequired | AdapterCQInterruptModeration | AdapterMultiEngine |
+		AdapterReadLocalInvalidate | AdapterCQResize | AdapterLoopbackConnections
+	if i.AdapterFlags&^known != 0 {
+		return fmt.Errorf("AdapterFlags %#x are unknown", uint32(i.AdapterFlags&^known))
+	}
+	if i.RdmaTechnology != RoCEv2 {
+		return fmt.Errorf("RdmaTechnology is %d, must be %d", i.RdmaTechnology, RoCEv2)
+	}
 	return checkLimits([]limit{
 		{"MaxRegistrationSize", i.MaxRegistrationSize, 1, 1 << 48},
-		{"FRMRPageCount", uint64(i.FRMRPageCount), 16, 1 << 20}, // NDK-INFO-03
+		{"FRMRPageCount", uint64(i.FRMRPageCount), 16, maxFastRegisterPages}, // NDK-INFO-03
 		{"MaxInitiatorRequestSge", uint64(i.MaxInitiatorRequestSge), 1, 256},
 		{"MaxReceiveRequestSge", uint64(i.MaxReceiveRequestSge), 1, 256},
 		{"MaxReadRequestSge", uint64(i.MaxReadRequestSge), 1, uint64(i.MaxInitiatorRequestSge)}, // T58

@@ -55,39 +55,79 @@ func TestListen(t *testing.T) {
 	})
 }
 
-// TestEphemeralPorts: NDK-LSN-02 NDK-LSN-03 NDK-CONN-16 NDK-CONN-17.
+// TestEphemeralPorts has an address run out of ports, by each of the calls that
+// choose one.
 func TestEphemeralPorts(t *testing.T) {
 	w := newWorld(t)
-	h := w.hosts[0]
-	var listeners []*provider.Listener
+	h, peer := w.hosts[0], w.hosts[1]
+	const ports = 65536 - 49152
+	var taken []closer // not tracked, which takes time for so many
 	seen := map[netip.AddrPort]bool{}
-	for {
-		l := track(h, must(h.CreateListener(func(any, *provider.Connector) {}, nil, nil, nil)))
-		if status := l.Listen(h.ephemeral(), nil, nil); status != success {
-			w.want(status, provider.StatusTooManyAddresses)
-			break
-		}
-		listeners = append(listeners, l)
-		address := must(l.LocalAddress())
+	chosen := func(t *testing.T, address netip.AddrPort) {
+		t.Helper()
 		if address.Addr() != h.address || address.Port() < 49152 || seen[address] {
 			t.Fatalf("chose %v", address)
 		}
 		seen[address] = true
 	}
-	if len(seen) != 65536-49152 {
-		t.Fatalf("%d ports, want all %d", len(seen), 65536-49152)
-	}
+	t.Run("NDK-LSN-02 every listener has a port of its own", func(t *testing.T) {
+		for range ports / 2 {
+			l := must(h.CreateListener(func(any, *provider.Connector) {}, nil, nil, nil))
+			w.want(l.Listen(h.ephemeral(), nil, nil), success)
+			taken = append(taken, l)
+			chosen(t, must(l.LocalAddress()))
+		}
+	})
+	t.Run("NDK-EP-10 and every shared endpoint", func(t *testing.T) {
+		for range ports / 2 {
+			s := must(h.CreateSharedEndpoint(h.ephemeral(), nil, nil))
+			taken = append(taken, s)
+			chosen(t, s.LocalAddress())
+		}
+	})
 	c := h.newConnector()
-	a := h.dialFrom(c, h.qp, h.ephemeral(), w.hosts[1].service())
-	w.want(a.returned, provider.StatusTooManyAddresses)
-	free := must(listeners[1000].LocalAddress())
-	w.finish(h.close(listeners[1000]))
-	a = h.dialFrom(c, h.qp, h.ephemeral(), w.hosts[1].service())
-	w.want(a.returned, provider.StatusPending)
-	if got := must(c.LocalAddress()); got != free {
-		t.Fatalf("chose %v, but only %v is free", got, free)
+	l := track(h, must(h.CreateListener(func(any, *provider.Connector) {}, nil, nil, nil)))
+	none := func(t *testing.T) {
+		t.Helper()
+		w.want(l.Listen(h.ephemeral(), nil, nil), provider.StatusTooManyAddresses)
+		_, status := h.CreateSharedEndpoint(h.ephemeral(), nil, nil)
+		w.want(status, provider.StatusTooManyAddresses)
+		w.want(h.dialFrom(c, h.qp, h.ephemeral(), peer.service()).returned, provider.StatusTooManyAddresses)
 	}
-	w.want(w.finish(a), refused)
+	t.Run("NDK-LSN-02 the listener gets what is left", func(t *testing.T) {
+		last := taken[len(taken)-1].(*provider.SharedEndpoint)
+		taken = taken[:len(taken)-1]
+		free := last.LocalAddress()
+		w.want(last.Close(nil, nil), success)
+		w.want(l.Listen(h.ephemeral(), nil, nil), success)
+		if got := must(l.LocalAddress()); got != free {
+			t.Fatalf("chose %v, but only %v is free", got, free)
+		}
+	})
+	listening := l
+	l = track(h, must(h.CreateListener(func(any, *provider.Connector) {}, nil, nil, nil)))
+	t.Run("NDK-LSN-03 NDK-CONN-17 NDK-EP-11 none is left", none)
+	w.finish(h.close(listening))
+	t.Run("NDK-CONN-16 the connector gets what is left", func(t *testing.T) {
+		var accepted *async
+		peer.listen(func(c *provider.Connector) { accepted = peer.accept(c) })
+		h.conn = c
+		w.want(w.finish(h.dial(c, peer)), success)
+		w.want(h.complete(), success)
+		w.want(w.finish(accepted), success)
+		var got netip.AddrPort
+		length := uint32(16)
+		w.want(c.GetLocalAddress(&got, &length), success)
+		if got.Addr() != h.address || got.Port() < 49152 || must(peer.conn.PeerAddress()) != got {
+			t.Fatalf("chose %v", got)
+		}
+		c = h.newConnector()
+		h.qp = h.newQP()
+		none(t)
+	})
+	for _, o := range taken {
+		o.Close(nil, nil)
+	}
 }
 
 func TestListener(t *testing.T) {
@@ -141,10 +181,20 @@ func TestListener(t *testing.T) {
 			provider.StatusSharingViolation)
 		w.want(client.qp.Write(nil, nil, 0, 0, 0), success) // NDK-LSN-09
 		client.result(success)
-		// NDK-EP-02 NDK-EP-04
-		w.finish(server.close(server.conn))
+	})
+	t.Run("NDK-EP-04 NDK-EP-02 free when listener and connectors are closed", func(t *testing.T) {
+		w := newWorld(t)
+		_, server := w.connect()
+		conn := server.conn
+		closing := server.close(server.listener)
+		server.taken(server.service(), nowhere) // NDK-EP-03
+		w.settle()
+		if closing.calls > 0 {
+			t.Fatal("closed with a connector open")
+		}
+		w.finish(server.close(conn))
 		w.want(w.finish(closing), success)
-		w.want(l.Listen(server.service(), nil, nil), success)
+		server.free(server.service())
 	})
 	t.Run("NDK-EP-01 NDK-EP-02 a connector's reference outlives nothing else", func(t *testing.T) {
 		w := newWorld(t)

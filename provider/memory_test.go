@@ -3,6 +3,7 @@ package provider_test
 import (
 	"bytes"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/ndklab/ndklab/provider"
@@ -39,7 +40,7 @@ func TestRegister(t *testing.T) {
 		{"unknown flag", &mdl{0, b, nil}, 1, 0x10, provider.StatusInvalidParameter},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			mr := must(h.pd.CreateMR(nil, nil))
+			mr := must(h.pd.CreateMR(false, nil, nil))
 			if got := mr.Register(c.mdl, c.length, c.flags, nil, nil); got != c.want {
 				t.Fatalf("got %v, want %v", got, c.want)
 			}
@@ -55,16 +56,104 @@ func TestRegister(t *testing.T) {
 	}
 }
 
+// refusals are how each kind of access ends that is not allowed.
+var refusals = map[string]provider.Status{
+	"send from": provider.StatusAccessViolation, "receive into": provider.StatusAccessViolation,
+	"read into": provider.StatusAccessViolation,
+	"write to":  provider.StatusRemoteResources, "read of": provider.StatusRemoteResources,
+}
+
+// A target is memory of one host that is to be accessed, by its own requests or
+// by the peer's.
+type target struct {
+	sgl       []provider.SGE // as its own requests name it
+	address   uint64         // as the peer's do
+	token     uint32
+	at, size  int  // where it is in the host's memory
+	otherwise bool // a refused access may have gone part of the way
+}
+
+// region is a target in one region.
+func region(address uint64, token uint32, at, size int) target {
+	return target{
+		sgl:     []provider.SGE{{VirtualAddress: address, Length: uint32(size), MemoryRegionToken: token}},
+		address: address, token: token, at: at, size: size,
+	}
+}
+
+// owner is the host whose memory is the target of an access: the client's where
+// it is used by an SGE, the server's where the client reaches into it.
+func (w *world) owner(access string) *host {
+	if access == "write to" || access == "read of" || access == "receive into" {
+		return w.hosts[1]
+	}
+	return w.hosts[0]
+}
+
+// try makes an access between the hosts, which are connected, and checks that it
+// succeeds or is refused as it should be: with the right status at both ends, the
+// connection terminated (NDK-POST-18), and not one byte touched at either.
+func (w *world) try(access string, m target, allowed bool) {
+	w.t.Helper()
+	client, server := w.hosts[0], w.hosts[1]
+	before := [2][]byte{bytes.Clone(client.memory), bytes.Clone(server.memory)}
+	const other = 500000 // place of the other end's memory
+	var source, sink []byte
+	failing := client
+	switch access {
+	case "send from":
+		w.want(server.qp.Receive(nil, server.at(other, m.size)), success)
+		w.want(client.qp.Send(nil, m.sgl, 0), success)
+		source, sink = client.memory[m.at:], server.memory[other:]
+	case "receive into":
+		w.want(server.qp.Receive(nil, m.sgl), success)
+		w.want(client.qp.Send(nil, client.at(other, m.size), 0), success)
+		source, sink = client.memory[other:], server.memory[m.at:]
+		failing = server
+	case "read into":
+		w.want(client.qp.Read(nil, m.sgl, base+other, server.mr.RemoteToken(), 0), success)
+		source, sink = server.memory[other:], client.memory[m.at:]
+	case "write to":
+		w.want(client.qp.Write(nil, client.at(other, m.size), m.address, m.token, 0), success)
+		source, sink = client.memory[other:], server.memory[m.at:]
+	case "read of":
+		w.want(client.qp.Read(nil, client.at(other, m.size), m.address, m.token, 0), success)
+		source, sink = server.memory[m.at:], client.memory[other:]
+	}
+	if allowed {
+		client.result(success)
+		if access == "send from" || access == "receive into" {
+			server.result(success)
+		}
+		if !bytes.Equal(source[:m.size], sink[:m.size]) {
+			w.t.Fatalf("%s: not transferred", access)
+		}
+		return
+	}
+	failing.result(refusals[access])
+	w.settle()
+	if m.otherwise {
+		from := len(client.memory) - len(sink)
+		for i, h := range w.hosts {
+			clear(h.memory[from : from+m.size])
+			clear(before[i][from : from+m.size])
+		}
+	}
+	if !bytes.Equal(client.memory, before[0]) || !bytes.Equal(server.memory, before[1]) {
+		w.t.Fatalf("%s: memory has changed", access)
+	}
+	w.want(client.qp.Send(nil, nil, 0), provider.StatusConnectionInvalid)
+	w.want(server.qp.Send(nil, nil, 0), provider.StatusConnectionInvalid)
+	if client.disconnected != 1 || server.disconnected != 1 {
+		w.t.Errorf("told %d and %d times that the connection is gone", client.disconnected, server.disconnected)
+	}
+}
+
 // TestAccess: what each right of a region allows, to whom (NDK-MR-05 to 09,
 // NDK-SGE-03 to 07). What is refused touches not one byte at either end, save
 // that a local range may be used up to where it leaves the region.
 func TestAccess(t *testing.T) {
 	const none = provider.MRAllowLocalRead
-	refused := map[string]provider.Status{
-		"send from": provider.StatusAccessViolation, "receive into": provider.StatusAccessViolation,
-		"read into": provider.StatusAccessViolation,
-		"write to":  provider.StatusRemoteResources, "read of": provider.StatusRemoteResources,
-	}
 	const at, size = 0x5000, 4096 + 100 // two packets each
 	for _, c := range []struct {
 		name   string
@@ -98,22 +187,16 @@ func TestAccess(t *testing.T) {
 		}},
 		{name: "NDK-MR-13 closed", flags: 0xF, before: func(w *world, h *host, mr *provider.MR) { w.finish(h.close(mr)) }},
 	} {
-		for access, status := range refused {
-			allowed := bytes.Contains([]byte(c.allows), []byte(access))
+		for access := range refusals {
 			t.Run(c.name+" "+access, func(t *testing.T) {
 				w := newWorld(t)
-				client, server := w.connect()
-				// The region is the client's where it is used by an SGE, the
-				// server's where the client reaches into it.
-				h := client
-				if access == "write to" || access == "read of" || access == "receive into" {
-					h = server
-				}
+				w.connect()
+				h := w.owner(access)
 				pd := h.pd
 				if c.pd != nil {
 					pd = c.pd(w, h)
 				}
-				mr := track(h, must(pd.CreateMR(nil, nil)))
+				mr := track(h, must(pd.CreateMR(false, nil, nil)))
 				w.want(mr.Register(&provider.MDL{VirtualAddress: at, Bytes: h.memory[1000 : 1000+size]}, size, c.flags, nil, nil), success)
 				token := mr.LocalToken()
 				if c.token != nil {
@@ -122,55 +205,9 @@ func TestAccess(t *testing.T) {
 				if c.before != nil {
 					c.before(w, h, mr)
 				}
-				sge := []provider.SGE{{VirtualAddress: at + c.offset, Length: size, MemoryRegionToken: token}}
-				before := [2][]byte{bytes.Clone(client.memory), bytes.Clone(server.memory)}
-				var source, sink []byte
-				failing := client
-				switch access {
-				case "send from":
-					w.want(server.qp.Receive(nil, server.at(100000, size)), success)
-					w.want(client.qp.Send(nil, sge, 0), success)
-					source, sink = client.memory[1000:], server.memory[100000:]
-				case "receive into":
-					w.want(server.qp.Receive(nil, sge), success)
-					w.want(client.qp.Send(nil, client.at(100000, size), 0), success)
-					source, sink = client.memory[100000:], server.memory[1000:]
-					failing = server
-				case "read into":
-					w.want(client.qp.Read(nil, sge, base+100000, server.mr.RemoteToken(), 0), success)
-					source, sink = server.memory[100000:], client.memory[1000:]
-				case "write to":
-					w.want(client.qp.Write(nil, client.at(100000, size), at+c.offset, token, 0), success)
-					source, sink = client.memory[100000:], server.memory[1000:]
-				case "read of":
-					w.want(client.qp.Read(nil, client.at(100000, size), at+c.offset, token, 0), success)
-					source, sink = server.memory[1000:], client.memory[100000:]
-				}
-				if allowed {
-					client.result(success)
-					if !bytes.Equal(source[:size], sink[:size]) {
-						t.Fatal("not transferred")
-					}
-					return
-				}
-				failing.result(status)
-				w.settle()
-				if c.offset == 1 && status == provider.StatusAccessViolation {
-					from := len(client.memory) - len(sink)
-					for i, h := range w.hosts {
-						clear(h.memory[from : from+size])
-						clear(before[i][from : from+size])
-					}
-				}
-				if !bytes.Equal(client.memory, before[0]) || !bytes.Equal(server.memory, before[1]) {
-					t.Fatal("memory has changed")
-				}
-				// NDK-POST-18: the connection is terminated.
-				w.want(client.qp.Send(nil, nil, 0), provider.StatusConnectionInvalid)
-				w.want(server.qp.Send(nil, nil, 0), provider.StatusConnectionInvalid)
-				if client.disconnected != 1 || server.disconnected != 1 {
-					t.Errorf("told %d and %d times that the connection is gone", client.disconnected, server.disconnected)
-				}
+				m := region(at+c.offset, token, 1000, size)
+				m.otherwise = c.offset == 1 && refusals[access] == provider.StatusAccessViolation
+				w.try(access, m, strings.Contains(c.allows, access))
 			})
 		}
 	}
@@ -192,7 +229,7 @@ func TestPieces(t *testing.T) {
 		}
 		chain = &provider.MDL{VirtualAddress: base + uint64(i)*size, Bytes: bytes, Next: chain}
 	}
-	mr := track(server, must(server.pd.CreateMR(nil, nil)))
+	mr := track(server, must(server.pd.CreateMR(false, nil, nil)))
 	w.want(mr.Register(chain, pieces*size, 0xF, nil, nil), success)
 	write := func(offset uint64, n int) {
 		t.Helper()
@@ -343,7 +380,7 @@ func TestStaleToken(t *testing.T) {
 	w := newWorld(t)
 	h := w.hosts[0]
 	seen := map[uint32]bool{h.mr.LocalToken(): true}
-	mr := track(h, must(h.pd.CreateMR(nil, nil)))
+	mr := track(h, must(h.pd.CreateMR(false, nil, nil)))
 	for range 10000 {
 		w.want(mr.Register(&provider.MDL{VirtualAddress: base, Bytes: h.memory}, 1, 0, nil, nil), success)
 		if seen[mr.LocalToken()] {

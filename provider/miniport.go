@@ -55,10 +55,12 @@ type Miniport struct {
 	pend          bool
 	state         ndkState
 
-	regions  regionTable
+	regions  tokenTable[region]
+	mappings tokenTable[mapping]
 	qps      qpTable
 	counters counters
 	busy     atomic.Int64 // queue pairs whose peer owes an answer
+	failing  atomic.Bool  // a walk over the queue pairs is to come: see failQPs
 
 	cmMu sync.Mutex // guards what follows, and the state of connectors and listeners
 	// cm is the connection manager; cmTimer runs it at its next deadline.
@@ -285,6 +287,12 @@ func (m *Miniport) credit(counted bool) int {
 // connectorsInOrder is the connectors as they came. cmMu is held.
 func (m *Miniport) connectorsInOrder() []*Connector {
 	return slices.SortedFunc(maps.Values(m.connectors), func(a, b *Connector) int { return cmp.Compare(a.id, b.id) })
+}
+
+// mayReach reports whether connections to an address may be made: to the device's
+// own only if it can loop them back.
+func (m *Miniport) mayReach(address netip.Addr) bool {
+	return m.info.AdapterFlags&AdapterLoopbackConnections != 0 || !m.hasAddress(address)
 }
 
 // hasAddress reports whether an address is the device's.

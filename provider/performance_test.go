@@ -51,12 +51,13 @@ func (s *shelf) Send(flow roce.Flow, packets []roce.Packet) error {
 	return nil
 }
 
-func (s *shelf) SourcePort(netip.Addr, uint32) uint16 { return 0xC000 }
-func (s *shelf) Addresses() []netip.Addr              { return []netip.Addr{s.address} }
-func (s *shelf) MTU(netip.Addr) int                   { return mtu }
-func (s *shelf) ReceiveBuffer() int                   { return 8 << 20 }
-func (s *shelf) Counters() map[string]uint64          { return nil }
-func (s *shelf) Close() error                         { return nil }
+func (s *shelf) SourcePort(netip.Addr, uint32) uint16  { return 0xC000 }
+func (s *shelf) Addresses() []netip.Addr               { return []netip.Addr{s.address} }
+func (s *shelf) MTU(netip.Addr) int                    { return mtu }
+func (s *shelf) Reach(_, _ netip.Addr) provider.Status { return success }
+func (s *shelf) ReceiveBuffer() int                    { return 8 << 20 }
+func (s *shelf) Counters() map[string]uint64           { return nil }
+func (s *shelf) Close() error                          { return nil }
 
 // A bench is two connected adapters without a network, clock or scheduler.
 type bench struct {
@@ -85,7 +86,7 @@ func newBench(t testing.TB, receiveBytes uint32) *bench {
 		pd := must(a.CreatePD(nil, nil))
 		b.cqs[i] = must(a.CreateCQ(256, func(any, provider.Status) { b.told++ }, nil, nil, nil, nil))
 		b.qps[i] = must(pd.CreateQP(b.cqs[i], b.cqs[i], nil, 64, 64, 1, 1, 0, nil, nil))
-		b.mrs[i] = must(pd.CreateMR(nil, nil))
+		b.mrs[i] = must(pd.CreateMR(false, nil, nil))
 		b.mrs[i].Register(&provider.MDL{VirtualAddress: base, Bytes: make([]byte, 4096)}, 4096, 0xF, nil, nil)
 		b.sge[i] = []provider.SGE{{VirtualAddress: base, Length: receiveBytes, MemoryRegionToken: b.mrs[i].LocalToken()}}
 		if i == 0 {

@@ -2,6 +2,7 @@ package provider_test
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -108,7 +109,7 @@ func TestPost(t *testing.T) {
 			}
 			w.silent(client.cq)
 		})
-		run("NDK-POST-12 more than the queue holds", func(t *testing.T, w *world, client, server *host, post initiator) {
+		run("NDK-POST-12 NDK-POST-02 more than the queue holds", func(t *testing.T, w *world, client, server *host, post initiator) {
 			w.path.Down = true
 			for range qpDepth {
 				w.want(post.post(client.qp, nil, nil, provider.OpDefer), success)
@@ -122,13 +123,13 @@ func TestPost(t *testing.T) {
 			w.want(post.post(client.qp, nil, nil, 0), success) // NDK-POST-17
 			client.result(success)
 		})
-		run("NDK-POST-13 more pieces than agreed", func(t *testing.T, w *world, client, server *host, post initiator) {
+		run("NDK-POST-13 NDK-POST-02 more pieces than agreed", func(t *testing.T, w *world, client, server *host, post initiator) {
 			w.want(post.post(client.qp, nil, make([]provider.SGE, qpPieces+1), 0), provider.StatusDataOverrun)
 			w.silent(client.cq)
 			w.want(post.post(client.qp, nil, make([]provider.SGE, qpPieces), 0), success)
 			client.result(success)
 		})
-		run("NDK-POST-14 more than an adapter moves at once", func(t *testing.T, w *world, client, server *host, post initiator) {
+		run("NDK-POST-14 NDK-POST-02 more than an adapter moves at once", func(t *testing.T, w *world, client, server *host, post initiator) {
 			sge := provider.SGE{Length: 1<<32 - 1, MemoryRegionToken: client.mr.LocalToken()}
 			w.want(post.post(client.qp, nil, []provider.SGE{sge, sge, {Length: 2 + 5}}, 0), overflow) // 5 in 32 bits
 			w.want(post.post(client.qp, nil, []provider.SGE{{Length: 1 << 30}, {Length: 1}}, 0), overflow)
@@ -168,7 +169,7 @@ func TestPost(t *testing.T) {
 			"flag":   {nil, 1 << 20, provider.StatusInvalidParameter},
 			"pieces": {make([]provider.SGE, qpPieces+1), provider.OpDefer, provider.StatusDataOverrun},
 		} {
-			run("NDK-DEFER-03 NDK-DEFER-04 a chain whose end is refused for its "+what, func(t *testing.T, w *world, client, server *host, post initiator) {
+			run("NDK-DEFER-03 NDK-DEFER-04 NDK-POST-02 a chain whose end is refused for its "+what, func(t *testing.T, w *world, client, server *host, post initiator) {
 				w.want(post.post(client.qp, nil, nil, provider.OpDefer), success)
 				w.want(post.post(client.qp, nil, refused.sgl, refused.flags), refused.want)
 				client.result(success)
@@ -201,7 +202,7 @@ func TestPostStates(t *testing.T) {
 		}
 		w.silent(h.cq)
 	}
-	t.Run("NDK-POST-04 never connected", func(t *testing.T) {
+	t.Run("NDK-POST-04 NDK-POST-02 never connected", func(t *testing.T) {
 		w := newWorld(t)
 		refused(w, w.hosts[0])
 	})
@@ -285,7 +286,9 @@ func TestPostStates(t *testing.T) {
 		}
 	})
 	t.Run("NDK-INV-08 NDK-INV-09 local invalidation is ignored", func(t *testing.T) {
-		w := newWorld(t)
+		info := provider.DefaultAdapterInfo()
+		info.AdapterFlags &^= provider.AdapterReadLocalInvalidate
+		w := newWorldOf(t, addresses, info)
 		client, server := w.connect()
 		for range 2 {
 			w.want(client.qp.Read(nil, client.at(0, 10), base, server.mr.RemoteToken(), provider.OpReadLocalInvalidate), success)
@@ -302,7 +305,7 @@ func TestPostStates(t *testing.T) {
 		w.want(client.qp.Write(nil, make([]provider.SGE, qpPieces), base, server.mr.RemoteToken(), 0), success)
 		client.results(2)
 	})
-	t.Run("NDK-POST-12 NDK-POST-13 NDK-POST-14 NDK-POST-17 receives", func(t *testing.T) {
+	t.Run("NDK-POST-12 NDK-POST-13 NDK-POST-14 NDK-POST-02 NDK-POST-17 receives", func(t *testing.T) {
 		w := newWorld(t)
 		h := w.hosts[0]
 		w.want(h.qp.Receive(nil, make([]provider.SGE, qpPieces+1)), provider.StatusDataOverrun)
@@ -353,28 +356,52 @@ func TestSendTooLong(t *testing.T) {
 	})
 }
 
-// TestFence looks at the wire: a fenced request is not sent before the read's
-// last response.
+// TestFence looks at the wire: a fenced request is not sent before the last
+// response to any read before it, and one that is not fenced is.
 func TestFence(t *testing.T) {
-	for _, fenced := range []bool{false, true} {
-		w := newWorld(t)
-		client, server := w.connect()
-		var order []roce.Opcode
-		w.network.Tap(func(_ time.Duration, packet []byte) { order = append(order, roce.Opcode(packet[28])) })
-		flags := provider.OpFlags(0)
-		if fenced {
-			flags = provider.OpReadFence | provider.OpDefer // NDK-DEFER-05
-		}
-		w.want(client.qp.Read(nil, client.at(0, 20000), base, server.mr.RemoteToken(), 0), success)
-		w.want(client.qp.Write(nil, client.at(0, 1), base, server.mr.RemoteToken(), flags), success)
-		w.want(client.qp.Write(nil, nil, 0, 0, provider.OpSilentSuccess), success)
-		client.results(2)
-		write := slices.Index(order, roce.WriteOnly)
-		response := slices.Index(order, roce.ReadResponseLast)
-		if response < 0 || write < 0 || (write > response) != fenced { // NDK-POST-08
-			t.Fatalf("fenced %v: order %v", fenced, order)
+	for i, first := range []roce.Opcode{roce.SendOnly, roce.WriteOnly, roce.ReadRequest} {
+		for _, fenced := range []bool{false, true} {
+			later := initiators(nil)[i].name
+			t.Run(fmt.Sprintf("NDK-POST-08 NDK-DEFER-05 %s, fenced: %v", later, fenced), func(t *testing.T) {
+				w := newWorld(t)
+				client, server := w.connect()
+				w.want(server.qp.Receive(nil, server.at(0, 1)), success)
+				var order []roce.Opcode
+				w.network.Tap(func(_ time.Duration, packet []byte) { order = append(order, roce.Opcode(packet[28])) })
+				flags := provider.OpFlags(0)
+				if fenced {
+					flags = provider.OpReadFence | provider.OpDefer
+				}
+				const reads = 2
+				for range reads {
+					w.want(client.qp.Read(nil, client.at(0, 20000), base, server.mr.RemoteToken(), provider.OpSilentSuccess), success)
+				}
+				w.want(initiators(server)[i].post(client.qp, nil, client.at(0, 1), flags), success)
+				w.want(client.qp.Write(nil, nil, 0, 0, provider.OpSilentSuccess), success)
+				client.result(success)
+				if first == roce.ReadRequest {
+					order = order[nth(order, first, reads)+1:]
+				}
+				sent, last := nth(order, first, 1), nth(order, roce.ReadResponseLast, reads)
+				if sent < 0 || last < 0 || (sent > last) != fenced {
+					t.Fatalf("sent as number %d, the last response as %d: %v", sent, last, order)
+				}
+			})
 		}
 	}
+}
+
+// nth is where the nth of op is; -1 if there are fewer.
+func nth(order []roce.Opcode, op roce.Opcode, n int) int {
+	for i := range order {
+		if order[i] == op {
+			n--
+		}
+		if n == 0 {
+			return i
+		}
+	}
+	return -1
 }
 
 func TestFlush(t *testing.T) {
@@ -447,22 +474,131 @@ func TestReceiveLate(t *testing.T) {
 	}
 }
 
-// TestRemoteAddress: NDK-POST-23 to 25.
 func TestRemoteAddress(t *testing.T) {
-	w := newWorld(t)
-	client, server := w.connect()
-	server.receive(1)
-	want := bytes.Clone(server.memory)
-	copy(want[12345:], client.memory[:9000])
-	w.want(client.qp.Write(nil, client.at(0, 9000), base+12345, server.mr.RemoteToken(), 0), success)
-	client.result(success)
-	if !bytes.Equal(server.memory, want) {
-		t.Fatal("not just what was written has changed")
+	t.Run("NDK-POST-23 NDK-POST-25 write", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.connect()
+		server.receive(1)
+		want := bytes.Clone(server.memory)
+		copy(want[12345:], client.memory[:9000])
+		w.want(client.qp.Write(nil, client.at(0, 9000), base+12345, server.mr.RemoteToken(), 0), success)
+		client.result(success)
+		if !bytes.Equal(server.memory, want) {
+			t.Fatal("not just what was written has changed")
+		}
+		w.silent(server.cq) // no receive is consumed
+		w.sendTo(client, server, 0)
+		server.result(success)
+	})
+	t.Run("NDK-POST-24 NDK-POST-25 read into several pieces", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.connect()
+		want, same := bytes.Clone(client.memory), server.unchanged()
+		var sgl []provider.SGE
+		from := 12300
+		for _, piece := range pieces {
+			sgl = append(sgl, client.at(piece.offset, piece.length)...)
+			copy(want[piece.offset:piece.offset+piece.length], server.memory[from:])
+			from += piece.length
+		}
+		w.want(client.qp.Read(nil, sgl, base+12300, server.mr.RemoteToken(), 0), success)
+		client.result(success)
+		if !bytes.Equal(client.memory, want) {
+			t.Fatal("a read got other than the remote bytes, or touched others of its own")
+		}
+		same()
+	})
+}
+
+// pieces are of memory, neither in the order of their addresses nor of whole
+// packets; the last is not filled by what they are used for.
+var pieces = []struct{ offset, length int }{{50000, 5000}, {7, 1}, {200_000, 4096}, {900, 4001}}
+
+func TestReceive(t *testing.T) {
+	t.Run("NDK-POST-21 a receive of several pieces", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.connect()
+		var sgl []provider.SGE
+		want, same := bytes.Clone(server.memory), client.unchanged()
+		message := slices.Concat(client.memory[300_000:306_000], client.memory[3:4003])
+		rest := message
+		for _, piece := range pieces {
+			sgl = append(sgl, server.at(piece.offset, piece.length)...)
+			n := copy(want[piece.offset:piece.offset+piece.length], rest)
+			rest = rest[n:]
+		}
+		if len(rest) > 0 {
+			t.Fatal("the message does not fit")
+		}
+		w.want(server.qp.Receive("receive", sgl), success)
+		w.want(client.qp.Send(nil, append(client.at(300_000, 6000), client.at(3, 4000)...), 0), success)
+		client.result(success)
+		r := server.result(success)
+		if r.RequestContext != "receive" || int(r.BytesTransferred) != len(message) {
+			t.Errorf("got %+v, want %d bytes", r, len(message))
+		}
+		if !bytes.Equal(server.memory, want) {
+			t.Error("the message is not where it was to be received, or not only there")
+		}
+		same()
+	})
+}
+
+func TestDefer(t *testing.T) {
+	for i, name := range []string{"Send", "Write", "Read"} {
+		t.Run("NDK-DEFER-02 may be done at once: "+name, func(t *testing.T) {
+			w := newWorld(t)
+			client, server := w.connect()
+			w.want(server.qp.Receive(nil, server.at(0, 100)), success)
+			w.want(initiators(server)[i].post(client.qp, "deferred", client.at(0, 100), provider.OpDefer), success)
+			w.settle()
+			early := make([]provider.ResultEx, 2)
+			got := early[:client.cq.ResultsEx(early)]
+			w.want(client.qp.Write("last", nil, 0, 0, 0), success)
+			got = append(got, client.results(2-len(got))...)
+			w.silent(client.cq)
+			for i, context := range []string{"deferred", "last"} { // in order, each once
+				if got[i].RequestContext != context || got[i].Status != success {
+					t.Errorf("got %+v for %s", got[i], context)
+				}
+			}
+		})
 	}
-	w.silent(server.cq) // no receive is consumed
-	w.want(client.qp.Read(nil, client.at(50000, 9000), base+12300, server.mr.RemoteToken(), 0), success)
-	client.result(success)
-	if !bytes.Equal(client.memory[50000:59000], server.memory[12300:21300]) {
-		t.Fatal("a read got the wrong bytes")
+}
+
+// TestPostsAreFinal has a device that pends whatever it may post all there is to
+// post: NDK-POST-03.
+func TestPostsAreFinal(t *testing.T) {
+	w := newWorld(t)
+	pending := w.guest(func(config *provider.Config) { config.Pend = true })
+	server := w.hosts[1]
+	srq, _ := pending.newSRQ(0)
+	posts := append(initiators(server), initiator{"SendAndInvalidate", sendAndInvalidate},
+		initiator{"Receive", func(qp *provider.QP, c any, s []provider.SGE, _ provider.OpFlags) provider.Status {
+			return qp.Receive(c, s)
+		}},
+		initiator{"SRQ.Receive", func(_ *provider.QP, c any, s []provider.SGE, _ provider.OpFlags) provider.Status {
+			return srq.Receive(c, s)
+		}})
+	for _, state := range []string{"not connected", "connected", "ended"} {
+		switch state {
+		case "connected":
+			w.join(pending, server)
+			server.receive(1)
+		case "ended":
+			server.conn.Disconnect(nil, nil)
+			w.settle()
+		}
+		for _, post := range posts {
+			t.Run("NDK-POST-03 "+post.name+" "+state, func(t *testing.T) {
+				for name, sgl := range map[string][]provider.SGE{
+					"nothing": nil, "something": pending.at(0, 10), "too many pieces": make([]provider.SGE, 100),
+				} {
+					if got := post.post(pending.qp, nil, sgl, 0); got == provider.StatusPending {
+						t.Errorf("%s: %v", name, got)
+					}
+				}
+			})
+		}
 	}
 }

@@ -22,15 +22,16 @@ type QP struct {
 	pd          *PD
 	receiveCQ   *CQ
 	initiatorCQ *CQ
+	srq         *SRQ // nil: receives has the queue pair's own
 	context     any
-	number      uint32
-	maxSend     int // pieces per request
+	number      uint32 // changed with Miniport.cmMu and the table's lock held, by renumber
+	maxSend     int    // pieces per request
 	maxReceive  int
 	maxInline   int
 
 	mu       sync.Mutex // guards what follows
 	rc       *rc.QP
-	receives *rc.ReceiveQueue
+	receives *rc.ReceiveQueue // nil with an SRQ
 	flow     roce.Flow
 	// connected says that the consumer has been told so: only then may it post
 	// initiator requests (ndkpi.md T57). The connection itself may carry
@@ -40,6 +41,8 @@ type QP struct {
 	// connector: it stands in for a lost RTU (roce.md 11).
 	listening   bool
 	busy        bool       // counted in Miniport.busy
+	halted      bool       // the peer has ended the connection
+	timedOut    bool       // the error is that the peer did not answer
 	failed      bool       // the connector knows of the error, or need not
 	connector   *Connector // the connector this QP is used with, nil if none
 	timer       clock.Timer
@@ -48,6 +51,10 @@ type QP struct {
 	completions []rc.Completion // scratch of progress
 	sgl         []rc.SGE        // scratch of posts
 	inline      []byte          // scratch of posts
+	memory      view
+	changes     []*change       // posted by this queue pair and not performed
+	draining    int             // ended tokens whose memory is still in use
+	heldBack    []rc.Completion // what is not to be told while draining
 }
 
 // CreateQP makes a queue pair. Each number is at most the adapter's limit of
@@ -56,35 +63,53 @@ type QP struct {
 func (pd *PD) CreateQP(receiveCQ, initiatorCQ *CQ, qpContext any, receiveQueueDepth, initiatorQueueDepth,
 	maxReceiveRequestSge, maxInitiatorRequestSge, inlineDataSize uint32,
 	completion CreateCompletion, context any) (*QP, Status) {
-	m := pd.adapter.miniport
-	info := &m.info
-	if receiveCQ == nil || initiatorCQ == nil ||
-		receiveQueueDepth > info.MaxReceiveQueueDepth || initiatorQueueDepth > info.MaxInitiatorQueueDepth ||
-		maxReceiveRequestSge > info.MaxReceiveRequestSge || maxInitiatorRequestSge > info.MaxInitiatorRequestSge ||
-		inlineDataSize > info.MaxInlineDataSize {
+	info := &pd.adapter.miniport.info
+	if receiveQueueDepth > info.MaxReceiveQueueDepth || maxReceiveRequestSge > info.MaxReceiveRequestSge {
 		return nil, StatusInvalidParameter
 	}
 	qp := &QP{
 		pd: pd, receiveCQ: receiveCQ, initiatorCQ: initiatorCQ, context: qpContext,
-		maxSend: int(maxInitiatorRequestSge), maxReceive: int(maxReceiveRequestSge), maxInline: int(inlineDataSize),
-		receives: rc.NewReceiveQueue(int(receiveQueueDepth), int(maxReceiveRequestSge)),
+		maxReceive: int(maxReceiveRequestSge),
+		receives:   rc.NewReceiveQueue(int(receiveQueueDepth), int(maxReceiveRequestSge)),
 	}
-	qp.rc = rc.NewQP(rc.Config{
-		SendDepth: int(initiatorQueueDepth), MaxSGE: qp.maxSend, MaxInline: qp.maxInline,
-		Receives: qp.receives, Memory: pd,
-	})
+	return pd.createQP(qp, initiatorQueueDepth, maxInitiatorRequestSge, inlineDataSize, completion, context)
+}
+
+// createQP makes the initiator half of a queue pair and puts it to use. A queue
+// pair without receives of its own takes them from its SRQ.
+func (pd *PD) createQP(qp *QP, initiatorQueueDepth, maxInitiatorRequestSge, inlineDataSize uint32,
+	completion CreateCompletion, context any) (*QP, Status) {
+	m := pd.adapter.miniport
+	info := &m.info
+	if qp.receiveCQ == nil || qp.initiatorCQ == nil || initiatorQueueDepth > info.MaxInitiatorQueueDepth ||
+		maxInitiatorRequestSge > info.MaxInitiatorRequestSge || inlineDataSize > info.MaxInlineDataSize {
+		return nil, StatusInvalidParameter
+	}
 	if !qp.reserve(m, qpResource, m.capabilities.MaxQpCount) {
 		return nil, StatusInsufficientResources
 	}
+	qp.memory.qp = qp
+	qp.maxSend, qp.maxInline = int(maxInitiatorRequestSge), int(inlineDataSize)
+	config := rc.Config{
+		SendDepth: int(initiatorQueueDepth), MaxSGE: qp.maxSend, MaxInline: qp.maxInline,
+		Receives: qp.receives, Memory: &qp.memory,
+	}
+	if qp.srq != nil {
+		config.Receives, config.SharedReceives = qp.srq, true
+	}
+	qp.rc = rc.NewQP(config)
 	qp.Dispatch = qp
-	qp.init(pd.clock, ObjectTypeQP, &pd.object, &receiveCQ.object, &initiatorCQ.object)
+	qp.init(pd.clock, ObjectTypeQP, &pd.object, &qp.receiveCQ.object, &qp.initiatorCQ.object)
+	if qp.srq != nil {
+		qp.addAntecedent(&qp.srq.object)
+	}
 	// Last: packets may come in as soon as it is in the table.
 	if !m.qps.add(qp) {
 		qp.discard()
 		return nil, StatusInsufficientResources
 	}
-	// In the table, where a CQ that fails from now on finds it.
-	if !receiveCQ.usable() || !initiatorCQ.usable() {
+	// In the table, where a queue that fails from now on finds it.
+	if !qp.usable() {
 		m.qps.remove(qp)
 		qp.discard()
 		return nil, StatusInvalidDeviceState
@@ -105,8 +130,9 @@ func (qp *QP) Close(completion CloseCompletion, context any) Status {
 	}, completion, context)
 }
 
-// Number is the queue pair's number on the wire.
-func (qp *QP) Number() uint32 { return qp.number }
+// Number is the queue pair's number on the wire. While a Connect is pending it
+// may change.
+func (qp *QP) Number() uint32 { return qp.pd.adapter.miniport.qps.numberOf(qp) }
 
 // Flush cancels every pending request of both queues; they complete with
 // StatusCancelled. On a queue pair that was connected it is the beginning of
@@ -121,20 +147,12 @@ func (qp *QP) Flush() {
 func (qp *QP) flush() {
 	if qp.rc.State() == rc.Init {
 		var r rc.Receive
-		for qp.receives.Take(&r) {
+		for qp.srq == nil && qp.receives.Take(&r) {
 			qp.complete(&rc.Completion{Op: rc.OpReceive, Status: rc.Flushed, Context: r.Context, Solicited: true})
 		}
 		return
 	}
 	qp.failed = true // nobody needs to be told
-	qp.rc.Flush()
-	qp.progress(qp.clock.Now())
-}
-
-// fail ends the queue pair because a CQ of its own has failed (NDK-CQ-24).
-func (qp *QP) fail() {
-	qp.mu.Lock()
-	defer qp.mu.Unlock()
 	qp.rc.Flush()
 	qp.progress(qp.clock.Now())
 }
@@ -159,10 +177,15 @@ func (qp *QP) Write(context any, sgl []SGE, remoteAddress uint64, remoteToken ui
 }
 
 // Read reads the peer's memory at remoteAddress under remoteToken into sgl.
-// OpReadLocalInvalidate is ignored, as on every adapter without that flag
-// (NDK-INV-08).
+// OpReadLocalInvalidate ends the token of the first SGE, an FRMR's, when the
+// data is there; it is ignored on an adapter without that flag (NDK-INV-08). A
+// FastRegister of that FRMR may be posted behind the read, with OpReadFence.
 func (qp *QP) Read(context any, sgl []SGE, remoteAddress uint64, remoteToken uint32, flags OpFlags) Status {
-	limit := min(qp.maxSend, int(qp.pd.adapter.miniport.info.MaxReadRequestSge)) // ndkpi.md T58
+	info := &qp.pd.adapter.miniport.info
+	limit := min(qp.maxSend, int(info.MaxReadRequestSge)) // ndkpi.md T58
+	if info.AdapterFlags&AdapterReadLocalInvalidate == 0 {
+		flags &^= OpReadLocalInvalidate
+	}
 	return qp.post(&rc.Request{Op: rc.OpRead, Context: context, VA: remoteAddress, Token: remoteToken},
 		sgl, limit, flags, opFlagsOfRead)
 }
@@ -175,6 +198,9 @@ func (qp *QP) post(r *rc.Request, sgl []SGE, maxSGE int, flags, allowed OpFlags)
 	defer qp.mu.Unlock()
 	now := qp.clock.Now()
 	status := qp.queue(r, sgl, maxSGE, flags, allowed)
+	if status == StatusSuccess && r.InvalidateLocal {
+		qp.awaitRead(sgl[0].MemoryRegionToken)
+	}
 	if status != StatusSuccess || flags&OpDefer == 0 {
 		qp.progress(now)
 	}
@@ -211,23 +237,29 @@ func (qp *QP) queue(r *rc.Request, sgl []SGE, maxSGE int, flags, allowed OpFlags
 		if total > uint64(qp.pd.adapter.miniport.info.MaxTransferLength) {
 			return StatusBufferOverflow
 		}
-		r.SGL = qp.pieces(sgl)
+		qp.sgl = appendPieces(qp.sgl[:0], sgl)
+		r.SGL = qp.sgl
 	}
 	r.Silent = flags&OpSilentSuccess != 0
 	r.Fence = flags&OpReadFence != 0
 	r.Solicited = flags&OpSendAndSolicitEvent != 0
+	if flags&OpReadLocalInvalidate != 0 && len(sgl) > 0 {
+		if qp.permanent(sgl[0].MemoryRegionToken) {
+			return StatusInvalidParameter
+		}
+		r.InvalidateLocal = true
+	}
 	return postStatus(qp.rc.Post(r))
 }
 
-// pieces is sgl as package rc has it, in scratch memory.
-func (qp *QP) pieces(sgl []SGE) []rc.SGE {
-	qp.sgl = qp.sgl[:0]
+// appendPieces appends sgl, as package rc has it, to dst.
+func appendPieces(dst []rc.SGE, sgl []SGE) []rc.SGE {
 	for i := range sgl {
-		qp.sgl = append(qp.sgl, rc.SGE{
+		dst = append(dst, rc.SGE{
 			Address: sgl[i].VirtualAddress, Length: sgl[i].Length, Token: sgl[i].MemoryRegionToken,
 		})
 	}
-	return qp.sgl
+	return dst
 }
 
 func postStatus(err error) Status {
@@ -246,25 +278,39 @@ func postStatus(err error) Status {
 }
 
 // Receive posts a buffer for one of the peer's sends. It may be called before
-// the queue pair is connected.
+// the queue pair is connected. A queue pair with an SRQ has no queue for it:
+// StatusInvalidDeviceRequest.
 func (qp *QP) Receive(context any, sgl []SGE) Status {
-	if len(sgl) > qp.maxReceive {
+	if qp.srq != nil {
+		return StatusInvalidDeviceRequest
+	}
+	if status := qp.pd.adapter.miniport.checkReceive(sgl, qp.maxReceive); status != StatusSuccess {
+		return status
+	}
+	qp.mu.Lock()
+	defer qp.mu.Unlock()
+	qp.sgl = appendPieces(qp.sgl[:0], sgl)
+	if err := qp.receives.Post(&rc.Receive{Context: context, SGL: qp.sgl}); err != nil {
+		return postStatus(err)
+	}
+	if qp.rc.State() == rc.Error {
+		qp.flush()
+	}
+	return StatusSuccess
+}
+
+// checkReceive says what is wrong with a receive for a queue of up to maxSGE
+// pieces per receive.
+func (m *Miniport) checkReceive(sgl []SGE, maxSGE int) Status {
+	if len(sgl) > maxSGE {
 		return StatusDataOverrun
 	}
 	total := uint64(0)
 	for i := range sgl {
 		total += uint64(sgl[i].Length)
 	}
-	if total > uint64(qp.pd.adapter.miniport.info.MaxTransferLength) {
+	if total > uint64(m.info.MaxTransferLength) {
 		return StatusBufferOverflow
-	}
-	qp.mu.Lock()
-	defer qp.mu.Unlock()
-	if err := qp.receives.Post(&rc.Receive{Context: context, SGL: qp.pieces(sgl)}); err != nil {
-		return postStatus(err)
-	}
-	if qp.rc.State() == rc.Error {
-		qp.flush()
 	}
 	return StatusSuccess
 }
@@ -325,10 +371,19 @@ func (qp *QP) progress(now time.Duration) {
 		if err := qp.pd.adapter.miniport.carrier.Send(qp.flow, qp.batch[:n]); err != nil {
 			qp.rc.Flush() // the carrier is closed: nothing will ever be answered
 		}
+		qp.memory.done()
+	}
+	qp.memory.done()
+	if qp.rc.State() == rc.Error {
+		qp.abandon()
 	}
 	qp.completions = qp.rc.Completions(qp.completions[:0])
-	for i := range qp.completions {
-		qp.complete(&qp.completions[i])
+	if qp.draining > 0 {
+		qp.heldBack = append(qp.heldBack, qp.completions...)
+	} else {
+		for i := range qp.completions {
+			qp.complete(&qp.completions[i])
+		}
 	}
 	clear(qp.completions) // lets go of the consumer's contexts
 	if qp.rc.State() == rc.Error {
@@ -337,15 +392,42 @@ func (qp *QP) progress(now time.Duration) {
 		}
 		qp.failed = true
 	}
-	if busy := qp.rc.Busy(); busy != qp.busy {
-		qp.busy = busy
-		if busy {
-			qp.pd.adapter.miniport.busy.Add(1)
-		} else {
-			qp.pd.adapter.miniport.busy.Add(-1)
-		}
-	}
+	qp.countBusy()
 	qp.setTimer(now)
+}
+
+// countBusy keeps Miniport.busy.
+func (qp *QP) countBusy() {
+	busy := qp.rc.Busy() && !qp.halted
+	if busy == qp.busy {
+		return
+	}
+	qp.busy = busy
+	if busy {
+		qp.pd.adapter.miniport.busy.Add(1)
+	} else {
+		qp.pd.adapter.miniport.busy.Add(-1)
+	}
+}
+
+// failure is why the queue pair is in error, as a DisconnectReason.
+func (qp *QP) failure() uint32 {
+	qp.mu.Lock()
+	defer qp.mu.Unlock()
+	if qp.timedOut {
+		return DisconnectReasonTimeout
+	}
+	return DisconnectReasonError
+}
+
+// halt has the queue pair no longer wait for the peer, which has ended the
+// connection: nothing is sent again, nothing fails for want of an answer, and
+// requests stay pending until they are flushed (NDK-DISC-03).
+func (qp *QP) halt() {
+	qp.mu.Lock()
+	defer qp.mu.Unlock()
+	qp.halted = true
+	qp.countBusy()
 }
 
 // setTimer has the timer run at the state machine's deadline or earlier. An
@@ -368,6 +450,9 @@ func (qp *QP) timeout() {
 	qp.mu.Lock()
 	defer qp.mu.Unlock()
 	qp.timerAt = 0
+	if qp.halted {
+		return
+	}
 	now := qp.clock.Now()
 	if deadline, ok := qp.rc.Deadline(); ok && deadline <= now {
 		qp.rc.HandleTimeout(now)
@@ -398,9 +483,16 @@ func (qp *QP) complete(c *rc.Completion) {
 		result.Type = OperationTypeRead
 	case rc.OpWrite:
 		result.Type = OperationTypeWrite
+	case rc.OpFastRegister:
+		result.Type = OperationTypeFastRegister
+	case rc.OpBind:
+		result.Type = OperationTypeBind
+	case rc.OpInvalidate:
+		result.Type = OperationTypeInvalidate
 	}
 	if c.Status != rc.Success {
 		result.ProviderErrorCode = uint32(c.Status)
+		qp.timedOut = qp.timedOut || c.Status == rc.RetryExceeded || c.Status == rc.RNRRetryExceeded
 	}
 	cq.push(&result, c.Solicited)
 }
@@ -417,6 +509,8 @@ func completionStatus(c *rc.Completion) Status {
 			return StatusBufferOverflow
 		}
 		return StatusDataOverrun
+	case rc.BadOperation:
+		return StatusInvalidDeviceRequest
 	case rc.LocalProtection:
 		return StatusAccessViolation
 	case rc.BadResponse:

@@ -52,6 +52,11 @@ func (t *qpTable) get(number uint32) *QP {
 func (t *qpTable) add(qp *QP) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.place(qp)
+}
+
+// place is add with t.mu held.
+func (t *qpTable) place(qp *QP) bool {
 	if t.count == t.last-t.first+1 {
 		return false
 	}
@@ -77,8 +82,32 @@ func (t *qpTable) add(qp *QP) bool {
 func (t *qpTable) remove(qp *QP) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.pages[qp.number/qpPageSize].Load()[qp.number%qpPageSize].Store(nil)
+	t.free(qp.number)
+}
+
+// free has a number be in use no longer. t.mu is held.
+func (t *qpTable) free(number uint32) {
+	t.pages[number/qpPageSize].Load()[number%qpPageSize].Store(nil)
 	t.count--
+}
+
+// renumber gives a queue pair that is not connected another number; false if
+// there is none left, and then it keeps its own.
+func (t *qpTable) renumber(qp *QP) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old := qp.number
+	if !t.place(qp) {
+		return false
+	}
+	t.free(old)
+	return true
+}
+
+func (t *qpTable) numberOf(qp *QP) uint32 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return qp.number
 }
 
 // each calls f for every queue pair.

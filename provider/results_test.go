@@ -8,7 +8,7 @@ import (
 )
 
 func TestResults(t *testing.T) {
-	t.Run("NDK-CQ-27 NDK-CQ-28 as many as there are and fit", func(t *testing.T) {
+	t.Run("NDK-CQ-27 NDK-CQ-28 NDK-CQ-35 as many as there are and fit", func(t *testing.T) {
 		w := newWorld(t)
 		_, server := w.connect()
 		check := func(got, want int) {
@@ -29,7 +29,7 @@ func TestResults(t *testing.T) {
 		check(server.cq.ResultsEx(ex), 2)
 		last := make([]provider.Result, 3)
 		check(server.cq.Results(last), 1)
-		// NDK-CQ-35 NDK-CQ-37: each once, in the order of posting.
+		// NDK-CQ-37: each once, in the order of posting.
 		got := []any{plain[0].RequestContext, plain[1].RequestContext, ex[0].RequestContext, ex[1].RequestContext, last[0].RequestContext}
 		if !slices.Equal(got, []any{0, 1, 2, 3, 4}) {
 			t.Fatalf("got %v", got)

@@ -91,11 +91,12 @@ func (e *wireEnd) Send(flow roce.Flow, packets []roce.Packet) error {
 	return nil
 }
 
-func (e *wireEnd) SourcePort(netip.Addr, uint32) uint16 { return 0xC000 }
-func (e *wireEnd) Addresses() []netip.Addr              { return []netip.Addr{e.address} }
-func (e *wireEnd) MTU(netip.Addr) int                   { return mtu }
-func (e *wireEnd) ReceiveBuffer() int                   { return 256 << 10 }
-func (e *wireEnd) Counters() map[string]uint64          { return nil }
+func (e *wireEnd) SourcePort(netip.Addr, uint32) uint16  { return 0xC000 }
+func (e *wireEnd) Addresses() []netip.Addr               { return []netip.Addr{e.address} }
+func (e *wireEnd) MTU(netip.Addr) int                    { return mtu }
+func (e *wireEnd) Reach(_, _ netip.Addr) provider.Status { return success }
+func (e *wireEnd) ReceiveBuffer() int                    { return 256 << 10 }
+func (e *wireEnd) Counters() map[string]uint64           { return nil }
 
 func (e *wireEnd) Close() error {
 	e.closed.Store(true)

@@ -181,7 +181,7 @@ func register(pd *provider.PD, bytes []byte, flags provider.MRFlags) (*memory, e
 	if len(bytes) == 0 {
 		bytes = make([]byte, 1) // a region cannot be empty; messages of no bytes need some all the same
 	}
-	mr, status := pd.CreateMR(nil, nil)
+	mr, status := pd.CreateMR(false, nil, nil)
 	if status != provider.StatusSuccess {
 		return nil, fmt.Errorf("create memory region: %w", status)
 	}

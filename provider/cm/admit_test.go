@@ -152,6 +152,40 @@ func TestStaleInTimewait(t *testing.T) {
 	establish(active, passive, 0x11, 0x13)
 }
 
+// TestQPNAfterFailure: a connection that was accepted and never established
+// leaves both ends' QPNs free for the next attempt at once.
+func TestQPNAfterFailure(t *testing.T) {
+	for name, fail := range map[string]func(n *network, active, passive *host, a, p ID){
+		"refused by the active side": func(n *network, active, passive *host, a, p ID) {
+			active.must(active.reject(a, ""))
+			wait[AcceptFailed](passive)
+		},
+		"abandoned by the active side": func(n *network, active, passive *host, a, p ID) {
+			active.abandon(a)
+			wait[AcceptFailed](passive)
+		},
+		"abandoned by the passive side": func(n *network, active, passive *host, a, p ID) {
+			passive.abandon(p)
+			wait[ConnectFailed](active)
+		},
+		"timed out": func(n *network, active, passive *host, a, p ID) {
+			wait[AcceptFailed](passive)
+			wait[ConnectFailed](active)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, active, passive := pair(t)
+			a := active.connect(passive, 0x11)
+			p := wait[ConnectRequest](passive).ID
+			passive.must(passive.accept(p, 0x12))
+			wait[ConnectReply](active)
+			fail(n, active, passive, a, p)
+			active.events, passive.events = nil, nil
+			establish(active, passive, 0x11, 0x12)
+		})
+	}
+}
+
 // TestStaleRequests: the peer restarts while its request is being considered or
 // its reply under way.
 func TestStaleRequests(t *testing.T) {

@@ -131,8 +131,9 @@ func (e *Endpoint) close(now time.Duration, c *connection) {
 	if c.rejected {
 		hold = max(hold, rejectMemory)
 	}
-	if c.state == requestReceived {
-		// No QP of ours ever belonged to it, and the peer may try again.
+	if !c.connected {
+		// The peer may try again with the same QP. What it sent, if it took the
+		// connection for established, went to a QP of ours that is not used again.
 		e.forgetQPN(c)
 	}
 	c.state = closed

@@ -62,12 +62,13 @@ type Failure uint8
 
 // The failures.
 const (
-	TimedOut Failure = iota + 1 // no answer
+	TimedOut Failure = iota + 1 // no answer: none from the peer, or none from us in the time the peer gives
 	Aborted                     // the peer gave up
 )
 
 // ConnectFailed is the end of a connection on the active side: before
-// ConnectReply the peer did not answer, after it the peer gave up.
+// ConnectReply the peer did not answer, after it the peer gave up or
+// CompleteConnect took too long.
 type ConnectFailed struct {
 	ID      ID
 	Failure Failure

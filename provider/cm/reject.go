@@ -84,12 +84,16 @@ func (e *Endpoint) handleREJ(now time.Duration, from path, b []byte) {
 	if c == nil {
 		return
 	}
-	if c.state != requestSent {
+	switch {
+	case c.state == requestSent:
+		e.close(now, c)
+		e.emit(c, Rejected{ID: c.id, Reason: m.Reason, PrivateData: m.PrivateData})
+	case c.state == replyReceived && m.Reason == mad.ReasonTimeout:
+		e.close(now, c)
+		e.emit(c, ConnectFailed{ID: c.id, Failure: TimedOut})
+	default:
 		e.ended(now, c, true)
-		return
 	}
-	e.close(now, c)
-	e.emit(c, Rejected{ID: c.id, Reason: m.Reason, PrivateData: m.PrivateData})
 }
 
 // findRejected is the connection that a REJ is about; nil if there is none.

@@ -175,7 +175,12 @@ func TestRejection(t *testing.T) {
 			passive.must(passive.accept(p, 0x12))
 			wait[ConnectReply](active)
 			return reached{active, passive, a, p}
-		}, mad.MessageOther, func(id ID, r mad.Reason) Event { return ConnectFailed{ID: id, Failure: Aborted} }},
+		}, mad.MessageOther, func(id ID, r mad.Reason) Event {
+			if r == mad.ReasonTimeout {
+				return ConnectFailed{ID: id, Failure: TimedOut}
+			}
+			return ConnectFailed{ID: id, Failure: Aborted}
+		}},
 		{"established, active", func(n *network, active, passive *host) reached {
 			a, p := establish(active, passive, 0x11, 0x12)
 			return reached{active, passive, a, p}

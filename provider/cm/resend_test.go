@@ -180,7 +180,7 @@ func TestNoRTU(t *testing.T) {
 	if rej := last[mad.REJ](passive); rej.Reason != mad.ReasonTimeout || rej.RemoteID != uint32(a) || rej.LocalID != uint32(p) {
 		t.Errorf("REJ %+v", rej)
 	}
-	diff(t, "at the peer", ConnectFailed{ID: a, Failure: Aborted}, wait[ConnectFailed](active))
+	diff(t, "at the peer", ConnectFailed{ID: a, Failure: TimedOut}, wait[ConnectFailed](active))
 	if err := active.complete(a); err != ErrState {
 		t.Errorf("CompleteConnect after the peer gave up: %v", err)
 	}

@@ -33,16 +33,22 @@ type Network struct {
 	path     Path
 	carriers map[netip.Addr]*Carrier
 	tap      func(now time.Duration, packet []byte)
+	routes   map[netip.Prefix]provider.Status
 }
 
 // NewNetwork makes a network whose packets go over path.
 func NewNetwork(c *clock.Virtual, path Path) *Network {
-	return &Network{clock: c, path: path, carriers: map[netip.Addr]*Carrier{}}
+	return &Network{clock: c, path: path, carriers: map[netip.Addr]*Carrier{}, routes: map[netip.Prefix]provider.Status{}}
 }
 
 // Tap has f see every packet as it is sent, before the path does. The packet is
 // lent.
 func (n *Network) Tap(f func(now time.Duration, packet []byte)) { n.tap = f }
+
+// Route sets what Reach says of the addresses in to, in place of what it said
+// before. Where nothing is set, every address has a route; where prefixes
+// overlap, the longest decides. Packets go their way whatever is set.
+func (n *Network) Route(to netip.Prefix, status provider.Status) { n.routes[to.Masked()] = status }
 
 // Attach makes a carrier with the given addresses. mtu is in bytes of IP packet.
 func (n *Network) Attach(mtu int, addresses ...netip.Addr) *Carrier {
@@ -111,6 +117,17 @@ func (c *Carrier) Addresses() []netip.Addr { return c.addresses }
 
 // MTU implements provider.Carrier.
 func (c *Carrier) MTU(netip.Addr) int { return c.mtu }
+
+// Reach implements provider.Carrier.
+func (c *Carrier) Reach(_, remote netip.Addr) provider.Status {
+	status, bits := provider.StatusSuccess, -1
+	for to, s := range c.network.routes {
+		if to.Contains(remote) && to.Bits() > bits {
+			status, bits = s, to.Bits()
+		}
+	}
+	return status
+}
 
 // ReceiveBuffer implements provider.Carrier. Nothing overflows here; the figure
 // is that of a socket on a stock Linux.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/provider/roce"
 	"github.com/ndklab/ndklab/provider/sim"
@@ -206,6 +207,23 @@ func TestAttach(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.received(t, 0)
+	})
+	t.Run("routes", func(t *testing.T) {
+		p := newPair(&sim.Impaired{})
+		p.network.Route(netip.MustParsePrefix("10.0.0.2/24"), provider.StatusNetworkUnreachable)
+		p.network.Route(netip.MustParsePrefix("10.0.0.2/32"), provider.StatusHostUnreachable)
+		for remote, want := range map[string]provider.Status{
+			"10.0.0.2": provider.StatusHostUnreachable, "10.0.0.3": provider.StatusNetworkUnreachable,
+			"10.0.1.2": provider.StatusSuccess, "fd00::2": provider.StatusSuccess,
+		} {
+			if got := p.from.Reach(here, netip.MustParseAddr(remote)); got != want {
+				t.Errorf("%s: %v, want %v", remote, got, want)
+			}
+		}
+		p.network.Route(netip.MustParsePrefix("10.0.0.2/32"), provider.StatusSuccess)
+		if got := p.from.Reach(here, there); got != provider.StatusSuccess {
+			t.Errorf("got %v", got)
+		}
 	})
 	t.Run("what a carrier says of itself", func(t *testing.T) {
 		p := newPair(&sim.Impaired{})

@@ -9,14 +9,20 @@
 // All are unconnected and forbid fragmentation, which makes the IPv4
 // identification, which the ICRC covers, predictable (roce.md 17).
 //
+// Several processes can share an adapter's addresses. One opens them, and hands
+// out further sockets of port 4791; each receives what is for one range of
+// queue pair numbers, and a Carrier of another process is opened with it.
+//
 // Start reading at Carrier; send.go and receive.go are the two directions,
-// message.go is where memory is handed to the kernel.
+// message.go is where memory is handed to the kernel, share.go is about several
+// processes.
 package udp
 
 import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"sync"
 	"sync/atomic"
 
@@ -30,6 +36,11 @@ type Config struct {
 	// ReceiveBuffer is how many bytes of memory to ask for at each address, to
 	// keep packets in until they are received; 0 means DefaultReceiveBuffer.
 	ReceiveBuffer int
+	// Sockets, one for each of Addresses, are a share that the Carrier that
+	// opened the addresses has handed out (Share). They are duplicated, stay the
+	// caller's, and have the receive buffers they have. If nil, Open makes
+	// sockets, and fails if the addresses are in use.
+	Sockets []*os.File
 }
 
 // DefaultReceiveBuffer is the memory that Open asks for, in bytes, per address.
@@ -47,6 +58,10 @@ type Carrier struct {
 	// Fixed by Open.
 	senders map[netip.AddrPort]*sender // by local address and source port
 	ports   map[netip.Addr]*[sourcePorts]uint16
+	scouts  map[netip.Addr]*scout
+	adopted bool // the listeners are another Carrier's share
+
+	sharing sync.Mutex // guards the listeners' members; locked before mu
 
 	// mu is held for reading while packets are sent.
 	mu     sync.RWMutex
@@ -68,26 +83,64 @@ func Open(cfg Config) (*Carrier, error) {
 	if len(cfg.Addresses) == 0 {
 		return nil, errors.New("udp carrier: no local address")
 	}
+	if cfg.Sockets != nil && len(cfg.Sockets) != len(cfg.Addresses) {
+		return nil, fmt.Errorf("udp carrier: %d sockets for %d addresses", len(cfg.Sockets), len(cfg.Addresses))
+	}
 	if cfg.ReceiveBuffer == 0 {
 		cfg.ReceiveBuffer = DefaultReceiveBuffer
+	}
+	assigned, err := assignments()
+	if err != nil {
+		return nil, fmt.Errorf("udp carrier: %w", err)
 	}
 	c := &Carrier{
 		senders: make(map[netip.AddrPort]*sender),
 		ports:   make(map[netip.Addr]*[sourcePorts]uint16),
+		scouts:  make(map[netip.Addr]*scout),
+		adopted: cfg.Sockets != nil,
 	}
-	for _, local := range cfg.Addresses {
-		l, err := openListener(local, cfg.ReceiveBuffer, &c.counters)
-		if err != nil {
-			err = fmt.Errorf("udp carrier: address %v: %w", local, err)
-			return nil, errors.Join(err, c.Close())
-		}
-		c.listeners = append(c.listeners, l)
-		if err := c.openSenders(local); err != nil {
+	for i, local := range cfg.Addresses {
+		if err := c.open(&cfg, i, assigned); err != nil {
 			err = fmt.Errorf("udp carrier: address %v: %w", local, err)
 			return nil, errors.Join(err, c.Close())
 		}
 	}
 	return c, nil
+}
+
+// open opens the sockets of the i-th address.
+func (c *Carrier) open(cfg *Config, i int, assigned []assignment) error {
+	local := cfg.Addresses[i]
+	if !local.IsValid() || local.Is4In6() || local.Zone() != "" || local.IsUnspecified() || local.IsMulticast() {
+		return errors.New("cannot be a local address")
+	}
+	if c.scouts[local] != nil {
+		return errors.New("given twice")
+	}
+	device, err := deviceWith(local, assigned)
+	if err != nil {
+		return err
+	}
+	var fd int
+	if c.adopted {
+		fd, err = adopt(local, cfg.Sockets[i])
+	} else {
+		fd, err = openGroup(local, cfg.ReceiveBuffer)
+	}
+	if err != nil {
+		return err
+	}
+	l, err := newListener(local, device, fd, cfg.ReceiveBuffer, &c.counters)
+	if err != nil {
+		return err
+	}
+	c.listeners = append(c.listeners, l)
+	s, err := openScout(local)
+	if err != nil {
+		return err
+	}
+	c.scouts[local] = s
+	return c.openSenders(local)
 }
 
 // Listen starts delivery to r. It is called once, before the first Send.
@@ -164,7 +217,8 @@ func (c *Carrier) Counters() map[string]uint64 {
 	}
 }
 
-// Close closes the sockets and returns when no call of the Receiver runs any
+// Close closes the carrier's sockets and returns when no call of the Receiver
+// runs any more. Carriers that hold shares of it can still send, but receive nothing
 // more. The counters can still be read. A second Close does nothing.
 func (c *Carrier) Close() error {
 	c.mu.Lock()
@@ -179,9 +233,14 @@ func (c *Carrier) Close() error {
 	for _, s := range c.senders {
 		errs = append(errs, s.close())
 	}
+	for _, s := range c.scouts {
+		errs = append(errs, s.close())
+	}
+	c.sharing.Lock()
 	for _, l := range c.listeners {
 		errs = append(errs, l.close())
 	}
+	c.sharing.Unlock()
 	c.receiving.Wait()
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("udp carrier: close: %w", err)

@@ -16,13 +16,22 @@ import (
 )
 
 // private says whether the tests run in a network namespace of their own.
-var private = os.Getenv("UDP_TEST_NAMESPACE") != ""
+var private = os.Getenv("UDP_TEST_NAMESPACE") == "private"
 
 // TestMain runs the tests in a network namespace of their own, if the system
 // lets it, so that no port is taken, no foreign packet arrives, and links can be
 // made without privilege.
 func TestMain(m *testing.M) {
-	if private {
+	switch {
+	case os.Getenv("UDP_TEST_HOLDER") != "":
+		if err := hold(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	case os.Getenv("UDP_TEST_NAMESPACE") == "given":
+		os.Exit(m.Run())
+	case private:
 		if err := loopbackUp(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -31,7 +40,7 @@ func TestMain(m *testing.M) {
 	}
 	runtime.LockOSThread() // Pdeathsig is of the thread
 	test := exec.Command("/proc/self/exe", os.Args[1:]...)
-	test.Env = append(os.Environ(), "UDP_TEST_NAMESPACE=1")
+	test.Env = append(os.Environ(), "UDP_TEST_NAMESPACE=private")
 	test.Stdout, test.Stderr = os.Stdout, os.Stderr
 	test.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: unix.SIGKILL}
 	if os.Geteuid() != 0 {

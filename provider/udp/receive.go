@@ -26,16 +26,24 @@ const (
 	maxID = 127
 )
 
-// A listener is the socket that receives what arrives at one local address.
+// A listener is the socket that receives what arrives at one local address for
+// one share.
 type listener struct {
 	local    netip.Addr
 	file     *os.File
 	raw      syscall.RawConn // of file
 	device   string          // the interface with the address
+	asked    int             // receive buffer that was asked for, bytes
 	granted  int             // memory for packets that wait, bytes
 	counters *counters
-	// dropped is the kernel's count of drops when the socket was closed.
+	// The kernel's count of drops when the listener began, and how many there
+	// were since when it was closed.
+	before  uint64
 	dropped atomic.Uint64
+
+	// members are the group's sockets of shares 1, 2 and so on, if this is its
+	// first. Carrier.sharing guards it.
+	members []int
 
 	// The goroutine that runs receive owns what follows.
 	receiver provider.Receiver
@@ -45,49 +53,36 @@ type listener struct {
 	batch    []roce.Received
 }
 
-func openListener(local netip.Addr, buffer int, n *counters) (_ *listener, err error) {
-	if !local.IsValid() || local.Is4In6() || local.Zone() != "" || local.IsUnspecified() || local.IsMulticast() {
-		return nil, errors.New("cannot be a local address")
-	}
-	device, err := interfaceWith(local)
-	if err != nil {
-		return nil, err
-	}
-	fd, err := openSocket(local, roce.Port, unix.SOCK_NONBLOCK)
-	if err != nil {
-		return nil, err
-	}
+// newListener receives from a socket that is bound to local already, which from
+// now on is the listener's.
+func newListener(local netip.Addr, device string, fd, asked int, n *counters) (_ *listener, err error) {
 	l := &listener{
 		local:    local,
 		file:     os.NewFile(uintptr(fd), netip.AddrPortFrom(local, roce.Port).String()),
 		device:   device,
+		asked:    asked,
+		before:   drops(fd),
 		counters: n,
 		flow:     roce.Flow{Local: local},
 		batch:    make([]roce.Received, 0, receiveBatch),
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, l.file.Close())
-		}
-	}()
-	if l.raw, err = l.file.SyscallConn(); err != nil {
-		return nil, err
-	}
-	if err := unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_GRO, 1); err != nil {
-		return nil, os.NewSyscallError("setsockopt UDP_GRO", err)
-	}
-	if err := setBuffer(fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, buffer); err != nil {
-		return nil, err
-	}
 	if l.granted, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF); err != nil {
-		return nil, os.NewSyscallError("getsockopt SO_RCVBUF", err)
+		return nil, errors.Join(os.NewSyscallError("getsockopt SO_RCVBUF", err), l.file.Close())
+	}
+	if l.raw, err = l.file.SyscallConn(); err != nil {
+		return nil, errors.Join(err, l.file.Close())
 	}
 	return l, nil
 }
 
 func (l *listener) close() error {
 	l.dropped.Store(l.overflow())
-	if err := l.file.Close(); err != nil {
+	var err error
+	for _, fd := range l.members {
+		// Others may have it open. The group is no longer what steer takes it for.
+		err = errors.Join(err, silence(fd), os.NewSyscallError("close", unix.Close(fd)))
+	}
+	if err = errors.Join(err, l.file.Close()); err != nil {
 		return fmt.Errorf("%v: %w", l.local, err)
 	}
 	return nil
@@ -97,7 +92,7 @@ func (l *listener) close() error {
 func (l *listener) overflow() uint64 {
 	n := l.dropped.Load()
 	// Control fails when the socket is closed, and then n is the count.
-	_ = l.raw.Control(func(fd uintptr) { n = drops(int(fd)) })
+	_ = l.raw.Control(func(fd uintptr) { n = drops(int(fd)) - l.before })
 	return n
 }
 

@@ -70,12 +70,7 @@ func (c *Carrier) SourcePort(local netip.Addr, hash uint32) uint16 {
 func (c *Carrier) openSenders(local netip.Addr) error {
 	ports := new([sourcePorts]uint16)
 	for i := range ports {
-		// The first port of the range that nobody else has.
-		port := uint16(firstPort + i*portRange)
-		s, err := openSender(local, port)
-		for ; errors.Is(err, unix.EADDRINUSE) && port%portRange != portRange-1; port++ {
-			s, err = openSender(local, port+1)
-		}
+		s, port, err := openSender(local, uint16(firstPort+i*portRange))
 		if err != nil {
 			return err
 		}
@@ -86,10 +81,13 @@ func (c *Carrier) openSenders(local netip.Addr) error {
 	return nil
 }
 
-func openSender(local netip.Addr, port uint16) (_ *sender, err error) {
-	fd, err := openSocket(local, port, 0)
+// openSender opens a socket that sends from the first port that nobody has of
+// the range that begins at port. It does not ask for SO_REUSEPORT: a port is of
+// one socket of one process.
+func openSender(local netip.Addr, port uint16) (_ *sender, _ uint16, err error) {
+	fd, err := newSocket(local, 0)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer func() {
 		if err != nil {
@@ -97,17 +95,24 @@ func openSender(local netip.Addr, port uint16) (_ *sender, err error) {
 		}
 	}()
 	if err := setBuffer(fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, sendBuffer); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	// Nobody reads what strangers send to this port: as little as possible is kept.
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 0); err != nil {
-		return nil, os.NewSyscallError("setsockopt SO_RCVBUF", err)
+		return nil, 0, os.NewSyscallError("setsockopt SO_RCVBUF", err)
 	}
 	patience := unix.NsecToTimeval(sendPatience.Nanoseconds())
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &patience); err != nil {
-		return nil, os.NewSyscallError("setsockopt SO_SNDTIMEO", err)
+		return nil, 0, os.NewSyscallError("setsockopt SO_SNDTIMEO", err)
 	}
-	return &sender{fd: fd}, nil
+	err = bindSocket(fd, local, port)
+	for ; errors.Is(err, unix.EADDRINUSE) && port%portRange != portRange-1; port++ {
+		err = bindSocket(fd, local, port+1)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	return &sender{fd: fd}, port, nil
 }
 
 func (s *sender) close() error { return os.NewSyscallError("close", unix.Close(s.fd)) }

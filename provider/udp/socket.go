@@ -10,16 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openSocket makes a UDP socket that is bound to local and a port, and forbids
-// fragmentation. kind is added to SOCK_DGRAM.
-func openSocket(local netip.Addr, port uint16, kind int) (fd int, err error) {
+// newSocket makes a UDP socket of local's family that forbids fragmentation. kind
+// is added to SOCK_DGRAM.
+func newSocket(local netip.Addr, kind int) (fd int, err error) {
 	family, level, discover, do := unix.AF_INET, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO
-	var address unix.Sockaddr
-	if local.Is4() {
-		address = &unix.SockaddrInet4{Port: int(port), Addr: local.As4()}
-	} else {
+	if !local.Is4() {
 		family, level, discover, do = unix.AF_INET6, unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO
-		address = &unix.SockaddrInet6{Port: int(port), Addr: local.As16()}
 	}
 	fd, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|kind, unix.IPPROTO_UDP)
 	if err != nil {
@@ -28,10 +24,23 @@ func openSocket(local netip.Addr, port uint16, kind int) (fd int, err error) {
 	if err := unix.SetsockoptInt(fd, level, discover, do); err != nil {
 		return -1, errors.Join(os.NewSyscallError("setsockopt MTU_DISCOVER", err), unix.Close(fd))
 	}
-	if err := unix.Bind(fd, address); err != nil {
-		return -1, errors.Join(fmt.Errorf("bind port %d: %w", port, err), unix.Close(fd))
-	}
 	return fd, nil
+}
+
+// bindSocket binds a socket to local and a port, or to one that the kernel
+// chooses if port is 0. If the port is in use, another can be tried.
+func bindSocket(fd int, local netip.Addr, port uint16) error {
+	if err := unix.Bind(fd, socketAddress(local, port)); err != nil {
+		return fmt.Errorf("bind port %d: %w", port, err)
+	}
+	return nil
+}
+
+func socketAddress(a netip.Addr, port uint16) unix.Sockaddr {
+	if a.Is4() {
+		return &unix.SockaddrInet4{Port: int(port), Addr: a.As4()}
+	}
+	return &unix.SockaddrInet6{Port: int(port), Addr: a.As16()}
 }
 
 // setBuffer asks for a buffer of size bytes, by an option that only the
@@ -44,26 +53,42 @@ func setBuffer(fd, force, option, size int) error {
 	return os.NewSyscallError("setsockopt buffer size", unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, size/2))
 }
 
-// interfaceWith names the interface that has a local address. Loopback interfaces
-// have every address of their prefixes.
-func interfaceWith(local netip.Addr) (string, error) {
+// An assignment is an address with its prefix, at an interface.
+type assignment struct {
+	prefix   netip.Prefix
+	device   string
+	loopback bool
+}
+
+// assignments lists the addresses of the calling thread's network namespace.
+func assignments() ([]assignment, error) {
 	interfaces, err := net.Interfaces()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
+	var list []assignment
 	for _, i := range interfaces {
 		addresses, err := i.Addrs()
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		for _, a := range addresses {
 			prefix, err := netip.ParsePrefix(a.String())
 			if err != nil {
 				continue // not an address of IP
 			}
-			if prefix.Addr() == local || i.Flags&net.FlagLoopback != 0 && prefix.Contains(local) {
-				return i.Name, nil
-			}
+			list = append(list, assignment{prefix, i.Name, i.Flags&net.FlagLoopback != 0})
+		}
+	}
+	return list, nil
+}
+
+// deviceWith names the interface that has a local address. Loopback interfaces
+// have every address of their prefixes.
+func deviceWith(local netip.Addr, list []assignment) (string, error) {
+	for _, a := range list {
+		if a.prefix.Addr() == local || a.loopback && a.prefix.Contains(local) {
+			return a.device, nil
 		}
 	}
 	return "", errors.New("no interface has it")

@@ -1,0 +1,66 @@
+package await
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/ndklab/ndklab/provider"
+)
+
+// Options are what both ends of a connection may say.
+type Options struct {
+	InboundReadLimit, OutboundReadLimit uint32 // READs in progress; capped to what the adapters allow
+	PrivateData                         []byte // to the peer
+	// Disconnected, which may be nil, is called when the peer disconnects or is
+	// lost, on a goroutine of the provider's: it must not block.
+	Disconnected func()
+}
+
+func (o *Options) event() provider.DisconnectEvent {
+	if o.Disconnected == nil {
+		return nil
+	}
+	return func(any) { o.Disconnected() }
+}
+
+// Dial connects qp from an address of the adapter's to a peer that listens, and
+// returns when the connection is established. On an error there is no connector
+// left, unless closing it takes longer than ctx allows.
+func Dial(ctx context.Context, adapter *provider.Adapter, qp *provider.QP, local netip.Addr, remote netip.AddrPort, o Options) (*provider.Connector, error) {
+	c, status := adapter.CreateConnector(nil, nil)
+	if status != provider.StatusSuccess {
+		return nil, status
+	}
+	err := Request(ctx, func(completion provider.RequestCompletion, context any) provider.Status {
+		return c.Connect(qp, netip.AddrPortFrom(local, 0), remote,
+			o.InboundReadLimit, o.OutboundReadLimit, o.PrivateData, completion, context)
+	})
+	if err == nil {
+		err = Request(ctx, func(completion provider.RequestCompletion, context any) provider.Status {
+			return c.CompleteConnect(o.event(), nil, completion, context)
+		})
+	}
+	if err != nil {
+		c.Close(nil, nil)
+		return nil, err
+	}
+	return c, nil
+}
+
+// Accept consents to the request that a connector stands for, with qp, and
+// returns when the peer has established the connection. On an error the
+// connector is closed.
+func Accept(ctx context.Context, c *provider.Connector, qp *provider.QP, o Options) error {
+	err := Request(ctx, func(completion provider.RequestCompletion, context any) provider.Status {
+		return c.Accept(qp, o.InboundReadLimit, o.OutboundReadLimit, o.PrivateData, o.event(), nil, completion, context)
+	})
+	if err != nil {
+		c.Close(nil, nil)
+	}
+	return err
+}
+
+// Disconnect ends a connection and waits for the peer's answer.
+func Disconnect(ctx context.Context, c *provider.Connector) error {
+	return Request(ctx, c.Disconnect)
+}

@@ -1,0 +1,134 @@
+package provider_test
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/roce"
+)
+
+// largestPayload connects from one device to the other, writes more than one
+// packet holds and returns the largest payload on the wire.
+func (w *world) largestPayload(from, to *host) int {
+	w.t.Helper()
+	w.join(from, to)
+	largest := 0
+	w.network.Tap(func(_ time.Duration, packet []byte) {
+		var p roce.Received
+		var v roce.Verifier
+		if err := v.DecodeIP(packet, &p); err != nil {
+			w.t.Fatal(err)
+		}
+		largest = max(largest, len(p.Payload))
+	})
+	w.want(from.qp.Write(nil, from.at(0, 10000), base, to.mr.RemoteToken(), 0), success)
+	from.result(success)
+	return largest
+}
+
+func TestConfiguration(t *testing.T) {
+	t.Run("NDK-CFG-01 NDK-INFO-08 nothing is set", func(t *testing.T) {
+		w := newWorld(t)
+		var hosts []*host
+		for _, address := range []string{"10.0.0.3", "10.0.0.4"} {
+			a := netip.MustParseAddr(address)
+			cfg := w.config(w.network.Attach(mtu, a))
+			cfg.Configuration = nil
+			m := w.start(cfg)
+			want := provider.Configuration{NetworkDirect: 1, NetworkDirectTechnology: provider.RoCEv2, NetworkDirectRoCEFrameSize: 1024}
+			if got := m.Configuration(); got != want || got != provider.DefaultConfiguration() {
+				t.Errorf("got %+v", got)
+			}
+			h := w.equip(m, a)
+			if info := h.Info(); info.RdmaTechnology != want.NetworkDirectTechnology || info.RdmaTechnology != 4 {
+				t.Errorf("technology %v", info.RdmaTechnology)
+			}
+			if !m.Attributes().Enabled {
+				t.Error("not enabled")
+			}
+			hosts = append(hosts, h)
+		}
+		if got := w.largestPayload(hosts[0], hosts[1]); got != 1024 {
+			t.Errorf("payloads of %d bytes", got)
+		}
+		w.finishAll(hosts)
+	})
+	// The jumbo packet is the interface's MTU here; 96 bytes of it are for headers.
+	for _, c := range []struct {
+		mtu        int
+		configured uint32
+		want       int
+	}{
+		{4200, 256, 256}, {4200, 512, 512}, {4200, 1024, 1024}, {4200, 2048, 2048}, {4200, 4096, 4096}, {4200, 0, 4096},
+		{4191, 4096, 2048}, {4191, 0, 2048}, {1500, 4096, 1024}, {1500, 2048, 1024}, {1500, 1024, 1024}, {1500, 0, 1024}, {1500, 256, 256},
+		{1119, 1024, 512}, {400, 1024, 256},
+	} {
+		t.Run(fmt.Sprintf("NDK-CFG-02 NDK-CFG-03 %d on an interface with %d", c.configured, c.mtu), func(t *testing.T) {
+			w := newWorld(t)
+			var hosts []*host
+			var logged []string
+			for _, address := range []string{"10.0.0.3", "10.0.0.4"} {
+				a := netip.MustParseAddr(address)
+				cfg := w.config(w.network.Attach(c.mtu, a))
+				cfg.Configuration.NetworkDirectRoCEFrameSize = c.configured
+				cfg.Log = func(message string) { logged = append(logged, message) }
+				hosts = append(hosts, w.equip(w.start(cfg), a))
+			}
+			if got := w.largestPayload(hosts[0], hosts[1]); got != c.want {
+				t.Errorf("payloads of %d bytes, want %d", got, c.want)
+			}
+			if c.configured == 0 || c.want == int(c.configured) {
+				if len(logged) > 0 {
+					t.Errorf("logged %q", logged)
+				}
+			} else if len(logged) != 2 || !strings.Contains(logged[0], fmt.Sprintf("10.0.0.3: the active RoCE MTU is %d", c.want)) {
+				t.Errorf("logged %q", logged)
+			}
+			w.finishAll(hosts)
+		})
+	}
+	t.Run("what cannot be", func(t *testing.T) {
+		w := newWorld(t)
+		cfg := w.config(w.network.Attach(mtu, nowhere.Addr()))
+		for _, size := range []uint32{1, 128, 1023, 8192} {
+			bad := *cfg.Configuration
+			bad.NetworkDirectRoCEFrameSize = size
+			fails(t, cfg, func(c *provider.Config) { c.Configuration = &bad }, "NetworkDirectRoCEFrameSize")
+		}
+		for _, technology := range []provider.RDMATechnology{0, 1, 2, 3, 5} {
+			bad := *cfg.Configuration
+			bad.NetworkDirectTechnology = technology
+			fails(t, cfg, func(c *provider.Config) { c.Configuration = &bad }, "NetworkDirectTechnology")
+			fails(t, cfg, func(c *provider.Config) { c.Info.RdmaTechnology = technology }, "RdmaTechnology")
+		}
+		fails(t, cfg, func(c *provider.Config) { c.Info.AdapterFlags |= 0x20 }, "AdapterFlags 0x20")
+	})
+}
+
+// fails fails the test unless a configuration, with a change, is refused with an
+// error that says why.
+func fails(t *testing.T, cfg provider.Config, change func(*provider.Config), why string) {
+	t.Helper()
+	change(&cfg)
+	if _, err := provider.NewMiniport(cfg); err == nil || !strings.Contains(err.Error(), why) {
+		t.Errorf("got %v, want an error about %s", err, why)
+	}
+}
+
+// finishAll ends hosts that are not the world's own.
+func (w *world) finishAll(hosts []*host) {
+	w.t.Helper()
+	ended := make([]bool, len(hosts))
+	for i, h := range hosts {
+		h.endAll(func() { ended[i] = true })
+		for len(*h.open) > 0 {
+			h.close((*h.open)[0])
+		}
+	}
+	w.wait("the end of devices", func() bool { return !slices.Contains(ended, false) })
+}

@@ -1,0 +1,215 @@
+package provider
+
+import (
+	"net/netip"
+
+	"github.com/ndklab/ndklab/provider/cm"
+	"github.com/ndklab/ndklab/provider/rc"
+	"github.com/ndklab/ndklab/provider/roce"
+	"github.com/ndklab/ndklab/provider/roce/mad"
+)
+
+// Connect asks for a connection from a local address to a peer's. Port 0 has
+// an ephemeral port chosen. The read limits are capped to what the adapter and
+// the peer allow. When it has completed with StatusSuccess the peer has
+// accepted, and CompleteConnect or Reject is next.
+func (c *Connector) Connect(qp *QP, source, destination netip.AddrPort, inboundReadLimit, outboundReadLimit uint32,
+	privateData []byte, completion RequestCompletion, context any) Status {
+	m := c.adapter.miniport
+	m.cmMu.Lock()
+	defer m.cmMu.Unlock()
+	if status := c.mayConnect(source, destination, privateData, completion); status != StatusSuccess {
+		return status
+	}
+	e, status := m.claim(source)
+	if status != StatusSuccess {
+		if other := m.endpoints[source]; other != nil && other.shared.leadsTo(destination) {
+			return StatusAddressAlreadyExists
+		}
+		return status
+	}
+	return c.connect(e, qp, destination, inboundReadLimit, outboundReadLimit, privateData, request{completion, context})
+}
+
+// ConnectWithSharedEndpoint is Connect from a shared endpoint. The status is
+// StatusAddressAlreadyExists if another connector connects from there to the
+// same destination.
+func (c *Connector) ConnectWithSharedEndpoint(qp *QP, endpoint *SharedEndpoint, destination netip.AddrPort,
+	inboundReadLimit, outboundReadLimit uint32, privateData []byte,
+	completion RequestCompletion, context any) Status {
+	m := c.adapter.miniport
+	m.cmMu.Lock()
+	defer m.cmMu.Unlock()
+	if endpoint == nil || endpoint.adapter != c.adapter {
+		return StatusInvalidParameter
+	}
+	e := endpoint.endpoint
+	if status := c.mayConnect(e.address, destination, privateData, completion); status != StatusSuccess {
+		return status
+	}
+	if endpoint.leadsTo(destination) {
+		return StatusAddressAlreadyExists
+	}
+	e.references++
+	return c.connect(e, qp, destination, inboundReadLimit, outboundReadLimit, privateData, request{completion, context})
+}
+
+// mayConnect checks what does not depend on the endpoint. cmMu is held.
+func (c *Connector) mayConnect(source, destination netip.AddrPort, privateData []byte, completion RequestCompletion) Status {
+	switch {
+	case c.state != idle:
+		return StatusInvalidDeviceState
+	case len(privateData) > int(c.adapter.miniport.info.MaxCallerData):
+		return StatusInvalidBufferSize
+	case completion == nil, !destination.IsValid(), destination.Addr().Is4() != source.Addr().Is4():
+		return StatusInvalidParameter
+	case !c.adapter.miniport.mayReach(destination.Addr()):
+		return StatusHostUnreachable
+	}
+	return StatusSuccess
+}
+
+// connect asks for a connection from e, of which it takes over a reference.
+// cmMu is held.
+func (c *Connector) connect(e *endpoint, qp *QP, destination netip.AddrPort, inboundReadLimit, outboundReadLimit uint32,
+	privateData []byte, r request) Status {
+	m := c.adapter.miniport
+	mtu := m.pathMTU(e.address.Addr())
+	status := m.carrier.Reach(e.address.Addr(), destination.Addr())
+	if mtu == 0 { // the interface is gone, or too narrow for any packet
+		status = StatusNetworkUnreachable
+	}
+	if status != StatusSuccess {
+		m.counters.connectFailure.Add(1)
+	} else {
+		status = c.take(qp)
+	}
+	if status != StatusSuccess {
+		m.unclaim(e)
+		return status
+	}
+	c.endpoint = e
+	c.local, c.remote = e.address, destination
+	if e.shared != nil {
+		c.joinSharedEndpoint(e.shared)
+	}
+	c.takeReads(min(inboundReadLimit, m.info.MaxInboundReadLimit), min(outboundReadLimit, m.info.MaxOutboundReadLimit))
+	c.private = nil
+	c.agreed = rc.Connection{
+		MTU: mtu, ReceivePSN: m.rand.Uint32() & roce.PSNMask,
+		AckTimeout: ackTimeout.Ack(), RetryCount: retryCount,
+	}
+	c.wish = cm.ConnectParams{
+		Local: c.local, Remote: c.remote, StartingPSN: c.agreed.ReceivePSN,
+		MTU:                roce.MTUCode(mtu),
+		ResponderResources: uint8(c.inbound), InitiatorDepth: uint8(c.outbound),
+		RetryCount: retryCount, RNRRetryCount: rnrRetryCount, AckTimeout: ackTimeout,
+		PrivateData: append([]byte(nil), privateData...),
+	}
+	c.enter(connecting)
+	c.staleLeft = staleRetries
+	c.ask()
+	c.begin(r)
+	m.manage(m.clock.Now())
+	return StatusPending
+}
+
+// ask sends the request that connect has prepared. cmMu is held.
+func (c *Connector) ask() {
+	m := c.adapter.miniport
+	c.wish.QPN = c.qp.number
+	id, err := m.cm.Connect(m.clock.Now(), c.wish)
+	if err != nil {
+		panic(err) // mayConnect lets nothing through that the connection manager minds
+	}
+	c.id = id
+	m.connectors[id] = c
+}
+
+// staleRetries is how often a request is repeated that the peer calls stale: it
+// takes our queue pair's number for that of a connection which it believes to
+// be up, with which it is done then (roce.md 11). A device that has started anew may have
+// used a few numbers before. rdma_cm leaves asking again to its users, who use
+// another queue pair (roce.md 15.2); ours do not see the reason.
+const staleRetries = 8
+
+// askAgain repeats a request under another queue pair number; false if there
+// is none left. cmMu is held.
+func (c *Connector) askAgain() bool {
+	m := c.adapter.miniport
+	if c.staleLeft == 0 || !m.qps.renumber(c.qp) {
+		return false
+	}
+	c.staleLeft--
+	delete(m.connectors, c.id)
+	c.ask()
+	return true
+}
+
+// handleReply: the peer has accepted.
+func (c *Connector) handleReply(e cm.ConnectReply) {
+	if c.state != connecting {
+		return
+	}
+	c.enter(replied)
+	c.private = e.PrivateData[:]
+	c.lowerReads(uint32(e.InitiatorDepth), uint32(e.ResponderResources))
+	c.agreed.RemoteQPN, c.agreed.SendPSN = e.QPN, e.StartingPSN
+	c.agreed.RNRRetryCount = int(e.RNRRetryCount)
+	c.complete(StatusSuccess)
+}
+
+// handleRejected: a refused connector may try again.
+func (c *Connector) handleRejected(e cm.Rejected) {
+	if c.state != connecting || e.Reason == mad.ReasonStaleConnection && c.askAgain() {
+		return
+	}
+	if e.Reason == mad.ReasonConsumer {
+		c.private = e.PrivateData[:]
+	}
+	c.backToIdle()
+	c.complete(StatusConnectionRefused)
+}
+
+// backToIdle undoes what Connect did.
+func (c *Connector) backToIdle() {
+	m := c.adapter.miniport
+	c.enter(idle)
+	c.leaveQP()
+	delete(m.connectors, c.id)
+	m.unclaim(c.endpoint)
+	c.endpoint = nil
+}
+
+// CompleteConnect establishes the connection that the peer has accepted. event,
+// which may be nil, is called with eventContext when the peer disconnects or is
+// lost. The peer learns of it by the next packet. The status is
+// StatusIOTimeout if the peer has waited too long for this call.
+func (c *Connector) CompleteConnect(event DisconnectEvent, eventContext any,
+	completion RequestCompletion, context any) Status {
+	return c.CompleteConnectEx(event.withReason(), eventContext, completion, context)
+}
+
+// CompleteConnectEx is CompleteConnect with an event that is told the reason.
+func (c *Connector) CompleteConnectEx(event DisconnectEventEx, eventContext any,
+	completion RequestCompletion, context any) Status {
+	m := c.adapter.miniport
+	m.cmMu.Lock()
+	defer m.cmMu.Unlock()
+	if c.state == aborted {
+		return c.failure
+	}
+	if c.state != replied {
+		return StatusConnectionInvalid
+	}
+	now := m.clock.Now()
+	if err := m.cm.CompleteConnect(now, c.id); err != nil {
+		return c.abort(StatusConnectionAborted)
+	}
+	c.disconnectEvent, c.disconnectContext = event, eventContext
+	// The peer may send when it has the RTU, so the QP comes first.
+	c.connectQP(false)
+	c.enter(established)
+	m.manage(now)
+	return m.settle(&c.object, completion, context)
+}

@@ -1,0 +1,265 @@
+package provider
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/ndklab/ndklab/provider/rc"
+)
+
+// A grant is what an FRMR or a window is to the device: a slot in the table of
+// regions, whose region comes and goes with the requests FastRegister, Bind and
+// Invalidate.
+//
+// Each registration has a token with a key of its own, which the consumer can
+// have as soon as it is posted, so that it can tell the peer in a SEND that
+// follows. It is valid from when the request is performed, in its queue's order.
+// Whether a request makes sense depends on what was posted before it and is not
+// performed yet: see registered.
+type grant struct {
+	miniport *Miniport
+
+	mu      sync.Mutex // guards what follows
+	token   uint32     // the newest; 0 as long as there is no slot
+	region  *region    // in effect, nil for none
+	pending []*change  // posted and not performed, in order
+	closed  bool
+}
+
+// A change is a request for a grant that is posted and not performed: to have a
+// region, or to have none.
+type change struct {
+	grant  *grant
+	qp     *QP
+	pd     *PD // of the grant
+	region *region
+	// read is the token that a READ with local invalidate ends; 0 for other
+	// requests.
+	read uint32
+}
+
+// prepare gives the grant a slot if it has none.
+func (g *grant) prepare() Status {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.registered() {
+		return StatusInvalidDeviceState
+	}
+	if g.token != 0 {
+		return StatusSuccess
+	}
+	token, ok := g.miniport.regions.take()
+	if !ok {
+		return StatusInsufficientResources
+	}
+	g.token = token
+	g.empty()
+	return StatusSuccess
+}
+
+// empty leaves a region in the slot that no token is valid for, by which the
+// grant can be found. g.mu is held.
+func (g *grant) empty() { g.miniport.regions.set(g.token, &region{grant: g}) }
+
+// newest is the newest token, 0 for none.
+func (g *grant) newest() uint32 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.token
+}
+
+// registered reports whether there will be a region when all that is posted has
+// been performed. g.mu is held.
+func (g *grant) registered() bool {
+	if n := len(g.pending); n > 0 {
+		return g.pending[n-1].region != nil
+	}
+	return g.region != nil
+}
+
+// close ends the token; the object, whose grant it is, is held until nobody uses
+// the bytes. Requests that are still pending will do nothing.
+func (g *grant) close(o *object) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+	for _, c := range g.pending {
+		c.region.letGo()
+	}
+	g.pending = nil
+	if g.token == 0 {
+		return
+	}
+	g.miniport.regions.give(g.token)
+	r := g.region
+	g.region = nil
+	r.letGo()
+	if r == nil || r.users.TryLock() {
+		return
+	}
+	o.hold()
+	o.clock.Go(func() {
+		r.users.Lock() // for good
+		o.release()
+	})
+}
+
+// revoke ends the token that is in effect. What the queue pair that does it
+// reports from now on waits until nobody uses the bytes any more. g.mu and the
+// queue pair's are held.
+func (g *grant) revoke(by *QP) {
+	r := g.region
+	g.region = nil
+	g.empty()
+	r.letGo()
+	by.memory.leave(r)
+	if !r.users.TryLock() {
+		by.drain(r)
+	}
+}
+
+// postChange queues a request that changes a grant, unless status, which is what
+// a look at its parameters has found, says that it is wrong.
+func (qp *QP) postChange(op rc.Op, context any, c *change, status Status, flags, allowed OpFlags) Status {
+	qp.mu.Lock()
+	defer qp.mu.Unlock()
+	now := qp.clock.Now()
+	status = qp.queueChange(op, context, c, status, flags, allowed)
+	if status != StatusSuccess {
+		c.region.letGo()
+	}
+	if status != StatusSuccess || flags&OpDefer == 0 {
+		qp.progress(now)
+	}
+	return status
+}
+
+func (qp *QP) queueChange(op rc.Op, context any, c *change, status Status, flags, allowed OpFlags) Status {
+	switch {
+	case flags&^allowed != 0:
+		return StatusInvalidParameter
+	case !qp.connected:
+		return StatusConnectionInvalid
+	case status != StatusSuccess:
+		return status
+	case c.pd != qp.pd:
+		return StatusInvalidParameter
+	}
+	g := c.grant
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case c.region != nil && g.registered():
+		return StatusInvalidParameter // ndkpi.md T71
+	case c.region == nil && !g.registered():
+		return StatusInvalidDeviceRequest // NDK-INV-03
+	}
+	err := qp.rc.Post(&rc.Request{
+		Op: op, Context: context, Local: c,
+		Silent: flags&OpSilentSuccess != 0, Fence: flags&OpReadFence != 0,
+	})
+	if err != nil {
+		return postStatus(err)
+	}
+	if c.region != nil {
+		g.token = nextKey(g.token)
+		c.region.token = g.token
+	}
+	qp.await(c)
+	return StatusSuccess
+}
+
+// await notes a change as pending. c.grant.mu is held.
+func (qp *QP) await(c *change) {
+	c.qp = qp
+	c.grant.pending = append(c.grant.pending, c)
+	qp.changes = append(qp.changes, c)
+}
+
+// over notes that a change is not pending any more. c.grant.mu is held.
+func (c *change) over() {
+	is := func(other *change) bool { return other == c }
+	c.grant.pending = slices.DeleteFunc(c.grant.pending, is)
+	c.qp.changes = slices.DeleteFunc(c.qp.changes, is)
+}
+
+// Perform implements rc.LocalOperation. The queue pair's lock is held.
+func (c *change) Perform() rc.Status {
+	g := c.grant
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c.over()
+	switch {
+	case g.closed: // what is closed grants nothing; its regions have been let go
+	case c.region == nil:
+		if g.region == nil {
+			return rc.BadOperation // the peer was faster
+		}
+		g.revoke(c.qp)
+	case g.region != nil:
+		c.region.letGo()
+		return rc.BadOperation
+	default:
+		g.region = c.region
+		g.miniport.regions.set(c.region.token, c.region)
+	}
+	return rc.Success
+}
+
+// abandon forgets the changes that will never be performed because the queue
+// pair has ended. qp.mu is held.
+func (qp *QP) abandon() {
+	for len(qp.changes) > 0 {
+		c := qp.changes[0]
+		c.grant.mu.Lock()
+		c.over()
+		if !c.grant.closed {
+			c.region.letGo()
+		}
+		c.grant.mu.Unlock()
+	}
+}
+
+// Invalidate ends the token of an FRMR or a window when all earlier requests are
+// complete. It is StatusInvalidDeviceRequest if the token has ended, such as by
+// the peer. When it completes nobody uses the memory through it any more.
+func (qp *QP) Invalidate(context any, mrOrMW Object, flags OpFlags) Status {
+	var c *change
+	switch o := mrOrMW.(type) {
+	case *MR:
+		if o == nil || !o.fastRegister {
+			return qp.postChange(rc.OpInvalidate, context, &change{}, StatusInvalidParameter, flags, opFlagsOfEveryRequest) // NDK-INV-02
+		}
+		c = &change{grant: &o.grant, pd: o.pd}
+	case *MW:
+		if o == nil {
+			return StatusInvalidParameter
+		}
+		c = &change{grant: &o.grant, pd: o.pd}
+	default:
+		return StatusInvalidParameter
+	}
+	return qp.postChange(rc.OpInvalidate, context, c, StatusSuccess, flags, opFlagsOfEveryRequest)
+}
+
+// drain holds back what the queue pair has to report until nobody uses a region
+// whose token it has ended. The users are other queue pairs, each for as long as
+// it holds its lock, so that to wait for them with a lock held might be for ever.
+// qp.mu is held.
+func (qp *QP) drain(r *region) {
+	qp.draining++
+	qp.hold()
+	qp.clock.Go(func() {
+		r.users.Lock() // for good
+		qp.mu.Lock()
+		qp.draining--
+		if qp.draining == 0 {
+			for i := range qp.heldBack {
+				qp.complete(&qp.heldBack[i])
+			}
+			qp.heldBack = nil
+		}
+		qp.mu.Unlock()
+		qp.release()
+	})
+}

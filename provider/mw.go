@@ -1,0 +1,87 @@
+package provider
+
+import "github.com/ndklab/ndklab/provider/rc"
+
+// An MW is a memory window: a part of a registered region with rights and a
+// token of its own, for peers, that comes and goes with requests of a queue
+// pair.
+type MW struct {
+	object
+	pd    *PD
+	grant grant
+}
+
+// CreateMW makes a memory window for QP.Bind.
+func (pd *PD) CreateMW(completion CreateCompletion, context any) (*MW, Status) {
+	m := pd.adapter.miniport
+	mw := &MW{pd: pd, grant: grant{miniport: m}}
+	if !mw.reserve(m, mwResource, m.capabilities.MaxMwCount) {
+		return nil, StatusInsufficientResources
+	}
+	mw.init(pd.clock, ObjectTypeMW, &pd.object)
+	if status := mw.grant.prepare(); status != StatusSuccess {
+		mw.discard()
+		return nil, status
+	}
+	return created(m, mw, &mw.object, completion, context)
+}
+
+// Close closes the window, invalidating it if need be.
+func (mw *MW) Close(completion CloseCompletion, context any) Status {
+	return mw.close(func() { mw.grant.close(&mw.object) }, nil, completion, context)
+}
+
+// RemoteToken is the token to give to peers. It changes with each Bind, and is
+// the new one as soon as that has returned (NDK-MW-02).
+func (mw *MW) RemoteToken() uint32 { return mw.grant.newest() }
+
+// Bind opens a window to length bytes of a registered region at virtualAddress,
+// in the region's addresses. It takes effect when its turn comes, before any
+// later request begins. The window must not be bound, or its Invalidate must
+// have been posted before. Until it is invalidated or closed the region stays
+// registered.
+func (qp *QP) Bind(context any, mr *MR, mw *MW, virtualAddress, length uint64, flags OpFlags) Status {
+	if mr == nil || mw == nil {
+		return StatusInvalidParameter
+	}
+	r, status := mr.bind(mw, virtualAddress, length, flags)
+	return qp.postChange(rc.OpBind, context, &change{grant: &mw.grant, pd: mw.pd, region: r}, status, flags, opFlagsOfBind)
+}
+
+// bind is the region that a window to part of mr is to have. It counts as bound
+// until it is let go.
+func (mr *MR) bind(mw *MW, va, length uint64, flags OpFlags) (*region, Status) {
+	rights, ok := rightsOf(flags)
+	if !ok || mr.pd != mw.pd || flags&OpAllowRemoteWrite == OpAllowLocalWrite ||
+		length == 0 || length > mr.pd.adapter.miniport.info.MaxWindowSize {
+		return nil, StatusInvalidParameter
+	}
+	mr.mu.Lock()
+	defer mr.mu.Unlock()
+	if mr.region == nil {
+		return nil, StatusInvalidParameter
+	}
+	if rights&MRAllowLocalWrite&^mr.region.flags != 0 {
+		return nil, StatusAccessViolation
+	}
+	offset, size := va-mr.region.base, mr.region.memory.length()
+	if va < mr.region.base || offset > size || length > size-offset {
+		return nil, StatusInvalidParameter
+	}
+	mr.windows++
+	return &region{
+		pd: mr.pd, base: va, flags: rights, memory: pieces(nil).appendPart(mr.region.memory, offset, length),
+		grant: &mw.grant, window: true, of: mr,
+	}, StatusSuccess
+}
+
+// letGo lets go of the MR that a window's region belongs to.
+func (r *region) letGo() {
+	if r == nil || r.of == nil {
+		return
+	}
+	r.of.mu.Lock()
+	defer r.of.mu.Unlock()
+	r.of.windows--
+	r.of.withdrawIfClosing()
+}

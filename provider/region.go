@@ -1,0 +1,75 @@
+package provider
+
+import (
+	"sync"
+
+	"github.com/ndklab/ndklab/provider/rc"
+)
+
+// A region is what a token grants: memory under virtual addresses, and what may
+// be done to it. It is immutable once it is in the table, and leaves the table
+// when its token ends.
+type region struct {
+	token  uint32
+	pd     *PD
+	base   uint64
+	flags  MRFlags
+	memory pieces
+
+	// What follows is of the regions of FRMRs and windows only, which come and
+	// go with requests; see grant.
+	grant    *grant
+	window   bool       // remote access only
+	of       *MR        // whose memory a window opens
+	mappings []*mapping // whose pages an FRMR has
+	// users is held for reading by the queue pairs that are using the bytes,
+	// each for no longer than it holds its own lock, and for writing, for good,
+	// once the token has ended and nobody does.
+	users sync.RWMutex
+}
+
+// granted are the rights of a region in the domain for which the consumer asked
+// for flags: where a read's sink needs no right of its own, all have that one.
+func (pd *PD) granted(flags MRFlags) MRFlags {
+	if pd.adapter.miniport.info.AdapterFlags&AdapterReadSinkNotRequired != 0 {
+		flags |= MRReadSink
+	}
+	return flags
+}
+
+// allows reports whether the region's rights include an access. Local read is
+// always granted (ndkpi.md 2.5), but not by a window, which is for peers.
+func (r *region) allows(access rc.Access) bool {
+	switch access {
+	case rc.LocalRead:
+		return !r.window
+	case rc.LocalWrite:
+		return !r.window && r.flags&MRAllowLocalWrite != 0
+	case rc.ReadSink:
+		return !r.window && r.flags&MRAllowLocalWrite != 0 && r.flags&MRReadSink != 0
+	case rc.RemoteRead:
+		return r.flags&MRAllowRemoteRead != 0
+	case rc.RemoteWrite:
+		return r.flags&MRAllowRemoteWrite == MRAllowRemoteWrite
+	}
+	return false
+}
+
+// mapped reports whether all pages of the region are still mapped.
+func (r *region) mapped() bool {
+	for _, m := range r.mappings {
+		if m.released.Load() {
+			return false
+		}
+	}
+	return true
+}
+
+// region is nil for a token that is not valid.
+func (m *Miniport) region(token uint32) *region {
+	r := m.regions.at(token)
+	if r == nil || r.token != token {
+		return nil
+	}
+	return r
+}

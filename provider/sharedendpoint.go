@@ -1,0 +1,69 @@
+package provider
+
+import "net/netip"
+
+// A SharedEndpoint is a local address and port from which any number of
+// connectors connect, each to another destination.
+type SharedEndpoint struct {
+	object
+	adapter  *Adapter
+	endpoint *endpoint // it holds one reference (ndkpi.md T28)
+
+	// destinations are where connectors are connected to from here, or are about
+	// to be. Guarded by Miniport.cmMu.
+	destinations map[netip.AddrPort]*Connector
+}
+
+// CreateSharedEndpoint takes a local address into use for
+// Connector.ConnectWithSharedEndpoint. Port 0 has a free ephemeral port chosen.
+func (a *Adapter) CreateSharedEndpoint(address netip.AddrPort,
+	completion CreateCompletion, context any) (*SharedEndpoint, Status) {
+	m := a.miniport
+	m.cmMu.Lock()
+	defer m.cmMu.Unlock()
+	e, status := m.claim(address)
+	if status != StatusSuccess {
+		return nil, status // ndkpi.md T29
+	}
+	s := &SharedEndpoint{adapter: a, endpoint: e, destinations: map[netip.AddrPort]*Connector{}}
+	e.shared = s
+	s.init(a.clock, ObjectTypeSharedEndpoint, &a.object)
+	return created(m, s, &s.object, completion, context)
+}
+
+// LocalAddress is where connectors connect from.
+func (s *SharedEndpoint) LocalAddress() netip.AddrPort { return s.endpoint.address }
+
+// Close gives the address up when the connectors that were used with the
+// endpoint are closed, and until then changes nothing (NDK-EP-08).
+func (s *SharedEndpoint) Close(completion CloseCompletion, context any) Status {
+	m := s.adapter.miniport
+	return s.close(nil, func() {
+		m.cmMu.Lock()
+		defer m.cmMu.Unlock()
+		m.unclaim(s.endpoint)
+	}, completion, context)
+}
+
+// leadsTo reports whether a connector is connected, or about to be, from here to
+// a destination. It may be nil. cmMu is held.
+func (s *SharedEndpoint) leadsTo(destination netip.AddrPort) bool {
+	return s != nil && s.destinations[destination] != nil
+}
+
+// joinSharedEndpoint has the connector connect from s. cmMu is held.
+func (c *Connector) joinSharedEndpoint(s *SharedEndpoint) {
+	if c.shared != s { // a refused connector may try again from the same
+		c.addAntecedent(&s.object)
+		c.shared = s
+	}
+	s.destinations[c.remote] = c
+}
+
+// leaveSharedEndpoint lets others connect to the connector's destination. It
+// keeps its references until it is closed. cmMu is held.
+func (c *Connector) leaveSharedEndpoint() {
+	if c.shared != nil && c.shared.destinations[c.remote] == c {
+		delete(c.shared.destinations, c.remote)
+	}
+}

@@ -1,0 +1,140 @@
+package provider
+
+import (
+	"slices"
+
+	"github.com/ndklab/ndklab/provider/rc"
+)
+
+// A view is the memory of a protection domain as one of its queue pairs sees it.
+// It implements rc.Memory, and is guarded by the queue pair's lock.
+//
+// Registered regions and mapped pages are used without a trace, since whoever
+// ends them waits for every queue pair (MR.withdraw) or has to know that nobody
+// uses them (ReleaseLAM). Those of FRMRs and windows end more often than that
+// can be waited for, and so their users are counted: in uses are the regions that
+// are held until the packets at hand are dealt with.
+type view struct {
+	qp   *QP
+	uses []*region
+}
+
+// Local implements rc.Memory.
+func (v *view) Local(dst [][]byte, sge rc.SGE, access rc.Access) ([][]byte, bool) {
+	if sge.Token == privilegedToken {
+		return v.qp.pd.adapter.logical(dst, sge, access)
+	}
+	return v.resolve(dst, sge.Token, sge.Address, sge.Length, access)
+}
+
+// Remote implements rc.Memory. A token counts only on connections of its own
+// domain (ndkpi.md T70).
+func (v *view) Remote(dst [][]byte, token uint32, va uint64, length uint32, access rc.Access) ([][]byte, bool) {
+	return v.resolve(dst, token, va, length, access)
+}
+
+func (v *view) resolve(dst [][]byte, token uint32, va uint64, length uint32, access rc.Access) ([][]byte, bool) {
+	r := v.qp.pd.adapter.miniport.region(token)
+	if r == nil || r.pd != v.qp.pd || !r.allows(access) || r.grant != nil && !v.use(r) {
+		return dst, false
+	}
+	// Below the base the offset wraps to more than any length.
+	return r.memory.appendRange(dst, va-r.base, uint64(length))
+}
+
+// use notes that the queue pair uses a region until done is called; false if it
+// must not any more.
+func (v *view) use(r *region) bool {
+	if n := len(v.uses); n == 0 || v.uses[n-1] != r {
+		if !r.users.TryRLock() {
+			return false
+		}
+		v.uses = append(v.uses, r)
+	}
+	return r.mapped()
+}
+
+// done ends all uses.
+func (v *view) done() {
+	for _, r := range v.uses {
+		r.users.RUnlock()
+	}
+	clear(v.uses)
+	v.uses = v.uses[:0]
+}
+
+// leave ends the uses of one region.
+func (v *view) leave(r *region) {
+	v.uses = slices.DeleteFunc(v.uses, func(used *region) bool {
+		if used == r {
+			r.users.RUnlock()
+		}
+		return used == r
+	})
+}
+
+// Invalidate implements rc.Memory: a peer may end what was granted to peers by
+// fast registration or a window, never a registered region.
+func (v *view) Invalidate(token uint32) bool {
+	const remote = (MRAllowRemoteRead | MRAllowRemoteWrite) &^ MRAllowLocalWrite
+	r := v.qp.pd.adapter.miniport.region(token)
+	return r != nil && r.flags&remote != 0 && v.end(r)
+}
+
+// InvalidateLocal implements rc.Memory.
+func (v *view) InvalidateLocal(token uint32) bool {
+	m := v.qp.pd.adapter.miniport
+	if r := m.regions.at(token); r != nil && r.grant != nil {
+		r.grant.readDone(v.qp, token)
+	}
+	r := m.region(token)
+	return r != nil && v.end(r)
+}
+
+// end ends the token of a region if it is an FRMR's or a window's.
+func (v *view) end(r *region) bool {
+	if r.grant == nil || r.pd != v.qp.pd {
+		return false
+	}
+	g := r.grant
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.region != r {
+		return false
+	}
+	g.revoke(v.qp)
+	return true
+}
+
+// permanent reports whether no request can end a token: that of a registered
+// region or the privileged one.
+func (qp *QP) permanent(token uint32) bool {
+	r := qp.pd.adapter.miniport.regions.at(token)
+	return token == privilegedToken || r != nil && r.grant == nil
+}
+
+// awaitRead notes that a READ that has been posted will end the token of its
+// first piece, so that what is posted next may build on it. A token that is not
+// an FRMR's will fail the READ.
+func (qp *QP) awaitRead(token uint32) {
+	r := qp.pd.adapter.miniport.regions.at(token)
+	if r == nil || r.grant == nil {
+		return
+	}
+	g := r.grant
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.token == token && g.registered() && !g.closed {
+		qp.await(&change{grant: g, read: token})
+	}
+}
+
+// readDone notes that a READ of the queue pair that ends the token is complete.
+func (g *grant) readDone(qp *QP, token uint32) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	i := slices.IndexFunc(g.pending, func(c *change) bool { return c.qp == qp && c.read == token })
+	if i >= 0 {
+		g.pending[i].over()
+	}
+}
