@@ -212,8 +212,8 @@ func TestNodeOfImpairedLinkDies(t *testing.T) {
 		return ""
 	})
 	delay := 2 * time.Millisecond
-	wantCode(t, l.SetLink(testContext(t), "n0:eth0", "", topology.Change{Delay: &delay}), control.Failed)
-	wantCode(t, l.LinkDown(testContext(t), "n0:eth1"), control.Failed)
+	wantCode(t, l.SetLink(testContext(t), "n0:eth0", "", topology.Change{Delay: &delay}), control.Usage)
+	wantCode(t, l.LinkDown(testContext(t), "n0:eth1"), control.Usage)
 	// The link between the others still works.
 	if got := program(t, l, "n2", "echo 5001").line(t); got != "bound" {
 		t.Fatal(got)

@@ -146,7 +146,7 @@ func (a *Adapter) state(n NodeState) string {
 	case a.Enabled:
 		return "enabled"
 	case a.Instances > 0:
-		return "disabled, but not yet closed by all"
+		return "disabled, still in use"
 	default:
 		return "disabled"
 	}

@@ -44,8 +44,8 @@ func WriteConnections(w io.Writer, c *Connections) error {
 
 func (p *page) connections(list []Connection) {
 	t := table{columns: []column{
-		{title: "node", wraps: true}, {title: "mode"}, {title: "IfIndex", right: true}, {title: "type"},
-		{title: "local address"}, {title: "foreign address"}, {title: "PID", right: true},
+		{title: "node", wraps: true}, {title: "mode"}, {title: "If\nIndex", right: true}, {title: "type"},
+		{title: "local address", wraps: true}, {title: "foreign address", wraps: true}, {title: "PID", right: true},
 		{title: "state"}, {title: "QPN", right: true}, {title: "foreign\nQPN", right: true},
 	}}
 	for _, c := range list {

@@ -144,9 +144,12 @@ func Since(before, now []Node) []Node {
 func since(before, now map[string]uint64) map[string]uint64 {
 	changed := map[string]uint64{}
 	for name, value := range now {
-		changed[name] = value - min(value, before[name])
-		if name == gauge {
+		was, known := before[name]
+		switch {
+		case name == gauge:
 			changed[name] = value
+		case known: // else the node did not answer then
+			changed[name] = value - min(value, was)
 		}
 	}
 	return changed

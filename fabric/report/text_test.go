@@ -99,7 +99,20 @@ func TestText(t *testing.T) {
 		"labs": func(b *bytes.Buffer) error {
 			return WriteLabs(b, []Lab{up, {Lab: "other", State: "starting"}})
 		},
-		"nolabs": func(b *bytes.Buffer) error { return WriteLabs(b, nil) },
+		"adapter":     func(b *bytes.Buffer) error { return WriteAdapter(b, adapters()[0]) },
+		"adapters":    func(b *bytes.Buffer) error { return WriteAdapters(b, adapters()) },
+		"adapterjson": func(b *bytes.Buffer) error { return WriteJSON(b, adapters()[0]) },
+		"noadapter":   func(b *bytes.Buffer) error { return WriteAdapter(b, adapters()[5]) },
+		"counters":    func(b *bytes.Buffer) error { return WriteCounters(b, pair().Nodes) },
+		"crowd":       func(b *bytes.Buffer) error { return WriteCounters(b, crowd()) },
+		"changes":     func(b *bytes.Buffer) error { return WriteChanges(b, changes()) },
+		"changesjson": func(b *bytes.Buffer) error { return WriteJSONLine(b, changes()) },
+		"nochanges": func(b *bytes.Buffer) error {
+			return WriteChanges(b, &Changes{Nodes: Since(pair().Nodes, pair().Nodes)})
+		},
+		"connections":   func(b *bytes.Buffer) error { return WriteConnections(b, connections()) },
+		"noconnections": func(b *bytes.Buffer) error { return WriteConnections(b, &Connections{}) },
+		"nolabs":        func(b *bytes.Buffer) error { return WriteLabs(b, nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got bytes.Buffer
@@ -121,7 +134,7 @@ func TestText(t *testing.T) {
 			}
 			for line := range strings.Lines(got.String()) {
 				line = strings.TrimSuffix(line, "\n")
-				if n := utf8.RuneCountInString(line); n > width {
+				if n := utf8.RuneCountInString(line); n > width && !strings.HasPrefix(line, "{") {
 					t.Errorf("%d columns, at most %d wanted:\n%s", n, width, line)
 				}
 				if strings.HasSuffix(line, " ") {
