@@ -73,6 +73,8 @@ func TestCapacity(t *testing.T) {
 			func(i *instance) (closer, provider.Status) { return i.CreateCQ(1, nil, nil, nil, nil, nil) }},
 		"PD": {func(c *provider.Capabilities) { c.MaxPdCount = 2 + limit }, 2,
 			func(i *instance) (closer, provider.Status) { return i.CreatePD(nil, nil) }},
+		"MR": {func(c *provider.Capabilities) { c.MaxMrCount = limit }, 0,
+			func(i *instance) (closer, provider.Status) { return i.pd.CreateMR(false, nil, nil) }},
 		"SRQ": {func(c *provider.Capabilities) { c.MaxSrqCount = 2 + limit }, 2,
 			func(i *instance) (closer, provider.Status) {
 				return i.pd.CreateSRQ(1, 1, 0, nil, nil, nil, nil, nil)

@@ -53,21 +53,36 @@ type crowd struct {
 
 func newCrowd(t *testing.T, w *wire, address netip.Addr, seed uint64, cqDepth uint32) *crowd {
 	t.Helper()
-	m, err := provider.NewMiniport(provider.Config{Carrier: w.attach(address), Clock: clock.Real(),
+	return newCrowdWith(t, w, address, seed, cqDepth, clock.Real(), false)
+}
+
+func newCrowdWith(t *testing.T, w *wire, address netip.Addr, seed uint64, cqDepth uint32, c clock.Clock, pend bool) *crowd {
+	t.Helper()
+	cfg := provider.Config{Carrier: w.attach(address), Clock: c,
 		Rand: rand.New(rand.NewPCG(seed, 1)), Info: provider.DefaultAdapterInfo(),
-		Capabilities: provider.DefaultCapabilities()})
+		Capabilities: provider.DefaultCapabilities(), Pend: pend}
+	m, err := provider.NewMiniport(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := must(m.OpenAdapter(anyVersion))
-	c := &crowd{Adapter: a, device: m, t: t, pd: must(a.CreatePD(nil, nil))}
-	c.cq = must(a.CreateCQ(cqDepth, c.notified, nil, nil, nil, nil))
-	c.mr = must(c.pd.CreateMR(false, nil, nil))
-	if s := c.mr.Register(&provider.MDL{VirtualAddress: base, Bytes: make([]byte, 1<<20)}, 1<<20, 0xF, nil, nil); s != success {
+	made := &crowd{Adapter: a, device: m, t: t, pd: must(a.CreatePD(nil, nil))}
+	made.cq = must(a.CreateCQ(cqDepth, made.notified, nil, nil, nil, nil))
+	made.mr = must(made.pd.CreateMR(false, nil, nil))
+	if s := made.mr.Register(&provider.MDL{VirtualAddress: base, Bytes: make([]byte, 1<<20)}, 1<<20, 0xF, nil, nil); s != success {
 		t.Fatal(s)
 	}
-	c.cq.Arm(provider.NotifyAny)
-	return c
+	made.cq.Arm(provider.NotifyAny)
+	return made
+}
+
+// end closes what newCrowd made and blocks until everything is.
+func (c *crowd) end() {
+	for _, o := range []closer{c.cq, c.mr, c.pd} {
+		awaitClose(o)
+	}
+	c.Close()
+	c.device.Close()
 }
 
 func (c *crowd) notified(_ any, status provider.Status) {
@@ -358,11 +373,6 @@ func TestDeregisterInUse(t *testing.T) {
 	for _, o := range []closer{mr, ends[0].conn, ends[1].conn, ends[0].qp, ends[1].qp, l} {
 		awaitClose(o)
 	}
-	for _, c := range []*crowd{client, server} {
-		for _, o := range []closer{c.cq, c.mr, c.pd} {
-			awaitClose(o)
-		}
-		c.Close()
-		c.device.Close()
-	}
+	client.end()
+	server.end()
 }

@@ -52,6 +52,9 @@ func (m *Miniport) pathMTU(local netip.Addr) int {
 	return mtu
 }
 
+// maxMTU is pathMTU as the connection manager has it: a code, 0 if none fits.
+func (m *Miniport) maxMTU(local netip.Addr) uint8 { return roce.MTUCode(m.pathMTU(local)) }
+
 // logFrameSizes tells of addresses whose path MTU is not the configured one
 // (NDK-CFG-03).
 func (m *Miniport) logFrameSizes(log func(string)) {

@@ -92,6 +92,31 @@ func TestConfiguration(t *testing.T) {
 			w.finishAll(hosts)
 		})
 	}
+	t.Run("ends with different frame sizes", func(t *testing.T) {
+		// The larger one asks first for its own, is told the other's and asks for
+		// that; the smaller one asks for what suits both.
+		for _, sizes := range [][2]uint32{{4096, 512}, {512, 4096}} {
+			w := newWorld(t)
+			var hosts []*host
+			for i, address := range []string{"10.0.0.3", "10.0.0.4"} {
+				a := netip.MustParseAddr(address)
+				cfg := w.config(w.network.Attach(mtu, a))
+				cfg.Configuration.NetworkDirectRoCEFrameSize = sizes[i]
+				hosts = append(hosts, w.equip(w.start(cfg), a))
+			}
+			if got := w.largestPayload(hosts[0], hosts[1]); got != 512 {
+				t.Errorf("payloads of %d bytes with %v", got, sizes)
+			}
+			w.want(hosts[1].qp.Write(nil, hosts[1].at(0, 10000), base, hosts[0].mr.RemoteToken(), 0), success)
+			hosts[1].result(success)
+			for _, h := range hosts {
+				if c := h.device.Counters(); c.ConnectFailure != 0 || c.ActiveConnection != 1 {
+					t.Errorf("got %+v", c)
+				}
+			}
+			w.finishAll(hosts)
+		}
+	})
 	t.Run("what cannot be", func(t *testing.T) {
 		w := newWorld(t)
 		cfg := w.config(w.network.Attach(mtu, nowhere.Addr()))

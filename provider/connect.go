@@ -146,6 +146,18 @@ func (c *Connector) askAgain() bool {
 	return true
 }
 
+// askForLess repeats a request with the smaller MTU that the peer names (IBA
+// 12.6.7.2); false if it names none. cmMu is held.
+func (c *Connector) askForLess(mtu uint8) bool {
+	if mtu == 0 || mtu >= c.wish.MTU {
+		return false
+	}
+	c.wish.MTU, c.agreed.MTU = mtu, roce.MTUOfCode(mtu)
+	delete(c.adapter.miniport.connectors, c.id)
+	c.ask()
+	return true
+}
+
 // handleReply: the peer has accepted.
 func (c *Connector) handleReply(e cm.ConnectReply) {
 	if c.state != connecting {
@@ -161,7 +173,8 @@ func (c *Connector) handleReply(e cm.ConnectReply) {
 
 // handleRejected: a refused connector may try again.
 func (c *Connector) handleRejected(e cm.Rejected) {
-	if c.state != connecting || e.Reason == mad.ReasonStaleConnection && c.askAgain() {
+	if c.state != connecting || e.Reason == mad.ReasonStaleConnection && c.askAgain() ||
+		e.Reason == mad.ReasonInvalidMTU && c.askForLess(e.MTU) {
 		return
 	}
 	if e.Reason == mad.ReasonConsumer {
@@ -187,11 +200,20 @@ func (c *Connector) backToIdle() {
 // StatusIOTimeout if the peer has waited too long for this call.
 func (c *Connector) CompleteConnect(event DisconnectEvent, eventContext any,
 	completion RequestCompletion, context any) Status {
-	return c.CompleteConnectEx(event.withReason(), eventContext, completion, context)
+	return c.completeConnect(event.withReason(), eventContext, completion, context)
 }
 
-// CompleteConnectEx is CompleteConnect with an event that is told the reason.
+// CompleteConnectEx is CompleteConnect with an event that is told the reason. It
+// came with version 2.1.
 func (c *Connector) CompleteConnectEx(event DisconnectEventEx, eventContext any,
+	completion RequestCompletion, context any) Status {
+	if !c.hasEx() {
+		return StatusNotSupported
+	}
+	return c.completeConnect(event, eventContext, completion, context)
+}
+
+func (c *Connector) completeConnect(event DisconnectEventEx, eventContext any,
 	completion RequestCompletion, context any) Status {
 	m := c.adapter.miniport
 	m.cmMu.Lock()

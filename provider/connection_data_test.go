@@ -7,34 +7,96 @@ import (
 	"github.com/ndklab/ndklab/provider"
 )
 
-func TestPrivateData(t *testing.T) {
-	// read asks a connector for its private data.
-	read := func(t *testing.T, c *provider.Connector) []byte {
-		t.Helper()
-		length := uint32(0)
-		if s := c.GetConnectionData(nil, nil, nil, &length); s != success { // NDK-RL-09
-			t.Fatal(s)
-		}
-		b := bytes.Repeat([]byte{0xEE}, int(length)+1)
-		n := length + 1
-		if s := c.GetConnectionData(nil, nil, b, &n); s != success || n != length || b[length] != 0xEE { // NDK-RL-10
-			t.Fatalf("%v, length %d, want %d", s, n, length)
-		}
-		short := bytes.Repeat([]byte{0xEE}, 4)
-		n = 3
-		if s := c.GetConnectionData(nil, nil, short, &n); s != provider.StatusBufferTooSmall || n != length ||
-			!bytes.Equal(short[:3], b[:3]) || short[3] != 0xEE { // NDK-RL-11
-			t.Fatalf("%v, length %d, %x", s, n, short)
-		}
-		n = 5
-		if s := c.GetConnectionData(nil, nil, nil, &n); s != provider.StatusInvalidParameter {
-			t.Fatal(s)
-		}
-		if s := c.GetConnectionData(nil, nil, short, &n); s != provider.StatusInvalidParameter {
-			t.Fatal(s)
-		}
-		return b[:length]
+// read asks a connector for its private data.
+func read(t *testing.T, c *provider.Connector) []byte {
+	t.Helper()
+	length := uint32(0)
+	if s := c.GetConnectionData(nil, nil, nil, &length); s != success {
+		t.Fatal(s)
 	}
+	b := make([]byte, length)
+	if s := c.GetConnectionData(nil, nil, b, &length); s != success {
+		t.Fatal(s)
+	}
+	return b
+}
+
+// TestConnectionData: the table in ndkpi.md 4.10, for what comes with a request,
+// a consent and a refusal (T8, T10), and for as long as the connector is there (T9).
+func TestConnectionData(t *testing.T) {
+	check := func(t *testing.T, when string, c *provider.Connector, rds uint32, data string) {
+		want := make([]byte, rds)
+		copy(want, data)
+		t.Run("NDK-RL-09 "+when+", the size alone", func(t *testing.T) {
+			length := uint32(0)
+			if s := c.GetConnectionData(nil, nil, nil, &length); s != success || length != rds {
+				t.Fatalf("%v, length %d, want %d", s, length, rds)
+			}
+		})
+		t.Run("NDK-RL-10 "+when+", room enough", func(t *testing.T) {
+			for _, given := range []uint32{rds, rds + 1} {
+				b := bytes.Repeat([]byte{0xEE}, int(given)+1)
+				length := given
+				if s := c.GetConnectionData(nil, nil, b, &length); s != success || length != rds || !bytes.Equal(b[:rds], want) {
+					t.Fatalf("%v, length %d, %q", s, length, b)
+				}
+				if len(bytes.Trim(b[rds:], "\xEE")) > 0 {
+					t.Fatal("more was written")
+				}
+			}
+		})
+		t.Run("NDK-RL-11 "+when+", too little room", func(t *testing.T) {
+			for _, given := range []uint32{0, 1, rds - 1} {
+				b := bytes.Repeat([]byte{0xEE}, int(rds))
+				length := given
+				if s := c.GetConnectionData(nil, nil, b, &length); s != provider.StatusBufferTooSmall || length != rds {
+					t.Fatalf("%v, length %d, want %d", s, length, rds)
+				}
+				if !bytes.Equal(b[:given], want[:given]) || len(bytes.Trim(b[given:], "\xEE")) > 0 {
+					t.Fatalf("with room for %d: %q", given, b)
+				}
+			}
+		})
+		t.Run("R "+when+", a length and no buffer, or a shorter one", func(t *testing.T) {
+			for _, b := range [][]byte{nil, make([]byte, 4)} {
+				length := uint32(5)
+				if s := c.GetConnectionData(nil, nil, b, &length); s != provider.StatusInvalidParameter {
+					t.Fatal(s)
+				}
+			}
+		})
+	}
+	const caller, callee, refusal = 56, 196, 148 // roce.md 15.2
+	w := newWorld(t)
+	client, server := w.hosts[0], w.hosts[1]
+	var accepted *async
+	l := server.listen(func(c *provider.Connector) {
+		check(t, "a request", c, caller, "hello")
+		accepted = server.accept(c)
+	})
+	client.conn = client.newConnector()
+	w.want(w.finish(client.dial(client.conn, server)), success)
+	check(t, "a consent", client.conn, callee, "welcome")
+	check(t, "a request, after Accept", server.conn, caller, "hello")
+	w.want(client.complete(), success)
+	w.want(w.finish(accepted), success)
+	check(t, "a consent, connected", client.conn, callee, "welcome")
+	check(t, "a request, connected", server.conn, caller, "hello")
+	w.want(w.finish(client.disconnect()), success)
+	w.settle()
+	check(t, "a consent, disconnected", client.conn, callee, "welcome")
+	check(t, "a request, disconnected", server.conn, caller, "hello")
+
+	w.finish(server.close(server.conn))
+	w.finish(server.close(l))
+	server.listen(func(c *provider.Connector) { w.want(c.Reject([]byte("go away")), success) })
+	client.qp = client.newQP()
+	c := client.newConnector()
+	w.want(w.finish(client.dial(c, server)), refused)
+	check(t, "a refusal", c, refusal, "go away")
+}
+
+func TestPrivateData(t *testing.T) {
 	prefix := func(t *testing.T, got, want []byte) {
 		t.Helper()
 		if !bytes.HasPrefix(got, want) || len(bytes.Trim(got[len(want):], "\x00")) > 0 {
@@ -53,10 +115,6 @@ func TestPrivateData(t *testing.T) {
 		w.want(client.conn.GetConnectionData(nil, nil, nil, &length), provider.StatusConnectionInvalid)
 		w.want(w.finish(client.dial(client.conn, server)), success)
 		prefix(t, read(t, client.conn), []byte("welcome"))
-		w.want(client.complete(), success)
-		w.settle()
-		read(t, client.conn) // NDK-RL-12
-		read(t, server.conn)
 	})
 	t.Run("NDK-CONN-25 with Reject", func(t *testing.T) {
 		w := newWorld(t)
@@ -96,79 +154,4 @@ func TestPrivateData(t *testing.T) {
 		w.want(w.finish(connect), success)
 		prefix(t, read(t, c), callee[1:])
 	})
-}
-
-// TestReadLimits: NDK-RL-01 to 06, 08, 12.
-func TestReadLimits(t *testing.T) {
-	const huge = 1 << 31
-	normal, uneven := provider.DefaultAdapterInfo(), provider.DefaultAdapterInfo()
-	uneven.MaxInboundReadLimit, uneven.MaxOutboundReadLimit = 5, 7
-	for _, c := range []struct {
-		name                          string
-		info                          provider.AdapterInfo // of both
-		clientIn, clientOut           uint32
-		serverIn, serverOut           uint32
-		in, out                       uint32 // the client's effective limits
-		provisionalIn, provisionalOut uint32 // the server's before Accept
-	}{
-		{"NDK-RL-01 capped to the adapter's", uneven, huge, huge, huge, huge, 5, 5, 5, 5},
-		{"NDK-RL-01 capped to the adapter's inbound limit", uneven, 16, 0, 0, 16, 5, 0, 0, 5},
-		{"NDK-RL-01 capped to the adapter's outbound limit", uneven, 0, 16, 16, 0, 0, 5, 5, 0},
-		{"NDK-RL-02 a peer that reads less", normal, 10, 10, 16, 3, 3, 10, 10, 10},
-		{"NDK-RL-03 a peer that answers less", normal, 10, 10, 4, 16, 10, 4, 10, 10},
-		{"each its own way", normal, 1, 2, 3, 4, 1, 2, 2, 1},
-		{"none", normal, 0, 0, 16, 16, 0, 0, 0, 0},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			w := newWorldOf(t, addresses, c.info)
-			client, server := w.hosts[0], w.hosts[1]
-			var accepted, connected async
-			limits := func(conn *provider.Connector, in, out uint32) {
-				t.Helper()
-				var gotIn, gotOut, length uint32
-				w.want(conn.GetConnectionData(&gotIn, nil, nil, &length), success) // NDK-RL-08
-				w.want(conn.GetConnectionData(nil, &gotOut, nil, &length), provider.StatusInvalidParameter)
-				length = 0
-				w.want(conn.GetConnectionData(nil, &gotOut, nil, &length), success)
-				if gotIn != in || gotOut != out {
-					t.Fatalf("limits %d in, %d out, want %d and %d", gotIn, gotOut, in, out)
-				}
-			}
-			server.listen(func(conn *provider.Connector) {
-				server.conn = conn
-				limits(conn, c.provisionalIn, c.provisionalOut) // NDK-RL-05
-				w.want(conn.Accept(server.qp, c.serverIn, c.serverOut, nil, nil, nil, accepted.done, &accepted), provider.StatusPending)
-			})
-			conn := client.newConnector()
-			connected.returned = conn.Connect(client.qp, client.ephemeral(), server.service(), c.clientIn, c.clientOut, nil, connected.done, &connected)
-			w.want(w.finish(&connected), success)
-			limits(conn, c.in, c.out) // NDK-RL-06
-			w.want(conn.CompleteConnect(nil, nil, nil, nil), success)
-			w.settle()
-			limits(conn, c.in, c.out)        // NDK-RL-12
-			limits(server.conn, c.out, c.in) // NDK-RL-04
-
-			// NDK-RL-07: more reads than that are done in turns; with none
-			// allowed they are refused (NDK-RL-13).
-			for _, from := range []*host{client, server} {
-				limit, to := c.out, server
-				if from == server {
-					limit, to = c.in, client
-				}
-				for range 40 {
-					want := success
-					if limit == 0 {
-						want = provider.StatusInvalidDeviceState
-					}
-					w.want(from.qp.Read(nil, from.at(0, 10000), base, to.mr.RemoteToken(), 0), want)
-				}
-				if limit > 0 {
-					for _, r := range from.results(40) {
-						w.want(r.Status, success)
-					}
-				}
-				w.silent(from.cq)
-			}
-		})
-	}
 }

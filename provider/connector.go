@@ -196,12 +196,21 @@ func (c *Connector) leaveQP() {
 // established the connection. event is as with CompleteConnect.
 func (c *Connector) Accept(qp *QP, inboundReadLimit, outboundReadLimit uint32, privateData []byte,
 	event DisconnectEvent, eventContext any, completion RequestCompletion, context any) Status {
-	return c.AcceptEx(qp, inboundReadLimit, outboundReadLimit, privateData,
+	return c.accept(qp, inboundReadLimit, outboundReadLimit, privateData,
 		event.withReason(), eventContext, completion, context)
 }
 
-// AcceptEx is Accept with an event that is told the reason.
+// AcceptEx is Accept with an event that is told the reason. It came with version
+// 2.1.
 func (c *Connector) AcceptEx(qp *QP, inboundReadLimit, outboundReadLimit uint32, privateData []byte,
+	event DisconnectEventEx, eventContext any, completion RequestCompletion, context any) Status {
+	if !c.hasEx() {
+		return StatusNotSupported
+	}
+	return c.accept(qp, inboundReadLimit, outboundReadLimit, privateData, event, eventContext, completion, context)
+}
+
+func (c *Connector) accept(qp *QP, inboundReadLimit, outboundReadLimit uint32, privateData []byte,
 	event DisconnectEventEx, eventContext any, completion RequestCompletion, context any) Status {
 	m := c.adapter.miniport
 	m.cmMu.Lock()

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/roce"
 )
 
 // connections are the counters of connections alone.
@@ -97,49 +98,133 @@ func TestConnectionCounters(t *testing.T) {
 	}
 }
 
-// TestTrafficCounters: NDK-CNT-09 NDK-CNT-10 NDK-CNT-11, against what a tap on
-// the wire sees.
+// A wiretap counts what passes, as frames of Ethernet, by sender.
+type wiretap struct{ octets, frames map[netip.Addr]uint64 }
+
+func (w *world) tap() *wiretap {
+	tap := &wiretap{octets: map[netip.Addr]uint64{}, frames: map[netip.Addr]uint64{}}
+	var verifier roce.Verifier
+	w.network.Tap(func(_ time.Duration, packet []byte) {
+		var p roce.Received
+		if verifier.DecodeIP(packet, &p) != nil {
+			w.t.Error("a packet that cannot be decoded")
+		}
+		const ethernet = 14
+		tap.octets[p.Flow.Remote] += ethernet + uint64(len(packet))
+		tap.frames[p.Flow.Remote]++
+	})
+	return tap
+}
+
+// traffic are the counters of RDMA traffic alone.
+func traffic(h *host) provider.Counters {
+	c := h.device.Counters()
+	return provider.Counters{RDMAInOctets: c.RDMAInOctets, RDMAOutOctets: c.RDMAOutOctets,
+		RDMAInFrames: c.RDMAInFrames, RDMAOutFrames: c.RDMAOutFrames}
+}
+
+// TestTrafficCounters: the counters of traffic, against what a tap on the wire
+// sees.
 func TestTrafficCounters(t *testing.T) {
 	for _, addresses := range [][2]netip.Addr{addresses, addresses6} {
-		t.Run(addresses[0].String(), func(t *testing.T) {
-			w := newWorldOf(t, addresses, provider.DefaultAdapterInfo())
-			client, server := w.connect()
-			if c := client.device.Counters(); c.RDMAInFrames+c.RDMAOutFrames > 0 {
-				t.Fatalf("connecting was counted as RDMA traffic: %+v", c)
-			}
-			var octets, frames uint64
-			w.network.Tap(func(_ time.Duration, packet []byte) {
-				octets += 14 + uint64(len(packet))
-				frames++
+		for _, operation := range []struct {
+			name string
+			post func(client, server *host) provider.Status
+		}{
+			{"a send", func(client, server *host) provider.Status {
+				server.qp.Receive(nil, server.at(0, 9001))
+				return client.qp.Send(nil, client.at(0, 9001), 0)
+			}},
+			{"an empty send", func(client, server *host) provider.Status {
+				server.receive(1)
+				return client.qp.Send(nil, nil, 0)
+			}},
+			{"a write", func(client, server *host) provider.Status {
+				return client.qp.Write(nil, client.at(0, 4099), base, server.mr.RemoteToken(), 0)
+			}},
+			{"a read", func(client, server *host) provider.Status {
+				return client.qp.Read(nil, client.at(0, 20002), base, server.mr.RemoteToken(), 0)
+			}},
+		} {
+			t.Run(addresses[0].String()+" NDK-CNT-09 NDK-CNT-10 "+operation.name, func(t *testing.T) {
+				w := newWorldOf(t, addresses, provider.DefaultAdapterInfo())
+				client, server := w.connect()
+				w.settle()
+				tap := w.tap()
+				for range 3 {
+					w.want(operation.post(client, server), success)
+				}
+				client.results(3)
+				w.settle()
+				from, to := client.address, server.address
+				if tap.frames[from] == 0 || tap.frames[to] == 0 {
+					t.Fatalf("the tap has seen %v", tap.frames)
+				}
+				want := []provider.Counters{
+					{RDMAOutOctets: tap.octets[from], RDMAOutFrames: tap.frames[from], RDMAInOctets: tap.octets[to], RDMAInFrames: tap.frames[to]},
+					{RDMAOutOctets: tap.octets[to], RDMAOutFrames: tap.frames[to], RDMAInOctets: tap.octets[from], RDMAInFrames: tap.frames[from]},
+				}
+				if diff := cmp.Diff(want, []provider.Counters{traffic(client), traffic(server)}); diff != "" {
+					t.Errorf("traffic of client and server (-want +got):\n%s", diff)
+				}
+				if n := client.device.TransportCounters()["retransmitted"]; n != 0 {
+					t.Errorf("%d packets sent again", n)
+				}
 			})
-			w.want(server.qp.Receive(nil, server.at(0, 9001)), success)
-			w.want(client.qp.Send(nil, client.at(0, 9001), 0), success)
-			w.want(client.qp.Write(nil, client.at(0, 4099), base, server.mr.RemoteToken(), 0), success)
-			w.want(client.qp.Read(nil, client.at(0, 20002), base, server.mr.RemoteToken(), 0), success)
-			client.results(3)
-			w.settle()
-			c, s := client.device.Counters(), server.device.Counters()
-			if c.RDMAOutOctets+s.RDMAOutOctets != octets || c.RDMAOutFrames+s.RDMAOutFrames != frames {
-				t.Errorf("%d octets in %d frames, want %d in %d",
-					c.RDMAOutOctets+s.RDMAOutOctets, c.RDMAOutFrames+s.RDMAOutFrames, octets, frames)
-			}
-			if c.RDMAOutOctets != s.RDMAInOctets || s.RDMAOutOctets != c.RDMAInOctets ||
-				c.RDMAOutFrames != s.RDMAInFrames || s.RDMAOutFrames != c.RDMAInFrames {
-				t.Errorf("client %+v, server %+v", c, s)
-			}
-			if len(c.Map()) != 10 || c.Map()["RDMAOutOctets"] != c.RDMAOutOctets {
-				t.Errorf("got %v", c.Map())
-			}
-			// What a QP has counted outlives it.
-			sent := client.device.TransportCounters()["packets_sent"]
-			if sent == 0 || sent != c.RDMAOutFrames {
-				t.Errorf("%d packets sent, want %d", sent, c.RDMAOutFrames)
-			}
-			w.finish(client.close(client.conn))
-			w.finish(client.close(client.qp))
-			if got := client.device.TransportCounters()["packets_sent"]; got != sent {
-				t.Errorf("%d packets sent once the QP is closed, want %d", got, sent)
-			}
-		})
+		}
 	}
+	t.Run("NDK-CNT-11 what is not RDMA traffic", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.hosts[0], w.hosts[1]
+		quiet := func(what string) {
+			t.Helper()
+			w.settle()
+			if c, s := traffic(client), traffic(server); c != (provider.Counters{}) || s != (provider.Counters{}) {
+				t.Fatalf("%s: counted %+v and %+v", what, c, s)
+			}
+		}
+		tap := w.tap()
+		w.connect()
+		w.finish(client.disconnect())
+		quiet("connecting and disconnecting")
+		if tap.frames[client.address] < 3 || tap.frames[server.address] < 2 {
+			t.Fatalf("the tap has seen %v", tap.frames)
+		}
+		stranger := w.network.Attach(mtu, netip.MustParseAddr("10.0.0.7"))
+		flow := roce.Flow{Local: stranger.Addresses()[0], Remote: server.address, SourcePort: 0xC000}
+		for _, h := range []roce.Header{
+			{Opcode: roce.WriteOnly, DestQPN: 0xABCDE}, {Opcode: roce.WriteOnly, DestQPN: server.newQP().Number()},
+			{Opcode: roce.UDSendOnly, DestQPN: 1, QKey: 0x80010000},
+		} {
+			h.PKey = roce.DefaultPKey
+			if err := stranger.Send(flow, []roce.Packet{{Header: h}}); err != nil {
+				t.Fatal(err)
+			}
+			quiet("a packet for nobody")
+		}
+	})
+	t.Run("what a QP has counted outlives it", func(t *testing.T) {
+		w := newWorld(t)
+		client, _ := w.connect()
+		w.want(client.qp.Write(nil, nil, 0, 0, 0), success)
+		client.result(success)
+		w.settle()
+		sent := client.device.TransportCounters()["packets_sent"]
+		if out := client.device.Counters().RDMAOutFrames; sent == 0 || sent != out {
+			t.Errorf("%d packets sent, want %d", sent, out)
+		}
+		w.finish(client.close(client.conn))
+		w.finish(client.close(client.qp))
+		if got := client.device.TransportCounters()["packets_sent"]; got != sent {
+			t.Errorf("%d packets sent once the QP is closed, want %d", got, sent)
+		}
+	})
+	t.Run("by name", func(t *testing.T) {
+		w := newWorld(t)
+		client, _ := w.connect()
+		c := client.device.Counters()
+		if m := c.Map(); len(m) != 10 || m["Connect"] != 1 || m["ActiveConnection"] != 1 {
+			t.Errorf("got %v", m)
+		}
+	})
 }

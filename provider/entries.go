@@ -63,8 +63,8 @@ func (m *Miniport) LocalEndpoints() []LocalEndpointEntry {
 	defer m.cmMu.Unlock()
 	var entries []LocalEndpointEntry
 	for _, e := range m.endpoints {
-		if e.listener != nil {
-			entries = append(entries, LocalEndpointEntry{Local: e.address, Listener: true})
+		if e.listener != nil || e.shared != nil {
+			entries = append(entries, LocalEndpointEntry{Local: e.address, Listener: e.listener != nil})
 		}
 	}
 	slices.SortFunc(entries, func(a, b LocalEndpointEntry) int { return a.Local.Compare(b.Local) })

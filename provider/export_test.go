@@ -1,5 +1,7 @@
 package provider
 
+import "github.com/ndklab/ndklab/provider/rc"
+
 // InUse is how many connectors, endpoints, queue pairs, tokens and mappings the
 // device's tables hold.
 func (m *Miniport) InUse() int {
@@ -19,6 +21,14 @@ func (m *Miniport) SetNextQPN(n uint32) { m.qps.next = n }
 // MaxInstances is how many instances may be open at once.
 const MaxInstances = maxInstances
 
+// WithoutQPNs calls f while every queue pair number is in use.
+func (m *Miniport) WithoutQPNs(f func()) {
+	count := m.qps.count
+	m.qps.count = m.qps.last - m.qps.first + 1
+	f()
+	m.qps.count = count
+}
+
 // QPNs are the bounds of queue pair numbers.
 func (m *Miniport) QPNs() (first, last uint32) { return m.qps.first, m.qps.last }
 
@@ -27,6 +37,12 @@ func (cq *CQ) Fail() { cq.fail(StatusInternalError) }
 
 // Fail has the SRQ fail as when the device does.
 func (srq *SRQ) Fail() { srq.fail(StatusInternalError) }
+
+// Take has a queue pair take a receive; false if there is none.
+func (srq *SRQ) Take() bool { return taker{srq}.Take(&rc.Receive{}) }
+
+// Queues is how many CQs and SRQs the instance knows.
+func (a *Adapter) Queues() int { return len(a.cqs.snapshot()) + len(a.srqs.snapshot()) }
 
 // FailQueues has every CQ and SRQ of the instance fail as when the device does.
 func (a *Adapter) FailQueues() {

@@ -40,6 +40,24 @@ func TestFailedCQ(t *testing.T) {
 		w.clock.Run(0)
 		h.notes.notified(t, provider.StatusInternalError)
 	})
+	t.Run("NDK-CQ-24 either CQ of a QP, and one CQ after another", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.hosts[0], w.hosts[1]
+		for i := range 2 {
+			var cqs [2]*provider.CQ
+			cqs[0], _ = server.newCQ(8)
+			cqs[1], _ = server.newCQ(8)
+			one, other := *client, *server
+			one.qp, other.qp, other.port = client.newQP(), server.newQPOn(cqs[0], cqs[1], nil), uint16(7000+i)
+			w.join(&one, &other)
+			cqs[i].Fail()
+			w.settle()
+			w.want(other.qp.Send(nil, nil, 0), provider.StatusConnectionInvalid)
+			if one.disconnected != 1 || other.disconnected != 1 {
+				t.Errorf("CQ %d: disconnect events: %d, %d", i, one.disconnected, other.disconnected)
+			}
+		}
+	})
 	t.Run("what had completed before can still be taken", func(t *testing.T) {
 		w := newWorld(t)
 		client, server := w.connect()

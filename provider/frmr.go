@@ -39,11 +39,12 @@ func (mr *MR) InitializeFastRegister(adapterPageCount uint32, remoteAccess bool,
 // pages may be of several LAMs, and are copied. Parts of them that lie outside of
 // the memory that was mapped are part of the region, but cannot be accessed.
 func (qp *QP) FastRegister(context any, mr *MR, pages []LogicalAddress, fbo uint32, length uint64, baseVirtualAddress uint64, flags OpFlags) Status {
-	if mr == nil {
-		return StatusInvalidParameter
+	c, status := &change{}, StatusInvalidParameter
+	if mr != nil {
+		c.grant, c.pd = &mr.grant, mr.pd
+		c.region, status = mr.fastRegion(pages, fbo, length, baseVirtualAddress, flags)
 	}
-	r, status := mr.fastRegion(pages, fbo, length, baseVirtualAddress, flags)
-	return qp.postChange(rc.OpFastRegister, context, &change{grant: &mr.grant, pd: mr.pd, region: r}, status, flags, opFlagsOfFastRegister)
+	return qp.postChange(rc.OpFastRegister, context, c, status, flags, opFlagsOfFastRegister)
 }
 
 // fastRegion is the region that a FastRegister asks for.

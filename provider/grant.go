@@ -138,7 +138,7 @@ func (qp *QP) queueChange(op rc.Op, context any, c *change, status Status, flags
 	switch {
 	case flags&^allowed != 0:
 		return StatusInvalidParameter
-	case !qp.connected:
+	case !qp.connected || qp.rc.State() != rc.Ready:
 		return StatusConnectionInvalid
 	case status != StatusSuccess:
 		return status
@@ -224,22 +224,18 @@ func (qp *QP) abandon() {
 // complete. It is StatusInvalidDeviceRequest if the token has ended, such as by
 // the peer. When it completes nobody uses the memory through it any more.
 func (qp *QP) Invalidate(context any, mrOrMW Object, flags OpFlags) Status {
-	var c *change
+	c, status := &change{}, StatusInvalidParameter // also of a registered region: NDK-INV-02
 	switch o := mrOrMW.(type) {
 	case *MR:
-		if o == nil || !o.fastRegister {
-			return qp.postChange(rc.OpInvalidate, context, &change{}, StatusInvalidParameter, flags, opFlagsOfEveryRequest) // NDK-INV-02
+		if o != nil && o.fastRegister {
+			c, status = &change{grant: &o.grant, pd: o.pd}, StatusSuccess
 		}
-		c = &change{grant: &o.grant, pd: o.pd}
 	case *MW:
-		if o == nil {
-			return StatusInvalidParameter
+		if o != nil {
+			c, status = &change{grant: &o.grant, pd: o.pd}, StatusSuccess
 		}
-		c = &change{grant: &o.grant, pd: o.pd}
-	default:
-		return StatusInvalidParameter
 	}
-	return qp.postChange(rc.OpInvalidate, context, c, StatusSuccess, flags, opFlagsOfEveryRequest)
+	return qp.postChange(rc.OpInvalidate, context, c, status, flags, opFlagsOfEveryRequest)
 }
 
 // drain holds back what the queue pair has to report until nobody uses a region

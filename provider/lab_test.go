@@ -26,7 +26,11 @@ type world struct {
 	path    *sim.Impaired
 	network *sim.Network
 	hosts   [2]*host
-	opened  uint64 // adapters
+	others  []*host // further instances on the hosts' devices
+	opened  uint64  // devices
+	// configure, if set, changes the configuration of each device before it is
+	// started.
+	configure func(*provider.Config)
 }
 
 // A host is an adapter with what nearly every test needs on it.
@@ -82,17 +86,25 @@ func newWorld(t *testing.T) *world {
 
 func newWorldOf(t *testing.T, addresses [2]netip.Addr, info provider.AdapterInfo) *world {
 	t.Helper()
-	return newWorldVia(t, addresses, info, func(c provider.Carrier) provider.Carrier { return c })
+	return newWorldWith(t, addresses, func(c *provider.Config) { c.Info = info })
 }
 
 // newWorldVia is newWorldOf with something between the adapters and their carriers.
 func newWorldVia(t *testing.T, addresses [2]netip.Addr, info provider.AdapterInfo, via func(provider.Carrier) provider.Carrier) *world {
 	t.Helper()
+	return newWorldWith(t, addresses, func(c *provider.Config) { c.Info, c.Carrier = info, via(c.Carrier) })
+}
+
+// newWorldWith makes a world of devices with a change to their configuration.
+func newWorldWith(t *testing.T, addresses [2]netip.Addr, change func(*provider.Config)) *world {
+	t.Helper()
 	w := &world{t: t, clock: clock.NewVirtual()}
 	w.path = &sim.Impaired{Rand: rand.New(rand.NewPCG(1, 2)), Delay: 10 * time.Microsecond, Rate: 10e9}
 	w.network = sim.NewNetwork(w.clock, w.path)
 	for i, address := range addresses {
-		w.hosts[i] = w.equip(w.openOn(via(w.network.Attach(mtu, address)), info), address)
+		cfg := w.config(w.network.Attach(mtu, address))
+		change(&cfg)
+		w.hosts[i] = w.equip(w.start(cfg), address)
 		w.hosts[i].fill(uint64(i))
 	}
 	t.Cleanup(w.end)
@@ -109,9 +121,6 @@ func (w *world) openOn(carrier provider.Carrier, info provider.AdapterInfo) *pro
 	w.t.Helper()
 	cfg := w.config(carrier)
 	cfg.Info = info
-	if info.MaxSrqDepth == 0 {
-		cfg.Capabilities.MaxSrqCount = 0 // NDK-CAP-04
-	}
 	return w.start(cfg)
 }
 
@@ -130,6 +139,12 @@ func (w *world) config(carrier provider.Carrier) provider.Config {
 
 func (w *world) start(cfg provider.Config) *provider.Miniport {
 	w.t.Helper()
+	if cfg.Info.MaxSrqDepth == 0 {
+		cfg.Capabilities.MaxSrqCount = 0 // NDK-CAP-04
+	}
+	if w.configure != nil {
+		w.configure(&cfg)
+	}
 	m, err := provider.NewMiniport(cfg)
 	if err != nil {
 		w.t.Fatal(err)
@@ -144,6 +159,13 @@ var anyVersion = provider.OpenParameters{Version: provider.Version{Major: 2}}
 func (w *world) reopen(h *host) {
 	h.device = w.openAt(h.address, provider.DefaultAdapterInfo())
 	h.Adapter = must(h.device.OpenAdapter(anyVersion))
+}
+
+// another opens one more instance on a host's device.
+func (w *world) another(h *host) *host {
+	o := w.equip(h.device, h.address)
+	w.others = append(w.others, o)
+	return o
 }
 
 func (w *world) equip(m *provider.Miniport, address netip.Addr) *host {
@@ -183,6 +205,12 @@ func (w *world) end() {
 	w.path.Down, w.path.Loss = false, 0
 	var closes []*async
 	ends := 0
+	for _, h := range w.others {
+		h.BeginClose(func() {}) // which the device's end waits for
+		for len(*h.open) > 0 {
+			closes = append(closes, h.close((*h.open)[0]))
+		}
+	}
 	for _, h := range w.hosts {
 		h.endAll(func() { ends++ })
 		for len(*h.open) > 0 {
@@ -197,7 +225,7 @@ func (w *world) end() {
 		}
 	}
 	for _, h := range w.hosts {
-		if n := h.device.InUse(); n > 0 {
+		if n := h.device.InUse() + h.Queues(); n > 0 {
 			w.t.Fatalf("%d entries are left in the adapter's tables", n)
 		}
 	}

@@ -50,6 +50,16 @@ func TestAntecedents(t *testing.T) {
 			h.world.want(h.world.finish(h.dial(c, h.world.hosts[1])), provider.StatusConnectionRefused)
 			return h.qp, c
 		}},
+		{name: "NDK-LIFE-27 shared endpoint of a connector", pair: func(h *host) (closer, closer) {
+			s, c := h.share(h.ephemeral()), h.newConnector()
+			h.dialShared(c, h.qp, s, nowhere)
+			return s, c
+		}},
+		{name: "NDK-LIFE-27 shared endpoint of a connected connector", pair: func(h *host) (closer, closer) {
+			s := h.share(h.ephemeral())
+			a, _ := h.world.joinShared(s, 7000)
+			return s, a.conn
+		}},
 		{name: "NDK-LIFE-28 listener of a connector", on: 1, pair: func(h *host) (closer, closer) {
 			var delivered *provider.Connector
 			l := h.listen(func(c *provider.Connector) { delivered = c })

@@ -115,7 +115,7 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 	m.state.events.clock = cfg.Clock
 	m.life.init(cfg.Clock, 0)
 	m.qps.init(uint32(ledger.own), cfg.Rand)
-	m.cm = cm.New(cm.Config{GUID: cfg.Rand.Uint64() | 1, Rand: cfg.Rand, Accepts: m.accepts})
+	m.cm = cm.New(cm.Config{GUID: cfg.Rand.Uint64() | 1, Rand: cfg.Rand, Accepts: m.accepts, MaxMTU: m.maxMTU})
 	cfg.Carrier.Listen(m)
 	m.logFrameSizes(cfg.Log)
 	return m, nil

@@ -39,18 +39,17 @@ func (cq *CQ) ControlInterruptModeration(interval, count uint32) Status {
 	}
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
-	m := &cq.moderation
-	switch {
-	case interval == math.MaxUint32 && uint64(count) > uint64(len(cq.ring)):
+	if interval == math.MaxUint32 && uint64(count) > uint64(len(cq.ring)) {
 		return StatusInvalidParameterMix
-	case interval == 0, count <= 1:
+	}
+	m := &cq.moderation
+	m.interval, m.count = time.Duration(interval)*time.Microsecond, count
+	switch {
+	case count <= 1:
 		m.interval = 0
 	case interval == math.MaxUint32:
 		m.interval = forever
-	default:
-		m.interval = time.Duration(interval) * time.Microsecond
 	}
-	m.count = count
 	cq.moderate()
 	return StatusSuccess
 }
@@ -59,15 +58,12 @@ func (cq *CQ) ControlInterruptModeration(interval, count uint32) Status {
 // as moderation has it. cq.mu is held.
 func (cq *CQ) satisfied() {
 	m := &cq.moderation
-	if m.interval == 0 {
+	switch {
+	case m.interval == 0, cq.enough():
 		cq.notify(StatusSuccess)
-		return
-	}
-	if !m.delayed {
+	case !m.delayed:
 		m.delayed, m.since = true, cq.clock.Now()
 		cq.moderate()
-	} else if cq.enough() {
-		cq.notify(StatusSuccess)
 	}
 }
 

@@ -230,6 +230,18 @@ func TestModeration(t *testing.T) {
 			w.settle()
 			server.notes.notified(t, success)
 		}},
+		"NDK-MOD-09 NDK-MOD-06 no count while a notification of what is taken is held back": {set{1e6, 100}, func(t *testing.T, w *world, client, server *host) {
+			for n := range 2 {
+				server.notes.statuses = nil
+				w.want(server.cq.ControlInterruptModeration(never, 100), success)
+				server.cq.Arm(provider.NotifyAny)
+				w.sendTo(client, server, 0)
+				server.results(1)
+				w.want(server.cq.ControlInterruptModeration(never, uint32(n)), success)
+				w.clock.Run(0)
+				server.notes.notified(t, success)
+			}
+		}},
 		"NDK-MOD-09 a lower count while a notification is held back": {set{never, 100}, func(t *testing.T, w *world, client, server *host) {
 			server.cq.Arm(provider.NotifyAny)
 			for range 2 {

@@ -7,8 +7,9 @@ import "github.com/ndklab/ndklab/provider/rc"
 // pair.
 type MW struct {
 	object
-	pd    *PD
-	grant grant
+	Dispatch MWDispatch // as Adapter.Dispatch
+	pd       *PD
+	grant    grant
 }
 
 // CreateMW makes a memory window for QP.Bind.
@@ -18,6 +19,7 @@ func (pd *PD) CreateMW(completion CreateCompletion, context any) (*MW, Status) {
 	if !mw.reserve(m, mwResource, m.capabilities.MaxMwCount) {
 		return nil, StatusInsufficientResources
 	}
+	mw.Dispatch = mw
 	mw.init(pd.clock, ObjectTypeMW, &pd.object)
 	if status := mw.grant.prepare(); status != StatusSuccess {
 		mw.discard()
@@ -41,11 +43,12 @@ func (mw *MW) RemoteToken() uint32 { return mw.grant.newest() }
 // have been posted before. Until it is invalidated or closed the region stays
 // registered.
 func (qp *QP) Bind(context any, mr *MR, mw *MW, virtualAddress, length uint64, flags OpFlags) Status {
-	if mr == nil || mw == nil {
-		return StatusInvalidParameter
+	c, status := &change{}, StatusInvalidParameter
+	if mr != nil && mw != nil {
+		c.grant, c.pd = &mw.grant, mw.pd
+		c.region, status = mr.bind(mw, virtualAddress, length, flags)
 	}
-	r, status := mr.bind(mw, virtualAddress, length, flags)
-	return qp.postChange(rc.OpBind, context, &change{grant: &mw.grant, pd: mw.pd, region: r}, status, flags, opFlagsOfBind)
+	return qp.postChange(rc.OpBind, context, c, status, flags, opFlagsOfBind)
 }
 
 // bind is the region that a window to part of mr is to have. It counts as bound

@@ -270,6 +270,21 @@ func TestLocalEndpointsOID(t *testing.T) {
 			second.port = 6999
 			second.listen(func(*provider.Connector) {})
 			same(t, server.localEndpoints(), 36, listener(6999), listener(7000))
+			shared := track(server, must(server.CreateSharedEndpoint(netip.AddrPortFrom(server.address, 7005), nil, nil)))
+			sharedEntry := entry{Local: shared.LocalAddress()}
+			same(t, server.localEndpoints(), 36, listener(6999), listener(7000), sharedEntry)
+			// A connection from there is not listed by itself.
+			client2, server2 := *client, *server
+			client2.qp, client2.port, server2.qp = client.newQP(), 7002, server.newQP()
+			client2.listen(func(*provider.Connector) {})
+			c := server.newConnector()
+			a := &async{}
+			w.want(c.ConnectWithSharedEndpoint(server2.qp, shared, client2.service(), 1, 1, nil, a.done, a), provider.StatusPending)
+			same(t, server.localEndpoints(), 36, listener(6999), listener(7000), sharedEntry)
+			server.close(c)
+			w.settle()
+			w.want(server.close(shared).returned, success)
+			same(t, server.localEndpoints(), 36, listener(6999), listener(7000))
 			// The one that has a connection is closed: its endpoint stays, and listens no
 			// more.
 			w.want(server.close(server.listener).returned, provider.StatusPending)

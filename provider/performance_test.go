@@ -69,6 +69,10 @@ type bench struct {
 	results [64]provider.Result
 	sge     [2][]provider.SGE
 	told    int // notifications
+
+	adapters [2]*provider.Adapter
+	pds      [2]*provider.PD
+	page     uint64 // a logical address, of what was lent last
 }
 
 func newBench(t testing.TB, receiveBytes uint32) *bench {
@@ -84,6 +88,7 @@ func newBench(t testing.TB, receiveBytes uint32) *bench {
 		}
 		a := must(m.OpenAdapter(anyVersion))
 		pd := must(a.CreatePD(nil, nil))
+		b.adapters[i], b.pds[i] = a, pd
 		b.cqs[i] = must(a.CreateCQ(256, func(any, provider.Status) { b.told++ }, nil, nil, nil, nil))
 		b.qps[i] = must(pd.CreateQP(b.cqs[i], b.cqs[i], nil, 64, 64, 1, 1, 0, nil, nil))
 		b.mrs[i] = must(pd.CreateMR(false, nil, nil))
@@ -113,6 +118,24 @@ func (b *bench) hand(from int) {
 	s.packets = s.packets[:0]
 }
 
+// lend makes an FRMR of a side's, at address 0.
+func (b *bench) lend(t testing.TB, side int) []provider.SGE {
+	t.Helper()
+	lam, size, fbo := provider.LAM{}, uint32(24), uint32(0)
+	mr := must(b.pds[side].CreateMR(true, nil, nil))
+	for _, s := range []provider.Status{
+		b.adapters[side].BuildLAM(&provider.MDL{Bytes: make([]byte, 4096)}, 4096, nil, nil, &lam, &size, &fbo),
+		mr.InitializeFastRegister(1, true, nil, nil),
+		b.qps[side].FastRegister(nil, mr, lam.Pages, 0, 4096, 0, provider.OpAllowRemoteWrite|provider.OpSilentSuccess),
+	} {
+		if s != success {
+			t.Fatal(s)
+		}
+	}
+	b.page = uint64(lam.Pages[0])
+	return []provider.SGE{{Length: 64, MemoryRegionToken: mr.LocalToken()}}
+}
+
 // turn lets both sides have what the other sent, and callbacks run.
 func (b *bench) turn() {
 	b.hand(0)
@@ -139,6 +162,8 @@ func TestAllocations(t *testing.T) {
 	b := newBench(t, 64)
 	context := &struct{}{}
 	remote := b.mrs[1].RemoteToken()
+	frmr, logical := b.lend(t, 1), b.lend(t, 0)
+	logical[0].VirtualAddress, logical[0].MemoryRegionToken = b.page, b.pds[0].PrivilegedMemoryRegionToken()
 	for name, run := range map[string]func(){
 		"write": func() {
 			b.qps[0].Write(context, b.sge[0], base, remote, 0)
@@ -166,6 +191,19 @@ func TestAllocations(t *testing.T) {
 			if b.told != told+1 {
 				t.Fatal("not notified")
 			}
+		},
+		"through an FRMR": func() {
+			b.qps[1].Receive(context, frmr)
+			b.qps[0].Send(context, b.sge[0], 0)
+			b.qps[0].Write(context, b.sge[0], 0, frmr[0].MemoryRegionToken, 0)
+			b.turn()
+			b.take(t, 0, 2)
+			b.take(t, 1, 1)
+		},
+		"logical addresses": func() {
+			b.qps[0].Write(context, logical, base, remote, 0)
+			b.turn()
+			b.take(t, 0, 1)
 		},
 		"flight": func() {
 			for range 32 {

@@ -95,7 +95,7 @@ func (pd *PD) createQP(qp *QP, initiatorQueueDepth, maxInitiatorRequestSge, inli
 		Receives: qp.receives, Memory: &qp.memory,
 	}
 	if qp.srq != nil {
-		config.Receives, config.SharedReceives = qp.srq, true
+		config.Receives, config.SharedReceives = taker{qp.srq}, true
 	}
 	qp.rc = rc.NewQP(config)
 	qp.Dispatch = qp

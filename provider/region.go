@@ -46,7 +46,7 @@ func (r *region) allows(access rc.Access) bool {
 	case rc.LocalWrite:
 		return !r.window && r.flags&MRAllowLocalWrite != 0
 	case rc.ReadSink:
-		return !r.window && r.flags&MRAllowLocalWrite != 0 && r.flags&MRReadSink != 0
+		return r.allows(rc.LocalWrite) && r.flags&MRReadSink != 0
 	case rc.RemoteRead:
 		return r.flags&MRAllowRemoteRead != 0
 	case rc.RemoteWrite:

@@ -6,6 +6,7 @@ import "net/netip"
 // connectors connect, each to another destination.
 type SharedEndpoint struct {
 	object
+	Dispatch SharedEndpointDispatch // as Adapter.Dispatch
 	adapter  *Adapter
 	endpoint *endpoint // it holds one reference (ndkpi.md T28)
 
@@ -27,6 +28,7 @@ func (a *Adapter) CreateSharedEndpoint(address netip.AddrPort,
 	}
 	s := &SharedEndpoint{adapter: a, endpoint: e, destinations: map[netip.AddrPort]*Connector{}}
 	e.shared = s
+	s.Dispatch = s
 	s.init(a.clock, ObjectTypeSharedEndpoint, &a.object)
 	return created(m, s, &s.object, completion, context)
 }

@@ -12,6 +12,7 @@ import (
 // (NDK-SRQ-13).
 type SRQ struct {
 	object
+	Dispatch     SRQDispatch // as Adapter.Dispatch
 	pd           *PD
 	notification SRQNotification
 	context      any
@@ -50,6 +51,7 @@ func (pd *PD) CreateSRQ(depth, maxReceiveRequestSge, notifyThreshold uint32, not
 	if !srq.reserve(m, srqResource, m.capabilities.MaxSrqCount) {
 		return nil, StatusInsufficientResources
 	}
+	srq.Dispatch = srq
 	srq.init(pd.clock, ObjectTypeSRQ, &pd.object)
 	// In the set, where a device that fails from now on finds it.
 	pd.adapter.srqs.add(srq)
@@ -117,8 +119,12 @@ func (srq *SRQ) Receive(context any, sgl []SGE) Status {
 	return postStatus(srq.receives.Post(&rc.Receive{Context: context, SGL: srq.sgl}))
 }
 
+// A taker is an SRQ as its queue pairs have it.
+type taker struct{ srq *SRQ }
+
 // Take implements rc.Receives. The QP.mu of the queue pair that asks is held.
-func (srq *SRQ) Take(r *rc.Receive) bool {
+func (t taker) Take(r *rc.Receive) bool {
+	srq := t.srq
 	srq.mu.Lock()
 	defer srq.mu.Unlock()
 	if srq.failure != StatusSuccess || !srq.receives.Take(r) {

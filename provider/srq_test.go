@@ -466,6 +466,9 @@ func TestFailedSRQ(t *testing.T) {
 		w.want(other.Receive("other", nil), success)
 		srq.Fail()
 		srq.Fail() // once is all there is
+		if srq.Take() {
+			t.Error("a QP that has not failed yet could still take a receive")
+		}
 		w.settle()
 		n.notified(t, provider.StatusInternalError)
 		server.result(provider.StatusCancelled)

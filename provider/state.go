@@ -157,9 +157,9 @@ func (m *Miniport) abortAttempts() {
 	for _, c := range m.connectorsInOrder() {
 		if c.state.attempting() {
 			m.cm.Abandon(now, c.id)
-			c.enter(aborted)
+			status := c.abort(StatusConnectionAborted)
 			c.leaveQP()
-			c.complete(StatusConnectionAborted)
+			c.complete(status)
 		}
 	}
 	m.manage(now)

@@ -228,6 +228,11 @@ func TestFailure(t *testing.T) {
 		w := newWorld(t)
 		client, server := w.connect()
 		events := client.listenToEvents()
+		idle, idleNotes := client.newCQ(1)
+		late, lateNotes := client.newCQ(1)
+		idle.Arm(provider.NotifyErrors)
+		var ofSRQ []provider.Status
+		track(client, must(client.pd.CreateSRQ(1, 1, 0, func(_ any, status provider.Status) { ofSRQ = append(ofSRQ, status) }, nil, nil, nil, nil)))
 		client.cq.Arm(provider.NotifyErrors)
 		w.want(client.qp.Receive(nil, nil), success)
 		client.device.Fail()
@@ -236,22 +241,31 @@ func TestFailure(t *testing.T) {
 			t.Fatal("raised from within the call")
 		}
 		w.settle()
+		late.Arm(provider.NotifyErrors)
+		w.settle()
 		events.heard(t, disable)
-		for i, n := range []*notes{client.notes} {
+		for i, n := range []*notes{client.notes, idleNotes, lateNotes} {
 			if !slices.Equal(n.statuses, []provider.Status{provider.StatusInternalError}) {
 				t.Errorf("CQ %d was told %v", i, n.statuses)
 			}
 		}
+		if !slices.Equal(ofSRQ, []provider.Status{provider.StatusInternalError}) {
+			t.Errorf("the SRQ was told %v", ofSRQ)
+		}
 		if client.disconnected != 1 || server.disconnected != 1 {
 			t.Errorf("%d and %d disconnect events", client.disconnected, server.disconnected)
 		}
-		if c := client.device.Counters(); c.CQError != 1 || c.ConnectionError != 1 || c.ActiveConnection != 0 {
+		if c := client.device.Counters(); c.CQError != 3 || c.ConnectionError != 1 || c.ActiveConnection != 0 {
 			t.Errorf("got %+v", c)
 		}
 		w.want(client.qp.Send(nil, nil, 0), provider.StatusConnectionInvalid)
 		cq, status := client.CreateCQ(1, nil, nil, nil, nil, nil)
 		if status != provider.StatusDeviceNotReady || cq != nil {
 			t.Errorf("made %v on a device that has failed: %v", cq, status)
+		}
+		srq, status := client.pd.CreateSRQ(1, 1, 0, nil, nil, nil, nil, nil)
+		if status != provider.StatusDeviceNotReady || srq != nil {
+			t.Errorf("made %v on a device that has failed: %v", srq, status)
 		}
 		w.want(client.set(1), provider.StatusAdapterNotReady)
 

@@ -22,6 +22,9 @@ func negotiate(asked Version) (Version, bool) {
 	return Version{}, false
 }
 
+// hasEx reports whether the object's interface has the functions in Ex form.
+func (o *object) hasEx() bool { return o.header.Version.Major >= 2 }
+
 // A GUID names an extension interface.
 type GUID [16]byte
 

@@ -67,6 +67,39 @@ func TestVersions(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 	})
+	t.Run("NDK-VER-05 what came with 2.1", func(t *testing.T) {
+		w := newWorld(t)
+		w.reequip(0, must(w.hosts[0].device.OpenAdapter(provider.OpenParameters{Version: version{1, 2}})))
+		old, present := w.hosts[0], w.hosts[1]
+		a := &async{}
+		for _, d := range []struct{ from, to *host }{{old, present}, {present, old}} {
+			var delivered *provider.Connector
+			l := d.to.listen(func(c *provider.Connector) { delivered = c })
+			c := d.from.newConnector()
+			connect := d.from.dial(c, d.to)
+			w.settle()
+			if d.to == old {
+				w.want(delivered.AcceptEx(d.to.qp, 1, 1, nil, nil, nil, a.done, a), provider.StatusNotSupported)
+			}
+			d.to.accept(delivered)
+			w.want(w.finish(connect), success)
+			if d.from == old {
+				w.want(c.CompleteConnectEx(nil, nil, a.done, a), provider.StatusNotSupported)
+			}
+			d.from.conn = c
+			w.want(d.from.complete(), success)
+			w.settle()
+			for _, h := range []*host{d.from, d.to} {
+				h.close(h.conn)
+				h.close(h.qp)
+				h.qp = h.newQP()
+			}
+			d.to.close(l)
+		}
+		if a.calls > 0 {
+			t.Error("a call that failed has called back")
+		}
+	})
 	t.Run("NDK-VER-08 two instances", func(t *testing.T) {
 		w := newWorld(t)
 		client, server := w.connect()
@@ -143,6 +176,9 @@ func newObjects(w *world, h *host, a *provider.Adapter) *objects {
 		pd, cq,
 		must(pd.CreateMR(false, nil, nil)),
 		must(pd.CreateQP(cq, cq, nil, 1, 1, 1, 1, 0, nil, nil)),
+		must(pd.CreateSRQ(1, 1, 0, nil, nil, nil, nil, nil)),
+		must(pd.CreateMW(nil, nil)),
+		must(a.CreateSharedEndpoint(h.ephemeral(), nil, nil)),
 		must(a.CreateConnector(nil, nil)),
 		must(a.CreateListener(func(any, *provider.Connector) {}, nil, nil, nil)),
 	}}
@@ -167,15 +203,20 @@ func (o *objects) close() {
 
 // tables are the members of the dispatch tables (ndkpi.md 3.2), in Go's names.
 var tables = map[provider.ObjectType][]string{
-	provider.ObjectTypeAdapter: {"QueryExtension", "QueryAdapterInfo", "CreateCQ", "CreatePD", "CreateConnector", "CreateListener"},
-	provider.ObjectTypeCQ:      {"Close", "QueryExtension", "Arm", "Results", "ResultsEx"},
-	provider.ObjectTypePD:      {"Close", "QueryExtension", "CreateMR", "CreateQP"},
-	provider.ObjectTypeMR:      {"Close", "QueryExtension", "Register", "Deregister", "RemoteToken", "LocalToken"},
-	provider.ObjectTypeQP: {"Close", "QueryExtension", "Flush", "Send", "Receive", "Read", "Write",
-		"SendAndInvalidate"},
-	provider.ObjectTypeConnector: {"Close", "QueryExtension", "Connect", "CompleteConnect", "Accept", "Reject",
-		"GetConnectionData", "GetLocalAddress", "GetPeerAddress", "Disconnect"},
-	provider.ObjectTypeListener: {"Close", "QueryExtension", "Listen", "GetLocalAddress", "ControlConnectEvents"},
+	provider.ObjectTypeAdapter: {"QueryExtension", "QueryAdapterInfo", "CreateCQ", "CreatePD", "CreateSharedEndpoint",
+		"CreateConnector", "CreateListener", "BuildLAM", "ReleaseLAM"},
+	provider.ObjectTypeCQ: {"Close", "QueryExtension", "Resize", "Arm", "Results", "ControlInterruptModeration", "ResultsEx"},
+	provider.ObjectTypePD: {"Close", "QueryExtension", "CreateMR", "CreateMW", "CreateSRQ", "CreateQP", "CreateQPWithSRQ",
+		"PrivilegedMemoryRegionToken"},
+	provider.ObjectTypeMR: {"Close", "QueryExtension", "Register", "Deregister", "InitializeFastRegister", "RemoteToken", "LocalToken"},
+	provider.ObjectTypeMW: {"Close", "QueryExtension", "RemoteToken"},
+	provider.ObjectTypeQP: {"Close", "QueryExtension", "Flush", "Send", "Receive", "Bind", "FastRegister", "Invalidate",
+		"Read", "Write", "SendAndInvalidate"},
+	provider.ObjectTypeSRQ: {"Close", "QueryExtension", "Modify", "Receive"},
+	provider.ObjectTypeConnector: {"Close", "QueryExtension", "Connect", "ConnectWithSharedEndpoint", "CompleteConnect", "Accept",
+		"Reject", "GetConnectionData", "GetLocalAddress", "GetPeerAddress", "Disconnect", "CompleteConnectEx", "AcceptEx"},
+	provider.ObjectTypeListener:       {"Close", "QueryExtension", "Listen", "GetLocalAddress", "ControlConnectEvents"},
+	provider.ObjectTypeSharedEndpoint: {"Close", "QueryExtension", "GetLocalAddress"},
 }
 
 // dispatch is an object's field Dispatch.

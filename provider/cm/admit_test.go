@@ -40,6 +40,8 @@ func TestAdmission(t *testing.T) {
 		{"from another address", func(q *mad.REQ, _, _ *host) { q.PrivateData[19]++ }, mad.ReasonConsumer, nil},
 		{"MTU code 0", func(q *mad.REQ, _, _ *host) { q.MTU = 0 }, mad.ReasonInvalidMTU, []byte{5}},
 		{"MTU code 6", func(q *mad.REQ, _, _ *host) { q.MTU = 6 }, mad.ReasonInvalidMTU, []byte{5}},
+		{"MTU above ours", func(q *mad.REQ, _, passive *host) { passive.config.MaxMTU = upTo3; q.MTU = 4 }, mad.ReasonInvalidMTU, []byte{3}},
+		{"MTU like ours", func(q *mad.REQ, _, passive *host) { passive.config.MaxMTU = upTo3; q.MTU = 3 }, 0, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n, active, passive := pair(t)
@@ -59,8 +61,34 @@ func TestAdmission(t *testing.T) {
 			if len(passive.byID) != 0 || len(passive.byPeer) != 0 || len(passive.byQPN) != 0 {
 				t.Error("a refused REQ left something behind")
 			}
-			wait[Rejected](active)
+			rejected := wait[Rejected](active)
+			if tt.want == mad.ReasonInvalidMTU {
+				if rejected.MTU != tt.ari[0] {
+					t.Errorf("told to ask for the MTU code %d, want %d", rejected.MTU, tt.ari[0])
+				}
+			} else if rejected.MTU != 0 {
+				t.Errorf("an MTU code of %d with another reason", rejected.MTU)
+			}
 		})
+	}
+}
+
+// upTo3 is a Config.MaxMTU.
+func upTo3(netip.Addr) uint8 { return 3 }
+
+// TestAcceptableMTU: a peer that refuses the MTU need not say what it would take.
+func TestAcceptableMTU(t *testing.T) {
+	for _, tt := range []struct {
+		m    mad.REJ
+		want uint8
+	}{
+		{mad.REJ{Reason: mad.ReasonInvalidMTU, ARILength: 1, ARI: [72]byte{2}}, 2},
+		{mad.REJ{Reason: mad.ReasonInvalidMTU, ARI: [72]byte{2}}, 0},
+		{mad.REJ{Reason: mad.ReasonInvalidGID, ARILength: 16, ARI: [72]byte{2}}, 0},
+	} {
+		if got := acceptableMTU(&tt.m); got != tt.want {
+			t.Errorf("%v with %d bytes of ARI: %d, want %d", tt.m.Reason, tt.m.ARILength, got, tt.want)
+		}
 	}
 }
 

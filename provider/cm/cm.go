@@ -61,6 +61,11 @@ type Config struct {
 	// listened. It must not call the Endpoint. Required.
 	Accepts func(local, remote netip.AddrPort) bool
 
+	// MaxMTU is the code of the largest path MTU that a local address takes part
+	// in, 1 (256) to 5 (4096). A request for more is refused, with this for the
+	// peer to ask for instead. Nil stands for 5.
+	MaxMTU func(local netip.Addr) uint8
+
 	// Timeout is how long a REQ, REP or DREQ is repeated without any answer before
 	// the attempt is given up. Default 30 s, about half of what Linux takes:
 	// longer than any outage that a connection should survive, shorter than a

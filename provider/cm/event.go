@@ -51,6 +51,7 @@ type ConnectReply struct {
 type Rejected struct {
 	ID          ID
 	Reason      mad.Reason
+	MTU         uint8                    // code of the MTU to ask for, with mad.ReasonInvalidMTU; 0 if the peer names none
 	PrivateData [mad.REJPrivateData]byte // the peer's consumer's, with mad.ReasonConsumer
 }
 

@@ -156,7 +156,7 @@ func (e *Endpoint) admit(from path, q *mad.REQ, ip *mad.IPHeader) bool {
 		e.refuseREQ(from, q, mad.ReasonInvalidGID)
 	case !ip.Decode(q.PrivateData[:]) || ip.Destination != local || ip.Source.Addr() != remote:
 		e.refuseREQ(from, q, mad.ReasonConsumer)
-	case q.MTU < 1 || q.MTU > 5:
+	case q.MTU < 1 || q.MTU > e.maxMTU(from.local):
 		e.refuseREQ(from, q, mad.ReasonInvalidMTU)
 	case !e.config.Accepts(netip.AddrPortFrom(from.local, port), netip.AddrPortFrom(from.remote, ip.Source.Port())):
 		e.refuseREQ(from, q, mad.ReasonInvalidServiceID)
@@ -168,6 +168,14 @@ func (e *Endpoint) admit(from path, q *mad.REQ, ip *mad.IPHeader) bool {
 
 // gidAddr is an address as a GID holds it: without zone.
 func gidAddr(a netip.Addr) netip.Addr { return a.WithZone("").Unmap() }
+
+// maxMTU is Config.MaxMTU.
+func (e *Endpoint) maxMTU(local netip.Addr) uint8 {
+	if e.config.MaxMTU == nil {
+		return 5
+	}
+	return e.config.MaxMTU(local)
+}
 
 // refuseREQ answers a REQ that makes no connection.
 func (e *Endpoint) refuseREQ(to path, q *mad.REQ, reason mad.Reason) {
@@ -183,7 +191,7 @@ func (e *Endpoint) refuseREQ(to path, q *mad.REQ, reason mad.Reason) {
 		m.ARILength = uint8(copy(m.ARI[:], gid[:]))
 	case mad.ReasonInvalidMTU:
 		m.ARILength = 1
-		m.ARI[0] = 5
+		m.ARI[0] = e.maxMTU(to.local)
 	}
 	e.send(to, &m)
 }

@@ -87,7 +87,7 @@ func (e *Endpoint) handleREJ(now time.Duration, from path, b []byte) {
 	switch {
 	case c.state == requestSent:
 		e.close(now, c)
-		e.emit(c, Rejected{ID: c.id, Reason: m.Reason, PrivateData: m.PrivateData})
+		e.emit(c, Rejected{ID: c.id, Reason: m.Reason, MTU: acceptableMTU(&m), PrivateData: m.PrivateData})
 	case c.state == replyReceived && m.Reason == mad.ReasonTimeout:
 		e.close(now, c)
 		e.emit(c, ConnectFailed{ID: c.id, Failure: TimedOut})
@@ -119,4 +119,12 @@ func (e *Endpoint) findRejected(from path, m *mad.REJ) *connection {
 		return nil
 	}
 	return c
+}
+
+// acceptableMTU is the MTU code that a REJ names; 0 if it names none.
+func acceptableMTU(m *mad.REJ) uint8 {
+	if m.Reason != mad.ReasonInvalidMTU || m.ARILength == 0 {
+		return 0
+	}
+	return m.ARI[0]
 }
