@@ -3,6 +3,7 @@ package node
 import (
 	"math/rand/v2"
 	"net/netip"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -177,5 +178,27 @@ func TestDefaultsGiveWay(t *testing.T) {
 		if err := startable(adapterConfig(adapterOf(t, block))); err != nil {
 			t.Errorf("%s: %v", block, err)
 		}
+	}
+}
+
+// TestExample has the example that shows every key show its default.
+func TestExample(t *testing.T) {
+	const file = "../examples/adapter.ndklab.yaml"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range adapterKeys {
+		if !strings.Contains(string(text), " "+k.key+": ") {
+			t.Errorf("%s is missing", k.key)
+		}
+	}
+	topo, err := topology.Parse(file, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, got := adapterConfig(&topology.Adapter{}), adapterConfig(&topo.FindNode("tuned").Adapter)
+	if diff := cmp.Diff(want.Info, got.Info) + cmp.Diff(want.Capabilities, got.Capabilities) + cmp.Diff(want.Configuration, got.Configuration); diff != "" || got.Pend {
+		t.Errorf("-default +example:\n%s", diff)
 	}
 }
