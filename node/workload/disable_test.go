@@ -19,7 +19,7 @@ func TestDisable(t *testing.T) {
 			spec := Spec{Operation: topology.Write, Size: 65536, Depth: 16, Duration: time.Minute, Verify: true, Seed: 1}
 			var disabledAt time.Duration
 			got, found := l.run(spec, func(*Server) {
-				l.clock.Run(time.Second)
+				l.clock.Run(50 * time.Millisecond)
 				disabledAt = l.clock.Now()
 				if status := l.devices[victim].SetState(false); status != provider.StatusSuccess {
 					t.Fatal(status)
@@ -114,9 +114,7 @@ func TestLimits(t *testing.T) {
 		{"a MaxInlineDataSize of 8, the adapter has 7", func(i *provider.AdapterInfo) { i.MaxInlineDataSize = 7 }},
 		{"a MaxCalleeData of 12, the adapter has 11", func(i *provider.AdapterInfo) { i.MaxCalleeData = 11 }},
 	} {
-		info := provider.DefaultAdapterInfo()
-		test.narrow(&info)
-		l := newLabWith(t, info)
+		l := newLabWith(t, func(c *provider.Config) { test.narrow(&c.Info) })
 		spec := Spec{Name: "w", Operation: topology.Write, Size: 1000, Depth: 16, Count: 1}
 		_, err := Serve(l.devices[1], spec, serverAddress)
 		if err == nil || !strings.HasSuffix(err.Error(), "it needs "+test.want) {
@@ -132,10 +130,21 @@ func TestLimits(t *testing.T) {
 // TestReadLimits has adapters that can have fewer READs in progress than a
 // workload asks for.
 func TestReadLimits(t *testing.T) {
-	info := provider.DefaultAdapterInfo()
-	info.MaxInboundReadLimit, info.MaxOutboundReadLimit = 2, 3
-	got, _ := newLabWith(t, info).run(Spec{Operation: topology.Read, Size: 100, Depth: 16, Count: 100, Verify: true}, nil)
+	got, _ := newLabWith(t, func(c *provider.Config) {
+		c.Info.MaxInboundReadLimit, c.Info.MaxOutboundReadLimit = 2, 3
+	}).run(Spec{Operation: topology.Read, Size: 100, Depth: 16, Count: 100, Verify: true}, nil)
 	if got.Messages != 100 || got.Error != "" {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestPend has adapters on which nothing completes at once.
+func TestPend(t *testing.T) {
+	for _, operation := range []topology.Operation{topology.Write, topology.Read, topology.Send} {
+		l := newLabWith(t, func(c *provider.Config) { c.Pend = true })
+		got, found := l.run(Spec{Operation: operation, Size: 1000, Depth: 4, Count: 100, Verify: true}, nil)
+		if got.Messages != 100 || got.Error != "" || found.Error != "" {
+			t.Errorf("%s: client %+v, server %+v", operation, got, found)
+		}
 	}
 }

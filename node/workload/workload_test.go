@@ -30,21 +30,23 @@ var (
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	return newLabWith(t, provider.DefaultAdapterInfo())
+	return newLabWith(t, func(*provider.Config) {})
 }
 
-// newLabWith is a lab of adapters with the given limits.
-func newLabWith(t *testing.T, info provider.AdapterInfo) *lab {
+// newLabWith is a lab of adapters that are set up otherwise.
+func newLabWith(t *testing.T, set func(*provider.Config)) *lab {
 	t.Helper()
 	l := &lab{t: t, clock: clock.NewVirtual()}
 	l.path = &sim.Impaired{Rand: rand.New(rand.NewPCG(3, 4)), Delay: time.Millisecond, Rate: 10e9}
 	network := sim.NewNetwork(l.clock, l.path)
 	for i, address := range []netip.Addr{clientAddress, serverAddress.Addr()} {
-		m, err := provider.NewMiniport(provider.Config{
+		cfg := provider.Config{
 			Carrier: network.Attach(4200, address), Clock: l.clock,
-			Rand: rand.New(rand.NewPCG(uint64(i), 9)), Info: info,
+			Rand: rand.New(rand.NewPCG(uint64(i), 9)), Info: provider.DefaultAdapterInfo(),
 			Capabilities: provider.DefaultCapabilities(),
-		})
+		}
+		set(&cfg)
+		m, err := provider.NewMiniport(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
