@@ -63,16 +63,20 @@ const longestLatency = time.Minute
 // server. done is called with the result when everything is closed. The error
 // says why it could not be started; done is not called then.
 func Run(m *provider.Miniport, c clock.Clock, spec Spec, from netip.Addr, to netip.AddrPort, done func(Result)) (*Client, error) {
-	w := &Client{
-		spec: spec, clock: c, pattern: newPattern(&spec), done: done,
-		messages: make([]message, spec.slots()),
-		latency:  hdrhistogram.New(1, int64(longestLatency), 3),
-	}
+	w := newClient(c, spec, done)
 	if err := w.connect(m, from, to); err != nil {
 		closeAll(w.objects(), w.adapter, func() {})
 		return nil, fmt.Errorf("workload %s: connect from %s to %s: %w", spec.Name, from, to, err)
 	}
 	return w, nil
+}
+
+func newClient(c clock.Clock, spec Spec, done func(Result)) *Client {
+	return &Client{
+		spec: spec, clock: c, pattern: newPattern(&spec), done: done,
+		messages: make([]message, spec.slots()),
+		latency:  hdrhistogram.New(1, int64(longestLatency), 3),
+	}
 }
 
 func (w *Client) connect(m *provider.Miniport, from netip.Addr, to netip.AddrPort) (err error) {

@@ -148,3 +148,53 @@ func TestPend(t *testing.T) {
 		}
 	}
 }
+
+// TestEndedIsDeaf has ends of workloads that are over hear of what no longer
+// concerns them.
+func TestEndedIsDeaf(t *testing.T) {
+	spec := Spec{Operation: topology.Send, Size: 1, Depth: 1, Count: 1}
+	t.Run("server", func(t *testing.T) {
+		l := newLab(t)
+		server, err := Serve(l.devices[1], spec, serverAddress)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.Stop(func(ServerResult) {})
+		l.clock.Run(time.Second)
+		// An instance of another's, so that the event is not over at once.
+		if _, status := l.devices[1].OpenAdapter(provider.OpenParameters{Version: provider.InterfaceVersion}); status != provider.StatusSuccess {
+			t.Fatal(status)
+		}
+		l.devices[1].SetState(false)
+		l.clock.Run(time.Second)
+		server.Stop(func(found ServerResult) {
+			if found.Error != "" {
+				t.Errorf("it was disabled after its end: %+v", found)
+			}
+		})
+	})
+	t.Run("client that could not start", func(t *testing.T) {
+		l := newLab(t)
+		w := newClient(l.clock, spec, func(Result) { t.Error("done") })
+		if err := w.connect(l.devices[0], serverAddress.Addr(), serverAddress); err == nil {
+			t.Fatal("connected from an address of another's")
+		}
+		w.Abort("too late")
+		l.clock.Run(time.Second)
+	})
+	t.Run("client that has ended", func(t *testing.T) {
+		l := newLab(t)
+		var got *Result
+		w, err := Run(l.devices[0], l.clock, spec, clientAddress, serverAddress, func(r Result) { got = &r })
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Abort("enough")
+		l.clock.Run(time.Microsecond)
+		w.connected(nil, provider.StatusSuccess) // which was on its way
+		l.clock.Run(time.Minute)
+		if got == nil || got.Error != "enough" || w.result != *got || w.started != 0 || l.devices[0].Usage() != (provider.Usage{}) {
+			t.Errorf("%+v, %+v", got, w.result)
+		}
+	})
+}
