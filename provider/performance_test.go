@@ -65,6 +65,7 @@ type bench struct {
 	shelves [2]shelf
 	cqs     [2]*provider.CQ
 	qps     [2]*provider.QP
+	srq     *provider.SRQ // of the second, if it has one
 	mrs     [2]*provider.MR
 	results [64]provider.Result
 	sge     [2][]provider.SGE
@@ -75,7 +76,10 @@ type bench struct {
 	page     uint64 // a logical address, of what was lent last
 }
 
-func newBench(t testing.TB, receiveBytes uint32) *bench {
+func newBench(t testing.TB, receiveBytes uint32) *bench { return newBenchOf(t, receiveBytes, false) }
+
+// newBenchOf is newBench whose second end may receive from an SRQ.
+func newBenchOf(t testing.TB, receiveBytes uint32, shared bool) *bench {
 	b := &bench{}
 	var conns [2]*provider.Connector
 	for i := range b.shelves {
@@ -90,7 +94,12 @@ func newBench(t testing.TB, receiveBytes uint32) *bench {
 		pd := must(a.CreatePD(nil, nil))
 		b.adapters[i], b.pds[i] = a, pd
 		b.cqs[i] = must(a.CreateCQ(256, func(any, provider.Status) { b.told++ }, nil, nil, nil, nil))
-		b.qps[i] = must(pd.CreateQP(b.cqs[i], b.cqs[i], nil, 64, 64, 1, 1, 0, nil, nil))
+		if shared && i == 1 {
+			b.srq = must(pd.CreateSRQ(64, 1, 0, func(any, provider.Status) { b.told++ }, nil, nil, nil, nil))
+			b.qps[i] = must(pd.CreateQPWithSRQ(b.cqs[i], b.cqs[i], b.srq, nil, 64, 1, 0, nil, nil))
+		} else {
+			b.qps[i] = must(pd.CreateQP(b.cqs[i], b.cqs[i], nil, 64, 64, 1, 1, 0, nil, nil))
+		}
 		b.mrs[i] = must(pd.CreateMR(false, nil, nil))
 		b.mrs[i].Register(&provider.MDL{VirtualAddress: base, Bytes: make([]byte, 4096)}, 4096, 0xF, nil, nil)
 		b.sge[i] = []provider.SGE{{VirtualAddress: base, Length: receiveBytes, MemoryRegionToken: b.mrs[i].LocalToken()}}
@@ -217,6 +226,34 @@ func TestAllocations(t *testing.T) {
 		if n := testing.AllocsPerRun(200, run); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
 		}
+	}
+}
+
+// Nor do receives from an SRQ, its notification and one that is held back.
+func TestSharedAllocations(t *testing.T) {
+	b := newBenchOf(t, 64, true)
+	if s := b.cqs[1].ControlInterruptModeration(1000, 2); s != success {
+		t.Fatal(s)
+	}
+	context := &struct{}{}
+	if n := testing.AllocsPerRun(200, func() {
+		told := b.told
+		b.cqs[1].Arm(provider.NotifyAny)
+		for range 2 {
+			b.srq.Receive(context, b.sge[1])
+		}
+		b.srq.Modify(0, 1, nil, nil)
+		for n := range 2 {
+			b.qps[0].Send(context, b.sge[0], 0)
+			b.turn()
+			b.take(t, 0, 1)
+			if b.told != told+2*n {
+				t.Fatalf("told %d times after send %d", b.told-told, n)
+			}
+		}
+		b.take(t, 1, 2)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
 	}
 }
 

@@ -1,14 +1,11 @@
 package provider_test
 
 import (
-	"bytes"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/ndklab/ndklab/provider"
-	"github.com/ndklab/ndklab/provider/roce"
 )
 
 func TestCreateQP(t *testing.T) {
@@ -356,54 +353,6 @@ func TestSendTooLong(t *testing.T) {
 	})
 }
 
-// TestFence looks at the wire: a fenced request is not sent before the last
-// response to any read before it, and one that is not fenced is.
-func TestFence(t *testing.T) {
-	for i, first := range []roce.Opcode{roce.SendOnly, roce.WriteOnly, roce.ReadRequest} {
-		for _, fenced := range []bool{false, true} {
-			later := initiators(nil)[i].name
-			t.Run(fmt.Sprintf("NDK-POST-08 NDK-DEFER-05 %s, fenced: %v", later, fenced), func(t *testing.T) {
-				w := newWorld(t)
-				client, server := w.connect()
-				w.want(server.qp.Receive(nil, server.at(0, 1)), success)
-				var order []roce.Opcode
-				w.network.Tap(func(_ time.Duration, packet []byte) { order = append(order, roce.Opcode(packet[28])) })
-				flags := provider.OpFlags(0)
-				if fenced {
-					flags = provider.OpReadFence | provider.OpDefer
-				}
-				const reads = 2
-				for range reads {
-					w.want(client.qp.Read(nil, client.at(0, 20000), base, server.mr.RemoteToken(), provider.OpSilentSuccess), success)
-				}
-				w.want(initiators(server)[i].post(client.qp, nil, client.at(0, 1), flags), success)
-				w.want(client.qp.Write(nil, nil, 0, 0, provider.OpSilentSuccess), success)
-				client.result(success)
-				if first == roce.ReadRequest {
-					order = order[nth(order, first, reads)+1:]
-				}
-				sent, last := nth(order, first, 1), nth(order, roce.ReadResponseLast, reads)
-				if sent < 0 || last < 0 || (sent > last) != fenced {
-					t.Fatalf("sent as number %d, the last response as %d: %v", sent, last, order)
-				}
-			})
-		}
-	}
-}
-
-// nth is where the nth of op is; -1 if there are fewer.
-func nth(order []roce.Opcode, op roce.Opcode, n int) int {
-	for i := range order {
-		if order[i] == op {
-			n--
-		}
-		if n == 0 {
-			return i
-		}
-	}
-	return -1
-}
-
 func TestFlush(t *testing.T) {
 	t.Run("NDK-FLUSH-01 NDK-FLUSH-02 NDK-FLUSH-03 all that is pending", func(t *testing.T) {
 		w := newWorld(t)
@@ -472,76 +421,6 @@ func TestReceiveLate(t *testing.T) {
 	if took := w.clock.Now() - start; took > time.Millisecond {
 		t.Fatalf("took %v", took)
 	}
-}
-
-func TestRemoteAddress(t *testing.T) {
-	t.Run("NDK-POST-23 NDK-POST-25 write", func(t *testing.T) {
-		w := newWorld(t)
-		client, server := w.connect()
-		server.receive(1)
-		want := bytes.Clone(server.memory)
-		copy(want[12345:], client.memory[:9000])
-		w.want(client.qp.Write(nil, client.at(0, 9000), base+12345, server.mr.RemoteToken(), 0), success)
-		client.result(success)
-		if !bytes.Equal(server.memory, want) {
-			t.Fatal("not just what was written has changed")
-		}
-		w.silent(server.cq) // no receive is consumed
-		w.sendTo(client, server, 0)
-		server.result(success)
-	})
-	t.Run("NDK-POST-24 NDK-POST-25 read into several pieces", func(t *testing.T) {
-		w := newWorld(t)
-		client, server := w.connect()
-		want, same := bytes.Clone(client.memory), server.unchanged()
-		var sgl []provider.SGE
-		from := 12300
-		for _, piece := range pieces {
-			sgl = append(sgl, client.at(piece.offset, piece.length)...)
-			copy(want[piece.offset:piece.offset+piece.length], server.memory[from:])
-			from += piece.length
-		}
-		w.want(client.qp.Read(nil, sgl, base+12300, server.mr.RemoteToken(), 0), success)
-		client.result(success)
-		if !bytes.Equal(client.memory, want) {
-			t.Fatal("a read got other than the remote bytes, or touched others of its own")
-		}
-		same()
-	})
-}
-
-// pieces are of memory, neither in the order of their addresses nor of whole
-// packets; the last is not filled by what they are used for.
-var pieces = []struct{ offset, length int }{{50000, 5000}, {7, 1}, {200_000, 4096}, {900, 4001}}
-
-func TestReceive(t *testing.T) {
-	t.Run("NDK-POST-21 a receive of several pieces", func(t *testing.T) {
-		w := newWorld(t)
-		client, server := w.connect()
-		var sgl []provider.SGE
-		want, same := bytes.Clone(server.memory), client.unchanged()
-		message := slices.Concat(client.memory[300_000:306_000], client.memory[3:4003])
-		rest := message
-		for _, piece := range pieces {
-			sgl = append(sgl, server.at(piece.offset, piece.length)...)
-			n := copy(want[piece.offset:piece.offset+piece.length], rest)
-			rest = rest[n:]
-		}
-		if len(rest) > 0 {
-			t.Fatal("the message does not fit")
-		}
-		w.want(server.qp.Receive("receive", sgl), success)
-		w.want(client.qp.Send(nil, append(client.at(300_000, 6000), client.at(3, 4000)...), 0), success)
-		client.result(success)
-		r := server.result(success)
-		if r.RequestContext != "receive" || int(r.BytesTransferred) != len(message) {
-			t.Errorf("got %+v, want %d bytes", r, len(message))
-		}
-		if !bytes.Equal(server.memory, want) {
-			t.Error("the message is not where it was to be received, or not only there")
-		}
-		same()
-	})
 }
 
 func TestDefer(t *testing.T) {

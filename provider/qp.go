@@ -57,66 +57,6 @@ type QP struct {
 	heldBack    []rc.Completion // what is not to be told while draining
 }
 
-// CreateQP makes a queue pair. Each number is at most the adapter's limit of
-// the like name; receives complete on receiveCQ, all else on initiatorCQ, and
-// both may be one queue.
-func (pd *PD) CreateQP(receiveCQ, initiatorCQ *CQ, qpContext any, receiveQueueDepth, initiatorQueueDepth,
-	maxReceiveRequestSge, maxInitiatorRequestSge, inlineDataSize uint32,
-	completion CreateCompletion, context any) (*QP, Status) {
-	info := &pd.adapter.miniport.info
-	if receiveQueueDepth > info.MaxReceiveQueueDepth || maxReceiveRequestSge > info.MaxReceiveRequestSge {
-		return nil, StatusInvalidParameter
-	}
-	qp := &QP{
-		pd: pd, receiveCQ: receiveCQ, initiatorCQ: initiatorCQ, context: qpContext,
-		maxReceive: int(maxReceiveRequestSge),
-		receives:   rc.NewReceiveQueue(int(receiveQueueDepth), int(maxReceiveRequestSge)),
-	}
-	return pd.createQP(qp, initiatorQueueDepth, maxInitiatorRequestSge, inlineDataSize, completion, context)
-}
-
-// createQP makes the initiator half of a queue pair and puts it to use. A queue
-// pair without receives of its own takes them from its SRQ.
-func (pd *PD) createQP(qp *QP, initiatorQueueDepth, maxInitiatorRequestSge, inlineDataSize uint32,
-	completion CreateCompletion, context any) (*QP, Status) {
-	m := pd.adapter.miniport
-	info := &m.info
-	if qp.receiveCQ == nil || qp.initiatorCQ == nil || initiatorQueueDepth > info.MaxInitiatorQueueDepth ||
-		maxInitiatorRequestSge > info.MaxInitiatorRequestSge || inlineDataSize > info.MaxInlineDataSize {
-		return nil, StatusInvalidParameter
-	}
-	if !qp.reserve(m, qpResource, m.capabilities.MaxQpCount) {
-		return nil, StatusInsufficientResources
-	}
-	qp.memory.qp = qp
-	qp.maxSend, qp.maxInline = int(maxInitiatorRequestSge), int(inlineDataSize)
-	config := rc.Config{
-		SendDepth: int(initiatorQueueDepth), MaxSGE: qp.maxSend, MaxInline: qp.maxInline,
-		Receives: qp.receives, Memory: &qp.memory,
-	}
-	if qp.srq != nil {
-		config.Receives, config.SharedReceives = taker{qp.srq}, true
-	}
-	qp.rc = rc.NewQP(config)
-	qp.Dispatch = qp
-	qp.init(pd.clock, ObjectTypeQP, &pd.object, &qp.receiveCQ.object, &qp.initiatorCQ.object)
-	if qp.srq != nil {
-		qp.addAntecedent(&qp.srq.object)
-	}
-	// Last: packets may come in as soon as it is in the table.
-	if !m.qps.add(qp) {
-		qp.discard()
-		return nil, StatusInsufficientResources
-	}
-	// In the table, where a queue that fails from now on finds it.
-	if !qp.usable() {
-		m.qps.remove(qp)
-		qp.discard()
-		return nil, StatusInvalidDeviceState
-	}
-	return created(m, qp, &qp.object, completion, context)
-}
-
 // Close flushes what is pending and closes the queue pair.
 func (qp *QP) Close(completion CloseCompletion, context any) Status {
 	return qp.close(qp.Flush, func() {

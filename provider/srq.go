@@ -151,15 +151,3 @@ func (srq *SRQ) call(status Status) {
 	srq.notification(srq.context, status)
 	srq.release()
 }
-
-// CreateQPWithSRQ is CreateQP for a queue pair that takes its receives from srq,
-// which must be of the same domain. Its own Receive fails.
-func (pd *PD) CreateQPWithSRQ(receiveCQ, initiatorCQ *CQ, srq *SRQ, qpContext any,
-	initiatorQueueDepth, maxInitiatorRequestSge, inlineDataSize uint32,
-	completion CreateCompletion, context any) (*QP, Status) {
-	if srq == nil || srq.pd != pd {
-		return nil, StatusInvalidParameter
-	}
-	qp := &QP{pd: pd, receiveCQ: receiveCQ, initiatorCQ: initiatorCQ, srq: srq, context: qpContext}
-	return pd.createQP(qp, initiatorQueueDepth, maxInitiatorRequestSge, inlineDataSize, completion, context)
-}
