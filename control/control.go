@@ -87,6 +87,7 @@ type Conn struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	readers sync.WaitGroup
+	noticed chan struct{} // closed when the last notice has been handled
 
 	writing chan struct{} // holds a token while a message is written
 
@@ -101,7 +102,7 @@ type Conn struct {
 func New(sock *net.UnixConn, handler Handler) *Conn {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &Conn{sock: sock, handler: handler, ctx: ctx, cancel: cancel,
-		writing: make(chan struct{}, 1),
+		writing: make(chan struct{}, 1), noticed: make(chan struct{}),
 		calls:   map[uint64]chan *message{}, serving: map[uint64]context.CancelFunc{}}
 	c.readers.Add(1)
 	go c.read()
@@ -141,6 +142,10 @@ func Pair(handler Handler) (*Conn, *os.File, error) {
 
 // Done is closed when the channel has ended.
 func (c *Conn) Done() <-chan struct{} { return c.ctx.Done() }
+
+// Wait returns when the channel has ended and all notices are handled that the
+// peer sent before. It is not for handlers of notices.
+func (c *Conn) Wait() { <-c.noticed }
 
 // Close ends the channel and waits until its reader has stopped; handlers have
 // their context cancelled and may still be running.

@@ -602,3 +602,37 @@ func BenchmarkCall(b *testing.B) {
 		}
 	}
 }
+
+// TestLastNotices has the peer say more than the handler keeps up with, and go.
+func TestLastNotices(t *testing.T) {
+	const n = 3 * noticeQueue
+	release := make(chan struct{})
+	var got []int
+	a, raw := rawPair(t, func(_ context.Context, r *Request) (any, error) {
+		<-release
+		var i int
+		if err := r.Decode(&i); err != nil {
+			t.Error(err)
+		}
+		got = append(got, i)
+		return nil, nil
+	})
+	var all []byte
+	for i := range n {
+		all = append(all, frame(fmt.Sprintf(`{"method":"x","params":%d}`, i))...)
+	}
+	if _, err := raw.Write(all); err != nil {
+		t.Fatal(err)
+	}
+	raw.Close()
+	close(release)
+	a.Wait()
+	if len(got) != n || got[n-1] != n-1 {
+		t.Errorf("%d of %d notices were handled", len(got), n)
+	}
+	select {
+	case <-a.Done():
+	default:
+		t.Error("the channel has not ended")
+	}
+}

@@ -79,6 +79,7 @@ func (c *Conn) end(id uint64) {
 }
 
 func (c *Conn) serveNotices(notices <-chan *message) {
+	defer close(c.noticed)
 	for m := range notices {
 		if c.handler != nil {
 			// A notice has no answer, hence nobody to report an error to.

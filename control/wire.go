@@ -110,7 +110,9 @@ func (c *Conn) write(buf []byte, fds []int) error {
 	}
 	if n < len(buf) {
 		if _, err := c.sock.Write(buf[n:]); err != nil {
-			c.sock.Close() // the peer could not tell where the next message begins
+			// The peer, if there is one, could not tell where the next message
+			// begins. What it has sent may still be read.
+			_ = c.sock.CloseWrite()
 			return fmt.Errorf("%w: %w", ErrClosed, err)
 		}
 	}

@@ -185,6 +185,7 @@ func (m *Miniport) handleEvent(event cm.Event) {
 		m.withConnector(e.ID, func(c *Connector) { c.handleDisconnected(e.Lost) })
 	case cm.DisconnectDone:
 		m.withConnector(e.ID, func(c *Connector) { c.handleDisconnectDone(e.TimedOut) })
+		m.endOrphan(e.ID)
 	case cm.TimewaitOver:
 		// IDs and QPNs go round in a circle; nothing waits for this.
 	}

@@ -90,15 +90,22 @@ func newWorldOf(t *testing.T, addresses [2]netip.Addr, info provider.AdapterInfo
 // newWorldWith makes a world of devices with a change to their configuration.
 func newWorldWith(t *testing.T, addresses [2]netip.Addr, change func(*provider.Config)) *world {
 	t.Helper()
-	w := &world{t: t, clock: clock.NewVirtual()}
-	w.path = &sim.Impaired{Rand: rand.New(rand.NewPCG(1, 2)), Delay: 10 * time.Microsecond, Rate: 10e9}
-	w.network = sim.NewNetwork(w.clock, w.path)
+	w := newEmptyWorld(t)
 	for i, address := range addresses {
 		cfg := w.config(w.network.Attach(mtu, address))
 		change(&cfg)
 		w.hosts[i] = w.equip(w.start(cfg), address)
 		w.hosts[i].fill(i)
 	}
+	return w
+}
+
+// newEmptyWorld makes a world that is to be given its two hosts.
+func newEmptyWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, clock: clock.NewVirtual()}
+	w.path = &sim.Impaired{Rand: rand.New(rand.NewPCG(1, 2)), Delay: 10 * time.Microsecond, Rate: 10e9}
+	w.network = sim.NewNetwork(w.clock, w.path)
 	t.Cleanup(w.end)
 	return w
 }

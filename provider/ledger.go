@@ -3,6 +3,7 @@ package provider
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"unsafe"
 )
@@ -55,9 +56,27 @@ type shareCounters struct {
 	inOctets, outOctets, inFrames, outFrames                           atomic.Uint64
 }
 
-// portTable has for each port of an address its holder's share plus 1, 0 if it
-// is free.
+// portTable has for each port of an address 0 if it is free, else its holder's
+// share plus 1 in the low byte and its use above.
 type portTable [1 << 16]atomic.Uint32
+
+// A PortUse says what a port is in use for.
+type PortUse uint8
+
+// The uses.
+const (
+	PortOfConnection PortUse = iota // of one that comes from there, or once came in there
+	PortOfListener
+	PortOfSharedEndpoint
+)
+
+func portEntry(share int, use PortUse) uint32 { return uint32(use)<<8 | uint32(share+1) }
+
+// holderOf reads a port's entry; false if it is free, or no process wrote it so.
+func holderOf(entry uint32) (share int, ok bool) {
+	share = int(entry&0xFF) - 1
+	return share, share >= 0 && share < MaxShares
+}
 
 // LedgerSize is how many bytes a ledger for so many addresses takes. Most of
 // them are never touched.
@@ -113,7 +132,14 @@ func (l *Ledger) give(r resource, n uint32) { l.shares[l.own].held[r].Add(-n) }
 // claimPort takes a port for this process; false if another has it.
 func (l *Ledger) claimPort(address netip.AddrPort) bool {
 	table := l.ports[address.Addr()]
-	return table == nil || table[address.Port()].CompareAndSwap(0, uint32(l.own+1))
+	return table == nil || table[address.Port()].CompareAndSwap(0, portEntry(l.own, PortOfConnection))
+}
+
+// usePort tells others what a port of this process's is used for.
+func (l *Ledger) usePort(address netip.AddrPort, use PortUse) {
+	if table := l.ports[address.Addr()]; table != nil {
+		table[address.Port()].Store(portEntry(l.own, use))
+	}
 }
 
 // releasePort gives a port of this process's up.
@@ -129,8 +155,29 @@ func (l *Ledger) PortHolder(address netip.AddrPort) (share int, ok bool) {
 	if table == nil {
 		return 0, false
 	}
-	holder := table[address.Port()].Load()
-	return int(holder) - 1, holder != 0
+	return holderOf(table[address.Port()].Load())
+}
+
+// A HeldPort is a port that a process has.
+type HeldPort struct {
+	Address netip.AddrPort
+	Share   int
+	Use     PortUse
+}
+
+// Ports lists the ports in use, in order.
+func (l *Ledger) Ports() []HeldPort {
+	var held []HeldPort
+	for address, table := range l.ports {
+		for port := range table {
+			entry := table[port].Load()
+			if share, ok := holderOf(entry); ok {
+				held = append(held, HeldPort{netip.AddrPortFrom(address, uint16(port)), share, PortUse(entry >> 8)})
+			}
+		}
+	}
+	slices.SortFunc(held, func(a, b HeldPort) int { return a.Address.Compare(b.Address) })
+	return held
 }
 
 // Clear frees what a share holds whose process is gone. What it counted stays,
@@ -138,7 +185,9 @@ func (l *Ledger) PortHolder(address netip.AddrPort) (share int, ok bool) {
 func (l *Ledger) Clear(share int) {
 	for _, table := range l.ports {
 		for port := range table {
-			table[port].CompareAndSwap(uint32(share+1), 0)
+			if holder, ok := holderOf(table[port].Load()); ok && holder == share {
+				table[port].Store(0) // nobody else changes what it has
+			}
 		}
 	}
 	s := &l.shares[share]

@@ -59,6 +59,7 @@ func (l *Listener) Listen(address netip.AddrPort, completion RequestCompletion, 
 	}
 	e.listener = l
 	l.endpoint = e
+	m.ledger.usePort(e.address, PortOfListener)
 	return m.settle(&l.object, completion, context)
 }
 
@@ -89,6 +90,7 @@ func (l *Listener) Close(completion CloseCompletion, context any) Status {
 		defer m.cmMu.Unlock()
 		if l.endpoint != nil {
 			l.endpoint.listener = nil
+			m.ledger.usePort(l.endpoint.address, PortOfConnection)
 		}
 	}, func() {
 		m.cmMu.Lock()

@@ -20,16 +20,22 @@ import (
 
 // A Config says how a device is started.
 type Config struct {
-	Carrier Carrier // the device's own once NewMiniport has succeeded, which its Close closes
-	Clock   clock.Clock
-	Rand    *rand.Rand  // source of every random number: QPNs, PSNs, IDs
+	Carrier Carrier     `json:"-"` // the device's own once NewMiniport has succeeded, which its Close closes
+	Clock   clock.Clock `json:"-"`
+	Rand    *rand.Rand  `json:"-"` // source of every random number: QPNs, PSNs, IDs
 	Info    AdapterInfo // a consumer's limits, to begin with DefaultAdapterInfo
 	// Capabilities are the limits of all consumers together, to begin with
 	// DefaultCapabilities.
 	Capabilities Capabilities
 	// Ledger is what processes that share the device have in common; nil for a
 	// device of this process alone.
-	Ledger *Ledger
+	Ledger *Ledger `json:"-"`
+	// GUID identifies the device to its peers, whichever process they have to do
+	// with; 0 for a random one.
+	GUID uint64
+	// Forward and Report are of use to a device that processes share (share.go).
+	Forward Forward `json:"-"`
+	Report  Report  `json:"-"`
 	// Pend has creates and requests that could finish at once return
 	// StatusPending and call back, where they are given a callback: as drivers
 	// of hardware do, so that consumers can be tried against both.
@@ -38,7 +44,7 @@ type Config struct {
 	// DefaultConfiguration has it.
 	Configuration *Configuration
 	// Log is told of what an administrator should know; nil tells nobody.
-	Log func(message string)
+	Log func(message string) `json:"-"`
 }
 
 // A Miniport is an RDMA device: what NDIS calls a miniport adapter. Consumers
@@ -53,6 +59,8 @@ type Miniport struct {
 	configuration Configuration
 	ledger        *Ledger
 	pend          bool
+	forward       Forward
+	report        Report
 	state         ndkState
 
 	regions  tokenTable[region]
@@ -71,6 +79,8 @@ type Miniport struct {
 	endpoints  map[netip.AddrPort]*endpoint
 	nextPort   uint16 // where the search for a free ephemeral port begins
 	connectors map[cm.ID]*Connector
+	router     cm.Router
+	orphans    orphans
 	// The end: finish is set while a closing device lingers, for as long as
 	// lingerTimer runs at most; closed says that no timer is set any more.
 	finish      func()
@@ -104,6 +114,8 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 	m := &Miniport{
 		carrier: cfg.Carrier, clock: cfg.Clock, info: cfg.Info, capabilities: cfg.Capabilities,
 		configuration: configuration, ledger: ledger, pend: cfg.Pend, rand: cfg.Rand,
+		forward: cfg.Forward, report: cfg.Report,
+		router: cm.Router{Holder: ledger.PortHolder}, orphans: orphans{},
 		counters:   counters{shareCounters: ledger.counters()},
 		endpoints:  map[netip.AddrPort]*endpoint{},
 		nextPort:   firstEphemeralPort + uint16(cfg.Rand.IntN(lastEphemeralPort-firstEphemeralPort+1)),
@@ -115,7 +127,14 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 	m.state.events.clock = cfg.Clock
 	m.life.init(cfg.Clock, 0)
 	m.qps.init(uint32(ledger.own), cfg.Rand)
-	m.cm = cm.New(cm.Config{GUID: cfg.Rand.Uint64() | 1, Rand: cfg.Rand, Accepts: m.accepts, MaxMTU: m.maxMTU})
+	guid := cfg.GUID
+	if guid == 0 {
+		guid = cfg.Rand.Uint64() | 1
+	}
+	m.cm = cm.New(cm.Config{
+		GUID: guid, Rand: cfg.Rand, Accepts: m.accepts, MaxMTU: m.maxMTU,
+		Share: ledger.own, Track: cfg.Report != nil,
+	})
 	cfg.Carrier.Listen(m)
 	m.logFrameSizes(cfg.Log)
 	return m, nil
@@ -217,7 +236,7 @@ func (m *Miniport) receiveDatagrams(packets []roce.Received) {
 	now := m.clock.Now()
 	for i := range packets {
 		p := &packets[i]
-		if p.Header.Opcode == roce.UDSendOnly && p.Header.QKey == mad.QKey {
+		if p.Header.Opcode == roce.UDSendOnly && p.Header.QKey == mad.QKey && !m.handOn(p) {
 			m.cm.Handle(now, p.Flow.Local, p.Flow.Remote, p.Payload)
 		}
 	}
@@ -229,6 +248,7 @@ func (m *Miniport) receiveDatagrams(packets []roce.Received) {
 // call on m.cm. cmMu is held.
 func (m *Miniport) manage(now time.Duration) {
 	for {
+		m.reportChanges()
 		m.sendDatagrams()
 		event, ok := m.cm.NextEvent()
 		if !ok {

@@ -28,6 +28,7 @@ func (a *Adapter) CreateSharedEndpoint(address netip.AddrPort,
 	}
 	s := &SharedEndpoint{adapter: a, endpoint: e, destinations: map[netip.AddrPort]*Connector{}}
 	e.shared = s
+	m.ledger.usePort(e.address, PortOfSharedEndpoint)
 	s.Dispatch = s
 	s.init(a.clock, ObjectTypeSharedEndpoint, &a.object)
 	return created(m, s, &s.object, completion, context)

@@ -139,6 +139,9 @@ func (m *Miniport) Fail() {
 	m.abortAttempts()
 }
 
+// Failed reports whether the device has failed and not recovered.
+func (m *Miniport) Failed() bool { return m.state.failed.Load() }
+
 // Recover ends what Fail began: NDK is enabled again once the instances that
 // failed are closed, unless it was switched off.
 func (m *Miniport) Recover() {

@@ -198,6 +198,7 @@ func (e *Endpoint) askForPatience(now time.Duration, c *connection, about mad.Me
 		return
 	}
 	c.silenced = true
+	e.change(c)
 	e.send(c.path(), &mad.MRA{
 		TransactionID:  c.transactionID,
 		LocalID:        uint32(c.id),

@@ -134,6 +134,7 @@ func TestAlternatePath(t *testing.T) {
 func restart(h *host) {
 	config := h.config
 	h.Endpoint = New(config)
+	clear(h.records)
 	h.events = nil
 	h.settle()
 }

@@ -28,7 +28,8 @@
 //
 // Start reading at Endpoint; connection.go holds the states, active.go and
 // passive.go the two ways into a connection, disconnect.go and reject.go the
-// ways out.
+// ways out. Where several processes share an adapter, each with an Endpoint of
+// its own, share.go and router.go keep them apart and together.
 package cm
 
 import (
@@ -55,6 +56,12 @@ var ErrState = errors.New("cm: the connection is not in a state for this")
 type Config struct {
 	GUID uint64     // identifies the adapter to its peers; unique among them, not 0
 	Rand *rand.Rand // for the first communication ID; required
+
+	// Share is which part of the communication IDs is this Endpoint's, 0 to
+	// MaxShares-1, where several processes have Endpoints for one adapter.
+	Share int
+	// Track has NextChange tell of connections.
+	Track bool
 
 	// Accepts says whether a connection request from remote to local (address and
 	// rdma_cm port) is to be delivered; otherwise it is refused as if nothing
@@ -136,6 +143,7 @@ type Endpoint struct {
 
 	datagrams queue[Datagram]
 	events    queue[Event]
+	changes   queue[*connection]
 }
 
 type peerKey struct {
@@ -160,7 +168,7 @@ func New(config Config) *Endpoint {
 		config: config,
 		// A random start keeps IDs of an adapter that was made anew apart from
 		// those of its former life, which peers may remember.
-		nextID: ID(config.Rand.Uint32()),
+		nextID: ID(config.Share)<<shareShift | ID(config.Rand.Uint32())&idMask,
 		byID:   make(map[ID]*connection),
 		byPeer: make(map[peerKey]*connection),
 		byQPN:  make(map[qpnKey]*connection),

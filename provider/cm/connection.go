@@ -38,6 +38,7 @@ type connection struct {
 
 	connected       bool // has been established
 	abandoned       bool // the consumer wants no more events
+	changed         bool // is in Endpoint.changes
 	disconnectAsked bool // Disconnect was called: DisconnectDone is owed or was given
 	rejected        bool // closed by a REJ of ours, which is in message
 	silenced        bool // we sent an MRA: the peer does not repeat what it waits for
@@ -63,11 +64,11 @@ func (c *connection) path() path {
 // add makes a connection known under a new ID.
 func (e *Endpoint) add(c *connection) {
 	for e.nextID == 0 || e.byID[e.nextID] != nil {
-		e.nextID++
+		e.nextID = e.nextID.next()
 	}
 	c.id = e.nextID
 	c.timer = -1
-	e.nextID++
+	e.nextID = e.nextID.next()
 	e.byID[c.id] = c
 }
 
@@ -76,6 +77,7 @@ func (e *Endpoint) setPeer(c *connection, guid uint64, id, qpn uint32) {
 	c.peerGUID, c.peerID, c.peerQPN = guid, id, qpn
 	e.byPeer[peerKey{guid, id}] = c
 	e.byQPN[qpnKey{guid, qpn}] = c
+	e.change(c)
 }
 
 // forgetQPN lets the peer use its QPN for another connection.
@@ -103,6 +105,7 @@ func (e *Endpoint) start(now time.Duration, c *connection, m interface{ Append([
 	c.interval = firstResend
 	c.slowest = slowest
 	c.giveUp = giveUp
+	e.change(c)
 	e.transmit(c)
 	e.timers.set(c, min(now+c.interval, c.giveUp))
 }
@@ -137,6 +140,7 @@ func (e *Endpoint) close(now time.Duration, c *connection) {
 		e.forgetQPN(c)
 	}
 	c.state = closed
+	e.change(c)
 	c.giveUp = now + hold
 	e.timers.set(c, c.giveUp)
 }

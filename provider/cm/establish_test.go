@@ -252,18 +252,31 @@ func TestLoopback(t *testing.T) {
 	n.empty()
 }
 
-// TestIDs checks that IDs are cyclic, never 0, and skip those in use.
+// TestIDs checks that IDs are cyclic, never 0, skip those in use and are of
+// their share.
 func TestIDs(t *testing.T) {
-	_, active, passive := pair(t)
-	active.nextID = 0xFFFFFFFE
-	var got []ID
-	for qpn := range uint32(4) {
-		got = append(got, active.connect(passive, 0x11+qpn))
+	for _, test := range []struct {
+		share int
+		want  [5]ID // of which the first is where the search begins
+	}{
+		{0, [5]ID{0x3FFFFFE, 0x3FFFFFF, 1, 2, 3}},
+		{1, [5]ID{0x7FFFFFE, 0x7FFFFFF, 0x4000000, 0x4000001, 0x4000002}},
+		{63, [5]ID{0xFFFFFFFE, 0xFFFFFFFF, 0xFC000000, 0xFC000001, 0xFC000002}},
+	} {
+		n, _, passive := pair(t)
+		active := n.addShare("10.0.0.3", test.share)
+		if s := active.nextID.Share(); s != test.share {
+			t.Errorf("share %d begins with an ID of share %d", test.share, s)
+		}
+		active.nextID = test.want[0]
+		var got [5]ID
+		for i := range got[:4] {
+			got[i] = active.connect(passive, 0x11+uint32(i))
+		}
+		active.nextID = test.want[1]
+		got[4] = active.connect(passive, 0x20) // after a round
+		diff(t, "IDs", test.want, got)
 	}
-	diff(t, "IDs", []ID{0xFFFFFFFE, 0xFFFFFFFF, 1, 2}, got)
-	active.nextID = 0xFFFFFFFF
-	diff(t, "ID after a round", ID(3), active.connect(passive, 0x20))
-
 	other := newNetwork(t, 2).add("10.0.0.1")
 	if other.nextID == newNetwork(t, 3).add("10.0.0.1").nextID {
 		t.Error("IDs start at the same place for different seeds")

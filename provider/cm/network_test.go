@@ -40,8 +40,9 @@ type host struct {
 	listening bool
 	timer     clock.Timer
 
-	sent    []Datagram  // everything that left
-	events  []Event     // everything that happened
+	sent    []Datagram // everything that left
+	events  []Event    // everything that happened
+	records map[ID]Record
 	onEvent func(Event) // told at once; may call back
 }
 
@@ -56,14 +57,18 @@ func newNetwork(t failer, seed uint64) *network {
 	}
 }
 
-func (n *network) add(addr string) *host {
-	h := &host{net: n, addr: netip.MustParseAddr(addr), listening: true}
+func (n *network) add(addr string) *host { return n.addShare(addr, 0) }
+
+func (n *network) addShare(addr string, share int) *host {
+	h := &host{net: n, addr: netip.MustParseAddr(addr), listening: true, records: map[ID]Record{}}
 	n.hosts = append(n.hosts, h)
 	guid := 0x0200_00FF_FE00_0000 + uint64(len(n.hosts))
 	h.Endpoint = New(Config{
 		GUID:    guid,
 		Rand:    rand.New(rand.NewPCG(guid, n.rand.Uint64())),
 		Accepts: func(local, remote netip.AddrPort) bool { return h.listening && local.Port() == port },
+		Share:   share,
+		Track:   true,
 	})
 	return h
 }
@@ -123,6 +128,11 @@ func (h *host) settle() {
 		h.events = append(h.events, ev)
 		if h.onEvent != nil {
 			h.onEvent(ev)
+		}
+	}
+	for r, ok := h.NextChange(); ok; r, ok = h.NextChange() {
+		if h.records[r.ID] = r; r.State == Closed {
+			delete(h.records, r.ID)
 		}
 	}
 	for {
@@ -266,6 +276,9 @@ func (n *network) empty() {
 		if len(h.byID) != 0 || len(h.byPeer) != 0 || len(h.byQPN) != 0 || len(h.timers.heap) != 0 || h.Disconnecting() != 0 {
 			n.t.Fatalf("%v: %d connections, %d peers, %d QPNs and %d timers are left",
 				h.addr, len(h.byID), len(h.byPeer), len(h.byQPN), len(h.timers.heap))
+		}
+		if len(h.records) != 0 {
+			n.t.Fatalf("%v: somebody else still believes in %v", h.addr, h.records)
 		}
 	}
 }

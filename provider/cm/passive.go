@@ -68,6 +68,7 @@ func (e *Endpoint) establish(c *connection) {
 	}
 	c.state = established
 	c.connected = true
+	e.change(c)
 	e.timers.stop(c)
 	e.emit(c, Established{ID: c.id})
 }

@@ -70,6 +70,10 @@ type Carrier struct {
 	sealer    roce.Sealer
 	verifier  roce.Verifier
 	rejected  uint64 // packets whose ICRC or form was wrong
+
+	shares map[int]*Carrier // of other processes, which have part of the queue pairs
+	owner  *Carrier         // whose share this is, nil if nobody's
+	share  int
 }
 
 // Listen implements provider.Carrier.
@@ -98,7 +102,7 @@ func (c *Carrier) Send(flow roce.Flow, packets []roce.Packet) error {
 }
 
 func (c *Carrier) deliver(packet []byte) {
-	if c.closed || c.receiver == nil {
+	if c.closed {
 		return
 	}
 	var received [1]roce.Received
@@ -106,7 +110,9 @@ func (c *Carrier) deliver(packet []byte) {
 		c.rejected++
 		return
 	}
-	c.receiver.Receive(received[:])
+	if r := c.receiverOf(&received[0]); r != nil {
+		r.Receive(received[:])
+	}
 }
 
 // SourcePort implements provider.Carrier.
@@ -141,6 +147,9 @@ func (c *Carrier) Counters() map[string]uint64 {
 // Close implements provider.Carrier.
 func (c *Carrier) Close() error {
 	c.closed = true
+	if c.owner != nil && c.owner.shares[c.share] == c {
+		delete(c.owner.shares, c.share)
+	}
 	for _, a := range c.addresses {
 		if c.network.carriers[a] == c {
 			delete(c.network.carriers, a)

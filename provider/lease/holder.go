@@ -1,0 +1,129 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/provider/cm"
+)
+
+// A holder is a process that has a share, or is about to, as the owner sees it.
+type holder struct {
+	server *Server
+
+	mu          sync.Mutex // guards what follows; none other is taken with it held
+	share       int        // 0 before begin
+	pid         int        // in the owner's PID namespace
+	gone        bool
+	connections map[cm.ID]cm.Record // that the process has, and its peers may know of
+	out         chan datagram       // to be sent, as far as there is room; nil before begin
+	state       chan state          // the latest that is to be sent
+}
+
+// waitingDatagrams bounds the datagrams that wait for a process. Those that come
+// while it keeps that many waiting are lost; their senders repeat them.
+const waitingDatagrams = 1024
+
+func (h *holder) handle(ctx context.Context, r *control.Request) (any, error) {
+	switch r.Method {
+	case methodLease:
+		return h.server.lease(ctx, h, r.Conn)
+	case methodConnection:
+		var record cm.Record
+		if err := r.Decode(&record); err != nil {
+			return nil, err
+		}
+		h.note(record)
+		return nil, nil
+	}
+	return nil, control.Errorf(control.Usage, "unknown request %q", r.Method)
+}
+
+// begin makes h the holder of a share.
+func (h *holder) begin(share, pid int, conn *control.Conn) error {
+	s := h.server
+	s.mu.Lock() // the present state is the first that it is told, and no later one is missed
+	defer s.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.gone || h.share != 0 {
+		return control.Errorf(control.Usage, "the process is gone, or has a share already")
+	}
+	h.share, h.pid = share, pid
+	h.connections = map[cm.ID]cm.Record{}
+	h.out, h.state = make(chan datagram, waitingDatagrams), make(chan state, 1)
+	h.state <- s.state
+	s.holders[share].Store(h)
+	s.serving.Go(func() { h.send(conn) })
+	return nil
+}
+
+// send sends what there is for the process.
+func (h *holder) send(conn *control.Conn) {
+	for {
+		var err error
+		select {
+		case s := <-h.state:
+			err = conn.Notify(methodState, s)
+		case d := <-h.out:
+			err = conn.Notify(methodDatagram, d)
+		case <-conn.Done():
+			return
+		}
+		if errors.Is(err, control.ErrClosed) {
+			return
+		}
+	}
+}
+
+// forward sends a datagram to the process, if there is room.
+func (h *holder) forward(d datagram) {
+	select {
+	case h.out <- d:
+	default:
+	}
+}
+
+// setState tells the process of a state, instead of one that it has not been told
+// of yet. The server's mu is held.
+func (h *holder) setState(s state) {
+	select {
+	case <-h.state:
+	default:
+	}
+	h.state <- s
+}
+
+// note takes what the process says of a connection.
+func (h *holder) note(r cm.Record) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.connections == nil || r.ID.Share() != h.share:
+		// Not the process's to tell.
+	case r.State == cm.Closed:
+		delete(h.connections, r.ID)
+	default:
+		h.connections[r.ID] = r
+	}
+}
+
+// end frees what the process had, which is gone.
+func (h *holder) end() {
+	h.mu.Lock()
+	h.gone = true
+	share, left := h.share, slices.Collect(maps.Values(h.connections))
+	h.mu.Unlock()
+	if share == 0 {
+		return
+	}
+	s := h.server
+	s.holders[share].Store(nil)
+	// It fails only if the carrier is closed, and then nothing arrives anyway.
+	_ = s.carrier.Reclaim(share)
+	s.device.TakeOver(share, left, func() { s.free(share) })
+}

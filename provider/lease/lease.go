@@ -1,0 +1,59 @@
+// Package lease lets several processes share an RDMA device as they share a real
+// one. The process that owns the device, a node's agent, serves it at an abstract
+// Unix socket in its network namespace; any other process there opens it, and
+// gets a provider.Miniport of its own, with all of NDKPI, in its own memory.
+//
+// What is leased is a share: a part of the queue pair numbers and of the
+// communication IDs, the sockets on which packets for those queue pairs arrive,
+// and a place in the ledger, which all processes map. Packets then go to and from
+// the process itself; only what is addressed to QP 1, connection management,
+// arrives at the owner, which hands it on. The process tells the owner of its
+// connections before their peers learn of them. So when it dies, however, the
+// owner ends its connections in its stead, and frees what it had.
+//
+// No privileges are needed, by either side. Who can reach the socket may have a
+// share, up to provider.MaxShares-1 at once: that takes being in the network
+// namespace, which is where the owner's privileges end, too.
+//
+// Start reading at Open, which is for programs, and Serve, which is for the
+// owner. What devices do for this is in share.go of package provider.
+package lease
+
+import (
+	"net/netip"
+
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/roce"
+)
+
+// socketName is the abstract name of the socket. Such names are per network
+// namespace.
+const socketName = "@ndklab/adapter"
+
+// The requests and notices of the channel (package control).
+const (
+	methodLease      = "lease"      // a request of the process: for a terms
+	methodFiles      = "files"      // a request of the owner's, while it serves that: takes descriptors
+	methodConnection = "connection" // a notice of the process: a cm.Record
+	methodDatagram   = "datagram"   // a notice of the owner's: a datagram
+	methodState      = "state"      // a notice of the owner's: a state
+)
+
+// terms are the answer to methodLease. The files are, in this order, the ledger's
+// memory and the sockets of the share, one for each address.
+type terms struct {
+	Share     int
+	Addresses []netip.Addr
+	Config    provider.Config // as far as it can be written down
+	Seed      [2]uint64       // of the process's random numbers
+}
+
+// A datagram is one of connection management that arrived at the owner.
+type datagram struct {
+	Flow    roce.Flow
+	Payload []byte
+}
+
+// A state is what the owner's device is in. The zero state means that nothing is
+// known of it.
+type state struct{ Known, Enabled, Failed bool }

@@ -1,0 +1,181 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/clock"
+	"github.com/ndklab/ndklab/provider/cm"
+	"github.com/ndklab/ndklab/provider/udp"
+)
+
+// Open opens the adapter of the node that the program runs in, for this process.
+// The device is configured as the node is, and has its addresses. It is to be
+// closed; if the process ends without, its connections are ended all the same.
+// If the node ends, the device fails (Miniport.Fail). ctx bounds Open alone.
+//
+// The network namespace is that of the calling thread.
+func Open(ctx context.Context) (*provider.Miniport, error) { return open(ctx, socketName) }
+
+func open(ctx context.Context, name string) (_ *provider.Miniport, err error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", name)
+	if errors.Is(err, unix.ECONNREFUSED) {
+		return nil, errors.New("open adapter: there is none here: run the program in a node " +
+			"whose interfaces have addresses, with `ndklab exec LAB/NODE -- PROGRAM`")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open adapter: %w", err)
+	}
+	sock, ok := conn.(*net.UnixConn)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("open adapter: %s is no Unix socket", name), conn.Close())
+	}
+	t := &tenant{}
+	defer t.closeFiles()
+	t.conn = control.New(sock, t.handle)
+	m, err := t.start(ctx)
+	if err != nil {
+		t.conn.Close()
+		return nil, fmt.Errorf("open adapter: %w", err)
+	}
+	return m, nil
+}
+
+// A tenant is this process's side of a lease.
+type tenant struct {
+	conn  *control.Conn
+	files []*os.File // as the owner gave them; closed when Open returns
+
+	mu     sync.Mutex         // guards what follows
+	device *provider.Miniport // nil until it is started, and when it is closed
+	state  state              // as the owner said last
+}
+
+func (t *tenant) closeFiles() {
+	for _, f := range t.files {
+		f.Close()
+	}
+}
+
+// start asks for the lease and starts the device with it.
+func (t *tenant) start(ctx context.Context) (*provider.Miniport, error) {
+	var terms terms
+	if err := t.conn.Call(ctx, methodLease, nil, &terms); err != nil {
+		return nil, err
+	}
+	if len(t.files) != 1+len(terms.Addresses) {
+		return nil, fmt.Errorf("%d files for %d addresses", len(t.files), len(terms.Addresses))
+	}
+	ledger, err := openLedger(t.files[0], terms.Addresses, terms.Share)
+	if err != nil {
+		return nil, err
+	}
+	carrier, err := udp.Open(udp.Config{Addresses: terms.Addresses, Sockets: t.files[1:]})
+	if err != nil {
+		return nil, err
+	}
+	cfg := terms.Config
+	cfg.Carrier = &leasedCarrier{carrier, t}
+	cfg.Clock = clock.Real()
+	cfg.Rand = rand.New(rand.NewPCG(terms.Seed[0], terms.Seed[1]))
+	cfg.Ledger = ledger
+	cfg.Report = t.report
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	device, err := provider.NewMiniport(cfg)
+	if err != nil {
+		return nil, errors.Join(err, carrier.Close())
+	}
+	t.device = device
+	t.applyState()
+	go t.watch()
+	return device, nil
+}
+
+// watch fails the device when the owner is gone.
+func (t *tenant) watch() {
+	<-t.conn.Done()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.device != nil {
+		t.device.Fail()
+	}
+}
+
+func (t *tenant) handle(_ context.Context, r *control.Request) (any, error) {
+	switch r.Method {
+	case methodFiles:
+		// These come one after the other, and before the answer that start waits for.
+		t.files = append(t.files, r.Files...)
+		clear(r.Files)
+		return nil, nil
+	case methodDatagram:
+		var d datagram
+		if err := r.Decode(&d); err != nil {
+			return nil, err
+		}
+		t.mu.Lock()
+		device := t.device
+		t.mu.Unlock()
+		if device != nil {
+			device.HandIn(d.Flow, d.Payload)
+		}
+		return nil, nil
+	case methodState:
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if err := r.Decode(&t.state); err != nil {
+			return nil, err
+		}
+		t.applyState()
+		return nil, nil
+	}
+	return nil, control.Errorf(control.Usage, "unknown request %q", r.Method)
+}
+
+// applyState has the device do as the owner's. mu is held.
+func (t *tenant) applyState() {
+	if t.device == nil || t.state == (state{}) {
+		return
+	}
+	if t.state.Failed {
+		t.device.Fail()
+	} else {
+		t.device.Recover()
+	}
+	// The status says only that the configuration forbids, or the device's failure
+	// prevents, what the owner has not done either.
+	_ = t.device.SetState(t.state.Enabled)
+}
+
+// report implements provider.Report. The channel's buffer outlives this process:
+// what is in it, the owner knows.
+func (t *tenant) report(r cm.Record) {
+	// If the channel has ended, so has the owner, and the device is about to fail.
+	_ = t.conn.Notify(methodConnection, r)
+}
+
+// A leasedCarrier ends the lease when the device closes it.
+type leasedCarrier struct {
+	*udp.Carrier
+	tenant *tenant
+}
+
+// Close implements provider.Carrier.
+func (c *leasedCarrier) Close() error {
+	err := c.Carrier.Close()
+	c.tenant.mu.Lock()
+	c.tenant.device = nil
+	c.tenant.mu.Unlock()
+	c.tenant.conn.Close()
+	return err
+}

@@ -1,0 +1,217 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/roce"
+)
+
+// A Carrier is one whose addresses can be shared: package udp's.
+type Carrier interface {
+	provider.Carrier
+	// Share hands out the sockets of share k, one for each of Addresses, which
+	// are the caller's to close.
+	Share(k int) ([]*os.File, error)
+	// Reclaim has nothing more arrive in a share whose holder is gone.
+	Reclaim(k int) error
+}
+
+// A Server shares a device with the processes of its network namespace. Its
+// methods may be called from any goroutine.
+type Server struct {
+	device  *provider.Miniport
+	carrier Carrier
+	ledger  *provider.Ledger
+	memory  *os.File // the ledger's
+	config  provider.Config
+
+	listener    *net.UnixListener
+	unsubscribe func()
+	serving     sync.WaitGroup
+	holders     [provider.MaxShares]atomic.Pointer[holder] // of the shares; nil: nobody
+
+	mu    sync.Mutex // guards what follows; taken with the device's locks held
+	taken [provider.MaxShares]bool
+	rand  *rand.Rand // of the seeds
+	state state
+	conns map[*control.Conn]struct{} // nil once closed
+}
+
+// Serve starts a device on carrier and shares it. cfg is the device's, whose
+// Carrier, Ledger, GUID, Forward and Report Serve sets. The carrier is the
+// device's own if Serve succeeds.
+func Serve(cfg provider.Config, carrier Carrier) (*Server, error) {
+	return serve(cfg, carrier, socketName)
+}
+
+func serve(cfg provider.Config, carrier Carrier, name string) (_ *Server, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("share adapter: %w", err)
+		}
+	}()
+	addresses := carrier.Addresses()
+	memory, err := newMemory(len(addresses))
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		carrier: carrier, memory: memory, conns: map[*control.Conn]struct{}{},
+		rand: rand.New(rand.NewPCG(cfg.Rand.Uint64(), cfg.Rand.Uint64())),
+	}
+	if s.ledger, err = openLedger(memory, addresses, 0); err != nil {
+		return nil, errors.Join(err, memory.Close())
+	}
+	s.listener, err = net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
+	if err != nil {
+		return nil, errors.Join(err, memory.Close())
+	}
+	cfg.GUID = cfg.Rand.Uint64() | 1
+	cfg.Carrier, cfg.Ledger, cfg.Forward, cfg.Report = carrier, s.ledger, s.forward, nil
+	s.config = cfg
+	if s.device, err = provider.NewMiniport(cfg); err != nil {
+		return nil, errors.Join(err, s.listener.Close(), memory.Close())
+	}
+	s.state = state{Known: true, Enabled: cfg.Configuration == nil || cfg.Configuration.NetworkDirect != 0}
+	s.unsubscribe = s.device.Subscribe(s.follow)
+	s.serving.Go(s.accept)
+	return s, nil
+}
+
+// Device is the owner's part of the device.
+func (s *Server) Device() *provider.Miniport { return s.device }
+
+// Close ends all leases, as if their processes had died, and shares no more.
+// The device is the caller's to close. A second Close does nothing.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	conns := s.conns
+	s.conns = nil
+	s.mu.Unlock()
+	if conns == nil {
+		return nil
+	}
+	s.unsubscribe()
+	err := s.listener.Close()
+	for conn := range conns {
+		conn.Close()
+	}
+	s.serving.Wait()
+	if err := errors.Join(err, s.memory.Close()); err != nil {
+		return fmt.Errorf("share adapter: close: %w", err)
+	}
+	return nil
+}
+
+// accept serves whoever connects.
+func (s *Server) accept() {
+	for {
+		sock, err := s.listener.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			continue // somebody who is gone again, or for whom there is no descriptor
+		}
+		h := &holder{server: s}
+		conn := control.New(sock, h.handle)
+		s.mu.Lock()
+		if s.conns == nil {
+			s.mu.Unlock()
+			conn.Close()
+			return
+		}
+		s.conns[conn] = struct{}{}
+		s.mu.Unlock()
+		s.serving.Go(func() {
+			conn.Wait()
+			h.end()
+			s.mu.Lock()
+			delete(s.conns, conn)
+			s.mu.Unlock()
+		})
+	}
+}
+
+// grant finds a free share.
+func (s *Server) grant() (share int, seed [2]uint64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	share = 1 + slices.Index(s.taken[1:], false)
+	if share == 0 {
+		return 0, seed, control.Errorf(control.Unable,
+			"%d processes share the node's adapter already, and no more can", provider.MaxShares-1)
+	}
+	s.taken[share] = true
+	return share, [2]uint64{s.rand.Uint64(), s.rand.Uint64()}, nil
+}
+
+func (s *Server) free(share int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.taken[share] = false
+}
+
+// forward implements provider.Forward.
+func (s *Server) forward(share int, flow roce.Flow, payload []byte) bool {
+	h := s.holders[share].Load()
+	if h == nil {
+		return false
+	}
+	h.forward(datagram{flow, slices.Clone(payload)})
+	return true
+}
+
+// follow has all processes' devices do as the owner's has done.
+func (s *Server) follow(e provider.NetEvent) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state = state{true, e.Code == provider.NetEventNDKEnable, s.device.Failed()}
+	for i := range s.holders {
+		if h := s.holders[i].Load(); h != nil {
+			h.setState(s.state)
+		}
+	}
+}
+
+// lease serves methodLease for h.
+func (s *Server) lease(ctx context.Context, h *holder, conn *control.Conn) (*terms, error) {
+	peer, err := conn.Peer()
+	if err != nil {
+		return nil, err
+	}
+	share, seed, err := s.grant()
+	if err != nil {
+		return nil, err
+	}
+	files, err := s.carrier.Share(share)
+	if err != nil {
+		s.free(share)
+		return nil, err
+	}
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	if err := h.begin(share, int(peer.Pid), conn); err != nil {
+		s.free(share)
+		return nil, err
+	}
+	for batch := range slices.Chunk(append([]*os.File{s.memory}, files...), control.MaxFiles) {
+		if err := conn.Call(ctx, methodFiles, nil, nil, batch...); err != nil {
+			return nil, err
+		}
+	}
+	return &terms{Share: share, Addresses: s.carrier.Addresses(), Config: s.config, Seed: seed}, nil
+}
