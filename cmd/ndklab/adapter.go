@@ -76,33 +76,35 @@ func setAdapter(ctx context.Context, w io.Writer, l *lab.Lab, node string, enabl
 	if err != nil {
 		return err
 	}
+	text, done := outcome(change, enable)
 	err = output.print(w, change, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "%s/%s: adapter %s\n", change.Lab, change.Node, describe(change, enable))
+		_, err := fmt.Fprintf(w, "%s/%s: adapter %s\n", change.Lab, change.Node, text)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if change.Enabled != enable || !enable && change.Left > 0 {
+	if !done {
 		return exitStatus(exitFailed)
 	}
 	return nil
 }
 
-// describe says what has become of an adapter that was to be enabled or disabled.
-func describe(c *lab.StateChange, enable bool) string {
+// outcome says what has become of an adapter that was to be enabled or disabled,
+// and whether that is done.
+func outcome(c *lab.StateChange, enable bool) (text string, done bool) {
 	switch {
-	case c.Enabled != enable:
-		return fmt.Sprintf("not enabled yet: open instances from before it was disabled: %d", c.Left)
+	case enable && !c.Enabled:
+		return fmt.Sprintf("is not enabled yet: instances still open from before it was disabled: %d", c.Left), false
 	case enable && c.Was:
-		return "is enabled already"
+		return "is enabled already", true
 	case enable:
-		return "is enabled"
+		return "is enabled", true
 	case c.Left > 0:
-		return fmt.Sprintf("is disabled; of %d open instances %d are not closed yet", c.Open, c.Left)
+		return fmt.Sprintf("is disabled; of %d open instances %d are not closed yet", c.Open, c.Left), false
 	case !c.Was && c.Open == 0:
-		return "is disabled already"
+		return "is disabled already", true
 	default:
-		return fmt.Sprintf("is disabled; open instances that were closed: %d", c.Open)
+		return fmt.Sprintf("is disabled; open instances that were closed: %d", c.Open), true
 	}
 }

@@ -9,7 +9,8 @@
 // is their end. All of these processes are the same binary; a program that uses
 // this package calls Child first of all.
 //
-// The package knows no YAML, prints nothing and runs no workloads.
+// The package knows no YAML and prints nothing. Workloads run in the agents; here
+// is who tells them when (run.go), and asks for their adapters (adapters.go).
 //
 // Start reading at Start and Lab for the commands' side, at supervise and
 // Supervisor.build for the lab's.
