@@ -8,9 +8,9 @@ import (
 	"github.com/ndklab/ndklab/provider"
 )
 
-// newSharedWorld makes a world whose two devices have one ledger in common, as
+// newLedgerWorld makes a world whose two devices have one ledger in common, as
 // those of two processes that share an adapter have.
-func newSharedWorld(t *testing.T, change func(*provider.Config)) *world {
+func newLedgerWorld(t *testing.T, change func(*provider.Config)) *world {
 	t.Helper()
 	all := []netip.Addr{addresses[0], addresses[1], sharedAddress}
 	words := make([]uint64, provider.LedgerSize(len(all))/8+1)
@@ -30,7 +30,7 @@ func newSharedWorld(t *testing.T, change func(*provider.Config)) *world {
 	})
 }
 
-// sharedAddress is one that both devices of a shared world have.
+// sharedAddress is one that both devices of a ledger world have.
 var sharedAddress = netip.MustParseAddr("10.0.0.3")
 
 // A bothCarrier has sharedAddress, too.
@@ -38,9 +38,9 @@ type bothCarrier struct{ provider.Carrier }
 
 func (c *bothCarrier) Addresses() []netip.Addr { return append(c.Carrier.Addresses(), sharedAddress) }
 
-func TestSharedDevice(t *testing.T) {
+func TestLedgerInCommon(t *testing.T) {
 	t.Run("NDK-CAP-02 the read limits are of all processes together", func(t *testing.T) {
-		w := newSharedWorld(t, func(cfg *provider.Config) {
+		w := newLedgerWorld(t, func(cfg *provider.Config) {
 			cfg.Capabilities.MaxInboundReadLimit, cfg.Capabilities.MaxOutboundReadLimit = 20, 1000
 		})
 		a, b := w.couple(w.hosts[0], w.hosts[1], 7000)
@@ -53,7 +53,7 @@ func TestSharedDevice(t *testing.T) {
 		w.limits(t, "server", b.conn, 4, 16)
 	})
 	t.Run("NDK-LSN-04 NDK-EP-11 NDK-CONN-14 a port of another process", func(t *testing.T) {
-		w := newSharedWorld(t, nil)
+		w := newLedgerWorld(t, nil)
 		l := track(w.hosts[0], must(w.hosts[0].CreateListener(func(any, *provider.Connector) {}, nil, nil, nil)))
 		at := netip.AddrPortFrom(sharedAddress, 7000)
 		w.want(l.Listen(at, nil, nil), success)
@@ -62,7 +62,7 @@ func TestSharedDevice(t *testing.T) {
 		w.hosts[1].free(at)
 	})
 	t.Run("NDK-LSN-03 any port that no process has", func(t *testing.T) {
-		w := newSharedWorld(t, nil)
+		w := newLedgerWorld(t, nil)
 		any := netip.AddrPortFrom(sharedAddress, 0)
 		var taken []*provider.SharedEndpoint
 		for {
