@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -264,5 +266,26 @@ func TestGoingDown(t *testing.T) {
 	var e *control.Error
 	if !errors.As(err, &e) || e.Code != control.Usage || !strings.Contains(err.Error(), "was taken down") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestUserConnection has an entry of another process's, whose PID the host knows,
+// and of one that has ended since.
+func TestUserConnection(t *testing.T) {
+	proc, err := os.Open("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proc.Close()
+	s := &Supervisor{hostProc: proc}
+	entry := node.Connection{Kind: node.SharedEndpoint, Interface: "eth0", Index: 2, Local: netip.MustParseAddrPort("[fd00::1]:445"),
+		UserMode: true, PID: os.Getpid()}
+	want := report.Connection{Node: "n", Mode: "User", Interface: "eth0", IfIndex: 2, Type: "SharedEndpoint", Local: "[fd00::1]:445", PID: os.Getpid()}
+	if diff := cmp.Diff(want, s.connection("n", &entry)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	entry.PID, want.PID = 1<<30, 0 // beyond what the kernel has
+	if diff := cmp.Diff(want, s.connection("n", &entry)); diff != "" {
+		t.Errorf("one that has ended: -want +got:\n%s", diff)
 	}
 }
