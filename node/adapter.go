@@ -8,28 +8,29 @@ import (
 
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
+	"github.com/ndklab/ndklab/provider/lease"
 	"github.com/ndklab/ndklab/provider/udp"
 	"github.com/ndklab/ndklab/topology"
 )
 
-// startAdapter starts the node's adapter, at all its addresses.
-func startAdapter(cfg *Config, c clock.Clock) (*provider.Miniport, error) {
+// startAdapter starts the node's adapter, at all its addresses, and shares it
+// with the programs that run in the node.
+func startAdapter(cfg *Config, c clock.Clock) (*lease.Server, error) {
 	carrier, err := udp.Open(udp.Config{Addresses: cfg.addresses()})
 	if err != nil {
 		return nil, err
 	}
-	device, err := provider.NewMiniport(provider.Config{
-		Carrier:       carrier,
+	server, err := lease.Serve(provider.Config{
 		Clock:         c,
 		Rand:          rand.New(rand.NewPCG(cfg.Seed, adapterStream)),
 		Info:          limited(provider.DefaultAdapterInfo(), &cfg.Adapter),
 		Capabilities:  provider.DefaultCapabilities(),
 		Configuration: keywords(&cfg.Adapter),
-	})
+	}, carrier)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("adapter: %w", err), carrier.Close())
 	}
-	return device, nil
+	return server, nil
 }
 
 // addresses are those of the node that an adapter can have.
