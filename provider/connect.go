@@ -63,8 +63,6 @@ func (c *Connector) mayConnect(source, destination netip.AddrPort, privateData [
 		return StatusInvalidBufferSize
 	case completion == nil, !destination.IsValid(), destination.Addr().Is4() != source.Addr().Is4():
 		return StatusInvalidParameter
-	case !c.adapter.miniport.mayReach(destination.Addr()):
-		return StatusHostUnreachable
 	}
 	return StatusSuccess
 }
@@ -75,7 +73,7 @@ func (c *Connector) connect(e *endpoint, qp *QP, destination netip.AddrPort, inb
 	privateData []byte, r request) Status {
 	m := c.adapter.miniport
 	mtu := m.pathMTU(e.address.Addr())
-	status := m.carrier.Reach(e.address.Addr(), destination.Addr())
+	status := m.reach(e.address.Addr(), destination.Addr())
 	if mtu == 0 { // the interface is gone, or too narrow for any packet
 		status = StatusNetworkUnreachable
 	}
@@ -112,6 +110,15 @@ func (c *Connector) connect(e *endpoint, qp *QP, destination netip.AddrPort, inb
 	c.begin(r)
 	m.manage(m.clock.Now())
 	return StatusPending
+}
+
+// reach reports whether there is a way from a local address to a remote one: to
+// the device's own only if it can loop connections back.
+func (m *Miniport) reach(local, remote netip.Addr) Status {
+	if m.hasAddress(remote) && m.info.AdapterFlags&AdapterLoopbackConnections == 0 {
+		return StatusHostUnreachable
+	}
+	return m.carrier.Reach(local, remote)
 }
 
 // ask sends the request that connect has prepared. cmMu is held.

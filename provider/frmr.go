@@ -59,8 +59,9 @@ func (mr *MR) fastRegion(pages []LogicalAddress, fbo uint32, length, base uint64
 	case maxPages == 0:
 		return nil, StatusInvalidDeviceState
 	case len(pages) > int(maxPages), length == 0, length > mr.pd.adapter.miniport.info.MaxRegistrationSize,
-		fbo >= PageSize, length > uint64(len(pages))*PageSize-min(uint64(fbo), uint64(len(pages))*PageSize),
-		base < uint64(fbo), base%PageSize != uint64(fbo), base+(length-1) < base:
+		uint64(fbo)+length > uint64(len(pages))*PageSize,
+		base%PageSize != uint64(fbo), // NDK-MR-23, 24, and a first byte that is not in the first page
+		base+(length-1) < base:
 		return nil, StatusInvalidParameter
 	case !remoteAccess && rights&(MRAllowRemoteRead|MRAllowRemoteWrite)&^MRAllowLocalWrite != 0:
 		return nil, StatusAccessViolation

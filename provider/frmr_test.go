@@ -127,7 +127,8 @@ func TestFastRegisterRefused(t *testing.T) {
 		{name: "first byte beyond the first page", pages: 2, fbo: page, length: 1, base: page, want: bad},
 		{name: "up to the last address", pages: 1, length: page, base: math.MaxUint64 - page + 1, want: success},
 		{name: "beyond the last address", pages: 2, length: page + 1, base: math.MaxUint64 - page + 1, want: bad},
-		{name: "NDK-MR-25 a page that is not aligned", pages: 2, length: 1, change: func(p []provider.LogicalAddress) { p[1]++ }, want: bad},
+		{name: "NDK-MR-25 a page that is not aligned", pages: 2, length: 1, change: func(p []provider.LogicalAddress) { p[0]++ }, want: bad},
+		{name: "NDK-MR-25 a page that is not aligned and not needed", pages: 4, length: 1, change: func(p []provider.LogicalAddress) { p[3]++ }, want: bad},
 		{name: "a page between two", pages: 2, length: 1, change: func(p []provider.LogicalAddress) { p[1] -= page }, want: bad},
 		{name: "a page beyond the last", pages: 2, length: 1, change: func(p []provider.LogicalAddress) { p[1] += 8 * page }, want: bad},
 		{name: "a page of nobody's", pages: 2, length: 1, change: func(p []provider.LogicalAddress) { p[1] = 0 }, want: bad},
@@ -238,16 +239,17 @@ func TestFastRegister(t *testing.T) {
 		client, server := w.connect()
 		// Three mappings, the second of two ranges of memory that lie apart.
 		m := server.memory
-		first, third := server.lend(0x7000, m[:3*page]), server.lend(0x2000_0000+50, m[100_000:100_000+page])
+		first, third := server.lend(0x7000, m[:5*page]), server.lend(0x2000_0000+50, m[100_000:100_000+page])
 		second := &loan{adapter: server.Adapter}
 		size := uint32(1000)
 		chain := &provider.MDL{VirtualAddress: 0x9000, Bytes: m[200_000 : 200_000+100],
 			Next: &provider.MDL{VirtualAddress: 0x9000 + 100, Bytes: m[300_000 : 300_000+page]}}
 		w.want(server.BuildLAM(chain, page+100, nil, nil, &second.LAM, &size, &second.fbo), success)
 		track(server, second)
-		pages := []provider.LogicalAddress{first.Pages[2], second.Pages[0], first.Pages[0], first.Pages[1], third.Pages[0], first.Pages[0]}
+		pages := []provider.LogicalAddress{first.Pages[2], second.Pages[0], first.Pages[0], first.Pages[1],
+			first.Pages[4], first.Pages[3], third.Pages[0], first.Pages[0]}
 		const fbo, virtual = 1000, 0x5_0000_0000 + 1000
-		length := uint64(4*page + 500 - fbo) // 450 bytes of the third mapping's; the last page is not used
+		length := uint64(6*page + 500 - fbo) // 450 bytes of the third mapping's; the last page is not used
 		mr := server.newFRMR(8, true)
 		w.want(server.qp.FastRegister(nil, mr, pages, fbo, length, virtual, allRights), success)
 		server.result(success)
@@ -256,7 +258,7 @@ func TestFastRegister(t *testing.T) {
 		content := func() []byte {
 			return bytes.Join([][]byte{
 				m[2*page+fbo : 3*page], m[200_000 : 200_000+100], m[300_000 : 300_000+page-100],
-				m[:page], m[page : 2*page], make([]byte, 50), m[100_000 : 100_000+450],
+				m[:page], m[page : 2*page], m[4*page : 5*page], m[3*page : 4*page], make([]byte, 50), m[100_000 : 100_000+450],
 			}, nil)
 		}
 		hole := int(length) - 500

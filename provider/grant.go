@@ -110,7 +110,7 @@ func (g *grant) close(o *object) {
 func (g *grant) revoke(by *QP) {
 	r := g.region
 	g.region = nil
-	g.empty()
+	g.empty() // which also lets go of the memory
 	r.letGo()
 	by.memory.leave(r)
 	if !r.users.TryLock() {

@@ -257,9 +257,9 @@ func TestGrants(t *testing.T) {
 		}},
 		{name: "NDK-PTOK-04 logical addresses where sinks need a right", allows: "send from, receive into", flags: provider.AdapterReadSinkNotRequired,
 			make: func(w *world, h *host) target { return h.logical() }},
-		{name: "NDK-SGE-06 over the end of a page", partly: true, make: func(w *world, h *host) target {
+		{name: "NDK-SGE-06 over the end of a page", make: func(w *world, h *host) target {
 			m := h.logical()
-			return region(m.sgl[0].VirtualAddress, m.token, grantAt, grantSize)
+			return region(m.sgl[0].VirtualAddress, m.token, grantAt, int(m.sgl[0].Length)+1)
 		}},
 		{name: "NDK-SGE-03 before the mapped part of a page", make: func(w *world, h *host) target {
 			m := h.logical()

@@ -281,9 +281,9 @@ func (i *interceptor) Send(flow roce.Flow, packets []roce.Packet) error {
 // of the domain is using its memory.
 func notWhileInUse(t *testing.T, grant func(*host) (provider.Object, target), byPeer bool) {
 	var carrier *interceptor // the server's
-	w := newWorldVia(t, addresses, provider.DefaultAdapterInfo(), func(c provider.Carrier) provider.Carrier {
-		carrier = &interceptor{Carrier: c}
-		return carrier
+	w := newWorldWith(t, addresses, func(cfg *provider.Config) {
+		carrier = &interceptor{Carrier: cfg.Carrier}
+		cfg.Carrier = carrier
 	})
 	client, server := w.connect()
 	// The server's first QP is to invalidate; its second, to respond.

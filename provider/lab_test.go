@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,9 +29,6 @@ type world struct {
 	hosts   [2]*host
 	others  []*host // further instances on the hosts' devices
 	opened  uint64  // devices
-	// configure, if set, changes the configuration of each device before it is
-	// started.
-	configure func(*provider.Config)
 }
 
 // A host is an adapter with what nearly every test needs on it.
@@ -89,12 +87,6 @@ func newWorldOf(t *testing.T, addresses [2]netip.Addr, info provider.AdapterInfo
 	return newWorldWith(t, addresses, func(c *provider.Config) { c.Info = info })
 }
 
-// newWorldVia is newWorldOf with something between the adapters and their carriers.
-func newWorldVia(t *testing.T, addresses [2]netip.Addr, info provider.AdapterInfo, via func(provider.Carrier) provider.Carrier) *world {
-	t.Helper()
-	return newWorldWith(t, addresses, func(c *provider.Config) { c.Info, c.Carrier = info, via(c.Carrier) })
-}
-
 // newWorldWith makes a world of devices with a change to their configuration.
 func newWorldWith(t *testing.T, addresses [2]netip.Addr, change func(*provider.Config)) *world {
 	t.Helper()
@@ -103,7 +95,7 @@ func newWorldWith(t *testing.T, addresses [2]netip.Addr, change func(*provider.C
 		cfg := w.config(w.network.Attach(mtu, address))
 		change(&cfg)
 		w.hosts[i] = w.equip(w.start(cfg), address)
-		w.hosts[i].fill(uint64(i))
+		w.hosts[i].fill(i)
 	}
 	return w
 }
@@ -148,9 +140,6 @@ func (w *world) start(cfg provider.Config) *provider.Miniport {
 	w.t.Helper()
 	if cfg.Info.MaxSrqDepth == 0 {
 		cfg.Capabilities.MaxSrqCount = 0 // NDK-CAP-04
-	}
-	if w.configure != nil {
-		w.configure(&cfg)
 	}
 	m, err := provider.NewMiniport(cfg)
 	if err != nil {
@@ -289,13 +278,20 @@ func (h *host) register(at uint64, memory []byte, flags provider.MRFlags) *provi
 	return mr
 }
 
-// fill makes the host's memory random.
-func (h *host) fill(seed uint64) {
-	r := rand.NewPCG(seed, 0)
-	for i := 0; i < len(h.memory); i += 8 {
-		binary.NativeEndian.PutUint64(h.memory[i:], r.Uint64())
+// noise is random bytes, made once for all tests.
+var noise = sync.OnceValue(func() (noise [4][]byte) {
+	for i := range noise {
+		noise[i] = make([]byte, 1<<20)
+		r := rand.NewPCG(uint64(i), 0)
+		for j := 0; j < len(noise[i]); j += 8 {
+			binary.NativeEndian.PutUint64(noise[i][j:], r.Uint64())
+		}
 	}
-}
+	return noise
+})
+
+// fill makes the host's memory random; there are four seeds.
+func (h *host) fill(seed int) { copy(h.memory, noise()[seed]) }
 
 // must panics unless a create succeeded: tests make what they know to work.
 func must[T any](object T, status provider.Status) T {

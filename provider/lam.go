@@ -122,9 +122,10 @@ func (a *Adapter) logical(dst [][]byte, sge rc.SGE, access rc.Access) ([][]byte,
 		return dst, false
 	}
 	m, at := a.mapping(LogicalAddress(sge.Address))
-	if m == nil || at < m.fbo || at%PageSize+uint64(sge.Length) > PageSize {
+	if m == nil || at%PageSize+uint64(sge.Length) > PageSize {
 		return dst, false
 	}
+	// Before the memory the offset wraps to more than any length.
 	return m.memory.appendRange(dst, at-m.fbo, uint64(sge.Length))
 }
 

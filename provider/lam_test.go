@@ -3,7 +3,6 @@ package provider_test
 import (
 	"bytes"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -141,11 +140,9 @@ func TestBuildLAM(t *testing.T) {
 	for _, pend := range []bool{false, true} {
 		t.Run(map[bool]string{false: "NDK-LAM-09 without a callback", true: "NDK-LAM-09 without a callback on a device that pends"}[pend], func(t *testing.T) {
 			w := newWorld(t)
-			m, err := provider.NewMiniport(provider.Config{Carrier: w.network.Attach(mtu, nowhere.Addr()), Clock: w.clock,
-				Rand: rand.New(rand.NewPCG(1, 7)), Info: provider.DefaultAdapterInfo(), Capabilities: provider.DefaultCapabilities(), Pend: pend})
-			if err != nil {
-				t.Fatal(err)
-			}
+			cfg := w.config(w.network.Attach(mtu, nowhere.Addr()))
+			cfg.Pend = pend
+			m := w.start(cfg)
 			a := must(m.OpenAdapter(anyVersion))
 			lams := [2]provider.LAM{}
 			size, fbo := uint32(1000), uint32(0)

@@ -1,7 +1,6 @@
 package provider_test
 
 import (
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -156,11 +155,9 @@ func TestLocalOperations(t *testing.T) {
 // TestMemoryPends: on a device that pends, everything that has a callback does.
 func TestMemoryPends(t *testing.T) {
 	w := newWorld(t)
-	m, err := provider.NewMiniport(provider.Config{Carrier: w.network.Attach(mtu, nowhere.Addr()), Clock: w.clock,
-		Rand: rand.New(rand.NewPCG(1, 7)), Info: provider.DefaultAdapterInfo(), Capabilities: provider.DefaultCapabilities(), Pend: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := w.config(w.network.Attach(mtu, nowhere.Addr()))
+	cfg.Pend = true
+	m := w.start(cfg)
 	a := must(m.OpenAdapter(anyVersion))
 	pd := must(a.CreatePD(nil, nil))
 	var made []provider.Object

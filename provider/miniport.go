@@ -309,12 +309,6 @@ func (m *Miniport) connectorsInOrder() []*Connector {
 	return slices.SortedFunc(maps.Values(m.connectors), func(a, b *Connector) int { return cmp.Compare(a.id, b.id) })
 }
 
-// mayReach reports whether connections to an address may be made: to the device's
-// own only if it can loop them back.
-func (m *Miniport) mayReach(address netip.Addr) bool {
-	return m.info.AdapterFlags&AdapterLoopbackConnections != 0 || !m.hasAddress(address)
-}
-
 // hasAddress reports whether an address is the device's.
 func (m *Miniport) hasAddress(address netip.Addr) bool {
 	return slices.Contains(m.carrier.Addresses(), address)

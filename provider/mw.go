@@ -68,7 +68,7 @@ func (mr *MR) bind(mw *MW, va, length uint64, flags OpFlags) (*region, Status) {
 		return nil, StatusAccessViolation
 	}
 	offset, size := va-mr.region.base, mr.region.memory.length()
-	if va < mr.region.base || offset > size || length > size-offset {
+	if offset > size || length > size-offset { // below the base the offset wraps to more than any size
 		return nil, StatusInvalidParameter
 	}
 	mr.windows++

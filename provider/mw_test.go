@@ -3,7 +3,6 @@ package provider_test
 import (
 	"bytes"
 	"math"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/ndklab/ndklab/provider"
@@ -244,14 +243,9 @@ func TestBind(t *testing.T) {
 func TestMemoryCounts(t *testing.T) {
 	t.Run("NDK-CAP-03 MRs and MWs of a device, whatever instance they are of", func(t *testing.T) {
 		w := newWorld(t)
-		h := w.hosts[0]
-		capabilities := provider.DefaultCapabilities()
-		capabilities.MaxMrCount, capabilities.MaxMwCount = 3, 2
-		m, err := provider.NewMiniport(provider.Config{Carrier: w.network.Attach(mtu, nowhere.Addr()), Clock: w.clock,
-			Rand: rand.New(rand.NewPCG(1, 7)), Info: h.Info(), Capabilities: capabilities})
-		if err != nil {
-			t.Fatal(err)
-		}
+		cfg := w.config(w.network.Attach(mtu, nowhere.Addr()))
+		cfg.Capabilities.MaxMrCount, cfg.Capabilities.MaxMwCount = 3, 2
+		m := w.start(cfg)
 		a, b := must(m.OpenAdapter(anyVersion)), must(m.OpenAdapter(anyVersion))
 		pds := []*provider.PD{must(a.CreatePD(nil, nil)), must(b.CreatePD(nil, nil))}
 		var open []closer

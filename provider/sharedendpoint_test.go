@@ -186,6 +186,32 @@ func TestSharedEndpoint(t *testing.T) {
 			}
 			client.share(addr("10.0.0.1:5002"))
 		},
+		"NDK-LIFE-02 NDK-LIFE-03 made on a device that pends": func(t *testing.T, _ *world, _, _ *host) {
+			w := newWorldWith(t, addresses, func(cfg *provider.Config) { cfg.Pend = true })
+			client := w.hosts[0]
+			var made provider.Object
+			calls := 0
+			s, status := client.CreateSharedEndpoint(addr("10.0.0.1:5000"), func(context any, status provider.Status, o provider.Object) {
+				w.want(status, success)
+				if context != w {
+					t.Error("wrong context")
+				}
+				made = o
+				calls++
+			}, w)
+			if w.want(status, provider.StatusPending); s != nil || calls != 0 {
+				t.Fatalf("%v, called back %d times", s, calls)
+			}
+			w.settle()
+			if calls != 1 || made.Type() != provider.ObjectTypeSharedEndpoint || made.Version() != provider.InterfaceVersion {
+				t.Fatalf("called back %d times with %v", calls, made)
+			}
+			w.joinShared(track(client, made.(*provider.SharedEndpoint)), 7000)
+			_, status = client.CreateSharedEndpoint(addr("10.0.0.1:5000"), func(any, provider.Status, provider.Object) {
+				t.Error("called back after a failure")
+			}, w)
+			w.want(status, inUse)
+		},
 		"T28 nobody listens there": func(t *testing.T, w *world, client, server *host) {
 			s := server.share(server.service())
 			w.want(w.finish(client.dial(client.newConnector(), server)), refused)

@@ -2,6 +2,7 @@ package provider_test
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/ndklab/ndklab/provider"
@@ -51,10 +52,10 @@ func (w *world) restart(client, server *host, n int) (lost []*host) {
 		w.t.Fatal("the device has not ended")
 	}
 	w.path.Down = false
-	w.configure = func(cfg *provider.Config) {
-		cfg.Rand = rand.New(&reborn{first: rand.NewPCG(1, 7), rest: rand.NewPCG(100, 7)})
-	}
-	*client = *w.equip(w.openAt(client.address, provider.DefaultAdapterInfo()), client.address)
+	cfg := w.config(w.network.Attach(mtu, client.address))
+	seed := uint64(slices.Index(w.hosts[:], client)) + 1
+	cfg.Rand = rand.New(&reborn{first: rand.NewPCG(seed, 7), rest: rand.NewPCG(100, 7)})
+	*client = *w.equip(w.start(cfg), client.address)
 	if got := client.qp.Number(); got != first {
 		w.t.Fatalf("the first queue pair is %d, was %d", got, first)
 	}
@@ -99,6 +100,27 @@ func TestStaleConnections(t *testing.T) {
 		w.want(w.finish(client.dial(client.conn, server)), success)
 		w.want(client.complete(), success)
 		w.want(w.finish(accepted), success)
+	})
+	t.Run("the peer's number is the stale one", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.hosts[0], w.hosts[1]
+		lost := w.restart(server, client, 1)
+		var accepts []*async
+		server.listen(func(c *provider.Connector) {
+			accepts = append(accepts, server.accept(c))
+			server.qp = server.newQP() // for the next
+		})
+		client.conn = client.newConnector()
+		w.want(w.finish(client.dial(client.conn, server)), success)
+		w.want(client.complete(), success)
+		if len(accepts) != 2 {
+			t.Fatalf("%d requests", len(accepts))
+		}
+		w.want(w.finish(accepts[0]), aborted)
+		w.want(w.finish(accepts[1]), success)
+		if lost[0].disconnected != 1 {
+			t.Errorf("%d disconnect events of the lost connection", lost[0].disconnected)
+		}
 	})
 	t.Run("closed in between", func(t *testing.T) {
 		w := newWorld(t)

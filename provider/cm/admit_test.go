@@ -161,6 +161,29 @@ func TestStaleEstablished(t *testing.T) {
 	establish(active, passive, 0x11, 0x13)
 }
 
+// TestReusedID: a peer that restarts may give an old connection's ID to another
+// one, which is no duplicate since its QPN differs.
+func TestReusedID(t *testing.T) {
+	_, active, passive := pair(t)
+	a, p := establish(active, passive, 0x11, 0x12)
+	req := latest[mad.REQ](active)
+	req.QPN = 0x99
+	passive.deliver(active.addr, &req)
+	if rej := latest[mad.REJ](passive); rej.Reason != mad.ReasonStaleConnection || rej.Message != mad.MessageREQ || rej.RemoteID != uint32(a) {
+		t.Errorf("REJ %+v", rej)
+	}
+	if dreq := latest[mad.DREQ](passive); dreq.RemoteID != uint32(a) || dreq.LocalID != uint32(p) {
+		t.Errorf("DREQ %+v", dreq)
+	}
+	diff(t, "old", []Event{Disconnected{ID: p, Lost: true}}, passive.events)
+	// The next attempt has another ID.
+	passive.events = nil
+	b := active.connect(passive, 0x99)
+	if r := wait[ConnectRequest](passive); r.QPN != 0x99 || b == a {
+		t.Errorf("%+v", r)
+	}
+}
+
 // TestStaleInTimewait: packets to the QPN may be under way, so it is not to be
 // used again yet.
 func TestStaleInTimewait(t *testing.T) {

@@ -79,11 +79,15 @@ func (e *Endpoint) handleREQ(now time.Duration, from path, b []byte) {
 	if q.Decode(b) != nil {
 		return
 	}
-	if c := e.byPeer[peerKey{q.GUID, q.LocalID}]; c != nil {
-		e.duplicateREQ(now, c, from, &q)
+	old := e.byPeer[peerKey{q.GUID, q.LocalID}]
+	if old != nil && old.peerQPN == q.QPN {
+		e.duplicateREQ(now, old, from, &q)
 		return
 	}
-	if old := e.byQPN[qpnKey{q.GUID, q.QPN}]; old != nil {
+	if old == nil {
+		old = e.byQPN[qpnKey{q.GUID, q.QPN}]
+	}
+	if old != nil { // the peer has forgotten it: it gives its ID or its QPN to another
 		e.lost(now, old)
 		e.refuseREQ(from, &q, mad.ReasonStaleConnection)
 		return

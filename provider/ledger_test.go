@@ -1,0 +1,89 @@
+package provider_test
+
+import (
+	"net/netip"
+	"testing"
+	"unsafe"
+
+	"github.com/ndklab/ndklab/provider"
+)
+
+// newLedgerWorld makes a world whose two devices have one ledger in common, as
+// those of two processes that share an adapter have.
+func newLedgerWorld(t *testing.T, change func(*provider.Config)) *world {
+	t.Helper()
+	all := []netip.Addr{addresses[0], addresses[1], sharedAddress}
+	words := make([]uint64, provider.LedgerSize(len(all))/8+1)
+	memory := unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), len(words)*8)
+	share := 0
+	return newWorldWith(t, addresses, func(cfg *provider.Config) {
+		ledger, err := provider.NewLedger(memory, all, share)
+		if err != nil {
+			t.Fatal(err)
+		}
+		share++
+		cfg.Ledger = ledger
+		cfg.Carrier = &bothCarrier{cfg.Carrier}
+		if change != nil {
+			change(cfg)
+		}
+	})
+}
+
+// sharedAddress is one that both devices of a ledger world have.
+var sharedAddress = netip.MustParseAddr("10.0.0.3")
+
+// A bothCarrier has sharedAddress, too.
+type bothCarrier struct{ provider.Carrier }
+
+func (c *bothCarrier) Addresses() []netip.Addr { return append(c.Carrier.Addresses(), sharedAddress) }
+
+func TestLedgerInCommon(t *testing.T) {
+	t.Run("NDK-CAP-02 the read limits are of all processes together", func(t *testing.T) {
+		w := newLedgerWorld(t, func(cfg *provider.Config) {
+			cfg.Capabilities.MaxInboundReadLimit, cfg.Capabilities.MaxOutboundReadLimit = 20, 1000
+		})
+		a, b := w.couple(w.hosts[0], w.hosts[1], 7000)
+		w.limits(t, "client", a.conn, 16, 4)
+		w.limits(t, "server", b.conn, 4, 16)
+		w.finish(a.close(a.conn))
+		w.finish(b.close(b.conn))
+		a, b = w.couple(w.hosts[1], w.hosts[0], 7001)
+		w.limits(t, "client", a.conn, 16, 4)
+		w.limits(t, "server", b.conn, 4, 16)
+	})
+	t.Run("NDK-LSN-04 NDK-EP-11 NDK-CONN-14 a port of another process", func(t *testing.T) {
+		w := newLedgerWorld(t, nil)
+		l := track(w.hosts[0], must(w.hosts[0].CreateListener(func(any, *provider.Connector) {}, nil, nil, nil)))
+		at := netip.AddrPortFrom(sharedAddress, 7000)
+		w.want(l.Listen(at, nil, nil), success)
+		w.hosts[1].taken(at, nowhere)
+		w.finish(w.hosts[0].close(l))
+		w.hosts[1].free(at)
+	})
+	t.Run("NDK-LSN-03 any port that no process has", func(t *testing.T) {
+		w := newLedgerWorld(t, nil)
+		any := netip.AddrPortFrom(sharedAddress, 0)
+		var taken []*provider.SharedEndpoint
+		for {
+			s, status := w.hosts[0].CreateSharedEndpoint(any, nil, nil)
+			if status != success {
+				w.want(status, provider.StatusTooManyAddresses)
+				break
+			}
+			taken = append(taken, s)
+		}
+		_, status := w.hosts[1].CreateSharedEndpoint(any, nil, nil)
+		w.want(status, provider.StatusTooManyAddresses)
+		free := taken[1000].LocalAddress()
+		w.want(taken[1000].Close(nil, nil), success)
+		if got := w.hosts[1].share(any).LocalAddress(); got != free {
+			t.Errorf("chose %v, but only %v is free", got, free)
+		}
+		for i, s := range taken {
+			if i != 1000 {
+				s.Close(nil, nil)
+			}
+		}
+	})
+}
