@@ -14,6 +14,7 @@ import (
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/provider/cm"
 	"github.com/ndklab/ndklab/provider/roce"
+	"github.com/ndklab/ndklab/provider/roce/mad"
 	"github.com/ndklab/ndklab/provider/sim"
 )
 
@@ -69,8 +70,37 @@ func newSharedWorld(t *testing.T, capabilities provider.Capabilities, addresses 
 	cfg.Forward = w.forward
 	w.hosts[0] = w.equip(w.world.start(cfg), addresses[0])
 	w.hosts[1] = w.equip(w.openAt(addresses[1], provider.DefaultAdapterInfo()), addresses[1])
+	w.network.Tap(w.checkReported)
 	t.Cleanup(w.endProcesses)
 	return w
+}
+
+// checkReported says of every management datagram of a process about a connection
+// that it keeps that the process has reported the connection before.
+func (w *sharedWorld) checkReported(_ time.Duration, packet []byte) {
+	var p roce.Received
+	if err := new(roce.Verifier).DecodeIP(packet, &p); err != nil || p.Header.DestQPN != mad.QPN {
+		return
+	}
+	var req mad.REQ
+	var rep mad.REP
+	var rtu mad.RTU
+	id, state := cm.ID(0), cm.State(0)
+	switch {
+	case req.Decode(p.Payload) == nil:
+		id, state = cm.ID(req.LocalID), cm.Requesting
+	case rep.Decode(p.Payload) == nil:
+		id, state = cm.ID(rep.LocalID), cm.Accepting
+	case rtu.Decode(p.Payload) == nil:
+		id, state = cm.ID(rtu.LocalID), cm.Connected
+	default:
+		return
+	}
+	if from := w.processes[id.Share()]; from != nil && p.Flow.Remote == w.hosts[0].address {
+		if r, ok := from.records[id]; !ok || r.State != state {
+			w.t.Errorf("a message of %v is sent while the connection is on record as %v (%v)", state, r, ok)
+		}
+	}
 }
 
 // configure makes the configuration of a share's device.
@@ -108,7 +138,7 @@ func (w *sharedWorld) start(share int) *process {
 	p := w.launch(share)
 	p.host = w.equip(p.device, w.hosts[0].address)
 	p.port = 7000 + uint16(share)
-	p.fill(share%4)
+	p.fill(share % 4)
 	return p
 }
 
