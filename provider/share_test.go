@@ -356,6 +356,25 @@ func TestProcessDiesUnheard(t *testing.T) {
 	w.clock.Run(time.Minute)
 }
 
+// TestRequestOfDeadProcess: a peer's request to a process that has died is another
+// one's that listens in its place.
+func TestRequestOfDeadProcess(t *testing.T) {
+	w := newSharedWorld(t, provider.DefaultCapabilities(), addresses)
+	one, peer := w.start(1), w.hosts[1]
+	asked := false
+	one.listen(func(*provider.Connector) { asked = true })
+	peer.conn = peer.newConnector()
+	dialled := peer.dial(peer.conn, one.host)
+	w.wait("the request", func() bool { return asked })
+	w.path.Down = true // the refusal in its name is lost
+	w.kill(one, func() {})
+	two := w.start(2)
+	two.port = one.port
+	two.listen(func(c *provider.Connector) { two.accept(c) })
+	w.path.Down = false
+	w.want(w.finish(dialled), provider.StatusSuccess)
+}
+
 // TestSharedPorts: a port is one process's, of those that share a device.
 func TestSharedPorts(t *testing.T) {
 	w := newSharedWorld(t, provider.DefaultCapabilities(), addresses)
@@ -382,7 +401,12 @@ func TestSharedPorts(t *testing.T) {
 	w.finish(closed)
 	check()
 	w.want(other.Listen(two.service(), nil, nil), provider.StatusSuccess)
-	check(provider.HeldPort{Address: one.service(), Share: 2, Use: provider.PortOfListener})
+	shared := netip.AddrPortFrom(one.address, 6000)
+	track(one.host, must(one.CreateSharedEndpoint(shared, nil, nil)))
+	check(
+		provider.HeldPort{Address: shared, Share: 1, Use: provider.PortOfSharedEndpoint},
+		provider.HeldPort{Address: one.service(), Share: 2, Use: provider.PortOfListener},
+	)
 }
 
 // TestSharedLimits: NDK-CAP-03 across processes. What a dead one had others can
