@@ -117,7 +117,10 @@ func (c *Connector) Close(completion CloseCompletion, context any) Status {
 func (c *Connector) GetConnectionData(inbound, outbound *uint32, privateData []byte, length *uint32) Status {
 	c.adapter.miniport.cmMu.Lock()
 	defer c.adapter.miniport.cmMu.Unlock()
-	if c.state == idle && c.private == nil || c.state == connecting {
+	switch {
+	case length == nil:
+		return StatusInvalidParameter
+	case c.state == idle && c.private == nil, c.state == connecting:
 		return StatusConnectionInvalid
 	}
 	if inbound != nil {

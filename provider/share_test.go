@@ -108,7 +108,7 @@ func (w *sharedWorld) start(share int) *process {
 	p := w.launch(share)
 	p.host = w.equip(p.device, w.hosts[0].address)
 	p.port = 7000 + uint16(share)
-	p.fill(share%4)
+	p.fill(share % 4)
 	return p
 }
 
