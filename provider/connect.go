@@ -40,7 +40,7 @@ func (c *Connector) ConnectWithSharedEndpoint(qp *QP, endpoint *SharedEndpoint, 
 	m := c.adapter.miniport
 	m.cmMu.Lock()
 	defer m.cmMu.Unlock()
-	if endpoint == nil || endpoint.adapter != c.adapter {
+	if endpoint == nil || endpoint.adapter != c.adapter || !endpoint.open() {
 		return StatusInvalidParameter
 	}
 	e := endpoint.endpoint

@@ -25,7 +25,7 @@ func (pd *PD) CreateQP(receiveCQ, initiatorCQ *CQ, qpContext any, receiveQueueDe
 func (pd *PD) CreateQPWithSRQ(receiveCQ, initiatorCQ *CQ, srq *SRQ, qpContext any,
 	initiatorQueueDepth, maxInitiatorRequestSge, inlineDataSize uint32,
 	completion CreateCompletion, context any) (*QP, Status) {
-	if srq == nil || srq.pd != pd {
+	if srq == nil || srq.pd != pd || !srq.open() {
 		return nil, StatusInvalidParameter
 	}
 	qp := &QP{pd: pd, receiveCQ: receiveCQ, initiatorCQ: initiatorCQ, srq: srq, context: qpContext}

@@ -99,3 +99,148 @@ func TestRingOfMDLs(t *testing.T) {
 		}
 	}
 }
+
+// TestCloseTwice: a second close finds nothing left to do, whether the first is
+// over or not, and takes nothing that belongs to others by now.
+func TestCloseTwice(t *testing.T) {
+	for name, create := range creates {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			h := w.hosts[0]
+			var c, other creation
+			create(h, true, &c)
+			w.want(c.returned.Close(nil, nil), success)
+			create(h, true, &other)
+			track(h, other.returned)
+			held := h.device.InUse() + h.Queues()
+			again := &async{}
+			w.want(c.returned.Close(again.closed, again), success)
+			w.settle()
+			if now := h.device.InUse() + h.Queues(); again.calls > 0 || now != held {
+				t.Errorf("called back %d times; %d entries in the tables, %d before", again.calls, now, held)
+			}
+		})
+	}
+	t.Run("while the first pends", func(t *testing.T) {
+		w := newWorld(t)
+		client, _ := w.connect()
+		first, again := client.close(client.qp), &async{}
+		w.want(first.returned, provider.StatusPending) // for the connector
+		w.want(client.qp.Close(again.closed, again), success)
+		w.finish(client.close(client.conn))
+		w.settle()
+		if first.calls != 1 || again.calls != 0 {
+			t.Errorf("called back %d and %d times", first.calls, again.calls)
+		}
+	})
+	t.Run("NDK-CAP-03 what is counted", func(t *testing.T) {
+		w := newWorld(t)
+		h := w.guest(func(c *provider.Config) { c.Capabilities.MaxPdCount = 2 }) // one is the host's
+		for range 2 {
+			pd := must(h.CreatePD(nil, nil))
+			w.want(pd.Close(nil, nil), success)
+			w.want(pd.Close(nil, nil), success)
+		}
+		track(h, must(h.CreatePD(nil, nil)))
+		_, status := h.CreatePD(nil, nil)
+		w.want(status, provider.StatusInsufficientResources)
+	})
+	t.Run("an instance and its device", func(t *testing.T) {
+		w := newWorld(t)
+		m := w.startWith(func(*provider.Config) {})
+		a := must(m.OpenAdapter(anyVersion))
+		ends := 0
+		for range 2 {
+			a.BeginClose(func() { ends++ })
+		}
+		for range 2 {
+			m.BeginClose(func() { ends++ })
+			w.settle()
+		}
+		m.Close() // does not block for ever
+		if ends != 4 {
+			t.Errorf("%d ends", ends)
+		}
+	})
+}
+
+// TestUseAfterClose: what a consumer does with an object that it has closed harms
+// neither others nor the object's antecedents.
+func TestUseAfterClose(t *testing.T) {
+	closed := func(w *world, o closer) {
+		w.t.Helper()
+		w.finish(w.hosts[0].close(o))
+	}
+	for name, use := range map[string]struct {
+		call func(w *world, h *host) provider.Status
+		want provider.Status
+	}{
+		"connect from a shared endpoint": {func(w *world, h *host) provider.Status {
+			s := h.share(h.ephemeral())
+			closed(w, s)
+			h.share(s.LocalAddress()) // it is another's now
+			return h.dialShared(h.newConnector(), h.qp, s, nowhere).returned
+		}, provider.StatusInvalidParameter},
+		"connect a queue pair": {func(w *world, h *host) provider.Status {
+			qp := h.newQP()
+			closed(w, qp)
+			return h.dialFrom(h.newConnector(), qp, h.ephemeral(), nowhere).returned
+		}, provider.StatusInvalidParameter},
+		"make a queue pair with a CQ": {func(w *world, h *host) provider.Status {
+			cq, _ := h.newCQ(1)
+			closed(w, cq)
+			_, status := h.pd.CreateQP(cq, cq, nil, 1, 1, 1, 1, 0, nil, nil)
+			return status
+		}, provider.StatusInvalidParameter},
+		"make a queue pair with an SRQ": {func(w *world, h *host) provider.Status {
+			srq := track(h, must(h.pd.CreateSRQ(1, 1, 0, nil, nil, nil, nil, nil)))
+			closed(w, srq)
+			_, status := h.pd.CreateQPWithSRQ(h.cq, h.cq, srq, nil, 1, 1, 0, nil, nil)
+			return status
+		}, provider.StatusInvalidParameter},
+		"listen": {func(w *world, h *host) provider.Status {
+			l := track(h, must(h.CreateListener(func(any, *provider.Connector) {}, nil, nil, nil)))
+			closed(w, l)
+			return l.Listen(h.ephemeral(), nil, nil)
+		}, provider.StatusInvalidDeviceState},
+		"connect a connector": {func(w *world, h *host) provider.Status {
+			c := h.newConnector()
+			closed(w, c)
+			return h.dialFrom(c, h.qp, h.ephemeral(), nowhere).returned
+		}, provider.StatusInvalidDeviceState},
+		"register": {func(w *world, h *host) provider.Status {
+			mr := track(h, must(h.pd.CreateMR(false, nil, nil)))
+			closed(w, mr)
+			return mr.Register(&provider.MDL{Bytes: make([]byte, 1)}, 1, 0, nil, nil)
+		}, provider.StatusInvalidDeviceState},
+		"initialise": {func(w *world, h *host) provider.Status {
+			mr := track(h, must(h.pd.CreateMR(true, nil, nil)))
+			closed(w, mr)
+			return mr.InitializeFastRegister(1, true, nil, nil)
+		}, provider.StatusInvalidDeviceState},
+		"bind a window": {func(w *world, h *host) provider.Status {
+			mw := track(h, must(h.pd.CreateMW(nil, nil)))
+			closed(w, mw)
+			w.connect()
+			return h.qp.Bind(nil, h.mr, mw, base, 1, 0)
+		}, provider.StatusInvalidParameter},
+		"bind a region": {func(w *world, h *host) provider.Status {
+			first, second := track(h, must(h.pd.CreateMW(nil, nil))), track(h, must(h.pd.CreateMW(nil, nil)))
+			w.connect()
+			w.want(h.qp.Bind(nil, h.mr, first, base, 1, 0), success)
+			h.result(success)
+			h.close(h.mr) // pends for the first window
+			return h.qp.Bind(nil, h.mr, second, base, 1, 0)
+		}, provider.StatusInvalidParameter},
+		"send": {func(w *world, h *host) provider.Status {
+			qp := h.newQP()
+			closed(w, qp)
+			return qp.Send(nil, nil, 0)
+		}, provider.StatusConnectionInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.want(use.call(w, w.hosts[0]), use.want)
+		})
+	}
+}
