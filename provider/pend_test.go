@@ -31,14 +31,6 @@ func (c *creation) done(context any, status provider.Status, object provider.Obj
 	}
 }
 
-// object is the object made, however it came.
-func (c *creation) object() provider.Object {
-	if c.status == provider.StatusPending {
-		return c.created
-	}
-	return c.returned
-}
-
 // returns notes what a create returned: an object that is not there is nil.
 func returns[T provider.Object](c *creation, object T, status provider.Status) {
 	c.status = status

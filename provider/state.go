@@ -135,10 +135,7 @@ func (m *Miniport) SetState(enabled bool) Status {
 func (m *Miniport) Fail() {
 	s := &m.state
 	s.mu.Lock()
-	if s.failed.Swap(true) {
-		s.mu.Unlock()
-		return
-	}
+	s.failed.Store(true)
 	s.settle()
 	instances := slices.Clone(s.instances)
 	s.mu.Unlock()
