@@ -56,6 +56,9 @@ func (m *Miniport) OpenAdapter(parameters OpenParameters) (*Adapter, Status) {
 // that info has room for, as NDK_ADAPTER_INFO counts them, and then the bytes
 // written; if they are too few, StatusBufferTooSmall and the bytes needed.
 func (a *Adapter) QueryAdapterInfo(info *AdapterInfo, size *uint32) Status {
+	if size == nil {
+		return StatusInvalidParameter
+	}
 	given := *size
 	*size = AdapterInfoSize
 	if info == nil || given < AdapterInfoSize {
