@@ -17,6 +17,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(example)
 	f.Add([]byte("topology: {kinds: {k: {cpu: 1}}, nodes: {a: &a {kind: k}, b: {<<: *a}}, links: [{endpoints: [{node: a, interface: e, addresses: [10.0.0.1/24]}, b:e]}]}"))
 	f.Add([]byte("topology: {defaults: {adapter: {max_read_request_sge: 4, vendor_id: 0x2}}, nodes: {a: {adapter: {max_srq_depth: 0, max_initiator_request_sge: 8}}}}"))
+	f.Add([]byte("topology: {nodes: {a: }, links: [{endpoints: [a:e, external:tap0]}, {endpoints: [{node: external, interface: t, addresses: [10.9.0.1/24]}, a:f]}]}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		lab, err := Parse("fuzz.yaml", data)
 		if err != nil {
@@ -52,6 +53,11 @@ func FuzzParse(f *testing.F) {
 				if l.Directions[end].Jitter > l.Directions[end].Delay {
 					t.Errorf("jitter above delay: %+v", l)
 				}
+			}
+		}
+		for _, x := range lab.Externals {
+			if e := lab.Links[x.Link].Endpoints[x.End]; !e.External() || e.Interface != x.Name || len(x.Addresses) == 0 {
+				t.Errorf("external %+v is at the end %s", x, e)
 			}
 		}
 		for _, w := range lab.Workloads {

@@ -46,7 +46,7 @@ func (r *reader) links(m topologyMap, nodes []Node) *linked {
 		}
 		good := true
 		for end, e := range link.endpoints {
-			if !r.node(e.node, l) || !e.iface.ok {
+			if !r.end(e, l) {
 				good = false
 				continue
 			}
@@ -62,7 +62,12 @@ func (r *reader) links(m topologyMap, nodes []Node) *linked {
 			l.names = append(l.names, name.String())
 		}
 		from, to := l.links[i].Endpoints[0].Node, l.links[i].Endpoints[1].Node
-		if good && from == to {
+		switch {
+		case !good || from != to:
+		case from == external:
+			r.errorf(link.endpoints[1].at, "both ends of the link are external, expected a node at one")
+			good = false
+		default:
 			r.errorf(link.endpoints[1].at, "both ends of the link are on %s, expected two nodes", from)
 			good = false
 		}
@@ -80,9 +85,32 @@ func (r *reader) links(m topologyMap, nodes []Node) *linked {
 	return l
 }
 
+// end reports whether a link can end there, and the error if not.
+func (r *reader) end(e endpointMap, l *linked) bool {
+	if e.node.ok && e.node.is == external {
+		if !e.iface.ok {
+			return false
+		}
+		if !outsideName().MatchString(e.iface.is) {
+			r.errorf(e.iface.at, "%s is no name of an external interface, expected letters, digits, _, - and ., a letter or digit first", quote(e.iface.is))
+			return false
+		}
+		return true
+	}
+	return r.node(e.node, l) && e.iface.ok
+}
+
+// outsideName matches the name of an external interface, which is also part of
+// names of files and of arguments of programs.
+var outsideName = lazily(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
+
 // node reports whether v names a node, and the error if not.
 func (r *reader) node(v val[string], l *linked) bool {
 	if !v.ok {
+		return false
+	}
+	if v.is == external {
+		r.errorf(v.at, "external is outside the lab, expected a node: workloads run in nodes")
 		return false
 	}
 	if _, ok := l.nodes[v.is]; !ok {

@@ -39,6 +39,9 @@ func (r *reader) nodes(m topologyMap) []Node {
 
 	var nodes []Node
 	for _, n := range m.nodes {
+		if n.name.is == external {
+			r.errorf(n.name.at, "external is no name for a node, expected another: an endpoint external:tap0 is outside the lab")
+		}
 		kindExists(n.is.kind)
 		groupExists(n.is.group)
 		// A node's kind may come from its group, and its group from its kind.

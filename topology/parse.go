@@ -33,8 +33,11 @@ func (r *reader) resolve(m labMap) *Topology {
 	addresses := r.addresses(m.topology.links)
 	for i, link := range t.Links {
 		for end, e := range link.Endpoints {
-			if n, ok := l.nodes[e.Node]; ok {
-				t.Nodes[n].Interfaces = append(t.Nodes[n].Interfaces, Interface{e.Interface, i, end, addresses[i][end]})
+			face := Interface{e.Interface, i, end, addresses[i][end]}
+			if e.External() {
+				t.Externals = append(t.Externals, face)
+			} else if n, ok := l.nodes[e.Node]; ok {
+				t.Nodes[n].Interfaces = append(t.Nodes[n].Interfaces, face)
 			}
 		}
 	}

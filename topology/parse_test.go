@@ -247,6 +247,36 @@ checks:
 			},
 		},
 		{
+			name: "externals",
+			file: `
+topology:
+  nodes: {a: }
+  links:
+    - {endpoints: ["a:eth0", "external:tap0"], mtu: 1500, reverse: {loss: 1%}}
+    - endpoints: [{node: external, interface: port1, addresses: [192.0.2.9/24]}, "a:eth1"]
+    - endpoints: [{node: a, interface: eth2, addresses: [10.7.0.1/24]}, {node: external, interface: up.2}]
+timeline:
+  - {at: 1s, link: "external:tap0", from: external, set: {delay: 1ms}}`,
+			want: Topology{
+				Nodes: []Node{{Name: "a", Interfaces: []Interface{
+					at("eth0", 0, 0, "10.0.0.1/24 fd6e:646b:1::1/64"),
+					at("eth1", 1, 1, "192.0.2.1/24"),
+					at("eth2", 2, 0, "10.7.0.1/24"),
+				}}},
+				Externals: []Interface{
+					at("tap0", 0, 1, "10.0.0.2/24 fd6e:646b:1::2/64"),
+					at("port1", 1, 0, "192.0.2.9/24"),
+					at("up.2", 2, 1, "10.7.0.2/24"),
+				},
+				Links: []Link{
+					{Endpoints: [2]Endpoint{{"a", "eth0"}, {"external", "tap0"}}, MTU: 1500, Directions: [2]Impairment{{}, {Loss: 0.01}}},
+					link("external:port1", "a:eth1", 4200, Impairment{}),
+					link("a:eth2", "external:up.2", 4200, Impairment{}),
+				},
+				Timeline: []Event{{At: time.Second, Link: 0, From: "external", Set: Change{Delay: new(time.Millisecond)}}},
+			},
+		},
+		{
 			name: "anchors, aliases and merge keys",
 			file: `
 topology:

@@ -187,7 +187,7 @@ func (r *reader) impairment(m *impairment) []field {
 }
 
 // An endpointMap is a link's end, which has two forms: "node:interface" and a
-// map.
+// map. In both, external may stand in the place of a node.
 type endpointMap struct {
 	at        *yaml.Node
 	node      val[string]

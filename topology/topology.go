@@ -22,6 +22,7 @@ type Topology struct {
 	HasSeed   bool   // the file gave a seed
 	Nodes     []Node
 	Links     []Link
+	Externals []Interface // the ends of links that are outside the lab
 	Workloads []Workload
 	Timeline  []Event
 	Checks    []Check
@@ -36,12 +37,14 @@ type Node struct {
 	Interfaces []Interface // one per link that ends here
 }
 
-// An Interface is a node's end of a link.
+// An Interface is the end of a link, in a node or outside the lab.
 type Interface struct {
-	Name      string
-	Link      int            // index in Topology.Links
-	End       int            // 0 or 1: which of the link's Endpoints this is
-	Addresses []netip.Prefix // an IPv4 and an IPv6 one unless the file says otherwise
+	Name string
+	Link int // index in Topology.Links
+	End  int // 0 or 1: which of the link's Endpoints this is
+	// Addresses are an IPv4 and an IPv6 one unless the file says otherwise. What is
+	// outside the lab configures itself: there they are what the lab expects.
+	Addresses []netip.Prefix
 }
 
 // Adapter holds what the file sets of a node's adapter, under the names that NDK
@@ -102,14 +105,22 @@ type Adapter struct {
 
 // An Endpoint is one end of a link.
 type Endpoint struct {
-	Node      string
+	Node      string // or external
 	Interface string
 }
+
+// external stands in an endpoint where others name their node: this end of the
+// link is an interface that a program outside the lab, a machine of its own,
+// attaches to.
+const external = "external"
+
+// External reports whether the endpoint is outside the lab.
+func (e Endpoint) External() bool { return e.Node == external }
 
 // String is the endpoint as files and the prompt write it: node:interface.
 func (e Endpoint) String() string { return e.Node + ":" + e.Interface }
 
-// A Link joins two interfaces.
+// A Link joins two interfaces, of which at least one is a node's.
 type Link struct {
 	Endpoints [2]Endpoint
 	MTU       int // of the interfaces, bytes of IP packet
