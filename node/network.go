@@ -44,7 +44,7 @@ func (i *Interface) configure(h *netlink.Handle) error {
 			return fmt.Errorf("MTU %d: %w", i.MTU, err)
 		}
 	}
-	if !superPacketsCross() {
+	if i.Wire || !superPacketsCross() {
 		if err := h.LinkSetGSOMaxSegs(link, 1); err != nil {
 			return fmt.Errorf("turn segmentation offload off: %w", err)
 		}

@@ -45,6 +45,9 @@ type Interface struct {
 	MTU        int // bytes of IP packet
 	Addresses  []netip.Prefix
 	Neighbours []Neighbour
+	// Wire has the kernel send packets as a wire carries them, never many as one:
+	// the other end of the link is outside the lab.
+	Wire bool
 }
 
 // A Neighbour is who is at the other end of a link. It is entered for good, so

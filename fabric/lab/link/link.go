@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"sync"
 
@@ -74,6 +75,10 @@ func (n *Network) Close() {
 type End struct {
 	PID       int    // of a process in the node's network namespace, as the caller sees it
 	Interface string // its name there
+	// Outside is, instead of a PID, the network namespace of an end outside the
+	// lab. What arrives there has all its checksums. Super-packets must not be
+	// sent to it: the far node has the kernel split them (package node).
+	Outside *os.File
 }
 
 // MAC is the address of a link's interface in a node, where end is 0 or 1.
@@ -112,6 +117,11 @@ func (n *Network) Make(link, mtu int, ends [2]End) error {
 		if err := n.addQdiscs(link, end); err != nil {
 			return fmt.Errorf("%s: %w", Middle(link, end), err)
 		}
+		if e.Outside != nil {
+			if err := completeChecksums(Middle(link, end)); err != nil {
+				return fmt.Errorf("%s: %w", Middle(link, end), err)
+			}
+		}
 	}
 	return nil
 }
@@ -139,7 +149,11 @@ func (n *Network) makePair(link, end, mtu int, e End) error {
 	peer.AddRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(mtu)))
 	peer.AddRtAttr(unix.IFLA_TXQLEN, nl.Uint32Attr(queueLength))
 	peer.AddRtAttr(unix.IFLA_ADDRESS, MAC(link, end))
-	peer.AddRtAttr(unix.IFLA_NET_NS_PID, nl.Uint32Attr(uint32(e.PID)))
+	if e.Outside != nil {
+		peer.AddRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(e.Outside.Fd())))
+	} else {
+		peer.AddRtAttr(unix.IFLA_NET_NS_PID, nl.Uint32Attr(uint32(e.PID)))
+	}
 	req.AddData(info)
 	_, err := req.Execute(unix.NETLINK_ROUTE, 0)
 	return err

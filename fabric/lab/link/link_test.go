@@ -77,7 +77,7 @@ func newNetwork(t *testing.T) *Network {
 // ends makes two nodes and a link between them.
 func ends(t *testing.T, n *Network, link int) [2]End {
 	t.Helper()
-	ends := [2]End{{newNode(t), "eth0"}, {newNode(t), "eth7"}}
+	ends := [2]End{{PID: newNode(t), Interface: "eth0"}, {PID: newNode(t), Interface: "eth7"}}
 	if err := n.Make(link, 4200, ends); err != nil {
 		t.Fatal(err)
 	}
