@@ -36,6 +36,9 @@
 // Without Joined, Start may follow Attach at once, and Detach needs no Release:
 // packets on their way are then dropped and counted.
 //
+// The process also holds the relays of the links that end outside the lab
+// (package relay, serverelay.go); they and the links know nothing of each other.
+//
 // Frames of any protocol cross, but for VLAN tags: the kernel keeps them beside
 // the frame, so that the ends must have VLAN offload off to use them.
 //
@@ -44,9 +47,11 @@ package linkem
 
 import (
 	"context"
+	"os"
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/impair"
+	"github.com/ndklab/ndklab/fabric/relay"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -59,6 +64,8 @@ const (
 	methodRelease = "release"
 	methodDetach  = "detach"
 	methodMeasure = "measure"
+	methodRelay   = "relay"  // name of an interface, and two files
+	methodRelays  = "relays" // -> relay.Counts by interface
 )
 
 // A Link is what the engine is told of a link.
@@ -178,3 +185,15 @@ type (
 		Down bool
 	}
 )
+
+// Relay opens a relay of an interface of a network namespace, with its sockets
+// in a directory; see package relay. It lasts as long as the process.
+func (e *Engine) Relay(ctx context.Context, iface string, namespace, directory *os.File) error {
+	return e.conn.Call(ctx, methodRelay, iface, nil, namespace, directory)
+}
+
+// Relays is what every relay has counted, by its interface.
+func (e *Engine) Relays(ctx context.Context) (counts map[string]relay.Counts, err error) {
+	err = e.conn.Call(ctx, methodRelays, nil, &counts)
+	return counts, err
+}

@@ -12,11 +12,12 @@ import (
 )
 
 // A loop is the engine at work: one thread that waits for frames, departures
-// and commands, whichever comes first. All but the command queue belongs to
-// that thread.
+// and commands, whichever comes first. All but the relays and the command queue
+// belongs to that thread.
 type loop struct {
-	poll int // epoll instance
-	wake int // eventfd: there are commands
+	relays relays // no business of the thread's
+	poll   int    // epoll instance
+	wake   int    // eventfd: there are commands
 
 	mu       sync.Mutex // guards commands and ended
 	commands []func()

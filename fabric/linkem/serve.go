@@ -76,6 +76,10 @@ func (l *loop) serve(ctx context.Context, r *control.Request) (any, error) {
 		return l.serveDetach(r)
 	case methodMeasure:
 		return l.serveMeasure()
+	case methodRelay:
+		return nil, l.relays.serve(r)
+	case methodRelays:
+		return l.relays.counts()
 	}
 	return nil, control.Errorf(control.Usage, "unknown request %q", r.Method)
 }
