@@ -13,7 +13,8 @@ func inspectCommand() *cobra.Command {
 		Use:   "inspect LAB [-o text|json]",
 		Short: "Show the nodes and links of a lab that is up",
 		Long: `Shows the nodes of a lab that is up, with their process ids, addresses and NDK
-counters, and its links, with what was asked of them and what they did so far.`,
+counters, its links, with what was asked of them and what they did so far, and
+where the ends of links are that are outside the lab.`,
 		Example: `  ndklab inspect pair
   ndklab inspect pair -o json`,
 		Args: arguments(1, 1, "one lab"),
@@ -31,7 +32,7 @@ counters, and its links, with what was asked of them and what they did so far.`,
 			return err
 		}
 		return output.print(cmd.OutOrStdout(), i, func(w io.Writer) error {
-			return report.WriteInspection(w, i.Lab, i.State, i.Seed, i.Nodes, i.Links)
+			return report.WriteInspection(w, i.Lab, i.State, i.Seed, i.Nodes, i.Links, i.Externals)
 		})
 	}
 	return cmd

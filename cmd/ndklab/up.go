@@ -9,6 +9,7 @@ import (
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/doctor"
 	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/spf13/cobra"
 )
 
@@ -33,13 +34,18 @@ no workload: "ndklab run LAB" does. The lab stays up until "ndklab down LAB".`,
 		if err := l.Release(cmd.Context()); err != nil {
 			return errors.Join(err, l.Close())
 		}
-		info := l.Info()
-		if err := l.Close(); err != nil {
+		// Who starts a lab with ends outside needs to know where they are.
+		inspection, err := l.Inspect(cmd.Context())
+		if err := errors.Join(err, l.Close()); err != nil {
 			return err
 		}
-		return output.print(cmd.OutOrStdout(), info, func(w io.Writer) error {
-			_, err := fmt.Fprintf(w, "lab %s is up: `ndklab inspect %s` shows it, `ndklab down %s` takes it down\n", info.Lab, info.Lab, info.Lab)
-			return err
+		result := struct {
+			lab.Info
+			Externals []report.External `json:"externals,omitempty"`
+		}{l.Info(), inspection.Externals}
+		return output.print(cmd.OutOrStdout(), result, func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "lab %s is up: `ndklab inspect %s` shows it, `ndklab down %s` takes it down\n", result.Lab, result.Lab, result.Lab)
+			return errors.Join(err, report.WriteExternals(w, result.Externals))
 		})
 	}
 	return cmd

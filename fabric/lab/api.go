@@ -104,7 +104,11 @@ func (s *Supervisor) inspect(ctx context.Context) (*Inspection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Inspection{Lab: s.name, Seed: s.topo.Seed, State: Ready, Nodes: s.InspectNodes(ctx), Links: links}, nil
+	externals, err := s.InspectExternals(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Inspection{Lab: s.name, Seed: s.topo.Seed, State: Ready, Nodes: s.InspectNodes(ctx), Links: links, Externals: externals}, nil
 }
 
 func (s *Supervisor) exec(ctx context.Context, r *control.Request) (any, error) {
@@ -137,8 +141,12 @@ func (s *Supervisor) signal(ctx context.Context, r *control.Request) error {
 	return agent.Signal(ctx, s.commandID(r.Conn, params.ID), params.Signal)
 }
 
-// commandID makes the name that a client gave a command unique in the lab.
+// commandID makes the name that a client gave a command unique in the lab. One
+// without a name is given one by the agent.
 func (s *Supervisor) commandID(conn *control.Conn, id string) string {
+	if id == "" {
+		return ""
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	number := 0 // of a client that has just gone, and with it its commands

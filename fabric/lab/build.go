@@ -15,6 +15,11 @@ import (
 func (s *Supervisor) build(ctx context.Context, params startParams) error {
 	s.topo = params.Topology
 	s.addresses = addresses(s.topo)
+	s.place = place{dir: params.StateDir, name: s.name}
+	s.named = params.Privileged
+	if err := s.openExternalDir(); err != nil {
+		return err
+	}
 	var err error
 	if s.hostProc, err = enterNamespaces(s.name, params.StateDir); err != nil {
 		return err
@@ -27,8 +32,10 @@ func (s *Supervisor) build(ctx context.Context, params startParams) error {
 		do   func(context.Context) error
 	}{
 		{"start the nodes", s.startNodes},
+		{"make the externals", s.makeExternals},
 		{"make the links", s.makeLinks},
 		{"configure the nodes", s.configureNodes},
+		{"configure the externals", s.configureExternals},
 		{"connect the links", s.connectLinks},
 	} {
 		if err := step.do(ctx); err != nil {
@@ -41,7 +48,7 @@ func (s *Supervisor) build(ctx context.Context, params startParams) error {
 	return nil
 }
 
-// addresses lists the addresses at each endpoint.
+// addresses lists the addresses at each endpoint in a node.
 func addresses(topo *topology.Topology) map[topology.Endpoint][]netip.Addr {
 	all := make(map[topology.Endpoint][]netip.Addr)
 	for _, n := range topo.Nodes {

@@ -70,7 +70,7 @@ func TestChaos(t *testing.T) {
 	victims := []string{"command", "interrupt", "terminate", "ndklab-guardian", "ndklab-supervisor", "ndklab-linkem", "ndklab-node"}
 	for trial := range chaosTrials {
 		victim := victims[trial%len(victims)]
-		kind := []string{"plain", "impaired"}[random.IntN(2)]
+		kind := []string{"plain", "impaired", "external"}[random.IntN(3)]
 		if victim == "ndklab-linkem" {
 			kind = "impaired"
 		}

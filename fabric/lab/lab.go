@@ -10,7 +10,8 @@
 // this package calls Child first of all.
 //
 // The package knows no YAML and prints nothing. Workloads run in the agents; here
-// is who tells them when (run.go), and asks for their adapters (adapters.go).
+// is who tells them when (run.go), and asks for their adapters (adapters.go). A
+// link may end outside the lab (externals.go).
 //
 // Start reading at Start and Lab for the commands' side, at supervise and
 // Supervisor.build for the lab's.
@@ -76,7 +77,7 @@ func Start(ctx context.Context, topo *topology.Topology, options Options) (*Lab,
 		return nil, err
 	}
 	defer logFile.Close()
-	startErr := l.call(ctx, methodStart, startParams{Topology: topo, StateDir: p.dir}, &l.info)
+	startErr := l.call(ctx, methodStart, startParams{Topology: topo, StateDir: p.dir, Privileged: privileged()}, &l.info)
 	if startErr == nil {
 		return l, nil
 	}

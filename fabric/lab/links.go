@@ -57,7 +57,12 @@ func (s *Supervisor) makeLink(ctx context.Context, l *labLink) error {
 	}
 	var ends [2]link.End
 	for end, e := range l.spec.Endpoints {
-		ends[end] = link.End{PID: s.byName[e.Node].agent.PID(), Interface: e.Interface}
+		ends[end] = link.End{Interface: e.Interface}
+		if e.External() {
+			ends[end].Outside = s.externalOf(e).namespace
+		} else {
+			ends[end].PID = s.byName[e.Node].agent.PID()
+		}
 	}
 	if err := s.network.Make(l.index, l.spec.MTU, ends); err != nil {
 		return err
@@ -242,6 +247,9 @@ func (s *Supervisor) SetLink(ctx context.Context, index int, from string, change
 // gone with it.
 func (s *Supervisor) checkEnds(l *labLink) error {
 	for _, e := range l.spec.Endpoints {
+		if e.External() {
+			continue
+		}
 		if _, err := s.Node(e.Node); err != nil {
 			return fmt.Errorf("link %s: %w", l.name(), err)
 		}

@@ -155,6 +155,11 @@ func remains(t testing.TB, name string) string {
 			left = append(left, "socket "+line)
 		}
 	}
+	names, err := filepath.Glob(filepath.Join(namesDir, name+".*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	left = append(left, names...)
 	left = append(left, cgroupsOf(t, name)...)
 	return strings.Join(left, ", ")
 }

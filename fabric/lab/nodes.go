@@ -90,18 +90,17 @@ func (s *Supervisor) startNode(spec *topology.Node, limits bool) (*labNode, erro
 }
 
 // nodeConfig gives a node its neighbours: on each interface there is one, whose
-// addresses are known beforehand.
+// addresses are known beforehand, unless it is outside the lab.
 func (s *Supervisor) nodeConfig(spec *topology.Node) node.Config {
 	cfg := node.Config{Lab: s.name, Name: spec.Name, Seed: s.seed("node " + spec.Name), Adapter: spec.Adapter}
 	for _, i := range spec.Interfaces {
 		l := s.topo.Links[i.Link]
 		far := 1 - i.End
-		var neighbours []node.Neighbour
-		for _, addr := range s.addresses[l.Endpoints[far]] {
-			neighbours = append(neighbours, node.Neighbour{Addr: addr, MAC: link.MAC(i.Link, far)})
+		face := node.Interface{Name: i.Name, MTU: l.MTU, Addresses: i.Addresses, Wire: l.Endpoints[far].External()}
+		for _, addr := range s.addresses[l.Endpoints[far]] { // of nodes
+			face.Neighbours = append(face.Neighbours, node.Neighbour{Addr: addr, MAC: link.MAC(i.Link, far)})
 		}
-		cfg.Interfaces = append(cfg.Interfaces, node.Interface{
-			Name: i.Name, MTU: l.MTU, Addresses: i.Addresses, Neighbours: neighbours})
+		cfg.Interfaces = append(cfg.Interfaces, face)
 	}
 	return cfg
 }

@@ -252,6 +252,7 @@ func (p place) clean() error {
 	if cgroup.Available() == nil { // else there can be none, but for those of root's lab of this name
 		problems = cgroup.Remove(p.name)
 	}
+	problems = errors.Join(problems, p.removeExternals())
 	for _, path := range []string{p.logFile(), p.stateFile()} { // the state file last: it is what we are found by
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			problems = errors.Join(problems, err)

@@ -167,13 +167,16 @@ func block([]string) error {
 }
 
 // up NAME KIND starts a lab of two nodes, says "ready", and ends it with its
-// input, or at SIGINT as a command does. KIND is plain or impaired.
+// input, or at SIGINT as a command does. KIND is plain, impaired or external.
 func up(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer stop()
 	topo := ring(args[0], 2)
 	if args[1] == "impaired" {
 		topo.Links[0].Directions[0] = topology.Impairment{Delay: time.Millisecond}
+	}
+	if args[1] == "external" {
+		withExternal(topo)
 	}
 	l, err := Start(ctx, topo, Options{})
 	if err != nil {

@@ -37,8 +37,9 @@ const (
 const noticeEvent = "event"
 
 type startParams struct {
-	Topology *topology.Topology
-	StateDir string
+	Topology   *topology.Topology
+	StateDir   string
+	Privileged bool // the lab's user is root, outside as well
 }
 
 // Info says what a lab is.
@@ -66,6 +67,8 @@ type Inspection struct {
 	State string        `json:"state"`
 	Nodes []report.Node `json:"nodes"`
 	Links []report.Link `json:"links"`
+	// Externals are the ends of links outside the lab.
+	Externals []report.External `json:"externals"`
 }
 
 type execParams struct {

@@ -30,11 +30,15 @@ type Supervisor struct {
 	// What follows is set by build, before the lab is ready, and not changed
 	// afterwards; each node and link guards its own state.
 	topo      *topology.Topology
+	place     place
+	named     bool // externals get names for ip netns
 	addresses map[topology.Endpoint][]netip.Addr
 	network   *link.Network
 	nodes     []*labNode
 	byName    map[string]*labNode
 	links     []*labLink
+	sockets   *os.File // the directory of the externals' sockets; nil without externals
+	externals []*external
 	engine    engine
 
 	over chan struct{} // closed when reason is set

@@ -41,12 +41,13 @@ func WriteLabs(w io.Writer, labs []Lab) error {
 }
 
 // WriteInspection writes the state of a lab that is up for people.
-func WriteInspection(w io.Writer, lab, state string, seed uint64, nodes []Node, links []Link) error {
+func WriteInspection(w io.Writer, lab, state string, seed uint64, nodes []Node, links []Link, externals []External) error {
 	p := newPage(w)
 	p.section()
 	p.line(fmt.Sprintf("lab %s: %s, seed %d", lab, state, seed))
 	p.nodes(nodes)
 	p.links(links)
+	p.externals(externals)
 	return p.flush()
 }
 

@@ -94,7 +94,15 @@ func TestText(t *testing.T) {
 		"empty":   func(b *bytes.Buffer) error { return WriteText(b, &Run{Lab: "empty"}) },
 		"json":    func(b *bytes.Buffer) error { return WriteJSON(b, pair()) },
 		"inspect": func(b *bytes.Buffer) error {
-			return WriteInspection(b, "pair", "ready", 42, inspection.Nodes, inspection.Links)
+			return WriteInspection(b, "pair", "ready", 42, inspection.Nodes, inspection.Links, nil)
+		},
+		"externals": func(b *bytes.Buffer) error {
+			return WriteInspection(b, "pair", "ready", 42, nil, nil, []External{
+				{Endpoint: "external:tap0", MTU: 1500, Addresses: []string{"10.0.0.2/24", "fd6e:646b:1::2/64"}, Namespace: "pair.tap0",
+					NamespacePath: "/proc/7/root/run/ndklab/ns/pair/tap0", Socket: "/run/ndklab/pair.external/tap0.lab", PeerSocket: "/run/ndklab/pair.external/tap0.peer"},
+				{Endpoint: "external:port", MTU: 4200, Addresses: []string{"10.0.1.2/24"}, NamespacePath: "/proc/7/root/tmp/ndklab-1/ns/pair/port",
+					Socket: "/tmp/ndklab-1/pair.external/port.lab", PeerSocket: "/tmp/ndklab-1/pair.external/port.peer", ToPeer: 12345, FromPeer: 12, NoPeer: 3, Lost: 1},
+			})
 		},
 		"labs": func(b *bytes.Buffer) error {
 			return WriteLabs(b, []Lab{up, {Lab: "other", State: "starting"}})

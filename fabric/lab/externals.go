@@ -1,0 +1,252 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/relay"
+	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/topology"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// An external is a link's end outside the lab: an interface in a network
+// namespace of its own, in which nothing of the lab runs. What wants to be there
+// enters the namespace (with a tap, a bridge, a capture tool) or exchanges frames
+// over Unix sockets with the relay that the engine has for it; see package relay.
+//
+// The namespace is bound to a file in the supervisor's mount namespace. The host
+// reaches that through the supervisor's root directory in /proc, to which, for
+// ip netns, a link in /run/netns leads: once the lab is gone it leads nowhere.
+type external struct {
+	spec      *topology.Interface
+	namespace *os.File
+	path      string // of the namespace, as the host reaches it
+	name      string // of the link in /run/netns; "" for ordinary users, who may not make one
+}
+
+// namesDir is where ip netns looks for namespaces (ip-netns(8)).
+const namesDir = "/run/netns"
+
+// externalDir is the directory of the sockets of a lab's externals.
+func (p place) externalDir() string { return filepath.Join(p.dir, p.name+".external") }
+
+// namespaceDir is where the namespaces of externals are bound, each to a file
+// with the interface's name, in the supervisor's mount namespace.
+func (p place) namespaceDir() string { return filepath.Join(p.dir, "ns", p.name) }
+
+// openExternalDir makes the directory for the sockets of externals, if there are
+// any. It is called before the state directory is covered.
+func (s *Supervisor) openExternalDir() (err error) {
+	if len(s.topo.Externals) == 0 {
+		return nil
+	}
+	p := s.place
+	for _, x := range s.topo.Externals {
+		// struct sockaddr_un has 108 bytes, with a final zero.
+		if path := filepath.Join(p.externalDir(), relay.PeerSocket(x.Name)); len(path) > 107 {
+			return control.Errorf(control.Unable, "the path %s has %d bytes, a socket's may have 107: %s with a shorter path", path, len(path), elsewhere)
+		}
+	}
+	if err := p.removeExternals(); err != nil { // of a lab that was killed
+		return err
+	}
+	if err := os.Mkdir(p.externalDir(), 0o700); err != nil {
+		return noState("directory for sockets", err)
+	}
+	s.sockets, err = os.Open(p.externalDir())
+	return err
+}
+
+// makeExternals makes the namespaces of externals.
+func (s *Supervisor) makeExternals(context.Context) error {
+	if len(s.topo.Externals) == 0 {
+		return nil
+	}
+	pid, err := hostPID(s.hostProc, os.Getpid())
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.place.namespaceDir(), 0o755); err != nil {
+		return err
+	}
+	for i := range s.topo.Externals {
+		x := &external{spec: &s.topo.Externals[i]}
+		file := filepath.Join(s.place.namespaceDir(), x.spec.Name)
+		x.path = "/proc/" + strconv.Itoa(pid) + "/root" + file
+		if x.namespace, err = newNamespace(file); err != nil {
+			return fmt.Errorf("namespace of external:%s: %w", x.spec.Name, err)
+		}
+		if s.named {
+			x.name = s.name + "." + x.spec.Name
+			if err := nameNamespace(x.name, x.path); err != nil {
+				return err
+			}
+		}
+		s.externals = append(s.externals, x)
+	}
+	return nil
+}
+
+// newNamespace makes a network namespace and binds it to a file.
+func newNamespace(path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|os.O_EXCL, 0o444)
+	if err != nil {
+		return nil, err
+	}
+	file.Close()
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		done <- enterNewNamespace(path)
+	}()
+	if err := <-done; err != nil {
+		return nil, err
+	}
+	return os.Open(path)
+}
+
+// enterNewNamespace moves the thread to a network namespace of its own, in which
+// the kernel itself says nothing on interfaces: it gives them no IPv6 address.
+func enterNewNamespace(path string) error {
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("unshare: %w", err)
+	}
+	if err := unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mount %s: %w", path, err)
+	}
+	const none = "1" // IN6_ADDR_GEN_MODE_NONE
+	err := os.WriteFile("/proc/sys/net/ipv6/conf/default/addr_gen_mode", []byte(none), 0)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // there is none in a kernel without IPv6
+		return control.Errorf(control.Unable, "keep IPv6 quiet: %v", err)
+	}
+	return nil
+}
+
+// nameNamespace gives a namespace a name for ip netns.
+func nameNamespace(name, path string) error {
+	if err := os.Mkdir(namesDir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return noState("directory for ip netns", err)
+	}
+	err := os.Symlink(path, filepath.Join(namesDir, name))
+	if errors.Is(err, fs.ErrExist) {
+		return control.Errorf(control.Usage, "a network namespace with the name %s exists already (%s)", name, namesDir)
+	}
+	if err != nil {
+		return noState("name for ip netns", err)
+	}
+	return nil
+}
+
+// removeExternals removes what the externals of a lab that is over left: their
+// sockets' directory and their names.
+func (p place) removeExternals() error {
+	problems := os.RemoveAll(p.externalDir())
+	entries, err := os.ReadDir(namesDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+		problems = errors.Join(problems, err)
+	}
+	for _, e := range entries {
+		iface, ours := strings.CutPrefix(e.Name(), p.name+".")
+		if !ours || e.Type() != fs.ModeSymlink {
+			continue
+		}
+		// The name alone does not tell: labs may have dots in theirs.
+		path := filepath.Join(namesDir, e.Name())
+		target, err := os.Readlink(path)
+		if err != nil || !strings.HasSuffix(target, "/root"+filepath.Join(p.namespaceDir(), iface)) {
+			continue
+		}
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			problems = errors.Join(problems, err)
+		}
+	}
+	return problems
+}
+
+// externalOf is the external at an endpoint.
+func (s *Supervisor) externalOf(e topology.Endpoint) *external {
+	for _, x := range s.externals {
+		if x.spec.Name == e.Interface {
+			return x
+		}
+	}
+	return nil
+}
+
+// configureExternals sets up the interfaces of externals, and has the engine
+// relay what crosses them.
+func (s *Supervisor) configureExternals(ctx context.Context) error {
+	for _, x := range s.externals {
+		if err := s.configureExternal(ctx, x); err != nil {
+			return fmt.Errorf("external:%s: %w", x.spec.Name, err)
+		}
+	}
+	return nil
+}
+
+func (s *Supervisor) configureExternal(ctx context.Context, x *external) error {
+	h, err := netlink.NewHandleAt(netns.NsHandle(x.namespace.Fd()), unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("netlink: %w", err)
+	}
+	defer h.Close()
+	for _, name := range []string{"lo", x.spec.Name} {
+		iface, err := h.LinkByName(name)
+		if err == nil {
+			err = h.LinkSetUp(iface)
+		}
+		if err != nil {
+			return fmt.Errorf("set %s up: %w", name, err)
+		}
+	}
+	engine, err := s.startedEngine()
+	if err != nil {
+		return err
+	}
+	if err := engine.Relay(ctx, x.spec.Name, x.namespace, s.sockets); err != nil {
+		return fmt.Errorf("engine: %w", err)
+	}
+	return nil
+}
+
+// InspectExternals is the state of every external, in the order of the links.
+func (s *Supervisor) InspectExternals(ctx context.Context) ([]report.External, error) {
+	found := []report.External{}
+	if len(s.externals) == 0 {
+		return found, nil
+	}
+	counts, err := s.engine.current().Relays(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("engine: %w", err)
+	}
+	for _, x := range s.externals {
+		l := s.topo.Links[x.spec.Link]
+		n := counts[x.spec.Name]
+		r := report.External{
+			Endpoint:      l.Endpoints[x.spec.End].String(),
+			MTU:           l.MTU,
+			Addresses:     []string{},
+			Namespace:     x.name,
+			NamespacePath: x.path,
+			Socket:        filepath.Join(s.place.externalDir(), relay.Socket(x.spec.Name)),
+			PeerSocket:    filepath.Join(s.place.externalDir(), relay.PeerSocket(x.spec.Name)),
+			ToPeer:        n.ToPeer, FromPeer: n.FromPeer, NoPeer: n.NoPeer, Lost: n.Lost,
+		}
+		for _, a := range x.spec.Addresses {
+			r.Addresses = append(r.Addresses, a.String())
+		}
+		found = append(found, r)
+	}
+	return found, nil
+}
