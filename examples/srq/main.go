@@ -129,6 +129,15 @@ type server struct {
 type client struct {
 	qp       *provider.QP
 	messages atomic.Int64
+
+	mu        sync.Mutex // guards what follows
+	connected bool
+	early     []answer // to messages that arrived before the connection was established for us
+}
+
+type answer struct {
+	buffer int
+	sgl    []provider.SGE
 }
 
 func serve(interrupted context.Context, adapter *provider.Adapter, pd *provider.PD, address netip.AddrPort) error {
@@ -206,7 +215,11 @@ func (s *server) attend(ctx context.Context, connection *provider.Connector) err
 	defer c.qp.Close(nil, nil)
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	if err := await.Accept(ctx, connection, c.qp, await.Options{Disconnected: end}); err != nil {
+	// A message may be there before Accept completes, and only then may we answer.
+	// If it fails, so does every answer.
+	err = await.Accept(ctx, connection, c.qp, await.Options{Disconnected: end})
+	c.establish(s)
+	if err != nil {
 		return fmt.Errorf("accept %v: %w", address, err)
 	}
 	<-ctx.Done()
@@ -269,11 +282,36 @@ func (s *server) answer(ctx context.Context) error {
 				c.messages.Add(1)
 				s.messages.Add(1)
 				sgl := s.memory.SGL(buffer*messageSize, int(r.BytesTransferred))
-				if c.qp.Send(buffer, sgl, 0) == provider.StatusSuccess {
+				if c.send(answer{buffer, sgl}) {
 					continue
 				}
 			}
 			s.free <- buffer // sent, or its client is gone
+		}
+	}
+}
+
+// send sends an answer, as soon as the client is connected; false if that cannot be.
+func (c *client) send(a answer) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.connected {
+		c.early = append(c.early, a)
+		return true
+	}
+	return c.qp.Send(a.buffer, a.sgl, 0) == provider.StatusSuccess
+}
+
+// establish sends the answers that were early, and returns the buffers of those
+// that cannot be sent.
+func (c *client) establish(s *server) {
+	c.mu.Lock()
+	early := c.early
+	c.connected, c.early = true, nil
+	c.mu.Unlock()
+	for _, a := range early {
+		if !c.send(a) {
+			s.free <- a.buffer
 		}
 	}
 }
