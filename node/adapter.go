@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"log"
 	"math/rand/v2"
 	"net/netip"
 
@@ -13,6 +14,8 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
+// This file makes an adapter of what a topology says of it.
+
 // startAdapter starts the node's adapter, at all its addresses, and shares it
 // with the programs that run in the node.
 func startAdapter(cfg *Config, c clock.Clock) (*lease.Server, error) {
@@ -20,13 +23,11 @@ func startAdapter(cfg *Config, c clock.Clock) (*lease.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	server, err := lease.Serve(provider.Config{
-		Clock:         c,
-		Rand:          rand.New(rand.NewPCG(cfg.Seed, adapterStream)),
-		Info:          limited(provider.DefaultAdapterInfo(), &cfg.Adapter),
-		Capabilities:  provider.DefaultCapabilities(),
-		Configuration: keywords(&cfg.Adapter),
-	}, carrier)
+	settings := adapterConfig(&cfg.Adapter)
+	settings.Clock = c
+	settings.Rand = rand.New(rand.NewPCG(cfg.Seed, adapterStream))
+	settings.Log = func(message string) { log.Printf("adapter: %s", message) }
+	server, err := lease.Serve(settings, carrier)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("adapter: %w", err), carrier.Close())
 	}
@@ -52,9 +53,36 @@ func (cfg *Config) addresses() []netip.Addr {
 // seed.
 const adapterStream = 0x61646170746572 // "adapter"
 
-// limited is info with the limits that a topology sets.
-func limited(info provider.AdapterInfo, set *topology.Adapter) provider.AdapterInfo {
+// adapterConfig is what a topology sets of an adapter, and the provider's
+// defaults for the rest.
+func adapterConfig(set *topology.Adapter) provider.Config {
+	c := provider.Config{Info: provider.DefaultAdapterInfo(), Capabilities: provider.DefaultCapabilities()}
+	setInfo(&c.Info, set)
+	setFlags(&c.Info.AdapterFlags, set)
+	setCapabilities(&c.Capabilities, set)
+	override(&c.Pend, set.Pend)
+	c.Configuration = keywords(set)
+	return c
+}
+
+// keywords are the adapter's. Where a topology sets no frame size it is the
+// largest that the link's MTU allows, not that of the keyword's default.
+func keywords(set *topology.Adapter) *provider.Configuration {
+	k := provider.DefaultConfiguration()
+	k.NetworkDirectRoCEFrameSize = 0
+	if set.NetworkDirect != nil && !*set.NetworkDirect {
+		k.NetworkDirect = 0
+	}
+	override(&k.NetworkDirectRoCEFrameSize, set.RoCEFrameSize)
+	return &k
+}
+
+func setInfo(info *provider.AdapterInfo, set *topology.Adapter) {
+	override(&info.VendorID, set.VendorID)
+	override(&info.DeviceID, set.DeviceID)
 	override(&info.MaxRegistrationSize, set.MaxRegistrationSize)
+	override(&info.MaxWindowSize, set.MaxWindowSize)
+	override(&info.FRMRPageCount, set.FRMRPageCount)
 	override(&info.MaxInitiatorRequestSge, set.MaxInitiatorRequestSge)
 	override(&info.MaxReceiveRequestSge, set.MaxReceiveRequestSge)
 	override(&info.MaxReadRequestSge, set.MaxReadRequestSge)
@@ -66,18 +94,51 @@ func limited(info provider.AdapterInfo, set *topology.Adapter) provider.AdapterI
 	override(&info.MaxInitiatorQueueDepth, set.MaxInitiatorQueueDepth)
 	override(&info.MaxSrqDepth, set.MaxSrqDepth)
 	override(&info.MaxCqDepth, set.MaxCqDepth)
-	return info
+	override(&info.LargeRequestThreshold, set.LargeRequestThreshold)
+	override(&info.MaxCallerData, set.MaxCallerData)
+	override(&info.MaxCalleeData, set.MaxCalleeData)
+	// A read is an initiator request: of these two, the one that is not set gives
+	// way to the one that is.
+	switch {
+	case set.MaxReadRequestSge == nil:
+		info.MaxReadRequestSge = min(info.MaxReadRequestSge, info.MaxInitiatorRequestSge)
+	case set.MaxInitiatorRequestSge == nil:
+		info.MaxInitiatorRequestSge = max(info.MaxInitiatorRequestSge, info.MaxReadRequestSge)
+	}
 }
 
-// keywords are the adapter's keywords as a topology sets them.
-func keywords(set *topology.Adapter) *provider.Configuration {
-	c := provider.DefaultConfiguration()
-	if set.NetworkDirect != nil && !*set.NetworkDirect {
-		c.NetworkDirect = 0
+func setFlags(flags *provider.AdapterFlags, set *topology.Adapter) {
+	for _, f := range []struct {
+		flag provider.AdapterFlags
+		set  *bool
+	}{
+		{provider.AdapterInOrderDMA, set.InOrderDMASupported},
+		{provider.AdapterReadSinkNotRequired, set.RDMAReadSinkNotRequired},
+		{provider.AdapterCQInterruptModeration, set.CQInterruptModerationSupported},
+		{provider.AdapterMultiEngine, set.MultiEngineSupported},
+		{provider.AdapterReadLocalInvalidate, set.RDMAReadLocalInvalidateSupported},
+		{provider.AdapterCQResize, set.CQResizeSupported},
+		{provider.AdapterLoopbackConnections, set.LoopbackConnectionsSupported},
+	} {
+		switch {
+		case f.set == nil:
+		case *f.set:
+			*flags |= f.flag
+		default:
+			*flags &^= f.flag
+		}
 	}
-	c.NetworkDirectRoCEFrameSize = 0 // what the links allow
-	override(&c.NetworkDirectRoCEFrameSize, set.RoCEFrameSize)
-	return &c
+}
+
+func setCapabilities(c *provider.Capabilities, set *topology.Adapter) {
+	override(&c.MaxQpCount, set.MaxQpCount)
+	override(&c.MaxCqCount, set.MaxCqCount)
+	override(&c.MaxMrCount, set.MaxMrCount)
+	override(&c.MaxPdCount, set.MaxPdCount)
+	override(&c.MaxMwCount, set.MaxMwCount)
+	override(&c.MaxSrqCount, set.MaxSrqCount)
+	override(&c.MaxInboundReadLimit, set.SystemMaxInboundReadLimit)
+	override(&c.MaxOutboundReadLimit, set.SystemMaxOutboundReadLimit)
 }
 
 func override[T any](limit *T, set *T) {

@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ndklab/ndklab/node/workload"
-	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -24,7 +23,7 @@ func TestWorkload(t *testing.T) {
 	a, log := started(t, onLoopback())
 	spec := workload.Spec{Name: "w", Operation: topology.Write, Size: 10000, Depth: 4, Count: 100, Verify: true, Seed: 7}
 	at := netip.MustParseAddrPort("10.0.0.1:7000")
-	if err := a.Serve(t.Context(), spec, at); err == nil || err.Error() != "node n: serve: the node has no adapter" {
+	if err := a.Serve(t.Context(), spec, at); err == nil || err.Error() != "node n: the node has no adapter: it has no address" {
 		t.Errorf("before it is up: %v", err)
 	}
 	if c, err := a.Counters(t.Context()); len(c.NDK) > 0 || err != nil {
@@ -79,30 +78,6 @@ func TestAddresses(t *testing.T) {
 		got = append(got, a.String())
 	}
 	if diff := cmp.Diff([]string{"10.0.0.1", "fd00::1"}, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
-// TestLimited sets every limit there is to a value of its own, and one after the
-// other to nothing.
-func TestLimited(t *testing.T) {
-	values := [12]uint32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}
-	wide := uint64(values[0])
-	set := topology.Adapter{
-		MaxRegistrationSize: &wide, MaxInitiatorRequestSge: &values[1], MaxReceiveRequestSge: &values[2],
-		MaxReadRequestSge: &values[3], MaxTransferLength: &values[4], MaxInlineDataSize: &values[5],
-		MaxInboundReadLimit: &values[6], MaxOutboundReadLimit: &values[7], MaxReceiveQueueDepth: &values[8],
-		MaxInitiatorQueueDepth: &values[9], MaxSrqDepth: &values[10], MaxCqDepth: &values[11],
-	}
-	want := provider.DefaultAdapterInfo()
-	want.MaxRegistrationSize, want.MaxInitiatorRequestSge, want.MaxReceiveRequestSge = 1, 2, 3
-	want.MaxReadRequestSge, want.MaxTransferLength, want.MaxInlineDataSize = 4, 5, 6
-	want.MaxInboundReadLimit, want.MaxOutboundReadLimit, want.MaxReceiveQueueDepth = 7, 8, 9
-	want.MaxInitiatorQueueDepth, want.MaxSrqDepth, want.MaxCqDepth = 10, 11, 12
-	if diff := cmp.Diff(want, limited(provider.DefaultAdapterInfo(), &set)); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff(provider.DefaultAdapterInfo(), limited(provider.DefaultAdapterInfo(), &topology.Adapter{})); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -151,7 +151,7 @@ func TestStatusTaken(t *testing.T) {
 
 func TestExitString(t *testing.T) {
 	for want, e := range map[string]Exit{
-		"killed by SIGKILL":                      {Signal: unix.SIGKILL},
+		"was killed by SIGKILL":                  {Signal: unix.SIGKILL},
 		"exited with status 2":                   {Status: 2},
 		"exited with a status that is not known": {Status: -1},
 	} {

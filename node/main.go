@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ndklab/ndklab/control"
-	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/provider/lease"
 )
@@ -23,7 +22,7 @@ const controlFD = 3
 
 // An agent is the node's own side of an Agent: what runs in the agent process.
 type agent struct {
-	name string
+	lab, name string
 
 	mountSys sync.Once // before the first command
 
@@ -38,12 +37,12 @@ type agent struct {
 // Main runs an agent until its control channel ends.
 func Main() error {
 	labAndName, isAgent := strings.CutPrefix(os.Args[0], processName+" ")
-	_, name, ok := strings.Cut(labAndName, "/")
+	lab, name, ok := strings.Cut(labAndName, "/")
 	if !isAgent || !ok {
 		// Outside a node's namespaces, what follows would change the host.
 		return fmt.Errorf("%q is no agent's argv[0]", os.Args[0])
 	}
-	a := &agent{name: name, commands: map[string]*process{}}
+	a := &agent{lab: lab, name: name, commands: map[string]*process{}}
 	if err := a.settle(); err != nil {
 		return err
 	}
@@ -111,9 +110,11 @@ func (a *agent) handle(ctx context.Context, r *control.Request) (any, error) {
 		return a.exec(ctx, r)
 	case methodSignal:
 		return nil, a.signal(r)
-	default:
-		return a.handleTraffic(ctx, r)
 	}
+	if result, ok, err := a.handleAdapter(ctx, r); ok {
+		return result, err
+	}
+	return a.handleTraffic(ctx, r)
 }
 
 func (a *agent) handleTraffic(ctx context.Context, r *control.Request) (any, error) {
@@ -121,7 +122,7 @@ func (a *agent) handleTraffic(ctx context.Context, r *control.Request) (any, err
 	t := a.traffic
 	a.mu.Unlock()
 	if t == nil {
-		return nil, control.Errorf(control.Usage, "%s: the node has no adapter", r.Method)
+		return nil, errNoAdapter
 	}
 	result, ok, err := t.handle(ctx, r)
 	if !ok {
@@ -148,11 +149,7 @@ func (a *agent) bringUp(r *control.Request) error {
 		if err != nil {
 			return err
 		}
-		adapter, status := shared.Device().OpenAdapter(provider.OpenParameters{Version: provider.InterfaceVersion})
-		if status != provider.StatusSuccess {
-			return status
-		}
-		a.shared, a.traffic = shared, newTraffic(adapter, clock.Real())
+		a.shared, a.traffic = shared, newTraffic(a.lab+"/"+a.name, shared.Device(), clock.Real())
 	}
 	a.up = true
 	return nil

@@ -4,9 +4,10 @@
 //
 // The supervisor calls Start, makes the node's links into the agent's network
 // namespace, and calls Agent.Up, upon which the agent configures its interfaces
-// and opens the RDMA adapter. After that it runs commands and tells its
-// counters. The agent is the running binary started again; its main function
-// hands over to Main when IsAgent says so.
+// and starts the RDMA adapter. After that it runs commands and workloads, tells
+// what the adapter has counted and is, and enables and disables it (ndis.go). The
+// agent is the running binary started again; its main function hands over to Main
+// when IsAgent says so.
 //
 // The package makes no links, knows nothing of other nodes, and gives the
 // agent no PID namespace: agents share the lab's, whose end is also the end of

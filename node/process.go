@@ -20,7 +20,7 @@ type Exit struct {
 func (e Exit) String() string {
 	switch {
 	case e.Signal != 0:
-		return "killed by " + unix.SignalName(e.Signal)
+		return "was killed by " + unix.SignalName(e.Signal)
 	case e.Status < 0:
 		return "exited with a status that is not known"
 	default:

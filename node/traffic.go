@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -54,7 +55,7 @@ func (a *Agent) Unserve(ctx context.Context, name string) (workload.ServerResult
 }
 
 // Run runs a workload's client in the node and returns when it is done. When ctx
-// ends first the client goes on without anyone to report to.
+// ends first, so does the client.
 func (a *Agent) Run(ctx context.Context, spec workload.Spec, from netip.Addr, to netip.AddrPort) (workload.Result, error) {
 	var result workload.Result
 	if err := a.conn.Call(ctx, methodRun, runParams{spec, from, to}, &result); err != nil {
@@ -73,18 +74,19 @@ func (a *Agent) Progress(ctx context.Context) (map[string]Progress, error) {
 	return progress, nil
 }
 
-// traffic is the workloads that run on an agent's adapter.
+// traffic is the workloads that run on an agent's device.
 type traffic struct {
-	adapter *provider.Adapter
-	clock   clock.Clock
+	node   string // LAB/NODE
+	device *provider.Miniport
+	clock  clock.Clock
 
 	mu      sync.Mutex // guards what follows
 	servers map[string]*workload.Server
 	clients map[string]*workload.Client
 }
 
-func newTraffic(a *provider.Adapter, c clock.Clock) *traffic {
-	return &traffic{adapter: a, clock: c, servers: map[string]*workload.Server{}, clients: map[string]*workload.Client{}}
+func newTraffic(node string, m *provider.Miniport, c clock.Clock) *traffic {
+	return &traffic{node: node, device: m, clock: c, servers: map[string]*workload.Server{}, clients: map[string]*workload.Client{}}
 }
 
 // handle answers the requests about workloads; ok is false if r is none.
@@ -114,9 +116,9 @@ func (t *traffic) serve(r *control.Request) error {
 	if t.servers[p.Spec.Name] != nil {
 		return control.Errorf(control.Usage, "workload %s is served already", p.Spec.Name)
 	}
-	server, err := workload.Serve(t.adapter, p.Spec, p.At)
+	server, err := workload.Serve(t.device, p.Spec, p.At)
 	if err != nil {
-		return err
+		return t.explained(err)
 	}
 	t.servers[p.Spec.Name] = server
 	return nil
@@ -150,9 +152,9 @@ func (t *traffic) run(ctx context.Context, r *control.Request) (workload.Result,
 		return workload.Result{}, err
 	}
 	done := make(chan workload.Result, 1)
-	client, err := workload.Run(t.adapter, t.clock, p.Spec, p.From, p.To, func(result workload.Result) { done <- result })
+	client, err := workload.Run(t.device, t.clock, p.Spec, p.From, p.To, func(result workload.Result) { done <- result })
 	if err != nil {
-		return workload.Result{}, err
+		return workload.Result{}, t.explained(err)
 	}
 	t.mu.Lock()
 	t.clients[p.Spec.Name] = client
@@ -160,13 +162,30 @@ func (t *traffic) run(ctx context.Context, r *control.Request) (workload.Result,
 	defer func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		delete(t.clients, p.Spec.Name)
+		if t.clients[p.Spec.Name] == client { // which a later run's may have followed
+			delete(t.clients, p.Spec.Name)
+		}
 	}()
 	select {
 	case result := <-done:
 		return result, nil
 	case <-ctx.Done():
+		client.Abort("nobody waits for the result any more")
+		<-done
 		return workload.Result{}, ctx.Err()
+	}
+}
+
+// explained is the error of a workload that could not be started, in terms of
+// the prompt if the adapter is disabled.
+func (t *traffic) explained(err error) error {
+	switch {
+	case !errors.Is(err, provider.StatusAdapterNotReady):
+		return err
+	case t.device.Configuration().NetworkDirect == 0:
+		return control.Errorf(control.Usage, "the adapter is disabled: the topology has network_direct: false for it")
+	default:
+		return control.Errorf(control.Usage, "the adapter is disabled: `ndklab adapter %s --enable` enables it", t.node)
 	}
 }
 

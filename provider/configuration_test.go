@@ -10,6 +10,7 @@ import (
 
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/roce"
+	"github.com/ndklab/ndklab/provider/roce/mad"
 )
 
 // largestPayload connects from one device to the other, writes more than one
@@ -156,4 +157,51 @@ func (w *world) finishAll(hosts []*host) {
 		}
 	}
 	w.wait("the end of devices", func() bool { return !slices.Contains(ended, false) })
+}
+
+// A refuser is a peer that refuses every request for its MTU.
+type refuser struct {
+	carrier provider.Carrier
+	mtu     uint8 // code that it names
+	asked   []uint8
+}
+
+func (r *refuser) Receive(packets []roce.Received) {
+	for i := range packets {
+		var q mad.REQ
+		if q.Decode(packets[i].Payload) != nil {
+			continue
+		}
+		r.asked = append(r.asked, q.MTU)
+		refusal := mad.REJ{TransactionID: q.TransactionID, RemoteID: q.LocalID, Message: mad.MessageREQ,
+			Reason: mad.ReasonInvalidMTU, ARILength: 1, ARI: [72]byte{r.mtu}}
+		flow := roce.Flow{Local: packets[i].Flow.Local, Remote: packets[i].Flow.Remote, SourcePort: 0xC000}
+		if err := r.carrier.Send(flow, []roce.Packet{{
+			Header:  roce.Header{Opcode: roce.UDSendOnly, PKey: roce.DefaultPKey, DestQPN: mad.QPN, QKey: mad.QKey, SourceQPN: mad.QPN},
+			Payload: [][]byte{refusal.Append(nil)},
+		}}); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// TestRefusedMTU: a connector asks for what a peer names, if that is less, and not
+// for ever.
+func TestRefusedMTU(t *testing.T) {
+	for named, asked := range map[uint8][]uint8{0: {5}, 1: {5, 1}, 4: {5, 4}, 5: {5}, 6: {5}, 255: {5}} {
+		t.Run(fmt.Sprintf("naming %d", named), func(t *testing.T) {
+			w := newWorld(t)
+			peer := &refuser{carrier: w.network.Attach(mtu, nowhere.Addr()), mtu: named}
+			peer.carrier.Listen(peer)
+			h := w.hosts[0]
+			c := h.newConnector()
+			w.want(w.finish(h.dialFrom(c, h.qp, h.ephemeral(), nowhere)), provider.StatusConnectionRefused)
+			if !slices.Equal(peer.asked, asked) {
+				t.Errorf("asked for %v, want %v", peer.asked, asked)
+			}
+			if got := h.device.Counters().ConnectFailure; got != 1 {
+				t.Errorf("%d failures were counted", got)
+			}
+		})
+	}
 }

@@ -157,7 +157,7 @@ func (c *Connector) complete(status Status) {
 
 // take makes qp the connector's. cmMu is held.
 func (c *Connector) take(qp *QP) Status {
-	if qp == nil || qp.pd.adapter != c.adapter {
+	if qp == nil || qp.pd.adapter != c.adapter || !qp.open() {
 		return StatusInvalidParameter
 	}
 	qp.mu.Lock()

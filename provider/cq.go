@@ -58,6 +58,9 @@ func (a *Adapter) CreateCQ(depth uint32, notification CQNotification, notificati
 	return created(m, cq, &cq.object, completion, context)
 }
 
+// has reports whether a CQ is there, open and the instance's.
+func (a *Adapter) has(cq *CQ) bool { return cq != nil && cq.adapter == a && cq.open() }
+
 // Close closes the queue (ndkpi.md 4.2).
 func (cq *CQ) Close(completion CloseCompletion, context any) Status {
 	return cq.close(nil, func() {

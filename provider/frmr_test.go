@@ -372,21 +372,29 @@ func TestFastRegister(t *testing.T) {
 		client.fast(mr, l, 0, 1, 0)
 		client.invalidate(mr)
 	})
-	t.Run("closed with requests under way", func(t *testing.T) {
-		w := newWorld(t)
-		client, _ := w.connect()
-		mr, l := client.newFRMR(4, true), client.lend(0, client.memory[:4*page])
-		tokens := client.device.Tokens()
-		w.want(client.qp.FastRegister(1, mr, l.Pages, 0, 1, 0, allRights|provider.OpDefer), success)
-		w.want(client.close(mr).returned, success)
-		if got := client.device.Tokens(); got != tokens-1 {
-			t.Fatalf("%d tokens in use, were %d", got, tokens)
-		}
-		w.want(client.qp.Send(2, nil, 0), success)
-		w.hosts[1].receive(1)
-		client.results(2)
-		if got := client.device.Tokens(); got != tokens-1 {
-			t.Fatalf("%d tokens in use", got)
-		}
-	})
+	for _, invalidated := range []bool{false, true} {
+		name := map[bool]string{false: "a FastRegister", true: "an Invalidate"}[invalidated]
+		t.Run("NDK-MR-13 closed with "+name+" under way", func(t *testing.T) {
+			w := newWorld(t)
+			_, server := w.connect()
+			mr, l := server.newFRMR(4, true), server.lend(0, server.memory[:4*page])
+			tokens := server.device.Tokens()
+			w.want(server.qp.FastRegister(1, mr, l.Pages, 0, page, 0, allRights|provider.OpDefer), success)
+			if invalidated {
+				w.want(server.qp.Write(nil, nil, 0, 0, 0), success)
+				server.results(2)
+				w.want(server.qp.Invalidate(1, mr, provider.OpDefer), success)
+			}
+			token := mr.RemoteToken()
+			w.want(server.close(mr).returned, success)
+			w.want(server.qp.Write(2, nil, 0, 0, 0), success) // begins what was deferred
+			for _, s := range statuses(server.results(2)) {
+				w.want(s, success)
+			}
+			if got := server.device.Tokens(); got != tokens-1 {
+				t.Fatalf("%d tokens in use, were %d", got, tokens)
+			}
+			w.try("write to", region(0, token, 0, 100), false)
+		})
+	}
 }

@@ -158,3 +158,27 @@ func TestCapabilities(t *testing.T) {
 		m.BeginClose(func() {})
 	})
 }
+
+// TestMaxTransferLength: the limit is on all pieces of a request together.
+func TestMaxTransferLength(t *testing.T) {
+	info := provider.DefaultAdapterInfo()
+	info.MaxTransferLength = 1000
+	w := newWorldOf(t, addresses, info)
+	client, server := w.connect()
+	token := server.mr.RemoteToken()
+	for name, post := range map[string]func([]provider.SGE) provider.Status{
+		"Send":  func(sgl []provider.SGE) provider.Status { return client.qp.Send(nil, sgl, 0) },
+		"Write": func(sgl []provider.SGE) provider.Status { return client.qp.Write(nil, sgl, base, token, 0) },
+		"Read":  func(sgl []provider.SGE) provider.Status { return client.qp.Read(nil, sgl, base, token, 0) },
+	} {
+		w.want(server.qp.Receive(nil, server.at(0, 1000)), success)
+		if got := post(append(client.at(0, 600), client.at(600, 401)...)); got != overflow {
+			t.Errorf("%s of one byte too many: %v", name, got)
+		}
+		if got := post(append(client.at(0, 600), client.at(600, 400)...)); got != success {
+			t.Errorf("%s of as much as there may be: %v", name, got)
+		}
+		client.result(success)
+	}
+	w.want(server.qp.Receive(nil, server.at(0, 1001)), overflow)
+}

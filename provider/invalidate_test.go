@@ -207,6 +207,19 @@ func TestReadLocalInvalidate(t *testing.T) {
 		client.results(2)
 		client.invalidate(mr)
 	})
+	t.Run("and registered anew before the read is complete", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.connect()
+		mr, m := client.borrow(allRights)
+		l := client.lend(0, client.memory[0x8000:0x9000])
+		w.want(client.qp.Read(1, m.sgl, base, server.mr.RemoteToken(), local), success)
+		w.want(client.qp.FastRegister(2, mr, l.Pages, 0, 0x1000, 0, 0), success) // without a fence
+		results := client.results(2)
+		checkStatus(t, results[0], success)
+		checkStatus(t, results[1], provider.StatusInvalidDeviceRequest)
+		w.settle()
+		w.want(client.qp.Send(nil, nil, 0), provider.StatusConnectionInvalid)
+	})
 	t.Run("a read that fails leaves nothing pending", func(t *testing.T) {
 		w := newWorld(t)
 		client, server := w.connect()
@@ -239,6 +252,44 @@ func TestReadLocalInvalidate(t *testing.T) {
 		}
 		client.invalidate(mr)
 	})
+}
+
+// TestQueuesOfOneWindow: of two queue pairs that change one window, the second
+// cannot know whether the first has done its part.
+func TestQueuesOfOneWindow(t *testing.T) {
+	t.Run("NDK-POST-18 bound on one queue before it is invalidated on the other (ndkpi.md T71)", func(t *testing.T) {
+		w := newWorld(t)
+		client, _ := w.connect()
+		mr := client.register(0, client.memory, 0xF)
+		mw := track(client, must(client.pd.CreateMW(nil, nil)))
+		client.bind(mr, mw, 0, 10, allRights)
+		first := client.qp
+		w.rejoin()
+		w.want(first.Invalidate("first", mw, provider.OpDefer), success)
+		w.want(client.qp.Bind("second", mr, mw, 0, 10, allRights), success)
+		if r := client.result(provider.StatusInvalidDeviceRequest); r.RequestContext != "second" {
+			t.Fatalf("got %+v", r)
+		}
+		w.want(first.Write("begin", nil, 0, 0, 0), success)
+		for _, r := range client.results(2) {
+			checkStatus(t, r, success)
+		}
+		a := &async{}
+		a.returned = mr.Deregister(a.done, a) // no window is bound to it
+		w.want(w.finish(a), success)
+	})
+}
+
+// TestInvalidateAtOnce: where nobody else uses the memory, an invalidation is
+// reported without any delay, though it comes together with writes to it.
+func TestInvalidateAtOnce(t *testing.T) {
+	b := newBench(t, 64)
+	frmr := b.lend(t, 1)
+	b.qps[1].Receive(nil, nil)
+	b.qps[0].Write(nil, b.sge[0], 0, frmr[0].MemoryRegionToken, provider.OpDefer)
+	b.qps[0].SendAndInvalidate(nil, nil, 0, frmr[0].MemoryRegionToken)
+	b.hand(0) // and nothing that runs on the side
+	b.take(t, 1, 1)
 }
 
 // An interceptor is a carrier that keeps invalidations from the peer until its

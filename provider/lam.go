@@ -91,6 +91,9 @@ func (a *Adapter) BuildLAM(mdl *MDL, length uint64, completion RequestCompletion
 // ReleaseLAM ends a mapping that BuildLAM made. No request that uses its pages
 // may be under way. An FRMR that has them loses its memory: accesses fail.
 func (a *Adapter) ReleaseLAM(lam *LAM) {
+	if lam == nil {
+		return
+	}
 	m, ok := lam.AdapterContext.(*mapping)
 	if !ok || m.adapter != a || m.released.Swap(true) {
 		return

@@ -50,7 +50,7 @@ func (l *Listener) Listen(address netip.AddrPort, completion RequestCompletion, 
 	m := l.adapter.miniport
 	m.cmMu.Lock()
 	defer m.cmMu.Unlock()
-	if l.endpoint != nil {
+	if l.endpoint != nil || !l.open() {
 		return StatusInvalidDeviceState
 	}
 	e, status := m.claim(address)

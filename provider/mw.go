@@ -61,7 +61,7 @@ func (mr *MR) bind(mw *MW, va, length uint64, flags OpFlags) (*region, Status) {
 	}
 	mr.mu.Lock()
 	defer mr.mu.Unlock()
-	if mr.region == nil {
+	if mr.region == nil || !mr.open() {
 		return nil, StatusInvalidParameter
 	}
 	if rights&MRAllowLocalWrite&^mr.region.flags != 0 {

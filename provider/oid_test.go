@@ -102,10 +102,15 @@ func same(t *testing.T, got list, entrySize uint16, entries ...entry) {
 func TestStatistics(t *testing.T) {
 	w := newWorld(t)
 	client, server := w.connect()
-	server.receive(1)
-	w.want(client.qp.Send(nil, nil, 0), success)
+	w.want(client.qp.Write(nil, client.at(0, 9000), base, server.mr.RemoteToken(), 0), success)
 	client.result(success)
-	// A counter of each kind: a refused attempt, an overrun CQ, an ended connection.
+	// Of everything something: an overrun CQ, a refused attempt.
+	cq, _ := client.newCQ(1)
+	qp := client.newQPOn(cq, cq, nil)
+	for range 2 {
+		w.want(qp.Receive(nil, nil), success)
+	}
+	qp.Flush()
 	refused := client.dialFrom(client.newConnector(), client.newQP(), client.ephemeral(), netip.AddrPortFrom(server.address, 9))
 	w.want(w.finish(refused), provider.StatusConnectionRefused)
 	w.settle()
@@ -128,7 +133,8 @@ func TestStatistics(t *testing.T) {
 			}
 		}
 		c, s := client.device.Counters(), server.device.Counters()
-		if c.Connect != 1 || c.ConnectFailure != 1 || s.Accept != 1 || c.RDMAOutFrames == 0 || c.RDMAInOctets == 0 {
+		if c.Connect != 1 || c.ConnectFailure != 1 || s.Accept != 1 || c.CQError != 1 || c.ActiveConnection != 1 ||
+			c.RDMAInFrames == 0 || c.RDMAOutFrames <= c.RDMAInFrames || c.RDMAOutOctets <= c.RDMAInOctets {
 			t.Errorf("client %+v, server %+v", c, s)
 		}
 	})

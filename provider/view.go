@@ -115,7 +115,7 @@ func (qp *QP) permanent(token uint32) bool {
 
 // awaitRead notes that a READ that has been posted will end the token of its
 // first piece, so that what is posted next may build on it. A token that is not
-// an FRMR's will fail the READ.
+// valid then will fail the READ.
 func (qp *QP) awaitRead(token uint32) {
 	r := qp.pd.adapter.miniport.regions.at(token)
 	if r == nil || r.grant == nil {
@@ -124,9 +124,7 @@ func (qp *QP) awaitRead(token uint32) {
 	g := r.grant
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.token == token && g.registered() && !g.closed {
-		qp.await(&change{grant: g, read: token})
-	}
+	qp.await(&change{grant: g, read: token})
 }
 
 // readDone notes that a READ of the queue pair that ends the token is complete.

@@ -57,6 +57,9 @@ func (q quantity) exact(text string) (*big.Rat, error) {
 	if !ok {
 		return nil, fmt.Errorf("found %s, expected %s such as %s", quote(text), q.name, q.example)
 	}
+	if match[2] == "" && value.Sign() < 0 {
+		return nil, fmt.Errorf("%s is negative, expected %s such as %s", text, q.name, q.example)
+	}
 	if match[2] == "" {
 		return nil, fmt.Errorf("%s has no unit, expected %s (%s%s?)", text, q.name, match[1], q.usual)
 	}
@@ -124,6 +127,9 @@ func parseCount(text string) (uint64, error) {
 	case errors.Is(err, strconv.ErrRange):
 		return 0, fmt.Errorf("%s is too large, expected at most 18446744073709551615", quote(text))
 	case err != nil:
+		if below, err := strconv.ParseInt(text, 10, 64); err == nil && below < 0 {
+			return 0, fmt.Errorf("%s is negative, expected a whole number without a unit", text)
+		}
 		return 0, fmt.Errorf("found %s, expected a whole number without a unit", quote(text))
 	}
 	return n, nil

@@ -45,6 +45,31 @@ func TestFormat(t *testing.T) {
 	}
 }
 
+// TestNegative has numbers that are negative, which is what is wrong with them
+// rather than that they have no unit.
+func TestNegative(t *testing.T) {
+	size := func(text string) error { _, err := sizes.whole(text, "bytes"); return err }
+	duration := func(text string) error { _, err := parseDuration(text); return err }
+	percent := func(text string) error { _, err := parsePercent(text); return err }
+	number := func(text string) error { _, err := parseCount(text); return err }
+	for _, test := range []struct {
+		parse      func(string) error
+		text, want string
+	}{
+		{size, "-1", "-1 is negative, expected a size such as 64KiB"},
+		{size, "-1KiB", "-1KiB is negative, expected a size such as 64KiB"},
+		{duration, "-5", "-5 is negative, expected a duration such as 5ms"},
+		{percent, "-0.1", "-0.1 is negative, expected a percentage such as 0.1%"},
+		{number, "-1", "-1 is negative, expected a whole number without a unit"},
+		{number, "-0", `found "-0", expected a whole number without a unit`},
+		{number, "-x", `found "-x", expected a whole number without a unit`},
+	} {
+		if err := test.parse(test.text); err == nil || err.Error() != test.want {
+			t.Errorf("%s: %v, want %s", test.text, err, test.want)
+		}
+	}
+}
+
 // TestFormatIsExact checks that what is written reads back as the same value.
 func TestFormatIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

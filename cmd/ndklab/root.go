@@ -6,10 +6,12 @@ import (
 	"io"
 	"strings"
 
+	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 )
 
 const rootHelp = `ndklab gives you an RDMA cluster on this one machine: a YAML file says which
@@ -65,7 +67,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	cobra.EnableCommandSorting = false
 	for _, verb := range []*cobra.Command{
 		runCommand(), upCommand(), downCommand(), lsCommand(), inspectCommand(), execCommand(),
-		validateCommand(), doctorCommand(), versionCommand(),
+		adapterCommand(), countersCommand(), connectionsCommand(), validateCommand(), doctorCommand(), versionCommand(),
 	} {
 		verb.DisableFlagsInUseLine = true
 		root.AddCommand(verb)
@@ -175,9 +177,18 @@ func outputFlag(cmd *cobra.Command) *format {
 // print prints data as the user wants it: as JSON, or by asText.
 func (f format) print(w io.Writer, data any, asText func(io.Writer) error) error {
 	if f == json {
-		return report.WriteJSON(w, data)
+		return written(report.WriteJSON(w, data))
 	}
-	return asText(w)
+	return written(asText(w))
+}
+
+// written is the error of printing data, if any: that the output takes no more is
+// the machine's failure. That nobody reads it is known by its own error.
+func written(err error) error {
+	if err == nil || errors.Is(err, unix.EPIPE) {
+		return err
+	}
+	return control.Errorf(control.Unable, "the output cannot be written: %v", err)
 }
 
 // sweep removes what dead labs left. That it fails need not stop anybody.

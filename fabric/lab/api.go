@@ -71,6 +71,14 @@ func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error
 		return nil, s.set(ctx, r)
 	case methodLink:
 		return nil, s.carrier(ctx, r)
+	case methodNodes:
+		return answered(ctx, s, r, inspect)
+	case methodAdapter:
+		return answered(ctx, s, r, adapters)
+	case methodConnections:
+		return answered(ctx, s, r, s.connections)
+	case methodEnable:
+		return s.enable(ctx, r)
 	}
 	return nil, control.Errorf(control.Usage, "unknown request %q", r.Method)
 }

@@ -53,7 +53,7 @@ func guard(name string) error {
 	owner.Close()
 	writeErr := state{Lab: name, Supervisor: cmd.Process.Pid, Log: p.logFile()}.write(locked)
 	if writeErr != nil {
-		log.Print(writeErr) // a full disk; the lab does not depend on it
+		log.Printf("state file: %v", writeErr) // a full disk; the lab does not depend on it
 	}
 	go func() {
 		for range signals {

@@ -9,7 +9,8 @@
 // is their end. All of these processes are the same binary; a program that uses
 // this package calls Child first of all.
 //
-// The package knows no YAML, prints nothing and runs no workloads.
+// The package knows no YAML and prints nothing. Workloads run in the agents; here
+// is who tells them when (run.go), and asks for their adapters (adapters.go).
 //
 // Start reading at Start and Lab for the commands' side, at supervise and
 // Supervisor.build for the lab's.
@@ -114,7 +115,7 @@ func (l *Lab) launch(ctx context.Context) (logFile *os.File, err error) {
 	open = append(open, l.life)
 	logFile, err = os.OpenFile(l.place.logFile(), os.O_RDWR|os.O_CREATE|os.O_TRUNC|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return nil, control.Errorf(control.Unable, "log: %v", err)
+		return nil, noState("log", err)
 	}
 	open = append(open, logFile)
 	conn, theirs, err := control.Pair(l.handle)

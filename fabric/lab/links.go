@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -273,23 +274,23 @@ func (s *Supervisor) changeLink(ctx context.Context, l *labLink, before, after [
 
 // describe says a change in words.
 func describe(c topology.Change, from string) string {
-	text := ""
+	var parts []string
 	if c.Delay != nil {
-		text += fmt.Sprintf(", delay %v", *c.Delay)
+		parts = append(parts, "delay "+topology.FormatDuration(*c.Delay))
 	}
 	if c.Jitter != nil {
-		text += fmt.Sprintf(", jitter %v", *c.Jitter)
+		parts = append(parts, "jitter "+topology.FormatDuration(*c.Jitter))
 	}
 	if c.Loss != nil {
-		text += fmt.Sprintf(", loss %g%%", *c.Loss*100)
+		parts = append(parts, "loss "+topology.FormatPercent(*c.Loss))
 	}
 	if c.Rate != nil {
-		text += fmt.Sprintf(", rate %d bit/s", *c.Rate)
+		parts = append(parts, "rate "+topology.FormatRate(*c.Rate))
 	}
-	if text == "" {
+	if len(parts) == 0 {
 		return "no change"
 	}
-	text = text[2:]
+	text := strings.Join(parts, ", ")
 	if from != "" {
 		text += " from " + from
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/lab/link"
+	"github.com/ndklab/ndklab/fabric/linkem"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -212,8 +214,8 @@ func TestNodeOfImpairedLinkDies(t *testing.T) {
 		return ""
 	})
 	delay := 2 * time.Millisecond
-	wantCode(t, l.SetLink(testContext(t), "n0:eth0", "", topology.Change{Delay: &delay}), control.Failed)
-	wantCode(t, l.LinkDown(testContext(t), "n0:eth1"), control.Failed)
+	wantCode(t, l.SetLink(testContext(t), "n0:eth0", "", topology.Change{Delay: &delay}), control.Usage)
+	wantCode(t, l.LinkDown(testContext(t), "n0:eth1"), control.Usage)
 	// The link between the others still works.
 	if got := program(t, l, "n2", "echo 5001").line(t); got != "bound" {
 		t.Fatal(got)
@@ -254,5 +256,35 @@ func TestCountersAcrossHands(t *testing.T) {
 	}
 	if after.Lost != 0 || after.Dropped != 0 {
 		t.Errorf("lost %d, dropped %d, want none", after.Lost, after.Dropped)
+	}
+}
+
+// TestReadBeforeItsTerm has a link join the kernel between the reading of the
+// kernel's counters and the report, which must not wrap.
+func TestReadBeforeItsTerm(t *testing.T) {
+	read := link.Counters{Packets: 10, Bytes: 1000, Lost: 1}
+	later := link.Counters{Packets: 15, Bytes: 1500, Lost: 2}
+	l := &labLink{spec: &topology.Link{}, joined: true, base: [2]link.Counters{later, read}}
+	r := l.report([2]link.Counters{read, later}, [2]linkem.Measured{})
+	if d := r.Directions[0]; d.Packets != 0 || d.Bytes != 0 || d.Lost != 0 {
+		t.Errorf("before its term: %+v", d)
+	}
+	if d := r.Directions[1]; d.Packets != 5 || d.Bytes != 500 || d.Lost != 1 {
+		t.Errorf("in its term: %+v", d)
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	delay, jitter, loss, rate := time.Millisecond, 50*time.Microsecond, 0.07, uint64(2.5e9)
+	for want, c := range map[string]topology.Change{
+		"delay 1ms, jitter 50us, loss 7%, rate 2.5gbit": {Delay: &delay, Jitter: &jitter, Loss: &loss, Rate: &rate},
+		"no change": {},
+	} {
+		if got := describe(c, ""); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	if got := describe(topology.Change{Loss: &loss}, "a"); got != "loss 7% from a" {
+		t.Error(got)
 	}
 }

@@ -157,50 +157,87 @@ func (s *Supervisor) Node(name string) (*node.Agent, error) {
 	}
 	select {
 	case <-n.down:
-		return nil, control.Errorf(control.Failed, "node %s is down: its agent %s", name, n.reason)
+		return nil, control.Errorf(control.Usage, "node %s is down: its agent %s", name, n.reason)
 	default:
 		return n.agent, nil
 	}
 }
 
-// countersTimeout is how long an agent may take to tell its counters. One that
-// is stopped never does.
-const countersTimeout = time.Second
-
-// InspectNodes is the state of every node, in the order of the topology.
-func (s *Supervisor) InspectNodes(ctx context.Context) []report.Node {
-	nodes := make([]report.Node, len(s.nodes))
-	// inspect has its own way to tell of errors.
-	_ = parallel(ctx, 16, len(nodes), func(ctx context.Context, i int) error {
-		nodes[i] = s.nodes[i].inspect(ctx)
-		return nil
-	})
-	return nodes
+// pick is the node of that name, which must be running; all nodes for "".
+func (s *Supervisor) pick(name string) ([]*labNode, error) {
+	if name == "" {
+		return s.nodes, nil
+	}
+	if _, err := s.Node(name); err != nil {
+		return nil, err
+	}
+	return []*labNode{s.byName[name]}, nil
 }
 
-func (n *labNode) inspect(ctx context.Context) report.Node {
-	r := report.Node{Name: n.spec.Name, State: "ready", Addresses: []string{},
-		Counters: map[string]uint64{}, Transport: map[string]uint64{}}
-	for _, i := range n.spec.Interfaces {
-		for _, a := range i.Addresses {
-			r.Addresses = append(r.Addresses, a.String())
+// answerTime is how long an agent may take to answer what takes it no time. One
+// that is stopped never does.
+const answerTime = time.Second
+
+// The states of a node.
+const (
+	nodeReady = "ready"
+	nodeDown  = "down"
+	nodeMute  = "unresponsive" // its agent does not answer
+)
+
+// ask makes a request of each of some nodes, all of which is answered soon, and
+// says in what state the node was found, and why if that is not ready.
+func ask(ctx context.Context, nodes []*labNode, request func(ctx context.Context, i int, agent *node.Agent) error) []report.NodeState {
+	states := make([]report.NodeState, len(nodes))
+	// The states tell of errors.
+	_ = parallel(ctx, 16, len(nodes), func(ctx context.Context, i int) error {
+		n := nodes[i]
+		states[i].Name = n.spec.Name
+		ctx, cancel := context.WithTimeout(ctx, answerTime)
+		defer cancel()
+		err := request(ctx, i, n.agent)
+		switch {
+		case err == nil:
+			states[i].State = nodeReady
+		case errors.Is(err, control.ErrClosed):
+			<-n.down // which says why, and is not far behind
+			states[i].State, states[i].Reason = nodeDown, "its agent "+n.reason
+		case errors.Is(err, context.DeadlineExceeded):
+			states[i].State, states[i].Reason = nodeMute, fmt.Sprintf("its agent does not answer within %v", answerTime)
+		default:
+			states[i].State, states[i].Reason = nodeReady, err.Error()
+		}
+		return nil
+	})
+	return states
+}
+
+// InspectNodes is the state of every node, in the order of the topology.
+func (s *Supervisor) InspectNodes(ctx context.Context) []report.Node { return inspect(ctx, s.nodes) }
+
+func inspect(ctx context.Context, nodes []*labNode) []report.Node {
+	counters := make([]node.Counters, len(nodes))
+	states := ask(ctx, nodes, func(ctx context.Context, i int, agent *node.Agent) (err error) {
+		counters[i], err = agent.Counters(ctx)
+		return err
+	})
+	inspected := make([]report.Node, len(nodes))
+	for i, n := range nodes {
+		r := &inspected[i]
+		*r = report.Node{NodeState: states[i], Addresses: []string{}, Counters: map[string]uint64{}, Transport: map[string]uint64{}}
+		for _, face := range n.spec.Interfaces {
+			for _, a := range face.Addresses {
+				r.Addresses = append(r.Addresses, a.String())
+			}
+		}
+		if r.State != nodeDown {
+			r.PID = n.hostPID
+		}
+		if counters[i].NDK != nil {
+			r.Counters, r.Transport = counters[i].NDK, counters[i].Transport
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, countersTimeout)
-	defer cancel()
-	counters, err := n.agent.Counters(ctx)
-	if errors.Is(err, control.ErrClosed) {
-		<-n.down // which says why, and is not far behind
-		r.State, r.Reason = "down", n.reason
-		return r
-	}
-	r.PID = n.hostPID
-	if err != nil {
-		r.Reason = err.Error()
-		return r
-	}
-	r.Counters, r.Transport = counters.NDK, counters.Transport
-	return r
+	return inspected
 }
 
 // parallel calls f for 0 to n-1, several at once, and returns the first error,

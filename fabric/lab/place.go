@@ -78,18 +78,38 @@ func stateDir() (string, error) {
 		}
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", control.Errorf(control.Unable, "state directory: %v", err)
+		return "", noState("state directory", err)
 	}
 	// Anybody may have put something of this name into a shared directory.
 	info, err := os.Lstat(dir)
 	if err != nil {
-		return "", control.Errorf(control.Unable, "state directory: %v", err)
+		return "", noState("state directory", err)
 	}
 	if !info.IsDir() || info.Mode().Perm()&0o022 != 0 || !owned(info) {
-		return "", control.Errorf(control.Unable, "state directory %s must be a directory that belongs to and is writable by user %d alone", dir, os.Geteuid())
+		return "", control.Errorf(control.Unable, "state directory %s must be a directory that belongs to and is writable by user %d alone: remove it", dir, os.Geteuid())
 	}
 	return dir, nil
 }
+
+// noState is the error of a state directory or file that cannot be made or
+// written, with what can be done about it.
+func noState(what string, err error) error {
+	var remedies []string
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		remedies = append(remedies, "free some space there")
+	}
+	if os.Geteuid() != 0 {
+		remedies = append(remedies, elsewhere)
+	}
+	text := fmt.Sprintf("%s: %v", what, err)
+	if len(remedies) > 0 {
+		text += ": " + strings.Join(remedies, ", or ")
+	}
+	return control.Errorf(control.Unable, "%s", text)
+}
+
+// elsewhere is a remedy for ordinary users.
+const elsewhere = "set XDG_RUNTIME_DIR to a directory of yours"
 
 // lock opens the state file, making it if asked to, and takes its lock; it
 // returns errLocked if somebody has it, and an error of fs.ErrNotExist if there
@@ -136,11 +156,11 @@ func (p place) reserve(ctx context.Context) (*os.File, error) {
 		return nil, control.Errorf(control.Usage, "lab %s is up already, in another network namespace", p.name)
 	}
 	if err != nil {
-		return nil, control.Errorf(control.Unable, "state file: %v", err)
+		return nil, noState("state file", err)
 	}
 	if err := (state{Lab: p.name, Log: p.logFile()}).write(locked); err != nil {
 		locked.Close()
-		return nil, control.Errorf(control.Unable, "%v", err)
+		return nil, noState("state file", err)
 	}
 	return locked, nil
 }
@@ -214,13 +234,13 @@ func owned(info fs.FileInfo) bool {
 func (s state) write(locked *os.File) error {
 	data, err := json.Marshal(s)
 	if err != nil {
-		return fmt.Errorf("state file: %w", err)
+		return err
 	}
 	if err := locked.Truncate(0); err != nil {
-		return fmt.Errorf("state file: %w", err)
+		return err
 	}
 	if _, err := locked.WriteAt(append(data, '\n'), 0); err != nil {
-		return fmt.Errorf("state file: %w", err)
+		return err
 	}
 	return nil
 }
@@ -242,11 +262,12 @@ func (p place) clean() error {
 
 // Sweep removes what labs of this user left whose processes have all died. It
 // touches no lab that lives, is starting or is being taken down, and takes
-// microseconds when there is nothing to do. Every command calls it first.
+// microseconds when there is nothing to do. Every command calls it first; that
+// there is no state directory to sweep, what the command does next will say.
 func Sweep() error {
 	dir, err := stateDir()
 	if err != nil {
-		return err
+		return nil
 	}
 	names, err := labNames(dir)
 	if err != nil {

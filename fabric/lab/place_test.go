@@ -2,6 +2,7 @@ package lab
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/ndklab/ndklab/control"
+	"golang.org/x/sys/unix"
 )
 
 // testPlace is the place of a lab that does not exist.
@@ -145,5 +147,41 @@ func TestFirstProblem(t *testing.T) {
 	}
 	if got := firstProblem(f); got != "first" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestNoState has places that cannot hold a lab's state: the error says what to
+// do.
+func TestNoState(t *testing.T) {
+	err := noState("state file", fmt.Errorf("write x: %w", unix.ENOSPC))
+	wantCode(t, err, control.Unable)
+	if want := "state file: write x: no space left on device: free some space there"; !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if os.Geteuid() == 0 {
+		return // root's is always in the same place
+	}
+	shared := t.TempDir()
+	t.Setenv("XDG_RUNTIME_DIR", shared)
+	if err := os.Mkdir(filepath.Join(shared, "ndklab"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Join(shared, "ndklab"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	_, err = placeOf("x")
+	wantCode(t, err, control.Unable)
+	if err == nil || !strings.HasSuffix(err.Error(), "alone: remove it") {
+		t.Error(err)
+	}
+	// The command that comes after it says so: once is enough.
+	if err := Sweep(); err != nil {
+		t.Errorf("sweep: %v", err)
+	}
+	t.Setenv("XDG_RUNTIME_DIR", "/proc/nothing")
+	_, err = placeOf("x")
+	wantCode(t, err, control.Unable)
+	if err == nil || !strings.HasSuffix(err.Error(), ": set XDG_RUNTIME_DIR to a directory of yours") {
+		t.Error(err)
 	}
 }

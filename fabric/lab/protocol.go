@@ -15,18 +15,22 @@ import (
 // What a command asks of a supervisor. The first two are for the command that
 // starts the lab.
 const (
-	methodStart   = "start"   // startParams -> Info
-	methodRelease = "release" // the lab may outlive its owner
-	methodInfo    = "info"    // -> Info
-	methodInspect = "inspect" // -> Inspection
-	methodRun     = "run"     // -> report.Run
-	methodExec    = "exec"    // execParams and three files -> exit status
-	methodSignal  = "signal"  // signalParams
-	methodSet     = "set"     // setParams
-	methodLink    = "link"    // linkParams
-	methodWatch   = "watch"   // send events from now on
-	methodDown    = "down"    // end the lab
-	methodWait    = "wait"    // answers when the lab is over, with an error that says why
+	methodStart       = "start"       // startParams -> Info
+	methodRelease     = "release"     // the lab may outlive its owner
+	methodInfo        = "info"        // -> Info
+	methodInspect     = "inspect"     // -> Inspection
+	methodRun         = "run"         // -> report.Run
+	methodExec        = "exec"        // execParams and three files -> exit status
+	methodSignal      = "signal"      // signalParams
+	methodSet         = "set"         // setParams
+	methodLink        = "link"        // linkParams
+	methodNodes       = "nodes"       // name of a node, "" for all -> list of report.Node
+	methodAdapter     = "adapter"     // name of a node, "" for all -> list of report.NodeAdapter
+	methodEnable      = "enable"      // enableParams -> StateChange
+	methodConnections = "connections" // name of a node, "" for all -> report.Connections
+	methodWatch       = "watch"       // send events from now on
+	methodDown        = "down"        // end the lab
+	methodWait        = "wait"        // answers when the lab is over, with an error that says why
 )
 
 // noticeEvent is an Event, to clients that watch.
@@ -84,6 +88,21 @@ type setParams struct {
 type linkParams struct {
 	Endpoint string
 	Up       bool
+}
+
+type enableParams struct {
+	Node   string
+	Enable bool
+}
+
+// A StateChange is what enabling or disabling a node's adapter has done.
+type StateChange struct {
+	Lab     string `json:"lab"`
+	Node    string `json:"node"`
+	Was     bool   `json:"was_enabled"`
+	Enabled bool   `json:"enabled"`        // now
+	Open    int    `json:"instances"`      // of the adapter that consumers had open before
+	Left    int    `json:"instances_left"` // that they have open still
 }
 
 // An Event is something that happened in a lab.

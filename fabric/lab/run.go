@@ -44,20 +44,54 @@ func (l *Lab) Run(ctx context.Context) (*report.Run, error) {
 // A run is one pass through a topology's workloads and timeline.
 type run struct {
 	*Supervisor
+	ctx     context.Context   // ends when nobody waits for the result any more
+	over    chan struct{}     // closed when the run is
 	results []report.Workload // in the order of the topology; each written by its own goroutine
 
 	mu       sync.Mutex // guards what follows
 	problems []string
 }
 
-// run answers methodRun. Only one run goes on at a time.
+// run answers methodRun.
 func (s *Supervisor) run(ctx context.Context) (*report.Run, error) {
-	if !s.running.TryLock() {
-		return nil, control.Errorf(control.Usage, "lab %s is running its workloads already", s.name)
+	r := &run{Supervisor: s, ctx: ctx, over: make(chan struct{}), results: make([]report.Workload, len(s.topo.Workloads))}
+	if err := r.begin(); err != nil {
+		return nil, err
 	}
-	defer s.running.Unlock()
-	r := &run{Supervisor: s, results: make([]report.Workload, len(s.topo.Workloads))}
+	defer close(r.over)
 	return r.all(ctx)
+}
+
+// begin sees to it that only one run goes on at a time. One that was interrupted
+// is waited for.
+func (r *run) begin() error {
+	for {
+		r.Supervisor.mu.Lock()
+		before := r.running
+		if before == nil || isClosed(before.over) {
+			r.running = r
+			r.Supervisor.mu.Unlock()
+			return nil
+		}
+		r.Supervisor.mu.Unlock()
+		if before.ctx.Err() == nil {
+			return control.Errorf(control.Usage, "lab %s is running its workloads already", r.name)
+		}
+		select {
+		case <-before.over:
+		case <-r.ctx.Done():
+			return r.ctx.Err()
+		}
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 func (r *run) all(ctx context.Context) (*report.Run, error) {
@@ -76,6 +110,7 @@ func (r *run) all(ctx context.Context) (*report.Run, error) {
 		}
 		if err := r.serve(ctx, i); err != nil {
 			r.failed(i, err)
+			serving[i] = ctx.Err() != nil // then nobody knows
 			continue
 		}
 		serving[i] = true
@@ -94,16 +129,18 @@ func (r *run) all(ctx context.Context) (*report.Run, error) {
 	}()
 	parts.Wait()
 	result.Seconds = time.Since(zero).Seconds()
-	if err := context.Cause(ctx); err != nil {
-		return nil, err
-	}
+	interrupted := context.Cause(ctx)
 	cancel()
 	<-reported
+	// A lab that stays up after an interrupted run can run its workloads again.
 	ctx = context.WithoutCancel(ctx)
 	for i := range serving {
 		if serving[i] {
 			r.unserve(ctx, i)
 		}
+	}
+	if interrupted != nil {
+		return nil, interrupted
 	}
 	return result, r.conclude(ctx, result)
 }
@@ -115,7 +152,7 @@ func (r *run) conclude(ctx context.Context, result *report.Run) error {
 		n := &result.Nodes[i]
 		n.PID = 0 // it says nothing any more when the report is read
 		if n.State != "ready" {
-			r.problem("node %s is %s: its agent %s", n.Name, n.State, n.Reason)
+			r.problem("node %s is %s: %s", n.Name, n.State, n.Reason)
 		}
 	}
 	var err error
@@ -196,6 +233,9 @@ func (r *run) workload(ctx context.Context, i int, zero time.Time) {
 		return
 	}
 	got, err := r.client(ctx, agent, i, from, to)
+	if ctx.Err() != nil {
+		return
+	}
 	if err != nil {
 		r.failed(i, err)
 		return
@@ -258,8 +298,12 @@ func (r *run) unserve(ctx context.Context, i int) {
 		return
 	}
 	result.Errors += found.Mismatches
-	if result.Error == "" {
+	switch {
+	case found.Error == "":
+	case result.Error == "":
 		result.Error = found.Error
+	default:
+		result.Error += "; at the server: " + found.Error
 	}
 	if w.Verify && w.Operation != topology.Read {
 		result.Verified = result.Errors == 0 && found.Verified == result.Messages

@@ -1,6 +1,8 @@
 package lab
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -89,6 +91,43 @@ checks:
 	}
 }
 
+// TestInterruptedRun interrupts a run of a lab that stays up, twice: the first
+// leaves nothing that is in the way of the second.
+func TestInterruptedRun(t *testing.T) {
+	l := start(t, runnable(t, "mtu: 4200", `
+workloads:
+  - {name: w, from: client, to: server, operation: write, size: 64KiB, duration: 10m, verify: true}
+`))
+	connected := func(want bool) {
+		t.Helper()
+		eventually(t, testTime, func() string {
+			in, err := l.Inspect(testContext(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := in.Nodes[0].Counters["ActiveConnection"] + in.Nodes[1].Counters["ActiveConnection"]
+			if n == 2 && want || n == 0 && !want {
+				return ""
+			}
+			return fmt.Sprintf("%d connections", n)
+		})
+	}
+	for range 2 {
+		ctx, cancel := context.WithCancel(testContext(t))
+		ended := make(chan error, 1)
+		go func() {
+			_, err := l.Run(ctx)
+			ended <- err
+		}()
+		connected(true)
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("the run ended with %v", err)
+		}
+		connected(false)
+	}
+}
+
 // TestTimeline has each kind of event change the link while a workload runs.
 func TestTimeline(t *testing.T) {
 	var mu sync.Mutex
@@ -162,7 +201,7 @@ workloads:
 			if r.Passed || r.Workloads[0].Errors == 0 || r.Workloads[0].Error == "" {
 				t.Errorf("workload %+v", r.Workloads[0])
 			}
-			want := fmt.Sprintf("node %s is down: its agent killed by SIGKILL", topo.Nodes[victim].Name)
+			want := fmt.Sprintf("node %s is down: its agent was killed by SIGKILL", topo.Nodes[victim].Name)
 			if len(r.Problems) != 1 || r.Problems[0] != want {
 				t.Errorf("problems %q, want %q", r.Problems, want)
 			}

@@ -37,10 +37,10 @@ type Supervisor struct {
 	links     []*labLink
 	engine    engine
 
-	over    chan struct{} // closed when reason is set
-	running sync.Mutex    // held while the workloads run
+	over chan struct{} // closed when reason is set
 
 	mu       sync.Mutex // guards what follows
+	running  *run       // the last one that began
 	ready    time.Time  // when all nodes were; zero before
 	released bool       // the lab may outlive its owner
 	reason   *control.Error

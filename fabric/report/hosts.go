@@ -111,14 +111,16 @@ func (p *page) nodes(nodes []Node) {
 	p.table(&t)
 	p.line("")
 	for _, n := range nodes {
-		p.paragraph(n.Name+": ", n.story())
+		if story := n.story(); story != "" {
+			p.paragraph(n.Name+": ", story)
+		}
 	}
 }
 
 // story is what there is to say of a node besides its counters.
 func (n *Node) story() string {
 	var parts []string
-	if n.State != "" && n.State != "ready" {
+	if n.State != "" && n.State != "ready" || n.Reason != "" {
 		state := n.State
 		if n.Reason != "" {
 			state += " (" + n.Reason + ")"

@@ -52,15 +52,20 @@ type Latency struct {
 	Max float64 `json:"max"`
 }
 
+// A NodeState is a node's name and state.
+type NodeState struct {
+	Name   string `json:"name"`
+	State  string `json:"state"`            // ready, down or unresponsive
+	Reason string `json:"reason,omitempty"` // why it is not ready
+}
+
 // A Node is a node's state and counters.
 type Node struct {
-	Name      string            `json:"name"`
-	State     string            `json:"state"`            // ready or down
-	Reason    string            `json:"reason,omitempty"` // why it is down
-	PID       int               `json:"pid,omitempty"`    // of the agent, as the host sees it, in inspect only
-	Addresses []string          `json:"addresses"`        // CIDR form
-	Counters  map[string]uint64 `json:"counters"`         // NDIS_NDK_PERFORMANCE_COUNTERS names
-	Transport map[string]uint64 `json:"transport"`        // the transport's own counters: retransmitted packets, NAKs ...
+	NodeState
+	PID       int               `json:"pid,omitempty"` // of the agent, as the host sees it, in inspect only
+	Addresses []string          `json:"addresses"`     // CIDR form
+	Counters  map[string]uint64 `json:"counters"`      // NDIS_NDK_PERFORMANCE_COUNTERS names
+	Transport map[string]uint64 `json:"transport"`     // the transport's own counters: retransmitted packets, NAKs ...
 }
 
 // A Link is a link's state and what it did.

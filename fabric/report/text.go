@@ -41,12 +41,7 @@ type page struct {
 
 func newPage(w io.Writer) *page { return &page{Writer: bufio.NewWriter(w), paint: paintFor(w)} }
 
-func (p *page) flush() error {
-	if err := p.Flush(); err != nil {
-		return fmt.Errorf("write the report: %w", err)
-	}
-	return nil
-}
+func (p *page) flush() error { return p.Flush() }
 
 // line writes a line. What goes wrong stays in the writer until Flush.
 func (p *page) line(text string) { _, _ = p.WriteString(text + "\n") }

@@ -15,13 +15,14 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// A Client is the active end of a workload.
+// A Client is the active end of a workload, on an adapter instance of its own.
 type Client struct {
 	spec    Spec
 	clock   clock.Clock
 	pattern *pattern
 	done    func(Result)
 
+	adapter   *instance
 	pd        *provider.PD
 	cq        *provider.CQ
 	qp        *provider.QP
@@ -58,30 +59,39 @@ type message struct {
 // this.
 const longestLatency = time.Minute
 
-// Run starts a client that connects from a local address to its server. done is
-// called with the result when everything is closed. The error says why it could
-// not be started; done is not called then.
-func Run(a *provider.Adapter, c clock.Clock, spec Spec, from netip.Addr, to netip.AddrPort, done func(Result)) (*Client, error) {
-	w := &Client{
-		spec: spec, clock: c, pattern: newPattern(&spec), done: done,
-		messages: make([]message, spec.slots()),
-		latency:  hdrhistogram.New(1, int64(longestLatency), 3),
-	}
-	if err := w.connect(a, from, to); err != nil {
-		closeAll(w.objects(), func() {})
+// Run starts a client that connects from a local address of a device to its
+// server. done is called with the result when everything is closed. The error
+// says why it could not be started; done is not called then.
+func Run(m *provider.Miniport, c clock.Clock, spec Spec, from netip.Addr, to netip.AddrPort, done func(Result)) (*Client, error) {
+	w := newClient(c, spec, done)
+	if err := w.connect(m, from, to); err != nil {
+		closeAll(w.objects(), w.adapter, func() {})
 		return nil, fmt.Errorf("workload %s: connect from %s to %s: %w", spec.Name, from, to, err)
 	}
 	return w, nil
 }
 
-func (w *Client) connect(a *provider.Adapter, from netip.Addr, to netip.AddrPort) error {
-	var status provider.Status
-	var err error
-	slots := uint32(w.spec.slots())
-	if w.pd, status = a.CreatePD(nil, nil); status != provider.StatusSuccess {
-		return status
+func newClient(c clock.Clock, spec Spec, done func(Result)) *Client {
+	return &Client{
+		spec: spec, clock: c, pattern: newPattern(&spec), done: done,
+		messages: make([]message, spec.slots()),
+		latency:  hdrhistogram.New(1, int64(longestLatency), 3),
 	}
-	if w.cq, status = a.CreateCQ(4*slots, w.completed, nil, nil, nil, nil); status != provider.StatusSuccess {
+}
+
+func (w *Client) connect(m *provider.Miniport, from netip.Addr, to netip.AddrPort) (err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	defer func() { w.ending = err != nil }() // then there is nothing to abort
+	var status provider.Status
+	slots := uint32(w.spec.slots())
+	if w.adapter, err = w.spec.open(m, func() { w.Abort(disabled) }); err != nil {
+		return err
+	}
+	if w.pd, status = w.adapter.CreatePD(nil, nil); status != provider.StatusSuccess {
+		return fmt.Errorf("create PD: %w", status)
+	}
+	if w.cq, status = w.adapter.CreateCQ(4*slots, w.completed, nil, nil, nil, nil); status != provider.StatusSuccess {
 		return fmt.Errorf("create CQ: %w", status)
 	}
 	if w.qp, status = w.pd.CreateQP(w.cq, w.cq, nil, slots, 2*slots, 1, 1, noticeLen, nil, nil); status != provider.StatusSuccess {
@@ -103,11 +113,11 @@ func (w *Client) connect(a *provider.Adapter, from netip.Addr, to netip.AddrPort
 			return err
 		}
 	}
-	if w.connector, status = a.CreateConnector(nil, nil); status != provider.StatusSuccess {
+	if w.connector, status = w.adapter.CreateConnector(nil, nil); status != provider.StatusSuccess {
 		return fmt.Errorf("create connector: %w", status)
 	}
-	const reads = 16
-	if status := w.connector.Connect(w.qp, netip.AddrPortFrom(from, 0), to, reads, reads, nil, w.connected, nil); !status.Succeeded() {
+	inbound, outbound := w.adapter.reads()
+	if status := w.connector.Connect(w.qp, netip.AddrPortFrom(from, 0), to, inbound, outbound, nil, w.connected, nil); !status.Succeeded() {
 		return status
 	}
 	return nil
@@ -125,6 +135,9 @@ func (w *Client) postReceive(slot uint64) error {
 func (w *Client) connected(_ any, status provider.Status) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.ending {
+		return
+	}
 	if status != provider.StatusSuccess {
 		w.fail(fmt.Sprintf("connect: %v", status))
 	} else if err := w.establish(); err != nil {
@@ -153,13 +166,17 @@ func (w *Client) establish() error {
 }
 
 // disconnected is the peer's doing: the server's node is gone.
-func (w *Client) disconnected(any) {
+func (w *Client) disconnected(any) { w.Abort("the server disconnected") }
+
+// Abort ends the workload before its time. Unless something else failed before,
+// its result has the reason.
+func (w *Client) Abort(reason string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ending {
 		return
 	}
-	w.fail("the server disconnected")
+	w.fail(reason)
 	w.qp.Flush()
 	w.advance()
 }
@@ -333,7 +350,7 @@ func (w *Client) end() {
 		r.LatencyMin, r.LatencyMax = w.percentile(0), w.percentile(100)
 		r.LatencyP50, r.LatencyP99 = w.percentile(50), w.percentile(99)
 	}
-	closed := func() { closeAll(w.objects(), func() { w.done(w.result) }) }
+	closed := func() { closeAll(w.objects(), w.adapter, func() { w.done(w.result) }) }
 	disconnected := func(any, provider.Status) { closed() }
 	// A peer that no longer answers is not waited for.
 	if w.broken || w.connector.Disconnect(disconnected, nil) != provider.StatusPending {

@@ -11,10 +11,12 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// A Server is the passive end of a workload. It serves one connection.
+// A Server is the passive end of a workload, on an adapter instance of its own.
+// It serves one connection.
 type Server struct {
 	spec     Spec
 	pattern  *pattern
+	adapter  *instance
 	pd       *provider.PD
 	cq       *provider.CQ
 	listener *provider.Listener
@@ -27,6 +29,8 @@ type Server struct {
 	received  uint64                // messages, or notices of them
 	results   [64]provider.ResultEx // scratch of drain
 	stopped   bool
+	closed    bool                 // everything is
+	waiting   []func(ServerResult) // for that
 	result    ServerResult
 }
 
@@ -36,23 +40,28 @@ type Server struct {
 // and their slots free.
 const noticeLen = 8
 
-// Serve makes the server listen at the given address.
-func Serve(a *provider.Adapter, spec Spec, at netip.AddrPort) (*Server, error) {
+// Serve makes the server listen at the given address of a device.
+func Serve(m *provider.Miniport, spec Spec, at netip.AddrPort) (*Server, error) {
 	s := &Server{spec: spec, pattern: newPattern(&spec)}
-	if err := s.listen(a, at); err != nil {
+	if err := s.listen(m, at); err != nil {
 		s.Stop(func(ServerResult) {})
 		return nil, fmt.Errorf("workload %s: serve at %s: %w", spec.Name, at, err)
 	}
 	return s, nil
 }
 
-func (s *Server) listen(a *provider.Adapter, at netip.AddrPort) error {
+func (s *Server) listen(m *provider.Miniport, at netip.AddrPort) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var status provider.Status
 	var err error
-	if s.pd, status = a.CreatePD(nil, nil); status != provider.StatusSuccess {
-		return status
+	if s.adapter, err = s.spec.open(m, s.disable); err != nil {
+		return err
 	}
-	if s.cq, status = a.CreateCQ(uint32(4*s.spec.slots()), s.completed, nil, nil, nil, nil); status != provider.StatusSuccess {
+	if s.pd, status = s.adapter.CreatePD(nil, nil); status != provider.StatusSuccess {
+		return fmt.Errorf("create PD: %w", status)
+	}
+	if s.cq, status = s.adapter.CreateCQ(uint32(4*s.spec.slots()), s.completed, nil, nil, nil, nil); status != provider.StatusSuccess {
 		return fmt.Errorf("create CQ: %w", status)
 	}
 	if s.target, err = s.makeTarget(); err != nil {
@@ -61,7 +70,7 @@ func (s *Server) listen(a *provider.Adapter, at netip.AddrPort) error {
 	if s.notices, err = register(s.pd, make([]byte, s.spec.slots()*noticeLen), provider.MRAllowLocalWrite); err != nil {
 		return err
 	}
-	if s.listener, status = a.CreateListener(s.connecting, nil, nil, nil); status != provider.StatusSuccess {
+	if s.listener, status = s.adapter.CreateListener(s.connecting, nil, nil, nil); status != provider.StatusSuccess {
 		return fmt.Errorf("create listener: %w", status)
 	}
 	if status := s.listener.Listen(at, nil, nil); status != provider.StatusSuccess {
@@ -118,9 +127,9 @@ func (s *Server) accept() error {
 			s.mu.Unlock()
 		}
 	}
-	const reads = 16
+	inbound, outbound := s.adapter.reads()
 	private := grant{token: s.target.mr.RemoteToken()}.encode()
-	if status := s.connector.Accept(qp, reads, reads, private, nil, nil, accepted, nil); !status.Succeeded() {
+	if status := s.connector.Accept(qp, inbound, outbound, private, nil, nil, accepted, nil); !status.Succeeded() {
 		return status
 	}
 	return nil
@@ -227,13 +236,49 @@ func (s *Server) fail(text string) {
 }
 
 // Stop ends the server, whatever it is in the middle of, and calls done with
-// what it found when everything is closed.
+// what it found when everything is closed. It may be called again.
 func (s *Server) Stop(done func(ServerResult)) {
 	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		done(s.result)
+		return
+	}
+	s.waiting = append(s.waiting, done)
+	if s.stopped {
+		s.mu.Unlock()
+		return
+	}
+	s.stopped = true
 	if s.cq != nil {
-		s.stopped = true
 		s.drain()
 	}
+	objects := s.objects()
+	s.mu.Unlock()
+	closeAll(objects, s.adapter, s.end)
+}
+
+// disable is the device's wish that its instances be closed.
+func (s *Server) disable() {
+	s.mu.Lock()
+	s.fail(disabled)
+	s.mu.Unlock()
+	s.Stop(func(ServerResult) {})
+}
+
+// end is when everything is closed.
+func (s *Server) end() {
+	s.mu.Lock()
+	s.closed = true
+	waiting, result := s.waiting, s.result
+	s.mu.Unlock()
+	for _, done := range waiting {
+		done(result)
+	}
+}
+
+// objects are those that are to be closed. s.mu is held.
+func (s *Server) objects() []closer {
 	var open []closer
 	if s.connector != nil {
 		open = append(open, s.connector)
@@ -252,11 +297,5 @@ func (s *Server) Stop(done func(ServerResult)) {
 	if s.pd != nil {
 		open = append(open, s.pd)
 	}
-	s.mu.Unlock()
-	closeAll(open, func() {
-		s.mu.Lock()
-		result := s.result
-		s.mu.Unlock()
-		done(result)
-	})
+	return open
 }

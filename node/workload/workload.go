@@ -19,7 +19,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
-	"sync/atomic"
 	"time"
 
 	"github.com/ndklab/ndklab/provider"
@@ -56,6 +55,76 @@ type ServerResult struct {
 	Error      string // the first failure, in words
 }
 
+// An instance is the adapter instance of one end of a workload.
+type instance struct {
+	*provider.Adapter
+	unsubscribe func()
+}
+
+// disabled is why a workload ends when its adapter is disabled.
+const disabled = "the adapter was disabled"
+
+// open opens an instance of the device, and has disable called when the device
+// asks for it to be closed. The error says which of the device's limits are too
+// narrow for the workload.
+func (s *Spec) open(m *provider.Miniport, disable func()) (*instance, error) {
+	// Before the instance is open, so that no event about it is missed.
+	unsubscribe := m.Subscribe(func(e provider.NetEvent) {
+		select {
+		case <-e.Done: // by enabling, or a disabling that was over when the instance was opened
+		default:
+			disable()
+		}
+	})
+	a, status := m.OpenAdapter(provider.OpenParameters{Version: provider.InterfaceVersion})
+	if status != provider.StatusSuccess {
+		unsubscribe()
+		return nil, fmt.Errorf("open adapter: %w", status)
+	}
+	i := &instance{a, unsubscribe}
+	if err := s.fits(a.Info()); err != nil {
+		i.close(func() {})
+		return nil, err
+	}
+	return i, nil
+}
+
+// close closes the instance and calls done when everything made on it is closed.
+func (i *instance) close(done func()) {
+	i.unsubscribe()
+	i.BeginClose(done)
+}
+
+// fits says which of an adapter's limits is too narrow for the workload.
+func (s *Spec) fits(info provider.AdapterInfo) error {
+	slots := uint64(s.slots())
+	for _, l := range []struct {
+		name        string
+		needed, has uint64
+	}{
+		{"MaxInitiatorQueueDepth", 2 * slots, uint64(info.MaxInitiatorQueueDepth)},
+		{"MaxReceiveQueueDepth", slots, uint64(info.MaxReceiveQueueDepth)},
+		{"MaxCqDepth", 4 * slots, uint64(info.MaxCqDepth)},
+		{"MaxTransferLength", s.Size, uint64(info.MaxTransferLength)},
+		{"MaxRegistrationSize", max(slots*s.Size, patternLen(s)), info.MaxRegistrationSize},
+		{"MaxInlineDataSize", noticeLen, uint64(info.MaxInlineDataSize)},
+		{"MaxCalleeData", grantLen, uint64(info.MaxCalleeData)},
+	} {
+		if l.needed > l.has {
+			return fmt.Errorf("it needs a %s of %d, the adapter has %d", l.name, l.needed, l.has)
+		}
+	}
+	return nil
+}
+
+// reads is how many READs a connection may have in progress in either
+// direction: what perftest asks for, or as many as the adapter can.
+func (i *instance) reads() (inbound, outbound uint32) {
+	const asked = 16
+	info := i.Info()
+	return min(asked, info.MaxInboundReadLimit), min(asked, info.MaxOutboundReadLimit)
+}
+
 // slots is how many messages the server has room for. It is more than are in
 // flight, so that a slot can be verified and given back while others are used.
 func (s *Spec) slots() int { return 2 * s.Depth }
@@ -70,9 +139,12 @@ type pattern struct {
 // is a power of two, so that offsets repeat only after as many messages.
 const patternSpan = 1 << 20
 
+// patternLen is the length of a workload's pattern in bytes: whole words.
+func patternLen(s *Spec) uint64 { return (patternSpan + s.Size + 7) &^ 7 }
+
 func newPattern(s *Spec) *pattern {
 	random := rand.New(rand.NewPCG(s.Seed, 0x6E646B6C6162)) // "ndklab"
-	b := make([]byte, (patternSpan+s.Size+7)&^7)
+	b := make([]byte, patternLen(s))
 	for i := 0; i < len(b); i += 8 {
 		binary.LittleEndian.PutUint64(b[i:], random.Uint64())
 	}
@@ -160,20 +232,16 @@ type closer interface {
 	Close(completion provider.CloseCompletion, context any) provider.Status
 }
 
-// closeAll closes objects and runs done when all are closed. An object's
-// antecedents may stand before it: their close pends.
-func closeAll(objects []closer, done func()) {
-	var left atomic.Int64
-	left.Store(int64(len(objects)) + 1)
-	closed := func(any) {
-		if left.Add(-1) == 0 {
-			done()
-		}
+// closeAll closes objects and then their instance, and runs done when all is
+// closed. An object's antecedents may stand before it: their close pends.
+// Without an instance there are no objects.
+func closeAll(objects []closer, i *instance, done func()) {
+	if i == nil {
+		done()
+		return
 	}
 	for _, o := range objects {
-		if o.Close(closed, nil) != provider.StatusPending {
-			closed(nil)
-		}
+		o.Close(func(any) {}, nil)
 	}
-	closed(nil)
+	i.close(done) // which pends until they are closed
 }

@@ -14,14 +14,13 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// A lab is a client's and a server's adapter on a simulated network.
+// A lab is a client's and a server's device on a simulated network.
 type lab struct {
-	t        *testing.T
-	clock    *clock.Virtual
-	path     *sim.Impaired
-	devices  [2]*provider.Miniport
-	adapters [2]*provider.Adapter
-	ended    time.Duration // when the client did
+	t       *testing.T
+	clock   *clock.Virtual
+	path    *sim.Impaired
+	devices [2]*provider.Miniport
+	ended   time.Duration // when the client did
 }
 
 var (
@@ -31,23 +30,27 @@ var (
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
+	return newLabWith(t, func(*provider.Config) {})
+}
+
+// newLabWith is a lab of adapters that are set up otherwise.
+func newLabWith(t *testing.T, set func(*provider.Config)) *lab {
+	t.Helper()
 	l := &lab{t: t, clock: clock.NewVirtual()}
 	l.path = &sim.Impaired{Rand: rand.New(rand.NewPCG(3, 4)), Delay: time.Millisecond, Rate: 10e9}
 	network := sim.NewNetwork(l.clock, l.path)
 	for i, address := range []netip.Addr{clientAddress, serverAddress.Addr()} {
-		m, err := provider.NewMiniport(provider.Config{
+		cfg := provider.Config{
 			Carrier: network.Attach(4200, address), Clock: l.clock,
 			Rand: rand.New(rand.NewPCG(uint64(i), 9)), Info: provider.DefaultAdapterInfo(),
 			Capabilities: provider.DefaultCapabilities(),
-		})
+		}
+		set(&cfg)
+		m, err := provider.NewMiniport(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, status := m.OpenAdapter(provider.OpenParameters{Version: provider.InterfaceVersion})
-		if status != provider.StatusSuccess {
-			t.Fatal(status)
-		}
-		l.devices[i], l.adapters[i] = m, a
+		l.devices[i] = m
 	}
 	return l
 }
@@ -55,12 +58,12 @@ func newLab(t *testing.T) *lab {
 // run runs a workload to its end and checks that nothing is left open.
 func (l *lab) run(spec Spec, meanwhile func(*Server)) (Result, ServerResult) {
 	l.t.Helper()
-	server, err := Serve(l.adapters[1], spec, serverAddress)
+	server, err := Serve(l.devices[1], spec, serverAddress)
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	var result *Result
-	if _, err := Run(l.adapters[0], l.clock, spec, clientAddress, serverAddress, func(r Result) { result = &r; l.ended = l.clock.Now() }); err != nil {
+	if _, err := Run(l.devices[0], l.clock, spec, clientAddress, serverAddress, func(r Result) { result = &r; l.ended = l.clock.Now() }); err != nil {
 		l.t.Fatal(err)
 	}
 	if meanwhile != nil {
@@ -74,9 +77,9 @@ func (l *lab) run(spec Spec, meanwhile func(*Server)) (Result, ServerResult) {
 	if !l.clock.RunUntil(func() bool { return found != nil }, time.Minute) {
 		l.t.Fatal("the server does not end")
 	}
-	for i, a := range l.adapters {
+	for _, m := range l.devices {
 		closed := false
-		a.BeginClose(func() { l.devices[i].BeginClose(func() { closed = true }) })
+		m.BeginClose(func() { closed = true })
 		if !l.clock.RunUntil(func() bool { return closed }, time.Minute) {
 			l.t.Fatal("something is left open")
 		}
@@ -140,7 +143,7 @@ func TestVerify(t *testing.T) {
 func TestNobodyServes(t *testing.T) {
 	l := newLab(t)
 	var result *Result
-	_, err := Run(l.adapters[0], l.clock, Spec{Operation: topology.Send, Size: 1, Depth: 1, Count: 1},
+	_, err := Run(l.devices[0], l.clock, Spec{Operation: topology.Send, Size: 1, Depth: 1, Count: 1},
 		clientAddress, serverAddress, func(r Result) { result = &r })
 	if err != nil {
 		t.Fatal(err)

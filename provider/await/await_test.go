@@ -155,9 +155,10 @@ func TestFailures(t *testing.T) {
 	if _, err := l.Next(over); !errors.Is(err, context.Canceled) {
 		t.Errorf("no request: %v", err)
 	}
-	// The request that nobody takes is refused by the listener's close.
+	// A consent that is given up ends the connection.
 	dialed := make(chan *provider.Connector)
 	go func() {
+		// Whether the peer's consent or its end is first, is a race.
 		c, _ := await.Dial(ctx, client.adapter, client.qp, client.address, netip.AddrPortFrom(server.address, 9), await.Options{})
 		dialed <- c
 	}()
@@ -166,7 +167,6 @@ func TestFailures(t *testing.T) {
 	if err := await.Accept(over, c, server.qp, await.Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a peer that has yet to answer: %v", err)
 	}
-	// It was established, or not, before the other end was closed.
 	if c := <-dialed; c != nil {
 		must(t, await.Close(ctx, c))
 	}

@@ -22,9 +22,13 @@ type Counters struct {
 	Lost uint64
 }
 
-// Sub is what was counted since earlier.
+// Sub is what was counted since earlier: nothing if that was read later.
 func (c Counters) Sub(earlier Counters) Counters {
-	return Counters{Packets: c.Packets - earlier.Packets, Bytes: c.Bytes - earlier.Bytes, Lost: c.Lost - earlier.Lost}
+	return Counters{
+		Packets: c.Packets - min(c.Packets, earlier.Packets),
+		Bytes:   c.Bytes - min(c.Bytes, earlier.Bytes),
+		Lost:    c.Lost - min(c.Lost, earlier.Lost),
+	}
 }
 
 // Add is both together.

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/spf13/cobra"
+)
+
+func countersCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "counters LAB[/NODE] [-o text|json] [--watch [INTERVAL]]",
+		Short: "Show the NDK counters of nodes, once or as they count",
+		Long: `Shows the counters of the adapters of a lab or a node, since the node came up:
+those of NDIS_NDK_PERFORMANCE_COUNTERS under their names there, and those of the
+transport below.
+
+--watch shows what was counted in each interval, 1 s unless another is given, until
+Ctrl-C, which is no error here: the exit code is 0. Counters that did not change are
+left out; ActiveConnection, the one that also falls, is the number at the end of
+the interval. With -o json, each interval is one line with one object.`,
+		Example: `  ndklab counters pair
+  ndklab counters pair/client -o json
+  ndklab counters pair --watch
+  ndklab counters pair/client --watch 250ms`,
+	}
+	output := outputFlag(cmd)
+	watch := new(watchFlag)
+	cmd.Flags().Var(watch, "watch", "show changes from now on, every `INTERVAL`")
+	cmd.Flags().Lookup("watch").NoOptDefVal = "1s"
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if watch.interval > 0 && len(args) == 2 { // --watch INTERVAL
+			return nil
+		}
+		return arguments(1, 1, "one lab or node")(cmd, args)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 2 {
+			if err := watch.Set(args[1]); err != nil {
+				return misuse("%q is no interval for --watch: %w", args[1], err)
+			}
+		}
+		sweep(cmd)
+		l, node, err := openTarget(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		if watch.interval > 0 {
+			return watchCounters(cmd.Context(), cmd.OutOrStdout(), l, node, watch.interval, *output)
+		}
+		nodes, err := l.Nodes(cmd.Context(), node)
+		if err != nil {
+			return err
+		}
+		data := struct {
+			Lab   string        `json:"lab"`
+			Nodes []report.Node `json:"nodes"`
+		}{l.Info().Lab, nodes}
+		return output.print(cmd.OutOrStdout(), data, func(w io.Writer) error { return report.WriteCounters(w, nodes) })
+	}
+	return cmd
+}
+
+// A watchFlag is --watch. It is a pflag.Value.
+type watchFlag struct{ interval time.Duration }
+
+// The bounds of an interval. Asking all nodes takes a few milliseconds.
+const (
+	shortestInterval = 10 * time.Millisecond
+	longestInterval  = 24 * time.Hour
+)
+
+// Set implements pflag.Value.
+func (f *watchFlag) Set(text string) error {
+	interval, err := time.ParseDuration(text)
+	if err != nil || interval < shortestInterval || interval > longestInterval {
+		return fmt.Errorf("expected a time from 10ms to 24h, such as 2s")
+	}
+	f.interval = interval
+	return nil
+}
+
+// Type implements pflag.Value: what --help calls the value.
+func (f *watchFlag) Type() string { return "INTERVAL" }
+
+// String implements pflag.Value: the default, which is not to watch.
+func (f *watchFlag) String() string { return "" }
+
+// watchCounters prints what nodes count in every interval, until ctx ends, which
+// is how it is meant to end.
+func watchCounters(ctx context.Context, w io.Writer, l *lab.Lab, node string, interval time.Duration, output format) error {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	before, err := l.Nodes(ctx, node)
+	last := time.Now()
+	for err == nil {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		case <-l.Done():
+			return l.Err()
+		}
+		var nodes []report.Node
+		if nodes, err = l.Nodes(ctx, node); err != nil {
+			break
+		}
+		now := time.Now()
+		changes := &report.Changes{Lab: l.Info().Lab, Time: now, Seconds: now.Sub(last).Seconds(), Nodes: report.Since(before, nodes)}
+		before, last = nodes, now
+		if output == json {
+			err = written(report.WriteJSONLine(w, changes))
+		} else {
+			err = written(report.WriteChanges(w, changes))
+		}
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,186 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/node"
+	"github.com/ndklab/ndklab/provider"
+)
+
+// This file is what commands ask of nodes' adapters, at both ends of the lab's
+// channel.
+
+// Nodes is the state and the counters of a node, or of every node for "".
+func (l *Lab) Nodes(ctx context.Context, nodeName string) ([]report.Node, error) {
+	var nodes []report.Node
+	err := l.call(ctx, methodNodes, nodeName, &nodes)
+	return nodes, err
+}
+
+// Adapters is what the adapter of a node is, or that of every node for "".
+func (l *Lab) Adapters(ctx context.Context, nodeName string) ([]report.NodeAdapter, error) {
+	var adapters []report.NodeAdapter
+	err := l.call(ctx, methodAdapter, nodeName, &adapters)
+	return adapters, err
+}
+
+// Connections lists the connections, listeners and shared endpoints of a node's
+// adapter, or of every node's for "".
+func (l *Lab) Connections(ctx context.Context, nodeName string) (*report.Connections, error) {
+	list := new(report.Connections)
+	if err := l.call(ctx, methodConnections, nodeName, list); err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// Enable enables or disables a node's adapter; see node.Agent.SetState.
+func (l *Lab) Enable(ctx context.Context, nodeName string, enable bool) (*StateChange, error) {
+	change := new(StateChange)
+	if err := l.call(ctx, methodEnable, enableParams{nodeName, enable}, change); err != nil {
+		return nil, err
+	}
+	return change, nil
+}
+
+// answered is the answer to a request about a node or all nodes.
+func answered[T any](ctx context.Context, s *Supervisor, r *control.Request, answer func(context.Context, []*labNode) T) (any, error) {
+	var name string
+	if err := r.Decode(&name); err != nil {
+		return nil, err
+	}
+	nodes, err := s.pick(name)
+	if err != nil {
+		return nil, err
+	}
+	return answer(ctx, nodes), nil
+}
+
+// adapters answers methodAdapter.
+func adapters(ctx context.Context, nodes []*labNode) []report.NodeAdapter {
+	found := make([]report.NodeAdapter, len(nodes))
+	states := ask(ctx, nodes, func(ctx context.Context, i int, agent *node.Agent) error {
+		a, err := agent.Adapter(ctx)
+		if a != nil {
+			found[i].Adapter = adapter(a)
+		}
+		return err
+	})
+	for i := range found {
+		found[i].NodeState = states[i]
+	}
+	return found
+}
+
+// adapter is an adapter in a report.
+func adapter(a *node.Adapter) *report.Adapter {
+	r := &report.Adapter{
+		Enabled: a.Enabled, Instances: a.Usage.Instances, Addresses: []report.AdapterAddress{},
+		Info: adapterInfo(&a.Info),
+		Capabilities: report.Capabilities{
+			MaxQpCount: a.Capabilities.MaxQpCount, MaxCqCount: a.Capabilities.MaxCqCount,
+			MaxMrCount: a.Capabilities.MaxMrCount, MaxPdCount: a.Capabilities.MaxPdCount,
+			MaxInboundReadLimit: a.Capabilities.MaxInboundReadLimit, MaxOutboundReadLimit: a.Capabilities.MaxOutboundReadLimit,
+			MaxMwCount: a.Capabilities.MaxMwCount, MaxSrqCount: a.Capabilities.MaxSrqCount,
+			MissingCounterMask: a.MissingMask,
+		},
+		InUse: report.InUse{
+			Qp: a.Usage.Qps, Cq: a.Usage.Cqs, Mr: a.Usage.Mrs, Pd: a.Usage.Pds, Mw: a.Usage.Mws, Srq: a.Usage.Srqs,
+			InboundRead: a.Usage.InboundReads, OutboundRead: a.Usage.OutboundReads,
+		},
+		Configuration: report.Configuration{
+			NetworkDirect:              a.Configuration.NetworkDirect,
+			NetworkDirectTechnology:    uint32(a.Configuration.NetworkDirectTechnology),
+			NetworkDirectRoCEFrameSize: a.Configuration.NetworkDirectRoCEFrameSize,
+		},
+	}
+	for _, address := range a.Addresses {
+		r.Addresses = append(r.Addresses, report.AdapterAddress{
+			Address: address.Address.String(), Interface: address.Interface, MTU: address.MTU, RoCEFrameSize: address.FrameSize,
+		})
+	}
+	return r
+}
+
+func adapterInfo(i *provider.AdapterInfo) report.AdapterInfo {
+	r := report.AdapterInfo{
+		Version:  fmt.Sprintf("%d.%d", i.Version.Major, i.Version.Minor),
+		VendorID: i.VendorID, DeviceID: i.DeviceID,
+		MaxRegistrationSize: i.MaxRegistrationSize, MaxWindowSize: i.MaxWindowSize, FRMRPageCount: i.FRMRPageCount,
+		MaxInitiatorRequestSge: i.MaxInitiatorRequestSge, MaxReceiveRequestSge: i.MaxReceiveRequestSge,
+		MaxReadRequestSge: i.MaxReadRequestSge, MaxTransferLength: i.MaxTransferLength, MaxInlineDataSize: i.MaxInlineDataSize,
+		MaxInboundReadLimit: i.MaxInboundReadLimit, MaxOutboundReadLimit: i.MaxOutboundReadLimit,
+		MaxReceiveQueueDepth: i.MaxReceiveQueueDepth, MaxInitiatorQueueDepth: i.MaxInitiatorQueueDepth,
+		MaxSrqDepth: i.MaxSrqDepth, MaxCqDepth: i.MaxCqDepth, LargeRequestThreshold: i.LargeRequestThreshold,
+		MaxCallerData: i.MaxCallerData, MaxCalleeData: i.MaxCalleeData,
+		AdapterFlags: []string{}, RdmaTechnology: fmt.Sprint(i.RdmaTechnology),
+	}
+	if i.RdmaTechnology == provider.RoCEv2 {
+		r.RdmaTechnology = "NdkRoCEv2"
+	}
+	for n, flag := range []provider.AdapterFlags{ // in the order of report.AdapterFlags
+		provider.AdapterInOrderDMA, provider.AdapterReadSinkNotRequired, provider.AdapterCQInterruptModeration,
+		provider.AdapterMultiEngine, provider.AdapterReadLocalInvalidate, provider.AdapterCQResize, provider.AdapterLoopbackConnections,
+	} {
+		if i.AdapterFlags&flag != 0 {
+			r.AdapterFlags = append(r.AdapterFlags, report.AdapterFlags[n])
+		}
+	}
+	return r
+}
+
+// connections answers methodConnections: node by node, in the order of the
+// topology.
+func (s *Supervisor) connections(ctx context.Context, nodes []*labNode) *report.Connections {
+	found := make([][]node.Connection, len(nodes))
+	r := &report.Connections{Lab: s.name, Connections: []report.Connection{}}
+	r.Nodes = ask(ctx, nodes, func(ctx context.Context, i int, agent *node.Agent) (err error) {
+		found[i], err = agent.Connections(ctx)
+		return err
+	})
+	for i, n := range nodes {
+		for _, c := range found[i] {
+			r.Connections = append(r.Connections, s.connection(n.spec.Name, &c))
+		}
+	}
+	return r
+}
+
+// connection is a connection in a report.
+func (s *Supervisor) connection(nodeName string, c *node.Connection) report.Connection {
+	r := report.Connection{
+		Node: nodeName, Mode: "Kernel", Interface: c.Interface, IfIndex: c.Index, Type: string(c.Kind), Local: c.Local.String(),
+		State: c.State, QPN: c.QPN, RemoteQPN: c.RemoteQPN,
+	}
+	if c.Remote.IsValid() {
+		r.Remote = c.Remote.String()
+	}
+	if c.UserMode {
+		r.Mode = "User"
+		// It may have ended meanwhile.
+		r.PID, _ = hostPID(s.hostProc, c.PID)
+	}
+	return r
+}
+
+// enable answers methodEnable.
+func (s *Supervisor) enable(ctx context.Context, r *control.Request) (*StateChange, error) {
+	var params enableParams
+	if err := r.Decode(&params); err != nil {
+		return nil, err
+	}
+	agent, err := s.Node(params.Node)
+	if err != nil {
+		return nil, err
+	}
+	change, err := agent.SetState(ctx, params.Enable)
+	if err != nil {
+		return nil, err
+	}
+	return &StateChange{
+		Lab: s.name, Node: params.Node, Was: change.Was, Enabled: change.Enabled, Open: change.Open, Left: change.Left,
+	}, nil
+}

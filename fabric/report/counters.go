@@ -1,0 +1,193 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+// WriteJSONLine writes v, a value of this package, as one JSON value on a line.
+func WriteJSONLine(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// WriteCounters writes the counters of nodes for people, in full: first those of
+// NDIS, in their order there, then the transport's.
+func WriteCounters(w io.Writer, nodes []Node) error {
+	p := newPage(w)
+	p.matrix("NDIS counter", ndisNames(), nodes, ndis)
+	p.matrix("transport counter", transportNames(nodes), nodes, transport)
+	p.trouble(nodes)
+	return p.flush()
+}
+
+// The two sets of counters of a node.
+func ndis(n *Node) map[string]uint64      { return n.Counters }
+func transport(n *Node) map[string]uint64 { return n.Transport }
+
+func ndisNames() []string {
+	names := make([]string, len(nodeCounters))
+	for i, c := range nodeCounters {
+		names[i] = c.name
+	}
+	return names
+}
+
+// transportNames are the names that any of the nodes has, sorted.
+func transportNames(nodes []Node) []string {
+	all := map[string]bool{}
+	for i := range nodes {
+		for name := range nodes[i].Transport {
+			all[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// matrix writes counters as rows of as many tables as there must be for all
+// nodes to have a column.
+func (p *page) matrix(title string, names []string, nodes []Node, of func(*Node) map[string]uint64) {
+	if len(names) == 0 {
+		return
+	}
+	lead := utf8.RuneCountInString(title)
+	for _, name := range names {
+		lead = max(lead, utf8.RuneCountInString(name))
+	}
+	for len(nodes) > 0 {
+		t := table{columns: []column{{title: title}}}
+		rows := make([][]string, len(names))
+		for i, name := range names {
+			rows[i] = []string{name}
+		}
+		taken, total := 0, lead
+		for ; taken < len(nodes); taken++ {
+			n := &nodes[taken]
+			cells := make([]string, len(names))
+			columnWidth := utf8.RuneCountInString(n.Name)
+			for i, name := range names {
+				cells[i] = "-"
+				if value, known := of(n)[name]; known {
+					cells[i] = count(value)
+				}
+				columnWidth = max(columnWidth, len(cells[i]))
+			}
+			total += len(gap) + columnWidth
+			if taken > 0 && total > width {
+				break
+			}
+			t.columns = append(t.columns, column{title: plain(n.Name), right: true})
+			for i, cell := range cells {
+				rows[i] = append(rows[i], cell)
+			}
+		}
+		for _, row := range rows {
+			t.add(row...)
+		}
+		p.table(&t)
+		nodes = nodes[taken:]
+	}
+}
+
+// trouble says which nodes are not ready, and why.
+func (p *page) trouble(nodes []Node) {
+	states := make([]NodeState, len(nodes))
+	for i := range nodes {
+		states[i] = nodes[i].NodeState
+	}
+	p.states(states)
+}
+
+func (p *page) states(nodes []NodeState) {
+	first := true
+	for _, n := range nodes {
+		if n.State == "ready" && n.Reason == "" {
+			continue
+		}
+		if first {
+			p.section()
+			first = false
+		}
+		text := n.State
+		if n.Reason != "" {
+			text += " (" + n.Reason + ")"
+		}
+		p.paragraph("node "+n.Name+": ", text)
+	}
+}
+
+// Changes are what nodes counted in an interval.
+type Changes struct {
+	Lab     string    `json:"lab"`
+	Time    time.Time `json:"time"`    // of the interval's end
+	Seconds float64   `json:"seconds"` // of the interval
+	Nodes   []Node    `json:"nodes"`   // ActiveConnection is how many there are at the end
+}
+
+// Since is what nodes have counted since before, which are the same nodes.
+func Since(before, now []Node) []Node {
+	changed := slices.Clone(now)
+	for i := range changed {
+		n := &changed[i]
+		n.Counters, n.Transport = since(before[i].Counters, n.Counters), since(before[i].Transport, n.Transport)
+	}
+	return changed
+}
+
+func since(before, now map[string]uint64) map[string]uint64 {
+	changed := map[string]uint64{}
+	for name, value := range now {
+		was, known := before[name]
+		switch {
+		case name == gauge:
+			changed[name] = value
+		case known: // else the node did not answer then
+			changed[name] = value - min(value, was)
+		}
+	}
+	return changed
+}
+
+// gauge is the one counter that may decrease.
+const gauge = "ActiveConnection"
+
+// WriteChanges writes what has changed in an interval for people.
+func WriteChanges(w io.Writer, c *Changes) error {
+	p := newPage(w)
+	p.section()
+	when := fmt.Sprintf("%s, in %s s", c.Time.Format("15:04:05.000"), strconv.FormatFloat(c.Seconds, 'f', 3, 64))
+	var names []string
+	for _, name := range ndisNames() {
+		if counted(c.Nodes, name, ndis) {
+			names = append(names, name)
+		}
+	}
+	var below []string
+	for _, name := range transportNames(c.Nodes) {
+		if counted(c.Nodes, name, transport) {
+			below = append(below, name)
+		}
+	}
+	if len(names)+len(below) == 0 {
+		when += ": nothing counted"
+	}
+	p.line(p.paint.bold(when))
+	p.started = false // no empty line behind this one
+	p.matrix("NDIS counter", names, c.Nodes, ndis)
+	p.matrix("transport counter", below, c.Nodes, transport)
+	p.trouble(c.Nodes)
+	p.line("")
+	return p.flush()
+}
+
+// counted reports whether any node has counted something.
+func counted(nodes []Node, name string, of func(*Node) map[string]uint64) bool {
+	return slices.ContainsFunc(nodes, func(n Node) bool { return of(&n)[name] > 0 })
+}

@@ -1,0 +1,227 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/lease"
+)
+
+// This file is what NDIS asks of an adapter and tells it, for administrators:
+// what it is and can do, who is connected, and whether it is enabled.
+
+// The requests about the adapter.
+const (
+	methodAdapter     = "adapter"     // -> Adapter, or null in a node without one
+	methodConnections = "connections" // -> list of Connection
+	methodSetState    = "set-state"   // whether to enable -> StateChange
+)
+
+// An Adapter is what a node's adapter is and how it is.
+type Adapter struct {
+	Info          provider.AdapterInfo
+	Capabilities  provider.Capabilities
+	MissingMask   uint64 // of counters (NDIS_NDK_CAPABILITIES)
+	Configuration provider.Configuration
+	Enabled       bool
+	Usage         provider.Usage
+	Addresses     []AdapterAddress
+}
+
+// An AdapterAddress is an address of an adapter, and the interface that has it.
+type AdapterAddress struct {
+	provider.ActiveAddress
+	Interface string
+}
+
+// A Connection is an entry of the adapter's connections, listeners and shared
+// endpoints.
+type Connection struct {
+	Kind      ConnectionKind
+	Interface string // by which the local address is had, and its index in the node
+	Index     int
+	Local     netip.AddrPort
+	Remote    netip.AddrPort // of a connection
+	UserMode  bool           // it is another process's than the agent's
+	PID       int            // of that process, in the lab's PID namespace
+	State     string         // of a connection
+	QPN       uint32         // 0 while not known
+	RemoteQPN uint32
+}
+
+// A ConnectionKind is what a Connection is, as netstat -x has it on Windows.
+type ConnectionKind string
+
+// The kinds.
+const (
+	ActiveConnection ConnectionKind = "Connection"
+	Listener         ConnectionKind = "Listener"
+	SharedEndpoint   ConnectionKind = "SharedEndpoint"
+)
+
+// A StateChange is what enabling or disabling an adapter has done.
+type StateChange struct {
+	Was     bool // whether it was enabled before
+	Enabled bool // and is now
+	Open    int  // instances that were open before
+	Left    int  // and are still
+}
+
+// Adapter asks what the node's adapter is; nil if it has none.
+func (a *Agent) Adapter(ctx context.Context) (*Adapter, error) {
+	var adapter *Adapter
+	if err := a.conn.Call(ctx, methodAdapter, nil, &adapter); err != nil {
+		return nil, fmt.Errorf("node %s: %w", a.cfg.Name, err)
+	}
+	return adapter, nil
+}
+
+// Connections lists the adapter's connections, those being made and ended
+// included, and then its listeners and shared endpoints, each in the order of
+// their addresses.
+func (a *Agent) Connections(ctx context.Context) ([]Connection, error) {
+	var list []Connection
+	if err := a.conn.Call(ctx, methodConnections, nil, &list); err != nil {
+		return nil, fmt.Errorf("node %s: %w", a.cfg.Name, err)
+	}
+	return list, nil
+}
+
+// SetState enables or disables the adapter. Disabling asks every consumer to close
+// its instances, and waits for that; enabling waits for instances from before the
+// adapter was disabled. Neither waits longer than settleTime.
+func (a *Agent) SetState(ctx context.Context, enabled bool) (StateChange, error) {
+	var change StateChange
+	if err := a.conn.Call(ctx, methodSetState, enabled, &change); err != nil {
+		return change, fmt.Errorf("node %s: %w", a.cfg.Name, err)
+	}
+	return change, nil
+}
+
+// settleTime is how long consumers may take to close their instances before
+// SetState says that they have not.
+const settleTime = 5 * time.Second
+
+// handleAdapter answers the requests about the adapter; ok is false if r is none.
+func (a *agent) handleAdapter(ctx context.Context, r *control.Request) (result any, ok bool, err error) {
+	a.mu.Lock()
+	shared := a.shared
+	a.mu.Unlock()
+	switch r.Method {
+	case methodAdapter:
+		if shared == nil {
+			return nil, true, nil
+		}
+		return describe(shared.Device()), true, nil
+	case methodConnections:
+		if shared == nil {
+			return []Connection{}, true, nil
+		}
+		return connections(shared), true, nil
+	case methodSetState:
+		if shared == nil {
+			return nil, true, errNoAdapter
+		}
+		result, err = setState(ctx, shared.Device(), r)
+		return result, true, err
+	}
+	return nil, false, nil
+}
+
+var errNoAdapter = control.Errorf(control.Usage, "the node has no adapter: it has no address")
+
+func describe(m *provider.Miniport) *Adapter {
+	attributes := m.Attributes()
+	a := &Adapter{
+		Info: *attributes.Capabilities.NdkInfo, Capabilities: attributes.Capabilities.Capabilities,
+		MissingMask: attributes.Capabilities.MissingCounterMask, Configuration: m.Configuration(),
+		Enabled: attributes.Enabled, Usage: m.Usage(),
+	}
+	interfaces := interfacesByAddress()
+	for _, active := range m.ActiveAddresses() {
+		a.Addresses = append(a.Addresses, AdapterAddress{active, interfaces[active.Address].Name})
+	}
+	return a
+}
+
+func connections(s *lease.Server) []Connection {
+	interfaces := interfacesByAddress()
+	list := []Connection{}
+	for _, c := range s.Connections() {
+		i := interfaces[c.Local.Addr()]
+		list = append(list, Connection{
+			Kind: ActiveConnection, Interface: i.Name, Index: i.Index, Local: c.Local, Remote: c.Remote,
+			UserMode: c.UserModeOwner, PID: int(c.OwnerPID), State: c.State, QPN: c.QPN, RemoteQPN: c.RemoteQPN,
+		})
+	}
+	for _, e := range s.LocalEndpoints() {
+		i := interfaces[e.Local.Addr()]
+		kind := SharedEndpoint
+		if e.Listener {
+			kind = Listener
+		}
+		list = append(list, Connection{
+			Kind: kind, Interface: i.Name, Index: i.Index, Local: e.Local, UserMode: e.UserModeOwner, PID: int(e.OwnerPID),
+		})
+	}
+	return list
+}
+
+// interfacesByAddress is which interface of the node has which address.
+func interfacesByAddress() map[netip.Addr]net.Interface {
+	found := map[netip.Addr]net.Interface{}
+	// What cannot be found out is not shown: an interface may go at any time.
+	interfaces, _ := net.Interfaces()
+	for _, i := range interfaces {
+		addresses, _ := i.Addrs()
+		for _, a := range addresses {
+			if prefix, err := netip.ParsePrefix(a.String()); err == nil {
+				found[prefix.Addr()] = i
+			}
+		}
+	}
+	return found
+}
+
+// setState answers methodSetState.
+func setState(ctx context.Context, m *provider.Miniport, r *control.Request) (*StateChange, error) {
+	var enable bool
+	if err := r.Decode(&enable); err != nil {
+		return nil, err
+	}
+	change := &StateChange{Was: m.Attributes().Enabled, Open: m.Usage().Instances}
+	switch status := m.SetState(enable); status {
+	case provider.StatusSuccess:
+	case provider.StatusNotSupported:
+		return nil, control.Errorf(control.Usage, "the adapter cannot be enabled: the topology has network_direct: false for it")
+	default:
+		return nil, fmt.Errorf("set state: %w", status)
+	}
+	err := until(ctx, settleTime, func() bool {
+		change.Enabled, change.Left = m.Attributes().Enabled, m.Usage().Instances
+		return change.Enabled == enable && (enable || change.Left == 0)
+	})
+	return change, err
+}
+
+// until waits for a condition, for at most limit, and fails only with ctx.
+func until(ctx context.Context, limit time.Duration, condition func() bool) error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(limit)
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-late:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
