@@ -132,13 +132,11 @@ type client struct {
 
 	mu        sync.Mutex // guards what follows
 	connected bool
-	early     []answer // to messages that arrived before the connection was established for us
+	early     []answer // to messages that came before that
 }
 
-type answer struct {
-	buffer int
-	sgl    []provider.SGE
-}
+// An answer is what is in a buffer.
+type answer struct{ buffer, length int }
 
 func serve(interrupted context.Context, adapter *provider.Adapter, pd *provider.PD, address netip.AddrPort) error {
 	ctx, fail := context.WithCancelCause(interrupted)
@@ -215,10 +213,10 @@ func (s *server) attend(ctx context.Context, connection *provider.Connector) err
 	defer c.qp.Close(nil, nil)
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	// A message may be there before Accept completes, and only then may we answer.
-	// If it fails, so does every answer.
+	// A message may be there before Accept completes, but until then there can be no
+	// answer. If Accept fails, so do the answers.
 	err = await.Accept(ctx, connection, c.qp, await.Options{Disconnected: end})
-	c.establish(s)
+	s.connected(c)
 	if err != nil {
 		return fmt.Errorf("accept %v: %w", address, err)
 	}
@@ -281,38 +279,33 @@ func (s *server) answer(ctx context.Context) error {
 			if r.Status == provider.StatusSuccess && r.Type == provider.OperationTypeReceive {
 				c.messages.Add(1)
 				s.messages.Add(1)
-				sgl := s.memory.SGL(buffer*messageSize, int(r.BytesTransferred))
-				if c.send(answer{buffer, sgl}) {
-					continue
-				}
+				s.send(c, answer{buffer, int(r.BytesTransferred)})
+				continue
 			}
 			s.free <- buffer // sent, or its client is gone
 		}
 	}
 }
 
-// send sends an answer, as soon as the client is connected; false if that cannot be.
-func (c *client) send(a answer) bool {
+// send sends an answer, as soon as its client is connected.
+func (s *server) send(c *client, a answer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.connected {
 		c.early = append(c.early, a)
-		return true
+	} else if c.qp.Send(a.buffer, s.memory.SGL(a.buffer*messageSize, a.length), 0) != provider.StatusSuccess {
+		s.free <- a.buffer // the client is gone
 	}
-	return c.qp.Send(a.buffer, a.sgl, 0) == provider.StatusSuccess
 }
 
-// establish sends the answers that were early, and returns the buffers of those
-// that cannot be sent.
-func (c *client) establish(s *server) {
+// connected has a client get its answers from now on.
+func (s *server) connected(c *client) {
 	c.mu.Lock()
 	early := c.early
 	c.connected, c.early = true, nil
 	c.mu.Unlock()
 	for _, a := range early {
-		if !c.send(a) {
-			s.free <- a.buffer
-		}
+		s.send(c, a)
 	}
 }
 
