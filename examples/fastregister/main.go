@@ -189,11 +189,18 @@ func serve(ctx context.Context, adapter *provider.Adapter, pd *provider.PD, qp *
 		if status := qp.Receive(nil, message.SGL(0, requestSize)); status != provider.StatusSuccess {
 			return fmt.Errorf("post a receive: %w", status)
 		}
-		if _, err := qp.Done(ctx, qp.SendAndInvalidate(nil, nil, 0, r.Token)); err != nil {
-			return fmt.Errorf("answer: %w", err)
+		// The next request will say that the answer has arrived: only a failure is to
+		// complete.
+		if status := qp.SendAndInvalidate(nil, nil, provider.OpSilentSuccess, r.Token); status != provider.StatusSuccess {
+			return fmt.Errorf("answer: %w", status)
 		}
 	}
 	fmt.Printf("wrote %d blocks and read %d\n", done[writeBlock], done[readBlock])
+	// Who said goodbye disconnects, when it knows that we have heard it.
+	<-ctx.Done()
+	if err := context.Cause(ctx); err != errDisconnected {
+		return err
+	}
 	return nil
 }
 
