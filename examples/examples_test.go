@@ -226,7 +226,6 @@ func TestExamples(t *testing.T) {
 				t.Parallel()
 				l := up(t, &user, link.edit...)
 				for _, e := range expectations(link.server) {
-					l.t = t
 					server := l.listen(e.program, link.server)
 					client := l.exec("client", append([]string{"./" + e.program, "-connect", link.server.String()}, e.args...)...)
 					client.ends(e.code, e.clientError, e.client...)
