@@ -138,7 +138,13 @@ func TestRejectedRetry(t *testing.T) {
 		passive.must(passive.reject(wait[ConnectRequest](passive).ID, ""))
 		wait[Rejected](active)
 	}
-	establish(active, passive, 0x11, 0x12)
+	_, p := establish(active, passive, 0x11, 0x12)
+	// When the attempts are forgotten, the connection is still known by its QPN.
+	active.net.clock.Run(time.Minute)
+	active.events, passive.events = nil, nil
+	restart(active)
+	active.connect(passive, 0x11)
+	diff(t, "event", Disconnected{ID: p, Lost: true}, wait[Disconnected](passive))
 }
 
 // TestRejection has each of a REJ's reasons arrive in each state.
