@@ -307,6 +307,9 @@ func TestBeforeTheREP(t *testing.T) {
 	active.deliver(passive.addr, &mad.DREP{RemoteID: uint32(a)})
 	active.deliver(passive.addr, &mad.RTU{RemoteID: uint32(a)})
 	active.none()
+	if got := last[mad.REJ](active); got.Reason != mad.ReasonInvalidCommID || got.Message != mad.MessageOther {
+		t.Errorf("the RTU drew %+v", got)
+	}
 	active.deliver(passive.addr.Next(), &mad.REP{LocalID: 77, RemoteID: uint32(a), QPN: 0x12, GUID: passive.guid()})
 	active.none()
 	active.deliver(passive.addr, &mad.REP{LocalID: 77, RemoteID: uint32(a), QPN: 0x12, GUID: passive.guid()})
