@@ -45,7 +45,7 @@ func completionStatus(c *rc.Completion) Status {
 	case rc.Flushed:
 		return StatusCancelled
 	case rc.LocalLength:
-		if c.Op == rc.OpReceive || c.Op == rc.OpReceiveInvalidate {
+		if c.Op == rc.OpReceive {
 			return StatusBufferOverflow
 		}
 		return StatusDataOverrun

@@ -110,12 +110,9 @@ func (r *responder) execute(h *roce.Header, payload []byte) {
 	}
 }
 
-// take has r.receive be the oldest receive, unless one is taken already; false
-// if there is none.
+// take has r.receive be the oldest receive; false if there is none. None is taken
+// already, as whatever takes one completes it or ends the connection.
 func (r *responder) take() bool {
-	if r.taken {
-		return true
-	}
 	if !r.q.config.Receives.Take(&r.receive) {
 		return false
 	}
