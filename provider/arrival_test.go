@@ -123,6 +123,25 @@ func TestArrival(t *testing.T) {
 			}
 		}
 	})
+	t.Run("management datagrams are numbered", func(t *testing.T) {
+		w, gates := newGatedWorld(t)
+		var numbers []uint32
+		gates[1].change = func(p *roce.Received) {
+			if p.Header.DestQPN == mad.QPN {
+				numbers = append(numbers, p.Header.PSN)
+			}
+		}
+		w.connect()
+		w.rejoin()
+		if len(numbers) != 4 { // a REQ and an RTU each
+			t.Fatalf("%d datagrams", len(numbers))
+		}
+		for i, n := range numbers {
+			if n != roce.PSNAdd(numbers[0], i) {
+				t.Errorf("numbered %v", numbers)
+			}
+		}
+	})
 	t.Run("the first request establishes, whatever comes with it", func(t *testing.T) {
 		w, gates := newGatedWorld(t)
 		client, server := w.hosts[0], w.hosts[1]
