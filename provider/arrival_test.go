@@ -170,6 +170,19 @@ func TestArrival(t *testing.T) {
 		}
 		server.result(success)
 	})
+	t.Run("a response that is shorter than it says", func(t *testing.T) {
+		w, gates := newGatedWorld(t)
+		client, server := w.connect()
+		gates[0].change = func(p *roce.Received) {
+			if p.Header.Opcode.IsReadResponse() {
+				p.Payload = p.Payload[1:]
+			}
+		}
+		unchanged := client.unchanged()
+		w.want(client.qp.Read(nil, client.at(0, 100), base, server.mr.RemoteToken(), 0), success)
+		client.result(provider.StatusDataError)
+		unchanged()
+	})
 	t.Run("a peer that allows no further tries", func(t *testing.T) {
 		w, gates := newGatedWorld(t)
 		gates[0].change = func(p *roce.Received) {
