@@ -45,10 +45,7 @@ func completionStatus(c *rc.Completion) Status {
 	case rc.Flushed:
 		return StatusCancelled
 	case rc.LocalLength:
-		if c.Op == rc.OpReceive {
-			return StatusBufferOverflow
-		}
-		return StatusDataOverrun
+		return StatusBufferOverflow
 	case rc.BadOperation:
 		return StatusInvalidDeviceRequest
 	case rc.LocalProtection:

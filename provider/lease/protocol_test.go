@@ -1,0 +1,131 @@
+package lease
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/provider/cm"
+)
+
+// TestNotes: a process can tell of its own connections, once it has a share.
+func TestNotes(t *testing.T) {
+	id := func(share, n int) cm.ID { return cm.ID(share<<26 | n) }
+	h := &holder{}
+	h.note(cm.Record{ID: id(0, 1), State: cm.Connected}) // before it has one
+	h.share, h.connections = 3, map[cm.ID]cm.Record{}
+	check := func(want ...cm.ID) {
+		t.Helper()
+		var got []cm.ID
+		for id := range h.connections {
+			got = append(got, id)
+		}
+		if d := cmp.Diff(want, got, cmpopts.SortSlices(func(a, b cm.ID) bool { return a < b })); d != "" {
+			t.Errorf("connections: %s", d)
+		}
+	}
+	h.note(cm.Record{ID: id(3, 1), State: cm.Requesting})
+	h.note(cm.Record{ID: id(3, 2), State: cm.Requesting})
+	h.note(cm.Record{ID: id(4, 3), State: cm.Connected})
+	h.note(cm.Record{ID: id(0, 4), State: cm.Connected})
+	check(id(3, 1), id(3, 2))
+	h.note(cm.Record{ID: id(3, 1), State: cm.Closed})
+	check(id(3, 2))
+}
+
+// TestOneLease: a process has one share at most, asks for nothing that is not
+// known, and none is lost to one that is gone already.
+func TestOneLease(t *testing.T) {
+	s := serving(t, config(1))
+	conn := dial(t, socketName, func(_ context.Context, r *control.Request) (any, error) { return nil, nil })
+	refused(t, conn.Call(patient(t), "nonsense", nil, nil), "unknown request")
+	refused(t, conn.Call(patient(t), methodConnection, "nonsense", nil), "")
+	if err := conn.Call(patient(t), methodLease, nil, &terms{}); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, conn.Call(patient(t), methodLease, nil, &terms{}), "has a share already")
+	if err := (&holder{server: s, gone: true}).begin(7, 1, conn); err == nil {
+		t.Error("a process that is gone has a share")
+	}
+	if s.taken[2] || s.holders[7].Load() != nil {
+		t.Error("a share is lost")
+	}
+}
+
+// TestOwnersMistakes: a process does not trust the owner blindly.
+func TestOwnersMistakes(t *testing.T) {
+	const name = "@ndklab/test"
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	answers := make(chan any, 1)
+	owner := make(chan *control.Conn, 1)
+	go func() {
+		for {
+			sock, err := l.AcceptUnix()
+			if err != nil {
+				return
+			}
+			owner <- control.New(sock, func(context.Context, *control.Request) (any, error) { return <-answers, nil })
+		}
+	}()
+	answers <- &terms{Share: 1, Addresses: ours}
+	_, err = open(patient(t), name)
+	refused(t, err, "0 files for 2 addresses")
+	(<-owner).Wait()
+
+	tenant := &tenant{}
+	_, err = tenant.handle(t.Context(), &control.Request{Method: "nonsense"})
+	refused(t, err, "unknown request")
+
+	short, err := newMemory(len(ours) - 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer short.Close()
+	_, err = openLedger(short, ours, 1)
+	refused(t, err, "2 addresses take")
+	if _, err := openLedger(short, ours[1:], 1); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestIdentity: two devices are told apart by their GUIDs.
+func TestIdentity(t *testing.T) {
+	var guids [2]uint64
+	for i := range guids {
+		t.Run("", func(t *testing.T) { guids[i] = serving(t, config(uint64(i))).config.GUID })
+	}
+	if guids[0] == guids[1] || guids[0] == 0 {
+		t.Errorf("GUIDs %#x", guids)
+	}
+}
+
+// dial connects to an owner as a process does, without asking for anything.
+func dial(t *testing.T, name string, handler control.Handler) *control.Conn {
+	t.Helper()
+	sock, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: name, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := control.New(sock, handler)
+	t.Cleanup(func() {
+		conn.Close()
+		conn.Wait()
+	})
+	return conn
+}
+
+func refused(t *testing.T, err error, why string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), why) {
+		t.Errorf("got %v, want %q", err, why)
+	}
+}
