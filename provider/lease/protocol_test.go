@@ -59,7 +59,7 @@ func TestOneLease(t *testing.T) {
 
 // TestOwnersMistakes: a process does not trust the owner blindly.
 func TestOwnersMistakes(t *testing.T) {
-	const name = "@ndklab/test"
+	const name = socketName
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func TestOwnersMistakes(t *testing.T) {
 		}
 	}()
 	answers <- &terms{Share: 1, Addresses: ours}
-	_, err = open(patient(t), name)
+	_, err = Open(patient(t))
 	refused(t, err, "0 files for 2 addresses")
 	(<-owner).Wait()
 
