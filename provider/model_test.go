@@ -180,8 +180,11 @@ func (m *model) settle() {
 		}
 	}
 	m.w.clock.Run(time.Millisecond) // for what ought not to happen
+	var toFlush []*modelQP
 	for _, q := range m.qps() {
-		m.settleFailure(q)
+		if m.settleFailure(q) {
+			toFlush = append(toFlush, q)
+		}
 		q.atRest()
 	}
 	for _, c := range m.conns() {
@@ -191,6 +194,9 @@ func (m *model) settle() {
 	m.posted, m.claims = false, nil
 	clear(m.grants)
 	m.check()
+	for _, q := range toFlush {
+		m.actFlush(q)
+	}
 }
 
 // lacking is what is still to happen; nothing if all has.

@@ -351,10 +351,11 @@ func (q *modelQP) refused(w *work) {
 }
 
 // settleFailure finds out how a refused request has ended, by a look at all that
-// its CQ has.
-func (m *model) settleFailure(q *modelQP) {
+// its CQ has. If it has not, and is a read that would have ended a token, what may
+// be done with that token depends on the read, which is to be flushed.
+func (m *model) settleFailure(q *modelQP) (toFlush bool) {
 	if q.unsure == nil {
-		return
+		return false
 	}
 	w, c := q.unsure, q.initiatorCQ
 	q.unsure = nil
@@ -370,8 +371,10 @@ func (m *model) settleFailure(q *modelQP) {
 		m.overruns()
 	default:
 		q.blocked = append([]*work{w}, q.blocked...)
+		toFlush = q.endsLocal(w)
 	}
 	c.take(results, len(results), true)
+	return toFlush
 }
 
 // atRest notes that nothing is in progress but what is blocked.
