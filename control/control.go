@@ -103,7 +103,7 @@ func New(sock *net.UnixConn, handler Handler) *Conn {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &Conn{sock: sock, handler: handler, ctx: ctx, cancel: cancel,
 		writing: make(chan struct{}, 1), noticed: make(chan struct{}),
-		calls:   map[uint64]chan *message{}, serving: map[uint64]context.CancelFunc{}}
+		calls: map[uint64]chan *message{}, serving: map[uint64]context.CancelFunc{}}
 	c.readers.Add(1)
 	go c.read()
 	return c

@@ -9,27 +9,29 @@ import (
 
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
+	"github.com/ndklab/ndklab/provider/lease"
 	"github.com/ndklab/ndklab/provider/udp"
 	"github.com/ndklab/ndklab/topology"
 )
 
 // This file makes an adapter of what a topology says of it.
 
-// startAdapter starts the node's adapter, at all its addresses.
-func startAdapter(cfg *Config, c clock.Clock) (*provider.Miniport, error) {
+// startAdapter starts the node's adapter, at all its addresses, and shares it
+// with the programs that run in the node.
+func startAdapter(cfg *Config, c clock.Clock) (*lease.Server, error) {
 	carrier, err := udp.Open(udp.Config{Addresses: cfg.addresses()})
 	if err != nil {
 		return nil, err
 	}
 	settings := adapterConfig(&cfg.Adapter)
-	settings.Carrier, settings.Clock = carrier, c
+	settings.Clock = c
 	settings.Rand = rand.New(rand.NewPCG(cfg.Seed, adapterStream))
 	settings.Log = func(message string) { log.Printf("adapter: %s", message) }
-	device, err := provider.NewMiniport(settings)
+	server, err := lease.Serve(settings, carrier)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("adapter: %w", err), carrier.Close())
 	}
-	return device, nil
+	return server, nil
 }
 
 // addresses are those of the node that an adapter can have.

@@ -201,7 +201,9 @@ func TestCopyLines(t *testing.T) {
 	}
 }
 
-func TestUp(t *testing.T) {
+// linked starts two agents whose interfaces eth0 are joined, and brings them up.
+func linked(t *testing.T) (a, b *Agent) {
+	t.Helper()
 	prefix := netip.MustParsePrefix
 	addr := netip.MustParseAddr
 	mac := func(s string) net.HardwareAddr {
@@ -221,8 +223,8 @@ func TestUp(t *testing.T) {
 		Addresses:  []netip.Prefix{prefix("10.0.0.2/30"), prefix("fd00:1::2/64")},
 		Neighbours: []Neighbour{{addr("10.0.0.1"), mac("02:00:00:00:00:01")}, {addr("fd00:1::1"), mac("02:00:00:00:00:01")}},
 	}}}
-	a, _ := started(t, cfgA)
-	b, _ := started(t, cfgB)
+	a, _ = started(t, cfgA)
+	b, _ = started(t, cfgB)
 	// From within one of the namespaces: some kernels (6.1) refuse a name that an
 	// interface has where the request is made.
 	h := handleIn(t, a)
@@ -237,6 +239,12 @@ func TestUp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	return a, b
+}
+
+func TestUp(t *testing.T) {
+	a, b := linked(t)
+	h := handleIn(t, a)
 	for _, name := range []string{"lo", "eth0"} {
 		l, err := h.LinkByName(name)
 		if err != nil {
@@ -268,7 +276,7 @@ func TestUp(t *testing.T) {
 	if diff := cmp.Diff(want, addresses); diff != "" {
 		t.Error(diff)
 	}
-	for _, neighbour := range cfgA.Interfaces[0].Neighbours {
+	for _, neighbour := range a.cfg.Interfaces[0].Neighbours {
 		family := netlink.FAMILY_V4
 		if neighbour.Addr.Is6() {
 			family = netlink.FAMILY_V6

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ndklab/ndklab/control"
-	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
+	"github.com/ndklab/ndklab/provider/lease"
 )
 
 // controlFD is the descriptor on which an agent inherits its control channel.
@@ -28,8 +28,8 @@ type agent struct {
 
 	mu       sync.Mutex // guards what follows
 	up       bool
-	device   *provider.Miniport  // nil before up, and in a node without addresses
-	traffic  *traffic            // on the device
+	shared   *lease.Server       // of the adapter; nil before up, and in a node without addresses
+	traffic  *traffic            // on the adapter
 	commands map[string]*process // that exec runs, by Command.ID
 	ending   bool                // no more commands are started
 }
@@ -145,11 +145,11 @@ func (a *agent) bringUp(r *control.Request) error {
 		return err
 	}
 	if len(cfg.addresses()) > 0 {
-		device, err := startAdapter(&cfg, clock.Real())
+		shared, err := startAdapter(&cfg, clock.Real())
 		if err != nil {
 			return err
 		}
-		a.device, a.traffic = device, newTraffic(a.lab+"/"+a.name, device, clock.Real())
+		a.shared, a.traffic = shared, newTraffic(a.lab+"/"+a.name, shared.Device(), clock.Real())
 	}
 	a.up = true
 	return nil
@@ -157,11 +157,12 @@ func (a *agent) bringUp(r *control.Request) error {
 
 func (a *agent) counters() Counters {
 	a.mu.Lock()
-	device := a.device
+	shared := a.shared
 	a.mu.Unlock()
-	if device == nil {
+	if shared == nil {
 		return Counters{NDK: map[string]uint64{}, Transport: map[string]uint64{}}
 	}
+	device := shared.Device()
 	return Counters{NDK: device.Counters().Map(), Transport: device.TransportCounters()}
 }
 

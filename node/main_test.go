@@ -23,6 +23,11 @@ const noUserNamespace = "no user namespace for an ordinary user"
 // ordinary user's tests run in a user namespace.
 func TestMain(m *testing.M) {
 	switch {
+	case os.Getenv(envProgram) != "":
+		if err := runProgram(os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 	case IsAgent():
 		if err := Main(); err != nil {
 			fmt.Fprintln(os.Stderr, err)

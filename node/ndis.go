@@ -9,6 +9,7 @@ import (
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/lease"
 )
 
 // This file is what NDIS asks of an adapter and tells it, for administrators:
@@ -109,24 +110,24 @@ const settleTime = 5 * time.Second
 // handleAdapter answers the requests about the adapter; ok is false if r is none.
 func (a *agent) handleAdapter(ctx context.Context, r *control.Request) (result any, ok bool, err error) {
 	a.mu.Lock()
-	device := a.device
+	shared := a.shared
 	a.mu.Unlock()
 	switch r.Method {
 	case methodAdapter:
-		if device == nil {
+		if shared == nil {
 			return nil, true, nil
 		}
-		return describe(device), true, nil
+		return describe(shared.Device()), true, nil
 	case methodConnections:
-		if device == nil {
+		if shared == nil {
 			return []Connection{}, true, nil
 		}
-		return connections(device), true, nil
+		return connections(shared), true, nil
 	case methodSetState:
-		if device == nil {
+		if shared == nil {
 			return nil, true, errNoAdapter
 		}
-		result, err = setState(ctx, device, r)
+		result, err = setState(ctx, shared.Device(), r)
 		return result, true, err
 	}
 	return nil, false, nil
@@ -148,17 +149,17 @@ func describe(m *provider.Miniport) *Adapter {
 	return a
 }
 
-func connections(m *provider.Miniport) []Connection {
+func connections(s *lease.Server) []Connection {
 	interfaces := interfacesByAddress()
 	list := []Connection{}
-	for _, c := range m.Connections() {
+	for _, c := range s.Connections() {
 		i := interfaces[c.Local.Addr()]
 		list = append(list, Connection{
 			Kind: ActiveConnection, Interface: i.Name, Index: i.Index, Local: c.Local, Remote: c.Remote,
 			UserMode: c.UserModeOwner, PID: int(c.OwnerPID), State: c.State, QPN: c.QPN, RemoteQPN: c.RemoteQPN,
 		})
 	}
-	for _, e := range m.LocalEndpoints() {
+	for _, e := range s.LocalEndpoints() {
 		i := interfaces[e.Local.Addr()]
 		kind := SharedEndpoint
 		if e.Listener {

@@ -48,6 +48,7 @@ func (m *Miniport) OpenAdapter(parameters OpenParameters) (*Adapter, Status) {
 	a.init(m.clock, ObjectTypeAdapter, &m.life)
 	a.header.Version = version
 	s.instances = append(s.instances, a)
+	m.ledger.note(instanceResource, 1)
 	return a, StatusSuccess
 }
 
@@ -55,6 +56,9 @@ func (m *Miniport) OpenAdapter(parameters OpenParameters) (*Adapter, Status) {
 // that info has room for, as NDK_ADAPTER_INFO counts them, and then the bytes
 // written; if they are too few, StatusBufferTooSmall and the bytes needed.
 func (a *Adapter) QueryAdapterInfo(info *AdapterInfo, size *uint32) Status {
+	if size == nil {
+		return StatusInvalidParameter
+	}
 	given := *size
 	*size = AdapterInfoSize
 	if info == nil || given < AdapterInfoSize {
@@ -95,6 +99,7 @@ func (a *Adapter) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.instances = slices.DeleteFunc(s.instances, func(x *Adapter) bool { return x == a })
+	a.miniport.ledger.give(instanceResource, 1)
 	s.settle()
 }
 

@@ -13,6 +13,9 @@ const (
 // address has room for, counted as a SOCKADDR, and then the bytes written; if
 // they are too few, StatusBufferTooSmall and the bytes needed (NDK-CONN-34, 35).
 func giveAddress(from netip.AddrPort, address *netip.AddrPort, length *uint32) Status {
+	if length == nil {
+		return StatusInvalidParameter
+	}
 	given := *length
 	*length = sockaddrIn
 	if from.Addr().Is6() {

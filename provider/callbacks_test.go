@@ -247,6 +247,34 @@ func TestCallbacksCallEverything(t *testing.T) {
 			w.comeBack(0)
 		},
 	} {
+		t.Run("NDK-CB-03 "+name, func(t *testing.T) {
+			w := newWorldWith(t, addresses, pends)
+			client, server := w.hosts[0], w.hosts[1]
+			b, near := w.another(server), client
+			if name == "net event" {
+				near = server // the client's device is being disabled
+			}
+			a, calls := w.another(near), 0
+			test(w, client, server, func() {
+				calls++
+				b.port = 7001
+				a.cq.Arm(provider.NotifyAny)
+				exchange(w, a, b) // from connecting on, while the callback is in progress
+				if len(a.notes.statuses) == 0 {
+					t.Error("no notification while another callback is in progress")
+				}
+				gone := &async{}
+				gone.returned = a.qp.Close(gone.closed, gone)
+				w.want(gone.returned, provider.StatusPending) // for the connector
+				w.finish(a.close(a.conn))
+				w.want(w.finish(gone), success)
+				w.want(client.device.SetState(true), success)
+			})
+			w.clock.Run(10 * time.Second)
+			if calls != 1 {
+				t.Fatalf("called %d times", calls)
+			}
+		})
 		t.Run("NDK-CB-02 "+name, func(t *testing.T) {
 			w := newWorldWith(t, addresses, pends)
 			client, server := w.hosts[0], w.hosts[1]

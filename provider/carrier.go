@@ -13,8 +13,9 @@ type Carrier interface {
 	Listen(r Receiver)
 	// Send sends packets of one flow, in order, and computes their ICRCs. It
 	// neither keeps the packets nor calls the Receiver. The caller serialises
-	// calls for one flow; different flows may be sent at once. Packets that cannot be sent are lost, as on a wire, and counted;
-	// the error says that the carrier is closed.
+	// calls for one flow; different flows may be sent at once. Packets that cannot
+	// be sent are lost, as on a wire, and counted; the error says that the carrier
+	// is closed.
 	Send(flow roce.Flow, packets []roce.Packet) error
 	// SourcePort is the UDP port that a flow with this hash is to use.
 	SourcePort(local netip.Addr, hash uint32) uint16

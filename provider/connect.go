@@ -40,7 +40,7 @@ func (c *Connector) ConnectWithSharedEndpoint(qp *QP, endpoint *SharedEndpoint, 
 	m := c.adapter.miniport
 	m.cmMu.Lock()
 	defer m.cmMu.Unlock()
-	if endpoint == nil || endpoint.adapter != c.adapter {
+	if endpoint == nil || endpoint.adapter != c.adapter || !endpoint.open() {
 		return StatusInvalidParameter
 	}
 	e := endpoint.endpoint
@@ -148,7 +148,7 @@ func (c *Connector) askAgain() bool {
 		return false
 	}
 	c.staleLeft--
-	delete(m.connectors, c.id)
+	c.forgetID()
 	c.ask()
 	return true
 }
@@ -160,7 +160,7 @@ func (c *Connector) askForLess(mtu uint8) bool {
 		return false
 	}
 	c.wish.MTU, c.agreed.MTU = mtu, roce.MTUOfCode(mtu)
-	delete(c.adapter.miniport.connectors, c.id)
+	c.forgetID()
 	c.ask()
 	return true
 }
@@ -196,7 +196,7 @@ func (c *Connector) backToIdle() {
 	m := c.adapter.miniport
 	c.enter(idle)
 	c.leaveQP()
-	delete(m.connectors, c.id)
+	c.forgetID()
 	m.unclaim(c.endpoint)
 	c.endpoint = nil
 }

@@ -105,7 +105,11 @@ func TestConnectErrors(t *testing.T) {
 			rejected = c
 			w.want(c.Reject(nil), success)
 		})
+		before := w.clock.Now()
 		w.want(w.finish(client.dial(client.newConnector(), server)), refused)
+		if took := w.clock.Now() - before; took > time.Millisecond {
+			t.Errorf("refused after %v", took)
+		}
 		w.want(server.dial(rejected, client).returned, provider.StatusInvalidDeviceState)
 		w.want(rejected.Reject(nil), provider.StatusInvalidDeviceState)
 	})

@@ -79,7 +79,7 @@ func (c *Connector) Disconnect(completion RequestCompletion, context any) Status
 	now := m.clock.Now()
 	if err := m.cm.Disconnect(now, c.id); err != nil {
 		c.leaveQP() // there is nothing more to tell the peer
-		return StatusSuccess
+		return m.settle(&c.object, completion, context)
 	}
 	c.begin(request{completion, context})
 	m.manage(now)
@@ -102,7 +102,7 @@ func (c *Connector) Close(completion CloseCompletion, context any) Status {
 	}, func() {
 		m.cmMu.Lock()
 		defer m.cmMu.Unlock()
-		delete(m.connectors, c.id)
+		c.forgetID()
 		if c.endpoint != nil {
 			m.unclaim(c.endpoint)
 		}
@@ -117,7 +117,10 @@ func (c *Connector) Close(completion CloseCompletion, context any) Status {
 func (c *Connector) GetConnectionData(inbound, outbound *uint32, privateData []byte, length *uint32) Status {
 	c.adapter.miniport.cmMu.Lock()
 	defer c.adapter.miniport.cmMu.Unlock()
-	if c.state == idle && c.private == nil || c.state == connecting {
+	switch {
+	case length == nil:
+		return StatusInvalidParameter
+	case c.state == idle && c.private == nil, c.state == connecting:
 		return StatusConnectionInvalid
 	}
 	if inbound != nil {
@@ -187,7 +190,7 @@ func (m *Miniport) handleEvent(event cm.Event) {
 		m.withConnector(e.ID, func(c *Connector) { c.handleDisconnectDone(e.TimedOut) })
 		m.endOrphan(e.ID)
 	case cm.TimewaitOver:
-		// IDs and QPNs go round in a circle; nothing waits for this.
+		m.withConnector(e.ID, func(c *Connector) { c.forgetID() })
 	}
 }
 
@@ -195,6 +198,13 @@ func (m *Miniport) withConnector(id cm.ID, f func(*Connector)) {
 	if c := m.connectors[id]; c != nil {
 		f(c)
 	}
+}
+
+// forgetID leaves the connection's ID to the connection manager, which may give
+// it to another. cmMu is held.
+func (c *Connector) forgetID() {
+	delete(c.adapter.miniport.connectors, c.id)
+	c.id = 0 // no connection's
 }
 
 // handleFailure: no answer, or the peer gave up.

@@ -124,6 +124,9 @@ type request struct {
 
 // CreateConnector makes a connector for Connect.
 func (a *Adapter) CreateConnector(completion CreateCompletion, context any) (*Connector, Status) {
+	if !a.open() {
+		return nil, StatusInvalidDeviceState
+	}
 	c := newConnector(a)
 	return created(a.miniport, c, &c.object, completion, context)
 }
@@ -157,7 +160,7 @@ func (c *Connector) complete(status Status) {
 
 // take makes qp the connector's. cmMu is held.
 func (c *Connector) take(qp *QP) Status {
-	if qp == nil || qp.pd.adapter != c.adapter {
+	if qp == nil || qp.pd.adapter != c.adapter || !qp.open() {
 		return StatusInvalidParameter
 	}
 	qp.mu.Lock()

@@ -16,7 +16,7 @@ type Counters struct {
 	ConnectFailure   uint64 // attempts that failed, both ways; not those that met no listener
 	ConnectionError  uint64 // established connections that hit an error before a disconnect
 	ActiveConnection uint64 // connections that are up now
-	CQError          uint64 // completion queues that overran
+	CQError          uint64 // completion queues that overran, or failed with the device
 	RDMAInOctets     uint64 // from the Ethernet header to the ICRC
 	RDMAOutOctets    uint64
 	RDMAInFrames     uint64
@@ -66,7 +66,8 @@ func (m *Miniport) retire(qp *QP, counted rc.Counters) {
 func (m *Miniport) Counters() Counters { return m.ledger.sum() }
 
 // TransportCounters reads what the transport below counted, by name: sums over
-// all queue pairs of this process since the device was started, and the carrier's own.
+// all queue pairs of this process since the device was started, and the carrier's
+// own.
 func (m *Miniport) TransportCounters() map[string]uint64 {
 	m.counters.mu.Lock()
 	sum := m.counters.closed

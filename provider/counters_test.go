@@ -173,6 +173,50 @@ func TestTrafficCounters(t *testing.T) {
 			})
 		}
 	}
+	t.Run("NDK-CNT-13 nothing decreases but what is active", func(t *testing.T) {
+		w := newWorld(t)
+		before, samples := [2]map[string]uint64{}, 0
+		sample := func() {
+			samples++
+			for i, h := range w.hosts {
+				now := h.device.Counters().Map()
+				for name, n := range now {
+					if n < before[i][name] && name != "ActiveConnection" {
+						t.Errorf("%s went from %d to %d", name, before[i][name], n)
+					}
+				}
+				before[i] = now
+			}
+		}
+		w.network.Tap(func(time.Duration, []byte) { sample() })
+		client, server := w.hosts[0], w.hosts[1]
+		for port := range uint16(3) {
+			a, b := w.couple(client, server, 7000+port)
+			w.want(a.qp.Write(nil, a.at(0, 9000), base, server.mr.RemoteToken(), 0), success)
+			a.result(success)
+			w.want(b.qp.Read(nil, b.at(0, 9000), base, 0, 0), success) // an error
+			b.result(provider.StatusRemoteResources)
+			w.settle()
+			w.finish(a.close(a.conn))
+			w.finish(a.close(a.qp)) // what it counted stays
+			w.finish(client.dialFrom(client.newConnector(), client.newQP(), client.ephemeral(), netip.AddrPortFrom(server.address, 1)))
+			sample()
+		}
+		cq, _ := client.newCQ(1)
+		client.qp = client.newQPOn(cq, cq, nil)
+		client.receive(2)
+		client.qp.Flush() // the CQ overruns
+		w.settle()
+		sample()
+		for name, n := range client.device.Counters().Map() {
+			if n == 0 && name != "ActiveConnection" && name != "Accept" {
+				t.Errorf("%s has counted nothing", name)
+			}
+		}
+		if samples < 20 {
+			t.Errorf("%d samples", samples)
+		}
+	})
 	t.Run("NDK-CNT-11 what is not RDMA traffic", func(t *testing.T) {
 		w := newWorld(t)
 		client, server := w.hosts[0], w.hosts[1]

@@ -36,6 +36,9 @@ type CQ struct {
 // consumer that only polls.
 func (a *Adapter) CreateCQ(depth uint32, notification CQNotification, notificationContext any,
 	_ *GroupAffinity, completion CreateCompletion, context any) (*CQ, Status) {
+	if !a.open() {
+		return nil, StatusInvalidDeviceState
+	}
 	m := a.miniport
 	if depth == 0 || depth > m.info.MaxCqDepth {
 		return nil, StatusInvalidParameter
@@ -57,6 +60,9 @@ func (a *Adapter) CreateCQ(depth uint32, notification CQNotification, notificati
 	}
 	return created(m, cq, &cq.object, completion, context)
 }
+
+// has reports whether a CQ is there, open and the instance's.
+func (a *Adapter) has(cq *CQ) bool { return cq != nil && cq.adapter == a && cq.open() }
 
 // Close closes the queue (ndkpi.md 4.2).
 func (cq *CQ) Close(completion CloseCompletion, context any) Status {

@@ -4,7 +4,7 @@ import "github.com/ndklab/ndklab/provider/rc"
 
 // CreateQP makes a queue pair. Each number is at most the adapter's limit of
 // the like name; receives complete on receiveCQ, all else on initiatorCQ, and
-// both may be one queue.
+// both, which are of the domain's instance, may be one queue.
 func (pd *PD) CreateQP(receiveCQ, initiatorCQ *CQ, qpContext any, receiveQueueDepth, initiatorQueueDepth,
 	maxReceiveRequestSge, maxInitiatorRequestSge, inlineDataSize uint32,
 	completion CreateCompletion, context any) (*QP, Status) {
@@ -25,7 +25,7 @@ func (pd *PD) CreateQP(receiveCQ, initiatorCQ *CQ, qpContext any, receiveQueueDe
 func (pd *PD) CreateQPWithSRQ(receiveCQ, initiatorCQ *CQ, srq *SRQ, qpContext any,
 	initiatorQueueDepth, maxInitiatorRequestSge, inlineDataSize uint32,
 	completion CreateCompletion, context any) (*QP, Status) {
-	if srq == nil || srq.pd != pd {
+	if srq == nil || srq.pd != pd || !srq.open() {
 		return nil, StatusInvalidParameter
 	}
 	qp := &QP{pd: pd, receiveCQ: receiveCQ, initiatorCQ: initiatorCQ, srq: srq, context: qpContext}
@@ -36,10 +36,14 @@ func (pd *PD) CreateQPWithSRQ(receiveCQ, initiatorCQ *CQ, srq *SRQ, qpContext an
 // pair without receives of its own takes them from its SRQ.
 func (pd *PD) createQP(qp *QP, initiatorQueueDepth, maxInitiatorRequestSge, inlineDataSize uint32,
 	completion CreateCompletion, context any) (*QP, Status) {
+	if !pd.open() {
+		return nil, StatusInvalidDeviceState
+	}
 	m := pd.adapter.miniport
 	info := &m.info
-	if qp.receiveCQ == nil || qp.initiatorCQ == nil || initiatorQueueDepth > info.MaxInitiatorQueueDepth ||
-		maxInitiatorRequestSge > info.MaxInitiatorRequestSge || inlineDataSize > info.MaxInlineDataSize {
+	if !pd.adapter.has(qp.receiveCQ) || !pd.adapter.has(qp.initiatorCQ) ||
+		initiatorQueueDepth > info.MaxInitiatorQueueDepth || maxInitiatorRequestSge > info.MaxInitiatorRequestSge ||
+		inlineDataSize > info.MaxInlineDataSize {
 		return nil, StatusInvalidParameter
 	}
 	if !qp.reserve(m, qpResource, m.capabilities.MaxQpCount) {

@@ -75,6 +75,15 @@ func TestDisconnect(t *testing.T) {
 			server.cancelled()
 			w.disconnects(0, 1)
 		},
+		"the connection's ID is given up after the timewait": func(t *testing.T, w *world, client, server *host) {
+			held := client.device.InUse()
+			w.finish(client.disconnect())
+			w.clock.Run(time.Minute)
+			if got := client.device.InUse(); got != held-1 {
+				t.Errorf("%d entries in the tables, %d while connected", got, held)
+			}
+			w.want(client.disconnect().returned, success) // there is nothing left to do
+		},
 		"NDK-DISC-03 nothing more is sent and nothing fails": func(t *testing.T, w *world, client, server *host) {
 			server.pending()
 			w.settle()

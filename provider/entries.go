@@ -37,7 +37,7 @@ func (m *Miniport) Connections() []ConnectionEntry {
 	defer m.cmMu.Unlock()
 	var entries []ConnectionEntry
 	for _, c := range m.connectors {
-		if c.state.attempting() || c.state == established || c.state == disconnecting {
+		if c.state.live() {
 			entries = append(entries, c.entry())
 		}
 	}

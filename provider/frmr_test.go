@@ -234,6 +234,18 @@ func TestFastRegisterRefused(t *testing.T) {
 // TestFastRegister: what a registration is made of, and when it takes effect.
 func TestFastRegister(t *testing.T) {
 	const page = provider.PageSize
+	t.Run("as long as the adapter registers, and no longer", func(t *testing.T) {
+		info := provider.DefaultAdapterInfo()
+		info.MaxRegistrationSize = 1 << 20
+		w := newWorldOf(t, addresses, info)
+		client, _ := w.connect()
+		pages := client.lend(0, client.memory).Pages
+		pages = append(pages, pages[0])
+		mr := client.newFRMR(uint32(len(pages)), false)
+		w.want(client.qp.FastRegister(nil, mr, pages, 0, 1<<20+1, 0, 0), provider.StatusInvalidParameter)
+		w.want(client.qp.FastRegister(nil, mr, pages, 0, 1<<20, 0, 0), success)
+		client.result(success)
+	})
 	t.Run("NDK-MR-26 NDK-LAM-02 pages of several mappings in any order", func(t *testing.T) {
 		w := newWorld(t)
 		client, server := w.connect()

@@ -42,7 +42,7 @@ type change struct {
 func (g *grant) prepare() Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.registered() {
+	if g.registered() || g.closed {
 		return StatusInvalidDeviceState
 	}
 	if g.token != 0 {
@@ -149,6 +149,8 @@ func (qp *QP) queueChange(op rc.Op, context any, c *change, status Status, flags
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
+	case g.closed:
+		return StatusInvalidParameter
 	case c.region != nil && g.registered():
 		return StatusInvalidParameter // ndkpi.md T71
 	case c.region == nil && !g.registered():

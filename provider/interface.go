@@ -106,9 +106,9 @@ type GroupAffinity struct {
 
 // An SGE is a piece of registered memory, or, in a request with OpInline, bytes
 // to be copied by the call. With the domain's privileged token the address is a
-// logical one, and the piece must not leave its page. A virtual address is only an index into a region
-// here, never dereferenced, so that inline bytes are given as such; address and
-// token are ignored then (NDK-INL-01).
+// logical one, and the piece must not leave its page. A virtual address is only
+// an index into a region here, never dereferenced, so that inline bytes are given
+// as such; address and token are ignored then (NDK-INL-01).
 type SGE struct {
 	VirtualAddress    uint64
 	Length            uint32
@@ -134,7 +134,8 @@ type ResultEx struct {
 
 // The consumer's callbacks (ndkpi.md 4.13). Each gets back the context that was
 // given with it, runs on a goroutine of the provider's with no lock held, must
-// not block, and may call any function of the provider but Adapter.Close.
+// not block, and may call any function of the provider but the Close of an
+// Adapter or Miniport.
 type (
 	// RequestCompletion reports the end of a request that returned
 	// StatusPending.

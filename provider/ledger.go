@@ -40,6 +40,7 @@ const (
 	srqResource
 	inboundReadResource
 	outboundReadResource
+	instanceResource // instances that consumers have opened
 	resources
 )
 
@@ -47,7 +48,7 @@ const (
 type share struct {
 	held     [resources]atomic.Uint32
 	counters shareCounters
-	_        [16]byte
+	_        [8]byte
 }
 
 // shareCounters are the NDIS counters, of one process.
@@ -125,6 +126,9 @@ func (l *Ledger) take(r resource, n, limit uint32) bool {
 	}
 	return true
 }
+
+// note adds n to what this process holds, of what is only counted.
+func (l *Ledger) note(r resource, n uint32) { l.shares[l.own].held[r].Add(n) }
 
 // give takes n off what this process holds.
 func (l *Ledger) give(r resource, n uint32) { l.shares[l.own].held[r].Add(-n) }

@@ -2,6 +2,7 @@ package provider_test
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -151,6 +152,45 @@ func TestListener(t *testing.T) {
 		w.want(client.complete(), success)
 		w.want(w.finish(accepted), success)
 	})
+	for name, decide := range map[string]struct {
+		call func(server *host, c *provider.Connector) provider.Status
+		want provider.Status
+		peer provider.Status // Connect's
+	}{
+		"Accept": {func(server *host, c *provider.Connector) provider.Status { return server.accept(c).returned },
+			provider.StatusPending, success},
+		"Reject": {func(_ *host, c *provider.Connector) provider.Status { return c.Reject([]byte("no")) }, success, refused},
+		"Close":  {func(server *host, c *provider.Connector) provider.Status { return server.close(c).returned }, success, refused},
+	} {
+		t.Run("NDK-LSN-10 all that is to be done in the event, then "+name, func(t *testing.T) {
+			w := newWorld(t)
+			client, server := w.hosts[0], w.hosts[1]
+			c := client.newConnector()
+			events := 0
+			server.listen(func(delivered *provider.Connector) {
+				events++
+				var peer netip.AddrPort
+				length := uint32(28)
+				w.want(delivered.GetPeerAddress(&peer, &length), success)
+				if peer != must(c.LocalAddress()) {
+					t.Errorf("from %v", peer)
+				}
+				var in, out uint32
+				data := make([]byte, 56)
+				length = 56
+				w.want(delivered.GetConnectionData(&in, &out, data, &length), success)
+				if in != 16 || out != 16 || !strings.HasPrefix(string(data), "hello") {
+					t.Errorf("limits %d and %d, data %q", in, out, data)
+				}
+				w.want(decide.call(server, delivered), decide.want)
+				w.settle() // while the callback is in progress
+			})
+			w.want(w.finish(client.dial(c, server)), decide.peer)
+			if events != 1 {
+				t.Errorf("%d events", events)
+			}
+		})
+	}
 	t.Run("NDK-LSN-06 NDK-LSN-07 paused", func(t *testing.T) {
 		w := newWorld(t)
 		client, server := w.hosts[0], w.hosts[1]

@@ -35,6 +35,9 @@ func (l *Listener) accepts() bool { return !l.paused && l.undecided < backlog }
 // accept, to reject or to close.
 func (a *Adapter) CreateListener(event ConnectEvent, eventContext any,
 	completion CreateCompletion, context any) (*Listener, Status) {
+	if !a.open() {
+		return nil, StatusInvalidDeviceState
+	}
 	if event == nil {
 		return nil, StatusInvalidParameter
 	}
@@ -50,7 +53,7 @@ func (l *Listener) Listen(address netip.AddrPort, completion RequestCompletion, 
 	m := l.adapter.miniport
 	m.cmMu.Lock()
 	defer m.cmMu.Unlock()
-	if l.endpoint != nil {
+	if l.endpoint != nil || !l.open() {
 		return StatusInvalidDeviceState
 	}
 	e, status := m.claim(address)

@@ -12,20 +12,27 @@ type MDL struct {
 }
 
 // pieces returns the first length bytes of a chain, at least one; ok is false
-// if the chain is shorter, not virtually contiguous, or beyond the last address.
+// if the chain is shorter, a ring, not virtually contiguous, or beyond the last
+// address.
 func (m *MDL) pieces(length uint64) (_ pieces, ok bool) {
 	if m == nil || length == 0 || m.VirtualAddress+(length-1) < m.VirtualAddress {
 		return nil, false
 	}
 	var p pieces
 	base := m.VirtualAddress
-	for ; p.length() < length; m = m.Next {
-		if m == nil || m.VirtualAddress != base+p.length() {
+	var seen *MDL // at the last step whose number is a power of two
+	for step := 1; p.length() < length; step++ {
+		// A ring of empty ranges would be gone round for ever.
+		if m == nil || m == seen || m.VirtualAddress != base+p.length() {
 			return nil, false
+		}
+		if step&(step-1) == 0 {
+			seen = m
 		}
 		if n := min(uint64(len(m.Bytes)), length-p.length()); n > 0 {
 			p = append(p, piece{m.Bytes[:n:n], p.length() + n})
 		}
+		m = m.Next
 	}
 	return p, true
 }

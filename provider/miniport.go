@@ -68,7 +68,8 @@ type Miniport struct {
 	qps      qpTable
 	counters counters
 	busy     atomic.Int64 // queue pairs whose peer owes an answer
-	failing  atomic.Bool  // a walk over the queue pairs is to come: see failQPs
+	closing  atomic.Bool
+	failing  atomic.Bool // a walk over the queue pairs is to come: see failQPs
 
 	cmMu sync.Mutex // guards what follows, and the state of connectors and listeners
 	// cm is the connection manager; cmTimer runs it at its next deadline.
@@ -149,8 +150,13 @@ func (m *Miniport) Close() {
 }
 
 // BeginClose is Close that calls done instead of blocking: in virtual time
-// nobody else would move the time that Close waits for.
+// nobody else would move the time that Close waits for. Of a device that is
+// closing it calls done at once.
 func (m *Miniport) BeginClose(done func()) {
+	if m.closing.Swap(true) {
+		done()
+		return
+	}
 	linger := func(any) { m.linger(done) }
 	if m.life.close(nil, nil, linger, nil) != StatusPending {
 		linger(nil)

@@ -15,7 +15,7 @@ type MR struct {
 	mu      sync.Mutex // guards what follows
 	region  *region    // nil while not registered by Register
 	windows int        // bound to the region, or about to be
-	closing bool       // and the region stays until the last window is gone
+	ending  bool       // and the region stays until the last window is gone
 	// Of an FRMR:
 	maxPages     uint32 // 0 until it is initialised
 	remoteAccess bool
@@ -24,6 +24,9 @@ type MR struct {
 // CreateMR makes a memory region, for QP.FastRegister if fastRegister, else for
 // Register.
 func (pd *PD) CreateMR(fastRegister bool, completion CreateCompletion, context any) (*MR, Status) {
+	if !pd.open() {
+		return nil, StatusInvalidDeviceState
+	}
 	m := pd.adapter.miniport
 	mr := &MR{pd: pd, fastRegister: fastRegister, grant: grant{miniport: m}}
 	if !mr.reserve(m, mrResource, m.capabilities.MaxMrCount) {
@@ -46,7 +49,7 @@ func (mr *MR) Close(completion CloseCompletion, context any) Status {
 			return
 		}
 		mr.hold()
-		mr.closing = true
+		mr.ending = true
 		mr.withdrawIfClosing()
 	}, nil, completion, context)
 }
@@ -54,7 +57,7 @@ func (mr *MR) Close(completion CloseCompletion, context any) Status {
 // withdrawIfClosing withdraws the region of an MR that is closing once no
 // window is bound to it. mr.mu is held.
 func (mr *MR) withdrawIfClosing() {
-	if mr.closing && mr.windows == 0 {
+	if mr.ending && mr.windows == 0 {
 		r := mr.region
 		mr.region = nil
 		mr.withdraw(r, mr.release)
@@ -77,7 +80,7 @@ func (mr *MR) Register(mdl *MDL, length uint64, flags MRFlags, completion Reques
 	}
 	mr.mu.Lock()
 	defer mr.mu.Unlock()
-	if mr.region != nil {
+	if mr.region != nil || !mr.open() {
 		return StatusInvalidDeviceState
 	}
 	token, ok := m.regions.take()

@@ -14,6 +14,9 @@ type MW struct {
 
 // CreateMW makes a memory window for QP.Bind.
 func (pd *PD) CreateMW(completion CreateCompletion, context any) (*MW, Status) {
+	if !pd.open() {
+		return nil, StatusInvalidDeviceState
+	}
 	m := pd.adapter.miniport
 	mw := &MW{pd: pd, grant: grant{miniport: m}}
 	if !mw.reserve(m, mwResource, m.capabilities.MaxMwCount) {
@@ -61,7 +64,7 @@ func (mr *MR) bind(mw *MW, va, length uint64, flags OpFlags) (*region, Status) {
 	}
 	mr.mu.Lock()
 	defer mr.mu.Unlock()
-	if mr.region == nil {
+	if mr.region == nil || !mr.open() {
 		return nil, StatusInvalidParameter
 	}
 	if rights&MRAllowLocalWrite&^mr.region.flags != 0 {

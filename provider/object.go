@@ -90,6 +90,16 @@ func (o *object) holdOpen() bool {
 	return true
 }
 
+// open reports whether the object's close has not been called. A consumer has no
+// business with one that is not (ndkpi.md 1.5). Functions that would do harm to
+// others then, by what they take or give back a second time, refuse it, and so do
+// those that make more.
+func (o *object) open() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return !o.closing
+}
+
 func (o *object) release() {
 	o.mu.Lock()
 	o.holds--
@@ -107,9 +117,14 @@ func (o *object) release() {
 // cancelling what is pending; it runs within the call, with the object already
 // closing, and may release holds. finish, which may be nil, runs when nothing
 // holds the object any more. A nil completion tells nobody: a close has no
-// status by which to refuse it.
+// status by which to refuse it. Nor has it one for a consumer that closes again:
+// it finds that there is nothing left to do.
 func (o *object) close(teardown, finish func(), completion CloseCompletion, context any) Status {
 	o.mu.Lock()
+	if o.closing {
+		o.mu.Unlock()
+		return StatusSuccess
+	}
 	o.closing = true
 	o.holds++ // the close itself, until teardown is through
 	o.mu.Unlock()

@@ -275,6 +275,18 @@ func TestRequestsThatPend(t *testing.T) {
 			}
 		})
 	}
+	t.Run("NDK-LIFE-06 Disconnect after the peer's", func(t *testing.T) {
+		w := newWorldWith(t, addresses, pends)
+		client, server := w.connect()
+		w.finish(client.disconnect())
+		w.clock.Run(time.Minute) // the connection is forgotten: there is nobody to tell
+		a := server.disconnect()
+		w.want(a.returned, provider.StatusPending)
+		w.settle()
+		if a.calls != 1 || a.status != success {
+			t.Fatalf("called back %d times, with %v", a.calls, a.status)
+		}
+	})
 	t.Run("all of a connection's life", func(t *testing.T) {
 		w := newWorldWith(t, addresses, pends)
 		exchange(w, w.hosts[0], w.hosts[1])

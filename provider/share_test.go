@@ -14,6 +14,7 @@ import (
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/provider/cm"
 	"github.com/ndklab/ndklab/provider/roce"
+	"github.com/ndklab/ndklab/provider/roce/mad"
 	"github.com/ndklab/ndklab/provider/sim"
 )
 
@@ -69,8 +70,37 @@ func newSharedWorld(t *testing.T, capabilities provider.Capabilities, addresses 
 	cfg.Forward = w.forward
 	w.hosts[0] = w.equip(w.world.start(cfg), addresses[0])
 	w.hosts[1] = w.equip(w.openAt(addresses[1], provider.DefaultAdapterInfo()), addresses[1])
+	w.network.Tap(w.checkReported)
 	t.Cleanup(w.endProcesses)
 	return w
+}
+
+// checkReported says of every management datagram of a process about a connection
+// that it keeps that the process has reported the connection before.
+func (w *sharedWorld) checkReported(_ time.Duration, packet []byte) {
+	var p roce.Received
+	if err := new(roce.Verifier).DecodeIP(packet, &p); err != nil || p.Header.DestQPN != mad.QPN {
+		return
+	}
+	var req mad.REQ
+	var rep mad.REP
+	var rtu mad.RTU
+	id, state := cm.ID(0), cm.State(0)
+	switch {
+	case req.Decode(p.Payload) == nil:
+		id, state = cm.ID(req.LocalID), cm.Requesting
+	case rep.Decode(p.Payload) == nil:
+		id, state = cm.ID(rep.LocalID), cm.Accepting
+	case rtu.Decode(p.Payload) == nil:
+		id, state = cm.ID(rtu.LocalID), cm.Connected
+	default:
+		return
+	}
+	if from := w.processes[id.Share()]; from != nil && p.Flow.Remote == w.hosts[0].address {
+		if r, ok := from.records[id]; !ok || r.State != state {
+			w.t.Errorf("a message of %v is sent while the connection is on record as %v (%v)", state, r, ok)
+		}
+	}
 }
 
 // configure makes the configuration of a share's device.
@@ -329,6 +359,25 @@ func TestProcessDiesUnheard(t *testing.T) {
 	w.clock.Run(time.Minute)
 }
 
+// TestRequestOfDeadProcess: a peer's request to a process that has died is another
+// one's that listens in its place.
+func TestRequestOfDeadProcess(t *testing.T) {
+	w := newSharedWorld(t, provider.DefaultCapabilities(), addresses)
+	one, peer := w.start(1), w.hosts[1]
+	asked := false
+	one.listen(func(*provider.Connector) { asked = true })
+	peer.conn = peer.newConnector()
+	dialled := peer.dial(peer.conn, one.host)
+	w.wait("the request", func() bool { return asked })
+	w.path.Down = true // the refusal in its name is lost
+	w.kill(one, func() {})
+	two := w.start(2)
+	two.port = one.port
+	two.listen(func(c *provider.Connector) { two.accept(c) })
+	w.path.Down = false
+	w.want(w.finish(dialled), provider.StatusSuccess)
+}
+
 // TestSharedPorts: a port is one process's, of those that share a device.
 func TestSharedPorts(t *testing.T) {
 	w := newSharedWorld(t, provider.DefaultCapabilities(), addresses)
@@ -355,7 +404,12 @@ func TestSharedPorts(t *testing.T) {
 	w.finish(closed)
 	check()
 	w.want(other.Listen(two.service(), nil, nil), provider.StatusSuccess)
-	check(provider.HeldPort{Address: one.service(), Share: 2, Use: provider.PortOfListener})
+	shared := netip.AddrPortFrom(one.address, 6000)
+	track(one.host, must(one.CreateSharedEndpoint(shared, nil, nil)))
+	check(
+		provider.HeldPort{Address: shared, Share: 1, Use: provider.PortOfSharedEndpoint},
+		provider.HeldPort{Address: one.service(), Share: 2, Use: provider.PortOfListener},
+	)
 }
 
 // TestSharedLimits: NDK-CAP-03 across processes. What a dead one had others can

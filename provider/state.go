@@ -77,7 +77,12 @@ func (s *ndkState) raise(e NetEvent) {
 		subscribers := slices.Clone(s.subscribers)
 		s.mu.Unlock()
 		for _, to := range subscribers {
-			to.event(e)
+			s.mu.Lock()
+			still := slices.Contains(s.subscribers, to)
+			s.mu.Unlock()
+			if still {
+				to.event(e)
+			}
 		}
 	})
 }
@@ -85,7 +90,11 @@ func (s *ndkState) raise(e NetEvent) {
 // Subscribe has event called whenever NDK is enabled or disabled, one event after
 // the other, from a goroutine of the device's. It may call anything but the Close
 // of an Adapter or Miniport. After cancel no further event is begun.
+// A nil event tells nobody.
 func (m *Miniport) Subscribe(event func(NetEvent)) (cancel func()) {
+	if event == nil {
+		return func() {}
+	}
 	s := &m.state
 	to := &subscriber{event}
 	s.mu.Lock()

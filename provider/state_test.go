@@ -127,6 +127,21 @@ func TestState(t *testing.T) {
 		w.comeBack(0)
 		w.connect()
 	})
+	t.Run("who has cancelled hears nothing more", func(t *testing.T) {
+		w := newWorld(t)
+		h := w.hosts[0]
+		events, cancel := &audience{}, func() {}
+		h.device.Subscribe(func(provider.NetEvent) { cancel() }) // called first
+		h.device.Subscribe(nil)()
+		cancel = h.device.Subscribe(func(e provider.NetEvent) { events.codes = append(events.codes, e.Code) })
+		w.want(h.set(0), success)
+		w.settle()
+		events.heard(t)
+		h.leave()
+		w.settle()
+		w.want(h.set(1), success)
+		w.comeBack(0)
+	})
 	t.Run("NDK-EN-01 what is so already raises no event", func(t *testing.T) {
 		w := newWorld(t)
 		h := w.hosts[0]

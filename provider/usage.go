@@ -3,7 +3,7 @@ package provider
 import "net/netip"
 
 // Usage is how much of a device is in use: numbers of objects, of all processes
-// that share it but for instances, which are this process's.
+// that share it.
 type Usage struct {
 	Instances                   int
 	Qps, Cqs, Mrs, Pds, Mws     uint32
@@ -14,9 +14,6 @@ type Usage struct {
 // Usage counts what is in use. Of objects that are being made and closed
 // meanwhile some may be counted.
 func (m *Miniport) Usage() Usage {
-	m.state.mu.Lock()
-	instances := len(m.state.instances)
-	m.state.mu.Unlock()
 	held := func(r resource) (sum uint32) {
 		for i := range m.ledger.shares {
 			sum += m.ledger.shares[i].held[r].Load()
@@ -24,7 +21,7 @@ func (m *Miniport) Usage() Usage {
 		return sum
 	}
 	return Usage{
-		Instances: instances,
+		Instances: int(held(instanceResource)),
 		Qps:       held(qpResource), Cqs: held(cqResource), Mrs: held(mrResource), Pds: held(pdResource),
 		Mws: held(mwResource), Srqs: held(srqResource),
 		InboundReads: held(inboundReadResource), OutboundReads: held(outboundReadResource),

@@ -177,18 +177,21 @@ func TestFailures(t *testing.T) {
 	if _, err := l.Next(over); !errors.Is(err, context.Canceled) {
 		t.Errorf("no request: %v", err)
 	}
-	// The request that nobody takes is refused by the listener's close.
-	dialed := make(chan error)
+	// A consent that is given up ends the connection.
+	dialed := make(chan *provider.Connector)
 	go func() {
-		_, err := await.Dial(ctx, client.adapter, client.qp, client.address, netip.AddrPortFrom(server.address, 9), await.Options{})
-		dialed <- err
+		// Whether the peer's consent or its end is first, is a race.
+		c, _ := await.Dial(ctx, client.adapter, client.qp, client.address, netip.AddrPortFrom(server.address, 9), await.Options{})
+		dialed <- c
 	}()
 	c, err := l.Next(ctx)
 	must(t, err)
 	if err := await.Accept(over, c, server.qp, await.Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a peer that has yet to answer: %v", err)
 	}
-	<-dialed
+	if c := <-dialed; c != nil {
+		must(t, await.Close(ctx, c))
+	}
 	must(t, l.Close(ctx))
 	for _, e := range ends {
 		e.end()

@@ -10,6 +10,8 @@ import (
 
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/await"
+	"github.com/ndklab/ndklab/provider/cm"
+	"github.com/ndklab/ndklab/provider/udp"
 )
 
 // TestKilledAnywhere kills processes at random moments, while they open and close
@@ -196,5 +198,77 @@ func TestOwnerGone(t *testing.T) {
 	}
 	if _, err := Open(patient(t)); err == nil {
 		t.Error("the device can still be opened")
+	}
+}
+
+// A reclaiming carrier says which shares are reclaimed.
+type reclaiming struct {
+	*udp.Carrier
+	shares chan int
+}
+
+func (c *reclaiming) Reclaim(share int) error {
+	err := c.Carrier.Reclaim(share)
+	c.shares <- share
+	return err
+}
+
+// TestReclaim: the sockets of a process that is gone take nothing more in.
+func TestReclaim(t *testing.T) {
+	carrier, err := udp.Open(udp.Config{Addresses: ours, ReceiveBuffer: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &reclaiming{carrier, make(chan int, 1)}
+	s, err := Serve(config(1), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	device, err := Open(patient(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	device.Close()
+	if share := <-c.shares; share != 1 {
+		t.Errorf("share %d is reclaimed", share)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	s.Device().Close()
+}
+
+// TestShortMemory: a ledger that does not fit is not mapped, since touching it
+// would kill the process.
+func TestShortMemory(t *testing.T) {
+	f, err := newMemory(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := openLedger(f, ours[:1], 1); err != nil {
+		t.Error(err)
+	}
+	if _, err := openLedger(f, ours, 1); err == nil {
+		t.Error("a ledger of two addresses is mapped from memory for one")
+	}
+	if err := f.Truncate(1); err == nil {
+		t.Error("the memory can be made shorter")
+	}
+}
+
+// TestForeignRecords: a process speaks for no connections but those of its share.
+func TestForeignRecords(t *testing.T) {
+	h := &holder{share: 2, connections: map[cm.ID]cm.Record{}}
+	own, others := cm.Record{ID: 2 << 26, State: cm.Connected}, cm.Record{ID: 3 << 26, State: cm.Connected}
+	h.note(own)
+	h.note(others)
+	if len(h.connections) != 1 || h.connections[own.ID] != own {
+		t.Errorf("on record: %v", h.connections)
+	}
+	own.State = cm.Closed
+	h.note(own)
+	if len(h.connections) != 0 {
+		t.Errorf("on record: %v", h.connections)
 	}
 }

@@ -251,18 +251,26 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// check looks at the only connection that a program has to a peer.
+// check waits until the only connection of a program is as it should be: what the
+// program reports is known to the owner soon, but not at once.
 func (s *Server) check(t *testing.T, p *program, state string, remote netip.AddrPort) {
 	t.Helper()
-	var got []provider.ConnectionEntry
-	for _, e := range s.Connections() {
-		if e.OwnerPID == uint32(p.Process.Pid) {
-			got = append(got, e)
+	ctx := patient(t)
+	for {
+		var got []provider.ConnectionEntry
+		for _, e := range s.Connections() {
+			if e.OwnerPID == uint32(p.Process.Pid) {
+				got = append(got, e)
+			}
 		}
-	}
-	if len(got) != 1 || got[0].State != state || got[0].Remote != remote || !got[0].UserModeOwner ||
-		got[0].QPN>>provider.ShareShift == 0 || got[0].RemoteQPN == 0 {
-		t.Errorf("connections %+v", s.Connections())
+		if len(got) == 1 && got[0].State == state && got[0].Remote == remote && got[0].UserModeOwner &&
+			got[0].QPN>>provider.ShareShift != 0 && got[0].RemoteQPN != 0 {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("connections %+v", got)
+		}
+		runtime.Gosched()
 	}
 }
 

@@ -24,10 +24,8 @@ import (
 // If the node ends, the device fails (Miniport.Fail). ctx bounds Open alone.
 //
 // The network namespace is that of the calling thread.
-func Open(ctx context.Context) (*provider.Miniport, error) { return open(ctx, socketName) }
-
-func open(ctx context.Context, name string) (_ *provider.Miniport, err error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", name)
+func Open(ctx context.Context) (*provider.Miniport, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", socketName)
 	if errors.Is(err, unix.ECONNREFUSED) {
 		return nil, errors.New("open adapter: there is none here: run the program in a node " +
 			"whose interfaces have addresses, with `ndklab exec LAB/NODE -- PROGRAM`")
@@ -37,7 +35,7 @@ func open(ctx context.Context, name string) (_ *provider.Miniport, err error) {
 	}
 	sock, ok := conn.(*net.UnixConn)
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("open adapter: %s is no Unix socket", name), conn.Close())
+		return nil, errors.Join(fmt.Errorf("open adapter: %s is no Unix socket", socketName), conn.Close())
 	}
 	t := &tenant{}
 	defer t.closeFiles()

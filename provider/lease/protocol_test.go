@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/cm"
 )
 
@@ -42,14 +43,16 @@ func TestNotes(t *testing.T) {
 // known, and none is lost to one that is gone already.
 func TestOneLease(t *testing.T) {
 	s := serving(t, config(1))
-	conn := dial(t, socketName, func(_ context.Context, r *control.Request) (any, error) { return nil, nil })
+	conn := dial(t, func(context.Context, *control.Request) (any, error) { return nil, nil })
 	refused(t, conn.Call(patient(t), "nonsense", nil, nil), "unknown request")
 	refused(t, conn.Call(patient(t), methodConnection, "nonsense", nil), "")
 	if err := conn.Call(patient(t), methodLease, nil, &terms{}); err != nil {
 		t.Fatal(err)
 	}
 	refused(t, conn.Call(patient(t), methodLease, nil, &terms{}), "has a share already")
-	if err := (&holder{server: s, gone: true}).begin(7, 1, conn); err == nil {
+	gone := &holder{server: s}
+	gone.end()
+	if err := gone.begin(7, 1, conn); err == nil {
 		t.Error("a process that is gone has a share")
 	}
 	if s.taken[2] || s.holders[7].Load() != nil {
@@ -59,8 +62,7 @@ func TestOneLease(t *testing.T) {
 
 // TestOwnersMistakes: a process does not trust the owner blindly.
 func TestOwnersMistakes(t *testing.T) {
-	const name = "@ndklab/test"
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socketName, Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +79,7 @@ func TestOwnersMistakes(t *testing.T) {
 		}
 	}()
 	answers <- &terms{Share: 1, Addresses: ours}
-	_, err = open(patient(t), name)
+	_, err = Open(patient(t))
 	refused(t, err, "0 files for 2 addresses")
 	(<-owner).Wait()
 
@@ -97,6 +99,19 @@ func TestOwnersMistakes(t *testing.T) {
 	}
 }
 
+// TestNothingKnown: until the owner has said what state its device is in, the
+// process's is as it was started.
+func TestNothingKnown(t *testing.T) {
+	device := peer(t)
+	tenant := &tenant{device: device}
+	tenant.applyState()
+	a, status := device.OpenAdapter(provider.OpenParameters{Version: provider.InterfaceVersion})
+	if status != provider.StatusSuccess {
+		t.Fatal(status)
+	}
+	a.Close()
+}
+
 // TestIdentity: two devices are told apart by their GUIDs.
 func TestIdentity(t *testing.T) {
 	var guids [2]uint64
@@ -109,9 +124,9 @@ func TestIdentity(t *testing.T) {
 }
 
 // dial connects to an owner as a process does, without asking for anything.
-func dial(t *testing.T, name string, handler control.Handler) *control.Conn {
+func dial(t *testing.T, handler control.Handler) *control.Conn {
 	t.Helper()
-	sock, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: name, Net: "unix"})
+	sock, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socketName, Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}

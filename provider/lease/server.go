@@ -51,30 +51,20 @@ type Server struct {
 // Carrier, Ledger, GUID, Forward and Report Serve sets. The carrier is the
 // device's own if Serve succeeds.
 func Serve(cfg provider.Config, carrier Carrier) (*Server, error) {
-	return serve(cfg, carrier, socketName)
-}
-
-func serve(cfg provider.Config, carrier Carrier, name string) (_ *Server, err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("share adapter: %w", err)
-		}
-	}()
 	addresses := carrier.Addresses()
 	memory, err := newMemory(len(addresses))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("share adapter: ledger: %w", err)
 	}
 	s := &Server{
 		carrier: carrier, memory: memory, conns: map[*control.Conn]struct{}{},
 		rand: rand.New(rand.NewPCG(cfg.Rand.Uint64(), cfg.Rand.Uint64())),
 	}
 	if s.ledger, err = openLedger(memory, addresses, 0); err != nil {
-		return nil, errors.Join(err, memory.Close())
+		return nil, errors.Join(fmt.Errorf("share adapter: %w", err), memory.Close())
 	}
-	s.listener, err = net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
-	if err != nil {
-		return nil, errors.Join(err, memory.Close())
+	if s.listener, err = net.ListenUnix("unix", &net.UnixAddr{Name: socketName, Net: "unix"}); err != nil {
+		return nil, errors.Join(fmt.Errorf("share adapter: %w", err), memory.Close())
 	}
 	cfg.GUID = cfg.Rand.Uint64() | 1
 	cfg.Carrier, cfg.Ledger, cfg.Forward, cfg.Report = carrier, s.ledger, s.forward, nil

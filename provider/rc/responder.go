@@ -40,7 +40,6 @@ func (r *responder) init(q *QP) { *r = responder{q: q} }
 func (r *responder) connect() {
 	c := &r.q.connection
 	r.expected = int64(c.ReceivePSN & roce.PSNMask)
-	r.replies.reads = make([]read, c.ResponderResources)
 }
 
 // handle takes a packet from the peer's requester (roce.md 7.1, step 2).
@@ -195,7 +194,7 @@ func (r *responder) accept(h *roce.Header) {
 
 func (r *responder) executeRead(h *roce.Header, payload []byte) {
 	switch {
-	case !r.replies.room(), len(payload) > 0, h.DMALength > MaxMessage:
+	case !r.replies.room(r.q.connection.ResponderResources), len(payload) > 0, h.DMALength > MaxMessage:
 		r.fail(RemoteInvalidRequest, roce.SyndromeInvalidRequest)
 		return
 	}
