@@ -2,7 +2,9 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"net"
+	"os"
 	"strings"
 	"testing"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/cm"
+	"github.com/ndklab/ndklab/provider/udp"
 )
 
 // TestNotes: a process can tell of its own connections, once it has a share.
@@ -58,6 +61,32 @@ func TestOneLease(t *testing.T) {
 	if s.taken[2] || s.holders[7].Load() != nil {
 		t.Error("a share is lost")
 	}
+}
+
+// A stingy carrier has no sockets for others.
+type stingy struct{ Carrier }
+
+func (stingy) Share(int) ([]*os.File, error) { return nil, errors.New("no more sockets") }
+
+// TestNoSockets: a share that could not be given is free for the next.
+func TestNoSockets(t *testing.T) {
+	carrier, err := udp.Open(udp.Config{Addresses: ours})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Serve(config(1), stingy{carrier})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(patient(t))
+	refused(t, err, "no more sockets")
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if s.taken[1] {
+		t.Error("a share is lost")
+	}
+	s.Device().Close()
 }
 
 // TestOwnersMistakes: a process does not trust the owner blindly.
