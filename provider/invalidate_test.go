@@ -245,6 +245,14 @@ func TestReadLocalInvalidate(t *testing.T) {
 		w.want(client.qp.Read(nil, nil, base, server.mr.RemoteToken(), local), success) // there is none
 		client.result(success)
 	})
+	t.Run("of a token that has ended, whose slot is a registered region's", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.connect()
+		sgl := client.at(0, 10)
+		sgl[0].MemoryRegionToken++ // the same slot, another key
+		w.want(client.qp.Read(nil, sgl, base, server.mr.RemoteToken(), local), success)
+		client.result(provider.StatusAccessViolation) // NDK-SGE-04
+	})
 	t.Run("NDK-INV-08 ignored without the adapter's flag", func(t *testing.T) {
 		info := provider.DefaultAdapterInfo()
 		info.AdapterFlags &^= provider.AdapterReadLocalInvalidate

@@ -8,39 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/provider"
-	"github.com/ndklab/ndklab/provider/cm"
 	"github.com/ndklab/ndklab/provider/udp"
 )
-
-// TestNotes: a process can tell of its own connections, once it has a share.
-func TestNotes(t *testing.T) {
-	id := func(share, n int) cm.ID { return cm.ID(share<<26 | n) }
-	h := &holder{}
-	h.note(cm.Record{ID: id(0, 1), State: cm.Connected}) // before it has one
-	h.share, h.connections = 3, map[cm.ID]cm.Record{}
-	check := func(want ...cm.ID) {
-		t.Helper()
-		var got []cm.ID
-		for id := range h.connections {
-			got = append(got, id)
-		}
-		if d := cmp.Diff(want, got, cmpopts.SortSlices(func(a, b cm.ID) bool { return a < b })); d != "" {
-			t.Errorf("connections: %s", d)
-		}
-	}
-	h.note(cm.Record{ID: id(3, 1), State: cm.Requesting})
-	h.note(cm.Record{ID: id(3, 2), State: cm.Requesting})
-	h.note(cm.Record{ID: id(4, 3), State: cm.Connected})
-	h.note(cm.Record{ID: id(0, 4), State: cm.Connected})
-	check(id(3, 1), id(3, 2))
-	h.note(cm.Record{ID: id(3, 1), State: cm.Closed})
-	check(id(3, 2))
-}
 
 // TestOneLease: a process has one share at most, asks for nothing that is not
 // known, and none is lost to one that is gone already.
