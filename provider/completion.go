@@ -44,7 +44,7 @@ func completionStatus(c *rc.Completion) Status {
 		return StatusSuccess
 	case rc.Flushed:
 		return StatusCancelled
-	case rc.LocalLength:
+	case rc.LocalLength: // of a receive: posts are checked
 		return StatusBufferOverflow
 	case rc.BadOperation:
 		return StatusInvalidDeviceRequest

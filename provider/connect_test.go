@@ -64,6 +64,11 @@ func TestConnectErrors(t *testing.T) {
 	t.Run("no destination", func(t *testing.T) {
 		w.want(client.dialFrom(client.newConnector(), client.qp, client.ephemeral(), netip.AddrPort{}).returned, provider.StatusInvalidParameter)
 	})
+	t.Run("no destination of an IPv6 source", func(t *testing.T) {
+		w := newWorldOf(t, addresses6, provider.DefaultAdapterInfo())
+		h := w.hosts[0]
+		w.want(h.dialFrom(h.newConnector(), h.qp, h.ephemeral(), netip.AddrPort{}).returned, provider.StatusInvalidParameter)
+	})
 	t.Run("no QP", func(t *testing.T) {
 		w.want(client.dialFrom(client.newConnector(), nil, client.ephemeral(), server.service()).returned, provider.StatusInvalidParameter)
 	})
@@ -105,7 +110,11 @@ func TestConnectErrors(t *testing.T) {
 			rejected = c
 			w.want(c.Reject(nil), success)
 		})
+		before := w.clock.Now()
 		w.want(w.finish(client.dial(client.newConnector(), server)), refused)
+		if took := w.clock.Now() - before; took > time.Millisecond {
+			t.Errorf("refused after %v", took)
+		}
 		w.want(server.dial(rejected, client).returned, provider.StatusInvalidDeviceState)
 		w.want(rejected.Reject(nil), provider.StatusInvalidDeviceState)
 	})

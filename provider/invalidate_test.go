@@ -493,4 +493,6 @@ func notWhileInUse(t *testing.T, grant func(*host) (provider.Object, target), by
 		t.Fatalf("got %v, want %v", got, want)
 	}
 	checkStatus(t, client.results(1)[0], success) // of the read, which was in time
+	// What waited has let go of the queue pair, which its connector still holds.
+	w.want(server.close(first[1]).returned, provider.StatusPending)
 }

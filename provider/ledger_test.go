@@ -55,8 +55,17 @@ func TestNewLedger(t *testing.T) {
 		"below shares": {memory[:size], -1, false},
 		"above shares": {memory[:size], provider.MaxShares, false},
 	} {
-		if _, err := provider.NewLedger(c.memory, addresses[:1], c.own); err == nil != c.ok {
+		l, err := provider.NewLedger(c.memory, addresses[:1], c.own)
+		if err == nil != c.ok {
 			t.Errorf("%s: %v", name, err)
+		}
+		if err != nil {
+			continue
+		}
+		for _, address := range addresses { // of the second it has no ports
+			if share, ok := l.PortHolder(netip.AddrPortFrom(address, 1)); ok {
+				t.Errorf("%s: share %d has a port that nobody took", name, share)
+			}
 		}
 	}
 }

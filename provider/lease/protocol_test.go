@@ -2,54 +2,31 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"net"
+	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-
 	"github.com/ndklab/ndklab/control"
-	"github.com/ndklab/ndklab/provider/cm"
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/udp"
 )
-
-// TestNotes: a process can tell of its own connections, once it has a share.
-func TestNotes(t *testing.T) {
-	id := func(share, n int) cm.ID { return cm.ID(share<<26 | n) }
-	h := &holder{}
-	h.note(cm.Record{ID: id(0, 1), State: cm.Connected}) // before it has one
-	h.share, h.connections = 3, map[cm.ID]cm.Record{}
-	check := func(want ...cm.ID) {
-		t.Helper()
-		var got []cm.ID
-		for id := range h.connections {
-			got = append(got, id)
-		}
-		if d := cmp.Diff(want, got, cmpopts.SortSlices(func(a, b cm.ID) bool { return a < b })); d != "" {
-			t.Errorf("connections: %s", d)
-		}
-	}
-	h.note(cm.Record{ID: id(3, 1), State: cm.Requesting})
-	h.note(cm.Record{ID: id(3, 2), State: cm.Requesting})
-	h.note(cm.Record{ID: id(4, 3), State: cm.Connected})
-	h.note(cm.Record{ID: id(0, 4), State: cm.Connected})
-	check(id(3, 1), id(3, 2))
-	h.note(cm.Record{ID: id(3, 1), State: cm.Closed})
-	check(id(3, 2))
-}
 
 // TestOneLease: a process has one share at most, asks for nothing that is not
 // known, and none is lost to one that is gone already.
 func TestOneLease(t *testing.T) {
 	s := serving(t, config(1))
-	conn := dial(t, socketName, func(_ context.Context, r *control.Request) (any, error) { return nil, nil })
+	conn := dial(t, func(context.Context, *control.Request) (any, error) { return nil, nil })
 	refused(t, conn.Call(patient(t), "nonsense", nil, nil), "unknown request")
 	refused(t, conn.Call(patient(t), methodConnection, "nonsense", nil), "")
 	if err := conn.Call(patient(t), methodLease, nil, &terms{}); err != nil {
 		t.Fatal(err)
 	}
 	refused(t, conn.Call(patient(t), methodLease, nil, &terms{}), "has a share already")
-	if err := (&holder{server: s, gone: true}).begin(7, 1, conn); err == nil {
+	gone := &holder{server: s}
+	gone.end()
+	if err := gone.begin(7, 1, conn); err == nil {
 		t.Error("a process that is gone has a share")
 	}
 	if s.taken[2] || s.holders[7].Load() != nil {
@@ -57,10 +34,35 @@ func TestOneLease(t *testing.T) {
 	}
 }
 
+// A stingy carrier has no sockets for others.
+type stingy struct{ Carrier }
+
+func (stingy) Share(int) ([]*os.File, error) { return nil, errors.New("no more sockets") }
+
+// TestNoSockets: a share that could not be given is free for the next.
+func TestNoSockets(t *testing.T) {
+	carrier, err := udp.Open(udp.Config{Addresses: ours})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Serve(config(1), stingy{carrier})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(patient(t))
+	refused(t, err, "no more sockets")
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if s.taken[1] {
+		t.Error("a share is lost")
+	}
+	s.Device().Close()
+}
+
 // TestOwnersMistakes: a process does not trust the owner blindly.
 func TestOwnersMistakes(t *testing.T) {
-	const name = socketName
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socketName, Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,6 +99,19 @@ func TestOwnersMistakes(t *testing.T) {
 	}
 }
 
+// TestNothingKnown: until the owner has said what state its device is in, the
+// process's is as it was started.
+func TestNothingKnown(t *testing.T) {
+	device := peer(t)
+	tenant := &tenant{device: device}
+	tenant.applyState()
+	a, status := device.OpenAdapter(provider.OpenParameters{Version: provider.InterfaceVersion})
+	if status != provider.StatusSuccess {
+		t.Fatal(status)
+	}
+	a.Close()
+}
+
 // TestIdentity: two devices are told apart by their GUIDs.
 func TestIdentity(t *testing.T) {
 	var guids [2]uint64
@@ -109,9 +124,9 @@ func TestIdentity(t *testing.T) {
 }
 
 // dial connects to an owner as a process does, without asking for anything.
-func dial(t *testing.T, name string, handler control.Handler) *control.Conn {
+func dial(t *testing.T, handler control.Handler) *control.Conn {
 	t.Helper()
-	sock, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: name, Net: "unix"})
+	sock, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socketName, Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -328,6 +328,19 @@ func TestTimeoutAfterTheEnd(t *testing.T) {
 	}
 }
 
+// TestResponseCounters: each response counts as what it is.
+func TestResponseCounters(t *testing.T) {
+	e := newReady(t, nil)
+	e.queue(sends(1, 1), sends(2, 1), sends(3, 1))
+	e.answers(0)
+	e.hear(ack(100, roce.SyndromeACK), ack(101, roce.SyndromePSNSequence), ack(101, roce.SyndromeRNR|12))
+	got := e.qp.Counters()
+	want := Counters{Received: 3, Sent: 3, AcknowledgementsReceived: 1, NAKsReceived: 1, RNRsReceived: 1}
+	if got != want {
+		t.Errorf("counted %+v, want %+v", got, want)
+	}
+}
+
 // TestReadyAfterAll: an acknowledgement ends the wait.
 func TestReadyAfterAll(t *testing.T) {
 	e := newReady(t, nil)
