@@ -237,8 +237,21 @@ func TestReadLocalInvalidate(t *testing.T) {
 		m := client.logical()
 		w.want(client.qp.Read(nil, m.sgl, base, server.mr.RemoteToken(), local), provider.StatusInvalidParameter)
 		w.silent(client.cq)
+		nothing := []provider.SGE{{Length: 10, MemoryRegionToken: client.mr.LocalToken() + 0x1000}}
+		w.want(client.qp.Read(nil, nothing, base, server.mr.RemoteToken(), local), success)
+		client.result(provider.StatusAccessViolation)
+		w.settle()
+		w.rejoin()
 		w.want(client.qp.Read(nil, nil, base, server.mr.RemoteToken(), local), success) // there is none
 		client.result(success)
+	})
+	t.Run("of a token that has ended, whose slot is a registered region's", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.connect()
+		sgl := client.at(0, 10)
+		sgl[0].MemoryRegionToken++ // the same slot, another key
+		w.want(client.qp.Read(nil, sgl, base, server.mr.RemoteToken(), local), success)
+		client.result(provider.StatusAccessViolation) // NDK-SGE-04
 	})
 	t.Run("NDK-INV-08 ignored without the adapter's flag", func(t *testing.T) {
 		info := provider.DefaultAdapterInfo()
@@ -252,6 +265,35 @@ func TestReadLocalInvalidate(t *testing.T) {
 		}
 		client.invalidate(mr)
 	})
+}
+
+// TestReadInvalidatesNothing: the token that a READ is to end has ended by then,
+// and as the READ is of no bytes, nobody has asked for it since.
+func TestReadInvalidatesNothing(t *testing.T) {
+	w := newWorld(t)
+	client, server := w.connect()
+	mr, m := client.borrow(allRights)
+	sgl := []provider.SGE{{VirtualAddress: m.address, MemoryRegionToken: m.token}}
+	w.want(client.qp.Read(nil, sgl, base, server.mr.RemoteToken(), provider.OpReadLocalInvalidate), success)
+	client.close(mr)
+	client.result(provider.StatusAccessViolation)
+}
+
+// TestRegisteredForARead: a READ may end what is registered right before it, and
+// a registration follow behind.
+func TestRegisteredForARead(t *testing.T) {
+	w := newWorld(t)
+	client, server := w.connect()
+	mr := client.newFRMR(1, true)
+	l := client.lend(0, client.memory[0x8000:0x9000])
+	w.want(client.qp.FastRegister(1, mr, l.Pages, 0, 0x1000, 0, allRights|provider.OpDefer), success)
+	sgl := []provider.SGE{{Length: 100, MemoryRegionToken: mr.LocalToken()}}
+	w.want(client.qp.Read(2, sgl, base, server.mr.RemoteToken(), provider.OpReadLocalInvalidate|provider.OpDefer), success)
+	w.want(client.qp.FastRegister(3, mr, l.Pages, 0, 0x1000, 0, allRights|provider.OpReadFence), success)
+	for _, r := range client.results(3) {
+		checkStatus(t, r, success)
+	}
+	client.invalidate(mr)
 }
 
 // TestQueuesOfOneWindow: of two queue pairs that change one window, the second
@@ -328,6 +370,76 @@ func (i *interceptor) Send(flow roce.Flow, packets []roce.Packet) error {
 	return i.Carrier.Send(flow, packets)
 }
 
+// TestCloseInUse: an FRMR or window is not closed while a queue pair is using its
+// memory (NDK-LIFE-13).
+func TestCloseInUse(t *testing.T) {
+	for name, grant := range revocables {
+		t.Run(name, func(t *testing.T) {
+			var carrier *interceptor // the server's
+			w := newWorldWith(t, addresses, func(cfg *provider.Config) {
+				carrier = &interceptor{Carrier: cfg.Carrier}
+				cfg.Carrier = carrier
+			})
+			client, server := w.connect()
+			o, m := grant(server)
+			var closing *async
+			carrier.during = func() { closing = server.close(o) }
+			carrier.armed = true
+			w.want(client.qp.Read(nil, client.at(0, 100), m.address, m.token, 0), success)
+			client.result(success)
+			w.want(closing.returned, provider.StatusPending)
+			w.want(w.finish(closing), success)
+		})
+	}
+}
+
+// A hooked carrier has something happen while its adapter is sending data.
+type hooked struct {
+	provider.Carrier
+	during func() // once, if set
+}
+
+func (h *hooked) Send(flow roce.Flow, packets []roce.Packet) error {
+	if during := h.during; during != nil && packets[0].Header.Opcode != roce.UDSendOnly {
+		h.during = nil
+		during()
+	}
+	return h.Carrier.Send(flow, packets)
+}
+
+// TestAllInUse: a packet that is made of several regions uses each of them
+// (NDK-INV-01).
+func TestAllInUse(t *testing.T) {
+	for last := range 3 {
+		var carrier *hooked // the server's
+		w := newWorldWith(t, addresses, func(cfg *provider.Config) {
+			carrier = &hooked{Carrier: cfg.Carrier}
+			cfg.Carrier = carrier
+		})
+		client, server := w.connect()
+		first := server.qp
+		w.rejoin()
+		var sgl []provider.SGE
+		var regions []*provider.MR
+		for range 3 {
+			mr, m := server.borrow(allRights)
+			regions = append(regions, mr)
+			sgl = append(sgl, provider.SGE{VirtualAddress: m.address, Length: 10, MemoryRegionToken: m.token})
+		}
+		w.want(client.qp.Receive(nil, client.at(0, 100)), success)
+		carrier.during = func() {
+			w.want(first.Invalidate(nil, regions[last], 0), success)
+			if n := server.cq.Results(make([]provider.Result, 1)); n != 0 {
+				t.Errorf("region %d: reported while the memory is in use", last)
+			}
+		}
+		w.want(server.qp.Send(nil, sgl, 0), success)
+		for _, r := range server.results(2) {
+			checkStatus(t, r, success)
+		}
+	}
+}
+
 // notWhileInUse: a token is not reported to be invalid while another queue pair
 // of the domain is using its memory.
 func notWhileInUse(t *testing.T, grant func(*host) (provider.Object, target), byPeer bool) {
@@ -381,4 +493,6 @@ func notWhileInUse(t *testing.T, grant func(*host) (provider.Object, target), by
 		t.Fatalf("got %v, want %v", got, want)
 	}
 	checkStatus(t, client.results(1)[0], success) // of the read, which was in time
+	// What waited has let go of the queue pair, which its connector still holds.
+	w.want(server.close(first[1]).returned, provider.StatusPending)
 }

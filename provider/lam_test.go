@@ -10,6 +10,17 @@ import (
 )
 
 func TestBuildLAM(t *testing.T) {
+	t.Run("nowhere to say how large it is, or where it begins", func(t *testing.T) {
+		w := newWorld(t)
+		h := w.hosts[0]
+		memory := &provider.MDL{Bytes: make([]byte, 1)}
+		lam, size, fbo := &provider.LAM{}, uint32(10_000), uint32(0)
+		w.want(h.BuildLAM(memory, 1, nil, nil, lam, nil, &fbo), provider.StatusInvalidParameter)
+		w.want(h.BuildLAM(memory, 1, nil, nil, lam, &size, nil), provider.StatusInvalidParameter)
+		if h.device.Mappings() != 0 {
+			t.Error("something is left")
+		}
+	})
 	const page = provider.PageSize
 	type mdl = provider.MDL
 	b := make([]byte, 1<<20)
@@ -207,6 +218,16 @@ func sameMDL(a, b provider.MDL) bool {
 
 // TestTokens: NDK-PTOK-05 and the uniqueness of all tokens of an adapter.
 func TestTokens(t *testing.T) {
+	t.Run("slots are used again, in the end", func(t *testing.T) {
+		h := newWorld(t).hosts[0]
+		for range 10_000 {
+			mw := must(h.pd.CreateMW(nil, nil))
+			if slot := mw.RemoteToken() >> 8; slot > 4096+10 {
+				t.Fatalf("slot %d, while none is in use", slot)
+			}
+			mw.Close(nil, nil)
+		}
+	})
 	t.Run("NDK-PTOK-05 NDK-MR-12 no token is the privileged one, or another's", func(t *testing.T) {
 		w := newWorld(t)
 		h, _ := w.connect()

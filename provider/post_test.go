@@ -36,6 +36,13 @@ func TestCreateQP(t *testing.T) {
 			}
 		})
 	}
+	t.Run("without a CQ for either kind of request", func(t *testing.T) {
+		for _, cqs := range [][2]*provider.CQ{{nil, h.cq}, {h.cq, nil}, {nil, nil}} {
+			if qp, status := h.pd.CreateQP(cqs[0], cqs[1], nil, 1, 1, 1, 1, 0, nil, nil); status != provider.StatusInvalidParameter || qp != nil {
+				t.Errorf("made %v, %v", qp, status)
+			}
+		}
+	})
 	t.Run("numbers go round in a circle", func(t *testing.T) {
 		first := h.newQP()
 		h.device.SetNextQPN(first.Number())
@@ -394,6 +401,15 @@ func TestFlush(t *testing.T) {
 		w.connect() // it is usable as before
 		w.sendTo(client, server, 0)
 		server.result(success)
+	})
+	t.Run("NDK-FLUSH-06 NDK-CQ-18 never connected, armed for solicited events", func(t *testing.T) {
+		w := newWorld(t)
+		h := w.hosts[0]
+		h.receive(1)
+		h.cq.Arm(provider.NotifySolicited)
+		h.qp.Flush()
+		w.settle()
+		h.notes.notified(t, success)
 	})
 	t.Run("NDK-FLUSH-08 connected and idle", func(t *testing.T) {
 		w := newWorld(t)

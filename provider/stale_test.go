@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/ndklab/ndklab/provider"
 )
@@ -60,6 +61,23 @@ func (w *world) restart(client, server *host, n int) (lost []*host) {
 		w.t.Fatalf("the first queue pair is %d, was %d", got, first)
 	}
 	return lost
+}
+
+// TestQPNs: the numbers are those of the share, but for the first few, which are
+// special, and the last, 0xFFFFFF of the last share; and they go round.
+func TestQPNs(t *testing.T) {
+	w := newWorld(t)
+	h := w.hosts[0]
+	first, last := h.device.QPNs()
+	if first != 16 || last != 1<<provider.ShareShift-2 {
+		t.Errorf("from %d to %d", first, last)
+	}
+	h.device.SetNextQPN(last - 1)
+	for _, want := range []uint32{last - 1, last, first, first + 1} {
+		if got := h.newQP().Number(); got != want {
+			t.Errorf("%d, want %d", got, want)
+		}
+	}
 }
 
 func TestStaleConnections(t *testing.T) {
@@ -141,8 +159,12 @@ func TestStaleConnections(t *testing.T) {
 		client, server := w.hosts[0], w.hosts[1]
 		w.restart(client, server, 1)
 		server.listen(func(c *provider.Connector) { server.accept(c) })
+		before := w.clock.Now()
 		client.device.WithoutQPNs(func() {
 			w.want(w.finish(client.dial(client.newConnector(), server)), refused)
 		})
+		if took := w.clock.Now() - before; took > 40*time.Microsecond { // two round trips
+			t.Errorf("refused after %v: it was asked more than once", took)
+		}
 	})
 }
