@@ -53,9 +53,9 @@ func (s *Supervisor) openExternalDir() (err error) {
 	}
 	p := s.place
 	for _, x := range s.topo.Externals {
-		// struct sockaddr_un has 108 bytes, with a final zero.
+		// struct sockaddr_un has 108 bytes, with a final zero. We need fewer.
 		if path := filepath.Join(p.externalDir(), relay.PeerSocket(x.Name)); len(path) > 107 {
-			return control.Errorf(control.Unable, "the path %s has %d bytes, a socket's may have 107: %s with a shorter path", path, len(path), elsewhere)
+			s.Publish(Event{Kind: Warning, Text: fmt.Sprintf("the path %s has %d bytes, a socket's may have 107: use it from within its directory, or %s with a shorter path", path, len(path), elsewhere)})
 		}
 	}
 	if err := p.removeExternals(); err != nil { // of a lab that was killed
