@@ -1,0 +1,303 @@
+// Package rping is both ends of rdma-core's rping, the first program by which one
+// RDMA implementation tries another (roce.md 16.1).
+//
+// In every round the client lends a buffer of text, which the server READs, and
+// then one of the same size, to which the server WRITEs the text back. Each of
+// these four steps ends with a SEND of 16 bytes. Package rping speaks it as a
+// consumer of the provider, so that the peer may be any implementation.
+package rping
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/await"
+)
+
+// Defaults of rping.
+const (
+	DefaultPort = 7174
+	DefaultSize = 64
+)
+
+// The sizes of text, bytes with the final zero (rping's RPING_MIN_BUFSIZE and
+// RPING_BUFSIZE).
+const (
+	MinSize = 28
+	MaxSize = 65535
+)
+
+// Options are how an end does it.
+type Options struct {
+	Size    int       // of the client's text and of the server's buffer, bytes, MinSize to MaxSize
+	Verbose io.Writer // where the text of every round goes; nil if nobody wants it
+	// Local is the client's address. The zero Addr is the one that packets to the
+	// server come from.
+	Local netip.Addr
+}
+
+// infoLen is the length of the message by which a buffer is lent: its address (8
+// bytes), token and size (4 bytes each), big-endian. A server's messages have the
+// same length and say nothing.
+const infoLen = 16
+
+// An end is one end of the connection.
+type end struct {
+	Options
+	qp       *await.QP
+	messages *await.Memory // one to send, then one to receive
+	text     *await.Memory
+	sink     *await.Memory // the client's, for the server to write to
+}
+
+var errDisconnected = errors.New("the peer has ended the connection")
+
+// open makes what both ends need. It has posted its first receive.
+func open(ctx context.Context, adapter *provider.Adapter, o Options) (e *end, closeAll func(), err error) {
+	if o.Size < MinSize || o.Size > MaxSize {
+		return nil, nil, fmt.Errorf("size %d, expected %d to %d bytes", o.Size, MinSize, MaxSize)
+	}
+	e = &end{Options: o}
+	var open []func()
+	closeAll = func() {
+		for i := len(open) - 1; i >= 0; i-- {
+			open[i]()
+		}
+	}
+	defer func() {
+		if err != nil {
+			closeAll()
+		}
+	}()
+	pd, err := await.Create(ctx, adapter.CreatePD)
+	if err != nil {
+		return nil, nil, fmt.Errorf("create PD: %w", err)
+	}
+	open = append(open, func() { pd.Close(nil, nil) })
+	if e.qp, err = await.NewQP(ctx, adapter, pd, 4, 1); err != nil {
+		return nil, nil, fmt.Errorf("create QP: %w", err)
+	}
+	open = append(open, e.qp.Close)
+	for _, m := range []struct {
+		memory **await.Memory
+		size   int
+		rights provider.MRFlags
+	}{
+		{&e.messages, 2 * infoLen, provider.MRAllowLocalWrite},
+		{&e.text, o.Size, provider.MRAllowLocalWrite | provider.MRAllowRemoteRead},
+		{&e.sink, o.Size, provider.MRAllowRemoteWrite},
+	} {
+		memory, err := await.Register(ctx, pd, m.size, m.rights)
+		if err != nil {
+			return nil, nil, err
+		}
+		*m.memory = memory
+		open = append(open, func() { memory.Close(nil, nil) })
+	}
+	return e, closeAll, e.expect()
+}
+
+// Serve waits for one client at an address of the adapter's and serves it until
+// it disconnects. listening, if not nil, is called once a client may come.
+func Serve(ctx context.Context, adapter *provider.Adapter, address netip.AddrPort, o Options, listening func()) error {
+	e, closeAll, err := open(ctx, adapter, o)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	listener, err := await.Listen(ctx, adapter, address)
+	if err != nil {
+		return fmt.Errorf("listen at %v: %w", address, err)
+	}
+	defer listener.Close(ctx)
+	if listening != nil {
+		listening()
+	}
+	connection, err := listener.Next(ctx)
+	if err != nil {
+		return err
+	}
+	defer connection.Close(nil, nil)
+	ctx, lost := context.WithCancelCause(ctx)
+	defer lost(nil)
+	err = await.Accept(ctx, connection, e.qp.QP, await.Options{
+		InboundReadLimit: 1, OutboundReadLimit: 1, Disconnected: func() { lost(errDisconnected) },
+	})
+	if err != nil {
+		return fmt.Errorf("accept: %w", err)
+	}
+	for round := 0; ; round++ {
+		err := e.serveRound(ctx, round)
+		if errors.Is(err, errBetweenRounds) && context.Cause(ctx) == errDisconnected {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("round %d: %w", round, err)
+		}
+	}
+}
+
+// errBetweenRounds wraps why a round did not begin.
+var errBetweenRounds = errors.New("no further round")
+
+func (e *end) serveRound(ctx context.Context, round int) error {
+	from, err := e.lent(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errBetweenRounds, err)
+	}
+	text := e.text.SGL(0, int(from.size))
+	if _, err := e.qp.Done(ctx, e.qp.Read(nil, text, from.address, from.token, 0)); err != nil {
+		return fmt.Errorf("read: %w", err)
+	}
+	e.tell("server ping data: ", e.text.Bytes[:from.size])
+	if err := e.send(buffer{}); err != nil {
+		return err
+	}
+	to, err := e.lent(ctx)
+	if err != nil {
+		return err
+	}
+	if to.size < from.size {
+		return fmt.Errorf("the client lent %d bytes, and then %d for the answer", from.size, to.size)
+	}
+	if _, err := e.qp.Done(ctx, e.qp.Write(nil, text, to.address, to.token, 0)); err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	return e.send(buffer{})
+}
+
+// Call connects to a server and does so many rounds with it. Every answer is
+// compared byte for byte.
+func Call(ctx context.Context, adapter *provider.Adapter, server netip.AddrPort, rounds int, o Options) error {
+	e, closeAll, err := open(ctx, adapter, o)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	ctx, lost := context.WithCancelCause(ctx)
+	defer lost(nil)
+	connection, err := await.Dial(ctx, adapter, e.qp.QP, o.Local, server, await.Options{
+		InboundReadLimit: 1, OutboundReadLimit: 1, Disconnected: func() { lost(errDisconnected) },
+	})
+	if err != nil {
+		return fmt.Errorf("connect to %v: %w", server, err)
+	}
+	defer connection.Close(nil, nil)
+	for round := range rounds {
+		if err := e.callRound(ctx, round); err != nil {
+			if cause := context.Cause(ctx); cause != nil {
+				err = cause
+			}
+			return fmt.Errorf("round %d: %w", round, err)
+		}
+	}
+	if err := await.Disconnect(ctx, connection); err != nil {
+		return fmt.Errorf("disconnect: %w", err)
+	}
+	return nil
+}
+
+func (e *end) callRound(ctx context.Context, round int) error {
+	fill(e.text.Bytes, round)
+	clear(e.sink.Bytes)
+	for _, memory := range []*await.Memory{e.text, e.sink} {
+		// Memory that is registered by itself has addresses that begin at 0.
+		if err := e.send(buffer{token: memory.RemoteToken(), size: uint32(e.Size)}); err != nil {
+			return err
+		}
+		if _, err := e.receive(ctx); err != nil {
+			return err
+		}
+	}
+	e.tell("ping data: ", e.sink.Bytes)
+	if at := mismatch(e.sink.Bytes, e.text.Bytes); at >= 0 {
+		return fmt.Errorf("byte %d came back as %#x, want %#x", at, e.sink.Bytes[at], e.text.Bytes[at])
+	}
+	return nil
+}
+
+// fill writes the text of a round as rping does: a number and the characters from
+// A to z, which begin one further on in every round; then a zero.
+func fill(text []byte, round int) {
+	const first, last = 'A', 'z'
+	n := copy(text, fmt.Sprintf("rdma-ping-%d: ", round))
+	for i := range text[n:] {
+		text[n+i] = byte(first + (round+i)%(last-first+1))
+	}
+	text[len(text)-1] = 0
+}
+
+// mismatch is where two texts differ first, or -1.
+func mismatch(a, b []byte) int {
+	for i := range a {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return -1
+}
+
+// tell writes a text up to its zero.
+func (e *end) tell(who string, text []byte) {
+	if e.Verbose != nil {
+		text, _, _ = bytes.Cut(text, []byte{0})
+		// What goes wrong with a terminal is no failure of the exchange.
+		_, _ = fmt.Fprintf(e.Verbose, "%s%s\n", who, text)
+	}
+}
+
+// A buffer is memory that one end lends the other.
+type buffer struct {
+	address     uint64
+	token, size uint32
+}
+
+// send sends a message and does not wait: the peer's next one says that it has
+// arrived.
+func (e *end) send(b buffer) error {
+	m := e.messages.Bytes[:infoLen]
+	binary.BigEndian.PutUint64(m, b.address)
+	binary.BigEndian.PutUint32(m[8:], b.token)
+	binary.BigEndian.PutUint32(m[12:], b.size)
+	if status := e.qp.Send(nil, e.messages.SGL(0, infoLen), provider.OpSilentSuccess); status != provider.StatusSuccess {
+		return fmt.Errorf("send: %w", status)
+	}
+	return nil
+}
+
+// expect posts the receive of the next message.
+func (e *end) expect() error {
+	if status := e.qp.Receive(nil, e.messages.SGL(infoLen, infoLen)); status != provider.StatusSuccess {
+		return fmt.Errorf("post a receive: %w", status)
+	}
+	return nil
+}
+
+// receive waits for a message and expects the next.
+func (e *end) receive(ctx context.Context) (b buffer, err error) {
+	r, err := e.qp.Received(ctx)
+	if err == nil && r.BytesTransferred != infoLen {
+		err = fmt.Errorf("a message of %d bytes, expected %d", r.BytesTransferred, infoLen)
+	}
+	if err != nil {
+		return b, fmt.Errorf("receive: %w", err)
+	}
+	m := e.messages.Bytes[infoLen:]
+	b = buffer{binary.BigEndian.Uint64(m), binary.BigEndian.Uint32(m[8:]), binary.BigEndian.Uint32(m[12:])}
+	return b, e.expect()
+}
+
+// lent waits for a buffer that fits ours.
+func (e *end) lent(ctx context.Context) (buffer, error) {
+	b, err := e.receive(ctx)
+	if err == nil && (b.size == 0 || int(b.size) > e.Size) {
+		err = fmt.Errorf("the client lent %d bytes, expected 1 to %d", b.size, e.Size)
+	}
+	return b, err
+}
