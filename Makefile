@@ -6,7 +6,7 @@ VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 export CGO_ENABLED = 0
 BUILD   := $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
-.PHONY: help build demo test conformance race lint fuzz clean go
+.PHONY: help build demo test conformance race interop lint fuzz clean go
 
 help:  ## this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -31,6 +31,10 @@ race: go  ## the tests of what runs on many goroutines, under the race detector 
 	@# A race-enabled process sleeps for a second when it ends, unless told otherwise:
 	@# tests of what ends when would see that.
 	GORACE=atexit_sleep_ms=0 CGO_ENABLED=1 $(GO) test -race -timeout 20m ./control/... ./provider/... ./node/... ./fabric/...
+
+interop: go  ## labs with a Linux kernel's soft-RoCE in a virtual machine as a foreign node (Debian; fetches packages; QEMU)
+	@fabric/interop/rxeguest/setup
+	NDKLAB_INTEROP=1 $(GO) test -timeout 20m -count=1 -v ./fabric/interop
 
 lint: go  ## formatting, vet, staticcheck, and the purity of the protocol core
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -d $$(git ls-files '*.go'); exit 1; }

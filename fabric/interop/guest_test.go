@@ -1,0 +1,111 @@
+package interop
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ndklab/ndklab/fabric/report"
+)
+
+// Booting takes 4 to 16 s, and everything in the guest some thirty times what it
+// would without emulation.
+const (
+	bootTime    = 2 * time.Minute
+	commandTime = 90 * time.Second
+)
+
+// A guest is a virtual machine that is the foreign node of a lab. It has the
+// external's addresses.
+type guest struct {
+	name string
+}
+
+// boot boots a guest at an external, and ends it with the test.
+func boot(t *testing.T, x report.External, network ...string) guest {
+	t.Helper()
+	g := guest{fmt.Sprintf("ndklab-%d-%s", os.Getpid(), strings.ReplaceAll(t.Name(), "/", "-"))}
+	args := []string{g.name, "--mtu", fmt.Sprint(x.MTU)}
+	for _, a := range x.Addresses {
+		args = append(args, "--ip", a)
+	}
+	t.Cleanup(func() { script(t, commandTime, "stop", "--purge", g.name) })
+	script(t, bootTime, "boot", append(args, network...)...)
+	return g
+}
+
+// bySockets boots a guest that exchanges frames with the relay.
+func bySockets(t *testing.T, x report.External) guest {
+	return boot(t, x, "--netdev", "dgram,local.type=unix,local.path="+x.PeerSocket+",remote.type=unix,remote.path="+x.Socket)
+}
+
+// byTap boots a guest with a tap in the external's namespace, bridged with the
+// interface there.
+func byTap(t *testing.T, x report.External) guest {
+	if os.Geteuid() != 0 {
+		t.Skip("only root makes taps")
+	}
+	_, iface, _ := strings.Cut(x.Endpoint, ":")
+	for _, command := range []string{"link add br0 type bridge", "link set br0 mtu " + fmt.Sprint(x.MTU) + " addrgenmode none up", "link set " + iface + " master br0"} {
+		out, err := exec.Command("ip", append([]string{"-n", x.Namespace}, strings.Fields(command)...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("ip %s: %v: %s", command, err, out)
+		}
+	}
+	return boot(t, x, "--netns", x.Namespace, "--bridge", "br0")
+}
+
+// run runs a command in the guest, which must succeed, and returns its output.
+func (g guest) run(t *testing.T, command string) string {
+	t.Helper()
+	out, err := g.start(command)()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// start starts a command in the guest. wait returns its output, and an error that
+// has it too.
+func (g guest) start(command string) (wait func() (string, error)) {
+	type result struct {
+		out string
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		out, err := runScript(commandTime+10*time.Second, "run", "-t", fmt.Sprintf("%.0f", commandTime.Seconds()), g.name, command)
+		if err != nil {
+			err = fmt.Errorf("guest: %s: %w", command, err)
+		}
+		done <- result{out, err}
+	}()
+	return func() (string, error) { r := <-done; return r.out, r.err }
+}
+
+func script(t *testing.T, limit time.Duration, name string, args ...string) {
+	t.Helper()
+	if _, err := runScript(limit, name, args...); err != nil {
+		t.Error(err)
+		t.FailNow()
+	}
+}
+
+// runScript runs one of the harness's scripts.
+func runScript(limit time.Duration, name string, args ...string) (out string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "rxeguest/"+name, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.WaitDelay = time.Second // a guest in the background may hold the pipes
+	if err := cmd.Run(); err != nil {
+		return stdout.String(), fmt.Errorf("%s: %w\n%s%s", name, err, &stdout, &stderr)
+	}
+	return stdout.String(), nil
+}
