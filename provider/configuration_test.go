@@ -32,6 +32,19 @@ func (w *world) largestPayload(from, to *host) int {
 	return largest
 }
 
+// TestNoLog: a device that could not have its frame size need not tell anybody.
+func TestNoLog(t *testing.T) {
+	newWorldWith(t, addresses, func(cfg *provider.Config) {
+		cfg.Carrier = narrow{cfg.Carrier}
+		cfg.Configuration.NetworkDirectRoCEFrameSize = 4096
+	})
+}
+
+// A narrow carrier has a small MTU.
+type narrow struct{ provider.Carrier }
+
+func (narrow) MTU(netip.Addr) int { return 1500 }
+
 func TestConfiguration(t *testing.T) {
 	t.Run("NDK-CFG-01 NDK-INFO-08 nothing is set", func(t *testing.T) {
 		w := newWorld(t)

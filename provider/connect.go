@@ -181,7 +181,7 @@ func (c *Connector) handleReply(e cm.ConnectReply) {
 // handleRejected: a refused connector may try again.
 func (c *Connector) handleRejected(e cm.Rejected) {
 	if c.state != connecting || e.Reason == mad.ReasonStaleConnection && c.askAgain() ||
-		e.Reason == mad.ReasonInvalidMTU && c.askForLess(e.MTU) {
+		c.askForLess(e.MTU) {
 		return
 	}
 	if e.Reason == mad.ReasonConsumer {

@@ -67,6 +67,27 @@ func TestConnectErrors(t *testing.T) {
 	t.Run("no QP", func(t *testing.T) {
 		w.want(client.dialFrom(client.newConnector(), nil, client.ephemeral(), server.service()).returned, provider.StatusInvalidParameter)
 	})
+	t.Run("a QP that has failed with its CQ", func(t *testing.T) {
+		w := newWorld(t)
+		h := w.hosts[0]
+		cq, _ := h.newCQ(1)
+		qp := h.newQPOn(cq, h.cq, nil)
+		cq.Fail()
+		w.settle()
+		w.want(h.dialFrom(h.newConnector(), qp, h.ephemeral(), w.hosts[1].service()).returned, provider.StatusConnectionActive)
+	})
+	t.Run("a connector that has rejected", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.hosts[0], w.hosts[1]
+		var rejected *provider.Connector
+		server.listen(func(c *provider.Connector) {
+			rejected = c
+			w.want(c.Reject(nil), success)
+		})
+		w.want(w.finish(client.dial(client.newConnector(), server)), refused)
+		w.want(server.dial(rejected, client).returned, provider.StatusInvalidDeviceState)
+		w.want(rejected.Reject(nil), provider.StatusInvalidDeviceState)
+	})
 	t.Run("a QP of another adapter", func(t *testing.T) {
 		w.want(client.dialFrom(client.newConnector(), server.qp, client.ephemeral(), server.service()).returned, provider.StatusInvalidParameter)
 	})

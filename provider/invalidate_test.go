@@ -237,6 +237,11 @@ func TestReadLocalInvalidate(t *testing.T) {
 		m := client.logical()
 		w.want(client.qp.Read(nil, m.sgl, base, server.mr.RemoteToken(), local), provider.StatusInvalidParameter)
 		w.silent(client.cq)
+		nothing := []provider.SGE{{Length: 10, MemoryRegionToken: client.mr.LocalToken() + 0x1000}}
+		w.want(client.qp.Read(nil, nothing, base, server.mr.RemoteToken(), local), success)
+		client.result(provider.StatusAccessViolation)
+		w.settle()
+		w.rejoin()
 		w.want(client.qp.Read(nil, nil, base, server.mr.RemoteToken(), local), success) // there is none
 		client.result(success)
 	})
@@ -252,6 +257,35 @@ func TestReadLocalInvalidate(t *testing.T) {
 		}
 		client.invalidate(mr)
 	})
+}
+
+// TestReadInvalidatesNothing: the token that a READ is to end has ended by then,
+// and as the READ is of no bytes, nobody has asked for it since.
+func TestReadInvalidatesNothing(t *testing.T) {
+	w := newWorld(t)
+	client, server := w.connect()
+	mr, m := client.borrow(allRights)
+	sgl := []provider.SGE{{VirtualAddress: m.address, MemoryRegionToken: m.token}}
+	w.want(client.qp.Read(nil, sgl, base, server.mr.RemoteToken(), provider.OpReadLocalInvalidate), success)
+	client.close(mr)
+	client.result(provider.StatusAccessViolation)
+}
+
+// TestRegisteredForARead: a READ may end what is registered right before it, and
+// a registration follow behind.
+func TestRegisteredForARead(t *testing.T) {
+	w := newWorld(t)
+	client, server := w.connect()
+	mr := client.newFRMR(1, true)
+	l := client.lend(0, client.memory[0x8000:0x9000])
+	w.want(client.qp.FastRegister(1, mr, l.Pages, 0, 0x1000, 0, allRights|provider.OpDefer), success)
+	sgl := []provider.SGE{{Length: 100, MemoryRegionToken: mr.LocalToken()}}
+	w.want(client.qp.Read(2, sgl, base, server.mr.RemoteToken(), provider.OpReadLocalInvalidate|provider.OpDefer), success)
+	w.want(client.qp.FastRegister(3, mr, l.Pages, 0, 0x1000, 0, allRights|provider.OpReadFence), success)
+	for _, r := range client.results(3) {
+		checkStatus(t, r, success)
+	}
+	client.invalidate(mr)
 }
 
 // TestQueuesOfOneWindow: of two queue pairs that change one window, the second
@@ -326,6 +360,29 @@ func (i *interceptor) Send(flow roce.Flow, packets []roce.Packet) error {
 		i.during()
 	}
 	return i.Carrier.Send(flow, packets)
+}
+
+// TestCloseInUse: an FRMR or window is not closed while a queue pair is using its
+// memory (NDK-LIFE-13).
+func TestCloseInUse(t *testing.T) {
+	for name, grant := range revocables {
+		t.Run(name, func(t *testing.T) {
+			var carrier *interceptor // the server's
+			w := newWorldWith(t, addresses, func(cfg *provider.Config) {
+				carrier = &interceptor{Carrier: cfg.Carrier}
+				cfg.Carrier = carrier
+			})
+			client, server := w.connect()
+			o, m := grant(server)
+			var closing *async
+			carrier.during = func() { closing = server.close(o) }
+			carrier.armed = true
+			w.want(client.qp.Read(nil, client.at(0, 100), m.address, m.token, 0), success)
+			client.result(success)
+			w.want(closing.returned, provider.StatusPending)
+			w.want(w.finish(closing), success)
+		})
+	}
 }
 
 // notWhileInUse: a token is not reported to be invalid while another queue pair

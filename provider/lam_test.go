@@ -10,6 +10,17 @@ import (
 )
 
 func TestBuildLAM(t *testing.T) {
+	t.Run("nowhere to say how large it is, or where it begins", func(t *testing.T) {
+		w := newWorld(t)
+		h := w.hosts[0]
+		memory := &provider.MDL{Bytes: make([]byte, 1)}
+		lam, size, fbo := &provider.LAM{}, uint32(10_000), uint32(0)
+		w.want(h.BuildLAM(memory, 1, nil, nil, lam, nil, &fbo), provider.StatusInvalidParameter)
+		w.want(h.BuildLAM(memory, 1, nil, nil, lam, &size, nil), provider.StatusInvalidParameter)
+		if h.device.Mappings() != 0 {
+			t.Error("something is left")
+		}
+	})
 	const page = provider.PageSize
 	type mdl = provider.MDL
 	b := make([]byte, 1<<20)

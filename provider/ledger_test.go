@@ -38,6 +38,28 @@ type bothCarrier struct{ provider.Carrier }
 
 func (c *bothCarrier) Addresses() []netip.Addr { return append(c.Carrier.Addresses(), sharedAddress) }
 
+func TestNewLedger(t *testing.T) {
+	words := make([]uint64, provider.LedgerSize(1)/8+1)
+	memory := unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), len(words)*8)
+	size := provider.LedgerSize(1)
+	for name, c := range map[string]struct {
+		memory []byte
+		own    int
+		ok     bool
+	}{
+		"first share":  {memory[:size], 0, true},
+		"last share":   {memory[:size], provider.MaxShares - 1, true},
+		"too short":    {memory[:size-1], 0, false},
+		"misaligned":   {memory[1 : size+1], 0, false},
+		"below shares": {memory[:size], -1, false},
+		"above shares": {memory[:size], provider.MaxShares, false},
+	} {
+		if _, err := provider.NewLedger(c.memory, addresses[:1], c.own); err == nil != c.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestLedgerInCommon(t *testing.T) {
 	t.Run("NDK-CAP-02 the read limits are of all processes together", func(t *testing.T) {
 		w := newLedgerWorld(t, func(cfg *provider.Config) {

@@ -87,6 +87,21 @@ func TestNoModeration(t *testing.T) {
 	}
 }
 
+// TestNeverModerated: where no interval ends, no timer runs.
+func TestNeverModerated(t *testing.T) {
+	w := newWorld(t)
+	h := w.hosts[0]
+	w.want(h.cq.ControlInterruptModeration(never, 2), success)
+	h.cq.Arm(provider.NotifyAny)
+	h.receive(1)
+	h.qp.Flush()
+	w.clock.Run(0)
+	h.notes.notified(t)
+	if w.clock.Step() {
+		t.Error("something is to happen")
+	}
+}
+
 func TestModeration(t *testing.T) {
 	const interval = 5 * time.Millisecond
 	// set is an interval in microseconds and a count.

@@ -361,6 +361,9 @@ func TestOIDs(t *testing.T) {
 				t.Errorf("%#x: %d, %v", oid, n, status)
 			}
 		}
+		if n, status := server.device.QueryOID(provider.OIDNDKStatistics, make([]byte, 248)); n != 248 || status != success {
+			t.Errorf("just long enough: %d, %v", n, status)
+		}
 		if n, status := client.device.QueryOID(provider.OIDNDKLocalEndpoints, nil); n != 16 || status != provider.StatusBufferTooShort {
 			t.Errorf("an empty list: %d, %v", n, status)
 		}

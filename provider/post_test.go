@@ -395,6 +395,15 @@ func TestFlush(t *testing.T) {
 		w.sendTo(client, server, 0)
 		server.result(success)
 	})
+	t.Run("NDK-FLUSH-06 NDK-CQ-18 never connected, armed for solicited events", func(t *testing.T) {
+		w := newWorld(t)
+		h := w.hosts[0]
+		h.receive(1)
+		h.cq.Arm(provider.NotifySolicited)
+		h.qp.Flush()
+		w.settle()
+		h.notes.notified(t, success)
+	})
 	t.Run("NDK-FLUSH-08 connected and idle", func(t *testing.T) {
 		w := newWorld(t)
 		client, server := w.connect()

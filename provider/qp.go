@@ -11,8 +11,8 @@ import (
 )
 
 // batchSize is how many packets are gathered before they are handed to the
-// carrier: four super-packets of 15 full-sized packets each (design: 64 KiB is
-// the most that one system call's segments may add up to).
+// carrier, at most: four super-packets of 15 full-sized packets each (design: 64
+// KiB is the most that one system call's segments may add up to).
 const batchSize = 60
 
 // A QP is a queue pair.
@@ -46,8 +46,8 @@ type QP struct {
 	failed      bool       // the connector knows of the error, or need not
 	connector   *Connector // the connector this QP is used with, nil if none
 	timer       clock.Timer
-	timerAt     time.Duration // when the timer will run; 0: it is not pending
-	batch       [batchSize]roce.Packet
+	timerAt     time.Duration   // when the timer will run; 0: it is not pending
+	batch       []roce.Packet   // scratch of progress; as long as was needed so far
 	completions []rc.Completion // scratch of progress
 	sgl         []rc.SGE        // scratch of posts
 	inline      []byte          // scratch of posts
@@ -299,7 +299,13 @@ func (qp *QP) progress(now time.Duration) {
 	qp.rc.SetCredit(qp.pd.adapter.miniport.credit(qp.busy))
 	for {
 		n, octets := 0, 0
-		for n < len(qp.batch) && qp.rc.Next(now, &qp.batch[n]) {
+		for n < batchSize {
+			if n == len(qp.batch) {
+				qp.batch = append(qp.batch, roce.Packet{})
+			}
+			if !qp.rc.Next(now, &qp.batch[n]) {
+				break
+			}
 			octets += frameOctets(&qp.flow, qp.batch[n].Header.Opcode, qp.batch[n].PayloadLen())
 			n++
 		}
@@ -445,7 +451,7 @@ func completionStatus(c *rc.Completion) Status {
 	case rc.Flushed:
 		return StatusCancelled
 	case rc.LocalLength:
-		if c.Op == rc.OpReceive || c.Op == rc.OpReceiveInvalidate {
+		if c.Op == rc.OpReceive {
 			return StatusBufferOverflow
 		}
 		return StatusDataOverrun

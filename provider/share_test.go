@@ -155,6 +155,9 @@ func (w *sharedWorld) launch(share int) *process {
 }
 
 func (p *process) report(r cm.Record) {
+	if p.records[r.ID] == r {
+		p.world.t.Errorf("reported twice: %+v", r)
+	}
 	if p.records[r.ID] = r; r.State == cm.Closed {
 		delete(p.records, r.ID)
 	}

@@ -62,6 +62,23 @@ func (w *world) restart(client, server *host, n int) (lost []*host) {
 	return lost
 }
 
+// TestQPNs: the numbers are those of the share, but for the first few, which are
+// special, and the last, 0xFFFFFF of the last share; and they go round.
+func TestQPNs(t *testing.T) {
+	w := newWorld(t)
+	h := w.hosts[0]
+	first, last := h.device.QPNs()
+	if first != 16 || last != 1<<provider.ShareShift-2 {
+		t.Errorf("from %d to %d", first, last)
+	}
+	h.device.SetNextQPN(last)
+	for _, want := range []uint32{last, first, first + 1} {
+		if got := h.newQP().Number(); got != want {
+			t.Errorf("%d, want %d", got, want)
+		}
+	}
+}
+
 func TestStaleConnections(t *testing.T) {
 	t.Run("asked again under another number", func(t *testing.T) {
 		w := newWorld(t)

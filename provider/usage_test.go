@@ -25,10 +25,33 @@ func TestUsage(t *testing.T) {
 			t.Errorf("connected: %+v, want %+v", got, want)
 		}
 	}
+	// No two numbers alike.
 	w.another(client)
-	want.Instances, want.Qps, want.Cqs, want.Mrs, want.Pds = 2, 2, 2, 2, 2
+	for range 2 {
+		client.newCQ(1)
+	}
+	for range 3 {
+		client.newQP()
+	}
+	for range 4 {
+		track(client, must(client.pd.CreateMR(false, nil, nil)))
+	}
+	for range 6 {
+		track(client, must(client.pd.CreateMW(nil, nil)))
+		client.newSRQ(0)
+	}
+	client.newSRQ(0)
+	want.Instances, want.Pds, want.Cqs, want.Qps, want.Mrs, want.Mws, want.Srqs = 2, 2, 4, 5, 6, 6, 7
 	if got := client.device.Usage(); got != want {
-		t.Errorf("with another instance: %+v, want %+v", got, want)
+		t.Errorf("with other objects: %+v, want %+v", got, want)
+	}
+	client.device.WithoutQPNs(func() {
+		if _, status := client.pd.CreateQP(client.cq, client.cq, nil, 1, 1, 1, 1, 0, nil, nil); status != provider.StatusInsufficientResources {
+			t.Errorf("without a number: %v", status)
+		}
+	})
+	if got := client.device.Usage(); got != want {
+		t.Errorf("after a create that failed: %+v, want %+v", got, want)
 	}
 }
 

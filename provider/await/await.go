@@ -1,10 +1,12 @@
 // Package await has blocking forms of what package provider does by callback,
 // for programs that want to write a consumer in straight lines.
 //
-// Request and Close wait for any call that may pend. Dial, Listener and CQ join
-// several calls into what nearly every consumer does: connect, wait for the next
-// connection, wait for completions. All take a context; when it ends they return
-// its error at once, and what was asked for goes on: closing the object ends it.
+// Request, Create and Close wait for any call that may pend. Dial, Listener, CQ,
+// QP and Memory join several calls into what nearly every consumer does: connect,
+// wait for the next connection, post requests and wait for completions, register
+// memory. What may take time takes a context; when that ends the call returns its
+// cause (context.Cause) at once, and what was asked for goes on: closing the
+// object ends it.
 //
 // The package adds nothing that a consumer could not do with the callbacks
 // themselves, and must not be used from within one: a callback must not block.
@@ -14,6 +16,8 @@ package await
 
 import (
 	"context"
+	"fmt"
+	"reflect"
 
 	"github.com/ndklab/ndklab/provider"
 )
@@ -25,7 +29,7 @@ import (
 //		return connector.Disconnect(done, c)
 //	})
 //
-// The error is nil, a provider.Status, or that of ctx.
+// The error is nil, a provider.Status, or the cause of ctx's end.
 func Request(ctx context.Context, start func(completion provider.RequestCompletion, context any) provider.Status) error {
 	ended := make(chan provider.Status, 1)
 	status := start(func(_ any, status provider.Status) { ended <- status }, nil)
@@ -33,10 +37,49 @@ func Request(ctx context.Context, start func(completion provider.RequestCompleti
 		select {
 		case status = <-ended:
 		case <-ctx.Done():
-			return ctx.Err()
+			return context.Cause(ctx)
 		}
 	}
 	return errorOf(status)
+}
+
+// Create waits for the end of a create, and returns its object:
+//
+//	pd, err := await.Create(ctx, adapter.CreatePD)
+//
+// If ctx ends before, the object is closed as soon as there is one. The error is
+// like Request's, and names the kind of object.
+func Create[T provider.Object](ctx context.Context, create func(provider.CreateCompletion, any) (T, provider.Status)) (object T, err error) {
+	type end struct {
+		object provider.Object
+		status provider.Status
+	}
+	ended := make(chan end, 1)
+	object, status := create(func(_ any, status provider.Status, object provider.Object) {
+		ended <- end{object, status}
+	}, nil)
+	if status == provider.StatusPending {
+		select {
+		case e := <-ended:
+			status = e.status
+			object, _ = e.object.(T)
+		case <-ctx.Done():
+			go func() {
+				if e := <-ended; e.status == provider.StatusSuccess {
+					e.object.Close(nil, nil)
+				}
+			}()
+			err = context.Cause(ctx)
+		}
+	}
+	if err == nil {
+		err = errorOf(status)
+	}
+	if err != nil {
+		kind := reflect.TypeFor[T]().Elem().Name()
+		err = fmt.Errorf("create %s: %w", kind, err)
+	}
+	return object, err
 }
 
 // Close closes an object and waits until it is closed.

@@ -86,48 +86,67 @@ func TestConversation(t *testing.T) {
 	for name, pend := range map[string]bool{"calls finish inline": false, "calls pend": true} {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
-			ends := newEnds(t, pend)
-			client, server := ends[0], ends[1]
-			l, err := await.Listen(ctx, server.adapter, netip.AddrPortFrom(server.address, 0))
-			must(t, err)
-			address, err := l.Address()
-			must(t, err)
-			accepted, disconnected := make(chan error), make(chan bool)
-			var serverSide *provider.Connector
-			go func() {
-				c, err := l.Next(ctx)
-				if err == nil {
-					serverSide = c
-					err = await.Accept(ctx, c, server.qp, await.Options{Disconnected: func() { close(disconnected) }})
-				}
-				accepted <- err
-			}()
-			c, err := await.Dial(ctx, client.adapter, client.qp, client.address, address, await.Options{})
-			must(t, err)
-			must(t, <-accepted)
-			if s := server.qp.Receive("receive", nil); s != provider.StatusSuccess {
-				t.Fatal(s)
-			}
-			if s := client.qp.Send("send", nil, 0); s != provider.StatusSuccess {
-				t.Fatal(s)
-			}
-			for e, want := range map[*end]string{client: "send", server: "receive"} {
-				r, err := e.cq.One(ctx)
-				must(t, err)
-				if r.RequestContext != want {
-					t.Errorf("%v completed, want %v", r.RequestContext, want)
-				}
-			}
+			disconnected := make(chan bool)
+			ends, l, c, serverSide := converse(t, pend, await.Options{Disconnected: func() { close(disconnected) }})
 			must(t, await.Disconnect(ctx, c))
 			<-disconnected
-			for _, c := range []*provider.Connector{c, serverSide} {
-				must(t, await.Close(ctx, c))
-			}
-			must(t, l.Close(ctx))
-			for _, e := range ends {
-				e.end()
-			}
+			conclude(t, ends, l, c, serverSide)
 		})
+	}
+	t.Run("the end that does not want to know is disconnected", func(t *testing.T) {
+		ends, l, c, serverSide := converse(t, false, await.Options{})
+		must(t, await.Disconnect(t.Context(), serverSide))
+		conclude(t, ends, l, c, serverSide)
+	})
+}
+
+// converse connects two ends and sends a message.
+func converse(t *testing.T, pend bool, o await.Options) (ends [2]*end, l *await.Listener, c, serverSide *provider.Connector) {
+	t.Helper()
+	ctx := t.Context()
+	ends = newEnds(t, pend)
+	client, server := ends[0], ends[1]
+	l, err := await.Listen(ctx, server.adapter, netip.AddrPortFrom(server.address, 0))
+	must(t, err)
+	address, err := l.Address()
+	must(t, err)
+	accepted := make(chan error)
+	go func() {
+		c, err := l.Next(ctx)
+		if err == nil {
+			serverSide = c
+			err = await.Accept(ctx, c, server.qp, o)
+		}
+		accepted <- err
+	}()
+	c, err = await.Dial(ctx, client.adapter, client.qp, client.address, address, await.Options{})
+	must(t, err)
+	must(t, <-accepted)
+	if s := server.qp.Receive("receive", nil); s != provider.StatusSuccess {
+		t.Fatal(s)
+	}
+	if s := client.qp.Send("send", nil, 0); s != provider.StatusSuccess {
+		t.Fatal(s)
+	}
+	for e, want := range map[*end]string{client: "send", server: "receive"} {
+		r, err := e.cq.One(ctx)
+		must(t, err)
+		if r.RequestContext != want {
+			t.Errorf("%v completed, want %v", r.RequestContext, want)
+		}
+	}
+	return ends, l, c, serverSide
+}
+
+// conclude closes everything.
+func conclude(t *testing.T, ends [2]*end, l *await.Listener, connectors ...*provider.Connector) {
+	t.Helper()
+	for _, c := range connectors {
+		must(t, await.Close(t.Context(), c))
+	}
+	must(t, l.Close(t.Context()))
+	for _, e := range ends {
+		e.end()
 	}
 }
 
@@ -148,6 +167,9 @@ func TestFailures(t *testing.T) {
 	}
 	if _, err := client.cq.Wait(over, make([]provider.ResultEx, 1)); !errors.Is(err, context.Canceled) {
 		t.Errorf("no completion: %v", err)
+	}
+	if n, err := client.cq.Wait(over, nil); n != 0 || err != nil {
+		t.Errorf("%d completions where none were asked for, %v", n, err)
 	}
 
 	l, err := await.Listen(ctx, server.adapter, netip.AddrPortFrom(server.address, 9))

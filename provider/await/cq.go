@@ -32,7 +32,8 @@ func (cq *CQ) notify(_ any, status provider.Status) {
 }
 
 // Wait removes up to len(results) completions, at least one, which it waits for.
-// The error is that of ctx, or the status with which the queue itself failed.
+// The error is the cause of ctx's end, or the status with which the queue itself
+// failed; completions that are there come first.
 func (cq *CQ) Wait(ctx context.Context, results []provider.ResultEx) (int, error) {
 	for {
 		if n := cq.ResultsEx(results); n > 0 || len(results) == 0 {
@@ -45,7 +46,11 @@ func (cq *CQ) Wait(ctx context.Context, results []provider.ResultEx) (int, error
 				return 0, status
 			}
 		case <-ctx.Done():
-			return 0, ctx.Err()
+			// What ended ctx, such as a disconnect, may have come after completions.
+			if n := cq.ResultsEx(results); n > 0 {
+				return n, nil
+			}
+			return 0, context.Cause(ctx)
 		}
 	}
 }

@@ -2,6 +2,8 @@ package await
 
 import (
 	"context"
+	"fmt"
+	"net"
 	"net/netip"
 
 	"github.com/ndklab/ndklab/provider"
@@ -24,14 +26,21 @@ func (o *Options) event() provider.DisconnectEvent {
 }
 
 // Dial connects qp from an address of the adapter's to a peer that listens, and
-// returns when the connection is established. On an error there is no connector
-// left, unless closing it takes longer than ctx allows.
+// returns when the connection is established. If local is the zero Addr, it is
+// LocalAddress that chooses it. On an error there is no connector left, unless
+// closing it takes longer than ctx allows.
 func Dial(ctx context.Context, adapter *provider.Adapter, qp *provider.QP, local netip.Addr, remote netip.AddrPort, o Options) (*provider.Connector, error) {
-	c, status := adapter.CreateConnector(nil, nil)
-	if status != provider.StatusSuccess {
-		return nil, status
+	if !local.IsValid() {
+		var err error
+		if local, err = LocalAddress(remote.Addr()); err != nil {
+			return nil, err
+		}
 	}
-	err := Request(ctx, func(completion provider.RequestCompletion, context any) provider.Status {
+	c, err := Create(ctx, adapter.CreateConnector)
+	if err != nil {
+		return nil, err
+	}
+	err = Request(ctx, func(completion provider.RequestCompletion, context any) provider.Status {
 		return c.Connect(qp, netip.AddrPortFrom(local, 0), remote,
 			o.InboundReadLimit, o.OutboundReadLimit, o.PrivateData, completion, context)
 	})
@@ -45,6 +54,20 @@ func Dial(ctx context.Context, adapter *provider.Adapter, qp *provider.QP, local
 		return nil, err
 	}
 	return c, nil
+}
+
+// LocalAddress is the address of this machine, or network namespace, that packets
+// to remote come from: of the addresses that an adapter has there, the one to
+// connect from.
+func LocalAddress(remote netip.Addr) (netip.Addr, error) {
+	// Connecting a UDP socket sends nothing, but looks up the route.
+	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(remote, 9)))
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("no address to connect from: %w", err)
+	}
+	defer c.Close()
+	local, err := netip.ParseAddrPort(c.LocalAddr().String())
+	return local.Addr(), err
 }
 
 // Accept consents to the request that a connector stands for, with qp, and

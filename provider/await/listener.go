@@ -76,7 +76,7 @@ func (l *Listener) Next(ctx context.Context) (*provider.Connector, error) {
 		select {
 		case <-l.more:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, context.Cause(ctx)
 		}
 	}
 }

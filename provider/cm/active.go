@@ -124,7 +124,7 @@ func (e *Endpoint) handleREP(now time.Duration, from path, b []byte) {
 		e.refuseREP(from, &p, mad.ReasonInvalidCommID)
 	case c.state == replyReceived:
 		e.askForPatience(now, c, mad.MessageREP)
-	case c.state == established, c.state == closed && c.rejected:
+	case c.state == established, c.rejected:
 		e.transmit(c) // the RTU, the REJ
 	case c.state == closed:
 		e.refuseREP(from, &p, mad.ReasonInvalidCommID)

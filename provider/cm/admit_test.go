@@ -38,6 +38,7 @@ func TestAdmission(t *testing.T) {
 		}, mad.ReasonConsumer, nil},
 		{"to another address", func(q *mad.REQ, _, _ *host) { q.PrivateData[35]++ }, mad.ReasonConsumer, nil},
 		{"from another address", func(q *mad.REQ, _, _ *host) { q.PrivateData[19]++ }, mad.ReasonConsumer, nil},
+		{"MTU code 1", func(q *mad.REQ, _, _ *host) { q.MTU = 1 }, 0, nil},
 		{"MTU code 0", func(q *mad.REQ, _, _ *host) { q.MTU = 0 }, mad.ReasonInvalidMTU, []byte{5}},
 		{"MTU code 6", func(q *mad.REQ, _, _ *host) { q.MTU = 6 }, mad.ReasonInvalidMTU, []byte{5}},
 		{"MTU above ours", func(q *mad.REQ, _, passive *host) { passive.config.MaxMTU = upTo3; q.MTU = 4 }, mad.ReasonInvalidMTU, []byte{3}},
@@ -301,6 +302,14 @@ func TestStaleReplyReceived(t *testing.T) {
 	passive.must(passive.accept(wait[ConnectRequest](passive).ID, 0x12))
 	diff(t, "new", Rejected{ID: b, Reason: mad.ReasonStaleConnection}, wait[Rejected](active))
 	diff(t, "old", ConnectFailed{ID: a, Failure: Aborted}, wait[ConnectFailed](active))
+	reasons := map[uint32]mad.Reason{} // of either, by our ID
+	for _, d := range active.sent {
+		var m mad.REJ
+		if m.Decode(d.MAD[:]) == nil {
+			reasons[m.LocalID] = m.Reason
+		}
+	}
+	diff(t, "REJs", map[uint32]mad.Reason{uint32(a): mad.ReasonStaleConnection, uint32(b): mad.ReasonStaleConnection}, reasons)
 	wait[AcceptFailed](passive)
 	wait[TimewaitOver](active)
 	ended(t, active, passive)

@@ -79,7 +79,7 @@ func (e *Endpoint) ended(now time.Duration, c *connection, lost bool) {
 	case requestReceived, replySent:
 		e.close(now, c)
 		e.emit(c, AcceptFailed{ID: c.id, Failure: Aborted})
-	case requestSent, replyReceived:
+	case replyReceived:
 		e.close(now, c)
 		e.emit(c, ConnectFailed{ID: c.id, Failure: Aborted})
 	case established:

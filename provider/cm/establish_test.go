@@ -1,6 +1,7 @@
 package cm
 
 import (
+	"math/rand/v2"
 	"net/netip"
 	"testing"
 	"time"
@@ -157,6 +158,7 @@ func TestParameterErrors(t *testing.T) {
 		"no local":        func(p *ConnectParams) { p.Local = netip.AddrPort{} },
 		"no addresses":    func(p *ConnectParams) { p.Local, p.Remote = netip.AddrPort{}, netip.AddrPort{} },
 		"no remote at v6": func(p *ConnectParams) { p.Local, p.Remote = netip.MustParseAddrPort("[fd00::2]:1"), netip.AddrPort{} },
+		"no local to v6":  func(p *ConnectParams) { p.Local, p.Remote = netip.AddrPort{}, netip.MustParseAddrPort("[fd00::2]:1") },
 	} {
 		p := active.connectParams(passive, 0x11)
 		change(&p)
@@ -182,6 +184,45 @@ func TestParameterErrors(t *testing.T) {
 		t.Error("Reject took 149 bytes of private data")
 	}
 	passive.must(passive.Reject(0, id, make([]byte, 148)))
+	passive.settle()
+	active.connect(passive, 0x12)
+	passive.must(passive.Accept(0, wait[ConnectRequest](passive).ID, AcceptParams{PrivateData: make([]byte, 196)}))
+}
+
+// TestTimeouts has those of the configuration, and where it has none the defaults.
+func TestTimeouts(t *testing.T) {
+	for _, test := range []struct{ timeout, establish, wantTimeout, wantEstablish time.Duration }{
+		{0, 0, 30 * time.Second, 90 * time.Second},
+		{time.Second, time.Minute, time.Second, time.Minute},
+	} {
+		e := New(Config{Rand: rand.New(rand.NewPCG(1, 1)), Timeout: test.timeout, EstablishTimeout: test.establish})
+		diff(t, "timeout", test.wantTimeout, e.config.Timeout)
+		diff(t, "timeout to establish", test.wantEstablish, e.config.EstablishTimeout)
+	}
+}
+
+// TestQueue: a queue removes only what waits, and takes no more space than what
+// waited at once.
+func TestQueue(t *testing.T) {
+	var q queue[int]
+	for i := range 6 {
+		q.push(i)
+	}
+	q.pop()
+	q.pop()
+	q.remove(func(i int) bool { return i == 3 })
+	var got []int
+	for i, ok := q.pop(); ok; i, ok = q.pop() {
+		got = append(got, i)
+	}
+	diff(t, "what is left", []int{2, 4, 5}, got)
+	for range 1000 {
+		q.push(1)
+		q.pop()
+	}
+	if cap(q.items) > 8 {
+		t.Errorf("space for %d", cap(q.items))
+	}
 }
 
 // TestWrongState calls everything where it does not fit.

@@ -120,6 +120,13 @@ func attribute(d Datagram) mad.Attribute {
 
 // settle does what the driver of an Endpoint owes it after each call.
 func (h *host) settle() {
+	h.net.t.Helper()
+	queued := h.datagrams.items[h.datagrams.head:]
+	for i := range queued {
+		if slices.Contains(queued[:i], queued[i]) {
+			h.net.t.Fatalf("%v: one call sends %v twice", h.addr, attribute(queued[i]))
+		}
+	}
 	for {
 		ev, ok := h.NextEvent()
 		if !ok {

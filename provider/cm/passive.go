@@ -218,7 +218,7 @@ func (e *Endpoint) handleRTU(now time.Duration, from path, b []byte) {
 			Message:       mad.MessageOther,
 			Reason:        mad.ReasonInvalidCommID,
 		})
-	case c.state == closed && c.rejected:
+	case c.rejected:
 		e.transmit(c)
 	default:
 		e.establish(c)

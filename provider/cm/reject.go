@@ -27,7 +27,7 @@ func (e *Endpoint) Reject(now time.Duration, id ID, data []byte) error {
 // that is not or no longer known is ignored.
 func (e *Endpoint) Abandon(now time.Duration, id ID) {
 	c := e.byID[id]
-	if c == nil || c.abandoned {
+	if c == nil {
 		return
 	}
 	c.abandoned = true

@@ -138,7 +138,13 @@ func TestRejectedRetry(t *testing.T) {
 		passive.must(passive.reject(wait[ConnectRequest](passive).ID, ""))
 		wait[Rejected](active)
 	}
-	establish(active, passive, 0x11, 0x12)
+	_, p := establish(active, passive, 0x11, 0x12)
+	// When the attempts are forgotten, the connection is still known by its QPN.
+	active.net.clock.Run(time.Minute)
+	active.events, passive.events = nil, nil
+	restart(active)
+	active.connect(passive, 0x11)
+	diff(t, "event", Disconnected{ID: p, Lost: true}, wait[Disconnected](passive))
 }
 
 // TestRejection has each of a REJ's reasons arrive in each state.
@@ -301,6 +307,9 @@ func TestBeforeTheREP(t *testing.T) {
 	active.deliver(passive.addr, &mad.DREP{RemoteID: uint32(a)})
 	active.deliver(passive.addr, &mad.RTU{RemoteID: uint32(a)})
 	active.none()
+	if got := last[mad.REJ](active); got.Reason != mad.ReasonInvalidCommID || got.Message != mad.MessageOther {
+		t.Errorf("the RTU drew %+v", got)
+	}
 	active.deliver(passive.addr.Next(), &mad.REP{LocalID: 77, RemoteID: uint32(a), QPN: 0x12, GUID: passive.guid()})
 	active.none()
 	active.deliver(passive.addr, &mad.REP{LocalID: 77, RemoteID: uint32(a), QPN: 0x12, GUID: passive.guid()})

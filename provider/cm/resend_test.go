@@ -116,8 +116,31 @@ func TestRetryLimit(t *testing.T) {
 	if got := active.count(mad.AttributeREQ); got != 1+maxRetries {
 		t.Errorf("%d REQs", got)
 	}
-	if n.now() > 2*time.Minute {
-		t.Errorf("gave up after %v", n.now())
+	// The pace is REQ's slowest from the eighth on (see TestPace): 12.7 s and 8 more.
+	if want := 6300*time.Millisecond + 10*slowestREQ; n.now() != want {
+		t.Errorf("gave up after %v, want %v", n.now(), want)
+	}
+}
+
+// TestRetryLimitOfEach: each message is repeated as often, whatever it took to get
+// the one before across.
+func TestRetryLimitOfEach(t *testing.T) {
+	n, active, passive := pair(t)
+	for _, h := range n.hosts {
+		h.config.Timeout, h.config.EstablishTimeout = 10*time.Minute, time.Hour
+	}
+	n.drop = dropAll(mad.AttributeREQ)
+	a := active.connect(passive, 0x11)
+	n.clock.RunUntil(func() bool { return active.count(mad.AttributeREQ) == 10 }, time.Hour)
+	n.drop = nil
+	passive.must(passive.accept(wait[ConnectRequest](passive).ID, 0x12))
+	wait[ConnectReply](active)
+	active.must(active.complete(a))
+	n.drop = dropAll(mad.AttributeDREQ)
+	active.must(active.disconnect(a))
+	wait[DisconnectDone](active)
+	if got := active.count(mad.AttributeDREQ); got != 1+maxRetries {
+		t.Errorf("%d DREQs", got)
 	}
 }
 
@@ -344,6 +367,35 @@ func TestMRARunsOut(t *testing.T) {
 	if n.now() != 90*time.Second {
 		t.Errorf("gave up at %v", n.now())
 	}
+
+	// It is over a packet's way after the service timeout, 33.6 ms.
+	n, active, passive = pair(t)
+	n.drop = dropAll(mad.AttributeREQ)
+	a = active.connect(passive, 0x11)
+	active.deliver(passive.addr, &mad.MRA{RemoteID: uint32(a), Message: mad.MessageREQ, ServiceTimeout: 13})
+	n.clock.RunUntil(func() bool { return active.count(mad.AttributeREQ) == 2 }, time.Minute)
+	if want := mad.Timeout(13).Duration() + packetLifeTime.Duration(); n.now() != want {
+		t.Errorf("asked again at %v, want %v", n.now(), want)
+	}
+}
+
+// TestThinkTime: a consumer that has thought for just so long has thought long.
+func TestThinkTime(t *testing.T) {
+	n, active, passive := pair(t)
+	active.connect(passive, 0x11)
+	req := last[mad.REQ](active)
+	n.drop = dropAll(mad.AttributeREQ)
+	wait[ConnectRequest](passive)
+	n.clock.Run(thinkTime - 1)
+	passive.deliver(active.addr, &req)
+	if got := passive.count(mad.AttributeMRA); got != 0 {
+		t.Fatalf("%d MRAs too early", got)
+	}
+	n.clock.Run(1)
+	passive.deliver(active.addr, &req)
+	if got := passive.count(mad.AttributeMRA); got != 1 {
+		t.Errorf("%d MRAs", got)
+	}
 }
 
 // TestUnfittingMRA: an MRA for another message, another connection, from another
@@ -430,4 +482,58 @@ func TestDuplicateREP(t *testing.T) {
 		t.Error("the RTU was not repeated")
 	}
 	active.none()
+	n.drop = dropAll(mad.AttributeDREQ)
+	active.must(active.disconnect(a))
+	sent = len(active.sent)
+	active.deliver(passive.addr, &rep)
+	if len(active.sent) != sent {
+		t.Errorf("%v was sent while disconnecting", attribute(active.sent[sent]))
+	}
+}
+
+// TestUnfittingREP: a REP of another ID of the peer's, or to the side that
+// accepts, is of no connection, whatever the state.
+func TestUnfittingREP(t *testing.T) {
+	n, active, passive := pair(t)
+	n.drop = dropAll(mad.AttributeREJ) // looked at only
+	a := active.connect(passive, 0x11)
+	p := wait[ConnectRequest](passive).ID
+	refused := func(h, from *host, rep mad.REP) {
+		t.Helper()
+		sent := len(h.sent)
+		h.deliver(from.addr, &rep)
+		if len(h.sent) != sent+1 {
+			t.Fatalf("%d messages were sent", len(h.sent)-sent)
+		}
+		diff(t, "REJ", mad.REJ{
+			TransactionID: rep.TransactionID, LocalID: rep.RemoteID, RemoteID: rep.LocalID,
+			Message: mad.MessageREP, Reason: mad.ReasonInvalidCommID,
+		}, last[mad.REJ](h))
+		h.none()
+	}
+	toPassive := mad.REP{TransactionID: 7, LocalID: uint32(a), RemoteID: uint32(p), QPN: 0x11, GUID: active.guid()}
+	refused(passive, active, toPassive)
+	passive.must(passive.accept(p, 0x12))
+	refused(passive, active, toPassive)
+	wait[ConnectReply](active)
+	other := mad.REP{TransactionID: 8, LocalID: uint32(p) + 1, RemoteID: uint32(a), QPN: 0x13, GUID: passive.guid()}
+	refused(active, passive, other)
+	active.must(active.complete(a))
+	wait[Established](passive)
+	refused(active, passive, other)
+	refused(passive, active, toPassive)
+}
+
+// TestRTUInTimewait: nothing is said of a connection that has ended in good order.
+func TestRTUInTimewait(t *testing.T) {
+	_, active, passive := pair(t)
+	a, p := establish(active, passive, 0x11, 0x12)
+	passive.must(passive.disconnect(p))
+	wait[DisconnectDone](passive)
+	sent := len(passive.sent)
+	passive.deliver(active.addr, &mad.RTU{LocalID: uint32(a), RemoteID: uint32(p)})
+	if len(passive.sent) != sent {
+		t.Errorf("%v was sent", attribute(passive.sent[sent]))
+	}
+	passive.none()
 }

@@ -20,6 +20,8 @@ func TestRoute(t *testing.T) {
 	req := func(guid uint64, port uint16) *mad.REQ {
 		return &mad.REQ{LocalID: theirs, GUID: guid, ServiceID: mad.ServiceID(port)}
 	}
+	another := &mad.REJ{LocalID: theirs, Reason: mad.ReasonNoResources} // whose ARI is no GUID
+	another.SetGUID(1)
 	type message interface{ Append([]byte) []byte }
 	for _, test := range []struct {
 		name string
@@ -37,6 +39,7 @@ func TestRoute(t *testing.T) {
 		{"REJ for timeout, with our ID", late, 5},
 		{"REJ for timeout, of the REQ above", timeout, 3},
 		{"REJ for timeout, of an unknown REQ", stranger, 0},
+		{"REJ for another reason, of no REQ", another, 0},
 		{"DREQ", &mad.DREQ{LocalID: theirs, RemoteID: ours}, 5},
 		{"DREP", &mad.DREP{LocalID: theirs, RemoteID: ours}, 5},
 		{"SIDR_REQ", &mad.SIDRREQ{RequestID: ours}, 0},
@@ -85,7 +88,10 @@ func TestRouteDuplicates(t *testing.T) {
 	if got := req(1); got != 4 {
 		t.Errorf("after the end of share 3: share %d", got)
 	}
-	for id := range uint32(rememberedREQs) {
+	if got := req(2); got != 0 {
+		t.Errorf("after the end of share 3, of another's: share %d", got)
+	}
+	for id := range uint32(2*rememberedREQs + 7) {
 		req(100 + id)
 	}
 	if len(r.requests) != rememberedREQs || len(r.recent) != rememberedREQs {
@@ -95,7 +101,7 @@ func TestRouteDuplicates(t *testing.T) {
 	if got := req(2); got != 5 {
 		t.Errorf("long after: share %d", got)
 	}
-	if got := req(100 + rememberedREQs - 1); got != 4 {
+	if got := req(100 + 2*rememberedREQs + 6); got != 4 {
 		t.Errorf("the latest: share %d", got)
 	}
 }

@@ -53,6 +53,28 @@ func TestChanges(t *testing.T) {
 	n.empty()
 }
 
+// TestChangesOnce: however much happens to a connection, there is one record to
+// take; and none is kept where nobody takes them.
+func TestChangesOnce(t *testing.T) {
+	for _, track := range []bool{true, false} {
+		_, active, passive := pair(t)
+		active.config.Track = track
+		id, err := active.Connect(0, active.connectParams(passive, 0x11))
+		active.must(err)
+		active.Abandon(0, id)
+		taken := 0
+		for r, ok := active.NextChange(); ok; r, ok = active.NextChange() {
+			taken++
+			if r.ID != id || r.State != Closed {
+				t.Errorf("record %+v", r)
+			}
+		}
+		if want := map[bool]int{true: 1, false: 0}[track]; taken != want {
+			t.Errorf("tracked %v: %d records, want %d", track, taken, want)
+		}
+	}
+}
+
 // TestAdopt has one end's process die at every stage of a connection, and
 // another take over. The peer must hear of it soon, and nothing must remain.
 func TestAdopt(t *testing.T) {
@@ -186,7 +208,16 @@ func TestAdoptNothing(t *testing.T) {
 	heir.settle()
 	wait[Disconnected](passive)
 	wait[DisconnectDone](heir)
-	ended(t, heir)
+	// Packets to the peer's QPN may be under way for the time of an ACK timeout.
+	if len(heir.byQPN) != 1 {
+		t.Error("the peer's QPN is forgotten at once")
+	}
+	begin := n.now()
+	wait[TimewaitOver](heir)
+	if took := n.now() - begin; took != adoptedAckTimeout.Duration() {
+		t.Errorf("a timewait of %v", took)
+	}
+	n.empty()
 }
 
 // replaced ends a host without a word, and puts another in its place.

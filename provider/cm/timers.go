@@ -17,11 +17,8 @@ func (t *timers) set(c *connection, deadline time.Duration) {
 	}
 }
 
-func (t *timers) stop(c *connection) {
-	if c.timer >= 0 {
-		heap.Remove(&t.heap, c.timer)
-	}
-}
+// stop is for a connection that waits.
+func (t *timers) stop(c *connection) { heap.Remove(&t.heap, c.timer) }
 
 func (t *timers) first() (time.Duration, bool) {
 	if len(t.heap) == 0 {

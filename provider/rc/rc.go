@@ -31,7 +31,7 @@ const (
 	OpFastRegister // of a memory region
 	OpInvalidate   // of a local token
 	OpReceive
-	OpReceiveInvalidate // a receive matched by the peer's send with invalidate
+	OpReceiveInvalidate // a receive matched by the peer's send with invalidate; never with an error
 )
 
 // A Status says how a request ended.

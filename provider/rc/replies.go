@@ -52,9 +52,13 @@ func (r *replies) accepted() {
 	}
 }
 
-// room reports whether the peer may have another READ outstanding.
-func (r *replies) room() bool {
-	if len(r.reads) == 0 {
+// room reports whether the peer may have another READ outstanding, of so many at
+// most. Most peers never send any; the first makes the ring.
+func (r *replies) room(limit int) bool {
+	if r.reads == nil {
+		r.reads = make([]read, limit)
+	}
+	if limit == 0 {
 		return false
 	}
 	oldest := r.slot(r.newest)

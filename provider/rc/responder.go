@@ -40,7 +40,6 @@ func (r *responder) init(q *QP) { *r = responder{q: q} }
 func (r *responder) connect() {
 	c := &r.q.connection
 	r.expected = int64(c.ReceivePSN & roce.PSNMask)
-	r.replies.reads = make([]read, c.ResponderResources)
 }
 
 // handle takes a packet from the peer's requester (roce.md 7.1, step 2).
@@ -111,12 +110,9 @@ func (r *responder) execute(h *roce.Header, payload []byte) {
 	}
 }
 
-// take has r.receive be the oldest receive, unless one is taken already; false
-// if there is none.
+// take has r.receive be the oldest receive; false if there is none. None is taken
+// already, as whatever takes one completes it or ends the connection.
 func (r *responder) take() bool {
-	if r.taken {
-		return true
-	}
 	if !r.q.config.Receives.Take(&r.receive) {
 		return false
 	}
@@ -198,7 +194,7 @@ func (r *responder) accept(h *roce.Header) {
 
 func (r *responder) executeRead(h *roce.Header, payload []byte) {
 	switch {
-	case !r.replies.room(), len(payload) > 0, h.DMALength > MaxMessage:
+	case !r.replies.room(r.q.connection.ResponderResources), len(payload) > 0, h.DMALength > MaxMessage:
 		r.fail(RemoteInvalidRequest, roce.SyndromeInvalidRequest)
 		return
 	}

@@ -21,7 +21,7 @@ type window struct {
 	packet    int64 // what a full packet counts, in bytes
 	delivered int64 // bytes ever acknowledged, in the same count
 
-	marks         [64]mark // packets being timed, a ring in sending order
+	marks         []mark // packets being timed, a ring in sending order, of a power of 2
 	oldest, timed int
 
 	// The rate is the best of this and the last period of ratePeriod round
@@ -52,6 +52,8 @@ const (
 	hostDelay = 200 * time.Microsecond
 	// few packets in flight make no queue.
 	few = 4
+	// maxMarks is how many packets are timed at once.
+	maxMarks = 64
 )
 
 func newWindow(c *Connection) window {
@@ -73,11 +75,25 @@ func (w *window) limit() int64 {
 // mark starts to time a packet, sent with inFlight bytes before it, unless
 // enough are being timed already.
 func (w *window) mark(now time.Duration, sequence, inFlight int64) {
-	if w.timed == len(w.marks) {
+	if w.timed == len(w.marks) && !w.timeMore() {
 		return
 	}
-	w.marks[(w.oldest+w.timed)%len(w.marks)] = mark{sequence, now, w.delivered, inFlight}
+	w.marks[(w.oldest+w.timed)&(len(w.marks)-1)] = mark{sequence, now, w.delivered, inFlight}
 	w.timed++
+}
+
+// timeMore makes room for more packets to be timed, as long as they are few. Most
+// connections have little to do and never need much.
+func (w *window) timeMore() bool {
+	if len(w.marks) == maxMarks {
+		return false
+	}
+	marks := make([]mark, max(4, 2*len(w.marks)))
+	for i := range w.timed {
+		marks[i] = w.marks[(w.oldest+i)&(len(w.marks)-1)]
+	}
+	w.marks, w.oldest = marks, 0
+	return true
 }
 
 // acknowledged takes note that everything before una is acknowledged, and
@@ -89,7 +105,7 @@ func (w *window) acknowledged(now time.Duration, una int64, once bool) (time.Dur
 	found := false
 	for w.timed > 0 && w.marks[w.oldest].sequence < una {
 		m, found = w.marks[w.oldest], once
-		w.oldest = (w.oldest + 1) % len(w.marks)
+		w.oldest = (w.oldest + 1) & (len(w.marks) - 1)
 		w.timed--
 	}
 	if !found {
