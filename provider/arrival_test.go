@@ -123,6 +123,25 @@ func TestArrival(t *testing.T) {
 			}
 		}
 	})
+	t.Run("management datagrams are numbered", func(t *testing.T) {
+		w, gates := newGatedWorld(t)
+		var numbers []uint32
+		gates[1].change = func(p *roce.Received) {
+			if p.Header.DestQPN == mad.QPN {
+				numbers = append(numbers, p.Header.PSN)
+			}
+		}
+		w.connect()
+		w.rejoin()
+		if len(numbers) != 4 { // a REQ and an RTU each
+			t.Fatalf("%d datagrams", len(numbers))
+		}
+		for i, n := range numbers {
+			if n != roce.PSNAdd(numbers[0], i) {
+				t.Errorf("numbered %v", numbers)
+			}
+		}
+	})
 	t.Run("the first request establishes, whatever comes with it", func(t *testing.T) {
 		w, gates := newGatedWorld(t)
 		client, server := w.hosts[0], w.hosts[1]
@@ -150,6 +169,19 @@ func TestArrival(t *testing.T) {
 			t.Fatal("not established by the peer's first request")
 		}
 		server.result(success)
+	})
+	t.Run("a response that is shorter than it says", func(t *testing.T) {
+		w, gates := newGatedWorld(t)
+		client, server := w.connect()
+		gates[0].change = func(p *roce.Received) {
+			if p.Header.Opcode.IsReadResponse() {
+				p.Payload = p.Payload[1:]
+			}
+		}
+		unchanged := client.unchanged()
+		w.want(client.qp.Read(nil, client.at(0, 100), base, server.mr.RemoteToken(), 0), success)
+		client.result(provider.StatusDataError)
+		unchanged()
 	})
 	t.Run("a peer that allows no further tries", func(t *testing.T) {
 		w, gates := newGatedWorld(t)

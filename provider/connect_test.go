@@ -64,6 +64,11 @@ func TestConnectErrors(t *testing.T) {
 	t.Run("no destination", func(t *testing.T) {
 		w.want(client.dialFrom(client.newConnector(), client.qp, client.ephemeral(), netip.AddrPort{}).returned, provider.StatusInvalidParameter)
 	})
+	t.Run("no destination of an IPv6 source", func(t *testing.T) {
+		w := newWorldOf(t, addresses6, provider.DefaultAdapterInfo())
+		h := w.hosts[0]
+		w.want(h.dialFrom(h.newConnector(), h.qp, h.ephemeral(), netip.AddrPort{}).returned, provider.StatusInvalidParameter)
+	})
 	t.Run("no QP", func(t *testing.T) {
 		w.want(client.dialFrom(client.newConnector(), nil, client.ephemeral(), server.service()).returned, provider.StatusInvalidParameter)
 	})
@@ -76,6 +81,27 @@ func TestConnectErrors(t *testing.T) {
 		w.settle()
 		w.want(h.dialFrom(h.newConnector(), qp, h.ephemeral(), w.hosts[1].service()).returned, provider.StatusConnectionActive)
 	})
+	t.Run("an accept that tells nobody", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.hosts[0], w.hosts[1]
+		server.listen(func(c *provider.Connector) {
+			w.want(c.Accept(server.qp, 1, 1, nil, nil, nil, nil, nil), provider.StatusInvalidParameter)
+			server.accept(c)
+		})
+		w.want(w.finish(client.dial(client.newConnector(), server)), success)
+	})
+	t.Run("a queue pair that fails while it is accepted", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.hosts[0], w.hosts[1]
+		var accepted *async
+		server.listen(func(c *provider.Connector) { accepted = server.accept(c) })
+		client.conn = client.newConnector()
+		w.want(w.finish(client.dial(client.conn, server)), success)
+		server.cq.Fail()
+		w.clock.Run(time.Millisecond)
+		w.want(w.finish(accepted), aborted)
+		w.want(client.complete(), aborted) // it was told at once
+	})
 	t.Run("a connector that has rejected", func(t *testing.T) {
 		w := newWorld(t)
 		client, server := w.hosts[0], w.hosts[1]
@@ -84,7 +110,11 @@ func TestConnectErrors(t *testing.T) {
 			rejected = c
 			w.want(c.Reject(nil), success)
 		})
+		before := w.clock.Now()
 		w.want(w.finish(client.dial(client.newConnector(), server)), refused)
+		if took := w.clock.Now() - before; took > time.Millisecond {
+			t.Errorf("refused after %v", took)
+		}
 		w.want(server.dial(rejected, client).returned, provider.StatusInvalidDeviceState)
 		w.want(rejected.Reject(nil), provider.StatusInvalidDeviceState)
 	})

@@ -124,6 +124,9 @@ type request struct {
 
 // CreateConnector makes a connector for Connect.
 func (a *Adapter) CreateConnector(completion CreateCompletion, context any) (*Connector, Status) {
+	if !a.open() {
+		return nil, StatusInvalidDeviceState
+	}
 	c := newConnector(a)
 	return created(a.miniport, c, &c.object, completion, context)
 }

@@ -36,6 +36,9 @@ type CQ struct {
 // consumer that only polls.
 func (a *Adapter) CreateCQ(depth uint32, notification CQNotification, notificationContext any,
 	_ *GroupAffinity, completion CreateCompletion, context any) (*CQ, Status) {
+	if !a.open() {
+		return nil, StatusInvalidDeviceState
+	}
 	m := a.miniport
 	if depth == 0 || depth > m.info.MaxCqDepth {
 		return nil, StatusInvalidParameter

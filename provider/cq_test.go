@@ -67,6 +67,24 @@ func TestCreateCQ(t *testing.T) {
 	}
 }
 
+// TestNobodyNotified: a queue may have no callback.
+func TestNobodyNotified(t *testing.T) {
+	w := newWorld(t)
+	h := w.hosts[0]
+	cq := track(h, must(h.CreateCQ(4, nil, nil, nil, nil, nil)))
+	qp := h.newQPOn(cq, cq, nil)
+	for _, arm := range []provider.NotifyType{provider.NotifyAny, provider.NotifySolicited} {
+		cq.Arm(arm)
+		w.want(qp.Receive(nil, nil), success)
+		qp.Flush()
+		w.settle()
+		w.results(cq, 1)
+	}
+	cq.Arm(provider.NotifyErrors)
+	cq.Fail()
+	w.settle()
+}
+
 func TestNotification(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *world, *host, *host){
 		"NDK-CQ-02 never armed": func(t *testing.T, w *world, client, server *host) {

@@ -36,6 +36,9 @@ func (pd *PD) CreateQPWithSRQ(receiveCQ, initiatorCQ *CQ, srq *SRQ, qpContext an
 // pair without receives of its own takes them from its SRQ.
 func (pd *PD) createQP(qp *QP, initiatorQueueDepth, maxInitiatorRequestSge, inlineDataSize uint32,
 	completion CreateCompletion, context any) (*QP, Status) {
+	if !pd.open() {
+		return nil, StatusInvalidDeviceState
+	}
 	m := pd.adapter.miniport
 	info := &m.info
 	if !pd.adapter.has(qp.receiveCQ) || !pd.adapter.has(qp.initiatorCQ) ||

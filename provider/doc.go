@@ -114,9 +114,9 @@
 //     SOCKADDR_IN6's 28.
 //   - Inline data is in SGE.Inline: a virtual address is an index into a region and
 //     never dereferenced, so that it cannot name bytes outside.
-//   - A missing argument is StatusInvalidParameter, and a second close of an object
-//     does nothing and returns StatusSuccess, where a driver would bring the machine
-//     down.
+//   - A missing argument is StatusInvalidParameter, what is made on something closed
+//     is refused, and a second close of an object does nothing and returns
+//     StatusSuccess, where a driver would bring the machine down.
 //   - Adapter.BeginClose and Miniport.BeginClose do not block: in virtual time
 //     nobody else would move time on.
 //   - With Config.Pend creates and requests return StatusPending that could finish

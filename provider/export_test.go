@@ -12,6 +12,14 @@ func (m *Miniport) InUse() int {
 	return len(m.connectors) + len(m.endpoints) + int(m.qps.count) + m.Tokens() + m.Mappings()
 }
 
+// IDs is how many connection IDs connectors have: until the connection manager
+// needs them no more.
+func (m *Miniport) IDs() int {
+	m.cmMu.Lock()
+	defer m.cmMu.Unlock()
+	return len(m.connectors)
+}
+
 // Busy is how many queue pairs wait for their peers.
 func (m *Miniport) Busy() int { return int(m.busy.Load()) }
 
@@ -37,6 +45,13 @@ func (cq *CQ) Fail() { cq.fail(StatusInternalError) }
 
 // Fail has the SRQ fail as when the device does.
 func (srq *SRQ) Fail() { srq.fail(StatusInternalError) }
+
+// Len is how many entries are queued.
+func (cq *CQ) Len() int {
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	return cq.count
+}
 
 // Take has a queue pair take a receive; false if there is none.
 func (srq *SRQ) Take() bool { return taker{srq}.Take(&rc.Receive{}) }

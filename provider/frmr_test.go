@@ -234,6 +234,18 @@ func TestFastRegisterRefused(t *testing.T) {
 // TestFastRegister: what a registration is made of, and when it takes effect.
 func TestFastRegister(t *testing.T) {
 	const page = provider.PageSize
+	t.Run("as long as the adapter registers, and no longer", func(t *testing.T) {
+		info := provider.DefaultAdapterInfo()
+		info.MaxRegistrationSize = 1 << 20
+		w := newWorldOf(t, addresses, info)
+		client, _ := w.connect()
+		pages := client.lend(0, client.memory).Pages
+		pages = append(pages, pages[0])
+		mr := client.newFRMR(uint32(len(pages)), false)
+		w.want(client.qp.FastRegister(nil, mr, pages, 0, 1<<20+1, 0, 0), provider.StatusInvalidParameter)
+		w.want(client.qp.FastRegister(nil, mr, pages, 0, 1<<20, 0, 0), success)
+		client.result(success)
+	})
 	t.Run("NDK-MR-26 NDK-LAM-02 pages of several mappings in any order", func(t *testing.T) {
 		w := newWorld(t)
 		client, server := w.connect()
@@ -280,6 +292,25 @@ func TestFastRegister(t *testing.T) {
 		}
 		w.want(client.qp.Read(nil, client.at(0, 2), virtual+uint64(hole)-1, mr.RemoteToken(), 0), success)
 		client.result(provider.StatusRemoteResources) // there is no memory
+	})
+	t.Run("nothing but what was mapped can be accessed", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.connect()
+		l := server.lend(0x5000+500, server.memory[10_000:10_000+1000])
+		for _, part := range []struct {
+			fbo    uint32
+			length uint64
+		}{{0, 500}, {100, 100}, {1500, 1}, {2000, page - 2000}} {
+			mr := server.newFRMR(1, true)
+			server.fast(mr, l, part.fbo, part.length, allRights)
+			at, token := uint64(part.fbo)+part.length-1, mr.RemoteToken()
+			untouched := server.unchanged()
+			w.want(client.qp.Write(nil, client.at(0, 1), at, token, 0), success)
+			client.result(provider.StatusRemoteResources)
+			untouched()
+			w.settle()
+			w.rejoin()
+		}
 	})
 	t.Run("NDK-MR-27 NDK-MR-28 NDK-DEFER-01 the peer is told of a token and uses it at once", func(t *testing.T) {
 		w := newWorld(t)

@@ -245,6 +245,14 @@ func TestReadLocalInvalidate(t *testing.T) {
 		w.want(client.qp.Read(nil, nil, base, server.mr.RemoteToken(), local), success) // there is none
 		client.result(success)
 	})
+	t.Run("of a token that has ended, whose slot is a registered region's", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.connect()
+		sgl := client.at(0, 10)
+		sgl[0].MemoryRegionToken++ // the same slot, another key
+		w.want(client.qp.Read(nil, sgl, base, server.mr.RemoteToken(), local), success)
+		client.result(provider.StatusAccessViolation) // NDK-SGE-04
+	})
 	t.Run("NDK-INV-08 ignored without the adapter's flag", func(t *testing.T) {
 		info := provider.DefaultAdapterInfo()
 		info.AdapterFlags &^= provider.AdapterReadLocalInvalidate
@@ -385,6 +393,53 @@ func TestCloseInUse(t *testing.T) {
 	}
 }
 
+// A hooked carrier has something happen while its adapter is sending data.
+type hooked struct {
+	provider.Carrier
+	during func() // once, if set
+}
+
+func (h *hooked) Send(flow roce.Flow, packets []roce.Packet) error {
+	if during := h.during; during != nil && packets[0].Header.Opcode != roce.UDSendOnly {
+		h.during = nil
+		during()
+	}
+	return h.Carrier.Send(flow, packets)
+}
+
+// TestAllInUse: a packet that is made of several regions uses each of them
+// (NDK-INV-01).
+func TestAllInUse(t *testing.T) {
+	for last := range 3 {
+		var carrier *hooked // the server's
+		w := newWorldWith(t, addresses, func(cfg *provider.Config) {
+			carrier = &hooked{Carrier: cfg.Carrier}
+			cfg.Carrier = carrier
+		})
+		client, server := w.connect()
+		first := server.qp
+		w.rejoin()
+		var sgl []provider.SGE
+		var regions []*provider.MR
+		for range 3 {
+			mr, m := server.borrow(allRights)
+			regions = append(regions, mr)
+			sgl = append(sgl, provider.SGE{VirtualAddress: m.address, Length: 10, MemoryRegionToken: m.token})
+		}
+		w.want(client.qp.Receive(nil, client.at(0, 100)), success)
+		carrier.during = func() {
+			w.want(first.Invalidate(nil, regions[last], 0), success)
+			if n := server.cq.Results(make([]provider.Result, 1)); n != 0 {
+				t.Errorf("region %d: reported while the memory is in use", last)
+			}
+		}
+		w.want(server.qp.Send(nil, sgl, 0), success)
+		for _, r := range server.results(2) {
+			checkStatus(t, r, success)
+		}
+	}
+}
+
 // notWhileInUse: a token is not reported to be invalid while another queue pair
 // of the domain is using its memory.
 func notWhileInUse(t *testing.T, grant func(*host) (provider.Object, target), byPeer bool) {
@@ -438,4 +493,6 @@ func notWhileInUse(t *testing.T, grant func(*host) (provider.Object, target), by
 		t.Fatalf("got %v, want %v", got, want)
 	}
 	checkStatus(t, client.results(1)[0], success) // of the read, which was in time
+	// What waited has let go of the queue pair, which its connector still holds.
+	w.want(server.close(first[1]).returned, provider.StatusPending)
 }

@@ -59,6 +59,9 @@ func (m *mapping) pages() uint64 { return (m.end() + PageSize - 1) / PageSize }
 // The memory must stay the LAM's until ReleaseLAM. A mapping that cannot be made
 // leaves nothing behind.
 func (a *Adapter) BuildLAM(mdl *MDL, length uint64, completion RequestCompletion, context any, lam *LAM, size, fbo *uint32) Status {
+	if !a.open() {
+		return StatusInvalidDeviceState
+	}
 	memory, ok := mdl.pieces(length)
 	if !ok || size == nil || fbo == nil {
 		return StatusInvalidParameter

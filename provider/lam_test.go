@@ -218,6 +218,16 @@ func sameMDL(a, b provider.MDL) bool {
 
 // TestTokens: NDK-PTOK-05 and the uniqueness of all tokens of an adapter.
 func TestTokens(t *testing.T) {
+	t.Run("slots are used again, in the end", func(t *testing.T) {
+		h := newWorld(t).hosts[0]
+		for range 10_000 {
+			mw := must(h.pd.CreateMW(nil, nil))
+			if slot := mw.RemoteToken() >> 8; slot > 4096+10 {
+				t.Fatalf("slot %d, while none is in use", slot)
+			}
+			mw.Close(nil, nil)
+		}
+	})
 	t.Run("NDK-PTOK-05 NDK-MR-12 no token is the privileged one, or another's", func(t *testing.T) {
 		w := newWorld(t)
 		h, _ := w.connect()

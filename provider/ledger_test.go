@@ -2,6 +2,7 @@ package provider_test
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -54,8 +55,17 @@ func TestNewLedger(t *testing.T) {
 		"below shares": {memory[:size], -1, false},
 		"above shares": {memory[:size], provider.MaxShares, false},
 	} {
-		if _, err := provider.NewLedger(c.memory, addresses[:1], c.own); err == nil != c.ok {
+		l, err := provider.NewLedger(c.memory, addresses[:1], c.own)
+		if err == nil != c.ok {
 			t.Errorf("%s: %v", name, err)
+		}
+		if err != nil {
+			continue
+		}
+		for _, address := range addresses { // of the second it has no ports
+			if share, ok := l.PortHolder(netip.AddrPortFrom(address, 1)); ok {
+				t.Errorf("%s: share %d has a port that nobody took", name, share)
+			}
 		}
 	}
 }
@@ -82,6 +92,29 @@ func TestLedgerInCommon(t *testing.T) {
 		w.hosts[1].taken(at, nowhere)
 		w.finish(w.hosts[0].close(l))
 		w.hosts[1].free(at)
+	})
+	t.Run("what a process had that is gone is free, and nothing else", func(t *testing.T) {
+		var ledgers []*provider.Ledger
+		w := newLedgerWorld(t, func(cfg *provider.Config) { ledgers = append(ledgers, cfg.Ledger) })
+		for i, h := range w.hosts {
+			l := track(h, must(h.CreateListener(func(any, *provider.Connector) {}, nil, nil, nil)))
+			w.want(l.Listen(netip.AddrPortFrom(sharedAddress, uint16(7000+i)), nil, nil), success)
+		}
+		check := func(want ...provider.HeldPort) {
+			t.Helper()
+			if got := ledgers[0].Ports(); !slices.Equal(got, want) {
+				t.Errorf("ports in use: %v, want %v", got, want)
+			}
+		}
+		first := provider.HeldPort{Address: netip.AddrPortFrom(sharedAddress, 7000), Share: 0, Use: provider.PortOfListener}
+		check(first, provider.HeldPort{Address: netip.AddrPortFrom(sharedAddress, 7001), Share: 1, Use: provider.PortOfListener})
+		ledgers[0].Clear(5)
+		used := w.hosts[0].device.Usage()
+		ledgers[0].Clear(1)
+		check(first)
+		if got, all := w.hosts[0].device.Usage(), used; got.Qps != all.Qps/2 || got.Cqs != all.Cqs/2 || got.Mrs != all.Mrs/2 {
+			t.Errorf("in use: %+v, was %+v", got, all)
+		}
 	})
 	t.Run("NDK-LSN-03 any port that no process has", func(t *testing.T) {
 		w := newLedgerWorld(t, nil)

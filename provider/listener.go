@@ -35,6 +35,9 @@ func (l *Listener) accepts() bool { return !l.paused && l.undecided < backlog }
 // accept, to reject or to close.
 func (a *Adapter) CreateListener(event ConnectEvent, eventContext any,
 	completion CreateCompletion, context any) (*Listener, Status) {
+	if !a.open() {
+		return nil, StatusInvalidDeviceState
+	}
 	if event == nil {
 		return nil, StatusInvalidParameter
 	}

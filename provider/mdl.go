@@ -77,16 +77,13 @@ func (p pieces) appendRange(dst [][]byte, offset, length uint64) ([][]byte, bool
 	return dst, true
 }
 
-// appendPart appends length bytes of q at offset, which are all there, to p.
+// appendPart appends length bytes of q at offset, which are all there, to p. q has
+// no holes.
 func (p pieces) appendPart(q pieces, offset, length uint64) pieces {
 	for i, end := q.at(offset), offset+length; offset < end; i++ {
 		n := min(q[i].end, end) - offset
-		if q[i].bytes == nil {
-			p = p.appendHole(n)
-		} else {
-			from := uint64(len(q[i].bytes)) - (q[i].end - offset)
-			p = append(p, piece{q[i].bytes[from : from+n : from+n], p.length() + n})
-		}
+		from := uint64(len(q[i].bytes)) - (q[i].end - offset)
+		p = append(p, piece{q[i].bytes[from : from+n : from+n], p.length() + n})
 		offset += n
 	}
 	return p

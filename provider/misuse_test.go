@@ -1,6 +1,7 @@
 package provider_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/ndklab/ndklab/provider"
@@ -243,4 +244,36 @@ func TestUseAfterClose(t *testing.T) {
 			w.want(use.call(w, w.hosts[0]), use.want)
 		})
 	}
+}
+
+// TestCreateOnClosed: nothing is made on an instance or a domain that is closed.
+func TestCreateOnClosed(t *testing.T) {
+	for name, create := range creates {
+		t.Run(name, func(t *testing.T) {
+			w := newWorldWith(t, addresses, pends)
+			h := w.hosts[0]
+			srq := track(h, must(h.pd.CreateSRQ(1, 1, 0, nil, nil, nil, nil, nil)))
+			h.close(h.pd)
+			if !slices.Contains([]string{"MR", "FRMR", "MW", "SRQ", "QP", "QP with an SRQ"}, name) { // of the instance
+				h.BeginClose(func() {})
+			}
+			before := h.device.InUse() + h.Queues()
+			c := creation{}
+			if name == "QP with an SRQ" { // whose SRQ cannot be made any more
+				_, c.status = h.pd.CreateQPWithSRQ(h.cq, h.cq, srq, nil, 1, 1, 0, c.done, &c)
+			} else {
+				create(h, true, &c)
+			}
+			w.want(c.status, provider.StatusInvalidDeviceState)
+			w.settle()
+			if now := h.device.InUse() + h.Queues(); c.returned != nil || c.calls > 0 || now != before {
+				t.Errorf("got %+v; %d entries in the tables, %d before", c, now, before)
+			}
+		})
+	}
+	w := newWorld(t)
+	h := w.hosts[0]
+	h.BeginClose(func() {})
+	size, fbo := uint32(100), uint32(0)
+	w.want(h.BuildLAM(&provider.MDL{Bytes: make([]byte, 1)}, 1, nil, nil, &provider.LAM{}, &size, &fbo), provider.StatusInvalidDeviceState)
 }

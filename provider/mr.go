@@ -24,6 +24,9 @@ type MR struct {
 // CreateMR makes a memory region, for QP.FastRegister if fastRegister, else for
 // Register.
 func (pd *PD) CreateMR(fastRegister bool, completion CreateCompletion, context any) (*MR, Status) {
+	if !pd.open() {
+		return nil, StatusInvalidDeviceState
+	}
 	m := pd.adapter.miniport
 	mr := &MR{pd: pd, fastRegister: fastRegister, grant: grant{miniport: m}}
 	if !mr.reserve(m, mrResource, m.capabilities.MaxMrCount) {

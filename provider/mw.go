@@ -14,6 +14,9 @@ type MW struct {
 
 // CreateMW makes a memory window for QP.Bind.
 func (pd *PD) CreateMW(completion CreateCompletion, context any) (*MW, Status) {
+	if !pd.open() {
+		return nil, StatusInvalidDeviceState
+	}
 	m := pd.adapter.miniport
 	mw := &MW{pd: pd, grant: grant{miniport: m}}
 	if !mw.reserve(m, mwResource, m.capabilities.MaxMwCount) {

@@ -133,6 +133,21 @@ func TestBind(t *testing.T) {
 			t.Fatal("not written")
 		}
 	})
+	t.Run("NDK-LIFE-29 closed before it was bound", func(t *testing.T) {
+		w := newWorld(t)
+		h, _ := w.connect()
+		mr := h.register(0, h.memory[:1000], 0xF)
+		mw := track(h, must(h.pd.CreateMW(nil, nil)))
+		w.want(h.qp.Bind(nil, mr, mw, 0, 10, allRights|provider.OpDefer), success)
+		closing := h.close(mw)
+		h.qp.Flush()
+		w.finish(closing)
+		closing = h.close(mr)
+		w.settle()
+		if !closing.over() {
+			t.Fatal("the region waits for a window that is gone")
+		}
+	})
 	t.Run("NDK-MW-10 bound to another range and another region", func(t *testing.T) {
 		w := newWorld(t)
 		client, server := w.connect()

@@ -92,7 +92,8 @@ func (o *object) holdOpen() bool {
 
 // open reports whether the object's close has not been called. A consumer has no
 // business with one that is not (ndkpi.md 1.5). Functions that would do harm to
-// others then, by what they take or give back a second time, refuse it.
+// others then, by what they take or give back a second time, refuse it, and so do
+// those that make more.
 func (o *object) open() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -9,6 +9,9 @@ type PD struct {
 
 // CreatePD makes a protection domain.
 func (a *Adapter) CreatePD(completion CreateCompletion, context any) (*PD, Status) {
+	if !a.open() {
+		return nil, StatusInvalidDeviceState
+	}
 	pd := &PD{adapter: a}
 	if !pd.reserve(a.miniport, pdResource, a.miniport.capabilities.MaxPdCount) {
 		return nil, StatusInsufficientResources

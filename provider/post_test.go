@@ -36,6 +36,13 @@ func TestCreateQP(t *testing.T) {
 			}
 		})
 	}
+	t.Run("without a CQ for either kind of request", func(t *testing.T) {
+		for _, cqs := range [][2]*provider.CQ{{nil, h.cq}, {h.cq, nil}, {nil, nil}} {
+			if qp, status := h.pd.CreateQP(cqs[0], cqs[1], nil, 1, 1, 1, 1, 0, nil, nil); status != provider.StatusInvalidParameter || qp != nil {
+				t.Errorf("made %v, %v", qp, status)
+			}
+		}
+	})
 	t.Run("numbers go round in a circle", func(t *testing.T) {
 		first := h.newQP()
 		h.device.SetNextQPN(first.Number())

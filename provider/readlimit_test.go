@@ -164,6 +164,24 @@ func TestDeviceReadLimits(t *testing.T) {
 			w.limits(t, "server", b.conn, 16, 16)
 		}
 	})
+	t.Run("what was never taken is not given back", func(t *testing.T) {
+		w, client, first, _ := limited(t, 40, 40)
+		reject := true
+		first.listen(func(c *provider.Connector) {
+			if reject {
+				w.want(c.Reject(nil), success)
+			} else {
+				first.close(c)
+			}
+		})
+		for range 2 {
+			w.want(w.finish(client.dial(client.newConnector(), first)), refused)
+			if u := first.device.Usage(); u.InboundReads != 0 || u.OutboundReads != 0 {
+				t.Errorf("in use: %+v", u)
+			}
+			reject = false
+		}
+	})
 	t.Run("NDK-CAP-02 shared by the instances, as far as it goes", func(t *testing.T) {
 		w, client, first, second := limited(t, 40, 20)
 		a1, b1 := w.couple(client, first, 7000)

@@ -19,6 +19,9 @@ type SharedEndpoint struct {
 // Connector.ConnectWithSharedEndpoint. Port 0 has a free ephemeral port chosen.
 func (a *Adapter) CreateSharedEndpoint(address netip.AddrPort,
 	completion CreateCompletion, context any) (*SharedEndpoint, Status) {
+	if !a.open() {
+		return nil, StatusInvalidDeviceState
+	}
 	m := a.miniport
 	m.cmMu.Lock()
 	defer m.cmMu.Unlock()

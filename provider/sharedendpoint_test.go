@@ -62,6 +62,17 @@ func (h *host) free(address netip.AddrPort) {
 }
 
 func TestSharedEndpoint(t *testing.T) {
+	t.Run("NDK-EP-11 in use still after a connector that was refused is closed", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.hosts[0], w.hosts[1]
+		at := netip.AddrPortFrom(client.address, 5000)
+		s := client.share(at)
+		c := client.newConnector()
+		w.want(w.finish(client.dialShared(c, client.qp, s, server.service())), refused)
+		w.finish(client.close(c))
+		_, status := client.CreateSharedEndpoint(at, nil, nil)
+		w.want(status, provider.StatusSharingViolation)
+	})
 	for name, test := range map[string]func(t *testing.T, w *world, client, server *host){
 		"NDK-EP-07 several destinations": func(t *testing.T, w *world, client, server *host) {
 			from := client.share(addr("10.0.0.1:5000"))

@@ -37,6 +37,9 @@ type SRQ struct {
 // (NDK-SRQ-15). A notifyThreshold of 0 asks for nothing. Only Modify arms again.
 func (pd *PD) CreateSRQ(depth, maxReceiveRequestSge, notifyThreshold uint32, notification SRQNotification,
 	notificationContext any, _ *GroupAffinity, completion CreateCompletion, context any) (*SRQ, Status) {
+	if !pd.open() {
+		return nil, StatusInvalidDeviceState
+	}
 	m := pd.adapter.miniport
 	if depth == 0 || depth > m.info.MaxSrqDepth || maxReceiveRequestSge > m.info.MaxReceiveRequestSge {
 		return nil, StatusInvalidParameter

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/ndklab/ndklab/provider"
 )
@@ -71,8 +72,8 @@ func TestQPNs(t *testing.T) {
 	if first != 16 || last != 1<<provider.ShareShift-2 {
 		t.Errorf("from %d to %d", first, last)
 	}
-	h.device.SetNextQPN(last)
-	for _, want := range []uint32{last, first, first + 1} {
+	h.device.SetNextQPN(last - 1)
+	for _, want := range []uint32{last - 1, last, first, first + 1} {
 		if got := h.newQP().Number(); got != want {
 			t.Errorf("%d, want %d", got, want)
 		}
@@ -158,8 +159,12 @@ func TestStaleConnections(t *testing.T) {
 		client, server := w.hosts[0], w.hosts[1]
 		w.restart(client, server, 1)
 		server.listen(func(c *provider.Connector) { server.accept(c) })
+		before := w.clock.Now()
 		client.device.WithoutQPNs(func() {
 			w.want(w.finish(client.dial(client.newConnector(), server)), refused)
 		})
+		if took := w.clock.Now() - before; took > 40*time.Microsecond { // two round trips
+			t.Errorf("refused after %v: it was asked more than once", took)
+		}
 	})
 }

@@ -329,6 +329,31 @@ func TestFailure(t *testing.T) {
 		w.want(h.set(1), success)
 		w.comeBack(0)
 	})
+	t.Run("attempts to connect, in order", func(t *testing.T) {
+		w := newWorld(t)
+		h := w.hosts[0]
+		var attempts []*async
+		var order []int
+		for i := range 20 {
+			a := h.dialFrom(h.newConnector(), h.newQP(), h.ephemeral(), nowhere)
+			a.then = func() { order = append(order, i) }
+			attempts = append(attempts, a)
+		}
+		h.device.Fail()
+		if !h.device.Failed() {
+			t.Error("the device has not failed")
+		}
+		for _, a := range attempts {
+			w.want(w.finish(a), provider.StatusConnectionAborted)
+		}
+		if !slices.IsSorted(order) || len(order) != 20 {
+			t.Errorf("told in the order %v: a simulation would not repeat", order)
+		}
+		h.device.Recover()
+		if h.device.Failed() {
+			t.Error("the device has not recovered")
+		}
+	})
 	t.Run("attempts to connect", func(t *testing.T) {
 		w := newWorld(t)
 		client, server := w.hosts[0], w.hosts[1]

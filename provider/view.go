@@ -109,7 +109,7 @@ func (v *view) end(r *region) bool {
 // permanent reports whether no request can end a token: that of a registered
 // region or the privileged one.
 func (qp *QP) permanent(token uint32) bool {
-	r := qp.pd.adapter.miniport.regions.at(token)
+	r := qp.pd.adapter.miniport.region(token)
 	return token == privilegedToken || r != nil && r.grant == nil
 }
 

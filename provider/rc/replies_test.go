@@ -185,3 +185,19 @@ func TestFlushIsSilent(t *testing.T) {
 	e.hear(write(104))
 	e.quiet()
 }
+
+// TestReplyCounters: each refusal counts as what it is.
+func TestReplyCounters(t *testing.T) {
+	e := newReady(t, nil)
+	e.hear(roce.Header{Opcode: roce.SendOnly, PSN: 103})
+	e.answers(0)
+	e.hear(roce.Header{Opcode: roce.SendOnly, PSN: 100, AckReq: true}) // without a receive
+	e.answers(0)
+	e.hear(roce.Header{Opcode: roce.SendMiddle, PSN: 100})
+	e.answers(0)
+	got := e.qp.Counters()
+	want := Counters{Received: 3, Sent: 3, OutOfSequence: 1, NAKsSent: 1, RNRsSent: 1}
+	if got != want {
+		t.Errorf("counted %+v, want %+v", got, want)
+	}
+}

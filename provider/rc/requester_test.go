@@ -91,6 +91,33 @@ func TestPostRefuses(t *testing.T) {
 	e.completed("send flushed 1", "send flushed 2")
 }
 
+// TestInlineReads: what brings data here, or none, has no data to bring along.
+func TestInlineReads(t *testing.T) {
+	e := newReady(t, nil)
+	for _, op := range []Op{OpRead, OpBind, OpFastRegister, OpInvalidate} {
+		if err := e.qp.Post(&Request{Op: op, Inline: []byte{1}, Local: &journal{}}); !errors.Is(err, ErrInline) {
+			t.Errorf("operation %d: %v", op, err)
+		}
+	}
+}
+
+// TestUnreadable: a request whose memory could not be read once has failed, even
+// if the failure has to wait for what is before it. To be sent, memory need not
+// be writable.
+func TestUnreadable(t *testing.T) {
+	e := newReady(t, nil)
+	e.memory[1].deny[LocalWrite] = true
+	e.memory[3].deny[LocalRead] = true
+	e.queue(sends(1, 1), Request{Op: OpSend, Context: 2, SGL: []SGE{piece(3, 0, 1)}})
+	e.say("send only 100 (1) ask")
+	e.quiet()
+	e.memory[3].deny[LocalRead] = false
+	e.quiet()
+	e.hear(ack(100, roce.SyndromeACK))
+	e.completed("send ok 1", "send local-protection 2")
+	e.quiet()
+}
+
 // TestSending is roce.md 6.1.
 func TestSending(t *testing.T) {
 	e := newReady(t, nil)

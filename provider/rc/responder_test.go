@@ -466,3 +466,16 @@ func TestResponder(t *testing.T) {
 		})
 	}
 }
+
+// TestLongestRead: a READ may be of as many bytes as a message, if the memory has
+// them, and of no more.
+func TestLongestRead(t *testing.T) {
+	for length, want := range map[uint32]string{
+		MaxMessage:     "nak62 100 msn 0", // no such memory
+		MaxMessage + 1: "nak61 100 msn 0", // no such request
+	} {
+		e := newReady(t, nil)
+		e.hear(roce.Header{Opcode: roce.ReadRequest, PSN: 100, RKey: 1, VA: 1 << 32, DMALength: length})
+		e.at(0, want)
+	}
+}

@@ -118,6 +118,17 @@ func TestResponses(t *testing.T) {
 			sent: "read request 100 300@1000 ask, send only 102 (1) ask",
 		},
 		{
+			name: "2: an RNR NAK behind a READ goes back to the READ, at once",
+			post: []Request{reads(1, 300), sends(2, 1)},
+			hear: []roce.Header{ack(102, roce.SyndromeRNR|12)},
+			sent: "read request 100 300@1000 ask, send only 102 (1) ask",
+		},
+		{
+			name: "packets of other classes mean nothing",
+			post: three,
+			hear: []roce.Header{{Opcode: roce.UDSendOnly, PSN: 100}, {Opcode: 0x81, PSN: 100}},
+		},
+		{
 			name: "2: an ACK for a READ's own number says so too",
 			post: []Request{sends(1, 1), reads(2, 300)},
 			hear: []roce.Header{ack(102, roce.SyndromeACK)},
@@ -288,6 +299,45 @@ func TestNotReady(t *testing.T) {
 	e.completed("send rnr-retry-exceeded 3")
 	if got := e.qp.Counters().RNRsReceived; got != 6 {
 		t.Errorf("counted %d RNR NAKs", got)
+	}
+}
+
+// TestLateWait: a timer that runs much too late ends the wait, not the connection.
+func TestLateWait(t *testing.T) {
+	e := newReady(t, nil)
+	e.queue(sends(1, 1))
+	e.answers(0)
+	e.hear(ack(100, roce.SyndromeRNR|12))
+	e.qp.HandleTimeout(time.Hour)
+	e.at(time.Hour, "send only 100 (1) ask")
+	e.completed()
+}
+
+// TestTimeoutAfterTheEnd: there is nothing to give up on a connection that has
+// ended.
+func TestTimeoutAfterTheEnd(t *testing.T) {
+	e := newReady(t, nil)
+	e.queue(sends(1, 1))
+	e.answers(0)
+	e.qp.Flush()
+	e.completed("send flushed 1")
+	e.qp.HandleTimeout(time.Hour)
+	e.completed()
+	if got := e.qp.Counters().Timeouts; got != 0 {
+		t.Errorf("%d timeouts", got)
+	}
+}
+
+// TestResponseCounters: each response counts as what it is.
+func TestResponseCounters(t *testing.T) {
+	e := newReady(t, nil)
+	e.queue(sends(1, 1), sends(2, 1), sends(3, 1))
+	e.answers(0)
+	e.hear(ack(100, roce.SyndromeACK), ack(101, roce.SyndromePSNSequence), ack(101, roce.SyndromeRNR|12))
+	got := e.qp.Counters()
+	want := Counters{Received: 3, Sent: 3, AcknowledgementsReceived: 1, NAKsReceived: 1, RNRsReceived: 1}
+	if got != want {
+		t.Errorf("counted %+v, want %+v", got, want)
 	}
 }
 

@@ -1,0 +1,146 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/udp"
+)
+
+// TestOneLease: a process has one share at most, asks for nothing that is not
+// known, and none is lost to one that is gone already.
+func TestOneLease(t *testing.T) {
+	s := serving(t, config(1))
+	conn := dial(t, func(context.Context, *control.Request) (any, error) { return nil, nil })
+	refused(t, conn.Call(patient(t), "nonsense", nil, nil), "unknown request")
+	refused(t, conn.Call(patient(t), methodConnection, "nonsense", nil), "")
+	if err := conn.Call(patient(t), methodLease, nil, &terms{}); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, conn.Call(patient(t), methodLease, nil, &terms{}), "has a share already")
+	gone := &holder{server: s}
+	gone.end()
+	if err := gone.begin(7, 1, conn); err == nil {
+		t.Error("a process that is gone has a share")
+	}
+	if s.taken[2] || s.holders[7].Load() != nil {
+		t.Error("a share is lost")
+	}
+}
+
+// A stingy carrier has no sockets for others.
+type stingy struct{ Carrier }
+
+func (stingy) Share(int) ([]*os.File, error) { return nil, errors.New("no more sockets") }
+
+// TestNoSockets: a share that could not be given is free for the next.
+func TestNoSockets(t *testing.T) {
+	carrier, err := udp.Open(udp.Config{Addresses: ours})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Serve(config(1), stingy{carrier})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(patient(t))
+	refused(t, err, "no more sockets")
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if s.taken[1] {
+		t.Error("a share is lost")
+	}
+	s.Device().Close()
+}
+
+// TestOwnersMistakes: a process does not trust the owner blindly.
+func TestOwnersMistakes(t *testing.T) {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socketName, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	answers := make(chan any, 1)
+	owner := make(chan *control.Conn, 1)
+	go func() {
+		for {
+			sock, err := l.AcceptUnix()
+			if err != nil {
+				return
+			}
+			owner <- control.New(sock, func(context.Context, *control.Request) (any, error) { return <-answers, nil })
+		}
+	}()
+	answers <- &terms{Share: 1, Addresses: ours}
+	_, err = Open(patient(t))
+	refused(t, err, "0 files for 2 addresses")
+	(<-owner).Wait()
+
+	tenant := &tenant{}
+	_, err = tenant.handle(t.Context(), &control.Request{Method: "nonsense"})
+	refused(t, err, "unknown request")
+
+	short, err := newMemory(len(ours) - 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer short.Close()
+	_, err = openLedger(short, ours, 1)
+	refused(t, err, "2 addresses take")
+	if _, err := openLedger(short, ours[1:], 1); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNothingKnown: until the owner has said what state its device is in, the
+// process's is as it was started.
+func TestNothingKnown(t *testing.T) {
+	device := peer(t)
+	tenant := &tenant{device: device}
+	tenant.applyState()
+	a, status := device.OpenAdapter(provider.OpenParameters{Version: provider.InterfaceVersion})
+	if status != provider.StatusSuccess {
+		t.Fatal(status)
+	}
+	a.Close()
+}
+
+// TestIdentity: two devices are told apart by their GUIDs.
+func TestIdentity(t *testing.T) {
+	var guids [2]uint64
+	for i := range guids {
+		t.Run("", func(t *testing.T) { guids[i] = serving(t, config(uint64(i))).config.GUID })
+	}
+	if guids[0] == guids[1] || guids[0] == 0 {
+		t.Errorf("GUIDs %#x", guids)
+	}
+}
+
+// dial connects to an owner as a process does, without asking for anything.
+func dial(t *testing.T, handler control.Handler) *control.Conn {
+	t.Helper()
+	sock, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socketName, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := control.New(sock, handler)
+	t.Cleanup(func() {
+		conn.Close()
+		conn.Wait()
+	})
+	return conn
+}
+
+func refused(t *testing.T, err error, why string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), why) {
+		t.Errorf("got %v, want %q", err, why)
+	}
+}
