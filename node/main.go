@@ -105,7 +105,7 @@ func (a *agent) handle(ctx context.Context, r *control.Request) (any, error) {
 	case methodUp:
 		return nil, a.bringUp(r)
 	case methodCounters:
-		return a.counters(), nil
+		return a.counters(ctx), nil
 	case methodExec:
 		return a.exec(ctx, r)
 	case methodSignal:
@@ -155,15 +155,14 @@ func (a *agent) bringUp(r *control.Request) error {
 	return nil
 }
 
-func (a *agent) counters() Counters {
+func (a *agent) counters(ctx context.Context) Counters {
 	a.mu.Lock()
 	shared := a.shared
 	a.mu.Unlock()
 	if shared == nil {
 		return Counters{NDK: map[string]uint64{}, Transport: map[string]uint64{}}
 	}
-	device := shared.Device()
-	return Counters{NDK: device.Counters().Map(), Transport: device.TransportCounters()}
+	return Counters{NDK: shared.Device().Counters().Map(), Transport: shared.TransportCounters(ctx)}
 }
 
 // end waits for the commands, whose contexts ended with the channel.

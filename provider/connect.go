@@ -175,6 +175,7 @@ func (c *Connector) handleReply(e cm.ConnectReply) {
 	c.lowerReads(uint32(e.InitiatorDepth), uint32(e.ResponderResources))
 	c.agreed.RemoteQPN, c.agreed.SendPSN = e.QPN, e.StartingPSN
 	c.agreed.RNRRetryCount = int(e.RNRRetryCount)
+	c.agreed.AckDelay = e.TargetAckDelay.Ack()
 	c.complete(StatusSuccess)
 }
 

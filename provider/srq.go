@@ -88,15 +88,20 @@ func (srq *SRQ) Modify(depth, notifyThreshold uint32, completion RequestCompleti
 }
 
 func (srq *SRQ) modify(depth, notifyThreshold uint32) Status {
+	var resized *rc.ReceiveQueue
+	if depth > 0 { // made before the lock is taken, for which packets may be waiting
+		resized = rc.NewReceiveQueue(int(depth), srq.maxReceive)
+	}
 	srq.mu.Lock()
 	defer srq.mu.Unlock()
 	if srq.failure != StatusSuccess {
 		return StatusInvalidDeviceState
 	}
-	if depth > 0 {
-		if err := srq.receives.Resize(int(depth)); err != nil {
+	if resized != nil {
+		if err := srq.receives.CopyTo(resized); err != nil {
 			return StatusBufferOverflow
 		}
+		srq.receives = resized
 	}
 	if notifyThreshold > 0 {
 		srq.armed, srq.threshold = true, notifyThreshold

@@ -33,15 +33,16 @@ func TestMemory(t *testing.T) {
 			}
 			c, s := connect(t, client, qps[0].QP, server, qps[1].QP)
 			copy(memories[0].Bytes, "abcdefgh")
-			_, err := qps[0].Done(ctx, qps[0].Send(nil, memories[0].SGL(1, 2), 0))
+			// The peer learns by the message that what was written before is there.
+			_, err := qps[0].Done(ctx, qps[0].Write(nil, memories[0].SGL(4, 4), 4, memories[1].RemoteToken(), 0))
+			must(t, err)
+			_, err = qps[0].Done(ctx, qps[0].Send(nil, memories[0].SGL(1, 2), 0))
 			must(t, err)
 			r, err := qps[1].Received(ctx)
 			must(t, err)
 			if r.RequestContext != "receive" || r.BytesTransferred != 2 {
 				t.Errorf("received %+v", r)
 			}
-			_, err = qps[0].Done(ctx, qps[0].Write(nil, memories[0].SGL(4, 4), 4, memories[1].RemoteToken(), 0))
-			must(t, err)
 			if got, want := memories[1].Bytes, []byte("bc\x00\x00efgh"); !bytes.Equal(got, want) {
 				t.Errorf("the peer has %q, want %q", got, want)
 			}

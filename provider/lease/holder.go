@@ -13,7 +13,9 @@ import (
 
 // A holder is a process that has a share, or is about to, as the owner sees it.
 type holder struct {
-	server *Server
+	server  *Server
+	conn    *control.Conn     // fixed by begin
+	counted map[string]uint64 // by the process's transport; guarded by the server's mu
 
 	mu          sync.Mutex // guards what follows; none other is taken with it held
 	share       int        // 0 before begin
@@ -39,6 +41,13 @@ func (h *holder) handle(ctx context.Context, r *control.Request) (any, error) {
 		}
 		h.note(record)
 		return nil, nil
+	case methodCounters:
+		var counted map[string]uint64
+		if err := r.Decode(&counted); err != nil {
+			return nil, err
+		}
+		h.noteCounters(counted)
+		return nil, nil
 	}
 	return nil, control.Errorf(control.Usage, "unknown request %q", r.Method)
 }
@@ -53,25 +62,25 @@ func (h *holder) begin(share, pid int, conn *control.Conn) error {
 	if h.gone || h.share != 0 {
 		return control.Errorf(control.Usage, "the process is gone, or has a share already")
 	}
-	h.share, h.pid = share, pid
+	h.share, h.pid, h.conn = share, pid, conn
 	h.connections = map[cm.ID]cm.Record{}
 	h.out, h.state = make(chan datagram, waitingDatagrams), make(chan state, 1)
 	h.state <- s.state
 	s.holders[share].Store(h)
-	s.serving.Go(func() { h.send(conn) })
+	s.serving.Go(h.send)
 	return nil
 }
 
 // send sends what there is for the process.
-func (h *holder) send(conn *control.Conn) {
+func (h *holder) send() {
 	for {
 		var err error
 		select {
 		case s := <-h.state:
-			err = conn.Notify(methodState, s)
+			err = h.conn.Notify(methodState, s)
 		case d := <-h.out:
-			err = conn.Notify(methodDatagram, d)
-		case <-conn.Done():
+			err = h.conn.Notify(methodDatagram, d)
+		case <-h.conn.Done():
 			return
 		}
 		if errors.Is(err, control.ErrClosed) {
@@ -122,7 +131,7 @@ func (h *holder) end() {
 		return
 	}
 	s := h.server
-	s.holders[share].Store(nil)
+	h.leaveCounters()
 	// It fails only if the carrier is closed, and then nothing arrives anyway.
 	_ = s.carrier.Reclaim(share)
 	s.device.TakeOver(share, left, func() { s.free(share) })

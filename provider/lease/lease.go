@@ -35,6 +35,7 @@ const (
 	methodLease      = "lease"      // a request of the process: for a terms
 	methodFiles      = "files"      // a request of the owner's, while it serves that: takes descriptors
 	methodConnection = "connection" // a notice of the process: a cm.Record
+	methodCounters   = "counters"   // a request of the owner's: for the transport's; a notice of the process: its last
 	methodDatagram   = "datagram"   // a notice of the owner's: a datagram
 	methodState      = "state"      // a notice of the owner's: a state
 )

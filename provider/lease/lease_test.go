@@ -322,3 +322,41 @@ func (s *Server) isTaken(share int) bool {
 	defer s.mu.Unlock()
 	return s.taken[share]
 }
+
+// TestTransportCounters: those of all processes, also when they are gone.
+func TestTransportCounters(t *testing.T) {
+	s := serving(t, config(1))
+	process, err := Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := consuming(t, s.Device())
+	client, err := newConsumer(process)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.ready(); err != nil {
+		t.Fatal(err)
+	}
+	join(t, client, ours[0], server, listening(t, server, netip.AddrPortFrom(ours[0], 0)))
+	// inAll checks that all have sent what owner and process have.
+	inAll := func(when string) {
+		t.Helper()
+		packets := func(m *provider.Miniport) uint64 { return m.TransportCounters()["packets_sent"] }
+		least := packets(s.Device()) + packets(process)
+		got := s.TransportCounters(t.Context())["packets_sent"]
+		if most := packets(s.Device()) + packets(process); packets(process) == 0 || got < least || got > most {
+			t.Errorf("%s: %d packets sent in all, want %d to %d", when, got, least, most)
+		}
+	}
+	inAll("while the process is there")
+	if err := client.close(patient(t)); err != nil {
+		t.Fatal(err)
+	}
+	process.Close()
+	// The process is gone when its share is free.
+	for s.holders[1].Load() != nil {
+		runtime.Gosched()
+	}
+	inAll("when it is gone")
+}

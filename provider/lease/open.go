@@ -128,6 +128,14 @@ func (t *tenant) handle(_ context.Context, r *control.Request) (any, error) {
 			device.HandIn(d.Flow, d.Payload)
 		}
 		return nil, nil
+	case methodCounters:
+		t.mu.Lock()
+		device := t.device
+		t.mu.Unlock()
+		if device == nil {
+			return nil, control.Errorf(control.Unable, "the device is closed")
+		}
+		return device.TransportCounters(), nil
 	case methodState:
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -171,9 +179,15 @@ type leasedCarrier struct {
 // Close implements provider.Carrier.
 func (c *leasedCarrier) Close() error {
 	err := c.Carrier.Close()
-	c.tenant.mu.Lock()
-	c.tenant.device = nil
-	c.tenant.mu.Unlock()
-	c.tenant.conn.Close()
+	t := c.tenant
+	t.mu.Lock()
+	device := t.device
+	t.device = nil
+	t.mu.Unlock()
+	if device != nil {
+		// The owner that does not hear of it is gone.
+		_ = t.conn.Notify(methodCounters, device.TransportCounters())
+	}
+	t.conn.Close()
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/provider"
@@ -45,6 +46,7 @@ type Server struct {
 	rand  *rand.Rand // of the seeds
 	state state
 	conns map[*control.Conn]struct{} // nil once closed
+	past  map[string]uint64          // what the transports of processes that are gone have counted
 }
 
 // Serve starts a device on carrier and shares it. cfg is the device's, whose
@@ -57,7 +59,7 @@ func Serve(cfg provider.Config, carrier Carrier) (*Server, error) {
 		return nil, fmt.Errorf("share adapter: ledger: %w", err)
 	}
 	s := &Server{
-		carrier: carrier, memory: memory, conns: map[*control.Conn]struct{}{},
+		carrier: carrier, memory: memory, conns: map[*control.Conn]struct{}{}, past: map[string]uint64{},
 		rand: rand.New(rand.NewPCG(cfg.Rand.Uint64(), cfg.Rand.Uint64())),
 	}
 	if s.ledger, err = openLedger(memory, addresses, 0); err != nil {
@@ -111,7 +113,9 @@ func (s *Server) accept() {
 			return
 		}
 		if err != nil {
-			continue // somebody who is gone again, or for whom there is no descriptor
+			// Somebody who is gone again, or for whom there is no descriptor now.
+			time.Sleep(10 * time.Millisecond)
+			continue
 		}
 		h := &holder{server: s}
 		conn := control.New(sock, h.handle)

@@ -51,17 +51,14 @@ func (q *ReceiveQueue) Take(r *Receive) bool {
 // Len is how many receives are queued.
 func (q *ReceiveQueue) Len() int { return q.queued }
 
-// Resize changes the depth. The error is ErrFull if more are queued than that.
-func (q *ReceiveQueue) Resize(depth int) error {
-	if q.queued > depth {
-		return ErrFull
-	}
-	resized := NewReceiveQueue(depth, q.maxSGE)
+// CopyTo queues all that is queued here in another queue, which is empty and
+// takes as many pieces. The error is ErrFull if there is no room for all, and
+// then the other queue is of no use.
+func (q *ReceiveQueue) CopyTo(other *ReceiveQueue) error {
 	for i := range q.queued {
-		if err := resized.Post(&q.ring[(q.oldest+i)%len(q.ring)]); err != nil {
+		if err := other.Post(&q.ring[(q.oldest+i)%len(q.ring)]); err != nil {
 			return err
 		}
 	}
-	*q = *resized
 	return nil
 }

@@ -44,12 +44,14 @@ func TestReceiveQueue(t *testing.T) {
 	post(ErrFull)
 	take()
 	post(nil)
-	if err := q.Resize(2); !errors.Is(err, ErrFull) {
-		t.Errorf("made too small: %v", err)
+	if err := q.CopyTo(NewReceiveQueue(2, 2)); !errors.Is(err, ErrFull) {
+		t.Errorf("copied to a queue that is too small: %v", err)
 	}
-	if err := q.Resize(4); err != nil {
-		t.Errorf("made larger: %v", err)
+	larger := NewReceiveQueue(4, 2)
+	if err := q.CopyTo(larger); err != nil {
+		t.Errorf("copied to a larger queue: %v", err)
 	}
+	q = larger
 	post(nil)
 	post(ErrFull)
 	if q.Len() != 4 {

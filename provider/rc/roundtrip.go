@@ -9,6 +9,7 @@ import "time"
 type roundTrip struct {
 	mean, deviation time.Duration // both 0 before the first sample
 	backedOff       uint          // times that the timeout has doubled
+	shortest        time.Duration
 	longest         time.Duration
 }
 
@@ -17,14 +18,15 @@ const (
 	firstTimeout = 20 * time.Millisecond
 	// shortestTimeout leaves time for the peer's process to be scheduled: on a
 	// machine with more busy nodes than cores that takes a slice or two, and
-	// more only after the deviation has had the occasion to learn of it.
+	// more only after the deviation has had the occasion to learn of it. A peer
+	// that announces an AckDelay is given that.
 	shortestTimeout = 2 * time.Millisecond
 	// longestTimeout bounds the timeout where no AckTimeout does.
 	longestTimeout = time.Second
 )
 
 func newRoundTrip(c *Connection) roundTrip {
-	r := roundTrip{longest: longestTimeout}
+	r := roundTrip{shortest: max(shortestTimeout, c.AckDelay), longest: longestTimeout}
 	if c.AckTimeout > 0 {
 		r.longest = c.AckTimeout
 	}
@@ -46,9 +48,9 @@ func (r *roundTrip) sample(took time.Duration) {
 // timeout is how long to wait for an acknowledgement before resending. Doubling
 // ends at the AckTimeout.
 func (r *roundTrip) timeout() time.Duration {
-	once := min(firstTimeout, r.longest)
+	once := min(max(firstTimeout, r.shortest), r.longest)
 	if r.mean > 0 {
-		once = max(shortestTimeout, r.mean+max(4*r.deviation, r.mean/2))
+		once = max(r.shortest, r.mean+max(4*r.deviation, r.mean/2))
 	}
 	return min(once<<r.backedOff, max(once, r.longest))
 }

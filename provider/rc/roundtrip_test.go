@@ -46,6 +46,22 @@ func TestRoundTrip(t *testing.T) {
 	r.backOff()
 	check(30 * ms)
 
+	// A peer that may take its time, as Linux rxe announces.
+	r = newRoundTrip(&Connection{AckTimeout: 537 * ms, AckDelay: 134 * ms})
+	check(134 * ms)
+	for range 100 {
+		r.sample(ms / 10)
+	}
+	check(134 * ms)
+	r.backOff()
+	check(268 * ms)
+	r.sample(200 * ms)
+	if r.timeout() <= 200*ms {
+		t.Errorf("timeout %v after 200 ms", r.timeout())
+	}
+	r = newRoundTrip(&Connection{AckTimeout: 67 * ms, AckDelay: 134 * ms})
+	check(67 * ms)
+
 	r = newRoundTrip(&Connection{})
 	for range 100 {
 		r.backOff()

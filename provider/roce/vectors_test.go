@@ -171,10 +171,10 @@ func TestVectors(t *testing.T) {
 			}
 
 			udpPayload := wire[ipHeaderLen(wire)+udpLen:]
-			if id, ok := v.Verify(&got.Flow, udpPayload, vec.id, 0); !ok || id != vec.id {
+			if id, ok := v.Verify(&got.Flow, udpPayload, vec.id); !ok || id != vec.id {
 				t.Errorf("Verify with the ID as hint: %#x, %v", id, ok)
 			}
-			if id, ok := v.Verify(&got.Flow, udpPayload, 0, 0xFFFF); !ok || id != vec.id {
+			if id, ok := v.Verify(&got.Flow, udpPayload, 0); !ok || id != vec.id {
 				t.Errorf("Verify without the ID: %#x, %v; want %#x", id, ok, vec.id)
 			}
 		})

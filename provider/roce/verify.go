@@ -14,9 +14,10 @@ import (
 // computed with a guessed ID is the difference of the IDs times a power of x
 // that depends on the packet's length alone. Dividing by that gives the ID in
 // which an intact packet was sent, at the price of some strength: of the 2^32
-// differences that corruption may leave, as many pass as there are IDs the
-// caller admits. With 128 of them, a corrupted packet passes one time in 2^25;
-// with all 65536, one time in 2^16; with one, or over IPv6, one time in 2^32.
+// differences that corruption may leave, as many look intact as there are IDs
+// that the caller then believes. If it believes 128 of them, a corrupted packet
+// passes one time in 2^25; if all 65536, one time in 2^16; if one, or over IPv6,
+// one time in 2^32.
 type Verifier struct {
 	buf scratch
 	// quotients[n/4%len] is what solve multiplies with for a UDP payload of
@@ -30,19 +31,17 @@ type Verifier struct {
 // Verify checks the ICRC of a packet of which a UDP socket handed over the
 // payload, BTH to ICRC. As in Received, flow.Local is the receiver. The socket hides
 // the IPv4 identification: hint is tried first and costs one pass over the
-// bytes, the others up to and including maxID are then solved for at once. It
-// returns the ID that fits; over IPv6, 0.
+// bytes, then the ID is solved for at once. It returns the ID that fits, which it is
+// for the caller to believe or not, with the loss of strength that Verifier
+// tells of; ok is false if none does. Over IPv6 the ID is 0.
 //
-// Our own peers send IDs from 0 to 127, the index of the segment in its
-// super-packet: set maxID to 127 and hint to the index in the received
-// super-packet, which is the same if nothing on the way dropped or split
-// packets. Peers that number their packets freely, as Linux rxe does, need a
-// maxID of 65535, with the loss of strength that Verifier tells of. If the
-// IP header can be seen, DecodeIP is better.
+// Our own peers send the index of the segment in its super-packet. The best hint
+// is the index in the received super-packet, which is the same if nothing on the
+// way dropped or split packets. If the IP header can be seen, DecodeIP is better.
 //
 // The packet is assumed to have come without IP options and with the
 // don't-fragment flag set.
-func (v *Verifier) Verify(flow *Flow, udpPayload []byte, hint, maxID uint16) (id uint16, ok bool) {
+func (v *Verifier) Verify(flow *Flow, udpPayload []byte, hint uint16) (id uint16, ok bool) {
 	if len(udpPayload) < bthLen+icrcLen {
 		return 0, false
 	}
@@ -57,10 +56,10 @@ func (v *Verifier) Verify(flow *Flow, udpPayload []byte, hint, maxID uint16) (id
 		return hint, true
 	}
 	x, ok := v.solve(difference, len(udpPayload))
-	if id = hint ^ x; !ok || id > maxID {
+	if !ok {
 		return 0, false
 	}
-	return id, true
+	return hint ^ x, true
 }
 
 // difference is the ICRC of a UDP payload, exclusive or the one computed of the

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/provider/roce"
 )
 
@@ -21,9 +22,6 @@ const (
 	receiveBytes    = 1 << 16
 	// receiveBatch is how many packets a Receiver is given at once, at most.
 	receiveBatch = 128
-	// maxID is the highest IPv4 identification that peers of our kind send:
-	// the index of a packet in a super-packet, of UDP_MAX_SEGMENTS at most.
-	maxID = 127
 )
 
 // A listener is the socket that receives what arrives at one local address for
@@ -46,25 +44,26 @@ type listener struct {
 	members []int
 
 	// The goroutine that runs receive owns what follows.
-	receiver provider.Receiver
-	incoming incoming
-	verifier roce.Verifier
-	flow     roce.Flow // of the newest message
-	batch    []roce.Received
+	receiver  provider.Receiver
+	incoming  incoming
+	inspector inspector
+	flow      roce.Flow // of the newest message
+	batch     []roce.Received
 }
 
 // newListener receives from a socket that is bound to local already, which from
 // now on is the listener's.
 func newListener(local netip.Addr, device string, fd, asked int, n *counters) (_ *listener, err error) {
 	l := &listener{
-		local:    local,
-		file:     os.NewFile(uintptr(fd), netip.AddrPortFrom(local, roce.Port).String()),
-		device:   device,
-		asked:    asked,
-		before:   drops(fd),
-		counters: n,
-		flow:     roce.Flow{Local: local},
-		batch:    make([]roce.Received, 0, receiveBatch),
+		local:     local,
+		file:      os.NewFile(uintptr(fd), netip.AddrPortFrom(local, roce.Port).String()),
+		device:    device,
+		asked:     asked,
+		before:    drops(fd),
+		counters:  n,
+		flow:      roce.Flow{Local: local},
+		batch:     make([]roce.Received, 0, receiveBatch),
+		inspector: newInspector(clock.Real().Now),
 	}
 	if l.granted, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF); err != nil {
 		return nil, errors.Join(os.NewSyscallError("getsockopt SO_RCVBUF", err), l.file.Close())
@@ -149,6 +148,7 @@ func (l *listener) drain(fd int) {
 func (l *listener) take(i int) {
 	b, segment := l.incoming.message(i)
 	l.flow.Remote, l.flow.SourcePort = l.incoming.peers[i].get()
+	l.inspector.turnTo(l.flow.Remote)
 	if len(b) > segment {
 		l.counters.superPacketsReceived.Add(1)
 	}
@@ -161,8 +161,8 @@ func (l *listener) take(i int) {
 	}
 }
 
-// takePacket appends a packet to the batch, if it is intact. Its index in the
-// super-packet is the IPv4 identification it most likely has.
+// takePacket appends a packet, of which index is the place in the super-packet,
+// to the batch, if it is intact.
 func (l *listener) takePacket(b []byte, index uint16) {
 	if len(l.batch) == cap(l.batch) {
 		l.deliver()
@@ -173,7 +173,7 @@ func (l *listener) takePacket(b []byte, index uint16) {
 		l.counters.malformed.Add(1)
 		return
 	}
-	if _, ok := l.verifier.Verify(&l.flow, b, index, maxID); !ok {
+	if !l.inspector.intact(&l.flow, b, index) {
 		l.counters.icrcErrors.Add(1)
 		return
 	}

@@ -86,6 +86,13 @@ func openReceiver(local netip.Addr, buffer, kind, option int, program []unix.Soc
 	if err := unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_GRO, 1); err != nil {
 		return -1, os.NewSyscallError("setsockopt UDP_GRO", err)
 	}
+	if local.Is6() {
+		// Linux rxe sends no UDP checksum, which IPv6 otherwise insists on. The
+		// ICRC says more.
+		if err := unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_NO_CHECK6_RX, 1); err != nil {
+			return -1, os.NewSyscallError("setsockopt UDP_NO_CHECK6_RX", err)
+		}
+	}
 	if err := setBuffer(fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, buffer); err != nil {
 		return -1, err
 	}

@@ -3,6 +3,7 @@ package udp
 import (
 	"bytes"
 	"encoding/binary"
+	"os"
 	"testing"
 	"time"
 
@@ -101,7 +102,8 @@ func TestWire(t *testing.T) {
 }
 
 // TestIdentification sends packets from a raw socket with identifications as
-// our peers' packets have them, also single ones out of a super-packet, and not.
+// our peers' packets have them, also single ones out of a super-packet, and as
+// a peer that counts them.
 func TestIdentification(t *testing.T) {
 	ends := newLink(t, 4200)
 	to := closeLater(t, openIn(t, ends[1], addressesOf(1)...))
@@ -116,21 +118,95 @@ func TestIdentification(t *testing.T) {
 	flow := roce.Flow{Local: addressesOf(0)[0], Remote: addressesOf(1)[0], SourcePort: 0xC000}
 	remote := &unix.SockaddrInet4{Addr: flow.Remote.As4()}
 	var sealer roce.Sealer
-	for i, id := range []uint16{0, 5, 127, 128, 0xFFFF, 1, 0} {
-		packet := acknowledgement(uint32(i))
+	send := func(id uint16, psn uint32, damage byte) {
+		t.Helper()
+		packet := acknowledgement(psn)
 		packet.Payload = [][]byte{random(100)}
 		b := sealer.AppendIP(nil, &flow, id, &packet)
+		b[len(b)-10] ^= damage
 		if err := unix.Sendto(fd, b, 0, remote); err != nil {
 			t.Fatal(err)
 		}
-		if id <= maxID {
-			if p := arrived.take(t, 1)[0]; p.Header.PSN != uint32(i) {
-				t.Fatalf("packet %d arrived instead of %d", p.Header.PSN, i)
-			}
+	}
+	var psn uint32
+	for _, id := range []uint16{0, 5, 127, 1, 0} {
+		psn++
+		send(id, psn, 0)
+	}
+	send(128, 99, 0) // what a peer of our kind does not send
+	send(1, 99, 1)
+	for _, id := range []uint16{0xFFFE, 0xFFFF, 0, 1, 130, 131, 129, 132} {
+		psn++
+		send(id, psn, 0)
+	}
+	send(133, 99, 1)
+	psn++
+	send(134, psn, 0)
+	for i, p := range arrived.take(t, int(psn)) {
+		if p.Header.PSN != uint32(i+1) {
+			t.Fatalf("packet %d arrived instead of %d", p.Header.PSN, i+1)
 		}
 	}
-	if n := to.Counters()["icrc_errors"]; n != 2 {
+	if n := to.Counters()["icrc_errors"]; n != 3 {
 		t.Errorf("%d ICRC errors", n)
+	}
+}
+
+// TestNoChecksum sends packets whose UDP checksum is 0, as those of Linux rxe are
+// over IPv6, too, also to a share.
+func TestNoChecksum(t *testing.T) {
+	ends := newLink(t, 4200)
+	to := closeLater(t, openIn(t, ends[1], addressesOf(1)...))
+	arrived := newCollector()
+	to.Listen(arrived)
+	var sockets []*os.File
+	within(t, ends[1], func() (err error) {
+		sockets, err = to.Share(1)
+		return err
+	})
+	var member *Carrier
+	within(t, ends[1], func() (err error) {
+		member, err = Open(Config{Addresses: addressesOf(1), Sockets: sockets})
+		return err
+	})
+	closeLater(t, member)
+	arrivedThere := newCollector()
+	member.Listen(arrivedThere)
+	for _, f := range sockets {
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fd := sniff(t, ends[0])
+	bound, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := bound.(*unix.SockaddrLinklayer)
+	within(t, ends[1], func() error {
+		eth0, err := netlink.LinkByName("eth0")
+		if err == nil {
+			address.Halen = uint8(copy(address.Addr[:], eth0.Attrs().HardwareAddr))
+		}
+		return err
+	})
+	var sealer roce.Sealer
+	for i, protocol := range []uint16{unix.ETH_P_IP, unix.ETH_P_IPV6} {
+		address.Protocol = binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, protocol))
+		flow := roce.Flow{Local: addressesOf(0)[i], Remote: addressesOf(1)[i], SourcePort: firstPort}
+		for _, c := range []struct {
+			qpn  uint32
+			into collector
+		}{{1, arrived}, {1<<shareShift + 7, arrivedThere}} {
+			packet := acknowledgement(5)
+			packet.Header.DestQPN = c.qpn
+			if err := unix.Sendto(fd, sealer.AppendIP(nil, &flow, 48000, &packet), 0, address); err != nil {
+				t.Fatal(err)
+			}
+			if p := c.into.take(t, 1)[0]; p.Flow.Remote != flow.Local {
+				t.Errorf("a packet from %v arrived instead", p.Flow.Remote)
+			}
+		}
 	}
 }
 

@@ -1,0 +1,48 @@
+package provider_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ndklab/ndklab/provider/roce"
+	"github.com/ndklab/ndklab/provider/roce/mad"
+)
+
+// TestAckDelay: an active end does not send again before a peer's REP says that
+// it could have answered.
+func TestAckDelay(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		delay mad.Timeout
+		want  bool // again within 100 ms
+	}{
+		{"a peer of our kind", 0, true},
+		{"134 ms, as Linux announces", 15, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w, gates := newGatedWorld(t)
+			gates[0].change = func(p *roce.Received) {
+				var reply mad.REP
+				if reply.Decode(p.Payload) == nil {
+					reply.TargetAckDelay = test.delay
+					p.Payload = reply.Append(nil)
+				}
+			}
+			client, server := w.connect()
+			gates[0].change = nil
+			server.receive(1)
+			gates[1].keep = true
+			w.want(client.qp.Send(nil, nil, 0), success)
+			w.clock.Run(100 * time.Millisecond)
+			if got := len(gates[1].kept) > 1; got != test.want {
+				t.Errorf("sent %d times in 100 ms", len(gates[1].kept))
+			}
+			w.clock.Run(100 * time.Millisecond)
+			if len(gates[1].kept) < 2 {
+				t.Error("not sent again in 200 ms")
+			}
+			gates[1].open()
+			client.result(success)
+		})
+	}
+}

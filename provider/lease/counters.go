@@ -1,0 +1,77 @@
+package lease
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// The NDIS counters of all processes are in the ledger. Those of the transport
+// below are each process's own: the owner asks for them, and a process that ends
+// in order leaves its last.
+
+// answering is how long a process is waited for that is asked for its counters.
+const answering = 200 * time.Millisecond
+
+// TransportCounters reads what the transports of all processes have counted, by
+// name, those that are gone included. Of a process that does not answer at once,
+// because it is stopped, and of one that was killed, it is what they said last.
+func (s *Server) TransportCounters(ctx context.Context) map[string]uint64 {
+	ctx, cancel := context.WithTimeout(ctx, answering)
+	defer cancel()
+	var asking sync.WaitGroup
+	for i := range s.holders {
+		if h := s.holders[i].Load(); h != nil {
+			asking.Go(func() { h.askCounters(ctx) })
+		}
+	}
+	asking.Wait()
+	sum := s.device.TransportCounters()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	add(sum, s.past)
+	for i := range s.holders {
+		if h := s.holders[i].Load(); h != nil {
+			add(sum, h.counted)
+		}
+	}
+	return sum
+}
+
+// askCounters has the process say what it has counted.
+func (h *holder) askCounters(ctx context.Context) {
+	var counted map[string]uint64
+	// If it does not answer, what it said before counts.
+	if err := h.conn.Call(ctx, methodCounters, nil, &counted); err == nil {
+		h.noteCounters(counted)
+	}
+}
+
+// noteCounters takes what the process says that it has counted. Answers may
+// overtake each other; counters do not decrease.
+func (h *holder) noteCounters(counted map[string]uint64) {
+	h.server.mu.Lock()
+	defer h.server.mu.Unlock()
+	if h.counted == nil {
+		h.counted = map[string]uint64{}
+	}
+	for name, n := range counted {
+		h.counted[name] = max(h.counted[name], n)
+	}
+}
+
+// leaveCounters keeps what a process has counted that is gone, and whose share
+// nobody holds any more from now on.
+func (h *holder) leaveCounters() {
+	s := h.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.holders[h.share].Store(nil)
+	add(s.past, h.counted)
+}
+
+func add(sum, more map[string]uint64) {
+	for name, n := range more {
+		sum[name] += n
+	}
+}

@@ -1,0 +1,117 @@
+package udp
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/ndklab/ndklab/provider/roce"
+)
+
+// This file verifies packets whose IPv4 identification, which the ICRC covers,
+// the socket does not show.
+//
+// Peers of our kind send identifications known in advance. Others count them
+// up: Linux rxe for each pair of addresses, over all its queue pairs and whatever
+// else goes there over UDP, from a random number on (__ip_select_ident in
+// net/ipv4/route.c). No control message of Linux tells a UDP socket the
+// identification. But as the ICRC is linear, a packet can be solved for it
+// (roce.Verifier). The solution for a corrupted packet is any of 2^32 numbers, so
+// what this proves depends on how many of them are believed: here, those that our
+// kind sends, and those near to where the peer has counted to.
+
+const (
+	// maxID is the highest IPv4 identification that peers of our kind send:
+	// the index of a packet in a super-packet, of UDP_MAX_SEGMENTS at most.
+	maxID = 127
+
+	// nearby is how far an identification may be from the last one and still be
+	// expected: packets in between were lost, or overtaken, or went to others.
+	nearby = 512
+	// jiffy is the shortest there is. Linux adds a random number to its counter
+	// that is at most the jiffies since it was last used (ip_idents_reserve).
+	jiffy = time.Millisecond
+	// maxPeers bounds how many addresses are remembered.
+	maxPeers = 4096
+)
+
+// A peer is what is known of the identifications that an address sends. The
+// zero peer is one that nothing is known of.
+type peer struct {
+	// settled says that the newest packet had an identification that was expected.
+	settled bool
+	// counts says that there were identifications that our kind does not send.
+	counts bool
+	// last is the newest identification of a peer that counts, and when, since
+	// the clock's epoch, it was there.
+	last uint16
+	when time.Duration
+}
+
+// believe reports whether a packet is intact of which that depends on an
+// identification that it was solved for.
+//
+// A packet that is not as expected is dropped, unless the one before was
+// neither, or there was none. So a peer may begin anywhere; one that jumps loses
+// one packet; one whose identifications have no order has few packets dropped, and
+// nothing but the solving to protect them. Two corrupted packets that can be
+// solved, one time in 2^16 each, would have to follow each other for one of them to pass.
+func (p *peer) believe(id uint16, now time.Duration) bool {
+	ahead := id - p.last // modulo 2^16, so what is behind is far ahead
+	overtaken := -ahead <= nearby
+	near := p.counts && (overtaken || time.Duration(ahead) <= nearby+(now-p.when)/jiffy)
+	expected := near || id <= maxID
+	if p.settled && !expected {
+		p.settled = false
+		return false
+	}
+	p.settled = expected
+	if near && !overtaken || !expected {
+		p.counts, p.last, p.when = true, id, now
+	}
+	return true
+}
+
+// An inspector verifies packets, for one goroutine.
+type inspector struct {
+	verifier roce.Verifier
+	now      func() time.Duration
+	peers    map[netip.Addr]*peer
+	// remote is the address that the newest message came from, and peer what
+	// is known of it.
+	remote netip.Addr
+	peer   *peer
+}
+
+func newInspector(now func() time.Duration) inspector {
+	return inspector{now: now, peers: make(map[netip.Addr]*peer)}
+}
+
+// turnTo prepares for packets from an address.
+func (i *inspector) turnTo(remote netip.Addr) {
+	if remote == i.remote {
+		return
+	}
+	p := i.peers[remote]
+	if p == nil {
+		if len(i.peers) == maxPeers {
+			clear(i.peers)
+		}
+		p = new(peer)
+		i.peers[remote] = p
+	}
+	i.remote, i.peer = remote, p
+}
+
+// intact reports whether the ICRC of a packet is right. index is its place in the
+// super-packet, which is the identification that it most likely has.
+func (i *inspector) intact(flow *roce.Flow, packet []byte, index uint16) bool {
+	id, ok := i.verifier.Verify(flow, packet, index)
+	if !ok {
+		return false
+	}
+	if id == index || flow.Local.Is6() {
+		i.peer.settled = true
+		return true
+	}
+	return i.peer.believe(id, i.now())
+}
