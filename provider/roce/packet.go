@@ -84,6 +84,11 @@ type Header struct {
 	InvalidateKey uint32 // IETH
 }
 
+// InDefaultPartition reports whether the packet is of the default partition. We are
+// full members of it, so that limited members' packets are for us, too (roce.md
+// 2.1).
+func (h *Header) InDefaultPartition() bool { return h.PKey|0x8000 == DefaultPKey }
+
 // A Syndrome is the AETH's first byte (roce.md 2.3).
 type Syndrome uint8
 
