@@ -43,6 +43,8 @@ const (
 	FetchAdd           Opcode = 0x14
 	SendLastInv        Opcode = 0x16
 	SendOnlyInv        Opcode = 0x17
+	Flush              Opcode = 0x1C
+	AtomicWrite        Opcode = 0x1D
 	UDSendOnly         Opcode = 0x64
 	UDSendOnlyImm      Opcode = 0x65
 	CNP                Opcode = 0x81
@@ -65,6 +67,10 @@ type Header struct {
 	// DETH, of UD packets.
 	QKey      uint32
 	SourceQPN uint32 // 24 bits
+
+	// FETH: to where data is to be flushed, and which (roce.md 2.2).
+	FlushPlacement   uint8 // 4 bits
+	FlushSelectivity uint8 // 2 bits
 
 	// RETH and AtomicETH.
 	VA        uint64
