@@ -80,7 +80,7 @@ func (e *Endpoint) handleREQ(now time.Duration, from path, b []byte) {
 		return
 	}
 	old := e.byPeer[peerKey{q.GUID, q.LocalID}]
-	if old != nil && old.peerQPN == q.QPN {
+	if old != nil && !old.active && old.peerQPN == q.QPN {
 		e.duplicateREQ(now, old, from, &q)
 		return
 	}
