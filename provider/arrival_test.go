@@ -46,7 +46,7 @@ func (g *gate) open() {
 }
 
 // newGatedWorld is newWorld with a gate before each adapter.
-func newGatedWorld(t *testing.T) (*world, [2]*gate) {
+func newGatedWorld(t testing.TB) (*world, [2]*gate) {
 	t.Helper()
 	var gates []*gate
 	w := newWorldWith(t, addresses, func(cfg *provider.Config) {
