@@ -83,6 +83,7 @@ func (r *requester) progress(now time.Duration, before int64) {
 	r.progressAt = now
 	r.resendAt = now + r.roundTrip.timeout()
 	r.rnrLeft = r.q.connection.RNRRetryCount
+	r.judge(now)
 	r.probing, r.waiting = false, false
 }
 
@@ -188,8 +189,11 @@ func (r *requester) readResponse(now time.Duration, h *roce.Header, at int64, pa
 		r.fail(r.head, LocalProtection)
 		return
 	}
-	if at+1 == chunkEnd && r.next >= chunkEnd {
-		r.reads--
+	if at+1 == chunkEnd {
+		r.answered++
+		if r.next >= chunkEnd {
+			r.reads--
+		}
 	}
 	r.pass(w, at+1)
 	r.progress(now, at)
