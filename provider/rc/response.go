@@ -10,7 +10,8 @@ import (
 func (r *requester) handle(now time.Duration, h *roce.Header, payload []byte) {
 	at := extend(h.PSN, r.una)
 	oldest := r.una
-	if h.Opcode == roce.Acknowledge && h.Syndrome.IsNAK() && h.Syndrome != roce.SyndromePSNSequence && r.head < r.tail {
+	if h.Opcode == roce.Acknowledge && h.Syndrome.IsNAK() && h.Syndrome != roce.SyndromePSNSequence &&
+		r.head < r.tail && r.slot(r.head).op == OpRead {
 		// A READ that fails half-way is refused by the number of its request,
 		// which its responses have passed (roce.md 7.3).
 		oldest = r.slot(r.head).first
