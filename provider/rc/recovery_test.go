@@ -90,3 +90,32 @@ func once(matches func(*roce.Header) bool) func(*roce.Header) bool {
 		return lost
 	}
 }
+
+// TestBackOff: the timeout doubles each time that it runs out for the same
+// packet, and halves when the peer says itself what is missing: it answers, if
+// only to what was sent again.
+func TestBackOff(t *testing.T) {
+	e := newReady(t, nil)
+	e.qp.requester.roundTrip.sample(time.Millisecond)
+	e.queue(sends(1, 1), sends(2, 1), sends(3, 1))
+	e.answers(0)
+	now := time.Duration(0)
+	expect := func(wait time.Duration) {
+		t.Helper()
+		if at, ok := e.qp.Deadline(); !ok || at != now+wait {
+			t.Fatalf("waits for %v, not %v", at-now, wait)
+		}
+	}
+	for _, wait := range []time.Duration{3, 6, 12} {
+		expect(wait * time.Millisecond)
+		now += wait * time.Millisecond
+		e.qp.HandleTimeout(now)
+		e.at(now, "send only 100 (1) ask")
+	}
+	expect(24 * time.Millisecond)
+	now += 10 * time.Millisecond
+	h := ack(101, roce.SyndromePSNSequence)
+	e.qp.Handle(now, &h, nil)
+	e.at(now, "send only 101 (1) ask, send only 102 (1) ask")
+	expect(12 * time.Millisecond)
+}

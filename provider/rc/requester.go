@@ -203,7 +203,7 @@ func (r *requester) nextPacket(now time.Duration, p *roce.Packet) bool {
 	if w.status != Success {
 		return false
 	}
-	if w.fence && r.next == w.first && w.readBefore >= r.head {
+	if w.fence && w.readBefore >= r.head {
 		return false // roce.md 6.2
 	}
 	end := r.next + 1
