@@ -125,7 +125,8 @@ func (m *Miniport) reach(local, remote netip.Addr) Status {
 func (c *Connector) ask() {
 	m := c.adapter.miniport
 	c.wish.QPN = c.qp.number
-	id, err := m.cm.Connect(m.clock.Now(), c.wish)
+	c.askedAt = m.clock.Now()
+	id, err := m.cm.Connect(c.askedAt, c.wish)
 	if err != nil {
 		panic(err) // mayConnect lets nothing through that the connection manager minds
 	}
@@ -171,6 +172,7 @@ func (c *Connector) handleReply(e cm.ConnectReply) {
 		return
 	}
 	c.enter(replied)
+	c.handshake = c.adapter.miniport.clock.Now() - c.askedAt
 	c.private = e.PrivateData[:]
 	c.lowerReads(uint32(e.InitiatorDepth), uint32(e.ResponderResources))
 	c.agreed.RemoteQPN, c.agreed.SendPSN = e.QPN, e.StartingPSN
