@@ -132,6 +132,7 @@ func (c *Connector) ask() {
 	}
 	c.id = id
 	m.connectors[id] = c
+	m.qps.hold(c.qp.number)
 }
 
 // staleRetries is how often a request is repeated that the peer calls stale: it
@@ -191,7 +192,21 @@ func (c *Connector) handleRejected(e cm.Rejected) {
 		c.private = e.PrivateData[:]
 	}
 	c.backToIdle()
-	c.complete(StatusConnectionRefused)
+	c.complete(refusal(e.Reason))
+}
+
+// refusal is the status of a Connect that was refused for a reason (roce.md 15.2).
+func refusal(r mad.Reason) Status {
+	switch r {
+	case mad.ReasonTimeout:
+		// The peer has accepted, and none of its replies has come through.
+		return StatusIOTimeout
+	case mad.ReasonInvalidGID, mad.ReasonInvalidLID, mad.ReasonInvalidSL, mad.ReasonInvalidTrafficClass,
+		mad.ReasonInvalidHopLimit, mad.ReasonInvalidPacketRate, mad.ReasonInvalidFlowLabel:
+		// The peer has no way back to us, or none that it wants to use.
+		return StatusHostUnreachable
+	}
+	return StatusConnectionRefused
 }
 
 // backToIdle undoes what Connect did.

@@ -245,6 +245,7 @@ func (c *Connector) accept(qp *QP, inboundReadLimit, outboundReadLimit uint32, p
 		return c.abort(StatusConnectionAborted)
 	}
 	c.askedAt = now
+	m.qps.hold(qp.number)
 	c.disconnectEvent, c.disconnectContext = event, eventContext
 	// The peer may send when it has the REP, so the QP comes first.
 	c.connectQP(true)
