@@ -156,9 +156,11 @@ func (c *Connector) askAgain() bool {
 }
 
 // askForLess repeats a request with the smaller MTU that the peer names (IBA
-// 12.6.7.2); false if it names none. cmMu is held.
+// 12.6.7.2); false if it names none. The queue pair gets another number, since a
+// copy of the first request that comes late would make the peer take the new
+// connection, under the same number, for stale. cmMu is held.
 func (c *Connector) askForLess(mtu uint8) bool {
-	if mtu == 0 || mtu >= c.wish.MTU {
+	if mtu == 0 || mtu >= c.wish.MTU || !c.adapter.miniport.qps.renumber(c.qp) {
 		return false
 	}
 	c.wish.MTU, c.agreed.MTU = mtu, roce.MTUOfCode(mtu)
