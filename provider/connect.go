@@ -72,14 +72,8 @@ func (c *Connector) mayConnect(source, destination netip.AddrPort, privateData [
 func (c *Connector) connect(e *endpoint, qp *QP, destination netip.AddrPort, inboundReadLimit, outboundReadLimit uint32,
 	privateData []byte, r request) Status {
 	m := c.adapter.miniport
-	mtu := m.pathMTU(e.address.Addr())
-	status := m.reach(e.address.Addr(), destination.Addr())
-	if mtu == 0 { // the interface is gone, or too narrow for any packet
-		status = StatusNetworkUnreachable
-	}
-	if status != StatusSuccess {
-		m.counters.connectFailure.Add(1)
-	} else {
+	mtu, status := m.path(e.address.Addr(), destination.Addr())
+	if status == StatusSuccess {
 		status = c.take(qp)
 	}
 	if status != StatusSuccess {
@@ -110,6 +104,20 @@ func (c *Connector) connect(e *endpoint, qp *QP, destination netip.AddrPort, inb
 	c.begin(r)
 	m.manage(m.clock.Now())
 	return StatusPending
+}
+
+// path is the path MTU from a local address, and whether a remote one can be
+// reached. That it cannot counts as a failed attempt to connect.
+func (m *Miniport) path(local, remote netip.Addr) (mtu int, status Status) {
+	mtu = m.pathMTU(local)
+	status = m.reach(local, remote)
+	if mtu == 0 { // the interface is gone, or too narrow for any packet
+		status = StatusNetworkUnreachable
+	}
+	if status != StatusSuccess {
+		m.counters.connectFailure.Add(1)
+	}
+	return mtu, status
 }
 
 // reach reports whether there is a way from a local address to a remote one: to

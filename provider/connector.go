@@ -60,7 +60,7 @@ func (c *Connector) enter(s connectorState) {
 		c.qp.mu.Lock()
 		c.qp.connected = false
 		c.qp.mu.Unlock()
-	case s == established && c.state == replied:
+	case s == established && (c.state == replied || c.state == idle): // idle: ConnectUnmanaged
 		counters.connect.Add(1)
 	case s == established:
 		counters.accept.Add(1)
