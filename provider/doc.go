@@ -107,6 +107,14 @@
 //	OID_NDK_CONNECTIONS                 Miniport.QueryOID, Miniport.Connections
 //	OID_NDK_LOCAL_ENDPOINTS             Miniport.QueryOID, Miniport.LocalEndpoints
 //
+// # Beyond NDKPI
+//
+// What a consumer can do here that the interface does not have:
+//
+//   - Connector.ConnectUnmanaged, with QP.Number, connects without connection
+//     management, as the peers do that exchange queue pair numbers by means of their
+//     own (ibv_rc_pingpong, perftest, MPI, NCCL).
+//
 // # Deviations: the form
 //
 // What differs from Microsoft's pages because this is a Go library:

@@ -96,12 +96,14 @@ func (qp *QP) flush() {
 	qp.progress(qp.clock.Now())
 }
 
-// established lets the consumer post.
-func (qp *QP) established() {
+// established lets the consumer post. handshake is how long the peer took to
+// answer when the connection was made.
+func (qp *QP) established(handshake time.Duration) {
 	qp.mu.Lock()
 	defer qp.mu.Unlock()
 	qp.listening = false
 	qp.connected = qp.rc.State() == rc.Ready
+	qp.rc.ExpectRoundTrip(handshake)
 }
 
 // receive handles packets that arrived together for this queue pair.
