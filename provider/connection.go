@@ -161,7 +161,7 @@ func (c *Connector) PeerAddress() (netip.AddrPort, Status) {
 func (m *Miniport) handleEvent(event cm.Event) {
 	switch e := event.(type) {
 	case cm.ConnectRequest:
-		m.endpoints[e.Local].listener.deliver(e) // which accepts has just found there
+		m.endpoints[e.Local].listener.deliver(e) // which refuses has just found there
 	case cm.ConnectReply:
 		m.withConnector(e.ID, func(c *Connector) { c.handleReply(e) })
 	case cm.Rejected:
@@ -184,6 +184,7 @@ func (m *Miniport) handleEvent(event cm.Event) {
 		m.withConnector(e.ID, func(c *Connector) { c.handleDisconnectDone(e.TimedOut) })
 		m.endOrphan(e.ID)
 	case cm.TimewaitOver:
+		m.qps.release(e.QPN)
 		m.withConnector(e.ID, func(c *Connector) { c.forgetID() })
 	}
 }

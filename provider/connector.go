@@ -60,7 +60,7 @@ func (c *Connector) enter(s connectorState) {
 		c.qp.mu.Lock()
 		c.qp.connected = false
 		c.qp.mu.Unlock()
-	case s == established && c.state == replied:
+	case s == established && (c.state == replied || c.state == idle): // idle: ConnectUnmanaged
 		counters.connect.Add(1)
 	case s == established:
 		counters.accept.Add(1)
@@ -245,6 +245,7 @@ func (c *Connector) accept(qp *QP, inboundReadLimit, outboundReadLimit uint32, p
 		return c.abort(StatusConnectionAborted)
 	}
 	c.askedAt = now
+	m.qps.hold(qp.number)
 	c.disconnectEvent, c.disconnectContext = event, eventContext
 	// The peer may send when it has the REP, so the QP comes first.
 	c.connectQP(true)

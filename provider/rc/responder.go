@@ -77,7 +77,7 @@ func (r *responder) execute(h *roce.Header, payload []byte) {
 		r.fail(RemoteInvalidRequest, roce.SyndromeInvalidRequest)
 		return
 	}
-	if op.IsAtomic() { // NDK has none
+	if kind == noMessage && op != roce.ReadRequest { // an atomic, a FLUSH: NDK has none
 		r.fail(RemoteInvalidRequest, roce.SyndromeInvalidRequest)
 		return
 	}
