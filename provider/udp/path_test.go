@@ -301,3 +301,30 @@ func TestTooBigOnOlderKernels(t *testing.T) {
 		}
 	}
 }
+
+// TestQueueingDiscipline: what a queueing discipline drops was sent, as far as
+// the carrier can tell, and it goes on sending.
+func TestQueueingDiscipline(t *testing.T) {
+	ends := newLink(t, 4200)
+	c := closeLater(t, openIn(t, ends[0], addressesOf(0)...))
+	var err error
+	onEth0(t, ends[0], func(l netlink.Link) error {
+		attributes := netlink.QdiscAttrs{LinkIndex: l.Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT}
+		err = netlink.QdiscReplace(&netlink.Tbf{QdiscAttrs: attributes, Rate: 100_000, Limit: 20_000, Buffer: 10_000})
+		return nil
+	})
+	if err != nil {
+		t.Skip("this kernel has no token bucket filter:", err)
+	}
+	packets := writes(random(400<<10), 4<<10)
+	for i, remote := range addressesOf(1) {
+		before := c.Counters()
+		flow := roce.Flow{Local: c.Addresses()[i], Remote: remote, SourcePort: c.SourcePort(c.Addresses()[i], 1)}
+		for i := range packets {
+			mustSend(t, c, flow, packets[i:i+1])
+		}
+		if n := counted(c, before); n["packets_sent"] != uint64(len(packets)) || len(n) != 1 {
+			t.Error(n)
+		}
+	}
+}
