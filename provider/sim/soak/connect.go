@@ -3,6 +3,7 @@ package soak
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/ndklab/ndklab/provider"
@@ -83,17 +84,36 @@ func (l *life) dial() {
 	e.equip()
 	name := binary.BigEndian.AppendUint64(nil, uint64(e.number))
 	r.logf("%v connects to %v", e, to.number)
-	status := e.connector.Connect(e.qp, netip.AddrPortFrom(source, 0), netip.AddrPortFrom(destination, servicePort),
-		uint32(r.rand.IntN(20)), uint32(r.rand.IntN(20)), name, func(_ any, status provider.Status) { e.answered(status) }, nil)
+	answered := func(_ any, status provider.Status) { e.answered(status) }
+	e.destination = netip.AddrPortFrom(destination, servicePort)
+	inbound, outbound := uint32(r.rand.IntN(20)), uint32(r.rand.IntN(20))
+	var status provider.Status
+	if e.shares = l.endpoint != nil && l.endpoint.LocalAddress().Addr() == source && r.chance(0.5); e.shares {
+		r.coverage.count("connection from a shared endpoint")
+		status = e.connector.ConnectWithSharedEndpoint(e.qp, l.endpoint, e.destination, inbound, outbound, name, answered, nil)
+	} else {
+		status = e.connector.Connect(e.qp, netip.AddrPortFrom(source, 0), e.destination, inbound, outbound, name, answered, nil)
+	}
 	switch loopback := l.host.plan.info.AdapterFlags&provider.AdapterLoopbackConnections != 0; {
 	case status == provider.StatusPending && (to != l.host || loopback):
 		e.stage = connecting
 	case status == provider.StatusHostUnreachable && to == l.host && !loopback:
 		e.stage = failed
 		e.hurry()
+	case status == provider.StatusAddressAlreadyExists && e.shares && l.leadsTo(e):
+		e.stage = failed
+		e.hurry()
 	default:
 		r.fail("requests end as they should", "%v: Connect %v", e, status)
 	}
+}
+
+// leadsTo reports whether another end than e connects, or once did and is not
+// closed, from the shared endpoint to where e is to.
+func (l *life) leadsTo(e *end) bool {
+	return slices.ContainsFunc(l.ends, func(o *end) bool {
+		return o != e && o.shares && o.destination == e.destination && o.stage != failed
+	})
 }
 
 // answered follows Connect.

@@ -2,6 +2,7 @@ package soak
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -24,20 +25,22 @@ const (
 // An end is one end of a connection: a connector and a queue pair, from their
 // making to their close.
 type end struct {
-	run       *run
-	number    int
-	life      *life
-	stage     stage
-	active    bool
-	target    *host // of an active end
-	peer      *end  // once each has heard of the other
-	connector *provider.Connector
-	qp        *provider.QP // nil until Accept, on the passive side
-	qpn       uint32
-	mtu       int64
-	out       *stream
-	inbound   uint32 // effective read limits
-	outbound  uint32
+	run         *run
+	number      int
+	life        *life
+	stage       stage
+	active      bool
+	target      *host // of an active end, and what follows
+	destination netip.AddrPort
+	shares      bool // connects from the shared endpoint
+	peer        *end // once each has heard of the other
+	connector   *provider.Connector
+	qp          *provider.QP // nil until Accept, on the passive side
+	qpn         uint32
+	mtu         int64
+	out         *stream
+	inbound     uint32 // effective read limits
+	outbound    uint32
 
 	requestQueue, receiveQueue *queue
 	posted                     int

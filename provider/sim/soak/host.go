@@ -23,27 +23,31 @@ type host struct {
 
 // A life is a device with its consumer, from the start of a host to its end.
 type life struct {
-	run      *run
-	host     *host
-	number   int
-	carrier  *carrier
-	device   *provider.Miniport
-	adapter  *provider.Adapter
-	domain   *provider.PD
-	memory   *memory
-	grants   []*grant // that are good for something, or were; permanent ones first
-	windows  []*window
-	lam      provider.LAM
-	bindable *provider.MR // the first region, for windows
-	queues   []*queue
-	shared   *sharedReceives // nil without an SRQ
-	listener *listener
-	ends     []*end // not all closed
-	open     []provider.Object
-	dead     bool // gone without notice
-	closing  bool // being shut down
-	over     bool // all is closed
-	touched  bool
+	run        *run
+	host       *host
+	number     int
+	carrier    *carrier
+	device     *provider.Miniport
+	adapter    *provider.Adapter
+	domain     *provider.PD
+	memory     *memory
+	grants     []*grant // that are good for something, or were; permanent ones first
+	windows    []*window
+	lam        provider.LAM
+	bindable   *provider.MR // the first region, for windows
+	spare      *provider.MR
+	strange    uint32                   // a token of another domain
+	endpoint   *provider.SharedEndpoint // nil without one
+	mappedFrom int                      // where the part of the memory begins that lam maps
+	queues     []*queue
+	shared     *sharedReceives // nil without an SRQ
+	listener   *listener
+	ends       []*end // not all closed
+	open       []provider.Object
+	dead       bool // gone without notice
+	closing    bool // being shut down
+	over       bool // all is closed
+	touched    bool
 
 	connects, accepts uint64 // established connections, as the counters should have them
 }
