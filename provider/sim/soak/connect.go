@@ -303,7 +303,8 @@ func (e *end) decide() {
 // any more.
 func (e *end) abandoned() bool {
 	p := e.peer
-	return p.stage != connecting || p.peer != e || e.silence(e.begunAt)
+	return e.life.number > 1 || // the peer takes it for one of before
+		p.stage != connecting || p.peer != e || e.silence(e.begunAt)
 }
 
 // accepted follows Accept.

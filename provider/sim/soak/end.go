@@ -45,6 +45,7 @@ type end struct {
 	requestQueue, receiveQueue *queue
 	posted                     int
 	pending                    []*request // that are not over, in order
+	failed                     []*request // packets of which may still be under way
 	sends                      []*request // all that were posted, in order
 	receives                   []*receive // of the queue pair's own queue, in order
 	nextReceive                int        // the first of them that is not over
@@ -263,7 +264,7 @@ func (e *end) plausible() bool {
 	}
 	doubtful := func(q *request) bool { return q.doubtful(e.life) || q.doubtful(e.peer.life) }
 	return e.stage == established && !e.tearing && !e.broken && !e.receivesOver && len(e.dooms) == 0 &&
-		!e.life.dead && !e.life.closing && !slices.ContainsFunc(e.pending, doubtful)
+		!e.life.dead && !e.life.closing && !slices.ContainsFunc(slices.Concat(e.pending, e.failed), doubtful)
 }
 
 // silenceTime is how long it takes until a silent peer is given up, at most: a

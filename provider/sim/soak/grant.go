@@ -258,13 +258,16 @@ func (g *grant) doubt() {
 	}
 }
 
-// prune forgets the grants that have long been over.
+// prune drops the grants that are over.
 func (l *life) prune() {
 	kept := l.grants[:0]
 	for _, g := range l.grants {
 		if !g.ended {
 			kept = append(kept, g)
+		} else if g.remote {
+			l.former = append(l.former, g)
 		}
 	}
 	l.grants = kept
+	l.former = l.former[max(0, len(l.former)-20):] // tokens come again after 256 times
 }

@@ -8,7 +8,7 @@ import (
 
 // postSome posts a few requests of any kind.
 func (e *end) postSome() {
-	n := 1 + e.run.rand.IntN(5)
+	n := 1 + e.run.rand.IntN(8)
 	for i := range n {
 		if !e.usable() {
 			return
@@ -238,9 +238,16 @@ func (q *request) write() (provider.Status, bool) {
 // misaim names what the peer does not grant.
 func (q *request) misaim(a access) {
 	peer := q.end.peer.life
+	peer.prune()
 	open := peer.grants[0]
 	q.doom = provider.StatusRemoteResources
-	switch q.end.run.rand.IntN(4) {
+	switch q.end.run.rand.IntN(5) {
+	case 4: // a token that has ended
+		g := pick(q.end.run, peer.former)
+		if g == nil {
+			g = &grant{life: peer, token: badToken}
+		}
+		q.remote, q.address = g, g.address(g.from)
 	case 3: // a token of another domain
 		q.remote, q.address = &grant{life: peer, token: peer.strange}, base
 	case 0: // a token that nobody has
