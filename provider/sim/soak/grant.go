@@ -231,7 +231,7 @@ func (g *grant) room(n int, write bool) (at int, ok bool) {
 		return 0, false
 	}
 	for range 4 {
-		at = g.from + g.life.run.rand.IntN(limit-n+1)
+		at = g.from + g.life.run.rand.IntN(limit-max(n, 1)+1)
 		if g.logical {
 			at += g.life.run.rand.IntN((g.to-g.from)/provider.PageSize) * provider.PageSize
 		}

@@ -50,7 +50,7 @@ func (e *end) posting(q *request, status provider.Status) {
 	switch {
 	case status == provider.StatusSuccess:
 	case status == provider.StatusNoMoreEntries && len(e.pending) >= initiatorDepth,
-		status == provider.StatusConnectionInvalid && !(e.healthy() && e.peer.healthy() && !e.silence(0)),
+		status == provider.StatusConnectionInvalid && !(e.plausible() && e.peer.plausible() && !e.silence(0)),
 		status == provider.StatusInvalidDeviceState && q.op == provider.OperationTypeRead && e.outbound == 0:
 		r.coverage.count("post " + status.String())
 		q.drop()
