@@ -144,7 +144,7 @@ func (e *end) answered(status provider.Status) {
 // its consumer did, because nobody listened at some time meanwhile or at that
 // address, or because the host has started anew.
 func (e *end) mayBeRefused() bool {
-	if p := e.peer; p != nil && (p.tearing || p.stage == failed) {
+	if slices.ContainsFunc(e.run.ends, func(p *end) bool { return p.peer == e && (p.tearing || p.stage == failed) }) {
 		return true
 	}
 	if e.life.number > 1 {
@@ -182,6 +182,8 @@ func (e *end) meet(p *end) {
 	e.peer = p
 	e.mtu = min(e.frame(), p.frame())
 	p.mtu = e.mtu
+	local, _ := e.connector.LocalAddress()
+	e.remote, p.remote = e.destination.Addr(), local.Addr()
 	e.limits()
 	if e.outbound > p.inbound || p.outbound > e.inbound {
 		e.run.fail("read limits agree", "%v has %d in %d out, %v %d in %d out", e, e.inbound, e.outbound, p, p.inbound, p.outbound)
@@ -261,7 +263,7 @@ func (l *life) requested(c *provider.Connector) {
 		l.run.fail("private data arrives", "%v is delivered to %v", p, l)
 	}
 	l.run.logf("%v is asked by %v", e, e.peer)
-	if p := e.peer; p.peer == nil && p.stage == connecting {
+	if p := e.peer; p.stage == connecting {
 		p.peer = e // until it hears otherwise
 	}
 	l.run.later(l.run.thought(), e.decide)

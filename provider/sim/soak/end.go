@@ -37,6 +37,7 @@ type end struct {
 	connector   *provider.Connector
 	qp          *provider.QP // nil until Accept, on the passive side
 	qpn         uint32
+	remote      netip.Addr // the peer's
 	mtu         int64
 	out         *stream
 	inbound     uint32 // effective read limits
