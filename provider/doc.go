@@ -23,6 +23,14 @@
 //
 // Start reading at NewMiniport and Miniport.OpenAdapter; then QP and Connector.
 //
+// # Congestion
+//
+// A device is neither notification point nor reaction point of DCQCN (roce.md 14):
+// it sends all packets as not ECN-capable, so that no switch marks those that it
+// or rxe sends, and never a CNP. CNPs that a peer sends to a queue pair are counted
+// (cnps_received) and have no other effect: package rc finds what a path carries by
+// measuring it.
+//
 // # Functions
 //
 // What NDKPI calls, in the order of docs/spec/ndkpi.md section 4:

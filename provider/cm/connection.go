@@ -154,5 +154,5 @@ func (e *Endpoint) remove(c *connection) {
 		delete(e.byPeer, key)
 	}
 	e.forgetQPN(c)
-	e.events.push(TimewaitOver{ID: c.id})
+	e.events.push(TimewaitOver{ID: c.id, QPN: c.qpn})
 }
