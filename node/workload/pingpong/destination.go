@@ -10,12 +10,12 @@ import (
 	"strconv"
 )
 
-// A destination is what one end tells the other over TCP: where to send to, and with
-// which PSN to begin.
+// A destination is what one end tells the other over TCP.
 type destination struct {
-	lid      uint16 // means nothing in RoCE
-	qpn, psn uint32
-	gid      netip.Addr // no IPv4-mapped one
+	lid uint16 // means nothing in RoCE
+	qpn uint32
+	psn uint32     // with which it begins to send; in connection management the receiver says that
+	gid netip.Addr // no IPv4-mapped one
 }
 
 // destinationLen is the length of a destination on the wire: text of fixed width

@@ -102,7 +102,7 @@ type end struct {
 	Options
 	adapter  *provider.Adapter
 	qp       *await.QP
-	psn      uint32 // of the peer's first request
+	psn      uint32 // of our first request
 	incoming *await.Memory
 	outgoing *await.Memory // the same unless Validate: then what is expected to come in
 	posted   int           // receives
@@ -327,7 +327,7 @@ func (e *end) connect(ctx context.Context, peer destination, lost context.Cancel
 	e.open = append(e.open, func() { connector.Close(nil, nil) })
 	err = await.Request(ctx, func(completion provider.RequestCompletion, context any) provider.Status {
 		return connector.ConnectUnmanaged(e.qp.QP, provider.UnmanagedConnection{
-			Local: e.Local, Remote: peer.gid, RemoteQPN: peer.qpn, SendPSN: peer.psn, ReceivePSN: e.psn,
+			Local: e.Local, Remote: peer.gid, RemoteQPN: peer.qpn, SendPSN: e.psn, ReceivePSN: peer.psn,
 			MTU: e.MTU, AckTimeout: ackTimeout, RetryCount: retryCount, RNRRetryCount: rnrRetryCount,
 			InboundReadLimit: 1, OutboundReadLimit: 1,
 		}, func(any, uint32) { lost(errLost) }, nil, completion, context)

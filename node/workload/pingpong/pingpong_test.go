@@ -416,7 +416,7 @@ func TestLastAcknowledgement(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.Local = local
-	e := &end{Options: o, adapter: ours, qp: qp, outgoing: memory}
+	e := &end{Options: o, adapter: ours, qp: qp, psn: 5, outgoing: memory}
 	e.open = []func(){func() { memory.Close(nil, nil) }, qp.Close}
 	conn, err := net.Dial("tcp", netip.AddrPortFrom(address, port).String())
 	if err != nil {
@@ -427,7 +427,15 @@ func TestLastAcknowledgement(t *testing.T) {
 	if err == nil {
 		var theirs destination
 		if theirs, err = readDestination(conn); err == nil {
-			err = e.connect(t.Context(), theirs, func(error) {})
+			// As ibv_rc_pingpong does: the PSN that an end tells is that of what it sends.
+			connector, _ := ours.CreateConnector(nil, nil)
+			e.open = append(e.open, func() { connector.Close(nil, nil) })
+			err = await.Request(t.Context(), func(completion provider.RequestCompletion, context any) provider.Status {
+				return connector.ConnectUnmanaged(qp.QP, provider.UnmanagedConnection{
+					Local: local, Remote: theirs.gid, RemoteQPN: theirs.qpn, SendPSN: e.psn, ReceivePSN: theirs.psn,
+					MTU: DefaultMTU, AckTimeout: ackTimeout, RetryCount: retryCount,
+				}, nil, nil, completion, context)
+			})
 		}
 	}
 	if err == nil {
