@@ -90,6 +90,7 @@ func (c *Connector) ConnectUnmanaged(qp *QP, u UnmanagedConnection, event Discon
 		Local: u.Local, Remote: u.Remote, QPN: qp.number, PeerQPN: u.RemoteQPN, AckTimeout: timeout,
 	})
 	m.connectors[c.id] = c
+	m.qps.hold(qp.number)
 	c.disconnectEvent, c.disconnectContext = event, eventContext
 	c.connectQP(false)
 	c.enter(established)

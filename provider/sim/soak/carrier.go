@@ -25,12 +25,12 @@ func (c *carrier) Listen(r provider.Receiver) {
 func (c *carrier) Receive(packets []roce.Received) {
 	l := c.life
 	r := l.run
-	if !l.touched {
-		l.touched = true
-		r.touched = append(r.touched, l)
-	}
 	for i := range packets {
 		p := &packets[i]
+		if !l.touched && len(p.Payload) > 0 {
+			l.touched = true
+			r.touched = append(r.touched, l)
+		}
 		r.digest.add(uint64(r.clock.Now()), uint64(p.Header.Opcode), uint64(p.Header.DestQPN), uint64(p.Header.PSN))
 		if r.journal != nil {
 			r.logf("%v < %v %v QP %#x PSN %#x, %d bytes%s", l, p.Flow.Remote, p.Header.Opcode, p.Header.DestQPN, p.Header.PSN,

@@ -106,16 +106,12 @@ func rights(flags provider.OpFlags) (rights provider.MRFlags) {
 	return rights
 }
 
-// inUse reports whether a request of a peer's that is not over uses a grant.
+// inUse reports whether a request that is not over uses a grant.
 func (l *life) inUse(g *grant) bool {
 	for _, e := range l.ends {
-		if e.peer == nil {
-			continue
-		}
-		for _, q := range e.peer.pending {
-			if slices.Contains(q.uses, g) {
-				return true
-			}
+		uses := func(q *request) bool { return slices.Contains(q.uses, g) }
+		if slices.ContainsFunc(e.pending, uses) || e.peer != nil && slices.ContainsFunc(e.peer.pending, uses) {
+			return true
 		}
 	}
 	return false
@@ -127,7 +123,7 @@ func (q *request) invalidate() (provider.Status, bool) {
 	q.op = provider.OperationTypeInvalidate
 	var fit []*window
 	for _, w := range e.life.windows {
-		if g := w.current; g != nil && !w.useless && g.known(e) && (!e.life.inUse(g) || e.run.mistake()) {
+		if g := w.current; g != nil && !w.useless && g.known(e) && (g.by == e || !e.life.inUse(g) || e.run.mistake()) {
 			fit = append(fit, w)
 		}
 	}

@@ -2,6 +2,7 @@ package soak
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ndklab/ndklab/provider"
@@ -257,8 +258,9 @@ func (e *end) plausible() bool {
 		e.requestQueue.poll()
 		e.receiveQueue.poll()
 	}
+	doubtful := func(q *request) bool { return q.doubtful(e.life) || q.doubtful(e.peer.life) }
 	return e.stage == established && !e.tearing && !e.broken && !e.receivesOver && len(e.dooms) == 0 &&
-		!e.life.dead && !e.life.closing
+		!e.life.dead && !e.life.closing && !slices.ContainsFunc(e.pending, doubtful)
 }
 
 // silenceTime is how long it takes until a silent peer is given up, at most: a

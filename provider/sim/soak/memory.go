@@ -24,6 +24,7 @@ type claim struct {
 	from, to int
 	arrival  arrival // nil: only read
 	offset   int     // of from in what arrives
+	grant    *grant  // by which it is accessed, of a request's
 }
 
 // An arrival is what a claim's range is being written by.
@@ -114,7 +115,7 @@ func (m *memory) free(from, to int, write bool) bool {
 
 // claim takes a range that is free.
 func (m *memory) claim(from, to int, by arrival, offset int) *claim {
-	c := &claim{m, from, to, by, offset}
+	c := &claim{memory: m, from: from, to: to, arrival: by, offset: offset}
 	m.claims = append(m.claims, c)
 	return c
 }

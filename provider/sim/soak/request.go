@@ -43,10 +43,8 @@ func (q *request) name() string { return q.String() }
 
 // allows implements arrival.
 func (q *request) allows(c *claim, first, last int) string {
-	for _, g := range q.uses {
-		if g.ended && g.life == c.memory.life {
-			return fmt.Sprintf("token %#x has ended", g.token)
-		}
+	if c.grant.ended {
+		return fmt.Sprintf("token %#x has ended", c.grant.token)
 	}
 	inOrder := c.memory.life.host.plan.info.AdapterFlags&provider.AdapterInOrderDMA != 0
 	if !c.explains(q.data, first, last, inOrder) {
@@ -85,7 +83,9 @@ func (q *request) gather(n int, a access) bool {
 		q.sgl = append(q.sgl, provider.SGE{VirtualAddress: g.address(at), Length: uint32(length), MemoryRegionToken: g.token})
 		q.uses = append(q.uses, g)
 		if length > 0 {
-			*claims = append(*claims, e.life.memory.claim(at, at+length, by, offset))
+			c := e.life.memory.claim(at, at+length, by, offset)
+			c.grant = g
+			*claims = append(*claims, c)
 		}
 		if by == nil {
 			q.data = append(q.data, e.life.memory.bytes[at:at+length]...)
@@ -116,7 +116,9 @@ func (q *request) aim(n int, a access) bool {
 			q.reads = append(q.reads, memory.claim(at, at+n, nil, 0))
 		}
 	case n > 0:
-		q.landing = append(q.landing, memory.claim(at, at+n, q, 0))
+		c := memory.claim(at, at+n, q, 0)
+		c.grant = g
+		q.landing = append(q.landing, c)
 	}
 	return true
 }
