@@ -58,10 +58,16 @@ func (s *setting) pingpong(t *testing.T) {
 				if line, err := server.out.ReadString('\n'); line != "listening\n" {
 					t.Fatal(line, err, server.wait())
 				}
-				s.finished(t, c, s.guest.run(t, theirs+" "+tcp.node.String()))
+				client := s.guest.start(theirs + " " + tcp.node.String())
+				// If it fails, the client may wait for ever.
 				if err := server.wait(); err != nil {
+					t.Fatal(err)
+				}
+				out, err := client()
+				if err != nil {
 					t.Error(err)
 				}
+				finished(t, c, out)
 			})
 			t.Run(fmt.Sprintf("to the guest, %v, %d bytes", p.guest, c.size), func(t *testing.T) {
 				server := s.guest.start(theirs)
@@ -74,14 +80,14 @@ func (s *setting) pingpong(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				s.finished(t, c, out)
+				finished(t, c, out)
 			})
 		}
 	}
 }
 
 // finished checks what ibv_rc_pingpong said.
-func (s *setting) finished(t *testing.T, c exchange, out string) {
+func finished(t *testing.T, c exchange, out string) {
 	t.Helper()
 	t.Log(out)
 	if !strings.Contains(out, fmt.Sprintf("%d iters in ", c.rounds)) || strings.Contains(out, "invalid data") {
