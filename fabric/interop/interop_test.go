@@ -15,6 +15,7 @@ var subjects = []struct {
 	test func(*setting, *testing.T)
 }{
 	{"rping", (*setting).rping},
+	{"pingpong", (*setting).pingpong},
 }
 
 // The guest is on a link that the kernel carries, by a tap, and on one that the
