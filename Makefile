@@ -32,9 +32,9 @@ race: go  ## the tests of what runs on many goroutines, under the race detector 
 	@# tests of what ends when would see that.
 	GORACE=atexit_sleep_ms=0 CGO_ENABLED=1 $(GO) test -race -timeout 20m ./control/... ./provider/... ./node/... ./fabric/...
 
-interop: go  ## labs with a Linux kernel's soft-RoCE in a virtual machine as a foreign node (Debian; fetches packages; QEMU)
+interop: go  ## labs with a Linux kernel's soft-RoCE in a virtual machine as a foreign node (Debian; fetches packages; QEMU; SHORT=1: less of it)
 	@fabric/interop/rxeguest/setup
-	NDKLAB_INTEROP=1 $(GO) test -timeout 20m -count=1 -v ./fabric/interop
+	NDKLAB_INTEROP=1 $(GO) test $(if $(SHORT),-short) -timeout 60m -count=1 -v ./fabric/interop
 
 lint: go  ## formatting, vet, staticcheck, and the purity of the protocol core
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -d $$(git ls-files '*.go'); exit 1; }

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
+	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,20 +20,37 @@ import (
 // would without emulation.
 const (
 	bootTime    = 2 * time.Minute
-	commandTime = 90 * time.Second
+	commandTime = 4 * time.Minute
 )
 
 // A guest is a virtual machine that is the foreign node of a lab. It has the
 // external's addresses.
 type guest struct {
-	name string
+	name    string
+	mac     net.HardwareAddr
+	capture string // the file in which QEMU records its network card's frames
 }
 
 // boot boots a guest at an external, and ends it with the test.
 func boot(t *testing.T, x report.External, network ...string) guest {
 	t.Helper()
-	g := guest{fmt.Sprintf("ndklab-%d-%s", os.Getpid(), strings.ReplaceAll(t.Name(), "/", "-"))}
-	args := []string{g.name, "--mtu", fmt.Sprint(x.MTU)}
+	dir, err := os.MkdirTemp("", "ndklab-interop-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("what crossed the guest's network card is in %s", dir)
+		} else if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	g := guest{
+		name:    fmt.Sprintf("ndklab-%d-%s", os.Getpid(), strings.ReplaceAll(t.Name(), "/", "-")),
+		mac:     net.HardwareAddr{0x52, 0x54, 0, 0, 0, 1},
+		capture: filepath.Join(dir, "guest.pcap"),
+	}
+	args := []string{g.name, "--mtu", fmt.Sprint(x.MTU), "--mac", g.mac.String(), "--pcap", g.capture}
 	for _, a := range x.Addresses {
 		args = append(args, "--ip", a)
 	}
@@ -86,6 +106,13 @@ func (g guest) start(command string) (wait func() (string, error)) {
 		done <- result{out, err}
 	}()
 	return func() (string, error) { r := <-done; return r.out, r.err }
+}
+
+// listens waits until a program in the guest listens at an address for
+// connections by rdma_cm.
+func (g guest) listens(t *testing.T, at netip.AddrPort) {
+	t.Helper()
+	g.run(t, fmt.Sprintf("timeout 30 bash -c \"until rdma resource show cm_id | grep -F 'state LISTEN' | grep -qF ':%d'; do sleep 0.1; done\"", at.Port()))
 }
 
 func script(t *testing.T, limit time.Duration, name string, args ...string) {
