@@ -167,12 +167,9 @@ type Connection struct {
 	RNRRetryCount int   // 7 is for ever
 	MinRNRTimer   uint8 // code we send in RNR NAKs (roce.md 2.3)
 	// AckDelay is how long the peer says it may take to acknowledge. Resending is
-	// not sooner, even if it has been quicker so far. Peers of our kind say
+	// not sooner, unless it has been much quicker so far. Peers of our kind say
 	// nothing, as they always are.
 	AckDelay time.Duration
-	// InitialRTT is a first guess at the round trip, such as that of the
-	// connection's handshake; 0 if there is none.
-	InitialRTT time.Duration
 	// Credit is how many bytes may be in flight beyond what the path itself
 	// holds: the receive buffer that was really granted at the end where it is
 	// smaller, since the responses to READs fill our own. A packet counts as
