@@ -42,43 +42,62 @@ var tallies = []string{"sent_pkts", "rcvd_pkts", "rdma_sends", "rdma_recvs", "ac
 var troubles = []string{"icrc_errors", "malformed", "misdirected", "out_of_sequence", "naks_sent", "naks_received",
 	"rnr_naks_sent", "rnr_naks_received", "send_dropped", "send_too_big", "receive_overflow"}
 
+// overtaking is what both ends count when one packet overtakes another. A link
+// that the kernel carries does that to a few in 100000: veth has a queue for
+// every processor, and where the sender goes from one to another, what it sends
+// there may be first (seen by comparing captures of both ends of the link).
+var overtaking = []string{"out_of_seq_request", "rcvd_seq_err", "duplicate_request", "out_of_sequence", "naks_sent", "naks_received"}
+
 // counters makes sure that neither end has seen anything wrong, and that each
 // has seen whatever crossed the wire.
 func (s *setting) counters(t *testing.T) {
-	counts := s.counts(t)
-	seen := s.guest.captured(t)
-	t.Logf("%+v", seen)
-	// rxe starts a timer with a request and does not stop it with the answer, but
-	// lets it run out and sends again what is in flight just then (rxe_completer in
-	// drivers/infiniband/sw/rxe/rxe_comp.c: "some timeouts are spurious"). That is
-	// not on our account as long as we answer in time, so that nothing is sent
-	// again that has waited for the whole timeout.
-	if counts["completer_retry_err"] > 0 && seen.late == 0 {
-		delete(counts, "completer_retry_err")
-	}
+	guest := s.counts(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	in, err := s.lab.Inspect(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	us := in.Nodes[0]
-	t.Logf("the node counts %v", us.Transport)
-	// The guest says that it acknowledges within 134 ms, and we send nothing again
-	// before that (provider.TestAckDelay, TestForeignAckDelay). An emulated machine
-	// that does not get a processor in time breaks its word, and then has a duplicate.
-	if us.Transport["timeouts"] > 0 && counts["duplicate_request"] <= us.Transport["retransmitted"] {
-		delete(counts, "duplicate_request")
+	node := in.Nodes[0].Transport
+	seen := s.guest.captured(t)
+	t.Logf("the node counts %v", node)
+	t.Logf("on the wire were %+v", seen)
+
+	fine := tallies
+	if s.plain {
+		fine = slices.Concat(fine, overtaking)
 	}
-	for name, value := range counts {
-		if value != 0 && !slices.Contains(tallies, name) {
+	// The guest says that it acknowledges within 134 ms, and we send nothing again
+	// before that (provider.TestAckDelay). An emulated machine that does not get a
+	// processor in time breaks its word, and then has a duplicate.
+	if node["timeouts"] > 0 && guest["duplicate_request"] <= node["retransmitted"] {
+		fine = append(slices.Clip(fine), "duplicate_request")
+	}
+	// rxe starts a timer with a request and does not stop it with the answer, but
+	// lets it run out and sends again what is in flight just then (rxe_completer in
+	// drivers/infiniband/sw/rxe/rxe_comp.c: "some timeouts are spurious"). That is
+	// not on our account as long as we answer in time, so that nothing is sent
+	// again that has waited for the whole timeout.
+	if seen.late == 0 {
+		fine = append(slices.Clip(fine), "completer_retry_err")
+	}
+	for name, value := range guest {
+		if value != 0 && !slices.Contains(fine, name) {
 			t.Errorf("the guest counts %s: %d, want 0; see %s", name, value, s.guest.capture)
 		}
 	}
 	for _, name := range troubles {
-		if value, known := us.Transport[name]; value != 0 || !known {
+		if value, known := node[name]; value != 0 && !slices.Contains(fine, name) || !known {
 			t.Errorf("the node counts %s: %d, want 0; see %s", name, value, s.guest.capture)
 		}
+	}
+
+	ndk := in.Nodes[0].Counters
+	if ndk["Connect"] == 0 || ndk["Accept"] == 0 {
+		t.Errorf("the node counts no connections: %v", ndk)
+	}
+	if s.plain {
+		return // a tap's queue overflows while the machine gets no processor
 	}
 	// Each end has accepted what the other has sent, but for what was sent again and
 	// arrived when its queue pair was gone.
@@ -87,17 +106,14 @@ func (s *setting) counters(t *testing.T) {
 		got         uint64
 		want, spare int
 	}{
-		{"the node has accepted", us.Transport["packets_received"], seen.fromGuest.roce(), seen.early},
-		{"the node has sent", us.Transport["packets_sent"], seen.toGuest.roce(), 0},
-		{"the guest has accepted", counts["rcvd_pkts"], seen.toGuest.roce(), int(us.Transport["retransmitted"])},
-		{"the guest has sent", counts["sent_pkts"], seen.fromGuest.roce(), 0},
+		{"the node has accepted", node["packets_received"], seen.fromGuest.roce(), seen.early},
+		{"the node has sent", node["packets_sent"], seen.toGuest.roce(), 0},
+		{"the guest has accepted", guest["rcvd_pkts"], seen.toGuest.roce(), int(node["retransmitted"])},
+		{"the guest has sent", guest["sent_pkts"], seen.fromGuest.roce(), 0},
 	} {
 		if got := int(n.got); got > n.want || got < n.want-n.spare {
 			t.Errorf("%s %d RoCE packets, %s holds %d", n.who, got, s.guest.capture, n.want)
 		}
-	}
-	if us.Counters["Connect"] == 0 || us.Counters["Accept"] == 0 {
-		t.Errorf("the node counts no connections: %v", us.Counters)
 	}
 	if l := in.Externals[0].Lost; l != 0 {
 		t.Errorf("the relay lost %d frames", l)

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,6 +32,8 @@ type guest struct {
 	capture string // the file in which QEMU records its network card's frames
 }
 
+var guests atomic.Int32 // how many were booted
+
 // boot boots a guest at an external, and ends it with the test.
 func boot(t *testing.T, x report.External, network ...string) guest {
 	t.Helper()
@@ -46,7 +49,7 @@ func boot(t *testing.T, x report.External, network ...string) guest {
 		}
 	})
 	g := guest{
-		name:    fmt.Sprintf("ndklab-%d-%s", os.Getpid(), strings.ReplaceAll(t.Name(), "/", "-")),
+		name:    fmt.Sprintf("ndklab-%d-%d", os.Getpid(), guests.Add(1)),
 		mac:     net.HardwareAddr{0x52, 0x54, 0, 0, 0, 1},
 		capture: filepath.Join(dir, "guest.pcap"),
 	}
@@ -71,10 +74,18 @@ func byTap(t *testing.T, x report.External) guest {
 		t.Skip("only root makes taps")
 	}
 	_, iface, _ := strings.Cut(x.Endpoint, ":")
-	for _, command := range []string{"link add br0 type bridge", "link set br0 mtu " + fmt.Sprint(x.MTU) + " addrgenmode none up", "link set " + iface + " master br0"} {
+	ip := func(command string) error {
 		out, err := exec.Command("ip", append([]string{"-n", x.Namespace}, strings.Fields(command)...)...).CombinedOutput()
 		if err != nil {
-			t.Fatalf("ip %s: %v: %s", command, err, out)
+			return fmt.Errorf("ip %s: %w: %s", command, err, out)
+		}
+		return nil
+	}
+	if ip("link show br0") != nil { // not even from a guest before
+		for _, command := range []string{"link add br0 type bridge", "link set br0 mtu " + fmt.Sprint(x.MTU) + " addrgenmode none up", "link set " + iface + " master br0"} {
+			if err := ip(command); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	return boot(t, x, "--netns", x.Namespace, "--bridge", "br0")

@@ -28,14 +28,14 @@ func TestGuest(t *testing.T) {
 		name  string
 		delay string
 		boot  func(*testing.T, report.External) guest
-		short bool
+		plain bool
 	}{
-		{"sockets", "delay: 1ms", bySockets, testing.Short()},
+		{"sockets", "delay: 1ms", bySockets, false},
 		{"tap", "", byTap, true},
 	} {
 		t.Run(attached.name, func(t *testing.T) {
 			s := newSetting(t, attached.delay, attached.boot)
-			s.short = attached.short
+			s.plain, s.short = attached.plain, attached.plain || testing.Short()
 			t.Run("ping", s.ping)
 			s.all(t)
 			t.Run("counters", s.counters)
