@@ -54,7 +54,7 @@ func TestConnectErrors(t *testing.T) {
 			connector := client.newConnector()
 			w.t = t
 			w.want(w.finish(client.dialFrom(connector, client.qp, addr(c.from), addr(c.to))), c.want)
-			w.t.Run("NDK-CONN-13 and again on the same connector", func(t *testing.T) {
+			t.Run("NDK-CONN-13 and again on the same connector", func(t *testing.T) {
 				w.want(w.finish(client.dialFrom(connector, client.qp, addr(c.from), addr(c.to))), c.want)
 			})
 			w.finish(client.close(connector))
