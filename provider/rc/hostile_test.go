@@ -23,6 +23,7 @@ func TestHostilePeer(t *testing.T) {
 		e := newEnd(t, testConfig)
 		c := testConnection
 		c.MTU, c.SendPSN, c.ReceivePSN, c.ResponderResources = 256, 100, 100, 2
+		c.Selective = rapid.Bool().Draw(rt, "selective")
 		for token := uint32(1); token <= 4; token++ {
 			e.memory.add(token, 4096)
 		}
@@ -59,6 +60,11 @@ func TestHostilePeer(t *testing.T) {
 					DMALength:     rapid.SampledFrom([]uint32{0, 1, 256, 257, 600, 5000, 1 << 31, 1<<32 - 1}).Draw(rt, "length"),
 					Syndrome:      roce.Syndrome(rapid.SampledFrom([]int{0x1F, 0x1F, 0x1F, 0x60, 0x2C, 0x62, 0x40, 0xFF}).Draw(rt, "syndrome")),
 					InvalidateKey: uint32(rapid.IntRange(2, 5).Draw(rt, "invalidate")),
+				}
+				if h.Opcode == roce.SelectiveAcknowledge {
+					h.MSN = (h.PSN + uint32(rapid.IntRange(-1, 10).Draw(rt, "newest"))) & roce.PSNMask
+					h.Original = rapid.Uint64().Draw(rt, "map")
+					h.Solicited = rapid.Bool().Draw(rt, "more")
 				}
 				h.VA = uint64(h.RKey)<<32 + uint64(rapid.IntRange(0, 4096).Draw(rt, "offset"))
 				payload := make([]byte, rapid.SampledFrom([]int{0, 1, 88, 256, 257}).Draw(rt, "payload"))

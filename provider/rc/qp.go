@@ -87,7 +87,7 @@ func (q *QP) Handle(now time.Duration, h *roce.Header, payload []byte) {
 	q.counters.Received++
 	switch {
 	case h.Opcode.IsRequest():
-		q.responder.handle(h, payload)
+		q.responder.handle(now, h, payload)
 	case h.Opcode.IsResponse():
 		q.requester.handle(now, h, payload)
 		q.requester.checkOldest()
@@ -184,6 +184,8 @@ func (q *QP) enterError() {
 	q.state = Error
 	q.requester.flush()
 	q.responder.flush()
+	q.requester.repair, q.responder.early = repair{}, earlyStore{}
+	q.responder.replies.reports = reports{}
 }
 
 func (q *QP) complete(c Completion) {

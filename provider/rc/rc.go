@@ -13,7 +13,8 @@
 // or invalidated), which make none and are done when their turn comes.
 //
 // Start reading at QP; requester.go and responder.go are its two halves, and
-// localop.go says how local operations fit in between packets.
+// localop.go says how local operations fit in between packets, early.go and
+// repair.go how two of our own adapters make good what is lost.
 package rc
 
 import "time"
@@ -173,6 +174,10 @@ type Connection struct {
 	// InitialRTT is a first guess at the round trip, such as that of the
 	// connection's handshake; 0 if there is none.
 	InitialRTT time.Duration
+	// Selective says that both ends keep packets that arrive early and send again
+	// only what is missing (early.go): the peer is one of ours and agreed to it.
+	// Otherwise either end goes back to the packet that is missing.
+	Selective bool
 	// Credit is how many bytes may be in flight beyond what the path itself
 	// holds: the receive buffer that was really granted at the end where it is
 	// smaller, since the responses to READs fill our own. A packet counts as
@@ -205,6 +210,6 @@ type Counters struct {
 	NAKsSent, NAKsReceived   uint64 // sequence errors
 	RNRsSent, RNRsReceived   uint64
 	Timeouts                 uint64 // times the local timer ran out
-	AcknowledgementsSent     uint64
+	AcknowledgementsSent     uint64 // selective ones too
 	AcknowledgementsReceived uint64
 }

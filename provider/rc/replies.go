@@ -13,10 +13,21 @@ type replies struct {
 	reads              []read
 	answeredTo, newest int64
 
+	// Where the requester asks again for single packets only, what it asks for
+	// is queued apart, since there may be several such requests for one READ.
+	selective bool
+	repeats   []read
+	repeated  int // of repeats
+	reports   reports
+
 	due      bool
 	syndrome roce.Syndrome
 	at       int64 // of a NAK
 }
+
+// maxRepeats is how many requests to repeat part of a READ may wait. More are
+// dropped, as if lost.
+const maxRepeats = 256
 
 // A read is a READ request accepted, and what is to be sent of its response.
 type read struct {
@@ -44,6 +55,9 @@ func (r *replies) acknowledge() {
 func (r *replies) refuse(s roce.Syndrome, at int64) {
 	r.due, r.syndrome, r.at = true, s, at
 }
+
+// report notes that the requester is to be told of the early packets around at.
+func (r *replies) report(at int64) { r.reports.add(at) }
 
 // accepted drops a NAK that waits: what it complains of has arrived.
 func (r *replies) accepted() {
@@ -94,11 +108,41 @@ func (r *replies) readAgain(h *roce.Header, at int64, mtu int) {
 		if d.length > 0 && (h.RKey != d.token || h.VA != d.va+uint64(before)) || length > d.length-before {
 			return
 		}
+		if r.selective {
+			if len(r.repeats) == maxRepeats {
+				return
+			}
+			r.repeats = append(r.repeats, *d)
+			d = &r.repeats[len(r.repeats)-1]
+		} else {
+			r.answeredTo = min(r.answeredTo, i)
+		}
 		d.from, d.next, d.to, d.stop = at, at, at+packets(length, mtu), before+length
 		d.again = true
-		r.answeredTo = min(r.answeredTo, i)
 		return
 	}
+}
+
+// repeat is the part of a READ to repeat next, nil if there is none.
+func (r *replies) repeat() *read {
+	for ; r.repeated < len(r.repeats); r.repeated++ {
+		if d := &r.repeats[r.repeated]; d.next < d.to {
+			return d
+		}
+	}
+	r.repeats, r.repeated = r.repeats[:0], 0
+	return nil
+}
+
+// makeRepeat makes the next packet that repeats part of a READ; false if there
+// is none.
+func (r *responder) makeRepeat(p *roce.Packet) bool {
+	for d := r.replies.repeat(); d != nil; d = r.replies.repeat() {
+		if r.makeResponse(d, p) {
+			return true
+		}
+	}
+	return false
 }
 
 // pending is the READ to answer next, nil if there is none.
@@ -114,16 +158,22 @@ func (r *replies) pending() *read {
 // acknowledgementIsNext reports whether an acknowledgement or NAK waits and no
 // response must go before it.
 func (r *responder) acknowledgementIsNext() bool {
-	return r.replies.due && r.replies.pending() == nil
+	return r.replies.due && len(r.replies.repeats) == 0 && r.replies.pending() == nil
 }
 
 // nextPacket makes the next reply; false if there is none.
 func (r *responder) nextPacket(p *roce.Packet) bool {
 	p.Payload = p.Payload[:0]
+	if len(r.replies.repeats) > 0 && r.makeRepeat(p) {
+		return true
+	}
 	for d := r.replies.pending(); d != nil; d = r.replies.pending() {
 		if r.makeResponse(d, p) {
 			return true
 		}
+	}
+	if len(r.replies.reports.pending) > 0 && r.makeReport(p) {
+		return true
 	}
 	if !r.replies.due {
 		return false

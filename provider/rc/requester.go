@@ -54,8 +54,9 @@ type request struct {
 //	 |---------|-----------------|----------- sequence numbers
 //	 in flight   to be sent again  not yet sent
 //
-// A responder that keeps packets which arrive early, and a requester that
-// resends only what is missing, would add a record of the range [una, max).
+// With a responder that keeps packets which arrive early, the cursor does not
+// go back, next is max, and a record of the range [una, max) says what is to be
+// sent again (repair.go).
 type requester struct {
 	q                  *QP
 	ring               []request
@@ -88,6 +89,8 @@ type requester struct {
 	pacedUntil time.Duration
 	resendAt   time.Duration // when to go back, if anything is in flight
 	progressAt time.Duration // when something was last acknowledged, or first sent
+
+	repair repair
 }
 
 func (r *requester) init(q *QP) {
@@ -189,7 +192,18 @@ func (r *requester) chunkEnd(w *request, s int64) int64 {
 // nextPacket makes the next packet, having performed the local operations
 // before it; false if there is none, or not now.
 func (r *requester) nextPacket(now time.Duration, p *roce.Packet) bool {
-	if r.cursor == r.tail || r.waiting && now < r.rnrUntil {
+	if r.waiting && now < r.rnrUntil {
+		return false
+	}
+	if r.repair.on {
+		if r.repair.news {
+			r.detect(now)
+		}
+		if r.repair.lost > 0 {
+			return r.resend(now, p)
+		}
+	}
+	if r.cursor == r.tail {
 		return false
 	}
 	w := r.slot(r.cursor)
@@ -213,13 +227,24 @@ func (r *requester) nextPacket(now time.Duration, p *roce.Packet) bool {
 	}
 	cost := r.cost(w, r.next, end)
 	limit := r.limit()
+	if r.repair.on {
+		if end-r.una > reach(r.q.connection.MTU) {
+			return false // it would not be kept
+		}
+		limit += min(limit, r.repair.waiting)
+	}
 	if r.inFlight > 0 && (r.inFlight+cost > limit || end-r.una > maxOutstanding || r.pace(now, limit-r.inFlight-cost)) {
 		return false
 	}
 	if w.op == OpRead {
-		r.makeRead(w, end, p)
-	} else if !r.makeData(w, p) {
-		return false
+		r.makeRead(w, r.next, end, p)
+	} else {
+		if r.gatherOf != r.cursor {
+			r.gather, r.gatherOf = position{}, r.cursor
+		}
+		if !r.makeData(w, r.next, &r.gather, p) {
+			return false
+		}
 	}
 	ask := w.op == OpRead || end == w.end || r.unasked+1 >= askEvery ||
 		r.inFlight+2*cost > limit // no other will fit
@@ -236,39 +261,39 @@ func (r *requester) limit() int64 {
 	return r.window.limit()
 }
 
-func (r *requester) makeRead(w *request, end int64, p *roce.Packet) {
-	before := r.bytesBefore(w, r.next)
+// makeRead makes the request for the part of w, a READ, from sequence number s
+// up to end.
+func (r *requester) makeRead(w *request, s, end int64, p *roce.Packet) {
+	before := r.bytesBefore(w, s)
 	p.Header = roce.Header{
 		Opcode:    roce.ReadRequest,
-		PSN:       psn(r.next),
+		PSN:       psn(s),
 		VA:        w.va + uint64(before),
 		RKey:      w.token,
 		DMALength: uint32(r.bytesBefore(w, end) - before),
 	}
 }
 
-// makeData makes a packet of a SEND or WRITE; false if its memory cannot be read.
-func (r *requester) makeData(w *request, p *roce.Packet) bool {
-	offset := r.bytesBefore(w, r.next)
-	n := r.bytesBefore(w, r.next+1) - offset
+// makeData makes packet s of w, a SEND or WRITE, whose memory gather walks
+// through; false if that cannot be read.
+func (r *requester) makeData(w *request, s int64, gather *position, p *roce.Packet) bool {
+	offset := r.bytesBefore(w, s)
+	n := r.bytesBefore(w, s+1) - offset
 	if w.isInline {
 		if n > 0 {
 			p.Payload = append(p.Payload[:0], w.inline[offset:offset+n])
 		}
 	} else {
-		if r.gatherOf != r.cursor {
-			r.gather, r.gatherOf = position{}, r.cursor
-		}
 		var ok bool
-		p.Payload, ok = r.gather.resolve(p.Payload[:0], r.q.config.Memory, w.sgl, offset, int(n), LocalRead)
+		p.Payload, ok = gather.resolve(p.Payload[:0], r.q.config.Memory, w.sgl, offset, int(n), LocalRead)
 		if !ok {
 			w.status = LocalProtection
 			r.checkOldest()
 			return false
 		}
 	}
-	p.Header = roce.Header{PSN: psn(r.next)}
-	starts, ends := r.next == w.first, r.next+1 == w.end
+	p.Header = roce.Header{PSN: psn(s)}
+	starts, ends := s == w.first, s+1 == w.end
 	if w.op == OpWrite {
 		p.Header.Opcode = byPlace(starts, ends, roce.WriteFirst, roce.WriteMiddle, roce.WriteLast, roce.WriteOnly)
 		if starts {
@@ -321,6 +346,9 @@ func (r *requester) account(now time.Duration, w *request, end, cost int64, ask 
 	if w.op == OpRead {
 		r.reads++
 	}
+	if r.repair.on {
+		r.sentNew(now, w, r.next, end)
+	}
 	r.inFlight += cost
 	r.next = end
 	r.max = max(r.max, end)
@@ -372,8 +400,11 @@ func (r *requester) deadline() (time.Duration, bool) {
 		return r.rnrUntil, true
 	}
 	at, ok := r.giveUpAt()
-	if r.next > r.una && (!ok || r.resendAt < at) {
+	if (r.inFlight > 0 || r.repair.on) && (!ok || r.resendAt < at) {
 		at, ok = r.resendAt, true
+	}
+	if lossAt := r.repair.lossAt; lossAt > 0 && (!ok || lossAt < at) {
+		at, ok = lossAt, true
 	}
 	if r.pacing && (!ok || r.pacedUntil < at) {
 		at, ok = r.pacedUntil, true
@@ -400,13 +431,22 @@ func (r *requester) handleTimeout(now time.Duration) {
 		r.fail(r.head, RetryExceeded)
 		return
 	}
-	if r.next > r.una && now >= r.resendAt {
+	if at := r.repair.lossAt; at > 0 && now >= at {
+		r.detect(now)
+	}
+	if (r.inFlight > 0 || r.repair.on) && now >= r.resendAt {
 		// The timer may be wrong, or the path down: what goes back is one
 		// packet, to ask. If the rest did arrive, it is not sent again, and
 		// what is still timed among it tells the true round trip.
 		r.q.counters.Timeouts++
 		r.roundTrip.backOff()
-		r.goBack(now)
+		if r.q.connection.Selective {
+			r.begin(now)
+			r.drop(r.una)
+			r.resendAt = now + r.roundTrip.timeout()
+		} else {
+			r.goBack(now)
+		}
 		r.probing = true
 	}
 }

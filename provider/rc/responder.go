@@ -1,6 +1,10 @@
 package rc
 
-import "github.com/ndklab/ndklab/provider/roce"
+import (
+	"time"
+
+	"github.com/ndklab/ndklab/provider/roce"
+)
 
 // A message is what the responder is in the middle of.
 type message uint8
@@ -32,7 +36,8 @@ type responder struct {
 	length int64
 
 	replies replies
-	ranges  [][]byte // scratch
+	early   earlyStore // requests that arrived before one that is missing
+	ranges  [][]byte   // scratch
 }
 
 func (r *responder) init(q *QP) { *r = responder{q: q} }
@@ -40,21 +45,27 @@ func (r *responder) init(q *QP) { *r = responder{q: q} }
 func (r *responder) connect() {
 	c := &r.q.connection
 	r.expected = int64(c.ReceivePSN & roce.PSNMask)
+	r.replies.selective = c.Selective
 }
 
 // handle takes a packet from the peer's requester (roce.md 7.1, step 2).
-func (r *responder) handle(h *roce.Header, payload []byte) {
+func (r *responder) handle(now time.Duration, h *roce.Header, payload []byte) {
 	at := extend(h.PSN, r.expected)
 	switch {
 	case at == r.expected:
 		r.silenced = false
 		r.execute(h, payload)
+		if r.early.ring != nil {
+			r.resume(now)
+		}
 	case at < r.expected:
 		r.q.counters.Duplicates++
 		r.duplicate(h, at)
 	default:
 		r.q.counters.OutOfSequence++
-		if !r.silenced {
+		if r.q.connection.Selective {
+			r.keep(now, h, at, payload)
+		} else if !r.silenced {
 			r.silenced = true
 			r.replies.refuse(roce.SyndromePSNSequence, r.expected)
 		}
@@ -219,6 +230,9 @@ func (r *responder) duplicate(h *roce.Header, at int64) {
 		r.replies.readAgain(h, at, r.q.connection.MTU)
 	case h.Opcode.IsSend(), h.Opcode.IsWrite():
 		r.replies.acknowledge()
+	}
+	if r.early.count > 0 {
+		r.replies.report(r.early.end - 1) // the requester does not know much
 	}
 }
 

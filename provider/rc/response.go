@@ -16,16 +16,21 @@ func (r *requester) handle(now time.Duration, h *roce.Header, payload []byte) {
 		oldest = r.slot(r.head).first
 	}
 	if at < oldest || at >= r.max {
-		return // a ghost (6.3, 1)
+		r.repair.news = r.repair.on // it may be the last of a row
+		return                      // a ghost (6.3, 1)
 	}
 	switch {
 	case h.Opcode.IsReadResponse():
 		r.readResponse(now, h, at, payload)
+	case h.Opcode == roce.SelectiveAcknowledge && r.q.connection.Selective:
+		r.selectiveAcknowledge(now, h, at)
 	case h.Opcode != roce.Acknowledge:
 		r.fail(r.head, BadResponse) // we never send atomics
 	case h.Syndrome.IsACK():
 		r.q.counters.AcknowledgementsReceived++
-		if !r.advance(now, at+1) {
+		if r.q.connection.Selective {
+			r.acknowledgedTo(now, at+1)
+		} else if !r.advance(now, at+1) {
 			r.responsesLost(now)
 		}
 	case h.Syndrome.IsRNR():
@@ -49,7 +54,7 @@ func (r *requester) advance(now time.Duration, to int64) bool {
 		if w.op == OpRead {
 			break
 		}
-		r.pass(w, min(to, w.end))
+		r.pass(now, w, min(to, w.end))
 	}
 	if r.una != before {
 		r.progress(now, before)
@@ -58,9 +63,13 @@ func (r *requester) advance(now time.Duration, to int64) bool {
 }
 
 // pass moves una to a later place in w, the oldest request, or to its end.
-func (r *requester) pass(w *request, to int64) {
-	r.window.delivered += r.cost(w, r.una, to)
-	if r.next >= to {
+func (r *requester) pass(now time.Duration, w *request, to int64) {
+	if !r.repair.on {
+		r.window.delivered += r.cost(w, r.una, to)
+	}
+	if r.repair.on {
+		r.passRecords(now, to)
+	} else if r.next >= to {
 		r.inFlight -= r.cost(w, r.una, to)
 	} else {
 		// Acknowledged after all, though the cursor has gone back to send it again.
@@ -105,7 +114,9 @@ func (r *requester) responsesLost(now time.Duration) {
 // sequenceError handles a NAK of a PSN (roce.md 6.3, 8). During an RNR wait it
 // changes nothing: the cursor is back already.
 func (r *requester) sequenceError(now time.Duration, at int64) {
-	if !r.advance(now, at) {
+	if r.q.connection.Selective {
+		r.acknowledgedTo(now, at)
+	} else if !r.advance(now, at) {
 		r.responsesLost(now)
 	} else {
 		r.goBackOnce(now)
@@ -115,7 +126,17 @@ func (r *requester) sequenceError(now time.Duration, at int64) {
 // notReady handles an RNR NAK (roce.md 6.3, 7). What is sent after the wait is
 // one packet, to see whether the receiver is ready for more.
 func (r *requester) notReady(now time.Duration, at int64, s roce.Syndrome) {
-	if !r.advance(now, at) {
+	if r.q.connection.Selective {
+		r.acknowledgedTo(now, at)
+		if r.q.state != Ready || at < r.una {
+			return
+		}
+		r.begin(now)
+		r.drop(at)
+		if at > r.una {
+			return // responses are missing before it
+		}
+	} else if !r.advance(now, at) {
 		r.responsesLost(now)
 		return
 	}
@@ -129,7 +150,9 @@ func (r *requester) notReady(now time.Duration, at int64, s roce.Syndrome) {
 	if r.rnrLeft != 7 {
 		r.rnrLeft--
 	}
-	r.goBack(now)
+	if !r.q.connection.Selective {
+		r.goBack(now)
+	}
 	r.probing, r.waiting = true, true
 	r.rnrUntil = now + roce.RNRTimer(s.RNRCode())
 	r.progressAt = r.rnrUntil // the peer is alive
@@ -160,10 +183,17 @@ func (r *requester) refused(now time.Duration, at int64, s roce.Syndrome) {
 // that it answers, which after a retry may be more than one; Linux answers a
 // retry as if it went on (6.5). What is known is where a chunk begins and ends.
 func (r *requester) readResponse(now time.Duration, h *roce.Header, at int64, payload []byte) {
-	if !r.advance(now, at) {
+	if r.q.connection.Selective {
+		r.response(now, h, at, payload)
+	} else if r.advance(now, at) {
+		r.place(now, h, at, payload)
+	} else {
 		r.responsesLost(now)
-		return
 	}
+}
+
+// place executes a packet of a READ's data in its turn.
+func (r *requester) place(now time.Duration, h *roce.Header, at int64, payload []byte) {
 	w := r.slot(r.head)
 	if w.op != OpRead {
 		r.fail(r.head, BadResponse)
@@ -173,7 +203,8 @@ func (r *requester) readResponse(now time.Duration, h *roce.Header, at int64, pa
 	beginsChunk := (at-w.first)%r.chunk == 0
 	offset := r.bytesBefore(w, at)
 	n := r.bytesBefore(w, at+1) - offset
-	if h.Opcode.Ends() != (at+1 == chunkEnd) || beginsChunk && !h.Opcode.Starts() || int64(len(payload)) != n {
+	ends := at+1 == chunkEnd
+	if h.Opcode.Ends() != ends && (ends || !r.q.connection.Selective) || beginsChunk && !h.Opcode.Starts() || int64(len(payload)) != n {
 		r.fail(r.head, BadResponse)
 		return
 	}
@@ -191,6 +222,6 @@ func (r *requester) readResponse(now time.Duration, h *roce.Header, at int64, pa
 	if at+1 == chunkEnd && r.next >= chunkEnd {
 		r.reads--
 	}
-	r.pass(w, at+1)
+	r.pass(now, w, at+1)
 	r.progress(now, at)
 }

@@ -22,6 +22,7 @@ func TestOpcodes(t *testing.T) {
 		0x16: {16, "rsLv"}, 0x17: {16, "rsOv"},
 		0x64: {20, "sO"}, 0x65: {24, "sOi"},
 		0x81: {12, "O"},
+		0xD1: {24, "pOA"},
 	}
 	for i := range 256 {
 		o := Opcode(i)

@@ -1,0 +1,244 @@
+package rc
+
+import (
+	"slices"
+	"time"
+
+	"github.com/ndklab/ndklab/provider/roce"
+)
+
+// Between two of our own adapters, which agree on it when they connect
+// (Connection.Selective), a packet that arrives before one that is missing is
+// kept instead of dropped, and only what is missing is sent again. Nothing is
+// executed or placed before its turn: a kept packet is a copy, handled when the
+// gap before it has closed as if it arrived then. So whatever holds of the order
+// in which memory changes, or of errors, holds with loss as without.
+//
+// What the requester is told:
+//
+//	ACK                     as ever: everything up to a PSN has been executed
+//	SelectiveAcknowledge    that, and what is kept beyond
+//
+// The second is a packet of our own. Its PSN and syndrome are those of a NAK of
+// the missing packet. Then it names the newest of the kept packets that it is
+// about and says of each of the 64 before that whether it is there. One goes
+// out when a packet arrives that opens a gap or asks for an acknowledgement, at
+// the latest every askEvery packets, so each arrival is told of some four times,
+// and a report that is lost costs next to nothing.
+//
+// Plain NAKs would not do: "one per gap" says nothing of the second gap until
+// the first is closed, and the 24 bits of their MSN do not hold what is needed.
+// A payload behind an Acknowledge would be taken for an ICRC by whoever
+// reads along. The opcodes from 0xC0 are the manufacturer's by the IBTA, and
+// readers of packets take them for what they are: somebody's own.
+//
+// The requester draws the conclusions (repair.go).
+
+// keepBytes bounds what one end of a connection keeps, in bytes of payload. At
+// 10 Gb/s it is 27 ms: some round trips on a long path, so that a packet may be
+// lost several times before the requester has to wait for it.
+const keepBytes = 32 << 20
+
+// reach is how far beyond the packet that is missing one may be to be kept, in
+// packets. Both ends go by it.
+func reach(mtu int) int64 { return int64(keepBytes / mtu) }
+
+// keepIdle is how long memory for early packets outlives the last arrival of one.
+const keepIdle = time.Second
+
+// An earlyPacket is a copy of a packet.
+type earlyPacket struct {
+	sequence int64
+	header   roce.Header
+	payload  []byte
+}
+
+// An earlyStore keeps early packets by sequence number. It has no memory before
+// the first, and reuses what it has.
+type earlyStore struct {
+	ring   []*earlyPacket // a packet is in slot sequence modulo the length, a power of two
+	count  int
+	base   int64 // no packet before it is kept
+	end    int64 // of the sequence numbers that the packets kept ever took up
+	idle   []*earlyPacket
+	usedAt time.Duration // when a packet was last kept
+}
+
+// at is the packet kept with the given sequence number; nil if it is not there.
+func (s *earlyStore) at(sequence int64) *earlyPacket {
+	if s.count == 0 {
+		return nil
+	}
+	p := s.ring[sequence&int64(len(s.ring)-1)]
+	if p == nil || p.sequence != sequence {
+		return nil
+	}
+	return p
+}
+
+// keep stores a copy of a packet that takes up the sequence numbers from at up to
+// end, as long as expected is missing. The caller has made sure that it is
+// within reach and not there yet.
+func (s *earlyStore) keep(now time.Duration, expected, at, end int64, h *roce.Header, payload []byte) {
+	if s.count == 0 {
+		s.base = expected
+	}
+	s.usedAt = now
+	if at-s.base >= int64(len(s.ring)) {
+		s.grow(at - s.base + 1)
+	}
+	var p *earlyPacket
+	if n := len(s.idle); n > 0 {
+		p, s.idle = s.idle[n-1], s.idle[:n-1]
+	} else {
+		p = new(earlyPacket)
+	}
+	p.sequence, p.header = at, *h
+	p.payload = append(p.payload[:0], payload...)
+	s.ring[at&int64(len(s.ring)-1)] = p
+	s.count++
+	s.end = max(s.end, end)
+}
+
+func (s *earlyStore) grow(slots int64) {
+	size := 64
+	for int64(size) < slots {
+		size *= 2
+	}
+	ring := make([]*earlyPacket, size)
+	for _, p := range s.ring {
+		if p != nil {
+			ring[p.sequence&int64(size-1)] = p
+		}
+	}
+	s.ring = ring
+}
+
+// take removes the packet with sequence number expected, and all before it, and
+// returns it; nil if it is not there. It is the taker's until given back.
+func (s *earlyStore) take(expected int64) *earlyPacket {
+	for ; s.count > 0 && s.base < expected; s.base++ {
+		if p := s.at(s.base); p != nil {
+			s.remove(p)
+			s.giveBack(p)
+		}
+	}
+	p := s.at(expected)
+	if p != nil {
+		s.remove(p)
+	}
+	return p
+}
+
+func (s *earlyStore) remove(p *earlyPacket) {
+	s.ring[p.sequence&int64(len(s.ring)-1)] = nil
+	s.count--
+}
+
+func (s *earlyStore) giveBack(p *earlyPacket) { s.idle = append(s.idle, p) }
+
+// settle is called now and then: it lets go of memory that nobody needs.
+func (s *earlyStore) settle(now time.Duration) {
+	if s.count == 0 && now-s.usedAt > keepIdle {
+		*s = earlyStore{end: s.end}
+	}
+}
+
+// keep takes a packet ahead of the one that is expected.
+func (r *responder) keep(now time.Duration, h *roce.Header, at int64, payload []byte) {
+	if at-r.expected >= reach(r.q.connection.MTU) {
+		return // the requester will find out
+	}
+	gap := at > max(r.early.end, r.expected)
+	known := r.early.at(at) != nil
+	if !known {
+		end := at + 1
+		if h.Opcode == roce.ReadRequest {
+			end = at + packets(int64(h.DMALength), r.q.connection.MTU)
+		}
+		r.early.keep(now, r.expected, at, end, h, payload)
+	}
+	if gap || known || h.AckReq {
+		r.replies.report(at)
+	}
+}
+
+// resume executes the early packets that are due now.
+func (r *responder) resume(now time.Duration) {
+	if r.early.count == 0 {
+		r.early.settle(now)
+		return
+	}
+	from := r.expected
+	for r.q.state == Ready {
+		p := r.early.take(r.expected)
+		if p == nil {
+			break
+		}
+		// A receive may be lacking: then the packet is dropped, as it would be
+		// without anything missing before it.
+		r.execute(&p.header, p.payload)
+		r.early.giveBack(p)
+	}
+	if r.expected != from && r.q.state == Ready {
+		r.replies.acknowledge()
+	}
+}
+
+// reports are what the requester is to be told of early packets.
+type reports struct{ pending []report }
+
+// maxReports is how many may wait: they cover what arrives at one go. More are
+// dropped, as if lost.
+const maxReports = 64
+
+// A report is about the newest packet and those before it, as far as mapBits
+// reach. It was asked for by the packets from oldest on.
+type report struct{ oldest, newest int64 }
+
+// add notes that the packet with sequence number at, and what arrived shortly
+// before, is to be told of. Reports that are asked for by close neighbours become
+// one.
+func (r *reports) add(at int64) {
+	for i := range r.pending {
+		p := &r.pending[i]
+		if from, to := min(p.oldest, at), max(p.newest, at); to-from < askEvery {
+			p.oldest, p.newest = from, to
+			return
+		}
+	}
+	if len(r.pending) < maxReports {
+		r.pending = append(r.pending, report{at, at})
+	}
+}
+
+const mapBits = 64
+
+// makeReport makes the oldest report that waits; false if there is none.
+//
+// All that wait go out in a row, an acknowledgement last, since they are in no
+// order that the requester could draw conclusions from; the solicited bit says
+// that there is more to come.
+func (r *responder) makeReport(p *roce.Packet) bool {
+	q := &r.replies.reports
+	q.pending = slices.DeleteFunc(q.pending, func(p report) bool { return p.newest < r.expected }) // an acknowledgement tells
+	if len(q.pending) == 0 {
+		return false
+	}
+	newest := q.pending[0].newest
+	q.pending = slices.Delete(q.pending, 0, 1)
+	p.Header = roce.Header{
+		Opcode:    roce.SelectiveAcknowledge,
+		PSN:       psn(r.expected),
+		Solicited: r.replies.due || len(q.pending) > 0,
+		Syndrome:  roce.SyndromePSNSequence,
+		MSN:       psn(newest),
+	}
+	for i := range int64(mapBits) {
+		if at := newest - 1 - i; at < r.expected || r.early.at(at) != nil {
+			p.Header.Original |= 1 << i
+		}
+	}
+	r.q.counters.AcknowledgementsSent++
+	return true
+}
