@@ -19,8 +19,9 @@ and the RoCE frame size in force, its limits, flags and capabilities under their
 NDK names, how much of them is in use, and its configuration. With a lab, shows a
 line for each of its nodes.
 
---disable has every consumer in the node close the adapter, workloads and programs
-alike, whose connections end; until --enable none can open it again. It waits up to
+--disable asks every consumer in the node to close the adapter: workloads do, and end,
+and programs do that heed the event (Miniport.Subscribe); those that do not go on with
+what they have open. Until --enable nobody can open it again. It waits up to
 5 s for them; the exit code is 1 if any has the adapter open still. --enable
 and --disable do nothing if that is so already.`,
 		Example: `  ndklab adapter pair

@@ -1,4 +1,4 @@
-// Consumer is the first program to read: two processes connect, and exchange data
+// Command consumer is the first program to read: two processes connect, and exchange data
 // in the four ways of RDMA. The server lends its memory to the client by sending
 // its address and token. Then, in every round, the client
 //

@@ -1,4 +1,4 @@
-// Fastregister is the pattern of SMB Direct: a client that has a server write and
+// Command fastregister is the pattern of SMB Direct: a client that has a server write and
 // read blocks, and lends it, for the time of one request, just the pages that the
 // request is about.
 //

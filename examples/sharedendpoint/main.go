@@ -1,4 +1,4 @@
-// Sharedendpoint makes several connections from one local address and port, each
+// Command sharedendpoint makes several connections from one local address and port, each
 // to another destination. A client that has many servers takes one port so, and
 // its firewall has one rule.
 //

@@ -1,4 +1,4 @@
-// Srq is a server with one shared receive queue, one completion queue and a fixed
+// Command srq is a server with one shared receive queue, one completion queue and a fixed
 // number of buffers for any number of clients, each of which gets its messages
 // back. Without a shared queue every client would need receives of its own, nearly
 // all of which would wait for nothing.

@@ -1,4 +1,4 @@
-// Window lends parts of one registered region, each for a while and with rights of
+// Command window lends parts of one registered region, each for a while and with rights of
 // its own. Registering is slow on real adapters, so a server registers all of its
 // memory once, without any right for peers, and opens windows to it: binding one
 // is a request like any other.
