@@ -2,7 +2,6 @@ package rc
 
 import (
 	"slices"
-	"time"
 
 	"github.com/ndklab/ndklab/provider/roce"
 )
@@ -43,9 +42,6 @@ const keepBytes = 32 << 20
 // packets. Both ends go by it.
 func reach(mtu int) int64 { return int64(keepBytes / mtu) }
 
-// keepIdle is how long memory for early packets outlives the last arrival of one.
-const keepIdle = time.Second
-
 // An earlyPacket is a copy of a packet.
 type earlyPacket struct {
 	sequence int64
@@ -56,12 +52,11 @@ type earlyPacket struct {
 // An earlyStore keeps early packets by sequence number. It has no memory before
 // the first, and reuses what it has.
 type earlyStore struct {
-	ring   []*earlyPacket // a packet is in slot sequence modulo the length, a power of two
-	count  int
-	base   int64 // no packet before it is kept
-	end    int64 // of the sequence numbers that the packets kept ever took up
-	idle   []*earlyPacket
-	usedAt time.Duration // when a packet was last kept
+	ring  []*earlyPacket // a packet is in slot sequence modulo the length, a power of two
+	count int
+	base  int64 // no packet before it is kept
+	end   int64 // of the sequence numbers that the packets kept ever took up
+	idle  []*earlyPacket
 }
 
 // at is the packet kept with the given sequence number; nil if it is not there.
@@ -79,11 +74,10 @@ func (s *earlyStore) at(sequence int64) *earlyPacket {
 // keep stores a copy of a packet that takes up the sequence numbers from at up to
 // end, as long as expected is missing. The caller has made sure that it is
 // within reach and not there yet.
-func (s *earlyStore) keep(now time.Duration, expected, at, end int64, h *roce.Header, payload []byte) {
+func (s *earlyStore) keep(expected, at, end int64, h *roce.Header, payload []byte) {
 	if s.count == 0 {
 		s.base = expected
 	}
-	s.usedAt = now
 	if at-s.base >= int64(len(s.ring)) {
 		s.grow(at - s.base + 1)
 	}
@@ -137,15 +131,16 @@ func (s *earlyStore) remove(p *earlyPacket) {
 
 func (s *earlyStore) giveBack(p *earlyPacket) { s.idle = append(s.idle, p) }
 
-// settle is called now and then: it lets go of memory that nobody needs.
-func (s *earlyStore) settle(now time.Duration) {
-	if s.count == 0 && now-s.usedAt > keepIdle {
+// settle is called now and then with the packet that is missing. It lets go of all
+// memory when as much has arrived in order as was ever kept.
+func (s *earlyStore) settle(expected int64) {
+	if s.count == 0 && expected-s.end > int64(len(s.ring)) {
 		*s = earlyStore{end: s.end}
 	}
 }
 
 // keep takes a packet ahead of the one that is expected.
-func (r *responder) keep(now time.Duration, h *roce.Header, at int64, payload []byte) {
+func (r *responder) keep(h *roce.Header, at int64, payload []byte) {
 	if at-r.expected >= reach(r.q.connection.MTU) {
 		return // the requester will find out
 	}
@@ -156,7 +151,7 @@ func (r *responder) keep(now time.Duration, h *roce.Header, at int64, payload []
 		if h.Opcode == roce.ReadRequest {
 			end = at + packets(int64(h.DMALength), r.q.connection.MTU)
 		}
-		r.early.keep(now, r.expected, at, end, h, payload)
+		r.early.keep(r.expected, at, end, h, payload)
 	}
 	if gap || known || h.AckReq {
 		r.replies.report(at)
@@ -164,9 +159,9 @@ func (r *responder) keep(now time.Duration, h *roce.Header, at int64, payload []
 }
 
 // resume executes the early packets that are due now.
-func (r *responder) resume(now time.Duration) {
+func (r *responder) resume() {
 	if r.early.count == 0 {
-		r.early.settle(now)
+		r.early.settle(r.expected)
 		return
 	}
 	from := r.expected
@@ -216,9 +211,9 @@ const mapBits = 64
 
 // makeReport makes the oldest report that waits; false if there is none.
 //
-// All that wait go out in a row, an acknowledgement last, since they are in no
-// order that the requester could draw conclusions from; the solicited bit says
-// that there is more to come.
+// All that wait go out in a row, an RNR NAK last, since they are in no order that
+// the requester could draw conclusions from; the solicited bit says that there is
+// more to come.
 func (r *responder) makeReport(p *roce.Packet) bool {
 	q := &r.replies.reports
 	q.pending = slices.DeleteFunc(q.pending, func(p report) bool { return p.newest < r.expected }) // an acknowledgement tells
@@ -227,10 +222,11 @@ func (r *responder) makeReport(p *roce.Packet) bool {
 	}
 	newest := q.pending[0].newest
 	q.pending = slices.Delete(q.pending, 0, 1)
+	r.replies.due = len(q.pending) > 0 || !r.replies.syndrome.IsACK()
 	p.Header = roce.Header{
 		Opcode:    roce.SelectiveAcknowledge,
 		PSN:       psn(r.expected),
-		Solicited: r.replies.due || len(q.pending) > 0,
+		Solicited: r.replies.due,
 		Syndrome:  roce.SyndromePSNSequence,
 		MSN:       psn(newest),
 	}

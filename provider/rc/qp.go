@@ -87,7 +87,7 @@ func (q *QP) Handle(now time.Duration, h *roce.Header, payload []byte) {
 	q.counters.Received++
 	switch {
 	case h.Opcode.IsRequest():
-		q.responder.handle(now, h, payload)
+		q.responder.handle(h, payload)
 	case h.Opcode.IsResponse():
 		q.requester.handle(now, h, payload)
 		q.requester.checkOldest()

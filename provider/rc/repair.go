@@ -40,12 +40,9 @@ type repair struct {
 	latest         time.Duration
 	latestSequence int64
 	took           time.Duration
-	news           bool          // something has arrived since detect
-	lossAt         time.Duration // when to look again; 0 for not
+	news           bool // something has arrived since detect
 
 	responses earlyStore
-	gather    position // of a packet sent again
-	gatherOf  int64    // index of its request
 }
 
 // A fate is what became of a sequence number.
@@ -85,8 +82,8 @@ func (r *requester) begin(now time.Duration) {
 	}
 	p.on = true
 	p.until, p.executed, p.lowest = r.max, r.una, r.una
-	p.latest, p.took, p.lossAt = -1, 0, 0
-	p.gatherOf = -1
+	p.latest, p.took = -1, 0
+	r.outstanding = reach(r.q.connection.MTU) // more would not be kept
 	if w := r.slot(r.head); w.op == OpRead && (r.una-w.first)%r.chunk != 0 {
 		p.executed = r.chunkEnd(w, r.una) // a part of the response is here
 	}
@@ -244,11 +241,11 @@ func (r *requester) drop(s int64) {
 	r.lose(s)
 }
 
-// detect gives up what must be lost by the order of sending, and sets lossAt for
-// the rest of what has been overtaken.
+// detect gives up what must be lost by the order of sending, and has the timer
+// look again at the rest of what has been overtaken.
 func (r *requester) detect(now time.Duration) {
 	p := &r.repair
-	p.news, p.lossAt = false, 0
+	p.news, r.againAt = false, 0
 	expected, tolerance := max(r.roundTrip.mean, p.took), max(r.window.delay/4, shortestPause)
 	if r.roundTrip.mean == 0 {
 		tolerance = r.roundTrip.timeout()
@@ -265,7 +262,7 @@ func (r *requester) detect(now time.Duration) {
 					return // not overtaken
 				}
 				if !gone {
-					p.lossAt = over
+					r.againAt = over
 					return
 				}
 				r.lose(f.from)
@@ -286,8 +283,7 @@ func (r *requester) resend(now time.Duration, packet *roce.Packet) bool {
 		s++
 	}
 	p.lowest = s
-	index := r.indexOf(s)
-	w := r.slot(index)
+	w := r.slot(r.indexOf(s))
 	if w.status != Success {
 		return false
 	}
@@ -301,19 +297,8 @@ func (r *requester) resend(now time.Duration, packet *roce.Packet) bool {
 		end++
 	}
 	limit := r.limit()
-	limit += min(limit, p.waiting)
-	if s > r.una && r.inFlight > 0 && r.inFlight+cost > limit {
+	if s > r.una && r.inFlight > 0 && r.inFlight+cost > limit || !r.make(w, s, end, packet) {
 		return false
-	}
-	if w.op == OpRead {
-		r.makeRead(w, s, end, packet)
-	} else {
-		if p.gatherOf != index {
-			p.gather, p.gatherOf = position{}, index
-		}
-		if !r.makeData(w, s, &p.gather, packet) {
-			return false
-		}
 	}
 	r.unasked++
 	if w.op == OpRead || end == r.max || p.record(end).fate != lost ||
@@ -467,10 +452,10 @@ func (r *requester) settle(now time.Duration) {
 	}
 	p := &r.repair
 	p.news = true
-	p.responses.settle(now)
+	p.responses.settle(r.una)
 	if r.una >= p.until && p.lost == 0 && p.early == 0 && p.waiting == 0 {
 		p.on, p.news = false, false
-		p.lossAt = 0
+		r.outstanding, r.againAt = maxOutstanding, 0
 		p.flights, p.oldest = p.flights[:0], 0
 	}
 }
@@ -516,7 +501,7 @@ func (r *requester) response(now time.Duration, h *roce.Header, at int64, payloa
 		return
 	}
 	if p.responses.at(at) == nil && at-r.una < reach(r.q.connection.MTU) {
-		p.responses.keep(now, r.una, at, at+1, h, payload)
+		p.responses.keep(r.una, at, at+1, h, payload)
 		r.arrive(now, at)
 		r.heard(now, at)
 	}

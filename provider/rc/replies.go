@@ -20,7 +20,7 @@ type replies struct {
 	repeated  int // of repeats
 	reports   reports
 
-	due      bool
+	due      bool // reports too
 	syndrome roce.Syndrome
 	at       int64 // of a NAK
 }
@@ -57,13 +57,21 @@ func (r *replies) refuse(s roce.Syndrome, at int64) {
 }
 
 // report notes that the requester is to be told of the early packets around at.
-func (r *replies) report(at int64) { r.reports.add(at) }
+func (r *replies) report(at int64) {
+	r.reports.add(at)
+	r.acknowledge()
+}
 
 // accepted drops a NAK that waits: what it complains of has arrived.
 func (r *replies) accepted() {
 	if r.syndrome != roce.SyndromeACK {
-		r.due = false
+		r.withdraw()
 	}
+}
+
+// withdraw drops the acknowledgement or NAK that waits.
+func (r *replies) withdraw() {
+	r.due, r.syndrome = len(r.reports.pending) > 0, roce.SyndromeACK
 }
 
 // room reports whether the peer may have another READ outstanding, of so many at
@@ -89,7 +97,7 @@ func (r *replies) add(h *roce.Header, first, end int64, msn uint32) {
 	}
 	r.newest++
 	r.answeredTo = max(r.answeredTo, r.newest-int64(len(r.reads)))
-	r.due = false // the responses acknowledge everything before
+	r.withdraw() // the responses acknowledge everything before
 }
 
 // readAgain answers a READ request, or the rest of one, that was answered
@@ -172,11 +180,11 @@ func (r *responder) nextPacket(p *roce.Packet) bool {
 			return true
 		}
 	}
-	if len(r.replies.reports.pending) > 0 && r.makeReport(p) {
-		return true
-	}
 	if !r.replies.due {
 		return false
+	}
+	if len(r.replies.reports.pending) > 0 && r.makeReport(p) {
+		return true
 	}
 	r.replies.due = false
 	p.Header = roce.Header{

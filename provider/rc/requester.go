@@ -65,6 +65,7 @@ type requester struct {
 	chunk              int64 // the most that one READ on the wire asks for, in packets
 
 	una, next, max int64 // as in the picture; the cursor's request contains next, or is local
+	outstanding    int64 // the most that may be in [una, max)
 	posted         int64 // end of the newest request
 	inFlight       int64 // bytes of [una, next), as window counts them
 	reads          int   // READs on the wire in [una, next)
@@ -74,8 +75,8 @@ type requester struct {
 	stragglers     int64 // what was in flight then, in bytes
 	resent         int64 // end of what has ever been sent more than once
 
-	gather   position // in the SGL of the cursor's request
-	gatherOf int64    // index of that request
+	gather   position // in the SGL of the request that a packet was last made of
+	gatherOf int64    // its first sequence number
 	sink     position // in the SGL of the oldest request, a READ
 	ranges   [][]byte // scratch
 
@@ -85,8 +86,7 @@ type requester struct {
 	waiting    bool          // for rnrUntil (roce.md 6.3, 7)
 	rnrUntil   time.Duration // when to try again
 	rnrLeft    int           // RNR NAKs to put up with until there is progress
-	pacing     bool          // until pacedUntil, since stragglers are in the way
-	pacedUntil time.Duration
+	againAt    time.Duration // when to ask for a packet again, though nothing arrives; 0 for not
 	resendAt   time.Duration // when to go back, if anything is in flight
 	progressAt time.Duration // when something was last acknowledged, or first sent
 
@@ -108,6 +108,7 @@ func (r *requester) connect() {
 	c := &r.q.connection
 	start := int64(c.SendPSN & roce.PSNMask)
 	r.una, r.next, r.max, r.posted, r.resent = start, start, start, start, start
+	r.outstanding = maxOutstanding
 	r.wentBack = start - 1
 	r.rnrLeft = c.RNRRetryCount
 	r.roundTrip = newRoundTrip(c)
@@ -227,24 +228,11 @@ func (r *requester) nextPacket(now time.Duration, p *roce.Packet) bool {
 	}
 	cost := r.cost(w, r.next, end)
 	limit := r.limit()
-	if r.repair.on {
-		if end-r.una > reach(r.q.connection.MTU) {
-			return false // it would not be kept
-		}
-		limit += min(limit, r.repair.waiting)
-	}
-	if r.inFlight > 0 && (r.inFlight+cost > limit || end-r.una > maxOutstanding || r.pace(now, limit-r.inFlight-cost)) {
+	if r.inFlight > 0 && (r.inFlight+cost > limit || end-r.una > r.outstanding || r.pace(now, limit-r.inFlight-cost)) {
 		return false
 	}
-	if w.op == OpRead {
-		r.makeRead(w, r.next, end, p)
-	} else {
-		if r.gatherOf != r.cursor {
-			r.gather, r.gatherOf = position{}, r.cursor
-		}
-		if !r.makeData(w, r.next, &r.gather, p) {
-			return false
-		}
+	if !r.make(w, r.next, end, p) {
+		return false
 	}
 	ask := w.op == OpRead || end == w.end || r.unasked+1 >= askEvery ||
 		r.inFlight+2*cost > limit // no other will fit
@@ -258,7 +246,18 @@ func (r *requester) limit() int64 {
 	if r.probing {
 		return 0
 	}
-	return r.window.limit()
+	limit := r.window.limit()
+	return limit + min(limit, r.repair.waiting)
+}
+
+// make makes the packet for the part of w from sequence number s up to end; false
+// if its memory cannot be read.
+func (r *requester) make(w *request, s, end int64, p *roce.Packet) bool {
+	if w.op != OpRead {
+		return r.makeData(w, s, p)
+	}
+	r.makeRead(w, s, end, p)
+	return true
 }
 
 // makeRead makes the request for the part of w, a READ, from sequence number s
@@ -274,9 +273,8 @@ func (r *requester) makeRead(w *request, s, end int64, p *roce.Packet) {
 	}
 }
 
-// makeData makes packet s of w, a SEND or WRITE, whose memory gather walks
-// through; false if that cannot be read.
-func (r *requester) makeData(w *request, s int64, gather *position, p *roce.Packet) bool {
+// makeData makes packet s of w, a SEND or WRITE; false if its memory cannot be read.
+func (r *requester) makeData(w *request, s int64, p *roce.Packet) bool {
 	offset := r.bytesBefore(w, s)
 	n := r.bytesBefore(w, s+1) - offset
 	if w.isInline {
@@ -284,8 +282,11 @@ func (r *requester) makeData(w *request, s int64, gather *position, p *roce.Pack
 			p.Payload = append(p.Payload[:0], w.inline[offset:offset+n])
 		}
 	} else {
+		if r.gatherOf != w.first {
+			r.gather, r.gatherOf = position{}, w.first
+		}
 		var ok bool
-		p.Payload, ok = gather.resolve(p.Payload[:0], r.q.config.Memory, w.sgl, offset, int(n), LocalRead)
+		p.Payload, ok = r.gather.resolve(p.Payload[:0], r.q.config.Memory, w.sgl, offset, int(n), LocalRead)
 		if !ok {
 			w.status = LocalProtection
 			r.checkOldest()
@@ -383,11 +384,11 @@ func (r *requester) straggling(now time.Duration) int64 {
 // pace reports whether stragglers take up more than the room that there is,
 // and if so has the timer try again a little later.
 func (r *requester) pace(now time.Duration, room int64) bool {
-	r.pacing = r.straggling(now) > room
-	if r.pacing {
-		r.pacedUntil = now + max(r.roundTrip.mean/32, shortestPause)
+	if r.straggling(now) <= room {
+		return false
 	}
-	return r.pacing
+	r.againAt = now + max(r.roundTrip.mean/32, shortestPause)
+	return true
 }
 
 // deadline is the end of an RNR wait, or else the earliest of the times to give
@@ -400,14 +401,11 @@ func (r *requester) deadline() (time.Duration, bool) {
 		return r.rnrUntil, true
 	}
 	at, ok := r.giveUpAt()
-	if (r.inFlight > 0 || r.repair.on) && (!ok || r.resendAt < at) {
+	if r.next > r.una && (!ok || r.resendAt < at) {
 		at, ok = r.resendAt, true
 	}
-	if lossAt := r.repair.lossAt; lossAt > 0 && (!ok || lossAt < at) {
-		at, ok = lossAt, true
-	}
-	if r.pacing && (!ok || r.pacedUntil < at) {
-		at, ok = r.pacedUntil, true
+	if r.againAt > 0 && (!ok || r.againAt < at) {
+		at, ok = r.againAt, true
 	}
 	return at, ok
 }
@@ -426,15 +424,14 @@ func (r *requester) handleTimeout(now time.Duration) {
 		r.waiting = now < r.rnrUntil
 		return
 	}
-	r.pacing = r.pacing && now < r.pacedUntil
+	if now >= r.againAt {
+		r.againAt, r.repair.news = 0, r.repair.on
+	}
 	if at, ok := r.giveUpAt(); ok && now >= at {
 		r.fail(r.head, RetryExceeded)
 		return
 	}
-	if at := r.repair.lossAt; at > 0 && now >= at {
-		r.detect(now)
-	}
-	if (r.inFlight > 0 || r.repair.on) && now >= r.resendAt {
+	if r.next > r.una && now >= r.resendAt {
 		// The timer may be wrong, or the path down: what goes back is one
 		// packet, to ask. If the rest did arrive, it is not sent again, and
 		// what is still timed among it tells the true round trip.

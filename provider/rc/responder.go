@@ -1,10 +1,6 @@
 package rc
 
-import (
-	"time"
-
-	"github.com/ndklab/ndklab/provider/roce"
-)
+import "github.com/ndklab/ndklab/provider/roce"
 
 // A message is what the responder is in the middle of.
 type message uint8
@@ -49,14 +45,14 @@ func (r *responder) connect() {
 }
 
 // handle takes a packet from the peer's requester (roce.md 7.1, step 2).
-func (r *responder) handle(now time.Duration, h *roce.Header, payload []byte) {
+func (r *responder) handle(h *roce.Header, payload []byte) {
 	at := extend(h.PSN, r.expected)
 	switch {
 	case at == r.expected:
 		r.silenced = false
 		r.execute(h, payload)
 		if r.early.ring != nil {
-			r.resume(now)
+			r.resume()
 		}
 	case at < r.expected:
 		r.q.counters.Duplicates++
@@ -64,7 +60,7 @@ func (r *responder) handle(now time.Duration, h *roce.Header, payload []byte) {
 	default:
 		r.q.counters.OutOfSequence++
 		if r.q.connection.Selective {
-			r.keep(now, h, at, payload)
+			r.keep(h, at, payload)
 		} else if !r.silenced {
 			r.silenced = true
 			r.replies.refuse(roce.SyndromePSNSequence, r.expected)
