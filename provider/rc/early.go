@@ -1,10 +1,6 @@
 package rc
 
-import (
-	"slices"
-
-	"github.com/ndklab/ndklab/provider/roce"
-)
+import "github.com/ndklab/ndklab/provider/roce"
 
 // Between two of our own adapters, which agree on it when they connect
 // (Connection.Selective), a packet that arrives before one that is missing is
@@ -42,6 +38,17 @@ const keepBytes = 32 << 20
 // packets. Both ends go by it.
 func reach(mtu int) int64 { return int64(keepBytes / mtu) }
 
+// readsOnWire is how many READs on the wire may be outstanding where n are agreed
+// on. One that is answered but for a packet stays outstanding, and there have to
+// be enough behind it for the round trips until that is here: so a READ that is
+// posted counts as one, in however many it is split.
+func (c *Connection) readsOnWire(n int) int {
+	if c.Selective {
+		return 4 * n
+	}
+	return n
+}
+
 // An earlyPacket is a copy of a packet.
 type earlyPacket struct {
 	sequence int64
@@ -55,7 +62,7 @@ type earlyStore struct {
 	ring  []*earlyPacket // a packet is in slot sequence modulo the length, a power of two
 	count int
 	base  int64 // no packet before it is kept
-	end   int64 // of the sequence numbers that the packets kept ever took up
+	end   int64 // no packet from it on was ever kept
 	idle  []*earlyPacket
 }
 
@@ -71,10 +78,10 @@ func (s *earlyStore) at(sequence int64) *earlyPacket {
 	return p
 }
 
-// keep stores a copy of a packet that takes up the sequence numbers from at up to
-// end, as long as expected is missing. The caller has made sure that it is
+// keep stores a copy of the packet with sequence number at, as long as expected is
+// missing. The caller has made sure that it is
 // within reach and not there yet.
-func (s *earlyStore) keep(expected, at, end int64, h *roce.Header, payload []byte) {
+func (s *earlyStore) keep(expected, at int64, h *roce.Header, payload []byte) {
 	if s.count == 0 {
 		s.base = expected
 	}
@@ -91,7 +98,7 @@ func (s *earlyStore) keep(expected, at, end int64, h *roce.Header, payload []byt
 	p.payload = append(p.payload[:0], payload...)
 	s.ring[at&int64(len(s.ring)-1)] = p
 	s.count++
-	s.end = max(s.end, end)
+	s.end = max(s.end, at+1)
 }
 
 func (s *earlyStore) grow(slots int64) {
@@ -131,12 +138,10 @@ func (s *earlyStore) remove(p *earlyPacket) {
 
 func (s *earlyStore) giveBack(p *earlyPacket) { s.idle = append(s.idle, p) }
 
-// settle is called now and then with the packet that is missing. It lets go of all
-// memory when as much has arrived in order as was ever kept.
-func (s *earlyStore) settle(expected int64) {
-	if s.count == 0 && expected-s.end > int64(len(s.ring)) {
-		*s = earlyStore{end: s.end}
-	}
+// spent reports whether more has arrived in order since than was ever kept: then
+// the memory may go.
+func (s *earlyStore) spent(expected int64) bool {
+	return s.count == 0 && expected-s.end > int64(len(s.ring))
 }
 
 // keep takes a packet ahead of the one that is expected.
@@ -144,97 +149,41 @@ func (r *responder) keep(h *roce.Header, at int64, payload []byte) {
 	if at-r.expected >= reach(r.q.connection.MTU) {
 		return // the requester will find out
 	}
+	if r.early == nil {
+		r.early = new(earlyStore)
+	}
 	gap := at > max(r.early.end, r.expected)
 	known := r.early.at(at) != nil
 	if !known {
-		end := at + 1
-		if h.Opcode == roce.ReadRequest {
-			end = at + packets(int64(h.DMALength), r.q.connection.MTU)
-		}
-		r.early.keep(r.expected, at, end, h, payload)
+		r.early.keep(r.expected, at, h, payload)
 	}
 	if gap || known || h.AckReq {
 		r.replies.report(at)
 	}
 }
 
-// resume executes the early packets that are due now.
-func (r *responder) resume() {
-	if r.early.count == 0 {
-		r.early.settle(r.expected)
-		return
-	}
-	from := r.expected
+// executeAndResume executes the packet that is expected, and the early packets
+// that are due then.
+func (r *responder) executeAndResume(h *roce.Header, payload []byte) {
+	r.execute(h, payload)
+	early, from := r.early, r.expected
 	for r.q.state == Ready {
-		p := r.early.take(r.expected)
+		p := early.take(r.expected)
 		if p == nil {
 			break
 		}
 		// A receive may be lacking: then the packet is dropped, as it would be
 		// without anything missing before it.
 		r.execute(&p.header, p.payload)
-		r.early.giveBack(p)
+		early.giveBack(p)
 	}
-	if r.expected != from && r.q.state == Ready {
+	switch {
+	case r.q.state != Ready:
+	case r.early.count > 0:
+		r.replies.report(r.early.end - 1)
+	case r.expected != from:
 		r.replies.acknowledge()
+	case r.early.spent(r.expected):
+		r.early = nil
 	}
-}
-
-// reports are what the requester is to be told of early packets.
-type reports struct{ pending []report }
-
-// maxReports is how many may wait: they cover what arrives at one go. More are
-// dropped, as if lost.
-const maxReports = 64
-
-// A report is about the newest packet and those before it, as far as mapBits
-// reach. It was asked for by the packets from oldest on.
-type report struct{ oldest, newest int64 }
-
-// add notes that the packet with sequence number at, and what arrived shortly
-// before, is to be told of. Reports that are asked for by close neighbours become
-// one.
-func (r *reports) add(at int64) {
-	for i := range r.pending {
-		p := &r.pending[i]
-		if from, to := min(p.oldest, at), max(p.newest, at); to-from < askEvery {
-			p.oldest, p.newest = from, to
-			return
-		}
-	}
-	if len(r.pending) < maxReports {
-		r.pending = append(r.pending, report{at, at})
-	}
-}
-
-const mapBits = 64
-
-// makeReport makes the oldest report that waits; false if there is none.
-//
-// All that wait go out in a row, an RNR NAK last, since they are in no order that
-// the requester could draw conclusions from; the solicited bit says that there is
-// more to come.
-func (r *responder) makeReport(p *roce.Packet) bool {
-	q := &r.replies.reports
-	q.pending = slices.DeleteFunc(q.pending, func(p report) bool { return p.newest < r.expected }) // an acknowledgement tells
-	if len(q.pending) == 0 {
-		return false
-	}
-	newest := q.pending[0].newest
-	q.pending = slices.Delete(q.pending, 0, 1)
-	r.replies.due = len(q.pending) > 0 || !r.replies.syndrome.IsACK()
-	p.Header = roce.Header{
-		Opcode:    roce.SelectiveAcknowledge,
-		PSN:       psn(r.expected),
-		Solicited: r.replies.due,
-		Syndrome:  roce.SyndromePSNSequence,
-		MSN:       psn(newest),
-	}
-	for i := range int64(mapBits) {
-		if at := newest - 1 - i; at < r.expected || r.early.at(at) != nil {
-			p.Header.Original |= 1 << i
-		}
-	}
-	r.q.counters.AcknowledgementsSent++
-	return true
 }

@@ -271,11 +271,11 @@ func TestAnythingArrivesOnceInOrder(t *testing.T) {
 			if e.qp.State() != Ready {
 				rt.Errorf("end %d: state %v", i, e.qp.State())
 			}
-			if r := &e.qp.requester; r.inFlight != 0 || r.reads != 0 || r.repair.on || r.repair.lost != 0 || r.repair.early != 0 ||
-				r.repair.waiting != 0 || r.repair.responses.count != 0 || e.qp.responder.early.count != 0 {
-				p := &r.repair
-				rt.Errorf("end %d: something is left: %d bytes and %d reads in flight; repair %v with %d lost, %d early, %d bytes waiting, %d responses; %d requests",
-					i, r.inFlight, r.reads, p.on, p.lost, p.early, p.waiting, p.responses.count, e.qp.responder.early.count)
+			if r := &e.qp.requester; r.inFlight != 0 || r.reads != 0 || r.repair != nil || r.allowance != 0 {
+				rt.Errorf("end %d: something is left: %d bytes and %d reads in flight; repair %+v", i, r.inFlight, r.reads, r.repair)
+			}
+			if r := &e.qp.responder; r.early != nil && r.early.count != 0 || r.replies.due {
+				rt.Errorf("end %d: something is left: %+v", i, r.early)
 			}
 			if at, ok := e.qp.Deadline(); ok {
 				rt.Errorf("end %d: deadline %v with nothing outstanding", i, at)

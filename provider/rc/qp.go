@@ -184,7 +184,7 @@ func (q *QP) enterError() {
 	q.state = Error
 	q.requester.flush()
 	q.responder.flush()
-	q.requester.repair, q.responder.early = repair{}, earlyStore{}
+	q.requester.repair, q.requester.spare, q.responder.early = nil, nil, nil
 	q.responder.replies.reports = reports{}
 }
 

@@ -52,7 +52,7 @@ func TestRepair(t *testing.T) {
 	says(39*ms, ack(107, roce.SyndromeACK))
 	e.completed("send ok 3", "send ok 4", "send ok 5", "send ok 6", "send ok 7", "send ok 8")
 	e.at(39*ms, "")
-	if _, ok := e.qp.Deadline(); ok || e.qp.requester.repair.on {
+	if _, ok := e.qp.Deadline(); ok || e.qp.requester.repair != nil {
 		t.Error("it is not over")
 	}
 	if got := e.qp.Counters(); got.Retransmitted != 3 || got.Timeouts != 0 {

@@ -1,6 +1,10 @@
 package rc
 
-import "github.com/ndklab/ndklab/provider/roce"
+import (
+	"slices"
+
+	"github.com/ndklab/ndklab/provider/roce"
+)
 
 // Replies are what a responder has to send, in the order of the requests
 // (roce.md 7.2): first the responses to READs, then at most one
@@ -13,16 +17,15 @@ type replies struct {
 	reads              []read
 	answeredTo, newest int64
 
-	// Where the requester asks again for single packets only, what it asks for
-	// is queued apart, since there may be several such requests for one READ.
+	due       bool // reports too
 	selective bool
-	repeats   []read
-	repeated  int // of repeats
-	reports   reports
+	syndrome  roce.Syndrome
+	at        int64 // of a NAK
 
-	due      bool // reports too
-	syndrome roce.Syndrome
-	at       int64 // of a NAK
+	// Of selective replies: reports wait, and what is asked for again is queued
+	// apart, since there may be several such requests for one READ.
+	reports reports
+	repeats []read
 }
 
 // maxRepeats is how many requests to repeat part of a READ may wait. More are
@@ -131,30 +134,14 @@ func (r *replies) readAgain(h *roce.Header, at int64, mtu int) {
 	}
 }
 
-// repeat is the part of a READ to repeat next, nil if there is none.
-func (r *replies) repeat() *read {
-	for ; r.repeated < len(r.repeats); r.repeated++ {
-		if d := &r.repeats[r.repeated]; d.next < d.to {
-			return d
-		}
-	}
-	r.repeats, r.repeated = r.repeats[:0], 0
-	return nil
-}
-
-// makeRepeat makes the next packet that repeats part of a READ; false if there
-// is none.
-func (r *responder) makeRepeat(p *roce.Packet) bool {
-	for d := r.replies.repeat(); d != nil; d = r.replies.repeat() {
-		if r.makeResponse(d, p) {
-			return true
-		}
-	}
-	return false
-}
-
 // pending is the READ to answer next, nil if there is none.
 func (r *replies) pending() *read {
+	for len(r.repeats) > 0 {
+		if d := &r.repeats[0]; d.next < d.to {
+			return d
+		}
+		r.repeats = slices.Delete(r.repeats, 0, 1)
+	}
 	for ; r.answeredTo < r.newest; r.answeredTo++ {
 		if d := r.slot(r.answeredTo); d.next < d.to {
 			return d
@@ -166,15 +153,12 @@ func (r *replies) pending() *read {
 // acknowledgementIsNext reports whether an acknowledgement or NAK waits and no
 // response must go before it.
 func (r *responder) acknowledgementIsNext() bool {
-	return r.replies.due && len(r.replies.repeats) == 0 && r.replies.pending() == nil
+	return r.replies.due && r.replies.pending() == nil
 }
 
 // nextPacket makes the next reply; false if there is none.
 func (r *responder) nextPacket(p *roce.Packet) bool {
 	p.Payload = p.Payload[:0]
-	if len(r.replies.repeats) > 0 && r.makeRepeat(p) {
-		return true
-	}
 	for d := r.replies.pending(); d != nil; d = r.replies.pending() {
 		if r.makeResponse(d, p) {
 			return true

@@ -1,6 +1,7 @@
 package rc
 
 import (
+	"math/bits"
 	"time"
 
 	"github.com/ndklab/ndklab/provider/roce"
@@ -8,7 +9,7 @@ import (
 
 const (
 	// maxChunk is the most that one READ on the wire asks for, in packets.
-	maxChunk = 16
+	maxChunk = 32
 	// shortestPause is the shortest time to set a timer for.
 	shortestPause = 20 * time.Microsecond
 	// askEvery is the most packets that go without an AckReq.
@@ -22,21 +23,21 @@ const (
 // from first up to end, and is split into packets by them alone: packet i
 // carries the bytes from i x MTU. A local operation occupies none.
 type request struct {
-	op         Op
-	context    any
-	local      LocalOperation // nil once performed
-	sgl        []SGE
-	inline     []byte
-	isInline   bool
-	length     int64
-	va         uint64
-	token      uint32
-	silent     bool
-	fence      bool
-	solicited  bool
-	invalidate bool // the token of the first piece, when a READ is complete
-	first, end int64
-	readBefore int64 // index of the newest READ posted before; -1 if none was
+	op          Op
+	context     any
+	local       LocalOperation // nil once performed
+	sgl         []SGE
+	inline      []byte
+	isInline    bool
+	length      int64
+	va          uint64
+	token       uint32
+	silent      bool
+	fence       bool
+	solicited   bool
+	invalidate  bool // the token of the first piece, when a READ is complete
+	first, end  int64
+	readsBefore int64 // READs posted before
 
 	// status is why the request cannot go on, found when a packet of it was
 	// made or it was performed, and told when it is the oldest.
@@ -56,16 +57,16 @@ type request struct {
 //
 // With a responder that keeps packets which arrive early, the cursor does not
 // go back, next is max, and a record of the range [una, max) says what is to be
-// sent again (repair.go).
+// sent again (scoreboard.go, repair.go).
 type requester struct {
 	q                  *QP
 	ring               []request
 	head, tail, cursor int64
-	newestRead         int64 // index; -1 if there is none
+	readsPosted        int64
+	readsDone          int64
 	chunk              int64 // the most that one READ on the wire asks for, in packets
 
 	una, next, max int64 // as in the picture; the cursor's request contains next, or is local
-	outstanding    int64 // the most that may be in [una, max)
 	posted         int64 // end of the newest request
 	inFlight       int64 // bytes of [una, next), as window counts them
 	reads          int   // READs on the wire in [una, next)
@@ -90,14 +91,18 @@ type requester struct {
 	resendAt   time.Duration // when to go back, if anything is in flight
 	progressAt time.Duration // when something was last acknowledged, or first sent
 
-	repair repair
+	repair    *repair // while something is missing
+	spare     *repair // the last one, which the next one reuses
+	allowance int64   // bytes that may be in flight beyond the window
+
+	outstanding int64 // the most that may be in [una, max)
 }
 
 func (r *requester) init(q *QP) {
 	config := &q.config
-	*r = requester{q: q, ring: make([]request, config.SendDepth), newestRead: -1}
-	pieces := make([]SGE, config.SendDepth*config.MaxSGE)
-	inline := make([]byte, config.SendDepth*config.MaxInline)
+	*r = requester{q: q, ring: make([]request, 1<<bits.Len(uint(config.SendDepth-1)))}
+	pieces := make([]SGE, len(r.ring)*config.MaxSGE)
+	inline := make([]byte, len(r.ring)*config.MaxInline)
 	for i := range r.ring {
 		r.ring[i].sgl = pieces[i*config.MaxSGE : i*config.MaxSGE : (i+1)*config.MaxSGE]
 		r.ring[i].inline = inline[i*config.MaxInline : i*config.MaxInline : (i+1)*config.MaxInline]
@@ -114,11 +119,11 @@ func (r *requester) connect() {
 	r.roundTrip = newRoundTrip(c)
 	r.window = newWindow(c)
 	// Responses that are asked for cannot be held back, so they must fit the
-	// receive buffer.
-	r.chunk = min(maxChunk, max(1, r.window.credit/r.window.packet))
+	// receive buffer, and twice, or the next would be asked for too late.
+	r.chunk = min(maxChunk, max(1, r.window.credit/r.window.packet/2))
 }
 
-func (r *requester) slot(index int64) *request { return &r.ring[index%int64(len(r.ring))] }
+func (r *requester) slot(index int64) *request { return &r.ring[index&int64(len(r.ring)-1)] }
 
 func (r *requester) post(p *Request) error {
 	config, c := &r.q.config, &r.q.connection
@@ -131,7 +136,7 @@ func (r *requester) post(p *Request) error {
 		return ErrInline
 	case p.Inline == nil && len(p.SGL) > config.MaxSGE:
 		return ErrSGL
-	case r.tail-r.head == int64(len(r.ring)):
+	case r.tail-r.head == int64(config.SendDepth):
 		return ErrFull
 	}
 	length := int64(len(p.Inline))
@@ -152,7 +157,7 @@ func (r *requester) post(p *Request) error {
 		va: p.VA, token: p.Token,
 		silent: p.Silent, fence: p.Fence, solicited: p.Solicited, invalidate: p.InvalidateLocal,
 		first: r.posted, end: end,
-		readBefore: r.newestRead,
+		readsBefore: r.readsPosted,
 	}
 	if w.isInline {
 		w.inline = append(w.inline, p.Inline...)
@@ -160,7 +165,7 @@ func (r *requester) post(p *Request) error {
 		w.sgl = append(w.sgl, p.SGL...)
 	}
 	if p.Op == OpRead {
-		r.newestRead = r.tail
+		r.readsPosted++
 	}
 	r.posted = end
 	r.tail++
@@ -196,13 +201,8 @@ func (r *requester) nextPacket(now time.Duration, p *roce.Packet) bool {
 	if r.waiting && now < r.rnrUntil {
 		return false
 	}
-	if r.repair.on {
-		if r.repair.news {
-			r.detect(now)
-		}
-		if r.repair.lost > 0 {
-			return r.resend(now, p)
-		}
+	if r.repair != nil && r.somethingLost(now) {
+		return r.resend(now, p)
 	}
 	if r.cursor == r.tail {
 		return false
@@ -216,14 +216,15 @@ func (r *requester) nextPacket(now time.Duration, p *roce.Packet) bool {
 	if w.status != Success {
 		return false
 	}
-	if w.fence && r.next == w.first && w.readBefore >= r.head {
+	if w.fence && r.next == w.first && w.readsBefore > r.readsDone {
 		return false // roce.md 6.2
 	}
 	end := r.next + 1
 	if w.op == OpRead {
 		end = r.chunkEnd(w, r.next)
-		if r.reads == r.q.connection.InitiatorDepth {
-			return false
+		c := &r.q.connection
+		if r.reads == c.readsOnWire(c.InitiatorDepth) || r.next == w.first && w.readsBefore-r.readsDone >= int64(c.InitiatorDepth) {
+			return false // NDK-RL-07
 		}
 	}
 	cost := r.cost(w, r.next, end)
@@ -231,7 +232,9 @@ func (r *requester) nextPacket(now time.Duration, p *roce.Packet) bool {
 	if r.inFlight > 0 && (r.inFlight+cost > limit || end-r.una > r.outstanding || r.pace(now, limit-r.inFlight-cost)) {
 		return false
 	}
-	if !r.make(w, r.next, end, p) {
+	if w.op == OpRead {
+		r.makeRead(w, r.next, end, p)
+	} else if !r.makeData(w, r.next, p) {
 		return false
 	}
 	ask := w.op == OpRead || end == w.end || r.unasked+1 >= askEvery ||
@@ -246,18 +249,7 @@ func (r *requester) limit() int64 {
 	if r.probing {
 		return 0
 	}
-	limit := r.window.limit()
-	return limit + min(limit, r.repair.waiting)
-}
-
-// make makes the packet for the part of w from sequence number s up to end; false
-// if its memory cannot be read.
-func (r *requester) make(w *request, s, end int64, p *roce.Packet) bool {
-	if w.op != OpRead {
-		return r.makeData(w, s, p)
-	}
-	r.makeRead(w, s, end, p)
-	return true
+	return r.window.limit() + r.allowance
 }
 
 // makeRead makes the request for the part of w, a READ, from sequence number s
@@ -340,15 +332,15 @@ func (r *requester) account(now time.Duration, w *request, end, cost int64, ask 
 	} else if ask {
 		r.window.mark(now, r.next, r.inFlight)
 	}
+	if r.repair != nil {
+		r.note(r.next, end, now)
+	}
 	r.unasked++
 	if ask {
 		r.unasked = 0
 	}
 	if w.op == OpRead {
 		r.reads++
-	}
-	if r.repair.on {
-		r.sentNew(now, w, r.next, end)
 	}
 	r.inFlight += cost
 	r.next = end
@@ -425,7 +417,10 @@ func (r *requester) handleTimeout(now time.Duration) {
 		return
 	}
 	if now >= r.againAt {
-		r.againAt, r.repair.news = 0, r.repair.on
+		r.againAt = 0
+		if r.repair != nil {
+			r.repair.news = true
+		}
 	}
 	if at, ok := r.giveUpAt(); ok && now >= at {
 		r.fail(r.head, RetryExceeded)
@@ -453,6 +448,9 @@ func (r *requester) finish(status Status) {
 	w := r.slot(r.head)
 	if status != Success || !w.silent {
 		r.q.complete(Completion{Op: w.op, Status: status, Context: w.context})
+	}
+	if w.op == OpRead {
+		r.readsDone++
 	}
 	w.context, w.local = nil, nil
 	r.head++

@@ -32,8 +32,8 @@ type responder struct {
 	length int64
 
 	replies replies
-	early   earlyStore // requests that arrived before one that is missing
-	ranges  [][]byte   // scratch
+	early   *earlyStore // requests that arrived before one that is missing; nil if none lately
+	ranges  [][]byte    // scratch
 }
 
 func (r *responder) init(q *QP) { *r = responder{q: q} }
@@ -50,10 +50,11 @@ func (r *responder) handle(h *roce.Header, payload []byte) {
 	switch {
 	case at == r.expected:
 		r.silenced = false
-		r.execute(h, payload)
-		if r.early.ring != nil {
-			r.resume()
+		if r.early != nil {
+			r.executeAndResume(h, payload)
+			return
 		}
+		r.execute(h, payload)
 	case at < r.expected:
 		r.q.counters.Duplicates++
 		r.duplicate(h, at)
@@ -200,8 +201,9 @@ func (r *responder) accept(h *roce.Header) {
 }
 
 func (r *responder) executeRead(h *roce.Header, payload []byte) {
+	c := &r.q.connection
 	switch {
-	case !r.replies.room(r.q.connection.ResponderResources), len(payload) > 0, h.DMALength > MaxMessage:
+	case !r.replies.room(c.readsOnWire(c.ResponderResources)), len(payload) > 0, h.DMALength > MaxMessage:
 		r.fail(RemoteInvalidRequest, roce.SyndromeInvalidRequest)
 		return
 	}
@@ -227,7 +229,7 @@ func (r *responder) duplicate(h *roce.Header, at int64) {
 	case h.Opcode.IsSend(), h.Opcode.IsWrite():
 		r.replies.acknowledge()
 	}
-	if r.early.count > 0 {
+	if r.early != nil && r.early.count > 0 {
 		r.replies.report(r.early.end - 1) // the requester does not know much
 	}
 }

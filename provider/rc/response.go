@@ -16,8 +16,10 @@ func (r *requester) handle(now time.Duration, h *roce.Header, payload []byte) {
 		oldest = r.slot(r.head).first
 	}
 	if at < oldest || at >= r.max {
-		r.repair.news = r.repair.on // it may be the last of a row
-		return                      // a ghost (6.3, 1)
+		if r.repair != nil {
+			r.repair.news = true // it may be the last of a row
+		}
+		return // a ghost (6.3, 1)
 	}
 	switch {
 	case h.Opcode.IsReadResponse():
@@ -28,11 +30,7 @@ func (r *requester) handle(now time.Duration, h *roce.Header, payload []byte) {
 		r.fail(r.head, BadResponse) // we never send atomics
 	case h.Syndrome.IsACK():
 		r.q.counters.AcknowledgementsReceived++
-		if r.q.connection.Selective {
-			r.acknowledgedTo(now, at+1)
-		} else if !r.advance(now, at+1) {
-			r.responsesLost(now)
-		}
+		r.executed(now, at+1)
 	case h.Syndrome.IsRNR():
 		r.q.counters.RNRsReceived++
 		r.notReady(now, at, h.Syndrome)
@@ -42,6 +40,23 @@ func (r *requester) handle(now time.Duration, h *roce.Header, payload []byte) {
 	case h.Syndrome.IsNAK():
 		r.refused(now, at, h.Syndrome)
 	}
+}
+
+// executed takes it from the peer that everything before sequence number to has
+// been executed, and reports whether it is complete. If not, responses are
+// missing, and that is seen to.
+func (r *requester) executed(now time.Duration, to int64) bool {
+	if r.repair == nil && r.advance(now, to) {
+		return true
+	}
+	if r.q.connection.Selective {
+		r.begin(now)
+		r.executedTo(now, to)
+		r.settle()
+	} else {
+		r.responsesLost(now)
+	}
+	return r.una >= to
 }
 
 // advance takes everything before sequence number to as acknowledged, and
@@ -64,17 +79,14 @@ func (r *requester) advance(now time.Duration, to int64) bool {
 
 // pass moves una to a later place in w, the oldest request, or to its end.
 func (r *requester) pass(now time.Duration, w *request, to int64) {
-	if !r.repair.on {
-		r.window.delivered += r.cost(w, r.una, to)
-	}
-	if r.repair.on {
+	if r.repair != nil {
 		r.passRecords(now, to)
-	} else if r.next >= to {
-		r.inFlight -= r.cost(w, r.una, to)
 	} else {
-		// Acknowledged after all, though the cursor has gone back to send it again.
-		r.inFlight -= r.cost(w, r.una, r.next)
-		r.next = to
+		r.window.delivered += r.cost(w, r.una, to)
+		// If next is less, it is acknowledged after all, though the cursor has
+		// gone back to send it again.
+		r.inFlight -= r.cost(w, r.una, min(to, r.next))
+		r.next = max(to, r.next)
 	}
 	r.una = to
 	if to == w.end {
@@ -114,11 +126,7 @@ func (r *requester) responsesLost(now time.Duration) {
 // sequenceError handles a NAK of a PSN (roce.md 6.3, 8). During an RNR wait it
 // changes nothing: the cursor is back already.
 func (r *requester) sequenceError(now time.Duration, at int64) {
-	if r.q.connection.Selective {
-		r.acknowledgedTo(now, at)
-	} else if !r.advance(now, at) {
-		r.responsesLost(now)
-	} else {
+	if r.executed(now, at) && !r.q.connection.Selective {
 		r.goBackOnce(now)
 	}
 }
@@ -126,21 +134,15 @@ func (r *requester) sequenceError(now time.Duration, at int64) {
 // notReady handles an RNR NAK (roce.md 6.3, 7). What is sent after the wait is
 // one packet, to see whether the receiver is ready for more.
 func (r *requester) notReady(now time.Duration, at int64, s roce.Syndrome) {
-	if r.q.connection.Selective {
-		r.acknowledgedTo(now, at)
-		if r.q.state != Ready || at < r.una {
-			return
-		}
-		r.begin(now)
-		r.drop(at)
-		if at > r.una {
-			return // responses are missing before it
-		}
-	} else if !r.advance(now, at) {
-		r.responsesLost(now)
+	there := r.executed(now, at)
+	if r.q.state != Ready || at < r.una {
 		return
 	}
-	if r.waiting {
+	if r.q.connection.Selective {
+		r.begin(now)
+		r.drop(at)
+	}
+	if !there || r.waiting {
 		return
 	}
 	if r.rnrLeft == 0 {
@@ -183,11 +185,12 @@ func (r *requester) refused(now time.Duration, at int64, s roce.Syndrome) {
 // that it answers, which after a retry may be more than one; Linux answers a
 // retry as if it went on (6.5). What is known is where a chunk begins and ends.
 func (r *requester) readResponse(now time.Duration, h *roce.Header, at int64, payload []byte) {
-	if r.q.connection.Selective {
-		r.response(now, h, at, payload)
-	} else if r.advance(now, at) {
+	switch {
+	case r.repair == nil && r.advance(now, at):
 		r.place(now, h, at, payload)
-	} else {
+	case r.q.connection.Selective:
+		r.keepResponse(now, h, at, payload)
+	default:
 		r.responsesLost(now)
 	}
 }
