@@ -100,3 +100,60 @@ func TestHostilePeer(t *testing.T) {
 		}
 	})
 }
+
+// TestHostileReceiver: a responder that lies about what has arrived, or is never
+// ready, makes the requester keep no more than the record of what is in flight,
+// and is given up as if it said nothing.
+func TestHostileReceiver(t *testing.T) {
+	e := newReady(t, func(c *Connection) { c.Selective, c.RNRRetryCount, c.InitialRTT = true, 7, time.Millisecond })
+	for i := range 20 {
+		e.queue(sends(i, 1))
+	}
+	now := time.Duration(0)
+	e.answers(now)
+	for range 10_000 { // not ready
+		h := ack(100, roce.SyndromeRNR|1)
+		e.qp.Handle(now, &h, nil)
+		now, _ = e.qp.Deadline()
+		e.qp.HandleTimeout(now)
+		for e.qp.Next(now, &e.packet) {
+		}
+	}
+	if p := e.qp.requester.repair; cap(p.flights) > 128 || len(p.records) > 128 {
+		t.Errorf("%d flights, %d records for 20 packets", cap(p.flights), len(p.records))
+	}
+	for range 10_000 { // all of it is there but never executed
+		h := reporting(100, 119, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19)
+		e.qp.Handle(now, &h, nil)
+		at, ok := e.qp.Deadline()
+		if !ok {
+			break
+		}
+		now = at
+		e.qp.HandleTimeout(now)
+		for e.qp.Next(now, &e.packet) {
+		}
+	}
+	e.done = e.qp.Completions(nil)
+	if e.qp.State() != Error || len(e.done) != 20 || e.done[0].Status != RetryExceeded {
+		t.Errorf("state %v, %d completions", e.qp.State(), len(e.done))
+	}
+}
+
+// TestFloodOfEarlyPackets: what a requester can have a responder keep is bounded.
+func TestFloodOfEarlyPackets(t *testing.T) {
+	e := newReady(t, selectively)
+	payload := make([]byte, 256)
+	for psn := range uint32(3 << 17) {
+		h := packet(roce.SendMiddle, 101+psn)
+		h.AckReq = true
+		e.qp.Handle(0, &h, payload)
+	}
+	early := e.qp.responder.early
+	if kept := early.count * len(payload); kept > keepBytes || len(early.ring) > keepBytes/len(payload) || len(early.idle) != 0 {
+		t.Errorf("%d bytes kept, %d slots", kept, len(early.ring))
+	}
+	if n := len(e.qp.responder.replies.reports.pending); n > maxReports {
+		t.Errorf("%d reports", n)
+	}
+}

@@ -15,6 +15,11 @@
 // Start reading at QP; requester.go and responder.go are its two halves, and
 // localop.go says how local operations fit in between packets, early.go and
 // repair.go how two of our own adapters make good what is lost.
+//
+// With a peer of another make either half goes back N. Its responder could keep
+// early packets too without the peer noticing (roce.md 14.5), but would gain
+// little: the NAK that a gap calls for has the peer send everything from there
+// on again, whether it was lost or only late.
 package rc
 
 import "time"

@@ -80,9 +80,8 @@ func (b *scoreboard) makeRoom(una, end int64) {
 
 // fly notes that [from, to) were sent.
 func (b *scoreboard) fly(from, to int64, sentAt time.Duration) {
-	if len(b.flights) == cap(b.flights) && b.oldest > len(b.flights)/2 {
-		b.flights = b.flights[:copy(b.flights, b.flights[b.oldest:])]
-		b.oldest = 0
+	if len(b.flights) == cap(b.flights) {
+		b.tidy()
 	}
 	at := len(b.flights)
 	for at > b.oldest && b.flights[at-1].sentAt > sentAt {
@@ -93,6 +92,22 @@ func (b *scoreboard) fly(from, to int64, sentAt time.Duration) {
 		return
 	}
 	b.flights = slices.Insert(b.flights, at, flight{from, to, sentAt})
+}
+
+// tidy removes the flights of which nothing flies any more, and makes room for as
+// many as are left: so there are never many more than records.
+func (b *scoreboard) tidy() {
+	b.flights = b.flights[:copy(b.flights, b.flights[b.oldest:])]
+	b.oldest = 0
+	b.flights = slices.DeleteFunc(b.flights, func(f flight) bool {
+		for s := f.from; s < f.to; s++ {
+			if rec := b.record(s); rec.fate == flying && rec.sentAt == f.sentAt {
+				return false
+			}
+		}
+		return true
+	})
+	b.flights = slices.Grow(b.flights, max(len(b.flights), 16))
 }
 
 // overtaken reports whether a packet that was sent after s at that time has arrived.
