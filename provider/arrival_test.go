@@ -101,10 +101,13 @@ func TestArrival(t *testing.T) {
 			gates[1].change = nil
 		}
 	})
-	t.Run("roce.md 10 management datagrams with another Q_Key or opcode", func(t *testing.T) {
+	t.Run("roce.md 7.1 10 management datagrams with another Q_Key, P_Key or opcode", func(t *testing.T) {
 		for name, change := range map[string]func(*roce.Header){
-			"Q_Key":  func(h *roce.Header) { h.QKey++ },
-			"opcode": func(h *roce.Header) { h.Opcode = roce.SendOnly },
+			"Q_Key":     func(h *roce.Header) { h.QKey++ },
+			"P_Key":     func(h *roce.Header) { h.PKey-- },
+			"RC":        func(h *roce.Header) { h.Opcode = roce.SendOnly },
+			"immediate": func(h *roce.Header) { h.Opcode = roce.UDSendOnlyImm },
+			"CNP":       func(h *roce.Header) { h.Opcode = roce.CNP },
 		} {
 			w, gates := newGatedWorld(t)
 			client, server := w.hosts[0], w.hosts[1]
@@ -116,12 +119,68 @@ func TestArrival(t *testing.T) {
 			if requests > 0 || a.over() {
 				t.Errorf("%s: a request was delivered", name)
 			}
+			if got := server.device.TransportCounters()["misdirected"]; got != 4 { // at 0, 0.1, 0.3 and 0.7 s
+				t.Errorf("%s: %d datagrams counted", name, got)
+			}
 			gates[1].change = nil
 			w.settle()
 			if requests != 1 {
 				t.Errorf("%s: %d requests then", name, requests)
 			}
 		}
+	})
+	t.Run("roce.md 10 a management datagram of a limited member, with AckReq", func(t *testing.T) {
+		w, gates := newGatedWorld(t)
+		gates[1].change = func(p *roce.Received) {
+			if p.Header.DestQPN == mad.QPN {
+				p.Header.PKey, p.Header.AckReq, p.Header.MigReq = 0x7FFF, true, true
+			}
+		}
+		w.connect()
+	})
+	t.Run("roce.md 14 13.14 CNPs are counted, and no more", func(t *testing.T) {
+		w, gates := newGatedWorld(t)
+		client, server := w.connect()
+		cnp := roce.Received{
+			Flow:    roce.Flow{Local: client.address, Remote: server.address},
+			Header:  roce.Header{Opcode: roce.CNP, PKey: roce.DefaultPKey, DestQPN: client.qp.Number(), BECN: true},
+			Payload: make([]byte, 16),
+		}
+		server.receive(1)
+		w.want(client.qp.Send(nil, nil, 0), success)
+		before := client.device.Counters()
+		gates[0].receiver.Receive([]roce.Received{cnp, cnp})
+		if got := client.device.TransportCounters()["cnps_received"]; got != 2 {
+			t.Errorf("%d counted", got)
+		}
+		if after := client.device.Counters(); after.RDMAInFrames != before.RDMAInFrames {
+			t.Errorf("counted as frames of the connection: %d", after.RDMAInFrames-before.RDMAInFrames)
+		}
+		client.result(success)
+		server.result(success)
+		cnp.Flow.Remote = nowhere.Addr()
+		gates[0].receiver.Receive([]roce.Received{cnp})
+		if got := client.device.TransportCounters(); got["cnps_received"] != 2 || got["misdirected"] != 1 {
+			t.Errorf("of a stranger: %d CNPs, %d misdirected", got["cnps_received"], got["misdirected"])
+		}
+	})
+	t.Run("roce.md 7.1 packets of another transport", func(t *testing.T) {
+		w, gates := newGatedWorld(t)
+		client, server := w.connect()
+		server.receive(1)
+		for _, op := range []roce.Opcode{roce.UDSendOnly, roce.UDSendOnlyImm} {
+			gates[1].change = func(p *roce.Received) { p.Header.Opcode = op }
+			w.want(client.qp.Send(nil, nil, 0), success)
+			w.clock.Run(50 * time.Microsecond)
+			if got := server.device.TransportCounters()["misdirected"]; got == 0 {
+				t.Errorf("%v: not counted", op)
+			}
+			if server.cq.Results(make([]provider.Result, 1)) != 0 {
+				t.Errorf("%v: taken", op)
+			}
+		}
+		gates[1].change = nil
+		server.result(success)
 	})
 	t.Run("management datagrams are numbered", func(t *testing.T) {
 		w, gates := newGatedWorld(t)

@@ -11,6 +11,7 @@ import (
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/roce"
 	"github.com/ndklab/ndklab/provider/roce/mad"
+	"github.com/ndklab/ndklab/provider/sim"
 )
 
 // largestPayload connects from one device to the other, writes more than one
@@ -217,4 +218,39 @@ func TestRefusedMTU(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An echo is a path on which a copy of the first packet comes later than all that
+// follows from it.
+type echo struct {
+	sim.Path
+	sent int
+}
+
+func (e *echo) Carry(now time.Duration, from, to netip.Addr, packet []byte) []time.Duration {
+	delays := e.Path.Carry(now, from, to, packet)
+	if e.sent++; e.sent == 1 {
+		delays = append(delays, 100*time.Microsecond)
+	}
+	return delays
+}
+
+// TestRefusedMTULate: a copy of the request that was refused for its MTU does not
+// end the connection that was then asked for.
+func TestRefusedMTULate(t *testing.T) {
+	w := newEmptyWorld(t)
+	w.network = sim.NewNetwork(w.clock, &echo{Path: w.path})
+	for i, size := range []uint32{4096, 1024} {
+		cfg := w.config(w.network.Attach(mtu, addresses[i]))
+		cfg.Configuration.NetworkDirectRoCEFrameSize = size
+		w.hosts[i] = w.equip(w.start(cfg), addresses[i])
+	}
+	client, server := w.hosts[0], w.hosts[1]
+	var accepted *async
+	server.listen(func(c *provider.Connector) { accepted = server.accept(c) })
+	client.conn = client.newConnector()
+	w.want(w.finish(client.dial(client.conn, server)), provider.StatusSuccess)
+	w.settle() // the consumer takes its time
+	w.want(client.complete(), provider.StatusSuccess)
+	w.want(w.finish(accepted), provider.StatusSuccess)
 }

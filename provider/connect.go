@@ -72,14 +72,8 @@ func (c *Connector) mayConnect(source, destination netip.AddrPort, privateData [
 func (c *Connector) connect(e *endpoint, qp *QP, destination netip.AddrPort, inboundReadLimit, outboundReadLimit uint32,
 	privateData []byte, r request) Status {
 	m := c.adapter.miniport
-	mtu := m.pathMTU(e.address.Addr())
-	status := m.reach(e.address.Addr(), destination.Addr())
-	if mtu == 0 { // the interface is gone, or too narrow for any packet
-		status = StatusNetworkUnreachable
-	}
-	if status != StatusSuccess {
-		m.counters.connectFailure.Add(1)
-	} else {
+	mtu, status := m.path(e.address.Addr(), destination.Addr())
+	if status == StatusSuccess {
 		status = c.take(qp)
 	}
 	if status != StatusSuccess {
@@ -113,6 +107,20 @@ func (c *Connector) connect(e *endpoint, qp *QP, destination netip.AddrPort, inb
 	return StatusPending
 }
 
+// path is the path MTU from a local address, and whether a remote one can be
+// reached. That it cannot counts as a failed attempt to connect.
+func (m *Miniport) path(local, remote netip.Addr) (mtu int, status Status) {
+	mtu = m.pathMTU(local)
+	status = m.reach(local, remote)
+	if mtu == 0 { // the interface is gone, or too narrow for any packet
+		status = StatusNetworkUnreachable
+	}
+	if status != StatusSuccess {
+		m.counters.connectFailure.Add(1)
+	}
+	return mtu, status
+}
+
 // reach reports whether there is a way from a local address to a remote one: to
 // the device's own only if it can loop connections back.
 func (m *Miniport) reach(local, remote netip.Addr) Status {
@@ -126,12 +134,14 @@ func (m *Miniport) reach(local, remote netip.Addr) Status {
 func (c *Connector) ask() {
 	m := c.adapter.miniport
 	c.wish.QPN = c.qp.number
-	id, err := m.cm.Connect(m.clock.Now(), c.wish)
+	c.askedAt = m.clock.Now()
+	id, err := m.cm.Connect(c.askedAt, c.wish)
 	if err != nil {
 		panic(err) // mayConnect lets nothing through that the connection manager minds
 	}
 	c.id = id
 	m.connectors[id] = c
+	m.qps.hold(c.qp.number)
 }
 
 // staleRetries is how often a request is repeated that the peer calls stale: it
@@ -155,9 +165,11 @@ func (c *Connector) askAgain() bool {
 }
 
 // askForLess repeats a request with the smaller MTU that the peer names (IBA
-// 12.6.7.2); false if it names none. cmMu is held.
+// 12.6.7.2); false if it names none. The queue pair gets another number, since a
+// copy of the first request that comes late would make the peer take the new
+// connection, under the same number, for stale. cmMu is held.
 func (c *Connector) askForLess(mtu uint8) bool {
-	if mtu == 0 || mtu >= c.wish.MTU {
+	if mtu == 0 || mtu >= c.wish.MTU || !c.adapter.miniport.qps.renumber(c.qp) {
 		return false
 	}
 	c.wish.MTU, c.agreed.MTU = mtu, roce.MTUOfCode(mtu)
@@ -172,6 +184,7 @@ func (c *Connector) handleReply(e cm.ConnectReply) {
 		return
 	}
 	c.enter(replied)
+	c.handshake = c.adapter.miniport.clock.Now() - c.askedAt
 	c.private = e.PrivateData[:]
 	c.lowerReads(uint32(e.InitiatorDepth), uint32(e.ResponderResources))
 	c.agreed.RemoteQPN, c.agreed.SendPSN = e.QPN, e.StartingPSN
@@ -191,7 +204,21 @@ func (c *Connector) handleRejected(e cm.Rejected) {
 		c.private = e.PrivateData[:]
 	}
 	c.backToIdle()
-	c.complete(StatusConnectionRefused)
+	c.complete(refusal(e.Reason))
+}
+
+// refusal is the status of a Connect that was refused for a reason (roce.md 15.2).
+func refusal(r mad.Reason) Status {
+	switch r {
+	case mad.ReasonTimeout:
+		// The peer has accepted, and none of its replies has come through.
+		return StatusIOTimeout
+	case mad.ReasonInvalidGID, mad.ReasonInvalidLID, mad.ReasonInvalidSL, mad.ReasonInvalidTrafficClass,
+		mad.ReasonInvalidHopLimit, mad.ReasonInvalidPacketRate, mad.ReasonInvalidFlowLabel:
+		// The peer has no way back to us, or none that it wants to use.
+		return StatusHostUnreachable
+	}
+	return StatusConnectionRefused
 }
 
 // backToIdle undoes what Connect did.

@@ -10,13 +10,6 @@ import (
 // connectQP completes what the two ends agreed on with our own side and has the
 // QP carry packets. listening has it report the peer's first request. m.cmMu is
 // held.
-//
-// It gives package rc no first guess at the round trip, since no exchange of
-// connection management measures that alone: from REQ to REP the peer's consumer
-// decides, from REP to RTU ours, and an MRA comes only after a second. A guess
-// that is too long by the time that a busy process took would slow down the
-// recovery of the first lost packets, and linger in the mean; without one rc
-// begins with 20 ms, until the first acknowledgement.
 func (c *Connector) connectQP(listening bool) {
 	m, qp, agreed := c.adapter.miniport, c.qp, c.agreed
 	agreed.InitiatorDepth = int(c.outbound)
@@ -168,7 +161,7 @@ func (c *Connector) PeerAddress() (netip.AddrPort, Status) {
 func (m *Miniport) handleEvent(event cm.Event) {
 	switch e := event.(type) {
 	case cm.ConnectRequest:
-		m.endpoints[e.Local].listener.deliver(e) // which accepts has just found there
+		m.endpoints[e.Local].listener.deliver(e) // which refuses has just found there
 	case cm.ConnectReply:
 		m.withConnector(e.ID, func(c *Connector) { c.handleReply(e) })
 	case cm.Rejected:
@@ -180,6 +173,7 @@ func (m *Miniport) handleEvent(event cm.Event) {
 	case cm.Established:
 		m.withConnector(e.ID, func(c *Connector) {
 			if c.state == accepting {
+				c.handshake = m.clock.Now() - c.askedAt
 				c.enter(established)
 				c.complete(StatusSuccess)
 			}
@@ -190,6 +184,7 @@ func (m *Miniport) handleEvent(event cm.Event) {
 		m.withConnector(e.ID, func(c *Connector) { c.handleDisconnectDone(e.TimedOut) })
 		m.endOrphan(e.ID)
 	case cm.TimewaitOver:
+		m.qps.release(e.QPN)
 		m.withConnector(e.ID, func(c *Connector) { c.forgetID() })
 	}
 }

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/ndklab/ndklab/provider/cm"
 	"github.com/ndklab/ndklab/provider/rc"
@@ -59,7 +60,7 @@ func (c *Connector) enter(s connectorState) {
 		c.qp.mu.Lock()
 		c.qp.connected = false
 		c.qp.mu.Unlock()
-	case s == established && c.state == replied:
+	case s == established && (c.state == replied || c.state == idle): // idle: ConnectUnmanaged
 		counters.connect.Add(1)
 	case s == established:
 		counters.accept.Add(1)
@@ -76,7 +77,7 @@ func (c *Connector) enter(s connectorState) {
 	c.state = s
 	if s == established {
 		counters.active.Add(1)
-		c.qp.established()
+		c.qp.established(c.handshake)
 	}
 }
 
@@ -106,6 +107,8 @@ type Connector struct {
 	qp                *QP
 	pending           request          // Connect, Accept or Disconnect under way
 	agreed            rc.Connection    // what is known of it so far
+	askedAt           time.Duration    // when the REQ or REP was sent first
+	handshake         time.Duration    // until the peer answered
 	wish              cm.ConnectParams // what Connect asked for
 	staleLeft         int              // how often to ask again when the peer says it is stale
 	inbound, outbound uint32           // effective read limits
@@ -241,6 +244,8 @@ func (c *Connector) accept(qp *QP, inboundReadLimit, outboundReadLimit uint32, p
 		c.leaveQP()
 		return c.abort(StatusConnectionAborted)
 	}
+	c.askedAt = now
+	m.qps.hold(qp.number)
 	c.disconnectEvent, c.disconnectContext = event, eventContext
 	// The peer may send when it has the REP, so the QP comes first.
 	c.connectQP(true)

@@ -46,7 +46,7 @@ func (c *Counters) set() (set [30]uint64) {
 // and others.
 type counters struct {
 	*shareCounters
-	unknownQP, misdirected atomic.Uint64
+	unknownQP, misdirected, cnps atomic.Uint64
 
 	// mu guards closed, and makes a queue pair's step from the table to closed
 	// one step for those who sum up.
@@ -85,6 +85,7 @@ func (m *Miniport) TransportCounters() map[string]uint64 {
 		"timeouts":  sum.Timeouts,
 		"acks_sent": sum.AcknowledgementsSent, "acks_received": sum.AcknowledgementsReceived,
 		"unknown_qp": m.counters.unknownQP.Load(), "misdirected": m.counters.misdirected.Load(),
+		"cnps_received": m.counters.cnps.Load(),
 	}
 	for name, n := range m.carrier.Counters() {
 		named[name] = n

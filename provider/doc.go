@@ -23,6 +23,14 @@
 //
 // Start reading at NewMiniport and Miniport.OpenAdapter; then QP and Connector.
 //
+// # Congestion
+//
+// A device is neither notification point nor reaction point of DCQCN (roce.md 14):
+// it sends all packets as not ECN-capable, so that no switch marks those that it
+// or rxe sends, and never a CNP. CNPs that a peer sends to a queue pair are counted
+// (cnps_received) and have no other effect: package rc finds what a path carries by
+// measuring it.
+//
 // # Functions
 //
 // What NDKPI calls, in the order of docs/spec/ndkpi.md section 4:
@@ -98,6 +106,14 @@
 //	OID_NDK_STATISTICS                  Miniport.QueryOID, Miniport.Counters
 //	OID_NDK_CONNECTIONS                 Miniport.QueryOID, Miniport.Connections
 //	OID_NDK_LOCAL_ENDPOINTS             Miniport.QueryOID, Miniport.LocalEndpoints
+//
+// # Beyond NDKPI
+//
+// What a consumer can do here that the interface does not have:
+//
+//   - Connector.ConnectUnmanaged, with QP.Number, connects without connection
+//     management, as the peers do that exchange queue pair numbers by means of their
+//     own (ibv_rc_pingpong, perftest, MPI, NCCL).
 //
 // # Deviations: the form
 //

@@ -1,6 +1,10 @@
 package provider
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/ndklab/ndklab/provider/roce/mad"
+)
 
 // The range from which ports are chosen when port 0 is asked for (ndkpi.md
 // 2.11).
@@ -74,9 +78,12 @@ func (m *Miniport) unclaim(e *endpoint) {
 	}
 }
 
-// accepts reports whether a connection request is to be delivered; the
+// refuses is why a connection request is not to be delivered, 0 if it is; the
 // connection manager asks, with cmMu held.
-func (m *Miniport) accepts(local, _ netip.AddrPort) bool {
+func (m *Miniport) refuses(local, _ netip.AddrPort) mad.Reason {
 	e := m.endpoints[local]
-	return e != nil && e.listener != nil && e.listener.accepts() && !m.state.failed.Load()
+	if e == nil || e.listener == nil || m.state.failed.Load() {
+		return mad.ReasonInvalidServiceID
+	}
+	return e.listener.refuses()
 }

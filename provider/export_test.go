@@ -15,6 +15,14 @@ func (m *Miniport) InUse() int {
 	return len(m.connectors) + len(m.endpoints) + int(m.qps.count) + m.Tokens() + m.Mappings()
 }
 
+// HeldQPNs is how many queue pair numbers are kept for the timewait of
+// connections.
+func (m *Miniport) HeldQPNs() int {
+	m.qps.mu.Lock()
+	defer m.qps.mu.Unlock()
+	return len(m.qps.held)
+}
+
 // IDs is how many connection IDs connectors have: until the connection manager
 // needs them no more.
 func (m *Miniport) IDs() int {

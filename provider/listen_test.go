@@ -2,11 +2,16 @@ package provider_test
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/roce"
+	"github.com/ndklab/ndklab/provider/roce/mad"
 )
 
 func TestListen(t *testing.T) {
@@ -255,17 +260,34 @@ func TestListener(t *testing.T) {
 		}
 	})
 	t.Run("NDK-CONN-10 the backlog is full", func(t *testing.T) {
-		w := newWorld(t)
+		w, gates := newGatedWorld(t)
 		client, server := w.hosts[0], w.hosts[1]
 		var waiting []*provider.Connector
 		server.listen(func(c *provider.Connector) { waiting = append(waiting, c) })
 		const backlog = 1024
-		for range backlog {
-			client.dialFrom(client.newConnector(), client.newQP(), client.ephemeral(), server.service())
+		gates[1].keep = true
+		var dials []*async
+		for range backlog + 10 {
+			dials = append(dials, client.dialFrom(client.newConnector(), client.newQP(), client.ephemeral(), server.service()))
 		}
+		w.clock.Run(10 * time.Millisecond)
+		var reasons []mad.Reason
+		gates[0].change = func(p *roce.Received) {
+			var rej mad.REJ
+			if rej.Decode(p.Payload) == nil {
+				reasons = append(reasons, rej.Reason)
+			}
+		}
+		gates[1].open() // all at once
 		w.clock.Run(10 * time.Millisecond)
 		if len(waiting) != backlog {
 			t.Fatalf("%d requests delivered", len(waiting))
+		}
+		for _, a := range dials[backlog:] {
+			w.want(w.finish(a), refused)
+		}
+		if d := cmp.Diff(slices.Repeat([]mad.Reason{mad.ReasonNoResources}, 10), reasons); d != "" {
+			t.Error(d)
 		}
 		c, qp := client.newConnector(), client.newQP()
 		w.want(w.finish(client.dialFrom(c, qp, client.ephemeral(), server.service())), refused)

@@ -6,6 +6,7 @@ import (
 	"github.com/ndklab/ndklab/provider/cm"
 	"github.com/ndklab/ndklab/provider/rc"
 	"github.com/ndklab/ndklab/provider/roce"
+	"github.com/ndklab/ndklab/provider/roce/mad"
 )
 
 // A Listener waits for connection requests at an address.
@@ -27,8 +28,16 @@ type Listener struct {
 // More are refused (NDK-CONN-10).
 const backlog = 1024
 
-// accepts reports whether a request is to be delivered. cmMu is held.
-func (l *Listener) accepts() bool { return !l.paused && l.undecided < backlog }
+// refuses is why a request is not to be delivered, 0 if it is. cmMu is held.
+func (l *Listener) refuses() mad.Reason {
+	switch {
+	case l.paused: // as if nobody listened (NDK-LSN-06)
+		return mad.ReasonInvalidServiceID
+	case l.undecided >= backlog:
+		return mad.ReasonNoResources
+	}
+	return 0
+}
 
 // CreateListener makes a listener. event is called with context for every
 // connection request, with a new connector that the consumer then owns: to
@@ -105,7 +114,7 @@ func (l *Listener) Close(completion CloseCompletion, context any) Status {
 }
 
 // deliver hands a connection request to the consumer. cmMu is held, and
-// accepts has just said that the listener wants it.
+// refuses has just said nothing against it.
 func (l *Listener) deliver(request cm.ConnectRequest) {
 	m := l.adapter.miniport
 	l.hold()

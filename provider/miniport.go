@@ -137,7 +137,7 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 		guid = cfg.Rand.Uint64() | 1
 	}
 	m.cm = cm.New(cm.Config{
-		GUID: guid, Rand: cfg.Rand, Accepts: m.accepts, MaxMTU: m.maxMTU,
+		GUID: guid, Rand: cfg.Rand, Refuses: m.refuses, MaxMTU: m.maxMTU,
 		Share: ledger.own, Track: cfg.Report != nil,
 	})
 	cfg.Carrier.Listen(m)
@@ -239,18 +239,24 @@ func (m *Miniport) Receive(packets []roce.Received) {
 	}
 }
 
-// receiveDatagrams gives management datagrams to the connection manager.
+// receiveDatagrams gives management datagrams to the connection manager. What each
+// leads to is done before the next is looked at, so that a listener's backlog
+// counts the requests of one batch, too.
 func (m *Miniport) receiveDatagrams(packets []roce.Received) {
 	m.cmMu.Lock()
 	defer m.cmMu.Unlock()
 	now := m.clock.Now()
 	for i := range packets {
 		p := &packets[i]
-		if p.Header.Opcode == roce.UDSendOnly && p.Header.QKey == mad.QKey && !m.handOn(p) {
+		if p.Header.Opcode != roce.UDSendOnly || p.Header.QKey != mad.QKey || !p.Header.InDefaultPartition() {
+			m.counters.misdirected.Add(1)
+			continue
+		}
+		if !m.handOn(p) {
 			m.cm.Handle(now, p.Flow.Local, p.Flow.Remote, p.Payload)
+			m.manage(now)
 		}
 	}
-	m.manage(now)
 }
 
 // manage moves what the connection manager has to say: datagrams to the

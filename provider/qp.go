@@ -96,12 +96,14 @@ func (qp *QP) flush() {
 	qp.progress(qp.clock.Now())
 }
 
-// established lets the consumer post.
-func (qp *QP) established() {
+// established lets the consumer post. handshake is how long the peer took to
+// answer when the connection was made.
+func (qp *QP) established(handshake time.Duration) {
 	qp.mu.Lock()
 	defer qp.mu.Unlock()
 	qp.listening = false
 	qp.connected = qp.rc.State() == rc.Ready
+	qp.rc.ExpectRoundTrip(handshake)
 }
 
 // receive handles packets that arrived together for this queue pair.
@@ -114,14 +116,20 @@ func (qp *QP) receive(packets []roce.Received) {
 	requested := false
 	for i := range packets {
 		p := &packets[i]
-		// roce.md 7.1 (1): what is not from the peer is nobody's.
-		if p.Flow.Remote != qp.flow.Remote || p.Flow.Local != qp.flow.Local || p.Header.PKey|0x8000 != 0xFFFF {
+		// roce.md 7.1 (1): what is not from the peer, or not of a reliable connection,
+		// is nobody's.
+		op := p.Header.Opcode
+		switch fromPeer := p.Flow.Remote == qp.flow.Remote && p.Flow.Local == qp.flow.Local; {
+		case fromPeer && op == roce.CNP:
+			counters.cnps.Add(1)
+			continue
+		case !fromPeer, !p.Header.InDefaultPartition(), !op.IsRequest() && !op.IsResponse():
 			counters.misdirected.Add(1)
 			continue
 		}
 		frames++
-		octets += frameOctets(&p.Flow, p.Header.Opcode, len(p.Payload))
-		requested = requested || p.Header.Opcode.IsRequest()
+		octets += frameOctets(&p.Flow, op, len(p.Payload))
+		requested = requested || op.IsRequest()
 		qp.rc.Handle(now, &p.Header, p.Payload)
 	}
 	counters.inOctets.Add(uint64(octets))

@@ -17,6 +17,10 @@ type qpTable struct {
 	first, last uint32     // of this process
 	next        uint32
 	count       uint32
+	// held says how many connections the connection manager knows by a number, of
+	// a queue pair that may be gone: until their timewaits are over, packets for it
+	// may be under way.
+	held map[uint32]int
 }
 
 const (
@@ -36,6 +40,7 @@ func (t *qpTable) init(share uint32, rand *rand.Rand) {
 	t.first = share<<ShareShift + reserved
 	t.last = (share+1)<<ShareShift - 2 // 0xFFFFFF is special
 	t.next = t.first + rand.Uint32N(t.last-t.first+1)
+	t.held = map[uint32]int{}
 }
 
 // get is nil for a number that is not in use.
@@ -57,14 +62,18 @@ func (t *qpTable) add(qp *QP) bool {
 
 // place is add with t.mu held.
 func (t *qpTable) place(qp *QP) bool {
-	if t.count == t.last-t.first+1 {
+	size := t.last - t.first + 1
+	if t.count == size {
 		return false
 	}
-	for {
+	for range size {
 		number := t.next
 		t.next++
 		if t.next > t.last {
 			t.next = t.first
+		}
+		if t.held[number] > 0 {
+			continue
 		}
 		slot := &t.pages[number/qpPageSize]
 		if slot.Load() == nil {
@@ -76,6 +85,24 @@ func (t *qpTable) place(qp *QP) bool {
 			t.count++
 			return true
 		}
+	}
+	return false
+}
+
+// hold has a number not be given out again before as many calls of release.
+func (t *qpTable) hold(number uint32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.held[number]++
+}
+
+// release ends a hold. Of a number that is not held, as those of other shares are
+// not, it does nothing.
+func (t *qpTable) release(number uint32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.held[number]--; t.held[number] <= 0 {
+		delete(t.held, number)
 	}
 }
 

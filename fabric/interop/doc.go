@@ -7,5 +7,6 @@
 // tests are run by `make interop`. They are skipped elsewhere, since they need
 // QEMU and take minutes.
 //
-// Start reading at interop_test.go.
+// Start reading at interop_test.go: what is tested, subject by subject. A lab with a
+// guest is in setting_test.go, the machine itself in guest_test.go.
 package interop

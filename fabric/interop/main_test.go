@@ -3,17 +3,18 @@ package interop
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/ndklab/ndklab/fabric/lab"
-	"github.com/ndklab/ndklab/node/workload/rping"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/lease"
 )
+
+// programs are what tests run in nodes, by name; each is with the subject that
+// needs it.
+var programs = map[string]func(ctx context.Context, adapter *provider.Adapter, args []string) error{}
 
 // The test binary is also every process of a lab, and the programs that tests run
 // in nodes.
@@ -29,20 +30,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// ours is our end of rping, in a node:
-//
-//	server ADDRESS:PORT SIZE          says "listening" and serves one client
-//	client ADDRESS:PORT SIZE ROUNDS
+// ours runs a program with the adapter of the node that it is in.
 func ours(args []string) error {
+	program := programs[args[0]]
+	if program == nil {
+		return fmt.Errorf("no program has the name %s", args[0])
+	}
 	ctx := context.Background()
-	at, err := netip.ParseAddrPort(args[1])
-	if err != nil {
-		return err
-	}
-	size, err := strconv.Atoi(args[2])
-	if err != nil {
-		return err
-	}
 	device, err := lease.Open(ctx)
 	if err != nil {
 		return err
@@ -53,12 +47,5 @@ func ours(args []string) error {
 		return status
 	}
 	defer adapter.Close()
-	if args[0] == "server" {
-		return rping.Serve(ctx, adapter, at, rping.Options{Size: size}, func() { fmt.Println("listening") })
-	}
-	rounds, err := strconv.Atoi(args[3])
-	if err != nil {
-		return err
-	}
-	return rping.Call(ctx, adapter, at, rounds, rping.Options{Size: size})
+	return program(ctx, adapter, args[1:])
 }

@@ -93,16 +93,17 @@ func TestAcceptableMTU(t *testing.T) {
 	}
 }
 
-// TestAcceptsArguments shows the listener's side both ends of the request.
-func TestAcceptsArguments(t *testing.T) {
+// TestRefuses shows the listener's side both ends of the request, and the peer
+// the listener's reason.
+func TestRefuses(t *testing.T) {
 	_, active, passive := pair(t)
 	var local, remote netip.AddrPort
-	passive.config.Accepts = func(l, r netip.AddrPort) bool {
+	passive.config.Refuses = func(l, r netip.AddrPort) mad.Reason {
 		local, remote = l, r
-		return false
+		return mad.ReasonNoResources
 	}
-	active.connect(passive, 0x11)
-	wait[Rejected](active)
+	a := active.connect(passive, 0x11)
+	diff(t, "event", Rejected{ID: a, Reason: mad.ReasonNoResources}, wait[Rejected](active))
 	diff(t, "local", netip.MustParseAddrPort("10.0.0.2:7174"), local)
 	diff(t, "remote", netip.MustParseAddrPort("10.0.0.1:40000"), remote)
 }

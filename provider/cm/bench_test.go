@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// crowd makes two hosts with so many connections between them.
-func crowd(b *testing.B, size int) (n *network, active, passive *host) {
+// crowded makes two hosts with so many connections between them.
+func crowded(b *testing.B, size int) (n *network, active, passive *host) {
 	n, active, passive = pair(b)
 	for i := range uint32(size) {
 		establish(active, passive, 0x100+i, 0x100+i)
@@ -22,7 +22,7 @@ func crowd(b *testing.B, size int) (n *network, active, passive *host) {
 func BenchmarkLife(b *testing.B) {
 	for _, others := range []int{0, 100, 10000} {
 		b.Run(fmt.Sprintf("others=%d", others), func(b *testing.B) {
-			n, active, passive := crowd(b, others)
+			n, active, passive := crowded(b, others)
 			qpn := uint32(0x100000)
 			b.ReportAllocs()
 			for b.Loop() {
@@ -37,6 +37,24 @@ func BenchmarkLife(b *testing.B) {
 	}
 }
 
+// BenchmarkCrowd makes and ends connections that are all asked for at once, both
+// ends and the simulated network included. The time for each must not depend on
+// how many there are.
+func BenchmarkCrowd(b *testing.B) {
+	for _, size := range []int{100, 1000, 10000} {
+		b.Run(fmt.Sprintf("connections=%d", size), func(b *testing.B) {
+			c := newCrowd(b, size)
+			b.ReportAllocs()
+			for b.Loop() {
+				c.connect()
+				c.disconnect()
+				c.active.sent, c.passive.sent = c.active.sent[:0], c.passive.sent[:0]
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*size), "ns/connection")
+		})
+	}
+}
+
 // BenchmarkIdle reports what one end of an idle connection occupies.
 func BenchmarkIdle(b *testing.B) {
 	const size = 10000
@@ -44,7 +62,7 @@ func BenchmarkIdle(b *testing.B) {
 	for b.Loop() {
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		_, active, passive := crowd(b, size)
+		_, active, passive := crowded(b, size)
 		runtime.GC()
 		runtime.ReadMemStats(&after)
 		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/(2*size), "B/end")

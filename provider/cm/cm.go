@@ -7,7 +7,7 @@
 // takes no lock, reads no clock and draws random numbers only from the source
 // that it is given. It knows nothing of queue pairs beyond their numbers and
 // parameters, which it carries between the two ends without changing them, and
-// of listeners only what Config.Accepts answers.
+// of listeners only what Config.Refuses answers.
 //
 // Whoever drives an Endpoint serialises the calls on it and, after each call that
 // takes the time, drains NextDatagram and NextEvent and wakes up at Deadline to
@@ -63,10 +63,11 @@ type Config struct {
 	// Track has NextChange tell of connections.
 	Track bool
 
-	// Accepts says whether a connection request from remote to local (address and
-	// rdma_cm port) is to be delivered; otherwise it is refused as if nothing
-	// listened. It must not call the Endpoint. Required.
-	Accepts func(local, remote netip.AddrPort) bool
+	// Refuses says why a connection request from remote to local (address and
+	// rdma_cm port) is not to be delivered, which the peer is told: as a rule
+	// mad.ReasonInvalidServiceID, when nobody listens. 0 has it delivered. It must
+	// not call the Endpoint. Required.
+	Refuses func(local, remote netip.AddrPort) mad.Reason
 
 	// MaxMTU is the code of the largest path MTU that a local address takes part
 	// in, 1 (256) to 5 (4096). A request for more is refused, with this for the

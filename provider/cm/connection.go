@@ -25,6 +25,7 @@ type connection struct {
 	id            ID
 	state         state
 	active        bool // we sent the REQ
+	unmanaged     bool // made without messages: see Enter
 	local, remote netip.AddrPort
 	transactionID uint64 // of the REQ and its answers
 	qpn           uint32 // ours
@@ -92,7 +93,7 @@ func (e *Endpoint) forgetQPN(c *connection) {
 // nil if there is none.
 func (e *Endpoint) find(from path, localID ID, peerID uint32) *connection {
 	c := e.byID[localID]
-	if c == nil || c.state == requestSent || c.peerID != peerID || c.path() != from {
+	if c == nil || c.unmanaged || c.state == requestSent || c.peerID != peerID || c.path() != from {
 		return nil
 	}
 	return c
@@ -153,5 +154,5 @@ func (e *Endpoint) remove(c *connection) {
 		delete(e.byPeer, key)
 	}
 	e.forgetQPN(c)
-	e.events.push(TimewaitOver{ID: c.id})
+	e.events.push(TimewaitOver{ID: c.id, QPN: c.qpn})
 }

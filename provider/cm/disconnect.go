@@ -16,7 +16,7 @@ func (e *Endpoint) Disconnect(now time.Duration, id ID) error {
 	c.disconnectAsked = true
 	switch c.state {
 	case established:
-		e.sendDREQ(now, c)
+		e.hangUp(now, c)
 	case closed:
 		e.emit(c, DisconnectDone{ID: c.id})
 	}

@@ -248,8 +248,8 @@ func TestAbandonBetweenEvents(t *testing.T) {
 		t.Errorf("%#v of an abandoned connection", ev)
 	}
 	active.settle()
-	diff(t, "timewait", TimewaitOver{ID: a}, wait[TimewaitOver](active))
-	diff(t, "timewait", TimewaitOver{ID: b}, wait[TimewaitOver](active))
+	diff(t, "timewait", TimewaitOver{ID: a, QPN: 0x11}, wait[TimewaitOver](active))
+	diff(t, "timewait", TimewaitOver{ID: b, QPN: 0x21}, wait[TimewaitOver](active))
 }
 
 // TestTimewaitLimits: a peer's ACK timeout of hours does not hold a connection

@@ -128,7 +128,7 @@ func TestLife(t *testing.T) {
 			diff(t, "DisconnectDone", DisconnectDone{ID: a}, wait[DisconnectDone](active))
 
 			done := n.now()
-			diff(t, "TimewaitOver", TimewaitOver{ID: a}, wait[TimewaitOver](active))
+			diff(t, "TimewaitOver", TimewaitOver{ID: a, QPN: 0x11}, wait[TimewaitOver](active))
 			if got, want := n.now()-done, mad.Timeout(17).Duration(); got != want {
 				t.Errorf("timewait of %v, want %v", got, want)
 			}

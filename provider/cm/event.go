@@ -100,7 +100,10 @@ type DisconnectDone struct {
 
 // TimewaitOver is the last event of every connection, also of an abandoned one:
 // no packet of it should be under way any more, and our QPN may be used again.
-type TimewaitOver struct{ ID ID }
+type TimewaitOver struct {
+	ID  ID
+	QPN uint32 // ours, as Connect or Accept was given it; 0 without Accept
+}
 
 func (e ConnectRequest) of() ID { return e.ID }
 func (e ConnectReply) of() ID   { return e.ID }

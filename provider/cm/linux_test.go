@@ -63,7 +63,7 @@ func lone(t *testing.T, addr netip.Addr, guid uint64, id uint32) *host {
 	h := newNetwork(t, 1).add(addr.String())
 	h.config.GUID = guid
 	h.nextID = ID(id)
-	h.config.Accepts = func(netip.AddrPort, netip.AddrPort) bool { return true }
+	h.config.Refuses = func(netip.AddrPort, netip.AddrPort) mad.Reason { return 0 }
 	return h
 }
 
@@ -179,7 +179,7 @@ func TestAsLinuxClient(t *testing.T) {
 func TestAsLinuxWithoutListener(t *testing.T) {
 	c := capture(t, "reject")
 	h := lone(t, c[0].destination, 1, 1)
-	h.config.Accepts = func(netip.AddrPort, netip.AddrPort) bool { return false }
+	h.config.Refuses = func(netip.AddrPort, netip.AddrPort) mad.Reason { return mad.ReasonInvalidServiceID }
 	h.replay(c[0])
 	sameBytes(t, h, c[1])
 

@@ -64,11 +64,16 @@ func (n *network) addShare(addr string, share int) *host {
 	n.hosts = append(n.hosts, h)
 	guid := 0x0200_00FF_FE00_0000 + uint64(len(n.hosts))
 	h.Endpoint = New(Config{
-		GUID:    guid,
-		Rand:    rand.New(rand.NewPCG(guid, n.rand.Uint64())),
-		Accepts: func(local, remote netip.AddrPort) bool { return h.listening && local.Port() == port },
-		Share:   share,
-		Track:   true,
+		GUID: guid,
+		Rand: rand.New(rand.NewPCG(guid, n.rand.Uint64())),
+		Refuses: func(local, remote netip.AddrPort) mad.Reason {
+			if h.listening && local.Port() == port {
+				return 0
+			}
+			return mad.ReasonInvalidServiceID
+		},
+		Share: share,
+		Track: true,
 	})
 	return h
 }

@@ -82,7 +82,7 @@ func (e *Endpoint) handleREQ(now time.Duration, from path, b []byte) {
 		return
 	}
 	old := e.byPeer[peerKey{q.GUID, q.LocalID}]
-	if old != nil && old.peerQPN == q.QPN {
+	if old != nil && !old.active && old.peerQPN == q.QPN {
 		e.duplicateREQ(now, old, from, &q)
 		return
 	}
@@ -150,28 +150,37 @@ func (e *Endpoint) duplicateREQ(now time.Duration, c *connection, from path, q *
 	}
 }
 
-// admit checks what Linux checks (roce.md 12.4) and what we rely on; if it
-// finds fault it refuses the REQ.
+// admit checks what Linux checks (roce.md 12.4) and what we rely on, and asks
+// whether anybody listens. If not all is well it refuses the REQ.
 func (e *Endpoint) admit(from path, q *mad.REQ, ip *mad.IPHeader) bool {
+	reason := e.fault(from, q, ip)
+	if reason == 0 {
+		port, _ := mad.ServicePort(q.ServiceID)
+		reason = e.config.Refuses(netip.AddrPortFrom(from.local, port), netip.AddrPortFrom(from.remote, ip.Source.Port()))
+	}
+	if reason != 0 {
+		e.refuseREQ(from, q, reason)
+	}
+	return reason == 0
+}
+
+// fault is what is wrong with a REQ, 0 if nothing is. It decodes ip.
+func (e *Endpoint) fault(from path, q *mad.REQ, ip *mad.IPHeader) mad.Reason {
 	local, remote := gidAddr(from.local), gidAddr(from.remote)
-	port, known := mad.ServicePort(q.ServiceID)
+	_, known := mad.ServicePort(q.ServiceID)
 	switch {
 	case q.TransportType != 0 || q.ExtendedTransport != 0:
-		e.refuseREQ(from, q, mad.ReasonInvalidTransport)
+		return mad.ReasonInvalidTransport
 	case !known:
-		e.refuseREQ(from, q, mad.ReasonInvalidServiceID)
+		return mad.ReasonInvalidServiceID
 	case q.Primary.RemoteGID != local || q.Primary.LocalGID != remote:
-		e.refuseREQ(from, q, mad.ReasonInvalidGID)
+		return mad.ReasonInvalidGID
 	case !ip.Decode(q.PrivateData[:]) || ip.Destination != local || ip.Source.Addr() != remote:
-		e.refuseREQ(from, q, mad.ReasonConsumer)
+		return mad.ReasonConsumer
 	case q.MTU < 1 || q.MTU > e.maxMTU(from.local):
-		e.refuseREQ(from, q, mad.ReasonInvalidMTU)
-	case !e.config.Accepts(netip.AddrPortFrom(from.local, port), netip.AddrPortFrom(from.remote, ip.Source.Port())):
-		e.refuseREQ(from, q, mad.ReasonInvalidServiceID)
-	default:
-		return true
+		return mad.ReasonInvalidMTU
 	}
-	return false
+	return 0
 }
 
 // gidAddr is an address as a GID holds it: without zone.

@@ -38,7 +38,7 @@ func (e *Endpoint) Abandon(now time.Duration, id ID) {
 	case replyReceived, requestReceived, replySent:
 		e.reject(now, c, mad.ReasonConsumer, nil)
 	case established:
-		e.sendDREQ(now, c)
+		e.hangUp(now, c)
 	}
 }
 
@@ -108,7 +108,7 @@ func (e *Endpoint) findRejected(from path, m *mad.REJ) *connection {
 	}
 	c := e.byID[ID(m.RemoteID)]
 	switch {
-	case c == nil || c.path() != from:
+	case c == nil || c.unmanaged || c.path() != from:
 		return nil
 	case c.state == requestSent:
 		return c

@@ -60,7 +60,8 @@ type Record struct {
 	ID            ID
 	State         State
 	Active        bool           // we sent the REQ
-	Local, Remote netip.AddrPort // the ports are rdma_cm's
+	Unmanaged     bool           // the peer is not told of its end (Endpoint.Enter)
+	Local, Remote netip.AddrPort // the ports are rdma_cm's; 0 if unmanaged
 	QPN           uint32         // ours; 0 before Accept
 	TransactionID uint64
 	Silenced      bool // the peer was asked for patience (MRA)
@@ -72,7 +73,8 @@ type Record struct {
 
 func (c *connection) record() Record {
 	return Record{
-		ID: c.id, State: State(c.state), Active: c.active, Local: c.local, Remote: c.remote, QPN: c.qpn,
+		ID: c.id, State: State(c.state), Active: c.active, Unmanaged: c.unmanaged,
+		Local: c.local, Remote: c.remote, QPN: c.qpn,
 		TransactionID: c.transactionID, Silenced: c.silenced,
 		PeerGUID: c.peerGUID, PeerID: c.peerID, PeerQPN: c.peerQPN,
 	}
@@ -104,7 +106,7 @@ func (e *Endpoint) NextChange() (Record, bool) {
 // true then the peer is to confirm that, and DisconnectDone follows. The ID must
 // not be one of e's own.
 func (e *Endpoint) Adopt(now time.Duration, r Record) bool {
-	if r.State == Closed || e.byID[r.ID] != nil {
+	if r.State == Closed || r.Unmanaged || e.byID[r.ID] != nil {
 		return false
 	}
 	c := &connection{

@@ -105,7 +105,7 @@ func TestHostilePeer(t *testing.T) {
 // ready, makes the requester keep no more than the record of what is in flight,
 // and is given up as if it said nothing.
 func TestHostileReceiver(t *testing.T) {
-	e := newReady(t, func(c *Connection) { c.Selective, c.RNRRetryCount, c.InitialRTT = true, 7, time.Millisecond })
+	e := newReady(t, func(c *Connection) { c.Selective, c.RNRRetryCount = true, 7 })
 	for i := range 20 {
 		e.queue(sends(i, 1))
 	}

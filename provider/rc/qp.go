@@ -69,6 +69,12 @@ func (q *QP) Connect(c Connection) error {
 	return nil
 }
 
+// ExpectRoundTrip tells a QP that is Ready, before its first request, what a
+// round trip takes at most: as long as the peer took to answer when the
+// connection was made. Until a packet has been acknowledged, the time after which
+// to resend follows from that.
+func (q *QP) ExpectRoundTrip(atMost time.Duration) { q.requester.roundTrip.expect(atMost) }
+
 // Post queues a request. Nothing of r is kept. The error is one of those
 // above, and then there will be no completion.
 func (q *QP) Post(r *Request) error {

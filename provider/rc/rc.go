@@ -173,12 +173,9 @@ type Connection struct {
 	RNRRetryCount int   // 7 is for ever
 	MinRNRTimer   uint8 // code we send in RNR NAKs (roce.md 2.3)
 	// AckDelay is how long the peer says it may take to acknowledge. Resending is
-	// not sooner, even if it has been quicker so far. Peers of our kind say
+	// not sooner, unless it has been much quicker so far. Peers of our kind say
 	// nothing, as they always are.
 	AckDelay time.Duration
-	// InitialRTT is a first guess at the round trip, such as that of the
-	// connection's handshake; 0 if there is none.
-	InitialRTT time.Duration
 	// Selective says that both ends keep packets that arrive early and send again
 	// only what is missing (early.go): the peer is one of ours and agreed to it.
 	// Otherwise either end goes back to the packet that is missing.

@@ -64,7 +64,8 @@ func TestRepair(t *testing.T) {
 // those that are early are kept, and a request that waits is left alone.
 func TestRepairOfReads(t *testing.T) {
 	const ms = time.Millisecond
-	e := newReady(t, func(c *Connection) { c.Selective, c.InitialRTT = true, 8*ms })
+	e := newReady(t, selectively)
+	e.qp.requester.roundTrip.sample(8 * ms)
 	says := func(now time.Duration, h roce.Header, n int) { e.qp.Handle(now, &h, make([]byte, n)) }
 	e.queue(reads(1, 1024), reads(2, 300))
 	e.at(0, "read request 100 1024@1000 ask, read request 104 300@1000 ask")
@@ -96,7 +97,8 @@ func TestRepairOfReads(t *testing.T) {
 
 // TestRepairAfterTimeout: when nothing is heard, one packet asks.
 func TestRepairAfterTimeout(t *testing.T) {
-	e := newReady(t, func(c *Connection) { c.Selective, c.InitialRTT = true, time.Millisecond })
+	e := newReady(t, selectively)
+	e.qp.requester.roundTrip.sample(time.Millisecond)
 	e.queue(sends(1, 1), sends(2, 1), sends(3, 1), sends(4, 1))
 	e.answers(0)
 	at, _ := e.qp.Deadline()

@@ -70,6 +70,7 @@ type requester struct {
 	posted         int64 // end of the newest request
 	inFlight       int64 // bytes of [una, next), as window counts them
 	reads          int   // READs on the wire in [una, next)
+	answered       int   // READs on the wire that ever got all they asked for
 	unasked        int   // packets since the last AckReq
 	wentBack       int64 // una when the cursor last went back
 	wentBackAt     time.Duration
@@ -84,6 +85,7 @@ type requester struct {
 	roundTrip  roundTrip
 	window     window
 	probing    bool          // one packet only, until something is acknowledged
+	suspicion  suspicion     // of the timer that had the cursor go back last
 	waiting    bool          // for rnrUntil (roce.md 6.3, 7)
 	rnrUntil   time.Duration // when to try again
 	rnrLeft    int           // RNR NAKs to put up with until there is progress
@@ -216,7 +218,7 @@ func (r *requester) nextPacket(now time.Duration, p *roce.Packet) bool {
 	if w.status != Success {
 		return false
 	}
-	if w.fence && r.next == w.first && w.readsBefore > r.readsDone {
+	if w.fence && w.readsBefore > r.readsDone {
 		return false // roce.md 6.2
 	}
 	end := r.next + 1
@@ -248,6 +250,9 @@ func (r *requester) nextPacket(now time.Duration, p *roce.Packet) bool {
 func (r *requester) limit() int64 {
 	if r.probing {
 		return 0
+	}
+	if r.suspicion.open {
+		return min(few*r.window.packet, r.window.limit())
 	}
 	return r.window.limit() + r.allowance
 }
@@ -324,6 +329,7 @@ func (r *requester) account(now time.Duration, w *request, end, cost int64, ask 
 	}
 	if r.una == r.next {
 		r.resendAt = now + r.roundTrip.timeout()
+		r.suspicion.askedAt = now
 	}
 	r.waiting = false
 	if r.next < r.max {
@@ -352,6 +358,7 @@ func (r *requester) account(now time.Duration, w *request, end, cost int64, ask 
 
 // goBack moves the cursor to the oldest packet that is not acknowledged.
 func (r *requester) goBack(now time.Duration) {
+	r.suspicion.open = false
 	r.stragglers = r.inFlight + r.straggling(now)
 	r.next, r.cursor = r.una, r.head
 	r.inFlight, r.reads, r.unasked = 0, 0, 0
@@ -437,7 +444,9 @@ func (r *requester) handleTimeout(now time.Duration) {
 			r.drop(r.una)
 			r.resendAt = now + r.roundTrip.timeout()
 		} else {
+			s := r.suspect()
 			r.goBack(now)
+			r.suspicion = s
 		}
 		r.probing = true
 	}

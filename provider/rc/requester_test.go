@@ -405,7 +405,8 @@ func TestIdleIsNotFailure(t *testing.T) {
 // TestTimeoutTooShort: the path has become slower than the timer thinks.
 // Nothing but the oldest packet is sent again, and the timer learns.
 func TestTimeoutTooShort(t *testing.T) {
-	e := newReady(t, func(c *Connection) { c.InitialRTT = time.Millisecond })
+	e := newReady(t, nil)
+	e.qp.requester.roundTrip.sample(time.Millisecond)
 	e.queue(sends(1, 1), sends(2, 1), sends(3, 1))
 	e.answers(0)
 	e.qp.HandleTimeout(3 * time.Millisecond)

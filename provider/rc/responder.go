@@ -85,7 +85,7 @@ func (r *responder) execute(h *roce.Header, payload []byte) {
 		r.fail(RemoteInvalidRequest, roce.SyndromeInvalidRequest)
 		return
 	}
-	if op.IsAtomic() { // NDK has none
+	if kind == noMessage && op != roce.ReadRequest { // an atomic, a FLUSH: NDK has none
 		r.fail(RemoteInvalidRequest, roce.SyndromeInvalidRequest)
 		return
 	}
@@ -200,6 +200,11 @@ func (r *responder) accept(h *roce.Header) {
 	r.finish(c)
 }
 
+// executeRead notes what is asked for; the bytes are read when the responses are
+// made. What comes behind is carried out before that, and the responses show it:
+// only a fence, which the requester keeps, puts a SEND or WRITE behind an earlier
+// READ (IBTA Vol. 1, 10.8.3.3, send queue ordering rules; roce.md 6.2). What must
+// not overtake is the answer (roce.md 7.2).
 func (r *responder) executeRead(h *roce.Header, payload []byte) {
 	c := &r.q.connection
 	switch {

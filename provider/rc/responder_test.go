@@ -199,6 +199,16 @@ func TestResponder(t *testing.T) {
 			isError: true,
 		},
 		{
+			name:    "3.1: nor an ATOMIC WRITE, which looks like a WRITE",
+			steps:   []step{{packet: to(packet(roce.AtomicWrite, 100), 2, 0, 8), bytes: 8, want: "nak61 100 msn 0"}},
+			isError: true,
+		},
+		{
+			name:    "3.1: nor a FLUSH",
+			steps:   []step{{packet: to(packet(roce.Flush, 100), 2, 0, 0), want: "nak61 100 msn 0"}},
+			isError: true,
+		},
+		{
 			name:    "7.1, 5: READ without resources",
 			change:  func(c *Connection) { c.ResponderResources = 0 },
 			steps:   []step{{packet: to(packet(roce.ReadRequest, 100), 2, 0, 1), want: "nak61 100 msn 0"}},

@@ -10,7 +10,8 @@ import (
 func (r *requester) handle(now time.Duration, h *roce.Header, payload []byte) {
 	at := extend(h.PSN, r.una)
 	oldest := r.una
-	if h.Opcode == roce.Acknowledge && h.Syndrome.IsNAK() && h.Syndrome != roce.SyndromePSNSequence && r.head < r.tail {
+	if h.Opcode == roce.Acknowledge && h.Syndrome.IsNAK() && h.Syndrome != roce.SyndromePSNSequence &&
+		r.head < r.tail && r.slot(r.head).op == OpRead {
 		// A READ that fails half-way is refused by the number of its request,
 		// which its responses have passed (roce.md 7.3).
 		oldest = r.slot(r.head).first
@@ -104,6 +105,7 @@ func (r *requester) progress(now time.Duration, before int64) {
 	r.progressAt = now
 	r.resendAt = now + r.roundTrip.timeout()
 	r.rnrLeft = r.q.connection.RNRRetryCount
+	r.judge(now)
 	r.probing, r.waiting = false, false
 }
 
@@ -222,8 +224,11 @@ func (r *requester) place(now time.Duration, h *roce.Header, at int64, payload [
 		r.fail(r.head, LocalProtection)
 		return
 	}
-	if at+1 == chunkEnd && r.next >= chunkEnd {
-		r.reads--
+	if at+1 == chunkEnd {
+		r.answered++
+		if r.next >= chunkEnd {
+			r.reads--
+		}
 	}
 	r.pass(now, w, at+1)
 	r.progress(now, at)

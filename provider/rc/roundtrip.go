@@ -9,29 +9,42 @@ import "time"
 type roundTrip struct {
 	mean, deviation time.Duration // both 0 before the first sample
 	backedOff       uint          // times that the timeout has doubled
-	shortest        time.Duration
+	first           time.Duration // timeout before the first sample
+	slowest         time.Duration // of all samples
+	ackDelay        time.Duration // that the peer announced
 	longest         time.Duration
 }
 
 const (
-	// firstTimeout is the timeout as long as nothing is known of the path.
+	// firstTimeout is the timeout as long as nothing is known of the path, and
+	// longestFirst bounds what it may be set to instead: see expect.
 	firstTimeout = 20 * time.Millisecond
+	longestFirst = 200 * time.Millisecond
 	// shortestTimeout leaves time for the peer's process to be scheduled: on a
 	// machine with more busy nodes than cores that takes a slice or two, and
-	// more only after the deviation has had the occasion to learn of it. A peer
-	// that announces an AckDelay is given that.
+	// more only after the deviation has had the occasion to learn of it.
 	shortestTimeout = 2 * time.Millisecond
+	// A peer that announces an AckDelay is given that, until it has shown that it
+	// is quicker: then so many times the longest that it has taken. Linux announces
+	// 134 ms, and needs them under an emulator only.
+	patience = 8
 	// longestTimeout bounds the timeout where no AckTimeout does.
 	longestTimeout = time.Second
 )
 
 func newRoundTrip(c *Connection) roundTrip {
-	r := roundTrip{shortest: max(shortestTimeout, c.AckDelay), longest: longestTimeout}
+	r := roundTrip{first: firstTimeout, ackDelay: c.AckDelay, longest: longestTimeout}
 	if c.AckTimeout > 0 {
 		r.longest = c.AckTimeout
 	}
-	r.sample(c.InitialRTT)
 	return r
+}
+
+// expect takes how long the peer took to answer when the connection was made,
+// which is a round trip and what its consumer took to decide. So the first
+// timeout need not be much longer. It is no sample: it would linger in the mean.
+func (r *roundTrip) expect(atMost time.Duration) {
+	r.first = min(max(2*atMost, shortestTimeout), longestFirst)
 }
 
 // sample takes the time that one packet's acknowledgement took.
@@ -42,15 +55,25 @@ func (r *roundTrip) sample(took time.Duration) {
 		r.deviation += (max(took-r.mean, r.mean-took) - r.deviation) / 4
 		r.mean += (took - r.mean) / 8
 	}
+	r.slowest = max(r.slowest, took)
 	r.backedOff = 0
+}
+
+// shortest is the least that the timeout may be.
+func (r *roundTrip) shortest() time.Duration {
+	delay := r.ackDelay
+	if r.slowest > 0 {
+		delay = min(delay, patience*r.slowest)
+	}
+	return max(shortestTimeout, delay)
 }
 
 // timeout is how long to wait for an acknowledgement before resending. Doubling
 // ends at the AckTimeout.
 func (r *roundTrip) timeout() time.Duration {
-	once := min(max(firstTimeout, r.shortest), r.longest)
+	once := min(max(r.first, r.shortest()), r.longest)
 	if r.mean > 0 {
-		once = max(r.shortest, r.mean+max(4*r.deviation, r.mean/2))
+		once = max(r.shortest(), r.mean+max(4*r.deviation, r.mean/2))
 	}
 	return min(once<<r.backedOff, max(once, r.longest))
 }

@@ -41,7 +41,8 @@ func TestRoundTrip(t *testing.T) {
 	check(shortestTimeout)
 
 	// A path slower than the AckTimeout.
-	r = newRoundTrip(&Connection{AckTimeout: ms, InitialRTT: 10 * ms})
+	r = newRoundTrip(&Connection{AckTimeout: ms})
+	r.sample(10 * ms)
 	check(30 * ms)
 	r.backOff()
 	check(30 * ms)
@@ -49,18 +50,45 @@ func TestRoundTrip(t *testing.T) {
 	// A peer that may take its time, as Linux rxe announces.
 	r = newRoundTrip(&Connection{AckTimeout: 537 * ms, AckDelay: 134 * ms})
 	check(134 * ms)
-	for range 100 {
-		r.sample(ms / 10)
-	}
-	check(134 * ms)
 	r.backOff()
 	check(268 * ms)
+	for range 100 {
+		r.sample(ms) // it is quicker
+	}
+	check(8 * ms)
+	r.sample(5 * ms) // for once it is not
+	for range 100 {
+		r.sample(ms)
+	}
+	check(40 * ms)
+	r.sample(100 * ms)
+	for range 100 {
+		r.sample(ms)
+	}
+	check(134 * ms)
 	r.sample(200 * ms)
 	if r.timeout() <= 200*ms {
 		t.Errorf("timeout %v after 200 ms", r.timeout())
 	}
 	r = newRoundTrip(&Connection{AckTimeout: 67 * ms, AckDelay: 134 * ms})
 	check(67 * ms)
+
+	// The first timeout follows from how long the handshake took, within limits.
+	for took, want := range map[time.Duration]time.Duration{
+		ms / 10: shortestTimeout, 5 * ms: 10 * ms, 50 * ms: 100 * ms, time.Minute: longestFirst,
+	} {
+		r = newRoundTrip(&Connection{AckTimeout: 537 * ms})
+		r.expect(took)
+		check(want)
+		r.sample(ms)
+		check(3 * ms)
+		r = newRoundTrip(&Connection{AckTimeout: 537 * ms, AckDelay: 134 * ms})
+		r.expect(took)
+		check(max(want, 134*ms))
+		r = newRoundTrip(&Connection{AckTimeout: 67 * ms})
+		r.expect(took)
+		check(min(want, 67*ms))
+	}
 
 	r = newRoundTrip(&Connection{})
 	for range 100 {

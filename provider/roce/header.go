@@ -69,6 +69,9 @@ func (h *Header) Append(b []byte, payloadLen int) []byte {
 		b = be.AppendUint32(b, h.QKey)
 		b = be.AppendUint32(b, h.SourceQPN&mask24)
 	}
+	if ext&extFETH != 0 {
+		b = be.AppendUint32(b, uint32(h.FlushSelectivity&3)<<4|uint32(h.FlushPlacement&0xF))
+	}
 	if ext&(extRETH|extAtomicETH) != 0 {
 		b = be.AppendUint64(b, h.VA)
 		b = be.AppendUint32(b, h.RKey)
@@ -146,6 +149,10 @@ func Decode(b []byte, h *Header) (payload []byte, err error) {
 		h.QKey = be.Uint32(x)
 		h.SourceQPN = be.Uint32(x[4:]) & mask24
 		x = x[8:]
+	}
+	if ext&extFETH != 0 {
+		h.FlushPlacement, h.FlushSelectivity = x[3]&0xF, x[3]>>4&3
+		x = x[4:]
 	}
 	if ext&(extRETH|extAtomicETH) != 0 {
 		h.VA = be.Uint64(x)

@@ -282,36 +282,6 @@ func TestDecodeIPErrors(t *testing.T) {
 	}
 }
 
-func FuzzVerify(f *testing.F) {
-	for _, vec := range vectors(f) {
-		wire := unhex(f, vec.wire)
-		f.Add(wire, vec.id)
-		f.Add(wire, uint16(0))
-	}
-	f.Fuzz(func(t *testing.T, b []byte, hint uint16) {
-		var v Verifier
-		var r Received
-		if err := v.DecodeIP(b, &r); err == nil && b[0] == 0x45 && b[6] == 0x40 {
-			// What passes with the ID visible passes without.
-			end := int(b[2])<<8 | int(b[3])
-			id := uint16(b[4])<<8 | uint16(b[5])
-			if got, ok := v.Verify(&r.Flow, b[ipv4Len+udpLen:end], hint); !ok || got != id {
-				t.Fatalf("ID %#x, found %#x, %v", id, got, ok)
-			}
-		}
-		for _, local := range flows {
-			id, ok := v.Verify(&local, b, hint)
-			if !ok {
-				continue
-			}
-			// What it found must hold when computed outright.
-			if again, ok := new(Verifier).Verify(&local, b, id); !ok || again != id {
-				t.Fatalf("found ID %#x, which does not fit", id)
-			}
-		}
-	})
-}
-
 // TestNoAllocation covers what runs per packet.
 func TestNoAllocation(t *testing.T) {
 	var s Sealer

@@ -8,6 +8,7 @@ type extension uint8
 
 const (
 	extDETH extension = 1 << iota
+	extFETH
 	extRETH
 	extAtomicETH
 	extAETH
@@ -19,7 +20,7 @@ const (
 // bytes is the length of the set on the wire (roce.md 2.2).
 func (e extension) bytes() int {
 	n := 0
-	for i, size := range [...]int{8, 16, 28, 4, 8, 4, 4} {
+	for i, size := range [...]int{8, 4, 16, 28, 4, 8, 4, 4} {
 		if e&(1<<i) != 0 {
 			n += size
 		}
@@ -85,6 +86,8 @@ var opcodes = func() [256]opcodeInfo {
 		FetchAdd:           {"RC Fetch Add", extAtomicETH, atomic | only, 0},
 		SendLastInv:        {"RC SEND Last Invalidate", extIETH, send | last, 0},
 		SendOnlyInv:        {"RC SEND Only Invalidate", extIETH, send | only, 0},
+		Flush:              {"RC FLUSH", extFETH | extRETH, kindRequest | only, 0},
+		AtomicWrite:        {"RC ATOMIC WRITE", extRETH, atomic | only, 0},
 		UDSendOnly:         {"UD SEND Only", extDETH, kindSend | only, 0},
 		UDSendOnlyImm:      {"UD SEND Only Immediate", extDETH | extImmDt, kindSend | only, 0},
 		CNP:                {"CNP", noExtra, only, 0},

@@ -20,6 +20,7 @@ func TestOpcodes(t *testing.T) {
 		0x11: {16, "pOA"}, 0x12: {24, "pOA"},
 		0x13: {40, "raO"}, 0x14: {40, "raO"},
 		0x16: {16, "rsLv"}, 0x17: {16, "rsOv"},
+		0x1C: {32, "rOR"}, 0x1D: {28, "raOR"},
 		0x64: {20, "sO"}, 0x65: {24, "sOi"},
 		0x81: {12, "O"},
 		0xD1: {24, "pOA"},

@@ -43,6 +43,8 @@ const (
 	FetchAdd           Opcode = 0x14
 	SendLastInv        Opcode = 0x16
 	SendOnlyInv        Opcode = 0x17
+	Flush              Opcode = 0x1C
+	AtomicWrite        Opcode = 0x1D
 	UDSendOnly         Opcode = 0x64
 	UDSendOnlyImm      Opcode = 0x65
 	CNP                Opcode = 0x81
@@ -73,6 +75,10 @@ type Header struct {
 	QKey      uint32
 	SourceQPN uint32 // 24 bits
 
+	// FETH: to where data is to be flushed, and which (roce.md 2.2).
+	FlushPlacement   uint8 // 4 bits
+	FlushSelectivity uint8 // 2 bits
+
 	// RETH and AtomicETH.
 	VA        uint64
 	RKey      uint32
@@ -90,6 +96,11 @@ type Header struct {
 	Immediate     uint32 // ImmDt, opaque
 	InvalidateKey uint32 // IETH
 }
+
+// InDefaultPartition reports whether the packet is of the default partition. We are
+// full members of it, so that limited members' packets are for us, too (roce.md
+// 2.1).
+func (h *Header) InDefaultPartition() bool { return h.PKey|0x8000 == DefaultPKey }
 
 // A Syndrome is the AETH's first byte (roce.md 2.3).
 type Syndrome uint8

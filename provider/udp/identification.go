@@ -25,11 +25,17 @@ const (
 	maxID = 127
 
 	// nearby is how far an identification may be from the last one and still be
-	// expected: packets in between were lost, or overtaken, or went to others.
+	// expected: packets in between were lost, or overtaken, or are on their way
+	// to others.
 	nearby = 512
-	// jiffy is the shortest there is. Linux adds a random number to its counter
-	// that is at most the jiffies since it was last used (ip_idents_reserve).
-	jiffy = time.Millisecond
+	// spacing is the shortest time per packet at which a peer may have counted on
+	// meanwhile. What it sends to other sockets of this address, such as those of
+	// other processes and the one for connection management, is not seen here: a
+	// million packets a second are 8 Gbit/s of 1 KiB each. So after 65 ms of
+	// silence a peer may be anywhere, and a packet is protected by the solving alone.
+	// It has room for what Linux adds, a random number that is at most the jiffies
+	// since the counter was last used (ip_idents_reserve).
+	spacing = time.Microsecond
 	// maxPeers bounds how many addresses are remembered.
 	maxPeers = 4096
 )
@@ -58,7 +64,7 @@ type peer struct {
 func (p *peer) believe(id uint16, now time.Duration) bool {
 	ahead := id - p.last // modulo 2^16, so what is behind is far ahead
 	overtaken := -ahead <= nearby
-	near := p.counts && (overtaken || time.Duration(ahead) <= nearby+(now-p.when)/jiffy)
+	near := p.counts && (overtaken || time.Duration(ahead) <= nearby+(now-p.when)/spacing)
 	expected := near || id <= maxID
 	if p.settled && !expected {
 		p.settled = false

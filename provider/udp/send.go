@@ -220,6 +220,9 @@ func (c *Carrier) sendBatch(s *sender, b *sending, flow *roce.Flow, packets []ro
 			n.sendDropped.Add(uint64(len(packets) - done))
 			return len(packets)
 		case unix.EMSGSIZE:
+			// Up to Linux 6.13 super-packets of packets that are too big are
+			// refused as if they could not be cut. Now the reason is known.
+			s.plain.Store(false)
 			n.sendTooBig.Add(uint64(lost))
 		default:
 			n.sendDropped.Add(uint64(lost))

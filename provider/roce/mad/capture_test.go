@@ -11,7 +11,7 @@ import (
 
 // datagrams reads the management datagrams of a classic pcap file (microseconds,
 // little-endian, Ethernet).
-func datagrams(t *testing.T, file string) [][]byte {
+func datagrams(t testing.TB, file string) [][]byte {
 	t.Helper()
 	b, err := os.ReadFile(file)
 	if err != nil {

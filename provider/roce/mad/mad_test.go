@@ -281,28 +281,6 @@ func checkRoundTrip(t fataler, b []byte) {
 	}
 }
 
-func FuzzDecode(f *testing.F) {
-	f.Add(vectorREQFields().Append(nil))
-	f.Add(vectorREPFields().Append(nil))
-	for _, a := range attributes {
-		f.Add(newMessage(a).Append(nil))
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		checkRoundTrip(t, b)
-		if q := new(REQ); q.Decode(b) == nil {
-			var ip IPHeader
-			if ip.Decode(q.PrivateData[:]) {
-				var again [IPHeaderSize]byte
-				ip.Put(again[:])
-				var second IPHeader
-				if !second.Decode(again[:]) || second != ip {
-					t.Fatalf("IP header %v becomes %v", ip, second)
-				}
-			}
-		}
-	})
-}
-
 func TestAppendKeepsWhatIsThere(t *testing.T) {
 	b := vectorREPFields().Append([]byte("before"))
 	if string(b[:6]) != "before" || !bytes.Equal(b[6:], vectorREPFields().Append(nil)) {

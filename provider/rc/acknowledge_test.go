@@ -1,0 +1,43 @@
+package rc
+
+import "testing"
+
+// TestNoCredits: we count no receives for the peer, and say so (roce.md 2.3).
+func TestNoCredits(t *testing.T) {
+	e := newReady(t, nil)
+	e.hear(write(100), readOf(101, 0, 600))
+	e.hear(write(104))
+	n := 0
+	for e.qp.Next(0, &e.packet) {
+		h := &e.packet.Header
+		if h.Opcode.HasAETH() {
+			n++
+			if h.Syndrome != 0x1F {
+				t.Errorf("%v with syndrome %#x", h.Opcode, uint8(h.Syndrome))
+			}
+		}
+		if h.AckReq || h.Solicited { // 7.2
+			t.Errorf("%v asks for something", h.Opcode)
+		}
+	}
+	if n != 3 { // the first ACK is implied
+		t.Errorf("%d packets with an AETH", n)
+	}
+}
+
+// TestNeverAsked: a peer that asks for no acknowledgement gets none, until it
+// sends something again (roce.md 7.2, 7.4). It is then told all at once.
+func TestNeverAsked(t *testing.T) {
+	e := newReady(t, nil)
+	for psn := uint32(100); psn < 400; psn++ {
+		h := write(psn)
+		h.AckReq = false
+		e.hear(h)
+	}
+	e.quiet()
+	h := write(100)
+	h.AckReq = false
+	e.hear(h)
+	e.say("ack 399 msn 300")
+	e.quiet()
+}

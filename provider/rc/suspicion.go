@@ -1,0 +1,56 @@
+package rc
+
+import "time"
+
+// A suspicion is that the timer was wrong, which had the cursor go back: the
+// packets may not be lost, but the peer slow to acknowledge them. To send them
+// all again would be a window of duplicates each time that the peer is.
+//
+// What comes back first decides. If it comes sooner after the packet that went
+// to ask than any round trip takes, it cannot be the answer to that packet. So it
+// was under way already, as the others may be: the cursor resumes where it
+// was (the idea of the Eifel algorithm, RFC 3522, without its timestamps). If it
+// comes later it may be either. Then a few packets go again, and what comes back
+// next is judged by the same rule, once.
+type suspicion struct {
+	open    bool
+	judged  bool          // once already
+	askedAt time.Duration // when the oldest packet was sent last
+
+	// What was when the timer ran out.
+	next, cursor, inFlight int64
+	reads, answered        int
+	delivered              int64
+}
+
+// suspect is the suspicion with which the cursor goes back now. One that is open
+// stays: what was sent since is a few packets.
+func (r *requester) suspect() suspicion {
+	if r.suspicion.open {
+		return r.suspicion
+	}
+	return suspicion{
+		open: true, next: r.next, cursor: r.cursor, inFlight: r.inFlight,
+		reads: r.reads, answered: r.answered, delivered: r.window.delivered,
+	}
+}
+
+// judge decides upon the first progress after the timer ran out.
+func (r *requester) judge(now time.Duration) {
+	s := &r.suspicion
+	switch {
+	case !s.open:
+	case r.next >= s.next:
+		s.open = false // there is nothing left to resume
+	case now-s.askedAt < r.window.delay:
+		s.open = false
+		r.next, r.cursor = s.next, s.cursor
+		r.inFlight = s.inFlight - (r.window.delivered - s.delivered)
+		r.reads = s.reads - (r.answered - s.answered)
+		r.stragglers = 0
+	case s.judged:
+		s.open = false
+	default:
+		s.judged = true
+	}
+}

@@ -1,0 +1,64 @@
+package soak
+
+import (
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/roce"
+	"github.com/ndklab/ndklab/provider/roce/mad"
+	"github.com/ndklab/ndklab/provider/sim"
+)
+
+// A carrier is a device's place on the network, with an ear to what passes.
+type carrier struct {
+	*sim.Carrier
+	life     *life
+	receiver provider.Receiver
+	frames   uint64 // sent for queue pairs
+}
+
+// Listen implements provider.Carrier.
+func (c *carrier) Listen(r provider.Receiver) {
+	c.receiver = r
+	c.Carrier.Listen(c)
+}
+
+// Receive implements provider.Receiver.
+func (c *carrier) Receive(packets []roce.Received) {
+	l := c.life
+	r := l.run
+	for i := range packets {
+		p := &packets[i]
+		if !l.touched && len(p.Payload) > 0 {
+			l.touched = true
+			r.touched = append(r.touched, l)
+		}
+		r.digest.add(uint64(r.clock.Now()), uint64(p.Header.Opcode), uint64(p.Header.DestQPN), uint64(p.Header.PSN))
+		if r.journal != nil {
+			r.logf("%v < %v %v QP %#x PSN %#x, %d bytes%s", l, p.Flow.Remote, p.Header.Opcode, p.Header.DestQPN, p.Header.PSN,
+				len(p.Payload), aside(&p.Header, p.Payload))
+		}
+		if p.Header.DestQPN != mad.QPN {
+			l.heard(p)
+		}
+	}
+	c.receiver.Receive(packets)
+}
+
+// Send implements provider.Carrier.
+func (c *carrier) Send(flow roce.Flow, packets []roce.Packet) error {
+	l := c.life
+	for i := range packets {
+		p := &packets[i]
+		if l.run.journal != nil {
+			l.run.logf("%v > %v %v QP %#x PSN %#x, %d bytes%s", l, flow.Remote, p.Header.Opcode, p.Header.DestQPN, p.Header.PSN,
+				p.PayloadLen(), aside(&p.Header, p.Payload...))
+		}
+		l.run.coverage.count("packets sent")
+		if p.Header.DestQPN != mad.QPN {
+			c.frames++
+			if !l.dead {
+				l.said(&flow, p)
+			}
+		}
+	}
+	return c.Carrier.Send(flow, packets)
+}

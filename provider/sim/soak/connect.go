@@ -1,0 +1,309 @@
+package soak
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"time"
+
+	"github.com/ndklab/ndklab/provider"
+)
+
+// A listener is where a life's consumer waits for peers.
+type listener struct {
+	*provider.Listener
+	since  time.Duration // when it last began to accept
+	paused bool
+}
+
+// servicePort is where consumers listen, if they do.
+const servicePort = 7000
+
+// listen has the life's consumer wait for peers, at one of its addresses each
+// time.
+func (l *life) listen() {
+	if l.listener != nil {
+		return
+	}
+	n := &listener{since: l.run.clock.Now()}
+	n.Listener = keep(l, made(l.adapter.CreateListener(func(_ any, c *provider.Connector) { l.requested(c) }, nil, nil, nil)))
+	address := netip.AddrPortFrom(pick(l.run, l.host.addresses), servicePort)
+	if status := n.Listen(address, nil, nil); status == provider.StatusSharingViolation {
+		// Connections that came to the port before hold it yet.
+		l.close(n.Listener, nil)
+		return
+	} else if status != provider.StatusSuccess {
+		l.run.fail("requests end as they should", "%v: Listen %v", l, status)
+	}
+	l.listener = n
+	l.run.logf("%v listens at %v", l, address)
+}
+
+// deafen has the life's consumer not be there for a while.
+func (l *life) deafen() {
+	r, n := l.run, l.listener
+	if n == nil {
+		l.listen()
+		return
+	}
+	n.since = 1 << 62
+	if r.chance(0.5) {
+		r.coverage.count("listener closed")
+		l.listener = nil
+		l.close(n.Listener, nil)
+		return
+	}
+	r.coverage.count("listener paused")
+	n.paused = true
+	n.ControlConnectEvents(true)
+	r.later(50*time.Millisecond, func() {
+		n.paused, n.since = false, r.clock.Now()
+		n.ControlConnectEvents(false)
+	})
+}
+
+// dial begins a connection to a random host.
+func (l *life) dial() {
+	r := l.run
+	to := pick(r, r.hosts)
+	source, destination := pick(r, l.host.addresses), pick(r, to.addresses)
+	if to.life != nil && to.life.listener != nil && r.chance(0.95) {
+		if at, status := to.life.listener.LocalAddress(); status == provider.StatusSuccess {
+			destination = at.Addr()
+		}
+	}
+	for i := 0; source.Is4() != destination.Is4(); i++ {
+		if i == len(l.host.addresses) {
+			return
+		}
+		source = l.host.addresses[i]
+	}
+	e := l.newEnd()
+	e.active, e.target = true, to
+	e.connector = made(l.adapter.CreateConnector(nil, nil))
+	e.equip()
+	name := binary.BigEndian.AppendUint64(nil, uint64(e.number))
+	r.logf("%v connects to %v", e, to.number)
+	status := e.connector.Connect(e.qp, netip.AddrPortFrom(source, 0), netip.AddrPortFrom(destination, servicePort),
+		uint32(r.rand.IntN(20)), uint32(r.rand.IntN(20)), name, func(_ any, status provider.Status) { e.answered(status) }, nil)
+	switch loopback := l.host.plan.info.AdapterFlags&provider.AdapterLoopbackConnections != 0; {
+	case status == provider.StatusPending && (to != l.host || loopback):
+		e.stage = connecting
+	case status == provider.StatusHostUnreachable && to == l.host && !loopback:
+		e.stage = failed
+		e.hurry()
+	default:
+		r.fail("requests end as they should", "%v: Connect %v", e, status)
+	}
+}
+
+// answered follows Connect.
+func (e *end) answered(status provider.Status) {
+	r := e.run
+	r.logf("%v: Connect %v", e, status)
+	r.coverage.count("Connect " + status.String())
+	if e.tearing {
+		return
+	}
+	switch {
+	case status == provider.StatusSuccess:
+		e.stage = replied
+		e.qpn = e.qp.Number()
+		e.meet(r.named(e.connector))
+		r.later(r.thought(), e.complete)
+		return
+	case status == provider.StatusConnectionRefused && e.mayBeRefused():
+	case status == provider.StatusIOTimeout && e.silence(e.begunAt):
+	default:
+		r.fail("requests end as they should", "%v: Connect %v", e, status)
+	}
+	e.stage = failed
+	e.tearDown()
+}
+
+// mayBeRefused reports whether a peer that was asked may have said no: because
+// its consumer did, because nobody listened at some time meanwhile or at that
+// address, or because the host has started anew.
+func (e *end) mayBeRefused() bool {
+	if p := e.peer; p != nil && (p.tearing || p.stage == failed) {
+		return true
+	}
+	if e.life.number > 1 {
+		return true // by its peers, for one of before
+	}
+	l := e.target.life
+	if l == nil || l.listener == nil || l.listener.since >= e.begunAt || l.closing {
+		return true
+	}
+	at, status := l.listener.LocalAddress()
+	remote, _ := e.connector.PeerAddress()
+	return status != provider.StatusSuccess || at != remote
+}
+
+// named is the end whose number a connector's peer has sent.
+func (r *run) named(c *provider.Connector) *end {
+	var data [256]byte
+	n := uint32(len(data))
+	var inbound, outbound uint32
+	if status := c.GetConnectionData(&inbound, &outbound, data[:], &n); status != provider.StatusSuccess {
+		r.fail("requests end as they should", "GetConnectionData %v", status)
+	}
+	number := binary.BigEndian.Uint64(data[:])
+	if number >= uint64(len(r.ends)) {
+		r.fail("private data arrives", "an end is %#x", number)
+	}
+	return r.ends[number]
+}
+
+// meet notes who the peer of an active end is.
+func (e *end) meet(p *end) {
+	if p.peer != e {
+		e.run.fail("private data arrives", "%v has been accepted by %v, which has another peer", e, p)
+	}
+	e.peer = p
+	e.mtu = min(e.frame(), p.frame())
+	p.mtu = e.mtu
+	e.limits()
+	if e.outbound > p.inbound || p.outbound > e.inbound {
+		e.run.fail("read limits agree", "%v has %d in %d out, %v %d in %d out", e, e.inbound, e.outbound, p, p.inbound, p.outbound)
+	}
+}
+
+// limits reads the effective read limits.
+func (e *end) limits() {
+	n := uint32(0)
+	if status := e.connector.GetConnectionData(&e.inbound, &e.outbound, nil, &n); status != provider.StatusSuccess {
+		e.run.fail("requests end as they should", "%v: GetConnectionData %v", e, status)
+	}
+}
+
+// frame is the largest payload of a packet at the end's address.
+func (e *end) frame() int64 {
+	local, _ := e.connector.LocalAddress()
+	for _, a := range e.life.device.ActiveAddresses() {
+		if a.Address == local.Addr() {
+			return int64(a.FrameSize)
+		}
+	}
+	e.run.fail("connections have addresses", "%v: %v", e, local)
+	return 0
+}
+
+// thought is how long a consumer takes to decide: mostly not long, but sometimes
+// longer than the peer is patient.
+func (r *run) thought() time.Duration {
+	if r.chance(0.1) {
+		return 3 * time.Second
+	}
+	return time.Millisecond
+}
+
+// complete establishes what the peer has accepted, or refuses it after all.
+func (e *end) complete() {
+	r := e.run
+	if e.tearing || e.life.dead || e.life.closing {
+		return
+	}
+	if r.chance(0.05) {
+		status := e.connector.Reject([]byte("no"))
+		r.coverage.count("Reject of a reply " + status.String())
+		e.stage = failed
+		e.tearDown()
+		return
+	}
+	status := e.connector.CompleteConnectEx(func(_ any, reason uint32) { e.disconnected(reason) }, nil, nil, nil)
+	r.logf("%v: CompleteConnect %v", e, status)
+	r.coverage.count("CompleteConnect " + status.String())
+	switch {
+	case status == provider.StatusSuccess:
+		e.life.connects++
+		e.stage = established
+	case status == provider.StatusConnectionAborted || status == provider.StatusIOTimeout:
+		if !e.silence(e.begunAt) {
+			r.fail("requests end as they should", "%v: CompleteConnect %v", e, status)
+		}
+		e.stage = failed
+		e.tearDown()
+	default:
+		r.fail("requests end as they should", "%v: CompleteConnect %v", e, status)
+	}
+}
+
+// requested takes a connection request that a listener delivers.
+func (l *life) requested(c *provider.Connector) {
+	e := l.newEnd()
+	e.connector, e.stage = c, requested
+	if l.closing || l.dead {
+		e.hurry()
+		return
+	}
+	e.peer = l.run.named(c)
+	if p := e.peer; p.target != l.host || !p.active {
+		l.run.fail("private data arrives", "%v is delivered to %v", p, l)
+	}
+	l.run.logf("%v is asked by %v", e, e.peer)
+	if p := e.peer; p.peer == nil && p.stage == connecting {
+		p.peer = e // until it hears otherwise
+	}
+	l.run.later(l.run.thought(), e.decide)
+}
+
+// decide answers a request.
+func (e *end) decide() {
+	r := e.run
+	if e.tearing || e.life.dead || e.life.closing {
+		return
+	}
+	if r.chance(0.1) {
+		r.coverage.count("request refused")
+		e.stage = failed
+		if r.chance(0.5) {
+			e.connector.Reject([]byte("no"))
+		}
+		e.tearDown()
+		return
+	}
+	e.equip()
+	name := binary.BigEndian.AppendUint64(nil, uint64(e.number))
+	e.stage = accepting
+	status := e.connector.AcceptEx(e.qp, uint32(r.rand.IntN(20)), uint32(r.rand.IntN(20)), name,
+		func(_ any, reason uint32) { e.disconnected(reason) }, nil,
+		func(_ any, status provider.Status) { e.accepted(status) }, nil)
+	switch {
+	case status == provider.StatusPending:
+		e.limits()
+	case status == provider.StatusConnectionAborted && e.abandoned():
+		e.stage = failed
+		e.tearDown()
+	default:
+		r.fail("requests end as they should", "%v: Accept %v", e, status)
+	}
+}
+
+// abandoned reports whether the active end may not want, or know, the connection
+// any more.
+func (e *end) abandoned() bool {
+	p := e.peer
+	return p.stage != connecting || p.peer != e || e.silence(e.begunAt)
+}
+
+// accepted follows Accept.
+func (e *end) accepted(status provider.Status) {
+	r := e.run
+	r.logf("%v: Accept %v", e, status)
+	r.coverage.count("Accept " + status.String())
+	switch {
+	case status == provider.StatusSuccess:
+		e.life.accepts++
+		if e.peer.stage != established {
+			r.fail("only what both want is established", "%v: its peer has not completed the connection", e)
+		}
+		e.stage = established
+	case status == provider.StatusCancelled && e.connectorClosed:
+		e.stage = failed
+	case (status == provider.StatusConnectionAborted || status == provider.StatusIOTimeout) && (e.tearing || e.abandoned()):
+		e.stage = failed
+		e.tearDown()
+	default:
+		r.fail("requests end as they should", "%v: Accept %v", e, status)
+	}
+}

@@ -1,0 +1,208 @@
+package soak
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/ndklab/ndklab/provider"
+)
+
+// A host has addresses, and one device after the other.
+type host struct {
+	run       *run
+	number    int
+	plan      *hostPlan
+	addresses []netip.Addr
+	life      *life // the present one; nil while the host is down
+	born      int   // lives so far
+	downAt    time.Duration
+}
+
+// A life is a device with its consumer, from the start of a host to its end.
+type life struct {
+	run      *run
+	host     *host
+	number   int
+	carrier  *carrier
+	device   *provider.Miniport
+	adapter  *provider.Adapter
+	domain   *provider.PD
+	memory   *memory
+	grants   []*grant // that are good for something, or were; permanent ones first
+	windows  []*window
+	lam      provider.LAM
+	bindable *provider.MR // the first region, for windows
+	queues   []*queue
+	shared   *sharedReceives // nil without an SRQ
+	listener *listener
+	ends     []*end // not all closed
+	open     []provider.Object
+	dead     bool // gone without notice
+	closing  bool // being shut down
+	over     bool // all is closed
+	touched  bool
+
+	connects, accepts uint64 // established connections, as the counters should have them
+}
+
+// String names the life.
+func (l *life) String() string { return fmt.Sprintf("host %d/%d", l.host.number, l.number) }
+
+func newHost(r *run, number int) *host {
+	h := &host{run: r, number: number, plan: &r.plan.hosts[number]}
+	if h.plan.v4 {
+		h.addresses = append(h.addresses, netip.AddrFrom4([4]byte{10, 0, 0, byte(number + 1)}))
+	}
+	if h.plan.v6 {
+		h.addresses = append(h.addresses, netip.AddrFrom16([16]byte{0: 0xFD, 15: byte(number + 1)}))
+	}
+	return h
+}
+
+// A wrapSource makes random numbers of which some, taken as sequence numbers, are
+// close to the wrap.
+type wrapSource struct {
+	rand.Source
+	choose *rand.Rand
+	often  float64
+}
+
+// Uint64 implements rand.Source. Uint32 of a Rand is the upper half of it.
+func (s *wrapSource) Uint64() uint64 {
+	v := s.Source.Uint64()
+	if s.choose.Float64() < s.often {
+		v = v&^(0xFFFFFF<<32) | (0xFFFFFF-v&31)<<32
+	}
+	return v
+}
+
+// boot starts a device with a fresh state.
+func (h *host) boot() {
+	r := h.run
+	h.born++
+	l := &life{run: r, host: h, number: h.born}
+	h.life = l
+	r.lives = append(r.lives, l)
+	r.coverage.count("host booted")
+	l.carrier = &carrier{Carrier: r.network.Attach(h.plan.mtu, h.addresses...), life: l}
+	configuration := provider.DefaultConfiguration()
+	configuration.NetworkDirectRoCEFrameSize = h.plan.frameSize
+	seed := rand.NewPCG(r.seed<<8|uint64(h.number), uint64(h.born))
+	device, err := provider.NewMiniport(provider.Config{
+		Carrier: l.carrier, Clock: r.clock, Info: h.plan.info, GUID: h.plan.guid, Pend: h.plan.pend,
+		Rand:          rand.New(&wrapSource{seed, rand.New(rand.NewPCG(r.seed, uint64(h.born))), h.plan.nearWrap}),
+		Capabilities:  provider.DefaultCapabilities(),
+		Configuration: &configuration,
+	})
+	if err != nil {
+		panic(err)
+	}
+	l.device = device
+	l.adapter = made(device.OpenAdapter(provider.OpenParameters{Version: provider.Version{Major: 2}}))
+	l.domain = keep(l, made(l.adapter.CreatePD(nil, nil)))
+	l.equip()
+	r.logf("%v boots", l)
+}
+
+// made is an object whose making cannot fail.
+func made[T any](object T, status provider.Status) T {
+	if status != provider.StatusSuccess {
+		panic(status)
+	}
+	return object
+}
+
+// keep notes an object that is to be closed when the life ends.
+func keep[T provider.Object](l *life, object T) T {
+	l.open = append(l.open, object)
+	return object
+}
+
+// close closes an object, and calls then, unless it is nil, when that has
+// completed.
+func (l *life) close(o provider.Object, then func()) {
+	for i, kept := range l.open {
+		if kept == o {
+			l.open = append(l.open[:i], l.open[i+1:]...)
+			break
+		}
+	}
+	r := l.run
+	calls := 0
+	r.closing++
+	done := func() {
+		if calls++; calls > 1 {
+			r.fail("a close completes once", "%v: %T", l, o)
+		}
+		r.closing--
+		if then != nil {
+			then()
+		}
+	}
+	switch status := o.Close(func(any) { done() }, nil); status {
+	case provider.StatusSuccess:
+		done()
+	case provider.StatusPending:
+	default:
+		r.fail("a close does not fail", "%v: %T: %v", l, o, status)
+	}
+}
+
+// crash ends the device without notice: no packet leaves or comes any more. What
+// it had made is closed, as an operating system would.
+func (h *host) crash() {
+	l := h.life
+	if l == nil {
+		return
+	}
+	h.run.logf("%v crashes", l)
+	h.run.coverage.count("host crashed")
+	h.life, h.downAt = nil, h.run.clock.Now()
+	l.memory.look()
+	l.dead, l.memory.frozen = true, true
+	if err := l.carrier.Close(); err != nil {
+		panic(err)
+	}
+	l.shutDown()
+}
+
+// leave ends the device in an orderly way.
+func (h *host) leave() {
+	l := h.life
+	if l == nil {
+		return
+	}
+	h.run.logf("%v shuts down", l)
+	h.run.coverage.count("host shut down")
+	h.life, h.downAt = nil, h.run.clock.Now()
+	l.shutDown()
+}
+
+// shutDown closes everything, in a random order, and then the device.
+func (l *life) shutDown() {
+	l.closing = true
+	for _, e := range slices.Clone(l.ends) {
+		e.hurry()
+	}
+	open := slices.Clone(l.open)
+	l.run.rand.Shuffle(len(open), func(i, j int) { open[i], open[j] = open[j], open[i] })
+	for _, o := range open {
+		l.close(o, nil)
+	}
+	l.adapter.ReleaseLAM(&l.lam)
+	l.run.closing++
+	l.adapter.BeginClose(func() {
+		l.run.closing--
+		l.checkCounters()
+		l.run.closing++
+		l.device.BeginClose(func() {
+			l.run.closing--
+			l.checkNothingLeft()
+			l.over = true
+			l.memory.claims = nil
+		})
+	})
+}

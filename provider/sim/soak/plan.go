@@ -1,0 +1,149 @@
+package soak
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/ndklab/ndklab/provider"
+)
+
+// A plan is what a seed decides before the run begins.
+type plan struct {
+	hosts    []hostPlan
+	links    []linkPlan // between hosts, or between hosts and a switch, whose number follows theirs
+	duration time.Duration
+	actions  int  // that consumers and fate take in that time
+	largest  int  // bytes of the longest message
+	unit     int  // bytes of memory of which regions are multiples, a multiple of a page
+	weather  bool // links lose, corrupt, duplicate and reorder
+	cuts     bool // links and hosts fail
+	mistakes bool // requests that must fail
+}
+
+// hostPlan is the part of a plan about one host. Each of its devices is like the
+// one before.
+type hostPlan struct {
+	v4, v6    bool
+	mtu       int    // of its interface
+	frameSize uint32 // *NetworkDirectRoCEFrameSize
+	info      provider.AdapterInfo
+	pend      bool
+	guid      uint64 // 0: each device has another
+	nearWrap  float64
+	eager     bool // the consumer polls after each event, not when it is notified
+	srq       bool
+}
+
+// linkPlan is a link and its faults, which are the same in both directions.
+type linkPlan struct {
+	a, b                              int
+	delay                             time.Duration
+	rate                              float64 // bits per second
+	loss, duplicate, reorder, corrupt float64
+}
+
+func newPlan(r *rand.Rand) plan {
+	chance := func(p float64) bool { return r.Float64() < p }
+	p := plan{
+		hosts:    make([]hostPlan, 2+min(r.IntN(7), r.IntN(7))),
+		actions:  30 + r.IntN(90),
+		unit:     provider.PageSize << r.IntN(2),
+		weather:  chance(0.8),
+		cuts:     chance(0.6),
+		mistakes: chance(0.5),
+	}
+	p.largest = []int{64, 1500, 6000, 12000}[r.IntN(4)]
+	p.largest = min(p.largest, p.unit)
+	both := chance(0.3)
+	six := chance(0.5)
+	for i := range p.hosts {
+		h := &p.hosts[i]
+		h.v4, h.v6 = both || !six, both || six
+		h.mtu = []int{600, 1100, 1500, 4200, 9000}[r.IntN(5)]
+		h.frameSize = []uint32{0, 256, 512, 1024, 4096}[r.IntN(5)]
+		h.pend = chance(0.3)
+		if chance(0.7) {
+			h.guid = uint64(i + 1)
+		}
+		h.nearWrap = []float64{0, 0.5, 1}[r.IntN(3)]
+		h.eager = chance(0.4)
+		h.srq = chance(0.4)
+		h.info = provider.DefaultAdapterInfo()
+		h.info.MaxInboundReadLimit = []uint32{0, 1, 2, 16}[min(3, r.IntN(8))]
+		h.info.MaxOutboundReadLimit = []uint32{0, 1, 2, 16}[min(3, r.IntN(8))]
+		for _, flag := range []provider.AdapterFlags{
+			provider.AdapterReadSinkNotRequired, provider.AdapterReadLocalInvalidate, provider.AdapterLoopbackConnections,
+		} {
+			if chance(0.3) {
+				h.info.AdapterFlags &^= flag
+			}
+		}
+	}
+	p.wire(r)
+	// In a time in which some thirty round trips pass there is a chance of
+	// everything being under way at once.
+	slowest := time.Duration(0)
+	for _, l := range p.links {
+		slowest = max(slowest, l.delay)
+	}
+	p.duration = 20*time.Millisecond + time.Duration(10+r.IntN(200))*slowest
+	if p.cuts {
+		p.duration += time.Duration(r.Int64N(int64(5 * time.Second)))
+	}
+	return p
+}
+
+// wire makes the links: a star around a switch, or a tree of the hosts with a few
+// links more.
+func (p *plan) wire(r *rand.Rand) {
+	n := len(p.hosts)
+	if r.IntN(2) == 0 {
+		for i := range n {
+			p.links = append(p.links, p.link(r, i, n, 2))
+		}
+		return
+	}
+	for i := 1; i < n; i++ {
+		p.links = append(p.links, p.link(r, i, r.IntN(i), 3))
+	}
+	for range r.IntN(n) {
+		if a, b := r.IntN(n), r.IntN(n); a != b {
+			p.links = append(p.links, p.link(r, a, b, 3))
+		}
+	}
+}
+
+// link is a link of which paths have up to so many hops: a path loses 20 % at most,
+// or a little more on a long one.
+func (p *plan) link(r *rand.Rand, a, b, hops int) linkPlan {
+	l := linkPlan{
+		a: a, b: b,
+		delay: []time.Duration{time.Microsecond, 10 * time.Microsecond, 100 * time.Microsecond, time.Millisecond, 5 * time.Millisecond}[r.IntN(5)],
+		rate:  []float64{100e6, 1e9, 10e9, 100e9}[r.IntN(4)],
+	}
+	l.delay += time.Duration(r.Int64N(int64(l.delay)))
+	if !p.weather {
+		return l
+	}
+	some := func(most float64) float64 {
+		return most * []float64{0, 0.05, 0.3, 1}[r.IntN(4)] * r.Float64() / float64(hops)
+	}
+	l.loss, l.duplicate, l.reorder, l.corrupt = some(0.2), some(0.2), some(0.5), some(0.1)
+	return l
+}
+
+// String tells what the plan is, for the journal.
+func (p *plan) String() string {
+	s := fmt.Sprintf("%d hosts, %v, %d actions, messages up to %d bytes, cuts %v, mistakes %v",
+		len(p.hosts), p.duration, p.actions, p.largest, p.cuts, p.mistakes)
+	for i, h := range p.hosts {
+		s += fmt.Sprintf("\n  host %d: MTU %d, frames %d, read limits %d in %d out, flags %#x, pend %v, eager %v, SRQ %v",
+			i, h.mtu, h.frameSize, h.info.MaxInboundReadLimit, h.info.MaxOutboundReadLimit, h.info.AdapterFlags, h.pend, h.eager, h.srq)
+	}
+	for _, l := range p.links {
+		s += fmt.Sprintf("\n  link %d-%d: %v, %.0f Mbit/s, loss %.3f, duplicates %.3f, reordered %.3f, corrupted %.3f",
+			l.a, l.b, l.delay, l.rate/1e6, l.loss, l.duplicate, l.reorder, l.corrupt)
+	}
+	return s
+}

@@ -1,0 +1,77 @@
+package soak
+
+import (
+	"time"
+
+	"github.com/ndklab/ndklab/provider"
+)
+
+// A queue is a completion queue with its consumer, who polls it after each event
+// or, armed, when notified and then a little later.
+type queue struct {
+	life     *life
+	cq       *provider.CQ
+	notified bool
+	taken    []provider.ResultEx // that have not been judged: to judge one may need others
+}
+
+// queueDepth is more than all of a life's ends can have outstanding.
+const queueDepth = 1024
+
+func newQueue(l *life) *queue {
+	q := &queue{life: l}
+	q.cq = keep(l, made(l.adapter.CreateCQ(queueDepth, func(_ any, status provider.Status) { q.notify(status) }, nil, nil, nil, nil)))
+	if !l.host.plan.eager {
+		q.cq.Arm(provider.NotifyAny)
+	}
+	return q
+}
+
+func (q *queue) notify(status provider.Status) {
+	if status != provider.StatusSuccess {
+		q.life.run.fail("completion queues do not fail", "%v: %v", q.life, status)
+	}
+	if q.notified {
+		q.life.run.fail("one notification for each arm", "%v", q.life)
+	}
+	q.notified = true
+	q.life.run.later(50*time.Microsecond, func() {
+		q.notified = false
+		q.cq.Arm(provider.NotifyAny)
+		q.poll()
+	})
+}
+
+// pollEager polls the queues of a consumer who does that all the time.
+func (l *life) pollEager() {
+	if l.host.plan.eager && !l.over {
+		for _, q := range l.queues {
+			q.poll()
+		}
+	}
+}
+
+// poll takes what the queue has.
+func (q *queue) poll() {
+	r := q.life.run
+	var results [8]provider.ResultEx
+	for n := len(results); n == len(results) || len(q.taken) > 0; {
+		n = q.cq.ResultsEx(results[:])
+		q.taken = append(q.taken, results[:n]...)
+		for len(q.taken) > 0 {
+			result := &q.taken[0]
+			q.taken = q.taken[1:]
+			e := result.QPContext.(*end)
+			r.digest.add(uint64(r.clock.Now()), uint64(e.number), uint64(result.Type), uint64(result.Status), uint64(result.BytesTransferred))
+			if r.journal != nil {
+				r.logf("%v: %v %v, %d bytes", e, result.RequestContext, result.Status, result.BytesTransferred)
+			}
+			switch about := result.RequestContext.(type) {
+			case *request:
+				e.judge(about, result)
+			case *receive:
+				e.judgeReceive(about, result)
+			}
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package soak
+
+import (
+	"fmt"
+
+	"github.com/ndklab/ndklab/provider"
+)
+
+// A request is one that was posted to an initiator queue.
+type request struct {
+	end     *end
+	number  int // of the end's requests
+	op      provider.OperationType
+	flags   provider.OpFlags
+	sgl     []provider.SGE
+	data    []byte   // what it carries or, of a READ, is to bring
+	reads   []*claim // memory that is not to change before it is over
+	landing []*claim // where the data arrives, of WRITE and READ
+	// present says, of a WRITE whose target is closed, that all was there then.
+	present bool
+	closed  bool
+	uses    []*grant // by which it accesses memory
+	doom    provider.Status
+	grant   *grant // of a Bind or FastRegister, or what ends with this request: of Invalidate, and others that also do
+	remote  *grant // of WRITE and READ
+	address uint64 // of WRITE and READ, at the peer
+
+	index     int // of a SEND, among the end's
+	delivered bool
+	over      bool
+}
+
+// String names the request.
+func (q *request) String() string {
+	s := fmt.Sprintf("%s %d.%d", opName(q.op), q.end.number, q.number)
+	if q.doom != provider.StatusSuccess {
+		s += fmt.Sprintf(" (to fail with %v)", q.doom)
+	}
+	return s
+}
+
+func (q *request) name() string { return q.String() }
+
+// allows implements arrival.
+func (q *request) allows(c *claim, first, last int) string {
+	if c.grant.ended {
+		return fmt.Sprintf("token %#x has ended", c.grant.token)
+	}
+	inOrder := c.memory.life.host.plan.info.AdapterFlags&provider.AdapterInOrderDMA != 0
+	if !c.explains(q.data, first, last, inOrder) {
+		return "that is not what it brings"
+	}
+	return ""
+}
+
+// has reports whether a flag is set.
+func (q *request) has(flag provider.OpFlags) bool { return q.flags&flag == flag }
+
+// gather makes an SGL of n bytes of the consumer's memory; false if there is no
+// room. write says that they are to be written by the request itself.
+func (q *request) gather(n int, a access) bool {
+	e := q.end
+	by, claims := arrival(nil), &q.reads
+	if a != localRead {
+		by, claims = q, &q.landing
+	}
+	for offset, pieces := 0, 1+e.run.rand.IntN(3); offset < n || pieces > 0 && n == 0; pieces-- {
+		length := n - offset
+		if pieces > 1 {
+			length = e.run.rand.IntN(length + 1)
+		}
+		g := e.life.grantFor(e, a)
+		if g == nil {
+			return false
+		}
+		if g.logical {
+			length = min(length, provider.PageSize)
+		}
+		at, ok := g.room(length, by != nil)
+		if !ok || len(q.sgl) == maxPieces {
+			return false
+		}
+		q.sgl = append(q.sgl, provider.SGE{VirtualAddress: g.address(at), Length: uint32(length), MemoryRegionToken: g.token})
+		q.uses = append(q.uses, g)
+		if length > 0 {
+			c := e.life.memory.claim(at, at+length, by, offset)
+			c.grant = g
+			*claims = append(*claims, c)
+		}
+		if by == nil {
+			q.data = append(q.data, e.life.memory.bytes[at:at+length]...)
+		}
+		offset += length
+	}
+	return true
+}
+
+// aim finds a place for n bytes in the peer's memory, and claims it.
+func (q *request) aim(n int, a access) bool {
+	e := q.end
+	g := e.peer.life.grantFor(e.peer, a)
+	if g == nil || !g.begun {
+		return false
+	}
+	at, ok := g.room(n, a == remoteWrite)
+	if !ok {
+		return false
+	}
+	q.remote, q.address = g, g.address(at)
+	q.uses = append(q.uses, g)
+	memory := g.life.memory
+	switch {
+	case a == remoteRead:
+		q.data = append([]byte(nil), memory.bytes[at:at+n]...)
+		if n > 0 {
+			q.reads = append(q.reads, memory.claim(at, at+n, nil, 0))
+		}
+	case n > 0:
+		c := memory.claim(at, at+n, q, 0)
+		c.grant = g
+		q.landing = append(q.landing, c)
+	}
+	return true
+}
+
+// drop undoes the making of a request that is not posted.
+func (q *request) drop() {
+	releaseAll(&q.reads)
+	releaseAll(&q.landing)
+}
+
+// token is the remote token to name: 0 if there is none.
+func (q *request) token() uint32 {
+	if q.remote == nil {
+		return 0
+	}
+	return q.remote.token
+}
+
+// opName is what operations are called.
+func opName(op provider.OperationType) string {
+	return map[provider.OperationType]string{
+		provider.OperationTypeSend: "SEND", provider.OperationTypeWrite: "WRITE", provider.OperationTypeRead: "READ",
+		provider.OperationTypeBind: "Bind", provider.OperationTypeFastRegister: "FastRegister", provider.OperationTypeInvalidate: "Invalidate",
+	}[op]
+}
