@@ -41,8 +41,8 @@ func reach(mtu int) int64 { return int64(keepBytes / mtu) }
 
 // readsOnWire is how many READs on the wire may be outstanding where n are agreed
 // on. One that is answered but for a packet stays outstanding, and there have to
-// be enough behind it for the round trips until that is here: so a READ that is
-// posted counts as one, in however many it is split.
+// be enough behind it for the round trips until that is here. Of READs that are
+// posted no more than n are in progress (NDK-RL-07): most are split.
 func (c *Connection) readsOnWire(n int) int {
 	if c.Selective {
 		return 4 * n

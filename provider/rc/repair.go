@@ -224,9 +224,6 @@ func (r *requester) passRecords(now time.Duration, to int64) {
 func (r *requester) keepResponse(now time.Duration, h *roce.Header, at int64, payload []byte) {
 	r.begin(now)
 	p := r.repair
-	if at < r.una {
-		return
-	}
 	if !p.record(at).read {
 		r.fail(r.head, BadResponse)
 		return

@@ -47,7 +47,7 @@ type request struct {
 // A requester is the half of a QP that carries out what the consumer posts.
 //
 // Requests are numbered in posting order; request i is in slot i modulo the
-// depth. Those in [head, tail) are not complete. A cursor walks through them,
+// length of the ring, a power of two. Those in [head, tail) are not complete. A cursor walks through them,
 // making packets; to resend, it goes back (go-back-N, roce.md 6.5). So there is
 // no record of single packets, only of how far each of these has got:
 //
@@ -62,8 +62,8 @@ type requester struct {
 	q                  *QP
 	ring               []request
 	head, tail, cursor int64
-	readsPosted        int64
-	readsDone          int64
+	readsPosted        int64 // ever
+	readsDone          int64 // likewise, complete
 	chunk              int64 // the most that one READ on the wire asks for, in packets
 
 	una, next, max int64 // as in the picture; the cursor's request contains next, or is local
