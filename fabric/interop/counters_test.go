@@ -26,55 +26,110 @@ func (s *setting) counts(t *testing.T) map[string]uint64 {
 		}
 		counters[words[i]] = value
 	}
+	for _, name := range []string{"duplicate_request", "retry_exceeded_err", "retry_rnr_exceeded_err"} {
+		if _, known := counters[name]; !known {
+			t.Errorf("the guest does not count %s: %v", name, counters)
+		}
+	}
 	t.Logf("the guest counts %v", counters)
 	return counters
 }
 
-// harmless are rxe's counters of what is no error. A duplicate is a packet of ours
-// that was sent again though it had arrived: the emulated guest is slower at times
-// than our timers expect (seen: READ requests sent again after 2 to 5 ms, and once
-// 33 packets of a WRITE).
-var harmless = []string{"sent_pkts", "rcvd_pkts", "rdma_sends", "rdma_recvs", "ack_deferred", "duplicate_request"}
+// tallies are what rxe counts that is no error.
+var tallies = []string{"sent_pkts", "rcvd_pkts", "rdma_sends", "rdma_recvs", "ack_deferred"}
 
-// troubles are ours of what is one on a clean link. For what was sent again see
-// harmless; the answers to that, which may come when the QP is gone, are none.
-var troubles = []string{"icrc_errors", "malformed", "misdirected", "naks_sent", "naks_received",
-	"send_dropped", "send_too_big", "receive_overflow"}
+// troubles are what a node counts that is a trouble on a clean link.
+var troubles = []string{"icrc_errors", "malformed", "misdirected", "out_of_sequence", "naks_sent", "naks_received",
+	"rnr_naks_sent", "rnr_naks_received", "send_dropped", "send_too_big", "receive_overflow"}
 
-// counters makes sure that neither end has seen anything wrong.
+// overtaking is what both ends count when one packet overtakes another. A link
+// that the kernel carries does that to a few in 100000: veth has a queue for
+// every processor, and where the sender goes from one to another, what it sends
+// there may be first (seen by comparing captures of both ends of the link).
+var overtaking = []string{"out_of_seq_request", "rcvd_seq_err", "duplicate_request", "out_of_sequence", "naks_sent", "naks_received"}
+
+// counters makes sure that neither end has seen anything wrong, and that each
+// has seen whatever crossed the wire.
 func (s *setting) counters(t *testing.T) {
-	for name, value := range s.counts(t) {
-		if value != 0 && !slices.Contains(harmless, name) {
-			t.Errorf("the guest counts %s: %d", name, value)
-		}
-	}
+	guest := s.counts(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	in, err := s.lab.Inspect(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	us := in.Nodes[0]
-	t.Logf("the node sent %d packets again, after %d timeouts", us.Transport["retransmitted"], us.Transport["timeouts"])
-	for _, name := range troubles {
-		if us.Transport[name] != 0 {
-			t.Errorf("the node counts %s: %d", name, us.Transport[name])
+	node := in.Nodes[0].Transport
+	seen := s.guest.captured(t)
+	t.Logf("the node counts %v", node)
+	t.Logf("on the wire were %+v", seen)
+
+	fine := tallies
+	if s.plain {
+		fine = slices.Concat(fine, overtaking)
+	}
+	// The guest says that it acknowledges within 134 ms, and we send nothing again
+	// before that (provider.TestAckDelay). An emulated machine that does not get a
+	// processor in time breaks its word, and then has a duplicate.
+	if node["timeouts"] > 0 && guest["duplicate_request"] <= node["retransmitted"] {
+		fine = append(slices.Clip(fine), "duplicate_request")
+	}
+	// rxe starts a timer with a request and does not stop it with the answer, but
+	// lets it run out and sends again what is in flight just then (rxe_completer in
+	// drivers/infiniband/sw/rxe/rxe_comp.c: "some timeouts are spurious"). That is
+	// not on our account as long as we answer in time, so that nothing is sent
+	// again that has waited for the whole timeout.
+	if seen.late == 0 {
+		fine = append(slices.Clip(fine), "completer_retry_err")
+	}
+	for name, value := range guest {
+		if value != 0 && !slices.Contains(fine, name) {
+			t.Errorf("the guest counts %s: %d, want 0; see %s", name, value, s.guest.capture)
 		}
 	}
-	if us.Counters["Connect"] == 0 || us.Counters["Accept"] == 0 {
-		t.Errorf("the node counts no connections: %v", us.Counters)
+	for _, name := range troubles {
+		if value, known := node[name]; value != 0 && !slices.Contains(fine, name) || !known {
+			t.Errorf("the node counts %s: %d, want 0; see %s", name, value, s.guest.capture)
+		}
+	}
+
+	ndk := in.Nodes[0].Counters
+	if ndk["Connect"] == 0 || ndk["Accept"] == 0 {
+		t.Errorf("the node counts no connections: %v", ndk)
+	}
+	if s.plain {
+		return // a tap's queue overflows while the machine gets no processor
+	}
+	// Each end has accepted what the other has sent, but for what was sent again and
+	// arrived when its queue pair was gone.
+	for _, n := range []struct {
+		who         string
+		got         uint64
+		want, spare int
+	}{
+		{"the node has accepted", node["packets_received"], seen.fromGuest.roce(), seen.early},
+		{"the node has sent", node["packets_sent"], seen.toGuest.roce(), 0},
+		{"the guest has accepted", guest["rcvd_pkts"], seen.toGuest.roce(), int(node["retransmitted"])},
+		{"the guest has sent", guest["sent_pkts"], seen.fromGuest.roce(), 0},
+	} {
+		if got := int(n.got); got > n.want || got < n.want-n.spare {
+			t.Errorf("%s %d RoCE packets, %s holds %d", n.who, got, s.guest.capture, n.want)
+		}
 	}
 	if l := in.Externals[0].Lost; l != 0 {
 		t.Errorf("the relay lost %d frames", l)
 	}
 }
 
-// endured makes sure that no retry limit was reached however much was lost.
+// explained are rxe's counters of what loss and reordering lead to: what arrives
+// twice, or early; that it asks for it, or is asked; and that it waits in vain.
+var explained = []string{"duplicate_request", "out_of_seq_request", "rcvd_seq_err", "completer_retry_err"}
+
+// endured makes sure that nothing but loss and reordering was counted, and that
+// no retry limit was reached.
 func (s *setting) endured(t *testing.T) {
-	counters := s.counts(t)
-	for _, name := range []string{"retry_exceeded_err", "retry_rnr_exceeded_err"} {
-		if value, known := counters[name]; value != 0 || !known {
-			t.Errorf("the guest counts %s: %d", name, value)
+	for name, value := range s.counts(t) {
+		if value != 0 && !slices.Contains(tallies, name) && !slices.Contains(explained, name) {
+			t.Errorf("the guest counts %s: %d, want 0; see %s", name, value, s.guest.capture)
 		}
 	}
 }

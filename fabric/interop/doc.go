@@ -2,10 +2,33 @@
 // nobody here wrote: the Linux kernel's soft-RoCE (rdma_rxe) with rdma_cm, in a
 // virtual machine that is on a lab's link as an external.
 //
+// What is tested (TestGuest), in both directions and over IPv4 and IPv6:
+//
+//   - rping, with every byte compared, a thousand times with text of each of
+//     nine sizes from 64 to 65535 bytes; ibv_rc_pingpong, which needs no
+//     connection management; ucmatose, with 100 connections at once.
+//     All of it first on a clean link, then with 1 % of loss and 0.5 % of
+//     reordering, by netem in the guest, of what it sends and of what it receives.
+//   - After the first, that rxe has counted no error and the node neither, and
+//     that both have accepted every packet that was on the wire; after the second,
+//     that rxe has counted nothing but what loss and reordering lead to, and that
+//     no retry limit was reached.
+//   - Connections that are rejected, since nobody listens and by the consumer;
+//     processes of either end that are killed in the middle of a transfer; the
+//     link that is down for less and for more than a requester's retries last;
+//     the whole guest gone, and another in its place. New connections work then.
+//   - That every packet which crossed the guest's network card in all this has
+//     the right ICRC, and is taken apart by tshark.
+//
+// On the clean link two things stay that are the guest's own affair, and are
+// checked to be that (counters_test.go): rxe's timer also runs out when it need
+// not; and an emulated machine that gets no processor for 134 ms acknowledges later
+// than it says that it does.
+//
 // The machine is Debian's stock kernel under QEMU's software emulation, which
 // needs neither KVM nor privilege; the scripts in rxeguest fetch and boot it. The
-// tests are run by `make interop`. They are skipped elsewhere, since they need
-// QEMU and take minutes.
+// tests are run by `make interop`; SHORT=1 has it do less of the same. They are
+// skipped elsewhere, since they need QEMU and take minutes.
 //
 // Start reading at interop_test.go: what is tested, subject by subject. A lab with a
 // guest is in setting_test.go, the machine itself in guest_test.go.

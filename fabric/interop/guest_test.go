@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
+	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,20 +21,39 @@ import (
 // would without emulation.
 const (
 	bootTime    = 2 * time.Minute
-	commandTime = 90 * time.Second
+	commandTime = 4 * time.Minute
 )
 
 // A guest is a virtual machine that is the foreign node of a lab. It has the
 // external's addresses.
 type guest struct {
-	name string
+	name    string
+	mac     net.HardwareAddr
+	capture string // the file in which QEMU records its network card's frames
 }
+
+var guests atomic.Int32 // how many were booted
 
 // boot boots a guest at an external, and ends it with the test.
 func boot(t *testing.T, x report.External, network ...string) guest {
 	t.Helper()
-	g := guest{fmt.Sprintf("ndklab-%d-%s", os.Getpid(), strings.ReplaceAll(t.Name(), "/", "-"))}
-	args := []string{g.name, "--mtu", fmt.Sprint(x.MTU)}
+	dir, err := os.MkdirTemp("", "ndklab-interop-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("what crossed the guest's network card is in %s", dir)
+		} else if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	g := guest{
+		name:    fmt.Sprintf("ndklab-%d-%d", os.Getpid(), guests.Add(1)),
+		mac:     net.HardwareAddr{0x52, 0x54, 0, 0, 0, 1},
+		capture: filepath.Join(dir, "guest.pcap"),
+	}
+	args := []string{g.name, "--mtu", fmt.Sprint(x.MTU), "--mac", g.mac.String(), "--pcap", g.capture}
 	for _, a := range x.Addresses {
 		args = append(args, "--ip", a)
 	}
@@ -51,10 +74,18 @@ func byTap(t *testing.T, x report.External) guest {
 		t.Skip("only root makes taps")
 	}
 	_, iface, _ := strings.Cut(x.Endpoint, ":")
-	for _, command := range []string{"link add br0 type bridge", "link set br0 mtu " + fmt.Sprint(x.MTU) + " addrgenmode none up", "link set " + iface + " master br0"} {
+	ip := func(command string) error {
 		out, err := exec.Command("ip", append([]string{"-n", x.Namespace}, strings.Fields(command)...)...).CombinedOutput()
 		if err != nil {
-			t.Fatalf("ip %s: %v: %s", command, err, out)
+			return fmt.Errorf("ip %s: %w: %s", command, err, out)
+		}
+		return nil
+	}
+	if ip("link show br0") != nil { // not even from a guest before
+		for _, command := range []string{"link add br0 type bridge", "link set br0 mtu " + fmt.Sprint(x.MTU) + " addrgenmode none up", "link set " + iface + " master br0"} {
+			if err := ip(command); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	return boot(t, x, "--netns", x.Namespace, "--bridge", "br0")
@@ -86,6 +117,13 @@ func (g guest) start(command string) (wait func() (string, error)) {
 		done <- result{out, err}
 	}()
 	return func() (string, error) { r := <-done; return r.out, r.err }
+}
+
+// listens waits until a program in the guest listens at an address for
+// connections by rdma_cm.
+func (g guest) listens(t *testing.T, at netip.AddrPort) {
+	t.Helper()
+	g.run(t, fmt.Sprintf("timeout 30 bash -c \"until rdma resource show cm_id | grep -F 'state LISTEN' | grep -qF ':%d'; do sleep 0.1; done\"", at.Port()))
 }
 
 func script(t *testing.T, limit time.Duration, name string, args ...string) {

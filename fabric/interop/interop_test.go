@@ -15,10 +15,12 @@ var subjects = []struct {
 	test func(*setting, *testing.T)
 }{
 	{"rping", (*setting).rping},
+	{"pingpong", (*setting).pingpong},
+	{"ucmatose", (*setting).ucmatose},
 }
 
-// The guest is on a link that the kernel carries, by a tap, and on one that the
-// engine delays, by sockets.
+// The guest is on a link that the engine delays, by sockets, and on one that the
+// kernel carries, by a tap, where less of the same is done.
 func TestGuest(t *testing.T) {
 	if os.Getenv("NDKLAB_INTEROP") == "" {
 		t.Skip("needs a virtual machine: `make interop` runs this")
@@ -27,21 +29,28 @@ func TestGuest(t *testing.T) {
 		name  string
 		delay string
 		boot  func(*testing.T, report.External) guest
+		plain bool
 	}{
-		{"sockets", "delay: 1ms", bySockets},
-		{"tap", "", byTap},
+		{"sockets", "delay: 1ms", bySockets, false},
+		{"tap", "", byTap, true},
 	} {
 		t.Run(attached.name, func(t *testing.T) {
 			s := newSetting(t, attached.delay, attached.boot)
+			s.plain, s.short = attached.plain, attached.plain || testing.Short()
 			t.Run("ping", s.ping)
 			s.all(t)
 			t.Run("counters", s.counters)
 			t.Run("loss", func(t *testing.T) {
-				s.guest.run(t, "tc qdisc add dev eth0 root netem delay 2ms loss 1% reorder 0.5%")
-				s.lossy = true
+				s.impair(t)
 				s.all(t)
 				t.Run("counters", s.endured)
+				s.mend(t)
 			})
+			t.Run("rejections", s.rejections)
+			t.Run("deaths", s.deaths)
+			t.Run("cuts", s.cuts)
+			t.Run("wire", s.wire)
+			t.Run("vanish", s.vanish)
 		})
 	}
 }
@@ -57,4 +66,23 @@ func (s *setting) all(t *testing.T) {
 	for _, subject := range subjects {
 		t.Run(subject.name, func(t *testing.T) { subject.test(s, t) })
 	}
+}
+
+// impair has the guest lose and reorder what its network card sends, and what
+// that receives, which is sent through a device in between to that end.
+func (s *setting) impair(t *testing.T) {
+	for _, command := range []string{
+		"modprobe ifb numifbs=0 && ip link add ifb0 type ifb && ip link set ifb0 up",
+		"tc qdisc add dev eth0 ingress && tc filter add dev eth0 ingress matchall action mirred egress redirect dev ifb0",
+		"tc qdisc add dev eth0 root netem delay 2ms loss 1% reorder 0.5%",
+		"tc qdisc add dev ifb0 root netem delay 2ms loss 1% reorder 0.5%",
+	} {
+		s.guest.run(t, command)
+	}
+	s.lossy = true
+}
+
+func (s *setting) mend(t *testing.T) {
+	s.guest.run(t, "tc qdisc del dev eth0 root && tc qdisc del dev eth0 ingress")
+	s.lossy = false
 }

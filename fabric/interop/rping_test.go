@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"os"
 	"strconv"
+	"sync"
 	"testing"
 
 	"github.com/ndklab/ndklab/node/workload/rping"
@@ -14,7 +16,7 @@ import (
 // Our end of rping, in a node:
 //
 //	rping-server ADDRESS:PORT SIZE          says "listening" and serves one client
-//	rping-client ADDRESS:PORT SIZE ROUNDS
+//	rping-client ADDRESS:PORT SIZE ROUNDS [tell]     "tell" has it print the texts
 func init() {
 	programs["rping-server"] = func(ctx context.Context, adapter *provider.Adapter, args []string) error {
 		at, size, err := parseRping(args)
@@ -32,7 +34,11 @@ func init() {
 		if err != nil {
 			return err
 		}
-		return rping.Call(ctx, adapter, at, rounds, rping.Options{Size: size})
+		o := rping.Options{Size: size}
+		if len(args) > 3 {
+			o.Verbose = os.Stdout
+		}
+		return rping.Call(ctx, adapter, at, rounds, o)
 	}
 }
 
@@ -43,49 +49,74 @@ func parseRping(args []string) (at netip.AddrPort, size int, err error) {
 	return at, size, err
 }
 
-// rping in both directions, in messages of one packet and of many.
+// rounds is how often text of each size is sent there and back.
+const rounds = 1000
+
+// sizes are those of the text: of one packet, and about where there is one more,
+// which is every 1024 bytes on a link with an MTU of 1500; odd ones and round
+// ones, up to rping's largest.
+var sizes = []int{64, 1000, 1023, 1024, 1025, 4096, 4097, 16381, 65535}
+
+// rping has text of every size go there and back, in both directions over both
+// IP versions, at the same time. Where packets are lost much of that is waiting,
+// so there the sizes are not one after the other either.
 func (s *setting) rping(t *testing.T) {
+	all, n := sizes, rounds
+	if s.short {
+		all, n = []int{64, 1025, 65535}, rounds/20
+	}
+	if !s.lossy {
+		for _, size := range all {
+			t.Run(fmt.Sprintf("%d bytes", size), func(t *testing.T) { s.exchange(t, size, n) })
+		}
+		return
+	}
+	var each sync.WaitGroup
+	for _, size := range all {
+		each.Go(func() {
+			t.Run(fmt.Sprintf("%d bytes", size), func(t *testing.T) { s.exchange(t, size, n) })
+		})
+	}
+	each.Wait()
+}
+
+// exchange runs rping with text of one size.
+func (s *setting) exchange(t *testing.T, size, rounds int) {
+	var each sync.WaitGroup
+	for _, p := range s.pairs {
+		each.Go(func() {
+			t.Run("to the node, "+p.node.String(), func(t *testing.T) { s.rpingToNode(t, p.node, size, rounds) })
+		})
+		each.Go(func() {
+			t.Run("to the guest, "+p.guest.String(), func(t *testing.T) { s.rpingToGuest(t, p.guest, size, rounds) })
+		})
+	}
+	each.Wait()
+}
+
+func (s *setting) rpingToNode(t *testing.T, node netip.Addr, size, rounds int) {
+	at := netip.AddrPortFrom(node, s.nextPort())
+	server := s.ours(t, fmt.Sprintf("rping-server %v %d", at, size))
+	server.says(t, "listening")
+	s.guest.run(t, fmt.Sprintf("rping -c -a %v -p %d -S %d -C %d -V", node, at.Port(), size, rounds))
 	if s.lossy {
-		s.exchange(t, []exchange{{64, 50}, {65535, 10}})
-	} else {
-		s.exchange(t, []exchange{{64, 20}, {3001, 5}, {65535, 3}})
+		// The client's DREQ may be lost, which the kernel does not send again
+		// once the client has exited: then our server cannot know that it is over.
+		server.kill()
+		_ = server.wait() // it may have ended before
+	} else if err := server.wait(); err != nil {
+		t.Error(err)
 	}
 }
 
-// An exchange is one run of rping: so many rounds with text of so many bytes.
-type exchange struct{ size, rounds int }
-
-// exchange does each in both directions, over both IP versions. Where packets of
-// the guest are lost, so may its client's DREQ be, which the kernel does not send
-// again once the client has exited: then our server cannot know that it is over.
-func (s *setting) exchange(t *testing.T, all []exchange) {
-	const port = 7174
-	for _, p := range s.pairs {
-		for _, c := range all {
-			t.Run(fmt.Sprintf("to the node, %v, %d bytes", p.node, c.size), func(t *testing.T) {
-				server := s.ours(t, fmt.Sprintf("rping-server %v %d", netip.AddrPortFrom(p.node, port), c.size))
-				if line, err := server.out.ReadString('\n'); line != "listening\n" {
-					t.Fatal(line, err, server.wait())
-				}
-				s.guest.run(t, fmt.Sprintf("rping -c -a %v -p %d -S %d -C %d -V", p.node, port, c.size, c.rounds))
-				if s.lossy {
-					server.kill()
-					_ = server.wait() // it may have ended before
-				} else if err := server.wait(); err != nil {
-					t.Error(err)
-				}
-			})
-			t.Run(fmt.Sprintf("to the guest, %v, %d bytes", p.guest, c.size), func(t *testing.T) {
-				server := s.guest.start(fmt.Sprintf("rping -s -a %v -p %d -S %d -C %d -V", p.guest, port, c.size, c.rounds))
-				s.guest.run(t, "until rdma resource show cm_id | grep -q 'state LISTEN'; do sleep 0.1; done")
-				client := s.ours(t, fmt.Sprintf("rping-client %v %d %d", netip.AddrPortFrom(p.guest, port), c.size, c.rounds))
-				if err := client.wait(); err != nil {
-					t.Error(err)
-				}
-				if _, err := server(); err != nil {
-					t.Error(err)
-				}
-			})
-		}
+func (s *setting) rpingToGuest(t *testing.T, guest netip.Addr, size, rounds int) {
+	at := netip.AddrPortFrom(guest, s.nextPort())
+	server := s.guest.start(fmt.Sprintf("rping -s -a %v -p %d -S %d -C %d -V", guest, at.Port(), size, rounds))
+	s.guest.listens(t, at)
+	if err := s.ours(t, fmt.Sprintf("rping-client %v %d %d", at, size, rounds)).wait(); err != nil {
+		t.Error(err)
+	}
+	if _, err := server(); err != nil {
+		t.Error(err)
 	}
 }

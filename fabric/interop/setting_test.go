@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,8 +21,13 @@ import (
 type setting struct {
 	lab   *lab.Lab
 	guest guest
-	pairs []pair // of addresses, one of each IP version
-	lossy bool   // the guest loses and reorders what it sends
+	boot  func(*testing.T) // another guest in its place
+	pairs []pair           // of addresses, one of each IP version
+	short bool             // less of everything
+	plain bool             // the kernel carries the link, and now and then has one packet overtake another
+	lossy bool             // the guest loses and reorders what crosses its network card
+
+	ports, programs atomic.Uint32 // how many were given out
 }
 
 type pair struct{ node, guest netip.Addr }
@@ -58,12 +64,17 @@ topology:
 	for i, a := range topo.Nodes[0].Interfaces[0].Addresses {
 		s.pairs = append(s.pairs, pair{a.Addr(), topo.Externals[0].Addresses[i].Addr()})
 	}
-	s.guest = boot(t, in.Externals[0])
+	s.boot = func(t *testing.T) { s.guest = boot(t, in.Externals[0]) }
+	s.boot(t)
 	return s
 }
 
+// nextPort is a port that nothing in the setting has used.
+func (s *setting) nextPort() uint16 { return uint16(7000 + s.ports.Add(1)) }
+
 // A running is one of our programs in the node.
 type running struct {
+	id     string
 	out    *bufio.Reader
 	kill   func()
 	ended  chan error // then how it ended
@@ -83,10 +94,10 @@ func (s *setting) ours(t *testing.T, program string) *running {
 		t.Cleanup(func() { r.Close(); w.Close() })
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), commandTime)
-	p := &running{out: bufio.NewReader(files[2]), kill: cancel, ended: make(chan error, 1)}
+	p := &running{id: fmt.Sprint("program ", s.programs.Add(1)), out: bufio.NewReader(files[2]), kill: cancel, ended: make(chan error, 1)}
 	t.Cleanup(cancel)
 	go func() {
-		cmd := node.Command{Args: []string{"/proc/self/exe"}, Env: append(os.Environ(), "NDKLAB_TEST_PROGRAM="+program)}
+		cmd := node.Command{ID: p.id, Args: []string{"/proc/self/exe"}, Env: append(os.Environ(), "NDKLAB_TEST_PROGRAM="+program)}
 		status, err := s.lab.Exec(ctx, "us", cmd, files[0], files[3], files[5])
 		files[3].Close()
 		files[5].Close()
@@ -100,3 +111,11 @@ func (s *setting) ours(t *testing.T, program string) *running {
 }
 
 func (p *running) wait() error { return <-p.ended }
+
+// says waits for the program's next line.
+func (p *running) says(t *testing.T, want string) {
+	t.Helper()
+	if line, err := p.out.ReadString('\n'); line != want+"\n" {
+		t.Fatalf("the program says %q (%v), want %q; it ended: %v", line, err, want, p.wait())
+	}
+}

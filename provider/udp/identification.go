@@ -47,10 +47,10 @@ type peer struct {
 	settled bool
 	// counts says that there were identifications that our kind does not send.
 	counts bool
-	// last is the newest identification of a peer that counts, and when, since
-	// the clock's epoch, it was there.
-	last uint16
-	when time.Duration
+	// last is the newest identification of a peer that counts, and since the
+	// instant, on the clock, after which it arrived.
+	last  uint16
+	since time.Duration
 }
 
 // believe reports whether a packet is intact of which that depends on an
@@ -61,10 +61,12 @@ type peer struct {
 // one packet; one whose identifications have no order has few packets dropped, and
 // nothing but the solving to protect them. Two corrupted packets that can be
 // solved, one time in 2^16 each, would have to follow each other for one of them to pass.
-func (p *peer) believe(id uint16, now time.Duration) bool {
+//
+// since is after when it arrived: no later than now.
+func (p *peer) believe(id uint16, since, now time.Duration) bool {
 	ahead := id - p.last // modulo 2^16, so what is behind is far ahead
 	overtaken := -ahead <= nearby
-	near := p.counts && (overtaken || time.Duration(ahead) <= nearby+(now-p.when)/spacing)
+	near := p.counts && (overtaken || time.Duration(ahead) <= nearby+(now-p.since)/spacing)
 	expected := near || id <= maxID
 	if p.settled && !expected {
 		p.settled = false
@@ -72,7 +74,7 @@ func (p *peer) believe(id uint16, now time.Duration) bool {
 	}
 	p.settled = expected
 	if near && !overtaken || !expected {
-		p.counts, p.last, p.when = true, id, now
+		p.counts, p.last, p.since = true, id, since
 	}
 	return true
 }
@@ -82,6 +84,9 @@ type inspector struct {
 	verifier roce.Verifier
 	now      func() time.Duration
 	peers    map[netip.Addr]*peer
+	// emptied is when the socket was last found empty: what is there now arrived
+	// later, and may have waited for the process to get its turn.
+	emptied time.Duration
 	// remote is the address that the newest message came from, and peer what
 	// is known of it.
 	remote netip.Addr
@@ -108,6 +113,9 @@ func (i *inspector) turnTo(remote netip.Addr) {
 	i.remote, i.peer = remote, p
 }
 
+// emptiedNow notes that the socket is empty.
+func (i *inspector) emptiedNow() { i.emptied = i.now() }
+
 // intact reports whether the ICRC of a packet is right. index is its place in the
 // super-packet, which is the identification that it most likely has.
 func (i *inspector) intact(flow *roce.Flow, packet []byte, index uint16) bool {
@@ -119,5 +127,5 @@ func (i *inspector) intact(flow *roce.Flow, packet []byte, index uint16) bool {
 		i.peer.settled = true
 		return true
 	}
-	return i.peer.believe(id, i.now())
+	return i.peer.believe(id, i.emptied, i.now())
 }

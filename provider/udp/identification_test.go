@@ -42,10 +42,37 @@ func newJudge() *judge {
 	return j
 }
 
-// takes reports whether an intact packet passes.
+// takes reports whether an intact packet passes that arrives just now.
 func (j *judge) takes(id, index uint16) bool {
+	j.emptiedNow()
+	return j.takesLate(id, index)
+}
+
+// takesLate is takes of a packet that may have waited.
+func (j *judge) takesLate(id, index uint16) bool {
 	j.turnTo(j.received.Remote)
 	return j.intact(&j.received, j.packet(id, acknowledgement(uint32(id))), index)
+}
+
+// TestWaitingPackets has packets wait until the process gets its turn: what the
+// peer sent to others between them is believed as if they had been taken at once.
+func TestWaitingPackets(t *testing.T) {
+	j := newJudge()
+	for _, id := range []uint16{20000, 20001} {
+		if !j.takes(id, 0) {
+			t.Fatalf("%d was dropped", id)
+		}
+	}
+	j.time += 10 * time.Millisecond
+	for _, id := range []uint16{20002, 20002 + nearby + 5000, 20002 + 2*nearby + 10_000} {
+		if !j.takesLate(id, 0) {
+			t.Errorf("%d, which was sent within 10 ms, was dropped", id)
+		}
+	}
+	j.emptiedNow()
+	if j.takesLate(20002+2*nearby+10_000+nearby+1+10_000, 0) {
+		t.Error("what cannot have been sent within 10 ms was taken")
+	}
 }
 
 // TestEveryIdentification has one peer count through all identifications, and
@@ -223,11 +250,11 @@ func TestPeersAreApart(t *testing.T) {
 		t.Fatal("a peer that counts is not believed")
 	}
 	j.turnTo(own)
-	if !j.peer.believe(7, 0) || j.peer.believe(48002, 0) {
+	if !j.peer.believe(7, 0, 0) || j.peer.believe(48002, 0, 0) {
 		t.Error("a peer of our kind is believed what another counts")
 	}
 	j.turnTo(counting)
-	if !j.peer.believe(48002, 0) || j.peer.believe(128, 0) {
+	if !j.peer.believe(48002, 0, 0) || j.peer.believe(128, 0, 0) {
 		t.Error("a peer that counts is forgotten")
 	}
 }

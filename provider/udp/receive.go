@@ -123,6 +123,7 @@ func (l *listener) receive(r provider.Receiver) {
 	// to be told that the socket is empty.
 	_ = l.raw.Read(func(fd uintptr) bool {
 		l.drain(int(fd))
+		l.inspector.emptiedNow()
 		return false
 	})
 }
