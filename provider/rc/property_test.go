@@ -271,7 +271,7 @@ func TestAnythingArrivesOnceInOrder(t *testing.T) {
 			if e.qp.State() != Ready {
 				rt.Errorf("end %d: state %v", i, e.qp.State())
 			}
-			if r := &e.qp.requester; r.inFlight != 0 || r.reads != 0 || r.repair != nil || r.allowance != 0 {
+			if r := &e.qp.requester; r.inFlight != 0 || r.reads != 0 || r.repair != nil {
 				rt.Errorf("end %d: something is left: %d bytes and %d reads in flight; repair %+v", i, r.inFlight, r.reads, r.repair)
 			}
 			if r := &e.qp.responder; r.early != nil && r.early.count != 0 || r.replies.due {

@@ -60,8 +60,6 @@ func (r *requester) settle() {
 	if p.responses.spent(r.una) {
 		p.responses = earlyStore{}
 	}
-	// Nothing comes of what waits, so as much again may be in flight.
-	r.allowance = min(p.waiting, r.window.limit())
 	if r.una >= p.until && p.lost == 0 && p.early == 0 && p.waiting == 0 {
 		p.flights, p.oldest = p.flights[:0], 0
 		r.repair, r.outstanding, r.againAt = nil, maxOutstanding, 0
@@ -189,7 +187,7 @@ func (r *requester) executedTo(now time.Duration, to int64) {
 		case !rec.read:
 			r.arrive(now, s)
 		case rec.fate == waiting:
-			p.waiting -= int64(rec.cost)
+			p.waiting--
 			rec.fate, rec.sentAt, rec.again = flying, now, true
 			p.fly(s, s+1, now)
 		}

@@ -93,11 +93,9 @@ type requester struct {
 	resendAt   time.Duration // when to go back, if anything is in flight
 	progressAt time.Duration // when something was last acknowledged, or first sent
 
-	repair    *repair // while something is missing
-	spare     *repair // the last one, which the next one reuses
-	allowance int64   // bytes that may be in flight beyond the window
-
-	outstanding int64 // the most that may be in [una, max)
+	repair      *repair // while something is missing
+	spare       *repair // the last one, which the next one reuses
+	outstanding int64   // the most that may be in [una, max)
 }
 
 func (r *requester) init(q *QP) {
@@ -254,7 +252,7 @@ func (r *requester) limit() int64 {
 	if r.suspicion.open {
 		return min(few*r.window.packet, r.window.limit())
 	}
-	return r.window.limit() + r.allowance
+	return r.window.limit()
 }
 
 // makeRead makes the request for the part of w, a READ, from sequence number s

@@ -25,7 +25,7 @@ type scoreboard struct {
 	lost    int   // records with that fate
 	lowest  int64 // no packet before it is lost
 	early   int   // records that have arrived
-	waiting int64 // what records with that fate cost, in bytes: part of inFlight
+	waiting int   // records with that fate
 
 	// Of all packets that have arrived, one was sent last: when, which, and how
 	// long it took to know. latest is negative if none has arrived.
@@ -157,7 +157,7 @@ func (r *requester) arrive(now time.Duration, s int64) {
 	case lost:
 		p.lost--
 	case waiting:
-		p.waiting -= int64(rec.cost)
+		p.waiting--
 		fallthrough
 	default:
 		r.inFlight -= int64(rec.cost)
@@ -199,7 +199,7 @@ func (r *requester) wait(now time.Duration, s int64) {
 			r.inFlight += int64(rec.cost)
 		}
 		rec.fate = waiting
-		p.waiting += int64(rec.cost)
+		p.waiting++
 	}
 }
 
@@ -220,7 +220,7 @@ func (r *requester) lose(s int64) {
 		case arrived, lost:
 			continue
 		case waiting:
-			p.waiting -= int64(rec.cost)
+			p.waiting--
 		}
 		rec.fate = lost
 		r.inFlight -= int64(rec.cost)
