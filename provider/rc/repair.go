@@ -118,7 +118,7 @@ func (r *requester) resend(now time.Duration, packet *roce.Packet) bool {
 	}
 	for at := s; at < end; at++ {
 		rec := p.record(at)
-		rec.fate, rec.again, rec.sentAt = flying, true, now
+		rec.fate, rec.sentAt, rec.again, rec.waited = flying, now, true, false
 	}
 	p.fly(s, end, now)
 	p.lost -= int(end - s)
@@ -188,7 +188,7 @@ func (r *requester) executedTo(now time.Duration, to int64) {
 			r.arrive(now, s)
 		case rec.fate == waiting:
 			p.waiting--
-			rec.fate, rec.sentAt, rec.again = flying, now, true
+			rec.fate, rec.sentAt, rec.again, rec.waited = flying, now, true, true
 			p.fly(s, s+1, now)
 		}
 	}

@@ -44,6 +44,7 @@ type read struct {
 	from, next, to int64
 	stop           int64 // bytes of the whole READ before to
 	again          bool
+	behind         int64 // of repeats: how many READs are answered before
 }
 
 // acknowledge notes that everything executed so far is to be acknowledged. A
@@ -125,6 +126,7 @@ func (r *replies) readAgain(h *roce.Header, at int64, mtu int) {
 			}
 			r.repeats = append(r.repeats, *d)
 			d = &r.repeats[len(r.repeats)-1]
+			d.behind = r.newest
 		} else {
 			r.answeredTo = min(r.answeredTo, i)
 		}
@@ -134,18 +136,32 @@ func (r *replies) readAgain(h *roce.Header, at int64, mtu int) {
 	}
 }
 
-// pending is the READ to answer next, nil if there is none.
+// pending is the READ to answer next, nil if there is none. They are answered in
+// the order in which they were asked for, or asked for again: the requester tells
+// by it what is lost (scoreboard.go).
 func (r *replies) pending() *read {
-	for len(r.repeats) > 0 {
-		if d := &r.repeats[0]; d.next < d.to {
+	for ; r.answeredTo < r.newest; r.answeredTo++ {
+		if d := r.repeat(); d != nil {
 			return d
 		}
-		r.repeats = slices.Delete(r.repeats, 0, 1)
-	}
-	for ; r.answeredTo < r.newest; r.answeredTo++ {
 		if d := r.slot(r.answeredTo); d.next < d.to {
 			return d
 		}
+	}
+	return r.repeat()
+}
+
+// repeat is the part of a READ to repeat now, nil if there is none.
+func (r *replies) repeat() *read {
+	for len(r.repeats) > 0 {
+		d := &r.repeats[0]
+		if d.behind > r.answeredTo {
+			return nil
+		}
+		if d.next < d.to {
+			return d
+		}
+		r.repeats = slices.Delete(r.repeats, 0, 1)
 	}
 	return nil
 }

@@ -49,6 +49,7 @@ type record struct {
 	cost   int32 // as window counts it
 	fate   fate
 	again  bool // sent more than once
+	waited bool // and was executed shortly before sentAt, which is no place in the order
 	read   bool
 }
 
@@ -172,8 +173,8 @@ func (r *requester) arrive(now time.Duration, s int64) {
 func (r *requester) overtakes(now time.Duration, s int64) {
 	p := r.repair
 	rec := p.record(s)
-	if rec.again && now-rec.sentAt < r.window.delay {
-		return // that was the first one after all
+	if rec.waited || rec.again && now-rec.sentAt < r.window.delay {
+		return // or that was the first one after all
 	}
 	if rec.sentAt > p.latest || rec.sentAt == p.latest && s > p.latestSequence {
 		p.latest, p.latestSequence, p.took = rec.sentAt, s, now-rec.sentAt
