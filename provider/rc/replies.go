@@ -140,30 +140,35 @@ func (r *replies) readAgain(h *roce.Header, at int64, mtu int) {
 // the order in which they were asked for, or asked for again: the requester tells
 // by it what is lost (scoreboard.go).
 func (r *replies) pending() *read {
-	for ; r.answeredTo < r.newest; r.answeredTo++ {
-		if d := r.repeat(); d != nil {
-			return d
-		}
+	if len(r.repeats) > 0 {
+		return r.pendingOrRepeat()
+	}
+	return r.unanswered(r.newest)
+}
+
+// unanswered is the first of the READs before end that is to be answered, nil if
+// there is none.
+func (r *replies) unanswered(end int64) *read {
+	for ; r.answeredTo < end; r.answeredTo++ {
 		if d := r.slot(r.answeredTo); d.next < d.to {
 			return d
 		}
 	}
-	return r.repeat()
+	return nil
 }
 
-// repeat is the part of a READ to repeat now, nil if there is none.
-func (r *replies) repeat() *read {
+func (r *replies) pendingOrRepeat() *read {
 	for len(r.repeats) > 0 {
-		d := &r.repeats[0]
-		if d.behind > r.answeredTo {
-			return nil
-		}
-		if d.next < d.to {
+		repeat := &r.repeats[0]
+		if d := r.unanswered(repeat.behind); d != nil {
 			return d
+		}
+		if repeat.next < repeat.to {
+			return repeat
 		}
 		r.repeats = slices.Delete(r.repeats, 0, 1)
 	}
-	return nil
+	return r.unanswered(r.newest)
 }
 
 // acknowledgementIsNext reports whether an acknowledgement or NAK waits and no
