@@ -63,12 +63,12 @@ func TestTamper(t *testing.T) {
 				if !errors.As(r.attempt(), &failure) {
 					continue
 				}
-				if failure.Invariant != test.invariant {
-					t.Fatalf("%v, want %s", failure, test.invariant)
+				if failure.Invariant == test.invariant {
+					return
 				}
-				return
+				t.Logf("noticed otherwise: %v", failure)
 			}
-			t.Fatal("nothing is noticed")
+			t.Fatal("it is not noticed")
 		})
 	}
 }
