@@ -19,6 +19,7 @@ func TestReadExcess(t *testing.T) {
 			var request mad.REQ
 			if p.Header.DestQPN == mad.QPN && request.Decode(p.Payload) == nil {
 				request.InitiatorDepth = 2
+				request.ECE = mad.ECE{} // as from a peer of another make
 				p.Payload = request.Append(nil)
 			}
 		}

@@ -204,7 +204,8 @@ func (g *grant) known(e *end) bool {
 func (g *grant) address(at int) uint64 {
 	offset := at - g.from
 	if g.logical {
-		return uint64(g.life.lam.Pages[offset/provider.PageSize]) + uint64(offset%provider.PageSize)
+		page := min(offset/provider.PageSize, len(g.life.lam.Pages)-1) // nothing may be at its end
+		return uint64(g.life.lam.Pages[page]) + uint64(offset-page*provider.PageSize)
 	}
 	return g.va + uint64(offset)
 }
