@@ -116,7 +116,7 @@ func (h *host) boot() {
 	configuration := provider.DefaultConfiguration()
 	configuration.NetworkDirectRoCEFrameSize = h.plan.frameSize
 	device, err := provider.NewMiniport(provider.Config{
-		Carrier: l.carrier, Clock: r.clock, Info: h.plan.info, GUID: h.plan.guid, Pend: h.plan.pend,
+		Carrier: l.carrier, Clock: r.clock, Info: h.plan.info, GUID: h.plan.guid, Pend: h.plan.pend, GoBackN: h.plan.goBackN,
 		Rand:          rand.New(h.source()),
 		Capabilities:  provider.DefaultCapabilities(),
 		Configuration: &configuration,

@@ -29,6 +29,7 @@ type hostPlan struct {
 	frameSize uint32 // *NetworkDirectRoCEFrameSize
 	info      provider.AdapterInfo
 	pend      bool
+	goBackN   bool    // as a foreign device: between two others only what is missing is sent again
 	guid      uint64  // 0: each device has another
 	nearWrap  float64 // how often a random number is close to the wrap of sequence numbers
 	forgetful bool    // each device draws the queue pair numbers of the one before
@@ -64,6 +65,7 @@ func newPlan(r *rand.Rand) plan {
 		h.mtu = []int{600, 1100, 1500, 4200, 9000}[r.IntN(5)]
 		h.frameSize = []uint32{0, 256, 512, 1024, 4096}[r.IntN(5)]
 		h.pend = chance(0.3)
+		h.goBackN = chance(0.25)
 		if h.forgetful = chance(0.5); h.forgetful || chance(0.4) {
 			h.guid = uint64(i + 1)
 		}
@@ -141,8 +143,8 @@ func (p *plan) String() string {
 	s := fmt.Sprintf("%d hosts, %v, %d actions, messages up to %d bytes, cuts %v, mistakes %v",
 		len(p.hosts), p.duration, p.actions, p.largest, p.cuts, p.mistakes)
 	for i, h := range p.hosts {
-		s += fmt.Sprintf("\n  host %d: MTU %d, frames %d, read limits %d in %d out, flags %#x, pend %v, eager %v, SRQ %v",
-			i, h.mtu, h.frameSize, h.info.MaxInboundReadLimit, h.info.MaxOutboundReadLimit, h.info.AdapterFlags, h.pend, h.eager, h.srq)
+		s += fmt.Sprintf("\n  host %d: MTU %d, frames %d, read limits %d in %d out, flags %#x, pend %v, go back N %v, eager %v, SRQ %v",
+			i, h.mtu, h.frameSize, h.info.MaxInboundReadLimit, h.info.MaxOutboundReadLimit, h.info.AdapterFlags, h.pend, h.goBackN, h.eager, h.srq)
 	}
 	for _, l := range p.links {
 		s += fmt.Sprintf("\n  link %d-%d: %v, %.0f Mbit/s, loss %.3f, duplicates %.3f, reordered %.3f, corrupted %.3f",
