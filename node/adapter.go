@@ -60,6 +60,7 @@ func adapterConfig(set *topology.Adapter) provider.Config {
 	setInfo(&c.Info, set)
 	setFlags(&c.Info.AdapterFlags, set)
 	setCapabilities(&c.Capabilities, set)
+	override(&c.GoBackN, set.GoBackN)
 	override(&c.Pend, set.Pend)
 	c.Configuration = keywords(set)
 	return c

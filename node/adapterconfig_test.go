@@ -90,6 +90,7 @@ var adapterKeys = []struct {
 
 	{"network_direct", "false", "true", uint32(0), uint32(1), func(c *provider.Config) any { return c.Configuration.NetworkDirect }},
 	{"roce_frame_size", "256", "4096", uint32(256), uint32(4096), func(c *provider.Config) any { return c.Configuration.NetworkDirectRoCEFrameSize }},
+	{"go_back_n", "false", "true", false, true, func(c *provider.Config) any { return c.GoBackN }},
 	{"pend", "false", "true", false, true, func(c *provider.Config) any { return c.Pend }},
 }
 
@@ -148,8 +149,8 @@ func TestAdapterDefaults(t *testing.T) {
 	if diff := cmp.Diff(&want, cfg.Configuration); diff != "" {
 		t.Errorf("configuration: %s", diff)
 	}
-	if cfg.Pend {
-		t.Error("creates pend")
+	if cfg.Pend || cfg.GoBackN {
+		t.Errorf("creates pend: %v; go-back-N: %v", cfg.Pend, cfg.GoBackN)
 	}
 }
 

@@ -96,6 +96,7 @@ func (c *Connector) connect(e *endpoint, qp *QP, destination netip.AddrPort, inb
 		MTU:                roce.MTUCode(mtu),
 		ResponderResources: uint8(c.inbound), InitiatorDepth: uint8(c.outbound),
 		RetryCount: retryCount, RNRRetryCount: rnrRetryCount, AckTimeout: ackTimeout,
+		ECE:         m.offer(),
 		PrivateData: append([]byte(nil), privateData...),
 	}
 	c.enter(connecting)
@@ -189,6 +190,7 @@ func (c *Connector) handleReply(e cm.ConnectReply) {
 	c.agreed.RemoteQPN, c.agreed.SendPSN = e.QPN, e.StartingPSN
 	c.agreed.RNRRetryCount = int(e.RNRRetryCount)
 	c.agreed.AckDelay = e.TargetAckDelay.Ack()
+	c.agreed.Selective = c.wish.ECE == offered && e.ECE == agreedTo
 	c.complete(StatusSuccess)
 }
 

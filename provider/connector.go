@@ -239,7 +239,7 @@ func (c *Connector) accept(qp *QP, inboundReadLimit, outboundReadLimit uint32, p
 	if err := m.cm.Accept(now, c.id, cm.AcceptParams{
 		QPN: qp.number, StartingPSN: c.agreed.ReceivePSN,
 		ResponderResources: uint8(c.inbound), InitiatorDepth: uint8(c.outbound),
-		RNRRetryCount: rnrRetryCount, PrivateData: privateData,
+		RNRRetryCount: rnrRetryCount, ECE: answer(c.agreed.Selective), PrivateData: privateData,
 	}); err != nil {
 		c.leaveQP()
 		return c.abort(StatusConnectionAborted)

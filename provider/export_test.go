@@ -1,6 +1,9 @@
 package provider
 
-import "github.com/ndklab/ndklab/provider/rc"
+import (
+	"github.com/ndklab/ndklab/provider/rc"
+	"github.com/ndklab/ndklab/provider/roce/mad"
+)
 
 // InUse is how many connectors, endpoints, queue pairs, tokens and mappings the
 // device's tables hold.
@@ -92,3 +95,6 @@ func (m *Miniport) LeaveTokens(n uint32) { m.regions.leave(n) }
 func (m *Miniport) LeaveMappings(n uint32) { m.mappings.leave(n) }
 
 func (t *tokenTable[T]) leave(n uint32) { t.next = tokenPages*tokenPageSize - 1 - n }
+
+// Extensions are the offer and the consent that our devices exchange.
+func Extensions() (offer, consent mad.ECE) { return offered, agreedTo }

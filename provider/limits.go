@@ -41,7 +41,7 @@ type AdapterInfo struct {
 func DefaultAdapterInfo() AdapterInfo {
 	return AdapterInfo{
 		Version:                InterfaceVersion,
-		VendorID:               0x026E64, // a locally administered OUI
+		VendorID:               vendorID,
 		DeviceID:               1,
 		MaxRegistrationSize:    1 << 40,
 		MaxWindowSize:          1 << 40,

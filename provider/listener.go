@@ -129,6 +129,7 @@ func (l *Listener) deliver(request cm.ConnectRequest) {
 		SendPSN: request.StartingPSN, ReceivePSN: m.rand.Uint32() & roce.PSNMask,
 		AckTimeout: request.AckTimeout.Ack(), RetryCount: int(request.RetryCount),
 		RNRRetryCount: int(request.RNRRetryCount),
+		Selective:     m.offer() == offered && request.ECE == offered,
 	}
 	c.private = request.PrivateData[:]
 	c.inbound = min(m.info.MaxInboundReadLimit, uint32(request.InitiatorDepth))

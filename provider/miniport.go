@@ -36,6 +36,9 @@ type Config struct {
 	// Forward and Report are of use to a device that processes share (share.go).
 	Forward Forward `json:"-"`
 	Report  Report  `json:"-"`
+	// GoBackN has the device not offer, or agree to, anything that a foreign peer
+	// would not know: a loss has everything behind it sent again.
+	GoBackN bool
 	// Pend has creates and requests that could finish at once return
 	// StatusPending and call back, where they are given a callback: as drivers
 	// of hardware do, so that consumers can be tried against both.
@@ -59,6 +62,7 @@ type Miniport struct {
 	configuration Configuration
 	ledger        *Ledger
 	pend          bool
+	goBackN       bool
 	forward       Forward
 	report        Report
 	state         ndkState
@@ -114,7 +118,7 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 	}
 	m := &Miniport{
 		carrier: cfg.Carrier, clock: cfg.Clock, info: cfg.Info, capabilities: cfg.Capabilities,
-		configuration: configuration, ledger: ledger, pend: cfg.Pend, rand: cfg.Rand,
+		configuration: configuration, ledger: ledger, pend: cfg.Pend, goBackN: cfg.GoBackN, rand: cfg.Rand,
 		forward: cfg.Forward, report: cfg.Report,
 		router: cm.Router{Holder: ledger.PortHolder}, orphans: orphans{},
 		counters:   counters{shareCounters: ledger.counters()},

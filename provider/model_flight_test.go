@@ -118,6 +118,25 @@ func (c claim) overlaps(o claim) bool {
 	return c.in == o.in && (c.writes || o.writes) && c.at < o.at+o.n && o.at < c.at+c.n
 }
 
+// waitedFrom reports whether what is to be written is what a request sends that
+// waits: the responder may have some of it already.
+func (m *model) waitedFrom(claims []claim) bool {
+	for _, q := range m.qps() {
+		for _, w := range q.blocked {
+			if w.flags&provider.OpInline != 0 {
+				continue
+			}
+			from, _ := q.gather(w.sgl, lengthOf(w.sgl), localRead)
+			for _, read := range claimsOf(from, false) {
+				if slices.ContainsFunc(claims, read.overlaps) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
 // inItself reports whether a request uses memory in such a way.
 func inItself(claims []claim) bool {
 	for i, c := range claims {

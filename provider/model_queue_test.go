@@ -359,6 +359,9 @@ func (m *model) actReceive(q *modelQP, s *modelSRQ) {
 			if len(sender.blocked) == 0 || p == nil || (s == nil || p.srq != s) && p != q {
 				continue
 			}
+			if to, _ := p.gather(r.sgl, lengthOf(r.sgl), localWrite); m.waitedFrom(claimsOf(to, true)) {
+				return
+			}
 			m.calmFor(sender)
 			for _, w := range sender.blocked {
 				if w.inv && m.blockedOn(p.of.device.tokens[w.token]) {

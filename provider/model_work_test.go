@@ -445,7 +445,7 @@ func (m *model) post(q *modelQP, w *work, allowed provider.OpFlags, maxSGE int) 
 			return // which of them gets the next receive depends on the network
 		}
 		claims := append(claimsOf(p.from, false), claimsOf(p.to, true)...)
-		if inItself(claims) {
+		if inItself(claims) || m.waitedFrom(claims) {
 			return
 		}
 		// Nobody could tell when what is silent is done before one that waits.

@@ -58,6 +58,7 @@ var adapterRanges = []struct {
 
 	{"network_direct", "NetworkDirect", "false", "true", "false", "true", "0", "yes"},
 	{"roce_frame_size", "RoCEFrameSize", "256", "4096", "256", "4096", "128", "8192"},
+	{"go_back_n", "GoBackN", "false", "true", "false", "true", "0", "yes"},
 	{"pend", "Pend", "false", "true", "false", "true", "0", "yes"},
 }
 

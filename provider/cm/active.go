@@ -20,6 +20,7 @@ type ConnectParams struct {
 	RNRRetryCount      uint8  // for the peer's sends; 7 is for ever
 	AckTimeout         mad.Timeout
 	SRQ                bool
+	ECE                mad.ECE
 	PrivateData        []byte // at most mad.ConsumerPrivateData; copied
 }
 
@@ -62,6 +63,7 @@ func (e *Endpoint) Connect(now time.Duration, p ConnectParams) (ID, error) {
 		RNRRetryCount:         p.RNRRetryCount,
 		MaxCMRetries:          maxRetries,
 		SRQ:                   p.SRQ,
+		ECE:                   p.ECE,
 		Primary: mad.Path{
 			LocalLID:   roceLID,
 			RemoteLID:  roceLID,
@@ -154,6 +156,7 @@ func (e *Endpoint) firstREP(now time.Duration, c *connection, p *mad.REP) {
 		TargetAckDelay:     p.TargetAckDelay,
 		RNRRetryCount:      p.RNRRetryCount,
 		SRQ:                p.SRQ,
+		ECE:                p.ECE,
 		PrivateData:        p.PrivateData,
 	})
 }

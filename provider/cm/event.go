@@ -29,6 +29,7 @@ type ConnectRequest struct {
 	RNRRetryCount      uint8       // for our sends
 	AckTimeout         mad.Timeout // for our sends
 	SRQ                bool
+	ECE                mad.ECE
 	PrivateData        [mad.ConsumerPrivateData]byte
 }
 
@@ -44,6 +45,7 @@ type ConnectReply struct {
 	TargetAckDelay     mad.Timeout
 	RNRRetryCount      uint8 // for our sends
 	SRQ                bool
+	ECE                mad.ECE
 	PrivateData        [mad.REPPrivateData]byte
 }
 

@@ -17,6 +17,7 @@ type AcceptParams struct {
 	TargetAckDelay     mad.Timeout
 	RNRRetryCount      uint8 // for the peer's sends; 7 is for ever
 	SRQ                bool
+	ECE                mad.ECE
 	PrivateData        []byte // at most mad.REPPrivateData; copied
 }
 
@@ -46,6 +47,7 @@ func (e *Endpoint) Accept(now time.Duration, id ID, p AcceptParams) error {
 		Failover:           c.failover,
 		RNRRetryCount:      p.RNRRetryCount,
 		SRQ:                p.SRQ,
+		ECE:                p.ECE,
 		GUID:               e.config.GUID,
 	}
 	copy(rep.PrivateData[:], p.PrivateData)
@@ -124,6 +126,7 @@ func (e *Endpoint) handleREQ(now time.Duration, from path, b []byte) {
 		RNRRetryCount:      q.RNRRetryCount,
 		AckTimeout:         q.Primary.AckTimeout,
 		SRQ:                q.SRQ,
+		ECE:                q.ECE,
 		PrivateData:        [mad.ConsumerPrivateData]byte(q.PrivateData[mad.IPHeaderSize:]),
 	})
 }

@@ -34,14 +34,14 @@ type loop struct {
 	now         time.Duration
 }
 
-func newLoop(t testing.TB) *loop {
+func newLoop(t testing.TB, here Connection) *loop {
 	memory := make(flatMemory, 1<<20)
 	l := &loop{receives: NewReceiveQueue(64, 1), receive: Receive{SGL: []SGE{{Length: 64 << 10}}}}
 	config := Config{SendDepth: 64, MaxSGE: 1, Receives: l.receives, Memory: memory}
 	l.a, l.b = NewQP(config), NewQP(config)
-	there := bulkConnection
+	there := here
 	there.SendPSN, there.ReceivePSN = there.ReceivePSN, there.SendPSN
-	if err := errors.Join(l.a.Connect(bulkConnection), l.b.Connect(there)); err != nil {
+	if err := errors.Join(l.a.Connect(here), l.b.Connect(there)); err != nil {
 		t.Fatal(err)
 	}
 	return l
@@ -96,31 +96,61 @@ var loopRequests = map[string]Request{
 // and going back.
 func TestHotPathDoesNotAllocate(t *testing.T) {
 	for name, r := range loopRequests {
-		l := newLoop(t)
+		l := newLoop(t, bulkConnection)
 		l.run(t, &r)
 		if n := testing.AllocsPerRun(100, func() { l.run(t, &r) }); n != 0 {
 			t.Errorf("%s: %v allocations per request", name, n)
 		}
 	}
-	l := newLoop(t)
-	r := loopRequests["write"]
-	l.run(t, &r)
-	if n := testing.AllocsPerRun(100, func() {
-		if err := l.a.Post(&r); err != nil {
-			t.Fatal(err)
+	for _, selective := range []bool{false, true} {
+		c := bulkConnection
+		c.Selective = selective
+		for _, name := range []string{"write", "send"} {
+			l := newLoop(t, c)
+			r := loopRequests[name]
+			l.run(t, &r)
+			lose := func() {
+				if r.Op == OpSend {
+					if err := l.receives.Post(&l.receive); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := l.a.Post(&r); err != nil {
+					t.Fatal(err)
+				}
+				l.a.Next(l.now, &l.packet) // lost
+				for done := false; !done; {
+					for moved := true; moved; {
+						moved = l.move(l.a, l.b)
+						moved = l.move(l.b, l.a) || moved
+					}
+					l.completions = l.a.Completions(l.completions[:0])
+					done = len(l.completions) == 1
+					if at, ok := l.a.Deadline(); ok && !done {
+						l.now = at
+						l.a.HandleTimeout(at)
+					}
+				}
+				l.completions = l.b.Completions(l.completions[:0])
+			}
+			lose()
+			if n := testing.AllocsPerRun(100, lose); n != 0 {
+				t.Errorf("%s, selective %v: %v allocations per request with a loss", name, selective, n)
+			}
+			if l.a.Counters().Retransmitted < 100 {
+				t.Error("nothing was lost")
+			}
 		}
-		l.a.Next(l.now, &l.packet) // lost
-		for moved := true; moved; {
-			moved = l.move(l.a, l.b)
-			moved = l.move(l.b, l.a) || moved
-		}
-		l.completions = l.a.Completions(l.completions[:0])
-	}); n != 0 {
-		t.Errorf("%v allocations per request with a loss", n)
 	}
-	if l.a.Counters().Retransmitted < 100 {
-		t.Error("nothing was lost")
-	}
+}
+
+// bothWays runs a benchmark without and with selective repeat, which is to cost
+// nothing while nothing is lost.
+func bothWays(b *testing.B, run func(*testing.B, Connection)) {
+	c := bulkConnection
+	b.Run("go-back-N", func(b *testing.B) { run(b, c) })
+	c.Selective = true
+	b.Run("selective", func(b *testing.B) { run(b, c) })
 }
 
 // BenchmarkPackets is the time per packet, both ends together, without the copy:
@@ -128,12 +158,14 @@ func TestHotPathDoesNotAllocate(t *testing.T) {
 func BenchmarkPackets(b *testing.B) {
 	for name, r := range loopRequests {
 		b.Run(name, func(b *testing.B) {
-			l := newLoop(b)
-			b.ReportAllocs()
-			for b.Loop() {
-				l.run(b, &r)
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(l.packets), "ns/packet")
+			bothWays(b, func(b *testing.B, c Connection) {
+				l := newLoop(b, c)
+				b.ReportAllocs()
+				for b.Loop() {
+					l.run(b, &r)
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(l.packets), "ns/packet")
+			})
 		})
 	}
 }
@@ -141,42 +173,46 @@ func BenchmarkPackets(b *testing.B) {
 // BenchmarkRequester is the time per packet of a WRITE at the requester alone,
 // acknowledged every 16 packets.
 func BenchmarkRequester(b *testing.B) {
-	l := newLoop(b)
-	r := loopRequests["write"]
-	packets := 0
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := l.a.Post(&r); err != nil {
-			b.Fatal(err)
+	bothWays(b, func(b *testing.B, c Connection) {
+		l := newLoop(b, c)
+		r := loopRequests["write"]
+		packets := 0
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := l.a.Post(&r); err != nil {
+				b.Fatal(err)
+			}
+			var last uint32
+			for l.a.Next(l.now, &l.packet) {
+				l.a.Deadline()
+				last = l.packet.Header.PSN
+				packets++
+			}
+			l.now += time.Microsecond
+			h := roce.Header{Opcode: roce.Acknowledge, Syndrome: roce.SyndromeACK, PSN: last}
+			l.a.Handle(l.now, &h, nil)
+			l.completions = l.a.Completions(l.completions[:0])
 		}
-		var last uint32
-		for l.a.Next(l.now, &l.packet) {
-			l.a.Deadline()
-			last = l.packet.Header.PSN
-			packets++
-		}
-		l.now += time.Microsecond
-		h := roce.Header{Opcode: roce.Acknowledge, Syndrome: roce.SyndromeACK, PSN: last}
-		l.a.Handle(l.now, &h, nil)
-		l.completions = l.a.Completions(l.completions[:0])
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(packets), "ns/packet")
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(packets), "ns/packet")
+	})
 }
 
 // BenchmarkResponder is the time per packet of WRITEs of one packet at the
 // responder alone, acknowledged every 16 packets: 64 bytes, so that copying
 // does not count.
 func BenchmarkResponder(b *testing.B) {
-	l := newLoop(b)
-	h := roce.Header{Opcode: roce.WriteOnly, PSN: bulkConnection.SendPSN, DMALength: 64}
-	payload := make([]byte, 64)
-	b.ReportAllocs()
-	for b.Loop() {
-		h.AckReq = h.PSN%16 == 0
-		l.b.Handle(l.now, &h, payload)
-		if h.AckReq && !l.b.Next(l.now, &l.packet) {
-			b.Fatal("no acknowledgement")
+	bothWays(b, func(b *testing.B, c Connection) {
+		l := newLoop(b, c)
+		h := roce.Header{Opcode: roce.WriteOnly, PSN: c.SendPSN, DMALength: 64}
+		payload := make([]byte, 64)
+		b.ReportAllocs()
+		for b.Loop() {
+			h.AckReq = h.PSN%16 == 0
+			l.b.Handle(l.now, &h, payload)
+			if h.AckReq && !l.b.Next(l.now, &l.packet) {
+				b.Fatal("no acknowledgement")
+			}
+			h.PSN = roce.PSNAdd(h.PSN, 1)
 		}
-		h.PSN = roce.PSNAdd(h.PSN, 1)
-	}
+	})
 }

@@ -23,6 +23,7 @@ func TestHostilePeer(t *testing.T) {
 		e := newEnd(t, testConfig)
 		c := testConnection
 		c.MTU, c.SendPSN, c.ReceivePSN, c.ResponderResources = 256, 100, 100, 2
+		c.Selective = rapid.Bool().Draw(rt, "selective")
 		for token := uint32(1); token <= 4; token++ {
 			e.memory.add(token, 4096)
 		}
@@ -60,6 +61,11 @@ func TestHostilePeer(t *testing.T) {
 					Syndrome:      roce.Syndrome(rapid.SampledFrom([]int{0x1F, 0x1F, 0x1F, 0x60, 0x2C, 0x62, 0x40, 0xFF}).Draw(rt, "syndrome")),
 					InvalidateKey: uint32(rapid.IntRange(2, 5).Draw(rt, "invalidate")),
 				}
+				if h.Opcode == roce.SelectiveAcknowledge {
+					h.MSN = (h.PSN + uint32(rapid.IntRange(-1, 10).Draw(rt, "newest"))) & roce.PSNMask
+					h.Original = rapid.Uint64().Draw(rt, "map")
+					h.Solicited = rapid.Bool().Draw(rt, "more")
+				}
 				h.VA = uint64(h.RKey)<<32 + uint64(rapid.IntRange(0, 4096).Draw(rt, "offset"))
 				payload := make([]byte, rapid.SampledFrom([]int{0, 1, 88, 256, 257}).Draw(rt, "payload"))
 				for i := range payload {
@@ -93,4 +99,61 @@ func TestHostilePeer(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestHostileReceiver: a responder that lies about what has arrived, or is never
+// ready, makes the requester keep no more than the record of what is in flight,
+// and is given up as if it said nothing.
+func TestHostileReceiver(t *testing.T) {
+	e := newReady(t, func(c *Connection) { c.Selective, c.RNRRetryCount = true, 7 })
+	for i := range 20 {
+		e.queue(sends(i, 1))
+	}
+	now := time.Duration(0)
+	e.answers(now)
+	for range 10_000 { // not ready
+		h := ack(100, roce.SyndromeRNR|1)
+		e.qp.Handle(now, &h, nil)
+		now, _ = e.qp.Deadline()
+		e.qp.HandleTimeout(now)
+		for e.qp.Next(now, &e.packet) {
+		}
+	}
+	if p := e.qp.requester.repair; cap(p.flights) > 128 || len(p.records) > 128 {
+		t.Errorf("%d flights, %d records for 20 packets", cap(p.flights), len(p.records))
+	}
+	for range 10_000 { // all of it is there but never executed
+		h := reporting(100, 119, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19)
+		e.qp.Handle(now, &h, nil)
+		at, ok := e.qp.Deadline()
+		if !ok {
+			break
+		}
+		now = at
+		e.qp.HandleTimeout(now)
+		for e.qp.Next(now, &e.packet) {
+		}
+	}
+	e.done = e.qp.Completions(nil)
+	if e.qp.State() != Error || len(e.done) != 20 || e.done[0].Status != RetryExceeded {
+		t.Errorf("state %v, %d completions", e.qp.State(), len(e.done))
+	}
+}
+
+// TestFloodOfEarlyPackets: what a requester can have a responder keep is bounded.
+func TestFloodOfEarlyPackets(t *testing.T) {
+	e := newReady(t, selectively)
+	payload := make([]byte, 256)
+	for psn := range uint32(3 << 17) {
+		h := packet(roce.SendMiddle, 101+psn)
+		h.AckReq = true
+		e.qp.Handle(0, &h, payload)
+	}
+	early := e.qp.responder.early
+	if kept := early.count * len(payload); kept > keepBytes || len(early.ring) > keepBytes/len(payload) || len(early.idle) != 0 {
+		t.Errorf("%d bytes kept, %d slots", kept, len(early.ring))
+	}
+	if n := len(e.qp.responder.replies.reports.pending); n > maxReports {
+		t.Errorf("%d reports", n)
+	}
 }

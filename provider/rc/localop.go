@@ -29,7 +29,7 @@ func (r *requester) passLocal() *request {
 			return w
 		}
 		if w.local != nil {
-			if w.fence && w.readBefore >= r.head || w.op == OpInvalidate && r.cursor > r.head {
+			if w.fence && w.readsBefore > r.readsDone || w.op == OpInvalidate && r.cursor > r.head {
 				return nil
 			}
 			w.status = w.local.Perform()

@@ -277,7 +277,7 @@ func TestFlushOfLocalOperations(t *testing.T) {
 }
 
 func TestLocalOperationsDoNotAllocate(t *testing.T) {
-	l := newLoop(t)
+	l := newLoop(t, bulkConnection)
 	var j journal
 	r := Request{Op: OpFastRegister, Local: &j, Silent: true}
 	write := loopRequests["write"]

@@ -67,6 +67,7 @@ type path struct {
 	random    *rand.Rand
 	delay     time.Duration
 	jitter    time.Duration // up to this is added, so that packets overtake
+	late      float64       // to this share of the packets only; 0 for all
 	rate      float64       // bits per second, 0 for infinite
 	loss, dup float64
 	down      bool
@@ -109,7 +110,7 @@ func (w *path) send(p *roce.Packet) {
 	}
 	for range copies {
 		jitter := time.Duration(0)
-		if w.jitter > 0 {
+		if w.jitter > 0 && (w.late == 0 || w.random.Float64() < w.late) {
 			jitter = time.Duration(w.random.Int64N(int64(w.jitter)))
 		}
 		w.clock.AfterFunc(arrive+jitter, func() { w.to.receive(wire) })
@@ -126,6 +127,8 @@ type end struct {
 	out      *path
 	timer    clock.Timer
 	packet   roce.Packet
+	idle     time.Duration // how long packets gather before anything is done about them
+	asleep   bool
 	done     []Completion
 	onDone   func()
 }
@@ -137,7 +140,15 @@ func (e *end) receive(wire []byte) {
 		e.t.Fatalf("undecodable packet sent: %v", err)
 	}
 	e.qp.Handle(e.clock.Now(), &h, payload)
-	e.pump()
+	if e.idle == 0 {
+		e.pump()
+	} else if !e.asleep {
+		e.asleep = true
+		e.clock.AfterFunc(e.idle, func() {
+			e.asleep = false
+			e.pump()
+		})
+	}
 }
 
 func (e *end) pump() {

@@ -162,6 +162,7 @@ func TestAnythingArrivesOnceInOrder(t *testing.T) {
 		c.InitiatorDepth = rapid.IntRange(1, 4).Draw(rt, "depth")
 		c.ResponderResources = c.InitiatorDepth
 		c.AckTimeout, c.RNRRetryCount = 0, 7
+		c.Selective = rapid.Bool().Draw(rt, "selective")
 		c.Credit = rapid.SampledFrom([]int{0, 10_000, 200_000}).Draw(rt, "credit")
 		percent := func(most int, name string) float64 {
 			return float64(rapid.IntRange(0, most).Draw(rt, name)) / 100
@@ -179,6 +180,7 @@ func TestAnythingArrivesOnceInOrder(t *testing.T) {
 		p := newPair(t, config, c, route, rapid.Uint64().Draw(rt, "seed"))
 
 		ends := [2]*end{p.a, p.b}
+		p.b.idle = rapid.SampledFrom([]time.Duration{0, 100 * time.Microsecond, time.Millisecond}).Draw(rt, "batch")
 		var models [2]*model
 		for i, e := range ends {
 			for token := uint32(sourceToken); token <= inboxToken; token++ {
@@ -269,6 +271,12 @@ func TestAnythingArrivesOnceInOrder(t *testing.T) {
 			if e.qp.State() != Ready {
 				rt.Errorf("end %d: state %v", i, e.qp.State())
 			}
+			if r := &e.qp.requester; r.inFlight != 0 || r.reads != 0 || r.repair != nil || r.allowance != 0 {
+				rt.Errorf("end %d: something is left: %d bytes and %d reads in flight; repair %+v", i, r.inFlight, r.reads, r.repair)
+			}
+			if r := &e.qp.responder; r.early != nil && r.early.count != 0 || r.replies.due {
+				rt.Errorf("end %d: something is left: %+v", i, r.early)
+			}
 			if at, ok := e.qp.Deadline(); ok {
 				rt.Errorf("end %d: deadline %v with nothing outstanding", i, at)
 			}
@@ -306,6 +314,7 @@ func TestEndsInOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		c := testConnection
 		c.AckTimeout = 0 // loss alone ends nothing
+		c.Selective = rapid.Bool().Draw(rt, "selective")
 		c.Credit = rapid.SampledFrom([]int{0, 10_000, 200_000}).Draw(rt, "credit")
 		p := newPair(t, testConfig, c, path{
 			delay: 100 * time.Microsecond, jitter: time.Duration(rapid.IntRange(0, 100).Draw(rt, "jitter")) * time.Microsecond,

@@ -190,6 +190,8 @@ func (q *QP) enterError() {
 	q.state = Error
 	q.requester.flush()
 	q.responder.flush()
+	q.requester.repair, q.requester.spare, q.responder.early = nil, nil, nil
+	q.responder.replies.reports = reports{}
 }
 
 func (q *QP) complete(c Completion) {

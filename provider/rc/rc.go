@@ -13,7 +13,13 @@
 // or invalidated), which make none and are done when their turn comes.
 //
 // Start reading at QP; requester.go and responder.go are its two halves, and
-// localop.go says how local operations fit in between packets.
+// localop.go says how local operations fit in between packets, early.go and
+// repair.go how two of our own adapters make good what is lost.
+//
+// With a peer of another make either half goes back N. Its responder could keep
+// early packets too without the peer noticing (roce.md 14.5), but would gain
+// little: the NAK that a gap calls for has the peer send everything from there
+// on again, whether it was lost or only late.
 package rc
 
 import "time"
@@ -170,6 +176,10 @@ type Connection struct {
 	// not sooner, unless it has been much quicker so far. Peers of our kind say
 	// nothing, as they always are.
 	AckDelay time.Duration
+	// Selective says that both ends keep packets that arrive early and send again
+	// only what is missing (early.go): the peer is one of ours and agreed to it.
+	// Otherwise either end goes back to the packet that is missing.
+	Selective bool
 	// Credit is how many bytes may be in flight beyond what the path itself
 	// holds: the receive buffer that was really granted at the end where it is
 	// smaller, since the responses to READs fill our own. A packet counts as
@@ -202,6 +212,6 @@ type Counters struct {
 	NAKsSent, NAKsReceived   uint64 // sequence errors
 	RNRsSent, RNRsReceived   uint64
 	Timeouts                 uint64 // times the local timer ran out
-	AcknowledgementsSent     uint64
+	AcknowledgementsSent     uint64 // selective ones too
 	AcknowledgementsReceived uint64
 }

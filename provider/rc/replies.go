@@ -1,6 +1,10 @@
 package rc
 
-import "github.com/ndklab/ndklab/provider/roce"
+import (
+	"slices"
+
+	"github.com/ndklab/ndklab/provider/roce"
+)
 
 // Replies are what a responder has to send, in the order of the requests
 // (roce.md 7.2): first the responses to READs, then at most one
@@ -13,10 +17,20 @@ type replies struct {
 	reads              []read
 	answeredTo, newest int64
 
-	due      bool
-	syndrome roce.Syndrome
-	at       int64 // of a NAK
+	due       bool // reports too
+	selective bool
+	syndrome  roce.Syndrome
+	at        int64 // of a NAK
+
+	// Of selective replies: reports wait, and what is asked for again is queued
+	// apart, since there may be several such requests for one READ.
+	reports reports
+	repeats []read
 }
+
+// maxRepeats is how many requests to repeat part of a READ may wait. More are
+// dropped, as if lost.
+const maxRepeats = 256
 
 // A read is a READ request accepted, and what is to be sent of its response.
 type read struct {
@@ -45,11 +59,22 @@ func (r *replies) refuse(s roce.Syndrome, at int64) {
 	r.due, r.syndrome, r.at = true, s, at
 }
 
+// report notes that the requester is to be told of the early packets around at.
+func (r *replies) report(at int64) {
+	r.reports.add(at)
+	r.acknowledge()
+}
+
 // accepted drops a NAK that waits: what it complains of has arrived.
 func (r *replies) accepted() {
 	if r.syndrome != roce.SyndromeACK {
-		r.due = false
+		r.withdraw()
 	}
+}
+
+// withdraw drops the acknowledgement or NAK that waits.
+func (r *replies) withdraw() {
+	r.due, r.syndrome = len(r.reports.pending) > 0, roce.SyndromeACK
 }
 
 // room reports whether the peer may have another READ outstanding, of so many at
@@ -75,7 +100,7 @@ func (r *replies) add(h *roce.Header, first, end int64, msn uint32) {
 	}
 	r.newest++
 	r.answeredTo = max(r.answeredTo, r.newest-int64(len(r.reads)))
-	r.due = false // the responses acknowledge everything before
+	r.withdraw() // the responses acknowledge everything before
 }
 
 // readAgain answers a READ request, or the rest of one, that was answered
@@ -94,15 +119,29 @@ func (r *replies) readAgain(h *roce.Header, at int64, mtu int) {
 		if d.length > 0 && (h.RKey != d.token || h.VA != d.va+uint64(before)) || length > d.length-before {
 			return
 		}
+		if r.selective {
+			if len(r.repeats) == maxRepeats {
+				return
+			}
+			r.repeats = append(r.repeats, *d)
+			d = &r.repeats[len(r.repeats)-1]
+		} else {
+			r.answeredTo = min(r.answeredTo, i)
+		}
 		d.from, d.next, d.to, d.stop = at, at, at+packets(length, mtu), before+length
 		d.again = true
-		r.answeredTo = min(r.answeredTo, i)
 		return
 	}
 }
 
 // pending is the READ to answer next, nil if there is none.
 func (r *replies) pending() *read {
+	for len(r.repeats) > 0 {
+		if d := &r.repeats[0]; d.next < d.to {
+			return d
+		}
+		r.repeats = slices.Delete(r.repeats, 0, 1)
+	}
 	for ; r.answeredTo < r.newest; r.answeredTo++ {
 		if d := r.slot(r.answeredTo); d.next < d.to {
 			return d
@@ -127,6 +166,9 @@ func (r *responder) nextPacket(p *roce.Packet) bool {
 	}
 	if !r.replies.due {
 		return false
+	}
+	if len(r.replies.reports.pending) > 0 && r.makeReport(p) {
+		return true
 	}
 	r.replies.due = false
 	p.Header = roce.Header{

@@ -1,6 +1,7 @@
 package rc
 
 import (
+	"math/bits"
 	"time"
 
 	"github.com/ndklab/ndklab/provider/roce"
@@ -8,7 +9,7 @@ import (
 
 const (
 	// maxChunk is the most that one READ on the wire asks for, in packets.
-	maxChunk = 16
+	maxChunk = 32
 	// shortestPause is the shortest time to set a timer for.
 	shortestPause = 20 * time.Microsecond
 	// askEvery is the most packets that go without an AckReq.
@@ -22,21 +23,21 @@ const (
 // from first up to end, and is split into packets by them alone: packet i
 // carries the bytes from i x MTU. A local operation occupies none.
 type request struct {
-	op         Op
-	context    any
-	local      LocalOperation // nil once performed
-	sgl        []SGE
-	inline     []byte
-	isInline   bool
-	length     int64
-	va         uint64
-	token      uint32
-	silent     bool
-	fence      bool
-	solicited  bool
-	invalidate bool // the token of the first piece, when a READ is complete
-	first, end int64
-	readBefore int64 // index of the newest READ posted before; -1 if none was
+	op          Op
+	context     any
+	local       LocalOperation // nil once performed
+	sgl         []SGE
+	inline      []byte
+	isInline    bool
+	length      int64
+	va          uint64
+	token       uint32
+	silent      bool
+	fence       bool
+	solicited   bool
+	invalidate  bool // the token of the first piece, when a READ is complete
+	first, end  int64
+	readsBefore int64 // READs posted before
 
 	// status is why the request cannot go on, found when a packet of it was
 	// made or it was performed, and told when it is the oldest.
@@ -54,13 +55,15 @@ type request struct {
 //	 |---------|-----------------|----------- sequence numbers
 //	 in flight   to be sent again  not yet sent
 //
-// A responder that keeps packets which arrive early, and a requester that
-// resends only what is missing, would add a record of the range [una, max).
+// With a responder that keeps packets which arrive early, the cursor does not
+// go back, next is max, and a record of the range [una, max) says what is to be
+// sent again (scoreboard.go, repair.go).
 type requester struct {
 	q                  *QP
 	ring               []request
 	head, tail, cursor int64
-	newestRead         int64 // index; -1 if there is none
+	readsPosted        int64
+	readsDone          int64
 	chunk              int64 // the most that one READ on the wire asks for, in packets
 
 	una, next, max int64 // as in the picture; the cursor's request contains next, or is local
@@ -74,8 +77,8 @@ type requester struct {
 	stragglers     int64 // what was in flight then, in bytes
 	resent         int64 // end of what has ever been sent more than once
 
-	gather   position // in the SGL of the cursor's request
-	gatherOf int64    // index of that request
+	gather   position // in the SGL of the request that a packet was last made of
+	gatherOf int64    // its first sequence number
 	sink     position // in the SGL of the oldest request, a READ
 	ranges   [][]byte // scratch
 
@@ -86,17 +89,22 @@ type requester struct {
 	waiting    bool          // for rnrUntil (roce.md 6.3, 7)
 	rnrUntil   time.Duration // when to try again
 	rnrLeft    int           // RNR NAKs to put up with until there is progress
-	pacing     bool          // until pacedUntil, since stragglers are in the way
-	pacedUntil time.Duration
+	againAt    time.Duration // when to ask for a packet again, though nothing arrives; 0 for not
 	resendAt   time.Duration // when to go back, if anything is in flight
 	progressAt time.Duration // when something was last acknowledged, or first sent
+
+	repair    *repair // while something is missing
+	spare     *repair // the last one, which the next one reuses
+	allowance int64   // bytes that may be in flight beyond the window
+
+	outstanding int64 // the most that may be in [una, max)
 }
 
 func (r *requester) init(q *QP) {
 	config := &q.config
-	*r = requester{q: q, ring: make([]request, config.SendDepth), newestRead: -1}
-	pieces := make([]SGE, config.SendDepth*config.MaxSGE)
-	inline := make([]byte, config.SendDepth*config.MaxInline)
+	*r = requester{q: q, ring: make([]request, 1<<bits.Len(uint(config.SendDepth-1)))}
+	pieces := make([]SGE, len(r.ring)*config.MaxSGE)
+	inline := make([]byte, len(r.ring)*config.MaxInline)
 	for i := range r.ring {
 		r.ring[i].sgl = pieces[i*config.MaxSGE : i*config.MaxSGE : (i+1)*config.MaxSGE]
 		r.ring[i].inline = inline[i*config.MaxInline : i*config.MaxInline : (i+1)*config.MaxInline]
@@ -107,16 +115,17 @@ func (r *requester) connect() {
 	c := &r.q.connection
 	start := int64(c.SendPSN & roce.PSNMask)
 	r.una, r.next, r.max, r.posted, r.resent = start, start, start, start, start
+	r.outstanding = maxOutstanding
 	r.wentBack = start - 1
 	r.rnrLeft = c.RNRRetryCount
 	r.roundTrip = newRoundTrip(c)
 	r.window = newWindow(c)
 	// Responses that are asked for cannot be held back, so they must fit the
-	// receive buffer.
-	r.chunk = min(maxChunk, max(1, r.window.credit/r.window.packet))
+	// receive buffer, and twice, or the next would be asked for too late.
+	r.chunk = min(maxChunk, max(1, r.window.credit/r.window.packet/2))
 }
 
-func (r *requester) slot(index int64) *request { return &r.ring[index%int64(len(r.ring))] }
+func (r *requester) slot(index int64) *request { return &r.ring[index&int64(len(r.ring)-1)] }
 
 func (r *requester) post(p *Request) error {
 	config, c := &r.q.config, &r.q.connection
@@ -129,7 +138,7 @@ func (r *requester) post(p *Request) error {
 		return ErrInline
 	case p.Inline == nil && len(p.SGL) > config.MaxSGE:
 		return ErrSGL
-	case r.tail-r.head == int64(len(r.ring)):
+	case r.tail-r.head == int64(config.SendDepth):
 		return ErrFull
 	}
 	length := int64(len(p.Inline))
@@ -150,7 +159,7 @@ func (r *requester) post(p *Request) error {
 		va: p.VA, token: p.Token,
 		silent: p.Silent, fence: p.Fence, solicited: p.Solicited, invalidate: p.InvalidateLocal,
 		first: r.posted, end: end,
-		readBefore: r.newestRead,
+		readsBefore: r.readsPosted,
 	}
 	if w.isInline {
 		w.inline = append(w.inline, p.Inline...)
@@ -158,7 +167,7 @@ func (r *requester) post(p *Request) error {
 		w.sgl = append(w.sgl, p.SGL...)
 	}
 	if p.Op == OpRead {
-		r.newestRead = r.tail
+		r.readsPosted++
 	}
 	r.posted = end
 	r.tail++
@@ -191,7 +200,13 @@ func (r *requester) chunkEnd(w *request, s int64) int64 {
 // nextPacket makes the next packet, having performed the local operations
 // before it; false if there is none, or not now.
 func (r *requester) nextPacket(now time.Duration, p *roce.Packet) bool {
-	if r.cursor == r.tail || r.waiting && now < r.rnrUntil {
+	if r.waiting && now < r.rnrUntil {
+		return false
+	}
+	if r.repair != nil && r.somethingLost(now) {
+		return r.resend(now, p)
+	}
+	if r.cursor == r.tail {
 		return false
 	}
 	w := r.slot(r.cursor)
@@ -203,24 +218,25 @@ func (r *requester) nextPacket(now time.Duration, p *roce.Packet) bool {
 	if w.status != Success {
 		return false
 	}
-	if w.fence && w.readBefore >= r.head {
+	if w.fence && w.readsBefore > r.readsDone {
 		return false // roce.md 6.2
 	}
 	end := r.next + 1
 	if w.op == OpRead {
 		end = r.chunkEnd(w, r.next)
-		if r.reads == r.q.connection.InitiatorDepth {
-			return false
+		c := &r.q.connection
+		if r.reads == c.readsOnWire(c.InitiatorDepth) || r.next == w.first && w.readsBefore-r.readsDone >= int64(c.InitiatorDepth) {
+			return false // NDK-RL-07
 		}
 	}
 	cost := r.cost(w, r.next, end)
 	limit := r.limit()
-	if r.inFlight > 0 && (r.inFlight+cost > limit || end-r.una > maxOutstanding || r.pace(now, limit-r.inFlight-cost)) {
+	if r.inFlight > 0 && (r.inFlight+cost > limit || end-r.una > r.outstanding || r.pace(now, limit-r.inFlight-cost)) {
 		return false
 	}
 	if w.op == OpRead {
-		r.makeRead(w, end, p)
-	} else if !r.makeData(w, p) {
+		r.makeRead(w, r.next, end, p)
+	} else if !r.makeData(w, r.next, p) {
 		return false
 	}
 	ask := w.op == OpRead || end == w.end || r.unasked+1 >= askEvery ||
@@ -238,31 +254,33 @@ func (r *requester) limit() int64 {
 	if r.suspicion.open {
 		return min(few*r.window.packet, r.window.limit())
 	}
-	return r.window.limit()
+	return r.window.limit() + r.allowance
 }
 
-func (r *requester) makeRead(w *request, end int64, p *roce.Packet) {
-	before := r.bytesBefore(w, r.next)
+// makeRead makes the request for the part of w, a READ, from sequence number s
+// up to end.
+func (r *requester) makeRead(w *request, s, end int64, p *roce.Packet) {
+	before := r.bytesBefore(w, s)
 	p.Header = roce.Header{
 		Opcode:    roce.ReadRequest,
-		PSN:       psn(r.next),
+		PSN:       psn(s),
 		VA:        w.va + uint64(before),
 		RKey:      w.token,
 		DMALength: uint32(r.bytesBefore(w, end) - before),
 	}
 }
 
-// makeData makes a packet of a SEND or WRITE; false if its memory cannot be read.
-func (r *requester) makeData(w *request, p *roce.Packet) bool {
-	offset := r.bytesBefore(w, r.next)
-	n := r.bytesBefore(w, r.next+1) - offset
+// makeData makes packet s of w, a SEND or WRITE; false if its memory cannot be read.
+func (r *requester) makeData(w *request, s int64, p *roce.Packet) bool {
+	offset := r.bytesBefore(w, s)
+	n := r.bytesBefore(w, s+1) - offset
 	if w.isInline {
 		if n > 0 {
 			p.Payload = append(p.Payload[:0], w.inline[offset:offset+n])
 		}
 	} else {
-		if r.gatherOf != r.cursor {
-			r.gather, r.gatherOf = position{}, r.cursor
+		if r.gatherOf != w.first {
+			r.gather, r.gatherOf = position{}, w.first
 		}
 		var ok bool
 		p.Payload, ok = r.gather.resolve(p.Payload[:0], r.q.config.Memory, w.sgl, offset, int(n), LocalRead)
@@ -272,8 +290,8 @@ func (r *requester) makeData(w *request, p *roce.Packet) bool {
 			return false
 		}
 	}
-	p.Header = roce.Header{PSN: psn(r.next)}
-	starts, ends := r.next == w.first, r.next+1 == w.end
+	p.Header = roce.Header{PSN: psn(s)}
+	starts, ends := s == w.first, s+1 == w.end
 	if w.op == OpWrite {
 		p.Header.Opcode = byPlace(starts, ends, roce.WriteFirst, roce.WriteMiddle, roce.WriteLast, roce.WriteOnly)
 		if starts {
@@ -320,6 +338,9 @@ func (r *requester) account(now time.Duration, w *request, end, cost int64, ask 
 	} else if ask {
 		r.window.mark(now, r.next, r.inFlight)
 	}
+	if r.repair != nil {
+		r.note(r.next, end, now)
+	}
 	r.unasked++
 	if ask {
 		r.unasked = 0
@@ -362,11 +383,11 @@ func (r *requester) straggling(now time.Duration) int64 {
 // pace reports whether stragglers take up more than the room that there is,
 // and if so has the timer try again a little later.
 func (r *requester) pace(now time.Duration, room int64) bool {
-	r.pacing = r.straggling(now) > room
-	if r.pacing {
-		r.pacedUntil = now + max(r.roundTrip.mean/32, shortestPause)
+	if r.straggling(now) <= room {
+		return false
 	}
-	return r.pacing
+	r.againAt = now + max(r.roundTrip.mean/32, shortestPause)
+	return true
 }
 
 // deadline is the end of an RNR wait, or else the earliest of the times to give
@@ -382,8 +403,8 @@ func (r *requester) deadline() (time.Duration, bool) {
 	if r.next > r.una && (!ok || r.resendAt < at) {
 		at, ok = r.resendAt, true
 	}
-	if r.pacing && (!ok || r.pacedUntil < at) {
-		at, ok = r.pacedUntil, true
+	if r.againAt > 0 && (!ok || r.againAt < at) {
+		at, ok = r.againAt, true
 	}
 	return at, ok
 }
@@ -402,7 +423,12 @@ func (r *requester) handleTimeout(now time.Duration) {
 		r.waiting = now < r.rnrUntil
 		return
 	}
-	r.pacing = r.pacing && now < r.pacedUntil
+	if now >= r.againAt {
+		r.againAt = 0
+		if r.repair != nil {
+			r.repair.news = true
+		}
+	}
 	if at, ok := r.giveUpAt(); ok && now >= at {
 		r.fail(r.head, RetryExceeded)
 		return
@@ -413,9 +439,15 @@ func (r *requester) handleTimeout(now time.Duration) {
 		// what is still timed among it tells the true round trip.
 		r.q.counters.Timeouts++
 		r.roundTrip.backOff()
-		s := r.suspect()
-		r.goBack(now)
-		r.suspicion = s
+		if r.q.connection.Selective {
+			r.begin(now)
+			r.drop(r.una)
+			r.resendAt = now + r.roundTrip.timeout()
+		} else {
+			s := r.suspect()
+			r.goBack(now)
+			r.suspicion = s
+		}
 		r.probing = true
 	}
 }
@@ -425,6 +457,9 @@ func (r *requester) finish(status Status) {
 	w := r.slot(r.head)
 	if status != Success || !w.silent {
 		r.q.complete(Completion{Op: w.op, Status: status, Context: w.context})
+	}
+	if w.op == OpRead {
+		r.readsDone++
 	}
 	w.context, w.local = nil, nil
 	r.head++

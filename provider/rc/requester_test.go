@@ -176,14 +176,14 @@ func TestAskOften(t *testing.T) {
 	}
 }
 
-// TestReadsAreSplit: READs on the wire have 16 packets at most and never more
+// TestReadsAreSplit: READs on the wire have 32 packets at most and never more
 // of them are outstanding than agreed.
 func TestReadsAreSplit(t *testing.T) {
 	e := newReady(t, func(c *Connection) { c.InitiatorDepth = 2; c.Credit = 1 << 20 })
 	e.memory.add(9, 1<<20)
-	e.queue(Request{Op: OpRead, Context: 1, SGL: []SGE{piece(9, 0, 40*256-6)}, VA: 0x1000, Token: 2})
+	e.queue(Request{Op: OpRead, Context: 1, SGL: []SGE{piece(9, 0, 72*256-6)}, VA: 0x1000, Token: 2})
 	e.queue(sends(2, 1))
-	e.say("read request 100 4096@1000 ask", "read request 116 4096@2000 ask")
+	e.say("read request 100 8192@1000 ask", "read request 132 8192@3000 ask")
 	e.quiet()
 	data := make([]byte, 256)
 	hear := func(op roce.Opcode, psn uint32, n int) {
@@ -191,29 +191,29 @@ func TestReadsAreSplit(t *testing.T) {
 		e.qp.Handle(0, &h, data[:n])
 	}
 	hear(roce.ReadResponseFirst, 100, 256)
-	for psn := uint32(101); psn < 115; psn++ {
+	for psn := uint32(101); psn < 131; psn++ {
 		hear(roce.ReadResponseMiddle, psn, 256)
 	}
 	e.quiet()
-	hear(roce.ReadResponseLast, 115, 256)
-	e.say("read request 132 2042@3000 ask", "send only 140 (1) ask")
+	hear(roce.ReadResponseLast, 131, 256)
+	e.say("read request 164 2042@5000 ask", "send only 172 (1) ask")
 
 	// What is missing of the second is asked for up to its old end.
-	hear(roce.ReadResponseFirst, 116, 256)
-	hear(roce.ReadResponseMiddle, 118, 256)
-	e.say("read request 117 3840@2100 ask", "read request 132 2042@3000 ask", "send only 140 (1) ask")
-	hear(roce.ReadResponseFirst, 117, 256)
-	for psn := uint32(118); psn < 131; psn++ {
-		hear(roce.ReadResponseMiddle, psn, 256)
-	}
-	hear(roce.ReadResponseLast, 131, 256)
 	hear(roce.ReadResponseFirst, 132, 256)
-	for psn := uint32(133); psn < 139; psn++ {
+	hear(roce.ReadResponseMiddle, 134, 256)
+	e.say("read request 133 7936@3100 ask", "read request 164 2042@5000 ask", "send only 172 (1) ask")
+	hear(roce.ReadResponseFirst, 133, 256)
+	for psn := uint32(134); psn < 163; psn++ {
 		hear(roce.ReadResponseMiddle, psn, 256)
 	}
-	hear(roce.ReadResponseLast, 139, 250)
+	hear(roce.ReadResponseLast, 163, 256)
+	hear(roce.ReadResponseFirst, 164, 256)
+	for psn := uint32(165); psn < 171; psn++ {
+		hear(roce.ReadResponseMiddle, psn, 256)
+	}
+	hear(roce.ReadResponseLast, 171, 250)
 	e.completed("read ok 1")
-	hear(roce.Acknowledge, 140, 0)
+	hear(roce.Acknowledge, 172, 0)
 	e.completed("send ok 2")
 }
 

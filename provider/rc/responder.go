@@ -32,7 +32,8 @@ type responder struct {
 	length int64
 
 	replies replies
-	ranges  [][]byte // scratch
+	early   *earlyStore // requests that arrived before one that is missing; nil if none lately
+	ranges  [][]byte    // scratch
 }
 
 func (r *responder) init(q *QP) { *r = responder{q: q} }
@@ -40,6 +41,7 @@ func (r *responder) init(q *QP) { *r = responder{q: q} }
 func (r *responder) connect() {
 	c := &r.q.connection
 	r.expected = int64(c.ReceivePSN & roce.PSNMask)
+	r.replies.selective = c.Selective
 }
 
 // handle takes a packet from the peer's requester (roce.md 7.1, step 2).
@@ -48,13 +50,19 @@ func (r *responder) handle(h *roce.Header, payload []byte) {
 	switch {
 	case at == r.expected:
 		r.silenced = false
+		if r.early != nil {
+			r.executeAndResume(h, payload)
+			return
+		}
 		r.execute(h, payload)
 	case at < r.expected:
 		r.q.counters.Duplicates++
 		r.duplicate(h, at)
 	default:
 		r.q.counters.OutOfSequence++
-		if !r.silenced {
+		if r.q.connection.Selective {
+			r.keep(h, at, payload)
+		} else if !r.silenced {
 			r.silenced = true
 			r.replies.refuse(roce.SyndromePSNSequence, r.expected)
 		}
@@ -198,8 +206,9 @@ func (r *responder) accept(h *roce.Header) {
 // READ (IBTA Vol. 1, 10.8.3.3, send queue ordering rules; roce.md 6.2). What must
 // not overtake is the answer (roce.md 7.2).
 func (r *responder) executeRead(h *roce.Header, payload []byte) {
+	c := &r.q.connection
 	switch {
-	case !r.replies.room(r.q.connection.ResponderResources), len(payload) > 0, h.DMALength > MaxMessage:
+	case !r.replies.room(c.readsOnWire(c.ResponderResources)), len(payload) > 0, h.DMALength > MaxMessage:
 		r.fail(RemoteInvalidRequest, roce.SyndromeInvalidRequest)
 		return
 	}
@@ -224,6 +233,9 @@ func (r *responder) duplicate(h *roce.Header, at int64) {
 		r.replies.readAgain(h, at, r.q.connection.MTU)
 	case h.Opcode.IsSend(), h.Opcode.IsWrite():
 		r.replies.acknowledge()
+	}
+	if r.early != nil && r.early.count > 0 {
+		r.replies.report(r.early.end - 1) // the requester does not know much
 	}
 }
 

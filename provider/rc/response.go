@@ -17,18 +17,21 @@ func (r *requester) handle(now time.Duration, h *roce.Header, payload []byte) {
 		oldest = r.slot(r.head).first
 	}
 	if at < oldest || at >= r.max {
+		if r.repair != nil {
+			r.repair.news = true // it may be the last of a row
+		}
 		return // a ghost (6.3, 1)
 	}
 	switch {
 	case h.Opcode.IsReadResponse():
 		r.readResponse(now, h, at, payload)
+	case h.Opcode == roce.SelectiveAcknowledge && r.q.connection.Selective:
+		r.selectiveAcknowledge(now, h, at)
 	case h.Opcode != roce.Acknowledge:
 		r.fail(r.head, BadResponse) // we never send atomics
 	case h.Syndrome.IsACK():
 		r.q.counters.AcknowledgementsReceived++
-		if !r.advance(now, at+1) {
-			r.responsesLost(now)
-		}
+		r.executed(now, at+1)
 	case h.Syndrome.IsRNR():
 		r.q.counters.RNRsReceived++
 		r.notReady(now, at, h.Syndrome)
@@ -38,6 +41,23 @@ func (r *requester) handle(now time.Duration, h *roce.Header, payload []byte) {
 	case h.Syndrome.IsNAK():
 		r.refused(now, at, h.Syndrome)
 	}
+}
+
+// executed takes it from the peer that everything before sequence number to has
+// been executed, and reports whether it is complete. If not, responses are
+// missing, and that is seen to.
+func (r *requester) executed(now time.Duration, to int64) bool {
+	if r.repair == nil && r.advance(now, to) {
+		return true
+	}
+	if r.q.connection.Selective {
+		r.begin(now)
+		r.executedTo(now, to)
+		r.settle()
+	} else {
+		r.responsesLost(now)
+	}
+	return r.una >= to
 }
 
 // advance takes everything before sequence number to as acknowledged, and
@@ -50,7 +70,7 @@ func (r *requester) advance(now time.Duration, to int64) bool {
 		if w.op == OpRead {
 			break
 		}
-		r.pass(w, min(to, w.end))
+		r.pass(now, w, min(to, w.end))
 	}
 	if r.una != before {
 		r.progress(now, before)
@@ -59,14 +79,15 @@ func (r *requester) advance(now time.Duration, to int64) bool {
 }
 
 // pass moves una to a later place in w, the oldest request, or to its end.
-func (r *requester) pass(w *request, to int64) {
-	r.window.delivered += r.cost(w, r.una, to)
-	if r.next >= to {
-		r.inFlight -= r.cost(w, r.una, to)
+func (r *requester) pass(now time.Duration, w *request, to int64) {
+	if r.repair != nil {
+		r.passRecords(now, to)
 	} else {
-		// Acknowledged after all, though the cursor has gone back to send it again.
-		r.inFlight -= r.cost(w, r.una, r.next)
-		r.next = to
+		r.window.delivered += r.cost(w, r.una, to)
+		// If next is less, it is acknowledged after all, though the cursor has
+		// gone back to send it again.
+		r.inFlight -= r.cost(w, r.una, min(to, r.next))
+		r.next = max(to, r.next)
 	}
 	r.una = to
 	if to == w.end {
@@ -107,9 +128,7 @@ func (r *requester) responsesLost(now time.Duration) {
 // sequenceError handles a NAK of a PSN (roce.md 6.3, 8). During an RNR wait it
 // changes nothing: the cursor is back already.
 func (r *requester) sequenceError(now time.Duration, at int64) {
-	if !r.advance(now, at) {
-		r.responsesLost(now)
-	} else {
+	if r.executed(now, at) && !r.q.connection.Selective {
 		r.goBackOnce(now)
 	}
 }
@@ -117,11 +136,15 @@ func (r *requester) sequenceError(now time.Duration, at int64) {
 // notReady handles an RNR NAK (roce.md 6.3, 7). What is sent after the wait is
 // one packet, to see whether the receiver is ready for more.
 func (r *requester) notReady(now time.Duration, at int64, s roce.Syndrome) {
-	if !r.advance(now, at) {
-		r.responsesLost(now)
+	there := r.executed(now, at)
+	if r.q.state != Ready || at < r.una {
 		return
 	}
-	if r.waiting {
+	if r.q.connection.Selective {
+		r.begin(now)
+		r.drop(at)
+	}
+	if !there || r.waiting {
 		return
 	}
 	if r.rnrLeft == 0 {
@@ -131,7 +154,9 @@ func (r *requester) notReady(now time.Duration, at int64, s roce.Syndrome) {
 	if r.rnrLeft != 7 {
 		r.rnrLeft--
 	}
-	r.goBack(now)
+	if !r.q.connection.Selective {
+		r.goBack(now)
+	}
 	r.probing, r.waiting = true, true
 	r.rnrUntil = now + roce.RNRTimer(s.RNRCode())
 	r.progressAt = r.rnrUntil // the peer is alive
@@ -162,10 +187,18 @@ func (r *requester) refused(now time.Duration, at int64, s roce.Syndrome) {
 // that it answers, which after a retry may be more than one; Linux answers a
 // retry as if it went on (6.5). What is known is where a chunk begins and ends.
 func (r *requester) readResponse(now time.Duration, h *roce.Header, at int64, payload []byte) {
-	if !r.advance(now, at) {
+	switch {
+	case r.repair == nil && r.advance(now, at):
+		r.place(now, h, at, payload)
+	case r.q.connection.Selective:
+		r.keepResponse(now, h, at, payload)
+	default:
 		r.responsesLost(now)
-		return
 	}
+}
+
+// place executes a packet of a READ's data in its turn.
+func (r *requester) place(now time.Duration, h *roce.Header, at int64, payload []byte) {
 	w := r.slot(r.head)
 	if w.op != OpRead {
 		r.fail(r.head, BadResponse)
@@ -175,7 +208,8 @@ func (r *requester) readResponse(now time.Duration, h *roce.Header, at int64, pa
 	beginsChunk := (at-w.first)%r.chunk == 0
 	offset := r.bytesBefore(w, at)
 	n := r.bytesBefore(w, at+1) - offset
-	if h.Opcode.Ends() != (at+1 == chunkEnd) || beginsChunk && !h.Opcode.Starts() || int64(len(payload)) != n {
+	ends := at+1 == chunkEnd
+	if h.Opcode.Ends() != ends && (ends || !r.q.connection.Selective) || beginsChunk && !h.Opcode.Starts() || int64(len(payload)) != n {
 		r.fail(r.head, BadResponse)
 		return
 	}
@@ -196,6 +230,6 @@ func (r *requester) readResponse(now time.Duration, h *roce.Header, at int64, pa
 			r.reads--
 		}
 	}
-	r.pass(w, at+1)
+	r.pass(now, w, at+1)
 	r.progress(now, at)
 }

@@ -409,12 +409,12 @@ func TestReadAnsweredAfterGoingBack(t *testing.T) {
 	e.at(firstTimeout, "read request 101 1@1000 ask")
 }
 
-// TestReadsFitTheReceiveBuffer: a READ on the wire asks for no more than Credit,
+// TestReadsFitTheReceiveBuffer: a READ on the wire asks for no more than half of Credit,
 // and the least window is two packets.
 func TestReadsFitTheReceiveBuffer(t *testing.T) {
 	e := newReady(t, func(c *Connection) { c.Credit = 5*(256+PacketOverhead) + 1 })
 	e.queue(reads(1, 4096))
-	e.say("read request 100 1280@1000 ask")
+	e.say("read request 100 512@1000 ask", "read request 102 512@1200 ask")
 	e.quiet()
 	e = newReady(t, func(c *Connection) { c.Credit = 0 })
 	e.queue(sends(1, 4096))

@@ -20,6 +20,7 @@ type window struct {
 	credit    int64
 	packet    int64 // what a full packet counts, in bytes
 	delivered int64 // bytes ever acknowledged, in the same count
+	lost      int64 // bytes ever given up for lost, likewise
 
 	marks         []mark // packets being timed, a ring in sending order, of a power of 2
 	oldest, timed int
@@ -42,6 +43,7 @@ type mark struct {
 	sequence  int64
 	sentAt    time.Duration
 	delivered int64
+	lost      int64
 	inFlight  int64
 }
 
@@ -78,7 +80,7 @@ func (w *window) mark(now time.Duration, sequence, inFlight int64) {
 	if w.timed == len(w.marks) && !w.timeMore() {
 		return
 	}
-	w.marks[(w.oldest+w.timed)&(len(w.marks)-1)] = mark{sequence, now, w.delivered, inFlight}
+	w.marks[(w.oldest+w.timed)&(len(w.marks)-1)] = mark{sequence, now, w.delivered, w.lost, inFlight}
 	w.timed++
 }
 
@@ -113,7 +115,11 @@ func (w *window) acknowledged(now time.Duration, una int64, once bool) (time.Dur
 	}
 	took := max(now-m.sentAt, 1)
 	w.sampleDelay(now, took, m.inFlight <= few*w.packet)
-	w.sampleRate(float64(w.delivered-m.delivered)/took.Seconds(), m.delivered)
+	delivered := w.delivered - m.delivered
+	// What was lost was in flight too. But where much is, it may be the receive
+	// buffer that overflows.
+	delivered += min(w.lost-m.lost, delivered/4)
+	w.sampleRate(float64(delivered)/took.Seconds(), m.delivered)
 	return took, true
 }
 

@@ -91,6 +91,8 @@ var opcodes = func() [256]opcodeInfo {
 		UDSendOnly:         {"UD SEND Only", extDETH, kindSend | only, 0},
 		UDSendOnlyImm:      {"UD SEND Only Immediate", extDETH | extImmDt, kindSend | only, 0},
 		CNP:                {"CNP", noExtra, only, 0},
+
+		SelectiveAcknowledge: {"Selective Acknowledge", extAETH | extAtomicAckETH, kindResponse | only, 0},
 	}
 	for op := range table {
 		if info := &table[op]; info.name != "" {

@@ -23,6 +23,7 @@ func TestOpcodes(t *testing.T) {
 		0x1C: {32, "rOR"}, 0x1D: {28, "raOR"},
 		0x64: {20, "sO"}, 0x65: {24, "sOi"},
 		0x81: {12, "O"},
+		0xD1: {24, "pOA"},
 	}
 	for i := range 256 {
 		o := Opcode(i)

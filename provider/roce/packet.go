@@ -48,6 +48,13 @@ const (
 	UDSendOnly         Opcode = 0x64
 	UDSendOnlyImm      Opcode = 0x65
 	CNP                Opcode = 0x81
+
+	// SelectiveAcknowledge is ours, from the range that the IBTA leaves to
+	// manufacturers (0xC0 to 0xFF): a NAK that also tells what has arrived behind
+	// the packet that is missing. It is sent only to a peer that has agreed to it
+	// (package rc, early.go). In it PSN is that of the missing packet, MSN the PSN
+	// of the newest packet reported, and Original the map of the 64 before that.
+	SelectiveAcknowledge Opcode = 0xD1
 )
 
 // A Header is everything between the UDP header and the payload: the BTH and

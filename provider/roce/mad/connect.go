@@ -13,6 +13,16 @@ const (
 	MRAPrivateData = 222
 )
 
+// An ECE is what REQ and REP carry for extensions of a vendor's own (enhanced
+// connection establishment; in Linux since 5.9): whose they are and, in the
+// attribute modifier of the datagram's header, which. Zero says that there are
+// none. Linux passes both to its users and acts on neither; librdmacm answers a
+// REQ with the vendor that it names and the options of its own device.
+type ECE struct {
+	Vendor  uint32 // 24 bits, an OUI
+	Options uint32
+}
+
 // A REQ asks for a connection.
 type REQ struct {
 	TransactionID         uint64
@@ -37,6 +47,7 @@ type REQ struct {
 	ExtendedTransport     uint8 // 3 bits
 	Primary               Path
 	Alternate             Path // all zero: none
+	ECE                   ECE
 	PrivateData           [REQPrivateData]byte
 }
 
@@ -104,7 +115,9 @@ func getGID(p []byte) netip.Addr {
 // wire are cut.
 func (m *REQ) Append(b []byte) []byte {
 	b, p := appendDatagram(b, m.TransactionID, AttributeREQ)
+	putModifier(b, m.ECE.Options)
 	binary.BigEndian.PutUint32(p[0:], m.LocalID)
+	put24(p[5:], m.ECE.Vendor)
 	binary.BigEndian.PutUint64(p[8:], m.ServiceID)
 	binary.BigEndian.PutUint64(p[16:], m.GUID)
 	binary.BigEndian.PutUint32(p[28:], m.QKey)
@@ -130,6 +143,7 @@ func (m *REQ) Decode(b []byte) error {
 		return err
 	}
 	m.TransactionID = tid
+	m.ECE = ECE{Vendor: get24(p[5:]), Options: modifier(b)}
 	m.LocalID = binary.BigEndian.Uint32(p[0:])
 	m.ServiceID = binary.BigEndian.Uint64(p[8:])
 	m.GUID = binary.BigEndian.Uint64(p[16:])
@@ -173,6 +187,7 @@ type REP struct {
 	RNRRetryCount      uint8 // 3 bits, 7 is for ever; for the receiver's sends
 	SRQ                bool
 	GUID               uint64 // the sender's channel adapter
+	ECE                ECE
 	PrivateData        [REPPrivateData]byte
 }
 
@@ -180,6 +195,8 @@ type REP struct {
 // wire are cut.
 func (m *REP) Append(b []byte) []byte {
 	b, p := appendDatagram(b, m.TransactionID, AttributeREP)
+	putModifier(b, m.ECE.Options)
+	p[15], p[19], p[23] = byte(m.ECE.Vendor>>16), byte(m.ECE.Vendor>>8), byte(m.ECE.Vendor)
 	binary.BigEndian.PutUint32(p[0:], m.LocalID)
 	binary.BigEndian.PutUint32(p[4:], m.RemoteID)
 	binary.BigEndian.PutUint32(p[8:], m.QKey)
@@ -203,6 +220,7 @@ func (m *REP) Decode(b []byte) error {
 	m.TransactionID = tid
 	m.LocalID = binary.BigEndian.Uint32(p[0:])
 	m.RemoteID = binary.BigEndian.Uint32(p[4:])
+	m.ECE = ECE{Vendor: uint32(p[15])<<16 | uint32(p[19])<<8 | uint32(p[23]), Options: modifier(b)}
 	m.QKey = binary.BigEndian.Uint32(p[8:])
 	m.QPN = get24(p[12:])
 	m.StartingPSN = get24(p[20:])

@@ -76,8 +76,7 @@ type Header struct {
 }
 
 // DecodeHeader reads the header of a datagram of Size bytes. The status is not
-// looked at, nor is the attribute modifier, in which recent kernels carry vendor
-// options.
+// looked at, nor is the attribute modifier, which is part of an ECE.
 func DecodeHeader(b []byte) (Header, error) {
 	if len(b) != Size || binary.BigEndian.Uint32(b) != baseClassVersionMethod {
 		return Header{}, ErrMalformed
@@ -112,6 +111,12 @@ func openDatagram(b []byte, a Attribute) (transactionID uint64, body []byte, err
 	}
 	return h.TransactionID, b[headerSize:Size:Size], nil
 }
+
+// putModifier sets the attribute modifier of the datagram that b ends with.
+func putModifier(b []byte, v uint32) { binary.BigEndian.PutUint32(b[len(b)-Size+20:], v) }
+
+// modifier is the attribute modifier of a datagram.
+func modifier(b []byte) uint32 { return binary.BigEndian.Uint32(b[20:]) }
 
 func put24(b []byte, v uint32) {
 	b[0], b[1], b[2] = byte(v>>16), byte(v>>8), byte(v)

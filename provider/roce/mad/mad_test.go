@@ -151,20 +151,22 @@ func TestLayout(t *testing.T) {
 			FlowControl:       true,
 			SRQ:               true,
 			ExtendedTransport: 1,
+			ECE:               ECE{Vendor: 0xE1E2E3, Options: 0xF1F2F3F4},
 			Alternate: Path{
 				LocalLID: 0x0102, RemoteLID: 0x0304,
 				LocalGID: netip.MustParseAddr("fd00::1"), RemoteGID: netip.MustParseAddr("fd00::2"),
 				FlowLabel: 0xABCDE, PacketRate: 0x15, TrafficClass: 0x68, HopLimit: 1, SL: 5, SubnetLocal: true, AckTimeout: 31,
 			},
-		}, head + `0010 0000 00000000
-			00000000 00000000 0000000000000000 0000000000000000 00000000 0a0b0c0d
+		}, head + `0010 0000 f1f2f3f4
+			00000000 00e1e2e3 0000000000000000 0000000000000000 00000000 0a0b0c0d
 			abcdef00 00000000 00000007 00000000 0000 00 09 0000 0000
 			00000000000000000000000000000000 00000000000000000000000000000000 00000000 00 00 00 00
 			0102 0304 fd000000000000000000000000000001 fd000000000000000000000000000002 abcde015 68 01 58 f8`},
 		{"REP, rare fields", &REP{
 			TransactionID: 0x1122334455667788, QKey: 0x0A0B0C0D, Failover: FailoverUnsupported, FlowControl: true, SRQ: true,
+			ECE:         ECE{Vendor: 0xE1E2E3, Options: 0xF1F2F3F4},
 			PrivateData: [REPPrivateData]byte{0xDA, 0x7A},
-		}, head + "0013 0000 00000000 00000000 00000000 0a0b0c0d 00000000 00000000 00000000 00 00 03 10 0000000000000000 da7a"},
+		}, head + "0013 0000 f1f2f3f4 00000000 00000000 0a0b0c0d 000000e1 000000e2 000000e3 00 00 03 10 0000000000000000 da7a"},
 		{"RTU", &RTU{
 			TransactionID: 0x1122334455667788, LocalID: 0xA1A2A3A4, RemoteID: 0xB1B2B3B4, PrivateData: [RTUPrivateData]byte{0xDA, 0x7A},
 		}, head + "0014 0000 00000000 a1a2a3a4 b1b2b3b4 da7a"},

@@ -1,0 +1,190 @@
+package rc
+
+import "github.com/ndklab/ndklab/provider/roce"
+
+// Between two of our own adapters, which agree on it when they connect
+// (Connection.Selective), a packet that arrives before one that is missing is
+// kept instead of dropped, and only what is missing is sent again. Nothing is
+// executed or placed before its turn: a kept packet is a copy, handled when the
+// gap before it has closed as if it arrived then. So whatever holds of the order
+// in which memory changes, or of errors, holds with loss as without.
+//
+// What the requester is told:
+//
+//	ACK                     as ever: everything up to a PSN has been executed
+//	SelectiveAcknowledge    that, and what is kept beyond
+//
+// The second is a packet of our own. Its PSN and syndrome are those of a NAK of
+// the missing packet. Then it names the newest of the kept packets that it is
+// about and says of each of the 64 before that whether it is there. One goes
+// out when a packet arrives that opens a gap or asks for an acknowledgement, at
+// the latest every askEvery packets, so each arrival is told of some four times,
+// and a report that is lost costs next to nothing.
+//
+// Plain NAKs would not do: "one per gap" says nothing of the second gap until
+// the first is closed, and the 24 bits of their MSN do not hold what is needed.
+// A payload behind an Acknowledge would be taken for an ICRC by whoever
+// reads along. The opcodes from 0xC0 are the manufacturer's by the IBTA, and
+// readers of packets take them for what they are: somebody's own.
+//
+// The requester draws the conclusions (repair.go).
+
+// keepBytes bounds what either half of a QP keeps, in bytes of payload; a packet
+// takes some 150 bytes more. At
+// 10 Gb/s it is 27 ms: some round trips on a long path, so that a packet may be
+// lost several times before the requester has to wait for it.
+const keepBytes = 32 << 20
+
+// reach is how far beyond the packet that is missing one may be to be kept, in
+// packets. Both ends go by it.
+func reach(mtu int) int64 { return int64(keepBytes / mtu) }
+
+// readsOnWire is how many READs on the wire may be outstanding where n are agreed
+// on. One that is answered but for a packet stays outstanding, and there have to
+// be enough behind it for the round trips until that is here: so a READ that is
+// posted counts as one, in however many it is split.
+func (c *Connection) readsOnWire(n int) int {
+	if c.Selective {
+		return 4 * n
+	}
+	return n
+}
+
+// An earlyPacket is a copy of a packet.
+type earlyPacket struct {
+	sequence int64
+	header   roce.Header
+	payload  []byte
+}
+
+// An earlyStore keeps early packets by sequence number. It has no memory before
+// the first, and reuses what it has.
+type earlyStore struct {
+	ring  []*earlyPacket // a packet is in slot sequence modulo the length, a power of two
+	count int
+	base  int64 // no packet before it is kept
+	end   int64 // no packet from it on was ever kept
+	idle  []*earlyPacket
+}
+
+// at is the packet kept with the given sequence number; nil if it is not there.
+func (s *earlyStore) at(sequence int64) *earlyPacket {
+	if s.count == 0 {
+		return nil
+	}
+	p := s.ring[sequence&int64(len(s.ring)-1)]
+	if p == nil || p.sequence != sequence {
+		return nil
+	}
+	return p
+}
+
+// keep stores a copy of the packet with sequence number at, as long as expected is
+// missing. The caller has made sure that it is
+// within reach and not there yet.
+func (s *earlyStore) keep(expected, at int64, h *roce.Header, payload []byte) {
+	if s.count == 0 {
+		s.base = expected
+	}
+	if at-s.base >= int64(len(s.ring)) {
+		s.grow(at - s.base + 1)
+	}
+	var p *earlyPacket
+	if n := len(s.idle); n > 0 {
+		p, s.idle = s.idle[n-1], s.idle[:n-1]
+	} else {
+		p = new(earlyPacket)
+	}
+	p.sequence, p.header = at, *h
+	p.payload = append(p.payload[:0], payload...)
+	s.ring[at&int64(len(s.ring)-1)] = p
+	s.count++
+	s.end = max(s.end, at+1)
+}
+
+func (s *earlyStore) grow(slots int64) {
+	size := 64
+	for int64(size) < slots {
+		size *= 2
+	}
+	ring := make([]*earlyPacket, size)
+	for _, p := range s.ring {
+		if p != nil {
+			ring[p.sequence&int64(size-1)] = p
+		}
+	}
+	s.ring = ring
+}
+
+// take removes the packet with sequence number expected, and all before it, and
+// returns it; nil if it is not there. It is the taker's until given back.
+func (s *earlyStore) take(expected int64) *earlyPacket {
+	for ; s.count > 0 && s.base < expected; s.base++ {
+		if p := s.at(s.base); p != nil {
+			s.remove(p)
+			s.giveBack(p)
+		}
+	}
+	p := s.at(expected)
+	if p != nil {
+		s.remove(p)
+	}
+	return p
+}
+
+func (s *earlyStore) remove(p *earlyPacket) {
+	s.ring[p.sequence&int64(len(s.ring)-1)] = nil
+	s.count--
+}
+
+func (s *earlyStore) giveBack(p *earlyPacket) { s.idle = append(s.idle, p) }
+
+// spent reports whether more has arrived in order since than was ever kept: then
+// the memory may go.
+func (s *earlyStore) spent(expected int64) bool {
+	return s.count == 0 && expected-s.end > int64(len(s.ring))
+}
+
+// keep takes a packet ahead of the one that is expected.
+func (r *responder) keep(h *roce.Header, at int64, payload []byte) {
+	if at-r.expected >= reach(r.q.connection.MTU) {
+		return // the requester will find out
+	}
+	if r.early == nil {
+		r.early = new(earlyStore)
+	}
+	gap := at > max(r.early.end, r.expected)
+	known := r.early.at(at) != nil
+	if !known {
+		r.early.keep(r.expected, at, h, payload)
+	}
+	if gap || known || h.AckReq {
+		r.replies.report(at)
+	}
+}
+
+// executeAndResume executes the packet that is expected, and the early packets
+// that are due then.
+func (r *responder) executeAndResume(h *roce.Header, payload []byte) {
+	r.execute(h, payload)
+	early, from := r.early, r.expected
+	for r.q.state == Ready {
+		p := early.take(r.expected)
+		if p == nil {
+			break
+		}
+		// A receive may be lacking: then the packet is dropped, as it would be
+		// without anything missing before it.
+		r.execute(&p.header, p.payload)
+		early.giveBack(p)
+	}
+	switch {
+	case r.q.state != Ready:
+	case r.early.count > 0:
+		r.replies.report(r.early.end - 1)
+	case r.expected != from:
+		r.replies.acknowledge()
+	case r.early.spent(r.expected):
+		r.early = nil
+	}
+}

@@ -1,0 +1,276 @@
+package rc
+
+import (
+	"slices"
+	"time"
+)
+
+// A scoreboard is what a requester knows of the range [una, max) packet by packet:
+// when each was last sent, and what became of it.
+//
+// What is missing is told from the order of sending, as RACK does it (RFC 8985):
+// a packet is lost if one that was sent later has arrived, and either that one
+// was sent a good while later or the round trip of this one is over by as much.
+// The order of sending, not of sequence numbers, so a packet that is lost a
+// second time is missed as soon as the first time. The good while is a quarter of
+// the round trip: packets that overtake each other by less have nothing sent again.
+//
+// The responses to READs are kept early too, and take part as if they were the
+// packets that asked for them.
+type scoreboard struct {
+	records []record // a sequence number is in slot itself modulo the length, a power of two
+	flights []flight // in the order of sending; those before oldest are dealt with
+	oldest  int
+
+	lost    int   // records with that fate
+	lowest  int64 // no packet before it is lost
+	early   int   // records that have arrived
+	waiting int64 // what records with that fate cost, in bytes: part of inFlight
+
+	// Of all packets that have arrived, one was sent last: when, which, and how
+	// long it took to know. latest is negative if none has arrived.
+	latest         time.Duration
+	latestSequence int64
+	took           time.Duration
+}
+
+// A fate is what became of a sequence number.
+type fate uint8
+
+const (
+	flying  fate = iota
+	waiting      // of a READ: the request has arrived, but waits for what is missing before it
+	arrived      // or its response has
+	lost
+)
+
+type record struct {
+	sentAt time.Duration
+	cost   int32 // as window counts it
+	fate   fate
+	again  bool // sent more than once
+	read   bool
+}
+
+// A flight is a run of sequence numbers sent at once.
+type flight struct {
+	from, to int64
+	sentAt   time.Duration
+}
+
+func (b *scoreboard) record(sequence int64) *record {
+	return &b.records[sequence&int64(len(b.records)-1)]
+}
+
+// makeRoom has records for sequence numbers from una up to end.
+func (b *scoreboard) makeRoom(una, end int64) {
+	if end-una <= int64(len(b.records)) {
+		return
+	}
+	size := max(64, len(b.records))
+	for int64(size) < end-una {
+		size *= 2
+	}
+	old := *b
+	b.records = make([]record, size)
+	for s := una; s < una+int64(len(old.records)); s++ {
+		*b.record(s) = *old.record(s)
+	}
+}
+
+// fly notes that [from, to) were sent.
+func (b *scoreboard) fly(from, to int64, sentAt time.Duration) {
+	if len(b.flights) == cap(b.flights) {
+		b.tidy()
+	}
+	at := len(b.flights)
+	for at > b.oldest && b.flights[at-1].sentAt > sentAt {
+		at--
+	}
+	if at > b.oldest && b.flights[at-1].to == from && b.flights[at-1].sentAt == sentAt {
+		b.flights[at-1].to = to
+		return
+	}
+	b.flights = slices.Insert(b.flights, at, flight{from, to, sentAt})
+}
+
+// tidy removes the flights of which nothing flies any more, and makes room for as
+// many as are left: so there are never many more than records.
+func (b *scoreboard) tidy() {
+	b.flights = b.flights[:copy(b.flights, b.flights[b.oldest:])]
+	b.oldest = 0
+	b.flights = slices.DeleteFunc(b.flights, func(f flight) bool {
+		for s := f.from; s < f.to; s++ {
+			if rec := b.record(s); rec.fate == flying && rec.sentAt == f.sentAt {
+				return false
+			}
+		}
+		return true
+	})
+	b.flights = slices.Grow(b.flights, max(len(b.flights), 16))
+}
+
+// overtaken reports whether a packet that was sent after s at that time has arrived.
+func (b *scoreboard) overtaken(s int64, sentAt time.Duration) bool {
+	return sentAt < b.latest || sentAt == b.latest && s < b.latestSequence
+}
+
+// note records that [from, to) were sent for the first time.
+func (r *requester) note(from, to int64, sentAt time.Duration) {
+	if from >= to {
+		return
+	}
+	r.repair.makeRoom(r.una, to)
+	index := r.indexOf(from)
+	for s := from; s < to; s++ {
+		for s >= r.slot(index).end {
+			index++
+		}
+		w := r.slot(index)
+		*r.repair.record(s) = record{sentAt: sentAt, cost: int32(r.cost(w, s, s+1)), read: w.op == OpRead}
+	}
+	r.repair.fly(from, to, sentAt)
+}
+
+// indexOf is the index of the request that a sequence number in [una, max) is
+// part of.
+func (r *requester) indexOf(s int64) int64 {
+	low, high := r.head, r.tail-1
+	for low < high {
+		if middle := (low + high) / 2; r.slot(middle).end > s {
+			high = middle
+		} else {
+			low = middle + 1
+		}
+	}
+	return low
+}
+
+// arrive notes that a sequence number has reached the responder or, of a READ,
+// that its response is here.
+func (r *requester) arrive(now time.Duration, s int64) {
+	p := r.repair
+	rec := p.record(s)
+	switch rec.fate {
+	case arrived:
+		return
+	case lost:
+		p.lost--
+	case waiting:
+		p.waiting -= int64(rec.cost)
+		fallthrough
+	default:
+		r.inFlight -= int64(rec.cost)
+	}
+	rec.fate = arrived
+	p.early++
+	r.window.delivered += int64(rec.cost)
+	r.overtakes(now, s)
+}
+
+// overtakes notes in the order of sending that a packet has arrived.
+func (r *requester) overtakes(now time.Duration, s int64) {
+	p := r.repair
+	rec := p.record(s)
+	if rec.again && now-rec.sentAt < r.window.delay {
+		return // that was the first one after all
+	}
+	if rec.sentAt > p.latest || rec.sentAt == p.latest && s > p.latestSequence {
+		p.latest, p.latestSequence, p.took = rec.sentAt, s, now-rec.sentAt
+	}
+}
+
+// wait notes that the READ request that begins with sequence number s is kept by
+// the responder until its turn comes.
+func (r *requester) wait(now time.Duration, s int64) {
+	p := r.repair
+	w := r.slot(r.indexOf(s))
+	if (s-w.first)%r.chunk != 0 {
+		return
+	}
+	r.overtakes(now, s)
+	for end := r.chunkEnd(w, s); s < end; s++ {
+		rec := p.record(s)
+		switch rec.fate {
+		case arrived, waiting:
+			continue
+		case lost:
+			p.lost--
+			r.inFlight += int64(rec.cost)
+		}
+		rec.fate = waiting
+		p.waiting += int64(rec.cost)
+	}
+}
+
+// lose gives a sequence number up for lost. A READ request that has not been
+// executed is lost as a whole: in parts it would be more requests than the
+// responder has resources for.
+func (r *requester) lose(s int64) {
+	p := r.repair
+	end := s + 1
+	if s >= p.executed && p.record(s).read {
+		w := r.slot(r.indexOf(s))
+		s -= (s - w.first) % r.chunk
+		end = r.chunkEnd(w, s)
+	}
+	for ; s < end; s++ {
+		rec := p.record(s)
+		switch rec.fate {
+		case arrived, lost:
+			continue
+		case waiting:
+			p.waiting -= int64(rec.cost)
+		}
+		rec.fate = lost
+		r.inFlight -= int64(rec.cost)
+		r.window.lost += int64(rec.cost)
+		p.lost++
+		p.lowest = min(p.lowest, s)
+	}
+	p.until = max(p.until, r.max)
+}
+
+// drop notes that the responder does not have what it may have reported: for
+// want of a receive it has dropped the packet when its turn came. The oldest
+// packet is taken for dropped when the timer runs out, whatever was reported;
+// what its acknowledgement then tells of the rest is the order of sending.
+func (r *requester) drop(s int64) {
+	p := r.repair
+	if rec := p.record(s); rec.fate == arrived && s >= p.executed {
+		rec.fate = flying
+		p.early--
+		r.inFlight += int64(rec.cost)
+		r.window.delivered -= int64(rec.cost)
+	}
+	r.lose(s)
+}
+
+// detect gives up what must be lost by the order of sending, and has the timer
+// look again at the rest of what has been overtaken.
+func (r *requester) detect(now time.Duration) {
+	p := r.repair
+	p.news, r.againAt = false, 0
+	expected, tolerance := max(r.roundTrip.mean, p.took), max(r.window.delay/4, shortestPause)
+	for ; p.oldest < len(p.flights); p.oldest++ {
+		f := &p.flights[p.oldest]
+		f.from = max(f.from, r.una)
+		over := f.sentAt + expected + tolerance
+		gone := p.latest >= f.sentAt+tolerance || now >= over
+		for f.from < f.to {
+			rec := p.record(f.from)
+			if rec.sentAt == f.sentAt && rec.fate == flying {
+				if !p.overtaken(f.from, f.sentAt) {
+					return
+				}
+				if !gone {
+					r.againAt = over
+					return
+				}
+				r.lose(f.from)
+			}
+			f.from++
+		}
+	}
+	p.flights, p.oldest = p.flights[:0], 0
+}
