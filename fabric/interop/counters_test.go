@@ -68,7 +68,7 @@ func (s *setting) counters(t *testing.T) {
 		fine = slices.Concat(fine, overtaking)
 	}
 	// The guest says that it acknowledges within 134 ms, and we send nothing again
-	// before that (provider.TestAckDelay). An emulated machine that does not get a
+	// before that (provider.TestAckDelay, TestForeignAckDelay). An emulated machine that does not get a
 	// processor in time breaks its word, and then has a duplicate.
 	if node["timeouts"] > 0 && guest["duplicate_request"] <= node["retransmitted"] {
 		fine = append(slices.Clip(fine), "duplicate_request")
