@@ -77,8 +77,8 @@ func (s *setting) impair(t *testing.T) {
 	for _, command := range []string{
 		"modprobe ifb numifbs=0 && ip link add ifb0 type ifb && ip link set ifb0 up",
 		"tc qdisc add dev eth0 ingress && tc filter add dev eth0 ingress matchall action mirred egress redirect dev ifb0",
-		"tc qdisc add dev eth0 root netem delay 2ms loss 1% reorder 0.5%",
-		"tc qdisc add dev ifb0 root netem delay 2ms loss 1% reorder 0.5%",
+		"tc qdisc replace dev eth0 root netem limit 10000 delay 2ms loss 1% reorder 0.5%",
+		"tc qdisc replace dev ifb0 root netem limit 10000 delay 2ms loss 1% reorder 0.5%",
 	} {
 		s.guest.run(t, command)
 	}
@@ -86,6 +86,7 @@ func (s *setting) impair(t *testing.T) {
 }
 
 func (s *setting) mend(t *testing.T) {
-	s.guest.run(t, "tc qdisc del dev eth0 root && tc qdisc del dev eth0 ingress")
+	s.guest.run(t, "tc qdisc del dev eth0 ingress")
+	s.guest.unhurried(t)
 	s.lossy = false
 }
