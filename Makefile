@@ -6,7 +6,7 @@ VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 export CGO_ENABLED = 0
 BUILD   := $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
-.PHONY: help build demo test conformance race interop lint fuzz clean go
+.PHONY: help build demo test conformance race sim interop lint fuzz clean go
 
 help:  ## this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -32,6 +32,11 @@ race: go  ## the tests of what runs on many goroutines, under the race detector 
 	@# tests of what ends when would see that.
 	GORACE=atexit_sleep_ms=0 CGO_ENABLED=1 $(GO) test -race -timeout 20m ./control/... ./provider/... ./node/... ./fabric/...
 
+SEEDS ?= 20000
+FIRST ?= 1
+sim: go  ## SEEDS random scenarios (default 20000, seed FIRST to begin with) on a simulated network with all faults
+	$(GO) test -count=1 -timeout 60m -v -run '^TestSeeds$$' ./provider/sim/soak -seeds $(SEEDS) -first $(FIRST)
+
 interop: go  ## labs with a Linux kernel's soft-RoCE in a virtual machine as a foreign node (Debian; fetches packages; QEMU; SHORT=1: less of it)
 	@fabric/interop/rxeguest/setup
 	NDKLAB_INTEROP=1 $(GO) test $(if $(SHORT),-short) -timeout 60m -count=1 -v ./fabric/interop
@@ -46,7 +51,7 @@ FUZZTIME ?= 30s
 fuzz: go  ## every fuzzer for FUZZTIME each (default 30s)
 	@grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u | while read -r d; do \
 	  sed -nE 's/^func (Fuzz[A-Za-z0-9]+).*/\1/p' $$d/*_test.go | while read -r f; do \
-	    echo "$$d $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$d || exit 1; done || exit 1; done
+	    echo "$$d $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s $$d || exit 1; done || exit 1; done
 
 clean:  ## removes bin
 	rm -rf bin

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/roce"
 	"github.com/ndklab/ndklab/provider/roce/mad"
@@ -46,7 +48,7 @@ func (g *gate) open() {
 }
 
 // newGatedWorld is newWorld with a gate before each adapter.
-func newGatedWorld(t *testing.T) (*world, [2]*gate) {
+func newGatedWorld(t testing.TB) (*world, [2]*gate) {
 	t.Helper()
 	var gates []*gate
 	w := newWorldWith(t, addresses, func(cfg *provider.Config) {
@@ -182,12 +184,19 @@ func TestArrival(t *testing.T) {
 		gates[1].change = nil
 		server.result(success)
 	})
-	t.Run("management datagrams are numbered", func(t *testing.T) {
+	t.Run("roce.md 10 management datagrams have the headers that Linux gives them, and are numbered", func(t *testing.T) {
 		w, gates := newGatedWorld(t)
 		var numbers []uint32
 		gates[1].change = func(p *roce.Received) {
-			if p.Header.DestQPN == mad.QPN {
-				numbers = append(numbers, p.Header.PSN)
+			if p.Header.DestQPN != mad.QPN {
+				return
+			}
+			numbers = append(numbers, p.Header.PSN)
+			want := roce.Header{
+				Opcode: 0x64, PKey: 0xFFFF, DestQPN: 1, PSN: p.Header.PSN, QKey: 0x80010000, SourceQPN: 1,
+			}
+			if d := cmp.Diff(want, p.Header); d != "" || len(p.Payload) != 256 {
+				t.Errorf("%d bytes with header (-want +got):\n%s", len(p.Payload), d)
 			}
 		}
 		w.connect()

@@ -54,7 +54,7 @@ func TestConnectErrors(t *testing.T) {
 			connector := client.newConnector()
 			w.t = t
 			w.want(w.finish(client.dialFrom(connector, client.qp, addr(c.from), addr(c.to))), c.want)
-			w.t.Run("NDK-CONN-13 and again on the same connector", func(t *testing.T) {
+			t.Run("NDK-CONN-13 and again on the same connector", func(t *testing.T) {
 				w.want(w.finish(client.dialFrom(connector, client.qp, addr(c.from), addr(c.to))), c.want)
 			})
 			w.finish(client.close(connector))
@@ -419,6 +419,21 @@ func TestConnect(t *testing.T) {
 				t.Fatal("Accept has not completed")
 			}
 			w.want(accept.status, success)
+		},
+		"packets of an earlier connection establish nothing": func(t *testing.T, w *world, client, server *host) {
+			var accept *async
+			server.listen(func(c *provider.Connector) { accept = server.accept(c) })
+			client.conn = client.newConnector()
+			w.want(w.finish(client.dial(client.conn, server)), success)
+			late := roce.Packet{Header: roce.Header{Opcode: roce.WriteOnly, PKey: roce.DefaultPKey, DestQPN: server.qp.Number(), PSN: 0x123456}}
+			flow := roce.Flow{Local: client.address, Remote: server.address, SourcePort: 0xC000}
+			if err := w.network.Attach(mtu).Send(flow, []roce.Packet{late}); err != nil {
+				t.Fatal(err)
+			}
+			w.clock.Run(time.Millisecond)
+			if accept.over() {
+				t.Fatal("Accept completed")
+			}
 		},
 		"a stranger's packets establish nothing": func(t *testing.T, w *world, client, server *host) {
 			var accept *async

@@ -21,7 +21,7 @@ func (c *Connector) connectQP(listening bool) {
 	qp.mu.Lock()
 	defer qp.mu.Unlock()
 	qp.flow = flow
-	qp.listening = listening
+	qp.listening, qp.firstPSN = listening, agreed.ReceivePSN
 	if err := qp.rc.Connect(agreed); err != nil {
 		qp.clock.Go(c.lost) // a CQ failed since the QP was taken, and with it the QP
 	}

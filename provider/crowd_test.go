@@ -78,10 +78,18 @@ func TestThousands(t *testing.T) {
 	for _, e := range clients {
 		w.want(e.qp.Send(nil, nil, 0), success)
 	}
+	buffer := make([]provider.Result, 256)
 	for _, h := range w.hosts {
-		for _, r := range h.results(size) {
-			w.want(r.Status, success)
-		}
+		completed := 0
+		w.wait("completions", func() bool {
+			for n := h.cq.Results(buffer); n > 0; n = h.cq.Results(buffer) {
+				for _, r := range buffer[:n] {
+					w.want(r.Status, success)
+				}
+				completed += n
+			}
+			return completed == size
+		})
 	}
 
 	// Ports say which server's end is which client's.

@@ -180,9 +180,21 @@ func (qp *QP) await(c *change) {
 
 // over notes that a change is not pending any more. c.grant.mu is held.
 func (c *change) over() {
-	is := func(other *change) bool { return other == c }
-	c.grant.pending = slices.DeleteFunc(c.grant.pending, is)
-	c.qp.changes = slices.DeleteFunc(c.qp.changes, is)
+	c.grant.pending = without(c.grant.pending, c)
+	c.qp.changes = without(c.qp.changes, c)
+}
+
+// without is changes without c. What is over is nearly always the oldest, so it
+// costs no walk: a queue may hold many thousands.
+func without(changes []*change, c *change) []*change {
+	switch i := slices.Index(changes, c); {
+	case i < 0: // closing the grant took it out
+		return changes
+	case i > 0 || len(changes) == 1: // an only one leaves its place to the next
+		return slices.Delete(changes, i, i+1)
+	}
+	changes[0] = nil
+	return changes[1:]
 }
 
 // Perform implements rc.LocalOperation. The queue pair's lock is held.

@@ -22,7 +22,7 @@ import (
 // Virtual time can be moved on from within a callback, too: that is what other
 // goroutines would do while the callback is in progress.
 type world struct {
-	t       *testing.T
+	t       testing.TB
 	clock   *clock.Virtual
 	path    *sim.Impaired
 	network *sim.Network
@@ -77,18 +77,18 @@ var (
 // nowhere is an address that no packet comes back from.
 var nowhere = netip.MustParseAddrPort("10.0.0.9:7000")
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
 	return newWorldOf(t, addresses, provider.DefaultAdapterInfo())
 }
 
-func newWorldOf(t *testing.T, addresses [2]netip.Addr, info provider.AdapterInfo) *world {
+func newWorldOf(t testing.TB, addresses [2]netip.Addr, info provider.AdapterInfo) *world {
 	t.Helper()
 	return newWorldWith(t, addresses, func(c *provider.Config) { c.Info = info })
 }
 
 // newWorldWith makes a world of devices with a change to their configuration.
-func newWorldWith(t *testing.T, addresses [2]netip.Addr, change func(*provider.Config)) *world {
+func newWorldWith(t testing.TB, addresses [2]netip.Addr, change func(*provider.Config)) *world {
 	t.Helper()
 	w := newEmptyWorld(t)
 	for i, address := range addresses {
@@ -101,7 +101,7 @@ func newWorldWith(t *testing.T, addresses [2]netip.Addr, change func(*provider.C
 }
 
 // newEmptyWorld makes a world that is to be given its two hosts.
-func newEmptyWorld(t *testing.T) *world {
+func newEmptyWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{t: t, clock: clock.NewVirtual()}
 	w.path = &sim.Impaired{Rand: rand.New(rand.NewPCG(1, 2)), Delay: 10 * time.Microsecond, Rate: 10e9}

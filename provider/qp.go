@@ -37,8 +37,10 @@ type QP struct {
 	// packets earlier.
 	connected bool
 	// listening says that the peer's first request is to be reported to the
-	// connector: it stands in for a lost RTU (roce.md 11).
+	// connector: it stands in for a lost RTU (roce.md 11). It is the one with
+	// firstPSN: others may be of an earlier connection with the same numbers.
 	listening   bool
+	firstPSN    uint32
 	busy        bool       // counted in Miniport.busy
 	halted      bool       // the peer has ended the connection
 	timedOut    bool       // the error is that the peer did not answer
@@ -129,7 +131,7 @@ func (qp *QP) receive(packets []roce.Received) {
 		}
 		frames++
 		octets += frameOctets(&p.Flow, op, len(p.Payload))
-		requested = requested || op.IsRequest()
+		requested = requested || op.IsRequest() && p.Header.PSN == qp.firstPSN
 		qp.rc.Handle(now, &p.Header, p.Payload)
 	}
 	counters.inOctets.Add(uint64(octets))

@@ -52,7 +52,7 @@ func TestTransfers(t *testing.T) {
 	}
 }
 
-func checkResult(t *testing.T, got provider.ResultEx, kind provider.OperationType, context any, h *host) {
+func checkResult(t testing.TB, got provider.ResultEx, kind provider.OperationType, context any, h *host) {
 	t.Helper()
 	if got.Status != provider.StatusSuccess || got.Type != kind || got.RequestContext != context || got.QPContext != h {
 		t.Fatalf("got %v of type %v for %v, want success of type %v for %v", got.Status, got.Type, got.RequestContext, kind, context)

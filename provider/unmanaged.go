@@ -15,8 +15,8 @@ import (
 type UnmanagedConnection struct {
 	Local, Remote netip.Addr // of one family, the first one of the adapter's
 	RemoteQPN     uint32     // 2 to 0xFFFFFE
-	SendPSN       uint32     // of our first request; 24 bits
-	ReceivePSN    uint32     // of the peer's; 24 bits, best chosen at random
+	SendPSN       uint32     // of our first request; 24 bits, best chosen at random
+	ReceivePSN    uint32     // of the peer's first request; 24 bits
 	// MTU is how many bytes of payload a packet has: 256, 512, 1024, 2048 or 4096,
 	// the same at both ends, and not more than the path MTU of Local.
 	MTU int

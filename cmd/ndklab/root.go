@@ -67,7 +67,8 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	cobra.EnableCommandSorting = false
 	for _, verb := range []*cobra.Command{
 		runCommand(), upCommand(), downCommand(), lsCommand(), inspectCommand(), execCommand(),
-		adapterCommand(), countersCommand(), connectionsCommand(), rpingCommand(), validateCommand(), doctorCommand(), versionCommand(),
+		adapterCommand(), countersCommand(), connectionsCommand(), rpingCommand(), rcPingpongCommand(),
+		validateCommand(), doctorCommand(), versionCommand(),
 	} {
 		verb.DisableFlagsInUseLine = true
 		root.AddCommand(verb)

@@ -52,7 +52,7 @@ with -V.`,
 			o.Verbose = cmd.OutOrStdout()
 		}
 		at := netip.AddrPortFrom(address, *port)
-		return withAdapter(cmd.Context(), func(ctx context.Context, adapter *provider.Adapter) error {
+		return withAdapter(cmd, func(ctx context.Context, adapter *provider.Adapter) error {
 			if *client {
 				return rping.Call(ctx, adapter, at, *count, o)
 			}
@@ -62,8 +62,10 @@ with -V.`,
 	return cmd
 }
 
-// withAdapter calls f with the adapter of the node that this process runs in.
-func withAdapter(ctx context.Context, f func(context.Context, *provider.Adapter) error) error {
+// withAdapter calls f with the adapter of the node that this process runs in. What
+// f finds wrong is a workload's failure.
+func withAdapter(cmd *cobra.Command, f func(context.Context, *provider.Adapter) error) error {
+	ctx := cmd.Context()
 	device, err := lease.Open(ctx)
 	if err != nil {
 		return control.Errorf(control.Usage, "%v", err)
@@ -74,5 +76,10 @@ func withAdapter(ctx context.Context, f func(context.Context, *provider.Adapter)
 		return fmt.Errorf("open adapter: %w", status)
 	}
 	defer adapter.Close() // waits until what was made on it is closed
-	return f(ctx, adapter)
+	err = f(ctx, adapter)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	tell(cmd.ErrOrStderr(), err, exitFailed)
+	return exitStatus(exitFailed)
 }

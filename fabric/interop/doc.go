@@ -5,7 +5,8 @@
 // What is tested (TestGuest), in both directions and over IPv4 and IPv6:
 //
 //   - rping, with every byte compared, a thousand times with text of each of
-//     nine sizes from 64 to 65535 bytes; ucmatose, with 100 connections at once.
+//     nine sizes from 64 to 65535 bytes; ibv_rc_pingpong, which needs no
+//     connection management; ucmatose, with 100 connections at once.
 //     All of it first on a clean link, then with 1 % of loss and 0.5 % of
 //     reordering, by netem in the guest, of what it sends and of what it receives.
 //   - After the first, that rxe has counted no error and the node neither, and

@@ -15,6 +15,7 @@ var subjects = []struct {
 	test func(*setting, *testing.T)
 }{
 	{"rping", (*setting).rping},
+	{"pingpong", (*setting).pingpong},
 	{"ucmatose", (*setting).ucmatose},
 }
 

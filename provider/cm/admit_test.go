@@ -186,6 +186,24 @@ func TestReusedID(t *testing.T) {
 	}
 }
 
+// TestReusedIDOfRequest: the same while our consumer thinks about the old one. One
+// REJ says it all.
+func TestReusedIDOfRequest(t *testing.T) {
+	_, active, passive := pair(t)
+	a := active.connect(passive, 0x11)
+	req := latest[mad.REQ](active)
+	p := wait[ConnectRequest](passive).ID
+	req.QPN = 0x99
+	passive.deliver(active.addr, &req)
+	diff(t, "old", []Event{AcceptFailed{ID: p, Failure: Aborted}}, passive.events)
+	if got := len(passive.sent); got != 1 {
+		t.Errorf("%d messages", got)
+	}
+	passive.events = nil
+	diff(t, "new", Rejected{ID: a, Reason: mad.ReasonStaleConnection}, wait[Rejected](active))
+	ended(t, active, passive)
+}
+
 // TestStaleInTimewait: packets to the QPN may be under way, so it is not to be
 // used again yet.
 func TestStaleInTimewait(t *testing.T) {

@@ -26,6 +26,22 @@
 //
 // The last event of every connection is TimewaitOver, whatever happened before.
 //
+// What is refused by a REJ, and why (roce.md 10.5):
+//
+//	no resources           REQ, if Config.Refuses says so
+//	timeout                what we have asked for or accepted, and not heard of for long
+//	invalid comm ID        REP or RTU of a connection that we do not know
+//	invalid service ID     REQ for another port space, or if Config.Refuses says so
+//	invalid transport      REQ for another than reliable connection
+//	stale connection       REQ or REP with a QPN or communication ID that is still known as another's
+//	invalid GID            REQ for or from another address than the datagram's; tells ours
+//	invalid path MTU       REQ for an unknown or too large one; tells the largest
+//	rejected by consumer   REQ whose rdma_cm header is not of the datagram's addresses; Reject
+//
+// The other reasons are about what we do not check or do not have. Path migration
+// is among that: LAP and APR are ignored, as they may be. A SIDR_REQ is answered,
+// since we have no UD services, by SIDR_REP with status unsupported.
+//
 // Start reading at Endpoint; connection.go holds the states, active.go and
 // passive.go the two ways into a connection, disconnect.go and reject.go the
 // ways out. Where several processes share an adapter, each with an Endpoint of

@@ -132,6 +132,9 @@ func (e *Endpoint) resend(now time.Duration, c *connection) {
 // REJ, that is in c.message, and the timewait is no shorter than rejectMemory.
 func (e *Endpoint) close(now time.Duration, c *connection) {
 	hold := min(c.ackTimeout.Duration(), maxTimewait)
+	if c.ackTimeout == 0 { // that is never (roce.md 6.4)
+		hold = maxTimewait
+	}
 	if c.rejected {
 		hold = max(hold, rejectMemory)
 	}

@@ -92,19 +92,21 @@ func (e *Endpoint) ended(now time.Duration, c *connection, lost bool) {
 
 // lost ends a connection whose peer turns out to have forgotten it, since it uses
 // the same QPN for another one. The peer is told to forget it, should it not
-// have (roce.md section 11).
-func (e *Endpoint) lost(now time.Duration, c *connection) {
+// have (roce.md section 11): rejected says that it is by a REJ of its REQ.
+func (e *Endpoint) lost(now time.Duration, c *connection) (rejected bool) {
 	switch c.state {
 	case established:
 		e.sendDREQ(now, c)
 		e.emit(c, Disconnected{ID: c.id, Lost: true})
 	case requestReceived, replySent:
+		rejected = c.state == requestReceived
 		e.reject(now, c, mad.ReasonStaleConnection, nil)
 		e.emit(c, AcceptFailed{ID: c.id, Failure: Aborted})
 	case replyReceived:
 		e.reject(now, c, mad.ReasonStaleConnection, nil)
 		e.emit(c, ConnectFailed{ID: c.id, Failure: Aborted})
 	}
+	return rejected
 }
 
 // Disconnecting is how many connections wait for their peer to confirm their

@@ -252,24 +252,30 @@ func TestAbandonBetweenEvents(t *testing.T) {
 	diff(t, "timewait", TimewaitOver{ID: b, QPN: 0x21}, wait[TimewaitOver](active))
 }
 
-// TestTimewaitLimits: a peer's ACK timeout of hours does not hold a connection
-// for hours.
+// TestTimewaitLimits: a timewait is as long as the ACK timeout that the active side
+// chooses, which may be hours, or none, and then does not hold a connection for
+// hours.
 func TestTimewaitLimits(t *testing.T) {
-	n, active, passive := pair(t)
-	p := active.connectParams(passive, 0x11)
-	p.AckTimeout = 31
-	a, err := active.Connect(0, p)
-	active.must(err)
-	active.settle()
-	passive.must(passive.accept(wait[ConnectRequest](passive).ID, 0x12))
-	wait[ConnectReply](active)
-	active.must(active.complete(a))
-	wait[Established](passive)
-	active.must(active.disconnect(a))
-	wait[Disconnected](passive)
-	begin := n.now()
-	wait[TimewaitOver](passive)
-	if got := n.now() - begin; got != 8*time.Second {
-		t.Errorf("timewait of %v", got)
+	for timeout, want := range map[mad.Timeout]time.Duration{
+		1: 8192 * time.Nanosecond, 14: 67108864 * time.Nanosecond, 20: 4294967296 * time.Nanosecond,
+		21: 8 * time.Second, 31: 8 * time.Second, 0: 8 * time.Second,
+	} {
+		n, active, passive := pair(t)
+		p := active.connectParams(passive, 0x11)
+		p.AckTimeout = timeout
+		a, err := active.Connect(n.now(), p)
+		active.must(err)
+		active.settle()
+		passive.must(passive.accept(wait[ConnectRequest](passive).ID, 0x12))
+		wait[ConnectReply](active)
+		active.must(active.complete(a))
+		wait[Established](passive)
+		active.must(active.disconnect(a))
+		wait[Disconnected](passive)
+		begin := n.now()
+		wait[TimewaitOver](passive)
+		if got := n.now() - begin; got != want {
+			t.Errorf("timeout %d: timewait of %v, want %v", timeout, got, want)
+		}
 	}
 }

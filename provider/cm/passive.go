@@ -88,8 +88,9 @@ func (e *Endpoint) handleREQ(now time.Duration, from path, b []byte) {
 		old = e.byQPN[qpnKey{q.GUID, q.QPN}]
 	}
 	if old != nil { // the peer has forgotten it: it gives its ID or its QPN to another
-		e.lost(now, old)
-		e.refuseREQ(from, &q, mad.ReasonStaleConnection)
+		if rejected := e.lost(now, old); !rejected || old.peerID != q.LocalID { // or the REJ is for both
+			e.refuseREQ(from, &q, mad.ReasonStaleConnection)
+		}
 		return
 	}
 	var ip mad.IPHeader

@@ -137,11 +137,13 @@ func (t *tenant) handle(_ context.Context, r *control.Request) (any, error) {
 		}
 		return device.TransportCounters(), nil
 	case methodState:
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if err := r.Decode(&t.state); err != nil {
+		var s state
+		if err := r.Decode(&s); err != nil {
 			return nil, err
 		}
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.state = s
 		t.applyState()
 		return nil, nil
 	}

@@ -2,11 +2,13 @@ package lease
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/provider"
@@ -96,6 +98,50 @@ func TestOwnersMistakes(t *testing.T) {
 	refused(t, err, "2 addresses take")
 	if _, err := openLedger(short, ours[1:], 1); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestGarbledNotices: what cannot be read changes nothing, on either side.
+func TestGarbledNotices(t *testing.T) {
+	was := state{Known: true, Enabled: true}
+	tenant, holder := &tenant{state: was}, &holder{server: &Server{}}
+	for method, handle := range map[string]control.Handler{
+		methodState: tenant.handle, methodDatagram: tenant.handle,
+		methodConnection: holder.handle, methodCounters: holder.handle,
+	} {
+		for _, params := range []string{``, `7`, `["Enabled"]`, `{"Enabled": false`} {
+			_, err := handle(t.Context(), &control.Request{Method: method, Params: json.RawMessage(params)})
+			refused(t, err, method+": parameters")
+		}
+	}
+	half := json.RawMessage(`{"Known": true, "Enabled": false, "Failed": "yes"}`)
+	_, err := tenant.handle(t.Context(), &control.Request{Method: methodState, Params: half})
+	refused(t, err, methodState+": parameters")
+	if tenant.state != was || holder.counted != nil {
+		t.Errorf("state %+v, counters %v", tenant.state, holder.counted)
+	}
+}
+
+// TestClosedServer: a server that is closed does not follow its device any more.
+func TestClosedServer(t *testing.T) {
+	s := serving(t, config(1))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	told := make(chan struct{})
+	defer s.Device().Subscribe(func(provider.NetEvent) { close(told) })() // after the server, and told after it
+	if status := s.Device().SetState(false); status != provider.StatusSuccess {
+		t.Fatal(status)
+	}
+	select {
+	case <-told:
+	case <-time.After(patience):
+		t.Fatal("no event")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.state.Enabled {
+		t.Error("the closed server follows its device")
 	}
 }
 

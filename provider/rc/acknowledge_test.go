@@ -1,6 +1,10 @@
 package rc
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/ndklab/ndklab/provider/roce"
+)
 
 // TestNoCredits: we count no receives for the peer, and say so (roce.md 2.3).
 func TestNoCredits(t *testing.T) {
@@ -39,5 +43,17 @@ func TestNeverAsked(t *testing.T) {
 	h.AckReq = false
 	e.hear(h)
 	e.say("ack 399 msn 300")
+	e.quiet()
+}
+
+// TestNoWordAfterOurError: when it is a request of our own that ends the
+// connection, the peer is told nothing more, not even what was due (roce.md 8).
+func TestNoWordAfterOurError(t *testing.T) {
+	e := newReady(t, nil)
+	e.queue(sends(1, 1))
+	e.answers(0)
+	e.hear(readOf(100, 0, 600), write(103))
+	e.hear(ack(100, roce.SyndromeRemoteAccess))
+	e.completed("send remote-access 1")
 	e.quiet()
 }

@@ -15,7 +15,7 @@ import (
 // What is followed by other packets is missed at once, and costs one round
 // trip more. What is not is the timer's: that takes a round trip and a half, or
 // the least of 2 ms, and then one packet goes to ask. Before the first
-// acknowledgement the timer takes twice the handshake.
+// acknowledgement the timer takes twice the handshake, and 5 ms at least.
 func TestRecovery(t *testing.T) {
 	const (
 		us = time.Microsecond
@@ -35,17 +35,17 @@ func TestRecovery(t *testing.T) {
 		later       [len(rtts)]time.Duration // after many
 	}{
 		{"the only packet", OpWrite, 1, is(roce.WriteOnly), none,
-			[...]time.Duration{2100 * us, 3 * ms, 150 * ms}, [...]time.Duration{2100 * us, 3 * ms, 125 * ms}},
+			[...]time.Duration{5100 * us, 6 * ms, 150 * ms}, [...]time.Duration{2100 * us, 3 * ms, 125 * ms}},
 		{"the first packet", OpWrite, 3, is(roce.WriteFirst), none,
 			[...]time.Duration{200 * us, 2 * ms, 100 * ms}, [...]time.Duration{200 * us, 2 * ms, 100 * ms}},
 		{"the last packet", OpWrite, 3, is(roce.WriteLast), none,
-			[...]time.Duration{2200 * us, 4 * ms, 200 * ms}, [...]time.Duration{2200 * us, 4 * ms, 175 * ms}},
+			[...]time.Duration{5200 * us, 7 * ms, 200 * ms}, [...]time.Duration{2200 * us, 4 * ms, 175 * ms}},
 		{"the ACK", OpWrite, 3, none, is(roce.Acknowledge),
-			[...]time.Duration{2100 * us, 3 * ms, 150 * ms}, [...]time.Duration{2100 * us, 3 * ms, 125 * ms}},
+			[...]time.Duration{5100 * us, 6 * ms, 150 * ms}, [...]time.Duration{2100 * us, 3 * ms, 125 * ms}},
 		{"the first packet, and the NAK", OpWrite, 3, is(roce.WriteFirst), is(roce.Acknowledge),
-			[...]time.Duration{2200 * us, 4 * ms, 200 * ms}, [...]time.Duration{2200 * us, 4 * ms, 175 * ms}},
+			[...]time.Duration{5200 * us, 7 * ms, 200 * ms}, [...]time.Duration{2200 * us, 4 * ms, 175 * ms}},
 		{"a READ request", OpRead, 3, is(roce.ReadRequest), none,
-			[...]time.Duration{2100 * us, 3 * ms, 150 * ms}, [...]time.Duration{2100 * us, 3 * ms, 125 * ms}},
+			[...]time.Duration{5100 * us, 6 * ms, 150 * ms}, [...]time.Duration{2100 * us, 3 * ms, 125 * ms}},
 		{"the first READ response", OpRead, 3, none, is(roce.ReadResponseFirst),
 			[...]time.Duration{200 * us, 2 * ms, 100 * ms}, [...]time.Duration{200 * us, 2 * ms, 100 * ms}},
 		{"a READ response in the middle", OpRead, 3, none, is(roce.ReadResponseMiddle),

@@ -340,7 +340,7 @@ func (r *requester) goBack(now time.Duration) {
 	r.suspicion.open = false
 	r.stragglers = r.inFlight + r.straggling(now)
 	r.next, r.cursor = r.una, r.head
-	r.inFlight, r.reads, r.unasked = 0, 0, 0
+	r.inFlight, r.reads = 0, 0
 	r.wentBack, r.wentBackAt = r.una, now
 }
 

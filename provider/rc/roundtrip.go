@@ -16,10 +16,12 @@ type roundTrip struct {
 }
 
 const (
-	// firstTimeout is the timeout as long as nothing is known of the path, and
-	// longestFirst bounds what it may be set to instead: see expect.
-	firstTimeout = 20 * time.Millisecond
-	longestFirst = 200 * time.Millisecond
+	// firstTimeout is the timeout as long as nothing is known of the path. What it
+	// may be set to instead has bounds (see expect): the peer's process may be
+	// slower to answer to data than it was then, and its consumer was asked, too.
+	firstTimeout  = 20 * time.Millisecond
+	shortestFirst = 5 * time.Millisecond
+	longestFirst  = 200 * time.Millisecond
 	// shortestTimeout leaves time for the peer's process to be scheduled: on a
 	// machine with more busy nodes than cores that takes a slice or two, and
 	// more only after the deviation has had the occasion to learn of it.
@@ -44,7 +46,7 @@ func newRoundTrip(c *Connection) roundTrip {
 // which is a round trip and what its consumer took to decide. So the first
 // timeout need not be much longer. It is no sample: it would linger in the mean.
 func (r *roundTrip) expect(atMost time.Duration) {
-	r.first = min(max(2*atMost, shortestTimeout), longestFirst)
+	r.first = min(max(2*atMost, shortestFirst), longestFirst)
 }
 
 // sample takes the time that one packet's acknowledgement took.

@@ -75,7 +75,7 @@ func TestRoundTrip(t *testing.T) {
 
 	// The first timeout follows from how long the handshake took, within limits.
 	for took, want := range map[time.Duration]time.Duration{
-		ms / 10: shortestTimeout, 5 * ms: 10 * ms, 50 * ms: 100 * ms, time.Minute: longestFirst,
+		ms / 10: shortestFirst, 5 * ms: 10 * ms, 50 * ms: 100 * ms, time.Minute: longestFirst,
 	} {
 		r = newRoundTrip(&Connection{AckTimeout: 537 * ms})
 		r.expect(took)

@@ -203,7 +203,9 @@ func (c *Carrier) ReceiveBuffer() int {
 //   - super_packets_sent, super_packets_received: how often the kernel took or
 //     gave several packets as one
 //   - send_too_big: packets not sent because they exceed the path's MTU;
-//     send_dropped: packets not sent for other reasons
+//     send_dropped: packets not sent for other reasons. What a queueing discipline
+//     drops counts as sent, since the kernel tells only sockets that also want
+//     ICMP errors (udp_send_skb in net/ipv4/udp.c); tc counts it
 //   - segmentation_refused: how often the kernel refused a super-packet, after
 //     which packets were sent one by one
 //   - receive_overflow: packets or super-packets that the kernel dropped because

@@ -274,23 +274,57 @@ func TestLongestDatagram(t *testing.T) {
 }
 
 // TestTooBigOnOlderKernels: where packets that are too big had the kernel refuse
-// to segment, as up to Linux 6.13, it is asked to again.
+// to segment, as up to Linux 6.13, it is asked to again. Nor are they cut into
+// fragments then, over either family.
 func TestTooBigOnOlderKernels(t *testing.T) {
 	ends := newLink(t, 4200)
 	c := closeLater(t, openIn(t, ends[0], addressesOf(0)...))
 	peer := closeLater(t, openIn(t, ends[1], addressesOf(1)...))
 	arrived := newCollector()
 	peer.Listen(arrived)
-	flow := flowBetween(c, peer, 0)
 	packets := writes(random(60<<10), 4<<10)
-	onEth0(t, ends[0], func(l netlink.Link) error { return netlink.LinkSetMTU(l, 1500) })
-	c.senders[sourceOf(flow)].plain.Store(true)
-	mustSend(t, c, flow, packets)
-	onEth0(t, ends[0], func(l netlink.Link) error { return netlink.LinkSetMTU(l, 4200) })
-	before := c.Counters()
-	mustSend(t, c, flow, packets)
-	arrived.take(t, len(packets))
-	if n := counted(c, before); n["super_packets_sent"] != 1 {
-		t.Error(n)
+	for i := range addressesOf(0) {
+		flow := flowBetween(c, peer, i)
+		onEth0(t, ends[0], func(l netlink.Link) error { return netlink.LinkSetMTU(l, 1500) })
+		c.senders[sourceOf(flow)].plain.Store(true)
+		before := c.Counters()
+		mustSend(t, c, flow, packets)
+		if n := counted(c, before); n["send_too_big"] != uint64(len(packets)) || n["packets_sent"] != 0 {
+			t.Error(n)
+		}
+		onEth0(t, ends[0], func(l netlink.Link) error { return netlink.LinkSetMTU(l, 4200) })
+		before = c.Counters()
+		mustSend(t, c, flow, packets)
+		arrived.take(t, len(packets))
+		if n := counted(c, before); n["super_packets_sent"] != 1 {
+			t.Error(n)
+		}
+	}
+}
+
+// TestQueueingDiscipline: what a queueing discipline drops was sent, as far as
+// the carrier can tell, and it goes on sending.
+func TestQueueingDiscipline(t *testing.T) {
+	ends := newLink(t, 4200)
+	c := closeLater(t, openIn(t, ends[0], addressesOf(0)...))
+	var err error
+	onEth0(t, ends[0], func(l netlink.Link) error {
+		attributes := netlink.QdiscAttrs{LinkIndex: l.Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT}
+		err = netlink.QdiscReplace(&netlink.Tbf{QdiscAttrs: attributes, Rate: 100_000, Limit: 20_000, Buffer: 10_000})
+		return nil
+	})
+	if err != nil {
+		t.Skip("this kernel has no token bucket filter:", err)
+	}
+	packets := writes(random(400<<10), 4<<10)
+	for i, remote := range addressesOf(1) {
+		before := c.Counters()
+		flow := roce.Flow{Local: c.Addresses()[i], Remote: remote, SourcePort: c.SourcePort(c.Addresses()[i], 1)}
+		for i := range packets {
+			mustSend(t, c, flow, packets[i:i+1])
+		}
+		if n := counted(c, before); n["packets_sent"] != uint64(len(packets)) || len(n) != 1 {
+			t.Error(n)
+		}
 	}
 }

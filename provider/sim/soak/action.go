@@ -55,8 +55,10 @@ func (r *run) actOnce() {
 		r.withLife((*life).dial)
 	case n < 88:
 		r.withEnd((*end).tearDown)
-	case n < 90:
+	case n < 89:
 		r.withLife((*life).change)
+	case n < 90:
+		r.withLife((*life).reregister)
 	case n < 91:
 		r.withLife((*life).deafen)
 	case r.plan.cuts:

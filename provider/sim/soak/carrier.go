@@ -40,6 +40,9 @@ func (c *carrier) Receive(packets []roce.Received) {
 			l.heard(p)
 		}
 	}
+	if r.tamper != nil && !r.tamper(&packets[0]) { // a simulated network delivers one by one
+		return
+	}
 	c.receiver.Receive(packets)
 }
 

@@ -72,7 +72,7 @@ func (q *request) fastRegister() (provider.Status, bool) {
 	count := 1 + r.rand.IntN(len(l.lam.Pages)-first)
 	fbo := r.rand.IntN(provider.PageSize)
 	length := 1 + r.rand.IntN(count*provider.PageSize-fbo)
-	from := l.mappedFrom() + first*provider.PageSize + fbo
+	from := l.mappedFrom + first*provider.PageSize + fbo
 	g := &grant{life: l, window: w, by: e, va: 0x12_3400_0000 + uint64(fbo), from: from, to: from + length, local: true, remote: true}
 	var flags provider.OpFlags
 	for _, f := range []provider.OpFlags{
@@ -87,9 +87,6 @@ func (q *request) fastRegister() (provider.Status, bool) {
 	q.flags |= flags
 	return e.qp.FastRegister(q, w.mr, l.lam.Pages[first:first+count], uint32(fbo), uint64(length), g.va, q.flags), true
 }
-
-// mappedFrom is where the mapped part of the memory begins.
-func (l *life) mappedFrom() int { return (openUnits + readOnly + privateUnits) * l.run.plan.unit }
 
 // rights are what the flags of a request ask for.
 func rights(flags provider.OpFlags) (rights provider.MRFlags) {

@@ -3,6 +3,7 @@ package soak
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/ndklab/ndklab/provider"
@@ -83,17 +84,36 @@ func (l *life) dial() {
 	e.equip()
 	name := binary.BigEndian.AppendUint64(nil, uint64(e.number))
 	r.logf("%v connects to %v", e, to.number)
-	status := e.connector.Connect(e.qp, netip.AddrPortFrom(source, 0), netip.AddrPortFrom(destination, servicePort),
-		uint32(r.rand.IntN(20)), uint32(r.rand.IntN(20)), name, func(_ any, status provider.Status) { e.answered(status) }, nil)
+	answered := func(_ any, status provider.Status) { e.answered(status) }
+	e.destination = netip.AddrPortFrom(destination, servicePort)
+	inbound, outbound := uint32(r.rand.IntN(20)), uint32(r.rand.IntN(20))
+	var status provider.Status
+	if e.shares = l.endpoint != nil && l.endpoint.LocalAddress().Addr() == source && r.chance(0.5); e.shares {
+		r.coverage.count("connection from a shared endpoint")
+		status = e.connector.ConnectWithSharedEndpoint(e.qp, l.endpoint, e.destination, inbound, outbound, name, answered, nil)
+	} else {
+		status = e.connector.Connect(e.qp, netip.AddrPortFrom(source, 0), e.destination, inbound, outbound, name, answered, nil)
+	}
 	switch loopback := l.host.plan.info.AdapterFlags&provider.AdapterLoopbackConnections != 0; {
 	case status == provider.StatusPending && (to != l.host || loopback):
 		e.stage = connecting
 	case status == provider.StatusHostUnreachable && to == l.host && !loopback:
 		e.stage = failed
 		e.hurry()
+	case status == provider.StatusAddressAlreadyExists && e.shares && l.leadsTo(e):
+		e.stage = failed
+		e.hurry()
 	default:
 		r.fail("requests end as they should", "%v: Connect %v", e, status)
 	}
+}
+
+// leadsTo reports whether another end than e connects, or once did and is not
+// closed, from the shared endpoint to where e is to.
+func (l *life) leadsTo(e *end) bool {
+	return slices.ContainsFunc(l.ends, func(o *end) bool {
+		return o != e && o.shares && o.destination == e.destination && o.stage != failed
+	})
 }
 
 // answered follows Connect.
@@ -124,7 +144,7 @@ func (e *end) answered(status provider.Status) {
 // its consumer did, because nobody listened at some time meanwhile or at that
 // address, or because the host has started anew.
 func (e *end) mayBeRefused() bool {
-	if p := e.peer; p != nil && (p.tearing || p.stage == failed) {
+	if slices.ContainsFunc(e.run.ends, func(p *end) bool { return p.peer == e && (p.tearing || p.stage == failed) }) {
 		return true
 	}
 	if e.life.number > 1 {
@@ -162,6 +182,8 @@ func (e *end) meet(p *end) {
 	e.peer = p
 	e.mtu = min(e.frame(), p.frame())
 	p.mtu = e.mtu
+	local, _ := e.connector.LocalAddress()
+	e.remote, p.remote = e.destination.Addr(), local.Addr()
 	e.limits()
 	if e.outbound > p.inbound || p.outbound > e.inbound {
 		e.run.fail("read limits agree", "%v has %d in %d out, %v %d in %d out", e, e.inbound, e.outbound, p, p.inbound, p.outbound)
@@ -241,7 +263,7 @@ func (l *life) requested(c *provider.Connector) {
 		l.run.fail("private data arrives", "%v is delivered to %v", p, l)
 	}
 	l.run.logf("%v is asked by %v", e, e.peer)
-	if p := e.peer; p.peer == nil && p.stage == connecting {
+	if p := e.peer; p.stage == connecting {
 		p.peer = e // until it hears otherwise
 	}
 	l.run.later(l.run.thought(), e.decide)
@@ -283,7 +305,8 @@ func (e *end) decide() {
 // any more.
 func (e *end) abandoned() bool {
 	p := e.peer
-	return p.stage != connecting || p.peer != e || e.silence(e.begunAt)
+	return e.life.number > 1 || // the peer takes it for one of before
+		p.stage != connecting || p.peer != e || e.silence(e.begunAt)
 }
 
 // accepted follows Accept.

@@ -2,6 +2,7 @@ package soak
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -24,24 +25,28 @@ const (
 // An end is one end of a connection: a connector and a queue pair, from their
 // making to their close.
 type end struct {
-	run       *run
-	number    int
-	life      *life
-	stage     stage
-	active    bool
-	target    *host // of an active end
-	peer      *end  // once each has heard of the other
-	connector *provider.Connector
-	qp        *provider.QP // nil until Accept, on the passive side
-	qpn       uint32
-	mtu       int64
-	out       *stream
-	inbound   uint32 // effective read limits
-	outbound  uint32
+	run         *run
+	number      int
+	life        *life
+	stage       stage
+	active      bool
+	target      *host // of an active end, and what follows
+	destination netip.AddrPort
+	shares      bool // connects from the shared endpoint
+	peer        *end // once each has heard of the other
+	connector   *provider.Connector
+	qp          *provider.QP // nil until Accept, on the passive side
+	qpn         uint32
+	remote      netip.Addr // the peer's
+	mtu         int64
+	out         *stream
+	inbound     uint32 // effective read limits
+	outbound    uint32
 
 	requestQueue, receiveQueue *queue
 	posted                     int
 	pending                    []*request // that are not over, in order
+	failed                     []*request // packets of which may still be under way
 	sends                      []*request // all that were posted, in order
 	receives                   []*receive // of the queue pair's own queue, in order
 	nextReceive                int        // the first of them that is not over
@@ -260,7 +265,7 @@ func (e *end) plausible() bool {
 	}
 	doubtful := func(q *request) bool { return q.doubtful(e.life) || q.doubtful(e.peer.life) }
 	return e.stage == established && !e.tearing && !e.broken && !e.receivesOver && len(e.dooms) == 0 &&
-		!e.life.dead && !e.life.closing && !slices.ContainsFunc(e.pending, doubtful)
+		!e.life.dead && !e.life.closing && !slices.ContainsFunc(slices.Concat(e.pending, e.failed), doubtful)
 }
 
 // silenceTime is how long it takes until a silent peer is given up, at most: a

@@ -1,6 +1,9 @@
 package soak
 
 import (
+	"net/netip"
+	"slices"
+
 	"github.com/ndklab/ndklab/provider"
 )
 
@@ -17,6 +20,7 @@ type grant struct {
 	remote   bool // can be named by the peer
 	logical  bool // the privileged token: addresses are those of life.lam's pages
 	window   *window
+	fleeting bool // the spare region's
 	by       *end // on whose queue it was asked for
 	begun    bool // has been in effect
 	ending   bool // its end has been asked for, by somebody
@@ -55,8 +59,9 @@ const (
 	readOnly     = 1 // peers may read
 	privateUnits = 1 // local access only
 	mappedUnits  = 2 // by a LAM, for logical addresses and fast registration
+	spareUnits   = 1 // like the first, and deregistered now and then
 	outside      = 1 // not registered
-	allUnits     = openUnits + readOnly + privateUnits + mappedUnits + outside
+	allUnits     = openUnits + readOnly + privateUnits + mappedUnits + spareUnits + outside
 )
 
 // base is where memory begins: an address that nobody could dereference.
@@ -71,22 +76,20 @@ func (l *life) equip() {
 		from, at = at, at+units*u
 		return from, at
 	}
-	register := func(units int, flags provider.MRFlags) *provider.MR {
-		from, to := part(units)
-		mr := keep(l, made(l.domain.CreateMR(false, nil, nil)))
-		mdl := &provider.MDL{VirtualAddress: base + uint64(from), Bytes: l.memory.bytes[from:to]}
-		made(mr, mr.Register(mdl, uint64(to-from), flags, nil, nil))
-		l.grants = append(l.grants, &grant{
-			life: l, token: mr.LocalToken(), va: base + uint64(from), from: from, to: to, flags: flags,
-			local: true, remote: true, begun: true,
-		})
-		return mr
-	}
-	open := register(openUnits, provider.MRAllowRemoteRead|provider.MRAllowRemoteWrite|provider.MRReadSink)
-	register(readOnly, provider.MRAllowRemoteRead)
-	register(privateUnits, provider.MRAllowLocalWrite|provider.MRReadSink)
-	l.bindable = open
-	from, to := part(mappedUnits)
+	newMR := func() *provider.MR { return keep(l, made(l.domain.CreateMR(false, nil, nil))) }
+	const all = provider.MRAllowRemoteRead | provider.MRAllowRemoteWrite | provider.MRReadSink
+	l.bindable, l.spare = newMR(), newMR()
+	from, to := part(openUnits)
+	l.register(l.bindable, from, to, all)
+	from, to = part(readOnly)
+	l.register(newMR(), from, to, provider.MRAllowRemoteRead)
+	from, to = part(privateUnits)
+	l.register(newMR(), from, to, provider.MRAllowLocalWrite|provider.MRReadSink)
+	from, to = part(spareUnits)
+	l.register(l.spare, from, to, all).fleeting = true
+	l.estrange()
+	from, to = part(mappedUnits)
+	l.mappedFrom = from
 	size, fbo := uint32(1<<20), uint32(0)
 	made(0, l.adapter.BuildLAM(&provider.MDL{VirtualAddress: base + uint64(from), Bytes: l.memory.bytes[from:to]},
 		uint64(to-from), nil, nil, &l.lam, &size, &fbo))
@@ -106,7 +109,60 @@ func (l *life) equip() {
 	if l.host.plan.srq {
 		l.shared = newSharedReceives(l)
 	}
+	if r.chance(0.5) {
+		l.endpoint = keep(l, made(l.adapter.CreateSharedEndpoint(netip.AddrPortFrom(pick(r, l.host.addresses), 0), nil, nil)))
+	}
 	l.listen()
+}
+
+// register registers part of the memory.
+func (l *life) register(mr *provider.MR, from, to int, flags provider.MRFlags) *grant {
+	mdl := &provider.MDL{VirtualAddress: base + uint64(from), Bytes: l.memory.bytes[from:to]}
+	made(mr, mr.Register(mdl, uint64(to-from), flags, nil, nil))
+	g := &grant{
+		life: l, token: mr.LocalToken(), va: base + uint64(from), from: from, to: to, flags: flags,
+		local: true, remote: true, begun: true,
+	}
+	l.grants = append(l.grants, g)
+	return g
+}
+
+// reregister takes the spare region away, if nobody uses it, and then registers
+// it anew, which gives it another token.
+func (l *life) reregister() {
+	r := l.run
+	i := slices.IndexFunc(l.grants, func(g *grant) bool { return g.fleeting && !g.ending })
+	if i < 0 || l.inUse(l.grants[i]) && !r.mistake() {
+		return
+	}
+	g := l.grants[i]
+	g.ending = true
+	r.coverage.count("region deregistered")
+	status := l.spare.Deregister(func(_ any, status provider.Status) {
+		if status != provider.StatusSuccess {
+			r.fail("requests end as they should", "%v: Deregister %v", l, status)
+		}
+		l.memory.look()
+		g.end()
+		l.prune()
+		if !l.closing && !l.dead {
+			l.register(l.spare, g.from, g.to, g.flags).fleeting = true
+		}
+	}, nil)
+	if status != provider.StatusPending {
+		r.fail("requests end as they should", "%v: Deregister %v", l, status)
+	}
+}
+
+// estrange registers the first part of the memory in another domain, too, whose
+// tokens are no good on this one's connections.
+func (l *life) estrange() {
+	domain := keep(l, made(l.adapter.CreatePD(nil, nil)))
+	mr := keep(l, made(domain.CreateMR(false, nil, nil)))
+	to := openUnits * l.run.plan.unit
+	mdl := &provider.MDL{VirtualAddress: base, Bytes: l.memory.bytes[:to]}
+	made(mr, mr.Register(mdl, uint64(to), provider.MRAllowRemoteRead|provider.MRAllowRemoteWrite|provider.MRReadSink, nil, nil))
+	l.strange = mr.RemoteToken()
 }
 
 // An access is what a grant is needed for.
@@ -175,7 +231,7 @@ func (g *grant) room(n int, write bool) (at int, ok bool) {
 		return 0, false
 	}
 	for range 4 {
-		at = g.from + g.life.run.rand.IntN(limit-n+1)
+		at = g.from + g.life.run.rand.IntN(limit-max(n, 1)+1)
 		if g.logical {
 			at += g.life.run.rand.IntN((g.to-g.from)/provider.PageSize) * provider.PageSize
 		}
@@ -202,13 +258,16 @@ func (g *grant) doubt() {
 	}
 }
 
-// prune forgets the grants that have long been over.
+// prune drops the grants that are over.
 func (l *life) prune() {
 	kept := l.grants[:0]
 	for _, g := range l.grants {
 		if !g.ended {
 			kept = append(kept, g)
+		} else if g.remote {
+			l.former = append(l.former, g)
 		}
 	}
 	l.grants = kept
+	l.former = l.former[max(0, len(l.former)-20):] // tokens come again after 256 times
 }

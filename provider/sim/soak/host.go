@@ -23,27 +23,32 @@ type host struct {
 
 // A life is a device with its consumer, from the start of a host to its end.
 type life struct {
-	run      *run
-	host     *host
-	number   int
-	carrier  *carrier
-	device   *provider.Miniport
-	adapter  *provider.Adapter
-	domain   *provider.PD
-	memory   *memory
-	grants   []*grant // that are good for something, or were; permanent ones first
-	windows  []*window
-	lam      provider.LAM
-	bindable *provider.MR // the first region, for windows
-	queues   []*queue
-	shared   *sharedReceives // nil without an SRQ
-	listener *listener
-	ends     []*end // not all closed
-	open     []provider.Object
-	dead     bool // gone without notice
-	closing  bool // being shut down
-	over     bool // all is closed
-	touched  bool
+	run        *run
+	host       *host
+	number     int
+	carrier    *carrier
+	device     *provider.Miniport
+	adapter    *provider.Adapter
+	domain     *provider.PD
+	memory     *memory
+	grants     []*grant // that are good for something, or were; permanent ones first
+	former     []*grant // the latest that are over
+	windows    []*window
+	lam        provider.LAM
+	bindable   *provider.MR // the first region, for windows
+	spare      *provider.MR
+	strange    uint32                   // a token of another domain
+	endpoint   *provider.SharedEndpoint // nil without one
+	mappedFrom int                      // where the part of the memory begins that lam maps
+	queues     []*queue
+	shared     *sharedReceives // nil without an SRQ
+	listener   *listener
+	ends       []*end // not all closed
+	open       []provider.Object
+	dead       bool // gone without notice
+	closing    bool // being shut down
+	over       bool // all is closed
+	touched    bool
 
 	connects, accepts uint64 // established connections, as the counters should have them
 }
@@ -62,21 +67,40 @@ func newHost(r *run, number int) *host {
 	return h
 }
 
-// A wrapSource makes random numbers of which some, taken as sequence numbers, are
-// close to the wrap.
-type wrapSource struct {
-	rand.Source
-	choose *rand.Rand
-	often  float64
+// A source makes a device's random numbers. The first few decide about its ports
+// and the numbers of its queue pairs. Of the others, some are close to the wrap, if
+// taken as sequence numbers.
+type source struct {
+	first, rest rand.PCG
+	drawn       int
+	choose      *rand.Rand
+	nearWrap    float64 // how often
 }
 
 // Uint64 implements rand.Source. Uint32 of a Rand is the upper half of it.
-func (s *wrapSource) Uint64() uint64 {
-	v := s.Source.Uint64()
-	if s.choose.Float64() < s.often {
+func (s *source) Uint64() uint64 {
+	if s.drawn++; s.drawn <= 2 {
+		return s.first.Uint64()
+	}
+	v := s.rest.Uint64()
+	if s.choose.Float64() < s.nearWrap {
 		v = v&^(0xFFFFFF<<32) | (0xFFFFFF-v&31)<<32
 	}
 	return v
+}
+
+// source is the source of randomness of a life's device.
+func (h *host) source() rand.Source {
+	born := uint64(h.born)
+	s := &source{
+		rest:   *rand.NewPCG(h.run.seed<<8|uint64(h.number), born),
+		choose: rand.New(rand.NewPCG(h.run.seed, born)), nearWrap: h.plan.nearWrap,
+	}
+	if h.plan.forgetful {
+		born = 0
+	}
+	s.first = *rand.NewPCG(h.run.seed<<8|uint64(h.number), ^born)
+	return s
 }
 
 // boot starts a device with a fresh state.
@@ -90,10 +114,9 @@ func (h *host) boot() {
 	l.carrier = &carrier{Carrier: r.network.Attach(h.plan.mtu, h.addresses...), life: l}
 	configuration := provider.DefaultConfiguration()
 	configuration.NetworkDirectRoCEFrameSize = h.plan.frameSize
-	seed := rand.NewPCG(r.seed<<8|uint64(h.number), uint64(h.born))
 	device, err := provider.NewMiniport(provider.Config{
 		Carrier: l.carrier, Clock: r.clock, Info: h.plan.info, GUID: h.plan.guid, Pend: h.plan.pend,
-		Rand:          rand.New(&wrapSource{seed, rand.New(rand.NewPCG(r.seed, uint64(h.born))), h.plan.nearWrap}),
+		Rand:          rand.New(h.source()),
 		Capabilities:  provider.DefaultCapabilities(),
 		Configuration: &configuration,
 	})
@@ -105,6 +128,15 @@ func (h *host) boot() {
 	l.domain = keep(l, made(l.adapter.CreatePD(nil, nil)))
 	l.equip()
 	r.logf("%v boots", l)
+	if h.born > 1 {
+		for range r.rand.IntN(3) {
+			r.later(5*time.Millisecond, func() {
+				if h.life == l && !r.ending {
+					l.dial()
+				}
+			})
+		}
+	}
 }
 
 // made is an object whose making cannot fail.

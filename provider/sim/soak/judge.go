@@ -1,6 +1,10 @@
 package soak
 
-import "github.com/ndklab/ndklab/provider"
+import (
+	"slices"
+
+	"github.com/ndklab/ndklab/provider"
+)
 
 // judge takes the completion of a request.
 func (e *end) judge(q *request, result *provider.ResultEx) {
@@ -101,10 +105,8 @@ func (e *end) flushed(except any) bool {
 	}
 	// The peer may have used a token of ours whose end was near.
 	if p := e.peer; p != nil {
-		for _, q := range p.pending {
-			if q.doubtful(e.life) {
-				return true
-			}
+		if slices.ContainsFunc(slices.Concat(p.pending, p.failed), func(q *request) bool { return q.doubtful(e.life) }) {
+			return true
 		}
 	}
 	// What has failed may be in the other queue.
@@ -152,6 +154,7 @@ func (q *request) succeed() {
 // fail follows the failure of a request.
 func (q *request) fail() {
 	q.over = true
+	q.end.failed = append(q.end.failed, q)
 	releaseAll(&q.reads)
 	switch q.op {
 	case provider.OperationTypeRead:

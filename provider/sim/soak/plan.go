@@ -29,9 +29,10 @@ type hostPlan struct {
 	frameSize uint32 // *NetworkDirectRoCEFrameSize
 	info      provider.AdapterInfo
 	pend      bool
-	guid      uint64 // 0: each device has another
-	nearWrap  float64
-	eager     bool // the consumer polls after each event, not when it is notified
+	guid      uint64  // 0: each device has another
+	nearWrap  float64 // how often a random number is close to the wrap of sequence numbers
+	forgetful bool    // each device draws the queue pair numbers of the one before
+	eager     bool    // the consumer polls after each event, not when it is notified
 	srq       bool
 }
 
@@ -47,7 +48,7 @@ func newPlan(r *rand.Rand) plan {
 	chance := func(p float64) bool { return r.Float64() < p }
 	p := plan{
 		hosts:    make([]hostPlan, 2+min(r.IntN(7), r.IntN(7))),
-		actions:  30 + r.IntN(90),
+		actions:  40 + r.IntN(160),
 		unit:     provider.PageSize << r.IntN(2),
 		weather:  chance(0.8),
 		cuts:     chance(0.6),
@@ -63,10 +64,12 @@ func newPlan(r *rand.Rand) plan {
 		h.mtu = []int{600, 1100, 1500, 4200, 9000}[r.IntN(5)]
 		h.frameSize = []uint32{0, 256, 512, 1024, 4096}[r.IntN(5)]
 		h.pend = chance(0.3)
-		if chance(0.7) {
+		if h.forgetful = chance(0.5); h.forgetful || chance(0.4) {
 			h.guid = uint64(i + 1)
 		}
-		h.nearWrap = []float64{0, 0.5, 1}[r.IntN(3)]
+		if !h.forgetful { // or old packets to an old number could have a sequence number that is expected again
+			h.nearWrap = []float64{0, 0.5, 1}[r.IntN(3)]
+		}
 		h.eager = chance(0.4)
 		h.srq = chance(0.4)
 		h.info = provider.DefaultAdapterInfo()

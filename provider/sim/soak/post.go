@@ -1,12 +1,14 @@
 package soak
 
 import (
+	"time"
+
 	"github.com/ndklab/ndklab/provider"
 )
 
 // postSome posts a few requests of any kind.
 func (e *end) postSome() {
-	n := 1 + e.run.rand.IntN(5)
+	n := 1 + e.run.rand.IntN(8)
 	for i := range n {
 		if !e.usable() {
 			return
@@ -48,7 +50,7 @@ func (e *end) posting(q *request, status provider.Status) {
 	switch {
 	case status == provider.StatusSuccess:
 	case status == provider.StatusNoMoreEntries && len(e.pending) >= initiatorDepth,
-		status == provider.StatusConnectionInvalid && !(e.healthy() && e.peer.healthy() && !e.silence(0)),
+		status == provider.StatusConnectionInvalid && !(e.plausible() && e.peer.plausible() && !e.silence(0)),
 		status == provider.StatusInvalidDeviceState && q.op == provider.OperationTypeRead && e.outbound == 0:
 		r.coverage.count("post " + status.String())
 		q.drop()
@@ -69,6 +71,9 @@ func (e *end) posting(q *request, status provider.Status) {
 	switch q.op {
 	case provider.OperationTypeSend:
 		e.matched(q.index)
+		if r.chance(0.8) {
+			r.later(3*time.Millisecond, e.peer.restock)
+		}
 	case provider.OperationTypeWrite:
 		if len(q.landing) > 0 {
 			e.peer.incoming = append(e.peer.incoming, q)
@@ -233,9 +238,18 @@ func (q *request) write() (provider.Status, bool) {
 // misaim names what the peer does not grant.
 func (q *request) misaim(a access) {
 	peer := q.end.peer.life
+	peer.prune()
 	open := peer.grants[0]
 	q.doom = provider.StatusRemoteResources
-	switch q.end.run.rand.IntN(3) {
+	switch q.end.run.rand.IntN(5) {
+	case 4: // a token that has ended
+		g := pick(q.end.run, peer.former)
+		if g == nil {
+			g = &grant{life: peer, token: badToken}
+		}
+		q.remote, q.address = g, g.address(g.from)
+	case 3: // a token of another domain
+		q.remote, q.address = &grant{life: peer, token: peer.strange}, base
 	case 0: // a token that nobody has
 		q.remote, q.address = &grant{life: peer, token: badToken}, base
 	case 1: // beyond the end
@@ -284,20 +298,25 @@ func (q *request) read() (provider.Status, bool) {
 	if q.doom == provider.StatusSuccess && len(q.data) > 0 && r.mistake() {
 		q.sgl = []provider.SGE{{VirtualAddress: base, Length: uint32(len(q.data)), MemoryRegionToken: badToken}}
 		q.doom = provider.StatusAccessViolation
-	} else if !q.gather(len(q.data), readSink) {
-		return 0, false
-	}
-	if g := q.first(); g != nil && g.window != nil && g.begun && e.life.host.plan.info.AdapterFlags&provider.AdapterReadLocalInvalidate != 0 && r.chance(0.3) {
+	} else if g := e.disposable(); q.doom == provider.StatusSuccess && g != nil && q.gatherIn(g, len(q.data)) {
 		q.flags |= provider.OpReadLocalInvalidate
 		q.grant = g
+	} else if !q.gather(len(q.data), readSink) {
+		return 0, false
 	}
 	return e.qp.Read(q, q.sgl, q.address, q.token(), q.flags), true
 }
 
-// first is the grant of a READ's first piece if that is the only one.
-func (q *request) first() *grant {
-	if q.doom != provider.StatusSuccess || len(q.sgl) != 1 {
+// disposable is a fast registration for a READ to end; nil if there is none.
+func (e *end) disposable() *grant {
+	l := e.life
+	if l.host.plan.info.AdapterFlags&provider.AdapterReadLocalInvalidate == 0 {
 		return nil
 	}
-	return q.uses[len(q.uses)-1]
+	for _, g := range l.grants {
+		if g.window != nil && g.begun && g.known(e) && g.allows(readSink) && !l.inUse(g) {
+			return g
+		}
+	}
+	return nil
 }

@@ -81,7 +81,7 @@ func (v *receive) make(capacity int) bool {
 		}
 		var fit []*grant
 		for _, g := range l.grants {
-			if g.window == nil && g.allows(localWrite) { // a window could end before the message comes
+			if g.window == nil && !g.fleeting && g.allows(localWrite) { // others could end before the message comes
 				fit = append(fit, g)
 			}
 		}
@@ -213,6 +213,13 @@ func (e *end) refuses(q *request) bool {
 	}
 	v := e.receives[q.index]
 	return len(q.data) > v.capacity || v.doom && len(q.data) > 0
+}
+
+// restock is stock for later.
+func (e *end) restock() {
+	if e.usable() {
+		e.stock()
+	}
 }
 
 // judgeReceive takes the completion of a receive.

@@ -95,6 +95,22 @@ func (q *request) gather(n int, a access) bool {
 	return true
 }
 
+// gatherIn is gather of one piece of a grant's memory that the request writes to.
+func (q *request) gatherIn(g *grant, n int) bool {
+	at, ok := g.room(n, true)
+	if !ok {
+		return false
+	}
+	q.sgl = append(q.sgl, provider.SGE{VirtualAddress: g.address(at), Length: uint32(n), MemoryRegionToken: g.token})
+	q.uses = append(q.uses, g)
+	if n > 0 {
+		c := g.life.memory.claim(at, at+n, q, 0)
+		c.grant = g
+		q.landing = append(q.landing, c)
+	}
+	return true
+}
+
 // aim finds a place for n bytes in the peer's memory, and claims it.
 func (q *request) aim(n int, a access) bool {
 	e := q.end

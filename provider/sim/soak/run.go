@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/provider/clock"
+	"github.com/ndklab/ndklab/provider/roce"
 	"github.com/ndklab/ndklab/provider/sim"
 )
 
@@ -31,6 +32,11 @@ type run struct {
 	events   uint64
 	digest   digest
 	coverage Coverage
+
+	// tamper, unless it is nil, may change what comes to a device, or drop it by
+	// returning false, when the ICRC has been verified: to see whether what
+	// follows is noticed.
+	tamper func(*roce.Received) bool
 
 	journal      io.Writer
 	journalError error

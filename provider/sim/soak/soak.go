@@ -67,30 +67,29 @@ type Report struct {
 
 // Run plays a seed's scenario. journal, unless it is nil, is written a line for
 // each thing that happens. The error is a *Failure, or of the journal.
-func Run(seed uint64, journal io.Writer) (report Report, err error) {
+func Run(seed uint64, journal io.Writer) (Report, error) {
 	r := newRun(seed, journal)
+	err := r.attempt()
+	if failure := (*Failure)(nil); errors.As(err, &failure) {
+		r.logf("%v", failure)
+	}
+	return r.report(), err
+}
+
+// attempt plays, and returns what kept it from coming to the end.
+func (r *run) attempt() (err error) {
 	defer func() {
-		report = r.report()
 		switch p := recover().(type) {
 		case nil:
 			err = r.journalError
 		case *Failure:
 			err = p
-		case error:
-			err = r.panicked(p)
 		default:
-			err = r.panicked(fmt.Errorf("%v", p))
-		}
-		if f := (*Failure)(nil); errors.As(err, &f) && journal != nil {
-			r.logf("%v", err)
+			f := r.failure("no panic", fmt.Sprint(p))
+			f.Stack = debug.Stack()
+			err = f
 		}
 	}()
 	r.play()
-	return
-}
-
-func (r *run) panicked(err error) *Failure {
-	f := r.failure("no panic", err.Error())
-	f.Stack = debug.Stack()
-	return f
+	return nil
 }

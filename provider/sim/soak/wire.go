@@ -48,7 +48,7 @@ func (l *life) said(flow *roce.Flow, p *roce.Packet) {
 		return
 	}
 	to := at.endNumbered(h.DestQPN)
-	if to == nil || to.peer == nil || to.peer.life != l || !to.paired() {
+	if to == nil || !to.paired() || to.peer.life != l || flow.Local != to.remote {
 		return // not a connection that both ends know of, or no more
 	}
 	switch from := to.peer; {
@@ -94,7 +94,7 @@ func (e *end) requests(to *end, h *roce.Header, payload [][]byte) {
 // heard listens to what comes to a device.
 func (l *life) heard(p *roce.Received) {
 	e := l.endNumbered(p.Header.DestQPN)
-	if e == nil || e.peer == nil || !e.paired() || !p.Header.Opcode.IsRequest() {
+	if e == nil || !e.paired() || p.Flow.Remote != e.remote || !p.Header.Opcode.IsRequest() {
 		return
 	}
 	s := e.peer.out

@@ -1,0 +1,457 @@
+package pingpong
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/await"
+	"github.com/ndklab/ndklab/provider/clock"
+	"github.com/ndklab/ndklab/provider/udp"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newAdapter is an adapter on loopback, in real time.
+func newAdapter(t *testing.T, number int, pend bool) (*provider.Adapter, netip.Addr) {
+	t.Helper()
+	pid := os.Getpid() // so that another process's tests use other addresses
+	address := netip.AddrFrom4([4]byte{127, byte(120 + number), byte(pid >> 8), byte(pid)})
+	carrier, err := udp.Open(udp.Config{Addresses: []netip.Addr{address}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	device, err := provider.NewMiniport(provider.Config{
+		Carrier: carrier, Clock: clock.Real(), Rand: rand.New(rand.NewPCG(uint64(number), 3)),
+		Info: provider.DefaultAdapterInfo(), Capabilities: provider.DefaultCapabilities(), Pend: pend,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	adapter, status := device.OpenAdapter(provider.OpenParameters{Version: provider.InterfaceVersion})
+	if status != provider.StatusSuccess {
+		t.Fatal(status)
+	}
+	t.Cleanup(func() {
+		adapter.Close()
+		device.Close()
+	})
+	return adapter, address
+}
+
+// few are options for a short exchange.
+var few = Options{Size: 3000, MTU: DefaultMTU, Iterations: 20, Receives: DefaultReceives, Patience: 20 * time.Second}
+
+// freePort is a TCP port that nobody listens at.
+func freePort(t *testing.T) uint16 {
+	t.Helper()
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return netip.MustParseAddrPort(l.Addr().String()).Port()
+}
+
+// An outcome is what an end returned.
+type outcome struct {
+	Result
+	err error
+}
+
+// serve starts a server at a port, and returns when a client may come.
+func serve(ctx context.Context, t *testing.T, adapter *provider.Adapter, port uint16, o Options) (served chan outcome) {
+	t.Helper()
+	listening := make(chan struct{})
+	served = make(chan outcome, 1)
+	go func() {
+		r, err := Serve(ctx, adapter, port, o, func() { close(listening) })
+		served <- outcome{r, err}
+	}()
+	select {
+	case <-listening:
+	case o := <-served:
+		t.Fatal(o.err)
+	}
+	return served
+}
+
+// exchange has a client call a server, and returns what each found.
+func exchange(t *testing.T, pend bool, server, client Options) (served, called outcome) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	theirs, address := newAdapter(t, 0, pend)
+	ours, local := newAdapter(t, 1, pend)
+	if client.Local = local; !server.Local.IsValid() {
+		server.Local = address
+	}
+	port := freePort(t)
+	serving := serve(ctx, t, theirs, port, server)
+	r, err := Call(ctx, ours, netip.AddrPortFrom(address, port).String(), client)
+	return <-serving, outcome{r, err}
+}
+
+func TestExchange(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		pend   bool
+		change func(*Options)
+	}{
+		{"default", false, func(o *Options) { o.Size, o.Iterations = DefaultSize, DefaultIterations }},
+		{"pending calls", true, func(o *Options) {}},
+		{"a byte", false, func(o *Options) { o.Size = 1 }},
+		{"large", false, func(o *Options) { o.Size, o.Iterations = 1<<20+1, 3 }},
+		{"one iteration", false, func(o *Options) { o.Iterations = 1 }},
+		{"one receive", false, func(o *Options) { o.Receives = 1 }},
+		{"two receives", false, func(o *Options) { o.Receives = 2 }},
+		{"more receives than there may be", false, func(o *Options) { o.Receives = 1 << 30 }},
+		{"small packets", false, func(o *Options) { o.MTU = 256 }},
+		{"validated", false, func(o *Options) { o.Validate, o.Size = true, 9000 }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var told [2]bytes.Buffer
+			o := few
+			test.change(&o)
+			client := o
+			o.Output, client.Output = &told[0], &told[1]
+			served, called := exchange(t, test.pend, o, client)
+			if served.err != nil || called.err != nil {
+				t.Fatal(served.err, called.err)
+			}
+			for _, r := range []outcome{served, called} {
+				if r.Bytes != int64(2*o.Size*o.Iterations) || r.Iterations != o.Iterations || r.Elapsed <= 0 || r.Unacknowledged {
+					t.Errorf("result %+v", r)
+				}
+			}
+			form := regexp.MustCompile(`^  local address:  (LID 0x0000, QPN 0x[0-9a-f]{6}, PSN 0x[0-9a-f]{6}, GID ::ffff:127\.1\d+\.\d+\.\d+)\n` +
+				`  remote address: (LID .*)\n$`)
+			server, mine := form.FindStringSubmatch(told[0].String()), form.FindStringSubmatch(told[1].String())
+			if server == nil || mine == nil || mine[1] != server[2] || mine[2] != server[1] {
+				t.Errorf("the ends said\n%sand\n%s", &told[0], &told[1])
+			}
+		})
+	}
+}
+
+// TestResult: in the form of ibv_rc_pingpong.
+func TestResult(t *testing.T) {
+	r := Result{Bytes: 8192000, Iterations: 1000, Elapsed: 22 * time.Millisecond}
+	const want = "8192000 bytes in 0.02 seconds = 2978.91 Mbit/sec\n1000 iters in 0.02 seconds = 22.00 usec/iter"
+	if got := r.String(); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestMessage: what a client of ibv_rc_pingpong sends, without and with -c.
+func TestMessage(t *testing.T) {
+	message := make([]byte, 8194)
+	fill(message, false)
+	if strings.Trim(string(message), "{") != "" {
+		t.Error("without -c")
+	}
+	fill(message, true)
+	page := strings.Repeat("{", 4095)
+	if want := "\x00" + page + "\x00" + page + "\x00{"; string(message) != want {
+		t.Error("with -c")
+	}
+}
+
+// TestUnlikeEnds: ends that were not asked for the same find out.
+func TestUnlikeEnds(t *testing.T) {
+	for _, test := range []struct {
+		name             string
+		change           func(server, client *Options)
+		ofServer, ofCall string
+	}{
+		{
+			"the server expects less", func(s, c *Options) { s.Size = 2999 },
+			"message 1 of 20: receive: more than the 2999 bytes expected; both ends need the same size", "message 1 of 20: send: ",
+		},
+		{
+			"the server expects more", func(s, c *Options) { s.Size = 3001 },
+			"message 1 of 20: receive: 3000 bytes, expected 3001; both ends need the same size", "",
+		},
+		{"the server does more", func(s, c *Options) { s.Iterations = 21 }, "message 21 of 21: receive: " + errSilent.Error(), "<nil>"},
+		{"the server does fewer", func(s, c *Options) { s.Iterations = 19 }, "<nil>", "message 20 of 20: "},
+		{"the server validates", func(s, c *Options) { s.Validate = true }, "receive: byte 0 is 0x7b, expected 0x0; both ends need -c", ""},
+		{"the client validates", func(s, c *Options) { c.Validate = true }, "<nil>", "<nil>"}, // the server gives back what came
+		{"the server has smaller packets", func(s, c *Options) { s.MTU = 512 }, "message 1 of 20: ", "message 1 of 20: send: STATUS_REMOTE_RESOURCES"},
+		{
+			"the server has larger packets than there may be", func(s, c *Options) { s.MTU = 4096 },
+			"MTU 4096 is more than packets from 127.120.", "closed the TCP connection after 0 of 52 bytes",
+		},
+		{"the server has an address of nobody", func(s, c *Options) { s.Local = netip.MustParseAddr("10.9.9.9") }, "10.9.9.9 is no address of the adapter", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s, c := few, few
+			s.Patience, c.Patience = time.Second, time.Second
+			test.change(&s, &c)
+			served, called := exchange(t, false, s, c)
+			if got := fmt.Sprint(served.err); !strings.Contains(got, test.ofServer) {
+				t.Errorf("server: %s, want %s", got, test.ofServer)
+			}
+			if got := fmt.Sprint(called.err); !strings.Contains(got, test.ofCall) {
+				t.Errorf("client: %s, want %s", got, test.ofCall)
+			}
+		})
+	}
+}
+
+func TestOptions(t *testing.T) {
+	adapter, address := newAdapter(t, 0, false)
+	for name, change := range map[string]func(*Options){
+		"size 0":          func(o *Options) { o.Size = 0 },
+		"size -1":         func(o *Options) { o.Size = -1 },
+		"size too large":  func(o *Options) { o.Size = MaxSize + 1 },
+		"iterations 0":    func(o *Options) { o.Iterations = 0 },
+		"iterations -1":   func(o *Options) { o.Iterations = -1 },
+		"receives 0":      func(o *Options) { o.Receives = 0 },
+		"nobody listens":  func(o *Options) {},
+		"negative number": func(o *Options) { o.Receives = -1 },
+	} {
+		o := few
+		change(&o)
+		if _, err := Call(t.Context(), adapter, netip.AddrPortFrom(address, freePort(t)).String(), o); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// TestOddClients: a server that meets something else than a client says so, and
+// ends.
+func TestOddClients(t *testing.T) {
+	self := destination{qpn: 0x11, psn: 5, gid: netip.MustParseAddr("127.0.0.1")}
+	for _, test := range []struct {
+		name string
+		do   func(net.Conn) error
+		want string
+	}{
+		{"closes at once", func(c net.Conn) error { return nil }, "closed the TCP connection after 0 of 52 bytes"},
+		{"speaks HTTP", func(c net.Conn) error {
+			_, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: server.example.com\r\nAccept: */*\r\n\r\n")
+			return err
+		}, "is not what ibv_rc_pingpong says"},
+		{"closes in between", func(c net.Conn) error {
+			_, err := io.WriteString(c, "0000:0000")
+			return err
+		}, "closed the TCP connection after 9 of 52 bytes"},
+		{"says nothing", func(c net.Conn) error {
+			_, err := c.Read(make([]byte, 1)) // until the server gives up
+			return err
+		}, errSilent.Error()},
+		{"is not a queue pair", func(c net.Conn) error { return destination{gid: self.gid}.write(c) }, "INVALID_PARAMETER"},
+		{"has IPv6", func(c net.Conn) error {
+			return destination{qpn: 0x11, gid: netip.MustParseAddr("fd00::1")}.write(c)
+		}, "INVALID_PARAMETER"},
+		{"goes without a word", func(c net.Conn) error {
+			if err := self.write(c); err != nil {
+				return err
+			}
+			_, err := readDestination(c)
+			return err
+		}, "closed the TCP connection after 0 of 5 bytes"},
+		{"says something else at the end", func(c net.Conn) error {
+			if err := self.write(c); err != nil {
+				return err
+			}
+			if _, err := readDestination(c); err != nil {
+				return err
+			}
+			_, err := io.WriteString(c, "never")
+			return err
+		}, `"never" is not what ibv_rc_pingpong says`},
+		{"never sends", func(c net.Conn) error {
+			if err := self.write(c); err != nil {
+				return err
+			}
+			if _, err := readDestination(c); err != nil {
+				return err
+			}
+			if err := writeDone(c); err != nil {
+				return err
+			}
+			_, err := c.Read(make([]byte, 1))
+			return err
+		}, "message 1 of 20: receive: " + errSilent.Error()},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			adapter, address := newAdapter(t, 0, false)
+			port := freePort(t)
+			o := few
+			o.Local, o.Patience = address, 300*time.Millisecond
+			served := serve(t.Context(), t, adapter, port, o)
+			c, err := net.Dial("tcp", netip.AddrPortFrom(address, port).String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := test.do(c); err != nil && err != io.EOF && !strings.Contains(err.Error(), "reset by peer") {
+				t.Error(err)
+			}
+			c.Close()
+			if got := <-served; got.err == nil || !strings.Contains(got.err.Error(), test.want) {
+				t.Errorf("got %v, want %s", got.err, test.want)
+			}
+		})
+	}
+}
+
+// TestOddServers: a client that meets something else than a server.
+func TestOddServers(t *testing.T) {
+	for _, test := range []struct{ name, says, want string }{
+		{"closes at once", "", "closed the TCP connection after 0 of 52 bytes"},
+		{"speaks SMTP", "220 mail.example.com ESMTP, at your service since 1982\r\n", "is not what ibv_rc_pingpong says"},
+		// Nobody has the queue pair.
+		{"is dead", "0000:000011:000001:00000000000000000000ffff7f000001\x00", "message 1 of 20: send: STATUS_IO_TIMEOUT"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			adapter, address := newAdapter(t, 0, false)
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			answered := make(chan error, 1)
+			go func() {
+				c, err := l.Accept()
+				if err == nil {
+					if _, err = readDestination(c); err == nil {
+						_, err = io.WriteString(c, test.says)
+					}
+					c.Close()
+				}
+				answered <- err
+			}()
+			o := few
+			o.Local = address
+			_, err = Call(t.Context(), adapter, l.Addr().String(), o)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %s", err, test.want)
+			}
+			if err := <-answered; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestInterrupt: an end stops when it is told to, whatever it waits for.
+func TestInterrupt(t *testing.T) {
+	stop := errors.New("stop")
+	for _, test := range []struct {
+		name string
+		wait func(net.Conn) error // until the server waits
+	}{
+		{"before a client comes", nil},
+		{"before it says anything", func(c net.Conn) error { return nil }},
+		{"before its first message", func(c net.Conn) error {
+			if err := (destination{qpn: 0x11, gid: netip.MustParseAddr("127.0.0.1")}).write(c); err != nil {
+				return err
+			}
+			if _, err := readDestination(c); err != nil {
+				return err
+			}
+			return writeDone(c)
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			adapter, address := newAdapter(t, 0, false)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			port := freePort(t)
+			o := few
+			o.Local = address
+			served := serve(ctx, t, adapter, port, o)
+			if test.wait != nil {
+				c, err := net.Dial("tcp", netip.AddrPortFrom(address, port).String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				if err := test.wait(c); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cancel(stop)
+			if got := <-served; !errors.Is(got.err, stop) {
+				t.Errorf("got %v", got.err)
+			}
+		})
+	}
+}
+
+// TestLastAcknowledgement: a client that leaves with the last message without having
+// acknowledged it is no failure.
+func TestLastAcknowledgement(t *testing.T) {
+	adapter, address := newAdapter(t, 0, false)
+	ours, local := newAdapter(t, 1, false)
+	port := freePort(t)
+	o := few
+	o.Local, o.Iterations = address, 1
+	served := serve(t.Context(), t, adapter, port, o)
+
+	// The client never has a receive, and goes when its own message has arrived.
+	pd, err := await.Create(t.Context(), ours.CreatePD)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pd.Close(nil, nil)
+	qp, err := await.NewQP(t.Context(), ours, pd, 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory, err := await.Register(t.Context(), pd, o.Size, provider.MRAllowLocalRead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Local = local
+	e := &end{Options: o, adapter: ours, qp: qp, psn: 5, outgoing: memory}
+	e.open = []func(){func() { memory.Close(nil, nil) }, qp.Close}
+	conn, err := net.Dial("tcp", netip.AddrPortFrom(address, port).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	err = e.destination().write(conn)
+	if err == nil {
+		var theirs destination
+		if theirs, err = readDestination(conn); err == nil {
+			// As ibv_rc_pingpong does: the PSN that an end tells is that of what it sends.
+			connector, _ := ours.CreateConnector(nil, nil)
+			e.open = append(e.open, func() { connector.Close(nil, nil) })
+			err = await.Request(t.Context(), func(completion provider.RequestCompletion, context any) provider.Status {
+				return connector.ConnectUnmanaged(qp.QP, provider.UnmanagedConnection{
+					Local: local, Remote: theirs.gid, RemoteQPN: theirs.qpn, SendPSN: e.psn, ReceivePSN: theirs.psn,
+					MTU: DefaultMTU, AckTimeout: ackTimeout, RetryCount: retryCount,
+				}, nil, nil, completion, context)
+			})
+		}
+	}
+	if err == nil {
+		err = writeDone(conn)
+	}
+	if err == nil {
+		err = e.post()
+	}
+	if err == nil {
+		err = e.sent(t.Context())
+	}
+	e.close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := <-served; got.err != nil || !got.Unacknowledged {
+		t.Errorf("got %+v", got)
+	}
+}

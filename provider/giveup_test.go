@@ -1,0 +1,104 @@
+package provider_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/roce"
+	"github.com/ndklab/ndklab/provider/roce/mad"
+)
+
+// TestGivesUp: how long a peer is waited for that says nothing any more follows
+// from the REQ, at both ends: 7 times 537 ms as we ask for it ourselves, and what
+// a peer asks for if it is the one to connect (roce.md 6.4, 12.3, 13). What is
+// pending then has timed out, what is behind it is cancelled.
+func TestGivesUp(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		end     int // 0: the one that connects
+		timeout mad.Timeout
+		retries uint8
+	}{
+		{"the end that connects", 0, 17, 6},
+		{"the end that accepts", 1, 17, 6},
+		{"as a peer asks for it", 1, 14, 3},
+		{"as a peer asks for it that will not wait", 1, 12, 0},
+		{"as Linux asks for it", 1, 19, 7},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w, gates := newGatedWorld(t)
+			gates[1].change = func(p *roce.Received) {
+				var request mad.REQ
+				if p.Header.DestQPN != mad.QPN || request.Decode(p.Payload) != nil {
+					return
+				}
+				if request.Primary.AckTimeout != 17 || request.RetryCount != 6 || request.RNRRetryCount != 7 {
+					t.Errorf("asks for timeout %d, %d retries, %d RNR retries",
+						request.Primary.AckTimeout, request.RetryCount, request.RNRRetryCount)
+				}
+				request.Primary.AckTimeout, request.RetryCount = test.timeout, test.retries
+				p.Payload = request.Append(nil)
+			}
+			w.connect()
+			h, peer := w.hosts[test.end], w.hosts[1-test.end]
+			w.path.Down = true
+			start := w.clock.Now()
+			for i := range 2 {
+				w.want(h.qp.Write(i, h.at(0, 100), base, peer.mr.RemoteToken(), 0), success)
+			}
+			h.result(provider.StatusIOTimeout)
+			if took, want := w.clock.Now()-start, time.Duration(test.retries+1)*test.timeout.Ack(); took != want {
+				t.Errorf("gave up after %v, not %v", took, want)
+			}
+			h.result(provider.StatusCancelled)
+			w.clock.Run(time.Millisecond)
+			if h.disconnected != 1 {
+				t.Errorf("%d disconnect events", h.disconnected)
+			}
+			if n := h.device.TransportCounters()["retransmitted"]; n > 20 {
+				t.Errorf("%d packets sent to nobody", n)
+			}
+			w.path.Down = false
+		})
+	}
+}
+
+// TestRNRLimit: a peer that is never ready has as many tries as it said, and is
+// then taken to have timed out (roce.md 6.3, 7; 8); 7 is for ever.
+func TestRNRLimit(t *testing.T) {
+	for tries := range uint8(8) {
+		t.Run(fmt.Sprint(tries), func(t *testing.T) {
+			w, gates := newGatedWorld(t)
+			sent := 0
+			gates[0].change = func(p *roce.Received) {
+				var reply mad.REP
+				if p.Header.DestQPN == mad.QPN && reply.Decode(p.Payload) == nil {
+					reply.RNRRetryCount = tries
+					p.Payload = reply.Append(nil)
+				}
+			}
+			gates[1].change = func(p *roce.Received) {
+				if p.Header.Opcode == roce.SendOnly {
+					sent++
+				}
+			}
+			client, server := w.connect()
+			w.want(client.qp.Send(nil, nil, 0), success) // for which there is no receive
+			if tries == 7 {
+				w.clock.Run(10 * time.Second)
+				if sent < 1000 {
+					t.Errorf("%d tries in 10 s", sent)
+				}
+				server.receive(1)
+				client.result(success)
+				return
+			}
+			client.result(provider.StatusIOTimeout)
+			if sent != int(tries)+1 {
+				t.Errorf("sent %d times, with %d tries more than the first", sent, tries)
+			}
+		})
+	}
+}
