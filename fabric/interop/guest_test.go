@@ -18,10 +18,11 @@ import (
 )
 
 // Booting takes 4 to 16 s, and everything in the guest some thirty times what it
-// would without emulation.
+// would without emulation. The longest is a thousand rounds of rping with loss: five
+// minutes on an idle machine, mostly for rxe's timeouts.
 const (
 	bootTime    = 2 * time.Minute
-	commandTime = 4 * time.Minute
+	commandTime = 15 * time.Minute
 )
 
 // A guest is a virtual machine that is the foreign node of a lab. It has the
