@@ -207,3 +207,40 @@ func TestQPNInTimewait(t *testing.T) {
 		}
 	}
 }
+
+// TestReasons: what the peer is told where nobody is asked. A paused listener and a
+// failed device are none (NDK-LSN-06); a full backlog is in TestListener.
+func TestReasons(t *testing.T) {
+	for name, prepare := range map[string]func(server *host){
+		"nobody listens": func(*host) {},
+		"paused": func(server *host) {
+			server.listen(nil)
+			server.listener.ControlConnectEvents(true)
+		},
+		"closed": func(server *host) {
+			server.listen(nil)
+			server.world.finish(server.close(server.listener))
+		},
+		"failed": func(server *host) {
+			server.listen(nil)
+			server.device.Fail()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, gates := newGatedWorld(t)
+			client, server := w.hosts[0], w.hosts[1]
+			prepare(server)
+			var reasons []mad.Reason
+			gates[0].change = func(p *roce.Received) {
+				var rej mad.REJ
+				if rej.Decode(p.Payload) == nil {
+					reasons = append(reasons, rej.Reason)
+				}
+			}
+			w.want(w.finish(client.dial(client.newConnector(), server)), refused)
+			if len(reasons) != 1 || reasons[0] != mad.ReasonInvalidServiceID {
+				t.Errorf("refused for %v", reasons)
+			}
+		})
+	}
+}

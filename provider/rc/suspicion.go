@@ -12,10 +12,15 @@ import "time"
 // was (the idea of the Eifel algorithm, RFC 3522, without its timestamps). If it
 // comes later it may be either. Then a few packets go again, and what comes back
 // next is judged by the same rule, once.
+//
+// The rule can be wrong: a path may have become quicker than it ever was. Then
+// the packets are lost, and the timer runs out again before all that was resumed
+// is acknowledged. The second time there is no suspicion.
 type suspicion struct {
 	open    bool
 	judged  bool          // once already
 	askedAt time.Duration // when the oldest packet was sent last
+	resumed int64         // end of what the cursor went back behind last
 
 	// What was when the timer ran out.
 	next, cursor, inFlight int64
@@ -26,7 +31,7 @@ type suspicion struct {
 // suspect is the suspicion with which the cursor goes back now. One that is open
 // stays: what was sent since is a few packets.
 func (r *requester) suspect() suspicion {
-	if r.suspicion.open {
+	if r.suspicion.open || r.una < r.suspicion.resumed {
 		return r.suspicion
 	}
 	return suspicion{
@@ -43,7 +48,7 @@ func (r *requester) judge(now time.Duration) {
 	case r.next >= s.next:
 		s.open = false // there is nothing left to resume
 	case now-s.askedAt < r.window.delay:
-		s.open = false
+		s.open, s.resumed = false, s.next
 		r.next, r.cursor = s.next, s.cursor
 		r.inFlight = s.inFlight - (r.window.delivered - s.delivered)
 		r.reads = s.reads - (r.answered - s.answered)

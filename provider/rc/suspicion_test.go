@@ -151,6 +151,16 @@ func TestSuspicion(t *testing.T) {
 		hear(e, 4700*us, ack(102, roce.SyndromeACK))
 		e.at(4700*us, "send only 110 (256) ask")
 	})
+	t.Run("the path has become quicker, and the packets are lost", func(t *testing.T) {
+		e := start(t)
+		hear(e, 3500*us, ack(100, roce.SyndromeACK))
+		e.at(3500*us, "send only 108 (256) ask") // as if nothing were lost
+		at, _ := e.qp.Deadline()
+		e.qp.HandleTimeout(at)
+		e.at(at, "send only 101 (256) ask")
+		hear(e, at+500*us, ack(101, roce.SyndromeACK))
+		e.at(at+500*us, "send only 102 (256) ask, send only 103 (256) ask, send only 104 (256) ask, send only 105 (256) ask")
+	})
 	t.Run("and again", func(t *testing.T) {
 		e := start(t)
 		hear(e, 4000*us, ack(100, roce.SyndromeACK))

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -141,4 +142,27 @@ func newLink(tb testing.TB, mtu int) (ends [2]netns.NsHandle) {
 		})
 	}
 	return ends
+}
+
+// awaitUp waits until eth0 of a namespace takes packets that nobody has asked for.
+// The kernel notices up to a second after both ends have been set up that they
+// are (net/core/link_watch.c), and IPv6 drops what comes before that.
+func awaitUp(tb testing.TB, ns netns.NsHandle) {
+	tb.Helper()
+	updates, done := make(chan netlink.LinkUpdate, 64), make(chan struct{})
+	defer close(done)
+	if err := netlink.LinkSubscribeWithOptions(updates, done, netlink.LinkSubscribeOptions{Namespace: &ns, ListExisting: true}); err != nil {
+		tb.Fatal(err)
+	}
+	deadline := time.After(10 * time.Second)
+	for {
+		select {
+		case u := <-updates:
+			if a := u.Attrs(); a.Name == "eth0" && a.OperState == netlink.OperUp {
+				return
+			}
+		case <-deadline:
+			tb.Fatal("eth0 does not come up")
+		}
+	}
 }

@@ -122,8 +122,8 @@ func (f *fabric) Carry(now time.Duration, from, to netip.Addr, packet []byte) []
 	return append(copies, delay)
 }
 
-// corrupt flips one to three bits behind the IP header's first bytes, all of which
-// an ICRC notices if it covers them. What it does not cover means nothing.
+// corrupt flips one to three bits anywhere, which a CRC of 32 bits notices for
+// certain where it covers them. What it does not cover means nothing.
 func (f *fabric) corrupt(packet []byte) {
 	for range 1 + f.rand.IntN(3) {
 		bit := f.rand.IntN(len(packet) * 8)

@@ -67,9 +67,10 @@ func newHost(r *run, number int) *host {
 	return h
 }
 
-// A source makes a device's random numbers. The first few decide about its ports
-// and the numbers of its queue pairs. Of the others, some are close to the wrap, if
-// taken as sequence numbers.
+// A source makes a device's random numbers. The first two decide about its ports
+// and the numbers of its queue pairs, the next two about its GUID and its
+// communication IDs, which must be new ones. Of the others, some are close to the
+// wrap, if taken as sequence numbers.
 type source struct {
 	first, rest rand.PCG
 	drawn       int
@@ -83,7 +84,7 @@ func (s *source) Uint64() uint64 {
 		return s.first.Uint64()
 	}
 	v := s.rest.Uint64()
-	if s.choose.Float64() < s.nearWrap {
+	if s.drawn > 4 && s.choose.Float64() < s.nearWrap {
 		v = v&^(0xFFFFFF<<32) | (0xFFFFFF-v&31)<<32
 	}
 	return v

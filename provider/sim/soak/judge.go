@@ -28,6 +28,9 @@ func (e *end) judge(q *request, result *provider.ResultEx) {
 	case status == provider.StatusSuccess && q.has(provider.OpSilentSuccess):
 		r.fail("silent requests succeed silently", "%v: %v", e, q)
 	}
+	if status == provider.StatusRemoteResources {
+		e.peer.refused = true
+	}
 	// Those before it have had no completion, so they succeeded silently.
 	before := e.pending[:at]
 	e.pending = e.pending[at+1:]
@@ -46,9 +49,6 @@ func (e *end) judge(q *request, result *provider.ResultEx) {
 	}
 	e.broken = true
 	e.cause = e.cause || status != provider.StatusCancelled
-	if status == provider.StatusRemoteResources {
-		e.peer.refused = true
-	}
 	q.fail()
 }
 

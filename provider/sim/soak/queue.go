@@ -35,10 +35,18 @@ func (q *queue) notify(status provider.Status) {
 		q.life.run.fail("one notification for each arm", "%v", q.life)
 	}
 	q.notified = true
+	// What comes after the last poll is for the next notification, also if it
+	// comes before the queue is armed.
+	first := q.life.run.chance(0.5)
+	if first {
+		q.poll()
+	}
 	q.life.run.later(50*time.Microsecond, func() {
 		q.notified = false
 		q.cq.Arm(provider.NotifyAny)
-		q.poll()
+		if !first {
+			q.poll()
+		}
 	})
 }
 

@@ -150,6 +150,13 @@ func (r *run) tryAll() {
 			}
 		}
 	}
+	r.runFor(time.Second) // for what a message has ended that met a receive made to fail
+	r.some(func(e *end) bool {
+		if e.usable() && e.cause {
+			r.fail("the consumer is told that a connection has failed", "%v", e)
+		}
+		return false
+	})
 	for _, l := range r.lives {
 		if l.dead || l.closing {
 			continue

@@ -50,25 +50,22 @@ func TestTamper(t *testing.T) {
 		}},
 		"receivers are never ready": {"no deadlock", func(r *run, p *roce.Received) bool {
 			if r.ending && ack(p) {
-				p.Header.Syndrome = roce.SyndromeRNR | 12
+				p.Header.Syndrome = roce.SyndromeRNR // for 655 ms each time
 			}
 			return true
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			var failure *Failure
 			for seed := uint64(1); seed <= 20; seed++ {
 				r := newRun(seed, nil)
 				r.tamper = func(p *roce.Received) bool { return test.tamper(r, p) }
-				var failure *Failure
-				if !errors.As(r.attempt(), &failure) {
-					continue
+				// Another may notice first, such as that a request fails for no reason.
+				if errors.As(r.attempt(), &failure) && failure.Invariant == test.invariant {
+					return
 				}
-				if failure.Invariant != test.invariant {
-					t.Fatalf("%v, want %s", failure, test.invariant)
-				}
-				return
 			}
-			t.Fatal("nothing is noticed")
+			t.Fatalf("not noticed; at last: %v", failure)
 		})
 	}
 }
