@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/roce"
 	"github.com/ndklab/ndklab/provider/roce/mad"
 )
@@ -43,6 +44,42 @@ func TestAckDelay(t *testing.T) {
 			}
 			gates[1].open()
 			client.result(success)
+		})
+	}
+}
+
+// TestForeignAckDelay: neither does a passive end send again before a client of
+// another kind could have answered, which does not say how long that takes.
+func TestForeignAckDelay(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		foreign bool
+		want    bool // again within 100 ms
+	}{
+		{"a peer of our kind", false, true},
+		{"another", true, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var gates []*gate
+			w := newWorldWith(t, addresses, func(cfg *provider.Config) {
+				gates = append(gates, &gate{Carrier: cfg.Carrier})
+				cfg.Carrier = gates[len(gates)-1]
+				cfg.GoBackN = test.foreign // then it offers nothing
+			})
+			client, server := w.connect()
+			client.receive(1)
+			gates[0].keep = true
+			w.want(server.qp.Send(nil, nil, 0), success)
+			w.clock.Run(100 * time.Millisecond)
+			if got := len(gates[0].kept) > 1; got != test.want {
+				t.Errorf("sent %d times in 100 ms", len(gates[0].kept))
+			}
+			w.clock.Run(100 * time.Millisecond)
+			if len(gates[0].kept) < 2 {
+				t.Error("not sent again in 200 ms")
+			}
+			gates[0].open()
+			server.result(success)
 		})
 	}
 }

@@ -131,6 +131,9 @@ func (l *Listener) deliver(request cm.ConnectRequest) {
 		RNRRetryCount: int(request.RNRRetryCount),
 		Selective:     m.offer() == offered && request.ECE == offered,
 	}
+	if request.ECE.Vendor != vendorID {
+		c.agreed.AckDelay = foreignAckDelay.Ack()
+	}
 	c.private = request.PrivateData[:]
 	c.inbound = min(m.info.MaxInboundReadLimit, uint32(request.InitiatorDepth))
 	c.outbound = min(m.info.MaxOutboundReadLimit, uint32(request.ResponderResources))

@@ -316,8 +316,27 @@ func (s *setting) cuts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	t.Run("for shorter than the guest's retries last", func(t *testing.T) {
+		at := netip.AddrPortFrom(p.guest, s.nextPort())
+		const rounds = 30
+		guest := s.guest.start(fmt.Sprintf("rping -s -a %v -p %d -S 65535 -C %d -V", at.Addr(), at.Port(), rounds))
+		s.guest.listens(t, at)
+		ours := s.ours(t, fmt.Sprintf("rping-client %v 65535 %d tell", at, rounds))
+		done := ours.count()
+		for range 3 { // at some point of a round or other
+			done.more(t, 3)
+			set(t, s.lab.LinkDown)
+			set(t, s.lab.LinkUp)
+		}
+		if err := ours.wait(); err != nil {
+			t.Errorf("our client: %v", err)
+		}
+		if _, err := guest(); err != nil {
+			t.Errorf("the guest's server: %v", err)
+		}
+	})
 	ours, done, _, port := s.draining(t, p)
-	t.Run("for shorter than retries last", func(t *testing.T) {
+	t.Run("for shorter than our retries last", func(t *testing.T) {
 		before := s.timeouts(t)
 		set(t, s.lab.LinkDown)
 		for s.timeouts(t) == before {

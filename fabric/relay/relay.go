@@ -196,13 +196,24 @@ func (r *Relay) outward() {
 		case err != nil: // the interface went down; the socket remains
 			continue
 		}
-		switch err := unix.Sendto(r.out, buffer[:n], unix.MSG_NOSIGNAL, &r.peer); {
+		switch err := r.hand(buffer[:n]); {
 		case err == nil:
 			r.toPeer.Add(1)
 		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ECONNREFUSED):
 			r.noPeer.Add(1)
 		default:
 			r.lost.Add(1)
+		}
+	}
+}
+
+// hand sends a frame to the peer. Where sending has a time limit, signals end it
+// even if they have system calls go on (signal(7)); Go's runtime sends itself some.
+func (r *Relay) hand(frame []byte) error {
+	for began := time.Now(); ; {
+		err := unix.Sendto(r.out, frame, unix.MSG_NOSIGNAL, &r.peer)
+		if err != unix.EINTR || time.Since(began) > patience {
+			return err
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -228,16 +230,7 @@ func TestPeersComeAndGo(t *testing.T) {
 func TestPeerThatDoesNotRead(t *testing.T) {
 	sides := pair(t)
 	peer := sides[1].peer(t)
-	// As many as the kernel queues for it, and one more.
-	text, err := os.ReadFile("/proc/sys/net/unix/max_dgram_qlen")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var queue uint64
-	if _, err := fmt.Sscan(string(text), &queue); err != nil {
-		t.Fatal(err)
-	}
-	queue++ // the kernel compares with >
+	queue := queueLen(t)
 	for i := range queue + 1 {
 		sides[0].send(t, numbered(uint32(i), 60))
 	}
@@ -249,6 +242,50 @@ func TestPeerThatDoesNotRead(t *testing.T) {
 	if got := receive(t, peer); !bytes.Equal(got, numbered(1000, 60)) {
 		t.Errorf("got frame %x", got)
 	}
+}
+
+// queueLen is how many frames the kernel queues for a peer.
+func queueLen(t *testing.T) uint64 {
+	t.Helper()
+	text, err := os.ReadFile("/proc/sys/net/unix/max_dgram_qlen")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n uint64
+	if _, err := fmt.Sscan(string(text), &n); err != nil {
+		t.Fatal(err)
+	}
+	return n + 1 // the kernel compares with >
+}
+
+// Signals while a frame waits for the peer do not lose it.
+func TestSignals(t *testing.T) {
+	sides := pair(t)
+	peer := sides[1].peer(t)
+	queue := queueLen(t)
+	for i := range queue + 1 {
+		sides[0].send(t, numbered(uint32(i), 60))
+	}
+	sides[1].counted(t, Counts{ToPeer: queue}) // and one waits, or is about to
+	threads, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		for _, thread := range threads {
+			tid, err := strconv.Atoi(thread.Name())
+			if err != nil {
+				t.Fatal(err)
+			}
+			// One that has ended meanwhile needs none.
+			_ = unix.Tgkill(os.Getpid(), tid, unix.SIGURG)
+		}
+		runtime.Gosched()
+	}
+	for range queue + 1 {
+		receive(t, peer)
+	}
+	sides[1].counted(t, Counts{ToPeer: queue + 1})
 }
 
 // What the interface cannot send is counted: too short, too long, or no carrier.
