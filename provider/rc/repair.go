@@ -116,6 +116,9 @@ func (r *requester) resend(now time.Duration, packet *roce.Packet) bool {
 	if r.inFlight == 0 {
 		r.resendAt = now + r.roundTrip.timeout()
 	}
+	if s == r.una {
+		r.suspicion.askedAt = now
+	}
 	for at := s; at < end; at++ {
 		rec := p.record(at)
 		rec.fate, rec.sentAt, rec.again, rec.waited = flying, now, true, false

@@ -85,7 +85,7 @@ type requester struct {
 	roundTrip  roundTrip
 	window     window
 	probing    bool          // one packet only, until something is acknowledged
-	suspicion  suspicion     // of the timer that had the cursor go back last
+	suspicion  suspicion     // of the timer that ran out last
 	waiting    bool          // for rnrUntil (roce.md 6.3, 7)
 	rnrUntil   time.Duration // when to try again
 	rnrLeft    int           // RNR NAKs to put up with until there is progress
@@ -249,7 +249,7 @@ func (r *requester) limit() int64 {
 	if r.probing {
 		return 0
 	}
-	if r.suspicion.open {
+	if r.suspicion.open && r.repair == nil {
 		return min(few*r.window.packet, r.window.limit())
 	}
 	return r.window.limit()
@@ -437,15 +437,15 @@ func (r *requester) handleTimeout(now time.Duration) {
 		// what is still timed among it tells the true round trip.
 		r.q.counters.Timeouts++
 		r.roundTrip.backOff()
+		s := r.suspect()
 		if r.q.connection.Selective {
 			r.begin(now)
 			r.drop(r.una)
 			r.resendAt = now + r.roundTrip.timeout()
 		} else {
-			s := r.suspect()
 			r.goBack(now)
-			r.suspicion = s
 		}
+		r.suspicion = s
 		r.probing = true
 	}
 }

@@ -173,8 +173,8 @@ func (r *requester) arrive(now time.Duration, s int64) {
 func (r *requester) overtakes(now time.Duration, s int64) {
 	p := r.repair
 	rec := p.record(s)
-	if rec.waited || rec.again && now-rec.sentAt < r.window.delay {
-		return // or that was the first one after all
+	if rec.waited || rec.again && now-rec.sentAt < r.window.delay && r.una >= r.suspicion.resumed {
+		return // or that was the first one after all, as far as is known (suspicion.go)
 	}
 	if rec.sentAt > p.latest || rec.sentAt == p.latest && s > p.latestSequence {
 		p.latest, p.latestSequence, p.took = rec.sentAt, s, now-rec.sentAt
@@ -267,6 +267,9 @@ func (r *requester) detect(now time.Duration) {
 				if !gone {
 					r.againAt = over
 					return
+				}
+				if r.suspicion.open && p.lost >= few {
+					return // judge decides upon the rest
 				}
 				r.lose(f.from)
 			}
