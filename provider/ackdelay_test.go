@@ -83,3 +83,26 @@ func TestForeignAckDelay(t *testing.T) {
 		})
 	}
 }
+
+// TestUnmanagedAckDelay: nor does an end that has not seen any handshake.
+func TestUnmanagedAckDelay(t *testing.T) {
+	w, gates := newGatedWorld(t)
+	a, b := w.hosts[0], w.hosts[1]
+	u := a.unmanaged(b)
+	u.AckTimeout = 17 // 537 ms
+	a.enter(u)
+	b.enter(b.unmanaged(a))
+	b.receive(1)
+	gates[1].keep = true
+	w.want(a.qp.Send(nil, nil, 0), success)
+	w.clock.Run(100 * time.Millisecond)
+	if n := len(gates[1].kept); n != 1 {
+		t.Errorf("sent %d times in 100 ms", n)
+	}
+	w.clock.Run(100 * time.Millisecond)
+	if len(gates[1].kept) < 2 {
+		t.Error("not sent again in 200 ms")
+	}
+	gates[1].open()
+	a.result(success)
+}

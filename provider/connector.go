@@ -21,7 +21,7 @@ const (
 	rnrRetryCount = 7
 	// minRNRTimer is the code for 0.64 ms.
 	minRNRTimer = 12
-	// foreignAckDelay is how long a client that is not of our kind may take to
+	// foreignAckDelay is how long a peer that may not be of our kind may take to
 	// acknowledge: 134 ms, as Linux says when it is the server (roce.md 13). A REQ
 	// does not say it.
 	foreignAckDelay mad.Timeout = 15

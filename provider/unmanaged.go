@@ -85,6 +85,7 @@ func (c *Connector) ConnectUnmanaged(qp *QP, u UnmanagedConnection, event Discon
 	c.agreed = rc.Connection{
 		RemoteQPN: u.RemoteQPN, MTU: u.MTU, SendPSN: u.SendPSN, ReceivePSN: u.ReceivePSN,
 		AckTimeout: timeout.Ack(), RetryCount: int(u.RetryCount), RNRRetryCount: int(u.RNRRetryCount),
+		AckDelay: foreignAckDelay.Ack(), // nobody knows what kind the peer is of, nor how far away
 	}
 	c.id = m.cm.Enter(cm.Unmanaged{
 		Local: u.Local, Remote: u.Remote, QPN: qp.number, PeerQPN: u.RemoteQPN, AckTimeout: timeout,
