@@ -30,9 +30,13 @@ import "github.com/ndklab/ndklab/provider/roce"
 // The requester draws the conclusions (repair.go).
 
 // keepBytes bounds what either half of a QP keeps, in bytes of payload; a packet
-// takes some 150 bytes more. At
-// 10 Gb/s it is 27 ms: some round trips on a long path, so that a packet may be
-// lost several times before the requester has to wait for it.
+// takes some 150 bytes more. At 10 Gb/s it is 27 ms: some round trips on a long
+// path, so that a packet may be lost several times before the requester has to
+// wait for it.
+//
+// A peer of ours keeps to its window, which is far less on most paths. One that
+// means harm can have all of it taken, for each QP that a consumer connects to it,
+// until the QP ends; nothing bounds the sum over QPs.
 const keepBytes = 32 << 20
 
 // reach is how far beyond the packet that is missing one may be to be kept, in
@@ -80,8 +84,7 @@ func (s *earlyStore) at(sequence int64) *earlyPacket {
 }
 
 // keep stores a copy of the packet with sequence number at, as long as expected is
-// missing. The caller has made sure that it is
-// within reach and not there yet.
+// missing. The caller has made sure that it is within reach and not there yet.
 func (s *earlyStore) keep(expected, at int64, h *roce.Header, payload []byte) {
 	if s.count == 0 {
 		s.base = expected

@@ -25,8 +25,12 @@ func (r *requester) handle(now time.Duration, h *roce.Header, payload []byte) {
 	switch {
 	case h.Opcode.IsReadResponse():
 		r.readResponse(now, h, at, payload)
-	case h.Opcode == roce.SelectiveAcknowledge && r.q.connection.Selective:
-		r.selectiveAcknowledge(now, h, at)
+	case h.Opcode == roce.SelectiveAcknowledge:
+		// From a peer of another make it is a manufacturer's own packet, of which
+		// we do not know what it says (roce.md 3.2).
+		if r.q.connection.Selective {
+			r.selectiveAcknowledge(now, h, at)
+		}
 	case h.Opcode != roce.Acknowledge:
 		r.fail(r.head, BadResponse) // we never send atomics
 	case h.Syndrome.IsACK():

@@ -12,14 +12,14 @@
 // Foreign peers, such as Linux rxe, count their identifications up. A socket does
 // not show them, so their packets are solved for them, and must then be near to where
 // the peer had counted to: one corrupted packet in 2^21 passes (one in 2^16 after
-// the peer was silent for a minute), and of those from peers of our kind one in
-// 2^25, as before. The alternative, a raw socket that
-// sees the headers of foreign packets, would make it one in 2^32. It was measured
-// on Linux 6.18 with two cores: of the 2.5 us of processor time that a packet of 64
-// bytes takes from a raw socket over a veth to a Receiver, solving adds 0.1 to 0.2,
-// for foreign packets only; an idle raw socket with a filter adds 0.15, to all
-// of ours. It also needs CAP_NET_RAW in each process that shares an adapter, and
-// misses the first packets of every peer. So packets are solved.
+// the peer was silent for 65 ms), and of those from peers of our kind one in 2^25,
+// as before. The alternative, a raw socket that sees the headers of foreign
+// packets, would make it one in 2^32. It was measured on Linux 6.18 with two
+// cores: of the 2.5 us of processor time that a packet of 64 bytes takes from a raw
+// socket over a veth to a Receiver, solving adds 0.1 to 0.2, for foreign packets
+// only; an idle raw socket with a filter adds 0.15, to all of ours. It also needs
+// CAP_NET_RAW in each process that shares an adapter, and misses the first packets
+// of every peer. So packets are solved.
 //
 // Several processes can share an adapter's addresses. One opens them, and hands
 // out further sockets of port 4791; each receives what is for one range of
