@@ -3,18 +3,21 @@ package interop
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/ndklab/ndklab/fabric/report"
+	"golang.org/x/sys/unix"
 )
 
 // Booting takes 4 to 16 s, and everything in the guest some thirty times what it
@@ -54,7 +57,8 @@ func boot(t *testing.T, x report.External, network ...string) guest {
 		mac:     net.HardwareAddr{0x52, 0x54, 0, 0, 0, 1},
 		capture: filepath.Join(dir, "guest.pcap"),
 	}
-	args := []string{g.name, "--mtu", fmt.Sprint(x.MTU), "--mac", g.mac.String(), "--pcap", g.capture}
+	args := []string{g.name, "--mtu", fmt.Sprint(x.MTU), "--mac", g.mac.String(), "--pcap", g.capture,
+		"--while", fmt.Sprint(os.Getpid())}
 	for _, a := range x.Addresses {
 		args = append(args, "--ip", a)
 	}
@@ -155,4 +159,50 @@ func runScript(limit time.Duration, name string, args ...string) (out string, er
 		return stdout.String(), fmt.Errorf("%s: %w\n%s%s", name, err, &stdout, &stderr)
 	}
 	return stdout.String(), nil
+}
+
+// TestGuestOfDeadProcess: a guest does not outlive whoever booted it, even if that
+// was killed.
+func TestGuestOfDeadProcess(t *testing.T) {
+	if os.Getenv("NDKLAB_INTEROP") == "" {
+		t.Skip("needs a virtual machine: `make interop` runs this")
+	}
+	owner := exec.Command("cat") // until its input ends
+	input, err := owner.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := owner.Start(); err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("ndklab-%d-orphan", os.Getpid())
+	t.Cleanup(func() { script(t, bootTime, "stop", "--purge", name) })
+	out, err := runScript(bootTime, "boot", name, "--no-net", "--while", fmt.Sprint(owner.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(strings.TrimSpace(out), "pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	machine, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(machine)
+	if err := errors.Join(input.Close(), owner.Wait()); err != nil {
+		t.Fatal(err)
+	}
+	ended := []unix.PollFd{{Fd: int32(machine), Events: unix.POLLIN}}
+	n, err := unix.Poll(ended, int(time.Minute.Milliseconds()))
+	for err == unix.EINTR {
+		n, err = unix.Poll(ended, int(time.Minute.Milliseconds()))
+	}
+	if n != 1 {
+		t.Errorf("the guest of a process that has ended is still there (%v)", err)
+	}
 }

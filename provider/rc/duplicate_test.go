@@ -40,6 +40,25 @@ func TestWindow(t *testing.T) {
 	}
 }
 
+// TestDuplicateBeforeRead: what is repeated is acknowledged without the READs that
+// follow, which rxe would take for answered; what follows these is acknowledged
+// with them.
+func TestDuplicateBeforeRead(t *testing.T) {
+	e := newReady(t, func(c *Connection) { c.ReceivePSN = 0xFFFFFE })
+	e.hear(write(0xFFFFFE))
+	e.say("ack 16777214 msn 1")
+	e.hear(readOf(0xFFFFFF, 0, 300))
+	e.say("read response first 16777215 (256) msn 2", "read response last 0 (44) msn 2")
+	e.hear(readOf(1, 0, 0))
+	e.say("read response only 1 msn 3")
+	e.hear(write(0xFFFFFE))
+	e.say("ack 16777214 msn 3")
+	e.hear(write(2))
+	e.say("ack 2 msn 4")
+	e.hear(write(0xFFFFFE))
+	e.say("ack 2 msn 4")
+}
+
 // TestDuplicateReadAcrossTheWrap: a READ whose response has PSNs on both sides of
 // the wrap, asked for again from each of them.
 func TestDuplicateReadAcrossTheWrap(t *testing.T) {

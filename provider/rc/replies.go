@@ -201,7 +201,7 @@ func (r *responder) nextPacket(p *roce.Packet) bool {
 	counters := &r.q.counters
 	switch s := r.replies.syndrome; {
 	case s.IsACK():
-		p.Header.PSN = psn(r.expected - 1)
+		p.Header.PSN = psn(r.acknowledged() - 1)
 		counters.AcknowledgementsSent++
 	case s.IsRNR():
 		counters.RNRsSent++
@@ -209,6 +209,27 @@ func (r *responder) nextPacket(p *roce.Packet) bool {
 		counters.NAKsSent++
 	}
 	return true
+}
+
+// acknowledged is the end of what an acknowledgement is for: of all that was
+// executed, as far as no READ is last. Of a READ the responses tell. rxe takes an
+// acknowledgement with the PSN of one for the response, and completes the READ
+// without its data (check_ack in drivers/infiniband/sw/rxe/rxe_comp.c); it would
+// come if a SEND was repeated that a READ follows. Requesters that agreed to
+// selective replies know better, and are told how far requests have come.
+func (r *responder) acknowledged() int64 {
+	end, q := r.expected, &r.replies
+	if q.selective {
+		return end
+	}
+	for i := q.newest - 1; i >= max(0, q.newest-int64(len(q.reads))); i-- {
+		d := q.slot(i)
+		if d.end != end {
+			break
+		}
+		end = d.first
+	}
+	return end
 }
 
 // makeResponse makes the next packet of a READ's response. The token is checked
