@@ -154,6 +154,31 @@ func TestEarlyStoreLetsGo(t *testing.T) {
 	}
 }
 
+// TestResponsesLetGo: nor is the memory kept that responses to READs took, when
+// nothing has been missing for a while.
+func TestResponsesLetGo(t *testing.T) {
+	c := testConnection
+	c.Selective, c.Credit = true, 1<<20
+	p := newPair(t, testConfig, c, path{delay: time.Millisecond, rate: 1e9}, 1)
+	p.a.memory.add(1, 64<<10)
+	p.b.memory.add(2, 64<<10)
+	read := Request{Op: OpRead, SGL: []SGE{piece(1, 0, 64<<10)}, VA: 2 << 32, Token: 2}
+	p.b.out.drop = func(*roce.Header) bool { return len(p.b.out.sent) == 3 }
+	p.a.post(read)
+	p.await(t, p.a, 1, time.Second)
+	r := &p.a.qp.requester
+	if r.repair != nil || r.spare == nil || len(r.spare.responses.idle) == 0 {
+		t.Fatal("nothing was kept, or something is missing yet")
+	}
+	for done := 2; r.spare.responses.ring != nil; done++ {
+		if done > 10 {
+			t.Fatalf("%d packets are kept", len(r.spare.responses.idle))
+		}
+		p.a.post(read)
+		p.await(t, p.a, done, time.Second)
+	}
+}
+
 // TestForeignReport: from a responder that has not agreed to send reports it is none.
 func TestForeignReport(t *testing.T) {
 	e := newReady(t, nil)

@@ -57,9 +57,6 @@ func (r *requester) settle() {
 	}
 	p := r.repair
 	p.news = true
-	if p.responses.spent(r.una) {
-		p.responses = earlyStore{}
-	}
 	if r.una >= p.until && p.lost == 0 && p.early == 0 && p.waiting == 0 {
 		p.flights, p.oldest = p.flights[:0], 0
 		r.repair, r.outstanding, r.againAt = nil, maxOutstanding, 0

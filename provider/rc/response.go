@@ -111,6 +111,9 @@ func (r *requester) progress(now time.Duration, before int64) {
 	r.rnrLeft = r.q.connection.RNRRetryCount
 	r.judge(now)
 	r.probing, r.waiting = false, false
+	if r.spare != nil && r.spare.responses.ring != nil && r.spare.responses.spent(r.una) {
+		r.spare.responses = earlyStore{}
+	}
 }
 
 // goBackOnce goes back, unless that has been done for this gap already: then
