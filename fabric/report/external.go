@@ -44,7 +44,7 @@ func (p *page) externals(externals []External) {
 			// namespace owns this one: who is to enter this has to enter that first.
 			process, _, _ := strings.Cut(x.NamespacePath, "/root/")
 			p.line("  namespace    " + x.NamespacePath)
-			p.line("               (nsenter --preserve-credentials --user=" + process + "/ns/user --net=" + x.NamespacePath + " COMMAND...)")
+			p.line("               (nsenter --preserve-credentials -U" + process + "/ns/user -n" + x.NamespacePath + " COMMAND...)")
 		}
 		p.line("  frames to    " + x.Socket)
 		p.line("  frames from  " + x.PeerSocket + ", once it is there")
