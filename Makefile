@@ -35,6 +35,7 @@ race: go  ## the tests of what runs on many goroutines, under the race detector 
 SEEDS ?= 20000
 FIRST ?= 1
 sim: go  ## SEEDS random scenarios (default 20000, seed FIRST to begin with) on a simulated network with all faults
+	@case '$(SEEDS) $(FIRST)' in *[!0-9\ ]*|\ *|*\ ) echo 'make: SEEDS and FIRST are numbers, as in: make sim SEEDS=20000 FIRST=1' >&2; exit 1;; esac
 	$(GO) test -count=1 -timeout 60m -v -run '^TestSeeds$$' ./provider/sim/soak -seeds $(SEEDS) -first $(FIRST)
 
 interop: go  ## labs with a Linux kernel's soft-RoCE in a virtual machine as a foreign node (Debian; fetches packages; QEMU; SHORT=1: less of it)

@@ -15,7 +15,8 @@ func connectionsCommand() *cobra.Command {
 a node, as "netstat -xan" does on Windows. Mode is Kernel for the node's own
 workloads, whose PID is 0, and User for other processes in the node, with their
 PID as the host knows it. State and queue pair numbers (QPN) are of connections;
-IfIndex is the index of the local address's interface in the node.`,
+IfIndex is the index of the local address's interface in the node. Connections made
+without connection management, as by rc-pingpong, have no ports: 0 stands for them.`,
 		Example: `  ndklab connections pair
   ndklab connections pair/server -o json`,
 		Args: arguments(1, 1, "one lab or node"),

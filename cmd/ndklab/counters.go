@@ -17,7 +17,26 @@ func countersCommand() *cobra.Command {
 		Short: "Show the NDK counters of nodes, once or as they count",
 		Long: `Shows the counters of the adapters of a lab or a node, since the node came up:
 those of NDIS_NDK_PERFORMANCE_COUNTERS under their names there, and those of the
-transport below.
+transport below, which are
+
+  packets_sent, packets_received   RoCE packets of the queue pairs and of the
+                                   connection manager, with those sent again
+  super_packets_sent, ..._received how often the kernel took or gave several at once
+  segmentation_refused             how often it refused to take several
+  acks_sent, acks_received         acknowledgements, selective ones too
+  naks_sent, naks_received         those that say that a packet is missing
+  rnr_naks_sent, ..._received      those that say that no receive is posted
+  retransmitted                    request packets sent again
+  timeouts                         how often the retransmission timer ran out
+  duplicates                       requests received again
+  out_of_sequence                  packets received ahead of one that was missing
+  cnps_received                    congestion notifications of peers; without effect
+  unknown_qp                       packets dropped: no queue pair has their number
+  misdirected                      packets dropped: one has, but they are not from its
+                                   peer, of another partition or of another kind
+  malformed, icrc_errors           packets dropped: not RoCE; changed on the way
+  receive_overflow                 packets lost to a full receive buffer
+  send_too_big, send_dropped       packets not sent: above the MTU; for other reasons
 
 --watch shows what was counted in each interval, 1 s unless another is given, until
 Ctrl-C, which is no error here: the exit code is 0. Counters that did not change are

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -20,14 +21,16 @@ func execCommand() *cobra.Command {
 		Use:   execVerb + " LAB/NODE -- COMMAND [ARGUMENT...]",
 		Short: "Run a command in a node",
 		Long: `Runs a command in a node: in its network, with the caller's files, environment,
-working folder, standard input, output and error. Signals are passed on to it.
+working folder, standard input, output and error. Signals are passed on to it. The
+folder of ndklab itself is added to the end of PATH.
 
 The exit code is the command's: 128 and the signal's number if one killed it, 127
 if there is no such command, 126 if it cannot be executed. It is 125 if ndklab
 itself failed, and 2 if there is no such lab or node.`,
 		Example: `  ndklab exec pair/client -- ip address
   ndklab exec pair/client -- ping -c 3 10.0.0.2
-  ndklab exec pair/client -- sh -c 'ss -uln'`,
+  ndklab exec pair/client -- sh -c 'ss -uln'
+  ndklab exec pair/server -- ndklab rping -s -a 10.0.0.2`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 && args[1] == "--" {
 				args = append(args[:1:1], args[2:]...)
@@ -89,5 +92,26 @@ func runIn(ctx context.Context, labName, nodeName string, command []string) (sta
 			}
 		}
 	}()
-	return l.Exec(ctx, nodeName, node.Command{ID: id, Args: command, Env: os.Environ(), Dir: dir}, os.Stdin, os.Stdout, os.Stderr)
+	return l.Exec(ctx, nodeName, node.Command{ID: id, Args: command, Env: withSelf(os.Environ()), Dir: dir}, os.Stdin, os.Stdout, os.Stderr)
+}
+
+// withSelf adds the folder of this program to the end of PATH, so that a node finds
+// "ndklab" also where it was started by a path, as bin/ndklab is.
+func withSelf(env []string) []string {
+	self, err := os.Executable()
+	if err != nil {
+		return env // the command may do without
+	}
+	dir := filepath.Dir(self)
+	for i, v := range env {
+		switch {
+		case v == "PATH=":
+			env[i] = v + dir
+			return env
+		case strings.HasPrefix(v, "PATH="):
+			env[i] = v + string(filepath.ListSeparator) + dir
+			return env
+		}
+	}
+	return append(env, "PATH="+dir)
 }

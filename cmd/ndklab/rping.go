@@ -33,7 +33,7 @@ with -V.`,
 	flags.TextVarP(&local, "bind", "I", netip.Addr{}, "of the client; absent: the one from which the server is reached")
 	port := flags.Uint16P("port", "p", rping.DefaultPort, "of the server")
 	count := flags.IntP("count", "C", 1, "how many rounds a client does")
-	size := flags.IntP("size", "S", rping.DefaultSize, fmt.Sprintf("bytes of text, %d to %d; of a server: at most", rping.MinSize, rping.MaxSize))
+	size := flags.IntP("size", "S", rping.DefaultSize, fmt.Sprintf("bytes of text, %d to %d; a server takes that or less of its client", rping.MinSize, rping.MaxSize))
 	verbose := flags.BoolP("verbose", "v", false, "print the text of every round")
 	flags.BoolP("validate", "V", true, "compare the answers, which is always done")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -42,10 +42,16 @@ with -V.`,
 			return misuse("rping takes -s or -c")
 		case !address.IsValid():
 			return misuse("rping needs -a ADDRESS")
+		case *port == 0:
+			return misuse("-p 0, expected 1 to 65535")
 		case *count < 1:
 			return misuse("-C %d, expected 1 at least", *count)
 		case *size < rping.MinSize || *size > rping.MaxSize:
 			return misuse("-S %d, expected %d to %d", *size, rping.MinSize, rping.MaxSize)
+		}
+		address, local = address.Unmap(), local.Unmap()
+		if local.IsValid() && local.Is4() != address.Is4() {
+			return misuse("-I %v with -a %v, expected two of IPv4 or two of IPv6", local, address)
 		}
 		o := rping.Options{Size: *size, Local: local}
 		if *verbose {

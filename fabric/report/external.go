@@ -40,7 +40,11 @@ func (p *page) externals(externals []External) {
 		if x.Namespace != "" {
 			p.line("  namespace    " + x.Namespace + " (ip netns exec " + x.Namespace + " COMMAND...)")
 		} else {
+			// The path leads through the root of a process, /proc/PID/root, whose user
+			// namespace owns this one: who is to enter this has to enter that first.
+			process, _, _ := strings.Cut(x.NamespacePath, "/root/")
 			p.line("  namespace    " + x.NamespacePath)
+			p.line("               (nsenter --preserve-credentials -U" + process + "/ns/user -n" + x.NamespacePath + " COMMAND...)")
 		}
 		p.line("  frames to    " + x.Socket)
 		p.line("  frames from  " + x.PeerSocket + ", once it is there")

@@ -389,7 +389,13 @@ func (e *end) post() error {
 
 // sent waits until the message has been acknowledged.
 func (e *end) sent(ctx context.Context) error {
-	if _, err := e.qp.Done(ctx, provider.StatusSuccess); err != nil {
+	_, err := e.qp.Done(ctx, provider.StatusSuccess)
+	switch {
+	case errors.Is(err, provider.StatusRemoteResources):
+		return fmt.Errorf("send: the peer refuses the message; both ends need the same size and MTU: %w", err)
+	case errors.Is(err, provider.StatusIOTimeout):
+		return fmt.Errorf("send: the peer does not acknowledge; it may have ended, or its link is down: %w", err)
+	case err != nil:
 		return fmt.Errorf("send: %w", err)
 	}
 	return nil
@@ -411,6 +417,8 @@ func (e *end) receive(ctx context.Context) error {
 	switch {
 	case errors.Is(err, provider.StatusBufferOverflow):
 		return fmt.Errorf("receive: more than the %d bytes expected; both ends need the same size: %w", e.Size, err)
+	case errors.Is(err, provider.StatusRemoteResources):
+		return fmt.Errorf("receive: the peer's message is not as expected; both ends need the same size and MTU: %w", err)
 	case err != nil:
 		return fmt.Errorf("receive: %w", err)
 	case int(r.BytesTransferred) != e.Size:

@@ -188,7 +188,7 @@ func TestUnlikeEnds(t *testing.T) {
 		{"the server does fewer", func(s, c *Options) { s.Iterations = 19 }, "<nil>", "message 20 of 20: "},
 		{"the server validates", func(s, c *Options) { s.Validate = true }, "receive: byte 0 is 0x7b, expected 0x0; both ends need -c", ""},
 		{"the client validates", func(s, c *Options) { c.Validate = true }, "<nil>", "<nil>"}, // the server gives back what came
-		{"the server has smaller packets", func(s, c *Options) { s.MTU = 512 }, "message 1 of 20: ", "message 1 of 20: send: STATUS_REMOTE_RESOURCES"},
+		{"the server has smaller packets", func(s, c *Options) { s.MTU = 512 }, "message 1 of 20: ", "message 1 of 20: send: the peer refuses the message; both ends need the same size and MTU: STATUS_REMOTE_RESOURCES"},
 		{
 			"the server has larger packets than there may be", func(s, c *Options) { s.MTU = 4096 },
 			"MTU 4096 is more than packets from 127.120.", "closed the TCP connection after 0 of 52 bytes",
@@ -314,7 +314,7 @@ func TestOddServers(t *testing.T) {
 		{"closes at once", "", "closed the TCP connection after 0 of 52 bytes"},
 		{"speaks SMTP", "220 mail.example.com ESMTP, at your service since 1982\r\n", "is not what ibv_rc_pingpong says"},
 		// Nobody has the queue pair.
-		{"is dead", "0000:000011:000001:00000000000000000000ffff7f000001\x00", "message 1 of 20: send: STATUS_IO_TIMEOUT"},
+		{"is dead", "0000:000011:000001:00000000000000000000ffff7f000001\x00", "message 1 of 20: send: the peer does not acknowledge; it may have ended, or its link is down: STATUS_IO_TIMEOUT"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			adapter, address := newAdapter(t, 0, false)

@@ -112,7 +112,12 @@ func Serve(ctx context.Context, adapter *provider.Adapter, address netip.AddrPor
 	}
 	defer closeAll()
 	listener, err := await.Listen(ctx, adapter, address)
-	if err != nil {
+	switch {
+	case errors.Is(err, provider.StatusSharingViolation):
+		return fmt.Errorf("listen at %v: another program in the node does: %w", address, err)
+	case errors.Is(err, provider.StatusInvalidAddress):
+		return fmt.Errorf("listen at %v: this is no address of the adapter: %w", address, err)
+	case err != nil:
 		return fmt.Errorf("listen at %v: %w", address, err)
 	}
 	defer listener.Close(ctx)
@@ -185,7 +190,14 @@ func Call(ctx context.Context, adapter *provider.Adapter, server netip.AddrPort,
 	connection, err := await.Dial(ctx, adapter, e.qp.QP, o.Local, server, await.Options{
 		InboundReadLimit: 1, OutboundReadLimit: 1, Disconnected: func() { lost(errDisconnected) },
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, provider.StatusConnectionRefused):
+		return fmt.Errorf("connect to %v: nobody listens there: %w", server, err)
+	case errors.Is(err, provider.StatusIOTimeout):
+		return fmt.Errorf("connect to %v: no answer: nobody has this address, or its link is down: %w", server, err)
+	case errors.Is(err, provider.StatusInvalidAddress) && o.Local.IsValid():
+		return fmt.Errorf("connect to %v: %v is no address of the adapter: %w", server, o.Local, err)
+	case err != nil:
 		return fmt.Errorf("connect to %v: %w", server, err)
 	}
 	defer connection.Close(nil, nil)
@@ -297,7 +309,7 @@ func (e *end) receive(ctx context.Context) (b buffer, err error) {
 func (e *end) lent(ctx context.Context) (buffer, error) {
 	b, err := e.receive(ctx)
 	if err == nil && (b.size == 0 || int(b.size) > e.Size) {
-		err = fmt.Errorf("the client lent %d bytes, expected 1 to %d", b.size, e.Size)
+		err = fmt.Errorf("the client lent %d bytes, expected 1 to %d: it needs a server of its own size", b.size, e.Size)
 	}
 	return b, err
 }

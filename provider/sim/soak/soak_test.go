@@ -33,6 +33,9 @@ func TestSeeds(t *testing.T) {
 		}
 		return
 	}
+	if *seeds == 0 {
+		t.Fatal("-seeds 0, expected 1 at least")
+	}
 	var (
 		next, done, events atomic.Uint64
 		failures           atomic.Int32
