@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -445,7 +446,13 @@ func TestStandsBack(t *testing.T) {
 	if status, err := a.Exec(t.Context(), Command{Args: []string{"sh", "-c", "nice"}}, f, f); status != 0 || err != nil {
 		t.Fatal(status, err)
 	}
-	if got, err := os.ReadFile(out); string(got) != "5\n" || err != nil {
+	ours, err := unix.Getpriority(unix.PRIO_PROCESS, 0) // 20 less the nice value
+	if err != nil {
+		t.Fatal(err)
+	}
+	// If ours is higher, only root of the host comes down to 5 again.
+	got, err := os.ReadFile(out)
+	if value := string(got); value != "5\n" && value != fmt.Sprintln(max(5, 20-ours)) || err != nil {
 		t.Errorf("nice value %q, %v", got, err)
 	}
 }
