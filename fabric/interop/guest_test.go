@@ -22,10 +22,11 @@ import (
 
 // Booting takes 4 to 16 s, and everything in the guest some thirty times what it
 // would without emulation. The longest is a thousand rounds of rping with loss: five
-// minutes on an idle machine, mostly for rxe's timeouts.
+// minutes on an idle machine, mostly for rxe's timeouts, and three times as much on
+// a busy one.
 const (
 	bootTime    = 2 * time.Minute
-	commandTime = 15 * time.Minute
+	commandTime = 30 * time.Minute
 )
 
 // A guest is a virtual machine that is the foreign node of a lab. It has the
