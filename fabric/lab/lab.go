@@ -312,7 +312,8 @@ func (l *Lab) Close() error {
 }
 
 // Down takes the lab down and returns when nothing of it is left. The Lab is
-// closed then.
+// closed then. If the lab's guardian was killed, the kernel may be about to end its
+// last processes.
 func (l *Lab) Down(ctx context.Context) error {
 	err := l.conn.Call(ctx, methodDown, nil, nil)
 	if err != nil && !errors.Is(err, control.ErrClosed) { // the end of the channel is the lab's
