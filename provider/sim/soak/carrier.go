@@ -27,7 +27,8 @@ func (c *carrier) Receive(packets []roce.Received) {
 	r := l.run
 	for i := range packets {
 		p := &packets[i]
-		if !l.touched && len(p.Payload) > 0 {
+		// A packet without data may be the one that earlier ones with data wait for.
+		if !l.touched {
 			l.touched = true
 			r.touched = append(r.touched, l)
 		}

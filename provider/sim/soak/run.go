@@ -28,7 +28,7 @@ type run struct {
 	fed     bool   // no receives need be posted any more
 	closing int    // closes that have not completed
 
-	touched  []*life // that data came to in this event
+	touched  []*life // that packets came to in this event
 	events   uint64
 	digest   digest
 	coverage Coverage
