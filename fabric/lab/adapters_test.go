@@ -1,11 +1,13 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -195,6 +197,32 @@ func established(t *testing.T, l *Lab) (list *report.Connections) {
 	return list
 }
 
+// stop stops a process. Kill returns before its threads stand still: any of them
+// may answer a request until then.
+func stop(t *testing.T, pid int) {
+	t.Helper()
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, testTime, func() string {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil || len(threads) == 0 {
+			t.Fatal(threads, err)
+		}
+		for _, thread := range threads {
+			stat, err := os.ReadFile(thread)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// PID (COMMAND) STATE ...
+			if after := stat[bytes.LastIndexByte(stat, ')')+1:]; !bytes.HasPrefix(after, []byte(" T ")) {
+				return "a thread still runs: " + string(stat)
+			}
+		}
+		return ""
+	})
+}
+
 func TestNodes(t *testing.T) {
 	topo := ring(uniqueName(t), 2)
 	l := start(t, topo)
@@ -212,9 +240,7 @@ func TestNodes(t *testing.T) {
 	// One that is stopped does not hold up the others; one that is killed is
 	// gone.
 	agent := processOf(t, topo.Name, "ndklab-node "+topo.Name+"/n1")
-	if err := unix.Kill(agent, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	stop(t, agent)
 	state := func(want report.NodeState) {
 		t.Helper()
 		nodes, err := l.Nodes(testContext(t), "")
