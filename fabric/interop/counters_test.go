@@ -42,11 +42,13 @@ var tallies = []string{"sent_pkts", "rcvd_pkts", "rdma_sends", "rdma_recvs", "ac
 var troubles = []string{"icrc_errors", "malformed", "misdirected", "out_of_sequence", "naks_sent", "naks_received",
 	"rnr_naks_sent", "rnr_naks_received", "send_dropped", "send_too_big", "receive_overflow"}
 
-// overtaking is what both ends count when one packet overtakes another. A link
-// that the kernel carries does that to a few in 100000: veth has a queue for
-// every processor, and where the sender goes from one to another, what it sends
-// there may be first (seen by comparing captures of both ends of the link).
-var overtaking = []string{"out_of_seq_request", "rcvd_seq_err", "duplicate_request", "out_of_sequence", "naks_sent", "naks_received"}
+// unsteady is what both ends count on a link that the kernel carries, where one
+// packet now and then overtakes another, or is lost: veth has a queue for every
+// processor, and where the sender goes from one to another, what it sends there may
+// be first; and the queue of the tap overflows (500 frames) while the emulated
+// machine gets no processor. Comparing captures of both ends has shown either.
+var unsteady = []string{"out_of_seq_request", "rcvd_seq_err", "duplicate_request", "completer_retry_err", "out_of_sequence",
+	"naks_sent", "naks_received"}
 
 // counters makes sure that neither end has seen anything wrong, and that each
 // has seen whatever crossed the wire.
@@ -68,7 +70,7 @@ func (s *setting) counters(t *testing.T) {
 	}
 	fine := tallies
 	if s.plain {
-		fine = slices.Concat(fine, overtaking)
+		fine = slices.Concat(fine, unsteady)
 	}
 	// The guest says that it acknowledges within 134 ms, and we send nothing again
 	// before that (provider.TestAckDelay, TestForeignAckDelay). An emulated machine that does not get a
@@ -100,7 +102,7 @@ func (s *setting) counters(t *testing.T) {
 		t.Errorf("the node counts no connections: %v", ndk)
 	}
 	if s.plain {
-		return // a tap's queue overflows while the machine gets no processor
+		return // see unsteady
 	}
 	// Each end has accepted what the other has sent, but for what was sent again and
 	// arrived when its queue pair was gone.

@@ -24,7 +24,7 @@ type setting struct {
 	boot  func(*testing.T) // another guest in its place
 	pairs []pair           // of addresses, one of each IP version
 	short bool             // less of everything
-	plain bool             // the kernel carries the link, and now and then has one packet overtake another
+	plain bool             // the kernel carries the link, by a tap; see unsteady
 	lossy bool             // the guest loses and reorders what crosses its network card
 
 	ports, programs atomic.Uint32 // how many were given out
