@@ -50,7 +50,7 @@ func FuzzParse(f *testing.F) {
 				if found, ok := lab.FindLink(e.String()); !ok || found != i {
 					t.Errorf("endpoint %s of link %d is found on %d, %v", e, i, found, ok)
 				}
-				if l.Directions[end].Jitter > l.Directions[end].Delay {
+				if l.Directions[end].Jitter.Spread > l.Directions[end].Delay {
 					t.Errorf("jitter above delay: %+v", l)
 				}
 			}

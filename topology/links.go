@@ -78,7 +78,7 @@ func (r *reader) links(m topologyMap, nodes []Node) *linked {
 		l.joined[[2]string{from, to}] = true
 		l.joined[[2]string{to, from}] = true
 		r.jitterFits(firstOf(link.at, link.impairment), forward, from)
-		if backward != forward {
+		if !backward.Equal(forward) {
 			r.jitterFits(firstOf(link.at, link.reverse, link.impairment), backward, to)
 		}
 	}
@@ -164,7 +164,7 @@ func (r *reader) play(maps []eventMap, events []Event, links []Link) {
 			}
 			direction := &links[e.Link].Directions[end]
 			changed := e.Set.Apply(*direction)
-			if changed != *direction {
+			if !changed.Equal(*direction) {
 				r.jitterFits(firstOf(maps[i].at, maps[i].set.is), changed, from)
 			}
 			*direction = changed

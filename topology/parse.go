@@ -148,7 +148,7 @@ func (r *reader) checks(maps []checkMap, workloads []workloadMap) []Check {
 // jitterFits reports a jitter that exceeds its delay: packets would have to
 // arrive before they were sent.
 func (r *reader) jitterFits(at *yaml.Node, i Impairment, who string) {
-	if i.Jitter > i.Delay {
-		r.errorf(at, "jitter %s exceeds delay %s of packets from %s, expected at most the delay", FormatDuration(i.Jitter), FormatDuration(i.Delay), who)
+	if i.Jitter.Spread > i.Delay {
+		r.errorf(at, "jitter %s exceeds delay %s of packets from %s, expected at most the delay", FormatDuration(i.Jitter.Spread), FormatDuration(i.Delay), who)
 	}
 }

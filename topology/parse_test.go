@@ -53,13 +53,13 @@ func TestParseExample(t *testing.T) {
 				Interfaces: []Interface{at("eth0", 0, 1, "10.0.0.2/24 fd6e:646b:1::2/64")}},
 		},
 		Links: []Link{link("client:eth0", "server:eth0", 4200,
-			Impairment{Delay: time.Millisecond, Jitter: 50 * time.Microsecond, Loss: 0.001, Rate: 10e9})},
+			Impairment{Delay: time.Millisecond, Jitter: Jitter{Spread: 50 * time.Microsecond}, Loss: Loss{Rate: 0.001}, Rate: 10e9})},
 		Workloads: []Workload{
 			{Name: "bulk", From: "client", To: "server", Operation: Write, Size: 64 << 10, Depth: 16, Duration: 3 * time.Second, Verify: true},
 			{Name: "fetch", From: "client", To: "server", Operation: Read, Size: 64 << 10, Depth: 16, Duration: 3 * time.Second, Verify: true},
 			{Name: "ping", From: "client", To: "server", Operation: Send, Size: 64, Depth: 1, Count: 1000, Start: time.Second, Verify: true},
 		},
-		Timeline: []Event{{At: 2 * time.Second, Set: Change{Loss: new(0.02)}}},
+		Timeline: []Event{{At: 2 * time.Second, Set: Change{Loss: &Loss{Rate: 0.02}}}},
 		Checks: []Check{
 			{"bulk", []Bound{{Errors, "==", 0, "0"}, {Throughput, ">=", 200e6, ">= 200mbit"}}},
 			{"ping", []Bound{{LatencyP99, "<=", 50e6, "<= 50ms"}}},
@@ -150,8 +150,8 @@ topology:
 				Links: []Link{
 					link("a:eth0", "b:eth0", 1500, Impairment{Delay: 2 * time.Millisecond, Rate: 1e9}),
 					{[2]Endpoint{{"b", "eth1"}, {"a", "eth1"}}, 9000, [2]Impairment{
-						{Delay: 2 * time.Millisecond, Jitter: time.Millisecond, Rate: 1e9},
-						{Delay: time.Second, Jitter: time.Millisecond, Loss: 1, Rate: 1e9},
+						{Delay: 2 * time.Millisecond, Jitter: Jitter{Spread: time.Millisecond}, Rate: 1e9},
+						{Delay: time.Second, Jitter: Jitter{Spread: time.Millisecond}, Loss: Loss{Rate: 1}, Rate: 1e9},
 					}},
 				},
 			},
@@ -235,7 +235,7 @@ checks:
 				Links:     []Link{link("a:eth0", "b:eth0", 4200, Impairment{})},
 				Workloads: []Workload{{Name: "w", From: "b", To: "a", Operation: Send, Depth: 1, Duration: 90 * time.Second}},
 				Timeline: []Event{
-					{At: 3 * time.Second, From: "b", Set: Change{Jitter: new(time.Millisecond), Rate: new(uint64(1500000))}},
+					{At: 3 * time.Second, From: "b", Set: Change{Jitter: &Jitter{Spread: time.Millisecond}, Rate: new(uint64(1500000))}},
 					{At: time.Second, Set: Change{Delay: new(1500 * time.Microsecond)}},
 					{Down: true},
 					{At: time.Microsecond, Up: true},
@@ -269,7 +269,7 @@ timeline:
 					at("up.2", 2, 1, "10.7.0.2/24"),
 				},
 				Links: []Link{
-					{Endpoints: [2]Endpoint{{"a", "eth0"}, {"external", "tap0"}}, MTU: 1500, Directions: [2]Impairment{{}, {Loss: 0.01}}},
+					{Endpoints: [2]Endpoint{{"a", "eth0"}, {"external", "tap0"}}, MTU: 1500, Directions: [2]Impairment{{}, {Loss: Loss{Rate: 0.01}}}},
 					link("external:port1", "a:eth1", 4200, Impairment{}),
 					link("a:eth2", "external:up.2", 4200, Impairment{}),
 				},

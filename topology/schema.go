@@ -172,15 +172,16 @@ func (r *reader) linkMap(n *yaml.Node) linkMap {
 
 // An impairment is the Change of the same fields.
 type impairment struct {
-	delay, jitter val[time.Duration]
-	loss          val[float64]
-	rate          val[uint64]
+	delay  val[time.Duration]
+	jitter val[Jitter]
+	loss   val[Loss]
+	rate   val[uint64]
 }
 
 func (r *reader) impairment(m *impairment) []field {
 	return []field{
 		one(r, "delay", &m.delay, linkDelay),
-		one(r, "jitter", &m.jitter, linkDelay),
+		one(r, "jitter", &m.jitter, linkJitter),
 		one(r, "loss", &m.loss, linkLoss),
 		one(r, "rate", &m.rate, linkRate),
 	}

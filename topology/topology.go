@@ -130,18 +130,6 @@ type Link struct {
 	Directions [2]Impairment
 }
 
-// An Impairment is what happens to packets in one direction of a link. The zero
-// Impairment changes nothing.
-type Impairment struct {
-	Delay  time.Duration `json:"delay"`  // added one way
-	Jitter time.Duration `json:"jitter"` // the delay varies uniformly by up to this, either way; packets stay in order
-	Loss   float64       `json:"loss"`   // probability per wire packet, 0 to 1
-	Rate   uint64        `json:"rate"`   // bits per second; 0 is unlimited
-}
-
-// None reports whether the impairment changes nothing.
-func (i Impairment) None() bool { return i == Impairment{} }
-
 // An Operation is what a workload does with each message.
 type Operation string
 
@@ -173,31 +161,6 @@ type Event struct {
 	Set  Change        // what Set changes; zero if nothing
 	Down bool          // take the link down
 	Up   bool          // bring it back up
-}
-
-// A Change names what it changes of an Impairment; nil leaves a value alone.
-type Change struct {
-	Delay  *time.Duration `json:"delay,omitempty"`
-	Jitter *time.Duration `json:"jitter,omitempty"`
-	Loss   *float64       `json:"loss,omitempty"`
-	Rate   *uint64        `json:"rate,omitempty"`
-}
-
-// Apply is the impairment with the change made.
-func (c Change) Apply(i Impairment) Impairment {
-	if c.Delay != nil {
-		i.Delay = *c.Delay
-	}
-	if c.Jitter != nil {
-		i.Jitter = *c.Jitter
-	}
-	if c.Loss != nil {
-		i.Loss = *c.Loss
-	}
-	if c.Rate != nil {
-		i.Rate = *c.Rate
-	}
-	return i
 }
 
 // A Metric is what a Bound is about.

@@ -113,10 +113,11 @@ var (
 var (
 	// From the least that IPv6 works on (RFC 8200, section 5) to the most that
 	// a veth takes: ETH_MAX_MTU less an Ethernet header.
-	mtu       = count[int](1280, 65521)
-	linkDelay = span(0, time.Minute)
-	linkRate  = within(parseRate, FormatRate, 1, 1e12)
-	linkLoss  = within(parsePercent, FormatPercent, 0, 1)
+	mtu        = count[int](1280, 65521)
+	linkDelay  = span(0, time.Minute)
+	linkRate   = within(parseRate, FormatRate, 1, 1e12)
+	linkJitter = made(linkDelay, func(d time.Duration) Jitter { return Jitter{Spread: d} })
+	linkLoss   = made(within(parsePercent, FormatPercent, 0, 1), func(p float64) Loss { return Loss{Rate: p} })
 )
 
 // The values of workloads and the timeline.
@@ -219,4 +220,16 @@ func errorBound(text string) (condition, error) {
 		return condition{"==", float64(n), text}, nil
 	}
 	return bound(parseCount, "<= 3")(text)
+}
+
+// made is parse with its value made into another type.
+func made[T, U any](parse func(string) (T, error), make func(T) U) func(string) (U, error) {
+	return func(text string) (U, error) {
+		v, err := parse(text)
+		if err != nil {
+			var none U
+			return none, err
+		}
+		return make(v), nil
+	}
 }

@@ -126,10 +126,10 @@ func Check(s topology.Impairment) error {
 	switch {
 	case s.Delay < 0:
 		return fmt.Errorf("delay %v is negative", s.Delay)
-	case s.Jitter < 0:
-		return fmt.Errorf("jitter %v is negative", s.Jitter)
-	case !(s.Loss >= 0 && s.Loss <= 1): // also refuses NaN
-		return fmt.Errorf("loss %v is not between 0 and 1", s.Loss)
+	case s.Jitter.Spread < 0:
+		return fmt.Errorf("jitter %v is negative", s.Jitter.Spread)
+	case !(s.Loss.Rate >= 0 && s.Loss.Rate <= 1): // also refuses NaN
+		return fmt.Errorf("loss %v is not between 0 and 1", s.Loss.Rate)
 	}
 	return nil
 }
@@ -164,13 +164,13 @@ func (d *Direction) Packet(frame int, at time.Duration) Verdict {
 	// A packet that will be lost takes its turn like any other. That it counts
 	// as lost even if the queue is full keeps the losses independent of timing.
 	sent, room := d.transmit(uint64(WireBytes(frame)), at)
-	if loss < d.settings.Loss {
+	if loss < d.settings.Loss.Rate {
 		return Verdict{Fate: Lost}
 	}
 	if !room {
 		return Verdict{Fate: QueueFull}
 	}
-	shift := time.Duration(math.Round((2*jitter - 1) * float64(d.settings.Jitter)))
+	shift := time.Duration(math.Round((2*jitter - 1) * float64(d.settings.Jitter.Spread)))
 	d.last = max(d.last, sent+max(0, d.settings.Delay+shift))
 	return Verdict{Fate: Passes, Queued: sent - at, Departs: d.last}
 }
@@ -218,7 +218,7 @@ func (d *Direction) draw() float64 { return float64(d.random.Uint64()>>11) / (1 
 func (d *Direction) Asked() Asked {
 	s := d.sums()
 	if s.packets == 0 {
-		return Asked{Delay: d.settings.Delay, Jitter: d.settings.Jitter, Loss: d.settings.Loss, Rate: d.settings.Rate}
+		return Asked{Delay: d.settings.Delay, Jitter: d.settings.Jitter.Spread, Loss: d.settings.Loss.Rate, Rate: d.settings.Rate}
 	}
 	n := float64(s.packets)
 	a := Asked{Packets: s.packets, Delay: time.Duration(math.Round(s.delay / n)), Jitter: time.Duration(math.Round(s.jitter / n)), Loss: s.loss / n}
@@ -232,8 +232,8 @@ func (d *Direction) sums() sums {
 	s, n := d.before, float64(d.met)
 	s.packets += d.met
 	s.delay += n * float64(d.settings.Delay)
-	s.jitter += n * float64(d.settings.Jitter)
-	s.loss += n * d.settings.Loss
+	s.jitter += n * float64(d.settings.Jitter.Spread)
+	s.loss += n * d.settings.Loss.Rate
 	if d.settings.Rate > 0 {
 		s.rated += d.met
 		s.rate += n * float64(d.settings.Rate)

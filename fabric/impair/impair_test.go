@@ -34,7 +34,7 @@ func TestWireBytes(t *testing.T) {
 // Each probability is met within the 99.9 % interval over a million packets.
 func TestLossIsWithinItsInterval(t *testing.T) {
 	for _, p := range []float64{0, 0.0001, 0.001, 0.01, 0.1, 0.5, 1} {
-		d := New(42, "a:eth0-b:eth0", 1, topology.Impairment{Loss: p})
+		d := New(42, "a:eth0-b:eth0", 1, topology.Impairment{Loss: topology.Loss{Rate: p}})
 		lost := 0
 		for i := range million {
 			if d.Packet(1000, time.Duration(i)).Fate == Lost {
@@ -52,7 +52,7 @@ func TestLossIsWithinItsInterval(t *testing.T) {
 
 // Losses are independent: a lost packet's successor is as likely to be lost.
 func TestLossesAreIndependent(t *testing.T) {
-	d := New(7, "link", 0, topology.Impairment{Loss: 0.1})
+	d := New(7, "link", 0, topology.Impairment{Loss: topology.Loss{Rate: 0.1}})
 	lost, pairs, previous := 0, 0, false
 	for i := range million {
 		now := d.Packet(1000, time.Duration(i)).Fate == Lost
@@ -71,7 +71,7 @@ func TestLossesAreIndependent(t *testing.T) {
 }
 
 func TestSameSequenceMeetsSameFate(t *testing.T) {
-	imp := topology.Impairment{Delay: time.Millisecond, Jitter: 100 * time.Microsecond, Loss: 0.05}
+	imp := topology.Impairment{Delay: time.Millisecond, Jitter: topology.Jitter{Spread: 100 * time.Microsecond}, Loss: topology.Loss{Rate: 0.05}}
 	fates := func(seed uint64, link string, index int, imp topology.Impairment, gap time.Duration) []bool {
 		d := New(seed, link, index, imp)
 		lost := make([]bool, 2000)
@@ -85,7 +85,7 @@ func TestSameSequenceMeetsSameFate(t *testing.T) {
 	slow.Rate = 10_000_000 // most packets find the queue full
 	for name, same := range map[string][]bool{
 		"other timing": fates(1, "link", 0, imp, 7*time.Millisecond),
-		"other delay":  fates(1, "link", 0, topology.Impairment{Loss: 0.05}, time.Microsecond),
+		"other delay":  fates(1, "link", 0, topology.Impairment{Loss: topology.Loss{Rate: 0.05}}, time.Microsecond),
 		"a rate":       fates(1, "link", 0, slow, time.Nanosecond),
 	} {
 		if diff := cmp.Diff(base, same); diff != "" {
@@ -105,7 +105,7 @@ func TestSameSequenceMeetsSameFate(t *testing.T) {
 
 // The sequence is part of what a seed promises: it may not change between releases.
 func TestSequenceIsStable(t *testing.T) {
-	d := New(42, "client:eth0", 0, topology.Impairment{Loss: 0.1, Jitter: time.Millisecond, Delay: time.Millisecond})
+	d := New(42, "client:eth0", 0, topology.Impairment{Loss: topology.Loss{Rate: 0.1}, Jitter: topology.Jitter{Spread: time.Millisecond}, Delay: time.Millisecond})
 	var got []time.Duration
 	for i := range 12 {
 		v := d.Packet(1000, time.Duration(i)*10*time.Millisecond)
@@ -195,18 +195,18 @@ func TestRateRaisedWhileQueueIsFull(t *testing.T) {
 }
 
 func TestJitterIsUniform(t *testing.T) {
-	imp := topology.Impairment{Delay: time.Millisecond, Jitter: 100 * time.Microsecond}
+	imp := topology.Impairment{Delay: time.Millisecond, Jitter: topology.Jitter{Spread: 100 * time.Microsecond}}
 	d := New(3, "link", 0, imp)
 	const bins = 20
 	var counts [bins]int
 	const n = 200_000
 	for i := range n {
 		at := time.Duration(i) * time.Millisecond // apart, so that order does not interfere
-		late := d.Packet(1000, at).Departs - at - (imp.Delay - imp.Jitter)
-		if late < 0 || late > 2*imp.Jitter {
-			t.Fatalf("packet %d is %v off", i, late-imp.Jitter)
+		late := d.Packet(1000, at).Departs - at - (imp.Delay - imp.Jitter.Spread)
+		if late < 0 || late > 2*imp.Jitter.Spread {
+			t.Fatalf("packet %d is %v off", i, late-imp.Jitter.Spread)
 		}
-		counts[min(bins-1, int(late*bins/(2*imp.Jitter)))]++
+		counts[min(bins-1, int(late*bins/(2*imp.Jitter.Spread)))]++
 	}
 	chi := 0.0
 	for _, c := range counts {
@@ -233,7 +233,7 @@ func TestSetLeavesPacketsOnTheirWay(t *testing.T) {
 }
 
 func TestDown(t *testing.T) {
-	d := New(1, "link", 0, topology.Impairment{Loss: 1})
+	d := New(1, "link", 0, topology.Impairment{Loss: topology.Loss{Rate: 1}})
 	d.SetDown(true)
 	if v := d.Packet(1000, 0); v.Fate != Down {
 		t.Errorf("down: %+v", v)
@@ -248,14 +248,14 @@ func TestDown(t *testing.T) {
 }
 
 func TestAskedIsTheMeanOverPackets(t *testing.T) {
-	d := New(1, "link", 0, topology.Impairment{Delay: time.Millisecond, Loss: 0.5})
+	d := New(1, "link", 0, topology.Impairment{Delay: time.Millisecond, Loss: topology.Loss{Rate: 0.5}})
 	if a := d.Asked(); a != (Asked{Delay: time.Millisecond, Loss: 0.5}) {
 		t.Errorf("before any packet: %+v", a)
 	}
 	for range 30 {
 		d.Packet(100, 0)
 	}
-	d.Set(topology.Impairment{Delay: 5 * time.Millisecond, Jitter: 4 * time.Microsecond, Loss: 0.1, Rate: 1000_000_000})
+	d.Set(topology.Impairment{Delay: 5 * time.Millisecond, Jitter: topology.Jitter{Spread: 4 * time.Microsecond}, Loss: topology.Loss{Rate: 0.1}, Rate: 1000_000_000})
 	for range 10 {
 		d.Packet(100, 0)
 	}
@@ -268,12 +268,12 @@ func TestAskedIsTheMeanOverPackets(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	for _, bad := range []topology.Impairment{{Delay: -1}, {Jitter: -1}, {Loss: -0.1}, {Loss: 1.2}, {Loss: math.NaN()}} {
+	for _, bad := range []topology.Impairment{{Delay: -1}, {Jitter: topology.Jitter{Spread: -1}}, {Loss: topology.Loss{Rate: -0.1}}, {Loss: topology.Loss{Rate: 1.2}}, {Loss: topology.Loss{Rate: math.NaN()}}} {
 		if Check(bad) == nil {
 			t.Errorf("%+v was accepted", bad)
 		}
 	}
-	if err := Check(topology.Impairment{Delay: 1, Jitter: 2, Loss: 1, Rate: 1}); err != nil {
+	if err := Check(topology.Impairment{Delay: 1, Jitter: topology.Jitter{Spread: 2}, Loss: topology.Loss{Rate: 1}, Rate: 1}); err != nil {
 		t.Errorf("good settings refused: %v", err)
 	}
 }
@@ -285,8 +285,8 @@ func TestInvariants(t *testing.T) {
 		settings := func() topology.Impairment {
 			return topology.Impairment{
 				Delay:  time.Duration(rapid.Int64Range(0, 1e7).Draw(t, "delay")),
-				Jitter: time.Duration(rapid.Int64Range(0, 2e7).Draw(t, "jitter")),
-				Loss:   rapid.Float64Range(0, 1).Draw(t, "loss"),
+				Jitter: topology.Jitter{Spread: time.Duration(rapid.Int64Range(0, 2e7).Draw(t, "jitter"))},
+				Loss:   topology.Loss{Rate: rapid.Float64Range(0, 1).Draw(t, "loss")},
 				Rate:   rapid.SampledFrom([]uint64{0, 1, 1e6, 1e10, math.MaxUint64}).Draw(t, "rate"),
 			}
 		}
@@ -319,7 +319,7 @@ func TestInvariants(t *testing.T) {
 }
 
 func TestPacketDoesNotAllocate(t *testing.T) {
-	d := New(1, "link", 0, topology.Impairment{Delay: time.Millisecond, Jitter: time.Microsecond, Loss: 0.01, Rate: 1e10})
+	d := New(1, "link", 0, topology.Impairment{Delay: time.Millisecond, Jitter: topology.Jitter{Spread: time.Microsecond}, Loss: topology.Loss{Rate: 0.01}, Rate: 1e10})
 	var at time.Duration
 	step := func() {
 		for range 100 {
@@ -336,7 +336,7 @@ func TestPacketDoesNotAllocate(t *testing.T) {
 }
 
 func BenchmarkPacket(b *testing.B) {
-	d := New(1, "link", 0, topology.Impairment{Delay: time.Millisecond, Jitter: time.Microsecond, Loss: 0.01, Rate: 1e10})
+	d := New(1, "link", 0, topology.Impairment{Delay: time.Millisecond, Jitter: topology.Jitter{Spread: time.Microsecond}, Loss: topology.Loss{Rate: 0.01}, Rate: 1e10})
 	gap := rand.New(rand.NewPCG(1, 2))
 	var at time.Duration
 	b.ReportAllocs()

@@ -324,7 +324,7 @@ func TestExternalSetLink(t *testing.T) {
 		t.Fatal(got)
 	}
 	o := attach(t, onlyExternal(t, l))
-	loss, none := 1.0, 0.0
+	loss, none := topology.Loss{Rate: 1}, topology.Loss{}
 	for _, step := range []struct {
 		change topology.Change
 		from   string

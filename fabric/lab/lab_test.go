@@ -270,7 +270,7 @@ func TestNodeDies(t *testing.T) {
 
 func TestEngineDies(t *testing.T) {
 	topo := ring(uniqueName(t), 2)
-	topo.Links[0].Directions[0].Loss = 0.5
+	topo.Links[0].Directions[0].Loss.Rate = 0.5
 	l := start(t, topo)
 	kill(t, processOf(t, topo.Name, "ndklab-linkem"))
 	select {

@@ -271,7 +271,7 @@ func (s *Supervisor) changeLink(ctx context.Context, l *labLink, before, after [
 		return err
 	}
 	for d := range after {
-		if after[d] != before[d] {
+		if !after[d].Equal(before[d]) {
 			if err := engine.Set(ctx, l.name(), d, after[d]); err != nil {
 				return fmt.Errorf("engine: %w", err)
 			}
@@ -287,10 +287,10 @@ func describe(c topology.Change, from string) string {
 		parts = append(parts, "delay "+topology.FormatDuration(*c.Delay))
 	}
 	if c.Jitter != nil {
-		parts = append(parts, "jitter "+topology.FormatDuration(*c.Jitter))
+		parts = append(parts, "jitter "+topology.FormatDuration(c.Jitter.Spread))
 	}
 	if c.Loss != nil {
-		parts = append(parts, "loss "+topology.FormatPercent(*c.Loss))
+		parts = append(parts, "loss "+topology.FormatPercent(c.Loss.Rate))
 	}
 	if c.Rate != nil {
 		parts = append(parts, "rate "+topology.FormatRate(*c.Rate))

@@ -83,8 +83,8 @@ func TestSetLink(t *testing.T) {
 	if got := roundTrip(); got == "lost" {
 		t.Fatal("a packet was lost on a plain link")
 	}
-	delay, loss := 20*time.Millisecond, 1.0
-	none, noDelay := 0.0, time.Duration(0)
+	delay, loss := 20*time.Millisecond, topology.Loss{Rate: 1}
+	none, noDelay := topology.Loss{}, time.Duration(0)
 	for _, step := range []struct {
 		name     string
 		endpoint string
@@ -275,7 +275,7 @@ func TestReadBeforeItsTerm(t *testing.T) {
 }
 
 func TestDescribe(t *testing.T) {
-	delay, jitter, loss, rate := time.Millisecond, 50*time.Microsecond, 0.07, uint64(2.5e9)
+	delay, jitter, loss, rate := time.Millisecond, topology.Jitter{Spread: 50 * time.Microsecond}, topology.Loss{Rate: 0.07}, uint64(2.5e9)
 	for want, c := range map[string]topology.Change{
 		"delay 1ms, jitter 50us, loss 7%, rate 2.5gbit": {Delay: &delay, Jitter: &jitter, Loss: &loss, Rate: &rate},
 		"no change": {},

@@ -12,8 +12,8 @@ func asked(m *linkem.Measured, present topology.Impairment) report.Quality {
 	var q report.Quality
 	if m.Asked.Packets == 0 {
 		set(&q.DelayUS, microseconds(int64(present.Delay)), present.Delay != 0)
-		set(&q.JitterUS, microseconds(int64(present.Jitter)), present.Jitter != 0)
-		set(&q.Loss, present.Loss, present.Loss != 0)
+		set(&q.JitterUS, microseconds(int64(present.Jitter.Spread)), present.Jitter.Spread != 0)
+		set(&q.Loss, present.Loss.Rate, present.Loss.Rate != 0)
 		set(&q.RateGbps, float64(present.Rate)/1e9, present.Rate != 0)
 		return q
 	}

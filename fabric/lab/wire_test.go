@@ -77,7 +77,7 @@ workloads:
 	}
 	for d := range topo.Links[0].Directions {
 		topo.Links[0].Directions[d].Delay = 200_000 // ns
-		topo.Links[0].Directions[d].Loss = 0.02
+		topo.Links[0].Directions[d].Loss.Rate = 0.02
 	}
 	l := start(t, topo)
 	path := filepath.Join(t.TempDir(), "run.pcapng")

@@ -27,7 +27,7 @@ func BenchmarkThroughput(b *testing.B) {
 		{"unimpaired", topology.Impairment{}, true},
 		{"1ms", topology.Impairment{Delay: ms}, true},
 		{"1ms-10gbit", topology.Impairment{Delay: ms, Rate: 10e9}, true},
-		{"1ms-10gbit-50us", topology.Impairment{Delay: ms, Jitter: 50 * time.Microsecond, Rate: 10e9}, true},
+		{"1ms-10gbit-50us", topology.Impairment{Delay: ms, Jitter: topology.Jitter{Spread: 50 * time.Microsecond}, Rate: 10e9}, true},
 		{"1ms-1gbit", topology.Impairment{Delay: ms, Rate: 1e9}, true},
 		{"1ms-100gbit", topology.Impairment{Delay: ms, Rate: 100e9}, true},
 	} {

@@ -72,7 +72,7 @@ func TestTrafficCrosses(t *testing.T) {
 	}{
 		{"delay", ms},
 		{"unimpaired", topology.Impairment{}},
-		{"rate and jitter", topology.Impairment{Delay: time.Millisecond, Jitter: 50 * time.Microsecond, Rate: 1_000_000_000}},
+		{"rate and jitter", topology.Impairment{Delay: time.Millisecond, Jitter: topology.Jitter{Spread: 50 * time.Microsecond}, Rate: 1_000_000_000}},
 	} {
 		for _, network := range []string{"udp4", "udp6"} {
 			t.Run(c.name+" "+network, func(t *testing.T) {
@@ -212,7 +212,7 @@ func TestDelayIsWhatWasAsked(t *testing.T) {
 func TestLossIsPerWirePacket(t *testing.T) {
 	const loss, count = 0.02, 1000
 	l := newLab(t, 4200)
-	l.attach(t, topology.Impairment{Loss: loss}, topology.Impairment{})
+	l.attach(t, topology.Impairment{Loss: topology.Loss{Rate: loss}}, topology.Impairment{})
 	from, to := l.nodes[0].udp(t, "udp4"), l.nodes[1].udp(t, "udp4")
 	segment(t, from, datagram)
 	end := l.nodes[0].udp(t, "udp4")
@@ -468,7 +468,7 @@ func TestRequestsThatMakeNoSense(t *testing.T) {
 	check("start an unknown link", l.engine.Start(ctx, "nowhere"), "no link nowhere")
 	check("set an unknown link", l.engine.Set(ctx, "nowhere", 0, none), "no link nowhere")
 	check("unknown interface", attach(func(k *Link) { k.Interfaces[1] = "m7" }), "m7")
-	check("loss of 120 %", attach(func(k *Link) { k.Directions[1].Loss = 1.2 }), "loss 1.2")
+	check("loss of 120 %", attach(func(k *Link) { k.Directions[1].Loss.Rate = 1.2 }), "loss 1.2")
 	must(t, attach(func(*Link) {}))
 	check("attach twice", attach(func(*Link) {}), "is attached")
 	check("release before start", l.engine.Release(ctx, linkName), "is attached")

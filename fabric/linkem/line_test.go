@@ -150,9 +150,9 @@ func TestRatedPacketsLeaveInTurn(t *testing.T) {
 }
 
 func TestLostPacketsLeaveGaps(t *testing.T) {
-	b := newBench(t, topology.Impairment{Loss: 0.3})
+	b := newBench(t, topology.Impairment{Loss: topology.Loss{Rate: 0.3}})
 	n := b.k.lines[0]
-	model := impair.New(1, "x", 0, topology.Impairment{Loss: 0.3}) // meets the same fate
+	model := impair.New(1, "x", 0, topology.Impairment{Loss: topology.Loss{Rate: 0.3}}) // meets the same fate
 	for round := range 50 {
 		var want []byte
 		runs, last := 0, -2
@@ -287,7 +287,7 @@ func TestFullInterface(t *testing.T) {
 }
 
 func TestForwardingDoesNotAllocate(t *testing.T) {
-	b := newBench(t, topology.Impairment{Rate: 1e9, Loss: 0.01})
+	b := newBench(t, topology.Impairment{Rate: 1e9, Loss: topology.Loss{Rate: 0.01}})
 	long, short := superPacket(15, 4096), superPacket(1, 100)
 	buf := make([]byte, frame.MaxLen)
 	round := func() {
