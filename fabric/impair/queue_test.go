@@ -92,8 +92,8 @@ func TestBurstPassesAtOnce(t *testing.T) {
 	frame := 1000 - framing
 	for _, c := range []struct{ at, queued time.Duration }{ // us
 		{0, 0}, {0, 0}, {0, 500}, {0, 1500}, // 2500 bytes are ahead of the rate
-		{1500, 1000},                        // no token was saved
-		{3500, 0}, {3600, 0 + 900},          // 1000 were, from 2500 to 3500
+		{1500, 1000},               // no token was saved
+		{3500, 0}, {3600, 0 + 900}, // 1000 were, from 2500 to 3500
 		{1_000_000, 0}, {1_000_000, 0}, {1_000_000, 500}, // never more than the burst
 	} {
 		at, want := c.at*time.Microsecond, c.queued*time.Microsecond

@@ -260,9 +260,9 @@ type written struct {
 	Missing   uint64        `json:"missing"`
 }
 
-// maxInstant bounds instants and durations in a log, so that sums of them stay
-// in range: a century.
-const maxInstant = 100 * 365 * 24 * time.Hour
+// maxInstant bounds instants and durations in a log, so that sums of four of them
+// stay in range: half a century.
+const maxInstant = 50 * 365 * 24 * time.Hour
 
 func (w *written) record() (Record, error) {
 	r := Record{Link: w.Link, Direction: w.Direction, Place: w.Place, At: w.At, Frame: int(w.Frame)}
