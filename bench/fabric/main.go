@@ -82,6 +82,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, unix.SIGTERM)
 	defer stop()
 	b := &bench{}
+	b.report = b.results.add
 	if err := b.run(ctx, *only, *engines); err != nil {
 		fmt.Fprintln(os.Stderr, "bench-fabric:", err)
 		os.Exit(2)
@@ -94,7 +95,8 @@ func main() {
 
 // A bench is one run of the program.
 type bench struct {
-	engine  string // the one that is being measured
+	engine  string    // the one that is being measured
+	report  func(Row) // takes the rows
 	results Results
 }
 
@@ -126,6 +128,7 @@ var errMissed = errors.New("not all limits were kept")
 func (b *bench) finish(file string) error {
 	b.results.end()
 	if len(b.results.Engines) > 1 {
+		fmt.Println()
 		b.results.compare(os.Stdout)
 	}
 	if file != "" {

@@ -81,7 +81,7 @@ func (b *bench) measure(row Row, f func() (finding, error)) {
 	if err != nil {
 		row.Error, row.Got, row.OK = err.Error(), "not measured", false
 	}
-	b.results.add(row)
+	b.report(row)
 }
 
 func (r *Results) add(row Row) {
@@ -105,33 +105,35 @@ func (r *Row) verdict() string {
 }
 
 func line(part, engine, what, asked, got, limit, verdict string) string {
-	return strings.TrimRight(fmt.Sprintf("%-8s %-7s  %-34s %-12s %-31s %-28s %s", part, engine, what, asked, got, limit, verdict), " ")
+	return strings.TrimRight(fmt.Sprintf("%-8s %-7s  %-34s %-14s %-31s %-28s %s", part, engine, what, asked, got, limit, verdict), " ")
 }
 
 // compare writes the table once more, with the engines side by side.
 func (r *Results) compare(w io.Writer) {
-	fmt.Fprintf(w, "\n%-8s %-34s %-12s %-28s", "PART", "WHAT", "ASKED", "LIMIT")
-	for _, e := range r.Engines {
-		fmt.Fprintf(w, " %-34s", strings.ToUpper(e))
+	write := func(cells []string, engines []string) {
+		text := fmt.Sprintf("%-8s %-34s %-14s %-28s", cells[0], cells[1], cells[2], cells[3])
+		for _, e := range engines {
+			text += fmt.Sprintf(" %-38s", e)
+		}
+		fmt.Fprintln(w, strings.TrimRight(text, " "))
 	}
-	fmt.Fprintln(w)
+	write([]string{"PART", "WHAT", "ASKED", "LIMIT"}, r.Engines)
 	written := map[[3]string]bool{}
 	for _, row := range r.Rows {
 		if written[row.key()] {
 			continue
 		}
 		written[row.key()] = true
-		fmt.Fprintf(w, "%-8s %-34s %-12s %-28s", row.Part, row.What, row.Asked, row.Limit)
-		for _, e := range r.Engines {
-			cell := "-"
+		cells := make([]string, len(r.Engines))
+		for i, e := range r.Engines {
+			cells[i] = "-"
 			for _, other := range r.Rows {
 				if other.key() == row.key() && other.Engine == e {
-					cell = other.Got + map[bool]string{true: " ok", false: " MISSED"}[other.OK]
+					cells[i] = other.Got + map[bool]string{true: "  ok", false: "  MISSED"}[other.OK]
 				}
 			}
-			fmt.Fprintf(w, " %-34s", cell)
 		}
-		fmt.Fprintln(w)
+		write([]string{row.Part, row.What, row.Asked, row.Limit}, cells)
 	}
 }
 
