@@ -101,8 +101,9 @@ func (l *loop) judge(n *line, f *frame.Frame, arrived time.Duration) []run {
 		n.measured.Packets++
 		n.measured.Bytes += uint64(p.Frame)
 		if identify {
+			var known bool
 			p.RoCE = nil
-			if impair.Identify(f.Message(i, at), &l.identity) {
+			if l.identity, known = impair.IdentifyPayload(f.Message(i, at)); known {
 				p.RoCE = &l.identity
 			}
 		}
