@@ -25,7 +25,7 @@ var badSettings = []struct {
 	{[]string{"jitter={spread: 5, distribtion: normal}"}, `jitter: spread: 5 has no unit, expected a duration (5ms?)
 jitter: unknown key "distribtion" in jitter, expected "distribution"?`},
 	{[]string{"jitter={spread: 5us"}, `jitter: not YAML: did not find expected ',' or '}'; check indentation, brackets and commas from here on`},
-	{[]string{"jitter={file: none.txt}"}, `jitter: file: there is no file none.txt, expected a file of samples`},
+	{[]string{"jitter={file: none.txt}"}, `jitter: file: no samples: there is no file none.txt`},
 	{[]string{"jitter={file: bad.txt}"}, `bad.txt:2:3: 2 has no unit, expected a duration (2ms?)
 bad.txt:3:1: found "fast", expected a duration such as 5ms
 bad.txt:4:1: 61s is out of range, expected -60s to 60s
