@@ -102,17 +102,17 @@ func (i Impairment) checkLoss() *ImpairmentError {
 		return wrong("loss", fmt.Sprintf("at most %.4g%%, or longer bursts", 100*l.Burst/(l.Burst+1)),
 			"loss %s cannot come in bursts of %v", FormatPercent(l.Rate), l.Burst)
 	}
-	return checkPlaces("loss", "packets", l.Packets)
+	return checkPlaces("loss", "loss has", l.Packets)
 }
 
 // checkPlaces says what is wrong with the places of packets in a sequence.
-func checkPlaces(key, what string, places []uint64) *ImpairmentError {
+func checkPlaces(key, who string, places []uint64) *ImpairmentError {
 	if len(places) > maxPlaces {
-		return wrong(key, fmt.Sprintf("at most %d", maxPlaces), "%s has %d %s", key, len(places), what)
+		return wrong(key, fmt.Sprintf("at most %d", maxPlaces), "%s %d packets", who, len(places))
 	}
 	for n, p := range places {
 		if p == 0 || n > 0 && p <= places[n-1] {
-			return wrong(key, "1 for the first, and ascending", "%s has %d among its %s", key, p, what)
+			return wrong(key, "1 for the first, and ascending", "%s packet %d in the wrong place", who, p)
 		}
 	}
 	return nil
@@ -206,7 +206,7 @@ func (f Fault) check() *ImpairmentError {
 			return wrong("faults", "ack, nak or rnr", "a fault matches the syndrome %q", s)
 		}
 	}
-	return checkPlaces("faults", "places to match", m.Packets)
+	return checkPlaces("faults", "a fault matches", m.Packets)
 }
 
 // isProbability also refuses what is no number.
