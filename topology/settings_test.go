@@ -219,8 +219,8 @@ func drawChange(t *rapid.T) Change {
 		i.Loss = Loss{Rate: probability.Draw(t, "rate"), Burst: 2, Every: 7, Packets: places.Draw(t, "packets")}
 	}
 	i.Duplicate = probability.Draw(t, "duplicate")
-	i.Reorder = Reorder{probability.Draw(t, "reorder"), rapid.IntRange(0, maxOvertaken).Draw(t, "depth")}
-	i.Corrupt = Corrupt{probability.Draw(t, "corrupt"), rapid.Bool().Draw(t, "anywhere"), rapid.IntRange(0, maxBits).Draw(t, "bits")}
+	i.Reorder = Reorder{probability.Draw(t, "reorder"), rapid.IntRange(0, MaxDepth).Draw(t, "depth")}
+	i.Corrupt = Corrupt{probability.Draw(t, "corrupt"), rapid.Bool().Draw(t, "anywhere"), rapid.IntRange(0, MaxBits).Draw(t, "bits")}
 	i.Rate = rapid.Uint64Range(0, maxRate).Draw(t, "rate")
 	i.Burst = rapid.Uint64Range(0, maxBytes).Draw(t, "burst")
 	i.Queue = Queue{rapid.OneOf(rapid.Just(uint64(0)), size).Draw(t, "bytes"), rapid.Uint64Range(0, maxPackets).Draw(t, "packets")}
@@ -258,7 +258,11 @@ func drawFault(t *rapid.T) Fault {
 		m.CM = slices.Sorted(maps.Keys(rapid.MapOfN(rapid.Uint16Range(0, 40), rapid.Just(true), 1, 9).Draw(t, "messages")))
 	}
 	if rapid.Bool().Draw(t, "numbers") {
-		m.QP = new(rapid.Uint32Range(0, max24).Draw(t, "qp"))
+		qp := rapid.Uint32Range(0, max24)
+		if m.CM != nil {
+			qp = rapid.Just(uint32(1))
+		}
+		m.QP = new(qp.Draw(t, "qp"))
 		m.PSN = &PSNs{rapid.Uint32Range(0, max24).Draw(t, "first"), rapid.Uint32Range(0, max24).Draw(t, "last")}
 		m.Packets = sorted(rapid.Uint64Range(1, 1<<39).Draw(t, "nth"))
 		m.Every = rapid.Uint64Range(0, 1<<40).Draw(t, "every")
