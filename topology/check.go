@@ -8,8 +8,8 @@ import (
 
 // What Reorder and Corrupt may hold, for which the model has room per packet.
 const (
-	MaxDepth = 256 // packets that one overtakes
-	MaxBits  = 8   // bits flipped in a packet
+	MaxReorderDepth = 256 // packets that one overtakes
+	MaxCorruptBits  = 8   // bits flipped in a packet
 )
 
 // What else an Impairment may hold. Like the ranges of values, the bounds refuse what
@@ -128,14 +128,14 @@ func (i Impairment) checkReorder() *ImpairmentError {
 		return wrong("duplicate", "0 to 1", "duplicate %v is out of range", i.Duplicate)
 	case !isProbability(i.Reorder.Probability):
 		return wrong("reorder", "0 to 1", "reorder %v is out of range", i.Reorder.Probability)
-	case i.Reorder.Depth < 0 || i.Reorder.Depth > MaxDepth:
-		return wrong("reorder", fmt.Sprintf("0 to %d", MaxDepth), "reorder has the depth %d", i.Reorder.Depth)
+	case i.Reorder.Depth < 0 || i.Reorder.Depth > MaxReorderDepth:
+		return wrong("reorder", fmt.Sprintf("0 to %d", MaxReorderDepth), "reorder has the depth %d", i.Reorder.Depth)
 	case i.Reorder.Probability > 0 && i.Delay == 0 && len(i.Jitter.Samples) == 0:
 		return wrong("reorder", "a delay too: without it there is no packet on its way to overtake", "reorder stands without delay").with("delay")
 	case !isProbability(i.Corrupt.Probability):
 		return wrong("corrupt", "0 to 1", "corrupt %v is out of range", i.Corrupt.Probability)
-	case i.Corrupt.Bits < 0 || i.Corrupt.Bits > MaxBits:
-		return wrong("corrupt", fmt.Sprintf("0 to %d", MaxBits), "corrupt flips %d bits", i.Corrupt.Bits)
+	case i.Corrupt.Bits < 0 || i.Corrupt.Bits > MaxCorruptBits:
+		return wrong("corrupt", fmt.Sprintf("0 to %d", MaxCorruptBits), "corrupt flips %d bits", i.Corrupt.Bits)
 	}
 	return nil
 }

@@ -219,8 +219,8 @@ func drawChange(t *rapid.T) Change {
 		i.Loss = Loss{Rate: probability.Draw(t, "rate"), Burst: 2, Every: 7, Packets: places.Draw(t, "packets")}
 	}
 	i.Duplicate = probability.Draw(t, "duplicate")
-	i.Reorder = Reorder{probability.Draw(t, "reorder"), rapid.IntRange(0, MaxDepth).Draw(t, "depth")}
-	i.Corrupt = Corrupt{probability.Draw(t, "corrupt"), rapid.Bool().Draw(t, "anywhere"), rapid.IntRange(0, MaxBits).Draw(t, "bits")}
+	i.Reorder = Reorder{probability.Draw(t, "reorder"), rapid.IntRange(0, MaxReorderDepth).Draw(t, "depth")}
+	i.Corrupt = Corrupt{probability.Draw(t, "corrupt"), rapid.Bool().Draw(t, "anywhere"), rapid.IntRange(0, MaxCorruptBits).Draw(t, "bits")}
 	i.Rate = rapid.Uint64Range(0, maxRate).Draw(t, "rate")
 	i.Burst = rapid.Uint64Range(0, maxBytes).Draw(t, "burst")
 	i.Queue = Queue{rapid.OneOf(rapid.Just(uint64(0)), size).Draw(t, "bytes"), rapid.Uint64Range(0, maxPackets).Draw(t, "packets")}
