@@ -100,7 +100,18 @@ var badBytes = []struct {
 	{"UTF-16", []byte("\xff\xfen\x00"), `f.yaml:1:1: byte 0xff is not UTF-8, expected UTF-8 text`},
 	{"control character", []byte("name: é\x01"), `f.yaml:1:8: control character U+0001, expected text`},
 	{"control character above ASCII", []byte("a\n\u0080"), `f.yaml:2:1: control character U+0080, expected text`},
+	{"too many routes", []byte(routerRing(1700)), `f.yaml:2:10: 1700 nodes with routes to 6800 subnets are too many, expected switches in the place of some routers`},
 	{"too large", bytes.Repeat([]byte("#"), MaxSize+1), `f.yaml:1:1: the file has more than 4194304 bytes (4 MiB), expected no more`},
+}
+
+// routerRing is a file of routers that are each joined to the next two.
+func routerRing(routers int) string {
+	var nodes, links strings.Builder
+	for i := range routers {
+		fmt.Fprintf(&nodes, "r%d: {kind: router}, ", i)
+		fmt.Fprintf(&links, "    - endpoints: [r%d:a, r%d:b]\n    - endpoints: [r%d:c, r%d:d]\n", i, (i+1)%routers, i, (i+2)%routers)
+	}
+	return "topology:\n  nodes: {" + nodes.String() + "}\n  links:\n" + links.String()
 }
 
 func TestBadBytes(t *testing.T) {
