@@ -134,4 +134,3 @@ func (t *Topology) sameMTU(m *mesh) bool {
 	}
 	return true
 }
-

@@ -3,6 +3,7 @@ package linkem
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/ndklab/ndklab/control"
@@ -107,7 +108,7 @@ func (p *port) running() bool {
 
 // emptied is called when one of the link's lines has become empty.
 func (k *link) emptied() {
-	if k.idle != nil && k.lines[0].empty() && k.lines[1].empty() {
+	if k.idle != nil && k.lines[0].queue.empty() && k.lines[1].queue.empty() {
 		close(k.idle)
 		k.idle = nil
 	}
@@ -133,7 +134,7 @@ func (l *loop) attach(a Link, ports [2]*port) error {
 	if k == nil {
 		k = &link{name: a.Name, state: detached}
 		for i := range k.lines {
-			k.lines[i] = newLine(k, impair.New(a.Seed, a.Name, i, a.Directions[i]))
+			k.lines[i] = newLine(k, impair.New(a.Seed, a.Name, i))
 		}
 		l.links[a.Name] = k
 	}
@@ -143,7 +144,7 @@ func (l *loop) attach(a Link, ports [2]*port) error {
 	k.state = attached
 	k.ports = ports
 	for i, n := range k.lines {
-		n.model.Set(a.Directions[i])
+		n.model.Set(a.Directions[i], l.now())
 		n.to = ports[1-i]
 		ports[i].line = n
 	}
@@ -183,7 +184,7 @@ func (l *loop) release(name string) (idle chan struct{}, err error) {
 		return nil, err
 	}
 	for _, n := range k.lines {
-		n.model.Set(topology.Impairment{})
+		n.model.Set(topology.Impairment{}, l.now())
 	}
 	idle = make(chan struct{})
 	k.state, k.idle = releasing, idle
@@ -218,7 +219,7 @@ func (l *loop) set(s setting) error {
 	if err := impair.Check(s.Settings); err != nil {
 		return control.Errorf(control.Usage, "link %s: %v", s.Link, err)
 	}
-	k.lines[s.Direction].model.Set(s.Settings)
+	k.lines[s.Direction].model.Set(s.Settings, l.now())
 	return nil
 }
 
@@ -267,14 +268,16 @@ func (l *loop) drain(k *link) {
 
 // flush ends the line: it sends what is due if asked to, and drops the rest.
 func (l *loop) flush(n *line, send bool) {
-	for left := -1; send && !n.empty() && left != len(n.queue)-n.head; {
-		left = len(n.queue) - n.head
+	for left := -1; send && !n.queue.empty() && left != len(n.queue.upcoming()); {
+		left = len(n.queue.upcoming())
 		l.send(n)
 	}
-	for _, r := range n.queue[n.head:] {
+	n.queue.merge(math.MaxInt64)
+	rest := n.queue.upcoming()
+	for _, r := range rest {
 		n.measured.LostDown += uint64(r.count)
 	}
-	l.finish(n, len(n.queue))
+	l.finish(n, len(rest))
 }
 
 // countOverruns adds what the kernel had no room for to the line's account.
