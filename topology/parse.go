@@ -34,8 +34,9 @@ func ParseWith(read ReadFile, name string, data []byte) (*Topology, error) {
 // holds nothing against a value that was reported already.
 func (r *reader) resolve(m labMap) *Topology {
 	t := &Topology{Name: r.labName(m), Seed: m.seed.is, HasSeed: m.seed.ok}
-	t.Nodes = r.nodes(m.topology)
-	l := r.links(m.topology, t.Nodes)
+	var ports map[string][]portMap
+	t.Nodes, ports = r.nodes(m.topology)
+	l := r.links(m.topology, t.Nodes, ports)
 	t.Links = l.links
 	segments := t.segments()
 	r.segmentsWork(t, segments, m.topology.links)
