@@ -60,20 +60,11 @@ func TestRouters(t *testing.T) {
 	f.write("one", "a", "b", 300)
 	f.write("two", "c", "a", 300)
 	l := start(t, f.Topology)
-	for _, n := range []string{"b", "c"} {
-		if got := program(t, l, n, "echo 5001").line(t); got != "bound" {
-			t.Fatal(got)
-		}
-	}
-	for _, address := range []string{"10.3.0.3:5001", "[fd00:3::3]:5001"} {
-		p := program(t, l, "a", "ping "+address)
-		if _, err := p.stdin.WriteString("\n"); err != nil {
-			t.Fatal(err)
-		}
-		if got := p.line(t); got == "lost" {
-			t.Errorf("no echo from %s", address)
-		}
-	}
+	echoes(t, l, "a", "b", "10.3.0.2:5001", "[fd00:3::2]:5001")
+	echoes(t, l, "a", "c", "10.3.0.3:5001", "[fd00:3::3]:5001")
+	superPackets(t, l, "a", "c", "10.3.0.3:5003")
+	superPackets(t, l, "c", "a", "[fd00:1::1]:5003")
+	streams(t, l, "a", "b", "10.3.0.2:5002", 8<<20)
 	if r := runLab(t, l); !r.Passed {
 		t.Errorf("%+v", r.Workloads)
 	}
