@@ -128,7 +128,7 @@ func portsOf(t testing.TB, l *Lab, name string) []report.Port {
 // Packets of every kind cross a switch, RDMA among them, over plain links and
 // impaired ones, and the switch knows where the hosts are.
 func TestSwitch(t *testing.T) {
-	f := star(t, 4)
+	f := star(uniqueName(t), 4)
 	f.Links[2].Directions[1].Delay = time.Millisecond
 	f.Links[3].Directions[0].Loss.Rate = 0.01
 	f.write("plain", "h0", "h1", 300)
@@ -153,10 +153,10 @@ func TestSwitch(t *testing.T) {
 
 // On a segment with so many nodes that they are not told of each other, they ask.
 func TestSwitchWithManyHosts(t *testing.T) {
-	f := star(t, 1+maxNeighbours/2)
+	f := star(uniqueName(t), 1+maxNeighbours/2)
 	f.Links[0].Directions[0].Delay = time.Millisecond
 	l := start(t, f.Topology)
-	if got := output(t, l, "h0", "ip", "neigh", "show", "nud", "permanent"); got != "" {
+	if got := ip(t, l, "h0", "neigh", "show", "nud", "permanent"); got != "" {
 		t.Errorf("neighbours of h0: %s", got)
 	}
 	echoes(t, l, "h0", "h1", "10.7.0.2:5001", "[fd00:7::2]:5001")
@@ -165,7 +165,7 @@ func TestSwitchWithManyHosts(t *testing.T) {
 // A host whose cable is pulled at the switch, or that dies, is off the network; the
 // others stay, and it comes back with the cable.
 func TestPortDownAndUp(t *testing.T) {
-	l := start(t, star(t, 3).Topology)
+	l := start(t, star(uniqueName(t), 3).Topology)
 	state := func(port int, want string) {
 		t.Helper()
 		eventually(t, testTime, func() string {
@@ -217,7 +217,7 @@ func TestPortDownAndUp(t *testing.T) {
 // What needs a process or an adapter says that a switch has neither, and a router
 // no adapter.
 func TestKinds(t *testing.T) {
-	l := start(t, routed(t).Topology)
+	l := start(t, routed(uniqueName(t)).Topology)
 	ctx := testContext(t)
 	_, onSwitch := l.Exec(ctx, "sw", node.Command{Args: []string{"true"}})
 	_, counters := l.Nodes(ctx, "sw")
@@ -270,7 +270,7 @@ func TestSpanningTree(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 15 s")
 	}
-	f := newFabric(t)
+	f := newFabric(uniqueName(t))
 	f.nodes(topology.Switch, "s0 s1 s2")
 	f.nodes(topology.Host, "a b")
 	for i := range f.Nodes[:3] {
@@ -320,7 +320,7 @@ func TestSpanningTree(t *testing.T) {
 // In a long ring no loop closes before all switches have heard of the root.
 func TestForwardDelay(t *testing.T) {
 	for n, want := range map[int]time.Duration{1: 2 * time.Second, 4: 2 * time.Second, 7: 2500 * time.Millisecond, 12: 4 * time.Second, 200: 30 * time.Second} {
-		f := newFabric(t)
+		f := newFabric(uniqueName(t))
 		for i := range n {
 			f.nodes(topology.Switch, fmt.Sprintf("s%d", i))
 		}
