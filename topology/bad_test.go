@@ -124,6 +124,7 @@ var badBytes = []struct {
 	{"control character", []byte("name: é\x01"), `f.yaml:1:8: control character U+0001, expected text`},
 	{"control character above ASCII", []byte("a\n\u0080"), `f.yaml:2:1: control character U+0080, expected text`},
 	{"too many sample files", manySampleFiles(), `f.yaml:67:57: file: one more than 64 files of samples, expected no more`},
+	{"too many routes", []byte(routerRing(1700)), `f.yaml:2:10: 1700 nodes with routes to 6800 subnets are too many, expected switches in the place of some routers`},
 	{"too large", bytes.Repeat([]byte("#"), MaxSize+1), `f.yaml:1:1: the file has more than 4194304 bytes (4 MiB), expected no more`},
 }
 
@@ -140,6 +141,16 @@ func manySampleFiles() []byte {
 	}
 	b.WriteString("  - {at: 1s, link: a:e, set: {delay: 1s, jitter: {file: x.n}}}\n  - {at: 1s, link: a:e, set: {jitter: {file: 0.n}}}\n")
 	return []byte(b.String())
+}
+
+// routerRing is a file of routers that are each joined to the next two.
+func routerRing(routers int) string {
+	var nodes, links strings.Builder
+	for i := range routers {
+		fmt.Fprintf(&nodes, "r%d: {kind: router}, ", i)
+		fmt.Fprintf(&links, "    - endpoints: [r%d:a, r%d:b]\n    - endpoints: [r%d:c, r%d:d]\n", i, (i+1)%routers, i, (i+2)%routers)
+	}
+	return "topology:\n  nodes: {" + nodes.String() + "}\n  links:\n" + links.String()
 }
 
 func TestBadBytes(t *testing.T) {
