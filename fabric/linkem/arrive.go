@@ -110,20 +110,29 @@ func (l *loop) judge(n *line, f *frame.Frame, arrived time.Duration) []run {
 	at := f.Layers()
 	p := &l.packet
 	p.Payload, p.ECT, p.RoCE = at.Payload, at.ECT, nil
-	identify := at.RoCE && n.model.Identifies()
+	identify := at.RoCE && (l.recorder != nil || n.model.Identifies())
+	var records *batch[impair.Record]
+	if l.recorder != nil {
+		records = l.recorder.spool.open()
+		defer l.recorder.spool.close(records)
+	}
 	runs := l.runs[:0]
 	for i := range f.Segments() {
 		p.Frame = f.Size(i)
 		n.measured.Packets++
 		n.measured.Bytes += uint64(p.Frame)
 		if identify {
+			var known bool
 			p.RoCE = nil
-			if impair.Identify(f.Message(i, at), &l.identity) {
+			if l.identity, known = impair.IdentifyPayload(f.Message(i, at)); known {
 				p.RoCE = &l.identity
 			}
 		}
 		v := n.model.Packet(p, arrived)
 		n.account(&v)
+		if records != nil {
+			n.record(records, p, arrived, &v)
+		}
 		if len(n.link.taps) > 0 {
 			l.verdicts = append(l.verdicts, v)
 		}
@@ -188,6 +197,22 @@ func (n *line) account(v *impair.Verdict) {
 	if v.Flip.Any() {
 		m.Corrupted++
 	}
+	if v.Queued > 0 {
+		packets, bytes := n.model.Backlog()
+		m.PeakPackets = max(m.PeakPackets, uint64(packets))
+		m.PeakBytes = max(m.PeakBytes, bytes)
+	}
+}
+
+// record adds a decision to the records, if they have room.
+func (n *line) record(b *batch[impair.Record], p *impair.Packet, arrived time.Duration, v *impair.Verdict) {
+	if len(b.items) == cap(b.items) {
+		b.missed++
+		return
+	}
+	r := n.model.Record(p, arrived, v)
+	r.Link, r.Direction = n.link.name, n.direction
+	b.items = append(b.items, r)
 }
 
 // hold keeps a frame from staging buffer i beyond the next receive. It is nil

@@ -138,6 +138,7 @@ func (l *loop) finish(n *line, runs int) {
 func (n *line) measure() Measured {
 	m := n.measured
 	m.Asked = n.model.Asked()
+	m.Replayed = n.model.Replayed()
 	m.Delay = n.delay.distribution()
 	m.Queueing = n.queueing.distribution()
 	m.Lateness = n.lateness.distribution()

@@ -137,6 +137,9 @@ func (l *loop) attach(a Link, ports [2]*port) error {
 		for i := range k.lines {
 			k.lines[i] = newLine(k, i, impair.New(a.Seed, a.Name, i))
 		}
+		if l.log != nil {
+			k.replay(l.log)
+		}
 		l.links[a.Name] = k
 	}
 	if k.state != detached {

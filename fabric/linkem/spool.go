@@ -3,6 +3,7 @@ package linkem
 import (
 	"context"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -12,8 +13,10 @@ import (
 // add is missed.
 type spool[T any] struct {
 	slot   atomic.Pointer[batch[T]] // the one being filled; nil while the thread has its hands on it
-	spare  *batch[T]                // empty; the goroutine's
 	filled chan struct{}            // tells the goroutine that slot is no longer empty
+
+	passing sync.Mutex // guards spare, and has batches passed on one after the other
+	spare   *batch[T]  // empty
 }
 
 // A batch is items in the order they were added.
@@ -65,8 +68,10 @@ func (s *spool[T]) run(ctx context.Context, write func(*batch[T]) error) error {
 	}
 }
 
-// pass passes what there is to write.
+// pass passes what there is to write. Any goroutine may call it.
 func (s *spool[T]) pass(write func(*batch[T]) error) error {
+	s.passing.Lock()
+	defer s.passing.Unlock()
 	b := s.take()
 	err := write(b)
 	b.items, b.missed = b.items[:0], 0
