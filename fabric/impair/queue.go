@@ -140,3 +140,9 @@ func (q *queue) push(w waiting) {
 	q.waiting = append(q.waiting, w)
 	q.backlog += w.wire
 }
+
+// Backlog is what waits for the rate or is in transmission, in packets and wire
+// bytes, as of the last packet that was decided on.
+func (d *Direction) Backlog() (packets int, bytes uint64) {
+	return len(d.queue.waiting) - d.queue.head, d.queue.backlog
+}
