@@ -8,7 +8,6 @@ import (
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/lab/link"
-	"github.com/ndklab/ndklab/fabric/linkem"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -265,7 +264,7 @@ func TestReadBeforeItsTerm(t *testing.T) {
 	read := link.Counters{Packets: 10, Bytes: 1000, Lost: 1}
 	later := link.Counters{Packets: 15, Bytes: 1500, Lost: 2}
 	l := &labLink{spec: &topology.Link{}, joined: true, base: [2]link.Counters{later, read}}
-	r := l.report([2]link.Counters{read, later}, [2]linkem.Measured{})
+	r := l.report([2]link.Counters{read, later})
 	if d := r.Directions[0]; d.Packets != 0 || d.Bytes != 0 || d.Lost != 0 {
 		t.Errorf("before its term: %+v", d)
 	}

@@ -3,20 +3,12 @@ package lab
 import (
 	"github.com/ndklab/ndklab/fabric/linkem"
 	"github.com/ndklab/ndklab/fabric/report"
-	"github.com/ndklab/ndklab/topology"
 )
 
 // asked is what was asked of a direction: the mean over the packets that met
 // settings, or the present ones if none did. What is zero was not asked for.
-func asked(m *linkem.Measured, present topology.Impairment) report.Quality {
+func asked(m *linkem.Measured) report.Quality {
 	var q report.Quality
-	if m.Asked.Packets == 0 {
-		set(&q.DelayUS, microseconds(int64(present.Delay)), present.Delay != 0)
-		set(&q.JitterUS, microseconds(int64(present.Jitter.Spread)), present.Jitter.Spread != 0)
-		set(&q.Loss, present.Loss.Rate, present.Loss.Rate != 0)
-		set(&q.RateGbps, float64(present.Rate)/1e9, present.Rate != 0)
-		return q
-	}
 	set(&q.DelayUS, microseconds(int64(m.Asked.Delay)), m.Asked.Delay != 0)
 	set(&q.JitterUS, microseconds(int64(m.Asked.Jitter)), m.Asked.Jitter != 0)
 	set(&q.Loss, m.Asked.Loss, m.Asked.Loss != 0)
