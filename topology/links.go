@@ -38,6 +38,9 @@ func (r *reader) links(m topologyMap, nodes []Node) *linked {
 		l.links = append(l.links, Link{
 			MTU:        link.mtu.orElse(m.defaults.mtu.orElse(defaultMTU)),
 			Directions: [2]Impairment{forward, backward},
+			Engine:     Linkem,
+			Offload:    true,
+			Tolerance:  DefaultTolerance,
 		})
 		if len(link.endpoints) != 2 {
 			r.errorf(link.at, "the number of endpoints is %d, expected 2", len(link.endpoints))
@@ -192,4 +195,24 @@ func (t *Topology) FindLink(endpoint string) (index int, ok bool) {
 		}
 	}
 	return 0, false
+}
+
+// Between is the indexes in Links of the links between nodes of different sets;
+// nodes in none of them form one more set. An external interface is in the set of
+// the node that it is linked to.
+func (t *Topology) Between(sets [][]string) []int {
+	of := make(map[string]int, len(t.Nodes))
+	for i, set := range sets {
+		for _, node := range set {
+			of[node] = i + 1
+		}
+	}
+	var between []int
+	for i, l := range t.Links {
+		a, b := l.Endpoints[0], l.Endpoints[1]
+		if !a.External() && !b.External() && of[a.Node] != of[b.Node] {
+			between = append(between, i)
+		}
+	}
+	return between
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,7 +33,12 @@ func at(name string, link, end int, addresses string) Interface {
 func link(from, to string, mtu int, i Impairment) Link {
 	a, _ := endpoint(from)
 	b, _ := endpoint(to)
-	return Link{Endpoints: [2]Endpoint{a, b}, MTU: mtu, Directions: [2]Impairment{i, i}}
+	return joining([2]Endpoint{a, b}, mtu, i, i)
+}
+
+// joining is a link with all else left to defaults.
+func joining(ends [2]Endpoint, mtu int, there, back Impairment) Link {
+	return Link{Endpoints: ends, MTU: mtu, Directions: [2]Impairment{there, back}, Engine: Linkem, Offload: true, Tolerance: DefaultTolerance}
 }
 
 func TestParseExample(t *testing.T) {
@@ -149,10 +155,10 @@ topology:
 				},
 				Links: []Link{
 					link("a:eth0", "b:eth0", 1500, Impairment{Delay: 2 * time.Millisecond, Rate: 1e9}),
-					{[2]Endpoint{{"b", "eth1"}, {"a", "eth1"}}, 9000, [2]Impairment{
-						{Delay: 2 * time.Millisecond, Jitter: Jitter{Spread: time.Millisecond}, Rate: 1e9},
-						{Delay: time.Second, Jitter: Jitter{Spread: time.Millisecond}, Loss: Loss{Rate: 1}, Rate: 1e9},
-					}},
+					joining([2]Endpoint{{"b", "eth1"}, {"a", "eth1"}}, 9000,
+						Impairment{Delay: 2 * time.Millisecond, Jitter: Jitter{Spread: time.Millisecond}, Rate: 1e9},
+						Impairment{Delay: time.Second, Jitter: Jitter{Spread: time.Millisecond}, Loss: Loss{Rate: 1}, Rate: 1e9},
+					),
 				},
 			},
 		},
@@ -269,7 +275,7 @@ timeline:
 					at("up.2", 2, 1, "10.7.0.2/24"),
 				},
 				Links: []Link{
-					{Endpoints: [2]Endpoint{{"a", "eth0"}, {"external", "tap0"}}, MTU: 1500, Directions: [2]Impairment{{}, {Loss: Loss{Rate: 0.01}}}},
+					joining([2]Endpoint{{"a", "eth0"}, {"external", "tap0"}}, 1500, Impairment{}, Impairment{Loss: Loss{Rate: 0.01}}),
 					link("external:port1", "a:eth1", 4200, Impairment{}),
 					link("a:eth2", "external:up.2", 4200, Impairment{}),
 				},
@@ -391,6 +397,21 @@ topology:
 		got, ok := lab.Path(p.from, p.to)
 		if diff := cmp.Diff(p.want, got, compare); diff != "" || ok != p.ok {
 			t.Errorf("Path(%s, %s) is %v, %v (-want +got):\n%s", p.from, p.to, got, ok, diff)
+		}
+	}
+	between := []struct {
+		sets [][]string
+		want []int
+	}{
+		{[][]string{{"a"}, {"b"}, {"c"}}, []int{0, 1, 2, 3}},
+		{[][]string{{"a", "b"}, {"c"}}, []int{1, 2}},
+		{[][]string{{"a"}}, []int{0, 2, 3}},
+		{[][]string{{"a", "b", "c"}}, nil},
+		{nil, nil},
+	}
+	for _, b := range between {
+		if got := lab.Between(b.sets); !slices.Equal(got, b.want) {
+			t.Errorf("between %v are the links %v, want %v", b.sets, got, b.want)
 		}
 	}
 	for endpoint, want := range map[string]int{"a:eth0": 0, "c:up": 1, "a:eth2": 3, "a:eth9": -1, "a": -1, "": -1, "a:eth0:": -1} {
