@@ -2,7 +2,13 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/topology"
 )
 
 // LinkDown takes a link down: the nodes lose the carrier, as when a cable is
@@ -75,4 +81,98 @@ func (s *Supervisor) reconnect(ctx context.Context, l *labLink) error {
 		return nil
 	}
 	return s.join(l)
+}
+
+// Partition takes down every link between nodes of different sets, and brings up
+// those that an earlier partition took down, which is over. It returns the names
+// of the links that are down because of it.
+func (s *Supervisor) Partition(ctx context.Context, sets [][]string) ([]string, error) {
+	between, err := linksBetween(s.topo, sets)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, l := range s.links {
+		if between[l.index] {
+			names = append(names, l.name())
+		}
+	}
+	if len(names) == 0 {
+		return nil, control.Errorf(control.Usage, "no link joins nodes of different sets: a switch or router between them has to be in one of the sets")
+	}
+	var words []string
+	for _, set := range sets {
+		words = append(words, strings.Join(set, ","))
+	}
+	return names, s.separate(ctx, between, fmt.Sprintf("partition of %s: links that are down: %d", strings.Join(words, " and "), len(names)))
+}
+
+// Heal brings up what the last partition took down, but for links that LinkDown
+// took down as well, and returns the links' names.
+func (s *Supervisor) Heal(ctx context.Context) ([]string, error) {
+	names := []string{}
+	for _, l := range s.links {
+		l.mu.Lock()
+		if l.parted && !l.down {
+			names = append(names, l.name())
+		}
+		l.mu.Unlock()
+	}
+	return names, s.separate(ctx, nil, fmt.Sprintf("the partition is over: links that are up again: %d", len(names)))
+}
+
+// separate has just those links parted. Links of nodes that have gone carry
+// nothing anyway.
+func (s *Supervisor) separate(ctx context.Context, parted map[int]bool, words string) error {
+	ctx = context.WithoutCancel(ctx) // half a partition is none
+	s.parting.Lock()
+	defer s.parting.Unlock()
+	var problems error
+	for _, l := range s.links {
+		if s.checkEnds(l) == nil {
+			problems = errors.Join(problems, s.partLink(ctx, l, parted[l.index]))
+		}
+	}
+	s.Publish(Event{Kind: LinkChanged, Text: words})
+	return problems
+}
+
+func (s *Supervisor) partLink(ctx context.Context, l *labLink, parted bool) error {
+	if err := l.lock(ctx); err != nil {
+		return err
+	}
+	defer l.unlock()
+	if l.parted == parted {
+		return nil
+	}
+	return s.switchLink(ctx, l, l.down, parted)
+}
+
+// linksBetween are the links, by their index, whose ends are in different sets of
+// nodes.
+func linksBetween(topo *topology.Topology, sets [][]string) (map[int]bool, error) {
+	if len(sets) < 2 {
+		return nil, control.Errorf(control.Usage, "a partition needs two sets of nodes, found %d", len(sets))
+	}
+	setOf := map[string]int{}
+	for i, set := range sets {
+		for _, name := range set {
+			if !slices.ContainsFunc(topo.Nodes, func(n topology.Node) bool { return n.Name == name }) {
+				return nil, control.Errorf(control.Usage, "lab %s has no node %q", topo.Name, name)
+			}
+			if before, twice := setOf[name]; twice && before != i {
+				return nil, control.Errorf(control.Usage, "node %q is in two sets of the partition", name)
+			}
+			setOf[name] = i
+		}
+	}
+	between := map[int]bool{}
+	for i, l := range topo.Links {
+		a, one := setOf[l.Endpoints[0].Node]
+		b, other := setOf[l.Endpoints[1].Node]
+		if one && other && a != b {
+			between[i] = true
+		}
+	}
+	return between, nil
 }

@@ -25,14 +25,14 @@ type labLink struct {
 	asked   [2]topology.Impairment
 	carrier carrier          // that impairs it; nil if it is plain
 	joined  bool             // the kernel hands packets from middle to middle
-	down    bool             // by LinkDown
+	down    bool             // by LinkDown, or from the start
 	parted  bool             // by Partition
 	carried [2]link.Counters // by the kernel while the link was plain, in earlier terms
 	base    [2]link.Counters // the kernel's counters when its present term began
 }
 
 func newLabLink(index int, spec *topology.Link) *labLink {
-	return &labLink{index: index, spec: spec, asked: spec.Directions, changing: make(chan struct{}, 1)}
+	return &labLink{index: index, spec: spec, asked: spec.Directions, down: spec.Down, changing: make(chan struct{}, 1)}
 }
 
 // name is the link's in the engine and in messages: an endpoint names its link.
@@ -84,6 +84,9 @@ func (s *Supervisor) makeLink(ctx context.Context, l *labLink) error {
 	if err := s.network.Make(l.index, l.spec.MTU, ends); err != nil {
 		return err
 	}
+	if l.down {
+		return nil
+	}
 	return s.network.Up(l.index)
 }
 
@@ -100,11 +103,16 @@ func (s *Supervisor) connectLinks(ctx context.Context) error {
 }
 
 func (s *Supervisor) connectLink(ctx context.Context, l *labLink) error {
-	if err := s.settle(ctx, l.index); err != nil {
-		return err
+	if !l.down {
+		if err := s.settle(ctx, l.index); err != nil {
+			return err
+		}
 	}
 	if l.impaired() {
 		return s.impair(ctx, l)
+	}
+	if l.down {
+		return nil
 	}
 	if err := s.network.Join(l.index); err != nil {
 		return err

@@ -14,12 +14,24 @@ import (
 // link moves between the kernel and its carrier as its settings need; the nodes'
 // interfaces do not notice.
 func (s *Supervisor) SetLink(ctx context.Context, index int, from string, change topology.Change) error {
-	return s.changeLink(ctx, index, from, describe(change, from), change.Apply)
+	return s.changeLink(ctx, index, from, describe(change, from),
+		func(_ int, i topology.Impairment) topology.Impairment { return change.Apply(i) })
+}
+
+// ResetLink gives a link the settings back that the topology has for it, in one
+// direction or both. It stays up or down.
+func (s *Supervisor) ResetLink(ctx context.Context, index int, from string) error {
+	words := "reset"
+	if from != "" {
+		words += " from " + from
+	}
+	file := s.links[index].spec.Directions
+	return s.changeLink(ctx, index, from, words, func(d int, _ topology.Impairment) topology.Impairment { return file[d] })
 }
 
 // changeLink changes each direction that from means by what to says, and tells
 // of it in words.
-func (s *Supervisor) changeLink(ctx context.Context, index int, from, words string, to func(topology.Impairment) topology.Impairment) error {
+func (s *Supervisor) changeLink(ctx context.Context, index int, from, words string, to func(direction int, i topology.Impairment) topology.Impairment) error {
 	l := s.links[index]
 	if from != "" && from != l.spec.Endpoints[0].Node && from != l.spec.Endpoints[1].Node {
 		return control.Errorf(control.Usage, "node %q is at neither end of the link %s to %s", from, l.spec.Endpoints[0], l.spec.Endpoints[1])
@@ -34,7 +46,7 @@ func (s *Supervisor) changeLink(ctx context.Context, index int, from, words stri
 	before, after := l.asked, l.asked
 	for d, e := range l.spec.Endpoints {
 		if from == "" || from == e.Node {
-			after[d] = to(after[d])
+			after[d] = to(d, after[d])
 			if err := s.carrierFor(l).check(after[d]); err != nil {
 				return control.Errorf(control.Usage, "link %s: %v", l.name(), err)
 			}

@@ -314,28 +314,6 @@ func (r *run) unserve(ctx context.Context, i int) {
 	}
 }
 
-// timeline applies the events of the topology at their times.
-func (r *run) timeline(ctx context.Context, zero time.Time) {
-	for i := range r.topo.Timeline {
-		e := &r.topo.Timeline[i]
-		if !wait(ctx, zero.Add(e.At)) {
-			return
-		}
-		var err error
-		switch {
-		case e.Down:
-			err = r.LinkDown(ctx, e.Link)
-		case e.Up:
-			err = r.LinkUp(ctx, e.Link)
-		default:
-			err = r.SetLink(ctx, e.Link, e.From, e.Set)
-		}
-		if err != nil {
-			r.problem("timeline at %s: %v", topology.FormatDuration(e.At), err)
-		}
-	}
-}
-
 // reportProgress says from time to time how far the workloads are.
 func (r *run) reportProgress(ctx context.Context) {
 	ticker := time.NewTicker(progressInterval)
