@@ -186,10 +186,9 @@ func usable(subnet netip.Prefix, a netip.Addr) bool {
 	return a.Is6() || next.IsValid() && subnet.Masked().Contains(next)
 }
 
-// A Path is the link between two nodes as traffic from one to the other meets
-// it. Both addresses are of one family and in one subnet.
+// A Path is where traffic from one node to another leaves the first and arrives
+// at the second. Both addresses are of one family.
 type Path struct {
-	Link     int // index in Topology.Links
 	From, To Hop
 }
 
@@ -204,7 +203,7 @@ type Hop struct {
 // a common subnet, or IPv6 ones if there are none; ok is false if no link joins
 // them.
 func (t *Topology) Path(from, to string) (p Path, ok bool) {
-	for i, l := range t.Links {
+	for _, l := range t.Links {
 		for end, e := range l.Endpoints {
 			other := l.Endpoints[1-end]
 			if e.Node != from || other.Node != to {
@@ -215,7 +214,7 @@ func (t *Topology) Path(from, to string) (p Path, ok bool) {
 			if !ok {
 				x, y, ok = sharing(a, b, netip.Addr.Is6)
 			}
-			return Path{i, Hop{from, e.Interface, x}, Hop{to, other.Interface, y}}, ok
+			return Path{Hop{from, e.Interface, x}, Hop{to, other.Interface, y}}, ok
 		}
 	}
 	return Path{}, false

@@ -54,6 +54,7 @@ func (r *reader) nodes(m topologyMap) []Node {
 		l := n.is.limits.or(group.limits).or(kind.limits).or(m.defaults.limits)
 		nodes = append(nodes, Node{
 			Name:    n.name.is,
+			Kind:    Host,
 			CPU:     l.cpu.is,
 			Memory:  l.memory.is,
 			Adapter: r.resolveAdapter(l.adapter),

@@ -24,6 +24,16 @@ func prefixes(text string) []netip.Prefix {
 	return list
 }
 
+// hosts makes of nodes that are given no kind what Parse does.
+func hosts(nodes []Node) []Node {
+	for i := range nodes {
+		if nodes[i].Kind == "" {
+			nodes[i].Kind = Host
+		}
+	}
+	return nodes
+}
+
 // at is one interface of a node.
 func at(name string, link, end int, addresses string) Interface {
 	return Interface{Name: name, Link: link, End: end, Addresses: prefixes(addresses)}
@@ -52,12 +62,12 @@ func TestParseExample(t *testing.T) {
 	}
 	want := &Topology{
 		Name: "pair", Seed: 42, HasSeed: true,
-		Nodes: []Node{
+		Nodes: hosts([]Node{
 			{Name: "client", CPU: 0.5, Memory: 256 << 20,
 				Interfaces: []Interface{at("eth0", 0, 0, "10.0.0.1/24 fd6e:646b:1::1/64")}},
 			{Name: "server", Adapter: Adapter{MaxSrqDepth: new(uint32(1024)), MaxInboundReadLimit: new(uint32(16))},
 				Interfaces: []Interface{at("eth0", 0, 1, "10.0.0.2/24 fd6e:646b:1::2/64")}},
-		},
+		}),
 		Links: []Link{link("client:eth0", "server:eth0", 4200,
 			Impairment{Delay: time.Millisecond, Jitter: Jitter{Spread: 50 * time.Microsecond}, Loss: Loss{Rate: 0.001}, Rate: 10e9})},
 		Workloads: []Workload{
@@ -321,6 +331,7 @@ topology:
 				t.Fatal(err)
 			}
 			test.want.Name = "x"
+			hosts(test.want.Nodes)
 			if diff := cmp.Diff(&test.want, got, compare); diff != "" {
 				t.Errorf("Topology (-want +got):\n%s", diff)
 			}
@@ -386,10 +397,10 @@ topology:
 		want     Path
 		ok       bool
 	}{
-		{"a", "b", Path{0, hop("a", "eth0", "10.0.0.1"), hop("b", "eth0", "10.0.0.2")}, true},
-		{"b", "a", Path{0, hop("b", "eth0", "10.0.0.2"), hop("a", "eth0", "10.0.0.1")}, true},
-		{"b", "c", Path{1, hop("b", "eth1", "fd00::2"), hop("c", "up", "fd00::1")}, true},
-		{"a", "c", Path{2, hop("a", "eth1", "10.8.0.2"), hop("c", "eth1", "10.8.0.1")}, true},
+		{"a", "b", Path{hop("a", "eth0", "10.0.0.1"), hop("b", "eth0", "10.0.0.2")}, true},
+		{"b", "a", Path{hop("b", "eth0", "10.0.0.2"), hop("a", "eth0", "10.0.0.1")}, true},
+		{"b", "c", Path{hop("b", "eth1", "fd00::2"), hop("c", "up", "fd00::1")}, true},
+		{"a", "c", Path{hop("a", "eth1", "10.8.0.2"), hop("c", "eth1", "10.8.0.1")}, true},
 		{"a", "a", Path{}, false},
 		{"a", "d", Path{}, false},
 	}

@@ -28,13 +28,36 @@ type Topology struct {
 	Checks    []Check
 }
 
-// A Node is one emulated host.
+// A Kind is what a node is.
+type Kind string
+
+// The kinds.
+const (
+	Host   Kind = "host"   // an emulated host: it has an adapter, runs workloads and never forwards
+	Switch Kind = "switch" // joins its links into one segment; it has no addresses
+	Router Kind = "router" // forwards between its links; it has no adapter
+)
+
+// A Node is one emulated machine. Limits and an adapter are a host's alone.
 type Node struct {
-	Name       string
-	CPU        float64 // cores; 0 is no limit
-	Memory     uint64  // bytes; 0 is no limit
-	Adapter    Adapter
-	Interfaces []Interface // one per link that ends here
+	Name         string
+	Kind         Kind
+	SpanningTree bool    // of a switch: links may form loops, and the tree decides which of them carry packets
+	CPU          float64 // cores; 0 is no limit
+	Memory       uint64  // bytes; 0 is no limit
+	Adapter      Adapter
+	Interfaces   []Interface // one per link that ends here
+	// Routes lead to all subnets that the node reaches through routers, beside
+	// those that its interfaces are in. A switch has none.
+	Routes []Route
+}
+
+// A Route is the way to one subnet, or to several that lie together.
+type Route struct {
+	To netip.Prefix
+	// Via are the next hops, all equally near, each in a subnet of one of the
+	// node's interfaces. Packets are shared out by flow.
+	Via []netip.Addr
 }
 
 // An Interface is the end of a link, in a node or outside the lab.
@@ -42,8 +65,9 @@ type Interface struct {
 	Name string
 	Link int // index in Topology.Links
 	End  int // 0 or 1: which of the link's Endpoints this is
-	// Addresses are an IPv4 and an IPv6 one unless the file says otherwise. What is
-	// outside the lab configures itself: there they are what the lab expects.
+	// Addresses are an IPv4 and an IPv6 one unless the file says otherwise, and
+	// none in a switch. What is outside the lab configures itself: there they are
+	// what the lab expects.
 	Addresses []netip.Prefix
 }
 

@@ -52,24 +52,6 @@ func queueLimit(rate uint64) uint64 {
 	return max(queueBytes, rate/8/uint64(time.Second/queueTime))
 }
 
-// A Fate is what becomes of a packet.
-type Fate uint8
-
-// The fates.
-const (
-	Passes    Fate = iota // it arrives
-	Lost                  // by the loss that was asked for
-	QueueFull             // no room before the direction's rate
-	Down                  // the link is down
-)
-
-// A Verdict is the model's decision on one packet.
-type Verdict struct {
-	Fate    Fate
-	Queued  time.Duration // how long it took to get past the sender's queue, its own transmission included, if it passes
-	Departs time.Duration // when it leaves the link at the far end, if it passes
-}
-
 // Asked is what the settings asked for, averaged over the packets that met
 // them. Packets that found the link down met none.
 type Asked struct {
@@ -109,16 +91,16 @@ type sums struct {
 	delay, jitter, loss, rate float64
 }
 
-// New makes a direction. seed is the lab's, link the link's name, and index 0
-// or 1 tells its directions apart.
-func New(seed uint64, link string, index int, settings topology.Impairment) *Direction {
+// New makes a direction without impairments. seed is the lab's, link the link's
+// name, and index 0 or 1 tells its directions apart.
+func New(seed uint64, link string, index int) *Direction {
 	var key [32]byte
 	binary.LittleEndian.PutUint64(key[0:], seed)
 	binary.LittleEndian.PutUint64(key[8:], uint64(index))
 	name := fnv.New128a()
 	name.Write([]byte(link)) // a hash.Hash never fails
 	name.Sum(key[:16])
-	return &Direction{settings: settings, random: rand.NewChaCha8(key)}
+	return &Direction{random: rand.NewChaCha8(key)}
 }
 
 // Check says what is wrong with settings, if anything.
@@ -137,9 +119,9 @@ func Check(s topology.Impairment) error {
 // Settings are the present ones.
 func (d *Direction) Settings() topology.Impairment { return d.settings }
 
-// Set changes the settings for the packets to come; those on their way keep
-// their fate.
-func (d *Direction) Set(s topology.Impairment) {
+// Set changes the settings, which have to be right (see Check), at an instant,
+// for the packets to come; those on their way keep their fate.
+func (d *Direction) Set(s topology.Impairment, at time.Duration) {
 	d.before = d.sums()
 	d.met = 0
 	if s.Rate != d.settings.Rate {
@@ -151,21 +133,27 @@ func (d *Direction) Set(s topology.Impairment) {
 // SetDown cuts the direction, or joins it again. Packets on their way arrive.
 func (d *Direction) SetDown(down bool) { d.down = down }
 
-// Packet decides on the next packet: a frame of the given length in bytes (see
-// WireBytes) that enters at the instant at, which never goes back.
-func (d *Direction) Packet(frame int, at time.Duration) Verdict {
+// Identifies reports whether the settings ask for the identity of RoCEv2
+// packets. It changes with Set alone.
+func (d *Direction) Identifies() bool {
+	return len(d.settings.Faults) > 0 || d.settings.Corrupt.Probability > 0
+}
+
+// Packet decides on the next packet, which enters at the instant at. That never
+// goes back.
+func (d *Direction) Packet(p *Packet, at time.Duration) Verdict {
 	// Every packet takes the same draws whatever the settings, so that a change
 	// of one leaves the others' sequence alone.
 	loss, jitter := d.draw(), d.draw()
 	if d.down {
-		return Verdict{Fate: Down}
+		return Verdict{Fate: Down, Cause: Carrier}
 	}
 	d.met++
 	// A packet that will be lost takes its turn like any other. That it counts
 	// as lost even if the queue is full keeps the losses independent of timing.
-	sent, room := d.transmit(uint64(WireBytes(frame)), at)
+	sent, room := d.transmit(uint64(WireBytes(p.Frame)), at)
 	if loss < d.settings.Loss.Rate {
-		return Verdict{Fate: Lost}
+		return Verdict{Fate: Lost, Cause: Chance}
 	}
 	if !room {
 		return Verdict{Fate: QueueFull}

@@ -13,11 +13,18 @@ import (
 
 const million = 1_000_000
 
+// direction is one with settings from the beginning.
+func direction(seed uint64, link string, index int, settings topology.Impairment) *Direction {
+	d := New(seed, link, index)
+	d.Set(settings, 0)
+	return d
+}
+
 func TestUnimpairedPacketsPassAtOnce(t *testing.T) {
-	d := New(1, "link", 0, topology.Impairment{})
+	d := direction(1, "link", 0, topology.Impairment{})
 	for i := range 100 {
 		at := time.Duration(i) * time.Microsecond
-		if v := d.Packet(1500, at); v != (Verdict{Departs: at}) {
+		if v := d.Packet(&Packet{Frame: 1500}, at); v != (Verdict{Departs: at}) {
 			t.Fatalf("packet %d at %v: %+v", i, at, v)
 		}
 	}
@@ -34,10 +41,10 @@ func TestWireBytes(t *testing.T) {
 // Each probability is met within the 99.9 % interval over a million packets.
 func TestLossIsWithinItsInterval(t *testing.T) {
 	for _, p := range []float64{0, 0.0001, 0.001, 0.01, 0.1, 0.5, 1} {
-		d := New(42, "a:eth0-b:eth0", 1, topology.Impairment{Loss: topology.Loss{Rate: p}})
+		d := direction(42, "a:eth0-b:eth0", 1, topology.Impairment{Loss: topology.Loss{Rate: p}})
 		lost := 0
 		for i := range million {
-			if d.Packet(1000, time.Duration(i)).Fate == Lost {
+			if d.Packet(&Packet{Frame: 1000}, time.Duration(i)).Fate == Lost {
 				lost++
 			}
 		}
@@ -52,10 +59,10 @@ func TestLossIsWithinItsInterval(t *testing.T) {
 
 // Losses are independent: a lost packet's successor is as likely to be lost.
 func TestLossesAreIndependent(t *testing.T) {
-	d := New(7, "link", 0, topology.Impairment{Loss: topology.Loss{Rate: 0.1}})
+	d := direction(7, "link", 0, topology.Impairment{Loss: topology.Loss{Rate: 0.1}})
 	lost, pairs, previous := 0, 0, false
 	for i := range million {
-		now := d.Packet(1000, time.Duration(i)).Fate == Lost
+		now := d.Packet(&Packet{Frame: 1000}, time.Duration(i)).Fate == Lost
 		if now {
 			lost++
 		}
@@ -73,10 +80,10 @@ func TestLossesAreIndependent(t *testing.T) {
 func TestSameSequenceMeetsSameFate(t *testing.T) {
 	imp := topology.Impairment{Delay: time.Millisecond, Jitter: topology.Jitter{Spread: 100 * time.Microsecond}, Loss: topology.Loss{Rate: 0.05}}
 	fates := func(seed uint64, link string, index int, imp topology.Impairment, gap time.Duration) []bool {
-		d := New(seed, link, index, imp)
+		d := direction(seed, link, index, imp)
 		lost := make([]bool, 2000)
 		for i := range lost {
-			lost[i] = d.Packet(1000, time.Duration(i)*gap).Fate == Lost
+			lost[i] = d.Packet(&Packet{Frame: 1000}, time.Duration(i)*gap).Fate == Lost
 		}
 		return lost
 	}
@@ -105,10 +112,10 @@ func TestSameSequenceMeetsSameFate(t *testing.T) {
 
 // The sequence is part of what a seed promises: it may not change between releases.
 func TestSequenceIsStable(t *testing.T) {
-	d := New(42, "client:eth0", 0, topology.Impairment{Loss: topology.Loss{Rate: 0.1}, Jitter: topology.Jitter{Spread: time.Millisecond}, Delay: time.Millisecond})
+	d := direction(42, "client:eth0", 0, topology.Impairment{Loss: topology.Loss{Rate: 0.1}, Jitter: topology.Jitter{Spread: time.Millisecond}, Delay: time.Millisecond})
 	var got []time.Duration
 	for i := range 12 {
-		v := d.Packet(1000, time.Duration(i)*10*time.Millisecond)
+		v := d.Packet(&Packet{Frame: 1000}, time.Duration(i)*10*time.Millisecond)
 		if v.Fate != Passes {
 			v.Departs = -1
 		}
@@ -128,13 +135,13 @@ func TestRateIsExact(t *testing.T) {
 		rate  uint64
 		frame int
 	}{{10_000_000, 1514}, {100_000_000, 4214}, {1_000_000_000, 60}, {10_000_000_000, 4214}, {10_000_000_000, 60}, {400_000_000_000, 60}, {3, 60}} {
-		d := New(1, "link", 0, topology.Impairment{Rate: c.rate})
+		d := direction(1, "link", 0, topology.Impairment{Rate: c.rate})
 		// The sender keeps the queue filled: the next packet enters when the one
 		// ten before it has left.
 		var departs [10]time.Duration
 		n := 100_000
 		for i := range n {
-			v := d.Packet(c.frame, departs[i%10])
+			v := d.Packet(&Packet{Frame: c.frame}, departs[i%10])
 			if v.Fate != Passes {
 				t.Fatalf("rate %d: packet %d: %+v", c.rate, i, v)
 			}
@@ -148,11 +155,11 @@ func TestRateIsExact(t *testing.T) {
 }
 
 func TestIdleTimeIsNotSaved(t *testing.T) {
-	d := New(1, "link", 0, topology.Impairment{Rate: 1_000_000_000, Delay: time.Millisecond})
+	d := direction(1, "link", 0, topology.Impairment{Rate: 1_000_000_000, Delay: time.Millisecond})
 	want := time.Duration(1538*8) + time.Millisecond
 	for i := range 3 {
 		at := time.Duration(i) * time.Second
-		if v := d.Packet(1514, at); v.Departs != at+want || v.Queued != want-time.Millisecond {
+		if v := d.Packet(&Packet{Frame: 1514}, at); v.Departs != at+want || v.Queued != want-time.Millisecond {
 			t.Errorf("packet at %v departs at %v after %v in the queue, want %v after %v", at, v.Departs, v.Queued, at+want, want-time.Millisecond)
 		}
 	}
@@ -160,10 +167,10 @@ func TestIdleTimeIsNotSaved(t *testing.T) {
 
 func TestQueueDropsTheTail(t *testing.T) {
 	const rate = 100_000_000 // 50 ms are 625,000 bytes: the floor of 4 MiB applies
-	d := New(1, "link", 0, topology.Impairment{Rate: rate})
+	d := direction(1, "link", 0, topology.Impairment{Rate: rate})
 	passed := 0
 	for range 2000 {
-		if d.Packet(4214, 0).Fate == Passes {
+		if d.Packet(&Packet{Frame: 4214}, 0).Fate == Passes {
 			passed++
 		}
 	}
@@ -172,7 +179,7 @@ func TestQueueDropsTheTail(t *testing.T) {
 	}
 	// After one more transmission time there is room for exactly one more.
 	at := time.Duration(WireBytes(4214)*8*1e9/rate) + 1
-	if a, b := d.Packet(4214, at).Fate, d.Packet(4214, at).Fate; a != Passes || b != QueueFull {
+	if a, b := d.Packet(&Packet{Frame: 4214}, at).Fate, d.Packet(&Packet{Frame: 4214}, at).Fate; a != Passes || b != QueueFull {
 		t.Errorf("after one left: %v and %v, want Passes and QueueFull", a, b)
 	}
 	if got := queueLimit(10_000_000_000); got != 62_500_000 {
@@ -182,13 +189,13 @@ func TestQueueDropsTheTail(t *testing.T) {
 
 // A queue that filled at one rate does not shut out packets at a higher one.
 func TestRateRaisedWhileQueueIsFull(t *testing.T) {
-	d := New(1, "link", 0, topology.Impairment{Rate: 10_000_000})
+	d := direction(1, "link", 0, topology.Impairment{Rate: 10_000_000})
 	for range 2000 {
-		d.Packet(4214, 0)
+		d.Packet(&Packet{Frame: 4214}, 0)
 	}
 	last := d.last
-	d.Set(topology.Impairment{Rate: 10_000_000_000})
-	v := d.Packet(4214, time.Millisecond)
+	d.Set(topology.Impairment{Rate: 10_000_000_000}, 0)
+	v := d.Packet(&Packet{Frame: 4214}, time.Millisecond)
 	if v.Fate != Passes || v.Departs <= last || v.Departs > last+4*time.Microsecond {
 		t.Errorf("%+v, want a departure just after %v", v, last)
 	}
@@ -196,13 +203,13 @@ func TestRateRaisedWhileQueueIsFull(t *testing.T) {
 
 func TestJitterIsUniform(t *testing.T) {
 	imp := topology.Impairment{Delay: time.Millisecond, Jitter: topology.Jitter{Spread: 100 * time.Microsecond}}
-	d := New(3, "link", 0, imp)
+	d := direction(3, "link", 0, imp)
 	const bins = 20
 	var counts [bins]int
 	const n = 200_000
 	for i := range n {
 		at := time.Duration(i) * time.Millisecond // apart, so that order does not interfere
-		late := d.Packet(1000, at).Departs - at - (imp.Delay - imp.Jitter.Spread)
+		late := d.Packet(&Packet{Frame: 1000}, at).Departs - at - (imp.Delay - imp.Jitter.Spread)
 		if late < 0 || late > 2*imp.Jitter.Spread {
 			t.Fatalf("packet %d is %v off", i, late-imp.Jitter.Spread)
 		}
@@ -218,28 +225,28 @@ func TestJitterIsUniform(t *testing.T) {
 }
 
 func TestSetLeavesPacketsOnTheirWay(t *testing.T) {
-	d := New(1, "link", 0, topology.Impairment{Delay: 10 * time.Millisecond})
-	first := d.Packet(1000, 0)
-	d.Set(topology.Impairment{Delay: time.Millisecond})
+	d := direction(1, "link", 0, topology.Impairment{Delay: 10 * time.Millisecond})
+	first := d.Packet(&Packet{Frame: 1000}, 0)
+	d.Set(topology.Impairment{Delay: time.Millisecond}, 0)
 	if first.Departs != 10*time.Millisecond {
 		t.Errorf("first departs at %v", first.Departs)
 	}
-	if v := d.Packet(1000, time.Millisecond); v.Departs != 10*time.Millisecond {
+	if v := d.Packet(&Packet{Frame: 1000}, time.Millisecond); v.Departs != 10*time.Millisecond {
 		t.Errorf("second departs at %v, want right behind the first", v.Departs)
 	}
-	if v := d.Packet(1000, 20*time.Millisecond); v.Departs != 21*time.Millisecond {
+	if v := d.Packet(&Packet{Frame: 1000}, 20*time.Millisecond); v.Departs != 21*time.Millisecond {
 		t.Errorf("third departs at %v, want 21ms", v.Departs)
 	}
 }
 
 func TestDown(t *testing.T) {
-	d := New(1, "link", 0, topology.Impairment{Loss: topology.Loss{Rate: 1}})
+	d := direction(1, "link", 0, topology.Impairment{Loss: topology.Loss{Rate: 1}})
 	d.SetDown(true)
-	if v := d.Packet(1000, 0); v.Fate != Down {
+	if v := d.Packet(&Packet{Frame: 1000}, 0); v.Fate != Down {
 		t.Errorf("down: %+v", v)
 	}
 	d.SetDown(false)
-	if v := d.Packet(1000, 0); v.Fate != Lost {
+	if v := d.Packet(&Packet{Frame: 1000}, 0); v.Fate != Lost {
 		t.Errorf("up again: %+v", v)
 	}
 	if a := d.Asked(); a.Packets != 1 || a.Loss != 1 {
@@ -248,16 +255,16 @@ func TestDown(t *testing.T) {
 }
 
 func TestAskedIsTheMeanOverPackets(t *testing.T) {
-	d := New(1, "link", 0, topology.Impairment{Delay: time.Millisecond, Loss: topology.Loss{Rate: 0.5}})
+	d := direction(1, "link", 0, topology.Impairment{Delay: time.Millisecond, Loss: topology.Loss{Rate: 0.5}})
 	if a := d.Asked(); a != (Asked{Delay: time.Millisecond, Loss: 0.5}) {
 		t.Errorf("before any packet: %+v", a)
 	}
 	for range 30 {
-		d.Packet(100, 0)
+		d.Packet(&Packet{Frame: 100}, 0)
 	}
-	d.Set(topology.Impairment{Delay: 5 * time.Millisecond, Jitter: topology.Jitter{Spread: 4 * time.Microsecond}, Loss: topology.Loss{Rate: 0.1}, Rate: 1000_000_000})
+	d.Set(topology.Impairment{Delay: 5 * time.Millisecond, Jitter: topology.Jitter{Spread: 4 * time.Microsecond}, Loss: topology.Loss{Rate: 0.1}, Rate: 1000_000_000}, 0)
 	for range 10 {
-		d.Packet(100, 0)
+		d.Packet(&Packet{Frame: 100}, 0)
 	}
 	want := Asked{Packets: 40, Delay: 2 * time.Millisecond, Jitter: time.Microsecond, Loss: 0.4, Rate: 1000_000_000}
 	got := d.Asked()
@@ -290,18 +297,18 @@ func TestInvariants(t *testing.T) {
 				Rate:   rapid.SampledFrom([]uint64{0, 1, 1e6, 1e10, math.MaxUint64}).Draw(t, "rate"),
 			}
 		}
-		d := New(rapid.Uint64().Draw(t, "seed"), "link", 0, settings())
+		d := direction(rapid.Uint64().Draw(t, "seed"), "link", 0, settings())
 		var at, last time.Duration
 		for range rapid.IntRange(1, 200).Draw(t, "packets") {
 			switch rapid.IntRange(0, 20).Draw(t, "step") {
 			case 0:
-				d.Set(settings())
+				d.Set(settings(), at)
 			case 1:
 				d.SetDown(rapid.Bool().Draw(t, "down"))
 			}
 			at += time.Duration(rapid.Int64Range(0, 1e6).Draw(t, "gap"))
 			frame := rapid.IntRange(14, 65549).Draw(t, "frame")
-			if v := d.Packet(frame, at); v.Fate == Passes {
+			if v := d.Packet(&Packet{Frame: frame}, at); v.Fate == Passes {
 				if v.Departs < last || v.Departs < at {
 					t.Fatalf("departs at %v after %v, sent at %v", v.Departs, last, at)
 				}
@@ -319,12 +326,12 @@ func TestInvariants(t *testing.T) {
 }
 
 func TestPacketDoesNotAllocate(t *testing.T) {
-	d := New(1, "link", 0, topology.Impairment{Delay: time.Millisecond, Jitter: topology.Jitter{Spread: time.Microsecond}, Loss: topology.Loss{Rate: 0.01}, Rate: 1e10})
+	d := direction(1, "link", 0, topology.Impairment{Delay: time.Millisecond, Jitter: topology.Jitter{Spread: time.Microsecond}, Loss: topology.Loss{Rate: 0.01}, Rate: 1e10})
 	var at time.Duration
 	step := func() {
 		for range 100 {
 			at += 3 * time.Microsecond
-			d.Packet(4214, at)
+			d.Packet(&Packet{Frame: 4214}, at)
 		}
 	}
 	for range 100 {
@@ -336,12 +343,12 @@ func TestPacketDoesNotAllocate(t *testing.T) {
 }
 
 func BenchmarkPacket(b *testing.B) {
-	d := New(1, "link", 0, topology.Impairment{Delay: time.Millisecond, Jitter: topology.Jitter{Spread: time.Microsecond}, Loss: topology.Loss{Rate: 0.01}, Rate: 1e10})
+	d := direction(1, "link", 0, topology.Impairment{Delay: time.Millisecond, Jitter: topology.Jitter{Spread: time.Microsecond}, Loss: topology.Loss{Rate: 0.01}, Rate: 1e10})
 	gap := rand.New(rand.NewPCG(1, 2))
 	var at time.Duration
 	b.ReportAllocs()
 	for b.Loop() {
 		at += time.Duration(gap.Int64N(7000))
-		d.Packet(4214, at)
+		d.Packet(&Packet{Frame: 4214}, at)
 	}
 }

@@ -62,7 +62,7 @@ func (n *line) judge(f *frame.Frame, arrived time.Duration, runs []run) []run {
 		size := f.Size(i)
 		n.measured.Packets++
 		n.measured.Bytes += uint64(size)
-		v := n.model.Packet(size, arrived)
+		v := n.model.Packet(&impair.Packet{Frame: size}, arrived)
 		switch v.Fate {
 		case impair.Lost:
 			n.measured.Dropped++

@@ -152,12 +152,13 @@ func TestRatedPacketsLeaveInTurn(t *testing.T) {
 func TestLostPacketsLeaveGaps(t *testing.T) {
 	b := newBench(t, topology.Impairment{Loss: topology.Loss{Rate: 0.3}})
 	n := b.k.lines[0]
-	model := impair.New(1, "x", 0, topology.Impairment{Loss: topology.Loss{Rate: 0.3}}) // meets the same fate
+	model := impair.New(1, "x", 0) // meets the same fate
+	model.Set(topology.Impairment{Loss: topology.Loss{Rate: 0.3}}, 0)
 	for round := range 50 {
 		var want []byte
 		runs, last := 0, -2
 		for i := range 15 {
-			if model.Packet(1042, 0).Fate == impair.Passes {
+			if model.Packet(&impair.Packet{Frame: 1042}, 0).Fate == impair.Passes {
 				want = append(want, byte(i))
 				if i != last+1 {
 					runs++

@@ -133,7 +133,7 @@ func (l *loop) attach(a Link, ports [2]*port) error {
 	if k == nil {
 		k = &link{name: a.Name, state: detached}
 		for i := range k.lines {
-			k.lines[i] = newLine(k, impair.New(a.Seed, a.Name, i, a.Directions[i]))
+			k.lines[i] = newLine(k, impair.New(a.Seed, a.Name, i))
 		}
 		l.links[a.Name] = k
 	}
@@ -143,7 +143,7 @@ func (l *loop) attach(a Link, ports [2]*port) error {
 	k.state = attached
 	k.ports = ports
 	for i, n := range k.lines {
-		n.model.Set(a.Directions[i])
+		n.model.Set(a.Directions[i], l.now())
 		n.to = ports[1-i]
 		ports[i].line = n
 	}
@@ -183,7 +183,7 @@ func (l *loop) release(name string) (idle chan struct{}, err error) {
 		return nil, err
 	}
 	for _, n := range k.lines {
-		n.model.Set(topology.Impairment{})
+		n.model.Set(topology.Impairment{}, l.now())
 	}
 	idle = make(chan struct{})
 	k.state, k.idle = releasing, idle
@@ -218,7 +218,7 @@ func (l *loop) set(s setting) error {
 	if err := impair.Check(s.Settings); err != nil {
 		return control.Errorf(control.Usage, "link %s: %v", s.Link, err)
 	}
-	k.lines[s.Direction].model.Set(s.Settings)
+	k.lines[s.Direction].model.Set(s.Settings, l.now())
 	return nil
 }
 
