@@ -44,7 +44,7 @@ func (l *Lab) LinkUp(ctx context.Context, endpoint string) error {
 
 // Partition takes down every link between nodes of different sets, in the place
 // of an earlier partition, and returns an endpoint of each link that is down
-// because of it. Nodes in no set keep their links.
+// because of it. Nodes in no set form one more.
 func (l *Lab) Partition(ctx context.Context, sets ...[]string) (links []string, err error) {
 	err = l.call(ctx, methodPartition, sets, &links)
 	return links, err

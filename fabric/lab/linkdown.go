@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/ndklab/ndklab/control"
@@ -83,28 +82,26 @@ func (s *Supervisor) reconnect(ctx context.Context, l *labLink) error {
 	return s.join(l)
 }
 
-// Partition takes down every link between nodes of different sets, and brings up
-// those that an earlier partition took down, which is over. It returns the names
-// of the links that are down because of it.
+// Partition takes down every link between nodes of different sets, where those in
+// no set form one more, and brings up what an earlier partition took down, which is
+// over. It returns the names of the links that are down because of it.
 func (s *Supervisor) Partition(ctx context.Context, sets [][]string) ([]string, error) {
-	between, err := linksBetween(s.topo, sets)
-	if err != nil {
+	if err := checkSets(s.topo, sets); err != nil {
 		return nil, err
 	}
-	var names []string
-	for _, l := range s.links {
-		if between[l.index] {
-			names = append(names, l.name())
-		}
+	parted := map[int]bool{}
+	var names, words []string
+	for _, i := range s.topo.Between(sets) {
+		parted[i] = true
+		names = append(names, s.links[i].name())
 	}
 	if len(names) == 0 {
-		return nil, control.Errorf(control.Usage, "no link joins nodes of different sets: a switch or router between them has to be in one of the sets")
+		return nil, control.Errorf(control.Usage, "no link joins nodes of different sets")
 	}
-	var words []string
 	for _, set := range sets {
 		words = append(words, strings.Join(set, ","))
 	}
-	return names, s.separate(ctx, between, fmt.Sprintf("partition of %s: links that are down: %d", strings.Join(words, " and "), len(names)))
+	return names, s.separate(ctx, parted, fmt.Sprintf("partition %s: links that are down: %d", strings.Join(words, " "), len(names)))
 }
 
 // Heal brings up what the last partition took down, but for links that LinkDown
@@ -148,31 +145,19 @@ func (s *Supervisor) partLink(ctx context.Context, l *labLink, parted bool) erro
 	return s.switchLink(ctx, l, l.down, parted)
 }
 
-// linksBetween are the links, by their index, whose ends are in different sets of
-// nodes.
-func linksBetween(topo *topology.Topology, sets [][]string) (map[int]bool, error) {
-	if len(sets) < 2 {
-		return nil, control.Errorf(control.Usage, "a partition needs two sets of nodes, found %d", len(sets))
-	}
+// checkSets says what is wrong with the sets of a partition.
+func checkSets(topo *topology.Topology, sets [][]string) error {
 	setOf := map[string]int{}
 	for i, set := range sets {
 		for _, name := range set {
-			if !slices.ContainsFunc(topo.Nodes, func(n topology.Node) bool { return n.Name == name }) {
-				return nil, control.Errorf(control.Usage, "lab %s has no node %q", topo.Name, name)
+			if topo.FindNode(name) == nil {
+				return control.Errorf(control.Usage, "lab %s has no node %q", topo.Name, name)
 			}
 			if before, twice := setOf[name]; twice && before != i {
-				return nil, control.Errorf(control.Usage, "node %q is in two sets of the partition", name)
+				return control.Errorf(control.Usage, "node %q is in two sets of the partition", name)
 			}
 			setOf[name] = i
 		}
 	}
-	between := map[int]bool{}
-	for i, l := range topo.Links {
-		a, one := setOf[l.Endpoints[0].Node]
-		b, other := setOf[l.Endpoints[1].Node]
-		if one && other && a != b {
-			between[i] = true
-		}
-	}
-	return between, nil
+	return nil
 }

@@ -161,10 +161,8 @@ func (s *Supervisor) checkEnds(l *labLink) error {
 
 // Link is the index of the link with an endpoint, node:interface.
 func (s *Supervisor) Link(endpoint string) (int, error) {
-	for i, l := range s.links {
-		if endpoint == l.spec.Endpoints[0].String() || endpoint == l.spec.Endpoints[1].String() {
-			return i, nil
-		}
+	if i, ok := s.topo.FindLink(endpoint); ok {
+		return i, nil
 	}
 	return 0, control.Errorf(control.Usage, "lab %s has no link with the endpoint %q", s.name, endpoint)
 }
