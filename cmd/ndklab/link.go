@@ -43,7 +43,7 @@ the file's, and the link is NODE:IFACE.`,
 	cmd.SuggestionsMinimumDistance = 2
 	for _, verb := range []*cobra.Command{
 		linkShowCommand(), linkSetCommand(), linkResetCommand(), linkDownCommand(), linkUpCommand(),
-		linkPartitionCommand(), linkHealCommand(), linkVerifyCommand(),
+		linkPartitionCommand(), linkHealCommand(),
 	} {
 		verb.DisableFlagsInUseLine = true
 		cmd.AddCommand(verb)
@@ -98,7 +98,7 @@ none takes a setting away.`,
 	from := cmd.Flags().String("from", "", "change only what this `NODE` sends")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return withLink(cmd, *file, args, false, func(l *lab.Lab, endpoint string, args []string) error {
-			change, err := topology.ParseChange(args)
+			change, err := topology.ParseChange(readFile, args)
 			if err != nil {
 				return misuse("%w", err)
 			}

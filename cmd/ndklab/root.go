@@ -145,7 +145,7 @@ func didYouMean(names []string) string {
 func arguments(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || most >= 0 && len(args) > most {
-			return misuse("%s takes %s, found %d", cmd.Name(), what, len(args))
+			return misuse("%s takes %s, found %d", strings.TrimPrefix(cmd.CommandPath(), "ndklab "), what, len(args))
 		}
 		return nil
 	}

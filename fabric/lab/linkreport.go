@@ -50,7 +50,10 @@ func (l *labLink) report(kernel [2]link.Counters) report.Link {
 		if l.joined {
 			plain = plain.Add(kernel[d].Sub(l.base[d]))
 		}
-		r.Directions[d] = report.Direction{From: e.String(), Packets: plain.Packets, Bytes: plain.Bytes, Lost: plain.Lost}
+		r.Directions[d] = report.Direction{
+			From: e.String(), Settings: l.asked[d].Settings(), Packets: plain.Packets, Bytes: plain.Bytes,
+			Lost: plain.Lost, LostBy: report.LostBy{Kernel: plain.Lost},
+		}
 	}
 	return r
 }
@@ -61,5 +64,9 @@ func add(to, from *report.Direction) {
 	to.Bytes += from.Bytes
 	to.Dropped += from.Dropped
 	to.Lost += from.Lost
+	from.LostBy.Kernel += to.LostBy.Kernel
+	to.LostBy = from.LostBy
+	to.Duplicated, to.Reordered, to.Corrupted, to.Marked, to.Faulted = from.Duplicated, from.Reordered, from.Corrupted, from.Marked, from.Faulted
+	to.QueuePeak, to.Lateness, to.Diverged, to.Overruns = from.QueuePeak, from.Lateness, from.Diverged, from.Overruns
 	to.Asked, to.Achieved = from.Asked, from.Achieved
 }

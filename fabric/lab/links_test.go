@@ -272,18 +272,3 @@ func TestReadBeforeItsTerm(t *testing.T) {
 		t.Errorf("in its term: %+v", d)
 	}
 }
-
-func TestDescribe(t *testing.T) {
-	delay, jitter, loss, rate := time.Millisecond, topology.Jitter{Spread: 50 * time.Microsecond}, topology.Loss{Rate: 0.07}, uint64(2.5e9)
-	for want, c := range map[string]topology.Change{
-		"delay 1ms, jitter 50us, loss 7%, rate 2.5gbit": {Delay: &delay, Jitter: &jitter, Loss: &loss, Rate: &rate},
-		"no change": {},
-	} {
-		if got := describe(c, ""); got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
-	}
-	if got := describe(topology.Change{Loss: &loss}, "a"); got != "loss 7% from a" {
-		t.Error(got)
-	}
-}

@@ -3,7 +3,6 @@ package lab
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/topology"
@@ -14,19 +13,15 @@ import (
 // link moves between the kernel and its carrier as its settings need; the nodes'
 // interfaces do not notice.
 func (s *Supervisor) SetLink(ctx context.Context, index int, from string, change topology.Change) error {
-	return s.changeLink(ctx, index, from, describe(change, from),
+	return s.changeLink(ctx, index, from, inDirection(change.String(), from),
 		func(_ int, i topology.Impairment) topology.Impairment { return change.Apply(i) })
 }
 
 // ResetLink gives a link the settings back that the topology has for it, in one
 // direction or both. It stays up or down.
 func (s *Supervisor) ResetLink(ctx context.Context, index int, from string) error {
-	words := "reset"
-	if from != "" {
-		words += " from " + from
-	}
 	file := s.links[index].spec.Directions
-	return s.changeLink(ctx, index, from, words, func(d int, _ topology.Impairment) topology.Impairment { return file[d] })
+	return s.changeLink(ctx, index, from, inDirection("reset", from), func(d int, _ topology.Impairment) topology.Impairment { return file[d] })
 }
 
 // changeLink changes each direction that from means by what to says, and tells
@@ -47,6 +42,9 @@ func (s *Supervisor) changeLink(ctx context.Context, index int, from, words stri
 	for d, e := range l.spec.Endpoints {
 		if from == "" || from == e.Node {
 			after[d] = to(d, after[d])
+			if err := after[d].Check(); err != nil {
+				return control.Errorf(control.Usage, "link %s: packets from %s: %v", l.name(), e.Node, err)
+			}
 			if err := s.carrierFor(l).check(after[d]); err != nil {
 				return control.Errorf(control.Usage, "link %s: %v", l.name(), err)
 			}
@@ -88,27 +86,10 @@ func (s *Supervisor) enforce(ctx context.Context, l *labLink, before [2]topology
 	return nil
 }
 
-// describe says a change in words.
-func describe(c topology.Change, from string) string {
-	var parts []string
-	if c.Delay != nil {
-		parts = append(parts, "delay "+topology.FormatDuration(*c.Delay))
+// inDirection says of which direction words are.
+func inDirection(words, from string) string {
+	if from == "" {
+		return words
 	}
-	if c.Jitter != nil {
-		parts = append(parts, "jitter "+topology.FormatDuration(c.Jitter.Spread))
-	}
-	if c.Loss != nil {
-		parts = append(parts, "loss "+topology.FormatPercent(c.Loss.Rate))
-	}
-	if c.Rate != nil {
-		parts = append(parts, "rate "+topology.FormatRate(*c.Rate))
-	}
-	if len(parts) == 0 {
-		return "no change"
-	}
-	text := strings.Join(parts, ", ")
-	if from != "" {
-		text += " from " + from
-	}
-	return text
+	return words + " from " + from
 }

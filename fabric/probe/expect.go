@@ -170,7 +170,7 @@ func simulate(f *Flight, settings topology.Impairment, run, runs int) *Flight {
 		phase += time.Minute // by then they have left
 	}
 	s := &Flight{Size: f.Size, Sent: f.Sent}
-	begin := time.Duration(0)
+	var begin, now time.Duration
 	for i, at := range f.Sent {
 		if at == 0 {
 			continue
@@ -178,7 +178,8 @@ func simulate(f *Flight, settings topology.Impairment, run, runs int) *Flight {
 		if begin == 0 {
 			begin = at
 		}
-		v := model.Packet(&packet, max(0, at-begin)+phase)
+		now = max(now, at-begin) // a clock may be set back
+		v := model.Packet(&packet, now+phase)
 		if v.Fate != impair.Passes {
 			continue
 		}
