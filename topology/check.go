@@ -10,7 +10,7 @@ import (
 // cannot work or is surely a slip.
 const (
 	maxDelay     = time.Minute // also of jitter, samples and faults
-	maxSamples   = 1 << 16
+	maxSamples   = 1 << 14
 	maxBurst     = 1e6 // packets lost in a row
 	maxPlaces    = 1 << 12
 	maxOvertaken = 1000 // packets overtaken

@@ -14,16 +14,14 @@ type linked struct {
 	nodeNames []string
 	index     map[Endpoint]int // index in links
 	names     []string         // of endpoints
-	joined    map[[2]string]bool
-	broken    bool // an endpoint was wrong, so that what is absent here may be a consequence
+	broken    bool             // an endpoint was wrong, so that what is absent here may be a consequence
 }
 
 // links checks endpoints and applies defaults and directions.
 func (r *reader) links(m topologyMap, nodes []Node) *linked {
 	l := &linked{
-		nodes:  make(map[string]int),
-		index:  make(map[Endpoint]int),
-		joined: make(map[[2]string]bool),
+		nodes: make(map[string]int),
+		index: make(map[Endpoint]int),
 	}
 	for i, n := range nodes {
 		l.nodes[n.Name] = i
@@ -50,6 +48,9 @@ func (r *reader) links(m topologyMap, nodes []Node) *linked {
 				continue
 			}
 			used[name] = e.at
+			if n, ok := l.nodes[name.Node]; ok && nodes[n].Kind == Switch && len(e.addresses) > 0 {
+				r.errorf(e.addresses[0].at, "an address is given to the switch %s, expected none: only hosts and routers have addresses", name.Node)
+			}
 			l.links[i].Endpoints[end] = name
 			l.index[name] = i
 			l.names = append(l.names, name.String())
@@ -68,8 +69,6 @@ func (r *reader) links(m topologyMap, nodes []Node) *linked {
 			l.broken = true
 			continue
 		}
-		l.joined[[2]string{from, to}] = true
-		l.joined[[2]string{to, from}] = true
 		r.directions(&l.links[i], link)
 	}
 	return l
@@ -151,6 +150,28 @@ func (r *reader) node(v val[string], l *linked) bool {
 		return false
 	}
 	return true
+}
+
+// host reports whether v names a host, and the error if not.
+func (r *reader) host(v val[string], l *linked, nodes []Node) bool {
+	if !r.node(v, l) {
+		return false
+	}
+	if n := nodes[l.nodes[v.is]]; n.Kind != Host {
+		r.errorf(v.at, "%s is a %s, expected a host: workloads run in hosts", n.Name, n.Kind)
+		return false
+	}
+	return true
+}
+
+// firstAt is the first of the places that the file has.
+func firstAt(places ...*yaml.Node) *yaml.Node {
+	for _, at := range places {
+		if at != nil {
+			return at
+		}
+	}
+	return nil
 }
 
 // FindNode is the node of that name, or nil.

@@ -36,7 +36,9 @@ func (r *reader) resolve(m labMap) *Topology {
 	t.Nodes = r.nodes(m.topology)
 	l := r.links(m.topology, t.Nodes)
 	t.Links = l.links
-	addresses := r.addresses(m.topology.links)
+	segments := t.segments()
+	r.segmentsWork(t, segments, m.topology.links)
+	addresses := r.addresses(m.topology.links, segments)
 	for i, link := range t.Links {
 		for end, e := range link.Endpoints {
 			face := Interface{e.Interface, i, end, addresses[i][end]}
@@ -47,7 +49,7 @@ func (r *reader) resolve(m labMap) *Topology {
 			}
 		}
 	}
-	t.Workloads = r.workloads(m.workloads, l)
+	t.Workloads = r.workloads(m.workloads, l, t, t.parts(segments))
 	t.Timeline = r.timeline(m.timeline, l)
 	t.Checks = r.checks(m.checks, m.workloads)
 	return t
@@ -69,7 +71,7 @@ func (r *reader) labName(m labMap) string {
 }
 
 // workloads checks that the nodes of every workload exist and are joined.
-func (r *reader) workloads(maps []workloadMap, l *linked) []Workload {
+func (r *reader) workloads(maps []workloadMap, l *linked, t *Topology, parts []int) []Workload {
 	var workloads []Workload
 	names := make(map[string]*yaml.Node)
 	for _, m := range maps {
@@ -80,13 +82,13 @@ func (r *reader) workloads(maps []workloadMap, l *linked) []Workload {
 				names[m.name.is] = m.name.at
 			}
 		}
-		from, to := r.node(m.from, l), r.node(m.to, l)
+		from, to := r.host(m.from, l, t.Nodes), r.host(m.to, l, t.Nodes)
 		switch {
 		case !from || !to:
 		case m.from.is == m.to.is:
 			r.errorf(m.to.at, "the workload goes from %s to itself, expected another node", m.from.is)
-		case !l.broken && !l.joined[[2]string{m.from.is, m.to.is}]:
-			r.errorf(m.to.at, "no link joins %s and %s, expected nodes that one link joins", m.from.is, m.to.is)
+		case !l.broken && !meet(&t.Nodes[l.nodes[m.from.is]], &t.Nodes[l.nodes[m.to.is]], parts):
+			r.errorf(m.to.at, "no link, switch or router joins %s and %s, expected nodes that are joined: hosts do not forward", m.from.is, m.to.is)
 		}
 		workloads = append(workloads, Workload{
 			Name:      m.name.is,

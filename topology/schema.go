@@ -97,13 +97,14 @@ func (r *reader) defaultsMap(n *yaml.Node) defaultsMap {
 }
 
 type kindMap struct {
-	group  val[string]
-	limits limits
+	kind, group val[string] // kind is a built-in one
+	limits      limits
 }
 
 func (r *reader) kindMap(n *yaml.Node) kindMap {
 	var m kindMap
 	r.fields(n, "a kind", append(r.limits(&m.limits),
+		one(r, "kind", &m.kind, anyText),
 		one(r, "group", &m.group, anyText),
 	)...)
 	return m
@@ -141,6 +142,7 @@ type limits struct {
 	cpu     val[float64]
 	memory  val[uint64]
 	adapter adapter
+	stp     val[bool]
 }
 
 func (r *reader) limits(m *limits) []field {
@@ -148,6 +150,7 @@ func (r *reader) limits(m *limits) []field {
 		one(r, "cpu", &m.cpu, cores),
 		one(r, "memory", &m.memory, memory),
 		{"adapter", func(n *yaml.Node) { m.adapter = r.adapter(n) }},
+		one(r, "stp", &m.stp, yes),
 	}
 }
 

@@ -1,172 +1,170 @@
-// Package capture records the packets of an interface as a pcapng stream, the
-// way a wire would have carried them: super-packets of segmentation offload are
-// split into the packets they stand for, and checksums left to hardware are
-// filled in.
+// Package capture records the packets of interfaces as pcapng, the way a wire
+// would have carried them: super-packets of segmentation offload are split into
+// the packets they stand for, and checksums left to hardware are filled in.
 //
-// It takes both directions, with the kernel's timestamps in nanoseconds; the
-// packets of one super-packet share one. It never holds traffic up: what it
-// cannot write in time the kernel drops from the capture, and that is counted.
-// Its memory is the socket's receive buffer and little else.
+// It takes both directions of each interface, with the kernel's timestamps in
+// nanoseconds; the packets of one super-packet share one. Packets that leave on a
+// link which an engine carries are found again in the engine's tap (package tap),
+// and what the engine decided becomes the packet's comment: that is how packets
+// show that never arrived.
 //
-// VLAN tags, which the kernel keeps beside a frame, are not shown.
+// It never holds traffic up: what it cannot record in time the kernel drops from
+// the capture, or the engine from the tap, and both are counted. Its memory is
+// bounded. VLAN tags, which the kernel keeps beside a frame, are not shown.
 //
-// Start reading at Open.
+// Frames go from a goroutine for each interface (source.go) to one that splits,
+// filters, orders and writes (record.go), in pcapng (pcapng.go), to one file or
+// a ring of them (files.go).
+//
+// Start reading at Open and Run.
 package capture
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"syscall"
+	"sync"
 	"time"
 
 	"github.com/ndklab/ndklab/fabric/frame"
-	"golang.org/x/sys/unix"
+	"github.com/ndklab/ndklab/fabric/linkem/tap"
+	"github.com/ndklab/ndklab/topology/filter"
 )
 
-// receiveBuffer is what the kernel is asked to hold until it is written, bytes.
+// receiveBuffer is what the kernel is asked to hold until it is taken, bytes.
 const receiveBuffer = 32 << 20
 
-// receiveBatch is how many frames are read at once.
-const receiveBatch = 16
-
-// Counts is what a capture took and missed.
-type Counts struct {
-	Packets uint64 // wire packets written
-	Dropped uint64 // frames that came too fast to be written; a super-packet counts once
-}
-
-// A Capture is an interface being captured.
-type Capture struct {
-	iface   string
-	snaplen int
-	socket  *os.File
-	counts  Counts
-}
-
 // Open begins to capture an interface of the network namespace that the calling
-// thread is in; packets are kept until Run takes them. Of each packet the first
-// snaplen bytes are recorded; 0 is all.
-func Open(iface string, snaplen int) (*Capture, error) {
-	if snaplen < 0 {
-		return nil, fmt.Errorf("capture of %s: negative snapshot length %d", iface, snaplen)
-	}
+// thread is in: the kernel keeps its packets until Run takes them from the
+// socket.
+func Open(iface string) (*os.File, error) {
 	fd, err := frame.Open(iface, true, receiveBuffer)
 	if err != nil {
 		return nil, fmt.Errorf("capture: %w", err)
 	}
-	return &Capture{iface: iface, snaplen: snaplen, socket: os.NewFile(uintptr(fd), iface)}, nil
+	return os.NewFile(uintptr(fd), iface), nil
 }
 
-// Run writes what is captured to w until ctx ends, which is no error, or
-// writing fails. What arrived before the end is written. It may be called once,
-// from any thread, and ends the capture.
-func (c *Capture) Run(ctx context.Context, w io.Writer) (Counts, error) {
-	defer c.socket.Close()
-	err := c.run(ctx, w)
-	if err != nil {
-		err = fmt.Errorf("capture of %s: %w", c.iface, err)
-	}
-	return c.counts, err
+// A Source is an interface being captured. Its files are closed by Run.
+type Source struct {
+	Name   string
+	Socket *os.File // of Open
+	// Tap is the stream of a tap on the interface's link, of which Direction is the
+	// one that it sends into; nil if there is none.
+	Tap       *os.File
+	Direction int
+	Gone      <-chan struct{} // closed when there is nothing more to come; nil: never
 }
 
-func (c *Capture) run(ctx context.Context, w io.Writer) error {
-	raw, err := c.socket.SyscallConn()
-	if err != nil {
-		return err
-	}
-	stop := context.AfterFunc(ctx, func() {
-		// A past deadline ends the wait; it cannot fail on a socket that is open.
-		_ = c.socket.SetReadDeadline(time.Unix(1, 0))
-	})
-	defer stop()
-	out := bufio.NewWriterSize(w, 1<<16)
-	file, err := newWriter(out, c.iface, c.snaplen)
-	if err != nil {
-		return err
-	}
-	err = c.copy(raw, out, file)
-	if overruns, e := c.overruns(raw); e != nil {
-		err = errors.Join(err, e)
-	} else {
-		c.counts.Dropped += overruns
-	}
-	return errors.Join(err, out.Flush())
+// TapLength is how many bytes of each packet Run wants from a tap: they tell
+// packets apart.
+const TapLength = 192
+
+// Options say what is recorded.
+type Options struct {
+	Filter  *filter.Filter // nil: all
+	Snaplen int            // how many bytes of each packet; 0: all
+	Count   uint64         // end after so many packets; 0: no limit
 }
 
-// copy writes frames until the wait for more is ended.
-func (c *Capture) copy(raw syscall.RawConn, out *bufio.Writer, file *writer) error {
-	buffers := make([][]byte, receiveBatch)
-	for i := range buffers {
-		buffers[i] = make([]byte, frame.MaxLen)
+// Counts is what a capture took of an interface and missed.
+type Counts struct {
+	Received uint64 // wire packets seen
+	Packets  uint64 // of those, recorded: what the filter took
+	Dropped  uint64 // frames that came too fast to be taken; a super-packet counts once
+	Fateless uint64 // what became of so many packets on the link came too fast to be taken
+}
+
+// Run records sources to files until ctx ends, all sources are gone, enough
+// packets are recorded, all of which is no error, or writing fails. What had
+// arrived by then is written. The counts are in the order of the sources.
+func Run(ctx context.Context, sources []Source, files *Files, options Options) ([]Counts, error) {
+	defer closeAll(sources)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r := newRecorder(sources, files, options)
+	if err := r.begin(); err != nil {
+		return r.counts, errors.Join(err, files.Close())
 	}
-	receiver := frame.NewReceiver(buffers)
-	var packet []byte
-	for ended := false; ; {
-		var n int
-		var err error
-		receive := func(fd uintptr) bool {
-			n, err = receiver.Receive(int(fd))
-			return ended || err != unix.EAGAIN
+	chunks := newChunks()
+	var takers, readers sync.WaitGroup
+	failures := make([]error, len(sources))
+	overruns := make([]uint64, len(sources))
+	for i := range sources {
+		takers.Go(func() { overruns[i], failures[i] = sources[i].take(ctx, i, chunks) })
+		if sources[i].Tap != nil {
+			readers.Go(func() { readTap(ctx, &sources[i], i, r.fates) })
 		}
-		if ended { // take what is left without waiting
-			if e := raw.Control(func(fd uintptr) { receive(fd) }); e != nil {
-				return e
-			}
-		} else if e := raw.Read(receive); errors.Is(e, os.ErrDeadlineExceeded) {
-			ended = true
+	}
+	go func() {
+		takers.Wait()
+		close(chunks.full)
+	}()
+	err := r.run(chunks)
+	cancel()
+	for c := range chunks.full { // until every taker has noticed, if writing failed
+		chunks.empty <- c
+	}
+	takers.Wait()
+	for i := range sources {
+		if sources[i].Tap != nil {
+			sources[i].Tap.Close() // ends its reader
+		}
+		r.counts[i].Dropped += overruns[i]
+	}
+	readers.Wait()
+	return r.counts, errors.Join(err, errors.Join(failures...), r.end())
+}
+
+func closeAll(sources []Source) {
+	for _, s := range sources {
+		s.Socket.Close()
+		if s.Tap != nil {
+			s.Tap.Close()
+		}
+	}
+}
+
+// A decision is what a tap says of a packet.
+type decision struct {
+	source  int
+	key     uint64 // the packet's signature; 0: it says only what it missed
+	comment string
+	missed  uint32
+}
+
+// readTap passes on what a tap says of the packets that a source sends.
+func readTap(ctx context.Context, s *Source, source int, fates chan<- decision) {
+	reader := tap.NewReader(s.Tap)
+	for {
+		p, err := reader.Next()
+		if err != nil {
+			return // the link, the lab or the capture has ended
+		}
+		d := decision{source: source, missed: p.Missed}
+		if p.Size > 0 && p.Direction == s.Direction {
+			d.key, d.comment = signature(source, p.Frame, p.Size), comment(&p)
+		} else if p.Missed == 0 {
 			continue
-		} else if e != nil {
-			return e
 		}
-		switch err {
-		case nil:
-		case unix.EAGAIN:
-			return nil
-		case unix.EINVAL: // a super-packet that a virtio header cannot describe
-			c.counts.Dropped++
-			continue
-		case unix.ENETDOWN: // it may come up again
-			continue
-		default:
-			return err
-		}
-		for i := range n {
-			packet, err = c.write(file, receiver, i, packet)
-			if err != nil {
-				return err
-			}
-		}
-		if n < receiveBatch { // a pause: let a reader at the other end of a pipe see it
-			if err := out.Flush(); err != nil {
-				return err
-			}
+		select {
+		case fates <- d:
+		case <-ctx.Done():
+			return
 		}
 	}
 }
 
-// write records the packets of received frame i. packet is scratch space.
-func (c *Capture) write(file *writer, receiver *frame.Receiver, i int, packet []byte) ([]byte, error) {
-	f, err := frame.Parse(receiver.Frame(i))
-	if err != nil || receiver.Cut(i) {
-		c.counts.Dropped++
-		return packet, nil
+// comment says what became of a packet.
+func comment(p *tap.Packet) string {
+	delay := time.Duration(p.Departs - p.Stamp)
+	if p.Departs == 0 || delay < time.Microsecond {
+		return p.Comment
 	}
-	stamp := receiver.Stamp(i)
-	for s := range f.Segments() {
-		packet = f.AppendPacket(packet[:0], s)
-		if err := file.packet(stamp, packet); err != nil {
-			return packet, err
-		}
-		c.counts.Packets++
+	text := "delayed " + delay.Round(time.Microsecond).String()
+	if p.Comment != "" {
+		text = p.Comment + ", " + text
 	}
-	return packet, nil
-}
-
-func (c *Capture) overruns(raw syscall.RawConn) (n uint64, err error) {
-	e := raw.Control(func(fd uintptr) { n, err = frame.Overruns(int(fd)) })
-	return n, errors.Join(e, err)
+	return text
 }

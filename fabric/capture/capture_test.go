@@ -144,7 +144,7 @@ func checksum(b []byte) uint16 {
 // record captures what is sent while f runs.
 func record(t *testing.T, iface string, snaplen int, f func()) ([]byte, Counts) {
 	t.Helper()
-	c, err := Open(iface, snaplen)
+	socket, err := Open(iface)
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -155,8 +155,8 @@ func record(t *testing.T, iface string, snaplen int, f func()) ([]byte, Counts) 
 	}
 	done := make(chan outcome)
 	go func() {
-		counts, err := c.Run(ctx, &file)
-		done <- outcome{counts, err}
+		counts, err := Run(ctx, []Source{{Name: iface, Socket: socket}}, Stream(&file), Options{Snaplen: snaplen})
+		done <- outcome{counts[0], err}
 	}()
 	f()
 	cancel()
@@ -173,7 +173,7 @@ func TestSuperPacketsAreSplit(t *testing.T) {
 			began := time.Now()
 			file, counts := record(t, iface, 0, func() { sent = sendSuper(t) })
 			want := wanted(sent)
-			if counts != (Counts{Packets: uint64(len(want))}) {
+			if counts != (Counts{Received: uint64(len(want)), Packets: uint64(len(want))}) {
 				t.Errorf("counts %+v, want %d packets", counts, len(want))
 			}
 			packets, times := readBack(t, file)
@@ -248,9 +248,9 @@ func TestTsharkReadsIt(t *testing.T) {
 // none of them until all are sent: the rest is dropped and counted.
 func TestWhatIsNotWrittenInTimeIsCounted(t *testing.T) {
 	wire(t)
-	c, err := Open("near", 64)
+	socket, err := Open("near")
 	must(t, err)
-	raw, err := c.socket.SyscallConn()
+	raw, err := socket.SyscallConn()
 	must(t, err)
 	must(t, raw.Control(func(fd uintptr) {
 		must(t, unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 64<<10))
@@ -262,8 +262,9 @@ func TestWhatIsNotWrittenInTimeIsCounted(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	var file bytes.Buffer
-	counts, err := c.Run(ctx, &file)
+	all, err := Run(ctx, []Source{{Name: "near", Socket: socket}}, Stream(&file), Options{Snaplen: 64})
 	must(t, err)
+	counts := all[0]
 	packets, _ := readBack(t, file.Bytes())
 	perSuper := uint64(len(wanted(make([]byte, payload))))
 	if counts.Packets == 0 || counts.Dropped == 0 || counts.Packets+counts.Dropped*perSuper != sent*perSuper || uint64(len(packets)) != counts.Packets {
@@ -277,16 +278,13 @@ func (brokenPipe) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
 func TestFailures(t *testing.T) {
 	wire(t)
-	if _, err := Open("nowhere", 0); err == nil || !strings.Contains(err.Error(), "nowhere") {
+	if _, err := Open("nowhere"); err == nil || !strings.Contains(err.Error(), "nowhere") {
 		t.Errorf("unknown interface: %v", err)
 	}
-	if _, err := Open("near", -1); err == nil {
-		t.Error("a negative snapshot length was accepted")
-	}
-	c, err := Open("near", 0)
+	socket, err := Open("near")
 	must(t, err)
 	sendSuper(t)
-	if _, err := c.Run(context.Background(), brokenPipe{}); !errors.Is(err, io.ErrClosedPipe) {
+	if _, err := Run(context.Background(), []Source{{Name: "near", Socket: socket}}, Stream(brokenPipe{}), Options{}); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("writer that fails: %v", err)
 	}
 }

@@ -26,18 +26,19 @@ func (s *Supervisor) LinkDown(ctx context.Context, index int) error {
 }
 
 // LinkUp brings a link back up, whatever took it down, and returns when it
-// carries packets.
+// carries packets, or is a spare of a spanning tree.
 func (s *Supervisor) LinkUp(ctx context.Context, index int) error {
 	l := s.links[index]
 	if err := l.lock(ctx); err != nil {
 		return err
 	}
-	defer l.unlock()
-	if err := s.switchLink(context.WithoutCancel(ctx), l, false, false); err != nil {
+	err := s.switchLink(context.WithoutCancel(ctx), l, false, false)
+	l.unlock()
+	if err != nil {
 		return err
 	}
 	s.Publish(Event{Kind: LinkChanged, Link: l.name(), Text: fmt.Sprintf("link %s is up", l.name())})
-	return nil
+	return s.growTree(ctx, index)
 }
 
 // switchLink takes a link down or up, for either of two reasons.
@@ -108,14 +109,20 @@ func (s *Supervisor) Partition(ctx context.Context, sets [][]string) ([]string, 
 // took down as well, and returns the links' names.
 func (s *Supervisor) Heal(ctx context.Context) ([]string, error) {
 	names := []string{}
+	var healed []int
 	for _, l := range s.links {
 		l.mu.Lock()
 		if l.parted && !l.down {
 			names = append(names, l.name())
+			healed = append(healed, l.index)
 		}
 		l.mu.Unlock()
 	}
-	return names, s.separate(ctx, nil, fmt.Sprintf("the partition is over: links that are up again: %d", len(names)))
+	err := s.separate(ctx, nil, fmt.Sprintf("the partition is over: links that are up again: %d", len(names)))
+	if err != nil {
+		return nil, err
+	}
+	return names, s.growTree(ctx, healed...)
 }
 
 // separate has just those links parted. Links of nodes that have gone carry

@@ -75,9 +75,12 @@ func (s *Supervisor) makeLink(ctx context.Context, l *labLink) error {
 	var ends [2]link.End
 	for end, e := range l.spec.Endpoints {
 		ends[end] = link.End{Interface: e.Interface}
-		if e.External() {
+		switch sw := s.switches[e.Node]; {
+		case e.External():
 			ends[end].Outside = s.externalOf(e).namespace
-		} else {
+		case sw != nil:
+			ends[end].Bridge = sw.bridge
+		default:
 			ends[end].PID = s.byName[e.Node].agent.PID()
 		}
 	}
@@ -109,16 +112,16 @@ func (s *Supervisor) connectLink(ctx context.Context, l *labLink) error {
 		}
 	}
 	if l.impaired() {
-		return s.impair(ctx, l)
+		if err := s.impair(ctx, l); err != nil {
+			return err
+		}
+	} else if !l.down {
+		if err := s.network.Join(l.index); err != nil {
+			return err
+		}
+		l.joined = true // with nothing counted before
 	}
-	if l.down {
-		return nil
-	}
-	if err := s.network.Join(l.index); err != nil {
-		return err
-	}
-	l.joined = true // with nothing counted before
-	return nil
+	return s.openPorts(ctx, l)
 }
 
 // How long the kernel may take to notice that interfaces are up.
@@ -149,7 +152,7 @@ func (s *Supervisor) settle(ctx context.Context, index int) error {
 // gone with it.
 func (s *Supervisor) checkEnds(l *labLink) error {
 	for _, e := range l.spec.Endpoints {
-		if e.External() {
+		if e.External() || s.switches[e.Node] != nil {
 			continue
 		}
 		if _, err := s.Node(e.Node); err != nil {

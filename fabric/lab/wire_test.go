@@ -27,14 +27,14 @@ func init() {
 	programs["capture"] = func(args []string) error {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT)
 		defer stop()
-		c, err := capture.Open(args[0], 0)
+		socket, err := capture.Open(args[0])
 		if err != nil {
 			return err
 		}
 		fmt.Fprintln(os.Stderr, "capturing")
-		counts, err := c.Run(ctx, os.Stdout)
-		if err == nil && counts.Dropped > 0 {
-			err = fmt.Errorf("%d frames were missed", counts.Dropped)
+		counts, err := capture.Run(ctx, []capture.Source{{Name: args[0], Socket: socket}}, capture.Stream(os.Stdout), capture.Options{})
+		if err == nil && counts[0].Dropped > 0 {
+			err = fmt.Errorf("%d frames were missed", counts[0].Dropped)
 		}
 		return err
 	}

@@ -1,0 +1,137 @@
+package capture
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Files are where a capture goes: one file, a ring of files of which the oldest
+// make room, or a stream. They belong to one goroutine.
+type Files struct {
+	path string
+	size uint64 // from which a file is full; 0: never
+	keep int
+
+	stream  io.Writer // instead of files
+	current *os.File
+	number  int      // of the current one of a ring
+	names   []string // of the ring's files that exist
+	written uint64   // bytes to the current file
+	failed  error    // of writing; no more is written
+}
+
+// Stream is a Files that writes to w.
+func Stream(w io.Writer) *Files { return &Files{stream: w} }
+
+// File makes a file, or empties it if it exists.
+func File(path string) (*Files, error) {
+	file, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Files{path: path, current: file}, nil
+}
+
+// Ring makes the first of files PATH_00001.pcapng and so on, where path is
+// PATH.pcapng, each of which is full from size bytes on; not more than keep of
+// them stay.
+func Ring(path string, size uint64, keep int) (*Files, error) {
+	f := &Files{path: path, size: size, keep: keep}
+	if err := f.open(); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// String is where the files are, for people.
+func (f *Files) String() string {
+	switch {
+	case f.stream != nil:
+		return "standard output"
+	case f.size > 0:
+		return f.name("*")
+	}
+	return f.path
+}
+
+func (f *Files) name(number string) string {
+	extension := filepath.Ext(f.path)
+	return strings.TrimSuffix(f.path, extension) + "_" + number + extension
+}
+
+// open opens the next file of a ring.
+func (f *Files) open() error {
+	f.number++
+	name := f.name(fmt.Sprintf("%05d", f.number))
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	f.current, f.written = file, 0
+	f.names = append(f.names, name)
+	return nil
+}
+
+// full reports whether it is time for another file, given how many bytes are
+// about to be written.
+func (f *Files) full(pending int) bool {
+	return f.size > 0 && f.written+uint64(pending) >= f.size
+}
+
+// next begins another file if the current one has something in it.
+func (f *Files) next() error {
+	if f.written == 0 {
+		return nil
+	}
+	if err := f.current.Close(); err != nil {
+		return fmt.Errorf("write the capture: %w", err)
+	}
+	if len(f.names) == f.keep {
+		// Somebody else may have removed it.
+		if err := os.Remove(f.names[0]); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("capture: remove the oldest file: %w", err)
+		}
+		f.names = f.names[1:]
+	}
+	if err := f.open(); err != nil {
+		return fmt.Errorf("capture: %w", err)
+	}
+	return nil
+}
+
+// Write writes whole blocks. When that fails, what of them was written is taken
+// back, so that the file can be read.
+func (f *Files) Write(blocks []byte) (int, error) {
+	if f.stream != nil {
+		n, err := f.stream.Write(blocks)
+		f.failed = err
+		return n, err
+	}
+	n, err := f.current.Write(blocks)
+	if err != nil {
+		f.failed = fmt.Errorf("write the capture: %w", err)
+		if info, e := f.current.Stat(); e == nil && info.Mode().IsRegular() {
+			if e := f.current.Truncate(int64(f.written)); e != nil {
+				return n, errors.Join(f.failed, e)
+			}
+		}
+		return n, f.failed
+	}
+	f.written += uint64(n)
+	return n, nil
+}
+
+// Close closes the current file. A stream is its owner's to close.
+func (f *Files) Close() error {
+	if f.current == nil {
+		return nil
+	}
+	if err := f.current.Close(); err != nil {
+		return fmt.Errorf("write the capture: %w", err)
+	}
+	return nil
+}
