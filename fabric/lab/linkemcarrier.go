@@ -83,20 +83,35 @@ func (s linkemCarrier) measure(ctx context.Context) (map[string][2]report.Direct
 		return nil, fmt.Errorf("engine: %w", err)
 	}
 	found := make(map[string][2]report.Direction, len(all))
-	for name, both := range all {
-		found[name] = [2]report.Direction{measured(&both[0]), measured(&both[1])}
+	for _, l := range s.links {
+		if both, ok := all[l.name()]; ok {
+			l.mu.Lock()
+			present := l.asked
+			l.mu.Unlock()
+			found[l.name()] = [2]report.Direction{measured(l.spec, present[0].Rate, &both[0]), measured(l.spec, present[1].Rate, &both[1])}
+		}
 	}
 	return found, nil
 }
 
-// measured is what the engine measured in one direction, in a report.
-func measured(m *linkem.Measured) report.Direction {
+// measured is what the engine measured in one direction of a link, at present
+// asked for a rate or 0, in a report.
+func measured(spec *topology.Link, rate uint64, m *linkem.Measured) report.Direction {
 	return report.Direction{
 		Packets:  m.Packets,
 		Bytes:    m.Bytes,
 		Dropped:  m.Dropped,
-		Lost:     m.LostQueue + m.LostDown + m.LostOverrun,
-		Asked:    asked(m),
+		Lost:     m.LostQueue + m.LostDown + m.LostCut + m.LostFault + m.LostOverrun,
+		Asked:    asked(&m.Asked),
 		Achieved: achieved(m),
+
+		LostBy:     report.LostBy{Queue: m.LostQueue, Down: m.LostDown, Cut: m.LostCut, Fault: m.LostFault, Overrun: m.LostOverrun},
+		Duplicated: m.Duplicated,
+		Reordered:  m.Reordered,
+		Corrupted:  m.Corrupted,
+		Marked:     m.Marked,
+		Faulted:    m.Faulted,
+		Lateness:   lateness(m.Lateness),
+		Overruns:   overruns(spec, rate, m),
 	}
 }

@@ -159,6 +159,15 @@ func (r *run) conclude(ctx context.Context, result *report.Run) error {
 	if result.Links, err = r.InspectLinks(ctx); err != nil {
 		return err
 	}
+	for i := range result.Links {
+		for d, l := 0, &result.Links[i]; d < 2; d++ {
+			for _, o := range l.Directions[d].Overruns {
+				if !o.Allowed {
+					r.problem("overrun of link %s to %s: %v", l.Endpoints[d], l.Endpoints[1-d], &o)
+				}
+			}
+		}
+	}
 	result.Checks = check(r.topo.Checks, result.Workloads)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -95,7 +95,7 @@ func WriteSettings(w io.Writer, links []Link) error {
 }
 
 func (p *page) settings(links []Link) {
-	t := table{columns: []column{{title: "link", wraps: true}, {title: "engine"}, {title: "state"}, {title: "settings", wraps: true}}}
+	t := table{columns: []column{{title: "link"}, {title: "engine"}, {title: "state"}, {title: "settings", wraps: true}}}
 	for _, l := range links {
 		for end, d := range l.Directions {
 			settings := strings.Join(d.Settings, " ")
@@ -138,24 +138,26 @@ func (p *page) links(links []Link) {
 // linkStories says what there is to say of links besides their tables.
 func (p *page) linkStories(links []Link) {
 	first := true
-	tell := func(lead, text string) {
+	tell := func(lead, text string, in func(string) string) {
 		if first {
 			p.line("")
 			first = false
 		}
-		p.paragraph(lead+": ", text)
+		for _, line := range paragraph(lead+": ", text) {
+			p.line(in(line))
+		}
 	}
 	for _, l := range links {
 		for end := range l.Directions {
 			if story := l.Directions[end].story(); story != "" {
-				tell(l.direction(end), story)
+				tell(l.direction(end), story, func(line string) string { return line })
 			}
 		}
 	}
 	for _, l := range links {
 		for end := range l.Directions {
 			for _, o := range l.Directions[end].Overruns {
-				tell(p.paint.red("OVERRUN")+" "+l.direction(end), o.String())
+				tell("OVERRUN "+l.direction(end), o.String(), p.paint.red)
 			}
 		}
 	}
