@@ -28,10 +28,7 @@ func overruns(spec *topology.Link, rate uint64, m *linkem.Measured) []report.Ove
 			Figure: figure, Tolerated: tolerated, Got: got, Reason: "the host could not keep up", Remedy: remedy, Allowed: spec.AllowOverrun,
 		})
 	}
-	t := spec.Tolerance
-	if t == (topology.Tolerance{}) { // of a topology that no file was read for
-		t = topology.DefaultTolerance
-	}
+	t := tolerance(spec)
 	late := func(figure string, limit time.Duration, got int64) {
 		if got > int64(limit) {
 			exceeds(figure, "up to "+topology.FormatDuration(limit)+" late", report.Duration(microseconds(got))+" late",
@@ -51,6 +48,14 @@ func overruns(spec *topology.Link, rate uint64, m *linkem.Measured) []report.Ove
 			"a lower rate, more processors, or root, whose link engine has real-time priority; else a wider tolerance")
 	}
 	return found
+}
+
+// tolerance is a link's.
+func tolerance(spec *topology.Link) topology.Tolerance {
+	if spec.Tolerance == (topology.Tolerance{}) { // of a topology that no file was read for
+		return topology.DefaultTolerance
+	}
+	return spec.Tolerance
 }
 
 // leastPeak is what the engine has to have reached at its busiest, bits per second:

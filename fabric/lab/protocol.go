@@ -26,6 +26,7 @@ const (
 	methodSet         = "set"         // setParams
 	methodReset       = "reset"       // setParams without a change
 	methodLink        = "link"        // linkParams
+	methodVerify      = "verify"      // verifyParams -> report.Verification
 	methodPartition   = "partition"   // sets of nodes -> names of links
 	methodHeal        = "heal"        // -> names of links
 	methodNodes       = "nodes"       // name of a node, "" for all -> list of report.Node
@@ -95,6 +96,11 @@ type setParams struct {
 type linkParams struct {
 	Endpoint string
 	Up       bool
+}
+
+type verifyParams struct {
+	Endpoint string
+	Probes   Probes
 }
 
 type enableParams struct {

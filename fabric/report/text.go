@@ -145,6 +145,11 @@ func (p *page) checks(checks []Check) {
 		}
 		t.add(c.Name, c.Expected, c.Got, verdict)
 	}
+	p.verdicts(&t)
+}
+
+// verdicts writes a table whose last column says FAIL of what has failed.
+func (p *page) verdicts(t *table) {
 	p.section()
 	lines, titles := t.lines()
 	for i, line := range lines {
