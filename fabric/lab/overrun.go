@@ -63,7 +63,7 @@ func tolerance(spec *topology.Link) topology.Tolerance {
 // rate. It is 0 if that is not known, because the rate was another before or
 // packets were lost behind the queue other than evenly.
 func leastPeak(rate uint64, m *linkem.Measured) float64 {
-	if rate == 0 || rate != m.Asked.Rate || m.LostCut+m.LostFault+m.LostDown > 0 {
+	if rate == 0 || rate != m.Asked.Rate || m.LostCut+m.LostFault+m.LostDown > 0 || m.Asked.Burst > 0 {
 		return 0
 	}
 	busy := min(1, float64(m.Queueing.Max)/float64(peakTime))

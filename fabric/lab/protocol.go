@@ -15,7 +15,7 @@ import (
 // What a command asks of a supervisor. The first two are for the command that
 // starts the lab.
 const (
-	methodStart       = "start"       // startParams -> Info
+	methodStart       = "start"       // startParams and its files -> Info
 	methodRelease     = "release"     // the lab may outlive its owner
 	methodInfo        = "info"        // -> Info
 	methodInspect     = "inspect"     // -> Inspection
@@ -45,6 +45,8 @@ type startParams struct {
 	Topology   *topology.Topology
 	StateDir   string
 	Privileged bool // the lab's user is root, outside as well
+	// Record and Replay say that a file comes along for each, in this order.
+	Record, Replay bool
 }
 
 // Info says what a lab is.

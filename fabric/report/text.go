@@ -25,6 +25,7 @@ func WriteText(w io.Writer, r *Run) error {
 	p.workloads(r.Workloads)
 	p.nodes(r.Nodes)
 	p.links(r.Links)
+	p.recorded(r.Recorded)
 	p.checks(r.Checks)
 	p.problems(r.Problems)
 	p.verdict(r)
@@ -161,6 +162,18 @@ func (p *page) verdicts(t *table) {
 		}
 		p.line(line)
 	}
+}
+
+func (p *page) recorded(r *Recorded) {
+	if r == nil {
+		return
+	}
+	p.section()
+	text := count(r.Records) + " decisions on packets were recorded"
+	if r.Missing > 0 {
+		text += "; " + count(r.Missing) + " are missing, which came too fast to be written"
+	}
+	p.line(text)
 }
 
 func (p *page) problems(problems []string) {
