@@ -25,6 +25,7 @@ func WriteText(w io.Writer, r *Run) error {
 	p.workloads(r.Workloads)
 	p.nodes(r.Nodes)
 	p.links(r.Links)
+	p.recorded(r.Recorded)
 	p.checks(r.Checks)
 	p.problems(r.Problems)
 	p.verdict(r)
@@ -113,14 +114,22 @@ func (w *Workload) result() string {
 
 // paragraph writes text of any length behind a lead, indented and wrapped.
 func (p *page) paragraph(lead, text string) {
+	for _, line := range paragraph(lead, text) {
+		p.line(line)
+	}
+}
+
+func paragraph(lead, text string) []string {
 	const indent = "  "
 	text = strings.ReplaceAll(strings.TrimSpace(plain(lead+text)), "\n", "; ")
-	for i, line := range wrap(text, width-2*len(indent)) {
+	lines := wrap(text, width-2*len(indent))
+	for i, line := range lines {
 		if i > 0 {
 			line = indent + line
 		}
-		p.line(indent + line)
+		lines[i] = indent + line
 	}
+	return lines
 }
 
 func (p *page) checks(checks []Check) {
@@ -137,6 +146,11 @@ func (p *page) checks(checks []Check) {
 		}
 		t.add(c.Name, c.Expected, c.Got, verdict)
 	}
+	p.verdicts(&t)
+}
+
+// verdicts writes a table whose last column says FAIL of what has failed.
+func (p *page) verdicts(t *table) {
 	p.section()
 	lines, titles := t.lines()
 	for i, line := range lines {
@@ -148,6 +162,18 @@ func (p *page) checks(checks []Check) {
 		}
 		p.line(line)
 	}
+}
+
+func (p *page) recorded(r *Recorded) {
+	if r == nil {
+		return
+	}
+	p.section()
+	text := count(r.Records) + " decisions on packets were recorded"
+	if r.Missing > 0 {
+		text += "; " + count(r.Missing) + " are missing, which came too fast to be written"
+	}
+	p.line(text)
 }
 
 func (p *page) problems(problems []string) {
