@@ -109,9 +109,9 @@ func (r *reader) directions(l *Link, m linkMap) {
 	if m.reverse.change.Faults == nil {
 		replace(&backward.Faults, m.impairment.faultsFrom(to))
 	}
-	r.fits(*forward, from, m.at, m.impairment)
+	r.fits(l, *forward, from, m.at, m.impairment)
 	if !backward.Equal(*forward) {
-		r.fits(*backward, to, m.at, m.reverse, m.impairment)
+		r.fits(l, *backward, to, m.at, m.reverse, m.impairment)
 	}
 }
 
