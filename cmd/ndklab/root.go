@@ -67,7 +67,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	cobra.EnableCommandSorting = false
 	for _, verb := range []*cobra.Command{
 		runCommand(), upCommand(), downCommand(), lsCommand(), inspectCommand(), execCommand(),
-		adapterCommand(), countersCommand(), connectionsCommand(), rpingCommand(), rcPingpongCommand(),
+		linkCommand(), adapterCommand(), countersCommand(), connectionsCommand(), rpingCommand(), rcPingpongCommand(),
 		validateCommand(), doctorCommand(), versionCommand(),
 	} {
 		verb.DisableFlagsInUseLine = true
@@ -96,11 +96,12 @@ func helpCommand() *cobra.Command {
 		Short:   "Explain a verb",
 		Long:    "Prints what VERB --help prints.",
 		Example: "  ndklab help run",
-		Args:    arguments(0, 1, "one verb at most"),
+		Args:    arguments(0, 2, "one verb at most"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			verb, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 {
-				return misuse("there is no verb %q%s", args[0], didYouMean(cmd.Root().SuggestionsFor(args[0])))
+				unknown := rest[0]
+				return misuse("there is no verb %q%s", unknown, didYouMean(verb.SuggestionsFor(unknown)))
 			}
 			verb.InitDefaultHelpFlag()
 			return verb.Help()
@@ -144,7 +145,7 @@ func didYouMean(names []string) string {
 func arguments(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || most >= 0 && len(args) > most {
-			return misuse("%s takes %s, found %d", cmd.Name(), what, len(args))
+			return misuse("%s takes %s, found %d", strings.TrimPrefix(cmd.CommandPath(), "ndklab "), what, len(args))
 		}
 		return nil
 	}

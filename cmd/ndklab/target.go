@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/spf13/cobra"
 )
 
 // target is what LAB or LAB/NODE names; node is "" for the former.
@@ -24,4 +25,76 @@ func openTarget(ctx context.Context, arg string) (l *lab.Lab, node string, err e
 	}
 	l, err = lab.Open(ctx, labName)
 	return l, node, err
+}
+
+// topologyFlag adds -t, which stands for the lab in the first argument.
+func topologyFlag(cmd *cobra.Command) *string {
+	return cmd.Flags().StringP("topology", "t", "", "the lab is that of this `FILE`, and no argument")
+}
+
+// labArguments checks the arguments of a verb that takes a lab, unless -t is
+// given, and least to most more.
+func labArguments(least, most int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if cmd.Flags().Changed("topology") {
+			return arguments(least, most, what+" without the lab, which -t gives")(cmd, args)
+		}
+		if most >= 0 {
+			most++
+		}
+		return arguments(least+1, most, what)(cmd, args)
+	}
+}
+
+// withLab calls do with the lab of the first argument or, if that is given, of
+// the topology file, and with the other arguments.
+func withLab(cmd *cobra.Command, file string, args []string, do func(*lab.Lab, []string) error) error {
+	sweep(cmd)
+	var name string
+	if file != "" {
+		t, err := readTopology(cmd.Context(), file)
+		if err != nil {
+			return err
+		}
+		name = t.Name
+	} else {
+		name, args = args[0], args[1:]
+	}
+	l, err := lab.Open(cmd.Context(), name)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	return do(l, args)
+}
+
+// withLink calls do with the lab and the endpoint that the first argument names,
+// LAB/NODE:IFACE or, with a topology file, NODE:IFACE, and with the other
+// arguments. If all links will do, the endpoint may be missing, and is "".
+func withLink(cmd *cobra.Command, file string, args []string, all bool, do func(l *lab.Lab, endpoint string, args []string) error) error {
+	var first, labName, endpoint string
+	if len(args) > 0 {
+		first, args = args[0], args[1:]
+	}
+	expected := "NODE:IFACE"
+	if endpoint = first; file == "" {
+		labName, endpoint, _ = strings.Cut(first, "/")
+		args = append([]string{labName}, args...)
+		expected = "LAB/" + expected
+	}
+	missing := endpoint == "" && !strings.HasSuffix(first, "/")
+	switch {
+	case file == "" && labName == "", missing && !all, !missing && !isEndpoint(endpoint):
+		if all {
+			return misuse("%q is no lab or link, expected LAB or %s", first, expected)
+		}
+		return misuse("%q is no link, expected %s", first, expected)
+	}
+	return withLab(cmd, file, args, func(l *lab.Lab, args []string) error { return do(l, endpoint, args) })
+}
+
+// isEndpoint reports whether text has the form of an endpoint.
+func isEndpoint(text string) bool {
+	node, iface, ok := strings.Cut(text, ":")
+	return ok && node != "" && iface != ""
 }

@@ -34,7 +34,7 @@ func readTopology(ctx context.Context, file string) (*topology.Topology, error) 
 		if c.err != nil {
 			return nil, control.Errorf(control.Usage, "%v", c.err)
 		}
-		return topology.Parse(file, c.data)
+		return topology.ParseWith(readFile, file, c.data)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

@@ -67,10 +67,6 @@ func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error
 		return s.exec(ctx, r)
 	case methodSignal:
 		return nil, s.signal(ctx, r)
-	case methodSet:
-		return nil, s.set(ctx, r)
-	case methodLink:
-		return nil, s.carrier(ctx, r)
 	case methodNodes:
 		return answered(ctx, s, r, inspect)
 	case methodAdapter:
@@ -80,7 +76,7 @@ func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error
 	case methodEnable:
 		return s.enable(ctx, r)
 	}
-	return nil, control.Errorf(control.Usage, "unknown request %q", r.Method)
+	return s.handleLinks(ctx, r)
 }
 
 func (s *Supervisor) checkReady() error {
@@ -154,31 +150,4 @@ func (s *Supervisor) commandID(conn *control.Conn, id string) string {
 		number = c.number
 	}
 	return fmt.Sprintf("%d/%s", number, id)
-}
-
-func (s *Supervisor) set(ctx context.Context, r *control.Request) error {
-	var params setParams
-	if err := r.Decode(&params); err != nil {
-		return err
-	}
-	index, err := s.Link(params.Endpoint)
-	if err != nil {
-		return err
-	}
-	return s.SetLink(ctx, index, params.From, params.Change)
-}
-
-func (s *Supervisor) carrier(ctx context.Context, r *control.Request) error {
-	var params linkParams
-	if err := r.Decode(&params); err != nil {
-		return err
-	}
-	index, err := s.Link(params.Endpoint)
-	if err != nil {
-		return err
-	}
-	if params.Up {
-		return s.LinkUp(ctx, index)
-	}
-	return s.LinkDown(ctx, index)
 }

@@ -372,19 +372,3 @@ func (l *Lab) Exec(ctx context.Context, nodeName string, cmd node.Command, files
 func (l *Lab) Signal(ctx context.Context, nodeName, id string, sig syscall.Signal) error {
 	return l.call(ctx, methodSignal, signalParams{Node: nodeName, ID: id, Signal: sig}, nil)
 }
-
-// SetLink changes what the link with an endpoint (node:interface) does to
-// packets, in both directions or only to what the node called from sends.
-func (l *Lab) SetLink(ctx context.Context, endpoint, from string, change topology.Change) error {
-	return l.call(ctx, methodSet, setParams{Endpoint: endpoint, From: from, Change: change}, nil)
-}
-
-// LinkDown takes the link with an endpoint down, as if its cable were pulled.
-func (l *Lab) LinkDown(ctx context.Context, endpoint string) error {
-	return l.call(ctx, methodLink, linkParams{Endpoint: endpoint, Up: false}, nil)
-}
-
-// LinkUp brings the link with an endpoint back up.
-func (l *Lab) LinkUp(ctx context.Context, endpoint string) error {
-	return l.call(ctx, methodLink, linkParams{Endpoint: endpoint, Up: true}, nil)
-}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/lab/link"
-	"github.com/ndklab/ndklab/fabric/linkem"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -265,26 +264,11 @@ func TestReadBeforeItsTerm(t *testing.T) {
 	read := link.Counters{Packets: 10, Bytes: 1000, Lost: 1}
 	later := link.Counters{Packets: 15, Bytes: 1500, Lost: 2}
 	l := &labLink{spec: &topology.Link{}, joined: true, base: [2]link.Counters{later, read}}
-	r := l.report([2]link.Counters{read, later}, [2]linkem.Measured{})
+	r := l.report([2]link.Counters{read, later})
 	if d := r.Directions[0]; d.Packets != 0 || d.Bytes != 0 || d.Lost != 0 {
 		t.Errorf("before its term: %+v", d)
 	}
 	if d := r.Directions[1]; d.Packets != 5 || d.Bytes != 500 || d.Lost != 1 {
 		t.Errorf("in its term: %+v", d)
-	}
-}
-
-func TestDescribe(t *testing.T) {
-	delay, jitter, loss, rate := time.Millisecond, topology.Jitter{Spread: 50 * time.Microsecond}, topology.Loss{Rate: 0.07}, uint64(2.5e9)
-	for want, c := range map[string]topology.Change{
-		"delay 1ms, jitter 50us, loss 7%, rate 2.5gbit": {Delay: &delay, Jitter: &jitter, Loss: &loss, Rate: &rate},
-		"no change": {},
-	} {
-		if got := describe(c, ""); got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
-	}
-	if got := describe(topology.Change{Loss: &loss}, "a"); got != "loss 7% from a" {
-		t.Error(got)
 	}
 }

@@ -22,8 +22,12 @@ const (
 	methodRun         = "run"         // -> report.Run
 	methodExec        = "exec"        // execParams and three files -> exit status
 	methodSignal      = "signal"      // signalParams
+	methodLinks       = "links"       // endpoint of a link, "" for all -> list of report.Link
 	methodSet         = "set"         // setParams
+	methodReset       = "reset"       // setParams without a change
 	methodLink        = "link"        // linkParams
+	methodPartition   = "partition"   // sets of nodes -> names of links
+	methodHeal        = "heal"        // -> names of links
 	methodNodes       = "nodes"       // name of a node, "" for all -> list of report.Node
 	methodAdapter     = "adapter"     // name of a node, "" for all -> list of report.NodeAdapter
 	methodEnable      = "enable"      // enableParams -> StateChange

@@ -1,45 +1,60 @@
 package lab
 
 import (
+	"github.com/ndklab/ndklab/fabric/impair"
 	"github.com/ndklab/ndklab/fabric/linkem"
 	"github.com/ndklab/ndklab/fabric/report"
-	"github.com/ndklab/ndklab/topology"
 )
 
 // asked is what was asked of a direction: the mean over the packets that met
 // settings, or the present ones if none did. What is zero was not asked for.
-func asked(m *linkem.Measured, present topology.Impairment) report.Quality {
+func asked(a *impair.Asked) report.Quality {
 	var q report.Quality
-	if m.Asked.Packets == 0 {
-		set(&q.DelayUS, microseconds(int64(present.Delay)), present.Delay != 0)
-		set(&q.JitterUS, microseconds(int64(present.Jitter.Spread)), present.Jitter.Spread != 0)
-		set(&q.Loss, present.Loss.Rate, present.Loss.Rate != 0)
-		set(&q.RateGbps, float64(present.Rate)/1e9, present.Rate != 0)
-		return q
+	for _, v := range []struct {
+		field **float64
+		value float64
+	}{
+		{&q.DelayUS, microseconds(int64(a.Delay))},
+		{&q.JitterUS, microseconds(int64(a.Jitter))},
+		{&q.Loss, a.Loss},
+		{&q.RateGbps, float64(a.Rate) / 1e9},
+	} {
+		if v.value != 0 {
+			*v.field = &v.value
+		}
 	}
-	set(&q.DelayUS, microseconds(int64(m.Asked.Delay)), m.Asked.Delay != 0)
-	set(&q.JitterUS, microseconds(int64(m.Asked.Jitter)), m.Asked.Jitter != 0)
-	set(&q.Loss, m.Asked.Loss, m.Asked.Loss != 0)
-	set(&q.RateGbps, float64(m.Asked.Rate)/1e9, m.Asked.Rate != 0)
 	return q
 }
 
-// achieved is what the engine measured; the kernel measures nothing.
+// achieved is what the engine measured.
 func achieved(m *linkem.Measured) report.Quality {
 	var q report.Quality
-	set(&q.DelayUS, microseconds(m.Delay.P50), m.Delay.Count > 0)
-	set(&q.JitterUS, microseconds(m.Delay.P99-m.Delay.P1)/2, m.Delay.Count > 0)
-	if met := m.Asked.Packets; met > 0 {
-		set(&q.Loss, float64(m.Dropped)/float64(met), true)
-		set(&q.RateGbps, m.PeakRate/1e9, true)
+	set := func(field **float64, value float64) { *field = &value }
+	if m.Delay.Count > 0 {
+		set(&q.DelayUS, microseconds(m.Delay.P50))
+		set(&q.JitterUS, microseconds(m.Delay.P99-m.Delay.P1)/2)
+	}
+	met := float64(m.Asked.Packets)
+	if met == 0 {
+		return q
+	}
+	set(&q.Loss, float64(m.Dropped)/met)
+	set(&q.RateGbps, m.PeakRate/1e9)
+	set(&q.Duplicate, float64(m.Duplicated)/met)
+	set(&q.Reorder, float64(m.Reordered)/met)
+	set(&q.Corrupt, float64(m.Corrupted)/met)
+	set(&q.Marked, float64(m.Marked)/met)
+	if m.Bursts > 0 {
+		set(&q.Burst, float64(m.Dropped)/float64(m.Bursts))
 	}
 	return q
 }
 
-func set(field **float64, value float64, known bool) {
-	if known {
-		*field = &value
+func lateness(d linkem.Distribution) *report.Lateness {
+	if d.Count == 0 {
+		return nil
 	}
+	return &report.Lateness{P50: microseconds(d.P50), P99: microseconds(d.P99)}
 }
 
 func microseconds(ns int64) float64 { return float64(ns) / 1000 }

@@ -159,6 +159,15 @@ func (r *run) conclude(ctx context.Context, result *report.Run) error {
 	if result.Links, err = r.InspectLinks(ctx); err != nil {
 		return err
 	}
+	for i := range result.Links {
+		for d, l := 0, &result.Links[i]; d < 2; d++ {
+			for _, o := range l.Directions[d].Overruns {
+				if !o.Allowed {
+					r.problem("overrun of link %s to %s: %v", l.Endpoints[d], l.Endpoints[1-d], &o)
+				}
+			}
+		}
+	}
 	result.Checks = check(r.topo.Checks, result.Workloads)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -311,28 +320,6 @@ func (r *run) unserve(ctx context.Context, i int) {
 	if w.Verify && !result.Verified && result.Errors == 0 {
 		result.Errors = result.Messages - min(found.Verified, result.Messages)
 		result.Error = fmt.Sprintf("%d of %d messages were not verified", result.Errors, result.Messages)
-	}
-}
-
-// timeline applies the events of the topology at their times.
-func (r *run) timeline(ctx context.Context, zero time.Time) {
-	for i := range r.topo.Timeline {
-		e := &r.topo.Timeline[i]
-		if !wait(ctx, zero.Add(e.At)) {
-			return
-		}
-		var err error
-		switch {
-		case e.Down:
-			err = r.LinkDown(ctx, e.Link)
-		case e.Up:
-			err = r.LinkUp(ctx, e.Link)
-		default:
-			err = r.SetLink(ctx, e.Link, e.From, e.Set)
-		}
-		if err != nil {
-			r.problem("timeline at %s: %v", topology.FormatDuration(e.At), err)
-		}
 	}
 }
 

@@ -42,6 +42,8 @@ type Supervisor struct {
 	externals []*external
 	engine    engine
 
+	parting sync.Mutex // held while a partition begins or ends
+
 	over chan struct{} // closed when reason is set
 
 	mu       sync.Mutex // guards what follows

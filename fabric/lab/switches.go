@@ -82,7 +82,8 @@ func farthest(topo *topology.Topology, of *topology.Node) int {
 	}
 }
 
-// openPorts sets the ends at switches of a link up that carries packets. Sooner, a
+// openPorts sets the ends at switches of a link up that carries packets, or is down
+// itself. Sooner, a
 // spanning tree would begin to look for loops, and see none.
 func (s *Supervisor) openPorts(ctx context.Context, l *labLink) error {
 	ports := false
@@ -95,7 +96,7 @@ func (s *Supervisor) openPorts(ctx context.Context, l *labLink) error {
 		}
 		ports = true
 	}
-	if !ports {
+	if !ports || l.down {
 		return nil
 	}
 	return s.settle(ctx, l.index)

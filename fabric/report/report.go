@@ -78,37 +78,6 @@ type Port struct {
 	MACs  int    `json:"macs"`  // addresses learned there
 }
 
-// A Link is a link's state and what it did.
-type Link struct {
-	Endpoints  [2]string    `json:"endpoints"`
-	Engine     string       `json:"engine"` // plain or linkem
-	State      string       `json:"state"`  // up or down
-	Directions [2]Direction `json:"directions"`
-}
-
-// A Direction is what happened to the packets that one endpoint sent.
-type Direction struct {
-	From    string `json:"from"`    // endpoint
-	Packets uint64 `json:"packets"` // wire packets that entered the link
-	Bytes   uint64 `json:"bytes"`   // of those, from the Ethernet header on
-	Dropped uint64 `json:"dropped"` // of those, by asked-for loss
-	// Lost are wire packets that were dropped though nothing asked for it: a
-	// full queue, a link that was down, an engine that could not keep up.
-	Lost     uint64  `json:"lost"`
-	Asked    Quality `json:"asked"`
-	Achieved Quality `json:"achieved"`
-}
-
-// Quality is how a direction treats packets; null is not asked for, or not
-// measured. Settings that changed during the run are averaged over the packets
-// that met them.
-type Quality struct {
-	DelayUS  *float64 `json:"delay_us"`  // one way; achieved: median
-	JitterUS *float64 `json:"jitter_us"` // achieved: half the range between the 1st and 99th percentile of delay
-	Loss     *float64 `json:"loss"`      // fraction of packets
-	RateGbps *float64 `json:"rate_gbps"` // achieved: over the busiest 100 ms
-}
-
 // A Check is the verdict on one bound.
 type Check struct {
 	Name     string `json:"name"` // "bulk throughput"

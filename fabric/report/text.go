@@ -113,14 +113,22 @@ func (w *Workload) result() string {
 
 // paragraph writes text of any length behind a lead, indented and wrapped.
 func (p *page) paragraph(lead, text string) {
+	for _, line := range paragraph(lead, text) {
+		p.line(line)
+	}
+}
+
+func paragraph(lead, text string) []string {
 	const indent = "  "
 	text = strings.ReplaceAll(strings.TrimSpace(plain(lead+text)), "\n", "; ")
-	for i, line := range wrap(text, width-2*len(indent)) {
+	lines := wrap(text, width-2*len(indent))
+	for i, line := range lines {
 		if i > 0 {
 			line = indent + line
 		}
-		p.line(indent + line)
+		lines[i] = indent + line
 	}
+	return lines
 }
 
 func (p *page) checks(checks []Check) {

@@ -87,9 +87,28 @@ func trouble() *Run {
 	r.Links[0].State = "down"
 	r.Links = append(r.Links, Link{Endpoints: [2]string{"client:eth1", "server:eth1"}, Engine: "plain", State: "up",
 		Directions: [2]Direction{{Packets: 12, Bytes: 1234, Asked: Quality{Loss: ref(0.5)}}, {Achieved: Quality{Loss: ref(0)}}}})
+	bad := &r.Links[0].Directions[0]
+	bad.Lost, bad.LostBy = 1234, LostBy{Queue: 1000, Down: 200, Cut: 20, Fault: 10, Overrun: 3, Kernel: 1}
+	bad.Duplicated, bad.Reordered, bad.Corrupted, bad.Marked, bad.Faulted = 226, 113, 12, 34, 10
+	bad.Asked.Duplicate, bad.Asked.Reorder, bad.Asked.Corrupt, bad.Asked.Burst = ref(0.001), ref(0.0005), ref(0.00005), ref(5)
+	bad.Achieved.Duplicate, bad.Achieved.Reorder, bad.Achieved.Corrupt, bad.Achieved.Marked, bad.Achieved.Burst =
+		ref(0.000999), ref(0.000499), ref(0.000053), ref(0.00015), ref(4.87)
+	bad.QueuePeak, bad.Lateness = 4<<20, &Lateness{P50: 2310, P99: 31200}
+	bad.Overruns = []Overrun{
+		{Figure: "median delay", Tolerated: "up to 1ms late", Got: "2.31 ms late", Reason: "the host could not keep up", Remedy: "slower traffic"},
+		{Figure: "packets", Tolerated: "up to 0.001% lost", Got: "0.00133 % lost (3)", Reason: "the host could not keep up", Remedy: "less traffic", Allowed: true},
+	}
 	r.Checks[1].Passed, r.Checks[1].Got = false, "120 Mb/s"
 	r.Problems = []string{"node server: its agent was ended by SIGKILL", "link client:eth0: the engine lost 12 packets because it could not keep up with the rate at which they came, which makes figures on this link doubtful"}
 	return r
+}
+
+// settings are links as "ndklab link" shows them.
+func settings() []Link {
+	links := append(pair().Links, Link{Endpoints: [2]string{"a:eth1", "b:eth1"}, Engine: "plain", State: "down"})
+	links[0].Directions[0].Settings = []string{"delay=1ms", "jitter=50us", "loss={rate: 0.731%, burst: 5, every: 1000}", "rate=10gbit", "queue=4MiB"}
+	links[0].Directions[1].Settings = []string{"delay=1ms"}
+	return links
 }
 
 func TestText(t *testing.T) {
@@ -116,6 +135,8 @@ func TestText(t *testing.T) {
 					Socket: "/tmp/ndklab-1/pair.external/port.lab", PeerSocket: "/tmp/ndklab-1/pair.external/port.peer", ToPeer: 12345, FromPeer: 12, NoPeer: 3, Lost: 1},
 			})
 		},
+		"links":    func(b *bytes.Buffer) error { return WriteLinks(b, settings()) },
+		"settings": func(b *bytes.Buffer) error { return WriteSettings(b, settings()) },
 		"labs": func(b *bytes.Buffer) error {
 			return WriteLabs(b, []Lab{up, {Lab: "other", State: "starting"}})
 		},

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/topology"
+	"github.com/spf13/cobra"
+)
+
+func linkCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "link VERB",
+		Short: "Show, change, cut and probe the links of a lab that is up",
+		Long: `Shows what the links of a lab that is up do to packets, changes it, takes links
+down and up, cuts the lab into parts, and measures a link.
+
+A link is named by either of its ends, LAB/NODE:IFACE. With -t FILE the lab is
+the file's, and the link is NODE:IFACE.`,
+		Example: `  ndklab link show pair
+  ndklab link set pair/client:eth0 delay=5ms loss=1%
+  ndklab link verify pair/client:eth0
+  ndklab link reset pair/client:eth0
+  ndklab link down -t examples/pair.ndklab.yaml client:eth0`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return misuse("there is no verb %q of links%s", args[0], didYouMean(cmd.SuggestionsFor(args[0])))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cmd.SetOut(cmd.ErrOrStderr())
+			if err := cmd.Help(); err != nil {
+				return err
+			}
+			return exitStatus(exitUsage)
+		},
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	for _, verb := range []*cobra.Command{
+		linkShowCommand(), linkSetCommand(), linkResetCommand(), linkDownCommand(), linkUpCommand(),
+		linkPartitionCommand(), linkHealCommand(),
+	} {
+		verb.DisableFlagsInUseLine = true
+		cmd.AddCommand(verb)
+	}
+	return cmd
+}
+
+func linkShowCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show LAB[/NODE:IFACE] [-o text|json] [-t FILE]",
+		Short: "Show what links are set to, and what they did",
+		Long: `Shows a link, or all links of a lab: what they are set to do to the packets of each
+direction, as "link set" takes it, who carries them (plain: the kernel, because
+there is nothing to do), whether they are up, and what they have done so far.`,
+		Example: `  ndklab link show pair
+  ndklab link show pair/client:eth0 -o json
+  ndklab link show -t examples/pair.ndklab.yaml`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("topology") {
+				return arguments(0, 1, "one link or none with -t")(cmd, args)
+			}
+			return arguments(1, 1, "one lab or link")(cmd, args)
+		},
+	}
+	output := outputFlag(cmd)
+	file := topologyFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return withLink(cmd, *file, args, true, func(l *lab.Lab, endpoint string, _ []string) error {
+			return showLinks(cmd, l, endpoint, *output, report.WriteLinks)
+		})
+	}
+	return cmd
+}
+
+func linkSetCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "set LAB/NODE:IFACE KEY=VALUE... [--from NODE] [-o text|json] [-t FILE]",
+		Short: "Change what a link does to packets",
+		Long: `Changes what a link does to packets from now on, in both directions or, with
+--from, in the one that the node sends in. What is not named stays; packets on
+their way keep their fate. Keys and values are those of links in topology files,
+where a value that is a map or a list is written as in one line of such a file;
+none takes a setting away.`,
+		Example: `  ndklab link set pair/client:eth0 delay=5ms jitter=1ms
+  ndklab link set pair/client:eth0 loss=2% --from client
+  ndklab link set pair/client:eth0 'loss={rate: 1%, burst: 5}' rate=none
+  ndklab link set pair/client:eth0 'faults=[{match: {opcode: ACKNOWLEDGE, packets: [3]}, action: drop}]'`,
+		Args: arguments(2, -1, "a link and KEY=VALUE..."),
+	}
+	output := outputFlag(cmd)
+	file := topologyFlag(cmd)
+	from := cmd.Flags().String("from", "", "change only what this `NODE` sends")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return withLink(cmd, *file, args, false, func(l *lab.Lab, endpoint string, args []string) error {
+			change, err := topology.ParseChange(readFile, args)
+			if err != nil {
+				return misuse("%w", err)
+			}
+			if err := l.SetLink(cmd.Context(), endpoint, *from, change); err != nil {
+				return err
+			}
+			return showLinks(cmd, l, endpoint, *output, report.WriteSettings)
+		})
+	}
+	return cmd
+}
+
+func linkResetCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "reset LAB/NODE:IFACE [--from NODE] [-o text|json] [-t FILE]",
+		Short: "Set a link to what the topology file has for it",
+		Long: `Takes back what "link set" and the timeline have changed of a link, in both
+directions or, with --from, in the one that the node sends in. Whether the link
+is up does not change.`,
+		Example: `  ndklab link reset pair/client:eth0
+  ndklab link reset pair/client:eth0 --from client`,
+		Args: arguments(1, 1, "one link"),
+	}
+	output := outputFlag(cmd)
+	file := topologyFlag(cmd)
+	from := cmd.Flags().String("from", "", "change only what this `NODE` sends")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return withLink(cmd, *file, args, false, func(l *lab.Lab, endpoint string, _ []string) error {
+			if err := l.ResetLink(cmd.Context(), endpoint, *from); err != nil {
+				return err
+			}
+			return showLinks(cmd, l, endpoint, *output, report.WriteSettings)
+		})
+	}
+	return cmd
+}
+
+func linkDownCommand() *cobra.Command {
+	return linkSwitchCommand(&cobra.Command{
+		Use:   "down LAB/NODE:IFACE [-o text|json] [-t FILE]",
+		Short: "Take a link down",
+		Long: `Takes a link down, as if its cable were pulled: the interfaces at its ends lose their
+carrier, and packets on their way are lost. A link that is down stays down.
+
+"link set LAB/NODE:IFACE cut=true" has it lose everything with the carrier on.`,
+		Example: `  ndklab link down pair/client:eth0`,
+	}, (*lab.Lab).LinkDown)
+}
+
+func linkUpCommand() *cobra.Command {
+	return linkSwitchCommand(&cobra.Command{
+		Use:     "up LAB/NODE:IFACE [-o text|json] [-t FILE]",
+		Short:   "Bring a link up again",
+		Long:    `Brings a link up, whether "link down", a partition or the topology file took it down.`,
+		Example: `  ndklab link up pair/client:eth0`,
+	}, (*lab.Lab).LinkUp)
+}
+
+// linkSwitchCommand completes a verb that takes a link down or up.
+func linkSwitchCommand(cmd *cobra.Command, do func(*lab.Lab, context.Context, string) error) *cobra.Command {
+	cmd.Args = arguments(1, 1, "one link")
+	output := outputFlag(cmd)
+	file := topologyFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return withLink(cmd, *file, args, false, func(l *lab.Lab, endpoint string, _ []string) error {
+			if err := do(l, cmd.Context(), endpoint); err != nil {
+				return err
+			}
+			return showLinks(cmd, l, endpoint, *output, report.WriteSettings)
+		})
+	}
+	return cmd
+}
+
+// showLinks prints the link with an endpoint, or all links for "".
+func showLinks(cmd *cobra.Command, l *lab.Lab, endpoint string, output format, asText func(io.Writer, []report.Link) error) error {
+	links, err := l.Links(cmd.Context(), endpoint)
+	if err != nil {
+		return err
+	}
+	data := struct {
+		Lab   string        `json:"lab"`
+		Links []report.Link `json:"links"`
+	}{l.Info().Lab, links}
+	return output.print(cmd.OutOrStdout(), data, func(w io.Writer) error { return asText(w, links) })
+}
+
+func linkPartitionCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "partition LAB SET... [-o text|json] [-t FILE]",
+		Short: "Cut a lab into parts that do not reach each other",
+		Long: `Takes down every link between nodes of different sets. A set is a list of nodes
+with commas; nodes in no set form one more. A partition takes the place of an
+earlier one; "link heal" ends it.`,
+		Example: `  ndklab link partition ring a,b c,d
+  ndklab link partition ring a          cut off one node
+  ndklab link heal ring`,
+		Args: labArguments(1, -1, "a lab and sets of nodes"),
+	}
+	output := outputFlag(cmd)
+	file := topologyFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return withLab(cmd, *file, args, func(l *lab.Lab, args []string) error {
+			var sets [][]string
+			for _, arg := range args {
+				set := strings.Split(arg, ",")
+				for _, node := range set {
+					if node == "" {
+						return misuse("%q is no set of nodes, expected NODE,NODE...", arg)
+					}
+				}
+				sets = append(sets, set)
+			}
+			links, err := l.Partition(cmd.Context(), sets...)
+			return tellSwitched(cmd, l, links, "down", *output, err)
+		})
+	}
+	return cmd
+}
+
+func linkHealCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "heal LAB [-o text|json] [-t FILE]",
+		Short: "End a partition",
+		Long: `Brings up what "link partition" or the timeline's partition took down, but for links
+that "link down" took down as well.`,
+		Example: `  ndklab link heal ring`,
+		Args:    labArguments(0, 0, "one lab"),
+	}
+	output := outputFlag(cmd)
+	file := topologyFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return withLab(cmd, *file, args, func(l *lab.Lab, _ []string) error {
+			links, err := l.Heal(cmd.Context())
+			return tellSwitched(cmd, l, links, "up", *output, err)
+		})
+	}
+	return cmd
+}
+
+// tellSwitched prints which links went down or up, by an end of each.
+func tellSwitched(cmd *cobra.Command, l *lab.Lab, links []string, state string, output format, err error) error {
+	if err != nil {
+		return err
+	}
+	data := struct {
+		Lab   string   `json:"lab"`
+		State string   `json:"state"`
+		Links []string `json:"links"`
+	}{l.Info().Lab, state, links}
+	return output.print(cmd.OutOrStdout(), data, func(w io.Writer) error {
+		text := fmt.Sprintf("lab %s: links that are %s: %d\n", data.Lab, state, len(links))
+		for _, link := range links {
+			text += "  " + link + "\n"
+		}
+		_, err := io.WriteString(w, text)
+		return err
+	})
+}

@@ -1,0 +1,103 @@
+package lab
+
+import (
+	"context"
+
+	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// A carrier makes impairments happen to the packets of links. A link that has no
+// carrier is plain: the kernel hands packets from one middle to the other, and
+// join and part begin and end that.
+//
+// A carrier's methods that are given a link are called with the right to change
+// it (labLink.lock), and change its field joined alone, by join and part. A link
+// may be off meanwhile: then it is not joined, nor joined by them.
+type carrier interface {
+	// name is how topologies and reports call it.
+	name() string
+	// check says what in an impairment the carrier cannot do, and why.
+	check(topology.Impairment) error
+	// attach takes a link over, to do to its packets what l.asked says. The kernel
+	// may have joined it.
+	attach(ctx context.Context, l *labLink) error
+	// set changes what is done in one direction.
+	set(ctx context.Context, l *labLink, direction int, to topology.Impairment) error
+	// detach ends what attach began: packets on their way arrive, and the kernel has
+	// joined the link again, unless it is off.
+	detach(ctx context.Context, l *labLink) error
+	// needsJoin says whether the kernel is to hand packets on also while the carrier
+	// has the link.
+	needsJoin() bool
+	// measure says what happened on every link that the carrier has or has had, by
+	// its name. What it does not know is null. It does not count what the link's
+	// fields carried and base do.
+	measure(ctx context.Context) (map[string][2]report.Direction, error)
+}
+
+// carriers are all there are.
+func (s *Supervisor) carriers() []carrier { return []carrier{linkemCarrier{s}} }
+
+// carrierFor is the carrier for a link whenever that is impaired.
+func (s *Supervisor) carrierFor(*labLink) carrier { return linkemCarrier{s} }
+
+// impair has the link's carrier take it over.
+func (s *Supervisor) impair(ctx context.Context, l *labLink) error {
+	c := s.carrierFor(l)
+	if err := c.attach(ctx, l); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.carrier = c
+	return nil
+}
+
+// relieve has the link's carrier give it back.
+func (s *Supervisor) relieve(ctx context.Context, l *labLink) error {
+	if err := l.carrier.detach(ctx, l); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.carrier = nil
+	return nil
+}
+
+// join begins a term of the kernel with a link.
+func (s *Supervisor) join(l *labLink) error {
+	counters, err := s.network.Counters()
+	if err != nil {
+		return err
+	}
+	if err := s.network.Join(l.index); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.base = counters[l.index]
+	l.joined = true
+	return nil
+}
+
+// part ends the kernel's term with a link, if there is one.
+func (s *Supervisor) part(l *labLink) error {
+	if !l.joined {
+		return nil
+	}
+	if err := s.network.Part(l.index); err != nil {
+		return err
+	}
+	counters, err := s.network.Counters()
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for d, now := range counters[l.index] {
+		l.carried[d] = l.carried[d].Add(now.Sub(l.base[d]))
+	}
+	l.joined = false
+	return nil
+}

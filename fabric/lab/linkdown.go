@@ -1,0 +1,170 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// LinkDown takes a link down: the nodes lose the carrier, as when a cable is
+// pulled, and keep their interfaces' state. Packets on their way are lost.
+func (s *Supervisor) LinkDown(ctx context.Context, index int) error {
+	l := s.links[index]
+	if err := l.lock(ctx); err != nil {
+		return err
+	}
+	defer l.unlock()
+	if err := s.switchLink(context.WithoutCancel(ctx), l, true, l.parted); err != nil {
+		return err
+	}
+	s.Publish(Event{Kind: LinkChanged, Link: l.name(), Text: fmt.Sprintf("link %s is down", l.name())})
+	return nil
+}
+
+// LinkUp brings a link back up, whatever took it down, and returns when it
+// carries packets, or is a spare of a spanning tree.
+func (s *Supervisor) LinkUp(ctx context.Context, index int) error {
+	l := s.links[index]
+	if err := l.lock(ctx); err != nil {
+		return err
+	}
+	err := s.switchLink(context.WithoutCancel(ctx), l, false, false)
+	l.unlock()
+	if err != nil {
+		return err
+	}
+	s.Publish(Event{Kind: LinkChanged, Link: l.name(), Text: fmt.Sprintf("link %s is up", l.name())})
+	return s.growTree(ctx, index)
+}
+
+// switchLink takes a link down or up, for either of two reasons.
+func (s *Supervisor) switchLink(ctx context.Context, l *labLink, down, parted bool) error {
+	if err := s.checkEnds(l); err != nil {
+		return err
+	}
+	var err error
+	switch off := down || parted; {
+	case off && !l.off():
+		err = s.disconnect(l)
+	case !off && l.off():
+		err = s.reconnect(ctx, l)
+	}
+	if err != nil {
+		return fmt.Errorf("link %s: %w", l.name(), err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.down, l.parted = down, parted
+	return nil
+}
+
+func (s *Supervisor) disconnect(l *labLink) error {
+	// The kernel would log what it has for an interface that is down.
+	if err := s.part(l); err != nil {
+		return err
+	}
+	return s.network.Down(l.index)
+}
+
+func (s *Supervisor) reconnect(ctx context.Context, l *labLink) error {
+	if err := s.network.Up(l.index); err != nil {
+		return err
+	}
+	if err := s.settle(ctx, l.index); err != nil {
+		return err
+	}
+	if l.joined || l.carrier != nil && !l.carrier.needsJoin() {
+		return nil
+	}
+	return s.join(l)
+}
+
+// Partition takes down every link between nodes of different sets, where those in
+// no set form one more, and brings up what an earlier partition took down, which is
+// over. It returns the names of the links that are down because of it.
+func (s *Supervisor) Partition(ctx context.Context, sets [][]string) ([]string, error) {
+	if err := checkSets(s.topo, sets); err != nil {
+		return nil, err
+	}
+	parted := map[int]bool{}
+	var names, words []string
+	for _, i := range s.topo.Between(sets) {
+		parted[i] = true
+		names = append(names, s.links[i].name())
+	}
+	if len(names) == 0 {
+		return nil, control.Errorf(control.Usage, "no link joins nodes of different sets")
+	}
+	for _, set := range sets {
+		words = append(words, strings.Join(set, ","))
+	}
+	return names, s.separate(ctx, parted, fmt.Sprintf("partition %s: links that are down: %d", strings.Join(words, " "), len(names)))
+}
+
+// Heal brings up what the last partition took down, but for links that LinkDown
+// took down as well, and returns the links' names.
+func (s *Supervisor) Heal(ctx context.Context) ([]string, error) {
+	names := []string{}
+	var healed []int
+	for _, l := range s.links {
+		l.mu.Lock()
+		if l.parted && !l.down {
+			names = append(names, l.name())
+			healed = append(healed, l.index)
+		}
+		l.mu.Unlock()
+	}
+	err := s.separate(ctx, nil, fmt.Sprintf("the partition is over: links that are up again: %d", len(names)))
+	if err != nil {
+		return nil, err
+	}
+	return names, s.growTree(ctx, healed...)
+}
+
+// separate has just those links parted. Links of nodes that have gone carry
+// nothing anyway.
+func (s *Supervisor) separate(ctx context.Context, parted map[int]bool, words string) error {
+	ctx = context.WithoutCancel(ctx) // half a partition is none
+	s.parting.Lock()
+	defer s.parting.Unlock()
+	var problems error
+	for _, l := range s.links {
+		if s.checkEnds(l) == nil {
+			problems = errors.Join(problems, s.partLink(ctx, l, parted[l.index]))
+		}
+	}
+	s.Publish(Event{Kind: LinkChanged, Text: words})
+	return problems
+}
+
+func (s *Supervisor) partLink(ctx context.Context, l *labLink, parted bool) error {
+	if err := l.lock(ctx); err != nil {
+		return err
+	}
+	defer l.unlock()
+	if l.parted == parted {
+		return nil
+	}
+	return s.switchLink(ctx, l, l.down, parted)
+}
+
+// checkSets says what is wrong with the sets of a partition.
+func checkSets(topo *topology.Topology, sets [][]string) error {
+	setOf := map[string]int{}
+	for i, set := range sets {
+		for _, name := range set {
+			if topo.FindNode(name) == nil {
+				return control.Errorf(control.Usage, "lab %s has no node %q", topo.Name, name)
+			}
+			if before, twice := setOf[name]; twice && before != i {
+				return control.Errorf(control.Usage, "node %q is in two sets of the partition", name)
+			}
+			setOf[name] = i
+		}
+	}
+	return nil
+}

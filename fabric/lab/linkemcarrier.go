@@ -1,0 +1,117 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ndklab/ndklab/fabric/lab/link"
+	"github.com/ndklab/ndklab/fabric/linkem"
+	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// linkemCarrier carries links with the link engine.
+type linkemCarrier struct{ *Supervisor }
+
+func (linkemCarrier) name() string                    { return "linkem" }
+func (linkemCarrier) check(topology.Impairment) error { return nil } // it can do everything
+func (linkemCarrier) needsJoin() bool                 { return false }
+
+// attach takes over from the kernel if that has joined the link (package linkem
+// says how).
+func (s linkemCarrier) attach(ctx context.Context, l *labLink) error {
+	engine, err := s.startedEngine()
+	if err != nil {
+		return err
+	}
+	err = engine.Attach(ctx, linkem.Link{
+		Name:       l.name(),
+		Seed:       s.topo.Seed,
+		Interfaces: [2]string{link.Middle(l.index, 0), link.Middle(l.index, 1)},
+		Directions: l.asked,
+		Joined:     l.joined,
+	})
+	if err != nil {
+		return fmt.Errorf("engine: %w", err)
+	}
+	if err := s.part(l); err != nil {
+		return err
+	}
+	if err := engine.Start(ctx, l.name()); err != nil {
+		return fmt.Errorf("engine: %w", err)
+	}
+	return nil
+}
+
+func (s linkemCarrier) set(ctx context.Context, l *labLink, direction int, to topology.Impairment) error {
+	engine, err := s.startedEngine()
+	if err != nil {
+		return err
+	}
+	if err := engine.Set(ctx, l.name(), direction, to); err != nil {
+		return fmt.Errorf("engine: %w", err)
+	}
+	return nil
+}
+
+func (s linkemCarrier) detach(ctx context.Context, l *labLink) error {
+	engine, err := s.startedEngine()
+	if err != nil {
+		return err
+	}
+	if err := engine.Release(ctx, l.name()); err != nil {
+		return fmt.Errorf("engine: %w", err)
+	}
+	if !l.off() {
+		if err := s.join(l); err != nil {
+			return err
+		}
+	}
+	if _, err := engine.Detach(ctx, l.name()); err != nil { // its measurements stay with the engine
+		return fmt.Errorf("engine: %w", err)
+	}
+	return nil
+}
+
+func (s linkemCarrier) measure(ctx context.Context) (map[string][2]report.Direction, error) {
+	engine := s.engine.current()
+	if engine == nil {
+		return nil, nil
+	}
+	all, err := engine.Measure(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("engine: %w", err)
+	}
+	found := make(map[string][2]report.Direction, len(all))
+	for _, l := range s.links {
+		if both, ok := all[l.name()]; ok {
+			l.mu.Lock()
+			present := l.asked
+			l.mu.Unlock()
+			found[l.name()] = [2]report.Direction{measured(l.spec, present[0].Rate, &both[0]), measured(l.spec, present[1].Rate, &both[1])}
+		}
+	}
+	return found, nil
+}
+
+// measured is what the engine measured in one direction of a link, at present
+// asked for a rate or 0, in a report.
+func measured(spec *topology.Link, rate uint64, m *linkem.Measured) report.Direction {
+	return report.Direction{
+		Packets:  m.Packets,
+		Bytes:    m.Bytes,
+		Dropped:  m.Dropped,
+		Lost:     m.LostQueue + m.LostDown + m.LostCut + m.LostFault + m.LostOverrun,
+		Asked:    asked(&m.Asked),
+		Achieved: achieved(m),
+
+		LostBy:     report.LostBy{Queue: m.LostQueue, Down: m.LostDown, Cut: m.LostCut, Fault: m.LostFault, Overrun: m.LostOverrun},
+		Duplicated: m.Duplicated,
+		Reordered:  m.Reordered,
+		Corrupted:  m.Corrupted,
+		Marked:     m.Marked,
+		Faulted:    m.Faulted,
+		Lateness:   lateness(m.Lateness),
+		Overruns:   overruns(spec, rate, m),
+	}
+}

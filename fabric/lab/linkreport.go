@@ -1,0 +1,72 @@
+package lab
+
+import (
+	"context"
+
+	"github.com/ndklab/ndklab/fabric/lab/link"
+	"github.com/ndklab/ndklab/fabric/report"
+)
+
+// InspectLinks is the state of every link, in the order of the topology.
+func (s *Supervisor) InspectLinks(ctx context.Context) ([]report.Link, error) {
+	kernel, err := s.network.Counters()
+	if err != nil {
+		return nil, err
+	}
+	links := make([]report.Link, len(s.links))
+	for i, l := range s.links {
+		links[i] = l.report(kernel[i])
+	}
+	for _, c := range s.carriers() {
+		measured, err := c.measure(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for i, l := range s.links {
+			if both, ok := measured[l.name()]; ok {
+				for d := range both {
+					add(&links[i].Directions[d], &both[d])
+				}
+			}
+		}
+	}
+	return links, nil
+}
+
+// report is a link's state and what the kernel has counted while it was plain.
+func (l *labLink) report(kernel [2]link.Counters) report.Link {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := report.Link{Engine: "plain", State: "up"}
+	if l.carrier != nil {
+		r.Engine = l.carrier.name()
+	}
+	if l.off() {
+		r.State = "down"
+	}
+	for d, e := range l.spec.Endpoints {
+		r.Endpoints[d] = e.String()
+		plain := l.carried[d]
+		if l.joined {
+			plain = plain.Add(kernel[d].Sub(l.base[d]))
+		}
+		r.Directions[d] = report.Direction{
+			From: e.String(), Settings: l.asked[d].Settings(), Packets: plain.Packets, Bytes: plain.Bytes,
+			Lost: plain.Lost, LostBy: report.LostBy{Kernel: plain.Lost},
+		}
+	}
+	return r
+}
+
+// add adds what a carrier knows of a direction.
+func add(to, from *report.Direction) {
+	to.Packets += from.Packets
+	to.Bytes += from.Bytes
+	to.Dropped += from.Dropped
+	to.Lost += from.Lost
+	from.LostBy.Kernel += to.LostBy.Kernel
+	to.LostBy = from.LostBy
+	to.Duplicated, to.Reordered, to.Corrupted, to.Marked, to.Faulted = from.Duplicated, from.Reordered, from.Corrupted, from.Marked, from.Faulted
+	to.QueuePeak, to.Lateness, to.Diverged, to.Overruns = from.QueuePeak, from.Lateness, from.Diverged, from.Overruns
+	to.Asked, to.Achieved = from.Asked, from.Achieved
+}

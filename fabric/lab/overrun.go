@@ -1,0 +1,66 @@
+package lab
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ndklab/ndklab/fabric/linkem"
+	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// fewest is how many packets of a direction are judged: of fewer, one that the
+// machine paused for is more than its share.
+const fewest = 100
+
+// peakTime is what linkem.Measured.PeakRate is measured over, with what the slots
+// there may add.
+const peakTime = 110 * time.Millisecond
+
+// overruns holds what happened in a direction of a link, at present asked for a
+// rate or 0, against the link's tolerance. What the link itself does, such as a
+// full queue, is no overrun: only what the engine did later, or less of, than the
+// model says.
+func overruns(spec *topology.Link, rate uint64, m *linkem.Measured) []report.Overrun {
+	var found []report.Overrun
+	exceeds := func(figure, tolerated, got, remedy string) {
+		found = append(found, report.Overrun{
+			Figure: figure, Tolerated: tolerated, Got: got, Reason: "the host could not keep up", Remedy: remedy, Allowed: spec.AllowOverrun,
+		})
+	}
+	t := spec.Tolerance
+	if t == (topology.Tolerance{}) { // of a topology that no file was read for
+		t = topology.DefaultTolerance
+	}
+	late := func(figure string, limit time.Duration, got int64) {
+		if got > int64(limit) {
+			exceeds(figure, "up to "+topology.FormatDuration(limit)+" late", report.Duration(microseconds(got))+" late",
+				"fewer links or slower traffic, more processors, or root, whose link engine has real-time priority; else a wider tolerance")
+		}
+	}
+	if m.Lateness.Count >= fewest {
+		late("median delay", t.Delay, m.Lateness.P50)
+		late("99th percentile of the delay", t.DelayP99, m.Lateness.P99)
+	}
+	if lost := float64(m.LostOverrun); m.Packets >= fewest && lost > t.Loss*float64(m.Packets) {
+		exceeds("packets", "up to "+topology.FormatPercent(t.Loss)+" lost", fmt.Sprintf("%s lost (%d)", report.Percent(lost/float64(m.Packets)), m.LostOverrun),
+			"less traffic or a shorter delay, so that less is on its way at once, or root, who gets larger socket buffers; else a wider tolerance")
+	}
+	if least := leastPeak(rate, m) * (1 - t.Rate); m.PeakRate < least {
+		exceeds("rate", report.Rate(least/1e9)+" at least while packets wait", report.Rate(m.PeakRate/1e9),
+			"a lower rate, more processors, or root, whose link engine has real-time priority; else a wider tolerance")
+	}
+	return found
+}
+
+// leastPeak is what the engine has to have reached at its busiest, bits per second:
+// for as long as a packet waited in the queue, those before it were to leave at the
+// rate. It is 0 if that is not known, because the rate was another before or
+// packets were lost behind the queue other than evenly.
+func leastPeak(rate uint64, m *linkem.Measured) float64 {
+	if rate == 0 || rate != m.Asked.Rate || m.LostCut+m.LostFault+m.LostDown > 0 {
+		return 0
+	}
+	busy := min(1, float64(m.Queueing.Max)/float64(peakTime))
+	return float64(rate) * busy * (1 - m.Asked.Loss)
+}

@@ -1,0 +1,68 @@
+package lab
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/ndklab/ndklab/fabric/impair"
+	"github.com/ndklab/ndklab/fabric/linkem"
+	"github.com/ndklab/ndklab/topology"
+)
+
+func TestOverruns(t *testing.T) {
+	tolerance := topology.Tolerance{Delay: time.Millisecond, DelayP99: 20 * time.Millisecond, Rate: 0.1, Loss: 0.001}
+	late := func(count uint64, p50, p99 time.Duration) linkem.Distribution {
+		return linkem.Distribution{Count: count, P50: int64(p50), P99: int64(p99), Max: int64(p99)}
+	}
+	waited := func(d time.Duration) linkem.Distribution { return linkem.Distribution{Count: 1000, Max: int64(d)} }
+	const gigabit = 1_000_000_000
+	for _, tt := range []struct {
+		name string
+		rate uint64
+		m    linkem.Measured
+		want string // figures
+	}{
+		{"nothing happened", 0, linkem.Measured{}, ""},
+		{"in time", 0, linkem.Measured{Packets: 1000, Lateness: late(1000, time.Millisecond, 20*time.Millisecond)}, ""},
+		{"half is late", 0, linkem.Measured{Packets: 1000, Lateness: late(1000, 1100*time.Microsecond, 19*time.Millisecond)}, "median delay"},
+		{"some are very late", 0, linkem.Measured{Packets: 1000, Lateness: late(1000, 10*time.Microsecond, 21*time.Millisecond)}, "99th percentile of the delay"},
+		{"all are", 0, linkem.Measured{Packets: 1000, Lateness: late(1000, time.Second, time.Second)}, "median delay, 99th percentile of the delay"},
+		{"too few to tell", 0, linkem.Measured{Packets: 99, LostOverrun: 50, Lateness: late(99, time.Second, time.Second)}, ""},
+		{"few lost", 0, linkem.Measured{Packets: 1000, LostOverrun: 1}, ""},
+		{"more lost", 0, linkem.Measured{Packets: 1000, LostOverrun: 2}, "packets"},
+		{"lost as the link is to", 0, linkem.Measured{Packets: 1000, Dropped: 100, LostQueue: 100, LostDown: 100, LostCut: 100, LostFault: 100}, ""},
+
+		{"rate reached", gigabit, linkem.Measured{Asked: impair.Asked{Rate: gigabit}, Queueing: waited(time.Second), PeakRate: 0.91 * gigabit}, ""},
+		{"rate missed", gigabit, linkem.Measured{Asked: impair.Asked{Rate: gigabit}, Queueing: waited(time.Second), PeakRate: 0.89 * gigabit}, "rate"},
+		{"nothing waited for it", gigabit, linkem.Measured{Asked: impair.Asked{Rate: gigabit}, PeakRate: 1000}, ""},
+		{"waited for a moment", gigabit, linkem.Measured{Asked: impair.Asked{Rate: gigabit}, Queueing: waited(peakTime / 2), PeakRate: 0.46 * gigabit}, ""},
+		{"missed in a moment", gigabit, linkem.Measured{Asked: impair.Asked{Rate: gigabit}, Queueing: waited(peakTime / 2), PeakRate: 0.44 * gigabit}, "rate"},
+		{"half is lost behind the queue", gigabit, linkem.Measured{Asked: impair.Asked{Rate: gigabit, Loss: 0.5}, Queueing: waited(time.Second), PeakRate: 0.46 * gigabit}, ""},
+		{"another rate before", gigabit, linkem.Measured{Asked: impair.Asked{Rate: gigabit / 2}, Queueing: waited(time.Second), PeakRate: 1000}, ""},
+		{"cut meanwhile", gigabit, linkem.Measured{Asked: impair.Asked{Rate: gigabit}, LostCut: 1, Queueing: waited(time.Second), PeakRate: 1000}, ""},
+	} {
+		for _, allow := range []bool{false, true} {
+			var figures []string
+			for _, o := range overruns(&topology.Link{Tolerance: tolerance, AllowOverrun: allow}, tt.rate, &tt.m) {
+				figures = append(figures, o.Figure)
+				if o.Tolerated == "" || o.Got == "" || o.Reason != "the host could not keep up" || o.Remedy == "" || o.Allowed != allow {
+					t.Errorf("%s: %+v", tt.name, o)
+				}
+			}
+			if got := strings.Join(figures, ", "); got != tt.want {
+				t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+			}
+		}
+	}
+}
+
+// A link that no file was read for has the tolerance of one whose file has none.
+func TestDefaultTolerance(t *testing.T) {
+	m := linkem.Measured{Packets: 1000, Lateness: linkem.Distribution{Count: 1000, P50: int64(2 * topology.DefaultTolerance.Delay)}}
+	got, want := overruns(&topology.Link{}, 0, &m), overruns(&topology.Link{Tolerance: topology.DefaultTolerance}, 0, &m)
+	if diff := cmp.Diff(want, got); diff != "" || len(got) != 1 {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

@@ -1,0 +1,194 @@
+package probe
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/ndklab/ndklab/fabric/impair"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// Figures sum a flight up. Delays count from the kernel at one end to that at the
+// other, and are 0 if nothing arrived.
+type Figures struct {
+	Sent       int
+	Received   int // once or more
+	Lost       int
+	Duplicated int // arrivals beyond a probe's first
+	Reordered  int // probes that arrived behind one that was sent later
+	Corrupted  int // arrivals
+	Marked     int // arrivals
+	DelayMin   time.Duration
+	DelayP50   time.Duration
+	DelayP99   time.Duration
+	DelayMax   time.Duration
+	Jitter     time.Duration // half the range between the 1st and 99th percentile of delay
+	// Rate is wire bits per second from the first probe beyond the skip to the last:
+	// what crossed meanwhile, or was lost on its way behind the queue. 0 if there
+	// were not two.
+	Rate float64
+}
+
+// Figures sums the flight up. For the rate, the first skip wire bytes do not count.
+func (f *Flight) Figures(skip uint64) Figures {
+	var r Figures
+	for _, at := range f.Sent {
+		if at != 0 {
+			r.Sent++
+		}
+	}
+	wire := uint64(impair.WireBytes(f.Size))
+	seen := make([]bool, len(f.Sent))
+	highest, first := -1, -1
+	var firstAt, highestAt time.Duration
+	delays := make([]time.Duration, 0, len(f.Arrivals))
+	for _, a := range f.Arrivals {
+		if a.Corrupted {
+			r.Corrupted++
+		}
+		if a.Marked {
+			r.Marked++
+		}
+		if a.Probe < 0 || f.Sent[a.Probe] == 0 {
+			r.Received++ // some probe, of which no more is known
+			continue
+		}
+		if seen[a.Probe] {
+			r.Duplicated++
+			continue
+		}
+		seen[a.Probe] = true
+		r.Received++
+		delays = append(delays, a.At-f.Sent[a.Probe])
+		if a.Probe < highest {
+			r.Reordered++
+			continue
+		}
+		highest, highestAt = a.Probe, a.At
+		if first < 0 && uint64(a.Probe)*wire >= skip {
+			first, firstAt = a.Probe, a.At
+		}
+	}
+	r.Lost = max(0, r.Sent-r.Received)
+	if first >= 0 && highestAt > firstAt {
+		r.Rate = float64(uint64(highest-first)*wire*8) / (highestAt - firstAt).Seconds()
+	}
+	if len(delays) > 0 {
+		slices.Sort(delays)
+		r.DelayMin, r.DelayMax = delays[0], delays[len(delays)-1]
+		r.DelayP50, r.DelayP99 = quantile(delays, 0.5), quantile(delays, 0.99)
+		r.Jitter = (r.DelayP99 - quantile(delays, 0.01)) / 2
+	}
+	return r
+}
+
+// quantile is the q-th quantile of sorted values.
+func quantile(sorted []time.Duration, q float64) time.Duration {
+	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
+}
+
+// A Range is where a figure is expected, both ends in it.
+type Range struct{ Low, High float64 }
+
+// Contains reports whether a figure is in the range.
+func (r Range) Contains(x float64) bool { return x >= r.Low && x <= r.High }
+
+// Expected is where the figures of a flight are expected: durations in ns.
+type Expected struct {
+	Lost, Duplicated, Reordered, Corrupted, Marked Range
+	DelayP50, DelayP99                             Range
+	Rate                                           Range
+	Last                                           time.Duration // when the last probe may arrive, of the clock that the flight has
+}
+
+// How often the model is asked what it would have done: as often as fits the
+// packets, and enough for the extremes to mean something.
+const (
+	modelPackets = 1 << 20
+	leastRuns    = 30
+	mostRuns     = 400
+)
+
+// Expect has the model do with the flight's probes what settings say, many times.
+// Of each figure, what it was at the least and at the most, and a quarter of that
+// beyond either end, is the range: what a link does that follows the settings is
+// outside of it less than once in ten thousand flights.
+func Expect(f *Flight, settings topology.Impairment, skip uint64) Expected {
+	var e Expected
+	runs := min(max(modelPackets/max(1, len(f.Sent)), leastRuns), mostRuns)
+	ranges := []struct {
+		of func(*Figures) float64
+		to *Range
+	}{
+		{func(r *Figures) float64 { return float64(r.Lost) }, &e.Lost},
+		{func(r *Figures) float64 { return float64(r.Duplicated) }, &e.Duplicated},
+		{func(r *Figures) float64 { return float64(r.Reordered) }, &e.Reordered},
+		{func(r *Figures) float64 { return float64(r.Corrupted) }, &e.Corrupted},
+		{func(r *Figures) float64 { return float64(r.Marked) }, &e.Marked},
+		{func(r *Figures) float64 { return float64(r.DelayP50) }, &e.DelayP50},
+		{func(r *Figures) float64 { return float64(r.DelayP99) }, &e.DelayP99},
+		{func(r *Figures) float64 { return r.Rate }, &e.Rate},
+	}
+	for i := range ranges {
+		*ranges[i].to = Range{math.Inf(1), math.Inf(-1)}
+	}
+	for run := range runs {
+		simulated := simulate(f, settings, run, runs)
+		for _, a := range simulated.Arrivals {
+			e.Last = max(e.Last, a.At)
+		}
+		figures := simulated.Figures(skip)
+		for _, r := range ranges {
+			value := r.of(&figures)
+			r.to.Low, r.to.High = min(r.to.Low, value), max(r.to.High, value)
+		}
+	}
+	for _, r := range ranges {
+		beyond := (r.to.High - r.to.Low) / 4
+		r.to.Low, r.to.High = max(0, r.to.Low-beyond), r.to.High+beyond
+	}
+	return e
+}
+
+// simulate has the model decide on the flight's probes, in one of several runs.
+// What depends on how many packets a link has seen, or for how long, is at another
+// place in each.
+func simulate(f *Flight, settings topology.Impairment, run, runs int) *Flight {
+	if run%2 == 1 {
+		settings.Loss.Packets = nil // they may have passed
+	}
+	model := impair.New(uint64(run), "probe", 0)
+	model.Set(settings, 0)
+	packet := impair.Packet{Frame: f.Size, Payload: headerLen, ECT: true}
+	phase := settings.Flap.Period * time.Duration(run) / time.Duration(runs)
+	if every := settings.Loss.Every; every > 1 {
+		for range uint64(run) % min(every, uint64(len(f.Sent))) {
+			model.Packet(&packet, 0)
+		}
+		phase += time.Minute // by then they have left
+	}
+	s := &Flight{Size: f.Size, Sent: f.Sent}
+	var begin, now time.Duration
+	for i, at := range f.Sent {
+		if at == 0 {
+			continue
+		}
+		if begin == 0 {
+			begin = at
+		}
+		now = max(now, at-begin) // a clock may be set back
+		v := model.Packet(&packet, now+phase)
+		if v.Fate != impair.Passes {
+			continue
+		}
+		a := Arrival{Probe: i, At: v.Departs - phase + begin, Corrupted: v.Flip.Any(), Marked: v.Mark}
+		s.Arrivals = append(s.Arrivals, a)
+		if v.Twice {
+			s.Arrivals = append(s.Arrivals, a)
+		}
+	}
+	slices.SortStableFunc(s.Arrivals, func(a, b Arrival) int { return cmp.Compare(a.At, b.At) })
+	return s
+}

@@ -1,0 +1,284 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// A Link is a link's state and what it did.
+type Link struct {
+	Endpoints  [2]string    `json:"endpoints"`
+	Engine     string       `json:"engine"` // plain, linkem or netem
+	State      string       `json:"state"`  // up or down
+	Directions [2]Direction `json:"directions"`
+}
+
+// A Direction is what happened to the packets that one endpoint sent.
+type Direction struct {
+	From     string  `json:"from"`    // endpoint
+	Packets  uint64  `json:"packets"` // wire packets that entered the link
+	Bytes    uint64  `json:"bytes"`   // of those, from the Ethernet header on
+	Dropped  uint64  `json:"dropped"` // of those, by asked-for loss
+	Lost     uint64  `json:"lost"`    // of those, for any other reason
+	Asked    Quality `json:"asked"`
+	Achieved Quality `json:"achieved"`
+
+	LostBy     LostBy    `json:"lost_by"`            // Lost, by reason
+	Duplicated uint64    `json:"duplicated"`         // copies made
+	Reordered  uint64    `json:"reordered"`          // packets that overtook others
+	Corrupted  uint64    `json:"corrupted"`          // packets
+	Marked     uint64    `json:"marked"`             // packets, with Congestion Experienced
+	Faulted    uint64    `json:"faulted"`            // packets that met a fault
+	QueuePeak  uint64    `json:"queue_peak"`         // bytes that waited at once for the rate
+	Lateness   *Lateness `json:"lateness_us"`        // null if it is not measured
+	Diverged   uint64    `json:"diverged,omitempty"` // packets that were others than those recorded, in a replay
+	Overruns   []Overrun `json:"overrun,omitempty"`  // where the machine did not keep up
+	Settings   []string  `json:"settings,omitempty"` // the present ones, as "ndklab link set" takes them
+}
+
+// LostBy is why packets were lost other than by asked-for loss.
+type LostBy struct {
+	Queue   uint64 `json:"queue"`   // no room before the direction's rate
+	Down    uint64 `json:"down"`    // the link was down
+	Cut     uint64 `json:"cut"`     // the direction was cut, by cut or flap
+	Fault   uint64 `json:"fault"`   // a fault that drops
+	Overrun uint64 `json:"overrun"` // the link engine could not keep up, or had no memory left
+	Kernel  uint64 `json:"kernel"`  // by the kernel while the link was plain: it could not keep up, or an end was down
+}
+
+// Lateness is how much later than asked packets left the link, in microseconds.
+type Lateness struct {
+	P50 float64 `json:"p50"`
+	P99 float64 `json:"p99"`
+}
+
+// An Overrun is a figure that left a link's tolerance because the machine could
+// not keep up.
+type Overrun struct {
+	Figure    string `json:"figure"`    // "median delay"
+	Tolerated string `json:"tolerated"` // "up to 1ms late"
+	Got       string `json:"got"`       // "2.31 ms late"
+	Reason    string `json:"reason"`
+	Remedy    string `json:"remedy"`
+	Allowed   bool   `json:"allowed"` // by the file: the run has not failed
+}
+
+// Quality is how a direction treats packets; null is not asked for, or not
+// measured. Settings that changed during the run are averaged over the packets
+// that met them.
+type Quality struct {
+	DelayUS   *float64 `json:"delay_us"`  // one way; achieved: median
+	JitterUS  *float64 `json:"jitter_us"` // achieved: half the range between the 1st and 99th percentile of delay
+	Loss      *float64 `json:"loss"`      // fraction of packets
+	RateGbps  *float64 `json:"rate_gbps"` // achieved: over the busiest 100 ms
+	Burst     *float64 `json:"burst"`     // packets lost in a row, mean
+	Duplicate *float64 `json:"duplicate"` // fraction of packets, as are those that follow
+	Reorder   *float64 `json:"reorder"`
+	Corrupt   *float64 `json:"corrupt"`
+	Marked    *float64 `json:"marked"` // achieved alone
+}
+
+// WriteLinks writes links for people: what they are set to, and what they did.
+func WriteLinks(w io.Writer, links []Link) error {
+	p := newPage(w)
+	p.settings(links)
+	p.links(links)
+	return p.flush()
+}
+
+// WriteSettings writes for people what links are set to.
+func WriteSettings(w io.Writer, links []Link) error {
+	p := newPage(w)
+	p.settings(links)
+	return p.flush()
+}
+
+func (p *page) settings(links []Link) {
+	t := table{columns: []column{{title: "link"}, {title: "engine"}, {title: "state"}, {title: "settings", wraps: true}}}
+	for _, l := range links {
+		for end, d := range l.Directions {
+			settings := strings.Join(d.Settings, " ")
+			if settings == "" {
+				settings = "-"
+			}
+			t.add(l.direction(end), l.Engine, l.State, settings)
+		}
+	}
+	p.table(&t)
+}
+
+// direction is the name of a direction for people.
+func (l *Link) direction(from int) string { return l.Endpoints[from] + " -> " + l.Endpoints[1-from] }
+
+func (p *page) links(links []Link) {
+	if len(links) == 0 {
+		return
+	}
+	t := table{columns: []column{
+		{title: "link", wraps: true}, {title: "engine"}, {title: "packets", right: true}, {title: "bytes", right: true},
+		{title: "dropped", right: true}, {title: "lost", right: true}, {title: ""},
+		{title: "delay", right: true}, {title: "jitter", right: true}, {title: "loss", right: true}, {title: "rate", right: true},
+	}}
+	for _, l := range links {
+		engine := l.Engine
+		if l.State != "up" {
+			engine += "\n" + l.State
+		}
+		for end, d := range l.Directions {
+			row := []string{l.direction(end), engine, count(d.Packets), Size(d.Bytes), count(d.Dropped), count(d.Lost)}
+			row = append(row, beside([]string{"asked", "achieved"}, d.Asked.cells(given), d.Achieved.cells(nil))...)
+			t.add(row...)
+		}
+	}
+	p.table(&t)
+	p.linkStories(links)
+}
+
+// linkStories says what there is to say of links besides their tables.
+func (p *page) linkStories(links []Link) {
+	first := true
+	tell := func(lead, text string, in func(string) string) {
+		if first {
+			p.line("")
+			first = false
+		}
+		for _, line := range paragraph(lead+": ", text) {
+			p.line(in(line))
+		}
+	}
+	for _, l := range links {
+		for end := range l.Directions {
+			if story := l.Directions[end].story(); story != "" {
+				tell(l.direction(end), story, func(line string) string { return line })
+			}
+		}
+	}
+	for _, l := range links {
+		for end := range l.Directions {
+			for _, o := range l.Directions[end].Overruns {
+				tell("OVERRUN "+l.direction(end), o.String(), p.paint.red)
+			}
+		}
+	}
+}
+
+// story is what there is to say of a direction besides its line in the table.
+func (d *Direction) story() string {
+	var parts []string
+	for _, c := range []struct {
+		n     uint64
+		words string
+	}{
+		{d.LostBy.Queue, "lost to a full queue before the rate"},
+		{d.LostBy.Down, "lost while it was down"},
+		{d.LostBy.Cut, "lost while it was cut"},
+		{d.LostBy.Fault, "dropped by faults"},
+		{d.LostBy.Overrun, "lost because the link engine did not keep up"},
+		{d.LostBy.Kernel, "lost by the kernel, which did not keep up or had an end down"},
+		{d.Faulted, "met a fault"},
+		{d.Diverged, "were not those recorded"},
+	} {
+		if c.n > 0 {
+			parts = append(parts, count(c.n)+" "+c.words)
+		}
+	}
+	a, g := &d.Asked, &d.Achieved
+	for _, c := range []struct {
+		n          uint64
+		words      string
+		asked, got *float64
+		format     func(float64) string
+	}{
+		{d.Duplicated, "duplicated", a.Duplicate, g.Duplicate, Percent},
+		{d.Reordered, "overtook others", a.Reorder, g.Reorder, Percent},
+		{d.Corrupted, "corrupted", a.Corrupt, g.Corrupt, Percent},
+		{d.Marked, "marked", nil, g.Marked, Percent},
+	} {
+		if c.n > 0 || c.asked != nil {
+			parts = append(parts, count(c.n)+" "+c.words+against(c.asked, c.got, c.format))
+		}
+	}
+	if a.Burst != nil {
+		parts = append(parts, "losses in a row"+against(a.Burst, g.Burst, packets))
+	}
+	if d.QueuePeak > 0 {
+		parts = append(parts, "at most "+Size(d.QueuePeak)+" in the queue")
+	}
+	if l := d.Lateness; l != nil {
+		parts = append(parts, fmt.Sprintf("left %s late at the median, %s at the 99th percentile", Duration(l.P50), Duration(l.P99)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func packets(n float64) string { return significant(n) + " packets" }
+
+// against is what was asked and achieved, in parentheses.
+func against(asked, got *float64, format func(float64) string) string {
+	var parts []string
+	if asked != nil {
+		parts = append(parts, "asked "+given(format(*asked)))
+	}
+	if got != nil {
+		parts = append(parts, "achieved "+format(*got))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
+}
+
+// String is the overrun in a sentence.
+func (o *Overrun) String() string {
+	text := fmt.Sprintf("%s: tolerated %s, got %s; %s", o.Figure, o.Tolerated, o.Got, o.Reason)
+	if o.Allowed {
+		return text + " (which the file allows)"
+	}
+	return text + ": " + o.Remedy
+}
+
+// beside stacks what was asked on what was achieved, under one name each, and
+// leaves out the line that says nothing.
+func beside(names, asked, achieved []string) []string {
+	switch {
+	case silent(asked) && silent(achieved):
+		return nil
+	case silent(asked):
+		return append(names[1:2:2], achieved...)
+	case silent(achieved):
+		return append(names[0:1:1], asked...)
+	}
+	cells := []string{names[0] + "\n" + names[1]}
+	for i := range asked {
+		cells = append(cells, asked[i]+"\n"+achieved[i])
+	}
+	return cells
+}
+
+func silent(cells []string) bool {
+	for _, c := range cells {
+		if c != "-" {
+			return false
+		}
+	}
+	return true
+}
+
+// cells are delay, jitter, loss and rate; "-" is not asked for or not measured.
+// form, if not nil, changes how they are written.
+func (q Quality) cells(form func(string) string) []string {
+	cells := []string{"-", "-", "-", "-"}
+	for i, v := range []struct {
+		value  *float64
+		format func(float64) string
+	}{{q.DelayUS, Duration}, {q.JitterUS, Duration}, {q.Loss, Percent}, {q.RateGbps, Rate}} {
+		if v.value == nil {
+			continue
+		}
+		cells[i] = v.format(*v.value)
+		if form != nil {
+			cells[i] = form(cells[i])
+		}
+	}
+	return cells
+}
