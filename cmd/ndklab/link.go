@@ -43,7 +43,7 @@ the file's, and the link is NODE:IFACE.`,
 	cmd.SuggestionsMinimumDistance = 2
 	for _, verb := range []*cobra.Command{
 		linkShowCommand(), linkSetCommand(), linkResetCommand(), linkDownCommand(), linkUpCommand(),
-		linkPartitionCommand(), linkHealCommand(),
+		linkPartitionCommand(), linkHealCommand(), linkVerifyCommand(),
 	} {
 		verb.DisableFlagsInUseLine = true
 		cmd.AddCommand(verb)

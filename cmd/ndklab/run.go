@@ -18,7 +18,7 @@ import (
 
 func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "run FILE|LAB [-o text|json] [--seed N] [--keep]",
+		Use:   "run FILE|LAB [-o text|json] [--seed N] [--keep] [--record FILE] [--replay FILE]",
 		Short: "Run a topology's workloads and report",
 		Long: `Builds the lab of a topology file, runs its workloads and timeline, holds the
 results against its checks, takes the lab down and prints a report, which ends
@@ -28,22 +28,30 @@ With the name of a lab that is up, runs the workloads of the file it was made
 from there, and leaves it up. An argument that ends in .yaml or .yml, has a slash
 or is the name of a file is a file.
 
-Ctrl-C takes the lab down.`,
+Ctrl-C takes the lab down.
+
+` + logHelp,
 		Example: `  ndklab run examples/pair.ndklab.yaml
   ndklab run examples/pair.ndklab.yaml --seed 7 -o json > report.json
   ndklab run examples/pair.ndklab.yaml --keep     look around afterwards
+  ndklab run examples/pair.ndklab.yaml --record decisions.log
+  ndklab run examples/pair.ndklab.yaml --replay decisions.log
   ndklab up examples/pair.ndklab.yaml && ndklab run pair`,
 		Args: arguments(1, 1, "one file or lab"),
 	}
 	output := outputFlag(cmd)
 	seed := newSeedFlag(cmd)
+	logs := newLogFlags(cmd)
 	keep := cmd.Flags().Bool("keep", false, "leave the lab up afterwards")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		sweep(cmd)
-		do := func() (*report.Run, error) { return runFile(cmd, args[0], seed, *keep) }
+		do := func() (*report.Run, error) { return runFile(cmd, args[0], seed, logs, *keep) }
 		if !isFile(args[0]) {
 			if seed.given {
 				return misuse("--seed is for a file: lab %s has its seed already", args[0])
+			}
+			if logs.given() {
+				return misuse("--record and --replay are for a file: lab %s has its links already", args[0])
 			}
 			do = func() (*report.Run, error) { return runLab(cmd, args[0]) }
 		}
@@ -75,8 +83,8 @@ func isFile(arg string) bool {
 }
 
 // runFile runs a file's lab from beginning to end.
-func runFile(cmd *cobra.Command, file string, seed *seedFlag, keep bool) (*report.Run, error) {
-	l, show, err := start(cmd, file, seed)
+func runFile(cmd *cobra.Command, file string, seed *seedFlag, logs *logFlags, keep bool) (*report.Run, error) {
+	l, show, err := start(cmd, file, seed, logs)
 	if err != nil {
 		return nil, err
 	}

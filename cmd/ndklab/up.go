@@ -15,19 +15,23 @@ import (
 
 func upCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "up FILE [-o text|json] [--seed N]",
+		Use:   "up FILE [-o text|json] [--seed N] [--record FILE] [--replay FILE]",
 		Short: "Build a lab and leave it up",
 		Long: `Builds the lab of a topology file and returns when every node is ready. It starts
-no workload: "ndklab run LAB" does. The lab stays up until "ndklab down LAB".`,
+no workload: "ndklab run LAB" does. The lab stays up until "ndklab down LAB".
+
+` + logHelp,
 		Example: `  ndklab up examples/pair.ndklab.yaml
+  ndklab up examples/pair.ndklab.yaml --record decisions.log
   ndklab inspect pair`,
 		Args: arguments(1, 1, "one file"),
 	}
 	output := outputFlag(cmd)
 	seed := newSeedFlag(cmd)
+	logs := newLogFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		sweep(cmd)
-		l, _, err := start(cmd, args[0], seed)
+		l, _, err := start(cmd, args[0], seed, logs)
 		if err != nil {
 			return err
 		}
@@ -52,7 +56,7 @@ no workload: "ndklab run LAB" does. The lab stays up until "ndklab down LAB".`,
 }
 
 // start builds the lab of a file and says so.
-func start(cmd *cobra.Command, file string, seed *seedFlag) (*lab.Lab, *progress, error) {
+func start(cmd *cobra.Command, file string, seed *seedFlag, logs *logFlags) (*lab.Lab, *progress, error) {
 	t, err := readTopology(cmd.Context(), file)
 	if err != nil {
 		return nil, nil, err
@@ -61,9 +65,16 @@ func start(cmd *cobra.Command, file string, seed *seedFlag) (*lab.Lab, *progress
 		return nil, nil, err
 	}
 	show := &progress{w: cmd.ErrOrStderr()}
-	begin := time.Now()
-	l, err := lab.Start(cmd.Context(), t, lab.Options{Events: show.event})
+	options := lab.Options{Events: show.event}
+	undo, closeFiles, err := logs.open(file, &options)
 	if err != nil {
+		return nil, nil, err
+	}
+	defer closeFiles() // the lab has them, too
+	begin := time.Now()
+	l, err := lab.Start(cmd.Context(), t, options)
+	if err != nil {
+		undo()
 		return nil, nil, explained(cmd, err)
 	}
 	show.say("lab %s is up after %d ms: nodes: %d, links: %d, seed %d", t.Name, time.Since(begin).Milliseconds(), len(t.Nodes), len(t.Links), t.Seed)

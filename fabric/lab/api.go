@@ -28,7 +28,7 @@ func (s *Supervisor) start(ctx context.Context, r *control.Request) (any, error)
 		return nil, err
 	}
 	s.watch(r.Conn)
-	if err := s.build(ctx, params); err != nil {
+	if err := s.build(ctx, params, r.Files); err != nil {
 		err = fmt.Errorf("lab %s: %w", s.name, err)
 		s.end(asError(err))
 		return nil, err

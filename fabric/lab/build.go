@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/ndklab/ndklab/fabric/lab/link"
@@ -10,7 +11,7 @@ import (
 
 // build makes the lab: its namespaces, agents, links and engine, and has every
 // node configured. What a failure leaves half made goes with the supervisor.
-func (s *Supervisor) build(ctx context.Context, params startParams) error {
+func (s *Supervisor) build(ctx context.Context, params startParams, files []*os.File) error {
 	s.topo = params.Topology
 	s.segments = segments(s.topo)
 	s.place = place{dir: params.StateDir, name: s.name}
@@ -35,6 +36,7 @@ func (s *Supervisor) build(ctx context.Context, params startParams) error {
 		{"make the links", s.makeLinks},
 		{"configure the nodes", s.configureNodes},
 		{"configure the externals", s.configureExternals},
+		{"log of decisions", func(ctx context.Context) error { return s.openLogs(ctx, params, files) }},
 		{"connect the links", s.connectLinks},
 		{"spanning tree", s.growTrees},
 	} {

@@ -60,6 +60,13 @@ type Options struct {
 	// Events is called for every event of the lab, in order, one at a time. nil
 	// if nobody wants them.
 	Events func(Event)
+	// Record, if not nil, is a file that every decision of the link engine is logged
+	// to, which package impair says more of. Links that are plain, or netem's, have
+	// none. What is logged is complete when the lab has ended. It stays the caller's.
+	Record *os.File
+	// Replay, if not nil, is such a log: packets meet what was decided then on those
+	// in their places. It is read before Start returns, and stays the caller's.
+	Replay *os.File
 }
 
 // Start makes the lab of a topology and returns when every node is ready. The
@@ -77,7 +84,16 @@ func Start(ctx context.Context, topo *topology.Topology, options Options) (*Lab,
 		return nil, err
 	}
 	defer logFile.Close()
-	startErr := l.call(ctx, methodStart, startParams{Topology: topo, StateDir: p.dir, Privileged: privileged()}, &l.info)
+	params := startParams{
+		Topology: topo, StateDir: p.dir, Privileged: privileged(), Record: options.Record != nil, Replay: options.Replay != nil,
+	}
+	var files []*os.File
+	for _, f := range []*os.File{options.Record, options.Replay} {
+		if f != nil {
+			files = append(files, f)
+		}
+	}
+	startErr := l.call(ctx, methodStart, params, &l.info, files...)
 	if startErr == nil {
 		return l, nil
 	}

@@ -66,6 +66,8 @@ func (s *Supervisor) handleLinks(ctx context.Context, r *control.Request) (any, 
 		return nil, s.set(ctx, r)
 	case methodLink:
 		return nil, s.carrier(ctx, r)
+	case methodVerify:
+		return s.verify(ctx, r)
 	case methodPartition:
 		var sets [][]string
 		if err := r.Decode(&sets); err != nil {
@@ -126,4 +128,16 @@ func (s *Supervisor) carrier(ctx context.Context, r *control.Request) error {
 		return s.LinkUp(ctx, index)
 	}
 	return s.LinkDown(ctx, index)
+}
+
+func (s *Supervisor) verify(ctx context.Context, r *control.Request) (any, error) {
+	var params verifyParams
+	if err := r.Decode(&params); err != nil {
+		return nil, err
+	}
+	index, err := s.Link(params.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	return s.VerifyLink(ctx, index, params.Probes)
 }

@@ -28,10 +28,7 @@ func overruns(spec *topology.Link, rate uint64, m *linkem.Measured) []report.Ove
 			Figure: figure, Tolerated: tolerated, Got: got, Reason: "the host could not keep up", Remedy: remedy, Allowed: spec.AllowOverrun,
 		})
 	}
-	t := spec.Tolerance
-	if t == (topology.Tolerance{}) { // of a topology that no file was read for
-		t = topology.DefaultTolerance
-	}
+	t := tolerance(spec)
 	late := func(figure string, limit time.Duration, got int64) {
 		if got > int64(limit) {
 			exceeds(figure, "up to "+topology.FormatDuration(limit)+" late", report.Duration(microseconds(got))+" late",
@@ -53,12 +50,20 @@ func overruns(spec *topology.Link, rate uint64, m *linkem.Measured) []report.Ove
 	return found
 }
 
+// tolerance is a link's.
+func tolerance(spec *topology.Link) topology.Tolerance {
+	if spec.Tolerance == (topology.Tolerance{}) { // of a topology that no file was read for
+		return topology.DefaultTolerance
+	}
+	return spec.Tolerance
+}
+
 // leastPeak is what the engine has to have reached at its busiest, bits per second:
 // for as long as a packet waited in the queue, those before it were to leave at the
 // rate. It is 0 if that is not known, because the rate was another before or
 // packets were lost behind the queue other than evenly.
 func leastPeak(rate uint64, m *linkem.Measured) float64 {
-	if rate == 0 || rate != m.Asked.Rate || m.LostCut+m.LostFault+m.LostDown > 0 {
+	if rate == 0 || rate != m.Asked.Rate || m.LostCut+m.LostFault+m.LostDown > 0 || m.Asked.Burst > 0 {
 		return 0
 	}
 	busy := min(1, float64(m.Queueing.Max)/float64(peakTime))

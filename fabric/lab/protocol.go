@@ -15,7 +15,7 @@ import (
 // What a command asks of a supervisor. The first two are for the command that
 // starts the lab.
 const (
-	methodStart       = "start"       // startParams -> Info
+	methodStart       = "start"       // startParams and its files -> Info
 	methodRelease     = "release"     // the lab may outlive its owner
 	methodInfo        = "info"        // -> Info
 	methodInspect     = "inspect"     // -> Inspection
@@ -26,6 +26,7 @@ const (
 	methodSet         = "set"         // setParams
 	methodReset       = "reset"       // setParams without a change
 	methodLink        = "link"        // linkParams
+	methodVerify      = "verify"      // verifyParams -> report.Verification
 	methodPartition   = "partition"   // sets of nodes -> names of links
 	methodHeal        = "heal"        // -> names of links
 	methodNodes       = "nodes"       // name of a node, "" for all -> list of report.Node
@@ -44,6 +45,8 @@ type startParams struct {
 	Topology   *topology.Topology
 	StateDir   string
 	Privileged bool // the lab's user is root, outside as well
+	// Record and Replay say that a file comes along for each, in this order.
+	Record, Replay bool
 }
 
 // Info says what a lab is.
@@ -95,6 +98,11 @@ type setParams struct {
 type linkParams struct {
 	Endpoint string
 	Up       bool
+}
+
+type verifyParams struct {
+	Endpoint string
+	Probes   Probes
 }
 
 type enableParams struct {

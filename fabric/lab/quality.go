@@ -18,6 +18,10 @@ func asked(a *impair.Asked) report.Quality {
 		{&q.JitterUS, microseconds(int64(a.Jitter))},
 		{&q.Loss, a.Loss},
 		{&q.RateGbps, float64(a.Rate) / 1e9},
+		{&q.Burst, a.Burst},
+		{&q.Duplicate, a.Duplicate},
+		{&q.Reorder, a.Reorder},
+		{&q.Corrupt, a.Corrupt},
 	} {
 		if v.value != 0 {
 			*v.field = &v.value
@@ -55,6 +59,13 @@ func lateness(d linkem.Distribution) *report.Lateness {
 		return nil
 	}
 	return &report.Lateness{P50: microseconds(d.P50), P99: microseconds(d.P99)}
+}
+
+func replayed(r impair.Replayed) *report.Replayed {
+	if r.Packets+r.Unrecorded == 0 {
+		return nil
+	}
+	return &report.Replayed{Packets: r.Packets, Diverged: r.Diverged, Unrecorded: r.Unrecorded}
 }
 
 func microseconds(ns int64) float64 { return float64(ns) / 1000 }

@@ -168,6 +168,12 @@ func (r *run) conclude(ctx context.Context, result *report.Run) error {
 			}
 		}
 	}
+	if result.Recorded, err = r.recorded(ctx); err != nil {
+		return err
+	}
+	if result.Recorded != nil && result.Recorded.Error != "" {
+		r.problem("the log of decisions ends early: %s", result.Recorded.Error)
+	}
 	result.Checks = check(r.topo.Checks, result.Workloads)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -41,6 +41,7 @@ type Supervisor struct {
 	sockets   *os.File // the directory of the externals' sockets; nil without externals
 	externals []*external
 	engine    engine
+	recording bool // of the engine's decisions
 
 	parting sync.Mutex // held while a partition begins or ends
 
@@ -94,6 +95,7 @@ func supervise(name string) error {
 	}
 	<-s.over
 	log.Print(s.reason)
+	s.closeLog()
 	s.farewell()
 	return nil
 }

@@ -97,6 +97,24 @@ func (b *bench) left(tb testing.TB) (numbers []byte, frames int) {
 	}
 }
 
+// wire is the packets that have left at port 1, as a wire would have carried them.
+func (b *bench) wire(tb testing.TB) (packets [][]byte) {
+	tb.Helper()
+	buf := make([]byte, frame.MaxLen)
+	for {
+		n, err := unix.Read(b.ends[1], buf)
+		if err == unix.EAGAIN {
+			return packets
+		}
+		must(tb, err)
+		f, err := frame.Parse(buf[:n])
+		must(tb, err)
+		for i := range f.Segments() {
+			packets = append(packets, f.AppendPacket(nil, i))
+		}
+	}
+}
+
 // shift moves all departures and arrivals into the past.
 func (b *bench) shift(by time.Duration) { b.epoch = b.epoch.Add(-by) }
 
@@ -328,7 +346,7 @@ func TestDeparturesAreInOrder(t *testing.T) {
 	var d departures
 	lines := make([]*line, 100)
 	for i := range lines {
-		lines[i] = newLine(nil, nil)
+		lines[i] = newLine(nil, 0, nil)
 		lines[i].release = time.Duration(i * 37 % 100)
 		d.fix(lines[i])
 	}

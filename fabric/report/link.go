@@ -32,7 +32,7 @@ type Direction struct {
 	Faulted    uint64    `json:"faulted"`            // packets that met a fault
 	QueuePeak  uint64    `json:"queue_peak"`         // bytes that waited at once for the rate
 	Lateness   *Lateness `json:"lateness_us"`        // null if it is not measured
-	Diverged   uint64    `json:"diverged,omitempty"` // packets that were others than those recorded, in a replay
+	Replayed   *Replayed `json:"replayed,omitempty"` // null unless a log is replayed
 	Overruns   []Overrun `json:"overrun,omitempty"`  // where the machine did not keep up
 	Settings   []string  `json:"settings,omitempty"` // the present ones, as "ndklab link set" takes them
 }
@@ -45,6 +45,13 @@ type LostBy struct {
 	Fault   uint64 `json:"fault"`   // a fault that drops
 	Overrun uint64 `json:"overrun"` // the link engine could not keep up, or had no memory left
 	Kernel  uint64 `json:"kernel"`  // by the kernel while the link was plain: it could not keep up, or an end was down
+}
+
+// Replayed is how a direction met a log of decisions.
+type Replayed struct {
+	Packets    uint64 `json:"packets"`    // that met what was recorded for their place
+	Diverged   uint64 `json:"diverged"`   // of those, the ones that are not the packet that was recorded
+	Unrecorded uint64 `json:"unrecorded"` // packets whose place is not in the log
 }
 
 // Lateness is how much later than asked packets left the link, in microseconds.
@@ -177,7 +184,6 @@ func (d *Direction) story() string {
 		{d.LostBy.Overrun, "lost because the link engine did not keep up"},
 		{d.LostBy.Kernel, "lost by the kernel, which did not keep up or had an end down"},
 		{d.Faulted, "met a fault"},
-		{d.Diverged, "were not those recorded"},
 	} {
 		if c.n > 0 {
 			parts = append(parts, count(c.n)+" "+c.words)
@@ -201,6 +207,9 @@ func (d *Direction) story() string {
 	}
 	if a.Burst != nil {
 		parts = append(parts, "losses in a row"+against(a.Burst, g.Burst, packets))
+	}
+	if r := d.Replayed; r != nil {
+		parts = append(parts, fmt.Sprintf("%d met what was recorded, of which %d diverged: other packets than then; %d were not recorded", r.Packets, r.Diverged, r.Unrecorded))
 	}
 	if d.QueuePeak > 0 {
 		parts = append(parts, "at most "+Size(d.QueuePeak)+" in the queue")

@@ -20,6 +20,8 @@ type Run struct {
 	// Problems are failures that are no workload's or check's: a node that
 	// died, an engine that could not keep up. A run with any has not passed.
 	Problems []string `json:"problems,omitempty"`
+	// Recorded is the log of the link engine's decisions; null if there is none.
+	Recorded *Recorded `json:"recorded,omitempty"`
 
 	Started     string  `json:"started"`      // RFC 3339
 	Host        string  `json:"host"`         // kernel and machine
@@ -76,6 +78,14 @@ type Port struct {
 	To    string `json:"to"`    // the link's other endpoint
 	State string `json:"state"` // forwarding, blocking (a spare of the spanning tree), listening, learning or disabled (no carrier)
 	MACs  int    `json:"macs"`  // addresses learned there
+}
+
+// Recorded is how a log of the link engine's decisions on packets went, since the lab
+// is up.
+type Recorded struct {
+	Records uint64 `json:"records"` // in the file
+	Missing uint64 `json:"missing"` // that could not be written in time
+	Error   string `json:"error,omitempty"`
 }
 
 // A Check is the verdict on one bound.

@@ -25,6 +25,7 @@ func WriteText(w io.Writer, r *Run) error {
 	p.workloads(r.Workloads)
 	p.nodes(r.Nodes)
 	p.links(r.Links)
+	p.recorded(r.Recorded)
 	p.checks(r.Checks)
 	p.problems(r.Problems)
 	p.verdict(r)
@@ -145,6 +146,11 @@ func (p *page) checks(checks []Check) {
 		}
 		t.add(c.Name, c.Expected, c.Got, verdict)
 	}
+	p.verdicts(&t)
+}
+
+// verdicts writes a table whose last column says FAIL of what has failed.
+func (p *page) verdicts(t *table) {
 	p.section()
 	lines, titles := t.lines()
 	for i, line := range lines {
@@ -156,6 +162,18 @@ func (p *page) checks(checks []Check) {
 		}
 		p.line(line)
 	}
+}
+
+func (p *page) recorded(r *Recorded) {
+	if r == nil {
+		return
+	}
+	p.section()
+	text := count(r.Records) + " decisions on packets were recorded"
+	if r.Missing > 0 {
+		text += "; " + count(r.Missing) + " are missing, which came too fast to be written"
+	}
+	p.line(text)
 }
 
 func (p *page) problems(problems []string) {

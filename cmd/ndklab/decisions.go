@@ -1,0 +1,119 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+// logFlags are --record and --replay.
+type logFlags struct {
+	record, replay string
+}
+
+func newLogFlags(cmd *cobra.Command) *logFlags {
+	f := new(logFlags)
+	cmd.Flags().StringVar(&f.record, "record", "", "log every decision on a packet to `FILE`")
+	cmd.Flags().StringVar(&f.replay, "replay", "", "do again what `FILE`, such a log, has")
+	return f
+}
+
+// logHelp is what the help of verbs with those flags says of them.
+const logHelp = `--record logs every decision of the link engine, as lines of JSON: which packet (its
+place in the direction and, of RoCEv2, opcode, QP and PSN), when, and what becomes of
+it. --replay has packets meet what was decided then on those in their places; with
+the same --seed, packets beyond those fare as they would have then. The report says
+how many packets were others than those recorded. Plain links, which do nothing to
+packets, and netem's have no decisions.`
+
+// given reports whether there are any.
+func (f *logFlags) given() bool { return f.record != "" || f.replay != "" }
+
+// open opens the files for a lab of the topology file. undo, if the lab does not come
+// up, removes what open has made; close, which comes last, leaves it.
+func (f *logFlags) open(topology string, options *lab.Options) (undo, closeFiles func(), err error) {
+	made := false
+	undo = func() {
+		if made {
+			// It was not there before, and has nothing in it.
+			_ = os.Remove(f.record)
+		}
+	}
+	closeFiles = func() {
+		for _, file := range []*os.File{options.Record, options.Replay} {
+			if file != nil {
+				file.Close()
+			}
+		}
+	}
+	if err = f.openReplay(options); err == nil {
+		made, err = f.openRecord(topology, options)
+	}
+	if err != nil {
+		closeFiles()
+		undo()
+		return nil, nil, err
+	}
+	return undo, closeFiles, nil
+}
+
+func (f *logFlags) openReplay(options *lab.Options) error {
+	if f.replay == "" {
+		return nil
+	}
+	info, err := os.Stat(f.replay)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return control.Errorf(control.Usage, "--replay: there is no file %s", f.replay)
+	case err != nil:
+		return control.Errorf(control.Usage, "--replay: %v", err)
+	case !info.Mode().IsRegular():
+		return control.Errorf(control.Usage, "--replay: %s is no file that --record wrote", f.replay)
+	}
+	if options.Replay, err = os.Open(f.replay); err != nil {
+		return control.Errorf(control.Usage, "--replay: %v", err)
+	}
+	return nil
+}
+
+// openRecord opens the file to be written, and empties it unless it is one that is
+// read. made is whether it was not there before.
+func (f *logFlags) openRecord(topology string, options *lab.Options) (made bool, err error) {
+	if f.record == "" {
+		return false, nil
+	}
+	// A pipe that nobody reads is refused rather than waited for.
+	const flags = os.O_WRONLY | unix.O_NONBLOCK
+	options.Record, err = os.OpenFile(f.record, flags|os.O_CREATE|os.O_EXCL, 0o644)
+	if err == nil {
+		return true, nil
+	}
+	if errors.Is(err, fs.ErrExist) {
+		options.Record, err = os.OpenFile(f.record, flags, 0)
+	}
+	if err != nil {
+		return false, control.Errorf(control.Usage, "--record: %v", err)
+	}
+	info, err := options.Record.Stat()
+	if err != nil {
+		return false, err
+	}
+	for _, read := range []string{topology, f.replay} {
+		if other, err := os.Stat(read); err == nil && os.SameFile(info, other) {
+			return false, control.Errorf(control.Usage, "--record: %s is read, and not written over", f.record)
+		}
+	}
+	if !info.Mode().IsRegular() {
+		return false, nil
+	}
+	if err := options.Record.Truncate(0); err != nil {
+		return false, fmt.Errorf("--record: %w", err)
+	}
+	return false, nil
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/fabric/probe"
+	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/spf13/cobra"
+)
+
+func linkVerifyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "verify LAB/NODE:IFACE [--count N] [--rate N] [--size N] [-o text|json] [-t FILE]",
+		Short: "Probe a link and hold it against what it is set to",
+		Long: `Sends numbered packets across a link, in both directions, and prints what became
+of them: delay, jitter, loss, duplicates, reordering, corruption, marks, and, where
+there is one, the rate of a burst. Delays are from the kernel's timestamp as a packet
+leaves one end to that as it arrives at the other.
+
+What is expected is what the model of links does with the same packets, many times
+with other seeds, and the tolerance of the link beyond that. The exit code is 1 if a
+figure is outside of it. Other traffic on the link counts for the queue before its
+rate: it should be idle. Faults that match RDMA packets do not meet probes.`,
+		Example: `  ndklab link verify pair/client:eth0
+  ndklab link verify pair/client:eth0 --count 100000 --rate 10000
+  ndklab link verify pair/client:eth0 --size 4000 -o json`,
+		Args: arguments(1, 1, "one link"),
+	}
+	output := outputFlag(cmd)
+	file := topologyFlag(cmd)
+	flags := cmd.Flags()
+	var probes lab.Probes
+	flags.IntVar(&probes.Count, "count", 0, fmt.Sprintf("how many probes in each direction, up to %d; absent: 1000, or what takes 10 s", lab.MaxProbes))
+	flags.IntVar(&probes.PerSecond, "rate", 0, "how many each second; absent: 1000, or what takes half of the link's rate")
+	flags.IntVar(&probes.Size, "size", 0, fmt.Sprintf("bytes of each from the Ethernet header on, from %d to what the link carries; absent: 128", probe.MinSize))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		for name, value := range map[string]int{"count": probes.Count, "rate": probes.PerSecond, "size": probes.Size} {
+			if flags.Changed(name) && value < 1 {
+				return misuse("--%s %d, expected 1 at least", name, value)
+			}
+		}
+		return withLink(cmd, *file, args, false, func(l *lab.Lab, endpoint string, _ []string) error {
+			v, err := l.VerifyLink(cmd.Context(), endpoint, probes)
+			if err != nil {
+				return err
+			}
+			err = output.print(cmd.OutOrStdout(), v, func(w io.Writer) error { return report.WriteVerification(w, v) })
+			if err != nil {
+				return err
+			}
+			if !v.Passed {
+				return exitStatus(exitFailed)
+			}
+			return nil
+		})
+	}
+	return cmd
+}

@@ -1,0 +1,79 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"time"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/report"
+)
+
+// This file is logs of what the link engine decides on packets: recorded, and done
+// again.
+
+// openLogs has the engine replay a log and record another, as params say, before it
+// has any link.
+func (s *Supervisor) openLogs(ctx context.Context, params startParams, files []*os.File) error {
+	if !params.Record && !params.Replay {
+		return nil
+	}
+	engine, err := s.startedEngine()
+	if err != nil {
+		return err
+	}
+	for _, l := range []struct {
+		wanted bool
+		what   string
+		open   func(*os.File) error
+	}{
+		{params.Record, "record", func(f *os.File) error { return engine.Record(ctx, s.topo.Seed, f) }},
+		{params.Replay, "replay", func(f *os.File) error { return engine.Replay(ctx, f) }},
+	} {
+		if !l.wanted {
+			continue
+		}
+		if len(files) == 0 {
+			return control.Errorf(control.Usage, "%s: no file came along", l.what)
+		}
+		if err := l.open(files[0]); err != nil {
+			return fmt.Errorf("engine: %w", err)
+		}
+		files = files[1:]
+	}
+	s.recording = params.Record
+	return nil
+}
+
+// recorded is how recording has gone until now, with everything that was decided
+// in the file; nil if nothing is recorded.
+func (s *Supervisor) recorded(ctx context.Context) (*report.Recorded, error) {
+	if !s.recording {
+		return nil, nil
+	}
+	r, err := s.engine.current().Recorded(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("engine: %w", err)
+	}
+	return &report.Recorded{Records: r.Records, Missing: r.Missing, Error: r.Error}, nil
+}
+
+// lastRecords bounds how long the end of a lab waits for what is not written yet: the
+// file may be a pipe that nobody reads.
+const lastRecords = 2 * time.Second
+
+// closeLog has the rest of the log written, before the lab ends and its processes
+// are killed. An engine that has died has written what it could.
+func (s *Supervisor) closeLog() {
+	ctx, cancel := context.WithTimeout(context.Background(), lastRecords)
+	defer cancel()
+	r, err := s.recorded(ctx)
+	switch {
+	case err != nil:
+		log.Printf("log of decisions: %v", err)
+	case r != nil && r.Error != "":
+		log.Printf("log of decisions: %s", r.Error)
+	}
+}
