@@ -311,14 +311,14 @@ func (e *ImpairmentError) place(at *yaml.Node, impairments ...impairment) *yaml.
 	return at
 }
 
-// fits reports what is wrong with the impairment of packets from who, where the
-// impairments that it is made of give it, or at.
-func (r *reader) fits(i Impairment, who string, at *yaml.Node, of ...impairment) {
+// fits reports what is wrong with an impairment of a link, of packets from who,
+// where the impairments that it is made of give it, or at.
+func (r *reader) fits(l *Link, i Impairment, who string, at *yaml.Node, of ...impairment) {
 	if slices.ContainsFunc(of, func(i impairment) bool { return i.broken }) {
 		return
 	}
 	var bad *ImpairmentError
-	if errors.As(i.Check(), &bad) {
+	if errors.As(i.Check(), &bad) || errors.As(l.Engine.Check(i, l.Offload), &bad) {
 		r.errorf(bad.place(at, of...), "packets from %s: %s, expected %s", who, bad.Found, bad.Expected)
 	}
 }

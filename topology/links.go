@@ -122,9 +122,9 @@ func (r *reader) directions(l *Link, m linkMap, ports [2][]portMap) {
 	if m.reverse.change.Faults == nil {
 		replace(&backward.Faults, m.impairment.faultsFrom(to))
 	}
-	r.fits(*forward, from, m.at, impairments(ports[0], m.impairment)...)
+	r.fits(l, *forward, from, m.at, impairments(ports[0], m.impairment)...)
 	if !backward.Equal(*forward) {
-		r.fits(*backward, to, m.at, impairments(ports[1], m.reverse, m.impairment)...)
+		r.fits(l, *backward, to, m.at, impairments(ports[1], m.reverse, m.impairment)...)
 	}
 }
 

@@ -328,8 +328,8 @@ topology:
   defaults: {link: {engine: netem, offload: off, overrun: allow, tolerance: {delay: 2ms, loss: 1%}, loss: {every: 3}, faults: [{match: {}, action: drop}]}}
   nodes: {a: , b: }
   links:
-    - {endpoints: ["a:eth0", "b:eth0"], down: true}
-    - {endpoints: ["a:eth1", "b:eth1"], engine: linkem, offload: on, overrun: fail, tolerance: {loss: 2%, delay_p99: 1s, rate: 3%}, loss: none, faults: none, down: false}`,
+    - {endpoints: ["a:eth0", "b:eth0"], engine: linkem, down: true}
+    - {endpoints: ["a:eth1", "b:eth1"], offload: on, overrun: fail, tolerance: {loss: 2%, delay_p99: 1s, rate: 3%}, loss: none, faults: none, down: false}`,
 			want: Topology{
 				Nodes: []Node{
 					{Name: "a", Interfaces: []Interface{at("eth0", 0, 0, "10.0.0.1/24 fd6e:646b:1::1/64"), at("eth1", 1, 0, "10.0.1.1/24 fd6e:646b:1:1::1/64")}},
@@ -339,13 +339,13 @@ topology:
 					{
 						Endpoints: [2]Endpoint{{"a", "eth0"}, {"b", "eth0"}}, MTU: 4200,
 						Directions: [2]Impairment{lossyDefault(), lossyDefault()},
-						Down:       true, Engine: Netem, AllowOverrun: true,
+						Down:       true, Engine: Linkem, AllowOverrun: true,
 						Tolerance: Tolerance{2 * time.Millisecond, DefaultTolerance.DelayP99, DefaultTolerance.Rate, 0.01},
 					},
 					{
 						Endpoints: [2]Endpoint{{"a", "eth1"}, {"b", "eth1"}}, MTU: 4200,
 						Directions: [2]Impairment{{Faults: []Fault{}}, {Faults: []Fault{}}},
-						Engine:     Linkem, Offload: true,
+						Engine:     Netem, Offload: true,
 						Tolerance: Tolerance{2 * time.Millisecond, time.Second, 0.03, 0.02},
 					},
 				},

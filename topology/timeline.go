@@ -104,7 +104,7 @@ func (r *reader) play(maps []eventMap, events []Event, file []Link) {
 			}
 			changed := e.Set.Apply(*direction)
 			if !changed.Equal(*direction) {
-				r.fits(changed, from, maps[i].at, maps[i].set.is)
+				r.fits(&links[e.Link], changed, from, maps[i].at, maps[i].set.is)
 			}
 			*direction = changed
 		}

@@ -41,7 +41,7 @@ func (b *bench) pairTopology(impairment topology.Impairment) *topology.Topology 
 // join adds a link between two nodes, which are made if they are not there yet.
 func (b *bench) join(topo *topology.Topology, from, to string, impairment topology.Impairment) {
 	index := len(topo.Links)
-	l := topology.Link{MTU: mtu, Directions: [2]topology.Impairment{impairment, impairment}}
+	l := topology.Link{MTU: mtu, Engine: topology.Engine(b.engine), Offload: b.engine == "linkem", Directions: [2]topology.Impairment{impairment, impairment}}
 	for end, name := range []string{from, to} {
 		var n *topology.Node
 		for i := range topo.Nodes {

@@ -17,10 +17,8 @@ import (
 type carrier interface {
 	// name is how topologies and reports call it.
 	name() string
-	// check says what in an impairment the carrier cannot do, and why.
-	check(topology.Impairment) error
-	// attach takes a link over, to do to its packets what l.asked says. The kernel
-	// may have joined it.
+	// attach takes a link over, to do to its packets what l.asked says, which the
+	// engine can do (topology.Engine). The kernel may have joined it.
 	attach(ctx context.Context, l *labLink) error
 	// set changes what is done in one direction.
 	set(ctx context.Context, l *labLink, direction int, to topology.Impairment) error
@@ -31,16 +29,20 @@ type carrier interface {
 	// has the link.
 	needsJoin() bool
 	// measure says what happened on every link that the carrier has or has had, by
-	// its name. What it does not know is null. It does not count what the link's
-	// fields carried and base do.
+	// its name. It does not count what the link's fields carried and base do.
 	measure(ctx context.Context) (map[string][2]report.Direction, error)
 }
 
 // carriers are all there are.
-func (s *Supervisor) carriers() []carrier { return []carrier{linkemCarrier{s}} }
+func (s *Supervisor) carriers() []carrier { return []carrier{linkemCarrier{s}, netemCarrier{}} }
 
 // carrierFor is the carrier for a link whenever that is impaired.
-func (s *Supervisor) carrierFor(*labLink) carrier { return linkemCarrier{s} }
+func (s *Supervisor) carrierFor(l *labLink) carrier {
+	if l.spec.Engine == topology.Netem {
+		return netemCarrier{}
+	}
+	return linkemCarrier{s}
+}
 
 // impair has the link's carrier take it over.
 func (s *Supervisor) impair(ctx context.Context, l *labLink) error {

@@ -13,9 +13,8 @@ import (
 // linkemCarrier carries links with the link engine.
 type linkemCarrier struct{ *Supervisor }
 
-func (linkemCarrier) name() string                    { return "linkem" }
-func (linkemCarrier) check(topology.Impairment) error { return nil } // it can do everything
-func (linkemCarrier) needsJoin() bool                 { return false }
+func (linkemCarrier) name() string    { return "linkem" }
+func (linkemCarrier) needsJoin() bool { return false }
 
 // attach takes over from the kernel if that has joined the link (package linkem
 // says how).

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ndklab/ndklab/fabric/lab/link"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/topology"
 )
 
 // InspectLinks is the state of every link, in the order of the topology.
@@ -33,7 +34,7 @@ func (s *Supervisor) InspectLinks(ctx context.Context) ([]report.Link, error) {
 	return links, nil
 }
 
-// report is a link's state and what the kernel has counted while it was plain.
+// report is a link's state and what the kernel has counted while it had joined it.
 func (l *labLink) report(kernel [2]link.Counters) report.Link {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,6 +54,9 @@ func (l *labLink) report(kernel [2]link.Counters) report.Link {
 		r.Directions[d] = report.Direction{
 			From: e.String(), Settings: l.asked[d].Settings(), Packets: plain.Packets, Bytes: plain.Bytes,
 			Lost: plain.Lost, LostBy: report.LostBy{Kernel: plain.Lost},
+		}
+		if l.spec.Engine == topology.Netem {
+			l.reportNetem(&r.Directions[d], d, plain)
 		}
 	}
 	return r

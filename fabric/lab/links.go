@@ -27,7 +27,8 @@ type labLink struct {
 	joined  bool             // the kernel hands packets from middle to middle
 	down    bool             // by LinkDown, or from the start
 	parted  bool             // by Partition
-	carried [2]link.Counters // by the kernel while the link was plain, in earlier terms
+	carried [2]link.Counters // by the kernel while it had joined the link, in earlier terms
+	lossy   [2]bool          // netem has been asked for loss
 	base    [2]link.Counters // the kernel's counters when its present term began
 }
 
@@ -72,9 +73,14 @@ func (s *Supervisor) makeLink(ctx context.Context, l *labLink) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	for _, asked := range l.asked {
+		if err := l.check(asked); err != nil {
+			return err
+		}
+	}
 	var ends [2]link.End
 	for end, e := range l.spec.Endpoints {
-		ends[end] = link.End{Interface: e.Interface}
+		ends[end] = link.End{Interface: e.Interface, Wire: !l.spec.Offload}
 		switch sw := s.switches[e.Node]; {
 		case e.External():
 			ends[end].Outside = s.externalOf(e).namespace
@@ -86,6 +92,11 @@ func (s *Supervisor) makeLink(ctx context.Context, l *labLink) error {
 	}
 	if err := s.network.Make(l.index, l.spec.MTU, ends); err != nil {
 		return err
+	}
+	if l.spec.Engine == topology.Netem {
+		if err := l.addNetem(); err != nil {
+			return err
+		}
 	}
 	if l.down {
 		return nil
@@ -115,7 +126,8 @@ func (s *Supervisor) connectLink(ctx context.Context, l *labLink) error {
 		if err := s.impair(ctx, l); err != nil {
 			return err
 		}
-	} else if !l.down {
+	}
+	if !l.down && (l.carrier == nil || l.carrier.needsJoin()) {
 		if err := s.network.Join(l.index); err != nil {
 			return err
 		}

@@ -45,8 +45,8 @@ func (s *Supervisor) changeLink(ctx context.Context, index int, from, words stri
 			if err := after[d].Check(); err != nil {
 				return control.Errorf(control.Usage, "link %s: packets from %s: %v", l.name(), e.Node, err)
 			}
-			if err := s.carrierFor(l).check(after[d]); err != nil {
-				return control.Errorf(control.Usage, "link %s: %v", l.name(), err)
+			if err := l.check(after[d]); err != nil {
+				return err
 			}
 		}
 	}
@@ -57,6 +57,19 @@ func (s *Supervisor) changeLink(ctx context.Context, index int, from, words stri
 		return fmt.Errorf("link %s: %w", l.name(), err)
 	}
 	s.Publish(Event{Kind: LinkChanged, Link: l.name(), Text: fmt.Sprintf("link %s: %s", l.name(), words)})
+	return nil
+}
+
+// check says what is wrong with an impairment, or what of it the link's engine
+// cannot do.
+func (l *labLink) check(i topology.Impairment) error {
+	err := i.Check()
+	if err == nil {
+		err = l.spec.Engine.Check(i, l.spec.Offload)
+	}
+	if err != nil {
+		return control.Errorf(control.Usage, "link %s: %v", l.name(), err)
+	}
 	return nil
 }
 

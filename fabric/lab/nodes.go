@@ -106,7 +106,7 @@ func (s *Supervisor) nodeConfig(spec *topology.Node) node.Config {
 	}
 	for _, i := range spec.Interfaces {
 		l := s.topo.Links[i.Link]
-		face := node.Interface{Name: i.Name, MTU: l.MTU, Addresses: i.Addresses, Wire: l.Endpoints[1-i.End].External()}
+		face := node.Interface{Name: i.Name, MTU: l.MTU, Addresses: i.Addresses, Wire: !l.Offload || l.Endpoints[1-i.End].External()}
 		if segment := s.segments[i.Link]; len(segment) <= maxNeighbours {
 			own := link.MAC(i.Link, i.End)
 			for _, n := range segment {

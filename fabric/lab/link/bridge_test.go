@@ -196,7 +196,7 @@ func TestNamesOfBridges(t *testing.T) {
 			}
 		}
 	}
-	if last := portIndex(MaxLinks-1, 1); last >= firstBridge || index(MaxLinks-1, 1) >= firstPort {
+	if last := portIndex(MaxLinks-1, 1); last >= firstBridge || MiddleIndex(MaxLinks-1, 1) >= firstPort {
 		t.Error("interface indices overlap")
 	}
 }

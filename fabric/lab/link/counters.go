@@ -20,6 +20,9 @@ type Counters struct {
 	// Lost are packets that were dropped on the way: the other middle was down
 	// or the receiver's backlog full. A lost super-packet counts as one.
 	Lost uint64
+	// Queue are those, of Lost, that the queue discipline of the other middle
+	// dropped.
+	Queue uint64
 }
 
 // Sub is what was counted since earlier: nothing if that was read later.
@@ -28,12 +31,13 @@ func (c Counters) Sub(earlier Counters) Counters {
 		Packets: c.Packets - min(c.Packets, earlier.Packets),
 		Bytes:   c.Bytes - min(c.Bytes, earlier.Bytes),
 		Lost:    c.Lost - min(c.Lost, earlier.Lost),
+		Queue:   c.Queue - min(c.Queue, earlier.Queue),
 	}
 }
 
 // Add is both together.
 func (c Counters) Add(other Counters) Counters {
-	return Counters{Packets: c.Packets + other.Packets, Bytes: c.Bytes + other.Bytes, Lost: c.Lost + other.Lost}
+	return Counters{Packets: c.Packets + other.Packets, Bytes: c.Bytes + other.Bytes, Lost: c.Lost + other.Lost, Queue: c.Queue + other.Queue}
 }
 
 // qdiscStats is what a queue discipline counts. Packets are wire packets: the
@@ -41,6 +45,7 @@ func (c Counters) Add(other Counters) Counters {
 // _bstats_update).
 type qdiscStats struct {
 	packets, bytes, drops uint64
+	sized                 bool // bytes are what a table of sizes says (package netem), of packets that are none but wire packets
 }
 
 // Counters reads the counters of every link, by its number; [0] is the direction from end 0 to end 1.
@@ -64,11 +69,14 @@ func (n *Network) Counters() (map[int][2]Counters, error) {
 		// This middle transmits what entered at the other one.
 		link, end := numbers(l)
 		fifo := qdiscs[qdiscKey{attrs.Index, netlink.HANDLE_ROOT}]
-		entered := qdiscs[qdiscKey{index(link, 1-end), netlink.HANDLE_INGRESS}]
+		entered := qdiscs[qdiscKey{MiddleIndex(link, 1-end), netlink.HANDLE_INGRESS}]
 		lost := entered.drops + fifo.drops
-		c := Counters{Packets: fifo.packets + lost, Bytes: fifo.bytes, Lost: lost}
+		c := Counters{Packets: fifo.packets + lost, Bytes: fifo.bytes, Lost: lost, Queue: fifo.drops}
 		if attrs.Statistics != nil {
 			c.Lost += attrs.Statistics.TxDropped
+			if fifo.sized {
+				c.Bytes = attrs.Statistics.TxBytes
+			}
 		}
 		both := totals[link]
 		both[1-end] = c
@@ -100,21 +108,24 @@ func (n *Network) readQdiscs() (map[qdiscKey]qdiscStats, error) {
 			return nil, err
 		}
 		for _, a := range attrs {
-			if a.Attr.Type != nl.TCA_STATS2 {
-				continue
+			key := qdiscKey{int(msg.Ifindex), msg.Parent}
+			s := stats[key]
+			switch a.Attr.Type {
+			case nl.TCA_STAB:
+				s.sized = true
+			case nl.TCA_STATS2:
+				if err := s.parse(a); err != nil {
+					return nil, err
+				}
 			}
-			s, err := parseStats(a)
-			if err != nil {
-				return nil, err
-			}
-			stats[qdiscKey{int(msg.Ifindex), msg.Parent}] = s
+			stats[key] = s
 		}
 	}
 	return stats, nil
 }
 
-// parseStats reads TCA_STATS2 (include/uapi/linux/gen_stats.h).
-func parseStats(nest syscall.NetlinkRouteAttr) (qdiscStats, error) {
+// parse reads TCA_STATS2 (include/uapi/linux/gen_stats.h).
+func (s *qdiscStats) parse(nest syscall.NetlinkRouteAttr) error {
 	const (
 		basic     = 1 // struct gnet_stats_basic: bytes, then the low 32 bits of packets
 		queue     = 3 // struct gnet_stats_queue: the third word is drops
@@ -122,9 +133,8 @@ func parseStats(nest syscall.NetlinkRouteAttr) (qdiscStats, error) {
 	)
 	attrs, err := nl.ParseRouteAttr(nest.Value)
 	if err != nil {
-		return qdiscStats{}, err
+		return err
 	}
-	var s qdiscStats
 	for _, a := range attrs {
 		switch {
 		case a.Attr.Type == basic && len(a.Value) >= 12:
@@ -139,5 +149,5 @@ func parseStats(nest syscall.NetlinkRouteAttr) (qdiscStats, error) {
 			s.packets = binary.NativeEndian.Uint64(a.Value)
 		}
 	}
-	return s, nil
+	return nil
 }

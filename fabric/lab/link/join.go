@@ -16,7 +16,7 @@ var ErrNoRedirect = errors.New("this kernel lacks tc redirection (NET_SCH_INGRES
 // They stay for good, because adding or deleting one while the interface is up
 // stops its transmission for a moment (net/sched/sch_api.c, qdisc_graft).
 func (n *Network) addQdiscs(link, end int) error {
-	attrs := netlink.QdiscAttrs{LinkIndex: index(link, end), Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0)}
+	attrs := netlink.QdiscAttrs{LinkIndex: MiddleIndex(link, end), Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0)}
 	if err := n.handle.QdiscAdd(&netlink.GenericQdisc{QdiscAttrs: attrs, QdiscType: "pfifo"}); err != nil {
 		return fmt.Errorf("%w: pfifo: %w", ErrNoRedirect, err)
 	}
@@ -51,7 +51,7 @@ var classifiers = []classifier{
 // RCU grace period.
 func (n *Network) Join(link int) error {
 	for end := range 2 {
-		actions := []netlink.Action{netlink.NewMirredAction(index(link, 1-end))}
+		actions := []netlink.Action{netlink.NewMirredAction(MiddleIndex(link, 1-end))}
 		if err := n.addFilter(filterAttrs(link, end), actions); err != nil {
 			return fmt.Errorf("join %s: %w", Middle(link, end), err)
 		}
@@ -94,5 +94,5 @@ func (n *Network) Part(link int) error {
 }
 
 func filterAttrs(link, end int) netlink.FilterAttrs {
-	return netlink.FilterAttrs{LinkIndex: index(link, end), Parent: ingressHandle, Priority: 1, Protocol: unix.ETH_P_ALL}
+	return netlink.FilterAttrs{LinkIndex: MiddleIndex(link, end), Parent: ingressHandle, Priority: 1, Protocol: unix.ETH_P_ALL}
 }

@@ -84,6 +84,9 @@ type End struct {
 	// sent to it: the far node has the kernel split them (package node), and a
 	// bridge's port does.
 	Outside *os.File
+	// Wire has the kernel split super-packets that this end sends, if it is a
+	// bridge's port. A node does it itself (package node).
+	Wire bool
 }
 
 // MAC is the address of a link's interface in a node, where end is 0 or 1.
@@ -104,8 +107,8 @@ func Middle(link, end int) string {
 // (net/core/link_watch.c, linkwatch_urgent_event).
 const firstIndex = 1 << 20
 
-// index is the interface index of a middle.
-func index(link, end int) int { return firstIndex + 2*link + end }
+// MiddleIndex is the interface index of a middle.
+func MiddleIndex(link, end int) int { return firstIndex + 2*link + end }
 
 // Make creates both veth pairs of a link, every interface directly where it
 // belongs: creating them in one namespace and moving them costs tens of
@@ -124,7 +127,7 @@ func (n *Network) Make(link, mtu int, ends [2]End) error {
 			return fmt.Errorf("%s: %w", Middle(link, end), err)
 		}
 		if e.Bridge != nil {
-			if err := n.enslave(link, end, e.Bridge, ends[1-end].Outside != nil); err != nil {
+			if err := n.enslave(link, end, e.Bridge, e.Wire || ends[1-end].Outside != nil); err != nil {
 				return err
 			}
 		}
@@ -143,7 +146,7 @@ func (n *Network) Make(link, mtu int, ends [2]End) error {
 func (n *Network) makePair(link, end, mtu int, e End) error {
 	req := n.request(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK)
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	msg.Index = int32(index(link, end))
+	msg.Index = int32(MiddleIndex(link, end))
 	msg.Flags = unix.IFF_NOARP
 	msg.Change = unix.IFF_NOARP
 	req.AddData(msg)
@@ -223,7 +226,7 @@ func (n *Network) Unplug(link, end int) error {
 // linkwatch_sync_dev).
 func (n *Network) Settled(link int) (bool, error) {
 	for end := range 2 {
-		middle, err := n.ask(index(link, end), -1)
+		middle, err := n.ask(MiddleIndex(link, end), -1)
 		if err != nil {
 			return false, fmt.Errorf("read %s: %w", Middle(link, end), err)
 		}
@@ -310,5 +313,5 @@ func (n *Network) request(kind, flags int) *nl.NetlinkRequest {
 
 // middle is a middle as the netlink package wants to be told of it.
 func middle(link, end int) netlink.Link {
-	return &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Index: index(link, end), Name: Middle(link, end)}}
+	return &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Index: MiddleIndex(link, end), Name: Middle(link, end)}}
 }

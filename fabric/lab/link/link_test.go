@@ -133,7 +133,7 @@ func TestMake(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a := middle.Attrs(); a.MTU != 4200 || a.RawFlags&unix.IFF_NOARP == 0 || a.Index != index(link, end) {
+		if a := middle.Attrs(); a.MTU != 4200 || a.RawFlags&unix.IFF_NOARP == 0 || a.Index != MiddleIndex(link, end) {
 			t.Errorf("middle %d: %+v", end, a)
 		}
 	}

@@ -1,0 +1,90 @@
+package lab
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/impair"
+	"github.com/ndklab/ndklab/fabric/lab/link"
+	"github.com/ndklab/ndklab/fabric/netem"
+	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// netemCarrier has the kernel's netem impair links, while the kernel hands the
+// packets on. The links have netem from the beginning, and keep it when it has
+// nothing to do, so that no packet is lost by putting it there.
+type netemCarrier struct{}
+
+func (netemCarrier) name() string    { return "netem" }
+func (netemCarrier) needsJoin() bool { return true }
+
+func (c netemCarrier) attach(ctx context.Context, l *labLink) error {
+	for d := range l.asked {
+		if err := c.set(ctx, l, d, l.asked[d]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (netemCarrier) set(_ context.Context, l *labLink, direction int, to topology.Impairment) error {
+	if err := l.setNetem(direction, to); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lossy[direction] = l.lossy[direction] || to.Loss.Rate > 0
+	return nil
+}
+
+func (netemCarrier) detach(_ context.Context, l *labLink) error {
+	for d := range l.asked {
+		if err := l.setNetem(d, topology.Impairment{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measure: the kernel's counters are all there is.
+func (netemCarrier) measure(context.Context) (map[string][2]report.Direction, error) { return nil, nil }
+
+// addNetem gives a new link netem in both directions.
+func (l *labLink) addNetem() error {
+	for d := range l.asked {
+		err := l.setNetem(d, topology.Impairment{})
+		if errors.Is(err, netem.ErrMissing) {
+			return control.Errorf(control.Unable, "%v; remedy: engine: linkem, or a kernel that has it", err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setNetem has netem do something to what is sent in a direction, which leaves by
+// the middle at its far end.
+func (l *labLink) setNetem(direction int, to topology.Impairment) error {
+	return netem.Set(netem.Interface{
+		Index: link.MiddleIndex(l.index, 1-direction), MTU: l.spec.MTU, Wire: !l.spec.Offload,
+	}, to)
+}
+
+// reportNetem adds to a report what is known of a direction that netem impairs:
+// what is asked of it at present, and the packets that it dropped. Those are lost
+// as was asked, if loss ever was; netem does not tell them from those that found its
+// queue full. l.mu is held.
+func (l *labLink) reportNetem(d *report.Direction, direction int, kernel link.Counters) {
+	present := l.asked[direction]
+	d.Asked = asked(&impair.Asked{Delay: present.Delay, Jitter: present.Jitter.Spread, Loss: present.Loss.Rate, Rate: present.Rate})
+	d.LostBy.Kernel -= kernel.Queue
+	if l.lossy[direction] {
+		d.Dropped += kernel.Queue
+		d.Lost -= kernel.Queue
+	} else {
+		d.LostBy.Queue += kernel.Queue
+	}
+}
