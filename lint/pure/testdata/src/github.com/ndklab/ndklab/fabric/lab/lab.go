@@ -1,3 +1,4 @@
+// Package lab is no pure package: wall-clock time is allowed.
 package lab
 
 import "time"

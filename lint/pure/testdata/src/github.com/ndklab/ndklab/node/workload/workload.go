@@ -1,3 +1,5 @@
+// Package workload is on the clock of the lab: goroutines and locks are allowed,
+// wall-clock time is not.
 package workload
 
 import (

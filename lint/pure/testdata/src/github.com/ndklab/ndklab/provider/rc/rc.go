@@ -1,3 +1,4 @@
+// Package rc is a pure package, and does all that those must not.
 package rc
 
 import (
