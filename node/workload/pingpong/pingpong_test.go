@@ -6,50 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/netip"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/node/workload/internal/loopback"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/await"
-	"github.com/ndklab/ndklab/provider/clock"
-	"github.com/ndklab/ndklab/provider/udp"
 	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// newAdapter is an adapter on loopback, in real time.
-func newAdapter(t *testing.T, number int, pend bool) (*provider.Adapter, netip.Addr) {
-	t.Helper()
-	pid := os.Getpid() // so that another process's tests use other addresses
-	address := netip.AddrFrom4([4]byte{127, byte(120 + number), byte(pid >> 8), byte(pid)})
-	carrier, err := udp.Open(udp.Config{Addresses: []netip.Addr{address}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	device, err := provider.NewMiniport(provider.Config{
-		Carrier: carrier, Clock: clock.Real(), Rand: rand.New(rand.NewPCG(uint64(number), 3)),
-		Info: provider.DefaultAdapterInfo(), Capabilities: provider.DefaultCapabilities(), Pend: pend,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	adapter, status := device.OpenAdapter(provider.OpenParameters{Version: provider.InterfaceVersion})
-	if status != provider.StatusSuccess {
-		t.Fatal(status)
-	}
-	t.Cleanup(func() {
-		adapter.Close()
-		device.Close()
-	})
-	return adapter, address
-}
 
 // few are options for a short exchange.
 var few = Options{Size: 3000, MTU: DefaultMTU, Iterations: 20, Receives: DefaultReceives, Patience: 20 * time.Second}
@@ -93,8 +63,8 @@ func exchange(t *testing.T, pend bool, server, client Options) (served, called o
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	theirs, address := newAdapter(t, 0, pend)
-	ours, local := newAdapter(t, 1, pend)
+	theirs, address := loopback.Adapter(t, 120, pend)
+	ours, local := loopback.Adapter(t, 121, pend)
 	if client.Local = local; !server.Local.IsValid() {
 		server.Local = address
 	}
@@ -211,7 +181,7 @@ func TestUnlikeEnds(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	adapter, address := newAdapter(t, 0, false)
+	adapter, address := loopback.Adapter(t, 120, false)
 	for name, change := range map[string]func(*Options){
 		"size 0":          func(o *Options) { o.Size = 0 },
 		"size -1":         func(o *Options) { o.Size = -1 },
@@ -288,7 +258,7 @@ func TestOddClients(t *testing.T) {
 		}, "message 1 of 20: receive: " + errSilent.Error()},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			adapter, address := newAdapter(t, 0, false)
+			adapter, address := loopback.Adapter(t, 120, false)
 			port := freePort(t)
 			o := few
 			o.Local, o.Patience = address, 300*time.Millisecond
@@ -317,7 +287,7 @@ func TestOddServers(t *testing.T) {
 		{"is dead", "0000:000011:000001:00000000000000000000ffff7f000001\x00", "message 1 of 20: send: the peer does not acknowledge; it may have ended, or its link is down: STATUS_IO_TIMEOUT"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			adapter, address := newAdapter(t, 0, false)
+			adapter, address := loopback.Adapter(t, 120, false)
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
 				t.Fatal(err)
@@ -367,7 +337,7 @@ func TestInterrupt(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			adapter, address := newAdapter(t, 0, false)
+			adapter, address := loopback.Adapter(t, 120, false)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			port := freePort(t)
 			o := few
@@ -394,8 +364,8 @@ func TestInterrupt(t *testing.T) {
 // TestLastAcknowledgement: a client that leaves with the last message without having
 // acknowledged it is no failure.
 func TestLastAcknowledgement(t *testing.T) {
-	adapter, address := newAdapter(t, 0, false)
-	ours, local := newAdapter(t, 1, false)
+	adapter, address := loopback.Adapter(t, 120, false)
+	ours, local := loopback.Adapter(t, 121, false)
 	port := freePort(t)
 	o := few
 	o.Local, o.Iterations = address, 1

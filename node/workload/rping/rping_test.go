@@ -3,16 +3,13 @@ package rping
 import (
 	"bytes"
 	"context"
-	"math/rand/v2"
 	"net/netip"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/ndklab/ndklab/provider"
-	"github.com/ndklab/ndklab/provider/clock"
-	"github.com/ndklab/ndklab/provider/udp"
+	"github.com/ndklab/ndklab/node/workload/internal/loopback"
 	"go.uber.org/goleak"
 )
 
@@ -34,40 +31,13 @@ func TestTextIsRpings(t *testing.T) {
 	}
 }
 
-// newAdapter is an adapter on loopback, in real time.
-func newAdapter(t *testing.T, number int, pend bool) (*provider.Adapter, netip.Addr) {
-	t.Helper()
-	pid := os.Getpid() // so that another process's tests use other addresses
-	address := netip.AddrFrom4([4]byte{127, byte(110 + number), byte(pid >> 8), byte(pid)})
-	carrier, err := udp.Open(udp.Config{Addresses: []netip.Addr{address}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	device, err := provider.NewMiniport(provider.Config{
-		Carrier: carrier, Clock: clock.Real(), Rand: rand.New(rand.NewPCG(uint64(number), 3)),
-		Info: provider.DefaultAdapterInfo(), Capabilities: provider.DefaultCapabilities(), Pend: pend,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	adapter, status := device.OpenAdapter(provider.OpenParameters{Version: provider.InterfaceVersion})
-	if status != provider.StatusSuccess {
-		t.Fatal(status)
-	}
-	t.Cleanup(func() {
-		adapter.Close()
-		device.Close()
-	})
-	return adapter, address
-}
-
 // exchange has a client call a server, and returns what each says.
 func exchange(t *testing.T, pend bool, rounds int, server, client Options) (serverErr, clientErr error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	theirs, address := newAdapter(t, 0, pend)
-	ours, local := newAdapter(t, 1, pend)
+	theirs, address := loopback.Adapter(t, 110, pend)
+	ours, local := loopback.Adapter(t, 111, pend)
 	client.Local = local
 	at := netip.AddrPortFrom(address, DefaultPort)
 	listening, served := make(chan struct{}), make(chan error, 1)
@@ -121,7 +91,7 @@ func TestClientLendsTooMuch(t *testing.T) {
 }
 
 func TestSizes(t *testing.T) {
-	adapter, address := newAdapter(t, 0, false)
+	adapter, address := loopback.Adapter(t, 110, false)
 	for _, size := range []int{0, MinSize - 1, MaxSize + 1} {
 		if err := Call(t.Context(), adapter, netip.AddrPortFrom(address, 1), 1, Options{Size: size}); err == nil {
 			t.Errorf("size %d was taken", size)
@@ -130,8 +100,8 @@ func TestSizes(t *testing.T) {
 }
 
 func TestNobodyListens(t *testing.T) {
-	adapter, local := newAdapter(t, 0, false)
-	_, address := newAdapter(t, 1, false)
+	adapter, local := loopback.Adapter(t, 110, false)
+	_, address := loopback.Adapter(t, 111, false)
 	if err := Call(t.Context(), adapter, netip.AddrPortFrom(address, 1), 1, Options{Size: DefaultSize, Local: local}); err == nil {
 		t.Error("a call to a port that nobody listens at succeeded")
 	}

@@ -1,0 +1,45 @@
+// Package loopback gives the tests of workloads adapters that reach each other
+// through the loopback interface, in real time. It is no part of ndklab's
+// programs. Start reading at Adapter.
+package loopback
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"testing"
+
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/clock"
+	"github.com/ndklab/ndklab/provider/udp"
+)
+
+// Adapter is an adapter at an address of its own, 127.NET.x.y, until the test
+// ends. Tests of one package that run at once, and packages among each other, need
+// different nets; processes have different addresses in any case. pend is
+// provider.Config's.
+func Adapter(t *testing.T, net byte, pend bool) (*provider.Adapter, netip.Addr) {
+	t.Helper()
+	pid := os.Getpid()
+	address := netip.AddrFrom4([4]byte{127, net, byte(pid >> 8), byte(pid)})
+	carrier, err := udp.Open(udp.Config{Addresses: []netip.Addr{address}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	device, err := provider.NewMiniport(provider.Config{
+		Carrier: carrier, Clock: clock.Real(), Rand: rand.New(rand.NewPCG(uint64(net), 3)),
+		Info: provider.DefaultAdapterInfo(), Capabilities: provider.DefaultCapabilities(), Pend: pend,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	adapter, status := device.OpenAdapter(provider.OpenParameters{Version: provider.InterfaceVersion})
+	if status != provider.StatusSuccess {
+		t.Fatal(status)
+	}
+	t.Cleanup(func() {
+		adapter.Close()
+		device.Close()
+	})
+	return adapter, address
+}
