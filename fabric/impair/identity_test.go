@@ -69,7 +69,7 @@ func TestIdentifyRefusesOthers(t *testing.T) {
 		"a fragment":       func(b []byte) []byte { b[6] = 0x20; return b },
 		"a later fragment": func(b []byte) []byte { b[7] = 1; return b },
 		"another version":  func(b []byte) []byte { b[0] = 0x55; return b },
-		"a short header":   func(b []byte) []byte { b[0] = 0x44; return b },
+		"a short header":   func(b []byte) []byte { b[0], b[18], b[19] = 0x44, 0x12, 0xb7; return b },
 		"no IP header":     func(b []byte) []byte { return b[:19] },
 		"no UDP header":    func(b []byte) []byte { return b[:27] },
 		"no BTH":           func(b []byte) []byte { return b[:39] },

@@ -248,5 +248,5 @@ type flap struct {
 
 // cuts reports whether the direction is cut at an instant.
 func (f *flap) cuts(at time.Duration) bool {
-	return max(0, at-f.since)%f.Period >= f.Period-f.Down
+	return (at-f.since)%f.Period >= f.Period-f.Down
 }

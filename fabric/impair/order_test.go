@@ -84,3 +84,17 @@ func TestDepthChanges(t *testing.T) {
 		t.Errorf("without reordering a packet leaves at %v, before others", v.Departs)
 	}
 }
+
+// With a smaller depth, packets on their way may be overtaken at once.
+func TestDepthShrinks(t *testing.T) {
+	settings := topology.Impairment{Delay: time.Millisecond, Reorder: topology.Reorder{Probability: 1e-9, Depth: 5}}
+	d := direction(4, "link", 0, settings)
+	for range 10 {
+		d.Packet(packet(100), 0)
+	}
+	settings.Reorder = topology.Reorder{Probability: 1, Depth: 2}
+	d.Set(settings, 0)
+	if v := d.Packet(packet(100), 0); v.Overtakes != 2 {
+		t.Errorf("%d packets are overtaken, want 2", v.Overtakes)
+	}
+}

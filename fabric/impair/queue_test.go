@@ -159,6 +159,48 @@ func TestRateRaisedWhileQueueIsFull(t *testing.T) {
 	}
 }
 
+// What a rate leaves of a nanosecond is no time at another rate.
+func TestRestOfOneRateIsNotTakenToAnother(t *testing.T) {
+	d := direction(1, "link", 0, topology.Impairment{Rate: 99_999_999_977})
+	sent := d.Packet(packet(1000), 0).Queued
+	d.Set(topology.Impairment{Rate: 8}, 0)
+	if v := d.Packet(packet(1000), 0); v.Queued != sent+1024*time.Second {
+		t.Errorf("queued for %v, want 1024 s more than %v", v.Queued, sent)
+	}
+}
+
+// However long a queue may be, instants stay in their range.
+func TestEndlessQueue(t *testing.T) {
+	for _, queue := range []topology.Queue{{Packets: math.MaxUint64}, {Bytes: math.MaxUint64}} {
+		d := direction(1, "link", 0, topology.Impairment{Rate: 1, Queue: queue})
+		var last time.Duration
+		for range 10_000 {
+			v := d.Packet(packet(65549), 0)
+			if v.Fate == QueueFull {
+				break
+			}
+			if v.Departs <= last {
+				t.Fatalf("departs at %v after %v", v.Departs, last)
+			}
+			last = v.Departs
+		}
+		if year := 365 * 24 * time.Hour; last < 9*year || last > 10*year {
+			t.Errorf("%+v is full after %v", queue, last)
+		}
+	}
+}
+
+// A packet that came before the rate took effect has its turn from then on.
+func TestRateBeginsWhenItIsSet(t *testing.T) {
+	d := New(1, "link", 0)
+	d.Set(topology.Impairment{Rate: 8_000_000_000}, 5000)
+	for i := range time.Duration(3) {
+		if v := d.Packet(packet(1000-framing), 0); v.Departs != 5000+(i+1)*1000 {
+			t.Errorf("packet %d departs at %v", i, v.Departs)
+		}
+	}
+}
+
 func TestMarksBetweenThresholds(t *testing.T) {
 	// Each round fills the queue anew, with packets of 1000 bytes each 10 s.
 	frame := 1000 - framing

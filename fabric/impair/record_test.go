@@ -256,17 +256,88 @@ func TestReplayKeepsTheOrderAtOtherTimes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := New(9, "link", 0)
-	d.Replay(log.Sequence("link", 0))
-	differ := 0
-	got, _ := run(d, 900)
-	for i, v := range got {
-		if v.Overtakes != want[i].Overtakes {
-			differ++
+	for _, stretch := range []time.Duration{900, 1100} {
+		d := New(9, "link", 0)
+		d.Replay(log.Sequence("link", 0))
+		differ := 0
+		got, _ := run(d, stretch)
+		for i, v := range got {
+			if v.Overtakes != want[i].Overtakes {
+				differ++
+			}
+		}
+		if differ > 0 {
+			t.Errorf("at %v: %d packets overtake another number than recorded", stretch, differ)
 		}
 	}
-	if differ > 0 {
-		t.Errorf("%d packets overtake another number than recorded", differ)
+}
+
+// sequence is what was decided on packets that are made alike, some ns apart.
+func sequence(t *testing.T, d *Direction, gap time.Duration, n int) (*Sequence, []Verdict) {
+	t.Helper()
+	var s Sequence
+	var all []Verdict
+	for i := range n {
+		p := &Packet{Frame: 1000 - framing, ECT: true}
+		v := d.Packet(p, time.Duration(i)*gap)
+		r := d.Record(p, time.Duration(i)*gap, &v)
+		if err := s.add(&r); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, v)
+	}
+	return &s, all
+}
+
+// Lost packets take their turn again if they had one, and packets that passed
+// pass, also where the queue is full now.
+func TestReplayOfAFullQueue(t *testing.T) {
+	settings := topology.Impairment{Rate: 8_000_000_000, Queue: topology.Queue{Packets: 4}, Loss: topology.Loss{Rate: 0.5}}
+	s, want := sequence(t, direction(1, "link", 0, settings), 200, 1000) // five times the rate
+	d := direction(1, "link", 0, settings)
+	d.Replay(s)
+	if _, got := sequence(t, d, 200, 1000); !cmp.Equal(want, got, compareVerdicts) {
+		t.Error("at the same instants the verdicts differ")
+	}
+	d = direction(1, "link", 0, settings)
+	d.Replay(s)
+	_, got := sequence(t, d, 0, 1000)
+	var last time.Duration
+	passed := 0
+	for i, v := range got {
+		if v.Fate != want[i].Fate {
+			t.Errorf("packet %d: %v, recorded %v", i, v.Fate, want[i].Fate)
+		}
+		if v.Fate == Passes {
+			passed++
+			if v.Departs < last+1000 {
+				t.Errorf("packet %d departs at %v after %v", i, v.Departs, last)
+			}
+			last = v.Departs
+		}
+	}
+	if passed < 50 {
+		t.Errorf("%d packets passed", passed)
+	}
+}
+
+// A replay may begin when packets have entered already, and marks none that may
+// not be marked.
+func TestReplayBeginsLate(t *testing.T) {
+	settings := topology.Impairment{Rate: 8_000_000, ECN: topology.ECN{Min: 1, Max: 1}}
+	s, want := sequence(t, direction(1, "link", 0, settings), 0, 10)
+	d := New(1, "link", 0)
+	for range 5 {
+		d.Packet(packet(100), 0)
+	}
+	d.Replay(s)
+	p := &Packet{Frame: 1000 - framing, ECT: true}
+	if v := d.Packet(p, 0); !want[5].Mark || !v.Mark || d.Replayed().Packets != 1 {
+		t.Errorf("sixth packet: %+v, recorded %+v", v, want[5])
+	}
+	p.ECT = false
+	if v := d.Packet(p, 0); !want[6].Mark || v.Mark {
+		t.Errorf("not ECN-capable: %+v", v)
 	}
 }
 
