@@ -240,6 +240,15 @@ func TestEveryMessageIsTested(t *testing.T) {
 	}
 }
 
+// TestErrorOrder has errors in a topology and in two files that it refers to.
+func TestErrorOrder(t *testing.T) {
+	list := ErrorList{{"b.txt", 1, 1, "x"}, {"t.yaml", 9, 1, "x"}, {"a.txt", 2, 1, "x"}, {"t.yaml", 3, 2, "x"}, {"t.yaml", 3, 1, "x"}, {"a.txt", 2, 1, "x"}, {"z.yaml", 1, 1, "x"}}
+	want := ErrorList{{"t.yaml", 3, 1, "x"}, {"t.yaml", 3, 2, "x"}, {"t.yaml", 9, 1, "x"}, {"a.txt", 2, 1, "x"}, {"b.txt", 1, 1, "x"}, {"z.yaml", 1, 1, "x"}}
+	if diff := cmp.Diff(want, list.ordered("t.yaml")); diff != "" {
+		t.Errorf("errors (-want +got):\n%s", diff)
+	}
+}
+
 func TestErrorListIsCut(t *testing.T) {
 	var list ErrorList
 	for i := range 52 {

@@ -562,6 +562,10 @@ topology:
 			t.Errorf("between %v are the links %v, want %v", b.sets, got, b.want)
 		}
 	}
+	outside := &Topology{Links: []Link{link("a:eth0", "external:tap0", 4200, Impairment{}), link("b:eth0", "a:eth1", 4200, Impairment{})}}
+	if got := outside.Between([][]string{{"a"}}); !slices.Equal(got, []int{1}) {
+		t.Errorf("between a and the rest are the links %v, want not that to the outside", got)
+	}
 	for endpoint, want := range map[string]int{"a:eth0": 0, "c:up": 1, "a:eth2": 3, "a:eth9": -1, "a": -1, "": -1, "a:eth0:": -1} {
 		got, ok := lab.FindLink(endpoint)
 		if ok != (want >= 0) || ok && got != want {

@@ -92,6 +92,9 @@ func TestSettings(t *testing.T) {
 		{"faults=[{match: {opcode: write}, action: drop}]",
 			Change{Faults: &[]Fault{{Match: Match{Opcodes: []uint8{6, 7, 8, 9, 10, 11}}, Action: Drop}}},
 			"faults drop {opcode: write}", ""},
+		{"faults=[{match: {opcode: RC SEND Last with Immediate}, action: drop}]",
+			Change{Faults: &[]Fault{{Match: Match{Opcodes: []uint8{3}}, Action: Drop}}},
+			"faults drop {opcode: SEND_LAST_IMMEDIATE}", "faults=[{match: {opcode: SEND_LAST_IMMEDIATE}, action: drop}]"},
 		{"faults=[{match: {opcode: [WRITE_FIRST, RC Acknowledge, 0xd2, cnp, read], nth: 3}, action: duplicate}]",
 			Change{Faults: &[]Fault{{Match: Match{Opcodes: []uint8{6, 12, 17, 0x81, 0xd2}, Packets: []uint64{3}}, Action: Double}}},
 			"faults duplicate {opcode: [WRITE_FIRST, read, ACKNOWLEDGE, cnp, 0xd2], nth: 3}",
@@ -144,6 +147,29 @@ func TestSettings(t *testing.T) {
 
 func goodSamples() *Jitter {
 	return &Jitter{Distribution: Sampled, Samples: []time.Duration{time.Millisecond, -50 * time.Microsecond, 0}}
+}
+
+func TestEqual(t *testing.T) {
+	sampled := func(samples ...time.Duration) Impairment {
+		return Impairment{Jitter: Jitter{Distribution: Sampled, Samples: samples}}
+	}
+	fault := func(qp uint32) Impairment { return Impairment{Faults: []Fault{{Match: Match{QP: &qp}, Action: Drop}}} }
+	tests := []struct {
+		a, b Impairment
+		want bool
+	}{
+		{Impairment{}, Impairment{Faults: []Fault{}}, true},
+		{sampled(1, 2), sampled(1, 2), true},
+		{sampled(1, 2), sampled(1, 3), false},
+		{fault(1), fault(1), true},
+		{fault(1), fault(2), false},
+		{Impairment{}, Impairment{Cut: true}, false},
+	}
+	for _, test := range tests {
+		if got := test.a.Equal(test.b); got != test.want {
+			t.Errorf("%v and %v: %v, want %v", test.a, test.b, got, test.want)
+		}
+	}
 }
 
 func TestImpairmentInWords(t *testing.T) {
