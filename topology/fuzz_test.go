@@ -2,7 +2,9 @@ package topology
 
 import (
 	"errors"
+	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,6 +23,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("topology: {defaults: {adapter: {max_read_request_sge: 4, vendor_id: 0x2}}, nodes: {a: {adapter: {max_srq_depth: 0, max_initiator_request_sge: 8}}}}"))
 	f.Add([]byte("topology: {nodes: {a: }, links: [{endpoints: [a:e, external:tap0]}, {endpoints: [{node: external, interface: t, addresses: [10.9.0.1/24]}, a:f]}]}"))
 	f.Add([]byte("topology: {defaults: {link: {delay: 1ms, tolerance: {rate: 1%}, offload: off}}, nodes: {a: , b: }, links: [{endpoints: [a:e, b:e], jitter: {file: good.txt}, loss: {rate: 1%, burst: 5, packets: [3]}, reorder: {probability: 1%, depth: 3}, queue: {bytes: 1MiB, packets: 5}, ecn: {min: 0B, max: 1KiB}, flap: {period: 1s, down: 1ms}, faults: [{match: {opcode: [ack, 3], syndrome: nak, psn: 1-2, nth: [3, 4]}, action: delay, delay: 1ms, from: a}]}]}\ntimeline: [{at: 1s, partition: [[a], [b]]}, {at: 2s, heal: true}, {at: 3s, link: a:e, set: {corrupt: {probability: 1%, bits: 2}}}, {at: 4s, link: a:e, reset: true}]"))
+	f.Add([]byte("topology: {kinds: {t: {kind: switch, stp: true, port: {rate: 1gbit}}}, nodes: {a: , b: , r: {kind: router}, s: {kind: t}, u: {kind: t}}, links: [{endpoints: [a:e, s:1]}, {endpoints: [s:2, u:2]}, {endpoints: [s:3, u:3]}, {endpoints: [u:1, r:1]}, {endpoints: [r:2, b:e], mtu: 9000}]}\nworkloads: [{name: w, from: a, to: b, operation: send, size: 1B, count: 1}]"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		lab, err := ParseWith(readSamples, "fuzz.yaml", data)
 		if err != nil {
@@ -39,6 +42,15 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("a lab without name or nodes: %+v", lab)
 		}
 		for _, n := range lab.Nodes {
+			for _, route := range n.Routes {
+				for _, via := range route.Via {
+					if n.Kind == Switch || !slices.ContainsFunc(n.Interfaces, func(i Interface) bool {
+						return slices.ContainsFunc(i.Addresses, func(a netip.Prefix) bool { return a.Masked().Contains(via) && a.Addr() != via })
+					}) {
+						t.Errorf("%s %s has the route %+v", n.Kind, n.Name, route)
+					}
+				}
+			}
 			a := n.Adapter
 			if a.MaxReadRequestSge != nil && a.MaxInitiatorRequestSge != nil && *a.MaxReadRequestSge > *a.MaxInitiatorRequestSge {
 				t.Errorf("%s reads with %d elements of %d", n.Name, *a.MaxReadRequestSge, *a.MaxInitiatorRequestSge)

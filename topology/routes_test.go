@@ -70,6 +70,25 @@ func TestRoutes(t *testing.T) {
 			},
 		},
 		{
+			name: "two routers at one switch that are equally near",
+			file: `topology:
+  nodes: {x: {kind: router}, r0: {kind: router}, r1: {kind: router}, y: {kind: router}, a: , s: {kind: switch}}
+  links:
+    - endpoints: [{node: x, interface: s, addresses: [10.0.0.1/24]}, "s:1"]
+    - endpoints: ["r0:s", "s:2"]
+    - endpoints: ["r1:s", "s:3"]
+    - endpoints: [{node: r0, interface: y, addresses: [10.0.2.1/24]}, "y:0"]
+    - endpoints: [{node: r1, interface: y, addresses: [10.0.4.1/24]}, "y:1"]
+    - endpoints: [{node: a, interface: e, addresses: [10.0.6.1/24]}, "y:2"]`,
+			want: []string{
+				"x 10.0.2.0/24 [10.0.0.2]", "x 10.0.4.0/24 [10.0.0.3]", "x 10.0.6.0/24 [10.0.0.2 10.0.0.3]",
+				"r0 10.0.4.0/24 [10.0.0.3 10.0.2.2]", "r0 10.0.6.0/24 [10.0.2.2]",
+				"r1 10.0.2.0/24 [10.0.0.2 10.0.4.2]", "r1 10.0.6.0/24 [10.0.4.2]",
+				"y 10.0.0.0/24 [10.0.2.1 10.0.4.1]",
+				"a 0.0.0.0/0 [10.0.6.2]",
+			},
+		},
+		{
 			name: "subnets that lie together",
 			file: `topology:
   nodes: {a: , h0: , h1: , h2: , h3: , near: {kind: router}, far: {kind: router}}

@@ -68,7 +68,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	for _, verb := range []*cobra.Command{
 		runCommand(), upCommand(), downCommand(), lsCommand(), inspectCommand(), execCommand(),
 		linkCommand(), adapterCommand(), countersCommand(), connectionsCommand(), rpingCommand(), rcPingpongCommand(),
-		validateCommand(), doctorCommand(), versionCommand(),
+		validateCommand(), generateCommand(), doctorCommand(), versionCommand(),
 	} {
 		verb.DisableFlagsInUseLine = true
 		root.AddCommand(verb)

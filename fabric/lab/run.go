@@ -212,7 +212,7 @@ func (r *run) path(i int) (from netip.Addr, to netip.AddrPort, err error) {
 	w := &r.topo.Workloads[i]
 	path, ok := r.topo.Path(w.From, w.To)
 	if !ok {
-		return from, to, fmt.Errorf("no link joins %s and %s", w.From, w.To)
+		return from, to, fmt.Errorf("%s does not reach %s", w.From, w.To)
 	}
 	return path.From.Address, netip.AddrPortFrom(path.To.Address, firstPort+uint16(i)), nil
 }

@@ -1,0 +1,48 @@
+package examples_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/ndklab/ndklab/fabric/doctor"
+)
+
+// TestFabrics runs the examples that have switches and routers, as whoever runs the
+// test and as an ordinary user. How fast they are is for the machine to say, and
+// whether it keeps up with the links, too.
+func TestFabrics(t *testing.T) {
+	if !doctor.Examine(t.Context()).CanRun {
+		t.Skip("labs cannot run here: `ndklab doctor` says why")
+	}
+	for _, user := range accounts(t) {
+		for example, checks := range map[string]int{"star": 6, "leaf-spine": 7} {
+			t.Run(user.name+" "+example, func(t *testing.T) {
+				t.Parallel()
+				data, err := os.ReadFile(example + ".ndklab.yaml")
+				if err != nil {
+					t.Fatal(err)
+				}
+				name := example + "-" + strconv.Itoa(os.Getpid())
+				text := strings.NewReplacer("\nname: "+example+"\n", "\nname: "+name+"\n", "\n      mtu: 4200 ", "\n      overrun: allow\n      mtu: 4200 ").Replace(string(data))
+				if !strings.Contains(text, name) || !strings.Contains(text, "overrun: allow") {
+					t.Fatalf("the example is not as this test expects:\n%s", text)
+				}
+				file := filepath.Join(bin, name+"-"+user.name+".yaml")
+				if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				p := user.start(t, "ndklab", "run", file)
+				if code := p.end(); code != 0 {
+					t.Fatalf("exit code %d\n%s%s", code, &p.printed, &p.errors)
+				}
+				if got := len(regexp.MustCompile(`(?m)  ok$`).FindAllString(p.printed.String(), -1)); got != checks {
+					t.Errorf("%d checks passed, want %d\n%s", got, checks, &p.printed)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package generate
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ndklab/ndklab/topology"
+	"pgregory.net/rapid"
+)
+
+// usual is an order of a shape with its defaults.
+func usual(s Shape) Order {
+	o := Order{Name: "lab", Command: "ndklab generate " + s.Name, Values: make(map[string]int), Link: s.Link}
+	for _, p := range s.Parameters {
+		o.Values[p.Name] = p.Default
+	}
+	return o
+}
+
+// parsed is the topology of what a shape writes.
+func parsed(t rapid.TB, s Shape, o Order) *topology.Topology {
+	t.Helper()
+	text, err := s.Generate(o)
+	if err != nil {
+		t.Fatalf("%s: %v", s.Name, err)
+	}
+	for i, line := range strings.Split(text, "\n") {
+		if strings.TrimRight(line, " ") != line {
+			t.Errorf("%s: line %d ends in spaces: %q", s.Name, i+1, line)
+		}
+	}
+	lab, err := topology.Parse("generated.yaml", []byte(text))
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", s.Name, err, text)
+	}
+	return lab
+}
+
+// TestAnything generates every shape with any parameters in their ranges.
+func TestAnything(t *testing.T) {
+	for _, s := range Shapes() {
+		t.Run(s.Name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				o := Order{Name: "x-1", Command: "a command", Values: make(map[string]int)}
+				for _, p := range s.Parameters {
+					v := rapid.IntRange(p.Minimum, min(p.Maximum, 2*p.Default)).Draw(t, p.Name)
+					if p.Even {
+						v = max(p.Minimum, v/2*2)
+					}
+					o.Values[p.Name] = v
+				}
+				o.Link.Rate = rapid.Uint64Range(0, 1e12).Draw(t, "rate")
+				o.Link.Delay = time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "delay"))
+				o.Link.Loss = float64(rapid.IntRange(0, 1e6).Draw(t, "loss")) / 1e6
+				lab := parsed(t, s, o)
+				if lab.Name != "x-1" || !lab.HasSeed {
+					t.Errorf("name %q, seed %v", lab.Name, lab.HasSeed)
+				}
+				asked := 0
+				for _, l := range lab.Links {
+					for _, d := range l.Directions {
+						if d.Rate == o.Link.Rate && d.Delay == o.Link.Delay && d.Loss.Rate == o.Link.Loss {
+							asked++
+						}
+					}
+				}
+				if asked < 2 {
+					t.Error("no link is as asked")
+				}
+			})
+		})
+	}
+}
+
+// TestLargest generates every shape with the largest and the smallest parameters.
+func TestLargest(t *testing.T) {
+	for _, s := range Shapes() {
+		least, most := usual(s), usual(s)
+		for _, p := range s.Parameters {
+			least.Values[p.Name], most.Values[p.Name] = p.Minimum, p.Maximum
+		}
+		parsed(t, s, least)
+		parsed(t, s, most)
+	}
+}
+
+func TestShapes(t *testing.T) {
+	tests := []struct {
+		shape                    string
+		hosts, switches, routers int
+		links, subnets           int
+	}{
+		{"pair", 2, 0, 0, 1, 1},
+		{"star", 8, 1, 0, 8, 1},
+		{"ring", 4, 0, 0, 4, 4},
+		{"mesh", 4, 0, 0, 6, 6},
+		{"leaf-spine", 8, 0, 6, 16, 16},
+		{"fat-tree", 16, 0, 20, 48, 48},
+		{"dumbbell", 8, 2, 0, 9, 1},
+		{"wan", 6, 3, 3, 12, 6},
+	}
+	if len(tests) != len(Shapes()) {
+		t.Errorf("%d shapes, of which %d are tested", len(Shapes()), len(tests))
+	}
+	for i, s := range Shapes() {
+		want := tests[i]
+		lab := parsed(t, s, usual(s))
+		got := want
+		got.shape, got.hosts, got.switches, got.routers, got.links = s.Name, 0, 0, 0, len(lab.Links)
+		subnets := make(map[string]bool)
+		for _, n := range lab.Nodes {
+			switch n.Kind {
+			case topology.Host:
+				got.hosts++
+			case topology.Switch:
+				got.switches++
+			case topology.Router:
+				got.routers++
+			}
+			for _, f := range n.Interfaces {
+				for _, a := range f.Addresses {
+					if a.Addr().Is4() {
+						subnets[a.Masked().String()] = true
+					}
+				}
+			}
+		}
+		got.subnets = len(subnets)
+		if got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+		if len(lab.Workloads) < 2 || len(lab.Checks) < 2 {
+			t.Errorf("%s has %d workloads and %d checks", s.Name, len(lab.Workloads), len(lab.Checks))
+		}
+	}
+}
+
+// TestECMP holds a leaf of a leaf-spine fabric to as many next hops as there are
+// spines.
+func TestECMP(t *testing.T) {
+	o := usual(leafSpine)
+	o.Values["spines"] = 5
+	lab := parsed(t, leafSpine, o)
+	to := lab.FindNode("h4-2").Interfaces[0].Addresses
+	found := 0
+	for _, r := range lab.FindNode("leaf1").Routes {
+		for _, a := range to {
+			if r.To.Contains(a.Addr()) {
+				found++
+				if len(r.Via) != 5 {
+					t.Errorf("the route to %s has the next hops %v, want 5", a, r.Via)
+				}
+			}
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d routes lead to %s, want one for each family", found, to)
+	}
+}
+
+func TestOutOfRange(t *testing.T) {
+	for _, test := range []struct {
+		shape Shape
+		name  string
+		value int
+		want  string
+	}{
+		{star, "nodes", 1, "nodes: 1 is out of range, expected 2 to 2000"},
+		{star, "nodes", 2001, "nodes: 2001 is out of range, expected 2 to 2000"},
+		{fatTree, "k", 5, "k: 5 is odd, expected an even number"},
+	} {
+		o := usual(test.shape)
+		o.Values[test.name] = test.value
+		if _, err := test.shape.Generate(o); err == nil || err.Error() != test.want {
+			t.Errorf("error %v, want %s", err, test.want)
+		}
+	}
+}
+
+// BenchmarkParse is of fabrics of about two thousand nodes, with their routes.
+func BenchmarkParse(b *testing.B) {
+	for _, size := range []struct {
+		shape  Shape
+		values map[string]int
+	}{
+		{star, map[string]int{"nodes": 2000}},
+		{leafSpine, map[string]int{"spines": 16, "leaves": 64, "hosts-per-leaf": 30}},
+		{fatTree, map[string]int{"k": 16}},
+	} {
+		o := usual(size.shape)
+		o.Values = size.values
+		text, err := size.shape.Generate(o)
+		if err != nil {
+			b.Fatal(err)
+		}
+		data := []byte(text)
+		var lab *topology.Topology
+		b.Run(size.shape.Name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if lab, err = topology.Parse("x.yaml", data); err != nil {
+					b.Fatal(err)
+				}
+			}
+			routes := 0
+			for _, n := range lab.Nodes {
+				routes += len(n.Routes)
+			}
+			b.ReportMetric(float64(len(lab.Nodes)), "nodes")
+			b.ReportMetric(float64(routes), "routes")
+		})
+	}
+}
