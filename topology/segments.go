@@ -134,6 +134,7 @@ func (p partition) join(i, j int) bool {
 // segmentsWork reports what cannot work in a segment: loops of switches that do
 // not break them, nodes that are in it twice, and links of different MTU.
 func (r *reader) segmentsWork(t *Topology, segments []segment, links []linkMap) {
+	r.portsSuffice(t, links)
 	r.loops(t, links)
 	for _, s := range segments {
 		first := s.links[0]
@@ -156,6 +157,31 @@ func (r *reader) segmentsWork(t *Topology, segments []segment, links []linkMap) 
 				continue
 			}
 			in[name.Node] = e
+		}
+	}
+}
+
+// maxPorts is how many links a switch takes, which is a bridge of the kernel
+// (net/bridge/br_if.c, find_portno).
+const maxPorts = 1023
+
+// portsSuffice reports the switches at which too many links end.
+func (r *reader) portsSuffice(t *Topology, links []linkMap) {
+	ports := make(map[string]int)
+	for _, n := range t.Nodes {
+		if n.Kind == Switch {
+			ports[n.Name] = 0
+		}
+	}
+	for i, l := range t.Links {
+		for end, e := range l.Endpoints {
+			used, isSwitch := ports[e.Node]
+			if isSwitch && used == maxPorts {
+				r.errorf(links[i].endpoints[end].at, "switch %s has more than %d links, expected fewer: a second switch, joined to it by a link, takes the others", e.Node, maxPorts)
+			}
+			if isSwitch {
+				ports[e.Node] = used + 1
+			}
 		}
 	}
 }
