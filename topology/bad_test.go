@@ -96,6 +96,8 @@ var sampleFiles = map[string]string{
 	"bad.txt":      "1ms\n  2 # no unit\nfast\n61s\n\xff\n",
 	"empty.txt":    "# nothing\n",
 	"large.txt":    strings.Repeat("1ms\n", maxSampleSize/4+1),
+	"most.txt":     strings.Repeat("1us\n", maxSamples-1) + "-1s\n",
+	"more.txt":     strings.Repeat("1us\n", maxSamples-1) + "-999ms\n",
 	"many.txt":     strings.Repeat("1s\n", maxSamples+1),
 }
 
@@ -275,6 +277,10 @@ func TestHostileFiles(t *testing.T) {
 		{"list of aliases", fill("topology: {nodes: {a: &a {cpu: 1}}, links: [&l {endpoints: [a:e, a:f]}", ",*l", "]}")},
 		{"wide aliases", fill("topology: {links: [&l {endpoints: [&e {addresses: [&x 10.0.0.1/24"+strings.Repeat(",*x", 500)+"]}"+strings.Repeat(",*e", 500)+"]}", ",*l", "]}")},
 		{"merges", fill("version: 3\ntopology: {nodes: {a: &a {cpu: 1}, b: {<<: [*a", ",*a", "]}}}")},
+		{"list of faults", fill("topology: {nodes: {a: , b: }, links: [{endpoints: [a:e, b:e], faults: [&f {match: {opcode: [ack, cnp]}, action: drop}", ",*f", "]}]}")},
+		{"events with samples", fill("topology: {nodes: {a: , b: }, links: [{endpoints: [a:e, b:e], delay: 1s}]}\ntimeline:\n",
+			"- {at: 1s, link: a:e, set: {jitter: {file: most.txt}}}\n- {at: 1s, link: a:e, set: {jitter: {file: more.txt}}}\n", "- {at: 1s, link: a:e, set: {delay: 0ms}}\n")},
+		{"partitions", fill("topology: {nodes: {a: , b: }, links: [{endpoints: [a:e, b:e]}]}\ntimeline:\n", "- {at: 1s, partition: [[a]]}\n", "- {at: 1s, partition: [[z]]}\n")},
 		{"comments", fill("", "#\n", "")},
 		{"comments inside", fill("a:\n", " # c\n", " b: 1\n")},
 		{"comments between", fill("", "a: # c\n # d\n", "")},
@@ -292,7 +298,7 @@ func TestHostileFiles(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if _, err := Parse("lab.yaml", test.data); err == nil {
+			if _, err := ParseWith(readSamples, "lab.yaml", test.data); err == nil {
 				t.Error("Parse took it")
 			} else if len(err.Error()) > 1000*shownErrors {
 				t.Errorf("a message of %d bytes", len(err.Error()))

@@ -1,27 +1,42 @@
 // Package impair is the model of an impaired link: given the packets that enter
-// one direction of it, it says which arrive at the other end, and when.
+// one direction of it, it says which arrive at the other end, when, and how
+// altered.
 //
-// A packet first waits for its turn at the sender, whose queue is finite, and
-// takes the time that the direction's rate gives it; then it travels for the
-// delay, give or take the jitter; or it is lost on the way. Packets never
-// overtake each other. Every random decision comes from the lab's seed, the
-// link's name and the direction, and depends on nothing but a packet's place
-// in the sequence: the same packets in the same order are lost again, however
-// they were timed.
+// A packet first waits for its turn at the sender, whose queue is finite and may
+// mark it, and takes the time that the direction's rate gives it; then it
+// travels for the delay, give or take the jitter; or it is lost on the way. It
+// may be duplicated there, some of its bits may flip, and it may overtake
+// others. Faults do the same to RoCEv2 packets that are chosen by what they say.
+//
+// # Rate
+//
+// A rate is that of an Ethernet wire: a packet takes, beyond its own bytes from
+// the Ethernet header to the end of the payload, the time of a preamble with
+// start delimiter (8 bytes), a frame check sequence (4) and a gap (12), and
+// frames shorter than 60 bytes are padded to that. So a RoCEv2 packet with a
+// payload of 4096 bytes, 4154 bytes long, takes 4178, and 10 Gb/s are 9.80 Gb/s
+// of payload. Bursts, queues and the thresholds of ECN are in these wire bytes,
+// too. WireBytes is the rule.
+//
+// # Randomness
+//
+// Every random decision is a function of the lab's seed, the link's name, the
+// direction, the kind of decision and the packet's place among those that
+// entered the direction: the same packets in the same order meet the same fate,
+// however they were timed, and a change of one setting leaves the decisions of
+// the others alone. What depends on time does so by its nature: marks and drops
+// of a queue, flaps, and how many packets there are to overtake.
+//
+// A Record holds a decision; a Direction can Replay a Sequence of them.
 //
 // The model is pure: time is an argument, and nothing here does I/O, locks or
 // allocates per packet. The engine that applies it to real packets is linkem.
 //
-// Start reading at Direction.
+// Start reading at Direction.Packet.
 package impair
 
 import (
-	"encoding/binary"
-	"fmt"
-	"hash/fnv"
 	"math"
-	"math/bits"
-	"math/rand/v2"
 	"time"
 
 	"github.com/ndklab/ndklab/topology"
@@ -38,193 +53,200 @@ const (
 // payload, as Linux counts, without the frame check sequence.
 func WireBytes(frame int) int { return max(frame, minFrame) + framing }
 
-// The queue before a direction with a rate holds this much; what comes when it
-// is full is dropped. The first is about 1000 packets of 4 KiB, what a Linux
-// interface queues; the second lets fast links absorb the bursts that fast
-// senders make.
-const (
-	queueBytes = 4 << 20
-	queueTime  = 50 * time.Millisecond
-)
-
-// queueLimit is the queue's size in wire bytes at a rate in bits per second.
-func queueLimit(rate uint64) uint64 {
-	return max(queueBytes, rate/8/uint64(time.Second/queueTime))
-}
-
-// Asked is what the settings asked for, averaged over the packets that met
-// them. Packets that found the link down met none.
-type Asked struct {
-	Packets uint64        `json:"packets"`   // that met the settings
-	Delay   time.Duration `json:"delay_ns"`  // mean
-	Jitter  time.Duration `json:"jitter_ns"` // mean
-	Loss    float64       `json:"loss"`      // mean probability
-	Rate    uint64        `json:"rate_bps"`  // mean over the packets that met a rate, bits per second; 0 if none did
-}
-
 // A Direction is the state of one direction of a link. It is not for use by
 // several goroutines at once.
 type Direction struct {
 	settings topology.Impairment
 	down     bool
-	random   *rand.ChaCha8
+	place    uint64 // of the present packet among those that entered, from 1
+	draws    draws
 
-	queue   []waiting // from head on, those whose transmission may not have ended
-	head    int
-	backlog uint64        // wire bytes of those
-	free    time.Duration // when the last transmission ends
-	rest    uint64        // what free lacks, in units of 1/Rate ns
-	last    time.Duration // departure of the last packet that passed
+	// The settings, made ready for use, and what each remembers.
+	flap    flap
+	faults  []fault
+	loss    loss
+	queue   queue
+	jitter  jitter
+	corrupt corrupt
+	order   order
 
-	met    uint64 // packets that met the present settings
-	before sums   // of the packets that met earlier ones
-}
+	asked account
 
-// waiting is a packet in the queue or in transmission.
-type waiting struct {
-	sent time.Duration // when its transmission ends
-	wire uint64        // bytes
-}
-
-type sums struct {
-	packets, rated            uint64
-	delay, jitter, loss, rate float64
+	sequence *Sequence // that is replayed; nil: none
+	next     int       // index in the sequence
+	replayed Replayed
 }
 
 // New makes a direction without impairments. seed is the lab's, link the link's
 // name, and index 0 or 1 tells its directions apart.
 func New(seed uint64, link string, index int) *Direction {
-	var key [32]byte
-	binary.LittleEndian.PutUint64(key[0:], seed)
-	binary.LittleEndian.PutUint64(key[8:], uint64(index))
-	name := fnv.New128a()
-	name.Write([]byte(link)) // a hash.Hash never fails
-	name.Sum(key[:16])
-	return &Direction{random: rand.NewChaCha8(key)}
-}
-
-// Check says what is wrong with settings, if anything.
-func Check(s topology.Impairment) error {
-	switch {
-	case s.Delay < 0:
-		return fmt.Errorf("delay %v is negative", s.Delay)
-	case s.Jitter.Spread < 0:
-		return fmt.Errorf("jitter %v is negative", s.Jitter.Spread)
-	case !(s.Loss.Rate >= 0 && s.Loss.Rate <= 1): // also refuses NaN
-		return fmt.Errorf("loss %v is not between 0 and 1", s.Loss.Rate)
-	}
-	return nil
+	d := &Direction{draws: newDraws(seed, link, index)}
+	d.order.resize(0)
+	d.queue.free.ns = math.MinInt64 // nothing was sent
+	return d
 }
 
 // Settings are the present ones.
 func (d *Direction) Settings() topology.Impairment { return d.settings }
 
 // Set changes the settings, which have to be right (see Check), at an instant,
-// for the packets to come; those on their way keep their fate.
+// for the packets to come; those on their way keep their fate. What does not
+// change goes on: counts of packets, bursts, periods.
 func (d *Direction) Set(s topology.Impairment, at time.Duration) {
-	d.before = d.sums()
-	d.met = 0
-	if s.Rate != d.settings.Rate {
-		d.rest = 0 // its unit changes
-	}
+	d.asked.close(&d.settings)
+	old := d.settings
 	d.settings = s
+	if old.Flap != s.Flap {
+		d.flap = flap{Flap: s.Flap, since: at}
+	}
+	if !sameFaults(old.Faults, s.Faults) {
+		d.faults = newFaults(s.Faults)
+	}
+	if !sameLoss(old.Loss, s.Loss) {
+		d.loss = newLoss(s.Loss)
+	}
+	d.queue.set(&s, at)
+	d.jitter = newJitter(s.Jitter)
+	d.corrupt = corrupt{s.Corrupt}
+	d.order.resize(d.depth())
 }
 
-// SetDown cuts the direction, or joins it again. Packets on their way arrive.
+// depth is how many packets others may overtake.
+func (d *Direction) depth() int {
+	depth := 0
+	if d.settings.Reorder.Probability > 0 {
+		depth = max(1, d.settings.Reorder.Depth)
+	}
+	if d.sequence != nil {
+		depth = max(depth, d.sequence.depth)
+	}
+	return depth
+}
+
+// SetDown takes the direction down, or up again. Packets on their way arrive.
 func (d *Direction) SetDown(down bool) { d.down = down }
 
 // Identifies reports whether the settings ask for the identity of RoCEv2
-// packets. It changes with Set alone.
+// packets. It changes with Set and Replay alone.
 func (d *Direction) Identifies() bool {
-	return len(d.settings.Faults) > 0 || d.settings.Corrupt.Probability > 0
+	return len(d.faults) > 0 || d.settings.Corrupt.Probability > 0 || d.sequence != nil
 }
 
 // Packet decides on the next packet, which enters at the instant at. That never
 // goes back.
-func (d *Direction) Packet(p *Packet, at time.Duration) Verdict {
-	// Every packet takes the same draws whatever the settings, so that a change
-	// of one leaves the others' sequence alone.
-	loss, jitter := d.draw(), d.draw()
-	if d.down {
-		return Verdict{Fate: Down, Cause: Carrier}
+func (d *Direction) Packet(p *Packet, at time.Duration) (v Verdict) {
+	d.place++
+	var recorded *recorded
+	if d.sequence != nil {
+		recorded = d.recorded(p)
 	}
-	d.met++
-	// A packet that will be lost takes its turn like any other. That it counts
-	// as lost even if the queue is full keeps the losses independent of timing.
-	sent, room := d.transmit(uint64(WireBytes(p.Frame)), at)
-	if loss < d.settings.Loss.Rate {
-		return Verdict{Fate: Lost, Cause: Chance}
+	switch {
+	case d.down:
+		v.Fate, v.Cause = Down, Carrier
+	case recorded != nil:
+		d.again(recorded, p, at, &v)
+	case d.settings.Cut:
+		v.Fate, v.Cause = Down, Cut
+	case d.flap.Period > 0 && d.flap.cuts(at):
+		v.Fate, v.Cause = Down, Flap
+	default:
+		d.meet(p, at, &v)
+	}
+	return v
+}
+
+// meet decides on a packet that meets the settings.
+//
+// Faults and losses count it whatever else befalls it, so that they do not
+// depend on each other, nor on its timing. A packet that will be lost takes its
+// turn like any other.
+//
+// v is zero. It is a parameter as its copies would take a third of the time.
+func (d *Direction) meet(p *Packet, at time.Duration, v *Verdict) {
+	d.asked.packets++
+	var done *fault
+	if len(d.faults) > 0 && p.RoCE != nil {
+		done, v.Fault = d.fault(p.RoCE)
+	}
+	cause := d.lose()
+	sent, found, room := at, uint64(0), true
+	if d.queue.rate > 0 {
+		wire := uint64(WireBytes(p.Frame))
+		room = d.queue.room(wire, at)
+		found = d.queue.backlog
+		if room {
+			sent = d.queue.transmit(wire, at)
+		}
+	}
+	if cause == None && done != nil && done.Action == topology.Drop {
+		cause = Fault
+	}
+	if cause != None {
+		v.Fate, v.Cause = Lost, cause
+		return
 	}
 	if !room {
-		return Verdict{Fate: QueueFull}
+		v.Fate = QueueFull
+		return
 	}
-	shift := time.Duration(math.Round((2*jitter - 1) * float64(d.settings.Jitter.Spread)))
-	d.last = max(d.last, sent+max(0, d.settings.Delay+shift))
-	return Verdict{Fate: Passes, Queued: sent - at, Departs: d.last}
+
+	s := &d.settings
+	v.Queued = sent - at
+	v.Mark = p.ECT && s.ECN.Max > 0 && d.marks(found)
+	v.Twice = s.Duplicate > 0 && d.draws.chance(ofDuplicate, d.place, s.Duplicate)
+	if s.Corrupt.Probability > 0 && d.draws.chance(ofCorrupt, d.place, s.Corrupt.Probability) {
+		v.Flip = d.corrupt.flip(p, d.draws.bits(ofFlip, d.place))
+	}
+	own := sent + d.travel()
+	if done != nil {
+		switch done.Action {
+		case topology.Double:
+			v.Twice = true
+		case topology.Corrode:
+			v.Flip = corrupt{}.flip(p, d.draws.bits(ofFlip, d.place))
+		case topology.Postpone:
+			v.Postponed = done.Delay
+			v.Departs = max(own, d.order.last()) + done.Delay
+			return
+		}
+	}
+	if s.Reorder.Probability == 0 {
+		v.Departs = d.order.follow(own)
+		return
+	}
+	hurries := d.draws.chance(ofReorder, d.place, s.Reorder.Probability)
+	v.Departs, v.Overtakes = d.order.reorder(own, sent, hurries, d.jitter.kind != steady)
 }
 
-// transmit says when the last bit of a packet has left the sender, or that the
-// queue has no room for it.
-func (d *Direction) transmit(wire uint64, at time.Duration) (sent time.Duration, room bool) {
-	rate := d.settings.Rate
-	if rate == 0 {
-		return at, true
+// travel is the delay with its jitter, never below 0.
+func (d *Direction) travel() time.Duration {
+	t := d.settings.Delay
+	if d.jitter.kind != steady {
+		t = max(0, t+d.jitter.shift(d.draws.bits(ofJitter, d.place)))
 	}
-	for d.head < len(d.queue) && d.queue[d.head].sent <= at {
-		d.backlog -= d.queue[d.head].wire
-		d.head++
-	}
-	if d.backlog+wire > queueLimit(rate) {
-		return 0, false
-	}
-	if at > d.free {
-		d.free, d.rest = at, 0
-	}
-	// The remainder is carried, so that a rate is exact however short the packets.
-	high, low := bits.Mul64(wire*8, uint64(time.Second))
-	low, carry := bits.Add64(low, d.rest, 0)
-	took, rest := bits.Div64(high+carry, low, rate)
-	d.free, d.rest = d.free+time.Duration(took), rest
-	d.push(waiting{d.free, wire})
-	return d.free, true
+	return t
 }
 
-// push appends to the queue, reusing the room of those that have left.
-func (d *Direction) push(w waiting) {
-	if d.head > 0 && len(d.queue) == cap(d.queue) {
-		d.queue = d.queue[:copy(d.queue, d.queue[d.head:])]
-		d.head = 0
+// marks reports whether an ECN-capable packet is to be marked that found so
+// many wire bytes in the queue.
+func (d *Direction) marks(found uint64) bool {
+	e := d.settings.ECN
+	switch {
+	case found <= e.Min:
+		return false
+	case found >= e.Max:
+		return true
 	}
-	d.queue = append(d.queue, w)
-	d.backlog += w.wire
+	return d.draws.chance(ofMark, d.place, float64(found-e.Min)/float64(e.Max-e.Min))
 }
 
-// draw is uniform in [0, 1).
-func (d *Direction) draw() float64 { return float64(d.random.Uint64()>>11) / (1 << 53) }
-
-// Asked is what was asked of the packets so far; before the first, the settings.
-func (d *Direction) Asked() Asked {
-	s := d.sums()
-	if s.packets == 0 {
-		return Asked{Delay: d.settings.Delay, Jitter: d.settings.Jitter.Spread, Loss: d.settings.Loss.Rate, Rate: d.settings.Rate}
-	}
-	n := float64(s.packets)
-	a := Asked{Packets: s.packets, Delay: time.Duration(math.Round(s.delay / n)), Jitter: time.Duration(math.Round(s.jitter / n)), Loss: s.loss / n}
-	if s.rated > 0 {
-		a.Rate = uint64(math.Round(s.rate / float64(s.rated)))
-	}
-	return a
+// A flap is a Flap that took effect at an instant.
+type flap struct {
+	topology.Flap
+	since time.Duration
 }
 
-func (d *Direction) sums() sums {
-	s, n := d.before, float64(d.met)
-	s.packets += d.met
-	s.delay += n * float64(d.settings.Delay)
-	s.jitter += n * float64(d.settings.Jitter.Spread)
-	s.loss += n * d.settings.Loss.Rate
-	if d.settings.Rate > 0 {
-		s.rated += d.met
-		s.rate += n * float64(d.settings.Rate)
-	}
-	return s
+// cuts reports whether the direction is cut at an instant.
+func (f *flap) cuts(at time.Duration) bool {
+	return max(0, at-f.since)%f.Period >= f.Period-f.Down
 }

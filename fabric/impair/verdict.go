@@ -1,6 +1,7 @@
 package impair
 
 import (
+	"slices"
 	"time"
 )
 
@@ -38,6 +39,16 @@ const (
 	Down                  // the direction is down or cut
 )
 
+var fates = []string{"passes", "lost", "queue full", "down"}
+
+// String is the fate in words.
+func (f Fate) String() string { return fates[f] }
+
+func fateOf(s string) (Fate, bool) {
+	i := slices.Index(fates, s)
+	return Fate(max(i, 0)), i >= 0
+}
+
 // A Cause is which setting a packet that is Lost or Down met.
 type Cause uint8
 
@@ -53,6 +64,16 @@ const (
 	Cut           // Cut
 	Flap          // Flap
 )
+
+var causes = []string{"", "loss", "burst", "every", "place", "fault", "link down", "cut", "flap"}
+
+// String is the cause in words; "" is None.
+func (c Cause) String() string { return causes[c] }
+
+func causeOf(s string) (Cause, bool) {
+	i := slices.Index(causes, s)
+	return Cause(max(i, 0)), i >= 0
+}
 
 // MaxFlips is how many bits of a packet can change.
 const MaxFlips = 8

@@ -1,6 +1,7 @@
 package linkem
 
 import (
+	"slices"
 	"time"
 
 	"github.com/ndklab/ndklab/fabric/frame"
@@ -25,7 +26,8 @@ func (l *loop) receive(p *port) bool {
 	}
 	clock := time.Now()
 	now := clock.Sub(l.epoch)
-	offset := clock.UnixNano() - int64(now) // of the wall clock
+	l.offset = clock.UnixNano() - int64(now)
+	offset := l.offset
 	if p.line.link.state == released {
 		last := min(time.Duration(l.receiver.Stamp(n-1)-offset), now)
 		for l.now() < last+settling {
@@ -58,22 +60,36 @@ func (l *loop) enter(n *line, i int, raw []byte, arrived time.Duration) {
 		n.measured.LostOverrun++
 		return
 	}
+	l.verdicts = l.verdicts[:0]
 	runs := l.judge(n, &f, arrived)
-	if len(runs) == 0 {
-		return
-	}
 	var whole *held
+	needed := slices.ContainsFunc(runs, func(r run) bool { return r.held == nil })
+	if needed {
+		whole = l.hold(n, f, i, arrived)
+	}
+	for i := range l.verdicts {
+		n.tell(&f, i, &l.verdicts[i], needed && whole == nil, arrived, l.offset)
+	}
+	if len(runs) > 0 {
+		l.queue(n, runs, whole)
+	}
+}
+
+// queue puts runs into a line: of a whole frame, or lost if there is no memory
+// for it, and of frames of their own.
+func (l *loop) queue(n *line, runs []run, whole *held) {
 	first, release := n.queue.empty(), n.release
 	for _, r := range runs {
 		if r.held == nil {
-			if whole == nil {
-				whole = l.hold(n, f, i, arrived)
-			}
 			if whole == nil {
 				n.measured.LostOverrun += uint64(r.count)
 				continue
 			}
 			r.held = whole
+			if r.mark && whole.frame.Segments() == 1 {
+				frame.Mark(whole.frame.Packet())
+				r.mark = false
+			}
 		}
 		r.held.runs++
 		n.queue.push(r)
@@ -94,34 +110,42 @@ func (l *loop) judge(n *line, f *frame.Frame, arrived time.Duration) []run {
 	at := f.Layers()
 	p := &l.packet
 	p.Payload, p.ECT, p.RoCE = at.Payload, at.ECT, nil
-	identify := at.RoCE && n.model.Identifies()
+	identify := at.RoCE && (l.recorder != nil || n.model.Identifies())
+	var records *batch[impair.Record]
+	if l.recorder != nil {
+		records = l.recorder.spool.open()
+		defer l.recorder.spool.close(records)
+	}
 	runs := l.runs[:0]
 	for i := range f.Segments() {
 		p.Frame = f.Size(i)
 		n.measured.Packets++
 		n.measured.Bytes += uint64(p.Frame)
 		if identify {
+			var known bool
 			p.RoCE = nil
-			if impair.Identify(f.Message(i, at), &l.identity) {
+			if l.identity, known = impair.IdentifyPayload(f.Message(i, at)); known {
 				p.RoCE = &l.identity
 			}
 		}
 		v := n.model.Packet(p, arrived)
 		n.account(&v)
+		if records != nil {
+			n.record(records, p, arrived, &v)
+		}
+		if len(n.link.taps) > 0 {
+			l.verdicts = append(l.verdicts, v)
+		}
 		if v.Fate != impair.Passes {
 			continue
 		}
 		r := run{departs: v.Departs, queued: v.Queued, first: int32(i), count: 1, mark: v.Mark}
-		switch {
-		case v.Flip.Any():
+		if v.Flip.Any() {
 			if r.held = l.corrupt(n, f, i, at, &v, arrived); r.held == nil {
 				n.measured.LostOverrun++
 				continue
 			}
 			r.first, r.mark = 0, false
-		case v.Mark && f.Segments() == 1:
-			frame.Mark(f.Packet())
-			r.mark = false
 		}
 		if k := len(runs) - 1; k >= 0 && r.held == nil && r.departs == runs[k].departs && r.follows(&runs[k]) {
 			runs[k].count++
@@ -173,6 +197,22 @@ func (n *line) account(v *impair.Verdict) {
 	if v.Flip.Any() {
 		m.Corrupted++
 	}
+	if v.Queued > 0 {
+		packets, bytes := n.model.Backlog()
+		m.PeakPackets = max(m.PeakPackets, uint64(packets))
+		m.PeakBytes = max(m.PeakBytes, bytes)
+	}
+}
+
+// record adds a decision to the records, if they have room.
+func (n *line) record(b *batch[impair.Record], p *impair.Packet, arrived time.Duration, v *impair.Verdict) {
+	if len(b.items) == cap(b.items) {
+		b.missed++
+		return
+	}
+	r := n.model.Record(p, arrived, v)
+	r.Link, r.Direction = n.link.name, n.direction
+	b.items = append(b.items, r)
 }
 
 // hold keeps a frame from staging buffer i beyond the next receive. It is nil

@@ -186,6 +186,28 @@ func (l *lab) link(there, back topology.Impairment) Link {
 	return Link{Name: linkName, Seed: 42, Interfaces: [2]string{"m0", "m1"}, Directions: [2]topology.Impairment{there, back}}
 }
 
+// quiet has nothing cross but what a test sends: the nodes know each other's link
+// addresses, and have no IPv6, which would look for routers.
+func (l *lab) quiet(tb testing.TB) {
+	tb.Helper()
+	var hardware [2]net.HardwareAddr
+	for i, n := range l.nodes {
+		n.do(tb, func() {
+			eth0, err := netlink.LinkByName("eth0")
+			must(tb, err)
+			hardware[i] = eth0.Attrs().HardwareAddr
+		})
+	}
+	for i, n := range l.nodes {
+		n.do(tb, func() {
+			eth0, err := netlink.LinkByName("eth0")
+			must(tb, err)
+			must(tb, os.WriteFile("/proc/sys/net/ipv6/conf/eth0/disable_ipv6", []byte("1"), 0))
+			must(tb, netlink.NeighSet(&netlink.Neigh{LinkIndex: eth0.Attrs().Index, State: netlink.NUD_PERMANENT, IP: l.nodes[1-i].ipv4, HardwareAddr: hardware[1-i]}))
+		})
+	}
+}
+
 // join has the kernel forward between the middles.
 func join(tb testing.TB) {
 	tb.Helper()

@@ -57,15 +57,19 @@ import (
 
 // The requests of the channel.
 const (
-	methodAttach  = "attach"
-	methodStart   = "start"
-	methodSet     = "set"
-	methodDown    = "down"
-	methodRelease = "release"
-	methodDetach  = "detach"
-	methodMeasure = "measure"
-	methodRelay   = "relay"  // name of an interface, and two files
-	methodRelays  = "relays" // -> relay.Counts by interface
+	methodAttach   = "attach"
+	methodStart    = "start"
+	methodSet      = "set"
+	methodDown     = "down"
+	methodRelease  = "release"
+	methodDetach   = "detach"
+	methodMeasure  = "measure"
+	methodRecord   = "record"   // seed, and a file
+	methodRecorded = "recorded" // -> Recorded
+	methodReplay   = "replay"   // a file
+	methodTap      = "tap"      // and a file; lasts until the caller gives up
+	methodRelay    = "relay"    // name of an interface, and two files
+	methodRelays   = "relays"   // -> relay.Counts by interface
 )
 
 // A Link is what the engine is told of a link.
@@ -101,6 +105,11 @@ type Measured struct {
 	Corrupted  uint64 `json:"corrupted"`
 	Marked     uint64 `json:"marked"`  // with Congestion Experienced
 	Faulted    uint64 `json:"faulted"` // met a fault, whatever it did
+
+	PeakPackets uint64 `json:"peak_packets"` // the most that was in the queue before the rate, with those in transmission
+	PeakBytes   uint64 `json:"peak_bytes"`   // likewise, in wire bytes
+
+	Replayed impair.Replayed `json:"replayed"`
 
 	Asked    impair.Asked `json:"asked"`
 	Delay    Distribution `json:"delay_ns"`    // from the kernel's receive timestamp to the moment after the send, without Queueing
@@ -180,6 +189,47 @@ func (e *Engine) Measure(ctx context.Context) (map[string][2]Measured, error) {
 	return m, err
 }
 
+// Record has every decision from now on logged to file, in the format of package
+// impair. seed is the lab's. A goroutine writes what the links' thread leaves in a
+// buffer of some 12 MiB; decisions for which that has no room, or which cannot be
+// written, are missing, and counted there and by Recorded. It is for once.
+func (e *Engine) Record(ctx context.Context, seed uint64, file *os.File) error {
+	return e.conn.Call(ctx, methodRecord, seed, nil, file)
+}
+
+// Recorded is how a recording went.
+type Recorded struct {
+	Records uint64 `json:"records"`         // written
+	Missing uint64 `json:"missing"`         // not written in time, or at all
+	Error   string `json:"error,omitempty"` // why nothing more is written, such as a full disk; the file may end amid a line
+}
+
+// Recorded writes what was decided until now to the file, and says how recording
+// went. An engine that ends writes the rest by itself, if it can within 2 s.
+func (e *Engine) Recorded(ctx context.Context) (r Recorded, err error) {
+	err = e.conn.Call(ctx, methodRecorded, nil, &r)
+	return r, err
+}
+
+// Replay has the links meet the decisions of a log again, which is read from
+// where file is at to its end, and may have 1 GiB; see impair.Direction.Replay.
+// It is for once, before links are attached. What a replay came to is in
+// Measured.
+func (e *Engine) Replay(ctx context.Context, file *os.File) error {
+	return e.conn.Call(ctx, methodReplay, nil, nil, file)
+}
+
+// Tap writes to file, a pipe or a stream socket, what becomes of each packet of a
+// link, as package tap has it: of every packet no more than snaplen bytes, or all
+// if that is 0. It returns when ctx ends, with that error, when whoever reads the
+// file is gone, which shows at the next packet, or when writing fails. Packets
+// for which the reader is too slow are left out of the stream and counted there;
+// they wait in 8 MiB of memory. file stays the caller's, and becomes
+// non-blocking.
+func (e *Engine) Tap(ctx context.Context, link string, snaplen int, file *os.File) error {
+	return e.conn.Call(ctx, methodTap, tapping{link, snaplen}, nil, file)
+}
+
 // Parameters of the requests.
 type (
 	target struct {
@@ -193,6 +243,10 @@ type (
 	cut struct {
 		Link string
 		Down bool
+	}
+	tapping struct {
+		Link    string
+		Snaplen int
 	}
 )
 

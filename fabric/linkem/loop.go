@@ -24,7 +24,7 @@ type loop struct {
 	commands []func()
 	ended    bool
 
-	epoch      time.Time
+	epoch      time.Time // so that no instant is negative, also of frames from before
 	links      map[string]*link
 	ports      map[int32]*port // by descriptor
 	departures departures
@@ -39,10 +39,14 @@ type loop struct {
 	staging  [receiveBatch]*buffer // where the receiver puts frames
 	sender   *sender
 	pool     *pool
-	spare    []*held // for reuse
-	runs     []run   // of the frame at hand
+	spare    []*held          // for reuse
+	runs     []run            // of the frame at hand
+	verdicts []impair.Verdict // on its packets, if somebody taps its link
+	offset   int64            // ns from the loop's epoch to that of the wall clock, when frames were last received
 	packet   impair.Packet
 	identity impair.Identity // of packet, if it is RoCEv2
+	recorder *recorder       // nil: nobody asked
+	log      *impair.Log     // that links replay; nil: none
 	closing  bool
 }
 
@@ -71,7 +75,7 @@ func newLoop() (*loop, error) {
 		return nil, err
 	}
 	l := &loop{
-		epoch: time.Now(), links: map[string]*link{}, ports: map[int32]*port{},
+		epoch: time.Now().Add(-2 * maxHandover), links: map[string]*link{}, ports: map[int32]*port{},
 		early: maxEarly / 2, sender: newSender(), pool: memory,
 	}
 	buffers := make([][]byte, receiveBatch)

@@ -38,6 +38,9 @@ func Main(channel *os.File) error {
 		err = <-ended
 	case err = <-ended:
 	}
+	if l.recorder != nil {
+		l.recorder.end()
+	}
 	if err != nil {
 		return fmt.Errorf("link engine: %w", err)
 	}
@@ -76,6 +79,14 @@ func (l *loop) serve(ctx context.Context, r *control.Request) (any, error) {
 		return l.serveDetach(r)
 	case methodMeasure:
 		return l.serveMeasure()
+	case methodTap:
+		return nil, l.serveTap(ctx, r)
+	case methodRecord:
+		return nil, l.serveRecord(r)
+	case methodRecorded:
+		return l.serveRecorded()
+	case methodReplay:
+		return nil, l.serveReplay(r)
 	case methodRelay:
 		return nil, l.relays.serve(r)
 	case methodRelays:

@@ -1,0 +1,100 @@
+package impair
+
+import (
+	"math"
+	"time"
+
+	"github.com/ndklab/ndklab/topology"
+)
+
+// Asked is what the settings asked for, averaged over the packets that met
+// them. Packets that found the direction down or cut met none.
+type Asked struct {
+	Packets   uint64        `json:"packets"`              // that met the settings
+	Delay     time.Duration `json:"delay_ns"`             // mean, with that of samples of jitter
+	Jitter    time.Duration `json:"jitter_ns"`            // mean spread; of samples the standard deviation
+	Loss      float64       `json:"loss"`                 // mean probability; it is 1 for packets whose loss was certain by their place
+	Burst     float64       `json:"loss_burst,omitempty"` // mean number of packets lost in a row, over the packets that met such losses; 0 if none did
+	Duplicate float64       `json:"duplicate,omitempty"`  // mean probability, without faults
+	Reorder   float64       `json:"reorder,omitempty"`    // mean probability
+	Corrupt   float64       `json:"corrupt,omitempty"`    // mean probability, without faults
+	Rate      uint64        `json:"rate_bps"`             // mean over the packets that met a rate, bits per second; 0 if none did
+}
+
+// An account is what Asked is made from.
+type account struct {
+	packets uint64 // that met the present settings
+	certain uint64 // of those, the ones whose loss was certain
+	before  sums   // of the packets that met earlier settings
+}
+
+type sums struct {
+	packets, rated, bursty            uint64
+	delay, jitter, loss, burst        float64
+	duplicate, reorder, corrupt, rate float64
+}
+
+// add adds n packets that met settings, the loss of some of which was certain.
+func (s *sums) add(i *topology.Impairment, packets, certain uint64) {
+	n := float64(packets)
+	delay, jitter := float64(i.Delay), float64(i.Jitter.Spread)
+	if i.Jitter.Distribution == topology.Sampled {
+		var mean float64
+		mean, jitter = moments(i.Jitter.Samples)
+		delay += mean
+	}
+	s.packets += packets
+	s.delay += n * delay
+	s.jitter += n * jitter
+	s.loss += float64(packets-certain)*i.Loss.Rate + float64(certain)
+	s.duplicate += n * i.Duplicate
+	s.reorder += n * i.Reorder.Probability
+	s.corrupt += n * i.Corrupt.Probability
+	if i.Loss.Burst > 0 {
+		s.bursty += packets
+		s.burst += n * i.Loss.Burst
+	}
+	if i.Rate > 0 {
+		s.rated += packets
+		s.rate += n * float64(i.Rate)
+	}
+}
+
+// close ends the account of settings.
+func (a *account) close(settings *topology.Impairment) {
+	a.before.add(settings, a.packets, a.certain)
+	a.packets, a.certain = 0, 0
+}
+
+// Asked is what was asked of the packets so far; before the first, the settings.
+func (d *Direction) Asked() Asked {
+	s := d.asked.before
+	s.add(&d.settings, d.asked.packets, d.asked.certain)
+	if s.packets == 0 {
+		s.add(&d.settings, 1, 0)
+		a := s.mean()
+		a.Packets = 0
+		return a
+	}
+	return s.mean()
+}
+
+func (s *sums) mean() Asked {
+	n := float64(s.packets)
+	a := Asked{
+		Packets:   s.packets,
+		Delay:     time.Duration(math.Round(s.delay / n)),
+		Jitter:    time.Duration(math.Round(s.jitter / n)),
+		Loss:      s.loss / n,
+		Duplicate: s.duplicate / n,
+		Reorder:   s.reorder / n,
+		Corrupt:   s.corrupt / n,
+	}
+	if s.bursty > 0 {
+		a.Burst = s.burst / float64(s.bursty)
+	}
+	if s.rated > 0 {
+		a.Rate = uint64(math.Round(s.rate / float64(s.rated)))
+	}
+	return a
+}

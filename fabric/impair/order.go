@@ -1,0 +1,98 @@
+package impair
+
+import "time"
+
+// MaxDepth bounds how many packets one can overtake.
+const MaxDepth = 256
+
+// order is in which order packets leave. Those that leave at the same instant
+// leave in the order in which they came.
+//
+// The latest departures so far, one more than the depth, are all that has to be
+// known: a packet overtakes at most as many as the depth if it does not leave
+// before the least of them. Packets that a fault postpones are not among them:
+// all may overtake those.
+type order struct {
+	latest []time.Duration // ascending, never empty
+}
+
+// resize makes the order one of another depth. Until enough packets have left,
+// a larger depth has no effect.
+func (o *order) resize(depth int) {
+	if len(o.latest) == depth+1 {
+		return
+	}
+	latest := make([]time.Duration, depth+1)
+	if len(o.latest) > 0 {
+		for i := range latest {
+			latest[depth-i] = o.latest[max(0, len(o.latest)-1-i)]
+		}
+	}
+	o.latest = latest
+}
+
+// last is the latest departure.
+func (o *order) last() time.Duration { return o.latest[len(o.latest)-1] }
+
+// insert enters a departure that is not before the least of the latest, and
+// says how many are later.
+func (o *order) insert(departs time.Duration) (later uint16) {
+	i := len(o.latest) - 1
+	for o.latest[i] > departs {
+		i--
+		later++
+	}
+	copy(o.latest[:i], o.latest[1:i+1])
+	o.latest[i] = departs
+	return later
+}
+
+// follow has a packet leave when it would by itself, but behind all others.
+func (o *order) follow(own time.Duration) (departs time.Duration) {
+	departs = max(own, o.last())
+	if len(o.latest) == 1 {
+		o.latest[0] = departs
+	} else {
+		o.insert(departs)
+	}
+	return departs
+}
+
+// reorder has a packet leave that was sent at an instant. If it hurries, it
+// leaves just before as many as it can; if it has jitter, when it would by
+// itself, but before no more than the depth; and else it follows, an instant
+// later than the last, so that there is room for others between them.
+func (o *order) reorder(own, sent time.Duration, hurries, jittered bool) (departs time.Duration, overtakes uint16) {
+	switch {
+	case hurries && o.before(len(o.latest)-1, sent) > 0:
+		departs = o.latest[len(o.latest)-o.before(len(o.latest)-1, sent)] - 1
+	case jittered:
+		departs = max(own, o.latest[0])
+	default:
+		departs = max(own, o.last()+1)
+	}
+	return departs, o.insert(departs)
+}
+
+// before is how many, k at most, a packet that was sent at an instant can leave
+// just before: the first of them has not left by then, and the one ahead of it
+// leaves earlier.
+func (o *order) before(k int, sent time.Duration) int {
+	n := len(o.latest)
+	for ; k > 0; k-- {
+		if first := o.latest[n-k]; first > sent && first > o.latest[n-k-1] {
+			return k
+		}
+	}
+	return 0
+}
+
+// overtake has a packet leave as nearly as possible when it would by itself, but
+// before k others.
+func (o *order) overtake(own, sent time.Duration, k int) (departs time.Duration, overtakes uint16) {
+	departs = max(own, o.latest[len(o.latest)-1-k])
+	if k > 0 && o.before(k, sent) == k {
+		departs = min(departs, o.latest[len(o.latest)-k]-1)
+	}
+	return departs, o.insert(departs)
+}

@@ -1,0 +1,217 @@
+package linkem
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/impair"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// logFile is an empty file.
+func logFile(t *testing.T) *os.File {
+	t.Helper()
+	f, err := os.Create(filepath.Join(t.TempDir(), "decisions"))
+	must(t, err)
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// record has a bench record to a file.
+func (b *bench) record(file *os.File, batch int) *recorder {
+	b.recorder = &recorder{spool: newSpool[impair.Record](batch), file: file, text: impair.AppendHeader(nil, 1)}
+	return b.recorder
+}
+
+func readLog(t *testing.T, file *os.File) *impair.Log {
+	t.Helper()
+	_, err := file.Seek(0, io.SeekStart)
+	must(t, err)
+	log, err := impair.ReadLog(file)
+	must(t, err)
+	return log
+}
+
+// A line that replays what another one recorded does the same, whatever its
+// settings.
+func TestReplayDoesWhatWasRecorded(t *testing.T) {
+	ms := time.Millisecond
+	recorded := newBench(t, topology.Impairment{Delay: 20 * ms, Loss: topology.Loss{Rate: 0.2}, Duplicate: 0.2,
+		Reorder: topology.Reorder{Probability: 0.3, Depth: 3}, Corrupt: topology.Corrupt{Probability: 0.1}})
+	file := logFile(t)
+	recorder := recorded.record(file, recordBatch)
+	replaying := newBench(t, topology.Impairment{Loss: topology.Loss{Rate: 0.9}})
+	const rounds = 20
+	run := func(b *bench) (out [][]byte) {
+		for i := range rounds {
+			raw := superPacket(10, 100)
+			raw[len(raw)-1] = byte(i)
+			b.arrive(t, raw)
+		}
+		b.shift(time.Second)
+		for n := b.k.lines[0]; !n.queue.empty(); {
+			b.send(n)
+		}
+		return b.wire(t)
+	}
+	want := run(recorded)
+	if status := recorder.flushed(); status != (Recorded{Records: 10 * rounds}) {
+		t.Fatalf("recorded %+v", status)
+	}
+	log := readLog(t, file)
+	replaying.k.replay(log)
+	again := logFile(t)
+	second := replaying.record(again, recordBatch) // both at once
+	got := run(replaying)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("what left (-recorded +replayed):\n%s", diff)
+	}
+	m := replaying.k.lines[0].measure()
+	if m.Replayed != (impair.Replayed{Packets: 10 * rounds}) || m.Dropped == 0 || m.Duplicated == 0 || m.Reordered == 0 || m.Corrupted == 0 {
+		t.Errorf("measured %+v", m)
+	}
+	if status := second.flushed(); status != (Recorded{Records: 10 * rounds}) {
+		t.Errorf("recorded %+v while replaying", status)
+	}
+	if log := readLog(t, again); log.Records != 10*rounds {
+		t.Errorf("%d records of the replay", log.Records)
+	}
+	replaying.arrive(t, superPacket(1, 100))
+	if m := replaying.k.lines[0].measure(); m.Replayed.Unrecorded != 1 {
+		t.Errorf("a packet more: %+v", m.Replayed)
+	}
+}
+
+// What there is no room for is missing, and the log says so.
+func TestRecordsThatAreNotWrittenInTime(t *testing.T) {
+	b := newBench(t, topology.Impairment{})
+	file := logFile(t)
+	recorder := b.record(file, 10)
+	b.arrive(t, superPacket(15, 100))
+	if status := recorder.flushed(); status != (Recorded{Records: 10, Missing: 5}) {
+		t.Errorf("recorded %+v of 15 with room for 10", status)
+	}
+	b.arrive(t, superPacket(3, 100))
+	if status := recorder.flushed(); status != (Recorded{Records: 13, Missing: 5}) {
+		t.Errorf("recorded %+v", status)
+	}
+	if log := readLog(t, file); log.Records != 13 || log.Missing != 5 {
+		t.Errorf("the log has %d records and misses %d", log.Records, log.Missing)
+	}
+}
+
+// A full disk stops the recording and nothing else.
+func TestRecordToAFullDisk(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	must(t, err)
+	defer full.Close()
+	b := newBench(t, topology.Impairment{})
+	recorder := b.record(full, recordBatch)
+	for range 2 {
+		b.arrive(t, superPacket(15, 100))
+		recorder.flushed()
+	}
+	if status := recorder.flushed(); status.Records != 0 || status.Missing != 30 || !strings.Contains(status.Error, "no space") {
+		t.Errorf("recorded %+v", status)
+	}
+	b.send(b.k.lines[0])
+	if m := b.k.lines[0].measure(); m.Delivered != 30 {
+		t.Errorf("measured %+v", m)
+	}
+}
+
+func TestALogHasABound(t *testing.T) {
+	for size, ok := range map[int]bool{0: true, 99: true, 100: true, 101: false} {
+		got, err := io.ReadAll(&limited{bytes.NewReader(make([]byte, size)), 100})
+		if (err == nil) != ok || len(got) != min(size, 100) {
+			t.Errorf("%d bytes of %d, %v", len(got), size, err)
+		}
+	}
+}
+
+// arrivals sends numbered datagrams and says which arrive.
+func arrivals(t *testing.T, l *lab, count int) (numbers []uint16) {
+	t.Helper()
+	from, to := l.nodes[0].udp(t, "udp4"), l.nodes[1].udp(t, "udp4")
+	for i := range count {
+		_, err := from.WriteTo(binary.BigEndian.AppendUint16(nil, uint16(i)), to.LocalAddr())
+		must(t, err)
+	}
+	eventually(t, func() bool {
+		m, err := l.engine.Measure(deadline(t))
+		must(t, err)
+		d := m[linkName][0]
+		return d.Delivered+d.Dropped >= uint64(count)
+	})
+	must(t, to.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
+	for buf := make([]byte, 100); ; {
+		n, _, err := to.ReadFrom(buf)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return numbers
+		}
+		must(t, err)
+		numbers = append(numbers, binary.BigEndian.Uint16(buf[:n]))
+	}
+}
+
+// One engine records, another of a lab with another seed replays, and the same
+// datagrams are lost.
+func TestEnginesRecordAndReplay(t *testing.T) {
+	const count = 200
+	file := logFile(t)
+	var usage *control.Error
+	var want []uint16
+	t.Run("record", func(t *testing.T) {
+		l := newLab(t, 1500)
+		l.quiet(t)
+		if _, err := l.engine.Recorded(deadline(t)); err == nil {
+			t.Error("an engine that does not record said what it recorded")
+		}
+		must(t, l.engine.Record(deadline(t), 42, file))
+		l.attach(t, topology.Impairment{Loss: topology.Loss{Rate: 0.3}}, topology.Impairment{})
+		want = arrivals(t, l, count)
+		status, err := l.engine.Recorded(deadline(t))
+		must(t, err)
+		if status.Records < count || status.Missing != 0 || status.Error != "" {
+			t.Errorf("recorded %+v", status)
+		}
+		if err := l.engine.Record(deadline(t), 42, file); !errors.As(err, &usage) || usage.Code != control.Usage {
+			t.Errorf("recording twice: %v", err)
+		}
+	})
+	t.Run("replay", func(t *testing.T) {
+		_, err := file.Seek(0, io.SeekStart)
+		must(t, err)
+		l := newLab(t, 1500)
+		l.quiet(t)
+		must(t, l.engine.Replay(deadline(t), file))
+		link := l.link(topology.Impairment{}, topology.Impairment{})
+		link.Seed = 43
+		must(t, l.engine.Attach(deadline(t), link))
+		must(t, l.engine.Start(deadline(t), linkName))
+		if diff := cmp.Diff(want, arrivals(t, l, count)); diff != "" || len(want) == count {
+			t.Errorf("what arrived (-recorded +replayed):\n%s", diff)
+		}
+		m, err := l.engine.Measure(deadline(t))
+		must(t, err)
+		if r := m[linkName][0].Replayed; r.Packets < count || r.Diverged > 0 {
+			t.Errorf("replayed %+v", r)
+		}
+	})
+	t.Run("what is no log", func(t *testing.T) {
+		_, err := file.Seek(3, io.SeekStart)
+		must(t, err)
+		if err := newLab(t, 1500).engine.Replay(deadline(t), file); !errors.As(err, &usage) || usage.Code != control.Usage {
+			t.Errorf("what is no log was replayed: %v", err)
+		}
+	})
+}
