@@ -59,6 +59,11 @@ func (t *Topology) segments() []segment {
 	return segments
 }
 
+// Segments is the number of the segment that each link is in, from 0. Nodes at links
+// of one number hear each other without a router, over switches if it is several
+// links.
+func (t *Topology) Segments() []int { return segmentOf(t.segments(), len(t.Links)) }
+
 // segmentOf is the number of the segment that each link is in.
 func segmentOf(segments []segment, links int) []int {
 	in := make([]int, links)
