@@ -1,13 +1,13 @@
-// Package node is one emulated host of a lab, or a router: the agent, a process in network,
-// UTS and mount namespaces of its own and in its own cgroup, and the handle by
-// which the lab's supervisor drives it.
+// Package node is one emulated host of a lab, or a router: the agent, a process in
+// network, UTS and mount namespaces of its own and in its own cgroup, and the handle
+// by which the lab's supervisor drives it.
 //
 // The supervisor calls Start, makes the node's links into the agent's network
-// namespace, and calls Agent.Up, upon which the agent configures its interfaces
-// and starts the RDMA adapter, which a router has not. After that it runs commands and workloads, tells
-// what the adapter has counted and is, and enables and disables it (ndis.go). The
-// agent is the running binary started again; its main function hands over to Main
-// when IsAgent says so.
+// namespace, and calls Agent.Up, upon which the agent configures its interfaces and
+// routes (routing.go) and starts the RDMA adapter, which a router has not. After that
+// it runs commands and workloads, tells what the adapter has counted and is, and
+// enables and disables it (ndis.go). The agent is the running binary started again;
+// its main function hands over to Main when IsAgent says so.
 //
 // The package makes no links, knows nothing of other nodes, and gives the
 // agent no PID namespace: agents share the lab's, whose end is also the end of

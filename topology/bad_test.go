@@ -127,6 +127,7 @@ var badBytes = []struct {
 	{"control character above ASCII", []byte("a\n\u0080"), `f.yaml:2:1: control character U+0080, expected text`},
 	{"too many sample files", manySampleFiles(), `f.yaml:67:57: file: one more than 64 files of samples, expected no more`},
 	{"too many routes", []byte(routerRing(1700)), `f.yaml:2:10: 1700 nodes with routes to 6800 subnets are too many, expected switches in the place of some routers`},
+	{"too many ports", []byte(star(maxPorts + 1)), "f.yaml:1027:33: switch s has more than 1023 links, expected fewer: a second switch, joined to it by a link, takes the others"},
 	{"too large", bytes.Repeat([]byte("#"), MaxSize+1), `f.yaml:1:1: the file has more than 4194304 bytes (4 MiB), expected no more`},
 }
 

@@ -25,7 +25,7 @@ func (t *Topology) Path(from, to string) (p Path, ok bool) {
 	if a == nil || b == nil || a == b {
 		return Path{}, false
 	}
-	return t.path(a, b, segmentOf(t.segments(), len(t.Links)))
+	return t.path(a, b, t.Segments())
 }
 
 // path is Path, where the segment of each link is known.

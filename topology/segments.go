@@ -59,6 +59,11 @@ func (t *Topology) segments() []segment {
 	return segments
 }
 
+// Segments is the number of the segment that each link is in, from 0. Nodes at links
+// of one number hear each other without a router, over switches if it is several
+// links.
+func (t *Topology) Segments() []int { return segmentOf(t.segments(), len(t.Links)) }
+
 // segmentOf is the number of the segment that each link is in.
 func segmentOf(segments []segment, links int) []int {
 	in := make([]int, links)
@@ -134,6 +139,7 @@ func (p partition) join(i, j int) bool {
 // segmentsWork reports what cannot work in a segment: loops of switches that do
 // not break them, nodes that are in it twice, and links of different MTU.
 func (r *reader) segmentsWork(t *Topology, segments []segment, links []linkMap) {
+	r.portsSuffice(t, links)
 	r.loops(t, links)
 	for _, s := range segments {
 		first := s.links[0]
@@ -156,6 +162,31 @@ func (r *reader) segmentsWork(t *Topology, segments []segment, links []linkMap) 
 				continue
 			}
 			in[name.Node] = e
+		}
+	}
+}
+
+// maxPorts is how many links a switch takes, which is a bridge of the kernel
+// (net/bridge/br_if.c, find_portno).
+const maxPorts = 1023
+
+// portsSuffice reports the switches at which too many links end.
+func (r *reader) portsSuffice(t *Topology, links []linkMap) {
+	ports := make(map[string]int)
+	for _, n := range t.Nodes {
+		if n.Kind == Switch {
+			ports[n.Name] = 0
+		}
+	}
+	for i, l := range t.Links {
+		for end, e := range l.Endpoints {
+			used, isSwitch := ports[e.Node]
+			if isSwitch && used == maxPorts {
+				r.errorf(links[i].endpoints[end].at, "switch %s has more than %d links, expected fewer: a second switch, joined to it by a link, takes the others", e.Node, maxPorts)
+			}
+			if isSwitch {
+				ports[e.Node] = used + 1
+			}
 		}
 	}
 }

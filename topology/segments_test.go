@@ -140,7 +140,7 @@ func TestLargeSegments(t *testing.T) {
 		{255, "10.1.0.1/23 fd6e:646b:1:100::1/64", "10.1.0.255/23 fd6e:646b:1:100::ff/64"},
 		{510, "10.1.254.1/23 fd6e:646b:1:1fe::1/64", "10.1.255.254/23 fd6e:646b:1:1fe::1fe/64"},
 		{511, "10.2.0.1/22 fd6e:646b:1:200::1/64", "10.2.1.255/22 fd6e:646b:1:200::1ff/64"},
-		{3000, "10.11.192.1/20 fd6e:646b:1:bc0::1/64", "10.11.203.184/20 fd6e:646b:1:bc0::bb8/64"},
+		{1023, "10.4.0.1/21 fd6e:646b:1:400::1/64", "10.4.3.255/21 fd6e:646b:1:400::3ff/64"},
 	} {
 		lab := parsed(t, star(test.hosts))
 		got := [2][]netip.Prefix{lab.FindNode("h0").Interfaces[0].Addresses, lab.FindNode(fmt.Sprint("h", test.hosts-1)).Interfaces[0].Addresses}

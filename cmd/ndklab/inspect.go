@@ -13,8 +13,11 @@ func inspectCommand() *cobra.Command {
 		Use:   "inspect LAB [-o text|json]",
 		Short: "Show the nodes and links of a lab that is up",
 		Long: `Shows the nodes of a lab that is up, with their process ids, addresses and NDK
-counters, its links, with what was asked of them and what they did so far, and
-where the ends of links are that are outside the lab.`,
+counters, the ports of its switches, with their state and how many MAC addresses
+were learned there, its links, with what was asked of them and what they did so
+far, and where the ends of links are that are outside the lab. The name of a port is
+that of the link's end at the switch. A port that is blocking is a spare of the
+spanning tree; one that is disabled has no carrier.`,
 		Example: `  ndklab inspect pair
   ndklab inspect pair -o json`,
 		Args: arguments(1, 1, "one lab"),

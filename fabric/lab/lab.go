@@ -2,12 +2,12 @@
 // answers for them until they are taken down, after which nothing is left.
 //
 // A lab is a supervisor process in namespaces of its own (supervisor.go), from
-// which everything else hangs: one agent per node (package node), the links
-// (package link), and a link engine if a link is impaired (package linkem). A
-// guardian outside (guardian.go) removes what the kernel does not when the
-// supervisor has ended. Commands are clients of the supervisor's socket: a *Lab
-// is their end. All of these processes are the same binary; a program that uses
-// this package calls Child first of all.
+// which everything else hangs: one agent per host and router (package node), the
+// switches (switches.go) and links (package link), and a link engine if a link is
+// impaired (package linkem). A guardian outside (guardian.go) removes what the kernel
+// does not when the supervisor has ended. Commands are clients of the supervisor's
+// socket: a *Lab is their end. All of these processes are the same binary; a program
+// that uses this package calls Child first of all.
 //
 // The package knows no YAML and prints nothing. Workloads run in the agents; here
 // is who tells them when (run.go), and asks for their adapters (adapters.go). A

@@ -5,6 +5,7 @@ import (
 	"hash/crc32"
 	"io"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 	"testing"
@@ -334,5 +335,31 @@ func TestForwardDelay(t *testing.T) {
 		if got := forwardDelay(f.Topology, &f.Nodes[0]); got != want {
 			t.Errorf("%d switches: %v, want %v", n, got, want)
 		}
+	}
+}
+
+// What is outside the lab can be at a switch.
+func TestExternalAtSwitch(t *testing.T) {
+	f := newFabric(uniqueName(t))
+	f.nodes(topology.Host, "n0")
+	f.nodes(topology.Switch, "sw")
+	f.link("n0:eth0 "+insideAddr+"/24", "sw:p0").MTU = 1500
+	f.Links = append(f.Links, topology.Link{
+		MTU: 1500, Endpoints: [2]topology.Endpoint{{Node: "sw", Interface: "p1"}, {Node: "external", Interface: outsideName}},
+	})
+	sw := f.FindNode("sw")
+	sw.Interfaces = append(sw.Interfaces, topology.Interface{Name: "p1", Link: 1, End: 0})
+	f.Externals = []topology.Interface{{Name: outsideName, Link: 1, End: 1, Addresses: []netip.Prefix{netip.MustParsePrefix(outsideAddr + "/24")}}}
+	l := start(t, f.Topology)
+	if got := program(t, l, "n0", fmt.Sprintf("echo %d", outsidePort)).line(t); got != "bound" {
+		t.Fatal(got)
+	}
+	o := attach(t, onlyExternal(t, l))
+	if got := o.ask(t, "ping"); got == "lost" {
+		t.Error("no echo")
+	}
+	program(t, l, "n0", "send "+outsideAddr+":5000 1 10 1400").wait(t) // one super-packet
+	if got := o.ask(t, "bulk 14000"); got != "whole" {
+		t.Error(got)
 	}
 }

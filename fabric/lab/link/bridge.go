@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxPorts is how many links the kernel lets end at one bridge (net/bridge,
-// BR_MAX_PORTS).
-const MaxPorts = 1024
+// MaxPorts is how many links the kernel lets end at one bridge (net/bridge/br_if.c,
+// find_portno: of BR_MAX_PORTS, 1024, one is reserved).
+const MaxPorts = 1023
 
 // A Bridge is a switch: a bridge of the kernel in the network's own namespace.
 // Links end at it where their End says so. It has no addresses: the lab's

@@ -200,3 +200,26 @@ func TestNamesOfBridges(t *testing.T) {
 		t.Error("interface indices overlap")
 	}
 }
+
+// A port whose link leads out of the lab has the kernel split what crosses it, and no
+// other port has.
+func TestPortToOutside(t *testing.T) {
+	n := newNetwork(t)
+	b := newBridge(t, n, 0, nil)
+	namespace, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", newNode(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer namespace.Close()
+	plug(t, n, 30, [2]End{{Outside: namespace, Interface: "tap0"}, {Bridge: b}})
+	plug(t, n, 31, [2]End{{PID: newNode(t), Interface: "eth0"}, {Bridge: b}})
+	for link, split := range map[int]bool{30: true, 31: false} {
+		port, err := netlink.LinkByName(Port(link, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := port.Attrs().GSOMaxSegs == 1; got != split {
+			t.Errorf("port of link %d: at most %d segments", link, port.Attrs().GSOMaxSegs)
+		}
+	}
+}
