@@ -346,6 +346,19 @@ func (s *Supervisor) LinkUp(ctx context.Context, index int) error {
 	return s.growTree(ctx, index)
 }
 
+// unplug takes a link down, of which only this end has not vanished.
+func (s *Supervisor) unplug(l *labLink, end int) error {
+	l.changing.Lock()
+	defer l.changing.Unlock()
+	if err := s.network.Unplug(l.index, end); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.down = true
+	return nil
+}
+
 // setCarrier has change take a link up or down.
 func (s *Supervisor) setCarrier(l *labLink, down bool, change func() error) error {
 	l.changing.Lock()
