@@ -60,7 +60,7 @@ func (h *histogram) distribution() Distribution {
 	wanted := []struct {
 		rank uint64
 		to   *int64
-	}{{h.rank(0.01), &d.P1}, {h.rank(0.5), &d.P50}, {h.rank(0.99), &d.P99}}
+	}{{h.rank(0.01), &d.P1}, {h.rank(0.5), &d.P50}, {h.rank(0.99), &d.P99}, {h.rank(0.999), &d.P999}}
 	seen := uint64(0)
 	for p, page := range h.pages {
 		if page == nil {
@@ -75,6 +75,34 @@ func (h *histogram) distribution() Distribution {
 		}
 	}
 	return d
+}
+
+// maxBins bounds the bins of a histogram that is shown.
+const maxBins = 24
+
+// bins sums the histogram up for somebody to look at: in bins of the same width,
+// a power of two, over the range from P1 to P999. What is below or above that is
+// in the first and the last.
+func (h *histogram) bins(d *Distribution) []Bin {
+	if h.count == 0 {
+		return nil
+	}
+	shift := bits.Len64(uint64((d.P999 - d.P1) / maxBins))
+	first := d.P1 >> shift
+	bins := make([]Bin, d.P999>>shift-first+1)
+	for i := range bins {
+		bins[i].From = (first + int64(i)) << shift
+	}
+	for p, page := range h.pages {
+		if page == nil {
+			continue
+		}
+		for slot, n := range page {
+			at := middle(p*pageLen+slot)>>shift - first
+			bins[min(max(at, 0), int64(len(bins)-1))].Count += n
+		}
+	}
+	return bins
 }
 
 // rank is the number, from 1, of the duration at quantile q.

@@ -140,6 +140,7 @@ func (n *line) measure() Measured {
 	m.Asked = n.model.Asked()
 	m.Replayed = n.model.Replayed()
 	m.Delay = n.delay.distribution()
+	m.Delays = n.delay.bins(&m.Delay)
 	m.Queueing = n.queueing.distribution()
 	m.Lateness = n.lateness.distribution()
 	m.PeakRate, m.MeanRate = n.delivered.rates()

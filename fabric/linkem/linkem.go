@@ -113,6 +113,7 @@ type Measured struct {
 
 	Asked    impair.Asked `json:"asked"`
 	Delay    Distribution `json:"delay_ns"`    // from the kernel's receive timestamp to the moment after the send, without Queueing
+	Delays   []Bin        `json:"delays"`      // the histogram of Delay, in at most 26 bins of one width
 	Queueing Distribution `json:"queueing_ns"` // before the direction's rate: the queue and the packet's own transmission
 	Lateness Distribution `json:"lateness_ns"` // of Delay, what exceeds the model's
 	PeakRate float64      `json:"peak_bps"`    // delivered over the busiest 100 ms, bits per second with Ethernet framing (impair.WireBytes)
@@ -127,7 +128,15 @@ type Distribution struct {
 	P1    int64  `json:"p1"`
 	P50   int64  `json:"p50"`
 	P99   int64  `json:"p99"`
+	P999  int64  `json:"p999"`
 	Max   int64  `json:"max"`
+}
+
+// A Bin is how many of the durations are from From on and below the next bin's.
+// The first has those below it, too, and the last those above.
+type Bin struct {
+	From  int64  `json:"from_ns"`
+	Count uint64 `json:"count"`
 }
 
 // An Engine is the supervisor's end of a link engine. Its methods may be called

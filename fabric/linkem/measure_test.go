@@ -27,13 +27,59 @@ func TestHistogramPercentiles(t *testing.T) {
 		for _, c := range []struct {
 			q   float64
 			got int64
-		}{{0.01, d.P1}, {0.5, d.P50}, {0.99, d.P99}} {
+		}{{0.01, d.P1}, {0.5, d.P50}, {0.99, d.P99}, {0.999, d.P999}} {
 			want := values[int(math.Ceil(c.q*float64(len(values))))-1]
 			if math.Abs(float64(c.got-want)) > float64(want)/8192+0.5 {
 				t.Fatalf("percentile %v: %d, want %d", 100*c.q, c.got, want)
 			}
 		}
 	})
+}
+
+// A histogram to look at has all durations, in not too many bins, and nearly all
+// of them where they belong.
+func TestHistogramBins(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		base, spread := rapid.Int64Range(0, 1e9).Draw(t, "base"), rapid.Int64Range(1, 1e9).Draw(t, "spread")
+		values := rapid.SliceOfN(rapid.Int64Range(0, spread), 1, 300).Draw(t, "values")
+		var h histogram
+		for _, v := range values {
+			h.record(base+v, 2)
+		}
+		d := h.distribution()
+		bins := h.bins(&d)
+		if len(bins) == 0 || len(bins) > maxBins+2 {
+			t.Fatalf("%d bins", len(bins))
+		}
+		total := uint64(0)
+		for i, b := range bins {
+			total += b.Count
+			if i == 0 {
+				continue
+			}
+			width := b.From - bins[i-1].From
+			if width <= 0 || width != bins[1].From-bins[0].From {
+				t.Fatalf("bins %+v", bins)
+			}
+			// The histogram's own buckets are 1/4096 of a value wide.
+			inside := 0
+			for _, v := range values {
+				if v += base; v >= b.From-v/4096 && (v < b.From+width+v/4096 || i == len(bins)-1) {
+					inside++
+				}
+			}
+			if b.Count > 2*uint64(inside) {
+				t.Fatalf("%d values in bin %d of %+v, at most %d belong there", b.Count, i, bins, 2*inside)
+			}
+		}
+		if total != 2*uint64(len(values)) {
+			t.Fatalf("%d values in %+v, want %d", total, bins, 2*len(values))
+		}
+	})
+	var h histogram
+	if bins := h.bins(&Distribution{}); bins != nil {
+		t.Errorf("bins of nothing: %v", bins)
+	}
 }
 
 func TestHistogramEdges(t *testing.T) {
@@ -49,7 +95,7 @@ func TestHistogramEdges(t *testing.T) {
 	var weighted histogram
 	weighted.record(1000, 98)
 	weighted.record(5000, 2)
-	if d := weighted.distribution(); d != (Distribution{Count: 100, Min: 1000, P1: 1000, P50: 1000, P99: 5000, Max: 5000}) {
+	if d := weighted.distribution(); d != (Distribution{Count: 100, Min: 1000, P1: 1000, P50: 1000, P99: 5000, P999: 5000, Max: 5000}) {
 		t.Errorf("weighted: %+v", d)
 	}
 }
