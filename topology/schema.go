@@ -22,6 +22,7 @@ type labMap struct {
 	workloads []workloadMap
 	timeline  []eventMap
 	checks    []checkMap
+	captures  []captureMap
 }
 
 func (r *reader) labMap(n *yaml.Node) labMap {
@@ -36,6 +37,7 @@ func (r *reader) labMap(n *yaml.Node) labMap {
 		list(r, "workloads", &m.workloads, r.workloadMap),
 		list(r, "timeline", &m.timeline, r.eventMap),
 		list(r, "checks", &m.checks, r.checkMap),
+		list(r, "capture", &m.captures, r.captureMap),
 	)
 	return m
 }
@@ -157,7 +159,8 @@ type linkMap struct {
 	endpoints  []endpointMap
 	mtu        val[int]
 	impairment impairment
-	reverse    impairment // of packets sent by the second endpoint
+	reverse    impairment  // of packets sent by the second endpoint
+	capture    val[string] // true, false or a path
 }
 
 func (r *reader) linkMap(n *yaml.Node) linkMap {
@@ -165,6 +168,7 @@ func (r *reader) linkMap(n *yaml.Node) linkMap {
 	r.fields(n, "a link", append(r.impairment(&m.impairment),
 		list(r, "endpoints", &m.endpoints, r.endpointMap),
 		one(r, "mtu", &m.mtu, mtu),
+		one(r, "capture", &m.capture, linkCapture),
 		field{"reverse", func(n *yaml.Node) { r.fields(n, "reverse", r.impairment(&m.reverse)...) }},
 	)...)
 	return m

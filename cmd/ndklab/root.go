@@ -67,7 +67,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	cobra.EnableCommandSorting = false
 	for _, verb := range []*cobra.Command{
 		runCommand(), upCommand(), downCommand(), lsCommand(), inspectCommand(), execCommand(),
-		adapterCommand(), countersCommand(), connectionsCommand(), rpingCommand(), rcPingpongCommand(),
+		adapterCommand(), countersCommand(), connectionsCommand(), captureCommand(), rpingCommand(), rcPingpongCommand(),
 		validateCommand(), doctorCommand(), versionCommand(),
 	} {
 		verb.DisableFlagsInUseLine = true

@@ -119,10 +119,15 @@ func Run(ctx context.Context, sources []Source, files *Files, options Options) (
 
 func closeAll(sources []Source) {
 	for _, s := range sources {
-		s.Socket.Close()
-		if s.Tap != nil {
-			s.Tap.Close()
-		}
+		s.Close()
+	}
+}
+
+// Close closes the files of a source that Run is not called with.
+func (s *Source) Close() {
+	s.Socket.Close()
+	if s.Tap != nil {
+		s.Tap.Close()
 	}
 }
 

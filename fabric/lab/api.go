@@ -71,6 +71,8 @@ func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error
 		return nil, s.set(ctx, r)
 	case methodLink:
 		return nil, s.carrier(ctx, r)
+	case methodCapture:
+		return nil, s.capture(ctx, r)
 	case methodNodes:
 		return answered(ctx, s, r, inspect)
 	case methodAdapter:

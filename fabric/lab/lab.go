@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/capture"
 	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -51,8 +52,10 @@ type Lab struct {
 	over   chan struct{} // closed when the lab has ended, or the connection
 	reason error         // why it ended; valid once over is closed
 
-	mu     sync.Mutex // guards events
-	events func(Event)
+	mu          sync.Mutex // guards what follows
+	events      func(Event)
+	captures    map[uint64]chan<- capture.Source // that have been asked for, by captureParams.ID
+	nextCapture uint64
 }
 
 // Options are what a caller of Start may choose.
@@ -71,7 +74,7 @@ func Start(ctx context.Context, topo *topology.Topology, options Options) (*Lab,
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{place: p, owner: true, over: make(chan struct{}), events: options.Events}
+	l := &Lab{place: p, owner: true, over: make(chan struct{}), captures: map[uint64]chan<- capture.Source{}, events: options.Events}
 	logFile, err := l.launch(ctx)
 	if err != nil {
 		return nil, err
@@ -187,7 +190,7 @@ func open(ctx context.Context, p place) (*Lab, error) {
 		}
 		return nil, err
 	}
-	l := &Lab{place: p, life: life, over: make(chan struct{})}
+	l := &Lab{place: p, life: life, over: make(chan struct{}), captures: map[uint64]chan<- capture.Source{}}
 	l.conn = control.New(sock, l.handle)
 	go l.wait()
 	if err := l.conn.Call(ctx, methodInfo, nil, &l.info); err != nil {
@@ -252,8 +255,11 @@ func look(ctx context.Context, p place) *Info {
 	return &Info{Lab: p.name, State: Unknown}
 }
 
-// handle takes the lab's events.
+// handle takes the lab's events, and the sockets of captures.
 func (l *Lab) handle(_ context.Context, r *control.Request) (any, error) {
+	if r.Method == methodSocket {
+		return nil, l.takeSocket(r)
+	}
 	var e Event
 	if err := r.Decode(&e); err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -21,6 +22,7 @@ type labLink struct {
 
 	// changing is held while the link is changed, which takes several steps.
 	changing sync.Mutex
+	taps     []*os.File // of captures, for the engine to write to. Guarded by changing.
 
 	// What follows is written with both locks held, so that either suffices to
 	// read it.

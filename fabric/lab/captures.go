@@ -1,0 +1,172 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/capture"
+	"github.com/ndklab/ndklab/topology"
+	"golang.org/x/sys/unix"
+)
+
+// This file is how commands get at the packets of interfaces, at both ends of
+// the lab's channel. The supervisor opens a packet socket where the interface is
+// and hands it to the command, which reads it for as long as its request stands:
+// what captures cost in processor time and memory is the command's, and what it
+// writes it writes as its user.
+
+// Capture begins to capture an interface, node:interface, until ctx ends, its
+// node or the lab. It is for package capture to read.
+func (l *Lab) Capture(ctx context.Context, endpoint string) (capture.Source, error) {
+	arrived := make(chan capture.Source, 1)
+	l.mu.Lock()
+	l.nextCapture++
+	params := captureParams{ID: l.nextCapture, Endpoint: endpoint}
+	l.captures[params.ID] = arrived
+	l.mu.Unlock()
+	gone := make(chan struct{})
+	var over error
+	go func() {
+		over = l.call(ctx, methodCapture, params, nil)
+		l.mu.Lock()
+		delete(l.captures, params.ID)
+		l.mu.Unlock()
+		close(gone)
+	}()
+	select {
+	case source := <-arrived:
+		source.Name, source.Gone = endpoint, gone
+		return source, nil
+	case <-gone:
+		select {
+		case source := <-arrived: // and it is over already
+			source.Name, source.Gone = endpoint, gone
+			return source, nil
+		default:
+		}
+		if over == nil {
+			over = fmt.Errorf("capture of %s: nothing came", endpoint)
+		}
+		return capture.Source{}, over
+	}
+}
+
+// takeSocket takes what Capture waits for.
+func (l *Lab) takeSocket(r *control.Request) error {
+	var params socketParams
+	if err := r.Decode(&params); err != nil {
+		return err
+	}
+	if len(r.Files) != 2 {
+		return control.Errorf(control.Usage, "capture: %d files, expected a socket and a tap", len(r.Files))
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	arrived := l.captures[params.ID]
+	if arrived == nil {
+		return control.Errorf(control.Usage, "nobody waits for capture %d", params.ID)
+	}
+	delete(l.captures, params.ID)
+	arrived <- capture.Source{Socket: r.Files[0], Tap: r.Files[1], Direction: params.Direction}
+	r.Files[0], r.Files[1] = nil, nil
+	return nil
+}
+
+// capture answers methodCapture, when the capture is over.
+func (s *Supervisor) capture(ctx context.Context, r *control.Request) error {
+	var params captureParams
+	if err := r.Decode(&params); err != nil {
+		return err
+	}
+	index, err := s.Link(params.Endpoint)
+	if err != nil {
+		return control.Errorf(control.Usage, "lab %s has no interface %s", s.name, params.Endpoint)
+	}
+	l := s.links[index]
+	end := 0
+	if l.spec.Endpoints[1].String() == params.Endpoint {
+		end = 1
+	}
+	socket, err := s.openCapture(l.spec.Endpoints[end])
+	if err != nil {
+		return err
+	}
+	defer socket.Close()
+	theirs, untap, err := s.tap(l)
+	if err != nil {
+		return err
+	}
+	defer untap()
+	err = r.Conn.Call(ctx, methodSocket, socketParams{ID: params.ID, Direction: end}, nil, socket, theirs)
+	theirs.Close()
+	socket.Close() // or it would keep all that the command does not take
+	if err != nil {
+		return err
+	}
+	var down chan struct{} // of an external: never
+	if n := s.byName[l.spec.Endpoints[end].Node]; n != nil {
+		down = n.down
+	}
+	select {
+	case <-down: // the socket would keep its interface alive
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// openCapture opens a packet socket at an endpoint, which stays in its namespace.
+func (s *Supervisor) openCapture(e topology.Endpoint) (*os.File, error) {
+	namespace := (*os.File)(nil)
+	if e.External() {
+		namespace = s.externalOf(e).namespace
+	} else {
+		agent, err := s.Node(e.Node)
+		if err != nil {
+			return nil, err
+		}
+		namespace, err = os.Open("/proc/" + strconv.Itoa(agent.PID()) + "/ns/net")
+		if err != nil {
+			return nil, fmt.Errorf("node %s: %w", e.Node, err)
+		}
+		defer namespace.Close()
+	}
+	var socket *os.File
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET)
+		if err == nil {
+			socket, err = capture.Open(e.Interface)
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		return nil, fmt.Errorf("interface %s: %w", e, err)
+	}
+	return socket, nil
+}
+
+// tap makes a tap on a link, which tells what becomes of its packets while the
+// engine carries it.
+func (s *Supervisor) tap(l *labLink) (theirs *os.File, untap func(), err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("tap: %w", err)
+	}
+	ours := os.NewFile(uintptr(fds[0]), "tap")
+	theirs = os.NewFile(uintptr(fds[1]), "tap")
+	l.changing.Lock()
+	defer l.changing.Unlock()
+	l.taps = append(l.taps, ours)
+	return theirs, func() {
+		l.changing.Lock()
+		defer l.changing.Unlock()
+		l.taps = slices.DeleteFunc(l.taps, func(f *os.File) bool { return f == ours })
+		ours.Close()
+	}, nil
+}
