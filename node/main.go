@@ -28,7 +28,7 @@ type agent struct {
 
 	mu       sync.Mutex // guards what follows
 	up       bool
-	shared   *lease.Server       // of the adapter; nil before up, and in a node without addresses
+	shared   *lease.Server       // of the adapter; nil before up, and in a node without one
 	traffic  *traffic            // on the adapter
 	commands map[string]*process // that exec runs, by Command.ID
 	ending   bool                // no more commands are started
@@ -141,10 +141,10 @@ func (a *agent) bringUp(r *control.Request) error {
 	if a.up {
 		return errors.New("up already")
 	}
-	if err := configure(cfg.Interfaces); err != nil {
+	if err := cfg.configure(); err != nil {
 		return err
 	}
-	if len(cfg.addresses()) > 0 {
+	if len(cfg.addresses()) > 0 && !cfg.Forwards {
 		shared, err := startAdapter(&cfg, clock.Real())
 		if err != nil {
 			return err

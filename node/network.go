@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// configure sets up the loopback interface and the given ones, which exist, in
-// the process's network namespace.
-func configure(interfaces []Interface) error {
+// configure sets up the loopback interface and the node's, which exist, in the
+// process's network namespace, and its routes.
+func (cfg *Config) configure() error {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("netlink: %w", err)
@@ -26,12 +26,17 @@ func configure(interfaces []Interface) error {
 	if err != nil {
 		return fmt.Errorf("interface lo: %w", err)
 	}
-	for _, i := range interfaces {
+	for _, s := range cfg.routing() {
+		if err := s.apply(); err != nil {
+			return err
+		}
+	}
+	for _, i := range cfg.Interfaces {
 		if err := i.configure(h); err != nil {
 			return fmt.Errorf("interface %s: %w", i.Name, err)
 		}
 	}
-	return nil
+	return cfg.addRoutes(h)
 }
 
 func (i *Interface) configure(h *netlink.Handle) error {

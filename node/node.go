@@ -1,10 +1,10 @@
-// Package node is one emulated host of a lab: the agent, a process in network,
+// Package node is one emulated host of a lab, or a router: the agent, a process in network,
 // UTS and mount namespaces of its own and in its own cgroup, and the handle by
 // which the lab's supervisor drives it.
 //
 // The supervisor calls Start, makes the node's links into the agent's network
 // namespace, and calls Agent.Up, upon which the agent configures its interfaces
-// and starts the RDMA adapter. After that it runs commands and workloads, tells
+// and starts the RDMA adapter, which a router has not. After that it runs commands and workloads, tells
 // what the adapter has counted and is, and enables and disables it (ndis.go). The
 // agent is the running binary started again; its main function hands over to Main
 // when IsAgent says so.
@@ -37,6 +37,8 @@ type Config struct {
 	Seed       uint64 // of the adapter's random decisions
 	Adapter    topology.Adapter
 	Interfaces []Interface
+	Forwards   bool // it is a router, without an adapter
+	Routes     []topology.Route
 }
 
 // An Interface is how one of the node's interfaces is configured.
@@ -45,8 +47,8 @@ type Interface struct {
 	MTU        int // bytes of IP packet
 	Addresses  []netip.Prefix
 	Neighbours []Neighbour
-	// Wire has the kernel send packets as a wire carries them, never many as one:
-	// the other end of the link is outside the lab.
+	// Wire has the kernel send packets as a wire carries them, never many as one: the
+	// topology wants that, or the other end of the link is outside the lab.
 	Wire bool
 }
 

@@ -1,13 +1,17 @@
 package topology
 
 import (
+	"math/bits"
 	"net/netip"
+	"slices"
 
 	"gopkg.in/yaml.v3"
 )
 
-// Link i has the subnets 10.(i/256).(i%256).0/24 and fd6e:646b:1:i::/64 unless
-// the file gives addresses; its first endpoint has the first address in each.
+// A segment has the number of its first link, so that link i between two nodes
+// has the subnets 10.(i/256).(i%256).0/24 and fd6e:646b:1:i::/64 unless the file
+// gives addresses. Its ends have the first addresses in each, in the order of the
+// file.
 const subnets = 1 << 16
 
 var pools = [2]pool{
@@ -46,11 +50,13 @@ func (p pool) overlap(prefix netip.Prefix) (first, end int) {
 }
 
 // addresses is the addresses of every link's ends: those the file gives, else
-// the first free ones in the other end's subnets if the file gives those, else
-// of the subnets with the link's number. If the file uses one of these, the link
-// gets instead the first pair that is free beyond all links' numbers, so that no
-// other link's addresses change.
-func (r *reader) addresses(links []linkMap) [][2][]netip.Prefix {
+// the first free ones in the subnets of the first end in the segment that the
+// file gives addresses, else of the subnets with the segment's number. If the
+// file uses one of these, the segment gets instead the first pair that is free
+// beyond all links' numbers, so that no other link's addresses change; one with
+// more ends than a /24 has addresses gets as many free numbers in a row there as
+// make a subnet that is large enough.
+func (r *reader) addresses(links []linkMap, segments []segment) [][2][]netip.Prefix {
 	all := make([][2][]netip.Prefix, len(links))
 	owner := make(map[netip.Addr]*yaml.Node)
 	given := make(map[netip.Prefix]bool) // subnets
@@ -81,71 +87,94 @@ func (r *reader) addresses(links []linkMap) [][2][]netip.Prefix {
 	}
 	spare := len(links)
 	next := make(map[netip.Prefix]netip.Addr)
-	for i, l := range links {
-		if len(l.endpoints) != 2 {
+	for _, s := range segments {
+		if slices.ContainsFunc(s.links, func(i int) bool { return len(links[i].endpoints) != 2 }) {
 			continue
 		}
-		a, b := &all[i][0], &all[i][1]
-		switch {
-		case len(l.endpoints[0].addresses) > 0 && len(l.endpoints[1].addresses) > 0:
-			if len(*a) > 0 && len(*b) > 0 && !shareSubnet(*a, *b) {
-				r.errorf(l.endpoints[1].addresses[0].at, "the ends of the link share no subnet (%s, %s), expected addresses in one", (*a)[0], (*b)[0])
+		if i := slices.IndexFunc(s.ends, func(e linkEnd) bool { return len(links[e.link].endpoints[e.end].addresses) > 0 }); i >= 0 {
+			r.beside(s, s.ends[i], links, all, owner, next)
+			continue
+		}
+		extra := max(0, bits.Len(uint(len(s.ends)+1))-8) // bits of a host in IPv4 beyond 8: all but two addresses are usable
+		number, size := s.links[0], 1<<extra
+		if number >= subnets || taken[number] || size > 1 {
+			number = free(taken, spare, size)
+			spare = number + size
+		}
+		if number+size > subnets {
+			r.errorf(links[s.links[0]].at, "no subnet is left for the link, expected addresses for it in the file")
+			continue
+		}
+		for f, p := range pools {
+			subnet := p.subnet(number)
+			if f == 0 {
+				subnet = netip.PrefixFrom(subnet.Addr(), p.bits-extra)
 			}
-		case len(l.endpoints[0].addresses) > 0:
-			*b = r.beside(*a, l.endpoints[0], owner, next)
-		case len(l.endpoints[1].addresses) > 0:
-			*a = r.beside(*b, l.endpoints[1], owner, next)
-		default:
-			number := i
-			if number >= subnets || taken[number] {
-				for spare < subnets && taken[spare] {
-					spare++
-				}
-				number = spare
-				spare++
-			}
-			if number >= subnets {
-				r.errorf(l.at, "no subnet is left for the link, expected addresses for it in the file")
-				continue
-			}
-			for _, p := range pools {
-				subnet := p.subnet(number)
-				one := subnet.Addr().Next()
-				*a = append(*a, netip.PrefixFrom(one, p.bits))
-				*b = append(*b, netip.PrefixFrom(one.Next(), p.bits))
+			a := subnet.Addr()
+			for _, e := range s.ends {
+				a = a.Next()
+				all[e.link][e.end] = append(all[e.link][e.end], netip.PrefixFrom(a, subnet.Bits()))
 			}
 		}
 	}
 	return all
 }
 
-// beside is the first free address in each of the subnets of the other end,
-// whose addresses the file gives. Owner has all addresses that the file gives,
-// and next where to go on looking in a subnet.
-func (r *reader) beside(other []netip.Prefix, e endpointMap, owner map[netip.Addr]*yaml.Node, next map[netip.Prefix]netip.Addr) []netip.Prefix {
-	var found []netip.Prefix
-	has := make(map[netip.Prefix]bool)
-	for _, o := range other {
-		subnet := o.Masked()
-		if has[subnet] {
-			continue
-		}
-		has[subnet] = true
-		a, ok := next[subnet]
-		if !ok {
-			a = subnet.Addr()
-		}
-		for subnet.Contains(a) && (owner[a] != nil || !usable(subnet, a)) {
-			a = a.Next()
-		}
-		if !subnet.Contains(a) {
-			r.errorf(e.at, "no address is left in %s for the other end, expected addresses for that too", subnet)
-			continue
-		}
-		next[subnet] = a.Next()
-		found = append(found, netip.PrefixFrom(a, subnet.Bits()))
+// free is the first of so many numbers in a row, of which it is a multiple, that
+// are not taken; from subnets on, none are.
+func free(taken []bool, from, size int) int {
+	number := (from + size - 1) / size * size
+	for number+size <= subnets && slices.Contains(taken[number:number+size], true) {
+		number += size
 	}
-	return found
+	return number
+}
+
+// beside gives the ends of a segment that the file gives no addresses the first
+// free ones in each of the subnets of one that it does, and checks that the
+// others share one of these. Owner has all addresses that the file gives, and next
+// where to go on looking in a subnet.
+func (r *reader) beside(s segment, first linkEnd, links []linkMap, all [][2][]netip.Prefix, owner map[netip.Addr]*yaml.Node, next map[netip.Prefix]netip.Addr) {
+	given := all[first.link][first.end]
+	if len(given) == 0 {
+		return // there was an error in each
+	}
+	at := links[first.link].endpoints[first.end].at
+	var inside []netip.Prefix
+	for _, g := range given {
+		if subnet := g.Masked(); !slices.Contains(inside, subnet) {
+			inside = append(inside, subnet)
+		}
+	}
+	for _, e := range s.ends {
+		own := &all[e.link][e.end]
+		if theirs := links[e.link].endpoints[e.end].addresses; len(theirs) > 0 {
+			switch {
+			case len(*own) == 0 || shareSubnet(given, *own):
+			case len(s.links) == 1:
+				r.errorf(theirs[0].at, "the ends of the link share no subnet (%s, %s), expected addresses in one", given[0], (*own)[0])
+			default:
+				r.errorf(theirs[0].at, "%s shares no subnet with %s (line %d), which is in the same segment, expected addresses in one", (*own)[0], given[0], at.Line)
+			}
+			continue
+		}
+		for _, subnet := range inside {
+			a, ok := next[subnet]
+			if !ok {
+				a = subnet.Addr()
+			}
+			for subnet.Contains(a) && (owner[a] != nil || !usable(subnet, a)) {
+				a = a.Next()
+			}
+			next[subnet] = a
+			if !subnet.Contains(a) {
+				r.errorf(at, "no address is left in %s for the other end, expected addresses for that too", subnet)
+				continue
+			}
+			next[subnet] = a.Next()
+			*own = append(*own, netip.PrefixFrom(a, subnet.Bits()))
+		}
+	}
 }
 
 // shareSubnet reports whether an address of each end lies in the other's
@@ -184,50 +213,4 @@ func usable(subnet netip.Prefix, a netip.Addr) bool {
 	}
 	next := a.Next()
 	return a.Is6() || next.IsValid() && subnet.Masked().Contains(next)
-}
-
-// A Path is where traffic from one node to another leaves the first and arrives
-// at the second. Both addresses are of one family.
-type Path struct {
-	From, To Hop
-}
-
-// A Hop is one end of a Path.
-type Hop struct {
-	Node      string
-	Interface string
-	Address   netip.Addr
-}
-
-// Path is the first link that joins two nodes, with its first IPv4 addresses in
-// a common subnet, or IPv6 ones if there are none; ok is false if no link joins
-// them.
-func (t *Topology) Path(from, to string) (p Path, ok bool) {
-	for _, l := range t.Links {
-		for end, e := range l.Endpoints {
-			other := l.Endpoints[1-end]
-			if e.Node != from || other.Node != to {
-				continue
-			}
-			a, b := t.addresses(e), t.addresses(other)
-			x, y, ok := sharing(a, b, netip.Addr.Is4)
-			if !ok {
-				x, y, ok = sharing(a, b, netip.Addr.Is6)
-			}
-			return Path{Hop{from, e.Interface, x}, Hop{to, other.Interface, y}}, ok
-		}
-	}
-	return Path{}, false
-}
-
-// addresses is the addresses of a link's end.
-func (t *Topology) addresses(e Endpoint) []netip.Prefix {
-	if n := t.FindNode(e.Node); n != nil {
-		for _, i := range n.Interfaces {
-			if i.Name == e.Interface {
-				return i.Addresses
-			}
-		}
-	}
-	return nil
 }

@@ -68,7 +68,7 @@ func TestBad(t *testing.T) {
 // has.
 func parseBad(t *testing.T, name string, data []byte) ErrorList {
 	t.Helper()
-	topology, err := Parse(name, data)
+	topology, err := ParseWith(readSamples, name, data)
 	var list ErrorList
 	if !errors.As(err, &list) || len(list) == 0 {
 		t.Fatalf("Parse returned error %v, want an ErrorList", err)
@@ -78,15 +78,38 @@ func parseBad(t *testing.T, name string, data []byte) ErrorList {
 	}
 	last := Error{}
 	for _, e := range list {
-		if e.File != name || e.Line < 1 || e.Column < 1 || e.Message == "" || strings.ContainsAny(e.Message, "\n\r") {
+		if e.Line < 1 || e.Column < 1 || e.Message == "" || strings.ContainsAny(e.Message, "\n\r") {
 			t.Errorf("error without place or text on one line: %#v", e)
 		}
-		if e.Line < last.Line || e.Line == last.Line && e.Column < last.Column {
+		if e.File == last.File && (e.Line < last.Line || e.Line == last.Line && e.Column < last.Column) || e.File == name && last.File != name && last.File != "" {
 			t.Errorf("%v comes after %v", e, last)
 		}
 		last = e
 	}
 	return list
+}
+
+// sampleFiles are what files of topologies refer to in tests.
+var sampleFiles = map[string]string{
+	"good.txt":     "# of a day\n1ms\n  -50us # early\n\n0ms\r\n",
+	"dir/good.txt": "2ms",
+	"bad.txt":      "1ms\n  2 # no unit\nfast\n61s\n\xff\n",
+	"empty.txt":    "# nothing\n",
+	"large.txt":    strings.Repeat("1ms\n", maxSampleSize/4+1),
+	"many.txt":     strings.Repeat("1s\n", maxSamples+1),
+}
+
+// readSamples is a ReadFile of sampleFiles. Names that end in .n count as good.txt.
+func readSamples(path string) ([]byte, error) {
+	path = strings.TrimPrefix(path, "some/where/")
+	if strings.HasSuffix(path, ".n") {
+		path = "good.txt"
+	}
+	text, ok := sampleFiles[path]
+	if !ok {
+		return nil, fmt.Errorf("there is no file %s", path)
+	}
+	return []byte(text), nil
 }
 
 // badBytes are files that a text file cannot hold.
@@ -100,7 +123,23 @@ var badBytes = []struct {
 	{"UTF-16", []byte("\xff\xfen\x00"), `f.yaml:1:1: byte 0xff is not UTF-8, expected UTF-8 text`},
 	{"control character", []byte("name: é\x01"), `f.yaml:1:8: control character U+0001, expected text`},
 	{"control character above ASCII", []byte("a\n\u0080"), `f.yaml:2:1: control character U+0080, expected text`},
+	{"too many sample files", manySampleFiles(), `f.yaml:67:57: file: one more than 64 files of samples, expected no more`},
 	{"too large", bytes.Repeat([]byte("#"), MaxSize+1), `f.yaml:1:1: the file has more than 4194304 bytes (4 MiB), expected no more`},
+}
+
+// noFiles is what is wrong with jitter={file: good.txt} where files are not read.
+const noFiles = "jitter: file: files are not read here, expected samples: and a list"
+
+// manySampleFiles is a topology that refers to one file of samples more than it
+// may, and to one of them twice.
+func manySampleFiles() []byte {
+	var b strings.Builder
+	b.WriteString("topology: {nodes: {a: , b: }, links: [{endpoints: [a:e, b:e]}]}\ntimeline:\n")
+	for i := range maxSampleFiles {
+		fmt.Fprintf(&b, "  - {at: 1s, link: a:e, set: {delay: 1s, jitter: {file: %d.n}}}\n", i)
+	}
+	b.WriteString("  - {at: 1s, link: a:e, set: {delay: 1s, jitter: {file: x.n}}}\n  - {at: 1s, link: a:e, set: {jitter: {file: 0.n}}}\n")
+	return []byte(b.String())
 }
 
 func TestBadBytes(t *testing.T) {
@@ -125,6 +164,10 @@ func TestEveryMessageIsTested(t *testing.T) {
 	for _, b := range badBytes {
 		said.WriteString(b.want + "\n")
 	}
+	for _, b := range badSettings {
+		said.WriteString(b.want + "\n")
+	}
+	said.WriteString(noFiles)
 	untestable := map[string]bool{
 		"%s":           true, // these pass on another message
 		"%v":           true,

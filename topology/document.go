@@ -28,39 +28,45 @@ const (
 // errors were reported. Whoever walks it meets at most maxValues values to a
 // depth of maxDepth, also when following every alias.
 func (r *reader) document(data []byte) *yaml.Node {
-	if len(data) > MaxSize {
-		r.errorAt(1, 1, "the file has more than %d bytes (4 MiB), expected no more", MaxSize)
-		return nil
-	}
-	if !r.text(data) {
-		return nil
-	}
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	var first, second yaml.Node
-	if err := decode(decoder, &first); errors.Is(err, io.EOF) {
-		r.errorAt(1, 1, "the file is empty, expected a lab: a map with the key topology")
-		return nil
-	} else if err != nil {
-		r.syntaxError(data, err)
-		return nil
-	}
-	if err := decode(decoder, &second); err == nil {
-		r.errorf(&second, "a second YAML document, expected one lab in a file")
-		return nil
-	} else if !errors.Is(err, io.EOF) {
-		r.syntaxError(data, err)
-		return nil
-	}
-	root := first.Content[0]
-	m := measure{reader: r, size: make(map[*yaml.Node]expanse)}
-	if _, ok := m.of(root, 1); !ok {
-		return nil
-	}
-	if isNull(root) {
+	root, ok := r.value(data)
+	if ok && isNull(root) {
 		r.errorAt(1, 1, "the file is empty, expected a lab: a map with the key topology")
 		return nil
 	}
 	return root
+}
+
+// value is document, but takes nothing at all, too, as a null value; ok is false
+// if errors were reported.
+func (r *reader) value(data []byte) (root *yaml.Node, ok bool) {
+	if len(data) > MaxSize {
+		r.errorAt(1, 1, "the file has more than %d bytes (4 MiB), expected no more", MaxSize)
+		return nil, false
+	}
+	if !r.text(data) {
+		return nil, false
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	var first, second yaml.Node
+	if err := decode(decoder, &first); errors.Is(err, io.EOF) {
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Line: 1, Column: 1}, true
+	} else if err != nil {
+		r.syntaxError(data, err)
+		return nil, false
+	}
+	if err := decode(decoder, &second); err == nil {
+		r.errorf(&second, "a second YAML document, expected only one")
+		return nil, false
+	} else if !errors.Is(err, io.EOF) {
+		r.syntaxError(data, err)
+		return nil, false
+	}
+	root = first.Content[0]
+	m := measure{reader: r, size: make(map[*yaml.Node]expanse)}
+	if _, ok := m.of(root, 1); !ok {
+		return nil, false
+	}
+	return root, true
 }
 
 // decode reads one document. yaml.v3 panics where it finds itself in a state it

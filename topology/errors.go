@@ -21,8 +21,8 @@ func (e Error) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Column, e.Message)
 }
 
-// An ErrorList is everything wrong with a file, in the order of the file. Parse
-// returns no other type of error.
+// An ErrorList is everything wrong with a file, in the order of the file, then
+// with the files that it refers to. Parse returns no other type of error.
 type ErrorList []Error
 
 // shownErrors bounds what ErrorList.Error prints: a person mends a file from the
@@ -46,10 +46,16 @@ func (es ErrorList) Error() string {
 }
 
 // ordered is the errors by position, each once: what stands wrong behind an
-// anchor is met again at every alias.
-func (es ErrorList) ordered() ErrorList {
+// anchor is met again at every alias. Those in the first file come first.
+func (es ErrorList) ordered(first string) ErrorList {
 	slices.SortStableFunc(es, func(a, b Error) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+		switch {
+		case a.File != b.File && a.File == first:
+			return -1
+		case a.File != b.File && b.File == first:
+			return 1
+		}
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 	return slices.Compact(es)
 }

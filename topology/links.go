@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -15,16 +14,14 @@ type linked struct {
 	nodeNames []string
 	index     map[Endpoint]int // index in links
 	names     []string         // of endpoints
-	joined    map[[2]string]bool
-	broken    bool // an endpoint was wrong, so that what is absent here may be a consequence
+	broken    bool             // an endpoint was wrong, so that what is absent here may be a consequence
 }
 
 // links checks endpoints and applies defaults and directions.
 func (r *reader) links(m topologyMap, nodes []Node) *linked {
 	l := &linked{
-		nodes:  make(map[string]int),
-		index:  make(map[Endpoint]int),
-		joined: make(map[[2]string]bool),
+		nodes: make(map[string]int),
+		index: make(map[Endpoint]int),
 	}
 	for i, n := range nodes {
 		l.nodes[n.Name] = i
@@ -32,16 +29,7 @@ func (r *reader) links(m topologyMap, nodes []Node) *linked {
 	}
 	used := make(map[Endpoint]*yaml.Node)
 	for i, link := range m.links {
-		forward := m.defaults.impairment.change().Apply(Impairment{})
-		forward = link.impairment.change().Apply(forward)
-		backward := link.reverse.change().Apply(forward)
-		l.links = append(l.links, Link{
-			MTU:        link.mtu.orElse(m.defaults.mtu.orElse(defaultMTU)),
-			Directions: [2]Impairment{forward, backward},
-			Engine:     Linkem,
-			Offload:    true,
-			Tolerance:  DefaultTolerance,
-		})
+		l.links = append(l.links, link.resolve(m.defaults.link))
 		if len(link.endpoints) != 2 {
 			r.errorf(link.at, "the number of endpoints is %d, expected 2", len(link.endpoints))
 			l.broken = true
@@ -60,6 +48,9 @@ func (r *reader) links(m topologyMap, nodes []Node) *linked {
 				continue
 			}
 			used[name] = e.at
+			if n, ok := l.nodes[name.Node]; ok && nodes[n].Kind == Switch && len(e.addresses) > 0 {
+				r.errorf(e.addresses[0].at, "an address is given to the switch %s, expected none: only hosts and routers have addresses", name.Node)
+			}
 			l.links[i].Endpoints[end] = name
 			l.index[name] = i
 			l.names = append(l.names, name.String())
@@ -78,14 +69,50 @@ func (r *reader) links(m topologyMap, nodes []Node) *linked {
 			l.broken = true
 			continue
 		}
-		l.joined[[2]string{from, to}] = true
-		l.joined[[2]string{to, from}] = true
-		r.jitterFits(firstOf(link.at, link.impairment), forward, from)
-		if !backward.Equal(forward) {
-			r.jitterFits(firstOf(link.at, link.reverse, link.impairment), backward, to)
-		}
+		r.directions(&l.links[i], link)
 	}
 	return l
+}
+
+// resolve is the link as Topology has it, but for its endpoints, addresses and
+// those faults that are for one direction.
+func (m linkMap) resolve(defaults linkSettings) Link {
+	forward := m.impairment.change.Apply(defaults.impairment.change.Apply(Impairment{}))
+	t, d := m.tolerance, defaults.tolerance
+	return Link{
+		MTU:        m.mtu.or(defaults.mtu).orElse(defaultMTU),
+		Directions: [2]Impairment{forward, m.reverse.change.Apply(forward)},
+		Down:       m.down.is,
+		Engine:     m.engine.or(defaults.engine).orElse(Linkem),
+		Offload:    m.offload.or(defaults.offload).orElse(true),
+		Tolerance: Tolerance{
+			Delay:    t.delay.or(d.delay).orElse(DefaultTolerance.Delay),
+			DelayP99: t.delayP99.or(d.delayP99).orElse(DefaultTolerance.DelayP99),
+			Rate:     t.rate.or(d.rate).orElse(DefaultTolerance.Rate),
+			Loss:     t.loss.or(d.loss).orElse(DefaultTolerance.Loss),
+		},
+		AllowOverrun: m.allowOverrun.or(defaults.allowOverrun).is,
+	}
+}
+
+// directions gives each direction of a link, whose endpoints are known by now, its
+// faults, and checks what became of it.
+func (r *reader) directions(l *Link, m linkMap) {
+	from, to := l.Endpoints[0].Node, l.Endpoints[1].Node
+	for _, s := range m.impairment.senders {
+		if s.ok && s.is != from && s.is != to {
+			r.errorf(s.at, "%s is not on the link, expected %s or %s", quote(s.is), from, to)
+		}
+	}
+	forward, backward := &l.Directions[0], &l.Directions[1]
+	replace(&forward.Faults, m.impairment.faultsFrom(from))
+	if m.reverse.change.Faults == nil {
+		replace(&backward.Faults, m.impairment.faultsFrom(to))
+	}
+	r.fits(*forward, from, m.at, m.impairment)
+	if !backward.Equal(*forward) {
+		r.fits(*backward, to, m.at, m.reverse, m.impairment)
+	}
 }
 
 // end reports whether a link can end there, and the error if not.
@@ -125,54 +152,26 @@ func (r *reader) node(v val[string], l *linked) bool {
 	return true
 }
 
-// firstOf is where the first of the impairments gives jitter or else delay, or at if
-// none does.
-func firstOf(at *yaml.Node, impairments ...impairment) *yaml.Node {
-	for _, i := range impairments {
-		if i.jitter.at != nil {
-			return i.jitter.at
-		}
-		if i.delay.at != nil {
-			return i.delay.at
-		}
+// host reports whether v names a host, and the error if not.
+func (r *reader) host(v val[string], l *linked, nodes []Node) bool {
+	if !r.node(v, l) {
+		return false
 	}
-	return at
+	if n := nodes[l.nodes[v.is]]; n.Kind != Host {
+		r.errorf(v.at, "%s is a %s, expected a host: workloads run in hosts", n.Name, n.Kind)
+		return false
+	}
+	return true
 }
 
-// change is the impairment as Topology has it.
-func (i impairment) change() Change {
-	return Change{
-		Delay:  i.delay.pointer(),
-		Jitter: i.jitter.pointer(),
-		Loss:   i.loss.pointer(),
-		Rate:   i.rate.pointer(),
-	}
-}
-
-// play goes through the timeline in the order of time, and reports the event
-// that leaves a link with a jitter above its delay.
-func (r *reader) play(maps []eventMap, events []Event, links []Link) {
-	order := make([]int, len(events))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(events[a].At, events[b].At) })
-	links = slices.Clone(links)
-	for _, i := range order {
-		e := events[i]
-		for end := range 2 {
-			from := links[e.Link].Endpoints[end].Node
-			if e.From != "" && e.From != from {
-				continue
-			}
-			direction := &links[e.Link].Directions[end]
-			changed := e.Set.Apply(*direction)
-			if !changed.Equal(*direction) {
-				r.jitterFits(firstOf(maps[i].at, maps[i].set.is), changed, from)
-			}
-			*direction = changed
+// firstAt is the first of the places that the file has.
+func firstAt(places ...*yaml.Node) *yaml.Node {
+	for _, at := range places {
+		if at != nil {
+			return at
 		}
 	}
+	return nil
 }
 
 // FindNode is the node of that name, or nil.

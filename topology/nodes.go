@@ -1,19 +1,35 @@
 package topology
 
-// defaultKind is the kind of a node that is given none: an emulated host, the
-// only kind that is built in. A file may still list it under kinds.
-const defaultKind = "host"
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"gopkg.in/yaml.v3"
+)
+
+// builtIn are the kinds that need no declaration. A file may list them under
+// kinds, for what all their nodes have in common; a kind with another name is one
+// of these, a host unless it says otherwise.
+var builtIn = []string{string(Host), string(Switch), string(Router)}
 
 // nodes applies what groups, kinds and defaults say, in containerlab's
-// precedence: node, group, kind, defaults.
+// precedence: node, group, kind, defaults. What a file says of the built-in kind
+// that a kind of its own is comes behind that.
 func (r *reader) nodes(m topologyMap) []Node {
 	if len(m.nodes) == 0 && m.at != nil {
 		r.errorf(m.at, "the lab has no nodes, expected topology: nodes: with at least one")
 	}
 	kinds, kindNames := index(m.kinds)
-	if _, declared := kinds[defaultKind]; !declared {
-		kindNames = append(kindNames, defaultKind)
-		kinds[defaultKind] = kindMap{}
+	for _, name := range builtIn {
+		k, declared := kinds[name]
+		if !declared {
+			kindNames = append(kindNames, name)
+		} else if k.kind.ok && k.kind.is != name {
+			r.errorf(k.kind.at, "kind %s is built in, expected another name for a %s", name, k.kind.is)
+		}
+		k.kind = val[string]{is: name, ok: true}
+		kinds[name] = k
 	}
 	groups, groupNames := index(m.groups)
 
@@ -32,6 +48,9 @@ func (r *reader) nodes(m topologyMap) []Node {
 	groupExists(m.defaults.group)
 	for _, k := range m.kinds {
 		groupExists(k.is.group)
+		if v := k.is.kind; v.ok && !slices.Contains(builtIn, v.is) {
+			r.errorf(v.at, "kind %s is not built in, %s", quote(v.is), r.expectation(v.is, builtIn))
+		}
 	}
 	for _, g := range m.groups {
 		kindExists(g.is.kind)
@@ -49,18 +68,43 @@ func (r *reader) nodes(m topologyMap) []Node {
 			or(groups[n.is.group.is].kind).
 			or(groups[m.defaults.group.is].kind).
 			or(m.defaults.kind).
-			orElse(defaultKind)]
-		group := groups[n.is.group.or(kind.group).or(m.defaults.group).is]
-		l := n.is.limits.or(group.limits).or(kind.limits).or(m.defaults.limits)
-		nodes = append(nodes, Node{
-			Name:    n.name.is,
-			Kind:    Host,
-			CPU:     l.cpu.is,
-			Memory:  l.memory.is,
-			Adapter: r.resolveAdapter(l.adapter),
-		})
+			orElse(string(Host))]
+		base := kinds[kind.kind.orElse(string(Host))]
+		group := groups[n.is.group.or(kind.group).or(base.group).or(m.defaults.group).is]
+		l := n.is.limits.or(group.limits).or(kind.limits).or(base.limits)
+		node := Node{Name: n.name.is, Kind: Kind(base.kind.is)}
+		r.fitsKind(node, l)
+		if node.Kind == Host {
+			l = l.or(m.defaults.limits)
+			node.CPU, node.Memory = l.cpu.is, l.memory.is
+			node.Adapter = r.resolveAdapter(l.adapter)
+		}
+		node.SpanningTree = l.stp.is
+		nodes = append(nodes, node)
 	}
 	return nodes
+}
+
+// fitsKind reports what nodes of that kind do not have. Defaults are for those
+// that have it.
+func (r *reader) fitsKind(n Node, l limits) {
+	if n.Kind != Switch && l.stp.at != nil {
+		r.errorf(l.stp.at, "stp is given to %s, which is a %s, expected a switch: only switches have a spanning tree", n.Name, n.Kind)
+	}
+	if n.Kind == Host {
+		return
+	}
+	for _, at := range []*yaml.Node{l.cpu.at, l.memory.at} {
+		if at != nil {
+			r.errorf(at, "limits of processor and memory are given to %s, which is a %s, expected none: the kernel forwards for it", n.Name, n.Kind)
+		}
+	}
+	if len(l.adapter) > 0 {
+		at := slices.MinFunc(slices.Collect(maps.Values(l.adapter)), func(a, b val[func(*Adapter)]) int {
+			return cmp.Or(cmp.Compare(a.at.Line, b.at.Line), cmp.Compare(a.at.Column, b.at.Column))
+		}).at
+		r.errorf(at, "an adapter is given to %s, which is a %s, expected a host: only hosts have adapters", n.Name, n.Kind)
+	}
 }
 
 // index is the entries by name, and the names.
@@ -80,5 +124,6 @@ func (l limits) or(less limits) limits {
 		cpu:     l.cpu.or(less.cpu),
 		memory:  l.memory.or(less.memory),
 		adapter: l.adapter.or(less.adapter),
+		stp:     l.stp.or(less.stp),
 	}
 }

@@ -12,15 +12,21 @@ import (
 // lab pair. The error is nil or an ErrorList of everything wrong with the file.
 //
 // What is read does not depend on anything but the arguments. Time and memory
-// are bounded by MaxSize, whatever aliases the file has.
-func Parse(name string, data []byte) (*Topology, error) {
-	r := &reader{file: name}
+// are bounded by MaxSize, whatever aliases the file has. A file that refers to
+// files of samples is wrong: ParseWith reads those.
+func Parse(name string, data []byte) (*Topology, error) { return ParseWith(nil, name, data) }
+
+// ParseWith is Parse, and reads with read what the file refers to; relative paths
+// there are from the file's folder. What is wrong with such a file is in the
+// ErrorList with the name of that.
+func ParseWith(read ReadFile, name string, data []byte) (*Topology, error) {
+	r := &reader{file: name, read: read}
 	if root := r.document(data); root != nil {
 		if t := r.resolve(r.labMap(root)); len(r.errors) == 0 {
 			return t, nil
 		}
 	}
-	return nil, r.errors.ordered()
+	return nil, r.errors.ordered(name)
 }
 
 // resolve makes a Topology of what the file says. It goes on after errors, and
@@ -30,7 +36,9 @@ func (r *reader) resolve(m labMap) *Topology {
 	t.Nodes = r.nodes(m.topology)
 	l := r.links(m.topology, t.Nodes)
 	t.Links = l.links
-	addresses := r.addresses(m.topology.links)
+	segments := t.segments()
+	r.segmentsWork(t, segments, m.topology.links)
+	addresses := r.addresses(m.topology.links, segments)
 	for i, link := range t.Links {
 		for end, e := range link.Endpoints {
 			face := Interface{e.Interface, i, end, addresses[i][end]}
@@ -41,7 +49,7 @@ func (r *reader) resolve(m labMap) *Topology {
 			}
 		}
 	}
-	t.Workloads = r.workloads(m.workloads, l)
+	t.Workloads = r.workloads(m.workloads, l, t, t.parts(segments))
 	t.Timeline = r.timeline(m.timeline, l)
 	t.Checks = r.checks(m.checks, m.workloads)
 	t.Captures = r.captures(t.Name, m.topology.links, m.captures, l)
@@ -64,7 +72,7 @@ func (r *reader) labName(m labMap) string {
 }
 
 // workloads checks that the nodes of every workload exist and are joined.
-func (r *reader) workloads(maps []workloadMap, l *linked) []Workload {
+func (r *reader) workloads(maps []workloadMap, l *linked, t *Topology, parts []int) []Workload {
 	var workloads []Workload
 	names := make(map[string]*yaml.Node)
 	for _, m := range maps {
@@ -75,13 +83,13 @@ func (r *reader) workloads(maps []workloadMap, l *linked) []Workload {
 				names[m.name.is] = m.name.at
 			}
 		}
-		from, to := r.node(m.from, l), r.node(m.to, l)
+		from, to := r.host(m.from, l, t.Nodes), r.host(m.to, l, t.Nodes)
 		switch {
 		case !from || !to:
 		case m.from.is == m.to.is:
 			r.errorf(m.to.at, "the workload goes from %s to itself, expected another node", m.from.is)
-		case !l.broken && !l.joined[[2]string{m.from.is, m.to.is}]:
-			r.errorf(m.to.at, "no link joins %s and %s, expected nodes that one link joins", m.from.is, m.to.is)
+		case !l.broken && !meet(&t.Nodes[l.nodes[m.from.is]], &t.Nodes[l.nodes[m.to.is]], parts):
+			r.errorf(m.to.at, "no link, switch or router joins %s and %s, expected nodes that are joined: hosts do not forward", m.from.is, m.to.is)
 		}
 		workloads = append(workloads, Workload{
 			Name:      m.name.is,
@@ -97,33 +105,6 @@ func (r *reader) workloads(maps []workloadMap, l *linked) []Workload {
 		})
 	}
 	return workloads
-}
-
-// timeline finds the links of events, and checks every impairment that comes
-// about.
-func (r *reader) timeline(maps []eventMap, l *linked) []Event {
-	var events []Event
-	for _, m := range maps {
-		e := Event{At: m.instant.is, From: m.from.is, Set: m.set.is.change(), Down: m.down.is, Up: m.up.is}
-		if index, ok := l.index[m.link.is]; ok {
-			e.Link = index
-			ends := l.links[index].Endpoints
-			switch {
-			case !m.from.ok:
-			case m.set.at == nil:
-				r.errorf(m.from.at, "from stands with down or up, expected it only with set: a link is down in both directions")
-			case m.from.is != ends[0].Node && m.from.is != ends[1].Node:
-				r.errorf(m.from.at, "%s is not on the link %s, expected %s or %s", quote(m.from.is), m.link.is, ends[0].Node, ends[1].Node)
-			}
-		} else if m.link.ok && !l.broken {
-			r.errorf(m.link.at, "no link has the endpoint %s, %s", quote(m.link.is.String()), r.expectation(m.link.is.String(), l.names))
-		}
-		events = append(events, e)
-	}
-	if len(r.errors) == 0 {
-		r.play(maps, events, l.links)
-	}
-	return events
 }
 
 // checks makes sure that the workloads of checks exist.
@@ -144,12 +125,4 @@ func (r *reader) checks(maps []checkMap, workloads []workloadMap) []Check {
 		checks = append(checks, Check{Workload: m.workload.is, Bounds: m.bounds})
 	}
 	return checks
-}
-
-// jitterFits reports a jitter that exceeds its delay: packets would have to
-// arrive before they were sent.
-func (r *reader) jitterFits(at *yaml.Node, i Impairment, who string) {
-	if i.Jitter.Spread > i.Delay {
-		r.errorf(at, "jitter %s exceeds delay %s of packets from %s, expected at most the delay", FormatDuration(i.Jitter.Spread), FormatDuration(i.Delay), who)
-	}
 }

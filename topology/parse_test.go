@@ -263,6 +263,123 @@ checks:
 			},
 		},
 		{
+			name: "every impairment",
+			file: `
+topology:
+  nodes: {a: , b: }
+  links:
+    - endpoints: ["a:eth0", "b:eth0"]
+      delay: 1ms
+      jitter: {spread: 50us, distribution: normal}
+      loss: {rate: 1%, burst: 5, every: 100, packets: [3, 17]}
+      duplicate: 0.1%
+      reorder: {probability: 1%, depth: 3}
+      corrupt: {probability: 0.1%, where: anywhere, bits: 2}
+      rate: 1gbit
+      burst: 64KiB
+      queue: {bytes: 1MiB, packets: 1000}
+      ecn: {min: 100KiB, max: 400KiB}
+      cut: true
+      flap: {period: 1s, down: 100ms}
+      faults:
+        - {match: {opcode: [ack], syndrome: nak, nth: 3}, action: drop}
+        - {match: {cm: REQ, count: 1}, action: delay, delay: 1ms, from: b}
+        - {match: {psn: 5-20}, action: corrupt, from: a}
+      reverse: {jitter: 1us, loss: none, reorder: 2%, rate: none, queue: 10packets, ecn: none, cut: false, flap: none}
+    - {endpoints: ["a:eth1", "b:eth1"], faults: [{match: {opcode: cnp}, action: drop}], reverse: {faults: []}}
+    - {endpoints: ["a:eth2", "b:eth2"], jitter: {file: good.txt}, delay: 1ms, reverse: {jitter: {file: dir/good.txt}}}`,
+			want: Topology{
+				Nodes: []Node{
+					{Name: "a", Interfaces: []Interface{at("eth0", 0, 0, "10.0.0.1/24 fd6e:646b:1::1/64"), at("eth1", 1, 0, "10.0.1.1/24 fd6e:646b:1:1::1/64"), at("eth2", 2, 0, "10.0.2.1/24 fd6e:646b:1:2::1/64")}},
+					{Name: "b", Interfaces: []Interface{at("eth0", 0, 1, "10.0.0.2/24 fd6e:646b:1::2/64"), at("eth1", 1, 1, "10.0.1.2/24 fd6e:646b:1:1::2/64"), at("eth2", 2, 1, "10.0.2.2/24 fd6e:646b:1:2::2/64")}},
+				},
+				Links: []Link{
+					joining([2]Endpoint{{"a", "eth0"}, {"b", "eth0"}}, 4200,
+						Impairment{
+							Delay: time.Millisecond, Jitter: Jitter{Spread: 50 * time.Microsecond, Distribution: Normal},
+							Loss: Loss{0.01, 5, 100, []uint64{3, 17}}, Duplicate: 0.001, Reorder: Reorder{0.01, 3}, Corrupt: Corrupt{0.001, true, 2},
+							Rate: 1e9, Burst: 64 << 10, Queue: Queue{1 << 20, 1000}, ECN: ECN{100 << 10, 400 << 10}, Cut: true, Flap: Flap{time.Second, 100 * time.Millisecond},
+							Faults: []Fault{
+								{Match: Match{Opcodes: []uint8{0x11, 0x12, 0xd1}, Syndromes: []string{"nak"}, Packets: []uint64{3}}, Action: Drop},
+								{Match: Match{PSN: &PSNs{5, 20}}, Action: Corrode},
+							},
+						},
+						Impairment{
+							Delay: time.Millisecond, Jitter: Jitter{Spread: time.Microsecond},
+							Duplicate: 0.001, Reorder: Reorder{0.02, 0}, Corrupt: Corrupt{0.001, true, 2},
+							Burst: 64 << 10, Queue: Queue{Packets: 10},
+							Faults: []Fault{
+								{Match: Match{Opcodes: []uint8{0x11, 0x12, 0xd1}, Syndromes: []string{"nak"}, Packets: []uint64{3}}, Action: Drop},
+								{Match: Match{CM: []uint16{0x10}, Count: 1}, Action: Postpone, Delay: time.Millisecond},
+							},
+						}),
+					joining([2]Endpoint{{"a", "eth1"}, {"b", "eth1"}}, 4200,
+						Impairment{Faults: []Fault{{Match: Match{Opcodes: []uint8{0x81}}, Action: Drop}}}, Impairment{}),
+					joining([2]Endpoint{{"a", "eth2"}, {"b", "eth2"}}, 4200,
+						Impairment{Delay: time.Millisecond, Jitter: *goodSamples()},
+						Impairment{Delay: time.Millisecond, Jitter: Jitter{Distribution: Sampled, Samples: []time.Duration{2 * time.Millisecond}}}),
+				},
+			},
+		},
+		{
+			name: "defaults of links",
+			file: `
+topology:
+  defaults: {link: {engine: netem, offload: off, overrun: allow, tolerance: {delay: 2ms, loss: 1%}, loss: {every: 3}, faults: [{match: {}, action: drop}]}}
+  nodes: {a: , b: }
+  links:
+    - {endpoints: ["a:eth0", "b:eth0"], down: true}
+    - {endpoints: ["a:eth1", "b:eth1"], engine: linkem, offload: on, overrun: fail, tolerance: {loss: 2%, delay_p99: 1s, rate: 3%}, loss: none, faults: none, down: false}`,
+			want: Topology{
+				Nodes: []Node{
+					{Name: "a", Interfaces: []Interface{at("eth0", 0, 0, "10.0.0.1/24 fd6e:646b:1::1/64"), at("eth1", 1, 0, "10.0.1.1/24 fd6e:646b:1:1::1/64")}},
+					{Name: "b", Interfaces: []Interface{at("eth0", 0, 1, "10.0.0.2/24 fd6e:646b:1::2/64"), at("eth1", 1, 1, "10.0.1.2/24 fd6e:646b:1:1::2/64")}},
+				},
+				Links: []Link{
+					{
+						Endpoints: [2]Endpoint{{"a", "eth0"}, {"b", "eth0"}}, MTU: 4200,
+						Directions: [2]Impairment{lossyDefault(), lossyDefault()},
+						Down:       true, Engine: Netem, AllowOverrun: true,
+						Tolerance: Tolerance{2 * time.Millisecond, DefaultTolerance.DelayP99, DefaultTolerance.Rate, 0.01},
+					},
+					{
+						Endpoints: [2]Endpoint{{"a", "eth1"}, {"b", "eth1"}}, MTU: 4200,
+						Directions: [2]Impairment{{Faults: []Fault{}}, {Faults: []Fault{}}},
+						Engine:     Linkem, Offload: true,
+						Tolerance: Tolerance{2 * time.Millisecond, time.Second, 0.03, 0.02},
+					},
+				},
+			},
+		},
+		{
+			name: "events",
+			file: `
+topology:
+  nodes: {a: , b: , c: }
+  links: [{endpoints: ["a:eth0", "b:eth0"], delay: 1ms}]
+timeline:
+  - {at: 1s, link: "a:eth0", reset: true}
+  - {at: 2s, link: "a:eth0", from: b, reset: true}
+  - {at: 3s, partition: [[a], [b, c]]}
+  - {at: 4s, heal: true}
+  - {at: 5s, link: "a:eth0", from: a, set: {jitter: {samples: [-1ms]}, rate: none, faults: []}}`,
+			want: Topology{
+				Nodes: []Node{
+					{Name: "a", Interfaces: []Interface{at("eth0", 0, 0, "10.0.0.1/24 fd6e:646b:1::1/64")}},
+					{Name: "b", Interfaces: []Interface{at("eth0", 0, 1, "10.0.0.2/24 fd6e:646b:1::2/64")}},
+					{Name: "c"},
+				},
+				Links: []Link{link("a:eth0", "b:eth0", 4200, Impairment{Delay: time.Millisecond})},
+				Timeline: []Event{
+					{At: time.Second, Reset: true},
+					{At: 2 * time.Second, From: "b", Reset: true},
+					{At: 3 * time.Second, Partition: [][]string{{"a"}, {"b", "c"}}},
+					{At: 4 * time.Second, Heal: true},
+					{At: 5 * time.Second, From: "a", Set: Change{Jitter: &Jitter{Distribution: Sampled, Samples: []time.Duration{-time.Millisecond}}, Rate: new(uint64), Faults: &[]Fault{}}},
+				},
+			},
+		},
+		{
 			name: "externals",
 			file: `
 topology:
@@ -323,10 +440,40 @@ topology:
 				Links: []Link{link("1:a.b_c-d", "on:eth0", 4200, Impairment{})},
 			},
 		},
+		{
+			name: "captures",
+			file: `
+topology:
+  nodes: {a: , b: }
+  links:
+    - {endpoints: ["a:eth0", "b:eth0"], capture: true}
+    - {endpoints: ["a:eth1", "b:eth1"], capture: false}
+    - {endpoints: ["a:eth2", "b:eth2"], capture: out/two.pcapng}
+capture:
+  - {link: "b:eth1", file: one.pcapng, filter: udp port 4791, snaplen: 128}
+  - {interfaces: ["b:eth2", "a:eth0"], file: ring.pcapng, ring: {size: 1MiB}}
+  - {interfaces: ["a:eth1"], file: few.pcapng, ring: {size: 10MiB, files: 2}}`,
+			want: Topology{
+				Nodes: []Node{
+					{Name: "a", Interfaces: []Interface{at("eth0", 0, 0, "10.0.0.1/24 fd6e:646b:1::1/64"), at("eth1", 1, 0, "10.0.1.1/24 fd6e:646b:1:1::1/64"), at("eth2", 2, 0, "10.0.2.1/24 fd6e:646b:1:2::1/64")}},
+					{Name: "b", Interfaces: []Interface{at("eth0", 0, 1, "10.0.0.2/24 fd6e:646b:1::2/64"), at("eth1", 1, 1, "10.0.1.2/24 fd6e:646b:1:1::2/64"), at("eth2", 2, 1, "10.0.2.2/24 fd6e:646b:1:2::2/64")}},
+				},
+				Links: []Link{
+					link("a:eth0", "b:eth0", 4200, Impairment{}), link("a:eth1", "b:eth1", 4200, Impairment{}), link("a:eth2", "b:eth2", 4200, Impairment{}),
+				},
+				Captures: []Capture{
+					{Interfaces: []Endpoint{{"a", "eth0"}, {"b", "eth0"}}, File: "x-a-eth0.pcapng"},
+					{Interfaces: []Endpoint{{"a", "eth2"}, {"b", "eth2"}}, File: "out/two.pcapng"},
+					{Interfaces: []Endpoint{{"a", "eth1"}, {"b", "eth1"}}, File: "one.pcapng", Filter: "udp port 4791", Snaplen: 128},
+					{Interfaces: []Endpoint{{"b", "eth2"}, {"a", "eth0"}}, File: "ring.pcapng", RingSize: 1 << 20, RingFiles: 5},
+					{Interfaces: []Endpoint{{"a", "eth1"}}, File: "few.pcapng", RingSize: 10 << 20, RingFiles: 2},
+				},
+			},
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			got, err := Parse("some/where/x.ndklab.yaml", []byte(test.file))
+			got, err := ParseWith(readSamples, "some/where/x.ndklab.yaml", []byte(test.file))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -342,6 +489,26 @@ topology:
 // depths is an adapter with four of its limits.
 func depths(cq, srq, inline, transfer uint32) Adapter {
 	return Adapter{MaxCqDepth: &cq, MaxSrqDepth: &srq, MaxInlineDataSize: &inline, MaxTransferLength: &transfer}
+}
+
+func lossyDefault() Impairment {
+	return Impairment{Loss: Loss{Every: 3}, Faults: []Fault{{Action: Drop}}}
+}
+
+// TestSampleFilePaths checks that relative paths are from the topology's folder.
+func TestSampleFilePaths(t *testing.T) {
+	for file, want := range map[string]string{"s.txt": "some/where/s.txt", "../s.txt": "some/s.txt", "/abs/s.txt": "/abs/s.txt"} {
+		var asked []string
+		read := func(path string) ([]byte, error) {
+			asked = append(asked, path)
+			return []byte("1ms"), nil
+		}
+		_, err := ParseWith(read, "some/where/x.ndklab.yaml", fmt.Appendf(nil, `
+topology: {nodes: {a: , b: }, links: [{endpoints: ["a:e", "b:e"], jitter: {file: %s}, reverse: {jitter: {file: %s}}}]}`, file, file))
+		if err != nil || !slices.Equal(asked, []string{want}) {
+			t.Errorf("%s: read %q, %v, want %s once", file, asked, err, want)
+		}
+	}
 }
 
 func TestNameFromFile(t *testing.T) {

@@ -3,6 +3,7 @@ package topology
 import (
 	"math"
 	"net/netip"
+	"strings"
 	"time"
 
 	"gopkg.in/yaml.v3"
@@ -74,8 +75,7 @@ func (r *reader) topologyMap(n *yaml.Node) topologyMap {
 type defaultsMap struct {
 	kind, group val[string]
 	limits      limits
-	mtu         val[int]
-	impairment  impairment
+	link        linkSettings
 }
 
 func (r *reader) defaultsMap(n *yaml.Node) defaultsMap {
@@ -90,9 +90,8 @@ func (r *reader) defaultsMap(n *yaml.Node) defaultsMap {
 			)
 		}},
 		field{"link", func(n *yaml.Node) {
-			r.fields(n, "the link defaults", append(r.impairment(&m.impairment),
-				one(r, "mtu", &m.mtu, mtu),
-			)...)
+			r.fields(n, "the link defaults", r.linkSettings(&m.link)...)
+			r.noSenders(m.link.impairment)
 		}},
 		field{"adapter", func(n *yaml.Node) { m.limits.adapter = r.adapter(n) }},
 	)
@@ -100,13 +99,14 @@ func (r *reader) defaultsMap(n *yaml.Node) defaultsMap {
 }
 
 type kindMap struct {
-	group  val[string]
-	limits limits
+	kind, group val[string] // kind is a built-in one
+	limits      limits
 }
 
 func (r *reader) kindMap(n *yaml.Node) kindMap {
 	var m kindMap
 	r.fields(n, "a kind", append(r.limits(&m.limits),
+		one(r, "kind", &m.kind, anyText),
 		one(r, "group", &m.group, anyText),
 	)...)
 	return m
@@ -144,6 +144,7 @@ type limits struct {
 	cpu     val[float64]
 	memory  val[uint64]
 	adapter adapter
+	stp     val[bool]
 }
 
 func (r *reader) limits(m *limits) []field {
@@ -151,44 +152,67 @@ func (r *reader) limits(m *limits) []field {
 		one(r, "cpu", &m.cpu, cores),
 		one(r, "memory", &m.memory, memory),
 		{"adapter", func(n *yaml.Node) { m.adapter = r.adapter(n) }},
+		one(r, "stp", &m.stp, yes),
 	}
 }
 
+// The linkSettings are the keys that links and link defaults share.
+type linkSettings struct {
+	impairment   impairment
+	mtu          val[int]
+	engine       val[Engine]
+	offload      val[bool]
+	tolerance    toleranceMap
+	allowOverrun val[bool]
+}
+
+func (r *reader) linkSettings(m *linkSettings) []field {
+	return append(r.impairment(&m.impairment),
+		one(r, "mtu", &m.mtu, mtu),
+		one(r, "engine", &m.engine, engine),
+		one(r, "offload", &m.offload, choice("off", "on")),
+		field{"tolerance", func(n *yaml.Node) { m.tolerance = r.toleranceMap(n) }},
+		one(r, "overrun", &m.allowOverrun, choice("fail", "allow")),
+	)
+}
+
+type toleranceMap struct {
+	delay, delayP99 val[time.Duration]
+	rate, loss      val[float64]
+}
+
+func (r *reader) toleranceMap(n *yaml.Node) toleranceMap {
+	var m toleranceMap
+	r.fields(n, "tolerance",
+		one(r, "delay", &m.delay, linkDelay),
+		one(r, "delay_p99", &m.delayP99, linkDelay),
+		one(r, "rate", &m.rate, probability),
+		one(r, "loss", &m.loss, probability),
+	)
+	return m
+}
+
 type linkMap struct {
-	at         *yaml.Node
-	endpoints  []endpointMap
-	mtu        val[int]
-	impairment impairment
-	reverse    impairment  // of packets sent by the second endpoint
-	capture    val[string] // true, false or a path
+	linkSettings
+	at        *yaml.Node
+	endpoints []endpointMap
+	down      val[bool]
+	reverse   impairment  // of packets sent by the second endpoint
+	capture   val[string] // true, false or a path
 }
 
 func (r *reader) linkMap(n *yaml.Node) linkMap {
 	m := linkMap{at: n}
-	r.fields(n, "a link", append(r.impairment(&m.impairment),
+	r.fields(n, "a link", append(r.linkSettings(&m.linkSettings),
 		list(r, "endpoints", &m.endpoints, r.endpointMap),
-		one(r, "mtu", &m.mtu, mtu),
+		one(r, "down", &m.down, yes),
 		one(r, "capture", &m.capture, linkCapture),
-		field{"reverse", func(n *yaml.Node) { r.fields(n, "reverse", r.impairment(&m.reverse)...) }},
+		field{"reverse", func(n *yaml.Node) {
+			r.fields(n, "reverse", r.impairment(&m.reverse)...)
+			r.noSenders(m.reverse)
+		}},
 	)...)
 	return m
-}
-
-// An impairment is the Change of the same fields.
-type impairment struct {
-	delay  val[time.Duration]
-	jitter val[Jitter]
-	loss   val[Loss]
-	rate   val[uint64]
-}
-
-func (r *reader) impairment(m *impairment) []field {
-	return []field{
-		one(r, "delay", &m.delay, linkDelay),
-		one(r, "jitter", &m.jitter, linkJitter),
-		one(r, "loss", &m.loss, linkLoss),
-		one(r, "rate", &m.rate, linkRate),
-	}
 }
 
 // An endpointMap is a link's end, which has two forms: "node:interface" and a
@@ -255,12 +279,14 @@ func (r *reader) workloadMap(n *yaml.Node) workloadMap {
 }
 
 type eventMap struct {
-	at       *yaml.Node
-	instant  val[time.Duration]
-	link     val[Endpoint]
-	from     val[string]
-	set      val[impairment]
-	down, up val[bool]
+	at              *yaml.Node
+	instant         val[time.Duration]
+	link            val[Endpoint]
+	from            val[string]
+	set             val[impairment]
+	down, up, reset val[bool]
+	partition       val[[][]val[string]]
+	heal            val[bool]
 }
 
 func (r *reader) eventMap(n *yaml.Node) eventMap {
@@ -272,15 +298,38 @@ func (r *reader) eventMap(n *yaml.Node) eventMap {
 		field{"set", func(n *yaml.Node) {
 			m.set.at, m.set.ok = n, true
 			r.fields(n, "set", r.impairment(&m.set.is)...)
+			r.noSenders(m.set.is)
 			if isMap(n) && len(n.Content) == 0 {
-				r.errorf(n, "nothing to set, expected delay, jitter, loss or rate")
+				r.errorf(n, "nothing to set, expected some of %s", strings.Join(impairmentKeys, ", "))
 			}
 		}},
 		one(r, "down", &m.down, onlyTrue),
 		one(r, "up", &m.up, onlyTrue),
+		one(r, "reset", &m.reset, onlyTrue),
+		field{"partition", func(n *yaml.Node) {
+			m.partition.at = n
+			before := len(r.errors)
+			r.items(n, func(n *yaml.Node) {
+				var set []val[string]
+				r.items(n, func(n *yaml.Node) { set = append(set, scalar(r, n, anyText)) })
+				m.partition.is = append(m.partition.is, set)
+			})
+			m.partition.ok = len(r.errors) == before
+		}},
+		one(r, "heal", &m.heal, onlyTrue),
 	)
-	r.required(n, "timeline entry", need("at", m.instant), need("link", m.link))
-	r.exactlyOne(n, "timeline entry", need("set", m.set), need("down", m.down), need("up", m.up))
+	r.exactlyOne(n, "timeline entry", need("set", m.set), need("down", m.down), need("up", m.up), need("reset", m.reset),
+		need("partition", m.partition), need("heal", m.heal))
+	if m.partition.at == nil && m.heal.at == nil {
+		r.required(n, "timeline entry", need("at", m.instant), need("link", m.link))
+		return m
+	}
+	r.required(n, "timeline entry", need("at", m.instant))
+	for _, v := range []*yaml.Node{m.link.at, m.from.at} {
+		if v != nil {
+			r.errorf(v, "a link stands with partition or heal, expected none: these are about nodes")
+		}
+	}
 	return m
 }
 

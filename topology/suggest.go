@@ -49,8 +49,9 @@ func nearest(word string, candidates []string) (best string, ok bool) {
 		if len(c) > suggestable {
 			continue
 		}
-		d := distance(word, c)
-		if len(word) >= 3 && strings.HasPrefix(c, word) {
+		lower := strings.ToLower(c)
+		d := distance(word, lower)
+		if len(word) >= 3 && strings.HasPrefix(lower, word) {
 			d = min(d, 1)
 		}
 		if d < least {

@@ -33,6 +33,9 @@ var (
 	}}
 	// memories are sizes of another order.
 	memories = quantity{"a size", "256MiB", "MiB", sizes.units}
+	// queueSizes are sizes in a place where packetCounts may stand, too.
+	queueSizes   = quantity{"a size or a number of packets", "4MiB", "packets", sizes.units}
+	packetCounts = quantity{"a number of packets", "1000packets", "packets", []unit{{"packets", 1}}}
 	// rates has tc's spelling (tc(8), PARAMETERS), its bits only.
 	rates = quantity{"a rate", "10gbit", "mbit", []unit{
 		{"bit", 1}, {"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}, {"tbit", 1e12},
@@ -135,6 +138,15 @@ func parseCount(text string) (uint64, error) {
 	return n, nil
 }
 
+// parseLength reads a number of packets, which may be a mean.
+func parseLength(text string) (float64, error) {
+	match := number().FindStringSubmatch(text)
+	if match == nil || match[2] != "" {
+		return 0, fmt.Errorf("found %s, expected a number of packets such as 5 or 2.5", quote(text))
+	}
+	return strconv.ParseFloat(match[1], 64)
+}
+
 // parseCores reads a number of processor cores.
 func parseCores(text string) (float64, error) {
 	match := number().FindStringSubmatch(text)
@@ -170,6 +182,14 @@ func FormatDuration(d time.Duration) string {
 	return decimal(ns, durations.units[:4])
 }
 
+// formatSigned is FormatDuration of a duration that may be negative.
+func formatSigned(d time.Duration) string {
+	if d < 0 {
+		return "-" + FormatDuration(-d)
+	}
+	return FormatDuration(d)
+}
+
 // decimal writes value in the largest unit not above it. The units ascend by
 // powers of ten, from 1.
 func decimal(value uint64, units []unit) string {
@@ -186,6 +206,11 @@ func decimal(value uint64, units []unit) string {
 	}
 	return text + best.name
 }
+
+// formatNumber writes a number without a unit, exactly.
+func formatNumber(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
+
+func formatPackets(n uint64) string { return strconv.FormatUint(n, 10) + packetCounts.usual }
 
 // FormatPercent writes a fraction as a topology file has it, exactly: 0.1% for
 // 0.001.

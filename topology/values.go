@@ -105,7 +105,7 @@ func span(least, most time.Duration) func(string) (time.Duration, error) {
 // The values of a node.
 var (
 	// The kernel's smallest cpu.max quota is 1 ms, and its period 100 ms.
-	cores  = within(parseCores, func(c float64) string { return strconv.FormatFloat(c, 'f', -1, 64) }, 0.01, 4096)
+	cores  = within(parseCores, formatNumber, 0.01, 4096)
 	memory = sized[uint64](memories, 16<<20, 16<<40)
 )
 
@@ -113,11 +113,7 @@ var (
 var (
 	// From the least that IPv6 works on (RFC 8200, section 5) to the most that
 	// a veth takes: ETH_MAX_MTU less an Ethernet header.
-	mtu        = count[int](1280, 65521)
-	linkDelay  = span(0, time.Minute)
-	linkRate   = within(parseRate, FormatRate, 1, 1e12)
-	linkJitter = made(linkDelay, func(d time.Duration) Jitter { return Jitter{Spread: d} })
-	linkLoss   = made(within(parsePercent, FormatPercent, 0, 1), func(p float64) Loss { return Loss{Rate: p} })
+	mtu = count[int](1280, 65521)
 )
 
 // The values of workloads and the timeline.
@@ -138,6 +134,25 @@ func yes(text string) (bool, error) {
 		return false, nil
 	}
 	return false, fmt.Errorf("found %s, expected true or false", quote(text))
+}
+
+// choice is a parser for one of two words, of which the second is true.
+func choice(no, yes string) func(string) (bool, error) {
+	return func(text string) (bool, error) {
+		if text != no && text != yes {
+			return false, fmt.Errorf("found %s, expected %s or %s", quote(text), no, yes)
+		}
+		return text == yes, nil
+	}
+}
+
+// engine is a parser for what applies a link's impairments.
+func engine(text string) (Engine, error) {
+	switch e := Engine(text); e {
+	case Linkem, Netem:
+		return e, nil
+	}
+	return "", fmt.Errorf("found %s, expected linkem or netem", quote(text))
 }
 
 // onlyTrue is a parser for what is either true or left away.
@@ -220,16 +235,4 @@ func errorBound(text string) (condition, error) {
 		return condition{"==", float64(n), text}, nil
 	}
 	return bound(parseCount, "<= 3")(text)
-}
-
-// made is parse with its value made into another type.
-func made[T, U any](parse func(string) (T, error), make func(T) U) func(string) (U, error) {
-	return func(text string) (U, error) {
-		v, err := parse(text)
-		if err != nil {
-			var none U
-			return none, err
-		}
-		return make(v), nil
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"gopkg.in/yaml.v3"
 )
@@ -14,6 +15,8 @@ type reader struct {
 	errors    ErrorList
 	key       string // being read, to begin messages with; "" outside of fields
 	suggested int    // see suggestions
+	read      ReadFile
+	samples   map[string][]time.Duration // of files, by path
 }
 
 // A val is a value with its place in the file.
@@ -291,4 +294,16 @@ func (r *reader) exactlyOne(n *yaml.Node, what string, all ...needed) {
 	case len(given) > 1:
 		r.errorf(n, "the %s has %s, expected only one of them", what, strings.Join(given, " and "))
 	}
+}
+
+// anyOf reports if the map at n has none of the keys.
+func (r *reader) anyOf(n *yaml.Node, what string, all ...needed) {
+	var keys []string
+	for _, k := range all {
+		if k.at != nil {
+			return
+		}
+		keys = append(keys, k.key)
+	}
+	r.errorf(n, "the %s has no %s, expected at least one of them", what, strings.Join(keys, " and no "))
 }

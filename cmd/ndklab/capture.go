@@ -97,6 +97,9 @@ func record(ctx context.Context, stderr io.Writer, labName string, r lab.Recordi
 		ctx, cancel = context.WithTimeout(ctx, duration)
 		defer cancel()
 	}
+	if err := capture.StandBack(); err != nil {
+		return err
+	}
 	r.Began = func() { fmt.Fprintf(stderr, "capturing %s: Ctrl-C ends it\n", listed(r.Interfaces)) }
 	counts, err := l.Record(ctx, r)
 	if counts == nil {

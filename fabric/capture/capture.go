@@ -24,12 +24,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/ndklab/ndklab/fabric/frame"
 	"github.com/ndklab/ndklab/fabric/linkem/tap"
 	"github.com/ndklab/ndklab/topology/filter"
+	"golang.org/x/sys/unix"
 )
 
 // receiveBuffer is what the kernel is asked to hold until it is taken, bytes.
@@ -172,4 +174,22 @@ func comment(p *tap.Packet) string {
 		text = p.Comment + ", " + text
 	}
 	return text
+}
+
+// StandBack gives everybody else on the machine precedence over the calling
+// process, which captures: when processors are short, records are to be lost
+// rather than packets of the lab.
+func StandBack() error {
+	const nice = 10 // agents have 5
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return fmt.Errorf("threads: %w", err)
+	}
+	for _, t := range tasks { // threads made later inherit
+		if tid, err := strconv.Atoi(t.Name()); err == nil {
+			// Refused only to a thread that has ended, or one that is nicer already.
+			_ = unix.Setpriority(unix.PRIO_PROCESS, tid, nice)
+		}
+	}
+	return nil
 }

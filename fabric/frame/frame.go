@@ -260,6 +260,13 @@ func (f *Frame) AppendPacket(dst []byte, i int) []byte {
 	return dst
 }
 
+// Extract makes wire packet i, complete with its checksums, a frame of its own.
+// That is written to dst, which must be HeaderLen bytes longer than the packet.
+func (f *Frame) Extract(dst []byte, i int) Frame {
+	clear(dst[:HeaderLen])
+	return Frame{bytes: f.AppendPacket(dst[:HeaderLen], i), segments: 1}
+}
+
 // complete computes the checksum over packet[start:], whose field holds the
 // sum of the pseudo-header. A field outside the packet is left alone.
 func complete(packet []byte, start, field int) {

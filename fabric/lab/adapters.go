@@ -13,14 +13,14 @@ import (
 // This file is what commands ask of nodes' adapters, at both ends of the lab's
 // channel.
 
-// Nodes is the state and the counters of a node, or of every node for "".
+// Nodes is the state and the counters of a host, or of every host for "".
 func (l *Lab) Nodes(ctx context.Context, nodeName string) ([]report.Node, error) {
 	var nodes []report.Node
 	err := l.call(ctx, methodNodes, nodeName, &nodes)
 	return nodes, err
 }
 
-// Adapters is what the adapter of a node is, or that of every node for "".
+// Adapters is what the adapter of a host is, or that of every host for "".
 func (l *Lab) Adapters(ctx context.Context, nodeName string) ([]report.NodeAdapter, error) {
 	var adapters []report.NodeAdapter
 	err := l.call(ctx, methodAdapter, nodeName, &adapters)
@@ -46,7 +46,7 @@ func (l *Lab) Enable(ctx context.Context, nodeName string, enable bool) (*StateC
 	return change, nil
 }
 
-// answered is the answer to a request about a node or all nodes.
+// answered is the answer to a request about a host or all hosts.
 func answered[T any](ctx context.Context, s *Supervisor, r *control.Request, answer func(context.Context, []*labNode) T) (any, error) {
 	var name string
 	if err := r.Decode(&name); err != nil {
@@ -172,11 +172,11 @@ func (s *Supervisor) enable(ctx context.Context, r *control.Request) (*StateChan
 	if err := r.Decode(&params); err != nil {
 		return nil, err
 	}
-	agent, err := s.Node(params.Node)
+	n, err := s.host(params.Node)
 	if err != nil {
 		return nil, err
 	}
-	change, err := agent.SetState(ctx, params.Enable)
+	change, err := n.agent.SetState(ctx, params.Enable)
 	if err != nil {
 		return nil, err
 	}

@@ -98,7 +98,7 @@ func (s *Supervisor) info() Info {
 	if s.checkReady() != nil {
 		return Info{Lab: s.name, State: Starting}
 	}
-	return Info{Lab: s.name, State: Ready, Seed: s.topo.Seed, Nodes: len(s.nodes), Links: len(s.links), Up: s.Since().Seconds()}
+	return Info{Lab: s.name, State: Ready, Seed: s.topo.Seed, Nodes: len(s.topo.Nodes), Links: len(s.links), Up: s.Since().Seconds()}
 }
 
 func (s *Supervisor) inspect(ctx context.Context) (*Inspection, error) {

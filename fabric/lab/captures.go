@@ -10,7 +10,7 @@ import (
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/capture"
-	"github.com/ndklab/ndklab/topology"
+	"github.com/ndklab/ndklab/fabric/lab/link"
 	"golang.org/x/sys/unix"
 )
 
@@ -92,7 +92,7 @@ func (s *Supervisor) capture(ctx context.Context, r *control.Request) error {
 	if l.spec.Endpoints[1].String() == params.Endpoint {
 		end = 1
 	}
-	socket, err := s.openCapture(l.spec.Endpoints[end])
+	socket, err := s.openCapture(l, end)
 	if err != nil {
 		return err
 	}
@@ -119,12 +119,16 @@ func (s *Supervisor) capture(ctx context.Context, r *control.Request) error {
 	return nil
 }
 
-// openCapture opens a packet socket at an endpoint, which stays in its namespace.
-func (s *Supervisor) openCapture(e topology.Endpoint) (*os.File, error) {
-	namespace := (*os.File)(nil)
-	if e.External() {
+// openCapture opens a packet socket at a link's end, which stays in its namespace.
+func (s *Supervisor) openCapture(l *labLink, end int) (*os.File, error) {
+	var namespace *os.File
+	e := l.spec.Endpoints[end]
+	switch {
+	case s.switches[e.Node] != nil:
+		return capture.Open(link.Port(l.index, end)) // in our own
+	case e.External():
 		namespace = s.externalOf(e).namespace
-	} else {
+	default:
 		agent, err := s.Node(e.Node)
 		if err != nil {
 			return nil, err

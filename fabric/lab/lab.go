@@ -45,6 +45,9 @@ type Lab struct {
 	conn  *control.Conn
 	info  Info
 	owner bool // the lab ends with the connection
+	// recorder is the process that writes the captures which the topology asks for;
+	// nil for who did not start the lab.
+	recorder *control.Conn
 
 	closing  sync.Once
 	closeErr error // of closing
@@ -75,24 +78,30 @@ func Start(ctx context.Context, topo *topology.Topology, options Options) (*Lab,
 		return nil, err
 	}
 	l := &Lab{place: p, owner: true, over: make(chan struct{}), captures: map[uint64]chan<- capture.Source{}, events: options.Events}
-	logFile, err := l.launch(ctx)
+	logFile, err := l.launch(ctx, len(topo.Captures) > 0)
 	if err != nil {
 		return nil, err
 	}
 	defer logFile.Close()
 	startErr := l.call(ctx, methodStart, startParams{Topology: topo, StateDir: p.dir, Privileged: privileged()}, &l.info)
 	if startErr == nil {
+		startErr = l.startCaptures(ctx, topo.Captures)
+	}
+	if startErr == nil {
 		return l, nil
 	}
 	if errors.Is(startErr, control.ErrClosed) {
 		startErr = control.Errorf(control.Failed, "lab %s died while it was starting: %s", p.name, firstProblem(logFile))
 	}
+	if l.recorder != nil {
+		l.recorder.Close() // it has nothing to complete
+	}
 	return nil, errors.Join(startErr, l.Close())
 }
 
-// launch starts the guardian, and through it the supervisor. The log is open for
-// reading when it returns.
-func (l *Lab) launch(ctx context.Context) (logFile *os.File, err error) {
+// launch starts the guardian, and through it the supervisor, and if need be the
+// recorder. The log is open for reading when it returns.
+func (l *Lab) launch(ctx context.Context, records bool) (logFile *os.File, err error) {
 	listener, err := l.place.bind()
 	if err != nil {
 		return nil, err
@@ -129,8 +138,17 @@ func (l *Lab) launch(ctx context.Context) (logFile *os.File, err error) {
 	defer theirs.Close()
 	guardian := childCommand(guardianName, l.place.name, logFile, theirs, listener, locked)
 	guardian.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // out of the reach of the terminal's signals
+	if records {
+		if err := l.startRecorder(logFile, locked); err != nil {
+			conn.Close()
+			return nil, err
+		}
+	}
 	if err := guardian.Start(); err != nil {
 		conn.Close()
+		if records {
+			l.recorder.Close()
+		}
 		return nil, fmt.Errorf("start guardian: %w", err)
 	}
 	go func() {
@@ -341,6 +359,12 @@ func (l *Lab) close(ending bool) error {
 		defer l.life.Close()
 		if ending {
 			l.closeErr = l.place.awaitEnd(l.life)
+		}
+		if l.recorder != nil {
+			if ending && l.closeErr == nil {
+				l.recorder.Wait() // for what it has to say
+			}
+			l.recorder.Close()
 		}
 	})
 	return l.closeErr

@@ -60,9 +60,12 @@ func (s *Supervisor) makeLink(ctx context.Context, l *labLink) error {
 	var ends [2]link.End
 	for end, e := range l.spec.Endpoints {
 		ends[end] = link.End{Interface: e.Interface}
-		if e.External() {
+		switch sw := s.switches[e.Node]; {
+		case e.External():
 			ends[end].Outside = s.externalOf(e).namespace
-		} else {
+		case sw != nil:
+			ends[end].Bridge = sw.bridge
+		default:
 			ends[end].PID = s.byName[e.Node].agent.PID()
 		}
 	}
@@ -89,13 +92,16 @@ func (s *Supervisor) connectLink(ctx context.Context, l *labLink) error {
 		return err
 	}
 	if l.impaired() {
-		return s.attach(ctx, l)
+		if err := s.attach(ctx, l); err != nil {
+			return err
+		}
+	} else {
+		if err := s.network.Join(l.index); err != nil {
+			return err
+		}
+		l.joined = true // with nothing counted before
 	}
-	if err := s.network.Join(l.index); err != nil {
-		return err
-	}
-	l.joined = true // with nothing counted before
-	return nil
+	return s.openPorts(ctx, l)
 }
 
 // How long the kernel may take to notice that interfaces are up.
@@ -249,7 +255,7 @@ func (s *Supervisor) SetLink(ctx context.Context, index int, from string, change
 // gone with it.
 func (s *Supervisor) checkEnds(l *labLink) error {
 	for _, e := range l.spec.Endpoints {
-		if e.External() {
+		if e.External() || s.switches[e.Node] != nil {
 			continue
 		}
 		if _, err := s.Node(e.Node); err != nil {
@@ -320,10 +326,11 @@ func (s *Supervisor) LinkDown(_ context.Context, index int) error {
 	})
 }
 
-// LinkUp brings a link back up, and returns when it carries packets.
+// LinkUp brings a link back up, and returns when it carries packets, or is a spare of
+// a spanning tree.
 func (s *Supervisor) LinkUp(ctx context.Context, index int) error {
 	l := s.links[index]
-	return s.setCarrier(l, false, func() error {
+	err := s.setCarrier(l, false, func() error {
 		if err := s.network.Up(index); err != nil {
 			return err
 		}
@@ -335,6 +342,10 @@ func (s *Supervisor) LinkUp(ctx context.Context, index int) error {
 		}
 		return s.join(l)
 	})
+	if err != nil {
+		return err
+	}
+	return s.growTree(ctx, index)
 }
 
 // setCarrier has change take a link up or down.

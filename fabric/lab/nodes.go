@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"log"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,7 +22,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// A labNode is a node of the running lab.
+// A labNode is a host or a router of the running lab.
 type labNode struct {
 	spec    *topology.Node
 	group   *cgroup.Group // nil without limits
@@ -31,14 +33,20 @@ type labNode struct {
 	reason string        // why it is; valid once down is closed
 }
 
-// startNodes starts every node's agent. More of them at once than there are
+// startNodes starts the agent of every host and router. More of them at once than there are
 // processors would only queue for the kernel's namespace lock.
 func (s *Supervisor) startNodes(ctx context.Context) error {
-	s.nodes = make([]*labNode, len(s.topo.Nodes))
+	var specs []*topology.Node
+	for i := range s.topo.Nodes {
+		if spec := &s.topo.Nodes[i]; spec.Kind != topology.Switch {
+			specs = append(specs, spec)
+		}
+	}
+	s.nodes = make([]*labNode, len(specs))
 	limits := s.canLimit()
 	err := parallel(ctx, runtime.GOMAXPROCS(0), len(s.nodes), func(ctx context.Context, i int) error {
 		var err error
-		s.nodes[i], err = s.startNode(&s.topo.Nodes[i], limits)
+		s.nodes[i], err = s.startNode(specs[i], limits)
 		return err
 	})
 	if err != nil {
@@ -89,16 +97,23 @@ func (s *Supervisor) startNode(spec *topology.Node, limits bool) (*labNode, erro
 	return n, nil
 }
 
-// nodeConfig gives a node its neighbours: on each interface there is one, whose
-// addresses are known beforehand, unless it is outside the lab.
+// nodeConfig gives a node its routes, and its neighbours: who is on each of its
+// segments is known beforehand, unless it is outside the lab.
 func (s *Supervisor) nodeConfig(spec *topology.Node) node.Config {
-	cfg := node.Config{Lab: s.name, Name: spec.Name, Seed: s.seed("node " + spec.Name), Adapter: spec.Adapter}
+	cfg := node.Config{
+		Lab: s.name, Name: spec.Name, Seed: s.seed("node " + spec.Name), Adapter: spec.Adapter,
+		Forwards: spec.Kind == topology.Router, Routes: spec.Routes,
+	}
 	for _, i := range spec.Interfaces {
 		l := s.topo.Links[i.Link]
-		far := 1 - i.End
-		face := node.Interface{Name: i.Name, MTU: l.MTU, Addresses: i.Addresses, Wire: l.Endpoints[far].External()}
-		for _, addr := range s.addresses[l.Endpoints[far]] { // of nodes
-			face.Neighbours = append(face.Neighbours, node.Neighbour{Addr: addr, MAC: link.MAC(i.Link, far)})
+		face := node.Interface{Name: i.Name, MTU: l.MTU, Addresses: i.Addresses, Wire: !l.Offload || l.Endpoints[1-i.End].External()}
+		if segment := s.segments[i.Link]; len(segment) <= maxNeighbours {
+			own := link.MAC(i.Link, i.End)
+			for _, n := range segment {
+				if !bytes.Equal(n.MAC, own) {
+					face.Neighbours = append(face.Neighbours, n)
+				}
+			}
 		}
 		cfg.Interfaces = append(cfg.Interfaces, face)
 	}
@@ -148,10 +163,13 @@ func (s *Supervisor) configureNodes(ctx context.Context) error {
 	})
 }
 
-// Node is a running node's agent by the node's name.
+// Node is the agent of a running host or router by its name.
 func (s *Supervisor) Node(name string) (*node.Agent, error) {
 	n := s.byName[name]
-	if n == nil {
+	switch {
+	case s.switches[name] != nil:
+		return nil, control.Errorf(control.Usage, "%s is a switch: it has no processes", name)
+	case n == nil:
 		return nil, control.Errorf(control.Usage, "lab %s has no node %q", s.name, name)
 	}
 	select {
@@ -162,15 +180,24 @@ func (s *Supervisor) Node(name string) (*node.Agent, error) {
 	}
 }
 
-// pick is the node of that name, which must be running; all nodes for "".
-func (s *Supervisor) pick(name string) ([]*labNode, error) {
-	if name == "" {
-		return s.nodes, nil
+// host is the host of that name, which must be running. Only hosts have adapters.
+func (s *Supervisor) host(name string) (*labNode, error) {
+	if spec := s.topo.FindNode(name); spec != nil && (spec.Kind == topology.Switch || spec.Kind == topology.Router) {
+		return nil, control.Errorf(control.Usage, "%s is a %s: it has no adapter", name, spec.Kind)
 	}
 	if _, err := s.Node(name); err != nil {
 		return nil, err
 	}
-	return []*labNode{s.byName[name]}, nil
+	return s.byName[name], nil
+}
+
+// pick is the host of that name; all hosts for "".
+func (s *Supervisor) pick(name string) ([]*labNode, error) {
+	if name == "" {
+		return slices.DeleteFunc(slices.Clone(s.nodes), func(n *labNode) bool { return n.spec.Kind == topology.Router }), nil
+	}
+	n, err := s.host(name)
+	return []*labNode{n}, err
 }
 
 // answerTime is how long an agent may take to answer what takes it no time. One
@@ -212,8 +239,26 @@ func ask(ctx context.Context, nodes []*labNode, request func(ctx context.Context
 }
 
 // InspectNodes is the state of every node, in the order of the topology.
-func (s *Supervisor) InspectNodes(ctx context.Context) []report.Node { return inspect(ctx, s.nodes) }
+func (s *Supervisor) InspectNodes(ctx context.Context) []report.Node {
+	agents := inspect(ctx, s.nodes)
+	ports, err := s.network.Ports()
+	nodes := make([]report.Node, 0, len(s.topo.Nodes))
+	for i := range s.topo.Nodes {
+		sw := s.switches[s.topo.Nodes[i].Name]
+		if sw == nil {
+			nodes = append(nodes, agents[0])
+			agents = agents[1:]
+			continue
+		}
+		nodes = append(nodes, sw.inspect(s.topo, ports))
+		if err != nil {
+			nodes[i].Reason = err.Error()
+		}
+	}
+	return nodes
+}
 
+// inspect is the state of hosts and routers.
 func inspect(ctx context.Context, nodes []*labNode) []report.Node {
 	counters := make([]node.Counters, len(nodes))
 	states := ask(ctx, nodes, func(ctx context.Context, i int, agent *node.Agent) (err error) {
@@ -223,7 +268,7 @@ func inspect(ctx context.Context, nodes []*labNode) []report.Node {
 	inspected := make([]report.Node, len(nodes))
 	for i, n := range nodes {
 		r := &inspected[i]
-		*r = report.Node{NodeState: states[i], Addresses: []string{}, Counters: map[string]uint64{}, Transport: map[string]uint64{}}
+		*r = report.Node{NodeState: states[i], Kind: n.kind(), Addresses: []string{}, Counters: map[string]uint64{}, Transport: map[string]uint64{}}
 		for _, face := range n.spec.Interfaces {
 			for _, a := range face.Addresses {
 				r.Addresses = append(r.Addresses, a.String())
@@ -237,6 +282,14 @@ func inspect(ctx context.Context, nodes []*labNode) []report.Node {
 		}
 	}
 	return inspected
+}
+
+// kind is what the node is, for reports.
+func (n *labNode) kind() string {
+	if n.spec.Kind == topology.Router {
+		return string(topology.Router)
+	}
+	return string(topology.Host)
 }
 
 // parallel calls f for 0 to n-1, several at once, and returns the first error,

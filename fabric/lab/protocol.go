@@ -137,6 +137,7 @@ type Event struct {
 const (
 	NodeDown    = "node-down"
 	LinkChanged = "link-changed"
+	Captured    = "captured" // a capture of the topology is complete
 	Warning     = "warning"
 )
 

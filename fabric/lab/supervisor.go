@@ -5,7 +5,6 @@ import (
 	"log"
 	"maps"
 	"net"
-	"net/netip"
 	"os"
 	"os/signal"
 	"runtime"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/lab/link"
+	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
 )
@@ -31,11 +31,12 @@ type Supervisor struct {
 	// afterwards; each node and link guards its own state.
 	topo      *topology.Topology
 	place     place
-	named     bool // externals get names for ip netns
-	addresses map[topology.Endpoint][]netip.Addr
+	named     bool               // externals get names for ip netns
+	segments  [][]node.Neighbour // who is on the segment of each link
 	network   *link.Network
-	nodes     []*labNode
+	nodes     []*labNode // with a process: hosts and routers
 	byName    map[string]*labNode
+	switches  map[string]*labSwitch
 	links     []*labLink
 	sockets   *os.File // the directory of the externals' sockets; nil without externals
 	externals []*external
@@ -68,11 +69,12 @@ func supervise(name string) error {
 	locked := inherited(stateFile, "state")
 	defer runtime.KeepAlive(locked) // the lock is held to the very end of the process
 	s := &Supervisor{
-		name:    name,
-		reaper:  newReaper(),
-		byName:  map[string]*labNode{},
-		clients: map[*control.Conn]*client{},
-		over:    make(chan struct{}),
+		name:     name,
+		reaper:   newReaper(),
+		byName:   map[string]*labNode{},
+		switches: map[string]*labSwitch{},
+		clients:  map[*control.Conn]*client{},
+		over:     make(chan struct{}),
 	}
 	// Process 1 gets no signal that it has no handler for.
 	signals := make(chan os.Signal, 1)

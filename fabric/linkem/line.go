@@ -24,25 +24,17 @@ type line struct {
 	model *impair.Direction
 	to    *port // where frames leave; nil while the link is detached
 
-	queue   []run // from head on
-	head    int
+	queue   queue
 	release time.Duration // when the first of the queue is due, with its followers
 	place   int           // in the loop's departures; -1 if the queue is empty
 	shared  *buffer       // the one that short frames go into at present, if any
 
+	losing    bool     // the last packet was Dropped
 	measured  Measured // the counters; the rest is filled in by measure
 	delay     histogram
 	queueing  histogram
 	lateness  histogram
 	delivered meter
-}
-
-// A run is a series of packets of one frame that leave together.
-type run struct {
-	departs      time.Duration
-	queued       time.Duration // sum over the packets of what they spent in the queue before the rate
-	held         *held
-	first, count int32
 }
 
 // held is a frame in a line.
@@ -55,57 +47,13 @@ type held struct {
 
 func newLine(k *link, model *impair.Direction) *line { return &line{link: k, model: model, place: -1} }
 
-// judge lets the model decide on every packet of a frame that arrived, and
-// appends those that pass to runs.
-func (n *line) judge(f *frame.Frame, arrived time.Duration, runs []run) []run {
-	for i := range f.Segments() {
-		size := f.Size(i)
-		n.measured.Packets++
-		n.measured.Bytes += uint64(size)
-		v := n.model.Packet(&impair.Packet{Frame: size}, arrived)
-		switch v.Fate {
-		case impair.Lost:
-			n.measured.Dropped++
-			continue
-		case impair.QueueFull:
-			n.measured.LostQueue++
-			continue
-		case impair.Down:
-			n.measured.LostDown++
-			continue
-		}
-		if k := len(runs) - 1; k >= 0 && runs[k].departs == v.Departs && int(runs[k].first+runs[k].count) == i {
-			runs[k].count++
-			runs[k].queued += v.Queued
-		} else {
-			runs = append(runs, run{departs: v.Departs, queued: v.Queued, first: int32(i), count: 1})
-		}
-	}
-	return runs
-}
-
-// push appends runs of one held frame to the queue.
-func (n *line) push(h *held, runs []run) {
-	if n.head > 0 && len(n.queue)+len(runs) > cap(n.queue) {
-		n.queue = n.queue[:copy(n.queue, n.queue[n.head:])]
-		n.head = 0
-	}
-	h.runs = len(runs)
-	for _, r := range runs {
-		r.held = h
-		n.queue = append(n.queue, r)
-	}
-}
-
-func (n *line) empty() bool { return n.head == len(n.queue) }
-
-// schedule sets when the head of the queue is due: together with what leaves
+// schedule sets when the first of the queue is due: together with what leaves
 // soon after.
 func (n *line) schedule() {
-	first := n.queue[n.head]
-	n.release = first.departs
-	for _, r := range n.queue[n.head+1 : min(len(n.queue), n.head+batchMessages)] {
-		if r.departs > first.departs+gather {
+	first := n.queue.first(gather).departs
+	n.release = first
+	for _, r := range n.queue.upcoming() {
+		if r.departs > first+gather {
 			return
 		}
 		n.release = r.departs
@@ -117,24 +65,25 @@ func (l *loop) send(n *line) {
 	messages := l.sender.fill(n, l.now())
 	sent, errno := l.sender.send(n.to.fd, messages)
 	now := l.now()
-	done := n.head
+	done := 0
+	due := n.queue.upcoming()
 	for i := range sent {
 		for ; done < l.sender.ends[i]; done++ {
-			n.deliver(n.queue[done], now)
+			n.deliver(&due[done], now)
 		}
 	}
 	if sent < messages {
 		switch errno {
 		case unix.EAGAIN: // the interface takes no more at present
 			l.finish(n, done)
-			if !n.empty() {
+			if !n.queue.empty() {
 				n.release = now + retryAfter
 				l.departures.fix(n)
 			}
 			return
 		default: // this one frame is gone
 			for ; done < l.sender.ends[sent]; done++ {
-				n.lose(n.queue[done], errno)
+				n.lose(&due[done], errno)
 			}
 		}
 	}
@@ -142,7 +91,7 @@ func (l *loop) send(n *line) {
 }
 
 // deliver accounts for packets that were sent.
-func (n *line) deliver(r run, now time.Duration) {
+func (n *line) deliver(r *run, now time.Duration) {
 	f := &r.held.frame
 	wire := 0
 	for i := r.first; i < r.first+r.count; i++ {
@@ -157,7 +106,7 @@ func (n *line) deliver(r run, now time.Duration) {
 }
 
 // lose accounts for packets that could not be sent.
-func (n *line) lose(r run, errno unix.Errno) {
+func (n *line) lose(r *run, errno unix.Errno) {
 	if errno == unix.ENETDOWN || errno == unix.ENXIO || !n.to.running() {
 		n.measured.LostDown += uint64(r.count)
 	} else {
@@ -165,17 +114,15 @@ func (n *line) lose(r run, errno unix.Errno) {
 	}
 }
 
-// finish takes the runs before index end off the queue.
-func (l *loop) finish(n *line, end int) {
-	for ; n.head < end; n.head++ {
-		h := n.queue[n.head].held
-		n.queue[n.head].held = nil
+// finish takes the first runs off the queue.
+func (l *loop) finish(n *line, runs int) {
+	for range runs {
+		h := n.queue.drop()
 		if h.runs--; h.runs == 0 {
 			l.drop(n, h)
 		}
 	}
-	if n.empty() {
-		n.queue, n.head = n.queue[:0], 0
+	if n.queue.empty() {
 		l.departures.remove(n)
 		n.link.emptied()
 		return

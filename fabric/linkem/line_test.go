@@ -140,7 +140,7 @@ func TestRatedPacketsLeaveInTurn(t *testing.T) {
 	if got, frames := b.left(t); !bytes.Equal(got, numbers(3, 10)) || frames != 1 {
 		t.Fatalf("packets %v in %d frames, want 3 to 9 in one", got, frames)
 	}
-	if !n.empty() || len(b.departures) != 0 || len(b.spare) != 1 || n.shared != nil {
+	if !n.queue.empty() || len(b.departures) != 0 || len(b.spare) != 1 || n.shared != nil {
 		t.Error("something is held after all has left")
 	}
 	m := n.measure()
@@ -167,7 +167,7 @@ func TestLostPacketsLeaveGaps(t *testing.T) {
 			}
 		}
 		b.arrive(t, superPacket(15, 1000))
-		if !n.empty() {
+		if !n.queue.empty() {
 			b.send(n)
 		}
 		if got, frames := b.left(t); !bytes.Equal(got, want) || frames != runs {
@@ -182,16 +182,16 @@ func TestLostPacketsLeaveGaps(t *testing.T) {
 func TestPacketsCloseTogetherAreGathered(t *testing.T) {
 	n := &line{}
 	at := func(us ...int) {
-		n.queue = n.queue[:0]
+		n.queue = queue{}
 		for _, v := range us {
-			n.queue = append(n.queue, run{departs: time.Duration(v) * time.Microsecond})
+			n.queue.push(run{departs: time.Duration(v) * time.Microsecond})
 		}
 		n.schedule()
 	}
 	for _, c := range []struct {
 		departs []int
 		want    int
-	}{{[]int{100}, 100}, {[]int{100, 116}, 100}, {[]int{100, 104, 108, 115, 118}, 115}, {[]int{100, 100, 200}, 100}} {
+	}{{[]int{100}, 100}, {[]int{100, 116}, 100}, {[]int{100, 104, 108, 115, 118}, 115}, {[]int{100, 100, 200}, 100}, {[]int{300, 300, 104, 100, 108, 200}, 108}} {
 		at(c.departs...)
 		if n.release != time.Duration(c.want)*time.Microsecond {
 			t.Errorf("departures %v: released at %v, want %d us", c.departs, n.release, c.want)
@@ -215,7 +215,7 @@ func TestMemoryBudget(t *testing.T) {
 		t.Errorf("measured %+v, want 5 super-packets of 15 and one of 2 lost", m)
 	}
 	b.shift(time.Hour)
-	for !n.empty() {
+	for !n.queue.empty() {
 		b.send(n)
 	}
 	if m := n.measure(); m.Delivered != 10*15 {
@@ -242,7 +242,7 @@ func TestShortFramesShareMemory(t *testing.T) {
 	}
 	b.shift(time.Hour)
 	var got []byte
-	for !n.empty() {
+	for !n.queue.empty() {
 		b.send(n)
 		some, _ := b.left(t)
 		got = append(got, some...)
@@ -267,7 +267,7 @@ func TestFullInterface(t *testing.T) {
 		b.arrive(t, superPacket(5, 4096))
 	}
 	taken := 0
-	for tries := 0; !n.empty(); tries++ {
+	for tries := 0; !n.queue.empty(); tries++ {
 		before := n.measured.Delivered
 		b.send(n)
 		if n.measured.Delivered > before {
@@ -299,7 +299,7 @@ func TestForwardingDoesNotAllocate(t *testing.T) {
 			}
 			b.receive(b.k.ports[0])
 			b.shift(10 * time.Millisecond)
-			for n := b.k.lines[0]; !n.empty(); {
+			for n := b.k.lines[0]; !n.queue.empty(); {
 				b.send(n)
 			}
 			for {

@@ -3,6 +3,7 @@ package linkem
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/ndklab/ndklab/control"
@@ -107,7 +108,7 @@ func (p *port) running() bool {
 
 // emptied is called when one of the link's lines has become empty.
 func (k *link) emptied() {
-	if k.idle != nil && k.lines[0].empty() && k.lines[1].empty() {
+	if k.idle != nil && k.lines[0].queue.empty() && k.lines[1].queue.empty() {
 		close(k.idle)
 		k.idle = nil
 	}
@@ -267,14 +268,16 @@ func (l *loop) drain(k *link) {
 
 // flush ends the line: it sends what is due if asked to, and drops the rest.
 func (l *loop) flush(n *line, send bool) {
-	for left := -1; send && !n.empty() && left != len(n.queue)-n.head; {
-		left = len(n.queue) - n.head
+	for left := -1; send && !n.queue.empty() && left != len(n.queue.upcoming()); {
+		left = len(n.queue.upcoming())
 		l.send(n)
 	}
-	for _, r := range n.queue[n.head:] {
+	n.queue.merge(math.MaxInt64)
+	rest := n.queue.upcoming()
+	for _, r := range rest {
 		n.measured.LostDown += uint64(r.count)
 	}
-	l.finish(n, len(n.queue))
+	l.finish(n, len(rest))
 }
 
 // countOverruns adds what the kernel had no room for to the line's account.

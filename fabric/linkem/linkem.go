@@ -84,13 +84,23 @@ type Link struct {
 // had it. Packets are wire packets, counted as they would be without
 // segmentation offload; those still on their way are in Packets only.
 type Measured struct {
-	Packets     uint64 `json:"packets"` // that entered
-	Bytes       uint64 `json:"bytes"`   // of those, from the Ethernet header on, without check sequence
-	Delivered   uint64 `json:"delivered"`
+	Packets     uint64 `json:"packets"`      // that entered
+	Bytes       uint64 `json:"bytes"`        // of those, from the Ethernet header on, without check sequence
+	Delivered   uint64 `json:"delivered"`    // copies too
 	Dropped     uint64 `json:"dropped"`      // by the loss that was asked for
+	Bursts      uint64 `json:"bursts"`       // of how many series of packets in a row those are
+	LostFault   uint64 `json:"lost_fault"`   // by a fault that drops
 	LostQueue   uint64 `json:"lost_queue"`   // no room before the direction's rate
+	LostCut     uint64 `json:"lost_cut"`     // the direction was cut, for good or by its flapping
 	LostDown    uint64 `json:"lost_down"`    // the link or an interface was down
 	LostOverrun uint64 `json:"lost_overrun"` // the engine could not keep up, or had no memory left; of frames that the kernel dropped before the engine saw them, a super-packet counts once
+
+	// Of those that entered:
+	Duplicated uint64 `json:"duplicated"` // copies made
+	Reordered  uint64 `json:"reordered"`  // sent before others that had entered earlier
+	Corrupted  uint64 `json:"corrupted"`
+	Marked     uint64 `json:"marked"`  // with Congestion Experienced
+	Faulted    uint64 `json:"faulted"` // met a fault, whatever it did
 
 	Asked    impair.Asked `json:"asked"`
 	Delay    Distribution `json:"delay_ns"`    // from the kernel's receive timestamp to the moment after the send, without Queueing

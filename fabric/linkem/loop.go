@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/ndklab/ndklab/fabric/frame"
+	"github.com/ndklab/ndklab/fabric/impair"
 	"golang.org/x/sys/unix"
 )
 
@@ -40,6 +41,8 @@ type loop struct {
 	pool     *pool
 	spare    []*held // for reuse
 	runs     []run   // of the frame at hand
+	packet   impair.Packet
+	identity impair.Identity // of packet, if it is RoCEv2
 	closing  bool
 }
 
@@ -232,122 +235,4 @@ func outcome(n uintptr, errno unix.Errno) (int, error) {
 		return 0, nil
 	}
 	return 0, fmt.Errorf("epoll_pwait: %w", errno)
-}
-
-// receive takes some frames off a port and has its line decide on them. It
-// reports whether there may be more.
-func (l *loop) receive(p *port) bool {
-	before := l.now()
-	n, err := l.receiver.Receive(p.fd)
-	if err != nil {
-		if err == unix.EINVAL { // a super-packet of a kind that a virtio header cannot describe
-			p.line.measured.Packets++
-			p.line.measured.LostOverrun++
-			return true
-		}
-		// EAGAIN: there is nothing. ENETDOWN: the interface went down; it may come back.
-		p.empty = before
-		return false
-	}
-	clock := time.Now()
-	now := clock.Sub(l.epoch)
-	offset := clock.UnixNano() - int64(now) // of the wall clock
-	if p.line.link.state == released {
-		last := min(time.Duration(l.receiver.Stamp(n-1)-offset), now)
-		for l.now() < last+settling {
-		}
-		p.other.update()
-	}
-	for i := range n {
-		raw := l.receiver.Frame(i)
-		if p.other.saw(raw) {
-			continue
-		}
-		// If the wall clock was set in the meantime the stamp is off; but it cannot
-		// be older than the last time there was nothing, nor in the future.
-		arrived := min(max(time.Duration(l.receiver.Stamp(i)-offset), p.empty), now)
-		p.empty = arrived
-		l.enter(p.line, i, raw, arrived)
-	}
-	if n < receiveBatch {
-		p.empty = before
-		return false
-	}
-	return true
-}
-
-// enter puts a frame that arrived, and is in staging buffer i, into its line.
-func (l *loop) enter(n *line, i int, raw []byte, arrived time.Duration) {
-	f, err := frame.Parse(raw)
-	if err != nil || l.receiver.Cut(i) {
-		n.measured.Packets++
-		n.measured.LostOverrun++
-		return
-	}
-	runs := n.judge(&f, arrived, l.runs[:0])
-	l.runs = runs[:0]
-	if len(runs) == 0 {
-		return
-	}
-	h := l.hold(n, f, i)
-	if h == nil {
-		for _, r := range runs {
-			n.measured.LostOverrun += uint64(r.count)
-		}
-		return
-	}
-	h.arrived = arrived
-	first := n.empty()
-	n.push(h, runs)
-	if first {
-		n.schedule()
-		l.departures.fix(n)
-	}
-}
-
-// hold keeps a frame from staging buffer i beyond the next receive. It is nil
-// when there is no memory left.
-func (l *loop) hold(n *line, f frame.Frame, i int) *held {
-	var b *buffer
-	if size := len(f.Bytes()); size > shareLimit {
-		fresh := l.pool.get()
-		if fresh == nil {
-			return nil
-		}
-		b, l.staging[i] = l.staging[i], fresh
-		l.receiver.Replace(i, fresh.bytes)
-	} else {
-		if n.shared != nil && bufferLen-n.shared.used < size {
-			n.shared = nil // the frames in it will give it back
-		}
-		if n.shared == nil {
-			if n.shared = l.pool.get(); n.shared == nil {
-				return nil
-			}
-		}
-		b = n.shared
-		f.Move(b.bytes[b.used : b.used+size])
-		b.used += (size + 7) &^ 7
-	}
-	b.frames++
-	var h *held
-	if k := len(l.spare) - 1; k >= 0 {
-		h, l.spare = l.spare[k], l.spare[:k]
-	} else {
-		h = new(held)
-	}
-	h.frame, h.buffer = f, b
-	return h
-}
-
-// drop ends the holding of a frame that has left line n.
-func (l *loop) drop(n *line, h *held) {
-	if h.buffer.frames--; h.buffer.frames == 0 {
-		if n.shared == h.buffer {
-			n.shared = nil
-		}
-		l.pool.put(h.buffer)
-	}
-	h.buffer = nil
-	l.spare = append(l.spare, h)
 }

@@ -13,7 +13,7 @@ type sender struct {
 	messages [batchMessages]mmsghdr
 	vectors  [batchMessages][2]unix.Iovec
 	headers  [batchMessages][frame.MaxHeaders]byte
-	ends     [batchMessages]int // index in the line's queue past the message's last run
+	ends     [batchMessages]int // how many runs there are up to the end of the message
 }
 
 // A batch ends with its first frame over this many bytes, so that the time
@@ -40,24 +40,27 @@ func newSender() *sender {
 // fill prepares the packets of n that are due as messages, successive runs of
 // one frame as one, and says how many messages that makes.
 func (s *sender) fill(n *line, now time.Duration) (messages int) {
+	n.queue.merge(now)
 	size := 0
-	for at := n.head; at < len(n.queue) && n.queue[at].departs <= now && messages < batchMessages && size < batchBytes; messages++ {
-		r := n.queue[at]
+	due := n.queue.upcoming()
+	for at := 0; at < len(due) && due[at].departs <= now && messages < batchMessages && size < batchBytes; messages++ {
+		r := due[at]
 		at++
-		for at < len(n.queue) && n.queue[at].held == r.held && n.queue[at].first == r.first+r.count && n.queue[at].departs <= now {
-			r.count += n.queue[at].count
+		for at < len(due) && due[at].follows(&r) && due[at].departs <= now {
+			r.count += due[at].count
 			at++
 		}
 		s.ends[messages] = at
-		size += s.message(messages, &r.held.frame, int(r.first), int(r.count))
+		size += s.message(messages, &r)
 	}
 	return messages
 }
 
 // message prepares message i and says how long it is.
-func (s *sender) message(i int, f *frame.Frame, first, count int) int {
+func (s *sender) message(i int, r *run) int {
+	f, first, count := &r.held.frame, int(r.first), int(r.count)
 	v := &s.vectors[i]
-	if count == f.Segments() {
+	if count == f.Segments() && !r.mark {
 		whole := f.Bytes()
 		v[0].Base = &whole[0]
 		v[0].SetLen(len(whole))
@@ -65,6 +68,9 @@ func (s *sender) message(i int, f *frame.Frame, first, count int) int {
 		return len(whole)
 	}
 	headers := f.AppendHeaders(s.headers[i][:0], first, count)
+	if r.mark {
+		frame.Mark(headers[frame.HeaderLen:])
+	}
 	payload := f.Payload(first, count)
 	v[0].Base, v[1].Base = &headers[0], &payload[0]
 	v[0].SetLen(len(headers))

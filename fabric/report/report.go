@@ -62,10 +62,20 @@ type NodeState struct {
 // A Node is a node's state and counters.
 type Node struct {
 	NodeState
-	PID       int               `json:"pid,omitempty"` // of the agent, as the host sees it, in inspect only
-	Addresses []string          `json:"addresses"`     // CIDR form
-	Counters  map[string]uint64 `json:"counters"`      // NDIS_NDK_PERFORMANCE_COUNTERS names
-	Transport map[string]uint64 `json:"transport"`     // the transport's own counters: retransmitted packets, NAKs ...
+	Kind      string            `json:"kind"`            // host, switch or router; only hosts have counters
+	PID       int               `json:"pid,omitempty"`   // of the agent, as the host sees it, in inspect only
+	Addresses []string          `json:"addresses"`       // CIDR form
+	Counters  map[string]uint64 `json:"counters"`        // NDIS_NDK_PERFORMANCE_COUNTERS names
+	Transport map[string]uint64 `json:"transport"`       // the transport's own counters: retransmitted packets, NAKs ...
+	Ports     []Port            `json:"ports,omitempty"` // of a switch
+}
+
+// A Port is where a link ends at a switch.
+type Port struct {
+	Name  string `json:"name"`  // of the interface
+	To    string `json:"to"`    // the link's other endpoint
+	State string `json:"state"` // forwarding, blocking (a spare of the spanning tree), listening, learning or disabled (no carrier)
+	MACs  int    `json:"macs"`  // addresses learned there
 }
 
 // A Link is a link's state and what it did.

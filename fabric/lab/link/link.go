@@ -1,8 +1,9 @@
 // Package link makes the veth pairs that join nodes, and joins their middles in
-// the kernel.
+// the kernel; and the bridges that are the lab's switches.
 //
 // A link between two nodes is two veth pairs: each has one end in a node and its
-// middle in the lab's own network namespace. On a plain link the kernel hands
+// middle in the lab's own network namespace. Where the node is a switch, the end is
+// in the lab's namespace too, as a port of its bridge (bridge.go). On a plain link the kernel hands
 // whatever enters one middle to the other one (Join); otherwise somebody else
 // reads and writes the middles, and the kernel leaves them alone (Part). The
 // nodes' interfaces do not notice the change.
@@ -75,9 +76,13 @@ func (n *Network) Close() {
 type End struct {
 	PID       int    // of a process in the node's network namespace, as the caller sees it
 	Interface string // its name there
+	// Bridge is, instead of a PID, the bridge whose port this end is. The port's name
+	// is Port's.
+	Bridge *Bridge
 	// Outside is, instead of a PID, the network namespace of an end outside the
 	// lab. What arrives there has all its checksums. Super-packets must not be
-	// sent to it: the far node has the kernel split them (package node).
+	// sent to it: the far node has the kernel split them (package node), and a
+	// bridge's port does.
 	Outside *os.File
 }
 
@@ -105,7 +110,8 @@ func index(link, end int) int { return firstIndex + 2*link + end }
 // Make creates both veth pairs of a link, every interface directly where it
 // belongs: creating them in one namespace and moving them costs tens of
 // milliseconds each in a namespace that has many. The ends in the nodes are left
-// down, for the node to configure; the middles are down until Up.
+// down, for the node to configure; the middles are down until Up, and ports of
+// bridges until OpenPort.
 func (n *Network) Make(link, mtu int, ends [2]End) error {
 	if link < 0 || link >= MaxLinks {
 		return fmt.Errorf("link %d: a lab has at most %d links", link, MaxLinks)
@@ -116,6 +122,11 @@ func (n *Network) Make(link, mtu int, ends [2]End) error {
 		}
 		if err := n.addQdiscs(link, end); err != nil {
 			return fmt.Errorf("%s: %w", Middle(link, end), err)
+		}
+		if e.Bridge != nil {
+			if err := n.enslave(link, end, e.Bridge, ends[1-end].Outside != nil); err != nil {
+				return err
+			}
 		}
 		if e.Outside != nil {
 			if err := completeChecksums(Middle(link, end)); err != nil {
@@ -144,14 +155,19 @@ func (n *Network) makePair(link, end, mtu int, e End) error {
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
 	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("veth"))
 	peer := info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(nl.VETH_INFO_PEER, nil)
-	nl.NewIfInfomsgChild(peer, unix.AF_UNSPEC)
+	theirs := nl.NewIfInfomsgChild(peer, unix.AF_UNSPEC)
+	if e.Bridge != nil {
+		e.Interface = Port(link, end)
+		theirs.Index = int32(portIndex(link, end))
+	}
 	peer.AddRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(e.Interface))
 	peer.AddRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(mtu)))
 	peer.AddRtAttr(unix.IFLA_TXQLEN, nl.Uint32Attr(queueLength))
 	peer.AddRtAttr(unix.IFLA_ADDRESS, MAC(link, end))
-	if e.Outside != nil {
+	switch {
+	case e.Outside != nil:
 		peer.AddRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(e.Outside.Fd())))
-	} else {
+	case e.Bridge == nil:
 		peer.AddRtAttr(unix.IFLA_NET_NS_PID, nl.Uint32Attr(uint32(e.PID)))
 	}
 	req.AddData(info)
@@ -217,7 +233,7 @@ type status struct {
 	up        bool // administratively
 	running   bool
 	peer      int // its index
-	namespace int // the peer's, as this one's kernel numbers it
+	namespace int // the peer's, as this one's kernel numbers it; -1 if it is the same
 }
 
 // ask reads an interface's status. Unless it is -1, namespace tells where the
@@ -238,7 +254,7 @@ func (n *Network) ask(index, namespace int) (status, error) {
 		return status{}, fmt.Errorf("%d answers", len(answers))
 	}
 	answer := nl.DeserializeIfInfomsg(answers[0])
-	s := status{up: answer.Flags&unix.IFF_UP != 0}
+	s := status{up: answer.Flags&unix.IFF_UP != 0, namespace: -1}
 	attrs, err := nl.ParseRouteAttr(answers[0][answer.Len():])
 	if err != nil {
 		return status{}, err
@@ -270,7 +286,10 @@ func (n *Network) list() ([]netlink.Link, error) {
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 		return nil, fmt.Errorf("read interfaces: %w", err)
 	}
-	return slices.DeleteFunc(links, func(l netlink.Link) bool { return l.Attrs().Index < firstIndex }), nil
+	return slices.DeleteFunc(links, func(l netlink.Link) bool {
+		i := l.Attrs().Index
+		return i < firstIndex || i >= firstPort // the loopback interface, ports, bridges
+	}), nil
 }
 
 func (n *Network) request(kind, flags int) *nl.NetlinkRequest {

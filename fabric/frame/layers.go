@@ -1,0 +1,101 @@
+package frame
+
+import "encoding/binary"
+
+// rocePort is the UDP destination port of RoCEv2 (roce.md 1).
+const rocePort = 4791
+
+// Layers says where the parts of a frame are. They are the same in each of the
+// wire packets that a frame stands for.
+type Layers struct {
+	Payload int  // bytes before the payload of UDP or TCP, before that of IP if it is neither, or 14 if it is not IP
+	ECT     bool // the IP header permits marking (ECN-capable transport, RFC 3168)
+	RoCE    bool // it is UDP to the port of RoCEv2
+	ipv6    bool
+	l4      int // offset of the UDP header of RoCEv2 from the Ethernet header on
+}
+
+// Layers looks at the frame's headers.
+func (f *Frame) Layers() Layers {
+	p := f.Packet()
+	at := Layers{Payload: ethernetLen}
+	end, proto, ipv6, first := networkHeader(f.bytes, HeaderLen+ethernetLen)
+	if end == 0 {
+		return at
+	}
+	ecn := trafficClass(p, ipv6) & 3
+	at.ECT = ecn == 1 || ecn == 2
+	at.ipv6 = ipv6
+	at.Payload = min(end-HeaderLen, len(p))
+	if !first {
+		return at
+	}
+	switch rest := p[at.Payload:]; {
+	case proto == protoUDP && len(rest) >= udpLen:
+		at.RoCE = binary.BigEndian.Uint16(rest[2:]) == rocePort
+		at.l4 = at.Payload
+		at.Payload += udpLen
+	case proto == protoTCP && len(rest) >= 20:
+		at.Payload += min(max(int(rest[12]>>4)*4, 20), len(rest))
+	}
+	return at
+}
+
+// Message is what wire packet i carries behind the headers of UDP or TCP.
+func (f *Frame) Message(i int, at Layers) []byte {
+	if f.segments > 1 {
+		return f.Payload(i, 1)
+	}
+	return f.Packet()[at.Payload:]
+}
+
+func trafficClass(packet []byte, ipv6 bool) byte {
+	if ipv6 {
+		return packet[ethernetLen]<<4 | packet[ethernetLen+1]>>4
+	}
+	return packet[ethernetLen+1]
+}
+
+// Mark writes Congestion Experienced (RFC 3168) into the IP header of a packet
+// that begins with its Ethernet header, and brings the IPv4 header checksum up
+// to date (RFC 1624). A packet that is not IP is left alone.
+func Mark(packet []byte) {
+	const ip = ethernetLen
+	if len(packet) < ip+20 {
+		return
+	}
+	switch binary.BigEndian.Uint16(packet[ip-2:]) {
+	case etherIPv4:
+		before := binary.BigEndian.Uint16(packet[ip:])
+		packet[ip+1] |= 3
+		after := binary.BigEndian.Uint16(packet[ip:])
+		check := ^binary.BigEndian.Uint16(packet[ip+10:])
+		binary.BigEndian.PutUint16(packet[ip+10:], ^fold(uint64(check)+uint64(^before)+uint64(after)))
+	case etherIPv6:
+		packet[ip+1] |= 3 << 4
+	}
+}
+
+// Reseal is for a wire packet of the frame, complete with checksums, of which
+// bytes were changed. If it is RoCEv2 its UDP checksum is made right again: that
+// of Linux and of hardware has none (roce.md 1), and what has to tell the change
+// is the ICRC. The checksum of any other packet is left wrong.
+func (f *Frame) Reseal(packet []byte, at Layers) {
+	if !at.RoCE {
+		return
+	}
+	field := packet[at.l4+udpCsum:]
+	partial := f.bytes[offFlags]&needsCsum != 0
+	original := binary.BigEndian.Uint16(f.Packet()[at.l4+udpCsum:])
+	binary.BigEndian.PutUint16(field, 0)
+	if original == 0 && !partial {
+		return
+	}
+	pseudo := packet[ethernetLen+12 : ethernetLen+20]
+	if at.ipv6 {
+		pseudo = packet[ethernetLen+8 : ethernetLen+ipv6Len]
+	}
+	length := len(packet) - at.l4
+	binary.BigEndian.PutUint16(field, fold(sum(pseudo)+protoUDP+uint64(length)))
+	complete(packet, at.l4, at.l4+udpCsum)
+}

@@ -1,0 +1,263 @@
+package linkem
+
+import (
+	"time"
+
+	"github.com/ndklab/ndklab/fabric/frame"
+	"github.com/ndklab/ndklab/fabric/impair"
+	"golang.org/x/sys/unix"
+)
+
+// receive takes some frames off a port and has its line decide on them. It
+// reports whether there may be more.
+func (l *loop) receive(p *port) bool {
+	before := l.now()
+	n, err := l.receiver.Receive(p.fd)
+	if err != nil {
+		if err == unix.EINVAL { // a super-packet of a kind that a virtio header cannot describe
+			p.line.measured.Packets++
+			p.line.measured.LostOverrun++
+			return true
+		}
+		// EAGAIN: there is nothing. ENETDOWN: the interface went down; it may come back.
+		p.empty = before
+		return false
+	}
+	clock := time.Now()
+	now := clock.Sub(l.epoch)
+	offset := clock.UnixNano() - int64(now) // of the wall clock
+	if p.line.link.state == released {
+		last := min(time.Duration(l.receiver.Stamp(n-1)-offset), now)
+		for l.now() < last+settling {
+		}
+		p.other.update()
+	}
+	for i := range n {
+		raw := l.receiver.Frame(i)
+		if p.other.saw(raw) {
+			continue
+		}
+		// If the wall clock was set in the meantime the stamp is off; but it cannot
+		// be older than the last time there was nothing, nor in the future.
+		arrived := min(max(time.Duration(l.receiver.Stamp(i)-offset), p.empty), now)
+		p.empty = arrived
+		l.enter(p.line, i, raw, arrived)
+	}
+	if n < receiveBatch {
+		p.empty = before
+		return false
+	}
+	return true
+}
+
+// enter puts a frame that arrived, and is in staging buffer i, into its line.
+func (l *loop) enter(n *line, i int, raw []byte, arrived time.Duration) {
+	f, err := frame.Parse(raw)
+	if err != nil || l.receiver.Cut(i) {
+		n.measured.Packets++
+		n.measured.LostOverrun++
+		return
+	}
+	runs := l.judge(n, &f, arrived)
+	if len(runs) == 0 {
+		return
+	}
+	var whole *held
+	first, release := n.queue.empty(), n.release
+	for _, r := range runs {
+		if r.held == nil {
+			if whole == nil {
+				whole = l.hold(n, f, i, arrived)
+			}
+			if whole == nil {
+				n.measured.LostOverrun += uint64(r.count)
+				continue
+			}
+			r.held = whole
+		}
+		r.held.runs++
+		n.queue.push(r)
+		release = min(release, r.departs)
+	}
+	if n.queue.empty() {
+		return
+	}
+	if first || release < n.release {
+		n.schedule()
+		l.departures.fix(n)
+	}
+}
+
+// judge lets the model decide on every packet of a frame that arrived, and
+// returns those that pass: without held if they can leave as parts of this frame.
+func (l *loop) judge(n *line, f *frame.Frame, arrived time.Duration) []run {
+	at := f.Layers()
+	p := &l.packet
+	p.Payload, p.ECT, p.RoCE = at.Payload, at.ECT, nil
+	identify := at.RoCE && n.model.Identifies()
+	runs := l.runs[:0]
+	for i := range f.Segments() {
+		p.Frame = f.Size(i)
+		n.measured.Packets++
+		n.measured.Bytes += uint64(p.Frame)
+		if identify {
+			p.RoCE = nil
+			if impair.Identify(f.Message(i, at), &l.identity) {
+				p.RoCE = &l.identity
+			}
+		}
+		v := n.model.Packet(p, arrived)
+		n.account(&v)
+		if v.Fate != impair.Passes {
+			continue
+		}
+		r := run{departs: v.Departs, queued: v.Queued, first: int32(i), count: 1, mark: v.Mark}
+		switch {
+		case v.Flip.Any():
+			if r.held = l.corrupt(n, f, i, at, &v, arrived); r.held == nil {
+				n.measured.LostOverrun++
+				continue
+			}
+			r.first, r.mark = 0, false
+		case v.Mark && f.Segments() == 1:
+			frame.Mark(f.Packet())
+			r.mark = false
+		}
+		if k := len(runs) - 1; k >= 0 && r.held == nil && r.departs == runs[k].departs && r.follows(&runs[k]) {
+			runs[k].count++
+			runs[k].queued += r.queued
+		} else {
+			runs = append(runs, r)
+		}
+		if v.Twice {
+			n.measured.Duplicated++
+			runs = append(runs, r)
+		}
+	}
+	l.runs = runs[:0]
+	return runs
+}
+
+// account counts what was decided on a packet.
+func (n *line) account(v *impair.Verdict) {
+	m := &n.measured
+	switch v.Fate {
+	case impair.Lost:
+		if v.Cause == impair.Fault {
+			m.LostFault++
+			break
+		}
+		m.Dropped++
+		if !n.losing {
+			m.Bursts++
+		}
+	case impair.QueueFull:
+		m.LostQueue++
+	case impair.Down:
+		if v.Cause == impair.Carrier {
+			m.LostDown++
+		} else {
+			m.LostCut++
+		}
+	}
+	n.losing = v.Fate == impair.Lost && v.Cause != impair.Fault
+	if v.Fault != 0 {
+		m.Faulted++
+	}
+	if v.Overtakes > 0 {
+		m.Reordered++
+	}
+	if v.Mark {
+		m.Marked++
+	}
+	if v.Flip.Any() {
+		m.Corrupted++
+	}
+}
+
+// hold keeps a frame from staging buffer i beyond the next receive. It is nil
+// when there is no memory left.
+func (l *loop) hold(n *line, f frame.Frame, i int, arrived time.Duration) *held {
+	var b *buffer
+	if size := len(f.Bytes()); size > shareLimit {
+		fresh := l.pool.get()
+		if fresh == nil {
+			return nil
+		}
+		b, l.staging[i] = l.staging[i], fresh
+		l.receiver.Replace(i, fresh.bytes)
+	} else {
+		var room []byte
+		if b, room = l.room(n, size); b == nil {
+			return nil
+		}
+		f.Move(room)
+	}
+	return l.holdIn(b, f, arrived)
+}
+
+// corrupt makes wire packet i of a frame, with bits flipped, a frame of its own.
+// Its checksums are those of the packet before the change, but for RoCEv2 (see
+// frame.Reseal). It is nil when there is no memory left.
+func (l *loop) corrupt(n *line, f *frame.Frame, i int, at frame.Layers, v *impair.Verdict, arrived time.Duration) *held {
+	b, room := l.room(n, frame.HeaderLen+f.Size(i))
+	if b == nil {
+		return nil
+	}
+	one := f.Extract(room, i)
+	if v.Mark {
+		frame.Mark(one.Packet())
+	}
+	v.Flip.Apply(one.Packet())
+	f.Reseal(one.Packet(), at)
+	return l.holdIn(b, one, arrived)
+}
+
+// room is memory for a frame of a line: in the buffer that its short frames
+// share, or in one of its own. The buffer is nil when there is none left.
+func (l *loop) room(n *line, size int) (*buffer, []byte) {
+	if size > shareLimit {
+		b := l.pool.get()
+		if b == nil {
+			return nil, nil
+		}
+		return b, b.bytes[:size]
+	}
+	if n.shared != nil && bufferLen-n.shared.used < size {
+		n.shared = nil // the frames in it will give it back
+	}
+	if n.shared == nil {
+		if n.shared = l.pool.get(); n.shared == nil {
+			return nil, nil
+		}
+	}
+	b := n.shared
+	room := b.bytes[b.used : b.used+size]
+	b.used += (size + 7) &^ 7
+	return b, room
+}
+
+// holdIn holds a frame that arrived at an instant and whose bytes are in a buffer.
+func (l *loop) holdIn(b *buffer, f frame.Frame, arrived time.Duration) *held {
+	b.frames++
+	var h *held
+	if k := len(l.spare) - 1; k >= 0 {
+		h, l.spare = l.spare[k], l.spare[:k]
+	} else {
+		h = new(held)
+	}
+	h.frame, h.buffer, h.arrived = f, b, arrived
+	return h
+}
+
+// drop ends the holding of a frame that has left line n.
+func (l *loop) drop(n *line, h *held) {
+	if h.buffer.frames--; h.buffer.frames == 0 {
+		if n.shared == h.buffer {
+			n.shared = nil
+		}
+		l.pool.put(h.buffer)
+	}
+	h.buffer = nil
+	l.spare = append(l.spare, h)
+}

@@ -1,0 +1,85 @@
+package topology
+
+import (
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
+)
+
+// This file is files of samples of jitter: a duration on each line, and comments
+// from # on.
+
+const (
+	maxSampleSize  = 1 << 20 // bytes of one file
+	maxSampleFiles = 64      // that one topology reads
+)
+
+// A ReadFile reads a file that a topology refers to; a relative path is from
+// where the program runs. It need not return more than MaxSize+1 bytes.
+type ReadFile func(path string) ([]byte, error)
+
+// sampleFile is the samples in a file that n names, nil if errors were reported.
+// A relative name is from the folder of the file that has it.
+func (r *reader) sampleFile(n *yaml.Node, name string) []time.Duration {
+	path := name
+	if !filepath.IsAbs(name) {
+		path = filepath.Join(filepath.Dir(r.file), name)
+	}
+	if samples, ok := r.samples[path]; ok {
+		return samples
+	}
+	switch {
+	case r.read == nil:
+		r.valueError(n, "files are not read here, expected samples: and a list")
+		return nil
+	case len(r.samples) == maxSampleFiles:
+		r.valueError(n, "one more than %d files of samples, expected no more", maxSampleFiles)
+		return nil
+	}
+	if r.samples == nil {
+		r.samples = make(map[string][]time.Duration)
+	}
+	r.samples[path] = nil // what is wrong with the file is reported once
+	data, err := r.read(path)
+	switch {
+	case err != nil:
+		r.valueError(n, "%v, expected a file of samples", err)
+		return nil
+	case len(data) > maxSampleSize:
+		r.valueError(n, "%s has more than %d bytes (1 MiB), expected no more", path, maxSampleSize)
+		return nil
+	}
+	in := reader{file: path}
+	samples := in.sampleLines(string(data))
+	if in.errors != nil {
+		r.errors = append(r.errors, in.errors...)
+		return nil
+	}
+	r.hasSamples(n, samples)
+	r.samples[path] = samples
+	return samples
+}
+
+// sampleLines is the samples in a file's text.
+func (r *reader) sampleLines(text string) []time.Duration {
+	var samples []time.Duration
+	number := 0
+	for line := range strings.Lines(text) {
+		number++
+		line, _, _ = strings.Cut(line, "#")
+		value := strings.TrimSpace(line)
+		if value == "" {
+			continue
+		}
+		s, err := sample(value)
+		if err != nil {
+			r.errorAt(number, 1+utf8.RuneCountInString(line[:strings.Index(line, value)]), "%v", err)
+			continue
+		}
+		samples = append(samples, s)
+	}
+	return samples
+}

@@ -1,0 +1,125 @@
+package topology
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// This file is changes as the command line has them, KEY=VALUE with the keys and
+// values of a file, and as people read them.
+
+// ParseChange reads settings such as loss=1% and
+// jitter={spread: 50us, distribution: normal}. Files of samples are read with
+// read, which may be nil: then none are. The error has a line for everything that
+// is wrong. Whether the change suits a link is for Impairment.Check to say of what
+// Apply makes of it.
+func ParseChange(read ReadFile, settings []string) (Change, error) {
+	if len(settings) == 0 {
+		return Change{}, errors.New("nothing to set, expected KEY=VALUE such as loss=1% or rate=none")
+	}
+	r := &reader{read: read}
+	var m impairment
+	fields := r.impairment(&m)
+	var bad []error
+	for _, setting := range settings {
+		r.errors = nil
+		key, value, ok := strings.Cut(setting, "=")
+		i := slices.Index(impairmentKeys, key)
+		switch {
+		case !ok:
+			bad = append(bad, fmt.Errorf("found %s, expected KEY=VALUE such as loss=1%%", quote(setting)))
+			continue
+		case i < 0:
+			bad = append(bad, fmt.Errorf("unknown key %s, %s", quote(key), r.expectation(key, impairmentKeys)))
+			continue
+		case m.at[key] != nil:
+			bad = append(bad, fmt.Errorf("%s a second time, expected it once", key))
+			continue
+		}
+		if n, ok := r.value([]byte(value)); ok {
+			fields[i].read(n)
+		}
+		for _, e := range r.errors {
+			if e.File == "" {
+				bad = append(bad, fmt.Errorf("%s: %s", key, e.Message))
+			} else {
+				bad = append(bad, e)
+			}
+		}
+	}
+	for _, s := range m.senders {
+		if s.at != nil {
+			bad = append(bad, errors.New("faults: from stands in a fault, expected none: the direction is chosen for all settings"))
+		}
+	}
+	if bad != nil {
+		return Change{}, errors.Join(bad...)
+	}
+	return m.change, nil
+}
+
+// Settings is what ParseChange reads as the same change.
+func (c Change) Settings() []string {
+	var settings []string
+	for _, p := range c.parts() {
+		settings = append(settings, p.key+"="+p.value)
+	}
+	return settings
+}
+
+// Settings is what makes the impairment of none at all.
+func (i Impairment) Settings() []string { return i.change().Settings() }
+
+// String is the change in words: "delay 1ms, loss 1% in bursts of 5".
+func (c Change) String() string {
+	var texts []string
+	for _, p := range c.parts() {
+		texts = append(texts, p.key+" "+p.text)
+	}
+	if texts == nil {
+		return "no change"
+	}
+	return strings.Join(texts, ", ")
+}
+
+// String is the impairment in words.
+func (i Impairment) String() string {
+	if i.None() {
+		return "no impairment"
+	}
+	return i.change().String()
+}
+
+// change is the change of none into i.
+func (i Impairment) change() Change {
+	var c Change
+	none := Impairment{}
+	set(&c.Delay, i.Delay, i.Delay == none.Delay)
+	set(&c.Jitter, i.Jitter, i.Jitter.none())
+	set(&c.Loss, i.Loss, i.Loss.none())
+	set(&c.Duplicate, i.Duplicate, i.Duplicate == none.Duplicate)
+	set(&c.Reorder, i.Reorder, i.Reorder == none.Reorder)
+	set(&c.Corrupt, i.Corrupt, i.Corrupt == none.Corrupt)
+	set(&c.Rate, i.Rate, i.Rate == none.Rate)
+	set(&c.Burst, i.Burst, i.Burst == none.Burst)
+	set(&c.Queue, i.Queue, i.Queue == none.Queue)
+	set(&c.ECN, i.ECN, i.ECN == none.ECN)
+	set(&c.Cut, i.Cut, i.Cut == none.Cut)
+	set(&c.Flap, i.Flap, i.Flap == none.Flap)
+	set(&c.Faults, i.Faults, len(i.Faults) == 0)
+	return c
+}
+
+func set[T any](to **T, value T, none bool) {
+	if !none {
+		*to = &value
+	}
+}
+
+func (j Jitter) none() bool { return j.Spread == 0 && len(j.Samples) == 0 }
+
+func (l Loss) none() bool {
+	return l.Rate == 0 && l.Every == 0 && len(l.Packets) == 0
+}

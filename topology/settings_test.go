@@ -1,0 +1,160 @@
+package topology
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// badSettings are words that ParseChange does not take.
+var badSettings = []struct {
+	words []string
+	want  string
+}{
+	{nil, `nothing to set, expected KEY=VALUE such as loss=1% or rate=none`},
+	{[]string{"loss"}, `found "loss", expected KEY=VALUE such as loss=1%`},
+	{[]string{"los=1%"}, `unknown key "los", expected "loss"?`},
+	{[]string{"loss=120%"}, `loss: 120% is out of range, expected 0% to 100%`},
+	{[]string{"delay=-1ms"}, `delay: -1ms is out of range, expected 0ms to 60s`},
+	{[]string{"rate=0bit"}, `rate: 0bit passes nothing, expected 1bit to 1tbit, none for no limit, or cut: true`},
+	{[]string{"loss=1%", "loss=none"}, `loss a second time, expected it once`},
+	{[]string{"delay="}, `delay: found nothing, expected a single value`},
+	{[]string{"jitter={spread: 5, distribtion: normal}"}, `jitter: spread: 5 has no unit, expected a duration (5ms?)
+jitter: unknown key "distribtion" in jitter, expected "distribution"?`},
+	{[]string{"jitter={spread: 5us"}, `jitter: not YAML: did not find expected ',' or '}'; check indentation, brackets and commas from here on`},
+	{[]string{"jitter={file: none.txt}"}, `jitter: file: there is no file none.txt, expected a file of samples`},
+	{[]string{"jitter={file: bad.txt}"}, `bad.txt:2:3: 2 has no unit, expected a duration (2ms?)
+bad.txt:3:1: found "fast", expected a duration such as 5ms
+bad.txt:4:1: 61s is out of range, expected -60s to 60s
+bad.txt:5:1: found "", expected a duration such as 5ms`},
+	{[]string{"loss=*x"}, `loss: unknown anchor "x", expected one that the file defines above`},
+	{[]string{"loss=1%\n---\n2%"}, `loss: a second YAML document, expected only one`},
+	{[]string{"faults=[{match: {}, action: drop, from: a}]"}, `faults: from stands in a fault, expected none: the direction is chosen for all settings`},
+	{[]string{"mtu=1500", "delay=1", "cut=1"}, `unknown key "mtu", expected one of delay, jitter, loss, duplicate, reorder, corrupt, rate, burst, queue, ecn, cut, flap, faults
+delay: 1 has no unit, expected a duration (1ms?)
+cut: found "1", expected true or false`},
+}
+
+func TestBadSettings(t *testing.T) {
+	for _, test := range badSettings {
+		if _, err := ParseChange(readSamples, test.words); err == nil || err.Error() != test.want {
+			t.Errorf("%q:\ngot  %v\nwant %s", test.words, err, test.want)
+		}
+	}
+	if _, err := ParseChange(nil, []string{"jitter={file: good.txt}"}); err == nil || err.Error() != noFiles {
+		t.Errorf("got %v, want %s", err, noFiles)
+	}
+}
+
+func TestSettings(t *testing.T) {
+	tests := []struct {
+		words string // separated by |
+		want  Change
+		text  string
+		again string // what Settings says, if that is something else than words
+	}{
+		{"delay=1.5ms|rate=10gbit|loss=1%",
+			Change{Delay: new(1500 * time.Microsecond), Rate: new(uint64(10e9)), Loss: &Loss{Rate: 0.01}},
+			"delay 1.5ms, loss 1%, rate 10gbit", "delay=1.5ms|loss=1%|rate=10gbit"},
+		{"jitter=50us", Change{Jitter: &Jitter{Spread: 50 * time.Microsecond}}, "jitter 50us", ""},
+		{"jitter={spread: 50us, distribution: uniform}", Change{Jitter: &Jitter{Spread: 50 * time.Microsecond}}, "jitter 50us", "jitter=50us"},
+		{"jitter={spread: 50us, distribution: normal}", Change{Jitter: &Jitter{Spread: 50 * time.Microsecond, Distribution: Normal}}, "jitter 50us normal", ""},
+		{"jitter={distribution: pareto, spread: 1s}", Change{Jitter: &Jitter{Spread: time.Second, Distribution: Pareto}}, "jitter 1s pareto", "jitter={spread: 1s, distribution: pareto}"},
+		{"jitter={samples: [1ms, -50us, 0ms]}", Change{Jitter: goodSamples()}, "jitter of 3 samples", ""},
+		{"jitter={file: good.txt}", Change{Jitter: goodSamples()}, "jitter of 3 samples", "jitter={samples: [1ms, -50us, 0ms]}"},
+		{"loss={rate: 1%, burst: 5}", Change{Loss: &Loss{Rate: 0.01, Burst: 5}}, "loss 1% in bursts of 5", ""},
+		{"loss={rate: 1%, burst: 2.5, every: 100, packets: [17, 3, 3]}",
+			Change{Loss: &Loss{Rate: 0.01, Burst: 2.5, Every: 100, Packets: []uint64{3, 17}}},
+			"loss 1% in bursts of 2.5 and every 100 packets and packet 3 17", "loss={rate: 1%, burst: 2.5, every: 100, packets: [3, 17]}"},
+		{"loss={every: 100}", Change{Loss: &Loss{Every: 100}}, "loss every 100 packets", ""},
+		{"loss={packets: 7}", Change{Loss: &Loss{Packets: []uint64{7}}}, "loss packet 7", ""},
+		{"duplicate=0.5%", Change{Duplicate: new(0.005)}, "duplicate 0.5%", ""},
+		{"reorder=1%", Change{Reorder: &Reorder{Probability: 0.01}}, "reorder 1%", ""},
+		{"reorder={probability: 1%, depth: 3}", Change{Reorder: &Reorder{0.01, 3}}, "reorder 1% by up to 3", ""},
+		{"corrupt=0.1%", Change{Corrupt: &Corrupt{Probability: 0.001}}, "corrupt 0.1%", ""},
+		{"corrupt={probability: 0.1%, where: payload}", Change{Corrupt: &Corrupt{Probability: 0.001}}, "corrupt 0.1%", "corrupt=0.1%"},
+		{"corrupt={probability: 0.1%, where: anywhere, bits: 2}", Change{Corrupt: &Corrupt{0.001, true, 2}}, "corrupt 0.1% in 2 bits anywhere", ""},
+		{"burst=64KiB|queue=4MiB", Change{Burst: new(uint64(64 << 10)), Queue: &Queue{Bytes: 4 << 20}}, "burst 64KiB, queue 4MiB", ""},
+		{"queue=1000packets", Change{Queue: &Queue{Packets: 1000}}, "queue 1000packets", ""},
+		{"queue={bytes: 4MiB, packets: 1000}", Change{Queue: &Queue{4 << 20, 1000}}, "queue 4MiB or 1000packets", ""},
+		{"ecn={min: 100KiB, max: 400KiB}", Change{ECN: &ECN{100 << 10, 400 << 10}}, "ecn from 100KiB to 400KiB", ""},
+		{"cut=true", Change{Cut: new(true)}, "cut true", ""},
+		{"cut=false", Change{Cut: new(false)}, "cut false", ""},
+		{"flap={period: 1s, down: 100ms}", Change{Flap: &Flap{time.Second, 100 * time.Millisecond}}, "flap 100ms of every 1s", ""},
+		{"faults=[]", Change{Faults: &[]Fault{}}, "faults none", ""},
+		{"faults=[{match: {opcode: write}, action: drop}]",
+			Change{Faults: &[]Fault{{Match: Match{Opcodes: []uint8{6, 7, 8, 9, 10, 11}}, Action: Drop}}},
+			"faults drop {opcode: write}", ""},
+		{"faults=[{match: {opcode: [WRITE_FIRST, RC Acknowledge, 0xd2, cnp, read], nth: 3}, action: duplicate}]",
+			Change{Faults: &[]Fault{{Match: Match{Opcodes: []uint8{6, 12, 17, 0x81, 0xd2}, Packets: []uint64{3}}, Action: Double}}},
+			"faults duplicate {opcode: [WRITE_FIRST, read, ACKNOWLEDGE, cnp, 0xd2], nth: 3}",
+			"faults=[{match: {opcode: [WRITE_FIRST, read, ACKNOWLEDGE, cnp, 0xd2], nth: 3}, action: duplicate}]"},
+		{"faults=[{match: {syndrome: [rnr, nak], qp: 18, psn: 0xfffffe-2, nth: [5, 3], every: 2, count: 4, probability: 50%}, action: delay, delay: 1ms}, {match: {cm: [rep, 0x1]}, action: corrupt}]",
+			Change{Faults: &[]Fault{
+				{Match: Match{Syndromes: []string{"nak", "rnr"}, QP: new(uint32(18)), PSN: &PSNs{0xfffffe, 2}, Packets: []uint64{3, 5}, Every: 2, Count: 4, Probability: 0.5},
+					Action: Postpone, Delay: time.Millisecond},
+				{Match: Match{CM: []uint16{1, 0x13}}, Action: Corrode},
+			}},
+			"faults delay {syndrome: [nak, rnr], qp: 0x12, psn: 16777214-2, nth: [3, 5], every: 2, count: 4, probability: 50%} by 1ms or corrupt {cm: [0x0001, REP]}",
+			"faults=[{match: {syndrome: [nak, rnr], qp: 0x12, psn: 16777214-2, nth: [3, 5], every: 2, count: 4, probability: 50%}, action: delay, delay: 1ms}, {match: {cm: [0x0001, REP]}, action: corrupt}]"},
+		{"delay=none|jitter=none|loss=none|duplicate=none|reorder=none|corrupt=none|rate=none|burst=none|queue=none|ecn=none|cut=none|flap=none|faults=none",
+			Change{new(time.Duration), new(Jitter), new(Loss), new(float64), new(Reorder), new(Corrupt), new(uint64), new(uint64), new(Queue), new(ECN), new(bool), new(Flap), &[]Fault{}},
+			"delay 0ms, jitter 0ms, loss 0%, duplicate 0%, reorder 0%, corrupt 0%, rate none, burst none, queue none, ecn none, cut false, flap none, faults none",
+			"delay=0ms|jitter=0ms|loss=0%|duplicate=0%|reorder=0%|corrupt=0%|rate=none|burst=none|queue=none|ecn=none|cut=false|flap=none|faults=[]"},
+	}
+	for _, test := range tests {
+		t.Run(test.words, func(t *testing.T) {
+			got, err := ParseChange(readSamples, strings.Split(test.words, "|"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("Change (-want +got):\n%s", diff)
+			}
+			if got.String() != test.text {
+				t.Errorf("in words %q, want %q", got, test.text)
+			}
+			if test.again == "" {
+				test.again = test.words
+			}
+			if again := strings.Join(got.Settings(), "|"); again != test.again {
+				t.Errorf("settings %s, want %s", again, test.again)
+			}
+			encoded, err := json.Marshal(got)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var decoded Change
+			if err := json.Unmarshal(encoded, &decoded); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(got, decoded); diff != "" {
+				t.Errorf("through JSON (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func goodSamples() *Jitter {
+	return &Jitter{Distribution: Sampled, Samples: []time.Duration{time.Millisecond, -50 * time.Microsecond, 0}}
+}
+
+func TestImpairmentInWords(t *testing.T) {
+	i := Impairment{Delay: time.Millisecond, Jitter: Jitter{Spread: 50 * time.Microsecond, Distribution: Normal}, Loss: Loss{Rate: 0.01, Burst: 5}}
+	if got, want := i.String(), "delay 1ms, jitter 50us normal, loss 1% in bursts of 5"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got := (Impairment{}).String(); got != "no impairment" {
+		t.Error(got)
+	}
+	if got := (Change{}).String(); got != "no change" {
+		t.Error(got)
+	}
+	many := Impairment{Loss: Loss{Packets: make([]uint64, listed+1)}}
+	if got, want := many.String(), "loss packet 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 ... (17 in all)"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
