@@ -6,10 +6,10 @@ VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 export CGO_ENABLED = 0
 BUILD   := $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
-.PHONY: help build demo test conformance race sim interop lint fuzz clean go
+.PHONY: help build demo test conformance race sim interop bench-fabric lint fuzz clean go
 
 help:  ## this list
-	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 go:
 	@command -v $(GO) >/dev/null || { \
@@ -41,6 +41,10 @@ sim: go  ## SEEDS random scenarios (default 20000, seed FIRST to begin with) on 
 interop: go  ## labs with a Linux kernel's soft-RoCE in a virtual machine as a foreign node (Debian; fetches packages; QEMU; SHORT=1: less of it)
 	@fabric/interop/rxeguest/setup
 	NDKLAB_INTEROP=1 $(GO) test $(if $(SHORT),-short) -timeout 60m -count=1 -v ./fabric/interop
+
+bench-fabric: go  ## what links do against what they promise, into bin/fabric.json (ONLY=delay,loss: some of it)
+	@$(BUILD) -o bin/bench-fabric ./bench/fabric
+	@bin/bench-fabric -json bin/fabric.json $(if $(ONLY),-only $(ONLY))
 
 lint: go  ## formatting, vet, staticcheck, and the purity of the protocol core
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -d $$(git ls-files '*.go'); exit 1; }

@@ -48,9 +48,9 @@ func TestInspect(t *testing.T) {
 	want := &Inspection{
 		Lab: topo.Name, Seed: 42, State: Ready,
 		Nodes: []report.Node{
-			{NodeState: report.NodeState{Name: "n0", State: "ready"}, Addresses: []string{"10.0.0.1/24", "fd00::1/64", "10.0.2.2/24", "fd00:0:2::2/64"}},
-			{NodeState: report.NodeState{Name: "n1", State: "ready"}, Addresses: []string{"10.0.0.2/24", "fd00::2/64", "10.0.1.1/24", "fd00:0:1::1/64"}},
-			{NodeState: report.NodeState{Name: "n2", State: "ready"}, Addresses: []string{"10.0.1.2/24", "fd00:0:1::2/64", "10.0.2.1/24", "fd00:0:2::1/64"}},
+			{NodeState: report.NodeState{Name: "n0", State: "ready"}, Kind: "host", Addresses: []string{"10.0.0.1/24", "fd00::1/64", "10.0.2.2/24", "fd00:0:2::2/64"}},
+			{NodeState: report.NodeState{Name: "n1", State: "ready"}, Kind: "host", Addresses: []string{"10.0.0.2/24", "fd00::2/64", "10.0.1.1/24", "fd00:0:1::1/64"}},
+			{NodeState: report.NodeState{Name: "n2", State: "ready"}, Kind: "host", Addresses: []string{"10.0.1.2/24", "fd00:0:1::2/64", "10.0.2.1/24", "fd00:0:2::1/64"}},
 		},
 		Links:     []report.Link{link("n0:eth0", "n1:eth1"), link("n1:eth0", "n2:eth1"), link("n2:eth0", "n0:eth1")},
 		Externals: []report.External{},

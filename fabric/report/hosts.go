@@ -98,6 +98,9 @@ func (p *page) nodes(nodes []Node) {
 		t.columns = append(t.columns, column{title: c.title, right: true})
 	}
 	for _, n := range nodes {
+		if n.Kind == kindSwitch || n.Kind == kindRouter {
+			continue // without an adapter nothing is counted
+		}
 		row := []string{n.Name}
 		for _, c := range nodeCounters {
 			value, known := n.Counters[c.name]
@@ -112,15 +115,19 @@ func (p *page) nodes(nodes []Node) {
 	p.table(&t)
 	p.line("")
 	for _, n := range nodes {
-		if story := n.story(); story != "" {
+		if story := n.story(); story != "" && n.Kind != kindSwitch {
 			p.paragraph(n.Name+": ", story)
 		}
 	}
+	p.ports(nodes)
 }
 
 // story is what there is to say of a node besides its counters.
 func (n *Node) story() string {
 	var parts []string
+	if n.Kind == kindRouter {
+		parts = append(parts, kindRouter)
+	}
 	if n.State != "" && n.State != "ready" || n.Reason != "" {
 		state := n.State
 		if n.Reason != "" {

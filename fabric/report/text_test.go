@@ -37,9 +37,9 @@ func pair() *Run {
 				Seconds: 2.2, Gbps: 0.000232, Latency: Latency{2003, 2101, 8000, 8100}},
 		},
 		Nodes: []Node{
-			{NodeState: NodeState{Name: "client", State: "ready"}, Addresses: []string{"10.0.0.1/30", "fd6e:646b::1/126"}, Counters: counters(3, 0, 700<<20, 900<<20),
+			{NodeState: NodeState{Name: "client", State: "ready"}, Kind: "host", Addresses: []string{"10.0.0.1/30", "fd6e:646b::1/126"}, Counters: counters(3, 0, 700<<20, 900<<20),
 				Transport: map[string]uint64{"packets_sent": 226000, "packets_received": 176000, "retransmitted": 1733, "naks_received": 1312, "timeouts": 2}},
-			{NodeState: NodeState{Name: "server", State: "ready"}, Addresses: []string{"10.0.0.2/30", "fd6e:646b::2/126"}, Counters: counters(0, 3, 900<<20, 700<<20),
+			{NodeState: NodeState{Name: "server", State: "ready"}, Kind: "host", Addresses: []string{"10.0.0.2/30", "fd6e:646b::2/126"}, Counters: counters(0, 3, 900<<20, 700<<20),
 				Transport: map[string]uint64{"packets_sent": 176000, "packets_received": 224000, "naks_sent": 1312, "out_of_sequence": 14000}},
 		},
 		Links: []Link{{
@@ -58,6 +58,17 @@ func pair() *Run {
 		},
 		Started: "2026-11-21T03:00:00Z", Host: "Linux 6.18", WallSeconds: 4.4,
 	}
+}
+
+// kinds is a host, a router and two switches.
+func kinds() []Node {
+	router := Node{NodeState: NodeState{Name: "r1", State: "ready"}, Kind: "router", PID: 4713, Addresses: []string{"10.0.0.254/24", "10.0.1.254/24"}}
+	leaf := Node{NodeState: NodeState{Name: "leaf", State: "ready"}, Kind: "switch", Ports: []Port{
+		{Name: "eth0", To: "client:eth0", State: "forwarding", MACs: 1}, {Name: "eth1", To: "r1:eth0", State: "blocking"},
+	}}
+	spine := Node{NodeState: NodeState{Name: "spine", State: "ready", Reason: "read ports: no such device"}, Kind: "switch",
+		Ports: []Port{{Name: "eth0", To: "external:tap0", State: "disabled"}}}
+	return []Node{pair().Nodes[0], router, leaf, spine}
 }
 
 // trouble is a run in which everything is wrong, under long names.
@@ -96,6 +107,7 @@ func TestText(t *testing.T) {
 		"inspect": func(b *bytes.Buffer) error {
 			return WriteInspection(b, "pair", "ready", 42, inspection.Nodes, inspection.Links, nil)
 		},
+		"kinds": func(b *bytes.Buffer) error { return WriteInspection(b, "kinds", "ready", 42, kinds(), nil, nil) },
 		"externals": func(b *bytes.Buffer) error {
 			return WriteInspection(b, "pair", "ready", 42, nil, nil, []External{
 				{Endpoint: "external:tap0", MTU: 1500, Addresses: []string{"10.0.0.2/24", "fd6e:646b:1::2/64"}, Namespace: "pair.tap0",

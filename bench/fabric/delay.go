@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ndklab/ndklab/topology"
+)
+
+// How delays are measured.
+const (
+	delayPerSecond = 10_000
+	delayWarmUp    = 3_000  // packets that do not count
+	delayCount     = 20_000 // that do
+	delayRounds    = 3
+	delaySize      = 1024 // bytes
+)
+
+// What an engine may add to a delay.
+const (
+	medianLimit = 30 * time.Microsecond
+	p99Limit    = 150 * time.Microsecond
+)
+
+// delay measures what time the link adds to each packet: between the kernel's
+// timestamps as it is sent at one end and as it is received at the other. Of the
+// rounds, the middle one counts.
+func delay(ctx context.Context, b *bench) {
+	for _, asked := range []time.Duration{100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond} {
+		row := Row{
+			Part: "delay", What: fmt.Sprintf("added beyond it, %d packets/s", delayPerSecond), Asked: topology.FormatDuration(asked),
+			Limit: "p50 0..+30us, p99 <= +150us",
+		}
+		b.measure(row, func() (f finding, err error) {
+			err = b.withPair(ctx, topology.Impairment{Delay: asked}, func(p *pair) error {
+				f, err = p.delay(ctx, asked)
+				return err
+			})
+			return f, err
+		})
+	}
+}
+
+func (p *pair) delay(ctx context.Context, asked time.Duration) (finding, error) {
+	var medians, p99s []time.Duration
+	for range delayRounds {
+		added, err := p.addedDelays(ctx, asked)
+		if err != nil {
+			return finding{}, err
+		}
+		for i := range added {
+			added[i] -= asked
+		}
+		medians = append(medians, median(added))
+		p99s = append(p99s, quantile(added, 0.99))
+	}
+	p50, p99 := median(medians), median(p99s)
+	f := finding{
+		got: fmt.Sprintf("p50 %+.1fus, p99 %+.1fus", us(p50), us(p99)),
+		// A packet that came early would be as wrong as a late one.
+		ok:     p50 >= 0 && p50 <= medianLimit && p99 <= p99Limit,
+		values: map[string]float64{"asked_us": us(asked), "p50_us": us(p50), "p99_us": us(p99)},
+	}
+	in, err := p.Inspect(ctx)
+	if err != nil {
+		return finding{}, err
+	}
+	if got := in.Links[0].Directions[0].Achieved.DelayUS; got != nil {
+		f.note = fmt.Sprintf("the engine itself says: median %+.1fus", *got-us(asked))
+		f.values["engine_p50_us"] = *got - us(asked)
+	}
+	return f, nil
+}
+
+// addedDelays is how long each packet of a round was on its way.
+func (p *pair) addedDelays(ctx context.Context, asked time.Duration) ([]time.Duration, error) {
+	taps := [2]*running{}
+	for i, t := range []struct {
+		at        place
+		direction string
+	}{{p.a, "out"}, {p.b, "in"}} {
+		tap, err := t.at.start(ctx, "tap", "stamps", t.direction, probePort)
+		if err != nil {
+			return nil, err
+		}
+		taps[i] = tap
+		if err := tap.ready(); err != nil {
+			return nil, err
+		}
+	}
+	sender, err := p.a.start(ctx, "send", addresses[1], delaySize, 1, delayWarmUp+delayCount, delayPerSecond)
+	if err != nil {
+		return nil, err
+	}
+	if err := sender.wait(); err != nil {
+		return nil, err
+	}
+	if err := pause(ctx, asked+settle); err != nil {
+		return nil, err
+	}
+	var stamps [2]Stamps
+	for i, tap := range taps {
+		if err := tap.result(&stamps[i]); err != nil {
+			return nil, err
+		}
+	}
+	sent := make(map[uint64]int64, len(stamps[0].Number))
+	for i, n := range stamps[0].Number {
+		sent[n] = stamps[0].Stamp[i]
+	}
+	added := make([]time.Duration, 0, delayCount)
+	for i, n := range stamps[1].Number {
+		if at, ok := sent[n]; ok && n >= delayWarmUp {
+			added = append(added, time.Duration(stamps[1].Stamp[i]-at))
+		}
+	}
+	if len(added) != delayCount {
+		return nil, fmt.Errorf("of %d packets %d arrived", delayCount, len(added))
+	}
+	return added, nil
+}
+
+// settle is how long the last packets may be late.
+const settle = 100 * time.Millisecond
+
+func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

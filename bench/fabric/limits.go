@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// What a delay line may hold, bytes (package linkem), and what the process of the
+// engine may need beside it.
+const (
+	lineBudget  = 256 << 20
+	processNeed = 64 << 20
+	lineDelay   = time.Second
+)
+
+// memory has a link asked to hold far more than its engine has memory for.
+func memory(ctx context.Context, b *bench) {
+	b.measure(Row{
+		Part: "memory", What: "a delay line given too much", Asked: "1 GB in flight",
+		Limit: "<= 256 MiB, counted, alive",
+	}, func() (f finding, err error) {
+		err = b.withPair(ctx, topology.Impairment{Delay: lineDelay}, func(p *pair) error {
+			f, err = p.memory(ctx)
+			return err
+		})
+		return f, err
+	})
+}
+
+func (p *pair) memory(ctx context.Context) (finding, error) {
+	// 1 GB in a second.
+	sender, err := p.a.start(ctx, "send", addresses[1], 4096, 15, 1<<18, 1<<18)
+	if err != nil {
+		return finding{}, err
+	}
+	if err := sender.wait(); err != nil {
+		return finding{}, err
+	}
+	if err := pause(ctx, lineDelay+settle); err != nil {
+		return finding{}, err
+	}
+	in, err := p.Inspect(ctx)
+	if err != nil {
+		return finding{}, fmt.Errorf("after too much: %w", err)
+	}
+	all, err := processes(in.Lab)
+	if err != nil {
+		return finding{}, err
+	}
+	var most uint64
+	for _, process := range all {
+		if strings.HasSuffix(process.part, "linkem") {
+			if most, err = process.resident(); err != nil {
+				return finding{}, err
+			}
+		}
+	}
+	lost := in.Links[0].Directions[0].Lost
+	// It goes on as before.
+	l, err := count(ctx, p.a, p.b, 1000, lineDelay+settle)
+	if err != nil {
+		return finding{}, err
+	}
+	return finding{
+		got:    fmt.Sprintf("%d MiB, %d lost, then %d", most>>20, lost, len(l.Lost)),
+		ok:     most > 0 && most <= lineBudget+processNeed && lost > 0 && len(l.Lost) == 0,
+		note:   fmt.Sprintf("memory is that of the engine's process, of which %d MiB may be no delay line", processNeed>>20),
+		values: map[string]float64{"resident_bytes": float64(most), "lost": float64(lost), "lost_afterwards": float64(len(l.Lost))},
+	}, nil
+}
+
+// What many links may use together when nothing happens.
+const (
+	idleLinks = 500
+	idleShare = 0.10 // of a core
+	idleTime  = 4 * time.Second
+)
+
+// idle measures what a lab of many links uses when nothing happens.
+func idle(ctx context.Context, b *bench) {
+	b.measure(Row{
+		Part: "idle", What: fmt.Sprintf("%d links of 1ms, all processes", idleLinks), Asked: "nothing",
+		Limit: fmt.Sprintf("< %.0f %% of a core", 100*idleShare),
+	}, func() (finding, error) { return b.idle(ctx) })
+}
+
+func (b *bench) idle(ctx context.Context) (finding, error) {
+	topo := &topology.Topology{Name: labName(), Seed: seed, HasSeed: true}
+	for i := range idleLinks {
+		b.join(topo, fmt.Sprint("n", i), fmt.Sprint("n", (i+1)%idleLinks), topology.Impairment{Delay: time.Millisecond})
+	}
+	l, err := lab.Start(ctx, topo, lab.Options{})
+	if err != nil {
+		return finding{}, err
+	}
+	defer l.Close()
+	if err := pause(ctx, idleTime/2); err != nil { // what follows a start has passed
+		return finding{}, err
+	}
+	all, err := processes(topo.Name)
+	if err != nil {
+		return finding{}, err
+	}
+	used := func() (engine, total time.Duration, err error) {
+		for _, p := range all {
+			cpu, err := p.cpu()
+			if err != nil {
+				return 0, 0, err
+			}
+			total += cpu
+			if strings.HasSuffix(p.part, "linkem") {
+				engine += cpu
+			}
+		}
+		return engine, total, nil
+	}
+	engine, total, err := used()
+	if err != nil {
+		return finding{}, err
+	}
+	begin := time.Now()
+	if err := pause(ctx, idleTime); err != nil {
+		return finding{}, err
+	}
+	engine2, total2, err := used()
+	if err != nil {
+		return finding{}, err
+	}
+	length := time.Since(begin).Seconds()
+	of, alone := (total2-total).Seconds()/length, (engine2-engine).Seconds()/length
+	return finding{
+		got:    fmt.Sprintf("%.2f %%, the engine %.2f %%", 100*of, 100*alone),
+		ok:     of < idleShare,
+		values: map[string]float64{"since_start_seconds": total2.Seconds(), "cores": of, "engine_cores": alone, "links": idleLinks},
+	}, nil
+}

@@ -1,0 +1,143 @@
+// Command fabric measures what the links of a lab do, and holds it against what
+// they promise: one line for each figure, with what was asked for, what was found
+// and how far the two may be apart.
+//
+// It trusts nothing that an engine says of itself. Its probes are programs in the
+// nodes: they read the kernel's timestamps off packet sockets at both ends of a
+// link, count bytes as a wire would carry them, and number every packet, so that
+// they know which were lost. What the engine itself has measured is shown beside it.
+//
+// Most parts start labs (pair.go). Those that compare carriers, or need to be sure
+// that no packet crosses but their own, make two namespaces of their own (rig.go).
+//
+//	fabric [-only delay,loss,...] [-engines linkem,netem] [-json FILE]
+//
+// It exits with 1 if a limit was missed, or something could not be measured.
+//
+// Start reading at parts, then at delay.go.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ndklab/ndklab/fabric/lab"
+	"golang.org/x/sys/unix"
+)
+
+// patience bounds the whole run.
+const patience = 15 * time.Minute
+
+// A part is a group of figures that are measured together.
+type part struct {
+	name    string
+	measure func(context.Context, *bench)
+	engines []string // that have something to show
+}
+
+// parts are what there is to measure, in the order of the table.
+var parts = []part{
+	{"delay", delay, both},
+	{"loss", loss, both},
+	{"burst", burst, linkemAlone},
+	{"rate", rate, both},
+	{"tcp", tcp, both},
+	{"passage", inRig("passage"), linkemAlone},
+	{"fate", inRig("fate"), linkemAlone},
+	{"memory", memory, linkemAlone},
+	{"idle", idle, linkemAlone},
+}
+
+var (
+	both        = []string{"linkem", "netem"}
+	linkemAlone = both[:1]
+)
+
+func main() {
+	lab.Child()
+	if len(os.Args) > 2 && os.Args[1] == programArg {
+		if err := programs[os.Args[2]](os.Args[3:]); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", os.Args[2], err)
+			os.Exit(1)
+		}
+		return
+	}
+	only := flag.String("only", "", "the parts to measure, separated by commas (default all)")
+	engines := flag.String("engines", "linkem", "the engines to measure, separated by commas")
+	file := flag.String("json", "", "file to write the results to")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, unix.SIGTERM)
+	defer stop()
+	b := &bench{}
+	b.report = b.results.add
+	if err := b.run(ctx, *only, *engines); err != nil {
+		fmt.Fprintln(os.Stderr, "bench-fabric:", err)
+		os.Exit(2)
+	}
+	if err := b.finish(*file); err != nil {
+		fmt.Fprintln(os.Stderr, "bench-fabric:", err)
+		os.Exit(1)
+	}
+}
+
+// A bench is one run of the program.
+type bench struct {
+	engine  string    // the one that is being measured
+	report  func(Row) // takes the rows
+	results Results
+}
+
+// run measures the parts and engines that were asked for, "" being all parts.
+func (b *bench) run(ctx context.Context, only, engines string) error {
+	names := strings.Split(only, ",")
+	for _, name := range names {
+		if only != "" && !slices.ContainsFunc(parts, func(p part) bool { return p.name == name }) {
+			return fmt.Errorf("there is no part %q", name)
+		}
+	}
+	b.results.begin(strings.Split(engines, ","))
+	for _, p := range parts {
+		if only != "" && !slices.Contains(names, p.name) {
+			continue
+		}
+		for _, b.engine = range b.results.Engines {
+			if slices.Contains(p.engines, b.engine) && ctx.Err() == nil {
+				p.measure(ctx, b)
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+var errMissed = errors.New("not all limits were kept")
+
+// finish writes the results, and fails if they are not as they should be.
+func (b *bench) finish(file string) error {
+	b.results.end()
+	if len(b.results.Engines) > 1 {
+		fmt.Println()
+		b.results.compare(os.Stdout)
+	}
+	if file != "" {
+		if err := b.results.write(file); err != nil {
+			return err
+		}
+	}
+	if !b.results.Passed {
+		return errMissed
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os/exec"
+	"time"
+
+	"github.com/ndklab/ndklab/topology"
+)
+
+// How rates are measured: what crosses in rateTime after the first rateWarmUp.
+const (
+	rateTime   = 2 * time.Second
+	rateWarmUp = 500 * time.Millisecond
+	rateOff    = 0.01
+)
+
+// rate measures how fast packets leave a link whose rate is the bottleneck of
+// RDMA WRITE, in bytes on the wire.
+func rate(ctx context.Context, b *bench) {
+	for _, asked := range []uint64{10e6, 100e6, 1e9, 10e9} {
+		b.measureRate("rate", "wire rate of RDMA WRITE", asked, func() (*Wire, error) {
+			topo := b.pairTopology(topology.Impairment{})
+			topo.Links[0].Directions[0].Rate = asked
+			topo.Workloads = []topology.Workload{{
+				Name: "bulk", From: "a", To: "b", Operation: topology.Write, Size: 64 << 10, Depth: writeDepth(asked),
+				Duration: rateWarmUp + rateTime + 500*time.Millisecond,
+			}}
+			return b.wire(ctx, topo, func(p *pair) error {
+				report, err := p.Run(ctx)
+				if err == nil && report.Workloads[0].Errors > 0 {
+					err = fmt.Errorf("workload: %s", report.Workloads[0].Error)
+				}
+				return err
+			})
+		})
+	}
+}
+
+// writeDepth is how many messages are in flight: enough to keep a rate busy, few
+// enough not to wait for seconds.
+func writeDepth(rate uint64) int {
+	if rate < 1e9 {
+		return 4
+	}
+	return 32
+}
+
+// tcp is the same for plain TCP.
+func tcp(ctx context.Context, b *bench) {
+	for _, asked := range []uint64{10e6, 100e6, 1e9, 5e9} {
+		b.measureRate("tcp", "wire rate of TCP ("+tcpTool()+")", asked, func() (*Wire, error) {
+			topo := b.pairTopology(topology.Impairment{})
+			topo.Links[0].Directions[0].Rate = asked
+			return b.wire(ctx, topo, func(p *pair) error {
+				_, err := sendTCP(ctx, p.a, p.b, rateWarmUp+rateTime+500*time.Millisecond)
+				return err
+			})
+		})
+	}
+}
+
+func (b *bench) measureRate(part, what string, asked uint64, f func() (*Wire, error)) {
+	text := topology.FormatRate(asked)
+	b.measure(Row{Part: part, What: what, Asked: text, Limit: fmt.Sprintf("within %.0f %%", 100*rateOff)}, func() (finding, error) {
+		w, err := f()
+		if err != nil {
+			return finding{}, err
+		}
+		off := w.Rate/float64(asked) - 1
+		return finding{
+			got:    fmt.Sprintf("%.6g Mb/s, %+.3f %%", w.Rate/1e6, 100*off),
+			ok:     math.Abs(off) <= rateOff,
+			values: map[string]float64{"asked_bps": float64(asked), "wire_bps": w.Rate, "packets": float64(w.Packets), "seconds": w.Seconds},
+		}, nil
+	})
+}
+
+// wire measures what arrives at b while traffic lasts.
+func (b *bench) wire(ctx context.Context, topo *topology.Topology, traffic func(*pair) error) (*Wire, error) {
+	p, err := startPair(ctx, topo)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	tap, err := p.b.start(ctx, "tap", "wire", rateWarmUp, rateTime)
+	if err != nil {
+		return nil, err
+	}
+	if err := tap.ready(); err != nil {
+		return nil, err
+	}
+	if err := traffic(p); err != nil {
+		return nil, err
+	}
+	w := &Wire{}
+	return w, tap.result(w)
+}
+
+// tcpTool is what sends TCP: iperf3, or where there is none a program of our own.
+func tcpTool() string {
+	if _, err := exec.LookPath("iperf3"); err != nil {
+		return "Go"
+	}
+	return "iperf3"
+}

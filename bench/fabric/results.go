@@ -1,0 +1,155 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Results are the table, as the JSON file has it.
+type Results struct {
+	Host    string   `json:"host"`
+	Cores   int      `json:"cores"`
+	Engines []string `json:"engines"`
+	Started string   `json:"started"` // RFC 3339
+	Seconds float64  `json:"seconds"`
+	Passed  bool     `json:"passed"` // every row is ok
+	Rows    []Row    `json:"rows"`
+
+	began time.Time
+}
+
+// A Row is one figure.
+type Row struct {
+	Part   string `json:"part"`
+	Engine string `json:"engine"`
+	What   string `json:"what"`
+	Asked  string `json:"asked"`
+	Limit  string `json:"limit"`
+	Got    string `json:"got"`
+	OK     bool   `json:"ok"`
+	Error  string `json:"error,omitempty"` // why it could not be measured
+	Note   string `json:"note,omitempty"`
+	// HostIdle is the share of all processor time that nobody used meanwhile: close
+	// to 0, the host was saturated.
+	HostIdle float64 `json:"host_idle"`
+	// Values are the figures behind Got, in the units that their names end with.
+	Values map[string]float64 `json:"values,omitempty"`
+}
+
+// A finding is what was measured for a row.
+type finding struct {
+	got    string
+	ok     bool
+	note   string
+	values map[string]float64
+}
+
+func (r *Results) begin(engines []string) {
+	r.began = time.Now()
+	r.Started = r.began.Format(time.RFC3339)
+	r.Engines = engines
+	r.Host, r.Cores = host()
+	fmt.Printf("%s, cores: %d, load: %s\n\n", r.Host, r.Cores, load())
+	fmt.Println(line("PART", "ENGINE", "WHAT", "ASKED", "GOT", "LIMIT", ""))
+}
+
+func (r *Results) end() {
+	r.Seconds = time.Since(r.began).Seconds()
+	r.Passed = !slices.ContainsFunc(r.Rows, func(row Row) bool { return !row.OK })
+	missed := 0
+	for _, row := range r.Rows {
+		if !row.OK {
+			missed++
+		}
+	}
+	fmt.Printf("\n%d figures in %.0f s, missed: %d\n", len(r.Rows), r.Seconds, missed)
+}
+
+// measure fills in a row with what f finds, and prints it.
+func (b *bench) measure(row Row, f func() (finding, error)) {
+	before := cpuTimes()
+	found, err := f()
+	row.HostIdle = idleSince(before)
+	row.Engine = cmp.Or(row.Engine, b.engine)
+	row.Got, row.OK, row.Note, row.Values = found.got, found.ok, found.note, found.values
+	if err != nil {
+		row.Error, row.Got, row.OK = err.Error(), "not measured", false
+	}
+	b.report(row)
+}
+
+func (r *Results) add(row Row) {
+	r.Rows = append(r.Rows, row)
+	fmt.Println(line(row.Part, row.Engine, row.What, row.Asked, row.Got, row.Limit, row.verdict()))
+	for _, more := range []string{row.Error, row.Note} {
+		if more != "" {
+			fmt.Printf("%18s%s\n", "", more)
+		}
+	}
+}
+
+// key is what a row is about, whichever the engine.
+func (r *Row) key() [3]string { return [3]string{r.Part, r.What, r.Asked} }
+
+func (r *Row) verdict() string {
+	if r.OK {
+		return "ok"
+	}
+	return fmt.Sprintf("MISSED (host %.0f %% idle)", 100*r.HostIdle)
+}
+
+func line(part, engine, what, asked, got, limit, verdict string) string {
+	return strings.TrimRight(fmt.Sprintf("%-8s %-7s  %-34s %-14s %-31s %-28s %s", part, engine, what, asked, got, limit, verdict), " ")
+}
+
+// compare writes the table once more, with the engines side by side.
+func (r *Results) compare(w io.Writer) {
+	write := func(cells []string, engines []string) {
+		text := fmt.Sprintf("%-8s %-34s %-14s %-28s", cells[0], cells[1], cells[2], cells[3])
+		for _, e := range engines {
+			text += fmt.Sprintf(" %-38s", e)
+		}
+		fmt.Fprintln(w, strings.TrimRight(text, " "))
+	}
+	write([]string{"PART", "WHAT", "ASKED", "LIMIT"}, r.Engines)
+	written := map[[3]string]bool{}
+	for _, row := range r.Rows {
+		if written[row.key()] {
+			continue
+		}
+		written[row.key()] = true
+		cells := make([]string, len(r.Engines))
+		for i, e := range r.Engines {
+			cells[i] = "-"
+			for _, other := range r.Rows {
+				if other.key() == row.key() && other.Engine == e {
+					cells[i] = other.Got + map[bool]string{true: "  ok", false: "  MISSED"}[other.OK]
+				}
+			}
+		}
+		write([]string{row.Part, row.What, row.Asked, row.Limit}, cells)
+	}
+}
+
+func (r *Results) write(file string) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(text, '\n'), 0o644)
+}
+
+// quantile is the q-th quantile, 0 to 1, of values, which it sorts.
+func quantile[T cmp.Ordered](values []T, q float64) T {
+	slices.Sort(values)
+	return values[min(len(values)-1, int(q*float64(len(values))))]
+}
+
+// median is the middle one of values, which it sorts.
+func median[T cmp.Ordered](values []T) T { return quantile(values, 0.5) }
