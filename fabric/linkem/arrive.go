@@ -1,6 +1,7 @@
 package linkem
 
 import (
+	"slices"
 	"time"
 
 	"github.com/ndklab/ndklab/fabric/frame"
@@ -25,7 +26,8 @@ func (l *loop) receive(p *port) bool {
 	}
 	clock := time.Now()
 	now := clock.Sub(l.epoch)
-	offset := clock.UnixNano() - int64(now) // of the wall clock
+	l.offset = clock.UnixNano() - int64(now)
+	offset := l.offset
 	if p.line.link.state == released {
 		last := min(time.Duration(l.receiver.Stamp(n-1)-offset), now)
 		for l.now() < last+settling {
@@ -58,22 +60,36 @@ func (l *loop) enter(n *line, i int, raw []byte, arrived time.Duration) {
 		n.measured.LostOverrun++
 		return
 	}
+	l.verdicts = l.verdicts[:0]
 	runs := l.judge(n, &f, arrived)
-	if len(runs) == 0 {
-		return
-	}
 	var whole *held
+	needed := slices.ContainsFunc(runs, func(r run) bool { return r.held == nil })
+	if needed {
+		whole = l.hold(n, f, i, arrived)
+	}
+	for i := range l.verdicts {
+		n.tell(&f, i, &l.verdicts[i], needed && whole == nil, arrived, l.offset)
+	}
+	if len(runs) > 0 {
+		l.queue(n, runs, whole)
+	}
+}
+
+// queue puts runs into a line: of a whole frame, or lost if there is no memory
+// for it, and of frames of their own.
+func (l *loop) queue(n *line, runs []run, whole *held) {
 	first, release := n.queue.empty(), n.release
 	for _, r := range runs {
 		if r.held == nil {
-			if whole == nil {
-				whole = l.hold(n, f, i, arrived)
-			}
 			if whole == nil {
 				n.measured.LostOverrun += uint64(r.count)
 				continue
 			}
 			r.held = whole
+			if r.mark && whole.frame.Segments() == 1 {
+				frame.Mark(whole.frame.Packet())
+				r.mark = false
+			}
 		}
 		r.held.runs++
 		n.queue.push(r)
@@ -108,20 +124,19 @@ func (l *loop) judge(n *line, f *frame.Frame, arrived time.Duration) []run {
 		}
 		v := n.model.Packet(p, arrived)
 		n.account(&v)
+		if len(n.link.taps) > 0 {
+			l.verdicts = append(l.verdicts, v)
+		}
 		if v.Fate != impair.Passes {
 			continue
 		}
 		r := run{departs: v.Departs, queued: v.Queued, first: int32(i), count: 1, mark: v.Mark}
-		switch {
-		case v.Flip.Any():
+		if v.Flip.Any() {
 			if r.held = l.corrupt(n, f, i, at, &v, arrived); r.held == nil {
 				n.measured.LostOverrun++
 				continue
 			}
 			r.first, r.mark = 0, false
-		case v.Mark && f.Segments() == 1:
-			frame.Mark(f.Packet())
-			r.mark = false
 		}
 		if k := len(runs) - 1; k >= 0 && r.held == nil && r.departs == runs[k].departs && r.follows(&runs[k]) {
 			runs[k].count++

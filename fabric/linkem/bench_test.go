@@ -198,7 +198,7 @@ func pace(b *testing.B, gap time.Duration) func() {
 
 // meet has two nodes learn each other's link address: until then the kernel
 // queues little.
-func meet(b *testing.B, from, to *net.UDPConn) {
+func meet(b testing.TB, from, to *net.UDPConn) {
 	for _, c := range [][2]*net.UDPConn{{from, to}, {to, from}} {
 		_, err := c[0].WriteTo([]byte("hello"), c[1].LocalAddr())
 		must(b, err)

@@ -20,9 +20,10 @@ const retryAfter = 50 * time.Microsecond
 // A line is one direction of a link: the frames on their way, in the order they
 // leave. It belongs to the loop's thread.
 type line struct {
-	link  *link
-	model *impair.Direction
-	to    *port // where frames leave; nil while the link is detached
+	link      *link
+	direction int
+	model     *impair.Direction
+	to        *port // where frames leave; nil while the link is detached
 
 	queue   queue
 	release time.Duration // when the first of the queue is due, with its followers
@@ -45,7 +46,9 @@ type held struct {
 	runs    int // in the queue
 }
 
-func newLine(k *link, model *impair.Direction) *line { return &line{link: k, model: model, place: -1} }
+func newLine(k *link, direction int, model *impair.Direction) *line {
+	return &line{link: k, direction: direction, model: model, place: -1}
+}
 
 // schedule sets when the first of the queue is due: together with what leaves
 // soon after.

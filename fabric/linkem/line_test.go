@@ -328,7 +328,7 @@ func TestDeparturesAreInOrder(t *testing.T) {
 	var d departures
 	lines := make([]*line, 100)
 	for i := range lines {
-		lines[i] = newLine(nil, nil)
+		lines[i] = newLine(nil, 0, nil)
 		lines[i].release = time.Duration(i * 37 % 100)
 		d.fix(lines[i])
 	}

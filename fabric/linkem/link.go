@@ -19,7 +19,8 @@ type link struct {
 	name  string
 	state state
 	ports [2]*port
-	lines [2]*line      // [0] from ports[0] to ports[1], [1] back
+	lines [2]*line // [0] from ports[0] to ports[1], [1] back
+	taps  []*listener
 	idle  chan struct{} // closed, and nil, once no packet is on its way; only while releasing
 }
 
@@ -134,7 +135,7 @@ func (l *loop) attach(a Link, ports [2]*port) error {
 	if k == nil {
 		k = &link{name: a.Name, state: detached}
 		for i := range k.lines {
-			k.lines[i] = newLine(k, impair.New(a.Seed, a.Name, i))
+			k.lines[i] = newLine(k, i, impair.New(a.Seed, a.Name, i))
 		}
 		l.links[a.Name] = k
 	}

@@ -64,6 +64,7 @@ const (
 	methodRelease = "release"
 	methodDetach  = "detach"
 	methodMeasure = "measure"
+	methodTap     = "tap"    // and a file; lasts until the caller gives up
 	methodRelay   = "relay"  // name of an interface, and two files
 	methodRelays  = "relays" // -> relay.Counts by interface
 )
@@ -180,6 +181,17 @@ func (e *Engine) Measure(ctx context.Context) (map[string][2]Measured, error) {
 	return m, err
 }
 
+// Tap writes to file, a pipe or a stream socket, what becomes of each packet of a
+// link, as package tap has it: of every packet no more than snaplen bytes, or all
+// if that is 0. It returns when ctx ends, with that error, when whoever reads the
+// file is gone, which shows at the next packet, or when writing fails. Packets
+// for which the reader is too slow are left out of the stream and counted there;
+// they wait in 8 MiB of memory. file stays the caller's, and becomes
+// non-blocking.
+func (e *Engine) Tap(ctx context.Context, link string, snaplen int, file *os.File) error {
+	return e.conn.Call(ctx, methodTap, tapping{link, snaplen}, nil, file)
+}
+
 // Parameters of the requests.
 type (
 	target struct {
@@ -193,6 +205,10 @@ type (
 	cut struct {
 		Link string
 		Down bool
+	}
+	tapping struct {
+		Link    string
+		Snaplen int
 	}
 )
 

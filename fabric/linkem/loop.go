@@ -39,8 +39,10 @@ type loop struct {
 	staging  [receiveBatch]*buffer // where the receiver puts frames
 	sender   *sender
 	pool     *pool
-	spare    []*held // for reuse
-	runs     []run   // of the frame at hand
+	spare    []*held          // for reuse
+	runs     []run            // of the frame at hand
+	verdicts []impair.Verdict // on its packets, if somebody taps its link
+	offset   int64            // ns from the loop's epoch to that of the wall clock, when frames were last received
 	packet   impair.Packet
 	identity impair.Identity // of packet, if it is RoCEv2
 	closing  bool

@@ -76,6 +76,8 @@ func (l *loop) serve(ctx context.Context, r *control.Request) (any, error) {
 		return l.serveDetach(r)
 	case methodMeasure:
 		return l.serveMeasure()
+	case methodTap:
+		return nil, l.serveTap(ctx, r)
 	case methodRelay:
 		return nil, l.relays.serve(r)
 	case methodRelays:
