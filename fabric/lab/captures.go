@@ -3,14 +3,18 @@ package lab
 import (
 	"context"
 	"fmt"
+	"io"
+	"log"
 	"os"
 	"runtime"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/capture"
 	"github.com/ndklab/ndklab/fabric/lab/link"
+	"github.com/ndklab/ndklab/fabric/linkem/tap"
 	"golang.org/x/sys/unix"
 )
 
@@ -97,11 +101,15 @@ func (s *Supervisor) capture(ctx context.Context, r *control.Request) error {
 		return err
 	}
 	defer socket.Close()
-	theirs, untap, err := s.tap(l)
+	ctx, cancel := context.WithCancel(ctx) // before untap, which waits for nobody
+	defer cancel()
+	theirs, untap, err := s.tap(ctx, l)
+	if untap != nil {
+		defer untap()
+	}
 	if err != nil {
 		return err
 	}
-	defer untap()
 	err = r.Conn.Call(ctx, methodSocket, socketParams{ID: params.ID, Direction: end}, nil, socket, theirs)
 	theirs.Close()
 	socket.Close() // or it would keep all that the command does not take
@@ -155,22 +163,70 @@ func (s *Supervisor) openCapture(l *labLink, end int) (*os.File, error) {
 	return socket, nil
 }
 
-// tap makes a tap on a link, which tells what becomes of its packets while the
-// engine carries it.
-func (s *Supervisor) tap(l *labLink) (theirs *os.File, untap func(), err error) {
+// A linkTap is a tap on a link for a capture. It begins with the engine's first
+// term with the link, and from then on tells of each.
+type linkTap struct {
+	ctx  context.Context // ends with the capture
+	file *os.File        // for the engine to write to
+	on   bool            // the engine has it
+}
+
+// tap makes a tap on a link. If the engine carries the link, the tap is on.
+func (s *Supervisor) tap(ctx context.Context, l *labLink) (theirs *os.File, untap func(), err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("tap: %w", err)
 	}
-	ours := os.NewFile(uintptr(fds[0]), "tap")
+	t := &linkTap{ctx: ctx, file: os.NewFile(uintptr(fds[0]), "tap")}
 	theirs = os.NewFile(uintptr(fds[1]), "tap")
 	l.changing.Lock()
 	defer l.changing.Unlock()
-	l.taps = append(l.taps, ours)
-	return theirs, func() {
+	l.taps = append(l.taps, t)
+	untap = func() {
 		l.changing.Lock()
 		defer l.changing.Unlock()
-		l.taps = slices.DeleteFunc(l.taps, func(f *os.File) bool { return f == ours })
-		ours.Close()
-	}, nil
+		l.taps = slices.DeleteFunc(l.taps, func(u *linkTap) bool { return u == t })
+		if !t.on {
+			t.file.Close()
+		}
+	}
+	if !l.engine {
+		return theirs, untap, nil
+	}
+	s.startTaps(l)
+	if err := awaitTap(theirs); err != nil {
+		theirs.Close()
+		return nil, untap, fmt.Errorf("link %s: tap: %w", l.name(), err)
+	}
+	return theirs, untap, nil
+}
+
+// startTaps has the engine, which has the link, tell the taps that are not on. The
+// caller holds l.changing.
+func (s *Supervisor) startTaps(l *labLink) {
+	for _, t := range l.taps {
+		if t.on {
+			continue
+		}
+		t.on = true
+		engine := s.engine.current()
+		go func() {
+			defer t.file.Close()
+			if err := engine.Tap(t.ctx, l.name(), capture.TapLength, t.file); err != nil && t.ctx.Err() == nil {
+				log.Printf("link %s: tap: %v", l.name(), err)
+			}
+		}()
+	}
+}
+
+// awaitTap takes the packet with which the stream of a tap begins.
+func awaitTap(f *os.File) error {
+	if err := f.SetReadDeadline(time.Now().Add(answerTime)); err != nil {
+		return err
+	}
+	first := io.LimitReader(f, int64(tap.Len(&tap.Packet{}))) // and nothing behind it
+	if _, err := tap.NewReader(first).Next(); err != nil {
+		return err
+	}
+	return f.SetReadDeadline(time.Time{})
 }

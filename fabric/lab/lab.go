@@ -52,8 +52,10 @@ type Lab struct {
 	closing  sync.Once
 	closeErr error // of closing
 
-	over   chan struct{} // closed when the lab has ended, or the connection
+	over   chan struct{} // closed when the lab is ending, or the connection has
 	reason error         // why it ended; valid once over is closed
+
+	recordings sync.WaitGroup
 
 	mu          sync.Mutex // guards what follows
 	events      func(Event)
@@ -291,11 +293,13 @@ func (l *Lab) handle(_ context.Context, r *control.Request) (any, error) {
 	return nil, nil
 }
 
-// wait waits for the lab's end and keeps the reason.
+// wait waits for the lab's end and keeps the reason. Recordings keep the connection
+// for as long as the lab waits for their last packets (Supervisor.farewell).
 func (l *Lab) wait() {
 	l.reason = l.conn.Call(context.Background(), methodWait, nil, nil)
-	l.conn.Close()
 	close(l.over)
+	l.recordings.Wait()
+	l.conn.Close()
 }
 
 // call makes a request. When the lab ends, it fails with the reason.

@@ -3,7 +3,6 @@ package lab
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -22,7 +21,7 @@ type labLink struct {
 
 	// changing is held while the link is changed, which takes several steps.
 	changing sync.Mutex
-	taps     []*os.File // of captures, for the engine to write to. Guarded by changing.
+	taps     []*linkTap // of captures. Guarded by changing.
 
 	// What follows is written with both locks held, so that either suffices to
 	// read it.
@@ -145,6 +144,7 @@ func (s *Supervisor) attach(ctx context.Context, l *labLink) error {
 	if err != nil {
 		return fmt.Errorf("engine: %w", err)
 	}
+	s.startTaps(l)
 	if err := s.part(l); err != nil {
 		return err
 	}

@@ -33,6 +33,17 @@ func (l *Lab) Record(ctx context.Context, r Recording) ([]capture.Counts, error)
 			return nil, control.Errorf(control.Usage, "%v", err)
 		}
 	}
+	l.recordings.Add(1)
+	defer l.recordings.Done()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		select {
+		case <-l.over: // the engine lives a little longer, and with it the taps
+			stop()
+		case <-ctx.Done():
+		}
+	}()
 	sourceCtx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // a source's end is not the capture's
 	defer cancel()
 	var sources []capture.Source
@@ -90,8 +101,8 @@ func writeError(err error) error {
 // Summary says what a capture took and missed of an interface.
 func Summary(endpoint string, c capture.Counts) string {
 	text := fmt.Sprintf("%s: packets: %d, dropped from the capture: %d", endpoint, c.Packets, c.Dropped)
-	if c.Received != c.Packets {
-		text += fmt.Sprintf(", of other kinds: %d", c.Received-c.Packets)
+	if c.Other > 0 {
+		text += fmt.Sprintf(", not taken by the filter: %d", c.Other)
 	}
 	if c.Fateless > 0 {
 		text += fmt.Sprintf(", without the link's decision: %d", c.Fateless)
