@@ -47,8 +47,8 @@ type Interface struct {
 	MTU        int // bytes of IP packet
 	Addresses  []netip.Prefix
 	Neighbours []Neighbour
-	// Wire has the kernel send packets as a wire carries them, never many as one:
-	// the other end of the link is outside the lab.
+	// Wire has the kernel send packets as a wire carries them, never many as one: the
+	// topology wants that, or the other end of the link is outside the lab.
 	Wire bool
 }
 

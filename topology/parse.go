@@ -57,6 +57,7 @@ func (r *reader) resolve(m labMap) *Topology {
 	t.Workloads = r.workloads(m.workloads, l, t, segments)
 	t.Timeline = r.timeline(m.timeline, l)
 	t.Checks = r.checks(m.checks, m.workloads)
+	t.Captures = r.captures(t.Name, m.topology.links, m.captures, l)
 	return t
 }
 

@@ -440,6 +440,36 @@ topology:
 				Links: []Link{link("1:a.b_c-d", "on:eth0", 4200, Impairment{})},
 			},
 		},
+		{
+			name: "captures",
+			file: `
+topology:
+  nodes: {a: , b: }
+  links:
+    - {endpoints: ["a:eth0", "b:eth0"], capture: true}
+    - {endpoints: ["a:eth1", "b:eth1"], capture: false}
+    - {endpoints: ["a:eth2", "b:eth2"], capture: out/two.pcapng}
+capture:
+  - {link: "b:eth1", file: one.pcapng, filter: udp port 4791, snaplen: 128}
+  - {interfaces: ["b:eth2", "a:eth0"], file: ring.pcapng, ring: {size: 1MiB}}
+  - {interfaces: ["a:eth1"], file: few.pcapng, ring: {size: 10MiB, files: 2}}`,
+			want: Topology{
+				Nodes: []Node{
+					{Name: "a", Interfaces: []Interface{at("eth0", 0, 0, "10.0.0.1/24 fd6e:646b:1::1/64"), at("eth1", 1, 0, "10.0.1.1/24 fd6e:646b:1:1::1/64"), at("eth2", 2, 0, "10.0.2.1/24 fd6e:646b:1:2::1/64")}},
+					{Name: "b", Interfaces: []Interface{at("eth0", 0, 1, "10.0.0.2/24 fd6e:646b:1::2/64"), at("eth1", 1, 1, "10.0.1.2/24 fd6e:646b:1:1::2/64"), at("eth2", 2, 1, "10.0.2.2/24 fd6e:646b:1:2::2/64")}},
+				},
+				Links: []Link{
+					link("a:eth0", "b:eth0", 4200, Impairment{}), link("a:eth1", "b:eth1", 4200, Impairment{}), link("a:eth2", "b:eth2", 4200, Impairment{}),
+				},
+				Captures: []Capture{
+					{Interfaces: []Endpoint{{"a", "eth0"}, {"b", "eth0"}}, File: "x-a-eth0.pcapng"},
+					{Interfaces: []Endpoint{{"a", "eth2"}, {"b", "eth2"}}, File: "out/two.pcapng"},
+					{Interfaces: []Endpoint{{"a", "eth1"}, {"b", "eth1"}}, File: "one.pcapng", Filter: "udp port 4791", Snaplen: 128},
+					{Interfaces: []Endpoint{{"b", "eth2"}, {"a", "eth0"}}, File: "ring.pcapng", RingSize: 1 << 20, RingFiles: 5},
+					{Interfaces: []Endpoint{{"a", "eth1"}}, File: "few.pcapng", RingSize: 10 << 20, RingFiles: 2},
+				},
+			},
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -24,6 +24,7 @@ type labMap struct {
 	workloads []workloadMap
 	timeline  []eventMap
 	checks    []checkMap
+	captures  []captureMap
 }
 
 func (r *reader) labMap(n *yaml.Node) labMap {
@@ -38,6 +39,7 @@ func (r *reader) labMap(n *yaml.Node) labMap {
 		list(r, "workloads", &m.workloads, r.workloadMap),
 		list(r, "timeline", &m.timeline, r.eventMap),
 		list(r, "checks", &m.checks, r.checkMap),
+		list(r, "capture", &m.captures, r.captureMap),
 	)
 	return m
 }
@@ -215,7 +217,8 @@ type linkMap struct {
 	at        *yaml.Node
 	endpoints []endpointMap
 	down      val[bool]
-	reverse   impairment // of packets sent by the second endpoint
+	reverse   impairment  // of packets sent by the second endpoint
+	capture   val[string] // true, false or a path
 }
 
 func (r *reader) linkMap(n *yaml.Node) linkMap {
@@ -223,6 +226,7 @@ func (r *reader) linkMap(n *yaml.Node) linkMap {
 	r.fields(n, "a link", append(r.linkSettings(&m.linkSettings),
 		list(r, "endpoints", &m.endpoints, r.endpointMap),
 		one(r, "down", &m.down, yes),
+		one(r, "capture", &m.capture, linkCapture),
 		field{"reverse", func(n *yaml.Node) {
 			r.fields(n, "reverse", r.impairment(&m.reverse)...)
 			r.noSenders(m.reverse)

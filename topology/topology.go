@@ -26,6 +26,7 @@ type Topology struct {
 	Workloads []Workload
 	Timeline  []Event
 	Checks    []Check
+	Captures  []Capture
 }
 
 // A Kind is what a node is.
@@ -224,6 +225,16 @@ type Event struct {
 	// has them, and brings up those that an earlier partition took down.
 	Partition [][]string
 	Heal      bool // bring up what the last partition took down
+}
+
+// A Capture is packets recorded to a file for as long as the lab is up.
+type Capture struct {
+	Interfaces []Endpoint
+	File       string // a path; of a ring, of which a number becomes part
+	Filter     string // in the language of package filter; "": all packets
+	Snaplen    int    // bytes of each packet; 0: all
+	RingSize   uint64 // bytes from which a file is full and another begun; 0: one file
+	RingFiles  int    // of a ring: how many files stay
 }
 
 // A Metric is what a Bound is about.

@@ -67,8 +67,8 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	cobra.EnableCommandSorting = false
 	for _, verb := range []*cobra.Command{
 		runCommand(), upCommand(), downCommand(), lsCommand(), inspectCommand(), execCommand(),
-		linkCommand(), adapterCommand(), countersCommand(), connectionsCommand(), rpingCommand(), rcPingpongCommand(),
-		validateCommand(), generateCommand(), doctorCommand(), versionCommand(),
+		linkCommand(), adapterCommand(), countersCommand(), connectionsCommand(), captureCommand(),
+		rpingCommand(), rcPingpongCommand(), validateCommand(), generateCommand(), doctorCommand(), versionCommand(),
 	} {
 		verb.DisableFlagsInUseLine = true
 		root.AddCommand(verb)

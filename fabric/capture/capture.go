@@ -24,12 +24,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/ndklab/ndklab/fabric/frame"
 	"github.com/ndklab/ndklab/fabric/linkem/tap"
 	"github.com/ndklab/ndklab/topology/filter"
+	"golang.org/x/sys/unix"
 )
 
 // receiveBuffer is what the kernel is asked to hold until it is taken, bytes.
@@ -70,9 +72,11 @@ type Options struct {
 
 // Counts is what a capture took of an interface and missed.
 type Counts struct {
-	Received uint64 // wire packets seen
-	Packets  uint64 // of those, recorded: what the filter took
-	Dropped  uint64 // frames that came too fast to be taken; a super-packet counts once
+	Packets uint64 // wire packets recorded
+	Other   uint64 // wire packets that the filter did not take
+	// Dropped is frames that came too fast to be taken, of which a super-packet counts
+	// once, and packets for which the disk or the reader was too slow.
+	Dropped  uint64
 	Fateless uint64 // what became of so many packets on the link came too fast to be taken
 }
 
@@ -81,12 +85,11 @@ type Counts struct {
 // arrived by then is written. The counts are in the order of the sources.
 func Run(ctx context.Context, sources []Source, files *Files, options Options) ([]Counts, error) {
 	defer closeAll(sources)
+	tapped, untap := context.WithCancel(context.WithoutCancel(ctx)) // taps are behind
+	defer untap()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r := newRecorder(sources, files, options)
-	if err := r.begin(); err != nil {
-		return r.counts, errors.Join(err, files.Close())
-	}
 	chunks := newChunks()
 	var takers, readers sync.WaitGroup
 	failures := make([]error, len(sources))
@@ -94,14 +97,19 @@ func Run(ctx context.Context, sources []Source, files *Files, options Options) (
 	for i := range sources {
 		takers.Go(func() { overruns[i], failures[i] = sources[i].take(ctx, i, chunks) })
 		if sources[i].Tap != nil {
-			readers.Go(func() { readTap(ctx, &sources[i], i, r.fates) })
+			readers.Go(func() { readTap(tapped, &sources[i], i, r.fates) })
 		}
 	}
 	go func() {
 		takers.Wait()
 		close(chunks.full)
 	}()
-	err := r.run(chunks)
+	silent := make(chan struct{})
+	go func() {
+		readers.Wait()
+		close(silent)
+	}()
+	r.run(chunks, silent)
 	cancel()
 	for c := range chunks.full { // until every taker has noticed, if writing failed
 		chunks.empty <- c
@@ -113,43 +121,67 @@ func Run(ctx context.Context, sources []Source, files *Files, options Options) (
 		}
 		r.counts[i].Dropped += overruns[i]
 	}
-	readers.Wait()
-	return r.counts, errors.Join(err, errors.Join(failures...), r.end())
+	untap()
+	<-silent
+	return r.counts, errors.Join(errors.Join(failures...), r.end())
 }
 
 func closeAll(sources []Source) {
 	for _, s := range sources {
-		s.Socket.Close()
-		if s.Tap != nil {
-			s.Tap.Close()
-		}
+		s.Close()
 	}
+}
+
+// Close closes the files of a source that Run is not called with.
+func (s *Source) Close() {
+	s.Socket.Close()
+	if s.Tap != nil {
+		s.Tap.Close()
+	}
+}
+
+// behind reports whether the tap has said something that was not read yet.
+func (s *Source) behind() bool {
+	raw, err := s.Tap.SyscallConn()
+	if err != nil {
+		return false
+	}
+	n := 0
+	err = raw.Control(func(fd uintptr) {
+		n, _ = unix.IoctlGetInt(int(fd), unix.SIOCINQ) // of a socket it does not fail
+	})
+	return err == nil && n > 0
 }
 
 // A decision is what a tap says of a packet.
 type decision struct {
 	source  int
-	key     uint64 // the packet's signature; 0: it says only what it missed
+	stamp   int64  // the packet's
+	key     uint64 // its signature; 0: somebody else has sent it
 	comment string
 	missed  uint32
 }
 
 // readTap passes on what a tap says of the packets that a source sends.
-func readTap(ctx context.Context, s *Source, source int, fates chan<- decision) {
+func readTap(ctx context.Context, s *Source, source int, fates chan<- []decision) {
 	reader := tap.NewReader(s.Tap)
+	var batch []decision
 	for {
 		p, err := reader.Next()
 		if err != nil {
 			return // the link, the lab or the capture has ended
 		}
-		d := decision{source: source, missed: p.Missed}
+		d := decision{source: source, stamp: p.Stamp, missed: p.Missed}
 		if p.Size > 0 && p.Direction == s.Direction {
 			d.key, d.comment = signature(source, p.Frame, p.Size), comment(&p)
-		} else if p.Missed == 0 {
+		}
+		batch = append(batch, d)
+		if reader.Pending() && len(batch) < 256 {
 			continue
 		}
 		select {
-		case fates <- d:
+		case fates <- batch:
+			batch = nil
 		case <-ctx.Done():
 			return
 		}
@@ -167,4 +199,22 @@ func comment(p *tap.Packet) string {
 		text = p.Comment + ", " + text
 	}
 	return text
+}
+
+// StandBack gives everybody else on the machine precedence over the calling
+// process, which captures: when processors are short, records are to be lost
+// rather than packets of the lab.
+func StandBack() error {
+	const nice = 5 // as the agents have
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return fmt.Errorf("threads: %w", err)
+	}
+	for _, t := range tasks { // threads made later inherit
+		if tid, err := strconv.Atoi(t.Name()); err == nil {
+			// Refused only to a thread that has ended, or one that is nicer already.
+			_ = unix.Setpriority(unix.PRIO_PROCESS, tid, nice)
+		}
+	}
+	return nil
 }

@@ -21,7 +21,6 @@ type Files struct {
 	number  int      // of the current one of a ring
 	names   []string // of the ring's files that exist
 	written uint64   // bytes to the current file
-	failed  error    // of writing; no more is written
 }
 
 // Stream is a Files that writes to w.
@@ -76,17 +75,8 @@ func (f *Files) open() error {
 	return nil
 }
 
-// full reports whether it is time for another file, given how many bytes are
-// about to be written.
-func (f *Files) full(pending int) bool {
-	return f.size > 0 && f.written+uint64(pending) >= f.size
-}
-
-// next begins another file if the current one has something in it.
+// next begins another file.
 func (f *Files) next() error {
-	if f.written == 0 {
-		return nil
-	}
 	if err := f.current.Close(); err != nil {
 		return fmt.Errorf("write the capture: %w", err)
 	}
@@ -107,19 +97,15 @@ func (f *Files) next() error {
 // back, so that the file can be read.
 func (f *Files) Write(blocks []byte) (int, error) {
 	if f.stream != nil {
-		n, err := f.stream.Write(blocks)
-		f.failed = err
-		return n, err
+		return f.stream.Write(blocks)
 	}
 	n, err := f.current.Write(blocks)
 	if err != nil {
-		f.failed = fmt.Errorf("write the capture: %w", err)
+		err = fmt.Errorf("write the capture: %w", err)
 		if info, e := f.current.Stat(); e == nil && info.Mode().IsRegular() {
-			if e := f.current.Truncate(int64(f.written)); e != nil {
-				return n, errors.Join(f.failed, e)
-			}
+			err = errors.Join(err, f.current.Truncate(int64(f.written)))
 		}
-		return n, f.failed
+		return n, err
 	}
 	f.written += uint64(n)
 	return n, nil

@@ -23,12 +23,11 @@ type pairs struct {
 
 // A fate is a decision that waits for its packet.
 type fate struct {
-	key     uint64
-	comment string
-	came    int64 // ns since 1970
-	met     bool
-	next    *fate // of the same key
-	later   *fate // of any
+	decision
+	came  int64 // ns since 1970
+	met   bool
+	next  *fate // of the same key
+	later *fate // of any
 }
 
 func newPairs() pairs { return pairs{packets: map[uint64]*held{}, decisions: map[uint64]*fate{}} }
@@ -53,22 +52,22 @@ func (p *pairs) packet(h *held, key uint64) {
 }
 
 // decision takes a decision.
-func (p *pairs) decision(key uint64, comment string, now int64) {
-	if h := p.packets[key]; h != nil {
-		h.comment = comment
+func (p *pairs) decision(d decision, now int64) {
+	if h := p.packets[d.key]; h != nil {
+		h.comment = d.comment
 		p.giveUp(h)
 		return
 	}
-	f := &fate{key: key, comment: comment, came: now}
+	f := &fate{decision: d, came: now}
 	if p.newest == nil {
 		p.oldest = f
 	} else {
 		p.newest.later = f
 	}
 	p.newest = f
-	last := p.decisions[key]
+	last := p.decisions[d.key]
 	if last == nil {
-		p.decisions[key] = f
+		p.decisions[d.key] = f
 		return
 	}
 	for last.next != nil {
@@ -95,9 +94,10 @@ func (p *pairs) giveUp(h *held) {
 	h.key, h.next = 0, nil
 }
 
-// expire forgets decisions from before an instant: their packets had no room.
-func (p *pairs) expire(before int64) {
-	for f := p.oldest; f != nil && (f.met || f.came < before); f = p.oldest {
+// expire forgets decisions whose packets had no room: their sources have come past
+// them, or they came before an instant.
+func (p *pairs) expire(sources []progress, before int64) {
+	for f := p.oldest; f != nil && (f.met || f.stamp+int64(skew) < sources[f.source].taken || f.came < before); f = p.oldest {
 		if !f.met {
 			p.drop(f)
 		}

@@ -1,9 +1,6 @@
 package capture
 
-import (
-	"encoding/binary"
-	"io"
-)
+import "encoding/binary"
 
 // Block types and codes of pcapng (draft-ietf-opsawg-pcapng).
 const (
@@ -28,23 +25,19 @@ const (
 	optionDropped     = 5  // isb_ifdrop
 )
 
-// A writer makes a pcapng section. What it has made is written in whole blocks,
-// so that a file can be read whenever its writer died.
+// blocks are the blocks of a pcapng section, made one after the other. Whoever
+// writes them writes whole ones, so that a file can be read whenever its writer died.
 //
-// gopacket has such a writer, which draws in gopacket/layers: milliseconds and
+// gopacket has a writer, which draws in gopacket/layers: milliseconds and
 // megabytes for every process of a lab, which are all the same binary.
-type writer struct {
-	w       io.Writer
+type blocks struct {
+	bytes   []byte
 	snaplen int
-	blocks  []byte // not yet written
-	start   int    // of the block being made
+	start   int // of the block being made
 }
 
-// flushAt is how many bytes of blocks are written without being asked.
-const flushAt = 256 << 10
-
 // section begins a section, with its interfaces.
-func (n *writer) section(interfaces []string, filter string) {
+func (n *blocks) section(interfaces []string, filter string) {
 	n.begin(blockSection)
 	n.uint32(byteOrderMagic)
 	n.uint16(1) // version 1.0
@@ -70,27 +63,23 @@ func (n *writer) section(interfaces []string, filter string) {
 
 // packet adds a packet of an interface with its time, in ns since 1970, and its
 // length; data is what was captured of it.
-func (n *writer) packet(iface int, stamp int64, length int, data []byte, comment string) error {
+func (n *blocks) packet(iface int, stamp int64, length int, data []byte, comment string) {
 	n.begin(blockPacket)
 	n.uint32(uint32(iface))
 	n.time(stamp)
 	n.uint32(uint32(len(data)))
 	n.uint32(uint32(length))
-	n.blocks = append(n.blocks, data...)
+	n.bytes = append(n.bytes, data...)
 	n.pad()
 	if comment != "" {
 		n.option(optionComment, comment)
 		n.option(optionEnd, "")
 	}
 	n.end()
-	if len(n.blocks) < flushAt {
-		return nil
-	}
-	return n.flush()
 }
 
 // statistics adds what was counted of an interface between two instants.
-func (n *writer) statistics(iface int, started, now int64, counts Counts) {
+func (n *blocks) statistics(iface int, started, now int64, counts Counts) {
 	n.begin(blockStatistics)
 	n.uint32(uint32(iface))
 	n.time(now)
@@ -105,7 +94,7 @@ func (n *writer) statistics(iface int, started, now int64, counts Counts) {
 	for _, c := range []struct {
 		code  uint16
 		count uint64
-	}{{optionReceived, counts.Packets + counts.Dropped}, {optionDropped, counts.Dropped}} {
+	}{{optionReceived, counts.Packets + counts.Other + counts.Dropped}, {optionDropped, counts.Dropped}} {
 		n.uint16(c.code)
 		n.uint16(8)
 		n.uint64(c.count)
@@ -114,49 +103,39 @@ func (n *writer) statistics(iface int, started, now int64, counts Counts) {
 	n.end()
 }
 
-// flush writes what has been made.
-func (n *writer) flush() error {
-	if len(n.blocks) == 0 {
-		return nil
-	}
-	_, err := n.w.Write(n.blocks)
-	n.blocks = n.blocks[:0]
-	return err
-}
-
-func (n *writer) option(code uint16, value string) {
+func (n *blocks) option(code uint16, value string) {
 	n.uint16(code)
 	n.uint16(uint16(len(value)))
-	n.blocks = append(n.blocks, value...)
+	n.bytes = append(n.bytes, value...)
 	n.pad()
 }
 
 // begin starts a block; its length, before and after its body, follows at the end.
-func (n *writer) begin(kind uint32) {
-	n.start = len(n.blocks)
+func (n *blocks) begin(kind uint32) {
+	n.start = len(n.bytes)
 	n.uint32(kind)
 	n.uint32(0)
 }
 
-func (n *writer) end() {
-	length := uint32(len(n.blocks) - n.start + 4)
+func (n *blocks) end() {
+	length := uint32(len(n.bytes) - n.start + 4)
 	n.uint32(length)
-	binary.LittleEndian.PutUint32(n.blocks[n.start+4:], length)
+	binary.LittleEndian.PutUint32(n.bytes[n.start+4:], length)
 }
 
 // pad fills the block up to a multiple of four bytes.
-func (n *writer) pad() {
-	for (len(n.blocks)-n.start)%4 != 0 {
-		n.blocks = append(n.blocks, 0)
+func (n *blocks) pad() {
+	for (len(n.bytes)-n.start)%4 != 0 {
+		n.bytes = append(n.bytes, 0)
 	}
 }
 
 // time is a time in its two halves, the upper one first.
-func (n *writer) time(t int64) {
+func (n *blocks) time(t int64) {
 	n.uint32(uint32(t >> 32))
 	n.uint32(uint32(t))
 }
 
-func (n *writer) uint16(v uint16) { n.blocks = binary.LittleEndian.AppendUint16(n.blocks, v) }
-func (n *writer) uint32(v uint32) { n.blocks = binary.LittleEndian.AppendUint32(n.blocks, v) }
-func (n *writer) uint64(v uint64) { n.blocks = binary.LittleEndian.AppendUint64(n.blocks, v) }
+func (n *blocks) uint16(v uint16) { n.bytes = binary.LittleEndian.AppendUint16(n.bytes, v) }
+func (n *blocks) uint32(v uint32) { n.bytes = binary.LittleEndian.AppendUint32(n.bytes, v) }
+func (n *blocks) uint64(v uint64) { n.bytes = binary.LittleEndian.AppendUint64(n.bytes, v) }

@@ -3,8 +3,8 @@ package capture
 // slabSize is how much memory is taken at once for packets that wait, bytes.
 const slabSize = 1 << 20
 
-// A queue is the packets that wait to be written, ordered by their stamps. It
-// takes its memory in slabs, which are used again.
+// A queue is the packets of a source that wait to be written, in the order they
+// came. It takes its memory in slabs, which are used again.
 type queue struct {
 	packets []*held // from head on
 	head    int
@@ -21,8 +21,7 @@ type slab struct {
 	live  int // packets in it
 }
 
-// add puts a packet with a copy of data in its place, which is at the end or
-// near to it.
+// add puts a packet with a copy of data at the end.
 func (q *queue) add(data []byte, stamp int64) *held {
 	h := new(held)
 	if n := len(q.spare); n > 0 {
@@ -37,14 +36,11 @@ func (q *queue) add(data []byte, stamp int64) *held {
 	*h = held{stamp: stamp, data: q.slab.bytes[begin:], slab: q.slab}
 	q.bytes += len(data)
 
-	if q.head > 0 && len(q.packets) == cap(q.packets) {
+	if q.head > len(q.packets)/2 && len(q.packets) == cap(q.packets) {
 		q.packets = q.packets[:copy(q.packets, q.packets[q.head:])]
 		q.head = 0
 	}
 	q.packets = append(q.packets, h)
-	for i := len(q.packets) - 1; i > q.head && q.packets[i-1].stamp > stamp; i-- {
-		q.packets[i], q.packets[i-1] = q.packets[i-1], h
-	}
 	return h
 }
 

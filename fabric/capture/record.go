@@ -13,6 +13,11 @@ const (
 	window = 40 * time.Millisecond
 	// tick is how often the recorder writes what has waited long enough.
 	tick = 10 * time.Millisecond
+	// skew is how far from the order of their stamps a tap may tell of packets.
+	skew = 2 * time.Millisecond
+	// patience is how long a decision waits for a packet that does not come, and how
+	// long, at the end, taps may go on to say something.
+	patience = time.Second
 	// maxHeld is how many bytes of packets wait at most; more of them are written
 	// sooner.
 	maxHeld = 64 << 20
@@ -22,24 +27,37 @@ const (
 // belongs to one goroutine, but for the channel.
 type recorder struct {
 	sources []Source
-	files   *Files
 	options Options
-	out     writer
 	started int64    // ns since 1970
 	counts  []Counts // by source
 	written uint64   // packets, of all sources
 	scratch []byte   // the packet at hand
 
-	window  time.Duration // how long packets wait for others, and for their fates
-	waiting queue
-	fates   chan decision // what taps say
+	window  time.Duration   // how long packets wait for others, and for their fates
+	waiting []queue         // by source
+	fates   chan []decision // what taps say
+	come    []progress      // by source
 	pairs   pairs
+
+	output *output
+	made   blocks // not yet with the output
+	fresh  bool   // they begin another file
+	size   uint64 // of the present file, bytes
+}
+
+// progress is how far a source has come. Its socket and its tap may be far apart when
+// processors are short.
+type progress struct {
+	taken int64 // stamp of the last frame that came from the socket
+	told  int64 // stamp of the last packet that the tap told of
+	at    int64 // when it did, ns since 1970
 }
 
 // held is a packet that waits to be written.
 type held struct {
 	source  int
 	stamp   int64
+	since   int64  // when the recorder got it, ns since 1970
 	length  int    // of which data is what is recorded
 	data    []byte // in slab
 	slab    *slab
@@ -50,9 +68,9 @@ type held struct {
 
 func newRecorder(sources []Source, files *Files, options Options) *recorder {
 	r := &recorder{
-		sources: sources, files: files, options: options, out: writer{w: files, snaplen: options.Snaplen},
-		started: time.Now().UnixNano(), counts: make([]Counts, len(sources)),
-		fates: make(chan decision, 4096), pairs: newPairs(),
+		sources: sources, options: options, output: newOutput(files), made: blocks{snaplen: options.Snaplen},
+		started: time.Now().UnixNano(), counts: make([]Counts, len(sources)), waiting: make([]queue, len(sources)), come: make([]progress, len(sources)),
+		fates: make(chan []decision, 64), pairs: newPairs(),
 	}
 	if len(sources) > 1 || sources[0].Tap != nil {
 		r.window = window
@@ -61,10 +79,7 @@ func newRecorder(sources []Source, files *Files, options Options) *recorder {
 }
 
 // begin begins a file.
-func (r *recorder) begin() error {
-	if err := r.files.next(); err != nil {
-		return err
-	}
+func (r *recorder) begin() {
 	var names []string
 	for i := range r.sources {
 		names = append(names, r.sources[i].Name)
@@ -73,70 +88,110 @@ func (r *recorder) begin() error {
 	if r.options.Filter != nil {
 		filter = r.options.Filter.String()
 	}
-	r.out.section(names, filter)
-	return r.out.flush()
+	r.made.section(names, filter)
+}
+
+// complete ends a file with the counts.
+func (r *recorder) complete() {
+	now := time.Now().UnixNano()
+	for i := range r.counts {
+		r.made.statistics(i, r.started, now, r.counts[i])
+	}
+}
+
+// pass passes on what was made, if the output has room or for as long as it takes.
+func (r *recorder) pass(wait bool) (passed bool) {
+	if len(r.made.bytes) == 0 {
+		return true
+	}
+	var spare []byte
+	if wait {
+		spare = <-r.output.spare
+	} else {
+		select {
+		case spare = <-r.output.spare:
+		default:
+			return false
+		}
+	}
+	r.output.full <- buffer{r.made.bytes, r.fresh} // which has room for every buffer
+	r.size += uint64(len(r.made.bytes))
+	r.made.bytes, r.fresh = spare, false
+	return true
 }
 
 // end completes the last file.
 func (r *recorder) end() error {
-	err := r.complete()
-	if e := r.files.Close(); err == nil {
-		err = e
-	}
-	return err
+	r.complete()
+	r.pass(true)
+	return r.output.close()
 }
 
-// complete ends a file with the counts.
-func (r *recorder) complete() error {
-	if r.files.failed != nil { // and has said so
-		return nil
-	}
-	now := time.Now().UnixNano()
-	for i := range r.counts {
-		r.out.statistics(i, r.started, now, r.counts[i])
-	}
-	return r.out.flush()
-}
-
-// run records until there are no more chunks, or enough packets.
-func (r *recorder) run(chunks *chunks) error {
+// run records until there are no more chunks, enough packets, or writing has
+// failed. taps is closed when nothing more comes from taps.
+func (r *recorder) run(chunks *chunks, taps <-chan struct{}) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
-	for more := true; more; {
-		now := time.Now().UnixNano()
-		until := now - int64(r.window)
+	r.begin()
+	for {
 		select {
-		case c, ok := <-chunks.full:
-			if !ok {
-				more, until = false, math.MaxInt64
-				break
+		case c, more := <-chunks.full:
+			if !more {
+				r.lastFates(taps)
+				r.write(math.MaxInt64, true)
+				return
 			}
+			now := time.Now().UnixNano()
 			for _, f := range c.frames {
-				r.frame(c.source, c.bytes[f.begin:f.end], f.stamp)
+				r.frame(c.source, c.bytes[f.begin:f.end], f.stamp, now)
 			}
 			chunks.empty <- c
 		case d := <-r.fates:
-			r.decide(d, now)
+			r.decide(d)
 		case <-ticker.C:
-			r.pairs.expire(now - 2*int64(r.window))
+			r.pairs.expire(r.come, time.Now().Add(-patience).UnixNano())
+		case err := <-r.output.failed:
+			r.output.failed <- err // for close
+			return
 		}
-		for !more && len(r.fates) > 0 {
-			r.decide(<-r.fates, now)
+		if len(r.fates) > 0 { // before their packets are written
+			continue
 		}
-		if enough, err := r.write(until); enough || err != nil {
-			return err
+		if r.write(time.Now().Add(-r.window).UnixNano(), false) {
+			return
 		}
 		if len(chunks.full) == 0 { // a pause: let a reader see what there is
-			if err := r.out.flush(); err != nil {
-				return err
-			}
+			r.pass(false)
 		}
 	}
-	return nil
+}
+
+// lastFates takes what taps say until they have ended or fall silent, but not for
+// ever.
+func (r *recorder) lastFates(taps <-chan struct{}) {
+	late := time.After(patience)
+	silence := time.NewTimer(r.window / 2)
+	defer silence.Stop()
+	for {
+		select {
+		case d := <-r.fates:
+			r.decide(d)
+			silence.Reset(r.window / 2)
+		case <-silence.C:
+			return
+		case <-late:
+			return
+		case <-taps:
+			for len(r.fates) > 0 {
+				r.decide(<-r.fates)
+			}
+			return
+		}
+	}
 }
 
 // frame takes the packets of a frame.
-func (r *recorder) frame(source int, raw []byte, stamp int64) {
+func (r *recorder) frame(source int, raw []byte, stamp, now int64) {
 	counts := &r.counts[source]
 	f, err := frame.Parse(raw)
 	if err != nil {
@@ -144,21 +199,22 @@ func (r *recorder) frame(source int, raw []byte, stamp int64) {
 		return
 	}
 	if stamp == 0 { // the kernel did not say
-		stamp = time.Now().UnixNano()
+		stamp = now
 	}
+	r.come[source].taken = stamp
 	for i := range f.Segments() {
 		packet := f.AppendPacket(r.scratch[:0], i)
 		r.scratch = packet
-		counts.Received++
 		if r.options.Filter != nil && !r.options.Filter.Match(packet) {
+			counts.Other++
 			continue
 		}
 		snapped := packet
 		if r.options.Snaplen > 0 {
 			snapped = packet[:min(len(packet), r.options.Snaplen)]
 		}
-		h := r.waiting.add(snapped, stamp)
-		h.source, h.length = source, len(packet)
+		h := r.waiting[source].add(snapped, stamp)
+		h.source, h.since, h.length = source, now, len(packet)
 		if r.sources[source].Tap != nil {
 			r.pairs.packet(h, signature(source, packet, len(packet)))
 		}
@@ -166,38 +222,75 @@ func (r *recorder) frame(source int, raw []byte, stamp int64) {
 }
 
 // decide takes what a tap says.
-func (r *recorder) decide(d decision, now int64) {
-	r.counts[d.source].Fateless += uint64(d.missed)
-	if d.key != 0 {
-		r.pairs.decision(d.key, d.comment, now)
+func (r *recorder) decide(all []decision) {
+	now := time.Now().UnixNano()
+	for _, d := range all {
+		r.counts[d.source].Fateless += uint64(d.missed)
+		p := &r.come[d.source]
+		p.told, p.at = max(p.told, d.stamp), now
+		if d.key != 0 {
+			r.pairs.decision(d, now)
+		}
 	}
 }
 
-// write writes the packets up to an instant, and reports whether there are
-// enough now.
-func (r *recorder) write(until int64) (enough bool, err error) {
+// decided reports whether a packet need not wait for a decision any more: the tap has
+// told of later ones, or has been silent since before until. One that we are
+// behind with is waited for.
+func (r *recorder) decided(h *held, until int64) bool {
+	p := &r.come[h.source]
+	if h.key == 0 || h.stamp+int64(skew) < p.told {
+		return true
+	}
+	if p.at > until {
+		return false
+	}
+	if until < math.MaxInt64 && r.sources[h.source].behind() {
+		p.at = time.Now().UnixNano()
+		return false
+	}
+	return true
+}
+
+// oldest is the packet to be written next, nil if none waits, and how many bytes of
+// packets wait.
+func (r *recorder) oldest() (oldest *held, bytes int) {
+	for i := range r.waiting {
+		h := r.waiting[i].first()
+		if h != nil && (oldest == nil || h.stamp < oldest.stamp) {
+			oldest = h
+		}
+		bytes += r.waiting[i].bytes
+	}
+	return oldest, bytes
+}
+
+// write passes on the packets that came up to an instant, and reports whether there
+// are enough now. Those for which the output has no room are dropped unless it is to wait.
+func (r *recorder) write(until int64, wait bool) (enough bool) {
 	for {
-		h := r.waiting.first()
-		if h == nil || h.stamp > until && r.waiting.bytes <= maxHeld {
-			return false, nil
+		h, bytes := r.oldest()
+		if h == nil || bytes <= maxHeld && (h.since > until || !r.decided(h, until)) {
+			return false
 		}
 		r.pairs.giveUp(h)
-		if err := r.out.packet(h.source, h.stamp, h.length, h.data, h.comment); err != nil {
-			return false, err
+		counts := &r.counts[h.source]
+		if len(r.made.bytes) < bufferSize || r.pass(wait) {
+			r.made.packet(h.source, h.stamp, h.length, h.data, h.comment)
+			counts.Packets++
+			r.written++
+		} else {
+			counts.Dropped++
 		}
-		r.counts[h.source].Packets++
-		r.written++
-		r.waiting.remove()
-		if r.written == r.options.Count {
-			return true, nil
+		r.waiting[h.source].remove()
+		if r.options.Count > 0 && r.written == r.options.Count {
+			return true
 		}
-		if r.files.full(len(r.out.blocks)) {
-			if err := r.complete(); err != nil {
-				return false, err
-			}
-			if err := r.begin(); err != nil {
-				return false, err
-			}
+		if limit := r.output.files.size; limit > 0 && r.size+uint64(len(r.made.bytes)) >= limit {
+			r.complete()
+			r.pass(true) // of a ring, little is lost by waiting
+			r.fresh, r.size = true, 0
+			r.begin()
 		}
 	}
 }

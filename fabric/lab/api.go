@@ -67,6 +67,8 @@ func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error
 		return s.exec(ctx, r)
 	case methodSignal:
 		return nil, s.signal(ctx, r)
+	case methodCapture:
+		return nil, s.capture(ctx, r)
 	case methodNodes:
 		return answered(ctx, s, r, inspect)
 	case methodAdapter:

@@ -18,6 +18,7 @@ const (
 	guardianName   = "ndklab-guardian"
 	supervisorName = "ndklab-supervisor"
 	engineName     = "ndklab-linkem"
+	recorderName   = "ndklab-recorder"
 )
 
 // Child runs a part of a lab and exits, if that is what this process was
@@ -34,6 +35,8 @@ func Child() {
 		run = func() error { return guard(lab) }
 	case part == supervisorName:
 		run = func() error { return supervise(lab) }
+	case part == recorderName:
+		run = func() error { return record(lab) }
 	case part == engineName:
 		run = func() error { return linkem.Main(inherited(firstFile, "control")) }
 	default:

@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/capture"
 	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -44,15 +45,22 @@ type Lab struct {
 	conn  *control.Conn
 	info  Info
 	owner bool // the lab ends with the connection
+	// recorder is the process that writes the captures which the topology asks for;
+	// nil for who did not start the lab.
+	recorder *control.Conn
 
 	closing  sync.Once
 	closeErr error // of closing
 
-	over   chan struct{} // closed when the lab has ended, or the connection
+	over   chan struct{} // closed when the lab is ending, or the connection has
 	reason error         // why it ended; valid once over is closed
 
-	mu     sync.Mutex // guards events
-	events func(Event)
+	recordings sync.WaitGroup
+
+	mu          sync.Mutex // guards what follows
+	events      func(Event)
+	captures    map[uint64]chan<- capture.Source // that have been asked for, by captureParams.ID
+	nextCapture uint64
 }
 
 // Options are what a caller of Start may choose.
@@ -78,8 +86,8 @@ func Start(ctx context.Context, topo *topology.Topology, options Options) (*Lab,
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{place: p, owner: true, over: make(chan struct{}), events: options.Events}
-	logFile, err := l.launch(ctx)
+	l := &Lab{place: p, owner: true, over: make(chan struct{}), captures: map[uint64]chan<- capture.Source{}, events: options.Events}
+	logFile, err := l.launch(ctx, len(topo.Captures) > 0)
 	if err != nil {
 		return nil, err
 	}
@@ -95,17 +103,23 @@ func Start(ctx context.Context, topo *topology.Topology, options Options) (*Lab,
 	}
 	startErr := l.call(ctx, methodStart, params, &l.info, files...)
 	if startErr == nil {
+		startErr = l.startCaptures(ctx, topo.Captures)
+	}
+	if startErr == nil {
 		return l, nil
 	}
 	if errors.Is(startErr, control.ErrClosed) {
 		startErr = control.Errorf(control.Failed, "lab %s died while it was starting: %s", p.name, firstProblem(logFile))
 	}
+	if l.recorder != nil {
+		l.recorder.Close() // it has nothing to complete
+	}
 	return nil, errors.Join(startErr, l.Close())
 }
 
-// launch starts the guardian, and through it the supervisor. The log is open for
-// reading when it returns.
-func (l *Lab) launch(ctx context.Context) (logFile *os.File, err error) {
+// launch starts the guardian, and through it the supervisor, and if need be the
+// recorder. The log is open for reading when it returns.
+func (l *Lab) launch(ctx context.Context, records bool) (logFile *os.File, err error) {
 	listener, err := l.place.bind()
 	if err != nil {
 		return nil, err
@@ -142,8 +156,17 @@ func (l *Lab) launch(ctx context.Context) (logFile *os.File, err error) {
 	defer theirs.Close()
 	guardian := childCommand(guardianName, l.place.name, logFile, theirs, listener, locked)
 	guardian.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // out of the reach of the terminal's signals
+	if records {
+		if err := l.startRecorder(logFile, locked); err != nil {
+			conn.Close()
+			return nil, err
+		}
+	}
 	if err := guardian.Start(); err != nil {
 		conn.Close()
+		if records {
+			l.recorder.Close()
+		}
 		return nil, fmt.Errorf("start guardian: %w", err)
 	}
 	go func() {
@@ -203,7 +226,7 @@ func open(ctx context.Context, p place) (*Lab, error) {
 		}
 		return nil, err
 	}
-	l := &Lab{place: p, life: life, over: make(chan struct{})}
+	l := &Lab{place: p, life: life, over: make(chan struct{}), captures: map[uint64]chan<- capture.Source{}}
 	l.conn = control.New(sock, l.handle)
 	go l.wait()
 	if err := l.conn.Call(ctx, methodInfo, nil, &l.info); err != nil {
@@ -268,8 +291,11 @@ func look(ctx context.Context, p place) *Info {
 	return &Info{Lab: p.name, State: Unknown}
 }
 
-// handle takes the lab's events.
+// handle takes the lab's events, and the sockets of captures.
 func (l *Lab) handle(_ context.Context, r *control.Request) (any, error) {
+	if r.Method == methodSocket {
+		return nil, l.takeSocket(r)
+	}
 	var e Event
 	if err := r.Decode(&e); err != nil {
 		return nil, err
@@ -283,11 +309,13 @@ func (l *Lab) handle(_ context.Context, r *control.Request) (any, error) {
 	return nil, nil
 }
 
-// wait waits for the lab's end and keeps the reason.
+// wait waits for the lab's end and keeps the reason. Recordings keep the connection
+// for as long as the lab waits for their last packets (Supervisor.farewell).
 func (l *Lab) wait() {
 	l.reason = l.conn.Call(context.Background(), methodWait, nil, nil)
-	l.conn.Close()
 	close(l.over)
+	l.recordings.Wait()
+	l.conn.Close()
 }
 
 // call makes a request. When the lab ends, it fails with the reason.
@@ -351,6 +379,12 @@ func (l *Lab) close(ending bool) error {
 		defer l.life.Close()
 		if ending {
 			l.closeErr = l.place.awaitEnd(l.life)
+		}
+		if l.recorder != nil {
+			if ending && l.closeErr == nil {
+				l.recorder.Wait() // for what it has to say
+			}
+			l.recorder.Close()
 		}
 	})
 	return l.closeErr

@@ -183,16 +183,3 @@ func checkSets(topo *topology.Topology, sets [][]string) error {
 	}
 	return nil
 }
-
-// unplug takes a link down, of which only this end has not vanished.
-func (s *Supervisor) unplug(l *labLink, end int) error {
-	l.changing <- struct{}{}
-	defer l.unlock()
-	if err := s.network.Unplug(l.index, end); err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.down = true
-	return nil
-}

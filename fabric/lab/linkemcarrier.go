@@ -33,6 +33,7 @@ func (s linkemCarrier) attach(ctx context.Context, l *labLink) error {
 	if err != nil {
 		return fmt.Errorf("engine: %w", err)
 	}
+	s.startTaps(l)
 	if err := s.part(l); err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ type labLink struct {
 
 	// changing holds a token while the link is changed, which takes several steps.
 	changing chan struct{}
+	taps     []*linkTap // of captures. Guarded by changing.
 
 	// What follows is written with both the token and mu held, so that either
 	// suffices to read it.

@@ -33,10 +33,15 @@ const (
 	methodAdapter     = "adapter"     // name of a node, "" for all -> list of report.NodeAdapter
 	methodEnable      = "enable"      // enableParams -> StateChange
 	methodConnections = "connections" // name of a node, "" for all -> report.Connections
+	methodCapture     = "capture"     // captureParams; answers when the capture is over
 	methodWatch       = "watch"       // send events from now on
 	methodDown        = "down"        // end the lab
 	methodWait        = "wait"        // answers when the lab is over, with an error that says why
 )
+
+// methodSocket is what the supervisor asks of a command that captures: to take a
+// packet socket and a tap.
+const methodSocket = "socket" // socketParams and two files
 
 // noticeEvent is an Event, to clients that watch.
 const noticeEvent = "event"
@@ -105,6 +110,16 @@ type verifyParams struct {
 	Probes   Probes
 }
 
+type captureParams struct {
+	ID       uint64 // tells captures of the channel apart
+	Endpoint string // node:interface
+}
+
+type socketParams struct {
+	ID        uint64 // of captureParams
+	Direction int    // of the link: the one that the interface sends into
+}
+
 type enableParams struct {
 	Node   string
 	Enable bool
@@ -134,6 +149,7 @@ type Event struct {
 const (
 	NodeDown    = "node-down"
 	LinkChanged = "link-changed"
+	Captured    = "captured" // a capture of the topology is complete
 	Warning     = "warning"
 )
 

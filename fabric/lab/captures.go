@@ -1,0 +1,232 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/capture"
+	"github.com/ndklab/ndklab/fabric/lab/link"
+	"github.com/ndklab/ndklab/fabric/linkem/tap"
+	"golang.org/x/sys/unix"
+)
+
+// This file is how commands get at the packets of interfaces, at both ends of
+// the lab's channel. The supervisor opens a packet socket where the interface is
+// and hands it to the command, which reads it for as long as its request stands:
+// what captures cost in processor time and memory is the command's, and what it
+// writes it writes as its user.
+
+// Capture begins to capture an interface, node:interface, until ctx ends, its
+// node or the lab. It is for package capture to read.
+func (l *Lab) Capture(ctx context.Context, endpoint string) (capture.Source, error) {
+	arrived := make(chan capture.Source, 1)
+	l.mu.Lock()
+	l.nextCapture++
+	params := captureParams{ID: l.nextCapture, Endpoint: endpoint}
+	l.captures[params.ID] = arrived
+	l.mu.Unlock()
+	gone := make(chan struct{})
+	var over error
+	go func() {
+		over = l.call(ctx, methodCapture, params, nil)
+		l.mu.Lock()
+		delete(l.captures, params.ID)
+		l.mu.Unlock()
+		close(gone)
+	}()
+	select {
+	case source := <-arrived:
+		source.Name, source.Gone = endpoint, gone
+		return source, nil
+	case <-gone:
+		select {
+		case source := <-arrived: // and it is over already
+			source.Name, source.Gone = endpoint, gone
+			return source, nil
+		default:
+		}
+		if over == nil {
+			over = fmt.Errorf("capture of %s: nothing came", endpoint)
+		}
+		return capture.Source{}, over
+	}
+}
+
+// takeSocket takes what Capture waits for.
+func (l *Lab) takeSocket(r *control.Request) error {
+	var params socketParams
+	if err := r.Decode(&params); err != nil {
+		return err
+	}
+	if len(r.Files) != 2 {
+		return control.Errorf(control.Usage, "capture: %d files, expected a socket and a tap", len(r.Files))
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	arrived := l.captures[params.ID]
+	if arrived == nil {
+		return control.Errorf(control.Usage, "nobody waits for capture %d", params.ID)
+	}
+	delete(l.captures, params.ID)
+	arrived <- capture.Source{Socket: r.Files[0], Tap: r.Files[1], Direction: params.Direction}
+	r.Files[0], r.Files[1] = nil, nil
+	return nil
+}
+
+// capture answers methodCapture, when the capture is over.
+func (s *Supervisor) capture(ctx context.Context, r *control.Request) error {
+	var params captureParams
+	if err := r.Decode(&params); err != nil {
+		return err
+	}
+	index, err := s.Link(params.Endpoint)
+	if err != nil {
+		return control.Errorf(control.Usage, "lab %s has no interface %s", s.name, params.Endpoint)
+	}
+	l := s.links[index]
+	end := 0
+	if l.spec.Endpoints[1].String() == params.Endpoint {
+		end = 1
+	}
+	socket, err := s.openCapture(l, end)
+	if err != nil {
+		return err
+	}
+	defer socket.Close()
+	ctx, cancel := context.WithCancel(ctx) // before untap, which waits for nobody
+	defer cancel()
+	theirs, untap, err := s.tap(ctx, l)
+	if untap != nil {
+		defer untap()
+	}
+	if err != nil {
+		return err
+	}
+	err = r.Conn.Call(ctx, methodSocket, socketParams{ID: params.ID, Direction: end}, nil, socket, theirs)
+	theirs.Close()
+	socket.Close() // or it would keep all that the command does not take
+	if err != nil {
+		return err
+	}
+	var down chan struct{} // of an external: never
+	if n := s.byName[l.spec.Endpoints[end].Node]; n != nil {
+		down = n.down
+	}
+	select {
+	case <-down: // the socket would keep its interface alive
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// openCapture opens a packet socket at a link's end, which stays in its namespace.
+func (s *Supervisor) openCapture(l *labLink, end int) (*os.File, error) {
+	var namespace *os.File
+	e := l.spec.Endpoints[end]
+	switch {
+	case s.switches[e.Node] != nil:
+		return capture.Open(link.Port(l.index, end)) // in our own
+	case e.External():
+		namespace = s.externalOf(e).namespace
+	default:
+		agent, err := s.Node(e.Node)
+		if err != nil {
+			return nil, err
+		}
+		namespace, err = os.Open("/proc/" + strconv.Itoa(agent.PID()) + "/ns/net")
+		if err != nil {
+			return nil, fmt.Errorf("node %s: %w", e.Node, err)
+		}
+		defer namespace.Close()
+	}
+	var socket *os.File
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET)
+		if err == nil {
+			socket, err = capture.Open(e.Interface)
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		return nil, fmt.Errorf("interface %s: %w", e, err)
+	}
+	return socket, nil
+}
+
+// A linkTap is a tap on a link for a capture. It begins with the engine's first
+// term with the link, and from then on tells of each.
+type linkTap struct {
+	ctx  context.Context // ends with the capture
+	file *os.File        // for the engine to write to
+	on   bool            // the engine has it
+}
+
+// tap makes a tap on a link. If the engine carries the link, the tap is on.
+func (s *Supervisor) tap(ctx context.Context, l *labLink) (theirs *os.File, untap func(), err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("tap: %w", err)
+	}
+	t := &linkTap{ctx: ctx, file: os.NewFile(uintptr(fds[0]), "tap")}
+	theirs = os.NewFile(uintptr(fds[1]), "tap")
+	l.changing <- struct{}{}
+	defer l.unlock()
+	l.taps = append(l.taps, t)
+	untap = func() {
+		l.changing <- struct{}{}
+		defer l.unlock()
+		l.taps = slices.DeleteFunc(l.taps, func(u *linkTap) bool { return u == t })
+		if !t.on {
+			t.file.Close()
+		}
+	}
+	if _, ours := l.carrier.(linkemCarrier); !ours {
+		return theirs, untap, nil
+	}
+	s.startTaps(l)
+	if err := awaitTap(theirs); err != nil {
+		theirs.Close()
+		return nil, untap, fmt.Errorf("link %s: tap: %w", l.name(), err)
+	}
+	return theirs, untap, nil
+}
+
+// startTaps has the engine, which has the link, tell the taps that are not on. The
+// caller holds l.changing.
+func (s *Supervisor) startTaps(l *labLink) {
+	for _, t := range l.taps {
+		if t.on {
+			continue
+		}
+		t.on = true
+		engine := s.engine.current()
+		go func() {
+			defer t.file.Close()
+			if err := engine.Tap(t.ctx, l.name(), capture.TapLength, t.file); err != nil && t.ctx.Err() == nil {
+				log.Printf("link %s: tap: %v", l.name(), err)
+			}
+		}()
+	}
+}
+
+// awaitTap takes the packet with which the stream of a tap begins.
+func awaitTap(f *os.File) error {
+	if err := f.SetReadDeadline(time.Now().Add(answerTime)); err != nil {
+		return err
+	}
+	first := io.LimitReader(f, int64(tap.Len(&tap.Packet{}))) // and nothing behind it
+	if _, err := tap.NewReader(first).Next(); err != nil {
+		return err
+	}
+	return f.SetReadDeadline(time.Time{})
+}
