@@ -209,7 +209,7 @@ func TestPacketsCloseTogetherAreGathered(t *testing.T) {
 	for _, c := range []struct {
 		departs []int
 		want    int
-	}{{[]int{100}, 100}, {[]int{100, 116}, 100}, {[]int{100, 104, 108, 115, 118}, 115}, {[]int{100, 100, 200}, 100}, {[]int{300, 300, 104, 100, 108, 200}, 108}} {
+	}{{[]int{100}, 100}, {[]int{100, 126}, 100}, {[]int{100, 104, 108, 125, 128}, 125}, {[]int{100, 100, 200}, 100}, {[]int{300, 300, 104, 100, 108, 200}, 108}} {
 		at(c.departs...)
 		if n.release != time.Duration(c.want)*time.Microsecond {
 			t.Errorf("departures %v: released at %v, want %d us", c.departs, n.release, c.want)
