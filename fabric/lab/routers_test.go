@@ -190,7 +190,7 @@ func TestFailOver(t *testing.T) {
 	}
 	f.Links[0].Directions[0].Delay = time.Millisecond // lest they take all processors
 	l := start(t, f.Topology)
-	result := make(chan *report.Run)
+	result := make(chan *report.Run, 1)
 	go func() { result <- runLab(t, l) }()
 	// carry waits until those of the ways carry packets, and only those, but for what
 	// leaves before the router's kernel has noticed that a carrier is gone.
