@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The tests run in a network namespace of their own, and a user namespace when
+// The tests run in network and mount namespaces of their own, and a user namespace when
 // not root: the test binary starts itself again in them.
 const privateEnv = "NDKLAB_CAPTURE_TEST"
 
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	cmd.Args[0] = os.Args[0]
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), privateEnv+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS}
 	if os.Getuid() != 0 {
 		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}

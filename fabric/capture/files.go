@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -93,8 +94,8 @@ func (f *Files) next() error {
 	return nil
 }
 
-// Write writes whole blocks. When that fails, what of them was written is taken
-// back, so that the file can be read.
+// Write writes whole blocks. When that fails, a file is cut behind the last whole
+// block, so that it can be read.
 func (f *Files) Write(blocks []byte) (int, error) {
 	if f.stream != nil {
 		return f.stream.Write(blocks)
@@ -103,12 +104,25 @@ func (f *Files) Write(blocks []byte) (int, error) {
 	if err != nil {
 		err = fmt.Errorf("write the capture: %w", err)
 		if info, e := f.current.Stat(); e == nil && info.Mode().IsRegular() {
-			err = errors.Join(err, f.current.Truncate(int64(f.written)))
+			err = errors.Join(err, f.current.Truncate(int64(f.written)+int64(whole(blocks, n))))
 		}
 		return n, err
 	}
 	f.written += uint64(n)
 	return n, nil
+}
+
+// whole is how many of the first n bytes of blocks are whole ones.
+func whole(blocks []byte, n int) int {
+	end := 0
+	for end+8 <= n {
+		length := int(binary.LittleEndian.Uint32(blocks[end+4:]))
+		if end+length > n {
+			break
+		}
+		end += length
+	}
+	return end
 }
 
 // Close closes the current file. A stream is its owner's to close.
