@@ -96,6 +96,8 @@ var sampleFiles = map[string]string{
 	"bad.txt":      "1ms\n  2 # no unit\nfast\n61s\n\xff\n",
 	"empty.txt":    "# nothing\n",
 	"large.txt":    strings.Repeat("1ms\n", maxSampleSize/4+1),
+	"most.txt":     strings.Repeat("1us\n", maxSamples-1) + "-1s\n",
+	"more.txt":     strings.Repeat("1us\n", maxSamples-1) + "-999ms\n",
 	"many.txt":     strings.Repeat("1s\n", maxSamples+1),
 }
 
@@ -124,6 +126,7 @@ var badBytes = []struct {
 	{"control character", []byte("name: é\x01"), `f.yaml:1:8: control character U+0001, expected text`},
 	{"control character above ASCII", []byte("a\n\u0080"), `f.yaml:2:1: control character U+0080, expected text`},
 	{"too many sample files", manySampleFiles(), `f.yaml:67:57: file: one more than 64 files of samples, expected no more`},
+	{"too many routes", []byte(routerRing(1700)), `f.yaml:2:10: 1700 nodes with routes to 6800 subnets are too many, expected switches in the place of some routers`},
 	{"too large", bytes.Repeat([]byte("#"), MaxSize+1), `f.yaml:1:1: the file has more than 4194304 bytes (4 MiB), expected no more`},
 }
 
@@ -140,6 +143,16 @@ func manySampleFiles() []byte {
 	}
 	b.WriteString("  - {at: 1s, link: a:e, set: {delay: 1s, jitter: {file: x.n}}}\n  - {at: 1s, link: a:e, set: {jitter: {file: 0.n}}}\n")
 	return []byte(b.String())
+}
+
+// routerRing is a file of routers that are each joined to the next two.
+func routerRing(routers int) string {
+	var nodes, links strings.Builder
+	for i := range routers {
+		fmt.Fprintf(&nodes, "r%d: {kind: router}, ", i)
+		fmt.Fprintf(&links, "    - endpoints: [r%d:a, r%d:b]\n    - endpoints: [r%d:c, r%d:d]\n", i, (i+1)%routers, i, (i+2)%routers)
+	}
+	return "topology:\n  nodes: {" + nodes.String() + "}\n  links:\n" + links.String()
 }
 
 func TestBadBytes(t *testing.T) {
@@ -263,6 +276,10 @@ func TestHostileFiles(t *testing.T) {
 		{"list of aliases", fill("topology: {nodes: {a: &a {cpu: 1}}, links: [&l {endpoints: [a:e, a:f]}", ",*l", "]}")},
 		{"wide aliases", fill("topology: {links: [&l {endpoints: [&e {addresses: [&x 10.0.0.1/24"+strings.Repeat(",*x", 500)+"]}"+strings.Repeat(",*e", 500)+"]}", ",*l", "]}")},
 		{"merges", fill("version: 3\ntopology: {nodes: {a: &a {cpu: 1}, b: {<<: [*a", ",*a", "]}}}")},
+		{"list of faults", fill("topology: {nodes: {a: , b: }, links: [{endpoints: [a:e, b:e], faults: [&f {match: {opcode: [ack, cnp]}, action: drop}", ",*f", "]}]}")},
+		{"events with samples", fill("topology: {nodes: {a: , b: }, links: [{endpoints: [a:e, b:e], delay: 1s}]}\ntimeline:\n",
+			"- {at: 1s, link: a:e, set: {jitter: {file: most.txt}}}\n- {at: 1s, link: a:e, set: {jitter: {file: more.txt}}}\n", "- {at: 1s, link: a:e, set: {delay: 0ms}}\n")},
+		{"partitions", fill("topology: {nodes: {a: , b: }, links: [{endpoints: [a:e, b:e]}]}\ntimeline:\n", "- {at: 1s, partition: [[a]]}\n", "- {at: 1s, partition: [[z]]}\n")},
 		{"comments", fill("", "#\n", "")},
 		{"comments inside", fill("a:\n", " # c\n", " b: 1\n")},
 		{"comments between", fill("", "a: # c\n # d\n", "")},
@@ -280,7 +297,7 @@ func TestHostileFiles(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if _, err := Parse("lab.yaml", test.data); err == nil {
+			if _, err := ParseWith(readSamples, "lab.yaml", test.data); err == nil {
 				t.Error("Parse took it")
 			} else if len(err.Error()) > 1000*shownErrors {
 				t.Errorf("a message of %d bytes", len(err.Error()))

@@ -6,23 +6,27 @@ import (
 	"time"
 )
 
-// What an Impairment may hold. Like the ranges of values, the bounds refuse what
+// What Reorder and Corrupt may hold, for which the model has room per packet.
+const (
+	MaxReorderDepth = 256 // packets that one overtakes
+	MaxCorruptBits  = 8   // bits flipped in a packet
+)
+
+// What else an Impairment may hold. Like the ranges of values, the bounds refuse what
 // cannot work or is surely a slip.
 const (
-	maxDelay     = time.Minute // also of jitter, samples and faults
-	maxSamples   = 1 << 14
-	maxBurst     = 1e6 // packets lost in a row
-	maxPlaces    = 1 << 12
-	maxOvertaken = 1000 // packets overtaken
-	maxBits      = 64   // flipped in one packet
-	maxRate      = 1e12 // bits per second
-	maxBytes     = 1 << 40
-	maxPackets   = 1 << 30
-	minQueue     = 1 << 10 // bytes: what holds no packet passes none
-	minPeriod    = time.Millisecond
-	maxPeriod    = 24 * time.Hour
-	maxFaults    = 64
-	max24        = 1<<24 - 1 // of QP numbers and PSNs
+	maxDelay   = time.Minute // also of jitter, samples and faults
+	maxSamples = 1 << 14
+	maxBurst   = 1e6 // packets lost in a row
+	maxPlaces  = 1 << 12
+	maxRate    = 1e12 // bits per second
+	maxBytes   = 1 << 40
+	maxPackets = 1 << 30
+	minQueue   = 1 << 10 // bytes: what holds no packet passes none
+	minPeriod  = time.Millisecond
+	maxPeriod  = 24 * time.Hour
+	maxFaults  = 64
+	max24      = 1<<24 - 1 // of QP numbers and PSNs
 )
 
 // An ImpairmentError is what is wrong with an Impairment.
@@ -102,17 +106,17 @@ func (i Impairment) checkLoss() *ImpairmentError {
 		return wrong("loss", fmt.Sprintf("at most %.4g%%, or longer bursts", 100*l.Burst/(l.Burst+1)),
 			"loss %s cannot come in bursts of %v", FormatPercent(l.Rate), l.Burst)
 	}
-	return checkPlaces("loss", "packets", l.Packets)
+	return checkPlaces("loss", "loss has", l.Packets)
 }
 
 // checkPlaces says what is wrong with the places of packets in a sequence.
-func checkPlaces(key, what string, places []uint64) *ImpairmentError {
+func checkPlaces(key, who string, places []uint64) *ImpairmentError {
 	if len(places) > maxPlaces {
-		return wrong(key, fmt.Sprintf("at most %d", maxPlaces), "%s has %d %s", key, len(places), what)
+		return wrong(key, fmt.Sprintf("at most %d", maxPlaces), "%s %d packets", who, len(places))
 	}
 	for n, p := range places {
 		if p == 0 || n > 0 && p <= places[n-1] {
-			return wrong(key, "1 for the first, and ascending", "%s has %d among its %s", key, p, what)
+			return wrong(key, "1 for the first, and ascending", "%s packet %d in the wrong place", who, p)
 		}
 	}
 	return nil
@@ -124,14 +128,14 @@ func (i Impairment) checkReorder() *ImpairmentError {
 		return wrong("duplicate", "0 to 1", "duplicate %v is out of range", i.Duplicate)
 	case !isProbability(i.Reorder.Probability):
 		return wrong("reorder", "0 to 1", "reorder %v is out of range", i.Reorder.Probability)
-	case i.Reorder.Depth < 0 || i.Reorder.Depth > maxOvertaken:
-		return wrong("reorder", "0 to 1000", "reorder has the depth %d", i.Reorder.Depth)
+	case i.Reorder.Depth < 0 || i.Reorder.Depth > MaxReorderDepth:
+		return wrong("reorder", fmt.Sprintf("0 to %d", MaxReorderDepth), "reorder has the depth %d", i.Reorder.Depth)
 	case i.Reorder.Probability > 0 && i.Delay == 0 && len(i.Jitter.Samples) == 0:
 		return wrong("reorder", "a delay too: without it there is no packet on its way to overtake", "reorder stands without delay").with("delay")
 	case !isProbability(i.Corrupt.Probability):
 		return wrong("corrupt", "0 to 1", "corrupt %v is out of range", i.Corrupt.Probability)
-	case i.Corrupt.Bits < 0 || i.Corrupt.Bits > maxBits:
-		return wrong("corrupt", fmt.Sprintf("0 to %d", maxBits), "corrupt flips %d bits", i.Corrupt.Bits)
+	case i.Corrupt.Bits < 0 || i.Corrupt.Bits > MaxCorruptBits:
+		return wrong("corrupt", fmt.Sprintf("0 to %d", MaxCorruptBits), "corrupt flips %d bits", i.Corrupt.Bits)
 	}
 	return nil
 }
@@ -196,17 +200,34 @@ func (f Fault) check() *ImpairmentError {
 		return wrong("faults", "at most 0xffffff", "a fault matches PSN 0x%x", max(m.PSN.First, m.PSN.Last))
 	case !isProbability(m.Probability):
 		return wrong("faults", "0 to 1", "a fault has the probability %v", m.Probability)
-	case len(m.CM) > 0 && len(m.Opcodes) > 0 && !slices.Contains(m.Opcodes, udSendOnly):
+	}
+	if err := m.check(); err != nil {
+		return err
+	}
+	return checkPlaces("faults", "a fault matches", m.Packets)
+}
+
+// check says if no packet can match.
+func (m Match) check() *ImpairmentError {
+	among := func(suits func(uint8) bool) bool {
+		return len(m.Opcodes) == 0 || slices.ContainsFunc(m.Opcodes, suits)
+	}
+	switch {
+	case len(m.Syndromes) > 0 && len(m.CM) > 0:
+		return wrong("faults", "one of them", "a fault matches syndromes and CM messages, which no packet has both")
+	case len(m.Syndromes) > 0 && !among(isAcknowledgement):
+		return wrong("faults", "ack among the opcodes, or none", "a fault matches syndromes, but no opcode that has them")
+	case len(m.CM) > 0 && !among(func(o uint8) bool { return o == udSendOnly }):
 		return wrong("faults", "UD_SEND_ONLY among the opcodes, or none", "a fault matches CM messages, but not the opcode that they have")
-	case len(m.Syndromes) > 0 && len(m.Opcodes) > 0 && !slices.Contains(m.Opcodes, acknowledge):
-		return wrong("faults", "ACKNOWLEDGE among the opcodes, or none", "a fault matches syndromes, but not the opcode that has them")
+	case len(m.CM) > 0 && m.QP != nil && *m.QP != 1:
+		return wrong("faults", "1, which they all go to, or none", "a fault matches CM messages to QP 0x%x", *m.QP)
 	}
 	for _, s := range m.Syndromes {
 		if !slices.Contains(syndromes, s) {
 			return wrong("faults", "ack, nak or rnr", "a fault matches the syndrome %q", s)
 		}
 	}
-	return checkPlaces("faults", "places to match", m.Packets)
+	return nil
 }
 
 // isProbability also refuses what is no number.

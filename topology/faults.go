@@ -15,15 +15,16 @@ import (
 // faults reads a list of faults for m, which also gets the node whose packets
 // alone each is for.
 func (r *reader) faults(n *yaml.Node, m *impairment) []Fault {
+	if len(n.Content) > maxFaults {
+		r.valueError(n, "%d faults, expected at most %d", len(n.Content), maxFaults)
+		return nil
+	}
 	var faults []Fault
 	r.items(n, func(n *yaml.Node) {
 		f, sender := r.fault(n)
 		faults = append(faults, f)
 		m.senders = append(m.senders, sender)
 	})
-	if len(faults) > maxFaults {
-		r.valueError(n, "%d faults, expected at most %d", len(faults), maxFaults)
-	}
 	return faults
 }
 

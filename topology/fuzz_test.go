@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // FuzzParse checks that Parse ends without a panic, that every error has its
@@ -18,15 +20,16 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("topology: {kinds: {k: {cpu: 1}}, nodes: {a: &a {kind: k}, b: {<<: *a}}, links: [{endpoints: [{node: a, interface: e, addresses: [10.0.0.1/24]}, b:e]}]}"))
 	f.Add([]byte("topology: {defaults: {adapter: {max_read_request_sge: 4, vendor_id: 0x2}}, nodes: {a: {adapter: {max_srq_depth: 0, max_initiator_request_sge: 8}}}}"))
 	f.Add([]byte("topology: {nodes: {a: }, links: [{endpoints: [a:e, external:tap0]}, {endpoints: [{node: external, interface: t, addresses: [10.9.0.1/24]}, a:f]}]}"))
+	f.Add([]byte("topology: {defaults: {link: {delay: 1ms, tolerance: {rate: 1%}, offload: off}}, nodes: {a: , b: }, links: [{endpoints: [a:e, b:e], jitter: {file: good.txt}, loss: {rate: 1%, burst: 5, packets: [3]}, reorder: {probability: 1%, depth: 3}, queue: {bytes: 1MiB, packets: 5}, ecn: {min: 0B, max: 1KiB}, flap: {period: 1s, down: 1ms}, faults: [{match: {opcode: [ack, 3], syndrome: nak, psn: 1-2, nth: [3, 4]}, action: delay, delay: 1ms, from: a}]}]}\ntimeline: [{at: 1s, partition: [[a], [b]]}, {at: 2s, heal: true}, {at: 3s, link: a:e, set: {corrupt: {probability: 1%, bits: 2}}}, {at: 4s, link: a:e, reset: true}]"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		lab, err := Parse("fuzz.yaml", data)
+		lab, err := ParseWith(readSamples, "fuzz.yaml", data)
 		if err != nil {
 			var list ErrorList
 			if !errors.As(err, &list) || len(list) == 0 {
 				t.Fatalf("error %#v is no ErrorList", err)
 			}
 			for _, e := range list {
-				if e.File != "fuzz.yaml" || e.Line < 1 || e.Column < 1 || e.Message == "" || strings.ContainsAny(e.Message, "\n\r") {
+				if e.Line < 1 || e.Column < 1 || e.Message == "" || strings.ContainsAny(e.Message, "\n\r") {
 					t.Errorf("error without place or text on one line: %#v", e)
 				}
 			}
@@ -50,8 +53,8 @@ func FuzzParse(f *testing.F) {
 				if found, ok := lab.FindLink(e.String()); !ok || found != i {
 					t.Errorf("endpoint %s of link %d is found on %d, %v", e, i, found, ok)
 				}
-				if l.Directions[end].Jitter.Spread > l.Directions[end].Delay {
-					t.Errorf("jitter above delay: %+v", l)
+				if err := l.Directions[end].Check(); err != nil {
+					t.Errorf("link %+v: %v", l, err)
 				}
 			}
 		}
@@ -65,6 +68,36 @@ func FuzzParse(f *testing.F) {
 			if !ok || p.From.Address.Is4() != p.To.Address.Is4() || p.From.Address == p.To.Address {
 				t.Errorf("workload %+v has the path %+v, %v", w, p, ok)
 			}
+		}
+	})
+}
+
+// FuzzParseChange checks that ParseChange ends without a panic, that its errors
+// are lines of text, and that what it takes is the same again when it is written.
+func FuzzParseChange(f *testing.F) {
+	for _, b := range badSettings {
+		f.Add(strings.Join(b.words, "\n"))
+	}
+	f.Add("delay=1ms\njitter={spread: 1us, distribution: normal}\nloss={rate: 1%, burst: 2}\nrate=none")
+	f.Add("queue={bytes: 1MiB, packets: 7}\necn={min: 1KiB, max: 2KiB}\ncut=true\nflap={period: 1s, down: 1ms}")
+	f.Add("faults=[{match: {opcode: [read, UD_SEND_ONLY], cm: [REQ, 0x20], qp: 1, psn: 0xffffff-0, every: 2}, action: delay, delay: 1ms}]")
+	f.Fuzz(func(t *testing.T, text string) {
+		change, err := ParseChange(readSamples, strings.Split(text, "\n"))
+		if err != nil {
+			if err.Error() == "" || strings.ContainsRune(err.Error(), '\r') {
+				t.Errorf("the error %q", err)
+			}
+			return
+		}
+		again, err := ParseChange(nil, change.Settings())
+		if err != nil {
+			t.Fatalf("%q: %v", change.Settings(), err)
+		}
+		if diff := cmp.Diff(change, again); diff != "" {
+			t.Errorf("%q (-first +second):\n%s", change.Settings(), diff)
+		}
+		if change.String() == "" {
+			t.Error("no words")
 		}
 	})
 }

@@ -225,7 +225,7 @@ func (r *reader) reorder(n *yaml.Node) Reorder {
 	var depth val[int]
 	r.fields(n, "reorder",
 		one(r, "probability", &p, probability),
-		one(r, "depth", &depth, count[int](1, maxOvertaken)),
+		one(r, "depth", &depth, count[int](1, MaxReorderDepth)),
 	)
 	r.required(n, "reorder", need("probability", p))
 	return Reorder{Probability: p.is, Depth: depth.is}
@@ -241,7 +241,7 @@ func (r *reader) corrupt(n *yaml.Node) Corrupt {
 	r.fields(n, "corrupt",
 		one(r, "probability", &p, probability),
 		one(r, "where", &anywhere, choice("payload", "anywhere")),
-		one(r, "bits", &bits, count[int](1, maxBits)),
+		one(r, "bits", &bits, count[int](1, MaxCorruptBits)),
 	)
 	r.required(n, "corrupt", need("probability", p))
 	return Corrupt{Probability: p.is, Anywhere: anywhere.is, Bits: bits.is}

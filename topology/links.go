@@ -17,8 +17,8 @@ type linked struct {
 	broken    bool             // an endpoint was wrong, so that what is absent here may be a consequence
 }
 
-// links checks endpoints and applies defaults and directions.
-func (r *reader) links(m topologyMap, nodes []Node) *linked {
+// links checks endpoints and applies defaults, ports and directions.
+func (r *reader) links(m topologyMap, nodes []Node, ports map[string][]portMap) *linked {
 	l := &linked{
 		nodes: make(map[string]int),
 		index: make(map[Endpoint]int),
@@ -29,7 +29,11 @@ func (r *reader) links(m topologyMap, nodes []Node) *linked {
 	}
 	used := make(map[Endpoint]*yaml.Node)
 	for i, link := range m.links {
-		l.links = append(l.links, link.resolve(m.defaults.link))
+		var of [2][]portMap // of the two ends
+		for end, e := range link.endpoints[:min(2, len(link.endpoints))] {
+			of[end] = ports[e.node.is]
+		}
+		l.links = append(l.links, link.resolve(m.defaults.link, of))
 		if len(link.endpoints) != 2 {
 			r.errorf(link.at, "the number of endpoints is %d, expected 2", len(link.endpoints))
 			l.broken = true
@@ -69,19 +73,28 @@ func (r *reader) links(m topologyMap, nodes []Node) *linked {
 			l.broken = true
 			continue
 		}
-		r.directions(&l.links[i], link)
+		r.directions(&l.links[i], link, of)
 	}
 	return l
 }
 
 // resolve is the link as Topology has it, but for its endpoints, addresses and
-// those faults that are for one direction.
-func (m linkMap) resolve(defaults linkSettings) Link {
-	forward := m.impairment.change.Apply(defaults.impairment.change.Apply(Impairment{}))
+// those faults that are for one direction. What the link says comes before what
+// the ports at its ends do, and that before the defaults.
+func (m linkMap) resolve(defaults linkSettings, ports [2][]portMap) Link {
+	var directions [2]Impairment
+	for end := range directions {
+		i := defaults.impairment.change.Apply(Impairment{})
+		for _, p := range slices.Backward(ports[end]) {
+			i = p.impairment.change.Apply(i)
+		}
+		directions[end] = m.impairment.change.Apply(i)
+	}
+	directions[1] = m.reverse.change.Apply(directions[1])
 	t, d := m.tolerance, defaults.tolerance
 	return Link{
 		MTU:        m.mtu.or(defaults.mtu).orElse(defaultMTU),
-		Directions: [2]Impairment{forward, m.reverse.change.Apply(forward)},
+		Directions: directions,
 		Down:       m.down.is,
 		Engine:     m.engine.or(defaults.engine).orElse(Linkem),
 		Offload:    m.offload.or(defaults.offload).orElse(true),
@@ -97,7 +110,7 @@ func (m linkMap) resolve(defaults linkSettings) Link {
 
 // directions gives each direction of a link, whose endpoints are known by now, its
 // faults, and checks what became of it.
-func (r *reader) directions(l *Link, m linkMap) {
+func (r *reader) directions(l *Link, m linkMap, ports [2][]portMap) {
 	from, to := l.Endpoints[0].Node, l.Endpoints[1].Node
 	for _, s := range m.impairment.senders {
 		if s.ok && s.is != from && s.is != to {
@@ -109,10 +122,18 @@ func (r *reader) directions(l *Link, m linkMap) {
 	if m.reverse.change.Faults == nil {
 		replace(&backward.Faults, m.impairment.faultsFrom(to))
 	}
-	r.fits(l, *forward, from, m.at, m.impairment)
+	r.fits(l, *forward, from, m.at, impairments(ports[0], m.impairment)...)
 	if !backward.Equal(*forward) {
-		r.fits(l, *backward, to, m.at, m.reverse, m.impairment)
+		r.fits(l, *backward, to, m.at, impairments(ports[1], m.reverse, m.impairment)...)
 	}
+}
+
+// impairments is what a direction is made of, that of more precedence first.
+func impairments(ports []portMap, of ...impairment) []impairment {
+	for _, p := range ports {
+		of = append(of, p.impairment)
+	}
+	return of
 }
 
 // end reports whether a link can end there, and the error if not.

@@ -16,7 +16,9 @@ var builtIn = []string{string(Host), string(Switch), string(Router)}
 // nodes applies what groups, kinds and defaults say, in containerlab's
 // precedence: node, group, kind, defaults. What a file says of the built-in kind
 // that a kind of its own is comes behind that.
-func (r *reader) nodes(m topologyMap) []Node {
+//
+// It also returns the port blocks that apply to each node, by name.
+func (r *reader) nodes(m topologyMap) ([]Node, map[string][]portMap) {
 	if len(m.nodes) == 0 && m.at != nil {
 		r.errorf(m.at, "the lab has no nodes, expected topology: nodes: with at least one")
 	}
@@ -57,6 +59,7 @@ func (r *reader) nodes(m topologyMap) []Node {
 	}
 
 	var nodes []Node
+	ports := make(map[string][]portMap)
 	for _, n := range m.nodes {
 		if n.name.is == external {
 			r.errorf(n.name.at, "external is no name for a node, expected another: an endpoint external:tap0 is outside the lab")
@@ -80,9 +83,10 @@ func (r *reader) nodes(m topologyMap) []Node {
 			node.Adapter = r.resolveAdapter(l.adapter)
 		}
 		node.SpanningTree = l.stp.is
+		ports[node.Name] = l.ports
 		nodes = append(nodes, node)
 	}
-	return nodes
+	return nodes, ports
 }
 
 // fitsKind reports what nodes of that kind do not have. Defaults are for those
@@ -92,6 +96,9 @@ func (r *reader) fitsKind(n Node, l limits) {
 		r.errorf(l.stp.at, "stp is given to %s, which is a %s, expected a switch: only switches have a spanning tree", n.Name, n.Kind)
 	}
 	if n.Kind == Host {
+		if len(l.ports) > 0 {
+			r.errorf(l.ports[0].at, "a port is given to %s, which is a host, expected a switch or router: how a host's packets fare is said by its links", n.Name)
+		}
 		return
 	}
 	for _, at := range []*yaml.Node{l.cpu.at, l.memory.at} {
@@ -125,5 +132,6 @@ func (l limits) or(less limits) limits {
 		memory:  l.memory.or(less.memory),
 		adapter: l.adapter.or(less.adapter),
 		stp:     l.stp.or(less.stp),
+		ports:   append(l.ports[:len(l.ports):len(l.ports)], less.ports...),
 	}
 }

@@ -9,11 +9,8 @@ import (
 // This file is what of RoCEv2 a fault can match by name. The numbers are those
 // of roce.md 2.3, 3 and 10.1; a test holds them to those that the adapters use.
 
-// Opcodes that others of a fault's criteria speak of.
-const (
-	acknowledge = 0x11
-	udSendOnly  = 0x64 // of CM messages
-)
+// udSendOnly is the opcode of CM messages.
+const udSendOnly = 0x64
 
 // An opcode is a BTH opcode, which a fault can match by its name or, with
 // others, by its class.
@@ -40,7 +37,7 @@ var opcodes = [...]opcode{
 	{0x0E, "READ_RESPONSE_MIDDLE", "read-response"},
 	{0x0F, "READ_RESPONSE_LAST", "read-response"},
 	{0x10, "READ_RESPONSE_ONLY", "read-response"},
-	{acknowledge, "ACKNOWLEDGE", "ack"},
+	{0x11, "ACKNOWLEDGE", "ack"},
 	{0x12, "ATOMIC_ACKNOWLEDGE", "ack"},
 	{0x13, "COMPARE_SWAP", "atomic"},
 	{0x14, "FETCH_ADD", "atomic"},
@@ -68,6 +65,11 @@ func opcodesNamed(word string) []uint8 {
 		found = append(found, uint8(n))
 	}
 	return found
+}
+
+// isAcknowledgement reports whether packets of an opcode do nothing but answer.
+func isAcknowledgement(code uint8) bool {
+	return slices.ContainsFunc(opcodes[:], func(o opcode) bool { return o.code == code && o.class == "ack" })
 }
 
 // canonical is the name of an opcode without what others add to it.

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -33,8 +34,9 @@ func ParseWith(read ReadFile, name string, data []byte) (*Topology, error) {
 // holds nothing against a value that was reported already.
 func (r *reader) resolve(m labMap) *Topology {
 	t := &Topology{Name: r.labName(m), Seed: m.seed.is, HasSeed: m.seed.ok}
-	t.Nodes = r.nodes(m.topology)
-	l := r.links(m.topology, t.Nodes)
+	var ports map[string][]portMap
+	t.Nodes, ports = r.nodes(m.topology)
+	l := r.links(m.topology, t.Nodes, ports)
 	t.Links = l.links
 	segments := t.segments()
 	r.segmentsWork(t, segments, m.topology.links)
@@ -49,7 +51,10 @@ func (r *reader) resolve(m labMap) *Topology {
 			}
 		}
 	}
-	t.Workloads = r.workloads(m.workloads, l, t, t.parts(segments))
+	if len(r.errors) == 0 && slices.ContainsFunc(t.Nodes, func(n Node) bool { return n.Kind == Router }) {
+		r.routes(t, segments, m.topology.links, m.topology.at)
+	}
+	t.Workloads = r.workloads(m.workloads, l, t, segments)
 	t.Timeline = r.timeline(m.timeline, l)
 	t.Checks = r.checks(m.checks, m.workloads)
 	return t
@@ -71,7 +76,8 @@ func (r *reader) labName(m labMap) string {
 }
 
 // workloads checks that the nodes of every workload exist and are joined.
-func (r *reader) workloads(maps []workloadMap, l *linked, t *Topology, parts []int) []Workload {
+func (r *reader) workloads(maps []workloadMap, l *linked, t *Topology, segments []segment) []Workload {
+	parts, in := t.parts(segments), segmentOf(segments, len(t.Links))
 	var workloads []Workload
 	names := make(map[string]*yaml.Node)
 	for _, m := range maps {
@@ -87,8 +93,13 @@ func (r *reader) workloads(maps []workloadMap, l *linked, t *Topology, parts []i
 		case !from || !to:
 		case m.from.is == m.to.is:
 			r.errorf(m.to.at, "the workload goes from %s to itself, expected another node", m.from.is)
-		case !l.broken && !meet(&t.Nodes[l.nodes[m.from.is]], &t.Nodes[l.nodes[m.to.is]], parts):
-			r.errorf(m.to.at, "no link, switch or router joins %s and %s, expected nodes that are joined: hosts do not forward", m.from.is, m.to.is)
+		case !l.broken:
+			a, b := &t.Nodes[l.nodes[m.from.is]], &t.Nodes[l.nodes[m.to.is]]
+			if !meet(a, b, parts) {
+				r.errorf(m.to.at, "no link, switch or router joins %s and %s, expected nodes that are joined: hosts do not forward", a.Name, b.Name)
+			} else if _, ok := t.path(a, b, in); !ok && len(r.errors) == 0 {
+				r.errorf(m.to.at, "no address of %s is reached from %s by one of its own family, expected IPv4 or IPv6 on all of the way", b.Name, a.Name)
+			}
 		}
 		workloads = append(workloads, Workload{
 			Name:      m.name.is,

@@ -25,15 +25,14 @@ func (t *Topology) Path(from, to string) (p Path, ok bool) {
 	if a == nil || b == nil || a == b {
 		return Path{}, false
 	}
+	return t.path(a, b, segmentOf(t.segments(), len(t.Links)))
+}
+
+// path is Path, where the segment of each link is known.
+func (t *Topology) path(a, b *Node, in []int) (Path, bool) {
 	for _, x := range a.Interfaces {
-		if e := t.Links[x.Link].Endpoints[1-x.End]; e.Node == to {
+		if e := t.Links[x.Link].Endpoints[1-x.End]; e.Node == b.Name {
 			return between(a, b, x, *b.face(e.Interface))
-		}
-	}
-	in := make([]int, len(t.Links)) // segment by link
-	for i, s := range t.segments() {
-		for _, l := range s.links {
-			in[l] = i
 		}
 	}
 	faces := make(map[int]Interface) // of b, by segment

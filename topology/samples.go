@@ -46,7 +46,7 @@ func (r *reader) sampleFile(n *yaml.Node, name string) []time.Duration {
 	data, err := r.read(path)
 	switch {
 	case err != nil:
-		r.valueError(n, "%v, expected a file of samples", err)
+		r.valueError(n, "no samples: %v", err)
 		return nil
 	case len(data) > maxSampleSize:
 		r.valueError(n, "%s has more than %d bytes (1 MiB), expected no more", path, maxSampleSize)

@@ -3,6 +3,7 @@ package topology
 import (
 	"math"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -143,6 +144,7 @@ type limits struct {
 	memory  val[uint64]
 	adapter adapter
 	stp     val[bool]
+	ports   []portMap // that of more precedence first
 }
 
 func (r *reader) limits(m *limits) []field {
@@ -151,7 +153,25 @@ func (r *reader) limits(m *limits) []field {
 		one(r, "memory", &m.memory, memory),
 		{"adapter", func(n *yaml.Node) { m.adapter = r.adapter(n) }},
 		one(r, "stp", &m.stp, yes),
+		{"port", func(n *yaml.Node) { m.ports = []portMap{r.portMap(n)} }},
 	}
+}
+
+// A portMap is what all ports of a switch or router have in common: how the packets
+// fare that it sends.
+type portMap struct {
+	at         *yaml.Node
+	impairment impairment
+}
+
+// portKeys are the keys of an impairment that a port has.
+var portKeys = []string{"rate", "burst", "queue", "ecn"}
+
+func (r *reader) portMap(n *yaml.Node) portMap {
+	m := portMap{at: n}
+	fields := slices.DeleteFunc(r.impairment(&m.impairment), func(f field) bool { return !slices.Contains(portKeys, f.key) })
+	r.fields(n, "a port", fields...)
+	return m
 }
 
 // The linkSettings are the keys that links and link defaults share.

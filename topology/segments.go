@@ -59,6 +59,17 @@ func (t *Topology) segments() []segment {
 	return segments
 }
 
+// segmentOf is the number of the segment that each link is in.
+func segmentOf(segments []segment, links int) []int {
+	in := make([]int, links)
+	for i, s := range segments {
+		for _, l := range s.links {
+			in[l] = i
+		}
+	}
+	return in
+}
+
 // parts is the part of the lab that each link is in: packets reach other parts
 // over neither switches nor routers.
 func (t *Topology) parts(segments []segment) []int {

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -192,6 +193,34 @@ workloads:
 		}
 		if got != p.want {
 			t.Errorf("the path from %s to %s is %q, want %q", p.from, p.to, got, p.want)
+		}
+	}
+}
+
+func TestPorts(t *testing.T) {
+	lab := parsed(t, `topology:
+  defaults: {link: {rate: 1gbit, delay: 1ms}}
+  kinds:
+    switch: {port: {rate: 100gbit, burst: 1KiB}}
+    leaf: {kind: switch, port: {rate: 10gbit, queue: 64KiB}}
+  nodes: {a: , b: , s: {kind: switch}, l: {kind: leaf, port: {ecn: {min: 1KiB, max: 2KiB}}}, r: {kind: router, port: {rate: 5gbit}}}
+  links:
+    - {endpoints: ["a:eth0", "l:1"]}
+    - {endpoints: ["s:1", "l:2"]}
+    - {endpoints: ["l:3", "b:eth0"], rate: 2gbit, reverse: {burst: 3KiB}}
+    - {endpoints: ["r:3", "b:eth1"]}`)
+	leaf := Impairment{Delay: time.Millisecond, Rate: 10e9, Burst: 1 << 10, Queue: Queue{Bytes: 64 << 10}, ECN: ECN{Min: 1 << 10, Max: 2 << 10}}
+	slow := leaf
+	slow.Rate = 2e9
+	want := [][2]Impairment{
+		{{Delay: time.Millisecond, Rate: 1e9}, leaf},
+		{{Delay: time.Millisecond, Rate: 100e9, Burst: 1 << 10}, leaf},
+		{slow, {Delay: time.Millisecond, Rate: 2e9, Burst: 3 << 10}},
+		{{Delay: time.Millisecond, Rate: 5e9}, {Delay: time.Millisecond, Rate: 1e9}},
+	}
+	for i, l := range lab.Links {
+		if diff := cmp.Diff(want[i], l.Directions); diff != "" {
+			t.Errorf("directions of link %d (-want +got):\n%s", i, diff)
 		}
 	}
 }

@@ -2,11 +2,15 @@ package topology
 
 import (
 	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 )
 
 // badSettings are words that ParseChange does not take.
@@ -25,7 +29,7 @@ var badSettings = []struct {
 	{[]string{"jitter={spread: 5, distribtion: normal}"}, `jitter: spread: 5 has no unit, expected a duration (5ms?)
 jitter: unknown key "distribtion" in jitter, expected "distribution"?`},
 	{[]string{"jitter={spread: 5us"}, `jitter: not YAML: did not find expected ',' or '}'; check indentation, brackets and commas from here on`},
-	{[]string{"jitter={file: none.txt}"}, `jitter: file: there is no file none.txt, expected a file of samples`},
+	{[]string{"jitter={file: none.txt}"}, `jitter: file: no samples: there is no file none.txt`},
 	{[]string{"jitter={file: bad.txt}"}, `bad.txt:2:3: 2 has no unit, expected a duration (2ms?)
 bad.txt:3:1: found "fast", expected a duration such as 5ms
 bad.txt:4:1: 61s is out of range, expected -60s to 60s
@@ -157,4 +161,113 @@ func TestImpairmentInWords(t *testing.T) {
 	if got, want := many.String(), "loss packet 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 ... (17 in all)"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
+}
+
+// TestSettingsAreExact checks that what Settings writes is the same change to
+// ParseChange, and in a file.
+func TestSettingsAreExact(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := drawChange(t)
+		if len(want.Settings()) == 0 {
+			t.Skip("no change")
+		}
+		got, err := ParseChange(nil, want.Settings())
+		if err != nil {
+			t.Fatalf("%q: %v", want.Settings(), err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", want.Settings(), diff)
+		}
+		var lines []string
+		for _, setting := range want.Settings() {
+			lines = append(lines, strings.Replace(setting, "=", ": ", 1))
+		}
+		r, m := &reader{}, impairment{}
+		n, _ := r.value([]byte(strings.Join(lines, "\n")))
+		r.fields(n, "settings", r.impairment(&m)...)
+		if diff := cmp.Diff(want, m.change); diff != "" || r.errors != nil {
+			t.Errorf("in a file (-want +got):\n%s\n%v", diff, r.errors)
+		}
+	})
+}
+
+// drawChange is any change, each value in the form that a file gives it.
+func drawChange(t *rapid.T) Change {
+	probability := rapid.Float64Range(1e-9, 1)
+	duration := rapid.Map(rapid.Int64Range(0, int64(maxDelay)), func(n int64) time.Duration { return time.Duration(n) })
+	samples := rapid.Map(rapid.Int64Range(-int64(maxDelay), int64(maxDelay)), func(n int64) time.Duration { return time.Duration(n) })
+	size := rapid.Uint64Range(minQueue, maxBytes)
+	places := rapid.Custom(func(t *rapid.T) []uint64 {
+		list := rapid.SliceOfNDistinct(rapid.Uint64Range(1, 1<<40), 1, 5, rapid.ID).Draw(t, "places")
+		slices.Sort(list)
+		return list
+	})
+	var i Impairment
+	i.Delay = duration.Draw(t, "delay")
+	switch d := rapid.SampledFrom([]Distribution{"", Normal, Pareto, Sampled}).Draw(t, "distribution"); d {
+	case Sampled:
+		i.Jitter = Jitter{Distribution: d, Samples: rapid.SliceOfN(samples, 1, 5).Draw(t, "samples")}
+	default:
+		i.Jitter = Jitter{Distribution: d, Spread: duration.Draw(t, "spread")}
+	}
+	switch rapid.IntRange(0, 3).Draw(t, "loss") {
+	case 0:
+		i.Loss.Rate = probability.Draw(t, "rate")
+	case 1:
+		i.Loss = Loss{Rate: probability.Draw(t, "rate"), Burst: rapid.Float64Range(1, maxBurst).Draw(t, "burst")}
+	case 2:
+		i.Loss = Loss{Rate: probability.Draw(t, "rate"), Burst: 2, Every: 7, Packets: places.Draw(t, "packets")}
+	}
+	i.Duplicate = probability.Draw(t, "duplicate")
+	i.Reorder = Reorder{probability.Draw(t, "reorder"), rapid.IntRange(0, MaxReorderDepth).Draw(t, "depth")}
+	i.Corrupt = Corrupt{probability.Draw(t, "corrupt"), rapid.Bool().Draw(t, "anywhere"), rapid.IntRange(0, MaxCorruptBits).Draw(t, "bits")}
+	i.Rate = rapid.Uint64Range(0, maxRate).Draw(t, "rate")
+	i.Burst = rapid.Uint64Range(0, maxBytes).Draw(t, "burst")
+	i.Queue = Queue{rapid.OneOf(rapid.Just(uint64(0)), size).Draw(t, "bytes"), rapid.Uint64Range(0, maxPackets).Draw(t, "packets")}
+	least := rapid.Uint64Range(0, maxBytes-1).Draw(t, "min")
+	i.ECN = ECN{least, rapid.Uint64Range(least+1, maxBytes).Draw(t, "max")}
+	i.Cut = rapid.Bool().Draw(t, "cut")
+	period := rapid.Int64Range(int64(minPeriod), int64(maxPeriod)).Draw(t, "period")
+	i.Flap = Flap{time.Duration(period), time.Duration(rapid.Int64Range(1, period).Draw(t, "down"))}
+	i.Faults = rapid.SliceOfN(rapid.Custom(drawFault), 0, 3).Draw(t, "faults")
+
+	c := Change{&i.Delay, &i.Jitter, &i.Loss, &i.Duplicate, &i.Reorder, &i.Corrupt, &i.Rate, &i.Burst, &i.Queue, &i.ECN, &i.Cut, &i.Flap, &i.Faults}
+	forget := func(key string) bool { return rapid.Bool().Draw(t, "without "+key) }
+	v := reflect.ValueOf(&c).Elem()
+	for n := range v.NumField() {
+		if forget(v.Type().Field(n).Name) {
+			v.Field(n).SetZero()
+		}
+	}
+	return c
+}
+
+func drawFault(t *rapid.T) Fault {
+	sorted := func(n uint64) []uint64 { return []uint64{n, n + 1} }
+	f := Fault{Action: rapid.SampledFrom([]Action{Drop, Postpone, Double, Corrode}).Draw(t, "action")}
+	if f.Action == Postpone {
+		f.Delay = time.Duration(rapid.Int64Range(1, int64(maxDelay)).Draw(t, "delay"))
+	}
+	m := &f.Match
+	switch rapid.IntRange(0, 2).Draw(t, "kind") {
+	case 0:
+		m.Opcodes = slices.Sorted(maps.Keys(rapid.MapOfN(rapid.Uint8(), rapid.Just(true), 1, 40).Draw(t, "opcodes")))
+	case 1:
+		m.Syndromes = []string{"nak", "rnr"}
+	case 2:
+		m.CM = slices.Sorted(maps.Keys(rapid.MapOfN(rapid.Uint16Range(0, 40), rapid.Just(true), 1, 9).Draw(t, "messages")))
+	}
+	if rapid.Bool().Draw(t, "numbers") {
+		qp := rapid.Uint32Range(0, max24)
+		if m.CM != nil {
+			qp = rapid.Just(uint32(1))
+		}
+		m.QP = new(qp.Draw(t, "qp"))
+		m.PSN = &PSNs{rapid.Uint32Range(0, max24).Draw(t, "first"), rapid.Uint32Range(0, max24).Draw(t, "last")}
+		m.Packets = sorted(rapid.Uint64Range(1, 1<<39).Draw(t, "nth"))
+		m.Every = rapid.Uint64Range(0, 1<<40).Draw(t, "every")
+		m.Count = rapid.Uint64Range(0, 1<<40).Draw(t, "count")
+		m.Probability = rapid.Float64Range(1e-9, 1).Draw(t, "probability")
+	}
+	return f
 }

@@ -11,12 +11,13 @@ import (
 
 // A reader turns YAML nodes into values and collects what is wrong with them.
 type reader struct {
-	file      string
-	errors    ErrorList
-	key       string // being read, to begin messages with; "" outside of fields
-	suggested int    // see suggestions
-	read      ReadFile
-	samples   map[string][]time.Duration // of files, by path
+	file       string
+	errors     ErrorList
+	key        string // being read, to begin messages with; "" outside of fields
+	suggested  int    // see suggestions
+	partitions int    // see checkedPartitions
+	read       ReadFile
+	samples    map[string][]time.Duration // of files, by path
 }
 
 // A val is a value with its place in the file.

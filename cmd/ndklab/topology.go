@@ -17,30 +17,32 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// readTopology reads and checks a topology file. It returns when ctx ends, even
-// if the file is a pipe that nobody writes to.
+// readTopology reads and checks a topology file and the files that it refers to.
+// It returns when ctx ends, even if one of them is a pipe that nobody writes to.
 func readTopology(ctx context.Context, file string) (*topology.Topology, error) {
-	type content struct {
-		data []byte
-		err  error
+	type result struct {
+		topology *topology.Topology
+		err      error
 	}
-	read := make(chan content, 1)
+	read := make(chan result, 1)
 	go func() {
 		data, err := readFile(file)
-		read <- content{data, err}
+		if err != nil {
+			read <- result{nil, control.Errorf(control.Usage, "%v", err)}
+			return
+		}
+		t, err := topology.ParseWith(readFile, file, data)
+		read <- result{t, err}
 	}()
 	select {
-	case c := <-read:
-		if c.err != nil {
-			return nil, control.Errorf(control.Usage, "%v", c.err)
-		}
-		return topology.ParseWith(readFile, file, c.data)
+	case r := <-read:
+		return r.topology, r.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// readFile reads a file up to a little more than a topology may have, so that a
+// readFile is a topology.ReadFile. It reads a file up to a little more than a topology may have, so that a
 // device that never ends does not fill memory.
 func readFile(file string) ([]byte, error) {
 	f, err := os.Open(file)
@@ -52,7 +54,7 @@ func readFile(file string) ([]byte, error) {
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err == nil && info.IsDir() {
-		return nil, fmt.Errorf("%s is a directory, expected a topology file", file)
+		return nil, fmt.Errorf("%s is a directory, expected a file", file)
 	}
 	return io.ReadAll(io.LimitReader(f, topology.MaxSize+1))
 }

@@ -23,6 +23,7 @@ type validation struct {
 // A validationProblem is one thing wrong with a file; Line and Column are 0 if
 // it could not be read.
 type validationProblem struct {
+	File    string `json:"file,omitempty"` // that of the validation or one that it refers to
 	Line    int    `json:"line"`
 	Column  int    `json:"column"`
 	Message string `json:"message"`
@@ -73,7 +74,7 @@ func validate(ctx context.Context, file string) (validation, error) {
 		v.Valid, v.Lab, v.Nodes, v.Links, v.Workloads = true, t.Name, len(t.Nodes), len(t.Links), len(t.Workloads)
 	case topology.ErrorList:
 		for _, e := range problem {
-			v.Errors = append(v.Errors, validationProblem{e.Line, e.Column, e.Message})
+			v.Errors = append(v.Errors, validationProblem{e.File, e.Line, e.Column, e.Message})
 		}
 	default:
 		v.Errors = append(v.Errors, validationProblem{Message: err.Error()})

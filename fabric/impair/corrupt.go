@@ -20,12 +20,13 @@ const bthLen = 12
 // flip chooses the bits by a draw. A packet that has fewer in the range has all
 // of them flipped.
 func (c corrupt) flip(p *Packet, random uint64) (f Flip) {
-	from := p.Payload
+	from := ethernetLen
 	switch {
 	case c.Anywhere:
-		from = ethernetLen
 	case p.RoCE != nil:
-		from += bthLen
+		from = p.Payload + bthLen
+	default:
+		from = max(from, p.Payload)
 	}
 	if from >= p.Frame {
 		return Flip{}

@@ -216,7 +216,6 @@ func (d *Direction) meet(p *Packet, at time.Duration, v *Verdict) {
 	}
 	hurries := d.draws.chance(ofReorder, d.place, s.Reorder.Probability)
 	v.Departs, v.Overtakes = d.order.reorder(own, sent, hurries, d.jitter.kind != steady)
-	return
 }
 
 // travel is the delay with its jitter, never below 0.

@@ -3,12 +3,13 @@ package impair
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/ndklab/ndklab/provider/roce"
 	"github.com/ndklab/ndklab/topology"
-	"pgregory.net/rapid"
 )
 
 const million = 1_000_000
@@ -20,11 +21,74 @@ func direction(seed uint64, link string, index int, settings topology.Impairment
 	return d
 }
 
+// packet is a plain one of a frame's length.
+func packet(frame int) *Packet { return &Packet{Frame: frame, Payload: 42} }
+
+// within fails unless hits in n are as many as a probability lets expect, by the
+// 99.9 % interval.
+func within(t *testing.T, what string, hits, n int, p float64) {
+	t.Helper()
+	if off := math.Abs(float64(hits) - p*float64(n)); off > 3.29*math.Sqrt(float64(n)*p*(1-p)) {
+		t.Errorf("%s: %d of %d, want %v", what, hits, n, p)
+	}
+}
+
+// everything is an impairment with all that there is.
+func everything() topology.Impairment {
+	return topology.Impairment{
+		Delay:     time.Millisecond,
+		Jitter:    topology.Jitter{Spread: 100 * time.Microsecond, Distribution: topology.Normal},
+		Loss:      topology.Loss{Rate: 0.01, Burst: 3, Every: 1000, Packets: []uint64{5, 77, 10_000}},
+		Duplicate: 0.1,
+		Reorder:   topology.Reorder{Probability: 0.1, Depth: 5},
+		Corrupt:   topology.Corrupt{Probability: 0.1, Anywhere: true, Bits: 3},
+		Rate:      10_000_000_000,
+		Burst:     100_000,
+		Queue:     topology.Queue{Bytes: 1 << 20, Packets: 300},
+		ECN:       topology.ECN{Min: 10_000, Max: 200_000},
+		Flap:      topology.Flap{Period: 10 * time.Millisecond, Down: time.Millisecond},
+		Faults: []topology.Fault{
+			{Match: topology.Match{Opcodes: []uint8{uint8(roce.Acknowledge)}, Syndromes: []string{"nak"}, Every: 3}, Action: topology.Drop},
+			{Match: topology.Match{PSN: &topology.PSNs{First: 0xffff00, Last: 0xff}, Probability: 0.5}, Action: topology.Postpone, Delay: time.Millisecond},
+			{Match: topology.Match{Packets: []uint64{7, 9}}, Action: topology.Corrode},
+			{Match: topology.Match{Count: 10}, Action: topology.Double},
+		},
+	}
+}
+
+// traffic is a source of random packets with random gaps.
+type traffic struct {
+	*rand.Rand
+	at time.Duration
+	id Identity
+	p  Packet
+}
+
+func newTraffic(seed uint64) *traffic {
+	return &traffic{Rand: rand.New(rand.NewPCG(seed, 0))}
+}
+
+// next is a packet and its arrival.
+func (s *traffic) next() (*Packet, time.Duration) {
+	s.at += time.Duration(s.Int64N(7000))
+	s.p = Packet{Frame: 60 + s.IntN(4200), Payload: 42, ECT: s.IntN(2) == 0}
+	if s.IntN(4) > 0 {
+		opcodes := [...]roce.Opcode{roce.WriteMiddle, roce.Acknowledge, roce.SendOnly, roce.UDSendOnly}
+		s.id = Identity{Opcode: opcodes[s.IntN(len(opcodes))], QP: 17, PSN: (s.id.PSN + 1) & roce.PSNMask}
+		if s.id.Opcode == roce.Acknowledge {
+			syndromes := [...]roce.Syndrome{roce.SyndromeACK, roce.SyndromePSNSequence}
+			s.id.Syndrome = syndromes[s.IntN(2)]
+		}
+		s.p.RoCE = &s.id
+	}
+	return &s.p, s.at
+}
+
 func TestUnimpairedPacketsPassAtOnce(t *testing.T) {
-	d := direction(1, "link", 0, topology.Impairment{})
+	d := New(1, "link", 0)
 	for i := range 100 {
 		at := time.Duration(i) * time.Microsecond
-		if v := d.Packet(&Packet{Frame: 1500}, at); v != (Verdict{Departs: at}) {
+		if v := d.Packet(packet(1500), at); v != (Verdict{Departs: at}) {
 			t.Fatalf("packet %d at %v: %+v", i, at, v)
 		}
 	}
@@ -38,317 +102,261 @@ func TestWireBytes(t *testing.T) {
 	}
 }
 
-// Each probability is met within the 99.9 % interval over a million packets.
-func TestLossIsWithinItsInterval(t *testing.T) {
-	for _, p := range []float64{0, 0.0001, 0.001, 0.01, 0.1, 0.5, 1} {
-		d := direction(42, "a:eth0-b:eth0", 1, topology.Impairment{Loss: topology.Loss{Rate: p}})
-		lost := 0
-		for i := range million {
-			if d.Packet(&Packet{Frame: 1000}, time.Duration(i)).Fate == Lost {
-				lost++
-			}
-		}
-		if off := math.Abs(float64(lost) - p*million); off > 3.29*math.Sqrt(million*p*(1-p)) {
-			t.Errorf("loss %v: %d of %d lost", p, lost, million)
-		}
-		if a := d.Asked(); math.Abs(a.Loss-p) > 1e-12 || a.Packets != million {
-			t.Errorf("loss %v: asked %+v", p, a)
-		}
+// verdicts are those on a sequence of packets.
+func verdicts(d *Direction, n int) []Verdict {
+	all, s := make([]Verdict, n), newTraffic(1)
+	for i := range all {
+		all[i] = d.Packet(s.next())
 	}
+	return all
 }
 
-// Losses are independent: a lost packet's successor is as likely to be lost.
-func TestLossesAreIndependent(t *testing.T) {
-	d := direction(7, "link", 0, topology.Impairment{Loss: topology.Loss{Rate: 0.1}})
-	lost, pairs, previous := 0, 0, false
-	for i := range million {
-		now := d.Packet(&Packet{Frame: 1000}, time.Duration(i)).Fate == Lost
-		if now {
-			lost++
-		}
-		if now && previous {
-			pairs++
-		}
-		previous = now
-	}
-	want := float64(lost) * 0.1
-	if math.Abs(float64(pairs)-want) > 3.29*math.Sqrt(want*0.9) {
-		t.Errorf("%d of %d lost packets follow another, want about %.0f", pairs, lost, want)
-	}
-}
+// compareVerdicts looks into a Flip, too.
+var compareVerdicts = cmp.AllowUnexported(Flip{})
 
 func TestSameSequenceMeetsSameFate(t *testing.T) {
-	imp := topology.Impairment{Delay: time.Millisecond, Jitter: topology.Jitter{Spread: 100 * time.Microsecond}, Loss: topology.Loss{Rate: 0.05}}
-	fates := func(seed uint64, link string, index int, imp topology.Impairment, gap time.Duration) []bool {
-		d := direction(seed, link, index, imp)
-		lost := make([]bool, 2000)
-		for i := range lost {
-			lost[i] = d.Packet(&Packet{Frame: 1000}, time.Duration(i)*gap).Fate == Lost
-		}
-		return lost
+	const n = 20_000
+	base := verdicts(direction(1, "link", 0, everything()), n)
+	if diff := cmp.Diff(base, verdicts(direction(1, "link", 0, everything()), n), compareVerdicts); diff != "" {
+		t.Errorf("two runs differ:\n%s", diff)
 	}
-	base := fates(1, "link", 0, imp, time.Microsecond)
-	slow := imp
-	slow.Rate = 10_000_000 // most packets find the queue full
-	for name, same := range map[string][]bool{
-		"other timing": fates(1, "link", 0, imp, 7*time.Millisecond),
-		"other delay":  fates(1, "link", 0, topology.Impairment{Loss: topology.Loss{Rate: 0.05}}, time.Microsecond),
-		"a rate":       fates(1, "link", 0, slow, time.Nanosecond),
+	for name, other := range map[string]*Direction{
+		"seed":      direction(2, "link", 0, everything()),
+		"link":      direction(1, "link2", 0, everything()),
+		"direction": direction(1, "link", 1, everything()),
 	} {
-		if diff := cmp.Diff(base, same); diff != "" {
-			t.Errorf("%s changed the losses", name)
-		}
-	}
-	for name, other := range map[string][]bool{
-		"seed":      fates(2, "link", 0, imp, time.Microsecond),
-		"link":      fates(1, "link2", 0, imp, time.Microsecond),
-		"direction": fates(1, "link", 1, imp, time.Microsecond),
-	} {
-		if cmp.Equal(base, other) {
-			t.Errorf("another %s gave the same losses", name)
-		}
-	}
-}
-
-// The sequence is part of what a seed promises: it may not change between releases.
-func TestSequenceIsStable(t *testing.T) {
-	d := direction(42, "client:eth0", 0, topology.Impairment{Loss: topology.Loss{Rate: 0.1}, Jitter: topology.Jitter{Spread: time.Millisecond}, Delay: time.Millisecond})
-	var got []time.Duration
-	for i := range 12 {
-		v := d.Packet(&Packet{Frame: 1000}, time.Duration(i)*10*time.Millisecond)
-		if v.Fate != Passes {
-			v.Departs = -1
-		}
-		got = append(got, v.Departs)
-	}
-	want := []time.Duration{ // -1: lost
-		1465381, 11048474, 21485350, 31157275, 40733779, 50311760,
-		61048015, 70802473, 81425097, 91928289, 101715741, 110644139,
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("departures (-want +got):\n%s", diff)
-	}
-}
-
-func TestRateIsExact(t *testing.T) {
-	for _, c := range []struct {
-		rate  uint64
-		frame int
-	}{{10_000_000, 1514}, {100_000_000, 4214}, {1_000_000_000, 60}, {10_000_000_000, 4214}, {10_000_000_000, 60}, {400_000_000_000, 60}, {3, 60}} {
-		d := direction(1, "link", 0, topology.Impairment{Rate: c.rate})
-		// The sender keeps the queue filled: the next packet enters when the one
-		// ten before it has left.
-		var departs [10]time.Duration
-		n := 100_000
-		for i := range n {
-			v := d.Packet(&Packet{Frame: c.frame}, departs[i%10])
-			if v.Fate != Passes {
-				t.Fatalf("rate %d: packet %d: %+v", c.rate, i, v)
+		same := 0
+		for i, v := range verdicts(other, n) {
+			if v.Fate != Down && v.Flip.Any() && v.Flip == base[i].Flip {
+				same++
 			}
-			departs[i%10] = v.Departs
 		}
-		got := float64(n) * float64(WireBytes(c.frame)) * 8 / departs[(n-1)%10].Seconds()
-		if math.Abs(got/float64(c.rate)-1) > 1e-6 {
-			t.Errorf("rate %d, frames of %d: got %.1f", c.rate, c.frame, got)
+		if same > 0 {
+			t.Errorf("with another %s, %d of %d packets were corrupted alike", name, same, n)
 		}
 	}
 }
 
-func TestIdleTimeIsNotSaved(t *testing.T) {
-	d := direction(1, "link", 0, topology.Impairment{Rate: 1_000_000_000, Delay: time.Millisecond})
-	want := time.Duration(1538*8) + time.Millisecond
-	for i := range 3 {
-		at := time.Duration(i) * time.Second
-		if v := d.Packet(&Packet{Frame: 1514}, at); v.Departs != at+want || v.Queued != want-time.Millisecond {
-			t.Errorf("packet at %v departs at %v after %v in the queue, want %v after %v", at, v.Departs, v.Queued, at+want, want-time.Millisecond)
+// A setting's decisions are what they are whatever the other settings, and
+// however packets are timed.
+func TestDecisionsDoNotDependOnOtherSettings(t *testing.T) {
+	const n = 20_000
+	full := everything()
+	full.Flap, full.Faults = topology.Flap{}, nil
+	full.Loss.Every, full.Loss.Packets = 0, nil
+	full.Jitter.Spread = 10 * time.Nanosecond // keeps apart who overtakes by jitter
+	queueing := full
+	queueing.Queue.Packets = 1 // most find it full
+	of := func(i topology.Impairment, stretch time.Duration) []Verdict {
+		d, s, all := direction(1, "link", 0, i), newTraffic(1), make([]Verdict, n)
+		for i := range all {
+			p, at := s.next()
+			all[i] = d.Packet(p, at*stretch)
 		}
+		return all
+	}
+	base := of(full, 1)
+	for _, c := range []struct {
+		name    string
+		only    topology.Impairment
+		decided func(v Verdict) any
+		passing bool // the decision is seen on passing packets alone
+	}{
+		{"loss", topology.Impairment{Loss: full.Loss}, func(v Verdict) any { return v.Cause }, false},
+		{"duplicate", topology.Impairment{Duplicate: full.Duplicate}, func(v Verdict) any { return v.Twice }, true},
+		{"corrupt", topology.Impairment{Corrupt: full.Corrupt}, func(v Verdict) any { return v.Flip }, true},
+	} {
+		for name, other := range map[string][]Verdict{
+			"alone": of(c.only, 1), "slowly": of(full, 1000), "with a full queue": of(queueing, 1),
+		} {
+			differ, hits := 0, 0
+			for i, v := range other {
+				if c.passing && (v.Fate != Passes || base[i].Fate != Passes) {
+					continue
+				}
+				if c.decided(v) != c.decided(Verdict{}) {
+					hits++
+				}
+				if c.decided(v) != c.decided(base[i]) {
+					differ++
+				}
+			}
+			if differ > 0 || hits == 0 {
+				t.Errorf("%s %s: %d decisions differ, %d packets were hit", c.name, name, differ, hits)
+			}
+		}
+	}
+	// Who hurries is seen where there is always someone to overtake.
+	slow := of(topology.Impairment{Delay: time.Second, Reorder: full.Reorder}, 1)
+	other := of(topology.Impairment{Delay: time.Second, Reorder: full.Reorder, Duplicate: 0.5, Corrupt: full.Corrupt}, 1)
+	if diff := cmp.Diff(departures(slow), departures(other)); diff != "" {
+		t.Errorf("other settings changed who overtakes:\n%s", diff)
 	}
 }
 
-func TestQueueDropsTheTail(t *testing.T) {
-	const rate = 100_000_000 // 50 ms are 625,000 bytes: the floor of 4 MiB applies
-	d := direction(1, "link", 0, topology.Impairment{Rate: rate})
-	passed := 0
-	for range 2000 {
-		if d.Packet(&Packet{Frame: 4214}, 0).Fate == Passes {
-			passed++
-		}
+func departures(all []Verdict) (at []time.Duration) {
+	for _, v := range all {
+		at = append(at, v.Departs)
 	}
-	if want := queueBytes / WireBytes(4214); passed != want {
-		t.Errorf("%d packets fit into the queue, want %d", passed, want)
-	}
-	// After one more transmission time there is room for exactly one more.
-	at := time.Duration(WireBytes(4214)*8*1e9/rate) + 1
-	if a, b := d.Packet(&Packet{Frame: 4214}, at).Fate, d.Packet(&Packet{Frame: 4214}, at).Fate; a != Passes || b != QueueFull {
-		t.Errorf("after one left: %v and %v, want Passes and QueueFull", a, b)
-	}
-	if got := direction(1, "link", 0, topology.Impairment{Rate: 10_000_000_000}).queue.limit.Bytes; got != 62_500_000 {
-		t.Errorf("queue at 10 gbit: %d bytes, want 50 ms", got)
-	}
-}
-
-// A queue that filled at one rate does not shut out packets at a higher one.
-func TestRateRaisedWhileQueueIsFull(t *testing.T) {
-	d := direction(1, "link", 0, topology.Impairment{Rate: 10_000_000})
-	for range 2000 {
-		d.Packet(&Packet{Frame: 4214}, 0)
-	}
-	last := d.order.last()
-	d.Set(topology.Impairment{Rate: 10_000_000_000}, 0)
-	v := d.Packet(&Packet{Frame: 4214}, time.Millisecond)
-	if v.Fate != Passes || v.Departs <= last || v.Departs > last+4*time.Microsecond {
-		t.Errorf("%+v, want a departure just after %v", v, last)
-	}
-}
-
-func TestJitterIsUniform(t *testing.T) {
-	imp := topology.Impairment{Delay: time.Millisecond, Jitter: topology.Jitter{Spread: 100 * time.Microsecond}}
-	d := direction(3, "link", 0, imp)
-	const bins = 20
-	var counts [bins]int
-	const n = 200_000
-	for i := range n {
-		at := time.Duration(i) * time.Millisecond // apart, so that order does not interfere
-		late := d.Packet(&Packet{Frame: 1000}, at).Departs - at - (imp.Delay - imp.Jitter.Spread)
-		if late < 0 || late > 2*imp.Jitter.Spread {
-			t.Fatalf("packet %d is %v off", i, late-imp.Jitter.Spread)
-		}
-		counts[min(bins-1, int(late*bins/(2*imp.Jitter.Spread)))]++
-	}
-	chi := 0.0
-	for _, c := range counts {
-		chi += math.Pow(float64(c)-n/bins, 2) / (n / bins)
-	}
-	if chi > 43.8 { // 99.9 % of chi-square with 19 degrees of freedom
-		t.Errorf("chi-square %.1f over %v", chi, counts)
-	}
+	return at
 }
 
 func TestSetLeavesPacketsOnTheirWay(t *testing.T) {
 	d := direction(1, "link", 0, topology.Impairment{Delay: 10 * time.Millisecond})
-	first := d.Packet(&Packet{Frame: 1000}, 0)
+	first := d.Packet(packet(1000), 0)
 	d.Set(topology.Impairment{Delay: time.Millisecond}, 0)
 	if first.Departs != 10*time.Millisecond {
 		t.Errorf("first departs at %v", first.Departs)
 	}
-	if v := d.Packet(&Packet{Frame: 1000}, time.Millisecond); v.Departs != 10*time.Millisecond {
+	if v := d.Packet(packet(1000), time.Millisecond); v.Departs != 10*time.Millisecond {
 		t.Errorf("second departs at %v, want right behind the first", v.Departs)
 	}
-	if v := d.Packet(&Packet{Frame: 1000}, 20*time.Millisecond); v.Departs != 21*time.Millisecond {
+	if v := d.Packet(packet(1000), 20*time.Millisecond); v.Departs != 21*time.Millisecond {
 		t.Errorf("third departs at %v, want 21ms", v.Departs)
 	}
 }
 
-func TestDown(t *testing.T) {
+// What a change leaves alone goes on, what it names begins anew.
+func TestSetResetsWhatChanges(t *testing.T) {
+	settings := topology.Impairment{
+		Loss:   topology.Loss{Packets: []uint64{3}},
+		Flap:   topology.Flap{Period: 100, Down: 50},
+		Faults: []topology.Fault{{Match: topology.Match{Packets: []uint64{4}}, Action: topology.Drop}},
+	}
+	d := New(1, "link", 0)
+	d.Set(settings, 1000)
+	var at time.Duration
+	next := func() Cause {
+		return d.Packet(&Packet{Frame: 100, RoCE: &Identity{}}, at).Cause
+	}
+	at = 1000
+	if a, b := next(), next(); a != None || b != None {
+		t.Errorf("first two packets: %v, %v", a, b)
+	}
+	settings.Delay = time.Millisecond
+	d.Set(settings, 1040) // neither loss nor flap nor faults
+	at = 1049
+	if a, b := next(), next(); a != Place || b != Fault {
+		t.Errorf("third and fourth packet after another change: %v, %v", a, b)
+	}
+	at = 1050
+	if a := next(); a != Flap {
+		t.Errorf("in the second half of the period: %v", a)
+	}
+	settings.Loss.Packets = []uint64{2}
+	settings.Flap.Down = 49
+	settings.Faults = []topology.Fault{{Match: topology.Match{Packets: []uint64{3}}, Action: topology.Drop}}
+	d.Set(settings, 1050)
+	for i, want := range []Cause{None, Place, Fault} {
+		if got := next(); got != want {
+			t.Errorf("packet %d after all changed: %v, want %v", i+1, got, want)
+		}
+	}
+	at = 1100
+	if a := next(); a != None {
+		t.Errorf("50 ns after the flap began anew: %v", a)
+	}
+}
+
+func TestDownAndCut(t *testing.T) {
 	d := direction(1, "link", 0, topology.Impairment{Loss: topology.Loss{Rate: 1}})
 	d.SetDown(true)
-	if v := d.Packet(&Packet{Frame: 1000}, 0); v.Fate != Down {
+	if v := d.Packet(packet(1000), 0); v.Fate != Down || v.Cause != Carrier {
 		t.Errorf("down: %+v", v)
 	}
 	d.SetDown(false)
-	if v := d.Packet(&Packet{Frame: 1000}, 0); v.Fate != Lost {
+	if v := d.Packet(packet(1000), 0); v.Fate != Lost || v.Cause != Chance {
 		t.Errorf("up again: %+v", v)
 	}
 	if a := d.Asked(); a.Packets != 1 || a.Loss != 1 {
 		t.Errorf("asked: %+v", a)
 	}
-}
-
-func TestAskedIsTheMeanOverPackets(t *testing.T) {
-	d := direction(1, "link", 0, topology.Impairment{Delay: time.Millisecond, Loss: topology.Loss{Rate: 0.5}})
-	if a := d.Asked(); a != (Asked{Delay: time.Millisecond, Loss: 0.5}) {
-		t.Errorf("before any packet: %+v", a)
+	d.Set(topology.Impairment{Cut: true}, 0)
+	if v := d.Packet(packet(1000), 0); v.Fate != Down || v.Cause != Cut {
+		t.Errorf("cut: %+v", v)
 	}
-	for range 30 {
-		d.Packet(&Packet{Frame: 100}, 0)
-	}
-	d.Set(topology.Impairment{Delay: 5 * time.Millisecond, Jitter: topology.Jitter{Spread: 4 * time.Microsecond}, Loss: topology.Loss{Rate: 0.1}, Rate: 1000_000_000}, 0)
-	for range 10 {
-		d.Packet(&Packet{Frame: 100}, 0)
-	}
-	want := Asked{Packets: 40, Delay: 2 * time.Millisecond, Jitter: time.Microsecond, Loss: 0.4, Rate: 1000_000_000}
-	got := d.Asked()
-	got.Loss = math.Round(got.Loss*1e9) / 1e9
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("asked (-want +got):\n%s", diff)
+	if d.Packet(packet(1000), 0); d.Asked().Packets != 1 {
+		t.Errorf("asked: %+v", d.Asked())
 	}
 }
 
-func TestCheck(t *testing.T) {
-	for _, bad := range []topology.Impairment{{Delay: -1}, {Jitter: topology.Jitter{Spread: -1}}, {Loss: topology.Loss{Rate: -0.1}}, {Loss: topology.Loss{Rate: 1.2}}, {Loss: topology.Loss{Rate: math.NaN()}}} {
-		if Check(bad) == nil {
-			t.Errorf("%+v was accepted", bad)
+func TestFlapCutsTheEndOfEachPeriod(t *testing.T) {
+	d := New(1, "link", 0)
+	d.Set(topology.Impairment{Flap: topology.Flap{Period: 10, Down: 3}}, 105)
+	for at := time.Duration(100); at < 200; at++ {
+		want := at >= 105 && (at-105)%10 >= 7
+		if v := d.Packet(packet(100), at); (v.Fate == Down) != want || want && v.Cause != Flap {
+			t.Errorf("at %d: %+v", at, v)
 		}
-	}
-	if err := Check(topology.Impairment{Delay: 1, Jitter: topology.Jitter{Spread: 2}, Loss: topology.Loss{Rate: 1}, Rate: 1}); err != nil {
-		t.Errorf("good settings refused: %v", err)
 	}
 }
 
-// Whatever the settings and however they change: packets keep their order,
-// never leave before they were sent, and the queue's account is right.
-func TestInvariants(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		settings := func() topology.Impairment {
-			return topology.Impairment{
-				Delay:  time.Duration(rapid.Int64Range(0, 1e7).Draw(t, "delay")),
-				Jitter: topology.Jitter{Spread: time.Duration(rapid.Int64Range(0, 2e7).Draw(t, "jitter"))},
-				Loss:   topology.Loss{Rate: rapid.Float64Range(0, 1).Draw(t, "loss")},
-				Rate:   rapid.SampledFrom([]uint64{0, 1, 1e6, 1e10, math.MaxUint64}).Draw(t, "rate"),
+func TestDuplicatesAreAsManyAsAsked(t *testing.T) {
+	for _, p := range []float64{0, 0.001, 0.1, 1} {
+		d := direction(5, "link", 0, topology.Impairment{Duplicate: p})
+		twice := 0
+		for range million {
+			if d.Packet(packet(1000), 0).Twice {
+				twice++
 			}
 		}
-		d := direction(rapid.Uint64().Draw(t, "seed"), "link", 0, settings())
-		var at, last time.Duration
-		for range rapid.IntRange(1, 200).Draw(t, "packets") {
-			switch rapid.IntRange(0, 20).Draw(t, "step") {
-			case 0:
-				d.Set(settings(), at)
-			case 1:
-				d.SetDown(rapid.Bool().Draw(t, "down"))
-			}
-			at += time.Duration(rapid.Int64Range(0, 1e6).Draw(t, "gap"))
-			frame := rapid.IntRange(14, 65549).Draw(t, "frame")
-			if v := d.Packet(&Packet{Frame: frame}, at); v.Fate == Passes {
-				if v.Departs < last || v.Departs < at {
-					t.Fatalf("departs at %v after %v, sent at %v", v.Departs, last, at)
-				}
-				last = v.Departs
-			}
-			var backlog uint64
-			for _, w := range d.queue.waiting[d.queue.head:] {
-				backlog += w.wire
-			}
-			if backlog != d.queue.backlog {
-				t.Fatalf("backlog %d, queue holds %d", d.queue.backlog, backlog)
-			}
-		}
-	})
+		within(t, "duplicates", twice, million, p)
+	}
 }
 
 func TestPacketDoesNotAllocate(t *testing.T) {
-	d := direction(1, "link", 0, topology.Impairment{Delay: time.Millisecond, Jitter: topology.Jitter{Spread: time.Microsecond}, Loss: topology.Loss{Rate: 0.01}, Rate: 1e10})
-	var at time.Duration
-	step := func() {
-		for range 100 {
-			at += 3 * time.Microsecond
-			d.Packet(&Packet{Frame: 4214}, at)
+	for name, settings := range map[string]topology.Impairment{"nothing": {}, "everything": everything()} {
+		d, s := direction(1, "link", 0, settings), newTraffic(1)
+		fates := map[Fate]bool{}
+		step := func() {
+			for range 100 {
+				fates[d.Packet(s.next()).Fate] = true
+			}
 		}
-	}
-	for range 100 {
-		step() // the queue grows to its size
-	}
-	if n := testing.AllocsPerRun(100, step); n > 0 {
-		t.Errorf("%v allocations per 100 packets", n)
+		for range 100 {
+			step() // the queue grows to its size
+		}
+		if n := testing.AllocsPerRun(100, step); n > 0 {
+			t.Errorf("%s: %v allocations per 100 packets", name, n)
+		}
+		if name == "everything" && len(fates) < 3 {
+			t.Errorf("only %v were met", fates)
+		}
 	}
 }
 
 func BenchmarkPacket(b *testing.B) {
-	d := direction(1, "link", 0, topology.Impairment{Delay: time.Millisecond, Jitter: topology.Jitter{Spread: time.Microsecond}, Loss: topology.Loss{Rate: 0.01}, Rate: 1e10})
-	gap := rand.New(rand.NewPCG(1, 2))
-	var at time.Duration
-	b.ReportAllocs()
-	for b.Loop() {
-		at += time.Duration(gap.Int64N(7000))
-		d.Packet(&Packet{Frame: 4214}, at)
+	plain := topology.Impairment{Delay: time.Millisecond, Jitter: topology.Jitter{Spread: time.Microsecond}, Loss: topology.Loss{Rate: 0.01}, Rate: 1e10}
+	for _, c := range []struct {
+		name     string
+		settings topology.Impairment
+	}{{"nothing", topology.Impairment{}}, {"plain", plain}, {"everything", everything()}} {
+		b.Run(c.name, func(b *testing.B) {
+			d, gap := direction(1, "link", 0, c.settings), rand.New(rand.NewPCG(1, 2))
+			p := packet(4214)
+			p.RoCE = &Identity{}
+			var at time.Duration
+			b.ReportAllocs()
+			for b.Loop() {
+				at += time.Duration(gap.Int64N(7000))
+				d.Packet(p, at)
+			}
+		})
+	}
+}
+
+func TestNamesOfFatesAndCauses(t *testing.T) {
+	for f := Passes; f <= Down; f++ {
+		if got, ok := fateOf(f.String()); !ok || got != f {
+			t.Errorf("fate %d is called %q", f, f)
+		}
+	}
+	for c := None; c <= Flap; c++ {
+		if got, ok := causeOf(c.String()); !ok || got != c {
+			t.Errorf("cause %d is called %q", c, c)
+		}
+	}
+	if len(fates) != int(Down)+1 || len(causes) != int(Flap)+1 || slices.Contains(fates, "") {
+		t.Error("a name too many, or none")
 	}
 }

@@ -60,8 +60,9 @@ func (j *jitter) shift(random uint64) time.Duration {
 	case sampled:
 		return j.samples[below(random, uint64(len(j.samples)))]
 	case normal:
-		// The middle of the draw's interval, as neither end has a finite value.
-		units = math.Sqrt2 * math.Erfinv(2*(uniform(random)+1.0/(1<<54))-1)
+		// In (0, 1): at neither end is the inverse finite.
+		between := (float64(random>>12) + 0.5) / (1 << 52)
+		units = math.Sqrt2 * math.Erfinv(2*between-1)
 	case pareto:
 		units = (1/math.Cbrt(1-uniform(random)) - paretoMean) / paretoDeviation
 	default:

@@ -2,7 +2,6 @@ package impair
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -182,16 +181,13 @@ func ReadLog(r io.Reader) (*Log, error) {
 	lines := bufio.NewReaderSize(r, maxLine)
 	for n := 1; ; n++ {
 		line, err := lines.ReadSlice('\n')
-		if err == io.EOF && n > 1 {
+		switch {
+		case err == io.EOF && n > 1:
 			log.CutShort = len(line) > 0
 			return log, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
-		}
-		if n == 1 {
+		case err == io.EOF || err == nil && n == 1:
 			err = log.header(line)
-		} else {
+		case err == nil:
 			err = log.line(line)
 		}
 		if err != nil {
@@ -217,11 +213,8 @@ func (l *Log) header(line []byte) error {
 }
 
 func (l *Log) line(line []byte) error {
-	var w written
-	w.Direction = -1
-	decoder := json.NewDecoder(bytes.NewReader(line))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&w); err != nil {
+	w := written{Direction: -1}
+	if err := json.Unmarshal(line, &w); err != nil {
 		return err
 	}
 	if w.Missing > 0 {
@@ -267,9 +260,9 @@ type written struct {
 	Missing   uint64        `json:"missing"`
 }
 
-// maxInstant bounds instants and durations in a log, so that sums of them stay
-// in range: a century.
-const maxInstant = 100 * 365 * 24 * time.Hour
+// maxInstant bounds instants and durations in a log, so that sums of four of them
+// stay in range: half a century.
+const maxInstant = 50 * 365 * 24 * time.Hour
 
 func (w *written) record() (Record, error) {
 	r := Record{Link: w.Link, Direction: w.Direction, Place: w.Place, At: w.At, Frame: int(w.Frame)}

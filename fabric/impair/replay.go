@@ -113,8 +113,10 @@ func (d *Direction) again(c *recorded, p *Packet, at time.Duration, v *Verdict) 
 	}
 	sent := at
 	if d.queue.rate > 0 {
-		d.queue.leave(at)
-		sent = d.queue.transmit(uint64(WireBytes(p.Frame)), at)
+		wire := uint64(WireBytes(p.Frame))
+		if d.queue.room(wire, at) || c.fate == Passes {
+			sent = d.queue.transmit(wire, at)
+		}
 	}
 	if c.fate == Lost {
 		return

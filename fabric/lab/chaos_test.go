@@ -70,7 +70,7 @@ func TestChaos(t *testing.T) {
 	victims := []string{"command", "interrupt", "terminate", "ndklab-guardian", "ndklab-supervisor", "ndklab-linkem", "ndklab-node"}
 	for trial := range chaosTrials {
 		victim := victims[trial%len(victims)]
-		kind := []string{"plain", "impaired", "external"}[random.IntN(3)]
+		kind := []string{"plain", "impaired", "external", "fabric"}[random.IntN(4)]
 		if victim == "ndklab-linkem" {
 			kind = "impaired"
 		}

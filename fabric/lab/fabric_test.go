@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
-	"testing"
 
 	"github.com/ndklab/ndklab/topology"
 )
@@ -13,8 +12,8 @@ import (
 // A fabric is a topology in the making.
 type fabric struct{ *topology.Topology }
 
-func newFabric(t testing.TB) fabric {
-	return fabric{&topology.Topology{Name: uniqueName(t), Seed: 42, HasSeed: true}}
+func newFabric(name string) fabric {
+	return fabric{&topology.Topology{Name: name, Seed: 42, HasSeed: true}}
 }
 
 // nodes adds nodes of a kind.
@@ -63,8 +62,8 @@ func (f fabric) write(name, from, to string, count uint64) {
 }
 
 // star is hosts h0, h1 and so on at the switch sw.
-func star(t testing.TB, hosts int) fabric {
-	f := newFabric(t)
+func star(name string, hosts int) fabric {
+	f := newFabric(name)
 	f.nodes(topology.Switch, "sw")
 	for i := range hosts {
 		h := "h" + strconv.Itoa(i)

@@ -62,6 +62,21 @@ func (s *Supervisor) switchLink(ctx context.Context, l *labLink, down, parted bo
 	return nil
 }
 
+// unplug takes a link down, of which only this end has not vanished.
+func (s *Supervisor) unplug(l *labLink, end int) error {
+	if err := l.lock(context.Background()); err != nil {
+		return err
+	}
+	defer l.unlock()
+	if err := s.network.Unplug(l.index, end); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.down = true
+	return nil
+}
+
 func (s *Supervisor) disconnect(l *labLink) error {
 	// The kernel would log what it has for an interface that is down.
 	if err := s.part(l); err != nil {

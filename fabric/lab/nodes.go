@@ -131,8 +131,8 @@ func (s *Supervisor) seed(part string) uint64 {
 	return h.Sum64()
 }
 
-// watchNode notices that a node's agent has ended. The far ends of its links
-// and the rest of the lab stay.
+// watchNode notices that a node's agent has ended. The far ends of its links, which
+// lose the carrier, and the rest of the lab stay.
 func (s *Supervisor) watchNode(n *labNode) {
 	<-n.agent.Done()
 	s.reaper.collected(n.agent.PID())
@@ -144,6 +144,13 @@ func (s *Supervisor) watchNode(n *labNode) {
 	}
 	n.reason = reason
 	close(n.down)
+	if s.checkReady() == nil { // else the lab has no more use for its links
+		for _, i := range n.spec.Interfaces {
+			if err := s.unplug(s.links[i.Link], 1-i.End); err != nil {
+				log.Printf("node %s: link %s: %v", n.spec.Name, s.links[i.Link].name(), err)
+			}
+		}
+	}
 	s.Publish(Event{Kind: NodeDown, Node: n.spec.Name, Text: fmt.Sprintf("node %s is down: its agent %s", n.spec.Name, reason)})
 }
 

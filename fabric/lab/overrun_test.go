@@ -13,6 +13,11 @@ import (
 
 func TestOverruns(t *testing.T) {
 	tolerance := topology.Tolerance{Delay: time.Millisecond, DelayP99: 20 * time.Millisecond, Rate: 0.1, Loss: 0.001}
+	// lasted has packets leave for so many seconds.
+	lasted := func(seconds float64, m linkem.Measured) linkem.Measured {
+		m.Bytes, m.MeanRate = 1000, 8000/seconds
+		return m
+	}
 	late := func(count uint64, p50, p99 time.Duration) linkem.Distribution {
 		return linkem.Distribution{Count: count, P50: int64(p50), P99: int64(p99), Max: int64(p99)}
 	}
@@ -26,9 +31,13 @@ func TestOverruns(t *testing.T) {
 	}{
 		{"nothing happened", 0, linkem.Measured{}, ""},
 		{"in time", 0, linkem.Measured{Packets: 1000, Lateness: late(1000, time.Millisecond, 20*time.Millisecond)}, ""},
-		{"half is late", 0, linkem.Measured{Packets: 1000, Lateness: late(1000, 1100*time.Microsecond, 19*time.Millisecond)}, "median delay"},
-		{"some are very late", 0, linkem.Measured{Packets: 1000, Lateness: late(1000, 10*time.Microsecond, 21*time.Millisecond)}, "99th percentile of the delay"},
-		{"all are", 0, linkem.Measured{Packets: 1000, Lateness: late(1000, time.Second, time.Second)}, "median delay, 99th percentile of the delay"},
+		{"half is late", 0, lasted(1, linkem.Measured{Packets: 1000, Lateness: late(1000, 1100*time.Microsecond, 19*time.Millisecond)}), "median delay"},
+		{"some are very late", 0, lasted(1, linkem.Measured{Packets: 1000, Lateness: late(1000, 10*time.Microsecond, 21*time.Millisecond)}), "99th percentile of the delay"},
+		{"one pause in a short run", 0, lasted(0.1, linkem.Measured{Packets: 470, Lateness: late(470, 10*time.Microsecond, 39*time.Millisecond)}), ""},
+		{"more than one pause", 0, lasted(3, linkem.Measured{Packets: 470, Lateness: late(470, 10*time.Microsecond, 39*time.Millisecond)}), "99th percentile of the delay"},
+		{"a short run in one pause", 0, lasted(0.1, linkem.Measured{Packets: 470, Lateness: late(470, 60*time.Millisecond, 90*time.Millisecond)}), ""},
+		{"late for longer than a pause", 0, lasted(1, linkem.Measured{Packets: 470, Lateness: late(470, 600*time.Millisecond, time.Second)}), "median delay"},
+		{"all are", 0, lasted(20, linkem.Measured{Packets: 1000, Lateness: late(1000, time.Second, time.Second)}), "median delay, 99th percentile of the delay"},
 		{"too few to tell", 0, linkem.Measured{Packets: 99, LostOverrun: 50, Lateness: late(99, time.Second, time.Second)}, ""},
 		{"few lost", 0, linkem.Measured{Packets: 1000, LostOverrun: 1}, ""},
 		{"more lost", 0, linkem.Measured{Packets: 1000, LostOverrun: 2}, "packets"},
@@ -60,7 +69,7 @@ func TestOverruns(t *testing.T) {
 
 // A link that no file was read for has the tolerance of one whose file has none.
 func TestDefaultTolerance(t *testing.T) {
-	m := linkem.Measured{Packets: 1000, Lateness: linkem.Distribution{Count: 1000, P50: int64(2 * topology.DefaultTolerance.Delay)}}
+	m := linkem.Measured{Packets: 1000, Bytes: 1000, MeanRate: 8000, Lateness: linkem.Distribution{Count: 1000, P50: int64(2 * topology.DefaultTolerance.Delay)}}
 	got, want := overruns(&topology.Link{}, 0, &m), overruns(&topology.Link{Tolerance: topology.DefaultTolerance}, 0, &m)
 	if diff := cmp.Diff(want, got); diff != "" || len(got) != 1 {
 		t.Errorf("-want +got:\n%s", diff)

@@ -167,7 +167,8 @@ func block([]string) error {
 }
 
 // up NAME KIND starts a lab of two nodes, says "ready", and ends it with its
-// input, or at SIGINT as a command does. KIND is plain, impaired or external.
+// input, or at SIGINT as a command does. KIND is plain, impaired, external, or fabric,
+// which has a switch and routers between three.
 func up(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer stop()
@@ -177,6 +178,9 @@ func up(args []string) error {
 	}
 	if args[1] == "external" {
 		withExternal(topo)
+	}
+	if args[1] == "fabric" {
+		topo = routed(args[0]).Topology
 	}
 	l, err := Start(ctx, topo, Options{})
 	if err != nil {

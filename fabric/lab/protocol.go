@@ -142,7 +142,7 @@ func asError(err error) *control.Error {
 	e := &control.Error{Code: control.Failed, Message: err.Error()}
 	if kind := (*control.Error)(nil); errors.As(err, &kind) {
 		e.Code = kind.Code
-	} else if errors.Is(err, link.ErrNoRedirect) {
+	} else if errors.Is(err, link.ErrNoRedirect) || errors.Is(err, link.ErrNoBridge) {
 		e.Code = control.Unable
 	}
 	return e

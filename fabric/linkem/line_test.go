@@ -305,40 +305,58 @@ func TestFullInterface(t *testing.T) {
 	}
 }
 
+// Neither forwarding allocates, whatever is asked for, nor recording, nor a tap.
 func TestForwardingDoesNotAllocate(t *testing.T) {
-	b := newBench(t, topology.Impairment{Rate: 1e9, Loss: topology.Loss{Rate: 0.01}})
-	long, short := superPacket(15, 4096), superPacket(1, 100)
-	buf := make([]byte, frame.MaxLen)
-	round := func() {
-		for _, raw := range [][]byte{long, short} {
-			_, err := unix.Write(b.ends[0], raw)
-			if err != nil {
-				t.Fatal(err)
-			}
-			b.receive(b.k.ports[0])
-			b.shift(10 * time.Millisecond)
-			for n := b.k.lines[0]; !n.queue.empty(); {
-				b.send(n)
-			}
-			for {
-				if _, err := unix.Read(b.ends[1], buf); err != nil {
-					break
+	for _, c := range []struct {
+		name     string
+		settings topology.Impairment
+		told     bool // recorded and tapped
+	}{
+		{"rate and loss", topology.Impairment{Rate: 1e9, Loss: topology.Loss{Rate: 0.01}}, false},
+		{"everything", topology.Impairment{Delay: time.Millisecond, Jitter: topology.Jitter{Spread: time.Millisecond, Distribution: topology.Normal},
+			Rate: 1e9, ECN: topology.ECN{Max: 1000}, Loss: topology.Loss{Rate: 0.1, Burst: 3}, Duplicate: 0.1,
+			Reorder: topology.Reorder{Probability: 0.1, Depth: 5}, Corrupt: topology.Corrupt{Probability: 0.1, Bits: 3},
+			Faults: []topology.Fault{{Match: topology.Match{Every: 7}, Action: topology.Double}}}, false},
+		{"nothing, recorded and tapped", topology.Impairment{}, true},
+	} {
+		b := newBench(t, c.settings)
+		if c.told {
+			b.record(logFile(t), 100)
+			b.listen(1<<20, 0)
+		}
+		buf := make([]byte, frame.MaxLen)
+		long, short := roceSuperPacket(15, 4096, 2), roceSuperPacket(1, 100, 2)
+		round := func() {
+			for _, raw := range [][]byte{long, short} {
+				_, err := unix.Write(b.ends[0], raw)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b.receive(b.k.ports[0])
+				b.shift(10 * time.Millisecond)
+				for n := b.k.lines[0]; !n.queue.empty(); {
+					b.send(n)
+				}
+				for {
+					if _, err := unix.Read(b.ends[1], buf); err != nil {
+						break
+					}
 				}
 			}
 		}
-	}
-	for range 50 {
-		round() // pools, queues and histograms grow to their size
-	}
-	// The count is of the whole process, and another test's goroutines may be on
-	// their last steps; a histogram takes a page at times. What the path itself
-	// allocates shows every time.
-	least := testing.AllocsPerRun(50, round)
-	for range 4 {
-		least = min(least, testing.AllocsPerRun(50, round))
-	}
-	if least > 0 {
-		t.Errorf("%v allocations per round", least)
+		for range 100 {
+			round() // pools, queues and histograms grow to their size
+		}
+		// The count is of the whole process, and another test's goroutines may be on
+		// their last steps; a histogram takes a page at times. What the path itself
+		// allocates shows every time.
+		least := testing.AllocsPerRun(50, round)
+		for range 4 {
+			least = min(least, testing.AllocsPerRun(50, round))
+		}
+		if least > 0 {
+			t.Errorf("%s: %v allocations per round", c.name, least)
+		}
 	}
 }
 

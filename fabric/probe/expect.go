@@ -92,9 +92,6 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 // A Range is where a figure is expected, both ends in it.
 type Range struct{ Low, High float64 }
 
-// Contains reports whether a figure is in the range.
-func (r Range) Contains(x float64) bool { return x >= r.Low && x <= r.High }
-
 // Expected is where the figures of a flight are expected: durations in ns.
 type Expected struct {
 	Lost, Duplicated, Reordered, Corrupted, Marked Range

@@ -209,6 +209,16 @@ func (n *Network) Down(link int) error {
 	return nil
 }
 
+// Unplug takes the middle at one end of a link down, whose other end has vanished with
+// its node: the node at this end loses the carrier.
+func (n *Network) Unplug(link, end int) error {
+	err := n.handle.LinkSetDown(middle(link, end))
+	if err != nil && !errors.Is(err, unix.ENODEV) { // this end has vanished, too
+		return fmt.Errorf("set %s down: %w", Middle(link, end), err)
+	}
+	return nil
+}
+
 // Settled reports whether all four interfaces of a link have taken note that the
 // link is up, or were set down in their node. The kernel does that some time
 // after Up, and drops what is sent before; seconds later if hundreds of

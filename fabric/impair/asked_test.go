@@ -1,0 +1,43 @@
+package impair
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/ndklab/ndklab/topology"
+)
+
+func TestAskedIsTheMeanOverPackets(t *testing.T) {
+	d := direction(1, "link", 0, topology.Impairment{Delay: time.Millisecond, Loss: topology.Loss{Rate: 0.5}})
+	if a := d.Asked(); a != (Asked{Delay: time.Millisecond, Loss: 0.5}) {
+		t.Errorf("before any packet: %+v", a)
+	}
+	for range 30 {
+		d.Packet(packet(100), 0)
+	}
+	d.Set(topology.Impairment{
+		Delay: 5 * time.Millisecond, Jitter: topology.Jitter{Spread: 4 * time.Microsecond}, Loss: topology.Loss{Rate: 0.1, Burst: 2, Packets: []uint64{10}}, Rate: 1000_000_000,
+		Duplicate: 0.4, Reorder: topology.Reorder{Probability: 0.8}, Corrupt: topology.Corrupt{Probability: 0.2},
+	}, 0)
+	for range 10 {
+		d.Packet(packet(100), 0)
+	}
+	want := Asked{
+		Packets: 40, Delay: 2 * time.Millisecond, Jitter: time.Microsecond, Loss: (30*0.5 + 9*0.1 + 1) / 40, Burst: 2, Rate: 1000_000_000,
+		Duplicate: 0.1, Reorder: 0.2, Corrupt: 0.05,
+	}
+	got := d.Asked()
+	for _, p := range []*float64{&got.Loss, &got.Duplicate, &got.Reorder, &got.Corrupt} {
+		*p = math.Round(*p*1e9) / 1e9
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("asked (-want +got):\n%s", diff)
+	}
+
+	d = direction(1, "link", 0, topology.Impairment{Delay: 100, Jitter: topology.Jitter{Distribution: topology.Sampled, Samples: []time.Duration{0, 20, 40, 60}}})
+	if a := d.Asked(); a.Delay != 130 || a.Jitter != 22 {
+		t.Errorf("asked of samples: %+v, want their mean more and their deviation, 22.4 ns", a)
+	}
+}

@@ -1,0 +1,282 @@
+package topology
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"gopkg.in/yaml.v3"
+)
+
+// maxRoutes bounds routers times subnets, and thereby the time that routes take to
+// find and to install.
+const maxRoutes = 1 << 23
+
+// families are those of addresses, IPv4 first as everywhere.
+var families = [2]func(netip.Addr) bool{netip.Addr.Is4, netip.Addr.Is6}
+
+// A subnet is one of a segment.
+type subnet struct {
+	prefix  netip.Prefix
+	segment int
+}
+
+// routes gives hosts and routers their routes. A router has one to every subnet
+// that it gets to, but that subnets which lie together and have the same next hops
+// share one; so has a host, which has a default route instead where all that it
+// gets to has the same next hops. A route covers no address of another segment,
+// and a router has no default route: packets to what does not exist come to an end.
+func (r *reader) routes(t *Topology, segments []segment, links []linkMap, at *yaml.Node) {
+	in := segmentOf(segments, len(t.Links))
+	subnets := r.subnets(t, segments, links)
+	r.subnetsDiffer(t, segments, subnets, links)
+	routers := 0
+	for _, n := range t.Nodes {
+		if n.Kind == Router {
+			routers++
+		}
+	}
+	if routers*len(subnets) > maxRoutes {
+		r.tooManyRoutes(at, routers, len(subnets))
+	}
+	if len(r.errors) > 0 {
+		return
+	}
+	var of *mesh
+	var before []bool
+	for _, family := range families {
+		takesPart := make([]bool, len(segments))
+		var theirs []subnet
+		for _, s := range subnets {
+			if family(s.prefix.Addr()) {
+				takesPart[s.segment] = true
+				theirs = append(theirs, s)
+			}
+		}
+		if of == nil || !slices.Equal(takesPart, before) {
+			of, before = newMesh(t, in, takesPart), takesPart
+			if !t.sameMTU(of) && !r.routedMTU(t, of, segments, links) {
+				r.tooManyRoutes(at, len(t.Nodes), len(subnets))
+				return
+			}
+		}
+		table := table{mesh: of, topology: t, family: family, subnets: theirs}
+		if !table.fill() {
+			r.tooManyRoutes(at, len(t.Nodes), len(subnets))
+			return
+		}
+	}
+}
+
+func (r *reader) tooManyRoutes(at *yaml.Node, nodes, subnets int) {
+	r.errorf(at, "%d nodes with routes to %d subnets are too many, expected switches in the place of some routers", nodes, subnets)
+}
+
+// subnets is the subnets of segments, in the order of their addresses. At a
+// segment with a router, every end must have an address in each, so that whatever
+// the router can send there arrives.
+func (r *reader) subnets(t *Topology, segments []segment, links []linkMap) []subnet {
+	router := make(map[string]bool)
+	for _, n := range t.Nodes {
+		router[n.Name] = n.Kind == Router
+	}
+	addresses := make([][2][]netip.Prefix, len(t.Links))
+	for _, n := range t.Nodes {
+		for _, i := range n.Interfaces {
+			addresses[i.Link][i.End] = i.Addresses
+		}
+	}
+	for _, i := range t.Externals {
+		addresses[i.Link][i.End] = i.Addresses
+	}
+	var all []subnet
+	for number, s := range segments {
+		isRouter := func(e linkEnd) bool { return router[t.Links[e.link].Endpoints[e.end].Node] }
+		if !slices.ContainsFunc(s.ends, isRouter) {
+			continue
+		}
+		first := make(map[netip.Prefix]linkEnd) // who has an address in it
+		var own []netip.Prefix
+		for _, e := range s.ends {
+			for _, a := range addresses[e.link][e.end] {
+				if _, ok := first[a.Masked()]; !ok {
+					first[a.Masked()] = e
+					own = append(own, a.Masked())
+				}
+			}
+		}
+		for _, e := range s.ends {
+			for _, p := range own {
+				if !slices.ContainsFunc(addresses[e.link][e.end], func(a netip.Prefix) bool { return a.Masked() == p }) {
+					f := first[p]
+					r.errorf(links[e.link].endpoints[e.end].at, "%s has no address in %s, expected one: %s (line %d) has, and a router is in the segment",
+						t.Links[e.link].Endpoints[e.end], p, t.Links[f.link].Endpoints[f.end], links[f.link].endpoints[f.end].at.Line)
+				}
+			}
+		}
+		for _, p := range own {
+			all = append(all, subnet{p, number})
+		}
+	}
+	slices.SortFunc(all, func(a, b subnet) int {
+		return cmp.Or(a.prefix.Addr().Compare(b.prefix.Addr()), cmp.Compare(a.prefix.Bits(), b.prefix.Bits()), cmp.Compare(a.segment, b.segment))
+	})
+	return all
+}
+
+// subnetsDiffer reports segments that have addresses in common although routers
+// lead to both.
+func (r *reader) subnetsDiffer(t *Topology, segments []segment, subnets []subnet, links []linkMap) {
+	parts := t.parts(segments)
+	last := make(map[int]subnet) // that reaches farthest, by part
+	for _, s := range subnets {
+		link := segments[s.segment].links[0]
+		part := parts[link]
+		before, ok := last[part]
+		if !ok || !before.prefix.Overlaps(s.prefix) {
+			last[part] = s
+			continue
+		}
+		if other := segments[before.segment].links[0]; before.segment != s.segment {
+			r.errorf(links[link].at, "the subnet %s of the link %s has addresses of %s, which the link %s has (line %d), expected another: routers lead to both",
+				s.prefix, t.Links[link].name(), before.prefix, t.Links[other].name(), links[other].at.Line)
+		}
+	}
+}
+
+// A table makes the routes of one family.
+type table struct {
+	*mesh
+	topology *Topology
+	family   func(netip.Addr) bool
+	subnets  []subnet       // in the order of their addresses
+	via      [][]netip.Addr // by index in sets, as far as it was asked for
+	run      []run          // reused
+}
+
+// A run is subnets that lie together and have the same next hops.
+type run struct {
+	to  netip.Prefix
+	via int // index in sets
+}
+
+// fill adds the routes to the nodes. It reports whether they are not too many.
+func (t *table) fill() bool {
+	for v, i := range t.routers {
+		t.run = t.run[:0]
+		for _, s := range t.subnets {
+			if w := t.ways[t.wayTo[s.segment]]; w.far[v] > 0 {
+				t.add(s.prefix, w.via[v])
+			}
+		}
+		t.topology.Nodes[i].Routes = append(t.topology.Nodes[i].Routes, t.routes()...)
+	}
+	work := 0
+	known := make(map[string][]Route) // by the segments that a host is in
+	var key bytes.Buffer
+	for i := range t.topology.Nodes {
+		n := &t.topology.Nodes[i]
+		gates := t.gates(i)
+		if n.Kind != Host || len(gates) == 0 {
+			continue
+		}
+		key.Reset()
+		for _, p := range t.byNode[i] {
+			fmt.Fprintln(&key, t.ports[p].segment)
+		}
+		routes, ok := known[key.String()]
+		if !ok {
+			if len(gates) > 1 {
+				if work += len(t.subnets); work > maxRoutes {
+					return false
+				}
+			}
+			routes = t.host(i, gates)
+			known[key.String()] = routes
+		}
+		n.Routes = append(n.Routes, routes...)
+	}
+	return true
+}
+
+// host is the routes of a host.
+func (t *table) host(i int, gates []int) []Route {
+	here := make(map[int]bool) // segments
+	for _, p := range t.byNode[i] {
+		here[t.ports[p].segment] = true
+	}
+	t.run = t.run[:0]
+	if len(gates) == 1 {
+		// All that is not here lies behind the one router, or there is nothing.
+		for _, p := range t.byNode[t.ports[gates[0]].node] {
+			if !here[t.ports[p].segment] {
+				return []Route{{t.everything(), t.addresses(t.set(gates))}}
+			}
+		}
+		return nil
+	}
+	same := true
+	for _, s := range t.subnets {
+		if here[s.segment] {
+			continue
+		}
+		if hops := t.nearest(gates, t.wayTo[s.segment]); len(hops) > 0 {
+			via := t.set(hops)
+			t.add(s.prefix, via)
+			same = same && t.run[0].via == via
+		}
+	}
+	if same && len(t.run) > 0 {
+		return []Route{{t.everything(), t.addresses(t.run[0].via)}}
+	}
+	return t.routes()
+}
+
+// add adds a subnet to the run, which lies behind those that are in it. Two halves
+// of a larger one become that.
+func (t *table) add(to netip.Prefix, via int) {
+	for len(t.run) > 0 {
+		last := t.run[len(t.run)-1]
+		bits := to.Bits() - 1
+		if last.via != via || last.to.Bits() != to.Bits() || netip.PrefixFrom(last.to.Addr(), bits).Masked() != netip.PrefixFrom(to.Addr(), bits).Masked() {
+			break
+		}
+		t.run = t.run[:len(t.run)-1]
+		to = netip.PrefixFrom(last.to.Addr(), bits)
+	}
+	t.run = append(t.run, run{to, via})
+}
+
+// routes is the run as routes.
+func (t *table) routes() []Route {
+	routes := make([]Route, 0, len(t.run))
+	for _, r := range t.run {
+		routes = append(routes, Route{r.to, t.addresses(r.via)})
+	}
+	return routes
+}
+
+// addresses is the addresses of next hops.
+func (t *table) addresses(set int) []netip.Addr {
+	for len(t.via) < len(t.sets) {
+		t.via = append(t.via, nil)
+	}
+	if t.via[set] == nil {
+		for _, p := range t.sets[set] {
+			i := t.topology.Nodes[t.ports[p].node].Interfaces[t.ports[p].face]
+			at := slices.IndexFunc(i.Addresses, func(a netip.Prefix) bool { return t.family(a.Addr()) })
+			t.via[set] = append(t.via[set], i.Addresses[at].Addr())
+		}
+	}
+	return t.via[set]
+}
+
+// everything is all addresses of the family.
+func (t *table) everything() netip.Prefix {
+	if t.family(netip.IPv4Unspecified()) {
+		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	}
+	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+}
