@@ -42,9 +42,9 @@ interop: go  ## labs with a Linux kernel's soft-RoCE in a virtual machine as a f
 	@fabric/interop/rxeguest/setup
 	NDKLAB_INTEROP=1 $(GO) test $(if $(SHORT),-short) -timeout 60m -count=1 -v ./fabric/interop
 
-bench-fabric: go  ## what links do against what they promise, into bin/fabric.json (ONLY=delay,loss: some of it)
+bench-fabric: go  ## what links do against what they promise, into bin/fabric.json (ONLY=delay,loss: some of it; GUEST=1: netem and linkem in a virtual machine)
 	@$(BUILD) -o bin/bench-fabric ./bench/fabric
-	@bin/bench-fabric -json bin/fabric.json $(if $(ONLY),-only $(ONLY))
+	@$(if $(GUEST),bench/fabric/guest,bin/bench-fabric) -json bin/fabric.json $(if $(ONLY),-only $(ONLY))
 
 lint: go  ## formatting, vet, staticcheck, and the purity of the protocol core
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -d $$(git ls-files '*.go'); exit 1; }

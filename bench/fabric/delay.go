@@ -8,20 +8,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// How delays are measured.
-const (
-	delayPerSecond = 10_000
-	delayWarmUp    = 3_000  // packets that do not count
-	delayCount     = 20_000 // that do
-	delayRounds    = 3
-	delaySize      = 1024 // bytes
-)
-
-// What an engine may add to a delay.
-const (
-	medianLimit = 30 * time.Microsecond
-	p99Limit    = 150 * time.Microsecond
-)
+const delaySize = 1024 // bytes of payload
 
 // delay measures what time the link adds to each packet: between the kernel's
 // timestamps as it is sent at one end and as it is received at the other. Of the
@@ -29,12 +16,12 @@ const (
 func delay(ctx context.Context, b *bench) {
 	for _, asked := range []time.Duration{100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond} {
 		row := Row{
-			Part: "delay", What: fmt.Sprintf("added beyond it, %d packets/s", delayPerSecond), Asked: topology.FormatDuration(asked),
-			Limit: "p50 0..+30us, p99 <= +150us",
+			Part: "delay", What: fmt.Sprintf("added beyond it, %d packets/s", b.pace.delayPerSecond), Asked: topology.FormatDuration(asked),
+			Limit: fmt.Sprintf("p50 0..+%v, p99 <= +%v", short(b.pace.medianLimit), short(b.pace.p99Limit)),
 		}
 		b.measure(row, func() (f finding, err error) {
 			err = b.withPair(ctx, topology.Impairment{Delay: asked}, func(p *pair) error {
-				f, err = p.delay(ctx, asked)
+				f, err = p.delay(ctx, &b.pace, asked)
 				return err
 			})
 			return f, err
@@ -42,10 +29,10 @@ func delay(ctx context.Context, b *bench) {
 	}
 }
 
-func (p *pair) delay(ctx context.Context, asked time.Duration) (finding, error) {
+func (p *pair) delay(ctx context.Context, pace *pace, asked time.Duration) (finding, error) {
 	var medians, p99s []time.Duration
-	for range delayRounds {
-		added, err := p.addedDelays(ctx, asked)
+	for range pace.delayRounds {
+		added, err := p.addedDelays(ctx, pace, asked)
 		if err != nil {
 			return finding{}, err
 		}
@@ -59,7 +46,7 @@ func (p *pair) delay(ctx context.Context, asked time.Duration) (finding, error) 
 	f := finding{
 		got: fmt.Sprintf("p50 %+.1fus, p99 %+.1fus", us(p50), us(p99)),
 		// A packet that came early would be as wrong as a late one.
-		ok:     p50 >= 0 && p50 <= medianLimit && p99 <= p99Limit,
+		ok:     p50 >= 0 && p50 <= pace.medianLimit && p99 <= pace.p99Limit,
 		values: map[string]float64{"asked_us": us(asked), "p50_us": us(p50), "p99_us": us(p99)},
 	}
 	in, err := p.Inspect(ctx)
@@ -74,7 +61,7 @@ func (p *pair) delay(ctx context.Context, asked time.Duration) (finding, error) 
 }
 
 // addedDelays is how long each packet of a round was on its way.
-func (p *pair) addedDelays(ctx context.Context, asked time.Duration) ([]time.Duration, error) {
+func (p *pair) addedDelays(ctx context.Context, pace *pace, asked time.Duration) ([]time.Duration, error) {
 	taps := [2]*running{}
 	for i, t := range []struct {
 		at        place
@@ -89,14 +76,14 @@ func (p *pair) addedDelays(ctx context.Context, asked time.Duration) ([]time.Dur
 			return nil, err
 		}
 	}
-	sender, err := p.a.start(ctx, "send", addresses[1], delaySize, 1, delayWarmUp+delayCount, delayPerSecond)
+	sender, err := p.a.start(ctx, "send", addresses[1], delaySize, 1, pace.delayWarmUp+pace.delayCount, pace.delayPerSecond)
 	if err != nil {
 		return nil, err
 	}
 	if err := sender.wait(); err != nil {
 		return nil, err
 	}
-	if err := pause(ctx, asked+settle); err != nil {
+	if err := pause(ctx, asked+pace.settle); err != nil {
 		return nil, err
 	}
 	var stamps [2]Stamps
@@ -109,19 +96,19 @@ func (p *pair) addedDelays(ctx context.Context, asked time.Duration) ([]time.Dur
 	for i, n := range stamps[0].Number {
 		sent[n] = stamps[0].Stamp[i]
 	}
-	added := make([]time.Duration, 0, delayCount)
+	added := make([]time.Duration, 0, pace.delayCount)
 	for i, n := range stamps[1].Number {
-		if at, ok := sent[n]; ok && n >= delayWarmUp {
+		if at, ok := sent[n]; ok && n >= uint64(pace.delayWarmUp) {
 			added = append(added, time.Duration(stamps[1].Stamp[i]-at))
 		}
 	}
-	if len(added) != delayCount {
-		return nil, fmt.Errorf("of %d packets %d arrived", delayCount, len(added))
+	if len(added) != pace.delayCount {
+		return nil, fmt.Errorf("of %d packets %d arrived", pace.delayCount, len(added))
 	}
 	return added, nil
 }
 
-// settle is how long the last packets may be late.
-const settle = 100 * time.Millisecond
+// short is a duration as tables have it.
+func short(d time.Duration) string { return topology.FormatDuration(d) }
 
 func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

@@ -19,7 +19,7 @@ var fated = topology.Impairment{Loss: topology.Loss{Rate: 0.01}, Duplicate: 0.01
 func fate(ctx context.Context, b *bench, r *rig) {
 	run := func(seed uint64) (*Lost, error) {
 		return with(ctx, r, byEngine(seed, fated), func() (*Lost, error) {
-			return count(ctx, r.a, r.b, fatePackets, settle)
+			return b.count(ctx, r.a, r.b, fatePackets, 0)
 		})
 	}
 	b.measure(Row{

@@ -25,14 +25,14 @@ func memory(ctx context.Context, b *bench) {
 		Limit: "<= 256 MiB, counted, alive",
 	}, func() (f finding, err error) {
 		err = b.withPair(ctx, topology.Impairment{Delay: lineDelay}, func(p *pair) error {
-			f, err = p.memory(ctx)
+			f, err = b.memory(ctx, p)
 			return err
 		})
 		return f, err
 	})
 }
 
-func (p *pair) memory(ctx context.Context) (finding, error) {
+func (b *bench) memory(ctx context.Context, p *pair) (finding, error) {
 	// 1 GB in a second.
 	sender, err := p.a.start(ctx, "send", addresses[1], 4096, 15, 1<<18, 1<<18)
 	if err != nil {
@@ -41,7 +41,7 @@ func (p *pair) memory(ctx context.Context) (finding, error) {
 	if err := sender.wait(); err != nil {
 		return finding{}, err
 	}
-	if err := pause(ctx, lineDelay+settle); err != nil {
+	if err := pause(ctx, lineDelay+b.pace.settle); err != nil {
 		return finding{}, err
 	}
 	in, err := p.Inspect(ctx)
@@ -62,7 +62,7 @@ func (p *pair) memory(ctx context.Context) (finding, error) {
 	}
 	lost := in.Links[0].Directions[0].Lost
 	// It goes on as before.
-	l, err := count(ctx, p.a, p.b, 1000, lineDelay+settle)
+	l, err := b.count(ctx, p.a, p.b, 1000, lineDelay)
 	if err != nil {
 		return finding{}, err
 	}

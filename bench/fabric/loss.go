@@ -9,13 +9,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// How losses are measured: datagrams of lossSize bytes, sent as super-packets.
-const (
-	lossCount     = 1_000_000
-	lossSize      = 64 // bytes
-	lossSegments  = 50
-	lossPerSecond = 400_000
-)
+const lossSize = 64 // bytes of payload
 
 // confidence is how many standard deviations of a normal distribution 99.9 % of
 // it are within, either way.
@@ -23,21 +17,22 @@ const confidence = 3.2905
 
 // loss counts which of a million packets arrive.
 func loss(ctx context.Context, b *bench) {
+	packets := float64(b.pace.lossCount)
 	for _, asked := range []float64{0.0001, 0.001, 0.01, 0.1} {
-		within := confidence * math.Sqrt(lossCount*asked*(1-asked))
-		low, high := lossCount*asked-within, lossCount*asked+within
+		within := confidence * math.Sqrt(packets*asked*(1-asked))
+		low, high := max(0, packets*asked-within), packets*asked+within
 		percent := topology.FormatPercent(asked)
 		row := Row{
-			Part: "loss", What: fmt.Sprintf("of %d packets", lossCount), Asked: percent,
+			Part: "loss", What: fmt.Sprintf("of %d packets", b.pace.lossCount), Asked: percent,
 			Limit: fmt.Sprintf("%.0f..%.0f lost", math.Ceil(low), math.Floor(high)),
 		}
 		b.measure(row, func() (finding, error) {
 			lost, err := b.lose(ctx, topology.Loss{Rate: asked})
 			n := float64(len(lost))
 			return finding{
-				got:    fmt.Sprintf("%d lost, %.4g %%", len(lost), 100*n/lossCount),
+				got:    fmt.Sprintf("%d lost, %.4g %%", len(lost), 100*n/packets),
 				ok:     n >= low && n <= high,
-				values: map[string]float64{"asked": asked, "lost": n, "packets": lossCount},
+				values: map[string]float64{"asked": asked, "lost": n, "packets": packets},
 			}, err
 		})
 	}
@@ -69,9 +64,9 @@ func burst(ctx context.Context, b *bench) {
 		}
 		mean := float64(len(lost)) / float64(bursts)
 		return finding{
-			got:    fmt.Sprintf("%.3f packets, %.3g %% lost", mean, 100*float64(len(lost))/lossCount),
+			got:    fmt.Sprintf("%.3f packets, %.3g %% lost", mean, 100*float64(len(lost))/float64(b.pace.lossCount)),
 			ok:     math.Abs(mean/burstLength-1) <= burstOff,
-			values: map[string]float64{"asked_packets": burstLength, "mean_packets": mean, "lost": float64(len(lost)), "packets": lossCount},
+			values: map[string]float64{"asked_packets": burstLength, "mean_packets": mean, "lost": float64(len(lost)), "packets": float64(b.pace.lossCount)},
 		}, nil
 	})
 }
@@ -86,7 +81,7 @@ func (b *bench) lose(ctx context.Context, asked topology.Loss) (lost []int, err 
 		return nil, err
 	}
 	defer p.Close()
-	l, err := count(ctx, p.a, p.b, lossCount, settle)
+	l, err := b.count(ctx, p.a, p.b, b.pace.lossCount, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -101,9 +96,9 @@ func (b *bench) lose(ctx context.Context, asked topology.Loss) (lost []int, err 
 	return l.Lost, nil
 }
 
-// count sends packets from one place to another and says which arrived, at most so
-// much later.
-func count(ctx context.Context, from, to place, packets int, late time.Duration) (*Lost, error) {
+// count sends packets from one place to another, between which there is a delay,
+// and says which arrived.
+func (b *bench) count(ctx context.Context, from, to place, packets int, delay time.Duration) (*Lost, error) {
 	tap, err := to.start(ctx, "tap", "lost", probePort, packets)
 	if err != nil {
 		return nil, err
@@ -111,14 +106,14 @@ func count(ctx context.Context, from, to place, packets int, late time.Duration)
 	if err := tap.ready(); err != nil {
 		return nil, err
 	}
-	sender, err := from.start(ctx, "send", addresses[1], lossSize, lossSegments, packets, lossPerSecond)
+	sender, err := from.start(ctx, "send", addresses[1], lossSize, b.pace.lossSegments, packets, b.pace.lossPerSecond)
 	if err != nil {
 		return nil, err
 	}
 	if err := sender.wait(); err != nil {
 		return nil, err
 	}
-	if err := pause(ctx, late); err != nil {
+	if err := pause(ctx, delay+b.pace.settle); err != nil {
 		return nil, err
 	}
 	l := &Lost{}

@@ -10,7 +10,7 @@
 // Most parts start labs (pair.go). Those that compare carriers, or need to be sure
 // that no packet crosses but their own, make two namespaces of their own (rig.go).
 //
-//	fabric [-only delay,loss,...] [-engines linkem,netem] [-json FILE]
+//	fabric [-only delay,loss,...] [-engines linkem,netem] [-slow] [-json FILE]
 //
 // It exits with 1 if a limit was missed, or something could not be measured.
 //
@@ -72,6 +72,7 @@ func main() {
 	only := flag.String("only", "", "the parts to measure, separated by commas (default all)")
 	engines := flag.String("engines", "linkem", "the engines to measure, separated by commas")
 	file := flag.String("json", "", "file to write the results to")
+	emulated := flag.Bool("slow", false, "the machine is emulated: fewer and slower packets, wider limits")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		flag.Usage()
@@ -81,7 +82,10 @@ func main() {
 	defer cancel()
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, unix.SIGTERM)
 	defer stop()
-	b := &bench{}
+	b := &bench{pace: full}
+	if *emulated {
+		b.pace = slow
+	}
 	b.report = b.results.add
 	if err := b.run(ctx, *only, *engines); err != nil {
 		fmt.Fprintln(os.Stderr, "bench-fabric:", err)
@@ -95,7 +99,8 @@ func main() {
 
 // A bench is one run of the program.
 type bench struct {
-	engine  string    // the one that is being measured
+	engine  string // the one that is being measured
+	pace    pace
 	report  func(Row) // takes the rows
 	results Results
 }

@@ -20,12 +20,12 @@ const (
 // rate measures how fast packets leave a link whose rate is the bottleneck of
 // RDMA WRITE, in bytes on the wire.
 func rate(ctx context.Context, b *bench) {
-	for _, asked := range []uint64{10e6, 100e6, 1e9, 10e9} {
+	for _, asked := range b.pace.rates {
 		b.measureRate("rate", "wire rate of RDMA WRITE", asked, func() (*Wire, error) {
 			topo := b.pairTopology(topology.Impairment{})
 			topo.Links[0].Directions[0].Rate = asked
 			topo.Workloads = []topology.Workload{{
-				Name: "bulk", From: "a", To: "b", Operation: topology.Write, Size: 64 << 10, Depth: writeDepth(asked),
+				Name: "bulk", From: "a", To: "b", Operation: topology.Write, Size: writeSize, Depth: writeDepth(asked),
 				Duration: rateWarmUp + rateTime + 500*time.Millisecond,
 			}}
 			return b.wire(ctx, topo, func(p *pair) error {
@@ -39,18 +39,16 @@ func rate(ctx context.Context, b *bench) {
 	}
 }
 
-// writeDepth is how many messages are in flight: enough to keep a rate busy, few
-// enough not to wait for seconds.
-func writeDepth(rate uint64) int {
-	if rate < 1e9 {
-		return 4
-	}
-	return 32
-}
+// writeSize is the length of a message, bytes.
+const writeSize = 64 << 10
+
+// writeDepth is how many messages are in flight: enough to keep a rate busy while
+// the sender gets no processor for half a second, few enough not to wait for longer.
+func writeDepth(rate uint64) int { return int(max(4, min(rate/2/8/writeSize, 32))) }
 
 // tcp is the same for plain TCP.
 func tcp(ctx context.Context, b *bench) {
-	for _, asked := range []uint64{10e6, 100e6, 1e9, 5e9} {
+	for _, asked := range b.pace.tcpRates {
 		b.measureRate("tcp", "wire rate of TCP ("+tcpTool()+")", asked, func() (*Wire, error) {
 			topo := b.pairTopology(topology.Impairment{})
 			topo.Links[0].Directions[0].Rate = asked

@@ -99,7 +99,7 @@ func rigProgram(args []string) error {
 	}
 	defer r.close()
 	encoder := json.NewEncoder(os.Stdout)
-	b := &bench{engine: "linkem"}
+	b := &bench{engine: "linkem", pace: full}
 	b.report = func(row Row) {
 		// The reader is this process's reason to be: without it, it is about to end.
 		_ = encoder.Encode(row)

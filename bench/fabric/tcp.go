@@ -52,7 +52,7 @@ func sendIperf(ctx context.Context, from, to place, length time.Duration) (float
 		return 0, err
 	}
 	// It says a line before it listens.
-	if err := pause(ctx, settle); err != nil {
+	if err := pause(ctx, 200*time.Millisecond); err != nil {
 		return 0, err
 	}
 	client, err := from.command(ctx, []string{"iperf3", "--client", addresses[1].String(), "--json",

@@ -27,7 +27,7 @@ func init() {
 const rdmaPort = 18515
 
 // The writes of a rig: a lab's workload, without a lab.
-var writes = workload.Spec{Name: "bulk", Operation: topology.Write, Size: 64 << 10, Depth: 32, Duration: 2 * time.Second, Seed: seed}
+var writes = workload.Spec{Name: "bulk", Operation: topology.Write, Size: writeSize, Depth: 32, Duration: 2 * time.Second, Seed: seed}
 
 // openAdapter starts an RDMA adapter at an end of a rig.
 func openAdapter(end int) (*provider.Miniport, error) {

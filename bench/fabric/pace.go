@@ -1,0 +1,40 @@
+package main
+
+import "time"
+
+// A pace is how fast and how much is measured, and what may be missed by it.
+type pace struct {
+	delayPerSecond int // packets
+	delayWarmUp    int // packets that do not count
+	delayCount     int // that do
+	delayRounds    int
+	medianLimit    time.Duration // that an engine may add to a delay
+	p99Limit       time.Duration
+
+	lossCount     int // packets
+	lossPerSecond int
+	lossSegments  int // packets that are sent as one
+
+	rates    []uint64 // of RDMA, bits per second
+	tcpRates []uint64
+	settle   time.Duration // by how much the last packets may be late
+}
+
+// The paces: of a machine that has processors, and of one that is emulated, where
+// everything takes some thirty times as long and threads wake up milliseconds late.
+var (
+	full = pace{
+		delayPerSecond: 10_000, delayWarmUp: 3_000, delayCount: 20_000, delayRounds: 3,
+		medianLimit: 30 * time.Microsecond, p99Limit: 150 * time.Microsecond,
+		lossCount: 1_000_000, lossPerSecond: 400_000, lossSegments: 50,
+		rates: []uint64{10e6, 100e6, 1e9, 10e9}, tcpRates: []uint64{10e6, 100e6, 1e9, 5e9},
+		settle: 100 * time.Millisecond,
+	}
+	slow = pace{
+		delayPerSecond: 100, delayWarmUp: 50, delayCount: 300, delayRounds: 1,
+		medianLimit: 10 * time.Millisecond, p99Limit: 200 * time.Millisecond,
+		lossCount: 10_000, lossPerSecond: 1_000, lossSegments: 10,
+		rates: []uint64{1e6, 10e6}, tcpRates: []uint64{1e6, 10e6},
+		settle: time.Second,
+	}
+)
