@@ -55,7 +55,8 @@ func newLine(k *link, direction int, model *impair.Direction) *line {
 func (n *line) schedule() {
 	first := n.queue.first(gather).departs
 	n.release = first
-	for _, r := range n.queue.upcoming() {
+	soon := n.queue.upcoming()
+	for _, r := range soon[:min(len(soon), batchMessages)] {
 		if r.departs > first+gather {
 			return
 		}

@@ -51,6 +51,20 @@ func TestQueueIsInOrder(t *testing.T) {
 	})
 }
 
+// A queue that is never empty does not grow for ever.
+func TestQueueReusesItsRoom(t *testing.T) {
+	var q queue
+	for i := range 100_000 {
+		q.push(run{departs: time.Duration(i)})
+		if i >= 10 {
+			q.drop()
+		}
+	}
+	if cap(q.runs) > 100 {
+		t.Errorf("room for %d runs with 10 in the queue", cap(q.runs))
+	}
+}
+
 // BenchmarkQueue has a line of 10,000 runs and one go in and out.
 func BenchmarkQueue(b *testing.B) {
 	for _, c := range []struct {

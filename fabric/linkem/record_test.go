@@ -91,6 +91,24 @@ func TestReplayDoesWhatWasRecorded(t *testing.T) {
 	}
 }
 
+// Records tell RoCEv2 packets apart, also when nothing else asks who they are.
+func TestRecordsHaveIdentities(t *testing.T) {
+	b := newBench(t, topology.Impairment{})
+	file := logFile(t)
+	recorder := b.record(file, recordBatch)
+	b.arrive(t, roceSuperPacket(2, 100, 0))
+	b.arrive(t, superPacket(1, 100))
+	recorder.flushed()
+	log, err := os.ReadFile(file.Name())
+	must(t, err)
+	lines := strings.Split(string(log), "\n")
+	for i, want := range []string{`"opcode":7,"qp":17,"psn":0,`, `"opcode":7,"qp":17,"psn":1,`, `"frame":142,"fate"`} {
+		if !strings.Contains(lines[i+1], want) {
+			t.Errorf("packet %d: %s, want %s in it", i, lines[i+1], want)
+		}
+	}
+}
+
 // What there is no room for is missing, and the log says so.
 func TestRecordsThatAreNotWrittenInTime(t *testing.T) {
 	b := newBench(t, topology.Impairment{})

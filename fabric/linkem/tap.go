@@ -155,15 +155,20 @@ func (l *loop) serveTap(ctx context.Context, r *control.Request) error {
 		k.taps = slices.DeleteFunc(k.taps, func(u *listener) bool { return u == t })
 	})
 	if err == nil {
-		err = t.spool.pass(write)
-	}
-	if err == nil && t.missed > 0 {
-		_, err = file.Write(tap.Append(nil, &tap.Packet{Missed: t.missed}))
+		err = t.end(write)
 	}
 	if errors.Is(err, unix.EPIPE) || errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil
 	}
 	return err
+}
+
+// end writes the rest of the stream, when no packet is added any more.
+func (t *listener) end(write func(*batch[byte]) error) error {
+	if err := t.spool.pass(write); err != nil || t.missed == 0 {
+		return err
+	}
+	return write(&batch[byte]{items: tap.Append(nil, &tap.Packet{Missed: t.missed})})
 }
 
 // pollable is a file of its own to write to with deadlines, if its kind has any.

@@ -14,6 +14,7 @@ import (
 	"github.com/ndklab/ndklab/fabric/impair"
 	"github.com/ndklab/ndklab/fabric/linkem/tap"
 	"github.com/ndklab/ndklab/topology"
+	"golang.org/x/sys/unix"
 )
 
 // listen taps the link of a bench.
@@ -23,11 +24,11 @@ func (b *bench) listen(room, snaplen int) *listener {
 	return t
 }
 
-// heard is what is in the stream so far.
+// heard is what is in the stream up to its end.
 func (t *listener) heard(tb testing.TB) (packets []tap.Packet) {
 	tb.Helper()
 	var stream []byte
-	must(tb, t.spool.pass(func(b *batch[byte]) error {
+	must(tb, t.end(func(b *batch[byte]) error {
 		stream = append(stream, b.items...)
 		return nil
 	}))
@@ -89,8 +90,8 @@ func TestTapMissesWhatItHasNoRoomFor(t *testing.T) {
 	b := newBench(t, topology.Impairment{Delay: time.Second})
 	listener := b.listen(3*1100, 0)
 	b.arrive(t, superPacket(5, 1000))
-	if got := listener.heard(t); len(got) != 3 || got[2].Missed != 0 {
-		t.Fatalf("%d packets with room for 3", len(got))
+	if got := listener.heard(t); len(got) != 4 || got[2].Missed != 0 || got[3].Size != 0 || got[3].Missed != 2 {
+		t.Fatalf("%d packets with room for 3, then one that tells of 2 missed", len(got))
 	}
 	b.arrive(t, superPacket(1, 1000))
 	if got := listener.heard(t); len(got) != 1 || got[0].Missed != 2 {
@@ -177,6 +178,16 @@ func TestTapOfAnEngine(t *testing.T) {
 			t.Fatalf("got %+v", p)
 		}
 	}
+	for range 100 { // more than a pipe takes
+		_, err := a.WriteTo(make([]byte, 1400), b.LocalAddr())
+		must(t, err)
+		p, err := stream.Next()
+		must(t, err)
+		for p.Size < 1400 {
+			p, err = stream.Next()
+			must(t, err)
+		}
+	}
 	cancel()
 	for _, e := range []chan error{ended, silentEnded} {
 		if err := <-e; !errors.Is(err, context.Canceled) {
@@ -187,6 +198,16 @@ func TestTapOfAnEngine(t *testing.T) {
 	}
 	if err != io.EOF {
 		t.Errorf("at the end of the stream: %v", err)
+	}
+	hangup := []unix.PollFd{{Fd: int32(silent.Fd())}}
+	for n := 0; n == 0; {
+		n, err = unix.Poll(hangup, int(patience/time.Millisecond))
+		if err != unix.EINTR {
+			must(t, err)
+		}
+		if n == 0 || hangup[0].Revents&unix.POLLHUP == 0 {
+			t.Fatal("the tap that nobody reads does not end")
+		}
 	}
 	silent.Close()
 
