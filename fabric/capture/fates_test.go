@@ -110,6 +110,40 @@ func TestFilterSeesSinglePackets(t *testing.T) {
 	}
 }
 
+// A packet waits for its decision while an engine has its link and may be busy, and
+// for as long as the tap has something to say that was not read; else it does not.
+func TestFatesAreWaitedFor(t *testing.T) {
+	read, write, err := os.Pipe()
+	must(t, err)
+	defer read.Close()
+	defer write.Close()
+	const came = int64(time.Hour)
+	soon, late := came+int64(200*time.Millisecond), came+int64(300*time.Millisecond)
+	for _, c := range []struct {
+		name   string
+		come   progress
+		unread bool
+		now    int64
+		want   bool
+	}{
+		{"no engine", progress{}, false, came, true},
+		{"engine busy", progress{at: 1}, false, soon, false},
+		{"engine silent", progress{at: 1}, false, late, true},
+		{"engine behind", progress{at: came + int64(100*time.Millisecond), told: came - 1}, false, late, false},
+		{"told of later ones", progress{at: came, told: came + int64(skew) + 1}, false, came, true},
+		{"we are behind", progress{at: 1}, true, late, false},
+	} {
+		if c.unread {
+			_, err := write.Write([]byte{0})
+			must(t, err)
+		}
+		r := recorder{sources: []Source{{Tap: read}}, come: []progress{c.come}}
+		if got := r.decided(&held{key: 1, stamp: came, since: came}, c.now); got != c.want {
+			t.Errorf("%s: decided %v", c.name, got)
+		}
+	}
+}
+
 // Equal packets meet decisions in their order; packets that have none, and decisions
 // whose packets had no room, are forgotten.
 func TestPairs(t *testing.T) {
