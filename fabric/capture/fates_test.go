@@ -75,10 +75,16 @@ func TestFates(t *testing.T) {
 	_, err = write.Write(stream)
 	must(t, err)
 	must(t, write.Close())
+	// The far end has the same from its tap, and has sent nothing.
+	farRead, farWrite, err := os.Pipe()
+	must(t, err)
+	_, err = farWrite.Write(stream)
+	must(t, err)
+	must(t, farWrite.Close())
 
 	few, err := filter.Parse("less 1100")
 	must(t, err)
-	sources := []Source{{Name: "far", Socket: far}, {Name: "near", Socket: near, Tap: read}}
+	sources := []Source{{Name: "far", Socket: far, Tap: farRead, Direction: 1}, {Name: "near", Socket: near, Tap: read}}
 	var file bytes.Buffer
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
