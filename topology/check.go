@@ -219,6 +219,8 @@ func (m Match) check() *ImpairmentError {
 		return wrong("faults", "ack among the opcodes, or none", "a fault matches syndromes, but no opcode that has them")
 	case len(m.CM) > 0 && !among(func(o uint8) bool { return o == udSendOnly }):
 		return wrong("faults", "UD_SEND_ONLY among the opcodes, or none", "a fault matches CM messages, but not the opcode that they have")
+	case slices.Contains(m.CM, 0):
+		return wrong("faults", "those of CM, from 0x10 on", "a fault matches the CM attribute 0")
 	case len(m.CM) > 0 && m.QP != nil && *m.QP != 1:
 		return wrong("faults", "1, which they all go to, or none", "a fault matches CM messages to QP 0x%x", *m.QP)
 	}

@@ -281,7 +281,7 @@ func drawFault(t *rapid.T) Fault {
 	case 1:
 		m.Syndromes = []string{"nak", "rnr"}
 	case 2:
-		m.CM = slices.Sorted(maps.Keys(rapid.MapOfN(rapid.Uint16Range(0, 40), rapid.Just(true), 1, 9).Draw(t, "messages")))
+		m.CM = slices.Sorted(maps.Keys(rapid.MapOfN(rapid.Uint16Range(1, 40), rapid.Just(true), 1, 9).Draw(t, "messages")))
 	}
 	if rapid.Bool().Draw(t, "numbers") {
 		qp := rapid.Uint32Range(0, max24)

@@ -1,9 +1,13 @@
 package impair
 
-import "time"
+import (
+	"time"
+
+	"github.com/ndklab/ndklab/topology"
+)
 
 // MaxDepth bounds how many packets one can overtake.
-const MaxDepth = 256
+const MaxDepth = topology.MaxReorderDepth
 
 // order is in which order packets leave. Those that leave at the same instant
 // leave in the order in which they came.

@@ -220,7 +220,7 @@ func (l *loop) set(s setting) error {
 	if k.state == releasing || k.state == released {
 		return control.Errorf(control.Usage, "link %s is %s", s.Link, k.state)
 	}
-	if err := impair.Check(s.Settings); err != nil {
+	if err := s.Settings.Check(); err != nil {
 		return control.Errorf(control.Usage, "link %s: %v", s.Link, err)
 	}
 	k.lines[s.Direction].model.Set(s.Settings, l.now())

@@ -8,7 +8,6 @@ import (
 	"runtime"
 
 	"github.com/ndklab/ndklab/control"
-	"github.com/ndklab/ndklab/fabric/impair"
 )
 
 // Main is the engine process: it serves the supervisor at the other end of
@@ -104,7 +103,7 @@ func (l *loop) try(f func() error) error {
 
 func (l *loop) serveAttach(a Link) error {
 	for i, s := range a.Directions {
-		if err := impair.Check(s); err != nil {
+		if err := s.Check(); err != nil {
 			return control.Errorf(control.Usage, "link %s, direction %d: %v", a.Name, i, err)
 		}
 	}
