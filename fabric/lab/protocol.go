@@ -118,6 +118,7 @@ type captureParams struct {
 type socketParams struct {
 	ID        uint64 // of captureParams
 	Direction int    // of the link: the one that the interface sends into
+	Carried   bool   // the tap is on
 }
 
 type enableParams struct {
