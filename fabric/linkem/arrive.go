@@ -46,7 +46,7 @@ func (l *loop) receive(p *port) bool {
 		l.enter(p.line, i, raw, arrived)
 	}
 	if n < receiveBatch {
-		p.empty = before
+		p.empty = max(p.empty, before) // some may have come since
 		return false
 	}
 	return true
