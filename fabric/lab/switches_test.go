@@ -152,6 +152,18 @@ func TestSwitch(t *testing.T) {
 	}
 }
 
+// On a segment with as many nodes as are told of each other, no node asks: if all
+// asked, the kernel's table of those that it asked about (gc_thresh3, 1024 in all
+// namespaces together) would not hold them.
+func TestSwitchWithKnownHosts(t *testing.T) {
+	f := star(uniqueName(t), maxNeighbours/2)
+	l := start(t, f.Topology)
+	if got := strings.Count(ip(t, l, "h0", "neigh", "show", "nud", "permanent"), "lladdr"); got != maxNeighbours-2 {
+		t.Errorf("h0 knows %d neighbours, want %d", got, maxNeighbours-2)
+	}
+	echoes(t, l, "h0", "h99", "10.7.0.100:5001", "[fd00:7::64]:5001")
+}
+
 // On a segment with so many nodes that they are not told of each other, they ask.
 func TestSwitchWithManyHosts(t *testing.T) {
 	f := star(uniqueName(t), 1+maxNeighbours/2)
@@ -304,7 +316,9 @@ func TestSpanningTree(t *testing.T) {
 	if r := runLab(t, l); !r.Passed {
 		t.Errorf("%+v", r.Workloads)
 	}
-	if err := l.LinkDown(testContext(t), "s0:eth0"); err != nil {
+	// s2, which has the spare, loses its way to the root: it need not wait until what
+	// it has heard there is too old.
+	if err := l.LinkDown(testContext(t), "s2:eth0"); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, testTime, func() string {
