@@ -175,6 +175,27 @@ func TestSwitchWithManyHosts(t *testing.T) {
 	echoes(t, l, "h0", "h1", "10.7.0.2:5001", "[fd00:7::2]:5001")
 }
 
+// A link that ends at a switch is probed from the switch's port.
+func TestVerifyLinkOfSwitch(t *testing.T) {
+	f := star(uniqueName(t), 2)
+	f.Links[1].Directions = [2]topology.Impairment{{Delay: 3 * time.Millisecond, Loss: topology.Loss{Rate: 0.3}}, {Delay: time.Millisecond}}
+	for i := range f.Links { // on a machine that may be busy
+		f.Links[i].Tolerance = topology.Tolerance{Delay: 100 * time.Millisecond, DelayP99: time.Second, Rate: 0.5, Loss: 0.01}
+	}
+	l := start(t, f.Topology)
+	for endpoint, impaired := range map[string]bool{"sw:p0": false, "h1:eth0": true} {
+		v, err := l.VerifyLink(testContext(t), endpoint, Probes{Count: 300})
+		if err != nil {
+			t.Fatal(err)
+		}
+		there, back := v.Directions[0], v.Directions[1]
+		if !v.Passed || there.From != v.Endpoints[0] || there.Sent != 300 || back.Sent != 300 || back.Received != 300 ||
+			(there.Lost > 0) != impaired || (there.Delay.Min >= 3000) != impaired || (back.Delay.Min >= 1000) != impaired {
+			t.Errorf("%s: %+v", endpoint, v)
+		}
+	}
+}
+
 // A host whose cable is pulled at the switch, or that dies, is off the network; the
 // others stay, and it comes back with the cable.
 func TestPortDownAndUp(t *testing.T) {
