@@ -61,6 +61,7 @@ const (
 	methodStart    = "start"
 	methodSet      = "set"
 	methodDown     = "down"
+	methodIdle     = "idle"
 	methodRelease  = "release"
 	methodDetach   = "detach"
 	methodMeasure  = "measure"
@@ -175,6 +176,12 @@ func (e *Engine) Set(ctx context.Context, link string, direction int, settings t
 // way arrive.
 func (e *Engine) SetDown(ctx context.Context, link string, down bool) error {
 	return e.conn.Call(ctx, methodDown, cut{link, down}, nil)
+}
+
+// Idle waits until no packet is on its way on a link, which without impairments is
+// soon the case.
+func (e *Engine) Idle(ctx context.Context, link string) error {
+	return e.conn.Call(ctx, methodIdle, target{Link: link}, nil)
 }
 
 // Release removes all impairments from a link and waits until every packet on
