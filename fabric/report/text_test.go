@@ -93,7 +93,7 @@ func trouble() *Run {
 	bad.Asked.Duplicate, bad.Asked.Reorder, bad.Asked.Corrupt, bad.Asked.Burst = ref(0.001), ref(0.0005), ref(0.00005), ref(5)
 	bad.Achieved.Duplicate, bad.Achieved.Reorder, bad.Achieved.Corrupt, bad.Achieved.Marked, bad.Achieved.Burst =
 		ref(0.000999), ref(0.000499), ref(0.000053), ref(0.00015), ref(4.87)
-	bad.QueuePeak, bad.Lateness = 4<<20, &Lateness{P50: 2310, P99: 31200}
+	bad.QueuePeak, bad.Lateness = new(uint64(4<<20)), &Lateness{P50: 2310, P99: 31200}
 	bad.Overruns = []Overrun{
 		{Figure: "median delay", Tolerated: "up to 1ms late", Got: "2.31 ms late", Reason: "the host could not keep up", Remedy: "slower traffic"},
 		{Figure: "packets", Tolerated: "up to 0.001% lost", Got: "0.00133 % lost (3)", Reason: "the host could not keep up", Remedy: "less traffic", Allowed: true},
