@@ -241,3 +241,32 @@ func TestInterruptCapture(t *testing.T) {
 	}
 	run.ended(t)
 }
+
+// Samples of jitter may come from a pipe: waiting for them can be interrupted.
+func TestInterruptedSamples(t *testing.T) {
+	c := startRun(t, "samples")
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	set := exec.CommandContext(t.Context(), "ndklab", "link", "set", c.lab+"/a:eth0", "jitter={file: "+pipe+"}")
+	if err := set.Start(); err != nil {
+		t.Fatal(err)
+	}
+	end, err := os.OpenFile(pipe, os.O_WRONLY, 0) // which waits for a reader
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end.Close()
+	if err := set.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	_ = set.Wait() // the exit code tells
+	if code := set.ProcessState.ExitCode(); code != exitInterrupted {
+		t.Errorf("exit code %d, want %d", code, exitInterrupted)
+	}
+	if err := c.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	c.ended(t)
+}

@@ -50,8 +50,9 @@ type startParams struct {
 	Topology   *topology.Topology
 	StateDir   string
 	Privileged bool // the lab's user is root, outside as well
-	// Record and Replay say that a file comes along for each, in this order.
-	Record, Replay bool
+	// Record and Replay are the names of files of which each comes along, in this
+	// order, unless it is "".
+	Record, Replay string
 }
 
 // Info says what a lab is.
