@@ -552,14 +552,6 @@ func TestLargestLab(t *testing.T) {
 	}
 }
 
-// A list has no more items than a lab could have links.
-func TestLongestList(t *testing.T) {
-	of := func(n int) []byte { return []byte("name: x\nworkloads: [&w {}" + strings.Repeat(",*w", n-1) + "]\n") }
-	if _, err := Parse("long.yaml", of(maxItems+1)); err == nil || !strings.Contains(err.Error(), "the list has 131073 items, expected up to 131072") {
-		t.Error(err)
-	}
-}
-
 func TestLookups(t *testing.T) {
 	lab, err := Parse("x.yaml", []byte(`
 topology:

@@ -230,7 +230,7 @@ func quote(text string) string {
 
 // maxItems bounds the items of a list: aliases take 3 bytes of a file each, and what
 // they stand for a thousand of memory.
-const maxItems = 2 * subnets
+const maxItems = subnets
 
 // list is a field with a list whose items read reads.
 func list[T any](r *reader, key string, to *[]T, read func(*yaml.Node) T) field {
