@@ -91,6 +91,7 @@ func parseBad(t *testing.T, name string, data []byte) ErrorList {
 
 // sampleFiles are what files of topologies refer to in tests.
 var sampleFiles = map[string]string{
+	"junk.txt":     strings.Repeat("bad\n", 1000),
 	"good.txt":     "# of a day\n1ms\n  -50us # early\n\n0ms\r\n",
 	"dir/good.txt": "2ms",
 	"bad.txt":      "1ms\n  2 # no unit\nfast\n61s\n\xff\n",

@@ -339,13 +339,13 @@ topology:
 					{
 						Endpoints: [2]Endpoint{{"a", "eth0"}, {"b", "eth0"}}, MTU: 4200,
 						Directions: [2]Impairment{lossyDefault(), lossyDefault()},
-						Down:       true, Engine: Linkem, AllowOverrun: true,
+						Down:       true, Engine: Linkem, EngineAt: Place{"some/where/x.ndklab.yaml", 6, 49}, AllowOverrun: true,
 						Tolerance: Tolerance{2 * time.Millisecond, DefaultTolerance.DelayP99, DefaultTolerance.Rate, 0.01},
 					},
 					{
 						Endpoints: [2]Endpoint{{"a", "eth1"}, {"b", "eth1"}}, MTU: 4200,
 						Directions: [2]Impairment{{Faults: []Fault{}}, {Faults: []Fault{}}},
-						Engine:     Netem, Offload: true,
+						Engine:     Netem, EngineAt: Place{"some/where/x.ndklab.yaml", 3, 29}, Offload: true,
 						Tolerance: Tolerance{2 * time.Millisecond, time.Second, 0.03, 0.02},
 					},
 				},

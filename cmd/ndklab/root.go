@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/ndklab/ndklab/control"
@@ -122,6 +123,11 @@ func (s silent) Unwrap() error { return s.error }
 
 // flagError says what is wrong with a flag.
 func flagError(cmd *cobra.Command, err error) error {
+	var invalid *pflag.InvalidValueError
+	var number *strconv.NumError
+	if errors.As(err, &invalid) && errors.As(invalid.Unwrap(), &number) {
+		return misuse("--%s %q, expected a whole number", invalid.GetFlag().Name, invalid.GetValue())
+	}
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
 		return misuse("%v", err)

@@ -56,6 +56,7 @@ type Source struct {
 	// one that it sends into; nil if there is none.
 	Tap       *os.File
 	Direction int
+	Carried   bool            // the tap is on: an engine has the link
 	Gone      <-chan struct{} // closed when there is nothing more to come; nil: never
 }
 

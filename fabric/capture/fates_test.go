@@ -75,10 +75,16 @@ func TestFates(t *testing.T) {
 	_, err = write.Write(stream)
 	must(t, err)
 	must(t, write.Close())
+	// The far end has the same from its tap, and has sent nothing.
+	farRead, farWrite, err := os.Pipe()
+	must(t, err)
+	_, err = farWrite.Write(stream)
+	must(t, err)
+	must(t, farWrite.Close())
 
 	few, err := filter.Parse("less 1100")
 	must(t, err)
-	sources := []Source{{Name: "far", Socket: far}, {Name: "near", Socket: near, Tap: read}}
+	sources := []Source{{Name: "far", Socket: far, Tap: farRead, Direction: 1}, {Name: "near", Socket: near, Tap: read}}
 	var file bytes.Buffer
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -107,6 +113,40 @@ func TestFilterSeesSinglePackets(t *testing.T) {
 	must(t, err)
 	if counts[0] != (Counts{Packets: 1, Other: perSuper - 1}) || len(readRecords(t, file.Bytes())) != 1 {
 		t.Errorf("counts %+v", counts[0])
+	}
+}
+
+// A packet waits for its decision while an engine has its link and may be busy, and
+// for as long as the tap has something to say that was not read; else it does not.
+func TestFatesAreWaitedFor(t *testing.T) {
+	read, write, err := os.Pipe()
+	must(t, err)
+	defer read.Close()
+	defer write.Close()
+	const came = int64(time.Hour)
+	soon, late := came+int64(200*time.Millisecond), came+int64(300*time.Millisecond)
+	for _, c := range []struct {
+		name   string
+		come   progress
+		unread bool
+		now    int64
+		want   bool
+	}{
+		{"no engine", progress{}, false, came, true},
+		{"engine busy", progress{at: 1}, false, soon, false},
+		{"engine silent", progress{at: 1}, false, late, true},
+		{"engine behind", progress{at: came + int64(100*time.Millisecond), told: came - 1}, false, late, false},
+		{"told of later ones", progress{at: came, told: came + int64(skew) + 1}, false, came, true},
+		{"we are behind", progress{at: 1}, true, late, false},
+	} {
+		if c.unread {
+			_, err := write.Write([]byte{0})
+			must(t, err)
+		}
+		r := recorder{sources: []Source{{Tap: read}}, come: []progress{c.come}}
+		if got := r.decided(&held{key: 1, stamp: came, since: came}, c.now); got != c.want {
+			t.Errorf("%s: decided %v", c.name, got)
+		}
 	}
 }
 

@@ -31,6 +31,7 @@ type chunk struct {
 type taken struct {
 	begin, end int // of its virtio header and bytes
 	stamp      int64
+	sent       bool // through the interface, rather than received
 }
 
 // chunks go round between those who fill them and the one who empties them.
@@ -70,6 +71,7 @@ func (s *Source) take(ctx context.Context, source int, chunks *chunks) (dropped 
 		buffers[i] = make([]byte, frame.MaxLen)
 	}
 	receiver := frame.NewReceiver(buffers)
+	receiver.KeepWays()
 	var c *chunk // being filled
 	for ended := false; ; {
 		var n int
@@ -125,7 +127,7 @@ func (c *chunk) add(receiver *frame.Receiver, n int) (lost uint64) {
 		}
 		begin := len(c.bytes)
 		c.bytes = append(c.bytes, receiver.Frame(i)...)
-		c.frames = append(c.frames, taken{begin, len(c.bytes), receiver.Stamp(i)})
+		c.frames = append(c.frames, taken{begin, len(c.bytes), receiver.Stamp(i), receiver.Outgoing(i)})
 	}
 	return lost
 }

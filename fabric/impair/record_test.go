@@ -94,6 +94,9 @@ func TestReadLog(t *testing.T) {
 	if err != nil || log.Seed != 77 || log.Records != 2 || log.Missing != 11 || !log.CutShort {
 		t.Errorf("log %+v, %v", log, err)
 	}
+	if diff := cmp.Diff([]string{"x"}, log.Links()); diff != "" {
+		t.Errorf("links (-want +got):\n%s", diff)
+	}
 	if log.Sequence("x", 0) == nil || log.Sequence("x", 1) == nil || log.Sequence("y", 0) != nil {
 		t.Error("a sequence is missing, or there is one too many")
 	}
@@ -101,21 +104,21 @@ func TestReadLog(t *testing.T) {
 		t.Errorf("empty log: %+v, %v", log, err)
 	}
 	for says, bad := range map[string]string{
-		"line 1: this is no log":   "",
-		"this is no log":           "{}\n",
-		"is of version 2":          strings.Replace(header, "1", "2", 1),
-		"line 2: ":                 header + "nonsense\n",
-		"line 3: place 1 of x":     header + line("") + line(""),
-		"needs a link":             header + "{}\n",
-		"a direction of 0 or 1":    header + strings.Replace(line(""), "0", "2", 1),
-		`unknown fate "lives"`:     header + strings.Replace(line(""), "passes", "lives", 1),
-		`unknown cause "bad luck"`: header + line(`,"cause":"bad luck"`),
-		"-1 ns is out of range":    header + line(`,"delay_ns":-1`),
-		"ns is out of range":       header + line(`,"queued_ns":%d`, maxInstant+1),
-		"9 bits flipped":           header + line(`,"flip":[1,2,3,4,5,6,7,8,9]`),
-		"no packet has bit":        header + line(`,"flip":[600000]`),
-		"257 packets overtaken":    header + line(`,"overtakes":257`),
-		"buffer full":              header + line(`,"x":"%s"`, strings.Repeat("x", maxLine)),
+		"line 1: this is no log":                  "",
+		"this is no log":                          "{}\n",
+		"is of version 2":                         strings.Replace(header, "1", "2", 1),
+		"line 2: this is no record":               header + "nonsense\n",
+		"line 2: a line of more than 65536 bytes": header + strings.Repeat("x", maxLine),
+		"line 3: place 1 of x":                    header + line("") + line(""),
+		"needs a link":                            header + "{}\n",
+		"a direction of 0 or 1":                   header + strings.Replace(line(""), "0", "2", 1),
+		`unknown fate "lives"`:                    header + strings.Replace(line(""), "passes", "lives", 1),
+		`unknown cause "bad luck"`:                header + line(`,"cause":"bad luck"`),
+		"-1 ns is out of range":                   header + line(`,"delay_ns":-1`),
+		"ns is out of range":                      header + line(`,"queued_ns":%d`, maxInstant+1),
+		"9 bits flipped":                          header + line(`,"flip":[1,2,3,4,5,6,7,8,9]`),
+		"no packet has bit":                       header + line(`,"flip":[600000]`),
+		"257 packets overtaken":                   header + line(`,"overtakes":257`),
 	} {
 		if log, err := ReadLog(strings.NewReader(bad)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%+v, %v, want an error with %q", log, err, says)

@@ -119,7 +119,7 @@ func measured(spec *topology.Link, rate uint64, m *linkem.Measured) report.Direc
 		Corrupted:  m.Corrupted,
 		Marked:     m.Marked,
 		Faulted:    m.Faulted,
-		QueuePeak:  m.PeakBytes,
+		QueuePeak:  &m.PeakBytes,
 		Lateness:   lateness(m.Lateness),
 		Replayed:   replayed(m.Replayed),
 		Overruns:   overruns(spec, rate, m),

@@ -43,6 +43,7 @@ func (l *loop) receive(p *port) bool {
 		// be older than the last time there was nothing, nor in the future.
 		arrived := min(max(time.Duration(l.receiver.Stamp(i)-offset), p.empty), now)
 		p.empty = arrived
+		l.stream.bytes += len(raw)
 		l.enter(p.line, i, raw, arrived)
 	}
 	if n < receiveBatch {

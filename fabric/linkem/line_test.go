@@ -199,26 +199,6 @@ func TestLostPacketsLeaveGaps(t *testing.T) {
 	}
 }
 
-func TestPacketsCloseTogetherAreGathered(t *testing.T) {
-	n := &line{}
-	at := func(us ...int) {
-		n.queue = queue{}
-		for _, v := range us {
-			n.queue.push(run{departs: time.Duration(v) * time.Microsecond})
-		}
-		n.schedule()
-	}
-	for _, c := range []struct {
-		departs []int
-		want    int
-	}{{[]int{100}, 100}, {[]int{100, 126}, 100}, {[]int{100, 104, 108, 125, 128}, 125}, {[]int{100, 100, 200}, 100}, {[]int{300, 300, 104, 100, 108, 200}, 108}} {
-		at(c.departs...)
-		if n.release != time.Duration(c.want)*time.Microsecond {
-			t.Errorf("departures %v: released at %v, want %d us", c.departs, n.release, c.want)
-		}
-	}
-}
-
 // When the delay lines' memory is spent, packets are lost and counted, and the
 // rest is delivered.
 func TestMemoryBudget(t *testing.T) {

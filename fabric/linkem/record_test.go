@@ -199,7 +199,7 @@ func TestRecordToAFullDisk(t *testing.T) {
 		b.arrive(t, superPacket(15, 100))
 		recorder.flushed()
 	}
-	if status := recorder.flushed(); status.Records != 0 || status.Missing != 30 || !strings.Contains(status.Error, "no space") {
+	if status := recorder.flushed(); status.Records != 0 || status.Missing != 30 || status.Error != "no space left on device" {
 		t.Errorf("recorded %+v", status)
 	}
 	b.send(b.k.lines[0])
@@ -272,7 +272,11 @@ func TestEnginesRecordAndReplay(t *testing.T) {
 		must(t, err)
 		l := newLab(t, 1500)
 		l.quiet(t)
-		must(t, l.engine.Replay(deadline(t), file))
+		log, err := l.engine.Replay(deadline(t), file)
+		must(t, err)
+		if diff := cmp.Diff(Log{Links: []string{linkName}}, log); diff != "" {
+			t.Errorf("the log (-want +got):\n%s", diff)
+		}
 		link := l.link(topology.Impairment{}, topology.Impairment{})
 		link.Seed = 43
 		must(t, l.engine.Attach(deadline(t), link))
@@ -289,7 +293,7 @@ func TestEnginesRecordAndReplay(t *testing.T) {
 	t.Run("what is no log", func(t *testing.T) {
 		_, err := file.Seek(3, io.SeekStart)
 		must(t, err)
-		if err := newLab(t, 1500).engine.Replay(deadline(t), file); !errors.As(err, &usage) || usage.Code != control.Usage {
+		if _, err := newLab(t, 1500).engine.Replay(deadline(t), file); !errors.As(err, &usage) || usage.Code != control.Usage {
 			t.Errorf("what is no log was replayed: %v", err)
 		}
 	})

@@ -87,7 +87,7 @@ func (l *loop) serve(ctx context.Context, r *control.Request) (any, error) {
 	case methodRecorded:
 		return l.serveRecorded()
 	case methodReplay:
-		return nil, l.serveReplay(r)
+		return l.serveReplay(r)
 	case methodRelay:
 		return nil, l.relays.serve(r)
 	case methodRelays:
