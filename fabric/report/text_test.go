@@ -269,3 +269,19 @@ func TestMissingRecords(t *testing.T) {
 		}
 	}
 }
+
+// What every link does is not told of each, and that jitter reorders, too, is.
+func TestStory(t *testing.T) {
+	n := func(v float64) *float64 { return &v }
+	for want, d := range map[string]Direction{
+		"": {QueuePeak: new(uint64(16<<10 - 1)), Lateness: &Lateness{P50: 30, P99: 150}},
+		"at most 16 KiB in the queue, left 30.1 us late at the median, 150 us at the 99th percentile": {QueuePeak: new(uint64(16 << 10)), Lateness: &Lateness{P50: 30.1, P99: 150}},
+		"left 1.00 us late at the median, 151 us at the 99th percentile":                              {Lateness: &Lateness{P50: 1, P99: 151}},
+		"8 overtook others (asked 1 %, achieved 8.00 %)":                                              {Reordered: 8, Asked: Quality{Reorder: n(0.01)}, Achieved: Quality{Reorder: n(0.08)}},
+		"7 overtook others by reorder or jitter (asked 1 %, achieved 8.00 %)":                         {Reordered: 7, Asked: Quality{Reorder: n(0.01), JitterUS: n(5)}, Achieved: Quality{Reorder: n(0.08)}},
+	} {
+		if got := d.story(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
