@@ -77,6 +77,9 @@ func TestNetem(t *testing.T) {
 			if a := d.Achieved; a.DelayUS != nil || a.JitterUS != nil || a.Loss != nil || a.RateGbps != nil {
 				t.Errorf("netem measures nothing, but: %+v", a)
 			}
+			if d.QueuePeak != nil || d.Lateness != nil {
+				t.Errorf("netem measures nothing, but: queue %v, lateness %v", d.QueuePeak, d.Lateness)
+			}
 		}
 	}
 	if err := l.LinkDown(testContext(t), "n0:eth0"); err != nil {
