@@ -163,7 +163,7 @@ func (p *page) linkStories(links []Link) {
 	}
 	for _, l := range links {
 		if l.Engine == "netem" {
-			tell(l.Endpoints[0]+" - "+l.Endpoints[1], "netem counts packets and measures nothing, so that an overrun would not show: `ndklab link verify` measures",
+			tell(l.Endpoints[0]+" - "+l.Endpoints[1], "what netem achieves is not measured, nor is an overrun noticed: see `ndklab link verify`",
 				func(line string) string { return line })
 		}
 	}

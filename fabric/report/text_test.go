@@ -119,7 +119,7 @@ func TestNetemText(t *testing.T) {
 	if err := WriteLinks(&b, []Link{link}); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.String(); strings.Contains(got, "achieved") || !strings.Contains(got, "netem counts packets and measures nothing") {
+	if got := b.String(); strings.Contains(got, "achieved") || !strings.Contains(got, "what netem achieves is not measured") {
 		t.Error(got)
 	}
 }
