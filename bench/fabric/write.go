@@ -35,8 +35,11 @@ func openAdapter(end int) (*provider.Miniport, error) {
 	if err != nil {
 		return nil, err
 	}
+	configuration := provider.DefaultConfiguration()
+	configuration.NetworkDirectRoCEFrameSize = 0 // the largest that the link allows, as in labs
 	m, err := provider.NewMiniport(provider.Config{
-		Carrier: carrier, Clock: clock.Real(), Rand: rand.New(rand.NewPCG(seed, uint64(end))),
+		Configuration: &configuration,
+		Carrier:       carrier, Clock: clock.Real(), Rand: rand.New(rand.NewPCG(seed, uint64(end))),
 		Info: provider.DefaultAdapterInfo(), Capabilities: provider.DefaultCapabilities(),
 	})
 	if err != nil {

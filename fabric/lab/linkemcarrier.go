@@ -54,6 +54,14 @@ func (s linkemCarrier) set(ctx context.Context, l *labLink, direction int, to to
 	return nil
 }
 
+func (s linkemCarrier) idle(ctx context.Context, l *labLink) error {
+	engine, err := s.startedEngine()
+	if err != nil {
+		return err
+	}
+	return engine.Idle(ctx, l.name())
+}
+
 func (s linkemCarrier) detach(ctx context.Context, l *labLink) error {
 	engine, err := s.startedEngine()
 	if err != nil {

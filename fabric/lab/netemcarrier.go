@@ -43,6 +43,9 @@ func (netemCarrier) set(_ context.Context, l *labLink, direction int, to topolog
 	return nil
 }
 
+// idle need not wait: the kernel goes on to hand out what netem has.
+func (netemCarrier) idle(context.Context, *labLink) error { return nil }
+
 func (netemCarrier) detach(_ context.Context, l *labLink) error {
 	for d := range l.asked {
 		if err := l.setNetem(d, topology.Impairment{}); err != nil {

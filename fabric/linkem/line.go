@@ -8,12 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// gather is how long a packet may wait for those behind it, to be sent with
-// them: at 10 Gb/s, where packets of 4 KiB leave 3.4 us apart and sending one
-// takes as long, this is what keeps the rate. Those of one super-packet are
-// then sent as one. It makes the median packet of a stream half as late.
-const gather = 25 * time.Microsecond
-
 // retryAfter is how long a line waits when its interface takes no more frames.
 const retryAfter = 50 * time.Microsecond
 
@@ -48,20 +42,6 @@ type held struct {
 
 func newLine(k *link, direction int, model *impair.Direction) *line {
 	return &line{link: k, direction: direction, model: model, place: -1}
-}
-
-// schedule sets when the first of the queue is due: together with what leaves
-// soon after.
-func (n *line) schedule() {
-	first := n.queue.first(gather).departs
-	n.release = first
-	soon := n.queue.upcoming()
-	for _, r := range soon[:min(len(soon), batchMessages)] {
-		if r.departs > first+gather {
-			return
-		}
-		n.release = r.departs
-	}
 }
 
 // send sends what is due, or a good part of it.
@@ -120,6 +100,7 @@ func (n *line) lose(r *run, errno unix.Errno) {
 
 // finish takes the first runs off the queue.
 func (l *loop) finish(n *line, runs int) {
+	l.pool.left += runs * runCost
 	for range runs {
 		h := n.queue.drop()
 		if h.runs--; h.runs == 0 {

@@ -32,6 +32,8 @@ type loop struct {
 	credit     time.Duration // for polling
 	waited     time.Duration // when the last wait began
 	polled     bool          // the last wait polled
+	stream     stream
+	more       bool // frames were left at a port
 
 	events   [64]unix.EpollEvent
 	timeout  unix.Timespec // of wait
@@ -145,9 +147,10 @@ func (l *loop) run() error {
 		if err != nil {
 			return err
 		}
+		l.more = false
 		for _, e := range l.events[:n] {
 			if p := l.ports[e.Fd]; p != nil {
-				l.receive(p)
+				l.more = l.receive(p) || l.more
 			} else if int(e.Fd) == l.wake {
 				l.obey()
 			}
@@ -194,6 +197,9 @@ func (l *loop) wait() (events int, err error) {
 		l.credit = min(maxCredit, l.credit+(began-l.waited)/pollShare)
 	}
 	l.waited, l.polled = began, false
+	if l.stream.goesOn(began) {
+		return l.rest(began)
+	}
 	if len(l.departures) == 0 {
 		return l.block(nil)
 	}

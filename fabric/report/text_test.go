@@ -266,3 +266,19 @@ func TestPaint(t *testing.T) {
 		t.Errorf("red FAIL is %q", got)
 	}
 }
+
+// Decisions that are missing from a log are so for one of two reasons.
+func TestMissingRecords(t *testing.T) {
+	for want, r := range map[string]Recorded{
+		"7 decisions on packets were recorded\n":                                                           {Records: 7},
+		"7 decisions on packets were recorded; 3 are missing, which came too fast to be written\n":         {Records: 7, Missing: 3},
+		"7 decisions on packets were recorded; 3 are missing, which could not be written: no space left\n": {Records: 7, Missing: 3, Error: "no space left"},
+	} {
+		var b strings.Builder
+		p := newPage(&b)
+		p.recorded(&r)
+		if err := p.flush(); err != nil || !strings.HasSuffix(b.String(), want) {
+			t.Errorf("got %q, %v, want %q", b.String(), err, want)
+		}
+	}
+}
