@@ -162,6 +162,12 @@ func (p *page) linkStories(links []Link) {
 		}
 	}
 	for _, l := range links {
+		if l.Engine == "netem" {
+			tell(l.Endpoints[0]+" - "+l.Endpoints[1], "what netem achieves is not measured, nor is an overrun noticed: see `ndklab link verify`",
+				func(line string) string { return line })
+		}
+	}
+	for _, l := range links {
 		for end := range l.Directions {
 			for _, o := range l.Directions[end].Overruns {
 				tell("OVERRUN "+l.direction(end), o.String(), p.paint.red)

@@ -111,6 +111,19 @@ func settings() []Link {
 	return links
 }
 
+// What netem does not measure is not shown as if it were nothing.
+func TestNetemText(t *testing.T) {
+	link := Link{Endpoints: [2]string{"a:eth0", "b:eth0"}, Engine: "netem", State: "up",
+		Directions: [2]Direction{{Packets: 12, Dropped: 3, Asked: Quality{DelayUS: ref(1000)}}, {}}}
+	var b strings.Builder
+	if err := WriteLinks(&b, []Link{link}); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.String(); strings.Contains(got, "achieved") || !strings.Contains(got, "what netem achieves is not measured") {
+		t.Error(got)
+	}
+}
+
 func TestText(t *testing.T) {
 	inspection := pair()
 	inspection.Nodes[0].PID, inspection.Nodes[1].PID = 4711, 4712
