@@ -295,3 +295,34 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+// A packet for which there is no room on the way to a slow disk or reader is dropped
+// and counted; with room again, the next one is written.
+func TestSlowOutput(t *testing.T) {
+	var file bytes.Buffer
+	r := newRecorder([]Source{{Name: "near"}}, newChunks(1), Stream(&file), Options{})
+	r.begin()
+	var taken [][]byte
+	for range bufferCount { // as if all were with a disk
+		taken = append(taken, <-r.output.spare)
+	}
+	old := time.Now().Add(-time.Minute).UnixNano()
+	for h := r.waiting[0].add(make([]byte, bufferSize), old); ; h = r.waiting[0].add(make([]byte, 60), old) {
+		h.since = old
+		r.write(false)
+		if r.counts[0] == (Counts{Packets: 2, Dropped: 1}) {
+			break
+		}
+		if r.counts[0] == (Counts{Packets: 1, Dropped: 1}) {
+			for _, b := range taken {
+				r.output.spare <- b
+			}
+		} else if r.counts[0] != (Counts{Packets: 1}) {
+			t.Fatalf("counts %+v", r.counts[0])
+		}
+	}
+	must(t, r.end())
+	if packets, _ := readBack(t, file.Bytes()); len(packets) != 2 {
+		t.Errorf("%d packets in the file, want 2", len(packets))
+	}
+}
