@@ -307,18 +307,19 @@ func TestSlowOutput(t *testing.T) {
 		taken = append(taken, <-r.output.spare)
 	}
 	old := time.Now().Add(-time.Minute).UnixNano()
-	for h := r.waiting[0].add(make([]byte, bufferSize), old); ; h = r.waiting[0].add(make([]byte, 60), old) {
-		h.since = old
-		r.write(false)
-		if r.counts[0] == (Counts{Packets: 2, Dropped: 1}) {
-			break
-		}
-		if r.counts[0] == (Counts{Packets: 1, Dropped: 1}) {
+	for _, step := range []struct {
+		size int
+		room bool
+		want Counts
+	}{{bufferSize, false, Counts{Packets: 1}}, {60, false, Counts{Packets: 1, Dropped: 1}}, {60, true, Counts{Packets: 2, Dropped: 1}}} {
+		if step.room {
 			for _, b := range taken {
 				r.output.spare <- b
 			}
-		} else if r.counts[0] != (Counts{Packets: 1}) {
-			t.Fatalf("counts %+v", r.counts[0])
+		}
+		r.waiting[0].add(make([]byte, step.size), old).since = old
+		if r.write(false); r.counts[0] != step.want {
+			t.Errorf("counts %+v, want %+v", r.counts[0], step.want)
 		}
 	}
 	must(t, r.end())
