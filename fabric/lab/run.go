@@ -168,7 +168,7 @@ func (r *run) conclude(ctx context.Context, result *report.Run) error {
 		for d, l := 0, &result.Links[i]; d < 2; d++ {
 			for _, o := range l.Directions[d].Overruns {
 				if !o.Allowed {
-					r.problem("overrun of link %s to %s: %v", l.Endpoints[d], l.Endpoints[1-d], &o)
+					r.problem("overrun of link %s to %s: %s: tolerated %s, got %s", l.Endpoints[d], l.Endpoints[1-d], o.Figure, o.Tolerated, o.Got)
 				}
 			}
 		}
