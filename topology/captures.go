@@ -13,8 +13,12 @@ import (
 var (
 	captureRing  = sized[uint64](sizes, 16<<10, 1<<40) // smaller files would hold little but their headers
 	captureFiles = count[int](1, 10000)
-	captureSnap  = count[int](14, 1<<18) // at least the Ethernet header
+	captureSnap  = count[int](MinSnaplen, 1<<18)
 )
+
+// MinSnaplen is how many bytes of a packet a capture records at least: the Ethernet
+// header.
+const MinSnaplen = 14
 
 // ParseRingSize reads from how many bytes on a file of a ring is full, with its
 // unit, such as 10MiB.

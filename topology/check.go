@@ -3,6 +3,7 @@ package topology
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -198,14 +199,29 @@ func (f Fault) check() *ImpairmentError {
 		return wrong("faults", "at most 0xffffff", "a fault matches QP 0x%x", *m.QP)
 	case m.PSN != nil && (m.PSN.First > max24 || m.PSN.Last > max24):
 		return wrong("faults", "at most 0xffffff", "a fault matches PSN 0x%x", max(m.PSN.First, m.PSN.Last))
+	case m.PSN != nil && m.PSN.First > m.PSN.Last && m.PSN.First-m.PSN.Last < halfPSNs:
+		return wrong("faults", fmt.Sprintf("%d-%d", m.PSN.Last, m.PSN.First), "a fault matches PSN %d-%d, which is nearly all, past 0xffffff", m.PSN.First, m.PSN.Last)
 	case !isProbability(m.Probability):
 		return wrong("faults", "0 to 1", "a fault has the probability %v", m.Probability)
 	}
 	if err := m.check(); err != nil {
 		return err
 	}
-	return checkPlaces("faults", "a fault matches", m.Packets)
+	if err := checkPlaces("faults", "a fault matches", m.Packets); err != nil {
+		return err
+	}
+	among := func(p uint64) bool { return p%m.Every == 0 }
+	if len(m.Packets) > 0 && m.Every > 1 && !slices.ContainsFunc(m.Packets, among) {
+		places := strings.Trim(strings.ReplaceAll(fmt.Sprint(m.Packets), " ", ", "), "[]")
+		return wrong("faults", fmt.Sprintf("places that are multiples of %d", m.Every),
+			"a fault matches nth %s and every %d, which no packet is", places, m.Every)
+	}
+	return nil
 }
+
+// halfPSNs is half of the space of PSNs, in which ranges may go past the end
+// (roce.md 5).
+const halfPSNs = 1 << 23
 
 // check says if no packet can match.
 func (m Match) check() *ImpairmentError {
@@ -219,6 +235,8 @@ func (m Match) check() *ImpairmentError {
 		return wrong("faults", "ack among the opcodes, or none", "a fault matches syndromes, but no opcode that has them")
 	case len(m.CM) > 0 && !among(func(o uint8) bool { return o == udSendOnly }):
 		return wrong("faults", "UD_SEND_ONLY among the opcodes, or none", "a fault matches CM messages, but not the opcode that they have")
+	case slices.Contains(m.CM, 0):
+		return wrong("faults", "those of CM, from 0x10 on", "a fault matches the CM attribute 0")
 	case len(m.CM) > 0 && m.QP != nil && *m.QP != 1:
 		return wrong("faults", "1, which they all go to, or none", "a fault matches CM messages to QP 0x%x", *m.QP)
 	}

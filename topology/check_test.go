@@ -84,6 +84,7 @@ func TestCheck(t *testing.T) {
 		{fault(Match{Syndromes: []string{"nak"}, Opcodes: []uint8{4}}), "faults", "a fault matches syndromes, but no opcode that has them, expected ack among the opcodes, or none"},
 		{fault(Match{Syndromes: []string{"nak"}, Opcodes: []uint8{4, 0xd1}}), "", ""},
 		{fault(Match{Syndromes: []string{"nak"}, CM: []uint16{16}}), "faults", "a fault matches syndromes and CM messages, which no packet has both, expected one of them"},
+		{fault(Match{CM: []uint16{0}}), "faults", "a fault matches the CM attribute 0, expected those of CM, from 0x10 on"},
 		{fault(Match{CM: []uint16{16}, QP: new(uint32(1))}), "", ""},
 		{fault(Match{CM: []uint16{16}, QP: new(uint32(2))}), "faults", "a fault matches CM messages to QP 0x2, expected 1, which they all go to, or none"},
 		{fault(Match{Packets: []uint64{5, 3}}), "faults", "a fault matches packet 3 in the wrong place, expected 1 for the first, and ascending"},

@@ -31,8 +31,6 @@ func (i Impairment) checkNetem(offload bool) *ImpairmentError {
 		return lacks("jitter", "jitter by samples")
 	case i.Jitter.Spread > maxNetemJitter:
 		return wrong("jitter", "at most 2s, or "+linkem, "netem has no jitter of %s", FormatDuration(i.Jitter.Spread))
-	case i.Loss.Burst != 0:
-		return lacks("loss", "loss of so many packets in a row")
 	case i.Loss.Every != 0:
 		return lacks("loss", "loss of every n-th packet")
 	case len(i.Loss.Packets) > 0:

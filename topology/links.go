@@ -34,6 +34,9 @@ func (r *reader) links(m topologyMap, nodes []Node, ports map[string][]portMap) 
 			of[end] = ports[e.node.is]
 		}
 		l.links = append(l.links, link.resolve(m.defaults.link, of))
+		if at := link.engine.or(m.defaults.link.engine).at; at != nil {
+			l.links[i].EngineAt = Place{r.file, at.Line, at.Column}
+		}
 		if len(link.endpoints) != 2 {
 			r.errorf(link.at, "the number of endpoints is %d, expected 2", len(link.endpoints))
 			l.broken = true

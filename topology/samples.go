@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 const (
 	maxSampleSize  = 1 << 20 // bytes of one file
 	maxSampleFiles = 64      // that one topology reads
+	maxBadSamples  = 5       // lines of one file that are told each by itself
 )
 
 // A ReadFile reads a file that a topology refers to; a relative path is from
@@ -66,7 +68,7 @@ func (r *reader) sampleFile(n *yaml.Node, name string) []time.Duration {
 // sampleLines is the samples in a file's text.
 func (r *reader) sampleLines(text string) []time.Duration {
 	var samples []time.Duration
-	number := 0
+	number, others := 0, 0
 	for line := range strings.Lines(text) {
 		number++
 		line, _, _ = strings.Cut(line, "#")
@@ -75,11 +77,20 @@ func (r *reader) sampleLines(text string) []time.Duration {
 			continue
 		}
 		s, err := sample(value)
-		if err != nil {
+		switch {
+		case err != nil && len(r.errors) > maxBadSamples:
+			others++
+			continue
+		case err != nil:
 			r.errorAt(number, 1+utf8.RuneCountInString(line[:strings.Index(line, value)]), "%v", err)
 			continue
 		}
 		samples = append(samples, s)
+	}
+	if others > 0 {
+		last := &r.errors[maxBadSamples]
+		found, _, _ := strings.Cut(last.Message, ", expected ")
+		last.Message = fmt.Sprintf("%s, and no durations in %d other lines, expected one on each line", found, others)
 	}
 	return samples
 }

@@ -32,7 +32,11 @@ func ParseChange(read ReadFile, settings []string) (Change, error) {
 			bad = append(bad, fmt.Errorf("found %s, expected KEY=VALUE such as loss=1%%", quote(setting)))
 			continue
 		case i < 0:
-			bad = append(bad, fmt.Errorf("unknown key %s, %s", quote(key), r.expectation(key, impairmentKeys)))
+			if reason := unsettable[key]; reason != "" {
+				bad = append(bad, fmt.Errorf("%s: %s", key, reason))
+			} else {
+				bad = append(bad, fmt.Errorf("unknown key %s, %s", quote(key), r.expectation(key, impairmentKeys)))
+			}
 			continue
 		case m.at[key] != nil:
 			bad = append(bad, fmt.Errorf("%s a second time, expected it once", key))
@@ -59,6 +63,21 @@ func ParseChange(read ReadFile, settings []string) (Change, error) {
 	}
 	return m.change, nil
 }
+
+// unsettable is why a key that links have in a topology file is no setting.
+var unsettable = map[string]string{
+	"endpoints": fixed,
+	"mtu":       fixed,
+	"engine":    fixed,
+	"offload":   fixed,
+	"tolerance": fixed,
+	"overrun":   fixed,
+	"reverse":   "no setting, expected --from NODE beside settings for what that node sends",
+	"down":      "no setting, expected \"ndklab link down\" or \"ndklab link up\"",
+	"capture":   "no setting, expected \"ndklab capture\"",
+}
+
+const fixed = "fixed while the lab is up, expected a change of the topology file"
 
 // Settings is what ParseChange reads as the same change.
 func (c Change) Settings() []string {

@@ -34,10 +34,19 @@ jitter: unknown key "distribtion" in jitter, expected "distribution"?`},
 bad.txt:3:1: found "fast", expected a duration such as 5ms
 bad.txt:4:1: 61s is out of range, expected -60s to 60s
 bad.txt:5:1: found "", expected a duration such as 5ms`},
+	{[]string{"jitter={file: junk.txt}"}, `junk.txt:1:1: found "bad", expected a duration such as 5ms
+junk.txt:2:1: found "bad", expected a duration such as 5ms
+junk.txt:3:1: found "bad", expected a duration such as 5ms
+junk.txt:4:1: found "bad", expected a duration such as 5ms
+junk.txt:5:1: found "bad", expected a duration such as 5ms
+junk.txt:6:1: found "bad", and no durations in 994 other lines, expected one on each line`},
+	{[]string{"down=true"}, `down: no setting, expected "ndklab link down" or "ndklab link up"`},
+	{[]string{"faults=[{match: {nth: [3, 9], every: 2}, action: drop}]"}, `faults: a fault matches nth 3, 9 and every 2, which no packet is, expected places that are multiples of 2`},
+	{[]string{"faults=[{match: {psn: 20-5}, action: drop}]"}, `faults: a fault matches PSN 20-5, which is nearly all, past 0xffffff, expected 5-20`},
 	{[]string{"loss=*x"}, `loss: unknown anchor "x", expected one that the file defines above`},
 	{[]string{"loss=1%\n---\n2%"}, `loss: a second YAML document, expected only one`},
 	{[]string{"faults=[{match: {}, action: drop, from: a}]"}, `faults: from stands in a fault, expected none: the direction is chosen for all settings`},
-	{[]string{"mtu=1500", "delay=1", "cut=1"}, `unknown key "mtu", expected one of delay, jitter, loss, duplicate, reorder, corrupt, rate, burst, queue, ecn, cut, flap, faults
+	{[]string{"mtu=1500", "delay=1", "cut=1"}, `mtu: fixed while the lab is up, expected a change of the topology file
 delay: 1 has no unit, expected a duration (1ms?)
 cut: found "1", expected true or false`},
 }
@@ -99,14 +108,14 @@ func TestSettings(t *testing.T) {
 			Change{Faults: &[]Fault{{Match: Match{Opcodes: []uint8{6, 12, 17, 0x81, 0xd2}, Packets: []uint64{3}}, Action: Double}}},
 			"faults duplicate {opcode: [WRITE_FIRST, read, ACKNOWLEDGE, cnp, 0xd2], nth: 3}",
 			"faults=[{match: {opcode: [WRITE_FIRST, read, ACKNOWLEDGE, cnp, 0xd2], nth: 3}, action: duplicate}]"},
-		{"faults=[{match: {syndrome: [rnr, nak], qp: 18, psn: 0xfffffe-2, nth: [5, 3], every: 2, count: 4, probability: 50%}, action: delay, delay: 1ms}, {match: {cm: [rep, 0x1]}, action: corrupt}]",
+		{"faults=[{match: {syndrome: [rnr, nak], qp: 18, psn: 0xfffffe-2, nth: [6, 3], every: 2, count: 4, probability: 50%}, action: delay, delay: 1ms}, {match: {cm: [rep, 0x1]}, action: corrupt}]",
 			Change{Faults: &[]Fault{
-				{Match: Match{Syndromes: []string{"nak", "rnr"}, QP: new(uint32(18)), PSN: &PSNs{0xfffffe, 2}, Packets: []uint64{3, 5}, Every: 2, Count: 4, Probability: 0.5},
+				{Match: Match{Syndromes: []string{"nak", "rnr"}, QP: new(uint32(18)), PSN: &PSNs{0xfffffe, 2}, Packets: []uint64{3, 6}, Every: 2, Count: 4, Probability: 0.5},
 					Action: Postpone, Delay: time.Millisecond},
 				{Match: Match{CM: []uint16{1, 0x13}}, Action: Corrode},
 			}},
-			"faults delay {syndrome: [nak, rnr], qp: 0x12, psn: 16777214-2, nth: [3, 5], every: 2, count: 4, probability: 50%} by 1ms or corrupt {cm: [0x0001, REP]}",
-			"faults=[{match: {syndrome: [nak, rnr], qp: 0x12, psn: 16777214-2, nth: [3, 5], every: 2, count: 4, probability: 50%}, action: delay, delay: 1ms}, {match: {cm: [0x0001, REP]}, action: corrupt}]"},
+			"faults delay {syndrome: [nak, rnr], qp: 0x12, psn: 16777214-2, nth: [3, 6], every: 2, count: 4, probability: 50%} by 1ms or corrupt {cm: [0x0001, REP]}",
+			"faults=[{match: {syndrome: [nak, rnr], qp: 0x12, psn: 16777214-2, nth: [3, 6], every: 2, count: 4, probability: 50%}, action: delay, delay: 1ms}, {match: {cm: [0x0001, REP]}, action: corrupt}]"},
 		{"delay=none|jitter=none|loss=none|duplicate=none|reorder=none|corrupt=none|rate=none|burst=none|queue=none|ecn=none|cut=none|flap=none|faults=none",
 			Change{new(time.Duration), new(Jitter), new(Loss), new(float64), new(Reorder), new(Corrupt), new(uint64), new(uint64), new(Queue), new(ECN), new(bool), new(Flap), &[]Fault{}},
 			"delay 0ms, jitter 0ms, loss 0%, duplicate 0%, reorder 0%, corrupt 0%, rate none, burst none, queue none, ecn none, cut false, flap none, faults none",
@@ -281,7 +290,7 @@ func drawFault(t *rapid.T) Fault {
 	case 1:
 		m.Syndromes = []string{"nak", "rnr"}
 	case 2:
-		m.CM = slices.Sorted(maps.Keys(rapid.MapOfN(rapid.Uint16Range(0, 40), rapid.Just(true), 1, 9).Draw(t, "messages")))
+		m.CM = slices.Sorted(maps.Keys(rapid.MapOfN(rapid.Uint16Range(1, 40), rapid.Just(true), 1, 9).Draw(t, "messages")))
 	}
 	if rapid.Bool().Draw(t, "numbers") {
 		qp := rapid.Uint32Range(0, max24)
@@ -289,9 +298,10 @@ func drawFault(t *rapid.T) Fault {
 			qp = rapid.Just(uint32(1))
 		}
 		m.QP = new(qp.Draw(t, "qp"))
-		m.PSN = &PSNs{rapid.Uint32Range(0, max24).Draw(t, "first"), rapid.Uint32Range(0, max24).Draw(t, "last")}
+		first := rapid.Uint32Range(0, max24).Draw(t, "first")
+		m.PSN = &PSNs{first, (first + rapid.Uint32Range(0, halfPSNs).Draw(t, "length")) & max24}
 		m.Packets = sorted(rapid.Uint64Range(1, 1<<39).Draw(t, "nth"))
-		m.Every = rapid.Uint64Range(0, 1<<40).Draw(t, "every")
+		m.Every = rapid.SampledFrom([]uint64{0, 1, m.Packets[0]}).Draw(t, "every")
 		m.Count = rapid.Uint64Range(0, 1<<40).Draw(t, "count")
 		m.Probability = rapid.Float64Range(1e-9, 1).Draw(t, "probability")
 	}

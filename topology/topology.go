@@ -10,6 +10,7 @@
 package topology
 
 import (
+	"fmt"
 	"net/netip"
 	"time"
 )
@@ -155,10 +156,21 @@ type Link struct {
 	Directions   [2]Impairment
 	Down         bool   // it starts without carrier, in both directions
 	Engine       Engine // what does the impairments
+	EngineAt     Place  // where the file asks for it; zero if it does not
 	Offload      bool   // the ends may hand over super-packets; else each wire packet leaves by itself
 	Tolerance    Tolerance
 	AllowOverrun bool // an overrun is reported, but does not fail the run
 }
+
+// A Place is where a topology file has something. Line and Column count from 1;
+// columns are characters.
+type Place struct {
+	File         string
+	Line, Column int
+}
+
+// String is the place as compilers write it, file:line:column.
+func (p Place) String() string { return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column) }
 
 // An Engine is what applies the impairments of a link.
 type Engine string

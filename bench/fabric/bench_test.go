@@ -118,13 +118,24 @@ func TestWireRate(t *testing.T) {
 func TestCompare(t *testing.T) {
 	r := Results{Engines: []string{"linkem", "netem"}, Rows: []Row{
 		{Part: "loss", What: "w", Asked: "1%", Engine: "linkem", Got: "1.0", OK: true},
-		{Part: "loss", What: "w", Asked: "1%", Engine: "netem", Got: "3.0"},
+		{Part: "loss", What: "w", Asked: "1%", Engine: "netem", Got: "3.0", Limit: "2"},
 		{Part: "idle", What: "w", Engine: "linkem", Got: "0", OK: true},
+		{Part: "tcp", What: "w", Engine: "linkem", Got: "not measured", Error: "no way"},
 	}}
+	r.lack("idle", "netem", "for a reason")
 	var b strings.Builder
 	r.compare(&b)
 	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
-	if len(lines) != 3 || !strings.Contains(lines[1], "1.0  ok") || !strings.HasSuffix(lines[1], "3.0  MISSED") || !strings.HasSuffix(lines[2], "-") {
+	if len(lines) != 4 || !strings.Contains(lines[1], "1.0  ok") || !strings.HasSuffix(lines[1], "3.0  MISSED") ||
+		!strings.HasSuffix(lines[2], "-  for a reason") || !strings.HasSuffix(lines[3], "-") {
 		t.Error(b.String())
+	}
+	const want = "missed:\n  loss, netem: w, 1%: got 3.0, limit 2\n  tcp, linkem: w, : not measured: no way"
+	if err := r.missed(); err == nil || err.Error() != want {
+		t.Error(err)
+	}
+	r.Rows = r.Rows[:1]
+	if err := r.missed(); err != nil {
+		t.Error(err)
 	}
 }

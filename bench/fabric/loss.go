@@ -38,11 +38,10 @@ func loss(ctx context.Context, b *bench) {
 	}
 }
 
-// What is asked of bursts, and how far from that their mean may be.
+// What is asked of bursts.
 const (
 	burstRate   = 0.1
 	burstLength = 5
-	burstOff    = 0.05
 )
 
 // burst measures how many packets in a row are lost.
@@ -50,7 +49,7 @@ func burst(ctx context.Context, b *bench) {
 	asked := topology.Loss{Rate: burstRate, Burst: burstLength}
 	b.measure(Row{
 		Part: "burst", What: "mean, Gilbert-Elliott, 10% lost", Asked: fmt.Sprintf("%d packets", burstLength),
-		Limit: fmt.Sprintf("within %.0f %%", 100*burstOff),
+		Limit: fmt.Sprintf("within %.0f %%", 100*b.pace.burstOff),
 	}, func() (finding, error) {
 		lost, err := b.lose(ctx, asked)
 		if err != nil || len(lost) == 0 {
@@ -65,7 +64,7 @@ func burst(ctx context.Context, b *bench) {
 		mean := float64(len(lost)) / float64(bursts)
 		return finding{
 			got:    fmt.Sprintf("%.3f packets, %.3g %% lost", mean, 100*float64(len(lost))/float64(b.pace.lossCount)),
-			ok:     math.Abs(mean/burstLength-1) <= burstOff,
+			ok:     math.Abs(mean/burstLength-1) <= b.pace.burstOff,
 			values: map[string]float64{"asked_packets": burstLength, "mean_packets": mean, "lost": float64(len(lost)), "packets": float64(b.pace.lossCount)},
 		}, nil
 	})

@@ -14,6 +14,9 @@ type pace struct {
 	lossCount     int // packets
 	lossPerSecond int
 	lossSegments  int // packets that are sent as one
+	// burstOff is how far the mean length of bursts may be from what was asked. That
+	// of the 200 bursts among 10,000 packets has a standard deviation of 6.3 %.
+	burstOff float64
 
 	rates    []uint64 // of RDMA, bits per second
 	tcpRates []uint64
@@ -26,14 +29,14 @@ var (
 	full = pace{
 		delayPerSecond: 10_000, delayWarmUp: 3_000, delayCount: 20_000, delayRounds: 3,
 		medianLimit: 30 * time.Microsecond, p99Limit: 150 * time.Microsecond,
-		lossCount: 1_000_000, lossPerSecond: 400_000, lossSegments: 50,
+		lossCount: 1_000_000, lossPerSecond: 400_000, lossSegments: 50, burstOff: 0.05,
 		rates: []uint64{10e6, 100e6, 1e9, 10e9}, tcpRates: []uint64{10e6, 100e6, 1e9, 5e9},
 		settle: 100 * time.Millisecond,
 	}
 	slow = pace{
 		delayPerSecond: 100, delayWarmUp: 50, delayCount: 300, delayRounds: 1,
 		medianLimit: 10 * time.Millisecond, p99Limit: 200 * time.Millisecond,
-		lossCount: 10_000, lossPerSecond: 1_000, lossSegments: 10,
+		lossCount: 10_000, lossPerSecond: 1_000, lossSegments: 10, burstOff: 0.21,
 		rates: []uint64{1e6, 10e6}, tcpRates: []uint64{1e6, 10e6},
 		settle: time.Second,
 	}

@@ -20,8 +20,16 @@ type Results struct {
 	Seconds float64  `json:"seconds"`
 	Passed  bool     `json:"passed"` // every row is ok
 	Rows    []Row    `json:"rows"`
+	Lacks   []Lack   `json:"lacks,omitempty"`
 
 	began time.Time
+}
+
+// A Lack is a part that an engine has nothing to show for.
+type Lack struct {
+	Part   string `json:"part"`
+	Engine string `json:"engine"`
+	Why    string `json:"why"`
 }
 
 // A Row is one figure.
@@ -61,14 +69,38 @@ func (r *Results) begin(engines []string) {
 
 func (r *Results) end() {
 	r.Seconds = time.Since(r.began).Seconds()
-	r.Passed = !slices.ContainsFunc(r.Rows, func(row Row) bool { return !row.OK })
 	missed := 0
 	for _, row := range r.Rows {
 		if !row.OK {
 			missed++
 		}
 	}
+	r.Passed = missed == 0
 	fmt.Printf("\n%d figures in %.0f s, missed: %d\n", len(r.Rows), r.Seconds, missed)
+}
+
+// missed is an error that has a line for each row which is not as it should be.
+func (r *Results) missed() error {
+	var missed []string
+	for _, row := range r.Rows {
+		switch {
+		case row.OK:
+		case row.Error != "":
+			missed = append(missed, fmt.Sprintf("%s, %s: %s, %s: not measured: %s", row.Part, row.Engine, row.What, row.Asked, row.Error))
+		default:
+			missed = append(missed, fmt.Sprintf("%s, %s: %s, %s: got %s, limit %s", row.Part, row.Engine, row.What, row.Asked, row.Got, row.Limit))
+		}
+	}
+	if missed == nil {
+		return nil
+	}
+	return fmt.Errorf("missed:\n  %s", strings.Join(missed, "\n  "))
+}
+
+// lack notes that an engine has nothing to show for a part, and why.
+func (r *Results) lack(part, engine, why string) {
+	r.Lacks = append(r.Lacks, Lack{part, engine, why})
+	fmt.Println(line(part, engine, "-", "-", "-", "-", why))
 }
 
 // measure fills in a row with what f finds, and prints it.
@@ -126,7 +158,7 @@ func (r *Results) compare(w io.Writer) {
 		written[row.key()] = true
 		cells := make([]string, len(r.Engines))
 		for i, e := range r.Engines {
-			cells[i] = "-"
+			cells[i] = r.lacking(row.Part, e)
 			for _, other := range r.Rows {
 				if other.key() == row.key() && other.Engine == e {
 					cells[i] = other.Got + map[bool]string{true: "  ok", false: "  MISSED"}[other.OK]
@@ -135,6 +167,16 @@ func (r *Results) compare(w io.Writer) {
 		}
 		write([]string{row.Part, row.What, row.Asked, row.Limit}, cells)
 	}
+}
+
+// lacking is what stands in the place of a figure that an engine has not got.
+func (r *Results) lacking(part, engine string) string {
+	for _, l := range r.Lacks {
+		if l.Part == part && l.Engine == engine {
+			return "-  " + l.Why
+		}
+	}
+	return "-"
 }
 
 func (r *Results) write(file string) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/ndklab/ndklab/fabric/capture"
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/topology"
+	"github.com/ndklab/ndklab/topology/filter"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
@@ -44,7 +45,7 @@ and counted, in the summary at the end and in the file.`,
 	file := flags.StringP("write", "w", "", "the file to write, - for standard output")
 	expression := flags.String("filter", "", "record only packets that the expression takes")
 	snaplen := flags.Int("snaplen", 0, "record so many bytes of each packet; 0: all")
-	count := flags.Uint64("count", 0, "end after so many packets; 0: never")
+	count := flags.Int64("count", 0, "end after so many packets; 0: never")
 	duration := flags.Duration("duration", 0, "end after this time; 0: never")
 	ringSize := flags.String("ring-size", "", "begin another file, FILE_00002 and so on, whenever one has this size, such as 10MiB")
 	ringFiles := flags.Int("ring-files", 5, "how many files of a ring stay; the oldest is removed")
@@ -55,16 +56,23 @@ and counted, in the summary at the end and in the file.`,
 		}
 		r := lab.Recording{
 			Capture: topology.Capture{Interfaces: interfaces, File: *file, Filter: *expression, Snaplen: *snaplen, RingFiles: *ringFiles},
-			Count:   *count,
+			Count:   uint64(max(0, *count)),
 		}
 		if *file == "-" {
 			r.Stream = cmd.OutOrStdout()
 		}
+		if *expression != "" {
+			if _, err := filter.Parse(*expression); err != nil {
+				return misuse("--filter: %v", err)
+			}
+		}
 		switch {
 		case *file == "":
 			return misuse("capture needs -w FILE, or -w - for standard output")
-		case *snaplen < 0:
-			return misuse("--snaplen %d: expected a number of bytes", *snaplen)
+		case *snaplen != 0 && *snaplen < topology.MinSnaplen:
+			return misuse("--snaplen %d: expected %d bytes at least, or 0 for all", *snaplen, topology.MinSnaplen)
+		case *count < 0:
+			return misuse("--count %d: expected a number of packets, or 0 for no end", *count)
 		case *duration < 0:
 			return misuse("--duration %v: expected a time to come", *duration)
 		case *ringFiles < 1:

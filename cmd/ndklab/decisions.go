@@ -9,16 +9,18 @@ import (
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 )
 
 // logFlags are --record and --replay.
 type logFlags struct {
 	record, replay string
+	flags          *pflag.FlagSet // which tell a name that is empty from none
 }
 
 func newLogFlags(cmd *cobra.Command) *logFlags {
-	f := new(logFlags)
+	f := &logFlags{flags: cmd.Flags()}
 	cmd.Flags().StringVar(&f.record, "record", "", "log every decision on a packet to `FILE`")
 	cmd.Flags().StringVar(&f.replay, "replay", "", "do again what `FILE`, such a log, has")
 	return f
@@ -38,6 +40,11 @@ func (f *logFlags) given() bool { return f.record != "" || f.replay != "" }
 // open opens the files for a lab of the topology file. undo, if the lab does not come
 // up, removes what open has made; close, which comes last, leaves it.
 func (f *logFlags) open(topology string, options *lab.Options) (undo, closeFiles func(), err error) {
+	for name, file := range map[string]string{"record": f.record, "replay": f.replay} {
+		if file == "" && f.flags.Changed(name) {
+			return nil, nil, misuse("--%s needs the name of a file", name)
+		}
+	}
 	made := false
 	undo = func() {
 		if made {
@@ -96,6 +103,9 @@ func (f *logFlags) openRecord(topology string, options *lab.Options) (made bool,
 	}
 	if errors.Is(err, fs.ErrExist) {
 		options.Record, err = os.OpenFile(f.record, flags, 0)
+	}
+	if errors.Is(err, unix.ENXIO) {
+		return false, control.Errorf(control.Usage, "--record: nobody reads the pipe %s", f.record)
 	}
 	if err != nil {
 		return false, control.Errorf(control.Usage, "--record: %v", err)

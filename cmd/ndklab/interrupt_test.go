@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gopacket/gopacket/pcapgo"
 )
 
 // longRun is a topology that keeps a run busy for longer than any test.
@@ -188,4 +191,82 @@ func TestInterruptReading(t *testing.T) {
 	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitInterrupted {
 		t.Errorf("ended with %v, want exit code %d", err, exitInterrupted)
 	}
+}
+
+// Ctrl-C is how a capture ends: what was written is whole, with the counts, and they
+// are told. A signal that comes twice, from timeout(1), is one.
+func TestInterruptCapture(t *testing.T) {
+	run := startRun(t, "interrupt-capture")
+	cmd := exec.CommandContext(t.Context(), "ndklab", "capture", run.lab+"/a:eth0", "-w", "-")
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := pcapgo.NewNgReader(stdout, pcapgo.DefaultNgReaderOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packets := uint64(0)
+	for {
+		if _, _, err = r.ReadPacketData(); err != nil {
+			break
+		}
+		if packets++; packets >= 10 && packets < 20 { // at once, and yet not so that the kernel makes one of them
+			if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err != io.EOF {
+		t.Errorf("the capture ends with %v", err)
+	}
+	iface, err := r.Interface(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if iface.Statistics.PacketsReceived != packets {
+		t.Errorf("%d packets, the file says %d", packets, iface.Statistics.PacketsReceived)
+	}
+	want := fmt.Sprintf("capturing a:eth0: Ctrl-C ends it\na:eth0: packets: %d, dropped from the capture: 0\n", packets)
+	if err := cmd.Wait(); err != nil || stderr.String() != want {
+		t.Errorf("ended with %v: %q, want %q", err, stderr.String(), want)
+	}
+	if err := run.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	run.ended(t)
+}
+
+// Samples of jitter may come from a pipe: waiting for them can be interrupted.
+func TestInterruptedSamples(t *testing.T) {
+	c := startRun(t, "samples")
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	set := exec.CommandContext(t.Context(), "ndklab", "link", "set", c.lab+"/a:eth0", "jitter={file: "+pipe+"}")
+	if err := set.Start(); err != nil {
+		t.Fatal(err)
+	}
+	end, err := os.OpenFile(pipe, os.O_WRONLY, 0) // which waits for a reader
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end.Close()
+	if err := set.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	_ = set.Wait() // the exit code tells
+	if code := set.ProcessState.ExitCode(); code != exitInterrupted {
+		t.Errorf("exit code %d, want %d", code, exitInterrupted)
+	}
+	if err := c.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	c.ended(t)
 }

@@ -90,7 +90,7 @@ none takes a setting away.`,
 		Example: `  ndklab link set pair/client:eth0 delay=5ms jitter=1ms
   ndklab link set pair/client:eth0 loss=2% --from client
   ndklab link set pair/client:eth0 'loss={rate: 1%, burst: 5}' rate=none
-  ndklab link set pair/client:eth0 'faults=[{match: {opcode: ACKNOWLEDGE, packets: [3]}, action: drop}]'`,
+  ndklab link set pair/client:eth0 'faults=[{match: {opcode: ACKNOWLEDGE, nth: 3}, action: drop}]'`,
 		Args: arguments(2, -1, "a link and KEY=VALUE..."),
 	}
 	output := outputFlag(cmd)
@@ -98,9 +98,15 @@ none takes a setting away.`,
 	from := cmd.Flags().String("from", "", "change only what this `NODE` sends")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return withLink(cmd, *file, args, false, func(l *lab.Lab, endpoint string, args []string) error {
-			change, err := topology.ParseChange(readFile, args)
+			change, err := unlessInterrupted(cmd.Context(), func() (topology.Change, error) {
+				change, err := topology.ParseChange(readFile, args)
+				if err != nil {
+					return change, misuse("%w", err)
+				}
+				return change, nil
+			})
 			if err != nil {
-				return misuse("%w", err)
+				return err
 			}
 			if err := l.SetLink(cmd.Context(), endpoint, *from, change); err != nil {
 				return err

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"time"
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/doctor"
@@ -69,6 +70,10 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
+// together is within which time signals are one: timeout(1) sends its signal to the
+// process and to the process group.
+const together = 100 * time.Millisecond
+
 // interruptible is a context that ends with the first SIGINT or SIGTERM. The
 // second one ends the process at once; what it leaves is taken down by the
 // lab's own processes.
@@ -86,6 +91,10 @@ func interruptible() (context.Context, func()) {
 			return
 		}
 		cancel()
+		time.Sleep(together)
+		for len(signals) > 0 {
+			<-signals
+		}
 		<-signals
 		os.Exit(exitInterrupted)
 	}()

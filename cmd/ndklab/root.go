@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/ndklab/ndklab/control"
@@ -122,6 +123,15 @@ func (s silent) Unwrap() error { return s.error }
 
 // flagError says what is wrong with a flag.
 func flagError(cmd *cobra.Command, err error) error {
+	var invalid *pflag.InvalidValueError
+	var number *strconv.NumError
+	if errors.As(err, &invalid) && errors.As(invalid.Unwrap(), &number) {
+		what := "expected a whole number"
+		if errors.Is(number, strconv.ErrRange) {
+			what = "which is out of range"
+		}
+		return misuse("--%s %q, %s", invalid.GetFlag().Name, invalid.GetValue(), what)
+	}
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
 		return misuse("%v", err)

@@ -96,5 +96,5 @@ func withLink(cmd *cobra.Command, file string, args []string, all bool, do func(
 // isEndpoint reports whether text has the form of an endpoint.
 func isEndpoint(text string) bool {
 	node, iface, ok := strings.Cut(text, ":")
-	return ok && node != "" && iface != ""
+	return ok && node != "" && iface != "" && !strings.Contains(text, "/")
 }

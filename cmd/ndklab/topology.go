@@ -18,27 +18,34 @@ import (
 )
 
 // readTopology reads and checks a topology file and the files that it refers to.
-// It returns when ctx ends, even if one of them is a pipe that nobody writes to.
 func readTopology(ctx context.Context, file string) (*topology.Topology, error) {
-	type result struct {
-		topology *topology.Topology
-		err      error
-	}
-	read := make(chan result, 1)
-	go func() {
+	return unlessInterrupted(ctx, func() (*topology.Topology, error) {
 		data, err := readFile(file)
 		if err != nil {
-			read <- result{nil, control.Errorf(control.Usage, "%v", err)}
-			return
+			return nil, control.Errorf(control.Usage, "%v", err)
 		}
-		t, err := topology.ParseWith(readFile, file, data)
-		read <- result{t, err}
+		return topology.ParseWith(readFile, file, data)
+	})
+}
+
+// unlessInterrupted is what read reads from files. It returns when ctx ends, even if
+// one of them is a pipe that nobody writes to.
+func unlessInterrupted[T any](ctx context.Context, read func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := read()
+		done <- result{value, err}
 	}()
 	select {
-	case r := <-read:
-		return r.topology, r.err
+	case r := <-done:
+		return r.value, r.err
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		var none T
+		return none, ctx.Err()
 	}
 }
 

@@ -3,8 +3,9 @@ package capture
 // slabSize is how much memory is taken at once for packets that wait, bytes.
 const slabSize = 1 << 20
 
-// A queue is the packets of a source that wait to be written, in the order they
-// came. It takes its memory in slabs, which are used again.
+// A queue is the packets of a source that wait to be written, in the order of their
+// stamps. They came about in that order: what is sent and what is received on several
+// processors overtakes one another between stamp and socket. It takes its memory in slabs, which are used again.
 type queue struct {
 	packets []*held // from head on
 	head    int
@@ -21,7 +22,7 @@ type slab struct {
 	live  int // packets in it
 }
 
-// add puts a packet with a copy of data at the end.
+// add puts a packet with a copy of data behind those that are not younger.
 func (q *queue) add(data []byte, stamp int64) *held {
 	h := new(held)
 	if n := len(q.spare); n > 0 {
@@ -41,6 +42,9 @@ func (q *queue) add(data []byte, stamp int64) *held {
 		q.head = 0
 	}
 	q.packets = append(q.packets, h)
+	for i := len(q.packets) - 1; i > q.head && q.packets[i-1].stamp > stamp; i-- {
+		q.packets[i-1], q.packets[i] = q.packets[i], q.packets[i-1]
+	}
 	return h
 }
 

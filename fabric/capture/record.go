@@ -1,16 +1,17 @@
 package capture
 
 import (
-	"math"
 	"time"
 
 	"github.com/ndklab/ndklab/fabric/frame"
 )
 
 const (
-	// window is how long a packet waits for those of other sources that are older,
-	// and for what its link's tap says of it.
+	// window is how long a packet waits for those of other sources that are older.
 	window = 40 * time.Millisecond
+	// fateWindow is how long it waits for what its link's tap says of it, while an
+	// engine has the link, or had it: as long as an engine may be kept from its work.
+	fateWindow = 250 * time.Millisecond
 	// tick is how often the recorder writes what has waited long enough.
 	tick = 10 * time.Millisecond
 	// skew is how far from the order of their stamps a tap may tell of packets.
@@ -27,16 +28,18 @@ const (
 // belongs to one goroutine, but for the channel.
 type recorder struct {
 	sources []Source
+	chunks  *chunks
 	options Options
 	started int64    // ns since 1970
 	counts  []Counts // by source
 	written uint64   // packets, of all sources
 	scratch []byte   // the packet at hand
 
-	window  time.Duration   // how long packets wait for others, and for their fates
+	window  time.Duration   // how long packets wait for others
 	waiting []queue         // by source
 	fates   chan []decision // what taps say
 	come    []progress      // by source
+	came    []bool          // by source: all that there was when write was called has come
 	pairs   pairs
 
 	output *output
@@ -50,7 +53,7 @@ type recorder struct {
 type progress struct {
 	taken int64 // stamp of the last frame that came from the socket
 	told  int64 // stamp of the last packet that the tap told of
-	at    int64 // when it did, ns since 1970
+	at    int64 // when it did, or its engine took the link over, ns since 1970; 0: never
 }
 
 // held is a packet that waits to be written.
@@ -66,14 +69,19 @@ type held struct {
 	next    *held  // there
 }
 
-func newRecorder(sources []Source, files *Files, options Options) *recorder {
+func newRecorder(sources []Source, chunks *chunks, files *Files, options Options) *recorder {
 	r := &recorder{
-		sources: sources, options: options, output: newOutput(files), made: blocks{snaplen: options.Snaplen},
-		started: time.Now().UnixNano(), counts: make([]Counts, len(sources)), waiting: make([]queue, len(sources)), come: make([]progress, len(sources)),
+		sources: sources, chunks: chunks, options: options, output: newOutput(files), made: blocks{snaplen: options.Snaplen},
+		started: time.Now().UnixNano(), counts: make([]Counts, len(sources)), waiting: make([]queue, len(sources)), come: make([]progress, len(sources)), came: make([]bool, len(sources)),
 		fates: make(chan []decision, 64), pairs: newPairs(),
 	}
 	if len(sources) > 1 || sources[0].Tap != nil {
 		r.window = window
+	}
+	for i := range sources {
+		if sources[i].Carried {
+			r.come[i].at = r.started
+		}
 	}
 	return r
 }
@@ -129,23 +137,24 @@ func (r *recorder) end() error {
 
 // run records until there are no more chunks, enough packets, or writing has
 // failed. taps is closed when nothing more comes from taps.
-func (r *recorder) run(chunks *chunks, taps <-chan struct{}) {
+func (r *recorder) run(taps <-chan struct{}) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	r.begin()
 	for {
 		select {
-		case c, more := <-chunks.full:
+		case c, more := <-r.chunks.full:
 			if !more {
 				r.lastFates(taps)
-				r.write(math.MaxInt64, true)
+				r.write(true)
 				return
 			}
 			now := time.Now().UnixNano()
 			for _, f := range c.frames {
-				r.frame(c.source, c.bytes[f.begin:f.end], f.stamp, now)
+				r.frame(c.source, c.bytes[f.begin:f.end], &f, now)
 			}
-			chunks.empty <- c
+			r.chunks.out[c.source].Add(-1)
+			r.chunks.empty <- c
 		case d := <-r.fates:
 			r.decide(d)
 		case <-ticker.C:
@@ -157,26 +166,26 @@ func (r *recorder) run(chunks *chunks, taps <-chan struct{}) {
 		if len(r.fates) > 0 { // before their packets are written
 			continue
 		}
-		if r.write(time.Now().Add(-r.window).UnixNano(), false) {
+		if r.write(false) {
 			return
 		}
-		if len(chunks.full) == 0 { // a pause: let a reader see what there is
+		if len(r.chunks.full) == 0 { // a pause: let a reader see what there is
 			r.pass(false)
 		}
 	}
 }
 
-// lastFates takes what taps say until they have ended or fall silent, but not for
-// ever.
+// lastFates takes what taps say of the packets that wait, until they have ended or
+// fall silent, but not for ever.
 func (r *recorder) lastFates(taps <-chan struct{}) {
 	late := time.After(patience)
-	silence := time.NewTimer(r.window / 2)
+	silence := time.NewTimer(fateWindow)
 	defer silence.Stop()
-	for {
+	for r.undecided() {
 		select {
 		case d := <-r.fates:
 			r.decide(d)
-			silence.Reset(r.window / 2)
+			silence.Reset(fateWindow)
 		case <-silence.C:
 			return
 		case <-late:
@@ -190,14 +199,25 @@ func (r *recorder) lastFates(taps <-chan struct{}) {
 	}
 }
 
+// undecided reports whether packets wait of which an engine may have something to say.
+func (r *recorder) undecided() bool {
+	for _, h := range r.pairs.packets {
+		if r.come[h.source].at != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // frame takes the packets of a frame.
-func (r *recorder) frame(source int, raw []byte, stamp, now int64) {
+func (r *recorder) frame(source int, raw []byte, t *taken, now int64) {
 	counts := &r.counts[source]
 	f, err := frame.Parse(raw)
 	if err != nil {
 		counts.Dropped++
 		return
 	}
+	stamp := t.stamp
 	if stamp == 0 { // the kernel did not say
 		stamp = now
 	}
@@ -215,7 +235,7 @@ func (r *recorder) frame(source int, raw []byte, stamp, now int64) {
 		}
 		h := r.waiting[source].add(snapped, stamp)
 		h.source, h.since, h.length = source, now, len(packet)
-		if r.sources[source].Tap != nil {
+		if t.sent && r.sources[source].Tap != nil {
 			r.pairs.packet(h, signature(source, packet, len(packet)))
 		}
 	}
@@ -234,22 +254,28 @@ func (r *recorder) decide(all []decision) {
 	}
 }
 
-// decided reports whether a packet need not wait for a decision any more: the tap has
-// told of later ones, or has been silent since before until. One that we are
-// behind with is waited for.
-func (r *recorder) decided(h *held, until int64) bool {
+// decided reports whether a packet need not wait for a decision any more at an
+// instant: no engine has its link, the tap has told of later packets, or it has had
+// the time and said nothing. A tap that we are behind with is waited for.
+func (r *recorder) decided(h *held, now int64) bool {
 	p := &r.come[h.source]
-	if h.key == 0 || h.stamp+int64(skew) < p.told {
+	if h.key == 0 || p.at == 0 || h.stamp+int64(skew) < p.told {
 		return true
 	}
-	if p.at > until {
+	if max(p.at, h.since) > now-int64(fateWindow) {
 		return false
 	}
-	if until < math.MaxInt64 && r.sources[h.source].behind() {
-		p.at = time.Now().UnixNano()
+	if unread(r.sources[h.source].Tap) {
+		p.at = now
 		return false
 	}
 	return true
+}
+
+// ready reports whether everything of a source that came before the call has been
+// recorded. Sources may be far apart when processors are short.
+func (r *recorder) ready(source int) bool {
+	return !unread(r.sources[source].Socket) && r.chunks.out[source].Load() == 0
 }
 
 // oldest is the packet to be written next, nil if none waits, and how many bytes of
@@ -265,17 +291,35 @@ func (r *recorder) oldest() (oldest *held, bytes int) {
 	return oldest, bytes
 }
 
-// write passes on the packets that came up to an instant, and reports whether there
-// are enough now. Those for which the output has no room are dropped unless it is to wait.
-func (r *recorder) write(until int64, wait bool) (enough bool) {
+// next reports whether no source will still come with an older packet than the oldest
+// one that waits.
+func (r *recorder) next(h *held) bool {
+	for i := range r.sources {
+		if i == h.source || r.waiting[i].first() != nil || r.came[i] {
+			continue
+		}
+		if !r.ready(i) {
+			return false
+		}
+		r.came[i] = true
+	}
+	return true
+}
+
+// write passes on the packets that have waited long enough, at the end all of them,
+// and reports whether there are enough now. Those for which the output has no room
+// are dropped, but at the end it waits.
+func (r *recorder) write(end bool) (enough bool) {
+	now := time.Now().UnixNano()
+	clear(r.came)
 	for {
 		h, bytes := r.oldest()
-		if h == nil || bytes <= maxHeld && (h.since > until || !r.decided(h, until)) {
+		if h == nil || !end && bytes <= maxHeld && (h.since > now-int64(r.window) || !r.decided(h, now) || !r.next(h)) {
 			return false
 		}
 		r.pairs.giveUp(h)
 		counts := &r.counts[h.source]
-		if len(r.made.bytes) < bufferSize || r.pass(wait) {
+		if len(r.made.bytes) < bufferSize || r.pass(end) {
 			r.made.packet(h.source, h.stamp, h.length, h.data, h.comment)
 			counts.Packets++
 			r.written++

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/ndklab/ndklab/fabric/frame"
@@ -31,16 +32,20 @@ type chunk struct {
 type taken struct {
 	begin, end int // of its virtio header and bytes
 	stamp      int64
+	sent       bool // through the interface, rather than received
 }
 
 // chunks go round between those who fill them and the one who empties them.
 type chunks struct {
 	empty chan *chunk
 	full  chan *chunk // closed after the last one
+	// out is, by source, how many chunks have or are about to have frames that were not
+	// recorded yet.
+	out []atomic.Int32
 }
 
-func newChunks() *chunks {
-	c := &chunks{empty: make(chan *chunk, chunkCount), full: make(chan *chunk, chunkCount)}
+func newChunks(sources int) *chunks {
+	c := &chunks{empty: make(chan *chunk, chunkCount), full: make(chan *chunk, chunkCount), out: make([]atomic.Int32, sources)}
 	for range chunkCount {
 		c.empty <- new(chunk)
 	}
@@ -70,12 +75,17 @@ func (s *Source) take(ctx context.Context, source int, chunks *chunks) (dropped 
 		buffers[i] = make([]byte, frame.MaxLen)
 	}
 	receiver := frame.NewReceiver(buffers)
+	receiver.KeepWays()
 	var c *chunk // being filled
 	for ended := false; ; {
 		var n int
 		var err error
 		receive := func(fd uintptr) bool {
+			chunks.out[source].Add(1) // before the socket is empty
 			n, err = receiver.Receive(int(fd))
+			if err != nil || c != nil { // there is no other chunk
+				chunks.out[source].Add(-1)
+			}
 			return ended || c != nil || err != unix.EAGAIN
 		}
 		if ended { // take what is left without waiting
@@ -88,10 +98,12 @@ func (s *Source) take(ctx context.Context, source int, chunks *chunks) (dropped 
 		} else if e != nil {
 			return dropped, fmt.Errorf("capture of %s: %w", s.Name, e)
 		}
-		if err == unix.EAGAIN && c != nil { // a pause
+		if err != nil && c != nil { // a pause
 			chunks.full <- c
 			c = nil
-			continue
+			if err == unix.EAGAIN {
+				continue
+			}
 		}
 		switch err {
 		case nil:
@@ -125,7 +137,7 @@ func (c *chunk) add(receiver *frame.Receiver, n int) (lost uint64) {
 		}
 		begin := len(c.bytes)
 		c.bytes = append(c.bytes, receiver.Frame(i)...)
-		c.frames = append(c.frames, taken{begin, len(c.bytes), receiver.Stamp(i)})
+		c.frames = append(c.frames, taken{begin, len(c.bytes), receiver.Stamp(i), receiver.Outgoing(i)})
 	}
 	return lost
 }

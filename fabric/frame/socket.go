@@ -75,6 +75,7 @@ type Receiver struct {
 	messages []mmsghdr
 	vectors  []unix.Iovec
 	control  []stamp
+	from     []unix.RawSockaddrLinklayer // nil unless ways are asked for
 }
 
 // mmsghdr is struct mmsghdr of recvmmsg(2).
@@ -105,6 +106,18 @@ func NewReceiver(buffers [][]byte) *Receiver {
 	return r
 }
 
+// KeepWays has Receive keep which way frames went, for Outgoing.
+func (r *Receiver) KeepWays() {
+	r.from = make([]unix.RawSockaddrLinklayer, len(r.messages))
+	for i := range r.messages {
+		r.messages[i].header.Name = (*byte)(unsafe.Pointer(&r.from[i]))
+	}
+}
+
+// Outgoing reports whether frame i is one that this namespace sent through the
+// interface, if ways are kept.
+func (r *Receiver) Outgoing(i int) bool { return r.from[i].Pkttype == unix.PACKET_OUTGOING }
+
 // Replace gives the Receiver another buffer i; the caller keeps the old one.
 func (r *Receiver) Replace(i int, b []byte) {
 	r.buffers[i] = b
@@ -117,6 +130,9 @@ func (r *Receiver) Replace(i int, b []byte) {
 func (r *Receiver) Receive(fd int) (int, error) {
 	for i := range r.messages {
 		r.messages[i].header.Controllen = uint64(unsafe.Sizeof(stamp{}))
+		if r.from != nil {
+			r.messages[i].header.Namelen = unix.SizeofSockaddrLinklayer
+		}
 	}
 	for {
 		// A raw system call, because it never blocks: no need to tell the scheduler.

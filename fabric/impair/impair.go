@@ -89,9 +89,10 @@ func New(seed uint64, link string, index int) *Direction {
 // Settings are the present ones.
 func (d *Direction) Settings() topology.Impairment { return d.settings }
 
-// Set changes the settings, which have to be right (see Check), at an instant,
-// for the packets to come; those on their way keep their fate. What does not
-// change goes on: counts of packets, bursts, periods.
+// Set changes the settings, which have to be right (see
+// [topology.Impairment.Check]), at an instant, for the packets to come; those on
+// their way keep their fate. What does not change goes on: counts of packets,
+// bursts, periods.
 func (d *Direction) Set(s topology.Impairment, at time.Duration) {
 	d.asked.close(&d.settings)
 	old := d.settings

@@ -1,9 +1,13 @@
 package impair
 
-import "time"
+import (
+	"time"
+
+	"github.com/ndklab/ndklab/topology"
+)
 
 // MaxDepth bounds how many packets one can overtake.
-const MaxDepth = 256
+const MaxDepth = topology.MaxReorderDepth
 
 // order is in which order packets leave. Those that leave at the same instant
 // leave in the order in which they came.
@@ -87,12 +91,30 @@ func (o *order) before(k int, sent time.Duration) int {
 	return 0
 }
 
+// apart is how far from others a replayed packet leaves that could be overtaken,
+// so that there is room between the two for those that were recorded there.
+const apart = 128 * time.Nanosecond
+
 // overtake has a packet leave as nearly as possible when it would by itself, but
-// before k others.
+// before k others: between those and the one ahead of them, at some distance from
+// either. Instants that were recorded are not enough: packets that come closer
+// to each other than they did then would leave at the same one, and none of the
+// next could leave between them.
 func (o *order) overtake(own, sent time.Duration, k int) (departs time.Duration, overtakes uint16) {
-	departs = max(own, o.latest[len(o.latest)-1-k])
-	if k > 0 && o.before(k, sent) == k {
-		departs = min(departs, o.latest[len(o.latest)-k]-1)
+	n := len(o.latest)
+	if n == 1 {
+		return o.follow(own), 0
+	}
+	ahead := o.latest[n-1-k]
+	departs = max(own, ahead+apart)
+	if k > 0 {
+		switch behind := o.latest[n-k]; {
+		case behind <= sent || behind == ahead:
+			departs = max(own, ahead)
+		default:
+			room := min(apart, (behind-ahead)/2)
+			departs = max(min(own, behind-max(room, 1)), ahead+room)
+		}
 	}
 	return departs, o.insert(departs)
 }

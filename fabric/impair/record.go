@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
@@ -172,6 +173,16 @@ func (l *Log) Sequence(link string, direction int) *Sequence {
 	return l.sequences[place{link, direction}]
 }
 
+// Links are the names of the links that the log has decisions on, in their order.
+func (l *Log) Links() []string {
+	var names []string
+	for at := range l.sequences {
+		names = append(names, at.link)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // maxLine bounds a log's lines, bytes.
 const maxLine = 1 << 16
 
@@ -187,6 +198,8 @@ func ReadLog(r io.Reader) (*Log, error) {
 			return log, nil
 		case err == io.EOF || err == nil && n == 1:
 			err = log.header(line)
+		case err == bufio.ErrBufferFull:
+			err = fmt.Errorf("a line of more than %d bytes, which is no record", maxLine)
 		case err == nil:
 			err = log.line(line)
 		}
@@ -215,7 +228,7 @@ func (l *Log) header(line []byte) error {
 func (l *Log) line(line []byte) error {
 	w := written{Direction: -1}
 	if err := json.Unmarshal(line, &w); err != nil {
-		return err
+		return fmt.Errorf("this is no record: %w", err)
 	}
 	if w.Missing > 0 {
 		l.Missing += w.Missing

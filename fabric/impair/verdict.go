@@ -3,6 +3,8 @@ package impair
 import (
 	"slices"
 	"time"
+
+	"github.com/ndklab/ndklab/topology"
 )
 
 // A Packet is what the model has to know of a packet on the wire.
@@ -76,7 +78,7 @@ func causeOf(s string) (Cause, bool) {
 }
 
 // MaxFlips is how many bits of a packet can change.
-const MaxFlips = 8
+const MaxFlips = topology.MaxCorruptBits
 
 // A Flip is a set of bits of a packet; the zero Flip is none. Bit 0 is the most
 // significant of the Ethernet header's first byte.

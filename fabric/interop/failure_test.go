@@ -319,7 +319,7 @@ func (s *setting) cuts(t *testing.T) {
 	t.Run("for shorter than the guest's retries last", func(t *testing.T) {
 		at := netip.AddrPortFrom(p.guest, s.nextPort())
 		const rounds = 30
-		guest := s.guest.start(fmt.Sprintf("rping -s -a %v -p %d -S 65535 -C %d -V", at.Addr(), at.Port(), rounds))
+		guest := s.guest.rping(fmt.Sprintf("-s -a %v -p %d -S 65535 -C %d -V", at.Addr(), at.Port(), rounds))
 		s.guest.listens(t, at)
 		ours := s.ours(t, fmt.Sprintf("rping-client %v 65535 %d tell", at, rounds))
 		done := ours.count()
@@ -331,7 +331,7 @@ func (s *setting) cuts(t *testing.T) {
 		if err := ours.wait(); err != nil {
 			t.Errorf("our client: %v", err)
 		}
-		if _, err := guest(); err != nil {
+		if err := guest(); err != nil {
 			t.Errorf("the guest's server: %v", err)
 		}
 	})

@@ -116,7 +116,7 @@ func (g guest) run(t *testing.T, command string) string {
 }
 
 // start starts a command in the guest. wait returns its output, and an error that
-// has it too.
+// wraps a failedScript, which has it too.
 func (g guest) start(command string) (wait func() (string, error)) {
 	type result struct {
 		out string
@@ -148,7 +148,18 @@ func script(t *testing.T, limit time.Duration, name string, args ...string) {
 	}
 }
 
-// runScript runs one of the harness's scripts.
+// A failedScript is one of the harness's scripts that has failed.
+type failedScript struct {
+	name    string
+	cause   error
+	status  int    // that it exited with, -1 if it did not
+	printed string // its output, then its error output
+}
+
+func (f *failedScript) Error() string { return fmt.Sprintf("%s: %v\n%s", f.name, f.cause, f.printed) }
+func (f *failedScript) Unwrap() error { return f.cause }
+
+// runScript runs one of the harness's scripts. The error is a failedScript.
 func runScript(limit time.Duration, name string, args ...string) (out string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -157,7 +168,7 @@ func runScript(limit time.Duration, name string, args ...string) (out string, er
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.WaitDelay = time.Second // a guest in the background may hold the pipes
 	if err := cmd.Run(); err != nil {
-		return stdout.String(), fmt.Errorf("%s: %w\n%s%s", name, err, &stdout, &stderr)
+		return stdout.String(), &failedScript{name, err, cmd.ProcessState.ExitCode(), stdout.String() + stderr.String()}
 	}
 	return stdout.String(), nil
 }

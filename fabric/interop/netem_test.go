@@ -65,7 +65,7 @@ const (
 // figures has bench/fabric measure netem: what its probes say of delays, losses and
 // rates is right. A short test has them measure rates alone.
 func (g guest) figures(t *testing.T) {
-	parts := "delay,loss,rate,tcp"
+	parts := "delay,loss,burst,rate,tcp"
 	if testing.Short() {
 		parts = "rate"
 	}

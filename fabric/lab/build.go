@@ -23,6 +23,9 @@ func (s *Supervisor) build(ctx context.Context, params startParams, files []*os.
 	if s.hostProc, err = enterNamespaces(s.name, params.StateDir); err != nil {
 		return err
 	}
+	if err := s.checkEngines(); err != nil {
+		return err
+	}
 	if s.network, err = link.Open(); err != nil {
 		return err
 	}

@@ -76,7 +76,7 @@ func (l *Lab) takeSocket(r *control.Request) error {
 		return control.Errorf(control.Usage, "nobody waits for capture %d", params.ID)
 	}
 	delete(l.captures, params.ID)
-	arrived <- capture.Source{Socket: r.Files[0], Tap: r.Files[1], Direction: params.Direction}
+	arrived <- capture.Source{Socket: r.Files[0], Tap: r.Files[1], Direction: params.Direction, Carried: params.Carried}
 	r.Files[0], r.Files[1] = nil, nil
 	return nil
 }
@@ -96,21 +96,22 @@ func (s *Supervisor) capture(ctx context.Context, r *control.Request) error {
 	if l.spec.Endpoints[1].String() == params.Endpoint {
 		end = 1
 	}
-	socket, err := s.openCapture(l, end)
-	if err != nil {
-		return err
-	}
-	defer socket.Close()
 	ctx, cancel := context.WithCancel(ctx) // before untap, which waits for nobody
 	defer cancel()
-	theirs, untap, err := s.tap(ctx, l)
+	theirs, carried, untap, err := s.tap(ctx, l)
 	if untap != nil {
 		defer untap()
 	}
 	if err != nil {
 		return err
 	}
-	err = r.Conn.Call(ctx, methodSocket, socketParams{ID: params.ID, Direction: end}, nil, socket, theirs)
+	socket, err := s.openCapture(l, end) // behind the tap, which then tells of all that it gets
+	if err != nil {
+		theirs.Close()
+		return err
+	}
+	defer socket.Close()
+	err = r.Conn.Call(ctx, methodSocket, socketParams{ID: params.ID, Direction: end, Carried: carried}, nil, socket, theirs)
 	theirs.Close()
 	socket.Close() // or it would keep all that the command does not take
 	if err != nil {
@@ -172,10 +173,10 @@ type linkTap struct {
 }
 
 // tap makes a tap on a link. If the engine carries the link, the tap is on.
-func (s *Supervisor) tap(ctx context.Context, l *labLink) (theirs *os.File, untap func(), err error) {
+func (s *Supervisor) tap(ctx context.Context, l *labLink) (theirs *os.File, carried bool, untap func(), err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
-		return nil, nil, fmt.Errorf("tap: %w", err)
+		return nil, false, nil, fmt.Errorf("tap: %w", err)
 	}
 	t := &linkTap{ctx: ctx, file: os.NewFile(uintptr(fds[0]), "tap")}
 	theirs = os.NewFile(uintptr(fds[1]), "tap")
@@ -191,14 +192,14 @@ func (s *Supervisor) tap(ctx context.Context, l *labLink) (theirs *os.File, unta
 		}
 	}
 	if _, ours := l.carrier.(linkemCarrier); !ours {
-		return theirs, untap, nil
+		return theirs, false, untap, nil
 	}
 	s.startTaps(l)
 	if err := awaitTap(theirs); err != nil {
 		theirs.Close()
-		return nil, untap, fmt.Errorf("link %s: tap: %w", l.name(), err)
+		return nil, false, untap, fmt.Errorf("link %s: tap: %w", l.name(), err)
 	}
-	return theirs, untap, nil
+	return theirs, true, untap, nil
 }
 
 // startTaps has the engine, which has the link, tell the taps that are not on. The

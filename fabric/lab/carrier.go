@@ -2,6 +2,8 @@ package lab
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/topology"
@@ -22,6 +24,9 @@ type carrier interface {
 	attach(ctx context.Context, l *labLink) error
 	// set changes what is done in one direction.
 	set(ctx context.Context, l *labLink, direction int, to topology.Impairment) error
+	// idle waits until no packet is on its way on a link that is not impaired. The
+	// right to change the link is not needed.
+	idle(ctx context.Context, l *labLink) error
 	// detach ends what attach began: packets on their way arrive, and the kernel has
 	// joined the link again, unless it is off.
 	detach(ctx context.Context, l *labLink) error
@@ -65,6 +70,52 @@ func (s *Supervisor) relieve(ctx context.Context, l *labLink) error {
 	defer l.mu.Unlock()
 	l.carrier = nil
 	return nil
+}
+
+// relieveLater has the carrier of a link that is not impaired any more give it back
+// when no packet is on its way. That may take as long as the longest delay or queue
+// that it had, and the link can be changed meanwhile: if it is impaired again by
+// then, it stays with its carrier. The caller has the right to change the link.
+func (s *Supervisor) relieveLater(l *labLink) {
+	c, ended := l.carrier, make(chan struct{})
+	l.mu.Lock()
+	l.relieving = ended
+	l.mu.Unlock()
+	go func() {
+		defer close(ended)
+		ctx := context.Background() // the engine's end ends it
+		if c.idle(ctx, l) != nil {
+			return // the engine has ended, of which others tell
+		}
+		// Waiting without a limit never fails.
+		_ = l.lock(ctx)
+		defer l.unlock()
+		if l.carrier == nil || l.impaired() || s.checkEnds(l) != nil {
+			return
+		}
+		if err := s.relieve(ctx, l); err != nil && s.checkEnds(l) == nil {
+			s.Publish(Event{Kind: Warning, Link: l.name(), Text: fmt.Sprintf("link %s stays with %s: %v", l.name(), c.name(), err)})
+		}
+	}()
+}
+
+// plainTime is how long a command that makes a link plain waits for the link to be so.
+const plainTime = 2 * time.Second
+
+// awaitPlain waits for the end of relieveLater, if that is at work and ends soon.
+func (l *labLink) awaitPlain(ctx context.Context) {
+	l.mu.Lock()
+	relieving, over := l.relieving, l.carrier == nil || l.impaired()
+	l.mu.Unlock()
+	if over {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, plainTime)
+	defer cancel()
+	select {
+	case <-relieving:
+	case <-ctx.Done():
+	}
 }
 
 // join begins a term of the kernel with a link.

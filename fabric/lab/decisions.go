@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/linkem"
 	"github.com/ndklab/ndklab/fabric/report"
 )
 
@@ -17,7 +19,7 @@ import (
 // openLogs has the engine replay a log and record another, as params say, before it
 // has any link.
 func (s *Supervisor) openLogs(ctx context.Context, params startParams, files []*os.File) error {
-	if !params.Record && !params.Replay {
+	if params.Record == "" && params.Replay == "" {
 		return nil
 	}
 	engine, err := s.startedEngine()
@@ -25,21 +27,20 @@ func (s *Supervisor) openLogs(ctx context.Context, params startParams, files []*
 		return err
 	}
 	for _, l := range []struct {
-		wanted bool
-		what   string
-		open   func(*os.File) error
+		file string
+		open func(*os.File) error
 	}{
-		{params.Record, "record", func(f *os.File) error { return engine.Record(ctx, s.topo.Seed, f) }},
-		{params.Replay, "replay", func(f *os.File) error { return engine.Replay(ctx, f) }},
+		{params.Record, func(f *os.File) error { return engine.Record(ctx, s.topo.Seed, f) }},
+		{params.Replay, func(f *os.File) error { return s.replay(ctx, engine, params.Replay, f) }},
 	} {
-		if !l.wanted {
+		if l.file == "" {
 			continue
 		}
 		if len(files) == 0 {
-			return control.Errorf(control.Usage, "%s: no file came along", l.what)
+			return control.Errorf(control.Usage, "%s did not come along", l.file)
 		}
 		if err := l.open(files[0]); err != nil {
-			return fmt.Errorf("engine: %w", err)
+			return fmt.Errorf("%s: %w", l.file, err)
 		}
 		files = files[1:]
 	}
@@ -47,10 +48,27 @@ func (s *Supervisor) openLogs(ctx context.Context, params startParams, files []*
 	return nil
 }
 
+// replay has the engine replay a log, which is for a lab that has all of its links.
+func (s *Supervisor) replay(ctx context.Context, engine *linkem.Engine, name string, file *os.File) error {
+	log, err := engine.Replay(ctx, file)
+	if err != nil {
+		return err
+	}
+	for _, link := range log.Links {
+		if !slices.ContainsFunc(s.links, func(l *labLink) bool { return l.name() == link }) {
+			return control.Errorf(control.Usage, "decisions on the link %s, which lab %s does not have: this is the log of another lab", link, s.name)
+		}
+	}
+	if log.CutShort || log.Missing > 0 {
+		s.Publish(Event{Kind: Warning, Text: fmt.Sprintf("%s is not whole: packets without a record meet the settings", name)})
+	}
+	return nil
+}
+
 // recorded is how recording has gone until now, with everything that was decided
 // in the file; nil if nothing is recorded.
 func (s *Supervisor) recorded(ctx context.Context) (*report.Recorded, error) {
-	if !s.recording {
+	if s.recording == "" {
 		return nil, nil
 	}
 	r, err := s.engine.current().Recorded(ctx)

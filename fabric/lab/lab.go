@@ -93,12 +93,15 @@ func Start(ctx context.Context, topo *topology.Topology, options Options) (*Lab,
 	}
 	defer logFile.Close()
 	params := startParams{
-		Topology: topo, StateDir: p.dir, Privileged: privileged(), Record: options.Record != nil, Replay: options.Replay != nil,
+		Topology: topo, StateDir: p.dir, Privileged: privileged(),
 	}
 	var files []*os.File
-	for _, f := range []*os.File{options.Record, options.Replay} {
-		if f != nil {
-			files = append(files, f)
+	for _, log := range []struct {
+		file *os.File
+		name *string
+	}{{options.Record, &params.Record}, {options.Replay, &params.Replay}} {
+		if log.file != nil {
+			files, *log.name = append(files, log.file), log.file.Name()
 		}
 	}
 	startErr := l.call(ctx, methodStart, params, &l.info, files...)

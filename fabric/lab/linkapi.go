@@ -75,9 +75,23 @@ func (s *Supervisor) handleLinks(ctx context.Context, r *control.Request) (any, 
 		}
 		return s.Partition(ctx, sets)
 	case methodHeal:
-		return s.Heal(ctx)
+		return s.heal(ctx)
 	}
 	return nil, control.Errorf(control.Usage, "unknown request %q", r.Method)
+}
+
+// heal ends a partition and waits until the links that came up carry packets, or are
+// spares of a spanning tree.
+func (s *Supervisor) heal(ctx context.Context) ([]string, error) {
+	healed, err := s.Heal(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := []string{}
+	for _, i := range healed {
+		names = append(names, s.links[i].name())
+	}
+	return names, s.growTree(ctx, healed...)
 }
 
 func (s *Supervisor) showLinks(ctx context.Context, r *control.Request) (any, error) {
@@ -110,9 +124,14 @@ func (s *Supervisor) set(ctx context.Context, r *control.Request) error {
 		return err
 	}
 	if r.Method == methodReset {
-		return s.ResetLink(ctx, index, params.From)
+		err = s.ResetLink(ctx, index, params.From)
+	} else {
+		err = s.SetLink(ctx, index, params.From, params.Change)
 	}
-	return s.SetLink(ctx, index, params.From, params.Change)
+	if err == nil {
+		s.links[index].awaitPlain(ctx)
+	}
+	return err
 }
 
 func (s *Supervisor) carrier(ctx context.Context, r *control.Request) error {
@@ -125,7 +144,10 @@ func (s *Supervisor) carrier(ctx context.Context, r *control.Request) error {
 		return err
 	}
 	if params.Up {
-		return s.LinkUp(ctx, index)
+		if err := s.LinkUp(ctx, index); err != nil {
+			return err
+		}
+		return s.growTree(ctx, index)
 	}
 	return s.LinkDown(ctx, index)
 }

@@ -25,20 +25,19 @@ func (s *Supervisor) LinkDown(ctx context.Context, index int) error {
 	return nil
 }
 
-// LinkUp brings a link back up, whatever took it down, and returns when it
-// carries packets, or is a spare of a spanning tree.
+// LinkUp brings a link back up, whatever took it down. At a switch with a spanning
+// tree it carries packets when that has grown (growTree).
 func (s *Supervisor) LinkUp(ctx context.Context, index int) error {
 	l := s.links[index]
 	if err := l.lock(ctx); err != nil {
 		return err
 	}
-	err := s.switchLink(context.WithoutCancel(ctx), l, false, false)
-	l.unlock()
-	if err != nil {
+	defer l.unlock()
+	if err := s.switchLink(context.WithoutCancel(ctx), l, false, false); err != nil {
 		return err
 	}
 	s.Publish(Event{Kind: LinkChanged, Link: l.name(), Text: fmt.Sprintf("link %s is up", l.name())})
-	return s.growTree(ctx, index)
+	return nil
 }
 
 // switchLink takes a link down or up, for either of two reasons.
@@ -117,54 +116,53 @@ func (s *Supervisor) Partition(ctx context.Context, sets [][]string) ([]string, 
 	for _, set := range sets {
 		words = append(words, strings.Join(set, ","))
 	}
-	return names, s.separate(ctx, parted, fmt.Sprintf("partition %s: links that are down: %d", strings.Join(words, " "), len(names)))
+	text := fmt.Sprintf("partition %s: links that are down: %d", strings.Join(words, " "), len(names))
+	_, err := s.separate(ctx, parted, func(int) string { return text })
+	return names, err
 }
 
 // Heal brings up what the last partition took down, but for links that LinkDown
-// took down as well, and returns the links' names.
-func (s *Supervisor) Heal(ctx context.Context) ([]string, error) {
-	names := []string{}
-	var healed []int
-	for _, l := range s.links {
-		l.mu.Lock()
-		if l.parted && !l.down {
-			names = append(names, l.name())
-			healed = append(healed, l.index)
-		}
-		l.mu.Unlock()
-	}
-	err := s.separate(ctx, nil, fmt.Sprintf("the partition is over: links that are up again: %d", len(names)))
-	if err != nil {
-		return nil, err
-	}
-	return names, s.growTree(ctx, healed...)
+// took down as well, and returns the indices of the links that came up.
+func (s *Supervisor) Heal(ctx context.Context) ([]int, error) {
+	return s.separate(ctx, nil, func(up int) string { return fmt.Sprintf("the partition is over: links that are up again: %d", up) })
 }
 
-// separate has just those links parted. Links of nodes that have gone carry
-// nothing anyway.
-func (s *Supervisor) separate(ctx context.Context, parted map[int]bool, words string) error {
+// separate has just those links parted, tells of it in words, and returns the
+// indices of the links that came up. Links of nodes that have gone carry nothing
+// anyway.
+func (s *Supervisor) separate(ctx context.Context, parted map[int]bool, words func(up int) string) ([]int, error) {
 	ctx = context.WithoutCancel(ctx) // half a partition is none
 	s.parting.Lock()
 	defer s.parting.Unlock()
 	var problems error
+	var risen []int
 	for _, l := range s.links {
-		if s.checkEnds(l) == nil {
-			problems = errors.Join(problems, s.partLink(ctx, l, parted[l.index]))
+		if s.checkEnds(l) != nil {
+			continue
 		}
+		rose, err := s.partLink(ctx, l, parted[l.index])
+		if rose {
+			risen = append(risen, l.index)
+		}
+		problems = errors.Join(problems, err)
 	}
-	s.Publish(Event{Kind: LinkChanged, Text: words})
-	return problems
+	s.Publish(Event{Kind: LinkChanged, Text: words(len(risen))})
+	return risen, problems
 }
 
-func (s *Supervisor) partLink(ctx context.Context, l *labLink, parted bool) error {
+// partLink says whether the link came up.
+func (s *Supervisor) partLink(ctx context.Context, l *labLink, parted bool) (rose bool, err error) {
 	if err := l.lock(ctx); err != nil {
-		return err
+		return false, err
 	}
 	defer l.unlock()
 	if l.parted == parted {
-		return nil
+		return false, nil
 	}
-	return s.switchLink(ctx, l, l.down, parted)
+	if err := s.switchLink(ctx, l, l.down, parted); err != nil {
+		return false, err
+	}
+	return !l.off(), nil
 }
 
 // checkSets says what is wrong with the sets of a partition.

@@ -54,6 +54,14 @@ func (s linkemCarrier) set(ctx context.Context, l *labLink, direction int, to to
 	return nil
 }
 
+func (s linkemCarrier) idle(ctx context.Context, l *labLink) error {
+	engine, err := s.startedEngine()
+	if err != nil {
+		return err
+	}
+	return engine.Idle(ctx, l.name())
+}
+
 func (s linkemCarrier) detach(ctx context.Context, l *labLink) error {
 	engine, err := s.startedEngine()
 	if err != nil {
@@ -111,7 +119,7 @@ func measured(spec *topology.Link, rate uint64, m *linkem.Measured) report.Direc
 		Corrupted:  m.Corrupted,
 		Marked:     m.Marked,
 		Faulted:    m.Faulted,
-		QueuePeak:  m.PeakBytes,
+		QueuePeak:  &m.PeakBytes,
 		Lateness:   lateness(m.Lateness),
 		Replayed:   replayed(m.Replayed),
 		Overruns:   overruns(spec, rate, m),

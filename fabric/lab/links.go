@@ -22,15 +22,17 @@ type labLink struct {
 
 	// What follows is written with both the token and mu held, so that either
 	// suffices to read it.
-	mu      sync.Mutex
-	asked   [2]topology.Impairment
-	carrier carrier          // that impairs it; nil if it is plain
-	joined  bool             // the kernel hands packets from middle to middle
-	down    bool             // by LinkDown, or from the start
-	parted  bool             // by Partition
-	carried [2]link.Counters // by the kernel while it had joined the link, in earlier terms
-	lossy   [2]bool          // netem has been asked for loss
-	base    [2]link.Counters // the kernel's counters when its present term began
+	mu        sync.Mutex
+	asked     [2]topology.Impairment
+	carrier   carrier          // that impairs it, or did until now; nil if it is plain
+	relieving chan struct{}    // closed when the last relieveLater has ended; nil before the first
+	joined    bool             // the kernel hands packets from middle to middle
+	down      bool             // by LinkDown, or from the start
+	parted    bool             // by Partition
+	carried   [2]link.Counters // by the kernel while it had joined the link, in earlier terms
+	lossy     [2]bool          // netem has been asked for loss
+	base      [2]link.Counters // the kernel's counters when its present term began
+	seen      [2]link.Counters // the kernel's counters when they were last read for a report; guarded by mu alone
 }
 
 func newLabLink(index int, spec *topology.Link) *labLink {

@@ -9,9 +9,10 @@ import (
 )
 
 // SetLink changes what a link does to packets, by its index in the topology, in
-// the direction that the node called from sends, or in both if from is "". The
-// link moves between the kernel and its carrier as its settings need; the nodes'
-// interfaces do not notice.
+// the direction that the node called from sends, or in both if from is "". It holds
+// for the packets to come as soon as SetLink returns. The link moves between the
+// kernel and its carrier as its settings need, back to the kernel a little later
+// (relieveLater); the nodes' interfaces do not notice.
 func (s *Supervisor) SetLink(ctx context.Context, index int, from string, change topology.Change) error {
 	return s.changeLink(ctx, index, from, inDirection(change.String(), from),
 		func(_ int, i topology.Impairment) topology.Impairment { return change.Apply(i) })
@@ -56,6 +57,9 @@ func (s *Supervisor) changeLink(ctx context.Context, index int, from, words stri
 		l.ask(before)
 		return fmt.Errorf("link %s: %w", l.name(), err)
 	}
+	if l.carrier != nil && !l.impaired() {
+		s.relieveLater(l)
+	}
 	s.Publish(Event{Kind: LinkChanged, Link: l.name(), Text: fmt.Sprintf("link %s: %s", l.name(), words)})
 	return nil
 }
@@ -82,8 +86,6 @@ func (l *labLink) ask(settings [2]topology.Impairment) {
 // enforce has what is asked of a link happen, before which something else did.
 func (s *Supervisor) enforce(ctx context.Context, l *labLink, before [2]topology.Impairment) error {
 	switch {
-	case l.carrier != nil && !l.impaired():
-		return s.relieve(ctx, l)
 	case l.carrier == nil && l.impaired():
 		return s.impair(ctx, l)
 	case l.carrier == nil:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -314,12 +315,21 @@ func TestRecordAndReplay(t *testing.T) {
 	}
 	defer log.Close()
 	run("replay", 2, Options{Record: second, Replay: log})
+	again, another := create("again"), create("another")
+	run("the same seed", 1, Options{Record: again})
+	run("another seed", 2, Options{Record: another})
 	recorded, replayed := fates(t, first.Name()), fates(t, second.Name())
 	if len(recorded) < packets {
 		t.Fatalf("%d decisions, want %d", len(recorded), packets)
 	}
 	if diff := cmp.Diff(recorded[:packets], replayed[:min(packets, len(replayed))]); diff != "" {
 		t.Errorf("-recorded +replayed:\n%s", diff)
+	}
+	if diff := cmp.Diff(recorded[:packets], fates(t, again.Name())[:packets]); diff != "" {
+		t.Errorf("the same seed (-once +again):\n%s", diff)
+	}
+	if slices.Equal(recorded[:packets], fates(t, another.Name())[:packets]) {
+		t.Error("another seed, but the same fates")
 	}
 }
 

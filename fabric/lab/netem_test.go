@@ -17,11 +17,14 @@ import (
 func startNetem(t *testing.T, offload bool, asked topology.Impairment) *Lab {
 	t.Helper()
 	topo := ring(uniqueName(t), 2)
-	topo.Links[0].Engine, topo.Links[0].Offload = topology.Netem, offload
+	topo.Links[0].Engine, topo.Links[0].EngineAt = topology.Netem, topology.Place{File: "lab.yaml", Line: 7, Column: 15}
+	topo.Links[0].Offload = offload
 	topo.Links[0].Directions = [2]topology.Impairment{asked, {}}
 	l, err := Start(testContext(t), topo, Options{})
 	if e := (*control.Error)(nil); errors.As(err, &e) && e.Code == control.Unable {
-		if !strings.Contains(e.Message, "this kernel lacks NET_SCH_NETEM") || !strings.Contains(e.Message, "remedy: engine: linkem") {
+		// Nothing has been made by then: no step of that stands before the place.
+		begin := fmt.Sprintf("lab %s: lab.yaml:7:15: link n0:eth0 to n1:eth0: engine: netem: this kernel lacks NET_SCH_NETEM", topo.Name)
+		if !strings.HasPrefix(e.Message, begin) || !strings.Contains(e.Message, "remedy: engine: linkem") {
 			t.Errorf("a kernel without netem: %v", err)
 		}
 		t.Skip("the tests of fabric/interop run this in a virtual machine that has netem")

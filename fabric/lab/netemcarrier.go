@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/impair"
@@ -39,6 +40,9 @@ func (netemCarrier) set(_ context.Context, l *labLink, direction int, to topolog
 	return nil
 }
 
+// idle need not wait: the kernel goes on to hand out what netem has.
+func (netemCarrier) idle(context.Context, *labLink) error { return nil }
+
 func (netemCarrier) detach(_ context.Context, l *labLink) error {
 	for d := range l.asked {
 		if err := l.setNetem(d, topology.Impairment{}); err != nil {
@@ -51,14 +55,33 @@ func (netemCarrier) detach(_ context.Context, l *labLink) error {
 // measure: the kernel's counters are all there is.
 func (netemCarrier) measure(context.Context) (map[string][2]report.Direction, error) { return nil, nil }
 
+// checkEngines says, before anything is made of the lab, if a link wants netem and
+// the kernel has none. It tries it in the lab's own namespace.
+func (s *Supervisor) checkEngines() error {
+	wants := slices.IndexFunc(s.topo.Links, func(l topology.Link) bool { return l.Engine == topology.Netem })
+	if wants < 0 {
+		return nil
+	}
+	err := netem.Probe(loopback)
+	if !errors.Is(err, netem.ErrMissing) {
+		return err
+	}
+	l := &s.topo.Links[wants]
+	where := ""
+	if l.EngineAt != (topology.Place{}) {
+		where = l.EngineAt.String() + ": "
+	}
+	return control.Errorf(control.Unable, "%slink %s to %s: engine: netem: %v; remedy: engine: linkem, or a kernel that has it",
+		where, l.Endpoints[0], l.Endpoints[1], err)
+}
+
+// loopback is the interface index of lo in every network namespace.
+const loopback = 1
+
 // addNetem gives a new link netem in both directions.
 func (l *labLink) addNetem() error {
 	for d := range l.asked {
-		err := l.setNetem(d, topology.Impairment{})
-		if errors.Is(err, netem.ErrMissing) {
-			return control.Errorf(control.Unable, "%v; remedy: engine: linkem, or a kernel that has it", err)
-		}
-		if err != nil {
+		if err := l.setNetem(d, topology.Impairment{}); err != nil {
 			return err
 		}
 	}
@@ -79,7 +102,7 @@ func (l *labLink) setNetem(direction int, to topology.Impairment) error {
 // queue full. l.mu is held.
 func (l *labLink) reportNetem(d *report.Direction, direction int, kernel link.Counters) {
 	present := l.asked[direction]
-	d.Asked = asked(&impair.Asked{Delay: present.Delay, Jitter: present.Jitter.Spread, Loss: present.Loss.Rate, Rate: present.Rate})
+	d.Asked = asked(&impair.Asked{Delay: present.Delay, Jitter: present.Jitter.Spread, Loss: present.Loss.Rate, Burst: present.Loss.Burst, Rate: present.Rate})
 	d.LostBy.Kernel -= kernel.Queue
 	if l.lossy[direction] {
 		d.Dropped += kernel.Queue

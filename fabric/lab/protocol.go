@@ -50,8 +50,9 @@ type startParams struct {
 	Topology   *topology.Topology
 	StateDir   string
 	Privileged bool // the lab's user is root, outside as well
-	// Record and Replay say that a file comes along for each, in this order.
-	Record, Replay bool
+	// Record and Replay are the names of files of which each comes along, in this
+	// order, unless it is "".
+	Record, Replay string
 }
 
 // Info says what a lab is.
@@ -118,6 +119,7 @@ type captureParams struct {
 type socketParams struct {
 	ID        uint64 // of captureParams
 	Direction int    // of the link: the one that the interface sends into
+	Carried   bool   // the tap is on
 }
 
 type enableParams struct {

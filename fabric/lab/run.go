@@ -172,7 +172,7 @@ func (r *run) conclude(ctx context.Context, result *report.Run) error {
 		return err
 	}
 	if result.Recorded != nil && result.Recorded.Error != "" {
-		r.problem("the log of decisions ends early: %s", result.Recorded.Error)
+		r.problem("the log %s ends early: %s", r.recording, result.Recorded.Error)
 	}
 	result.Checks = check(r.topo.Checks, result.Workloads)
 	r.mu.Lock()

@@ -128,6 +128,28 @@ workloads:
 	}
 }
 
+// Packets whose bits flip on the way, wherever behind the transport header, are
+// refused by the receiver's ICRC, each of them, and the transfer is right.
+func TestCorruptedPacketsAreRefused(t *testing.T) {
+	l := start(t, runnable(t, "corrupt: {probability: 3%, bits: 3}", `
+workloads:
+  - {name: w, from: client, to: server, operation: write, size: 64KiB, depth: 8, count: 100, verify: true}
+  - {name: r, from: client, to: server, operation: read, size: 64KiB, depth: 8, count: 100, verify: true}
+`))
+	r := runLab(t, l)
+	for _, w := range r.Workloads {
+		if !w.Verified || w.Errors != 0 || w.Messages != 100 {
+			t.Errorf("%+v", w)
+		}
+	}
+	for d, receiver := range []report.Node{r.Nodes[1], r.Nodes[0]} {
+		refused := receiver.Transport["icrc_errors"]
+		if corrupted := r.Links[0].Directions[d].Corrupted; corrupted < 5 || refused > corrupted || refused+1 < corrupted { // one may be on its way
+			t.Errorf("%s refused %d of %d packets that were corrupted", receiver.Name, refused, corrupted)
+		}
+	}
+}
+
 // TestTimeline has each kind of event change the link while a workload runs.
 func TestTimeline(t *testing.T) {
 	var mu sync.Mutex

@@ -6,10 +6,12 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// maxNeighbours is how many addresses of neighbours on one segment a node is told. On
-// larger ones, nodes ask for those they need, as ARP and neighbour discovery do:
-// entries for each other of 500 nodes would take the kernel 250 MB.
-const maxNeighbours = 64
+// maxNeighbours is how many addresses of neighbours on one segment a node is told.
+// The nodes of larger ones ask for those they need, as ARP and neighbour discovery
+// do: entries for each other of 500 nodes would take the kernel 250 MB. Of what is
+// asked for, the kernel holds 1024 entries of a family in all nodes together
+// (gc_thresh3), which only the host's root can raise.
+const maxNeighbours = 256
 
 // segments is who is on the segment of each link, by the index of the link.
 func segments(topo *topology.Topology) [][]node.Neighbour {

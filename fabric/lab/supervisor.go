@@ -41,7 +41,7 @@ type Supervisor struct {
 	sockets   *os.File // the directory of the externals' sockets; nil without externals
 	externals []*external
 	engine    engine
-	recording bool // of the engine's decisions
+	recording string // the file of the engine's decisions; "": none
 
 	parting sync.Mutex // held while a partition begins or ends
 

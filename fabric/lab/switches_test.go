@@ -152,6 +152,18 @@ func TestSwitch(t *testing.T) {
 	}
 }
 
+// On a segment with as many nodes as are told of each other, no node asks: if all
+// asked, the kernel's table of those that it asked about (gc_thresh3, 1024 in all
+// namespaces together) would not hold them.
+func TestSwitchWithKnownHosts(t *testing.T) {
+	f := star(uniqueName(t), maxNeighbours/2)
+	l := start(t, f.Topology)
+	if got := strings.Count(ip(t, l, "h0", "neigh", "show", "nud", "permanent"), "lladdr"); got != maxNeighbours-2 {
+		t.Errorf("h0 knows %d neighbours, want %d", got, maxNeighbours-2)
+	}
+	echoes(t, l, "h0", "h99", "10.7.0.100:5001", "[fd00:7::64]:5001")
+}
+
 // On a segment with so many nodes that they are not told of each other, they ask.
 func TestSwitchWithManyHosts(t *testing.T) {
 	f := star(uniqueName(t), 1+maxNeighbours/2)
@@ -161,6 +173,27 @@ func TestSwitchWithManyHosts(t *testing.T) {
 		t.Errorf("neighbours of h0: %s", got)
 	}
 	echoes(t, l, "h0", "h1", "10.7.0.2:5001", "[fd00:7::2]:5001")
+}
+
+// A link that ends at a switch is probed from the switch's port.
+func TestVerifyLinkOfSwitch(t *testing.T) {
+	f := star(uniqueName(t), 2)
+	f.Links[1].Directions = [2]topology.Impairment{{Delay: 3 * time.Millisecond, Loss: topology.Loss{Rate: 0.3}}, {Delay: time.Millisecond}}
+	for i := range f.Links { // on a machine that may be busy
+		f.Links[i].Tolerance = topology.Tolerance{Delay: 100 * time.Millisecond, DelayP99: time.Second, Rate: 0.5, Loss: 0.01}
+	}
+	l := start(t, f.Topology)
+	for endpoint, impaired := range map[string]bool{"sw:p0": false, "h1:eth0": true} {
+		v, err := l.VerifyLink(testContext(t), endpoint, Probes{Count: 300})
+		if err != nil {
+			t.Fatal(err)
+		}
+		there, back := v.Directions[0], v.Directions[1]
+		if !v.Passed || there.From != v.Endpoints[0] || there.Sent != 300 || back.Sent != 300 || back.Received != 300 ||
+			(there.Lost > 0) != impaired || (there.Delay.Min >= 3000) != impaired || (back.Delay.Min >= 1000) != impaired {
+			t.Errorf("%s: %+v", endpoint, v)
+		}
+	}
 }
 
 // A host whose cable is pulled at the switch, or that dies, is off the network; the
@@ -304,7 +337,9 @@ func TestSpanningTree(t *testing.T) {
 	if r := runLab(t, l); !r.Passed {
 		t.Errorf("%+v", r.Workloads)
 	}
-	if err := l.LinkDown(testContext(t), "s0:eth0"); err != nil {
+	// s2, which has the spare, loses its way to the root: it need not wait until what
+	// it has heard there is too old.
+	if err := l.LinkDown(testContext(t), "s2:eth0"); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, testTime, func() string {

@@ -47,7 +47,7 @@ func (l *loop) receive(p *port) bool {
 		l.enter(p.line, i, raw, arrived)
 	}
 	if n < receiveBatch {
-		p.empty = before
+		p.empty = max(p.empty, before) // some may have come since
 		return false
 	}
 	return true
@@ -93,6 +93,7 @@ func (l *loop) queue(n *line, runs []run, whole *held) {
 			}
 		}
 		r.held.runs++
+		l.pool.left -= runCost
 		n.queue.push(r)
 		release = min(release, r.departs)
 	}
@@ -264,6 +265,9 @@ func (l *loop) room(n *line, size int) (*buffer, []byte) {
 		}
 		return b, b.bytes[:size]
 	}
+	if l.pool.left < heldCost {
+		return nil, nil
+	}
 	if n.shared != nil && bufferLen-n.shared.used < size {
 		n.shared = nil // the frames in it will give it back
 	}
@@ -281,6 +285,7 @@ func (l *loop) room(n *line, size int) (*buffer, []byte) {
 // holdIn holds a frame that arrived at an instant and whose bytes are in a buffer.
 func (l *loop) holdIn(b *buffer, f frame.Frame, arrived time.Duration) *held {
 	b.frames++
+	l.pool.left -= heldCost
 	var h *held
 	if k := len(l.spare) - 1; k >= 0 {
 		h, l.spare = l.spare[k], l.spare[:k]
@@ -300,5 +305,6 @@ func (l *loop) drop(n *line, h *held) {
 		l.pool.put(h.buffer)
 	}
 	h.buffer = nil
+	l.pool.left += heldCost
 	l.spare = append(l.spare, h)
 }

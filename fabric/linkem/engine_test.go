@@ -473,7 +473,7 @@ func TestRequestsThatMakeNoSense(t *testing.T) {
 	check("attach twice", attach(func(*Link) {}), "is attached")
 	check("release before start", l.engine.Release(ctx, linkName), "is attached")
 	must(t, l.engine.Start(ctx, linkName))
-	check("negative delay", l.engine.Set(ctx, linkName, 0, topology.Impairment{Delay: -1}), "negative")
+	check("negative delay", l.engine.Set(ctx, linkName, 0, topology.Impairment{Delay: -1}), "delay -1ns")
 	check("third direction", l.engine.Set(ctx, linkName, 2, none), "no direction 2")
 	check("start twice", l.engine.Start(ctx, linkName), "is started")
 	_, err := l.engine.Detach(ctx, linkName)

@@ -100,6 +100,7 @@ func (n *line) lose(r *run, errno unix.Errno) {
 
 // finish takes the first runs off the queue.
 func (l *loop) finish(n *line, runs int) {
+	l.pool.left += runs * runCost
 	for range runs {
 		h := n.queue.drop()
 		if h.runs--; h.runs == 0 {

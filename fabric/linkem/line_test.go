@@ -3,8 +3,10 @@ package linkem
 import (
 	"bytes"
 	"encoding/binary"
+	"math"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/ndklab/ndklab/fabric/frame"
 	"github.com/ndklab/ndklab/fabric/impair"
@@ -201,7 +203,7 @@ func TestLostPacketsLeaveGaps(t *testing.T) {
 // rest is delivered.
 func TestMemoryBudget(t *testing.T) {
 	b := newBench(t, topology.Impairment{Delay: time.Hour})
-	small, err := newPool(10 * bufferLen)
+	small, err := newPool(10 * (bufferLen + heldCost + runCost))
 	must(t, err)
 	b.pool = small
 	n := b.k.lines[0]
@@ -228,7 +230,8 @@ func TestMemoryBudget(t *testing.T) {
 // Short frames share buffers, and all buffers come back.
 func TestShortFramesShareMemory(t *testing.T) {
 	b := newBench(t, topology.Impairment{Delay: time.Hour})
-	small, err := newPool(2 * bufferLen)
+	const memory = 2*bufferLen + 300*(heldCost+runCost)
+	small, err := newPool(memory)
 	must(t, err)
 	b.pool = small
 	n := b.k.lines[0]
@@ -251,8 +254,50 @@ func TestShortFramesShareMemory(t *testing.T) {
 	if m := n.measure(); m.LostOverrun != 0 {
 		t.Errorf("measured %+v", m)
 	}
-	if len(b.pool.free)*bufferLen+len(b.pool.rest) != 2*bufferLen {
+	if len(b.pool.free) != 2 || b.pool.left != memory {
 		t.Error("not all memory came back")
+	}
+}
+
+// What is kept of frames besides their bytes is within the budget, too: of short
+// ones, of copies, and of packets that each leave at a time of their own.
+func TestBudgetCoversWhatIsKept(t *testing.T) {
+	const memory = 8 * bufferLen
+	for name, c := range map[string]struct {
+		settings topology.Impairment
+		raw      []byte
+	}{
+		"short":     {topology.Impairment{Delay: time.Hour}, superPacket(1, 18)},
+		"copied":    {topology.Impairment{Delay: time.Hour, Duplicate: 1}, superPacket(1, 18)},
+		"reordered": {topology.Impairment{Delay: time.Hour, Reorder: topology.Reorder{Probability: 0.5, Depth: 9}}, superPacket(15, 4)},
+		"corrupted": {topology.Impairment{Delay: time.Hour, Corrupt: topology.Corrupt{Probability: 1}}, superPacket(15, 4)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, c.settings)
+			small, err := newPool(memory)
+			must(t, err)
+			b.pool = small
+			n := b.k.lines[0]
+			for n.measured.LostOverrun == 0 {
+				b.arrive(t, c.raw)
+			}
+			buffers := map[*buffer]bool{}
+			kept := 0
+			seen := map[*held]bool{}
+			n.queue.merge(math.MaxInt64)
+			for _, r := range n.queue.upcoming() {
+				buffers[r.held.buffer], seen[r.held] = true, true
+				kept += int(unsafe.Sizeof(r))
+			}
+			kept += len(buffers)*bufferLen + len(seen)*int(unsafe.Sizeof(held{}))
+			if kept > memory || kept < memory/3 {
+				t.Errorf("%d bytes are kept, the budget is %d", kept, memory)
+			}
+			b.flush(n, false)
+			if b.pool.left != memory {
+				t.Errorf("%d bytes of %d came back", b.pool.left, memory)
+			}
+		})
 	}
 }
 

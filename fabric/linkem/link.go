@@ -21,7 +21,7 @@ type link struct {
 	ports [2]*port
 	lines [2]*line // [0] from ports[0] to ports[1], [1] back
 	taps  []*listener
-	idle  chan struct{} // closed, and nil, once no packet is on its way; only while releasing
+	idle  chan struct{} // closed, and nil, once no packet is on its way; nil unless somebody waits for that
 }
 
 // A state is where a link is in the sequence of package linkem's documentation.
@@ -115,6 +115,16 @@ func (k *link) emptied() {
 	}
 }
 
+// wait is closed as soon as no packet is on its way.
+func (k *link) wait() <-chan struct{} {
+	if k.idle == nil {
+		k.idle = make(chan struct{})
+	}
+	idle := k.idle
+	k.emptied()
+	return idle
+}
+
 // require fails unless the link exists and is in one of the states.
 func (l *loop) require(name string, states ...state) (*link, error) {
 	k := l.links[name]
@@ -137,9 +147,6 @@ func (l *loop) attach(a Link, ports [2]*port) error {
 		for i := range k.lines {
 			k.lines[i] = newLine(k, i, impair.New(a.Seed, a.Name, i))
 		}
-		if l.log != nil {
-			k.replay(l.log)
-		}
 		l.links[a.Name] = k
 	}
 	if k.state != detached {
@@ -147,6 +154,9 @@ func (l *loop) attach(a Link, ports [2]*port) error {
 	}
 	k.state = attached
 	k.ports = ports
+	if l.log != nil {
+		k.replay(l.log)
+	}
 	for i, n := range k.lines {
 		n.model.Set(a.Directions[i], l.now())
 		n.to = ports[1-i]
@@ -182,18 +192,17 @@ func (l *loop) start(name string) (watches [2]*watch, err error) {
 
 // release removes the link's impairments; idle is closed when all packets on
 // their way have left.
-func (l *loop) release(name string) (idle chan struct{}, err error) {
+func (l *loop) release(name string) (idle <-chan struct{}, err error) {
 	k, err := l.require(name, started)
 	if err != nil {
 		return nil, err
 	}
 	for _, n := range k.lines {
 		n.model.Set(topology.Impairment{}, l.now())
+		n.model.Replay(nil) // decisions that are recorded for later would keep the link from being idle
 	}
-	idle = make(chan struct{})
-	k.state, k.idle = releasing, idle
-	k.emptied()
-	return idle, nil
+	k.state = releasing
+	return k.wait(), nil
 }
 
 // released has the kernel's forwarding watched from now on.
@@ -220,7 +229,7 @@ func (l *loop) set(s setting) error {
 	if k.state == releasing || k.state == released {
 		return control.Errorf(control.Usage, "link %s is %s", s.Link, k.state)
 	}
-	if err := impair.Check(s.Settings); err != nil {
+	if err := s.Settings.Check(); err != nil {
 		return control.Errorf(control.Usage, "link %s: %v", s.Link, err)
 	}
 	k.lines[s.Direction].model.Set(s.Settings, l.now())

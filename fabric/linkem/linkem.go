@@ -61,6 +61,7 @@ const (
 	methodStart    = "start"
 	methodSet      = "set"
 	methodDown     = "down"
+	methodIdle     = "idle"
 	methodRelease  = "release"
 	methodDetach   = "detach"
 	methodMeasure  = "measure"
@@ -177,6 +178,12 @@ func (e *Engine) SetDown(ctx context.Context, link string, down bool) error {
 	return e.conn.Call(ctx, methodDown, cut{link, down}, nil)
 }
 
+// Idle waits until no packet is on its way on a link, which without impairments is
+// soon the case.
+func (e *Engine) Idle(ctx context.Context, link string) error {
+	return e.conn.Call(ctx, methodIdle, target{Link: link}, nil)
+}
+
 // Release removes all impairments from a link and waits until every packet on
 // its way has left.
 func (e *Engine) Release(ctx context.Context, link string) error {
@@ -224,8 +231,16 @@ func (e *Engine) Recorded(ctx context.Context) (r Recorded, err error) {
 // where file is at to its end, and may have 1 GiB; see impair.Direction.Replay.
 // It is for once, before links are attached. What a replay came to is in
 // Measured.
-func (e *Engine) Replay(ctx context.Context, file *os.File) error {
-	return e.conn.Call(ctx, methodReplay, nil, nil, file)
+func (e *Engine) Replay(ctx context.Context, file *os.File) (log Log, err error) {
+	err = e.conn.Call(ctx, methodReplay, nil, &log, file)
+	return log, err
+}
+
+// A Log is what a log of decisions has.
+type Log struct {
+	Links    []string `json:"links"`     // names of those it has decisions on
+	Missing  uint64   `json:"missing"`   // decisions that could not be written
+	CutShort bool     `json:"cut_short"` // it ends amid a line, which was left out
 }
 
 // Tap writes to file, a pipe or a stream socket, what becomes of each packet of a

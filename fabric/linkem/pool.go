@@ -2,14 +2,15 @@ package linkem
 
 import (
 	"fmt"
+	"unsafe"
 
 	"github.com/ndklab/ndklab/fabric/frame"
 	"golang.org/x/sys/unix"
 )
 
 const (
-	// budget bounds the frames in all delay lines together, bytes: 100 ms at
-	// 10 Gb/s twice.
+	// budget bounds the frames in all delay lines together, with what is kept of
+	// each, bytes: 100 ms at 10 Gb/s twice.
 	budget = 256 << 20
 	// bufferLen is a buffer's size: the longest frame, rounded up to cache lines.
 	bufferLen = (frame.MaxLen + 63) &^ 63
@@ -17,6 +18,11 @@ const (
 	// longer one keeps the buffer it was received into. So no more than half of
 	// the budget is wasted, and no more than this copied.
 	shareLimit = bufferLen / 2
+	// What the budget is charged for a frame and for a run of its packets, bytes,
+	// besides the frame's own: a slice that grows has room for half as many again.
+	// Of short frames it is most of what they take.
+	heldCost = int(unsafe.Sizeof(held{})+unsafe.Sizeof((*held)(nil))) * 3 / 2
+	runCost  = int(unsafe.Sizeof(run{})) * 3 / 2
 )
 
 // A buffer holds one long frame or several short ones.
@@ -31,6 +37,7 @@ type buffer struct {
 type pool struct {
 	rest []byte // never used so far
 	free []*buffer
+	left int // of the budget, bytes
 }
 
 func newPool(size int) (*pool, error) {
@@ -40,18 +47,19 @@ func newPool(size int) (*pool, error) {
 	}
 	// Fewer page faults and address translations; not every kernel has them.
 	_ = unix.Madvise(region, unix.MADV_HUGEPAGE)
-	return &pool{rest: region}, nil
+	return &pool{rest: region, left: size}, nil
 }
 
 // get is an empty buffer, or nil when the budget is spent.
 func (p *pool) get() *buffer {
+	if p.left < bufferLen {
+		return nil
+	}
+	p.left -= bufferLen
 	if n := len(p.free); n > 0 {
 		b := p.free[n-1]
 		p.free = p.free[:n-1]
 		return b
-	}
-	if len(p.rest) < bufferLen {
-		return nil
 	}
 	b := &buffer{bytes: p.rest[:bufferLen:bufferLen]}
 	p.rest = p.rest[bufferLen:]
@@ -62,4 +70,5 @@ func (p *pool) get() *buffer {
 func (p *pool) put(b *buffer) {
 	b.used = 0
 	p.free = append(p.free, b)
+	p.left += bufferLen
 }

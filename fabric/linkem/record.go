@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"sync"
 	"time"
@@ -58,7 +59,7 @@ func (l *loop) serveRecord(r *control.Request) error {
 		return err
 	}
 	if _, err := rec.file.Write(impair.AppendHeader(nil, seed)); err != nil {
-		return fmt.Errorf("record: %w", errors.Join(err, set(rec, nil)))
+		return errors.Join(control.Errorf(control.Unable, "%v", bare(err)), set(rec, nil))
 	}
 	r.Files[0] = nil // it is ours from now on, for as long as the process lives
 	go func() {
@@ -93,7 +94,7 @@ func (r *recorder) write(b *batch[impair.Record]) error {
 func (r *recorder) flush(records uint64) {
 	if r.status.Error == "" {
 		if _, err := r.file.Write(r.text); err != nil {
-			r.status.Error = err.Error()
+			r.status.Error = bare(err).Error()
 		}
 	}
 	if r.status.Error == "" {
@@ -102,6 +103,15 @@ func (r *recorder) flush(records uint64) {
 		r.status.Missing += records
 	}
 	r.text = r.text[:0]
+}
+
+// bare is what is wrong with a file whose name is not known here.
+func bare(err error) error {
+	var in *fs.PathError
+	if errors.As(err, &in) {
+		return in.Err
+	}
+	return err
 }
 
 // serveRecorded writes what was decided until now and says how recording went.
@@ -137,16 +147,16 @@ func (r *recorder) end() {
 	}
 }
 
-// serveReplay reads a log and has the links' directions replay it.
-func (l *loop) serveReplay(r *control.Request) error {
+// serveReplay reads a log, has the links' directions replay it, and says what it is.
+func (l *loop) serveReplay(r *control.Request) (Log, error) {
 	if len(r.Files) != 1 {
-		return control.Errorf(control.Usage, "replay: %d files, expected one", len(r.Files))
+		return Log{}, control.Errorf(control.Usage, "replay: %d files, expected one", len(r.Files))
 	}
 	log, err := impair.ReadLog(&limited{r.Files[0], maxLog})
 	if err != nil {
-		return control.Errorf(control.Usage, "replay: %v", err)
+		return Log{}, control.Errorf(control.Usage, "%v", err)
 	}
-	return l.try(func() error {
+	return Log{Links: log.Links(), Missing: log.Missing, CutShort: log.CutShort}, l.try(func() error {
 		if l.log != nil {
 			return control.Errorf(control.Usage, "the engine is replaying already")
 		}

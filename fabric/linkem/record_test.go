@@ -44,8 +44,8 @@ func readLog(t *testing.T, file *os.File) *impair.Log {
 // A line that replays what another one recorded does the same, whatever its
 // settings.
 func TestReplayDoesWhatWasRecorded(t *testing.T) {
-	ms := time.Millisecond
-	recorded := newBench(t, topology.Impairment{Delay: 20 * ms, Loss: topology.Loss{Rate: 0.2}, Duplicate: 0.2,
+	// As long a delay as no pause of the machine is: what has left is not overtaken.
+	recorded := newBench(t, topology.Impairment{Delay: time.Minute, Loss: topology.Loss{Rate: 0.2}, Duplicate: 0.2,
 		Reorder: topology.Reorder{Probability: 0.3, Depth: 3}, Corrupt: topology.Corrupt{Probability: 0.1}})
 	file := logFile(t)
 	recorder := recorded.record(file, recordBatch)
@@ -57,7 +57,7 @@ func TestReplayDoesWhatWasRecorded(t *testing.T) {
 			raw[len(raw)-1] = byte(i)
 			b.arrive(t, raw)
 		}
-		b.shift(time.Second)
+		b.shift(time.Hour)
 		for n := b.k.lines[0]; !n.queue.empty(); {
 			b.send(n)
 		}
@@ -88,6 +88,67 @@ func TestReplayDoesWhatWasRecorded(t *testing.T) {
 	replaying.arrive(t, superPacket(1, 100))
 	if m := replaying.k.lines[0].measure(); m.Replayed.Unrecorded != 1 {
 		t.Errorf("a packet more: %+v", m.Replayed)
+	}
+}
+
+// A link that is given back to the kernel delays nothing any more, whatever was
+// recorded; it replays again when it is the engine's again.
+func TestReplayEndsWithTheRelease(t *testing.T) {
+	file := logFile(t)
+	recorded := newBench(t, topology.Impairment{Delay: time.Hour})
+	recorder := recorded.record(file, recordBatch)
+	for range 3 {
+		recorded.arrive(t, superPacket(1, 100))
+	}
+	recorder.flushed()
+	b := newBench(t, topology.Impairment{})
+	b.log = readLog(t, file)
+	b.k.replay(b.log)
+	n := b.k.lines[0]
+	b.arrive(t, superPacket(1, 100))
+	b.shift(time.Hour)
+	b.send(n)
+	idle, err := b.release("x")
+	must(t, err)
+	b.arrive(t, superPacket(1, 100))
+	b.send(n)
+	select {
+	case <-idle:
+	default:
+		t.Error("a recorded delay keeps the link from being released")
+	}
+	ports := b.k.ports
+	b.k.state = detached
+	must(t, b.attach(Link{Name: "x", Seed: 1}, ports))
+	b.arrive(t, superPacket(1, 100))
+	if m := n.measure(); n.queue.empty() || m.Replayed != (impair.Replayed{Packets: 2}) {
+		t.Errorf("replayed %+v", m.Replayed)
+	}
+}
+
+// Whoever waits for a link to be idle is told when the last packet has left.
+func TestIdle(t *testing.T) {
+	b := newBench(t, topology.Impairment{Delay: time.Hour})
+	isIdle := func(c <-chan struct{}) bool {
+		select {
+		case <-c:
+			return true
+		default:
+			return false
+		}
+	}
+	if !isIdle(b.k.wait()) {
+		t.Error("a link without packets is not idle")
+	}
+	b.arrive(t, superPacket(1, 100))
+	first, second := b.k.wait(), b.k.wait()
+	if isIdle(first) || isIdle(second) {
+		t.Error("idle with a packet on its way")
+	}
+	b.shift(time.Hour)
+	b.send(b.k.lines[0])
+	if !isIdle(first) || !isIdle(second) {
+		t.Error("not idle when all have left")
 	}
 }
 
@@ -138,7 +199,7 @@ func TestRecordToAFullDisk(t *testing.T) {
 		b.arrive(t, superPacket(15, 100))
 		recorder.flushed()
 	}
-	if status := recorder.flushed(); status.Records != 0 || status.Missing != 30 || !strings.Contains(status.Error, "no space") {
+	if status := recorder.flushed(); status.Records != 0 || status.Missing != 30 || status.Error != "no space left on device" {
 		t.Errorf("recorded %+v", status)
 	}
 	b.send(b.k.lines[0])
@@ -211,7 +272,11 @@ func TestEnginesRecordAndReplay(t *testing.T) {
 		must(t, err)
 		l := newLab(t, 1500)
 		l.quiet(t)
-		must(t, l.engine.Replay(deadline(t), file))
+		log, err := l.engine.Replay(deadline(t), file)
+		must(t, err)
+		if diff := cmp.Diff(Log{Links: []string{linkName}}, log); diff != "" {
+			t.Errorf("the log (-want +got):\n%s", diff)
+		}
 		link := l.link(topology.Impairment{}, topology.Impairment{})
 		link.Seed = 43
 		must(t, l.engine.Attach(deadline(t), link))
@@ -228,7 +293,7 @@ func TestEnginesRecordAndReplay(t *testing.T) {
 	t.Run("what is no log", func(t *testing.T) {
 		_, err := file.Seek(3, io.SeekStart)
 		must(t, err)
-		if err := newLab(t, 1500).engine.Replay(deadline(t), file); !errors.As(err, &usage) || usage.Code != control.Usage {
+		if _, err := newLab(t, 1500).engine.Replay(deadline(t), file); !errors.As(err, &usage) || usage.Code != control.Usage {
 			t.Errorf("what is no log was replayed: %v", err)
 		}
 	})

@@ -8,7 +8,6 @@ import (
 	"runtime"
 
 	"github.com/ndklab/ndklab/control"
-	"github.com/ndklab/ndklab/fabric/impair"
 )
 
 // Main is the engine process: it serves the supervisor at the other end of
@@ -73,6 +72,8 @@ func (l *loop) serve(ctx context.Context, r *control.Request) (any, error) {
 			return nil, err
 		}
 		return nil, l.try(func() error { return l.setDown(c) })
+	case methodIdle:
+		return nil, l.serveIdle(ctx, r)
 	case methodRelease:
 		return l.serveRelease(ctx, r)
 	case methodDetach:
@@ -86,7 +87,7 @@ func (l *loop) serve(ctx context.Context, r *control.Request) (any, error) {
 	case methodRecorded:
 		return l.serveRecorded()
 	case methodReplay:
-		return nil, l.serveReplay(r)
+		return l.serveReplay(r)
 	case methodRelay:
 		return nil, l.relays.serve(r)
 	case methodRelays:
@@ -104,7 +105,7 @@ func (l *loop) try(f func() error) error {
 
 func (l *loop) serveAttach(a Link) error {
 	for i, s := range a.Directions {
-		if err := impair.Check(s); err != nil {
+		if err := s.Check(); err != nil {
 			return control.Errorf(control.Usage, "link %s, direction %d: %v", a.Name, i, err)
 		}
 	}
@@ -149,12 +150,37 @@ func (l *loop) serveStart(r *control.Request) (any, error) {
 	return nil, err
 }
 
+func (l *loop) serveIdle(ctx context.Context, r *control.Request) error {
+	var t target
+	if err := r.Decode(&t); err != nil {
+		return err
+	}
+	var idle <-chan struct{}
+	err := l.try(func() error {
+		k := l.links[t.Link]
+		if k == nil {
+			return control.Errorf(control.Usage, "the engine has no link %s", t.Link)
+		}
+		idle = k.wait()
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 func (l *loop) serveRelease(ctx context.Context, r *control.Request) (any, error) {
 	var t target
 	if err := r.Decode(&t); err != nil {
 		return nil, err
 	}
-	var idle chan struct{}
+	var idle <-chan struct{}
 	var interfaces [2]string
 	err := l.try(func() (err error) {
 		if idle, err = l.release(t.Link); err == nil {

@@ -2,8 +2,8 @@
 // queue discipline of that name, where there is one: for links whose file says
 // engine: netem.
 //
-// It does a delay, a jitter that keeps packets in order, independent loss, and a
-// rate that counts Ethernet framing as impair.WireBytes does. What it cannot do as
+// It does a delay, a jitter that keeps packets in order, loss, independent or in
+// bursts, and a rate that counts Ethernet framing as impair.WireBytes does. What it cannot do as
 // package impair means it, topology.Engine's Check refuses: nothing here comes from
 // the lab's seed, and nothing is measured but what a queue discipline counts.
 //
@@ -65,11 +65,29 @@ func Set(i Interface, settings topology.Impairment) error {
 	return nil
 }
 
+// Probe says by ErrMissing that this kernel has no netem. It tries it at an interface
+// that has no queue discipline of its own, and has none afterwards.
+func Probe(index int) error {
+	i := Interface{Index: index, MTU: loopbackMTU}
+	if err := Set(i, topology.Impairment{}); err != nil {
+		return err
+	}
+	device := netlink.QdiscAttrs{LinkIndex: index, Handle: handle, Parent: netlink.HANDLE_ROOT}
+	if err := netlink.QdiscDel(&netlink.GenericQdisc{QdiscAttrs: device, QdiscType: "netem"}); err != nil {
+		return fmt.Errorf("netem: %w", err)
+	}
+	return nil
+}
+
+const loopbackMTU = 65536
+
 // What of netem's options the netlink package has no names or no layout for
 // (linux/pkt_sched.h).
 const (
 	optLatency64 = 10 // TCA_NETEM_LATENCY64, ns
 	optJitter64  = 11 // TCA_NETEM_JITTER64, ns
+
+	lossGE = 2 // NETEM_LOSS_GE: struct tc_netem_gemodel
 
 	stabBase = 1 // TCA_STAB_BASE: struct tc_sizespec
 	stabData = 2 // TCA_STAB_DATA: sizes in 16 bits
@@ -78,8 +96,14 @@ const (
 // options are TCA_OPTIONS. Every change has all of them: what it leaves out, the
 // kernel leaves as it was.
 func (i Interface) options(s topology.Impairment) *nl.RtAttr {
-	queue := nl.TcNetemQopt{Limit: i.limit(s), Loss: probability(s.Loss.Rate)}
+	queue := nl.TcNetemQopt{Limit: i.limit(s)}
+	if s.Loss.Burst == 0 {
+		queue.Loss = probability(s.Loss.Rate)
+	}
 	options := nl.NewRtAttr(nl.TCA_OPTIONS, queue.Serialize())
+	if s.Loss.Burst > 0 { // without the attribute, losses are independent again
+		options.AddRtAttr(nl.TCA_NETEM_LOSS, nil).AddRtAttr(lossGE, bursts(s.Loss))
+	}
 	options.AddRtAttr(optLatency64, nl.Uint64Attr(uint64(s.Delay)))
 	options.AddRtAttr(optJitter64, nl.Uint64Attr(uint64(s.Jitter.Spread)))
 	if s.Jitter.Spread > 0 {
@@ -96,6 +120,16 @@ func (i Interface) options(s topology.Impairment) *nl.RtAttr {
 // probability is netem's, which is lost if a random number of 32 bits is no
 // higher; 0 is never.
 func probability(p float64) uint32 { return uint32(math.Round(p * math.MaxUint32)) }
+
+// bursts are losses by Gilbert and Elliott's model as package impair has it: of its
+// good state nothing is lost, of the bad one all. The kernel begins in the good one
+// with each change.
+func bursts(l topology.Loss) []byte {
+	b := make([]byte, 16)                                                    // struct tc_netem_gemodel: p, r, h, k1
+	binary.NativeEndian.PutUint32(b, probability(l.Rate/(1-l.Rate)/l.Burst)) // to turn bad
+	binary.NativeEndian.PutUint32(b[4:], probability(1/l.Burst))             // to turn good
+	return b                                                                 // h, to arrive in the bad state, and k1, to be lost in the good one, are 0
+}
 
 // bytesPerSecond is netem's rate. It has one even if none is asked for, so high
 // that no packet takes time: with a rate, and only so, packets leave in the order

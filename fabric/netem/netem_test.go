@@ -82,6 +82,7 @@ func TestSet(t *testing.T) {
 	for n, s := range []topology.Impairment{
 		{},
 		{Delay: 10 * time.Millisecond, Jitter: topology.Jitter{Spread: time.Millisecond}, Loss: topology.Loss{Rate: 0.25}, Rate: 1e9},
+		{Loss: topology.Loss{Rate: 0.1, Burst: 5}},
 		{Delay: time.Minute, Rate: 400e9, Jitter: topology.Jitter{Spread: time.Second, Distribution: topology.Normal}},
 		{Delay: time.Millisecond, Jitter: topology.Jitter{Spread: time.Millisecond, Distribution: topology.Pareto}},
 		{},
@@ -94,12 +95,93 @@ func TestSet(t *testing.T) {
 			t.Fatal(err)
 		}
 		q := root(t, i)
-		if q.Handle != handle || q.Loss != probability(s.Loss.Rate) || q.Limit != i.limit(s) || q.Rate64 != bytesPerSecond(s) {
+		independent := probability(s.Loss.Rate)
+		if s.Loss.Burst > 0 {
+			independent = 0
+		}
+		if got, want := chain(t, i), s.Loss; !sameChain(got, want) {
+			t.Errorf("settings %d: bursts of loss by %x, want %+v", n, got, want)
+		}
+		if q.Handle != handle || q.Loss != independent || q.Limit != i.limit(s) || q.Rate64 != bytesPerSecond(s) {
 			t.Errorf("settings %d: the kernel has %+v", n, q)
 		}
 		// The kernel also has them in ticks of 64 ns, of 32 bits.
 		if want := uint32(min(int64(s.Delay)/64, math.MaxUint32)); q.Latency != want {
 			t.Errorf("settings %d: a delay of %d, want %d", n, q.Latency, want)
+		}
+	}
+}
+
+// chain is the model of bursts of loss that an interface's netem has: p, r, h and k1
+// of struct tc_netem_gemodel; nil if losses are independent.
+func chain(t *testing.T, i Interface) []uint32 {
+	t.Helper()
+	req := nl.NewNetlinkRequest(unix.RTM_GETQDISC, unix.NLM_F_DUMP)
+	req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(i.Index), Parent: netlink.HANDLE_ROOT})
+	messages, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWQDISC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// within is the attribute of a type in others.
+	within := func(attributes []byte, kind uint16) []byte {
+		all, err := nl.ParseRouteAttr(attributes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range all {
+			if a.Attr.Type&^unix.NLA_F_NESTED == kind {
+				return a.Value
+			}
+		}
+		return nil
+	}
+	for _, m := range messages {
+		header := nl.DeserializeTcMsg(m)
+		if header.Ifindex != int32(i.Index) || header.Handle != handle {
+			continue
+		}
+		options := within(m[header.Len():], nl.TCA_OPTIONS)
+		b := within(within(options[nl.SizeofTcNetemQopt:], nl.TCA_NETEM_LOSS), lossGE)
+		var values []uint32
+		for ; len(b) >= 4; b = b[4:] {
+			values = append(values, binary.NativeEndian.Uint32(b))
+		}
+		return values
+	}
+	t.Fatal("no netem")
+	return nil
+}
+
+// sameChain reports whether a chain loses what is asked for: bursts of 1/r packets,
+// p/(p+r) of all.
+func sameChain(chain []uint32, asked topology.Loss) bool {
+	if asked.Burst == 0 {
+		return chain == nil
+	}
+	if len(chain) != 4 || chain[2] != 0 || chain[3] != 0 {
+		return false
+	}
+	p, r := float64(chain[0]), float64(chain[1])
+	return math.Abs(math.MaxUint32/r-asked.Burst) < 1e-6 && math.Abs(p/(p+r)-asked.Rate) < 1e-6
+}
+
+// What is tried is gone afterwards.
+func TestProbe(t *testing.T) {
+	const loopback = 1
+	err := Probe(loopback)
+	if errors.Is(err, ErrMissing) {
+		t.Skipf("%v: the tests of fabric/interop run this in a virtual machine that has it", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := netlink.QdiscList(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: loopback}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range left {
+		if q.Type() == "netem" {
+			t.Errorf("the interface still has %v", q)
 		}
 	}
 }

@@ -108,28 +108,35 @@ const (
 	mostRuns     = 400
 )
 
+// deviations is how far from a figure's mean its range goes at least. The deviation
+// itself is known to a seventh only after leastRuns; hence so many.
+const deviations = 5
+
 // Expect has the model do with the flight's probes what settings say, many times.
 // Of each figure, what it was at the least and at the most, and a quarter of that
-// beyond either end, is the range: what a link does that follows the settings is
-// outside of it less than once in ten thousand flights.
+// beyond either end, is the range, but no less than some standard deviations to
+// either side of the mean, as the extremes of few runs are not far apart. What a link
+// does that follows the settings is outside of it about once in ten thousand flights.
 func Expect(f *Flight, settings topology.Impairment, skip uint64) Expected {
+	return expect(f, settings, skip, min(max(modelPackets/max(1, len(f.Sent)), leastRuns), mostRuns))
+}
+
+// expect is Expect with so many runs.
+func expect(f *Flight, settings topology.Impairment, skip uint64, runs int) Expected {
 	var e Expected
-	runs := min(max(modelPackets/max(1, len(f.Sent)), leastRuns), mostRuns)
 	ranges := []struct {
-		of func(*Figures) float64
-		to *Range
+		of     func(*Figures) float64
+		to     *Range
+		values []float64
 	}{
-		{func(r *Figures) float64 { return float64(r.Lost) }, &e.Lost},
-		{func(r *Figures) float64 { return float64(r.Duplicated) }, &e.Duplicated},
-		{func(r *Figures) float64 { return float64(r.Reordered) }, &e.Reordered},
-		{func(r *Figures) float64 { return float64(r.Corrupted) }, &e.Corrupted},
-		{func(r *Figures) float64 { return float64(r.Marked) }, &e.Marked},
-		{func(r *Figures) float64 { return float64(r.DelayP50) }, &e.DelayP50},
-		{func(r *Figures) float64 { return float64(r.DelayP99) }, &e.DelayP99},
-		{func(r *Figures) float64 { return r.Rate }, &e.Rate},
-	}
-	for i := range ranges {
-		*ranges[i].to = Range{math.Inf(1), math.Inf(-1)}
+		{func(r *Figures) float64 { return float64(r.Lost) }, &e.Lost, nil},
+		{func(r *Figures) float64 { return float64(r.Duplicated) }, &e.Duplicated, nil},
+		{func(r *Figures) float64 { return float64(r.Reordered) }, &e.Reordered, nil},
+		{func(r *Figures) float64 { return float64(r.Corrupted) }, &e.Corrupted, nil},
+		{func(r *Figures) float64 { return float64(r.Marked) }, &e.Marked, nil},
+		{func(r *Figures) float64 { return float64(r.DelayP50) }, &e.DelayP50, nil},
+		{func(r *Figures) float64 { return float64(r.DelayP99) }, &e.DelayP99, nil},
+		{func(r *Figures) float64 { return r.Rate }, &e.Rate, nil},
 	}
 	for run := range runs {
 		simulated := simulate(f, settings, run, runs)
@@ -137,16 +144,28 @@ func Expect(f *Flight, settings topology.Impairment, skip uint64) Expected {
 			e.Last = max(e.Last, a.At)
 		}
 		figures := simulated.Figures(skip)
-		for _, r := range ranges {
-			value := r.of(&figures)
-			r.to.Low, r.to.High = min(r.to.Low, value), max(r.to.High, value)
+		for i := range ranges {
+			ranges[i].values = append(ranges[i].values, ranges[i].of(&figures))
 		}
 	}
 	for _, r := range ranges {
-		beyond := (r.to.High - r.to.Low) / 4
-		r.to.Low, r.to.High = max(0, r.to.Low-beyond), r.to.High+beyond
+		*r.to = around(r.values)
 	}
 	return e
+}
+
+// around is the range in which another value is that is made like some.
+func around(values []float64) Range {
+	low, high := slices.Min(values), slices.Max(values)
+	mean, variance := 0.0, 0.0
+	for _, v := range values {
+		mean += v / float64(len(values))
+	}
+	for _, v := range values {
+		variance += (v - mean) * (v - mean) / float64(len(values)-1)
+	}
+	beyond, far := (high-low)/4, deviations*math.Sqrt(variance)
+	return Range{max(0, min(low-beyond, mean-far)), max(high+beyond, mean+far)}
 }
 
 // simulate has the model decide on the flight's probes, in one of several runs.

@@ -109,6 +109,26 @@ func TestExpect(t *testing.T) {
 	}
 }
 
+// Few runs of the model, which is what there is time for with many probes, do for
+// ranges as well.
+func TestExpectOfFewRuns(t *testing.T) {
+	sent := evenly(400, 0)
+	outside, flights := 0, 0
+	for percent := 5; percent < 50; percent++ {
+		settings := topology.Impairment{Loss: topology.Loss{Rate: float64(percent) / 100}}
+		expected := expect(sent, settings, 0, leastRuns)
+		for seed := range 200 {
+			flights++
+			if n := float64(simulate(sent, settings, 1<<30+seed, mostRuns).Figures(0).Lost); n < expected.Lost.Low || n > expected.Lost.High {
+				outside++
+			}
+		}
+	}
+	if outside > 2 {
+		t.Errorf("%d of %d flights are outside of their ranges", outside, flights)
+	}
+}
+
 // unexpected is a figure of a flight that is not as expected, or "".
 func (e *Expected) unexpected(f *Flight) string {
 	got := f.Figures(0)

@@ -30,7 +30,7 @@ type Direction struct {
 	Corrupted  uint64    `json:"corrupted"`          // packets
 	Marked     uint64    `json:"marked"`             // packets, with Congestion Experienced
 	Faulted    uint64    `json:"faulted"`            // packets that met a fault
-	QueuePeak  uint64    `json:"queue_peak"`         // bytes that waited at once for the rate
+	QueuePeak  *uint64   `json:"queue_peak"`         // bytes that waited at once for the rate; null if it is not measured
 	Lateness   *Lateness `json:"lateness_us"`        // null if it is not measured
 	Replayed   *Replayed `json:"replayed,omitempty"` // null unless a log is replayed
 	Overruns   []Overrun `json:"overrun,omitempty"`  // where the machine did not keep up
@@ -211,8 +211,8 @@ func (d *Direction) story() string {
 	if r := d.Replayed; r != nil {
 		parts = append(parts, fmt.Sprintf("%d met what was recorded, of which %d diverged: other packets than then; %d were not recorded", r.Packets, r.Diverged, r.Unrecorded))
 	}
-	if d.QueuePeak > 0 {
-		parts = append(parts, "at most "+Size(d.QueuePeak)+" in the queue")
+	if d.QueuePeak != nil && *d.QueuePeak > 0 {
+		parts = append(parts, "at most "+Size(*d.QueuePeak)+" in the queue")
 	}
 	if l := d.Lateness; l != nil {
 		parts = append(parts, fmt.Sprintf("left %s late at the median, %s at the 99th percentile", Duration(l.P50), Duration(l.P99)))

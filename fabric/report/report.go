@@ -83,9 +83,9 @@ type Port struct {
 // Recorded is how a log of the link engine's decisions on packets went, since the lab
 // is up.
 type Recorded struct {
-	Records uint64 `json:"records"` // in the file
-	Missing uint64 `json:"missing"` // that could not be written in time
-	Error   string `json:"error,omitempty"`
+	Records uint64 `json:"records"`         // in the file
+	Missing uint64 `json:"missing"`         // that could not be written in time, or at all
+	Error   string `json:"error,omitempty"` // why none could from some time on
 }
 
 // A Check is the verdict on one bound.

@@ -171,7 +171,12 @@ func (p *page) recorded(r *Recorded) {
 	p.section()
 	text := count(r.Records) + " decisions on packets were recorded"
 	if r.Missing > 0 {
-		text += "; " + count(r.Missing) + " are missing, which came too fast to be written"
+		text += "; " + count(r.Missing) + " are missing, which "
+		if r.Error == "" {
+			text += "came too fast to be written"
+		} else {
+			text += "could not be written: " + r.Error
+		}
 	}
 	p.line(text)
 }

@@ -93,7 +93,7 @@ func trouble() *Run {
 	bad.Asked.Duplicate, bad.Asked.Reorder, bad.Asked.Corrupt, bad.Asked.Burst = ref(0.001), ref(0.0005), ref(0.00005), ref(5)
 	bad.Achieved.Duplicate, bad.Achieved.Reorder, bad.Achieved.Corrupt, bad.Achieved.Marked, bad.Achieved.Burst =
 		ref(0.000999), ref(0.000499), ref(0.000053), ref(0.00015), ref(4.87)
-	bad.QueuePeak, bad.Lateness = 4<<20, &Lateness{P50: 2310, P99: 31200}
+	bad.QueuePeak, bad.Lateness = new(uint64(4<<20)), &Lateness{P50: 2310, P99: 31200}
 	bad.Overruns = []Overrun{
 		{Figure: "median delay", Tolerated: "up to 1ms late", Got: "2.31 ms late", Reason: "the host could not keep up", Remedy: "slower traffic"},
 		{Figure: "packets", Tolerated: "up to 0.001% lost", Got: "0.00133 % lost (3)", Reason: "the host could not keep up", Remedy: "less traffic", Allowed: true},
@@ -251,5 +251,21 @@ func TestPaint(t *testing.T) {
 	}
 	if got := paint(true).red("FAIL"); got != "\x1b[31mFAIL\x1b[0m" {
 		t.Errorf("red FAIL is %q", got)
+	}
+}
+
+// Decisions that are missing from a log are so for one of two reasons.
+func TestMissingRecords(t *testing.T) {
+	for want, r := range map[string]Recorded{
+		"7 decisions on packets were recorded\n":                                                           {Records: 7},
+		"7 decisions on packets were recorded; 3 are missing, which came too fast to be written\n":         {Records: 7, Missing: 3},
+		"7 decisions on packets were recorded; 3 are missing, which could not be written: no space left\n": {Records: 7, Missing: 3, Error: "no space left"},
+	} {
+		var b strings.Builder
+		p := newPage(&b)
+		p.recorded(&r)
+		if err := p.flush(); err != nil || !strings.HasSuffix(b.String(), want) {
+			t.Errorf("got %q, %v, want %q", b.String(), err, want)
+		}
 	}
 }

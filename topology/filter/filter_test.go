@@ -112,6 +112,7 @@ func TestMistakes(t *testing.T) {
 		"udp prot 4791":           `character 5: found "prot", expected and, or, or the end`,
 		"prot 4791":               `character 1: found "prot", expected a condition such as`,
 		"udp port":                `character 9: found the end, expected what udp port is`,
+		"udp port 1 or prot 2":    `character 15: found "prot", expected a condition such as udp port 4791, or what else udp port may be`,
 		"port 70000":              `character 6: found "70000", expected a port number of 0 to 65535`,
 		"port https":              `found "https", expected what port is`,
 		"port 1-2":                `found a condition beside "-"`,

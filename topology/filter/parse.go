@@ -307,11 +307,12 @@ func (p *parser) primitive() (value, error) {
 	if q == (qualifiers{protocol: q.protocol}) && q.protocol != "" && !p.atID() {
 		return value{test: kind(q.protocol)}, nil
 	}
-	if q == (qualifiers{}) && p.last != nil {
+	inherited := q == (qualifiers{}) && p.last != nil
+	if inherited {
 		q = *p.last
 	}
 	start := p.next
-	id, err := p.id(q)
+	id, err := p.id(q, inherited)
 	if err != nil {
 		return value{}, err
 	}
@@ -346,16 +347,20 @@ func (p *parser) atID() bool {
 	return t != "" && (strings.ContainsAny(t[:1], "0123456789:") || strings.Contains(t, ":"))
 }
 
-// id takes what a primitive is about. Nets and ranges are put together from
-// their parts.
-func (p *parser) id(q qualifiers) (string, error) {
+// id takes what a primitive is about, whose qualifiers may be those of the one before.
+// Nets and ranges are put together from their parts.
+func (p *parser) id(q qualifiers, inherited bool) (string, error) {
 	id := p.peek()
 	known := q.kind == "proto" && (protocols[id] != 0 || etherTypes[id] != 0)
 	if !known && !p.atID() {
 		if q == (qualifiers{}) {
 			return "", fmt.Errorf("found %s, expected a condition such as udp port 4791, host 10.0.0.1 or arp", p.found())
 		}
-		return "", fmt.Errorf("found %s, expected what %s is", p.found(), strings.Join(strings.Fields(q.protocol+" "+q.direction+" "+q.kind), " "))
+		words := strings.Join(strings.Fields(q.protocol+" "+q.direction+" "+q.kind), " ")
+		if inherited {
+			return "", fmt.Errorf("found %s, expected a condition such as udp port 4791, or what else %s may be", p.found(), words)
+		}
+		return "", fmt.Errorf("found %s, expected what %s is", p.found(), words)
 	}
 	p.next++
 	joint := map[string]string{"net": "/", "portrange": "-"}[q.kind]

@@ -166,8 +166,8 @@ func TestOutOfRange(t *testing.T) {
 		value int
 		want  string
 	}{
-		{star, "nodes", 1, "nodes: 1 is out of range, expected 2 to 2000"},
-		{star, "nodes", 2001, "nodes: 2001 is out of range, expected 2 to 2000"},
+		{star, "nodes", 1, "nodes: 1 is out of range, expected 2 to 1023"},
+		{star, "nodes", 1024, "nodes: 1024 is out of range, expected 2 to 1023"},
 		{fatTree, "k", 5, "k: 5 is odd, expected an even number"},
 	} {
 		o := usual(test.shape)
@@ -184,7 +184,7 @@ func BenchmarkParse(b *testing.B) {
 		shape  Shape
 		values map[string]int
 	}{
-		{star, map[string]int{"nodes": 2000}},
+		{star, map[string]int{"nodes": 1023}},
 		{leafSpine, map[string]int{"spines": 16, "leaves": 64, "hosts-per-leaf": 30}},
 		{fatTree, map[string]int{"k": 16}},
 	} {

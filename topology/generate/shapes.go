@@ -36,7 +36,7 @@ var star = Shape{
 	Summary: "hosts at one switch",
 	Text: `Hosts at one switch. Rate, delay and loss are those of every link; the switch has
 a queue at each port, and marks packets before it drops them.`,
-	Parameters: []Parameter{hosts("how many hosts", 2, 8, 2000)},
+	Parameters: []Parameter{hosts("how many hosts", 2, 8, 1023)},
 	Link:       Link{Rate: 1e9, Delay: 50 * time.Microsecond},
 	write: func(f *file) {
 		n := f.Values["nodes"]

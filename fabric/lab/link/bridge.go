@@ -107,6 +107,12 @@ func (n *Network) makeBridge(b *Bridge, tree *Tree) error {
 		data.AddRtAttr(nl.IFLA_BR_FORWARD_DELAY, ticks(tree.ForwardDelay))
 		data.AddRtAttr(nl.IFLA_BR_HELLO_TIME, ticks(helloTime))
 		data.AddRtAttr(nl.IFLA_BR_MAX_AGE, ticks(maxAge))
+		// When the tree changes, what was learned has to be forgotten within this time
+		// (IEEE 802.1D-1998, 8.3.5). The kernel shortens its ageing then, but only looks
+		// for what is too old when the former ageing, by default of 300 s, says so
+		// (net/bridge/br_fdb.c, br_fdb_cleanup): until then a host that says nothing
+		// would not be found.
+		data.AddRtAttr(nl.IFLA_BR_AGEING_TIME, ticks(2*tree.ForwardDelay))
 		data.AddRtAttr(nl.IFLA_BR_STP_STATE, nl.Uint32Attr(1))
 	}
 	req.AddData(info)

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ndklab/ndklab/topology"
+	"github.com/spf13/cobra"
+)
+
+// verbs are all of the command line, those of links and shapes included.
+func verbs(of *cobra.Command) []*cobra.Command {
+	var all []*cobra.Command
+	for _, c := range of.Commands() {
+		all = append(append(all, c), verbs(c)...)
+	}
+	return all
+}
+
+// The examples of every verb begin with its name, and settings in them are such as
+// the verb takes.
+func TestExamplesInHelp(t *testing.T) {
+	quoted := regexp.MustCompile(`'([^']*)'|(\S+)`)
+	for _, c := range verbs(rootCommand(io.Discard, io.Discard)) {
+		if !strings.Contains(c.Example, c.CommandPath()) {
+			t.Errorf("%s: its examples do not show it:\n%s", c.CommandPath(), c.Example)
+		}
+		for line := range strings.Lines(c.Example) {
+			_, arguments, ok := strings.Cut(line, "ndklab link set ")
+			if !ok {
+				continue
+			}
+			var settings []string
+			for _, word := range quoted.FindAllStringSubmatch(arguments, -1)[1:] { // behind the link
+				if strings.HasPrefix(word[0], "--") {
+					break
+				}
+				settings = append(settings, word[1]+word[2])
+			}
+			if _, err := topology.ParseChange(nil, settings); err != nil {
+				t.Errorf("%s: %s%v", c.CommandPath(), line, err)
+			}
+		}
+	}
+}
+
+// The README's table of commands has every verb, and no other.
+func TestVerbsInREADME(t *testing.T) {
+	data, err := os.ReadFile("../../README.md")
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skip("the tests run without the repository") // as the ordinary user's do
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(data), "\n## Commands\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	var shown, have []string
+	for line := range strings.Lines(table) {
+		if cell, isRow := strings.CutPrefix(line, "| `ndklab "); isRow {
+			cell, _, _ = strings.Cut(cell, " | ")
+			for _, words := range regexp.MustCompile("(?:^|, `)([a-z-]+)").FindAllStringSubmatch(cell, -1) {
+				shown = append(shown, words[1])
+			}
+		}
+	}
+	for _, c := range rootCommand(io.Discard, io.Discard).Commands() {
+		have = append(have, c.Name())
+	}
+	for _, names := range []*[]string{&shown, &have} {
+		slices.Sort(*names)
+		*names = slices.Compact(*names)
+	}
+	if !slices.Equal(shown, have) {
+		t.Errorf("the README has the verbs %v, ndklab has %v", shown, have)
+	}
+}
+
+// What waits for a file ends when it is interrupted.
+func TestUnlessInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	never := make(chan struct{})
+	defer close(never)
+	_, err := unlessInterrupted(ctx, func() (int, error) {
+		cancel()
+		<-never
+		return 0, nil
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
