@@ -105,11 +105,14 @@ func (p *page) settings(links []Link) {
 	t := table{columns: []column{{title: "link"}, {title: "engine"}, {title: "state"}, {title: "settings", wraps: true}}}
 	for _, l := range links {
 		for end, d := range l.Directions {
-			settings := strings.Join(d.Settings, " ")
-			if settings == "" {
-				settings = "-"
+			var settings []string
+			for _, s := range d.Settings {
+				settings = append(settings, whole(s))
 			}
-			t.add(l.direction(end), l.Engine, l.State, settings)
+			if settings == nil {
+				settings = []string{"-"}
+			}
+			t.add(l.direction(end), l.Engine, l.State, strings.Join(settings, " "))
 		}
 	}
 	p.table(&t)

@@ -298,3 +298,25 @@ func TestStory(t *testing.T) {
 		}
 	}
 }
+
+// A setting stands on one line, unless it is as long as one.
+func TestSettingsAreNotBroken(t *testing.T) {
+	long := "faults=[" + strings.Repeat("{match: {opcode: ack, nth: 3}, action: drop}, ", 3) + "{match: {}, action: drop}]"
+	links := []Link{{Endpoints: [2]string{"a:eth0", "b:eth0"}, Engine: "linkem", State: "up", Directions: [2]Direction{
+		{Settings: []string{"delay=1ms", "jitter={spread: 200us, distribution: normal}", "loss={rate: 1%, burst: 5}", "flap={period: 20ms, down: 5ms}", long}},
+	}}}
+	var b strings.Builder
+	if err := WriteSettings(&b, links); err != nil {
+		t.Fatal(err)
+	}
+	want := `link              engine  state  settings
+a:eth0 -> b:eth0  linkem  up     delay=1ms jitter={spread: 200us, distribution: normal} loss={rate: 1%, burst: 5}
+                                 flap={period: 20ms, down: 5ms} faults=[{match: {opcode: ack, nth: 3}, action: drop},
+                                 {match: {opcode: ack, nth: 3}, action: drop}, {match: {opcode: ack, nth: 3},
+                                 action: drop}, {match: {}, action: drop}]
+b:eth0 -> a:eth0  linkem  up     -
+`
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
