@@ -406,3 +406,27 @@ func TestVerifyRate(t *testing.T) {
 		t.Errorf("a queue of 10 packets: %v, %s", d.RateGbps, d.Remark)
 	}
 }
+
+// A link that is changed while it is probed is no fault of anybody's but the user's.
+func TestVerifyChangedLink(t *testing.T) {
+	l := start(t, ring(uniqueName(t), 3))
+	verified := make(chan error, 1)
+	go func() {
+		_, err := l.VerifyLink(testContext(t), "n0:eth0", Probes{Count: 500})
+		verified <- err
+	}()
+	for i := 1; ; i++ {
+		if err := l.SetLink(testContext(t), "n0:eth0", "", topology.Change{Delay: new(time.Duration(i) * time.Microsecond)}); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-verified:
+			wantCode(t, err, control.Usage)
+			if !strings.Contains(err.Error(), "was changed while it was probed: probe it again") {
+				t.Error(err)
+			}
+			return
+		default:
+		}
+	}
+}

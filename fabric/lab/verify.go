@@ -71,7 +71,7 @@ func (s *Supervisor) VerifyLink(ctx context.Context, index int, probes Probes) (
 	}
 	// What went wrong may be because of a change, which explains it better.
 	if after := l.report([2]link.Counters{}); after.State != "up" || !l.asks(directions[0].asked, directions[1].asked) {
-		return nil, control.Errorf(control.Failed, "link %s was changed while it was probed", l.name())
+		return nil, control.Errorf(control.Usage, "link %s was changed while it was probed: probe it again", l.name())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("link %s: %w", l.name(), err)
