@@ -130,6 +130,9 @@ var badBytes = []struct {
 	{"too many routes", []byte(routerRing(1700)), `f.yaml:2:10: 1700 nodes with routes to 6800 subnets are too many, expected switches in the place of some routers`},
 	{"too many ports", []byte(star(maxPorts + 1)), "f.yaml:1027:33: switch s has more than 1023 links, expected fewer: a second switch, joined to it by a link, takes the others"},
 	{"too large", bytes.Repeat([]byte("#"), MaxSize+1), `f.yaml:1:1: the file has more than 4194304 bytes (4 MiB), expected no more`},
+	// As many as a lab has subnets at most.
+	{"long list", []byte("topology: {nodes: {a: }}\nworkloads: [&w {}" + strings.Repeat(",*w", maxItems) + "]\n"),
+		"f.yaml:2:12: the list has 65537 items, expected up to 65536"},
 }
 
 // noFiles is what is wrong with jitter={file: good.txt} where files are not read.

@@ -522,19 +522,27 @@ func TestNameFromFile(t *testing.T) {
 	}
 }
 
-// TestLargestLab has as many links as there are subnets, and one more.
+// TestLargestLab has a link in every subnet that there is, and one more.
 func TestLargestLab(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("topology:\n  nodes: {a: , b: }\n  links:\n")
-	for i := range subnets {
+	// The first link's addresses take all subnets but the last 256.
+	b.WriteString("topology:\n  nodes: {a: , b: }\n  links:\n  - endpoints:\n")
+	for n := 1; n <= 2; n++ {
+		fmt.Fprintf(&b, "    - {node: %c, interface: given, addresses: [fd00::%d/64", "?ab"[n], n)
+		for bits := 9; bits <= 16; bits++ {
+			fmt.Fprintf(&b, ", 10.%d.0.%d/%d", 256-1<<(17-bits), n, bits)
+		}
+		b.WriteString("]}\n")
+	}
+	for i := range 256 {
 		fmt.Fprintf(&b, "  - {endpoints: [a:e%d, b:e%d]}\n", i, i)
 	}
 	got, err := Parse("large.yaml", []byte(b.String()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	last := got.Nodes[1].Interfaces[subnets-1]
-	want := at("e65535", subnets-1, 1, "10.255.255.2/24 fd6e:646b:1:ffff::2/64")
+	last := got.Nodes[1].Interfaces[256]
+	want := at("e255", 256, 1, "10.255.255.2/24 fd6e:646b:1:ffff::2/64")
 	if diff := cmp.Diff(want, last, compare); diff != "" {
 		t.Errorf("last interface (-want +got):\n%s", diff)
 	}

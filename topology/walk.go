@@ -228,9 +228,20 @@ func quote(text string) string {
 	return fmt.Sprintf("%q", strings.ToValidUTF8(text, ""))
 }
 
+// maxItems bounds the items of a list: aliases take 3 bytes of a file each, and what
+// they stand for a thousand of memory.
+const maxItems = subnets
+
 // list is a field with a list whose items read reads.
 func list[T any](r *reader, key string, to *[]T, read func(*yaml.Node) T) field {
 	return field{key, func(n *yaml.Node) {
+		if items := len(n.Content); n.Kind == yaml.SequenceNode {
+			if items > maxItems {
+				r.errorf(n, "the list has %d items, expected up to %d", items, maxItems)
+				return
+			}
+			*to = make([]T, 0, items)
+		}
 		r.items(n, func(item *yaml.Node) { *to = append(*to, read(item)) })
 	}}
 }

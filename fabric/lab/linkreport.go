@@ -49,7 +49,8 @@ func (l *labLink) report(kernel [2]link.Counters) report.Link {
 		r.Endpoints[d] = e.String()
 		plain := l.carried[d]
 		if l.joined {
-			plain = plain.Add(kernel[d].Sub(l.base[d]))
+			l.seen[d] = l.seen[d].Latest(kernel[d]) // which is gone with a node
+			plain = plain.Add(l.seen[d].Sub(l.base[d]))
 		}
 		r.Directions[d] = report.Direction{
 			From: e.String(), Settings: l.asked[d].Settings(), Packets: plain.Packets, Bytes: plain.Bytes,

@@ -32,6 +32,7 @@ type labLink struct {
 	carried   [2]link.Counters // by the kernel while it had joined the link, in earlier terms
 	lossy     [2]bool          // netem has been asked for loss
 	base      [2]link.Counters // the kernel's counters when its present term began
+	seen      [2]link.Counters // the kernel's counters when they were last read for a report; guarded by mu alone
 }
 
 func newLabLink(index int, spec *topology.Link) *labLink {

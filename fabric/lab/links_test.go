@@ -272,3 +272,13 @@ func TestReadBeforeItsTerm(t *testing.T) {
 		t.Errorf("in its term: %+v", d)
 	}
 }
+
+// What was counted stays when a node dies and its interface is gone.
+func TestCountsOfAnInterfaceThatIsGone(t *testing.T) {
+	l := &labLink{spec: &topology.Link{}, joined: true}
+	l.report([2]link.Counters{{Packets: 10, Bytes: 1000, Lost: 1}, {Packets: 7}})
+	r := l.report([2]link.Counters{{}, {Packets: 8}})
+	if d := r.Directions[0]; d.Packets != 10 || d.Bytes != 1000 || d.Lost != 1 || r.Directions[1].Packets != 8 {
+		t.Errorf("%+v", r.Directions)
+	}
+}

@@ -236,17 +236,6 @@ func (l *loop) set(s setting) error {
 	return nil
 }
 
-func (l *loop) setDown(c cut) error {
-	k := l.links[c.Link]
-	if k == nil {
-		return control.Errorf(control.Usage, "the engine has no link %s", c.Link)
-	}
-	for _, n := range k.lines {
-		n.model.SetDown(c.Down)
-	}
-	return nil
-}
-
 // detach takes the link from the loop.
 func (l *loop) detach(name string) (*link, error) {
 	k, err := l.require(name, attached, started, releasing, released)

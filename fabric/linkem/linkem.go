@@ -60,7 +60,6 @@ const (
 	methodAttach   = "attach"
 	methodStart    = "start"
 	methodSet      = "set"
-	methodDown     = "down"
 	methodIdle     = "idle"
 	methodRelease  = "release"
 	methodDetach   = "detach"
@@ -172,12 +171,6 @@ func (e *Engine) Set(ctx context.Context, link string, direction int, settings t
 	return e.conn.Call(ctx, methodSet, setting{link, direction, settings}, nil)
 }
 
-// SetDown cuts a link in both directions, or joins it again. Packets on their
-// way arrive.
-func (e *Engine) SetDown(ctx context.Context, link string, down bool) error {
-	return e.conn.Call(ctx, methodDown, cut{link, down}, nil)
-}
-
 // Idle waits until no packet is on its way on a link, which without impairments is
 // soon the case.
 func (e *Engine) Idle(ctx context.Context, link string) error {
@@ -263,10 +256,6 @@ type (
 		Link      string
 		Direction int
 		Settings  topology.Impairment
-	}
-	cut struct {
-		Link string
-		Down bool
 	}
 	tapping struct {
 		Link    string

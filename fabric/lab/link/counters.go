@@ -35,6 +35,14 @@ func (c Counters) Sub(earlier Counters) Counters {
 	}
 }
 
+// Latest is what was read later of two: counters only grow, until their interface
+// vanishes and nothing is read of it any more.
+func (c Counters) Latest(other Counters) Counters {
+	return Counters{
+		Packets: max(c.Packets, other.Packets), Bytes: max(c.Bytes, other.Bytes), Lost: max(c.Lost, other.Lost), Queue: max(c.Queue, other.Queue),
+	}
+}
+
 // Add is both together.
 func (c Counters) Add(other Counters) Counters {
 	return Counters{Packets: c.Packets + other.Packets, Bytes: c.Bytes + other.Bytes, Lost: c.Lost + other.Lost, Queue: c.Queue + other.Queue}
