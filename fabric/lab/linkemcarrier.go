@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/ndklab/ndklab/fabric/lab/link"
 	"github.com/ndklab/ndklab/fabric/linkem"
@@ -62,12 +63,18 @@ func (s linkemCarrier) idle(ctx context.Context, l *labLink) error {
 	return engine.Idle(ctx, l.name())
 }
 
+// releaseTime is how long packets that came since a link was idle may take to leave
+// it. On one with more traffic than the engine keeps up with there is no such time.
+const releaseTime = time.Second
+
 func (s linkemCarrier) detach(ctx context.Context, l *labLink) error {
 	engine, err := s.startedEngine()
 	if err != nil {
 		return err
 	}
-	if err := engine.Release(ctx, l.name()); err != nil {
+	soon, cancel := context.WithTimeout(ctx, releaseTime)
+	defer cancel()
+	if err := engine.Release(soon, l.name()); err != nil {
 		return fmt.Errorf("engine: %w", err)
 	}
 	if !l.off() {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/topology"
+	"golang.org/x/sys/unix"
 )
 
 // startNetem starts a ring of two nodes whose link is netem's. Where the kernel has
@@ -139,6 +140,19 @@ func TestNetemOrder(t *testing.T) {
 	for _, d := range v.Directions {
 		if d.Received == 0 || d.Reordered > 0 || d.Lost > 0 {
 			t.Errorf("%+v", d)
+		}
+	}
+}
+
+// Consecutive numbers have the processors that there are in turn.
+func TestPick(t *testing.T) {
+	var processors unix.CPUSet
+	for _, p := range []int{1, 4, 70} {
+		processors.Set(p)
+	}
+	for number, want := range []int{1, 4, 70, 1, 4, 70, 1} {
+		if got := pick(&processors, number); got != want {
+			t.Errorf("number %d: processor %d, want %d", number, got, want)
 		}
 	}
 }

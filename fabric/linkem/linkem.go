@@ -178,7 +178,8 @@ func (e *Engine) Idle(ctx context.Context, link string) error {
 }
 
 // Release removes all impairments from a link and waits until every packet on
-// its way has left.
+// its way has left. If ctx ends first the link stays the engine's: Set changes it, or
+// Release is called again.
 func (e *Engine) Release(ctx context.Context, link string) error {
 	return e.conn.Call(ctx, methodRelease, target{Link: link}, nil)
 }
