@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os/exec"
@@ -21,7 +22,7 @@ const (
 // RDMA WRITE, in bytes on the wire.
 func rate(ctx context.Context, b *bench) {
 	for _, asked := range b.pace.rates {
-		b.measureRate("rate", "wire rate of RDMA WRITE", asked, func() (*Wire, error) {
+		b.measureRate("rate", "wire rate of RDMA WRITE", asked, func() (*crossed, error) {
 			topo := b.pairTopology(topology.Impairment{})
 			topo.Links[0].Directions[0].Rate = asked
 			topo.Workloads = []topology.Workload{{
@@ -49,7 +50,7 @@ func writeDepth(rate uint64) int { return int(max(4, min(rate/2/8/writeSize, 32)
 // tcp is the same for plain TCP.
 func tcp(ctx context.Context, b *bench) {
 	for _, asked := range b.pace.tcpRates {
-		b.measureRate("tcp", "wire rate of TCP ("+tcpTool()+")", asked, func() (*Wire, error) {
+		b.measureRate("tcp", "wire rate of TCP ("+tcpTool()+")", asked, func() (*crossed, error) {
 			topo := b.pairTopology(topology.Impairment{})
 			topo.Links[0].Directions[0].Rate = asked
 			return b.wire(ctx, topo, func(p *pair) error {
@@ -60,7 +61,7 @@ func tcp(ctx context.Context, b *bench) {
 	}
 }
 
-func (b *bench) measureRate(part, what string, asked uint64, f func() (*Wire, error)) {
+func (b *bench) measureRate(part, what string, asked uint64, f func() (*crossed, error)) {
 	text := topology.FormatRate(asked)
 	b.measure(Row{Part: part, What: what, Asked: text, Limit: fmt.Sprintf("within %.0f %%", 100*rateOff)}, func() (finding, error) {
 		w, err := f()
@@ -68,33 +69,58 @@ func (b *bench) measureRate(part, what string, asked uint64, f func() (*Wire, er
 			return finding{}, err
 		}
 		off := w.Rate/float64(asked) - 1
-		return finding{
+		found := finding{
 			got:    fmt.Sprintf("%.6g Mb/s, %+.3f %%", w.Rate/1e6, 100*off),
 			ok:     math.Abs(off) <= rateOff,
 			values: map[string]float64{"asked_bps": float64(asked), "wire_bps": w.Rate, "packets": float64(w.Packets), "seconds": w.Seconds},
-		}, nil
+		}
+		if off < -rateOff {
+			found.why, found.note = blame(&w.left.Sent, &w.Sent, asked, w.Begin, w.End)
+			if found.why == "" && w.overrun != "" {
+				found.why, found.note = "overrun", found.note+"; "+w.overrun
+			}
+		}
+		return found, nil
 	})
 }
 
-// wire measures what arrives at b while traffic lasts.
-func (b *bench) wire(ctx context.Context, topo *topology.Topology, traffic func(*pair) error) (*Wire, error) {
+// crossed is what crossed a link from a to b.
+type crossed struct {
+	Wire           // at b
+	left    Wire   // at a
+	overrun string // what the engine itself reports; "": nothing
+}
+
+// wire measures what leaves a and arrives at b while traffic lasts.
+func (b *bench) wire(ctx context.Context, topo *topology.Topology, traffic func(*pair) error) (*crossed, error) {
+	topo.Links[0].Tolerance = topology.DefaultTolerance
+	topo.Links[0].Tolerance.Rate = rateOff
 	p, err := startPair(ctx, topo)
 	if err != nil {
 		return nil, err
 	}
 	defer p.Close()
-	tap, err := p.b.start(ctx, "tap", "wire", rateWarmUp, rateTime)
-	if err != nil {
-		return nil, err
-	}
-	if err := tap.ready(); err != nil {
-		return nil, err
+	var taps [2]*running
+	for i, at := range []place{p.a, p.b} {
+		if taps[i], err = at.start(ctx, "tap", "wire", []string{"out", "in"}[i], rateWarmUp, rateTime); err != nil {
+			return nil, err
+		}
+		if err := taps[i].ready(); err != nil {
+			return nil, err
+		}
 	}
 	if err := traffic(p); err != nil {
 		return nil, err
 	}
-	w := &Wire{}
-	return w, tap.result(w)
+	in, err := p.Inspect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := &crossed{}
+	for _, o := range in.Links[0].Directions[0].Overruns {
+		w.overrun = o.String()
+	}
+	return w, errors.Join(taps[0].result(&w.left), taps[1].result(&w.Wire))
 }
 
 // tcpTool is what sends TCP: iperf3, or where there is none a program of our own.

@@ -43,6 +43,10 @@ type Row struct {
 	OK     bool   `json:"ok"`
 	Error  string `json:"error,omitempty"` // why it could not be measured
 	Note   string `json:"note,omitempty"`
+	// Why a limit was missed by no fault of the link's: "not offered", that is, its
+	// sender did not give it enough, or "overrun", that is, the engine itself reports
+	// that the host could not keep up.
+	Why string `json:"why,omitempty"`
 	// HostIdle is the share of all processor time that nobody used meanwhile: close
 	// to 0, the host was saturated.
 	HostIdle float64 `json:"host_idle"`
@@ -55,6 +59,7 @@ type finding struct {
 	got    string
 	ok     bool
 	note   string
+	why    string // if it is not ok
 	values map[string]float64
 }
 
@@ -109,7 +114,7 @@ func (b *bench) measure(row Row, f func() (finding, error)) {
 	found, err := f()
 	row.HostIdle = idleSince(before)
 	row.Engine = cmp.Or(row.Engine, b.engine)
-	row.Got, row.OK, row.Note, row.Values = found.got, found.ok, found.note, found.values
+	row.Got, row.OK, row.Note, row.Why, row.Values = found.got, found.ok, found.note, found.why, found.values
 	if err != nil {
 		row.Error, row.Got, row.OK = err.Error(), "not measured", false
 	}
@@ -133,7 +138,7 @@ func (r *Row) verdict() string {
 	if r.OK {
 		return "ok"
 	}
-	return fmt.Sprintf("MISSED (host %.0f %% idle)", 100*r.HostIdle)
+	return fmt.Sprintf("%s (host %.0f %% idle)", strings.ToUpper(cmp.Or(r.Why, "missed")), 100*r.HostIdle)
 }
 
 func line(part, engine, what, asked, got, limit, verdict string) string {

@@ -142,10 +142,10 @@ func (s *sight) numbers(f func(uint64)) {
 //
 //	tap stamps in|out PORT   when each packet was there, a Stamps
 //	tap lost PORT COUNT      which of the packets 0 to COUNT-1 were, a Lost
-//	tap wire SKIP SECONDS    how much crossed after so many seconds, a Wire
+//	tap wire in|out SKIP SECONDS   how much crossed after so many seconds, a Wire
 func tapProgram(args []string) error {
 	kind := args[0]
-	t, err := openTap(kind == "stamps" && args[1] == "out", kind == "lost")
+	t, err := openTap(args[1] == "out", kind == "lost")
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func tapProgram(args []string) error {
 		lost := &Lost{times: make([]uint8, count)}
 		result, see = lost, lost.see(port)
 	default:
-		wire, err := newWire(args[1], args[2])
+		wire, err := newWire(args[2], args[3])
 		if err != nil {
 			return err
 		}
@@ -268,6 +268,11 @@ type Wire struct {
 	Seconds float64
 	Rate    float64 // bits per second
 
+	// When the stretch was, ns of the wall clock, and what the first end of the link
+	// sent of what crossed, also before and after.
+	Begin, End int64
+	Sent       By
+
 	skip, length time.Duration
 	frames       []crossing
 }
@@ -293,6 +298,9 @@ func newWire(skip, seconds string) (*Wire, error) {
 
 func (w *Wire) see(stamp int64, b []byte) {
 	seen := look(b)
+	if fromSender(b[frame.HeaderLen:]) {
+		w.Sent.add(stamp, seen.wire)
+	}
 	w.frames = append(w.frames, crossing{stamp, uint32(seen.wire), uint32(seen.packets)})
 }
 
@@ -318,7 +326,7 @@ func (w *Wire) finish() error {
 		if i > begin {
 			w.Bytes += uint64(f.wire)
 			w.Packets += uint64(f.packets)
-			w.Seconds = since.Seconds()
+			w.Seconds, w.Begin, w.End = since.Seconds(), first.stamp, f.stamp
 			w.Rate = float64(w.Bytes) * 8 / w.Seconds
 		}
 	}
