@@ -126,7 +126,11 @@ func flagError(cmd *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	var number *strconv.NumError
 	if errors.As(err, &invalid) && errors.As(invalid.Unwrap(), &number) {
-		return misuse("--%s %q, expected a whole number", invalid.GetFlag().Name, invalid.GetValue())
+		what := "expected a whole number"
+		if errors.Is(number, strconv.ErrRange) {
+			what = "which is out of range"
+		}
+		return misuse("--%s %q, %s", invalid.GetFlag().Name, invalid.GetValue(), what)
 	}
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {

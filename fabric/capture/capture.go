@@ -25,6 +25,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -90,8 +91,8 @@ func Run(ctx context.Context, sources []Source, files *Files, options Options) (
 	defer untap()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r := newRecorder(sources, files, options)
-	chunks := newChunks()
+	chunks := newChunks(len(sources))
+	r := newRecorder(sources, chunks, files, options)
 	var takers, readers sync.WaitGroup
 	failures := make([]error, len(sources))
 	overruns := make([]uint64, len(sources))
@@ -110,7 +111,7 @@ func Run(ctx context.Context, sources []Source, files *Files, options Options) (
 		readers.Wait()
 		close(silent)
 	}()
-	r.run(chunks, silent)
+	r.run(silent)
 	cancel()
 	for c := range chunks.full { // until every taker has noticed, if writing failed
 		chunks.empty <- c
@@ -141,9 +142,9 @@ func (s *Source) Close() {
 	}
 }
 
-// behind reports whether the tap has said something that was not read yet.
-func (s *Source) behind() bool {
-	raw, err := s.Tap.SyscallConn()
+// unread reports whether a socket has something that was not read yet.
+func unread(socket *os.File) bool {
+	raw, err := socket.SyscallConn()
 	if err != nil {
 		return false
 	}
@@ -192,14 +193,14 @@ func readTap(ctx context.Context, s *Source, source int, fates chan<- []decision
 // comment says what became of a packet.
 func comment(p *tap.Packet) string {
 	delay := time.Duration(p.Departs - p.Stamp)
-	if p.Departs == 0 || delay < time.Microsecond {
-		return p.Comment
+	text := p.Comment
+	if p.Departs != 0 && delay >= time.Microsecond {
+		if text != "" {
+			text += ", "
+		}
+		text += "delayed " + delay.Round(time.Microsecond).String()
 	}
-	text := "delayed " + delay.Round(time.Microsecond).String()
-	if p.Comment != "" {
-		text = p.Comment + ", " + text
-	}
-	return text
+	return strings.ReplaceAll(text, "µ", "u") // for those who look for it
 }
 
 // StandBack gives everybody else on the machine precedence over the calling

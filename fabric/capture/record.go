@@ -28,6 +28,7 @@ const (
 // belongs to one goroutine, but for the channel.
 type recorder struct {
 	sources []Source
+	chunks  *chunks
 	options Options
 	started int64    // ns since 1970
 	counts  []Counts // by source
@@ -38,6 +39,7 @@ type recorder struct {
 	waiting []queue         // by source
 	fates   chan []decision // what taps say
 	come    []progress      // by source
+	came    []bool          // by source: all that there was when write was called has come
 	pairs   pairs
 
 	output *output
@@ -67,10 +69,10 @@ type held struct {
 	next    *held  // there
 }
 
-func newRecorder(sources []Source, files *Files, options Options) *recorder {
+func newRecorder(sources []Source, chunks *chunks, files *Files, options Options) *recorder {
 	r := &recorder{
-		sources: sources, options: options, output: newOutput(files), made: blocks{snaplen: options.Snaplen},
-		started: time.Now().UnixNano(), counts: make([]Counts, len(sources)), waiting: make([]queue, len(sources)), come: make([]progress, len(sources)),
+		sources: sources, chunks: chunks, options: options, output: newOutput(files), made: blocks{snaplen: options.Snaplen},
+		started: time.Now().UnixNano(), counts: make([]Counts, len(sources)), waiting: make([]queue, len(sources)), come: make([]progress, len(sources)), came: make([]bool, len(sources)),
 		fates: make(chan []decision, 64), pairs: newPairs(),
 	}
 	if len(sources) > 1 || sources[0].Tap != nil {
@@ -135,13 +137,13 @@ func (r *recorder) end() error {
 
 // run records until there are no more chunks, enough packets, or writing has
 // failed. taps is closed when nothing more comes from taps.
-func (r *recorder) run(chunks *chunks, taps <-chan struct{}) {
+func (r *recorder) run(taps <-chan struct{}) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	r.begin()
 	for {
 		select {
-		case c, more := <-chunks.full:
+		case c, more := <-r.chunks.full:
 			if !more {
 				r.lastFates(taps)
 				r.write(true)
@@ -151,7 +153,8 @@ func (r *recorder) run(chunks *chunks, taps <-chan struct{}) {
 			for _, f := range c.frames {
 				r.frame(c.source, c.bytes[f.begin:f.end], &f, now)
 			}
-			chunks.empty <- c
+			r.chunks.out[c.source].Add(-1)
+			r.chunks.empty <- c
 		case d := <-r.fates:
 			r.decide(d)
 		case <-ticker.C:
@@ -166,7 +169,7 @@ func (r *recorder) run(chunks *chunks, taps <-chan struct{}) {
 		if r.write(false) {
 			return
 		}
-		if len(chunks.full) == 0 { // a pause: let a reader see what there is
+		if len(r.chunks.full) == 0 { // a pause: let a reader see what there is
 			r.pass(false)
 		}
 	}
@@ -262,11 +265,17 @@ func (r *recorder) decided(h *held, now int64) bool {
 	if max(p.at, h.since) > now-int64(fateWindow) {
 		return false
 	}
-	if r.sources[h.source].behind() {
+	if unread(r.sources[h.source].Tap) {
 		p.at = now
 		return false
 	}
 	return true
+}
+
+// ready reports whether everything of a source that came before the call has been
+// recorded. Sources may be far apart when processors are short.
+func (r *recorder) ready(source int) bool {
+	return !unread(r.sources[source].Socket) && r.chunks.out[source].Load() == 0
 }
 
 // oldest is the packet to be written next, nil if none waits, and how many bytes of
@@ -282,14 +291,30 @@ func (r *recorder) oldest() (oldest *held, bytes int) {
 	return oldest, bytes
 }
 
+// next reports whether no source will still come with an older packet than the oldest
+// one that waits.
+func (r *recorder) next(h *held) bool {
+	for i := range r.sources {
+		if i == h.source || r.waiting[i].first() != nil || r.came[i] {
+			continue
+		}
+		if !r.ready(i) {
+			return false
+		}
+		r.came[i] = true
+	}
+	return true
+}
+
 // write passes on the packets that have waited long enough, at the end all of them,
 // and reports whether there are enough now. Those for which the output has no room
 // are dropped, but at the end it waits.
 func (r *recorder) write(end bool) (enough bool) {
 	now := time.Now().UnixNano()
+	clear(r.came)
 	for {
 		h, bytes := r.oldest()
-		if h == nil || !end && bytes <= maxHeld && (h.since > now-int64(r.window) || !r.decided(h, now)) {
+		if h == nil || !end && bytes <= maxHeld && (h.since > now-int64(r.window) || !r.decided(h, now) || !r.next(h)) {
 			return false
 		}
 		r.pairs.giveUp(h)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/ndklab/ndklab/fabric/frame"
@@ -38,10 +39,13 @@ type taken struct {
 type chunks struct {
 	empty chan *chunk
 	full  chan *chunk // closed after the last one
+	// out is, by source, how many chunks have or are about to have frames that were not
+	// recorded yet.
+	out []atomic.Int32
 }
 
-func newChunks() *chunks {
-	c := &chunks{empty: make(chan *chunk, chunkCount), full: make(chan *chunk, chunkCount)}
+func newChunks(sources int) *chunks {
+	c := &chunks{empty: make(chan *chunk, chunkCount), full: make(chan *chunk, chunkCount), out: make([]atomic.Int32, sources)}
 	for range chunkCount {
 		c.empty <- new(chunk)
 	}
@@ -77,7 +81,11 @@ func (s *Source) take(ctx context.Context, source int, chunks *chunks) (dropped 
 		var n int
 		var err error
 		receive := func(fd uintptr) bool {
+			chunks.out[source].Add(1) // before the socket is empty
 			n, err = receiver.Receive(int(fd))
+			if err != nil || c != nil { // there is no other chunk
+				chunks.out[source].Add(-1)
+			}
 			return ended || c != nil || err != unix.EAGAIN
 		}
 		if ended { // take what is left without waiting
@@ -90,10 +98,12 @@ func (s *Source) take(ctx context.Context, source int, chunks *chunks) (dropped 
 		} else if e != nil {
 			return dropped, fmt.Errorf("capture of %s: %w", s.Name, e)
 		}
-		if err == unix.EAGAIN && c != nil { // a pause
+		if err != nil && c != nil { // a pause
 			chunks.full <- c
 			c = nil
-			continue
+			if err == unix.EAGAIN {
+				continue
+			}
 		}
 		switch err {
 		case nil:

@@ -103,15 +103,15 @@ func (s linkemCarrier) measure(ctx context.Context) (map[string][2]report.Direct
 			l.mu.Lock()
 			present := l.asked
 			l.mu.Unlock()
-			found[l.name()] = [2]report.Direction{measured(l.spec, present[0].Rate, &both[0]), measured(l.spec, present[1].Rate, &both[1])}
+			found[l.name()] = [2]report.Direction{measured(l.spec, present[0].Rate, &both[0], s.named), measured(l.spec, present[1].Rate, &both[1], s.named)}
 		}
 	}
 	return found, nil
 }
 
 // measured is what the engine measured in one direction of a link, at present
-// asked for a rate or 0, in a report.
-func measured(spec *topology.Link, rate uint64, m *linkem.Measured) report.Direction {
+// asked for a rate or 0, in a report. root is whether the lab is root's.
+func measured(spec *topology.Link, rate uint64, m *linkem.Measured, root bool) report.Direction {
 	return report.Direction{
 		Packets:  m.Packets,
 		Bytes:    m.Bytes,
@@ -129,6 +129,6 @@ func measured(spec *topology.Link, rate uint64, m *linkem.Measured) report.Direc
 		QueuePeak:  &m.PeakBytes,
 		Lateness:   lateness(m.Lateness),
 		Replayed:   replayed(m.Replayed),
-		Overruns:   overruns(spec, rate, m),
+		Overruns:   overruns(spec, rate, m, root),
 	}
 }

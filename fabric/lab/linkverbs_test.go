@@ -381,3 +381,32 @@ func TestReplayNonsense(t *testing.T) {
 		}
 	}
 }
+
+// A burst that shows a rate is no more than the queue holds, and shows none where
+// that is not a burst.
+func TestVerifyRate(t *testing.T) {
+	topo := ring(uniqueName(t), 3)
+	topo.Links[0].Directions = [2]topology.Impairment{{Rate: 1_000_000_000}, {Rate: 50_000_000, Queue: topology.Queue{Bytes: 64 << 10}}}
+	topo.Links[1].Directions[0] = topology.Impairment{Rate: 10_000_000, Queue: topology.Queue{Packets: 10}}
+	for i := range topo.Links { // on a machine that may be busy
+		topo.Links[i].Tolerance = topology.Tolerance{Delay: 100 * time.Millisecond, DelayP99: time.Second, Rate: 0.5, Loss: 0.01}
+	}
+	l := start(t, topo)
+	v, err := l.VerifyLink(testContext(t), "n0:eth0", Probes{Count: 50})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, most := range []float64{1.2, 0.06} { // Gb/s; the machine may not send as much
+		d := v.Directions[i]
+		if d.RateGbps == nil && d.Remark == "" || d.RateGbps != nil && *d.RateGbps > most {
+			t.Errorf("%s: %v Gb/s, %s", d.From, d.RateGbps, d.Remark)
+		}
+	}
+	v, err = l.VerifyLink(testContext(t), "n2:eth1", Probes{Count: 50})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := v.Directions[0]; d.RateGbps != nil || !strings.Contains(d.Remark, "holds 10 probes") && !strings.Contains(d.Remark, "holds 11 probes") {
+		t.Errorf("a queue of 10 packets: %v, %s", d.RateGbps, d.Remark)
+	}
+}

@@ -33,6 +33,7 @@ type loop struct {
 	waited     time.Duration // when the last wait began
 	polled     bool          // the last wait polled
 	stream     stream
+	host       host
 	more       bool // frames were left at a port
 
 	events   [64]unix.EpollEvent
@@ -83,7 +84,7 @@ func newLoop() (*loop, error) {
 	}
 	l := &loop{
 		epoch: time.Now().Add(-2 * maxHandover), links: map[string]*link{}, ports: map[int32]*port{},
-		early: maxEarly / 2, sender: newSender(), pool: memory,
+		early: maxEarly / 2, host: openHost(), sender: newSender(), pool: memory,
 	}
 	buffers := make([][]byte, receiveBatch)
 	for i := range l.staging {
@@ -197,8 +198,8 @@ func (l *loop) wait() (events int, err error) {
 		l.credit = min(maxCredit, l.credit+(began-l.waited)/pollShare)
 	}
 	l.waited, l.polled = began, false
-	if l.stream.goesOn(began) {
-		return l.rest(began)
+	if l.rests(began) {
+		return l.rest()
 	}
 	if len(l.departures) == 0 {
 		return l.block(nil)

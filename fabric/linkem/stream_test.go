@@ -35,32 +35,46 @@ func TestStreamIsWhatBringsMuchForSomeTime(t *testing.T) {
 	}
 }
 
-// A rest ends with the departure that is due first, and does not begin while
-// frames wait.
-func TestRestEndsWithDeparture(t *testing.T) {
-	b := newBench(t, topology.Impairment{Delay: time.Hour})
-	b.arrive(t, superPacket(15, 4096))
-	slept := func() time.Duration {
-		b.timeout = unix.Timespec{}
-		_, err := b.rest(b.now())
-		must(t, err)
-		return time.Duration(b.timeout.Nano())
+// The thread rests during a stream on a saturated host, unless there is something
+// to do at once.
+func TestRestsOnlyWhenThatPays(t *testing.T) {
+	for _, c := range []struct {
+		name               string
+		stream, busy, more bool
+		departs            time.Duration // from now; 0: nothing is on its way
+		want               bool
+	}{
+		{"a stream, a saturated host", true, true, false, 0, true},
+		{"a departure to come", true, true, false, time.Microsecond, true},
+		{"a departure that is due", true, true, false, -1, false},
+		{"frames that wait", true, true, true, 0, false},
+		{"no stream", false, true, false, 0, false},
+		{"a processor is idle", true, false, false, 0, false},
+	} {
+		const now = time.Hour
+		l := &loop{more: c.more, stream: stream{since: now, runs: c.stream}, host: host{since: now, busy: c.busy}}
+		if c.departs != 0 {
+			l.departures = departures{{release: now + c.departs}}
+		}
+		if got := l.rests(now); got != c.want {
+			t.Errorf("%s: rests: %v, want %v", c.name, got, c.want)
+		}
 	}
-	if got := slept(); got != rest {
-		t.Errorf("slept for %v before a departure in an hour, want %v", got, rest)
+}
+
+// What came during a rest is taken after it.
+func TestRestSeesWhatCame(t *testing.T) {
+	b := newBench(t, topology.Impairment{})
+	_, err := unix.Write(b.ends[0], superPacket(1, 60))
+	must(t, err)
+	began := time.Now()
+	n, err := b.rest()
+	must(t, err)
+	if n != 1 || int(b.events[0].Fd) != b.k.ports[0].fd {
+		t.Errorf("%d events after a rest, want the one of the port with a frame", n)
 	}
-	b.departures[0].release = b.now() + rest/2
-	if got := slept(); got <= 0 && b.departures[0].release > b.now() || got > rest/2 {
-		t.Errorf("slept for %v before a departure in %v", got, rest/2)
-	}
-	b.departures[0].release = b.now()
-	if got := slept(); got != 0 {
-		t.Errorf("slept for %v when a departure was due", got)
-	}
-	b.departures[0].release = b.now() + time.Hour
-	b.more = true
-	if got := slept(); got != 0 {
-		t.Errorf("slept for %v while frames waited", got)
+	if slept := time.Since(began); slept < rest/2 {
+		t.Errorf("rested for %v, want %v", slept, rest)
 	}
 }
 
