@@ -76,6 +76,7 @@ func TestSetLinkToNonsense(t *testing.T) {
 	l := start(t, topo)
 	before := firstLink(t, l).Directions[0].Settings
 	for name, c := range map[string]topology.Change{
+		"queue for no packet":    {Rate: ref(uint64(1e9)), Queue: &topology.Queue{Bytes: 4200}},
 		"loss above 1":           {Loss: &topology.Loss{Rate: 1.2}},
 		"negative loss":          {Loss: &topology.Loss{Rate: -0.1}},
 		"negative delay":         {Delay: ref(-time.Millisecond)},
