@@ -13,6 +13,7 @@ type Asked struct {
 	Packets   uint64        `json:"packets"`              // that met the settings
 	Delay     time.Duration `json:"delay_ns"`             // mean, with that of samples of jitter
 	Jitter    time.Duration `json:"jitter_ns"`            // mean spread; of samples the standard deviation
+	Reach     time.Duration `json:"jitter_reach_ns"`      // mean of half the range from the 1st to the 99th percentile of jitter
 	Loss      float64       `json:"loss"`                 // mean probability; it is 1 for packets whose loss was certain by their place
 	Burst     float64       `json:"loss_burst,omitempty"` // packets lost at random over how often some were in a row; 0 if no setting had such losses
 	Duplicate float64       `json:"duplicate,omitempty"`  // mean probability, without faults
@@ -31,7 +32,7 @@ type account struct {
 type sums struct {
 	packets, rated                    uint64
 	bursty                            bool // some losses were to come in a row
-	delay, jitter, loss               float64
+	delay, jitter, reach, loss        float64
 	lost, rows                        float64 // packets lost at random, and rows of them
 	duplicate, reorder, corrupt, rate float64
 }
@@ -48,6 +49,7 @@ func (s *sums) add(i *topology.Impairment, packets, certain uint64) {
 	s.packets += packets
 	s.delay += n * delay
 	s.jitter += n * jitter
+	s.reach += n * float64(reach(i.Jitter))
 	s.loss += float64(packets-certain)*i.Loss.Rate + float64(certain)
 	s.duplicate += n * i.Duplicate
 	s.reorder += n * i.Reorder.Probability
@@ -91,6 +93,7 @@ func (s *sums) mean() Asked {
 		Packets:   s.packets,
 		Delay:     time.Duration(math.Round(s.delay / n)),
 		Jitter:    time.Duration(math.Round(s.jitter / n)),
+		Reach:     time.Duration(math.Round(s.reach / n)),
 		Loss:      s.loss / n,
 		Duplicate: s.duplicate / n,
 		Reorder:   s.reorder / n,

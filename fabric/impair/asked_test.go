@@ -25,7 +25,7 @@ func TestAskedIsTheMeanOverPackets(t *testing.T) {
 		d.Packet(packet(100), 0)
 	}
 	want := Asked{
-		Packets: 40, Delay: 2 * time.Millisecond, Jitter: time.Microsecond, Loss: (30*0.5 + 9*0.1 + 1) / 40, Burst: 2, Rate: 1000_000_000,
+		Packets: 40, Delay: 2 * time.Millisecond, Jitter: time.Microsecond, Reach: 980, Loss: (30*0.5 + 9*0.1 + 1) / 40, Burst: 2, Rate: 1000_000_000,
 		Duplicate: 0.1, Reorder: 0.2, Corrupt: 0.05,
 	}
 	got := d.Asked()
@@ -36,9 +36,19 @@ func TestAskedIsTheMeanOverPackets(t *testing.T) {
 		t.Errorf("asked (-want +got):\n%s", diff)
 	}
 
-	d = direction(1, "link", 0, topology.Impairment{Delay: 100, Jitter: topology.Jitter{Distribution: topology.Sampled, Samples: []time.Duration{0, 20, 40, 60}}})
-	if a := d.Asked(); a.Delay != 130 || a.Jitter != 22 {
-		t.Errorf("asked of samples: %+v, want their mean more and their deviation, 22.4 ns", a)
+	for kind, want := range map[topology.Distribution]time.Duration{
+		topology.Uniform: 9800, topology.Normal: 23263, // the quantiles of these are in any table
+		topology.Pareto: time.Duration(10000 * (1/math.Cbrt(0.01) - 1/math.Cbrt(0.99)) / 2 / math.Sqrt(0.75)),
+	} {
+		d = direction(1, "link", 0, topology.Impairment{Delay: time.Millisecond, Jitter: topology.Jitter{Distribution: kind, Spread: 10 * time.Microsecond}})
+		if a := d.Asked(); (a.Reach-want).Abs() > 1 || a.Jitter != 10*time.Microsecond {
+			t.Errorf("%s: asked of jitter: %+v, want a reach of %v", kind, a, want)
+		}
+	}
+	samples := []time.Duration{60, 0, 20, 40}
+	d = direction(1, "link", 0, topology.Impairment{Delay: 100, Jitter: topology.Jitter{Distribution: topology.Sampled, Samples: samples}})
+	if a := d.Asked(); a.Delay != 130 || a.Jitter != 22 || a.Reach != 30 {
+		t.Errorf("asked of samples: %+v, want their mean more, their deviation, 22.4 ns, and half of their range", a)
 	}
 }
 

@@ -2,6 +2,7 @@ package impair
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/ndklab/ndklab/topology"
@@ -69,6 +70,21 @@ func (j *jitter) shift(random uint64) time.Duration {
 		units = 2*uniform(random) - 1
 	}
 	return time.Duration(math.Round(units * j.spread))
+}
+
+// reach is half the range from the 1st to the 99th percentile of a jitter. It is
+// what is measured: it does not depend on how rare the rarest delays were.
+func reach(j topology.Jitter) time.Duration {
+	n := newJitter(j)
+	if n.kind == steady {
+		return 0
+	}
+	if n.kind == sampled {
+		// A draw takes the samples in their order.
+		n.samples = slices.Sorted(slices.Values(n.samples))
+	}
+	const percent = math.MaxUint64 / 100
+	return (n.shift(99*percent) - n.shift(percent)) / 2
 }
 
 // moments are the mean and the standard deviation of samples, ns.

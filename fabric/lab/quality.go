@@ -37,6 +37,10 @@ func achieved(m *linkem.Measured) report.Quality {
 	if m.Delay.Count > 0 {
 		set(&q.DelayUS, microseconds(m.Delay.P50))
 		set(&q.JitterUS, microseconds(m.Delay.P99-m.Delay.P1)/2)
+		if a := &m.Asked; a.Reach > 0 {
+			// Of the distribution asked for, this range is that of this spread.
+			*q.JitterUS *= float64(a.Jitter) / float64(a.Reach)
+		}
 	}
 	met := float64(m.Asked.Packets)
 	if met == 0 {

@@ -76,7 +76,7 @@ type Overrun struct {
 // that met them.
 type Quality struct {
 	DelayUS   *float64 `json:"delay_us"`  // one way; achieved: median
-	JitterUS  *float64 `json:"jitter_us"` // achieved: half the range between the 1st and 99th percentile of delay
+	JitterUS  *float64 `json:"jitter_us"` // achieved: the spread whose distribution has the range between the 1st and 99th percentile of delay; without jitter half of that range
 	Loss      *float64 `json:"loss"`      // fraction of packets
 	RateGbps  *float64 `json:"rate_gbps"` // achieved: over the busiest 100 ms
 	Burst     *float64 `json:"burst"`     // packets lost in a row, mean

@@ -67,7 +67,7 @@ func WriteVerification(w io.Writer, v *Verification) error {
 		if settings == "" {
 			settings = "no impairment"
 		}
-		p.paragraph(v.Engine+": ", fmt.Sprintf("%s; %s of %d B, %d each second; jitter %s", settings, plural(d.Sent, "probe"), d.Size, d.PerSecond, Duration(d.JitterUS)))
+		p.paragraph(v.Engine+": ", fmt.Sprintf("%s; %s of %d B, %d each second; 98 %% of the delays are within %s", settings, plural(d.Sent, "probe"), d.Size, d.PerSecond, Duration(2*d.JitterUS)))
 		if d.Remark != "" {
 			p.paragraph("", d.Remark)
 		}
