@@ -11,7 +11,7 @@ import (
 	"github.com/ndklab/ndklab/fabric/doctor"
 )
 
-// TestFabrics runs the examples that have switches and routers, as whoever runs the
+// TestFabrics runs the examples that have switches, routers and impairments, as whoever runs the
 // test and as an ordinary user. How fast they are is for the machine to say, and
 // whether it keeps up with the links, too.
 func TestFabrics(t *testing.T) {
@@ -19,7 +19,7 @@ func TestFabrics(t *testing.T) {
 		t.Skip("labs cannot run here: `ndklab doctor` says why")
 	}
 	for _, user := range accounts(t) {
-		for example, checks := range map[string]int{"star": 6, "leaf-spine": 7} {
+		for example, checks := range map[string]int{"star": 6, "leaf-spine": 7, "impaired": 4} {
 			t.Run(user.name+" "+example, func(t *testing.T) {
 				t.Parallel()
 				data, err := os.ReadFile(example + ".ndklab.yaml")

@@ -318,7 +318,7 @@ func (r *reader) fits(l *Link, i Impairment, who string, at *yaml.Node, of ...im
 		return
 	}
 	var bad *ImpairmentError
-	if errors.As(i.Check(), &bad) || errors.As(l.Engine.Check(i, l.Offload), &bad) {
+	if errors.As(i.Check(), &bad) || errors.As(l.Engine.Check(i, l.Offload), &bad) || errors.As(l.CheckQueue(i), &bad) {
 		r.errorf(bad.place(at, of...), "packets from %s: %s, expected %s", who, bad.Found, bad.Expected)
 	}
 }

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"encoding/binary"
+	"fmt"
 )
 
 // roceHeaders is what a RoCE packet has of bytes beside its payload at most, as the
@@ -28,6 +29,20 @@ func frameFor(mtu int) int {
 		size /= 2
 	}
 	return size
+}
+
+// wireFraming is what a packet takes of a wire beyond its MTU, bytes: the Ethernet
+// header, preamble, check sequence and gap (impair.WireBytes).
+const wireFraming = 14 + 8 + 4 + 12
+
+// CheckQueue says what is wrong with a queue that a packet of the link's MTU never
+// finds room in.
+func (l *Link) CheckQueue(i Impairment) error {
+	least := uint64(l.MTU + wireFraming)
+	if i.Queue.Bytes == 0 || i.Queue.Bytes >= least {
+		return nil
+	}
+	return wrong("queue", fmt.Sprintf("at least %d bytes", least), "queue %s has no room for a packet of the MTU %d", FormatSize(i.Queue.Bytes), l.MTU)
 }
 
 // routedMTU reports links on the ways between hosts that are too narrow for their

@@ -51,6 +51,21 @@ func TestExamplesInHelp(t *testing.T) {
 	}
 }
 
+// The help of "link set" has every key.
+func TestKeysInHelp(t *testing.T) {
+	_, err := topology.ParseChange(nil, []string{"?=1"})
+	_, keys, ok := strings.Cut(err.Error(), "expected one of ")
+	if !ok {
+		t.Fatal(err)
+	}
+	help := linkSetCommand().Long
+	for key := range strings.SplitSeq(keys, ", ") {
+		if !regexp.MustCompile(`[ '\n]` + key + "=").MatchString(help) {
+			t.Errorf("it has no %s", key)
+		}
+	}
+}
+
 // The README's table of commands has every verb, and no other.
 func TestVerbsInREADME(t *testing.T) {
 	data, err := os.ReadFile("../../README.md")

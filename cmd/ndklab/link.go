@@ -86,7 +86,13 @@ func linkSetCommand() *cobra.Command {
 --from, in the one that the node sends in. What is not named stays; packets on
 their way keep their fate. Keys and values are those of links in topology files,
 where a value that is a map or a list is written as in one line of such a file;
-none takes a setting away.`,
+none takes a setting away.
+
+  delay=5ms  jitter=1ms  loss=1%  duplicate=0.1%  reorder=1%  corrupt=0.01%
+  rate=1gbit  burst=64KiB  queue=4MiB  'ecn={min: 100KiB, max: 400KiB}'
+  cut=true  'flap={period: 1s, down: 100ms}'  faults=...
+
+docs/topology.md explains each, under Impairments and Faults.`,
 		Example: `  ndklab link set pair/client:eth0 delay=5ms jitter=1ms
   ndklab link set pair/client:eth0 loss=2% --from client
   ndklab link set pair/client:eth0 'loss={rate: 1%, burst: 5}' rate=none

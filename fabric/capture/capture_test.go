@@ -295,3 +295,35 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+// A packet for which there is no room on the way to a slow disk or reader is dropped
+// and counted; with room again, the next one is written.
+func TestSlowOutput(t *testing.T) {
+	var file bytes.Buffer
+	r := newRecorder([]Source{{Name: "near"}}, newChunks(1), Stream(&file), Options{})
+	r.begin()
+	var taken [][]byte
+	for range bufferCount { // as if all were with a disk
+		taken = append(taken, <-r.output.spare)
+	}
+	old := time.Now().Add(-time.Minute).UnixNano()
+	for _, step := range []struct {
+		size int
+		room bool
+		want Counts
+	}{{bufferSize, false, Counts{Packets: 1}}, {60, false, Counts{Packets: 1, Dropped: 1}}, {60, true, Counts{Packets: 2, Dropped: 1}}} {
+		if step.room {
+			for _, b := range taken {
+				r.output.spare <- b
+			}
+		}
+		r.waiting[0].add(make([]byte, step.size), old).since = old
+		if r.write(false); r.counts[0] != step.want {
+			t.Errorf("counts %+v, want %+v", r.counts[0], step.want)
+		}
+	}
+	must(t, r.end())
+	if packets, _ := readBack(t, file.Bytes()); len(packets) != 2 {
+		t.Errorf("%d packets in the file, want 2", len(packets))
+	}
+}

@@ -14,7 +14,7 @@ type Asked struct {
 	Delay     time.Duration `json:"delay_ns"`             // mean, with that of samples of jitter
 	Jitter    time.Duration `json:"jitter_ns"`            // mean spread; of samples the standard deviation
 	Loss      float64       `json:"loss"`                 // mean probability; it is 1 for packets whose loss was certain by their place
-	Burst     float64       `json:"loss_burst,omitempty"` // mean number of packets lost in a row, over the packets that met such losses; 0 if none did
+	Burst     float64       `json:"loss_burst,omitempty"` // packets lost at random over how often some were in a row; 0 if no setting had such losses
 	Duplicate float64       `json:"duplicate,omitempty"`  // mean probability, without faults
 	Reorder   float64       `json:"reorder,omitempty"`    // mean probability
 	Corrupt   float64       `json:"corrupt,omitempty"`    // mean probability, without faults
@@ -29,8 +29,10 @@ type account struct {
 }
 
 type sums struct {
-	packets, rated, bursty            uint64
-	delay, jitter, loss, burst        float64
+	packets, rated                    uint64
+	bursty                            bool // some losses were to come in a row
+	delay, jitter, loss               float64
+	lost, rows                        float64 // packets lost at random, and rows of them
 	duplicate, reorder, corrupt, rate float64
 }
 
@@ -50,9 +52,13 @@ func (s *sums) add(i *topology.Impairment, packets, certain uint64) {
 	s.duplicate += n * i.Duplicate
 	s.reorder += n * i.Reorder.Probability
 	s.corrupt += n * i.Corrupt.Probability
+	lost := n * i.Loss.Rate
+	s.lost += lost
 	if i.Loss.Burst > 0 {
-		s.bursty += packets
-		s.burst += n * i.Loss.Burst
+		s.bursty = true
+		s.rows += lost / i.Loss.Burst
+	} else {
+		s.rows += lost * (1 - i.Loss.Rate) // each for itself, some of them in a row all the same
 	}
 	if i.Rate > 0 {
 		s.rated += packets
@@ -90,8 +96,8 @@ func (s *sums) mean() Asked {
 		Reorder:   s.reorder / n,
 		Corrupt:   s.corrupt / n,
 	}
-	if s.bursty > 0 {
-		a.Burst = s.burst / float64(s.bursty)
+	if s.bursty && s.rows > 0 {
+		a.Burst = s.lost / s.rows
 	}
 	if s.rated > 0 {
 		a.Rate = uint64(math.Round(s.rate / float64(s.rated)))

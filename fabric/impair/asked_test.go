@@ -41,3 +41,22 @@ func TestAskedIsTheMeanOverPackets(t *testing.T) {
 		t.Errorf("asked of samples: %+v, want their mean more and their deviation, 22.4 ns", a)
 	}
 }
+
+// Losses that came each for itself shorten the mean row of those in bursts.
+func TestAskedBurst(t *testing.T) {
+	d := direction(1, "link", 0, topology.Impairment{Loss: topology.Loss{Rate: 0.1, Burst: 5}})
+	if a := d.Asked(); a.Burst != 5 {
+		t.Errorf("%v packets in a row before any packet, want 5", a.Burst)
+	}
+	for range 100 {
+		d.Packet(packet(100), 0)
+	}
+	d.Set(topology.Impairment{Loss: topology.Loss{Rate: 0.1}}, 0)
+	for range 100 {
+		d.Packet(packet(100), 0)
+	}
+	// 10 in 2 rows, and 10 in 9.
+	if a := d.Asked(); math.Abs(a.Burst-20.0/11) > 1e-9 {
+		t.Errorf("%v packets in a row, want %v", a.Burst, 20.0/11)
+	}
+}

@@ -57,7 +57,6 @@ func WireBytes(frame int) int { return max(frame, minFrame) + framing }
 // several goroutines at once.
 type Direction struct {
 	settings topology.Impairment
-	down     bool
 	place    uint64 // of the present packet among those that entered, from 1
 	draws    draws
 
@@ -124,9 +123,6 @@ func (d *Direction) depth() int {
 	return depth
 }
 
-// SetDown takes the direction down, or up again. Packets on their way arrive.
-func (d *Direction) SetDown(down bool) { d.down = down }
-
 // Identifies reports whether the settings ask for the identity of RoCEv2
 // packets. It changes with Set and Replay alone.
 func (d *Direction) Identifies() bool {
@@ -142,8 +138,6 @@ func (d *Direction) Packet(p *Packet, at time.Duration) (v Verdict) {
 		recorded = d.recorded(p)
 	}
 	switch {
-	case d.down:
-		v.Fate, v.Cause = Down, Carrier
 	case recorded != nil:
 		d.again(recorded, p, at, &v)
 	case d.settings.Cut:

@@ -258,15 +258,10 @@ func TestSetResetsWhatChanges(t *testing.T) {
 	}
 }
 
-func TestDownAndCut(t *testing.T) {
+func TestCut(t *testing.T) {
 	d := direction(1, "link", 0, topology.Impairment{Loss: topology.Loss{Rate: 1}})
-	d.SetDown(true)
-	if v := d.Packet(packet(1000), 0); v.Fate != Down || v.Cause != Carrier {
-		t.Errorf("down: %+v", v)
-	}
-	d.SetDown(false)
 	if v := d.Packet(packet(1000), 0); v.Fate != Lost || v.Cause != Chance {
-		t.Errorf("up again: %+v", v)
+		t.Errorf("before: %+v", v)
 	}
 	if a := d.Asked(); a.Packets != 1 || a.Loss != 1 {
 		t.Errorf("asked: %+v", a)

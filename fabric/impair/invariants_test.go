@@ -52,13 +52,10 @@ func TestInvariants(t *testing.T) {
 		var before []time.Duration // departures of those that no fault postponed
 		depth := d.depth()
 		for range rapid.IntRange(1, 200).Draw(t, "packets") {
-			switch step := rapid.IntRange(0, 20).Draw(t, "step"); {
-			case step == 0 && changes:
+			if changes && rapid.IntRange(0, 20).Draw(t, "step") == 0 {
 				settings = anything(t)
 				d.Set(settings, at)
 				depth = max(depth, d.depth())
-			case step == 1:
-				d.SetDown(rapid.Bool().Draw(t, "down"))
 			}
 			at += time.Duration(rapid.Int64Range(0, 1e6).Draw(t, "gap"))
 			p := &Packet{Frame: rapid.IntRange(14, 65549).Draw(t, "frame"), Payload: 42, ECT: true, RoCE: &Identity{}}

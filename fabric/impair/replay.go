@@ -65,8 +65,7 @@ type Replayed struct {
 // at the present rate, without a limit to the queue, travels as long as it did
 // then, and overtakes as many others. Packets for whose place there is no
 // record meet the settings; with the seed and the settings of the recorded lab,
-// the decisions on those are what they would have been there. A link that is
-// down is down.
+// the decisions on those are what they would have been there.
 //
 // A nil Sequence ends the replay.
 func (d *Direction) Replay(s *Sequence) {

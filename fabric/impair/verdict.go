@@ -38,7 +38,7 @@ const (
 	Passes    Fate = iota // it arrives
 	Lost                  // by a loss or a fault that was asked for
 	QueueFull             // no room before the direction's rate
-	Down                  // the direction is down or cut
+	Down                  // the direction is cut
 )
 
 var fates = []string{"passes", "lost", "queue full", "down"}
@@ -56,18 +56,17 @@ type Cause uint8
 
 // The causes.
 const (
-	None    Cause = iota
-	Chance        // Loss.Rate, for itself
-	Burst         // Loss.Rate, in a burst
-	Every         // Loss.Every
-	Place         // Loss.Packets
-	Fault         // a fault that drops; Verdict.Fault says which
-	Carrier       // SetDown
-	Cut           // Cut
-	Flap          // Flap
+	None   Cause = iota
+	Chance       // Loss.Rate, for itself
+	Burst        // Loss.Rate, in a burst
+	Every        // Loss.Every
+	Place        // Loss.Packets
+	Fault        // a fault that drops; Verdict.Fault says which
+	Cut          // Cut
+	Flap         // Flap
 )
 
-var causes = []string{"", "loss", "burst", "every", "place", "fault", "link down", "cut", "flap"}
+var causes = []string{"", "loss", "burst", "every", "place", "fault", "cut", "flap"}
 
 // String is the cause in words; "" is None.
 func (c Cause) String() string { return causes[c] }

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -28,7 +29,8 @@ type carrier interface {
 	// right to change the link is not needed.
 	idle(ctx context.Context, l *labLink) error
 	// detach ends what attach began: packets on their way arrive, and the kernel has
-	// joined the link again, unless it is off.
+	// joined the link again, unless it is off. If that takes too long, the error is
+	// context.DeadlineExceeded and the carrier has the link as before.
 	detach(ctx context.Context, l *labLink) error
 	// needsJoin says whether the kernel is to hand packets on also while the carrier
 	// has the link.
@@ -84,19 +86,30 @@ func (s *Supervisor) relieveLater(l *labLink) {
 	go func() {
 		defer close(ended)
 		ctx := context.Background() // the engine's end ends it
-		if c.idle(ctx, l) != nil {
-			return // the engine has ended, of which others tell
+		err := context.DeadlineExceeded
+		for errors.Is(err, context.DeadlineExceeded) {
+			if c.idle(ctx, l) != nil {
+				return // the engine has ended, of which others tell
+			}
+			err = s.relieveIdle(ctx, l)
 		}
-		// Waiting without a limit never fails.
-		_ = l.lock(ctx)
-		defer l.unlock()
-		if l.carrier == nil || l.impaired() || s.checkEnds(l) != nil {
-			return
-		}
-		if err := s.relieve(ctx, l); err != nil && s.checkEnds(l) == nil {
+		if err != nil && s.checkEnds(l) == nil {
 			s.Publish(Event{Kind: Warning, Link: l.name(), Text: fmt.Sprintf("link %s stays with %s: %v", l.name(), c.name(), err)})
 		}
 	}()
+}
+
+// relieveIdle has the link's carrier give it back, unless something else is asked of
+// the link by now.
+func (s *Supervisor) relieveIdle(ctx context.Context, l *labLink) error {
+	if err := l.lock(ctx); err != nil {
+		return err
+	}
+	defer l.unlock()
+	if l.carrier == nil || l.impaired() || s.checkEnds(l) != nil {
+		return nil
+	}
+	return s.relieve(ctx, l)
 }
 
 // plainTime is how long a command that makes a link plain waits for the link to be so.

@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/ndklab/ndklab/fabric/lab/link"
 	"github.com/ndklab/ndklab/fabric/linkem"
@@ -62,12 +63,18 @@ func (s linkemCarrier) idle(ctx context.Context, l *labLink) error {
 	return engine.Idle(ctx, l.name())
 }
 
+// releaseTime is how long packets that came since a link was idle may take to leave
+// it. On one with more traffic than the engine keeps up with there is no such time.
+const releaseTime = time.Second
+
 func (s linkemCarrier) detach(ctx context.Context, l *labLink) error {
 	engine, err := s.startedEngine()
 	if err != nil {
 		return err
 	}
-	if err := engine.Release(ctx, l.name()); err != nil {
+	soon, cancel := context.WithTimeout(ctx, releaseTime)
+	defer cancel()
+	if err := engine.Release(soon, l.name()); err != nil {
 		return fmt.Errorf("engine: %w", err)
 	}
 	if !l.off() {
@@ -96,15 +103,15 @@ func (s linkemCarrier) measure(ctx context.Context) (map[string][2]report.Direct
 			l.mu.Lock()
 			present := l.asked
 			l.mu.Unlock()
-			found[l.name()] = [2]report.Direction{measured(l.spec, present[0].Rate, &both[0]), measured(l.spec, present[1].Rate, &both[1])}
+			found[l.name()] = [2]report.Direction{measured(l.spec, present[0].Rate, &both[0], s.named), measured(l.spec, present[1].Rate, &both[1], s.named)}
 		}
 	}
 	return found, nil
 }
 
 // measured is what the engine measured in one direction of a link, at present
-// asked for a rate or 0, in a report.
-func measured(spec *topology.Link, rate uint64, m *linkem.Measured) report.Direction {
+// asked for a rate or 0, in a report. root is whether the lab is root's.
+func measured(spec *topology.Link, rate uint64, m *linkem.Measured, root bool) report.Direction {
 	return report.Direction{
 		Packets:  m.Packets,
 		Bytes:    m.Bytes,
@@ -122,6 +129,6 @@ func measured(spec *topology.Link, rate uint64, m *linkem.Measured) report.Direc
 		QueuePeak:  &m.PeakBytes,
 		Lateness:   lateness(m.Lateness),
 		Replayed:   replayed(m.Replayed),
-		Overruns:   overruns(spec, rate, m),
+		Overruns:   overruns(spec, rate, m, root),
 	}
 }

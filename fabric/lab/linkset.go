@@ -71,6 +71,9 @@ func (l *labLink) check(i topology.Impairment) error {
 	if err == nil {
 		err = l.spec.Engine.Check(i, l.spec.Offload)
 	}
+	if err == nil {
+		err = l.spec.CheckQueue(i)
+	}
 	if err != nil {
 		return control.Errorf(control.Usage, "link %s: %v", l.name(), err)
 	}

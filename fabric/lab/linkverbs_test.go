@@ -76,6 +76,7 @@ func TestSetLinkToNonsense(t *testing.T) {
 	l := start(t, topo)
 	before := firstLink(t, l).Directions[0].Settings
 	for name, c := range map[string]topology.Change{
+		"queue for no packet":    {Rate: ref(uint64(1e9)), Queue: &topology.Queue{Bytes: 4200}},
 		"loss above 1":           {Loss: &topology.Loss{Rate: 1.2}},
 		"negative loss":          {Loss: &topology.Loss{Rate: -0.1}},
 		"negative delay":         {Delay: ref(-time.Millisecond)},
@@ -292,10 +293,13 @@ func TestRecordAndReplay(t *testing.T) {
 				t.Fatal(got)
 			}
 			program(t, l, "n0", fmt.Sprintf("send 10.0.0.2:5000 %d 1 100", packets)).wait(t)
-			r := direction(t, l, 0).Replayed
-			if options.Replay != nil && (r == nil || r.Packets < packets) {
-				t.Errorf("replayed: %+v", r)
-			}
+			eventually(t, testTime, func() string { // the engine has taken all
+				d := direction(t, l, 0)
+				if d.Packets < packets || options.Replay != nil && (d.Replayed == nil || d.Replayed.Packets < packets) {
+					return fmt.Sprintf("packets: %d, replayed: %+v", d.Packets, d.Replayed)
+				}
+				return ""
+			})
 		})
 	}
 	dir := t.TempDir()
@@ -374,6 +378,59 @@ func TestReplayNonsense(t *testing.T) {
 		wantCode(t, err, control.Usage)
 		if rest := remains(t, topo.Name); rest != "" {
 			t.Errorf("left behind: %s", rest)
+		}
+	}
+}
+
+// A burst that shows a rate is no more than the queue holds, and shows none where
+// that is not a burst.
+func TestVerifyRate(t *testing.T) {
+	topo := ring(uniqueName(t), 3)
+	topo.Links[0].Directions = [2]topology.Impairment{{Rate: 1_000_000_000}, {Rate: 50_000_000, Queue: topology.Queue{Bytes: 64 << 10}}}
+	topo.Links[1].Directions[0] = topology.Impairment{Rate: 10_000_000, Queue: topology.Queue{Packets: 10}}
+	for i := range topo.Links { // on a machine that may be busy
+		topo.Links[i].Tolerance = topology.Tolerance{Delay: 100 * time.Millisecond, DelayP99: time.Second, Rate: 0.5, Loss: 0.01}
+	}
+	l := start(t, topo)
+	v, err := l.VerifyLink(testContext(t), "n0:eth0", Probes{Count: 50})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, most := range []float64{1.2, 0.06} { // Gb/s; the machine may not send as much
+		d := v.Directions[i]
+		if d.RateGbps == nil && d.Remark == "" || d.RateGbps != nil && *d.RateGbps > most {
+			t.Errorf("%s: %v Gb/s, %s", d.From, d.RateGbps, d.Remark)
+		}
+	}
+	v, err = l.VerifyLink(testContext(t), "n2:eth1", Probes{Count: 50})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := v.Directions[0]; d.RateGbps != nil || !strings.Contains(d.Remark, "holds 10 probes") && !strings.Contains(d.Remark, "holds 11 probes") {
+		t.Errorf("a queue of 10 packets: %v, %s", d.RateGbps, d.Remark)
+	}
+}
+
+// A link that is changed while it is probed is no fault of anybody's but the user's.
+func TestVerifyChangedLink(t *testing.T) {
+	l := start(t, ring(uniqueName(t), 3))
+	verified := make(chan error, 1)
+	go func() {
+		_, err := l.VerifyLink(testContext(t), "n0:eth0", Probes{Count: 500})
+		verified <- err
+	}()
+	for i := 1; ; i++ {
+		if err := l.SetLink(testContext(t), "n0:eth0", "", topology.Change{Delay: new(time.Duration(i) * time.Microsecond)}); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-verified:
+			wantCode(t, err, control.Usage)
+			if !strings.Contains(err.Error(), "was changed while it was probed: probe it again") {
+				t.Error(err)
+			}
+			return
+		default:
 		}
 	}
 }

@@ -3,6 +3,7 @@ package lab
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/topology"
+	"golang.org/x/sys/unix"
 )
 
 // startNetem starts a ring of two nodes whose link is netem's. Where the kernel has
@@ -76,6 +78,9 @@ func TestNetem(t *testing.T) {
 			if a := d.Achieved; a.DelayUS != nil || a.JitterUS != nil || a.Loss != nil || a.RateGbps != nil {
 				t.Errorf("netem measures nothing, but: %+v", a)
 			}
+			if d.QueuePeak != nil || d.Lateness != nil {
+				t.Errorf("netem measures nothing, but: queue %v, lateness %v", d.QueuePeak, d.Lateness)
+			}
 		}
 	}
 	if err := l.LinkDown(testContext(t), "n0:eth0"); err != nil {
@@ -107,16 +112,47 @@ func TestNetemCounts(t *testing.T) {
 		d := direction(t, l, 0)
 		packets, bytes := d.Packets-before.Packets, d.Bytes-before.Bytes
 		dropped := d.Dropped - before.Dropped
-		// The kernel may add a packet of its own. Bytes are those of packets that
-		// were not lost.
+		// The kernel may add a packet of its own, which may be smaller. Bytes are those
+		// of packets that were not lost.
 		switch {
 		case packets < count*segments || packets > count*segments+5:
-			return "packets: " + strconv.FormatUint(packets, 10)
+			return fmt.Sprintf("packets: %d; %+v", packets, d)
 		case dropped < count*segments/3 || dropped > count*segments*2/3:
-			return "dropped: " + strconv.FormatUint(dropped, 10)
-		case bytes < (packets-dropped)*(size+42) || bytes > (packets-dropped)*(size+42)+5*200:
-			return "bytes: " + strconv.FormatUint(bytes, 10)
+			return fmt.Sprintf("dropped: %d; %+v", dropped, d)
+		case bytes < (count*segments-dropped)*(size+42) || bytes > (packets-dropped)*(size+42)+5*200:
+			return fmt.Sprintf("bytes: %d; %+v", bytes, d)
 		}
 		return ""
 	})
+}
+
+// Jitter keeps packets in order, on several processors, too.
+func TestNetemOrder(t *testing.T) {
+	l := startNetem(t, false, topology.Impairment{Delay: 20 * time.Millisecond, Jitter: topology.Jitter{Spread: 5 * time.Millisecond}})
+	if os.Geteuid() != 0 {
+		t.Skip("only root has one processor handle a link")
+	}
+	v, err := l.VerifyLink(testContext(t), "n0:eth0", Probes{Count: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What it says of delays is also about how busy the machine is.
+	for _, d := range v.Directions {
+		if d.Received == 0 || d.Reordered > 0 || d.Lost > 0 {
+			t.Errorf("%+v", d)
+		}
+	}
+}
+
+// Consecutive numbers have the processors that there are in turn.
+func TestPick(t *testing.T) {
+	var processors unix.CPUSet
+	for _, p := range []int{1, 4, 70} {
+		processors.Set(p)
+	}
+	for number, want := range []int{1, 4, 70, 1, 4, 70, 1} {
+		if got := pick(&processors, number); got != want {
+			t.Errorf("number %d: processor %d, want %d", number, got, want)
+		}
+	}
 }

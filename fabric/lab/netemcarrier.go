@@ -3,6 +3,8 @@ package lab
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log"
 	"slices"
 
 	"github.com/ndklab/ndklab/control"
@@ -11,6 +13,7 @@ import (
 	"github.com/ndklab/ndklab/fabric/netem"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/topology"
+	"golang.org/x/sys/unix"
 )
 
 // netemCarrier has the kernel's netem impair links, while the kernel hands the
@@ -80,12 +83,31 @@ const loopback = 1
 
 // addNetem gives a new link netem in both directions.
 func (l *labLink) addNetem() error {
+	var processors unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &processors); err != nil {
+		return fmt.Errorf("processors: %w", err)
+	}
 	for d := range l.asked {
 		if err := l.setNetem(d, topology.Impairment{}); err != nil {
 			return err
 		}
+		if err := netem.KeepOrder(link.Middle(l.index, d), pick(&processors, 2*l.index+d)); err != nil {
+			log.Printf("link %s: netem: packets may overtake each other between processors: %v", l.name(), err)
+		}
 	}
 	return nil
+}
+
+// pick is a processor out of a set, another for each of consecutive numbers.
+func pick(processors *unix.CPUSet, number int) int {
+	number %= processors.Count()
+	processor := 0
+	for ; !processors.IsSet(processor) || number > 0; processor++ {
+		if processors.IsSet(processor) {
+			number--
+		}
+	}
+	return processor
 }
 
 // setNetem has netem do something to what is sent in a direction, which leaves by

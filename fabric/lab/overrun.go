@@ -20,10 +20,14 @@ const peakTime = 110 * time.Millisecond
 // overruns holds what happened in a direction of a link, at present asked for a
 // rate or 0, against the link's tolerance. What the link itself does, such as a
 // full queue, is no overrun: only what the engine did later, or less of, than the
-// model says.
-func overruns(spec *topology.Link, rate uint64, m *linkem.Measured) []report.Overrun {
+// model says. root is whether the lab is root's, who cannot be told to become that.
+func overruns(spec *topology.Link, rate uint64, m *linkem.Measured, root bool) []report.Overrun {
 	var found []report.Overrun
-	exceeds := func(figure, tolerated, got, remedy string) {
+	exceeds := func(figure, tolerated, got, remedy, asRoot string) {
+		if !root {
+			remedy += ", or root, " + asRoot
+		}
+		remedy += "; else a wider tolerance"
 		found = append(found, report.Overrun{
 			Figure: figure, Tolerated: tolerated, Got: got, Reason: "the host could not keep up", Remedy: remedy, Allowed: spec.AllowOverrun,
 		})
@@ -32,7 +36,7 @@ func overruns(spec *topology.Link, rate uint64, m *linkem.Measured) []report.Ove
 	late := func(figure string, limit time.Duration, got int64, share float64) {
 		if got > int64(limit) && !onePause(m, limit, share) {
 			exceeds(figure, "up to "+topology.FormatDuration(limit)+" late", report.Duration(microseconds(got))+" late",
-				"fewer links or slower traffic, more processors, or root, whose link engine has real-time priority; else a wider tolerance")
+				"fewer links or slower traffic, more processors", "whose link engine has real-time priority")
 		}
 	}
 	if m.Lateness.Count >= fewest {
@@ -41,11 +45,11 @@ func overruns(spec *topology.Link, rate uint64, m *linkem.Measured) []report.Ove
 	}
 	if lost := float64(m.LostOverrun); m.Packets >= fewest && lost > t.Loss*float64(m.Packets) {
 		exceeds("packets", "up to "+topology.FormatPercent(t.Loss)+" lost", fmt.Sprintf("%s lost (%d)", report.Percent(lost/float64(m.Packets)), m.LostOverrun),
-			"less traffic or a shorter delay, so that less is on its way at once, or root, who gets larger socket buffers; else a wider tolerance")
+			"less traffic or a shorter delay, so that less is on its way at once", "who gets larger socket buffers")
 	}
 	if least := leastPeak(rate, m) * (1 - t.Rate); m.PeakRate < least {
 		exceeds("rate", report.Rate(least/1e9)+" at least while packets wait", report.Rate(m.PeakRate/1e9),
-			"a lower rate, more processors, or root, whose link engine has real-time priority; else a wider tolerance")
+			"a lower rate, more processors", "whose link engine has real-time priority")
 	}
 	return found
 }

@@ -22,6 +22,7 @@ const (
 	WorkloadStarted  = "workload-started"
 	WorkloadProgress = "workload-progress"
 	WorkloadDone     = "workload-done"
+	TimelineLeft     = "timeline-left" // no workload runs any more, and entries are to come
 )
 
 // progressInterval is how often a run says how far its workloads are.
@@ -101,7 +102,7 @@ func (r *run) all(ctx context.Context) (*report.Run, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var parts sync.WaitGroup
+	var parts, workloads sync.WaitGroup
 	serving := make([]bool, len(r.topo.Workloads))
 	for i := range r.topo.Workloads {
 		w := &r.topo.Workloads[i]
@@ -118,7 +119,7 @@ func (r *run) all(ctx context.Context) (*report.Run, error) {
 	zero := time.Now() // every node is ready, and so is every server
 	for i := range r.topo.Workloads {
 		if serving[i] {
-			parts.Go(func() { r.workload(ctx, i, zero) })
+			workloads.Go(func() { r.workload(ctx, i, zero) })
 		}
 	}
 	parts.Go(func() { r.timeline(ctx, zero) })
@@ -127,6 +128,10 @@ func (r *run) all(ctx context.Context) (*report.Run, error) {
 		defer close(reported)
 		r.reportProgress(ctx)
 	}()
+	workloads.Wait()
+	if last := r.lastEvent(); ctx.Err() == nil && time.Until(zero.Add(last)) > progressInterval {
+		r.Publish(Event{Kind: TimelineLeft, Text: fmt.Sprintf("no workload is left: the timeline goes on until %s", topology.FormatDuration(last))})
+	}
 	parts.Wait()
 	result.Seconds = time.Since(zero).Seconds()
 	interrupted := context.Cause(ctx)
@@ -163,7 +168,7 @@ func (r *run) conclude(ctx context.Context, result *report.Run) error {
 		for d, l := 0, &result.Links[i]; d < 2; d++ {
 			for _, o := range l.Directions[d].Overruns {
 				if !o.Allowed {
-					r.problem("overrun of link %s to %s: %v", l.Endpoints[d], l.Endpoints[1-d], &o)
+					r.problem("overrun of link %s to %s: %s: tolerated %s, got %s", l.Endpoints[d], l.Endpoints[1-d], o.Figure, o.Tolerated, o.Got)
 				}
 			}
 		}

@@ -40,3 +40,12 @@ func (s *Supervisor) happen(ctx context.Context, e *topology.Event) error {
 		return s.SetLink(ctx, e.Link, e.From, e.Set)
 	}
 }
+
+// lastEvent is when the last event is due, 0 if there is none.
+func (r *run) lastEvent() time.Duration {
+	last := time.Duration(0)
+	for i := range r.topo.Timeline {
+		last = max(last, r.topo.Timeline[i].At)
+	}
+	return last
+}

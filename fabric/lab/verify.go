@@ -71,7 +71,7 @@ func (s *Supervisor) VerifyLink(ctx context.Context, index int, probes Probes) (
 	}
 	// What went wrong may be because of a change, which explains it better.
 	if after := l.report([2]link.Counters{}); after.State != "up" || !l.asks(directions[0].asked, directions[1].asked) {
-		return nil, control.Errorf(control.Failed, "link %s was changed while it was probed", l.name())
+		return nil, control.Errorf(control.Usage, "link %s was changed while it was probed: probe it again", l.name())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("link %s: %w", l.name(), err)
@@ -243,6 +243,20 @@ const (
 	burstLimit  = 5 * time.Second        // for the least
 )
 
+// queued is how many probes of a size, up to most, pass an idle link's rate if all
+// come at once.
+func queued(asked topology.Impairment, size, most int) int {
+	model := impair.New(0, "queue", 0)
+	model.Set(topology.Impairment{Rate: asked.Rate, Burst: asked.Burst, Queue: asked.Queue}, 0)
+	p := impair.Packet{Frame: size}
+	for n := range most {
+		if model.Packet(&p, 0).Fate != impair.Passes {
+			return n
+		}
+	}
+	return most
+}
+
 // burst sends more than the rate lets through, if there is one.
 func (p *probing) burst(ctx context.Context) error {
 	if p.asked.Rate == 0 {
@@ -255,6 +269,19 @@ func (p *probing) burst(ctx context.Context) error {
 		Size:      size,
 		PerSecond: max(1, int(burstFaster*rate/wireBits(size))),
 		Count:     max(burstLeast, min(burstMost, int(rate*burstTime.Seconds()/wireBits(size)))) + int(float64(p.asked.Burst)*8/wireBits(size)),
+	}
+	// What a full queue drops has not crossed: no more than it holds, in probes small
+	// enough that this is a burst.
+	if n := queued(p.asked, size, o.Count); n < o.Count {
+		if n < burstLeast {
+			size = max(probe.MinSize, size*n/burstLeast)
+			n = queued(p.asked, size, o.Count)
+		}
+		if n < burstLeast {
+			p.found.Remark = fmt.Sprintf("the rate was not measured: the queue before it holds %d probes of %d B, a burst has %d", n, size, burstLeast)
+			return nil
+		}
+		o.Size, o.Count, o.PerSecond = size, n, max(1, int(burstFaster*rate/wireBits(size)))
 	}
 	if seconds := float64(o.Count) * wireBits(size) / rate; seconds > burstLimit.Seconds() {
 		p.found.Remark = fmt.Sprintf("the rate was not measured: a burst would take %s", report.Duration(seconds*1e6))

@@ -180,11 +180,7 @@ func (n *line) account(v *impair.Verdict) {
 	case impair.QueueFull:
 		m.LostQueue++
 	case impair.Down:
-		if v.Cause == impair.Carrier {
-			m.LostDown++
-		} else {
-			m.LostCut++
-		}
+		m.LostCut++
 	}
 	n.losing = v.Fate == impair.Lost && v.Cause != impair.Fault
 	if v.Fault != 0 {

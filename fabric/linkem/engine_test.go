@@ -394,37 +394,6 @@ func TestSettingsChangeWhileRunning(t *testing.T) {
 	}
 }
 
-func TestDown(t *testing.T) {
-	l := newLab(t, 1500)
-	l.attach(t, topology.Impairment{}, topology.Impairment{})
-	a, b := l.nodes[0].udp(t, "udp4"), l.nodes[1].udp(t, "udp4")
-	buf := make([]byte, 100)
-	send := func(what string) {
-		_, err := a.WriteTo([]byte(what), b.LocalAddr())
-		must(t, err)
-	}
-	receive := func(want string) {
-		t.Helper()
-		n, _, err := b.ReadFrom(buf)
-		must(t, err)
-		if string(buf[:n]) != want {
-			t.Errorf("got %q, want %q", buf[:n], want)
-		}
-	}
-	send("up")
-	receive("up")
-	must(t, l.engine.SetDown(deadline(t), linkName, true))
-	send("down")
-	eventually(t, func() bool { // the engine has seen it
-		m, err := l.engine.Measure(deadline(t))
-		must(t, err)
-		return m[linkName][0].LostDown > 0
-	})
-	must(t, l.engine.SetDown(deadline(t), linkName, false))
-	send("up again")
-	receive("up again")
-}
-
 func TestKilledEngineLeavesNothing(t *testing.T) {
 	l := newLab(t, 1500)
 	l.attach(t, topology.Impairment{Delay: time.Millisecond}, topology.Impairment{})

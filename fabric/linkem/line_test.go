@@ -142,20 +142,20 @@ func TestWholeFramesPassAsTheyAre(t *testing.T) {
 }
 
 func TestRatedPacketsLeaveInTurn(t *testing.T) {
-	// 10 packets of 1000 bytes at 80 ms each.
-	b := newBench(t, topology.Impairment{Rate: 8 * uint64(impair.WireBytes(1042)) * 1000 / 80})
+	// 10 packets of 1000 bytes at 80 s each, which is more than any pause of the machine.
+	b := newBench(t, topology.Impairment{Rate: 8 * uint64(impair.WireBytes(1042)) / 80})
 	b.arrive(t, superPacket(10, 1000))
 	n := b.k.lines[0]
 	b.send(n)
 	if got, _ := b.left(t); len(got) != 0 {
 		t.Fatalf("packets %v left before their time", got)
 	}
-	b.shift(250 * time.Millisecond) // the first three are due, and leave as one
+	b.shift(250 * time.Second) // the first three are due, and leave as one
 	b.send(n)
 	if got, frames := b.left(t); !bytes.Equal(got, numbers(0, 3)) || frames != 1 {
 		t.Fatalf("packets %v in %d frames, want 0 to 2 in one", got, frames)
 	}
-	b.shift(time.Second)
+	b.shift(1000 * time.Second)
 	b.send(n)
 	if got, frames := b.left(t); !bytes.Equal(got, numbers(3, 10)) || frames != 1 {
 		t.Fatalf("packets %v in %d frames, want 3 to 9 in one", got, frames)
@@ -164,7 +164,7 @@ func TestRatedPacketsLeaveInTurn(t *testing.T) {
 		t.Error("something is held after all has left")
 	}
 	m := n.measure()
-	if m.Packets != 10 || m.Delivered != 10 || m.Bytes != 10*1042 || m.Delay.Count != 10 || time.Duration(m.Queueing.Min) < 80*time.Millisecond || time.Duration(m.Queueing.Max) < 800*time.Millisecond {
+	if m.Packets != 10 || m.Delivered != 10 || m.Bytes != 10*1042 || m.Delay.Count != 10 || time.Duration(m.Queueing.Min) < 80*time.Second || time.Duration(m.Queueing.Max) < 800*time.Second {
 		t.Errorf("measured %+v", m)
 	}
 }

@@ -191,9 +191,9 @@ func (l *loop) start(name string) (watches [2]*watch, err error) {
 }
 
 // release removes the link's impairments; idle is closed when all packets on
-// their way have left.
+// their way have left. It may be asked again for a release that was not waited for.
 func (l *loop) release(name string) (idle <-chan struct{}, err error) {
-	k, err := l.require(name, started)
+	k, err := l.require(name, started, releasing)
 	if err != nil {
 		return nil, err
 	}
@@ -226,24 +226,19 @@ func (l *loop) set(s setting) error {
 	if s.Direction != 0 && s.Direction != 1 {
 		return control.Errorf(control.Usage, "link %s has no direction %d", s.Link, s.Direction)
 	}
-	if k.state == releasing || k.state == released {
+	if k.state == released {
 		return control.Errorf(control.Usage, "link %s is %s", s.Link, k.state)
 	}
 	if err := s.Settings.Check(); err != nil {
 		return control.Errorf(control.Usage, "link %s: %v", s.Link, err)
 	}
+	if k.state == releasing { // whoever waits for that, if anybody still does, learns that it is not
+		k.state = started
+		if l.log != nil {
+			k.replay(l.log)
+		}
+	}
 	k.lines[s.Direction].model.Set(s.Settings, l.now())
-	return nil
-}
-
-func (l *loop) setDown(c cut) error {
-	k := l.links[c.Link]
-	if k == nil {
-		return control.Errorf(control.Usage, "the engine has no link %s", c.Link)
-	}
-	for _, n := range k.lines {
-		n.model.SetDown(c.Down)
-	}
 	return nil
 }
 

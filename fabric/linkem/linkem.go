@@ -60,7 +60,6 @@ const (
 	methodAttach   = "attach"
 	methodStart    = "start"
 	methodSet      = "set"
-	methodDown     = "down"
 	methodIdle     = "idle"
 	methodRelease  = "release"
 	methodDetach   = "detach"
@@ -172,12 +171,6 @@ func (e *Engine) Set(ctx context.Context, link string, direction int, settings t
 	return e.conn.Call(ctx, methodSet, setting{link, direction, settings}, nil)
 }
 
-// SetDown cuts a link in both directions, or joins it again. Packets on their
-// way arrive.
-func (e *Engine) SetDown(ctx context.Context, link string, down bool) error {
-	return e.conn.Call(ctx, methodDown, cut{link, down}, nil)
-}
-
 // Idle waits until no packet is on its way on a link, which without impairments is
 // soon the case.
 func (e *Engine) Idle(ctx context.Context, link string) error {
@@ -185,7 +178,8 @@ func (e *Engine) Idle(ctx context.Context, link string) error {
 }
 
 // Release removes all impairments from a link and waits until every packet on
-// its way has left.
+// its way has left. If ctx ends first the link stays the engine's: Set changes it, or
+// Release is called again.
 func (e *Engine) Release(ctx context.Context, link string) error {
 	return e.conn.Call(ctx, methodRelease, target{Link: link}, nil)
 }
@@ -263,10 +257,6 @@ type (
 		Link      string
 		Direction int
 		Settings  topology.Impairment
-	}
-	cut struct {
-		Link string
-		Down bool
 	}
 	tapping struct {
 		Link    string

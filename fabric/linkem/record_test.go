@@ -126,6 +126,27 @@ func TestReplayEndsWithTheRelease(t *testing.T) {
 	}
 }
 
+// A release that nobody waits for any more can be asked for again, and a change of
+// the link ends it.
+func TestReleaseThatIsGivenUp(t *testing.T) {
+	b := newBench(t, topology.Impairment{Delay: 30 * time.Second})
+	b.arrive(t, superPacket(1, 100))
+	for range 2 {
+		_, err := b.release("x")
+		must(t, err)
+	}
+	must(t, b.set(setting{"x", 0, topology.Impairment{Delay: time.Minute}}))
+	if err := b.released("x", [2]*watch{}); err == nil {
+		t.Error("a link that was changed is released")
+	}
+	b.arrive(t, superPacket(1, 100))
+	b.shift(45 * time.Second)
+	b.send(b.k.lines[0])
+	if m := b.k.lines[0].measure(); m.Delivered != 1 || b.k.state != started {
+		t.Errorf("the link is %s, measured %+v", b.k.state, m)
+	}
+}
+
 // Whoever waits for a link to be idle is told when the last packet has left.
 func TestIdle(t *testing.T) {
 	b := newBench(t, topology.Impairment{Delay: time.Hour})

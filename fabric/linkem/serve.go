@@ -66,12 +66,6 @@ func (l *loop) serve(ctx context.Context, r *control.Request) (any, error) {
 			return nil, err
 		}
 		return nil, l.try(func() error { return l.set(s) })
-	case methodDown:
-		var c cut
-		if err := r.Decode(&c); err != nil {
-			return nil, err
-		}
-		return nil, l.try(func() error { return l.setDown(c) })
 	case methodIdle:
 		return nil, l.serveIdle(ctx, r)
 	case methodRelease:

@@ -100,14 +100,13 @@ func comment(v *impair.Verdict) string {
 
 // dropped is the comment on a packet that is Lost or Down, by cause.
 var dropped = [...]string{
-	impair.None:    "dropped",
-	impair.Chance:  "dropped: loss",
-	impair.Burst:   "dropped: loss (burst)",
-	impair.Every:   "dropped: loss (every n-th)",
-	impair.Place:   "dropped: loss (chosen packet)",
-	impair.Carrier: "dropped: link down",
-	impair.Cut:     "dropped: cut",
-	impair.Flap:    "dropped: flap",
+	impair.None:   "dropped",
+	impair.Chance: "dropped: loss",
+	impair.Burst:  "dropped: loss (burst)",
+	impair.Every:  "dropped: loss (every n-th)",
+	impair.Place:  "dropped: loss (chosen packet)",
+	impair.Cut:    "dropped: cut",
+	impair.Flap:   "dropped: flap",
 }
 
 // lastWords is how long the end of a tap may take to reach its reader.

@@ -122,7 +122,6 @@ func TestComments(t *testing.T) {
 		"dropped: loss (every n-th)":    {Fate: impair.Lost, Cause: impair.Every},
 		"dropped: loss (chosen packet)": {Fate: impair.Lost, Cause: impair.Place},
 		"dropped: fault 3":              {Fate: impair.Lost, Cause: impair.Fault, Fault: 3},
-		"dropped: link down":            {Fate: impair.Down, Cause: impair.Carrier},
 		"dropped: cut":                  {Fate: impair.Down, Cause: impair.Cut},
 		"dropped: flap":                 {Fate: impair.Down, Cause: impair.Flap},
 		"duplicated, marked":            {Twice: true, Mark: true},

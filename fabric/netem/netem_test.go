@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -182,6 +184,46 @@ func TestProbe(t *testing.T) {
 	for _, q := range left {
 		if q.Type() == "netem" {
 			t.Errorf("the interface still has %v", q)
+		}
+	}
+}
+
+// One processor has all that arrives, as the kernel has it then.
+func TestKeepOrder(t *testing.T) {
+	newInterface(t, true)
+	const processor = 0
+	if err := KeepOrder("v0", processor); errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOENT) {
+		t.Skipf("%v: the tests of fabric/interop run this in a virtual machine", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	sysfs, err := openSysfs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(sysfs)
+	fd, err := unix.Openat(sysfs, "class/net/v0/queues/rx-0/rps_cpus", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	b := make([]byte, 4096)
+	n, err := unix.Read(fd, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := strconv.ParseUint(strings.ReplaceAll(strings.TrimSpace(string(b[:n])), ",", ""), 16, 64); err != nil || got != 1<<processor {
+		t.Errorf("the kernel has %q (%v)", b[:n], err)
+	}
+	if err := KeepOrder("none", processor); err == nil {
+		t.Error("order at an interface that does not exist")
+	}
+}
+
+func TestMask(t *testing.T) {
+	for processor, want := range map[int]string{0: "1", 5: "20", 31: "80000000", 32: "1,00000000", 69: "20,00000000,00000000"} {
+		if got := mask(processor); got != want {
+			t.Errorf("processor %d: %s, want %s", processor, got, want)
 		}
 	}
 }

@@ -105,11 +105,14 @@ func (p *page) settings(links []Link) {
 	t := table{columns: []column{{title: "link"}, {title: "engine"}, {title: "state"}, {title: "settings", wraps: true}}}
 	for _, l := range links {
 		for end, d := range l.Directions {
-			settings := strings.Join(d.Settings, " ")
-			if settings == "" {
-				settings = "-"
+			var settings []string
+			for _, s := range d.Settings {
+				settings = append(settings, whole(s))
 			}
-			t.add(l.direction(end), l.Engine, l.State, settings)
+			if settings == nil {
+				settings = []string{"-"}
+			}
+			t.add(l.direction(end), l.Engine, l.State, strings.Join(settings, " "))
 		}
 	}
 	p.table(&t)
@@ -162,6 +165,12 @@ func (p *page) linkStories(links []Link) {
 		}
 	}
 	for _, l := range links {
+		if l.Engine == "netem" {
+			tell(l.Endpoints[0]+" - "+l.Endpoints[1], "what netem achieves is not measured, nor is an overrun noticed: see `ndklab link verify`",
+				func(line string) string { return line })
+		}
+	}
+	for _, l := range links {
 		for end := range l.Directions {
 			for _, o := range l.Directions[end].Overruns {
 				tell("OVERRUN "+l.direction(end), o.String(), p.paint.red)
@@ -169,6 +178,12 @@ func (p *page) linkStories(links []Link) {
 		}
 	}
 }
+
+// What is less than this is not worth a word: a queue of a few packets before a rate,
+// and what a machine that is not saturated may be late (docs/topology.md, Tolerance).
+const usualQueue = 16 << 10 // bytes
+
+var usualLateness = Lateness{P50: 30, P99: 150}
 
 // story is what there is to say of a direction besides its line in the table.
 func (d *Direction) story() string {
@@ -190,6 +205,10 @@ func (d *Direction) story() string {
 		}
 	}
 	a, g := &d.Asked, &d.Achieved
+	overtook := "overtook others"
+	if a.Reorder != nil && a.JitterUS != nil { // which does not keep the order then
+		overtook += " by reorder or jitter"
+	}
 	for _, c := range []struct {
 		n          uint64
 		words      string
@@ -197,7 +216,7 @@ func (d *Direction) story() string {
 		format     func(float64) string
 	}{
 		{d.Duplicated, "duplicated", a.Duplicate, g.Duplicate, Percent},
-		{d.Reordered, "overtook others", a.Reorder, g.Reorder, Percent},
+		{d.Reordered, overtook, a.Reorder, g.Reorder, Percent},
 		{d.Corrupted, "corrupted", a.Corrupt, g.Corrupt, Percent},
 		{d.Marked, "marked", nil, g.Marked, Percent},
 	} {
@@ -211,10 +230,10 @@ func (d *Direction) story() string {
 	if r := d.Replayed; r != nil {
 		parts = append(parts, fmt.Sprintf("%d met what was recorded, of which %d diverged: other packets than then; %d were not recorded", r.Packets, r.Diverged, r.Unrecorded))
 	}
-	if d.QueuePeak != nil && *d.QueuePeak > 0 {
+	if d.QueuePeak != nil && *d.QueuePeak >= usualQueue {
 		parts = append(parts, "at most "+Size(*d.QueuePeak)+" in the queue")
 	}
-	if l := d.Lateness; l != nil {
+	if l := d.Lateness; l != nil && (l.P50 > usualLateness.P50 || l.P99 > usualLateness.P99) {
 		parts = append(parts, fmt.Sprintf("left %s late at the median, %s at the 99th percentile", Duration(l.P50), Duration(l.P99)))
 	}
 	return strings.Join(parts, ", ")

@@ -108,6 +108,7 @@ func (t *table) line(cells [][]string, widths []int, bottom bool) []string {
 			if at >= 0 && at < len(c) {
 				text = c[at]
 			}
+			text = strings.ReplaceAll(text, tie, " ")
 			pad := strings.Repeat(" ", max(0, widths[x]-utf8.RuneCountInString(text)))
 			if t.columns[x].right {
 				b.WriteString(pad + text)
@@ -118,6 +119,17 @@ func (t *table) line(cells [][]string, widths []int, bottom bool) []string {
 		lines[y] = strings.TrimRight(b.String(), " ")
 	}
 	return lines
+}
+
+// tie is a space that no line is broken at.
+const tie = "\u00a0"
+
+// whole is text whose line is not broken, unless it is long.
+func whole(text string) string {
+	if utf8.RuneCountInString(text) > width/2 {
+		return text
+	}
+	return strings.ReplaceAll(text, " ", tie)
 }
 
 // lineWidth is the width of the widest line of text.

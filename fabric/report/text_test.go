@@ -111,6 +111,19 @@ func settings() []Link {
 	return links
 }
 
+// What netem does not measure is not shown as if it were nothing.
+func TestNetemText(t *testing.T) {
+	link := Link{Endpoints: [2]string{"a:eth0", "b:eth0"}, Engine: "netem", State: "up",
+		Directions: [2]Direction{{Packets: 12, Dropped: 3, Asked: Quality{DelayUS: ref(1000)}}, {}}}
+	var b strings.Builder
+	if err := WriteLinks(&b, []Link{link}); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.String(); strings.Contains(got, "achieved") || !strings.Contains(got, "what netem achieves is not measured") {
+		t.Error(got)
+	}
+}
+
 func TestText(t *testing.T) {
 	inspection := pair()
 	inspection.Nodes[0].PID, inspection.Nodes[1].PID = 4711, 4712
@@ -267,5 +280,43 @@ func TestMissingRecords(t *testing.T) {
 		if err := p.flush(); err != nil || !strings.HasSuffix(b.String(), want) {
 			t.Errorf("got %q, %v, want %q", b.String(), err, want)
 		}
+	}
+}
+
+// What every link does is not told of each, and that jitter reorders, too, is.
+func TestStory(t *testing.T) {
+	n := func(v float64) *float64 { return &v }
+	for want, d := range map[string]Direction{
+		"": {QueuePeak: new(uint64(16<<10 - 1)), Lateness: &Lateness{P50: 30, P99: 150}},
+		"at most 16 KiB in the queue, left 30.1 us late at the median, 150 us at the 99th percentile": {QueuePeak: new(uint64(16 << 10)), Lateness: &Lateness{P50: 30.1, P99: 150}},
+		"left 1.00 us late at the median, 151 us at the 99th percentile":                              {Lateness: &Lateness{P50: 1, P99: 151}},
+		"8 overtook others (asked 1 %, achieved 8.00 %)":                                              {Reordered: 8, Asked: Quality{Reorder: n(0.01)}, Achieved: Quality{Reorder: n(0.08)}},
+		"7 overtook others by reorder or jitter (asked 1 %, achieved 8.00 %)":                         {Reordered: 7, Asked: Quality{Reorder: n(0.01), JitterUS: n(5)}, Achieved: Quality{Reorder: n(0.08)}},
+	} {
+		if got := d.story(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// A setting stands on one line, unless it is as long as one.
+func TestSettingsAreNotBroken(t *testing.T) {
+	long := "faults=[" + strings.Repeat("{match: {opcode: ack, nth: 3}, action: drop}, ", 3) + "{match: {}, action: drop}]"
+	links := []Link{{Endpoints: [2]string{"a:eth0", "b:eth0"}, Engine: "linkem", State: "up", Directions: [2]Direction{
+		{Settings: []string{"delay=1ms", "jitter={spread: 200us, distribution: normal}", "loss={rate: 1%, burst: 5}", "flap={period: 20ms, down: 5ms}", long}},
+	}}}
+	var b strings.Builder
+	if err := WriteSettings(&b, links); err != nil {
+		t.Fatal(err)
+	}
+	want := `link              engine  state  settings
+a:eth0 -> b:eth0  linkem  up     delay=1ms jitter={spread: 200us, distribution: normal} loss={rate: 1%, burst: 5}
+                                 flap={period: 20ms, down: 5ms} faults=[{match: {opcode: ack, nth: 3}, action: drop},
+                                 {match: {opcode: ack, nth: 3}, action: drop}, {match: {opcode: ack, nth: 3},
+                                 action: drop}, {match: {}, action: drop}]
+b:eth0 -> a:eth0  linkem  up     -
+`
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
