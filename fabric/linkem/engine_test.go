@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"io"
 	"math"
-	"math/rand/v2"
 	"net"
 	"os"
 	"strings"
@@ -100,42 +98,7 @@ func TestTrafficCrosses(t *testing.T) {
 func TestTCPCrosses(t *testing.T) {
 	l := newLab(t, 9000)
 	l.attach(t, topology.Impairment{Delay: 200 * time.Microsecond, Rate: 2_000_000_000}, topology.Impairment{Delay: 200 * time.Microsecond})
-	var listener net.Listener
-	l.nodes[1].do(t, func() {
-		var err error
-		listener, err = net.Listen("tcp", "10.0.0.2:0")
-		must(t, err)
-	})
-	defer listener.Close()
-	data := make([]byte, 8<<20)
-	random := rand.NewChaCha8([32]byte{1})
-	_, _ = random.Read(data) // never fails
-	received := make(chan []byte, 1)
-	go func() {
-		conn, err := listener.Accept()
-		if err != nil {
-			t.Error(err)
-			close(received)
-			return
-		}
-		defer conn.Close()
-		all, err := io.ReadAll(conn)
-		if err != nil {
-			t.Error(err)
-		}
-		received <- all
-	}()
-	l.nodes[0].do(t, func() {
-		conn, err := net.DialTimeout("tcp", listener.Addr().String(), patience)
-		must(t, err)
-		defer conn.Close()
-		must(t, conn.SetDeadline(time.Now().Add(patience)))
-		_, err = conn.Write(data)
-		must(t, err)
-	})
-	if !bytes.Equal(<-received, data) {
-		t.Error("the stream was altered")
-	}
+	streams(t, l, "tcp4", 8<<20)
 }
 
 // delivered is how many packets the engine has delivered to node 0.
