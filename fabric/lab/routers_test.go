@@ -62,6 +62,7 @@ func TestRouters(t *testing.T) {
 	f := routed(uniqueName(t))
 	f.Links[1].Directions[0].Delay = 2_000_000 // ns
 	f.Links[3].Directions[1].Loss.Rate = 0.02
+	f.Links[1].Tolerance = topology.Tolerance{Delay: 100 * time.Millisecond, DelayP99: time.Second, Rate: 0.5, Loss: 0.01} // on a machine that may be busy
 	f.write("one", "a", "b", 300)
 	f.write("two", "c", "a", 300)
 	l := start(t, f.Topology)
@@ -72,6 +73,14 @@ func TestRouters(t *testing.T) {
 	streams(t, l, "a", "b", "10.3.0.2:5002", 8<<20)
 	if r := runLab(t, l); !r.Passed {
 		t.Errorf("%+v", r.Workloads)
+	}
+	// A link between routers is probed as any other.
+	v, err := l.VerifyLink(testContext(t), "r2:eth0", Probes{Count: 200})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if there, back := v.Directions[0], v.Directions[1]; !v.Passed || there.From != "r1:eth1" || there.Received != 200 || back.Received != 200 || there.Delay.Min < 2000 {
+		t.Errorf("%+v", v)
 	}
 	in, err := l.Inspect(testContext(t))
 	if err != nil {

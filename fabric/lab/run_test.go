@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -147,6 +148,39 @@ workloads:
 		if corrupted := r.Links[0].Directions[d].Corrupted; corrupted < 5 || refused > corrupted || refused+1 < corrupted { // one may be on its way
 			t.Errorf("%s refused %d of %d packets that were corrupted", receiver.Name, refused, corrupted)
 		}
+	}
+}
+
+// Faults are done to just those packets of a workload that they choose, and the
+// transfer is right all the same.
+func TestFaultsOfAWorkload(t *testing.T) {
+	l := start(t, runnable(t, `
+       faults: [
+         {match: {cm: REQ, nth: 1}, action: drop, from: client},
+         {match: {opcode: write, nth: 10}, action: drop, from: client},
+         {match: {opcode: write, nth: [20, 21]}, action: corrupt, from: client},
+         {match: {opcode: write, nth: 30}, action: duplicate, from: client},
+         {match: {opcode: write, nth: 40}, action: delay, delay: 5ms, from: client},
+         {match: {opcode: ack, nth: 3}, action: drop, from: server}]`, `
+workloads:
+  - {name: w, from: client, to: server, operation: write, size: 64KiB, depth: 4, count: 50, verify: true}
+`))
+	r := runLab(t, l)
+	if w := r.Workloads[0]; !w.Verified || w.Errors != 0 || w.Messages != 50 {
+		t.Errorf("%+v", w)
+	}
+	for d, want := range []report.Direction{
+		{LostBy: report.LostBy{Fault: 2}, Faulted: 6, Corrupted: 2, Duplicated: 1},
+		{LostBy: report.LostBy{Fault: 1}, Faulted: 1},
+	} {
+		m := r.Links[0].Directions[d]
+		got := report.Direction{LostBy: m.LostBy, Faulted: m.Faulted, Corrupted: m.Corrupted, Duplicated: m.Duplicated}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("direction %d (-want +got):\n%s", d, diff)
+		}
+	}
+	if refused := r.Nodes[1].Transport["icrc_errors"]; refused != 2 {
+		t.Errorf("the server refused %d packets, want the 2 that were corrupted", refused)
 	}
 }
 

@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -117,5 +118,41 @@ func TestTimelineOfPartitions(t *testing.T) {
 	}
 	if got := links[0].Directions[0].Settings; !slices.Equal(got, []string{"delay=1ms"}) {
 		t.Errorf("after the reset: %q", got)
+	}
+}
+
+// A timeline's change to a link that is gone is a problem of the run, and what comes
+// after it happens.
+func TestTimelineOfALinkThatIsGone(t *testing.T) {
+	topo := ring(uniqueName(t), 3)
+	topo.Timeline = []topology.Event{
+		{At: time.Millisecond, Link: 1, Set: topology.Change{Delay: ref(time.Millisecond)}}, // n1 to n2
+		{At: 2 * time.Millisecond, Link: 2, Down: true},
+		{At: 3 * time.Millisecond, Link: 0, Set: topology.Change{Delay: ref(2 * time.Millisecond)}},
+	}
+	l := start(t, topo)
+	kill(t, processOf(t, topo.Name, "ndklab-node "+topo.Name+"/n2"))
+	eventually(t, testTime, func() string {
+		in, err := l.Inspect(testContext(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if in.Nodes[2].State != "down" {
+			return "n2 is not down"
+		}
+		return ""
+	})
+	r := runLab(t, l)
+	var problems []string
+	for _, p := range r.Problems {
+		if strings.HasPrefix(p, "timeline ") {
+			problems = append(problems, p)
+		}
+	}
+	if r.Passed || len(problems) != 2 || !strings.HasPrefix(problems[0], "timeline at 1ms: link n1:eth0: node n2 is down") || !strings.HasPrefix(problems[1], "timeline at 2ms: link n2:eth0: node n2 is down") {
+		t.Errorf("passed %v, problems %q", r.Passed, r.Problems)
+	}
+	if got := r.Links[0].Directions[0].Settings; !slices.Equal(got, []string{"delay=2ms"}) {
+		t.Errorf("what came after: %q", got)
 	}
 }
