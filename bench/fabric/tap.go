@@ -15,6 +15,7 @@ import (
 
 func init() {
 	programs["tap"] = tapProgram
+	programs["hold"] = hold
 }
 
 // iface is the interface of either end in every lab and rig here.
@@ -199,10 +200,24 @@ func bindPort(text string) (uint16, error) {
 	if err != nil {
 		return 0, err
 	}
-	if _, err := net.ListenUDP("udp4", &net.UDPAddr{Port: int(port)}); err != nil && !os.IsPermission(err) {
+	bound, err = net.ListenUDP("udp4", &net.UDPAddr{Port: int(port)})
+	if err != nil && !os.IsPermission(err) {
 		return 0, err
 	}
 	return uint16(port), nil
+}
+
+// bound is what bindPort has taken: a socket that nothing refers to is closed.
+var bound *net.UDPConn
+
+// hold PORT does nothing but have the port.
+func hold(args []string) error {
+	if _, err := bindPort(args[0]); err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	<-inputEnd()
+	return nil
 }
 
 // Stamps say when the kernel had each packet, in ns of the wall clock.
