@@ -128,6 +128,7 @@ func measured(spec *topology.Link, rate uint64, m *linkem.Measured, root bool) r
 		Faulted:    m.Faulted,
 		QueuePeak:  &m.PeakBytes,
 		Lateness:   lateness(m.Lateness),
+		Delays:     delays(m.Delays),
 		Replayed:   replayed(m.Replayed),
 		Overruns:   overruns(spec, rate, m, root),
 	}

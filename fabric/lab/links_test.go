@@ -134,6 +134,14 @@ func TestImpairedLink(t *testing.T) {
 	if back.Packets == 0 || back.Asked.DelayUS == nil || *back.Asked.DelayUS != 10000 || back.Achieved.DelayUS == nil {
 		t.Errorf("%+v", back)
 	}
+	counted := uint64(0)
+	for _, d := range back.Delays {
+		counted += d.Packets
+	}
+	// What comes meanwhile is on its way.
+	if counted == 0 || counted > back.Packets || back.Delays[0].FromUS < 9900 {
+		t.Errorf("delays of %d packets: %+v", back.Packets, back.Delays)
+	}
 }
 
 func TestLinkDownAndUp(t *testing.T) {

@@ -65,6 +65,14 @@ func lateness(d linkem.Distribution) *report.Lateness {
 	return &report.Lateness{P50: microseconds(d.P50), P99: microseconds(d.P99)}
 }
 
+func delays(bins []linkem.Bin) []report.Delays {
+	var all []report.Delays
+	for _, b := range bins {
+		all = append(all, report.Delays{FromUS: microseconds(b.From), Packets: b.Count})
+	}
+	return all
+}
+
 func replayed(r impair.Replayed) *report.Replayed {
 	if r.Packets+r.Unrecorded == 0 {
 		return nil

@@ -32,6 +32,7 @@ type Direction struct {
 	Faulted    uint64    `json:"faulted"`            // packets that met a fault
 	QueuePeak  *uint64   `json:"queue_peak"`         // bytes that waited at once for the rate; null if it is not measured
 	Lateness   *Lateness `json:"lateness_us"`        // null if it is not measured
+	Delays     []Delays  `json:"delays,omitempty"`   // the histogram of achieved delay, in ascending order; null if it is not measured
 	Replayed   *Replayed `json:"replayed,omitempty"` // null unless a log is replayed
 	Overruns   []Overrun `json:"overrun,omitempty"`  // where the machine did not keep up
 	Settings   []string  `json:"settings,omitempty"` // the present ones, as "ndklab link set" takes them
@@ -45,6 +46,13 @@ type LostBy struct {
 	Fault   uint64 `json:"fault"`   // a fault that drops
 	Overrun uint64 `json:"overrun"` // the link engine could not keep up, or had no memory left
 	Kernel  uint64 `json:"kernel"`  // by the kernel while the link was plain: it could not keep up, or an end was down
+}
+
+// Delays is how many packets were delayed by FromUS microseconds and more, but less
+// than the next bar's. The first bar has those below it, too, and the last those above.
+type Delays struct {
+	FromUS  float64 `json:"from_us"`
+	Packets uint64  `json:"packets"`
 }
 
 // Replayed is how a direction met a log of decisions.
