@@ -24,7 +24,7 @@ func memory(ctx context.Context, b *bench) {
 		Part: "memory", What: "a delay line given too much", Asked: "1 GB in flight",
 		Limit: "<= 256 MiB, overrun, alive",
 	}, func() (f finding, err error) {
-		err = b.withPair(ctx, topology.Impairment{Delay: lineDelay}, func(p *pair) error {
+		err = withPair(ctx, b.pairTopology(topology.Impairment{Delay: lineDelay}), func(p *pair) error {
 			f, err = b.memory(ctx, p)
 			return err
 		})

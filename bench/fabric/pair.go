@@ -81,9 +81,9 @@ func startPair(ctx context.Context, topo *topology.Topology) (*pair, error) {
 	return &pair{Lab: l, a: in("a"), b: in("b")}, nil
 }
 
-// withPair runs f with a pair whose link is impaired in both directions.
-func (b *bench) withPair(ctx context.Context, impairment topology.Impairment, f func(*pair) error) (err error) {
-	p, err := startPair(ctx, b.pairTopology(impairment))
+// withPair runs f with a pair of the topology.
+func withPair(ctx context.Context, topo *topology.Topology, f func(*pair) error) (err error) {
+	p, err := startPair(ctx, topo)
 	if err != nil {
 		return err
 	}
