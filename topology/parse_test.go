@@ -1,10 +1,8 @@
 package topology
 
 import (
-	"fmt"
 	"net/netip"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -493,127 +491,4 @@ func depths(cq, srq, inline, transfer uint32) Adapter {
 
 func lossyDefault() Impairment {
 	return Impairment{Loss: Loss{Every: 3}, Faults: []Fault{{Action: Drop}}}
-}
-
-// TestSampleFilePaths checks that relative paths are from the topology's folder.
-func TestSampleFilePaths(t *testing.T) {
-	for file, want := range map[string]string{"s.txt": "some/where/s.txt", "../s.txt": "some/s.txt", "/abs/s.txt": "/abs/s.txt"} {
-		var asked []string
-		read := func(path string) ([]byte, error) {
-			asked = append(asked, path)
-			return []byte("1ms"), nil
-		}
-		_, err := ParseWith(read, "some/where/x.ndklab.yaml", fmt.Appendf(nil, `
-topology: {nodes: {a: , b: }, links: [{endpoints: ["a:e", "b:e"], jitter: {file: %s}, reverse: {jitter: {file: %s}}}]}`, file, file))
-		if err != nil || !slices.Equal(asked, []string{want}) {
-			t.Errorf("%s: read %q, %v, want %s once", file, asked, err, want)
-		}
-	}
-}
-
-func TestNameFromFile(t *testing.T) {
-	for file, want := range map[string]string{
-		"pair.ndklab.yaml": "pair", "/a/b/pair.ndklab.yml": "pair", "two-by-two.yaml": "two-by-two", "x": "x",
-	} {
-		got, err := Parse(file, []byte("topology: {nodes: {a: }}"))
-		if err != nil || got.Name != want {
-			t.Errorf("%s names the lab %v, %v; want %s", file, got, err, want)
-		}
-	}
-}
-
-// TestLargestLab has a link in every subnet that there is, and one more.
-func TestLargestLab(t *testing.T) {
-	var b strings.Builder
-	// The first link's addresses take all subnets but the last 256.
-	b.WriteString("topology:\n  nodes: {a: , b: }\n  links:\n  - endpoints:\n")
-	for n := 1; n <= 2; n++ {
-		fmt.Fprintf(&b, "    - {node: %c, interface: given, addresses: [fd00::%d/64", "?ab"[n], n)
-		for bits := 9; bits <= 16; bits++ {
-			fmt.Fprintf(&b, ", 10.%d.0.%d/%d", 256-1<<(17-bits), n, bits)
-		}
-		b.WriteString("]}\n")
-	}
-	for i := range 256 {
-		fmt.Fprintf(&b, "  - {endpoints: [a:e%d, b:e%d]}\n", i, i)
-	}
-	got, err := Parse("large.yaml", []byte(b.String()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	last := got.Nodes[1].Interfaces[256]
-	want := at("e255", 256, 1, "10.255.255.2/24 fd6e:646b:1:ffff::2/64")
-	if diff := cmp.Diff(want, last, compare); diff != "" {
-		t.Errorf("last interface (-want +got):\n%s", diff)
-	}
-	b.WriteString("  - {endpoints: [a:more, b:more]}\n")
-	if _, err := Parse("large.yaml", []byte(b.String())); err == nil || !strings.Contains(err.Error(), "no subnet is left") {
-		t.Errorf("one link more: %v", err)
-	}
-}
-
-func TestLookups(t *testing.T) {
-	lab, err := Parse("x.yaml", []byte(`
-topology:
-  nodes: {a: , b: , c: }
-  links:
-    - endpoints: ["a:eth0", "b:eth0"]
-    - endpoints: ["b:eth1", {node: c, interface: up, addresses: [fd00::1/64]}]
-    - endpoints:
-        - {node: c, interface: eth1, addresses: [fd01::1/64, 10.9.0.1/24, 10.8.0.1/24]}
-        - {node: a, interface: eth1, addresses: [10.8.0.2/24, fd01::2/64]}
-    - endpoints: ["b:eth2", "a:eth2"]`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	hop := func(node, iface, address string) Hop { return Hop{node, iface, netip.MustParseAddr(address)} }
-	paths := []struct {
-		from, to string
-		want     Path
-		ok       bool
-	}{
-		{"a", "b", Path{hop("a", "eth0", "10.0.0.1"), hop("b", "eth0", "10.0.0.2")}, true},
-		{"b", "a", Path{hop("b", "eth0", "10.0.0.2"), hop("a", "eth0", "10.0.0.1")}, true},
-		{"b", "c", Path{hop("b", "eth1", "fd00::2"), hop("c", "up", "fd00::1")}, true},
-		{"a", "c", Path{hop("a", "eth1", "10.8.0.2"), hop("c", "eth1", "10.8.0.1")}, true},
-		{"a", "a", Path{}, false},
-		{"a", "d", Path{}, false},
-	}
-	for _, p := range paths {
-		got, ok := lab.Path(p.from, p.to)
-		if diff := cmp.Diff(p.want, got, compare); diff != "" || ok != p.ok {
-			t.Errorf("Path(%s, %s) is %v, %v (-want +got):\n%s", p.from, p.to, got, ok, diff)
-		}
-	}
-	between := []struct {
-		sets [][]string
-		want []int
-	}{
-		{[][]string{{"a"}, {"b"}, {"c"}}, []int{0, 1, 2, 3}},
-		{[][]string{{"a", "b"}, {"c"}}, []int{1, 2}},
-		{[][]string{{"a"}}, []int{0, 2, 3}},
-		{[][]string{{"a", "b", "c"}}, nil},
-		{nil, nil},
-	}
-	for _, b := range between {
-		if got := lab.Between(b.sets); !slices.Equal(got, b.want) {
-			t.Errorf("between %v are the links %v, want %v", b.sets, got, b.want)
-		}
-	}
-	outside := &Topology{Links: []Link{link("a:eth0", "external:tap0", 4200, Impairment{}), link("b:eth0", "a:eth1", 4200, Impairment{})}}
-	if got := outside.Between([][]string{{"a"}}); !slices.Equal(got, []int{1}) {
-		t.Errorf("between a and the rest are the links %v, want not that to the outside", got)
-	}
-	for endpoint, want := range map[string]int{"a:eth0": 0, "c:up": 1, "a:eth2": 3, "a:eth9": -1, "a": -1, "": -1, "a:eth0:": -1} {
-		got, ok := lab.FindLink(endpoint)
-		if ok != (want >= 0) || ok && got != want {
-			t.Errorf("FindLink(%q) is %d, %v; want %d", endpoint, got, ok, want)
-		}
-	}
-	if n := lab.FindNode("b"); n != &lab.Nodes[1] {
-		t.Errorf("FindNode(b) is %v", n)
-	}
-	if n := lab.FindNode("d"); n != nil {
-		t.Errorf("FindNode(d) is %v", n)
-	}
 }

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -306,4 +307,72 @@ func drawFault(t *rapid.T) Fault {
 		m.Probability = rapid.Float64Range(1e-9, 1).Draw(t, "probability")
 	}
 	return f
+}
+
+// Every key of an impairment means the same in a link, in a timeline and on the
+// command line.
+func TestKeysAreTheSameEverywhere(t *testing.T) {
+	keys := make(map[string]bool)
+	for _, setting := range []string{
+		"delay=3s", "jitter=50us", "jitter={file: good.txt}", "jitter={samples: [1ms, -1ms]}", "jitter={spread: 1ms, distribution: pareto}",
+		"loss=1%", "loss={rate: 1%, burst: 5}", "loss={every: 7}", "loss={packets: [3, 17]}",
+		"duplicate=1%", "reorder={probability: 1%, depth: 3}", "corrupt={probability: 1%, where: anywhere, bits: 2}",
+		"rate=400gbit", "burst=64KiB", "queue=1MiB", "queue=100packets", "ecn={min: 1KiB, max: 2KiB}", "cut=true", "flap={period: 1s, down: 100ms}",
+		"faults=[{match: {opcode: ack, qp: 0x12, psn: 0xfffff0-0xf, nth: 3}, action: delay, delay: 1ms}, {match: {cm: REQ}, action: corrupt}]",
+	} {
+		key, value, _ := strings.Cut(setting, "=")
+		keys[key] = true
+		change, err := ParseChange(readSamples, []string{setting})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for place, file := range map[string]string{
+			"link":     `{endpoints: ["a:e", "b:e"], %s}]}`,
+			"reverse":  `{endpoints: ["a:e", "b:e"], reverse: {%s}}]}`,
+			"defaults": `{endpoints: ["a:e", "b:e"]}], defaults: {link: {%s}}}`,
+			"timeline": `{endpoints: ["a:e", "b:e"], delay: 1s}]}` + "\n" + `timeline: [{at: 1s, link: "a:e", set: {%s}}]`,
+		} {
+			given, before := key+": "+value, Impairment{}
+			if key != "delay" && place != "timeline" { // which some need
+				given, before.Delay = given+", delay: 1s", time.Second
+			}
+			text := "topology: {nodes: {a: , b: }, links: [" + fmt.Sprintf(file, given)
+			lab, err := ParseWith(readSamples, "x.ndklab.yaml", []byte(text))
+			if err != nil {
+				t.Errorf("%s in %s: %v", setting, place, err)
+				continue
+			}
+			want, got := any(change.Apply(before)), any(lab.Links[0].Directions[0])
+			switch place {
+			case "reverse":
+				got = lab.Links[0].Directions[1]
+			case "timeline":
+				want, got = change, lab.Timeline[0].Set
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s in %s (-want +got):\n%s", setting, place, diff)
+			}
+		}
+	}
+	for _, key := range impairmentKeys {
+		if !keys[key] {
+			t.Errorf("%s is not tested", key)
+		}
+	}
+}
+
+// TestSampleFilePaths checks that relative paths are from the topology's folder.
+func TestSampleFilePaths(t *testing.T) {
+	for file, want := range map[string]string{"s.txt": "some/where/s.txt", "../s.txt": "some/s.txt", "/abs/s.txt": "/abs/s.txt"} {
+		var asked []string
+		read := func(path string) ([]byte, error) {
+			asked = append(asked, path)
+			return []byte("1ms"), nil
+		}
+		_, err := ParseWith(read, "some/where/x.ndklab.yaml", fmt.Appendf(nil, `
+topology: {nodes: {a: , b: }, links: [{endpoints: ["a:e", "b:e"], jitter: {file: %s}, reverse: {jitter: {file: %s}}}]}`, file, file))
+		if err != nil || !slices.Equal(asked, []string{want}) {
+			t.Errorf("%s: read %q, %v, want %s once", file, asked, err, want)
+		}
+	}
 }
