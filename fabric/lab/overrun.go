@@ -86,12 +86,15 @@ func tolerance(spec *topology.Link) topology.Tolerance {
 
 // leastPeak is what the engine has to have reached at its busiest, bits per second:
 // for as long as a packet waited in the queue, those before it were to leave at the
-// rate. It is 0 if that is not known, because the rate was another before or
-// packets were lost behind the queue other than evenly.
+// rate. One that came before the rate was set waited for that alone, behind nothing
+// that was to leave: so the queue is not taken for longer than what was in it. It is
+// 0 if that is not known, because the rate was another before or packets were lost
+// behind the queue other than evenly.
 func leastPeak(rate uint64, m *linkem.Measured) float64 {
 	if rate == 0 || rate != m.Asked.Rate || m.LostCut+m.LostFault+m.LostDown > 0 || m.Asked.Burst > 0 {
 		return 0
 	}
-	busy := min(1, float64(m.Queueing.Max)/float64(peakTime))
+	waited := min(time.Duration(m.Queueing.Max).Seconds(), 8*float64(m.PeakBytes)/float64(rate))
+	busy := min(1, waited/peakTime.Seconds())
 	return float64(rate) * busy * (1 - m.Asked.Loss)
 }

@@ -21,8 +21,12 @@ func TestOverruns(t *testing.T) {
 	late := func(count uint64, p50, p99 time.Duration) linkem.Distribution {
 		return linkem.Distribution{Count: count, P50: int64(p50), P99: int64(p99), Max: int64(p99)}
 	}
-	waited := func(d time.Duration) linkem.Distribution { return linkem.Distribution{Count: 1000, Max: int64(d)} }
 	const gigabit = 1_000_000_000
+	// waited has a packet wait for that long behind others, for a rate of a gigabit.
+	waited := func(d time.Duration, m linkem.Measured) linkem.Measured {
+		m.Queueing, m.PeakBytes = linkem.Distribution{Count: 1000, Max: int64(d)}, uint64(d.Seconds()*gigabit/8)
+		return m
+	}
 	for _, tt := range []struct {
 		name string
 		rate uint64
@@ -43,14 +47,16 @@ func TestOverruns(t *testing.T) {
 		{"more lost", 0, linkem.Measured{Packets: 1000, LostOverrun: 2}, "packets"},
 		{"lost as the link is to", 0, linkem.Measured{Packets: 1000, Dropped: 100, LostQueue: 100, LostDown: 100, LostCut: 100, LostFault: 100}, ""},
 
-		{"rate reached", gigabit, linkem.Measured{Asked: impair.Asked{Rate: gigabit}, Queueing: waited(time.Second), PeakRate: 0.91 * gigabit}, ""},
-		{"rate missed", gigabit, linkem.Measured{Asked: impair.Asked{Rate: gigabit}, Queueing: waited(time.Second), PeakRate: 0.89 * gigabit}, "rate"},
+		{"rate reached", gigabit, waited(time.Second, linkem.Measured{Asked: impair.Asked{Rate: gigabit}, PeakRate: 0.91 * gigabit}), ""},
+		{"rate missed", gigabit, waited(time.Second, linkem.Measured{Asked: impair.Asked{Rate: gigabit}, PeakRate: 0.89 * gigabit}), "rate"},
 		{"nothing waited for it", gigabit, linkem.Measured{Asked: impair.Asked{Rate: gigabit}, PeakRate: 1000}, ""},
-		{"waited for a moment", gigabit, linkem.Measured{Asked: impair.Asked{Rate: gigabit}, Queueing: waited(peakTime / 2), PeakRate: 0.46 * gigabit}, ""},
-		{"missed in a moment", gigabit, linkem.Measured{Asked: impair.Asked{Rate: gigabit}, Queueing: waited(peakTime / 2), PeakRate: 0.44 * gigabit}, "rate"},
-		{"half is lost behind the queue", gigabit, linkem.Measured{Asked: impair.Asked{Rate: gigabit, Loss: 0.5}, Queueing: waited(time.Second), PeakRate: 0.46 * gigabit}, ""},
-		{"another rate before", gigabit, linkem.Measured{Asked: impair.Asked{Rate: gigabit / 2}, Queueing: waited(time.Second), PeakRate: 1000}, ""},
-		{"cut meanwhile", gigabit, linkem.Measured{Asked: impair.Asked{Rate: gigabit}, LostCut: 1, Queueing: waited(time.Second), PeakRate: 1000}, ""},
+		{"waited for a moment", gigabit, waited(peakTime/2, linkem.Measured{Asked: impair.Asked{Rate: gigabit}, PeakRate: 0.46 * gigabit}), ""},
+		{"missed in a moment", gigabit, waited(peakTime/2, linkem.Measured{Asked: impair.Asked{Rate: gigabit}, PeakRate: 0.44 * gigabit}), "rate"},
+		{"half is lost behind the queue", gigabit, waited(time.Second, linkem.Measured{Asked: impair.Asked{Rate: gigabit, Loss: 0.5}, PeakRate: 0.46 * gigabit}), ""},
+		{"came before the rate was set", gigabit, linkem.Measured{Asked: impair.Asked{Rate: gigabit}, PeakBytes: 194, PeakRate: 15520,
+			Queueing: linkem.Distribution{Count: 1, Max: int64(time.Millisecond)}}, ""},
+		{"another rate before", gigabit, waited(time.Second, linkem.Measured{Asked: impair.Asked{Rate: gigabit / 2}, PeakRate: 1000}), ""},
+		{"cut meanwhile", gigabit, waited(time.Second, linkem.Measured{Asked: impair.Asked{Rate: gigabit}, LostCut: 1, PeakRate: 1000}), ""},
 	} {
 		for _, allow := range []bool{false, true} {
 			var figures []string
