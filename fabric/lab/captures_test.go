@@ -14,6 +14,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/ndklab/ndklab/fabric/capture"
 	"github.com/ndklab/ndklab/topology"
@@ -363,6 +364,52 @@ func TestCaptureFollowsTheLink(t *testing.T) {
 		step(topology.Change{}, "linkem", "delayed 4ms")
 		step(topology.Change{Delay: ref(time.Duration(0))}, "plain", "")
 	}
+	recording.end(t)
+	readCapture(t, path)
+}
+
+// The port of a switch is an interface like others: what it sends has the link's
+// decisions.
+func TestCaptureWhereNoHostIs(t *testing.T) {
+	f := star(uniqueName(t), 2)
+	f.Links[0].Directions[0].Loss.Every = 1 // to h0
+	l := start(t, f.Topology)
+	path := filepath.Join(t.TempDir(), "ports.pcapng")
+	recording := startRecording(t, l, Recording{Capture: topology.Capture{Interfaces: endpoints("sw:p0", "sw:p1", "h0:eth0"), File: path}})
+	const size = 300
+	program(t, l, "h1", fmt.Sprintf("volley 10.7.0.1:4791 %d", size)).wait(t)
+	want := map[string]int{"sw:p0 dropped: loss (every n-th)": volley, "sw:p1 ": volley}
+	eventually(t, testTime, func() string {
+		got := map[string]int{}
+		packets, _ := readSoFar(t, path)
+		for _, p := range packets {
+			if len(p.frame) == 42+size {
+				got[p.iface+" "+p.comment]++
+			}
+		}
+		return cmp.Diff(want, got)
+	})
+	recording.end(t)
+	readCapture(t, path)
+}
+
+// An end outside the lab can be captured, too.
+func TestCaptureOutside(t *testing.T) {
+	topo := ring(uniqueName(t), 2)
+	withExternal(topo)
+	l := start(t, topo)
+	path := filepath.Join(t.TempDir(), "outside.pcapng")
+	recording := startRecording(t, l, Recording{Capture: topology.Capture{Interfaces: endpoints("external:" + outsideName), File: path}})
+	program(t, l, "n0", "send "+outsideAddr+":5000 1 1 1000").wait(t)
+	eventually(t, testTime, func() string { // n0 asks who that is
+		packets, _ := readSoFar(t, path)
+		for _, p := range packets {
+			if binary.BigEndian.Uint16(p.frame[12:]) == unix.ETH_P_ARP {
+				return ""
+			}
+		}
+		return fmt.Sprintf("%d packets, none of ARP", len(packets))
+	})
 	recording.end(t)
 	readCapture(t, path)
 }
