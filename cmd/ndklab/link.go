@@ -203,10 +203,12 @@ func linkPartitionCommand() *cobra.Command {
 		Use:   "partition LAB SET... [-o text|json] [-t FILE]",
 		Short: "Cut a lab into parts that do not reach each other",
 		Long: `Takes down every link between nodes of different sets. A set is a list of nodes
-with commas; nodes in no set form one more. A partition takes the place of an
-earlier one; "link heal" ends it.`,
+with commas; nodes in no set form one more. Switches and routers are nodes, too:
+hosts that are to reach each other over one need it in their set. A partition takes
+the place of an earlier one; "link heal" ends it.`,
 		Example: `  ndklab link partition ring a,b c,d
   ndklab link partition ring a          cut off one node
+  ndklab link partition star a,b,sw c
   ndklab link heal ring`,
 		Args: labArguments(1, -1, "a lab and sets of nodes"),
 	}
