@@ -151,6 +151,28 @@ workloads:
 	}
 }
 
+// Bits that flip anywhere in packets, headers included, spoil no transfer either.
+func TestCorruptedHeaders(t *testing.T) {
+	l := start(t, runnable(t, "corrupt: {probability: 5%, where: anywhere, bits: 2}", `
+workloads:
+  - {name: w, from: client, to: server, operation: write, size: 8KiB, depth: 8, count: 200, verify: true}
+  - {name: s, from: server, to: client, operation: send, size: 64B, depth: 8, count: 200, verify: true}
+`))
+	r := runLab(t, l)
+	for _, w := range r.Workloads {
+		if !w.Verified || w.Errors != 0 || w.Messages != 200 {
+			t.Errorf("%+v", w)
+		}
+	}
+	for d, receiver := range []report.Node{r.Nodes[1], r.Nodes[0]} {
+		// Of some the kernel has found that their headers are wrong.
+		refused, corrupted := receiver.Transport["icrc_errors"], r.Links[0].Directions[d].Corrupted
+		if corrupted < 5 || refused == 0 || refused > corrupted {
+			t.Errorf("%s refused %d of %d packets that were corrupted", receiver.Name, refused, corrupted)
+		}
+	}
+}
+
 // Faults are done to just those packets of a workload that they choose, and the
 // transfer is right all the same.
 func TestFaultsOfAWorkload(t *testing.T) {
