@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"strconv"
 	"time"
@@ -200,15 +199,16 @@ func bindPort(text string) (uint16, error) {
 	if err != nil {
 		return 0, err
 	}
-	bound, err = net.ListenUDP("udp4", &net.UDPAddr{Port: int(port)})
-	if err != nil && !os.IsPermission(err) {
+	// One of package net would be closed once nothing refers to it.
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Port: int(port)}); err != nil && !os.IsPermission(err) {
 		return 0, err
 	}
 	return uint16(port), nil
 }
-
-// bound is what bindPort has taken: a socket that nothing refers to is closed.
-var bound *net.UDPConn
 
 // hold PORT does nothing but have the port.
 func hold(args []string) error {
