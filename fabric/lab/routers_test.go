@@ -62,7 +62,7 @@ func TestRouters(t *testing.T) {
 	f := routed(uniqueName(t))
 	f.Links[1].Directions[0].Delay = 2_000_000 // ns
 	f.Links[3].Directions[1].Loss.Rate = 0.02
-	f.Links[1].Tolerance = topology.Tolerance{Delay: 100 * time.Millisecond, DelayP99: time.Second, Rate: 0.5, Loss: 0.01} // on a machine that may be busy
+	f.Links[1].Tolerance = patient
 	f.write("one", "a", "b", 300)
 	f.write("two", "c", "a", 300)
 	l := start(t, f.Topology)

@@ -179,8 +179,8 @@ func TestSwitchWithManyHosts(t *testing.T) {
 func TestVerifyLinkOfSwitch(t *testing.T) {
 	f := star(uniqueName(t), 2)
 	f.Links[1].Directions = [2]topology.Impairment{{Delay: 3 * time.Millisecond, Loss: topology.Loss{Rate: 0.3}}, {Delay: time.Millisecond}}
-	for i := range f.Links { // on a machine that may be busy
-		f.Links[i].Tolerance = topology.Tolerance{Delay: 100 * time.Millisecond, DelayP99: time.Second, Rate: 0.5, Loss: 0.01}
+	for i := range f.Links {
+		f.Links[i].Tolerance = patient
 	}
 	l := start(t, f.Topology)
 	for endpoint, impaired := range map[string]bool{"sw:p0": false, "h1:eth0": true} {
