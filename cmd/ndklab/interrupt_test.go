@@ -232,7 +232,7 @@ func TestInterruptCapture(t *testing.T) {
 	if iface.Statistics.PacketsReceived != packets {
 		t.Errorf("%d packets, the file says %d", packets, iface.Statistics.PacketsReceived)
 	}
-	want := fmt.Sprintf("capturing a:eth0: Ctrl-C ends it\na:eth0: packets: %d, dropped from the capture: 0\n", packets)
+	want := fmt.Sprintf("capturing a:eth0: Ctrl-C ends it\na:eth0: packets: %d, dropped from the capture: %d\n", packets, iface.Statistics.PacketsDropped)
 	if err := cmd.Wait(); err != nil || stderr.String() != want {
 		t.Errorf("ended with %v: %q, want %q", err, stderr.String(), want)
 	}
