@@ -165,9 +165,11 @@ func TestDelayIsWhatWasAsked(t *testing.T) {
 	m, err := l.engine.Measure(deadline(t))
 	must(t, err)
 	for i, want := range []time.Duration{time.Millisecond, 2 * time.Millisecond} {
-		d := m[linkName][i].Delay
-		if d.Count < 200 || time.Duration(d.Min) < want || time.Duration(d.P50) > want+100*time.Microsecond {
-			t.Errorf("direction %d, asked %v: delays %+v", i, want, d)
+		d, late := m[linkName][i].Delay, m[linkName][i].Lateness
+		// What a busy machine adds is known as lateness, and nothing else is added.
+		added := time.Duration(d.P50-late.P50) - want
+		if d.Count < 200 || time.Duration(d.Min) < want || added.Abs() > 20*time.Microsecond {
+			t.Errorf("direction %d, asked %v: delays %+v, lateness %+v", i, want, d, late)
 		}
 	}
 }
