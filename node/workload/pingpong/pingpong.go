@@ -280,20 +280,30 @@ func Call(ctx context.Context, adapter *provider.Adapter, server string, o Optio
 	}
 	r, err := e.run(connected, lost, true)
 	if err == nil {
-		lingerFor(conn)
+		lingerFor(ctx, conn)
 	}
 	return r, err
 }
 
-// lingerFor waits until the server has ended its TCP connection. One of ours does
-// so when its last message is acknowledged, for which our queue pair may be needed
-// again; ibv_rc_pingpong has done so before the first message.
-func lingerFor(conn net.Conn) {
-	// It is more than the server's patience with its last message, (retryCount+1) x
+// leastLinger is some of the ACK timeouts of ibv_rc_pingpong, of 67 ms.
+const leastLinger = 500 * time.Millisecond
+
+// lingerFor waits until the server does not need our queue pair any more, which has
+// to acknowledge the last message again if that comes again. A server of ours ends
+// its TCP connection then. ibv_rc_pingpong has ended it before the first message; if
+// it repeats the last one to nobody it waits for ever (rxe of Linux 6.1).
+func lingerFor(ctx context.Context, conn net.Conn) {
+	atLeast := time.After(leastLinger)
+	// It is more than our server's patience with its last message, (retryCount+1) x
 	// 268 ms. What the connection says does not matter.
 	const longEnough = 3 * time.Second
 	_ = conn.SetReadDeadline(time.Now().Add(longEnough))
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	_, _ = conn.Read(make([]byte, 1))
+	select {
+	case <-atLeast:
+	case <-ctx.Done():
+	}
 }
 
 // dialogue bounds what is said over TCP in time. It goes on when the connection is

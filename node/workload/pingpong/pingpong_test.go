@@ -425,3 +425,23 @@ func TestLastAcknowledgement(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
+
+// A client answers for a while, though its server's TCP connection has ended, unless
+// it is told to stop.
+func TestLinger(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ours, theirs := net.Pipe()
+	theirs.Close()
+	began := time.Now()
+	lingerFor(ctx, ours)
+	if took := time.Since(began); took < leastLinger {
+		t.Errorf("lingered for %v, want %v at least", took, leastLinger)
+	}
+	cancel()
+	ours, theirs = net.Pipe()
+	defer theirs.Close()
+	lingerFor(ctx, ours)
+	if _, err := ours.Write([]byte{0}); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("told to stop, it waited for the server (%v)", err)
+	}
+}
