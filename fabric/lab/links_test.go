@@ -138,8 +138,9 @@ func TestImpairedLink(t *testing.T) {
 	for _, d := range back.Delays {
 		counted += d.Packets
 	}
-	// What comes meanwhile is on its way.
-	if counted == 0 || counted > back.Packets || back.Delays[0].FromUS < 9900 {
+	// What comes meanwhile is on its way. Of a packet that was late the bins are wide, and
+	// the first one begins before the delay.
+	if counted == 0 || counted > back.Packets || back.Delays[0].FromUS < 9900 && (len(back.Delays) == 1 || back.Delays[1].FromUS < 10000) {
 		t.Errorf("delays of %d packets: %+v", back.Packets, back.Delays)
 	}
 }
