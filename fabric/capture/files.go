@@ -47,17 +47,6 @@ func Ring(path string, size uint64, keep int) (*Files, error) {
 	return f, nil
 }
 
-// String is where the files are, for people.
-func (f *Files) String() string {
-	switch {
-	case f.stream != nil:
-		return "standard output"
-	case f.size > 0:
-		return f.name("*")
-	}
-	return f.path
-}
-
 func (f *Files) name(number string) string {
 	extension := filepath.Ext(f.path)
 	return strings.TrimSuffix(f.path, extension) + "_" + number + extension
