@@ -24,7 +24,7 @@ func readTopology(ctx context.Context, file string) (*topology.Topology, error) 
 		if err != nil {
 			return nil, control.Errorf(control.Usage, "%v", err)
 		}
-		return topology.ParseWith(readFile, file, data)
+		return topology.ParseWith(topology.Options{Read: readFile, Variable: os.LookupEnv}, file, data)
 	})
 }
 
