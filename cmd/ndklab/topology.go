@@ -17,14 +17,23 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// readTopology reads and checks a topology file and the files that it refers to.
-func readTopology(ctx context.Context, file string) (*topology.Topology, error) {
-	return unlessInterrupted(ctx, func() (*topology.Topology, error) {
+// readTopology reads and checks a topology file and the files that it refers to. The
+// options need not say how to read these, nor what variables there are.
+func readTopology(cmd *cobra.Command, file string, options topology.Options) (*topology.Topology, error) {
+	options.Read, options.Variable = readFile, os.LookupEnv
+	return unlessInterrupted(cmd.Context(), func() (*topology.Topology, error) {
+		if file == standardInput {
+			data, err := limited(cmd.InOrStdin())
+			if err != nil {
+				return nil, control.Errorf(control.Usage, "%s: %v", inputName, err)
+			}
+			return topology.ParseWith(options, inputName, data)
+		}
 		data, err := readFile(file)
 		if err != nil {
 			return nil, control.Errorf(control.Usage, "%v", err)
 		}
-		return topology.ParseWith(topology.Options{Read: readFile, Variable: os.LookupEnv}, file, data)
+		return topology.ParseWith(options, file, data)
 	})
 }
 
@@ -49,8 +58,11 @@ func unlessInterrupted[T any](ctx context.Context, read func() (T, error)) (T, e
 	}
 }
 
-// readFile is a topology.ReadFile. It reads a file up to a little more than a topology may have, so that a
-// device that never ends does not fill memory.
+// limited reads up to a little more than a topology may have, so that a device that
+// never ends does not fill memory.
+func limited(r io.Reader) ([]byte, error) { return io.ReadAll(io.LimitReader(r, topology.MaxSize+1)) }
+
+// readFile is a topology.ReadFile.
 func readFile(file string) ([]byte, error) {
 	f, err := os.Open(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -63,7 +75,7 @@ func readFile(file string) ([]byte, error) {
 	if info, err := f.Stat(); err == nil && info.IsDir() {
 		return nil, fmt.Errorf("%s is a directory, expected a file", file)
 	}
-	return io.ReadAll(io.LimitReader(f, topology.MaxSize+1))
+	return limited(f)
 }
 
 // A seedFlag is --seed. It is a pflag.Value.
