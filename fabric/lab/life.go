@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/node/cgroup"
 	"github.com/ndklab/ndklab/topology"
+	"golang.org/x/sys/unix"
 )
 
 // A life is a node from a start to its end: an agent, which is never the same
@@ -22,8 +24,9 @@ type life struct {
 	hostPID int
 
 	// stopping is why the node is being stopped; "" if its end is its own. Guarded by
-	// labNode.mu.
+	// labNode.mu, as is signal, the last that a command has sent; 0 if none has.
 	stopping string
+	signal   syscall.Signal
 
 	down   chan struct{} // closed when the agent has ended
 	reason string        // why it did; valid once down is closed
@@ -44,7 +47,7 @@ func (s *Supervisor) begin(spec *topology.Node, start int) (*life, error) {
 	if start > 0 {
 		cfg.Seed = s.seed(fmt.Sprintf("node %s, start %d", spec.Name, start))
 	}
-	err := s.reaper.start(func() (pid int, err error) {
+	err := s.reaper.Start(func() (pid int, err error) {
 		if l.agent, err = node.Start(cfg, l.group, os.Stderr); err != nil {
 			return 0, err
 		}
@@ -53,7 +56,7 @@ func (s *Supervisor) begin(spec *topology.Node, start int) (*life, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.hostPID, err = hostPID(s.hostProc, l.agent.PID()); err != nil {
+	if l.hostPID, err = node.PIDIn(s.hostProc, l.agent.PID()); err != nil {
 		log.Printf("node %s: %v", spec.Name, err) // it is only shown
 	}
 	return l, nil
@@ -69,9 +72,13 @@ func (l *life) up(ctx context.Context) error {
 	return err
 }
 
-// end is how the agent has ended, in words.
+// end is how the agent has ended, in words. The runtime of Go has process 1 exit with
+// status 2 where a signal would kill another process.
 func (l *life) end() string {
 	text := "its agent " + l.agent.Exit().String()
+	if l.signal != 0 && l.agent.Exit().Status == 2 {
+		text = "its agent was ended by " + unix.SignalName(l.signal)
+	}
 	if l.group != nil {
 		if kills, err := l.group.OOMKills(); err == nil && kills > 0 {
 			text += ": out of memory"
@@ -84,11 +91,12 @@ func (l *life) end() string {
 // lose the carrier, and the rest of the lab stay.
 func (s *Supervisor) watchNode(n *labNode, l *life) {
 	<-l.agent.Done()
-	s.reaper.collected(l.agent.PID())
+	s.reaper.Collected(l.agent.PID())
 	n.mu.Lock()
 	if l.reason = l.stopping; l.reason == "" {
 		l.reason = l.end()
 	}
+	n.paused = false
 	close(l.down)
 	n.mu.Unlock()
 	if s.checkReady() == nil { // else the lab has no more use for its links
@@ -142,7 +150,7 @@ func (s *Supervisor) startAgain(ctx context.Context, n *labNode) error {
 	if err := s.bringUp(ctx, n, l); err != nil {
 		l.agent.Kill()
 		<-l.agent.Done()
-		s.reaper.collected(l.agent.PID())
+		s.reaper.Collected(l.agent.PID())
 		s.unplugAll(n)
 		return err
 	}

@@ -158,6 +158,8 @@ type Event struct {
 const (
 	NodeDown    = "node-down"
 	NodeUp      = "node-up" // again
+	NodePaused  = "node-paused"
+	NodeResumed = "node-resumed"
 	LinkChanged = "link-changed"
 	Captured    = "captured" // a capture of the topology is complete
 	Warning     = "warning"
