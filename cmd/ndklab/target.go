@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/ndklab/ndklab/fabric/lab"
-	"github.com/ndklab/ndklab/topology"
 	"github.com/spf13/cobra"
 )
 
@@ -61,7 +60,7 @@ func withLab(cmd *cobra.Command, file string, args []string, do func(*lab.Lab, [
 	sweep(cmd)
 	var name string
 	if file != "" {
-		t, err := readTopology(cmd, file, topology.Options{})
+		t, err := readTopology(cmd.Context(), file)
 		if err != nil {
 			return err
 		}

@@ -17,24 +17,44 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// readTopology reads and checks a topology file and the files that it refers to. The
-// options need not say how to read these, nor what variables there are.
-func readTopology(cmd *cobra.Command, file string, options topology.Options) (*topology.Topology, error) {
-	options.Read, options.Variable = readFile, os.LookupEnv
-	return unlessInterrupted(cmd.Context(), func() (*topology.Topology, error) {
+// readTopology reads and checks a topology file and the files that it refers to.
+func readTopology(ctx context.Context, file string) (*topology.Topology, error) {
+	text, err := readText(ctx, file)
+	if err != nil {
+		return nil, err
+	}
+	return text.parse(ctx, topology.Options{})
+}
+
+// A topologyText is the text of a topology, of which a name stands in errors.
+type topologyText struct {
+	name string
+	data []byte
+}
+
+// readText reads a topology file, or standard input.
+func readText(ctx context.Context, file string) (*topologyText, error) {
+	return unlessInterrupted(ctx, func() (*topologyText, error) {
 		if file == standardInput {
-			data, err := limited(cmd.InOrStdin())
+			data, err := limited(os.Stdin)
 			if err != nil {
 				return nil, control.Errorf(control.Usage, "%s: %v", inputName, err)
 			}
-			return topology.ParseWith(options, inputName, data)
+			return &topologyText{inputName, data}, nil
 		}
 		data, err := readFile(file)
 		if err != nil {
 			return nil, control.Errorf(control.Usage, "%v", err)
 		}
-		return topology.ParseWith(options, file, data)
+		return &topologyText{file, data}, nil
 	})
+}
+
+// parse checks the text, and the files that it refers to. The options need not say how
+// to read these, nor what variables there are.
+func (t *topologyText) parse(ctx context.Context, options topology.Options) (*topology.Topology, error) {
+	options.Read, options.Variable = readFile, os.LookupEnv
+	return unlessInterrupted(ctx, func() (*topology.Topology, error) { return topology.ParseWith(options, t.name, t.data) })
 }
 
 // unlessInterrupted is what read reads from files. It returns when ctx ends, even if

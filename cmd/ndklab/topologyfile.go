@@ -75,7 +75,7 @@ func labArgument(cmd *cobra.Command, args []string, what string) (string, error)
 	if err != nil {
 		return "", err
 	}
-	t, err := readTopology(cmd, file, topology.Options{})
+	t, err := readTopology(cmd.Context(), file)
 	if err != nil {
 		return "", err
 	}
@@ -105,17 +105,21 @@ func (f *fileFlags) given() bool { return f.name != "" || f.nodes != nil }
 
 // read reads a topology file as the flags say, and tells what they leave out.
 func (f *fileFlags) read(cmd *cobra.Command, file string) (*topology.Topology, error) {
-	return f.readFor(cmd, file, nil)
+	text, err := readText(cmd.Context(), file)
+	if err != nil {
+		return nil, err
+	}
+	return f.parse(cmd, text, nil)
 }
 
-// readFor is read of the file of a lab that is up; nil if it is not.
-func (f *fileFlags) readFor(cmd *cobra.Command, file string, running *topology.Topology) (*topology.Topology, error) {
+// parse is read of a text, for a lab that is up; nil if it is not.
+func (f *fileFlags) parse(cmd *cobra.Command, text *topologyText, running *topology.Topology) (*topology.Topology, error) {
 	for flag, empty := range map[string]bool{"name": f.name == "", "node-filter": len(f.nodes) == 0} {
 		if empty && cmd.Flags().Changed(flag) {
 			return nil, misuse("--%s needs a name", flag)
 		}
 	}
-	return readTopology(cmd, file, topology.Options{
+	return text.parse(cmd.Context(), topology.Options{
 		Name: f.name, Nodes: f.nodes, Running: running,
 		LeftOut: func(what string) { fmt.Fprintln(cmd.ErrOrStderr(), "left out:", what) },
 	})
