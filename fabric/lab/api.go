@@ -38,6 +38,7 @@ func (s *Supervisor) start(ctx context.Context, r *control.Request) (any, error)
 
 // handle answers any command.
 func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error) {
+	s = s.now()
 	switch r.Method {
 	case methodInfo:
 		return s.info(), nil
@@ -77,6 +78,10 @@ func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error
 		return answered(ctx, s, r, s.connections)
 	case methodEnable:
 		return s.enable(ctx, r)
+	case methodStanding:
+		return s.standing(), nil
+	case methodApply:
+		return nil, s.apply(ctx, r)
 	case methodChange:
 		return s.change(ctx, r)
 	}

@@ -49,6 +49,7 @@ func (s *Supervisor) build(ctx context.Context, params startParams, files []*os.
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.present.Store(s.roster)
 	s.ready = time.Now()
 	return nil
 }

@@ -80,7 +80,8 @@ type Options struct {
 // Start makes the lab of a topology and returns when every node is ready. The
 // caller owns the lab, which ends with the caller's process, or with Close,
 // unless Release is called. When ctx ends first, or anything fails, Start takes
-// down what was made before it returns. topo must have a seed.
+// down what was made before it returns. topo must have a seed, and links of different
+// numbers.
 func Start(ctx context.Context, topo *topology.Topology, options Options) (*Lab, error) {
 	p, err := placeOf(topo.Name)
 	if err != nil {

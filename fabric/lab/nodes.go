@@ -20,11 +20,15 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// A labNode is a host or a router of the running lab. It stays for as long as the
-// lab; its agent is another one each time that the node is started (life.go).
+// A labNode is a host or a router of the running lab, in a roster.
 type labNode struct {
 	spec *topology.Node
+	*nodeState
+}
 
+// A nodeState is what a node does at present. It stays for as long as the node is in
+// the lab; its agent is another one each time that the node is started (life.go).
+type nodeState struct {
 	// changing holds a token while a command or the restart policy changes the state
 	// of the node, which takes several steps.
 	changing chan struct{}
@@ -34,10 +38,11 @@ type labNode struct {
 	// restarts is how often the node was started again, whether or not it came up.
 	restarts int
 	paused   bool // its processes are stopped
+	due      due  // what an Apply has still to do with it
 }
 
 func newLabNode(spec *topology.Node) *labNode {
-	return &labNode{spec: spec, changing: make(chan struct{}, 1)}
+	return &labNode{spec, &nodeState{changing: make(chan struct{}, 1)}}
 }
 
 // current is the node's present life, or its last.
@@ -127,7 +132,7 @@ func (s *Supervisor) nodeConfig(spec *topology.Node) node.Config {
 		l := s.topo.Links[i.Link]
 		face := node.Interface{Name: i.Name, MTU: l.MTU, Addresses: i.Addresses, Wire: !l.Offload || l.Endpoints[1-i.End].External()}
 		if segment := s.segments[i.Link]; len(segment) <= maxNeighbours {
-			own := link.MAC(i.Link, i.End)
+			own := link.MAC(l.Number, i.End)
 			for _, n := range segment {
 				if !bytes.Equal(n.MAC, own) {
 					face.Neighbours = append(face.Neighbours, n)

@@ -35,6 +35,8 @@ const (
 	methodChange      = "change"      // changeParams -> NodeChange
 	methodConnections = "connections" // name of a node, "" for all -> report.Connections
 	methodCapture     = "capture"     // captureParams; answers when the capture is over
+	methodStanding    = "standing"    // -> Standing
+	methodApply       = "apply"       // applyParams
 	methodWatch       = "watch"       // send events from now on
 	methodDown        = "down"        // end the lab
 	methodWait        = "wait"        // answers when the lab is over, with an error that says why
@@ -126,6 +128,11 @@ type socketParams struct {
 type enableParams struct {
 	Node   string
 	Enable bool
+}
+
+type applyParams struct {
+	Topology   *topology.Topology
+	Generation int // of the Standing that it was read for
 }
 
 type changeParams struct {

@@ -10,9 +10,11 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// inPlace are the fields of a node that change while it goes on. Any other has the
-// node restarted: its agent reads it when it starts.
-var inPlace = map[string]bool{"CPU": true, "Memory": true}
+// starts says of fields of a node why it is restarted when they change.
+var starts = map[string]string{
+	"CPU":    "its processes are limited from when they start",
+	"Memory": "its processes are limited from when they start",
+}
 
 // compareNodes adds what becomes of nodes, and returns the names of those that are
 // replaced, whose links are so, too.
@@ -77,11 +79,11 @@ func compareNode(was, is *topology.Node) []Change {
 		case "Routes":
 			changes = append(changes, Change{Key: routesKey, From: fmt.Sprint(len(was.Routes)), To: fmt.Sprint(len(is.Routes))})
 		default:
-			c := Change{Key: key(field), From: value(field, x), To: value(field, y)}
-			if !inPlace[field] {
-				c.Why = "its agent reads this when it starts"
+			why := starts[field]
+			if why == "" {
+				why = "its agent has this from when it starts"
 			}
-			changes = append(changes, c)
+			changes = append(changes, Change{Key: key(field), From: value(field, x), To: value(field, y), Why: why})
 		}
 	}
 	return changes
@@ -164,7 +166,7 @@ func value(field string, of any) string {
 		}
 		return value(field, v.Elem().Interface())
 	}
-	if v.IsZero() && inPlace[field] {
+	if v.IsZero() && starts[field] != "" {
 		return "none"
 	}
 	text := fmt.Sprint(of)
