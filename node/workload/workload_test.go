@@ -172,3 +172,29 @@ func TestCut(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
+
+// Messages begin at as many places of the pattern as there are messages, up to a
+// million, and a pattern is no longer than that takes.
+func TestPatternSpan(t *testing.T) {
+	for _, test := range []struct{ count, span uint64 }{
+		{0, mostSpan}, // unknown: as many as time permits
+		{1, leastSpan},
+		{leastSpan, leastSpan},
+		{leastSpan + 1, 2 * leastSpan},
+		{mostSpan - 1, mostSpan},
+		{1 << 40, mostSpan},
+	} {
+		s := &Spec{Count: test.count, Size: 100}
+		p := newPattern(s)
+		if p.span != test.span || uint64(len(p.bytes)) != (test.span+100+7)&^7 {
+			t.Errorf("count %d: span %d, %d bytes", test.count, p.span, len(p.bytes))
+		}
+		seen := make([]bool, p.span)
+		for i := range min(test.count, p.span) {
+			if seen[p.offset(i)] {
+				t.Fatalf("count %d: message %d begins where another did", test.count, i)
+			}
+			seen[p.offset(i)] = true
+		}
+	}
+}
