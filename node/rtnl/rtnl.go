@@ -44,6 +44,16 @@ func (b *Batch) Add(what string, kind, flags int, data ...nl.NetlinkRequestData)
 // Len is how many requests there are.
 func (b *Batch) Len() int { return len(b.requests) }
 
+// An Error is the failure of a request.
+type Error struct {
+	Request int    // its number in the batch
+	What    string // it was for
+	Err     error  // the kernel's
+}
+
+func (e *Error) Error() string { return e.What + ": " + e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
+
 // A Socket is a channel to rtnetlink of one network namespace, whichever its user is
 // in. It is not for use by several goroutines at once.
 type Socket struct {
@@ -76,7 +86,8 @@ const (
 )
 
 // Do has the kernel do all requests of a batch, one after the other, also those
-// behind one that fails. The error is that of the first that failed. answers are what
+// behind one that fails. The error is an *Error for the first that failed, unless the
+// kernel could not be asked. answers are what
 // requests asked for, by their number in the batch: messages without headers. A request
 // for a dump cannot be in a batch.
 func (s *Socket) Do(b *Batch) (answers [][]byte, err error) {
@@ -91,7 +102,7 @@ func (s *Socket) Do(b *Batch) (answers [][]byte, err error) {
 		failed, e := s.read(answers[first : first+len(requests)])
 		switch {
 		case failed >= 0:
-			e = fmt.Errorf("%s: %w", b.requests[first+failed].what, e)
+			e = &Error{first + failed, b.requests[first+failed].what, e}
 		case e != nil:
 			return nil, e
 		}
@@ -155,4 +166,11 @@ func (s *Socket) read(answers [][]byte) (failed int, err error) {
 			}
 		}
 	}
+}
+
+// SkipStatistics is an attribute of a question about an interface, whose counters
+// nobody wants to know (RTEXT_FILTER_SKIP_STATS in linux/rtnetlink.h).
+func SkipStatistics() *nl.RtAttr {
+	const skip = 1 << 3
+	return nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skip))
 }
