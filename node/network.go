@@ -130,16 +130,13 @@ func (a *Agent) configure(network *rtnl.Socket) error {
 // loopback is the index of lo, which every namespace has from the beginning.
 const loopback = 1
 
-// skipStatistics is RTEXT_FILTER_SKIP_STATS (linux/rtnetlink.h).
-const skipStatistics = 1 << 3
-
 // findInterfaces sets the loopback interface up and finds the indices of the others.
 func (cfg *Config) findInterfaces(s *rtnl.Socket) ([]int, error) {
 	var b rtnl.Batch
 	b.Add("interface lo", unix.RTM_NEWLINK, 0, setUp(loopback))
 	for _, i := range cfg.Interfaces {
 		b.Add("interface "+i.Name, unix.RTM_GETLINK, 0, nl.NewIfInfomsg(unix.AF_UNSPEC),
-			nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(i.Name)), nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStatistics)))
+			nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(i.Name)), rtnl.SkipStatistics())
 	}
 	answers, err := s.Do(&b)
 	if err != nil {
@@ -195,7 +192,7 @@ func address(index int, prefix netip.Prefix) []nl.NetlinkRequestData {
 		m.IfAddrmsg.Flags = unix.IFA_F_NODAD // usable at once, whatever quieten could do
 	case prefix.Bits() < 31: // smaller subnets have no broadcast (RFC 3021)
 		all := a.As4()
-		binary.BigEndian.PutUint32(all[:], binary.BigEndian.Uint32(all[:])|1<<(32-prefix.Bits())-1)
+		binary.BigEndian.PutUint32(all[:], binary.BigEndian.Uint32(all[:])|(1<<(32-prefix.Bits())-1))
 		data = append(data, nl.NewRtAttr(unix.IFA_BROADCAST, net.IP(all[:])))
 	}
 	return data

@@ -87,6 +87,10 @@ func Start(ctx context.Context, topo *topology.Topology, options Options) (*Lab,
 	if err != nil {
 		return nil, err
 	}
+	allowed := systemCapacity()
+	if err := allowed.check(topo); err != nil {
+		return nil, err
+	}
 	l := &Lab{place: p, owner: true, over: make(chan struct{}), captures: map[uint64]chan<- capture.Source{}, events: options.Events}
 	logFile, err := l.launch(ctx, len(topo.Captures) > 0)
 	if err != nil {
