@@ -156,8 +156,8 @@ func (r *run) conclude(ctx context.Context, result *report.Run) error {
 	for i := range result.Nodes {
 		n := &result.Nodes[i]
 		n.PID = 0 // it says nothing any more when the report is read
-		if n.State != "ready" {
-			r.problem("node %s is %s: %s", n.Name, n.State, n.Reason)
+		if n.State != nodeReady {
+			r.problem("node %s is %s", n.Name, n.InWords())
 		}
 	}
 	var err error
@@ -285,7 +285,7 @@ func (r *run) client(ctx context.Context, agent *node.Agent, i int, from netip.A
 	defer cancel(nil)
 	go func() {
 		select {
-		case <-r.byName[w.To].down:
+		case <-r.byName[w.To].current().down:
 		case <-ctx.Done():
 			return
 		}
