@@ -140,8 +140,6 @@ const startTime = 30 * time.Second
 // startAgain starts a node that is down, and its links as they were last asked to be.
 // The caller has the right to change the node.
 func (s *Supervisor) startAgain(ctx context.Context, n *labNode) error {
-	ctx, cancel := context.WithTimeout(ctx, startTime)
-	defer cancel()
 	n.reviver.cancel()
 	<-n.current().over
 	n.mu.Lock()
@@ -152,7 +150,9 @@ func (s *Supervisor) startAgain(ctx context.Context, n *labNode) error {
 	if err != nil {
 		return err
 	}
-	if err := s.bringUp(ctx, n, l); err != nil {
+	soon, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	if err := s.bringUp(soon, n, l); err != nil {
 		l.agent.Kill()
 		<-l.agent.Done()
 		s.reaper.Collected(l.agent.PID())
@@ -164,7 +164,7 @@ func (s *Supervisor) startAgain(ctx context.Context, n *labNode) error {
 	n.mu.Unlock()
 	s.Publish(Event{Kind: NodeUp, Node: n.spec.Name, Text: fmt.Sprintf("node %s is up again", n.spec.Name)})
 	go s.watchNode(n, l)
-	return nil
+	return s.growTree(ctx, s.switched(n)...)
 }
 
 // bringUp makes the interfaces of a node whose agent has just been started, has it
