@@ -270,6 +270,9 @@ func TestUp(t *testing.T) {
 	}
 	for _, address := range list {
 		addresses = append(addresses, address.IPNet.String())
+		if address.IP.To4() != nil && address.Broadcast.String() != "10.0.0.3" {
+			t.Errorf("%s: broadcast %s", address, address.Broadcast)
+		}
 		if address.Flags&unix.IFA_F_TENTATIVE != 0 && !address.IP.IsLinkLocalUnicast() {
 			t.Errorf("%s is tentative", address)
 		}

@@ -195,7 +195,7 @@ func address(index int, prefix netip.Prefix) []nl.NetlinkRequestData {
 		m.IfAddrmsg.Flags = unix.IFA_F_NODAD // usable at once, whatever quieten could do
 	case prefix.Bits() < 31: // smaller subnets have no broadcast (RFC 3021)
 		all := a.As4()
-		binary.BigEndian.PutUint32(all[:], binary.BigEndian.Uint32(all[:])|1<<(32-prefix.Bits())-1)
+		binary.BigEndian.PutUint32(all[:], binary.BigEndian.Uint32(all[:])|(1<<(32-prefix.Bits())-1))
 		data = append(data, nl.NewRtAttr(unix.IFA_BROADCAST, net.IP(all[:])))
 	}
 	return data
