@@ -111,6 +111,7 @@ func (s *Supervisor) removeNode(name string) error {
 		if err != nil {
 			return err
 		}
+		n.reviver.cancel()
 		if n.status().State != nodeDown {
 			s.stop(n, "it was removed")
 		}
@@ -401,6 +402,7 @@ func (s *Supervisor) settleDue(ctx context.Context, n *labNode) error {
 	up := n.status().State != nodeDown
 	switch {
 	case owed == dueStart:
+		n.reviver.cancel()
 		if up {
 			s.stop(n, "it starts again with other settings")
 		}

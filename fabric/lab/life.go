@@ -12,6 +12,7 @@ import (
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/node/cgroup"
+	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
 )
@@ -22,6 +23,7 @@ type life struct {
 	group   *cgroup.Group // nil without limits
 	agent   *node.Agent
 	hostPID int
+	began   time.Duration // by the clock of labNode.reviver
 
 	// stopping is why the node is being stopped; "" if its end is its own. Guarded by
 	// labNode.mu, as is signal, the last that a command has sent; 0 if none has.
@@ -36,7 +38,7 @@ type life struct {
 // begin starts the agent of a node. A later start has other random numbers than the
 // one before: what is still under way must not be taken for the new node's.
 func (s *Supervisor) begin(spec *topology.Node, start int) (*life, error) {
-	l := &life{down: make(chan struct{}), over: make(chan struct{})}
+	l := &life{began: clock.Real().Now(), down: make(chan struct{}), over: make(chan struct{})}
 	if s.limits && (spec.CPU != 0 || spec.Memory != 0) {
 		var err error
 		if l.group, err = cgroup.Create(s.name, spec.Name, spec.CPU, spec.Memory); err != nil {
@@ -107,9 +109,11 @@ func (l *life) end() string {
 func (s *Supervisor) watchNode(n *labNode, l *life) {
 	<-l.agent.Done()
 	s.reaper.Collected(l.agent.PID())
+	words := ""
 	n.mu.Lock()
 	if l.reason = l.stopping; l.reason == "" {
 		l.reason = l.end()
+		words = s.reviveLater(n, n.reviver.clock.Now()-l.began) // before anybody can see it down, and call that off
 	}
 	n.paused = false
 	close(l.down)
@@ -118,7 +122,7 @@ func (s *Supervisor) watchNode(n *labNode, l *life) {
 		s.unplugAll(n)
 	}
 	close(l.over)
-	s.Publish(Event{Kind: NodeDown, Node: n.spec.Name, Text: fmt.Sprintf("node %s is down: %s", n.spec.Name, l.reason)})
+	s.Publish(Event{Kind: NodeDown, Node: n.spec.Name, Text: fmt.Sprintf("node %s is down: %s%s", n.spec.Name, l.reason, words)})
 }
 
 // lock waits for the right to change the state of the node, which unlock gives back.
@@ -151,8 +155,7 @@ const startTime = 30 * time.Second
 // startAgain starts a node that is down, and its links as they were last asked to be.
 // The caller has the right to change the node.
 func (s *Supervisor) startAgain(ctx context.Context, n *labNode) error {
-	ctx, cancel := context.WithTimeout(ctx, startTime)
-	defer cancel()
+	n.reviver.cancel()
 	<-n.current().over
 	n.mu.Lock()
 	first := n.life.agent == nil // an Apply has added the node
@@ -165,7 +168,9 @@ func (s *Supervisor) startAgain(ctx context.Context, n *labNode) error {
 	if err != nil {
 		return err
 	}
-	if err := s.bringUp(ctx, n, l); err != nil {
+	soon, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	if err := s.bringUp(soon, n, l); err != nil {
 		l.agent.Kill()
 		<-l.agent.Done()
 		s.reaper.Collected(l.agent.PID())
@@ -181,7 +186,7 @@ func (s *Supervisor) startAgain(ctx context.Context, n *labNode) error {
 	}
 	s.Publish(Event{Kind: NodeUp, Node: n.spec.Name, Text: fmt.Sprintf(words, n.spec.Name)})
 	go s.watchNode(n, l)
-	return nil
+	return s.growTree(ctx, s.switched(n)...)
 }
 
 // bringUp makes the interfaces of a node whose agent has just been started, has it

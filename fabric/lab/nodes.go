@@ -17,6 +17,7 @@ import (
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/node/cgroup"
+	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -33,6 +34,8 @@ type nodeState struct {
 	// of the node, which takes several steps.
 	changing chan struct{}
 
+	reviver reviver
+
 	mu   sync.Mutex // guards what follows
 	life *life      // the present one, or the last; never nil once the lab is ready
 	// restarts is how often the node was started again, whether or not it came up.
@@ -42,7 +45,7 @@ type nodeState struct {
 }
 
 func newLabNode(spec *topology.Node) *labNode {
-	return &labNode{spec, &nodeState{changing: make(chan struct{}, 1)}}
+	return &labNode{spec, &nodeState{changing: make(chan struct{}, 1), reviver: reviver{clock: clock.Real()}}}
 }
 
 // current is the node's present life, or its last.

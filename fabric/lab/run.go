@@ -48,6 +48,7 @@ type run struct {
 	ctx     context.Context   // ends when nobody waits for the result any more
 	over    chan struct{}     // closed when the run is
 	results []report.Workload // in the order of the topology; each written by its own goroutine
+	servers []*life           // of the nodes with the workloads' servers, in the same order; set by serve
 
 	mu       sync.Mutex // guards what follows
 	problems []string
@@ -61,7 +62,7 @@ func (s *Supervisor) run(ctx context.Context) (*report.Run, error) {
 	}
 	defer close(r.over)
 	r.Supervisor = s.now() // which does not change while the lab runs
-	r.results = make([]report.Workload, len(r.topo.Workloads))
+	r.results, r.servers = make([]report.Workload, len(r.topo.Workloads)), make([]*life, len(r.topo.Workloads))
 	return r.all(ctx)
 }
 
@@ -232,7 +233,7 @@ func (r *run) path(i int) (from netip.Addr, to netip.AddrPort, err error) {
 }
 
 func (r *run) serve(ctx context.Context, i int) error {
-	agent, err := r.Node(r.topo.Workloads[i].To)
+	n, err := r.host(r.topo.Workloads[i].To)
 	if err != nil {
 		return err
 	}
@@ -240,7 +241,8 @@ func (r *run) serve(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	return agent.Serve(ctx, r.spec(i), at)
+	r.servers[i] = n.current()
+	return r.servers[i].agent.Serve(ctx, r.spec(i), at)
 }
 
 // workload runs workload i at its time.
@@ -294,7 +296,7 @@ func (r *run) client(ctx context.Context, agent *node.Agent, i int, from netip.A
 	defer cancel(nil)
 	go func() {
 		select {
-		case <-r.byName[w.To].current().down:
+		case <-r.servers[i].down:
 		case <-ctx.Done():
 			return
 		}
@@ -319,6 +321,10 @@ func (r *run) unserve(ctx context.Context, i int) {
 	agent, err := r.Node(w.To)
 	if err != nil {
 		r.failed(i, err)
+		return
+	}
+	if agent != r.servers[i].agent {
+		r.failed(i, fmt.Errorf("node %s was started again, and what its server had found is lost", w.To))
 		return
 	}
 	found, err := agent.Unserve(ctx, w.Name)

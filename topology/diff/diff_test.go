@@ -82,6 +82,9 @@ func TestCompare(t *testing.T) {
 		{"limits", ab, strings.Replace(ab, "a: ", "a: {cpu: 0.5, memory: 1GiB}", 1), `
 ± node a restarts because cpu none -> 0.5, memory none -> 1GiB (its processes are limited from when they start)
 `},
+		{"a policy", ab, strings.Replace(ab, "a: ", "a: {restart: always}", 1), `
+~ node a restart never -> always
+`},
 		{"an adapter", ab, strings.Replace(ab, "a: ", "a: {cpu: 1, adapter: {max_srq_depth: 4096, roce_frame_size: 1024}}", 1), `
 ± node a restarts because cpu none -> 1, adapter.max_srq_depth the default -> 4096, adapter.roce_frame_size the default -> 1024 (its processes are limited from when they start)
 `},

@@ -10,6 +10,10 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
+// inPlace are the fields of a node that change while it goes on: the lab reads them
+// when it needs them.
+var inPlace = map[string]bool{"Restart": true}
+
 // starts says of fields of a node why it is restarted when they change.
 var starts = map[string]string{
 	"CPU":    "its processes are limited from when they start",
@@ -79,11 +83,11 @@ func compareNode(was, is *topology.Node) []Change {
 		case "Routes":
 			changes = append(changes, Change{Key: routesKey, From: fmt.Sprint(len(was.Routes)), To: fmt.Sprint(len(is.Routes))})
 		default:
-			why := starts[field]
-			if why == "" {
-				why = "its agent has this from when it starts"
+			c := Change{Key: key(field), From: value(field, x), To: value(field, y), Why: starts[field]}
+			if c.Why == "" && !inPlace[field] {
+				c.Why = "its agent has this from when it starts"
 			}
-			changes = append(changes, Change{Key: key(field), From: value(field, x), To: value(field, y), Why: why})
+			changes = append(changes, c)
 		}
 	}
 	return changes
@@ -171,6 +175,8 @@ func value(field string, of any) string {
 	}
 	text := fmt.Sprint(of)
 	switch {
+	case field == "Restart":
+		return choice(v.Bool(), "always", "never")
 	case field == "Memory":
 		text = topology.FormatSize(v.Uint())
 	case v.Kind() == reflect.Slice || v.Kind() == reflect.Map || v.Kind() == reflect.Struct:
