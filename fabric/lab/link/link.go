@@ -133,22 +133,14 @@ func (n *Network) Make(link, mtu int, ends [2]End) error {
 	}
 	var b rtnl.Batch
 	for end, e := range ends {
-		addPair(&b, link, end, mtu, e)
-		addQdiscs(&b, link, end)
+		addEnd(&b, link, end, mtu, e)
 	}
 	if _, err := n.do(&b); err != nil {
 		return noRedirect(err)
 	}
-	for end, e := range ends {
-		if e.Bridge != nil {
-			if err := n.enslave(link, end, e.Bridge, e.Wire || ends[1-end].Outside != nil); err != nil {
-				return err
-			}
-		}
-		if e.Outside != nil {
-			if err := completeChecksums(Middle(link, end)); err != nil {
-				return fmt.Errorf("%s: %w", Middle(link, end), err)
-			}
+	for end := range ends {
+		if err := n.finish(link, end, ends); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -219,22 +211,12 @@ func (n *Network) Up(link int) error {
 }
 
 // Down takes a link's middles down: the nodes lose the carrier, as when a cable
-// is pulled.
+// is pulled. One that has vanished with its node is no error.
 func (n *Network) Down(link int) error {
 	for end := range 2 {
-		if err := n.handle.LinkSetDown(middle(link, end)); err != nil {
+		if err := n.handle.LinkSetDown(middle(link, end)); err != nil && !errors.Is(err, unix.ENODEV) {
 			return fmt.Errorf("set %s down: %w", Middle(link, end), err)
 		}
-	}
-	return nil
-}
-
-// Unplug takes the middle at one end of a link down, whose other end has vanished with
-// its node: the node at this end loses the carrier.
-func (n *Network) Unplug(link, end int) error {
-	err := n.handle.LinkSetDown(middle(link, end))
-	if err != nil && !errors.Is(err, unix.ENODEV) { // this end has vanished, too
-		return fmt.Errorf("set %s down: %w", Middle(link, end), err)
 	}
 	return nil
 }
