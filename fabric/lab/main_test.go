@@ -155,7 +155,8 @@ func remains(t testing.TB, name string) string {
 		t.Fatal(err)
 	}
 	left = append(left, files...)
-	sockets, err := os.ReadFile("/proc/net/unix")
+	// The main thread, which /proc/net is of, may be in the namespace of a test before.
+	sockets, err := os.ReadFile("/proc/thread-self/net/unix")
 	if err != nil {
 		t.Fatal(err)
 	}
