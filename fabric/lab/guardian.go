@@ -68,12 +68,13 @@ func guard(name string) error {
 	return p.cleanAs(locked)
 }
 
-// supervisorAttributes are the namespaces that every lab has. An ordinary user
+// supervisorAttributes are the namespaces that every lab has; that of IPC is there so that
+// no shared memory segment outlives the lab. An ordinary user
 // becomes root in a user namespace that holds the others.
 func supervisorAttributes() *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{
 		Setsid:     true,
-		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWPID,
+		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC,
 	}
 	if !privileged() {
 		attr.Cloneflags |= unix.CLONE_NEWUSER

@@ -9,7 +9,7 @@
 //     namespace, no socket and no cgroup with a process (remains_test.go); what is
 //     there are names, which the next command removes;
 //   - the host is as it was before: interfaces, addresses, routes, rules, mounts,
-//     settings below /proc/sys/net, /etc/hosts (host_test.go);
+//     settings below /proc/sys/net, /etc/hosts, System V IPC (host_test.go);
 //   - the same lab comes up again at once, and goes down.
 //
 // Moments and faults are tables: a new verb is one more row of moments, a new

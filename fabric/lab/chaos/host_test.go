@@ -41,7 +41,7 @@ func host(t testing.TB) []string {
 	for _, r := range rules {
 		add("rule", r)
 	}
-	for _, file := range []string{"/proc/1/mounts", "/etc/hosts", "/proc/sys/kernel/hostname"} {
+	for _, file := range []string{"/proc/1/mounts", "/etc/hosts", "/proc/sys/kernel/hostname", "/proc/sysvipc/shm", "/proc/sysvipc/msg", "/proc/sysvipc/sem"} {
 		data, err := os.ReadFile(file)
 		if os.IsPermission(err) { // another user's
 			data, err = os.ReadFile("/proc/thread-self/mounts")

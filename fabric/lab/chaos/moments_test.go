@@ -25,7 +25,7 @@ var moments = []moment{
 	{name: "up", args: func(t *trial) []string { return t.withRecord("up", t.file) }, owns: true, releases: true, usual: 250 * time.Millisecond},
 	{name: "run", args: func(t *trial) []string { return t.withRecord("run", t.file) }, owns: true, usual: 900 * time.Millisecond},
 	{name: "exec", args: func(t *trial) []string {
-		return []string{"exec", t.lab + "/a", "--", "sh", "-c", "sleep 60 & sleep 60"}
+		return []string{"exec", t.lab + "/a", "--", "sh", "-c", "ipcmk -M 4096 >/dev/null; sleep 60 & sleep 60"}
 	}, up: true, usual: 100 * time.Millisecond},
 	{name: "capture", args: func(t *trial) []string { return []string{"capture", t.lab + "/a:eth0", "-w", "capture.pcapng"} }, up: true, usual: 150 * time.Millisecond},
 	{name: "down", args: func(t *trial) []string { return []string{"down", t.lab} }, up: true, usual: 40 * time.Millisecond},
