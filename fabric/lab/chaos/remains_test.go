@@ -15,7 +15,8 @@ import (
 )
 
 // A process is one of the trial's: it, or what started it, was started with the trial's
-// mark in its environment; or it is in the lab's PID namespace.
+// mark in its environment; or it works in the trial's directory; or it is in the lab's
+// PID namespace.
 type process struct {
 	pid  int
 	args string
@@ -77,6 +78,10 @@ func (t *trial) ours(p process) bool {
 		return false // it has ended, or is another user's
 	}
 	if t.namespaces[ns] != nil {
+		return true
+	}
+	cwd, err := os.Readlink(p.dir("cwd"))
+	if err == nil && strings.TrimSuffix(cwd, " (deleted)") == t.dir { // also of one that hides the rest
 		return true
 	}
 	environ, err := os.ReadFile(p.dir("environ"))
