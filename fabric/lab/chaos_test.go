@@ -2,11 +2,14 @@ package lab
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/control"
 	"golang.org/x/sys/unix"
 )
 
@@ -155,5 +158,22 @@ func TestSweepWhileLabsStart(t *testing.T) {
 	<-swept
 	if rest := remains(t, topo.Name); rest != "" {
 		t.Errorf("left behind: %s", rest)
+	}
+}
+
+// Who takes down a lab whose supervisor is stopped is told how to, and does not wait for
+// ever.
+func TestDownOfStoppedSupervisor(t *testing.T) {
+	t.Parallel() // it waits
+	topo := ring(uniqueName(t), 2)
+	started := start(t, topo)
+	supervisor := processOf(t, topo.Name, supervisorName)
+	stopped := process{supervisor, supervisorName + " " + topo.Name}
+	stopped.signal(t, unix.SIGSTOP)
+	defer stopped.signal(t, unix.SIGCONT)
+	err := started.Down(testContext(t))
+	wantCode(t, err, control.Failed)
+	if want := fmt.Sprintf("`kill -9 %d` ends it", supervisor); err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
 	}
 }

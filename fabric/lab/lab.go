@@ -370,9 +370,14 @@ func (l *Lab) Close() error {
 
 // Down takes the lab down and returns when nothing of it is left. The Lab is
 // closed then. If the lab's guardian was killed, the kernel may be about to end its
-// last processes.
+// last processes. It fails if the lab does not answer, as one whose supervisor is stopped.
 func (l *Lab) Down(ctx context.Context) error {
-	err := l.conn.Call(ctx, methodDown, nil, nil)
+	asked, cancel := context.WithTimeout(ctx, endTime)
+	defer cancel()
+	err := l.conn.Call(asked, methodDown, nil, nil)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return l.place.mute()
+	}
 	if err != nil && !errors.Is(err, control.ErrClosed) { // the end of the channel is the lab's
 		return err
 	}

@@ -196,6 +196,16 @@ func (p place) awaitEnd(life *os.File) error {
 	return p.cleanAs(life)
 }
 
+// mute is the error of a lab that does not answer, with what can be done about it.
+func (p place) mute() error {
+	remedy := ""
+	var s state
+	if data, err := os.ReadFile(p.stateFile()); err == nil && json.Unmarshal(data, &s) == nil && s.Supervisor != 0 {
+		remedy = fmt.Sprintf(": if process %d is its supervisor, `kill -9 %[1]d` ends it", s.Supervisor)
+	}
+	return control.Errorf(control.Failed, "lab %s does not answer%s", p.name, remedy)
+}
+
 // unheard fails with errLocked if somebody listens at the lab's socket.
 func (p place) unheard() error {
 	sock, err := p.dial(context.Background())

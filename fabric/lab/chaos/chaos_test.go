@@ -16,6 +16,9 @@ import (
 func TestChaos(t *testing.T) {
 	chosen := chosenFaults(t)
 	first, end := 0, *trials
+	if end == 0 {
+		end = len(chosen)
+	}
 	if *alone >= 0 {
 		first, end = *alone, *alone+1
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	trials = flag.Int("trials", 12, "how many trials")
+	trials = flag.Int("trials", 0, "how many trials; 0: one of each fault")
 	seed   = flag.Uint64("seed", 1, "what the trials' choices are drawn from")
 	alone  = flag.Int("trial", -1, "the one trial to do, by its number")
 	only   = flag.String("only", "", "do faults whose name matches this regular expression")
