@@ -67,9 +67,9 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	root.SetHelpCommand(helpCommand())
 	cobra.EnableCommandSorting = false
 	for _, verb := range []*cobra.Command{
-		runCommand(), upCommand(), downCommand(), lsCommand(), gcCommand(), inspectCommand(), execCommand(),
+		runCommand(), upCommand(), downCommand(), lsCommand(), inspectCommand(), execCommand(),
 		linkCommand(), adapterCommand(), countersCommand(), connectionsCommand(), captureCommand(),
-		rpingCommand(), rcPingpongCommand(), validateCommand(), generateCommand(), doctorCommand(), versionCommand(),
+		rpingCommand(), rcPingpongCommand(), validateCommand(), generateCommand(), doctorCommand(), gcCommand(), versionCommand(),
 	} {
 		verb.DisableFlagsInUseLine = true
 		root.AddCommand(verb)
