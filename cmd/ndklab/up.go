@@ -46,23 +46,6 @@ no workload: "ndklab run LAB" does. The lab stays up until "ndklab down LAB".
 	return cmd
 }
 
-// tellUp prints what was started.
-func tellUp(cmd *cobra.Command, l *lab.Lab, output *format) error {
-	// Who starts a lab with ends outside needs to know where they are.
-	inspection, err := l.Inspect(cmd.Context())
-	if err != nil {
-		return err
-	}
-	result := struct {
-		lab.Info
-		Externals []report.External `json:"externals,omitempty"`
-	}{l.Info(), inspection.Externals}
-	return output.print(cmd.OutOrStdout(), result, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "lab %s is up: `ndklab inspect %s` shows it, `ndklab down %s` takes it down\n", result.Lab, result.Lab, result.Lab)
-		return errors.Join(err, report.WriteExternals(w, result.Externals))
-	})
-}
-
 // start builds the lab of a file and says so.
 func start(cmd *cobra.Command, file string, seed *seedFlag, logs *logFlags) (*lab.Lab, *progress, error) {
 	t, err := readTopology(cmd.Context(), file)
@@ -100,4 +83,21 @@ func explained(cmd *cobra.Command, err error) error {
 		err = fmt.Errorf("%w\n%s", err, f)
 	}
 	return err
+}
+
+// tellUp prints what was started.
+func tellUp(cmd *cobra.Command, l *lab.Lab, output *format) error {
+	// Who starts a lab with ends outside needs to know where they are.
+	inspection, err := l.Inspect(cmd.Context())
+	if err != nil {
+		return err
+	}
+	result := struct {
+		lab.Info
+		Externals []report.External `json:"externals,omitempty"`
+	}{l.Info(), inspection.Externals}
+	return output.print(cmd.OutOrStdout(), result, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "lab %s is up: `ndklab inspect %s` shows it, `ndklab down %s` takes it down\n", result.Lab, result.Lab, result.Lab)
+		return errors.Join(err, report.WriteExternals(w, result.Externals))
+	})
 }
