@@ -77,6 +77,8 @@ func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error
 		return answered(ctx, s, r, s.connections)
 	case methodEnable:
 		return s.enable(ctx, r)
+	case methodChange:
+		return s.change(ctx, r)
 	}
 	return s.handleLinks(ctx, r)
 }
@@ -94,7 +96,16 @@ func (s *Supervisor) info() Info {
 	if s.checkReady() != nil {
 		return Info{Lab: s.name, State: Starting}
 	}
-	return Info{Lab: s.name, State: Ready, Seed: s.topo.Seed, Nodes: len(s.topo.Nodes), Links: len(s.links), Up: s.Since().Seconds()}
+	info := Info{Lab: s.name, State: Ready, Seed: s.topo.Seed, Nodes: len(s.topo.Nodes), Links: len(s.links), Up: s.Since().Seconds()}
+	for _, n := range s.nodes {
+		switch n.status().State {
+		case nodeDown:
+			info.Down++
+		case nodePaused:
+			info.Paused++
+		}
+	}
+	return info
 }
 
 func (s *Supervisor) inspect(ctx context.Context) (*Inspection, error) {

@@ -32,6 +32,7 @@ const (
 	methodNodes       = "nodes"       // name of a node, "" for all -> list of report.Node
 	methodAdapter     = "adapter"     // name of a node, "" for all -> list of report.NodeAdapter
 	methodEnable      = "enable"      // enableParams -> StateChange
+	methodChange      = "change"      // changeParams -> NodeChange
 	methodConnections = "connections" // name of a node, "" for all -> report.Connections
 	methodCapture     = "capture"     // captureParams; answers when the capture is over
 	methodWatch       = "watch"       // send events from now on
@@ -63,6 +64,9 @@ type Info struct {
 	Nodes int     `json:"nodes"`
 	Links int     `json:"links"`
 	Up    float64 `json:"up_seconds"` // since all nodes were ready
+	// Of the nodes, those that are down and those that are paused.
+	Down   int `json:"nodes_down,omitempty"`
+	Paused int `json:"nodes_paused,omitempty"`
 }
 
 // States of a lab.
@@ -127,6 +131,12 @@ type enableParams struct {
 	Enable bool
 }
 
+type changeParams struct {
+	Node   string
+	Action Action
+	Signal syscall.Signal // of KillNode
+}
+
 // A StateChange is what enabling or disabling a node's adapter has done.
 type StateChange struct {
 	Lab     string `json:"lab"`
@@ -150,6 +160,9 @@ type Event struct {
 // Kinds of events.
 const (
 	NodeDown    = "node-down"
+	NodeUp      = "node-up" // again
+	NodePaused  = "node-paused"
+	NodeResumed = "node-resumed"
 	LinkChanged = "link-changed"
 	Captured    = "captured" // a capture of the topology is complete
 	Warning     = "warning"

@@ -48,6 +48,7 @@ var faults = []fault{
 	{name: "interrupt-and-kill", strike: func(t *trial) bool { return toCommand(unix.SIGINT)(t) && again(t, toCommand(unix.SIGKILL)) }, command: true},
 	{name: "terminate", strike: toCommand(unix.SIGTERM), command: true},
 	{name: "stop-agent", strike: signal("ndklab-node", unix.SIGSTOP), stuck: true},
+	{name: "pause-node", during: lives, strike: func(t *trial) bool { t.must("pause", t.lab+"/a"); return true }},
 	{name: "out-of-memory", root: true, during: lives, needs: func(s *shape) { s.limited = true }, strike: outOfMemory},
 	{name: "full-disk", during: []string{"up", "run"}, root: true, prepare: fullDisk, strike: nothing, needs: func(s *shape) { s.decisions = true }},
 	{name: "broken-state", strike: breakState},
