@@ -38,11 +38,16 @@ const (
 // themselves, so that it finds those of a lab whose state file somebody has removed. It
 // touches nothing of a lab that lives, is starting or is being taken down.
 func Collect(labs []string, dryRun bool) ([]Leftover, error) {
-	found := []Leftover{}
 	dir, err := stateDir()
 	if err != nil {
-		return found, err
+		return []Leftover{}, err
 	}
+	return collectIn(dir, labs, dryRun)
+}
+
+// collectIn is Collect for labs with this state directory.
+func collectIn(dir string, labs []string, dryRun bool) ([]Leftover, error) {
+	found := []Leftover{}
 	groups := cgroup.Labs()
 	names, problems := leftNames(dir, groups)
 	for _, name := range names {

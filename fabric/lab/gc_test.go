@@ -146,15 +146,15 @@ func TestCollect(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p := testPlace(t)
+			p := place{t.TempDir(), testPlace(t).name} // where no other command sweeps
 			want := test.make(t, p)
-			before := withoutSockets(remains(t, p.name))
+			before := placeRemains(t, p)
 			for _, step := range []struct {
 				name   string
 				dryRun bool
 				want   []Leftover
 			}{{"dry run", true, want}, {"first", false, want}, {"second", false, nil}} {
-				got, err := Collect([]string{p.name}, step.dryRun)
+				got, err := collectIn(p.dir, []string{p.name}, step.dryRun)
 				if err != nil {
 					t.Errorf("%s: %v", step.name, err)
 				}
@@ -163,25 +163,27 @@ func TestCollect(t *testing.T) {
 						t.Errorf("%s (-want +got):\n%s", step.name, diff)
 					}
 				}
-				if now := withoutSockets(remains(t, p.name)); now != before && (step.dryRun || want == nil) {
+				if now := placeRemains(t, p); now != before && (step.dryRun || want == nil) {
 					t.Errorf("%s: what was %s is %s", step.name, before, now)
 				}
 			}
-			if rest := remains(t, p.name); want != nil && rest != "" {
+			if rest := placeRemains(t, p); want != nil && rest != "" {
 				t.Errorf("left behind: %s", rest)
 			}
 		})
 	}
 }
 
-// withoutSockets leaves sockets out of what remains: they include those of clients that
-// were not answered.
-func withoutSockets(rest string) string {
-	var left []string
-	for item := range strings.SplitSeq(rest, ", ") {
-		if !strings.HasPrefix(item, "socket") {
-			left = append(left, item)
+// placeRemains lists what there is of a lab, wherever its files are.
+func placeRemains(t *testing.T, p place) string {
+	t.Helper()
+	left := cgroupsOf(t, p.name)
+	for _, pattern := range []string{filepath.Join(p.dir, p.name+".*"), filepath.Join(namesDir, p.name+".*")} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
 		}
+		left = append(left, files...)
 	}
 	return strings.Join(left, ", ")
 }
