@@ -212,23 +212,23 @@ func (t *trial) must(args ...string) {
 // when it is over.
 func (t *trial) eventually(ok func() string) {
 	t.Helper()
-	t.within(soon, ok)
+	if missing := poll(soon, ok); missing != "" {
+		t.Fatalf("after %v: %s", soon, missing)
+	}
 }
 
-func (t *trial) within(limit time.Duration, ok func() string) {
-	t.Helper()
+// poll waits until ok returns "", for at most limit, and returns what it returned last.
+func poll(limit time.Duration, ok func() string) (missing string) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	late := time.After(limit)
-	for {
-		missing := ok()
-		if missing == "" {
-			return
+	for late := time.After(limit); ; {
+		if missing = ok(); missing == "" {
+			return ""
 		}
 		select {
 		case <-tick.C:
 		case <-late:
-			t.Fatalf("after %v: %s", limit, missing)
+			return missing
 		}
 	}
 }
@@ -329,8 +329,7 @@ func (t *trial) finish() {
 // isOver reports whether the lab ends without being taken down, and waits for it where that
 // cannot be known otherwise.
 func (t *trial) isOver() bool {
-	if t.fault.ends {
-		// An up that has just released its lab is a command that has ended.
+	if t.fault.ends && !(t.moment.up && t.moment.owns) { // else it was the one before that has ended
 		return true
 	}
 	if !t.moment.owns {
@@ -339,19 +338,13 @@ func (t *trial) isOver() bool {
 	if !t.moment.releases {
 		return true
 	}
-	switch t.command.ProcessState.ExitCode() {
-	case 0:
+	code := t.command.ProcessState.ExitCode()
+	if code == 0 {
 		return false
-	case -1: // killed, before or after it released the lab
-		for late := time.After(soon); t.alive() != ""; {
-			select {
-			case <-late:
-				return false
-			default:
-			}
-		}
 	}
-	return true
+	// One that was killed has released the lab before or not; one that was to put a lab in
+	// the place of another may have left that one alone.
+	return code != -1 && !t.moment.up || poll(soon, t.alive) == ""
 }
 
 // ownMounts puts what is left of the trial in a mount namespace of its own. The thread ends
