@@ -18,23 +18,26 @@ import (
 // groupOf makes a control group, as a lab with a limited node has it.
 func groupOf(t *testing.T, p place) string {
 	t.Helper()
-	if err := cgroup.Available(); err != nil {
-		t.Skipf("no control groups here: %v", err)
+	root := "/sys/fs/cgroup/memory" // version 1, or hybrid
+	if !exists(root) {
+		root = "/sys/fs/cgroup"
 	}
-	g, err := cgroup.Create(p.name, "a", 0, 64<<20)
-	if err != nil {
-		t.Fatal(err)
+	if os.Geteuid() != 0 || !exists(filepath.Join(root, "cgroup.procs")) {
+		t.Skip("no control groups for us here")
 	}
+	dir := filepath.Join(root, "ndklab", p.name, "a")
+	eventually(t, testTime, func() string { // another lab's end may remove the parent
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 	t.Cleanup(func() {
 		if err := cgroup.Remove(p.name); err != nil {
 			t.Error(err)
 		}
 	})
-	dirs := cgroupsOf(t, p.name)
-	if len(dirs) != 1 {
-		t.Fatalf("group %s is at %v", g.Path(), dirs)
-	}
-	return filepath.Join(strings.TrimPrefix(dirs[0], "cgroup "), "a")
+	return dir
 }
 
 // nameOf makes a name for ip netns of an external out, whose namespace is in a process
