@@ -46,7 +46,7 @@ import (
 // fails with the reason of it.
 type Lab struct {
 	place place
-	life  *os.File // the state file, whose lock tells when the lab's processes are gone
+	life  *os.File // the state file, whose lock tells when the lab's processes are gone; nil if it was removed
 	conn  *control.Conn
 	info  Info
 	owner bool // the lab ends with the connection
@@ -226,7 +226,7 @@ var errNoLab = errors.New("no such lab")
 func open(ctx context.Context, p place) (*Lab, error) {
 	life, err := os.Open(p.stateFile())
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errNoLab
+		life, err = nil, nil // somebody may have removed that of a lab which is up
 	}
 	if err != nil {
 		return nil, err
@@ -267,7 +267,13 @@ func List(ctx context.Context) ([]Info, error) {
 	if err != nil {
 		return nil, err
 	}
+	others, err := heard()
+	if err != nil {
+		return nil, err
+	}
+	names = append(names, others...)
 	slices.Sort(names)
+	names = slices.Compact(names)
 	found := make([]*Info, len(names))
 	err = parallel(ctx, 16, len(names), func(ctx context.Context, i int) error {
 		found[i] = look(ctx, place{dir: dir, name: names[i]})
@@ -353,9 +359,13 @@ func (l *Lab) Done() <-chan struct{} { return l.over }
 func (l *Lab) Err() error { return l.reason }
 
 // Release lets the lab live on after the caller's end. It is for the caller of
-// Start.
+// Start. That ctx ends does not interrupt it once it has begun, so that nobody is left
+// not knowing whose the lab is.
 func (l *Lab) Release(ctx context.Context) error {
-	if err := l.call(ctx, methodRelease, nil, nil); err != nil {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := l.call(context.WithoutCancel(ctx), methodRelease, nil, nil); err != nil {
 		return err
 	}
 	l.owner = false
@@ -370,9 +380,14 @@ func (l *Lab) Close() error {
 
 // Down takes the lab down and returns when nothing of it is left. The Lab is
 // closed then. If the lab's guardian was killed, the kernel may be about to end its
-// last processes.
+// last processes. It fails if the lab does not answer, as one whose supervisor is stopped.
 func (l *Lab) Down(ctx context.Context) error {
-	err := l.conn.Call(ctx, methodDown, nil, nil)
+	asked, cancel := context.WithTimeout(ctx, endTime)
+	defer cancel()
+	err := l.conn.Call(asked, methodDown, nil, nil)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return l.place.mute()
+	}
 	if err != nil && !errors.Is(err, control.ErrClosed) { // the end of the channel is the lab's
 		return err
 	}
