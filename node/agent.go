@@ -219,7 +219,7 @@ func (a *Agent) Counters(ctx context.Context) (Counters, error) {
 // command and 126 if it cannot be executed, with the reason on its standard
 // error. An error means that nothing is known of the command's end.
 //
-// The command leads a process group. When ctx ends, Exec returns with its error
+// The command leads a process group, and with cmd.Terminal a session. When ctx ends, Exec returns with its error
 // and the group gets SIGTERM and, killDelay later, SIGKILL; likewise when the
 // control channel ends. Processes that left the group, and those that the command
 // leaves behind when it ends by itself, live on until the lab's PID namespace

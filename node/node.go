@@ -73,6 +73,9 @@ type Command struct {
 	Env []string
 	// Dir is the working directory; "" is the agent's, which is the supervisor's.
 	Dir string
+	// Terminal has the command lead a session, whose controlling terminal is its
+	// standard input.
+	Terminal bool
 }
 
 // Counters are a node's counts since its adapter was opened.
