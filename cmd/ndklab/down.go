@@ -20,15 +20,7 @@ this user, and is content if there is none.`,
   ndklab down --all`,
 	}
 	all := cmd.Flags().Bool("all", false, "all labs of this user")
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		switch {
-		case *all && len(args) > 0:
-			return misuse("down takes a lab or --all, found both")
-		case !*all && len(args) != 1:
-			return misuse("down takes one lab or --all, found %d labs", len(args))
-		}
-		return nil
-	}
+	cmd.Args = labOrAll(all)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		sweep(cmd)
 		names := args

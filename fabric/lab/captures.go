@@ -117,6 +117,8 @@ func (s *Supervisor) capture(ctx context.Context, r *control.Request) error {
 	if err != nil {
 		return err
 	}
+	s.Publish(Event{Kind: CaptureStarted, Node: l.spec.Endpoints[end].Node, Link: params.Endpoint, Text: fmt.Sprintf("capture of %s begins", params.Endpoint)})
+	defer s.Publish(Event{Kind: CaptureDone, Node: l.spec.Endpoints[end].Node, Link: params.Endpoint, Text: fmt.Sprintf("capture of %s is over", params.Endpoint)})
 	var down chan struct{} // of an external: never
 	if n := s.byName[l.spec.Endpoints[end].Node]; n != nil {
 		down = n.down

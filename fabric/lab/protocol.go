@@ -34,7 +34,8 @@ const (
 	methodEnable      = "enable"      // enableParams -> StateChange
 	methodConnections = "connections" // name of a node, "" for all -> report.Connections
 	methodCapture     = "capture"     // captureParams; answers when the capture is over
-	methodWatch       = "watch"       // send events from now on
+	methodEvents      = "events"      // eventsParams -> eventsAnswer
+	methodWatch       = "watch"       // watchParams; then send events
 	methodDown        = "down"        // end the lab
 	methodWait        = "wait"        // answers when the lab is over, with an error that says why
 )
@@ -140,11 +141,13 @@ type StateChange struct {
 // An Event is something that happened in a lab.
 type Event struct {
 	At       time.Duration `json:"at"` // since all nodes were ready; 0 before
+	Time     time.Time     `json:"time"`
 	Kind     string        `json:"kind"`
 	Node     string        `json:"node,omitempty"`
 	Link     string        `json:"link,omitempty"` // one of its endpoints
 	Workload string        `json:"workload,omitempty"`
-	Text     string        `json:"text"` // for people
+	Text     string        `json:"text"`           // for people
+	Lost     uint64        `json:"lost,omitempty"` // of EventsLost: how many
 }
 
 // Kinds of events.

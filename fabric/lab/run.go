@@ -168,7 +168,9 @@ func (r *run) conclude(ctx context.Context, result *report.Run) error {
 		for d, l := 0, &result.Links[i]; d < 2; d++ {
 			for _, o := range l.Directions[d].Overruns {
 				if !o.Allowed {
-					r.problem("overrun of link %s to %s: %s: tolerated %s, got %s", l.Endpoints[d], l.Endpoints[1-d], o.Figure, o.Tolerated, o.Got)
+					text := fmt.Sprintf("overrun of link %s to %s: %s: tolerated %s, got %s", l.Endpoints[d], l.Endpoints[1-d], o.Figure, o.Tolerated, o.Got)
+					r.problem("%s", text)
+					r.Publish(Event{Kind: LinkOverrun, Link: l.Endpoints[d], Text: text})
 				}
 			}
 		}
