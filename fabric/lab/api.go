@@ -86,6 +86,8 @@ func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error
 		return answered(ctx, s, r, adapters)
 	case methodConnections:
 		return answered(ctx, s, r, s.connections)
+	case methodAwait:
+		return s.await(ctx, r)
 	case methodEnable:
 		return s.enable(ctx, r)
 	}

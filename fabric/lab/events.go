@@ -70,6 +70,13 @@ func (h *history) from(n uint64) (e Event, number uint64, more <-chan struct{}) 
 	return Event{}, 0, h.more
 }
 
+// next is the number of the event to come.
+func (h *history) next() uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.last + 1
+}
+
 // all is every event kept that came at since or later, and the number of the event
 // to come next.
 func (h *history) all(since time.Time) (events []Event, next uint64) {
@@ -104,9 +111,7 @@ func (s *Supervisor) watch(conn *control.Conn, number uint64) {
 	}
 	c.watches = true
 	if number == 0 {
-		s.history.mu.Lock()
-		number = s.history.last + 1
-		s.history.mu.Unlock()
+		number = s.history.next()
 	}
 	go s.history.send(conn.Done(), number, func(e Event) error { return conn.Notify(noticeEvent, e) })
 }
