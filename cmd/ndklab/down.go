@@ -11,8 +11,9 @@ import (
 
 func downCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "down LAB|--all",
-		Short: "Take a lab down",
+		Use:     "down LAB|--all",
+		Aliases: []string{"destroy"},
+		Short:   "Take a lab down",
 		Long: `Takes a lab down: its nodes with everything that runs in them, its links and its
 files. It returns when nothing of the lab is left. --all takes down all labs of
 this user, and is content if there is none.`,

@@ -64,6 +64,11 @@ func execute(args []string, stdout, stderr io.Writer) int {
 		code = exitExecFault
 	}
 	tell(stderr, err, code)
+	if code == exitUsage {
+		for _, name := range fromEnvironment(cmd) {
+			fmt.Fprintf(stderr, "ndklab: the environment has %s=%s\n", name, os.Getenv(name))
+		}
+	}
 	if errors.Is(err, errCommandLine) {
 		fmt.Fprintf(stderr, "ndklab: `%s --help` has the whole story\n", cmd.CommandPath())
 	}
