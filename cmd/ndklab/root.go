@@ -92,6 +92,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	}
 	root.SetHelpCommand(help) // or cobra adds its own
 	heedEnvironment(root)
+	completeArguments(root)
 	return root
 }
 

@@ -86,6 +86,8 @@ func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error
 		return answered(ctx, s, r, adapters)
 	case methodConnections:
 		return answered(ctx, s, r, s.connections)
+	case methodNames:
+		return NamesOf(s.topo), nil
 	case methodAwait:
 		return s.await(ctx, r)
 	case methodEnable:

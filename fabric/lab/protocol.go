@@ -36,6 +36,7 @@ const (
 	methodCapture     = "capture"     // captureParams; answers when the capture is over
 	methodEvents      = "events"      // eventsParams -> eventsAnswer
 	methodWatch       = "watch"       // watchParams; then send events
+	methodNames       = "names"       // -> Names
 	methodAwait       = "await"       // awaitParams -> Awaited
 	methodDown        = "down"        // end the lab
 	methodWait        = "wait"        // answers when the lab is over, with an error that says why
