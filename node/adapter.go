@@ -17,14 +17,15 @@ import (
 // This file makes an adapter of what a topology says of it.
 
 // startAdapter starts the node's adapter, at all its addresses, and shares it
-// with the programs that run in the node.
-func startAdapter(cfg *Config, c clock.Clock) (*lease.Server, error) {
+// with the programs that run in the node. qpError is told of queue pairs in error.
+func startAdapter(cfg *Config, c clock.Clock, qpError func(provider.QPError)) (*lease.Server, error) {
 	carrier, err := udp.Open(udp.Config{Addresses: cfg.addresses()})
 	if err != nil {
 		return nil, err
 	}
 	settings := adapterConfig(&cfg.Adapter)
 	settings.Clock = c
+	settings.QPError = qpError
 	settings.Rand = rand.New(rand.NewPCG(cfg.Seed, adapterStream))
 	settings.Log = func(message string) { log.Printf("adapter: %s", message) }
 	server, err := lease.Serve(settings, carrier)

@@ -15,15 +15,17 @@ import (
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/node/cgroup"
+	"github.com/ndklab/ndklab/provider"
 )
 
-// The requests that an agent answers, and its one notice.
+// The requests that an agent answers, and its notices.
 const (
 	methodUp       = "up"
 	methodCounters = "counters"
 	methodExec     = "exec"
 	methodSignal   = "signal"
-	methodStarted  = "started" // the agent's: the command of that ID runs
+	methodStarted  = "started"   // the agent's: the command of that ID runs
+	methodQPErrors = "qp-errors" // the agent's: a list of provider.QPError
 )
 
 type execResult struct {
@@ -152,7 +154,11 @@ func copyLines(w *os.File, prefix string, r *os.File) {
 
 // handle takes the agent's notices.
 func (a *Agent) handle(_ context.Context, r *control.Request) (any, error) {
-	if r.Method != methodStarted {
+	switch r.Method {
+	case methodStarted:
+	case methodQPErrors:
+		return nil, a.tellQPErrors(r)
+	default:
 		return nil, control.Errorf(control.Usage, "unknown request %q", r.Method)
 	}
 	var id string
@@ -165,6 +171,19 @@ func (a *Agent) handle(_ context.Context, r *control.Request) (any, error) {
 		close(started)
 	}
 	return nil, nil
+}
+
+func (a *Agent) tellQPErrors(r *control.Request) error {
+	var list []provider.QPError
+	if err := r.Decode(&list); err != nil {
+		return err
+	}
+	if a.cfg.QPError != nil {
+		for _, e := range list {
+			a.cfg.QPError(e)
+		}
+	}
+	return nil
 }
 
 func isClosed(c chan struct{}) bool {

@@ -145,7 +145,7 @@ func (a *agent) bringUp(r *control.Request) error {
 		return err
 	}
 	if len(cfg.addresses()) > 0 && !cfg.Forwards {
-		shared, err := startAdapter(&cfg, clock.Real())
+		shared, err := startAdapter(&cfg, clock.Real(), lease.NewErrorTeller(r.Conn, methodQPErrors).Tell)
 		if err != nil {
 			return err
 		}

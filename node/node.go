@@ -23,6 +23,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -39,6 +40,9 @@ type Config struct {
 	Interfaces []Interface
 	Forwards   bool // it is a router, without an adapter
 	Routes     []topology.Route
+	// QPError is told of queue pairs in error in the node, at most 64 a second one by
+	// one, and must not wait for the node; nil tells nobody.
+	QPError func(provider.QPError) `json:"-"`
 }
 
 // An Interface is how one of the node's interfaces is configured.

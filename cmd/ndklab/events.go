@@ -26,6 +26,8 @@ the exit code is 0. Kinds of events are
   link-changed                         a link was set, reset, cut or joined
   workload-started, -progress, -done   of a run; -done also of one that failed
   timeline-left                        only the timeline's entries are to come
+  qp-error                             a queue pair is in error, and why; where many are
+                                       at once, how many more
   link-overrun                         the host could not keep up with a link
   capture-started, capture-done        packets of an interface are recorded
   spanning-tree                        the switches look for loops, or are done
@@ -183,6 +185,12 @@ func (ew *eventWriter) write(labName string, e *lab.Event) {
 	}
 	r := &report.Event{Lab: labName, Time: e.Time, Seconds: e.At.Seconds(), Kind: e.Kind, Node: e.Node, Link: e.Link,
 		Workload: e.Workload, Lost: e.Lost, Text: e.Text}
+	if e.QP != nil {
+		r.QP = &report.QPError{QPN: e.QP.Number, Reason: e.QP.Reason, More: e.QP.More}
+		if e.QP.Remote.IsValid() {
+			r.QP.Remote = e.QP.Remote.String()
+		}
+	}
 	if ew.output == json {
 		ew.err = written(report.WriteJSONLine(ew.w, r))
 	} else {

@@ -19,7 +19,7 @@ type progress struct {
 // what the command prints says the same.
 func (p *progress) event(e lab.Event) {
 	switch e.Kind {
-	case lab.LabReady, lab.LinkOverrun, lab.CaptureStarted, lab.CaptureDone:
+	case lab.LabReady, lab.LinkOverrun, lab.CaptureStarted, lab.CaptureDone, lab.QPError:
 		return
 	}
 	if e.At == 0 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/provider"
 )
 
 // This file is how a lab's events reach those who watch. The supervisor keeps the
@@ -20,6 +21,7 @@ const (
 	CaptureStarted = "capture-started"
 	CaptureDone    = "capture-done"
 	LinkOverrun    = "link-overrun" // found at the end of a run
+	QPError        = "qp-error"     // a queue pair has gone to error otherwise than by its consumer's doing
 	EventsLost     = "events-lost"  // to the one watcher that was too slow
 )
 
@@ -98,6 +100,17 @@ func (s *Supervisor) Publish(e Event) {
 	e.At, e.Time = s.Since(), time.Now()
 	log.Print(e.Text)
 	s.history.add(e)
+}
+
+// publishQPError tells of a queue pair in error.
+func (s *Supervisor) publishQPError(node string, e provider.QPError) {
+	event := Event{Kind: QPError, Node: node, QP: &e}
+	if e.More > 0 {
+		event.Text = fmt.Sprintf("node %s: %d more queue pairs are in error", node, e.More)
+	} else {
+		event.Text = fmt.Sprintf("node %s: queue pair %d to %s is in error: %s", node, e.Number, e.Remote, e.Reason)
+	}
+	s.Publish(event)
 }
 
 // watch sends a client the events from number on; 0: those from now on. A client

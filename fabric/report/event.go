@@ -16,7 +16,16 @@ type Event struct {
 	Link     string    `json:"link,omitempty"` // one of its endpoints
 	Workload string    `json:"workload,omitempty"`
 	Lost     uint64    `json:"lost,omitempty"` // events between the last one and this
+	QP       *QPError  `json:"qp,omitempty"`
 	Text     string    `json:"text"`
+}
+
+// A QPError is what is known of a queue pair in error, or of how many more there are.
+type QPError struct {
+	QPN    uint32 `json:"qpn,omitempty"`
+	Remote string `json:"remote,omitempty"` // the peer's address
+	Reason string `json:"reason,omitempty"`
+	More   uint64 `json:"more,omitempty"`
 }
 
 // WriteEvent writes an event as a line for people.
