@@ -79,6 +79,9 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 		{"Nodes", []*cobra.Command{
 			execCommand(), shellCommand(), adapterCommand(), countersCommand(), connectionsCommand(), rpingCommand(), rcPingpongCommand(),
 		}},
+		{"A node's life", []*cobra.Command{
+			stopCommand(), startCommand(), restartCommand(), killCommand(), pauseCommand(), resumeCommand(),
+		}},
 		{"Links", []*cobra.Command{linkCommand(), captureCommand()}},
 		{"Topology files", []*cobra.Command{validateCommand(), generateCommand()}},
 		{"This machine and ndklab", []*cobra.Command{doctorCommand(), versionCommand(), completionCommand(), help}},

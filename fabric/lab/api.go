@@ -92,6 +92,8 @@ func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error
 		return s.await(ctx, r)
 	case methodEnable:
 		return s.enable(ctx, r)
+	case methodChange:
+		return s.change(ctx, r)
 	}
 	return s.handleLinks(ctx, r)
 }

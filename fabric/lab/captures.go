@@ -105,6 +105,10 @@ func (s *Supervisor) capture(ctx context.Context, r *control.Request) error {
 	if err != nil {
 		return err
 	}
+	var down chan struct{} // of an external or a switch: never
+	if n := s.byName[l.spec.Endpoints[end].Node]; n != nil {
+		down = n.current().down
+	}
 	socket, err := s.openCapture(l, end) // behind the tap, which then tells of all that it gets
 	if err != nil {
 		theirs.Close()
@@ -119,10 +123,6 @@ func (s *Supervisor) capture(ctx context.Context, r *control.Request) error {
 	}
 	s.Publish(Event{Kind: CaptureStarted, Node: l.spec.Endpoints[end].Node, Link: params.Endpoint, Text: fmt.Sprintf("capture of %s begins", params.Endpoint)})
 	defer s.Publish(Event{Kind: CaptureDone, Node: l.spec.Endpoints[end].Node, Link: params.Endpoint, Text: fmt.Sprintf("capture of %s is over", params.Endpoint)})
-	var down chan struct{} // of an external: never
-	if n := s.byName[l.spec.Endpoints[end].Node]; n != nil {
-		down = n.down
-	}
 	select {
 	case <-down: // the socket would keep its interface alive
 	case <-ctx.Done():

@@ -15,6 +15,7 @@ import (
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/lab/link"
 	"github.com/ndklab/ndklab/node"
+	"github.com/ndklab/ndklab/node/reaper"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
 )
@@ -24,7 +25,7 @@ import (
 // everything else, so it cleans nothing up: when the lab is over it exits.
 type Supervisor struct {
 	name     string
-	reaper   *reaper
+	reaper   *reaper.Reaper
 	hostProc *os.File // the host's /proc; nil until the namespaces are entered
 
 	// What follows is set by build, before the lab is ready, and not changed
@@ -34,6 +35,7 @@ type Supervisor struct {
 	named     bool               // externals get names for ip netns
 	segments  [][]node.Neighbour // who is on the segment of each link
 	network   *link.Network
+	limits    bool       // nodes get the limits of processor and memory that they have
 	nodes     []*labNode // with a process: hosts and routers
 	byName    map[string]*labNode
 	switches  map[string]*labSwitch
@@ -72,7 +74,7 @@ func supervise(name string) error {
 	defer runtime.KeepAlive(locked) // the lock is held to the very end of the process
 	s := &Supervisor{
 		name:     name,
-		reaper:   newReaper(),
+		reaper:   reaper.New(),
 		byName:   map[string]*labNode{},
 		switches: map[string]*labSwitch{},
 		clients:  map[*control.Conn]*client{},
@@ -84,7 +86,7 @@ func supervise(name string) error {
 	go func() {
 		s.end(control.Errorf(control.Failed, "lab %s was ended by %s", name, unix.SignalName((<-signals).(unix.Signal))))
 	}()
-	go s.reaper.run()
+	go s.reaper.Run()
 
 	if err := s.serveOwner(owner); err != nil {
 		return err
@@ -96,6 +98,7 @@ func supervise(name string) error {
 	log.Print(s.reason)
 	s.closeLog()
 	s.farewell()
+	s.endEngine()
 	return nil
 }
 
