@@ -22,15 +22,7 @@ one *.ndklab.yaml in the current folder.`,
   ndklab down --all`,
 	}
 	all := cmd.Flags().Bool("all", false, "all labs of this user")
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		switch {
-		case *all && len(args) > 0:
-			return misuse("down takes a lab or --all, found both")
-		case len(args) > 1:
-			return misuse("down takes one lab or --all, found %d labs", len(args))
-		}
-		return nil
-	}
+	cmd.Args = labOrAll(all)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		sweep(cmd)
 		names := args

@@ -15,7 +15,7 @@ import (
 
 func eventsCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "events LAB|--all [-f] [--since TIME] [-o text|json]",
+		Use:   "events [LAB|--all] [-f] [--since TIME] [-o text|json]",
 		Short: "Show what happened in a lab, or happens",
 		Long: `Shows what happened in a lab: the last 4096 events, which the lab keeps, and with
 --follow those that come, until the lab is down or Ctrl-C, which is no error here:
@@ -74,7 +74,7 @@ func labOrAll(all *bool) cobra.PositionalArgs {
 		switch {
 		case *all && len(args) > 0:
 			return misuse("%s takes a lab or --all, found both", cmd.Name())
-		case !*all && len(args) != 1:
+		case len(args) > 1:
 			return misuse("%s takes one lab or --all, found %d labs", cmd.Name(), len(args))
 		}
 		return nil
@@ -108,7 +108,11 @@ const answerTime = time.Second
 // not answer is left out, and said to be.
 func watchedLabs(cmd *cobra.Command, args []string, all bool, since time.Time) ([]watchedLab, error) {
 	if !all {
-		l, err := watchLab(cmd.Context(), args[0], since)
+		name, err := labArgument(cmd, args, "one lab or --all")
+		if err != nil {
+			return nil, err
+		}
+		l, err := watchLab(cmd.Context(), name, since)
 		if err != nil {
 			return nil, err
 		}

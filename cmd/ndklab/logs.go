@@ -12,7 +12,7 @@ import (
 
 func logsCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "logs LAB[/NODE] [-f] [--tail N] [-o text|json]",
+		Use:   "logs [LAB[/NODE]] [-f] [--tail N] [-o text|json]",
 		Short: "Show what a lab's processes have logged",
 		Long: `Shows the log of a lab that is up, which its processes write to: the supervisor its
 events and warnings, a node's agent what goes wrong with its adapter. With LAB/NODE
@@ -24,13 +24,7 @@ answer any more. With -o json, each line is one line with one object.`,
 		Example: `  ndklab logs pair
   ndklab logs pair/server -f
   ndklab logs pair --tail 20`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := arguments(1, 1, "one lab or node")(cmd, args); err != nil {
-				return err
-			}
-			_, _, err := target(args[0])
-			return err
-		},
+		Args: arguments(0, 1, "one lab or node"),
 	}
 	output := outputFlag(cmd)
 	follow := cmd.Flags().BoolP("follow", "f", false, "go on with the lines that come")
@@ -38,7 +32,11 @@ answer any more. With -o json, each line is one line with one object.`,
 	cmd.Flags().Var(&tail, "tail", "of the lines that there are, the last `N` only")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		sweep(cmd)
-		labName, node, err := target(args[0])
+		arg, err := labArgument(cmd, args, "one lab or node")
+		if err != nil {
+			return err
+		}
+		labName, node, err := target(arg)
 		if err != nil {
 			return err
 		}

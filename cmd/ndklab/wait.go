@@ -12,7 +12,7 @@ import (
 
 func waitCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "wait LAB[/NODE] --for CONDITION [--timeout TIME] [-o text|json]",
+		Use:   "wait [LAB[/NODE]] --for CONDITION [--timeout TIME] [-o text|json]",
 		Short: "Wait until a lab or a node is in some state",
 		Long: `Waits until a condition holds, and says what it found. Conditions are
 
@@ -32,13 +32,17 @@ workload had errors; 2 if there is no such lab, node, workload or counter.`,
   ndklab wait pair/server --for 'Accept>=2'
   ndklab wait pair/server --for down
   ndklab wait pair --for 'retransmitted>0' -o json`,
-		Args: arguments(1, 1, "one lab or node"),
+		Args: arguments(0, 1, "one lab or node"),
 	}
 	output := outputFlag(cmd)
 	forWhat := cmd.Flags().String("for", "", "what to wait for: a `CONDITION`")
 	timeout := cmd.Flags().Duration("timeout", 30*time.Second, "wait no longer than `TIME`; 0 is without end")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		labName, node, err := target(args[0])
+		arg, err := labArgument(cmd, args, "one lab or node")
+		if err != nil {
+			return err
+		}
+		labName, node, err := target(arg)
 		if err != nil {
 			return err
 		}
@@ -60,7 +64,7 @@ workload had errors; 2 if there is no such lab, node, workload or counter.`,
 		}
 		result := &report.Awaited{Lab: labName, Node: node, For: condition.String(), Reached: got.Reached, Failed: got.Failed,
 			Got: got.Got, Seconds: time.Since(begin).Seconds()}
-		err = output.print(cmd.OutOrStdout(), result, func(w io.Writer) error { return writeAwaited(w, args[0], result) })
+		err = output.print(cmd.OutOrStdout(), result, func(w io.Writer) error { return writeAwaited(w, arg, result) })
 		if err == nil && (!got.Reached || got.Failed) {
 			return exitStatus(exitFailed)
 		}
