@@ -13,7 +13,7 @@ func TestPositional(t *testing.T) {
 	for use, want := range map[string][]string{
 		"ls [-o text|json]": nil,
 		"events LAB|--all [-f] [--since TIME] [-o text|json]":        {"LAB"},
-		"exec [-T] LAB/NODE -- COMMAND [ARGUMENT...]":                {"LAB/NODE", "COMMAND", "[ARGUMENT...]"},
+		"exec [-T] [--all] LAB/NODE -- COMMAND [ARGUMENT...]":        {"LAB/NODE", "COMMAND", "[ARGUMENT...]"},
 		"counters LAB[/NODE] [-o text|json] [--watch [INTERVAL]]":    {"LAB[/NODE]"},
 		"set LAB/NODE:IFACE KEY=VALUE... [--from NODE] [-t FILE]":    {"LAB/NODE:IFACE", "KEY=VALUE..."},
 		"capture LAB/NODE:IFACE... -w FILE [--ring-size SIZE]":       {"LAB/NODE:IFACE..."},

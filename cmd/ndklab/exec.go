@@ -24,7 +24,7 @@ const (
 
 func execCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   execVerb + " [-T] LAB/NODE -- COMMAND [ARGUMENT...]",
+		Use:   execVerb + " [-T] [--all] LAB/NODE -- COMMAND [ARGUMENT...]",
 		Short: "Run a command in a node",
 		Long: `Runs a command in a node: in its network, with the caller's files, environment,
 working folder, standard input, output and error. Signals are passed on to it. The
@@ -35,34 +35,59 @@ the node, of the same size: programs that fill the screen, and shells with their
 jobs, work, and Ctrl-C ends what runs in the foreground there. With --no-tty it has
 the caller's files as they are, as it has in a pipe.
 
+With --all the command runs in all nodes of the lab LAB, side by side and without input, and
+what it writes has the node's name in front of each line. The exit code is that of the
+first node where it is not 0.
+
 The exit code is the command's: 128 and the signal's number if one killed it, 127
 if there is no such command, 126 if it cannot be executed. It is 125 if ndklab
 itself failed, and 2 if there is no such lab or node.`,
 		Example: `  ndklab exec pair/client -- ip address
   ndklab exec pair/client -- ping -c 3 10.0.0.2
   ndklab exec pair/client -- top
+  ndklab exec --all pair -- ip route
   ndklab exec pair/client -- sh -c 'ss -uln'
   ndklab exec pair/server -- ndklab rping -s -a 10.0.0.2`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 && args[1] == "--" {
-				args = append(args[:1:1], args[2:]...)
-			}
-			if len(args) < 2 {
-				return misuse("exec takes LAB/NODE and a command")
-			}
-			return isNode(args[0])
-		},
 	}
 	cmd.Flags().SetInterspersed(false) // what follows the node is the command's
 	plain := noTTYFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		command := args[1:]
-		if command[0] == "--" {
-			command = command[1:]
+	all := cmd.Flags().Bool("all", false, "in all nodes of a lab")
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		target, command, inAll := execArguments(args, *all)
+		switch {
+		case inAll && (len(command) == 0 || strings.Contains(target, "/")):
+			return misuse("exec --all takes LAB and a command")
+		case inAll:
+			return nil
+		case len(command) == 0:
+			return misuse("exec takes LAB/NODE and a command")
 		}
-		return runIn(cmd, args[0], command, os.Environ(), *plain)
+		return isNode(target)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		target, command, inAll := execArguments(args, *all)
+		if inAll {
+			return runInAll(cmd, target, command)
+		}
+		return runIn(cmd, target, command, os.Environ(), *plain)
 	}
 	return cmd
+}
+
+// execArguments takes exec's arguments apart. No command is called --all, so it may
+// stand behind the lab as well.
+func execArguments(args []string, all bool) (target string, command []string, inAll bool) {
+	if len(args) == 0 {
+		return "", nil, all
+	}
+	target, command = args[0], args[1:]
+	if len(command) > 0 && command[0] == "--all" {
+		command, all = command[1:], true
+	}
+	if len(command) > 0 && command[0] == "--" {
+		command = command[1:]
+	}
+	return target, command, all
 }
 
 // noTTYFlag adds --no-tty.
