@@ -12,7 +12,7 @@ func completionCommand() *cobra.Command {
 		Short: "Print a script that has a shell complete command lines",
 		Long: `Prints a script by which a shell completes verbs, flags and their values, and the
 names of labs, nodes, interfaces and topology files. A lab that does not answer at
-once is asked no longer.`,
+once is asked no longer. The script for bash needs the package bash-completion.`,
 		Example: `  source <(ndklab completion bash)                      in this shell alone; in ~/.bashrc, in all
   ndklab completion zsh > "${fpath[1]}/_ndklab"
   ndklab completion fish > ~/.config/fish/completions/ndklab.fish`,
