@@ -140,7 +140,7 @@ func (a *agent) bringUp(r *control.Request) error {
 	if a.shared != nil {
 		return errors.New("up already")
 	}
-	shared, err := startAdapter(&params, clock.Real())
+	shared, err := startAdapter(&params, clock.Real(), lease.NewErrorTeller(r.Conn, methodQPErrors).Tell)
 	if err != nil {
 		return err
 	}

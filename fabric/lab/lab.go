@@ -435,15 +435,6 @@ func (l *Lab) Externals(ctx context.Context) ([]report.External, error) {
 	return externals, err
 }
 
-// Watch calls events for every event from now on, in order, one at a time, in
-// the place of what Options or an earlier Watch gave.
-func (l *Lab) Watch(ctx context.Context, events func(Event)) error {
-	l.mu.Lock()
-	l.events = events
-	l.mu.Unlock()
-	return l.call(ctx, methodWatch, nil, nil)
-}
-
 // Exec runs a command in a node, with files as its standard input, output and
 // error, and returns its exit status as shells do; see node.Agent.Exec. The
 // command's process group is killed when ctx ends, or this process. cmd.ID, which

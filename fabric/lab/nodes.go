@@ -17,6 +17,7 @@ import (
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/node/cgroup"
+	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -130,6 +131,7 @@ func (s *Supervisor) nodeConfig(spec *topology.Node) node.Config {
 	cfg := node.Config{
 		Lab: s.name, Name: spec.Name, Seed: s.seed("node " + spec.Name), Adapter: spec.Adapter,
 		Forwards: spec.Kind == topology.Router, Routes: spec.Routes,
+		QPError: func(e provider.QPError) { s.publishQPError(spec.Name, e) },
 	}
 	for _, i := range spec.Interfaces {
 		l := s.topo.Links[i.Link]
