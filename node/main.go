@@ -141,6 +141,9 @@ func (a *agent) bringUp(r *control.Request) error {
 	if a.up {
 		return errors.New("up already")
 	}
+	if cfg.PIDLimit {
+		makeThreads(spareThreads)
+	}
 	if err := cfg.configure(); err != nil {
 		return err
 	}

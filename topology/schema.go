@@ -88,6 +88,7 @@ func (r *reader) defaultsMap(n *yaml.Node) defaultsMap {
 				one(r, "group", &m.group, anyText),
 				one(r, "cpu", &m.limits.cpu, cores),
 				one(r, "memory", &m.limits.memory, memory),
+				one(r, "pids", &m.limits.pids, pids),
 			)
 		}},
 		field{"link", func(n *yaml.Node) {
@@ -144,6 +145,7 @@ func (r *reader) nodeMap(n *yaml.Node) nodeMap {
 type limits struct {
 	cpu     val[float64]
 	memory  val[uint64]
+	pids    val[uint64]
 	adapter adapter
 	stp     val[bool]
 	ports   []portMap // that of more precedence first
@@ -153,6 +155,7 @@ func (r *reader) limits(m *limits) []field {
 	return []field{
 		one(r, "cpu", &m.cpu, cores),
 		one(r, "memory", &m.memory, memory),
+		one(r, "pids", &m.pids, pids),
 		{"adapter", func(n *yaml.Node) { m.adapter = r.adapter(n) }},
 		one(r, "stp", &m.stp, yes),
 		{"port", func(n *yaml.Node) { m.ports = []portMap{r.portMap(n)} }},

@@ -26,6 +26,7 @@ import (
 type labNode struct {
 	spec    *topology.Node
 	group   *cgroup.Group // nil without limits
+	unwatch func()        // ends what watches the group's memory; nil without limits
 	agent   *node.Agent
 	hostPID int
 
@@ -43,10 +44,10 @@ func (s *Supervisor) startNodes(ctx context.Context) error {
 		}
 	}
 	s.nodes = make([]*labNode, len(specs))
-	limits := s.canLimit()
+	groups := s.openGroups()
 	err := parallel(ctx, runtime.GOMAXPROCS(0), len(s.nodes), func(ctx context.Context, i int) error {
 		var err error
-		s.nodes[i], err = s.startNode(specs[i], limits)
+		s.nodes[i], err = s.startNode(specs[i], groups)
 		return err
 	})
 	if err != nil {
@@ -59,28 +60,10 @@ func (s *Supervisor) startNodes(ctx context.Context) error {
 	return nil
 }
 
-// canLimit reports whether nodes can be given their cpu and memory limits; if
-// not, and any node has one, it says so once.
-func (s *Supervisor) canLimit() bool {
-	for i := range s.topo.Nodes {
-		if n := &s.topo.Nodes[i]; n.CPU != 0 || n.Memory != 0 {
-			err := cgroup.Available()
-			if err != nil {
-				s.Publish(Event{Kind: Warning, Text: fmt.Sprintf("cpu and memory limits have no effect: %v", err)})
-			}
-			return err == nil
-		}
-	}
-	return false
-}
-
-func (s *Supervisor) startNode(spec *topology.Node, limits bool) (*labNode, error) {
+func (s *Supervisor) startNode(spec *topology.Node, groups *cgroup.Tree) (*labNode, error) {
 	n := &labNode{spec: spec, down: make(chan struct{})}
-	if limits && (spec.CPU != 0 || spec.Memory != 0) {
-		var err error
-		if n.group, err = cgroup.Create(s.name, spec.Name, spec.CPU, spec.Memory); err != nil {
-			return nil, fmt.Errorf("node %s: limits: %w", spec.Name, err)
-		}
+	if err := n.limit(s.name, groups); err != nil {
+		return nil, fmt.Errorf("node %s: limits: %w", spec.Name, err)
 	}
 	err := s.reaper.start(func() (pid int, err error) {
 		if n.agent, err = node.Start(s.nodeConfig(spec), n.group, os.Stderr); err != nil {
@@ -102,7 +85,7 @@ func (s *Supervisor) startNode(spec *topology.Node, limits bool) (*labNode, erro
 func (s *Supervisor) nodeConfig(spec *topology.Node) node.Config {
 	cfg := node.Config{
 		Lab: s.name, Name: spec.Name, Seed: s.seed("node " + spec.Name), Adapter: spec.Adapter,
-		Forwards: spec.Kind == topology.Router, Routes: spec.Routes,
+		Forwards: spec.Kind == topology.Router, Routes: spec.Routes, PIDLimit: spec.PIDs != 0,
 	}
 	for _, i := range spec.Interfaces {
 		l := s.topo.Links[i.Link]
@@ -136,12 +119,7 @@ func (s *Supervisor) seed(part string) uint64 {
 func (s *Supervisor) watchNode(n *labNode) {
 	<-n.agent.Done()
 	s.reaper.collected(n.agent.PID())
-	reason := n.agent.Exit().String()
-	if n.group != nil {
-		if kills, err := n.group.OOMKills(); err == nil && kills > 0 {
-			reason += ": out of memory"
-		}
-	}
+	reason := n.agent.Exit().String() + n.limitReached()
 	n.reason = reason
 	close(n.down)
 	if s.checkReady() == nil { // else the lab has no more use for its links
@@ -284,6 +262,7 @@ func inspect(ctx context.Context, nodes []*labNode) []report.Node {
 		if r.State != nodeDown {
 			r.PID = n.hostPID
 		}
+		r.Limits, r.Usage = n.usage()
 		if counters[i].NDK != nil {
 			r.Counters, r.Transport = counters[i].NDK, counters[i].Transport
 		}

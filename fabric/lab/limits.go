@@ -1,0 +1,91 @@
+package lab
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/node/cgroup"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// limitsOf are the limits of a node.
+func limitsOf(n *topology.Node) cgroup.Limits {
+	return cgroup.Limits{CPU: n.CPU, Memory: n.Memory, PIDs: n.PIDs}
+}
+
+// openGroups makes ready for the groups of nodes with limits; nil if there are none. What
+// limits cannot be had is said once.
+func (s *Supervisor) openGroups() *cgroup.Tree {
+	var all cgroup.Limits // those that any node has, of whatever size
+	for i := range s.topo.Nodes {
+		l := limitsOf(&s.topo.Nodes[i])
+		all = cgroup.Limits{CPU: max(all.CPU, l.CPU), Memory: max(all.Memory, l.Memory), PIDs: max(all.PIDs, l.PIDs)}
+	}
+	if all == (cgroup.Limits{}) {
+		return nil
+	}
+	groups := cgroup.Open()
+	if err := groups.Prepare(all); err != nil {
+		s.Publish(Event{Kind: Warning, Text: "limits of nodes have no effect on " + strings.ReplaceAll(err.Error(), "\n", "; ")})
+	}
+	return groups
+}
+
+// limit gives a node that is about to start its group, if it has limits.
+func (n *labNode) limit(lab string, groups *cgroup.Tree) error {
+	limits := limitsOf(n.spec)
+	if groups == nil || limits == (cgroup.Limits{}) {
+		return nil
+	}
+	var err error
+	if n.group, err = groups.Create(lab, n.spec.Name, limits); err != nil || n.group == nil {
+		return err
+	}
+	n.unwatch, err = n.group.DieWhole()
+	return err
+}
+
+// limitReached says, of a node whose agent has ended, which limit was the reason for it; ""
+// if none was.
+func (n *labNode) limitReached() string {
+	if n.group == nil {
+		return ""
+	}
+	n.unwatch()
+	if !n.group.OverMemory() {
+		return ""
+	}
+	return fmt.Sprintf(": the node went over its memory limit of %s", topology.FormatSize(n.spec.Memory))
+}
+
+// usage is what a node may use and has used; null without limits in force.
+func (n *labNode) usage() (*report.Limits, *report.Usage) {
+	if n.group == nil {
+		return nil, nil
+	}
+	l, u := n.group.Limits(), n.group.Usage()
+	return &report.Limits{CPU: positive(l.CPU), Memory: positive(l.Memory), PIDs: positive(l.PIDs)},
+		&report.Usage{
+			CPUSeconds: inSeconds(u.CPU), ThrottledSeconds: inSeconds(u.Throttled),
+			Memory: u.Memory, MemoryPeak: u.MemoryPeak, OOMKills: u.OOMKills,
+			PIDs: u.PIDs, PIDsRefused: u.PIDsRefused,
+		}
+}
+
+// positive is a limit for reports, where null is none.
+func positive[T uint64 | float64](limit T) *T {
+	if limit == 0 {
+		return nil
+	}
+	return &limit
+}
+
+func inSeconds(d *time.Duration) *float64 {
+	if d == nil {
+		return nil
+	}
+	s := d.Seconds()
+	return &s
+}
