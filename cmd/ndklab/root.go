@@ -69,7 +69,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	for _, verb := range []*cobra.Command{
 		runCommand(), upCommand(), downCommand(), lsCommand(), inspectCommand(), execCommand(),
 		linkCommand(), adapterCommand(), countersCommand(), connectionsCommand(), captureCommand(),
-		rpingCommand(), rcPingpongCommand(), validateCommand(), generateCommand(), doctorCommand(), versionCommand(),
+		rpingCommand(), rcPingpongCommand(), validateCommand(), generateCommand(), graphCommand(), doctorCommand(), versionCommand(),
 	} {
 		verb.DisableFlagsInUseLine = true
 		root.AddCommand(verb)
