@@ -3,7 +3,10 @@ package node
 import (
 	"bufio"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"strconv"
 	"sync"
@@ -15,6 +18,8 @@ import (
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/node/cgroup"
+	"github.com/ndklab/ndklab/node/rtnl"
+	"github.com/ndklab/ndklab/topology"
 )
 
 // The requests that an agent answers, and its one notice.
@@ -25,6 +30,22 @@ const (
 	methodSignal   = "signal"
 	methodStarted  = "started" // the agent's: the command of that ID runs
 )
+
+// upParams are what an agent makes its adapter of, of which it has none without addresses.
+type upParams struct {
+	Seed      uint64
+	Addresses []localAddress
+	PIDLimit  bool // the node's
+	// Adapter is a topology.Adapter, or nothing if that sets nothing: to learn of its
+	// fields takes package json half a millisecond.
+	Adapter json.RawMessage `json:",omitempty"`
+}
+
+// A localAddress is an address of one of the node's interfaces.
+type localAddress struct {
+	Address   netip.Addr
+	Interface string
+}
 
 type execResult struct {
 	Status int
@@ -47,10 +68,11 @@ type Agent struct {
 
 	mu      sync.Mutex
 	running map[string]chan struct{} // by Command.ID; closed when the command has been started, or will not be
+	network *rtnl.Socket             // to configure the interfaces by; nil once Up has
 }
 
 // Start starts the agent of a node: the running binary again, in new network,
-// UTS and mount namespaces and, unless group is nil, in that cgroup before it
+// UTS, mount and PID namespaces and, unless group is nil, in that cgroup before it
 // does any work. It needs CAP_SYS_ADMIN in the caller's user namespace. What the
 // agent writes to its standard error, panics included, goes to stderr line by
 // line with the node's name in front. The agent ends when its supervisor does.
@@ -94,7 +116,10 @@ func (a *Agent) start(group *cgroup.Group, stderr *os.File) error {
 	attr := &syscall.ProcAttr{
 		Env:   os.Environ(),
 		Files: []uintptr{null.Fd(), log.Fd(), log.Fd(), theirs.Fd()}, // controlFD is the last
-		Sys:   &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWNS},
+		Sys: &syscall.SysProcAttr{
+			Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWNS | unix.CLONE_NEWPID,
+			Setpgid:    true, // for standBack
+		},
 	}
 	if born != nil {
 		attr.Sys.CgroupFD, attr.Sys.UseCgroupFD = int(born.Fd()), true
@@ -106,6 +131,8 @@ func (a *Agent) start(group *cgroup.Group, stderr *os.File) error {
 		return fmt.Errorf("start agent: %w", err)
 	}
 	a.conn, a.proc = conn, proc
+	network, networkErr := openNetwork(proc)
+	a.network = network
 	copied := make(chan struct{})
 	go func() {
 		defer close(copied)
@@ -115,6 +142,9 @@ func (a *Agent) start(group *cgroup.Group, stderr *os.File) error {
 	go func() {
 		proc.wait()
 		conn.Close()
+		if network := a.takeNetwork(); network != nil {
+			network.Close()
+		}
 		select {
 		case <-copied:
 		case <-time.After(time.Second): // a process of its that still holds the pipe
@@ -128,7 +158,20 @@ func (a *Agent) start(group *cgroup.Group, stderr *os.File) error {
 			return err
 		}
 	}
+	if networkErr != nil {
+		a.Kill()
+		return networkErr
+	}
 	return nil
+}
+
+// takeNetwork is the socket to configure the interfaces by, for who asks first.
+func (a *Agent) takeNetwork() *rtnl.Socket {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	network := a.network
+	a.network = nil
+	return network
 }
 
 // copyLines copies lines from r to w, each with prefix and in one write.
@@ -188,20 +231,54 @@ func (a *Agent) Done() <-chan struct{} { return a.done }
 // Exit is how the agent process ended; valid once Done is closed.
 func (a *Agent) Exit() Exit { return a.proc.exit }
 
-// Kill ends the agent at once, and with it the commands of Exec, but not what
-// these have started. Done tells when it is gone.
+// Kill ends the agent at once, and with it every process of the node: the agent is
+// process 1 of their PID namespace. Done tells when all are gone.
 func (a *Agent) Kill() {
 	// The only failure is that the process has ended already.
 	_ = a.proc.signal(unix.SIGKILL, false)
 }
 
-// Up configures the node's interfaces, which must exist by now, and opens the
-// adapter. The node is ready when it returns.
-func (a *Agent) Up(ctx context.Context) error {
-	if err := a.conn.Call(ctx, methodUp, a.cfg, nil); err != nil {
+// Send sends a signal to the agent. What does not end it does not concern the
+// commands of Exec.
+func (a *Agent) Send(sig syscall.Signal) error {
+	if err := a.proc.signal(sig, false); err != nil {
 		return fmt.Errorf("node %s: %w", a.cfg.Name, err)
 	}
 	return nil
+}
+
+// Up configures the node's interfaces, which must exist by now, and opens the
+// adapter. The node is ready when it returns.
+func (a *Agent) Up(ctx context.Context) error {
+	if err := a.bringUp(ctx); err != nil {
+		return fmt.Errorf("node %s: %w", a.cfg.Name, err)
+	}
+	return nil
+}
+
+func (a *Agent) bringUp(ctx context.Context) error {
+	network := a.takeNetwork()
+	if network == nil {
+		if isClosed(a.done) {
+			return control.ErrClosed
+		}
+		return errors.New("up already")
+	}
+	defer network.Close()
+	if err := a.configure(network); err != nil {
+		return err
+	}
+	params := upParams{Seed: a.cfg.Seed, Addresses: a.cfg.addresses(), PIDLimit: a.cfg.PIDLimit}
+	if a.cfg.Forwards || len(params.Addresses) == 0 && !params.PIDLimit {
+		return nil
+	}
+	if a.cfg.Adapter != (topology.Adapter{}) {
+		var err error
+		if params.Adapter, err = json.Marshal(&a.cfg.Adapter); err != nil {
+			return err
+		}
+	}
+	return a.conn.Call(ctx, methodUp, params, nil)
 }
 
 // Counters reads the node's counters.
@@ -222,8 +299,7 @@ func (a *Agent) Counters(ctx context.Context) (Counters, error) {
 // The command leads a process group. When ctx ends, Exec returns with its error
 // and the group gets SIGTERM and, killDelay later, SIGKILL; likewise when the
 // control channel ends. Processes that left the group, and those that the command
-// leaves behind when it ends by itself, live on until the lab's PID namespace
-// ends.
+// leaves behind when it ends by itself, live on until the agent ends.
 func (a *Agent) Exec(ctx context.Context, cmd Command, files ...*os.File) (status int, err error) {
 	if cmd.ID == "" {
 		cmd.ID = "#" + strconv.FormatUint(a.nextID.Add(1), 10)

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/node/reaper"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/provider/lease"
 )
@@ -24,14 +24,16 @@ const controlFD = 3
 type agent struct {
 	lab, name string
 
-	mountSys sync.Once // before the first command
+	prepare sync.Once      // before the first command
+	reaper  *reaper.Reaper // of what commands leave behind
 
-	mu       sync.Mutex // guards what follows
-	up       bool
-	shared   *lease.Server       // of the adapter; nil before up, and in a node without one
+	mu       sync.Mutex          // guards what follows
+	shared   *lease.Server       // of the adapter; nil before it is started, and in a node without one
 	traffic  *traffic            // on the adapter
 	commands map[string]*process // that exec runs, by Command.ID
 	ending   bool                // no more commands are started
+	paused   bool                // no more commands are started, until it is resumed
+	outside  *os.File            // the first /proc, for outsideProc; nil before
 }
 
 // Main runs an agent until its control channel ends.
@@ -42,7 +44,7 @@ func Main() error {
 		// Outside a node's namespaces, what follows would change the host.
 		return fmt.Errorf("%q is no agent's argv[0]", os.Args[0])
 	}
-	a := &agent{lab: lab, name: name, commands: map[string]*process{}}
+	a := &agent{lab: lab, name: name, commands: map[string]*process{}, reaper: reaper.New()}
 	if err := a.settle(); err != nil {
 		return err
 	}
@@ -83,18 +85,13 @@ func (a *agent) settle() error {
 // standBack gives the link engine precedence over the agent and its commands
 // where it has no real-time priority, which is root's: with both cores busy,
 // 98 % of the delays on a link then lay within 160 us of their middle, not 270.
-// Threads made later inherit from those that make them.
+// It is for all threads of the agent, which is alone in its process group; those
+// made later inherit from those that make them.
 func standBack() error {
 	const nice = 5
-	tasks, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		return fmt.Errorf("threads: %w", err)
-	}
-	for _, t := range tasks {
-		if tid, err := strconv.Atoi(t.Name()); err == nil {
-			// Refused only to a thread that has ended.
-			_ = unix.Setpriority(unix.PRIO_PROCESS, tid, nice)
-		}
+	err := unix.Setpriority(unix.PRIO_PGRP, 0, nice)
+	if err != nil && err != unix.EACCES { // if ours is higher, only root of the host comes down
+		return fmt.Errorf("priority: %w", err)
 	}
 	return nil
 }
@@ -110,6 +107,8 @@ func (a *agent) handle(ctx context.Context, r *control.Request) (any, error) {
 		return a.exec(ctx, r)
 	case methodSignal:
 		return nil, a.signal(r)
+	case methodPause, methodResume:
+		return nil, a.pause(r.Method == methodPause)
 	}
 	if result, ok, err := a.handleAdapter(ctx, r); ok {
 		return result, err
@@ -132,29 +131,26 @@ func (a *agent) handleTraffic(ctx context.Context, r *control.Request) (any, err
 }
 
 func (a *agent) bringUp(r *control.Request) error {
-	var cfg Config
-	if err := r.Decode(&cfg); err != nil {
+	var params upParams
+	if err := r.Decode(&params); err != nil {
 		return err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.up {
+	if a.shared != nil {
 		return errors.New("up already")
 	}
-	if cfg.PIDLimit {
+	if params.PIDLimit {
 		makeThreads(spareThreads)
 	}
-	if err := cfg.configure(); err != nil {
+	if len(params.Addresses) == 0 {
+		return nil
+	}
+	shared, err := startAdapter(&params, clock.Real())
+	if err != nil {
 		return err
 	}
-	if len(cfg.addresses()) > 0 && !cfg.Forwards {
-		shared, err := startAdapter(&cfg, clock.Real())
-		if err != nil {
-			return err
-		}
-		a.shared, a.traffic = shared, newTraffic(a.lab+"/"+a.name, shared.Device(), clock.Real())
-	}
-	a.up = true
+	a.shared, a.traffic = shared, newTraffic(a.lab+"/"+a.name, shared.Device(), clock.Real())
 	return nil
 }
 

@@ -68,7 +68,7 @@ func TestBad(t *testing.T) {
 // has.
 func parseBad(t *testing.T, name string, data []byte) ErrorList {
 	t.Helper()
-	topology, err := ParseWith(readSamples, name, data)
+	topology, err := ParseWith(Options{Read: readSamples, Variable: variables}, name, data)
 	var list ErrorList
 	if !errors.As(err, &list) || len(list) == 0 {
 		t.Fatalf("Parse returned error %v, want an ErrorList", err)
@@ -130,6 +130,8 @@ var badBytes = []struct {
 	{"too many routes", []byte(routerRing(1700)), `f.yaml:2:10: 1700 nodes with routes to 6800 subnets are too many, expected switches in the place of some routers`},
 	{"too many ports", []byte(star(maxPorts + 1)), "f.yaml:1027:33: switch s has more than 1023 links, expected fewer: a second switch, joined to it by a link, takes the others"},
 	{"too large", bytes.Repeat([]byte("#"), MaxSize+1), `f.yaml:1:1: the file has more than 4194304 bytes (4 MiB), expected no more`},
+	{"large variables", []byte("topology: {nodes: {a: }}\nname: x\nseed: '" + strings.Repeat("${LARGE}", 65) + "'"),
+		"f.yaml:3:7: the values of variables make the file larger than 4194304 bytes (4 MiB), expected no more"},
 	// As many as a lab has subnets at most.
 	{"long list", []byte("topology: {nodes: {a: }}\nworkloads: [&w {}" + strings.Repeat(",*w", maxItems) + "]\n"),
 		"f.yaml:2:12: the list has 65537 items, expected up to 65536"},
@@ -183,6 +185,9 @@ func TestEveryMessageIsTested(t *testing.T) {
 		said.WriteString(b.want + "\n")
 	}
 	for _, b := range badSettings {
+		said.WriteString(b.want + "\n")
+	}
+	for _, b := range badOptions {
 		said.WriteString(b.want + "\n")
 	}
 	said.WriteString(noFiles)
@@ -308,10 +313,15 @@ func TestHostileFiles(t *testing.T) {
 		{"tags", fill("", "!!str ", "x")},
 		{"directives", fill("", "%A b\n", "")},
 		{"percent", fill("name: ", "%41", "")},
+		{"dollars", fill("name: ", "$$", "")},
+		{"variables", fill("name: ", "${SET}", "")},
+		{"defaults", fill("name: ", "${", "")},
+		{"nested defaults", fill("name: ", "${NONE:=", "x}")},
+		{"unused defaults", fill("name: ", "${SET:=", "x}")},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if _, err := ParseWith(readSamples, "lab.yaml", test.data); err == nil {
+			if _, err := ParseWith(Options{Read: readSamples, Variable: variables}, "lab.yaml", test.data); err == nil {
 				t.Error("Parse took it")
 			} else if len(err.Error()) > 1000*shownErrors {
 				t.Errorf("a message of %d bytes", len(err.Error()))

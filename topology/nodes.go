@@ -77,6 +77,9 @@ func (r *reader) nodes(m topologyMap) ([]Node, map[string][]portMap) {
 		l := n.is.limits.or(group.limits).or(kind.limits).or(base.limits)
 		node := Node{Name: n.name.is, Kind: Kind(base.kind.is)}
 		r.fitsKind(node, l)
+		if node.Kind != Switch {
+			node.Restart = l.restart.or(m.defaults.limits.restart).is
+		}
 		if node.Kind == Host {
 			l = l.or(m.defaults.limits)
 			node.CPU, node.Memory, node.PIDs = l.cpu.is, l.memory.is, l.pids.is
@@ -94,6 +97,9 @@ func (r *reader) nodes(m topologyMap) ([]Node, map[string][]portMap) {
 func (r *reader) fitsKind(n Node, l limits) {
 	if n.Kind != Switch && l.stp.at != nil {
 		r.errorf(l.stp.at, "stp is given to %s, which is a %s, expected a switch: only switches have a spanning tree", n.Name, n.Kind)
+	}
+	if n.Kind == Switch && l.restart.at != nil {
+		r.errorf(l.restart.at, "restart is given to %s, which is a switch, expected a host or router: a switch has no process that could die", n.Name)
 	}
 	if n.Kind == Host {
 		if len(l.ports) > 0 {
@@ -132,6 +138,7 @@ func (l limits) or(less limits) limits {
 		memory:  l.memory.or(less.memory),
 		pids:    l.pids.or(less.pids),
 		adapter: l.adapter.or(less.adapter),
+		restart: l.restart.or(less.restart),
 		stp:     l.stp.or(less.stp),
 		ports:   append(l.ports[:len(l.ports):len(l.ports)], less.ports...),
 	}

@@ -89,6 +89,7 @@ func (r *reader) defaultsMap(n *yaml.Node) defaultsMap {
 				one(r, "cpu", &m.limits.cpu, cores),
 				one(r, "memory", &m.limits.memory, memory),
 				one(r, "pids", &m.limits.pids, pids),
+				one(r, "restart", &m.limits.restart, restart),
 			)
 		}},
 		field{"link", func(n *yaml.Node) {
@@ -147,6 +148,7 @@ type limits struct {
 	memory  val[uint64]
 	pids    val[uint64]
 	adapter adapter
+	restart val[bool]
 	stp     val[bool]
 	ports   []portMap // that of more precedence first
 }
@@ -157,6 +159,7 @@ func (r *reader) limits(m *limits) []field {
 		one(r, "memory", &m.memory, memory),
 		one(r, "pids", &m.pids, pids),
 		{"adapter", func(n *yaml.Node) { m.adapter = r.adapter(n) }},
+		one(r, "restart", &m.restart, restart),
 		one(r, "stp", &m.stp, yes),
 		{"port", func(n *yaml.Node) { m.ports = []portMap{r.portMap(n)} }},
 	}

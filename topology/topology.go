@@ -48,6 +48,7 @@ type Node struct {
 	CPU          float64 // cores; 0 is no limit
 	Memory       uint64  // bytes; 0 is no limit
 	PIDs         uint64  // processes and threads at once; 0 is no limit
+	Restart      bool    // not of a switch: when its agent has died it is started again
 	Adapter      Adapter
 	Interfaces   []Interface // one per link that ends here
 	// Routes lead to all subnets that the node reaches through routers, beside
@@ -72,6 +73,7 @@ type Interface struct {
 	// none in a switch. What is outside the lab configures itself: there they are
 	// what the lab expects.
 	Addresses []netip.Prefix
+	Given     bool // the file gives the addresses
 }
 
 // Adapter holds what the file sets of a node's adapter, under the names that NDK
@@ -151,7 +153,12 @@ func (e Endpoint) String() string { return e.Node + ":" + e.Interface }
 // A Link joins two interfaces, of which at least one is a node's.
 type Link struct {
 	Endpoints [2]Endpoint
-	MTU       int // of the interfaces, bytes of IP packet
+	// Number tells the link from the lab's others: MAC addresses, the names of
+	// interfaces between its ends and, where the file gives none, IP addresses come from
+	// it. It is the link's place in the file that the lab was made of, and that stays
+	// while the lab is changed (Options.Running): it is no index in Topology.Links.
+	Number int
+	MTU    int // of the interfaces, bytes of IP packet
 	// Directions says how packets fare: [0] those sent by Endpoints[0], [1]
 	// those sent by Endpoints[1].
 	Directions   [2]Impairment

@@ -110,6 +110,8 @@ var (
 	// A host's own process has some twenty threads, and more on machines with many cores.
 	// The most is the kernel's PID_MAX_LIMIT.
 	pids = count[uint64](64, 1<<22)
+	// Whether a node whose agent has died is started again.
+	restart = choice("never", "always")
 )
 
 // The values of a link.

@@ -3,14 +3,12 @@ package lab
 import (
 	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/ndklab/ndklab/control"
-	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
 )
@@ -138,9 +136,7 @@ func TestCaptureEnds(t *testing.T) {
 	byNode, nodePath := begin("node", "n1:eth0")
 	byLab, labPath := begin("lab", "n0:eth0")
 	fire(t, l, 5000, 100)
-	if _, err := l.Exec(testContext(t), "n1", node.Command{Args: []string{"/bin/sh", "-c", "kill -9 $PPID"}}, nil2(os.Stdout)...); err == nil {
-		t.Fatal("the agent lives")
-	}
+	act(t, l, "n1", StopNode, nodeDown)
 	byNode.ended(t)
 	if err := l.Down(testContext(t)); err != nil {
 		t.Fatal(err)

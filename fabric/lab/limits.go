@@ -34,39 +34,39 @@ func (s *Supervisor) openGroups() *cgroup.Tree {
 }
 
 // limit gives a node that is about to start its group, if it has limits.
-func (n *labNode) limit(lab string, groups *cgroup.Tree) error {
-	limits := limitsOf(n.spec)
+func (l *life) limit(lab string, spec *topology.Node, groups *cgroup.Tree) error {
+	limits := limitsOf(spec)
 	if groups == nil || limits == (cgroup.Limits{}) {
 		return nil
 	}
 	var err error
-	if n.group, err = groups.Create(lab, n.spec.Name, limits); err != nil || n.group == nil {
+	if l.group, err = groups.Create(lab, spec.Name, limits); err != nil || l.group == nil {
 		return err
 	}
-	n.unwatch, err = n.group.DieWhole()
+	l.unwatch, err = l.group.DieWhole()
 	return err
 }
 
 // limitReached says, of a node whose agent has ended, which limit was the reason for it; ""
 // if none was.
-func (n *labNode) limitReached() string {
-	if n.group == nil {
+func (l *life) limitReached() string {
+	if l.group == nil {
 		return ""
 	}
-	n.unwatch()
-	if !n.group.OverMemory() {
+	l.unwatch() // whose last words are needed
+	if !l.group.OverMemory() {
 		return ""
 	}
-	return fmt.Sprintf(": the node went over its memory limit of %s", topology.FormatSize(n.spec.Memory))
+	return fmt.Sprintf(": the node went over its memory limit of %s", topology.FormatSize(l.group.Limits().Memory))
 }
 
 // usage is what a node may use and has used; null without limits in force.
-func (n *labNode) usage() (*report.Limits, *report.Usage) {
-	if n.group == nil {
+func (l *life) usage() (*report.Limits, *report.Usage) {
+	if l.group == nil {
 		return nil, nil
 	}
-	l, u := n.group.Limits(), n.group.Usage()
-	return &report.Limits{CPU: positive(l.CPU), Memory: positive(l.Memory), PIDs: positive(l.PIDs)},
+	limits, u := l.group.Limits(), l.group.Usage()
+	return &report.Limits{CPU: positive(limits.CPU), Memory: positive(limits.Memory), PIDs: positive(limits.PIDs)},
 		&report.Usage{
 			CPUSeconds: inSeconds(u.CPU), ThrottledSeconds: inSeconds(u.Throttled),
 			Memory: u.Memory, MemoryPeak: u.MemoryPeak, OOMKills: u.OOMKills,

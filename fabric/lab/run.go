@@ -48,6 +48,7 @@ type run struct {
 	ctx     context.Context   // ends when nobody waits for the result any more
 	over    chan struct{}     // closed when the run is
 	results []report.Workload // in the order of the topology; each written by its own goroutine
+	servers []*life           // of the nodes with the workloads' servers, in the same order; set by serve
 
 	mu       sync.Mutex // guards what follows
 	problems []string
@@ -55,7 +56,7 @@ type run struct {
 
 // run answers methodRun.
 func (s *Supervisor) run(ctx context.Context) (*report.Run, error) {
-	r := &run{Supervisor: s, ctx: ctx, over: make(chan struct{}), results: make([]report.Workload, len(s.topo.Workloads))}
+	r := &run{Supervisor: s, ctx: ctx, over: make(chan struct{}), results: make([]report.Workload, len(s.topo.Workloads)), servers: make([]*life, len(s.topo.Workloads))}
 	if err := r.begin(); err != nil {
 		return nil, err
 	}
@@ -104,7 +105,8 @@ func (r *run) all(ctx context.Context) (*report.Run, error) {
 	defer cancel()
 	var parts, workloads sync.WaitGroup
 	serving := make([]bool, len(r.topo.Workloads))
-	for i := range r.topo.Workloads {
+	// The error is that of ctx, which is looked at below.
+	_ = parallel(ctx, requestsAtOnce, len(serving), func(ctx context.Context, i int) error {
 		w := &r.topo.Workloads[i]
 		r.results[i] = report.Workload{
 			Name: w.Name, From: w.From, To: w.To, Operation: string(w.Operation), Size: w.Size, Depth: w.Depth,
@@ -112,10 +114,11 @@ func (r *run) all(ctx context.Context) (*report.Run, error) {
 		if err := r.serve(ctx, i); err != nil {
 			r.failed(i, err)
 			serving[i] = ctx.Err() != nil // then nobody knows
-			continue
+			return nil
 		}
 		serving[i] = true
-	}
+		return nil
+	})
 	zero := time.Now() // every node is ready, and so is every server
 	for i := range r.topo.Workloads {
 		if serving[i] {
@@ -139,11 +142,12 @@ func (r *run) all(ctx context.Context) (*report.Run, error) {
 	<-reported
 	// A lab that stays up after an interrupted run can run its workloads again.
 	ctx = context.WithoutCancel(ctx)
-	for i := range serving {
+	_ = parallel(ctx, requestsAtOnce, len(serving), func(ctx context.Context, i int) error { // nor does this
 		if serving[i] {
 			r.unserve(ctx, i)
 		}
-	}
+		return nil
+	})
 	if interrupted != nil {
 		return nil, interrupted
 	}
@@ -156,8 +160,8 @@ func (r *run) conclude(ctx context.Context, result *report.Run) error {
 	for i := range result.Nodes {
 		n := &result.Nodes[i]
 		n.PID = 0 // it says nothing any more when the report is read
-		if n.State != "ready" {
-			r.problem("node %s is %s: %s", n.Name, n.State, n.Reason)
+		if n.State != nodeReady {
+			r.problem("node %s is %s", n.Name, n.InWords())
 		}
 	}
 	var err error
@@ -223,7 +227,7 @@ func (r *run) path(i int) (from netip.Addr, to netip.AddrPort, err error) {
 }
 
 func (r *run) serve(ctx context.Context, i int) error {
-	agent, err := r.Node(r.topo.Workloads[i].To)
+	n, err := r.host(r.topo.Workloads[i].To)
 	if err != nil {
 		return err
 	}
@@ -231,7 +235,8 @@ func (r *run) serve(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	return agent.Serve(ctx, r.spec(i), at)
+	r.servers[i] = n.current()
+	return r.servers[i].agent.Serve(ctx, r.spec(i), at)
 }
 
 // workload runs workload i at its time.
@@ -285,7 +290,7 @@ func (r *run) client(ctx context.Context, agent *node.Agent, i int, from netip.A
 	defer cancel(nil)
 	go func() {
 		select {
-		case <-r.byName[w.To].down:
+		case <-r.servers[i].down:
 		case <-ctx.Done():
 			return
 		}
@@ -310,6 +315,10 @@ func (r *run) unserve(ctx context.Context, i int) {
 	agent, err := r.Node(w.To)
 	if err != nil {
 		r.failed(i, err)
+		return
+	}
+	if agent != r.servers[i].agent {
+		r.failed(i, fmt.Errorf("node %s was started again, and what its server had found is lost", w.To))
 		return
 	}
 	found, err := agent.Unserve(ctx, w.Name)
@@ -339,13 +348,14 @@ func (r *run) reportProgress(ctx context.Context) {
 	ticker := time.NewTicker(progressInterval)
 	defer ticker.Stop()
 	before := map[string]node.Progress{}
+	clients, of := r.clients()
 	for {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			return
 		}
-		for _, client := range r.clients() {
+		for _, client := range clients {
 			agent, err := r.Node(client)
 			if err != nil {
 				continue // the node's end is an event of its own
@@ -354,29 +364,28 @@ func (r *run) reportProgress(ctx context.Context) {
 			if err != nil {
 				continue
 			}
-			for _, w := range r.topo.Workloads {
-				if p, ok := progress[w.Name]; ok && w.From == client {
-					gbps := float64(p.Bytes-before[w.Name].Bytes) * 8 / progressInterval.Seconds() / 1e9
-					r.Publish(Event{Kind: WorkloadProgress, Node: client, Workload: w.Name, Text: fmt.Sprintf("workload %s: messages: %d, %s",
-						w.Name, p.Messages, report.Rate(gbps))})
-					before[w.Name] = p
+			for _, name := range of[client] {
+				if p, ok := progress[name]; ok {
+					gbps := float64(p.Bytes-before[name].Bytes) * 8 / progressInterval.Seconds() / 1e9
+					r.Publish(Event{Kind: WorkloadProgress, Node: client, Workload: name, Text: fmt.Sprintf("workload %s: messages: %d, %s",
+						name, p.Messages, report.Rate(gbps))})
+					before[name] = p
 				}
 			}
 		}
 	}
 }
 
-// clients are the nodes that workloads run from.
-func (r *run) clients() []string {
-	var names []string
-	seen := map[string]bool{}
+// clients are the nodes that workloads run from, and the names of each one's workloads.
+func (r *run) clients() (nodes []string, workloads map[string][]string) {
+	workloads = map[string][]string{}
 	for _, w := range r.topo.Workloads {
-		if !seen[w.From] {
-			seen[w.From] = true
-			names = append(names, w.From)
+		if workloads[w.From] == nil {
+			nodes = append(nodes, w.From)
 		}
+		workloads[w.From] = append(workloads[w.From], w.Name)
 	}
-	return names
+	return nodes, workloads
 }
 
 // wait waits until an instant; false if ctx ends first.

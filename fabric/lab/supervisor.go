@@ -15,6 +15,8 @@ import (
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/lab/link"
 	"github.com/ndklab/ndklab/node"
+	"github.com/ndklab/ndklab/node/cgroup"
+	"github.com/ndklab/ndklab/node/reaper"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
 )
@@ -24,7 +26,7 @@ import (
 // everything else, so it cleans nothing up: when the lab is over it exits.
 type Supervisor struct {
 	name     string
-	reaper   *reaper
+	reaper   *reaper.Reaper
 	hostProc *os.File // the host's /proc; nil until the namespaces are entered
 
 	// What follows is set by build, before the lab is ready, and not changed
@@ -34,7 +36,8 @@ type Supervisor struct {
 	named     bool               // externals get names for ip netns
 	segments  [][]node.Neighbour // who is on the segment of each link
 	network   *link.Network
-	nodes     []*labNode // with a process: hosts and routers
+	groups    *cgroup.Tree // where nodes with limits have their groups; nil if there are none
+	nodes     []*labNode   // with a process: hosts and routers
 	byName    map[string]*labNode
 	switches  map[string]*labSwitch
 	links     []*labLink
@@ -73,7 +76,7 @@ func supervise(name string) error {
 	defer runtime.KeepAlive(locked) // the lock is held to the very end of the process
 	s := &Supervisor{
 		name:     name,
-		reaper:   newReaper(),
+		reaper:   reaper.New(),
 		byName:   map[string]*labNode{},
 		switches: map[string]*labSwitch{},
 		clients:  map[*control.Conn]*client{},
@@ -85,7 +88,7 @@ func supervise(name string) error {
 	go func() {
 		s.end(control.Errorf(control.Failed, "lab %s was ended by %s", name, unix.SignalName((<-signals).(unix.Signal))))
 	}()
-	go s.reaper.run()
+	go s.reaper.Run()
 
 	if err := s.serveOwner(owner); err != nil {
 		return err
@@ -97,6 +100,7 @@ func supervise(name string) error {
 	log.Print(s.reason)
 	s.closeLog()
 	s.farewell()
+	s.endEngine()
 	return nil
 }
 

@@ -139,6 +139,9 @@ func (n *Node) story() string {
 	if n.PID != 0 {
 		parts = append(parts, fmt.Sprintf("pid %d", n.PID))
 	}
+	if n.Restarts > 0 {
+		parts = append(parts, fmt.Sprintf("restarts: %d", n.Restarts))
+	}
 	parts = append(parts, n.Addresses...)
 	if sent, ok := n.Transport["packets_sent"]; ok {
 		parts = append(parts, count(sent)+" packets sent")

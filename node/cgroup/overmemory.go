@@ -14,7 +14,8 @@ import (
 
 // DieWhole has all processes of the node killed when it goes over its memory, where
 // the kernel would kill the largest of them alone: in version 1. In version 2 the
-// kernel does it (memory.oom.group). stop ends that, and is to be called once.
+// kernel does it (memory.oom.group). stop ends that, and returns when nobody is being killed any more; it may be called
+// again.
 func (g *Group) DieWhole() (stop func(), err error) {
 	h, ok := g.at[memoryController]
 	if !ok || h.v2 || g.limits.Memory == 0 {
@@ -39,7 +40,7 @@ func (g *Group) DieWhole() (stop func(), err error) {
 		}
 	}()
 	return func() {
-		events.Close() // which ends Read
+		_ = events.Close() // which ends Read; the second time it is closed already
 		<-ended
 	}, nil
 }
