@@ -37,7 +37,11 @@ func TestControlGroups(t *testing.T) {
 	g := guest{name: fmt.Sprintf("ndklab-%d-groups", os.Getpid())}
 	t.Cleanup(func() { script(t, commandTime, "stop", "--purge", g.name) })
 	script(t, bootTime, "boot", g.name, "--no-net", "--no-rxe", "--cpus", "2", "--while", fmt.Sprint(os.Getpid()))
-	for _, suite := range []struct{ of, in, run string }{{"cgroup", "../../node/cgroup", "."}, {"lab", "../lab", "Limit"}} {
+	labs := "Limit|Delegated"
+	if testing.Short() {
+		labs = "Limit"
+	}
+	for _, suite := range []struct{ of, in, run string }{{"cgroup", "../../node/cgroup", "."}, {"lab", "../lab", labs}} {
 		t.Run(suite.of, func(t *testing.T) { g.suite(t, suite.of, suite.in, suite.run) })
 	}
 }
@@ -47,7 +51,7 @@ func TestControlGroups(t *testing.T) {
 func (g guest) suite(t *testing.T, name, dir, run string) {
 	t.Helper()
 	g.share(t, name+".test", "test", "-c", "-o", "FILE", dir)
-	out := g.run(t, fmt.Sprintf("cd /tmp && /share/%s.test -test.v -test.timeout 5m -test.run %s", name, run))
+	out := g.run(t, fmt.Sprintf("cd /tmp && /share/%s.test -test.v -test.timeout 5m -test.run '%s'", name, run))
 	if !strings.Contains(out, "--- PASS") || strings.Contains(out, "--- SKIP") {
 		t.Errorf("not all tests ran:\n%s", out)
 	}

@@ -3,6 +3,7 @@ package lab
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -159,4 +160,71 @@ func TestLimitsAfterKill(t *testing.T) {
 		}
 		return remains(t, topo.Name)
 	})
+}
+
+// TestLimitsOfNextLife has a node go over its memory that is started again: it has its
+// limit as before, and its usage is counted anew.
+func TestLimitsOfNextLife(t *testing.T) {
+	skipWithoutLimits(t, cgroup.Limits{Memory: 1})
+	topo := ring(uniqueName(t), 2)
+	topo.Nodes[0].Memory, topo.Nodes[0].Restart = 64<<20, true
+	l := start(t, topo)
+	for life := range 2 {
+		eventually(t, testTime, func() string {
+			i, err := l.Inspect(testContext(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := i.Nodes[0]; n.State != nodeReady || n.Restarts != life || n.Limits == nil || *n.Limits.Memory != 64<<20 || n.Usage == nil || *n.Usage.OOMKills != 0 {
+				return fmt.Sprintf("start %d: node %+v, limits %+v, usage %+v", life, n.NodeState, n.Limits, n.Usage)
+			}
+			return ""
+		})
+		if _, err := runIn(t, l, "n0", "tail", "-n1", "/dev/zero"); err == nil {
+			t.Error("the command ended, and the node did not")
+		}
+	}
+}
+
+// TestDelegated runs the tests of limits for an ordinary user in a session to whose
+// parent systemd, or who is in its place, has delegated a group of version 2.
+func TestDelegated(t *testing.T) {
+	const root = "/sys/fs/cgroup"
+	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); os.Geteuid() != 0 || err != nil {
+		t.Skip("needs root and control groups of version 2 alone")
+	}
+	if err := cgroup.Open().Prepare(cgroup.Limits{CPU: 1, Memory: 1, PIDs: 64}); err != nil {
+		t.Fatal(err)
+	}
+	top := filepath.Join(root, uniqueName(t))
+	session := filepath.Join(top, "session")
+	for _, group := range []string{top, session} {
+		if err := os.Mkdir(group, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { // the session's first
+			eventually(t, testTime, func() string {
+				if err := unix.Rmdir(group); err != nil {
+					return fmt.Sprintf("remove %s: %v", group, err)
+				}
+				return ""
+			})
+		})
+		for _, name := range []string{".", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"} {
+			if err := os.Chown(filepath.Join(group, name), nobody, nobody); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	dir, err := os.OpenFile(session, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	cmd := asNobody(os.Environ(), "-test.v", "-test.timeout=300s", "-test.run=^TestLimits?(OfMemory|AfterKill)$")
+	cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(dir.Fd())
+	out, err := cmd.CombinedOutput()
+	if err != nil || strings.Count(string(out), "--- PASS") != 2 {
+		t.Errorf("%v\n%s", err, out)
+	}
 }

@@ -337,12 +337,16 @@ func TestGroup(t *testing.T) {
 	if _, err := tree.Create(lab, "a", everything); !errors.Is(err, unix.EBUSY) {
 		t.Errorf("a group that is in use was made again: %v", err)
 	}
-	// Remove waits for the process, which ends meanwhile.
+	// Remove waits for the process, which ends meanwhile, if the machine is not too busy.
 	if err := w.begin.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := Remove(lab); err != nil {
-		t.Error(err)
+	err = Remove(lab)
+	for tries := 0; errors.Is(err, unix.EBUSY) && tries < 10; tries++ {
+		err = Remove(lab)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 	if err := Remove(lab); err != nil {
 		t.Errorf("again: %v", err)
