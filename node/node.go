@@ -41,6 +41,7 @@ type Config struct {
 	Adapter    topology.Adapter
 	Interfaces []Interface
 	Forwards   bool // it is a router, without an adapter
+	PIDLimit   bool // its processes and threads are limited
 	Routes     []topology.Route
 	// QPError is told of queue pairs in error in the node, at most 64 a second one by
 	// one, and must not wait for the node; nil tells nobody.

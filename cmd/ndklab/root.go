@@ -83,7 +83,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 			stopCommand(), startCommand(), restartCommand(), killCommand(), pauseCommand(), resumeCommand(),
 		}},
 		{"Links", []*cobra.Command{linkCommand(), captureCommand()}},
-		{"Topology files", []*cobra.Command{validateCommand(), generateCommand()}},
+		{"Topology files", []*cobra.Command{validateCommand(), generateCommand(), graphCommand()}},
 		{"This machine and ndklab", []*cobra.Command{doctorCommand(), gcCommand(), versionCommand(), completionCommand(), help}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})

@@ -223,7 +223,7 @@ func (s *Supervisor) alterLink(ctx context.Context, l *labLink, d diff.Link) err
 func (c *change) adopt(topo *topology.Topology) error {
 	before := c.Supervisor
 	after := &Supervisor{before.core, &roster{
-		topo: topo, segments: segments(topo), byName: map[string]*labNode{}, switches: map[string]*labSwitch{}, limits: before.limits,
+		topo: topo, segments: segments(topo), byName: map[string]*labNode{}, switches: map[string]*labSwitch{}, groups: before.groups,
 	}}
 	if err := after.takeSwitches(before); err != nil {
 		return err
@@ -259,8 +259,8 @@ func (c *change) adopt(topo *topology.Topology) error {
 		after.nodes = append(after.nodes, n)
 		after.byName[spec.Name] = n
 	}
-	if !after.limits {
-		after.limits = after.canLimit()
+	if newKind(limitsOfAny(before.topo), limitsOfAny(topo)) {
+		after.groups = after.openGroups()
 	}
 	c.mu.Lock()
 	after.generation = before.generation + 1

@@ -18,6 +18,7 @@ var inPlace = map[string]bool{"Restart": true}
 var starts = map[string]string{
 	"CPU":    "its processes are limited from when they start",
 	"Memory": "its processes are limited from when they start",
+	"PIDs":   "its processes are limited from when they start",
 }
 
 // compareNodes adds what becomes of nodes, and returns the names of those that are
@@ -145,7 +146,7 @@ func same(x, y any) bool {
 
 // key is how files write the name of a field: max_srq_depth of MaxSrqDepth.
 func key(field string) string {
-	field = strings.ReplaceAll(field, "RoCE", "Roce")
+	field = strings.NewReplacer("RoCE", "Roce", "PIDs", "Pids").Replace(field)
 	upper := func(i int) bool { return i < len(field) && field[i] >= 'A' && field[i] <= 'Z' }
 	var b strings.Builder
 	for i := range len(field) {
