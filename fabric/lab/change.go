@@ -262,9 +262,7 @@ func (c *change) adopt(topo *topology.Topology) error {
 	if !after.limits {
 		after.limits = after.canLimit()
 	}
-	c.mu.Lock()
 	after.generation = before.generation + 1
-	c.mu.Unlock()
 	c.present.Store(after.roster)
 	c.Supervisor = after
 	return nil
