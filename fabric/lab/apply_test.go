@@ -302,7 +302,7 @@ func TestApplyKeeps(t *testing.T) {
 			t.Errorf("link %d: packets %d, before %d", i, is, was)
 		}
 	}
-	got := fmt.Sprint(after.Links[0].Directions[0].Settings, after.Links[1].Directions[0].Settings, "", states(t, l))
+	got := fmt.Sprintf("%v %v %s", after.Links[0].Directions[0].Settings, after.Links[1].Directions[0].Settings, states(t, l))
 	if want := "[delay=3ms] [delay=2ms] up up down up"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
