@@ -261,10 +261,12 @@ func (a *Agent) Up(ctx context.Context) error {
 func (a *Agent) bringUp(ctx context.Context) error {
 	network := a.takeNetwork()
 	if network == nil {
-		if isClosed(a.done) {
+		select {
+		case <-a.conn.Done(): // the agent has ended, and the socket was given back
 			return control.ErrClosed
+		default:
+			return errors.New("up already")
 		}
-		return errors.New("up already")
 	}
 	defer network.Close()
 	if err := a.configure(network); err != nil {

@@ -59,14 +59,14 @@ one that goes on. --dry-run says what the lab would have, and makes nothing.
 			return errors.Join(err, l.Close())
 		}
 		// Who starts a lab with ends outside needs to know where they are.
-		inspection, err := l.Inspect(cmd.Context())
+		externals, err := l.Externals(cmd.Context())
 		if err := errors.Join(err, l.Close()); err != nil {
 			return err
 		}
 		result := struct {
 			lab.Info
 			Externals []report.External `json:"externals,omitempty"`
-		}{l.Info(), inspection.Externals}
+		}{l.Info(), externals}
 		return output.print(cmd.OutOrStdout(), result, func(w io.Writer) error {
 			_, err := fmt.Fprintf(w, "lab %s is up: `ndklab inspect %s` shows it, `ndklab down %s` takes it down\n", result.Lab, result.Lab, result.Lab)
 			return errors.Join(err, report.WriteExternals(w, result.Externals))

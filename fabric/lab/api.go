@@ -62,6 +62,8 @@ func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error
 	switch r.Method {
 	case methodInspect:
 		return s.inspect(ctx)
+	case methodExternals:
+		return s.InspectExternals(ctx)
 	case methodRun:
 		return s.run(ctx)
 	case methodExec:

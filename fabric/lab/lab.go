@@ -35,6 +35,7 @@ import (
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/capture"
+	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -409,6 +410,14 @@ func (l *Lab) Inspect(ctx context.Context) (*Inspection, error) {
 		return nil, err
 	}
 	return inspection, nil
+}
+
+// Externals is the state of the ends of links outside the lab. Unlike Inspect it asks
+// no node.
+func (l *Lab) Externals(ctx context.Context) ([]report.External, error) {
+	var externals []report.External
+	err := l.call(ctx, methodExternals, nil, &externals)
+	return externals, err
 }
 
 // Watch calls events for every event from now on, in order, one at a time, in

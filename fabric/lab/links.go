@@ -74,15 +74,31 @@ func (l *labLink) lock(ctx context.Context) error {
 
 func (l *labLink) unlock() { <-l.changing }
 
-// makeLinks makes every link, by now between running agents. The kernel makes
-// one link at a time, so there is nothing to gain from doing it in parallel.
-func (s *Supervisor) makeLinks(ctx context.Context) error {
+// makeLinks makes every link, by now between running agents, and tells linked of each
+// node that has all its links. The kernel makes one link at a time, so there is nothing
+// to gain from doing it in parallel.
+func (s *Supervisor) makeLinks(ctx context.Context, linked chan<- *labNode) error {
+	left := make(map[*labNode]int) // links that nodes lack
+	for _, n := range s.nodes {
+		if left[n] = len(n.spec.Interfaces); left[n] == 0 {
+			linked <- n
+		}
+	}
 	for i := range s.topo.Links {
 		l := newLabLink(i, &s.topo.Links[i])
 		if err := s.makeLink(ctx, l); err != nil {
 			return fmt.Errorf("link %s to %s: %w", l.spec.Endpoints[0], l.spec.Endpoints[1], err)
 		}
 		s.links = append(s.links, l)
+		for _, e := range l.spec.Endpoints {
+			n := s.byName[e.Node] // not of switches, nor outside
+			if n == nil {
+				continue
+			}
+			if left[n]--; left[n] == 0 {
+				linked <- n
+			}
+		}
 	}
 	return nil
 }

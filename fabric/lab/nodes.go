@@ -158,9 +158,32 @@ func (s *Supervisor) seed(part string) uint64 {
 	return h.Sum64()
 }
 
-// configureNodes has every agent configure its interfaces and open its adapter.
-func (s *Supervisor) configureNodes(ctx context.Context) error {
-	return parallel(ctx, requestsAtOnce, len(s.nodes), func(ctx context.Context, i int) error { return s.nodes[i].current().up(ctx) })
+// linkNodes makes every link and, as soon as a node has all of its own, configures its
+// interfaces and has its agent open the adapter: that keeps the processors busy which
+// making links does not, since the kernel makes one at a time.
+func (s *Supervisor) linkNodes(ctx context.Context) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	linked := make(chan *labNode, len(s.nodes))
+	var making sync.WaitGroup
+	making.Go(func() {
+		defer close(linked)
+		if err := s.makeLinks(ctx, linked); err != nil {
+			stop(err) // the first cause is kept
+		}
+	})
+	err := parallel(ctx, requestsAtOnce, len(s.nodes), func(ctx context.Context, _ int) error {
+		n, ok := <-linked
+		if !ok {
+			return nil // a link could not be made
+		}
+		return n.current().up(ctx)
+	})
+	if err != nil {
+		stop(err)
+	}
+	making.Wait()
+	return context.Cause(ctx)
 }
 
 // Node is the agent of a running host or router by its name.

@@ -19,6 +19,7 @@ const (
 	methodRelease     = "release"     // the lab may outlive its owner
 	methodInfo        = "info"        // -> Info
 	methodInspect     = "inspect"     // -> Inspection
+	methodExternals   = "externals"   // -> list of report.External
 	methodRun         = "run"         // -> report.Run
 	methodExec        = "exec"        // execParams and three files -> exit status
 	methodSignal      = "signal"      // signalParams

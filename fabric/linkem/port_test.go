@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // To open an interface costs as much beside hundreds of others as alone. A lab of
@@ -44,5 +45,28 @@ func TestIdleHistogram(t *testing.T) {
 	var h histogram
 	if d := h.distribution(); h.pages != nil || d != (Distribution{}) || h.bins(&d) != nil {
 		t.Errorf("%+v, %d pages", d, len(h.pages))
+	}
+}
+
+// An engine that ends closes the sockets of all links that it has.
+func TestClosePorts(t *testing.T) {
+	l := &loop{links: map[string]*link{"gone": {state: detached}}}
+	var peers []int
+	for i := range 2 * closersAtOnce {
+		k := &link{state: started}
+		for end := range k.ports {
+			var pipe [2]int
+			must(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK))
+			k.ports[end] = &port{fd: pipe[0]}
+			peers = append(peers, pipe[1])
+		}
+		l.links[fmt.Sprint(i)] = k
+	}
+	l.closePorts()
+	for _, fd := range peers {
+		if _, err := unix.Write(fd, []byte{0}); err != unix.EPIPE {
+			t.Fatalf("the other end is still open: %v", err)
+		}
+		must(t, unix.Close(fd))
 	}
 }

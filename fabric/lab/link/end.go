@@ -13,15 +13,23 @@ import (
 // perhaps in another namespace.
 func (n *Network) MakeEnd(link, end, mtu int, ends [2]End) error {
 	var b rtnl.Batch
-	addPair(&b, link, end, mtu, ends[end])
-	addQdiscs(&b, link, end)
+	addEnd(&b, link, end, mtu, ends[end])
 	if _, err := n.do(&b); err != nil {
 		return noRedirect(err)
 	}
 	return n.finish(link, end, ends)
 }
 
-// finish has a new end be what its other side needs.
+// addEnd asks for what each end of a link has: perEnd requests.
+func addEnd(b *rtnl.Batch, link, end, mtu int, e End) {
+	addPair(b, link, end, mtu, e)
+	addQdiscs(b, link, end)
+}
+
+// perEnd is how many requests addEnd adds, of which the first is for the pair.
+const perEnd = 3
+
+// finish does to an end that has just been made what only some need.
 func (n *Network) finish(link, end int, ends [2]End) error {
 	e := ends[end]
 	if e.Bridge != nil {

@@ -28,10 +28,9 @@ func addQdiscs(b *rtnl.Batch, link, end int) {
 	}
 }
 
-// noRedirect is an error of Make, which is ErrNoRedirect if a queue discipline cannot be
+// noRedirect is an error of what addEnd asks for, which is ErrNoRedirect if a queue discipline cannot be
 // had.
 func noRedirect(err error) error {
-	const perEnd = 3 // requests, of which the first is for the pair
 	failed := (*rtnl.Error)(nil)
 	if errors.As(err, &failed) && failed.Request%perEnd != 0 {
 		return fmt.Errorf("%w: %w", ErrNoRedirect, err)

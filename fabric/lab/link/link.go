@@ -134,8 +134,7 @@ func (n *Network) Make(link, mtu int, ends [2]End) error {
 	}
 	var b rtnl.Batch
 	for end, e := range ends {
-		addPair(&b, link, end, mtu, e)
-		addQdiscs(&b, link, end)
+		addEnd(&b, link, end, mtu, e)
 	}
 	if _, err := n.do(&b); err != nil {
 		return noRedirect(err)
