@@ -31,10 +31,11 @@ const (
 	methodStarted  = "started" // the agent's: the command of that ID runs
 )
 
-// upParams are what an agent makes its adapter of.
+// upParams are what an agent makes its adapter of, of which it has none without addresses.
 type upParams struct {
 	Seed      uint64
 	Addresses []localAddress
+	PIDLimit  bool // the node's
 	// Adapter is a topology.Adapter, or nothing if that sets nothing: to learn of its
 	// fields takes package json half a millisecond.
 	Adapter json.RawMessage `json:",omitempty"`
@@ -272,8 +273,8 @@ func (a *Agent) bringUp(ctx context.Context) error {
 	if err := a.configure(network); err != nil {
 		return err
 	}
-	params := upParams{Seed: a.cfg.Seed, Addresses: a.cfg.addresses()}
-	if a.cfg.Forwards || len(params.Addresses) == 0 {
+	params := upParams{Seed: a.cfg.Seed, Addresses: a.cfg.addresses(), PIDLimit: a.cfg.PIDLimit}
+	if a.cfg.Forwards || len(params.Addresses) == 0 && !params.PIDLimit {
 		return nil
 	}
 	if a.cfg.Adapter != (topology.Adapter{}) {

@@ -140,6 +140,12 @@ func (a *agent) bringUp(r *control.Request) error {
 	if a.shared != nil {
 		return errors.New("up already")
 	}
+	if params.PIDLimit {
+		makeThreads(spareThreads)
+	}
+	if len(params.Addresses) == 0 {
+		return nil
+	}
 	shared, err := startAdapter(&params, clock.Real())
 	if err != nil {
 		return err

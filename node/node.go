@@ -40,6 +40,7 @@ type Config struct {
 	Adapter    topology.Adapter
 	Interfaces []Interface
 	Forwards   bool // it is a router, without an adapter
+	PIDLimit   bool // its processes and threads are limited
 	Routes     []topology.Route
 }
 

@@ -70,7 +70,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 		runCommand(), upCommand(), applyCommand(), downCommand(), lsCommand(), inspectCommand(), execCommand(),
 		stopCommand(), startCommand(), restartCommand(), killCommand(), pauseCommand(), resumeCommand(),
 		linkCommand(), adapterCommand(), countersCommand(), connectionsCommand(), captureCommand(),
-		rpingCommand(), rcPingpongCommand(), validateCommand(), generateCommand(), doctorCommand(), versionCommand(),
+		rpingCommand(), rcPingpongCommand(), validateCommand(), generateCommand(), graphCommand(), doctorCommand(), versionCommand(),
 	} {
 		verb.DisableFlagsInUseLine = true
 		root.AddCommand(verb)

@@ -21,6 +21,7 @@ import (
 // again. What is not said to change is set before the life is the node's.
 type life struct {
 	group   *cgroup.Group // nil without limits
+	unwatch func()        // ends what watches the group's memory
 	agent   *node.Agent
 	hostPID int
 	began   time.Duration // by the clock of labNode.reviver
@@ -38,12 +39,9 @@ type life struct {
 // begin starts the agent of a node. A later start has other random numbers than the
 // one before: what is still under way must not be taken for the new node's.
 func (s *Supervisor) begin(spec *topology.Node, start int) (*life, error) {
-	l := &life{began: clock.Real().Now(), down: make(chan struct{}), over: make(chan struct{})}
-	if s.limits && (spec.CPU != 0 || spec.Memory != 0) {
-		var err error
-		if l.group, err = cgroup.Create(s.name, spec.Name, spec.CPU, spec.Memory); err != nil {
-			return nil, fmt.Errorf("node %s: limits: %w", spec.Name, err)
-		}
+	l := &life{began: clock.Real().Now(), unwatch: func() {}, down: make(chan struct{}), over: make(chan struct{})}
+	if err := l.limit(s.name, spec, s.groups); err != nil {
+		return nil, fmt.Errorf("node %s: limits: %w", spec.Name, err)
 	}
 	cfg := s.startConfig(spec, start)
 	err := s.reaper.Start(func() (pid int, err error) {
@@ -53,8 +51,13 @@ func (s *Supervisor) begin(spec *topology.Node, start int) (*life, error) {
 		return l.agent.PID(), nil
 	})
 	if err != nil {
+		l.unwatch()
 		return nil, err
 	}
+	go func() {
+		<-l.agent.Done()
+		l.unwatch()
+	}()
 	if l.hostPID, err = node.PIDIn(s.hostProc, l.agent.PID()); err != nil {
 		log.Printf("node %s: %v", spec.Name, err) // it is only shown
 	}
@@ -96,12 +99,7 @@ func (l *life) end() string {
 	if l.signal != 0 && l.agent.Exit().Status == 2 {
 		text = "its agent was ended by " + unix.SignalName(l.signal)
 	}
-	if l.group != nil {
-		if kills, err := l.group.OOMKills(); err == nil && kills > 0 {
-			text += ": out of memory"
-		}
-	}
-	return text
+	return text + l.limitReached()
 }
 
 // watchNode notices that a node's agent has ended. The far ends of its links, which
