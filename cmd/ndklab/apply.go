@@ -29,8 +29,8 @@ It prints what changes, a line for each node and link, and then does it:
   ± node c restarts because ...          its processes end, and new ones begin
   ± link ... is made anew because ...    its interfaces are removed, and made again
 
-Routes and neighbours of other nodes follow. What "link set" has changed stays,
-unless the file changes the same. A lab that runs its workloads is not changed. The
+Routes and neighbours of other nodes follow. What "link set" has changed in a direction
+of a link stays, unless the file changes that direction. A lab that runs its workloads is not changed. The
 name, the seed and links to outside of the lab cannot change: "up --reconfigure" makes
 the lab anew.
 

@@ -139,7 +139,7 @@ func (s *Supervisor) inspect(ctx context.Context) (*Inspection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Inspection{Lab: s.name, Seed: s.topo.Seed, State: Ready, Nodes: s.InspectNodes(ctx), Links: links, Externals: externals}, nil
+	return &Inspection{Lab: s.name, Seed: s.topo.Seed, State: Ready, Nodes: s.InspectNodes(ctx), Links: links, Externals: externals, Unfinished: s.standing().Unfinished}, nil
 }
 
 func (s *Supervisor) exec(ctx context.Context, r *control.Request) (any, error) {

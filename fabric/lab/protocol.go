@@ -93,6 +93,8 @@ type Inspection struct {
 	Links []report.Link `json:"links"`
 	// Externals are the ends of links outside the lab.
 	Externals []report.External `json:"externals"`
+	// Unfinished is why the last Apply did not come to its end; "" if it did.
+	Unfinished string `json:"unfinished,omitempty"`
 }
 
 type execParams struct {

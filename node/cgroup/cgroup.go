@@ -27,8 +27,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -59,8 +61,10 @@ func (l Limits) wants(controller string) bool {
 
 // A Group is a node's control group.
 type Group struct {
-	path   string               // below each hierarchy's root
-	at     map[string]hierarchy // by controller
+	path string               // below each hierarchy's root
+	at   map[string]hierarchy // by controller
+
+	mu     sync.Mutex // guards limits
 	limits Limits
 
 	overMemory atomic.Bool // DieWhole has killed the node
@@ -224,7 +228,39 @@ func write(file, value string) error {
 func (g *Group) Path() string { return g.path }
 
 // Limits are those in force.
-func (g *Group) Limits() Limits { return g.limits }
+func (g *Group) Limits() Limits {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.limits
+}
+
+// Set changes those limits that the group has to others. Of one that is 0 in either,
+// which is no limit, nothing changes. It is for one goroutine at a time.
+func (g *Group) Set(limits Limits) error {
+	now := g.Limits()
+	for _, controller := range limited {
+		if !now.wants(controller) || !limits.wants(controller) || now.with(limits, controller) == now {
+			continue
+		}
+		h := g.at[controller]
+		settings := h.settings(controller, limits)
+		err := h.set(g.path, settings)
+		if err != nil {
+			// In version 1 memory may never be more than memory with swap: what grows is
+			// the other way round from what shrinks.
+			slices.Reverse(settings)
+			err = h.set(g.path, settings)
+		}
+		if err != nil {
+			return fmt.Errorf("cgroup %s: %w", g.path, err)
+		}
+		now = now.with(limits, controller)
+		g.mu.Lock()
+		g.limits = now
+		g.mu.Unlock()
+	}
+	return nil
+}
 
 // Directory opens the group's directory for CLONE_INTO_CGROUP, with which a child
 // is born in its group. It is nil where the group is in a version 1 hierarchy:

@@ -449,3 +449,34 @@ func TestDirectory(t *testing.T) {
 		t.Errorf("a version 1 group: %v, %v", dir, err)
 	}
 }
+
+// Limits change both ways while the group is there, and those that it has not got stay
+// without.
+func TestSet(t *testing.T) {
+	g := newGroup(t, everything)
+	larger := Limits{CPU: 2, Memory: 128 << 20, PIDs: 40}
+	for _, limits := range []Limits{larger, everything, {}, larger} {
+		want := limits
+		if limits == (Limits{}) {
+			want = everything
+		}
+		if err := g.Set(limits); err != nil {
+			t.Fatal(err)
+		}
+		if g.Limits() != want {
+			t.Errorf("limits %+v, want %+v", g.Limits(), want)
+		}
+		for _, controller := range limited {
+			h := g.at[controller]
+			for _, s := range h.settings(controller, want) {
+				got, err := os.ReadFile(filepath.Join(h.root, g.Path(), s.file))
+				if s.optional && errors.Is(err, fs.ErrNotExist) {
+					continue
+				}
+				if strings.TrimSpace(string(got)) != s.value || err != nil {
+					t.Errorf("%s: %q, %v; want %s", s.file, got, err, s.value)
+				}
+			}
+		}
+	}
+}

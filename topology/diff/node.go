@@ -14,12 +14,9 @@ import (
 // when it needs them.
 var inPlace = map[string]bool{"Restart": true}
 
-// starts says of fields of a node why it is restarted when they change.
-var starts = map[string]string{
-	"CPU":    "its processes are limited from when they start",
-	"Memory": "its processes are limited from when they start",
-	"PIDs":   "its processes are limited from when they start",
-}
+// limits are the fields of a node that limit its processes. A limit changes while they
+// go on, but whether there is one they have from when they start.
+var limits = map[string]bool{"CPU": true, "Memory": true, "PIDs": true}
 
 // compareNodes adds what becomes of nodes, and returns the names of those that are
 // replaced, whose links are so, too.
@@ -84,8 +81,11 @@ func compareNode(was, is *topology.Node) []Change {
 		case "Routes":
 			changes = append(changes, Change{Key: routesKey, From: fmt.Sprint(len(was.Routes)), To: fmt.Sprint(len(is.Routes))})
 		default:
-			c := Change{Key: key(field), From: value(field, x), To: value(field, y), Why: starts[field]}
-			if c.Why == "" && !inPlace[field] {
+			c := Change{Key: key(field), From: value(field, x), To: value(field, y)}
+			switch limited := !a.Field(i).IsZero() && !b.Field(i).IsZero(); {
+			case limits[field] && !limited:
+				c.Why = "whether its processes are limited they have from when they start"
+			case !limits[field] && !inPlace[field]:
 				c.Why = "its agent has this from when it starts"
 			}
 			changes = append(changes, c)
@@ -171,7 +171,7 @@ func value(field string, of any) string {
 		}
 		return value(field, v.Elem().Interface())
 	}
-	if v.IsZero() && starts[field] != "" {
+	if v.IsZero() && limits[field] {
 		return "none"
 	}
 	text := fmt.Sprint(of)
