@@ -20,6 +20,9 @@ import (
 const (
 	// soon is within which time nothing is to be left.
 	soon = 2 * time.Second
+	// completion is how long a recorder may take to complete its files, which it does with a low
+	// priority; see lab's completeTime.
+	completion = 8 * time.Second
 	// patience bounds what has no limit but a busy machine.
 	patience = 30 * time.Second
 )
@@ -284,6 +287,9 @@ func (t *trial) do() (struck bool) {
 	struck = t.fault.strike(t)
 	t.finish()
 	t.eventually(t.alive)
+	if left := poll(completion, t.recorder); left != "" {
+		t.Fatalf("after %v: %s", completion, left)
+	}
 	// The next command removes the names, unless another command, of which there may be
 	// some on this machine, just looks at them.
 	t.eventually(func() string {
