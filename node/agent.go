@@ -68,6 +68,8 @@ type Agent struct {
 	mu      sync.Mutex
 	running map[string]chan struct{} // by Command.ID; closed when the command has been started, or will not be
 	network *rtnl.Socket             // to configure the interfaces by; nil once Up has
+	// configured is how the network was configured last.
+	configured *Config
 }
 
 // Start starts the agent of a node: the running binary again, in new network,
@@ -80,6 +82,7 @@ type Agent struct {
 // waitid(P_ALL, WNOWAIT) it sees who ended before it reaps.
 func Start(cfg Config, group *cgroup.Group, stderr *os.File) (*Agent, error) {
 	a := &Agent{cfg: cfg, done: make(chan struct{}), running: map[string]chan struct{}{}}
+	a.configured = &a.cfg
 	if err := a.start(group, stderr); err != nil {
 		return nil, fmt.Errorf("node %s: %w", cfg.Name, err)
 	}
@@ -258,10 +261,12 @@ func (a *Agent) Up(ctx context.Context) error {
 func (a *Agent) bringUp(ctx context.Context) error {
 	network := a.takeNetwork()
 	if network == nil {
-		if isClosed(a.done) {
+		select {
+		case <-a.conn.Done(): // the agent has ended, and the socket was given back
 			return control.ErrClosed
+		default:
+			return errors.New("up already")
 		}
-		return errors.New("up already")
 	}
 	defer network.Close()
 	if err := a.configure(network); err != nil {

@@ -40,7 +40,11 @@ spanning tree; one that is disabled has no carrier. Without LAB it is that of th
 			return err
 		}
 		return output.print(cmd.OutOrStdout(), i, func(w io.Writer) error {
-			return report.WriteInspection(w, i.Lab, i.State, i.Seed, i.Nodes, i.Links, i.Externals)
+			state := i.State
+			if i.Unfinished != "" {
+				state += ", changed in part (" + i.Unfinished + "): `ndklab apply` does the rest"
+			}
+			return report.WriteInspection(w, i.Lab, state, i.Seed, i.Nodes, i.Links, i.Externals)
 		})
 	}
 	return cmd

@@ -67,7 +67,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	root.SetHelpCommand(helpCommand())
 	cobra.EnableCommandSorting = false
 	for _, verb := range []*cobra.Command{
-		runCommand(), upCommand(), downCommand(), lsCommand(), inspectCommand(), execCommand(),
+		runCommand(), upCommand(), applyCommand(), downCommand(), lsCommand(), inspectCommand(), execCommand(),
 		stopCommand(), startCommand(), restartCommand(), killCommand(), pauseCommand(), resumeCommand(),
 		linkCommand(), adapterCommand(), countersCommand(), connectionsCommand(), captureCommand(),
 		rpingCommand(), rcPingpongCommand(), validateCommand(), generateCommand(), doctorCommand(), gcCommand(), versionCommand(),

@@ -119,14 +119,14 @@ func explained(cmd *cobra.Command, err error) error {
 // tellUp prints what was started.
 func tellUp(cmd *cobra.Command, l *lab.Lab, output *format) error {
 	// Who starts a lab with ends outside needs to know where they are.
-	inspection, err := l.Inspect(cmd.Context())
+	externals, err := l.Externals(cmd.Context())
 	if err != nil {
 		return err
 	}
 	result := struct {
 		lab.Info
 		Externals []report.External `json:"externals,omitempty"`
-	}{l.Info(), inspection.Externals}
+	}{l.Info(), externals}
 	return output.print(cmd.OutOrStdout(), result, func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "lab %s is up: `ndklab inspect %s` shows it, `ndklab down %s` takes it down\n", result.Lab, result.Lab, result.Lab)
 		return errors.Join(err, report.WriteExternals(w, result.Externals))

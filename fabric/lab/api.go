@@ -38,6 +38,7 @@ func (s *Supervisor) start(ctx context.Context, r *control.Request) (any, error)
 
 // handle answers any command.
 func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error) {
+	s = s.now()
 	switch r.Method {
 	case methodInfo:
 		return s.info(), nil
@@ -61,6 +62,8 @@ func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error
 	switch r.Method {
 	case methodInspect:
 		return s.inspect(ctx)
+	case methodExternals:
+		return s.InspectExternals(ctx)
 	case methodRun:
 		return s.run(ctx)
 	case methodExec:
@@ -77,6 +80,10 @@ func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error
 		return answered(ctx, s, r, s.connections)
 	case methodEnable:
 		return s.enable(ctx, r)
+	case methodStanding:
+		return s.standing(), nil
+	case methodApply:
+		return nil, s.apply(ctx, r)
 	case methodChange:
 		return s.change(ctx, r)
 	}
@@ -117,7 +124,7 @@ func (s *Supervisor) inspect(ctx context.Context) (*Inspection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Inspection{Lab: s.name, Seed: s.topo.Seed, State: Ready, Nodes: s.InspectNodes(ctx), Links: links, Externals: externals}, nil
+	return &Inspection{Lab: s.name, Seed: s.topo.Seed, State: Ready, Nodes: s.InspectNodes(ctx), Links: links, Externals: externals, Unfinished: s.standing().Unfinished}, nil
 }
 
 func (s *Supervisor) exec(ctx context.Context, r *control.Request) (any, error) {

@@ -145,7 +145,7 @@ func (s *Supervisor) openCapture(l *labLink, end int) (*os.File, error) {
 	e := l.spec.Endpoints[end]
 	switch {
 	case s.switches[e.Node] != nil:
-		return capture.Open(link.Port(l.index, end)) // in our own
+		return capture.Open(link.Port(l.spec.Number, end)) // in our own
 	case e.External():
 		namespace = s.externalOf(e).namespace
 	default:

@@ -35,6 +35,7 @@ import (
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/capture"
+	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -84,10 +85,15 @@ type Options struct {
 // Start makes the lab of a topology and returns when every node is ready. The
 // caller owns the lab, which ends with the caller's process, or with Close,
 // unless Release is called. When ctx ends first, or anything fails, Start takes
-// down what was made before it returns. topo must have a seed.
+// down what was made before it returns. topo must have a seed, and links of different
+// numbers.
 func Start(ctx context.Context, topo *topology.Topology, options Options) (*Lab, error) {
 	p, err := placeOf(topo.Name)
 	if err != nil {
+		return nil, err
+	}
+	allowed := systemCapacity()
+	if err := allowed.check(topo); err != nil {
 		return nil, err
 	}
 	l := &Lab{place: p, owner: true, over: make(chan struct{}), captures: map[uint64]chan<- capture.Source{}, events: options.Events}
@@ -419,6 +425,14 @@ func (l *Lab) Inspect(ctx context.Context) (*Inspection, error) {
 		return nil, err
 	}
 	return inspection, nil
+}
+
+// Externals is the state of the ends of links outside the lab. Unlike Inspect it asks
+// no node.
+func (l *Lab) Externals(ctx context.Context) ([]report.External, error) {
+	var externals []report.External
+	err := l.call(ctx, methodExternals, nil, &externals)
+	return externals, err
 }
 
 // Watch calls events for every event from now on, in order, one at a time, in

@@ -45,10 +45,7 @@ func (s *Supervisor) begin(spec *topology.Node, start int) (*life, error) {
 			return nil, fmt.Errorf("node %s: limits: %w", spec.Name, err)
 		}
 	}
-	cfg := s.nodeConfig(spec)
-	if start > 0 {
-		cfg.Seed = s.seed(fmt.Sprintf("node %s, start %d", spec.Name, start))
-	}
+	cfg := s.startConfig(spec, start)
 	err := s.reaper.Start(func() (pid int, err error) {
 		if l.agent, err = node.Start(cfg, l.group, os.Stderr); err != nil {
 			return 0, err
@@ -62,6 +59,24 @@ func (s *Supervisor) begin(spec *topology.Node, start int) (*life, error) {
 		log.Printf("node %s: %v", spec.Name, err) // it is only shown
 	}
 	return l, nil
+}
+
+// startConfig is what a node is told when it is started for the start-th time after
+// the first.
+func (s *Supervisor) startConfig(spec *topology.Node, start int) node.Config {
+	cfg := s.nodeConfig(spec)
+	if start > 0 {
+		cfg.Seed = s.seed(fmt.Sprintf("node %s, start %d", spec.Name, start))
+	}
+	return cfg
+}
+
+// lifeConfig is what the node as it is would have been told when it was started.
+func (s *Supervisor) lifeConfig(n *labNode) node.Config {
+	n.mu.Lock()
+	start := n.restarts
+	n.mu.Unlock()
+	return s.startConfig(n.spec, start)
 }
 
 // up has the agent configure its interfaces and open its adapter.
@@ -143,7 +158,10 @@ func (s *Supervisor) startAgain(ctx context.Context, n *labNode) error {
 	n.reviver.cancel()
 	<-n.current().over
 	n.mu.Lock()
-	n.restarts++
+	first := n.life.agent == nil // an Apply has added the node
+	if !first {
+		n.restarts++
+	}
 	start := n.restarts
 	n.mu.Unlock()
 	l, err := s.begin(n.spec, start)
@@ -160,9 +178,13 @@ func (s *Supervisor) startAgain(ctx context.Context, n *labNode) error {
 		return err
 	}
 	n.mu.Lock()
-	n.life = l
+	n.life, n.due = l, dueNothing
 	n.mu.Unlock()
-	s.Publish(Event{Kind: NodeUp, Node: n.spec.Name, Text: fmt.Sprintf("node %s is up again", n.spec.Name)})
+	words := "node %s is up again"
+	if first {
+		words = "node %s is up"
+	}
+	s.Publish(Event{Kind: NodeUp, Node: n.spec.Name, Text: fmt.Sprintf(words, n.spec.Name)})
 	go s.watchNode(n, l)
 	return s.growTree(ctx, s.switched(n)...)
 }

@@ -84,7 +84,7 @@ func ring(name string, n int) *topology.Topology {
 		links = n - 1
 	}
 	for i := range links {
-		l := topology.Link{MTU: 4200, Offload: true}
+		l := topology.Link{Number: i, MTU: 4200, Offload: true}
 		for end, node := range []int{i, (i + 1) % n} {
 			iface := topology.Interface{Name: fmt.Sprintf("eth%d", end), Link: i, End: end}
 			if n <= 2 {

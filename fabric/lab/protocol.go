@@ -19,6 +19,7 @@ const (
 	methodRelease     = "release"     // the lab may outlive its owner
 	methodInfo        = "info"        // -> Info
 	methodInspect     = "inspect"     // -> Inspection
+	methodExternals   = "externals"   // -> list of report.External
 	methodRun         = "run"         // -> report.Run
 	methodExec        = "exec"        // execParams and three files -> exit status
 	methodSignal      = "signal"      // signalParams
@@ -35,6 +36,8 @@ const (
 	methodChange      = "change"      // changeParams -> NodeChange
 	methodConnections = "connections" // name of a node, "" for all -> report.Connections
 	methodCapture     = "capture"     // captureParams; answers when the capture is over
+	methodStanding    = "standing"    // -> Standing
+	methodApply       = "apply"       // applyParams
 	methodWatch       = "watch"       // send events from now on
 	methodDown        = "down"        // end the lab
 	methodWait        = "wait"        // answers when the lab is over, with an error that says why
@@ -86,6 +89,8 @@ type Inspection struct {
 	Links []report.Link `json:"links"`
 	// Externals are the ends of links outside the lab.
 	Externals []report.External `json:"externals"`
+	// Unfinished is why the last Apply did not come to its end; "" if it did.
+	Unfinished string `json:"unfinished,omitempty"`
 }
 
 type execParams struct {
@@ -129,6 +134,11 @@ type socketParams struct {
 type enableParams struct {
 	Node   string
 	Enable bool
+}
+
+type applyParams struct {
+	Topology   *topology.Topology
+	Generation int // of the Standing that it was read for
 }
 
 type changeParams struct {

@@ -56,11 +56,13 @@ type run struct {
 
 // run answers methodRun.
 func (s *Supervisor) run(ctx context.Context) (*report.Run, error) {
-	r := &run{Supervisor: s, ctx: ctx, over: make(chan struct{}), results: make([]report.Workload, len(s.topo.Workloads)), servers: make([]*life, len(s.topo.Workloads))}
+	r := &run{Supervisor: s, ctx: ctx, over: make(chan struct{})}
 	if err := r.begin(); err != nil {
 		return nil, err
 	}
 	defer close(r.over)
+	r.Supervisor = s.now() // which does not change while the lab runs
+	r.results, r.servers = make([]report.Workload, len(r.topo.Workloads)), make([]*life, len(r.topo.Workloads))
 	return r.all(ctx)
 }
 
@@ -69,6 +71,10 @@ func (s *Supervisor) run(ctx context.Context) (*report.Run, error) {
 func (r *run) begin() error {
 	for {
 		r.Supervisor.mu.Lock()
+		if err := r.mayRun(); err != nil {
+			r.Supervisor.mu.Unlock()
+			return err
+		}
 		before := r.running
 		if before == nil || isClosed(before.over) {
 			r.running = r

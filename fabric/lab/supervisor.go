@@ -10,11 +10,11 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/lab/link"
-	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/node/reaper"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
@@ -23,25 +23,28 @@ import (
 // A Supervisor is the process that a lab hangs from: process 1 of the lab's PID
 // namespace, in whose network namespace all links meet. Its end is the end of
 // everything else, so it cleans nothing up: when the lab is over it exits.
+//
+// Who is in the lab can change while it is up (apply.go). A Supervisor sees it as it
+// was at one moment: each request is answered with the lab as it was when it came, so
+// that what it finds by a name or an index stays what it was. now is how to see it
+// as it is.
 type Supervisor struct {
+	*core
+	*roster
+}
+
+// A core is what a lab has once, whoever is in it.
+type core struct {
 	name     string
 	reaper   *reaper.Reaper
 	hostProc *os.File // the host's /proc; nil until the namespaces are entered
 
 	// What follows is set by build, before the lab is ready, and not changed
-	// afterwards; each node and link guards its own state.
-	topo      *topology.Topology
+	// afterwards.
 	place     place
-	named     bool               // externals get names for ip netns
-	segments  [][]node.Neighbour // who is on the segment of each link
+	named     bool // externals get names for ip netns
 	network   *link.Network
-	limits    bool       // nodes get the limits of processor and memory that they have
-	nodes     []*labNode // with a process: hosts and routers
-	byName    map[string]*labNode
-	switches  map[string]*labSwitch
-	links     []*labLink
 	sockets   *os.File // the directory of the externals' sockets; nil without externals
-	externals []*external
 	engine    engine
 	recording string // the file of the engine's decisions; "": none
 
@@ -49,13 +52,19 @@ type Supervisor struct {
 
 	over chan struct{} // closed when reason is set
 
+	present atomic.Pointer[roster] // nil before the lab is ready; changed by who has applying
+
 	mu       sync.Mutex // guards what follows
 	running  *run       // the last one that began
-	ready    time.Time  // when all nodes were; zero before
-	released bool       // the lab may outlive its owner
-	reason   *control.Error
-	clients  map[*control.Conn]*client
-	served   int // clients so far
+	applying bool       // who is in the lab is being changed, and no run can begin
+	// unfinished is why the last change of who is in the lab did not come to its end;
+	// "" if it did.
+	unfinished string
+	ready      time.Time // when all nodes were; zero before
+	released   bool      // the lab may outlive its owner
+	reason     *control.Error
+	clients    map[*control.Conn]*client
+	served     int // clients so far
 }
 
 // A client is a command's channel. Its fields are guarded by Supervisor.mu.
@@ -73,14 +82,12 @@ func supervise(name string) error {
 	listener := inherited(listenFile, "listener")
 	locked := inherited(stateFile, "state")
 	defer runtime.KeepAlive(locked) // the lock is held to the very end of the process
-	s := &Supervisor{
-		name:     name,
-		reaper:   reaper.New(),
-		byName:   map[string]*labNode{},
-		switches: map[string]*labSwitch{},
-		clients:  map[*control.Conn]*client{},
-		over:     make(chan struct{}),
-	}
+	s := &Supervisor{&core{
+		name:    name,
+		reaper:  reaper.New(),
+		clients: map[*control.Conn]*client{},
+		over:    make(chan struct{}),
+	}, newRoster()}
 	// Process 1 gets no signal that it has no handler for.
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)

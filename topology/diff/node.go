@@ -10,9 +10,15 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// inPlace are the fields of a node that change while it goes on. Any other has the
-// node restarted: its agent reads it when it starts.
-var inPlace = map[string]bool{"CPU": true, "Memory": true}
+// inPlace are the fields of a node that change while it goes on: the lab reads them
+// when it needs them.
+var inPlace = map[string]bool{"Restart": true}
+
+// starts says of fields of a node why it is restarted when they change.
+var starts = map[string]string{
+	"CPU":    "its processes are limited from when they start",
+	"Memory": "its processes are limited from when they start",
+}
 
 // compareNodes adds what becomes of nodes, and returns the names of those that are
 // replaced, whose links are so, too.
@@ -77,9 +83,9 @@ func compareNode(was, is *topology.Node) []Change {
 		case "Routes":
 			changes = append(changes, Change{Key: routesKey, From: fmt.Sprint(len(was.Routes)), To: fmt.Sprint(len(is.Routes))})
 		default:
-			c := Change{Key: key(field), From: value(field, x), To: value(field, y)}
-			if !inPlace[field] {
-				c.Why = "its agent reads this when it starts"
+			c := Change{Key: key(field), From: value(field, x), To: value(field, y), Why: starts[field]}
+			if c.Why == "" && !inPlace[field] {
+				c.Why = "its agent has this from when it starts"
 			}
 			changes = append(changes, c)
 		}
@@ -164,11 +170,13 @@ func value(field string, of any) string {
 		}
 		return value(field, v.Elem().Interface())
 	}
-	if v.IsZero() && inPlace[field] {
+	if v.IsZero() && starts[field] != "" {
 		return "none"
 	}
 	text := fmt.Sprint(of)
 	switch {
+	case field == "Restart":
+		return choice(v.Bool(), "always", "never")
 	case field == "Memory":
 		text = topology.FormatSize(v.Uint())
 	case v.Kind() == reflect.Slice || v.Kind() == reflect.Map || v.Kind() == reflect.Struct:
