@@ -7,7 +7,8 @@
 //
 //   - two seconds later there is no process of the lab or of what ran in it, no
 //     namespace, no socket and no cgroup with a process (remains_test.go); what is
-//     there are names, which the next command removes;
+//     there are names, which the next command removes; a recorder may take a little longer
+//     to complete the files of captures;
 //   - the host is as it was before: interfaces, addresses, routes, rules, mounts,
 //     settings below /proc/sys/net, /etc/hosts, System V IPC (host_test.go);
 //   - the same lab comes up again at once, and goes down.

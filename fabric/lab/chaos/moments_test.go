@@ -29,6 +29,7 @@ var moments = []moment{
 	}, up: true, usual: 100 * time.Millisecond},
 	{name: "capture", args: func(t *trial) []string { return []string{"capture", t.lab + "/a:eth0", "-w", "capture.pcapng"} }, up: true, usual: 150 * time.Millisecond},
 	{name: "reconfigure", args: func(t *trial) []string { return t.withRecord("up", t.file, "--reconfigure") }, up: true, owns: true, releases: true, usual: 300 * time.Millisecond},
+	{name: "apply", args: func(t *trial) []string { return []string{"apply", t.changed} }, up: true, usual: 150 * time.Millisecond},
 	{name: "restart", args: func(t *trial) []string { return []string{"restart", t.lab + "/a"} }, up: true, usual: 100 * time.Millisecond},
 	{name: "down", args: func(t *trial) []string { return []string{"down", t.lab} }, up: true, usual: 40 * time.Millisecond},
 }

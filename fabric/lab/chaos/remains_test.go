@@ -121,10 +121,13 @@ func (t *trial) signal(p process, sig unix.Signal) bool {
 }
 
 // alive is what is left of the lab that is not inert: processes, sockets, cgroups
-// with processes.
+// with processes; not the recorder, which may have files to complete.
 func (t *trial) alive() string {
 	var left []string
 	for _, p := range t.processes() {
+		if p.records() {
+			continue
+		}
 		left = append(left, fmt.Sprintf("process %d %s", p.pid, p.args))
 	}
 	left = append(left, t.sockets()...)
@@ -135,6 +138,18 @@ func (t *trial) alive() string {
 	}
 	return strings.Join(left, ", ")
 }
+
+// recorder is the process that completes the files of captures, if there is one.
+func (t *trial) recorder() string {
+	for _, p := range t.processes() {
+		if p.records() {
+			return p.args
+		}
+	}
+	return ""
+}
+
+func (p process) records() bool { return strings.HasPrefix(p.args, "ndklab-recorder ") }
 
 // sockets are those whose name has the lab's, in the host's network namespace.
 func (t *trial) sockets() []string {

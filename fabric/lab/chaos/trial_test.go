@@ -20,6 +20,9 @@ import (
 const (
 	// soon is within which time nothing is to be left.
 	soon = 2 * time.Second
+	// completion is how long a recorder may take to complete its files, which it does with a low
+	// priority; see lab's completeTime.
+	completion = 8 * time.Second
 	// patience bounds what has no limit but a busy machine.
 	patience = 30 * time.Second
 )
@@ -48,12 +51,14 @@ type trial struct {
 	shape  shape
 	after  time.Duration // from the start of the command to the fault
 
-	lab   string
-	dir   string // which commands work in
-	file  string // the topology's, in dir
-	state string // the user's state directory
-	mark  string // in the environment of every process
-	host  string // the host's PID namespace
+	lab  string
+	dir  string // which commands work in
+	file string // the topology's, in dir
+	// changed is another file, of the same lab with other nodes and links.
+	changed string
+	state   string // the user's state directory
+	mark    string // in the environment of every process
+	host    string // the host's PID namespace
 
 	environment []string
 	log         *os.File            // what all commands print
@@ -119,6 +124,10 @@ func (t *trial) prepare(tt *testing.T, n int) {
 		t.check(os.Chown(dir, t.user.uid, t.user.uid))
 	}
 	t.check(os.WriteFile(filepath.Join(t.dir, t.file), []byte(t.shape.topology(t.lab)), 0o644))
+	t.changed = "changed.ndklab.yaml"
+	other := t.shape
+	other.impaired, other.fabric, other.limited = !other.impaired, !other.fabric, !other.limited
+	t.check(os.WriteFile(filepath.Join(t.dir, t.changed), []byte(other.topology(t.lab)), 0o644))
 	t.log, err = os.CreateTemp(scratch, "log-")
 	t.check(err)
 	for _, v := range os.Environ() {
@@ -284,6 +293,9 @@ func (t *trial) do() (struck bool) {
 	struck = t.fault.strike(t)
 	t.finish()
 	t.eventually(t.alive)
+	if left := poll(completion, t.recorder); left != "" {
+		t.Fatalf("after %v: %s", completion, left)
+	}
 	// The next command removes the names, unless another command, of which there may be
 	// some on this machine, just looks at them.
 	t.eventually(func() string {
