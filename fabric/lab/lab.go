@@ -14,7 +14,8 @@
 // again as they were last asked to be (plug.go).
 //
 // The package knows no YAML and prints nothing. Workloads run in the agents; here
-// is who tells them when (run.go), and asks for their adapters (adapters.go). A
+// is who tells them when (run.go), and asks for their adapters (adapters.go); what
+// happens is kept for who looks on (events.go, logs.go) or waits (await.go). A
 // link may end outside the lab (externals.go).
 //
 // Start reading at Start and Lab for the commands' side, at supervise and

@@ -68,12 +68,12 @@ func (s *Session) Peer() *os.File { return s.peer }
 // Detach shows what the command has written so far, and gives the caller's terminal
 // back as it was. What still runs at the node's end finds it hung up.
 func (s *Session) Detach() error {
-	close(s.ended)
-	signal.Stop(s.signals)
-	s.peer.Close()
 	// A deadline in the past ends what show waits for. If pass has hung up, that is
 	// over.
 	_ = s.control.SetReadDeadline(time.Unix(1, 0))
+	signal.Stop(s.signals)
+	s.peer.Close()
+	close(s.ended)
 	s.work.Wait()
 	s.control.Close()
 	return s.giveBack()

@@ -1,11 +1,13 @@
 package terminal
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 // envPanics makes the test binary lend its terminal and panic.
@@ -61,6 +63,61 @@ func TestPanic(t *testing.T) {
 		if diff := cmp.Diff(before, after); diff != "" {
 			t.Errorf("%s: %s", where, diff)
 		}
+	}
+}
+
+// What a command has written by its end is shown, however late.
+func TestDetachShowsTheRest(t *testing.T) {
+	keys, tty, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer keys.Close()
+	defer tty.Close()
+	r, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	full := make([]byte, 64<<10) // what a pipe holds
+	if _, err := out.Write(full); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Attach(tty, out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(text string) {
+		if _, err := s.Peer().WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("first\n")
+	for waiting := 1; waiting > 0; { // until it is about to be shown, for which there is no room
+		err := ioctl(s.control, func(fd int) (err error) {
+			waiting, err = unix.IoctlGetInt(fd, unix.TIOCINQ)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("last\n")
+	detached := make(chan error, 1)
+	go func() {
+		detached <- s.Detach()
+		out.Close()
+	}()
+	<-s.ended
+	shown, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(shown[len(full):]); got != "first\r\nlast\r\n" {
+		t.Errorf("shown %q", got)
+	}
+	if err := <-detached; err != nil {
+		t.Error(err)
 	}
 }
 
