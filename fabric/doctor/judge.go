@@ -246,7 +246,7 @@ func (f *Facts) realTime() Finding {
 
 func (f *Facts) limits() Finding {
 	n := judged(f.Groups, "control groups "+f.Cgroups+", for cpu, memory and processes", Finding{
-		Name: "node limits", State: Limited, Found: "control groups " + f.Cgroups + ": " + f.Groups.Message,
+		Name: "node limits", State: Limited, Found: "control groups " + f.Cgroups + ": " + strings.ReplaceAll(f.Groups.Message, "\n", "; "),
 		Consequence: "cpu, memory and processes of nodes are not limited, or not all of them, whatever the topology says",
 		Remedy:      "run ndklab as root, or in a group that is delegated to this user:\nsystemd-run --user --scope -p Delegate=yes ndklab ...",
 	})
