@@ -67,6 +67,7 @@ type Agent struct {
 	done chan struct{} // closed when the process is reaped and its last words are logged
 
 	nextID atomic.Uint64 // of commands that came without one
+	pauses atomic.Uint64 // numbers requests to pause and resume
 
 	mu      sync.Mutex
 	running map[string]chan struct{} // by Command.ID; closed when the command has been started, or will not be

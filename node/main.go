@@ -33,6 +33,7 @@ type agent struct {
 	commands map[string]*process // that exec runs, by Command.ID
 	ending   bool                // no more commands are started
 	paused   bool                // no more commands are started, until it is resumed
+	pauses   uint64              // the number of the last pause or resumption
 	outside  *os.File            // the first /proc, for outsideProc; nil before
 }
 
@@ -107,8 +108,8 @@ func (a *agent) handle(ctx context.Context, r *control.Request) (any, error) {
 		return a.exec(ctx, r)
 	case methodSignal:
 		return nil, a.signal(r)
-	case methodPause, methodResume:
-		return nil, a.pause(r.Method == methodPause)
+	case methodPause:
+		return nil, a.pause(r)
 	}
 	if result, ok, err := a.handleAdapter(ctx, r); ok {
 		return result, err

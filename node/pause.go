@@ -5,23 +5,39 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ndklab/ndklab/control"
 )
 
-// The requests of a pause, which the agent answers for the node's other processes.
-const (
-	methodPause  = "pause"
-	methodResume = "resume"
-)
+// methodPause is the request to pause or resume, which the agent answers for the node's
+// other processes.
+const methodPause = "pause"
+
+// pauseParams say which of both. Requests may overtake each other: one that is numbered
+// less than another that has been answered does nothing.
+type pauseParams struct {
+	Number uint64
+	Pause  bool
+}
 
 // Pause stops every process of the node with SIGSTOP, the agent last: from then on it
 // answers nothing until Resume. A freezer cgroup would not show in the processes'
 // states, but ordinary users have none, and what version 1's has frozen cannot be
-// killed: it would outlive its lab.
+// killed: it would outlive its lab. If the agent does not answer before ctx ends, the
+// node goes on, whenever it reads the request.
 func (a *Agent) Pause(ctx context.Context) error {
-	if err := a.conn.Call(ctx, methodPause, nil, nil); err != nil {
-		return fmt.Errorf("node %s: %w", a.cfg.Name, err)
+	if err := a.callPause(ctx, true); err != nil {
+		go func() { _ = a.callPause(context.Background(), false) }() // at the latest it ends with the agent
+		return err
 	}
 	return a.Send(unix.SIGSTOP)
+}
+
+func (a *Agent) callPause(ctx context.Context, pause bool) error {
+	if err := a.conn.Call(ctx, methodPause, pauseParams{a.pauses.Add(1), pause}, nil); err != nil {
+		return fmt.Errorf("node %s: %w", a.cfg.Name, err)
+	}
+	return nil
 }
 
 // Resume has every process of the node go on with SIGCONT, also those that somebody
@@ -30,20 +46,24 @@ func (a *Agent) Resume(ctx context.Context) error {
 	if err := a.Send(unix.SIGCONT); err != nil {
 		return err
 	}
-	if err := a.conn.Call(ctx, methodResume, nil, nil); err != nil {
-		return fmt.Errorf("node %s: %w", a.cfg.Name, err)
-	}
-	return nil
+	return a.callPause(ctx, false)
 }
 
 // pause stops or continues every process of the node but this one. The kernel does
 // that in one go: what is being forked is stopped, too (kernel/fork.c, copy_process).
-func (a *agent) pause(pause bool) error {
+func (a *agent) pause(r *control.Request) error {
+	var params pauseParams
+	if err := r.Decode(&params); err != nil {
+		return err
+	}
 	a.mu.Lock() // no command is half started
 	defer a.mu.Unlock()
-	a.paused = pause
+	if params.Number < a.pauses {
+		return nil
+	}
+	a.pauses, a.paused = params.Number, params.Pause
 	sig := unix.SIGCONT
-	if pause {
+	if params.Pause {
 		sig = unix.SIGSTOP
 	}
 	if err := unix.Kill(-1, sig); err != nil && err != unix.ESRCH { // ESRCH: there is no other

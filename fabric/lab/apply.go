@@ -94,8 +94,11 @@ func (s *Supervisor) compare(params applyParams) (*diff.Difference, error) {
 	if refused := (*diff.RefusedError)(nil); errors.As(err, &refused) {
 		return nil, control.Errorf(control.Usage, "%v, which a lab that is up cannot", refused)
 	}
+	if err != nil {
+		return nil, err
+	}
 	params.Topology.Seed, params.Topology.HasSeed = s.topo.Seed, true
-	return d, err
+	return d, errors.Join(checkEngines(params.Topology), checkPorts(params.Topology))
 }
 
 // beginApply begins a change of who is in the lab, which endApply ends.

@@ -160,24 +160,20 @@ func (s *Supervisor) await(ctx context.Context, r *control.Request) (*Awaited, e
 	if err := r.Decode(&params); err != nil {
 		return nil, err
 	}
-	look, err := s.looker(&params)
-	if err != nil {
-		return nil, err
-	}
 	var late <-chan time.Time
 	if params.Timeout > 0 {
 		late = time.After(params.Timeout)
 	}
 	for {
 		begin, next := time.Now(), s.history.next()
-		a, err := look(ctx)
+		a, err := s.now().look(ctx, &params) // who is in the lab may have changed
 		if err != nil || a.Reached {
 			return a, err
 		}
 		var again <-chan time.Time
 		_, came, event := s.history.from(next)
 		switch {
-		case params.Condition.Counter != "":
+		case params.Condition.Counter != "" || a.Got == nodeMute: // of which no event tells
 			// However many nodes have to be asked, they spend a tenth of the time on that.
 			again = time.After(max(counterPoll, 10*time.Since(begin)))
 			event = nil
@@ -198,8 +194,8 @@ func (s *Supervisor) await(ctx context.Context, r *control.Request) (*Awaited, e
 // counterPoll is how often counters are read that somebody waits for, at most.
 const counterPoll = 20 * time.Millisecond
 
-// looker returns what looks whether a condition holds.
-func (s *Supervisor) looker(params *awaitParams) (look func(context.Context) (*Awaited, error), err error) {
+// look looks whether a condition holds.
+func (s *Supervisor) look(ctx context.Context, params *awaitParams) (*Awaited, error) {
 	c := params.Condition
 	switch {
 	case c.Workload != "" && params.Node != "":
@@ -208,7 +204,7 @@ func (s *Supervisor) looker(params *awaitParams) (look func(context.Context) (*A
 		if !s.hasWorkload(c.Workload) {
 			return nil, control.Errorf(control.Usage, "lab %s has no workload %q", s.name, c.Workload)
 		}
-		return func(context.Context) (*Awaited, error) { return s.lookAtWorkload(c.Workload), nil }, nil
+		return s.lookAtWorkload(c.Workload), nil
 	case c.Counter != "":
 		nodes, err := s.pick(params.Node)
 		if err != nil && s.byName[params.Node] == nil {
@@ -217,17 +213,14 @@ func (s *Supervisor) looker(params *awaitParams) (look func(context.Context) (*A
 		if err != nil { // it is down
 			nodes = []*labNode{s.byName[params.Node]}
 		}
-		return func(ctx context.Context) (*Awaited, error) { return lookAtCounter(c, inspect(ctx, nodes)) }, nil
+		return lookAtCounter(c, inspect(ctx, nodes))
 	}
-	n := s.byName[params.Node]
-	if n == nil {
-		_, err := s.Node(params.Node) // which says why
+	n, err := s.labNode(params.Node)
+	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) (*Awaited, error) {
-		state := inspect(ctx, []*labNode{n})[0].State
-		return &Awaited{Reached: state == c.State, Got: state}, nil
-	}, nil
+	state := inspect(ctx, []*labNode{n})[0].State
+	return &Awaited{Reached: state == c.State, Got: state}, nil
 }
 
 func (s *Supervisor) hasWorkload(name string) bool {

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -23,7 +24,7 @@ func (s *Supervisor) build(ctx context.Context, params startParams, files []*os.
 	if s.hostProc, err = enterNamespaces(s.name, params.StateDir); err != nil {
 		return err
 	}
-	if err := s.checkEngines(); err != nil {
+	if err := errors.Join(checkEngines(s.topo), checkPorts(s.topo)); err != nil {
 		return err
 	}
 	if s.network, err = link.Open(); err != nil {

@@ -111,10 +111,11 @@ func (s *Supervisor) removeNode(name string) error {
 		if err != nil {
 			return err
 		}
-		n.reviver.cancel()
 		if n.status().State != nodeDown {
 			s.stop(n, "it was removed")
 		}
+		n.reviver.cancel() // also of a life that ended just before
+		close(n.gone)
 		n.unlock()
 	}
 	s.Publish(Event{Kind: NodeRemoved, Node: name, Text: fmt.Sprintf("node %s is removed", name)})
@@ -237,24 +238,25 @@ func (c *change) adopt(topo *topology.Topology) error {
 	for _, d := range c.difference.Nodes {
 		restarts[d.Name] = topo == c.to && d.Action == diff.Restart
 	}
+	owed := map[*labNode]due{}
 	for i := range topo.Nodes {
 		spec := &topo.Nodes[i]
 		if spec.Kind == topology.Switch {
 			continue
 		}
 		n := newLabNode(spec)
-		if old := before.byName[spec.Name]; old != nil && !isRemoved(c.difference, spec.Name, topo == c.to) {
+		if old := before.byName[spec.Name]; old != nil {
 			n.nodeState = old.nodeState
 			face := func(f topology.Interface) bool { return added[f.Link] }
 			switch {
 			case restarts[spec.Name] && old.status().State != nodeDown:
-				n.owe(dueStart)
+				owed[n] = dueStart
 			case !reflect.DeepEqual(before.nodeConfig(old.spec), after.nodeConfig(spec)) || limitsOf(old.spec) != limitsOf(spec) || slices.ContainsFunc(spec.Interfaces, face):
-				n.owe(dueSettings)
+				owed[n] = dueSettings
 			}
 		} else {
 			n.life = notStarted()
-			n.owe(dueStart)
+			owed[n] = dueStart
 		}
 		after.nodes = append(after.nodes, n)
 		after.byName[spec.Name] = n
@@ -265,12 +267,10 @@ func (c *change) adopt(topo *topology.Topology) error {
 	after.generation = before.generation + 1
 	c.present.Store(after.roster)
 	c.Supervisor = after
+	for n, what := range owed { // by now: startAgain says why
+		n.owe(what)
+	}
 	return nil
-}
-
-// isRemoved reports whether a node of that name is another one than it was.
-func isRemoved(d *diff.Difference, name string, final bool) bool {
-	return final && slices.ContainsFunc(d.Nodes, func(n diff.Node) bool { return n.Name == name && n.Action == diff.Replace })
 }
 
 // takeSwitches takes over the switches that were there before, and makes others.
@@ -394,27 +394,29 @@ func (s *Supervisor) settleDue(ctx context.Context, n *labNode) error {
 		return err
 	}
 	defer n.unlock()
-	n.mu.Lock()
-	owed := n.due
-	n.mu.Unlock()
-	up := n.status().State != nodeDown
+	owed, up := n.settled(), n.status().State != nodeDown
 	switch {
 	case owed == dueStart:
-		n.reviver.cancel()
 		if up {
 			s.stop(n, "it starts again with other settings")
 		}
 		err = s.startAgain(ctx, n)
-	case owed == dueSettings && up:
+	case owed == dueSettings && up: // else it starts with them
 		err = s.reconfigure(ctx, n)
 	}
 	if err != nil {
-		return err
+		n.owe(owed)
 	}
+	return err
+}
+
+// settled is what the node owed until now.
+func (n *labNode) settled() due {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	owed := n.due
 	n.due = dueNothing
-	return nil
+	return owed
 }
 
 // reconfigure makes the interfaces that a node which is up has not got as yet, and

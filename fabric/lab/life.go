@@ -105,10 +105,13 @@ func (l *life) end() string {
 }
 
 // watchNode notices that a node's agent has ended. The far ends of its links, which
-// lose the carrier, and the rest of the lab stay.
+// lose the carrier, and the rest of the lab stay; a lab that is still starting ends,
+// since it does not come to have all of its nodes.
 func (s *Supervisor) watchNode(n *labNode, l *life) {
 	<-l.agent.Done()
 	s.reaper.Collected(l.agent.PID())
+	l.unwatch() // which may take a while, and n.mu is not to be held for it
+	starting := s.checkReady() != nil
 	words := ""
 	n.mu.Lock()
 	if l.reason = l.stopping; l.reason == "" {
@@ -118,17 +121,24 @@ func (s *Supervisor) watchNode(n *labNode, l *life) {
 	n.paused = false
 	close(l.down)
 	n.mu.Unlock()
-	if s.checkReady() == nil { // else the lab has no more use for its links
+	if starting {
+		s.end(control.Errorf(control.Failed, "lab %s: node %s: %s", s.name, n.spec.Name, l.reason))
+	} else {
 		s.unplugAll(n)
 	}
-	close(l.over)
 	s.Publish(Event{Kind: NodeDown, Node: n.spec.Name, Text: fmt.Sprintf("node %s is down: %s%s", n.spec.Name, l.reason, words)})
+	close(l.over) // after which another start can be told of
 }
 
 // lock waits for the right to change the state of the node, which unlock gives back.
+// There is none to a node that is in the lab no more.
 func (n *labNode) lock(ctx context.Context) error {
 	select {
 	case n.changing <- struct{}{}:
+		if isClosed(n.gone) {
+			n.unlock()
+			return control.Errorf(control.Usage, "node %s is in the lab no more", n.spec.Name)
+		}
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("node %s: %w", n.spec.Name, ctx.Err())
@@ -153,10 +163,22 @@ func (s *Supervisor) stop(n *labNode, why string) {
 const startTime = 30 * time.Second
 
 // startAgain starts a node that is down, and its links as they were last asked to be.
-// The caller has the right to change the node.
-func (s *Supervisor) startAgain(ctx context.Context, n *labNode) error {
+// The caller has the right to change the node. An error does not mean that it is down
+// still: it may be that a spanning tree does not stand.
+func (s *Supervisor) startAgain(ctx context.Context, n *labNode) (err error) {
 	n.reviver.cancel()
 	<-n.current().over
+	// It starts as the topology has it by now, so it owes nothing more. An Apply has
+	// others see the new topology before it notes what they owe (change.adopt): in this
+	// order no debt is forgotten that is not paid.
+	owed := n.settled()
+	defer func() {
+		if err != nil {
+			n.owe(owed)
+		}
+	}()
+	s = s.now()
+	n = s.as(n)
 	n.mu.Lock()
 	first := n.life.agent == nil // an Apply has added the node
 	if !first {
@@ -178,7 +200,7 @@ func (s *Supervisor) startAgain(ctx context.Context, n *labNode) error {
 		return err
 	}
 	n.mu.Lock()
-	n.life, n.due = l, dueNothing
+	n.life = l
 	n.mu.Unlock()
 	words := "node %s is up again"
 	if first {

@@ -50,13 +50,13 @@ func (s *Supervisor) LinkUp(ctx context.Context, index int) error {
 // down, the link stays down until that is back.
 func (s *Supervisor) switchLink(ctx context.Context, l *labLink, down, parted bool) error {
 	var err error
-	switch off := down || parted || s.checkEnds(l) != nil; {
+	switch off := down || parted || !l.whole(); {
 	case off && !l.off():
 		err = s.disconnect(l)
 	case !off && l.off():
 		err = s.reconnect(ctx, l)
 	}
-	if err != nil {
+	if err != nil && s.checkEnds(l) == nil { // else the end has vanished, which unplug is about to note
 		return fmt.Errorf("link %s: %w", l.name(), err)
 	}
 	l.mu.Lock()

@@ -184,14 +184,15 @@ func (s *Supervisor) settle(ctx context.Context, number int) error {
 }
 
 // checkEnds says if a node at an end of the link is down, whose interface has
-// gone with it.
+// gone with it. That of a node which is paused is there.
 func (s *Supervisor) checkEnds(l *labLink) error {
 	for _, e := range l.spec.Endpoints {
-		if e.External() || s.switches[e.Node] != nil {
+		n := s.byName[e.Node] // nil of switches and outside
+		if n == nil {
 			continue
 		}
-		if _, err := s.Node(e.Node); err != nil {
-			return fmt.Errorf("link %s: %w", l.name(), err)
+		if state := n.status(); state.State == nodeDown {
+			return control.Errorf(control.Usage, "link %s: node %s is down: %s", l.name(), e.Node, state.Reason)
 		}
 	}
 	return nil

@@ -62,10 +62,10 @@ func (netemCarrier) abandon(context.Context, *labLink) error { return nil }
 // measure: the kernel's counters are all there is.
 func (netemCarrier) measure(context.Context) (map[string][2]report.Direction, error) { return nil, nil }
 
-// checkEngines says, before anything is made of the lab, if a link wants netem and
-// the kernel has none. It tries it in the lab's own namespace.
-func (s *Supervisor) checkEngines() error {
-	wants := slices.IndexFunc(s.topo.Links, func(l topology.Link) bool { return l.Engine == topology.Netem })
+// checkEngines says, before anything is made or changed of the lab, if a link wants
+// netem and the kernel has none. It tries it in the lab's own namespace.
+func checkEngines(topo *topology.Topology) error {
+	wants := slices.IndexFunc(topo.Links, func(l topology.Link) bool { return l.Engine == topology.Netem })
 	if wants < 0 {
 		return nil
 	}
@@ -73,7 +73,7 @@ func (s *Supervisor) checkEngines() error {
 	if !errors.Is(err, netem.ErrMissing) {
 		return err
 	}
-	l := &s.topo.Links[wants]
+	l := &topo.Links[wants]
 	where := ""
 	if l.EngineAt != (topology.Place{}) {
 		where = l.EngineAt.String() + ": "

@@ -29,8 +29,11 @@ type labNode struct {
 // A nodeState is what a node does at present. It stays for as long as the node is in
 // the lab; its agent is another one each time that the node is started (life.go).
 type nodeState struct {
+	gone chan struct{} // closed, by who has changing, when the node is in the lab no more
+
 	// changing holds a token while a command or the restart policy changes the state
-	// of the node, which takes several steps.
+	// of the node, which takes several steps. Who has it may wait for labLink.changing,
+	// never the other way round.
 	changing chan struct{}
 
 	reviver reviver
@@ -44,7 +47,7 @@ type nodeState struct {
 }
 
 func newLabNode(spec *topology.Node) *labNode {
-	return &labNode{spec, &nodeState{changing: make(chan struct{}, 1), reviver: reviver{clock: clock.Real()}}}
+	return &labNode{spec, &nodeState{gone: make(chan struct{}), changing: make(chan struct{}, 1), reviver: reviver{clock: clock.Real()}}}
 }
 
 // current is the node's present life, or its last.
@@ -103,6 +106,8 @@ func (s *Supervisor) startNodes(ctx context.Context) error {
 	}
 	for _, n := range s.nodes {
 		s.byName[n.spec.Name] = n
+	}
+	for _, n := range s.nodes { // by now, as those that watch read byName
 		go s.watchNode(n, n.life)
 	}
 	return nil

@@ -1,7 +1,12 @@
 package lab
 
 import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,13 +51,26 @@ func TestPause(t *testing.T) {
 	if took := time.Since(began); took > answerTime {
 		t.Errorf("requests to a paused node took %v", took)
 	}
+	// The cables of a node that is paused can be pulled.
+	if _, err := l.Partition(ctx, []string{"n1"}); err != nil {
+		t.Error(err)
+	}
+	if _, err := l.Heal(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := l.LinkDown(ctx, "n1:eth0"); err != nil {
+		t.Error(err)
+	}
+	if err := l.LinkUp(ctx, "n1:eth0"); err != nil {
+		t.Error(err)
+	}
 	act(t, l, "n1", ResumeNode, nodeReady)
 	if _, err := strconv.Atoi(answer()); err != nil {
 		t.Error("no answer after the pause")
 	}
 	_, err = l.Change(ctx, "n1", ResumeNode)
 	wantCode(t, err, control.Usage)
-	for _, want := range []string{NodePaused, NodeResumed} {
+	for _, want := range []string{NodePaused, LinkChanged, LinkChanged, LinkChanged, LinkChanged, NodeResumed} {
 		if got := <-events; got != want {
 			t.Errorf("event %s, want %s", got, want)
 		}
@@ -77,16 +95,52 @@ func TestEndOfPausedNode(t *testing.T) {
 	act(t, l, "n2", PauseNode, nodePaused)
 }
 
-// A node whose agent does not answer cannot be paused, and says so.
+// A node whose agent does not answer cannot be paused, and says so. When it reads the
+// request at last, its processes go on.
 func TestPauseMute(t *testing.T) {
-	l := start(t, ring(uniqueName(t), 2))
+	topo := ring(uniqueName(t), 2)
+	l := start(t, topo)
 	if _, err := l.Kill(testContext(t), "n0", unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	agent := processOf(t, topo.Name, "ndklab-node "+topo.Name+"/n0")
+	// The thread that takes the signal stops the others, which may run meanwhile.
+	eventually(t, testTime, func() string {
+		states := threadStates(t, agent)
+		if strings.Trim(states, "T") != "" {
+			return "threads are " + states
+		}
+		return ""
+	})
 	_, err := l.Change(testContext(t), "n0", PauseNode)
 	wantCode(t, err, control.Failed)
 	if _, err := l.Kill(testContext(t), "n0", unix.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	act(t, l, "n0", RestartNode, nodeReady)
+	eventually(t, testTime, func() string {
+		if _, err := l.Exec(testContext(t), "n0", node.Command{Args: []string{"true"}}); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	act(t, l, "n0", PauseNode, nodePaused)
+	act(t, l, "n0", ResumeNode, nodeReady)
+}
+
+// threadStates is a letter for each thread of a process, as ps shows it.
+func threadStates(t *testing.T, pid int) (states string) {
+	t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("threads of %d: %v, %v", pid, files, err)
+	}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		state := b[bytes.LastIndexByte(b, ')')+2:]
+		states += string(state[:1])
+	}
+	return states
 }

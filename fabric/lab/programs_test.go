@@ -117,7 +117,7 @@ func receive(args []string) error {
 	return nil
 }
 
-// echo PORT says "bound" and returns every datagram.
+// echo PORT says "bound" and returns every datagram, until the end of its input.
 func echo(args []string) error {
 	n, err := integers(args)
 	if err != nil {
@@ -127,10 +127,17 @@ func echo(args []string) error {
 	if err != nil {
 		return err
 	}
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		conn.Close()
+	}()
 	fmt.Println("bound")
 	buf := make([]byte, 1<<16)
 	for {
 		k, from, err := conn.ReadFromUDP(buf)
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -143,19 +150,25 @@ func echo(args []string) error {
 // echoTime is far more than any round trip in these labs.
 const echoTime = 300 * time.Millisecond
 
-// ping ADDRESS answers every line of its input with how many microseconds an
-// echo took, or "lost" after echoTime.
+// ping ADDRESS [TIME] answers every line of its input with how many microseconds an
+// echo took, or "lost" after a time, which is echoTime unless it is given.
 func ping(args []string) error {
 	conn, err := net.Dial("udp", args[0])
 	if err != nil {
 		return err
+	}
+	limit := echoTime
+	if len(args) > 1 {
+		if limit, err = time.ParseDuration(args[1]); err != nil {
+			return err
+		}
 	}
 	defer conn.Close()
 	in := bufio.NewScanner(os.Stdin)
 	buf := make([]byte, 64)
 	for sequence := 0; in.Scan(); sequence++ {
 		begin := time.Now()
-		if err := conn.SetReadDeadline(begin.Add(echoTime)); err != nil {
+		if err := conn.SetReadDeadline(begin.Add(limit)); err != nil {
 			return err
 		}
 		if _, err := conn.Write([]byte(strconv.Itoa(sequence))); err != nil {

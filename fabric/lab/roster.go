@@ -3,7 +3,6 @@ package lab
 import (
 	"context"
 
-	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/node/cgroup"
 	"github.com/ndklab/ndklab/topology"
@@ -36,7 +35,8 @@ func (s *Supervisor) now() *Supervisor {
 	return s // it is still starting
 }
 
-// as is a node as it is in the lab that s sees; nil if it is not in it any more.
+// as is a node as it is in the lab that s sees; nil if it is not in it any more. Who has
+// the right to change a node finds it in the lab as it is now.
 func (s *Supervisor) as(n *labNode) *labNode {
 	if as := s.byName[n.spec.Name]; as != nil && as.nodeState == n.nodeState {
 		return as
@@ -55,10 +55,5 @@ func (s *Supervisor) hold(ctx context.Context, name string) (*Supervisor, *labNo
 		return nil, nil, err
 	}
 	s = s.now()
-	as := s.as(n)
-	if as == nil {
-		n.unlock()
-		return nil, nil, control.Errorf(control.Usage, "node %s is in lab %s no more", name, s.name)
-	}
-	return s, as, nil
+	return s, s.as(n), nil
 }

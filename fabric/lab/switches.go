@@ -37,11 +37,19 @@ func (s *Supervisor) makeSwitches(context.Context) error {
 	return nil
 }
 
+// checkPorts says, before anything is made or changed of the lab, if a switch has more
+// links than a bridge takes.
+func checkPorts(topo *topology.Topology) error {
+	for i := range topo.Nodes {
+		if n := &topo.Nodes[i]; n.Kind == topology.Switch && len(n.Interfaces) > link.MaxPorts {
+			return control.Errorf(control.Usage, "switch %s has %d links, the kernel's bridges take %d: join several switches by a link", n.Name, len(n.Interfaces), link.MaxPorts)
+		}
+	}
+	return nil
+}
+
 // makeSwitch makes a bridge of that number.
 func (s *Supervisor) makeSwitch(spec *topology.Node, number int) error {
-	if len(spec.Interfaces) > link.MaxPorts {
-		return control.Errorf(control.Usage, "switch %s has %d links, the kernel's bridges take %d: join several switches by a link", spec.Name, len(spec.Interfaces), link.MaxPorts)
-	}
 	if len(s.switches) == 0 {
 		if err := link.QuietBridges(); err != nil {
 			return control.Errorf(control.Unable, "keep the packet filter out of switches: %v", err)

@@ -76,7 +76,7 @@ const largestCharge = 8 * 64 << 10 // bytes, with the largest pages that Linux h
 // would tell, too, but counts nothing in Linux 6.18.)
 func (g *Group) hitLimit() bool {
 	peak := g.value(memoryController, "memory.max_usage_in_bytes", "")
-	return peak != nil && *peak+largestCharge >= g.limits.Memory
+	return peak != nil && *peak+largestCharge >= g.Limits().Memory
 }
 
 // kill kills the processes of the group until there are none, as they may fork
