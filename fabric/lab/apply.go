@@ -115,6 +115,12 @@ func (s *Supervisor) beginApply() error {
 	return nil
 }
 
+func (s *Supervisor) isApplying() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.applying
+}
+
 func (s *Supervisor) endApply(unfinished string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -165,15 +165,19 @@ func (s *Supervisor) await(ctx context.Context, r *control.Request) (*Awaited, e
 		late = time.After(params.Timeout)
 	}
 	for {
-		begin, next := time.Now(), s.history.next()
+		begin, next, changing := time.Now(), s.history.next(), s.isApplying()
 		a, err := s.now().look(ctx, &params) // who is in the lab may have changed
+		changing = changing || s.isApplying()
+		if err != nil && changing { // what is made anew is not there for a while
+			a, err = &Awaited{Got: err.Error()}, nil
+		}
 		if err != nil || a.Reached {
 			return a, err
 		}
 		var again <-chan time.Time
 		_, came, event := s.history.from(next)
 		switch {
-		case params.Condition.Counter != "" || a.Got == nodeMute: // of which no event tells
+		case params.Condition.Counter != "" || a.Got == nodeMute || changing: // of which no event tells
 			// However many nodes have to be asked, they spend a tenth of the time on that.
 			again = time.After(max(counterPoll, 10*time.Since(begin)))
 			event = nil
