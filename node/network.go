@@ -122,7 +122,7 @@ func (a *Agent) configure(network *rtnl.Socket) error {
 			return
 		}
 		defer h.Close()
-		err = cfg.addRoutes(h)
+		err = cfg.putRoutes(h, h.RouteAdd)
 	})
 	return errors.Join(inside, err)
 }
@@ -172,7 +172,7 @@ func (i *Interface) configure(b *rtnl.Batch, index int) {
 	}
 	b.Add(fmt.Sprintf("interface %s: up, MTU %d", i.Name, i.MTU), unix.RTM_NEWLINK, 0, link...)
 	for _, prefix := range i.Addresses {
-		b.Add(fmt.Sprintf("interface %s: address %s", i.Name, prefix), unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, address(index, prefix)...)
+		b.Add(fmt.Sprintf("interface %s: address %s", i.Name, prefix), unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, address(index, prefix)...)
 	}
 	for _, n := range i.Neighbours {
 		b.Add(fmt.Sprintf("interface %s: neighbour %s at %s", i.Name, n.Addr, n.MAC), unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_REPLACE,

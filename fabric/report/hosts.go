@@ -15,6 +15,9 @@ type Lab struct {
 	Nodes int
 	Links int
 	Up    float64 // seconds since all nodes were ready; 0 before
+	// Of the nodes, those that are down and those that are paused.
+	Down   int
+	Paused int
 }
 
 // WriteLabs writes a list of labs for people.
@@ -34,6 +37,12 @@ func WriteLabs(w io.Writer, labs []Lab) error {
 			nodes, links, seed = fmt.Sprint(l.Nodes), fmt.Sprint(l.Links), count(l.Seed)
 			up = time.Duration(l.Up * float64(time.Second)).Round(time.Second).String()
 		}
+		if l.Down > 0 {
+			nodes += fmt.Sprintf(", %d down", l.Down)
+		}
+		if l.Paused > 0 {
+			nodes += fmt.Sprintf(", %d paused", l.Paused)
+		}
 		t.add(l.Lab, l.State, nodes, links, up, seed)
 	}
 	p.table(&t)
@@ -46,6 +55,7 @@ func WriteInspection(w io.Writer, lab, state string, seed uint64, nodes []Node, 
 	p.section()
 	p.line(fmt.Sprintf("lab %s: %s, seed %d", lab, state, seed))
 	p.nodes(nodes)
+	p.usage(nodes)
 	p.links(links)
 	p.externals(externals)
 	return p.flush()
