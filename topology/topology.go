@@ -40,7 +40,8 @@ const (
 	Router Kind = "router" // forwards between its links; it has no adapter
 )
 
-// A Node is one emulated machine. Limits and an adapter are a host's alone.
+// A Node is one emulated machine. Limits and an adapter are a host's alone, and a
+// switch has no setup.
 type Node struct {
 	Name         string
 	Kind         Kind
@@ -48,6 +49,7 @@ type Node struct {
 	CPU          float64 // cores; 0 is no limit
 	Memory       uint64  // bytes; 0 is no limit
 	Adapter      Adapter
+	Setup        Setup       // of a host or router
 	Interfaces   []Interface // one per link that ends here
 	// Routes lead to all subnets that the node reaches through routers, beside
 	// those that its interfaces are in. A switch has none.

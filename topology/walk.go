@@ -18,6 +18,8 @@ type reader struct {
 	partitions int    // see checkedPartitions
 	read       ReadFile
 	samples    map[string][]time.Duration // of files, by path
+	sources    map[string][]byte          // content of files, by path
+	setups     int                        // bytes of what nodes are given, as far as they are resolved
 }
 
 // A val is a value with its place in the file.
