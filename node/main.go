@@ -24,7 +24,8 @@ const controlFD = 3
 type agent struct {
 	lab, name string
 
-	mountSys sync.Once // before the first command
+	furnishing  sync.Once // before the first command
+	unfurnished error     // why the node's files are not in place; valid once furnishing is done
 
 	mu       sync.Mutex // guards what follows
 	up       bool
@@ -106,6 +107,8 @@ func (a *agent) handle(ctx context.Context, r *control.Request) (any, error) {
 		return nil, a.bringUp(r)
 	case methodCounters:
 		return a.counters(ctx), nil
+	case methodFurnish:
+		return nil, a.furnish(r)
 	case methodExec:
 		return a.exec(ctx, r)
 	case methodSignal:

@@ -10,7 +10,7 @@ import (
 const cgroups = "/sys/fs/cgroup"
 
 // remountSys mounts a sysfs that shows this node's interfaces, instead of those
-// of the namespace where /sys was mounted. It is done for the first command and
+// of the namespace where /sys was mounted. It is done for the first command (furnish.go) and
 // not for nodes that run none. Commands run also where it cannot be done, as in
 // containers that hide part of /sys.
 func (a *agent) remountSys() {

@@ -39,6 +39,11 @@ type Config struct {
 	Interfaces []Interface
 	Forwards   bool // it is a router, without an adapter
 	Routes     []topology.Route
+
+	// What commands in the node find. It is sent to the agent when the first is run.
+	Env   map[string]string `json:"-"` // variables, which win over those of Command.Env
+	Files []topology.File   `json:"-"`
+	Hosts string            `json:"-"` // a file of the supervisor's that stands for /etc/hosts; "": the host's does
 }
 
 // An Interface is how one of the node's interfaces is configured.
@@ -68,8 +73,8 @@ type Command struct {
 	// Args are the command and its arguments. A command without a slash is looked
 	// up in the PATH of Env.
 	Args []string
-	// Env is the command's whole environment; nil is the agent's, which is the
-	// supervisor's.
+	// Env is the command's whole environment but for the node's own variables; nil is
+	// the agent's, which is the supervisor's.
 	Env []string
 	// Dir is the working directory; "" is the agent's, which is the supervisor's.
 	Dir string
