@@ -196,6 +196,15 @@ func (a *Agent) Kill() {
 	_ = a.proc.signal(unix.SIGKILL, false)
 }
 
+// Send sends a signal to the agent. What does not end it does not concern the
+// commands of Exec.
+func (a *Agent) Send(sig syscall.Signal) error {
+	if err := a.proc.signal(sig, false); err != nil {
+		return fmt.Errorf("node %s: %w", a.cfg.Name, err)
+	}
+	return nil
+}
+
 // Up configures the node's interfaces, which must exist by now, and opens the
 // adapter. The node is ready when it returns.
 func (a *Agent) Up(ctx context.Context) error {

@@ -176,7 +176,7 @@ func (s *Supervisor) enable(ctx context.Context, r *control.Request) (*StateChan
 	if err != nil {
 		return nil, err
 	}
-	change, err := n.agent.SetState(ctx, params.Enable)
+	change, err := n.current().agent.SetState(ctx, params.Enable)
 	if err != nil {
 		return nil, err
 	}

@@ -77,6 +77,8 @@ func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error
 		return answered(ctx, s, r, s.connections)
 	case methodEnable:
 		return s.enable(ctx, r)
+	case methodChange:
+		return s.change(ctx, r)
 	}
 	return s.handleLinks(ctx, r)
 }

@@ -105,6 +105,10 @@ func (s *Supervisor) capture(ctx context.Context, r *control.Request) error {
 	if err != nil {
 		return err
 	}
+	var down chan struct{} // of an external or a switch: never
+	if n := s.byName[l.spec.Endpoints[end].Node]; n != nil {
+		down = n.current().down
+	}
 	socket, err := s.openCapture(l, end) // behind the tap, which then tells of all that it gets
 	if err != nil {
 		theirs.Close()
@@ -116,10 +120,6 @@ func (s *Supervisor) capture(ctx context.Context, r *control.Request) error {
 	socket.Close() // or it would keep all that the command does not take
 	if err != nil {
 		return err
-	}
-	var down chan struct{} // of an external: never
-	if n := s.byName[l.spec.Endpoints[end].Node]; n != nil {
-		down = n.down
 	}
 	select {
 	case <-down: // the socket would keep its interface alive

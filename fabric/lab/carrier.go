@@ -32,6 +32,9 @@ type carrier interface {
 	// joined the link again, unless it is off. If that takes too long, the error is
 	// context.DeadlineExceeded and the carrier has the link as before.
 	detach(ctx context.Context, l *labLink) error
+	// abandon ends what attach began at once, on a link of which an end is about to
+	// vanish or has. Packets on their way are lost.
+	abandon(ctx context.Context, l *labLink) error
 	// needsJoin says whether the kernel is to hand packets on also while the carrier
 	// has the link.
 	needsJoin() bool
@@ -142,7 +145,7 @@ func (s *Supervisor) join(l *labLink) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.base = counters[l.index]
+	l.base, l.seen = counters[l.index], counters[l.index]
 	l.joined = true
 	return nil
 }
@@ -162,6 +165,7 @@ func (s *Supervisor) part(l *labLink) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for d, now := range counters[l.index] {
+		now = now.Latest(l.seen[d]) // which may have vanished
 		l.carried[d] = l.carried[d].Add(now.Sub(l.base[d]))
 	}
 	l.joined = false

@@ -18,6 +18,9 @@ func (s *Supervisor) LinkDown(ctx context.Context, index int) error {
 		return err
 	}
 	defer l.unlock()
+	if err := s.checkEnds(l); err != nil {
+		return err
+	}
 	if err := s.switchLink(context.WithoutCancel(ctx), l, true, l.parted); err != nil {
 		return err
 	}
@@ -33,6 +36,9 @@ func (s *Supervisor) LinkUp(ctx context.Context, index int) error {
 		return err
 	}
 	defer l.unlock()
+	if err := s.checkEnds(l); err != nil {
+		return err
+	}
 	if err := s.switchLink(context.WithoutCancel(ctx), l, false, false); err != nil {
 		return err
 	}
@@ -40,13 +46,11 @@ func (s *Supervisor) LinkUp(ctx context.Context, index int) error {
 	return nil
 }
 
-// switchLink takes a link down or up, for either of two reasons.
+// switchLink takes a link down or up, for either of two reasons. With a node that is
+// down, the link stays down until that is back.
 func (s *Supervisor) switchLink(ctx context.Context, l *labLink, down, parted bool) error {
-	if err := s.checkEnds(l); err != nil {
-		return err
-	}
 	var err error
-	switch off := down || parted; {
+	switch off := down || parted || s.checkEnds(l) != nil; {
 	case off && !l.off():
 		err = s.disconnect(l)
 	case !off && l.off():
@@ -58,21 +62,6 @@ func (s *Supervisor) switchLink(ctx context.Context, l *labLink, down, parted bo
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.down, l.parted = down, parted
-	return nil
-}
-
-// unplug takes a link down, of which only this end has not vanished.
-func (s *Supervisor) unplug(l *labLink, end int) error {
-	if err := l.lock(context.Background()); err != nil {
-		return err
-	}
-	defer l.unlock()
-	if err := s.network.Unplug(l.index, end); err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.down = true
 	return nil
 }
 
@@ -128,8 +117,7 @@ func (s *Supervisor) Heal(ctx context.Context) ([]int, error) {
 }
 
 // separate has just those links parted, tells of it in words, and returns the
-// indices of the links that came up. Links of nodes that have gone carry nothing
-// anyway.
+// indices of the links that came up.
 func (s *Supervisor) separate(ctx context.Context, parted map[int]bool, words func(up int) string) ([]int, error) {
 	ctx = context.WithoutCancel(ctx) // half a partition is none
 	s.parting.Lock()
@@ -137,9 +125,6 @@ func (s *Supervisor) separate(ctx context.Context, parted map[int]bool, words fu
 	var problems error
 	var risen []int
 	for _, l := range s.links {
-		if s.checkEnds(l) != nil {
-			continue
-		}
 		rose, err := s.partLink(ctx, l, parted[l.index])
 		if rose {
 			risen = append(risen, l.index)

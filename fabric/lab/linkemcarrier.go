@@ -88,6 +88,17 @@ func (s linkemCarrier) detach(ctx context.Context, l *labLink) error {
 	return nil
 }
 
+func (s linkemCarrier) abandon(ctx context.Context, l *labLink) error {
+	engine, err := s.startedEngine()
+	if err != nil {
+		return err
+	}
+	if _, err := engine.Detach(ctx, l.name()); err != nil { // its measurements stay with the engine
+		return fmt.Errorf("engine: %w", err)
+	}
+	return nil
+}
+
 func (s linkemCarrier) measure(ctx context.Context) (map[string][2]report.Direction, error) {
 	engine := s.engine.current()
 	if engine == nil {

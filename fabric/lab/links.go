@@ -29,6 +29,7 @@ type labLink struct {
 	joined    bool             // the kernel hands packets from middle to middle
 	down      bool             // by LinkDown, or from the start
 	parted    bool             // by Partition
+	missing   [2]bool          // the end is in a node that is down
 	carried   [2]link.Counters // by the kernel while it had joined the link, in earlier terms
 	lossy     [2]bool          // netem has been asked for loss
 	base      [2]link.Counters // the kernel's counters when its present term began
@@ -45,7 +46,10 @@ func (l *labLink) name() string { return l.spec.Endpoints[0].String() }
 func (l *labLink) impaired() bool { return !l.asked[0].None() || !l.asked[1].None() }
 
 // off reports whether the link is down, for whatever reason.
-func (l *labLink) off() bool { return l.down || l.parted }
+func (l *labLink) off() bool { return l.down || l.parted || !l.whole() }
+
+// whole reports whether both ends of the link are there.
+func (l *labLink) whole() bool { return !l.missing[0] && !l.missing[1] }
 
 // lock waits for the right to change the link, which unlock gives back.
 func (l *labLink) lock(ctx context.Context) error {
@@ -81,23 +85,11 @@ func (s *Supervisor) makeLink(ctx context.Context, l *labLink) error {
 			return err
 		}
 	}
-	var ends [2]link.End
-	for end, e := range l.spec.Endpoints {
-		ends[end] = link.End{Interface: e.Interface, Wire: !l.spec.Offload}
-		switch sw := s.switches[e.Node]; {
-		case e.External():
-			ends[end].Outside = s.externalOf(e).namespace
-		case sw != nil:
-			ends[end].Bridge = sw.bridge
-		default:
-			ends[end].PID = s.byName[e.Node].agent.PID()
-		}
-	}
-	if err := s.network.Make(l.index, l.spec.MTU, ends); err != nil {
+	if err := s.network.Make(l.index, l.spec.MTU, s.ends(l)); err != nil {
 		return err
 	}
-	if l.spec.Engine == topology.Netem {
-		if err := l.addNetem(); err != nil {
+	for end := range 2 {
+		if err := l.addNetem(end); err != nil {
 			return err
 		}
 	}

@@ -55,6 +55,10 @@ func (netemCarrier) detach(_ context.Context, l *labLink) error {
 	return nil
 }
 
+// abandon leaves what remains of the link as it is: attach says anew what is to be
+// done.
+func (netemCarrier) abandon(context.Context, *labLink) error { return nil }
+
 // measure: the kernel's counters are all there is.
 func (netemCarrier) measure(context.Context) (map[string][2]report.Direction, error) { return nil, nil }
 
@@ -81,19 +85,20 @@ func (s *Supervisor) checkEngines() error {
 // loopback is the interface index of lo in every network namespace.
 const loopback = 1
 
-// addNetem gives a new link netem in both directions.
-func (l *labLink) addNetem() error {
+// addNetem gives the new middle at one end of a link netem if the link wants it.
+func (l *labLink) addNetem(end int) error {
+	if l.spec.Engine != topology.Netem {
+		return nil
+	}
 	var processors unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &processors); err != nil {
 		return fmt.Errorf("processors: %w", err)
 	}
-	for d := range l.asked {
-		if err := l.setNetem(d, topology.Impairment{}); err != nil {
-			return err
-		}
-		if err := netem.KeepOrder(link.Middle(l.index, d), pick(&processors, 2*l.index+d)); err != nil {
-			log.Printf("link %s: netem: packets may overtake each other between processors: %v", l.name(), err)
-		}
+	if err := l.setNetem(1-end, topology.Impairment{}); err != nil {
+		return err
+	}
+	if err := netem.KeepOrder(link.Middle(l.index, end), pick(&processors, 2*l.index+end)); err != nil {
+		log.Printf("link %s: netem: packets may overtake each other between processors: %v", l.name(), err)
 	}
 	return nil
 }

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"log"
-	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -22,15 +20,47 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// A labNode is a host or a router of the running lab.
+// A labNode is a host or a router of the running lab. It stays for as long as the
+// lab; its agent is another one each time that the node is started (life.go).
 type labNode struct {
-	spec    *topology.Node
-	group   *cgroup.Group // nil without limits
-	agent   *node.Agent
-	hostPID int
+	spec *topology.Node
 
-	down   chan struct{} // closed when the node is down
-	reason string        // why it is; valid once down is closed
+	// changing holds a token while a command or the restart policy changes the state
+	// of the node, which takes several steps.
+	changing chan struct{}
+
+	mu   sync.Mutex // guards what follows
+	life *life      // the present one, or the last; never nil once the lab is ready
+	// restarts is how often the node was started again, whether or not it came up.
+	restarts int
+}
+
+func newLabNode(spec *topology.Node) *labNode {
+	return &labNode{spec: spec, changing: make(chan struct{}, 1)}
+}
+
+// current is the node's present life, or its last.
+func (n *labNode) current() *life {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.life
+}
+
+// alive is the life of a node that is up, else an error that says why it is not.
+func (n *labNode) alive() (*life, error) {
+	l := n.current()
+	if isClosed(l.down) {
+		return nil, control.Errorf(control.Usage, "node %s is down: %s", n.spec.Name, l.reason)
+	}
+	return l, nil
+}
+
+// status is the node's state, as far as the supervisor knows it by itself.
+func (n *labNode) status() report.NodeState {
+	if l := n.current(); isClosed(l.down) {
+		return report.NodeState{Name: n.spec.Name, State: nodeDown, Reason: l.reason}
+	}
+	return report.NodeState{Name: n.spec.Name, State: nodeReady}
 }
 
 // startNodes starts the agent of every host and router. More of them at once than there are
@@ -43,10 +73,12 @@ func (s *Supervisor) startNodes(ctx context.Context) error {
 		}
 	}
 	s.nodes = make([]*labNode, len(specs))
-	limits := s.canLimit()
+	s.limits = s.canLimit()
 	err := parallel(ctx, runtime.GOMAXPROCS(0), len(s.nodes), func(ctx context.Context, i int) error {
+		n := newLabNode(specs[i])
 		var err error
-		s.nodes[i], err = s.startNode(specs[i], limits)
+		n.life, err = s.begin(n.spec, 0)
+		s.nodes[i] = n
 		return err
 	})
 	if err != nil {
@@ -54,7 +86,7 @@ func (s *Supervisor) startNodes(ctx context.Context) error {
 	}
 	for _, n := range s.nodes {
 		s.byName[n.spec.Name] = n
-		go s.watchNode(n)
+		go s.watchNode(n, n.life)
 	}
 	return nil
 }
@@ -72,29 +104,6 @@ func (s *Supervisor) canLimit() bool {
 		}
 	}
 	return false
-}
-
-func (s *Supervisor) startNode(spec *topology.Node, limits bool) (*labNode, error) {
-	n := &labNode{spec: spec, down: make(chan struct{})}
-	if limits && (spec.CPU != 0 || spec.Memory != 0) {
-		var err error
-		if n.group, err = cgroup.Create(s.name, spec.Name, spec.CPU, spec.Memory); err != nil {
-			return nil, fmt.Errorf("node %s: limits: %w", spec.Name, err)
-		}
-	}
-	err := s.reaper.start(func() (pid int, err error) {
-		if n.agent, err = node.Start(s.nodeConfig(spec), n.group, os.Stderr); err != nil {
-			return 0, err
-		}
-		return n.agent.PID(), nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	if n.hostPID, err = hostPID(s.hostProc, n.agent.PID()); err != nil {
-		log.Printf("node %s: %v", spec.Name, err) // it is only shown
-	}
-	return n, nil
 }
 
 // nodeConfig gives a node its routes, and its neighbours: who is on each of its
@@ -131,60 +140,23 @@ func (s *Supervisor) seed(part string) uint64 {
 	return h.Sum64()
 }
 
-// watchNode notices that a node's agent has ended. The far ends of its links, which
-// lose the carrier, and the rest of the lab stay.
-func (s *Supervisor) watchNode(n *labNode) {
-	<-n.agent.Done()
-	s.reaper.collected(n.agent.PID())
-	reason := n.agent.Exit().String()
-	if n.group != nil {
-		if kills, err := n.group.OOMKills(); err == nil && kills > 0 {
-			reason += ": out of memory"
-		}
-	}
-	n.reason = reason
-	close(n.down)
-	if s.checkReady() == nil { // else the lab has no more use for its links
-		for _, i := range n.spec.Interfaces {
-			if err := s.unplug(s.links[i.Link], 1-i.End); err != nil {
-				log.Printf("node %s: link %s: %v", n.spec.Name, s.links[i.Link].name(), err)
-			}
-		}
-	}
-	s.Publish(Event{Kind: NodeDown, Node: n.spec.Name, Text: fmt.Sprintf("node %s is down: its agent %s", n.spec.Name, reason)})
-}
-
 // configureNodes has every agent configure its interfaces and open its adapter.
 func (s *Supervisor) configureNodes(ctx context.Context) error {
 	// Agents do the work; this only bounds the requests under way.
-	return parallel(ctx, 16, len(s.nodes), func(ctx context.Context, i int) error {
-		n := s.nodes[i]
-		if err := n.agent.Up(ctx); err != nil {
-			if errors.Is(err, control.ErrClosed) {
-				<-n.agent.Done()
-				return fmt.Errorf("node %s: its agent %s", n.spec.Name, n.agent.Exit())
-			}
-			return err
-		}
-		return nil
-	})
+	return parallel(ctx, 16, len(s.nodes), func(ctx context.Context, i int) error { return s.nodes[i].current().up(ctx) })
 }
 
 // Node is the agent of a running host or router by its name.
 func (s *Supervisor) Node(name string) (*node.Agent, error) {
-	n := s.byName[name]
-	switch {
-	case s.switches[name] != nil:
-		return nil, control.Errorf(control.Usage, "%s is a switch: it has no processes", name)
-	case n == nil:
-		return nil, control.Errorf(control.Usage, "lab %s has no node %q", s.name, name)
+	n, err := s.labNode(name)
+	if err != nil {
+		return nil, err
 	}
-	select {
-	case <-n.down:
-		return nil, control.Errorf(control.Usage, "node %s is down: its agent %s", name, n.reason)
-	default:
-		return n.agent, nil
+	l, err := n.alive()
+	if err != nil {
+		return nil, err
 	}
+	return l.agent, nil
 }
 
 // host is the host of that name, which must be running. Only hosts have adapters.
@@ -224,17 +196,20 @@ func ask(ctx context.Context, nodes []*labNode, request func(ctx context.Context
 	states := make([]report.NodeState, len(nodes))
 	// The states tell of errors.
 	_ = parallel(ctx, 16, len(nodes), func(ctx context.Context, i int) error {
-		n := nodes[i]
-		states[i].Name = n.spec.Name
+		l, down := nodes[i].alive()
+		states[i] = nodes[i].status()
+		if down != nil {
+			return nil
+		}
 		ctx, cancel := context.WithTimeout(ctx, answerTime)
 		defer cancel()
-		err := request(ctx, i, n.agent)
+		err := request(ctx, i, l.agent)
 		switch {
 		case err == nil:
 			states[i].State = nodeReady
 		case errors.Is(err, control.ErrClosed):
-			<-n.down // which says why, and is not far behind
-			states[i].State, states[i].Reason = nodeDown, "its agent "+n.reason
+			<-l.down // which says why, and is not far behind
+			states[i].State, states[i].Reason = nodeDown, l.reason
 		case errors.Is(err, context.DeadlineExceeded):
 			states[i].State, states[i].Reason = nodeMute, fmt.Sprintf("its agent does not answer within %v", answerTime)
 		default:
@@ -282,7 +257,7 @@ func inspect(ctx context.Context, nodes []*labNode) []report.Node {
 			}
 		}
 		if r.State != nodeDown {
-			r.PID = n.hostPID
+			r.PID = n.current().hostPID
 		}
 		if counters[i].NDK != nil {
 			r.Counters, r.Transport = counters[i].NDK, counters[i].Transport

@@ -32,6 +32,7 @@ const (
 	methodNodes       = "nodes"       // name of a node, "" for all -> list of report.Node
 	methodAdapter     = "adapter"     // name of a node, "" for all -> list of report.NodeAdapter
 	methodEnable      = "enable"      // enableParams -> StateChange
+	methodChange      = "change"      // changeParams -> NodeChange
 	methodConnections = "connections" // name of a node, "" for all -> report.Connections
 	methodCapture     = "capture"     // captureParams; answers when the capture is over
 	methodWatch       = "watch"       // send events from now on
@@ -127,6 +128,12 @@ type enableParams struct {
 	Enable bool
 }
 
+type changeParams struct {
+	Node   string
+	Action Action
+	Signal syscall.Signal // of KillNode
+}
+
 // A StateChange is what enabling or disabling a node's adapter has done.
 type StateChange struct {
 	Lab     string `json:"lab"`
@@ -150,6 +157,7 @@ type Event struct {
 // Kinds of events.
 const (
 	NodeDown    = "node-down"
+	NodeUp      = "node-up" // again
 	LinkChanged = "link-changed"
 	Captured    = "captured" // a capture of the topology is complete
 	Warning     = "warning"

@@ -285,7 +285,7 @@ func (r *run) client(ctx context.Context, agent *node.Agent, i int, from netip.A
 	defer cancel(nil)
 	go func() {
 		select {
-		case <-r.byName[w.To].down:
+		case <-r.byName[w.To].current().down:
 		case <-ctx.Done():
 			return
 		}

@@ -34,6 +34,7 @@ type Supervisor struct {
 	named     bool               // externals get names for ip netns
 	segments  [][]node.Neighbour // who is on the segment of each link
 	network   *link.Network
+	limits    bool       // nodes get the limits of processor and memory that they have
 	nodes     []*labNode // with a process: hosts and routers
 	byName    map[string]*labNode
 	switches  map[string]*labSwitch

@@ -98,7 +98,7 @@ func (s *Supervisor) probeEnds(l *labLink) (ends [2]probe.End, err error) {
 		case s.switches[e.Node] != nil:
 			ends[end] = probe.End{Interface: link.Port(l.index, end)}
 		default:
-			ends[end] = probe.End{Interface: e.Interface, PID: s.byName[e.Node].agent.PID()}
+			ends[end] = probe.End{Interface: e.Interface, PID: s.byName[e.Node].current().agent.PID()}
 		}
 	}
 	return ends, nil

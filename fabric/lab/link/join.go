@@ -79,14 +79,16 @@ func (n *Network) addFilter(attrs netlink.FilterAttrs, actions []netlink.Action)
 	return fmt.Errorf("%w: %w", ErrNoRedirect, failures)
 }
 
-// Part ends what Join began, at once in each direction. What then enters a
+// Part ends what Join began, at once in each direction; a middle that has vanished
+// is no error. What then enters a
 // middle is left to packet sockets; the kernel itself drops it, since it is
 // addressed to another host and a middle has neither addresses nor IPv6 nor ARP.
 func (n *Network) Part(link int) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for end := range 2 {
-		if err := n.handle.FilterDel(n.classifier(filterAttrs(link, end), nil)); err != nil {
+		err := n.handle.FilterDel(n.classifier(filterAttrs(link, end), nil))
+		if err != nil && !errors.Is(err, unix.ENODEV) {
 			return fmt.Errorf("part %s: %w", Middle(link, end), err)
 		}
 	}

@@ -119,22 +119,9 @@ func (n *Network) Make(link, mtu int, ends [2]End) error {
 	if link < 0 || link >= MaxLinks {
 		return fmt.Errorf("link %d: a lab has at most %d links", link, MaxLinks)
 	}
-	for end, e := range ends {
-		if err := n.makePair(link, end, mtu, e); err != nil {
-			return fmt.Errorf("veth %s to %s: %w", Middle(link, end), e.Interface, err)
-		}
-		if err := n.addQdiscs(link, end); err != nil {
-			return fmt.Errorf("%s: %w", Middle(link, end), err)
-		}
-		if e.Bridge != nil {
-			if err := n.enslave(link, end, e.Bridge, e.Wire || ends[1-end].Outside != nil); err != nil {
-				return err
-			}
-		}
-		if e.Outside != nil {
-			if err := completeChecksums(Middle(link, end)); err != nil {
-				return fmt.Errorf("%s: %w", Middle(link, end), err)
-			}
+	for end := range ends {
+		if err := n.MakeEnd(link, end, mtu, ends); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -199,22 +186,12 @@ func (n *Network) Up(link int) error {
 }
 
 // Down takes a link's middles down: the nodes lose the carrier, as when a cable
-// is pulled.
+// is pulled. One that has vanished with its node is no error.
 func (n *Network) Down(link int) error {
 	for end := range 2 {
-		if err := n.handle.LinkSetDown(middle(link, end)); err != nil {
+		if err := n.handle.LinkSetDown(middle(link, end)); err != nil && !errors.Is(err, unix.ENODEV) {
 			return fmt.Errorf("set %s down: %w", Middle(link, end), err)
 		}
-	}
-	return nil
-}
-
-// Unplug takes the middle at one end of a link down, whose other end has vanished with
-// its node: the node at this end loses the carrier.
-func (n *Network) Unplug(link, end int) error {
-	err := n.handle.LinkSetDown(middle(link, end))
-	if err != nil && !errors.Is(err, unix.ENODEV) { // this end has vanished, too
-		return fmt.Errorf("set %s down: %w", Middle(link, end), err)
 	}
 	return nil
 }

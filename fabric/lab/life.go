@@ -1,0 +1,174 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"time"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/node"
+	"github.com/ndklab/ndklab/node/cgroup"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// A life is a node from a start to its end: an agent, which is never the same
+// again. What is not said to change is set before the life is the node's.
+type life struct {
+	group   *cgroup.Group // nil without limits
+	agent   *node.Agent
+	hostPID int
+
+	// stopping is why the node is being stopped; "" if its end is its own. Guarded by
+	// labNode.mu.
+	stopping string
+
+	down   chan struct{} // closed when the agent has ended
+	reason string        // why it did; valid once down is closed
+	over   chan struct{} // closed when the node's interfaces have gone, too
+}
+
+// begin starts the agent of a node. A later start has other random numbers than the
+// one before: what is still under way must not be taken for the new node's.
+func (s *Supervisor) begin(spec *topology.Node, start int) (*life, error) {
+	l := &life{down: make(chan struct{}), over: make(chan struct{})}
+	if s.limits && (spec.CPU != 0 || spec.Memory != 0) {
+		var err error
+		if l.group, err = cgroup.Create(s.name, spec.Name, spec.CPU, spec.Memory); err != nil {
+			return nil, fmt.Errorf("node %s: limits: %w", spec.Name, err)
+		}
+	}
+	cfg := s.nodeConfig(spec)
+	if start > 0 {
+		cfg.Seed = s.seed(fmt.Sprintf("node %s, start %d", spec.Name, start))
+	}
+	err := s.reaper.start(func() (pid int, err error) {
+		if l.agent, err = node.Start(cfg, l.group, os.Stderr); err != nil {
+			return 0, err
+		}
+		return l.agent.PID(), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if l.hostPID, err = hostPID(s.hostProc, l.agent.PID()); err != nil {
+		log.Printf("node %s: %v", spec.Name, err) // it is only shown
+	}
+	return l, nil
+}
+
+// up has the agent configure its interfaces and open its adapter.
+func (l *life) up(ctx context.Context) error {
+	err := l.agent.Up(ctx)
+	if errors.Is(err, control.ErrClosed) {
+		<-l.agent.Done()
+		return fmt.Errorf("node %s: %s", l.agent.Name(), l.end())
+	}
+	return err
+}
+
+// end is how the agent has ended, in words.
+func (l *life) end() string {
+	text := "its agent " + l.agent.Exit().String()
+	if l.group != nil {
+		if kills, err := l.group.OOMKills(); err == nil && kills > 0 {
+			text += ": out of memory"
+		}
+	}
+	return text
+}
+
+// watchNode notices that a node's agent has ended. The far ends of its links, which
+// lose the carrier, and the rest of the lab stay.
+func (s *Supervisor) watchNode(n *labNode, l *life) {
+	<-l.agent.Done()
+	s.reaper.collected(l.agent.PID())
+	n.mu.Lock()
+	if l.reason = l.stopping; l.reason == "" {
+		l.reason = l.end()
+	}
+	close(l.down)
+	n.mu.Unlock()
+	if s.checkReady() == nil { // else the lab has no more use for its links
+		s.unplugAll(n)
+	}
+	close(l.over)
+	s.Publish(Event{Kind: NodeDown, Node: n.spec.Name, Text: fmt.Sprintf("node %s is down: %s", n.spec.Name, l.reason)})
+}
+
+// lock waits for the right to change the state of the node, which unlock gives back.
+func (n *labNode) lock(ctx context.Context) error {
+	select {
+	case n.changing <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("node %s: %w", n.spec.Name, ctx.Err())
+	}
+}
+
+func (n *labNode) unlock() { <-n.changing }
+
+// stop ends the node that is up as if it were switched off: its interfaces go
+// before it can say anything. The caller has the right to change the node.
+func (s *Supervisor) stop(n *labNode, why string) {
+	n.mu.Lock()
+	l := n.life
+	l.stopping = why
+	n.mu.Unlock()
+	s.unplugAll(n)
+	l.agent.Kill()
+	<-l.over
+}
+
+// startTime is how long a node may take to start again.
+const startTime = 30 * time.Second
+
+// startAgain starts a node that is down, and its links as they were last asked to be.
+// The caller has the right to change the node.
+func (s *Supervisor) startAgain(ctx context.Context, n *labNode) error {
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	<-n.current().over
+	n.mu.Lock()
+	n.restarts++
+	start := n.restarts
+	n.mu.Unlock()
+	l, err := s.begin(n.spec, start)
+	if err != nil {
+		return err
+	}
+	if err := s.bringUp(ctx, n, l); err != nil {
+		l.agent.Kill()
+		<-l.agent.Done()
+		s.reaper.collected(l.agent.PID())
+		s.unplugAll(n)
+		return err
+	}
+	n.mu.Lock()
+	n.life = l
+	n.mu.Unlock()
+	s.Publish(Event{Kind: NodeUp, Node: n.spec.Name, Text: fmt.Sprintf("node %s is up again", n.spec.Name)})
+	go s.watchNode(n, l)
+	return nil
+}
+
+// bringUp makes the interfaces of a node whose agent has just been started, has it
+// configured, and connects the links whose other ends are there.
+func (s *Supervisor) bringUp(ctx context.Context, n *labNode, l *life) error {
+	for _, i := range n.spec.Interfaces {
+		if err := s.replug(ctx, s.links[i.Link], i.End, l.agent.PID()); err != nil {
+			return fmt.Errorf("node %s: %w", n.spec.Name, err)
+		}
+	}
+	if err := l.up(ctx); err != nil {
+		return err
+	}
+	for _, i := range n.spec.Interfaces {
+		if err := s.plugged(ctx, s.links[i.Link], i.End); err != nil {
+			return fmt.Errorf("node %s: %w", n.spec.Name, err)
+		}
+	}
+	return nil
+}

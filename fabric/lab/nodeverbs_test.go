@@ -1,0 +1,243 @@
+package lab
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/node"
+	"github.com/ndklab/ndklab/topology"
+	"golang.org/x/sys/unix"
+)
+
+// act does something to a node, which must come to a state.
+func act(t testing.TB, l *Lab, name string, action Action, state string) *NodeChange {
+	t.Helper()
+	change, err := l.Change(testContext(t), name, action)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change.State != state {
+		t.Fatalf("%s %s: %+v, want state %s", action, name, change, state)
+	}
+	return change
+}
+
+// output is what a command in a node prints.
+func output(t testing.TB, l *Lab, name string, args ...string) string {
+	t.Helper()
+	r, w := pipe(t)
+	status, err := l.Exec(testContext(t), name, node.Command{Args: args}, w, w, w)
+	w.Close()
+	buf := make([]byte, 64<<10)
+	n, _ := r.Read(buf)
+	if status != 0 || err != nil {
+		t.Fatalf("%s: %q: status %d, %v\n%s", name, args, status, err, buf[:n])
+	}
+	return string(buf[:n])
+}
+
+// roundTrip is how long an echo takes from a node to an address of another, or "lost".
+// Nothing of it goes on in the nodes.
+func roundTrip(t testing.TB, l *Lab, from, to, address string) string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(testContext(t))
+	r, w := pipe(t)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := l.Exec(ctx, to, node.Command{Args: []string{"/proc/self/exe"}, Env: programEnv("echo 5001")}, w, w, w)
+		ended <- err
+	}()
+	if got, err := bufio.NewReader(r).ReadString('\n'); got != "bound\n" {
+		t.Fatal(got, err)
+	}
+	p := program(t, l, from, "ping "+address+":5001")
+	if _, err := p.stdin.WriteString("\n"); err != nil {
+		t.Fatal(err)
+	}
+	got := p.line(t)
+	p.stdin.Close()
+	p.wait(t)
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("echo in %s: %v", to, err)
+	}
+	return got
+}
+
+// A node that was stopped comes back as it was, and its links as they were last asked
+// to be, whichever of their ends comes back first.
+func TestStopAndStart(t *testing.T) {
+	delay := 20 * time.Millisecond
+	for name, asked := range map[string]topology.Impairment{"plain": {}, "linkem": {Delay: delay}} {
+		t.Run(name, func(t *testing.T) {
+			topo := ring(uniqueName(t), 2)
+			topo.Links[0].Directions[0] = asked
+			l := start(t, topo)
+			stopAndStart(t, l, asked)
+		})
+	}
+}
+
+func TestNetemStopAndStart(t *testing.T) {
+	asked := topology.Impairment{Delay: 20 * time.Millisecond}
+	stopAndStart(t, startNetem(t, true, asked), asked)
+}
+
+func stopAndStart(t *testing.T, l *Lab, asked topology.Impairment) {
+	before := output(t, l, "n0", "sh", "-c", "ip -o address; ip route; ip neighbour; ip -o link | sed 's/.*link.ether//'")
+	first, last := []string{"n0"}, []string{"n1"}
+	for i, order := range [][2][]string{{first, first}, {{"n0", "n1"}, {"n0", "n1"}}, {{"n0", "n1"}, {"n1", "n0"}}, {last, last}} {
+		packets := firstLink(t, l).Directions[0].Packets
+		for _, name := range order[0] {
+			act(t, l, name, StopNode, nodeDown)
+		}
+		if state := firstLink(t, l).State; state != "down" {
+			t.Errorf("%v: the link is %s", order, state)
+		}
+		for _, name := range order[1] {
+			if change := act(t, l, name, StartNode, nodeReady); change.Was != nodeDown || change.Restarts == 0 {
+				t.Errorf("%+v", change)
+			}
+		}
+		if us, err := strconv.Atoi(roundTrip(t, l, "n0", "n1", "10.0.0.2")); err != nil || us < int(asked.Delay.Microseconds()) {
+			t.Errorf("%d: %v: round trip %d us (%v), want %v", i, order, us, err, asked.Delay)
+		}
+		if got := firstLink(t, l).Directions[0].Packets; got <= packets {
+			t.Errorf("%d: %v: packets of the link: %d, before %d", i, order, got, packets)
+		}
+	}
+	after := output(t, l, "n0", "sh", "-c", "ip -o address; ip route; ip neighbour; ip -o link | sed 's/.*link.ether//'")
+	if diff := cmp.Diff(interfaces(before), interfaces(after)); diff != "" {
+		t.Errorf("-before +after:\n%s", diff)
+	}
+}
+
+// interfaces is what ip prints without the numbers that the kernel gives interfaces,
+// and the states that come later.
+func interfaces(text string) (lines []string) {
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, "fe80") || strings.Contains(line, "STALE") {
+			continue
+		}
+		_, line, _ = strings.Cut(line, " ")
+		lines = append(lines, strings.TrimSpace(line))
+	}
+	return lines
+}
+
+// While a node is down its links can be cut off and joined again by partitions, which
+// count when it is back. What else is asked of it and them fails with the reason.
+func TestStoppedNode(t *testing.T) {
+	l := start(t, ring(uniqueName(t), 3))
+	act(t, l, "n1", StopNode, nodeDown)
+	ctx := testContext(t)
+	const down = "node n1 is down: it was stopped"
+	_, execErr := l.Exec(ctx, "n1", node.Command{Args: []string{"true"}})
+	_, countersErr := l.Nodes(ctx, "n1")
+	_, adapterErr := l.Adapters(ctx, "n1")
+	_, connectionsErr := l.Connections(ctx, "n1")
+	_, captureErr := l.Capture(ctx, "n1:eth0")
+	_, killErr := l.Kill(ctx, "n1", unix.SIGKILL)
+	for what, err := range map[string]error{
+		"exec": execErr, "counters": countersErr, "adapter": adapterErr, "connections": connectionsErr,
+		"capture": captureErr, "kill": killErr,
+		"link": l.SetLink(ctx, "n0:eth0", "", topology.Change{Delay: ref(time.Millisecond)}), "link down": l.LinkDown(ctx, "n1:eth0"),
+	} {
+		wantCode(t, err, control.Usage)
+		if err == nil || !strings.HasSuffix(err.Error(), down) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	in, err := l.Inspect(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(report.NodeState{Name: "n1", State: "down", Reason: "it was stopped"}, in.Nodes[1].NodeState); diff != "" || in.Nodes[1].PID != 0 {
+		t.Errorf("pid %d, -want +got:\n%s", in.Nodes[1].PID, diff)
+	}
+	if got := states(t, l); got != "down down up" {
+		t.Errorf("links %s", got)
+	}
+	if _, err := l.Partition(ctx, []string{"n1"}); err != nil {
+		t.Fatal(err)
+	}
+	act(t, l, "n1", StartNode, nodeReady)
+	if got := states(t, l); got != "down down up" {
+		t.Errorf("links %s amid a partition", got)
+	}
+	act(t, l, "n1", StopNode, nodeDown)
+	if _, err := l.Heal(ctx); err != nil {
+		t.Fatal(err)
+	}
+	act(t, l, "n1", StartNode, nodeReady)
+	if got := states(t, l); got != "up up up" {
+		t.Errorf("links %s after a partition", got)
+	}
+	if got := roundTrip(t, l, "n1", "n2", "10.0.1.2"); got == "lost" {
+		t.Error("the link to n2 carries nothing")
+	}
+	if err := l.LinkDown(ctx, "n1:eth0"); err != nil {
+		t.Fatal(err)
+	}
+	act(t, l, "n1", RestartNode, nodeReady)
+	if got := states(t, l); got != "up down up" {
+		t.Errorf("links %s, want the one down that was taken down", got)
+	}
+}
+
+// What makes no sense is refused, or changes nothing.
+func TestChangeNonsense(t *testing.T) {
+	l := start(t, ring(uniqueName(t), 2))
+	if change := act(t, l, "n0", StartNode, nodeReady); change.Was != nodeReady || change.Restarts != 0 {
+		t.Errorf("%+v", change)
+	}
+	act(t, l, "n0", StopNode, nodeDown)
+	if change := act(t, l, "n0", StopNode, nodeDown); change.Was != nodeDown {
+		t.Errorf("%+v", change)
+	}
+	act(t, l, "n0", RestartNode, nodeReady)
+	for _, name := range []string{"n2", ""} {
+		_, err := l.Change(testContext(t), name, StopNode)
+		wantCode(t, err, control.Usage)
+	}
+	_, err := l.Change(testContext(t), "n0", "explode")
+	wantCode(t, err, control.Usage)
+}
+
+// Commands for one node at once wait for each other.
+func TestChangeAtOnce(t *testing.T) {
+	l := start(t, ring(uniqueName(t), 3))
+	failed := make(chan error)
+	for i := range 8 {
+		go func() {
+			action := RestartNode
+			if i%4 == 0 {
+				action = StopNode
+			}
+			_, err := l.Change(testContext(t), fmt.Sprintf("n%d", i%2), action)
+			failed <- err
+		}()
+	}
+	for range 8 {
+		if err := <-failed; err != nil {
+			t.Error(err)
+		}
+	}
+	act(t, l, "n0", StartNode, nodeReady)
+	act(t, l, "n1", StartNode, nodeReady)
+	if got := roundTrip(t, l, "n0", "n1", "10.0.0.2"); got == "lost" {
+		t.Error("the link carries nothing")
+	}
+	if got := states(t, l); got != "up up up" {
+		t.Errorf("links %s", got)
+	}
+}
