@@ -20,6 +20,8 @@ type life struct {
 	group   *cgroup.Group // nil without limits
 	agent   *node.Agent
 	hostPID int
+	// progress is how far the node has come.
+	progress *progress
 
 	// stopping is why the node is being stopped; "" if its end is its own. Guarded by
 	// labNode.mu.
@@ -33,7 +35,7 @@ type life struct {
 // begin starts the agent of a node. A later start has other random numbers than the
 // one before: what is still under way must not be taken for the new node's.
 func (s *Supervisor) begin(spec *topology.Node, start int) (*life, error) {
-	l := &life{down: make(chan struct{}), over: make(chan struct{})}
+	l := &life{progress: newProgress(&spec.Setup), down: make(chan struct{}), over: make(chan struct{})}
 	if s.limits && (spec.CPU != 0 || spec.Memory != 0) {
 		var err error
 		if l.group, err = cgroup.Create(s.name, spec.Name, spec.CPU, spec.Memory); err != nil {
@@ -151,6 +153,7 @@ func (s *Supervisor) startAgain(ctx context.Context, n *labNode) error {
 	n.mu.Unlock()
 	s.Publish(Event{Kind: NodeUp, Node: n.spec.Name, Text: fmt.Sprintf("node %s is up again", n.spec.Name)})
 	go s.watchNode(n, l)
+	s.readyAgain(n, l)
 	return nil
 }
 
@@ -161,6 +164,9 @@ func (s *Supervisor) bringUp(ctx context.Context, n *labNode, l *life) error {
 		if err := s.replug(ctx, s.links[i.Link], i.End, l.agent.PID()); err != nil {
 			return fmt.Errorf("node %s: %w", n.spec.Name, err)
 		}
+	}
+	if err := s.furnish(ctx, n, l); err != nil {
+		return err
 	}
 	if err := l.up(ctx); err != nil {
 		return err

@@ -112,6 +112,7 @@ func (s *Supervisor) nodeConfig(spec *topology.Node) node.Config {
 	cfg := node.Config{
 		Lab: s.name, Name: spec.Name, Seed: s.seed("node " + spec.Name), Adapter: spec.Adapter,
 		Forwards: spec.Kind == topology.Router, Routes: spec.Routes,
+		Env: spec.Setup.Env, Files: spec.Setup.Files, Hosts: s.hosts,
 	}
 	for _, i := range spec.Interfaces {
 		l := s.topo.Links[i.Link]
@@ -258,6 +259,7 @@ func inspect(ctx context.Context, nodes []*labNode) []report.Node {
 		}
 		if r.State != nodeDown {
 			r.PID = n.current().hostPID
+			r.Health = n.current().progress.report()
 		}
 		if counters[i].NDK != nil {
 			r.Counters, r.Transport = counters[i].NDK, counters[i].Transport

@@ -32,6 +32,7 @@ type Supervisor struct {
 	topo      *topology.Topology
 	place     place
 	named     bool               // externals get names for ip netns
+	hosts     string             // the file that stands for /etc/hosts in nodes; "": the host's does
 	segments  [][]node.Neighbour // who is on the segment of each link
 	network   *link.Network
 	limits    bool       // nodes get the limits of processor and memory that they have

@@ -64,12 +64,20 @@ type NodeState struct {
 // A Node is a node's state and counters.
 type Node struct {
 	NodeState
-	Kind      string            `json:"kind"`            // host, switch or router; only hosts have counters
-	PID       int               `json:"pid,omitempty"`   // of the agent, as the host sees it, in inspect only
-	Addresses []string          `json:"addresses"`       // CIDR form
-	Counters  map[string]uint64 `json:"counters"`        // NDIS_NDK_PERFORMANCE_COUNTERS names
-	Transport map[string]uint64 `json:"transport"`       // the transport's own counters: retransmitted packets, NAKs ...
-	Ports     []Port            `json:"ports,omitempty"` // of a switch
+	Kind      string            `json:"kind"`             // host, switch or router; only hosts have counters
+	PID       int               `json:"pid,omitempty"`    // of the agent, as the host sees it, in inspect only
+	Addresses []string          `json:"addresses"`        // CIDR form
+	Counters  map[string]uint64 `json:"counters"`         // NDIS_NDK_PERFORMANCE_COUNTERS names
+	Transport map[string]uint64 `json:"transport"`        // the transport's own counters: retransmitted packets, NAKs ...
+	Ports     []Port            `json:"ports,omitempty"`  // of a switch
+	Health    *Health           `json:"health,omitempty"` // of a node that has a healthcheck and is not down
+}
+
+// A Health is what a node's healthcheck says.
+type Health struct {
+	State    string `json:"state"`            // starting, healthy or unhealthy
+	Failures int    `json:"failures"`         // checks in a row that failed, but for those of the start period
+	Reason   string `json:"reason,omitempty"` // why the last check failed
 }
 
 // A Port is where a link ends at a switch.
