@@ -168,3 +168,44 @@ func TestVariables(t *testing.T) {
 		t.Errorf("output %q, %s", out, stderr)
 	}
 }
+
+// BenchmarkFurnish is what the first command of a node costs beside the command: by
+// the mounts that every node has, and with a file of its own.
+func BenchmarkFurnish(b *testing.B) {
+	hosts := filepath.Join(b.TempDir(), "hosts")
+	if err := os.WriteFile(hosts, []byte("10.1.2.3 some-node\n"), 0o644); err != nil {
+		b.Fatal(err)
+	}
+	there, added := topology.File{Path: "/etc/hostname", Mode: 0o644, Content: []byte("x")}, topology.File{Path: "/etc/ndklab-test", Mode: 0o644}
+	for _, bench := range []struct {
+		name string
+		cfg  Config
+	}{
+		{"nothing", Config{}},
+		{"hosts", Config{Hosts: hosts}},
+		{"hosts and a file", Config{Hosts: hosts, Files: []topology.File{there}}},
+		{"hosts and an overlay", Config{Hosts: hosts, Files: []topology.File{added}}},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			bench.cfg.Lab, bench.cfg.Name = "l", "a"
+			for b.Loop() {
+				b.StopTimer()
+				a, err := Start(bench.cfg, nil, os.Stderr)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := a.Counters(b.Context()); err != nil { // it has started
+					b.Fatal(err)
+				}
+				b.StartTimer()
+				if err := a.Furnish(b.Context()); err != nil {
+					b.Error(err)
+				}
+				b.StopTimer()
+				a.Kill()
+				<-a.Done()
+				b.StartTimer()
+			}
+		})
+	}
+}

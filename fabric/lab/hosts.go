@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -31,14 +30,14 @@ func (s *Supervisor) writeHosts() error {
 // hosts is the names of a lab's nodes as hosts(5) has them. Of a node with several
 // addresses, resolvers find out which are in reach (RFC 6724, section 6, rule 1).
 func hosts(topo *topology.Topology) []byte {
-	var b bytes.Buffer
-	b.WriteString("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n")
+	b := []byte("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n")
 	for _, n := range topo.Nodes {
 		for _, i := range n.Interfaces {
 			for _, a := range i.Addresses {
-				b.WriteString(a.Addr().String() + " " + n.Name + "\n")
+				b = append(a.Addr().AppendTo(b), ' ')
+				b = append(append(b, n.Name...), '\n')
 			}
 		}
 	}
-	return b.Bytes()
+	return b
 }

@@ -59,21 +59,23 @@ func (p *progress) begin(doing string) {
 	p.doing = doing
 }
 
-// until waits for a node to become what is returns "" for; what it returns else is an
-// error. The node's end is one, too.
+// until waits until is reports true of a node, or an error. That the node is down is
+// one, however far it had come.
 func (n *labNode) until(ctx context.Context, l *life, is func(p *progress) (ok bool, err error)) error {
 	for {
 		l.progress.mu.Lock()
 		ok, err := is(l.progress)
 		changed := l.progress.changed
 		l.progress.mu.Unlock()
+		if isClosed(l.down) {
+			return control.Errorf(control.Unmet, "node %s is down: %s", n.spec.Name, l.reason)
+		}
 		if ok || err != nil {
 			return err
 		}
 		select {
 		case <-changed:
 		case <-l.down:
-			return control.Errorf(control.Unmet, "node %s is down: %s", n.spec.Name, l.reason)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

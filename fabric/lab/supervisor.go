@@ -7,8 +7,10 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -80,6 +82,10 @@ func supervise(name string) error {
 		switches: map[string]*labSwitch{},
 		clients:  map[*control.Conn]*client{},
 		over:     make(chan struct{}),
+	}
+	// Commands of nodes find this program also where it was started by a path.
+	if self, err := os.Executable(); err == nil {
+		os.Setenv("PATH", strings.TrimPrefix(os.Getenv("PATH")+":"+filepath.Dir(self), ":"))
 	}
 	// Process 1 gets no signal that it has no handler for.
 	signals := make(chan os.Signal, 1)
