@@ -21,7 +21,8 @@ func execCommand() *cobra.Command {
 		Use:   execVerb + " LAB/NODE -- COMMAND [ARGUMENT...]",
 		Short: "Run a command in a node",
 		Long: `Runs a command in a node: in its network, with the caller's files, environment,
-working folder, standard input, output and error. Signals are passed on to it. The
+working folder, standard input, output and error. Variables and files that the
+topology gives the node come before the caller's, and names of nodes resolve. Signals are passed on to it. The
 folder of ndklab itself is added to the end of PATH.
 
 The exit code is the command's: 128 and the signal's number if one killed it, 127

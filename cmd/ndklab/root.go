@@ -20,10 +20,10 @@ nodes there are and how they are linked; each becomes a network namespace with
 an emulated RDMA adapter, and the links carry real RoCEv2 packets with the
 delay, jitter, loss and rate that the file asks for.
 
-Exit codes: 0 done, and every check passed; 1 a check or a workload failed;
-2 the command line or the topology is wrong, or names what does not exist;
-3 this machine cannot do it ("ndklab doctor" says why); 4 ndklab's own fault;
-130 interrupted. exec returns the command's own status, or 125 if ndklab failed.
+Exit codes: 0 done, and every check passed; 1 a check, a workload or a node's own
+command failed; 2 the command line or the topology is wrong, or names what does
+not exist; 3 this machine cannot do it ("ndklab doctor" says why); 4 ndklab's own
+fault; 130 interrupted. exec returns the command's own status, or 125 if ndklab failed.
 
 Data goes to standard output, progress and errors to standard error.`
 
@@ -69,7 +69,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	for _, verb := range []*cobra.Command{
 		runCommand(), upCommand(), downCommand(), lsCommand(), inspectCommand(), execCommand(),
 		linkCommand(), adapterCommand(), countersCommand(), connectionsCommand(), captureCommand(),
-		rpingCommand(), rcPingpongCommand(), validateCommand(), generateCommand(), doctorCommand(), versionCommand(),
+		rpingCommand(), rcPingpongCommand(), validateCommand(), schemaCommand(), generateCommand(), doctorCommand(), versionCommand(),
 	} {
 		verb.DisableFlagsInUseLine = true
 		root.AddCommand(verb)
