@@ -51,7 +51,7 @@ type Agent struct {
 }
 
 // Start starts the agent of a node: the running binary again, in new network,
-// UTS and mount namespaces and, unless group is nil, in that cgroup before it
+// UTS, mount and PID namespaces and, unless group is nil, in that cgroup before it
 // does any work. It needs CAP_SYS_ADMIN in the caller's user namespace. What the
 // agent writes to its standard error, panics included, goes to stderr line by
 // line with the node's name in front. The agent ends when its supervisor does.
@@ -95,7 +95,10 @@ func (a *Agent) start(group *cgroup.Group, stderr *os.File) error {
 	attr := &syscall.ProcAttr{
 		Env:   os.Environ(),
 		Files: []uintptr{null.Fd(), log.Fd(), log.Fd(), theirs.Fd()}, // controlFD is the last
-		Sys:   &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWNS},
+		Sys: &syscall.SysProcAttr{
+			Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWNS | unix.CLONE_NEWPID,
+			Setpgid:    true, // for standBack
+		},
 	}
 	if born != nil {
 		attr.Sys.CgroupFD, attr.Sys.UseCgroupFD = int(born.Fd()), true
@@ -189,8 +192,8 @@ func (a *Agent) Done() <-chan struct{} { return a.done }
 // Exit is how the agent process ended; valid once Done is closed.
 func (a *Agent) Exit() Exit { return a.proc.exit }
 
-// Kill ends the agent at once, and with it the commands of Exec, but not what
-// these have started. Done tells when it is gone.
+// Kill ends the agent at once, and with it every process of the node: the agent is
+// process 1 of their PID namespace. Done tells when all are gone.
 func (a *Agent) Kill() {
 	// The only failure is that the process has ended already.
 	_ = a.proc.signal(unix.SIGKILL, false)
@@ -232,8 +235,7 @@ func (a *Agent) Counters(ctx context.Context) (Counters, error) {
 // The command leads a process group. When ctx ends, Exec returns with its error
 // and the group gets SIGTERM and, killDelay later, SIGKILL; likewise when the
 // control channel ends. Processes that left the group, and those that the command
-// leaves behind when it ends by itself, live on until the lab's PID namespace
-// ends.
+// leaves behind when it ends by itself, live on until the agent ends.
 func (a *Agent) Exec(ctx context.Context, cmd Command, files ...*os.File) (status int, err error) {
 	if err := a.Furnish(ctx); err != nil {
 		return 0, err

@@ -80,6 +80,7 @@ func (a *agent) exec(ctx context.Context, r *control.Request) (any, error) {
 		_ = p.signal(unix.SIGKILL, true)
 	}
 	p.reap()
+	a.reaper.Collected(p.pid)
 	a.mu.Lock()
 	delete(a.commands, cmd.ID)
 	a.mu.Unlock()
@@ -103,13 +104,7 @@ func (a *agent) startCommand(cmd *Command, stdio [3]*os.File) (*process, error) 
 	if err != nil {
 		return nil, err
 	}
-	attr := &syscall.ProcAttr{Dir: cmd.Dir, Env: cmd.Env, Sys: &syscall.SysProcAttr{
-		Setpgid: true,
-		// If the agent is killed, at least the command itself goes with it. (The
-		// signal is sent when the thread ends that forks, which in this process is
-		// not before the process does.)
-		Pdeathsig: unix.SIGKILL,
-	}}
+	attr := &syscall.ProcAttr{Dir: cmd.Dir, Env: cmd.Env, Sys: &syscall.SysProcAttr{Setpgid: true}}
 	for _, f := range stdio {
 		fd := f.Fd()
 		if err := unix.SetNonblock(int(fd), false); err != nil { // commands expect it so
@@ -122,10 +117,19 @@ func (a *agent) startCommand(cmd *Command, stdio [3]*os.File) (*process, error) 
 	if a.ending {
 		return nil, errors.New("the node is ending")
 	}
+	if a.paused {
+		return nil, control.Errorf(control.Usage, "the node is paused")
+	}
 	if a.commands[cmd.ID] != nil {
 		return nil, control.Errorf(control.Usage, "command %q runs already", cmd.ID)
 	}
-	p, err := startProcess(path, cmd.Args, attr)
+	var p *process
+	err = a.reaper.Start(func() (pid int, err error) {
+		if p, err = startProcess(path, cmd.Args, attr); err != nil {
+			return 0, err
+		}
+		return p.pid, nil
+	})
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		return nil, &cannotRun{statusNotFound, cmd.Args[0], err}

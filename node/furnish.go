@@ -62,7 +62,7 @@ func (a *agent) furnish(r *control.Request) error {
 		return err
 	}
 	a.furnishing.Do(func() {
-		a.remountSys()
+		a.prepareCommands()
 		if a.unfurnished = mountFiles(f.Files); a.unfurnished != nil {
 			return
 		}

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/node/reaper"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/provider/lease"
 )
@@ -24,8 +24,9 @@ const controlFD = 3
 type agent struct {
 	lab, name string
 
-	furnishing  sync.Once // before the first command
-	unfurnished error     // why the node's files are not in place; valid once furnishing is done
+	furnishing  sync.Once      // before the first command
+	unfurnished error          // why the node's files are not in place; valid once furnishing is done
+	reaper      *reaper.Reaper // of what commands leave behind
 
 	mu       sync.Mutex // guards what follows
 	up       bool
@@ -33,6 +34,8 @@ type agent struct {
 	traffic  *traffic            // on the adapter
 	commands map[string]*process // that exec runs, by Command.ID
 	ending   bool                // no more commands are started
+	paused   bool                // no more commands are started, until it is resumed
+	outside  *os.File            // the first /proc, for outsideProc; nil before
 }
 
 // Main runs an agent until its control channel ends.
@@ -43,7 +46,7 @@ func Main() error {
 		// Outside a node's namespaces, what follows would change the host.
 		return fmt.Errorf("%q is no agent's argv[0]", os.Args[0])
 	}
-	a := &agent{lab: lab, name: name, commands: map[string]*process{}}
+	a := &agent{lab: lab, name: name, commands: map[string]*process{}, reaper: reaper.New()}
 	if err := a.settle(); err != nil {
 		return err
 	}
@@ -84,18 +87,13 @@ func (a *agent) settle() error {
 // standBack gives the link engine precedence over the agent and its commands
 // where it has no real-time priority, which is root's: with both cores busy,
 // 98 % of the delays on a link then lay within 160 us of their middle, not 270.
-// Threads made later inherit from those that make them.
+// It is for all threads of the agent, which is alone in its process group; those
+// made later inherit from those that make them.
 func standBack() error {
 	const nice = 5
-	tasks, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		return fmt.Errorf("threads: %w", err)
-	}
-	for _, t := range tasks {
-		if tid, err := strconv.Atoi(t.Name()); err == nil {
-			// Refused only to a thread that has ended.
-			_ = unix.Setpriority(unix.PRIO_PROCESS, tid, nice)
-		}
+	err := unix.Setpriority(unix.PRIO_PGRP, 0, nice)
+	if err != nil && err != unix.EACCES { // if ours is higher, only root of the host comes down
+		return fmt.Errorf("priority: %w", err)
 	}
 	return nil
 }
@@ -113,6 +111,8 @@ func (a *agent) handle(ctx context.Context, r *control.Request) (any, error) {
 		return a.exec(ctx, r)
 	case methodSignal:
 		return nil, a.signal(r)
+	case methodPause, methodResume:
+		return nil, a.pause(r.Method == methodPause)
 	}
 	if result, ok, err := a.handleAdapter(ctx, r); ok {
 		return result, err

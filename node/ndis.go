@@ -122,7 +122,7 @@ func (a *agent) handleAdapter(ctx context.Context, r *control.Request) (result a
 		if shared == nil {
 			return []Connection{}, true, nil
 		}
-		return connections(shared), true, nil
+		return a.connections(shared), true, nil
 	case methodSetState:
 		if shared == nil {
 			return nil, true, errNoAdapter
@@ -149,14 +149,14 @@ func describe(m *provider.Miniport) *Adapter {
 	return a
 }
 
-func connections(s *lease.Server) []Connection {
+func (a *agent) connections(s *lease.Server) []Connection {
 	interfaces := interfacesByAddress()
 	list := []Connection{}
 	for _, c := range s.Connections() {
 		i := interfaces[c.Local.Addr()]
 		list = append(list, Connection{
 			Kind: ActiveConnection, Interface: i.Name, Index: i.Index, Local: c.Local, Remote: c.Remote,
-			UserMode: c.UserModeOwner, PID: int(c.OwnerPID), State: c.State, QPN: c.QPN, RemoteQPN: c.RemoteQPN,
+			UserMode: c.UserModeOwner, PID: a.pidOutside(c.OwnerPID), State: c.State, QPN: c.QPN, RemoteQPN: c.RemoteQPN,
 		})
 	}
 	for _, e := range s.LocalEndpoints() {
@@ -166,10 +166,24 @@ func connections(s *lease.Server) []Connection {
 			kind = Listener
 		}
 		list = append(list, Connection{
-			Kind: kind, Interface: i.Name, Index: i.Index, Local: e.Local, UserMode: e.UserModeOwner, PID: int(e.OwnerPID),
+			Kind: kind, Interface: i.Name, Index: i.Index, Local: e.Local, UserMode: e.UserModeOwner, PID: a.pidOutside(e.OwnerPID),
 		})
 	}
 	return list
+}
+
+// pidOutside is the process id of a node's process in the supervisor's PID namespace, 0
+// of one that has ended or is outside of the node's.
+func (a *agent) pidOutside(pid uint32) int {
+	outside, err := a.outsideProc()
+	if pid == 0 || err != nil {
+		return 0
+	}
+	found, err := PIDIn(outside, int(pid))
+	if err != nil {
+		return 0
+	}
+	return found
 }
 
 // interfacesByAddress is which interface of the node has which address.

@@ -1,6 +1,6 @@
 // Package node is one emulated host of a lab, or a router: the agent, a process in
-// network, UTS and mount namespaces of its own and in its own cgroup, and the handle
-// by which the lab's supervisor drives it.
+// network, UTS, mount and PID namespaces of its own and in its own cgroup, and the
+// handle by which the lab's supervisor drives it.
 //
 // The supervisor calls Start, makes the node's links into the agent's network
 // namespace, and calls Agent.Up, upon which the agent configures its interfaces and
@@ -9,9 +9,11 @@
 // enables and disables it (ndis.go). The agent is the running binary started again;
 // its main function hands over to Main when IsAgent says so.
 //
-// The package makes no links, knows nothing of other nodes, and gives the
-// agent no PID namespace: agents share the lab's, whose end is also the end of
-// whatever commands left running in the background.
+// The agent is process 1 of the node's PID namespace: its end is the end of whatever
+// commands left running in the background, and none of these can end or even see
+// another node's processes, or kill the agent.
+//
+// The package makes no links and knows nothing of other nodes.
 //
 // Start reading at Config and Agent for the supervisor's side, at Main for the
 // agent's.

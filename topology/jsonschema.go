@@ -208,10 +208,11 @@ func definitions() map[string]schema {
 		}, "nodes"),
 		"defaults": object(keys{
 			"node": object(setupKeys().and(keys{
-				"kind":   textSchema().describedAs("The kind of nodes that have none."),
-				"group":  textSchema().describedAs("The group of nodes that have none."),
-				"cpu":    limitKeys()["cpu"],
-				"memory": limitKeys()["memory"],
+				"kind":    textSchema().describedAs("The kind of nodes that have none."),
+				"group":   textSchema().describedAs("The group of nodes that have none."),
+				"cpu":     limitKeys()["cpu"],
+				"memory":  limitKeys()["memory"],
+				"restart": limitKeys()["restart"],
 			})).describedAs("What holds for nodes."),
 			"link":    object(linkKeys(false)).describedAs("What holds for links."),
 			"adapter": reference("adapter").describedAs("What holds for the adapters of hosts."),
@@ -316,6 +317,7 @@ func limitKeys() keys {
 	return keys{
 		"cpu":     fraction(0.01, 4096).describedAs("Cores that a host may use. Absent: no limit."),
 		"memory":  sizes.schema().describedAs("That a host may use, 16MiB to 16TiB. Absent: no limit."),
+		"restart": oneWord("never", "always").describedAs("Whether the node is started again when its agent has died. Absent: never."),
 		"adapter": reference("adapter").describedAs("The host's RDMA adapter."),
 		"stp":     truthSchema().describedAs("true: switches whose links make a ring agree on a tree by the spanning tree protocol."),
 		"port":    object(portSchemas()).describedAs("Of each port of a switch or router: how the packets fare that it sends."),

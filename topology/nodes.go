@@ -78,6 +78,9 @@ func (r *reader) nodes(m topologyMap) ([]Node, map[string][]portMap) {
 		l := n.is.limits.or(group.limits).or(kind.limits).or(base.limits)
 		node := Node{Name: n.name.is, Kind: Kind(base.kind.is)}
 		r.fitsKind(node, l)
+		if node.Kind != Switch {
+			node.Restart = l.restart.or(m.defaults.limits.restart).is
+		}
 		if node.Kind == Host {
 			l = l.or(m.defaults.limits)
 			node.CPU, node.Memory = l.cpu.is, l.memory.is
@@ -107,6 +110,9 @@ func (m defaultsMap) forKind(k Kind) setup {
 func (r *reader) fitsKind(n Node, l limits) {
 	if n.Kind != Switch && l.stp.at != nil {
 		r.errorf(l.stp.at, "stp is given to %s, which is a %s, expected a switch: only switches have a spanning tree", n.Name, n.Kind)
+	}
+	if n.Kind == Switch && l.restart.at != nil {
+		r.errorf(l.restart.at, "restart is given to %s, which is a switch, expected a host or router: a switch has no process that could die", n.Name)
 	}
 	if n.Kind == Host {
 		if len(l.ports) > 0 {
@@ -144,6 +150,7 @@ func (l limits) or(less limits) limits {
 		cpu:     l.cpu.or(less.cpu),
 		memory:  l.memory.or(less.memory),
 		adapter: l.adapter.or(less.adapter),
+		restart: l.restart.or(less.restart),
 		stp:     l.stp.or(less.stp),
 		ports:   append(l.ports[:len(l.ports):len(l.ports)], less.ports...),
 	}

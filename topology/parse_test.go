@@ -143,6 +143,25 @@ topology:
 			}},
 		},
 		{
+			name: "restart, which switches do not take from the defaults",
+			file: `
+topology:
+  defaults: {node: {restart: always}}
+  kinds: {frail: {restart: never}, tor: {kind: switch}}
+  groups: {lasting: {restart: always}}
+  nodes:
+    a: {}
+    b: {kind: frail}
+    c: {kind: frail, group: lasting}
+    d: {group: lasting, restart: never}
+    r: {kind: router}
+    s: {kind: tor}`,
+			want: Topology{Nodes: []Node{
+				{Name: "a", Restart: true}, {Name: "b"}, {Name: "c", Restart: true}, {Name: "d"},
+				{Name: "r", Kind: Router, Restart: true}, {Name: "s", Kind: Switch},
+			}},
+		},
+		{
 			name: "the built-in kind takes settings",
 			file: `topology: {kinds: {host: {cpu: 2}}, nodes: {a: }}`,
 			want: Topology{Nodes: []Node{{Name: "a", CPU: 2}}},

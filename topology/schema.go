@@ -89,6 +89,7 @@ func (r *reader) defaultsMap(n *yaml.Node) defaultsMap {
 				one(r, "group", &m.group, anyText),
 				one(r, "cpu", &m.limits.cpu, cores),
 				one(r, "memory", &m.limits.memory, memory),
+				one(r, "restart", &m.limits.restart, restart),
 			}, r.setup(&m.setup)...)...)
 		}},
 		field{"link", func(n *yaml.Node) {
@@ -149,6 +150,7 @@ type limits struct {
 	cpu     val[float64]
 	memory  val[uint64]
 	adapter adapter
+	restart val[bool]
 	stp     val[bool]
 	ports   []portMap // that of more precedence first
 }
@@ -158,6 +160,7 @@ func (r *reader) limits(m *limits) []field {
 		one(r, "cpu", &m.cpu, cores),
 		one(r, "memory", &m.memory, memory),
 		{"adapter", func(n *yaml.Node) { m.adapter = r.adapter(n) }},
+		one(r, "restart", &m.restart, restart),
 		one(r, "stp", &m.stp, yes),
 		{"port", func(n *yaml.Node) { m.ports = []portMap{r.portMap(n)} }},
 	}

@@ -107,6 +107,8 @@ var (
 	// The kernel's smallest cpu.max quota is 1 ms, and its period 100 ms.
 	cores  = within(parseCores, formatNumber, 0.01, 4096)
 	memory = sized[uint64](memories, 16<<20, 16<<40)
+	// Whether a node whose agent has died is started again.
+	restart = choice("never", "always")
 )
 
 // The values of a link.

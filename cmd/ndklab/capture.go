@@ -109,6 +109,9 @@ func record(ctx context.Context, stderr io.Writer, labName string, r lab.Recordi
 		return err
 	}
 	r.Began = func() { fmt.Fprintf(stderr, "capturing %s: Ctrl-C ends it\n", listed(r.Interfaces)) }
+	r.Lost = func(endpoint string, reason error) {
+		fmt.Fprintf(stderr, "capture of %s is over: %v\n", endpoint, reason)
+	}
 	counts, err := l.Record(ctx, r)
 	if counts == nil {
 		return err

@@ -68,6 +68,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	cobra.EnableCommandSorting = false
 	for _, verb := range []*cobra.Command{
 		runCommand(), upCommand(), downCommand(), lsCommand(), inspectCommand(), execCommand(),
+		stopCommand(), startCommand(), restartCommand(), killCommand(), pauseCommand(), resumeCommand(),
 		linkCommand(), adapterCommand(), countersCommand(), connectionsCommand(), captureCommand(),
 		rpingCommand(), rcPingpongCommand(), validateCommand(), schemaCommand(), generateCommand(), doctorCommand(), versionCommand(),
 	} {

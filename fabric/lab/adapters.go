@@ -161,7 +161,7 @@ func (s *Supervisor) connection(nodeName string, c *node.Connection) report.Conn
 	if c.UserMode {
 		r.Mode = "User"
 		// It may have ended meanwhile.
-		r.PID, _ = hostPID(s.hostProc, c.PID)
+		r.PID, _ = node.PIDIn(s.hostProc, c.PID)
 	}
 	return r
 }

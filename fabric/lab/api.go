@@ -96,7 +96,16 @@ func (s *Supervisor) info() Info {
 	if s.checkReady() != nil {
 		return Info{Lab: s.name, State: Starting}
 	}
-	return Info{Lab: s.name, State: Ready, Seed: s.topo.Seed, Nodes: len(s.topo.Nodes), Links: len(s.links), Up: s.Since().Seconds()}
+	info := Info{Lab: s.name, State: Ready, Seed: s.topo.Seed, Nodes: len(s.topo.Nodes), Links: len(s.links), Up: s.Since().Seconds()}
+	for _, n := range s.nodes {
+		switch n.status().State {
+		case nodeDown:
+			info.Down++
+		case nodePaused:
+			info.Paused++
+		}
+	}
+	return info
 }
 
 func (s *Supervisor) inspect(ctx context.Context) (*Inspection, error) {

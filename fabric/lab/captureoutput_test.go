@@ -3,14 +3,12 @@ package lab
 import (
 	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/ndklab/ndklab/control"
-	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
 )
@@ -131,21 +129,26 @@ func TestCaptureFullDisk(t *testing.T) {
 func TestCaptureEnds(t *testing.T) {
 	l := start(t, ring(uniqueName(t), 2))
 	dir := t.TempDir()
+	lost := make(chan string, 10)
 	begin := func(name, iface string) (*recordingRun, string) {
 		path := filepath.Join(dir, name)
-		return startRecording(t, l, Recording{Capture: topology.Capture{Interfaces: endpoints(iface), File: path}}), path
+		return startRecording(t, l, Recording{
+			Capture: topology.Capture{Interfaces: endpoints(iface), File: path},
+			Lost:    func(endpoint string, reason error) { lost <- endpoint + ": " + reason.Error() },
+		}), path
 	}
 	byNode, nodePath := begin("node", "n1:eth0")
 	byLab, labPath := begin("lab", "n0:eth0")
 	fire(t, l, 5000, 100)
-	if _, err := l.Exec(testContext(t), "n1", node.Command{Args: []string{"/bin/sh", "-c", "kill -9 $PPID"}}, nil2(os.Stdout)...); err == nil {
-		t.Fatal("the agent lives")
-	}
+	act(t, l, "n1", StopNode, nodeDown)
 	byNode.ended(t)
 	if err := l.Down(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
 	byLab.ended(t)
+	if got, want := <-lost, "n1:eth0: node n1 is down: it was stopped"; got != want || len(lost) > 0 {
+		t.Errorf("%q, and %d more, want %q", got, len(lost), want)
+	}
 	for path, least := range map[string]int{nodePath: volley, labPath: volley} {
 		if n := len(readCapture(t, path)); n < least {
 			t.Errorf("%s has %d packets, want %d at least", path, n, least)

@@ -27,6 +27,13 @@ import (
 // Capture begins to capture an interface, node:interface, until ctx ends, its
 // node or the lab. It is for package capture to read.
 func (l *Lab) Capture(ctx context.Context, endpoint string) (capture.Source, error) {
+	source, _, err := l.beginCapture(ctx, endpoint)
+	return source, err
+}
+
+// beginCapture also returns a function that says why there is nothing more to come,
+// to be called once that is so (Source.Gone).
+func (l *Lab) beginCapture(ctx context.Context, endpoint string) (capture.Source, func() error, error) {
 	arrived := make(chan capture.Source, 1)
 	l.mu.Lock()
 	l.nextCapture++
@@ -35,6 +42,7 @@ func (l *Lab) Capture(ctx context.Context, endpoint string) (capture.Source, err
 	l.mu.Unlock()
 	gone := make(chan struct{})
 	var over error
+	why := func() error { return over }
 	go func() {
 		over = l.call(ctx, methodCapture, params, nil)
 		l.mu.Lock()
@@ -45,18 +53,18 @@ func (l *Lab) Capture(ctx context.Context, endpoint string) (capture.Source, err
 	select {
 	case source := <-arrived:
 		source.Name, source.Gone = endpoint, gone
-		return source, nil
+		return source, why, nil
 	case <-gone:
 		select {
 		case source := <-arrived: // and it is over already
 			source.Name, source.Gone = endpoint, gone
-			return source, nil
+			return source, why, nil
 		default:
 		}
 		if over == nil {
 			over = fmt.Errorf("capture of %s: nothing came", endpoint)
 		}
-		return capture.Source{}, over
+		return capture.Source{}, nil, over
 	}
 }
 
@@ -105,9 +113,11 @@ func (s *Supervisor) capture(ctx context.Context, r *control.Request) error {
 	if err != nil {
 		return err
 	}
+	var present *life
 	var down chan struct{} // of an external or a switch: never
 	if n := s.byName[l.spec.Endpoints[end].Node]; n != nil {
-		down = n.current().down
+		present = n.current()
+		down = present.down
 	}
 	socket, err := s.openCapture(l, end) // behind the tap, which then tells of all that it gets
 	if err != nil {
@@ -123,6 +133,7 @@ func (s *Supervisor) capture(ctx context.Context, r *control.Request) error {
 	}
 	select {
 	case <-down: // the socket would keep its interface alive
+		return control.Errorf(control.Usage, "node %s is down: %s", l.spec.Endpoints[end].Node, present.reason)
 	case <-ctx.Done():
 	}
 	return nil

@@ -36,7 +36,7 @@ func (s *Supervisor) startedEngine() (*linkem.Engine, error) {
 		return nil, fmt.Errorf("start link engine: %w", err)
 	}
 	cmd := childCommand(engineName, s.name, os.Stderr, theirs)
-	err = s.reaper.start(func() (int, error) {
+	err = s.reaper.Start(func() (int, error) {
 		if err := cmd.Start(); err != nil {
 			return 0, err
 		}
@@ -50,7 +50,7 @@ func (s *Supervisor) startedEngine() (*linkem.Engine, error) {
 	s.engine.running = linkem.NewEngine(conn)
 	go func() {
 		err := cmd.Wait()
-		s.reaper.collected(cmd.Process.Pid)
+		s.reaper.Collected(cmd.Process.Pid)
 		s.end(control.Errorf(control.Failed, "the link engine of lab %s died (%v)", s.name, err))
 	}()
 	return s.engine.running, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/relay"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/topology"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -73,7 +74,7 @@ func (s *Supervisor) makeExternals(context.Context) error {
 	if len(s.topo.Externals) == 0 {
 		return nil
 	}
-	pid, err := hostPID(s.hostProc, os.Getpid())
+	pid, err := node.PIDIn(s.hostProc, os.Getpid())
 	if err != nil {
 		return err
 	}

@@ -57,6 +57,14 @@ func (s *Supervisor) watchHealth(n *labNode, l *life) {
 	began := time.Now()
 	p := l.progress
 	for {
+		if n.status().State == nodePaused {
+			select {
+			case <-time.After(n.spec.Setup.Health.Interval): // it can neither fail nor do well
+				continue
+			case <-l.down:
+				return
+			}
+		}
 		failure := s.checkHealth(n, l)
 		if isClosed(l.down) {
 			return

@@ -9,6 +9,10 @@
 // socket: a *Lab is their end. All of these processes are the same binary; a program
 // that uses this package calls Child first of all.
 //
+// Nodes are stopped and started, killed and paused while the lab goes on: a labNode
+// stays, its agent is another one each time (life.go), and its links are connected
+// again as they were last asked to be (plug.go).
+//
 // The package knows no YAML and prints nothing. Workloads run in the agents; here
 // is who tells them when (run.go), and asks for their adapters (adapters.go). A
 // link may end outside the lab (externals.go).

@@ -215,7 +215,7 @@ func nil2(f *os.File) []*os.File {
 	return []*os.File{null, f}
 }
 
-// An orphan of a command becomes the supervisor's child, and does not stay a
+// An orphan of a command becomes the agent's child, and does not stay a
 // zombie.
 func TestOrphansAreReaped(t *testing.T) {
 	l := start(t, ring(uniqueName(t), 2))

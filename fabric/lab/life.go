@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/node/cgroup"
+	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/topology"
+	"golang.org/x/sys/unix"
 )
 
 // A life is a node from a start to its end: an agent, which is never the same
@@ -22,10 +25,12 @@ type life struct {
 	hostPID int
 	// progress is how far the node has come.
 	progress *progress
+	began    time.Duration // by the clock of labNode.reviver
 
 	// stopping is why the node is being stopped; "" if its end is its own. Guarded by
-	// labNode.mu.
+	// labNode.mu, as is signal, the last that a command has sent; 0 if none has.
 	stopping string
+	signal   syscall.Signal
 
 	down   chan struct{} // closed when the agent has ended
 	reason string        // why it did; valid once down is closed
@@ -35,7 +40,7 @@ type life struct {
 // begin starts the agent of a node. A later start has other random numbers than the
 // one before: what is still under way must not be taken for the new node's.
 func (s *Supervisor) begin(spec *topology.Node, start int) (*life, error) {
-	l := &life{progress: newProgress(&spec.Setup), down: make(chan struct{}), over: make(chan struct{})}
+	l := &life{progress: newProgress(&spec.Setup), began: clock.Real().Now(), down: make(chan struct{}), over: make(chan struct{})}
 	if s.limits && (spec.CPU != 0 || spec.Memory != 0) {
 		var err error
 		if l.group, err = cgroup.Create(s.name, spec.Name, spec.CPU, spec.Memory); err != nil {
@@ -46,7 +51,7 @@ func (s *Supervisor) begin(spec *topology.Node, start int) (*life, error) {
 	if start > 0 {
 		cfg.Seed = s.seed(fmt.Sprintf("node %s, start %d", spec.Name, start))
 	}
-	err := s.reaper.start(func() (pid int, err error) {
+	err := s.reaper.Start(func() (pid int, err error) {
 		if l.agent, err = node.Start(cfg, l.group, os.Stderr); err != nil {
 			return 0, err
 		}
@@ -55,7 +60,7 @@ func (s *Supervisor) begin(spec *topology.Node, start int) (*life, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.hostPID, err = hostPID(s.hostProc, l.agent.PID()); err != nil {
+	if l.hostPID, err = node.PIDIn(s.hostProc, l.agent.PID()); err != nil {
 		log.Printf("node %s: %v", spec.Name, err) // it is only shown
 	}
 	return l, nil
@@ -71,9 +76,13 @@ func (l *life) up(ctx context.Context) error {
 	return err
 }
 
-// end is how the agent has ended, in words.
+// end is how the agent has ended, in words. The runtime of Go has process 1 exit with
+// status 2 where a signal would kill another process.
 func (l *life) end() string {
 	text := "its agent " + l.agent.Exit().String()
+	if l.signal != 0 && l.agent.Exit().Status == 2 {
+		text = "its agent was ended by " + unix.SignalName(l.signal)
+	}
 	if l.group != nil {
 		if kills, err := l.group.OOMKills(); err == nil && kills > 0 {
 			text += ": out of memory"
@@ -86,18 +95,21 @@ func (l *life) end() string {
 // lose the carrier, and the rest of the lab stay.
 func (s *Supervisor) watchNode(n *labNode, l *life) {
 	<-l.agent.Done()
-	s.reaper.collected(l.agent.PID())
+	s.reaper.Collected(l.agent.PID())
+	words := ""
 	n.mu.Lock()
 	if l.reason = l.stopping; l.reason == "" {
 		l.reason = l.end()
+		words = s.reviveLater(n, n.reviver.clock.Now()-l.began) // before anybody can see it down, and call that off
 	}
+	n.paused = false
 	close(l.down)
 	n.mu.Unlock()
 	if s.checkReady() == nil { // else the lab has no more use for its links
 		s.unplugAll(n)
 	}
 	close(l.over)
-	s.Publish(Event{Kind: NodeDown, Node: n.spec.Name, Text: fmt.Sprintf("node %s is down: %s", n.spec.Name, l.reason)})
+	s.Publish(Event{Kind: NodeDown, Node: n.spec.Name, Text: fmt.Sprintf("node %s is down: %s%s", n.spec.Name, l.reason, words)})
 }
 
 // lock waits for the right to change the state of the node, which unlock gives back.
@@ -130,8 +142,7 @@ const startTime = 30 * time.Second
 // startAgain starts a node that is down, and its links as they were last asked to be.
 // The caller has the right to change the node.
 func (s *Supervisor) startAgain(ctx context.Context, n *labNode) error {
-	ctx, cancel := context.WithTimeout(ctx, startTime)
-	defer cancel()
+	n.reviver.cancel()
 	<-n.current().over
 	n.mu.Lock()
 	n.restarts++
@@ -141,10 +152,12 @@ func (s *Supervisor) startAgain(ctx context.Context, n *labNode) error {
 	if err != nil {
 		return err
 	}
-	if err := s.bringUp(ctx, n, l); err != nil {
+	soon, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	if err := s.bringUp(soon, n, l); err != nil {
 		l.agent.Kill()
 		<-l.agent.Done()
-		s.reaper.collected(l.agent.PID())
+		s.reaper.Collected(l.agent.PID())
 		s.unplugAll(n)
 		return err
 	}
@@ -153,8 +166,9 @@ func (s *Supervisor) startAgain(ctx context.Context, n *labNode) error {
 	n.mu.Unlock()
 	s.Publish(Event{Kind: NodeUp, Node: n.spec.Name, Text: fmt.Sprintf("node %s is up again", n.spec.Name)})
 	go s.watchNode(n, l)
+	err = s.growTree(ctx, s.switched(n)...)
 	s.readyAgain(n, l)
-	return nil
+	return err
 }
 
 // bringUp makes the interfaces of a node whose agent has just been started, has it

@@ -6,8 +6,6 @@ import (
 	"io/fs"
 	"log"
 	"os"
-	"strconv"
-	"strings"
 
 	"github.com/ndklab/ndklab/control"
 	"golang.org/x/sys/unix"
@@ -43,31 +41,4 @@ func enterNamespaces(name, stateDir string) (hostProc *os.File, err error) {
 		return nil, control.Errorf(control.Unable, "turn off IPv6 between the nodes: %v", err)
 	}
 	return hostProc, nil
-}
-
-// hostPID is a process of this PID namespace as the host sees it. The kernel
-// translates: it shows the process of a pidfd as the reader of that /proc
-// would know it.
-func hostPID(hostProc *os.File, pid int) (int, error) {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return 0, fmt.Errorf("pidfd of %d: %w", pid, err)
-	}
-	defer unix.Close(fd)
-	info, err := unix.Openat(int(hostProc.Fd()), "self/fdinfo/"+strconv.Itoa(fd), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return 0, fmt.Errorf("pidfd of %d: %w", pid, err)
-	}
-	defer unix.Close(info)
-	buf := make([]byte, 1024)
-	n, err := unix.Read(info, buf)
-	if err != nil {
-		return 0, fmt.Errorf("pidfd of %d: %w", pid, err)
-	}
-	for line := range strings.Lines(string(buf[:n])) {
-		if value, ok := strings.CutPrefix(line, "Pid:"); ok {
-			return strconv.Atoi(strings.TrimSpace(value))
-		}
-	}
-	return 0, fmt.Errorf("pidfd of %d: the kernel tells no process id", pid)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/node/cgroup"
+	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -29,14 +30,17 @@ type labNode struct {
 	// of the node, which takes several steps.
 	changing chan struct{}
 
+	reviver reviver
+
 	mu   sync.Mutex // guards what follows
 	life *life      // the present one, or the last; never nil once the lab is ready
 	// restarts is how often the node was started again, whether or not it came up.
 	restarts int
+	paused   bool // its processes are stopped
 }
 
 func newLabNode(spec *topology.Node) *labNode {
-	return &labNode{spec: spec, changing: make(chan struct{}, 1)}
+	return &labNode{spec: spec, changing: make(chan struct{}, 1), reviver: reviver{clock: clock.Real()}}
 }
 
 // current is the node's present life, or its last.
@@ -48,17 +52,26 @@ func (n *labNode) current() *life {
 
 // alive is the life of a node that is up, else an error that says why it is not.
 func (n *labNode) alive() (*life, error) {
-	l := n.current()
-	if isClosed(l.down) {
-		return nil, control.Errorf(control.Usage, "node %s is down: %s", n.spec.Name, l.reason)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case isClosed(n.life.down):
+		return nil, control.Errorf(control.Usage, "node %s is down: %s", n.spec.Name, n.life.reason)
+	case n.paused:
+		return nil, control.Errorf(control.Usage, "node %s is paused", n.spec.Name)
 	}
-	return l, nil
+	return n.life, nil
 }
 
 // status is the node's state, as far as the supervisor knows it by itself.
 func (n *labNode) status() report.NodeState {
-	if l := n.current(); isClosed(l.down) {
-		return report.NodeState{Name: n.spec.Name, State: nodeDown, Reason: l.reason}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case isClosed(n.life.down):
+		return report.NodeState{Name: n.spec.Name, State: nodeDown, Reason: n.life.reason}
+	case n.paused:
+		return report.NodeState{Name: n.spec.Name, State: nodePaused}
 	}
 	return report.NodeState{Name: n.spec.Name, State: nodeReady}
 }
@@ -186,9 +199,10 @@ const answerTime = time.Second
 
 // The states of a node.
 const (
-	nodeReady = "ready"
-	nodeDown  = "down"
-	nodeMute  = "unresponsive" // its agent does not answer
+	nodeReady  = "ready"
+	nodeDown   = "down"
+	nodePaused = "paused"
+	nodeMute   = "unresponsive" // its agent does not answer
 )
 
 // ask makes a request of each of some nodes, all of which is answered soon, and
@@ -197,14 +211,13 @@ func ask(ctx context.Context, nodes []*labNode, request func(ctx context.Context
 	states := make([]report.NodeState, len(nodes))
 	// The states tell of errors.
 	_ = parallel(ctx, 16, len(nodes), func(ctx context.Context, i int) error {
-		l, down := nodes[i].alive()
-		states[i] = nodes[i].status()
-		if down != nil {
+		l, err := nodes[i].alive()
+		if states[i] = nodes[i].status(); err != nil {
 			return nil
 		}
 		ctx, cancel := context.WithTimeout(ctx, answerTime)
 		defer cancel()
-		err := request(ctx, i, l.agent)
+		err = request(ctx, i, l.agent)
 		switch {
 		case err == nil:
 			states[i].State = nodeReady
@@ -212,6 +225,9 @@ func ask(ctx context.Context, nodes []*labNode, request func(ctx context.Context
 			<-l.down // which says why, and is not far behind
 			states[i].State, states[i].Reason = nodeDown, l.reason
 		case errors.Is(err, context.DeadlineExceeded):
+			if states[i] = nodes[i].status(); states[i].State != nodeReady { // it was paused meanwhile
+				return nil
+			}
 			states[i].State, states[i].Reason = nodeMute, fmt.Sprintf("its agent does not answer within %v", answerTime)
 		default:
 			states[i].State, states[i].Reason = nodeReady, err.Error()
@@ -257,6 +273,9 @@ func inspect(ctx context.Context, nodes []*labNode) []report.Node {
 				r.Addresses = append(r.Addresses, a.String())
 			}
 		}
+		n.mu.Lock()
+		r.Restarts = n.restarts
+		n.mu.Unlock()
 		if r.State != nodeDown {
 			r.PID = n.current().hostPID
 			r.Health = n.current().progress.report()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -29,20 +30,6 @@ func act(t testing.TB, l *Lab, name string, action Action, state string) *NodeCh
 		t.Fatalf("%s %s: %+v, want state %s", action, name, change, state)
 	}
 	return change
-}
-
-// output is what a command in a node prints.
-func output(t testing.TB, l *Lab, name string, args ...string) string {
-	t.Helper()
-	r, w := pipe(t)
-	status, err := l.Exec(testContext(t), name, node.Command{Args: args}, w, w, w)
-	w.Close()
-	buf := make([]byte, 64<<10)
-	n, _ := r.Read(buf)
-	if status != 0 || err != nil {
-		t.Fatalf("%s: %q: status %d, %v\n%s", name, args, status, err, buf[:n])
-	}
-	return string(buf[:n])
 }
 
 // roundTrip is how long an echo takes from a node to an address of another, or "lost".
@@ -93,7 +80,7 @@ func TestNetemStopAndStart(t *testing.T) {
 }
 
 func stopAndStart(t *testing.T, l *Lab, asked topology.Impairment) {
-	before := output(t, l, "n0", "sh", "-c", "ip -o address; ip route; ip neighbour; ip -o link | sed 's/.*link.ether//'")
+	before := network(t, l, "n0")
 	first, last := []string{"n0"}, []string{"n1"}
 	for i, order := range [][2][]string{{first, first}, {{"n0", "n1"}, {"n0", "n1"}}, {{"n0", "n1"}, {"n1", "n0"}}, {last, last}} {
 		packets := firstLink(t, l).Directions[0].Packets
@@ -115,22 +102,28 @@ func stopAndStart(t *testing.T, l *Lab, asked topology.Impairment) {
 			t.Errorf("%d: %v: packets of the link: %d, before %d", i, order, got, packets)
 		}
 	}
-	after := output(t, l, "n0", "sh", "-c", "ip -o address; ip route; ip neighbour; ip -o link | sed 's/.*link.ether//'")
-	if diff := cmp.Diff(interfaces(before), interfaces(after)); diff != "" {
+	if diff := cmp.Diff(before, network(t, l, "n0")); diff != "" {
 		t.Errorf("-before +after:\n%s", diff)
 	}
 }
 
-// interfaces is what ip prints without the numbers that the kernel gives interfaces,
-// and the states that come later.
-func interfaces(text string) (lines []string) {
-	for line := range strings.Lines(text) {
-		if strings.Contains(line, "fe80") || strings.Contains(line, "STALE") {
-			continue
+// network is what ip tells of a node's network, without the numbers that the kernel
+// gives interfaces, and what it finds out by itself.
+func network(t *testing.T, l *Lab, name string) (lines []string) {
+	t.Helper()
+	for _, args := range [][]string{{"-o", "address"}, {"route"}, {"neighbour"}, {"-o", "link"}} {
+		for line := range strings.Lines(ip(t, l, name, args...)) {
+			if strings.Contains(line, "fe80") {
+				continue
+			}
+			if args[0] == "-o" {
+				_, line, _ = strings.Cut(line, " ")
+			}
+			line, _, _ = strings.Cut(line, " link-netnsid")
+			lines = append(lines, strings.TrimSpace(line))
 		}
-		_, line, _ = strings.Cut(line, " ")
-		lines = append(lines, strings.TrimSpace(line))
 	}
+	slices.Sort(lines)
 	return lines
 }
 
@@ -239,5 +232,54 @@ func TestChangeAtOnce(t *testing.T) {
 	}
 	if got := states(t, l); got != "up up up" {
 		t.Errorf("links %s", got)
+	}
+}
+
+// Hosts and routers come back at switches, routers and ends outside the lab.
+func TestRestartInFabric(t *testing.T) {
+	f := routed(uniqueName(t))
+	f.Links[1].Directions[0].Delay = time.Millisecond
+	f.Links[3].Directions[1].Delay = time.Millisecond
+	l := start(t, f.Topology)
+	before := network(t, l, "r2")
+	for _, names := range [][]string{{"b"}, {"r1"}, {"r2"}, {"r1", "r2", "a", "b"}} {
+		for _, name := range names {
+			act(t, l, name, StopNode, nodeDown)
+		}
+		for _, name := range names {
+			act(t, l, name, StartNode, nodeReady)
+		}
+		for _, address := range []string{"10.3.0.2", "[fd00:3::2]"} {
+			if got := roundTrip(t, l, "a", "b", address); got == "lost" {
+				t.Errorf("%s after restart of %s: lost", address, names)
+			}
+		}
+	}
+	if diff := cmp.Diff(before, network(t, l, "r2")); diff != "" {
+		t.Errorf("-before +after:\n%s", diff)
+	}
+	if got := states(t, l); got != "up up up up up" {
+		t.Errorf("links %s", got)
+	}
+	if ports := portsOf(t, l, "sw"); ports[1].State != "forwarding" {
+		t.Errorf("ports %+v", ports)
+	}
+}
+
+func TestRestartAtExternal(t *testing.T) {
+	for _, delay := range []time.Duration{0, outsideDelay} {
+		t.Run(delay.String(), func(t *testing.T) {
+			topo := withExternal(ring(uniqueName(t), 1))
+			topo.Links[0].Directions[0].Delay = delay
+			l := start(t, topo)
+			o := attach(t, onlyExternal(t, l))
+			act(t, l, "n0", RestartNode, nodeReady)
+			if got := program(t, l, "n0", fmt.Sprintf("echo %d", outsidePort)).line(t); got != "bound" {
+				t.Fatal(got)
+			}
+			if got := o.ask(t, "ping"); got == "lost" {
+				t.Error("no echo from the node")
+			}
+		})
 	}
 }

@@ -64,6 +64,9 @@ type Info struct {
 	Nodes int     `json:"nodes"`
 	Links int     `json:"links"`
 	Up    float64 `json:"up_seconds"` // since all nodes were ready
+	// Of the nodes, those that are down and those that are paused.
+	Down   int `json:"nodes_down,omitempty"`
+	Paused int `json:"nodes_paused,omitempty"`
 }
 
 // States of a lab.
@@ -158,6 +161,8 @@ type Event struct {
 const (
 	NodeDown    = "node-down"
 	NodeUp      = "node-up" // again
+	NodePaused  = "node-paused"
+	NodeResumed = "node-resumed"
 	LinkChanged = "link-changed"
 	Captured    = "captured" // a capture of the topology is complete
 	Warning     = "warning"

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"sync"
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/capture"
@@ -20,6 +21,9 @@ type Recording struct {
 	Count  uint64    // end after so many packets; 0: no limit
 	Stream io.Writer // write to it instead of a file
 	Began  func()    // called when the capture has begun; may be nil
+	// Lost is called when an interface has gone before the capture ends, with the
+	// reason; may be nil. The capture goes on with the others.
+	Lost func(endpoint string, reason error)
 }
 
 // Record captures interfaces until ctx ends, or the lab, or enough packets are
@@ -47,6 +51,10 @@ func (l *Lab) Record(ctx context.Context, r Recording) ([]capture.Counts, error)
 	sourceCtx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // a source's end is not the capture's
 	defer cancel()
 	var sources []capture.Source
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	finished := make(chan struct{})
+	defer close(finished)
 	fail := func(err error) ([]capture.Counts, error) {
 		for _, s := range sources {
 			s.Close()
@@ -54,11 +62,24 @@ func (l *Lab) Record(ctx context.Context, r Recording) ([]capture.Counts, error)
 		return nil, err
 	}
 	for _, e := range r.Interfaces {
-		s, err := l.Capture(sourceCtx, e.String())
+		s, why, err := l.beginCapture(sourceCtx, e.String())
 		if err != nil {
 			return fail(err)
 		}
 		sources = append(sources, s)
+		watching.Go(func() {
+			select {
+			case <-s.Gone:
+			case <-finished:
+			}
+			// An end that is not the node's is told of otherwise.
+			if !isClosed(s.Gone) || isClosed(l.over) || r.Lost == nil {
+				return
+			}
+			if err := why(); err != nil && !errors.Is(err, context.Canceled) {
+				r.Lost(e.String(), err)
+			}
+		})
 	}
 	files, err := r.files()
 	if err != nil {

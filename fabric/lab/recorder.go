@@ -129,7 +129,13 @@ func recordAll(ctx context.Context, name string, captures []topology.Capture, ow
 	for _, c := range captures {
 		running.Go(func() {
 			started := false
-			counts, err := l.Record(ctx, Recording{Capture: c, Began: func() { started = true; starts <- nil }})
+			counts, err := l.Record(ctx, Recording{
+				Capture: c,
+				Began:   func() { started = true; starts <- nil },
+				Lost: func(endpoint string, reason error) {
+					say(Warning, "capture %s: %s is captured no more: %v", c.File, endpoint, reason)
+				},
+			})
 			if !started {
 				starts <- err
 				return

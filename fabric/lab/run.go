@@ -48,6 +48,7 @@ type run struct {
 	ctx     context.Context   // ends when nobody waits for the result any more
 	over    chan struct{}     // closed when the run is
 	results []report.Workload // in the order of the topology; each written by its own goroutine
+	servers []*life           // of the nodes with the workloads' servers, in the same order; set by serve
 
 	mu       sync.Mutex // guards what follows
 	problems []string
@@ -55,7 +56,7 @@ type run struct {
 
 // run answers methodRun.
 func (s *Supervisor) run(ctx context.Context) (*report.Run, error) {
-	r := &run{Supervisor: s, ctx: ctx, over: make(chan struct{}), results: make([]report.Workload, len(s.topo.Workloads))}
+	r := &run{Supervisor: s, ctx: ctx, over: make(chan struct{}), results: make([]report.Workload, len(s.topo.Workloads)), servers: make([]*life, len(s.topo.Workloads))}
 	if err := r.begin(); err != nil {
 		return nil, err
 	}
@@ -156,8 +157,8 @@ func (r *run) conclude(ctx context.Context, result *report.Run) error {
 	for i := range result.Nodes {
 		n := &result.Nodes[i]
 		n.PID = 0 // it says nothing any more when the report is read
-		if n.State != "ready" {
-			r.problem("node %s is %s: %s", n.Name, n.State, n.Reason)
+		if n.State != nodeReady {
+			r.problem("node %s is %s", n.Name, n.InWords())
 		}
 	}
 	var err error
@@ -223,7 +224,7 @@ func (r *run) path(i int) (from netip.Addr, to netip.AddrPort, err error) {
 }
 
 func (r *run) serve(ctx context.Context, i int) error {
-	agent, err := r.Node(r.topo.Workloads[i].To)
+	n, err := r.host(r.topo.Workloads[i].To)
 	if err != nil {
 		return err
 	}
@@ -231,7 +232,8 @@ func (r *run) serve(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	return agent.Serve(ctx, r.spec(i), at)
+	r.servers[i] = n.current()
+	return r.servers[i].agent.Serve(ctx, r.spec(i), at)
 }
 
 // workload runs workload i at its time.
@@ -285,7 +287,7 @@ func (r *run) client(ctx context.Context, agent *node.Agent, i int, from netip.A
 	defer cancel(nil)
 	go func() {
 		select {
-		case <-r.byName[w.To].current().down:
+		case <-r.servers[i].down:
 		case <-ctx.Done():
 			return
 		}
@@ -310,6 +312,10 @@ func (r *run) unserve(ctx context.Context, i int) {
 	agent, err := r.Node(w.To)
 	if err != nil {
 		r.failed(i, err)
+		return
+	}
+	if agent != r.servers[i].agent {
+		r.failed(i, fmt.Errorf("node %s was started again, and what its server had found is lost", w.To))
 		return
 	}
 	found, err := agent.Unserve(ctx, w.Name)

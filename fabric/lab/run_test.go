@@ -293,6 +293,45 @@ workloads:
 	}
 }
 
+// TestRestartInRun has either node switched off and on again amid a run, which ends
+// with the reason, and the next one is as the first should have been.
+func TestRestartInRun(t *testing.T) {
+	for victim, name := range []string{"client", "server"} {
+		t.Run(name, func(t *testing.T) {
+			topo := runnable(t, "mtu: 4200", `
+workloads:
+  - {name: w, from: client, to: server, operation: write, size: 4KiB, duration: 2s, verify: true}
+`)
+			started := make(chan struct{}, 10)
+			l := startWith(t, topo, Options{Events: func(e Event) {
+				if e.Kind == WorkloadProgress {
+					started <- struct{}{}
+				}
+			}})
+			failed := make(chan error, 1)
+			go func() {
+				<-started
+				_, err := l.Change(testContext(t), name, RestartNode)
+				failed <- err
+			}()
+			began := time.Now()
+			r := runLab(t, l)
+			if err := <-failed; err != nil {
+				t.Error(err)
+			}
+			if w := r.Workloads[0]; r.Passed || w.Errors == 0 || w.Error == "" || w.Verified {
+				t.Errorf("passed %v, workload %+v", r.Passed, w)
+			}
+			if took := time.Since(began); took > testTime/2 {
+				t.Errorf("it took %v to notice", took)
+			}
+			if r := runLab(t, l); !r.Passed || r.Nodes[victim].Restarts != 1 {
+				t.Errorf("after the restart: %+v, %+v", r.Workloads[0], r.Nodes[victim])
+			}
+		})
+	}
+}
+
 // TestRunIsRefused while another one goes on.
 func TestRunIsRefused(t *testing.T) {
 	started := make(chan struct{})

@@ -3,7 +3,10 @@ package lab
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +15,7 @@ import (
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/topology"
+	"golang.org/x/sys/unix"
 )
 
 // logOf is what a lab has logged.
@@ -39,6 +43,18 @@ func inOrder(t testing.TB, text string, parts ...string) {
 		}
 		rest = after
 	}
+}
+
+// said is what a command in a node prints.
+func said(t testing.TB, l *Lab, nodeName string, args ...string) string {
+	t.Helper()
+	r := runCommand(t, l, nodeName, node.Command{Args: args})
+	out, err := io.ReadAll(r.stdout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.wait(t)
+	return string(out)
 }
 
 // nodesOf is the state of a lab's nodes by name.
@@ -86,16 +102,16 @@ func TestStages(t *testing.T) {
 	}
 	topo.Nodes[2].Setup = topology.Setup{Exec: commands(topology.Configured, "echo n2 is no hurry")}
 	l := start(t, topo)
-	own := []string{
+	ownLog := []string{
 		"node n0: from the file", "node n0: eth0", "DOWN", "node n0: eth0", "UP", "10.0.0.1/24", "node n0: behind", "node n0: more",
 		"node n0 is healthy", "node n0: last of n0", "node n0: n0's own",
 	}
 	log := logOf(t, topo.Name)
-	inOrder(t, log, own...)
+	inOrder(t, log, ownLog...)
 	inOrder(t, log, "node n0: n0's own", "node n1: 4", "node n1: n1 found n0")
 	inOrder(t, log, "node n2: n2 is no hurry", "node n1: 4")
 	sleepers := func() string {
-		return output(t, l, "n0", "sh", "-c", "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -o 'sleep 424[2]' || echo none")
+		return said(t, l, "n0", "sh", "-c", "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -o 'sleep 424[2]' || echo none")
 	}
 	if got := sleepers(); got != "sleep 4242\n" {
 		t.Errorf("in the background runs %q", got)
@@ -105,21 +121,18 @@ func TestStages(t *testing.T) {
 		t.Errorf("health of n0: %+v, of n1: %+v", h, nodes["n1"].Health)
 	}
 	// A caller's command has the node's variables, and its files.
-	r, w := pipe(t)
-	status, err := l.Exec(testContext(t), "n0", node.Command{Args: []string{"/bin/sh", "-c", "echo $WHO $OTHER; cat /etc/ndklab-test/conf"}, Env: []string{"WHO=caller", "OTHER=caller's", "PATH=" + os.Getenv("PATH")}}, w, w, w)
-	w.Close()
-	buf := make([]byte, 1024)
-	n, _ := r.Read(buf)
-	if got := string(buf[:n]); err != nil || status != 0 || got != "n0's own caller's\nfrom the file\n" {
-		t.Errorf("status %d, %v, %q", status, err, got)
+	own := runCommand(t, l, "n0", node.Command{Args: []string{"/bin/sh", "-c", "echo $WHO $OTHER; cat /etc/ndklab-test/conf"}, Env: []string{"WHO=caller", "OTHER=caller's", "PATH=" + os.Getenv("PATH")}})
+	if got := own.line(t) + "|" + own.line(t); got != "n0's own caller's|from the file" {
+		t.Errorf("a caller's command says %q", got)
 	}
+	own.wait(t)
 	if _, err := os.Stat("/etc/ndklab-test"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the host has the node's folder: %v", err)
 	}
 
 	before := len(logOf(t, topo.Name))
 	act(t, l, "n0", RestartNode, nodeReady)
-	inOrder(t, logOf(t, topo.Name)[before:], own...)
+	inOrder(t, logOf(t, topo.Name)[before:], ownLog...)
 	if h := nodesOf(t, l)["n0"].Health; h == nil || h.State != "healthy" {
 		t.Errorf("health of n0: %+v", h)
 	}
@@ -157,14 +170,11 @@ func TestNotReady(t *testing.T) {
 			[]string{`node n0: "` + strings.Repeat("true;", 12) + `..." ended with status 1`}},
 		"many lines": {topology.Setup{Exec: commands(topology.Configured, "seq 30\nexit 1")}, control.Unmet,
 			[]string{`"seq 30..." ended with status 1, having written` + "\n  21\n", "\n  30"}},
-		"killed agent": {topology.Setup{Exec: commands(topology.Configured, "kill -9 $PPID; sleep 60")}, control.Unmet, []string{`node n0: "kill -9 $PPID; sleep 60" was cut short: its agent was killed by SIGKILL`}},
-		"early death":  {topology.Setup{Exec: commands(topology.Created, "kill -9 $PPID; sleep 60")}, control.Unmet, []string{`was cut short: its agent was killed by SIGKILL`}},
 		"illness": {topology.Setup{Health: &topology.Healthcheck{Command: "echo no; exit 7", Interval: time.Millisecond, Timeout: testTime, Retries: 3}}, control.Unmet,
 			[]string{"node n0 is unhealthy: its healthcheck ended with status 7, having written no"}},
 		"slow illness": {topology.Setup{Health: &topology.Healthcheck{Command: "echo slow; sleep 60", Interval: time.Millisecond, Timeout: 10 * time.Millisecond, Retries: 1}}, control.Unmet,
 			[]string{"node n0 is unhealthy: its healthcheck takes longer than 10ms"}},
-		"death in illness": {topology.Setup{Health: quick("kill -9 $PPID; sleep 60")}, control.Unmet, []string{"node n0 is down: its agent was killed by SIGKILL"}},
-		"file":             {topology.Setup{Files: []topology.File{{Path: "/etc"}}}, control.Unable, []string{"files: /etc: /etc is a folder on this machine"}},
+		"file": {topology.Setup{Files: []topology.File{{Path: "/etc"}}}, control.Unable, []string{"files: /etc: /etc is a folder on this machine"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			topo := ring(uniqueName(t), 2)
@@ -179,6 +189,61 @@ func TestNotReady(t *testing.T) {
 				t.Errorf("left behind: %s", rest)
 			}
 		})
+	}
+}
+
+// A node that dies before all are ready ends the lab's start.
+func TestDeathBeforeReady(t *testing.T) {
+	const last = "exec sleep 4244"
+	for name, test := range map[string]struct {
+		setup topology.Setup
+		want  string
+	}{
+		"created":    {topology.Setup{Exec: commands(topology.Created, last)}, `node n0: "exec sleep 4244" was cut short: its agent was killed by SIGKILL`},
+		"configured": {topology.Setup{Exec: commands(topology.Configured, last)}, `node n0: "exec sleep 4244" was cut short: its agent was killed by SIGKILL`},
+		"health":     {topology.Setup{Health: quick(last)}, "node n0 is down: its agent was killed by SIGKILL"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			topo := ring(uniqueName(t), 2)
+			topo.Nodes[0].Setup = test.setup
+			killed := make(chan error, 1)
+			go func() {
+				killed <- killWhenRuns(topo.Name, "sleep\x004244\x00")
+			}()
+			_, err := Start(testContext(t), topo, Options{})
+			wantCode(t, err, control.Unmet)
+			if err != nil {
+				inOrder(t, err.Error(), test.want)
+			}
+			if err := <-killed; err != nil {
+				t.Error(err)
+			}
+			if rest := remains(t, topo.Name); rest != "" {
+				t.Errorf("left behind: %s", rest)
+			}
+		})
+	}
+}
+
+// killWhenRuns kills the agent of n0 when a command of a lab runs.
+func killWhenRuns(lab, command string) error {
+	for late := time.After(testTime); ; {
+		agents := processes(lab)
+		i := slices.IndexFunc(agents, func(p process) bool { return strings.HasSuffix(p.args, "/n0") })
+		commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
+		if err != nil {
+			return err
+		}
+		for _, path := range commands {
+			if data, err := os.ReadFile(path); err == nil && string(data) == command && i >= 0 {
+				return unix.Kill(agents[i].pid, unix.SIGKILL)
+			}
+		}
+		select {
+		case <-late:
+			return errors.New("the command does not run")
+		case <-time.After(5 * time.Millisecond):
+		}
 	}
 }
 
@@ -232,13 +297,13 @@ func TestHealthChanges(t *testing.T) {
 		}
 	}
 	next("node n0 is healthy")
-	output(t, l, "n0", "rm", "/etc/ndklab-test/ok")
+	said(t, l, "n0", "rm", "/etc/ndklab-test/ok")
 	next("node n0 is unhealthy: its healthcheck ended with status 1, having written gone")
 	n := nodesOf(t, l)["n0"]
 	if h := n.Health; h == nil || h.State != "unhealthy" || h.Failures < 2 || h.Reason != "its healthcheck ended with status 1, having written gone" || n.State != nodeReady {
 		t.Errorf("n0 is %s, its health %+v", n.State, h)
 	}
-	output(t, l, "n0", "touch", "/etc/ndklab-test/ok")
+	said(t, l, "n0", "touch", "/etc/ndklab-test/ok")
 	next("node n0 is healthy")
 	act(t, l, "n0", StopNode, nodeDown)
 	if h := nodesOf(t, l)["n0"].Health; h != nil {

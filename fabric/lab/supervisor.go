@@ -17,6 +17,7 @@ import (
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/lab/link"
 	"github.com/ndklab/ndklab/node"
+	"github.com/ndklab/ndklab/node/reaper"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
 )
@@ -26,7 +27,7 @@ import (
 // everything else, so it cleans nothing up: when the lab is over it exits.
 type Supervisor struct {
 	name     string
-	reaper   *reaper
+	reaper   *reaper.Reaper
 	hostProc *os.File // the host's /proc; nil until the namespaces are entered
 
 	// What follows is set by build, before the lab is ready, and not changed
@@ -77,7 +78,7 @@ func supervise(name string) error {
 	defer runtime.KeepAlive(locked) // the lock is held to the very end of the process
 	s := &Supervisor{
 		name:     name,
-		reaper:   newReaper(),
+		reaper:   reaper.New(),
 		byName:   map[string]*labNode{},
 		switches: map[string]*labSwitch{},
 		clients:  map[*control.Conn]*client{},
@@ -93,7 +94,7 @@ func supervise(name string) error {
 	go func() {
 		s.end(control.Errorf(control.Failed, "lab %s was ended by %s", name, unix.SignalName((<-signals).(unix.Signal))))
 	}()
-	go s.reaper.run()
+	go s.reaper.Run()
 
 	if err := s.serveOwner(owner); err != nil {
 		return err

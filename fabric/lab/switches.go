@@ -143,6 +143,9 @@ func (s *Supervisor) growTrees(ctx context.Context) error {
 // growTree waits until the ports of some links that are up forward, or are spares.
 // Those of switches without a spanning tree forward from the beginning.
 func (s *Supervisor) growTree(ctx context.Context, links ...int) error {
+	if len(links) == 0 {
+		return nil
+	}
 	limit := treeTime
 	for _, index := range links {
 		for _, e := range s.links[index].spec.Endpoints {
@@ -170,6 +173,16 @@ func (s *Supervisor) growTree(ctx context.Context, links ...int) error {
 			return fmt.Errorf("port %s is still %s: %w", port, state, context.Cause(ctx))
 		}
 	}
+}
+
+// switched is the links of a node that end at a switch.
+func (s *Supervisor) switched(n *labNode) (links []int) {
+	for _, i := range n.spec.Interfaces {
+		if s.switches[s.links[i.Link].spec.Endpoints[1-i.End].Node] != nil {
+			links = append(links, i.Link)
+		}
+	}
+	return links
 }
 
 // undecided is a port of those links of which the spanning tree does not know yet,

@@ -15,6 +15,9 @@ type Lab struct {
 	Nodes int
 	Links int
 	Up    float64 // seconds since all nodes were ready; 0 before
+	// Of the nodes, those that are down and those that are paused.
+	Down   int
+	Paused int
 }
 
 // WriteLabs writes a list of labs for people.
@@ -33,6 +36,12 @@ func WriteLabs(w io.Writer, labs []Lab) error {
 		if l.Up > 0 {
 			nodes, links, seed = fmt.Sprint(l.Nodes), fmt.Sprint(l.Links), count(l.Seed)
 			up = time.Duration(l.Up * float64(time.Second)).Round(time.Second).String()
+		}
+		if l.Down > 0 {
+			nodes += fmt.Sprintf(", %d down", l.Down)
+		}
+		if l.Paused > 0 {
+			nodes += fmt.Sprintf(", %d paused", l.Paused)
 		}
 		t.add(l.Lab, l.State, nodes, links, up, seed)
 	}
@@ -144,6 +153,9 @@ func (n *Node) story() string {
 	}
 	if n.PID != 0 {
 		parts = append(parts, fmt.Sprintf("pid %d", n.PID))
+	}
+	if n.Restarts > 0 {
+		parts = append(parts, fmt.Sprintf("restarts: %d", n.Restarts))
 	}
 	parts = append(parts, n.Addresses...)
 	if sent, ok := n.Transport["packets_sent"]; ok {

@@ -57,20 +57,29 @@ type Latency struct {
 // A NodeState is a node's name and state.
 type NodeState struct {
 	Name   string `json:"name"`
-	State  string `json:"state"`            // ready, down or unresponsive
+	State  string `json:"state"`            // ready, down, paused or unresponsive
 	Reason string `json:"reason,omitempty"` // why it is not ready
+}
+
+// InWords is the state with the reason for it.
+func (n NodeState) InWords() string {
+	if n.Reason == "" {
+		return n.State
+	}
+	return n.State + ": " + n.Reason
 }
 
 // A Node is a node's state and counters.
 type Node struct {
 	NodeState
-	Kind      string            `json:"kind"`             // host, switch or router; only hosts have counters
-	PID       int               `json:"pid,omitempty"`    // of the agent, as the host sees it, in inspect only
-	Addresses []string          `json:"addresses"`        // CIDR form
-	Counters  map[string]uint64 `json:"counters"`         // NDIS_NDK_PERFORMANCE_COUNTERS names
-	Transport map[string]uint64 `json:"transport"`        // the transport's own counters: retransmitted packets, NAKs ...
-	Ports     []Port            `json:"ports,omitempty"`  // of a switch
-	Health    *Health           `json:"health,omitempty"` // of a node that has a healthcheck and is not down
+	Kind      string            `json:"kind"`               // host, switch or router; only hosts have counters
+	PID       int               `json:"pid,omitempty"`      // of the agent, as the host sees it, in inspect only
+	Restarts  int               `json:"restarts,omitempty"` // how often it was started again
+	Addresses []string          `json:"addresses"`          // CIDR form
+	Counters  map[string]uint64 `json:"counters"`           // NDIS_NDK_PERFORMANCE_COUNTERS names
+	Transport map[string]uint64 `json:"transport"`          // the transport's own counters: retransmitted packets, NAKs ...
+	Ports     []Port            `json:"ports,omitempty"`    // of a switch
+	Health    *Health           `json:"health,omitempty"`   // of a node that has a healthcheck and is not down
 }
 
 // A Health is what a node's healthcheck says.

@@ -6,7 +6,8 @@
 // in the lab's namespace too, as a port of its bridge (bridge.go). On a plain link the kernel hands
 // whatever enters one middle to the other one (Join); otherwise somebody else
 // reads and writes the middles, and the kernel leaves them alone (Part). The
-// nodes' interfaces do not notice the change.
+// nodes' interfaces do not notice the change. The pair at one end vanishes with its
+// node, and can be made again (end.go).
 //
 // The package knows nothing of impairments, engines or node processes. Start
 // reading at Network.Make, then Network.Join.

@@ -1,4 +1,10 @@
-package lab
+// Package reaper collects the orphans of a PID namespace, which become the children of
+// its process 1: the supervisor of a lab, and the agent of each node. Children that
+// process 1 has started itself are somebody's to wait for, and the reaper does not
+// take their exit status away.
+//
+// Start reading at Reaper.
+package reaper
 
 import (
 	"os"
@@ -9,10 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A reaper collects the orphans that become the supervisor's children because
-// it is process 1. Children that the supervisor started are somebody's to wait
-// for, and the reaper must not take their exit status away.
-type reaper struct {
+// A Reaper is that of a process, which has one at most. Its methods may be called
+// from any goroutine.
+type Reaper struct {
 	kick chan struct{} // a child that was in the way has been collected
 
 	starting sync.RWMutex // held for reading while a child is being started
@@ -21,13 +26,14 @@ type reaper struct {
 	own map[int]bool // children that somebody waits for
 }
 
-func newReaper() *reaper {
-	return &reaper{kick: make(chan struct{}, 1), own: map[int]bool{}}
+// New makes a Reaper, which reaps nothing before Run.
+func New() *Reaper {
+	return &Reaper{kick: make(chan struct{}, 1), own: map[int]bool{}}
 }
 
-// start calls f, which starts a child that its caller waits for, and returns the
-// child's process id. The caller tells collected when it has waited.
-func (r *reaper) start(f func() (pid int, err error)) error {
+// Start calls f, which starts a child that its caller waits for, and returns the
+// child's process id. The caller tells Collected when it has waited.
+func (r *Reaper) Start(f func() (pid int, err error)) error {
 	r.starting.RLock()
 	defer r.starting.RUnlock()
 	pid, err := f()
@@ -40,8 +46,8 @@ func (r *reaper) start(f func() (pid int, err error)) error {
 	return nil
 }
 
-// collected says that a child has been waited for.
-func (r *reaper) collected(pid int) {
+// Collected says that a child has been waited for.
+func (r *Reaper) Collected(pid int) {
 	r.mu.Lock()
 	delete(r.own, pid)
 	r.mu.Unlock()
@@ -51,8 +57,8 @@ func (r *reaper) collected(pid int) {
 	}
 }
 
-// run reaps orphans, for as long as the process lives.
-func (r *reaper) run() {
+// Run reaps orphans, for as long as the process lives.
+func (r *Reaper) Run() {
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, unix.SIGCHLD)
 	for {
@@ -75,7 +81,7 @@ type childInfo struct {
 // reapOne reaps an orphan that has ended. It returns false if there is none, or
 // if the kernel shows it another child first; it is called again when that one
 // has been collected.
-func (r *reaper) reapOne() bool {
+func (r *Reaper) reapOne() bool {
 	r.starting.Lock() // a child that is being started may be dead before it is in own
 	defer r.starting.Unlock()
 	var info childInfo

@@ -1,0 +1,92 @@
+package lab
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/node"
+	"golang.org/x/sys/unix"
+)
+
+// All processes of a node that is paused stop, also those in the background, and go
+// on. Requests fail at once meanwhile.
+func TestPause(t *testing.T) {
+	l := start(t, ring(uniqueName(t), 2))
+	answer := pinger(t, l)
+	if got := answer(); got == "lost" {
+		t.Fatal("no answer before the pause")
+	}
+	events := make(chan string, 10)
+	if err := l.Watch(testContext(t), func(e Event) { events <- e.Kind }); err != nil {
+		t.Fatal(err)
+	}
+	act(t, l, "n1", PauseNode, nodePaused)
+	if got := answer(); got != "lost" {
+		t.Errorf("a paused node answered after %s us", got)
+	}
+	began := time.Now()
+	ctx := testContext(t)
+	_, execErr := l.Exec(ctx, "n1", node.Command{Args: []string{"true"}})
+	_, pauseErr := l.Change(ctx, "n1", PauseNode)
+	_, startErr := l.Change(ctx, "n1", StartNode)
+	_, killErr := l.Kill(ctx, "n1", unix.SIGTERM)
+	_, adapterErr := l.Enable(ctx, "n1", false)
+	for what, err := range map[string]error{"exec": execErr, "pause": pauseErr, "start": startErr, "kill": killErr, "adapter": adapterErr} {
+		wantCode(t, err, control.Usage)
+		if err == nil || err.Error() != "node n1 is paused" {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	in, err := l.Inspect(ctx)
+	if err != nil || in.Nodes[1].State != nodePaused || in.Nodes[1].PID == 0 || in.Links[0].State != "up" {
+		t.Errorf("%+v, link %s, %v", in.Nodes[1], in.Links[0].State, err)
+	}
+	if took := time.Since(began); took > answerTime {
+		t.Errorf("requests to a paused node took %v", took)
+	}
+	act(t, l, "n1", ResumeNode, nodeReady)
+	if _, err := strconv.Atoi(answer()); err != nil {
+		t.Error("no answer after the pause")
+	}
+	_, err = l.Change(ctx, "n1", ResumeNode)
+	wantCode(t, err, control.Usage)
+	for _, want := range []string{NodePaused, NodeResumed} {
+		if got := <-events; got != want {
+			t.Errorf("event %s, want %s", got, want)
+		}
+	}
+}
+
+// A node that is paused can be stopped, killed and started again, and does not outlive
+// its lab (startWith looks).
+func TestEndOfPausedNode(t *testing.T) {
+	l := start(t, ring(uniqueName(t), 3))
+	act(t, l, "n0", PauseNode, nodePaused)
+	act(t, l, "n0", StopNode, nodeDown)
+	_, err := l.Change(testContext(t), "n0", ResumeNode)
+	wantCode(t, err, control.Usage)
+	act(t, l, "n0", StartNode, nodeReady)
+	act(t, l, "n0", PauseNode, nodePaused)
+	act(t, l, "n0", RestartNode, nodeReady)
+	act(t, l, "n1", PauseNode, nodePaused)
+	if change, err := l.Kill(testContext(t), "n1", unix.SIGKILL); err != nil || change.State != nodeDown || change.Was != nodePaused {
+		t.Errorf("%+v, %v", change, err)
+	}
+	act(t, l, "n2", PauseNode, nodePaused)
+}
+
+// A node whose agent does not answer cannot be paused, and says so.
+func TestPauseMute(t *testing.T) {
+	l := start(t, ring(uniqueName(t), 2))
+	if _, err := l.Kill(testContext(t), "n0", unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	_, err := l.Change(testContext(t), "n0", PauseNode)
+	wantCode(t, err, control.Failed)
+	if _, err := l.Kill(testContext(t), "n0", unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	act(t, l, "n0", RestartNode, nodeReady)
+}
