@@ -6,7 +6,7 @@ VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 export CGO_ENABLED = 0
 BUILD   := $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
-.PHONY: help build demo test conformance race sim interop bench-fabric lint fuzz clean go
+.PHONY: help build demo test conformance race sim interop bench-fabric bench-scale lint fuzz clean go
 
 help:  ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -45,6 +45,10 @@ interop: go  ## labs with a Linux kernel's soft-RoCE in a virtual machine as a f
 bench-fabric: go  ## what links do against what they promise, into bin/fabric.json (ONLY=delay,loss: some of it; GUEST=1: netem and linkem in a virtual machine)
 	@$(BUILD) -o bin/bench-fabric ./bench/fabric
 	@$(if $(GUEST),bench/fabric/guest,bin/bench-fabric) -json bin/fabric.json $(if $(ONLY),-only $(ONLY))
+
+bench-scale: go  ## labs of 10 to 2,000 nodes: up, down, memory and processor time per node, and 1,000 nodes exchanging messages, into bin/scale.json
+	@$(BUILD) -o bin/bench-scale ./bench/scale
+	@bin/bench-scale -json bin/scale.json $(if $(NODES),-nodes $(NODES))
 
 lint: go  ## formatting, vet, staticcheck, and the purity of the protocol core
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -d $$(git ls-files '*.go'); exit 1; }

@@ -1,11 +1,11 @@
 package node
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
 	"math/rand/v2"
-	"net/netip"
 
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
@@ -18,14 +18,25 @@ import (
 
 // startAdapter starts the node's adapter, at all its addresses, and shares it
 // with the programs that run in the node.
-func startAdapter(cfg *Config, c clock.Clock) (*lease.Server, error) {
-	carrier, err := udp.Open(udp.Config{Addresses: cfg.addresses()})
+func startAdapter(params *upParams, c clock.Clock) (*lease.Server, error) {
+	var set topology.Adapter
+	if params.Adapter != nil {
+		if err := json.Unmarshal(params.Adapter, &set); err != nil {
+			return nil, fmt.Errorf("adapter: %w", err)
+		}
+	}
+	var sockets udp.Config
+	for _, a := range params.Addresses {
+		sockets.Addresses = append(sockets.Addresses, a.Address)
+		sockets.Interfaces = append(sockets.Interfaces, a.Interface)
+	}
+	carrier, err := udp.Open(sockets)
 	if err != nil {
 		return nil, err
 	}
-	settings := adapterConfig(&cfg.Adapter)
+	settings := adapterConfig(&set)
 	settings.Clock = c
-	settings.Rand = rand.New(rand.NewPCG(cfg.Seed, adapterStream))
+	settings.Rand = rand.New(rand.NewPCG(params.Seed, adapterStream))
 	settings.Log = func(message string) { log.Printf("adapter: %s", message) }
 	server, err := lease.Serve(settings, carrier)
 	if err != nil {
@@ -35,14 +46,14 @@ func startAdapter(cfg *Config, c clock.Clock) (*lease.Server, error) {
 }
 
 // addresses are those of the node that an adapter can have.
-func (cfg *Config) addresses() []netip.Addr {
-	var addresses []netip.Addr
+func (cfg *Config) addresses() []localAddress {
+	var addresses []localAddress
 	for _, i := range cfg.Interfaces {
 		for _, prefix := range i.Addresses {
 			// An IPv6 link-local address means nothing without its interface, which a
 			// flow does not name.
 			if a := prefix.Addr(); a.Is4() || !a.IsLinkLocalUnicast() {
-				addresses = append(addresses, a)
+				addresses = append(addresses, localAddress{a, i.Name})
 			}
 		}
 	}

@@ -75,7 +75,7 @@ func TestAddresses(t *testing.T) {
 	cfg := onLoopback()
 	var got []string
 	for _, a := range cfg.addresses() {
-		got = append(got, a.String())
+		got = append(got, a.Address.String())
 	}
 	if diff := cmp.Diff([]string{"10.0.0.1", "fd00::1"}, got); diff != "" {
 		t.Error(diff)

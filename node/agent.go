@@ -3,7 +3,10 @@ package node
 import (
 	"bufio"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"strconv"
 	"sync"
@@ -15,6 +18,8 @@ import (
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/node/cgroup"
+	"github.com/ndklab/ndklab/node/rtnl"
+	"github.com/ndklab/ndklab/topology"
 )
 
 // The requests that an agent answers, and its one notice.
@@ -25,6 +30,21 @@ const (
 	methodSignal   = "signal"
 	methodStarted  = "started" // the agent's: the command of that ID runs
 )
+
+// upParams are what an agent makes its adapter of.
+type upParams struct {
+	Seed      uint64
+	Addresses []localAddress
+	// Adapter is a topology.Adapter, or nothing if that sets nothing: to learn of its
+	// fields takes package json half a millisecond.
+	Adapter json.RawMessage `json:",omitempty"`
+}
+
+// A localAddress is an address of one of the node's interfaces.
+type localAddress struct {
+	Address   netip.Addr
+	Interface string
+}
 
 type execResult struct {
 	Status int
@@ -48,6 +68,7 @@ type Agent struct {
 
 	mu      sync.Mutex
 	running map[string]chan struct{} // by Command.ID; closed when the command has been started, or will not be
+	network *rtnl.Socket             // to configure the interfaces by; nil once Up has
 }
 
 // Start starts the agent of a node: the running binary again, in new network,
@@ -110,6 +131,8 @@ func (a *Agent) start(group *cgroup.Group, stderr *os.File) error {
 		return fmt.Errorf("start agent: %w", err)
 	}
 	a.conn, a.proc = conn, proc
+	network, networkErr := openNetwork(proc)
+	a.network = network
 	copied := make(chan struct{})
 	go func() {
 		defer close(copied)
@@ -119,6 +142,9 @@ func (a *Agent) start(group *cgroup.Group, stderr *os.File) error {
 	go func() {
 		proc.wait()
 		conn.Close()
+		if network := a.takeNetwork(); network != nil {
+			network.Close()
+		}
 		select {
 		case <-copied:
 		case <-time.After(time.Second): // a process of its that still holds the pipe
@@ -132,7 +158,20 @@ func (a *Agent) start(group *cgroup.Group, stderr *os.File) error {
 			return err
 		}
 	}
+	if networkErr != nil {
+		a.Kill()
+		return networkErr
+	}
 	return nil
+}
+
+// takeNetwork is the socket to configure the interfaces by, for who asks first.
+func (a *Agent) takeNetwork() *rtnl.Socket {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	network := a.network
+	a.network = nil
+	return network
 }
 
 // copyLines copies lines from r to w, each with prefix and in one write.
@@ -211,10 +250,35 @@ func (a *Agent) Send(sig syscall.Signal) error {
 // Up configures the node's interfaces, which must exist by now, and opens the
 // adapter. The node is ready when it returns.
 func (a *Agent) Up(ctx context.Context) error {
-	if err := a.conn.Call(ctx, methodUp, a.cfg, nil); err != nil {
+	if err := a.bringUp(ctx); err != nil {
 		return fmt.Errorf("node %s: %w", a.cfg.Name, err)
 	}
 	return nil
+}
+
+func (a *Agent) bringUp(ctx context.Context) error {
+	network := a.takeNetwork()
+	if network == nil {
+		if isClosed(a.done) {
+			return control.ErrClosed
+		}
+		return errors.New("up already")
+	}
+	defer network.Close()
+	if err := a.configure(network); err != nil {
+		return err
+	}
+	params := upParams{Seed: a.cfg.Seed, Addresses: a.cfg.addresses()}
+	if a.cfg.Forwards || len(params.Addresses) == 0 {
+		return nil
+	}
+	if a.cfg.Adapter != (topology.Adapter{}) {
+		var err error
+		if params.Adapter, err = json.Marshal(&a.cfg.Adapter); err != nil {
+			return err
+		}
+	}
+	return a.conn.Call(ctx, methodUp, params, nil)
 }
 
 // Counters reads the node's counters.

@@ -270,6 +270,9 @@ func TestUp(t *testing.T) {
 	}
 	for _, address := range list {
 		addresses = append(addresses, address.IPNet.String())
+		if address.IP.To4() != nil && address.Broadcast.String() != "10.0.0.3" {
+			t.Errorf("%s: broadcast %s", address, address.Broadcast)
+		}
 		if address.Flags&unix.IFA_F_TENTATIVE != 0 && !address.IP.IsLinkLocalUnicast() {
 			t.Errorf("%s is tentative", address)
 		}
@@ -301,9 +304,10 @@ func TestUp(t *testing.T) {
 		t.Errorf("%v: %d %q %s", settings, status, out, text)
 	}
 	// The nodes reach each other, over IPv4 and IPv6.
-	for i, from := range a.cfg.addresses() {
+	for i, local := range a.cfg.addresses() {
+		from := local.Address
 		spec := workload.Spec{Name: from.String(), Operation: topology.Send, Size: 5000, Depth: 1, Count: 3, Verify: true}
-		at := netip.AddrPortFrom(b.cfg.addresses()[i], 7000)
+		at := netip.AddrPortFrom(b.cfg.addresses()[i].Address, 7000)
 		if err := b.Serve(t.Context(), spec, at); err != nil {
 			t.Fatal(err)
 		}
@@ -323,8 +327,8 @@ func TestUpErrors(t *testing.T) {
 		i    Interface
 		want string
 	}{
-		{"no interface", Interface{Name: "eth7", MTU: 1500}, "node n: interface eth7: Link not found"},
-		{"MTU", Interface{Name: "lo", MTU: -1}, "node n: interface lo: MTU -1: "},
+		{"no interface", Interface{Name: "eth7", MTU: 1500}, "node n: interface eth7: no such device"},
+		{"MTU", Interface{Name: "lo", MTU: -1}, "node n: interface lo: up, MTU -1: "},
 		{"address", Interface{Name: "lo", MTU: 65536, Addresses: []netip.Prefix{once, once}}, "node n: interface lo: address 10.0.0.1/32: file exists"},
 		{"neighbour", Interface{Name: "lo", MTU: 65536, Neighbours: []Neighbour{{once.Addr(), net.HardwareAddr{1}}}},
 			"node n: interface lo: neighbour 10.0.0.1 at 01: invalid argument"},

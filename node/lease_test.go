@@ -83,9 +83,9 @@ func TestPrograms(t *testing.T) {
 	} {
 		for family := range 2 {
 			t.Run(fmt.Sprintf("%s, address %d", test.name, family), func(t *testing.T) {
-				server := runIn(t, test.server, "listen", test.server.cfg.addresses()[family].String())
+				server := runIn(t, test.server, "listen", test.server.cfg.addresses()[family].Address.String())
 				at := server.says(t, "listening at ")
-				client := runIn(t, test.client, "dial", test.client.cfg.addresses()[family].String(), at)
+				client := runIn(t, test.client, "dial", test.client.cfg.addresses()[family].Address.String(), at)
 				server.says(t, "received hello")
 				client.says(t, "sent")
 				if c, err := test.client.Counters(t.Context()); err != nil || c.NDK["ActiveConnection"] == 0 {

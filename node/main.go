@@ -28,9 +28,8 @@ type agent struct {
 	unfurnished error          // why the node's files are not in place; valid once furnishing is done
 	reaper      *reaper.Reaper // of what commands leave behind
 
-	mu       sync.Mutex // guards what follows
-	up       bool
-	shared   *lease.Server       // of the adapter; nil before up, and in a node without one
+	mu       sync.Mutex          // guards what follows
+	shared   *lease.Server       // of the adapter; nil before it is started, and in a node without one
 	traffic  *traffic            // on the adapter
 	commands map[string]*process // that exec runs, by Command.ID
 	ending   bool                // no more commands are started
@@ -135,26 +134,20 @@ func (a *agent) handleTraffic(ctx context.Context, r *control.Request) (any, err
 }
 
 func (a *agent) bringUp(r *control.Request) error {
-	var cfg Config
-	if err := r.Decode(&cfg); err != nil {
+	var params upParams
+	if err := r.Decode(&params); err != nil {
 		return err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.up {
+	if a.shared != nil {
 		return errors.New("up already")
 	}
-	if err := cfg.configure(); err != nil {
+	shared, err := startAdapter(&params, clock.Real())
+	if err != nil {
 		return err
 	}
-	if len(cfg.addresses()) > 0 && !cfg.Forwards {
-		shared, err := startAdapter(&cfg, clock.Real())
-		if err != nil {
-			return err
-		}
-		a.shared, a.traffic = shared, newTraffic(a.lab+"/"+a.name, shared.Device(), clock.Real())
-	}
-	a.up = true
+	a.shared, a.traffic = shared, newTraffic(a.lab+"/"+a.name, shared.Device(), clock.Real())
 	return nil
 }
 

@@ -1,104 +1,209 @@
 package node
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
+	"runtime"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/ndklab/ndklab/node/rtnl"
 )
 
-// configure sets up the loopback interface and the node's, which exist, in the
-// process's network namespace, and its routes.
-func (cfg *Config) configure() error {
-	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
-	if err != nil {
-		return fmt.Errorf("netlink: %w", err)
-	}
-	defer h.Close()
-	lo, err := h.LinkByName("lo")
-	if err == nil {
-		err = h.LinkSetUp(lo)
-	}
-	if err != nil {
-		return fmt.Errorf("interface lo: %w", err)
-	}
-	for _, s := range cfg.routing() {
-		if err := s.apply(); err != nil {
-			return err
+// This file sets up a node's network, from the supervisor's side: what an agent
+// does itself it does for the first time, which costs each of them more than a
+// millisecond.
+
+// openNetwork prepares the network namespace of a process for interfaces that are
+// made later, and returns a socket to configure them by.
+func openNetwork(p *process) (socket *rtnl.Socket, err error) {
+	inside := p.inNetwork(func() {
+		if err = quieten(); err == nil {
+			socket, err = rtnl.Open()
 		}
+	})
+	if inside != nil {
+		return nil, inside
 	}
-	for _, i := range cfg.Interfaces {
-		if err := i.configure(h); err != nil {
-			return fmt.Errorf("interface %s: %w", i.Name, err)
-		}
-	}
-	return cfg.addRoutes(h)
+	return socket, err
 }
 
-func (i *Interface) configure(h *netlink.Handle) error {
-	link, err := h.LinkByName(i.Name)
+// inNetwork calls f on a thread that is in the process's network namespace.
+func (p *process) inNetwork(f func()) error {
+	raw, err := p.fd.SyscallConn()
 	if err != nil {
 		return err
 	}
-	if link.Attrs().MTU != i.MTU {
-		if err := h.LinkSetMTU(link, i.MTU); err != nil {
-			return fmt.Errorf("MTU %d: %w", i.MTU, err)
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		// Unless it is unlocked the thread ends with the goroutine.
+		own, err := os.Open("/proc/thread-self/ns/net")
+		if err != nil {
+			done <- err
+			return
 		}
-	}
-	if i.Wire || !superPacketsCross() {
-		if err := h.LinkSetGSOMaxSegs(link, 1); err != nil {
-			return fmt.Errorf("turn segmentation offload off: %w", err)
+		defer own.Close()
+		e := raw.Control(func(fd uintptr) { err = unix.Setns(int(fd), unix.CLONE_NEWNET) })
+		if err = errors.Join(e, os.NewSyscallError("setns", err)); err == nil {
+			f()
+			if unix.Setns(int(own.Fd()), unix.CLONE_NEWNET) == nil {
+				runtime.UnlockOSThread()
+			}
 		}
-	}
-	if err := i.quieten(); err != nil {
-		return err
-	}
-	// Up comes first. An interface that goes up with IPv6 addresses has the kernel
-	// make their routes under a spin lock, for which per-CPU memory can run out
-	// while hundreds of nodes start; it then drops the address without a word to us
-	// (net/ipv6/addrconf.c, fixup_permanent_addr). And taking it down clears its
-	// neighbours.
-	if err := h.LinkSetUp(link); err != nil {
-		return fmt.Errorf("up: %w", err)
-	}
-	for _, prefix := range i.Addresses {
-		bits := prefix.Addr().BitLen()
-		addr := &netlink.Addr{IPNet: &net.IPNet{
-			IP: prefix.Addr().AsSlice(), Mask: net.CIDRMask(prefix.Bits(), bits)}}
-		if prefix.Addr().Is6() {
-			addr.Flags = unix.IFA_F_NODAD // usable at once, whatever quieten could do
-		}
-		if err := h.AddrAdd(link, addr); err != nil {
-			return fmt.Errorf("address %s: %w", prefix, err)
-		}
-	}
-	for _, n := range i.Neighbours {
-		if err := h.NeighSet(&netlink.Neigh{
-			LinkIndex:    link.Attrs().Index,
-			State:        netlink.NUD_PERMANENT,
-			IP:           n.Addr.AsSlice(),
-			HardwareAddr: n.MAC,
-		}); err != nil {
-			return fmt.Errorf("neighbour %s at %s: %w", n.Addr, n.MAC, err)
-		}
-	}
-	return nil
+		done <- err
+	}()
+	return <-done
 }
 
-// quieten keeps the kernel from sending what no lab needs: duplicate address
-// detection for the link-local address and router solicitations. Both are only
-// noise on the link, so a kernel without IPv6 and a read-only /proc/sys, as
-// containers have it, are no errors.
-func (i *Interface) quieten() error {
+// quieten keeps the kernel from sending what no lab needs by the interfaces that the
+// namespace gets: duplicate address detection for the link-local address and router
+// solicitations. Both are only noise on the link, so a kernel without IPv6 and a
+// read-only /proc/sys, as containers have it, are no errors.
+//
+// It is done once for all interfaces: every namespace has files of the same names,
+// and the kernel goes through those of all to find one (fs/proc/proc_sysctl.c,
+// proc_sys_compare).
+func quieten() error {
+	dir, err := os.OpenRoot("/proc/sys/net/ipv6/conf/default")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
 	for _, setting := range []string{"accept_dad", "accept_ra"} {
-		err := os.WriteFile("/proc/sys/net/ipv6/conf/"+i.Name+"/"+setting, []byte("0"), 0)
+		err := dir.WriteFile(setting, []byte("0"), 0)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.EROFS) && !errors.Is(err, fs.ErrPermission) {
 			return err
 		}
 	}
 	return nil
+}
+
+// configure sets up the loopback interface and the node's, which exist, and its
+// routes.
+func (a *Agent) configure(network *rtnl.Socket) error {
+	cfg := &a.cfg
+	indices, err := cfg.findInterfaces(network)
+	if err != nil {
+		return err
+	}
+	if settings := cfg.routing(); len(settings) > 0 {
+		inside := a.proc.inNetwork(func() {
+			for _, s := range settings {
+				if err = s.apply(); err != nil {
+					return
+				}
+			}
+		})
+		if err := errors.Join(inside, err); err != nil {
+			return err
+		}
+	}
+	var b rtnl.Batch
+	for i := range cfg.Interfaces {
+		cfg.Interfaces[i].configure(&b, indices[i])
+	}
+	if _, err := network.Do(&b); err != nil || len(cfg.Routes) == 0 {
+		return err
+	}
+	inside := a.proc.inNetwork(func() {
+		var h *netlink.Handle
+		if h, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+			return
+		}
+		defer h.Close()
+		err = cfg.addRoutes(h)
+	})
+	return errors.Join(inside, err)
+}
+
+// loopback is the index of lo, which every namespace has from the beginning.
+const loopback = 1
+
+// skipStatistics is RTEXT_FILTER_SKIP_STATS (linux/rtnetlink.h).
+const skipStatistics = 1 << 3
+
+// findInterfaces sets the loopback interface up and finds the indices of the others.
+func (cfg *Config) findInterfaces(s *rtnl.Socket) ([]int, error) {
+	var b rtnl.Batch
+	b.Add("interface lo", unix.RTM_NEWLINK, 0, setUp(loopback))
+	for _, i := range cfg.Interfaces {
+		b.Add("interface "+i.Name, unix.RTM_GETLINK, 0, nl.NewIfInfomsg(unix.AF_UNSPEC),
+			nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(i.Name)), nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStatistics)))
+	}
+	answers, err := s.Do(&b)
+	if err != nil {
+		return nil, err
+	}
+	indices := make([]int, len(cfg.Interfaces))
+	for i := range indices {
+		answer := answers[1+i]
+		if len(answer) < unix.SizeofIfInfomsg {
+			return nil, fmt.Errorf("interface %s: an answer of %d bytes", cfg.Interfaces[i].Name, len(answer))
+		}
+		indices[i] = int(nl.DeserializeIfInfomsg(answer).Index)
+	}
+	return indices, nil
+}
+
+// setUp is what sets an interface up.
+func setUp(index int) *nl.IfInfomsg {
+	m := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	m.Index, m.Flags, m.Change = int32(index), unix.IFF_UP, unix.IFF_UP
+	return m
+}
+
+func (i *Interface) configure(b *rtnl.Batch, index int) {
+	// Up comes first. An interface that goes up with IPv6 addresses has the kernel
+	// make their routes under a spin lock, for which per-CPU memory can run out
+	// while hundreds of nodes start; it then drops the address without a word to us
+	// (net/ipv6/addrconf.c, fixup_permanent_addr). And taking it down clears its
+	// neighbours.
+	link := []nl.NetlinkRequestData{setUp(index), nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(i.MTU)))}
+	if i.Wire || !superPacketsCross() {
+		link = append(link, nl.NewRtAttr(unix.IFLA_GSO_MAX_SEGS, nl.Uint32Attr(1))) // segmentation offload is off
+	}
+	b.Add(fmt.Sprintf("interface %s: up, MTU %d", i.Name, i.MTU), unix.RTM_NEWLINK, 0, link...)
+	for _, prefix := range i.Addresses {
+		b.Add(fmt.Sprintf("interface %s: address %s", i.Name, prefix), unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, address(index, prefix)...)
+	}
+	for _, n := range i.Neighbours {
+		b.Add(fmt.Sprintf("interface %s: neighbour %s at %s", i.Name, n.Addr, n.MAC), unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_REPLACE,
+			&netlink.Ndmsg{Family: family(n.Addr), Index: uint32(index), State: netlink.NUD_PERMANENT},
+			nl.NewRtAttr(netlink.NDA_DST, n.Addr.AsSlice()), nl.NewRtAttr(netlink.NDA_LLADDR, n.MAC))
+	}
+}
+
+// address is what gives an interface an address.
+func address(index int, prefix netip.Prefix) []nl.NetlinkRequestData {
+	a := prefix.Addr()
+	m := nl.NewIfAddrmsg(int(family(a)))
+	m.Index, m.Prefixlen = uint32(index), uint8(prefix.Bits())
+	data := []nl.NetlinkRequestData{m, nl.NewRtAttr(unix.IFA_LOCAL, a.AsSlice()), nl.NewRtAttr(unix.IFA_ADDRESS, a.AsSlice())}
+	switch {
+	case a.Is6():
+		m.IfAddrmsg.Flags = unix.IFA_F_NODAD // usable at once, whatever quieten could do
+	case prefix.Bits() < 31: // smaller subnets have no broadcast (RFC 3021)
+		all := a.As4()
+		binary.BigEndian.PutUint32(all[:], binary.BigEndian.Uint32(all[:])|(1<<(32-prefix.Bits())-1))
+		data = append(data, nl.NewRtAttr(unix.IFA_BROADCAST, net.IP(all[:])))
+	}
+	return data
+}
+
+func family(a netip.Addr) uint8 {
+	if a.Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
 }

@@ -8,7 +8,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// A segment has the number of its first link, so that link i between two nodes
+// A segment has the number of its first link, so that the link i between two nodes
 // has the subnets 10.(i/256).(i%256).0/24 and fd6e:646b:1:i::/64 unless the file
 // gives addresses. Its ends have the first addresses in each, in the order of the
 // file.
@@ -55,8 +55,9 @@ func (p pool) overlap(prefix netip.Prefix) (first, end int) {
 // file uses one of these, the segment gets instead the first pair that is free
 // beyond all links' numbers, so that no other link's addresses change; one with
 // more ends than a /24 has addresses gets as many free numbers in a row there as
-// make a subnet that is large enough.
-func (r *reader) addresses(links []linkMap, segments []segment) [][2][]netip.Prefix {
+// make a subnet that is large enough. What the running lab has chosen comes before
+// what would be chosen now.
+func (r *reader) addresses(of []Link, links []linkMap, segments []segment) [][2][]netip.Prefix {
 	all := make([][2][]netip.Prefix, len(links))
 	owner := make(map[netip.Addr]*yaml.Node)
 	given := make(map[netip.Prefix]bool) // subnets
@@ -75,28 +76,34 @@ func (r *reader) addresses(links []linkMap, segments []segment) [][2][]netip.Pre
 				all[i][end] = append(all[i][end], v.is)
 				if subnet := v.is.Masked(); !given[subnet] {
 					given[subnet] = true
-					for _, p := range pools {
-						first, end := p.overlap(subnet)
-						for n := first; n < end; n++ {
-							taken[n] = true
-						}
-					}
+					take([]netip.Prefix{subnet}, taken)
 				}
 			}
 		}
 	}
+	before := r.chosenBefore(of)
+	if before != nil {
+		r.keep(before, segments, links, all, owner, taken)
+	}
 	spare := len(links)
+	for _, l := range of {
+		spare = max(spare, l.Number+1)
+	}
 	next := make(map[netip.Prefix]netip.Addr)
 	for _, s := range segments {
 		if slices.ContainsFunc(s.links, func(i int) bool { return len(links[i].endpoints) != 2 }) {
 			continue
 		}
-		if i := slices.IndexFunc(s.ends, func(e linkEnd) bool { return len(links[e.link].endpoints[e.end].addresses) > 0 }); i >= 0 {
+		i := slices.IndexFunc(s.ends, func(e linkEnd) bool { return links[e.link].gives(e.end) })
+		if i < 0 && before != nil {
+			i = slices.IndexFunc(s.ends, func(e linkEnd) bool { return len(all[e.link][e.end]) > 0 })
+		}
+		if i >= 0 {
 			r.beside(s, s.ends[i], links, all, owner, next)
 			continue
 		}
 		extra := max(0, bits.Len(uint(len(s.ends)+1))-8) // bits of a host in IPv4 beyond 8: all but two addresses are usable
-		number, size := s.links[0], 1<<extra
+		number, size := of[s.links[0]].Number, 1<<extra
 		if number >= subnets || taken[number] || size > 1 {
 			number = free(taken, spare, size)
 			spare = number + size
@@ -130,22 +137,17 @@ func free(taken []bool, from, size int) int {
 	return number
 }
 
-// beside gives the ends of a segment that the file gives no addresses the first
-// free ones in each of the subnets of one that it does, and checks that the
-// others share one of these. Owner has all addresses that the file gives, and next
-// where to go on looking in a subnet.
+// beside gives the ends of a segment that have no addresses the first free ones in
+// each of the subnets of one that has, and checks that the others that the file gives
+// some share one of these. Owner has all addresses that are taken, and next where to go
+// on looking in a subnet.
 func (r *reader) beside(s segment, first linkEnd, links []linkMap, all [][2][]netip.Prefix, owner map[netip.Addr]*yaml.Node, next map[netip.Prefix]netip.Addr) {
 	given := all[first.link][first.end]
 	if len(given) == 0 {
 		return // there was an error in each
 	}
 	at := links[first.link].endpoints[first.end].at
-	var inside []netip.Prefix
-	for _, g := range given {
-		if subnet := g.Masked(); !slices.Contains(inside, subnet) {
-			inside = append(inside, subnet)
-		}
-	}
+	inside := subnetsOf(given)
 	for _, e := range s.ends {
 		own := &all[e.link][e.end]
 		if theirs := links[e.link].endpoints[e.end].addresses; len(theirs) > 0 {
@@ -157,6 +159,9 @@ func (r *reader) beside(s segment, first linkEnd, links []linkMap, all [][2][]ne
 				r.errorf(theirs[0].at, "%s shares no subnet with %s (line %d), which is in the same segment, expected addresses in one", (*own)[0], given[0], at.Line)
 			}
 			continue
+		}
+		if len(*own) > 0 {
+			continue // it is that which the running lab chose
 		}
 		for _, subnet := range inside {
 			a, ok := next[subnet]

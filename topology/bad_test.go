@@ -68,7 +68,7 @@ func TestBad(t *testing.T) {
 // has.
 func parseBad(t *testing.T, name string, data []byte) ErrorList {
 	t.Helper()
-	topology, err := ParseWith(readSamples, name, data)
+	topology, err := ParseWith(Options{Read: readSamples, Variable: variables}, name, data)
 	var list ErrorList
 	if !errors.As(err, &list) || len(list) == 0 {
 		t.Fatalf("Parse returned error %v, want an ErrorList", err)
@@ -144,6 +144,8 @@ var badBytes = []struct {
 		"f.yaml:3:53: what nodes are given, each by itself, takes more than 33554432 bytes (32 MiB) with this one, expected smaller files or fewer entries"},
 	{"a long cycle", []byte("topology: {nodes: {" + waitRing(20) + "}}\n"),
 		"f.yaml:1:937: nodes wait for each other: n0 -> n1 -> n2 -> n3 -> n4 -> n5 -> n6 -> n7 -> n8 -> n9 -> n10 -> n11 -> n12 -> n13 -> n14 -> n15 -> ... (20 in all) -> n0, expected one of them not to"},
+	{"large variables", []byte("topology: {nodes: {a: }}\nname: x\nseed: '" + strings.Repeat("${LARGE}", 65) + "'"),
+		"f.yaml:3:7: the values of variables make the file larger than 4194304 bytes (4 MiB), expected no more"},
 	// As many as a lab has subnets at most.
 	{"long list", []byte("topology: {nodes: {a: }}\nworkloads: [&w {}" + strings.Repeat(",*w", maxItems) + "]\n"),
 		"f.yaml:2:12: the list has 65537 items, expected up to 65536"},
@@ -218,6 +220,9 @@ func TestEveryMessageIsTested(t *testing.T) {
 		said.WriteString(b.want + "\n")
 	}
 	for _, b := range badSettings {
+		said.WriteString(b.want + "\n")
+	}
+	for _, b := range badOptions {
 		said.WriteString(b.want + "\n")
 	}
 	said.WriteString(noFiles + noSources)
@@ -345,10 +350,15 @@ func TestHostileFiles(t *testing.T) {
 		{"tags", fill("", "!!str ", "x")},
 		{"directives", fill("", "%A b\n", "")},
 		{"percent", fill("name: ", "%41", "")},
+		{"dollars", fill("name: ", "$$", "")},
+		{"variables", fill("name: ", "${SET}", "")},
+		{"defaults", fill("name: ", "${", "")},
+		{"nested defaults", fill("name: ", "${NONE:=", "x}")},
+		{"unused defaults", fill("name: ", "${SET:=", "x}")},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if _, err := ParseWith(readSamples, "lab.yaml", test.data); err == nil {
+			if _, err := ParseWith(Options{Read: readSamples, Variable: variables}, "lab.yaml", test.data); err == nil {
 				t.Error("Parse took it")
 			} else if len(err.Error()) > 1000*shownErrors {
 				t.Errorf("a message of %d bytes", len(err.Error()))

@@ -26,11 +26,19 @@ const (
 
 // document is the root value of the only YAML document in data, or nil if
 // errors were reported. Whoever walks it meets at most maxValues values to a
-// depth of maxDepth, also when following every alias.
+// depth of maxDepth, also when following every alias. Variables have been
+// replaced by what they stand for.
 func (r *reader) document(data []byte) *yaml.Node {
 	root, ok := r.value(data)
-	if ok && isNull(root) {
+	if !ok {
+		return nil
+	}
+	if isNull(root) {
 		r.errorAt(1, 1, "the file is empty, expected a lab: a map with the key topology")
+		return nil
+	}
+	size := MaxSize
+	if r.substitute(root, &size); len(r.errors) > 0 {
 		return nil
 	}
 	return root
@@ -148,6 +156,8 @@ func (r *reader) syntaxError(data []byte, err error) {
 	switch {
 	case operatorMessage().MatchString(match[2]) && strings.Contains(line, ">"):
 		hint = `; a value that begins with > needs quotes: ">= 200mbit"`
+	case parserMessage().MatchString(match[2]) && strings.Contains(line, "${"):
+		hint = `; a variable inside of { } or [ ] needs quotes: {cpu: "${CPU:=1}"}`
 	case parserMessage().MatchString(match[2]):
 		hint = "; check indentation, brackets and commas from here on"
 	}

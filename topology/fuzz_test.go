@@ -25,8 +25,9 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("topology: {defaults: {link: {delay: 1ms, tolerance: {rate: 1%}, offload: off}}, nodes: {a: , b: }, links: [{endpoints: [a:e, b:e], jitter: {file: good.txt}, loss: {rate: 1%, burst: 5, packets: [3]}, reorder: {probability: 1%, depth: 3}, queue: {bytes: 1MiB, packets: 5}, ecn: {min: 0B, max: 1KiB}, flap: {period: 1s, down: 1ms}, faults: [{match: {opcode: [ack, 3], syndrome: nak, psn: 1-2, nth: [3, 4]}, action: delay, delay: 1ms, from: a}]}]}\ntimeline: [{at: 1s, partition: [[a], [b]]}, {at: 2s, heal: true}, {at: 3s, link: a:e, set: {corrupt: {probability: 1%, bits: 2}}}, {at: 4s, link: a:e, reset: true}]"))
 	f.Add([]byte("topology: {kinds: {t: {kind: switch, stp: true, port: {rate: 1gbit}}}, nodes: {a: , b: , r: {kind: router}, s: {kind: t}, u: {kind: t}}, links: [{endpoints: [a:e, s:1]}, {endpoints: [s:2, u:2]}, {endpoints: [s:3, u:3]}, {endpoints: [u:1, r:1]}, {endpoints: [r:2, b:e], mtu: 9000}]}\nworkloads: [{name: w, from: a, to: b, operation: send, size: 1B, count: 1}]"))
 	f.Add([]byte("topology: {defaults: {node: {env: {A: 1}, exec: [x], wait_for: [{node: r, stage: created}]}}, groups: {g: {files: {/etc/x: {content: y, mode: 0600}, /z: {source: good.txt}}, healthcheck: none}}, nodes: {a: {group: g, exec: [{command: x, stage: healthy}], wait_for: [{node: b, stage: healthy}]}, b: {env: {A: 2}, healthcheck: {command: x, retries: 2}}, r: {kind: router, wait_for: []}}}"))
+	f.Add([]byte("name: ${SET}-${EMPTY:=x}\nseed: ${NUMBER}\ntopology: {nodes: {a: {cpu: \"${NONE:-${NUMBER}}\"}, b: }, links: [{endpoints: [\"a:${NONE:=eth0}\", \"b:$eth\"]}, {endpoints: [\"a:$$\", \"b:${NONE:?no ${SET}}\"]}]}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		lab, err := ParseWith(readSamples, "fuzz.yaml", data)
+		lab, err := ParseWith(Options{Read: readSamples, Variable: variables}, "fuzz.yaml", data)
 		if err != nil {
 			var list ErrorList
 			if !errors.As(err, &list) || len(list) == 0 {

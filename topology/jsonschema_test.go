@@ -235,7 +235,7 @@ func sameVerdict(t testing.TB, s *jsonschema.Schema, name string, data []byte) {
 	}
 	file := filepath.Base(name) // which names the lab
 	complaints, text := i.complaints(t, s)
-	_, err := ParseWith(readSamples, file, data)
+	_, err := ParseWith(Options{Read: readSamples}, file, data)
 	var list ErrorList
 	if err == nil {
 		if len(complaints) > 0 {
@@ -279,7 +279,7 @@ func TestSchemaVerdicts(t *testing.T) {
 	take := func(name string, data []byte) {
 		// $LAB is what scripts have in the place of a name.
 		data = bytes.ReplaceAll(data, []byte("$LAB"), []byte("lab"))
-		if _, err := ParseWith(readSamples, filepath.Base(name), data); err == nil {
+		if _, err := ParseWith(Options{Read: readSamples}, filepath.Base(name), data); err == nil {
 			good++
 			sameVerdict(t, s, name, data)
 		}
@@ -333,7 +333,7 @@ func TestSchemaVerdicts(t *testing.T) {
 // TestSchemaKeys has each map of the schema have the keys that the parser knows.
 func TestSchemaKeys(t *testing.T) {
 	known := make(map[string][]string)
-	r := &reader{file: "f.yaml", read: readSamples, seen: func(what string, fields []field) {
+	r := &reader{file: "f.yaml", Options: Options{Read: readSamples}, seen: func(what string, fields []field) {
 		known[what] = nil
 		for _, f := range fields {
 			known[what] = append(known[what], f.key)
@@ -546,7 +546,7 @@ func TestSchemaDraws(t *testing.T) {
 		if _, err := i.complaints(t, s); err != nil {
 			t.Fatalf("the schema refuses what was drawn from it: %v\n%s", err, text)
 		}
-		_, err = ParseWith(readSamples, "drawn.yaml", text)
+		_, err = ParseWith(Options{Read: readSamples}, "drawn.yaml", text)
 		var list ErrorList
 		if errors.As(err, &list) {
 			for _, e := range list {

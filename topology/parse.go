@@ -8,20 +8,42 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
+// Options are what a topology file is read with, beside what it says itself. The
+// zero Options read a file that refers to nothing else.
+type Options struct {
+	// Read reads the files that the file refers to, of which relative paths are from
+	// its own folder. What is wrong with such a file is in the ErrorList with the name
+	// of that. nil: a file that refers to any is wrong.
+	Read ReadFile
+	// Variable looks up the variables that the file refers to; nil: none is set.
+	Variable Variables
+	// Name names the lab, whatever the file says; "": the file says it.
+	Name string
+	// Nodes are names of nodes, or patterns of path.Match: the lab has only the nodes
+	// that match one of them, and the links between them, or to outside the lab, with
+	// the addresses that they have in the whole lab. All of the file has to be right.
+	// nil: all nodes.
+	Nodes []string
+	// LeftOut is called for each kind of things that the lab has not got because of
+	// Nodes, with what they are. nil if nobody wants to know.
+	LeftOut func(what string)
+	// Running is the topology of the lab that the file is for, if it is up: what
+	// was chosen for a link there, its number and its addresses, stays wherever the
+	// file has the link now, and others do not get it. nil: the lab is not up.
+	Running *Topology
+}
+
 // Parse reads a topology file of at most MaxSize bytes. The file's name stands
 // in errors, and names the lab if the file does not: pair.ndklab.yaml is the
 // lab pair. The error is nil or an ErrorList of everything wrong with the file.
 //
 // What is read does not depend on anything but the arguments. Time and memory
-// are bounded by MaxSize, whatever aliases the file has. A file that refers to
-// files of samples is wrong: ParseWith reads those.
-func Parse(name string, data []byte) (*Topology, error) { return ParseWith(nil, name, data) }
+// are bounded by MaxSize, whatever aliases the file has.
+func Parse(name string, data []byte) (*Topology, error) { return ParseWith(Options{}, name, data) }
 
-// ParseWith is Parse, and reads with read what the file refers to; relative paths
-// there are from the file's folder. What is wrong with such a file is in the
-// ErrorList with the name of that.
-func ParseWith(read ReadFile, name string, data []byte) (*Topology, error) {
-	r := &reader{file: name, read: read}
+// ParseWith is Parse with Options.
+func ParseWith(o Options, name string, data []byte) (*Topology, error) {
+	r := &reader{Options: o, file: name}
 	if root := r.document(data); root != nil {
 		if t := r.resolve(r.labMap(root)); len(r.errors) == 0 {
 			return t, nil
@@ -40,10 +62,11 @@ func (r *reader) resolve(m labMap) *Topology {
 	t.Links = l.links
 	segments := t.segments()
 	r.segmentsWork(t, segments, m.topology.links)
-	addresses := r.addresses(m.topology.links, segments)
+	r.number(t.Links)
+	addresses := r.addresses(t.Links, m.topology.links, segments)
 	for i, link := range t.Links {
 		for end, e := range link.Endpoints {
-			face := Interface{e.Interface, i, end, addresses[i][end]}
+			face := Interface{Name: e.Interface, Link: i, End: end, Addresses: addresses[i][end], Given: m.topology.links[i].gives(end)}
 			if e.External() {
 				t.Externals = append(t.Externals, face)
 			} else if n, ok := l.nodes[e.Node]; ok {
@@ -58,10 +81,19 @@ func (r *reader) resolve(m labMap) *Topology {
 	t.Timeline = r.timeline(m.timeline, l)
 	t.Checks = r.checks(m.checks, m.workloads)
 	t.Captures = r.captures(t.Name, m.topology.links, m.captures, l)
+	if r.Nodes != nil && len(r.errors) == 0 {
+		r.leaveOut(t, m.topology)
+	}
 	return t
 }
 
 func (r *reader) labName(m labMap) string {
+	if r.Name != "" {
+		if _, err := plainName(maxLabName)(r.Name); err != nil {
+			r.errorf(m.at, "the lab is to have another name: %v", err)
+		}
+		return r.Name
+	}
 	if m.name.at != nil {
 		return m.name.is
 	}

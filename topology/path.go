@@ -25,15 +25,26 @@ func (t *Topology) Path(from, to string) (p Path, ok bool) {
 	if a == nil || b == nil || a == b {
 		return Path{}, false
 	}
+	if x, y, ok := t.adjacent(a, b); ok { // which takes no knowledge of the others
+		return between(a, b, x, y)
+	}
 	return t.path(a, b, t.Segments())
+}
+
+// adjacent is the interfaces at the first link that joins two nodes, if there is one.
+func (t *Topology) adjacent(a, b *Node) (x, y Interface, ok bool) {
+	for _, x := range a.Interfaces {
+		if e := t.Links[x.Link].Endpoints[1-x.End]; e.Node == b.Name {
+			return x, *b.face(e.Interface), true
+		}
+	}
+	return x, y, false
 }
 
 // path is Path, where the segment of each link is known.
 func (t *Topology) path(a, b *Node, in []int) (Path, bool) {
-	for _, x := range a.Interfaces {
-		if e := t.Links[x.Link].Endpoints[1-x.End]; e.Node == b.Name {
-			return between(a, b, x, *b.face(e.Interface))
-		}
+	if x, y, ok := t.adjacent(a, b); ok {
+		return between(a, b, x, y)
 	}
 	faces := make(map[int]Interface) // of b, by segment
 	for _, y := range b.Interfaces {

@@ -34,7 +34,7 @@ func (r *reader) sampleFile(n *yaml.Node, name string) []time.Duration {
 		return samples
 	}
 	switch {
-	case r.read == nil:
+	case r.Read == nil:
 		r.valueError(n, "files are not read here, expected samples: and a list")
 		return nil
 	case len(r.samples) == maxSampleFiles:
@@ -45,7 +45,7 @@ func (r *reader) sampleFile(n *yaml.Node, name string) []time.Duration {
 		r.samples = make(map[string][]time.Duration)
 	}
 	r.samples[path] = nil // what is wrong with the file is reported once
-	data, err := r.read(path)
+	data, err := r.Read(path)
 	switch {
 	case err != nil:
 		r.valueError(n, "no samples: %v", err)

@@ -19,7 +19,7 @@ func ParseChange(read ReadFile, settings []string) (Change, error) {
 	if len(settings) == 0 {
 		return Change{}, errors.New("nothing to set, expected KEY=VALUE such as loss=1% or rate=none")
 	}
-	r := &reader{read: read}
+	r := &reader{Options: Options{Read: read}}
 	var m impairment
 	fields := r.impairment(&m)
 	var bad []error

@@ -337,7 +337,7 @@ func TestKeysAreTheSameEverywhere(t *testing.T) {
 				given, before.Delay = given+", delay: 1s", time.Second
 			}
 			text := "topology: {nodes: {a: , b: }, links: [" + fmt.Sprintf(file, given)
-			lab, err := ParseWith(readSamples, "x.ndklab.yaml", []byte(text))
+			lab, err := ParseWith(Options{Read: readSamples}, "x.ndklab.yaml", []byte(text))
 			if err != nil {
 				t.Errorf("%s in %s: %v", setting, place, err)
 				continue
@@ -369,7 +369,7 @@ func TestSampleFilePaths(t *testing.T) {
 			asked = append(asked, path)
 			return []byte("1ms"), nil
 		}
-		_, err := ParseWith(read, "some/where/x.ndklab.yaml", fmt.Appendf(nil, `
+		_, err := ParseWith(Options{Read: read}, "some/where/x.ndklab.yaml", fmt.Appendf(nil, `
 topology: {nodes: {a: , b: }, links: [{endpoints: ["a:e", "b:e"], jitter: {file: %s}, reverse: {jitter: {file: %s}}}]}`, file, file))
 		if err != nil || !slices.Equal(asked, []string{want}) {
 			t.Errorf("%s: read %q, %v, want %s once", file, asked, err, want)

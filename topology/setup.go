@@ -346,11 +346,11 @@ func (r *reader) source(n *yaml.Node, name string) []byte {
 	if content, ok := r.sources[name]; ok {
 		return content
 	}
-	if r.read == nil {
+	if r.Read == nil {
 		r.errorf(n, "source: files are not read here, expected content: and the text")
 		return nil
 	}
-	content, err := r.read(name)
+	content, err := r.Read(name)
 	switch {
 	case err != nil:
 		r.errorf(n, "source: %v", err)

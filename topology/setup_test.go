@@ -44,7 +44,7 @@ topology:
     r: {kind: router}
     s: {kind: switch}
 `
-	topo, err := ParseWith(readSamples, "some/where/t.yaml", []byte(text))
+	topo, err := ParseWith(Options{Read: readSamples}, "some/where/t.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,6 +74,7 @@ type Interface struct {
 	// none in a switch. What is outside the lab configures itself: there they are
 	// what the lab expects.
 	Addresses []netip.Prefix
+	Given     bool // the file gives the addresses
 }
 
 // Adapter holds what the file sets of a node's adapter, under the names that NDK
@@ -153,7 +154,12 @@ func (e Endpoint) String() string { return e.Node + ":" + e.Interface }
 // A Link joins two interfaces, of which at least one is a node's.
 type Link struct {
 	Endpoints [2]Endpoint
-	MTU       int // of the interfaces, bytes of IP packet
+	// Number tells the link from the lab's others: MAC addresses, the names of
+	// interfaces between its ends and, where the file gives none, IP addresses come from
+	// it. It is the link's place in the file that the lab was made of, and that stays
+	// while the lab is changed (Options.Running): it is no index in Topology.Links.
+	Number int
+	MTU    int // of the interfaces, bytes of IP packet
 	// Directions says how packets fare: [0] those sent by Endpoints[0], [1]
 	// those sent by Endpoints[1].
 	Directions   [2]Impairment

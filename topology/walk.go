@@ -11,12 +11,12 @@ import (
 
 // A reader turns YAML nodes into values and collects what is wrong with them.
 type reader struct {
+	Options
 	file       string
 	errors     ErrorList
-	key        string // being read, to begin messages with; "" outside of fields
-	suggested  int    // see suggestions
-	partitions int    // see checkedPartitions
-	read       ReadFile
+	key        string                          // being read, to begin messages with; "" outside of fields
+	suggested  int                             // see suggestions
+	partitions int                             // see checkedPartitions
 	samples    map[string][]time.Duration      // of files, by path
 	sources    map[string][]byte               // content of files, by path
 	seen       func(what string, keys []field) // told of every map that is read; nil but in tests

@@ -116,7 +116,9 @@ func (b *bench) run(ctx context.Context, only, which string) error {
 			return fmt.Errorf("there is no engine %q", name)
 		}
 	}
-	b.results.begin(chosen)
+	if err := b.results.begin(chosen); err != nil {
+		return err
+	}
 	for _, p := range parts {
 		if only != "" && !slices.Contains(names, p.name) {
 			continue

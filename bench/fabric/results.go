@@ -19,6 +19,7 @@ type Results struct {
 	Started string   `json:"started"` // RFC 3339
 	Seconds float64  `json:"seconds"`
 	Passed  bool     `json:"passed"` // every row is ok
+	Machine Machine  `json:"machine"`
 	Rows    []Row    `json:"rows"`
 	Lacks   []Lack   `json:"lacks,omitempty"`
 
@@ -63,13 +64,18 @@ type finding struct {
 	values map[string]float64
 }
 
-func (r *Results) begin(engines []string) {
+func (r *Results) begin(engines []string) (err error) {
 	r.began = time.Now()
 	r.Started = r.began.Format(time.RFC3339)
 	r.Engines = engines
 	r.Host, r.Cores = host()
-	fmt.Printf("%s, cores: %d, load: %s\n\n", r.Host, r.Cores, load())
+	fmt.Printf("%s, cores: %d, load: %s\n", r.Host, r.Cores, load())
+	if r.Machine, err = examine(); err != nil {
+		return err
+	}
+	fmt.Printf("%s\n\n", r.Machine)
 	fmt.Println(line("PART", "ENGINE", "WHAT", "ASKED", "GOT", "LIMIT", ""))
+	return nil
 }
 
 func (r *Results) end() {

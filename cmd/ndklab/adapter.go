@@ -12,7 +12,7 @@ import (
 
 func adapterCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "adapter LAB[/NODE] [-o text|json] [--enable|--disable]",
+		Use:   "adapter [LAB[/NODE]] [-o text|json] [--enable|--disable]",
 		Short: "Show the nodes' RDMA adapters, or enable or disable one",
 		Long: `Shows a node's RDMA adapter: whether it is enabled, its addresses with the MTU
 and the RoCE frame size in force, its limits, flags and capabilities under their
@@ -29,13 +29,17 @@ and --disable do nothing if that is so already.`,
   ndklab adapter pair/client -o json
   ndklab adapter pair/client --disable
   ndklab adapter pair/client --enable`,
-		Args: arguments(1, 1, "one lab or node"),
+		Args: arguments(0, 1, "one lab or node"),
 	}
 	output := outputFlag(cmd)
 	enable := cmd.Flags().Bool("enable", false, "enable the node's adapter")
 	disable := cmd.Flags().Bool("disable", false, "disable the node's adapter")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		labName, node, err := target(args[0])
+		arg, err := labArgument(cmd, args, "one lab or node")
+		if err != nil {
+			return err
+		}
+		labName, node, err := target(arg)
 		switch {
 		case err != nil:
 			return err

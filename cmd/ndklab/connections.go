@@ -9,7 +9,7 @@ import (
 
 func connectionsCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "connections LAB[/NODE] [-o text|json]",
+		Use:   "connections [LAB[/NODE]] [-o text|json]",
 		Short: "List RDMA connections, listeners and shared endpoints",
 		Long: `Lists the connections, listeners and shared endpoints of the adapters of a lab or
 a node, as "netstat -xan" does on Windows. Mode is Kernel for the node's own
@@ -19,12 +19,12 @@ IfIndex is the index of the local address's interface in the node. Connections m
 without connection management, as by rc-pingpong, have no ports: 0 stands for them.`,
 		Example: `  ndklab connections pair
   ndklab connections pair/server -o json`,
-		Args: arguments(1, 1, "one lab or node"),
+		Args: arguments(0, 1, "one lab or node"),
 	}
 	output := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		sweep(cmd)
-		l, node, err := openTarget(cmd.Context(), args[0])
+		l, node, err := openTarget(cmd, args)
 		if err != nil {
 			return err
 		}

@@ -13,7 +13,7 @@ import (
 
 func countersCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "counters LAB[/NODE] [-o text|json] [--watch [INTERVAL]]",
+		Use:   "counters [LAB[/NODE]] [-o text|json] [--watch [INTERVAL]]",
 		Short: "Show the NDK counters of nodes, once or as they count",
 		Long: `Shows the counters of the adapters of a lab or a node, since the node came up:
 those of NDIS_NDK_PERFORMANCE_COUNTERS under their names there, and those of the
@@ -55,7 +55,7 @@ the interval. With -o json, each interval is one line with one object.`,
 		if watch.interval > 0 && len(args) == 2 { // --watch INTERVAL
 			return nil
 		}
-		return arguments(1, 1, "one lab or node")(cmd, args)
+		return arguments(0, 1, "one lab or node")(cmd, args)
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 2 {
@@ -64,7 +64,7 @@ the interval. With -o json, each interval is one line with one object.`,
 			}
 		}
 		sweep(cmd)
-		l, node, err := openTarget(cmd.Context(), args[0])
+		l, node, err := openTarget(cmd, args)
 		if err != nil {
 			return err
 		}

@@ -11,11 +11,12 @@ import (
 
 func downCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "down LAB|--all",
+		Use:   "down [LAB|--all]",
 		Short: "Take a lab down",
 		Long: `Takes a lab down: its nodes with everything that runs in them, its links and its
 files. It returns when nothing of the lab is left. --all takes down all labs of
-this user, and is content if there is none.`,
+this user, and is content if there is none. Without either, the lab is that of the
+one *.ndklab.yaml in the current folder.`,
 		Example: `  ndklab down pair
   ndklab down --all`,
 	}
@@ -24,7 +25,7 @@ this user, and is content if there is none.`,
 		switch {
 		case *all && len(args) > 0:
 			return misuse("down takes a lab or --all, found both")
-		case !*all && len(args) != 1:
+		case len(args) > 1:
 			return misuse("down takes one lab or --all, found %d labs", len(args))
 		}
 		return nil
@@ -32,7 +33,14 @@ this user, and is content if there is none.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		sweep(cmd)
 		names := args
-		if *all {
+		switch {
+		case !*all:
+			name, err := labArgument(cmd, args, "one lab or --all")
+			if err != nil {
+				return err
+			}
+			names = []string{name}
+		default:
 			labs, err := lab.List(cmd.Context())
 			if err != nil {
 				return err

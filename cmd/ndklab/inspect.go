@@ -10,22 +10,27 @@ import (
 
 func inspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "inspect LAB [-o text|json]",
+		Use:   "inspect [LAB] [-o text|json]",
 		Short: "Show the nodes and links of a lab that is up",
 		Long: `Shows the nodes of a lab that is up, with their process ids, addresses and NDK
 counters, the ports of its switches, with their state and how many MAC addresses
 were learned there, its links, with what was asked of them and what they did so
 far, and where the ends of links are that are outside the lab. The name of a port is
 that of the link's end at the switch. A port that is blocking is a spare of the
-spanning tree; one that is disabled has no carrier.`,
+spanning tree; one that is disabled has no carrier. Without LAB it is that of the one
+*.ndklab.yaml in the current folder.`,
 		Example: `  ndklab inspect pair
   ndklab inspect pair -o json`,
-		Args: arguments(1, 1, "one lab"),
+		Args: arguments(0, 1, "one lab"),
 	}
 	output := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		sweep(cmd)
-		l, err := lab.Open(cmd.Context(), args[0])
+		name, err := labArgument(cmd, args, "one lab")
+		if err != nil {
+			return err
+		}
+		l, err := lab.Open(cmd.Context(), name)
 		if err != nil {
 			return err
 		}

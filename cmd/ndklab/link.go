@@ -53,7 +53,7 @@ the file's, and the link is NODE:IFACE.`,
 
 func linkShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "show LAB[/NODE:IFACE] [-o text|json] [-t FILE]",
+		Use:   "show [LAB[/NODE:IFACE]] [-o text|json] [-t FILE]",
 		Short: "Show what links are set to, and what they did",
 		Long: `Shows a link, or all links of a lab: what they are set to do to the packets of each
 direction, as "link set" takes it, who carries them (plain: the kernel, because
@@ -65,7 +65,7 @@ there is nothing to do), whether they are up, and what they have done so far.`,
 			if cmd.Flags().Changed("topology") {
 				return arguments(0, 1, "one link or none with -t")(cmd, args)
 			}
-			return arguments(1, 1, "one lab or link")(cmd, args)
+			return arguments(0, 1, "one lab or link")(cmd, args)
 		},
 	}
 	output := outputFlag(cmd)
@@ -235,7 +235,7 @@ the place of an earlier one; "link heal" ends it.`,
 
 func linkHealCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "heal LAB [-o text|json] [-t FILE]",
+		Use:   "heal [LAB] [-o text|json] [-t FILE]",
 		Short: "End a partition",
 		Long: `Brings up what "link partition" or the timeline's partition took down, but for links
 that "link down" took down as well.`,

@@ -18,7 +18,7 @@ import (
 
 func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "run FILE|LAB [-o text|json] [--seed N] [--keep] [--record FILE] [--replay FILE]",
+		Use:   "run [FILE|-|LAB] [-o text|json] [--seed N] [--keep] [--name NAME] [--reconfigure] [--node-filter NODES] [--record FILE] [--replay FILE]",
 		Short: "Run a topology's workloads and report",
 		Long: `Builds the lab of a topology file, runs its workloads and timeline, holds the
 results against its checks, takes the lab down and prints a report, which ends
@@ -30,30 +30,49 @@ or is the name of a file is a file.
 
 Ctrl-C takes the lab down.
 
+` + fileHelp + ` --reconfigure takes down a lab of that name that is up first.
+
+` + partHelp + `
+
 ` + logHelp,
 		Example: `  ndklab run examples/pair.ndklab.yaml
   ndklab run examples/pair.ndklab.yaml --seed 7 -o json > report.json
   ndklab run examples/pair.ndklab.yaml --keep     look around afterwards
+  ndklab generate ring --nodes 4 | ndklab run -
   ndklab run examples/pair.ndklab.yaml --record decisions.log
   ndklab run examples/pair.ndklab.yaml --replay decisions.log
   ndklab up examples/pair.ndklab.yaml && ndklab run pair`,
-		Args: arguments(1, 1, "one file or lab"),
+		Args: arguments(0, 1, "one file or lab"),
 	}
 	output := outputFlag(cmd)
 	seed := newSeedFlag(cmd)
 	logs := newLogFlags(cmd)
+	flags := newFileFlags(cmd)
+	reconfigure := reconfigureFlag(cmd)
 	keep := cmd.Flags().Bool("keep", false, "leave the lab up afterwards")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		sweep(cmd)
-		do := func() (*report.Run, error) { return runFile(cmd, args[0], seed, logs, *keep) }
-		if !isFile(args[0]) {
-			if seed.given {
-				return misuse("--seed is for a file: lab %s has its seed already", args[0])
+		arg, err := fileArgument(cmd, args, "one file or lab")
+		if err != nil {
+			return err
+		}
+		do := func() (*report.Run, error) {
+			l, show, err := start(cmd, arg, flags, seed, logs, *reconfigure)
+			if err != nil {
+				return nil, err
 			}
-			if logs.given() {
-				return misuse("--record and --replay are for a file: lab %s has its links already", args[0])
+			return runNew(cmd.Context(), l, show, *keep)
+		}
+		if !isFile(arg) {
+			switch {
+			case seed.given:
+				return misuse("--seed is for a file: lab %s has its seed already", arg)
+			case logs.given():
+				return misuse("--record and --replay are for a file: lab %s has its links already", arg)
+			case flags.given() || *reconfigure:
+				return misuse("--name, --node-filter and --reconfigure are for a file: lab %s is up already", arg)
 			}
-			do = func() (*report.Run, error) { return runLab(cmd, args[0]) }
+			do = func() (*report.Run, error) { return runLab(cmd, arg) }
 		}
 		begin := time.Now()
 		result, err := do()
@@ -75,22 +94,18 @@ Ctrl-C takes the lab down.
 
 // isFile reports whether run's argument means a file rather than a lab.
 func isFile(arg string) bool {
-	if strings.Contains(arg, "/") || strings.HasSuffix(arg, ".yaml") || strings.HasSuffix(arg, ".yml") {
+	if arg == standardInput || strings.Contains(arg, "/") || strings.HasSuffix(arg, ".yaml") || strings.HasSuffix(arg, ".yml") {
 		return true
 	}
 	info, err := os.Stat(arg)
 	return err == nil && !info.IsDir()
 }
 
-// runFile runs a file's lab from beginning to end.
-func runFile(cmd *cobra.Command, file string, seed *seedFlag, logs *logFlags, keep bool) (*report.Run, error) {
-	l, show, err := start(cmd, file, seed, logs)
-	if err != nil {
-		return nil, err
-	}
-	result, err := l.Run(cmd.Context())
+// runNew runs a lab that was made for it to its end.
+func runNew(ctx context.Context, l *lab.Lab, show *progress, keep bool) (*report.Run, error) {
+	result, err := l.Run(ctx)
 	if err == nil && keep {
-		if err = l.Release(cmd.Context()); err == nil {
+		if err = l.Release(ctx); err == nil {
 			defer show.say("lab %s is still up: `ndklab down %s` takes it down", result.Lab, result.Lab)
 		}
 	}

@@ -62,9 +62,13 @@ var canRun = sync.OnceValue(func() bool { return doctor.Examine(context.Backgrou
 func setup(env *testscript.Env) error {
 	name := "cli-" + strconv.Itoa(os.Getpid()) + "-" + strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")
 	env.Setenv("LAB", name)
-	files, err := filepath.Glob(filepath.Join(env.WorkDir, "*.yaml"))
-	if err != nil {
-		return err
+	var files []string
+	for _, pattern := range []string{"*.yaml", "*/*.yaml"} {
+		found, err := filepath.Glob(filepath.Join(env.WorkDir, pattern))
+		if err != nil {
+			return err
+		}
+		files = append(files, found...)
 	}
 	for _, file := range files {
 		data, err := os.ReadFile(file)

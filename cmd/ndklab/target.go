@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"strings"
 
 	"github.com/ndklab/ndklab/fabric/lab"
@@ -17,13 +16,18 @@ func target(arg string) (labName, node string, err error) {
 	return labName, node, nil
 }
 
-// openTarget connects to the lab of LAB or LAB/NODE.
-func openTarget(ctx context.Context, arg string) (l *lab.Lab, node string, err error) {
+// openTarget connects to the lab of LAB or LAB/NODE in the arguments or, without
+// any, to that of the current folder's file.
+func openTarget(cmd *cobra.Command, args []string) (l *lab.Lab, node string, err error) {
+	arg, err := labArgument(cmd, args, "one lab or node")
+	if err != nil {
+		return nil, "", err
+	}
 	labName, node, err := target(arg)
 	if err != nil {
 		return nil, "", err
 	}
-	l, err = lab.Open(ctx, labName)
+	l, err = lab.Open(cmd.Context(), labName)
 	return l, node, err
 }
 
@@ -33,7 +37,8 @@ func topologyFlag(cmd *cobra.Command) *string {
 }
 
 // labArguments checks the arguments of a verb that takes a lab, unless -t is
-// given, and least to most more.
+// given, and least to most more. One that takes nothing else does without the lab,
+// too: then it is that of the current folder's file.
 func labArguments(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if cmd.Flags().Changed("topology") {
@@ -41,6 +46,9 @@ func labArguments(least, most int, what string) cobra.PositionalArgs {
 		}
 		if most >= 0 {
 			most++
+		}
+		if most == 1 {
+			return arguments(0, 1, what)(cmd, args)
 		}
 		return arguments(least+1, most, what)(cmd, args)
 	}
@@ -58,7 +66,11 @@ func withLab(cmd *cobra.Command, file string, args []string, do func(*lab.Lab, [
 		}
 		name = t.Name
 	} else {
-		name, args = args[0], args[1:]
+		var err error
+		if name, err = labArgument(cmd, args, "one lab"); err != nil {
+			return err
+		}
+		args = args[min(1, len(args)):]
 	}
 	l, err := lab.Open(cmd.Context(), name)
 	if err != nil {
@@ -73,8 +85,14 @@ func withLab(cmd *cobra.Command, file string, args []string, do func(*lab.Lab, [
 // arguments. If all links will do, the endpoint may be missing, and is "".
 func withLink(cmd *cobra.Command, file string, args []string, all bool, do func(l *lab.Lab, endpoint string, args []string) error) error {
 	var first, labName, endpoint string
-	if len(args) > 0 {
+	switch {
+	case len(args) > 0:
 		first, args = args[0], args[1:]
+	case file == "":
+		var err error
+		if file, err = fileArgument(cmd, nil, "one lab or link"); err != nil {
+			return err
+		}
 	}
 	expected := "NODE:IFACE"
 	if endpoint = first; file == "" {

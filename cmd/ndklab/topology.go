@@ -19,13 +19,42 @@ import (
 
 // readTopology reads and checks a topology file and the files that it refers to.
 func readTopology(ctx context.Context, file string) (*topology.Topology, error) {
-	return unlessInterrupted(ctx, func() (*topology.Topology, error) {
+	text, err := readText(ctx, file)
+	if err != nil {
+		return nil, err
+	}
+	return text.parse(ctx, topology.Options{})
+}
+
+// A topologyText is the text of a topology, of which a name stands in errors.
+type topologyText struct {
+	name string
+	data []byte
+}
+
+// readText reads a topology file, or standard input.
+func readText(ctx context.Context, file string) (*topologyText, error) {
+	return unlessInterrupted(ctx, func() (*topologyText, error) {
+		if file == standardInput {
+			data, err := limited(os.Stdin)
+			if err != nil {
+				return nil, control.Errorf(control.Usage, "%s: %v", inputName, err)
+			}
+			return &topologyText{inputName, data}, nil
+		}
 		data, err := readFile(file)
 		if err != nil {
 			return nil, control.Errorf(control.Usage, "%v", err)
 		}
-		return topology.ParseWith(readFile, file, data)
+		return &topologyText{file, data}, nil
 	})
+}
+
+// parse checks the text, and the files that it refers to. The options need not say how
+// to read these, nor what variables there are.
+func (t *topologyText) parse(ctx context.Context, options topology.Options) (*topology.Topology, error) {
+	options.Read, options.Variable = readFile, os.LookupEnv
+	return unlessInterrupted(ctx, func() (*topology.Topology, error) { return topology.ParseWith(options, t.name, t.data) })
 }
 
 // unlessInterrupted is what read reads from files. It returns when ctx ends, even if
@@ -49,8 +78,11 @@ func unlessInterrupted[T any](ctx context.Context, read func() (T, error)) (T, e
 	}
 }
 
-// readFile is a topology.ReadFile. It reads a file up to a little more than a topology may have, so that a
-// device that never ends does not fill memory.
+// limited reads up to a little more than a topology may have, so that a device that
+// never ends does not fill memory.
+func limited(r io.Reader) ([]byte, error) { return io.ReadAll(io.LimitReader(r, topology.MaxSize+1)) }
+
+// readFile is a topology.ReadFile.
 func readFile(file string) ([]byte, error) {
 	f, err := os.Open(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -63,7 +95,7 @@ func readFile(file string) ([]byte, error) {
 	if info, err := f.Stat(); err == nil && info.IsDir() {
 		return nil, fmt.Errorf("%s is a directory, expected a file", file)
 	}
-	return io.ReadAll(io.LimitReader(f, topology.MaxSize+1))
+	return limited(f)
 }
 
 // A seedFlag is --seed. It is a pflag.Value.

@@ -15,24 +15,44 @@ import (
 
 func upCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "up FILE [-o text|json] [--seed N] [--record FILE] [--replay FILE]",
+		Use:   "up [FILE|-] [-o text|json] [--seed N] [--name NAME] [--reconfigure] [--node-filter NODES] [--dry-run] [--record FILE] [--replay FILE]",
 		Short: "Build a lab and leave it up",
 		Long: `Builds the lab of a topology file and returns when every node is ready: its
 commands have ended and its healthcheck has succeeded, if it has any. It starts no
 workload: "ndklab run LAB" does. The lab stays up until "ndklab down LAB".
 
+` + fileHelp + `
+
+` + partHelp + `
+
+--reconfigure takes down a lab of that name that is up first; "ndklab apply" changes
+one that goes on. --dry-run says what the lab would have, and makes nothing.
+
 ` + logHelp,
 		Example: `  ndklab up examples/pair.ndklab.yaml
+  ndklab up --reconfigure                  the file in this folder, anew
+  ndklab generate ring --nodes 4 | ndklab up - --name small
+  ndklab up examples/leaf-spine.ndklab.yaml --node-filter 'leaf-*,spine-1' --dry-run
   ndklab up examples/pair.ndklab.yaml --record decisions.log
   ndklab inspect pair`,
-		Args: arguments(1, 1, "one file"),
+		Args: arguments(0, 1, "one file"),
 	}
 	output := outputFlag(cmd)
 	seed := newSeedFlag(cmd)
 	logs := newLogFlags(cmd)
+	flags := newFileFlags(cmd)
+	reconfigure := reconfigureFlag(cmd)
+	dry := cmd.Flags().Bool("dry-run", false, "say what would be made, and make nothing")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		file, err := fileArgument(cmd, args, "one file")
+		if err != nil {
+			return err
+		}
+		if *dry {
+			return dryRun(cmd, file, flags, seed, *output)
+		}
 		sweep(cmd)
-		l, _, err := start(cmd, args[0], seed, logs)
+		l, _, err := start(cmd, file, flags, seed, logs, *reconfigure)
 		if err != nil {
 			return err
 		}
@@ -56,9 +76,14 @@ workload: "ndklab run LAB" does. The lab stays up until "ndklab down LAB".
 	return cmd
 }
 
+// reconfigureFlag adds --reconfigure.
+func reconfigureFlag(cmd *cobra.Command) *bool {
+	return cmd.Flags().Bool("reconfigure", false, "take down a lab of that name that is up first")
+}
+
 // start builds the lab of a file and says so.
-func start(cmd *cobra.Command, file string, seed *seedFlag, logs *logFlags) (*lab.Lab, *progress, error) {
-	t, err := readTopology(cmd.Context(), file)
+func start(cmd *cobra.Command, file string, flags *fileFlags, seed *seedFlag, logs *logFlags, reconfigure bool) (*lab.Lab, *progress, error) {
+	t, err := flags.read(cmd, file)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -72,6 +97,12 @@ func start(cmd *cobra.Command, file string, seed *seedFlag, logs *logFlags) (*la
 		return nil, nil, err
 	}
 	defer closeFiles() // the lab has them, too
+	if reconfigure {
+		if err := makeRoom(cmd.Context(), cmd, t.Name); err != nil {
+			undo()
+			return nil, nil, err
+		}
+	}
 	begin := time.Now()
 	l, err := lab.Start(cmd.Context(), t, options)
 	if err != nil {

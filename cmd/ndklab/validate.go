@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 
@@ -31,23 +30,35 @@ type validationProblem struct {
 
 func validateCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "validate FILE... [-o text|json]",
+		Use:   "validate [FILE...] [-o text|json] [--name NAME] [--node-filter NODES]",
 		Short: "Check topology files",
 		Long: `Checks topology files and starts nothing. Every error is printed, one a line, as
 FILE:LINE:COLUMN: what was found, what was expected. The exit code is 2 if there
-is any.`,
+is any.
+
+` + fileHelp + `
+
+` + partHelp,
 		Example: `  ndklab validate examples/pair.ndklab.yaml
+  ndklab generate ring --nodes 4 | ndklab validate -
   ndklab validate -o json labs/*.yaml`,
-		Args: arguments(1, -1, "one file or more"),
 	}
 	output := outputFlag(cmd)
+	flags := newFileFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, files []string) error {
+		if len(files) == 0 {
+			file, err := fileArgument(cmd, nil, "one file or more")
+			if err != nil {
+				return err
+			}
+			files = []string{file}
+		}
 		var result struct {
 			Files []validation `json:"files"`
 		}
 		valid := true
 		for _, file := range files {
-			v, err := validate(cmd.Context(), file)
+			v, err := validate(cmd, file, flags)
 			if err := cmd.Context().Err(); err != nil {
 				return err
 			}
@@ -66,9 +77,12 @@ is any.`,
 	return cmd
 }
 
-func validate(ctx context.Context, file string) (validation, error) {
+func validate(cmd *cobra.Command, file string, flags *fileFlags) (validation, error) {
 	v := validation{File: file, Errors: []validationProblem{}}
-	t, err := readTopology(ctx, file)
+	if file == standardInput {
+		v.File = inputName
+	}
+	t, err := flags.read(cmd, file)
 	switch problem := err.(type) {
 	case nil:
 		v.Valid, v.Lab, v.Nodes, v.Links, v.Workloads = true, t.Name, len(t.Nodes), len(t.Links), len(t.Workloads)

@@ -2,7 +2,7 @@ package frame
 
 import (
 	"fmt"
-	"net"
+	"os"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -15,10 +15,6 @@ import (
 // receive buffer to ask for, in bytes; without privilege in the initial user
 // namespace the kernel grants less (net.core.rmem_max).
 func Open(iface string, outgoing bool, buffer int) (fd int, err error) {
-	device, err := net.InterfaceByName(iface)
-	if err != nil {
-		return -1, fmt.Errorf("packet socket on %s: %w", iface, err)
-	}
 	// Protocol 0 receives nothing until bind names one, so that no frame of
 	// another interface gets in.
 	fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -29,11 +25,28 @@ func Open(iface string, outgoing bool, buffer int) (fd int, err error) {
 		unix.Close(fd)
 		return -1, fmt.Errorf("packet socket on %s: %w", iface, err)
 	}
-	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: bigEndian(unix.ETH_P_ALL), Ifindex: device.Index}); err != nil {
+	index, err := interfaceIndex(fd, iface)
+	if err == nil {
+		err = os.NewSyscallError("bind", unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: bigEndian(unix.ETH_P_ALL), Ifindex: index}))
+	}
+	if err != nil {
 		unix.Close(fd)
-		return -1, fmt.Errorf("packet socket on %s: bind: %w", iface, err)
+		return -1, fmt.Errorf("packet socket on %s: %w", iface, err)
 	}
 	return fd, nil
+}
+
+// interfaceIndex is the index of an interface of the socket's network namespace.
+// net.InterfaceByName would have the kernel describe every interface there is.
+func interfaceIndex(fd int, iface string) (int, error) {
+	request, err := unix.NewIfreq(iface)
+	if err != nil {
+		return 0, err
+	}
+	if err := unix.IoctlIfreq(fd, unix.SIOCGIFINDEX, request); err != nil {
+		return 0, err
+	}
+	return int(request.Uint32()), nil
 }
 
 func configure(fd int, outgoing bool, buffer int) error {

@@ -24,15 +24,20 @@ func (s linkemCarrier) attach(ctx context.Context, l *labLink) error {
 	if err != nil {
 		return err
 	}
+	atOnce := !l.joined && len(l.taps) == 0
 	err = engine.Attach(ctx, linkem.Link{
 		Name:       l.name(),
 		Seed:       s.topo.Seed,
 		Interfaces: [2]string{link.Middle(l.index, 0), link.Middle(l.index, 1)},
 		Directions: l.asked,
 		Joined:     l.joined,
+		Started:    atOnce,
 	})
 	if err != nil {
 		return fmt.Errorf("engine: %w", err)
+	}
+	if atOnce {
+		return nil
 	}
 	s.startTaps(l)
 	if err := s.part(l); err != nil {

@@ -103,12 +103,13 @@ func (s *Supervisor) makeLink(ctx context.Context, l *labLink) error {
 // are configured by now. Sooner, the kernel would log that it has packets for an
 // interface that is not up yet.
 func (s *Supervisor) connectLinks(ctx context.Context) error {
-	for _, l := range s.links {
+	return parallel(ctx, requestsAtOnce, len(s.links), func(ctx context.Context, i int) error {
+		l := s.links[i]
 		if err := s.connectLink(ctx, l); err != nil {
 			return fmt.Errorf("link %s to %s: %w", l.spec.Endpoints[0], l.spec.Endpoints[1], err)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 func (s *Supervisor) connectLink(ctx context.Context, l *labLink) error {

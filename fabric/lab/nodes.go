@@ -156,8 +156,7 @@ func (s *Supervisor) seed(part string) uint64 {
 
 // configureNodes has every agent configure its interfaces and open its adapter.
 func (s *Supervisor) configureNodes(ctx context.Context) error {
-	// Agents do the work; this only bounds the requests under way.
-	return parallel(ctx, 16, len(s.nodes), func(ctx context.Context, i int) error { return s.nodes[i].current().up(ctx) })
+	return parallel(ctx, requestsAtOnce, len(s.nodes), func(ctx context.Context, i int) error { return s.nodes[i].current().up(ctx) })
 }
 
 // Node is the agent of a running host or router by its name.
@@ -294,6 +293,10 @@ func (n *labNode) kind() string {
 	}
 	return string(topology.Host)
 }
+
+// requestsAtOnce bounds the requests under way of those that are made to many nodes or
+// of many links: others do the work.
+const requestsAtOnce = 16
 
 // parallel calls f for 0 to n-1, several at once, and returns the first error,
 // upon which no more calls begin and those under way have their ctx cancelled.

@@ -105,7 +105,8 @@ func (r *run) all(ctx context.Context) (*report.Run, error) {
 	defer cancel()
 	var parts, workloads sync.WaitGroup
 	serving := make([]bool, len(r.topo.Workloads))
-	for i := range r.topo.Workloads {
+	// The error is that of ctx, which is looked at below.
+	_ = parallel(ctx, requestsAtOnce, len(serving), func(ctx context.Context, i int) error {
 		w := &r.topo.Workloads[i]
 		r.results[i] = report.Workload{
 			Name: w.Name, From: w.From, To: w.To, Operation: string(w.Operation), Size: w.Size, Depth: w.Depth,
@@ -113,10 +114,11 @@ func (r *run) all(ctx context.Context) (*report.Run, error) {
 		if err := r.serve(ctx, i); err != nil {
 			r.failed(i, err)
 			serving[i] = ctx.Err() != nil // then nobody knows
-			continue
+			return nil
 		}
 		serving[i] = true
-	}
+		return nil
+	})
 	zero := time.Now() // every node is ready, and so is every server
 	for i := range r.topo.Workloads {
 		if serving[i] {
@@ -140,11 +142,12 @@ func (r *run) all(ctx context.Context) (*report.Run, error) {
 	<-reported
 	// A lab that stays up after an interrupted run can run its workloads again.
 	ctx = context.WithoutCancel(ctx)
-	for i := range serving {
+	_ = parallel(ctx, requestsAtOnce, len(serving), func(ctx context.Context, i int) error { // nor does this
 		if serving[i] {
 			r.unserve(ctx, i)
 		}
-	}
+		return nil
+	})
 	if interrupted != nil {
 		return nil, interrupted
 	}
@@ -345,13 +348,14 @@ func (r *run) reportProgress(ctx context.Context) {
 	ticker := time.NewTicker(progressInterval)
 	defer ticker.Stop()
 	before := map[string]node.Progress{}
+	clients, of := r.clients()
 	for {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			return
 		}
-		for _, client := range r.clients() {
+		for _, client := range clients {
 			agent, err := r.Node(client)
 			if err != nil {
 				continue // the node's end is an event of its own
@@ -360,29 +364,28 @@ func (r *run) reportProgress(ctx context.Context) {
 			if err != nil {
 				continue
 			}
-			for _, w := range r.topo.Workloads {
-				if p, ok := progress[w.Name]; ok && w.From == client {
-					gbps := float64(p.Bytes-before[w.Name].Bytes) * 8 / progressInterval.Seconds() / 1e9
-					r.Publish(Event{Kind: WorkloadProgress, Node: client, Workload: w.Name, Text: fmt.Sprintf("workload %s: messages: %d, %s",
-						w.Name, p.Messages, report.Rate(gbps))})
-					before[w.Name] = p
+			for _, name := range of[client] {
+				if p, ok := progress[name]; ok {
+					gbps := float64(p.Bytes-before[name].Bytes) * 8 / progressInterval.Seconds() / 1e9
+					r.Publish(Event{Kind: WorkloadProgress, Node: client, Workload: name, Text: fmt.Sprintf("workload %s: messages: %d, %s",
+						name, p.Messages, report.Rate(gbps))})
+					before[name] = p
 				}
 			}
 		}
 	}
 }
 
-// clients are the nodes that workloads run from.
-func (r *run) clients() []string {
-	var names []string
-	seen := map[string]bool{}
+// clients are the nodes that workloads run from, and the names of each one's workloads.
+func (r *run) clients() (nodes []string, workloads map[string][]string) {
+	workloads = map[string][]string{}
 	for _, w := range r.topo.Workloads {
-		if !seen[w.From] {
-			seen[w.From] = true
-			names = append(names, w.From)
+		if workloads[w.From] == nil {
+			nodes = append(nodes, w.From)
 		}
+		workloads[w.From] = append(workloads[w.From], w.Name)
 	}
-	return names
+	return nodes, workloads
 }
 
 // wait waits until an instant; false if ctx ends first.

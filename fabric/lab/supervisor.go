@@ -106,6 +106,7 @@ func supervise(name string) error {
 	log.Print(s.reason)
 	s.closeLog()
 	s.farewell()
+	s.endEngine()
 	return nil
 }
 

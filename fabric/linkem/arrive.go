@@ -126,7 +126,7 @@ func (l *loop) judge(n *line, f *frame.Frame, arrived time.Duration) []run {
 		if identify {
 			var known bool
 			p.RoCE = nil
-			if l.identity, known = impair.IdentifyPayload(f.Message(i, at)); known {
+			if l.identity, known = impair.Identify(f.Message(i, at)); known {
 				p.RoCE = &l.identity
 			}
 		}

@@ -7,10 +7,11 @@ import (
 
 // A histogram counts durations in buckets whose width is 1/4096 of their value,
 // or 1 ns. Buckets come in pages that are made when first needed: a lab may have
-// a thousand directions with two histograms each, and a flat one of this
-// resolution (100 ms to within 15 us) has more than a megabyte.
+// thousands of directions with three histograms each, and a flat one of this
+// resolution (100 ms to within 15 us) has more than a megabyte. So is the table of
+// the pages, of 7 KB, by the first duration.
 type histogram struct {
-	pages    [(maxShift + 2) * mantissas / pageLen]*[pageLen]uint64
+	pages    []*[pageLen]uint64 // nil, or pageCount
 	count    uint64
 	min, max int64
 }
@@ -18,6 +19,7 @@ type histogram struct {
 const (
 	mantissas = 4096
 	pageLen   = 256
+	pageCount = (maxShift + 2) * mantissas / pageLen
 	maxShift  = 63 - 13 // of the largest int64
 )
 
@@ -29,6 +31,9 @@ func (h *histogram) record(ns int64, n uint64) {
 	}
 	h.max = max(h.max, ns)
 	h.count += n
+	if h.pages == nil {
+		h.pages = make([]*[pageLen]uint64, pageCount)
+	}
 	i := bucket(ns)
 	page := h.pages[i/pageLen]
 	if page == nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/ndklab/ndklab/control"
@@ -92,6 +93,31 @@ func (p *port) close() {
 	if p.other != nil {
 		p.other.close()
 	}
+}
+
+// closersAtOnce is how many ports are closed at once when the engine ends. Each
+// takes one of the kernel's RCU grace periods, of some ms, which all that begin
+// before it share (net/packet/af_packet.c, packet_release). A process that is killed
+// closes one after the other.
+const closersAtOnce = 256
+
+// closePorts closes the ports of all links. The loop has ended.
+func (l *loop) closePorts() {
+	var closers sync.WaitGroup
+	turn := make(chan struct{}, closersAtOnce)
+	for _, k := range l.links {
+		if k.state == detached {
+			continue
+		}
+		for _, p := range k.ports {
+			turn <- struct{}{}
+			closers.Go(func() {
+				p.close()
+				<-turn
+			})
+		}
+	}
+	closers.Wait()
 }
 
 // running reports whether the interface could send at all.

@@ -82,6 +82,9 @@ type Link struct {
 	// Directions says how packets fare: [0] from Interfaces[0] to [1], [1] back.
 	Directions [2]topology.Impairment
 	Joined     bool // the kernel forwards between the interfaces at present
+	// Started has the engine begin to forward at once, without a request to Start. It
+	// is for links that are not Joined.
+	Started bool
 }
 
 // Measured is what happened in one direction of a link since the engine first

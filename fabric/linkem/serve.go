@@ -40,6 +40,7 @@ func Main(channel *os.File) error {
 	if l.recorder != nil {
 		l.recorder.end()
 	}
+	l.closePorts()
 	if err != nil {
 		return fmt.Errorf("link engine: %w", err)
 	}
@@ -118,7 +119,17 @@ func (l *loop) serveAttach(a Link) error {
 		}
 		ports[i] = p
 	}
-	err := l.try(func() error { return l.attach(a, ports) })
+	err := l.try(func() error {
+		if err := l.attach(a, ports); err != nil || !a.Started {
+			return err
+		}
+		_, err := l.start(a.Name) // there are no watches
+		if err != nil {
+			_, detachErr := l.detach(a.Name)
+			err = errors.Join(err, detachErr)
+		}
+		return err
+	})
 	if err != nil {
 		ports[0].close()
 		ports[1].close()

@@ -54,7 +54,7 @@ func verdicts(tb testing.TB, settings topology.Impairment, raw []byte) (all []im
 	for i := range f.Segments() {
 		p := impair.Packet{Frame: f.Size(i), Payload: at.Payload, ECT: at.ECT}
 		if at.RoCE {
-			id, _ := impair.IdentifyPayload(f.Message(i, at))
+			id, _ := impair.Identify(f.Message(i, at))
 			p.RoCE = &id
 		}
 		all = append(all, model.Packet(&p, 0))

@@ -133,14 +133,29 @@ func (s *Spec) slots() int { return 2 * s.Depth }
 type pattern struct {
 	bytes []byte
 	size  uint64
+	span  uint64 // patternSpan
 }
 
-// patternSpan is the range of the offsets at which messages begin, in bytes. It
-// is a power of two, so that offsets repeat only after as many messages.
-const patternSpan = 1 << 20
+// The range of the offsets at which messages begin, in bytes: the most, which is that
+// of workloads of many messages, and the least.
+const (
+	mostSpan  = 1 << 20
+	leastSpan = 1 << 14
+)
+
+// patternSpan is that range for a workload. It is a power of two, so that offsets
+// repeat only after as many messages. Where there are few it is short: a pattern that
+// thousands of nodes have at once takes time and memory.
+func patternSpan(s *Spec) uint64 {
+	span := uint64(mostSpan)
+	for s.Count != 0 && span > leastSpan && span/2 >= s.Count {
+		span /= 2
+	}
+	return span
+}
 
 // patternLen is the length of a workload's pattern in bytes: whole words.
-func patternLen(s *Spec) uint64 { return (patternSpan + s.Size + 7) &^ 7 }
+func patternLen(s *Spec) uint64 { return (patternSpan(s) + s.Size + 7) &^ 7 }
 
 func newPattern(s *Spec) *pattern {
 	random := rand.New(rand.NewPCG(s.Seed, 0x6E646B6C6162)) // "ndklab"
@@ -148,12 +163,12 @@ func newPattern(s *Spec) *pattern {
 	for i := 0; i < len(b); i += 8 {
 		binary.LittleEndian.PutUint64(b[i:], random.Uint64())
 	}
-	return &pattern{bytes: b, size: s.Size}
+	return &pattern{bytes: b, size: s.Size, span: patternSpan(s)}
 }
 
 // offset is where message i begins in the pattern. The factor is odd, hence no
-// two of patternSpan messages in a row share an offset.
-func (p *pattern) offset(i uint64) uint64 { return i * 0x9E3779B97F4A7C15 % patternSpan }
+// two of span messages in a row share an offset.
+func (p *pattern) offset(i uint64) uint64 { return i * 0x9E3779B97F4A7C15 % p.span }
 
 // message is what message i consists of.
 func (p *pattern) message(i uint64) []byte {

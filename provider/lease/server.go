@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/roce"
@@ -65,7 +67,7 @@ func Serve(cfg provider.Config, carrier Carrier) (*Server, error) {
 	if s.ledger, err = openLedger(memory, addresses, 0); err != nil {
 		return nil, errors.Join(fmt.Errorf("share adapter: %w", err), memory.Close())
 	}
-	if s.listener, err = net.ListenUnix("unix", &net.UnixAddr{Name: socketName, Net: "unix"}); err != nil {
+	if s.listener, err = listen(); err != nil {
 		return nil, errors.Join(fmt.Errorf("share adapter: %w", err), memory.Close())
 	}
 	cfg.GUID = cfg.Rand.Uint64() | 1
@@ -78,6 +80,32 @@ func Serve(cfg provider.Config, carrier Carrier) (*Server, error) {
 	s.unsubscribe = s.device.Subscribe(s.follow)
 	s.serving.Go(s.accept)
 	return s, nil
+}
+
+// backlog is how many processes may wait to be accepted.
+const backlog = 128
+
+// listen is net.ListenUnix, but for the question how long backlogs may be, which is in
+// a file below /proc/sys/net: every network namespace has one, and the kernel goes
+// through them to find the caller's.
+func listen() (*net.UnixListener, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	f := os.NewFile(uintptr(fd), socketName)
+	defer f.Close() // net.FileListener has its own
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: socketName}); err != nil {
+		return nil, fmt.Errorf("%s: %w", socketName, os.NewSyscallError("bind", err))
+	}
+	if err := unix.Listen(fd, backlog); err != nil {
+		return nil, os.NewSyscallError("listen", err)
+	}
+	l, err := net.FileListener(f)
+	if err != nil {
+		return nil, err
+	}
+	return l.(*net.UnixListener), nil
 }
 
 // Device is the owner's part of the device.

@@ -45,6 +45,9 @@ import (
 type Config struct {
 	// Addresses are the local addresses. IPv6 ones must not be link-local.
 	Addresses []netip.Addr
+	// Interfaces are the names of the interfaces that have the addresses, in the same
+	// order. If nil, Open has the kernel list all interfaces to find them.
+	Interfaces []string
 	// ReceiveBuffer is how many bytes of memory to ask for at each address, to
 	// keep packets in until they are received; 0 means DefaultReceiveBuffer.
 	ReceiveBuffer int
@@ -101,9 +104,15 @@ func Open(cfg Config) (*Carrier, error) {
 	if cfg.ReceiveBuffer == 0 {
 		cfg.ReceiveBuffer = DefaultReceiveBuffer
 	}
-	assigned, err := assignments()
-	if err != nil {
-		return nil, fmt.Errorf("udp carrier: %w", err)
+	if cfg.Interfaces == nil {
+		interfaces, err := interfacesWith(cfg.Addresses)
+		if err != nil {
+			return nil, fmt.Errorf("udp carrier: %w", err)
+		}
+		cfg.Interfaces = interfaces
+	}
+	if len(cfg.Interfaces) != len(cfg.Addresses) {
+		return nil, fmt.Errorf("udp carrier: %d interfaces for %d addresses", len(cfg.Interfaces), len(cfg.Addresses))
 	}
 	c := &Carrier{
 		senders: make(map[netip.AddrPort]*sender),
@@ -112,7 +121,7 @@ func Open(cfg Config) (*Carrier, error) {
 		adopted: cfg.Sockets != nil,
 	}
 	for i, local := range cfg.Addresses {
-		if err := c.open(&cfg, i, assigned); err != nil {
+		if err := c.open(&cfg, i); err != nil {
 			err = fmt.Errorf("udp carrier: address %v: %w", local, err)
 			return nil, errors.Join(err, c.Close())
 		}
@@ -121,7 +130,7 @@ func Open(cfg Config) (*Carrier, error) {
 }
 
 // open opens the sockets of the i-th address.
-func (c *Carrier) open(cfg *Config, i int, assigned []assignment) error {
+func (c *Carrier) open(cfg *Config, i int) error {
 	local := cfg.Addresses[i]
 	if !local.IsValid() || local.Is4In6() || local.Zone() != "" || local.IsUnspecified() || local.IsMulticast() {
 		return errors.New("cannot be a local address")
@@ -129,11 +138,11 @@ func (c *Carrier) open(cfg *Config, i int, assigned []assignment) error {
 	if c.scouts[local] != nil {
 		return errors.New("given twice")
 	}
-	device, err := deviceWith(local, assigned)
-	if err != nil {
-		return err
+	if cfg.Interfaces[i] == "" {
+		return errors.New("no interface has it")
 	}
 	var fd int
+	var err error
 	if c.adopted {
 		fd, err = adopt(local, cfg.Sockets[i])
 	} else {
@@ -142,7 +151,7 @@ func (c *Carrier) open(cfg *Config, i int, assigned []assignment) error {
 	if err != nil {
 		return err
 	}
-	l, err := newListener(local, device, fd, cfg.ReceiveBuffer, &c.counters)
+	l, err := newListener(local, cfg.Interfaces[i], fd, cfg.ReceiveBuffer, &c.counters)
 	if err != nil {
 		return err
 	}

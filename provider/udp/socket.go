@@ -60,6 +60,20 @@ type assignment struct {
 	loopback bool
 }
 
+// interfacesWith names the interfaces of the calling thread's network namespace that
+// have local addresses; "" if none has.
+func interfacesWith(addresses []netip.Addr) ([]string, error) {
+	assigned, err := assignments()
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(addresses))
+	for i, a := range addresses {
+		names[i] = interfaceWith(a, assigned)
+	}
+	return names, nil
+}
+
 // assignments lists the addresses of the calling thread's network namespace.
 func assignments() ([]assignment, error) {
 	interfaces, err := net.Interfaces()
@@ -83,13 +97,13 @@ func assignments() ([]assignment, error) {
 	return list, nil
 }
 
-// deviceWith names the interface that has a local address. Loopback interfaces
+// interfaceWith names the interface that has a local address. Loopback interfaces
 // have every address of their prefixes.
-func deviceWith(local netip.Addr, list []assignment) (string, error) {
+func interfaceWith(local netip.Addr, list []assignment) string {
 	for _, a := range list {
 		if a.prefix.Addr() == local || a.loopback && a.prefix.Contains(local) {
-			return a.device, nil
+			return a.device
 		}
 	}
-	return "", errors.New("no interface has it")
+	return ""
 }

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// A kind is what the links of a ring are like.
+type kind string
+
+const (
+	plain    kind = "plain"    // the kernel joins their middles
+	impaired kind = "impaired" // they have a rate and a delay: the link engine carries them
+)
+
+// A Row is a ring of one size.
+type Row struct {
+	Links kind `json:"links"`
+	Nodes int  `json:"nodes"`
+	// Seconds from the text of the topology to a lab that is ready, and from there to
+	// nothing left of it.
+	Up   float64 `json:"up_seconds"`
+	Down float64 `json:"down_seconds"`
+	// CPU is the processor time of all the lab's processes until it was ready, in ms
+	// per node.
+	CPU float64 `json:"up_cpu_ms_per_node"`
+	// NodePSS is the proportional memory of an idle node's processes, KiB: the mean.
+	NodePSS float64 `json:"node_pss_kib"`
+	// LabPSS is that of all the others together: supervisor, guardian, engine.
+	LabPSS float64 `json:"lab_pss_kib"`
+	// IdleCPU is the processor time of idle nodes, in us per node and second.
+	IdleCPU float64 `json:"idle_cpu_us_per_node_and_second"`
+}
+
+// ring is the text of a topology: hosts, each linked to the next, and whatever
+// workloads are to run there.
+func ring(name string, k kind, n int, workloads ...string) string {
+	var b strings.Builder
+	link := ""
+	if k == impaired {
+		link = ", rate: 1gbit, delay: 100us"
+	}
+	fmt.Fprintf(&b, "name: %s\nseed: 1\ntopology:\n  defaults:\n    link: {mtu: 4200%s}\n  nodes:\n", name, link)
+	for i := range n {
+		fmt.Fprintf(&b, "    h%d:\n", i+1)
+	}
+	b.WriteString("  links:\n")
+	for i := range n {
+		fmt.Fprintf(&b, "    - {endpoints: [\"h%d:right\", \"h%d:left\"]}\n", i+1, (i+1)%n+1)
+	}
+	if len(workloads) > 0 {
+		b.WriteString("workloads:\n  - " + strings.Join(workloads, "\n  - ") + "\n")
+	}
+	return b.String()
+}
+
+// start has the lab of a text come up, and says how long that took.
+func start(ctx context.Context, text string) (*lab.Lab, time.Duration, error) {
+	began := time.Now()
+	topo, err := topology.Parse("ring.ndklab.yaml", []byte(text))
+	if err != nil {
+		return nil, 0, err
+	}
+	l, err := lab.Start(ctx, topo, lab.Options{})
+	return l, time.Since(began), err
+}
+
+// curve measures a ring.
+func curve(ctx context.Context, k kind, n int, idle time.Duration) (row Row, err error) {
+	name := fmt.Sprintf("bench-scale-%s-%d", k, n)
+	l, up, err := start(ctx, ring(name, k, n))
+	if err != nil {
+		return row, err
+	}
+	row = Row{Links: k, Nodes: n, Up: up.Seconds()}
+	err = row.look(ctx, name, idle)
+	began := time.Now()
+	err = errors.Join(err, l.Close())
+	row.Down = time.Since(began).Seconds()
+	return row, err
+}
+
+// look measures what the lab takes while it is up.
+func (r *Row) look(ctx context.Context, name string, idle time.Duration) error {
+	all, err := processes(name)
+	if err != nil {
+		return err
+	}
+	var used, before time.Duration
+	for _, p := range all {
+		used += p.cpu()
+	}
+	r.CPU = used.Seconds() * 1000 / float64(r.Nodes)
+	nodes := all.of("ndklab-node")
+	if len(nodes) != r.Nodes {
+		return fmt.Errorf("%d agents", len(nodes))
+	}
+	for _, p := range all {
+		kib, err := p.pss()
+		if err != nil {
+			return err
+		}
+		if p.part == "ndklab-node" {
+			r.NodePSS += kib / float64(r.Nodes)
+		} else {
+			r.LabPSS += kib
+		}
+	}
+	for _, p := range nodes {
+		before += p.cpu()
+	}
+	began := time.Now()
+	select {
+	case <-time.After(idle):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	var after time.Duration
+	for _, p := range nodes {
+		after += p.cpu()
+	}
+	r.IdleCPU = float64((after - before).Microseconds()) / time.Since(began).Seconds() / float64(r.Nodes)
+	return nil
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/topology"
+	"github.com/spf13/cobra"
+)
+
+// This file is which topology file a verb is about, and what of it.
+
+// filePattern matches the files that are found without being named.
+const filePattern = "*.ndklab.yaml"
+
+// standardInput is the argument that stands for a topology on standard input, and
+// inputName what errors there call it.
+const (
+	standardInput = "-"
+	inputName     = "<stdin>"
+)
+
+// fileHelp is what the help of verbs says that take a topology file.
+const fileHelp = `Without FILE it is the one *.ndklab.yaml in the current folder; - is standard input.
+Variables in the file, such as ${DELAY:=1ms}, are those of the environment.`
+
+// partHelp is what the help of verbs with fileFlags says of them.
+const partHelp = `--name gives the lab another name than the file does. --node-filter builds only the
+nodes that are named, by names or patterns such as leaf-*, and the links between
+them, with the addresses that they have in the whole lab. Workloads, checks,
+timeline entries and captures that need other nodes are left out, and told of.`
+
+// errNoFile is that the current folder has no topology file.
+var errNoFile = errors.New("this folder has no " + filePattern)
+
+// findFile is the topology file of the current folder.
+func findFile() (string, error) {
+	found, err := filepath.Glob(filePattern)
+	switch {
+	case err != nil:
+		return "", err
+	case len(found) == 0:
+		return "", errNoFile
+	case len(found) > 1:
+		return "", misuse("this folder has several topology files, expected one of %s to be named", strings.Join(found, ", "))
+	}
+	return found[0], nil
+}
+
+// fileArgument is the file that the arguments of a verb name, or that of the current
+// folder. What names what the verb takes.
+func fileArgument(cmd *cobra.Command, args []string, what string) (string, error) {
+	if len(args) > 0 {
+		return args[0], nil
+	}
+	file, err := findFile()
+	if errors.Is(err, errNoFile) {
+		return "", misuse("%s takes %s, and %w", cmd.Name(), what, err)
+	}
+	return file, err
+}
+
+// labArgument is the lab that the arguments of a verb begin with, or that of the
+// file of the current folder. What names what the verb takes.
+func labArgument(cmd *cobra.Command, args []string, what string) (string, error) {
+	if len(args) > 0 {
+		return args[0], nil
+	}
+	file, err := fileArgument(cmd, nil, what)
+	if err != nil {
+		return "", err
+	}
+	t, err := readTopology(cmd.Context(), file)
+	if err != nil {
+		return "", err
+	}
+	return t.Name, nil
+}
+
+// fileFlags are --name and --node-filter.
+type fileFlags struct {
+	name  string
+	nodes []string
+}
+
+func newFileFlags(cmd *cobra.Command) *fileFlags {
+	f := new(fileFlags)
+	f.addName(cmd)
+	cmd.Flags().StringSliceVar(&f.nodes, "node-filter", nil, "only these `NODES` and the links between them: names or patterns, with commas")
+	return f
+}
+
+// addName adds --name alone.
+func (f *fileFlags) addName(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.name, "name", "", "the lab's `NAME`, instead of the file's")
+}
+
+// given reports whether there are any.
+func (f *fileFlags) given() bool { return f.name != "" || f.nodes != nil }
+
+// read reads a topology file as the flags say, and tells what they leave out.
+func (f *fileFlags) read(cmd *cobra.Command, file string) (*topology.Topology, error) {
+	text, err := readText(cmd.Context(), file)
+	if err != nil {
+		return nil, err
+	}
+	return f.parse(cmd, text, nil)
+}
+
+// parse is read of a text, for a lab that is up; nil if it is not.
+func (f *fileFlags) parse(cmd *cobra.Command, text *topologyText, running *topology.Topology) (*topology.Topology, error) {
+	for flag, empty := range map[string]bool{"name": f.name == "", "node-filter": len(f.nodes) == 0} {
+		if empty && cmd.Flags().Changed(flag) {
+			return nil, misuse("--%s needs a name", flag)
+		}
+	}
+	return text.parse(cmd.Context(), topology.Options{
+		Name: f.name, Nodes: f.nodes, Running: running,
+		LeftOut: func(what string) { fmt.Fprintln(cmd.ErrOrStderr(), "left out:", what) },
+	})
+}
+
+// makeRoom takes down the lab of that name, if it is up.
+func makeRoom(ctx context.Context, cmd *cobra.Command, name string) error {
+	l, err := lab.Open(ctx, name)
+	if problem := (*control.Error)(nil); errors.As(err, &problem) && problem.Code == control.Usage {
+		return nil // it is not up
+	}
+	if err != nil {
+		return err
+	}
+	if err := l.Down(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "lab %s is down\n", name)
+	return nil
+}

@@ -1,0 +1,103 @@
+// Package diff is the difference between two topologies of one lab: what becomes of
+// a lab that is up when its file changes.
+//
+// It compares what topologies say, by the names of nodes and the ends of links: the
+// order of a file is nothing that a lab has. It also decides what of a change can be
+// made while a node or link goes on, and what has it made anew; why is said where
+// that is decided (node.go, link.go). It changes nothing itself: package lab does,
+// and print.go is how people read it before.
+//
+// Start reading at Compare and Difference.
+package diff
+
+import (
+	"fmt"
+
+	"github.com/ndklab/ndklab/topology"
+)
+
+// An Action is what becomes of a node or link.
+type Action string
+
+// The actions.
+const (
+	Add     Action = "add"
+	Remove  Action = "remove"
+	Alter   Action = "alter"   // it goes on, and is otherwise from now on
+	Restart Action = "restart" // of a node: its processes end, and begin again with new settings
+	Replace Action = "replace" // it is removed, and added again
+)
+
+// A Difference is what has to happen to a lab of one topology for it to be one of
+// another.
+type Difference struct {
+	Nodes []Node `json:"nodes"` // those removed, then the others in the order of the new topology
+	Links []Link `json:"links"` // likewise
+	// Plans are what changes of what is done with the lab: "workloads", "timeline",
+	// "checks" and "capture". A lab that is up runs none of it, but records captures.
+	Plans []string `json:"plans"`
+}
+
+// A Node is what becomes of a node.
+type Node struct {
+	Action  Action         `json:"action"`
+	Name    string         `json:"name"`
+	Changes []Change       `json:"changes,omitempty"` // of Alter; of Restart and Replace, with those that would not need it
+	Was, Is *topology.Node `json:"-"`                 // nil for Add, and for Remove
+}
+
+// A Link is what becomes of a link. Its ends are the same before and afterwards: one
+// with another end is another link.
+type Link struct {
+	Action    Action               `json:"action"`
+	Endpoints [2]topology.Endpoint `json:"-"`
+	Ends      [2]string            `json:"endpoints"`
+	Changes   []Change             `json:"changes,omitempty"`
+	Was, Is   *topology.Link       `json:"-"`
+}
+
+// A Change is one setting that changes, with both values as people read them.
+type Change struct {
+	Key  string `json:"key"` // as in the file
+	From string `json:"from"`
+	To   string `json:"to"`
+	Why  string `json:"why,omitempty"` // this change needs more than Alter
+}
+
+// None reports whether the topologies are the same but for their order.
+func (d *Difference) None() bool { return len(d.Nodes) == 0 && len(d.Links) == 0 && len(d.Plans) == 0 }
+
+// A RefusedError is a difference that no change of a running lab bridges.
+type RefusedError struct {
+	What, From, To string
+}
+
+// Error says what differs.
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("the %s changes from %s to %s", e.What, e.From, e.To)
+}
+
+// Compare is what has to happen to a lab that is up for it to be that of another
+// topology, which was read with the first as topology.Options.Running. It fails with
+// a *RefusedError if they differ in their name or seed, on which all that is random
+// depends; a topology without a seed may be of any.
+func Compare(was, is *topology.Topology) (*Difference, error) {
+	if was.Name != is.Name {
+		return nil, &RefusedError{"name", was.Name, is.Name}
+	}
+	if is.HasSeed && was.Seed != is.Seed {
+		return nil, &RefusedError{"seed", fmt.Sprint(was.Seed), fmt.Sprint(is.Seed)}
+	}
+	d := &Difference{Nodes: []Node{}, Links: []Link{}, Plans: plans(was, is)}
+	replaced := d.compareNodes(was, is)
+	d.compareLinks(was, is, replaced)
+	return d, nil
+}
+
+// All is the nodes and links of a lab that is not up as yet.
+func All(is *topology.Topology) *Difference {
+	none, d := new(topology.Topology), new(Difference)
+	d.compareNodes(none, is)
+	d.compareLinks(none, is, nil)
+	return d
+}

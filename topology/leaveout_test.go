@@ -1,0 +1,159 @@
+package topology
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// badOptions are options that do not suit a file of the nodes a, b and c.
+var badOptions = []struct {
+	options Options
+	want    string
+}{
+	{Options{Name: "No Name"}, `x.yaml:1:1: the lab is to have another name: "No Name" is no plain name, expected a-z, 0-9 and, inside, -`},
+	{Options{Nodes: []string{"a", "d"}}, `x.yaml:2:10: no node is "d", expected one of a, b, c`},
+	{Options{Nodes: []string{"x*"}}, `x.yaml:2:10: no node is "x*", expected one of a, b, c`},
+	{Options{Nodes: []string{"["}}, `x.yaml:2:10: "[" is no pattern of names, expected one such as leaf-*`},
+}
+
+func TestBadOptions(t *testing.T) {
+	for _, test := range badOptions {
+		_, err := ParseWith(test.options, "x.yaml", []byte("topology:\n  nodes: {a: , b: , c: }\n"))
+		if err == nil || err.Error() != test.want {
+			t.Errorf("%+v: got %v\nwant %s", test.options, err, test.want)
+		}
+	}
+}
+
+func TestName(t *testing.T) {
+	for _, file := range []string{"name: x\ntopology: {nodes: {a: }}", "topology: {nodes: {a: }}"} {
+		if got, err := ParseWith(Options{Name: "other"}, "<stdin>", []byte(file)); err != nil || got.Name != "other" {
+			t.Errorf("%q: %+v, %v", file, got, err)
+		}
+	}
+}
+
+const leaveOutFile = `
+topology:
+  nodes: {a: , b: , c: , d: , r: {kind: router}, s: {kind: switch}}
+  links:
+    - endpoints: ["a:eth0", "c:eth0"]
+    - endpoints: ["a:eth1", "s:1"]
+    - endpoints: ["b:eth0", "s:2"]
+    - endpoints: ["s:3", "r:1"]
+    - endpoints: ["r:2", "d:eth0"]
+    - endpoints: ["c:eth1", "external:tap0"]
+    - endpoints: ["b:eth1", "external:tap1"]
+workloads:
+  - {name: ab, from: a, to: b, operation: send, size: 1B, count: 1}
+  - {name: ac, from: a, to: c, operation: send, size: 1B, count: 1}
+  - {name: ad, from: a, to: d, operation: send, size: 1B, count: 1}
+timeline:
+  - {at: 1s, link: "a:eth0", down: true}
+  - {at: 2s, link: "b:eth0", down: true}
+  - {at: 3s, partition: [[c]]}
+  - {at: 4s, partition: [[a, b], [s, c]]}
+  - {at: 5s, heal: true}
+checks:
+  - {workload: ab, errors: 0}
+  - {workload: ad, errors: 0}
+capture:
+  - {interfaces: ["a:eth0", "a:eth1"], file: a.pcapng}
+  - {link: "r:2", file: r.pcapng}
+`
+
+// What stays is as in the whole lab, and what does not is told of.
+func TestLeaveOut(t *testing.T) {
+	whole, err := Parse("x.yaml", []byte(leaveOutFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		nodes           []string
+		names, links    string
+		workloads       string
+		events          []Event
+		captured        []Endpoint
+		externals, told string
+		routes          string // of a
+	}{
+		{
+			nodes: []string{"*"}, names: "a b c d r s", links: "0 1 2 3 4 5 6", workloads: "ab ac ad", events: whole.Timeline,
+			captured: []Endpoint{{"a", "eth0"}, {"a", "eth1"}, {"r", "2"}, {"d", "eth0"}}, externals: "tap0 tap1",
+			routes: "0.0.0.0/0 ::/0",
+		},
+		{
+			nodes: []string{"[ab]", "s"}, names: "a b s", links: "1 2 6", workloads: "ab",
+			events: []Event{
+				{At: 2e9, Link: 1, Down: true}, {At: 4e9, Partition: [][]string{{"a", "b"}, {"s"}}}, {At: 5e9, Heal: true},
+			},
+			captured: []Endpoint{{"a", "eth1"}}, externals: "tap1",
+			told: "workloads ac, ad; checks of workloads ad; timeline entries at 1s, 3s; captures to r.pcapng",
+		},
+		{ // a workload whose way is gone although both of its ends are there
+			nodes: []string{"a", "d", "s"}, names: "a d s", links: "1",
+			events:   []Event{{At: 4e9, Partition: [][]string{{"a"}, {"s"}}}, {At: 5e9, Heal: true}},
+			captured: []Endpoint{{"a", "eth1"}},
+			told:     "workloads ab, ac, ad; checks of workloads ab, ad; timeline entries at 1s, 2s, 3s; captures to r.pcapng",
+		},
+	}
+	for _, test := range tests {
+		t.Run(strings.Join(test.nodes, ","), func(t *testing.T) {
+			var told []string
+			got, err := ParseWith(Options{Nodes: test.nodes, LeftOut: func(what string) { told = append(told, what) }}, "x.yaml", []byte(leaveOutFile))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names, workloads, externals, routes []string
+			var captured []Endpoint
+			var links []Link
+			for _, n := range got.Nodes {
+				names = append(names, n.Name)
+				for _, i := range n.Interfaces {
+					if l := got.Links[i.Link]; l.Endpoints[i.End] != (Endpoint{n.Name, i.Name}) {
+						t.Errorf("interface %s:%s is at %v", n.Name, i.Name, l.Endpoints)
+					}
+					for _, j := range whole.FindNode(n.Name).Interfaces {
+						if j.Name == i.Name && !cmp.Equal(i.Addresses, j.Addresses, compare) {
+							t.Errorf("%s:%s has the addresses %v, not %v", n.Name, i.Name, i.Addresses, j.Addresses)
+						}
+					}
+				}
+			}
+			for _, r := range got.Nodes[0].Routes {
+				routes = append(routes, r.To.String())
+			}
+			for _, i := range []byte(strings.ReplaceAll(test.links, " ", "")) {
+				links = append(links, whole.Links[i-'0'])
+			}
+			for _, w := range got.Workloads {
+				workloads = append(workloads, w.Name)
+			}
+			for _, x := range got.Externals {
+				externals = append(externals, x.Name)
+			}
+			for _, c := range got.Captures {
+				captured = append(captured, c.Interfaces...)
+			}
+			for what, is := range map[string][2]string{
+				"nodes": {strings.Join(names, " "), test.names}, "workloads": {strings.Join(workloads, " "), test.workloads},
+				"externals": {strings.Join(externals, " "), test.externals}, "told": {strings.Join(told, "; "), test.told},
+				"routes": {strings.Join(routes, " "), test.routes},
+			} {
+				if is[0] != is[1] {
+					t.Errorf("%s: got %q, want %q", what, is[0], is[1])
+				}
+			}
+			for what, diff := range map[string]string{
+				"links": cmp.Diff(links, got.Links, compare), "events": cmp.Diff(test.events, got.Timeline, compare),
+				"captures": cmp.Diff(test.captured, captured, compare),
+			} {
+				if diff != "" {
+					t.Errorf("%s (-want +got):\n%s", what, diff)
+				}
+			}
+		})
+	}
+}

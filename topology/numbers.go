@@ -1,0 +1,144 @@
+package topology
+
+import (
+	"net/netip"
+	"slices"
+
+	"gopkg.in/yaml.v3"
+)
+
+// This file is what stays of a running lab when its file changes: the numbers of
+// links, and the addresses that the lab chose (Options.Running).
+
+// number gives each link its number: that which it has in the running lab, if both
+// of its ends are the same there; else its place in the file, if that is free; else
+// one that is.
+func (r *reader) number(links []Link) {
+	taken := make(map[int]bool)
+	numbered := make([]bool, len(links))
+	if r.Running != nil {
+		running := make(map[[2]Endpoint]int, len(r.Running.Links))
+		for _, l := range r.Running.Links {
+			running[l.Endpoints] = l.Number
+		}
+		for i := range links {
+			if number, ok := running[links[i].Endpoints]; ok {
+				links[i].Number, taken[number], numbered[i] = number, true, true
+			}
+		}
+	}
+	next := len(links) // beyond the places of others
+	for i := range links {
+		if numbered[i] {
+			continue
+		}
+		number := i
+		for taken[number] {
+			number = next % subnets
+			next++
+		}
+		links[i].Number, taken[number] = number, true
+	}
+}
+
+// chosenBefore is the addresses that the running lab has chosen for the ends of links that
+// it has.
+func (r *reader) chosenBefore(links []Link) map[linkEnd][]netip.Prefix {
+	if r.Running == nil {
+		return nil
+	}
+	at := make(map[int]int, len(links)) // by number
+	for i, l := range links {
+		at[l.Number] = i
+	}
+	chosen := make(map[linkEnd][]netip.Prefix)
+	add := func(faces []Interface) {
+		for _, f := range faces {
+			l := r.Running.Links[f.Link]
+			if i, ok := at[l.Number]; ok && links[i].Endpoints == l.Endpoints && !f.Given && len(f.Addresses) > 0 {
+				chosen[linkEnd{i, f.End}] = f.Addresses
+			}
+		}
+	}
+	for _, n := range r.Running.Nodes {
+		add(n.Interfaces)
+	}
+	add(r.Running.Externals)
+	return chosen
+}
+
+// keep gives the ends of segments the addresses that the running lab chose for them,
+// where these still suit: all ends of a segment get addresses in the same subnets,
+// which no other segment has. The subnets are those of the first end that the file
+// gives addresses, else of the first that has been chosen some. What it keeps it adds
+// to all, and what others must not get to the sets.
+func (r *reader) keep(before map[linkEnd][]netip.Prefix, segments []segment, links []linkMap, all [][2][]netip.Prefix, owner map[netip.Addr]*yaml.Node, taken []bool) {
+	for _, s := range segments {
+		var inside []netip.Prefix
+		for _, e := range s.ends {
+			if links[e.link].gives(e.end) {
+				inside = subnetsOf(all[e.link][e.end])
+				break
+			}
+		}
+		for _, e := range s.ends {
+			if inside == nil && suits(before[e], len(s.ends), taken) {
+				inside = subnetsOf(before[e])
+				take(inside, taken)
+			}
+			if chosen := before[e]; chosen == nil || links[e.link].gives(e.end) || !slices.Equal(subnetsOf(chosen), inside) ||
+				slices.ContainsFunc(chosen, func(a netip.Prefix) bool { return owner[a.Addr()] != nil }) {
+				continue
+			}
+			all[e.link][e.end] = before[e]
+			for _, a := range before[e] {
+				owner[a.Addr()] = links[e.link].endpoints[e.end].at
+			}
+		}
+	}
+}
+
+// suits reports whether addresses are of subnets that nobody else has and that are
+// large enough for so many ends.
+func suits(chosen []netip.Prefix, ends int, taken []bool) bool {
+	for _, a := range chosen {
+		// All but two addresses of an IPv4 subnet are usable.
+		if free := a.Addr().BitLen() - a.Bits(); free < 32 && 1<<free-2 < ends {
+			return false
+		}
+		for _, p := range pools {
+			if first, end := p.overlap(a.Masked()); slices.Contains(taken[first:end], true) {
+				return false
+			}
+		}
+	}
+	return len(chosen) > 0
+}
+
+// take takes subnets for a segment.
+func take(inside []netip.Prefix, taken []bool) {
+	for _, subnet := range inside {
+		for _, p := range pools {
+			first, end := p.overlap(subnet)
+			for n := first; n < end; n++ {
+				taken[n] = true
+			}
+		}
+	}
+}
+
+// subnetsOf is the subnets that addresses are in, each once.
+func subnetsOf(addresses []netip.Prefix) []netip.Prefix {
+	var inside []netip.Prefix
+	for _, a := range addresses {
+		if subnet := a.Masked(); !slices.Contains(inside, subnet) {
+			inside = append(inside, subnet)
+		}
+	}
+	return inside
+}
+
+// gives reports whether the file gives an end of the link addresses.
+func (m linkMap) gives(end int) bool {
+	return end < len(m.endpoints) && len(m.endpoints[end].addresses) > 0
+}
