@@ -77,7 +77,7 @@ func impairmentSchemas() map[string]schema {
 		"corrupt": complete(keys{
 			"probability": share.describedAs("Share of packets."),
 			"where":       oneWord("payload", "anywhere").describedAs("Of UDP or TCP, or anywhere behind the Ethernet header. Absent: payload."),
-			"bits":        schema{"enum": bits}.describedAs("How many bits are flipped. Absent: 1."),
+			"bits":        orVariable(schema{"enum": bits}).describedAs("How many bits are flipped. Absent: 1."),
 		}, "probability"),
 		"queue": complete(keys{
 			"bytes":   sizes.schema().describedAs("At most so many bytes."),

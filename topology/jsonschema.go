@@ -16,7 +16,8 @@ import (
 //   - ranges, and whole numbers, of values with a unit, and of numbers in quotes;
 //   - how a number, true or false is spelt: the schema sees what YAML makes of 0x10;
 //   - names that the kernel or the filter language alone understands;
-//   - keys given twice, tags, and the size of files.
+//   - keys given twice, tags, and the size of files;
+//   - variables of the environment: a text that has one is taken as it is.
 
 // A schema is a JSON Schema.
 type schema map[string]any
@@ -45,21 +46,28 @@ func reference(name string) schema { return schema{"$ref": "#/$defs/" + name} }
 
 func anyOf(all ...schema) schema { return schema{"anyOf": all} }
 
-// oneWord is a value that is one of some texts.
-func oneWord(words ...string) schema { return schema{"enum": words} }
+// variable is a text that has a variable of the environment in it: whether the text
+// is right without it nobody knows.
+const variable = `\$\{`
 
-// matching is a text that matches a pattern as a whole.
+// orVariable is the schema, or a text with a variable.
+func orVariable(s schema) schema { return anyOf(s, schema{"type": "string", "pattern": variable}) }
+
+// oneWord is a value that is one of some texts.
+func oneWord(words ...string) schema { return orVariable(schema{"enum": words}) }
+
+// matching is a text that matches a pattern as a whole, or has a variable.
 func matching(pattern string) schema {
-	return schema{"type": "string", "pattern": "^(?:" + pattern + ")$"}
+	return schema{"type": "string", "pattern": "^(?:" + pattern + ")$|" + variable}
 }
 
 // textSchema is any value that is no map, list or nothing.
 func textSchema() schema { return schema{"type": []string{"string", "number", "boolean"}} }
 
 // truthSchema is true or false, also in quotes.
-func truthSchema() schema { return schema{"enum": []any{true, false, "true", "false"}} }
+func truthSchema() schema { return orVariable(schema{"enum": []any{true, false, "true", "false"}}) }
 
-func onlyTrueSchema() schema { return schema{"enum": []any{true, "true"}} }
+func onlyTrueSchema() schema { return orVariable(schema{"enum": []any{true, "true"}}) }
 
 // whole is a whole number, also in quotes.
 func whole(least, most uint64) schema {
@@ -169,6 +177,7 @@ func nameSchema(most int) schema {
 		schema{"type": "string", "pattern": plain().String(), "maxLength": most},
 		schema{"type": "integer", "minimum": 0},
 		schema{"type": "boolean"},
+		schema{"type": "string", "pattern": variable},
 	)
 }
 
@@ -415,7 +424,7 @@ func adapterSchemas() keys {
 		case asHex == nil:
 			k[key.name] = hexadecimal(largest(key)).describedAs(name + ": a number, decimal or 0x...")
 		case key.name == "roce_frame_size":
-			k[key.name] = schema{"enum": []any{256, 512, 1024, 2048, 4096, "256", "512", "1024", "2048", "4096"}}.describedAs(name + ": bytes of payload in a packet.")
+			k[key.name] = orVariable(schema{"enum": []any{256, 512, 1024, 2048, 4096, "256", "512", "1024", "2048", "4096"}}).describedAs(name + ": bytes of payload in a packet.")
 		default:
 			k[key.name] = whole(smallest(key), largest(key)).describedAs(name + ": a whole number.")
 		}

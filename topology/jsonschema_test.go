@@ -50,6 +50,8 @@ var beyondSchema = []string{
 	`U\+0000`,
 	// Spellings.
 
+	// Variables.
+	`variable [A-Z]+\b`, `\$\{`, `: the seed of the day$`,
 	// What others understand.
 	`^unknown opcode|unknown opcode`, `expected a CM message`, `^filter: `, `expected a (PSN|unicast|longer|an? address)|expected an address|cannot be an interface's own|everything in its subnet|broadcast address`,
 }
@@ -79,8 +81,8 @@ type instance struct {
 // instanceOf is nil if the file is no YAML that is looked at.
 func instanceOf(data []byte) *instance {
 	r := &reader{file: "f"}
-	root := r.document(data)
-	if root == nil {
+	root, ok := r.value(data) // with variables as they stand there
+	if !ok || isNull(root) {
 		return nil
 	}
 	i := &instance{places: make(map[string][][2]int)}
@@ -401,6 +403,7 @@ func (d drawer) draw(t *rapid.T, s schema) any {
 		return d.object(t, s, k)
 	}
 	if all, ok := s["anyOf"].([]schema); ok {
+		all = slices.DeleteFunc(slices.Clone(all), func(s schema) bool { return s["pattern"] == variable }) // none is set
 		return d.draw(t, rapid.SampledFrom(all).Draw(t, "one of"))
 	}
 	switch enum := s["enum"].(type) {
@@ -446,7 +449,7 @@ func (d drawer) text(t *rapid.T, s schema) string {
 	if !ok {
 		return rapid.SampledFrom([]string{"a", "b", "a:eth0", "5", "host", "x y", "/x"}).Draw(t, "text")
 	}
-	return rapid.StringMatching(pattern).Filter(func(text string) bool {
+	return rapid.StringMatching(strings.TrimSuffix(pattern, "|"+variable)).Filter(func(text string) bool {
 		if most, ok := s["maxLength"].(int); ok && len(text) > most {
 			return false
 		}
@@ -568,5 +571,31 @@ func TestSchemaIsPlain(t *testing.T) {
 	}
 	if !bytes.Contains(JSONSchema(), []byte(`"$schema": "https://json-schema.org/draft/2020-12/schema"`)) {
 		t.Error("the schema does not say of what draft it is")
+	}
+}
+
+// TestSchemaVariables has variables in the place of values of every sort.
+func TestSchemaVariables(t *testing.T) {
+	const text = `
+name: ${NAME}
+seed: ${SEED:-5}
+topology:
+  nodes:
+    a: {cpu: "${CPU:=0.5}", memory: "${MEMORY:-256MiB}", restart: "${RESTART:-always}", adapter: {vendor_id: "${ID:-0x5}", pend: "${PEND:-true}"}}
+    b: {healthcheck: {command: "${COMMAND:-true}", retries: "${RETRIES:-3}"}}
+  links:
+    - {endpoints: ["a:${E:-e}", "b:e"], rate: "${RATE:-10gbit}", engine: "${ENGINE:-linkem}", loss: "${LOSS:-none}", corrupt: {probability: "${P:-1%}", bits: "${BITS:-3}"}}
+checks: []
+`
+	if _, err := ParseWith(Options{Variable: func(name string) (string, bool) {
+		if name == "NAME" {
+			return "x", true
+		}
+		return "", false
+	}}, "f.yaml", []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := instanceOf([]byte(text)).complaints(t, compiledSchema(t)); err != nil {
+		t.Error(err)
 	}
 }

@@ -22,16 +22,16 @@ import (
 // A Setup is what a node is given, and what it does before it is ready. Slices and
 // maps in it may be other nodes', too, and are never changed.
 type Setup struct {
-	Env     map[string]string `json:",omitempty"` // of every command in the node, before what the caller of a command has
-	Files   []File            `json:",omitempty"` // by path
-	Exec    []Exec            `json:",omitempty"`
-	Health  *Healthcheck      `json:",omitempty"` // nil: none
-	WaitFor []Wait            `json:",omitempty"`
+	Env         map[string]string `json:",omitempty"` // of every command in the node, before what the caller of a command has
+	Files       []File            `json:",omitempty"` // by path
+	Exec        []Exec            `json:",omitempty"`
+	Healthcheck *Healthcheck      `json:",omitempty"` // nil: none
+	WaitFor     []Wait            `json:",omitempty"`
 }
 
 // None reports whether the node is given nothing.
 func (s *Setup) None() bool {
-	return len(s.Env) == 0 && len(s.Files) == 0 && len(s.Exec) == 0 && s.Health == nil && len(s.WaitFor) == 0
+	return len(s.Env) == 0 && len(s.Files) == 0 && len(s.Exec) == 0 && s.Healthcheck == nil && len(s.WaitFor) == 0
 }
 
 // A File is a file that only one node sees.
@@ -415,7 +415,7 @@ func (r *reader) resolveSetup(n Node, at *yaml.Node, setups ...setup) (Setup, va
 	for _, less := range setups {
 		m = m.or(less)
 	}
-	s := Setup{Exec: m.exec.is, Health: m.health.is}
+	s := Setup{Exec: m.exec.is, Healthcheck: m.health.is}
 	if len(m.env) > 0 {
 		s.Env = make(map[string]string, len(m.env))
 		for name, v := range m.env {

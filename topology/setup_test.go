@@ -58,12 +58,12 @@ topology:
 				{"/etc/b", 0o600, []byte("group")},
 				{"/etc/c", 0o644, []byte(sampleFiles["good.txt"])},
 			},
-			Exec:    []Exec{{"echo group", Configured}, {"echo later", Healthy}, {"echo early", Created}},
-			Health:  &Healthcheck{"check", 20 * time.Millisecond, 2 * time.Second, 7, 0},
-			WaitFor: []Wait{{"first", Executed}, {"r", Healthy}},
+			Exec:        []Exec{{"echo group", Configured}, {"echo later", Healthy}, {"echo early", Created}},
+			Healthcheck: &Healthcheck{"check", 20 * time.Millisecond, 2 * time.Second, 7, 0},
+			WaitFor:     []Wait{{"first", Executed}, {"r", Healthy}},
 		},
 		"r": {
-			Env: defaults, Exec: []Exec{{"echo defaults", Configured}}, Health: &Healthcheck{"true", 10 * time.Second, 5 * time.Second, 3, 30 * time.Second},
+			Env: defaults, Exec: []Exec{{"echo defaults", Configured}}, Healthcheck: &Healthcheck{"true", 10 * time.Second, 5 * time.Second, 3, 30 * time.Second},
 			WaitFor: []Wait{{"first", Created}},
 		},
 		"s": {},
@@ -82,7 +82,7 @@ func TestSetupIsNone(t *testing.T) {
 		t.Errorf("%+v is something", none)
 	}
 	for _, s := range []Setup{
-		{Env: map[string]string{"A": ""}}, {Files: make([]File, 1)}, {Exec: make([]Exec, 1)}, {Health: new(Healthcheck)}, {WaitFor: make([]Wait, 1)},
+		{Env: map[string]string{"A": ""}}, {Files: make([]File, 1)}, {Exec: make([]Exec, 1)}, {Healthcheck: new(Healthcheck)}, {WaitFor: make([]Wait, 1)},
 	} {
 		if s.None() {
 			t.Errorf("%+v is none", s)
@@ -95,5 +95,21 @@ func TestNoSources(t *testing.T) {
 	_, err := Parse("f.yaml", []byte("topology: {nodes: {a: {files: {/etc/a: {source: good.txt}}}}}"))
 	if want := "f.yaml:1:49: " + noSources; err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
+
+// TestWaitsLeftOut has a lab of some of the nodes wait for those alone.
+func TestWaitsLeftOut(t *testing.T) {
+	var told []string
+	topo, err := ParseWith(Options{Nodes: []string{"b", "c"}, LeftOut: func(what string) { told = append(told, what) }}, "f.yaml",
+		[]byte("topology: {nodes: {a: , b: , c: {wait_for: [{node: a, stage: healthy}, {node: b, stage: created}]}}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]Wait{{"b", Created}}, topo.Nodes[1].Setup.WaitFor); diff != "" {
+		t.Errorf("c waits for (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"what c waits for: a"}, told); diff != "" {
+		t.Errorf("left out (-want +got):\n%s", diff)
 	}
 }

@@ -59,7 +59,7 @@ func (s *Supervisor) watchHealth(n *labNode, l *life) {
 	for {
 		if n.status().State == nodePaused {
 			select {
-			case <-time.After(n.spec.Setup.Health.Interval): // it can neither fail nor do well
+			case <-time.After(n.spec.Setup.Healthcheck.Interval): // it can neither fail nor do well
 				continue
 			case <-l.down:
 				return
@@ -93,7 +93,7 @@ func (s *Supervisor) watchHealth(n *labNode, l *life) {
 
 // checkHealth makes one check, and returns why it has failed, "" if it has not.
 func (s *Supervisor) checkHealth(n *labNode, l *life) string {
-	check := n.spec.Setup.Health
+	check := n.spec.Setup.Healthcheck
 	ctx, cancel := context.WithTimeout(context.Background(), check.Timeout)
 	defer cancel()
 	status, last, err := shell(ctx, l.agent, check.Command, nil)

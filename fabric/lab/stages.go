@@ -34,8 +34,8 @@ type progress struct {
 
 func newProgress(setup *topology.Setup) *progress {
 	p := &progress{settled: make(chan struct{}), changed: make(chan struct{})}
-	if setup.Health != nil {
-		p.health = newHealth(setup.Health)
+	if setup.Healthcheck != nil {
+		p.health = newHealth(setup.Healthcheck)
 	}
 	return p
 }
@@ -117,7 +117,7 @@ func (s *Supervisor) makeReady(ctx context.Context, n *labNode, l *life) (err er
 		return err
 	}
 	l.progress.reach(topology.Executed)
-	if n.spec.Setup.Health != nil {
+	if n.spec.Setup.Healthcheck != nil {
 		l.progress.begin("is checked by its healthcheck")
 		go s.watchHealth(n, l)
 		if err := n.until(ctx, l, n.healthy); err != nil {

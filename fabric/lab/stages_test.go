@@ -92,7 +92,7 @@ func TestStages(t *testing.T) {
 		Exec: append(append(commands(topology.Healthy, "echo last of n0; cat /etc/ndklab-test/made"),
 			commands(topology.Configured, "echo $WHO >/etc/ndklab-test/made", "ip -br address show eth0", "(exec sleep 4242) & echo behind", "printf more >&2")...),
 			commands(topology.Created, "cat /etc/ndklab-test/conf; ip -br link show eth0")...),
-		Health: quick("test -e /etc/ndklab-test/made"),
+		Healthcheck: quick("test -e /etc/ndklab-test/made"),
 	}
 	topo.Nodes[1].Setup = topology.Setup{
 		Exec: commands(topology.Configured, "getent ahosts n0 | grep -c STREAM", "echo n1 found n0"),
@@ -170,9 +170,9 @@ func TestNotReady(t *testing.T) {
 			[]string{`node n0: "` + strings.Repeat("true;", 12) + `..." ended with status 1`}},
 		"many lines": {topology.Setup{Exec: commands(topology.Configured, "seq 30\nexit 1")}, control.Unmet,
 			[]string{`"seq 30..." ended with status 1, having written` + "\n  21\n", "\n  30"}},
-		"illness": {topology.Setup{Health: &topology.Healthcheck{Command: "echo no; exit 7", Interval: time.Millisecond, Timeout: testTime, Retries: 3}}, control.Unmet,
+		"illness": {topology.Setup{Healthcheck: &topology.Healthcheck{Command: "echo no; exit 7", Interval: time.Millisecond, Timeout: testTime, Retries: 3}}, control.Unmet,
 			[]string{"node n0 is unhealthy: its healthcheck ended with status 7, having written no"}},
-		"slow illness": {topology.Setup{Health: &topology.Healthcheck{Command: "echo slow; sleep 60", Interval: time.Millisecond, Timeout: 10 * time.Millisecond, Retries: 1}}, control.Unmet,
+		"slow illness": {topology.Setup{Healthcheck: &topology.Healthcheck{Command: "echo slow; sleep 60", Interval: time.Millisecond, Timeout: 10 * time.Millisecond, Retries: 1}}, control.Unmet,
 			[]string{"node n0 is unhealthy: its healthcheck takes longer than 10ms"}},
 		"file": {topology.Setup{Files: []topology.File{{Path: "/etc"}}}, control.Unable, []string{"files: /etc: /etc is a folder on this machine"}},
 	} {
@@ -201,7 +201,7 @@ func TestDeathBeforeReady(t *testing.T) {
 	}{
 		"created":    {topology.Setup{Exec: commands(topology.Created, last)}, `node n0: "exec sleep 4244" was cut short: its agent was killed by SIGKILL`},
 		"configured": {topology.Setup{Exec: commands(topology.Configured, last)}, `node n0: "exec sleep 4244" was cut short: its agent was killed by SIGKILL`},
-		"health":     {topology.Setup{Health: quick(last)}, "node n0 is down: its agent was killed by SIGKILL"},
+		"health":     {topology.Setup{Healthcheck: quick(last)}, "node n0 is down: its agent was killed by SIGKILL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			topo := ring(uniqueName(t), 2)
@@ -276,8 +276,8 @@ func TestGiveUpWaiting(t *testing.T) {
 func TestHealthChanges(t *testing.T) {
 	topo := ring(uniqueName(t), 2)
 	topo.Nodes[0].Setup = topology.Setup{
-		Files:  []topology.File{{Path: "/etc/ndklab-test/ok", Mode: 0o644}},
-		Health: &topology.Healthcheck{Command: "test -e /etc/ndklab-test/ok || { echo gone; exit 1; }", Interval: 10 * time.Millisecond, Timeout: testTime, Retries: 2},
+		Files:       []topology.File{{Path: "/etc/ndklab-test/ok", Mode: 0o644}},
+		Healthcheck: &topology.Healthcheck{Command: "test -e /etc/ndklab-test/ok || { echo gone; exit 1; }", Interval: 10 * time.Millisecond, Timeout: testTime, Retries: 2},
 	}
 	events := make(chan Event, 100)
 	l := startWith(t, topo, Options{Events: func(e Event) {
