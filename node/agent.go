@@ -19,22 +19,25 @@ import (
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/node/cgroup"
 	"github.com/ndklab/ndklab/node/rtnl"
+	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/topology"
 )
 
-// The requests that an agent answers, and its one notice.
+// The requests that an agent answers, and its notices.
 const (
 	methodUp       = "up"
 	methodCounters = "counters"
 	methodExec     = "exec"
 	methodSignal   = "signal"
-	methodStarted  = "started" // the agent's: the command of that ID runs
+	methodStarted  = "started"   // the agent's: the command of that ID runs
+	methodQPErrors = "qp-errors" // the agent's: a list of provider.QPError
 )
 
-// upParams are what an agent makes its adapter of.
+// upParams are what an agent makes its adapter of, of which it has none without addresses.
 type upParams struct {
 	Seed      uint64
 	Addresses []localAddress
+	PIDLimit  bool // the node's
 	// Adapter is a topology.Adapter, or nothing if that sets nothing: to learn of its
 	// fields takes package json half a millisecond.
 	Adapter json.RawMessage `json:",omitempty"`
@@ -69,6 +72,8 @@ type Agent struct {
 	mu      sync.Mutex
 	running map[string]chan struct{} // by Command.ID; closed when the command has been started, or will not be
 	network *rtnl.Socket             // to configure the interfaces by; nil once Up has
+	// configured is how the network was configured last.
+	configured *Config
 }
 
 // Start starts the agent of a node: the running binary again, in new network,
@@ -81,6 +86,7 @@ type Agent struct {
 // waitid(P_ALL, WNOWAIT) it sees who ended before it reaps.
 func Start(cfg Config, group *cgroup.Group, stderr *os.File) (*Agent, error) {
 	a := &Agent{cfg: cfg, done: make(chan struct{}), running: map[string]chan struct{}{}}
+	a.configured = &a.cfg
 	if err := a.start(group, stderr); err != nil {
 		return nil, fmt.Errorf("node %s: %w", cfg.Name, err)
 	}
@@ -195,7 +201,11 @@ func copyLines(w *os.File, prefix string, r *os.File) {
 
 // handle takes the agent's notices.
 func (a *Agent) handle(_ context.Context, r *control.Request) (any, error) {
-	if r.Method != methodStarted {
+	switch r.Method {
+	case methodStarted:
+	case methodQPErrors:
+		return nil, a.tellQPErrors(r)
+	default:
 		return nil, control.Errorf(control.Usage, "unknown request %q", r.Method)
 	}
 	var id string
@@ -208,6 +218,19 @@ func (a *Agent) handle(_ context.Context, r *control.Request) (any, error) {
 		close(started)
 	}
 	return nil, nil
+}
+
+func (a *Agent) tellQPErrors(r *control.Request) error {
+	var list []provider.QPError
+	if err := r.Decode(&list); err != nil {
+		return err
+	}
+	if a.cfg.QPError != nil {
+		for _, e := range list {
+			a.cfg.QPError(e)
+		}
+	}
+	return nil
 }
 
 func isClosed(c chan struct{}) bool {
@@ -259,17 +282,19 @@ func (a *Agent) Up(ctx context.Context) error {
 func (a *Agent) bringUp(ctx context.Context) error {
 	network := a.takeNetwork()
 	if network == nil {
-		if isClosed(a.done) {
+		select {
+		case <-a.conn.Done(): // the agent has ended, and the socket was given back
 			return control.ErrClosed
+		default:
+			return errors.New("up already")
 		}
-		return errors.New("up already")
 	}
 	defer network.Close()
 	if err := a.configure(network); err != nil {
 		return err
 	}
-	params := upParams{Seed: a.cfg.Seed, Addresses: a.cfg.addresses()}
-	if a.cfg.Forwards || len(params.Addresses) == 0 {
+	params := upParams{Seed: a.cfg.Seed, Addresses: a.cfg.addresses(), PIDLimit: a.cfg.PIDLimit}
+	if a.cfg.Forwards || len(params.Addresses) == 0 && !params.PIDLimit {
 		return nil
 	}
 	if a.cfg.Adapter != (topology.Adapter{}) {
@@ -296,8 +321,8 @@ func (a *Agent) Counters(ctx context.Context) (Counters, error) {
 // command and 126 if it cannot be executed, with the reason on its standard
 // error. An error means that nothing is known of the command's end.
 //
-// The command leads a process group. When ctx ends, Exec returns with its error
-// and the group gets SIGTERM and, killDelay later, SIGKILL; likewise when the
+// The command leads a process group, and with cmd.Terminal a session. When ctx ends,
+// Exec returns with its error and the group gets SIGTERM and, killDelay later, SIGKILL; likewise when the
 // control channel ends. Processes that left the group, and those that the command
 // leaves behind when it ends by itself, live on until the agent ends.
 func (a *Agent) Exec(ctx context.Context, cmd Command, files ...*os.File) (status int, err error) {

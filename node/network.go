@@ -122,7 +122,7 @@ func (a *Agent) configure(network *rtnl.Socket) error {
 			return
 		}
 		defer h.Close()
-		err = cfg.addRoutes(h)
+		err = cfg.putRoutes(h, h.RouteAdd)
 	})
 	return errors.Join(inside, err)
 }
@@ -130,16 +130,13 @@ func (a *Agent) configure(network *rtnl.Socket) error {
 // loopback is the index of lo, which every namespace has from the beginning.
 const loopback = 1
 
-// skipStatistics is RTEXT_FILTER_SKIP_STATS (linux/rtnetlink.h).
-const skipStatistics = 1 << 3
-
 // findInterfaces sets the loopback interface up and finds the indices of the others.
 func (cfg *Config) findInterfaces(s *rtnl.Socket) ([]int, error) {
 	var b rtnl.Batch
 	b.Add("interface lo", unix.RTM_NEWLINK, 0, setUp(loopback))
 	for _, i := range cfg.Interfaces {
 		b.Add("interface "+i.Name, unix.RTM_GETLINK, 0, nl.NewIfInfomsg(unix.AF_UNSPEC),
-			nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(i.Name)), nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStatistics)))
+			nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(i.Name)), rtnl.SkipStatistics())
 	}
 	answers, err := s.Do(&b)
 	if err != nil {
@@ -175,7 +172,7 @@ func (i *Interface) configure(b *rtnl.Batch, index int) {
 	}
 	b.Add(fmt.Sprintf("interface %s: up, MTU %d", i.Name, i.MTU), unix.RTM_NEWLINK, 0, link...)
 	for _, prefix := range i.Addresses {
-		b.Add(fmt.Sprintf("interface %s: address %s", i.Name, prefix), unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, address(index, prefix)...)
+		b.Add(fmt.Sprintf("interface %s: address %s", i.Name, prefix), unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, address(index, prefix)...)
 	}
 	for _, n := range i.Neighbours {
 		b.Add(fmt.Sprintf("interface %s: neighbour %s at %s", i.Name, n.Addr, n.MAC), unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_REPLACE,

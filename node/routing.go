@@ -74,11 +74,11 @@ func (s setting) apply() error {
 	return nil
 }
 
-// addRoutes makes the routes of a node whose interfaces are up.
-func (cfg *Config) addRoutes(h *netlink.Handle) error {
+// putRoutes makes the routes of a node whose interfaces are up, each by put.
+func (cfg *Config) putRoutes(h *netlink.Handle, put func(*netlink.Route) error) error {
 	for _, r := range cfg.Routes {
 		route := &netlink.Route{
-			Dst:      &net.IPNet{IP: r.To.Addr().AsSlice(), Mask: net.CIDRMask(r.To.Bits(), r.To.Addr().BitLen())},
+			Dst:      ipNet(r.To),
 			Protocol: unix.RTPROT_STATIC,
 		}
 		for _, via := range r.Via {
@@ -91,7 +91,7 @@ func (cfg *Config) addRoutes(h *netlink.Handle) error {
 		if len(route.MultiPath) == 1 {
 			route.LinkIndex, route.Gw, route.MultiPath = route.MultiPath[0].LinkIndex, route.MultiPath[0].Gw, nil
 		}
-		if err := h.RouteAdd(route); err != nil {
+		if err := put(route); err != nil {
 			if len(r.Via) > 1 && errors.Is(err, unix.EINVAL) {
 				return control.Errorf(control.Unable, "route to %s by %d ways: %v: this kernel may lack CONFIG_IP_ROUTE_MULTIPATH", r.To, len(r.Via), err)
 			}
@@ -99,6 +99,10 @@ func (cfg *Config) addRoutes(h *netlink.Handle) error {
 		}
 	}
 	return nil
+}
+
+func ipNet(prefix netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: prefix.Addr().AsSlice(), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}
 }
 
 // toward is the index of the interface in one of whose subnets an address is.

@@ -222,6 +222,7 @@ func definitions() map[string]schema {
 				"cpu":     limitKeys()["cpu"],
 				"memory":  limitKeys()["memory"],
 				"restart": limitKeys()["restart"],
+				"pids":    limitKeys()["pids"],
 			})).describedAs("What holds for nodes."),
 			"link":    object(linkKeys(false)).describedAs("What holds for links."),
 			"adapter": reference("adapter").describedAs("What holds for the adapters of hosts."),
@@ -326,6 +327,7 @@ func limitKeys() keys {
 	return keys{
 		"cpu":     fraction(0.01, 4096).describedAs("Cores that a host may use. Absent: no limit."),
 		"memory":  sizes.schema().describedAs("That a host may use, 16MiB to 16TiB. Absent: no limit."),
+		"pids":    whole(64, 1<<22).describedAs("How many processes and threads a host may have. Absent: no limit."),
 		"restart": oneWord("never", "always").describedAs("Whether the node is started again when its agent has died. Absent: never."),
 		"adapter": reference("adapter").describedAs("The host's RDMA adapter."),
 		"stp":     truthSchema().describedAs("true: switches whose links make a ring agree on a tree by the spanning tree protocol."),

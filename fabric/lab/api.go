@@ -27,7 +27,7 @@ func (s *Supervisor) start(ctx context.Context, r *control.Request) (any, error)
 	if err := r.Decode(&params); err != nil {
 		return nil, err
 	}
-	s.watch(r.Conn)
+	s.watch(r.Conn, 0)
 	if err := s.build(ctx, params, r.Files); err != nil {
 		err = fmt.Errorf("lab %s: %w", s.name, err)
 		s.end(asError(err))
@@ -38,6 +38,7 @@ func (s *Supervisor) start(ctx context.Context, r *control.Request) (any, error)
 
 // handle answers any command.
 func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error) {
+	s = s.now()
 	switch r.Method {
 	case methodInfo:
 		return s.info(), nil
@@ -51,8 +52,19 @@ func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
+	case methodEvents:
+		var params eventsParams
+		if err := r.Decode(&params); err != nil {
+			return nil, err
+		}
+		events, next := s.history.all(params.Since)
+		return eventsAnswer{events, next}, nil
 	case methodWatch:
-		s.watch(r.Conn)
+		var params watchParams
+		if err := r.Decode(&params); err != nil {
+			return nil, err
+		}
+		s.watch(r.Conn, params.From)
 		return nil, nil
 	}
 	if err := s.checkReady(); err != nil {
@@ -61,6 +73,8 @@ func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error
 	switch r.Method {
 	case methodInspect:
 		return s.inspect(ctx)
+	case methodExternals:
+		return s.InspectExternals(ctx)
 	case methodRun:
 		return s.run(ctx)
 	case methodExec:
@@ -75,8 +89,16 @@ func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error
 		return answered(ctx, s, r, adapters)
 	case methodConnections:
 		return answered(ctx, s, r, s.connections)
+	case methodNames:
+		return NamesOf(s.topo), nil
+	case methodAwait:
+		return s.await(ctx, r)
 	case methodEnable:
 		return s.enable(ctx, r)
+	case methodStanding:
+		return s.standing(), nil
+	case methodApply:
+		return nil, s.apply(ctx, r)
 	case methodChange:
 		return s.change(ctx, r)
 	}
@@ -117,7 +139,7 @@ func (s *Supervisor) inspect(ctx context.Context) (*Inspection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Inspection{Lab: s.name, Seed: s.topo.Seed, State: Ready, Nodes: s.InspectNodes(ctx), Links: links, Externals: externals}, nil
+	return &Inspection{Lab: s.name, Seed: s.topo.Seed, State: Ready, Nodes: s.InspectNodes(ctx), Links: links, Externals: externals, Unfinished: s.standing().Unfinished}, nil
 }
 
 func (s *Supervisor) exec(ctx context.Context, r *control.Request) (any, error) {

@@ -37,9 +37,7 @@ func (s *Supervisor) build(ctx context.Context, params startParams, files []*os.
 		{"start the nodes", s.startNodes},
 		{"make the externals", s.makeExternals},
 		{"make the switches", s.makeSwitches},
-		{"make the links", s.makeLinks},
-		{"furnish the nodes", s.furnishNodes},
-		{"configure the nodes", s.configureNodes},
+		{"link the nodes", s.linkNodes},
 		{"configure the externals", s.configureExternals},
 		{"log of decisions", func(ctx context.Context) error { return s.openLogs(ctx, params, files) }},
 		{"connect the links", s.connectLinks},
@@ -51,7 +49,9 @@ func (s *Supervisor) build(ctx context.Context, params startParams, files []*os.
 		}
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.present.Store(s.roster)
 	s.ready = time.Now()
+	s.mu.Unlock()
+	s.Publish(Event{Kind: LabReady, Text: "all nodes are ready"})
 	return nil
 }

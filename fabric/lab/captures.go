@@ -131,6 +131,8 @@ func (s *Supervisor) capture(ctx context.Context, r *control.Request) error {
 	if err != nil {
 		return err
 	}
+	s.Publish(Event{Kind: CaptureStarted, Node: l.spec.Endpoints[end].Node, Link: params.Endpoint, Text: fmt.Sprintf("capture of %s begins", params.Endpoint)})
+	defer s.Publish(Event{Kind: CaptureDone, Node: l.spec.Endpoints[end].Node, Link: params.Endpoint, Text: fmt.Sprintf("capture of %s is over", params.Endpoint)})
 	select {
 	case <-down: // the socket would keep its interface alive
 		return control.Errorf(control.Usage, "node %s is down: %s", l.spec.Endpoints[end].Node, present.reason)
@@ -145,7 +147,7 @@ func (s *Supervisor) openCapture(l *labLink, end int) (*os.File, error) {
 	e := l.spec.Endpoints[end]
 	switch {
 	case s.switches[e.Node] != nil:
-		return capture.Open(link.Port(l.index, end)) // in our own
+		return capture.Open(link.Port(l.spec.Number, end)) // in our own
 	case e.External():
 		namespace = s.externalOf(e).namespace
 	default:

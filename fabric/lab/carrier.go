@@ -140,12 +140,12 @@ func (s *Supervisor) join(l *labLink) error {
 	if err != nil {
 		return err
 	}
-	if err := s.network.Join(l.index); err != nil {
+	if err := s.network.Join(l.spec.Number); err != nil {
 		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.base, l.seen = counters[l.index], counters[l.index]
+	l.base, l.seen = counters[l.spec.Number], counters[l.spec.Number]
 	l.joined = true
 	return nil
 }
@@ -155,7 +155,7 @@ func (s *Supervisor) part(l *labLink) error {
 	if !l.joined {
 		return nil
 	}
-	if err := s.network.Part(l.index); err != nil {
+	if err := s.network.Part(l.spec.Number); err != nil {
 		return err
 	}
 	counters, err := s.network.Counters()
@@ -164,7 +164,7 @@ func (s *Supervisor) part(l *labLink) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for d, now := range counters[l.index] {
+	for d, now := range counters[l.spec.Number] {
 		now = now.Latest(l.seen[d]) // which may have vanished
 		l.carried[d] = l.carried[d].Add(now.Sub(l.base[d]))
 	}

@@ -43,7 +43,7 @@ func withExternal(topo *topology.Topology) *topology.Topology {
 	topo.Nodes[0].Interfaces = append(topo.Nodes[0].Interfaces, face("out0", 0, insideAddr))
 	topo.Externals = append(topo.Externals, face(outsideName, 1, outsideAddr))
 	topo.Links = append(topo.Links, topology.Link{
-		Endpoints: [2]topology.Endpoint{{Node: "n0", Interface: "out0"}, {Node: "external", Interface: outsideName}}, MTU: 1500, Offload: true,
+		Endpoints: [2]topology.Endpoint{{Node: "n0", Interface: "out0"}, {Node: "external", Interface: outsideName}}, Number: len(topo.Links), MTU: 1500, Offload: true,
 	})
 	return topo
 }

@@ -26,7 +26,7 @@ func (f fabric) nodes(kind topology.Kind, names string) {
 // link joins two ends, each written node:interface and the addresses there, and
 // returns the link.
 func (f fabric) link(a, b string) *topology.Link {
-	l := topology.Link{MTU: 4200, Offload: true}
+	l := topology.Link{Number: len(f.Links), MTU: 4200, Offload: true}
 	for end, text := range []string{a, b} {
 		fields := strings.Fields(text)
 		node, iface, _ := strings.Cut(fields[0], ":")

@@ -21,6 +21,14 @@ func (s *Supervisor) writeHosts() error {
 		return nil
 	}
 	s.hosts = filepath.Join(s.place.dir, "hosts")
+	return s.renewHosts()
+}
+
+// renewHosts writes the file again for a topology that has changed, if there is one.
+func (s *Supervisor) renewHosts() error {
+	if s.hosts == "" {
+		return nil
+	}
 	if err := os.WriteFile(s.hosts, hosts(s.topo), 0o644); err != nil {
 		return fmt.Errorf("names of nodes: %w", err)
 	}

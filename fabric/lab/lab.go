@@ -14,7 +14,8 @@
 // again as they were last asked to be (plug.go).
 //
 // The package knows no YAML and prints nothing. Workloads run in the agents; here
-// is who tells them when (run.go), and asks for their adapters (adapters.go). A
+// is who tells them when (run.go), and asks for their adapters (adapters.go); what
+// happens is kept for who looks on (events.go, logs.go) or waits (await.go). A
 // link may end outside the lab (externals.go).
 //
 // Start reading at Start and Lab for the commands' side, at supervise and
@@ -35,6 +36,7 @@ import (
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/capture"
+	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -45,7 +47,7 @@ import (
 // fails with the reason of it.
 type Lab struct {
 	place place
-	life  *os.File // the state file, whose lock tells when the lab's processes are gone
+	life  *os.File // the state file, whose lock tells when the lab's processes are gone; nil if it was removed
 	conn  *control.Conn
 	info  Info
 	owner bool // the lab ends with the connection
@@ -84,10 +86,15 @@ type Options struct {
 // Start makes the lab of a topology and returns when every node is ready. The
 // caller owns the lab, which ends with the caller's process, or with Close,
 // unless Release is called. When ctx ends first, or anything fails, Start takes
-// down what was made before it returns. topo must have a seed.
+// down what was made before it returns. topo must have a seed, and links of different
+// numbers.
 func Start(ctx context.Context, topo *topology.Topology, options Options) (*Lab, error) {
 	p, err := placeOf(topo.Name)
 	if err != nil {
+		return nil, err
+	}
+	allowed := systemCapacity()
+	if err := allowed.check(topo); err != nil {
 		return nil, err
 	}
 	l := &Lab{place: p, owner: true, over: make(chan struct{}), captures: map[uint64]chan<- capture.Source{}, events: options.Events}
@@ -220,7 +227,7 @@ var errNoLab = errors.New("no such lab")
 func open(ctx context.Context, p place) (*Lab, error) {
 	life, err := os.Open(p.stateFile())
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errNoLab
+		life, err = nil, nil // somebody may have removed that of a lab which is up
 	}
 	if err != nil {
 		return nil, err
@@ -261,7 +268,13 @@ func List(ctx context.Context) ([]Info, error) {
 	if err != nil {
 		return nil, err
 	}
+	others, err := heard()
+	if err != nil {
+		return nil, err
+	}
+	names = append(names, others...)
 	slices.Sort(names)
+	names = slices.Compact(names)
 	found := make([]*Info, len(names))
 	err = parallel(ctx, 16, len(names), func(ctx context.Context, i int) error {
 		found[i] = look(ctx, place{dir: dir, name: names[i]})
@@ -347,9 +360,13 @@ func (l *Lab) Done() <-chan struct{} { return l.over }
 func (l *Lab) Err() error { return l.reason }
 
 // Release lets the lab live on after the caller's end. It is for the caller of
-// Start.
+// Start. That ctx ends does not interrupt it once it has begun, so that nobody is left
+// not knowing whose the lab is.
 func (l *Lab) Release(ctx context.Context) error {
-	if err := l.call(ctx, methodRelease, nil, nil); err != nil {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := l.call(context.WithoutCancel(ctx), methodRelease, nil, nil); err != nil {
 		return err
 	}
 	l.owner = false
@@ -364,9 +381,14 @@ func (l *Lab) Close() error {
 
 // Down takes the lab down and returns when nothing of it is left. The Lab is
 // closed then. If the lab's guardian was killed, the kernel may be about to end its
-// last processes.
+// last processes. It fails if the lab does not answer, as one whose supervisor is stopped.
 func (l *Lab) Down(ctx context.Context) error {
-	err := l.conn.Call(ctx, methodDown, nil, nil)
+	asked, cancel := context.WithTimeout(ctx, endTime)
+	defer cancel()
+	err := l.conn.Call(asked, methodDown, nil, nil)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return l.place.mute()
+	}
 	if err != nil && !errors.Is(err, control.ErrClosed) { // the end of the channel is the lab's
 		return err
 	}
@@ -406,13 +428,12 @@ func (l *Lab) Inspect(ctx context.Context) (*Inspection, error) {
 	return inspection, nil
 }
 
-// Watch calls events for every event from now on, in order, one at a time, in
-// the place of what Options or an earlier Watch gave.
-func (l *Lab) Watch(ctx context.Context, events func(Event)) error {
-	l.mu.Lock()
-	l.events = events
-	l.mu.Unlock()
-	return l.call(ctx, methodWatch, nil, nil)
+// Externals is the state of the ends of links outside the lab. Unlike Inspect it asks
+// no node.
+func (l *Lab) Externals(ctx context.Context) ([]report.External, error) {
+	var externals []report.External
+	err := l.call(ctx, methodExternals, nil, &externals)
+	return externals, err
 }
 
 // Exec runs a command in a node, with files as its standard input, output and

@@ -70,14 +70,14 @@ func (s *Supervisor) disconnect(l *labLink) error {
 	if err := s.part(l); err != nil {
 		return err
 	}
-	return s.network.Down(l.index)
+	return s.network.Down(l.spec.Number)
 }
 
 func (s *Supervisor) reconnect(ctx context.Context, l *labLink) error {
-	if err := s.network.Up(l.index); err != nil {
+	if err := s.network.Up(l.spec.Number); err != nil {
 		return err
 	}
-	if err := s.settle(ctx, l.index); err != nil {
+	if err := s.settle(ctx, l.spec.Number); err != nil {
 		return err
 	}
 	if l.joined || l.carrier != nil && !l.carrier.needsJoin() {

@@ -28,7 +28,7 @@ func (s linkemCarrier) attach(ctx context.Context, l *labLink) error {
 	err = engine.Attach(ctx, linkem.Link{
 		Name:       l.name(),
 		Seed:       s.topo.Seed,
-		Interfaces: [2]string{link.Middle(l.index, 0), link.Middle(l.index, 1)},
+		Interfaces: [2]string{link.Middle(l.spec.Number, 0), link.Middle(l.spec.Number, 1)},
 		Directions: l.asked,
 		Joined:     l.joined,
 		Started:    atOnce,

@@ -16,7 +16,7 @@ func (s *Supervisor) InspectLinks(ctx context.Context) ([]report.Link, error) {
 	}
 	links := make([]report.Link, len(s.links))
 	for i, l := range s.links {
-		links[i] = l.report(kernel[i])
+		links[i] = l.report(kernel[l.spec.Number])
 	}
 	for _, c := range s.carriers() {
 		measured, err := c.measure(ctx)

@@ -11,10 +11,16 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// A labLink is a link of the running lab.
+// A labLink is a link of the running lab, in a roster.
 type labLink struct {
-	index int // in Topology.Links, and the link's number in the network
+	index int // in Topology.Links and roster.links
 	spec  *topology.Link
+	*linkState
+}
+
+// A linkState is what a link is and does at present.
+type linkState struct {
+	gone chan struct{} // closed, by who has changing, when the link is in the lab no more
 
 	// changing holds a token while the link is changed, which takes several steps.
 	changing chan struct{}
@@ -29,7 +35,7 @@ type labLink struct {
 	joined    bool             // the kernel hands packets from middle to middle
 	down      bool             // by LinkDown, or from the start
 	parted    bool             // by Partition
-	missing   [2]bool          // the end is in a node that is down
+	missing   [2]bool          // the end is in a node that is down, or has not been made as yet
 	carried   [2]link.Counters // by the kernel while it had joined the link, in earlier terms
 	lossy     [2]bool          // netem has been asked for loss
 	base      [2]link.Counters // the kernel's counters when its present term began
@@ -37,7 +43,7 @@ type labLink struct {
 }
 
 func newLabLink(index int, spec *topology.Link) *labLink {
-	return &labLink{index: index, spec: spec, asked: spec.Directions, down: spec.Down, changing: make(chan struct{}, 1)}
+	return &labLink{index, spec, &linkState{asked: spec.Directions, down: spec.Down, changing: make(chan struct{}, 1), gone: make(chan struct{})}}
 }
 
 // name is the link's in the engine and in messages: an endpoint names its link.
@@ -51,10 +57,15 @@ func (l *labLink) off() bool { return l.down || l.parted || !l.whole() }
 // whole reports whether both ends of the link are there.
 func (l *labLink) whole() bool { return !l.missing[0] && !l.missing[1] }
 
-// lock waits for the right to change the link, which unlock gives back.
+// lock waits for the right to change the link, which unlock gives back. There is none
+// to a link that has gone.
 func (l *labLink) lock(ctx context.Context) error {
 	select {
 	case l.changing <- struct{}{}:
+		if isClosed(l.gone) {
+			l.unlock()
+			return control.Errorf(control.Usage, "link %s is in the lab no more", l.name())
+		}
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("link %s: %w", l.name(), ctx.Err())
@@ -63,15 +74,31 @@ func (l *labLink) lock(ctx context.Context) error {
 
 func (l *labLink) unlock() { <-l.changing }
 
-// makeLinks makes every link, by now between running agents. The kernel makes
-// one link at a time, so there is nothing to gain from doing it in parallel.
-func (s *Supervisor) makeLinks(ctx context.Context) error {
+// makeLinks makes every link, by now between running agents, and tells linked of each
+// node that has all its links. The kernel makes one link at a time, so there is nothing
+// to gain from doing it in parallel.
+func (s *Supervisor) makeLinks(ctx context.Context, linked chan<- *labNode) error {
+	left := make(map[*labNode]int) // links that nodes lack
+	for _, n := range s.nodes {
+		if left[n] = len(n.spec.Interfaces); left[n] == 0 {
+			linked <- n
+		}
+	}
 	for i := range s.topo.Links {
 		l := newLabLink(i, &s.topo.Links[i])
 		if err := s.makeLink(ctx, l); err != nil {
 			return fmt.Errorf("link %s to %s: %w", l.spec.Endpoints[0], l.spec.Endpoints[1], err)
 		}
 		s.links = append(s.links, l)
+		for _, e := range l.spec.Endpoints {
+			n := s.byName[e.Node] // not of switches, nor outside
+			if n == nil {
+				continue
+			}
+			if left[n]--; left[n] == 0 {
+				linked <- n
+			}
+		}
 	}
 	return nil
 }
@@ -85,7 +112,7 @@ func (s *Supervisor) makeLink(ctx context.Context, l *labLink) error {
 			return err
 		}
 	}
-	if err := s.network.Make(l.index, l.spec.MTU, s.ends(l)); err != nil {
+	if err := s.network.Make(l.spec.Number, l.spec.MTU, s.ends(l)); err != nil {
 		return err
 	}
 	for end := range 2 {
@@ -96,7 +123,7 @@ func (s *Supervisor) makeLink(ctx context.Context, l *labLink) error {
 	if l.down {
 		return nil
 	}
-	return s.network.Up(l.index)
+	return s.network.Up(l.spec.Number)
 }
 
 // connectLinks has the kernel or the engine carry every link, between nodes that
@@ -114,7 +141,7 @@ func (s *Supervisor) connectLinks(ctx context.Context) error {
 
 func (s *Supervisor) connectLink(ctx context.Context, l *labLink) error {
 	if !l.down {
-		if err := s.settle(ctx, l.index); err != nil {
+		if err := s.settle(ctx, l.spec.Number); err != nil {
 			return err
 		}
 	}
@@ -124,7 +151,7 @@ func (s *Supervisor) connectLink(ctx context.Context, l *labLink) error {
 		}
 	}
 	if !l.down && (l.carrier == nil || l.carrier.needsJoin()) {
-		if err := s.network.Join(l.index); err != nil {
+		if err := s.network.Join(l.spec.Number); err != nil {
 			return err
 		}
 		l.joined = true // with nothing counted before
@@ -139,13 +166,13 @@ const (
 )
 
 // settle waits until a link, both of whose ends are up, carries packets.
-func (s *Supervisor) settle(ctx context.Context, index int) error {
+func (s *Supervisor) settle(ctx context.Context, number int) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	tick := time.NewTicker(settlePoll)
 	defer tick.Stop()
 	for {
-		if settled, err := s.network.Settled(index); settled || err != nil {
+		if settled, err := s.network.Settled(number); settled || err != nil {
 			return err
 		}
 		select {

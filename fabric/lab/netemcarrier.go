@@ -97,7 +97,7 @@ func (l *labLink) addNetem(end int) error {
 	if err := l.setNetem(1-end, topology.Impairment{}); err != nil {
 		return err
 	}
-	if err := netem.KeepOrder(link.Middle(l.index, end), pick(&processors, 2*l.index+end)); err != nil {
+	if err := netem.KeepOrder(link.Middle(l.spec.Number, end), pick(&processors, 2*l.spec.Number+end)); err != nil {
 		log.Printf("link %s: netem: packets may overtake each other between processors: %v", l.name(), err)
 	}
 	return nil
@@ -119,7 +119,7 @@ func pick(processors *unix.CPUSet, number int) int {
 // the middle at its far end.
 func (l *labLink) setNetem(direction int, to topology.Impairment) error {
 	return netem.Set(netem.Interface{
-		Index: link.MiddleIndex(l.index, 1-direction), MTU: l.spec.MTU, Wire: !l.spec.Offload,
+		Index: link.MiddleIndex(l.spec.Number, 1-direction), MTU: l.spec.MTU, Wire: !l.spec.Offload,
 	}, to)
 }
 

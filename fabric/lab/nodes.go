@@ -16,16 +16,19 @@ import (
 	"github.com/ndklab/ndklab/fabric/lab/link"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/node"
-	"github.com/ndklab/ndklab/node/cgroup"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/topology"
 )
 
-// A labNode is a host or a router of the running lab. It stays for as long as the
-// lab; its agent is another one each time that the node is started (life.go).
+// A labNode is a host or a router of the running lab, in a roster.
 type labNode struct {
 	spec *topology.Node
+	*nodeState
+}
 
+// A nodeState is what a node does at present. It stays for as long as the node is in
+// the lab; its agent is another one each time that the node is started (life.go).
+type nodeState struct {
 	// changing holds a token while a command or the restart policy changes the state
 	// of the node, which takes several steps.
 	changing chan struct{}
@@ -37,10 +40,11 @@ type labNode struct {
 	// restarts is how often the node was started again, whether or not it came up.
 	restarts int
 	paused   bool // its processes are stopped
+	due      due  // what an Apply has still to do with it
 }
 
 func newLabNode(spec *topology.Node) *labNode {
-	return &labNode{spec: spec, changing: make(chan struct{}, 1), reviver: reviver{clock: clock.Real()}}
+	return &labNode{spec, &nodeState{changing: make(chan struct{}, 1), reviver: reviver{clock: clock.Real()}}}
 }
 
 // current is the node's present life, or its last.
@@ -86,7 +90,7 @@ func (s *Supervisor) startNodes(ctx context.Context) error {
 		}
 	}
 	s.nodes = make([]*labNode, len(specs))
-	s.limits = s.canLimit()
+	s.groups = s.openGroups()
 	err := parallel(ctx, runtime.GOMAXPROCS(0), len(s.nodes), func(ctx context.Context, i int) error {
 		n := newLabNode(specs[i])
 		var err error
@@ -104,34 +108,19 @@ func (s *Supervisor) startNodes(ctx context.Context) error {
 	return nil
 }
 
-// canLimit reports whether nodes can be given their cpu and memory limits; if
-// not, and any node has one, it says so once.
-func (s *Supervisor) canLimit() bool {
-	for i := range s.topo.Nodes {
-		if n := &s.topo.Nodes[i]; n.CPU != 0 || n.Memory != 0 {
-			err := cgroup.Available()
-			if err != nil {
-				s.Publish(Event{Kind: Warning, Text: fmt.Sprintf("cpu and memory limits have no effect: %v", err)})
-			}
-			return err == nil
-		}
-	}
-	return false
-}
-
 // nodeConfig gives a node its routes, and its neighbours: who is on each of its
 // segments is known beforehand, unless it is outside the lab.
 func (s *Supervisor) nodeConfig(spec *topology.Node) node.Config {
 	cfg := node.Config{
 		Lab: s.name, Name: spec.Name, Seed: s.seed("node " + spec.Name), Adapter: spec.Adapter,
-		Forwards: spec.Kind == topology.Router, Routes: spec.Routes,
+		Forwards: spec.Kind == topology.Router, Routes: spec.Routes, PIDLimit: spec.PIDs != 0,
 		Env: spec.Setup.Env, Files: spec.Setup.Files, Hosts: s.hosts,
 	}
 	for _, i := range spec.Interfaces {
 		l := s.topo.Links[i.Link]
 		face := node.Interface{Name: i.Name, MTU: l.MTU, Addresses: i.Addresses, Wire: !l.Offload || l.Endpoints[1-i.End].External()}
 		if segment := s.segments[i.Link]; len(segment) <= maxNeighbours {
-			own := link.MAC(i.Link, i.End)
+			own := link.MAC(l.Number, i.End)
 			for _, n := range segment {
 				if !bytes.Equal(n.MAC, own) {
 					face.Neighbours = append(face.Neighbours, n)
@@ -154,9 +143,38 @@ func (s *Supervisor) seed(part string) uint64 {
 	return h.Sum64()
 }
 
-// configureNodes has every agent configure its interfaces and open its adapter.
-func (s *Supervisor) configureNodes(ctx context.Context) error {
-	return parallel(ctx, requestsAtOnce, len(s.nodes), func(ctx context.Context, i int) error { return s.nodes[i].current().up(ctx) })
+// linkNodes makes every link and, as soon as a node has all of its own, configures its
+// interfaces and has its agent open the adapter: that keeps the processors busy which
+// making links does not, since the kernel makes one at a time.
+func (s *Supervisor) linkNodes(ctx context.Context) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	linked := make(chan *labNode, len(s.nodes))
+	done := make(chan struct{})
+	defer close(done)
+	go s.tellUntil(done)
+	var making sync.WaitGroup
+	making.Go(func() {
+		defer close(linked)
+		if err := s.makeLinks(ctx, linked); err != nil {
+			stop(err) // the first cause is kept
+		}
+	})
+	err := parallel(ctx, requestsAtOnce, len(s.nodes), func(ctx context.Context, _ int) error {
+		n, ok := <-linked
+		if !ok {
+			return nil // a link could not be made
+		}
+		if err := s.furnish(ctx, n, n.current()); err != nil {
+			return err
+		}
+		return n.current().up(ctx)
+	})
+	if err != nil {
+		stop(err)
+	}
+	making.Wait()
+	return context.Cause(ctx)
 }
 
 // Node is the agent of a running host or router by its name.
@@ -279,6 +297,7 @@ func inspect(ctx context.Context, nodes []*labNode) []report.Node {
 			r.PID = n.current().hostPID
 			r.Health = n.current().progress.report()
 		}
+		r.Limits, r.Usage = n.current().usage()
 		if counters[i].NDK != nil {
 			r.Counters, r.Transport = counters[i].NDK, counters[i].Transport
 		}

@@ -66,11 +66,8 @@ func (s *Supervisor) change(ctx context.Context, r *control.Request) (*NodeChang
 	if err := r.Decode(&params); err != nil {
 		return nil, err
 	}
-	n, err := s.labNode(params.Node)
+	s, n, err := s.hold(ctx, params.Node)
 	if err != nil {
-		return nil, err
-	}
-	if err := n.lock(ctx); err != nil {
 		return nil, err
 	}
 	change := &NodeChange{Lab: s.name, Was: n.status().State}

@@ -13,12 +13,16 @@ import (
 // is, or as it is changed meanwhile; the kernel and the link's carrier have to do
 // with it only while both ends are there.
 
-// unplugAll takes the interfaces of a node that has gone, or is about to, from its
-// links.
+// unplugAll takes the interfaces of a node that has gone, or is about to, from the
+// links that it has now.
 func (s *Supervisor) unplugAll(n *labNode) {
+	s = s.now()
+	if n = s.as(n); n == nil {
+		return
+	}
 	for _, i := range n.spec.Interfaces {
 		l := s.links[i.Link]
-		if err := s.unplug(l, i.End); err != nil {
+		if err := s.unplug(l, i.End); err != nil && !isClosed(l.gone) {
 			log.Printf("node %s: link %s: %v", n.spec.Name, l.name(), err)
 		}
 	}
@@ -38,7 +42,7 @@ func (s *Supervisor) unplug(l *labLink, end int) error {
 	l.mu.Lock()
 	l.missing[end] = true
 	l.mu.Unlock()
-	return s.network.RemoveEnd(l.index, end)
+	return s.network.RemoveEnd(l.spec.Number, end)
 }
 
 // takeApart ends what the kernel and the carrier do with a link, of which an end may
@@ -55,7 +59,7 @@ func (s *Supervisor) takeApart(l *labLink) error {
 		l.carrier = nil
 		l.mu.Unlock()
 	}
-	return s.network.Down(l.index)
+	return s.network.Down(l.spec.Number)
 }
 
 // replug makes a link's interface in a node again, whose agent has that process id.
@@ -65,12 +69,12 @@ func (s *Supervisor) replug(ctx context.Context, l *labLink, end, pid int) error
 	}
 	defer l.unlock()
 	// The kernel takes its time to remove what was in a node, by its own doing.
-	if err := s.network.RemoveEnd(l.index, end); err != nil {
+	if err := s.network.RemoveEnd(l.spec.Number, end); err != nil {
 		return err
 	}
 	ends := s.ends(l)
 	ends[end].PID = pid
-	if err := s.network.MakeEnd(l.index, end, l.spec.MTU, ends); err != nil {
+	if err := s.network.MakeEnd(l.spec.Number, end, l.spec.MTU, ends); err != nil {
 		return fmt.Errorf("link %s: %w", l.name(), err)
 	}
 	return l.addNetem(end)
@@ -114,7 +118,9 @@ func (s *Supervisor) ends(l *labLink) (ends [2]link.End) {
 		case sw != nil:
 			ends[end].Bridge = sw.bridge
 		default:
-			ends[end].PID = s.byName[e.Node].current().agent.PID()
+			if agent := s.byName[e.Node].current().agent; agent != nil { // else it is still to be started
+				ends[end].PID = agent.PID()
+			}
 		}
 	}
 	return ends

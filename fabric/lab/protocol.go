@@ -9,6 +9,7 @@ import (
 	"github.com/ndklab/ndklab/fabric/lab/link"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/node"
+	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -19,6 +20,7 @@ const (
 	methodRelease     = "release"     // the lab may outlive its owner
 	methodInfo        = "info"        // -> Info
 	methodInspect     = "inspect"     // -> Inspection
+	methodExternals   = "externals"   // -> list of report.External
 	methodRun         = "run"         // -> report.Run
 	methodExec        = "exec"        // execParams and three files -> exit status
 	methodSignal      = "signal"      // signalParams
@@ -35,7 +37,12 @@ const (
 	methodChange      = "change"      // changeParams -> NodeChange
 	methodConnections = "connections" // name of a node, "" for all -> report.Connections
 	methodCapture     = "capture"     // captureParams; answers when the capture is over
-	methodWatch       = "watch"       // send events from now on
+	methodStanding    = "standing"    // -> Standing
+	methodApply       = "apply"       // applyParams
+	methodEvents      = "events"      // eventsParams -> eventsAnswer
+	methodWatch       = "watch"       // watchParams; then send events
+	methodNames       = "names"       // -> Names
+	methodAwait       = "await"       // awaitParams -> Awaited
 	methodDown        = "down"        // end the lab
 	methodWait        = "wait"        // answers when the lab is over, with an error that says why
 )
@@ -86,6 +93,8 @@ type Inspection struct {
 	Links []report.Link `json:"links"`
 	// Externals are the ends of links outside the lab.
 	Externals []report.External `json:"externals"`
+	// Unfinished is why the last Apply did not come to its end; "" if it did.
+	Unfinished string `json:"unfinished,omitempty"`
 }
 
 type execParams struct {
@@ -131,6 +140,11 @@ type enableParams struct {
 	Enable bool
 }
 
+type applyParams struct {
+	Topology   *topology.Topology
+	Generation int // of the Standing that it was read for
+}
+
 type changeParams struct {
 	Node   string
 	Action Action
@@ -149,12 +163,15 @@ type StateChange struct {
 
 // An Event is something that happened in a lab.
 type Event struct {
-	At       time.Duration `json:"at"` // since all nodes were ready; 0 before
-	Kind     string        `json:"kind"`
-	Node     string        `json:"node,omitempty"`
-	Link     string        `json:"link,omitempty"` // one of its endpoints
-	Workload string        `json:"workload,omitempty"`
-	Text     string        `json:"text"` // for people
+	At       time.Duration     `json:"at"` // since all nodes were ready; 0 before
+	Time     time.Time         `json:"time"`
+	Kind     string            `json:"kind"`
+	Node     string            `json:"node,omitempty"`
+	Link     string            `json:"link,omitempty"` // one of its endpoints
+	Workload string            `json:"workload,omitempty"`
+	Text     string            `json:"text"`           // for people
+	Lost     uint64            `json:"lost,omitempty"` // of EventsLost: how many
+	QP       *provider.QPError `json:"qp,omitempty"`   // of QPError
 }
 
 // Kinds of events.

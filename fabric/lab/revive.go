@@ -67,7 +67,8 @@ func (r *reviver) cancel() {
 // reviveLater starts a node again, whose life has ended by itself, if the topology
 // wants that, and says in words when.
 func (s *Supervisor) reviveLater(n *labNode, lived time.Duration) string {
-	if !n.spec.Restart || s.checkReady() != nil {
+	s = s.now()
+	if n = s.as(n); n == nil || !n.spec.Restart || s.checkReady() != nil {
 		return ""
 	}
 	delay := n.reviver.after(lived, func(wanted func() bool) { s.revive(n, wanted) })
@@ -81,7 +82,8 @@ func (s *Supervisor) revive(n *labNode, wanted func() bool) {
 		return
 	}
 	defer n.unlock()
-	if !wanted() {
+	s = s.now()
+	if n = s.as(n); n == nil || !wanted() {
 		return
 	}
 	if err := s.startAgain(ctx, n); err != nil {

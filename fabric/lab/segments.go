@@ -20,7 +20,7 @@ func segments(topo *topology.Topology) [][]node.Neighbour {
 	for _, n := range topo.Nodes {
 		for _, i := range n.Interfaces {
 			for _, a := range i.Addresses {
-				members[of[i.Link]] = append(members[of[i.Link]], node.Neighbour{Addr: a.Addr(), MAC: link.MAC(i.Link, i.End)})
+				members[of[i.Link]] = append(members[of[i.Link]], node.Neighbour{Addr: a.Addr(), MAC: link.MAC(topo.Links[i.Link].Number, i.End)})
 			}
 		}
 	}

@@ -200,9 +200,6 @@ func shell(ctx context.Context, agent *node.Agent, command string, log io.Writer
 	return status, out.ended(), err
 }
 
-// furnishNodes takes all nodes to the stage created.
-func (s *Supervisor) furnishNodes(ctx context.Context) error { return s.together(ctx, s.furnish) }
-
 // readyNodes takes all nodes, which are configured, through the other stages.
 func (s *Supervisor) readyNodes(ctx context.Context) error { return s.together(ctx, s.makeReady) }
 
@@ -248,7 +245,9 @@ func (s *Supervisor) tellUntil(done <-chan struct{}) {
 		case <-done:
 			return
 		case <-next.C:
-			s.Publish(Event{Kind: LabWaiting, Text: "waiting: " + s.waiting()})
+			if text := s.waiting(); text != "" {
+				s.Publish(Event{Kind: LabWaiting, Text: "waiting: " + text})
+			}
 			next.Reset(waitingPeriod)
 		}
 	}

@@ -165,7 +165,7 @@ func TestNotReady(t *testing.T) {
 	}{
 		"command": {topology.Setup{Exec: commands(topology.Configured, "true", "echo one; echo two >&2; exit 3", "echo never")}, control.Unmet,
 			[]string{`node n0: "echo one; echo two >&2; exit 3" ended with status 3, having written`, "\n  one", "\n  two"}},
-		"silent command": {topology.Setup{Exec: commands(topology.Created, "false")}, control.Unmet, []string{`furnish the nodes: node n0: "false" ended with status 1`}},
+		"silent command": {topology.Setup{Exec: commands(topology.Created, "false")}, control.Unmet, []string{`link the nodes: node n0: "false" ended with status 1`}},
 		"long command": {topology.Setup{Exec: commands(topology.Healthy, strings.Repeat("true;", 20)+"false")}, control.Unmet,
 			[]string{`node n0: "` + strings.Repeat("true;", 12) + `..." ended with status 1`}},
 		"many lines": {topology.Setup{Exec: commands(topology.Configured, "seq 30\nexit 1")}, control.Unmet,

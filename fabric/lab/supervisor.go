@@ -12,11 +12,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/lab/link"
-	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/node/reaper"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
@@ -25,50 +25,58 @@ import (
 // A Supervisor is the process that a lab hangs from: process 1 of the lab's PID
 // namespace, in whose network namespace all links meet. Its end is the end of
 // everything else, so it cleans nothing up: when the lab is over it exits.
+//
+// Who is in the lab can change while it is up (apply.go). A Supervisor sees it as it
+// was at one moment: each request is answered with the lab as it was when it came, so
+// that what it finds by a name or an index stays what it was. now is how to see it
+// as it is.
 type Supervisor struct {
+	*core
+	*roster
+}
+
+// A core is what a lab has once, whoever is in it.
+type core struct {
 	name     string
 	reaper   *reaper.Reaper
 	hostProc *os.File // the host's /proc; nil until the namespaces are entered
 
 	// What follows is set by build, before the lab is ready, and not changed
-	// afterwards; each node and link guards its own state.
-	topo      *topology.Topology
+	// afterwards.
 	place     place
-	named     bool               // externals get names for ip netns
-	hosts     string             // the file that stands for /etc/hosts in nodes; "": the host's does
-	segments  [][]node.Neighbour // who is on the segment of each link
+	named     bool   // externals get names for ip netns
+	hosts     string // the file that stands for /etc/hosts in nodes; "": the host's does
 	network   *link.Network
-	limits    bool       // nodes get the limits of processor and memory that they have
-	nodes     []*labNode // with a process: hosts and routers
-	byName    map[string]*labNode
-	switches  map[string]*labSwitch
-	links     []*labLink
 	sockets   *os.File // the directory of the externals' sockets; nil without externals
-	externals []*external
 	engine    engine
 	recording string // the file of the engine's decisions; "": none
 
 	parting sync.Mutex // held while a partition begins or ends
 
+	history history
+
 	over chan struct{} // closed when reason is set
+
+	present atomic.Pointer[roster] // nil before the lab is ready; changed by who has applying
 
 	mu       sync.Mutex // guards what follows
 	running  *run       // the last one that began
-	ready    time.Time  // when all nodes were; zero before
-	released bool       // the lab may outlive its owner
-	reason   *control.Error
-	clients  map[*control.Conn]*client
-	served   int // clients so far
+	applying bool       // who is in the lab is being changed, and no run can begin
+	// unfinished is why the last change of who is in the lab did not come to its end;
+	// "" if it did.
+	unfinished string
+	ready      time.Time // when all nodes were; zero before
+	released   bool      // the lab may outlive its owner
+	reason     *control.Error
+	clients    map[*control.Conn]*client
+	served     int // clients so far
 }
 
 // A client is a command's channel. Its fields are guarded by Supervisor.mu.
 type client struct {
-	number int        // tells channels apart
-	events chan Event // to a client that watches; nil if it does not
+	number  int  // tells channels apart
+	watches bool // events are sent to it
 }
-
-// eventQueue is how many events a client may be behind before it loses some.
-const eventQueue = 256
 
 // supervise is the supervisor process. It returns when the lab is over.
 func supervise(name string) error {
@@ -76,14 +84,12 @@ func supervise(name string) error {
 	listener := inherited(listenFile, "listener")
 	locked := inherited(stateFile, "state")
 	defer runtime.KeepAlive(locked) // the lock is held to the very end of the process
-	s := &Supervisor{
-		name:     name,
-		reaper:   reaper.New(),
-		byName:   map[string]*labNode{},
-		switches: map[string]*labSwitch{},
-		clients:  map[*control.Conn]*client{},
-		over:     make(chan struct{}),
-	}
+	s := &Supervisor{&core{
+		name:    name,
+		reaper:  reaper.New(),
+		clients: map[*control.Conn]*client{},
+		over:    make(chan struct{}),
+	}, newRoster()}
 	// Commands of nodes find this program also where it was started by a path.
 	if self, err := os.Executable(); err == nil {
 		os.Setenv("PATH", strings.TrimPrefix(os.Getenv("PATH")+":"+filepath.Dir(self), ":"))
@@ -212,29 +218,9 @@ func (s *Supervisor) addClient(open func() (*control.Conn, error)) (*control.Con
 		<-conn.Done()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if events := s.clients[conn].events; events != nil {
-			close(events)
-		}
 		delete(s.clients, conn)
 	}()
 	return conn, nil
-}
-
-// watch sends the events from now on to a client.
-func (s *Supervisor) watch(conn *control.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := s.clients[conn]
-	if c == nil || c.events != nil {
-		return
-	}
-	c.events = make(chan Event, eventQueue)
-	go func() {
-		for e := range c.events {
-			// If the client has gone its channel is about to be closed.
-			_ = conn.Notify(noticeEvent, e)
-		}
-	}()
 }
 
 // Since is the lab's clock: how long all nodes have been ready. It is 0 before.
@@ -249,18 +235,3 @@ func (s *Supervisor) Since() time.Duration {
 
 // Topology is the lab's, with its seed. It must not be changed.
 func (s *Supervisor) Topology() *topology.Topology { return s.topo }
-
-// Publish sends an event to every client that watches, and logs it. A client
-// that is far behind misses it.
-func (s *Supervisor) Publish(e Event) {
-	e.At = s.Since()
-	log.Print(e.Text)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.clients {
-		select {
-		case c.events <- e:
-		default:
-		}
-	}
-}

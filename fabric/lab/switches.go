@@ -18,6 +18,7 @@ const SpanningTree = "spanning-tree"
 // supervisor's own network namespace, at which links end. It has no process.
 type labSwitch struct {
 	spec   *topology.Node
+	number int // of the bridge
 	bridge *link.Bridge
 }
 
@@ -29,24 +30,32 @@ func (s *Supervisor) makeSwitches(context.Context) error {
 		if spec.Kind != topology.Switch {
 			continue
 		}
-		if len(spec.Interfaces) > link.MaxPorts {
-			return control.Errorf(control.Usage, "switch %s has %d links, the kernel's bridges take %d: join several switches by a link", spec.Name, len(spec.Interfaces), link.MaxPorts)
+		if err := s.makeSwitch(spec, i); err != nil {
+			return err
 		}
-		if len(s.switches) == 0 {
-			if err := link.QuietBridges(); err != nil {
-				return control.Errorf(control.Unable, "keep the packet filter out of switches: %v", err)
-			}
-		}
-		var tree *link.Tree
-		if spec.SpanningTree {
-			tree = &link.Tree{ForwardDelay: forwardDelay(s.topo, spec)}
-		}
-		bridge, err := s.network.MakeBridge(i, tree)
-		if err != nil {
-			return fmt.Errorf("switch %s: %w", spec.Name, err)
-		}
-		s.switches[spec.Name] = &labSwitch{spec: spec, bridge: bridge}
 	}
+	return nil
+}
+
+// makeSwitch makes a bridge of that number.
+func (s *Supervisor) makeSwitch(spec *topology.Node, number int) error {
+	if len(spec.Interfaces) > link.MaxPorts {
+		return control.Errorf(control.Usage, "switch %s has %d links, the kernel's bridges take %d: join several switches by a link", spec.Name, len(spec.Interfaces), link.MaxPorts)
+	}
+	if len(s.switches) == 0 {
+		if err := link.QuietBridges(); err != nil {
+			return control.Errorf(control.Unable, "keep the packet filter out of switches: %v", err)
+		}
+	}
+	var tree *link.Tree
+	if spec.SpanningTree {
+		tree = &link.Tree{ForwardDelay: forwardDelay(s.topo, spec)}
+	}
+	bridge, err := s.network.MakeBridge(number, tree)
+	if err != nil {
+		return fmt.Errorf("switch %s: %w", spec.Name, err)
+	}
+	s.switches[spec.Name] = &labSwitch{spec: spec, number: number, bridge: bridge}
 	return nil
 }
 
@@ -91,7 +100,7 @@ func (s *Supervisor) openPorts(ctx context.Context, l *labLink) error {
 		if s.switches[e.Node] == nil {
 			continue
 		}
-		if err := s.network.OpenPort(l.index, end); err != nil {
+		if err := s.network.OpenPort(l.spec.Number, end); err != nil {
 			return err
 		}
 		ports = true
@@ -99,7 +108,7 @@ func (s *Supervisor) openPorts(ctx context.Context, l *labLink) error {
 	if !ports || l.down {
 		return nil
 	}
-	return s.settle(ctx, l.index)
+	return s.settle(ctx, l.spec.Number)
 }
 
 // How long a spanning tree may take beyond what it waits for anyway, and how often
@@ -190,7 +199,7 @@ func (s *Supervisor) switched(n *labNode) (links []int) {
 func (s *Supervisor) undecided(states map[[2]int]link.PortState, links []int) (string, link.PortState) {
 	for _, index := range links {
 		for end := range 2 {
-			if state := states[[2]int{index, end}]; state == link.Listening || state == link.Learning {
+			if state := states[[2]int{s.links[index].spec.Number, end}]; state == link.Listening || state == link.Learning {
 				return s.links[index].spec.Endpoints[end].String(), state
 			}
 		}
@@ -205,7 +214,7 @@ func (sw *labSwitch) inspect(topo *topology.Topology, ports map[[2]int]link.Port
 		Addresses: []string{}, Counters: map[string]uint64{}, Transport: map[string]uint64{}, Ports: []report.Port{},
 	}
 	for _, i := range sw.spec.Interfaces {
-		status := ports[[2]int{i.Link, i.End}]
+		status := ports[[2]int{topo.Links[i.Link].Number, i.End}]
 		r.Ports = append(r.Ports, report.Port{
 			Name: i.Name, To: topo.Links[i.Link].Endpoints[1-i.End].String(), State: status.State.String(), MACs: status.MACs,
 		})

@@ -380,7 +380,7 @@ func TestExternalAtSwitch(t *testing.T) {
 	f.nodes(topology.Switch, "sw")
 	f.link("n0:eth0 "+insideAddr+"/24", "sw:p0").MTU = 1500
 	f.Links = append(f.Links, topology.Link{
-		MTU: 1500, Endpoints: [2]topology.Endpoint{{Node: "sw", Interface: "p1"}, {Node: "external", Interface: outsideName}},
+		Number: 1, MTU: 1500, Endpoints: [2]topology.Endpoint{{Node: "sw", Interface: "p1"}, {Node: "external", Interface: outsideName}},
 	})
 	sw := f.FindNode("sw")
 	sw.Interfaces = append(sw.Interfaces, topology.Interface{Name: "p1", Link: 1, End: 0})

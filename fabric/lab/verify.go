@@ -96,7 +96,7 @@ func (s *Supervisor) probeEnds(l *labLink) (ends [2]probe.End, err error) {
 		case e.External():
 			return ends, control.Errorf(control.Usage, "link %s has an end outside the lab, %s, where no probe can be seen", l.name(), e)
 		case s.switches[e.Node] != nil:
-			ends[end] = probe.End{Interface: link.Port(l.index, end)}
+			ends[end] = probe.End{Interface: link.Port(l.spec.Number, end)}
 		default:
 			ends[end] = probe.End{Interface: e.Interface, PID: s.byName[e.Node].current().agent.PID()}
 		}

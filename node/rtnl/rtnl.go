@@ -44,6 +44,16 @@ func (b *Batch) Add(what string, kind, flags int, data ...nl.NetlinkRequestData)
 // Len is how many requests there are.
 func (b *Batch) Len() int { return len(b.requests) }
 
+// An Error is the failure of a request.
+type Error struct {
+	Request int    // its number in the batch
+	What    string // it was for
+	Err     error  // the kernel's
+}
+
+func (e *Error) Error() string { return e.What + ": " + e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
+
 // A Socket is a channel to rtnetlink of one network namespace, whichever its user is
 // in. It is not for use by several goroutines at once.
 type Socket struct {
@@ -66,59 +76,56 @@ func Open() (*Socket, error) {
 func (s *Socket) Close() { unix.Close(s.fd) }
 
 const (
-	// sendLimit is how many bytes go out at once, unless a single request is longer: the kernel copies
-	// them into one piece of memory.
-	sendLimit = 32 << 10
+	// atOnce is how many requests go out at once, at most. What the kernel says to all
+	// of them has to fit in the socket's receive buffer, of 208 KiB, where an answer
+	// about an interface may take 4.
+	atOnce = 40
 	// answerLimit is the longest answer, bytes: of an interface with all that the
 	// kernel tells of one, several times over.
 	answerLimit = 64 << 10
 )
 
 // Do has the kernel do all requests of a batch, one after the other, also those
-// behind one that fails. The error is that of the first that failed. answers are what
+// behind one that fails. The error is an *Error for the first that failed, unless the
+// kernel could not be asked. answers are what
 // requests asked for, by their number in the batch: messages without headers. A request
 // for a dump cannot be in a batch.
 func (s *Socket) Do(b *Batch) (answers [][]byte, err error) {
 	answers = make([][]byte, len(b.requests))
 	for first := 0; first < len(b.requests); {
-		out, n := s.write(b.requests[first:])
+		requests := b.requests[first:min(first+atOnce, len(b.requests))]
+		out := s.write(requests)
 		s.sends++
 		if err := unix.Sendto(s.fd, out, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 			return nil, fmt.Errorf("netlink: %w", os.NewSyscallError("sendto", err))
 		}
-		failed, e := s.read(answers[first : first+n])
+		failed, e := s.read(answers[first : first+len(requests)])
 		switch {
 		case failed >= 0:
-			e = fmt.Errorf("%s: %w", b.requests[first+failed].what, e)
+			e = &Error{first + failed, b.requests[first+failed].what, e}
 		case e != nil:
 			return nil, e
 		}
 		err = cmp.Or(err, e)
-		first += n
+		first += len(requests)
 	}
 	return answers, err
 }
 
-// write is as many of the requests as go out at once, and how many these are. They
-// are numbered from s.sequence on.
-func (s *Socket) write(requests []request) (out []byte, n int) {
-	last := 0 // where the last of them begins
-	for _, r := range requests {
-		r.Seq = s.sequence + uint32(n)
-		message := r.Serialize()
-		if n > 0 && len(out)+len(message) > sendLimit {
-			break
+// write is the requests as they go out, numbered from s.sequence on. The last is to be
+// acknowledged.
+func (s *Socket) write(requests []request) (out []byte) {
+	for i, r := range requests {
+		r.Seq = s.sequence + uint32(i)
+		if i == len(requests)-1 {
+			r.Flags |= unix.NLM_F_ACK
 		}
-		last = len(out)
-		out = append(out, message...)
+		out = append(out, r.Serialize()...)
 		for len(out)%unix.NLMSG_ALIGNTO != 0 {
 			out = append(out, 0)
 		}
-		n++
 	}
-	flags := out[last+6:] // of struct nlmsghdr
-	binary.NativeEndian.PutUint16(flags, binary.NativeEndian.Uint16(flags)|unix.NLM_F_ACK)
-	return out, n
+	return out
 }
 
 // read reads what the kernel says to as many requests as there are answers, which it
@@ -159,4 +166,11 @@ func (s *Socket) read(answers [][]byte) (failed int, err error) {
 			}
 		}
 	}
+}
+
+// SkipStatistics is an attribute of a question about an interface, whose counters
+// nobody wants to know (RTEXT_FILTER_SKIP_STATS in linux/rtnetlink.h).
+func SkipStatistics() *nl.RtAttr {
+	const skip = 1 << 3
+	return nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skip))
 }

@@ -110,7 +110,7 @@ func TestLimits(t *testing.T) {
 		{"a MaxReceiveQueueDepth of 32, the adapter has 31", func(i *provider.AdapterInfo) { i.MaxReceiveQueueDepth = 31 }},
 		{"a MaxCqDepth of 128, the adapter has 127", func(i *provider.AdapterInfo) { i.MaxCqDepth = 127 }},
 		{"a MaxTransferLength of 1000, the adapter has 999", func(i *provider.AdapterInfo) { i.MaxTransferLength = 999 }},
-		{"a MaxRegistrationSize of 1049576, the adapter has 1", func(i *provider.AdapterInfo) { i.MaxRegistrationSize = 1 }},
+		{"a MaxRegistrationSize of 32000, the adapter has 1", func(i *provider.AdapterInfo) { i.MaxRegistrationSize = 1 }},
 		{"a MaxInlineDataSize of 8, the adapter has 7", func(i *provider.AdapterInfo) { i.MaxInlineDataSize = 7 }},
 		{"a MaxCalleeData of 12, the adapter has 11", func(i *provider.AdapterInfo) { i.MaxCalleeData = 11 }},
 	} {

@@ -144,11 +144,12 @@ const (
 )
 
 // patternSpan is that range for a workload. It is a power of two, so that offsets
-// repeat only after as many messages. Where there are few it is short: a pattern that
-// thousands of nodes have at once takes time and memory.
+// repeat only after as many messages. Where all messages together are short, so is the
+// range, of twice their length at least: patterns that thousands of nodes have at once
+// take time and memory.
 func patternSpan(s *Spec) uint64 {
 	span := uint64(mostSpan)
-	for s.Count != 0 && span > leastSpan && span/2 >= s.Count {
+	for s.Count != 0 && span > leastSpan && span/4 >= s.Count*max(s.Size, 1) && s.Count < span {
 		span /= 2
 	}
 	return span

@@ -172,3 +172,32 @@ func TestCut(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
+
+// Messages begin at as many places of the pattern as there are messages, up to a
+// million, and a pattern is no longer than that takes.
+func TestPatternSpan(t *testing.T) {
+	for _, test := range []struct{ count, size, span uint64 }{
+		{0, 100, mostSpan}, // unknown: as many as time permits
+		{1, 0, leastSpan},
+		{1, leastSpan / 2, leastSpan},
+		{1, leastSpan/2 + 1, 2 * leastSpan},
+		{1, 2 * mostSpan, mostSpan},
+		{leastSpan / 2, 0, leastSpan},
+		{10, 4096, 128 << 10},
+		{mostSpan - 1, 1, mostSpan},
+		{1 << 40, 1 << 24, mostSpan}, // their product is 0 in 64 bits
+	} {
+		s := &Spec{Count: test.count, Size: test.size}
+		p := newPattern(s)
+		if p.span != test.span || uint64(len(p.bytes)) != (test.span+test.size+7)&^7 {
+			t.Errorf("count %d, size %d: span %d, %d bytes", test.count, test.size, p.span, len(p.bytes))
+		}
+		seen := make([]bool, p.span)
+		for i := range min(test.count, p.span) {
+			if seen[p.offset(i)] {
+				t.Fatalf("count %d: message %d begins where another did", test.count, i)
+			}
+			seen[p.offset(i)] = true
+		}
+	}
+}

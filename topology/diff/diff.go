@@ -68,29 +68,32 @@ type Change struct {
 func (d *Difference) None() bool { return len(d.Nodes) == 0 && len(d.Links) == 0 && len(d.Plans) == 0 }
 
 // A RefusedError is a difference that no change of a running lab bridges.
-type RefusedError struct {
-	What, From, To string
-}
+type RefusedError struct{ What string }
 
 // Error says what differs.
-func (e *RefusedError) Error() string {
-	return fmt.Sprintf("the %s changes from %s to %s", e.What, e.From, e.To)
-}
+func (e *RefusedError) Error() string { return e.What }
 
 // Compare is what has to happen to a lab that is up for it to be that of another
 // topology, which was read with the first as topology.Options.Running. It fails with
-// a *RefusedError if they differ in their name or seed, on which all that is random
-// depends; a topology without a seed may be of any.
+// a *RefusedError if they differ in their name, in their seed, on which all that is
+// random depends (a topology without a seed may be of any), or in where the lab has
+// links to its outside, which somebody there relies on.
 func Compare(was, is *topology.Topology) (*Difference, error) {
 	if was.Name != is.Name {
-		return nil, &RefusedError{"name", was.Name, is.Name}
+		return nil, &RefusedError{fmt.Sprintf("the name changes from %s to %s", was.Name, is.Name)}
 	}
 	if is.HasSeed && was.Seed != is.Seed {
-		return nil, &RefusedError{"seed", fmt.Sprint(was.Seed), fmt.Sprint(is.Seed)}
+		return nil, &RefusedError{fmt.Sprintf("the seed changes from %d to %d", was.Seed, is.Seed)}
 	}
 	d := &Difference{Nodes: []Node{}, Links: []Link{}, Plans: plans(was, is)}
 	replaced := d.compareNodes(was, is)
 	d.compareLinks(was, is, replaced)
+	for _, l := range d.Links {
+		if outside := l.Endpoints[0].External() || l.Endpoints[1].External(); outside && l.Action != Alter {
+			done := map[Action]string{Add: "added", Remove: "removed", Replace: "made anew"}[l.Action]
+			return nil, &RefusedError{fmt.Sprintf("the link %s - %s to outside of the lab is %s", l.Ends[0], l.Ends[1], done)}
+		}
+	}
 	return d, nil
 }
 

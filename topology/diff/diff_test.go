@@ -76,18 +76,27 @@ func TestCompare(t *testing.T) {
 		{"what a link is", ab, ab[:len(ab)-2] + ", mtu: 1500, down: true, overrun: allow, tolerance: {rate: 20%}}\n", `
 ~ link a:eth0 - b:eth0 mtu 4200 -> 1500, down false -> true, tolerance.rate 0.1 -> 0.2, overrun fail -> allow
 `},
+		{"the MTU of netem", ab[:len(ab)-2] + ", engine: netem}\n", ab[:len(ab)-2] + ", engine: netem, mtu: 1500}\n", `
+± link a:eth0 - b:eth0 is made anew because mtu 4200 -> 1500 (netem reckons with it from when it is there)
+`},
 		{"how a link is made", ab, ab[:len(ab)-2] + ", offload: off, engine: netem}\n", `
 ± link a:eth0 - b:eth0 is made anew because engine linkem -> netem, offload on -> off (its interfaces are made for one engine)
 `},
 		{"limits", ab, strings.Replace(ab, "a: ", "a: {cpu: 0.5, memory: 1GiB}", 1), `
-~ node a cpu none -> 0.5, memory none -> 1GiB
+± node a restarts because cpu none -> 0.5, memory none -> 1GiB (whether its processes are limited they have from when they start)
+`},
+		{"other limits", strings.Replace(ab, "a: ", "a: {cpu: 0.5, memory: 1GiB, pids: 100}", 1), strings.Replace(ab, "a: ", "a: {cpu: 1, memory: 2GiB, pids: 200}", 1), `
+~ node a cpu 0.5 -> 1, memory 1GiB -> 2GiB, pids 100 -> 200
+`},
+		{"a policy", ab, strings.Replace(ab, "a: ", "a: {restart: always}", 1), `
+~ node a restart never -> always
 `},
 		{"an adapter", ab, strings.Replace(ab, "a: ", "a: {cpu: 1, adapter: {max_srq_depth: 4096, roce_frame_size: 1024}}", 1), `
-± node a restarts because adapter.max_srq_depth the default -> 4096, adapter.roce_frame_size the default -> 1024 (its adapter has its settings from when it is opened); cpu none -> 1
+± node a restarts because cpu none -> 1, adapter.max_srq_depth the default -> 4096, adapter.roce_frame_size the default -> 1024 (whether its processes are limited they have from when they start)
 `},
 		{"another kind", star, strings.Replace(strings.Replace(star, "s: {kind: switch}", "s: {kind: router}", 1), `["b:eth0", "s:2"]`, `[{node: b, interface: eth0, addresses: [192.0.2.1/24]}, "s:2"]`, 1), `
 ± node b restarts because eth0 10.0.0.2/24 fd6e:646b:1::2/64 -> 192.0.2.1/24 (its adapter binds the addresses that there are when it is opened)
-± node s is made anew because kind switch -> router (its agent reads this when it starts); 1 none -> 10.0.0.2/24 fd6e:646b:1::2/64, 2 none -> 192.0.2.2/24
+± node s is made anew because kind switch -> router (its agent has this from when it starts); 1 none -> 10.0.0.2/24 fd6e:646b:1::2/64, 2 none -> 192.0.2.2/24
 ~ routes of a
 ± link a:eth0 - s:1 is made anew because node s as it was -> another (its interface there goes with the node)
 ± link b:eth0 - s:2 is made anew because node s as it was -> another (its interface there goes with the node)
@@ -102,12 +111,16 @@ func TestCompare(t *testing.T) {
 ~ node r 3 none -> 10.0.2.1/24 fd6e:646b:1:2::1/64
 + link r:3 - c:eth0
 `},
-		{"routes that follow", routed, routed + "    - {endpoints: ['a:eth1', 'external:x']}\n", `
-± node a restarts because eth1 none -> 10.0.2.1/24 fd6e:646b:1:2::1/64 (its adapter binds the addresses that there are when it is opened)
-+ link a:eth1 - external:x
+		{"a shorter way", strings.Replace(routed, "b: ,", "b: , q: {kind: router},", 1) + "    - {endpoints: ['r:3', 'q:1']}\n",
+			strings.Replace(strings.Replace(routed, "b: ,", "b: , q: {kind: router},", 1), `["r:2",`, `["q:2",`, 1) + "    - {endpoints: ['r:3', 'q:1']}\n", `
+~ node q 2 none -> 10.0.1.1/24 fd6e:646b:1:1::1/64, routes
+~ routes of r
+- link r:2 - b:eth0
++ link q:2 - b:eth0
 `},
 		{"plans", ab, ab + "workloads: [{name: w, from: a, to: b, operation: send, size: 1B, count: 1}]\ntimeline: [{at: 1s, link: 'a:eth0', down: true}]\nchecks: [{workload: w, errors: 0}]\ncapture: [{link: 'a:eth0', file: x.pcapng}]\n", `
 ~ workloads, timeline, checks, capture
+  captures are those that the lab was made with, until it is made anew
 `},
 	}
 	for _, test := range tests {
@@ -132,9 +145,10 @@ func TestCompare(t *testing.T) {
 func TestRefused(t *testing.T) {
 	was := parse(t, nil, "name: a\nseed: 1\ntopology: {nodes: {a: }}")
 	for file, want := range map[string]string{
-		"name: b\nseed: 1\ntopology: {nodes: {a: }}": "the name changes from a to b",
-		"name: a\nseed: 2\ntopology: {nodes: {a: }}": "the seed changes from 1 to 2",
-		"name: a\ntopology: {nodes: {a: }}":          "",
+		"name: b\nseed: 1\ntopology: {nodes: {a: }}":                                     "the name changes from a to b",
+		"name: a\nseed: 2\ntopology: {nodes: {a: }}":                                     "the seed changes from 1 to 2",
+		"name: a\ntopology: {nodes: {a: }}":                                              "",
+		"name: a\ntopology: {nodes: {a: }, links: [{endpoints: ['a:e', 'external:x']}]}": "the link a:e - external:x to outside of the lab is added",
 	} {
 		_, err := Compare(was, parse(t, was, file))
 		if refused := (*RefusedError)(nil); want == "" && err != nil || want != "" && (!errors.As(err, &refused) || err.Error() != want) {
@@ -170,12 +184,7 @@ func patch(t *topology.Topology, d *Difference) {
 			t.Nodes[i] = *n.Is
 		case Alter:
 			for _, c := range n.Changes {
-				switch c.Key {
-				case "cpu":
-					t.Nodes[i].CPU = n.Is.CPU
-				case "memory":
-					t.Nodes[i].Memory = n.Is.Memory
-				case routesKey:
+				if c.Key == routesKey {
 					t.Nodes[i].Routes = n.Is.Routes
 				}
 			}

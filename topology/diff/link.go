@@ -77,6 +77,8 @@ func compareLink(was, is *topology.Link) []Change {
 			changes = append(changes, Change{Key: "overrun", From: choice(was.AllowOverrun, "allow", "fail"), To: choice(is.AllowOverrun, "allow", "fail")})
 		case field == "Offload":
 			changes = append(changes, Change{Key: "offload", From: choice(was.Offload, "on", "off"), To: choice(is.Offload, "on", "off"), Why: remade[field]})
+		case field == "MTU" && is.Engine == topology.Netem:
+			changes = append(changes, Change{Key: "mtu", From: fmt.Sprint(x), To: fmt.Sprint(y), Why: "netem reckons with it from when it is there"})
 		default:
 			changes = append(changes, Change{Key: key(field), From: fmt.Sprint(x), To: fmt.Sprint(y), Why: remade[field]})
 		}

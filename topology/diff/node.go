@@ -10,9 +10,13 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// inPlace are the fields of a node that change while it goes on. Any other has the
-// node restarted: its agent reads it when it starts.
-var inPlace = map[string]bool{"CPU": true, "Memory": true}
+// inPlace are the fields of a node that change while it goes on: the lab reads them
+// when it needs them.
+var inPlace = map[string]bool{"Restart": true}
+
+// limits are the fields of a node that limit its processes. A limit changes while they
+// go on, but whether there is one they have from when they start.
+var limits = map[string]bool{"CPU": true, "Memory": true, "PIDs": true}
 
 // compareNodes adds what becomes of nodes, and returns the names of those that are
 // replaced, whose links are so, too.
@@ -80,8 +84,11 @@ func compareNode(was, is *topology.Node) []Change {
 			changes = append(changes, Change{Key: routesKey, From: fmt.Sprint(len(was.Routes)), To: fmt.Sprint(len(is.Routes))})
 		default:
 			c := Change{Key: key(field), From: value(field, x), To: value(field, y)}
-			if !inPlace[field] {
-				c.Why = "its agent reads this when it starts"
+			switch limited := !a.Field(i).IsZero() && !b.Field(i).IsZero(); {
+			case limits[field] && !limited:
+				c.Why = "whether its processes are limited they have from when they start"
+			case !limits[field] && !inPlace[field]:
+				c.Why = "its agent has this from when it starts"
 			}
 			changes = append(changes, c)
 		}
@@ -141,7 +148,7 @@ func same(x, y any) bool {
 
 // key is how files write the name of a field: max_srq_depth of MaxSrqDepth.
 func key(field string) string {
-	field = strings.ReplaceAll(field, "RoCE", "Roce")
+	field = strings.NewReplacer("RoCE", "Roce", "PIDs", "Pids").Replace(field)
 	upper := func(i int) bool { return i < len(field) && field[i] >= 'A' && field[i] <= 'Z' }
 	var b strings.Builder
 	for i := range len(field) {
@@ -169,11 +176,13 @@ func value(field string, of any) string {
 		}
 		return value(field, v.Elem().Interface())
 	}
-	if v.IsZero() && inPlace[field] {
+	if v.IsZero() && limits[field] {
 		return "none"
 	}
 	text := fmt.Sprint(of)
 	switch {
+	case field == "Restart":
+		return choice(v.Bool(), "always", "never")
 	case field == "Memory":
 		text = topology.FormatSize(v.Uint())
 	case v.Kind() == reflect.Slice || v.Kind() == reflect.Map || v.Kind() == reflect.Struct:

@@ -2,6 +2,7 @@ package diff
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/ndklab/ndklab/topology"
@@ -38,6 +39,9 @@ func (d *Difference) String() string {
 	}
 	if len(d.Plans) > 0 {
 		fmt.Fprintf(&b, "~ %s\n", strings.Join(d.Plans, ", "))
+	}
+	if slices.Contains(d.Plans, "capture") {
+		b.WriteString("  captures are those that the lab was made with, until it is made anew\n")
 	}
 	return b.String()
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ndklab/ndklab/node/rtnl"
 	"golang.org/x/sys/unix"
 )
 
@@ -11,13 +12,26 @@ import (
 // where RemoveEnd has removed it. ends are those that Make was given, this one
 // perhaps in another namespace.
 func (n *Network) MakeEnd(link, end, mtu int, ends [2]End) error {
+	var b rtnl.Batch
+	addEnd(&b, link, end, mtu, ends[end])
+	if _, err := n.do(&b); err != nil {
+		return noRedirect(err)
+	}
+	return n.finish(link, end, ends)
+}
+
+// addEnd asks for what each end of a link has: perEnd requests.
+func addEnd(b *rtnl.Batch, link, end, mtu int, e End) {
+	addPair(b, link, end, mtu, e)
+	addQdiscs(b, link, end)
+}
+
+// perEnd is how many requests addEnd adds, of which the first is for the pair.
+const perEnd = 3
+
+// finish does to an end that has just been made what only some need.
+func (n *Network) finish(link, end int, ends [2]End) error {
 	e := ends[end]
-	if err := n.makePair(link, end, mtu, e); err != nil {
-		return fmt.Errorf("veth %s to %s: %w", Middle(link, end), e.Interface, err)
-	}
-	if err := n.addQdiscs(link, end); err != nil {
-		return fmt.Errorf("%s: %w", Middle(link, end), err)
-	}
 	if e.Bridge != nil {
 		if err := n.enslave(link, end, e.Bridge, e.Wire || ends[1-end].Outside != nil); err != nil {
 			return err

@@ -4,27 +4,38 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ndklab/ndklab/node/rtnl"
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
 // ErrNoRedirect means that this kernel cannot join the middles of a plain link.
 var ErrNoRedirect = errors.New("this kernel lacks tc redirection (NET_SCH_INGRESS, NET_SCH_FIFO, NET_ACT_MIRRED, and NET_CLS_U32 or NET_CLS_MATCHALL)")
 
-// addQdiscs gives a new middle the ingress queue discipline that Join hangs its
-// filter on, and a root one that is there for its counters (see Counters).
+// addQdiscs asks for the queue disciplines of a new middle: the ingress one that Join hangs
+// its filter on, and a root one that is there for its counters (see Counters).
 // They stay for good, because adding or deleting one while the interface is up
 // stops its transmission for a moment (net/sched/sch_api.c, qdisc_graft).
-func (n *Network) addQdiscs(link, end int) error {
-	attrs := netlink.QdiscAttrs{LinkIndex: MiddleIndex(link, end), Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0)}
-	if err := n.handle.QdiscAdd(&netlink.GenericQdisc{QdiscAttrs: attrs, QdiscType: "pfifo"}); err != nil {
-		return fmt.Errorf("%w: pfifo: %w", ErrNoRedirect, err)
+func addQdiscs(b *rtnl.Batch, link, end int) {
+	for _, q := range []struct {
+		kind           string
+		parent, handle uint32
+	}{{"pfifo", netlink.HANDLE_ROOT, netlink.MakeHandle(1, 0)}, {"ingress", netlink.HANDLE_INGRESS, ingressHandle}} {
+		b.Add(Middle(link, end)+": "+q.kind, unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL,
+			&nl.TcMsg{Family: nl.FAMILY_ALL, Ifindex: int32(MiddleIndex(link, end)), Parent: q.parent, Handle: q.handle},
+			nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated(q.kind)))
 	}
-	attrs.Parent, attrs.Handle = netlink.HANDLE_INGRESS, ingressHandle
-	if err := n.handle.QdiscAdd(&netlink.Ingress{QdiscAttrs: attrs}); err != nil {
-		return fmt.Errorf("%w: ingress: %w", ErrNoRedirect, err)
+}
+
+// noRedirect is an error of what addEnd asks for, which is ErrNoRedirect if a queue discipline cannot be
+// had.
+func noRedirect(err error) error {
+	failed := (*rtnl.Error)(nil)
+	if errors.As(err, &failed) && failed.Request%perEnd != 0 {
+		return fmt.Errorf("%w: %w", ErrNoRedirect, err)
 	}
-	return nil
+	return err
 }
 
 var ingressHandle = netlink.MakeHandle(0xffff, 0)

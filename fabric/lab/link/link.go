@@ -22,6 +22,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/ndklab/ndklab/node/rtnl"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -42,6 +43,9 @@ type Network struct {
 	handle  *netlink.Handle
 	sockets map[int]*nl.SocketHandle // for requests that the handle has no method for
 
+	asking sync.Mutex   // held while bulk is used
+	bulk   *rtnl.Socket // for what each link takes several requests for
+
 	mu         sync.Mutex // guards classifier
 	classifier classifier // one that this kernel has; nil before the first Join
 }
@@ -59,8 +63,15 @@ func Open() (*Network, error) {
 		handle.Close()
 		return nil, fmt.Errorf("netlink: %w", err)
 	}
+	bulk, err := rtnl.Open()
+	if err != nil {
+		handle.Close()
+		socket.Close()
+		return nil, err
+	}
 	return &Network{
 		handle:  handle,
+		bulk:    bulk,
 		sockets: map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: {Socket: socket}},
 	}, nil
 }
@@ -68,6 +79,7 @@ func Open() (*Network, error) {
 // Close gives the netlink sockets back; the links stay.
 func (n *Network) Close() {
 	n.handle.Close()
+	n.bulk.Close()
 	for _, s := range n.sockets {
 		s.Close()
 	}
@@ -120,29 +132,36 @@ func (n *Network) Make(link, mtu int, ends [2]End) error {
 	if link < 0 || link >= MaxLinks {
 		return fmt.Errorf("link %d: a lab has at most %d links", link, MaxLinks)
 	}
+	var b rtnl.Batch
+	for end, e := range ends {
+		addEnd(&b, link, end, mtu, e)
+	}
+	if _, err := n.do(&b); err != nil {
+		return noRedirect(err)
+	}
 	for end := range ends {
-		if err := n.MakeEnd(link, end, mtu, ends); err != nil {
+		if err := n.finish(link, end, ends); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// makePair sends one RTM_NEWLINK for the middle with the node's end as its peer.
+// do has the kernel do a batch of requests.
+func (n *Network) do(b *rtnl.Batch) ([][]byte, error) {
+	n.asking.Lock()
+	defer n.asking.Unlock()
+	return n.bulk.Do(b)
+}
+
+// addPair asks by one RTM_NEWLINK for the middle with the node's end as its peer.
 // netlink.LinkAdd would need three more requests for the index, for turning off
 // ARP (nobody is to answer from a middle) and for the middle's flags.
-func (n *Network) makePair(link, end, mtu int, e End) error {
-	req := n.request(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK)
+func addPair(b *rtnl.Batch, link, end, mtu int, e End) {
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	msg.Index = int32(MiddleIndex(link, end))
 	msg.Flags = unix.IFF_NOARP
 	msg.Change = unix.IFF_NOARP
-	req.AddData(msg)
-	req.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(Middle(link, end))))
-	req.AddData(nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(mtu))))
-	req.AddData(nl.NewRtAttr(unix.IFLA_TXQLEN, nl.Uint32Attr(queueLength)))
-	req.AddData(nl.NewRtAttr(unix.IFLA_ADDRESS, MAC(link, 2+end)))
-
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
 	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("veth"))
 	peer := info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(nl.VETH_INFO_PEER, nil)
@@ -161,9 +180,12 @@ func (n *Network) makePair(link, end, mtu int, e End) error {
 	case e.Bridge == nil:
 		peer.AddRtAttr(unix.IFLA_NET_NS_PID, nl.Uint32Attr(uint32(e.PID)))
 	}
-	req.AddData(info)
-	_, err := req.Execute(unix.NETLINK_ROUTE, 0)
-	return err
+	b.Add(fmt.Sprintf("veth %s to %s", Middle(link, end), e.Interface), unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, msg,
+		nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(Middle(link, end))),
+		nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(mtu))),
+		nl.NewRtAttr(unix.IFLA_TXQLEN, nl.Uint32Attr(queueLength)),
+		nl.NewRtAttr(unix.IFLA_ADDRESS, MAC(link, 2+end)),
+		info)
 }
 
 // Remove deletes a link with its ends in the nodes.
@@ -178,12 +200,15 @@ func (n *Network) Remove(link int) error {
 
 // Up makes a link's middles carry packets, which the nodes see as a carrier.
 func (n *Network) Up(link int) error {
+	var b rtnl.Batch
 	for end := range 2 {
-		if err := n.handle.LinkSetUp(middle(link, end)); err != nil {
-			return fmt.Errorf("set %s up: %w", Middle(link, end), err)
-		}
+		msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+		msg.Index = int32(MiddleIndex(link, end))
+		msg.Flags, msg.Change = unix.IFF_UP, unix.IFF_UP
+		b.Add("set "+Middle(link, end)+" up", unix.RTM_NEWLINK, 0, msg)
 	}
-	return nil
+	_, err := n.do(&b)
+	return err
 }
 
 // Down takes a link's middles down: the nodes lose the carrier, as when a cable
@@ -203,16 +228,23 @@ func (n *Network) Down(link int) error {
 // interfaces go up together, unless somebody asks for an interface (net/core,
 // linkwatch_sync_dev).
 func (n *Network) Settled(link int) (bool, error) {
+	var of, ofPeers rtnl.Batch
 	for end := range 2 {
-		middle, err := n.ask(MiddleIndex(link, end), -1)
-		if err != nil {
-			return false, fmt.Errorf("read %s: %w", Middle(link, end), err)
-		}
-		peer, err := n.ask(middle.peer, middle.namespace)
-		if err != nil {
-			return false, fmt.Errorf("read the peer of %s: %w", Middle(link, end), err)
-		}
-		if peer.up && !(middle.running && peer.running) {
+		addQuestion(&of, "read "+Middle(link, end), MiddleIndex(link, end), -1)
+	}
+	middles, err := n.statuses(&of)
+	if err != nil {
+		return false, err
+	}
+	for end, middle := range middles {
+		addQuestion(&ofPeers, "read the peer of "+Middle(link, end), middle.peer, middle.namespace)
+	}
+	peers, err := n.statuses(&ofPeers)
+	if err != nil {
+		return false, err
+	}
+	for end, peer := range peers {
+		if peer.up && !(middles[end].running && peer.running) {
 			return false, nil
 		}
 	}
@@ -227,26 +259,40 @@ type status struct {
 	namespace int // the peer's, as this one's kernel numbers it; -1 if it is the same
 }
 
-// ask reads an interface's status. Unless it is -1, namespace tells where the
-// interface is.
-func (n *Network) ask(index, namespace int) (status, error) {
-	req := n.request(unix.RTM_GETLINK, unix.NLM_F_ACK)
+// addQuestion asks for an interface's status. Unless it is -1, namespace tells where
+// the interface is.
+func addQuestion(b *rtnl.Batch, what string, index, namespace int) {
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	msg.Index = int32(index)
-	req.AddData(msg)
+	data := []nl.NetlinkRequestData{msg, rtnl.SkipStatistics()}
 	if namespace >= 0 {
-		req.AddData(nl.NewRtAttr(unix.IFLA_TARGET_NETNSID, nl.Uint32Attr(uint32(namespace))))
+		data = append(data, nl.NewRtAttr(unix.IFLA_TARGET_NETNSID, nl.Uint32Attr(uint32(namespace))))
 	}
-	answers, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
+	b.Add(what, unix.RTM_GETLINK, 0, data...)
+}
+
+// statuses are the answers to questions.
+func (n *Network) statuses(b *rtnl.Batch) ([]status, error) {
+	answers, err := n.do(b)
 	if err != nil {
-		return status{}, err
+		return nil, err
 	}
-	if len(answers) != 1 {
-		return status{}, fmt.Errorf("%d answers", len(answers))
+	all := make([]status, len(answers))
+	for i, answer := range answers {
+		if all[i], err = parseStatus(answer); err != nil {
+			return nil, err
+		}
 	}
-	answer := nl.DeserializeIfInfomsg(answers[0])
+	return all, nil
+}
+
+func parseStatus(message []byte) (status, error) {
+	if len(message) < unix.SizeofIfInfomsg {
+		return status{}, fmt.Errorf("an answer of %d bytes about an interface", len(message))
+	}
+	answer := nl.DeserializeIfInfomsg(message)
 	s := status{up: answer.Flags&unix.IFF_UP != 0, namespace: -1}
-	attrs, err := nl.ParseRouteAttr(answers[0][answer.Len():])
+	attrs, err := nl.ParseRouteAttr(message[answer.Len():])
 	if err != nil {
 		return status{}, err
 	}

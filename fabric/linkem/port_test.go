@@ -1,0 +1,72 @@
+package linkem
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// To open an interface costs as much beside hundreds of others as alone. A lab of
+// thousands of links has all their middles in one namespace, where to have the kernel
+// list them for each link once took half a minute. Allocations count what such a list
+// takes: three for every interface, at least.
+func TestOpeningAmongManyInterfaces(t *testing.T) {
+	if os.Getenv(roleEnv) != roleTests {
+		t.Skip("needs a network namespace")
+	}
+	pair := func(i int) {
+		veth := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs(), PeerName: fmt.Sprintf("many%db", i)}
+		veth.Name = fmt.Sprintf("many%da", i)
+		must(t, netlink.LinkAdd(veth))
+		t.Cleanup(func() { must(t, netlink.LinkDel(veth)) })
+	}
+	open := func() float64 {
+		return testing.AllocsPerRun(5, func() {
+			p, err := openPort("many0a", "")
+			must(t, err)
+			p.close()
+		})
+	}
+	pair(0)
+	alone := open()
+	for i := range 100 {
+		pair(1 + i)
+	}
+	if among := open(); among > alone {
+		t.Errorf("%v allocations among 202 interfaces, %v among 2", among, alone)
+	}
+}
+
+// Idle lines keep no histogram, of which an engine may have thousands.
+func TestIdleHistogram(t *testing.T) {
+	var h histogram
+	if d := h.distribution(); h.pages != nil || d != (Distribution{}) || h.bins(&d) != nil {
+		t.Errorf("%+v, %d pages", d, len(h.pages))
+	}
+}
+
+// An engine that ends closes the sockets of all links that it has.
+func TestClosePorts(t *testing.T) {
+	l := &loop{links: map[string]*link{"gone": {state: detached}}}
+	var peers []int
+	for i := range 2 * closersAtOnce {
+		k := &link{state: started}
+		for end := range k.ports {
+			var pipe [2]int
+			must(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK))
+			k.ports[end] = &port{fd: pipe[0]}
+			peers = append(peers, pipe[1])
+		}
+		l.links[fmt.Sprint(i)] = k
+	}
+	l.closePorts()
+	for _, fd := range peers {
+		if _, err := unix.Write(fd, []byte{0}); err != unix.EPIPE {
+			t.Fatalf("the other end is still open: %v", err)
+		}
+		must(t, unix.Close(fd))
+	}
+}
