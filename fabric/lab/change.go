@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"reflect"
 	"slices"
 
@@ -264,6 +265,9 @@ func (c *change) adopt(topo *topology.Topology) error {
 	}
 	after.generation = before.generation + 1
 	c.present.Store(after.roster)
+	if err := after.renewHosts(); err != nil {
+		log.Print(err)
+	}
 	c.Supervisor = after
 	return nil
 }
@@ -452,7 +456,7 @@ func (s *Supervisor) reconfigure(ctx context.Context, n *labNode) error {
 
 // notStarted is the life of a node that is still to be started.
 func notStarted() *life {
-	l := &life{down: make(chan struct{}), over: make(chan struct{}), reason: "it has not been started yet"}
+	l := &life{progress: newProgress(&topology.Setup{}), down: make(chan struct{}), over: make(chan struct{}), reason: "it has not been started yet"}
 	close(l.down)
 	close(l.over)
 	return l
