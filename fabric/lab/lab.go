@@ -17,6 +17,9 @@
 // is who tells them when (run.go), and asks for their adapters (adapters.go). A
 // link may end outside the lab (externals.go).
 //
+// While it is up, a lab can become that of another topology (apply.go, change.go): who
+// is in it is a roster, which is never changed, but another one takes its place.
+//
 // Start reading at Start and Lab for the commands' side, at supervise and
 // Supervisor.build for the lab's.
 package lab
