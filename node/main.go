@@ -146,7 +146,7 @@ func (a *agent) bringUp(r *control.Request) error {
 	if len(params.Addresses) == 0 {
 		return nil
 	}
-	shared, err := startAdapter(&params, clock.Real())
+	shared, err := startAdapter(&params, clock.Real(), lease.NewErrorTeller(r.Conn, methodQPErrors).Tell)
 	if err != nil {
 		return err
 	}

@@ -11,12 +11,14 @@ import (
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 )
 
 func upCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "up [FILE|-] [-o text|json] [--seed N] [--name NAME] [--reconfigure] [--node-filter NODES] [--dry-run] [--record FILE] [--replay FILE]",
-		Short: "Build a lab and leave it up",
+		Use:     "up [FILE|-] [-o text|json] [--seed N] [--name NAME] [--reconfigure] [--node-filter NODES] [--dry-run] [--record FILE] [--replay FILE]",
+		Aliases: []string{"deploy"},
+		Short:   "Build a lab and leave it up",
 		Long: `Builds the lab of a topology file and returns when every node is ready. It starts
 no workload: "ndklab run LAB" does. The lab stays up until "ndklab down LAB".
 
@@ -55,22 +57,12 @@ one that goes on. --dry-run says what the lab would have, and makes nothing.
 		if err != nil {
 			return err
 		}
-		if err := l.Release(cmd.Context()); err != nil {
-			return errors.Join(err, l.Close())
+		told := tellUp(cmd, l, output)
+		if told != nil && !errors.Is(told, unix.EPIPE) {
+			return errors.Join(told, l.Close())
 		}
-		// Who starts a lab with ends outside needs to know where they are.
-		externals, err := l.Externals(cmd.Context())
-		if err := errors.Join(err, l.Close()); err != nil {
-			return err
-		}
-		result := struct {
-			lab.Info
-			Externals []report.External `json:"externals,omitempty"`
-		}{l.Info(), externals}
-		return output.print(cmd.OutOrStdout(), result, func(w io.Writer) error {
-			_, err := fmt.Fprintf(w, "lab %s is up: `ndklab inspect %s` shows it, `ndklab down %s` takes it down\n", result.Lab, result.Lab, result.Lab)
-			return errors.Join(err, report.WriteExternals(w, result.Externals))
-		})
+		// The last that can fail: a command that has failed leaves no lab.
+		return errors.Join(told, l.Release(cmd.Context()), l.Close())
 	}
 	return cmd
 }
@@ -123,4 +115,21 @@ func explained(cmd *cobra.Command, err error) error {
 		err = fmt.Errorf("%w\n%s", err, f)
 	}
 	return err
+}
+
+// tellUp prints what was started.
+func tellUp(cmd *cobra.Command, l *lab.Lab, output *format) error {
+	// Who starts a lab with ends outside needs to know where they are.
+	externals, err := l.Externals(cmd.Context())
+	if err != nil {
+		return err
+	}
+	result := struct {
+		lab.Info
+		Externals []report.External `json:"externals,omitempty"`
+	}{l.Info(), externals}
+	return output.print(cmd.OutOrStdout(), result, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "lab %s is up: `ndklab inspect %s` shows it, `ndklab down %s` takes it down\n", result.Lab, result.Lab, result.Lab)
+		return errors.Join(err, report.WriteExternals(w, result.Externals))
+	})
 }

@@ -106,7 +106,7 @@ func (f *Facts) namespaces() Finding {
 		f.refused(&n)
 	default:
 		n.Found = "the kernel refuses " + kind + ": " + a.Message
-		n.Remedy = "use a kernel that has CONFIG_NET_NS, CONFIG_PID_NS, CONFIG_UTS_NS and, without root, CONFIG_USER_NS"
+		n.Remedy = "use a kernel that has CONFIG_NET_NS, CONFIG_PID_NS, CONFIG_UTS_NS, CONFIG_IPC_NS and, without root, CONFIG_USER_NS"
 	}
 	return n
 }
@@ -122,7 +122,7 @@ func (f *Facts) noMore(n *Finding) {
 		n.Remedy = fmt.Sprintf("as root: raise user.max_user_namespaces, which is %d", f.MaxUserNamespaces)
 	default:
 		n.Found = "no more namespaces are allowed: " + f.Namespaces.Message
-		n.Remedy = "as root: raise user.max_net_namespaces, max_mnt_namespaces, max_pid_namespaces and max_uts_namespaces"
+		n.Remedy = "as root: raise user.max_net_namespaces, max_mnt_namespaces, max_pid_namespaces, max_ipc_namespaces and max_uts_namespaces"
 	}
 }
 
@@ -246,7 +246,7 @@ func (f *Facts) realTime() Finding {
 
 func (f *Facts) limits() Finding {
 	n := judged(f.Groups, "control groups "+f.Cgroups+", for cpu, memory and processes", Finding{
-		Name: "node limits", State: Limited, Found: "control groups " + f.Cgroups + ": " + f.Groups.Message,
+		Name: "node limits", State: Limited, Found: "control groups " + f.Cgroups + ": " + strings.ReplaceAll(f.Groups.Message, "\n", "; "),
 		Consequence: "cpu, memory and processes of nodes are not limited, or not all of them, whatever the topology says",
 		Remedy:      "run ndklab as root, or in a group that is delegated to this user:\nsystemd-run --user --scope -p Delegate=yes ndklab ...",
 	})

@@ -63,7 +63,7 @@ func probe(ctx context.Context) Facts {
 // what goes wrong inside is among the facts.
 func (f *Facts) lookInside(ctx context.Context) error {
 	cmd := child(ctx, insidePart)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWPID}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC}
 	if !f.privileged() {
 		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
 		mapUser(cmd.SysProcAttr)

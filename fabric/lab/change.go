@@ -279,7 +279,7 @@ func (c *change) adopt(topo *topology.Topology) error {
 		after.nodes = append(after.nodes, n)
 		after.byName[spec.Name] = n
 	}
-	if has, had := limitsOfAll(topo), limitsOfAll(before.topo); has.CPU != 0 && had.CPU == 0 || has.Memory != 0 && had.Memory == 0 || has.PIDs != 0 && had.PIDs == 0 {
+	if newKind(limitsOfAny(before.topo), limitsOfAny(topo)) {
 		after.groups = after.openGroups()
 	}
 	after.generation = before.generation + 1

@@ -2,25 +2,16 @@ package lab
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/control"
 	"golang.org/x/sys/unix"
 )
-
-// chaosSeed seeds the moments of TestChaos; a failure is repeated with it as far
-// as the machine's timing allows.
-const chaosSeed = 1
-
-// chaosTrials is how often TestChaos kills something.
-const chaosTrials = 24
 
 // A command is a process of its own that starts a lab, as ndklab up does.
 type command struct {
@@ -59,83 +50,6 @@ func startProcess(t testing.TB, cmd *exec.Cmd) *command {
 		<-c.ended
 	})
 	return c
-}
-
-// Whatever is killed, and whenever: two seconds after the command that owns the
-// lab has gone there is nothing of it but files, which the next command sweeps,
-// and a lab of the same name comes up at once.
-func TestChaos(t *testing.T) {
-	random := rand.New(rand.NewPCG(chaosSeed, 0))
-	name := uniqueName(t)
-	victims := []string{"command", "interrupt", "terminate", "ndklab-guardian", "ndklab-supervisor", "ndklab-linkem", "ndklab-node"}
-	for trial := range chaosTrials {
-		victim := victims[trial%len(victims)]
-		kind := []string{"plain", "impaired", "external", "fabric"}[random.IntN(4)]
-		if victim == "ndklab-linkem" {
-			kind = "impaired"
-		}
-		after := time.Duration(random.Int64N(int64(80 * time.Millisecond)))
-		again := random.IntN(2) == 0
-		t.Run(fmt.Sprintf("%s-after-%v-%s-again-%v", victim, after, kind, again), func(t *testing.T) {
-			cmd := startCommand(t, "up "+name+" "+kind)
-			<-time.After(after)
-			strike(t, cmd, name, victim)
-			if again { // while the lab is being taken down
-				<-time.After(time.Duration(random.Int64N(int64(5 * time.Millisecond))))
-				strike(t, cmd, name, victims[random.IntN(len(victims))])
-			}
-			// Whatever the lab has made of it, the command's end is to be the lab's.
-			_ = cmd.Process.Kill() // it may have ended
-			<-cmd.ended
-			eventually(t, 2*time.Second, func() string {
-				return withoutFiles(remains(t, name))
-			})
-			// Another command on this machine may just have looked at the files, when
-			// the lab was still there, and a sweep leaves those to it.
-			eventually(t, 2*time.Second, func() string {
-				if err := Sweep(); err != nil {
-					t.Fatal(err)
-				}
-				return remains(t, name)
-			})
-		})
-	}
-	start(t, ring(name, 2))
-}
-
-// strike kills or signals the victim, if there is one yet.
-func strike(t testing.TB, cmd *command, name, victim string) {
-	t.Helper()
-	var err error
-	switch victim {
-	case "command":
-		err = cmd.Process.Kill()
-	case "interrupt":
-		err = cmd.Process.Signal(unix.SIGINT)
-	case "terminate":
-		err = cmd.Process.Signal(unix.SIGTERM)
-	default:
-		for _, p := range processes(name) {
-			if strings.HasPrefix(p.args, victim+" ") {
-				err = unix.Kill(p.pid, unix.SIGKILL)
-				break
-			}
-		}
-	}
-	if err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, os.ErrProcessDone) {
-		t.Fatal(err)
-	}
-}
-
-// withoutFiles leaves out of what remains the files, which are inert.
-func withoutFiles(rest string) string {
-	var left []string
-	for item := range strings.SplitSeq(rest, ", ") {
-		if strings.HasPrefix(item, "process") || strings.HasPrefix(item, "socket") {
-			left = append(left, item)
-		}
-	}
-	return strings.Join(left, ", ")
 }
 
 // An interrupted command leaves nothing at all, not even files.
@@ -244,5 +158,22 @@ func TestSweepWhileLabsStart(t *testing.T) {
 	<-swept
 	if rest := remains(t, topo.Name); rest != "" {
 		t.Errorf("left behind: %s", rest)
+	}
+}
+
+// Who takes down a lab whose supervisor is stopped is told how to, and does not wait for
+// ever.
+func TestDownOfStoppedSupervisor(t *testing.T) {
+	t.Parallel() // it waits
+	topo := ring(uniqueName(t), 2)
+	started := start(t, topo)
+	supervisor := processOf(t, topo.Name, supervisorName)
+	stopped := process{supervisor, supervisorName + " " + topo.Name}
+	stopped.signal(t, unix.SIGSTOP)
+	defer stopped.signal(t, unix.SIGCONT)
+	err := started.Down(testContext(t))
+	wantCode(t, err, control.Failed)
+	if want := fmt.Sprintf("`kill -9 %d` ends it", supervisor); err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
 	}
 }

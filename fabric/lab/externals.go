@@ -40,7 +40,7 @@ type external struct {
 const namesDir = "/run/netns"
 
 // externalDir is the directory of the sockets of a lab's externals.
-func (p place) externalDir() string { return filepath.Join(p.dir, p.name+".external") }
+func (p place) externalDir() string { return filepath.Join(p.dir, p.name+externalSuffix) }
 
 // namespaceDir is where the namespaces of externals are bound, each to a file
 // with the interface's name, in the supervisor's mount namespace.
@@ -153,26 +153,63 @@ func nameNamespace(name, path string) error {
 // sockets' directory and their names.
 func (p place) removeExternals() error {
 	problems := os.RemoveAll(p.externalDir())
-	entries, err := os.ReadDir(namesDir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
-		problems = errors.Join(problems, err)
-	}
-	for _, e := range entries {
-		iface, ours := strings.CutPrefix(e.Name(), p.name+".")
-		if !ours || e.Type() != fs.ModeSymlink {
-			continue
-		}
-		// The name alone does not tell: labs may have dots in theirs.
-		path := filepath.Join(namesDir, e.Name())
-		target, err := os.Readlink(path)
-		if err != nil || !strings.HasSuffix(target, "/root"+filepath.Join(p.namespaceDir(), iface)) {
-			continue
-		}
+	names, err := p.externalNames()
+	problems = errors.Join(problems, err)
+	for _, path := range names {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			problems = errors.Join(problems, err)
 		}
 	}
 	return problems
+}
+
+// externalNames are the links that give the lab's externals names.
+func (p place) externalNames() ([]string, error) {
+	all, err := externalNames()
+	var ours []string
+	for _, x := range all {
+		if x.dir == p.dir && x.lab == p.name {
+			ours = append(ours, x.path)
+		}
+	}
+	return ours, err
+}
+
+// An externalName is a link that gives an external's namespace a name for ip netns.
+type externalName struct {
+	path     string
+	dir, lab string // of whose external it is
+}
+
+// externalNames are all links to externals of labs, whosever. The link's name does not
+// tell whose, since labs may have dots in theirs; where it leads to does.
+func externalNames() ([]externalName, error) {
+	entries, err := os.ReadDir(namesDir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return nil, nil
+	}
+	var found []externalName
+	for _, e := range entries {
+		if e.Type() != fs.ModeSymlink {
+			continue
+		}
+		path := filepath.Join(namesDir, e.Name())
+		target, err := os.Readlink(path)
+		if err != nil {
+			continue // it has just been removed
+		}
+		// /proc/PID/root DIR /ns/ LAB / INTERFACE
+		pid, file, ok := strings.Cut(strings.TrimPrefix(target, "/proc/"), "/root/")
+		if _, err := strconv.Atoi(pid); !ok || err != nil {
+			continue
+		}
+		namespaces, iface := filepath.Split("/" + file)
+		dir, lab := filepath.Split(filepath.Clean(namespaces))
+		if e.Name() == lab+"."+iface && filepath.Base(dir) == "ns" {
+			found = append(found, externalName{path, filepath.Dir(filepath.Clean(dir)), lab})
+		}
+	}
+	return found, err
 }
 
 // externalOf is the external at an endpoint.

@@ -48,7 +48,7 @@ func guard(name string) error {
 	if startErr != nil {
 		// The command would otherwise see no more than the end of its channel.
 		tellOwner(owner, namespaceError(startErr))
-		return errors.Join(startErr, p.clean())
+		return errors.Join(startErr, p.cleanAs(locked))
 	}
 	owner.Close()
 	writeErr := state{Lab: name, Supervisor: cmd.Process.Pid, Log: p.logFile()}.write(locked)
@@ -65,15 +65,16 @@ func guard(name string) error {
 	if exit := (*exec.ExitError)(nil); waitErr != nil && !errors.As(waitErr, &exit) {
 		log.Print(waitErr)
 	}
-	return p.clean()
+	return p.cleanAs(locked)
 }
 
-// supervisorAttributes are the namespaces that every lab has. An ordinary user
+// supervisorAttributes are the namespaces that every lab has; that of IPC is there so that
+// no shared memory segment outlives the lab. An ordinary user
 // becomes root in a user namespace that holds the others.
 func supervisorAttributes() *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{
 		Setsid:     true,
-		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWPID,
+		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC,
 	}
 	if !privileged() {
 		attr.Cloneflags |= unix.CLONE_NEWUSER

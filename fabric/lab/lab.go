@@ -14,7 +14,8 @@
 // again as they were last asked to be (plug.go).
 //
 // The package knows no YAML and prints nothing. Workloads run in the agents; here
-// is who tells them when (run.go), and asks for their adapters (adapters.go). A
+// is who tells them when (run.go), and asks for their adapters (adapters.go); what
+// happens is kept for who looks on (events.go, logs.go) or waits (await.go). A
 // link may end outside the lab (externals.go).
 //
 // While it is up, a lab can become that of another topology (apply.go, change.go): who
@@ -49,7 +50,7 @@ import (
 // fails with the reason of it.
 type Lab struct {
 	place place
-	life  *os.File // the state file, whose lock tells when the lab's processes are gone
+	life  *os.File // the state file, whose lock tells when the lab's processes are gone; nil if it was removed
 	conn  *control.Conn
 	info  Info
 	owner bool // the lab ends with the connection
@@ -229,7 +230,7 @@ var errNoLab = errors.New("no such lab")
 func open(ctx context.Context, p place) (*Lab, error) {
 	life, err := os.Open(p.stateFile())
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errNoLab
+		life, err = nil, nil // somebody may have removed that of a lab which is up
 	}
 	if err != nil {
 		return nil, err
@@ -270,7 +271,13 @@ func List(ctx context.Context) ([]Info, error) {
 	if err != nil {
 		return nil, err
 	}
+	others, err := heard()
+	if err != nil {
+		return nil, err
+	}
+	names = append(names, others...)
 	slices.Sort(names)
+	names = slices.Compact(names)
 	found := make([]*Info, len(names))
 	err = parallel(ctx, 16, len(names), func(ctx context.Context, i int) error {
 		found[i] = look(ctx, place{dir: dir, name: names[i]})
@@ -356,9 +363,13 @@ func (l *Lab) Done() <-chan struct{} { return l.over }
 func (l *Lab) Err() error { return l.reason }
 
 // Release lets the lab live on after the caller's end. It is for the caller of
-// Start.
+// Start. That ctx ends does not interrupt it once it has begun, so that nobody is left
+// not knowing whose the lab is.
 func (l *Lab) Release(ctx context.Context) error {
-	if err := l.call(ctx, methodRelease, nil, nil); err != nil {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := l.call(context.WithoutCancel(ctx), methodRelease, nil, nil); err != nil {
 		return err
 	}
 	l.owner = false
@@ -373,9 +384,14 @@ func (l *Lab) Close() error {
 
 // Down takes the lab down and returns when nothing of it is left. The Lab is
 // closed then. If the lab's guardian was killed, the kernel may be about to end its
-// last processes.
+// last processes. It fails if the lab does not answer, as one whose supervisor is stopped.
 func (l *Lab) Down(ctx context.Context) error {
-	err := l.conn.Call(ctx, methodDown, nil, nil)
+	asked, cancel := context.WithTimeout(ctx, endTime)
+	defer cancel()
+	err := l.conn.Call(asked, methodDown, nil, nil)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return l.place.mute()
+	}
 	if err != nil && !errors.Is(err, control.ErrClosed) { // the end of the channel is the lab's
 		return err
 	}
@@ -421,15 +437,6 @@ func (l *Lab) Externals(ctx context.Context) ([]report.External, error) {
 	var externals []report.External
 	err := l.call(ctx, methodExternals, nil, &externals)
 	return externals, err
-}
-
-// Watch calls events for every event from now on, in order, one at a time, in
-// the place of what Options or an earlier Watch gave.
-func (l *Lab) Watch(ctx context.Context, events func(Event)) error {
-	l.mu.Lock()
-	l.events = events
-	l.mu.Unlock()
-	return l.call(ctx, methodWatch, nil, nil)
 }
 
 // Exec runs a command in a node, with files as its standard input, output and

@@ -209,7 +209,11 @@ func TestOrphansAreReaped(t *testing.T) {
 func TestNodeDies(t *testing.T) {
 	topo := ring(uniqueName(t), 3)
 	events := make(chan Event, 10)
-	l := startWith(t, topo, Options{Events: func(e Event) { events <- e }})
+	l := startWith(t, topo, Options{Events: func(e Event) {
+		if e.Kind != LabReady {
+			events <- e
+		}
+	}})
 	kill(t, processOf(t, topo.Name, "ndklab-node "+topo.Name+"/n1"))
 	select {
 	case e := <-events:

@@ -12,6 +12,7 @@ import (
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/node/cgroup"
+	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
@@ -44,6 +45,7 @@ func (s *Supervisor) begin(spec *topology.Node, start int) (*life, error) {
 		return nil, fmt.Errorf("node %s: limits: %w", spec.Name, err)
 	}
 	cfg := s.startConfig(spec, start)
+	cfg.QPError = func(e provider.QPError) { s.publishQPError(spec.Name, e) }
 	err := s.reaper.Start(func() (pid int, err error) {
 		if l.agent, err = node.Start(cfg, l.group, os.Stderr); err != nil {
 			return 0, err

@@ -15,19 +15,24 @@ func limitsOf(n *topology.Node) cgroup.Limits {
 	return cgroup.Limits{CPU: n.CPU, Memory: n.Memory, PIDs: n.PIDs}
 }
 
-// limitsOfAll are those that any node has, of whatever size.
-func limitsOfAll(topo *topology.Topology) (all cgroup.Limits) {
-	for i := range topo.Nodes {
-		l := limitsOf(&topo.Nodes[i])
+// limitsOfAny has the limits that any node of a topology has, of whatever size.
+func limitsOfAny(t *topology.Topology) (all cgroup.Limits) {
+	for i := range t.Nodes {
+		l := limitsOf(&t.Nodes[i])
 		all = cgroup.Limits{CPU: max(all.CPU, l.CPU), Memory: max(all.Memory, l.Memory), PIDs: max(all.PIDs, l.PIDs)}
 	}
 	return all
 }
 
+// newKind reports whether a limit is there that was not, of whatever size.
+func newKind(was, is cgroup.Limits) bool {
+	return was.CPU == 0 && is.CPU != 0 || was.Memory == 0 && is.Memory != 0 || was.PIDs == 0 && is.PIDs != 0
+}
+
 // openGroups makes ready for the groups of nodes with limits; nil if there are none. What
 // limits cannot be had is said once.
 func (s *Supervisor) openGroups() *cgroup.Tree {
-	all := limitsOfAll(s.topo)
+	all := limitsOfAny(s.topo)
 	if all == (cgroup.Limits{}) {
 		return nil
 	}

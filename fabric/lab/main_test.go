@@ -19,6 +19,7 @@ import (
 	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/topology"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
 // The test binary is also every process of a lab, the programs that tests run
@@ -155,7 +156,8 @@ func remains(t testing.TB, name string) string {
 		t.Fatal(err)
 	}
 	left = append(left, files...)
-	sockets, err := os.ReadFile("/proc/net/unix")
+	// The main thread, which /proc/net is of, may be in the namespace of a test before.
+	sockets, err := os.ReadFile("/proc/thread-self/net/unix")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,6 +223,24 @@ func processes(name string) []process {
 		}
 	}
 	return found
+}
+
+// signal sends a signal to the process, if it is still the one that was found: by now
+// another may have its id.
+func (p process) signal(t testing.TB, sig unix.Signal) {
+	t.Helper()
+	fd, err := unix.PidfdOpen(p.pid, 0)
+	if err == nil {
+		defer unix.Close(fd)
+		cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid)) // of a process that has ended nothing
+		if !strings.HasPrefix(string(cmdline), p.args) {
+			return
+		}
+		err = unix.PidfdSendSignal(fd, sig, nil, 0)
+	}
+	if err != nil && err != unix.ESRCH {
+		t.Fatalf("%s: %v", p.args, err)
+	}
 }
 
 // processOf is the pid of a lab's process whose command line begins with part.

@@ -11,6 +11,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// mountProc replaces the host's /proc by one of the lab's processes.
+func mountProc() error {
+	fs, err := unix.Fsopen("proc", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fs)
+	if err := errors.Join(unix.FsconfigSetString(fs, "source", "proc"), unix.FsconfigCreate(fs)); err != nil {
+		return err
+	}
+	proc, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(proc)
+	// In a user namespace the host's cannot be taken away, only covered: the kernel takes
+	// care that such namespaces see no more than their parents (mount_namespaces(7)).
+	if err := unix.Unmount("/proc", unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	return unix.MoveMount(proc, "", unix.AT_FDCWD, "/proc", unix.MOVE_MOUNT_F_EMPTY_PATH)
+}
+
 // enterNamespaces makes the namespaces that the supervisor was started in fit
 // for a lab: mounts that stay inside, /proc of the lab's own processes, an empty
 // folder over the state directory, and no IPv6 on interfaces made later. It
@@ -22,7 +45,7 @@ func enterNamespaces(name, stateDir string) (hostProc *os.File, err error) {
 	if hostProc, err = os.Open("/proc"); err != nil {
 		return nil, err
 	}
-	err = unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+	err = mountProc()
 	if errors.Is(err, unix.EPERM) {
 		// In a container that covers parts of /proc the kernel allows no new one.
 		log.Print("the lab sees the host's /proc, because this system allows no other")

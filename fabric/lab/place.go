@@ -58,8 +58,15 @@ func placeOf(name string) (place, error) {
 	return place{dir: dir, name: name}, nil
 }
 
-func (p place) stateFile() string { return filepath.Join(p.dir, p.name+".json") }
-func (p place) logFile() string   { return filepath.Join(p.dir, p.name+".log") }
+// What a lab's files are called, behind its name.
+const (
+	stateSuffix    = ".json"
+	logSuffix      = ".log"
+	externalSuffix = ".external" // a directory
+)
+
+func (p place) stateFile() string { return filepath.Join(p.dir, p.name+stateSuffix) }
+func (p place) logFile() string   { return filepath.Join(p.dir, p.name+logSuffix) }
 
 // socket is the abstract Unix socket of the lab's API, in the network namespace
 // that the lab was started from.
@@ -159,8 +166,10 @@ func (p place) reserve(ctx context.Context) (*os.File, error) {
 		return nil, noState("state file", err)
 	}
 	if err := (state{Lab: p.name, Log: p.logFile()}).write(locked); err != nil {
+		err = noState("state file", err)
+		err = errors.Join(err, p.clean())
 		locked.Close()
-		return nil, noState("state file", err)
+		return nil, err
 	}
 	return locked, nil
 }
@@ -168,17 +177,60 @@ func (p place) reserve(ctx context.Context) (*os.File, error) {
 // awaitEnd waits until the processes of a lab that is ending are gone, and
 // removes what they left if the guardian did not. life is the lab's state file,
 // as the caller opened it while the lab lived: by now another lab may have that
-// name.
+// name. It is nil if the file was gone already.
 func (p place) awaitEnd(life *os.File) error {
-	err := poll(context.Background(), func() error { return tryLock(life) })
+	wait := func() error { return tryLock(life) }
+	if life == nil {
+		wait = p.unheard
+	}
+	err := poll(context.Background(), wait)
 	if errors.Is(err, errLocked) {
 		return control.Errorf(control.Failed, "lab %s does not end", p.name)
 	}
 	if err != nil {
 		return err
 	}
-	if !sameFile(life, p.stateFile()) {
+	if life != nil && !sameFile(life, p.stateFile()) {
+		return nil // the guardian removes the rest
+	}
+	return p.cleanAs(life)
+}
+
+// mute is the error of a lab that does not answer, with what can be done about it.
+func (p place) mute() error {
+	remedy := ""
+	var s state
+	if data, err := os.ReadFile(p.stateFile()); err == nil && json.Unmarshal(data, &s) == nil && s.Supervisor != 0 {
+		remedy = fmt.Sprintf(": if process %d is its supervisor, `kill -9 %[1]d` ends it", s.Supervisor)
+	}
+	return control.Errorf(control.Failed, "lab %s does not answer%s", p.name, remedy)
+}
+
+// unheard fails with errLocked if somebody listens at the lab's socket.
+func (p place) unheard() error {
+	sock, err := p.dial(context.Background())
+	if err == nil {
+		sock.Close()
+		return errLocked
+	}
+	if errors.Is(err, unix.ECONNREFUSED) {
 		return nil
+	}
+	return err
+}
+
+// cleanAs is clean for who holds the lock of a state file that may have been removed
+// by somebody, or replaced: the name may be another lab's now, and its things are.
+func (p place) cleanAs(locked *os.File) error {
+	if locked == nil || !sameFile(locked, p.stateFile()) {
+		now, err := p.lock(true)
+		if errors.Is(err, errLocked) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		defer now.Close()
 	}
 	return p.clean()
 }
@@ -280,6 +332,10 @@ func Sweep() error {
 			}
 			continue
 		}
+		if errors.Is(p.unheard(), errLocked) { // it is not the file that the lab has locked
+			locked.Close()
+			continue
+		}
 		var s state
 		if err := json.NewDecoder(locked).Decode(&s); err != nil && !errors.Is(err, io.EOF) {
 			log.Printf("lab %s: its state file is broken (%v) and is removed", name, err)
@@ -300,7 +356,7 @@ func labNames(dir string) ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if name, ok := strings.CutSuffix(e.Name(), ".json"); ok && labName().MatchString(name) {
+		if name, ok := strings.CutSuffix(e.Name(), stateSuffix); ok && labName().MatchString(name) {
 			names = append(names, name)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/capture"
@@ -155,6 +156,24 @@ func recordAll(ctx context.Context, name string, captures []topology.Capture, ow
 		}
 	}
 	began <- err
-	running.Wait()
+	complete := make(chan struct{})
+	go func() {
+		running.Wait()
+		close(complete)
+	}()
+	select {
+	case <-complete:
+		return err
+	case <-l.Done():
+	}
+	select {
+	case <-complete:
+	case <-time.After(completeTime):
+		say(Warning, "captures are not complete: what they are written to takes no more")
+	}
 	return err
 }
+
+// completeTime is how long captures may take to be complete when the lab is over. They
+// may be written to a pipe that nobody reads.
+const completeTime = 5 * time.Second

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/provider/roce"
 	"github.com/ndklab/ndklab/topology"
+	"golang.org/x/sys/unix"
 )
 
 // startRecorded starts a lab with captures, and returns where what is said of those
@@ -144,6 +146,55 @@ func TestTopologyCaptureFullDisk(t *testing.T) {
 	}
 	for len(said) > 0 {
 		if e := <-said; e.Kind == Warning && strings.Contains(e.Text, "capture /dev/full ends early: ") && strings.Contains(e.Text, "no space left") {
+			return
+		}
+	}
+	t.Error("no warning was given")
+}
+
+// A lab whose supervisor is killed has its captures whole, up to then: those that the
+// topology asks for and others.
+func TestCapturesOfKilledLab(t *testing.T) {
+	dir := t.TempDir()
+	wire, other := filepath.Join(dir, "wire.pcapng"), filepath.Join(dir, "other.pcapng")
+	topo := runnable(t, slow+", capture: "+wire, slowWorkload)
+	l, _ := startRecorded(t, topo)
+	recording := startRecording(t, l, Recording{Capture: topology.Capture{Interfaces: endpoints("server:eth0"), File: other}})
+	if r := runLab(t, l); r.Workloads[0].Errors > 0 {
+		t.Errorf("run %+v", r)
+	}
+	var run sync.WaitGroup
+	run.Go(func() {
+		if _, err := l.Run(testContext(t)); err == nil { // in the middle of which it is killed
+			t.Error("a killed lab's run ended well")
+		}
+	})
+	kill(t, processOf(t, topo.Name, "ndklab-supervisor"))
+	run.Wait()
+	recording.ended(t)
+	eventually(t, testTime, func() string { return remains(t, topo.Name) })
+	taken(t, wire)
+	if len(readCapture(t, other)) == 0 {
+		t.Error("nothing was captured")
+	}
+}
+
+// A capture to a pipe that nobody reads does not keep the lab from ending.
+func TestTopologyCaptureNobodyReads(t *testing.T) {
+	t.Parallel() // it waits
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, said := startRecorded(t, runnable(t, slow+", capture: "+path, slowWorkload)) // more than a pipe holds
+	if r := runLab(t, l); r.Workloads[0].Errors > 0 {
+		t.Errorf("run %+v", r)
+	}
+	if err := l.Down(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	for len(said) > 0 {
+		if e := <-said; e.Kind == Warning && strings.Contains(e.Text, "takes no more") {
 			return
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/ndklab/ndklab/control"
 	"golang.org/x/sys/unix"
@@ -48,6 +50,23 @@ func (p place) dial(ctx context.Context) (*net.UnixConn, error) {
 		return nil, control.Errorf(control.Failed, "socket %s belongs to another user (%d)", p.socket().Name, uid)
 	}
 	return sock, nil
+}
+
+// heard lists the labs of the caller that listen in this network namespace, which they
+// do also when somebody has removed their state files.
+func heard() ([]string, error) {
+	sockets, err := os.ReadFile("/proc/thread-self/net/unix")
+	if err != nil {
+		return nil, fmt.Errorf("API sockets: %w", err)
+	}
+	var names []string
+	prefix := " " + place{}.socket().Name
+	for line := range strings.Lines(string(sockets)) {
+		if _, name, ok := strings.Cut(strings.TrimSuffix(line, "\n"), prefix); ok && labName().MatchString(name) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
 }
 
 // peerUID is the user at the other end of a socket, as this user namespace

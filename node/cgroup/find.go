@@ -178,7 +178,7 @@ func (m machine) highest(mount, own string, v2 bool) (string, error) {
 			break
 		}
 	}
-	return "", fmt.Errorf("this user may write neither to %s nor to a group below it that this process is in: %w", mount, first)
+	return "", fmt.Errorf("below %s this user may write to no control group that this process is in: %w", m.top, first)
 }
 
 // writable says why this process may not have children in a group.
