@@ -160,14 +160,20 @@ func (s *Supervisor) startAgain(ctx context.Context, n *labNode) error {
 	n.reviver.cancel()
 	<-n.current().over
 	n.mu.Lock()
+	owed := n.due
+	n.due = dueNothing
 	first := n.life.agent == nil // an Apply has added the node
 	if !first {
 		n.restarts++
 	}
 	start := n.restarts
 	n.mu.Unlock()
+	// What the node owed it gets by being started as the lab has it now.
+	s = s.now()
+	n = s.as(n)
 	l, err := s.begin(n.spec, start)
 	if err != nil {
+		n.owe(owed)
 		return err
 	}
 	soon, cancel := context.WithTimeout(ctx, startTime)
@@ -177,10 +183,11 @@ func (s *Supervisor) startAgain(ctx context.Context, n *labNode) error {
 		<-l.agent.Done()
 		s.reaper.Collected(l.agent.PID())
 		s.unplugAll(n)
+		n.owe(owed)
 		return err
 	}
 	n.mu.Lock()
-	n.life, n.due = l, dueNothing
+	n.life = l
 	n.mu.Unlock()
 	words := "node %s is up again"
 	if first {
