@@ -17,8 +17,8 @@ import (
 // This file makes an adapter of what a topology says of it.
 
 // startAdapter starts the node's adapter, at all its addresses, and shares it
-// with the programs that run in the node.
-func startAdapter(params *upParams, c clock.Clock) (*lease.Server, error) {
+// with the programs that run in the node. qpError is told of queue pairs in error.
+func startAdapter(params *upParams, c clock.Clock, qpError func(provider.QPError)) (*lease.Server, error) {
 	var set topology.Adapter
 	if params.Adapter != nil {
 		if err := json.Unmarshal(params.Adapter, &set); err != nil {
@@ -36,6 +36,7 @@ func startAdapter(params *upParams, c clock.Clock) (*lease.Server, error) {
 	}
 	settings := adapterConfig(&set)
 	settings.Clock = c
+	settings.QPError = qpError
 	settings.Rand = rand.New(rand.NewPCG(params.Seed, adapterStream))
 	settings.Log = func(message string) { log.Printf("adapter: %s", message) }
 	server, err := lease.Serve(settings, carrier)

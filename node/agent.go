@@ -19,22 +19,25 @@ import (
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/node/cgroup"
 	"github.com/ndklab/ndklab/node/rtnl"
+	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/topology"
 )
 
-// The requests that an agent answers, and its one notice.
+// The requests that an agent answers, and its notices.
 const (
 	methodUp       = "up"
 	methodCounters = "counters"
 	methodExec     = "exec"
 	methodSignal   = "signal"
-	methodStarted  = "started" // the agent's: the command of that ID runs
+	methodStarted  = "started"   // the agent's: the command of that ID runs
+	methodQPErrors = "qp-errors" // the agent's: a list of provider.QPError
 )
 
-// upParams are what an agent makes its adapter of.
+// upParams are what an agent makes its adapter of, of which it has none without addresses.
 type upParams struct {
 	Seed      uint64
 	Addresses []localAddress
+	PIDLimit  bool // the node's
 	// Adapter is a topology.Adapter, or nothing if that sets nothing: to learn of its
 	// fields takes package json half a millisecond.
 	Adapter json.RawMessage `json:",omitempty"`
@@ -197,7 +200,11 @@ func copyLines(w *os.File, prefix string, r *os.File) {
 
 // handle takes the agent's notices.
 func (a *Agent) handle(_ context.Context, r *control.Request) (any, error) {
-	if r.Method != methodStarted {
+	switch r.Method {
+	case methodStarted:
+	case methodQPErrors:
+		return nil, a.tellQPErrors(r)
+	default:
 		return nil, control.Errorf(control.Usage, "unknown request %q", r.Method)
 	}
 	var id string
@@ -210,6 +217,19 @@ func (a *Agent) handle(_ context.Context, r *control.Request) (any, error) {
 		close(started)
 	}
 	return nil, nil
+}
+
+func (a *Agent) tellQPErrors(r *control.Request) error {
+	var list []provider.QPError
+	if err := r.Decode(&list); err != nil {
+		return err
+	}
+	if a.cfg.QPError != nil {
+		for _, e := range list {
+			a.cfg.QPError(e)
+		}
+	}
+	return nil
 }
 
 func isClosed(c chan struct{}) bool {
@@ -272,8 +292,8 @@ func (a *Agent) bringUp(ctx context.Context) error {
 	if err := a.configure(network); err != nil {
 		return err
 	}
-	params := upParams{Seed: a.cfg.Seed, Addresses: a.cfg.addresses()}
-	if a.cfg.Forwards || len(params.Addresses) == 0 {
+	params := upParams{Seed: a.cfg.Seed, Addresses: a.cfg.addresses(), PIDLimit: a.cfg.PIDLimit}
+	if a.cfg.Forwards || len(params.Addresses) == 0 && !params.PIDLimit {
 		return nil
 	}
 	if a.cfg.Adapter != (topology.Adapter{}) {
@@ -300,8 +320,8 @@ func (a *Agent) Counters(ctx context.Context) (Counters, error) {
 // command and 126 if it cannot be executed, with the reason on its standard
 // error. An error means that nothing is known of the command's end.
 //
-// The command leads a process group. When ctx ends, Exec returns with its error
-// and the group gets SIGTERM and, killDelay later, SIGKILL; likewise when the
+// The command leads a process group, and with cmd.Terminal a session. When ctx ends,
+// Exec returns with its error and the group gets SIGTERM and, killDelay later, SIGKILL; likewise when the
 // control channel ends. Processes that left the group, and those that the command
 // leaves behind when it ends by itself, live on until the agent ends.
 func (a *Agent) Exec(ctx context.Context, cmd Command, files ...*os.File) (status int, err error) {

@@ -99,13 +99,18 @@ func (p *process) terminate() {
 	}
 }
 
-// startCommand starts a command, in a process group of its own.
+// startCommand starts a command, in a process group of its own, and with a terminal
+// in a session of its own.
 func (a *agent) startCommand(cmd *Command, stdio [3]*os.File) (*process, error) {
 	path, err := lookPath(cmd)
 	if err != nil {
 		return nil, err
 	}
-	attr := &syscall.ProcAttr{Dir: cmd.Dir, Env: cmd.Env, Sys: &syscall.SysProcAttr{Setpgid: true}}
+	attr := &syscall.ProcAttr{Dir: cmd.Dir, Env: cmd.Env, Sys: &syscall.SysProcAttr{
+		Setpgid: !cmd.Terminal, // a session's leader leads a group as it is
+		Setsid:  cmd.Terminal,
+		Setctty: cmd.Terminal, // the child's descriptor 0
+	}}
 	for _, f := range stdio {
 		fd := f.Fd()
 		if err := unix.SetNonblock(int(fd), false); err != nil { // commands expect it so

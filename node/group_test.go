@@ -14,11 +14,13 @@ import (
 // TestGroup starts an agent in a group, where its commands are too, and has one
 // of them exceed its memory.
 func TestGroup(t *testing.T) {
-	if err := cgroup.Available(); err != nil {
+	limits := cgroup.Limits{CPU: 0.5, Memory: 128 << 20, PIDs: 64}
+	tree := cgroup.Open()
+	if err := tree.Prepare(limits); err != nil {
 		t.Skipf("no limits here: %v", err)
 	}
 	lab := fmt.Sprintf("node-test-%d", os.Getpid())
-	group, err := cgroup.Create(lab, "n", 0.5, 128<<20)
+	group, err := tree.Create(lab, "n", limits)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,27 +45,26 @@ func TestGroup(t *testing.T) {
 	if status != 0 || !strings.Contains(out, "/"+group.Path()+"\n") {
 		t.Errorf("the command is in\n%s", out)
 	}
-	// tail keeps its input's last line, which does not end.
+	// tail keeps its input's last line, which does not end. The kernel kills it alone in
+	// version 1, and the agent as well in version 2.
 	status, err = a.Exec(t.Context(), Command{Args: []string{"tail", "-n1", "/dev/zero"}, Env: env})
-	if status != 128+int(unix.SIGKILL) || err != nil {
-		t.Errorf("status %d, %v", status, err)
+	if err == nil && status != 128+int(unix.SIGKILL) {
+		t.Errorf("status %d", status)
 	}
-	if n, err := group.OOMKills(); n != 1 || err != nil {
-		t.Errorf("%d kills, %v", n, err)
-	}
-	// The agent was not the one to die.
-	if _, err := a.Counters(t.Context()); err != nil {
-		t.Error(err)
+	if !group.OverMemory() {
+		t.Error("the group was not over its memory")
 	}
 }
 
 // TestGroupGone starts an agent in a group that was removed: there must be none.
 func TestGroupGone(t *testing.T) {
-	if err := cgroup.Available(); err != nil {
+	limits := cgroup.Limits{CPU: 0.5}
+	tree := cgroup.Open()
+	if err := tree.Prepare(limits); err != nil {
 		t.Skipf("no limits here: %v", err)
 	}
 	lab := fmt.Sprintf("node-test-gone-%d", os.Getpid())
-	group, err := cgroup.Create(lab, "n", 0.5, 0)
+	group, err := tree.Create(lab, "n", limits)
 	if err != nil {
 		t.Fatal(err)
 	}

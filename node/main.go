@@ -140,7 +140,13 @@ func (a *agent) bringUp(r *control.Request) error {
 	if a.shared != nil {
 		return errors.New("up already")
 	}
-	shared, err := startAdapter(&params, clock.Real())
+	if params.PIDLimit {
+		makeThreads(spareThreads)
+	}
+	if len(params.Addresses) == 0 {
+		return nil
+	}
+	shared, err := startAdapter(&params, clock.Real(), lease.NewErrorTeller(r.Conn, methodQPErrors).Tell)
 	if err != nil {
 		return err
 	}

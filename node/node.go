@@ -25,6 +25,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -40,7 +41,11 @@ type Config struct {
 	Adapter    topology.Adapter
 	Interfaces []Interface
 	Forwards   bool // it is a router, without an adapter
+	PIDLimit   bool // its processes and threads are limited
 	Routes     []topology.Route
+	// QPError is told of queue pairs in error in the node, at most 64 a second one by
+	// one, and must not wait for the node; nil tells nobody.
+	QPError func(provider.QPError) `json:"-"`
 }
 
 // An Interface is how one of the node's interfaces is configured.
@@ -75,6 +80,9 @@ type Command struct {
 	Env []string
 	// Dir is the working directory; "" is the agent's, which is the supervisor's.
 	Dir string
+	// Terminal has the command lead a session, whose controlling terminal is its
+	// standard input.
+	Terminal bool
 }
 
 // Counters are a node's counts since its adapter was opened.

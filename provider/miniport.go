@@ -46,6 +46,10 @@ type Config struct {
 	// Configuration is the device's keywords; nil: nothing is set, as
 	// DefaultConfiguration has it.
 	Configuration *Configuration
+	// QPError is told of queue pairs that go to error otherwise than by their consumer's
+	// doing; nil tells nobody. It is called with locks held: it must neither block nor
+	// call the device.
+	QPError func(QPError) `json:"-"`
 	// Log is told of what an administrator should know; nil tells nobody.
 	Log func(message string) `json:"-"`
 }
@@ -65,6 +69,7 @@ type Miniport struct {
 	goBackN       bool
 	forward       Forward
 	report        Report
+	qpError       func(QPError)
 	state         ndkState
 
 	regions  tokenTable[region]
@@ -119,7 +124,7 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 	m := &Miniport{
 		carrier: cfg.Carrier, clock: cfg.Clock, info: cfg.Info, capabilities: cfg.Capabilities,
 		configuration: configuration, ledger: ledger, pend: cfg.Pend, goBackN: cfg.GoBackN, rand: cfg.Rand,
-		forward: cfg.Forward, report: cfg.Report,
+		forward: cfg.Forward, report: cfg.Report, qpError: cfg.QPError,
 		router: cm.Router{Holder: ledger.PortHolder}, orphans: orphans{},
 		counters:   counters{shareCounters: ledger.counters()},
 		endpoints:  map[netip.AddrPort]*endpoint{},

@@ -175,6 +175,9 @@ func (qp *QP) progress(now time.Duration) {
 		qp.abandon()
 	}
 	qp.completions = qp.rc.Completions(qp.completions[:0])
+	if qp.rc.State() == rc.Error && !qp.failed {
+		qp.tellError(causeOf(qp.completions))
+	}
 	if qp.draining > 0 {
 		qp.heldBack = append(qp.heldBack, qp.completions...)
 	} else {

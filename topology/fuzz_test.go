@@ -19,7 +19,7 @@ func FuzzParse(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(example)
-	f.Add([]byte("topology: {kinds: {k: {cpu: 1}}, nodes: {a: &a {kind: k}, b: {<<: *a}}, links: [{endpoints: [{node: a, interface: e, addresses: [10.0.0.1/24]}, b:e]}]}"))
+	f.Add([]byte("topology: {kinds: {k: {cpu: 1, memory: 16MiB, pids: 64}}, nodes: {a: &a {kind: k}, b: {<<: *a}}, links: [{endpoints: [{node: a, interface: e, addresses: [10.0.0.1/24]}, b:e]}]}"))
 	f.Add([]byte("topology: {defaults: {adapter: {max_read_request_sge: 4, vendor_id: 0x2}}, nodes: {a: {adapter: {max_srq_depth: 0, max_initiator_request_sge: 8}}}}"))
 	f.Add([]byte("topology: {nodes: {a: }, links: [{endpoints: [a:e, external:tap0]}, {endpoints: [{node: external, interface: t, addresses: [10.9.0.1/24]}, a:f]}]}"))
 	f.Add([]byte("topology: {defaults: {link: {delay: 1ms, tolerance: {rate: 1%}, offload: off}}, nodes: {a: , b: }, links: [{endpoints: [a:e, b:e], jitter: {file: good.txt}, loss: {rate: 1%, burst: 5, packets: [3]}, reorder: {probability: 1%, depth: 3}, queue: {bytes: 1MiB, packets: 5}, ecn: {min: 0B, max: 1KiB}, flap: {period: 1s, down: 1ms}, faults: [{match: {opcode: [ack, 3], syndrome: nak, psn: 1-2, nth: [3, 4]}, action: delay, delay: 1ms, from: a}]}]}\ntimeline: [{at: 1s, partition: [[a], [b]]}, {at: 2s, heal: true}, {at: 3s, link: a:e, set: {corrupt: {probability: 1%, bits: 2}}}, {at: 4s, link: a:e, reset: true}]"))

@@ -82,7 +82,7 @@ func (r *reader) nodes(m topologyMap) ([]Node, map[string][]portMap) {
 		}
 		if node.Kind == Host {
 			l = l.or(m.defaults.limits)
-			node.CPU, node.Memory = l.cpu.is, l.memory.is
+			node.CPU, node.Memory, node.PIDs = l.cpu.is, l.memory.is, l.pids.is
 			node.Adapter = r.resolveAdapter(l.adapter)
 		}
 		node.SpanningTree = l.stp.is
@@ -107,9 +107,9 @@ func (r *reader) fitsKind(n Node, l limits) {
 		}
 		return
 	}
-	for _, at := range []*yaml.Node{l.cpu.at, l.memory.at} {
+	for _, at := range []*yaml.Node{l.cpu.at, l.memory.at, l.pids.at} {
 		if at != nil {
-			r.errorf(at, "limits of processor and memory are given to %s, which is a %s, expected none: the kernel forwards for it", n.Name, n.Kind)
+			r.errorf(at, "limits of processor, memory and processes are given to %s, which is a %s, expected none: the kernel forwards for it", n.Name, n.Kind)
 		}
 	}
 	if len(l.adapter) > 0 {
@@ -136,6 +136,7 @@ func (l limits) or(less limits) limits {
 	return limits{
 		cpu:     l.cpu.or(less.cpu),
 		memory:  l.memory.or(less.memory),
+		pids:    l.pids.or(less.pids),
 		adapter: l.adapter.or(less.adapter),
 		restart: l.restart.or(less.restart),
 		stp:     l.stp.or(less.stp),

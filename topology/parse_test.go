@@ -105,10 +105,10 @@ func TestParse(t *testing.T) {
 			file: `
 topology:
   defaults:
-    node: {cpu: 1, memory: 1GiB}
+    node: {cpu: 1, memory: 1GiB, pids: 100}
     adapter: {max_cq_depth: 1, max_srq_depth: 1, max_inline_data_size: 1B, max_transfer_length: 1B}
   kinds:
-    big: {memory: 2GiB, adapter: {max_srq_depth: 2, max_inline_data_size: 2B, max_transfer_length: 2B}}
+    big: {memory: 2GiB, pids: 200, adapter: {max_srq_depth: 2, max_inline_data_size: 2B, max_transfer_length: 2B}}
   groups:
     rack: {memory: 3GiB, cpu: 3, adapter: {max_inline_data_size: 3B, max_transfer_length: 3B}}
   nodes:
@@ -117,10 +117,10 @@ topology:
     c: {kind: big}
     d: {kind: host}`,
 			want: Topology{Nodes: []Node{
-				{Name: "a", CPU: 4, Memory: 3 << 30, Adapter: depths(1, 2, 3, 4)},
-				{Name: "b", CPU: 3, Memory: 3 << 30, Adapter: depths(1, 2, 3, 3)},
-				{Name: "c", CPU: 1, Memory: 2 << 30, Adapter: depths(1, 2, 2, 2)},
-				{Name: "d", CPU: 1, Memory: 1 << 30, Adapter: depths(1, 1, 1, 1)},
+				{Name: "a", CPU: 4, Memory: 3 << 30, PIDs: 200, Adapter: depths(1, 2, 3, 4)},
+				{Name: "b", CPU: 3, Memory: 3 << 30, PIDs: 200, Adapter: depths(1, 2, 3, 3)},
+				{Name: "c", CPU: 1, Memory: 2 << 30, PIDs: 200, Adapter: depths(1, 2, 2, 2)},
+				{Name: "d", CPU: 1, Memory: 1 << 30, PIDs: 100, Adapter: depths(1, 1, 1, 1)},
 			}},
 		},
 		{

@@ -88,6 +88,7 @@ func (r *reader) defaultsMap(n *yaml.Node) defaultsMap {
 				one(r, "group", &m.group, anyText),
 				one(r, "cpu", &m.limits.cpu, cores),
 				one(r, "memory", &m.limits.memory, memory),
+				one(r, "pids", &m.limits.pids, pids),
 				one(r, "restart", &m.limits.restart, restart),
 			)
 		}},
@@ -145,6 +146,7 @@ func (r *reader) nodeMap(n *yaml.Node) nodeMap {
 type limits struct {
 	cpu     val[float64]
 	memory  val[uint64]
+	pids    val[uint64]
 	adapter adapter
 	restart val[bool]
 	stp     val[bool]
@@ -155,6 +157,7 @@ func (r *reader) limits(m *limits) []field {
 	return []field{
 		one(r, "cpu", &m.cpu, cores),
 		one(r, "memory", &m.memory, memory),
+		one(r, "pids", &m.pids, pids),
 		{"adapter", func(n *yaml.Node) { m.adapter = r.adapter(n) }},
 		one(r, "restart", &m.restart, restart),
 		one(r, "stp", &m.stp, yes),

@@ -10,6 +10,9 @@ import (
 // This file is changes as the command line has them, KEY=VALUE with the keys and
 // values of a file, and as people read them.
 
+// ChangeKeys are the keys that ParseChange takes.
+func ChangeKeys() []string { return slices.Clone(impairmentKeys) }
+
 // ParseChange reads settings such as loss=1% and
 // jitter={spread: 50us, distribution: normal}. Files of samples are read with
 // read, which may be nil: then none are. The error has a line for everything that

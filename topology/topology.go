@@ -47,6 +47,7 @@ type Node struct {
 	SpanningTree bool    // of a switch: links may form loops, and the tree decides which of them carry packets
 	CPU          float64 // cores; 0 is no limit
 	Memory       uint64  // bytes; 0 is no limit
+	PIDs         uint64  // processes and threads at once; 0 is no limit
 	Restart      bool    // not of a switch: when its agent has died it is started again
 	Adapter      Adapter
 	Interfaces   []Interface // one per link that ends here

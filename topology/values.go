@@ -107,6 +107,9 @@ var (
 	// The kernel's smallest cpu.max quota is 1 ms, and its period 100 ms.
 	cores  = within(parseCores, formatNumber, 0.01, 4096)
 	memory = sized[uint64](memories, 16<<20, 16<<40)
+	// A host's own process has some twenty threads, and more on machines with many cores.
+	// The most is the kernel's PID_MAX_LIMIT.
+	pids = count[uint64](64, 1<<22)
 	// Whether a node whose agent has died is started again.
 	restart = choice("never", "always")
 )

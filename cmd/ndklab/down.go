@@ -11,8 +11,9 @@ import (
 
 func downCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "down [LAB|--all]",
-		Short: "Take a lab down",
+		Use:     "down [LAB|--all]",
+		Aliases: []string{"destroy"},
+		Short:   "Take a lab down",
 		Long: `Takes a lab down: its nodes with everything that runs in them, its links and its
 files. It returns when nothing of the lab is left. --all takes down all labs of
 this user, and is content if there is none. Without either, the lab is that of the
@@ -21,15 +22,7 @@ one *.ndklab.yaml in the current folder.`,
   ndklab down --all`,
 	}
 	all := cmd.Flags().Bool("all", false, "all labs of this user")
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		switch {
-		case *all && len(args) > 0:
-			return misuse("down takes a lab or --all, found both")
-		case len(args) > 1:
-			return misuse("down takes one lab or --all, found %d labs", len(args))
-		}
-		return nil
-	}
+	cmd.Args = labOrAll(all)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		sweep(cmd)
 		names := args

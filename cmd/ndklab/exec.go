@@ -2,85 +2,153 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
 
+	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/node"
+	"github.com/ndklab/ndklab/node/terminal"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
 
-const execVerb = "exec"
+const (
+	execVerb  = "exec"
+	shellVerb = "shell"
+)
 
 func execCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   execVerb + " LAB/NODE -- COMMAND [ARGUMENT...]",
+		Use:   execVerb + " [-T] [--all] LAB/NODE -- COMMAND [ARGUMENT...]",
 		Short: "Run a command in a node",
 		Long: `Runs a command in a node: in its network, with the caller's files, environment,
 working folder, standard input, output and error. Signals are passed on to it. The
 folder of ndklab itself is added to the end of PATH.
+
+Where standard input and output are a terminal, the command gets one of its own in
+the node, of the same size: programs that fill the screen, and shells with their
+jobs, work, and Ctrl-C ends what runs in the foreground there. With --no-tty it has
+the caller's files as they are, as it has in a pipe.
+
+With --all the command runs in all nodes of the lab LAB, side by side and without input, and
+what it writes has the node's name in front of each line. The exit code is that of the
+first node where it is not 0.
 
 The exit code is the command's: 128 and the signal's number if one killed it, 127
 if there is no such command, 126 if it cannot be executed. It is 125 if ndklab
 itself failed, and 2 if there is no such lab or node.`,
 		Example: `  ndklab exec pair/client -- ip address
   ndklab exec pair/client -- ping -c 3 10.0.0.2
+  ndklab exec pair/client -- top
+  ndklab exec --all pair -- ip route
   ndklab exec pair/client -- sh -c 'ss -uln'
   ndklab exec pair/server -- ndklab rping -s -a 10.0.0.2`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 && args[1] == "--" {
-				args = append(args[:1:1], args[2:]...)
-			}
-			if len(args) < 2 {
-				return misuse("exec takes LAB/NODE and a command")
-			}
-			labName, nodeName, ok := strings.Cut(args[0], "/")
-			if !ok || labName == "" || nodeName == "" {
-				return misuse("%q is no node, expected LAB/NODE", args[0])
-			}
-			return nil
-		},
 	}
 	cmd.Flags().SetInterspersed(false) // what follows the node is the command's
+	plain := noTTYFlag(cmd)
+	all := cmd.Flags().Bool("all", false, "in all nodes of a lab")
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		target, command, inAll := execArguments(args, *all)
+		switch {
+		case inAll && (len(command) == 0 || strings.Contains(target, "/")):
+			return misuse("exec --all takes LAB and a command")
+		case inAll:
+			return nil
+		case len(command) == 0:
+			return misuse("exec takes LAB/NODE and a command")
+		}
+		return isNode(target)
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		sweep(cmd)
-		labName, nodeName, _ := strings.Cut(args[0], "/")
-		command := args[1:]
-		if command[0] == "--" {
-			command = command[1:]
+		target, command, inAll := execArguments(args, *all)
+		if inAll {
+			return runInAll(cmd, target, command)
 		}
-		status, err := runIn(cmd.Context(), labName, nodeName, command)
-		if err != nil {
-			return err
-		}
-		return exitStatus(status)
+		return runIn(cmd, target, command, os.Environ(), *plain)
 	}
 	return cmd
 }
 
-// runIn runs a command in a node with our standard files. ctx is for reaching the
-// lab; after that, what would interrupt us is for the command to act upon.
-func runIn(ctx context.Context, labName, nodeName string, command []string) (status int, err error) {
-	l, err := lab.Open(ctx, labName)
-	if err != nil {
-		return 0, err
+// execArguments takes exec's arguments apart. No command is called --all, so it may
+// stand behind the lab as well.
+func execArguments(args []string, all bool) (target string, command []string, inAll bool) {
+	if len(args) == 0 {
+		return "", nil, all
 	}
-	defer l.Close()
+	target, command = args[0], args[1:]
+	if len(command) > 0 && command[0] == "--all" {
+		command, all = command[1:], true
+	}
+	if len(command) > 0 && command[0] == "--" {
+		command = command[1:]
+	}
+	return target, command, all
+}
+
+// noTTYFlag adds --no-tty.
+func noTTYFlag(cmd *cobra.Command) *bool {
+	return cmd.Flags().BoolP("no-tty", "T", false, "no terminal of its own for the command")
+}
+
+// isNode is an error if arg does not have the form of LAB/NODE.
+func isNode(arg string) error {
+	if labName, nodeName, ok := strings.Cut(arg, "/"); !ok || labName == "" || nodeName == "" {
+		return misuse("%q is no node, expected LAB/NODE", arg)
+	}
+	return nil
+}
+
+// runIn runs a command in the node that target, LAB/NODE, names, with our standard
+// files or a terminal in their place, and returns its exit status as an error.
+func runIn(cmd *cobra.Command, target string, command, env []string, plain bool) (err error) {
+	sweep(cmd)
+	labName, nodeName, _ := strings.Cut(target, "/")
 	dir, err := os.Getwd()
 	if err != nil {
-		return 0, err
+		return err
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	l, err := lab.Open(cmd.Context(), labName)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	c := node.Command{ID: "exec", Args: command, Env: withSelf(env), Dir: dir}
+	files := []*os.File{os.Stdin, os.Stdout, os.Stderr}
+	ctx, cancel := forwardSignals(cmd.Context(), l, nodeName, c.ID)
 	defer cancel()
+	if !plain && terminal.Is(os.Stdin) && terminal.Is(os.Stdout) {
+		session, err := terminal.Attach(os.Stdin, os.Stdout)
+		if err != nil {
+			return control.Errorf(control.Unable, "%v; --no-tty does without", err)
+		}
+		// Also when we panic.
+		defer func() { err = errors.Join(err, session.Detach()) }()
+		c.Terminal = true
+		for i, f := range files {
+			if terminal.Is(f) {
+				files[i] = session.Peer()
+			}
+		}
+	}
+	status, err := l.Exec(ctx, nodeName, c, files...)
+	if err != nil {
+		return err
+	}
+	return exitStatus(status)
+}
+
+// forwardSignals has what would end us be for the command to act upon, from now
+// until cancel is called; the context it returns ends with that alone.
+func forwardSignals(ctx context.Context, l *lab.Lab, nodeName, id string) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	signal.Reset(unix.SIGINT, unix.SIGTERM)
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
-	defer signal.Stop(signals)
-	const id = "exec"
 	go func() {
 		for {
 			select {
@@ -92,7 +160,10 @@ func runIn(ctx context.Context, labName, nodeName string, command []string) (sta
 			}
 		}
 	}()
-	return l.Exec(ctx, nodeName, node.Command{ID: id, Args: command, Env: withSelf(os.Environ()), Dir: dir}, os.Stdin, os.Stdout, os.Stderr)
+	return ctx, func() {
+		signal.Stop(signals)
+		cancel()
+	}
 }
 
 // withSelf adds the folder of this program to the end of PATH, so that a node finds

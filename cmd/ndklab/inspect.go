@@ -15,8 +15,11 @@ func inspectCommand() *cobra.Command {
 		Long: `Shows the nodes of a lab that is up, with their process ids, addresses and NDK
 counters, the ports of its switches, with their state and how many MAC addresses
 were learned there, its links, with what was asked of them and what they did so
-far, and where the ends of links are that are outside the lab. The name of a port is
-that of the link's end at the switch. A port that is blocking is a spare of the
+far, and where the ends of links are that are outside the lab. Of nodes with limits
+it shows what they have used: processor time and how long they were throttled, memory
+now and at its peak, processes and threads now and how many were refused; a node that
+is down because it went over its memory says so. The name of a port is that of the
+link's end at the switch. A port that is blocking is a spare of the
 spanning tree; one that is disabled has no carrier. Without LAB it is that of the one
 *.ndklab.yaml in the current folder.`,
 		Example: `  ndklab inspect pair

@@ -11,6 +11,7 @@ import (
 func lsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "ls [-o text|json]",
+		Aliases: []string{"list", "ps"},
 		Short:   "List the labs that are up",
 		Long:    "Lists the labs of this user that are up.",
 		Example: "  ndklab ls\n  ndklab ls -o json",

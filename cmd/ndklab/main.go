@@ -60,10 +60,15 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	code := exitCode(ctx, err)
-	if cmd.Name() == execVerb && (code == exitUnable || code == exitFault) && !errors.As(err, new(exitStatus)) {
+	if (cmd.Name() == execVerb || cmd.Name() == shellVerb) && (code == exitUnable || code == exitFault) && !errors.As(err, new(exitStatus)) {
 		code = exitExecFault
 	}
 	tell(stderr, err, code)
+	if code == exitUsage {
+		for _, name := range fromEnvironment(cmd) {
+			fmt.Fprintf(stderr, "ndklab: the environment has %s=%s\n", name, os.Getenv(name))
+		}
+	}
 	if errors.Is(err, errCommandLine) {
 		fmt.Fprintf(stderr, "ndklab: `%s --help` has the whole story\n", cmd.CommandPath())
 	}

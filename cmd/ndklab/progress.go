@@ -15,8 +15,13 @@ type progress struct {
 	w  io.Writer
 }
 
-// event shows an event of the lab, with its time since all nodes were ready.
+// event shows an event of the lab, with its time since all nodes were ready, unless
+// what the command prints says the same.
 func (p *progress) event(e lab.Event) {
+	switch e.Kind {
+	case lab.LabReady, lab.LinkOverrun, lab.CaptureStarted, lab.CaptureDone, lab.QPError:
+		return
+	}
 	if e.At == 0 {
 		p.say("%s", e.Text)
 		return

@@ -25,7 +25,9 @@ Exit codes: 0 done, and every check passed; 1 a check or a workload failed;
 3 this machine cannot do it ("ndklab doctor" says why); 4 ndklab's own fault;
 130 interrupted. exec returns the command's own status, or 125 if ndklab failed.
 
-Data goes to standard output, progress and errors to standard error.`
+Data goes to standard output, progress and errors to standard error. Flags that
+are not given are taken from variables such as NDKLAB_UP_SEED for up's --seed, if
+there are any; --help lists them for each verb.`
 
 const rootExamples = `  ndklab run examples/pair.ndklab.yaml     build the lab, run its workloads, report, take it down
   ndklab up examples/pair.ndklab.yaml      build the lab and leave it up
@@ -63,25 +65,48 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(flagError)
 	root.SuggestionsMinimumDistance = 2
+	cobra.AddTemplateFunc("variables", variablesHelp)
 	root.SetUsageTemplate(usageTemplate)
-	root.SetHelpCommand(helpCommand())
 	cobra.EnableCommandSorting = false
-	for _, verb := range []*cobra.Command{
-		runCommand(), upCommand(), applyCommand(), downCommand(), lsCommand(), inspectCommand(), execCommand(),
-		stopCommand(), startCommand(), restartCommand(), killCommand(), pauseCommand(), resumeCommand(),
-		linkCommand(), adapterCommand(), countersCommand(), connectionsCommand(), captureCommand(),
-		rpingCommand(), rcPingpongCommand(), validateCommand(), generateCommand(), doctorCommand(), gcCommand(), versionCommand(),
+	help := helpCommand()
+	for _, group := range []struct {
+		title string
+		verbs []*cobra.Command
+	}{
+		{"Labs", []*cobra.Command{
+			runCommand(), upCommand(), applyCommand(), downCommand(), lsCommand(), inspectCommand(), waitCommand(), eventsCommand(), logsCommand(),
+		}},
+		{"Nodes", []*cobra.Command{
+			execCommand(), shellCommand(), adapterCommand(), countersCommand(), connectionsCommand(), rpingCommand(), rcPingpongCommand(),
+		}},
+		{"A node's life", []*cobra.Command{
+			stopCommand(), startCommand(), restartCommand(), killCommand(), pauseCommand(), resumeCommand(),
+		}},
+		{"Links", []*cobra.Command{linkCommand(), captureCommand()}},
+		{"Topology files", []*cobra.Command{validateCommand(), generateCommand(), graphCommand()}},
+		{"This machine and ndklab", []*cobra.Command{doctorCommand(), gcCommand(), versionCommand(), completionCommand(), help}},
 	} {
-		verb.DisableFlagsInUseLine = true
-		root.AddCommand(verb)
+		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
+		for _, verb := range group.verbs {
+			verb.GroupID = group.title
+			verb.DisableFlagsInUseLine = true
+			root.AddCommand(verb)
+		}
 	}
+	root.SetHelpCommand(help) // or cobra adds its own
+	heedEnvironment(root)
+	completeArguments(root)
 	return root
 }
 
 // usageTemplate is the second half of a verb's --help.
 const usageTemplate = `Usage:
-  {{.UseLine}}
-{{if .HasAvailableSubCommands}}
+  {{.UseLine}}{{if .Aliases}}
+  also called {{range $i, $name := .Aliases}}{{if $i}} and {{end}}{{$name}}{{end}}{{end}}
+{{if .Groups}}{{$all := .Commands}}{{range $group := .Groups}}
+{{.Title}}:{{range $all}}{{if and (eq .GroupID $group.ID) .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}}  {{.Short}}{{end}}{{end}}
+{{end}}{{else if .HasAvailableSubCommands}}
 Verbs:{{range .Commands}}{{if .IsAvailableCommand}}
   {{rpad .Name .NamePadding}}  {{.Short}}{{end}}{{end}}
 {{end}}
@@ -89,7 +114,7 @@ Examples:
 {{.Example}}
 
 Flags:
-{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{variables .}}
 `
 
 func helpCommand() *cobra.Command {
@@ -128,6 +153,9 @@ func flagError(cmd *cobra.Command, err error) error {
 	var number *strconv.NumError
 	if errors.As(err, &invalid) && errors.As(invalid.Unwrap(), &number) {
 		what := "expected a whole number"
+		if invalid.GetFlag().Value.Type() == "bool" {
+			what = "expected true or false"
+		}
 		if errors.Is(number, strconv.ErrRange) {
 			what = "which is out of range"
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ndklab/ndklab/fabric/doctor"
 	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/node/cgroup"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -33,6 +34,7 @@ func TestMain(m *testing.M) {
 //	exits N COMMAND...   the command must end with exit code N
 //	[labs]               true where labs can run
 //	[root]               true for root
+//	[limits]             true where nodes can have limits
 //	$LAB                 a lab's name that nobody else on the machine has, in
 //	                     topology files, too
 func TestScript(t *testing.T) {
@@ -48,6 +50,8 @@ func TestScript(t *testing.T) {
 				return canRun(), nil
 			case "root":
 				return os.Geteuid() == 0, nil
+			case "limits":
+				return cgroup.Open().Prepare(cgroup.Limits{CPU: 1, Memory: 1, PIDs: 1}) == nil, nil
 			}
 			return false, fmt.Errorf("unknown condition %q", name)
 		},

@@ -16,8 +16,9 @@ import (
 
 func upCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "up [FILE|-] [-o text|json] [--seed N] [--name NAME] [--reconfigure] [--node-filter NODES] [--dry-run] [--record FILE] [--replay FILE]",
-		Short: "Build a lab and leave it up",
+		Use:     "up [FILE|-] [-o text|json] [--seed N] [--name NAME] [--reconfigure] [--node-filter NODES] [--dry-run] [--record FILE] [--replay FILE]",
+		Aliases: []string{"deploy"},
+		Short:   "Build a lab and leave it up",
 		Long: `Builds the lab of a topology file and returns when every node is ready. It starts
 no workload: "ndklab run LAB" does. The lab stays up until "ndklab down LAB".
 

@@ -63,7 +63,7 @@ func (f *Facts) privileges() Finding {
 		n.Remedy = "none needed; in a container, see the remedy for namespaces"
 	default:
 		n.State, n.Found = Limited, fmt.Sprintf("ordinary user %d", f.UID)
-		n.Consequence = "labs run in a user namespace: as a rule without cpu and memory limits and real-time priority,\nand with the socket buffers that the system allows"
+		n.Consequence = "labs run in a user namespace: as a rule without limits of cpu, memory and processes and without real-time priority,\nand with the socket buffers that the system allows"
 		n.Remedy = "none needed; root lifts the limits"
 	}
 	return n
@@ -245,17 +245,17 @@ func (f *Facts) realTime() Finding {
 }
 
 func (f *Facts) limits() Finding {
-	n := judged(f.Groups, "control groups "+f.Cgroups+", for cpu and memory", Finding{
-		Name: "node limits", State: Limited, Found: "control groups " + f.Cgroups + ": " + f.Groups.Message,
-		Consequence: "cpu and memory of nodes are not limited, whatever the topology says",
-		Remedy:      "run ndklab as root",
+	n := judged(f.Groups, "control groups "+f.Cgroups+", for cpu, memory and processes", Finding{
+		Name: "node limits", State: Limited, Found: "control groups " + f.Cgroups + ": " + strings.ReplaceAll(f.Groups.Message, "\n", "; "),
+		Consequence: "cpu, memory and processes of nodes are not limited, or not all of them, whatever the topology says",
+		Remedy:      "run ndklab as root, or in a group that is delegated to this user:\nsystemd-run --user --scope -p Delegate=yes ndklab ...",
 	})
 	switch {
 	case n.State == OK || !f.privileged():
 	case f.Cgroups == noCgroups:
 		n.Remedy = "mount the control groups at /sys/fs/cgroup"
 	default:
-		n.Remedy = "make /sys/fs/cgroup writable and its cpu and memory controllers available;\nin a container: --privileged --cgroupns=host -v /sys/fs/cgroup:/sys/fs/cgroup"
+		n.Remedy = "make /sys/fs/cgroup writable and its cpu, memory and pids controllers available;\nin a container: --privileged --cgroupns=host -v /sys/fs/cgroup:/sys/fs/cgroup"
 	}
 	return n
 }

@@ -199,10 +199,12 @@ func cgroupMode() string {
 
 // makeGroup makes a group as a node has it, and removes it again.
 func makeGroup(name string) error {
-	if err := cgroup.Available(); err != nil {
+	limits := cgroup.Limits{CPU: 0.5, Memory: 64 << 20, PIDs: 64}
+	tree := cgroup.Open()
+	if err := tree.Prepare(limits); err != nil {
 		return err
 	}
-	_, err := cgroup.Create(name, "node", 0.5, 64<<20)
+	_, err := tree.Create(name, "node", limits)
 	return errors.Join(err, cgroup.Remove(name))
 }
 

@@ -23,15 +23,38 @@ func TestNetem(t *testing.T) {
 	t.Cleanup(func() { script(t, commandTime, "stop", "--purge", g.name) })
 	script(t, bootTime, "boot", g.name, "--no-net", "--no-rxe", "--cpus", "2", "--while", fmt.Sprint(os.Getpid()))
 	for _, suite := range []struct{ of, run string }{{"netem", "."}, {"lab", "Netem"}} {
-		t.Run(suite.of, func(t *testing.T) {
-			g.share(t, suite.of+".test", "test", "-c", "-o", "FILE", "../"+suite.of)
-			out := g.run(t, fmt.Sprintf("cd /tmp && /share/%s.test -test.v -test.timeout 5m -test.run %s", suite.of, suite.run))
-			if !strings.Contains(out, "--- PASS") || strings.Contains(out, "--- SKIP") {
-				t.Errorf("not all tests ran:\n%s", out)
-			}
-		})
+		t.Run(suite.of, func(t *testing.T) { g.suite(t, suite.of, "../"+suite.of, suite.run) })
 	}
 	t.Run("figures", func(t *testing.T) { g.figures(t) })
+}
+
+// TestControlGroups runs, in a virtual machine, whose kernel has control groups of version
+// 2 alone, the tests of these and of labs with limits.
+func TestControlGroups(t *testing.T) {
+	if os.Getenv("NDKLAB_INTEROP") == "" {
+		t.Skip("needs a virtual machine: `make interop` runs this")
+	}
+	g := guest{name: fmt.Sprintf("ndklab-%d-groups", os.Getpid())}
+	t.Cleanup(func() { script(t, commandTime, "stop", "--purge", g.name) })
+	script(t, bootTime, "boot", g.name, "--no-net", "--no-rxe", "--cpus", "2", "--while", fmt.Sprint(os.Getpid()))
+	labs := "Limit|Delegated"
+	if testing.Short() {
+		labs = "Limit"
+	}
+	for _, suite := range []struct{ of, in, run string }{{"cgroup", "../../node/cgroup", "."}, {"lab", "../lab", labs}} {
+		t.Run(suite.of, func(t *testing.T) { g.suite(t, suite.of, suite.in, suite.run) })
+	}
+}
+
+// suite runs those tests of a package in the guest whose names match, none of which may
+// be skipped.
+func (g guest) suite(t *testing.T, name, dir, run string) {
+	t.Helper()
+	g.share(t, name+".test", "test", "-c", "-o", "FILE", dir)
+	out := g.run(t, fmt.Sprintf("cd /tmp && /share/%s.test -test.v -test.timeout 5m -test.run '%s'", name, run))
+	if !strings.Contains(out, "--- PASS") || strings.Contains(out, "--- SKIP") {
+		t.Errorf("not all tests ran:\n%s", out)
+	}
 }
 
 // share has the go command make a static program, FILE among its arguments, which

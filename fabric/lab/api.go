@@ -27,7 +27,7 @@ func (s *Supervisor) start(ctx context.Context, r *control.Request) (any, error)
 	if err := r.Decode(&params); err != nil {
 		return nil, err
 	}
-	s.watch(r.Conn)
+	s.watch(r.Conn, 0)
 	if err := s.build(ctx, params, r.Files); err != nil {
 		err = fmt.Errorf("lab %s: %w", s.name, err)
 		s.end(asError(err))
@@ -52,8 +52,19 @@ func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
+	case methodEvents:
+		var params eventsParams
+		if err := r.Decode(&params); err != nil {
+			return nil, err
+		}
+		events, next := s.history.all(params.Since)
+		return eventsAnswer{events, next}, nil
 	case methodWatch:
-		s.watch(r.Conn)
+		var params watchParams
+		if err := r.Decode(&params); err != nil {
+			return nil, err
+		}
+		s.watch(r.Conn, params.From)
 		return nil, nil
 	}
 	if err := s.checkReady(); err != nil {
@@ -78,6 +89,10 @@ func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error
 		return answered(ctx, s, r, adapters)
 	case methodConnections:
 		return answered(ctx, s, r, s.connections)
+	case methodNames:
+		return NamesOf(s.topo), nil
+	case methodAwait:
+		return s.await(ctx, r)
 	case methodEnable:
 		return s.enable(ctx, r)
 	case methodStanding:

@@ -495,3 +495,28 @@ func TestInspectAmidApply(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// Limits change while a node goes on, where the machine lets labs have any.
+func TestApplyLimits(t *testing.T) {
+	limited := edited(t, starFile, "b: ,", "b: {memory: 256MiB, pids: 500},")
+	l := start(t, parsed(t, uniqueName(t), nil, limited))
+	before := nodeOf(t, inspected(t, l), "b")
+	applied(t, l, edited(t, limited, "256MiB", "512MiB", "500", "600"))
+	after := nodeOf(t, inspected(t, l), "b")
+	if after.PID != before.PID {
+		t.Error("the node was restarted")
+	}
+	if before.Limits == nil {
+		t.Skip("no limits here")
+	}
+	if got := after.Limits; *got.Memory != 512<<20 || *got.PIDs != 600 {
+		t.Errorf("limits %d, %d", *got.Memory, *got.PIDs)
+	}
+	applied(t, l, edited(t, limited, "pids: 500", "cpu: 1"))
+	if got := nodeOf(t, inspected(t, l), "b"); got.PID == before.PID || got.Limits.PIDs != nil || *got.Limits.CPU != 1 {
+		t.Errorf("%+v", got)
+	}
+	if r := runLab(t, l); !r.Passed {
+		t.Errorf("%+v", r)
+	}
+}

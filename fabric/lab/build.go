@@ -47,8 +47,9 @@ func (s *Supervisor) build(ctx context.Context, params startParams, files []*os.
 		}
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.present.Store(s.roster)
 	s.ready = time.Now()
+	s.mu.Unlock()
+	s.Publish(Event{Kind: LabReady, Text: "all nodes are ready"})
 	return nil
 }

@@ -131,6 +131,8 @@ func (s *Supervisor) capture(ctx context.Context, r *control.Request) error {
 	if err != nil {
 		return err
 	}
+	s.Publish(Event{Kind: CaptureStarted, Node: l.spec.Endpoints[end].Node, Link: params.Endpoint, Text: fmt.Sprintf("capture of %s begins", params.Endpoint)})
+	defer s.Publish(Event{Kind: CaptureDone, Node: l.spec.Endpoints[end].Node, Link: params.Endpoint, Text: fmt.Sprintf("capture of %s is over", params.Endpoint)})
 	select {
 	case <-down: // the socket would keep its interface alive
 		return control.Errorf(control.Usage, "node %s is down: %s", l.spec.Endpoints[end].Node, present.reason)

@@ -223,7 +223,7 @@ func (s *Supervisor) alterLink(ctx context.Context, l *labLink, d diff.Link) err
 func (c *change) adopt(topo *topology.Topology) error {
 	before := c.Supervisor
 	after := &Supervisor{before.core, &roster{
-		topo: topo, segments: segments(topo), byName: map[string]*labNode{}, switches: map[string]*labSwitch{}, limits: before.limits,
+		topo: topo, segments: segments(topo), byName: map[string]*labNode{}, switches: map[string]*labSwitch{}, groups: before.groups,
 	}}
 	if err := after.takeSwitches(before); err != nil {
 		return err
@@ -249,8 +249,8 @@ func (c *change) adopt(topo *topology.Topology) error {
 			switch {
 			case restarts[spec.Name] && old.status().State != nodeDown:
 				n.owe(dueStart)
-			case !reflect.DeepEqual(before.nodeConfig(old.spec), after.nodeConfig(spec)) || slices.ContainsFunc(spec.Interfaces, face):
-				n.owe(dueNetwork)
+			case !reflect.DeepEqual(before.nodeConfig(old.spec), after.nodeConfig(spec)) || limitsOf(old.spec) != limitsOf(spec) || slices.ContainsFunc(spec.Interfaces, face):
+				n.owe(dueSettings)
 			}
 		} else {
 			n.life = notStarted()
@@ -259,8 +259,8 @@ func (c *change) adopt(topo *topology.Topology) error {
 		after.nodes = append(after.nodes, n)
 		after.byName[spec.Name] = n
 	}
-	if !after.limits {
-		after.limits = after.canLimit()
+	if newKind(limitsOfAny(before.topo), limitsOfAny(topo)) {
+		after.groups = after.openGroups()
 	}
 	after.generation = before.generation + 1
 	c.present.Store(after.roster)
@@ -375,9 +375,9 @@ func (s *Supervisor) plugFixed(ctx context.Context, l *labLink) error {
 type due int
 
 const (
-	dueNothing due = iota
-	dueNetwork     // its interfaces, addresses, neighbours and routes are others by now
-	dueStart       // it is to be started, also if it is up
+	dueNothing  due = iota
+	dueSettings     // its interfaces, addresses, neighbours, routes or limits are others by now
+	dueStart        // it is to be started, also if it is up
 )
 
 // owe notes what the node has to do, unless it owes more.
@@ -405,7 +405,7 @@ func (s *Supervisor) settleDue(ctx context.Context, n *labNode) error {
 			s.stop(n, "it starts again with other settings")
 		}
 		err = s.startAgain(ctx, n)
-	case owed == dueNetwork && up:
+	case owed == dueSettings && up:
 		err = s.reconfigure(ctx, n)
 	}
 	if err != nil {
@@ -418,10 +418,16 @@ func (s *Supervisor) settleDue(ctx context.Context, n *labNode) error {
 }
 
 // reconfigure makes the interfaces that a node which is up has not got as yet, and
-// has its network be what the topology says. The caller has the right to change the
-// node.
+// has its network and limits be what the topology says. The caller has the right to
+// change the node.
 func (s *Supervisor) reconfigure(ctx context.Context, n *labNode) error {
-	agent := n.current().agent
+	life := n.current()
+	if life.group != nil {
+		if err := life.group.Set(limitsOf(n.spec)); err != nil {
+			return fmt.Errorf("node %s: %w", n.spec.Name, err)
+		}
+	}
+	agent := life.agent
 	var fresh []topology.Interface
 	for _, i := range n.spec.Interfaces {
 		l := s.links[i.Link]

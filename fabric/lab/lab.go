@@ -14,7 +14,8 @@
 // again as they were last asked to be (plug.go).
 //
 // The package knows no YAML and prints nothing. Workloads run in the agents; here
-// is who tells them when (run.go), and asks for their adapters (adapters.go). A
+// is who tells them when (run.go), and asks for their adapters (adapters.go); what
+// happens is kept for who looks on (events.go, logs.go) or waits (await.go). A
 // link may end outside the lab (externals.go).
 //
 // Start reading at Start and Lab for the commands' side, at supervise and
@@ -433,15 +434,6 @@ func (l *Lab) Externals(ctx context.Context) ([]report.External, error) {
 	var externals []report.External
 	err := l.call(ctx, methodExternals, nil, &externals)
 	return externals, err
-}
-
-// Watch calls events for every event from now on, in order, one at a time, in
-// the place of what Options or an earlier Watch gave.
-func (l *Lab) Watch(ctx context.Context, events func(Event)) error {
-	l.mu.Lock()
-	l.events = events
-	l.mu.Unlock()
-	return l.call(ctx, methodWatch, nil, nil)
 }
 
 // Exec runs a command in a node, with files as its standard input, output and

@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/node"
-	"github.com/ndklab/ndklab/node/cgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -107,37 +105,6 @@ func TestHostIsUntouched(t *testing.T) {
 	if diff := cmp.Diff(before, host()); diff != "" {
 		t.Errorf("the host changed (-before +after):\n%s", diff)
 	}
-}
-
-func TestLimits(t *testing.T) {
-	topo := ring(uniqueName(t), 2)
-	topo.Nodes[0].CPU = 0.5
-	topo.Nodes[1].Memory = 256 << 20
-	var mu sync.Mutex
-	var warnings []string
-	startWith(t, topo, Options{Events: func(e Event) {
-		mu.Lock()
-		defer mu.Unlock()
-		if e.Kind == Warning {
-			warnings = append(warnings, e.Text)
-		}
-	}})
-	groups := cgroupsOf(t, topo.Name)
-	want := 0
-	if cgroup.Available() != nil {
-		want = 1 // said once, not for each node
-	}
-	if (len(groups) == 0) != (want == 1) {
-		t.Errorf("cgroups %v, %d warnings expected", groups, want)
-	}
-	eventually(t, testTime, func() string {
-		mu.Lock()
-		defer mu.Unlock()
-		if len(warnings) != want {
-			return fmt.Sprintf("warnings %q, want %d", warnings, want)
-		}
-		return ""
-	})
 }
 
 func TestExec(t *testing.T) {
@@ -242,7 +209,11 @@ func TestOrphansAreReaped(t *testing.T) {
 func TestNodeDies(t *testing.T) {
 	topo := ring(uniqueName(t), 3)
 	events := make(chan Event, 10)
-	l := startWith(t, topo, Options{Events: func(e Event) { events <- e }})
+	l := startWith(t, topo, Options{Events: func(e Event) {
+		if e.Kind != LabReady {
+			events <- e
+		}
+	}})
 	kill(t, processOf(t, topo.Name, "ndklab-node "+topo.Name+"/n1"))
 	select {
 	case e := <-events:

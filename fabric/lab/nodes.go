@@ -16,7 +16,6 @@ import (
 	"github.com/ndklab/ndklab/fabric/lab/link"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/node"
-	"github.com/ndklab/ndklab/node/cgroup"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -91,7 +90,7 @@ func (s *Supervisor) startNodes(ctx context.Context) error {
 		}
 	}
 	s.nodes = make([]*labNode, len(specs))
-	s.limits = s.canLimit()
+	s.groups = s.openGroups()
 	err := parallel(ctx, runtime.GOMAXPROCS(0), len(s.nodes), func(ctx context.Context, i int) error {
 		n := newLabNode(specs[i])
 		var err error
@@ -109,27 +108,12 @@ func (s *Supervisor) startNodes(ctx context.Context) error {
 	return nil
 }
 
-// canLimit reports whether nodes can be given their cpu and memory limits; if
-// not, and any node has one, it says so once.
-func (s *Supervisor) canLimit() bool {
-	for i := range s.topo.Nodes {
-		if n := &s.topo.Nodes[i]; n.CPU != 0 || n.Memory != 0 {
-			err := cgroup.Available()
-			if err != nil {
-				s.Publish(Event{Kind: Warning, Text: fmt.Sprintf("cpu and memory limits have no effect: %v", err)})
-			}
-			return err == nil
-		}
-	}
-	return false
-}
-
 // nodeConfig gives a node its routes, and its neighbours: who is on each of its
 // segments is known beforehand, unless it is outside the lab.
 func (s *Supervisor) nodeConfig(spec *topology.Node) node.Config {
 	cfg := node.Config{
 		Lab: s.name, Name: spec.Name, Seed: s.seed("node " + spec.Name), Adapter: spec.Adapter,
-		Forwards: spec.Kind == topology.Router, Routes: spec.Routes,
+		Forwards: spec.Kind == topology.Router, Routes: spec.Routes, PIDLimit: spec.PIDs != 0,
 	}
 	for _, i := range spec.Interfaces {
 		l := s.topo.Links[i.Link]
@@ -305,6 +289,7 @@ func inspect(ctx context.Context, nodes []*labNode) []report.Node {
 		if r.State != nodeDown {
 			r.PID = n.current().hostPID
 		}
+		r.Limits, r.Usage = n.current().usage()
 		if counters[i].NDK != nil {
 			r.Counters, r.Transport = counters[i].NDK, counters[i].Transport
 		}

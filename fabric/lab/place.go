@@ -300,11 +300,7 @@ func (s state) write(locked *os.File) error {
 // clean removes what a lab that is over left behind. The caller holds the
 // state file's lock, which goes with the file.
 func (p place) clean() error {
-	var problems error
-	if cgroup.Available() == nil { // else there can be none, but for those of root's lab of this name
-		problems = cgroup.Remove(p.name)
-	}
-	problems = errors.Join(problems, p.removeExternals())
+	problems := errors.Join(cgroup.Remove(p.name), p.removeExternals())
 	for _, path := range []string{p.logFile(), p.stateFile()} { // the state file last: it is what we are found by
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			problems = errors.Join(problems, err)

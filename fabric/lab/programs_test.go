@@ -6,8 +6,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
+	"os/exec"
 	"os/signal"
 	"strconv"
 	"strings"
@@ -30,6 +32,26 @@ var programs = map[string]func(args []string) error{
 	"intrude": intrude,
 	"squat":   squat,
 	"limited": limited,
+	"fill":    fill,
+}
+
+// fill starts processes until there may be no more, says "full", and waits for the end of
+// its input.
+func fill([]string) error {
+	for {
+		if err := exec.Command("sleep", "1000").Start(); err != nil {
+			if !errors.Is(err, unix.EAGAIN) {
+				return err
+			}
+			break
+		}
+	}
+	fmt.Println("full")
+	_, err := os.Stdin.Read(make([]byte, 1))
+	if err == io.EOF {
+		return nil
+	}
+	return err
 }
 
 // send ADDRESS COUNT SEGMENTS SIZE sends COUNT super-packets of UDP, each of so

@@ -9,6 +9,7 @@ import (
 	"github.com/ndklab/ndklab/fabric/lab/link"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/node"
+	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -38,7 +39,10 @@ const (
 	methodCapture     = "capture"     // captureParams; answers when the capture is over
 	methodStanding    = "standing"    // -> Standing
 	methodApply       = "apply"       // applyParams
-	methodWatch       = "watch"       // send events from now on
+	methodEvents      = "events"      // eventsParams -> eventsAnswer
+	methodWatch       = "watch"       // watchParams; then send events
+	methodNames       = "names"       // -> Names
+	methodAwait       = "await"       // awaitParams -> Awaited
 	methodDown        = "down"        // end the lab
 	methodWait        = "wait"        // answers when the lab is over, with an error that says why
 )
@@ -159,12 +163,15 @@ type StateChange struct {
 
 // An Event is something that happened in a lab.
 type Event struct {
-	At       time.Duration `json:"at"` // since all nodes were ready; 0 before
-	Kind     string        `json:"kind"`
-	Node     string        `json:"node,omitempty"`
-	Link     string        `json:"link,omitempty"` // one of its endpoints
-	Workload string        `json:"workload,omitempty"`
-	Text     string        `json:"text"` // for people
+	At       time.Duration     `json:"at"` // since all nodes were ready; 0 before
+	Time     time.Time         `json:"time"`
+	Kind     string            `json:"kind"`
+	Node     string            `json:"node,omitempty"`
+	Link     string            `json:"link,omitempty"` // one of its endpoints
+	Workload string            `json:"workload,omitempty"`
+	Text     string            `json:"text"`           // for people
+	Lost     uint64            `json:"lost,omitempty"` // of EventsLost: how many
+	QP       *provider.QPError `json:"qp,omitempty"`   // of QPError
 }
 
 // Kinds of events.

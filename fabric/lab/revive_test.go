@@ -66,7 +66,11 @@ func TestRestartPolicy(t *testing.T) {
 	topo := ring(uniqueName(t), 2)
 	topo.Nodes[1].Restart = true
 	events := make(chan Event, 100)
-	l := startWith(t, topo, Options{Events: func(e Event) { events <- e }})
+	l := startWith(t, topo, Options{Events: func(e Event) {
+		if e.Kind != LabReady {
+			events <- e
+		}
+	}})
 	next := func(kind, text string) {
 		t.Helper()
 		select {

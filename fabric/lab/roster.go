@@ -5,6 +5,7 @@ import (
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/node"
+	"github.com/ndklab/ndklab/node/cgroup"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -14,7 +15,7 @@ import (
 type roster struct {
 	topo       *topology.Topology
 	segments   [][]node.Neighbour // who is on the segment of each link
-	limits     bool               // nodes get the limits of processor and memory that they have
+	groups     *cgroup.Tree       // where nodes with limits have their groups; nil if there are none
 	nodes      []*labNode         // with a process: hosts and routers
 	byName     map[string]*labNode
 	switches   map[string]*labSwitch

@@ -52,11 +52,12 @@ type run struct {
 
 	mu       sync.Mutex // guards what follows
 	problems []string
+	done     map[string]Awaited // how workloads ended, by name
 }
 
 // run answers methodRun.
 func (s *Supervisor) run(ctx context.Context) (*report.Run, error) {
-	r := &run{Supervisor: s, ctx: ctx, over: make(chan struct{})}
+	r := &run{Supervisor: s, ctx: ctx, over: make(chan struct{}), done: map[string]Awaited{}}
 	if err := r.begin(); err != nil {
 		return nil, err
 	}
@@ -178,7 +179,9 @@ func (r *run) conclude(ctx context.Context, result *report.Run) error {
 		for d, l := 0, &result.Links[i]; d < 2; d++ {
 			for _, o := range l.Directions[d].Overruns {
 				if !o.Allowed {
-					r.problem("overrun of link %s to %s: %s: tolerated %s, got %s", l.Endpoints[d], l.Endpoints[1-d], o.Figure, o.Tolerated, o.Got)
+					text := fmt.Sprintf("overrun of link %s to %s: %s: tolerated %s, got %s", l.Endpoints[d], l.Endpoints[1-d], o.Figure, o.Tolerated, o.Got)
+					r.problem("%s", text)
+					r.Publish(Event{Kind: LinkOverrun, Link: l.Endpoints[d], Text: text})
 				}
 			}
 		}
@@ -210,7 +213,15 @@ func (r *run) failed(i int, err error) {
 	if w.Error == "" {
 		w.Error = err.Error()
 	}
-	r.Publish(Event{Kind: WorkloadDone, Node: w.From, Workload: w.Name, Text: fmt.Sprintf("workload %s failed: %v", w.Name, err)})
+	r.tellDone(w, fmt.Sprintf("workload %s failed: %v", w.Name, err))
+}
+
+// tellDone tells who watches and who waits that a workload is done.
+func (r *run) tellDone(w *report.Workload, text string) {
+	r.mu.Lock()
+	r.done[w.Name] = Awaited{Reached: true, Failed: w.Errors > 0, Got: text}
+	r.mu.Unlock()
+	r.Publish(Event{Kind: WorkloadDone, Node: w.From, Workload: w.Name, Text: text})
 }
 
 // spec is workload i as its two ends see it.
@@ -280,8 +291,8 @@ func (r *run) workload(ctx context.Context, i int, zero time.Time) {
 	}
 	result.Latency = report.Latency{Min: got.LatencyMin, P50: got.LatencyP50, P99: got.LatencyP99, Max: got.LatencyMax}
 	result.Verified = w.Verify && w.Operation == topology.Read && got.Errors == 0
-	r.Publish(Event{Kind: WorkloadDone, Node: w.From, Workload: w.Name, Text: fmt.Sprintf("workload %s done: messages: %d, errors: %d, %s",
-		w.Name, result.Messages, result.Errors, report.Rate(result.Gbps))})
+	r.tellDone(result, fmt.Sprintf("workload %s done: messages: %d, errors: %d, %s",
+		w.Name, result.Messages, result.Errors, report.Rate(result.Gbps)))
 }
 
 // noticeTime is how long a client may take to notice that its server's node has

@@ -50,6 +50,8 @@ type core struct {
 
 	parting sync.Mutex // held while a partition begins or ends
 
+	history history
+
 	over chan struct{} // closed when reason is set
 
 	present atomic.Pointer[roster] // nil before the lab is ready; changed by who has applying
@@ -69,12 +71,9 @@ type core struct {
 
 // A client is a command's channel. Its fields are guarded by Supervisor.mu.
 type client struct {
-	number int        // tells channels apart
-	events chan Event // to a client that watches; nil if it does not
+	number  int  // tells channels apart
+	watches bool // events are sent to it
 }
-
-// eventQueue is how many events a client may be behind before it loses some.
-const eventQueue = 256
 
 // supervise is the supervisor process. It returns when the lab is over.
 func supervise(name string) error {
@@ -212,29 +211,9 @@ func (s *Supervisor) addClient(open func() (*control.Conn, error)) (*control.Con
 		<-conn.Done()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if events := s.clients[conn].events; events != nil {
-			close(events)
-		}
 		delete(s.clients, conn)
 	}()
 	return conn, nil
-}
-
-// watch sends the events from now on to a client.
-func (s *Supervisor) watch(conn *control.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := s.clients[conn]
-	if c == nil || c.events != nil {
-		return
-	}
-	c.events = make(chan Event, eventQueue)
-	go func() {
-		for e := range c.events {
-			// If the client has gone its channel is about to be closed.
-			_ = conn.Notify(noticeEvent, e)
-		}
-	}()
 }
 
 // Since is the lab's clock: how long all nodes have been ready. It is 0 before.
@@ -249,18 +228,3 @@ func (s *Supervisor) Since() time.Duration {
 
 // Topology is the lab's, with its seed. It must not be changed.
 func (s *Supervisor) Topology() *topology.Topology { return s.topo }
-
-// Publish sends an event to every client that watches, and logs it. A client
-// that is far behind misses it.
-func (s *Supervisor) Publish(e Event) {
-	e.At = s.Since()
-	log.Print(e.Text)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.clients {
-		select {
-		case c.events <- e:
-		default:
-		}
-	}
-}

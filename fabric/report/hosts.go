@@ -55,6 +55,7 @@ func WriteInspection(w io.Writer, lab, state string, seed uint64, nodes []Node, 
 	p.section()
 	p.line(fmt.Sprintf("lab %s: %s, seed %d", lab, state, seed))
 	p.nodes(nodes)
+	p.usage(nodes)
 	p.links(links)
 	p.externals(externals)
 	return p.flush()

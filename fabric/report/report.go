@@ -79,6 +79,8 @@ type Node struct {
 	Counters  map[string]uint64 `json:"counters"`           // NDIS_NDK_PERFORMANCE_COUNTERS names
 	Transport map[string]uint64 `json:"transport"`          // the transport's own counters: retransmitted packets, NAKs ...
 	Ports     []Port            `json:"ports,omitempty"`    // of a switch
+	Limits    *Limits           `json:"limits"`             // null: none in force
+	Usage     *Usage            `json:"usage"`              // null: not measured, as of nodes without limits
 }
 
 // A Port is where a link ends at a switch.

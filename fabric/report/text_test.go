@@ -127,6 +127,9 @@ func TestNetemText(t *testing.T) {
 func TestText(t *testing.T) {
 	inspection := pair()
 	inspection.Nodes[0].PID, inspection.Nodes[1].PID = 4711, 4712
+	inspection.Nodes[0].Limits = &Limits{CPU: ref(0.5), Memory: new(uint64(256 << 20))}
+	inspection.Nodes[0].Usage = &Usage{CPUSeconds: ref(1.234), ThrottledSeconds: ref(0.05), Memory: new(uint64(9 << 20)),
+		PIDs: new(uint64(11)), PIDsRefused: new(uint64(0))}
 	for i := range inspection.Links[0].Directions {
 		inspection.Links[0].Directions[i].Achieved = Quality{}
 	}

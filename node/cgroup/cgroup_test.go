@@ -19,8 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// envWork tells the test binary, started again, what to do: "allocate" BYTES, or
-// "spin" for so long of its own time.
+// envWork tells the test binary, started again, what to do: one of works and an amount.
 const envWork = "NDKLAB_TEST_WORK"
 
 func TestMain(m *testing.M) {
@@ -31,14 +30,17 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			panic(err)
 		}
-		if work == "allocate" {
-			allocate(n)
-		} else {
-			spin(time.Duration(n))
-		}
+		works[work](n)
 		return
 	}
 	os.Exit(m.Run())
+}
+
+var works = map[string]func(int){
+	"allocate": allocate,
+	"spin":     func(n int) { spin(time.Duration(n)) },
+	"fork":     fork,
+	"wait":     func(int) { select {} }, // for a signal
 }
 
 func allocate(bytes int) {
@@ -59,10 +61,30 @@ func spin(d time.Duration) {
 	}
 }
 
+// fork starts processes until there are n or no more can be, says how many there are
+// and why not more, and ends them.
+func fork(n int) {
+	var children []*exec.Cmd
+	var err error
+	for range n {
+		child := exec.Command("sleep", "100")
+		if err = child.Start(); err != nil {
+			break
+		}
+		children = append(children, child)
+	}
+	fmt.Printf("%d %v\n", len(children), errors.Is(err, unix.EAGAIN))
+	for _, child := range children {
+		_ = child.Process.Kill()
+		_ = child.Wait()
+	}
+}
+
 // A worker is the test binary, started again, waiting to begin.
 type worker struct {
 	*exec.Cmd
 	begin io.WriteCloser
+	out   io.ReadCloser
 }
 
 func startWorker(t *testing.T, work string, amount int, attr *syscall.SysProcAttr) *worker {
@@ -72,6 +94,9 @@ func startWorker(t *testing.T, work string, amount int, attr *syscall.SysProcAtt
 	w.SysProcAttr = attr
 	var err error
 	if w.begin, err = w.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if w.out, err = w.StdoutPipe(); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Start(); err != nil {
@@ -84,19 +109,24 @@ func startWorker(t *testing.T, work string, amount int, attr *syscall.SysProcAtt
 	return w
 }
 
-// newLab is the name of a lab of this test's own, whose groups are removed when
+// everything is one limit of each kind.
+var everything = Limits{CPU: 0.5, Memory: 64 << 20, PIDs: 20}
+
+// newLab is where groups of a lab of this test's own are made, which are removed when
 // the test ends.
-func newLab(t *testing.T) string {
+func newLab(t *testing.T) (*Tree, string) {
 	t.Helper()
-	if err := Available(); err != nil {
+	tree := Open()
+	if err := tree.Prepare(everything); err != nil {
 		t.Skipf("no limits here: %v", err)
 	}
-	lab := fmt.Sprintf("%s-%d", t.Name(), os.Getpid())
+	lab := fmt.Sprintf("%s-%d", strings.ReplaceAll(t.Name(), "/", "-"), os.Getpid())
 	t.Cleanup(func() {
 		if err := Remove(lab); err != nil {
 			t.Error(err)
 		}
-		for _, dir := range directories(t, lab) {
+		for _, h := range hierarchies(tree.at) {
+			dir := filepath.Join(h.root, base, lab)
 			if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("%s is left", dir)
 			}
@@ -105,21 +135,17 @@ func newLab(t *testing.T) string {
 			}
 		}
 	})
-	return lab
+	return tree, lab
 }
 
-// directories are those of a lab.
-func directories(t *testing.T, lab string) []string {
+func newGroup(t *testing.T, limits Limits) *Group {
 	t.Helper()
-	var dirs []string
-	for _, controller := range []string{cpuController, memoryController} {
-		h, err := find(controller)
-		if err != nil {
-			t.Fatal(err)
-		}
-		dirs = append(dirs, filepath.Join(h.root, base, lab))
+	tree, lab := newLab(t)
+	g, err := tree.Create(lab, "a", limits)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return dirs
+	return g
 }
 
 func TestLimitFiles(t *testing.T) {
@@ -145,7 +171,7 @@ func TestLimitFiles(t *testing.T) {
 		v1.memoryLimit(4096), cmp.AllowUnexported(setting{})); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]setting{{"memory.max", "4096", false}, {"memory.swap.max", "0", true}},
+	if diff := cmp.Diff([]setting{{"memory.max", "4096", false}, {"memory.swap.max", "0", true}, {"memory.oom.group", "1", true}},
 		v2.memoryLimit(4096), cmp.AllowUnexported(setting{})); diff != "" {
 		t.Error(diff)
 	}
@@ -177,6 +203,20 @@ func TestEnable(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(lab, "n")); err != nil {
 		t.Error(err)
 	}
+	for name, text := range map[string]string{"cgroup.type": "domain\n", "cgroup.procs": "0\n"} { // a process of another PID namespace
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := h.makeGroup(base+"/l/n", []string{"memory"}); err != nil {
+		t.Errorf("a group with processes that gives the controller already: %v", err)
+	}
+	if err := h.makeGroup(base+"/l/n", []string{"pids"}); !errors.Is(err, unix.EBUSY) {
+		t.Errorf("a group with processes: %v", err)
+	}
+	if err := os.Remove(filepath.Join(root, "cgroup.type")); err != nil {
+		t.Fatal(err)
+	}
 	if err := h.makeGroup(base+"/other/n", []string{"memory"}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a group without the file: %v", err)
 	}
@@ -196,11 +236,12 @@ func TestCount(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
+	tree := &Tree{}
 	for _, name := range []string{"", ".", "..", "a/b", "/"} {
-		if _, err := Create(name, "n", 1, 0); err == nil {
+		if _, err := tree.Create(name, "n", everything); err == nil {
 			t.Errorf("lab %q was made", name)
 		}
-		if _, err := Create("l", name, 1, 0); err == nil {
+		if _, err := tree.Create("l", name, everything); err == nil {
 			t.Errorf("node %q was made", name)
 		}
 		if err := Remove(name); err == nil {
@@ -214,8 +255,9 @@ const userLab = "cgroup-test-user"
 // TestOrdinaryUser asks without rights.
 func TestOrdinaryUser(t *testing.T) {
 	if os.Getuid() == 0 {
-		if Available() == nil { // a lab of that name is running, but not the user's
-			if _, err := Create(userLab, "n", 1, 1<<20); err != nil {
+		tree := Open()
+		if tree.Prepare(everything) == nil { // a lab of that name is running, but not the user's
+			if _, err := tree.Create(userLab, "n", everything); err != nil {
 				t.Fatal(err)
 			}
 			defer func() {
@@ -224,55 +266,61 @@ func TestOrdinaryUser(t *testing.T) {
 				}
 			}()
 		}
-		cmd := exec.Command("/proc/self/exe", "-test.v", "-test.run=^TestOrdinaryUser$")
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS") {
-			t.Errorf("%v\n%s", err, out)
-		}
+		asUser(t, "^TestOrdinaryUser$", nil)
 		return
 	}
-	if err := Available(); err == nil {
-		t.Error("limits are available")
+	tree := Open()
+	err := tree.Prepare(everything)
+	if !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EROFS) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("limits are available, or the reasons not told: %v", err)
 	}
-	if _, err := Create(userLab, "n", 1, 1<<20); err == nil {
-		t.Error("a group was made")
+	if g, err := tree.Create(userLab, "n", everything); g != nil || err != nil {
+		t.Errorf("a group was made: %v, %v", g, err)
 	}
 	if err := Remove(userLab); err != nil {
 		t.Error(err)
 	}
 }
 
+// asUser runs tests as an ordinary user, in a version 2 group unless that is nil.
+func asUser(t *testing.T, tests string, group *os.File) {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", "-test.v", "-test.run="+tests)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	if group != nil {
+		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(group.Fd())
+	}
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS") || strings.Contains(string(out), "--- SKIP") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // TestGroup makes the groups of two nodes and checks what the kernel shows.
 func TestGroup(t *testing.T) {
-	lab := newLab(t)
-	a, err := Create(lab, "a", 0.5, 64<<20)
+	tree, lab := newLab(t)
+	a, err := tree.Create(lab, "a", everything)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := "ndklab/" + lab + "/a"; a.Path() != want {
 		t.Errorf("path %s, want %s", a.Path(), want)
 	}
-	if _, err := Create(lab, "b", 0, 0); err != nil {
-		t.Errorf("without limits: %v", err)
+	if a.Limits() != everything {
+		t.Errorf("limits %+v", a.Limits())
 	}
-	onlyCPU, err := Create(lab, "c", 0.5, 0)
-	if err != nil {
-		t.Fatal(err)
+	if g, err := tree.Create(lab, "b", Limits{}); g != nil || err != nil {
+		t.Errorf("without limits: %v, %v", g, err)
 	}
-	if n, err := onlyCPU.OOMKills(); n != 0 || err != nil {
-		t.Errorf("kills without a limit: %d, %v", n, err)
-	}
-	for _, s := range append(a.cpu.cpuLimit(0.5), a.memory.memoryLimit(64<<20)...) {
-		h := a.memory
-		if strings.HasPrefix(s.file, "cpu.") {
-			h = a.cpu
-		}
-		got, err := os.ReadFile(filepath.Join(h.root, a.Path(), s.file))
-		if s.optional && errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if strings.TrimSpace(string(got)) != s.value || err != nil {
-			t.Errorf("%s: %q, %v; want %s", s.file, got, err, s.value)
+	for _, controller := range limited {
+		h := a.at[controller]
+		for _, s := range h.settings(controller, everything) {
+			got, err := os.ReadFile(filepath.Join(h.root, a.Path(), s.file))
+			if s.optional && errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if strings.TrimSpace(string(got)) != s.value || err != nil {
+				t.Errorf("%s: %q, %v; want %s", s.file, got, err, s.value)
+			}
 		}
 	}
 	w := startWorker(t, "spin", 0, nil)
@@ -283,18 +331,22 @@ func TestGroup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(string(in), "/"+a.Path()+"\n"); n != len(a.hierarchies()) {
+	if n := strings.Count(string(in), "/"+a.Path()+"\n"); n != len(hierarchies(a.at)) {
 		t.Errorf("the process is in\n%s", in)
 	}
-	if _, err := Create(lab, "a", 1, 0); !errors.Is(err, unix.EBUSY) {
+	if _, err := tree.Create(lab, "a", everything); !errors.Is(err, unix.EBUSY) {
 		t.Errorf("a group that is in use was made again: %v", err)
 	}
-	// Remove waits for the process, which ends meanwhile.
+	// Remove waits for the process, which ends meanwhile, if the machine is not too busy.
 	if err := w.begin.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := Remove(lab); err != nil {
-		t.Error(err)
+	err = Remove(lab)
+	for tries := 0; errors.Is(err, unix.EBUSY) && tries < 10; tries++ {
+		err = Remove(lab)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 	if err := Remove(lab); err != nil {
 		t.Errorf("again: %v", err)
@@ -306,8 +358,8 @@ func TestGroup(t *testing.T) {
 
 func TestRemoveInUse(t *testing.T) {
 	t.Parallel() // it waits
-	lab := newLab(t)
-	g, err := Create(lab, "a", 1, 0)
+	tree, lab := newLab(t)
+	g, err := tree.Create(lab, "a", Limits{CPU: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,9 +378,9 @@ func TestRemoveInUse(t *testing.T) {
 
 // TestMakeAgain makes a group where a lab of the same name left one.
 func TestMakeAgain(t *testing.T) {
-	lab := newLab(t)
+	tree, lab := newLab(t)
 	for range 2 {
-		if _, err := Create(lab, "a", 0.5, 64<<20); err != nil {
+		if _, err := tree.Create(lab, "a", everything); err != nil {
 			t.Error(err)
 		}
 	}
@@ -336,9 +388,7 @@ func TestMakeAgain(t *testing.T) {
 
 // TestTogether makes and removes labs side by side: they share a parent.
 func TestTogether(t *testing.T) {
-	if err := Available(); err != nil {
-		t.Skipf("no limits here: %v", err)
-	}
+	tree, _ := newLab(t)
 	errs := make(chan error)
 	const labs, rounds = 4, 20
 	for i := range labs {
@@ -346,7 +396,7 @@ func TestTogether(t *testing.T) {
 			lab := fmt.Sprintf("%s-%d-%d", t.Name(), os.Getpid(), i)
 			var err error
 			for range rounds {
-				_, createErr := Create(lab, "a", 0.5, 64<<20)
+				_, createErr := tree.Create(lab, "a", everything)
 				err = errors.Join(err, createErr, Remove(lab))
 			}
 			errs <- err
@@ -359,64 +409,18 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-func TestMemoryLimit(t *testing.T) {
-	lab := newLab(t)
-	g, err := Create(lab, "a", 0, 64<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, test := range []struct {
-		bytes int
-		kills uint64
-	}{{1 << 20, 0}, {256 << 20, 1}} {
-		w := startWorker(t, "allocate", test.bytes, nil)
-		if err := g.Add(w.Process.Pid); err != nil {
-			t.Fatal(err)
-		}
-		w.begin.Close()
-		err := w.Wait()
-		killed := err != nil && w.ProcessState.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL
-		if killed != (test.kills > 0) || (err != nil) != killed {
-			t.Errorf("%d bytes: %v", test.bytes, err)
-		}
-		if n, err := g.OOMKills(); n != test.kills || err != nil {
-			t.Errorf("%d bytes: %d kills, %v", test.bytes, n, err)
-		}
-	}
-}
-
-func TestCPULimit(t *testing.T) {
-	lab := newLab(t)
-	g, err := Create(lab, "a", 0.1, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := startWorker(t, "spin", int(50*time.Millisecond), nil)
-	if err := g.Add(w.Process.Pid); err != nil {
-		t.Fatal(err)
-	}
-	w.begin.Close()
-	if err := w.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	n, err := count(filepath.Join(g.cpu.root, g.Path(), "cpu.stat"), "nr_throttled")
-	if n == 0 || err != nil {
-		t.Errorf("throttled %d times, %v", n, err)
-	}
-}
-
 // TestDirectory has a child born in a version 2 group. In hybrid mode the group
 // has no controllers, but it is a group.
 func TestDirectory(t *testing.T) {
-	lab := newLab(t)
-	h := hierarchy{unified, true}
-	if _, err := os.Stat(filepath.Join(unified, "cgroup.procs")); err != nil {
-		h.root = top
+	tree, lab := newLab(t)
+	h := hierarchy{"/sys/fs/cgroup/unified", true}
+	if tree.at[cpuController].v2 {
+		h = tree.at[cpuController]
 	}
 	if _, err := os.Stat(filepath.Join(h.root, "cgroup.procs")); err != nil {
 		t.Skip("no version 2 hierarchy")
 	}
-	g := &Group{path: base + "/" + lab + "/a", cpu: &h}
+	g := &Group{path: base + "/" + lab + "/a", at: map[string]hierarchy{cpuController: h}}
 	if err := h.makeGroup(g.path, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -433,15 +437,46 @@ func TestDirectory(t *testing.T) {
 	defer dir.Close()
 	w := startWorker(t, "spin", 0, &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())})
 	in, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", w.Process.Pid))
-	if err != nil || !strings.Contains(string(in), "0::/"+g.path+"\n") {
+	if err != nil || !strings.Contains(string(in), "/"+g.path+"\n") {
 		t.Errorf("the child is in %s, %v", in, err)
 	}
 	w.begin.Close()
 	if err := w.Wait(); err != nil {
 		t.Error(err)
 	}
-	v1 := &Group{path: g.path, cpu: &hierarchy{root: top + "/cpu"}}
+	v1 := &Group{path: g.path, at: map[string]hierarchy{cpuController: {root: "/sys/fs/cgroup/cpu"}}}
 	if dir, err := v1.Directory(); dir != nil || err != nil {
 		t.Errorf("a version 1 group: %v, %v", dir, err)
+	}
+}
+
+// Limits change both ways while the group is there, and those that it has not got stay
+// without.
+func TestSet(t *testing.T) {
+	g := newGroup(t, everything)
+	larger := Limits{CPU: 2, Memory: 128 << 20, PIDs: 40}
+	for _, limits := range []Limits{larger, everything, {}, larger} {
+		want := limits
+		if limits == (Limits{}) {
+			want = everything
+		}
+		if err := g.Set(limits); err != nil {
+			t.Fatal(err)
+		}
+		if g.Limits() != want {
+			t.Errorf("limits %+v, want %+v", g.Limits(), want)
+		}
+		for _, controller := range limited {
+			h := g.at[controller]
+			for _, s := range h.settings(controller, want) {
+				got, err := os.ReadFile(filepath.Join(h.root, g.Path(), s.file))
+				if s.optional && errors.Is(err, fs.ErrNotExist) {
+					continue
+				}
+				if strings.TrimSpace(string(got)) != s.value || err != nil {
+					t.Errorf("%s: %q, %v; want %s", s.file, got, err, s.value)
+				}
+			}
+		}
 	}
 }

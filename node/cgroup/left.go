@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // This file finds groups by what is there, for who cleans up and does not know of
@@ -24,8 +22,8 @@ type Lab struct {
 func Labs() []Lab {
 	labs := map[string]*Lab{}
 	var names []string
-	for _, root := range roots() {
-		for _, dir := range children(filepath.Join(root, base)) {
+	for _, h := range hierarchies(Open().at) {
+		for _, dir := range children(filepath.Join(h.root, base)) {
 			name := filepath.Base(dir)
 			if labs[name] == nil {
 				labs[name] = &Lab{Name: name}
@@ -69,16 +67,4 @@ func children(dir string) []string {
 		}
 	}
 	return dirs
-}
-
-// roots are where this user's labs have their groups, each once.
-func roots() []string {
-	var all []string
-	for _, controller := range []string{cpuController, memoryController} {
-		h, err := find(controller)
-		if err == nil && !slices.Contains(all, h.root) && unix.Access(h.root, unix.W_OK) == nil {
-			all = append(all, h.root)
-		}
-	}
-	return all
 }

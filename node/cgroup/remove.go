@@ -22,22 +22,20 @@ const (
 // it is called when the lab's processes are dead, and waits a little for those
 // that are still on their way.
 func Remove(lab string) error {
+	return Open().remove(lab)
+}
+
+func (t *Tree) remove(lab string) error {
 	if err := check(lab); err != nil {
 		return err
 	}
 	var errs []error
-	done := map[hierarchy]bool{}
-	for _, controller := range []string{cpuController, memoryController} {
-		h, err := find(controller)
-		if err != nil || done[h] || unix.Access(h.root, unix.W_OK) != nil {
-			continue // nothing can have been made; a lab of that name is somebody else's
-		}
-		done[h] = true
+	for _, h := range hierarchies(t.at) {
 		if err := removePatiently(filepath.Join(h.root, base, lab)); err != nil {
 			errs = append(errs, fmt.Errorf("cgroups of lab %s: %w", lab, err))
 		}
 		// Other labs may be below it.
-		err = os.Remove(filepath.Join(h.root, base))
+		err := os.Remove(filepath.Join(h.root, base))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.EBUSY) {
 			errs = append(errs, err)
 		}

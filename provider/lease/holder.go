@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/cm"
 )
 
@@ -47,6 +48,17 @@ func (h *holder) handle(ctx context.Context, r *control.Request) (any, error) {
 			return nil, err
 		}
 		h.noteCounters(counted)
+		return nil, nil
+	case methodQPErrors:
+		var list []provider.QPError
+		if err := r.Decode(&list); err != nil {
+			return nil, err
+		}
+		if tell := h.server.config.QPError; tell != nil {
+			for _, e := range list {
+				tell(e)
+			}
+		}
 		return nil, nil
 	}
 	return nil, control.Errorf(control.Usage, "unknown request %q", r.Method)

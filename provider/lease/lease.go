@@ -36,6 +36,7 @@ const (
 	methodFiles      = "files"      // a request of the owner's, while it serves that: takes descriptors
 	methodConnection = "connection" // a notice of the process: a cm.Record
 	methodCounters   = "counters"   // a request of the owner's: for the transport's; a notice of the process: its last
+	methodQPErrors   = "qp-errors"  // a notice of the process: a list of provider.QPError
 	methodDatagram   = "datagram"   // a notice of the owner's: a datagram
 	methodState      = "state"      // a notice of the owner's: a state
 )

@@ -87,6 +87,7 @@ func (t *tenant) start(ctx context.Context) (*provider.Miniport, error) {
 	cfg.Rand = rand.New(rand.NewPCG(terms.Seed[0], terms.Seed[1]))
 	cfg.Ledger = ledger
 	cfg.Report = t.report
+	cfg.QPError = NewErrorTeller(t.conn, methodQPErrors).Tell
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	device, err := provider.NewMiniport(cfg)

@@ -80,13 +80,16 @@ func TestCompare(t *testing.T) {
 ± link a:eth0 - b:eth0 is made anew because engine linkem -> netem, offload on -> off (its interfaces are made for one engine)
 `},
 		{"limits", ab, strings.Replace(ab, "a: ", "a: {cpu: 0.5, memory: 1GiB}", 1), `
-± node a restarts because cpu none -> 0.5, memory none -> 1GiB (its processes are limited from when they start)
+± node a restarts because cpu none -> 0.5, memory none -> 1GiB (whether its processes are limited they have from when they start)
+`},
+		{"other limits", strings.Replace(ab, "a: ", "a: {cpu: 0.5, memory: 1GiB, pids: 100}", 1), strings.Replace(ab, "a: ", "a: {cpu: 1, memory: 2GiB, pids: 200}", 1), `
+~ node a cpu 0.5 -> 1, memory 1GiB -> 2GiB, pids 100 -> 200
 `},
 		{"a policy", ab, strings.Replace(ab, "a: ", "a: {restart: always}", 1), `
 ~ node a restart never -> always
 `},
 		{"an adapter", ab, strings.Replace(ab, "a: ", "a: {cpu: 1, adapter: {max_srq_depth: 4096, roce_frame_size: 1024}}", 1), `
-± node a restarts because cpu none -> 1, adapter.max_srq_depth the default -> 4096, adapter.roce_frame_size the default -> 1024 (its processes are limited from when they start)
+± node a restarts because cpu none -> 1, adapter.max_srq_depth the default -> 4096, adapter.roce_frame_size the default -> 1024 (whether its processes are limited they have from when they start)
 `},
 		{"another kind", star, strings.Replace(strings.Replace(star, "s: {kind: switch}", "s: {kind: router}", 1), `["b:eth0", "s:2"]`, `[{node: b, interface: eth0, addresses: [192.0.2.1/24]}, "s:2"]`, 1), `
 ± node b restarts because eth0 10.0.0.2/24 fd6e:646b:1::2/64 -> 192.0.2.1/24 (its adapter binds the addresses that there are when it is opened)

@@ -14,11 +14,9 @@ import (
 // when it needs them.
 var inPlace = map[string]bool{"Restart": true}
 
-// starts says of fields of a node why it is restarted when they change.
-var starts = map[string]string{
-	"CPU":    "its processes are limited from when they start",
-	"Memory": "its processes are limited from when they start",
-}
+// limits are the fields of a node that limit its processes. A limit changes while they
+// go on, but whether there is one they have from when they start.
+var limits = map[string]bool{"CPU": true, "Memory": true, "PIDs": true}
 
 // compareNodes adds what becomes of nodes, and returns the names of those that are
 // replaced, whose links are so, too.
@@ -83,8 +81,11 @@ func compareNode(was, is *topology.Node) []Change {
 		case "Routes":
 			changes = append(changes, Change{Key: routesKey, From: fmt.Sprint(len(was.Routes)), To: fmt.Sprint(len(is.Routes))})
 		default:
-			c := Change{Key: key(field), From: value(field, x), To: value(field, y), Why: starts[field]}
-			if c.Why == "" && !inPlace[field] {
+			c := Change{Key: key(field), From: value(field, x), To: value(field, y)}
+			switch limited := !a.Field(i).IsZero() && !b.Field(i).IsZero(); {
+			case limits[field] && !limited:
+				c.Why = "whether its processes are limited they have from when they start"
+			case !limits[field] && !inPlace[field]:
 				c.Why = "its agent has this from when it starts"
 			}
 			changes = append(changes, c)
@@ -145,7 +146,7 @@ func same(x, y any) bool {
 
 // key is how files write the name of a field: max_srq_depth of MaxSrqDepth.
 func key(field string) string {
-	field = strings.ReplaceAll(field, "RoCE", "Roce")
+	field = strings.NewReplacer("RoCE", "Roce", "PIDs", "Pids").Replace(field)
 	upper := func(i int) bool { return i < len(field) && field[i] >= 'A' && field[i] <= 'Z' }
 	var b strings.Builder
 	for i := range len(field) {
@@ -170,7 +171,7 @@ func value(field string, of any) string {
 		}
 		return value(field, v.Elem().Interface())
 	}
-	if v.IsZero() && starts[field] != "" {
+	if v.IsZero() && limits[field] {
 		return "none"
 	}
 	text := fmt.Sprint(of)

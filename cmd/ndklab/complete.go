@@ -1,0 +1,261 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/topology"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// What the shell completes is what a verb's usage line says of its arguments: where
+// that has LAB/NODE, names of nodes, and so on. The values of a flag are those that its
+// type has, as in text|json, or files, if that is what it takes.
+
+// completeTime bounds how long somebody waits for completions: labs that do not answer
+// by then have no names.
+const completeTime = 500 * time.Millisecond
+
+// completeArguments has the arguments and flags of all verbs below cmd completed.
+func completeArguments(cmd *cobra.Command) {
+	for _, verb := range cmd.Commands() {
+		completeArguments(verb)
+	}
+	if cmd.ValidArgs == nil && cmd.ValidArgsFunction == nil && !cmd.HasSubCommands() {
+		words := positional(cmd.Use)
+		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return completeArgument(cmd, words, args, begun)
+		}
+	}
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if complete := flagValues(f); complete != nil {
+			// It fails for a flag that is not the verb's.
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, complete)
+		}
+	})
+}
+
+// positional is the arguments in a usage line, by the words that it has for them.
+func positional(use string) []string {
+	flags := regexp.MustCompile(`\[--?[a-zA-Z][^\]]*\]|--?[a-zA-Z][a-z-]*( [A-Z]+\b)?|\|--?[a-z]+`)
+	words := strings.Fields(flags.ReplaceAllString(use, ""))[1:]
+	return slices.DeleteFunc(words, func(word string) bool { return strings.Trim(word, "[]-|.") == "" })
+}
+
+// completeArgument is what the next argument may be, behind args.
+func completeArgument(cmd *cobra.Command, words, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), completeTime)
+	defer cancel()
+	c := completer{ctx: ctx, begun: begun, root: cmd.Root()}
+	if f := cmd.Flags().Lookup("topology"); f != nil && f.Changed {
+		c.file = f.Value.String()
+		if len(words) > 0 && words[0] == "LAB" { // which the file stands for
+			words = words[1:]
+		}
+	}
+	if len(args) > 0 {
+		c.lab, _, _ = strings.Cut(args[0], "/")
+	}
+	word := ""
+	switch last := len(words) - 1; {
+	case len(args) <= last:
+		word = words[len(args)]
+	case last >= 0 && strings.Contains(words[last], "..."):
+		word = words[last]
+	}
+	found, directive := c.argument(word)
+	return slices.DeleteFunc(found, func(name string) bool { return !strings.HasPrefix(name, begun) }), directive
+}
+
+// A completer finds what an argument may be.
+type completer struct {
+	ctx   context.Context
+	begun string // what there is of it
+	lab   string // that an argument before has
+	file  string // of -t
+	root  *cobra.Command
+}
+
+// argument is what may stand for a word of a usage line.
+func (c *completer) argument(word string) ([]string, cobra.ShellCompDirective) {
+	none := cobra.ShellCompDirectiveNoFileComp
+	switch {
+	case strings.Contains(word, "/NODE:IFACE"):
+		return c.inLab(!strings.Contains(word, "[/"), func(n lab.Names) []string { return n.Interfaces })
+	case strings.Contains(word, "/NODE"):
+		return c.inLab(!strings.Contains(word, "[/"), func(n lab.Names) []string { return n.Nodes })
+	case strings.Contains(word, "FILE"):
+		found, directive := c.files()
+		if strings.Contains(word, "LAB") {
+			found = append(labs(), found...)
+		}
+		return found, directive
+	case strings.Contains(word, "LAB"):
+		return labs(), none
+	case strings.HasPrefix(word, "KEY="):
+		var keys []string
+		for _, key := range topology.ChangeKeys() {
+			keys = append(keys, key+"=")
+		}
+		return keys, none | cobra.ShellCompDirectiveNoSpace
+	case strings.HasPrefix(word, "SET"):
+		return c.set(), none | cobra.ShellCompDirectiveNoSpace
+	case strings.Contains(word, "VERB"):
+		var verbs []string
+		for _, verb := range c.root.Commands() {
+			verbs = append(verbs, verb.Name())
+		}
+		return verbs, none
+	case strings.Contains(word, "COMMAND"), strings.Contains(word, "ARGUMENT"):
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	return nil, none
+}
+
+// labs are the labs that are up.
+func labs() []string {
+	// Without any, there is nothing to complete.
+	names, _ := lab.Up()
+	return names
+}
+
+// inLab completes LAB/NAME, of the names that of chooses, and LAB alone unless a name
+// is needed. With -t it is NAME.
+func (c *completer) inLab(needed bool, of func(lab.Names) []string) ([]string, cobra.ShellCompDirective) {
+	none := cobra.ShellCompDirectiveNoFileComp
+	if c.file != "" {
+		return of(c.names("")), none
+	}
+	labName, _, within := strings.Cut(c.begun, "/")
+	up := labs()
+	if !within && !slices.Contains(up, labName) {
+		if needed {
+			for i := range up {
+				up[i] += "/"
+			}
+		}
+		return up, none | cobra.ShellCompDirectiveNoSpace
+	}
+	var found []string
+	if !needed && !within {
+		found = up
+	}
+	for _, name := range of(c.names(labName)) {
+		found = append(found, labName+"/"+name)
+	}
+	return found, none
+}
+
+// names is what is in a lab, or in the file of -t. It is nothing if that cannot be
+// found out.
+func (c *completer) names(labName string) lab.Names {
+	if c.file != "" {
+		t, err := readTopology(c.ctx, c.file)
+		if err != nil {
+			return lab.Names{}
+		}
+		return lab.NamesOf(t)
+	}
+	if labName == "" {
+		return lab.Names{}
+	}
+	l, err := lab.Open(c.ctx, labName)
+	if err != nil {
+		return lab.Names{}
+	}
+	defer l.Close()
+	names, err := l.Names(c.ctx)
+	if err != nil {
+		return lab.Names{}
+	}
+	return names
+}
+
+// set completes NODE,NODE...
+func (c *completer) set() []string {
+	before := c.begun[:strings.LastIndex(c.begun, ",")+1]
+	names := c.names(c.lab)
+	var found []string
+	for _, name := range append(names.Nodes, names.Switches...) {
+		if !slices.Contains(strings.Split(before, ","), name) {
+			found = append(found, before+name)
+		}
+	}
+	return found
+}
+
+// files completes topology files, in the folder that was begun, and folders.
+func (c *completer) files() ([]string, cobra.ShellCompDirective) {
+	dir, _ := filepath.Split(c.begun)
+	folder := dir
+	if dir == "" {
+		folder = "."
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var found []string
+	directive := cobra.ShellCompDirectiveNoFileComp
+	for _, e := range entries {
+		info, err := os.Stat(filepath.Join(folder, e.Name())) // of what a link leads to
+		switch {
+		case err != nil || !strings.HasPrefix(dir+e.Name(), c.begun), strings.HasPrefix(e.Name(), "."):
+		case info.IsDir():
+			found = append(found, dir+e.Name()+"/")
+			directive |= cobra.ShellCompDirectiveNoSpace
+		case strings.HasSuffix(e.Name(), ".ndklab.yaml"):
+			found = append(found, dir+e.Name())
+		}
+	}
+	return found, directive
+}
+
+// flagValues is what completes the values of a flag; nil: files.
+func flagValues(f *pflag.Flag) cobra.CompletionFunc {
+	takes, _ := pflag.UnquoteUsage(f)
+	switch {
+	case f.Name == "topology":
+		return func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+			return (&completer{ctx: cmd.Context(), begun: begun}).files()
+		}
+	case f.Name == "from":
+		return ofLab(func(n lab.Names) []string { return n.Nodes })
+	case f.Name == "for":
+		return ofLab(func(n lab.Names) []string {
+			conditions := []string{lab.Ready, lab.Down}
+			for _, w := range n.Workloads {
+				conditions = append(conditions, "workload="+w)
+			}
+			return conditions
+		})
+	case strings.EqualFold(takes, "file"), takes == "PATH":
+		return nil
+	case strings.Contains(takes, "|"):
+		return cobra.FixedCompletions(strings.Split(takes, "|"), cobra.ShellCompDirectiveNoFileComp)
+	}
+	return cobra.NoFileCompletions
+}
+
+// ofLab completes what of chooses of the lab in the first argument or the file of -t.
+func ofLab(of func(lab.Names) []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(cmd.Context(), completeTime)
+		defer cancel()
+		c := &completer{ctx: ctx, begun: begun}
+		if f := cmd.Flags().Lookup("topology"); f != nil {
+			c.file = f.Value.String()
+		}
+		if len(args) > 0 {
+			c.lab, _, _ = strings.Cut(args[0], "/")
+		}
+		return of(c.names(c.lab)), cobra.ShellCompDirectiveNoFileComp
+	}
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Every flag of every verb can also be given by a variable of the environment: that
+// of `ndklab link set --from` is NDKLAB_LINK_SET_FROM. The verb is part of the name,
+// since flags of one name do different things to different verbs. What the command
+// line gives goes before.
+
+// annotation marks flags that a variable has set, whose name it has.
+const annotation = "ndklab/environment"
+
+// variable is the name of a flag's variable.
+func variable(cmd *cobra.Command, flag string) string {
+	return strings.ToUpper(strings.NewReplacer(" ", "_", "-", "_").Replace(cmd.CommandPath() + " " + flag))
+}
+
+// heedEnvironment has all verbs below cmd, and it, take flags from the environment
+// before they check their arguments, which depends on flags.
+func heedEnvironment(cmd *cobra.Command) {
+	check := cmd.Args
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if err := takeEnvironment(cmd); err != nil {
+			return err
+		}
+		if check == nil {
+			return nil
+		}
+		return check(cmd, args)
+	}
+	for _, verb := range cmd.Commands() {
+		heedEnvironment(verb)
+	}
+}
+
+// takeEnvironment sets flags that the command line has not. An empty variable is none.
+func takeEnvironment(cmd *cobra.Command) (err error) {
+	eachVariable(cmd, func(f *pflag.Flag, name string) {
+		value := os.Getenv(name)
+		if f.Changed || value == "" || err != nil {
+			return
+		}
+		if err = cmd.Flags().Set(f.Name, value); err != nil {
+			err = fmt.Errorf("%s: %w", name, flagError(cmd, err))
+			return
+		}
+		f.Annotations = map[string][]string{annotation: {name}}
+	})
+	return err
+}
+
+// eachVariable calls f for every flag of a verb that has a variable.
+func eachVariable(cmd *cobra.Command, f func(flag *pflag.Flag, variable string)) {
+	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+		if flag.Name != "help" {
+			f(flag, variable(cmd, flag.Name))
+		}
+	})
+}
+
+// fromEnvironment is which variables have set flags of the verb.
+func fromEnvironment(cmd *cobra.Command) []string {
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Annotations[annotation]...) })
+	return names
+}
+
+// variablesHelp is what --help says of the variables of a verb.
+func variablesHelp(cmd *cobra.Command) string {
+	width := 0
+	eachVariable(cmd, func(_ *pflag.Flag, name string) { width = max(width, len(name)) })
+	if width == 0 {
+		return ""
+	}
+	text := "\n\nVariables of the environment, for flags that are not given:"
+	eachVariable(cmd, func(f *pflag.Flag, name string) { text += fmt.Sprintf("\n  %-*s   --%s", width, name, f.Name) })
+	return text
+}

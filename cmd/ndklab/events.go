@@ -1,0 +1,263 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/spf13/cobra"
+)
+
+func eventsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "events [LAB|--all] [-f] [--since TIME] [-o text|json]",
+		Short: "Show what happened in a lab, or happens",
+		Long: `Shows what happened in a lab: the last 4096 events, which the lab keeps, and with
+--follow those that come, until the lab is down or Ctrl-C, which is no error here:
+the exit code is 0. Kinds of events are
+
+  lab-ready                            every node is ready, for the first time
+  node-down, node-up                   a node's agent has ended; is there again
+  link-changed                         a link was set, reset, cut or joined
+  workload-started, -progress, -done   of a run; -done also of one that failed
+  timeline-left                        only the timeline's entries are to come
+  qp-error                             a queue pair is in error, and why; where many are
+                                       at once, how many more
+  link-overrun                         the host could not keep up with a link
+  capture-started, capture-done        packets of an interface are recorded
+  spanning-tree                        the switches look for loops, or are done
+  warning                              what has no effect, and why
+  events-lost                          they came faster than they were read
+
+With -o json, each event is one line with one object. --all is all labs of this user
+that are up.`,
+		Example: `  ndklab events pair
+  ndklab events pair -f -o json
+  ndklab events pair --since 5m
+  ndklab events --all -f`,
+	}
+	output := outputFlag(cmd)
+	follow := cmd.Flags().BoolP("follow", "f", false, "go on with the events that come")
+	all := cmd.Flags().Bool("all", false, "all labs of this user")
+	since := new(sinceFlag)
+	cmd.Flags().Var(since, "since", "none from before `TIME`, such as 5m ago or 2026-01-02T15:04:05Z")
+	cmd.Args = labOrAll(all)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		sweep(cmd)
+		labs, err := watchedLabs(cmd, args, *all, since.at())
+		if err != nil {
+			return err
+		}
+		defer func() {
+			for i := range labs {
+				_ = labs[i].Close() // a client's close does no more than close
+			}
+		}()
+		show := &eventWriter{w: cmd.OutOrStdout(), output: *output}
+		show.kept(labs)
+		if *follow && show.failure() == nil {
+			return show.follow(cmd.Context(), labs)
+		}
+		return show.failure()
+	}
+	return cmd
+}
+
+// labOrAll checks the arguments of a verb that takes a lab or --all.
+func labOrAll(all *bool) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case *all && len(args) > 0:
+			return misuse("%s takes a lab or --all, found both", cmd.Name())
+		case len(args) > 1:
+			return misuse("%s takes one lab or --all, found %d labs", cmd.Name(), len(args))
+		}
+		return nil
+	}
+}
+
+// A watchedLab is a lab whose events are shown.
+type watchedLab struct {
+	*lab.Lab
+	events []lab.Event // that it keeps
+	next   uint64      // the number of the event to come
+}
+
+// watchLab connects to a lab.
+func watchLab(ctx context.Context, name string, since time.Time) (watchedLab, error) {
+	l, err := lab.Open(ctx, name)
+	if err != nil {
+		return watchedLab{}, err
+	}
+	events, next, err := l.Events(ctx, since)
+	if err != nil {
+		_ = l.Close() // a client's close does no more than close
+	}
+	return watchedLab{l, events, next}, err
+}
+
+// answerTime is how long each of all labs may take to answer.
+const answerTime = time.Second
+
+// watchedLabs are the named lab, or all labs of this user. Of these, one that does
+// not answer is left out, and said to be.
+func watchedLabs(cmd *cobra.Command, args []string, all bool, since time.Time) ([]watchedLab, error) {
+	if !all {
+		name, err := labArgument(cmd, args, "one lab or --all")
+		if err != nil {
+			return nil, err
+		}
+		l, err := watchLab(cmd.Context(), name, since)
+		if err != nil {
+			return nil, err
+		}
+		return []watchedLab{l}, nil
+	}
+	infos, err := lab.List(cmd.Context())
+	if err != nil {
+		return nil, err
+	}
+	var labs []watchedLab
+	for _, info := range infos {
+		ctx, cancel := context.WithTimeout(cmd.Context(), answerTime)
+		l, err := watchLab(ctx, info.Lab, since)
+		cancel()
+		if err != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "lab %s is left out: %v\n", info.Lab, err)
+			continue
+		}
+		labs = append(labs, l)
+	}
+	return labs, nil
+}
+
+// A sinceFlag is --since: an instant, or how long ago that was. It is a pflag.Value.
+type sinceFlag struct {
+	ago     time.Duration
+	instant time.Time
+	text    string
+}
+
+// Set implements pflag.Value.
+func (f *sinceFlag) Set(text string) error {
+	ago, err := time.ParseDuration(text)
+	if err == nil && ago >= 0 {
+		*f = sinceFlag{ago: ago, text: text}
+		return nil
+	}
+	instant, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return fmt.Errorf("expected how long ago, such as 5m, or a time, such as 2026-01-02T15:04:05Z")
+	}
+	*f = sinceFlag{instant: instant, text: text}
+	return nil
+}
+
+// Type implements pflag.Value: what --help calls the value.
+func (f *sinceFlag) Type() string { return "TIME" }
+
+// String implements pflag.Value.
+func (f *sinceFlag) String() string { return f.text }
+
+// at is the instant; the zero time if there is none.
+func (f *sinceFlag) at() time.Time {
+	if f.ago > 0 {
+		return time.Now().Add(-f.ago)
+	}
+	return f.instant
+}
+
+// An eventWriter prints the events of labs.
+type eventWriter struct {
+	output format
+
+	mu  sync.Mutex // guards what follows: one line at a time
+	w   io.Writer
+	err error // the first of w
+}
+
+func (ew *eventWriter) write(labName string, e *lab.Event) {
+	ew.mu.Lock()
+	defer ew.mu.Unlock()
+	if ew.err != nil {
+		return
+	}
+	r := &report.Event{Lab: labName, Time: e.Time, Seconds: e.At.Seconds(), Kind: e.Kind, Node: e.Node, Link: e.Link,
+		Workload: e.Workload, Lost: e.Lost, Text: e.Text}
+	if e.QP != nil {
+		r.QP = &report.QPError{QPN: e.QP.Number, Reason: e.QP.Reason, More: e.QP.More}
+		if e.QP.Remote.IsValid() {
+			r.QP.Remote = e.QP.Remote.String()
+		}
+	}
+	if ew.output == json {
+		ew.err = written(report.WriteJSONLine(ew.w, r))
+	} else {
+		ew.err = written(report.WriteEvent(ew.w, r))
+	}
+}
+
+// failure is the first error of writing, if any.
+func (ew *eventWriter) failure() error {
+	ew.mu.Lock()
+	defer ew.mu.Unlock()
+	return ew.err
+}
+
+// kept prints what labs keep, in the order of time.
+func (ew *eventWriter) kept(labs []watchedLab) {
+	type event struct {
+		of string
+		*lab.Event
+	}
+	var all []event
+	for i := range labs {
+		for j := range labs[i].events {
+			all = append(all, event{labs[i].Info().Lab, &labs[i].events[j]})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b event) int { return a.Time.Compare(b.Time) })
+	for _, e := range all {
+		ew.write(e.of, e.Event)
+	}
+}
+
+// follow prints what comes until ctx ends, which is how it is meant to end, or until
+// all labs are down, or the output takes no more.
+func (ew *eventWriter) follow(ctx context.Context, labs []watchedLab) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	for i := range labs {
+		l := &labs[i]
+		err := l.WatchFrom(ctx, l.next, func(e lab.Event) {
+			if ew.write(l.Info().Lab, &e); ew.failure() != nil {
+				stop()
+			}
+		})
+		if err != nil && ctx.Err() == nil && !isOver(l.Done()) {
+			return err
+		}
+	}
+	for i := range labs {
+		select {
+		case <-labs[i].Done():
+		case <-ctx.Done():
+		}
+	}
+	return ew.failure()
+}
+
+// isOver reports whether a channel is closed.
+func isOver(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/fabric/report/graph"
+	"github.com/spf13/cobra"
+)
+
+func graphCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "graph FILE|LAB [-f svg|dot|mermaid] [-w FILE]",
+		Short: "Draw a topology or a lab that is up",
+		Long: `Draws the nodes and links of a topology file or of a lab that is up, with the names
+of the interfaces and the impairments of the links. Of a lab it shows which nodes and
+links are down, and the impairments that links have now. What ends in .yaml or .yml, or
+has a slash in it, is a file.
+
+There are three forms: svg, a picture that browsers show, light or dark as the reader
+wants; dot, for graphviz; and mermaid, a diagram for Markdown. The drawing goes to
+standard output, or to a file that does not exist yet. In a picture of many links, what
+most of them have in common is said below; pointing at a link or node tells all of it.`,
+		Example: `  ndklab graph examples/leaf-spine.ndklab.yaml -w leaf-spine.svg
+  ndklab graph pair -f mermaid
+  ndklab graph examples/star.ndklab.yaml -f dot | neato -Tpng -o star.png`,
+		Args: arguments(1, 1, "one topology file or lab"),
+	}
+	form := drawing("svg")
+	cmd.Flags().VarP(&form, "format", "f", "how to draw: svg, dot or mermaid")
+	file := cmd.Flags().StringP("write", "w", "", "write to this `file`, which must not exist yet")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		g, err := readGraph(cmd, args[0])
+		if err != nil {
+			return err
+		}
+		text := drawings[form](g)
+		if *file != "" {
+			return writeNew(*file, text)
+		}
+		_, err = io.WriteString(cmd.OutOrStdout(), text)
+		return written(err)
+	}
+	return cmd
+}
+
+// readGraph is the graph of a topology file or of a lab that is up.
+func readGraph(cmd *cobra.Command, of string) (*graph.Graph, error) {
+	if strings.HasSuffix(of, ".yaml") || strings.HasSuffix(of, ".yml") || strings.Contains(of, "/") {
+		t, err := readTopology(cmd.Context(), of)
+		if err != nil {
+			return nil, err
+		}
+		return graph.Of(t), nil
+	}
+	sweep(cmd)
+	return inspectGraph(cmd.Context(), of)
+}
+
+func inspectGraph(ctx context.Context, name string) (*graph.Graph, error) {
+	l, err := lab.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	i, err := l.Inspect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return graph.OfLab(i.Lab, i.Nodes, i.Links, i.Externals), nil
+}
+
+// drawings are the forms of a graph.
+var drawings = map[drawing]func(*graph.Graph) string{
+	"svg":     (*graph.Graph).SVG,
+	"dot":     (*graph.Graph).DOT,
+	"mermaid": (*graph.Graph).Mermaid,
+}
+
+// A drawing is the form of a graph. It is a pflag.Value.
+type drawing string
+
+func (d *drawing) String() string { return string(*d) }
+func (d *drawing) Type() string   { return "svg|dot|mermaid" }
+func (d *drawing) Set(value string) error {
+	if drawings[drawing(value)] == nil {
+		return errors.New("expected svg, dot or mermaid")
+	}
+	*d = drawing(value)
+	return nil
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/spf13/cobra"
+)
+
+func logsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "logs [LAB[/NODE]] [-f] [--tail N] [-o text|json]",
+		Short: "Show what a lab's processes have logged",
+		Long: `Shows the log of a lab that is up, which its processes write to: the supervisor its
+events and warnings, a node's agent what goes wrong with its adapter. With LAB/NODE
+it is only the lines that the node wrote and those that name it.
+
+--follow goes on with the lines that come, until the lab is down or Ctrl-C, which
+is no error here: the exit code is 0. The log is read also of a lab that does not
+answer any more. With -o json, each line is one line with one object.`,
+		Example: `  ndklab logs pair
+  ndklab logs pair/server -f
+  ndklab logs pair --tail 20`,
+		Args: arguments(0, 1, "one lab or node"),
+	}
+	output := outputFlag(cmd)
+	follow := cmd.Flags().BoolP("follow", "f", false, "go on with the lines that come")
+	tail := tailFlag(-1)
+	cmd.Flags().Var(&tail, "tail", "of the lines that there are, the last `N` only")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		sweep(cmd)
+		arg, err := labArgument(cmd, args, "one lab or node")
+		if err != nil {
+			return err
+		}
+		labName, node, err := target(arg)
+		if err != nil {
+			return err
+		}
+		options := lab.LogOptions{Node: node, Tail: int(tail), Follow: *follow}
+		w := cmd.OutOrStdout()
+		return lab.Logs(cmd.Context(), labName, options, func(line []byte) error {
+			if *output == json {
+				return written(report.WriteJSONLine(w, &report.LogLine{Lab: labName, Text: string(line)}))
+			}
+			_, err := fmt.Fprintf(w, "%s\n", line)
+			return written(err)
+		})
+	}
+	return cmd
+}
+
+// A tailFlag is a number of lines; negative: all. It is a pflag.Value.
+type tailFlag int
+
+// Set implements pflag.Value.
+func (f *tailFlag) Set(text string) error {
+	n, err := strconv.ParseUint(text, 10, 31)
+	if err != nil {
+		return errors.New("expected a number of lines")
+	}
+	*f = tailFlag(n)
+	return nil
+}
+
+// Type implements pflag.Value: what --help calls the value.
+func (f *tailFlag) Type() string { return "N" }
+
+// String implements pflag.Value: the default, which is all.
+func (f *tailFlag) String() string { return "" }

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+func shellCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   shellVerb + " LAB/NODE [--shell PATH] [-T]",
+		Short: "Run a shell in a node",
+		Long: `Runs a shell in a node, as exec runs any command: the one that SHELL names, or sh.
+Its prompt begins with the node's name, unless the shell's own files set another:
+bash, dash and busybox do as they are told.`,
+		Example: `  ndklab shell pair/client
+  ndklab shell pair/client --shell /bin/sh
+  echo 'ip route' | ndklab shell pair/client`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := arguments(1, 1, "one node")(cmd, args); err != nil {
+				return err
+			}
+			return isNode(args[0])
+		},
+	}
+	shell := cmd.Flags().String("shell", "", "the shell's `PATH`, instead of $SHELL")
+	plain := noTTYFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		path := *shell
+		if path == "" {
+			path = os.Getenv("SHELL")
+		}
+		if path == "" {
+			path = "sh"
+		}
+		return runIn(cmd, args[0], []string{path}, withPrompt(os.Environ(), args[0]), *plain)
+	}
+	return cmd
+}
+
+// withPrompt has shells say where they are. Shells take PS1 as it is, but for what
+// their files say. Of bash these almost always set it, and so PROMPT_COMMAND, which
+// bash runs before it prompts, puts the node in front, and itself away.
+func withPrompt(env []string, target string) []string {
+	return append(env,
+		"PS1=["+target+"] # ",
+		fmt.Sprintf(`PROMPT_COMMAND=unset PROMPT_COMMAND; case $PS1 in *"[%[1]s]"*) ;; *) PS1="[%[1]s] $PS1" ;; esac`, target))
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/spf13/cobra"
+)
+
+func waitCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "wait [LAB[/NODE]] --for CONDITION [--timeout TIME] [-o text|json]",
+		Short: "Wait until a lab or a node is in some state",
+		Long: `Waits until a condition holds, and says what it found. Conditions are
+
+  ready           every node of the lab is ready, or the node is; the lab need not
+                  be there yet
+  down            nothing is left of the lab, or the node is down
+  workload=NAME   the workload of that name is done, in the run that goes on or was
+                  the last; if there was none, in the one to come
+  COUNTER>=N      that counter of the node, or the sum of all nodes' of the lab, is
+                  so, or with >, ==, <=, <: the NDIS and transport counters of
+                  "ndklab counters", under their names there
+
+The exit code is 0 if it holds; 1 if it does not within --timeout, or if the
+workload had errors; 2 if there is no such lab, node, workload or counter.`,
+		Example: `  ndklab wait pair --for ready
+  ndklab wait pair --for workload=bulk --timeout 5m
+  ndklab wait pair/server --for 'Accept>=2'
+  ndklab wait pair/server --for down
+  ndklab wait pair --for 'retransmitted>0' -o json`,
+		Args: arguments(0, 1, "one lab or node"),
+	}
+	output := outputFlag(cmd)
+	forWhat := cmd.Flags().String("for", "", "what to wait for: a `CONDITION`")
+	timeout := cmd.Flags().Duration("timeout", 30*time.Second, "wait no longer than `TIME`; 0 is without end")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		arg, err := labArgument(cmd, args, "one lab or node")
+		if err != nil {
+			return err
+		}
+		labName, node, err := target(arg)
+		if err != nil {
+			return err
+		}
+		if *forWhat == "" {
+			return misuse("wait needs --for: ready, down, workload=NAME, or a counter with its bound, such as Connect>=2")
+		}
+		condition, err := lab.ParseCondition(*forWhat)
+		if err != nil {
+			return misuse("--for: %v", err)
+		}
+		if *timeout < 0 {
+			return misuse("--timeout %v, expected a time of 0 or more", *timeout)
+		}
+		sweep(cmd)
+		begin := time.Now()
+		got, err := lab.Await(cmd.Context(), labName, node, condition, *timeout)
+		if err != nil {
+			return err
+		}
+		result := &report.Awaited{Lab: labName, Node: node, For: condition.String(), Reached: got.Reached, Failed: got.Failed,
+			Got: got.Got, Seconds: time.Since(begin).Seconds()}
+		err = output.print(cmd.OutOrStdout(), result, func(w io.Writer) error { return writeAwaited(w, arg, result) })
+		if err == nil && (!got.Reached || got.Failed) {
+			return exitStatus(exitFailed)
+		}
+		return err
+	}
+	return cmd
+}
+
+func writeAwaited(w io.Writer, target string, a *report.Awaited) error {
+	if !a.Reached {
+		_, err := fmt.Fprintf(w, "%s: not %s after %.1f s: %s\n", target, a.For, a.Seconds, a.Got)
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%s: %s\n", target, a.Got)
+	return err
+}

@@ -1,0 +1,282 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/report"
+)
+
+// This file is how commands wait for a lab to be in some state. What is in the lab the
+// supervisor waits for, woken by events where these tell, else looking from time to
+// time. Whether there is a lab only the waiting command can see.
+
+// Awaited is how waiting for a condition ended.
+type Awaited struct {
+	Reached bool
+	Failed  bool   // it is a workload that had errors
+	Got     string // in what state it was found last, for people
+}
+
+// awaitPoll is how often it is looked whether a lab is there.
+const awaitPoll = 20 * time.Millisecond
+
+// Await waits until a condition holds for a lab or, unless node is "", for that node
+// of it; at most for timeout, unless that is 0. A lab that is to be ready need not be
+// there yet.
+func Await(ctx context.Context, name, node string, c Condition, timeout time.Duration) (*Awaited, error) {
+	p, err := placeOf(name)
+	if err != nil {
+		return nil, err
+	}
+	waiting := ctx
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		waiting, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	a := new(Awaited)
+	switch {
+	case c.State == Down && node == "":
+		err = p.awaitDown(waiting, a)
+	case c.State == Ready:
+		err = p.awaitReady(waiting, a)
+	default:
+		// One that is not there is not waited for: it is more likely a wrong name.
+		var l *Lab
+		if l, err = Open(waiting, name); err == nil {
+			_ = l.Close() // a client's close does no more than close
+			err = p.awaitReady(waiting, a)
+		}
+	}
+	inside := node != "" || c.State == ""
+	if err == nil && inside && a.Reached {
+		err = p.awaitInside(waiting, node, c, a)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case errors.Is(err, context.DeadlineExceeded):
+		a.Reached = false
+		if a.Got == "" {
+			a.Got = "no answer"
+		}
+		return a, nil
+	case err != nil:
+		return nil, err
+	}
+	return a, nil
+}
+
+// repeat calls look every awaitPoll until it says that it is done. Its error is also
+// ctx's.
+func repeat(ctx context.Context, look func() (done bool, err error)) error {
+	tick := time.NewTicker(awaitPoll)
+	defer tick.Stop()
+	for {
+		if done, err := look(); done || err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// awaitDown waits until nothing is left of a lab. Its lock tells, also of one that does
+// not answer.
+func (p place) awaitDown(ctx context.Context, a *Awaited) error {
+	return repeat(ctx, func() (bool, error) {
+		locked, err := p.lock(false)
+		switch {
+		case errors.Is(err, errLocked):
+			a.Got = "up"
+			return false, nil
+		case err == nil:
+			locked.Close() // of a lab that is dead, which the next command sweeps
+		case !errors.Is(err, fs.ErrNotExist):
+			return false, err
+		}
+		a.Reached, a.Got = true, Down
+		return true, nil
+	})
+}
+
+// awaitReady waits until a lab is there and all of its nodes are ready.
+func (p place) awaitReady(ctx context.Context, a *Awaited) error {
+	return repeat(ctx, func() (bool, error) {
+		l, err := open(ctx, p)
+		switch {
+		case errors.Is(err, errNoLab):
+			a.Got = "not up"
+			return false, nil
+		case err != nil:
+			return false, err
+		}
+		_ = l.Close() // a client's close does no more than close
+		a.Got = l.info.State
+		a.Reached = l.info.State == Ready
+		return a.Reached, nil
+	})
+}
+
+// awaitInside has the supervisor wait. It is told how long, so that it can say what it
+// saw last.
+func (p place) awaitInside(ctx context.Context, node string, c Condition, a *Awaited) error {
+	l, err := open(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	params := awaitParams{Node: node, Condition: c}
+	if deadline, ok := ctx.Deadline(); ok {
+		params.Timeout = max(time.Until(deadline), 1)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(context.WithoutCancel(ctx), deadline.Add(answerTime))
+		defer cancel()
+	}
+	*a = Awaited{}
+	return l.call(ctx, methodAwait, params, a)
+}
+
+type awaitParams struct {
+	Node      string // "" is the lab
+	Condition Condition
+	Timeout   time.Duration // 0: none
+}
+
+// await answers methodAwait.
+func (s *Supervisor) await(ctx context.Context, r *control.Request) (*Awaited, error) {
+	var params awaitParams
+	if err := r.Decode(&params); err != nil {
+		return nil, err
+	}
+	look, err := s.looker(&params)
+	if err != nil {
+		return nil, err
+	}
+	var late <-chan time.Time
+	if params.Timeout > 0 {
+		late = time.After(params.Timeout)
+	}
+	for {
+		begin, next := time.Now(), s.history.next()
+		a, err := look(ctx)
+		if err != nil || a.Reached {
+			return a, err
+		}
+		var again <-chan time.Time
+		_, came, event := s.history.from(next)
+		switch {
+		case params.Condition.Counter != "":
+			// However many nodes have to be asked, they spend a tenth of the time on that.
+			again = time.After(max(counterPoll, 10*time.Since(begin)))
+			event = nil
+		case came > 0: // meanwhile
+			continue
+		}
+		select {
+		case <-event:
+		case <-again:
+		case <-late:
+			return a, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// counterPoll is how often counters are read that somebody waits for, at most.
+const counterPoll = 20 * time.Millisecond
+
+// looker returns what looks whether a condition holds.
+func (s *Supervisor) looker(params *awaitParams) (look func(context.Context) (*Awaited, error), err error) {
+	c := params.Condition
+	switch {
+	case c.Workload != "" && params.Node != "":
+		return nil, control.Errorf(control.Usage, "workload=%s is of a lab, not of a node", c.Workload)
+	case c.Workload != "":
+		if !s.hasWorkload(c.Workload) {
+			return nil, control.Errorf(control.Usage, "lab %s has no workload %q", s.name, c.Workload)
+		}
+		return func(context.Context) (*Awaited, error) { return s.lookAtWorkload(c.Workload), nil }, nil
+	case c.Counter != "":
+		nodes, err := s.pick(params.Node)
+		if err != nil && s.byName[params.Node] == nil {
+			return nil, err
+		}
+		if err != nil { // it is down
+			nodes = []*labNode{s.byName[params.Node]}
+		}
+		return func(ctx context.Context) (*Awaited, error) { return lookAtCounter(c, inspect(ctx, nodes)) }, nil
+	}
+	n := s.byName[params.Node]
+	if n == nil {
+		_, err := s.Node(params.Node) // which says why
+		return nil, err
+	}
+	return func(ctx context.Context) (*Awaited, error) {
+		state := inspect(ctx, []*labNode{n})[0].State
+		return &Awaited{Reached: state == c.State, Got: state}, nil
+	}, nil
+}
+
+func (s *Supervisor) hasWorkload(name string) bool {
+	for i := range s.topo.Workloads {
+		if s.topo.Workloads[i].Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// lookAtWorkload is how a workload fares in the present run or, if none goes on, fared
+// in the last.
+func (s *Supervisor) lookAtWorkload(name string) *Awaited {
+	s.mu.Lock()
+	r := s.running
+	s.mu.Unlock()
+	if r == nil {
+		return &Awaited{Got: "no run has begun"}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if done, ok := r.done[name]; ok {
+		return &done
+	}
+	if isClosed(r.over) {
+		return &Awaited{Got: "the last run was interrupted"}
+	}
+	return &Awaited{Got: "running"}
+}
+
+// lookAtCounter holds a counter, added up over nodes, against a bound.
+func lookAtCounter(c Condition, nodes []report.Node) (*Awaited, error) {
+	sum, found := uint64(0), false
+	known := map[string]bool{}
+	for i := range nodes {
+		for _, counters := range []map[string]uint64{nodes[i].Counters, nodes[i].Transport} {
+			value, ok := counters[c.Counter]
+			sum, found = sum+value, found || ok
+			for name := range counters {
+				known[name] = true
+			}
+		}
+	}
+	switch {
+	case len(known) == 0:
+		return &Awaited{Got: "no node answers"}, nil
+	case !found:
+		return nil, control.Errorf(control.Usage, "there is no counter %q, but %s", c.Counter, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+	}
+	return &Awaited{Reached: c.holds(sum), Got: fmt.Sprintf("%s is %d", c.Counter, sum)}, nil
+}

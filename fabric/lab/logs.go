@@ -1,0 +1,152 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"regexp"
+	"time"
+
+	"github.com/ndklab/ndklab/control"
+	"golang.org/x/sys/unix"
+)
+
+// This file is how commands read a lab's log, which all of its processes write to. It
+// needs no answer of the lab, so that the log can be read of one that hangs.
+
+// LogOptions say what of a log is read.
+type LogOptions struct {
+	Node   string // only lines of this node and about it; "" for all
+	Tail   int    // only so many of the last lines that there are; negative: all
+	Follow bool   // go on until the lab is over or ctx ends, which is no error
+}
+
+// logPoll is how often a log that is followed is looked at: one stat and one flock.
+const logPoll = 50 * time.Millisecond
+
+// Logs calls line for the lines of a lab's log, without the ends of lines, oldest
+// first, until it returns an error. The slice is valid for the call. A log that is
+// cut short while it is followed is read from its new beginning.
+func Logs(ctx context.Context, name string, options LogOptions, line func([]byte) error) error {
+	p, err := placeOf(name)
+	if err != nil {
+		return err
+	}
+	r := &logReader{wanted: linesOf(options.Node)}
+	if r.life, err = os.OpenFile(p.stateFile(), os.O_RDWR|unix.O_NOFOLLOW, 0); err == nil {
+		defer r.life.Close()
+		r.log, err = os.Open(p.logFile())
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return control.Errorf(control.Usage, "lab %s is not up: a lab's log goes with it", name)
+	}
+	if err != nil {
+		return err
+	}
+	defer r.log.Close()
+	if err := r.tail(options.Tail, line); err != nil || !options.Follow {
+		return err
+	}
+	return r.follow(ctx, line)
+}
+
+// linesOf is what lines a node's are: those that it wrote itself, which begin with
+// its name, and those that name it.
+func linesOf(node string) *regexp.Regexp {
+	if node == "" {
+		return regexp.MustCompile("")
+	}
+	return regexp.MustCompile(`\bnode ` + regexp.QuoteMeta(node) + `($|[^a-z0-9-])`)
+}
+
+// A logReader reads a log that grows.
+type logReader struct {
+	wanted *regexp.Regexp
+	life   *os.File // the state file, whose lock tells when the lab is over
+	log    *os.File
+	at     int64  // where log is read next
+	part   []byte // of a line whose end is not there yet
+}
+
+// mostLine is how much of a line without an end is waited for, in bytes.
+const mostLine = 1 << 20
+
+// read calls line for the wanted lines up to the present end.
+func (r *logReader) read(line func([]byte) error) error {
+	info, err := r.log.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() < r.at {
+		r.at, r.part = 0, nil
+	}
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := r.log.ReadAt(buf, r.at)
+		r.at += int64(n)
+		r.part = append(r.part, buf[:n]...)
+		for {
+			text, rest, ended := bytes.Cut(r.part, []byte("\n"))
+			if !ended && len(text) < mostLine {
+				break
+			}
+			r.part = rest
+			if r.wanted.Match(text) {
+				if err := line(text); err != nil {
+					return err
+				}
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			r.part = bytes.Clone(r.part) // lets go of what is behind it
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("log: %w", err)
+		}
+	}
+}
+
+// tail reads what there is and calls line for the last n lines of it.
+func (r *logReader) tail(n int, line func([]byte) error) error {
+	if n < 0 {
+		return r.read(line)
+	}
+	var last [][]byte
+	err := r.read(func(text []byte) error {
+		if last = append(last, bytes.Clone(text)); len(last) > n {
+			last = last[1:]
+		}
+		return nil
+	})
+	for _, text := range last {
+		if err == nil {
+			err = line(text)
+		}
+	}
+	return err
+}
+
+// follow reads what comes.
+func (r *logReader) follow(ctx context.Context, line func([]byte) error) error {
+	tick := time.NewTicker(logPoll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		over := tryLock(r.life)
+		if err := r.read(line); err != nil || over == nil {
+			return err // of what was written before the lab was over, nothing is missing
+		}
+		if !errors.Is(over, errLocked) {
+			return over
+		}
+	}
+}

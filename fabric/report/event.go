@@ -1,0 +1,35 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"time"
+)
+
+// An Event is something that happened in a lab.
+type Event struct {
+	Lab      string    `json:"lab"`
+	Time     time.Time `json:"time"`
+	Seconds  float64   `json:"seconds"` // since all nodes were ready; 0 before
+	Kind     string    `json:"kind"`
+	Node     string    `json:"node,omitempty"`
+	Link     string    `json:"link,omitempty"` // one of its endpoints
+	Workload string    `json:"workload,omitempty"`
+	Lost     uint64    `json:"lost,omitempty"` // events between the last one and this
+	QP       *QPError  `json:"qp,omitempty"`
+	Text     string    `json:"text"`
+}
+
+// A QPError is what is known of a queue pair in error, or of how many more there are.
+type QPError struct {
+	QPN    uint32 `json:"qpn,omitempty"`
+	Remote string `json:"remote,omitempty"` // the peer's address
+	Reason string `json:"reason,omitempty"`
+	More   uint64 `json:"more,omitempty"`
+}
+
+// WriteEvent writes an event as a line for people.
+func WriteEvent(w io.Writer, e *Event) error {
+	_, err := fmt.Fprintf(w, "%s  %s  %-17s  %s\n", e.Time.Local().Format("2006-01-02 15:04:05.000"), e.Lab, e.Kind, e.Text)
+	return err
+}

@@ -1,0 +1,113 @@
+// Package terminal lends the caller's terminal to a command that runs in a node.
+//
+// The caller makes a pseudo-terminal and gives the command one end of it, as any
+// other file; the command becomes its session's leader and takes that end for its
+// controlling terminal (node.Command.Terminal). The caller keeps the other end, and
+// copies between it and its own terminal, which is raw meanwhile: keys are the
+// node's terminal's to act upon, so that Ctrl-C ends what runs in its foreground
+// there. When the caller ends, however it does, the kernel hangs the node's
+// terminal up.
+//
+// Both ends are of the caller's devpts, which nodes see too, since their mounts are
+// copies of the caller's: `tty` prints its name there. The package knows nothing of
+// nodes and labs, and starts no process.
+//
+// Start reading at Attach.
+package terminal
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Open makes a pseudo-terminal: the end that controls it, and the one that programs
+// take for their terminal. Neither becomes the caller's controlling terminal.
+func Open() (control, peer *os.File, err error) {
+	control, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("pseudo-terminal: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			control.Close()
+		}
+	}()
+	var number int
+	err = ioctl(control, func(fd int) error {
+		if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil { // it is made locked
+			return err
+		}
+		number, err = unix.IoctlGetInt(fd, unix.TIOCGPTN)
+		return err
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("pseudo-terminal: %w", err)
+	}
+	peer, err = os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("pseudo-terminal: %w", err)
+	}
+	return control, peer, nil
+}
+
+// Is reports whether f is a terminal.
+func Is(f *os.File) bool {
+	_, err := attributes(f)
+	return err == nil
+}
+
+// attributes are a terminal's (termios(3)).
+func attributes(f *os.File) (*unix.Termios, error) {
+	var t *unix.Termios
+	err := ioctl(f, func(fd int) (err error) {
+		t, err = unix.IoctlGetTermios(fd, unix.TCGETS)
+		return err
+	})
+	return t, err
+}
+
+func setAttributes(f *os.File, t *unix.Termios) error {
+	return ioctl(f, func(fd int) error { return unix.IoctlSetTermios(fd, unix.TCSETS, t) })
+}
+
+// raw is t for a terminal that passes on what is typed, and shows what it is sent,
+// as it is (cfmakeraw(3)).
+func raw(t unix.Termios) *unix.Termios {
+	t.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON
+	t.Oflag &^= unix.OPOST
+	t.Lflag &^= unix.ECHO | unix.ECHONL | unix.ICANON | unix.ISIG | unix.IEXTEN
+	t.Cflag &^= unix.CSIZE | unix.PARENB
+	t.Cflag |= unix.CS8
+	t.Cc[unix.VMIN], t.Cc[unix.VTIME] = 1, 0
+	return &t
+}
+
+// copySize gives one terminal the size of another's window.
+func copySize(to, from *os.File) error {
+	var size *unix.Winsize
+	err := ioctl(from, func(fd int) (err error) {
+		size, err = unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return ioctl(to, func(fd int) error { return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, size) })
+}
+
+// ioctl calls do with f's descriptor, which stays as it is: File.Fd would make it
+// blocking.
+func ioctl(f *os.File, do func(fd int) error) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	if err := raw.Control(func(fd uintptr) { failed = do(int(fd)) }); err != nil {
+		return err
+	}
+	return failed
+}

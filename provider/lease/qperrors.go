@@ -1,0 +1,80 @@
+package lease
+
+import (
+	"sync"
+	"time"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/provider"
+)
+
+// How many errors of queue pairs are told of one by one, and how often: when a peer
+// goes, thousands may come at once. The others are counted.
+const (
+	errorsAtOnce  = 16
+	errorInterval = 250 * time.Millisecond
+)
+
+// An ErrorTeller tells another process of queue pairs in error, with notices that each
+// have a list of provider.QPError. Its goroutine lives only while there is something
+// to tell.
+type ErrorTeller struct {
+	conn   *control.Conn
+	method string
+
+	mu      sync.Mutex // guards what follows
+	waiting []provider.QPError
+	more    uint64 // that came while so many waited
+	telling bool   // the goroutine is there
+}
+
+// NewErrorTeller tells over conn, by notices of that method.
+func NewErrorTeller(conn *control.Conn, method string) *ErrorTeller {
+	return &ErrorTeller{conn: conn, method: method}
+}
+
+// Tell takes an error to be told of. It does not block.
+func (t *ErrorTeller) Tell(e provider.QPError) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case e.More > 0:
+		t.more += e.More
+	case len(t.waiting) < errorsAtOnce:
+		t.waiting = append(t.waiting, e)
+	default:
+		t.more++
+	}
+	if !t.telling {
+		t.telling = true
+		go t.tell()
+	}
+}
+
+// tell tells until there is nothing left, or the channel has ended.
+func (t *ErrorTeller) tell() {
+	for {
+		list := t.take()
+		if list == nil || t.conn.Notify(t.method, list) != nil {
+			return
+		}
+		select {
+		case <-time.After(errorInterval):
+		case <-t.conn.Done():
+			return
+		}
+	}
+}
+
+// take is what waits; nil if nothing does, and then the goroutine ends.
+func (t *ErrorTeller) take() []provider.QPError {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	list := t.waiting
+	if t.more > 0 {
+		list = append(list, provider.QPError{More: t.more})
+	}
+	t.waiting, t.more = nil, 0
+	t.telling = len(list) > 0
+	return list
+}

@@ -1,0 +1,64 @@
+package lease
+
+import (
+	"context"
+	"testing"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/provider"
+)
+
+// Of many errors at once some are told of one by one, and all are counted; those to come
+// later are told of, too.
+func TestErrorTeller(t *testing.T) {
+	const many = 1000
+	notices := make(chan []provider.QPError, 8)
+	ours, theirs, err := control.Pair(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ours.Close()
+	peer, err := control.FromFile(theirs, func(_ context.Context, r *control.Request) (any, error) {
+		var list []provider.QPError
+		if err := r.Decode(&list); err != nil || r.Method != methodQPErrors {
+			t.Errorf("%s: %v", r.Method, err)
+		}
+		notices <- list
+		return nil, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	teller := NewErrorTeller(ours, methodQPErrors)
+	tell := func(from, n int) {
+		for i := range n {
+			teller.Tell(provider.QPError{Number: uint32(from + i)})
+		}
+		teller.Tell(provider.QPError{More: 7})
+	}
+	tell(1, many)
+	next := uint32(1)
+	for told := uint64(0); told < many+7; {
+		single := 0
+		for _, e := range <-notices {
+			if e.More > 0 {
+				told += e.More
+				continue
+			}
+			if e.Number < next {
+				t.Fatalf("queue pair %d again", e.Number)
+			}
+			next = e.Number + 1
+			told++
+			single++
+		}
+		if single > errorsAtOnce {
+			t.Errorf("%d at once", single)
+		}
+	}
+	tell(2000, 1)
+	if list := <-notices; len(list) == 0 || list[0].Number != 2000 {
+		t.Errorf("told of %+v", list)
+	}
+}
