@@ -24,6 +24,7 @@ the exit code is 0. Kinds of events are
   lab-ready                            every node is ready, for the first time
   node-down, node-up                   a node's agent has ended; is there again
   link-changed                         a link was set, reset, cut or joined
+  node-removed, link-added, -removed   by apply; lab-changed when that is done
   workload-started, -progress, -done   of a run; -done also of one that failed
   timeline-left                        only the timeline's entries are to come
   qp-error                             a queue pair is in error, and why; where many are

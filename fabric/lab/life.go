@@ -25,7 +25,9 @@ type life struct {
 	unwatch func()        // ends what watches the group's memory
 	agent   *node.Agent
 	hostPID int
-	began   time.Duration // by the clock of labNode.reviver
+	// progress is how far the node has come.
+	progress *progress
+	began    time.Duration // by the clock of labNode.reviver
 
 	// stopping is why the node is being stopped; "" if its end is its own. Guarded by
 	// labNode.mu, as is signal, the last that a command has sent; 0 if none has.
@@ -40,7 +42,7 @@ type life struct {
 // begin starts the agent of a node. A later start has other random numbers than the
 // one before: what is still under way must not be taken for the new node's.
 func (s *Supervisor) begin(spec *topology.Node, start int) (*life, error) {
-	l := &life{began: clock.Real().Now(), unwatch: func() {}, down: make(chan struct{}), over: make(chan struct{})}
+	l := &life{progress: newProgress(&spec.Setup), began: clock.Real().Now(), unwatch: func() {}, down: make(chan struct{}), over: make(chan struct{})}
 	if err := l.limit(s.name, spec, s.groups); err != nil {
 		return nil, fmt.Errorf("node %s: limits: %w", spec.Name, err)
 	}
@@ -165,29 +167,25 @@ const startTime = 30 * time.Second
 // startAgain starts a node that is down, and its links as they were last asked to be.
 // The caller has the right to change the node. An error does not mean that it is down
 // still: it may be that a spanning tree does not stand.
-func (s *Supervisor) startAgain(ctx context.Context, n *labNode) (err error) {
+func (s *Supervisor) startAgain(ctx context.Context, n *labNode) error {
 	n.reviver.cancel()
 	<-n.current().over
-	// It starts as the topology has it by now, so it owes nothing more. An Apply has
-	// others see the new topology before it notes what they owe (change.adopt): in this
-	// order no debt is forgotten that is not paid.
-	owed := n.settled()
-	defer func() {
-		if err != nil {
-			n.owe(owed)
-		}
-	}()
-	s = s.now()
-	n = s.as(n)
 	n.mu.Lock()
+	owed := n.due
+	n.due = dueNothing
 	first := n.life.agent == nil // an Apply has added the node
 	if !first {
 		n.restarts++
 	}
 	start := n.restarts
 	n.mu.Unlock()
+	// What the node owed it gets by being started as the lab has it now. Looking at that
+	// comes second, as an Apply first shows the lab and then notes what is owed to it.
+	s = s.now()
+	n = s.as(n)
 	l, err := s.begin(n.spec, start)
 	if err != nil {
+		n.owe(owed)
 		return err
 	}
 	soon, cancel := context.WithTimeout(ctx, startTime)
@@ -197,6 +195,7 @@ func (s *Supervisor) startAgain(ctx context.Context, n *labNode) (err error) {
 		<-l.agent.Done()
 		s.reaper.Collected(l.agent.PID())
 		s.unplugAll(n)
+		n.owe(owed)
 		return err
 	}
 	n.mu.Lock()
@@ -208,7 +207,9 @@ func (s *Supervisor) startAgain(ctx context.Context, n *labNode) (err error) {
 	}
 	s.Publish(Event{Kind: NodeUp, Node: n.spec.Name, Text: fmt.Sprintf(words, n.spec.Name)})
 	go s.watchNode(n, l)
-	return s.growTree(ctx, s.switched(n)...)
+	err = s.growTree(ctx, s.switched(n)...)
+	s.readyAgain(n, l)
+	return err
 }
 
 // bringUp makes the interfaces of a node whose agent has just been started, has it
@@ -218,6 +219,9 @@ func (s *Supervisor) bringUp(ctx context.Context, n *labNode, l *life) error {
 		if err := s.replug(ctx, s.links[i.Link], i.End, l.agent.PID()); err != nil {
 			return fmt.Errorf("node %s: %w", n.spec.Name, err)
 		}
+	}
+	if err := s.furnish(ctx, n, l); err != nil {
+		return err
 	}
 	if err := l.up(ctx); err != nil {
 		return err
