@@ -33,11 +33,22 @@ func act(t testing.TB, l *Lab, name string, action Action, state string) *NodeCh
 // if it never comes, however busy the machine is. Nothing of it goes on in the nodes.
 func roundTrip(t testing.TB, l *Lab, from, to, address string) string {
 	t.Helper()
+	return roundTripWithin(t, l, from, to, address, testTime/2)
+}
+
+// cutOff reports whether nothing comes to a node at an address from another.
+func cutOff(t testing.TB, l *Lab, from, to, address string) bool {
+	t.Helper()
+	return roundTripWithin(t, l, from, to, address, echoTime) == "lost"
+}
+
+func roundTripWithin(t testing.TB, l *Lab, from, to, address string, limit time.Duration) string {
+	t.Helper()
 	server := program(t, l, to, "echo 5001")
 	if got := server.line(t); got != "bound" {
 		t.Fatal(got)
 	}
-	p := program(t, l, from, fmt.Sprintf("ping %s:5001 %v", address, testTime/2))
+	p := program(t, l, from, fmt.Sprintf("ping %s:5001 %v", address, limit))
 	if _, err := p.stdin.WriteString("\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -156,6 +167,9 @@ func TestStoppedNode(t *testing.T) {
 	if got := states(t, l); got != "down down up" {
 		t.Errorf("links %s amid a partition", got)
 	}
+	if !cutOff(t, l, "n1", "n2", "10.0.1.2") {
+		t.Error("the link to n2 carries packets amid a partition")
+	}
 	act(t, l, "n1", StopNode, nodeDown)
 	if _, err := l.Heal(ctx); err != nil {
 		t.Fatal(err)
@@ -173,6 +187,9 @@ func TestStoppedNode(t *testing.T) {
 	act(t, l, "n1", RestartNode, nodeReady)
 	if got := states(t, l); got != "up down up" {
 		t.Errorf("links %s, want the one down that was taken down", got)
+	}
+	if !cutOff(t, l, "n1", "n2", "10.0.1.2") {
+		t.Error("the link that was taken down carries packets")
 	}
 }
 

@@ -74,10 +74,7 @@ func TestRouters(t *testing.T) {
 		t.Errorf("%+v", r.Workloads)
 	}
 	// A link between routers is probed as any other.
-	v, err := l.VerifyLink(testContext(t), "r2:eth0", Probes{Count: 200})
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := verified(t, l, "r2:eth0", Probes{Count: 200})
 	if there, back := v.Directions[0], v.Directions[1]; !v.Passed || there.From != "r1:eth1" || there.Received != 200 || back.Received != 200 || there.Delay.Min < 2000 {
 		t.Errorf("%+v", v)
 	}

@@ -184,10 +184,7 @@ func TestVerifyLinkOfSwitch(t *testing.T) {
 	}
 	l := start(t, f.Topology)
 	for endpoint, impaired := range map[string]bool{"sw:p0": false, "h1:eth0": true} {
-		v, err := l.VerifyLink(testContext(t), endpoint, Probes{Count: 300})
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := verified(t, l, endpoint, Probes{Count: 300})
 		there, back := v.Directions[0], v.Directions[1]
 		if !v.Passed || there.From != v.Endpoints[0] || there.Sent != 300 || back.Sent != 300 || back.Received != 300 ||
 			(there.Lost > 0) != impaired || (there.Delay.Min >= 3000) != impaired || (back.Delay.Min >= 1000) != impaired {
