@@ -188,7 +188,7 @@ func (f *Facts) setup() Finding {
 func (f *Facts) nodes() Finding {
 	return judged(f.Inside.Node, "a process in network, mount and UTS namespaces of its own", Finding{
 		Name: "nodes", State: Missing, Required: true, Consequence: "no node can start",
-		Remedy: "as root: raise user.max_net_namespaces, max_mnt_namespaces and max_uts_namespaces",
+		Remedy: "as root: raise user.max_net_namespaces, max_mnt_namespaces, max_pid_namespaces and max_uts_namespaces",
 	})
 }
 

@@ -38,7 +38,7 @@ const (
 )
 
 // namespaceLimits are the kinds of namespaces that every node has (user_namespaces(7)).
-var namespaceLimits = []string{"user.max_net_namespaces", "user.max_uts_namespaces", "user.max_mnt_namespaces"}
+var namespaceLimits = []string{"user.max_net_namespaces", "user.max_uts_namespaces", "user.max_mnt_namespaces", "user.max_pid_namespaces"}
 
 // systemCapacity reads what this system allows. In the user namespace of an ordinary
 // user's lab it would say something else.

@@ -19,7 +19,7 @@ func TestCapacity(t *testing.T) {
 	topo.Links[0].Engine = topology.Netem
 	enough := func() capacity {
 		return capacity{files: 4296, threads: 6500, ownThreads: 6000, running: 500, namespaces: map[string]uint64{
-			"user.max_net_namespaces": 1001, "user.max_uts_namespaces": 1001, "user.max_mnt_namespaces": 1001,
+			"user.max_net_namespaces": 1001, "user.max_uts_namespaces": 1001, "user.max_mnt_namespaces": 1001, "user.max_pid_namespaces": 1001,
 		}}
 	}
 	c := enough()
@@ -35,6 +35,7 @@ func TestCapacity(t *testing.T) {
 		{"6501 threads with those there are, of which 6500 are allowed", func(c *capacity) { c.running++ }},
 		{"6000 threads of its user, of which 5999 are allowed", func(c *capacity) { c.ownThreads-- }},
 		{"1001 namespaces of a kind, of which 1000 are allowed: raise user.max_uts_namespaces", func(c *capacity) { c.namespaces["user.max_uts_namespaces"]-- }},
+		{"1001 namespaces of a kind, of which 1000 are allowed: raise user.max_pid_namespaces", func(c *capacity) { c.namespaces["user.max_pid_namespaces"]-- }},
 	} {
 		c := enough()
 		test.change(&c)

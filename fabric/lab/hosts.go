@@ -29,10 +29,24 @@ func (s *Supervisor) renewHosts() error {
 	if s.hosts == "" {
 		return nil
 	}
-	if err := os.WriteFile(s.hosts, hosts(s.topo), 0o644); err != nil {
+	if err := overwrite(s.hosts, hosts(s.topo)); err != nil {
 		return fmt.Errorf("names of nodes: %w", err)
 	}
 	return nil
+}
+
+// overwrite has a file contain data without being empty in between. It stays the same
+// file, as it is mounted in nodes.
+func overwrite(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Truncate(int64(len(data)))
+	}
+	return errors.Join(err, f.Close())
 }
 
 // hosts is the names of a lab's nodes as hosts(5) has them. Of a node with several

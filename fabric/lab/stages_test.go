@@ -332,3 +332,26 @@ func BenchmarkHostsFile(b *testing.B) {
 		b.SetBytes(int64(len(hosts(topo))))
 	}
 }
+
+// A file that is written again is the same file, with nothing left of what was longer.
+func TestOverwrite(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "hosts")
+	var inodes []uint64
+	for _, text := range []string{"long text", "short", "", "longer than before"} {
+		if err := overwrite(path, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(path)
+		if err != nil || string(got) != text {
+			t.Errorf("%q, %v, want %q", got, err, text)
+		}
+		var st unix.Stat_t
+		if err := unix.Stat(path, &st); err != nil {
+			t.Fatal(err)
+		}
+		inodes = append(inodes, st.Ino)
+	}
+	if len(slices.Compact(inodes)) != 1 {
+		t.Errorf("inodes %v", inodes)
+	}
+}

@@ -69,7 +69,8 @@ func (t *transcript) read() {
 	}
 }
 
-// drain reads what there is without waiting for more.
+// drain reads what there is without waiting for more: as much as a pipe holds, since a
+// child may write faster than it is read.
 func (t *transcript) drain(buf []byte) error {
 	if err := t.r.SetReadDeadline(time.Time{}); err != nil {
 		return err
@@ -79,13 +80,16 @@ func (t *transcript) drain(buf []byte) error {
 		return err
 	}
 	return conn.Read(func(fd uintptr) bool {
-		for {
-			n, err := unix.Read(int(fd), buf)
-			if n <= 0 || err != nil {
-				return true
+		left, err := unix.FcntlInt(fd, unix.F_GETPIPE_SZ, 0)
+		for left > 0 && err == nil {
+			var n int
+			if n, err = unix.Read(int(fd), buf); n <= 0 {
+				break
 			}
 			t.add(buf[:n])
+			left -= n
 		}
+		return true
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -82,4 +83,36 @@ func TestTranscriptLastLines(t *testing.T) {
 			t.Fatalf("last lines %q", got)
 		}
 	}
+}
+
+// A replying writes another line to a file for each that is written to it.
+type replying struct{ file *os.File }
+
+func (r replying) Write(data []byte) (int, error) {
+	_, err := r.file.WriteString("y\n")
+	return len(data), err
+}
+
+// A child that goes on writing does not keep anybody from learning of the command's end.
+func TestTranscriptOfWriter(t *testing.T) {
+	log := new(replying)
+	tr, w, err := newTranscript(log, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.file = w
+	if _, err := w.WriteString("y\n"); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan []string)
+	go func() { ended <- tr.ended() }()
+	select {
+	case last := <-ended:
+		if len(last) == 0 || last[0] != "y" {
+			t.Errorf("last lines %q", last)
+		}
+	case <-time.After(testTime):
+		t.Fatal("nobody learns of the end")
+	}
+	w.Close()
 }
