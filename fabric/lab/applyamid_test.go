@@ -127,8 +127,9 @@ func TestWaitAmidApply(t *testing.T) {
 	}
 	defer captured.Socket.Close()
 	defer captured.Tap.Close()
-	// c is a router for a while: another node.
-	applied(t, l, edited(t, crowdFile, "c: {restart: always}", "c: {kind: router}"))
+	// c becomes a router: another node. While there is none another link changes, of which
+	// an event tells.
+	applied(t, l, edited(t, crowdFile, "c: {restart: always}", "c: {kind: router}", "delay: 1ms", "delay: 2ms"))
 	if err := <-ready; err != nil {
 		t.Errorf("wait for c: %v", err)
 	}
