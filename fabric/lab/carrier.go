@@ -136,7 +136,7 @@ func (l *labLink) awaitPlain(ctx context.Context) {
 
 // join begins a term of the kernel with a link.
 func (s *Supervisor) join(l *labLink) error {
-	counters, err := s.network.Counters()
+	counters, err := s.network.CountersOf(l.spec.Number)
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (s *Supervisor) join(l *labLink) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.base, l.seen = counters[l.spec.Number], counters[l.spec.Number]
+	l.base, l.seen = counters, counters
 	l.joined = true
 	return nil
 }
@@ -158,13 +158,13 @@ func (s *Supervisor) part(l *labLink) error {
 	if err := s.network.Part(l.spec.Number); err != nil {
 		return err
 	}
-	counters, err := s.network.Counters()
+	counters, err := s.network.CountersOf(l.spec.Number)
 	if err != nil {
 		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for d, now := range counters[l.spec.Number] {
+	for d, now := range counters {
 		now = now.Latest(l.seen[d]) // which may have vanished
 		l.carried[d] = l.carried[d].Add(now.Sub(l.base[d]))
 	}

@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ndklab/ndklab/control"
@@ -160,16 +161,19 @@ func (s *Supervisor) growTrees(ctx context.Context) error {
 // growTree waits until the ports of some links that are up forward, or are spares.
 // Those of switches without a spanning tree forward from the beginning.
 func (s *Supervisor) growTree(ctx context.Context, links ...int) error {
-	if len(links) == 0 {
-		return nil
-	}
 	limit := treeTime
-	for _, index := range links {
+	links = slices.DeleteFunc(slices.Clone(links), func(index int) bool {
+		tree := false
 		for _, e := range s.links[index].spec.Endpoints {
 			if sw := s.switches[e.Node]; sw != nil && sw.spec.SpanningTree {
 				limit = max(limit, treeTime+2*forwardDelay(s.topo, sw.spec))
+				tree = true
 			}
 		}
+		return !tree
+	})
+	if len(links) == 0 {
+		return nil // the kernel need not be asked, which tells of all ports there are
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("after %v", limit))
 	defer cancel()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"syscall"
 
+	"github.com/ndklab/ndklab/node/rtnl"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -73,24 +74,71 @@ func (n *Network) Counters() (map[int][2]Counters, error) {
 	}
 	totals := make(map[int][2]Counters)
 	for _, l := range links {
-		attrs := l.Attrs()
 		// This middle transmits what entered at the other one.
 		link, end := numbers(l)
-		fifo := qdiscs[qdiscKey{attrs.Index, netlink.HANDLE_ROOT}]
-		entered := qdiscs[qdiscKey{MiddleIndex(link, 1-end), netlink.HANDLE_INGRESS}]
-		lost := entered.drops + fifo.drops
-		c := Counters{Packets: fifo.packets + lost, Bytes: fifo.bytes, Lost: lost, Queue: fifo.drops}
-		if attrs.Statistics != nil {
-			c.Lost += attrs.Statistics.TxDropped
-			if fifo.sized {
-				c.Bytes = attrs.Statistics.TxBytes
-			}
-		}
 		both := totals[link]
-		both[1-end] = c
+		both[1-end] = counted(l, qdiscs)
 		totals[link] = both
 	}
 	return totals, nil
+}
+
+// CountersOf is Counters of one link: what it costs does not depend on how many others
+// there are. Nothing is counted of what has vanished.
+func (n *Network) CountersOf(link int) (both [2]Counters, err error) {
+	var b rtnl.Batch
+	for end := range 2 {
+		msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+		msg.Index = int32(MiddleIndex(link, end))
+		b.Add("read "+Middle(link, end), unix.RTM_GETLINK, 0, msg)
+		for _, parent := range []uint32{netlink.HANDLE_ROOT, netlink.HANDLE_INGRESS} {
+			// Without the flag only those hear the answer who listen to all changes
+			// (net/sched/sch_api.c, qdisc_get_notify).
+			b.Add("read the queue disciplines of "+Middle(link, end), unix.RTM_GETQDISC, unix.NLM_F_ECHO, &nl.TcMsg{Family: nl.FAMILY_ALL, Ifindex: msg.Index, Parent: parent})
+		}
+	}
+	answers, err := n.do(&b)
+	if err != nil && !errors.Is(err, unix.ENODEV) {
+		return both, err
+	}
+	qdiscs := make(map[qdiscKey]qdiscStats)
+	for end := range 2 {
+		for _, m := range answers[3*end+1 : 3*end+3] {
+			if m == nil {
+				continue // it has vanished
+			}
+			if err := addStats(qdiscs, m); err != nil {
+				return both, err
+			}
+		}
+	}
+	for end := range 2 {
+		if m := answers[3*end]; m != nil {
+			l, err := netlink.LinkDeserialize(nil, m)
+			if err != nil {
+				return both, fmt.Errorf("read %s: %w", Middle(link, end), err)
+			}
+			both[1-end] = counted(l, qdiscs)
+		}
+	}
+	return both, nil
+}
+
+// counted is what a middle has transmitted, and what was lost on the way to it.
+func counted(middle netlink.Link, qdiscs map[qdiscKey]qdiscStats) Counters {
+	attrs := middle.Attrs()
+	link, end := numbers(middle)
+	fifo := qdiscs[qdiscKey{attrs.Index, netlink.HANDLE_ROOT}]
+	entered := qdiscs[qdiscKey{MiddleIndex(link, 1-end), netlink.HANDLE_INGRESS}]
+	lost := entered.drops + fifo.drops
+	c := Counters{Packets: fifo.packets + lost, Bytes: fifo.bytes, Lost: lost, Queue: fifo.drops}
+	if attrs.Statistics != nil {
+		c.Lost += attrs.Statistics.TxDropped
+		if fifo.sized {
+			c.Bytes = attrs.Statistics.TxBytes
+		}
+	}
+	return c
 }
 
 type qdiscKey struct {
@@ -110,26 +158,37 @@ func (n *Network) readQdiscs() (map[qdiscKey]qdiscStats, error) {
 	}
 	stats := make(map[qdiscKey]qdiscStats, len(messages))
 	for _, m := range messages {
-		msg := nl.DeserializeTcMsg(m)
-		attrs, err := nl.ParseRouteAttr(m[msg.Len():])
-		if err != nil {
+		if err := addStats(stats, m); err != nil {
 			return nil, err
-		}
-		for _, a := range attrs {
-			key := qdiscKey{int(msg.Ifindex), msg.Parent}
-			s := stats[key]
-			switch a.Attr.Type {
-			case nl.TCA_STAB:
-				s.sized = true
-			case nl.TCA_STATS2:
-				if err := s.parse(a); err != nil {
-					return nil, err
-				}
-			}
-			stats[key] = s
 		}
 	}
 	return stats, nil
+}
+
+// addStats adds what the kernel says of a queue discipline.
+func addStats(stats map[qdiscKey]qdiscStats, message []byte) error {
+	if len(message) < nl.SizeofTcMsg {
+		return fmt.Errorf("an answer of %d bytes about a queue discipline", len(message))
+	}
+	msg := nl.DeserializeTcMsg(message)
+	attrs, err := nl.ParseRouteAttr(message[msg.Len():])
+	if err != nil {
+		return err
+	}
+	key := qdiscKey{int(msg.Ifindex), msg.Parent}
+	s := stats[key]
+	for _, a := range attrs {
+		switch a.Attr.Type {
+		case nl.TCA_STAB:
+			s.sized = true
+		case nl.TCA_STATS2:
+			if err := s.parse(a); err != nil {
+				return err
+			}
+		}
+	}
+	stats[key] = s
+	return nil
 }
 
 // parse reads TCA_STATS2 (include/uapi/linux/gen_stats.h).

@@ -281,6 +281,29 @@ func TestJoinAndPart(t *testing.T) {
 			t.Errorf("direction %d: %+v", d, c)
 		}
 	}
+	// Asked for alone, the link has the same counters, also when one end has gone. The
+	// kernel may send something in between.
+	for range 2 {
+		for try := 0; ; try++ {
+			one, oneErr := n.CountersOf(link)
+			all, err := n.Counters()
+			if err := errors.Join(oneErr, err); err != nil {
+				t.Fatal(err)
+			}
+			if one == all[link] {
+				break
+			}
+			if try == 10 {
+				t.Fatalf("%+v, among all %+v", one, all[link])
+			}
+		}
+		if err := n.RemoveEnd(link, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := n.MakeEnd(link, 0, 4200, e); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestDownCutsTheCarrier(t *testing.T) {
@@ -307,5 +330,46 @@ func TestDownCutsTheCarrier(t *testing.T) {
 	}
 	if settled, err := n.Settled(link); settled || err != nil {
 		t.Errorf("settled although it is down, or %v", err)
+	}
+}
+
+// What the counters of one link cost does not depend on how many others there are.
+func BenchmarkCountersOf(b *testing.B) {
+	n, err := Open()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer n.Close()
+	bridge, err := n.MakeBridge(0, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		if err := n.RemoveBridge(bridge); err != nil {
+			b.Error(err)
+		}
+	}()
+	const links = 200
+	for link := range links {
+		if err := n.Make(link, 1500, [2]End{{Bridge: bridge}, {Bridge: bridge}}); err != nil {
+			b.Fatal(err)
+		}
+		defer func() {
+			if err := n.Remove(link); err != nil {
+				b.Error(err)
+			}
+		}()
+	}
+	for name, read := range map[string]func() error{
+		"one": func() error { _, err := n.CountersOf(links / 2); return err },
+		"all": func() error { _, err := n.Counters(); return err },
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if err := read(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
