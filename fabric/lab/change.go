@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -284,6 +285,9 @@ func (c *change) adopt(topo *topology.Topology) error {
 	}
 	after.generation = before.generation + 1
 	c.present.Store(after.roster)
+	if err := after.renewHosts(); err != nil {
+		log.Print(err)
+	}
 	c.Supervisor = after
 	// Only now: a node that is being started meanwhile, as it was before, forgets what it
 	// owes and then looks at the lab (startAgain).

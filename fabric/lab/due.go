@@ -143,7 +143,7 @@ func (s *Supervisor) reconfigure(ctx context.Context, n *labNode) error {
 
 // notStarted is the life of a node that is still to be started.
 func notStarted() *life {
-	l := &life{down: make(chan struct{}), over: make(chan struct{}), reason: "it has not been started yet"}
+	l := &life{progress: newProgress(&topology.Setup{}), down: make(chan struct{}), over: make(chan struct{}), reason: "it has not been started yet"}
 	close(l.down)
 	close(l.over)
 	return l

@@ -25,7 +25,9 @@ type life struct {
 	unwatch func()        // ends what watches the group's memory
 	agent   *node.Agent
 	hostPID int
-	began   time.Duration // by the clock of labNode.reviver
+	// progress is how far the node has come.
+	progress *progress
+	began    time.Duration // by the clock of labNode.reviver
 
 	// stopping is why the node is being stopped; "" if its end is its own. Guarded by
 	// labNode.mu, as is signal, the last that a command has sent; 0 if none has.
@@ -40,7 +42,7 @@ type life struct {
 // begin starts the agent of a node. A later start has other random numbers than the
 // one before: what is still under way must not be taken for the new node's.
 func (s *Supervisor) begin(spec *topology.Node, start int) (*life, error) {
-	l := &life{began: clock.Real().Now(), unwatch: func() {}, down: make(chan struct{}), over: make(chan struct{})}
+	l := &life{progress: newProgress(&spec.Setup), began: clock.Real().Now(), unwatch: func() {}, down: make(chan struct{}), over: make(chan struct{})}
 	if err := l.limit(s.name, spec, s.groups); err != nil {
 		return nil, fmt.Errorf("node %s: limits: %w", spec.Name, err)
 	}
@@ -193,7 +195,9 @@ func (s *Supervisor) startAgain(ctx context.Context, n *labNode) error {
 	}
 	s.Publish(Event{Kind: NodeUp, Node: n.spec.Name, Text: fmt.Sprintf(words, n.spec.Name)})
 	go s.watchNode(n, l)
-	return s.growTree(ctx, s.switched(n)...)
+	err = s.growTree(ctx, s.switched(n)...)
+	s.readyAgain(n, l)
+	return err
 }
 
 // bringUp makes the interfaces of a node whose agent has just been started, has it
@@ -203,6 +207,9 @@ func (s *Supervisor) bringUp(ctx context.Context, n *labNode, l *life) error {
 		if err := s.replug(ctx, s.links[i.Link], i.End, l.agent.PID()); err != nil {
 			return fmt.Errorf("node %s: %w", n.spec.Name, err)
 		}
+	}
+	if err := s.furnish(ctx, n, l); err != nil {
+		return err
 	}
 	if err := l.up(ctx); err != nil {
 		return err
