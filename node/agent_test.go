@@ -329,7 +329,7 @@ func TestUpErrors(t *testing.T) {
 	}{
 		{"no interface", Interface{Name: "eth7", MTU: 1500}, "node n: interface eth7: no such device"},
 		{"MTU", Interface{Name: "lo", MTU: -1}, "node n: interface lo: up, MTU -1: "},
-		{"address", Interface{Name: "lo", MTU: 65536, Addresses: []netip.Prefix{once, once}}, "node n: udp carrier: address 10.0.0.1: given twice"},
+		{"address", Interface{Name: "lo", MTU: 65536, Addresses: []netip.Prefix{once, once}}, "node n: interface lo: address 10.0.0.1/32: file exists"},
 		{"neighbour", Interface{Name: "lo", MTU: 65536, Neighbours: []Neighbour{{once.Addr(), net.HardwareAddr{1}}}},
 			"node n: interface lo: neighbour 10.0.0.1 at 01: invalid argument"},
 	} {

@@ -535,3 +535,15 @@ func TestCaptureOfALinkMadeAnew(t *testing.T) {
 		t.Error("the capture goes on")
 	}
 }
+
+// Nodes that are added wait for each other, and an Apply for all of them.
+func TestApplyWaits(t *testing.T) {
+	l := start(t, parsed(t, uniqueName(t), nil, starFile))
+	applied(t, l, edited(t, starFile, "a: ,", "c: {wait_for: [{node: d, stage: healthy}]}, d: {wait_for: [{node: e, stage: executed}]}, e: {exec: ['true']}, a: ,",
+		"workloads:", "    - {endpoints: ['c:e', 's:c']}\n    - {endpoints: ['d:e', 's:d']}\n    - {endpoints: ['e:e', 's:e']}\nworkloads:"))
+	for _, n := range inspected(t, l).Nodes {
+		if n.State != nodeReady {
+			t.Errorf("%+v", n.NodeState)
+		}
+	}
+}

@@ -28,11 +28,20 @@ func (c *change) complete(ctx context.Context) error {
 			}
 		}
 	}
-	err := parallel(ctx, 16, len(s.nodes), func(ctx context.Context, i int) error {
-		return s.settleDue(context.WithoutCancel(ctx), s.nodes[i])
+	started := make([]bool, len(s.nodes))
+	err := parallel(ctx, requestsAtOnce, len(s.nodes), func(ctx context.Context, i int) (err error) {
+		started[i], err = s.settleDue(context.WithoutCancel(ctx), s.nodes[i])
+		return err
 	})
 	if err != nil {
 		return err
+	}
+	for i, n := range s.nodes { // which may wait for each other
+		if started[i] {
+			if err := n.settled(ctx); err != nil {
+				return err
+			}
+		}
 	}
 	made = slices.DeleteFunc(made, func(i int) bool { return !s.links[i].state().whole })
 	for _, i := range made {
@@ -78,11 +87,11 @@ func (n *labNode) owe(what due) {
 	n.due = max(n.due, what)
 }
 
-// settleDue has a node do what it owes.
-func (s *Supervisor) settleDue(ctx context.Context, n *labNode) error {
-	s, n, err := s.hold(ctx, n.spec.Name)
+// settleDue has a node do what it owes, and says whether that was to start.
+func (s *Supervisor) settleDue(ctx context.Context, n *labNode) (started bool, err error) {
+	s, n, err = s.hold(ctx, n.spec.Name)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer n.unlock()
 	n.mu.Lock()
@@ -100,12 +109,12 @@ func (s *Supervisor) settleDue(ctx context.Context, n *labNode) error {
 		err = s.reconfigure(ctx, n)
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.due = dueNothing
-	return nil
+	return owed == dueStart, nil
 }
 
 // reconfigure makes the interfaces that a node which is up has not got as yet, and
@@ -143,7 +152,7 @@ func (s *Supervisor) reconfigure(ctx context.Context, n *labNode) error {
 
 // notStarted is the life of a node that is still to be started.
 func notStarted() *life {
-	l := &life{progress: newProgress(&topology.Setup{}), down: make(chan struct{}), over: make(chan struct{}), reason: "it has not been started yet"}
+	l := &life{progress: newProgress(&topology.Setup{}), begun: make(chan struct{}), down: make(chan struct{}), over: make(chan struct{}), reason: "it has not been started yet"}
 	close(l.down)
 	close(l.over)
 	return l

@@ -25,6 +25,9 @@ type life struct {
 	unwatch func()        // ends what watches the group's memory
 	agent   *node.Agent
 	hostPID int
+	// begun is closed when another life takes the place of one that is still to begin;
+	// nil of others.
+	begun chan struct{}
 	// progress is how far the node has come.
 	progress *progress
 	began    time.Duration // by the clock of labNode.reviver
@@ -199,6 +202,9 @@ func (s *Supervisor) startAgain(ctx context.Context, n *labNode) error {
 		return err
 	}
 	n.mu.Lock()
+	if n.life.begun != nil {
+		close(n.life.begun)
+	}
 	n.life = l
 	n.mu.Unlock()
 	words := "node %s is up again"

@@ -60,13 +60,22 @@ func (p *progress) begin(doing string) {
 }
 
 // until waits until is reports true of a node, or an error. That the node is down is
-// one, however far it had come.
+// one, however far it had come, unless it is still to begin.
 func (n *labNode) until(ctx context.Context, l *life, is func(p *progress) (ok bool, err error)) error {
 	for {
 		l.progress.mu.Lock()
 		ok, err := is(l.progress)
 		changed := l.progress.changed
 		l.progress.mu.Unlock()
+		if l.begun != nil {
+			select {
+			case <-l.begun:
+				l = n.current()
+				continue
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
 		if isClosed(l.down) {
 			return control.Errorf(control.Unmet, "node %s is down: %s", n.spec.Name, l.reason)
 		}
