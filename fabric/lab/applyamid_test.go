@@ -154,7 +154,7 @@ func TestWaitAmidApply(t *testing.T) {
 
 // While some nodes have gone and the others are not yet as they are to be, nobody waits
 // for those that have gone, nor has routes by way of them.
-func TestPart(t *testing.T) {
+func TestPartForgets(t *testing.T) {
 	topo := parsed(t, "part", nil, `topology:
   nodes:
     a: {wait_for: [{node: b, stage: healthy}, {node: c, stage: configured}]}
