@@ -114,7 +114,7 @@ func (p place) awaitDown(ctx context.Context, a *Awaited) error {
 // awaitReady waits until a lab is there and all of its nodes are ready.
 func (p place) awaitReady(ctx context.Context, a *Awaited) error {
 	return repeat(ctx, func() (bool, error) {
-		l, err := open(ctx, p)
+		l, err := open(ctx, p, endTime)
 		switch {
 		case errors.Is(err, errNoLab):
 			a.Got = "not up"
@@ -132,7 +132,7 @@ func (p place) awaitReady(ctx context.Context, a *Awaited) error {
 // awaitInside has the supervisor wait. It is told how long, so that it can say what it
 // saw last.
 func (p place) awaitInside(ctx context.Context, node string, c Condition, a *Awaited) error {
-	l, err := open(ctx, p)
+	l, err := open(ctx, p, endTime)
 	if err != nil {
 		return err
 	}
