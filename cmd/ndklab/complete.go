@@ -56,7 +56,7 @@ func completeArgument(cmd *cobra.Command, words, args []string, begun string) ([
 	c := completer{ctx: ctx, begun: begun, root: cmd.Root()}
 	if f := cmd.Flags().Lookup("topology"); f != nil && f.Changed {
 		c.file = f.Value.String()
-		if len(words) > 0 && words[0] == "LAB" { // which the file stands for
+		if len(words) > 0 && strings.Trim(words[0], "[]") == "LAB" { // which the file stands for
 			words = words[1:]
 		}
 	}
@@ -110,7 +110,9 @@ func (c *completer) argument(word string) ([]string, cobra.ShellCompDirective) {
 	case strings.Contains(word, "VERB"):
 		var verbs []string
 		for _, verb := range c.root.Commands() {
-			verbs = append(verbs, verb.Name())
+			if verb.IsAvailableCommand() || verb.Name() == "help" {
+				verbs = append(verbs, verb.Name())
+			}
 		}
 		return verbs, none
 	case strings.Contains(word, "COMMAND"), strings.Contains(word, "ARGUMENT"):

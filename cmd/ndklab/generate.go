@@ -66,8 +66,8 @@ func shapeCommand(shape generate.Shape) *cobra.Command {
 	flags.Var(&linkFlag{"rate", &order.Link}, "rate", "of the links, such as 10gbit; none for no limit")
 	flags.Var(&linkFlag{"delay", &order.Link}, "delay", "of the links, one way, such as 5ms")
 	flags.Var(&linkFlag{"loss", &order.Link}, "loss", "of the links, such as 0.1%")
-	flags.StringVar(&order.Name, "name", shape.Name, "`name` of the lab")
-	file := flags.StringP("write", "w", "", "write to this `file`, which must not exist yet")
+	flags.StringVar(&order.Name, "name", shape.Name, "`NAME` of the lab")
+	file := flags.StringP("write", "w", "", "write to this `FILE`, which must not exist yet")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		order.Command = "ndklab generate " + shape.Name
 		flags.Visit(func(f *pflag.Flag) {

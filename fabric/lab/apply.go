@@ -76,7 +76,11 @@ func (s *Supervisor) apply(ctx context.Context, r *control.Request) error {
 	}
 	change := &change{Supervisor: s, to: params.Topology, difference: d}
 	if err := change.all(ctx); err != nil {
-		s.endApply(err.Error())
+		why := err.Error()
+		if errors.Is(err, context.Canceled) {
+			why = "it was interrupted"
+		}
+		s.endApply(why)
 		return fmt.Errorf("lab %s is changed in part: %w", s.name, err)
 	}
 	s.endApply("")
