@@ -101,6 +101,9 @@ func writeNew(name, text string) error {
 	if errors.Is(err, fs.ErrExist) {
 		return control.Errorf(control.Usage, "%s exists already, expected a new file", name)
 	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return control.Errorf(control.Usage, "%v", err)
+	}
 	if err != nil {
 		return control.Errorf(control.Unable, "%v", err)
 	}
