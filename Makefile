@@ -26,8 +26,8 @@ test: build  ## all tests but the long ones
 
 TRIALS ?= 200
 SEED ?= 1
-test-chaos: go  ## TRIALS (default 200) of labs that are killed, interrupted, starved: nothing is left (SEED=n, TRIAL=n alone, ONLY=kill: faults of that name)
-	$(GO) test -count=1 -timeout 60m -v ./fabric/lab/chaos -args -trials $(TRIALS) -seed $(SEED) $(if $(TRIAL),-trial $(TRIAL)) $(if $(ONLY),-only '$(ONLY)')
+test-chaos: go  ## TRIALS (default 200) of labs that are killed, interrupted, starved: nothing is left (SEED=n, TRIAL=n alone, ONLY=kill: faults of that name, DURING=run: at that time)
+	$(GO) test -count=1 -timeout 60m -v ./fabric/lab/chaos -args -trials $(TRIALS) -seed $(SEED) $(if $(TRIAL),-trial $(TRIAL)) $(if $(ONLY),-only '$(ONLY)') $(if $(DURING),-during '$(DURING)')
 
 conformance: go  ## every rule of docs/spec/ndkpi.md has a passing test (RULES=--all for the advisory ones too)
 	@bash -o pipefail -c '$(GO) test -timeout 9m -json ./provider/... | docs/spec/ndk-rules $(RULES)'

@@ -41,6 +41,7 @@ const (
 	Usage  Code = "usage"  // the caller asked for what makes no sense or does not exist
 	Unable Code = "unable" // this machine cannot do it
 	Failed Code = "failed" // it should have worked
+	Unmet  Code = "unmet"  // it works, but what the caller runs or checks by it does not
 )
 
 // An Error is a failure that crosses the channel with its kind.

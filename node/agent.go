@@ -66,7 +66,8 @@ type Agent struct {
 	proc *process
 	done chan struct{} // closed when the process is reaped and its last words are logged
 
-	nextID atomic.Uint64 // of commands that came without one
+	nextID    atomic.Uint64 // of commands that came without one
+	furnished atomic.Bool   // see Furnish
 
 	mu      sync.Mutex
 	running map[string]chan struct{} // by Command.ID; closed when the command has been started, or will not be
@@ -325,6 +326,15 @@ func (a *Agent) Counters(ctx context.Context) (Counters, error) {
 // control channel ends. Processes that left the group, and those that the command
 // leaves behind when it ends by itself, live on until the agent ends.
 func (a *Agent) Exec(ctx context.Context, cmd Command, files ...*os.File) (status int, err error) {
+	if err := a.Furnish(ctx); err != nil {
+		return 0, err
+	}
+	if len(a.cfg.Env) > 0 {
+		if cmd.Env == nil {
+			cmd.Env = os.Environ()
+		}
+		cmd.Env = withVariables(cmd.Env, a.cfg.Env)
+	}
 	if cmd.ID == "" {
 		cmd.ID = "#" + strconv.FormatUint(a.nextID.Add(1), 10)
 	}

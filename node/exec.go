@@ -53,7 +53,6 @@ func (a *agent) exec(ctx context.Context, r *control.Request) (any, error) {
 	stdio := [3]*os.File{null, null, null}
 	copy(stdio[:], r.Files)
 
-	a.prepare.Do(a.prepareCommands)
 	p, err := a.startCommand(&cmd, stdio)
 	var failed *cannotRun
 	if errors.As(err, &failed) {

@@ -24,8 +24,9 @@ const controlFD = 3
 type agent struct {
 	lab, name string
 
-	prepare sync.Once      // before the first command
-	reaper  *reaper.Reaper // of what commands leave behind
+	furnishing  sync.Once      // before the first command
+	unfurnished error          // why the node's files are not in place; valid once furnishing is done
+	reaper      *reaper.Reaper // of what commands leave behind
 
 	mu       sync.Mutex          // guards what follows
 	shared   *lease.Server       // of the adapter; nil before it is started, and in a node without one
@@ -103,6 +104,8 @@ func (a *agent) handle(ctx context.Context, r *control.Request) (any, error) {
 		return nil, a.bringUp(r)
 	case methodCounters:
 		return a.counters(ctx), nil
+	case methodFurnish:
+		return nil, a.furnish(r)
 	case methodExec:
 		return a.exec(ctx, r)
 	case methodSignal:

@@ -10,8 +10,8 @@ import (
 const cgroups = "/sys/fs/cgroup"
 
 // prepareCommands gives commands a /sys and a /proc of this node, and begins to reap
-// what they will leave behind. It is done for the first command and not for nodes
-// that run none. Commands run also where mounts cannot be made, as in containers
+// what they will leave behind. It is done for the first command (furnish.go)
+// and not for nodes that run none. Commands run also where mounts cannot be made, as in containers
 // that hide part of /sys or /proc.
 func (a *agent) prepareCommands() {
 	if err := mountSys(); err != nil {

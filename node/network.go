@@ -111,7 +111,7 @@ func (a *Agent) configure(network *rtnl.Socket) error {
 	}
 	var b rtnl.Batch
 	for i := range cfg.Interfaces {
-		cfg.Interfaces[i].configure(&b, indices[i])
+		cfg.Interfaces[i].configure(&b, indices[i], unix.NLM_F_EXCL)
 	}
 	if _, err := network.Do(&b); err != nil || len(cfg.Routes) == 0 {
 		return err
@@ -160,7 +160,9 @@ func setUp(index int) *nl.IfInfomsg {
 	return m
 }
 
-func (i *Interface) configure(b *rtnl.Batch, index int) {
+// configure sets the interface up. An address that it has already is an error with
+// NLM_F_EXCL, and none with NLM_F_REPLACE.
+func (i *Interface) configure(b *rtnl.Batch, index, twice int) {
 	// Up comes first. An interface that goes up with IPv6 addresses has the kernel
 	// make their routes under a spin lock, for which per-CPU memory can run out
 	// while hundreds of nodes start; it then drops the address without a word to us
@@ -172,7 +174,7 @@ func (i *Interface) configure(b *rtnl.Batch, index int) {
 	}
 	b.Add(fmt.Sprintf("interface %s: up, MTU %d", i.Name, i.MTU), unix.RTM_NEWLINK, 0, link...)
 	for _, prefix := range i.Addresses {
-		b.Add(fmt.Sprintf("interface %s: address %s", i.Name, prefix), unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, address(index, prefix)...)
+		b.Add(fmt.Sprintf("interface %s: address %s", i.Name, prefix), unix.RTM_NEWADDR, unix.NLM_F_CREATE|twice, address(index, prefix)...)
 	}
 	for _, n := range i.Neighbours {
 		b.Add(fmt.Sprintf("interface %s: neighbour %s at %s", i.Name, n.Addr, n.MAC), unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_REPLACE,

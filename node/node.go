@@ -46,6 +46,11 @@ type Config struct {
 	// QPError is told of queue pairs in error in the node, at most 64 a second one by
 	// one, and must not wait for the node; nil tells nobody.
 	QPError func(provider.QPError) `json:"-"`
+
+	// What commands in the node find. It is sent to the agent when the first is run.
+	Env   map[string]string `json:"-"` // variables, which win over those of Command.Env
+	Files []topology.File   `json:"-"`
+	Hosts string            `json:"-"` // a file of the supervisor's that stands for /etc/hosts; "": the host's does
 }
 
 // An Interface is how one of the node's interfaces is configured.
@@ -75,8 +80,8 @@ type Command struct {
 	// Args are the command and its arguments. A command without a slash is looked
 	// up in the PATH of Env.
 	Args []string
-	// Env is the command's whole environment; nil is the agent's, which is the
-	// supervisor's.
+	// Env is the command's whole environment but for the node's own variables; nil is
+	// the agent's, which is the supervisor's.
 	Env []string
 	// Dir is the working directory; "" is the agent's, which is the supervisor's.
 	Dir string

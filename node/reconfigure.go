@@ -78,7 +78,7 @@ func (cfg *Config) replace(before *Config) error {
 		if err := face.forget(h, indices[i], before); err != nil {
 			return fmt.Errorf("interface %s: %w", face.Name, err)
 		}
-		face.configure(&b, indices[i])
+		face.configure(&b, indices[i], unix.NLM_F_REPLACE)
 	}
 	if _, err := socket.Do(&b); err != nil {
 		return err

@@ -96,6 +96,8 @@ var sampleFiles = map[string]string{
 	"dir/good.txt": "2ms",
 	"bad.txt":      "1ms\n  2 # no unit\nfast\n61s\n\xff\n",
 	"empty.txt":    "# nothing\n",
+	"huge.txt":     strings.Repeat("x", MaxSize),
+	"beyond.txt":   strings.Repeat("x", MaxSize+1),
 	"large.txt":    strings.Repeat("1ms\n", maxSampleSize/4+1),
 	"most.txt":     strings.Repeat("1us\n", maxSamples-1) + "-1s\n",
 	"more.txt":     strings.Repeat("1us\n", maxSamples-1) + "-999ms\n",
@@ -130,12 +132,45 @@ var badBytes = []struct {
 	{"too many routes", []byte(routerRing(1700)), `f.yaml:2:10: 1700 nodes with routes to 6800 subnets are too many, expected switches in the place of some routers`},
 	{"too many ports", []byte(star(maxPorts + 1)), "f.yaml:1027:33: switch s has more than 1023 links, expected fewer: a second switch, joined to it by a link, takes the others"},
 	{"too large", bytes.Repeat([]byte("#"), MaxSize+1), `f.yaml:1:1: the file has more than 4194304 bytes (4 MiB), expected no more`},
+	{"long wait", []byte("topology: {nodes: {a: , b: {wait_for: [&w {node: a, stage: created}" + strings.Repeat(",*w", maxWaits) + "]}}}\n"),
+		"f.yaml:1:39: wait_for: 1025 nodes to wait for, expected at most 1024"},
+	{"long command", []byte("topology: {nodes: {a: {exec: [" + strings.Repeat("x", maxArgument+1) + "]}}}\n"),
+		"f.yaml:1:31: exec: 131072 bytes are more than the kernel passes to a process, expected at most 131071"},
+	{"long variable", []byte("topology: {nodes: {a: {env: {ABCD: " + strings.Repeat("x", maxArgument-4) + "}}}}\n"),
+		"f.yaml:1:36: env: 131067 bytes are more than the kernel passes to a process, expected at most 131066"},
+	{"long path", []byte("topology: {nodes: {a: {files: {? " + strings.Repeat("/x", 2048) + " : {content: x}}}}}\n"),
+		`f.yaml:1:34: files: "/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x..." is no path that the kernel takes, expected at most 4095 bytes without U+0000`},
+	{"much for each node", []byte("topology:\n  defaults: {node: {files: {/etc/a: {source: huge.txt}}}}\n  nodes: {" + numbered(9, "n%d: , ") + "}\n"),
+		"f.yaml:3:53: what nodes are given, each by itself, takes more than 33554432 bytes (32 MiB) with this one, expected smaller files or fewer entries"},
+	{"a long cycle", []byte("topology: {nodes: {" + waitRing(20) + "}}\n"),
+		"f.yaml:1:937: nodes wait for each other: n0 -> n1 -> n2 -> n3 -> n4 -> n5 -> n6 -> n7 -> n8 -> n9 -> n10 -> n11 -> n12 -> n13 -> n14 -> n15 -> ... (20 in all) -> n0, expected one of them not to"},
 	{"large variables", []byte("topology: {nodes: {a: }}\nname: x\nseed: '" + strings.Repeat("${LARGE}", 65) + "'"),
 		"f.yaml:3:7: the values of variables make the file larger than 4194304 bytes (4 MiB), expected no more"},
 	// As many as a lab has subnets at most.
 	{"long list", []byte("topology: {nodes: {a: }}\nworkloads: [&w {}" + strings.Repeat(",*w", maxItems) + "]\n"),
 		"f.yaml:2:12: the list has 65537 items, expected up to 65536"},
 }
+
+// numbered is the format with each number below n.
+func numbered(n int, format string) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, format, i)
+	}
+	return b.String()
+}
+
+// waitRing is nodes that each wait for the next.
+func waitRing(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "n%d: {wait_for: [{node: n%d, stage: healthy}]}, ", i, (i+1)%n)
+	}
+	return b.String()
+}
+
+// noSources is what is wrong with a file's source where files are not read.
+const noSources = "source: files are not read here, expected content: and the text"
 
 // noFiles is what is wrong with jitter={file: good.txt} where files are not read.
 const noFiles = "jitter: file: files are not read here, expected samples: and a list"
@@ -190,7 +225,7 @@ func TestEveryMessageIsTested(t *testing.T) {
 	for _, b := range badOptions {
 		said.WriteString(b.want + "\n")
 	}
-	said.WriteString(noFiles)
+	said.WriteString(noFiles + noSources)
 	untestable := map[string]bool{
 		"%s":           true, // these pass on another message
 		"%v":           true,
@@ -299,6 +334,8 @@ func TestHostileFiles(t *testing.T) {
 		{"events with samples", fill("topology: {nodes: {a: , b: }, links: [{endpoints: [a:e, b:e], delay: 1s}]}\ntimeline:\n",
 			"- {at: 1s, link: a:e, set: {jitter: {file: most.txt}}}\n- {at: 1s, link: a:e, set: {jitter: {file: more.txt}}}\n", "- {at: 1s, link: a:e, set: {delay: 0ms}}\n")},
 		{"partitions", fill("topology: {nodes: {a: , b: }, links: [{endpoints: [a:e, b:e]}]}\ntimeline:\n", "- {at: 1s, partition: [[a]]}\n", "- {at: 1s, partition: [[z]]}\n")},
+		{"variables of all nodes", []byte("topology:\n  defaults: {node: {env: {" + numbered(2000, "V%d: x, ") + "}}}\n  nodes: {" + numbered(10000, "n%d: {env: {W: x}}, ") + "}\n")},
+		{"waits of all nodes", []byte("topology:\n  defaults: {node: {wait_for: [&w {node: n1, stage: healthy}" + strings.Repeat(",*w", maxWaits-1) + "]}}\n  nodes: {" + numbered(10000, "n%d: , ") + "}\n")},
 		{"comments", fill("", "#\n", "")},
 		{"comments inside", fill("a:\n", " # c\n", " b: 1\n")},
 		{"comments between", fill("", "a: # c\n # d\n", "")},

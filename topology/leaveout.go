@@ -34,7 +34,9 @@ func (r *reader) leaveOut(t *Topology, m topologyMap) {
 	}
 	t.Links = links
 	for i := range t.Nodes {
-		t.Nodes[i].Interfaces, t.Nodes[i].Routes = onLinks(t.Nodes[i].Interfaces, index), nil
+		n := &t.Nodes[i]
+		n.Interfaces, n.Routes = onLinks(n.Interfaces, index), nil
+		n.Setup.WaitFor = without(r, "what "+n.Name+" waits for:", n.Setup.WaitFor, func(w *Wait) (string, bool) { return w.Node, stays[w.Node] })
 	}
 	t.Externals = onLinks(t.Externals, index)
 	segments := t.segments()

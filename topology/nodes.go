@@ -59,6 +59,7 @@ func (r *reader) nodes(m topologyMap) ([]Node, map[string][]portMap) {
 	}
 
 	var nodes []Node
+	var waits []val[[]waitMap]
 	ports := make(map[string][]portMap)
 	for _, n := range m.nodes {
 		if n.name.is == external {
@@ -85,11 +86,23 @@ func (r *reader) nodes(m topologyMap) ([]Node, map[string][]portMap) {
 			node.CPU, node.Memory, node.PIDs = l.cpu.is, l.memory.is, l.pids.is
 			node.Adapter = r.resolveAdapter(l.adapter)
 		}
+		var wait val[[]waitMap]
+		node.Setup, wait = r.resolveSetup(node, n.name.at, n.is.setup, group.setup, kind.setup, base.setup, m.defaults.forKind(node.Kind))
+		waits = append(waits, wait)
 		node.SpanningTree = l.stp.is
 		ports[node.Name] = l.ports
 		nodes = append(nodes, node)
 	}
+	r.waits(nodes, waits)
 	return nodes, ports
+}
+
+// forKind is the setup of the defaults, which is for all that have one.
+func (m defaultsMap) forKind(k Kind) setup {
+	if k == Switch {
+		return setup{}
+	}
+	return m.setup
 }
 
 // fitsKind reports what nodes of that kind do not have. Defaults are for those

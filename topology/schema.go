@@ -76,6 +76,7 @@ func (r *reader) topologyMap(n *yaml.Node) topologyMap {
 type defaultsMap struct {
 	kind, group val[string]
 	limits      limits
+	setup       setup
 	link        linkSettings
 }
 
@@ -83,14 +84,14 @@ func (r *reader) defaultsMap(n *yaml.Node) defaultsMap {
 	var m defaultsMap
 	r.fields(n, "defaults",
 		field{"node", func(n *yaml.Node) {
-			r.fields(n, "the node defaults",
+			r.fields(n, "the node defaults", append([]field{
 				one(r, "kind", &m.kind, anyText),
 				one(r, "group", &m.group, anyText),
 				one(r, "cpu", &m.limits.cpu, cores),
 				one(r, "memory", &m.limits.memory, memory),
 				one(r, "pids", &m.limits.pids, pids),
 				one(r, "restart", &m.limits.restart, restart),
-			)
+			}, r.setup(&m.setup)...)...)
 		}},
 		field{"link", func(n *yaml.Node) {
 			r.fields(n, "the link defaults", r.linkSettings(&m.link)...)
@@ -104,11 +105,12 @@ func (r *reader) defaultsMap(n *yaml.Node) defaultsMap {
 type kindMap struct {
 	kind, group val[string] // kind is a built-in one
 	limits      limits
+	setup       setup
 }
 
 func (r *reader) kindMap(n *yaml.Node) kindMap {
 	var m kindMap
-	r.fields(n, "a kind", append(r.limits(&m.limits),
+	r.fields(n, "a kind", append(append(r.limits(&m.limits), r.setup(&m.setup)...),
 		one(r, "kind", &m.kind, anyText),
 		one(r, "group", &m.group, anyText),
 	)...)
@@ -118,11 +120,12 @@ func (r *reader) kindMap(n *yaml.Node) kindMap {
 type groupMap struct {
 	kind   val[string]
 	limits limits
+	setup  setup
 }
 
 func (r *reader) groupMap(n *yaml.Node) groupMap {
 	var m groupMap
-	r.fields(n, "a group", append(r.limits(&m.limits),
+	r.fields(n, "a group", append(append(r.limits(&m.limits), r.setup(&m.setup)...),
 		one(r, "kind", &m.kind, anyText),
 	)...)
 	return m
@@ -131,11 +134,12 @@ func (r *reader) groupMap(n *yaml.Node) groupMap {
 type nodeMap struct {
 	kind, group val[string]
 	limits      limits
+	setup       setup
 }
 
 func (r *reader) nodeMap(n *yaml.Node) nodeMap {
 	var m nodeMap
-	r.fields(n, "a node", append(r.limits(&m.limits),
+	r.fields(n, "a node", append(append(r.limits(&m.limits), r.setup(&m.setup)...),
 		one(r, "kind", &m.kind, anyText),
 		one(r, "group", &m.group, anyText),
 	)...)

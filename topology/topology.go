@@ -40,7 +40,8 @@ const (
 	Router Kind = "router" // forwards between its links; it has no adapter
 )
 
-// A Node is one emulated machine. Limits and an adapter are a host's alone.
+// A Node is one emulated machine. Limits and an adapter are a host's alone, and a
+// switch has no setup.
 type Node struct {
 	Name         string
 	Kind         Kind
@@ -50,6 +51,7 @@ type Node struct {
 	PIDs         uint64  // processes and threads at once; 0 is no limit
 	Restart      bool    // not of a switch: when its agent has died it is started again
 	Adapter      Adapter
+	Setup        Setup       // of a host or router
 	Interfaces   []Interface // one per link that ends here
 	// Routes lead to all subnets that the node reaches through routers, beside
 	// those that its interfaces are in. A switch has none.

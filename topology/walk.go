@@ -14,10 +14,13 @@ type reader struct {
 	Options
 	file       string
 	errors     ErrorList
-	key        string                     // being read, to begin messages with; "" outside of fields
-	suggested  int                        // see suggestions
-	partitions int                        // see checkedPartitions
-	samples    map[string][]time.Duration // of files, by path
+	key        string                          // being read, to begin messages with; "" outside of fields
+	suggested  int                             // see suggestions
+	partitions int                             // see checkedPartitions
+	samples    map[string][]time.Duration      // of files, by path
+	sources    map[string][]byte               // content of files, by path
+	seen       func(what string, keys []field) // told of every map that is read; nil but in tests
+	setups     int                             // bytes of what nodes are given, as far as they are resolved
 }
 
 // A val is a value with its place in the file.
@@ -99,6 +102,9 @@ func scalar[T any](r *reader, n *yaml.Node, parse func(string) (T, error)) val[T
 // fields reads a map that has these keys and no others, in the order of the
 // file. Nothing at all is an empty map.
 func (r *reader) fields(n *yaml.Node, what string, fields ...field) {
+	if r.seen != nil {
+		r.seen(what, fields)
+	}
 	for _, e := range r.entries(n) {
 		i := slices.IndexFunc(fields, func(f field) bool { return f.key == e.key.Value })
 		if i < 0 {

@@ -80,6 +80,11 @@ func curve(ctx context.Context, k kind, n int, idle time.Duration) (row Row, err
 	}
 	row = Row{Links: k, Nodes: n, Up: up.Seconds()}
 	err = row.look(ctx, name, idle)
+	select {
+	case <-l.Done(): // somebody took it down, or it died
+		err = errors.Join(err, fmt.Errorf("the lab ended while it was looked at: %w", l.Err()))
+	default:
+	}
 	began := time.Now()
 	err = errors.Join(err, l.Close())
 	row.Down = time.Since(began).Seconds()

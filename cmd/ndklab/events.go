@@ -22,10 +22,12 @@ func eventsCommand() *cobra.Command {
 the exit code is 0. Kinds of events are
 
   lab-ready                     every node is ready, for the first time
+  lab-waiting                   for what nodes, before every node is ready
   lab-changed                   an apply is done
   node-down, node-up            a node's agent has ended; is there, or there again
   node-paused, node-resumed     a node hangs; goes on
   node-removed                  by an apply
+  health-changed                a node is healthy or not, by its healthcheck
   link-changed                  a link was set, reset, cut or joined
   link-added, link-removed      by an apply
   link-overrun                  the host could not keep up with a link

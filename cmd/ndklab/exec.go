@@ -27,7 +27,8 @@ func execCommand() *cobra.Command {
 		Use:   execVerb + " [-T] [--all] LAB/NODE -- COMMAND [ARGUMENT...]",
 		Short: "Run a command in a node",
 		Long: `Runs a command in a node: in its network, with the caller's files, environment,
-working folder, standard input, output and error. Signals are passed on to it. The
+working folder, standard input, output and error. Variables and files that the
+topology gives the node come before the caller's, and names of nodes resolve. Signals are passed on to it. The
 folder of ndklab itself is added to the end of PATH.
 
 Where standard input and output are a terminal, the command gets one of its own in

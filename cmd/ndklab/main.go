@@ -28,7 +28,7 @@ var version = "unknown"
 // Exit codes. They are an API.
 const (
 	exitOK          = 0
-	exitFailed      = 1 // a check or a workload failed
+	exitFailed      = 1 // a check, a workload or a command of a node failed
 	exitUsage       = 2 // the command line or the topology is wrong, or names what does not exist
 	exitUnable      = 3 // this machine cannot do it
 	exitFault       = 4 // our own fault
@@ -127,6 +127,8 @@ func exitCode(ctx context.Context, err error) int {
 		return exitUsage
 	case errors.As(err, &problem) && problem.Code == control.Usage:
 		return exitUsage
+	case errors.As(err, &problem) && problem.Code == control.Unmet:
+		return exitFailed
 	case errors.As(err, &problem) && problem.Code == control.Unable:
 		return exitUnable
 	}

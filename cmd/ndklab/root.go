@@ -20,10 +20,10 @@ nodes there are and how they are linked; each becomes a network namespace with
 an emulated RDMA adapter, and the links carry real RoCEv2 packets with the
 delay, jitter, loss and rate that the file asks for.
 
-Exit codes: 0 done, and every check passed; 1 a check or a workload failed;
-2 the command line or the topology is wrong, or names what does not exist;
-3 this machine cannot do it ("ndklab doctor" says why); 4 ndklab's own fault;
-130 interrupted. exec returns the command's own status, or 125 if ndklab failed.
+Exit codes: 0 done, and every check passed; 1 a check, a workload or a node's own
+command failed; 2 the command line or the topology is wrong, or names what does
+not exist; 3 this machine cannot do it ("ndklab doctor" says why); 4 ndklab's own
+fault; 130 interrupted. exec returns the command's own status, or 125 if ndklab failed.
 
 Data goes to standard output, progress and errors to standard error. Flags that
 are not given are taken from variables such as NDKLAB_UP_SEED for up's --seed, if
@@ -83,7 +83,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 			stopCommand(), startCommand(), restartCommand(), killCommand(), pauseCommand(), resumeCommand(),
 		}},
 		{"Links", []*cobra.Command{linkCommand(), captureCommand()}},
-		{"Topology files", []*cobra.Command{validateCommand(), generateCommand(), graphCommand()}},
+		{"Topology files", []*cobra.Command{validateCommand(), schemaCommand(), generateCommand(), graphCommand()}},
 		{"This machine and ndklab", []*cobra.Command{doctorCommand(), gcCommand(), versionCommand(), completionCommand(), help}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})

@@ -19,8 +19,9 @@ func upCommand() *cobra.Command {
 		Use:     "up [FILE|-] [-o text|json] [--seed N] [--name NAME] [--reconfigure] [--node-filter NODES] [--dry-run] [--record FILE] [--replay FILE]",
 		Aliases: []string{"deploy"},
 		Short:   "Build a lab and leave it up",
-		Long: `Builds the lab of a topology file and returns when every node is ready. It starts
-no workload: "ndklab run LAB" does. The lab stays up until "ndklab down LAB".
+		Long: `Builds the lab of a topology file and returns when every node is ready: its
+commands have ended and its healthcheck has succeeded, if it has any. It starts no
+workload: "ndklab run LAB" does. The lab stays up until "ndklab down LAB".
 
 ` + fileHelp + `
 

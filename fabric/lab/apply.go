@@ -76,11 +76,11 @@ func (s *Supervisor) apply(ctx context.Context, r *control.Request) error {
 	}
 	change := &change{Supervisor: s, to: params.Topology, difference: d}
 	if err := change.all(ctx); err != nil {
-		why := err.Error()
-		if errors.Is(err, context.Canceled) {
-			why = "it was interrupted"
+		unfinished := err.Error()
+		if ctx.Err() != nil {
+			unfinished = "it was interrupted"
 		}
-		s.endApply(why)
+		s.endApply(unfinished)
 		return fmt.Errorf("lab %s is changed in part: %w", s.name, err)
 	}
 	s.endApply("")

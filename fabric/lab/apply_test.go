@@ -430,7 +430,7 @@ func TestApplyInterrupted(t *testing.T) {
 			t.Errorf("%+v", n.NodeState)
 		}
 	}
-	if up < 3 || down == 0 || up+down != last+1 || in.Unfinished == "" {
+	if up < 3 || down == 0 || up+down != last+1 || in.Unfinished != "it was interrupted" {
 		t.Errorf("up: %d, down: %d, unfinished: %q", up, down, in.Unfinished)
 	}
 	goesOn()
@@ -518,5 +518,32 @@ func TestApplyLimits(t *testing.T) {
 	}
 	if r := runLab(t, l); !r.Passed {
 		t.Errorf("%+v", r)
+	}
+}
+
+// What captures an interface is told when that is not there any more.
+func TestCaptureOfALinkMadeAnew(t *testing.T) {
+	l := start(t, parsed(t, uniqueName(t), nil, starFile))
+	source, err := l.Capture(testContext(t), "s:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	applied(t, l, edited(t, starFile, `"s:1"]`, `"s:1"], offload: off`))
+	select {
+	case <-source.Gone:
+	case <-time.After(testTime):
+		t.Error("the capture goes on")
+	}
+}
+
+// Nodes that are added wait for each other, and an Apply for all of them.
+func TestApplyWaits(t *testing.T) {
+	l := start(t, parsed(t, uniqueName(t), nil, starFile))
+	applied(t, l, edited(t, starFile, "a: ,", "c: {wait_for: [{node: d, stage: healthy}]}, d: {wait_for: [{node: e, stage: executed}]}, e: {exec: ['true']}, a: ,",
+		"workloads:", "    - {endpoints: ['c:e', 's:c']}\n    - {endpoints: ['d:e', 's:d']}\n    - {endpoints: ['e:e', 's:e']}\nworkloads:"))
+	for _, n := range inspected(t, l).Nodes {
+		if n.State != nodeReady {
+			t.Errorf("%+v", n.NodeState)
+		}
 	}
 }

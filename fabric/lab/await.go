@@ -160,16 +160,16 @@ func (s *Supervisor) await(ctx context.Context, r *control.Request) (*Awaited, e
 	if err := r.Decode(&params); err != nil {
 		return nil, err
 	}
-	look, err := s.looker(&params)
-	if err != nil {
-		return nil, err
-	}
 	var late <-chan time.Time
 	if params.Timeout > 0 {
 		late = time.After(params.Timeout)
 	}
 	for {
 		begin, next := time.Now(), s.history.next()
+		look, err := s.now().looker(&params) // who is in the lab may change meanwhile
+		if err != nil {
+			return nil, err
+		}
 		a, err := look(ctx)
 		if err != nil || a.Reached {
 			return a, err

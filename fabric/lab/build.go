@@ -33,6 +33,7 @@ func (s *Supervisor) build(ctx context.Context, params startParams, files []*os.
 		what string
 		do   func(context.Context) error
 	}{
+		{"names of nodes", func(context.Context) error { return s.writeHosts() }},
 		{"start the nodes", s.startNodes},
 		{"make the externals", s.makeExternals},
 		{"make the switches", s.makeSwitches},
@@ -41,6 +42,7 @@ func (s *Supervisor) build(ctx context.Context, params startParams, files []*os.
 		{"log of decisions", func(ctx context.Context) error { return s.openLogs(ctx, params, files) }},
 		{"connect the links", s.connectLinks},
 		{"spanning tree", s.growTrees},
+		{"the nodes are not ready", s.readyNodes},
 	} {
 		if err := step.do(ctx); err != nil {
 			return fmt.Errorf("%s: %w", step.what, err)

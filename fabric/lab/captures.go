@@ -136,6 +136,8 @@ func (s *Supervisor) capture(ctx context.Context, r *control.Request) error {
 	select {
 	case <-down: // the socket would keep its interface alive
 		return control.Errorf(control.Usage, "node %s is down: %s", l.spec.Endpoints[end].Node, present.reason)
+	case <-l.gone:
+		return control.Errorf(control.Usage, "link %s is in the lab no more", l.name())
 	case <-ctx.Done():
 	}
 	return nil

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
+	"net/netip"
 	"reflect"
 	"slices"
 
@@ -121,8 +123,9 @@ func (s *Supervisor) removeNode(name string) error {
 	return nil
 }
 
-// part is what remains of a topology with some of its nodes and links: of what is to
-// be done with the lab nothing, until it is complete again.
+// part is what remains of a topology with some of its nodes and links: of routes those
+// whose next hops are on these, and of what is to be done with the lab nothing, until it
+// is complete again.
 func part(of *topology.Topology, node func(*topology.Node) bool, link func(*topology.Link) bool) *topology.Topology {
 	t := &topology.Topology{Name: of.Name, Seed: of.Seed, HasSeed: of.HasSeed}
 	index := make([]int, len(of.Links))
@@ -143,11 +146,28 @@ func part(of *topology.Topology, node func(*topology.Node) bool, link func(*topo
 	for _, n := range of.Nodes {
 		if node(&n) {
 			n.Interfaces = at(n.Interfaces)
+			n.Routes = onInterfaces(n.Routes, n.Interfaces)
 			t.Nodes = append(t.Nodes, n)
 		}
 	}
 	t.Externals = at(of.Externals)
 	return t
+}
+
+// onInterfaces is the routes by next hops in subnets of interfaces.
+func onInterfaces(routes []topology.Route, faces []topology.Interface) []topology.Route {
+	var stay []topology.Route
+	for _, r := range routes {
+		r.Via = slices.DeleteFunc(slices.Clone(r.Via), func(via netip.Addr) bool {
+			return !slices.ContainsFunc(faces, func(f topology.Interface) bool {
+				return slices.ContainsFunc(f.Addresses, func(a netip.Prefix) bool { return a.Masked().Contains(via) })
+			})
+		})
+		if len(r.Via) > 0 {
+			stay = append(stay, r)
+		}
+	}
+	return stay
 }
 
 // alter changes links that go on.
@@ -231,8 +251,9 @@ func (c *change) adopt(topo *topology.Topology) error {
 	added := after.takeLinks(before)
 	for _, x := range before.externals {
 		i := slices.IndexFunc(topo.Externals, func(f topology.Interface) bool { return f.Name == x.spec.Name })
-		after.externals = append(after.externals, &external{&topo.Externals[i], x.namespace, x.path, x.name})
+		after.externals = append(after.externals, &external{spec: &topo.Externals[i], namespace: x.namespace, path: x.path, name: x.name})
 	}
+	owes := map[*labNode]due{}
 	restarts := map[string]bool{}
 	for _, d := range c.difference.Nodes {
 		restarts[d.Name] = topo == c.to && d.Action == diff.Restart
@@ -243,14 +264,14 @@ func (c *change) adopt(topo *topology.Topology) error {
 			continue
 		}
 		n := newLabNode(spec)
-		if old := before.byName[spec.Name]; old != nil && !isRemoved(c.difference, spec.Name, topo == c.to) {
+		if old := before.byName[spec.Name]; old != nil {
 			n.nodeState = old.nodeState
 			face := func(f topology.Interface) bool { return added[f.Link] }
 			switch {
 			case restarts[spec.Name] && old.status().State != nodeDown:
-				n.owe(dueStart)
+				owes[n] = dueStart
 			case !reflect.DeepEqual(before.nodeConfig(old.spec), after.nodeConfig(spec)) || limitsOf(old.spec) != limitsOf(spec) || slices.ContainsFunc(spec.Interfaces, face):
-				n.owe(dueSettings)
+				owes[n] = dueSettings
 			}
 		} else {
 			n.life = notStarted()
@@ -264,13 +285,16 @@ func (c *change) adopt(topo *topology.Topology) error {
 	}
 	after.generation = before.generation + 1
 	c.present.Store(after.roster)
+	if err := after.renewHosts(); err != nil {
+		log.Print(err)
+	}
 	c.Supervisor = after
+	// Only now: a node that is being started meanwhile, as it was before, forgets what it
+	// owes and then looks at the lab (startAgain).
+	for n, what := range owes {
+		n.owe(what)
+	}
 	return nil
-}
-
-// isRemoved reports whether a node of that name is another one than it was.
-func isRemoved(d *diff.Difference, name string, final bool) bool {
-	return final && slices.ContainsFunc(d.Nodes, func(n diff.Node) bool { return n.Name == name && n.Action == diff.Replace })
 }
 
 // takeSwitches takes over the switches that were there before, and makes others.
@@ -310,7 +334,7 @@ func (s *Supervisor) takeLinks(before *Supervisor) (added map[int]bool) {
 	added = map[int]bool{}
 	for i := range s.topo.Links {
 		l := newLabLink(i, &s.topo.Links[i])
-		if old := was[l.spec.Number]; old != nil && old.spec.Endpoints == l.spec.Endpoints && !isClosed(old.gone) {
+		if old := was[l.spec.Number]; old != nil && old.spec.Endpoints == l.spec.Endpoints {
 			l.linkState = old.linkState
 		} else {
 			l.missing = [2]bool{true, true}
@@ -319,153 +343,4 @@ func (s *Supervisor) takeLinks(before *Supervisor) (added map[int]bool) {
 		s.links = append(s.links, l)
 	}
 	return added
-}
-
-// complete makes what is not there as yet, and has the nodes that are there do what
-// they owe.
-func (c *change) complete(ctx context.Context) error {
-	s := c.Supervisor
-	var made []int
-	for i, l := range s.links {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if !l.state().whole {
-			made = append(made, i)
-			if err := s.plugFixed(context.WithoutCancel(ctx), l); err != nil {
-				return err
-			}
-		}
-	}
-	err := parallel(ctx, 16, len(s.nodes), func(ctx context.Context, i int) error {
-		return s.settleDue(context.WithoutCancel(ctx), s.nodes[i])
-	})
-	if err != nil {
-		return err
-	}
-	made = slices.DeleteFunc(made, func(i int) bool { return !s.links[i].state().whole })
-	for _, i := range made {
-		l := s.links[i]
-		s.Publish(Event{Kind: LinkAdded, Link: l.name(), Text: fmt.Sprintf("link %s to %s is there", l.spec.Endpoints[0], l.spec.Endpoints[1])})
-	}
-	return s.growTree(ctx, made...)
-}
-
-// plugFixed makes the ends of a new link that are not in nodes with processes.
-func (s *Supervisor) plugFixed(ctx context.Context, l *labLink) error {
-	for end, e := range l.spec.Endpoints {
-		if s.switches[e.Node] == nil || !l.state().missing[end] {
-			continue
-		}
-		if err := s.replug(ctx, l, end, 0); err != nil {
-			return err
-		}
-		if err := s.network.OpenPort(l.spec.Number, end); err != nil {
-			return fmt.Errorf("link %s: %w", l.name(), err)
-		}
-		if err := s.plugged(ctx, l, end); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// What a node owes to the topology that it has got: it is to be done, by an Apply that
-// can be interrupted before.
-type due int
-
-const (
-	dueNothing  due = iota
-	dueSettings     // its interfaces, addresses, neighbours, routes or limits are others by now
-	dueStart        // it is to be started, also if it is up
-)
-
-// owe notes what the node has to do, unless it owes more.
-func (n *labNode) owe(what due) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.due = max(n.due, what)
-}
-
-// settleDue has a node do what it owes.
-func (s *Supervisor) settleDue(ctx context.Context, n *labNode) error {
-	s, n, err := s.hold(ctx, n.spec.Name)
-	if err != nil {
-		return err
-	}
-	defer n.unlock()
-	n.mu.Lock()
-	owed := n.due
-	n.mu.Unlock()
-	up := n.status().State != nodeDown
-	switch {
-	case owed == dueStart:
-		n.reviver.cancel()
-		if up {
-			s.stop(n, "it starts again with other settings")
-		}
-		err = s.startAgain(ctx, n)
-	case owed == dueSettings && up:
-		err = s.reconfigure(ctx, n)
-	}
-	if err != nil {
-		return err
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.due = dueNothing
-	return nil
-}
-
-// reconfigure makes the interfaces that a node which is up has not got as yet, and
-// has its network and limits be what the topology says. The caller has the right to
-// change the node.
-func (s *Supervisor) reconfigure(ctx context.Context, n *labNode) error {
-	life := n.current()
-	if life.group != nil {
-		if err := life.group.Set(limitsOf(n.spec)); err != nil {
-			return fmt.Errorf("node %s: %w", n.spec.Name, err)
-		}
-	}
-	agent := life.agent
-	var fresh []topology.Interface
-	for _, i := range n.spec.Interfaces {
-		l := s.links[i.Link]
-		if !l.state().missing[i.End] {
-			continue
-		}
-		if err := s.replug(ctx, l, i.End, agent.PID()); err != nil {
-			return fmt.Errorf("node %s: %w", n.spec.Name, err)
-		}
-		fresh = append(fresh, i)
-	}
-	if err := agent.Reconfigure(s.lifeConfig(n)); err != nil {
-		return err
-	}
-	for _, i := range fresh {
-		if err := s.plugged(ctx, s.links[i.Link], i.End); err != nil {
-			return fmt.Errorf("node %s: %w", n.spec.Name, err)
-		}
-	}
-	return nil
-}
-
-// notStarted is the life of a node that is still to be started.
-func notStarted() *life {
-	l := &life{down: make(chan struct{}), over: make(chan struct{}), reason: "it has not been started yet"}
-	close(l.down)
-	close(l.over)
-	return l
-}
-
-// A plugState is which ends of a link are there.
-type plugState struct {
-	missing [2]bool
-	whole   bool
-}
-
-func (l *labLink) state() plugState {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return plugState{l.missing, l.whole()}
 }

@@ -18,6 +18,9 @@
 // happens is kept for who looks on (events.go, logs.go) or waits (await.go). A
 // link may end outside the lab (externals.go).
 //
+// While it is up, a lab can become that of another topology (apply.go, change.go): who
+// is in it is a roster, which is never changed, but another one takes its place.
+//
 // Start reading at Start and Lab for the commands' side, at supervise and
 // Supervisor.build for the lab's.
 package lab

@@ -25,7 +25,12 @@ type life struct {
 	unwatch func()        // ends what watches the group's memory
 	agent   *node.Agent
 	hostPID int
-	began   time.Duration // by the clock of labNode.reviver
+	// begun is closed when another life takes the place of one that is still to begin;
+	// nil of others.
+	begun chan struct{}
+	// progress is how far the node has come.
+	progress *progress
+	began    time.Duration // by the clock of labNode.reviver
 
 	// stopping is why the node is being stopped; "" if its end is its own. Guarded by
 	// labNode.mu, as is signal, the last that a command has sent; 0 if none has.
@@ -40,7 +45,7 @@ type life struct {
 // begin starts the agent of a node. A later start has other random numbers than the
 // one before: what is still under way must not be taken for the new node's.
 func (s *Supervisor) begin(spec *topology.Node, start int) (*life, error) {
-	l := &life{began: clock.Real().Now(), unwatch: func() {}, down: make(chan struct{}), over: make(chan struct{})}
+	l := &life{progress: newProgress(&spec.Setup), began: clock.Real().Now(), unwatch: func() {}, down: make(chan struct{}), over: make(chan struct{})}
 	if err := l.limit(s.name, spec, s.groups); err != nil {
 		return nil, fmt.Errorf("node %s: limits: %w", spec.Name, err)
 	}
@@ -158,14 +163,20 @@ func (s *Supervisor) startAgain(ctx context.Context, n *labNode) error {
 	n.reviver.cancel()
 	<-n.current().over
 	n.mu.Lock()
+	owed := n.due
+	n.due = dueNothing
 	first := n.life.agent == nil // an Apply has added the node
 	if !first {
 		n.restarts++
 	}
 	start := n.restarts
 	n.mu.Unlock()
+	// What the node owed it gets by being started as the lab has it now.
+	s = s.now()
+	n = s.as(n)
 	l, err := s.begin(n.spec, start)
 	if err != nil {
+		n.owe(owed)
 		return err
 	}
 	soon, cancel := context.WithTimeout(ctx, startTime)
@@ -175,10 +186,14 @@ func (s *Supervisor) startAgain(ctx context.Context, n *labNode) error {
 		<-l.agent.Done()
 		s.reaper.Collected(l.agent.PID())
 		s.unplugAll(n)
+		n.owe(owed)
 		return err
 	}
 	n.mu.Lock()
-	n.life, n.due = l, dueNothing
+	if n.life.begun != nil {
+		close(n.life.begun)
+	}
+	n.life = l
 	n.mu.Unlock()
 	words := "node %s is up again"
 	if first {
@@ -186,7 +201,9 @@ func (s *Supervisor) startAgain(ctx context.Context, n *labNode) error {
 	}
 	s.Publish(Event{Kind: NodeUp, Node: n.spec.Name, Text: fmt.Sprintf(words, n.spec.Name)})
 	go s.watchNode(n, l)
-	return s.growTree(ctx, s.switched(n)...)
+	err = s.growTree(ctx, s.switched(n)...)
+	s.readyAgain(n, l)
+	return err
 }
 
 // bringUp makes the interfaces of a node whose agent has just been started, has it
@@ -196,6 +213,9 @@ func (s *Supervisor) bringUp(ctx context.Context, n *labNode, l *life) error {
 		if err := s.replug(ctx, s.links[i.Link], i.End, l.agent.PID()); err != nil {
 			return fmt.Errorf("node %s: %w", n.spec.Name, err)
 		}
+	}
+	if err := s.furnish(ctx, n, l); err != nil {
+		return err
 	}
 	if err := l.up(ctx); err != nil {
 		return err

@@ -114,6 +114,7 @@ func (s *Supervisor) nodeConfig(spec *topology.Node) node.Config {
 	cfg := node.Config{
 		Lab: s.name, Name: spec.Name, Seed: s.seed("node " + spec.Name), Adapter: spec.Adapter,
 		Forwards: spec.Kind == topology.Router, Routes: spec.Routes, PIDLimit: spec.PIDs != 0,
+		Env: spec.Setup.Env, Files: spec.Setup.Files, Hosts: s.hosts,
 	}
 	for _, i := range spec.Interfaces {
 		l := s.topo.Links[i.Link]
@@ -149,6 +150,9 @@ func (s *Supervisor) linkNodes(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	linked := make(chan *labNode, len(s.nodes))
+	done := make(chan struct{})
+	defer close(done)
+	go s.tellUntil(done)
 	var making sync.WaitGroup
 	making.Go(func() {
 		defer close(linked)
@@ -160,6 +164,9 @@ func (s *Supervisor) linkNodes(ctx context.Context) error {
 		n, ok := <-linked
 		if !ok {
 			return nil // a link could not be made
+		}
+		if err := s.furnish(ctx, n, n.current()); err != nil {
+			return err
 		}
 		return n.current().up(ctx)
 	})
@@ -288,6 +295,7 @@ func inspect(ctx context.Context, nodes []*labNode) []report.Node {
 		n.mu.Unlock()
 		if r.State != nodeDown {
 			r.PID = n.current().hostPID
+			r.Health = n.current().progress.report()
 		}
 		r.Limits, r.Usage = n.current().usage()
 		if counters[i].NDK != nil {

@@ -70,10 +70,13 @@ func (s *Supervisor) change(ctx context.Context, r *control.Request) (*NodeChang
 	if err != nil {
 		return nil, err
 	}
-	defer n.unlock()
 	change := &NodeChange{Lab: s.name, Was: n.status().State}
 	// A command that is interrupted now must not leave half a node.
 	err = s.act(context.WithoutCancel(ctx), n, params)
+	n.unlock()
+	if err == nil && (params.Action == StartNode || params.Action == RestartNode) {
+		err = n.settled(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -183,6 +183,9 @@ const (
 	LinkChanged = "link-changed"
 	Captured    = "captured" // a capture of the topology is complete
 	Warning     = "warning"
+
+	HealthChanged = "health-changed"
+	LabWaiting    = "lab-waiting" // for nodes, before all are ready
 )
 
 // asError gives a failure its kind.

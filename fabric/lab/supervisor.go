@@ -7,8 +7,10 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,7 +44,8 @@ type core struct {
 	// What follows is set by build, before the lab is ready, and not changed
 	// afterwards.
 	place     place
-	named     bool // externals get names for ip netns
+	named     bool   // externals get names for ip netns
+	hosts     string // the file that stands for /etc/hosts in nodes; "": the host's does
 	network   *link.Network
 	sockets   *os.File // the directory of the externals' sockets; nil without externals
 	engine    engine
@@ -87,6 +90,10 @@ func supervise(name string) error {
 		clients: map[*control.Conn]*client{},
 		over:    make(chan struct{}),
 	}, newRoster()}
+	// Commands of nodes find this program also where it was started by a path.
+	if self, err := os.Executable(); err == nil {
+		os.Setenv("PATH", strings.TrimPrefix(os.Getenv("PATH")+":"+filepath.Dir(self), ":"))
+	}
 	// Process 1 gets no signal that it has no handler for.
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)

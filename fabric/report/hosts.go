@@ -145,6 +145,13 @@ func (n *Node) story() string {
 		}
 		parts = append(parts, state)
 	}
+	if h := n.Health; h != nil {
+		health := h.State
+		if h.Reason != "" {
+			health += " (" + h.Reason + ")"
+		}
+		parts = append(parts, health)
+	}
 	if n.PID != 0 {
 		parts = append(parts, fmt.Sprintf("pid %d", n.PID))
 	}

@@ -81,6 +81,14 @@ type Node struct {
 	Ports     []Port            `json:"ports,omitempty"`    // of a switch
 	Limits    *Limits           `json:"limits"`             // null: none in force
 	Usage     *Usage            `json:"usage"`              // null: not measured, as of nodes without limits
+	Health    *Health           `json:"health,omitempty"`   // of a node that has a healthcheck and is not down
+}
+
+// A Health is what a node's healthcheck says.
+type Health struct {
+	State    string `json:"state"`            // starting, healthy or unhealthy
+	Failures int    `json:"failures"`         // checks in a row that failed, but for those of the start period
+	Reason   string `json:"reason,omitempty"` // why the last check failed
 }
 
 // A Port is where a link ends at a switch.

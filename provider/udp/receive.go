@@ -45,10 +45,10 @@ type listener struct {
 
 	// The goroutine that runs receive owns what follows.
 	receiver  provider.Receiver
-	incoming  incoming
+	incoming  *incoming // nil before the first message
 	inspector inspector
-	flow      roce.Flow // of the newest message
-	batch     []roce.Received
+	flow      roce.Flow       // of the newest message
+	batch     []roce.Received // nil likewise
 }
 
 // newListener receives from a socket that is bound to local already, which from
@@ -62,7 +62,6 @@ func newListener(local netip.Addr, device string, fd, asked int, n *counters) (_
 		before:    drops(fd),
 		counters:  n,
 		flow:      roce.Flow{Local: local},
-		batch:     make([]roce.Received, 0, receiveBatch),
 		inspector: newInspector(clock.Real().Now),
 	}
 	if l.granted, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF); err != nil {
@@ -130,6 +129,14 @@ func (l *listener) receive(r provider.Receiver) {
 
 // drain receives and delivers until the socket is empty.
 func (l *listener) drain(fd int) {
+	if l.incoming == nil {
+		// In labs of thousands of nodes the memory would be most of what many of them
+		// take: it is there when it is needed.
+		if !readable(fd) {
+			return
+		}
+		l.incoming, l.batch = new(incoming), make([]roce.Received, 0, receiveBatch)
+	}
 	for {
 		n, errno := l.incoming.receive(fd)
 		if errno != 0 && errno != unix.EINTR {
@@ -143,6 +150,13 @@ func (l *listener) drain(fd int) {
 			return // recvmmsg found the socket empty
 		}
 	}
+}
+
+// readable reports whether a message is there.
+func readable(fd int) bool {
+	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(p, 0)
+	return n > 0 || err == unix.EINTR
 }
 
 // take appends the packets of the i-th message to the batch.

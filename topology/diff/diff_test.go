@@ -50,6 +50,9 @@ func TestCompare(t *testing.T) {
 		want          string
 	}{
 		{"nothing", ab, ab, ""},
+		{"what nodes are given", ab, "topology:\n  nodes: {a: {env: {A: x}, healthcheck: {command: x}, wait_for: [{node: b, stage: created}]}, b: }\n  links:\n    - {endpoints: ['a:eth0', 'b:eth0']}\n", `
+± node a restarts because env none -> others, healthcheck none -> others, wait_for none -> others (it is for nodes that start)
+`},
 		{"order and comments", star, `topology:
   links:
     - {endpoints: ["b:eth0", "s:2"]}

@@ -78,6 +78,8 @@ func compareNode(was, is *topology.Node) []Change {
 			changes = append(changes, compareFaces(was, is)...)
 		case "Adapter":
 			changes = append(changes, compareFields("adapter.", x, y, "its adapter has its settings from when it is opened")...)
+		case "Setup":
+			changes = append(changes, compareFields("", x, y, "it is for nodes that start")...)
 		case "Routes":
 			changes = append(changes, Change{Key: routesKey, From: fmt.Sprint(len(was.Routes)), To: fmt.Sprint(len(is.Routes))})
 		default:
@@ -166,7 +168,10 @@ const longest = 60
 func value(field string, of any) string {
 	v := reflect.ValueOf(of)
 	if v.Kind() == reflect.Pointer {
-		if v.IsNil() {
+		switch {
+		case v.IsNil() && v.Type().Elem().Kind() == reflect.Struct:
+			return "none"
+		case v.IsNil():
 			return "the default"
 		}
 		return value(field, v.Elem().Interface())

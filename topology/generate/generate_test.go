@@ -1,11 +1,16 @@
 package generate
 
 import (
+	"bytes"
+	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/ndklab/ndklab/topology"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"gopkg.in/yaml.v3"
 	"pgregory.net/rapid"
 )
 
@@ -34,8 +39,28 @@ func parsed(t rapid.TB, s Shape, o Order) *topology.Topology {
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", s.Name, err, text)
 	}
+	if len(text) > 256<<10 {
+		return lab // the validator is slow, and large files have nothing that small ones have not
+	}
+	var values any
+	if err := yaml.Unmarshal([]byte(text), &values); err != nil {
+		t.Fatal(err)
+	}
+	if err := schema().Validate(values); err != nil {
+		t.Fatalf("%s: %v\n%s", s.Name, err, text)
+	}
 	return lab
 }
+
+// schema is what editors hold files to.
+var schema = sync.OnceValue(func() *jsonschema.Schema {
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(topology.JSONSchema()))
+	c := jsonschema.NewCompiler()
+	if err := errors.Join(err, c.AddResource("topology.json", document)); err != nil {
+		panic(err)
+	}
+	return c.MustCompile("topology.json")
+})
 
 // TestAnything generates every shape with any parameters in their ranges.
 func TestAnything(t *testing.T) {

@@ -39,11 +39,14 @@ func TestChaos(t *testing.T) {
 		}
 		done.add(kind, user, ok)
 		if !ok {
-			t.Logf("trial %d of seed %d: make test-chaos SEED=%d TRIAL=%d ONLY='%s'", n, *seed, *seed, n, *only)
+			t.Logf("trial %d of seed %d: make test-chaos SEED=%d TRIAL=%d ONLY='%s' DURING='%s'", n, *seed, *seed, n, *only, *during)
 		}
 	}
 	t.Logf("seed %d\n%s", *seed, done)
 }
+
+// chosenMoments is what -during matches.
+var chosenMoments *regexp.Regexp
 
 // chosenFaults are those that match -only, and that we may do.
 func chosenFaults(t *testing.T) []fault {
@@ -51,14 +54,17 @@ func chosenFaults(t *testing.T) []fault {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if chosenMoments, err = regexp.Compile(*during); err != nil {
+		t.Fatal(err)
+	}
 	var chosen []fault
 	for _, f := range faults {
-		if pattern.MatchString(f.name) && (!f.root || os.Geteuid() == 0) {
+		if pattern.MatchString(f.name) && len(f.moments()) > 0 && (!f.root || os.Geteuid() == 0) {
 			chosen = append(chosen, f)
 		}
 	}
 	if len(chosen) == 0 {
-		t.Fatalf("no fault matches %q", *only)
+		t.Fatalf("no fault matches %q at a moment that matches %q", *only, *during)
 	}
 	return chosen
 }

@@ -20,6 +20,7 @@
 //	make test-chaos TRIALS=400 SEED=1
 //	make test-chaos SEED=1 TRIAL=37
 //	make test-chaos TRIALS=200 ONLY=kill     faults whose name has that in it
+//	make test-chaos TRIALS=200 DURING=run    at moments whose name has that in it
 //
 // Root runs every other trial as an ordinary user. The tests only ever signal processes that
 // carry the trial's mark in their environment, through pidfds.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +30,13 @@ type fault struct {
 	command bool
 	// stuck is whether the lab's making may not come to an end by itself.
 	stuck bool
+}
+
+// moments are those at which the fault may strike.
+func (f *fault) moments() []moment {
+	return slices.DeleteFunc(slices.Clone(moments), func(m moment) bool {
+		return f.during != nil && !slices.Contains(f.during, m.name) || !chosenMoments.MatchString(m.name)
+	})
 }
 
 var lives = []string{"exec", "capture"} // moments at which the lab is up and stays up

@@ -14,6 +14,7 @@ var (
 	trials = flag.Int("trials", 0, "how many trials; 0: one of each fault")
 	seed   = flag.Uint64("seed", 1, "what the trials' choices are drawn from")
 	alone  = flag.Int("trial", -1, "the one trial to do, by its number")
+	during = flag.String("during", "", "at moments whose name matches this regular expression")
 	only   = flag.String("only", "", "do faults whose name matches this regular expression")
 )
 

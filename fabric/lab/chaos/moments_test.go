@@ -34,16 +34,6 @@ var moments = []moment{
 	{name: "down", args: func(t *trial) []string { return []string{"down", t.lab} }, up: true, usual: 40 * time.Millisecond},
 }
 
-// momentNamed is the moment of that name.
-func momentNamed(name string) moment {
-	for _, m := range moments {
-		if m.name == name {
-			return m
-		}
-	}
-	panic("no moment " + name)
-}
-
 // A shape is what a lab has besides nodes and plain links.
 type shape struct {
 	impaired  bool // a link engine

@@ -80,13 +80,8 @@ func draw(seed uint64, n int, faults []fault) *trial {
 			t.user = all[random.IntN(len(all))]
 		}
 	}
-	during := t.fault.during
-	if during == nil {
-		for _, m := range moments {
-			during = append(during, m.name)
-		}
-	}
-	t.moment = momentNamed(during[random.IntN(len(during))])
+	possible := t.fault.moments()
+	t.moment = possible[random.IntN(len(possible))]
 	t.shape = shape{impaired: coin(), external: coin(), fabric: coin(), limited: coin(), captures: coin(), decisions: coin()}
 	if t.fault.needs != nil {
 		t.fault.needs(&t.shape)

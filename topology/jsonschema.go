@@ -1,0 +1,463 @@
+package topology
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// This file is the schema for editors. Tests hold it to the parser: both have the same
+// keys, and take and refuse the same files, but for what a schema cannot say:
+//
+//   - what depends on other values: names that have to exist or to differ, ends and
+//     addresses that have to fit together, kinds that do not have a key, loops,
+//     routes, cycles of wait_for, and files that have to be there;
+//   - ranges, and whole numbers, of values with a unit, and of numbers in quotes;
+//   - how a number, true or false is spelt: the schema sees what YAML makes of 0x10;
+//   - names that the kernel or the filter language alone understands;
+//   - keys given twice, tags, and the size of files;
+//   - variables of the environment: a text that has one is taken as it is.
+
+// A schema is a JSON Schema.
+type schema map[string]any
+
+// JSONSchema is the JSON Schema (draft 2020-12) of topology files, with a description
+// of every key.
+func JSONSchema() []byte {
+	text, err := json.MarshalIndent(labSchema(), "", "  ")
+	if err != nil {
+		panic(err) // nothing in it can fail
+	}
+	return append(text, '\n')
+}
+
+// describedAs is the schema with a description.
+func (s schema) describedAs(text string) schema {
+	described := schema{"description": text}
+	for key, value := range s {
+		described[key] = value
+	}
+	return described
+}
+
+// reference is a schema of $defs.
+func reference(name string) schema { return schema{"$ref": "#/$defs/" + name} }
+
+func anyOf(all ...schema) schema { return schema{"anyOf": all} }
+
+// variable is a text that has a variable of the environment in it: whether the text
+// is right without it nobody knows.
+const variable = `\$\{`
+
+// orVariable is the schema, or a text with a variable.
+func orVariable(s schema) schema { return anyOf(s, schema{"type": "string", "pattern": variable}) }
+
+// oneWord is a value that is one of some texts.
+func oneWord(words ...string) schema { return orVariable(schema{"enum": words}) }
+
+// matching is a text that matches a pattern as a whole, or has a variable.
+func matching(pattern string) schema {
+	return schema{"type": "string", "pattern": "^(?:" + pattern + ")$|" + variable}
+}
+
+// textSchema is any value that is no map, list or nothing.
+func textSchema() schema { return schema{"type": []string{"string", "number", "boolean"}} }
+
+// truthSchema is true or false, also in quotes.
+func truthSchema() schema { return orVariable(schema{"enum": []any{true, false, "true", "false"}}) }
+
+func onlyTrueSchema() schema { return orVariable(schema{"enum": []any{true, "true"}}) }
+
+// whole is a whole number, also in quotes.
+func whole(least, most uint64) schema {
+	return anyOf(schema{"type": "integer", "minimum": least, "maximum": most}, matching("[0-9]+"))
+}
+
+// hexadecimal is a number that may be written so.
+func hexadecimal(most uint64) schema {
+	return anyOf(schema{"type": "integer", "minimum": 0, "maximum": most}, matching("0x[0-9a-fA-F]+|[0-9]+"))
+}
+
+// fraction is a number that need not be whole.
+func fraction(least, most float64) schema {
+	return anyOf(schema{"type": "number", "minimum": least, "maximum": most}, matching(decimals))
+}
+
+// decimals is number without its unit and its sign.
+const decimals = `\+?(?:[0-9]{1,20}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})`
+
+// pattern is what values of a quantity look like.
+func (q quantity) pattern() string {
+	var units []string
+	for _, u := range q.units {
+		units = append(units, u.name)
+	}
+	return decimals + "(?:" + strings.Join(units, "|") + ")"
+}
+
+func (q quantity) schema() schema { return matching(q.pattern()) }
+
+// goDuration is time.ParseDuration's syntax.
+const goDuration = `(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+`
+
+func durationSchema() schema { return matching(`\+?` + goDuration) }
+func signedSchema() schema   { return matching(`[+-]?` + goDuration) }
+
+// orNone is an impairment's value, or none.
+func orNone(s schema) schema { return anyOf(oneWord(none), s) }
+
+// keys are the keys of a map, each with its schema, which has a description.
+type keys map[string]schema
+
+// and is both.
+func (k keys) and(more keys) keys {
+	all := keys{}
+	for _, some := range []keys{k, more} {
+		for key, s := range some {
+			all[key] = s
+		}
+	}
+	return all
+}
+
+// without is the keys but one.
+func (k keys) without(key string) keys {
+	some := k.and(nil)
+	delete(some, key)
+	return some
+}
+
+// object is a map that has some of the keys, or nothing at all.
+func object(k keys) schema {
+	return schema{"type": []string{"object", "null"}, "properties": k, "additionalProperties": false}
+}
+
+// complete is a map that has some of the keys, and all of the required ones.
+func complete(k keys, required ...string) schema {
+	s := object(k)
+	s["type"] = "object"
+	if required != nil {
+		s["required"] = required
+	}
+	return s
+}
+
+// exactlyOne is complete with exactly one of some keys.
+func (s schema) exactlyOne(keys ...string) schema { return s.requiring("oneOf", keys...) }
+
+// atLeastOne is complete with at least one of some keys.
+func (s schema) atLeastOne(keys ...string) schema { return s.requiring("anyOf", keys...) }
+
+func (s schema) requiring(how string, keys ...string) schema {
+	var each []schema
+	for _, key := range keys {
+		each = append(each, schema{"required": []string{key}})
+	}
+	s[how] = each
+	return s
+}
+
+// listOf is a list, or nothing at all.
+func listOf(items schema) schema { return schema{"type": []string{"array", "null"}, "items": items} }
+
+// oneOrList is a value or a list that is not empty.
+func oneOrList(s schema, most int) schema {
+	return anyOf(s, schema{"type": "array", "items": s, "minItems": 1, "maxItems": most})
+}
+
+// mapOf is a map of names to what each stands for.
+func mapOf(names, what schema) schema {
+	return schema{"type": []string{"object", "null"}, "propertyNames": names, "additionalProperties": what}
+}
+
+// nameSchema is a plain name, which YAML may take for a number or a truth value.
+func nameSchema(most int) schema {
+	return anyOf(
+		schema{"type": "string", "pattern": plain().String(), "maxLength": most},
+		schema{"type": "integer", "minimum": 0},
+		schema{"type": "boolean"},
+		schema{"type": "string", "pattern": variable},
+	)
+}
+
+// keyNames is nameSchema for the keys of a map.
+func keyNames() schema { return schema{"pattern": plain().String(), "maxLength": maxNodeName} }
+
+// interfacePattern is what interfaceName takes, but for reservedInterfaces.
+const (
+	interfacePattern   = `[!-$&-.0-9;-~]{1,15}`
+	reservedInterfaces = `(?:\.|\.\.|lo|all|default)$`
+)
+
+func labSchema() schema {
+	lab := complete(keys{
+		"name":      nameSchema(maxLabName).describedAs("The lab's name, up to 40 characters of a-z, 0-9 and, inside, -. Absent: the file's name without its endings."),
+		"seed":      whole(0, math.MaxUint64).describedAs("Of every random decision. Absent: one is drawn and printed."),
+		"topology":  reference("topology").describedAs("Nodes and links."),
+		"workloads": listOf(reference("workload")).describedAs("RDMA traffic between hosts."),
+		"timeline":  listOf(reference("event")).describedAs("What changes while the lab runs."),
+		"checks":    listOf(reference("check")).describedAs("What has to hold of workloads."),
+		"capture":   listOf(reference("capture")).describedAs("Packets to be recorded."),
+	}, "topology")
+	lab["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	lab["title"] = "ndklab topology"
+	lab["$defs"] = definitions()
+	return lab
+}
+
+func definitions() map[string]schema {
+	defs := map[string]schema{
+		"topology": complete(keys{
+			"defaults": reference("defaults").describedAs("What holds for all, unless something nearer says otherwise."),
+			"kinds":    mapOf(keyNames(), reference("kind")).describedAs("What the nodes of each kind have in common; also of the kinds host, switch and router."),
+			"groups":   mapOf(keyNames(), reference("group")).describedAs("What the nodes of each group have in common."),
+			"nodes":    nodesSchema().describedAs("The nodes by name. A name with nothing behind it is a host with the defaults."),
+			"links":    listOf(reference("link")).describedAs("The links, each between two nodes, or a node and what is outside."),
+		}, "nodes"),
+		"defaults": object(keys{
+			"node": object(setupKeys().and(keys{
+				"kind":    textSchema().describedAs("The kind of nodes that have none."),
+				"group":   textSchema().describedAs("The group of nodes that have none."),
+				"cpu":     limitKeys()["cpu"],
+				"memory":  limitKeys()["memory"],
+				"restart": limitKeys()["restart"],
+				"pids":    limitKeys()["pids"],
+			})).describedAs("What holds for nodes."),
+			"link":    object(linkKeys(false)).describedAs("What holds for links."),
+			"adapter": reference("adapter").describedAs("What holds for the adapters of hosts."),
+		}),
+		"kind":    object(nodeKeys()),
+		"group":   object(nodeKeys().without("group")),
+		"node":    object(nodeKeys()),
+		"adapter": object(adapterSchemas()),
+		"file": complete(keys{
+			"source":  textSchema().describedAs("The file to copy; a relative path is from the topology's folder."),
+			"content": textSchema().describedAs("The text of the file."),
+			"mode":    anyOf(schema{"type": "integer", "minimum": 0, "maximum": 777}, matching("(?:0o?)?[0-7]{3}")).describedAs("Permissions in octal. Absent: 0644."),
+		}).exactlyOne("source", "content"),
+		"exec": anyOf(reference("commandText"), complete(keys{
+			"command": reference("commandText").describedAs("What sh -c runs."),
+			"stage":   oneWord(string(Created), string(Configured), string(Healthy)).describedAs("From which stage of the node it runs. Absent: configured."),
+		}, "command")),
+		"commandText": anyOf(schema{"type": "string", "pattern": `\S`}, schema{"type": []string{"number", "boolean"}}),
+		"healthcheck": complete(keys{
+			"command":      reference("commandText").describedAs("What sh -c runs: status 0 is healthy."),
+			"interval":     durationSchema().describedAs("From the end of a check to the next, 10ms to 24h. Absent: 10s."),
+			"timeout":      durationSchema().describedAs("From which a check has failed, 10ms to 1h. Absent: 5s."),
+			"retries":      whole(1, 1000).describedAs("So many checks that fail in a row make the node unhealthy. Absent: 3."),
+			"start_period": durationSchema().describedAs("For how long checks that fail do not count, until one succeeds. Absent: 30s."),
+		}, "command"),
+		"wait": complete(keys{
+			"node":  textSchema().describedAs("The node to wait for."),
+			"stage": oneWord(stageWords()...).describedAs("What it must have come to."),
+		}, "node", "stage"),
+		"link": complete(linkKeys(true).and(keys{
+			"endpoints": schema{"type": "array", "items": reference("endpoint"), "minItems": 2, "maxItems": 2}.describedAs("The two ends."),
+			"down":      truthSchema().describedAs("true: the link starts without carrier."),
+			"capture":   anyOf(truthSchema(), reference("path")).describedAs("true: both ends are recorded; or the file to record them to."),
+			"reverse":   object(impairmentProperties(false)).describedAs("What differs for packets that the second endpoint sends."),
+		}), "endpoints"),
+		"endpoint": anyOf(
+			matching("[^:]*:"+interfacePattern).except(":"+reservedInterfaces),
+			complete(keys{
+				"node":      textSchema().describedAs("The node, or external."),
+				"interface": anyOf(matching(interfacePattern).except("^"+reservedInterfaces), schema{"type": []string{"integer", "boolean"}}).describedAs("The interface's name, such as eth0."),
+				"addresses": listOf(matching(`[0-9a-fA-F:.]+/[0-9]+`)).describedAs("With their prefix lengths. Absent: chosen."),
+			}, "node", "interface")),
+		"tolerance": object(keys{
+			"delay":     durationSchema().describedAs("By which half of the packets may leave late. Absent: 1ms."),
+			"delay_p99": durationSchema().describedAs("By which all but 1 % of them may leave late. Absent: 20ms."),
+			"rate":      percentages.schema().describedAs("By which the rate may fall short while packets wait. Absent: 10%."),
+			"loss":      percentages.schema().describedAs("Share of packets that may be lost unasked. Absent: 0.1%."),
+		}),
+		"workload": complete(keys{
+			"name":      nameSchema(maxNodeName).describedAs("The workload's name."),
+			"from":      textSchema().describedAs("The host that connects and posts."),
+			"to":        textSchema().describedAs("The host that it connects to."),
+			"operation": oneWord(string(Send), string(Write), string(Read)).describedAs("What is done with each message."),
+			"size":      sizes.schema().describedAs("Of a message, 0B to 1GiB."),
+			"depth":     whole(1, 4096).describedAs("Messages in flight. Absent: 1."),
+			"count":     whole(1, 1<<40).describedAs("How many messages."),
+			"duration":  durationSchema().describedAs("For how long."),
+			"start":     durationSchema().describedAs("After all nodes are ready. Absent: at once."),
+			"verify":    truthSchema().describedAs("true: every payload is compared byte for byte."),
+		}, "name", "from", "to", "operation", "size").exactlyOne("duration", "count"),
+		"event": eventSchema(),
+		"check": checkSchema(),
+		"capture": complete(keys{
+			"link":       matching("[^:]*:[\\s\\S]*").describedAs("A link, by an endpoint: both its ends are recorded."),
+			"interfaces": schema{"type": "array", "minItems": 1, "items": matching("[^:]*:[\\s\\S]*")}.describedAs("Endpoints to record."),
+			"file":       reference("path").describedAs("Where the packets go; what is there is overwritten."),
+			"filter":     textSchema().describedAs("Which packets, in the language of tcpdump. Absent: all."),
+			"snaplen":    whole(MinSnaplen, 1<<18).describedAs("Bytes of each packet that are kept. Absent: all."),
+			"ring": complete(keys{
+				"size":  sizes.schema().describedAs("From which a file is full and another begun."),
+				"files": whole(1, 10000).describedAs("How many of the last files stay. Absent: 5."),
+			}, "size").describedAs("Files that follow each other."),
+		}, "file").exactlyOne("link", "interfaces"),
+		"path": anyOf(schema{"type": "string", "pattern": "[^/]$", "not": schema{"const": "-"}}, schema{"type": []string{"number", "boolean"}}),
+	}
+	for name, s := range impairmentSchemas() {
+		defs[name] = s
+	}
+	return defs
+}
+
+// except is the schema without values that match.
+func (s schema) except(pattern string) schema {
+	s["not"] = schema{"pattern": pattern}
+	return s
+}
+
+func stageWords() (words []string) {
+	for _, s := range Stages {
+		words = append(words, string(s))
+	}
+	return words
+}
+
+func nodesSchema() schema {
+	nodes := mapOf(schema{"pattern": plain().String(), "maxLength": maxNodeName, "not": schema{"const": external}}, reference("node"))
+	nodes["type"], nodes["minProperties"] = "object", 1
+	return nodes
+}
+
+func limitKeys() keys {
+	return keys{
+		"cpu":     fraction(0.01, 4096).describedAs("Cores that a host may use. Absent: no limit."),
+		"memory":  sizes.schema().describedAs("That a host may use, 16MiB to 16TiB. Absent: no limit."),
+		"pids":    whole(64, 1<<22).describedAs("How many processes and threads a host may have. Absent: no limit."),
+		"restart": oneWord("never", "always").describedAs("Whether the node is started again when its agent has died. Absent: never."),
+		"adapter": reference("adapter").describedAs("The host's RDMA adapter."),
+		"stp":     truthSchema().describedAs("true: switches whose links make a ring agree on a tree by the spanning tree protocol."),
+		"port":    object(portSchemas()).describedAs("Of each port of a switch or router: how the packets fare that it sends."),
+	}
+}
+
+func setupKeys() keys {
+	return keys{
+		"env": mapOf(schema{"pattern": variableName().String()}, textSchema()).describedAs("Variables that every command in the node has."),
+		"files": mapOf(schema{"pattern": `^(/[^/\x00]+)+$`, "not": schema{"pattern": `/\.\.?(/|$)|^/(proc|sys|dev)(/|$)`}, "maxLength": maxPath}, reference("file")).
+			describedAs("Files that this node alone sees, by absolute path."),
+		"exec":        listOf(reference("exec")).describedAs("Commands that run in the node before it is ready, one after the other."),
+		"healthcheck": orNone(reference("healthcheck")).describedAs("A command that tells whether the node does what it is there for."),
+		"wait_for":    schema{"type": []string{"array", "null"}, "items": reference("wait"), "maxItems": maxWaits}.describedAs("Other nodes, and what they must have come to before this one runs its commands."),
+	}
+}
+
+func nodeKeys() keys {
+	return limitKeys().and(setupKeys()).and(keys{
+		"kind":  textSchema().describedAs("host (the default), switch, router, or one of kinds."),
+		"group": textSchema().describedAs("One of groups."),
+	})
+}
+
+func portSchemas() keys {
+	port := keys{}
+	for _, key := range portKeys {
+		port[key] = impairmentProperties(true)[key]
+	}
+	return port
+}
+
+func linkKeys(faultsFrom bool) keys {
+	return impairmentProperties(faultsFrom).and(keys{
+		"mtu":       whole(1280, 65521).describedAs("Bytes of IP packet. Absent: 4200."),
+		"engine":    oneWord(string(Linkem), string(Netem)).describedAs("What does the impairments. Absent: linkem."),
+		"offload":   oneWord("off", "on").describedAs("off: every wire packet leaves its node by itself. Absent: on."),
+		"tolerance": reference("tolerance").describedAs("How far the link may be from what was asked of it."),
+		"overrun":   oneWord("fail", "allow").describedAs("allow: a link beyond its tolerance does not fail the run. Absent: fail."),
+	})
+}
+
+func eventSchema() schema {
+	s := complete(keys{
+		"at":        durationSchema().describedAs("After all nodes are ready."),
+		"link":      matching("[^:]*:[\\s\\S]*").describedAs("The link, by an endpoint."),
+		"from":      textSchema().describedAs("With set and reset: a node at the link, whose sent packets alone are meant."),
+		"set":       withLeast(complete(impairmentProperties(false)), "minProperties").describedAs("What changes of the impairments; what it does not name stays."),
+		"down":      onlyTrueSchema().describedAs("The carrier goes, in both directions."),
+		"up":        onlyTrueSchema().describedAs("The carrier comes back."),
+		"reset":     onlyTrueSchema().describedAs("The impairments are those of the file again."),
+		"partition": listOf(listOf(textSchema())).describedAs("Sets of nodes: links between different sets go down."),
+		"heal":      onlyTrueSchema().describedAs("What the partition took down comes back."),
+	}, "at").exactlyOne("set", "down", "up", "reset", "partition", "heal")
+	s["if"] = schema{"anyOf": []schema{{"required": []string{"partition"}}, {"required": []string{"heal"}}}}
+	s["then"] = schema{"properties": schema{"link": false, "from": false}}
+	s["else"] = schema{"required": []string{"link"}}
+	return s
+}
+
+func withLeast(s schema, what string) schema {
+	s[what] = 1
+	return s
+}
+
+func checkSchema() schema {
+	relation := `(?:==|<=|>=|<|>) *`
+	k := keys{
+		"workload":         textSchema().describedAs("The workload's name."),
+		string(Errors):     anyOf(schema{"type": "integer", "minimum": 0}, matching("(?:"+relation+")?[0-9]+")).describedAs("How many requests may fail: a number, or a relation and a number."),
+		string(Throughput): matching(relation + rates.pattern()).describedAs(`Of payload, such as ">= 200mbit".`),
+	}
+	metrics := []string{string(Errors), string(Throughput)}
+	for metric, what := range map[Metric]string{LatencyMin: "least", LatencyP50: "median", LatencyP99: "99th percentile of the", LatencyMax: "greatest"} {
+		k[string(metric)] = matching(relation + `\+?` + goDuration).describedAs("The " + what + ` time from post to completion, such as "<= 50ms".`)
+	}
+	return complete(k, "workload").atLeastOne(append(metrics, string(LatencyMin), string(LatencyP50), string(LatencyP99), string(LatencyMax))...)
+}
+
+// adapterSchemas is the adapter block. What is no number and no size is found by what
+// its parser says.
+func adapterSchemas() keys {
+	k := keys{}
+	for _, key := range adapterKeys() {
+		name := adapterName(key.name)
+		_, asTruth := key.parse("true")
+		_, asSize := key.parse("1KiB")
+		_, asSmall := key.parse("1B")
+		_, asHex := key.parse("0x1")
+		switch {
+		case asTruth == nil:
+			k[key.name] = truthSchema().describedAs(name + ": true or false.")
+		case asSize == nil || asSmall == nil:
+			k[key.name] = sizes.schema().describedAs(name + ": a size such as 64KiB.")
+		case asHex == nil:
+			k[key.name] = hexadecimal(largest(key)).describedAs(name + ": a number, decimal or 0x...")
+		case key.name == "roce_frame_size":
+			k[key.name] = orVariable(schema{"enum": []any{256, 512, 1024, 2048, 4096, "256", "512", "1024", "2048", "4096"}}).describedAs(name + ": bytes of payload in a packet.")
+		default:
+			k[key.name] = whole(smallest(key), largest(key)).describedAs(name + ": a whole number.")
+		}
+	}
+	return k
+}
+
+// adapterName is what NDK calls a key, near enough for people.
+func adapterName(key string) string {
+	var name strings.Builder
+	for word := range strings.SplitSeq(key, "_") {
+		name.WriteString(strings.ToUpper(word[:1]) + word[1:])
+	}
+	return name.String()
+}
+
+// smallest and largest are the range of a key's numbers.
+func smallest(k adapterKey) uint64 {
+	for n := uint64(0); ; n++ {
+		if _, err := k.parse(strconv.FormatUint(n, 10)); err == nil {
+			return n
+		}
+	}
+}
+
+func largest(k adapterKey) uint64 {
+	most := smallest(k)
+	for bit := uint64(1) << 40; bit > 0; bit >>= 1 {
+		if _, err := k.parse(strconv.FormatUint(most+bit, 10)); err == nil {
+			most += bit
+		}
+	}
+	return most
+}

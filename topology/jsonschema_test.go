@@ -1,0 +1,601 @@
+package topology
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"golang.org/x/tools/txtar"
+	"gopkg.in/yaml.v3"
+	"pgregory.net/rapid"
+)
+
+// beyondDraws is what the parser says of files that are drawn from the schema, too.
+var beyondDraws = []string{
+	`found "0[xob0-9].*expected a whole number`, `is negative`, `^mode: found "\d+"`, `found "[0-9]{20,}.*", expected ==`, `an empty command`, // of space that is not ASCII
+	`([0-9.]+(ns|us|µs|μs|ms|s|m|h)?)+(\.\.\.)?"? has no known unit, expected a duration`,
+}
+
+// beyondSchema is what the parser says of files that the schema takes: see
+// jsonschema.go. Each has to be found in a test.
+var beyondSchema = []string{
+	// What depends on other values.
+	`^(unknown|no) (node|kind|group|workload|link) `,
+	` a second time, expected`, `^a second (workload|capture) `, `is (a switch|a router|outside the lab|built in|not built in|not on the link)`, `^the workload goes from `, `^no link, switch or router joins `,
+	`^no address of .* is reached`, `(is|are) given to .*, which is a `, `^both ends of the link are `, `^packets from `, `^max_read_request_sge `, `^max_srq_count `,
+	`^the ends of the link share no subnet`, `shares no subnet with`, `^no (address|subnet) is left`, `^MTU `, ` make a loop of switches`,
+	`has no address in`, `^the subnet .* has addresses of`, `^the partition separates nothing`, `^from stands with down or up`,
+	`waits for itself`, `^nodes wait for each other`, `lies below .*, which is a file`, `^an address is given to the switch`, `^the lab has no name`,
+	`is no name of an external interface`, `^what nodes are given`, `^(source|file|jitter: file|jitter: no samples|no samples)\b.*(there is no file|files)`, `^source: .* has more than`, `^file: `,
+
+	`as a key, expected`, `after a merge key`, `^a fault matches`,
+	// Ranges, and whole numbers.
+	`is out of range`, `passes nothing`, `is not a whole number of`, `is too large`,
+	`U\+0000`,
+	// Spellings.
+
+	// Variables.
+	`variable [A-Z]+\b`, `\$\{`, `: the seed of the day$`,
+	// What others understand.
+	`^unknown opcode|unknown opcode`, `expected a CM message`, `^filter: `, `expected a (PSN|unicast|longer|an? address)|expected an address|cannot be an interface's own|everything in its subnet|broadcast address`,
+}
+
+func compiledSchema(t testing.TB) *jsonschema.Schema {
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(JSONSchema()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("topology.json", document); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile("topology.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// An instance is a file as the schema sees it.
+type instance struct {
+	value  any
+	places map[string][][2]int // line and column of each value, and of its key
+}
+
+// instanceOf is nil if the file is no YAML that is looked at.
+func instanceOf(data []byte) *instance {
+	r := &reader{file: "f"}
+	root, ok := r.value(data) // with variables as they stand there
+	if !ok || isNull(root) {
+		return nil
+	}
+	i := &instance{places: make(map[string][][2]int)}
+	i.value = i.of(r, root, nil)
+	return i
+}
+
+func (i *instance) of(r *reader, n *yaml.Node, path []string) any {
+	n = target(n)
+	at := strings.Join(path, "/")
+	i.places[at] = append(i.places[at], [2]int{n.Line, n.Column})
+	switch n.Kind {
+	case yaml.MappingNode:
+		m := make(map[string]any)
+		for _, e := range r.entries(n) {
+			below := append(path[:len(path):len(path)], e.key.Value)
+			m[e.key.Value] = i.of(r, e.value, below)
+			key := strings.Join(below, "/")
+			i.places[key] = append(i.places[key], [2]int{e.key.Line, e.key.Column})
+		}
+		return m
+	case yaml.SequenceNode:
+		list := []any{}
+		for index, item := range n.Content {
+			list = append(list, i.of(r, item, append(path[:len(path):len(path)], strconv.Itoa(index))))
+		}
+		return list
+	}
+	var v any
+	if err := n.Decode(&v); err != nil {
+		return n.Value
+	}
+	switch v := v.(type) {
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return n.Value
+		}
+		return v
+	case nil, bool, int, int64, uint64, string:
+		return v
+	}
+	return n.Value
+}
+
+// complaints is where the schema finds something wrong, as paths, and the validator's
+// words for people.
+func (i *instance) complaints(t rapid.TB, s *jsonschema.Schema) (found map[string]bool, text error) {
+	t.Helper()
+	data, err := json.Marshal(i.value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found = make(map[string]bool)
+	add := func(path ...string) { found[strings.Join(path, "/")] = true }
+	var walk func(e *jsonschema.ValidationError)
+	walk = func(e *jsonschema.ValidationError) {
+		where := e.InstanceLocation
+		below := func(key string) { add(append(where[:len(where):len(where)], key)...) }
+		switch k := e.ErrorKind.(type) {
+		case *kind.AnyOf, *kind.OneOf, *kind.Not: // which may be wrong as a whole
+			add(where...)
+		case *kind.AdditionalProperties:
+			for _, p := range k.Properties {
+				below(p)
+			}
+		case *kind.DependentRequired:
+			below(k.Prop)
+		case *kind.FalseSchema, *kind.MinItems, *kind.MaxItems: // of which the parser may say that it is the map around that is wrong
+			add(where...)
+			add(where[:len(where)-1]...)
+		case *kind.PropertyNames:
+			// The validator does not tell of which map for certain.
+			for path := range i.places {
+				if path == k.Property || strings.HasSuffix(path, "/"+k.Property) {
+					add(path)
+				}
+			}
+			return
+		default:
+			if len(e.Causes) == 0 {
+				add(where...)
+			}
+		}
+		for _, c := range e.Causes {
+			walk(c)
+		}
+	}
+	var invalid *jsonschema.ValidationError
+	if err := s.Validate(value); errors.As(err, &invalid) {
+		walk(invalid)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return found, invalidOrNil(invalid)
+}
+
+func invalidOrNil(err *jsonschema.ValidationError) error {
+	if err == nil {
+		return nil
+	}
+	return err
+}
+
+// near reports whether a path is of a value at a place, of its key, or of what is
+// around or in the map that it is in.
+func (i *instance) near(path string, place [2]int) bool {
+	path = path[:max(0, strings.LastIndex(path, "/"))]
+	for other, places := range i.places {
+		if slices.Contains(places, place) && (other == path || other == "" || path == "" || strings.HasPrefix(other, path+"/") || strings.HasPrefix(path, other+"/")) {
+			return true
+		}
+	}
+	return false
+}
+
+// used is which differences a test has needed.
+var used = make(map[string]bool)
+
+// patterns are regular expressions by their text.
+var patterns sync.Map
+
+func matches(pattern, text string) bool {
+	re, ok := patterns.Load(pattern)
+	if !ok {
+		re, _ = patterns.LoadOrStore(pattern, regexp.MustCompile(pattern))
+	}
+	return re.(*regexp.Regexp).MatchString(text)
+}
+
+// beyond reports whether an error is one that the schema cannot find.
+func beyond(message string) bool {
+	for _, pattern := range beyondSchema {
+		if matches(pattern, message) {
+			used[pattern] = true
+			return true
+		}
+	}
+	return false
+}
+
+// sameVerdict wants the schema to take what the parser takes, and to find what the
+// parser finds where it does, but for what is beyond it.
+func sameVerdict(t testing.TB, s *jsonschema.Schema, name string, data []byte) {
+	t.Helper()
+	i := instanceOf(data)
+	if i == nil {
+		return
+	}
+	file := filepath.Base(name) // which names the lab
+	complaints, text := i.complaints(t, s)
+	_, err := ParseWith(Options{Read: readSamples}, file, data)
+	var list ErrorList
+	if err == nil {
+		if len(complaints) > 0 {
+			t.Errorf("%s: the parser takes it, the schema does not: %v\n%s", name, text, data)
+		}
+		return
+	}
+	if !errors.As(err, &list) {
+		t.Fatal(err)
+	}
+	found := make(map[[2]int]bool)
+	for path := range complaints {
+		for _, place := range i.places[path] {
+			found[place] = true
+		}
+		if !slices.ContainsFunc(list, func(e Error) bool { return e.File != file || i.near(path, [2]int{e.Line, e.Column}) }) {
+			t.Errorf("%s: the schema complains of %s, the parser says only %v", name, path, list)
+		}
+	}
+	for _, e := range list {
+		if e.File == file && !found[[2]int{e.Line, e.Column}] && !beyond(e.Message) {
+			t.Errorf("%s: the schema does not find what the parser says: %v", name, e)
+		}
+	}
+}
+
+// TestSchemaVerdicts has all files of the repository.
+func TestSchemaVerdicts(t *testing.T) {
+	s := compiledSchema(t)
+	for path, archive := range badCases(t) {
+		for i := 0; i+1 < len(archive.Files); i += 2 {
+			sameVerdict(t, s, filepath.Base(path)+"/"+archive.Files[i].Name, archive.Files[i].Data)
+		}
+	}
+	for _, b := range badBytes {
+		if len(b.data) < 20_000 { // others are about size
+			sameVerdict(t, s, b.name, b.data)
+		}
+	}
+	good := 0
+	take := func(name string, data []byte) {
+		// $LAB is what scripts have in the place of a name.
+		data = bytes.ReplaceAll(data, []byte("$LAB"), []byte("lab"))
+		if _, err := ParseWith(Options{Read: readSamples}, filepath.Base(name), data); err == nil {
+			good++
+			sameVerdict(t, s, name, data)
+		}
+	}
+	err := filepath.WalkDir("..", func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		switch {
+		case strings.HasSuffix(path, ".yaml"):
+			take(path, data)
+		case strings.HasSuffix(path, ".txt") && strings.Contains(path, "script"):
+			for _, f := range txtar.Parse(data).Files {
+				if strings.HasSuffix(f.Name, ".yaml") {
+					take(path+"/"+f.Name, f.Data)
+				}
+			}
+		case strings.HasSuffix(path, "_test.go") && bytes.Contains(data, []byte("topology:")):
+			file, err := parser.ParseFile(token.NewFileSet(), path, data, 0)
+			if err != nil {
+				return err
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING {
+					if text, err := strconv.Unquote(l.Value); err == nil && strings.Contains(text, "topology:") {
+						take(path, []byte(text))
+					}
+				}
+				return true
+			})
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if good < 25 {
+		t.Errorf("only %d files that are right", good)
+	}
+	for _, pattern := range beyondSchema {
+		if !used[pattern] {
+			t.Errorf("no test needs the difference %s", pattern)
+		}
+	}
+}
+
+// TestSchemaKeys has each map of the schema have the keys that the parser knows.
+func TestSchemaKeys(t *testing.T) {
+	known := make(map[string][]string)
+	r := &reader{file: "f.yaml", Options: Options{Read: readSamples}, seen: func(what string, fields []field) {
+		known[what] = nil
+		for _, f := range fields {
+			known[what] = append(known[what], f.key)
+		}
+	}}
+	everything, err := os.ReadFile("testdata/everything.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.resolve(r.labMap(r.document(everything)))
+	if len(r.errors) > 0 {
+		t.Fatal(r.errors)
+	}
+	defs := definitions()
+	properties := func(s schema) keys {
+		if k, ok := s["properties"].(keys); ok {
+			return k
+		}
+		for _, a := range s["anyOf"].([]schema) {
+			if k, ok := a["properties"].(keys); ok {
+				return k
+			}
+		}
+		t.Fatalf("no map: %v", s)
+		return nil
+	}
+	in := func(def, key string) keys { return properties(properties(defs[def])[key]) }
+	of := func(def string) keys { return properties(defs[def]) }
+	all := map[string]keys{
+		"a lab": properties(labSchema()), "topology": of("topology"), "defaults": of("defaults"), "the node defaults": in("defaults", "node"), "the link defaults": in("defaults", "link"),
+		"a kind": of("kind"), "a group": of("group"), "a node": of("node"), "a port": in("node", "port"), "an adapter": of("adapter").and(keys{"rdma_technology": nil}),
+		"a file": of("file"), "a command": of("exec"), "a healthcheck": of("healthcheck"), "an entry of wait_for": of("wait"),
+		"a link": of("link"), "reverse": in("link", "reverse"), "an endpoint": of("endpoint"), "tolerance": of("tolerance"),
+		"jitter": of("jitter"), "loss": of("loss"), "reorder": of("reorder"), "corrupt": of("corrupt"), "queue": of("queue"), "ecn": of("ecn"), "flap": of("flap"),
+		"a fault": of("fault"), "match": of("match"), "a workload": of("workload"), "a timeline entry": of("event"), "set": in("event", "set"), "a check": of("check"),
+		"a capture": of("capture"), "a ring": in("capture", "ring"),
+	}
+	for what, fields := range known {
+		if diff := cmp.Diff(slices.Sorted(slices.Values(fields)), slices.Sorted(maps.Keys(all[what]))); diff != "" {
+			t.Errorf("%s (-parser +schema):\n%s", what, diff)
+		}
+		for key, s := range all[what] {
+			if text, ok := s["description"].(string); s != nil && (!ok || len(text) < 10) {
+				t.Errorf("%s: the key %s is not described", what, key)
+			}
+		}
+	}
+	for what := range all {
+		if known[what] == nil {
+			t.Errorf("testdata/everything.yaml has no %s", what)
+		}
+	}
+}
+
+// A drawer makes values that a schema takes.
+type drawer struct {
+	defs map[string]schema
+}
+
+func (d drawer) draw(t *rapid.T, s schema) any {
+	if ref, ok := s["$ref"].(string); ok {
+		return d.draw(t, d.defs[strings.TrimPrefix(ref, "#/$defs/")])
+	}
+	if k, ok := s["properties"].(keys); ok {
+		return d.object(t, s, k)
+	}
+	if all, ok := s["anyOf"].([]schema); ok {
+		all = slices.DeleteFunc(slices.Clone(all), func(s schema) bool { return s["pattern"] == variable }) // none is set
+		return d.draw(t, rapid.SampledFrom(all).Draw(t, "one of"))
+	}
+	switch enum := s["enum"].(type) {
+	case []string:
+		return rapid.SampledFrom(enum).Draw(t, "word")
+	case []any:
+		return rapid.SampledFrom(enum).Draw(t, "value")
+	}
+	kinds, ok := s["type"].([]string)
+	if !ok {
+		kinds = []string{s["type"].(string)}
+	}
+	switch rapid.SampledFrom(kinds).Draw(t, "type") {
+	case "null":
+		return nil
+	case "boolean":
+		return rapid.Bool().Draw(t, "bool")
+	case "integer", "number":
+		least, most := bound64(s["minimum"], 0), bound64(s["maximum"], 1e6)
+		return rapid.Uint64Range(least, most).Draw(t, "number")
+	case "array":
+		items := []any{}
+		least, _ := s["minItems"].(int)
+		for range rapid.IntRange(least, min(least+2, int(bound64(s["maxItems"], 9)))).Draw(t, "items") {
+			items = append(items, d.draw(t, s["items"].(schema)))
+		}
+		return items
+	case "object": // of names
+		m := map[string]any{}
+		names := s["propertyNames"].(schema)
+		least, _ := s["minProperties"].(int)
+		for range rapid.IntRange(least, least+2).Draw(t, "entries") {
+			m[d.text(t, names)] = d.draw(t, s["additionalProperties"].(schema))
+		}
+		return m
+	}
+	return d.text(t, s)
+}
+
+// text is a text of a pattern, or one of a few where there is none.
+func (d drawer) text(t *rapid.T, s schema) string {
+	pattern, ok := s["pattern"].(string)
+	if !ok {
+		return rapid.SampledFrom([]string{"a", "b", "a:eth0", "5", "host", "x y", "/x"}).Draw(t, "text")
+	}
+	return rapid.StringMatching(strings.TrimSuffix(pattern, "|"+variable)).Filter(func(text string) bool {
+		if most, ok := s["maxLength"].(int); ok && len(text) > most {
+			return false
+		}
+		not, _ := s["not"].(schema)
+		except, ok := not["pattern"].(string)
+		return text != not["const"] && (!ok || !matches(except, text))
+	}).Draw(t, "matching")
+}
+
+func bound64(of any, absent uint64) uint64 {
+	switch n := of.(type) {
+	case int:
+		return uint64(n)
+	case float64:
+		return uint64(math.Ceil(n))
+	case uint64:
+		return n
+	}
+	return absent
+}
+
+// object is a map with the keys that it needs and some others.
+func (d drawer) object(t *rapid.T, s schema, k keys) any {
+	m := map[string]any{}
+	give := func(key string) {
+		if _, has := m[key]; !has {
+			m[key] = d.draw(t, k[key])
+		}
+	}
+	required, _ := s["required"].([]string)
+	for _, key := range required {
+		give(key)
+	}
+	choice, exclusive := s["oneOf"].([]schema)
+	if !exclusive {
+		choice, _ = s["anyOf"].([]schema)
+	}
+	barred := map[string]bool{}
+	if choice != nil {
+		for _, c := range choice {
+			barred[c["required"].([]string)[0]] = exclusive
+		}
+		give(rapid.SampledFrom(choice).Draw(t, "choice")["required"].([]string)[0])
+	}
+	if s["if"] != nil { // those of the two maps that have one
+		_, partition := m["partition"]
+		_, heal := m["heal"]
+		_, event := k["heal"]
+		switch {
+		case m["action"] == string(Postpone):
+			give("delay")
+		case !event:
+			barred["delay"] = true
+		case partition || heal:
+			barred["link"], barred["from"] = true, true
+		default:
+			give("link")
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(k)) {
+		if !barred[key] && rapid.IntRange(0, 3).Draw(t, key) == 0 {
+			give(key)
+		}
+	}
+	if dependent, ok := s["dependentRequired"].(schema); ok {
+		for key, needs := range dependent {
+			need := needs.([]string)[0]
+			_, has := m[key]
+			if _, met := m[need]; has && !met && barred[need] {
+				delete(m, key)
+			} else if has {
+				give(need)
+			}
+		}
+	}
+	if least, _ := s["minProperties"].(int); len(m) < least {
+		give("delay")
+	}
+	return m
+}
+
+// TestSchemaDraws has the parser take, but for what a schema cannot say, whatever the
+// schema takes.
+func TestSchemaDraws(t *testing.T) {
+	s := compiledSchema(t)
+	d := drawer{definitions()}
+	rapid.Check(t, func(t *rapid.T) {
+		drawn := d.draw(t, labSchema())
+		text, err := json.Marshal(drawn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := instanceOf(text)
+		if i == nil {
+			t.Skip("YAML refuses a character")
+		}
+		if _, err := i.complaints(t, s); err != nil {
+			t.Fatalf("the schema refuses what was drawn from it: %v\n%s", err, text)
+		}
+		_, err = ParseWith(Options{Read: readSamples}, "drawn.yaml", text)
+		var list ErrorList
+		if errors.As(err, &list) {
+			for _, e := range list {
+				if !beyond(e.Message) && !slices.ContainsFunc(beyondDraws, func(p string) bool { return matches(p, e.Message) }) {
+					t.Errorf("%v", e)
+				}
+			}
+		}
+	})
+}
+
+// TestSchemaIsPlain has the schema use no pattern that editors could not read: their
+// regular expressions are those of ECMAScript.
+func TestSchemaIsPlain(t *testing.T) {
+	for _, unknown := range []string{`(?s`, `(?i`, `(?P`, `\\A`, `\\z`, `[[:`, `\\pL`, `\\Q`} {
+		if bytes.Contains(JSONSchema(), []byte(unknown)) {
+			t.Errorf("the schema has %s", unknown)
+		}
+	}
+	if !bytes.Contains(JSONSchema(), []byte(`"$schema": "https://json-schema.org/draft/2020-12/schema"`)) {
+		t.Error("the schema does not say of what draft it is")
+	}
+}
+
+// TestSchemaVariables has variables in the place of values of every sort.
+func TestSchemaVariables(t *testing.T) {
+	const text = `
+name: ${NAME}
+seed: ${SEED:-5}
+topology:
+  nodes:
+    a: {cpu: "${CPU:=0.5}", memory: "${MEMORY:-256MiB}", restart: "${RESTART:-always}", adapter: {vendor_id: "${ID:-0x5}", pend: "${PEND:-true}"}}
+    b: {healthcheck: {command: "${COMMAND:-true}", retries: "${RETRIES:-3}"}}
+  links:
+    - {endpoints: ["a:${E:-e}", "b:e"], rate: "${RATE:-10gbit}", engine: "${ENGINE:-linkem}", loss: "${LOSS:-none}", corrupt: {probability: "${P:-1%}", bits: "${BITS:-3}"}}
+checks: []
+`
+	if _, err := ParseWith(Options{Variable: func(name string) (string, bool) {
+		if name == "NAME" {
+			return "x", true
+		}
+		return "", false
+	}}, "f.yaml", []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := instanceOf([]byte(text)).complaints(t, compiledSchema(t)); err != nil {
+		t.Error(err)
+	}
+}

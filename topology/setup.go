@@ -1,0 +1,437 @@
+package topology
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+)
+
+// This file is what a host or router is given beside its interfaces and adapter:
+// variables, files, commands, a check of its health and nodes that it waits for.
+
+// A Setup is what a node is given, and what it does before it is ready. Slices and
+// maps in it may be other nodes', too, and are never changed.
+type Setup struct {
+	Env         map[string]string `json:",omitempty"` // of every command in the node, before what the caller of a command has
+	Files       []File            `json:",omitempty"` // by path
+	Exec        []Exec            `json:",omitempty"`
+	Healthcheck *Healthcheck      `json:",omitempty"` // nil: none
+	WaitFor     []Wait            `json:",omitempty"`
+}
+
+// None reports whether the node is given nothing.
+func (s *Setup) None() bool {
+	return len(s.Env) == 0 && len(s.Files) == 0 && len(s.Exec) == 0 && s.Healthcheck == nil && len(s.WaitFor) == 0
+}
+
+// A File is a file that only one node sees.
+type File struct {
+	Path    string // absolute, and clean
+	Mode    fs.FileMode
+	Content []byte
+}
+
+// A Stage is how far a node has come.
+type Stage string
+
+// The stages, in order.
+const (
+	Created    Stage = "created"    // its namespaces and interfaces exist, and its files are in place
+	Configured Stage = "configured" // its interfaces are up, and its adapter is open
+	Executed   Stage = "executed"   // its commands of that stage have ended
+	Healthy    Stage = "healthy"    // its healthcheck has succeeded, if it has one
+)
+
+// Stages are all stages, in order.
+var Stages = []Stage{Created, Configured, Executed, Healthy}
+
+// An Exec is a command that is run in a node by sh -c when the node has come to a
+// stage, which is not Executed.
+type Exec struct {
+	Command string
+	Stage   Stage
+}
+
+// A Healthcheck is a command that sh -c runs in a node again and again: the node is
+// healthy if its status is 0.
+type Healthcheck struct {
+	Command  string
+	Interval time.Duration // from the end of one check to the beginning of the next
+	Timeout  time.Duration // from which a check has failed
+	Retries  int           // this many checks in a row that fail make a node unhealthy
+	// StartPeriod is the time in which checks that fail do not count, from the first one
+	// until one succeeds.
+	StartPeriod time.Duration
+}
+
+// A Wait is a node that another waits for before it goes on from Configured to
+// Executed, and what that must have come to.
+type Wait struct {
+	Node  string
+	Stage Stage
+}
+
+const (
+	// maxArgument is the bytes of a command or of a variable with its name: the kernel's
+	// MAX_ARG_STRLEN (include/uapi/linux/binfmts.h) less the final zero.
+	maxArgument = 128<<10 - 1
+	maxWaits    = 1024 // in one list
+	maxPath     = 4095 // bytes: the kernel's PATH_MAX less the final zero
+	// maxSetup bounds the bytes of what all nodes are given: a lab's start is one
+	// message, and what a kind, group or default gives counts for each node anew.
+	maxSetup = 32 << 20
+	// setupEntry is what each variable, file, command and wait counts beside its text.
+	setupEntry = 32
+)
+
+// The values of a healthcheck, and what they are where a file has none.
+var (
+	healthInterval = span(10*time.Millisecond, 24*time.Hour)
+	healthTimeout  = span(10*time.Millisecond, time.Hour)
+	healthRetries  = count[int](1, 1000)
+	startPeriod    = span(0, 24*time.Hour)
+
+	defaultHealth = Healthcheck{Interval: 10 * time.Second, Timeout: 5 * time.Second, Retries: 3, StartPeriod: 30 * time.Second}
+)
+
+// A setup is what a map gives of a Setup's keys.
+type setup struct {
+	env    map[string]val[string]
+	files  map[string]val[File]
+	exec   val[[]Exec]
+	health val[*Healthcheck]
+	waits  val[[]waitMap]
+	given  []givenKey
+	size   int // bytes that this takes in a node
+}
+
+// A givenKey is a key of a setup that a map has.
+type givenKey struct {
+	key string
+	at  *yaml.Node
+}
+
+type waitMap struct {
+	node  val[string]
+	stage val[Stage]
+}
+
+func (r *reader) setup(m *setup) []field {
+	fields := []field{
+		{"env", func(n *yaml.Node) { m.env = r.env(n, m) }},
+		{"files", func(n *yaml.Node) { m.files = r.files(n, m) }},
+		{"exec", func(n *yaml.Node) {
+			m.exec = val[[]Exec]{at: n, is: []Exec{}, ok: true}
+			r.items(n, func(n *yaml.Node) {
+				e := r.execItem(n)
+				m.exec.is = append(m.exec.is, e)
+				m.size += setupEntry + len(e.Command)
+			})
+		}},
+		{"healthcheck", func(n *yaml.Node) {
+			m.health = val[*Healthcheck]{at: n, ok: true}
+			if !isNone(n) {
+				m.health.is = r.healthcheck(n)
+				m.size += setupEntry + len(m.health.is.Command)
+			}
+		}},
+		{"wait_for", func(n *yaml.Node) {
+			m.waits = val[[]waitMap]{at: n, ok: true}
+			if len(n.Content) > maxWaits {
+				r.valueError(n, "%d nodes to wait for, expected at most %d", len(n.Content), maxWaits)
+				return
+			}
+			r.items(n, func(n *yaml.Node) {
+				w := r.waitMap(n)
+				m.waits.is = append(m.waits.is, w)
+				m.size += setupEntry + len(w.node.is)
+			})
+		}},
+	}
+	for i, f := range fields {
+		fields[i].read = func(n *yaml.Node) {
+			m.given = append(m.given, givenKey{f.key, n})
+			f.read(n)
+		}
+	}
+	return fields
+}
+
+// variableName is what a shell takes as the name of a variable.
+var variableName = lazily(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+func (r *reader) env(n *yaml.Node, m *setup) map[string]val[string] {
+	env := make(map[string]val[string])
+	for _, e := range r.entries(n) {
+		name := e.key.Value
+		if !variableName().MatchString(name) {
+			r.valueError(e.key, "%s is no name of a variable, expected letters, digits and _, such as LOG_LEVEL", quote(name))
+			continue
+		}
+		v := scalar(r, e.value, argument(maxArgument-len(name)-len("=")))
+		env[name] = v
+		m.size += setupEntry + len(name) + len(v.is)
+	}
+	return env
+}
+
+// argument is a parser for text that a process is started with.
+func argument(most int) func(string) (string, error) {
+	return func(text string) (string, error) {
+		switch {
+		case strings.ContainsRune(text, 0):
+			return "", fmt.Errorf("found %s, expected text without the character U+0000, which ends what a process is given", quote(text))
+		case len(text) > most:
+			return "", fmt.Errorf("%d bytes are more than the kernel passes to a process, expected at most %d", len(text), most)
+		}
+		return text, nil
+	}
+}
+
+// command is a parser for what sh -c runs.
+func command(text string) (string, error) {
+	if strings.TrimSpace(text) == "" {
+		return "", errors.New("an empty command, expected one such as ip address")
+	}
+	return argument(maxArgument)(text)
+}
+
+// stageOf is a parser for one of the stages.
+func stageOf(stages ...Stage) func(string) (Stage, error) {
+	return func(text string) (Stage, error) {
+		if !slices.Contains(stages, Stage(text)) {
+			var words []string
+			for _, s := range stages {
+				words = append(words, string(s))
+			}
+			last := len(words) - 1
+			return "", fmt.Errorf("found %s, expected %s or %s", quote(text), strings.Join(words[:last], ", "), words[last])
+		}
+		return Stage(text), nil
+	}
+}
+
+func (r *reader) execItem(n *yaml.Node) Exec {
+	if n.Kind != yaml.MappingNode {
+		return Exec{scalar(r, n, command).is, Configured}
+	}
+	var text val[string]
+	var stage val[Stage]
+	r.fields(n, "a command",
+		one(r, "command", &text, command),
+		one(r, "stage", &stage, stageOf(Created, Configured, Healthy)),
+	)
+	r.required(n, "command of exec", need("command", text))
+	return Exec{text.is, stage.orElse(Configured)}
+}
+
+func (r *reader) healthcheck(n *yaml.Node) *Healthcheck {
+	if n.Kind != yaml.MappingNode {
+		r.valueError(n, "found %s, expected a map such as {command: ...}, or none", describe(n))
+		return &Healthcheck{}
+	}
+	var text val[string]
+	var interval, timeout, start val[time.Duration]
+	var retries val[int]
+	r.fields(n, "a healthcheck",
+		one(r, "command", &text, command),
+		one(r, "interval", &interval, healthInterval),
+		one(r, "timeout", &timeout, healthTimeout),
+		one(r, "retries", &retries, healthRetries),
+		one(r, "start_period", &start, startPeriod),
+	)
+	r.required(n, "healthcheck", need("command", text))
+	d := defaultHealth
+	return &Healthcheck{text.is, interval.orElse(d.Interval), timeout.orElse(d.Timeout), retries.orElse(d.Retries), start.orElse(d.StartPeriod)}
+}
+
+func (r *reader) waitMap(n *yaml.Node) waitMap {
+	var m waitMap
+	r.fields(n, "an entry of wait_for",
+		one(r, "node", &m.node, anyText),
+		one(r, "stage", &m.stage, stageOf(Stages...)),
+	)
+	r.required(n, "entry of wait_for", need("node", m.node), need("stage", m.stage))
+	return m
+}
+
+func (r *reader) files(n *yaml.Node, m *setup) map[string]val[File] {
+	files := make(map[string]val[File])
+	for _, e := range r.entries(n) {
+		place, err := filePath(e.key.Value)
+		if err != nil {
+			r.valueError(e.key, "%v", err)
+		}
+		f := r.fileMap(e.value)
+		f.Path = place
+		if err == nil {
+			files[place] = val[File]{e.key, f, true}
+		}
+		m.size += setupEntry + len(place) + len(f.Content)
+	}
+	return files
+}
+
+// kernelFolders are those whose files are the kernel's own.
+var kernelFolders = []string{"/proc", "/sys", "/dev"}
+
+// filePath is a parser for the path of a file inside a node.
+func filePath(text string) (string, error) {
+	switch {
+	case !path.IsAbs(text):
+		return "", fmt.Errorf("%s is no absolute path, expected one inside the node such as /etc/app.conf", quote(text))
+	case path.Clean(text) != text || text == "/":
+		return "", fmt.Errorf("%s is no plain path of a file, expected one such as /etc/app.conf", quote(text))
+	case strings.ContainsRune(text, 0) || len(text) > maxPath:
+		return "", fmt.Errorf("%s is no path that the kernel takes, expected at most %d bytes without U+0000", quote(text), maxPath)
+	}
+	for _, folder := range kernelFolders {
+		if below(folder, text) {
+			return "", fmt.Errorf("%s is in %s, where the kernel has all files, expected another folder", quote(text), folder)
+		}
+	}
+	return text, nil
+}
+
+// below reports whether a path is that folder or in it.
+func below(folder, place string) bool {
+	return place == folder || strings.HasPrefix(place, folder+"/")
+}
+
+// modes is how a file's mode is written: in octal, as for chmod.
+var modes = lazily(`^(0o?)?[0-7]{3}$`)
+
+// fileMode is a parser for the permissions of a file.
+func fileMode(text string) (fs.FileMode, error) {
+	if !modes().MatchString(text) {
+		return 0, fmt.Errorf("found %s, expected permissions in octal such as 0644", quote(text))
+	}
+	bits, err := strconv.ParseUint(text[len(text)-3:], 8, 32)
+	return fs.FileMode(bits), err
+}
+
+// fileMap reads one entry of files. Source is read here, so that what is wrong with
+// it is said with a line, and so that a node that is started again has the same.
+func (r *reader) fileMap(n *yaml.Node) File {
+	var source, content val[string]
+	var mode val[fs.FileMode]
+	r.fields(n, "a file",
+		one(r, "source", &source, anyText),
+		one(r, "content", &content, anyText),
+		one(r, "mode", &mode, fileMode),
+	)
+	r.exactlyOne(n, "file", need("source", source), need("content", content))
+	f := File{Mode: mode.orElse(0o644), Content: []byte(content.is)}
+	if source.ok {
+		f.Content = r.source(source.at, source.is)
+	}
+	return f
+}
+
+// source is the content of a file that n names.
+func (r *reader) source(n *yaml.Node, name string) []byte {
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(filepath.Dir(r.file), name)
+	}
+	if content, ok := r.sources[name]; ok {
+		return content
+	}
+	if r.Read == nil {
+		r.errorf(n, "source: files are not read here, expected content: and the text")
+		return nil
+	}
+	content, err := r.Read(name)
+	switch {
+	case err != nil:
+		r.errorf(n, "source: %v", err)
+	case len(content) > MaxSize:
+		r.errorf(n, "source: %s has more than %d bytes (4 MiB), expected no more", name, MaxSize)
+		content = nil
+	}
+	if r.sources == nil {
+		r.sources = make(map[string][]byte)
+	}
+	r.sources[name] = content // what is wrong with a file is reported once
+	return content
+}
+
+// or is s with what it does not give taken from a setup of less precedence: of env
+// and files each variable and file by itself, of the other keys all or nothing.
+func (s setup) or(less setup) setup {
+	return setup{
+		env:    merge(s.env, less.env),
+		files:  merge(s.files, less.files),
+		exec:   s.exec.or(less.exec),
+		health: s.health.or(less.health),
+		waits:  s.waits.or(less.waits),
+	}
+}
+
+// merge is all of two maps, of which the first wins. It is not to be changed.
+func merge[T any](first, less map[string]val[T]) map[string]val[T] {
+	switch {
+	case len(less) == 0:
+		return first
+	case len(first) == 0:
+		return less
+	}
+	all := maps.Clone(less)
+	maps.Copy(all, first)
+	return all
+}
+
+// resolveSetup is a node's setup of several, that of more precedence first, and the
+// waits that are left for waits to resolve.
+func (r *reader) resolveSetup(n Node, at *yaml.Node, setups ...setup) (Setup, val[[]waitMap]) {
+	if n.Kind == Switch {
+		for _, m := range setups {
+			for _, g := range m.given {
+				r.errorf(g.at, "%s is given to %s, which is a switch, expected a host or router: a switch runs no commands", g.key, n.Name)
+			}
+		}
+		return Setup{}, val[[]waitMap]{}
+	}
+	before := r.setups
+	var m setup
+	for _, less := range setups {
+		r.setups += less.size
+	}
+	if r.setups > maxSetup {
+		if before <= maxSetup {
+			r.errorf(at, "what nodes are given, each by itself, takes more than %d bytes (32 MiB) with this one, expected smaller files or fewer entries", maxSetup)
+		}
+		return Setup{}, val[[]waitMap]{}
+	}
+	for _, less := range setups {
+		m = m.or(less)
+	}
+	s := Setup{Exec: m.exec.is, Healthcheck: m.health.is}
+	if len(m.env) > 0 {
+		s.Env = make(map[string]string, len(m.env))
+		for name, v := range m.env {
+			s.Env[name] = v.is
+		}
+	}
+	for _, f := range m.files {
+		s.Files = append(s.Files, f.is)
+	}
+	slices.SortFunc(s.Files, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
+	for _, f := range s.Files {
+		for folder := path.Dir(f.Path); folder != "/"; folder = path.Dir(folder) {
+			if file, ok := m.files[folder]; ok {
+				r.errorf(m.files[f.Path].at, "files: %s lies below %s, which is a file (line %d), expected it elsewhere", quote(f.Path), quote(folder), file.at.Line)
+			}
+		}
+	}
+	return s, m.waits
+}
