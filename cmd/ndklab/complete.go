@@ -238,7 +238,9 @@ func flagValues(f *pflag.Flag) cobra.CompletionFunc {
 			}
 			return conditions
 		})
-	case strings.EqualFold(takes, "file"), takes == "PATH":
+	case takes == "SIGNAL":
+		return cobra.FixedCompletions([]string{"KILL", "TERM", "INT", "HUP", "QUIT", "STOP", "CONT", "USR1", "USR2"}, cobra.ShellCompDirectiveNoFileComp)
+	case takes == "FILE", takes == "PATH":
 		return nil
 	case strings.Contains(takes, "|"):
 		return cobra.FixedCompletions(strings.Split(takes, "|"), cobra.ShellCompDirectiveNoFileComp)
