@@ -37,6 +37,13 @@ const MaxLinks = 1 << 16
 // another CPU is sending on the same interface.
 const queueLength = 1000
 
+// queues is how many transmit and receive queues every interface has: one, which the
+// kernel would use anyway. Unless it is told so it makes one for each processor and
+// then puts the others out of use, for which it waits until no processor uses them, with
+// the lock held that all changes of interfaces need (drivers/net/veth.c,
+// veth_init_queues).
+const queues = 1
+
 // A Network makes the links of one lab. Its methods may be called from any
 // goroutine, but not two at once for the same link.
 type Network struct {
@@ -174,6 +181,8 @@ func addPair(b *rtnl.Batch, link, end, mtu int, e End) {
 	peer.AddRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(mtu)))
 	peer.AddRtAttr(unix.IFLA_TXQLEN, nl.Uint32Attr(queueLength))
 	peer.AddRtAttr(unix.IFLA_ADDRESS, MAC(link, end))
+	peer.AddRtAttr(unix.IFLA_NUM_TX_QUEUES, nl.Uint32Attr(queues))
+	peer.AddRtAttr(unix.IFLA_NUM_RX_QUEUES, nl.Uint32Attr(queues))
 	switch {
 	case e.Outside != nil:
 		peer.AddRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(e.Outside.Fd())))
@@ -185,6 +194,8 @@ func addPair(b *rtnl.Batch, link, end, mtu int, e End) {
 		nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(mtu))),
 		nl.NewRtAttr(unix.IFLA_TXQLEN, nl.Uint32Attr(queueLength)),
 		nl.NewRtAttr(unix.IFLA_ADDRESS, MAC(link, 2+end)),
+		nl.NewRtAttr(unix.IFLA_NUM_TX_QUEUES, nl.Uint32Attr(queues)),
+		nl.NewRtAttr(unix.IFLA_NUM_RX_QUEUES, nl.Uint32Attr(queues)),
 		info)
 }
 
