@@ -87,9 +87,15 @@ func (r *reader) resolve(m labMap) *Topology {
 	return t
 }
 
+// CheckName says why a lab cannot have that name; nil if it can.
+func CheckName(name string) error {
+	_, err := plainName(maxLabName)(name)
+	return err
+}
+
 func (r *reader) labName(m labMap) string {
 	if r.Name != "" {
-		if _, err := plainName(maxLabName)(r.Name); err != nil {
+		if err := CheckName(r.Name); err != nil {
 			r.errorf(m.at, "the lab is to have another name: %v", err)
 		}
 		return r.Name

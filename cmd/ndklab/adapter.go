@@ -12,7 +12,7 @@ import (
 
 func adapterCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "adapter [LAB[/NODE]] [-o text|json] [--enable|--disable]",
+		Use:   "adapter [LAB[/NODE]] [-o text|json] [--enable|--disable] [-t FILE]",
 		Short: "Show the nodes' RDMA adapters, or enable or disable one",
 		Long: `Shows a node's RDMA adapter: whether it is enabled, its addresses with the MTU
 and the RoCE frame size in force, its limits, flags and capabilities under their
@@ -32,14 +32,11 @@ and --disable do nothing if that is so already.`,
 		Args: arguments(0, 1, "one lab or node"),
 	}
 	output := outputFlag(cmd)
+	topologyFlag(cmd)
 	enable := cmd.Flags().Bool("enable", false, "enable the node's adapter")
 	disable := cmd.Flags().Bool("disable", false, "disable the node's adapter")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		arg, err := labArgument(cmd, args, "one lab or node")
-		if err != nil {
-			return err
-		}
-		labName, node, err := target(arg)
+		labName, node, err := targetArgument(cmd, args)
 		switch {
 		case err != nil:
 			return err

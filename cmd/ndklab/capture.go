@@ -42,13 +42,13 @@ and counted, in the summary at the end and in the file.`,
 		Args: arguments(1, -1, "one LAB/NODE:IFACE or more"),
 	}
 	flags := cmd.Flags()
-	file := flags.StringP("write", "w", "", "the file to write, - for standard output")
-	expression := flags.String("filter", "", "record only packets that the expression takes")
-	snaplen := flags.Int("snaplen", 0, "record so many bytes of each packet; 0: all")
-	count := flags.Int64("count", 0, "end after so many packets; 0: never")
-	duration := flags.Duration("duration", 0, "end after this time; 0: never")
-	ringSize := flags.String("ring-size", "", "begin another file, FILE_00002 and so on, whenever one has this size, such as 10MiB")
-	ringFiles := flags.Int("ring-files", 5, "how many files of a ring stay; the oldest is removed")
+	file := flags.StringP("write", "w", "", "the `FILE` to write, - for standard output")
+	expression := flags.String("filter", "", "record only packets that the `EXPRESSION` takes")
+	snaplen := flags.Int("snaplen", 0, "record `N` bytes of each packet; 0: all")
+	count := flags.Int64("count", 0, "end after `N` packets; 0: never")
+	duration := flags.Duration("duration", 0, "end after this `TIME`; 0: never")
+	ringSize := flags.String("ring-size", "", "begin another file, FILE_00002 and so on, whenever one has this `SIZE`, such as 10MiB")
+	ringFiles := flags.Int("ring-files", 5, "`N` files of a ring stay; the oldest is removed")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		labName, interfaces, err := captured(args)
 		if err != nil {

@@ -56,7 +56,7 @@ func completeArgument(cmd *cobra.Command, words, args []string, begun string) ([
 	c := completer{ctx: ctx, begun: begun, root: cmd.Root()}
 	if f := cmd.Flags().Lookup("topology"); f != nil && f.Changed {
 		c.file = f.Value.String()
-		if len(words) > 0 && words[0] == "LAB" { // which the file stands for
+		if len(words) > 0 && strings.Trim(words[0], "[]") == "LAB" { // which the file stands for
 			words = words[1:]
 		}
 	}
@@ -110,7 +110,9 @@ func (c *completer) argument(word string) ([]string, cobra.ShellCompDirective) {
 	case strings.Contains(word, "VERB"):
 		var verbs []string
 		for _, verb := range c.root.Commands() {
-			verbs = append(verbs, verb.Name())
+			if verb.IsAvailableCommand() || verb.Name() == "help" {
+				verbs = append(verbs, verb.Name())
+			}
 		}
 		return verbs, none
 	case strings.Contains(word, "COMMAND"), strings.Contains(word, "ARGUMENT"):
@@ -236,7 +238,9 @@ func flagValues(f *pflag.Flag) cobra.CompletionFunc {
 			}
 			return conditions
 		})
-	case strings.EqualFold(takes, "file"), takes == "PATH":
+	case takes == "SIGNAL":
+		return cobra.FixedCompletions([]string{"KILL", "TERM", "INT", "HUP", "QUIT", "STOP", "CONT", "USR1", "USR2"}, cobra.ShellCompDirectiveNoFileComp)
+	case takes == "FILE", takes == "PATH":
 		return nil
 	case strings.Contains(takes, "|"):
 		return cobra.FixedCompletions(strings.Split(takes, "|"), cobra.ShellCompDirectiveNoFileComp)

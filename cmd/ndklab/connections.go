@@ -9,7 +9,7 @@ import (
 
 func connectionsCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "connections [LAB[/NODE]] [-o text|json]",
+		Use:   "connections [LAB[/NODE]] [-o text|json] [-t FILE]",
 		Short: "List RDMA connections, listeners and shared endpoints",
 		Long: `Lists the connections, listeners and shared endpoints of the adapters of a lab or
 a node, as "netstat -xan" does on Windows. Mode is Kernel for the node's own
@@ -22,6 +22,7 @@ without connection management, as by rc-pingpong, have no ports: 0 stands for th
 		Args: arguments(0, 1, "one lab or node"),
 	}
 	output := outputFlag(cmd)
+	topologyFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		sweep(cmd)
 		l, node, err := openTarget(cmd, args)

@@ -13,7 +13,7 @@ import (
 
 func countersCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "counters [LAB[/NODE]] [-o text|json] [--watch [INTERVAL]]",
+		Use:   "counters [LAB[/NODE]] [-o text|json] [--watch [INTERVAL]] [-t FILE]",
 		Short: "Show the NDK counters of nodes, once or as they count",
 		Long: `Shows the counters of the adapters of a lab or a node, since the node came up:
 those of NDIS_NDK_PERFORMANCE_COUNTERS under their names there, and those of the
@@ -48,19 +48,25 @@ the interval. With -o json, each interval is one line with one object.`,
   ndklab counters pair/client --watch 250ms`,
 	}
 	output := outputFlag(cmd)
+	topologyFlag(cmd)
 	watch := new(watchFlag)
 	cmd.Flags().Var(watch, "watch", "show changes from now on, every `INTERVAL`")
 	cmd.Flags().Lookup("watch").NoOptDefVal = "1s"
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if watch.interval > 0 && len(args) == 2 { // --watch INTERVAL
-			return nil
+		if watch.interval > 0 && len(args) == 2 {
+			return nil // --watch INTERVAL
 		}
 		return arguments(0, 1, "one lab or node")(cmd, args)
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 2 {
-			if err := watch.Set(args[1]); err != nil {
-				return misuse("%q is no interval for --watch: %w", args[1], err)
+		// pflag leaves the interval behind --watch among the arguments.
+		if last := len(args) - 1; watch.interval > 0 && last >= 0 {
+			err := watch.Set(args[last])
+			if err != nil && last > 0 {
+				return misuse("%q is no interval for --watch: %w", args[last], err)
+			}
+			if err == nil {
+				args = args[:last]
 			}
 		}
 		sweep(cmd)

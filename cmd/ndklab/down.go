@@ -11,7 +11,7 @@ import (
 
 func downCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "down [LAB|--all]",
+		Use:     "down [LAB|--all] [-t FILE]",
 		Aliases: []string{"destroy"},
 		Short:   "Take a lab down",
 		Long: `Takes a lab down: its nodes with everything that runs in them, its links and its
@@ -21,6 +21,7 @@ one *.ndklab.yaml in the current folder.`,
 		Example: `  ndklab down pair
   ndklab down --all`,
 	}
+	topologyFlag(cmd)
 	all := cmd.Flags().Bool("all", false, "all labs of this user")
 	cmd.Args = labOrAll(all)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

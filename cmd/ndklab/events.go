@@ -15,25 +15,32 @@ import (
 
 func eventsCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "events [LAB|--all] [-f] [--since TIME] [-o text|json]",
+		Use:   "events [LAB|--all] [-f] [--since TIME] [-o text|json] [-t FILE]",
 		Short: "Show what happened in a lab, or happens",
 		Long: `Shows what happened in a lab: the last 4096 events, which the lab keeps, and with
 --follow those that come, until the lab is down or Ctrl-C, which is no error here:
 the exit code is 0. Kinds of events are
 
-  lab-ready                            every node is ready, for the first time
-  node-down, node-up                   a node's agent has ended; is there again
-  link-changed                         a link was set, reset, cut or joined
-  node-removed, link-added, -removed   by apply; lab-changed when that is done
-  workload-started, -progress, -done   of a run; -done also of one that failed
-  timeline-left                        only the timeline's entries are to come
-  qp-error                             a queue pair is in error, and why; where many are
-                                       at once, how many more
-  link-overrun                         the host could not keep up with a link
-  capture-started, capture-done        packets of an interface are recorded
-  spanning-tree                        the switches look for loops, or are done
-  warning                              what has no effect, and why
-  events-lost                          they came faster than they were read
+  lab-ready                     every node is ready, for the first time
+  lab-waiting                   for what nodes, before every node is ready
+  lab-changed                   an apply is done
+  node-down, node-up            a node's agent has ended; is there, or there again
+  node-paused, node-resumed     a node hangs; goes on
+  node-removed                  by an apply
+  health-changed                a node is healthy or not, by its healthcheck
+  link-changed                  a link was set, reset, cut or joined
+  link-added, link-removed      by an apply
+  link-overrun                  the host could not keep up with a link
+  workload-started,
+  workload-progress,
+  workload-done                 of a run; also done is one that failed
+  timeline-left                 only the timeline's entries are to come
+  qp-error                      a queue pair is in error, and why; where many are at
+                                once, how many more
+  capture-started, capture-done packets of an interface are recorded
+  spanning-tree                 the switches look for loops, or are done
+  warning                       what has no effect, and why
+  events-lost                   they came faster than they were read
 
 With -o json, each event is one line with one object. --all is all labs of this user
 that are up.`,
@@ -43,6 +50,7 @@ that are up.`,
   ndklab events --all -f`,
 	}
 	output := outputFlag(cmd)
+	topologyFlag(cmd)
 	follow := cmd.Flags().BoolP("follow", "f", false, "go on with the events that come")
 	all := cmd.Flags().Bool("all", false, "all labs of this user")
 	since := new(sinceFlag)
@@ -73,10 +81,10 @@ that are up.`,
 func labOrAll(all *bool) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
-		case *all && len(args) > 0:
-			return misuse("%s takes a lab or --all, found both", cmd.Name())
+		case *all && (len(args) > 0 || cmd.Flags().Changed("topology")):
+			return misuse("%s takes a lab or --all, found both", verbName(cmd))
 		case len(args) > 1:
-			return misuse("%s takes one lab or --all, found %d labs", cmd.Name(), len(args))
+			return misuse("%s takes one lab or --all, found %d labs", verbName(cmd), len(args))
 		}
 		return nil
 	}

@@ -42,7 +42,7 @@ first node where it is not 0.
 
 The exit code is the command's: 128 and the signal's number if one killed it, 127
 if there is no such command, 126 if it cannot be executed. It is 125 if ndklab
-itself failed, and 2 if there is no such lab or node.`,
+itself failed, and 2 if there is no such lab or node, or the node is down or paused.`,
 		Example: `  ndklab exec pair/client -- ip address
   ndklab exec pair/client -- ping -c 3 10.0.0.2
   ndklab exec pair/client -- top
@@ -98,7 +98,7 @@ func noTTYFlag(cmd *cobra.Command) *bool {
 
 // isNode is an error if arg does not have the form of LAB/NODE.
 func isNode(arg string) error {
-	if labName, nodeName, ok := strings.Cut(arg, "/"); !ok || labName == "" || nodeName == "" {
+	if labName, nodeName, ok := strings.Cut(arg, "/"); !ok || labName == "" || nodeName == "" || strings.Contains(nodeName, "/") {
 		return misuse("%q is no node, expected LAB/NODE", arg)
 	}
 	return nil

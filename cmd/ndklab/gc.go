@@ -25,6 +25,11 @@ finds what is left of a lab whose state file is missing, too.`,
 	output := outputFlag(cmd)
 	dryRun := cmd.Flags().Bool("dry-run", false, "say what is left, and leave it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		for _, name := range args {
+			if err := lab.CheckName(name); err != nil {
+				return err
+			}
+		}
 		left, problems := lab.Collect(args, *dryRun)
 		data := struct {
 			Left    []lab.Leftover `json:"left"`

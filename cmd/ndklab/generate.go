@@ -66,8 +66,8 @@ func shapeCommand(shape generate.Shape) *cobra.Command {
 	flags.Var(&linkFlag{"rate", &order.Link}, "rate", "of the links, such as 10gbit; none for no limit")
 	flags.Var(&linkFlag{"delay", &order.Link}, "delay", "of the links, one way, such as 5ms")
 	flags.Var(&linkFlag{"loss", &order.Link}, "loss", "of the links, such as 0.1%")
-	flags.StringVar(&order.Name, "name", shape.Name, "`name` of the lab")
-	file := flags.StringP("write", "w", "", "write to this `file`, which must not exist yet")
+	flags.StringVar(&order.Name, "name", shape.Name, "`NAME` of the lab")
+	file := flags.StringP("write", "w", "", "write to this `FILE`, which must not exist yet")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		order.Command = "ndklab generate " + shape.Name
 		flags.Visit(func(f *pflag.Flag) {
@@ -100,6 +100,9 @@ func writeNew(name, text string) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if errors.Is(err, fs.ErrExist) {
 		return control.Errorf(control.Usage, "%s exists already, expected a new file", name)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return control.Errorf(control.Usage, "%v", err)
 	}
 	if err != nil {
 		return control.Errorf(control.Unable, "%v", err)

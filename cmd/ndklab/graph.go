@@ -13,12 +13,14 @@ import (
 
 func graphCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "graph FILE|LAB [-f svg|dot|mermaid] [-w FILE]",
+		Use:   "graph [FILE|-|LAB] [-f svg|dot|mermaid] [-w FILE]",
 		Short: "Draw a topology or a lab that is up",
 		Long: `Draws the nodes and links of a topology file or of a lab that is up, with the names
 of the interfaces and the impairments of the links. Of a lab it shows which nodes and
 links are down, and the impairments that links have now. What ends in .yaml or .yml, or
 has a slash in it, is a file.
+
+` + fileHelp + `
 
 There are three forms: svg, a picture that browsers show, light or dark as the reader
 wants; dot, for graphviz; and mermaid, a diagram for Markdown. The drawing goes to
@@ -26,14 +28,20 @@ standard output, or to a file that does not exist yet. In a picture of many link
 most of them have in common is said below; pointing at a link or node tells all of it.`,
 		Example: `  ndklab graph examples/leaf-spine.ndklab.yaml -w leaf-spine.svg
   ndklab graph pair -f mermaid
+  ndklab graph -w lab.svg                  the file in this folder
+  ndklab generate ring --nodes 4 | ndklab graph - -f dot
   ndklab graph examples/star.ndklab.yaml -f dot | neato -Tpng -o star.png`,
-		Args: arguments(1, 1, "one topology file or lab"),
+		Args: arguments(0, 1, "one topology file or lab"),
 	}
 	form := drawing("svg")
 	cmd.Flags().VarP(&form, "format", "f", "how to draw: svg, dot or mermaid")
-	file := cmd.Flags().StringP("write", "w", "", "write to this `file`, which must not exist yet")
+	file := cmd.Flags().StringP("write", "w", "", "write to this `FILE`, which must not exist yet")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		g, err := readGraph(cmd, args[0])
+		of, named, err := graphArgument(cmd, args)
+		if err != nil {
+			return err
+		}
+		g, err := readGraph(cmd, of, named)
 		if err != nil {
 			return err
 		}
@@ -47,9 +55,19 @@ most of them have in common is said below; pointing at a link or node tells all 
 	return cmd
 }
 
+// graphArgument is what graph's argument names, and whether that is a file.
+func graphArgument(cmd *cobra.Command, args []string) (name string, isFile bool, err error) {
+	if len(args) == 0 {
+		name, err = fileArgument(cmd, nil, "one topology file or lab")
+		return name, true, err
+	}
+	name = args[0]
+	return name, name == standardInput || strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml") || strings.Contains(name, "/"), nil
+}
+
 // readGraph is the graph of a topology file or of a lab that is up.
-func readGraph(cmd *cobra.Command, of string) (*graph.Graph, error) {
-	if strings.HasSuffix(of, ".yaml") || strings.HasSuffix(of, ".yml") || strings.Contains(of, "/") {
+func readGraph(cmd *cobra.Command, of string, isFile bool) (*graph.Graph, error) {
+	if isFile {
 		t, err := readTopology(cmd.Context(), of)
 		if err != nil {
 			return nil, err

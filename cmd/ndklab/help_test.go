@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/ndklab/ndklab/topology"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // verbs are all of the command line, those of links and shapes included.
@@ -110,5 +112,49 @@ func TestUnlessInterrupted(t *testing.T) {
 	})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// The help of events has every kind of event that package lab has a constant for.
+func TestKindsInHelp(t *testing.T) {
+	const source = "../../fabric/lab"
+	files, err := filepath.Glob(filepath.Join(source, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) == 0 {
+		t.Skip("the tests run without the repository") // as the ordinary user's do
+	}
+	kind := regexp.MustCompile(`(?m)^(?:const |\t)[A-Z]\w+ += "((?:[a-z]+-[a-z-]+)|warning)"`)
+	help, found := eventsCommand().Long, 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range kind.FindAllStringSubmatch(string(text), -1) {
+			found++
+			if !regexp.MustCompile(`(?m)^  (.*, )?` + match[1] + `[, \n]`).MatchString(help) {
+				t.Errorf("it has no %s", match[1])
+			}
+		}
+	}
+	if found < 15 {
+		t.Errorf("%d kinds were found in %s", found, source)
+	}
+}
+
+// What fills a flag's place says what it is: a file, a number, a time.
+func TestPlacesInHelp(t *testing.T) {
+	lower := regexp.MustCompile(`^(string|file|name|duration|int64)$`)
+	for _, c := range verbs(rootCommand(io.Discard, io.Discard)) {
+		if c.Name() == "rping" || c.Name() == "rc-pingpong" { // which have another's flags
+			continue
+		}
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if place, _ := pflag.UnquoteUsage(f); lower.MatchString(place) {
+				t.Errorf("%s --%s %s", c.CommandPath(), f.Name, place)
+			}
+		})
 	}
 }

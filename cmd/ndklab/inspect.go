@@ -10,7 +10,7 @@ import (
 
 func inspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "inspect [LAB] [-o text|json]",
+		Use:   "inspect [LAB] [-o text|json] [-t FILE]",
 		Short: "Show the nodes and links of a lab that is up",
 		Long: `Shows the nodes of a lab that is up, with their process ids, addresses and NDK
 counters, the ports of its switches, with their state and how many MAC addresses
@@ -27,6 +27,7 @@ spanning tree; one that is disabled has no carrier. Without LAB it is that of th
 		Args: arguments(0, 1, "one lab"),
 	}
 	output := outputFlag(cmd)
+	topologyFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		sweep(cmd)
 		name, err := labArgument(cmd, args, "one lab")

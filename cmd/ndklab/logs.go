@@ -12,7 +12,7 @@ import (
 
 func logsCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "logs [LAB[/NODE]] [-f] [--tail N] [-o text|json]",
+		Use:   "logs [LAB[/NODE]] [-f] [--tail N] [-o text|json] [-t FILE]",
 		Short: "Show what a lab's processes have logged",
 		Long: `Shows the log of a lab that is up, which its processes write to: the supervisor its
 events and warnings, a node's agent what goes wrong with its adapter. With LAB/NODE
@@ -27,16 +27,13 @@ answer any more. With -o json, each line is one line with one object.`,
 		Args: arguments(0, 1, "one lab or node"),
 	}
 	output := outputFlag(cmd)
+	topologyFlag(cmd)
 	follow := cmd.Flags().BoolP("follow", "f", false, "go on with the lines that come")
 	tail := tailFlag(-1)
 	cmd.Flags().Var(&tail, "tail", "of the lines that there are, the last `N` only")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		sweep(cmd)
-		arg, err := labArgument(cmd, args, "one lab or node")
-		if err != nil {
-			return err
-		}
-		labName, node, err := target(arg)
+		labName, node, err := targetArgument(cmd, args)
 		if err != nil {
 			return err
 		}

@@ -149,17 +149,21 @@ func (s silent) Unwrap() error { return s.error }
 
 // flagError says what is wrong with a flag.
 func flagError(cmd *cobra.Command, err error) error {
-	var invalid *pflag.InvalidValueError
-	var number *strconv.NumError
-	if errors.As(err, &invalid) && errors.As(invalid.Unwrap(), &number) {
-		what := "expected a whole number"
-		if invalid.GetFlag().Value.Type() == "bool" {
+	if invalid := (*pflag.InvalidValueError)(nil); errors.As(err, &invalid) {
+		f := invalid.GetFlag()
+		var number *strconv.NumError
+		what := invalid.Unwrap().Error()
+		switch isNumber := errors.As(invalid.Unwrap(), &number); {
+		case isNumber && errors.Is(number, strconv.ErrRange):
+			what = "out of range"
+		case f.Value.Type() == "bool":
 			what = "expected true or false"
+		case f.Value.Type() == "duration":
+			what = "expected a time such as 30s"
+		case isNumber:
+			what = "expected a whole number"
 		}
-		if errors.Is(number, strconv.ErrRange) {
-			what = "which is out of range"
-		}
-		return misuse("--%s %q, %s", invalid.GetFlag().Name, invalid.GetValue(), what)
+		return misuse("--%s %q: %s", f.Name, invalid.GetValue(), what)
 	}
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
@@ -179,12 +183,15 @@ func didYouMean(names []string) string {
 	return fmt.Sprintf("; did you mean %s?", strings.Join(names, " or "))
 }
 
+// verbName is what a verb is called in errors: "up", "link up".
+func verbName(cmd *cobra.Command) string { return strings.TrimPrefix(cmd.CommandPath(), "ndklab ") }
+
 // arguments checks that there are as many arguments as the verb takes, which
 // what describes. most < 0 is any number.
 func arguments(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || most >= 0 && len(args) > most {
-			return misuse("%s takes %s, found %d", strings.TrimPrefix(cmd.CommandPath(), "ndklab "), what, len(args))
+			return misuse("%s takes %s, found %d", verbName(cmd), what, len(args))
 		}
 		return nil
 	}

@@ -66,11 +66,11 @@ Ctrl-C takes the lab down.
 		if !isFile(arg) {
 			switch {
 			case seed.given:
-				return misuse("--seed is for a file: lab %s has its seed already", arg)
+				return misuse("--seed is for a file, and %s is none: a lab that is up has its seed already", arg)
 			case logs.given():
-				return misuse("--record and --replay are for a file: lab %s has its links already", arg)
+				return misuse("--record and --replay are for a file, and %s is none: a lab that is up has its links already", arg)
 			case flags.given() || *reconfigure:
-				return misuse("--name, --node-filter and --reconfigure are for a file: lab %s is up already", arg)
+				return misuse("--name, --node-filter and --reconfigure are for a file, and %s is none", arg)
 			}
 			do = func() (*report.Run, error) { return runLab(cmd, arg) }
 		}

@@ -10,25 +10,52 @@ import (
 // target is what LAB or LAB/NODE names; node is "" for the former.
 func target(arg string) (labName, node string, err error) {
 	labName, node, given := strings.Cut(arg, "/")
-	if labName == "" || given && node == "" {
+	if labName == "" || given && node == "" || strings.Contains(node, "/") {
 		return "", "", misuse("%q is no lab or node, expected LAB or LAB/NODE", arg)
 	}
 	return labName, node, nil
 }
 
-// openTarget connects to the lab of LAB or LAB/NODE in the arguments or, without
-// any, to that of the current folder's file.
-func openTarget(cmd *cobra.Command, args []string) (l *lab.Lab, node string, err error) {
+// targetArgument is what the arguments of a verb begin with: LAB or LAB/NODE or, with
+// -t, NODE or nothing. Without any it is the lab of the current folder's file.
+func targetArgument(cmd *cobra.Command, args []string) (labName, node string, err error) {
+	if labName, err = fileLab(cmd); err != nil {
+		return "", "", err
+	}
+	if labName != "" {
+		if len(args) == 0 {
+			return labName, "", nil
+		}
+		return target(labName + "/" + args[0])
+	}
 	arg, err := labArgument(cmd, args, "one lab or node")
 	if err != nil {
-		return nil, "", err
+		return "", "", err
 	}
-	labName, node, err := target(arg)
+	return target(arg)
+}
+
+// openTarget connects to the lab that targetArgument names.
+func openTarget(cmd *cobra.Command, args []string) (l *lab.Lab, node string, err error) {
+	labName, node, err := targetArgument(cmd, args)
 	if err != nil {
 		return nil, "", err
 	}
 	l, err = lab.Open(cmd.Context(), labName)
 	return l, node, err
+}
+
+// fileLab is the lab of -t; "" if that is not given.
+func fileLab(cmd *cobra.Command) (string, error) {
+	f := cmd.Flags().Lookup("topology")
+	if f == nil || !f.Changed {
+		return "", nil
+	}
+	t, err := readTopology(cmd.Context(), f.Value.String())
+	if err != nil {
+		return "", err
+	}
+	return t.Name, nil
 }
 
 // topologyFlag adds -t, which stands for the lab in the first argument.

@@ -3,12 +3,12 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"math"
+	"math/big"
 	"os"
 	"strconv"
 
@@ -85,6 +85,9 @@ func limited(r io.Reader) ([]byte, error) { return io.ReadAll(io.LimitReader(r, 
 // readFile is a topology.ReadFile.
 func readFile(file string) ([]byte, error) {
 	f, err := os.Open(file)
+	if file == "" {
+		return nil, errors.New("the name of the file is empty")
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no file %s", file)
 	}
@@ -126,6 +129,11 @@ func (s *seedFlag) Type() string { return "uint" }
 // String implements pflag.Value: the default, which is none.
 func (s *seedFlag) String() string { return "" }
 
+// seedsDrawn is the number of seeds that may be drawn. The numbers of JSON are exact up
+// to 2^53 where they are read as IEEE 754 has them, as in JavaScript and jq, and a seed
+// is also typed by hand.
+const seedsDrawn = 1 << 32
+
 // settle makes sure that the topology has a seed: the flag's, the file's, or
 // one drawn and told.
 func (s *seedFlag) settle(t *topology.Topology, stderr io.Writer) error {
@@ -133,11 +141,11 @@ func (s *seedFlag) settle(t *topology.Topology, stderr io.Writer) error {
 	case s.given:
 		t.Seed, t.HasSeed = s.value, true
 	case !t.HasSeed:
-		var drawn [8]byte
-		if _, err := rand.Read(drawn[:]); err != nil {
+		drawn, err := rand.Int(rand.Reader, big.NewInt(seedsDrawn))
+		if err != nil {
 			return fmt.Errorf("draw a seed: %w", err)
 		}
-		t.Seed, t.HasSeed = binary.LittleEndian.Uint64(drawn[:]), true
+		t.Seed, t.HasSeed = drawn.Uint64(), true
 		fmt.Fprintf(stderr, "seed %d: drawn, since %s has none; --seed %d repeats this run\n", t.Seed, t.Name, t.Seed)
 	}
 	return nil

@@ -60,15 +60,23 @@ func fileArgument(cmd *cobra.Command, args []string, what string) (string, error
 	}
 	file, err := findFile()
 	if errors.Is(err, errNoFile) {
-		return "", misuse("%s takes %s, and %w", cmd.Name(), what, err)
+		return "", misuse("%s takes %s, and %w", verbName(cmd), what, err)
 	}
 	return file, err
 }
 
-// labArgument is the lab that the arguments of a verb begin with, or that of the
+// labArgument is the lab that the argument of a verb names, or that of -t or of the
 // file of the current folder. What names what the verb takes.
 func labArgument(cmd *cobra.Command, args []string, what string) (string, error) {
-	if len(args) > 0 {
+	name, err := fileLab(cmd)
+	switch {
+	case err != nil:
+		return "", err
+	case name != "" && len(args) > 0:
+		return "", misuse("%s takes a lab or -t, found both", verbName(cmd))
+	case name != "":
+		return name, nil
+	case len(args) > 0:
 		return args[0], nil
 	}
 	file, err := fileArgument(cmd, nil, what)
@@ -117,6 +125,11 @@ func (f *fileFlags) parse(cmd *cobra.Command, text *topologyText, running *topol
 	for flag, empty := range map[string]bool{"name": f.name == "", "node-filter": len(f.nodes) == 0} {
 		if empty && cmd.Flags().Changed(flag) {
 			return nil, misuse("--%s needs a name", flag)
+		}
+	}
+	if f.name != "" {
+		if err := topology.CheckName(f.name); err != nil {
+			return nil, misuse("--name: %w", err)
 		}
 	}
 	return text.parse(cmd.Context(), topology.Options{

@@ -12,7 +12,7 @@ import (
 
 func waitCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "wait [LAB[/NODE]] --for CONDITION [--timeout TIME] [-o text|json]",
+		Use:   "wait [LAB[/NODE]] --for CONDITION [--timeout TIME] [-o text|json] [-t FILE]",
 		Short: "Wait until a lab or a node is in some state",
 		Long: `Waits until a condition holds, and says what it found. Conditions are
 
@@ -35,14 +35,11 @@ workload had errors; 2 if there is no such lab, node, workload or counter.`,
 		Args: arguments(0, 1, "one lab or node"),
 	}
 	output := outputFlag(cmd)
+	topologyFlag(cmd)
 	forWhat := cmd.Flags().String("for", "", "what to wait for: a `CONDITION`")
 	timeout := cmd.Flags().Duration("timeout", 30*time.Second, "wait no longer than `TIME`; 0 is without end")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		arg, err := labArgument(cmd, args, "one lab or node")
-		if err != nil {
-			return err
-		}
-		labName, node, err := target(arg)
+		labName, node, err := targetArgument(cmd, args)
 		if err != nil {
 			return err
 		}
@@ -64,7 +61,7 @@ workload had errors; 2 if there is no such lab, node, workload or counter.`,
 		}
 		result := &report.Awaited{Lab: labName, Node: node, For: condition.String(), Reached: got.Reached, Failed: got.Failed,
 			Got: got.Got, Seconds: time.Since(begin).Seconds()}
-		err = output.print(cmd.OutOrStdout(), result, func(w io.Writer) error { return writeAwaited(w, arg, result) })
+		err = output.print(cmd.OutOrStdout(), result, func(w io.Writer) error { return writeAwaited(w, result) })
 		if err == nil && (!got.Reached || got.Failed) {
 			return exitStatus(exitFailed)
 		}
@@ -73,7 +70,11 @@ workload had errors; 2 if there is no such lab, node, workload or counter.`,
 	return cmd
 }
 
-func writeAwaited(w io.Writer, target string, a *report.Awaited) error {
+func writeAwaited(w io.Writer, a *report.Awaited) error {
+	target := a.Lab
+	if a.Node != "" {
+		target += "/" + a.Node
+	}
 	if !a.Reached {
 		_, err := fmt.Fprintf(w, "%s: not %s after %.1f s: %s\n", target, a.For, a.Seconds, a.Got)
 		return err

@@ -56,7 +56,8 @@ func lookAround() Inside {
 	}
 	in.Proc = attempt(unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""))
 	if in.Mounts.ok() {
-		in.Mounts = attempt(unix.Mount("ndklab", os.TempDir(), "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"))
+		// Over the root, which there always is, and where nobody but this process looks.
+		in.Mounts = attempt(unix.Mount("ndklab", "/", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"))
 	}
 	in.IPv6 = attempt(turnOffIPv6())
 	in.Node = attempt(startNode())

@@ -43,20 +43,20 @@ func Await(ctx context.Context, name, node string, c Condition, timeout time.Dur
 		defer cancel()
 	}
 	a := new(Awaited)
+	inside := node != "" || c.State == ""
 	switch {
 	case c.State == Down && node == "":
 		err = p.awaitDown(waiting, a)
 	case c.State == Ready:
-		err = p.awaitReady(waiting, a)
+		err = p.awaitReady(waiting, a, !inside)
 	default:
 		// One that is not there is not waited for: it is more likely a wrong name.
 		var l *Lab
 		if l, err = Open(waiting, name); err == nil {
 			_ = l.Close() // a client's close does no more than close
-			err = p.awaitReady(waiting, a)
+			err = p.awaitReady(waiting, a, !inside)
 		}
 	}
-	inside := node != "" || c.State == ""
 	if err == nil && inside && a.Reached {
 		err = p.awaitInside(waiting, node, c, a)
 	}
@@ -111,10 +111,11 @@ func (p place) awaitDown(ctx context.Context, a *Awaited) error {
 	})
 }
 
-// awaitReady waits until a lab is there and all of its nodes are ready.
-func (p place) awaitReady(ctx context.Context, a *Awaited) error {
+// awaitReady waits until a lab is there and has started or, with whole, until all of its
+// nodes are ready now: after the start some may be down or paused.
+func (p place) awaitReady(ctx context.Context, a *Awaited, whole bool) error {
 	return repeat(ctx, func() (bool, error) {
-		l, err := open(ctx, p)
+		l, err := open(ctx, p, endTime)
 		switch {
 		case errors.Is(err, errNoLab):
 			a.Got = "not up"
@@ -124,6 +125,10 @@ func (p place) awaitReady(ctx context.Context, a *Awaited) error {
 		}
 		_ = l.Close() // a client's close does no more than close
 		a.Got = l.info.State
+		if whole && l.info.State == Ready && l.info.Down+l.info.Paused > 0 {
+			a.Got = fmt.Sprintf("of %d nodes %d are down and %d paused", l.info.Nodes, l.info.Down, l.info.Paused)
+			return false, nil
+		}
 		a.Reached = l.info.State == Ready
 		return a.Reached, nil
 	})
@@ -132,7 +137,7 @@ func (p place) awaitReady(ctx context.Context, a *Awaited) error {
 // awaitInside has the supervisor wait. It is told how long, so that it can say what it
 // saw last.
 func (p place) awaitInside(ctx context.Context, node string, c Condition, a *Awaited) error {
-	l, err := open(ctx, p)
+	l, err := open(ctx, p, endTime)
 	if err != nil {
 		return err
 	}

@@ -201,7 +201,7 @@ func Open(ctx context.Context, name string) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := open(ctx, p)
+	l, err := open(ctx, p, endTime)
 	if err == nil || !errors.Is(err, errNoLab) {
 		return l, err
 	}
@@ -209,25 +209,34 @@ func Open(ctx context.Context, name string) (*Lab, error) {
 	if listErr != nil {
 		return nil, listErr
 	}
-	up := "no lab is"
-	if len(labs) > 0 {
-		var names []string
-		for _, info := range labs {
+	return nil, notUp(name, labs)
+}
+
+// notUp is the error that a lab is not up, and which labs are.
+func notUp(name string, labs []Info) error {
+	var names []string
+	for _, info := range labs {
+		if info.Lab != name { // one that has come up, or not quite ended, meanwhile
 			names = append(names, info.Lab)
 		}
-		up = strings.Join(names, ", ")
-		if len(names) == 1 {
-			up += " is"
-		} else {
-			up += " are"
-		}
 	}
-	return nil, control.Errorf(control.Usage, "lab %s is not up (%s)", name, up)
+	up := "no lab is"
+	switch len(names) {
+	case 0:
+	case 1:
+		up = names[0] + " is"
+	default:
+		up = strings.Join(names, ", ") + " are"
+	}
+	return control.Errorf(control.Usage, "lab %s is not up (%s)", name, up)
 }
 
 var errNoLab = errors.New("no such lab")
 
-func open(ctx context.Context, p place) (*Lab, error) {
+// open connects to a lab, which has until limit to say what it is.
+func open(ctx context.Context, p place, limit time.Duration) (*Lab, error) {
+	asked, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	life, err := os.Open(p.stateFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		life, err = nil, nil // somebody may have removed that of a lab which is up
@@ -235,7 +244,7 @@ func open(ctx context.Context, p place) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	sock, err := p.dial(ctx)
+	sock, err := p.dial(asked)
 	if err != nil {
 		life.Close()
 		if errors.Is(err, syscall.ECONNREFUSED) {
@@ -246,9 +255,12 @@ func open(ctx context.Context, p place) (*Lab, error) {
 	l := &Lab{place: p, life: life, over: make(chan struct{}), captures: map[uint64]chan<- capture.Source{}}
 	l.conn = control.New(sock, l.handle)
 	go l.wait()
-	if err := l.conn.Call(ctx, methodInfo, nil, &l.info); err != nil {
+	if err := l.conn.Call(asked, methodInfo, nil, &l.info); err != nil {
 		// A client's close does no more than close.
 		_ = l.Close()
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			return nil, p.mute()
+		}
 		if errors.Is(err, control.ErrClosed) {
 			return nil, errNoLab // it was about to end
 		}
@@ -297,9 +309,7 @@ func List(ctx context.Context) ([]Info, error) {
 
 // look asks a lab what it is; nil if there is none.
 func look(ctx context.Context, p place) *Info {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	l, err := open(ctx, p)
+	l, err := open(ctx, p, answerTimeout)
 	if err == nil {
 		_ = l.Close()
 		return &l.info

@@ -104,7 +104,7 @@ func (l *life) up(ctx context.Context) error {
 func (l *life) end() string {
 	text := "its agent " + l.agent.Exit().String()
 	if l.signal != 0 && l.agent.Exit().Status == 2 {
-		text = "its agent was ended by " + unix.SignalName(l.signal)
+		text = "its agent was killed by " + unix.SignalName(l.signal)
 	}
 	return text + l.limitReached()
 }

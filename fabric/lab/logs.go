@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/ndklab/ndklab/control"
@@ -48,10 +49,33 @@ func Logs(ctx context.Context, name string, options LogOptions, line func([]byte
 		return err
 	}
 	defer r.log.Close()
+	if err := p.hasNode(ctx, options.Node); err != nil {
+		return err
+	}
 	if err := r.tail(options.Tail, line); err != nil || !options.Follow {
 		return err
 	}
 	return r.follow(ctx, line)
+}
+
+// hasNode says that the lab has no node of that name, if the lab can be asked. One that
+// is being made or does not answer may have it.
+func (p place) hasNode(ctx context.Context, node string) error {
+	if node == "" {
+		return nil
+	}
+	l, err := open(ctx, p, answerTimeout)
+	if err != nil {
+		return nil
+	}
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	names, err := l.Names(ctx)
+	if err != nil || slices.Contains(names.Nodes, node) || slices.Contains(names.Switches, node) {
+		return nil
+	}
+	return control.Errorf(control.Usage, "lab %s has no node %q", p.name, node)
 }
 
 // linesOf is what lines a node's are: those that it wrote itself, which begin with

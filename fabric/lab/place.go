@@ -46,10 +46,18 @@ type state struct {
 
 var labName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`) })
 
+// CheckName says why no lab can have that name; nil if one can.
+func CheckName(name string) error {
+	if !labName().MatchString(name) {
+		return control.Errorf(control.Usage, "%q is no lab name: letters, digits, '_', '.' and '-' only, 63 at most", name)
+	}
+	return nil
+}
+
 // placeOf is the place of the caller's lab name; it makes the state directory.
 func placeOf(name string) (place, error) {
-	if !labName().MatchString(name) {
-		return place{}, control.Errorf(control.Usage, "%q is no lab name: letters, digits, '_', '.' and '-' only, 63 at most", name)
+	if err := CheckName(name); err != nil {
+		return place{}, err
 	}
 	dir, err := stateDir()
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ndklab/ndklab/control"
 	"golang.org/x/sys/unix"
@@ -182,6 +183,40 @@ func TestNoState(t *testing.T) {
 	_, err = placeOf("x")
 	wantCode(t, err, control.Unable)
 	if err == nil || !strings.HasSuffix(err.Error(), ": set XDG_RUNTIME_DIR to a directory of yours") {
+		t.Error(err)
+	}
+}
+
+// A lab that takes connections and says nothing, as one whose supervisor is stopped,
+// is told of with what can be done about it, and nobody waits for it without end.
+func TestOpenMute(t *testing.T) {
+	p := testPlace(t)
+	listener, err := p.bind()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	locked, err := p.reserve(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locked.Close()
+	if err := (state{Lab: p.name, Supervisor: 4242, Log: p.logFile()}).write(locked); err != nil {
+		t.Fatal(err)
+	}
+	_, err = open(t.Context(), p, time.Millisecond)
+	if want := fmt.Sprintf("lab %s does not answer: if process 4242 is its supervisor, `kill -9 4242` ends it", p.name); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// A lab that comes up or ends while it is asked for is not named as another that is up.
+func TestNotUp(t *testing.T) {
+	name := testPlace(t).name
+	if err := notUp(name, []Info{{Lab: "a"}, {Lab: name}, {Lab: "b"}}); err.Error() != fmt.Sprintf("lab %s is not up (a, b are)", name) {
+		t.Error(err)
+	}
+	if err := notUp(name, []Info{{Lab: name}}); err.Error() != fmt.Sprintf("lab %s is not up (no lab is)", name) {
 		t.Error(err)
 	}
 }
