@@ -49,7 +49,22 @@ func (s *Supervisor) build(ctx context.Context, params startParams, files []*os.
 			return fmt.Errorf("%s: %w", step.what, err)
 		}
 	}
+	return s.beReady()
+}
+
+// beReady has the lab be ready, if every node still is: one may have died since it was.
+func (s *Supervisor) beReady() error {
+	lives := make([]*life, len(s.nodes))
+	for i, n := range s.nodes {
+		lives[i] = n.current() // before mu is held: labNode.mu comes first
+	}
 	s.mu.Lock()
+	for i, l := range lives {
+		if isClosed(l.down) {
+			s.mu.Unlock()
+			return fmt.Errorf("node %s: %s", s.nodes[i].spec.Name, l.reason)
+		}
+	}
 	s.present.Store(s.roster)
 	s.ready = time.Now()
 	s.mu.Unlock()

@@ -110,13 +110,12 @@ func (l *life) end() string {
 }
 
 // watchNode notices that a node's agent has ended. The far ends of its links, which
-// lose the carrier, and the rest of the lab stay; a lab that is still starting ends,
-// since it does not come to have all of its nodes.
+// lose the carrier, and the rest of the lab stay; a lab that is still starting comes to
+// nothing (beReady).
 func (s *Supervisor) watchNode(n *labNode, l *life) {
 	<-l.agent.Done()
 	s.reaper.Collected(l.agent.PID())
 	l.unwatch() // which may take a while, and n.mu is not to be held for it
-	starting := s.checkReady() != nil
 	words := ""
 	n.mu.Lock()
 	if l.reason = l.stopping; l.reason == "" {
@@ -126,10 +125,14 @@ func (s *Supervisor) watchNode(n *labNode, l *life) {
 	n.paused = false
 	close(l.down)
 	n.mu.Unlock()
-	if starting {
-		s.end(control.Errorf(control.Failed, "lab %s: node %s: %s", s.name, n.spec.Name, l.reason))
-	} else {
+	switch {
+	case s.checkReady() == nil:
 		s.unplugAll(n)
+	case isClosed(l.progress.settled) && l.progress.err == nil:
+		// It was ready itself. Others need not be waited for.
+		s.end(control.Errorf(control.Failed, "lab %s: node %s: %s", s.name, n.spec.Name, l.reason))
+	default:
+		// Whoever is starting it knows what it was about, and beReady finds it down.
 	}
 	s.Publish(Event{Kind: NodeDown, Node: n.spec.Name, Text: fmt.Sprintf("node %s is down: %s%s", n.spec.Name, l.reason, words)})
 	close(l.over) // after which another start can be told of
