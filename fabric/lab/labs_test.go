@@ -44,8 +44,12 @@ func TestLabsDoNotWaitForEachOther(t *testing.T) {
 			for _, p := range processes(stopped) {
 				p.signal(t, unix.SIGSTOP)
 			}
-			// Those of the lab are ended by the kernel with its supervisor, the guardian by us.
+			// Those of the lab are ended by the kernel with its supervisor, the guardian by us,
+			// and so is the command, which may have the lock still.
 			t.Cleanup(func() {
+				if err := cmd.Process.Kill(); err != nil {
+					t.Error(err)
+				}
 				for _, p := range processes(stopped) {
 					if strings.HasPrefix(p.args, guardianName) || strings.HasPrefix(p.args, supervisorName) {
 						p.signal(t, unix.SIGKILL)
