@@ -37,11 +37,7 @@ func TestControlGroups(t *testing.T) {
 	g := guest{name: fmt.Sprintf("ndklab-%d-groups", os.Getpid())}
 	t.Cleanup(func() { script(t, commandTime, "stop", "--purge", g.name) })
 	script(t, bootTime, "boot", g.name, "--no-net", "--no-rxe", "--cpus", "2", "--while", fmt.Sprint(os.Getpid()))
-	labs := "Limit|Delegated"
-	if testing.Short() {
-		labs = "Limit"
-	}
-	for _, suite := range []struct{ of, in, run string }{{"cgroup", "../../node/cgroup", "."}, {"lab", "../lab", labs}} {
+	for _, suite := range []struct{ of, in, run string }{{"cgroup", "../../node/cgroup", "."}, {"lab", "../lab", "Limit|Delegated"}} {
 		t.Run(suite.of, func(t *testing.T) { g.suite(t, suite.of, suite.in, suite.run) })
 	}
 }
