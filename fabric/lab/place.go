@@ -193,7 +193,7 @@ func (p place) awaitEnd(life *os.File) error {
 	}
 	err := poll(context.Background(), wait)
 	if errors.Is(err, errLocked) {
-		return control.Errorf(control.Failed, "lab %s does not end", p.name)
+		return control.Errorf(control.Failed, "lab %s does not end%s", p.name, p.remedy())
 	}
 	if err != nil {
 		return err
@@ -206,12 +206,17 @@ func (p place) awaitEnd(life *os.File) error {
 
 // mute is the error of a lab that does not answer, with what can be done about it.
 func (p place) mute() error {
-	remedy := ""
+	return control.Errorf(control.Failed, "lab %s does not answer%s", p.name, p.remedy())
+}
+
+// remedy is what can be done about a lab that is stuck, as the end of an error; "" if
+// it is not known which process is its supervisor.
+func (p place) remedy() string {
 	var s state
 	if data, err := os.ReadFile(p.stateFile()); err == nil && json.Unmarshal(data, &s) == nil && s.Supervisor != 0 {
-		remedy = fmt.Sprintf(": if process %d is its supervisor, `kill -9 %[1]d` ends it", s.Supervisor)
+		return fmt.Sprintf(": if process %d is its supervisor, `kill -9 %[1]d` ends it", s.Supervisor)
 	}
-	return control.Errorf(control.Failed, "lab %s does not answer%s", p.name, remedy)
+	return ""
 }
 
 // unheard fails with errLocked if somebody listens at the lab's socket.
