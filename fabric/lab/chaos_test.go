@@ -171,6 +171,7 @@ func TestDownOfStoppedSupervisor(t *testing.T) {
 	stopped := process{supervisor, supervisorName + " " + topo.Name}
 	stopped.signal(t, unix.SIGSTOP)
 	defer stopped.signal(t, unix.SIGCONT)
+	awaitStopped(t, supervisor)
 	err := started.Down(testContext(t))
 	wantCode(t, err, control.Failed)
 	if want := fmt.Sprintf("`kill -9 %d` ends it", supervisor); err == nil || !strings.HasSuffix(err.Error(), want) {

@@ -104,14 +104,7 @@ func TestPauseMute(t *testing.T) {
 		t.Fatal(err)
 	}
 	agent := processOf(t, topo.Name, "ndklab-node "+topo.Name+"/n0")
-	// The thread that takes the signal stops the others, which may run meanwhile.
-	eventually(t, testTime, func() string {
-		states := threadStates(t, agent)
-		if strings.Trim(states, "T") != "" {
-			return "threads are " + states
-		}
-		return ""
-	})
+	awaitStopped(t, agent)
 	_, err := l.Change(testContext(t), "n0", PauseNode)
 	wantCode(t, err, control.Failed)
 	if _, err := l.Kill(testContext(t), "n0", unix.SIGCONT); err != nil {
@@ -143,4 +136,17 @@ func threadStates(t *testing.T, pid int) (states string) {
 		states += string(state[:1])
 	}
 	return states
+}
+
+// awaitStopped waits until no thread of a process runs that was sent SIGSTOP: the one
+// that takes the signal stops the others, which may run meanwhile.
+func awaitStopped(t *testing.T, pid int) {
+	t.Helper()
+	eventually(t, testTime, func() string {
+		states := threadStates(t, pid)
+		if strings.Trim(states, "T") != "" {
+			return "threads are " + states
+		}
+		return ""
+	})
 }
