@@ -75,8 +75,8 @@ func TestParseExample(t *testing.T) {
 		},
 		Timeline: []Event{{At: 2 * time.Second, Set: Change{Loss: &Loss{Rate: 0.02}}}},
 		Checks: []Check{
-			{"bulk", []Bound{{Errors, "==", 0, "0"}, {Throughput, ">=", 200e6, ">= 200mbit"}}},
-			{"ping", []Bound{{LatencyP99, "<=", 50e6, "<= 50ms"}}},
+			{Workload: "bulk", Bounds: []Bound{{Errors, "==", 0, "0"}, {Throughput, ">=", 200e6, ">= 200mbit"}}},
+			{Workload: "ping", Bounds: []Bound{{LatencyP99, "<=", 50e6, "<= 50ms"}}},
 		},
 	}
 	if diff := cmp.Diff(want, got, compare); diff != "" {
@@ -273,7 +273,7 @@ checks:
 					{Down: true},
 					{At: time.Microsecond, Up: true},
 				},
-				Checks: []Check{{"w", []Bound{
+				Checks: []Check{{Workload: "w", Bounds: []Bound{
 					{LatencyMax, "<", 1e9, "< 1s"}, {Errors, "<=", 3, "<= 3"},
 					{LatencyMin, ">", 1e3, ">1us"}, {LatencyP50, "==", 0, "== 0ms"},
 				}}},

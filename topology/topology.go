@@ -26,7 +26,9 @@ type Topology struct {
 	Externals []Interface // the ends of links that are outside the lab
 	Workloads []Workload
 	Timeline  []Event
+	Chaos     []Chaos
 	Checks    []Check
+	Baseline  *Baseline // nil: none
 	Captures  []Capture
 }
 
@@ -210,45 +212,6 @@ type Tolerance struct {
 // half of its packets.
 var DefaultTolerance = Tolerance{Delay: time.Millisecond, DelayP99: 20 * time.Millisecond, Rate: 0.1, Loss: 0.001}
 
-// An Operation is what a workload does with each message.
-type Operation string
-
-// The operations.
-const (
-	Send  Operation = "send"
-	Write Operation = "write"
-	Read  Operation = "read"
-)
-
-// A Workload is RDMA traffic between two nodes.
-type Workload struct {
-	Name      string
-	From, To  string // nodes; From connects and posts
-	Operation Operation
-	Size      uint64        // bytes per message
-	Depth     int           // messages in flight
-	Count     uint64        // messages to exchange; 0: until Duration has passed
-	Duration  time.Duration // 0: until Count messages are done
-	Start     time.Duration // after all nodes are ready
-	Verify    bool          // compare every payload byte for byte
-}
-
-// An Event is a timeline entry: what changes, and when. Of Set, Down, Up, Reset,
-// Partition and Heal it has exactly one.
-type Event struct {
-	At    time.Duration // after all nodes are ready
-	Link  int           // index in Topology.Links; meaningless with Partition and Heal
-	From  string        // of Set and Reset: node whose outgoing direction alone changes; "" is both
-	Set   Change        // what Set changes; zero if nothing
-	Down  bool          // take the link down
-	Up    bool          // bring it back up
-	Reset bool          // give it the impairments of the file again; that it is down or up stays
-	// Partition takes down the links between sets of nodes, as Topology.Between
-	// has them, and brings up those that an earlier partition took down.
-	Partition [][]string
-	Heal      bool // bring up what the last partition took down
-}
-
 // A Capture is packets recorded to a file for as long as the lab is up.
 type Capture struct {
 	Interfaces []Endpoint
@@ -257,49 +220,4 @@ type Capture struct {
 	Snaplen    int    // bytes of each packet; 0: all
 	RingSize   uint64 // bytes from which a file is full and another begun; 0: one file
 	RingFiles  int    // of a ring: how many files stay
-}
-
-// A Metric is what a Bound is about.
-type Metric string
-
-// The metrics of workloads.
-const (
-	Errors     Metric = "errors"      // count
-	Throughput Metric = "throughput"  // payload bits per second
-	LatencyMin Metric = "latency_min" // nanoseconds, post to completion
-	LatencyP50 Metric = "latency_p50"
-	LatencyP99 Metric = "latency_p99"
-	LatencyMax Metric = "latency_max"
-)
-
-// A Check holds a workload's result against bounds.
-type Check struct {
-	Workload string
-	Bounds   []Bound
-}
-
-// A Bound is one condition: Metric Relation Value.
-type Bound struct {
-	Metric   Metric
-	Relation string  // ==, <=, >=, < or >
-	Value    float64 // in the metric's unit
-	Text     string  // as the file has it, for messages
-}
-
-// Holds reports whether a measured value, in the metric's unit, is within the
-// bound.
-func (b Bound) Holds(got float64) bool {
-	switch b.Relation {
-	case "==":
-		return got == b.Value
-	case "<=":
-		return got <= b.Value
-	case ">=":
-		return got >= b.Value
-	case "<":
-		return got < b.Value
-	case ">":
-		return got > b.Value
-	}
-	return false
 }

@@ -20,38 +20,23 @@ type Run struct {
 	// Problems are failures that are no workload's or check's: a node that
 	// died, an engine that could not keep up. A run with any has not passed.
 	Problems []string `json:"problems,omitempty"`
+	// Events are what the timeline did, what chaos did, and what befell the lab, in the
+	// order of time.
+	Events []Happening `json:"events,omitempty"`
+	// Snapshots are counters of nodes that the timeline kept, by name.
+	Snapshots map[string][]Node `json:"snapshots,omitempty"`
+	// Simulated: it was played in virtual time, on no network.
+	Simulated bool `json:"simulated,omitempty"`
+	// Replay is the command that runs it again with the same seed.
+	Replay string `json:"replay,omitempty"`
+	// Artifacts is the folder in which the evidence of a run that failed is; "" if there is none.
+	Artifacts string `json:"artifacts,omitempty"`
 	// Recorded is the log of the link engine's decisions; null if there is none.
 	Recorded *Recorded `json:"recorded,omitempty"`
 
 	Started     string  `json:"started"`      // RFC 3339
 	Host        string  `json:"host"`         // kernel and machine
 	WallSeconds float64 `json:"wall_seconds"` // of the whole run, with set-up and taking down
-}
-
-// A Workload is the result of one workload.
-type Workload struct {
-	Name      string  `json:"name"`
-	From      string  `json:"from"`
-	To        string  `json:"to"`
-	Operation string  `json:"operation"`
-	Size      uint64  `json:"size"` // bytes per message
-	Depth     int     `json:"depth"`
-	Messages  uint64  `json:"messages"` // completed with success
-	Bytes     uint64  `json:"bytes"`    // payload of those
-	Errors    uint64  `json:"errors"`
-	Error     string  `json:"error,omitempty"` // the first one, in words
-	Seconds   float64 `json:"seconds"`         // first post to last completion
-	Gbps      float64 `json:"gbps"`            // payload, 10^9 bits per second
-	Latency   Latency `json:"latency_us"`
-	Verified  bool    `json:"verified"` // asked for, and every payload was right
-}
-
-// Latency is from post to completion, in microseconds.
-type Latency struct {
-	Min float64 `json:"min"`
-	P50 float64 `json:"p50"`
-	P99 float64 `json:"p99"`
-	Max float64 `json:"max"`
 }
 
 // A NodeState is a node's name and state.
@@ -113,4 +98,17 @@ type Check struct {
 	Passed   bool   `json:"passed"`
 	Expected string `json:"expected"` // ">= 200 Mb/s"
 	Got      string `json:"got"`      // "812 Mb/s"
+	// Where says, of a check that failed, what to look at: a counter, a log, a capture.
+	Where string `json:"where,omitempty"`
+	// At is the check's place in the topology file, file:line:column.
+	At string `json:"at,omitempty"`
+}
+
+// A Happening is something that happened during a run.
+type Happening struct {
+	At   float64 `json:"at_seconds"` // since the run began
+	Kind string  `json:"kind"`       // of the lab's events, as in "link-changed"
+	Text string  `json:"text"`       // for people
+	Node string  `json:"node,omitempty"`
+	Link string  `json:"link,omitempty"` // one of its endpoints
 }

@@ -30,11 +30,11 @@ func pair() *Run {
 		Lab: "pair", Seed: 42, Passed: true, Seconds: 4.063,
 		Workloads: []Workload{
 			{Name: "bulk", From: "client", To: "server", Operation: "write", Size: 65536, Depth: 16, Messages: 12345, Bytes: 12345 * 65536,
-				Seconds: 3.001, Gbps: 2.157, Latency: Latency{2071.3, 2310.5, 9870, 31234}, Verified: true},
+				Seconds: 3.001, Gbps: 2.157, Latency: Latency{Min: 2071.3, P50: 2310.5, P99: 9870, Max: 31234}, Verified: true},
 			{Name: "fetch", From: "client", To: "server", Operation: "read", Size: 65536, Depth: 16, Messages: 9876, Bytes: 9876 * 65536,
-				Seconds: 3.002, Gbps: 0.8725, Latency: Latency{2093.1, 2402.5, 12400, 40100}, Verified: true},
+				Seconds: 3.002, Gbps: 0.8725, Latency: Latency{Min: 2093.1, P50: 2402.5, P99: 12400, Max: 40100}, Verified: true},
 			{Name: "ping", From: "client", To: "server", Operation: "send", Size: 64, Depth: 1, Messages: 1000, Bytes: 64000,
-				Seconds: 2.2, Gbps: 0.000232, Latency: Latency{2003, 2101, 8000, 8100}},
+				Seconds: 2.2, Gbps: 0.000232, Latency: Latency{Min: 2003, P50: 2101, P99: 8000, Max: 8100}},
 		},
 		Nodes: []Node{
 			{NodeState: NodeState{Name: "client", State: "ready"}, Kind: "host", Addresses: []string{"10.0.0.1/30", "fd6e:646b::1/126"}, Counters: counters(3, 0, 700<<20, 900<<20),

@@ -1,0 +1,92 @@
+package report
+
+// A Workload is the result of one workload, over all of its flows.
+type Workload struct {
+	Name      string   `json:"name"`
+	From      string   `json:"from"` // "" but of a pair
+	To        string   `json:"to"`
+	Pattern   string   `json:"pattern,omitempty"`
+	Nodes     []string `json:"nodes,omitempty"` // of a pattern but pair
+	Operation string   `json:"operation"`
+	Measure   string   `json:"measure,omitempty"` // latency, or bandwidth
+	Size      uint64   `json:"size"`              // bytes per message
+	Depth     int      `json:"depth"`
+	QPs       int      `json:"qps,omitempty"` // of each flow
+
+	Messages uint64  `json:"messages"` // completed with success
+	Bytes    uint64  `json:"bytes"`    // payload of those
+	Errors   uint64  `json:"errors"`
+	Error    string  `json:"error,omitempty"` // the first one, in words
+	Seconds  float64 `json:"seconds"`         // first post to last completion
+	Gbps     float64 `json:"gbps"`            // payload, 10^9 bits per second
+	Latency  Latency `json:"latency_us"`
+	Verified bool    `json:"verified"` // asked for, and every payload was right
+
+	Connections uint64  `json:"connections,omitempty"` // made
+	Reconnects  uint64  `json:"reconnects,omitempty"`  // of those, in place of failed ones
+	Retried     uint64  `json:"retried,omitempty"`     // messages posted again after those
+	Recovered   float64 `json:"recovered_seconds"`     // longest time without any completion while there was something to do
+	Fairness    float64 `json:"fairness,omitempty"`    // Jain's index of the flows' throughputs
+	ExitStatus  *int    `json:"exit_status,omitempty"` // of exec; of several nodes: the first that is not 0
+	Output      string  `json:"output,omitempty"`      // of exec: the last of what it printed
+
+	Flows []Flow `json:"flows,omitempty"` // where there are several
+	Steps []Step `json:"steps,omitempty"` // of a sweep over sizes
+	// Series is throughput and latency over time, in steps of equal length.
+	Series []Sample `json:"series,omitempty"`
+	// CDF is how latency is distributed: the fraction of messages that took at most so long,
+	// at some hundred points at most.
+	CDF []Quantile `json:"cdf,omitempty"`
+}
+
+// Latency is from post to completion, in microseconds; of a workload that measures
+// latency, half of a round trip.
+type Latency struct {
+	Min   float64 `json:"min"`
+	P50   float64 `json:"p50"`
+	P90   float64 `json:"p90"`
+	P99   float64 `json:"p99"`
+	P999  float64 `json:"p999"`
+	P9999 float64 `json:"p9999"`
+	Max   float64 `json:"max"`
+}
+
+// A Flow is the result of one flow of a workload.
+type Flow struct {
+	From     string  `json:"from"`
+	To       string  `json:"to"`
+	Messages uint64  `json:"messages"`
+	Bytes    uint64  `json:"bytes"`
+	Errors   uint64  `json:"errors"`
+	Error    string  `json:"error,omitempty"`
+	Seconds  float64 `json:"seconds"`
+	Gbps     float64 `json:"gbps"`
+	Latency  Latency `json:"latency_us"`
+}
+
+// A Step is the result of one size of a sweep.
+type Step struct {
+	Size     uint64  `json:"size"` // bytes per message
+	Messages uint64  `json:"messages"`
+	Errors   uint64  `json:"errors"`
+	Seconds  float64 `json:"seconds"`
+	Gbps     float64 `json:"gbps"`
+	Latency  Latency `json:"latency_us"`
+}
+
+// A Sample is what a workload did in one piece of time.
+type Sample struct {
+	At       float64 `json:"at_seconds"` // since the run began, where the piece begins
+	Seconds  float64 `json:"seconds"`    // of its length
+	Messages uint64  `json:"messages"`
+	Bytes    uint64  `json:"bytes"`
+	Errors   uint64  `json:"errors"`
+	P50      float64 `json:"p50_us"` // 0 if nothing completed
+	P99      float64 `json:"p99_us"`
+}
+
+// A Quantile is a point of a distribution.
+type Quantile struct {
+	Micros   float64 `json:"us"`
+	Fraction float64 `json:"fraction"` // 0 to 1
+}
