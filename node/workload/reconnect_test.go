@@ -19,13 +19,15 @@ func TestReconnect(t *testing.T) {
 			Measure:   rapid.SampledFrom([]topology.Measure{topology.Bandwidth, topology.Latency}).Draw(r, "measure"),
 			Size:      rapid.SampledFrom([]uint64{10, 10000}).Draw(r, "size"), Depth: rapid.IntRange(1, 16).Draw(r, "depth"),
 			QPs: rapid.IntRange(1, 4).Draw(r, "QPs"), SRQ: rapid.Bool().Draw(r, "SRQ"), Polling: rapid.Bool().Draw(r, "polling"),
-			Verify: true, Reconnect: true, Seed: rapid.Uint64().Draw(r, "seed"), Rate: rapid.SampledFrom([]uint64{0, 8e5}).Draw(r, "rate"),
+			Verify: true, Reconnect: true, Seed: rapid.Uint64().Draw(r, "seed"),
 		}
+		slow := 8 * 200 * spec.Size // 200 messages each second
 		if rapid.Bool().Draw(r, "counted") {
-			spec.Count = rapid.Uint64Range(1, 3000).Draw(r, "count")
+			spec.Count = rapid.Uint64Range(1, 1000).Draw(r, "count")
+			spec.Rate = rapid.SampledFrom([]uint64{0, slow}).Draw(r, "rate")
 		} else {
 			spec.Duration = time.Duration(rapid.Int64Range(0, int64(30*time.Second)).Draw(r, "duration"))
-			spec.Rate = 8e5 // or there are too many for a test
+			spec.Rate = slow // or there are too many for a test
 		}
 		cuts := rapid.IntRange(1, 3).Draw(r, "cuts")
 		l := newLab(t)
