@@ -228,7 +228,7 @@ func (r *run) tellDone(w *report.Workload, text string) {
 // spec is workload i as its two ends see it.
 func (r *run) spec(i int) workload.Spec {
 	w := &r.topo.Workloads[i]
-	return workload.NewSpec(w, 0, r.seed("workload "+w.Name))
+	return workload.NewSpec(w, 0, r.topo.SeedOf("workload "+w.Name))
 }
 
 // addresses is where workload i's client and server are.
