@@ -20,6 +20,7 @@ type Suite struct {
 // how to look into it; the last line begins with PASS or FAIL.
 func WriteSuite(w io.Writer, s *Suite) error {
 	p := newPage(w)
+	p.width = runWidth
 	if len(s.Labs) > 0 {
 		t := table{columns: []column{
 			{title: "lab", wraps: true}, {title: "file", wraps: true}, {title: "seed", right: true}, {title: "time", right: true},
@@ -48,7 +49,6 @@ func WriteSuite(w io.Writer, s *Suite) error {
 			p.section()
 			p.line(p.paint.bold(r.Lab) + ": " + r.Failure())
 			p.reasons(r)
-			p.remains(r)
 		}
 	}
 	if len(s.NotRun) > 0 {
@@ -63,39 +63,30 @@ func WriteSuite(w io.Writer, s *Suite) error {
 	return p.flush()
 }
 
-// reasons says what has failed of a run.
+// reasons says what has failed of a run, and what there is of it. The last lines are not
+// wrapped: they are there to be copied.
 func (p *page) reasons(r *Run) {
-	for _, c := range r.Checks {
-		if c.Passed {
-			continue
+	for i := range r.Checks {
+		if c := &r.Checks[i]; !c.Passed {
+			p.paragraph(c.Name+": ", c.failure())
+			if c.Where != "" {
+				p.paragraph("  look at: ", c.Where)
+			}
 		}
-		text := fmt.Sprintf("expected %s, got %s", c.Expected, c.Got)
-		if c.Where != "" {
-			text += "; look at " + c.Where
-		}
-		if c.At != "" {
-			text += " (" + c.At + ")"
-		}
-		p.paragraph(c.Name+": ", text)
 	}
 	for i := range r.Workloads {
 		if w := &r.Workloads[i]; w.Error != "" {
-			p.paragraph(w.Name+": ", w.Error)
+			p.paragraph(w.Name+": ", bounded(w.Error))
 		}
 	}
 	for _, problem := range r.Problems {
-		p.paragraph("", problem)
+		p.paragraph("", bounded(problem))
 	}
-}
-
-// remains says where the evidence of a run that failed is, and how to run it again. The
-// lines are not wrapped: they are there to be copied.
-func (p *page) remains(r *Run) {
 	if r.Artifacts != "" {
-		p.line("  evidence: " + plain(r.Artifacts))
+		p.line(plain("  evidence: " + r.Artifacts))
 	}
 	if r.Replay != "" {
-		p.line("  again:    " + plain(r.Replay))
+		p.line(plain("  replay:   " + r.Replay))
 	}
 }
 
