@@ -60,16 +60,16 @@ func page(s *report.Suite) *element {
 	// Both scripts stand in one element each, exactly as they are hashed.
 	library := "/*\n" + plotLicense + "*/\n" + plotScript
 	policy := fmt.Sprintf("default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src %s %s; base-uri 'none'; form-action 'none'", hash(library), hash(script))
-	body := group{class("report"), header(s)}
+	var labs group
 	if len(s.Labs) > 1 || len(s.NotRun) > 0 {
-		body = append(body, overview(s))
+		labs = append(labs, overview(s))
 	}
 	for i, r := range s.Labs {
-		body = append(body, lab(i, r, len(s.Labs) == 1 || !r.Passed))
+		labs = append(labs, lab(i, r, len(s.Labs) == 1 || !r.Passed))
 	}
-	body = append(body,
+	body := group{class("report"), header(s), el("main", labs...),
 		el("footer", el("p", text("Made by ndklab. Plots: drag to zoom in, double-click to see all again; click a name below a plot to hide it."))),
-		el("script", verbatim(library)), el("script", verbatim(script)))
+		el("script", verbatim(library)), el("script", verbatim(script))}
 	return el("html", attr("lang", "en"),
 		el("head",
 			el("meta", attr("charset", "utf-8")),
@@ -247,6 +247,6 @@ func (t *table) element() *element {
 	if t.tall {
 		classes += " tall"
 	}
-	return el("div", class(classes), attr("role", "region"), attr("tabindex", "0"), attr("aria-label", t.name),
+	return el("div", class(classes), attr("role", "group"), attr("tabindex", "0"), attr("aria-label", t.name),
 		el("table", el("thead", head), body))
 }

@@ -14,7 +14,7 @@ func (s *sheet) links() group {
 		return nil
 	}
 	t := &table{name: "Links, as asked and as achieved", columns: []column{{title: "from → to"}, {title: "engine"}, {title: "packets", number: true}, {title: "bytes", number: true},
-		{title: "dropped", number: true}, {title: "lost", number: true}, {title: ""}, {title: "delay", number: true}, {title: "jitter", number: true},
+		{title: "dropped", number: true}, {title: "lost", number: true}, {title: "figures"}, {title: "delay", number: true}, {title: "jitter", number: true},
 		{title: "loss", number: true}, {title: "rate", number: true}, {title: "delays"}}}
 	for i := range s.Links {
 		l := &s.Links[i]

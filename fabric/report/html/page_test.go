@@ -130,7 +130,7 @@ func TestHostile(t *testing.T) {
 			hit: "hit" in window,
 			foreign: document.querySelectorAll("img, iframe, object, embed, base, form, input, script:not([type='application/json'])").length - 2,
 			handlers: [...document.querySelectorAll("*")].flatMap(e => [...e.attributes]).filter(a => a.name.startsWith("on") || /^\s*javascript:/i.test(a.value) && a.name === "href").length,
-			sections: document.querySelectorAll("body > details > .sections > section").length,
+			sections: document.querySelectorAll("main > details > .sections > section").length,
 			plots: document.querySelectorAll("canvas").length,
 		})`, &got)
 		if got.Hit || got.Foreign != 0 || got.Handlers != 0 || got.Sections != 6 || got.Plots != 3 {
@@ -147,7 +147,7 @@ func TestFolds(t *testing.T) {
 	path := written(t, s)
 	b.look(1000, "dark")
 	b.open(path)
-	const open = `[...document.querySelectorAll("body > details")].map(d => d.open)`
+	const open = `[...document.querySelectorAll("main > details")].map(d => d.open)`
 	var states []bool
 	if b.eval(open, &states); len(states) != 3 || !states[0] || states[1] || !states[2] {
 		t.Errorf("labs are open: %v; those are wanted that failed", states)

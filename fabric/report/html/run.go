@@ -150,7 +150,7 @@ func (s *sheet) topology() group {
 		}
 	}
 	picture := graph.OfLab(bounded(s.Lab, longest), nodes, links, outside).SVG()
-	return group{el("div", class("picture"), attr("role", "region"), attr("tabindex", "0"), attr("aria-label", "Picture of the topology"), verbatim(picture))}
+	return group{el("div", class("picture"), attr("role", "group"), attr("tabindex", "0"), attr("aria-label", "Picture of the topology"), verbatim(picture))}
 }
 
 // overTime is the plots over time, and the events that they mark.
