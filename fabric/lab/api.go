@@ -76,7 +76,7 @@ func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error
 	case methodExternals:
 		return s.InspectExternals(ctx)
 	case methodRun:
-		return s.run(ctx)
+		return s.run(ctx, r)
 	case methodExec:
 		return s.exec(ctx, r)
 	case methodSignal:
