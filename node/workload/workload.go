@@ -139,6 +139,12 @@ const disabled = "the adapter was disabled"
 // asks for it to be closed. The error says which of the device's limits are too
 // narrow for the workload.
 func (s *Spec) open(m *provider.Miniport, disable func()) (*instance, error) {
+	return openInstance(m, s.fits, disable)
+}
+
+// openInstance opens an instance of a device whose limits fit, and has disable called
+// when the device asks for it to be closed.
+func openInstance(m *provider.Miniport, fits func(provider.AdapterInfo) error, disable func()) (*instance, error) {
 	// Before the instance is open, so that no event about it is missed.
 	unsubscribe := m.Subscribe(func(e provider.NetEvent) {
 		select {
@@ -153,7 +159,7 @@ func (s *Spec) open(m *provider.Miniport, disable func()) (*instance, error) {
 		return nil, fmt.Errorf("open adapter: %w", status)
 	}
 	i := &instance{a, unsubscribe}
-	if err := s.fits(a.Info()); err != nil {
+	if err := fits(a.Info()); err != nil {
 		i.close(func() {})
 		return nil, err
 	}
@@ -169,10 +175,7 @@ func (i *instance) close(done func()) {
 // fits says which of an adapter's limits is too narrow for the workload.
 func (s *Spec) fits(info provider.AdapterInfo) error {
 	slots := uint64(s.slots())
-	for _, l := range []struct {
-		name        string
-		needed, has uint64
-	}{
+	return satisfied([]need{
 		{"MaxInitiatorQueueDepth", 2 * slots, uint64(info.MaxInitiatorQueueDepth)},
 		{"MaxReceiveQueueDepth", slots, uint64(info.MaxReceiveQueueDepth)},
 		{"MaxCqDepth", 4 * slots, uint64(info.MaxCqDepth)},
@@ -180,9 +183,21 @@ func (s *Spec) fits(info provider.AdapterInfo) error {
 		{"MaxRegistrationSize", max(slots*s.Size, patternLen(s)), info.MaxRegistrationSize},
 		{"MaxInlineDataSize", noticeLen, uint64(info.MaxInlineDataSize)},
 		{"MaxCalleeData", grantLen, uint64(info.MaxCalleeData)},
-	} {
-		if l.needed > l.has {
-			return fmt.Errorf("it needs a %s of %d, the adapter has %d", l.name, l.needed, l.has)
+	})
+}
+
+// A need is a limit of an adapter's, under its NDK name, and what a workload needs it to
+// be.
+type need struct {
+	limit       string
+	needed, has uint64
+}
+
+// satisfied says which of the limits is too narrow.
+func satisfied(needs []need) error {
+	for _, n := range needs {
+		if n.needed > n.has {
+			return fmt.Errorf("it needs a %s of %d, the adapter has %d", n.limit, n.needed, n.has)
 		}
 	}
 	return nil
@@ -312,6 +327,14 @@ func decodeGrant(b []byte) (grant, error) {
 		return grant{}, fmt.Errorf("the server's private data has %d bytes, not %d", len(b), grantLen)
 	}
 	return grant{binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[8:])}, nil
+}
+
+// mismatch describes how got, which need not have the length of message i, is not that.
+func (p *pattern) mismatch(i uint64, got []byte) string {
+	if want := len(p.message(i)); len(got) != want {
+		return fmt.Sprintf("message %d has %d bytes, not %d", i, len(got), want)
+	}
+	return p.difference(i, got)
 }
 
 // A closer is an NDK object.
