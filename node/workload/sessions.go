@@ -77,7 +77,7 @@ func (b *base) open(needs func(provider.AdapterInfo) []need, entries uint64, dis
 	if b.pd, status = b.adapter.CreatePD(nil, nil); status != provider.StatusSuccess {
 		return fmt.Errorf("create PD: %w", status)
 	}
-	if b.cq, status = b.adapter.CreateCQ(uint32(entries), b.completed, nil, nil, nil, nil); status != provider.StatusSuccess {
+	if b.cq, status = b.adapter.CreateCQ(uint32(entries), b.notified, nil, nil, nil, nil); status != provider.StatusSuccess {
 		return fmt.Errorf("create CQ: %w", status)
 	}
 	b.cq.Arm(provider.NotifyAny)
@@ -93,8 +93,8 @@ func (b *base) register(bytes []byte, flags provider.MRFlags) (*memory, error) {
 	return m, err
 }
 
-// completed is the CQ's notification.
-func (b *base) completed(any, provider.Status) {
+// notified is the CQ's notification.
+func (b *base) notified(any, provider.Status) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.over {
@@ -119,6 +119,15 @@ func (b *base) drain() {
 			}
 		}
 	}
+}
+
+// soon has the owner advance, later.
+func (b *base) soon() {
+	b.clock.Go(func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.owner.advance()
+	})
 }
 
 // end closes what belongs to all connections, of which none is left, and calls done when
@@ -228,6 +237,14 @@ func (c *conn) accept(connector *provider.Connector, inbound, outbound uint32, p
 	if status := connector.Accept(c.qp, inbound, outbound, private, c.disconnected, nil, accepted, nil); !status.Succeeded() {
 		c.drop()
 		return fmt.Errorf("accept: %w", status)
+	}
+	return nil
+}
+
+// receive posts a receive.
+func (c *conn) receive(sge provider.SGE) error {
+	if status := c.qp.Receive(nil, []provider.SGE{sge}); status != provider.StatusSuccess {
+		return fmt.Errorf("post receive: %w", status)
 	}
 	return nil
 }

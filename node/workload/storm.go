@@ -1,7 +1,6 @@
 package workload
 
 import (
-	"bytes"
 	"container/list"
 	"encoding/binary"
 	"fmt"
@@ -14,44 +13,29 @@ import (
 
 // A storm is the client of Connect. It makes connections, Depth at once, and lets each
 // stand until there are QPs of them; from then on the oldest one ends for every new one.
-// When as many as asked for are made, or the time has passed, all that stand end. A
-// latency is that of one connection, from Connect until it is there.
+// When as many as asked for are made, or the time has passed, all that stand end.
 //
-// With Verify a connection has to carry a message of Size bytes to the server and back
-// before it counts as made.
-//
-// A connection that fails ends the storm or, with Reconnect, is made once more a little
-// later.
+// A connection is made when it has carried a message, its number, to the server and back:
+// only then does either end know that the other can use it. So long is its latency, from
+// Connect on. The first one that fails ends the storm.
 type storm struct {
 	base
-	pattern *pattern
 	from    netip.Addr
 	to      netip.AddrPort
 	done    func(Result)
-	source  *memory // the pattern, with Verify
-	sink    *memory // where answers arrive, with Verify: a slot for each connection
+	numbers *memory // of each connection a slot: its number as it goes, and as it comes back
 
 	// Guarded by base.mu.
-	tally
-	begun    uint64        // connections that were begun, with those that failed
-	making   int           // that are being made
-	ending   int           // that are being ended in good order
-	standing list.List     // of *attempt, from the oldest
-	slots    []int         // of sink, that are free
-	owed     uint64        // connections that are to be made once more
-	fallen   uint64        // that were made, and lost before their time
-	why      string        // the last one was
-	pause    time.Duration // until when none is begun
-	stopped  bool          // none is begun any more
-	broken   bool          // and those that there are, are dropped
+	account
+	begun    uint64    // connections that were begun
+	making   int       // that are being made
+	ending   int       // that are being ended in good order
+	standing list.List // of *attempt, from the oldest
+	slots    []int     // of numbers, that are free
+	broken   bool      // the connections that there are, are dropped
 }
 
-// retryDelay is how long after a failure a connection is made once more: a server that
-// refuses is not to be asked as fast as it can refuse.
-const retryDelay = 100 * time.Millisecond
-
-// numberLen is the length of a connection's number, which the server is told with the
-// request: it says which message the connection carries. Big-endian.
+// numberLen is the length of a connection's number, big-endian.
 const numberLen = 8
 
 func runStorm(m *provider.Miniport, c clock.Clock, spec Spec, from netip.Addr, to netip.AddrPort, done func(Result)) (client, error) {
@@ -63,37 +47,39 @@ func runStorm(m *provider.Miniport, c clock.Clock, spec Spec, from netip.Addr, t
 		w.end(func() {})
 		return nil, err
 	}
-	w.start(&w.spec, c.Now())
-	c.Go(func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.advance()
-	})
+	w.account = newAccount(&spec, c.Now())
+	w.soon()
 	return w, nil
 }
 
 // prepare makes what all connections have in common.
 func (w *storm) prepare() error {
 	qps := w.spec.connections()
-	needs := func(info provider.AdapterInfo) []need { return w.spec.stormNeeds(info, w.device, qps) }
-	// Each connection has a send and a receive.
-	if err := w.open(needs, 2*uint64(qps), func() { w.Abort(disabled) }); err != nil {
-		return err
-	}
-	if !w.spec.Verify {
-		return nil
-	}
-	w.pattern = newPattern(&w.spec)
-	var err error
-	if w.source, err = w.register(w.pattern.bytes, provider.MRAllowLocalRead); err != nil {
-		return err
-	}
-	if w.sink, err = w.register(make([]byte, uint64(qps)*w.spec.Size), provider.MRAllowLocalWrite); err != nil {
+	if err := w.open(w.stormNeeds(2*numberLen*qps), stormEntries*uint64(qps), func() { w.Abort(disabled) }); err != nil {
 		return err
 	}
 	w.slots = free(qps)
-	return nil
+	var err error
+	w.numbers, err = w.register(make([]byte, qps*2*numberLen), provider.MRAllowLocalWrite)
+	return err
 }
+
+// stormEntries is how many entries of the CQ a connection of a storm may take at either
+// end: it has a send and a receive.
+const stormEntries = 2
+
+// stormNeeds are the limits that an end of a storm needs with so many bytes of memory.
+func (b *base) stormNeeds(bytes int) func(provider.AdapterInfo) []need {
+	return func(info provider.AdapterInfo) []need {
+		return []need{
+			{"MaxQpCount", uint64(b.spec.connections()), uint64(b.device.Attributes().Capabilities.MaxQpCount)},
+			{"MaxRegistrationSize", uint64(bytes), info.MaxRegistrationSize},
+		}
+	}
+}
+
+// connections is how many connections a flow has.
+func (s *Spec) connections() int { return max(1, s.QPs) }
 
 // free is the numbers below n, of which the last is the least.
 func free(n int) []int {
@@ -102,30 +88,6 @@ func free(n int) []int {
 		slots[i] = n - 1 - i
 	}
 	return slots
-}
-
-// connections is how many connections a flow has.
-func (s *Spec) connections() int { return max(1, s.QPs) }
-
-// stormNeeds are the limits that either end of a storm needs, with so many connections.
-func (s *Spec) stormNeeds(info provider.AdapterInfo, m *provider.Miniport, qps int) []need {
-	needs := []need{
-		{"MaxQpCount", uint64(s.connections()), uint64(m.Attributes().Capabilities.MaxQpCount)},
-		{"MaxCallerData", numberLen, uint64(info.MaxCallerData)},
-	}
-	if s.Verify {
-		needs = append(needs, need{"MaxTransferLength", s.Size, uint64(info.MaxTransferLength)},
-			need{"MaxRegistrationSize", max(patternLen(s), uint64(qps)*s.Size), info.MaxRegistrationSize})
-	}
-	return needs
-}
-
-// wanted is how many connections are to be begun yet.
-func (w *storm) wanted() uint64 {
-	if w.stopped {
-		return 0
-	}
-	return w.tally.wanted(w.clock.Now(), uint64(w.making), w.fallen)
 }
 
 // advance begins and ends connections, and ends the storm when all is done.
@@ -139,10 +101,13 @@ func (w *storm) advance() {
 		for w.making+w.ending < w.spec.Depth && w.step() {
 		}
 	}
-	if w.conns.Len() == 0 && w.wanted() == 0 {
-		w.conclude()
+	if w.conns.Len() == 0 && (w.broken || w.wanted() == 0) {
+		result := w.conclude()
+		w.end(func() { w.done(result) })
 	}
 }
+
+func (w *storm) wanted() uint64 { return w.account.wanted(w.clock.Now(), uint64(w.making)) }
 
 // step begins a connection, or ends one: for the next, or because all are made. It is
 // false if there is nothing to do now.
@@ -151,11 +116,8 @@ func (w *storm) step() bool {
 	leaving := uint64(w.conns.Len() - w.making - w.standing.Len()) // whose places will soon be free
 	switch {
 	case wanted > 0 && w.conns.Len() < w.spec.connections():
-		if w.clock.Now() < w.pause {
-			return false
-		}
 		w.begin()
-	case wanted > leaving && w.standing.Len() > 0, wanted == 0 && w.making == 0 && w.standing.Len() > 0:
+	case w.standing.Len() > 0 && (wanted > leaving || wanted == 0 && w.making == 0):
 		w.finish()
 	default:
 		return false
@@ -163,24 +125,14 @@ func (w *storm) step() bool {
 	return true
 }
 
-// conclude ends the storm.
-func (w *storm) conclude() {
-	if w.owed > 0 && !w.broken {
-		w.failed(fmt.Sprintf("%d connections were lost and not made again: %s", w.owed, w.why))
-	}
-	result := w.tally.conclude()
-	w.end(func() { w.done(result) })
-}
-
 // begin begins to make a connection.
 func (w *storm) begin() {
 	a := &attempt{storm: w, number: w.begun, begun: w.clock.Now()}
 	w.begun++
 	w.making++
-	private := binary.BigEndian.AppendUint64(nil, a.number)
 	c, err := w.newConn(a, room{receives: 1, requests: 1, sges: 1})
 	if err == nil {
-		err = c.connect(w.from, w.to, 0, 0, private)
+		err = c.connect(w.from, w.to, 0, 0, nil)
 	}
 	if err != nil {
 		w.lost(c, err.Error())
@@ -190,62 +142,30 @@ func (w *storm) begin() {
 // finish ends the oldest connection in good order.
 func (w *storm) finish() {
 	a := w.standing.Remove(w.standing.Front()).(*attempt)
-	a.phase = leaving
+	a.ends = true
 	w.ending++
 	a.conn.disconnect()
 }
 
 // lost: a connection was not made, or ended before its time.
 func (w *storm) lost(c *conn, why string) {
-	a := c.session.(*attempt)
-	why = fmt.Sprintf("connection %d: %s", a.number, why)
-	if a.phase == standing {
-		w.standing.Remove(a.place)
-		w.fallen++
-	} else {
-		w.making--
-	}
-	a.phase = left
-	if !w.spec.Reconnect {
-		w.failed(why)
-		w.stopped, w.broken = true, true
-		return
-	}
-	w.owed++
-	w.why = why
-	w.pause = w.clock.Now() + retryDelay
-	w.clock.AfterFunc(retryDelay, func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.advance()
-	})
+	w.failed(fmt.Sprintf("connection %d: %s", c.session.(*attempt).number, why))
+	w.stopped, w.broken = true, true
 }
 
 // gone: there is room for another connection.
 func (w *storm) gone(c *conn) {
-	switch c.session.(*attempt).phase {
-	case beginning: // the storm is broken
-		w.making--
-	case leaving:
+	if a := c.session.(*attempt); a.ends {
 		w.ending--
 	}
 }
 
 // made counts a connection.
 func (w *storm) made(a *attempt) {
-	a.phase = standing
-	a.place = w.standing.PushBack(a)
 	w.making--
-	var payload uint64
-	if w.spec.Verify {
-		payload = w.spec.Size
-	}
-	w.count(w.clock.Now(), a.begun, payload)
+	w.standing.PushBack(a)
+	w.completed(w.clock.Now(), a.begun, numberLen)
 	w.result.Connections++
-	if w.owed > 0 {
-		w.owed--
-		w.result.Reconnects++
-	}
 }
 
 // Stop implements client.
@@ -281,50 +201,29 @@ type attempt struct {
 	conn   *conn
 	number uint64
 	begun  time.Duration
-	slot   int // of the storm's sink; -1: none
-	phase  phase
-	place  *list.Element // in storm.standing
+	slot   int  // of the storm's numbers; -1: none as yet
+	ends   bool // in good order
 }
-
-// A phase is what an attempt counts as.
-type phase uint8
-
-const (
-	beginning phase = iota // as being made
-	standing
-	leaving // as being ended
-	left    // as nothing: it was lost
-)
 
 // prepare implements session.
 func (a *attempt) prepare(c *conn) error {
-	a.conn, a.slot = c, -1
-	w := a.storm
-	if !w.spec.Verify {
-		return nil
-	}
-	last := len(w.slots) - 1
-	a.slot, w.slots = w.slots[last], w.slots[:last]
-	if status := c.qp.Receive(nil, []provider.SGE{a.answer()}); status != provider.StatusSuccess {
-		return fmt.Errorf("post receive: %w", status)
-	}
-	return nil
+	a.conn = c
+	last := len(a.storm.slots) - 1
+	a.slot, a.storm.slots = a.storm.slots[last], a.storm.slots[:last]
+	_, answer := a.numbers()
+	return c.receive(answer)
 }
 
-// answer is where the answer arrives.
-func (a *attempt) answer() provider.SGE {
-	size := a.storm.spec.Size
-	return a.storm.sink.sge(uint64(a.slot)*size, size)
+// numbers is where the number goes from, and comes back to.
+func (a *attempt) numbers() (message, answer provider.SGE) {
+	at := uint64(a.slot) * 2 * numberLen
+	return a.storm.numbers.sge(at, numberLen), a.storm.numbers.sge(at+numberLen, numberLen)
 }
 
 // begin implements session.
 func (a *attempt) begin() {
-	w := a.storm
-	if !w.spec.Verify {
-		w.made(a)
-		return
-	}
-	message := w.source.sge(w.pattern.offset(a.number), w.spec.Size)
+	message, _ := a.numbers()
+	binary.BigEndian.PutUint64(a.storm.numbers.bytes[message.VirtualAddress:], a.number)
 	if status := a.conn.qp.Send(nil, []provider.SGE{message}, provider.OpSilentSuccess); status != provider.StatusSuccess {
 		a.conn.fail(fmt.Sprintf("send: %v", status))
 	}
@@ -332,19 +231,17 @@ func (a *attempt) begin() {
 
 // handle implements session.
 func (a *attempt) handle(r *provider.ResultEx) {
-	w := a.storm
 	switch {
-	case r.Status == provider.StatusCancelled:
-		// The connection is over, and the disconnect event tells.
+	case r.Status == provider.StatusCancelled: // the connection is over, as its disconnect event tells
 	case r.Status != provider.StatusSuccess:
 		a.conn.fail(fmt.Sprintf("message: %v", r.Status))
 	case r.Type == provider.OperationTypeReceive:
-		got := w.sink.bytes[uint64(a.slot)*w.spec.Size:][:r.BytesTransferred]
-		if !bytes.Equal(got, w.pattern.message(a.number)) {
-			a.conn.fail("the answer: " + w.pattern.mismatch(a.number, got))
+		_, answer := a.numbers()
+		if got := binary.BigEndian.Uint64(a.storm.numbers.bytes[answer.VirtualAddress:]); got != a.number {
+			a.conn.fail(fmt.Sprintf("it was answered as %d", got))
 			return
 		}
-		w.made(a)
+		a.storm.made(a)
 	}
 }
 

@@ -1,8 +1,6 @@
 package workload
 
 import (
-	"bytes"
-	"encoding/binary"
 	"fmt"
 	"net/netip"
 
@@ -10,34 +8,27 @@ import (
 	"github.com/ndklab/ndklab/provider/clock"
 )
 
-// A harbour is the server of Connect. It accepts every connection and, with Verify,
-// compares the message that it carries and sends it back.
+// A harbour is the server of Connect. It accepts every connection, and sends back what
+// each of them carries.
 type harbour struct {
 	acceptor
-	pattern *pattern
-	memory  *memory // where messages arrive, with Verify: a slot for each connection
-	slots   []int   // of memory, that are free
+	memory *memory // where messages arrive: a slot for each connection
+	slots  []int   // of memory, that are free
 }
 
 func serveStorm(m *provider.Miniport, c clock.Clock, spec Spec, at netip.AddrPort) (server, error) {
-	s := &harbour{acceptor: acceptor{base: base{spec: spec, clock: c, device: m}, privateLen: numberLen}}
-	// A client that has lost connections may have new ones before the server has found
-	// out about the old.
-	s.most = 2*spec.connections() + spec.Depth
-	s.meet = func(private []byte) (guest, error) {
-		return &visit{harbour: s, number: binary.BigEndian.Uint64(private), slot: -1}, nil
-	}
-	needs := func(info provider.AdapterInfo) []need { return spec.stormNeeds(info, m, s.most) }
-	return s, s.listen(at, needs, 2, s.prepare)
+	s := &harbour{acceptor: acceptor{base: base{spec: spec, clock: c, device: m}}}
+	// The client may have the place of a connection for another one before the server has
+	// closed it.
+	s.most = spec.connections() + spec.Depth
+	s.meet = func([]byte) (guest, error) { return &visit{harbour: s, slot: -1}, nil }
+	return s, s.listen(at, s.stormNeeds(numberLen*s.most), stormEntries, s.prepare)
 }
 
 // prepare makes what messages arrive in.
 func (s *harbour) prepare() (err error) {
-	if !s.spec.Verify {
-		return nil
-	}
-	s.pattern, s.slots = newPattern(&s.spec), free(s.most)
-	s.memory, err = s.register(make([]byte, uint64(s.most)*s.spec.Size), provider.MRAllowLocalWrite)
+	s.slots = free(s.most)
+	s.memory, err = s.register(make([]byte, s.most*numberLen), provider.MRAllowLocalWrite)
 	return err
 }
 
@@ -45,8 +36,7 @@ func (s *harbour) prepare() (err error) {
 type visit struct {
 	harbour *harbour
 	conn    *conn
-	number  uint64
-	slot    int // of the harbour's memory; -1: none
+	slot    int // of the harbour's memory; -1: none as yet
 }
 
 func (v *visit) room() room { return room{receives: 1, requests: 1, sges: 1} }
@@ -56,37 +46,26 @@ func (v *visit) consent() ([]byte, uint32, uint32) { return nil, 0, 0 }
 // prepare implements session.
 func (v *visit) prepare(c *conn) error {
 	v.conn = c
-	s := v.harbour
-	if !s.spec.Verify {
-		return nil
-	}
-	last := len(s.slots) - 1
-	v.slot, s.slots = s.slots[last], s.slots[:last]
-	if status := c.qp.Receive(nil, []provider.SGE{s.memory.sge(uint64(v.slot)*s.spec.Size, s.spec.Size)}); status != provider.StatusSuccess {
-		return fmt.Errorf("post receive: %w", status)
-	}
-	return nil
+	last := len(v.harbour.slots) - 1
+	v.slot, v.harbour.slots = v.harbour.slots[last], v.harbour.slots[:last]
+	return c.receive(v.message())
+}
+
+func (v *visit) message() provider.SGE {
+	return v.harbour.memory.sge(uint64(v.slot)*numberLen, numberLen)
 }
 
 // begin implements session.
 func (v *visit) begin() {}
 
-// handle implements session: the message goes back as it came.
+// handle implements session: the message goes back as it came. What fails concerns the
+// client, too.
 func (v *visit) handle(r *provider.ResultEx) {
 	if r.Status != provider.StatusSuccess || r.Type != provider.OperationTypeReceive {
-		return // the client finds out, too
+		return
 	}
-	s := v.harbour
-	length := uint64(r.BytesTransferred)
-	at := uint64(v.slot) * s.spec.Size
-	if got := s.memory.bytes[at:][:length]; bytes.Equal(got, s.pattern.message(v.number)) {
-		s.result.Verified++
-	} else {
-		s.result.Mismatches++
-		s.note(fmt.Sprintf("connection %d: %s", v.number, s.pattern.mismatch(v.number, got)))
-	}
-	if status := v.conn.qp.Send(nil, []provider.SGE{s.memory.sge(at, length)}, provider.OpSilentSuccess); status != provider.StatusSuccess {
-		s.note(fmt.Sprintf("connection %d: answer: %v", v.number, status))
+	if status := v.conn.qp.Send(nil, []provider.SGE{v.message()}, provider.OpSilentSuccess); status != provider.StatusSuccess {
+		v.conn.fail(fmt.Sprintf("send: %v", status))
 	}
 }
 

@@ -329,14 +329,6 @@ func decodeGrant(b []byte) (grant, error) {
 	return grant{binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[8:])}, nil
 }
 
-// mismatch describes how got, which need not have the length of message i, is not that.
-func (p *pattern) mismatch(i uint64, got []byte) string {
-	if want := len(p.message(i)); len(got) != want {
-		return fmt.Sprintf("message %d has %d bytes, not %d", i, len(got), want)
-	}
-	return p.difference(i, got)
-}
-
 // A closer is an NDK object.
 type closer interface {
 	Close(completion provider.CloseCompletion, context any) provider.Status
