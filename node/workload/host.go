@@ -94,7 +94,7 @@ func (h *Host) Serve(spec Spec, at netip.AddrPort) error {
 func (h *Host) listen(spec Spec, at netip.AddrPort) (server, error) {
 	switch spec.Operation {
 	case topology.Send, topology.Write, topology.Read:
-		return serve(h.device, spec, at)
+		return serve(h.device, h.clock, spec, at)
 	case topology.Connect:
 		return serveStorm(h.device, h.clock, spec, at)
 	default:

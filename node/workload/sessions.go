@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
@@ -334,7 +333,7 @@ func (c *conn) drop() {
 		objects = append(objects, c.qp)
 	}
 	objects = append(objects, c.session.objects()...)
-	closeThen(c.of.clock, objects, func() {
+	closeEach(c.of.clock, objects, func() {
 		c.of.mu.Lock()
 		defer c.of.mu.Unlock()
 		c.of.conns.Remove(c.place)
@@ -352,24 +351,5 @@ func (c *conn) drop() {
 func (b *base) dropAll() {
 	for e := b.conns.Front(); e != nil; e = e.Next() {
 		e.Value.(*conn).drop()
-	}
-}
-
-// closeThen closes objects and calls then when all are closed, never from within.
-func closeThen(c clock.Clock, objects []closer, then func()) {
-	var open atomic.Int64 // and one for the call itself
-	open.Store(int64(len(objects)) + 1)
-	closed := func(any) {
-		if open.Add(-1) == 0 {
-			then()
-		}
-	}
-	for _, o := range objects {
-		if o.Close(closed, nil) == provider.StatusSuccess {
-			open.Add(-1)
-		}
-	}
-	if open.Add(-1) == 0 {
-		c.Go(then)
 	}
 }

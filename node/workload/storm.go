@@ -27,8 +27,7 @@ type storm struct {
 
 	// Guarded by base.mu.
 	account
-	begun    uint64    // connections that were begun
-	making   int       // that are being made
+	number   uint64    // connections that were begun
 	ending   int       // that are being ended in good order
 	standing list.List // of *attempt, from the oldest
 	slots    []int     // of numbers, that are free
@@ -54,7 +53,7 @@ func runStorm(m *provider.Miniport, c clock.Clock, spec Spec, from netip.Addr, t
 
 // prepare makes what all connections have in common.
 func (w *storm) prepare() error {
-	qps := w.spec.connections()
+	qps := w.spec.lanes()
 	if err := w.open(w.stormNeeds(2*numberLen*qps), stormEntries*uint64(qps), func() { w.Abort(disabled) }); err != nil {
 		return err
 	}
@@ -72,14 +71,11 @@ const stormEntries = 2
 func (b *base) stormNeeds(bytes int) func(provider.AdapterInfo) []need {
 	return func(info provider.AdapterInfo) []need {
 		return []need{
-			{"MaxQpCount", uint64(b.spec.connections()), uint64(b.device.Attributes().Capabilities.MaxQpCount)},
+			{"MaxQpCount", uint64(b.spec.lanes()), uint64(b.device.Attributes().Capabilities.MaxQpCount)},
 			{"MaxRegistrationSize", uint64(bytes), info.MaxRegistrationSize},
 		}
 	}
 }
-
-// connections is how many connections a flow has.
-func (s *Spec) connections() int { return max(1, s.QPs) }
 
 // free is the numbers below n, of which the last is the least.
 func free(n int) []int {
@@ -98,26 +94,24 @@ func (w *storm) advance() {
 	case w.broken:
 		w.dropAll()
 	default:
-		for w.making+w.ending < w.spec.Depth && w.step() {
+		for w.underWay+w.ending < w.spec.Depth && w.step() {
 		}
 	}
-	if w.conns.Len() == 0 && (w.broken || w.wanted() == 0) {
-		result := w.conclude()
+	if now := w.clock.Now(); w.conns.Len() == 0 && (w.broken || w.wanted(now) == 0) {
+		result := w.conclude(now)
 		w.end(func() { w.done(result) })
 	}
 }
 
-func (w *storm) wanted() uint64 { return w.account.wanted(w.clock.Now(), uint64(w.making)) }
-
 // step begins a connection, or ends one: for the next, or because all are made. It is
 // false if there is nothing to do now.
 func (w *storm) step() bool {
-	wanted := w.wanted()
-	leaving := uint64(w.conns.Len() - w.making - w.standing.Len()) // whose places will soon be free
+	wanted := w.wanted(w.clock.Now())
+	leaving := uint64(w.conns.Len() - w.underWay - w.standing.Len()) // whose places will soon be free
 	switch {
-	case wanted > 0 && w.conns.Len() < w.spec.connections():
-		w.begin()
-	case w.standing.Len() > 0 && (wanted > leaving || wanted == 0 && w.making == 0):
+	case wanted > 0 && w.conns.Len() < w.spec.lanes():
+		w.attempt()
+	case w.standing.Len() > 0 && (wanted > leaving || wanted == 0 && w.underWay == 0):
 		w.finish()
 	default:
 		return false
@@ -125,11 +119,11 @@ func (w *storm) step() bool {
 	return true
 }
 
-// begin begins to make a connection.
-func (w *storm) begin() {
-	a := &attempt{storm: w, number: w.begun, begun: w.clock.Now()}
-	w.begun++
-	w.making++
+// attempt begins to make a connection.
+func (w *storm) attempt() {
+	a := &attempt{storm: w, number: w.number, asked: w.clock.Now()}
+	w.number++
+	w.begun(a.asked)
 	c, err := w.newConn(a, room{receives: 1, requests: 1, sges: 1})
 	if err == nil {
 		err = c.connect(w.from, w.to, 0, 0, nil)
@@ -149,7 +143,7 @@ func (w *storm) finish() {
 
 // lost: a connection was not made, or ended before its time.
 func (w *storm) lost(c *conn, why string) {
-	w.failed(fmt.Sprintf("connection %d: %s", c.session.(*attempt).number, why))
+	w.failed(w.clock.Now(), fmt.Sprintf("connection %d: %s", c.session.(*attempt).number, why))
 	w.stopped, w.broken = true, true
 }
 
@@ -162,9 +156,8 @@ func (w *storm) gone(c *conn) {
 
 // made counts a connection.
 func (w *storm) made(a *attempt) {
-	w.making--
 	w.standing.PushBack(a)
-	w.completed(w.clock.Now(), a.begun, numberLen)
+	w.completed(w.clock.Now(), a.asked, numberLen)
 	w.result.Connections++
 }
 
@@ -183,7 +176,7 @@ func (w *storm) Abort(reason string) {
 	if w.over || w.broken {
 		return
 	}
-	w.failed(reason)
+	w.failed(w.clock.Now(), reason)
 	w.stopped, w.broken = true, true
 	w.advance()
 }
@@ -200,9 +193,9 @@ type attempt struct {
 	storm  *storm
 	conn   *conn
 	number uint64
-	begun  time.Duration
-	slot   int  // of the storm's numbers; -1: none as yet
-	ends   bool // in good order
+	asked  time.Duration // when
+	slot   int           // of the storm's numbers; -1: none as yet
+	ends   bool          // in good order
 }
 
 // prepare implements session.

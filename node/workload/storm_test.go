@@ -233,7 +233,7 @@ func TestStormCompares(t *testing.T) {
 	l := newLab(t)
 	got, _ := l.play(Spec{Name: "w", Operation: topology.Connect, QPs: 5, Depth: 1, Count: 50}, func(client, _ *Host) {
 		w := client.clients[end{"w", 0}].(*storm)
-		l.clock.RunUntil(func() bool { return w.begun == 8 }, time.Second)
+		l.clock.RunUntil(func() bool { return w.number == 8 }, time.Second)
 		l.clock.Run(2500 * time.Microsecond) // the number is on its way
 		w.conns.Back().Value.(*conn).session.(*attempt).number = 99
 	})

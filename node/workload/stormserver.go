@@ -20,7 +20,7 @@ func serveStorm(m *provider.Miniport, c clock.Clock, spec Spec, at netip.AddrPor
 	s := &harbour{acceptor: acceptor{base: base{spec: spec, clock: c, device: m}}}
 	// The client may have the place of a connection for another one before the server has
 	// closed it.
-	s.most = spec.connections() + spec.Depth
+	s.most = spec.lanes() + spec.Depth
 	s.meet = func([]byte) (guest, error) { return &visit{harbour: s, slot: -1}, nil }
 	return s, s.listen(at, s.stormNeeds(numberLen*s.most), stormEntries, s.prepare)
 }
