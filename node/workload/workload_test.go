@@ -21,6 +21,7 @@ type lab struct {
 	path    *sim.Impaired
 	devices [2]*provider.Miniport
 	ended   time.Duration // when the client did
+	series  []Sample      // of what was played last
 }
 
 var (
