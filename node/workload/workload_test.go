@@ -21,6 +21,7 @@ type lab struct {
 	path    *sim.Impaired
 	devices [2]*provider.Miniport
 	ended   time.Duration // when the client did
+	series  []Sample      // of what was played last
 }
 
 var (
@@ -58,7 +59,7 @@ func newLabWith(t *testing.T, set func(*provider.Config)) *lab {
 // run runs a workload to its end and checks that nothing is left open.
 func (l *lab) run(spec Spec, meanwhile func(*target)) (Result, ServerResult) {
 	l.t.Helper()
-	server, err := serve(l.devices[1], spec, serverAddress)
+	server, err := serve(l.devices[1], l.clock, spec, serverAddress)
 	if err != nil {
 		l.t.Fatal(err)
 	}
