@@ -95,6 +95,10 @@ func (h *Host) listen(spec Spec, at netip.AddrPort) (server, error) {
 	switch spec.Operation {
 	case topology.Send, topology.Write, topology.Read:
 		return serve(h.device, h.clock, spec, at)
+	case topology.Connect:
+		return serveStorm(h.device, h.clock, spec, at)
+	case topology.Storage:
+		return serveStorage(h.device, h.clock, spec, at)
 	default:
 		return nil, fmt.Errorf("no such operation: %s", spec.Operation)
 	}
@@ -128,6 +132,10 @@ func (h *Host) connect(spec Spec, from netip.Addr, to netip.AddrPort, done func(
 	switch spec.Operation {
 	case topology.Send, topology.Write, topology.Read:
 		return run(h.device, h.clock, spec, from, to, done)
+	case topology.Connect:
+		return runStorm(h.device, h.clock, spec, from, to, done)
+	case topology.Storage:
+		return runStorage(h.device, h.clock, spec, from, to, done)
 	default:
 		return nil, fmt.Errorf("no such operation: %s", spec.Operation)
 	}

@@ -21,6 +21,12 @@ const disabled = "the adapter was disabled"
 // asks for it to be closed. The error says which of the device's limits are too
 // narrow for the workload.
 func (s *Spec) open(m *provider.Miniport, disable func()) (*instance, error) {
+	return openInstance(m, s.fits, disable)
+}
+
+// openInstance opens an instance of a device whose limits fit, and has disable called
+// when the device asks for it to be closed.
+func openInstance(m *provider.Miniport, fits func(provider.AdapterInfo) error, disable func()) (*instance, error) {
 	// Before the instance is open, so that no event about it is missed.
 	unsubscribe := m.Subscribe(func(e provider.NetEvent) {
 		select {
@@ -35,7 +41,7 @@ func (s *Spec) open(m *provider.Miniport, disable func()) (*instance, error) {
 		return nil, fmt.Errorf("open adapter: %w", status)
 	}
 	i := &instance{a, unsubscribe}
-	if err := s.fits(a.Info()); err != nil {
+	if err := fits(a.Info()); err != nil {
 		i.close(func() {})
 		return nil, err
 	}
@@ -51,10 +57,7 @@ func (i *instance) close(done func()) {
 // fits says which of an adapter's limits is too narrow for the workload.
 func (s *Spec) fits(info provider.AdapterInfo) error {
 	slots := uint64(s.slots())
-	limits := []struct {
-		name        string
-		needed, has uint64
-	}{
+	limits := []need{
 		{"MaxInitiatorQueueDepth", 2 * slots, uint64(info.MaxInitiatorQueueDepth)},
 		{"MaxReceiveQueueDepth", slots, uint64(info.MaxReceiveQueueDepth)},
 		{"MaxCqDepth", uint64(s.cqDepth()), uint64(info.MaxCqDepth)},
@@ -68,9 +71,21 @@ func (s *Spec) fits(info provider.AdapterInfo) error {
 	if s.SRQ {
 		limits[len(limits)-1].needed = slots
 	}
-	for _, l := range limits {
-		if l.needed > l.has {
-			return fmt.Errorf("it needs a %s of %d, the adapter has %d", l.name, l.needed, l.has)
+	return satisfied(limits)
+}
+
+// A need is a limit of an adapter's, under its NDK name, and what a workload needs it to
+// be.
+type need struct {
+	limit       string
+	needed, has uint64
+}
+
+// satisfied says which of the limits is too narrow.
+func satisfied(needs []need) error {
+	for _, n := range needs {
+		if n.needed > n.has {
+			return fmt.Errorf("it needs a %s of %d, the adapter has %d", n.limit, n.needed, n.has)
 		}
 	}
 	return nil
