@@ -64,7 +64,7 @@ func (f *flow) run() {
 			if err != nil {
 				f.failed(err)
 			} else {
-				f.messages = result.Messages
+				f.messages = result.Completed
 				f.tally.add(&result, f.began)
 				f.work.tally.add(&result, f.began)
 				f.note(result.Error)
