@@ -65,8 +65,8 @@ func NewSpec(w *topology.Workload, flow int, seed uint64) Spec {
 	return s
 }
 
-// Result is what a client measured. Of a workload with WarmUp, all but Errors and Error
-// are of the time after that.
+// Result is what a client measured. Of a workload with WarmUp, Messages, Bytes, Seconds,
+// Recovered and Latency are of the time after that.
 type Result struct {
 	Messages uint64 // completed with success
 	Bytes    uint64 // payload of those
