@@ -32,6 +32,7 @@ type fakeStage struct {
 	counter map[string]func() uint64 // of every node, by name
 	exit    func(node string, c Command) (Exit, time.Duration)
 	inUse   report.InUse
+	found   *workload.ServerResult
 	links   []report.Link
 	refuse  map[string]error // what Change is to answer, by action in words
 	slow    map[string]time.Duration
@@ -97,7 +98,11 @@ func (s *fakeStage) Unserve(node, name string, flow int, done func(workload.Serv
 			err = workload.ErrNotServed
 		}
 		delete(s.served, key)
-		done(workload.ServerResult{Verified: 1 << 40}, err)
+		found := workload.ServerResult{Verified: 1 << 40}
+		if s.found != nil {
+			found = *s.found
+		}
+		done(found, err)
 	})
 }
 
