@@ -16,8 +16,7 @@ type eventReader struct {
 	linked    *linked
 	lab       *Topology // with its nodes and workloads
 	workloads map[string]*Workload
-	names     []string // of workloads
-	entries   map[string]*yaml.Node
+	names     []string       // of workloads
 	index     map[string]int // of entries with names, in the timeline
 	order     []string       // their names
 	snapshots map[string]*yaml.Node
