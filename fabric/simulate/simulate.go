@@ -42,6 +42,9 @@ var _ scenario.Stage = (*Lab)(nil)
 // ready. The error says what no simulation can do (Refuse), or which adapter cannot be
 // as the topology wants it.
 func New(t *topology.Topology) (*Lab, error) {
+	if err := Refuse(t); err != nil {
+		return nil, err
+	}
 	l := &Lab{topo: t, clock: clock.NewVirtual()}
 	l.network = newNetwork(t, l.clock)
 	for _, n := range l.network.nodes {
