@@ -76,11 +76,11 @@ func (p *page) reasons(r *Run) {
 	}
 	for i := range r.Workloads {
 		if w := &r.Workloads[i]; w.Error != "" {
-			p.paragraph(w.Name+": ", bounded(w.Error))
+			p.paragraph(w.Name+": ", bounded(w.Error, mostOfCell))
 		}
 	}
 	for _, problem := range r.Problems {
-		p.paragraph("", bounded(problem))
+		p.paragraph("", bounded(problem, mostOfCell))
 	}
 	if r.Artifacts != "" {
 		p.line(plain("  evidence: " + r.Artifacts))

@@ -33,7 +33,7 @@ type column struct {
 
 func (t *table) add(cells ...string) {
 	for i, c := range cells {
-		cells[i] = plain(c)
+		cells[i] = plain(bounded(c, mostOfCell))
 	}
 	t.rows = append(t.rows, cells)
 }

@@ -82,7 +82,7 @@ func (p *page) paragraph(lead, text string) {
 
 func (p *page) wrapped(lead, text string) []string {
 	const indent = "  "
-	text = strings.ReplaceAll(strings.TrimRight(plain(lead+text), " \n"), "\n", "; ")
+	text = strings.ReplaceAll(strings.TrimRight(plain(bounded(lead+text, mostOfParagraph)), " \n"), "\n", "; ")
 	lines := wrap(text, p.width-2*len(indent))
 	for i, line := range lines {
 		if i > 0 {
@@ -160,7 +160,7 @@ func (p *page) recorded(r *Recorded) {
 		if r.Error == "" {
 			text += "came too fast to be written"
 		} else {
-			text += "could not be written: " + r.Error
+			text += "could not be written: " + plain(bounded(r.Error, mostOfCell))
 		}
 	}
 	p.line(text)
@@ -191,7 +191,7 @@ func (p *page) happenings(events []Happening) {
 		switch from := mostEvents / 2; {
 		case left == 0 || i < from || i >= from+left:
 			e := &events[i]
-			t.add(fmt.Sprintf("%.3f s", e.At), e.Kind, bounded(e.Text))
+			t.add(fmt.Sprintf("%.3f s", e.At), e.Kind, e.Text)
 		case i == from:
 			t.add("", "...", plural(left, "event")+" between these")
 		}
@@ -262,12 +262,18 @@ func (r *Run) Failure() string {
 	return strings.Join(parts, ", ")
 }
 
-// most is how many characters of a text that comes from a program, or from a peer, a report for
-// people has.
-const most = 600
+// How many characters a text may have that a program or a peer may have made. What is cut is
+// in the JSON form.
+const (
+	mostOfCell      = 600
+	mostOfParagraph = 4000
+)
 
 // bounded is the beginning of a text.
-func bounded(text string) string {
+func bounded(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
 	if runes := []rune(text); len(runes) > most {
 		return string(runes[:most]) + " ..."
 	}

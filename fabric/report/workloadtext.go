@@ -51,7 +51,7 @@ func (p *page) workloads(workloads []Workload) {
 	for i := range workloads {
 		w := &workloads[i]
 		if w.Error != "" {
-			p.paragraph(w.Name+": ", bounded(w.Error))
+			p.paragraph(w.Name+": ", bounded(w.Error, mostOfCell))
 		}
 		if story := w.Story(); story != "" {
 			p.paragraph(w.Name+": ", story)
@@ -200,10 +200,11 @@ func (p *page) flows(w *Workload) {
 	if len(w.Flows) < 2 {
 		return
 	}
-	title := w.Name + "\nflow"
+	name := plain(bounded(w.Name, mostOfCell))
+	title := name + "\nflow"
 	shown := w.Slowest(mostFlows)
 	if left := len(w.Flows) - len(shown); left > 0 {
-		title = w.Name + ": the slowest " + strconv.Itoa(len(shown)) + " of\n" + strconv.Itoa(len(w.Flows)) + " flows"
+		title = name + ": the slowest " + strconv.Itoa(len(shown)) + " of\n" + strconv.Itoa(len(w.Flows)) + " flows"
 	}
 	t := table{columns: append([]column{
 		{title: title, wraps: true}, {title: "messages", right: true}, {title: "throughput", right: true},
@@ -253,7 +254,7 @@ func (p *page) steps(w *Workload) {
 		return
 	}
 	t := table{columns: append([]column{
-		{title: w.Name + "\nsize", right: true}, {title: "messages", right: true}, {title: "errors", right: true},
+		{title: plain(bounded(w.Name, mostOfCell)) + "\nsize", right: true}, {title: "messages", right: true}, {title: "errors", right: true},
 		{title: "messages\nper second", right: true}, {title: "throughput", right: true},
 	}, latencies...)}
 	for i := range w.Steps {
