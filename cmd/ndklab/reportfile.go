@@ -10,6 +10,7 @@ import (
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/junit"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
@@ -24,12 +25,14 @@ type reportFlags struct {
 // A reportForm is a form of reports in files.
 type reportForm struct {
 	flag, usage string
-	write       func(io.Writer, []*report.Run) error
+	write       func(io.Writer, *report.Suite) error
 	file        string // "": none is asked for
 }
 
 func newReportFlags(cmd *cobra.Command) *reportFlags {
-	f := &reportFlags{cmd: cmd, forms: []reportForm{}}
+	f := &reportFlags{cmd: cmd, forms: []reportForm{
+		{flag: "junit", usage: "write the report as JUnit XML, which CI systems read, to `FILE`", write: junit.Write},
+	}}
 	for i := range f.forms {
 		cmd.Flags().StringVar(&f.forms[i].file, f.forms[i].flag, "", f.forms[i].usage)
 	}
@@ -68,14 +71,14 @@ func (f *reportFlags) check() error {
 }
 
 // write writes the files that are asked for.
-func (f *reportFlags) write(runs []*report.Run) error {
+func (f *reportFlags) write(s *report.Suite) error {
 	var problems error
 	for i := range f.forms {
 		form := &f.forms[i]
 		if form.file == "" {
 			continue
 		}
-		if err := writeWhole(form.file, func(w io.Writer) error { return form.write(w, runs) }); err != nil {
+		if err := writeWhole(form.file, func(w io.Writer) error { return form.write(w, s) }); err != nil {
 			problems = errors.Join(problems, control.Errorf(control.Unable, "--%s: %v", form.flag, err))
 		}
 	}

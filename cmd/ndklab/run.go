@@ -31,8 +31,8 @@ type runFlags struct {
 
 func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: `run [FILE|-|LAB] [-o text|json] [--seed N] [--artifacts DIR] [--keep] [--name NAME] [--reconfigure] [--node-filter NODES] [--record FILE] [--replay FILE]
-  ndklab run DIR|FILE... [-j N] [--shard I/N] [--retries N] [--fail-fast] [--count N] [--seed N] [-o text|json] [--artifacts DIR]`,
+		Use: `run [FILE|-|LAB] [-o text|json] [--seed N] [--junit FILE] [--artifacts DIR] [--keep] [--name NAME] [--reconfigure] [--node-filter NODES] [--record FILE] [--replay FILE]
+  ndklab run DIR|FILE... [-j N] [--shard I/N] [--retries N] [--fail-fast] [--count N] [--seed N] [-o text|json] [--junit FILE] [--artifacts DIR]`,
 		Short: "Run a topology's workloads and report, or a suite of them",
 		Long: `Builds the lab of a topology file, runs its workloads and timeline, holds the
 results against its checks, takes the lab down and prints a report, which ends
@@ -64,7 +64,7 @@ Ctrl-C takes the lab down. A suite then reports what it has.
   ndklab run examples/pair.ndklab.yaml --record decisions.log
   ndklab run examples/pair.ndklab.yaml --replay decisions.log
   ndklab up examples/pair.ndklab.yaml && ndklab run pair
-  ndklab run tests -j 2
+  ndklab run tests -j 2 --junit out.xml
   ndklab run tests --shard 1/4 --retries 1        on the first of four machines
   ndklab run tests/flap.ndklab.yaml --count 100 --fail-fast`,
 	}
@@ -131,7 +131,7 @@ func runOne(cmd *cobra.Command, arg string, f *runFlags) error {
 	}
 	result.WallSeconds = time.Since(begin).Seconds()
 	// What cannot be written must not hide the verdict, nor the verdict what cannot be written.
-	unwritten := f.reports.write([]*report.Run{result})
+	unwritten := f.reports.write(&report.Suite{Passed: result.Passed, Labs: []*report.Run{result}, WallSeconds: result.WallSeconds})
 	err = f.output.print(cmd.OutOrStdout(), result, func(w io.Writer) error { return report.WriteText(w, result) })
 	if !result.Passed {
 		if *f.output == json && result.Replay != "" {

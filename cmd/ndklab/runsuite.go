@@ -121,7 +121,7 @@ func runSuite(cmd *cobra.Command, paths []string, f *runFlags) error {
 		}
 	}
 	summary := result.Report(time.Since(begin))
-	problems := f.reports.write(summary.Labs)
+	problems := f.reports.write(summary)
 	problems = errors.Join(problems, f.output.print(cmd.OutOrStdout(), summary, func(w io.Writer) error { return report.WriteSuite(w, summary) }))
 	code := suiteCode(&result)
 	if code == exitOK || problems == nil || errors.Is(problems, unix.EPIPE) {
