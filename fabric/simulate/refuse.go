@@ -14,7 +14,7 @@ func Refuse(t *topology.Topology) error {
 	refuse := func(what string, at topology.Place) {
 		found = append(found, topology.Error{
 			File: at.File, Line: at.Line, Column: at.Column,
-			Message: what + ", expected nothing that takes a machine: a simulation has no programs and nothing outside (without --simulate there are)",
+			Message: what + ", expected none in a simulation: it runs no programs and has nothing outside, which a lab (without --simulate) does and has",
 		})
 	}
 	for _, n := range t.Needs {
