@@ -83,6 +83,10 @@ func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error
 		return nil, s.signal(ctx, r)
 	case methodCapture:
 		return nil, s.capture(ctx, r)
+	case methodMiddles:
+		return nil, s.middles(ctx, r)
+	case methodLosses:
+		return nil, s.losses(ctx, r)
 	case methodNodes:
 		return answered(ctx, s, r, inspect)
 	case methodAdapter:
