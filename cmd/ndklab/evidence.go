@@ -36,7 +36,6 @@ func (e *evidence) run(ctx context.Context, l *lab.Lab, say func(format string, 
 	if err != nil {
 		return nil, err
 	}
-	defer memory.Close()
 	result, err := l.Run(ctx)
 	if ctx.Err() != nil || err == nil && result.Passed {
 		if result != nil {

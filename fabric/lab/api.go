@@ -79,6 +79,10 @@ func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error
 	switch r.Method {
 	case methodRun:
 		return s.run(ctx)
+	case methodMiddles:
+		return nil, s.middles(ctx, r)
+	case methodLosses:
+		return nil, s.losses(ctx, r)
 	case methodAwait:
 		return s.await(ctx, r)
 	case methodEnable:

@@ -13,8 +13,8 @@ import (
 // would, more or less. Without a bound time would stand still while consumers exchange
 // one message after the other.
 const (
-	plainRate   = 10_000_000_000   // bits per second
-	plainPacket = time.Microsecond // per packet at least
+	plainRate   = 10_000_000_000       // bits per second
+	plainPacket = 2 * time.Microsecond // per packet at least
 )
 
 // A link is two wires.
