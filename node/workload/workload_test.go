@@ -206,3 +206,9 @@ func TestPatternSpan(t *testing.T) {
 		}
 	}
 }
+
+// verified reports whether every payload of a flow was compared, and right.
+func (s *Spec) verified(r Result, found ServerResult) bool {
+	return s.Verify && r.Errors == 0 && found.Mismatches == 0 && found.Error == "" &&
+		(s.Operation == topology.Read || found.Verified == r.Completed)
+}
