@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/provider"
 )
 
@@ -20,9 +21,8 @@ const (
 	LabReady       = "lab-ready"
 	CaptureStarted = "capture-started"
 	CaptureDone    = "capture-done"
-	LinkOverrun    = "link-overrun" // found at the end of a run
-	QPError        = "qp-error"     // a queue pair has gone to error otherwise than by its consumer's doing
-	EventsLost     = "events-lost"  // to the one watcher that was too slow
+	QPError        = "qp-error"    // a queue pair has gone to error otherwise than by its consumer's doing
+	EventsLost     = "events-lost" // to the one watcher that was too slow
 )
 
 // keptEvents is how many events a supervisor keeps, some 200 bytes each.
@@ -187,4 +187,17 @@ func (l *Lab) WatchFrom(ctx context.Context, number uint64, events func(Event)) 
 	l.events = events
 	l.mu.Unlock()
 	return l.call(ctx, methodWatch, watchParams{number}, nil)
+}
+
+// Report is the event as reports have it, of a lab of that name.
+func (e *Event) Report(lab string) *report.Event {
+	r := &report.Event{Lab: lab, Time: e.Time, Seconds: e.At.Seconds(), Kind: e.Kind, Node: e.Node, Link: e.Link,
+		Workload: e.Workload, Lost: e.Lost, Text: e.Text}
+	if e.QP != nil {
+		r.QP = &report.QPError{QPN: e.QP.Number, Reason: e.QP.Reason, More: e.QP.More}
+		if e.QP.Remote.IsValid() {
+			r.QP.Remote = e.QP.Remote.String()
+		}
+	}
+	return r
 }

@@ -3,10 +3,8 @@ package lab
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"runtime"
 	"slices"
 	"sync"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/lab/link"
+	"github.com/ndklab/ndklab/fabric/lab/revive"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/provider/clock"
@@ -36,7 +35,7 @@ type nodeState struct {
 	// never the other way round.
 	changing chan struct{}
 
-	reviver reviver
+	reviver revive.Reviver
 
 	mu   sync.Mutex // guards what follows
 	life *life      // the present one, or the last; never nil once the lab is built
@@ -47,7 +46,7 @@ type nodeState struct {
 }
 
 func newLabNode(spec *topology.Node) *labNode {
-	return &labNode{spec, &nodeState{gone: make(chan struct{}), changing: make(chan struct{}, 1), reviver: reviver{clock: clock.Real()}}}
+	return &labNode{spec, &nodeState{gone: make(chan struct{}), changing: make(chan struct{}, 1), reviver: revive.Reviver{Clock: clock.Real()}}}
 }
 
 // current is the node's present life, or its last.
@@ -117,7 +116,7 @@ func (s *Supervisor) startNodes(ctx context.Context) error {
 // segments is known beforehand, unless it is outside the lab.
 func (s *Supervisor) nodeConfig(spec *topology.Node) node.Config {
 	cfg := node.Config{
-		Lab: s.name, Name: spec.Name, Seed: s.seed("node " + spec.Name), Adapter: spec.Adapter,
+		Lab: s.name, Name: spec.Name, Seed: s.topo.SeedOf("node " + spec.Name), Adapter: spec.Adapter,
 		Forwards: spec.Kind == topology.Router, Routes: spec.Routes, PIDLimit: spec.PIDs != 0,
 		Env: spec.Setup.Env, Files: spec.Setup.Files, Hosts: s.hosts,
 	}
@@ -135,17 +134,6 @@ func (s *Supervisor) nodeConfig(spec *topology.Node) node.Config {
 		cfg.Interfaces = append(cfg.Interfaces, face)
 	}
 	return cfg
-}
-
-// seed derives the seed of one part of the lab from the lab's, so that it depends
-// on no other part.
-func (s *Supervisor) seed(part string) uint64 {
-	h := fnv.New64a()
-	var seed [8]byte
-	binary.LittleEndian.PutUint64(seed[:], s.topo.Seed)
-	h.Write(seed[:]) // a hash.Hash never fails
-	h.Write([]byte(part))
-	return h.Sum64()
 }
 
 // linkNodes makes every link and, as soon as a node has all of its own, configures its

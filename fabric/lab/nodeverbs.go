@@ -66,6 +66,11 @@ func (s *Supervisor) change(ctx context.Context, r *control.Request) (*NodeChang
 	if err := r.Decode(&params); err != nil {
 		return nil, err
 	}
+	return s.changeNode(ctx, params)
+}
+
+// changeNode does an action to a node.
+func (s *Supervisor) changeNode(ctx context.Context, params changeParams) (*NodeChange, error) {
 	s, n, err := s.hold(ctx, params.Node)
 	if err != nil {
 		return nil, err
@@ -98,7 +103,7 @@ func (s *Supervisor) act(ctx context.Context, n *labNode, params changeParams) e
 		if state.State != nodeDown {
 			s.stop(n, stopped)
 		}
-		n.reviver.cancel() // also of a life that ended just before it was stopped
+		n.reviver.Cancel() // also of a life that ended just before it was stopped
 		return nil
 	case StartNode:
 		if state.State == nodeReady {
