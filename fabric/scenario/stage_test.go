@@ -125,7 +125,7 @@ func (s *fakeStage) over(key, text string, err error) {
 	delete(s.clients, key)
 	c.end.Stop()
 	n := s.completed(c)
-	r := workload.Result{Messages: n, Bytes: n * c.spec.Size, Seconds: (s.Now() - c.began).Seconds(), Error: text, Connections: 1}
+	r := workload.Result{Messages: n, Completed: n, Bytes: n * c.spec.Size, Seconds: (s.Now() - c.began).Seconds(), Error: text, Connections: 1}
 	if text != "" {
 		r.Errors = 1
 	}
