@@ -3,6 +3,7 @@ package capture
 import (
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -101,7 +102,10 @@ func (r *Recent) open(size int) error {
 	if r.memory, err = unix.Mmap(fd, 0, r.block*count, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
 		return fmt.Errorf("mmap: %w", err)
 	}
-	return r.Bind()
+	if err := r.Bind(); err != nil && !errors.Is(err, unix.ENODEV) { // its node may be down
+		return err
+	}
+	return nil
 }
 
 // recentFilter says how much of a frame is kept (classic BPF).
