@@ -89,7 +89,7 @@ func (r *reader) resolve(m labMap) *Topology {
 
 // CheckName says why a lab cannot have that name; nil if it can.
 func CheckName(name string) error {
-	_, err := plainName(maxLabName)(name)
+	_, err := plainName(MaxLabName)(name)
 	return err
 }
 
@@ -107,7 +107,7 @@ func (r *reader) labName(m labMap) string {
 	for _, suffix := range []string{".yaml", ".yml", ".ndklab"} {
 		base = strings.TrimSuffix(base, suffix)
 	}
-	name, err := plainName(maxLabName)(base)
+	name, err := plainName(MaxLabName)(base)
 	if err != nil {
 		r.errorf(m.at, "the lab has no name, expected one: the file's name gives none (%v)", err)
 	}

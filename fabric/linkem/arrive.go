@@ -135,6 +135,9 @@ func (l *loop) judge(n *line, f *frame.Frame, arrived time.Duration) []run {
 		if records != nil {
 			n.record(records, p, arrived, &v)
 		}
+		if harmed(&v) {
+			l.lose(n, f, at, i, arrived, &v)
+		}
 		if len(n.link.taps) > 0 {
 			l.verdicts = append(l.verdicts, v)
 		}

@@ -67,6 +67,7 @@ const (
 	methodRecord   = "record"   // seed, and a file
 	methodRecorded = "recorded" // -> Recorded
 	methodReplay   = "replay"   // a file
+	methodLosses   = "losses"   // seed, and a file
 	methodTap      = "tap"      // and a file; lasts until the caller gives up
 	methodRelay    = "relay"    // name of an interface, and two files
 	methodRelays   = "relays"   // -> relay.Counts by interface

@@ -83,6 +83,8 @@ func (l *loop) serve(ctx context.Context, r *control.Request) (any, error) {
 		return l.serveRecorded()
 	case methodReplay:
 		return l.serveReplay(r)
+	case methodLosses:
+		return nil, l.serveLosses(r)
 	case methodRelay:
 		return nil, l.relays.serve(r)
 	case methodRelays:

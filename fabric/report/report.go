@@ -47,7 +47,7 @@ type Run struct {
 // A NodeState is a node's name and state.
 type NodeState struct {
 	Name   string `json:"name"`
-	State  string `json:"state"`            // ready, down, paused or unresponsive
+	State  string `json:"state"`            // ready, starting (as the lab does), down, paused or unresponsive
 	Reason string `json:"reason,omitempty"` // why it is not ready
 }
 
