@@ -56,6 +56,11 @@ type Config struct {
 	// caller's, and have the receive buffers they have. If nil, Open makes
 	// sockets, and fails if the addresses are in use.
 	Sockets []*os.File
+	// Spare, with Sockets, are what Spare has made for Addresses: the Carrier takes the
+	// other sockets that it needs from there. They are duplicated, and stay the caller's.
+	// If nil, Open makes them, in the network namespace of the calling thread, which must
+	// then be that of Sockets.
+	Spare []*os.File
 }
 
 // DefaultReceiveBuffer is the memory that Open asks for, in bytes, per address.
@@ -93,13 +98,16 @@ type counters struct {
 }
 
 // Open binds the sockets that receive, in the network namespace of the calling
-// thread. What arrives before Listen waits in their buffers.
+// thread unless the Config has Spare. What arrives before Listen waits in their buffers.
 func Open(cfg Config) (*Carrier, error) {
 	if len(cfg.Addresses) == 0 {
 		return nil, errors.New("udp carrier: no local address")
 	}
 	if cfg.Sockets != nil && len(cfg.Sockets) != len(cfg.Addresses) {
 		return nil, fmt.Errorf("udp carrier: %d sockets for %d addresses", len(cfg.Sockets), len(cfg.Addresses))
+	}
+	if cfg.Spare != nil && len(cfg.Spare) != len(cfg.Addresses)*spareSockets {
+		return nil, fmt.Errorf("udp carrier: %d spare sockets for %d addresses", len(cfg.Spare), len(cfg.Addresses))
 	}
 	if cfg.ReceiveBuffer == 0 {
 		cfg.ReceiveBuffer = DefaultReceiveBuffer
@@ -156,12 +164,16 @@ func (c *Carrier) open(cfg *Config, i int) error {
 		return err
 	}
 	c.listeners = append(c.listeners, l)
-	s, err := openScout(local)
+	unbound := func() (int, error) { return newSocket(local, 0) }
+	if cfg.Spare != nil {
+		unbound = take(cfg.Spare[i*spareSockets : (i+1)*spareSockets])
+	}
+	s, err := openScout(local, unbound)
 	if err != nil {
 		return err
 	}
 	c.scouts[local] = s
-	return c.openSenders(local)
+	return c.openSenders(local, unbound)
 }
 
 // Listen starts delivery to r. It is called once, before the first Send.
@@ -169,6 +181,15 @@ func (c *Carrier) Listen(r provider.Receiver) {
 	for _, l := range c.listeners {
 		c.receiving.Go(func() { l.receive(r) })
 	}
+}
+
+// Interfaces are the names of the interfaces that have Addresses, in the same order.
+func (c *Carrier) Interfaces() []string {
+	names := make([]string, len(c.listeners))
+	for i, l := range c.listeners {
+		names[i] = l.device
+	}
+	return names
 }
 
 // Addresses are the local addresses, as configured.

@@ -66,11 +66,12 @@ func (c *Carrier) SourcePort(local netip.Addr, hash uint32) uint16 {
 	return ports[hash*2654435769>>(32-sourcePortBits)] // Fibonacci hashing: neighbours go apart
 }
 
-// openSenders opens the sockets that send from a local address.
-func (c *Carrier) openSenders(local netip.Addr) error {
+// openSenders opens the sockets that send from a local address, each of one that is
+// unbound.
+func (c *Carrier) openSenders(local netip.Addr, unbound func() (fd int, err error)) error {
 	ports := new([sourcePorts]uint16)
 	for i := range ports {
-		s, port, err := openSender(local, uint16(firstPort+i*portRange))
+		s, port, err := openSender(local, uint16(firstPort+i*portRange), unbound)
 		if err != nil {
 			return err
 		}
@@ -84,8 +85,8 @@ func (c *Carrier) openSenders(local netip.Addr) error {
 // openSender opens a socket that sends from the first port that nobody has of
 // the range that begins at port. It does not ask for SO_REUSEPORT: a port is of
 // one socket of one process.
-func openSender(local netip.Addr, port uint16) (_ *sender, _ uint16, err error) {
-	fd, err := newSocket(local, 0)
+func openSender(local netip.Addr, port uint16, unbound func() (fd int, err error)) (_ *sender, _ uint16, err error) {
+	fd, err := unbound()
 	if err != nil {
 		return nil, 0, err
 	}
