@@ -81,6 +81,8 @@ func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error
 		return s.exec(ctx, r)
 	case methodSignal:
 		return nil, s.signal(ctx, r)
+	case methodAdmit:
+		return nil, s.admit(ctx, r)
 	case methodCapture:
 		return nil, s.capture(ctx, r)
 	case methodNodes:
