@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -227,10 +228,7 @@ func (r *run) tellDone(w *report.Workload, text string) {
 // spec is workload i as its two ends see it.
 func (r *run) spec(i int) workload.Spec {
 	w := &r.topo.Workloads[i]
-	return workload.Spec{
-		Name: w.Name, Operation: w.Operation, Size: w.Size, Depth: w.Depth, Count: w.Count, Duration: w.Duration,
-		Verify: w.Verify, Seed: r.seed("workload " + w.Name),
-	}
+	return workload.NewSpec(w, 0, r.topo.SeedOf("workload "+w.Name))
 }
 
 // addresses is where workload i's client and server are.
@@ -289,7 +287,15 @@ func (r *run) workload(ctx context.Context, i int, zero time.Time) {
 	if got.Seconds > 0 {
 		result.Gbps = float64(got.Bytes) * 8 / got.Seconds / 1e9
 	}
-	result.Latency = report.Latency{Min: got.LatencyMin, P50: got.LatencyP50, P99: got.LatencyP99, Max: got.LatencyMax}
+	var took workload.Latencies
+	if err := took.Add(got.Latency); err != nil {
+		r.failed(i, err)
+		return
+	}
+	result.Latency = report.Latency{
+		Min: took.Micros(0), P50: took.Micros(50), P90: took.Micros(90), P99: took.Micros(99),
+		P999: took.Micros(99.9), P9999: took.Micros(99.99), Max: took.Micros(100),
+	}
 	result.Verified = w.Verify && w.Operation == topology.Read && got.Errors == 0
 	r.tellDone(result, fmt.Sprintf("workload %s done: messages: %d, errors: %d, %s",
 		w.Name, result.Messages, result.Errors, report.Rate(result.Gbps)))
@@ -338,7 +344,7 @@ func (r *run) unserve(ctx context.Context, i int) {
 		r.failed(i, fmt.Errorf("node %s was started again, and what its server had found is lost", w.To))
 		return
 	}
-	found, err := agent.Unserve(ctx, w.Name)
+	found, err := agent.Unserve(ctx, w.Name, 0)
 	if err != nil {
 		r.failed(i, err)
 		return
@@ -364,8 +370,8 @@ func (r *run) unserve(ctx context.Context, i int) {
 func (r *run) reportProgress(ctx context.Context) {
 	ticker := time.NewTicker(progressInterval)
 	defer ticker.Stop()
-	before := map[string]node.Progress{}
-	clients, of := r.clients()
+	before := map[string]uint64{} // bytes, by workload
+	clients := r.clients()
 	for {
 		select {
 		case <-ticker.C:
@@ -381,28 +387,25 @@ func (r *run) reportProgress(ctx context.Context) {
 			if err != nil {
 				continue
 			}
-			for _, name := range of[client] {
-				if p, ok := progress[name]; ok {
-					gbps := float64(p.Bytes-before[name].Bytes) * 8 / progressInterval.Seconds() / 1e9
-					r.Publish(Event{Kind: WorkloadProgress, Node: client, Workload: name, Text: fmt.Sprintf("workload %s: messages: %d, %s",
-						name, p.Messages, report.Rate(gbps))})
-					before[name] = p
-				}
+			for _, p := range progress {
+				gbps := float64(p.Bytes-before[p.Name]) * 8 / progressInterval.Seconds() / 1e9
+				r.Publish(Event{Kind: WorkloadProgress, Node: client, Workload: p.Name, Text: fmt.Sprintf("workload %s: messages: %d, %s",
+					p.Name, p.Messages, report.Rate(gbps))})
+				before[p.Name] = p.Bytes
 			}
 		}
 	}
 }
 
-// clients are the nodes that workloads run from, and the names of each one's workloads.
-func (r *run) clients() (nodes []string, workloads map[string][]string) {
-	workloads = map[string][]string{}
+// clients are the nodes that workloads run from.
+func (r *run) clients() []string {
+	var nodes []string
 	for _, w := range r.topo.Workloads {
-		if workloads[w.From] == nil {
+		if !slices.Contains(nodes, w.From) {
 			nodes = append(nodes, w.From)
 		}
-		workloads[w.From] = append(workloads[w.From], w.Name)
 	}
-	return nodes, workloads
+	return nodes
 }
 
 // wait waits until an instant; false if ctx ends first.

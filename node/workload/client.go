@@ -8,15 +8,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
-
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/topology"
 )
 
-// A Client is the active end of a workload, on an adapter instance of its own.
-type Client struct {
+// A stream is the active end of a flow of sends, writes or reads, on an adapter instance
+// of its own.
+type stream struct {
 	spec    Spec
 	clock   clock.Clock
 	pattern *pattern
@@ -31,22 +30,22 @@ type Client struct {
 	sink      *memory // where reads arrive, in slots
 	notices   *memory // what the server says of writes, in slots
 
-	mu       sync.Mutex // guards what follows
-	grant    grant
-	messages []message // by slot
-	posted   uint64    // messages posted so far
-	finished uint64    // messages completed so far, either way
-	released uint64    // messages whose slots at the server are free again
-	heard    uint64    // notices from the server
-	started  time.Duration
-	last     time.Duration // when the last message completed
-	broken   bool          // the connection has failed: nothing more is posted
-	ending   bool
-	latency  *hdrhistogram.Histogram // nanoseconds, to three digits
-	shortest time.Duration           // exact
-	longest  time.Duration
-	result   Result
-	results  [64]provider.ResultEx // scratch of completed
+	mu        sync.Mutex // guards what follows
+	grant     grant
+	messages  []message // by slot
+	posted    uint64    // messages posted so far
+	finished  uint64    // messages completed so far, either way
+	released  uint64    // messages whose slots at the server are free again
+	heard     uint64    // notices from the server
+	started   time.Duration
+	last      time.Duration // when the last message completed
+	broken    bool          // the connection has failed: nothing more is posted
+	ending    bool
+	connected bool // or failed to
+	stopped   bool // nothing more is wanted
+	latency   Latencies
+	result    Result
+	results   [64]provider.ResultEx // scratch of completed
 }
 
 // message is a message in flight: the context of its request.
@@ -55,31 +54,24 @@ type message struct {
 	posted time.Duration
 }
 
-// longestLatency is as far as latencies are told apart; longer ones count as
-// this.
-const longestLatency = time.Minute
-
-// Run starts a client that connects from a local address of a device to its
-// server. done is called with the result when everything is closed. The error
-// says why it could not be started; done is not called then.
-func Run(m *provider.Miniport, c clock.Clock, spec Spec, from netip.Addr, to netip.AddrPort, done func(Result)) (*Client, error) {
+// run starts the client of a flow, as Host.Run has it.
+func run(m *provider.Miniport, c clock.Clock, spec Spec, from netip.Addr, to netip.AddrPort, done func(Result)) (*stream, error) {
 	w := newClient(c, spec, done)
 	if err := w.connect(m, from, to); err != nil {
 		closeAll(w.objects(), w.adapter, func() {})
-		return nil, fmt.Errorf("workload %s: connect from %s to %s: %w", spec.Name, from, to, err)
+		return nil, err
 	}
 	return w, nil
 }
 
-func newClient(c clock.Clock, spec Spec, done func(Result)) *Client {
-	return &Client{
+func newClient(c clock.Clock, spec Spec, done func(Result)) *stream {
+	return &stream{
 		spec: spec, clock: c, pattern: newPattern(&spec), done: done,
 		messages: make([]message, spec.slots()),
-		latency:  hdrhistogram.New(1, int64(longestLatency), 3),
 	}
 }
 
-func (w *Client) connect(m *provider.Miniport, from netip.Addr, to netip.AddrPort) (err error) {
+func (w *stream) connect(m *provider.Miniport, from netip.Addr, to netip.AddrPort) (err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	defer func() { w.ending = err != nil }() // then there is nothing to abort
@@ -117,13 +109,13 @@ func (w *Client) connect(m *provider.Miniport, from netip.Addr, to netip.AddrPor
 		return fmt.Errorf("create connector: %w", status)
 	}
 	inbound, outbound := w.adapter.reads()
-	if status := w.connector.Connect(w.qp, netip.AddrPortFrom(from, 0), to, inbound, outbound, nil, w.connected, nil); !status.Succeeded() {
+	if status := w.connector.Connect(w.qp, netip.AddrPortFrom(from, 0), to, inbound, outbound, nil, w.answered, nil); !status.Succeeded() {
 		return status
 	}
 	return nil
 }
 
-func (w *Client) postReceive(slot uint64) error {
+func (w *stream) postReceive(slot uint64) error {
 	sge := []provider.SGE{w.notices.sge(slot*noticeLen, noticeLen)}
 	if status := w.qp.Receive(nil, sge); status != provider.StatusSuccess {
 		return fmt.Errorf("post receive: %w", status)
@@ -131,8 +123,8 @@ func (w *Client) postReceive(slot uint64) error {
 	return nil
 }
 
-// connected is the completion of Connect.
-func (w *Client) connected(_ any, status provider.Status) {
+// answered is the completion of Connect.
+func (w *stream) answered(_ any, status provider.Status) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ending {
@@ -143,13 +135,14 @@ func (w *Client) connected(_ any, status provider.Status) {
 	} else if err := w.establish(); err != nil {
 		w.fail(fmt.Sprintf("connect: %v", err))
 	}
+	w.connected = true
 	w.started = w.clock.Now()
 	w.last = w.started
 	w.cq.Arm(provider.NotifyAny)
 	w.advance()
 }
 
-func (w *Client) establish() error {
+func (w *stream) establish() error {
 	private := make([]byte, 256)
 	length := uint32(len(private))
 	if status := w.connector.GetConnectionData(nil, nil, private, &length); status != provider.StatusSuccess {
@@ -166,11 +159,21 @@ func (w *Client) establish() error {
 }
 
 // disconnected is the peer's doing: the server's node is gone.
-func (w *Client) disconnected(any) { w.Abort("the server disconnected") }
+func (w *stream) disconnected(any) { w.Abort("the server disconnected") }
+
+// Stop has the client post nothing more, and end when what is in flight is done.
+func (w *stream) Stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
+	if w.connected {
+		w.advance()
+	}
+}
 
 // Abort ends the workload before its time. Unless something else failed before,
 // its result has the reason.
-func (w *Client) Abort(reason string) {
+func (w *stream) Abort(reason string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ending {
@@ -182,7 +185,7 @@ func (w *Client) Abort(reason string) {
 }
 
 // completed is the CQ's notification.
-func (w *Client) completed(any, provider.Status) {
+func (w *stream) completed(any, provider.Status) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.clock.Now()
@@ -199,7 +202,7 @@ func (w *Client) completed(any, provider.Status) {
 }
 
 // handle takes a completion. w.mu is held.
-func (w *Client) handle(now time.Duration, r *provider.ResultEx) {
+func (w *stream) handle(now time.Duration, r *provider.ResultEx) {
 	m, isMessage := r.RequestContext.(*message)
 	switch {
 	case !isMessage && r.Status == provider.StatusSuccess && r.Type == provider.OperationTypeReceive:
@@ -215,7 +218,7 @@ func (w *Client) handle(now time.Duration, r *provider.ResultEx) {
 	case isMessage:
 		w.finished++
 		w.last = now
-		w.record(now - m.posted)
+		w.latency.record(now - m.posted)
 		if text := w.compare(m); text != "" {
 			w.result.Errors++
 			w.note(text)
@@ -226,25 +229,8 @@ func (w *Client) handle(now time.Duration, r *provider.ResultEx) {
 	}
 }
 
-// record takes the latency of a message.
-func (w *Client) record(latency time.Duration) {
-	if w.latency.TotalCount() == 0 || latency < w.shortest {
-		w.shortest = latency
-	}
-	w.longest = max(w.longest, latency)
-	// The histogram refuses only what is out of its range.
-	_ = w.latency.RecordValue(int64(max(1, min(latency, longestLatency))))
-}
-
-// percentile is a latency in microseconds. A bucket of the histogram may begin
-// below the shortest latency and end above the longest.
-func (w *Client) percentile(p float64) float64 {
-	ns := w.latency.ValueAtQuantile(p)
-	return float64(min(max(ns, int64(w.shortest)), int64(w.longest))) / 1e3
-}
-
 // compare holds a read against the pattern; it returns what is wrong with it.
-func (w *Client) compare(m *message) string {
+func (w *stream) compare(m *message) string {
 	if w.spec.Operation != topology.Read || !w.spec.Verify {
 		return ""
 	}
@@ -257,7 +243,7 @@ func (w *Client) compare(m *message) string {
 }
 
 // hear takes the server's word on which messages it has compared.
-func (w *Client) hear() {
+func (w *stream) hear() {
 	slot := w.heard % uint64(len(w.messages))
 	w.heard++
 	w.released = binary.BigEndian.Uint64(w.notices.bytes[slot*noticeLen:]) + 1
@@ -268,11 +254,11 @@ func (w *Client) hear() {
 
 // announces reports whether the server is told of each message, and says when
 // it has compared it: a write says nothing to the other end by itself.
-func (w *Client) announces() bool { return w.spec.Operation == topology.Write && w.spec.Verify }
+func (w *stream) announces() bool { return w.spec.Operation == topology.Write && w.spec.Verify }
 
 // advance posts what may be posted, and ends the workload when all is done.
 // w.mu is held.
-func (w *Client) advance() {
+func (w *stream) advance() {
 	for !w.broken && w.wants() && w.posted-w.finished < uint64(w.spec.Depth) {
 		if w.announces() && w.posted-w.released >= uint64(len(w.messages)) {
 			break // every slot at the server is waiting to be compared
@@ -290,7 +276,10 @@ func (w *Client) advance() {
 }
 
 // wants reports whether another message is to be posted.
-func (w *Client) wants() bool {
+func (w *stream) wants() bool {
+	if w.stopped {
+		return false
+	}
 	if w.spec.Count > 0 {
 		return w.posted < w.spec.Count
 	}
@@ -298,7 +287,7 @@ func (w *Client) wants() bool {
 }
 
 // post posts the next message. w.mu is held.
-func (w *Client) post() provider.Status {
+func (w *stream) post() provider.Status {
 	slot := w.posted % uint64(len(w.messages))
 	m := &w.messages[slot]
 	m.index, m.posted = w.posted, w.clock.Now()
@@ -327,28 +316,28 @@ func (w *Client) post() provider.Status {
 }
 
 // fail notes a failure after which the workload cannot go on. w.mu is held.
-func (w *Client) fail(text string) {
+func (w *stream) fail(text string) {
 	w.broken = true
 	w.note(text)
 }
 
 // note keeps the first failure.
-func (w *Client) note(text string) {
+func (w *stream) note(text string) {
 	if w.result.Error == "" {
 		w.result.Error = text
 	}
 }
 
 // end closes everything and reports. w.mu is held.
-func (w *Client) end() {
+func (w *stream) end() {
 	r := &w.result
 	if r.Error != "" && r.Errors == 0 {
 		r.Errors = 1 // it failed before there was a message to fail
 	}
 	r.Seconds = (w.last - w.started).Seconds()
-	if w.latency.TotalCount() > 0 {
-		r.LatencyMin, r.LatencyMax = w.percentile(0), w.percentile(100)
-		r.LatencyP50, r.LatencyP99 = w.percentile(50), w.percentile(99)
+	var err error
+	if r.Latency, err = w.latency.encoded(); err != nil {
+		w.note(err.Error())
 	}
 	closed := func() { closeAll(w.objects(), w.adapter, func() { w.done(w.result) }) }
 	disconnected := func(any, provider.Status) { closed() }
@@ -359,7 +348,7 @@ func (w *Client) end() {
 }
 
 // objects are those that are to be closed.
-func (w *Client) objects() []closer {
+func (w *stream) objects() []closer {
 	var open []closer
 	if w.connector != nil {
 		open = append(open, w.connector)
@@ -379,9 +368,9 @@ func (w *Client) objects() []closer {
 	return open
 }
 
-// Progress is how many messages and bytes of payload have completed so far.
-func (w *Client) Progress() (messages, bytes uint64) {
+// Progress is how far the client is.
+func (w *stream) Progress() Progress {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.result.Messages, w.result.Bytes
+	return Progress{Messages: w.result.Messages, Bytes: w.result.Bytes, Errors: w.result.Errors}
 }

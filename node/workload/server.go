@@ -11,16 +11,16 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// A Server is the passive end of a workload, on an adapter instance of its own.
-// It serves one connection.
-type Server struct {
+// A target is the passive end of a flow of sends, writes or reads, on an adapter instance
+// of its own. It serves one connection.
+type target struct {
 	spec     Spec
 	pattern  *pattern
 	adapter  *instance
 	pd       *provider.PD
 	cq       *provider.CQ
 	listener *provider.Listener
-	target   *memory // what the client writes to, reads from or, in slots, sends into
+	memory   *memory // what the client writes to, reads from or, in slots, sends into
 	notices  *memory // written notices from the client, in slots
 
 	mu        sync.Mutex // guards what follows
@@ -40,17 +40,17 @@ type Server struct {
 // and their slots free.
 const noticeLen = 8
 
-// Serve makes the server listen at the given address of a device.
-func Serve(m *provider.Miniport, spec Spec, at netip.AddrPort) (*Server, error) {
-	s := &Server{spec: spec, pattern: newPattern(&spec)}
+// serve makes the server of a flow listen, as Host.Serve has it.
+func serve(m *provider.Miniport, spec Spec, at netip.AddrPort) (*target, error) {
+	s := &target{spec: spec, pattern: newPattern(&spec)}
 	if err := s.listen(m, at); err != nil {
 		s.Stop(func(ServerResult) {})
-		return nil, fmt.Errorf("workload %s: serve at %s: %w", spec.Name, at, err)
+		return nil, err
 	}
 	return s, nil
 }
 
-func (s *Server) listen(m *provider.Miniport, at netip.AddrPort) error {
+func (s *target) listen(m *provider.Miniport, at netip.AddrPort) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var status provider.Status
@@ -64,7 +64,7 @@ func (s *Server) listen(m *provider.Miniport, at netip.AddrPort) error {
 	if s.cq, status = s.adapter.CreateCQ(uint32(4*s.spec.slots()), s.completed, nil, nil, nil, nil); status != provider.StatusSuccess {
 		return fmt.Errorf("create CQ: %w", status)
 	}
-	if s.target, err = s.makeTarget(); err != nil {
+	if s.memory, err = s.makeMemory(); err != nil {
 		return err
 	}
 	if s.notices, err = register(s.pd, make([]byte, s.spec.slots()*noticeLen), provider.MRAllowLocalWrite); err != nil {
@@ -80,7 +80,7 @@ func (s *Server) listen(m *provider.Miniport, at netip.AddrPort) error {
 	return nil
 }
 
-func (s *Server) makeTarget() (*memory, error) {
+func (s *target) makeMemory() (*memory, error) {
 	room := uint64(s.spec.slots()) * s.spec.Size
 	switch s.spec.Operation {
 	case topology.Read:
@@ -93,7 +93,7 @@ func (s *Server) makeTarget() (*memory, error) {
 }
 
 // connecting accepts the first request and refuses any other.
-func (s *Server) connecting(_ any, connector *provider.Connector) {
+func (s *target) connecting(_ any, connector *provider.Connector) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.connector != nil || s.stopped {
@@ -108,7 +108,7 @@ func (s *Server) connecting(_ any, connector *provider.Connector) {
 }
 
 // accept answers the request. s.mu is held.
-func (s *Server) accept() error {
+func (s *target) accept() error {
 	slots := uint32(s.spec.slots())
 	qp, status := s.pd.CreateQP(s.cq, s.cq, nil, slots, slots, 1, 1, noticeLen, nil, nil)
 	if status != provider.StatusSuccess {
@@ -128,7 +128,7 @@ func (s *Server) accept() error {
 		}
 	}
 	inbound, outbound := s.adapter.reads()
-	private := grant{token: s.target.mr.RemoteToken()}.encode()
+	private := grant{token: s.memory.mr.RemoteToken()}.encode()
 	if status := s.connector.Accept(qp, inbound, outbound, private, nil, nil, accepted, nil); !status.Succeeded() {
 		return status
 	}
@@ -136,10 +136,10 @@ func (s *Server) accept() error {
 }
 
 // postReceive posts the receive of a slot. s.mu is held.
-func (s *Server) postReceive(slot uint64) error {
+func (s *target) postReceive(slot uint64) error {
 	sge := s.notices.sge(slot*noticeLen, noticeLen)
 	if s.spec.Operation == topology.Send {
-		sge = s.target.sge(slot*s.spec.Size, s.spec.Size)
+		sge = s.memory.sge(slot*s.spec.Size, s.spec.Size)
 	}
 	if status := s.qp.Receive(nil, []provider.SGE{sge}); status != provider.StatusSuccess {
 		return fmt.Errorf("post receive: %w", status)
@@ -148,7 +148,7 @@ func (s *Server) postReceive(slot uint64) error {
 }
 
 // completed is the CQ's notification.
-func (s *Server) completed(any, provider.Status) {
+func (s *target) completed(any, provider.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
@@ -160,7 +160,7 @@ func (s *Server) completed(any, provider.Status) {
 
 // drain handles every completion there is: each is a message, or the notice of
 // one, and they come in the order in which the client posted. s.mu is held.
-func (s *Server) drain() {
+func (s *target) drain() {
 	before := s.received
 	for n := len(s.results); n == len(s.results); {
 		n = s.cq.ResultsEx(s.results[:])
@@ -182,7 +182,7 @@ func (s *Server) drain() {
 }
 
 // take handles message number s.received. s.mu is held.
-func (s *Server) take(length uint64) {
+func (s *target) take(length uint64) {
 	index := s.received
 	s.received++
 	slot := index % uint64(s.spec.slots())
@@ -198,7 +198,7 @@ func (s *Server) take(length uint64) {
 		}
 	}
 	if s.spec.Verify {
-		s.verify(index, s.target.bytes[slot*s.spec.Size:][:s.spec.Size])
+		s.verify(index, s.memory.bytes[slot*s.spec.Size:][:s.spec.Size])
 	}
 	if s.stopped {
 		return
@@ -208,7 +208,7 @@ func (s *Server) take(length uint64) {
 	}
 }
 
-func (s *Server) verify(index uint64, got []byte) {
+func (s *target) verify(index uint64, got []byte) {
 	if bytes.Equal(got, s.pattern.message(index)) {
 		s.result.Verified++
 		return
@@ -219,7 +219,7 @@ func (s *Server) verify(index uint64, got []byte) {
 
 // acknowledge tells the client that every slot up to the last message's is
 // compared. s.mu is held.
-func (s *Server) acknowledge() {
+func (s *target) acknowledge() {
 	notice := binary.BigEndian.AppendUint64(nil, s.received-1)
 	sge := []provider.SGE{{Length: noticeLen, Inline: notice}}
 	if status := s.qp.Send(nil, sge, provider.OpInline|provider.OpSilentSuccess); status != provider.StatusSuccess &&
@@ -229,7 +229,7 @@ func (s *Server) acknowledge() {
 }
 
 // fail notes the first failure. s.mu is held.
-func (s *Server) fail(text string) {
+func (s *target) fail(text string) {
 	if s.result.Error == "" {
 		s.result.Error = text
 	}
@@ -237,7 +237,7 @@ func (s *Server) fail(text string) {
 
 // Stop ends the server, whatever it is in the middle of, and calls done with
 // what it found when everything is closed. It may be called again.
-func (s *Server) Stop(done func(ServerResult)) {
+func (s *target) Stop(done func(ServerResult)) {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -259,7 +259,7 @@ func (s *Server) Stop(done func(ServerResult)) {
 }
 
 // disable is the device's wish that its instances be closed.
-func (s *Server) disable() {
+func (s *target) disable() {
 	s.mu.Lock()
 	s.fail(disabled)
 	s.mu.Unlock()
@@ -267,7 +267,7 @@ func (s *Server) disable() {
 }
 
 // end is when everything is closed.
-func (s *Server) end() {
+func (s *target) end() {
 	s.mu.Lock()
 	s.closed = true
 	waiting, result := s.waiting, s.result
@@ -278,7 +278,7 @@ func (s *Server) end() {
 }
 
 // objects are those that are to be closed. s.mu is held.
-func (s *Server) objects() []closer {
+func (s *target) objects() []closer {
 	var open []closer
 	if s.connector != nil {
 		open = append(open, s.connector)
@@ -290,7 +290,7 @@ func (s *Server) objects() []closer {
 		open = append(open, s.listener)
 	}
 	open = append(open, s.notices.closers()...)
-	open = append(open, s.target.closers()...)
+	open = append(open, s.memory.closers()...)
 	if s.cq != nil {
 		open = append(open, s.cq)
 	}

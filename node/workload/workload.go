@@ -12,7 +12,7 @@
 // place shows. With Verify set every payload is compared, byte for byte, where it
 // arrives: at the server for sends and writes, at the client for reads.
 //
-// Start reading at Serve and Run.
+// Start reading at Host.
 package workload
 
 import (
@@ -25,27 +25,98 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// A Spec is what both ends of a workload need to know.
+// A Spec is what both ends of one flow of a workload need to know. Where it is like
+// topology.Workload, it means the same.
 type Spec struct {
 	Name      string
+	Flow      int // index in topology.Workload's Flows
 	Operation topology.Operation
-	Size      uint64 // bytes per message
-	Depth     int    // messages in flight
-	Count     uint64 // messages; 0: until Duration has passed
-	Duration  time.Duration
+	Measure   topology.Measure // "" is Bandwidth
+	Size      uint64           // bytes per message, the largest of Sizes
+	Sizes     []uint64         // of a sweep, one after the other, or of a mix; nil: Size alone
+	Mixed     bool             // each message has a size drawn from Sizes
+	Depth     int              // messages in flight on a QP
+	QPs       int              // connections; 0 is 1
+	Inline    bool
+	SRQ       bool
+	Polling   bool
+	Rate      uint64        // bits of payload per second at most; 0: no limit
+	Count     uint64        // messages; 0: until Duration has passed
+	Duration  time.Duration // from when all connections are made
+	WarmUp    time.Duration // before that, not measured
 	Verify    bool
+	Reconnect bool
 	Seed      uint64
+	// Rank is the place of the flow's client in the ring of an AllReduce, from 0, and Ranks
+	// how many there are. Each rank serves for the one before it and runs to the one after it.
+	Rank, Ranks int
 }
 
-// Result is what a client measured.
+// NewSpec is the spec of a flow, by index, of a workload whose patterns and draws are to
+// come from a seed.
+func NewSpec(w *topology.Workload, flow int, seed uint64) Spec {
+	s := Spec{
+		Name: w.Name, Flow: flow, Operation: w.Operation, Measure: w.Measure,
+		Size: w.Size, Sizes: w.Sizes, Mixed: w.Mixed, Depth: w.Depth, QPs: w.QPs,
+		Inline: w.Inline, SRQ: w.SRQ, Polling: w.Polling, Rate: w.Rate,
+		Count: w.Count, Duration: w.Duration, WarmUp: w.WarmUp,
+		Verify: w.Verify, Reconnect: w.Reconnect, Seed: seed,
+	}
+	if w.Operation == topology.AllReduce {
+		s.Rank, s.Ranks = flow, len(w.Flows)
+	}
+	return s
+}
+
+// Result is what a client measured. Of a workload with WarmUp, all but Errors and Error
+// are of the time after that.
 type Result struct {
 	Messages uint64 // completed with success
 	Bytes    uint64 // payload of those
 	Errors   uint64 // messages that failed, or arrived wrong at the client
 	Error    string // the first failure, in words
 	Seconds  float64
-	// Post to completion, in microseconds.
-	LatencyMin, LatencyP50, LatencyP99, LatencyMax float64
+
+	Connections uint64 // made
+	Reconnects  uint64 // of those, in place of failed ones
+	Retried     uint64 // messages posted again after those
+	// Recovered is the longest time, in seconds, in which nothing completed while there was
+	// something to do.
+	Recovered float64
+
+	Latency
+
+	// Series is the course of the workload, in pieces of 100 ms that follow each other from
+	// when it was started. Of one that takes longer than 2,048 of them the pieces are twice
+	// as long, and so on.
+	Series []Sample
+	Steps  []Step // of a sweep: its sizes, as far as they were done
+}
+
+// A Sample is what a client did in a piece of time. Messages of the warm-up count.
+type Sample struct {
+	At       float64 // seconds since the client was started, where the piece begins
+	Seconds  float64 // of its length; the last one is shorter
+	Messages uint64
+	Bytes    uint64
+	Errors   uint64
+	P50, P99 float64 // of the latency, in microseconds; 0 if nothing completed
+}
+
+// A Step is what a client measured of one size of a sweep.
+type Step struct {
+	Size     uint64 // bytes per message
+	Messages uint64
+	Errors   uint64
+	Seconds  float64
+	Latency
+}
+
+// Latency is how long messages took from post to completion; if Measure is Latency, half
+// of a round trip. Latencies adds up those of several clients and gives percentiles.
+type Latency struct {
+	LatencyMin, LatencyMax time.Duration
+	Histogram              []byte // HDR histogram of nanoseconds, as the library encodes it; nil: no messages
 }
 
 // ServerResult is what a server found.
