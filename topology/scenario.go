@@ -119,9 +119,10 @@ type Event struct {
 	Workload string // that starts or stops; "" if none does
 	Stop     bool   // it stops
 
-	Command  []string // is run in Node; an exit status but 0 is a problem of the run
-	Snapshot string   // under which all counters are kept for checks; "" if they are not
-	Mark     string   // a comment that captures and reports have at this instant; "" if none
+	Command  []string      // is run in Node; an exit status but 0 is a problem of the run
+	Timeout  time.Duration // of Command: when it is ended, and has failed
+	Snapshot string        // under which all counters are kept for checks; "" if they are not
+	Mark     string        // a comment that captures and reports have at this instant; "" if none
 
 	Place Place // in its file; of what a Chaos has drawn, that of the Chaos
 }
