@@ -198,7 +198,7 @@ func TestUnable(t *testing.T) {
 		{"", "--- SKIP: TestInnerUnable"},
 		{"1", "--- FAIL: TestInnerUnable"},
 	} {
-		cmd := again(t, "TestInnerUnable", envRequired+"="+test.required)
+		cmd := again(t, "TestInnerUnable", envRequired+"="+test.required, envArtifacts+"="+t.TempDir())
 		cmd.SysProcAttr = &syscall.SysProcAttr{
 			Cloneflags:  unix.CLONE_NEWUSER,
 			UidMappings: []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}},
