@@ -193,7 +193,7 @@ const (
 
 func labSchema() schema {
 	lab := complete(keys{
-		"name":      nameSchema(maxLabName).describedAs("The lab's name, up to 40 characters of a-z, 0-9 and, inside, -. Absent: the file's name without its endings."),
+		"name":      nameSchema(MaxLabName).describedAs("The lab's name, up to 40 characters of a-z, 0-9 and, inside, -. Absent: the file's name without its endings."),
 		"seed":      whole(0, math.MaxUint64).describedAs("Of every random decision. Absent: one is drawn and printed."),
 		"topology":  reference("topology").describedAs("Nodes and links."),
 		"workloads": listOf(reference("workload")).describedAs("RDMA traffic between hosts."),

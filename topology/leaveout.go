@@ -39,6 +39,7 @@ func (r *reader) leaveOut(t *Topology, m topologyMap) {
 		n.Setup.WaitFor = without(r, "what "+n.Name+" waits for:", n.Setup.WaitFor, func(w *Wait) (string, bool) { return w.Node, stays[w.Node] })
 	}
 	t.Externals = onLinks(t.Externals, index)
+	t.Needs = slices.DeleteFunc(t.Needs, func(n Need) bool { return !stays[n.Node] })
 	segments := t.segments()
 	if slices.ContainsFunc(t.Nodes, func(n Node) bool { return n.Kind == Router }) {
 		r.routes(t, segments, maps, m.at)

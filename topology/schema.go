@@ -33,7 +33,7 @@ func (r *reader) labMap(n *yaml.Node) labMap {
 		m.topology.at = n // until the key topology has a place of its own
 	}
 	r.fields(n, "a lab",
-		one(r, "name", &m.name, plainName(maxLabName)),
+		one(r, "name", &m.name, plainName(MaxLabName)),
 		one(r, "seed", &m.seed, count[uint64](0, math.MaxUint64)),
 		field{"topology", func(n *yaml.Node) { m.topology = r.topologyMap(n) }},
 		list(r, "workloads", &m.workloads, r.workloadMap),

@@ -15,7 +15,8 @@ import (
 // The names of things and the ranges of values. They are wide: they refuse what
 // cannot work or is surely a slip, not what is unusual.
 const (
-	maxLabName  = 40 // characters
+	MaxLabName = 40 // characters
+
 	maxNodeName = 32 // characters; also of kinds, groups and workloads
 
 	maxInterfaceName = 15 // bytes: IFNAMSIZ less its final zero

@@ -10,6 +10,7 @@ import (
 	"github.com/ndklab/ndklab/fabric/doctor"
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/topology"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
@@ -51,7 +52,7 @@ one that goes on. --dry-run says what the lab would have, and makes nothing.
 			return err
 		}
 		if *dry {
-			return dryRun(cmd, file, flags, seed, *output)
+			return dryRun(cmd, file, flags, seed, *reconfigure, *output)
 		}
 		sweep(cmd)
 		l, _, err := start(cmd, file, flags, seed, logs, *reconfigure)
@@ -82,6 +83,11 @@ func start(cmd *cobra.Command, file string, flags *fileFlags, seed *seedFlag, lo
 	if err := seed.settle(t, cmd.ErrOrStderr()); err != nil {
 		return nil, nil, err
 	}
+	return startTopology(cmd, file, t, logs, reconfigure)
+}
+
+// startTopology builds the lab of a topology that was read from a file, and says so.
+func startTopology(cmd *cobra.Command, file string, t *topology.Topology, logs *logFlags, reconfigure bool) (*lab.Lab, *progress, error) {
 	show := &progress{w: cmd.ErrOrStderr()}
 	options := lab.Options{Events: show.event}
 	undo, closeFiles, err := logs.open(file, &options)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/lab/link"
+	"github.com/ndklab/ndklab/fabric/lab/revive"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/provider/clock"
@@ -34,10 +35,10 @@ type nodeState struct {
 	// never the other way round.
 	changing chan struct{}
 
-	reviver reviver
+	reviver revive.Reviver
 
 	mu   sync.Mutex // guards what follows
-	life *life      // the present one, or the last; never nil once the lab is ready
+	life *life      // the present one, or the last; never nil once the lab is built
 	// restarts is how often the node was started again, whether or not it came up.
 	restarts int
 	paused   bool // its processes are stopped
@@ -45,7 +46,7 @@ type nodeState struct {
 }
 
 func newLabNode(spec *topology.Node) *labNode {
-	return &labNode{spec, &nodeState{gone: make(chan struct{}), changing: make(chan struct{}, 1), reviver: reviver{clock: clock.Real()}}}
+	return &labNode{spec, &nodeState{gone: make(chan struct{}), changing: make(chan struct{}, 1), reviver: revive.Reviver{Clock: clock.Real()}}}
 }
 
 // current is the node's present life, or its last.
@@ -209,6 +210,7 @@ const answerTime = time.Second
 // The states of a node.
 const (
 	nodeReady  = "ready"
+	nodeStarts = "starting" // as the lab does, which waits for the node
 	nodeDown   = "down"
 	nodePaused = "paused"
 	nodeMute   = "unresponsive" // its agent does not answer
@@ -250,12 +252,18 @@ func ask(ctx context.Context, nodes []*labNode, request func(ctx context.Context
 func (s *Supervisor) InspectNodes(ctx context.Context) []report.Node {
 	agents := inspect(ctx, s.nodes)
 	ports, err := s.network.Ports()
+	starting := s.checkReady() != nil
 	nodes := make([]report.Node, 0, len(s.topo.Nodes))
 	for i := range s.topo.Nodes {
 		sw := s.switches[s.topo.Nodes[i].Name]
 		if sw == nil {
 			nodes = append(nodes, agents[0])
 			agents = agents[1:]
+			if n := s.byName[nodes[i].Name]; starting && nodes[i].State == nodeReady {
+				if doing := n.current().progress.at(); doing != "" {
+					nodes[i].State, nodes[i].Reason = nodeStarts, doing
+				}
+			}
 			continue
 		}
 		nodes = append(nodes, sw.inspect(s.topo, ports))

@@ -57,7 +57,7 @@ type core struct {
 
 	over chan struct{} // closed when reason is set
 
-	present atomic.Pointer[roster] // nil before the lab is ready; changed by who has applying
+	present atomic.Pointer[roster] // nil before all of the lab is built; changed by who has applying
 
 	mu       sync.Mutex // guards what follows
 	running  *run       // the last one that began

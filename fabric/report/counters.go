@@ -80,7 +80,7 @@ func (p *page) matrix(title string, names []string, nodes []Node, of func(*Node)
 				columnWidth = max(columnWidth, len(cells[i]))
 			}
 			total += len(gap) + columnWidth
-			if taken > 0 && total > width {
+			if taken > 0 && total > p.width {
 				break
 			}
 			t.columns = append(t.columns, column{title: plain(n.Name), right: true})

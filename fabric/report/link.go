@@ -134,8 +134,8 @@ func (p *page) links(links []Link) {
 		return
 	}
 	t := table{columns: []column{
-		{title: "link", wraps: true}, {title: "engine"}, {title: "packets", right: true}, {title: "bytes", right: true},
-		{title: "dropped", right: true}, {title: "lost", right: true}, {title: ""},
+		{title: "link", wraps: true}, {title: "engine"}, {title: "packets\nbytes", right: true},
+		{title: "dropped\nlost", right: true}, {title: ""},
 		{title: "delay", right: true}, {title: "jitter", right: true}, {title: "loss", right: true}, {title: "rate", right: true},
 	}}
 	for _, l := range links {
@@ -144,7 +144,7 @@ func (p *page) links(links []Link) {
 			engine += "\n" + l.State
 		}
 		for end, d := range l.Directions {
-			row := []string{l.direction(end), engine, count(d.Packets), Size(d.Bytes), count(d.Dropped), count(d.Lost)}
+			row := []string{l.direction(end), engine, count(d.Packets) + "\n" + Size(d.Bytes), count(d.Dropped) + "\n" + count(d.Lost)}
 			row = append(row, beside([]string{"asked", "achieved"}, d.Asked.cells(given), d.Achieved.cells(nil))...)
 			t.add(row...)
 		}
@@ -161,7 +161,7 @@ func (p *page) linkStories(links []Link) {
 			p.line("")
 			first = false
 		}
-		for _, line := range paragraph(lead+": ", text) {
+		for _, line := range p.wrapped(lead+": ", text) {
 			p.line(in(line))
 		}
 	}

@@ -94,7 +94,9 @@ func (h *Host) Serve(spec Spec, at netip.AddrPort) error {
 func (h *Host) listen(spec Spec, at netip.AddrPort) (server, error) {
 	switch spec.Operation {
 	case topology.Send, topology.Write, topology.Read:
-		return serve(h.device, spec, at)
+		return serve(h.device, h.clock, spec, at)
+	case topology.Connect:
+		return serveStorm(h.device, h.clock, spec, at)
 	default:
 		return nil, fmt.Errorf("no such operation: %s", spec.Operation)
 	}
@@ -128,6 +130,8 @@ func (h *Host) connect(spec Spec, from netip.Addr, to netip.AddrPort, done func(
 	switch spec.Operation {
 	case topology.Send, topology.Write, topology.Read:
 		return run(h.device, h.clock, spec, from, to, done)
+	case topology.Connect:
+		return runStorm(h.device, h.clock, spec, from, to, done)
 	default:
 		return nil, fmt.Errorf("no such operation: %s", spec.Operation)
 	}

@@ -54,12 +54,20 @@ func (l *Latencies) Add(more Latency) error {
 	if err != nil {
 		return fmt.Errorf("histogram of latencies: %w", err)
 	}
+	l.merge(&Latencies{histogram, more.LatencyMin, more.LatencyMax})
+	return nil
+}
+
+// merge adds other latencies.
+func (l *Latencies) merge(more *Latencies) {
+	if more.Count() == 0 {
+		return
+	}
 	if l.histogram == nil {
 		l.histogram = newHistogram()
 	}
-	l.bound(more.LatencyMin, more.LatencyMax)
-	l.histogram.Merge(histogram)
-	return nil
+	l.bound(more.shortest, more.longest)
+	l.histogram.Merge(more.histogram)
 }
 
 // Micros is the latency, in microseconds, that a percentage of the messages took at

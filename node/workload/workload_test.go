@@ -58,7 +58,7 @@ func newLabWith(t *testing.T, set func(*provider.Config)) *lab {
 // run runs a workload to its end and checks that nothing is left open.
 func (l *lab) run(spec Spec, meanwhile func(*target)) (Result, ServerResult) {
 	l.t.Helper()
-	server, err := serve(l.devices[1], spec, serverAddress)
+	server, err := serve(l.devices[1], l.clock, spec, serverAddress)
 	if err != nil {
 		l.t.Fatal(err)
 	}

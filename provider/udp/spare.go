@@ -35,6 +35,11 @@ func Spare(addresses []netip.Addr) ([]*os.File, error) {
 	return files, nil
 }
 
+// fresh is how sockets are made of the network namespace of the thread that needs one.
+func fresh(local netip.Addr) func() (fd int, err error) {
+	return func() (int, error) { return newSocket(local, 0) }
+}
+
 // take is how the sockets that were made for one address are taken, one after the other.
 func take(spare []*os.File) func() (fd int, err error) {
 	return func() (int, error) {
