@@ -19,10 +19,11 @@
 // machine cannot have labs, the test is skipped and says why; with NDKLAB_REQUIRED=1 in
 // the environment, as for continuous integration, it fails.
 //
-// Of a test that fails the lab's evidence is kept: the topology, the log, the events, the
-// state of nodes and links with all counters, and the last packets of each link
-// (evidence.go). The test's output says where, and with which seed to repeat the test:
-// NDKLAB_SEED.
+// Of a test that fails the lab's evidence is kept, as `ndklab run` keeps it: the topology,
+// the log, the events, the state of nodes and links with all counters, the connections,
+// the last packets of each link and what the link engine has dropped. The test's output
+// says where, and with which seed to repeat the test (NDKLAB_SEED). The folder is that of
+// go test -artifacts, or NDKLAB_ARTIFACTS, or one among the temporary files.
 //
 // Methods without an error as their result end the test when they fail, as t.Fatal does,
 // and are for the goroutine of the test, as that is. In a subtest they are called on

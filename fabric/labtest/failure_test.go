@@ -80,15 +80,15 @@ func TestEvidence(t *testing.T) {
 		}
 	}
 	for file, want := range map[string]string{
-		"topology.ndklab.yaml": `"endpoints": ["a:eth0", "b:eth0"]`, "log.txt": "all nodes are ready", "events.txt": "lab-ready",
-		"inspect.json": `"Connect": 1`, "inspect.txt": "RDMAOut", "packets_00001.pcapng": "\x0a\x0d\x0d\x0a", // a Section Header Block
+		"topology.ndklab.yaml": `"endpoints": ["a:eth0", "b:eth0"]`, "lab.log": "all nodes are ready", "events.jsonl": "lab-ready",
+		"inspect.json": `"Connect": 1`, "links.pcapng": "\x0a\x0d\x0d\x0a", // a Section Header Block
 	} {
 		data, err := os.ReadFile(filepath.Join(dir, name+"-42", file))
 		if err != nil || !strings.Contains(string(data), want) {
 			t.Errorf("%s: %d bytes, no %q: %v", file, len(data), want, err)
 		}
 	}
-	if info, err := os.Stat(filepath.Join(dir, name+"-42", "packets_00001.pcapng")); err == nil && info.Size() < 4000 {
+	if info, err := os.Stat(filepath.Join(dir, name+"-42", "links.pcapng")); err == nil && info.Size() < 2000 {
 		t.Errorf("the packets are %d bytes, want those of a conversation", info.Size())
 	}
 }
@@ -105,7 +105,7 @@ func TestArtifactDir(t *testing.T) {
 	}
 	found := 0
 	err = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-		if filepath.Base(path) == "log.txt" {
+		if filepath.Base(path) == "lab.log" {
 			found++
 		}
 		return err

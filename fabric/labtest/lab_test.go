@@ -23,7 +23,7 @@ func TestSeveralLabsOfOneFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	a, b := Up(t, file, WithoutCapture()), Up(t, file, Seed(7), WithoutCapture())
+	a, b := Up(t, file), Up(t, file, Seed(7))
 	if a.topo.Name == b.topo.Name || !strings.HasPrefix(a.topo.Name, "pair-") {
 		t.Fatalf("the labs are called %s and %s, want names of their own that begin with the file's", a.topo.Name, b.topo.Name)
 	}
@@ -44,7 +44,7 @@ func TestSeveralLabsOfOneFile(t *testing.T) {
 // Links change, are cut and healed; the lab is parted and healed.
 func TestLinks(t *testing.T) {
 	t.Parallel()
-	l := Up(t, Topology().Hosts("a", "b", "c").Link("a", "b", Loss(0.25)).Link("b", "c").Link("c", "a"), WithoutCapture())
+	l := Up(t, Topology().Hosts("a", "b", "c").Link("a", "b", Loss(0.25)).Link("b", "c").Link("c", "a"))
 	link := l.Link("a:eth0")
 	settings := func() string { r := link.Report(); return strings.Join(r.Directions[0].Settings, " ") }
 	state := func(endpoint string) string { return l.Link(endpoint).Report().State }
@@ -87,7 +87,7 @@ func TestLinks(t *testing.T) {
 // Commands run in nodes: their output, their status, and their end.
 func TestCommands(t *testing.T) {
 	t.Parallel()
-	l := Up(t, pairOf(), WithoutCapture())
+	l := Up(t, pairOf())
 	a, b := l.Node("a"), l.Node("b")
 	ctx := bounded(t)
 	from, to := a.PathTo(b)
@@ -156,7 +156,7 @@ func TestCommands(t *testing.T) {
 // Nodes are stopped, started and paused; conditions and events tell of it.
 func TestNodes(t *testing.T) {
 	t.Parallel()
-	l := Up(t, pairOf(), WithoutCapture())
+	l := Up(t, pairOf())
 	b := l.Node("b")
 	watch := l.Watch()
 	b.Stop()
@@ -191,7 +191,7 @@ func TestNodes(t *testing.T) {
 // Eventually asks again until something holds.
 func TestEventually(t *testing.T) {
 	t.Parallel()
-	l := Up(t, pairOf(), WithoutCapture())
+	l := Up(t, pairOf())
 	asked := 0
 	l.Eventually(func() error {
 		if asked++; asked < 3 {

@@ -40,7 +40,7 @@ type shared struct {
 	doc      *document
 	topo     *topology.Topology
 	patience time.Duration
-	evidence *evidence
+	memory   *lab.Memory
 	events   events
 
 	commands atomic.Uint64 // that have run
@@ -53,7 +53,6 @@ type shared struct {
 type settings struct {
 	seed      *uint64
 	required  bool
-	capture   bool
 	patience  time.Duration
 	variables map[string]string
 }
@@ -68,10 +67,6 @@ func Seed(seed uint64) Option { return func(s *settings) { s.seed = &seed } }
 // Required has a test fail, not be skipped, where the machine cannot have labs.
 func Required() Option { return func(s *settings) { s.required = true } }
 
-// WithoutCapture does without the last packets of each link in the evidence. Recording
-// them costs processor time, of which a test of throughput may want all there is.
-func WithoutCapture() Option { return func(s *settings) { s.capture = false } }
-
 // Patience is how long methods wait at most for what they are to wait for, if the
 // deadline of the test leaves as much; without it 30 s.
 func Patience(d time.Duration) Option { return func(s *settings) { s.patience = d } }
@@ -83,7 +78,7 @@ func Variable(name, value string) Option {
 
 func settingsOf(options []Option) (*settings, error) {
 	s := &settings{
-		required: os.Getenv(envRequired) != "", capture: true, patience: 30 * time.Second, variables: map[string]string{},
+		required: os.Getenv(envRequired) != "", patience: 30 * time.Second, variables: map[string]string{},
 	}
 	for _, o := range options {
 		o(s)
@@ -140,22 +135,19 @@ func Up[S Source](t testing.TB, source S, options ...Option) *Lab {
 	l := &Lab{t, &shared{doc: doc, topo: topo, patience: set.patience}}
 	ctx, cancel := l.until(t)
 	l.ctx = ctx
-	l.evidence, err = newEvidence(t, topo, set.capture)
-	if err != nil {
-		cancel()
-		t.Fatal(err)
-	}
 	l.lab, err = lab.Start(ctx, topo, lab.Options{Events: l.events.add})
 	if err != nil {
 		cancel()
-		l.evidence.discard(t)
 		refuse(t, set, err)
 	}
-	t.Logf("lab %s is up: nodes: %d, links: %d, seed %d", topo.Name, len(topo.Nodes), len(topo.Links), topo.Seed)
 	t.Cleanup(func() {
 		defer cancel()
-		l.down(t)
+		l.down()
 	})
+	l.memory, err = l.lab.Remember(ctx)
+	l.must(err)
+	<-l.memory.Begun() // tests are short, and what went wrong may be in their first packets
+	t.Logf("lab %s is up: nodes: %d, links: %d, seed %d", topo.Name, len(topo.Nodes), len(topo.Links), topo.Seed)
 	return l
 }
 
@@ -163,29 +155,13 @@ func Up[S Source](t testing.TB, source S, options ...Option) *Lab {
 // what fails fails that.
 func (l *Lab) In(t testing.TB) *Lab { return &Lab{t, l.shared} }
 
-// down takes the lab down, and keeps or discards the evidence.
-func (l *Lab) down(t testing.TB) {
-	failed := t.Failed()
-	if failed {
-		l.evidence.collect(l)
-	}
-	over := ""
-	select {
-	case <-l.lab.Done():
-		over = fmt.Sprintf("lab %s had ended: %v", l.topo.Name, explain(l.lab.Err()))
-	default:
+// down takes the lab down, and keeps evidence if the test has failed.
+func (l *Lab) down() {
+	if l.t.Failed() && l.memory != nil {
+		l.tell()
 	}
 	if err := l.lab.Close(); err != nil {
-		t.Errorf("lab %s: %v", l.topo.Name, err)
-	}
-	switch {
-	case !failed:
-		l.evidence.discard(t)
-	case over != "":
-		t.Log(over)
-		fallthrough
-	default:
-		l.evidence.tell(t, l)
+		l.t.Errorf("lab %s: %v", l.topo.Name, err)
 	}
 }
 
