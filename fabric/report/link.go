@@ -167,7 +167,7 @@ func (p *page) linkStories(links []Link) {
 	}
 	for _, l := range links {
 		for end := range l.Directions {
-			if story := l.Directions[end].story(); story != "" {
+			if story := l.Directions[end].Story(); story != "" {
 				tell(l.direction(end), story, func(line string) string { return line })
 			}
 		}
@@ -193,8 +193,8 @@ const usualQueue = 16 << 10 // bytes
 
 var usualLateness = Lateness{P50: 30, P99: 150}
 
-// story is what there is to say of a direction besides its line in the table.
-func (d *Direction) story() string {
+// Story is what there is to say of a direction besides its line in the table.
+func (d *Direction) Story() string {
 	var parts []string
 	for _, c := range []struct {
 		n     uint64

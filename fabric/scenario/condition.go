@@ -21,7 +21,7 @@ const pollInterval = 20 * time.Millisecond
 // changed is called when the state of a workload has.
 func (w *work) changed() {
 	w.checkWaiting(nil)
-	if w.state == over {
+	if w.state == ended {
 		w.tellLeft()
 	}
 }
@@ -38,7 +38,7 @@ func (p *Play) checkWaiting(nodes []report.Node) {
 			}
 			t.waiting = slices.Delete(slices.Clone(t.waiting), i, i+1)
 			t.looked = false
-			p.cue(e, e.event.At)
+			p.cue(e, p.now()+e.event.At)
 			again = true
 			break
 		}
@@ -64,12 +64,12 @@ func (p *Play) holds(e *entry, nodes []report.Node) bool {
 		return false
 	}
 	messages, _, failed := w.soFar()
-	e.got = []string{resting: "it had not started", due: "it had not started", running: "it was running", over: "it was done"}[w.state]
+	e.got = []string{resting: "it had not started", due: "it had not started", running: "it was running", ended: "it was done"}[w.state]
 	switch c.State {
 	case topology.WorkloadStarted:
 		return w.rounds > 0
 	case topology.WorkloadDone:
-		return w.state == over
+		return w.state == ended
 	case topology.WorkloadFailed:
 		return failed
 	}

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -20,9 +21,6 @@ type verdictOf struct {
 	Exit
 	err error // why it could not be run
 }
-
-// checkTime bounds the program of a check whose file has no timeout for it.
-const checkTime = commandTime
 
 // gather looks at the lab when it rests.
 func (p *Play) gather() {
@@ -68,12 +66,8 @@ func (p *Play) runCheck(i int) {
 		if len(c.Command) == 0 {
 			continue
 		}
-		timeout := c.Timeout
-		if timeout == 0 {
-			timeout = checkTime
-		}
 		p.then = func() { p.runCheck(i + 1) }
-		p.exec(c.Node, Command{Args: c.Command, Env: p.environment(c.Node), Timeout: timeout}, func(e Exit, err error) {
+		p.exec(c.Node, Command{Args: c.Command, Env: p.environment(c.Node), Timeout: cmp.Or(c.Timeout, commandTime)}, func(e Exit, err error) {
 			p.evidence[i] = verdictOf{e, err}
 		})
 		return
@@ -183,7 +177,7 @@ func (v *verdictOf) problem(c *topology.Check) error {
 	case v.err != nil:
 		return v.err
 	case v.TimedOut:
-		return v.Exit.problem(c.Timeout)
+		return v.Exit.problem(cmp.Or(c.Timeout, commandTime))
 	case v.Status != c.Status && v.Status == 0:
 		return errors.New("exit status 0")
 	case v.Status != c.Status:

@@ -35,7 +35,7 @@ type Play struct {
 	zero        time.Duration // the instant of the clock from which the scenario's times count
 	begun       bool          // zero is set
 	interrupted bool
-	timers      map[*timer]bool // that are running
+	timers      timers
 	unwatch     func()
 
 	works    []*work
@@ -57,7 +57,7 @@ type Play struct {
 func Begin(stage Stage, topo *topology.Topology, done func(*report.Run, error)) *Play {
 	p := &Play{
 		stage: stage, clock: stage.Clock(), topo: topo.Draw(topo.Seed), done: done,
-		timers: map[*timer]bool{}, byName: map[string]*work{}, asking: map[string]bool{}, meant: map[string]bool{}, evidence: evidence{},
+		byName: map[string]*work{}, asking: map[string]bool{}, meant: map[string]bool{}, evidence: evidence{},
 		running: map[*program]bool{},
 		result:  &report.Run{Lab: topo.Name, Seed: topo.Seed, Checks: []report.Check{}, Links: []report.Link{}, Nodes: []report.Node{}},
 	}
@@ -82,9 +82,7 @@ func (p *Play) Interrupt() {
 			return
 		}
 		p.interrupted = true
-		for t := range p.timers {
-			p.stop(t)
-		}
+		p.stopAll()
 		for _, w := range p.works {
 			w.abort(ErrInterrupted.Error())
 		}
@@ -93,6 +91,18 @@ func (p *Play) Interrupt() {
 		}
 		p.then = p.takeDown
 	})
+}
+
+// Ended is how a workload has ended last, in words, and whether it has had an error. over
+// is false while it has not ended.
+func (p *Play) Ended(name string) (text string, failed, over bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := p.byName[name]
+	if w == nil || w.state != ended {
+		return "", false, false
+	}
+	return w.said, w.tally.errors > 0, true
 }
 
 // enter is how everything gets in that happens outside: callbacks and timers.
@@ -126,51 +136,6 @@ func (p *Play) awaited() func(f func()) {
 			f()
 		})
 	}
-}
-
-// A timer is a function that is to be called later.
-type timer struct {
-	timer   clock.Timer
-	awaited bool
-}
-
-// after calls f, with p.mu held, at d from now. Unless it is only on the side, it is
-// waited for. Once the play is interrupted nothing is begun any more.
-func (p *Play) after(d time.Duration, f func()) *timer { return p.newTimer(d, true, f) }
-
-// aside is after for what is not waited for.
-func (p *Play) aside(d time.Duration, f func()) *timer { return p.newTimer(d, false, f) }
-
-func (p *Play) newTimer(d time.Duration, awaited bool, f func()) *timer {
-	t := &timer{awaited: awaited}
-	if p.interrupted {
-		return t
-	}
-	p.timers[t] = true
-	if awaited {
-		p.pending++
-	}
-	t.timer = p.clock.AfterFunc(d, func() {
-		p.enter(func() {
-			if p.stop(t) {
-				f()
-			}
-		})
-	})
-	return t
-}
-
-// stop keeps a timer's function from being called, if it is not too late.
-func (p *Play) stop(t *timer) bool {
-	if t == nil || !p.timers[t] {
-		return false
-	}
-	delete(p.timers, t)
-	t.timer.Stop()
-	if t.awaited {
-		p.pending--
-	}
-	return true
 }
 
 // now is how long the scenario has been going on.
@@ -207,9 +172,7 @@ func (p *Play) lull() {
 // takeDown ends what servers are left. What is measured from then on is what remains of a
 // lab that rests.
 func (p *Play) takeDown() {
-	for t := range p.timers {
-		p.stop(t)
-	}
+	p.stopAll()
 	p.then = p.gather
 	if p.interrupted {
 		p.then = p.leave

@@ -78,15 +78,15 @@ func (w *work) runPrograms() {
 		c := Command{Args: w.spec.Command, Env: w.environment(node), Timeout: w.spec.Timeout}
 		n = w.exec(node, c, func(e Exit, err error) {
 			w.tally.longest = max(w.tally.longest, (w.now() - began).Seconds())
-			w.ended(n, &e, err)
+			w.exited(n, &e, err)
 			w.over()
 		})
 		w.exits.programs = append(w.exits.programs, n)
 	}
 }
 
-// ended takes how a program of the workload has ended.
-func (w *work) ended(n *program, e *Exit, err error) {
+// exited takes how a program of the workload has ended.
+func (w *work) exited(n *program, e *Exit, err error) {
 	x := &w.exits
 	x.ended++
 	if err == nil {

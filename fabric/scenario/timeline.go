@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,7 +34,7 @@ type entry struct {
 	got       string        // what its condition was found to be last
 }
 
-// commandTime bounds a command of the timeline.
+// commandTime bounds programs for which the file has no timeout.
 const commandTime = 10 * time.Minute
 
 // openTimeline begins the timeline.
@@ -63,11 +64,11 @@ func (p *Play) openTimeline() {
 	p.tellLeft()
 }
 
-// cue has an event happen at d from now.
-func (p *Play) cue(e *entry, d time.Duration) {
-	e.due = p.now() + d
+// cue has an event happen at an instant of the run.
+func (p *Play) cue(e *entry, due time.Duration) {
+	e.due = due
 	p.timeline.busy++
-	p.after(d, func() {
+	p.after(due-p.now(), func() {
 		p.perform(e.event, func(err error) {
 			p.timeline.busy--
 			p.performed(e, err)
@@ -82,15 +83,15 @@ func (p *Play) performed(e *entry, err error) {
 		return
 	}
 	if err != nil {
-		p.problem("timeline at %s: %v", topology.FormatDuration(e.due), err)
+		p.problem("timeline at %s: %v", topology.FormatDuration(e.due.Round(time.Microsecond)), err)
 	}
 	e.times++
 	if e.times < e.event.Repeat {
-		p.cue(e, max(0, e.due+e.event.Every-p.now()))
+		p.cue(e, max(e.due+e.event.Every, p.now()))
 		return
 	}
 	for _, f := range e.followers {
-		p.cue(f, f.event.At)
+		p.cue(f, p.now()+f.event.At)
 	}
 }
 
@@ -100,9 +101,10 @@ func (p *Play) perform(e *topology.Event, done func(error)) {
 	case e.Workload != "":
 		done(p.direct(e))
 	case len(e.Command) > 0:
-		p.exec(e.Node, Command{Args: e.Command, Env: p.environment(e.Node), Timeout: commandTime}, func(exit Exit, err error) {
+		timeout := cmp.Or(e.Timeout, commandTime)
+		p.exec(e.Node, Command{Args: e.Command, Env: p.environment(e.Node), Timeout: timeout}, func(exit Exit, err error) {
 			if err == nil {
-				err = exit.problem(commandTime)
+				err = exit.problem(timeout)
 			}
 			if err != nil {
 				done(fmt.Errorf("`%s` in node %s: %w", command(e.Command), e.Node, err))

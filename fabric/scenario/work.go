@@ -42,7 +42,7 @@ const (
 	resting workState = iota // until the timeline starts it
 	due                      // until its time has come
 	running
-	over
+	ended
 )
 
 // A flow is one client of a work, and its server.
@@ -141,7 +141,7 @@ func (w *work) over() {
 	if w.under > 0 {
 		return
 	}
-	w.state = over
+	w.state = ended
 	w.tally.endRound()
 	text := fmt.Sprintf("workload %s done: %s", w.spec.Name, w.outcome())
 	if len(w.flows) > 0 && w.tally.messages == 0 && w.tally.err != "" {
@@ -157,7 +157,7 @@ func (w *work) stopRound() {
 	switch w.state {
 	case due:
 		w.stop(w.start)
-		w.state = over
+		w.state, w.said = ended, fmt.Sprintf("workload %s was stopped before it began", w.spec.Name)
 		w.changed()
 	case running:
 		for _, f := range w.flows {

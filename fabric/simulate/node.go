@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"time"
@@ -96,7 +97,7 @@ func (n *node) start() error {
 		return nil
 	}
 	c := &lifeClock{Virtual: n.network.clock}
-	p := &port{network: n.network, node: n, clock: c}
+	p := &port{network: n.network, node: n, clock: c, rand: rand.New(rand.NewPCG(n.lifeSeed(), portStream))}
 	config := adapter.Config(&n.spec.Adapter)
 	config.Carrier, config.Clock = p, c
 	config.Rand = adapter.Rand(n.lifeSeed())
@@ -107,6 +108,9 @@ func (n *node) start() error {
 	n.life = &life{clock: c, port: p, device: device, host: workload.NewHost(device, c)}
 	return nil
 }
+
+// portStream keeps the random numbers of a port apart from others of the same seed.
+const portStream = 0x706F7274 // "port"
 
 // lifeSeed is the seed of a life of the node. A later one has other random numbers than
 // the one before: what is still under way must not be taken for the new node's.

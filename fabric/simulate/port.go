@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"errors"
+	"math/rand/v2"
 	"net/netip"
 	"time"
 
@@ -10,10 +11,14 @@ import (
 	"github.com/ndklab/ndklab/provider/roce"
 )
 
-// turnaround is what a packet takes from the end of its last wire to the adapter: what
-// a machine does about it. All that come in that time are handed over together, as an
-// interrupt does.
-const turnaround = 10 * time.Microsecond
+// The time that a packet takes from the end of its last wire to the adapter: what a
+// machine does about it. All that come in that time are handed over together, as an
+// interrupt does. Part of it is random, as on a machine: without, flows that share a
+// queue would keep in step, and the same one would always find it full.
+const (
+	turnaround = 8 * time.Microsecond
+	wavering   = 4 * time.Microsecond // at most, beyond that
+)
 
 // receiveBuffer is how many bytes of packets may wait for an adapter: that of a socket
 // on a stock Linux. More is lost, which happens to nodes that are paused.
@@ -25,6 +30,7 @@ type port struct {
 	network  *network
 	node     *node
 	clock    clock.Clock // the life's
+	rand     *rand.Rand
 	receiver provider.Receiver
 	closed   bool
 	inbox    []*frame
@@ -86,10 +92,14 @@ func (p *port) take(f *frame) {
 	switch {
 	case len(p.inbox) > 1:
 	case p.timer == nil:
-		p.timer = p.clock.AfterFunc(turnaround, p.deliver)
+		p.timer = p.clock.AfterFunc(p.turnaround(), p.deliver)
 	default:
-		p.timer.Reset(turnaround)
+		p.timer.Reset(p.turnaround())
 	}
+}
+
+func (p *port) turnaround() time.Duration {
+	return turnaround + time.Duration(p.rand.Int64N(int64(wavering)+1))
 }
 
 // deliver hands over what is in the inbox. What that makes others send arrives later.

@@ -7,7 +7,7 @@
 // the same packets in the same order meet the same fate as in a lab of the same seed;
 // the workloads and the scenario, which run unchanged. What is not: nodes are no
 // processes, and have neither processors that could be too slow nor programs. Packets
-// take 10 us from a wire to the adapter, which takes no time for anything else, and a
+// take some 10 us from a wire to the adapter, which takes no time for anything else, and a
 // link without a rate carries what a machine could (wire.go). Routers and switches
 // forward in no time; a spanning tree is there at once; of equal ways, flows take others
 // than the kernel would choose.

@@ -16,7 +16,8 @@ type account struct {
 	quiet     silence
 	began     time.Duration // when there was something to do
 	last      time.Duration // when something was completed
-	underWay  int           // messages that are begun and not completed
+	underWay  int           // messages that are begun and have not come to their end
+	ended     uint64        // messages that have
 }
 
 // newAccount is that of a client that is started now.
@@ -29,10 +30,10 @@ func (a *account) begin(now time.Duration) { a.began, a.last = now, now }
 
 // wanted is how many messages are to be begun yet.
 func (a *account) wanted(now time.Duration) uint64 {
-	switch done := a.result.Messages + uint64(a.underWay); {
+	switch so := a.ended + uint64(a.underWay); {
 	case a.stopped:
-	case a.count > done:
-		return a.count - done
+	case a.count > so:
+		return a.count - so
 	case a.count == 0 && now-a.began < a.duration:
 		return math.MaxUint64
 	}
@@ -49,13 +50,24 @@ func (a *account) begun(now time.Duration) {
 // completed takes a message that was begun at an instant and has come to its end now,
 // with success.
 func (a *account) completed(now, begun time.Duration, bytes uint64) {
-	a.underWay--
-	a.quiet.broken(now)
-	a.last = now
+	a.endOne(now)
 	a.result.Messages++
 	a.result.Bytes += bytes
 	a.latencies.record(now - begun)
 	a.series.completed(now, bytes, now-begun)
+}
+
+// wrong takes a message that has come to its end now, but not as it should.
+func (a *account) wrong(now time.Duration, why string) {
+	a.endOne(now)
+	a.failed(now, why)
+}
+
+func (a *account) endOne(now time.Duration) {
+	a.underWay--
+	a.ended++
+	a.quiet.broken(now)
+	a.last = now
 }
 
 // failed takes a failure, and keeps the first one's reason.

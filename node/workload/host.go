@@ -97,6 +97,8 @@ func (h *Host) listen(spec Spec, at netip.AddrPort) (server, error) {
 		return serve(h.device, h.clock, spec, at)
 	case topology.Connect:
 		return serveStorm(h.device, h.clock, spec, at)
+	case topology.Storage:
+		return serveStorage(h.device, h.clock, spec, at)
 	default:
 		return nil, fmt.Errorf("no such operation: %s", spec.Operation)
 	}
@@ -132,6 +134,8 @@ func (h *Host) connect(spec Spec, from netip.Addr, to netip.AddrPort, done func(
 		return run(h.device, h.clock, spec, from, to, done)
 	case topology.Connect:
 		return runStorm(h.device, h.clock, spec, from, to, done)
+	case topology.Storage:
+		return runStorage(h.device, h.clock, spec, from, to, done)
 	default:
 		return nil, fmt.Errorf("no such operation: %s", spec.Operation)
 	}

@@ -50,8 +50,8 @@ type base struct {
 	adapter *instance
 	pd      *provider.PD
 	cq      *provider.CQ
-	regions []*memory // of the whole end, closed when its last connection is
-	maxQPs  uint32    // that the device has for all consumers
+	shared  []closer // what all connections use, closed when the last one is
+	maxQPs  uint32   // that the device has for all consumers
 
 	mu      sync.Mutex            // guards what follows, and all that the end and its sessions have
 	conns   list.List             // of *conn, from the oldest; those being closed, too
@@ -87,7 +87,7 @@ func (b *base) open(needs func(provider.AdapterInfo) []need, entries uint64, dis
 func (b *base) register(bytes []byte, flags provider.MRFlags) (*memory, error) {
 	m, err := register(b.pd, bytes, flags)
 	if err == nil {
-		b.regions = append(b.regions, m)
+		b.shared = append(b.shared, m.mr)
 	}
 	return m, err
 }
@@ -133,9 +133,7 @@ func (b *base) soon() {
 // everything is closed. objects are closed first. b.mu is held.
 func (b *base) end(done func(), objects ...closer) {
 	b.over = true
-	for _, m := range b.regions {
-		objects = append(objects, m.mr)
-	}
+	objects = append(objects, b.shared...)
 	if b.cq != nil {
 		objects = append(objects, b.cq)
 	}
@@ -154,6 +152,8 @@ type conn struct {
 	qp        *provider.QP
 	connector *provider.Connector
 	stage     stage
+	// established: it has been there.
+	established bool
 	// early are completions of what the peer has sent as soon as the connection was there
 	// for it.
 	early []provider.ResultEx
@@ -240,9 +240,9 @@ func (c *conn) accept(connector *provider.Connector, inbound, outbound uint32, p
 	return nil
 }
 
-// receive posts a receive.
-func (c *conn) receive(sge provider.SGE) error {
-	if status := c.qp.Receive(nil, []provider.SGE{sge}); status != provider.StatusSuccess {
+// post posts a receive.
+func (c *conn) post(sge provider.SGE, context any) error {
+	if status := c.qp.Receive(context, []provider.SGE{sge}); status != provider.StatusSuccess {
 		return fmt.Errorf("post receive: %w", status)
 	}
 	return nil
@@ -256,7 +256,7 @@ func (c *conn) decided(what string, status provider.Status) {
 		return
 	}
 	if status == provider.StatusSuccess {
-		c.stage = up
+		c.stage, c.established = up, true
 		c.session.begin()
 		for i := range c.early {
 			if c.stage == up {

@@ -88,14 +88,13 @@ func free(n int) []int {
 
 // advance begins and ends connections, and ends the storm when all is done.
 func (w *storm) advance() {
-	switch {
-	case w.over:
+	if w.over {
 		return
-	case w.broken:
+	}
+	for !w.broken && w.underWay+w.ending < w.spec.Depth && w.step() {
+	}
+	if w.broken {
 		w.dropAll()
-	default:
-		for w.underWay+w.ending < w.spec.Depth && w.step() {
-		}
 	}
 	if now := w.clock.Now(); w.conns.Len() == 0 && (w.broken || w.wanted(now) == 0) {
 		result := w.conclude(now)
@@ -204,7 +203,7 @@ func (a *attempt) prepare(c *conn) error {
 	last := len(a.storm.slots) - 1
 	a.slot, a.storm.slots = a.storm.slots[last], a.storm.slots[:last]
 	_, answer := a.numbers()
-	return c.receive(answer)
+	return c.post(answer, nil)
 }
 
 // numbers is where the number goes from, and comes back to.

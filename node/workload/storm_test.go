@@ -43,6 +43,8 @@ func (l *lab) play(spec Spec, meanwhile func(client, server *Host)) (Result, Ser
 			l.t.Errorf("device %d has %+v", i, usage)
 		}
 	}
+	// Of what a failed test prints, these would be most.
+	l.series, result.Series, result.Histogram = result.Series, nil, nil
 	return *result, *found
 }
 

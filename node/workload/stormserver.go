@@ -48,7 +48,7 @@ func (v *visit) prepare(c *conn) error {
 	v.conn = c
 	last := len(v.harbour.slots) - 1
 	v.slot, v.harbour.slots = v.harbour.slots[last], v.harbour.slots[:last]
-	return c.receive(v.message())
+	return c.post(v.message(), nil)
 }
 
 func (v *visit) message() provider.SGE {

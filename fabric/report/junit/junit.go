@@ -12,82 +12,45 @@
 package junit
 
 import (
-	"encoding/xml"
+	"bufio"
 	"fmt"
 	"io"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/ndklab/ndklab/fabric/report"
 )
 
-// most is how many bytes of text a testcase has: CI systems cut, or refuse, what is larger.
-const most = 64 << 10
-
 type testsuites struct {
-	XMLName  xml.Name    `xml:"testsuites"`
-	Name     string      `xml:"name,attr"`
-	Tests    int         `xml:"tests,attr"`
-	Failures int         `xml:"failures,attr"`
-	Errors   int         `xml:"errors,attr"`
-	Time     seconds     `xml:"time,attr"`
-	Suites   []testsuite `xml:"testsuite"`
+	tests, failures, errors int
+	seconds                 float64
+	suites                  []testsuite
 }
 
 type testsuite struct {
-	Name       string     `xml:"name,attr"`
-	Tests      int        `xml:"tests,attr"`
-	Failures   int        `xml:"failures,attr"`
-	Errors     int        `xml:"errors,attr"`
-	Skipped    int        `xml:"skipped,attr"`
-	Time       seconds    `xml:"time,attr"`
-	Properties []property `xml:"properties>property"`
-	Cases      []testcase `xml:"testcase"`
+	name                             string
+	tests, failures, errors, skipped int
+	seconds                          float64
+	properties                       []property
+	cases                            []testcase
 }
 
-type property struct {
-	Name  string `xml:"name,attr"`
-	Value string `xml:"value,attr"`
-}
+type property struct{ name, value string }
 
-// A testcase's parts are in the order that surefire's schema wants.
 type testcase struct {
-	Name      string   `xml:"name,attr"`
-	Classname string   `xml:"classname,attr"`
-	Time      seconds  `xml:"time,attr"`
-	Failure   *outcome `xml:"failure"`
-	Skipped   *skipped `xml:"skipped"`
-	Error     *outcome `xml:"error"`
-	Output    *text    `xml:"system-out"`
+	classname, name string
+	seconds         float64
+	failure, err    *outcome
+	skipped         string // why; "" if it was not
+	output          string
 }
 
-type outcome struct {
-	Message string `xml:"message,attr"`
-	Type    string `xml:"type,attr"`
-	text
-}
-
-// A text stands in CDATA sections, so that people can read it.
-type text struct {
-	Text string `xml:",cdata"`
-}
-
-type skipped struct {
-	Message string `xml:"message,attr"`
-}
-
-// Seconds have three decimals and no exponent, as the schemas want.
-type seconds float64
-
-func (s seconds) MarshalText() ([]byte, error) {
-	return strconv.AppendFloat(nil, float64(s), 'f', 3, 64), nil
-}
+type outcome struct{ message, kind, text string }
 
 // Write writes a suite, or one run as a suite of one.
 func Write(w io.Writer, s *report.Suite) error {
-	all := testsuites{Name: "ndklab", Time: seconds(s.WallSeconds)}
+	all := testsuites{seconds: s.WallSeconds}
 	for _, r := range s.Labs {
 		suite, err := lab(r)
 		if err != nil {
@@ -98,71 +61,63 @@ func Write(w io.Writer, s *report.Suite) error {
 	for _, file := range s.NotRun {
 		all.add(notRun(file))
 	}
-	if _, err := io.WriteString(w, xml.Header); err != nil {
-		return err
-	}
-	e := xml.NewEncoder(w)
-	e.Indent("", "  ")
-	if err := e.Encode(all); err != nil {
-		return err
-	}
-	_, err := io.WriteString(w, "\n")
-	return err
+	d := document{bufio.NewWriter(w)}
+	d.testsuites(&all)
+	return d.Flush()
 }
 
 func (all *testsuites) add(s testsuite) {
-	for _, c := range s.Cases {
-		s.Tests++
+	for _, c := range s.cases {
+		s.tests++
 		switch {
-		case c.Failure != nil:
-			s.Failures++
-		case c.Error != nil:
-			s.Errors++
-		case c.Skipped != nil:
-			s.Skipped++
+		case c.failure != nil:
+			s.failures++
+		case c.err != nil:
+			s.errors++
+		case c.skipped != "":
+			s.skipped++
 		}
 	}
-	all.Tests, all.Failures, all.Errors = all.Tests+s.Tests, all.Failures+s.Failures, all.Errors+s.Errors
-	all.Suites = append(all.Suites, s)
+	all.tests, all.failures, all.errors = all.tests+s.tests, all.failures+s.failures, all.errors+s.errors
+	all.suites = append(all.suites, s)
 }
 
 // lab is the testsuite of a run.
 func lab(r *report.Run) (testsuite, error) {
-	s := testsuite{Name: xmlText(r.Lab), Time: seconds(r.WallSeconds)}
+	s := testsuite{name: r.Lab, seconds: r.WallSeconds}
 	for _, p := range []property{
 		{"file", r.File}, {"seed", strconv.FormatUint(r.Seed, 10)}, {"started", r.Started}, {"host", r.Host},
 		{"simulated", strconv.FormatBool(r.Simulated)}, {"replay", r.Replay}, {"artifacts", r.Artifacts},
 	} {
-		if p.Value != "" {
-			s.Properties = append(s.Properties, property{p.Name, xmlText(p.Value)})
+		if p.value != "" {
+			s.properties = append(s.properties, p)
 		}
 	}
 	for i := range r.Checks {
-		s.Cases = append(s.Cases, check(&r.Checks[i], r))
+		s.cases = append(s.cases, check(&r.Checks[i], r))
 	}
 	for i := range r.Workloads {
-		s.Cases = append(s.Cases, workload(&r.Workloads[i]))
+		s.cases = append(s.cases, workload(&r.Workloads[i]))
 	}
 	for i, problem := range r.Problems {
-		s.Cases = append(s.Cases, testcase{Name: "problem " + strconv.Itoa(i+1), Error: &outcome{Message: message(problem), Type: "problem", text: text{xmlText(problem)}}})
+		s.cases = append(s.cases, testcase{name: "problem " + strconv.Itoa(i+1), err: &outcome{message(problem), "problem", problem}})
 	}
 	var words strings.Builder
 	if err := report.WriteText(&words, r); err != nil {
 		return testsuite{}, err
 	}
-	whole := testcase{Name: "run", Time: seconds(r.Seconds), Output: &text{xmlText(words.String())}}
-	if !r.Passed && !said(s.Cases) {
-		whole.Error = &outcome{Message: message(r.Failure()), Type: "run"}
+	whole := testcase{name: "run", seconds: r.Seconds, output: words.String()}
+	if !r.Passed && !said(s.cases) {
+		whole.err = &outcome{message(r.Failure()), "run", ""}
 	}
-	s.Cases = append(s.Cases, whole)
+	s.cases = append(s.cases, whole)
 	names := map[string]int{}
-	for i := range s.Cases {
-		c := &s.Cases[i]
-		c.Classname = "ndklab." + s.Name // with a package, by which Jenkins groups
-		c.Name = xmlText(c.Name)
+	for i := range s.cases {
+		c := &s.cases[i]
+		c.classname = "ndklab." + s.name // with a package, by which Jenkins groups
 		// Systems that compare runs know a case by its name.
-		if names[c.Name]++; names[c.Name] > 1 {
-			c.Name += " (" + strconv.Itoa(names[c.Name]) + ")"
+		if names[c.name]++; names[c.name] > 1 {
+			c.name += " (" + strconv.Itoa(names[c.name]) + ")"
 		}
 	}
 	return s, nil
@@ -171,7 +126,7 @@ func lab(r *report.Run) (testsuite, error) {
 // said reports whether any case says that something is wrong.
 func said(cases []testcase) bool {
 	for _, c := range cases {
-		if c.Failure != nil || c.Error != nil {
+		if c.failure != nil || c.err != nil {
 			return true
 		}
 	}
@@ -179,7 +134,7 @@ func said(cases []testcase) bool {
 }
 
 func check(c *report.Check, r *report.Run) testcase {
-	t := testcase{Name: "check " + c.Name}
+	t := testcase{name: "check " + c.Name}
 	if c.Passed {
 		return t
 	}
@@ -191,12 +146,12 @@ func check(c *report.Check, r *report.Run) testcase {
 			words += l.name + l.value + "\n"
 		}
 	}
-	t.Failure = &outcome{Message: message(fmt.Sprintf("expected %s, got %s", c.Expected, c.Got)), Type: "check", text: text{xmlText(words)}}
+	t.failure = &outcome{message(fmt.Sprintf("expected %s, got %s", c.Expected, c.Got)), "check", words}
 	return t
 }
 
 func workload(w *report.Workload) testcase {
-	t := testcase{Name: "workload " + w.Name, Time: seconds(w.Seconds)}
+	t := testcase{name: "workload " + w.Name, seconds: w.Seconds}
 	words := fmt.Sprintf("%s, %s: messages: %d, errors: %d, throughput: %s, %s\n", w.What(), w.Between(), w.Messages, w.Errors, w.Speed(), w.Outcome())
 	if story := w.Story(); story != "" {
 		words += story + "\n"
@@ -206,20 +161,20 @@ func workload(w *report.Workload) testcase {
 		if why == "" {
 			why = w.Outcome()
 		}
-		t.Error = &outcome{Message: message(why), Type: "workload", text: text{xmlText(why + "\n")}}
+		t.err = &outcome{message(why), "workload", why + "\n"}
 	}
 	if w.Output != "" {
 		words += "\n" + w.Output
 	}
-	t.Output = &text{xmlText(words)}
+	t.output = words
 	return t
 }
 
 // notRun is the testsuite of a file that was not run.
 func notRun(file string) testsuite {
-	name := xmlText(filepath.Base(file))
-	return testsuite{Name: name, Properties: []property{{"file", xmlText(file)}},
-		Cases: []testcase{{Name: "run", Classname: "ndklab." + name, Skipped: &skipped{"the suite ended before it was run"}}}}
+	name := filepath.Base(file)
+	return testsuite{name: name, properties: []property{{"file", file}},
+		cases: []testcase{{name: "run", classname: "ndklab." + name, skipped: "the suite ended before it was run"}}}
 }
 
 // message is the first line of text, which CI systems show in lists.
@@ -229,22 +184,5 @@ func message(text string) string {
 	if len(text) > room {
 		text = strings.ToValidUTF8(text[:room], "") + " ..."
 	}
-	return xmlText(text)
-}
-
-// xmlText is text as XML can have it: valid UTF-8 without control characters, and of what is
-// too long the end, where errors are.
-func xmlText(s string) string {
-	if len(s) > most {
-		s = "... " + strings.ToValidUTF8(s[len(s)-most:], "")
-	}
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return r
-		case r < ' ' || r == utf8.RuneError || r == 0xFFFE || r == 0xFFFF || 0x7F <= r && r < 0xA0:
-			return '?'
-		}
-		return r
-	}, s)
+	return text
 }
