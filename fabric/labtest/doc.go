@@ -40,6 +40,9 @@
 // A node that goes down fails the adapter as a machine's end does; to pause a node does not
 // pause the function.
 //
+// Lab.Run and Simulate run the workloads, timeline and checks of a topology: a scenario of
+// a file is a test in one line. Each check is a subtest.
+//
 // Simulate plays a topology in virtual time, in the test's own process: no privileges,
 // milliseconds for minutes, and the same result for the same seed.
 //

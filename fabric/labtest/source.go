@@ -49,23 +49,43 @@ func readFile(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, topology.MaxSize+1))
 }
 
-// parse checks the document. Errors in a topology made in code have the place of the call
-// that each is about.
+// parse checks the document. What it says of a topology made in code has the place of the
+// call that it is about.
 func (d *document) parse(o topology.Options) (*topology.Topology, error) {
 	o.Read = readFile
 	topo, err := topology.ParseWith(o, d.name, []byte(d.text))
+	if err != nil {
+		return nil, d.called(err)
+	}
+	for i := range topo.Checks {
+		if at := d.origin(topo.Checks[i].Place.File, topo.Checks[i].Place.Line); at.file != "" {
+			topo.Checks[i].Place = topology.Place{File: at.file, Line: at.line, Column: 1}
+		}
+	}
+	return topo, nil
+}
+
+// origin is where a line of a topology made in code comes from; the zero origin for others.
+func (d *document) origin(file string, line int) origin {
+	if file != d.name || line < 1 || line > len(d.origins) {
+		return origin{}
+	}
+	return d.origins[line-1]
+}
+
+// called is an error of Parse, with places of calls.
+func (d *document) called(err error) error {
 	var invalid topology.ErrorList
 	if d.origins == nil || !errors.As(err, &invalid) {
-		return topo, err
+		return err
 	}
 	var all []error
 	for _, e := range invalid {
-		if e.File != d.name || e.Line < 1 || e.Line > len(d.origins) || d.origins[e.Line-1].file == "" {
+		if at := d.origin(e.File, e.Line); at.file != "" {
+			all = append(all, fmt.Errorf("%s:%d: %s", at.file, at.line, e.Message))
+		} else {
 			all = append(all, e)
-			continue
 		}
-		at := d.origins[e.Line-1]
-		all = append(all, fmt.Errorf("%s:%d: %s", at.file, at.line, e.Message))
 	}
-	return nil, errors.Join(all...)
+	return errors.Join(all...)
 }

@@ -140,8 +140,10 @@ func TestBuilderErrors(t *testing.T) {
 func TestNames(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"testdata/Pair of 2.ndklab.yaml", "topology", "-", "", strings.Repeat("long-", 20) + ".yaml", "ünï.yaml"} {
-		if name := nameFor(file); topology.CheckName(name) != nil {
-			t.Errorf("%q: %q is no lab's name", file, name)
+		for _, name := range []string{nameOf(file), nameFor(file)} {
+			if topology.CheckName(name) != nil {
+				t.Errorf("%q: %q is no lab's name", file, name)
+			}
 		}
 	}
 	if a, b := nameFor("x"), nameFor("x"); a == b {

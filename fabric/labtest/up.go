@@ -1,6 +1,7 @@
 package labtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,7 +134,7 @@ func Up[S Source](t testing.TB, source S, options ...Option) *Lab {
 	sweep(t)
 
 	l := &Lab{t, &shared{doc: doc, topo: topo, patience: set.patience}}
-	ctx, cancel := l.until(t)
+	ctx, cancel := untilDeadline(t)
 	l.ctx = ctx
 	l.lab, err = lab.Start(ctx, topo, lab.Options{Events: l.events.add})
 	if err != nil {
@@ -172,8 +173,8 @@ const graceTime = 5 * time.Second
 // nextID is a name for a command that no other has.
 func (l *Lab) nextID() string { return fmt.Sprintf("labtest-%d", l.commands.Add(1)) }
 
-// until is a context for all that concerns the lab.
-func (l *Lab) until(t testing.TB) (context.Context, context.CancelFunc) {
+// untilDeadline is a context for all that concerns a lab.
+func untilDeadline(t testing.TB) (context.Context, context.CancelFunc) {
 	if d, ok := t.(interface{ Deadline() (time.Time, bool) }); ok {
 		if at, ok := d.Deadline(); ok {
 			left := time.Until(at)
@@ -230,8 +231,11 @@ func refuse(t testing.TB, set *settings, err error) {
 	t.Skip(text)
 }
 
-// nameFor is a lab name that no other lab of this machine has, of the name of a file.
-func nameFor(file string) string {
+// mostName is how many characters the name of a lab may have.
+const mostName = 40
+
+// nameOf is a lab name like that of a file.
+func nameOf(file string) string {
 	base, _, _ := strings.Cut(filepath.Base(file), ".")
 	base = strings.Trim(strings.Map(func(c rune) rune {
 		switch {
@@ -242,8 +246,12 @@ func nameFor(file string) string {
 		}
 		return '-'
 	}, base), "-")
-	const most = 40 - 9
-	return strings.Trim(fmt.Sprintf("%.*s-%08x", most, base, rand.Uint32()), "-")
+	return strings.Trim(fmt.Sprintf("%.*s", mostName, cmp.Or(base, "lab")), "-")
+}
+
+// nameFor is nameOf with an end that no other lab of this machine has.
+func nameFor(file string) string {
+	return fmt.Sprintf("%.*s-%08x", mostName-9, nameOf(file), rand.Uint32())
 }
 
 var sweeping sync.Once
