@@ -25,7 +25,7 @@ func startAdapter(params *upParams, c clock.Clock, qpError func(provider.QPError
 			return nil, fmt.Errorf("adapter: %w", err)
 		}
 	}
-	var sockets udp.Config
+	sockets := udp.Config{Lazy: true}
 	for _, a := range params.Addresses {
 		sockets.Addresses = append(sockets.Addresses, a.Address)
 		sockets.Interfaces = append(sockets.Interfaces, a.Interface)

@@ -121,8 +121,8 @@ func (a *Agent) start(group *cgroup.Group, stderr *os.File) error {
 	defer theirs.Close()
 
 	attr := &syscall.ProcAttr{
-		Env:   os.Environ(),
-		Files: []uintptr{null.Fd(), log.Fd(), log.Fd(), theirs.Fd()}, // controlFD is the last
+		Env:   withVariables(os.Environ(), map[string]string{"GOMAXPROCS": "1"}), // until there is traffic: see agent.handleTraffic
+		Files: []uintptr{null.Fd(), log.Fd(), log.Fd(), theirs.Fd()},             // controlFD is the last
 		Sys: &syscall.SysProcAttr{
 			Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWNS | unix.CLONE_NEWPID,
 			Setpgid:    true, // for standBack
@@ -330,12 +330,10 @@ func (a *Agent) Exec(ctx context.Context, cmd Command, files ...*os.File) (statu
 	if err := a.Furnish(ctx); err != nil {
 		return 0, err
 	}
-	if len(a.cfg.Env) > 0 {
-		if cmd.Env == nil {
-			cmd.Env = os.Environ()
-		}
-		cmd.Env = withVariables(cmd.Env, a.cfg.Env)
+	if cmd.Env == nil {
+		cmd.Env = os.Environ()
 	}
+	cmd.Env = withVariables(cmd.Env, a.cfg.Env)
 	if cmd.ID == "" {
 		cmd.ID = "#" + strconv.FormatUint(a.nextID.Add(1), 10)
 	}

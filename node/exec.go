@@ -42,9 +42,6 @@ func (a *agent) exec(ctx context.Context, r *control.Request) (any, error) {
 			return nil, control.Errorf(control.Usage, "working directory %s: no such directory", cmd.Dir)
 		}
 	}
-	if cmd.Env == nil {
-		cmd.Env = os.Environ()
-	}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err

@@ -157,6 +157,26 @@ func TestExecWithoutFiles(t *testing.T) {
 	}
 }
 
+// TestExecEnvironment checks that a command has the supervisor's environment, not what
+// the agent has been given for itself.
+func TestExecEnvironment(t *testing.T) {
+	a, _ := started(t, Config{Lab: "l", Name: "n", Env: map[string]string{"OF_THE_NODE": "n"}})
+	for given, want := range map[string]string{"": "-\nn\n", "7": "7\nn\n"} {
+		t.Setenv("GOMAXPROCS", given)
+		if given == "" {
+			os.Unsetenv("GOMAXPROCS")
+		}
+		r, w := pipe(t)
+		if status, err := a.Exec(t.Context(), sh("echo ${GOMAXPROCS--}; echo $OF_THE_NODE"), devNull(t), w); status != 0 || err != nil {
+			t.Fatalf("status %d, %v", status, err)
+		}
+		w.Close()
+		if got, err := io.ReadAll(r); string(got) != want || err != nil {
+			t.Errorf("GOMAXPROCS=%s: %q, %v, want %q", given, got, err, want)
+		}
+	}
+}
+
 // TestExecDescriptors checks that a command gets nothing but its standard files.
 func TestExecDescriptors(t *testing.T) {
 	open, err := unix.Dup(0) // as a careless parent leaves it to its children

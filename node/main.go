@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 
@@ -24,6 +25,7 @@ const controlFD = 3
 type agent struct {
 	lab, name string
 
+	processors  sync.Once      // before the first workload
 	furnishing  sync.Once      // before the first command
 	unfurnished error          // why the node's files are not in place; valid once furnishing is done
 	reaper      *reaper.Reaper // of what commands leave behind
@@ -127,6 +129,10 @@ func (a *agent) handleTraffic(ctx context.Context, r *control.Request) (any, err
 	if t == nil {
 		return nil, errNoAdapter
 	}
+	// An agent starts with one processor for its goroutines. A second has caches, and wakes
+	// threads, of its own: of the start's 3.2 ms of processor time 0.5, and of its 1,180 KiB
+	// of memory 260.
+	a.processors.Do(runtime.SetDefaultGOMAXPROCS)
 	result, ok, err := t.handle(ctx, r)
 	if !ok {
 		return nil, control.Errorf(control.Usage, "unknown request %q", r.Method)

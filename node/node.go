@@ -81,7 +81,7 @@ type Command struct {
 	// up in the PATH of Env.
 	Args []string
 	// Env is the command's whole environment but for the node's own variables; nil is
-	// the agent's, which is the supervisor's.
+	// the supervisor's.
 	Env []string
 	// Dir is the working directory; "" is the agent's, which is the supervisor's.
 	Dir string

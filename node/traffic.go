@@ -18,6 +18,7 @@ const (
 	methodUnserve  = "unserve"  // flowParams -> workload.ServerResult
 	methodRun      = "run"      // runParams -> workload.Result
 	methodStop     = "stop"     // flowParams
+	methodAbort    = "abort"    // abortParams
 	methodProgress = "progress" // -> []workload.Progress
 )
 
@@ -36,6 +37,11 @@ type runParams struct {
 type flowParams struct {
 	Name string
 	Flow int
+}
+
+type abortParams struct {
+	flowParams
+	Reason string
 }
 
 // Serve has the node listen for the client of a workload's flow, until Unserve.
@@ -62,6 +68,12 @@ func (a *Agent) Run(ctx context.Context, spec workload.Spec, from netip.Addr, to
 // begun. A client that does not run is left alone.
 func (a *Agent) StopClient(ctx context.Context, name string, flow int) error {
 	return a.traffic(ctx, methodStop, flowParams{name, flow}, nil)
+}
+
+// AbortClient has Run return at once, with the reason as the result's error unless there
+// is one. A client that does not run is left alone.
+func (a *Agent) AbortClient(ctx context.Context, name string, flow int, reason string) error {
+	return a.traffic(ctx, methodAbort, abortParams{flowParams{name, flow}, reason}, nil)
 }
 
 // Progress says how far the workloads' clients are that run in the node.
@@ -101,6 +113,8 @@ func (t *traffic) handle(ctx context.Context, r *control.Request) (result any, o
 		result, err = t.run(ctx, r)
 	case methodStop:
 		return nil, true, t.stop(r)
+	case methodAbort:
+		return nil, true, t.abort(r)
 	case methodProgress:
 		result = t.host.Progress()
 	default:
@@ -159,6 +173,15 @@ func (t *traffic) stop(r *control.Request) error {
 		return err
 	}
 	t.host.Stop(p.Name, p.Flow)
+	return nil
+}
+
+func (t *traffic) abort(r *control.Request) error {
+	var p abortParams
+	if err := r.Decode(&p); err != nil {
+		return err
+	}
+	t.host.Abort(p.Name, p.Flow, p.Reason)
 	return nil
 }
 

@@ -18,7 +18,7 @@ import (
 
 func captureCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "capture LAB/NODE:IFACE... -w FILE [--filter EXPRESSION] [--snaplen N] [--count N] [--duration TIME] [--ring-size SIZE [--ring-files N]]",
+		Use:   "capture LAB/NODE:IFACE... -w FILE [-t FILE] [--filter EXPRESSION] [--snaplen N] [--count N] [--duration TIME] [--ring-size SIZE [--ring-files N]]",
 		Short: "Record packets of interfaces",
 		Long: `Records what interfaces of a lab send and receive, as pcapng, until Ctrl-C or the
 end of the lab; "-w -" writes to standard output, for Wireshark or tshark to read.
@@ -34,7 +34,9 @@ comment that says what became of it: "dropped: loss", "duplicated", "delayed
 numbers instead of names; it decides on the packets of the wire.
 
 The capture never holds the lab up: what cannot be recorded in time is left out
-and counted, in the summary at the end and in the file.`,
+and counted, in the summary at the end and in the file.
+
+With -t FILE the lab is the file's, and interfaces are named by NODE:IFACE alone.`,
 		Example: `  ndklab capture pair/client:eth0 -w client.pcapng
   ndklab capture pair/client:eth0 -w - | tshark -r - -Y infiniband
   ndklab capture pair/client:eth0 pair/server:eth0 -w both.pcapng --filter 'udp port 4791' --duration 10s
@@ -48,8 +50,15 @@ and counted, in the summary at the end and in the file.`,
 	count := flags.Int64("count", 0, "end after `N` packets; 0: never")
 	duration := flags.Duration("duration", 0, "end after this `TIME`; 0: never")
 	ringSize := flags.String("ring-size", "", "begin another file, FILE_00002 and so on, whenever one has this `SIZE`, such as 10MiB")
+	topologyFlag(cmd)
 	ringFiles := flags.Int("ring-files", 5, "`N` files of a ring stay; the oldest is removed")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		for i, arg := range args {
+			var err error
+			if args[i], err = withFileLab(cmd, arg); err != nil {
+				return err
+			}
+		}
 		labName, interfaces, err := captured(args)
 		if err != nil {
 			return err

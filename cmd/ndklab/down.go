@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/spf13/cobra"
@@ -11,16 +12,18 @@ import (
 
 func downCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "down [LAB|--all] [-t FILE]",
+		Use:     "down [LAB|--all] [-o text|json] [-t FILE]",
 		Aliases: []string{"destroy"},
 		Short:   "Take a lab down",
 		Long: `Takes a lab down: its nodes with everything that runs in them, its links and its
 files. It returns when nothing of the lab is left. --all takes down all labs of
 this user, and is content if there is none. Without either, the lab is that of the
-one *.ndklab.yaml in the current folder.`,
+one *.ndklab.yaml in the current folder. With -o json it prints which labs it has taken
+down.`,
 		Example: `  ndklab down pair
   ndklab down --all`,
 	}
+	output := outputFlag(cmd)
 	topologyFlag(cmd)
 	all := cmd.Flags().Bool("all", false, "all labs of this user")
 	cmd.Args = labOrAll(all)
@@ -44,14 +47,21 @@ one *.ndklab.yaml in the current folder.`,
 			}
 		}
 		var problems error
+		taken := struct {
+			Labs []string `json:"labs"`
+		}{[]string{}}
 		for _, name := range names {
 			if err := down(cmd.Context(), name); err != nil {
 				problems = errors.Join(problems, err)
 				continue
 			}
+			taken.Labs = append(taken.Labs, name)
 			fmt.Fprintf(cmd.ErrOrStderr(), "lab %s is down\n", name)
 		}
-		return problems
+		if len(taken.Labs) == 0 && problems != nil {
+			return problems
+		}
+		return errors.Join(problems, output.print(cmd.OutOrStdout(), taken, func(io.Writer) error { return nil }))
 	}
 	return cmd
 }

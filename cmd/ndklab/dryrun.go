@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
+	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/topology"
 	"github.com/ndklab/ndklab/topology/diff"
 	"github.com/spf13/cobra"
@@ -43,14 +45,25 @@ type dryExternal struct {
 	Addresses []string `json:"addresses"`
 }
 
-// dryRun says what the lab of a file would have.
-func dryRun(cmd *cobra.Command, file string, flags *fileFlags, seed *seedFlag, output format) error {
+// dryRun says what the lab of a file would have, and what would become of one of its
+// name that is up.
+func dryRun(cmd *cobra.Command, file string, flags *fileFlags, seed *seedFlag, reconfigure bool, output format) error {
 	t, err := flags.read(cmd, file)
 	if err != nil {
 		return err
 	}
 	if seed.given {
 		t.Seed, t.HasSeed = seed.value, true
+	}
+	names, err := lab.Up()
+	switch {
+	case err != nil:
+		return err
+	case !slices.Contains(names, t.Name):
+	case reconfigure:
+		fmt.Fprintf(cmd.ErrOrStderr(), "lab %s is up, and would be taken down first\n", t.Name)
+	default:
+		fmt.Fprintf(cmd.ErrOrStderr(), "lab %[1]s is up, and would have to be taken down first, as --reconfigure does; `ndklab apply` changes it\n", t.Name)
 	}
 	return output.print(cmd.OutOrStdout(), newDryLab(t), func(w io.Writer) error {
 		_, err := io.WriteString(w, diff.All(t).String())

@@ -24,7 +24,7 @@ const (
 
 func execCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   execVerb + " [-T] [--all] LAB/NODE -- COMMAND [ARGUMENT...]",
+		Use:   execVerb + " [-T] [--all] [-t FILE] LAB/NODE -- COMMAND [ARGUMENT...]",
 		Short: "Run a command in a node",
 		Long: `Runs a command in a node: in its network, with the caller's files, environment,
 working folder, standard input, output and error. Variables and files that the
@@ -40,6 +40,9 @@ With --all the command runs in all nodes of the lab LAB, side by side and withou
 what it writes has the node's name in front of each line. The exit code is that of the
 first node where it is not 0.
 
+With -t FILE the lab is the file's, and the node is named by NODE alone; with --all by
+nothing.
+
 The exit code is the command's: 128 and the signal's number if one killed it, 127
 if there is no such command, 126 if it cannot be executed. It is 125 if ndklab
 itself failed, and 2 if there is no such lab or node, or the node is down or paused.`,
@@ -48,25 +51,31 @@ itself failed, and 2 if there is no such lab or node, or the node is down or pau
   ndklab exec pair/client -- top
   ndklab exec --all pair -- ip route
   ndklab exec pair/client -- sh -c 'ss -uln'
+  ndklab exec -t examples/pair.ndklab.yaml client -- ip address
   ndklab exec pair/server -- ndklab rping -s -a 10.0.0.2`,
 	}
 	cmd.Flags().SetInterspersed(false) // what follows the node is the command's
 	plain := noTTYFlag(cmd)
 	all := cmd.Flags().Bool("all", false, "in all nodes of a lab")
-	cmd.Args = func(_ *cobra.Command, args []string) error {
-		target, command, inAll := execArguments(args, *all)
+	topologyFlag(cmd)
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		target, command, inAll := execArguments(cmd, args, *all)
 		switch {
 		case inAll && (len(command) == 0 || strings.Contains(target, "/")):
-			return misuse("exec --all takes LAB and a command")
+			return misuse("exec --all takes LAB and a command, or -t FILE and a command")
 		case inAll:
 			return nil
 		case len(command) == 0:
-			return misuse("exec takes LAB/NODE and a command")
+			return misuse("exec takes LAB/NODE and a command, or -t FILE, NODE and a command")
 		}
-		return isNode(target)
+		return isNode(cmd, target)
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		target, command, inAll := execArguments(args, *all)
+		target, command, inAll := execArguments(cmd, args, *all)
+		target, err := withFileLab(cmd, target)
+		if err != nil {
+			return err
+		}
 		if inAll {
 			return runInAll(cmd, target, command)
 		}
@@ -76,12 +85,12 @@ itself failed, and 2 if there is no such lab or node, or the node is down or pau
 }
 
 // execArguments takes exec's arguments apart. No command is called --all, so it may
-// stand behind the lab as well.
-func execArguments(args []string, all bool) (target string, command []string, inAll bool) {
-	if len(args) == 0 {
-		return "", nil, all
+// stand behind the lab as well. With -t and --all there is no target.
+func execArguments(cmd *cobra.Command, args []string, all bool) (target string, command []string, inAll bool) {
+	command = args
+	if len(args) > 0 && !(all && cmd.Flags().Changed("topology")) {
+		target, command = args[0], args[1:]
 	}
-	target, command = args[0], args[1:]
 	if len(command) > 0 && command[0] == "--all" {
 		command, all = command[1:], true
 	}
@@ -94,14 +103,6 @@ func execArguments(args []string, all bool) (target string, command []string, in
 // noTTYFlag adds --no-tty.
 func noTTYFlag(cmd *cobra.Command) *bool {
 	return cmd.Flags().BoolP("no-tty", "T", false, "no terminal of its own for the command")
-}
-
-// isNode is an error if arg does not have the form of LAB/NODE.
-func isNode(arg string) error {
-	if labName, nodeName, ok := strings.Cut(arg, "/"); !ok || labName == "" || nodeName == "" || strings.Contains(nodeName, "/") {
-		return misuse("%q is no node, expected LAB/NODE", arg)
-	}
-	return nil
 }
 
 // runIn runs a command in the node that target, LAB/NODE, names, with our standard

@@ -9,11 +9,13 @@ import (
 
 func shellCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   shellVerb + " LAB/NODE [--shell PATH] [-T]",
+		Use:   shellVerb + " LAB/NODE [--shell PATH] [-T] [-t FILE]",
 		Short: "Run a shell in a node",
 		Long: `Runs a shell in a node, as exec runs any command: the one that SHELL names, or sh.
 Its prompt begins with the node's name, unless the shell's own files set another:
-bash, dash and busybox do as they are told.`,
+bash, dash and busybox do as they are told.
+
+With -t FILE the lab is the file's, and the node is named by NODE alone.`,
 		Example: `  ndklab shell pair/client
   ndklab shell pair/client --shell /bin/sh
   echo 'ip route' | ndklab shell pair/client`,
@@ -21,11 +23,12 @@ bash, dash and busybox do as they are told.`,
 			if err := arguments(1, 1, "one node")(cmd, args); err != nil {
 				return err
 			}
-			return isNode(args[0])
+			return isNode(cmd, args[0])
 		},
 	}
 	shell := cmd.Flags().String("shell", "", "the shell's `PATH`, instead of $SHELL")
 	plain := noTTYFlag(cmd)
+	topologyFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		path := *shell
 		if path == "" {
@@ -34,7 +37,11 @@ bash, dash and busybox do as they are told.`,
 		if path == "" {
 			path = "sh"
 		}
-		return runIn(cmd, args[0], []string{path}, withPrompt(os.Environ(), args[0]), *plain)
+		target, err := withFileLab(cmd, args[0])
+		if err != nil {
+			return err
+		}
+		return runIn(cmd, target, []string{path}, withPrompt(os.Environ(), target), *plain)
 	}
 	return cmd
 }

@@ -58,6 +58,33 @@ func fileLab(cmd *cobra.Command) (string, error) {
 	return t.Name, nil
 }
 
+// isNode is an error if arg does not have the form of LAB/NODE or, with -t, of NODE.
+func isNode(cmd *cobra.Command, arg string) error {
+	labName, node, given := strings.Cut(arg, "/")
+	expected := "LAB/NODE"
+	if cmd.Flags().Changed("topology") {
+		labName, node, given = "that of -t", arg, true
+		expected = "NODE, since -t gives the lab"
+	}
+	if !given || labName == "" || node == "" || strings.Contains(node, "/") {
+		return misuse("%q is no node, expected %s", arg, expected)
+	}
+	return nil
+}
+
+// withFileLab puts the lab of -t, if that is given, in front of what names something
+// in it; "" names the lab.
+func withFileLab(cmd *cobra.Command, name string) (string, error) {
+	labName, err := fileLab(cmd)
+	switch {
+	case err != nil || labName == "":
+		return name, err
+	case name == "":
+		return labName, nil
+	}
+	return labName + "/" + name, nil
+}
+
 // topologyFlag adds -t, which stands for the lab in the first argument.
 func topologyFlag(cmd *cobra.Command) *string {
 	return cmd.Flags().StringP("topology", "t", "", "the lab is that of this `FILE`, and no argument")

@@ -51,7 +51,7 @@ one that goes on. --dry-run says what the lab would have, and makes nothing.
 			return err
 		}
 		if *dry {
-			return dryRun(cmd, file, flags, seed, *output)
+			return dryRun(cmd, file, flags, seed, *reconfigure, *output)
 		}
 		sweep(cmd)
 		l, _, err := start(cmd, file, flags, seed, logs, *reconfigure)

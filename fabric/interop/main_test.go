@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/provider"
@@ -30,13 +31,18 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// programTime is how long one of our programs may take. It is less than commandTime,
+// so that a program that hangs says where.
+const programTime = 10 * time.Minute
+
 // ours runs a program with the adapter of the node that it is in.
 func ours(args []string) error {
 	program := programs[args[0]]
 	if program == nil {
 		return fmt.Errorf("no program has the name %s", args[0])
 	}
-	ctx := context.Background()
+	ctx, cancel := context.WithTimeout(context.Background(), programTime)
+	defer cancel()
 	device, err := lease.Open(ctx)
 	if err != nil {
 		return err

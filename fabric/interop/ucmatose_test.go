@@ -171,10 +171,25 @@ func callUcmatose(ctx context.Context, adapter *provider.Adapter, server netip.A
 		if err := e.receive(ctx); err != nil {
 			return err
 		}
-		if err := e.send(ctx); err != nil {
-			return err
+		// The server disconnects when it has all messages. If its last acknowledgement was
+		// lost, nobody repeats that, and the requests stay pending (NDK-DISC-03).
+		sending, stop := context.WithCancel(ctx)
+		defer stop()
+		go func() {
+			select {
+			case <-e.over:
+			case <-ctx.Done():
+			}
+			stop()
+		}()
+		sent := e.send(sending)
+		if sent != nil && sending.Err() == nil {
+			return sent
 		}
-		<-e.over
+		<-sending.Done()
+		if ctx.Err() != nil {
+			return fmt.Errorf("wait for the server to disconnect: %w", errors.Join(ctx.Err(), sent))
+		}
 		return nil
 	})
 }

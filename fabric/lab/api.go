@@ -67,30 +67,18 @@ func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error
 		s.watch(r.Conn, params.From)
 		return nil, nil
 	}
+	if s.present.Load() == nil {
+		return nil, s.checkReady()
+	}
+	if result, ok, err := s.handleLook(ctx, r); ok {
+		return result, err
+	}
 	if err := s.checkReady(); err != nil {
 		return nil, err
 	}
 	switch r.Method {
-	case methodInspect:
-		return s.inspect(ctx)
-	case methodExternals:
-		return s.InspectExternals(ctx)
 	case methodRun:
-		return s.run(ctx)
-	case methodExec:
-		return s.exec(ctx, r)
-	case methodSignal:
-		return nil, s.signal(ctx, r)
-	case methodCapture:
-		return nil, s.capture(ctx, r)
-	case methodNodes:
-		return answered(ctx, s, r, inspect)
-	case methodAdapter:
-		return answered(ctx, s, r, adapters)
-	case methodConnections:
-		return answered(ctx, s, r, s.connections)
-	case methodNames:
-		return NamesOf(s.topo), nil
+		return s.run(ctx, r)
 	case methodAwait:
 		return s.await(ctx, r)
 	case methodEnable:
@@ -105,6 +93,37 @@ func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error
 	return s.handleLinks(ctx, r)
 }
 
+// handleLook answers those who look at the lab and into its nodes; ok is false if r asks
+// for something else. They may do so from when all is built, while nodes are still waited
+// for: to see why, for instance, one does not become healthy.
+func (s *Supervisor) handleLook(ctx context.Context, r *control.Request) (result any, ok bool, err error) {
+	switch r.Method {
+	case methodInspect:
+		result, err = s.inspect(ctx)
+	case methodExternals:
+		result, err = s.InspectExternals(ctx)
+	case methodExec:
+		result, err = s.exec(ctx, r)
+	case methodSignal:
+		err = s.signal(ctx, r)
+	case methodCapture:
+		err = s.capture(ctx, r)
+	case methodNodes:
+		result, err = answered(ctx, s, r, inspect)
+	case methodAdapter:
+		result, err = answered(ctx, s, r, adapters)
+	case methodConnections:
+		result, err = answered(ctx, s, r, s.connections)
+	case methodLinks:
+		result, err = s.showLinks(ctx, r)
+	case methodNames:
+		result = NamesOf(s.topo)
+	default:
+		return nil, false, nil
+	}
+	return result, true, err
+}
+
 func (s *Supervisor) checkReady() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,10 +134,13 @@ func (s *Supervisor) checkReady() error {
 }
 
 func (s *Supervisor) info() Info {
-	if s.checkReady() != nil {
+	if s.present.Load() == nil {
 		return Info{Lab: s.name, State: Starting}
 	}
 	info := Info{Lab: s.name, State: Ready, Seed: s.topo.Seed, Nodes: len(s.topo.Nodes), Links: len(s.links), Up: s.Since().Seconds()}
+	if s.checkReady() != nil {
+		info.State = Starting
+	}
 	for _, n := range s.nodes {
 		switch n.status().State {
 		case nodeDown:
@@ -139,7 +161,11 @@ func (s *Supervisor) inspect(ctx context.Context) (*Inspection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Inspection{Lab: s.name, Seed: s.topo.Seed, State: Ready, Nodes: s.InspectNodes(ctx), Links: links, Externals: externals, Unfinished: s.standing().Unfinished}, nil
+	state := Ready
+	if s.checkReady() != nil {
+		state = Starting
+	}
+	return &Inspection{Lab: s.name, Seed: s.topo.Seed, State: state, Nodes: s.InspectNodes(ctx), Links: links, Externals: externals, Unfinished: s.standing().Unfinished}, nil
 }
 
 func (s *Supervisor) exec(ctx context.Context, r *control.Request) (any, error) {

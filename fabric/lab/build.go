@@ -17,6 +17,7 @@ func (s *Supervisor) build(ctx context.Context, params startParams, files []*os.
 	s.segments = segments(s.topo)
 	s.place = place{dir: params.StateDir, name: s.name}
 	s.named = params.Privileged
+	s.dir = params.Dir
 	if err := s.openExternalDir(); err != nil {
 		return err
 	}
@@ -43,11 +44,15 @@ func (s *Supervisor) build(ctx context.Context, params startParams, files []*os.
 		{"log of decisions", func(ctx context.Context) error { return s.openLogs(ctx, params, files) }},
 		{"connect the links", s.connectLinks},
 		{"spanning tree", s.growTrees},
-		{"the nodes are not ready", s.readyNodes},
 	} {
 		if err := step.do(ctx); err != nil {
 			return fmt.Errorf("%s: %w", step.what, err)
 		}
+	}
+	// From here on others may look at the lab, and into its nodes.
+	s.present.Store(s.roster)
+	if err := s.readyNodes(ctx); err != nil {
+		return fmt.Errorf("the nodes are not ready: %w", err)
 	}
 	return s.beReady()
 }
@@ -65,7 +70,6 @@ func (s *Supervisor) beReady() error {
 			return fmt.Errorf("node %s: %s", s.nodes[i].spec.Name, l.reason)
 		}
 	}
-	s.present.Store(s.roster)
 	s.ready = time.Now()
 	s.mu.Unlock()
 	s.Publish(Event{Kind: LabReady, Text: "all nodes are ready"})

@@ -57,11 +57,9 @@ func (l *Lab) Heal(ctx context.Context) (links []string, err error) {
 	return links, err
 }
 
-// handleLinks answers requests about links.
+// handleLinks answers requests to change links, or send probes over them.
 func (s *Supervisor) handleLinks(ctx context.Context, r *control.Request) (any, error) {
 	switch r.Method {
-	case methodLinks:
-		return s.showLinks(ctx, r)
 	case methodSet, methodReset:
 		return nil, s.set(ctx, r)
 	case methodLink:

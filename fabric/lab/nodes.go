@@ -3,10 +3,8 @@ package lab
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"runtime"
 	"slices"
 	"sync"
@@ -39,7 +37,7 @@ type nodeState struct {
 	reviver reviver
 
 	mu   sync.Mutex // guards what follows
-	life *life      // the present one, or the last; never nil once the lab is ready
+	life *life      // the present one, or the last; never nil once the lab is built
 	// restarts is how often the node was started again, whether or not it came up.
 	restarts int
 	paused   bool // its processes are stopped
@@ -117,7 +115,7 @@ func (s *Supervisor) startNodes(ctx context.Context) error {
 // segments is known beforehand, unless it is outside the lab.
 func (s *Supervisor) nodeConfig(spec *topology.Node) node.Config {
 	cfg := node.Config{
-		Lab: s.name, Name: spec.Name, Seed: s.seed("node " + spec.Name), Adapter: spec.Adapter,
+		Lab: s.name, Name: spec.Name, Seed: s.topo.SeedOf("node " + spec.Name), Adapter: spec.Adapter,
 		Forwards: spec.Kind == topology.Router, Routes: spec.Routes, PIDLimit: spec.PIDs != 0,
 		Env: spec.Setup.Env, Files: spec.Setup.Files, Hosts: s.hosts,
 	}
@@ -135,17 +133,6 @@ func (s *Supervisor) nodeConfig(spec *topology.Node) node.Config {
 		cfg.Interfaces = append(cfg.Interfaces, face)
 	}
 	return cfg
-}
-
-// seed derives the seed of one part of the lab from the lab's, so that it depends
-// on no other part.
-func (s *Supervisor) seed(part string) uint64 {
-	h := fnv.New64a()
-	var seed [8]byte
-	binary.LittleEndian.PutUint64(seed[:], s.topo.Seed)
-	h.Write(seed[:]) // a hash.Hash never fails
-	h.Write([]byte(part))
-	return h.Sum64()
 }
 
 // linkNodes makes every link and, as soon as a node has all of its own, configures its
@@ -222,6 +209,7 @@ const answerTime = time.Second
 // The states of a node.
 const (
 	nodeReady  = "ready"
+	nodeStarts = "starting" // as the lab does, which waits for the node
 	nodeDown   = "down"
 	nodePaused = "paused"
 	nodeMute   = "unresponsive" // its agent does not answer
@@ -263,12 +251,18 @@ func ask(ctx context.Context, nodes []*labNode, request func(ctx context.Context
 func (s *Supervisor) InspectNodes(ctx context.Context) []report.Node {
 	agents := inspect(ctx, s.nodes)
 	ports, err := s.network.Ports()
+	starting := s.checkReady() != nil
 	nodes := make([]report.Node, 0, len(s.topo.Nodes))
 	for i := range s.topo.Nodes {
 		sw := s.switches[s.topo.Nodes[i].Name]
 		if sw == nil {
 			nodes = append(nodes, agents[0])
 			agents = agents[1:]
+			if n := s.byName[nodes[i].Name]; starting && nodes[i].State == nodeReady {
+				if doing := n.current().progress.at(); doing != "" {
+					nodes[i].State, nodes[i].Reason = nodeStarts, doing
+				}
+			}
 			continue
 		}
 		nodes = append(nodes, sw.inspect(s.topo, ports))

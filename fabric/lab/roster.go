@@ -9,7 +9,7 @@ import (
 )
 
 // A roster is who is in the lab at a time: its nodes and links, each with what the
-// topology says of it. From when the lab is ready it is never changed: a change of the
+// topology says of it. From when the lab is built it is never changed: a change of the
 // lab makes another one, in which those that stay have the same state.
 type roster struct {
 	topo       *topology.Topology
@@ -32,7 +32,7 @@ func (s *Supervisor) now() *Supervisor {
 	if present := s.present.Load(); present != nil {
 		return &Supervisor{s.core, present}
 	}
-	return s // it is still starting
+	return s // it is still being built
 }
 
 // as is a node as it is in the lab that s sees; nil if it is not in it any more. Who has

@@ -59,6 +59,13 @@ func (p *progress) begin(doing string) {
 	p.doing = doing
 }
 
+// at is what the node is at, "" if that is nothing.
+func (p *progress) at() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.doing
+}
+
 // until waits until is reports true of a node, or an error. That the node is down is
 // one, however far it had come, unless it is still to begin.
 func (n *labNode) until(ctx context.Context, l *life, is func(p *progress) (ok bool, err error)) error {
@@ -194,7 +201,7 @@ func brief(command string) string {
 // shell runs a command in a node, and returns its exit status and the last lines that
 // it wrote. All of them go to the log, if that is not nil.
 func shell(ctx context.Context, agent *node.Agent, command string, log io.Writer) (status int, last []string, err error) {
-	out, w, err := newTranscript(log, "node "+agent.Name()+": ")
+	out, w, err := newTranscript(log, "node "+agent.Name()+": ", lastLines)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -268,10 +275,7 @@ func (s *Supervisor) waiting() string {
 	var texts []string
 	others := 0
 	for _, n := range s.nodes {
-		p := n.current().progress
-		p.mu.Lock()
-		doing := p.doing
-		p.mu.Unlock()
+		doing := n.current().progress.at()
 		switch {
 		case doing == "":
 		case len(texts) == most:

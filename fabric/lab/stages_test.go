@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -270,6 +271,64 @@ func TestGiveUpWaiting(t *testing.T) {
 	if rest := remains(t, topo.Name); rest != "" {
 		t.Errorf("left behind: %s", rest)
 	}
+}
+
+// A lab that waits for its nodes can be looked at, and into its nodes, which may be what
+// it waits for.
+func TestLookWhileWaiting(t *testing.T) {
+	topo := ring(uniqueName(t), 3)
+	gate := t.TempDir() + "/go"
+	topo.Nodes[0].Setup = topology.Setup{Exec: commands(topology.Configured, "mkfifo "+gate+" && read line <"+gate)}
+	topo.Nodes[1].Setup = topology.Setup{WaitFor: []topology.Wait{{Node: "n0", Stage: topology.Executed}}}
+	ctx := testContext(t)
+	looked := make(chan error, 1)
+	go func() { looked <- lookInto(ctx, topo.Name, gate) }()
+	l, err := Start(ctx, topo, Options{})
+	if err != nil {
+		t.Fatal(errors.Join(err, <-looked))
+	}
+	defer l.Close()
+	if err := <-looked; err != nil {
+		t.Error(err)
+	}
+	if i, err := l.Inspect(ctx); err != nil || i.State != Ready || i.Nodes[0].State != nodeReady {
+		t.Errorf("%+v, %v", i, err)
+	}
+}
+
+// lookInto looks at a lab that waits for its node n0 until somebody writes into a pipe, and
+// has n0 do that.
+func lookInto(ctx context.Context, name, gate string) error {
+	p, err := placeOf(name)
+	if err != nil {
+		return err
+	}
+	var l *Lab
+	var i *Inspection
+	err = repeat(ctx, func() (bool, error) {
+		if l == nil {
+			if l, _ = open(ctx, p, testTime); l == nil {
+				return false, nil // it is not there yet
+			}
+		}
+		i, _ = l.Inspect(ctx)
+		return i != nil && strings.HasPrefix(i.Nodes[0].Reason, "runs ") && i.Nodes[1].Reason != "", nil
+	})
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if i.State != Starting || i.Nodes[0].State != nodeStarts || i.Nodes[1].Reason != "waits for n0 to be executed" || i.Nodes[2].State != nodeReady || len(i.Links) != 3 {
+		return fmt.Errorf("a lab that waits is %+v", i)
+	}
+	if _, err := l.Run(ctx); err == nil || !strings.Contains(err.Error(), "still starting") {
+		return fmt.Errorf("a run of a lab that waits: %v", err)
+	}
+	status, err := l.Exec(ctx, "n0", node.Command{Args: []string{"sh", "-c", "echo >" + gate}})
+	if err == nil && status != 0 {
+		err = fmt.Errorf("status %d", status)
+	}
+	return err
 }
 
 // Health that changes while the lab is up is an event each time.

@@ -44,6 +44,7 @@ type core struct {
 	// What follows is set by build, before the lab is ready, and not changed
 	// afterwards.
 	place     place
+	dir       string // the working folder of the scenario's programs
 	named     bool   // externals get names for ip netns
 	hosts     string // the file that stands for /etc/hosts in nodes; "": the host's does
 	network   *link.Network
@@ -57,7 +58,7 @@ type core struct {
 
 	over chan struct{} // closed when reason is set
 
-	present atomic.Pointer[roster] // nil before the lab is ready; changed by who has applying
+	present atomic.Pointer[roster] // nil before all of the lab is built; changed by who has applying
 
 	mu       sync.Mutex // guards what follows
 	running  *run       // the last one that began

@@ -22,8 +22,8 @@ func WriteJSONLine(w io.Writer, v any) error {
 // NDIS, in their order there, then the transport's.
 func WriteCounters(w io.Writer, nodes []Node) error {
 	p := newPage(w)
-	p.matrix("NDIS counter", ndisNames(), nodes, ndis)
-	p.matrix("transport counter", transportNames(nodes), nodes, transport)
+	p.matrix("NDIS counter", NDISNames(), nodes, ndis)
+	p.matrix("transport counter", TransportNames(nodes), nodes, transport)
 	p.trouble(nodes)
 	return p.flush()
 }
@@ -32,7 +32,9 @@ func WriteCounters(w io.Writer, nodes []Node) error {
 func ndis(n *Node) map[string]uint64      { return n.Counters }
 func transport(n *Node) map[string]uint64 { return n.Transport }
 
-func ndisNames() []string {
+// NDISNames are the names of the counters of an adapter, in the order of
+// NDIS_NDK_PERFORMANCE_COUNTERS.
+func NDISNames() []string {
 	names := make([]string, len(nodeCounters))
 	for i, c := range nodeCounters {
 		names[i] = c.name
@@ -40,8 +42,8 @@ func ndisNames() []string {
 	return names
 }
 
-// transportNames are the names that any of the nodes has, sorted.
-func transportNames(nodes []Node) []string {
+// TransportNames are the names of the transport's counters that any of the nodes has, sorted.
+func TransportNames(nodes []Node) []string {
 	all := map[string]bool{}
 	for i := range nodes {
 		for name := range nodes[i].Transport {
@@ -80,7 +82,7 @@ func (p *page) matrix(title string, names []string, nodes []Node, of func(*Node)
 				columnWidth = max(columnWidth, len(cells[i]))
 			}
 			total += len(gap) + columnWidth
-			if taken > 0 && total > width {
+			if taken > 0 && total > p.width {
 				break
 			}
 			t.columns = append(t.columns, column{title: plain(n.Name), right: true})
@@ -164,13 +166,13 @@ func WriteChanges(w io.Writer, c *Changes) error {
 	p.section()
 	when := fmt.Sprintf("%s, in %s s", c.Time.Format("15:04:05.000"), strconv.FormatFloat(c.Seconds, 'f', 3, 64))
 	var names []string
-	for _, name := range ndisNames() {
+	for _, name := range NDISNames() {
 		if counted(c.Nodes, name, ndis) {
 			names = append(names, name)
 		}
 	}
 	var below []string
-	for _, name := range transportNames(c.Nodes) {
+	for _, name := range TransportNames(c.Nodes) {
 		if counted(c.Nodes, name, transport) {
 			below = append(below, name)
 		}

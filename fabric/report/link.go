@@ -134,8 +134,8 @@ func (p *page) links(links []Link) {
 		return
 	}
 	t := table{columns: []column{
-		{title: "link", wraps: true}, {title: "engine"}, {title: "packets", right: true}, {title: "bytes", right: true},
-		{title: "dropped", right: true}, {title: "lost", right: true}, {title: ""},
+		{title: "link", wraps: true}, {title: "engine"}, {title: "packets\nbytes", right: true},
+		{title: "dropped\nlost", right: true}, {title: ""},
 		{title: "delay", right: true}, {title: "jitter", right: true}, {title: "loss", right: true}, {title: "rate", right: true},
 	}}
 	for _, l := range links {
@@ -144,7 +144,7 @@ func (p *page) links(links []Link) {
 			engine += "\n" + l.State
 		}
 		for end, d := range l.Directions {
-			row := []string{l.direction(end), engine, count(d.Packets), Size(d.Bytes), count(d.Dropped), count(d.Lost)}
+			row := []string{l.direction(end), engine, count(d.Packets) + "\n" + Size(d.Bytes), count(d.Dropped) + "\n" + count(d.Lost)}
 			row = append(row, beside([]string{"asked", "achieved"}, d.Asked.cells(given), d.Achieved.cells(nil))...)
 			t.add(row...)
 		}
@@ -161,13 +161,13 @@ func (p *page) linkStories(links []Link) {
 			p.line("")
 			first = false
 		}
-		for _, line := range paragraph(lead+": ", text) {
+		for _, line := range p.wrapped(lead+": ", text) {
 			p.line(in(line))
 		}
 	}
 	for _, l := range links {
 		for end := range l.Directions {
-			if story := l.Directions[end].story(); story != "" {
+			if story := l.Directions[end].Story(); story != "" {
 				tell(l.direction(end), story, func(line string) string { return line })
 			}
 		}
@@ -193,8 +193,8 @@ const usualQueue = 16 << 10 // bytes
 
 var usualLateness = Lateness{P50: 30, P99: 150}
 
-// story is what there is to say of a direction besides its line in the table.
-func (d *Direction) story() string {
+// Story is what there is to say of a direction besides its line in the table.
+func (d *Direction) Story() string {
 	var parts []string
 	for _, c := range []struct {
 		n     uint64

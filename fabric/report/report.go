@@ -31,6 +31,11 @@ type Run struct {
 	Replay string `json:"replay,omitempty"`
 	// Artifacts is the folder in which the evidence of a run that failed is; "" if there is none.
 	Artifacts string `json:"artifacts,omitempty"`
+	// File is the topology file, where a suite has run it.
+	File string `json:"file,omitempty"`
+	// Attempts is how often a suite ran it, this one included; Flaky: it has failed before.
+	Attempts int  `json:"attempts,omitempty"`
+	Flaky    bool `json:"flaky,omitempty"`
 	// Recorded is the log of the link engine's decisions; null if there is none.
 	Recorded *Recorded `json:"recorded,omitempty"`
 
@@ -42,7 +47,7 @@ type Run struct {
 // A NodeState is a node's name and state.
 type NodeState struct {
 	Name   string `json:"name"`
-	State  string `json:"state"`            // ready, down, paused or unresponsive
+	State  string `json:"state"`            // ready, starting (as the lab does), down, paused or unresponsive
 	Reason string `json:"reason,omitempty"` // why it is not ready
 }
 
@@ -67,6 +72,7 @@ type Node struct {
 	Limits    *Limits           `json:"limits"`             // null: none in force
 	Usage     *Usage            `json:"usage"`              // null: not measured, as of nodes without limits
 	Health    *Health           `json:"health,omitempty"`   // of a node that has a healthcheck and is not down
+	InUse     *InUse            `json:"in_use,omitempty"`   // of a host's adapter, when a run is over of which a check is about that
 }
 
 // A Health is what a node's healthcheck says.

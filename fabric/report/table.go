@@ -6,9 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// width is how many columns a report may take, unless its values cannot be
-// made to fit.
-const width = 120
+// How many columns a text may take, unless its values cannot be made to fit.
+const (
+	width    = 120
+	runWidth = 100 // of a run's report: what the logs of CI systems show
+)
 
 // gap is what stands between two columns.
 const gap = "  "
@@ -31,19 +33,19 @@ type column struct {
 
 func (t *table) add(cells ...string) {
 	for i, c := range cells {
-		cells[i] = plain(c)
+		cells[i] = plain(bounded(c, mostOfCell))
 	}
 	t.rows = append(t.rows, cells)
 }
 
-// lines lays the table out, each line without trailing spaces. first is how many
-// of them are titles.
-func (t *table) lines() (lines []string, titles int) {
+// lines lays the table out in so many columns, each line without trailing spaces.
+// titles is how many of them are titles.
+func (t *table) lines(width int) (lines []string, titles int) {
 	head := make([][]string, len(t.columns))
 	for i, c := range t.columns {
 		head[i] = strings.Split(c.title, "\n")
 	}
-	widths := t.widths()
+	widths := t.widths(width)
 	lines = t.line(head, widths, true)
 	titles = len(lines)
 	for _, row := range t.rows {
@@ -64,7 +66,7 @@ func (t *table) lines() (lines []string, titles int) {
 
 // widths are the columns' widths: as wide as their cells, but for those that
 // wrap, from the left, when the table is too wide.
-func (t *table) widths() []int {
+func (t *table) widths(width int) []int {
 	widths := make([]int, len(t.columns))
 	sum := len(gap) * (len(t.columns) - 1)
 	for i, c := range t.columns {

@@ -22,12 +22,15 @@ func WriteJSON(w io.Writer, v any) error {
 // has NO_COLOR.
 func WriteText(w io.Writer, r *Run) error {
 	p := newPage(w)
+	p.width = runWidth
 	p.workloads(r.Workloads)
+	p.happenings(r.Events)
 	p.nodes(r.Nodes)
 	p.links(r.Links)
 	p.recorded(r.Recorded)
 	p.checks(r.Checks)
 	p.problems(r.Problems)
+	p.evidence(r)
 	p.verdict(r)
 	return p.flush()
 }
@@ -37,10 +40,13 @@ func WriteText(w io.Writer, r *Run) error {
 type page struct {
 	*bufio.Writer
 	paint   paint
+	width   int // columns
 	started bool
 }
 
-func newPage(w io.Writer) *page { return &page{Writer: bufio.NewWriter(w), paint: paintFor(w)} }
+func newPage(w io.Writer) *page {
+	return &page{Writer: bufio.NewWriter(w), paint: paintFor(w), width: width}
+}
 
 func (p *page) flush() error { return p.Flush() }
 
@@ -58,7 +64,7 @@ func (p *page) section() {
 // table writes a table as a section of its own.
 func (p *page) table(t *table) {
 	p.section()
-	lines, titles := t.lines()
+	lines, titles := t.lines(p.width)
 	for i, line := range lines {
 		if i < titles {
 			line = p.paint.bold(line)
@@ -67,62 +73,17 @@ func (p *page) table(t *table) {
 	}
 }
 
-func (p *page) workloads(workloads []Workload) {
-	if len(workloads) == 0 {
-		return
-	}
-	t := table{columns: []column{
-		{title: "workload", wraps: true}, {title: "from -> to", wraps: true}, {title: "operation"},
-		{title: "messages", right: true}, {title: "bytes", right: true}, {title: "throughput", right: true},
-		{title: "latency\nmin", right: true}, {title: "p50", right: true}, {title: "p99", right: true}, {title: "max", right: true},
-		{title: "result"},
-	}}
-	for _, w := range workloads {
-		throughput, latency := "-", []string{"-", "-", "-", "-"}
-		if w.Messages > 0 {
-			throughput = Rate(w.Gbps)
-			for i, us := range []float64{w.Latency.Min, w.Latency.P50, w.Latency.P99, w.Latency.Max} {
-				latency[i] = Duration(us)
-			}
-		}
-		t.add(w.Name, w.From+" -> "+w.To, w.Operation+" "+Size(w.Size), count(w.Messages), Size(w.Bytes), throughput,
-			latency[0], latency[1], latency[2], latency[3], w.result())
-	}
-	p.table(&t)
-	for _, w := range workloads {
-		if w.Error != "" {
-			p.paragraph(w.Name+": ", w.Error)
-		}
-	}
-}
-
-// result is the workload's outcome in two words.
-func (w *Workload) result() string {
-	switch {
-	case w.Errors == 1:
-		return "1 error"
-	case w.Errors > 0:
-		return count(w.Errors) + " errors"
-	case w.Error != "":
-		return "failed"
-	case w.Verified:
-		return "verified"
-	default:
-		return "no errors"
-	}
-}
-
 // paragraph writes text of any length behind a lead, indented and wrapped.
 func (p *page) paragraph(lead, text string) {
-	for _, line := range paragraph(lead, text) {
+	for _, line := range p.wrapped(lead, text) {
 		p.line(line)
 	}
 }
 
-func paragraph(lead, text string) []string {
+func (p *page) wrapped(lead, text string) []string {
 	const indent = "  "
-	text = strings.ReplaceAll(strings.TrimSpace(plain(lead+text)), "\n", "; ")
-	lines := wrap(text, width-2*len(indent))
+	text = strings.ReplaceAll(strings.TrimRight(plain(bounded(lead+text, mostOfParagraph)), " \n"), "\n", "; ")
+	lines := wrap(text, p.width-2*len(indent))
 	for i, line := range lines {
 		if i > 0 {
 			line = indent + line
@@ -147,12 +108,36 @@ func (p *page) checks(checks []Check) {
 		t.add(c.Name, c.Expected, c.Got, verdict)
 	}
 	p.verdicts(&t)
+	first := true
+	for i := range checks {
+		if c := &checks[i]; !c.Passed {
+			if first {
+				p.line("")
+				first = false
+			}
+			for _, line := range p.wrapped("FAIL "+c.Name+": ", c.failure()) {
+				p.line(p.paint.red(line))
+			}
+			if c.Where != "" {
+				p.paragraph("  look at: ", c.Where)
+			}
+		}
+	}
+}
+
+// failure is what a check that failed expected and got, and where it is written.
+func (c *Check) failure() string {
+	text := "expected " + c.Expected + ", got " + c.Got
+	if c.At != "" {
+		text += " (" + c.At + ")"
+	}
+	return text
 }
 
 // verdicts writes a table whose last column says FAIL of what has failed.
 func (p *page) verdicts(t *table) {
 	p.section()
-	lines, titles := t.lines()
+	lines, titles := t.lines(p.width)
 	for i, line := range lines {
 		switch {
 		case i < titles:
@@ -175,7 +160,7 @@ func (p *page) recorded(r *Recorded) {
 		if r.Error == "" {
 			text += "came too fast to be written"
 		} else {
-			text += "could not be written: " + r.Error
+			text += "could not be written: " + plain(bounded(r.Error, mostOfCell))
 		}
 	}
 	p.line(text)
@@ -192,19 +177,64 @@ func (p *page) problems(problems []string) {
 	}
 }
 
-// verdict writes the last line.
+// mostEvents is how many events a report for people has; the JSON form has them all.
+const mostEvents = 30
+
+// happenings are the events of a run; of many, the first and the last ones.
+func (p *page) happenings(events []Happening) {
+	if len(events) == 0 {
+		return
+	}
+	t := table{columns: []column{{title: "at", right: true}, {title: "event"}, {title: "what happened", wraps: true}}}
+	left := max(0, len(events)-mostEvents)
+	for i := range events {
+		switch from := mostEvents / 2; {
+		case left == 0 || i < from || i >= from+left:
+			e := &events[i]
+			t.add(fmt.Sprintf("%.3f s", e.At), e.Kind, e.Text)
+		case i == from:
+			t.add("", "...", plural(left, "event")+" between these")
+		}
+	}
+	p.table(&t)
+}
+
+// evidence is where to find what is left of the run, and how to have it again.
+func (p *page) evidence(r *Run) {
+	if r.Artifacts == "" && (r.Replay == "" || r.Passed) {
+		return
+	}
+	p.section()
+	if r.Artifacts != "" {
+		p.line(plain("evidence: " + r.Artifacts))
+	}
+	if r.Replay != "" {
+		p.line(plain("replay:   " + r.Replay))
+	}
+}
+
+// verdict writes the last lines. The verdict itself is where the last one begins.
 func (p *page) verdict(r *Run) {
 	p.section()
-	which := fmt.Sprintf("lab %s, seed %d, %s", r.Lab, r.Seed, Duration(r.Seconds*1e6))
+	which := fmt.Sprintf("lab %s, seed %d, %s", plain(r.Lab), r.Seed, Duration(r.Seconds*1e6))
+	if r.Simulated {
+		which += " simulated"
+	}
 	if r.Passed {
 		p.line(p.paint.green("PASS") + ": " + which)
 		return
 	}
-	p.line(p.paint.red("FAIL") + ": " + r.failure() + " (" + which + ")")
+	for i, line := range wrap("FAIL: "+r.Failure()+" ("+which+")", p.width-2) {
+		if i == 0 {
+			p.line(p.paint.red("FAIL") + strings.TrimPrefix(line, "FAIL"))
+		} else {
+			p.line("  " + line)
+		}
+	}
 }
 
-// failure says in a few words why the run has not passed.
-func (r *Run) failure() string {
+// Failure says in a few words why a run has not passed.
+func (r *Run) Failure() string {
 	checks, workloads := 0, 0
 	for _, c := range r.Checks {
 		if !c.Passed {
@@ -230,6 +260,24 @@ func (r *Run) failure() string {
 		return "the run was not completed"
 	}
 	return strings.Join(parts, ", ")
+}
+
+// How many characters a text may have that a program or a peer may have made. What is cut is
+// in the JSON form.
+const (
+	mostOfCell      = 600
+	mostOfParagraph = 4000
+)
+
+// bounded is the beginning of a text.
+func bounded(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most]) + " ..."
+	}
+	return text
 }
 
 func plural(n int, noun string) string {

@@ -296,7 +296,7 @@ func TestStory(t *testing.T) {
 		"8 overtook others (asked 1 %, achieved 8.00 %)":                                              {Reordered: 8, Asked: Quality{Reorder: n(0.01)}, Achieved: Quality{Reorder: n(0.08)}},
 		"7 overtook others by reorder or jitter (asked 1 %, achieved 8.00 %)":                         {Reordered: 7, Asked: Quality{Reorder: n(0.01), JitterUS: n(5)}, Achieved: Quality{Reorder: n(0.08)}},
 	} {
-		if got := d.story(); got != want {
+		if got := d.Story(); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

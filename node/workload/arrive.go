@@ -121,9 +121,7 @@ func (l *lane) finishIn(now time.Duration, m *message, slot uint64) {
 	l.finished++
 	w.unfinished--
 	w.ready.push(l)
-	if now > w.step.from {
-		w.quiet.broken(now)
-	}
+	w.quiet.broken(now)
 	if m.index < l.counted {
 		return // it had completed on the connection before
 	}

@@ -14,6 +14,7 @@ type completions struct {
 	clock   clock.Clock
 	polling bool
 	cq      *provider.CQ
+	timer   clock.Timer // for the next looks, when polling
 	// take handles what is there. It returns how much that was, and whether the end is over,
 	// after which it is not called again.
 	take func() (n int, over bool)
@@ -30,20 +31,32 @@ func (c *completions) notified(any, provider.Status) {
 	}
 }
 
-// begin is called once, when there is something to wait for.
+// begin is called once, when there is something to wait for, with the lock held that take
+// takes.
 func (c *completions) begin() {
 	if c.polling {
-		c.clock.Go(c.poll)
+		c.timer = c.clock.AfterFunc(0, c.poll)
 		return
 	}
 	c.cq.Arm(provider.NotifyAny)
 }
 
-// poll looks until the end is over, and lets everybody else run in between. Where no time
-// passes between two looks, as in a simulation, there is nothing to be seen by looking:
-// then it waits to be told, which is no later.
+// How polling goes on in real time.
+const (
+	// pollLooks is how often it looks before it pauses, with everybody else running in
+	// between.
+	pollLooks = 16
+	// pollPause is for the sake of Go's scheduler, which asks the kernel for packets that
+	// have arrived when there is nothing else to run.
+	pollPause = time.Microsecond
+)
+
+// poll looks, and has itself called again, until the end is over. Where no time passes
+// between two looks, as in a simulation, there is nothing to be seen by looking: then it
+// waits to be told, which is no later.
 func (c *completions) poll() {
-	for last := time.Duration(-1); ; runtime.Gosched() {
+	last := time.Duration(-1)
+	for range pollLooks {
 		n, over := c.take()
 		now := c.clock.Now()
 		switch {
@@ -54,5 +67,7 @@ func (c *completions) poll() {
 			return
 		}
 		last = now
+		runtime.Gosched()
 	}
+	c.timer.Reset(pollPause)
 }

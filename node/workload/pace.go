@@ -5,7 +5,7 @@ import "time"
 // A pace holds a client to a rate of payload.
 type pace struct {
 	rate uint64        // bits per second; 0: no limit
-	due  time.Duration // when the next message may be posted
+	due  time.Duration // when the next message may be posted, if there is a limit
 }
 
 // paceSlack is how far a client may be behind its rate and make up for it: timers of a

@@ -42,11 +42,11 @@ func (w *stream) pump() {
 
 // wake has more be posted later.
 func (w *stream) wake(d time.Duration) {
-	if w.timer != nil {
-		w.timer.Reset(d)
+	if w.alarm != nil {
+		w.alarm.Reset(d)
 		return
 	}
-	w.timer = w.clock.AfterFunc(d, func() {
+	w.alarm = w.clock.AfterFunc(d, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.pump()
@@ -93,6 +93,7 @@ func (l *lane) post(now time.Duration) provider.Status {
 	if status := l.request(m); status != provider.StatusSuccess {
 		return status
 	}
+	w.attend()
 	w.pace.spend(now, m.size)
 	l.next++
 	if !first {
@@ -103,14 +104,19 @@ func (l *lane) post(now time.Duration) provider.Status {
 	if !m.warm {
 		w.step.posted++
 	}
-	if w.unfinished == 0 {
-		w.quiet.since = max(now, w.step.from)
-	}
 	w.unfinished++
 	if w.spec.announces() {
 		w.unreleased++
 	}
 	return provider.StatusSuccess
+}
+
+// attend has the silence begin no earlier than there was something to do. With nothing in
+// flight that is since the next message is due. It is called before there is.
+func (w *stream) attend() {
+	if w.unfinished == 0 {
+		w.quiet.since = max(w.quiet.since, w.pace.due)
+	}
 }
 
 // size is that of the lane's next message.

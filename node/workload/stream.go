@@ -36,7 +36,7 @@ type stream struct {
 	started    bool          // all have
 	ready      queue         // lanes that may post
 	pace       pace          // when
-	timer      clock.Timer   // for that; nil before it is first needed
+	alarm      clock.Timer   // for that; nil before it is first needed
 	sizes      []uint64      // of a sweep, and of any other workload that one; those that are to be done
 	step       tally         // of the first of sizes
 	total      tally         // of those that are done
@@ -143,7 +143,7 @@ func (w *stream) beginStep() {
 	now := w.clock.Now()
 	from := now + w.spec.WarmUp
 	w.step = tally{size: w.sizes[0], from: from, last: from}
-	w.pace.due = now
+	w.pace.due, w.quiet.since = now, from
 	for i := range w.lanes {
 		w.ready.push(&w.lanes[i])
 	}
@@ -232,11 +232,12 @@ func (w *stream) mistake(now time.Duration, text string) {
 func (w *stream) end() {
 	w.ending = true
 	now := w.clock.Now()
-	if w.timer != nil {
-		w.timer.Stop()
+	if w.alarm != nil {
+		w.alarm.Stop()
 	}
 	if w.started {
-		if w.unfinished > 0 {
+		if w.broken {
+			w.attend()
 			w.quiet.broken(now)
 		}
 		w.step.errors += w.unfinished

@@ -43,7 +43,7 @@ func TestEveryKind(t *testing.T) {
 		if got.Messages != count || got.Completed != count || got.Errors != 0 || got.Error != "" || found.Error != "" || found.Mismatches != 0 {
 			r.Errorf("client %+v, server %+v", got, found)
 		}
-		if verified := spec.Conclude(&got, found); verified != spec.Verify || got.Errors != 0 {
+		if verified := spec.Conclude(&got, found); verified != spec.Verify {
 			r.Errorf("verified: %v, %+v, %+v", verified, got, found)
 		}
 		if got.Connections != uint64(max(1, spec.QPs)) || got.Reconnects != 0 || got.Retried != 0 {

@@ -34,12 +34,12 @@ func (t *tally) step() (Step, error) {
 // A silence is the longest time in which nothing completed while there was something to
 // do.
 type silence struct {
-	since   time.Duration // when there began to be something to do, or something completed
+	since   time.Duration // when something completed or, if later, there began to be something to do
 	longest time.Duration
 }
 
 // broken ends a silence, or finds that it lasts still.
 func (s *silence) broken(now time.Duration) {
 	s.longest = max(s.longest, now-s.since)
-	s.since = now
+	s.since = max(s.since, now)
 }

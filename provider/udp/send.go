@@ -18,7 +18,7 @@ import (
 const (
 	// firstPort is the first of the source ports that RoCEv2 uses for entropy
 	// (roce.md 1). They are divided into ranges, one per socket: eight spread
-	// flows well enough, and each costs some 5 us when a node starts.
+	// flows well enough, and each costs some 5 us and 4 KiB of the kernel.
 	firstPort      = 0xC000
 	sourcePortBits = 3
 	sourcePorts    = 1 << sourcePortBits
@@ -57,27 +57,51 @@ type sender struct {
 
 // SourcePort is the UDP source port, 0xC000 to 0xFFFF, that a flow from a local
 // address is to use, and 0 if the carrier has no such address. Equal hashes give
-// equal ports.
+// equal ports. It may open a socket (Config.Lazy); if that fails, the flow shares
+// the port of others, as do flows of equal hashes.
 func (c *Carrier) SourcePort(local netip.Addr, hash uint32) uint16 {
+	i := hash * 2654435769 >> (32 - sourcePortBits) // Fibonacci hashing: neighbours go apart
+	c.mu.RLock()
 	ports := c.ports[local]
-	if ports == nil {
-		return 0
+	port := uint16(0)
+	if ports != nil {
+		port = ports[i]
 	}
-	return ports[hash*2654435769>>(32-sourcePortBits)] // Fibonacci hashing: neighbours go apart
+	c.mu.RUnlock()
+	if ports == nil || port != 0 {
+		return port
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ports[i] == 0 && (c.closed || c.openSender(local, i) != nil) {
+		return ports[0]
+	}
+	return ports[i]
 }
 
-// openSenders opens the sockets that send from a local address.
-func (c *Carrier) openSenders(local netip.Addr) error {
-	ports := new([sourcePorts]uint16)
-	for i := range ports {
-		s, port, err := openSender(local, uint16(firstPort+i*portRange))
-		if err != nil {
+// openSenders opens the sockets that send from a local address, or but the first of
+// them.
+func (c *Carrier) openSenders(local netip.Addr, lazy bool) error {
+	c.ports[local] = new([sourcePorts]uint16)
+	for i := range uint32(sourcePorts) {
+		if err := c.openSender(local, i); err != nil {
 			return err
 		}
-		ports[i] = port
-		c.senders[netip.AddrPortFrom(local, port)] = s
+		if lazy {
+			break
+		}
 	}
-	c.ports[local] = ports
+	return nil
+}
+
+// openSender opens the i-th of the sockets that send from a local address.
+func (c *Carrier) openSender(local netip.Addr, i uint32) error {
+	s, port, err := openSender(local, uint16(firstPort+i*portRange))
+	if err != nil {
+		return err
+	}
+	c.ports[local][i] = port
+	c.senders[netip.AddrPortFrom(local, port)] = s
 	return nil
 }
 

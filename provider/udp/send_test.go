@@ -104,6 +104,49 @@ func TestSourcePorts(t *testing.T) {
 	}
 }
 
+// TestLazy has senders opened when flows ask for their ports. Those whose ports
+// others have all share the first one.
+func TestLazy(t *testing.T) {
+	const taken = 2 // the range of ports in which none is free
+	local, port := netip.MustParseAddr("127.0.0.1"), uint16(firstPort+taken*portRange)
+	for i := range uint16(portRange) {
+		other, err := net.ListenPacket("udp4", netip.AddrPortFrom(local, port+i).String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+	}
+	from, err := Open(Config{Addresses: []netip.Addr{local}, Lazy: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeLater(t, from)
+	if n := len(from.senders); n != 1 {
+		t.Errorf("%d senders before there is a flow, want 1", n)
+	}
+	to := open(t, "127.0.0.2")
+	arrived := newCollector()
+	to.Listen(arrived)
+	ports := map[uint16]bool{}
+	for hash := range uint32(256) {
+		flow := roce.Flow{Local: local, Remote: to.Addresses()[0], SourcePort: from.SourcePort(local, hash)}
+		ports[flow.SourcePort] = true
+		packets := []roce.Packet{acknowledgement(hash)}
+		mustSend(t, from, flow, packets)
+		if d := diff(wants(t, flow, packets), arrived.take(t, 1)); d != "" {
+			t.Errorf("want (-), got (+):\n%s", d)
+		}
+	}
+	if len(ports) != sourcePorts-1 || len(from.senders) != sourcePorts-1 || !ports[firstPort] {
+		t.Errorf("ports %v of %d senders, want %d with %#x", ports, len(from.senders), sourcePorts-1, firstPort)
+	}
+	for p := range ports {
+		if p >= port && p < port+portRange {
+			t.Errorf("port %#x is somebody else's", p)
+		}
+	}
+}
+
 func TestSendThatCannotBe(t *testing.T) {
 	c := open(t, "127.0.0.1")
 	flow := flowBetween(c, c, 0)

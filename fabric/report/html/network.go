@@ -1,0 +1,173 @@
+package html
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/ndklab/ndklab/fabric/report"
+)
+
+// links has a row for each direction of each link: what was asked, and below it what was achieved.
+func (s *sheet) links() group {
+	if len(s.Links) == 0 {
+		return nil
+	}
+	t := &table{name: "Links, as asked and as achieved", columns: []column{{title: "from → to"}, {title: "engine"}, {title: "packets", number: true}, {title: "bytes", number: true},
+		{title: "dropped", number: true}, {title: "lost", number: true}, {title: "figures"}, {title: "delay", number: true}, {title: "jitter", number: true},
+		{title: "loss", number: true}, {title: "rate", number: true}, {title: "delays"}}}
+	for i := range s.Links {
+		l := &s.Links[i]
+		engine := group{text(bounded(l.Engine, longName))}
+		if l.State != "up" {
+			engine = append(engine, el("div", el("strong", class("bad"), text(bounded(l.State, longName)))))
+		}
+		for end := range l.Directions {
+			d := &l.Directions[end]
+			var mark group
+			if end == 0 {
+				mark = group{id(s.at.link(i))}
+			}
+			cells := []group{cell(text(bounded(l.Endpoints[end], longName) + " → " + bounded(l.Endpoints[1-end], longName))), cell(engine...), cell(number(d.Packets)),
+				cell(text(report.Size(d.Bytes))), cell(number(d.Dropped)), cell(number(d.Lost)), cell(el("div", class("asked"), text("asked")), el("div", text("achieved")))}
+			cells = append(cells, quality(&d.Asked, &d.Achieved)...)
+			t.row(mark, append(cells, delays(d.Delays))...)
+			if story := d.Story(); story != "" {
+				t.across("", text(bounded(story, longText)))
+			}
+			for _, o := range d.Overruns {
+				t.across("bad", text("overrun: "+bounded(o.String(), longText)))
+			}
+		}
+	}
+	return group{t.element()}
+}
+
+// quality is delay, jitter, loss and rate, asked and achieved.
+func quality(asked, achieved *report.Quality) []group {
+	var cells []group
+	for _, v := range []struct {
+		asked, achieved *float64
+		format          func(float64) string
+	}{
+		{asked.DelayUS, achieved.DelayUS, report.Duration}, {asked.JitterUS, achieved.JitterUS, report.Duration},
+		{asked.Loss, achieved.Loss, report.Percent}, {asked.RateGbps, achieved.RateGbps, report.Rate},
+	} {
+		form := func(p *float64) text {
+			if p == nil {
+				return "–"
+			}
+			return text(v.format(*p))
+		}
+		cells = append(cells, cell(el("div", class("asked"), form(v.asked)), el("div", form(v.achieved))))
+	}
+	return cells
+}
+
+// delays is a small picture of a histogram.
+func delays(bars []report.Delays) group {
+	if len(bars) < 2 {
+		return nil
+	}
+	most := uint64(1)
+	for _, b := range bars {
+		most = max(most, b.Packets)
+	}
+	const width, height = 120, 28
+	step := width / float64(len(bars))
+	var path strings.Builder
+	for i, b := range bars {
+		up := height * float64(b.Packets) / float64(most)
+		fmt.Fprintf(&path, "M%.1f %dv%.1fh%.1fv%.1fz", float64(i)*step, height, -up, step*0.85, up)
+	}
+	about := fmt.Sprintf("Histogram of delay, from %s to %s", report.Duration(bars[0].FromUS), report.Duration(bars[len(bars)-1].FromUS))
+	return group{
+		el("svg", class("histogram"), attr("role", "img"), attr("aria-label", about), attr("viewBox", fmt.Sprintf("0 0 %d %d", width, height)),
+			attr("width", strconv.Itoa(width)), attr("height", strconv.Itoa(height)), attr("preserveAspectRatio", "none"),
+			el("title", text(about)), el("path", attr("d", path.String()))),
+		el("div", class("note range"), el("span", text(report.Duration(bars[0].FromUS))), el("span", text(report.Duration(bars[len(bars)-1].FromUS))))}
+}
+
+// counters are the nodes, and their counters at the end and, folded, at each of the timeline's snapshots.
+func (s *sheet) counters() group {
+	if len(s.Nodes) == 0 {
+		return nil
+	}
+	t := &table{name: "Nodes", tall: true, columns: []column{{title: "node"}, {title: "kind"}, {title: "state"}, {title: "restarts", number: true}, {title: "addresses"}}}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		state := group{text(bounded(n.InWords(), longText))}
+		if n.State != "ready" {
+			state = group{el("strong", append(group{class("bad"), text("✗ ")}, state...)...)}
+		}
+		t.row(group{id(s.at.node(i))}, cell(text(bounded(n.Name, longName))), cell(text(bounded(n.Kind, longName))), cell(state...),
+			cell(number(n.Restarts)), addresses(n))
+	}
+	body := group{t.element()}
+	body = append(body, matrices(s.Nodes, "at the end")...)
+	for _, name := range byName(s.Snapshots) {
+		if tables := matrices(s.Snapshots[name], "of snapshot "+bounded(name, longName)); tables != nil {
+			body = append(body, el("details", append(group{el("summary", text("Snapshot "+bounded(name, longName)))}, tables...)...))
+		}
+	}
+	return body
+}
+
+func addresses(n *report.Node) group {
+	var g group
+	for _, a := range n.Addresses {
+		g = append(g, el("div", text(bounded(a, longName))))
+	}
+	return g
+}
+
+// matrices are two tables of counters, which have a row for each that is not 0 everywhere.
+func matrices(nodes []report.Node, when string) group {
+	var hosts []int
+	for i := range nodes {
+		if len(nodes[i].Counters)+len(nodes[i].Transport) > 0 {
+			hosts = append(hosts, i)
+		}
+	}
+	var body group
+	for _, set := range []struct {
+		title string
+		names []string
+		of    func(*report.Node) map[string]uint64
+	}{
+		{"NDIS counter", report.NDISNames(), func(n *report.Node) map[string]uint64 { return n.Counters }},
+		{"transport counter", report.TransportNames(nodes), func(n *report.Node) map[string]uint64 { return n.Transport }},
+	} {
+		t := &table{name: set.title + "s " + when, columns: []column{{title: set.title}, {title: "all nodes", number: true}}}
+		for _, i := range hosts {
+			t.columns = append(t.columns, column{title: bounded(nodes[i].Name, longName), number: true})
+		}
+		var zero []string
+		for _, name := range set.names {
+			sum := uint64(0)
+			cells := []group{cell(el("code", text(bounded(name, longName)))), nil}
+			for _, i := range hosts {
+				value, known := set.of(&nodes[i])[name]
+				sum += value
+				if known {
+					cells = append(cells, cell(number(value)))
+				} else {
+					cells = append(cells, cell(text("–")))
+				}
+			}
+			if sum == 0 {
+				zero = append(zero, bounded(name, longName))
+				continue
+			}
+			cells[1] = cell(el("strong", number(sum)))
+			t.add(cells...)
+		}
+		if len(t.rows) > 0 {
+			body = append(body, t.element())
+		}
+		if len(zero) > 0 && len(hosts) > 0 {
+			body = append(body, el("p", class("note"), text("0 everywhere: "+strings.Join(zero, ", "))))
+		}
+	}
+	return body
+}
