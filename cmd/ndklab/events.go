@@ -196,14 +196,7 @@ func (ew *eventWriter) write(labName string, e *lab.Event) {
 	if ew.err != nil {
 		return
 	}
-	r := &report.Event{Lab: labName, Time: e.Time, Seconds: e.At.Seconds(), Kind: e.Kind, Node: e.Node, Link: e.Link,
-		Workload: e.Workload, Lost: e.Lost, Text: e.Text}
-	if e.QP != nil {
-		r.QP = &report.QPError{QPN: e.QP.Number, Reason: e.QP.Reason, More: e.QP.More}
-		if e.QP.Remote.IsValid() {
-			r.QP.Remote = e.QP.Remote.String()
-		}
-	}
+	r := e.Report(labName)
 	if ew.output == json {
 		ew.err = written(report.WriteJSONLine(ew.w, r))
 	} else {

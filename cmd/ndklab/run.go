@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -16,19 +17,44 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// runFlags are the flags of run.
+type runFlags struct {
+	output      *format
+	seed        *seedFlag
+	logs        *logFlags
+	files       *fileFlags
+	reconfigure *bool
+	keep        *bool
+	reports     *reportFlags
+	artifacts   *string
+	suite       *suiteFlags
+	simulate    *bool
+}
+
 func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "run [FILE|-|LAB] [-o text|json] [--seed N] [--keep] [--name NAME] [--reconfigure] [--node-filter NODES] [--record FILE] [--replay FILE]",
-		Short: "Run a topology's workloads and report",
+		Use: `run [FILE|-|LAB] [-o text|json] [--seed N] [--junit FILE] [--html FILE] [--artifacts DIR] [--keep] [--name NAME] [--reconfigure] [--node-filter NODES] [--record FILE] [--replay FILE] [--simulate]
+  ndklab run DIR|FILE... [-j N] [--shard I/N] [--retries N] [--fail-fast] [--count N] [--seed N] [-o text|json] [--junit FILE] [--html FILE] [--artifacts DIR] [--simulate]`,
+		Short: "Run a topology's workloads and report, or a suite of them",
 		Long: `Builds the lab of a topology file, runs its workloads and timeline, holds the
 results against its checks, takes the lab down and prints a report, which ends
 with PASS or FAIL. The exit code is 1 if a check or a workload failed.
 
+With a folder or several files, runs a suite: every file, and every *.ndklab.yaml in
+the folder and those in it. The report is a line for each, what has failed, and the
+verdict. ` + suiteHelp + `
+
+A run that fails leaves its evidence in ndklab-artifacts/LAB-SEED: ` + evidenceHelp + `
+The command that repeats the run is there and at the end of the report. A run that
+passes leaves nothing.
+
 With the name of a lab that is up, runs the workloads of the file it was made
 from there, and leaves it up. An argument that ends in .yaml or .yml, has a slash
-or is the name of a file is a file.
+or is the name of a file or folder is one.
 
-Ctrl-C takes the lab down.
+` + simulateHelp + `
+
+Ctrl-C takes the lab down. A suite then reports what it has.
 
 ` + fileHelp + ` --reconfigure takes down a lab of that name that is up first.
 
@@ -41,53 +67,42 @@ Ctrl-C takes the lab down.
   ndklab generate ring --nodes 4 | ndklab run -
   ndklab run examples/pair.ndklab.yaml --record decisions.log
   ndklab run examples/pair.ndklab.yaml --replay decisions.log
-  ndklab up examples/pair.ndklab.yaml && ndklab run pair`,
-		Args: arguments(0, 1, "one file or lab"),
+  ndklab up examples/pair.ndklab.yaml && ndklab run pair
+  ndklab run examples/pair.ndklab.yaml --simulate
+  ndklab run tests -j 2 --junit out.xml --html out.html
+  ndklab run tests --shard 1/4 --retries 1        on the first of four machines
+  ndklab run tests/flap.ndklab.yaml --count 100 --fail-fast`,
 	}
-	output := outputFlag(cmd)
-	seed := newSeedFlag(cmd)
-	logs := newLogFlags(cmd)
-	flags := newFileFlags(cmd)
-	reconfigure := reconfigureFlag(cmd)
-	keep := cmd.Flags().Bool("keep", false, "leave the lab up afterwards")
+	f := &runFlags{
+		output: outputFlag(cmd), seed: newSeedFlag(cmd), logs: newLogFlags(cmd), files: newFileFlags(cmd),
+		reconfigure: reconfigureFlag(cmd),
+		keep:        cmd.Flags().Bool("keep", false, "leave the lab up afterwards"),
+		reports:     newReportFlags(cmd),
+		artifacts:   cmd.Flags().String("artifacts", "ndklab-artifacts", "where runs that fail leave their evidence, a `DIR`"),
+		suite:       newSuiteFlags(cmd),
+		simulate:    cmd.Flags().Bool("simulate", false, "play it in virtual time, without a lab"),
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		sweep(cmd)
-		arg, err := fileArgument(cmd, args, "one file or lab")
-		if err != nil {
-			return err
+		if !*f.simulate {
+			sweep(cmd)
 		}
-		do := func() (*report.Run, error) {
-			l, show, err := start(cmd, arg, flags, seed, logs, *reconfigure)
+		if len(args) == 0 && !f.suite.given(cmd) {
+			file, err := fileArgument(cmd, args, "one file or lab")
 			if err != nil {
-				return nil, err
+				return err
 			}
-			return runNew(cmd.Context(), l, show, *keep)
+			args = []string{file}
 		}
-		if !isFile(arg) {
-			switch {
-			case seed.given:
-				return misuse("--seed is for a file, and %s is none: a lab that is up has its seed already", arg)
-			case logs.given():
-				return misuse("--record and --replay are for a file, and %s is none: a lab that is up has its links already", arg)
-			case flags.given() || *reconfigure:
-				return misuse("--name, --node-filter and --reconfigure are for a file, and %s is none", arg)
-			}
-			do = func() (*report.Run, error) { return runLab(cmd, arg) }
-		}
-		begin := time.Now()
-		result, err := do()
-		if err != nil {
+		if err := f.reports.check(); err != nil {
 			return err
 		}
-		result.WallSeconds = time.Since(begin).Seconds()
-		err = output.print(cmd.OutOrStdout(), result, func(w io.Writer) error { return report.WriteText(w, result) })
-		if err != nil && !errors.Is(err, unix.EPIPE) {
-			return err
+		if *f.simulate && (f.logs.given() || *f.keep || *f.reconfigure) {
+			return misuse("--record, --replay, --keep and --reconfigure are for labs, and --simulate makes none")
 		}
-		if !result.Passed {
-			return exitStatus(exitFailed)
+		if len(args) != 1 || isFolder(args[0]) || f.suite.given(cmd) {
+			return runSuite(cmd, args, f)
 		}
-		return nil
+		return runOne(cmd, args[0], f)
 	}
 	return cmd
 }
@@ -101,11 +116,76 @@ func isFile(arg string) bool {
 	return err == nil && !info.IsDir()
 }
 
-// runNew runs a lab that was made for it to its end.
-func runNew(ctx context.Context, l *lab.Lab, show *progress, keep bool) (*report.Run, error) {
-	result, err := l.Run(ctx)
-	if err == nil && keep {
-		if err = l.Release(ctx); err == nil {
+func isFolder(arg string) bool {
+	info, err := os.Stat(arg)
+	return err == nil && info.IsDir()
+}
+
+// runOne runs a file, or a lab that is up, and prints its report.
+func runOne(cmd *cobra.Command, arg string, f *runFlags) error {
+	do := func() (*report.Run, error) { return runFile(cmd, arg, f) }
+	if !isFile(arg) {
+		switch {
+		case *f.simulate:
+			return misuse("--simulate takes a file, and %s is none", arg)
+		case f.seed.given:
+			return misuse("--seed is for a file, and %s is none: a lab that is up has its seed already", arg)
+		case f.logs.given():
+			return misuse("--record and --replay are for a file, and %s is none: a lab that is up has its links already", arg)
+		case f.files.given() || *f.reconfigure:
+			return misuse("--name, --node-filter and --reconfigure are for a file, and %s is none", arg)
+		}
+		do = func() (*report.Run, error) { return runLab(cmd, arg) }
+	} else if *f.simulate {
+		do = func() (*report.Run, error) { return runSimulated(cmd, arg, f) }
+	}
+	begin := time.Now()
+	result, err := do()
+	if err != nil {
+		return err
+	}
+	result.WallSeconds = time.Since(begin).Seconds()
+	// What cannot be written must not hide the verdict, nor the verdict what cannot be written.
+	unwritten := f.reports.write(&report.Suite{Passed: result.Passed, Labs: []*report.Run{result}, WallSeconds: result.WallSeconds})
+	err = f.output.print(cmd.OutOrStdout(), result, func(w io.Writer) error { return report.WriteText(w, result) })
+	if !result.Passed {
+		if *f.output == json && result.Replay != "" {
+			fmt.Fprintf(cmd.ErrOrStderr(), "evidence: %s\nreplay:   %s\n", result.Artifacts, result.Replay)
+		}
+		if err == nil || errors.Is(err, unix.EPIPE) {
+			tell(cmd.ErrOrStderr(), unwritten, exitUnable)
+			return exitStatus(exitFailed)
+		}
+		return errors.Join(err, unwritten)
+	}
+	return errors.Join(err, unwritten)
+}
+
+// runFile builds the lab of a file and runs it to its end.
+func runFile(cmd *cobra.Command, file string, f *runFlags) (*report.Run, error) {
+	text, err := readText(cmd.Context(), file)
+	if err != nil {
+		return nil, err
+	}
+	t, err := f.files.parse(cmd, text, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.seed.settle(t, cmd.ErrOrStderr()); err != nil {
+		return nil, err
+	}
+	l, show, err := startTopology(cmd, file, t, f.logs, *f.reconfigure)
+	if err != nil {
+		return nil, err
+	}
+	e := &evidence{topology: text, folder: evidenceFolder(*f.artifacts, t.Name, t.Seed)}
+	if file == standardInput { // what came there is in the folder
+		file = filepath.Join(e.folder, topologyCopy)
+	}
+	e.replay = f.again(file, t.Seed)
+	result, err := e.run(cmd.Context(), l, show.say)
+	if err == nil && *f.keep {
+		if err = l.Release(cmd.Context()); err == nil {
 			defer show.say("lab %s is still up: `ndklab down %s` takes it down", result.Lab, result.Lab)
 		}
 	}
@@ -137,4 +217,37 @@ func watchedRun(ctx context.Context, l *lab.Lab, show *progress) (*report.Run, e
 		return nil, err
 	}
 	return l.Run(ctx)
+}
+
+// again is the command line that runs a file once more, with the same seed and what else
+// decides how it goes.
+func (f *runFlags) again(file string, seed uint64) string {
+	words := []string{"ndklab", "run", file, "--seed", fmt.Sprint(seed)}
+	if f.files.name != "" {
+		words = append(words, "--name", f.files.name)
+	}
+	if len(f.files.nodes) > 0 {
+		words = append(words, "--node-filter", strings.Join(f.files.nodes, ","))
+	}
+	if *f.simulate {
+		words = append(words, "--simulate")
+	}
+	if f.logs.replay != "" {
+		words = append(words, "--replay", f.logs.replay)
+	}
+	for i := range words {
+		words[i] = quoted(words[i])
+	}
+	return strings.Join(words, " ")
+}
+
+// quoted is a word as a shell takes it for one.
+func quoted(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./,:=@%+", r)
+	}
+	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

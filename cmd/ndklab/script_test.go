@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,12 +68,14 @@ func setup(env *testscript.Env) error {
 	name := "cli-" + strconv.Itoa(os.Getpid()) + "-" + strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")
 	env.Setenv("LAB", name)
 	var files []string
-	for _, pattern := range []string{"*.yaml", "*/*.yaml"} {
-		found, err := filepath.Glob(filepath.Join(env.WorkDir, pattern))
-		if err != nil {
-			return err
+	err := filepath.WalkDir(env.WorkDir, func(path string, _ fs.DirEntry, err error) error {
+		if strings.HasSuffix(path, ".yaml") {
+			files = append(files, path)
 		}
-		files = append(files, found...)
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	for _, file := range files {
 		data, err := os.ReadFile(file)

@@ -141,12 +141,21 @@ func (s *seedFlag) settle(t *topology.Topology, stderr io.Writer) error {
 	case s.given:
 		t.Seed, t.HasSeed = s.value, true
 	case !t.HasSeed:
-		drawn, err := rand.Int(rand.Reader, big.NewInt(seedsDrawn))
+		drawn, err := drawSeed()
 		if err != nil {
-			return fmt.Errorf("draw a seed: %w", err)
+			return err
 		}
-		t.Seed, t.HasSeed = drawn.Uint64(), true
+		t.Seed, t.HasSeed = drawn, true
 		fmt.Fprintf(stderr, "seed %d: drawn, since %s has none; --seed %d repeats this run\n", t.Seed, t.Name, t.Seed)
 	}
 	return nil
+}
+
+// drawSeed draws a seed.
+func drawSeed() (uint64, error) {
+	drawn, err := rand.Int(rand.Reader, big.NewInt(seedsDrawn))
+	if err != nil {
+		return 0, fmt.Errorf("draw a seed: %w", err)
+	}
+	return drawn.Uint64(), nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/ndklab/ndklab/fabric/doctor"
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/topology"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
@@ -82,6 +83,11 @@ func start(cmd *cobra.Command, file string, flags *fileFlags, seed *seedFlag, lo
 	if err := seed.settle(t, cmd.ErrOrStderr()); err != nil {
 		return nil, nil, err
 	}
+	return startTopology(cmd, file, t, logs, reconfigure)
+}
+
+// startTopology builds the lab of a topology that was read from a file, and says so.
+func startTopology(cmd *cobra.Command, file string, t *topology.Topology, logs *logFlags, reconfigure bool) (*lab.Lab, *progress, error) {
 	show := &progress{w: cmd.ErrOrStderr()}
 	options := lab.Options{Events: show.event}
 	undo, closeFiles, err := logs.open(file, &options)

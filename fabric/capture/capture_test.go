@@ -59,7 +59,7 @@ const (
 
 // wire makes a veth pair, near and far. What is sent to 10.0.0.2 leaves through
 // near and arrives at far, where nobody wants it.
-func wire(t *testing.T) {
+func wire(t testing.TB) {
 	t.Helper()
 	if os.Getenv(privateEnv) == "" {
 		t.Skip("needs a network namespace")
@@ -88,22 +88,29 @@ func wire(t *testing.T) {
 // sendSuper sends one UDP super-packet and returns its payload.
 func sendSuper(t *testing.T) []byte {
 	t.Helper()
+	conn := super(t, segment)
+	defer conn.Close()
+	b := make([]byte, payload)
+	for i := range b {
+		b[i] = byte(i * 7)
+	}
+	_, err := conn.WriteTo(b, &net.UDPAddr{IP: net.IPv4(10, 0, 0, 2), Port: 4791})
+	must(t, err)
+	return b
+}
+
+// super is a socket that sends super-packets with so many bytes of payload in each packet.
+func super(t testing.TB, segment int) *net.UDPConn {
+	t.Helper()
 	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 49152})
 	must(t, err)
-	defer conn.Close()
 	raw, err := conn.SyscallConn()
 	must(t, err)
 	must(t, raw.Control(func(fd uintptr) {
 		must(t, unix.SetsockoptInt(int(fd), unix.SOL_UDP, unix.UDP_SEGMENT, segment))
 		must(t, unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO))
 	}))
-	b := make([]byte, payload)
-	for i := range b {
-		b[i] = byte(i * 7)
-	}
-	_, err = conn.WriteTo(b, &net.UDPAddr{IP: net.IPv4(10, 0, 0, 2), Port: 4791})
-	must(t, err)
-	return b
+	return conn
 }
 
 // wanted are the packets that the super-packet stands for, made from scratch.
@@ -144,6 +151,11 @@ func checksum(b []byte) uint16 {
 // record captures what is sent while f runs.
 func record(t *testing.T, iface string, snaplen int, f func()) ([]byte, Counts) {
 	t.Helper()
+	return recordWith(t, iface, Options{Snaplen: snaplen}, f)
+}
+
+func recordWith(t *testing.T, iface string, options Options, f func()) ([]byte, Counts) {
+	t.Helper()
 	socket, err := Open(iface)
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -155,7 +167,7 @@ func record(t *testing.T, iface string, snaplen int, f func()) ([]byte, Counts) 
 	}
 	done := make(chan outcome)
 	go func() {
-		counts, err := Run(ctx, []Source{{Name: iface, Socket: socket}}, Stream(&file), Options{Snaplen: snaplen})
+		counts, err := Run(ctx, []Source{{Name: iface, Socket: socket}}, Stream(&file), options)
 		done <- outcome{counts[0], err}
 	}()
 	f()
@@ -189,6 +201,24 @@ func TestSuperPacketsAreSplit(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A mark is with the first packet behind it, or at the end.
+func TestMarks(t *testing.T) {
+	wire(t)
+	marks := make(chan Mark, 2)
+	marks <- Mark{Stamp: 1, Text: "the first mark"}
+	marks <- Mark{Stamp: 1 << 62, Text: "the last mark"}
+	var sent []byte
+	file, _ := recordWith(t, "near", Options{Marks: marks}, func() { sent = sendSuper(t) })
+	first, second := wanted(sent)[0], wanted(sent)[1]
+	for _, part := range [][]byte{first, []byte("the first mark"), second, []byte("the last mark")} {
+		i := bytes.Index(file, part)
+		if i < 0 {
+			t.Fatalf("%.20q is not in its place", part)
+		}
+		file = file[i:]
 	}
 }
 
@@ -289,7 +319,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

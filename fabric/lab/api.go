@@ -79,6 +79,10 @@ func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error
 	switch r.Method {
 	case methodRun:
 		return s.run(ctx, r)
+	case methodMiddles:
+		return nil, s.middles(ctx, r)
+	case methodLosses:
+		return nil, s.losses(ctx, r)
 	case methodAwait:
 		return s.await(ctx, r)
 	case methodEnable:
@@ -106,6 +110,8 @@ func (s *Supervisor) handleLook(ctx context.Context, r *control.Request) (result
 		result, err = s.exec(ctx, r)
 	case methodSignal:
 		err = s.signal(ctx, r)
+	case methodAdmit:
+		err = s.admit(ctx, r)
 	case methodCapture:
 		err = s.capture(ctx, r)
 	case methodNodes:

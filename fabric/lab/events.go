@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/provider"
 )
 
@@ -186,4 +187,17 @@ func (l *Lab) WatchFrom(ctx context.Context, number uint64, events func(Event)) 
 	l.events = events
 	l.mu.Unlock()
 	return l.call(ctx, methodWatch, watchParams{number}, nil)
+}
+
+// Report is the event as reports have it, of a lab of that name.
+func (e *Event) Report(lab string) *report.Event {
+	r := &report.Event{Lab: lab, Time: e.Time, Seconds: e.At.Seconds(), Kind: e.Kind, Node: e.Node, Link: e.Link,
+		Workload: e.Workload, Lost: e.Lost, Text: e.Text}
+	if e.QP != nil {
+		r.QP = &report.QPError{QPN: e.QP.Number, Reason: e.QP.Reason, More: e.QP.More}
+		if e.QP.Remote.IsValid() {
+			r.QP.Remote = e.QP.Remote.String()
+		}
+	}
+	return r
 }

@@ -70,6 +70,7 @@ type Lab struct {
 	events      func(Event)
 	captures    map[uint64]chan<- capture.Source // that have been asked for, by captureParams.ID
 	nextCapture uint64
+	memory      *Memory // nil: nobody asked
 }
 
 // Options are what a caller of Start may choose.
@@ -327,18 +328,27 @@ func look(ctx context.Context, p place) *Info {
 	return &Info{Lab: p.name, State: Unknown}
 }
 
-// handle takes the lab's events, and the sockets of captures.
+// handle takes the lab's events, and the sockets of captures and memories.
 func (l *Lab) handle(_ context.Context, r *control.Request) (any, error) {
-	if r.Method == methodSocket {
+	l.mu.Lock()
+	events, memory := l.events, l.memory
+	l.mu.Unlock()
+	switch r.Method {
+	case methodSocket:
 		return nil, l.takeSocket(r)
+	case methodMiddles:
+		if memory == nil {
+			return nil, control.Errorf(control.Usage, "nobody waits for sockets")
+		}
+		return nil, memory.take(r)
 	}
 	var e Event
 	if err := r.Decode(&e); err != nil {
 		return nil, err
 	}
-	l.mu.Lock()
-	events := l.events
-	l.mu.Unlock()
+	if memory != nil {
+		memory.event(&e)
+	}
 	if events != nil {
 		events(e)
 	}
@@ -421,6 +431,14 @@ func (l *Lab) close(ending bool) error {
 	l.closing.Do(func() {
 		l.conn.Close()
 		<-l.over
+		l.mu.Lock()
+		memory := l.memory
+		l.mu.Unlock()
+		if memory != nil {
+			var forgetting sync.WaitGroup // while the lab ends: either takes some milliseconds
+			forgetting.Go(memory.forget)
+			defer forgetting.Wait()
+		}
 		defer l.life.Close()
 		if ending {
 			l.closeErr = l.place.awaitEnd(l.life)

@@ -25,6 +25,7 @@ const (
 	methodRun         = "run"         // runParams -> report.Run
 	methodExec        = "exec"        // execParams and three files -> exit status
 	methodSignal      = "signal"      // signalParams
+	methodAdmit       = "admit"       // admitParams and a file
 	methodLinks       = "links"       // endpoint of a link, "" for all -> list of report.Link
 	methodSet         = "set"         // setParams
 	methodReset       = "reset"       // setParams without a change
@@ -38,6 +39,8 @@ const (
 	methodChange      = "change"      // changeParams -> NodeChange
 	methodConnections = "connections" // name of a node, "" for all -> report.Connections
 	methodCapture     = "capture"     // captureParams; answers when the capture is over
+	methodMiddles     = "middles"     // answers when sockets were sent
+	methodLosses      = "losses"      // and a file
 	methodStanding    = "standing"    // -> Standing
 	methodApply       = "apply"       // applyParams
 	methodEvents      = "events"      // eventsParams -> eventsAnswer
@@ -49,7 +52,8 @@ const (
 )
 
 // methodSocket is what the supervisor asks of a command that captures: to take a
-// packet socket and a tap.
+// packet socket and a tap. Of one that remembers it asks methodMiddles in turn, with
+// middlesParams and as many files.
 const methodSocket = "socket" // socketParams and two files
 
 // noticeEvent is an Event, to clients that watch.

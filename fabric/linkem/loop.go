@@ -49,6 +49,7 @@ type loop struct {
 	packet   impair.Packet
 	identity impair.Identity // of packet, if it is RoCEv2
 	recorder *recorder       // nil: nobody asked
+	losses   losses          // the last ones
 	log      *impair.Log     // that links replay; nil: none
 	closing  bool
 }

@@ -93,57 +93,58 @@ func (s Shard) Pick(files []File) []File {
 // pass has the seed that is given, or that of the file, or one that is drawn; those after
 // it have the seeds that follow that one. seed is nil if none is given.
 //
-// Of cases with the same lab name, the first keeps it, and others get names with a number:
-// they may run at the same time.
-func Plan(files []File, passes int, seed *uint64, draw func() (uint64, error)) ([]Case, error) {
-	first := make([]uint64, len(files))
-	for i, f := range files {
-		switch {
-		case seed != nil:
-			first[i] = *seed
-		case f.HasSeed:
-			first[i] = f.Seed
-		default:
-			var err error
-			if first[i], err = draw(); err != nil {
-				return nil, err
-			}
-		}
-	}
+// Of files with the same lab name, the first keeps it, and others get names with a number.
+// So do later passes of a file if cases run side by side.
+func Plan(files []File, passes int, aside bool, seed *uint64, draw func() (uint64, error)) ([]Case, error) {
 	taken := map[string]bool{}
 	for _, f := range files {
 		taken[f.Lab] = true
 	}
+	first := make([]Case, len(files))
 	given := map[string]bool{}
-	var cases []Case
-	for n := range max(passes, 1) {
-		for i, f := range files {
-			cases = append(cases, Case{
-				File: f.Path, Lab: unused(f.Lab, taken, given), Seed: first[i] + uint64(n), Pass: n + 1, expected: f.Expected,
-			})
+	for i, f := range files {
+		c := Case{File: f.Path, Lab: f.Lab, Seed: f.Seed, Pass: 1, expected: f.Expected}
+		switch {
+		case seed != nil:
+			c.Seed = *seed
+		case !f.HasSeed:
+			var err error
+			if c.Seed, err = draw(); err != nil {
+				return nil, err
+			}
+		}
+		if given[c.Lab] {
+			c.Lab = numbered(c.Lab, 2, taken)
+		}
+		given[c.Lab] = true
+		first[i] = c
+	}
+	cases := first
+	for pass := 2; pass <= passes; pass++ {
+		for _, c := range first {
+			c.Pass = pass
+			c.Seed += uint64(pass - 1)
+			if aside {
+				c.Lab = numbered(c.Lab, pass, taken)
+			}
+			cases = append(cases, c)
 		}
 	}
 	return cases, nil
 }
 
-// unused is a lab's name as it is, or with the first number with which it is no other's.
-func unused(name string, taken, given map[string]bool) string {
-	if !given[name] {
-		given[name] = true
-		return name
-	}
-	for n := 2; ; n++ {
+// numbered is a lab's name with the first number from n on with which it is not taken, and
+// now is.
+func numbered(name string, n int, taken map[string]bool) string {
+	for ; ; n++ {
 		suffix := "-" + strconv.Itoa(n)
-		numbered := name[:min(len(name), maxName-len(suffix))] + suffix
-		if !taken[numbered] {
-			taken[numbered] = true
-			return numbered
+		other := name[:min(len(name), topology.MaxLabName-len(suffix))] + suffix
+		if !taken[other] {
+			taken[other] = true
+			return other
 		}
 	}
 }
-
-// maxName is how long a lab's name may be, bytes.
-const maxName = 63
 
 // longestFirst orders indices of cases.
 func longestFirst(order []int, cases []Case) {

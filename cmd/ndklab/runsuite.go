@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/simulate"
+	"github.com/ndklab/ndklab/fabric/suite"
+	"github.com/ndklab/ndklab/topology"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+// suiteHelp is what run's help says of suites.
+const suiteHelp = `-j runs several labs at once; those that have the same name get
+names with numbers. --shard 2/4 is the second of four parts, of about the same length,
+which is the same part wherever the files are the same. --retries runs a lab that fails
+again, with the same seed, and calls it flaky if it passes then. --count runs each file
+so many times, with as many seeds: the one it would have, and those that follow it. The
+exit code is 4 if ndklab had a fault, else 1 if a lab failed, else that of the first lab
+that could not be made, and 130 after Ctrl-C.`
+
+// suiteFlags are the flags that make a suite of what is run.
+type suiteFlags struct {
+	jobs, retries, passes *positive
+	shard                 *shardFlag
+	failFast              *bool
+}
+
+func newSuiteFlags(cmd *cobra.Command) *suiteFlags {
+	f := &suiteFlags{
+		jobs:    &positive{value: 1, least: 1},
+		retries: &positive{},
+		passes:  &positive{value: 1, least: 1},
+		shard:   new(shardFlag),
+	}
+	cmd.Flags().VarP(f.jobs, "jobs", "j", "how many labs run at once")
+	cmd.Flags().Var(f.shard, "shard", "only part `I/N` of the suite")
+	cmd.Flags().Var(f.retries, "retries", "how often a lab that fails is run again")
+	f.failFast = cmd.Flags().Bool("fail-fast", false, "begin no other lab when one has failed")
+	cmd.Flags().Var(f.passes, "count", "how often each file is run")
+	return f
+}
+
+// given reports whether any of them is.
+func (f *suiteFlags) given(cmd *cobra.Command) bool {
+	for _, name := range []string{"jobs", "shard", "retries", "fail-fast", "count"} {
+		if cmd.Flags().Changed(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// A positive is a number from a least one. It is a pflag.Value.
+type positive struct{ value, least int }
+
+// Set implements pflag.Value.
+func (p *positive) Set(text string) error {
+	n, err := strconv.ParseUint(text, 10, 31)
+	if err != nil || int(n) < p.least {
+		return fmt.Errorf("expected a whole number from %d on", p.least)
+	}
+	p.value = int(n)
+	return nil
+}
+
+// Type implements pflag.Value: what --help calls the value.
+func (p *positive) Type() string { return "N" }
+
+// String implements pflag.Value.
+func (p *positive) String() string { return strconv.Itoa(p.value) }
+
+// A shardFlag is --shard. It is a pflag.Value.
+type shardFlag struct{ suite.Shard }
+
+// Set implements pflag.Value.
+func (f *shardFlag) Set(text string) (err error) {
+	f.Shard, err = suite.ParseShard(text)
+	return err
+}
+
+// Type implements pflag.Value: what --help calls the value.
+func (f *shardFlag) Type() string { return "I/N" }
+
+// String implements pflag.Value: the default, which is all.
+func (f *shardFlag) String() string { return "" }
+
+// runSuite runs the files that paths name, and prints what became of them.
+func runSuite(cmd *cobra.Command, paths []string, f *runFlags) error {
+	switch {
+	case f.logs.given():
+		return misuse("--record and --replay are for one file, and this is a suite")
+	case f.files.given() || *f.keep || *f.reconfigure:
+		return misuse("--name, --node-filter, --keep and --reconfigure are for one file, and this is a suite")
+	}
+	if len(paths) == 0 {
+		paths = []string{"."}
+	}
+	cases, err := f.plan(cmd, paths)
+	if err != nil {
+		return err
+	}
+	show := newDisplay(cmd.ErrOrStderr(), len(cases))
+	begin := time.Now()
+	result := suite.Run(cmd.Context(), cases, func(ctx context.Context, c suite.Case) (*report.Run, error) {
+		if *f.simulate {
+			return f.simulateCase(ctx, c, show)
+		}
+		return f.runCase(ctx, c, show)
+	}, suite.Options{
+		Jobs: f.suite.jobs.value, Retries: f.suite.retries.value, FailFast: *f.suite.failFast, Began: show.began, Ended: show.ended,
+	})
+	show.close()
+	for i := range result.Outcomes {
+		if o := &result.Outcomes[i]; !o.Passed() {
+			o.Run.Replay = f.again(o.File, o.Seed) // also of a lab that did not come up
+		}
+	}
+	summary := result.Report(time.Since(begin))
+	problems := f.reports.write(summary)
+	problems = errors.Join(problems, f.output.print(cmd.OutOrStdout(), summary, func(w io.Writer) error { return report.WriteSuite(w, summary) }))
+	code := suiteCode(&result)
+	if code == exitOK || problems == nil || errors.Is(problems, unix.EPIPE) {
+		if problems != nil {
+			return problems
+		}
+		return exitStatus(code)
+	}
+	tell(cmd.ErrOrStderr(), problems, exitUnable)
+	return exitStatus(code)
+}
+
+// plan reads the files that paths name and plans their runs. Nothing is run if one of them
+// is wrong, and all that are wrong are told of.
+func (f *runFlags) plan(cmd *cobra.Command, paths []string) ([]suite.Case, error) {
+	for _, path := range paths {
+		if path == standardInput {
+			return nil, misuse("a suite is of files and folders, found %s", path)
+		}
+	}
+	found, err := suite.Find(paths)
+	if err != nil {
+		return nil, control.Errorf(control.Usage, "%v", err)
+	}
+	var files []suite.File
+	var invalid topology.ErrorList
+	for _, path := range found {
+		t, err := readTopology(cmd.Context(), path)
+		if err == nil && *f.simulate {
+			err = simulate.Refuse(t)
+		}
+		var wrong topology.ErrorList
+		if errors.As(err, &wrong) {
+			invalid = append(invalid, wrong...)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, suite.FileOf(path, t))
+	}
+	if len(invalid) > 0 {
+		return nil, invalid
+	}
+	var seed *uint64
+	if f.seed.given {
+		seed = &f.seed.value
+	}
+	if files = f.suite.shard.Pick(files); len(files) == 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "ndklab: no file is in part %v of the suite\n", f.suite.shard.Shard)
+	}
+	return suite.Plan(files, f.suite.passes.value, f.suite.jobs.value > 1, seed, drawSeed)
+}
+
+// runCase builds the lab of a case and runs it to its end.
+func (f *runFlags) runCase(ctx context.Context, c suite.Case, show display) (*report.Run, error) {
+	text, err := readText(ctx, c.File)
+	if err != nil {
+		return nil, err
+	}
+	t, err := text.parse(ctx, topology.Options{Name: c.Lab})
+	if err != nil {
+		return nil, err
+	}
+	t.Seed, t.HasSeed = c.Seed, true
+	l, err := lab.Start(ctx, t, lab.Options{Events: func(e lab.Event) { show.event(c, e) }})
+	if err != nil {
+		return nil, err
+	}
+	e := &evidence{topology: text, folder: evidenceFolder(*f.artifacts, c.Lab, c.Seed), replay: f.again(c.File, c.Seed)}
+	if c.Attempt > 1 {
+		e.folder += "." + strconv.Itoa(c.Attempt)
+	}
+	r, err := e.run(ctx, l, show.say)
+	if err := errors.Join(err, l.Close()); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// suiteCode is the exit code of a suite.
+func suiteCode(result *suite.Result) int {
+	if result.Interrupted {
+		return exitInterrupted
+	}
+	code := exitOK
+	for i := range result.Outcomes {
+		o := &result.Outcomes[i]
+		if o.Passed() {
+			continue
+		}
+		this := exitFailed
+		if o.Err != nil {
+			this = exitCode(context.Background(), o.Err)
+		}
+		switch {
+		case this == exitFault:
+			return this
+		case this == exitFailed || code == exitOK:
+			code = this
+		}
+	}
+	return code
+}
