@@ -68,10 +68,11 @@ func (s *inbox) lost(c *conn, why string) {
 	}
 }
 
-// Stop implements server.
+// Stop implements server. The rank before may be done while the rank here has yet to take
+// what it has sent: that stays.
 func (s *inbox) Stop(done func(ServerResult)) {
 	s.mu.Lock()
-	if w := s.rank; w != nil {
+	if w := s.rank; w != nil && (s.from == nil || !s.from.complete()) {
 		w.fail("its server was ended")
 		w.inbox, s.rank = nil, nil
 	}
