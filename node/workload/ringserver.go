@@ -54,10 +54,17 @@ func (s *inbox) lost(c *conn, why string) {
 	}
 }
 
-// Stop implements server.
+// Stop implements server. The rank before may be done while the rank here has yet to take
+// what it has sent: then the server ends with that.
 func (s *inbox) Stop(done func(ServerResult)) {
 	s.mu.Lock()
-	if s.rank != nil {
+	switch {
+	case s.rank == nil:
+	case s.from != nil && s.from.complete():
+		s.rank.ended = func() { s.acceptor.Stop(done) }
+		s.mu.Unlock()
+		return
+	default:
 		s.rank.fail("its server was ended")
 	}
 	s.mu.Unlock()
