@@ -208,12 +208,12 @@ func TestSuperPacketsAreSplit(t *testing.T) {
 func TestMarks(t *testing.T) {
 	wire(t)
 	marks := make(chan Mark, 2)
-	marks <- Mark{Stamp: 1, Text: "first"}
-	marks <- Mark{Stamp: 1 << 62, Text: "last"}
+	marks <- Mark{Stamp: 1, Text: "the first mark"}
+	marks <- Mark{Stamp: 1 << 62, Text: "the last mark"}
 	var sent []byte
 	file, _ := recordWith(t, "near", Options{Marks: marks}, func() { sent = sendSuper(t) })
 	first, second := wanted(sent)[0], wanted(sent)[1]
-	for _, part := range [][]byte{first, []byte("mark: first"), second, []byte("mark: last")} {
+	for _, part := range [][]byte{first, []byte("the first mark"), second, []byte("the last mark")} {
 		i := bytes.Index(file, part)
 		if i < 0 {
 			t.Fatalf("%.20q is not in its place", part)

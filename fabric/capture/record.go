@@ -325,7 +325,7 @@ func (r *recorder) takeMarks() {
 // marked is the comment of a packet with a stamp, with the marks up to that.
 func (r *recorder) marked(stamp int64, comment string) string {
 	for len(r.marks) > 0 && r.marks[0].Stamp <= stamp {
-		text := "mark: " + r.marks[0].Text
+		text := r.marks[0].Text
 		if comment != "" {
 			text = comment + "; " + text
 		}
