@@ -76,6 +76,9 @@ func (l *Lab) Remember(ctx context.Context) (*Memory, error) {
 	return m, nil
 }
 
+// Begun is closed when packets are remembered, or are known not to be.
+func (m *Memory) Begun() <-chan struct{} { return m.opened }
+
 // A middle is the socket with which the packets that an end sends into a link can be
 // remembered.
 type middle struct {
