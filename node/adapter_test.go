@@ -42,11 +42,11 @@ func TestWorkload(t *testing.T) {
 	if err != nil || result.Messages != spec.Count || result.Errors != 0 || result.Bytes != spec.Count*spec.Size {
 		t.Errorf("client: %+v, %v", result, err)
 	}
-	found, err := a.Unserve(t.Context(), spec.Name)
+	found, err := a.Unserve(t.Context(), spec.Name, 0)
 	if err != nil || found.Verified != spec.Count || found.Mismatches != 0 {
 		t.Errorf("server: %+v, %v", found, err)
 	}
-	if _, err := a.Unserve(t.Context(), spec.Name); err == nil {
+	if _, err := a.Unserve(t.Context(), spec.Name, 0); err == nil {
 		t.Error("unserved twice")
 	}
 	if progress, err := a.Progress(t.Context()); len(progress) > 0 || err != nil {

@@ -110,7 +110,7 @@ func TestSetState(t *testing.T) {
 	if _, err := a.Run(t.Context(), other, at.Addr(), at); err == nil || err.Error() != refused {
 		t.Errorf("run: %v", err)
 	}
-	if found, err := a.Unserve(t.Context(), "w"); err != nil || found.Error != "the adapter was disabled" {
+	if found, err := a.Unserve(t.Context(), "w", 0); err != nil || found.Error != "the adapter was disabled" {
 		t.Errorf("the server: %+v, %v", found, err)
 	}
 	change(true, StateChange{Enabled: true})
@@ -126,7 +126,7 @@ func TestNetworkDirectOff(t *testing.T) {
 	}
 	_, err := a.SetState(t.Context(), true)
 	wantUsage(t, err, "node n: the adapter cannot be enabled: the topology has network_direct: false for it")
-	err = a.Serve(t.Context(), workload.Spec{Name: "w", Depth: 1}, netip.MustParseAddrPort("10.0.0.1:7000"))
+	err = a.Serve(t.Context(), workload.Spec{Name: "w", Operation: topology.Send, Depth: 1}, netip.MustParseAddrPort("10.0.0.1:7000"))
 	wantUsage(t, err, "node n: the adapter is disabled: the topology has network_direct: false for it")
 }
 

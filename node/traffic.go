@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"sync"
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/node/workload"
@@ -16,9 +15,11 @@ import (
 // The requests about workloads.
 const (
 	methodServe    = "serve"    // serveParams
-	methodUnserve  = "unserve"  // name -> workload.ServerResult
+	methodUnserve  = "unserve"  // flowParams -> workload.ServerResult
 	methodRun      = "run"      // runParams -> workload.Result
-	methodProgress = "progress" // -> map of Progress by name
+	methodStop     = "stop"     // flowParams
+	methodAbort    = "abort"    // abortParams
+	methodProgress = "progress" // -> []workload.Progress
 )
 
 type serveParams struct {
@@ -32,61 +33,73 @@ type runParams struct {
 	To   netip.AddrPort
 }
 
-// Progress is how far a workload has come.
-type Progress struct {
-	Messages, Bytes uint64
+// flowParams is a flow of a workload.
+type flowParams struct {
+	Name string
+	Flow int
 }
 
-// Serve has the node listen for a workload's client, until Unserve.
+type abortParams struct {
+	flowParams
+	Reason string
+}
+
+// Serve has the node listen for the client of a workload's flow, until Unserve.
 func (a *Agent) Serve(ctx context.Context, spec workload.Spec, at netip.AddrPort) error {
-	if err := a.conn.Call(ctx, methodServe, serveParams{spec, at}, nil); err != nil {
-		return fmt.Errorf("node %s: %w", a.cfg.Name, err)
-	}
-	return nil
+	return a.traffic(ctx, methodServe, serveParams{spec, at}, nil)
 }
 
 // Unserve ends what Serve began and returns what the server found.
-func (a *Agent) Unserve(ctx context.Context, name string) (workload.ServerResult, error) {
+func (a *Agent) Unserve(ctx context.Context, name string, flow int) (workload.ServerResult, error) {
 	var result workload.ServerResult
-	if err := a.conn.Call(ctx, methodUnserve, name, &result); err != nil {
-		return result, fmt.Errorf("node %s: %w", a.cfg.Name, err)
-	}
-	return result, nil
+	err := a.traffic(ctx, methodUnserve, flowParams{name, flow}, &result)
+	return result, err
 }
 
-// Run runs a workload's client in the node and returns when it is done. When ctx
-// ends first, so does the client.
+// Run runs the client of a workload's flow in the node and returns when it is done. When
+// ctx ends first, so does the client.
 func (a *Agent) Run(ctx context.Context, spec workload.Spec, from netip.Addr, to netip.AddrPort) (workload.Result, error) {
 	var result workload.Result
-	if err := a.conn.Call(ctx, methodRun, runParams{spec, from, to}, &result); err != nil {
-		return result, fmt.Errorf("node %s: %w", a.cfg.Name, err)
-	}
-	return result, nil
+	err := a.traffic(ctx, methodRun, runParams{spec, from, to}, &result)
+	return result, err
 }
 
-// Progress says how far the workloads have come whose clients run in the node,
-// by name.
-func (a *Agent) Progress(ctx context.Context) (map[string]Progress, error) {
-	var progress map[string]Progress
-	if err := a.conn.Call(ctx, methodProgress, nil, &progress); err != nil {
-		return nil, fmt.Errorf("node %s: %w", a.cfg.Name, err)
+// StopClient has Run return early: what is in flight is completed, and nothing more is
+// begun. A client that does not run is left alone.
+func (a *Agent) StopClient(ctx context.Context, name string, flow int) error {
+	return a.traffic(ctx, methodStop, flowParams{name, flow}, nil)
+}
+
+// AbortClient has Run return at once, with the reason as the result's error unless there
+// is one. A client that does not run is left alone.
+func (a *Agent) AbortClient(ctx context.Context, name string, flow int, reason string) error {
+	return a.traffic(ctx, methodAbort, abortParams{flowParams{name, flow}, reason}, nil)
+}
+
+// Progress says how far the workloads' clients are that run in the node.
+func (a *Agent) Progress(ctx context.Context) ([]workload.Progress, error) {
+	var progress []workload.Progress
+	err := a.traffic(ctx, methodProgress, nil, &progress)
+	return progress, err
+}
+
+// traffic makes a request about workloads.
+func (a *Agent) traffic(ctx context.Context, method string, params, result any) error {
+	if err := a.conn.Call(ctx, method, params, result); err != nil {
+		return fmt.Errorf("node %s: %w", a.cfg.Name, err)
 	}
-	return progress, nil
+	return nil
 }
 
 // traffic is the workloads that run on an agent's device.
 type traffic struct {
 	node   string // LAB/NODE
 	device *provider.Miniport
-	clock  clock.Clock
-
-	mu      sync.Mutex // guards what follows
-	servers map[string]*workload.Server
-	clients map[string]*workload.Client
+	host   *workload.Host
 }
 
 func newTraffic(node string, m *provider.Miniport, c clock.Clock) *traffic {
-	return &traffic{node: node, device: m, clock: c, servers: map[string]*workload.Server{}, clients: map[string]*workload.Client{}}
+	return &traffic{node: node, device: m, host: workload.NewHost(m, c)}
 }
 
 // handle answers the requests about workloads; ok is false if r is none.
@@ -98,8 +111,12 @@ func (t *traffic) handle(ctx context.Context, r *control.Request) (result any, o
 		result, err = t.unserve(ctx, r)
 	case methodRun:
 		result, err = t.run(ctx, r)
+	case methodStop:
+		return nil, true, t.stop(r)
+	case methodAbort:
+		return nil, true, t.abort(r)
 	case methodProgress:
-		result = t.progress()
+		result = t.host.Progress()
 	default:
 		return nil, false, nil
 	}
@@ -111,33 +128,18 @@ func (t *traffic) serve(r *control.Request) error {
 	if err := r.Decode(&p); err != nil {
 		return err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.servers[p.Spec.Name] != nil {
-		return control.Errorf(control.Usage, "workload %s is served already", p.Spec.Name)
-	}
-	server, err := workload.Serve(t.device, p.Spec, p.At)
-	if err != nil {
-		return t.explained(err)
-	}
-	t.servers[p.Spec.Name] = server
-	return nil
+	return t.explained(t.host.Serve(p.Spec, p.At))
 }
 
 func (t *traffic) unserve(ctx context.Context, r *control.Request) (workload.ServerResult, error) {
-	var name string
-	if err := r.Decode(&name); err != nil {
+	var p flowParams
+	if err := r.Decode(&p); err != nil {
 		return workload.ServerResult{}, err
 	}
-	t.mu.Lock()
-	server := t.servers[name]
-	delete(t.servers, name)
-	t.mu.Unlock()
-	if server == nil {
-		return workload.ServerResult{}, control.Errorf(control.Usage, "workload %s is not served", name)
-	}
 	done := make(chan workload.ServerResult, 1)
-	server.Stop(func(result workload.ServerResult) { done <- result })
+	if err := t.host.Unserve(p.Name, p.Flow, func(result workload.ServerResult) { done <- result }); err != nil {
+		return workload.ServerResult{}, t.explained(err)
+	}
 	select {
 	case result := <-done:
 		return result, nil
@@ -152,34 +154,43 @@ func (t *traffic) run(ctx context.Context, r *control.Request) (workload.Result,
 		return workload.Result{}, err
 	}
 	done := make(chan workload.Result, 1)
-	client, err := workload.Run(t.device, t.clock, p.Spec, p.From, p.To, func(result workload.Result) { done <- result })
-	if err != nil {
+	if err := t.host.Run(p.Spec, p.From, p.To, func(result workload.Result) { done <- result }); err != nil {
 		return workload.Result{}, t.explained(err)
 	}
-	t.mu.Lock()
-	t.clients[p.Spec.Name] = client
-	t.mu.Unlock()
-	defer func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if t.clients[p.Spec.Name] == client { // which a later run's may have followed
-			delete(t.clients, p.Spec.Name)
-		}
-	}()
 	select {
 	case result := <-done:
 		return result, nil
 	case <-ctx.Done():
-		client.Abort("nobody waits for the result any more")
+		t.host.Abort(p.Spec.Name, p.Spec.Flow, "nobody waits for the result any more")
 		<-done
 		return workload.Result{}, ctx.Err()
 	}
 }
 
-// explained is the error of a workload that could not be started, in terms of
-// the prompt if the adapter is disabled.
+func (t *traffic) stop(r *control.Request) error {
+	var p flowParams
+	if err := r.Decode(&p); err != nil {
+		return err
+	}
+	t.host.Stop(p.Name, p.Flow)
+	return nil
+}
+
+func (t *traffic) abort(r *control.Request) error {
+	var p abortParams
+	if err := r.Decode(&p); err != nil {
+		return err
+	}
+	t.host.Abort(p.Name, p.Flow, p.Reason)
+	return nil
+}
+
+// explained is why a workload could not be started or ended, in terms of the prompt if
+// the adapter is disabled.
 func (t *traffic) explained(err error) error {
 	switch {
+	case errors.Is(err, workload.ErrServed), errors.Is(err, workload.ErrNotServed), errors.Is(err, workload.ErrRunning):
+		return control.Errorf(control.Usage, "%v", err)
 	case !errors.Is(err, provider.StatusAdapterNotReady):
 		return err
 	case t.device.Configuration().NetworkDirect == 0:
@@ -187,15 +198,4 @@ func (t *traffic) explained(err error) error {
 	default:
 		return control.Errorf(control.Usage, "the adapter is disabled: `ndklab adapter %s --enable` enables it", t.node)
 	}
-}
-
-func (t *traffic) progress() map[string]Progress {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	progress := map[string]Progress{}
-	for name, client := range t.clients {
-		messages, bytes := client.Progress()
-		progress[name] = Progress{messages, bytes}
-	}
-	return progress
 }

@@ -225,6 +225,9 @@ func TestEveryMessageIsTested(t *testing.T) {
 	for _, b := range badOptions {
 		said.WriteString(b.want + "\n")
 	}
+	for _, b := range manyPartners {
+		said.WriteString(b.want + "\n")
+	}
 	said.WriteString(noFiles + noSources)
 	untestable := map[string]bool{
 		"%s":           true, // these pass on another message

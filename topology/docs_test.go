@@ -33,6 +33,7 @@ const docsLab = `topology:
   links:
     - endpoints: ["a:eth0", "b:eth0"]
     - endpoints: ["b:eth1", "c:eth0"]
+    - endpoints: ["c:eth1", "a:eth1"]
 `
 
 // TestDocuments parses every block of YAML in the documents, which readers copy.

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"encoding/json"
+	"maps"
 	"math"
 	"strconv"
 	"strings"
@@ -271,18 +272,6 @@ func definitions() map[string]schema {
 			"rate":      percentages.schema().describedAs("By which the rate may fall short while packets wait. Absent: 10%."),
 			"loss":      percentages.schema().describedAs("Share of packets that may be lost unasked. Absent: 0.1%."),
 		}),
-		"workload": complete(keys{
-			"name":      nameSchema(maxNodeName).describedAs("The workload's name."),
-			"from":      textSchema().describedAs("The host that connects and posts."),
-			"to":        textSchema().describedAs("The host that it connects to."),
-			"operation": oneWord(string(Send), string(Write), string(Read)).describedAs("What is done with each message."),
-			"size":      sizes.schema().describedAs("Of a message, 0B to 1GiB."),
-			"depth":     whole(1, 4096).describedAs("Messages in flight. Absent: 1."),
-			"count":     whole(1, 1<<40).describedAs("How many messages."),
-			"duration":  durationSchema().describedAs("For how long."),
-			"start":     durationSchema().describedAs("After all nodes are ready. Absent: at once."),
-			"verify":    truthSchema().describedAs("true: every payload is compared byte for byte."),
-		}, "name", "from", "to", "operation", "size").exactlyOne("duration", "count"),
 		"event": eventSchema(),
 		"check": checkSchema(),
 		"capture": complete(keys{
@@ -298,9 +287,8 @@ func definitions() map[string]schema {
 		}, "file").exactlyOne("link", "interfaces"),
 		"path": anyOf(schema{"type": "string", "pattern": "[^/]$", "not": schema{"const": "-"}}, schema{"type": []string{"number", "boolean"}}),
 	}
-	for name, s := range impairmentSchemas() {
-		defs[name] = s
-	}
+	maps.Copy(defs, impairmentSchemas())
+	maps.Copy(defs, scenarioSchemas())
 	return defs
 }
 

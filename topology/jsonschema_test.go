@@ -37,7 +37,7 @@ var beyondDraws = []string{
 var beyondSchema = []string{
 	// What depends on other values.
 	`^(unknown|no) (node|kind|group|workload|link) `,
-	` a second time, expected`, `^a second (workload|capture) `, `is (a switch|a router|outside the lab|built in|not built in|not on the link)`, `^the workload goes from `, `^no link, switch or router joins `,
+	` a second time, expected`, `^a second (workload|capture) `, `is (a switch|a router|outside the lab|built in|not built in|not on the link)`, `^the workload (goes from|has only) `, `^no host is `, `is no pattern of names`, `^no link, switch or router joins `,
 	`^no address of .* is reached`, `(is|are) given to .*, which is a `, `^both ends of the link are `, `^packets from `, `^max_read_request_sge `, `^max_srq_count `,
 	`^the ends of the link share no subnet`, `shares no subnet with`, `^no (address|subnet) is left`, `^MTU `, ` make a loop of switches`,
 	`has no address in`, `^the subnet .* has addresses of`, `^the partition separates nothing`, `^from stands with down or up`,
@@ -205,13 +205,13 @@ func (i *instance) near(path string, place [2]int) bool {
 // used is which differences a test has needed.
 var used = make(map[string]bool)
 
-// patterns are regular expressions by their text.
-var patterns sync.Map
+// compiled are regular expressions by their text.
+var compiled sync.Map
 
 func matches(pattern, text string) bool {
-	re, ok := patterns.Load(pattern)
+	re, ok := compiled.Load(pattern)
 	if !ok {
-		re, _ = patterns.LoadOrStore(pattern, regexp.MustCompile(pattern))
+		re, _ = compiled.LoadOrStore(pattern, regexp.MustCompile(pattern))
 	}
 	return re.(*regexp.Regexp).MatchString(text)
 }
@@ -412,6 +412,9 @@ func (d drawer) draw(t *rapid.T, s schema) any {
 	case []any:
 		return rapid.SampledFrom(enum).Draw(t, "value")
 	}
+	if s["const"] != nil {
+		return s["const"]
+	}
 	kinds, ok := s["type"].([]string)
 	if !ok {
 		kinds = []string{s["type"].(string)}
@@ -474,40 +477,67 @@ func bound64(of any, absent uint64) uint64 {
 // object is a map with the keys that it needs and some others.
 func (d drawer) object(t *rapid.T, s schema, k keys) any {
 	m := map[string]any{}
+	instead := map[string]schema{} // what rules have keys be in place of k
 	give := func(key string) {
-		if _, has := m[key]; !has {
-			m[key] = d.draw(t, k[key])
+		if _, has := m[key]; has {
+			return
 		}
-	}
-	required, _ := s["required"].([]string)
-	for _, key := range required {
-		give(key)
-	}
-	choice, exclusive := s["oneOf"].([]schema)
-	if !exclusive {
-		choice, _ = s["anyOf"].([]schema)
+		is := k[key]
+		if instead[key] != nil {
+			is = instead[key]
+		}
+		m[key] = d.draw(t, is)
 	}
 	barred := map[string]bool{}
-	if choice != nil {
+	// need gives what a schema requires, and bars what it excludes.
+	need := func(s schema) {
+		required, _ := s["required"].([]string)
+		for _, key := range required {
+			give(key)
+		}
+		choice, exclusive := s["oneOf"].([]schema)
+		if !exclusive {
+			choice, _ = s["anyOf"].([]schema)
+		}
+		if choice == nil {
+			return
+		}
 		for _, c := range choice {
 			barred[c["required"].([]string)[0]] = exclusive
 		}
 		give(rapid.SampledFrom(choice).Draw(t, "choice")["required"].([]string)[0])
 	}
-	if s["if"] != nil { // those of the two maps that have one
-		_, partition := m["partition"]
-		_, heal := m["heal"]
-		_, event := k["heal"]
-		switch {
-		case m["action"] == string(Postpone):
-			give("delay")
-		case !event:
-			barred["delay"] = true
-		case partition || heal:
-			barred["link"], barred["from"] = true, true
-		default:
-			give("link")
+	need(s)
+	rules, _ := s["allOf"].([]schema)
+	if s["if"] != nil {
+		rules = append(rules, s)
+	}
+	for _, rule := range rules { // first all that they depend on
+		for _, key := range decides(rule["if"].(schema)) {
+			if !barred[key] && rapid.Bool().Draw(t, key) {
+				give(key)
+			}
+			barred[key] = true
 		}
+	}
+	for _, rule := range rules {
+		then, ok := rule["then"].(schema)
+		if !holds(rule["if"].(schema), m) {
+			then, ok = rule["else"].(schema)
+		}
+		if !ok {
+			continue
+		}
+		properties, _ := then["properties"].(schema)
+		for _, key := range slices.Sorted(maps.Keys(properties)) {
+			if other, ok := properties[key].(schema); ok {
+				instead[key] = other
+				continue
+			}
+			barred[key] = true
+			delete(m, key)
+		}
+		need(then)
 	}
 	for _, key := range slices.Sorted(maps.Keys(k)) {
 		if !barred[key] && rapid.IntRange(0, 3).Draw(t, key) == 0 {
@@ -529,6 +559,57 @@ func (d drawer) object(t *rapid.T, s schema, k keys) any {
 		give("delay")
 	}
 	return m
+}
+
+// decides is the keys that a condition depends on.
+func decides(condition schema) []string {
+	some := map[string]bool{}
+	properties, _ := condition["properties"].(schema)
+	for key := range properties {
+		some[key] = true
+	}
+	required, _ := condition["required"].([]string)
+	for _, key := range required {
+		some[key] = true
+	}
+	any, _ := condition["anyOf"].([]schema)
+	for _, c := range any {
+		for _, key := range decides(c) {
+			some[key] = true
+		}
+	}
+	if not, ok := condition["not"].(schema); ok {
+		for _, key := range decides(not) {
+			some[key] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(some))
+}
+
+// holds reports whether a map meets a condition.
+func holds(condition schema, m map[string]any) bool {
+	properties, _ := condition["properties"].(schema)
+	for key, of := range properties {
+		value, has := m[key]
+		is := of.(schema)
+		if words, ok := is["enum"].([]string); has && ok && !slices.ContainsFunc(words, func(w string) bool { return value == w }) {
+			return false
+		}
+		if one, ok := is["const"]; has && ok && value != one {
+			return false
+		}
+	}
+	required, _ := condition["required"].([]string)
+	for _, key := range required {
+		if _, has := m[key]; !has {
+			return false
+		}
+	}
+	if not, ok := condition["not"].(schema); ok && holds(not, m) {
+		return false
+	}
+	any, ok := condition["anyOf"].([]schema)
+	return !ok || slices.ContainsFunc(any, func(c schema) bool { return holds(c, m) })
 }
 
 // TestSchemaDraws has the parser take, but for what a schema cannot say, whatever the

@@ -4,8 +4,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"gopkg.in/yaml.v3"
 )
 
 // Options are what a topology file is read with, beside what it says itself. The
@@ -112,48 +110,6 @@ func (r *reader) labName(m labMap) string {
 		r.errorf(m.at, "the lab has no name, expected one: the file's name gives none (%v)", err)
 	}
 	return name
-}
-
-// workloads checks that the nodes of every workload exist and are joined.
-func (r *reader) workloads(maps []workloadMap, l *linked, t *Topology, segments []segment) []Workload {
-	parts, in := t.parts(segments), segmentOf(segments, len(t.Links))
-	var workloads []Workload
-	names := make(map[string]*yaml.Node)
-	for _, m := range maps {
-		if m.name.ok {
-			if first := names[m.name.is]; first != nil {
-				r.errorf(m.name.at, "a second workload %q, expected another name (line %d has it)", m.name.is, first.Line)
-			} else {
-				names[m.name.is] = m.name.at
-			}
-		}
-		from, to := r.host(m.from, l, t.Nodes), r.host(m.to, l, t.Nodes)
-		switch {
-		case !from || !to:
-		case m.from.is == m.to.is:
-			r.errorf(m.to.at, "the workload goes from %s to itself, expected another node", m.from.is)
-		case !l.broken:
-			a, b := &t.Nodes[l.nodes[m.from.is]], &t.Nodes[l.nodes[m.to.is]]
-			if !meet(a, b, parts) {
-				r.errorf(m.to.at, "no link, switch or router joins %s and %s, expected nodes that are joined: hosts do not forward", a.Name, b.Name)
-			} else if _, ok := t.path(a, b, in); !ok && len(r.errors) == 0 {
-				r.errorf(m.to.at, "no address of %s is reached from %s by one of its own family, expected IPv4 or IPv6 on all of the way", b.Name, a.Name)
-			}
-		}
-		workloads = append(workloads, Workload{
-			Name:      m.name.is,
-			From:      m.from.is,
-			To:        m.to.is,
-			Operation: m.operation.is,
-			Size:      m.size.is,
-			Depth:     m.depth.orElse(1),
-			Count:     m.count.is,
-			Duration:  m.duration.is,
-			Start:     m.start.is,
-			Verify:    m.verify.is,
-		})
-	}
-	return workloads
 }
 
 // checks makes sure that the workloads of checks exist.

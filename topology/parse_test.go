@@ -11,7 +11,12 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-var compare = cmp.Options{cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{}), cmpopts.EquateEmpty()}
+// compare is without the places of what a scenario does, which TestPlaces has.
+var compare = cmp.Options{
+	cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{}), cmpopts.EquateEmpty(),
+	cmpopts.IgnoreFields(Workload{}, "Place"), cmpopts.IgnoreFields(Event{}, "Place"), cmpopts.IgnoreFields(Chaos{}, "Place"),
+	cmpopts.IgnoreFields(Check{}, "Place"), cmpopts.IgnoreFields(Baseline{}, "Place"),
+}
 
 // prefixes are addresses in CIDR form, separated by spaces.
 func prefixes(text string) []netip.Prefix {
@@ -49,6 +54,12 @@ func joining(ends [2]Endpoint, mtu int, there, back Impairment) Link {
 	return Link{Endpoints: ends, MTU: mtu, Directions: [2]Impairment{there, back}, Engine: Linkem, Offload: true, Tolerance: DefaultTolerance}
 }
 
+// pairWorkload is a workload of a pair with what is left to defaults.
+func pairWorkload(w Workload) Workload {
+	w.Pattern, w.Flows, w.Measure, w.Depth, w.QPs = Pair, []Flow{{w.From, w.To}}, Bandwidth, max(w.Depth, 1), 1
+	return w
+}
+
 func TestParseExample(t *testing.T) {
 	data, err := os.ReadFile("../examples/pair.ndklab.yaml")
 	if err != nil {
@@ -69,9 +80,9 @@ func TestParseExample(t *testing.T) {
 		Links: []Link{link("client:eth0", "server:eth0", 4200,
 			Impairment{Delay: time.Millisecond, Jitter: Jitter{Spread: 50 * time.Microsecond}, Loss: Loss{Rate: 0.001}, Rate: 10e9})},
 		Workloads: []Workload{
-			{Name: "bulk", From: "client", To: "server", Operation: Write, Size: 64 << 10, Depth: 16, Duration: 3 * time.Second, Verify: true},
-			{Name: "fetch", From: "client", To: "server", Operation: Read, Size: 64 << 10, Depth: 16, Duration: 3 * time.Second, Verify: true},
-			{Name: "ping", From: "client", To: "server", Operation: Send, Size: 64, Depth: 1, Count: 1000, Start: time.Second, Verify: true},
+			pairWorkload(Workload{Name: "bulk", From: "client", To: "server", Operation: Write, Size: 64 << 10, Depth: 16, Duration: 3 * time.Second, Verify: true}),
+			pairWorkload(Workload{Name: "fetch", From: "client", To: "server", Operation: Read, Size: 64 << 10, Depth: 16, Duration: 3 * time.Second, Verify: true}),
+			pairWorkload(Workload{Name: "ping", From: "client", To: "server", Operation: Send, Size: 64, Count: 1000, Start: time.Second, Verify: true}),
 		},
 		Timeline: []Event{{At: 2 * time.Second, Set: Change{Loss: &Loss{Rate: 0.02}}}},
 		Checks: []Check{
@@ -266,7 +277,7 @@ checks:
 					{Name: "b", Interfaces: []Interface{at("eth0", 0, 1, "10.0.0.2/24 fd6e:646b:1::2/64")}},
 				},
 				Links:     []Link{link("a:eth0", "b:eth0", 4200, Impairment{})},
-				Workloads: []Workload{{Name: "w", From: "b", To: "a", Operation: Send, Depth: 1, Duration: 90 * time.Second}},
+				Workloads: []Workload{pairWorkload(Workload{Name: "w", From: "b", To: "a", Operation: Send, Duration: 90 * time.Second})},
 				Timeline: []Event{
 					{At: 3 * time.Second, From: "b", Set: Change{Jitter: &Jitter{Spread: time.Millisecond}, Rate: new(uint64(1500000))}},
 					{At: time.Second, Set: Change{Delay: new(1500 * time.Microsecond)}},

@@ -39,33 +39,41 @@ type Workload struct {
 	Name      string
 	Operation Operation
 	Pattern   Pattern
-	From, To  string   // nodes of a Pair, of which From connects and posts; "" otherwise
-	Nodes     []string // of any other pattern, of AllReduce and of Program, in the order of the file
+	From, To  string // nodes of a Pair, of which From connects and posts; "" otherwise
+	// Nodes are those of any other pattern, of AllReduce and of Program, in the order of
+	// the file, each once. Of Incast and Broadcast the first is the one that all others
+	// exchange messages with.
+	Nodes []string
 	// Flows are who connects to whom, in order. AllReduce has those of its ring, Program
 	// has none. A Permutation's are drawn when the lab's seed is known, by Topology.Draw.
 	Flows []Flow
 
-	Size     uint64        // bytes per message, the largest of Sizes
-	Sizes    []uint64      // of a sweep, one after the other, or of a mix; nil: Size alone
-	Mixed    bool          // each message has a size drawn from Sizes
-	Measure  Measure       // what a pair of QPs does: stream messages, or send one to and fro
-	Depth    int           // messages in flight on a QP; of Connect: connections being made at once
-	QPs      int           // connections of each flow; of Connect: those open at once at most
-	Inline   bool          // messages are sent inline
-	SRQ      bool          // the server's QPs take receives from one SRQ
-	Polling  bool          // completions are polled for; else waited for by event
-	Rate     uint64        // bits of payload per second that each flow posts at most; 0: no limit
-	Count    uint64        // messages of each flow; 0: until Duration has passed
-	Duration time.Duration // 0: until Count messages are done
-	WarmUp   time.Duration // at the beginning, not measured
+	Size    uint64   // bytes per message, the largest of Sizes
+	Sizes   []uint64 // of a sweep, one after the other, or of a mix; nil: Size alone
+	Mixed   bool     // each message has a size drawn from Sizes, all equally likely
+	Measure Measure  // what a pair of QPs does: stream messages, or send one to and fro
+	Depth   int      // messages in flight on a QP; of Connect: connections being made at once
+	QPs     int      // connections of each flow; of Connect: those open at once at most
+	Inline  bool     // messages are sent inline
+	SRQ     bool     // the server's QPs take receives from one SRQ
+	Polling bool     // completions are polled for; else waited for by event
+	Rate    uint64   // bits of payload per second that each flow posts at most; 0: no limit
+	// Count is how many messages each flow completes (of Connect: connections; of
+	// Storage: requests; of AllReduce and Rping: rounds), in a sweep of each size. 0: until
+	// Duration has passed. Of Program both are 0.
+	Count    uint64
+	Duration time.Duration // 0: until Count is done; in a sweep for each size
+	WarmUp   time.Duration // before Count and Duration begin, not measured; in a sweep for each size
 	Verify   bool          // compare every payload byte for byte
 	// Reconnect has a flow whose connection fails connect again, post what was in flight
 	// once more and go on, until its count or duration is done.
 	Reconnect bool
 
-	Command []string      // of Program
+	Command []string      // of Program: what is executed, and its arguments
+	Timeout time.Duration // of Program: when it is ended, and has failed
 	Start   time.Duration // after all nodes are ready
 	Manual  bool          // it starts when the timeline starts it, not at Start
+	Place   Place         // in its file
 }
 
 // A Flow is one node that connects to another and posts.
@@ -83,10 +91,13 @@ const (
 // An Event is a timeline entry: what happens, and when. Of what can happen it has
 // exactly one.
 type Event struct {
-	Name string        // by which others refer to it; "" if none does
-	At   time.Duration // after all nodes are ready or, with When or After, after that
-	When *Trigger      // it waits for this; nil: it does not
-	// After is the name of another event that it waits for; "": none.
+	Name string // by which others refer to it; "" if none does
+	// At is when it happens after all nodes are ready or, with When or After, how long
+	// after that.
+	At   time.Duration
+	When *Trigger // it waits for this; nil: it does not. It has one of When and After at most
+	// After is the name of another event that it waits for, until that has happened as
+	// often as it does; "": none. Events never wait for each other.
 	After  string
 	Repeat int           // how often it happens; 0 and 1: once
 	Every  time.Duration // from one time to the next
@@ -108,10 +119,16 @@ type Event struct {
 	Workload string // that starts or stops; "" if none does
 	Stop     bool   // it stops
 
-	Command  []string // is run in Node; an exit status but 0 is a problem of the run
-	Snapshot string   // under which all counters are kept for checks; "" if they are not
-	Mark     string   // a comment that captures and reports have at this instant; "" if none
+	Command  []string      // is run in Node; an exit status but 0 is a problem of the run
+	Timeout  time.Duration // of Command: when it is ended, and has failed
+	Snapshot string        // under which all counters are kept for checks; "" if they are not
+	Mark     string        // a comment that captures and reports have at this instant; "" if none
+
+	Place Place // in its file; of what a Chaos has drawn, that of the Chaos
 }
+
+// OfLink reports whether the event changes a link, so that Link has a meaning.
+func (e *Event) OfLink() bool { return e.Down || e.Up || e.Reset || e.Set != (Change{}) }
 
 // A NodeAction is what a timeline does to a node.
 type NodeAction string
@@ -146,17 +163,19 @@ const (
 	WorkloadFailed  WorkloadState = "failed" // it has had an error
 )
 
-// A Chaos is random events. Each kind of them comes at exponentially distributed
-// intervals, drawn from the lab's seed like what each happens to, and its effect ends by
-// itself. Topology.Draw makes events of it.
+// A Chaos is random events of one kind. They come at exponentially distributed
+// intervals, drawn from the lab's seed like what each happens to, and the effect of each
+// ends by itself. Nothing happens to what an earlier one has not let go of.
+// Topology.Draw makes events of it.
 type Chaos struct {
-	From, Until time.Duration // after all nodes are ready
-	Kind        ChaosKind
-	Every       time.Duration // mean interval
-	For         time.Duration // how long each effect lasts
-	Links       []int         // indices in Topology.Links of which one is taken each time
-	Nodes       []string      // of which one is taken each time
-	Set         Change        // of Impair
+	Start, Until time.Duration // after all nodes are ready; none begins before or after
+	Kind         ChaosKind
+	Every        time.Duration // mean interval
+	For          time.Duration // how long each effect lasts; 0 for RestartAny
+	Links        []int         // of DownLink and ImpairLink: indices in Topology.Links, of which one is taken each time
+	Nodes        []string      // of the other kinds: of which one is taken each time
+	Set          Change        // of ImpairLink
+	Place        Place         // in its file
 }
 
 // A ChaosKind is a kind of random event.
@@ -164,8 +183,8 @@ type ChaosKind string
 
 // The kinds.
 const (
-	CutLink    ChaosKind = "cut"     // a link goes down, and comes up again
-	ImpairLink ChaosKind = "impair"  // a link is set, and reset
+	DownLink   ChaosKind = "down"    // a link loses its carrier, and gets it back
+	ImpairLink ChaosKind = "impair"  // a link is set, and reset to what the file says
 	KillAny    ChaosKind = "kill"    // a node is killed, and started again
 	PauseAny   ChaosKind = "pause"   // a node is paused, and resumed
 	RestartAny ChaosKind = "restart" // a node is restarted
@@ -242,10 +261,12 @@ type Check struct {
 
 // A Baseline is an earlier run's report that this one is compared with.
 type Baseline struct {
-	File      string   // a path; JSON as run -o json prints it
+	File      string   // a path
+	Content   []byte   // of that file: JSON as run -o json prints it
 	Tolerance float64  // fraction by which a metric may be worse
 	Metrics   []Metric // of workloads; nil: throughput and latency_p99
 	Workloads []string // nil: all that both have
+	Place     Place    // in its file
 }
 
 // A Bound is one condition: Metric Relation Value. Of a counter there is no Metric.

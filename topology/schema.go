@@ -278,36 +278,6 @@ func (r *reader) endpointMap(n *yaml.Node) endpointMap {
 	return m
 }
 
-type workloadMap struct {
-	at              *yaml.Node
-	name, from, to  val[string]
-	operation       val[Operation]
-	size, count     val[uint64]
-	depth           val[int]
-	duration, start val[time.Duration]
-	verify          val[bool]
-}
-
-func (r *reader) workloadMap(n *yaml.Node) workloadMap {
-	m := workloadMap{at: n}
-	r.fields(n, "a workload",
-		one(r, "name", &m.name, plainName(maxNodeName)),
-		one(r, "from", &m.from, anyText),
-		one(r, "to", &m.to, anyText),
-		one(r, "operation", &m.operation, operation),
-		one(r, "size", &m.size, messageSize),
-		one(r, "depth", &m.depth, queueDepth),
-		one(r, "count", &m.count, messageCount),
-		one(r, "duration", &m.duration, runTime),
-		one(r, "start", &m.start, instant),
-		one(r, "verify", &m.verify, yes),
-	)
-	r.required(n, "workload", need("name", m.name), need("from", m.from), need("to", m.to),
-		need("operation", m.operation), need("size", m.size))
-	r.exactlyOne(n, "workload", need("duration", m.duration), need("count", m.count))
-	return m
-}
-
 type eventMap struct {
 	at              *yaml.Node
 	instant         val[time.Duration]

@@ -122,15 +122,6 @@ var (
 	mtu = count[int](1280, 65521)
 )
 
-// The values of workloads and the timeline.
-var (
-	messageSize  = sized[uint64](sizes, 0, 1<<30)
-	queueDepth   = count[int](1, 4096)
-	messageCount = count[uint64](1, 1<<40)
-	runTime      = span(time.Millisecond, 24*time.Hour)
-	instant      = span(0, 24*time.Hour)
-)
-
 // yes is a parser for true and false.
 func yes(text string) (bool, error) {
 	switch text {
@@ -167,15 +158,6 @@ func onlyTrue(text string) (bool, error) {
 		return false, fmt.Errorf("found %s, expected true", quote(text))
 	}
 	return true, nil
-}
-
-// operation is a parser for what a workload does.
-func operation(text string) (Operation, error) {
-	switch o := Operation(text); o {
-	case Send, Write, Read:
-		return o, nil
-	}
-	return "", fmt.Errorf("found %s, expected send, write or read", quote(text))
 }
 
 // endpoint is a parser for a link's end in its brief form.

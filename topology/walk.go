@@ -17,6 +17,7 @@ type reader struct {
 	key        string                          // being read, to begin messages with; "" outside of fields
 	suggested  int                             // see suggestions
 	partitions int                             // see checkedPartitions
+	namings    int                             // see maxNamed
 	samples    map[string][]time.Duration      // of files, by path
 	sources    map[string][]byte               // content of files, by path
 	seen       func(what string, keys []field) // told of every map that is read; nil but in tests

@@ -58,7 +58,7 @@ func serveWrites(args []string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := workload.Serve(m, writes, netip.AddrPortFrom(addresses[end], rdmaPort)); err != nil {
+	if err := workload.NewHost(m, clock.Real()).Serve(writes, netip.AddrPortFrom(addresses[end], rdmaPort)); err != nil {
 		return err
 	}
 	fmt.Println("ready")
@@ -79,7 +79,7 @@ func write(args []string) error {
 	}
 	done := make(chan workload.Result, 1)
 	to := netip.AddrPortFrom(addresses[1-end], rdmaPort)
-	if _, err := workload.Run(m, clock.Real(), writes, addresses[end], to, func(r workload.Result) { done <- r }); err != nil {
+	if err := workload.NewHost(m, clock.Real()).Run(writes, addresses[end], to, func(r workload.Result) { done <- r }); err != nil {
 		return err
 	}
 	r := <-done

@@ -19,6 +19,7 @@ func TestPositional(t *testing.T) {
 		"capture LAB/NODE:IFACE... -w FILE [--ring-size SIZE]":       {"LAB/NODE:IFACE..."},
 		"rping -s|-c -a ADDRESS [-p PORT] [-v]":                      nil,
 		"run FILE|LAB [-o text|json] [--keep]":                       {"FILE|LAB"},
+		"run [FILE|LAB] [--keep]\n  ndklab run DIR|FILE... [-j N]":   {"[FILE|LAB]", "DIR|FILE..."},
 		"up [FILE|-] [--name NAME] [--dry-run] [--node-filter A,B]":  {"[FILE|-]"},
 		"wait LAB[/NODE] --for CONDITION [--timeout TIME] [-o JSON]": {"LAB[/NODE]"},
 	} {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
@@ -16,6 +17,9 @@ import (
 const evidenceHelp = `the
 report, the topology, the log of the lab and its events, the counters, the last
 packets of every link and what the link engine last dropped or spoiled.`
+
+// topologyCopy is the file of the evidence that is the topology.
+const topologyCopy = "topology.yaml"
 
 // evidence is what a run leaves if it fails, beside what the lab has.
 type evidence struct {
@@ -47,7 +51,7 @@ func (e *evidence) run(ctx context.Context, l *lab.Lab, say func(format string, 
 		result.Replay, result.Artifacts = e.replay, e.folder
 	}
 	if kept := e.keep(ctx, memory, result); kept != nil {
-		say("evidence is not complete: %v", kept)
+		say("evidence is not complete: %s", strings.ReplaceAll(kept.Error(), "\n", "; "))
 	}
 	if err != nil {
 		err = fmt.Errorf("%w; evidence is in %s", err, e.folder)
@@ -69,7 +73,7 @@ func (e *evidence) keep(ctx context.Context, memory *lab.Memory, result *report.
 	}
 	problems := errors.Join(
 		file("replay.txt", func(w io.Writer) error { _, err := fmt.Fprintln(w, e.replay); return err }),
-		file("topology.yaml", func(w io.Writer) error { _, err := w.Write(e.topology.data); return err }),
+		file(topologyCopy, func(w io.Writer) error { _, err := w.Write(e.topology.data); return err }),
 	)
 	if result != nil {
 		problems = errors.Join(problems,

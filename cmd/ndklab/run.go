@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -163,7 +164,11 @@ func runFile(cmd *cobra.Command, file string, f *runFlags) (*report.Run, error) 
 	if err != nil {
 		return nil, err
 	}
-	e := &evidence{topology: text, folder: evidenceFolder(*f.artifacts, t.Name, t.Seed), replay: f.again(file, t.Seed)}
+	e := &evidence{topology: text, folder: evidenceFolder(*f.artifacts, t.Name, t.Seed)}
+	if file == standardInput { // what came there is in the folder
+		file = filepath.Join(e.folder, topologyCopy)
+	}
+	e.replay = f.again(file, t.Seed)
 	result, err := e.run(cmd.Context(), l, show.say)
 	if err == nil && *f.keep {
 		if err = l.Release(cmd.Context()); err == nil {

@@ -52,7 +52,7 @@ const (
 )
 
 // RetireTime is how long a Recent may not have the last frames that came.
-const RetireTime = 2 * retire * time.Millisecond
+const RetireTime = (retire + 100) * time.Millisecond
 
 // RecentSocket makes the socket of a Recent in the present network namespace. It receives
 // nothing yet. Who has it needs no privileges to open a Recent with it.

@@ -4,14 +4,16 @@ import (
 	"bytes"
 	"encoding/binary"
 	"net"
+	"runtime"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // openRecent is a Recent of an interface.
-func openRecent(t *testing.T, iface string, size int) *Recent {
+func openRecent(t testing.TB, iface string, size int) *Recent {
 	t.Helper()
 	socket, err := RecentSocket()
 	must(t, err)
@@ -167,4 +169,53 @@ func TestRecentBindsAgain(t *testing.T) {
 	must(t, r.Bind())
 	// The kernel looks for neighbours when an interface comes up.
 	recalls(t, r, func(f *recalled) bool { return binary.BigEndian.Uint16(f.data[12:]) == 0x86dd })
+}
+
+// What a super-packet costs its sender's processor, as far as the far end of the wire, and
+// what a Recent there adds to that.
+func BenchmarkRecent(b *testing.B) {
+	for _, remembered := range []bool{false, true} {
+		b.Run(map[bool]string{false: "without", true: "with"}[remembered], func(b *testing.B) {
+			wire(b)
+			if remembered {
+				r := openRecent(b, "far", 4<<20)
+				over := make(chan struct{})
+				turned := make(chan struct{})
+				go func() {
+					defer close(turned)
+					tick := time.NewTicker(10 * time.Millisecond)
+					defer tick.Stop()
+					for {
+						select {
+						case <-tick.C:
+							r.Turn()
+						case <-over:
+							return
+						}
+					}
+				}()
+				defer func() { close(over); <-turned }()
+			}
+			conn := super(b, 1400)
+			defer conn.Close()
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			message := make([]byte, 40*1400)
+			to := &net.UDPAddr{IP: net.IPv4(10, 0, 0, 2), Port: 4791}
+			began := processorTime(b)
+			for b.Loop() {
+				if _, err := conn.WriteTo(message, to); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(processorTime(b)-began)/float64(b.N), "cpu-ns/op")
+		})
+	}
+}
+
+// processorTime is how long the calling thread has run, ns.
+func processorTime(b *testing.B) int64 {
+	var at unix.Timespec
+	must(b, unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &at))
+	return at.Nano()
 }

@@ -78,7 +78,7 @@ func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error
 	}
 	switch r.Method {
 	case methodRun:
-		return s.run(ctx)
+		return s.run(ctx, r)
 	case methodMiddles:
 		return nil, s.middles(ctx, r)
 	case methodLosses:

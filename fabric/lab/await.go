@@ -250,10 +250,10 @@ func (s *Supervisor) lookAtWorkload(name string) *Awaited {
 	if r == nil {
 		return &Awaited{Got: "no run has begun"}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if done, ok := r.done[name]; ok {
-		return &done
+	if play := r.play.Load(); play != nil {
+		if text, failed, over := play.Ended(name); over {
+			return &Awaited{Reached: true, Failed: failed, Got: text}
+		}
 	}
 	if isClosed(r.over) {
 		return &Awaited{Got: "the last run was interrupted"}

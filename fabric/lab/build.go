@@ -17,6 +17,7 @@ func (s *Supervisor) build(ctx context.Context, params startParams, files []*os.
 	s.segments = segments(s.topo)
 	s.place = place{dir: params.StateDir, name: s.name}
 	s.named = params.Privileged
+	s.dir = params.Dir
 	if err := s.openExternalDir(); err != nil {
 		return err
 	}

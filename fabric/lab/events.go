@@ -21,9 +21,8 @@ const (
 	LabReady       = "lab-ready"
 	CaptureStarted = "capture-started"
 	CaptureDone    = "capture-done"
-	LinkOverrun    = "link-overrun" // found at the end of a run
-	QPError        = "qp-error"     // a queue pair has gone to error otherwise than by its consumer's doing
-	EventsLost     = "events-lost"  // to the one watcher that was too slow
+	QPError        = "qp-error"    // a queue pair has gone to error otherwise than by its consumer's doing
+	EventsLost     = "events-lost" // to the one watcher that was too slow
 )
 
 // keptEvents is how many events a supervisor keeps, some 200 bytes each.

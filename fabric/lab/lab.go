@@ -110,6 +110,9 @@ func Start(ctx context.Context, topo *topology.Topology, options Options) (*Lab,
 	params := startParams{
 		Topology: topo, StateDir: p.dir, Privileged: privileged(),
 	}
+	if params.Dir, err = os.Getwd(); err != nil {
+		return nil, err
+	}
 	var files []*os.File
 	for _, log := range []struct {
 		file *os.File

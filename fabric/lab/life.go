@@ -76,7 +76,7 @@ func (s *Supervisor) begin(spec *topology.Node, start int) (*life, error) {
 func (s *Supervisor) startConfig(spec *topology.Node, start int) node.Config {
 	cfg := s.nodeConfig(spec)
 	if start > 0 {
-		cfg.Seed = s.seed(fmt.Sprintf("node %s, start %d", spec.Name, start))
+		cfg.Seed = s.topo.SeedOf(fmt.Sprintf("node %s, start %d", spec.Name, start))
 	}
 	return cfg
 }

@@ -3,10 +3,8 @@ package lab
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"runtime"
 	"slices"
 	"sync"
@@ -117,7 +115,7 @@ func (s *Supervisor) startNodes(ctx context.Context) error {
 // segments is known beforehand, unless it is outside the lab.
 func (s *Supervisor) nodeConfig(spec *topology.Node) node.Config {
 	cfg := node.Config{
-		Lab: s.name, Name: spec.Name, Seed: s.seed("node " + spec.Name), Adapter: spec.Adapter,
+		Lab: s.name, Name: spec.Name, Seed: s.topo.SeedOf("node " + spec.Name), Adapter: spec.Adapter,
 		Forwards: spec.Kind == topology.Router, Routes: spec.Routes, PIDLimit: spec.PIDs != 0,
 		Env: spec.Setup.Env, Files: spec.Setup.Files, Hosts: s.hosts,
 	}
@@ -135,17 +133,6 @@ func (s *Supervisor) nodeConfig(spec *topology.Node) node.Config {
 		cfg.Interfaces = append(cfg.Interfaces, face)
 	}
 	return cfg
-}
-
-// seed derives the seed of one part of the lab from the lab's, so that it depends
-// on no other part.
-func (s *Supervisor) seed(part string) uint64 {
-	h := fnv.New64a()
-	var seed [8]byte
-	binary.LittleEndian.PutUint64(seed[:], s.topo.Seed)
-	h.Write(seed[:]) // a hash.Hash never fails
-	h.Write([]byte(part))
-	return h.Sum64()
 }
 
 // linkNodes makes every link and, as soon as a node has all of its own, configures its

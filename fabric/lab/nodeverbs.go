@@ -66,6 +66,11 @@ func (s *Supervisor) change(ctx context.Context, r *control.Request) (*NodeChang
 	if err := r.Decode(&params); err != nil {
 		return nil, err
 	}
+	return s.changeNode(ctx, params)
+}
+
+// changeNode does an action to a node.
+func (s *Supervisor) changeNode(ctx context.Context, params changeParams) (*NodeChange, error) {
 	s, n, err := s.hold(ctx, params.Node)
 	if err != nil {
 		return nil, err

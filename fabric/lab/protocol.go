@@ -8,6 +8,7 @@ import (
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/lab/link"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/scenario"
 	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/topology"
@@ -21,7 +22,7 @@ const (
 	methodInfo        = "info"        // -> Info
 	methodInspect     = "inspect"     // -> Inspection
 	methodExternals   = "externals"   // -> list of report.External
-	methodRun         = "run"         // -> report.Run
+	methodRun         = "run"         // runParams -> report.Run
 	methodExec        = "exec"        // execParams and three files -> exit status
 	methodSignal      = "signal"      // signalParams
 	methodLinks       = "links"       // endpoint of a link, "" for all -> list of report.Link
@@ -60,7 +61,8 @@ const noticeEvent = "event"
 type startParams struct {
 	Topology   *topology.Topology
 	StateDir   string
-	Privileged bool // the lab's user is root, outside as well
+	Dir        string // the working folder of the scenario's programs
+	Privileged bool   // the lab's user is root, outside as well
 	// Record and Replay are the names of files of which each comes along, in this
 	// order, unless it is "".
 	Record, Replay string
@@ -179,16 +181,27 @@ type Event struct {
 
 // Kinds of events.
 const (
-	NodeDown    = "node-down"
-	NodeUp      = "node-up" // again
-	NodePaused  = "node-paused"
-	NodeResumed = "node-resumed"
-	LinkChanged = "link-changed"
+	NodeDown    = scenario.NodeDown
+	NodeUp      = scenario.NodeUp
+	NodePaused  = scenario.NodePaused
+	NodeResumed = scenario.NodeResumed
+	LinkChanged = scenario.LinkChanged
 	Captured    = "captured" // a capture of the topology is complete
 	Warning     = "warning"
 
 	HealthChanged = "health-changed"
 	LabWaiting    = "lab-waiting" // for nodes, before all are ready
+)
+
+// Kinds of events of a run.
+const (
+	WorkloadStarted  = scenario.WorkloadStarted
+	WorkloadProgress = scenario.WorkloadProgress
+	WorkloadDone     = scenario.WorkloadDone
+	TimelineLeft     = scenario.TimelineLeft
+	TimelineDone     = scenario.TimelineDone
+	Marked           = scenario.Marked
+	LinkOverrun      = scenario.LinkOverrun
 )
 
 // asError gives a failure its kind.

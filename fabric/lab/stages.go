@@ -201,7 +201,7 @@ func brief(command string) string {
 // shell runs a command in a node, and returns its exit status and the last lines that
 // it wrote. All of them go to the log, if that is not nil.
 func shell(ctx context.Context, agent *node.Agent, command string, log io.Writer) (status int, last []string, err error) {
-	out, w, err := newTranscript(log, "node "+agent.Name()+": ")
+	out, w, err := newTranscript(log, "node "+agent.Name()+": ", lastLines)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -44,6 +44,7 @@ type core struct {
 	// What follows is set by build, before the lab is ready, and not changed
 	// afterwards.
 	place     place
+	dir       string // the working folder of the scenario's programs
 	named     bool   // externals get names for ip netns
 	hosts     string // the file that stands for /etc/hosts in nodes; "": the host's does
 	network   *link.Network

@@ -18,12 +18,13 @@ type transcript struct {
 	r     *os.File
 	log   io.Writer // gets whole lines, each with prefix and in one write; nil: none are kept but the last
 	names string    // begins each line in the log
+	keep  int       // lines
 
 	ending chan struct{} // closed when all that the command itself wrote has been read
 
 	mu   sync.Mutex // guards what follows
 	part []byte     // of a line that has not ended
-	last []string   // lines
+	last []string   // lines, keep at most
 }
 
 const (
@@ -31,14 +32,14 @@ const (
 	longLine  = 1024 // bytes; more of a line is another line
 )
 
-// newTranscript returns the file that the command writes to, which is the caller's to
+// newTranscript keeps so many of the last lines. It returns the file that the command writes to, which is the caller's to
 // close once the command has it.
-func newTranscript(log io.Writer, prefix string) (*transcript, *os.File, error) {
+func newTranscript(log io.Writer, prefix string, keep int) (*transcript, *os.File, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, nil, err
 	}
-	t := &transcript{r: r, log: log, names: prefix, ending: make(chan struct{})}
+	t := &transcript{r: r, log: log, names: prefix, keep: keep, ending: make(chan struct{})}
 	go t.read()
 	return t, w, nil
 }
@@ -138,7 +139,7 @@ func (t *transcript) line() {
 		// Nobody can be told that the log is gone.
 		_, _ = io.WriteString(t.log, t.names+text+"\n")
 	}
-	if len(t.last) == lastLines {
+	if len(t.last) == t.keep {
 		t.last = append(t.last[:0:0], t.last[1:]...)
 	}
 	t.last = append(t.last, text)

@@ -34,7 +34,7 @@ func (l *lockedLog) String() string {
 // afterwards still comes.
 func TestTranscript(t *testing.T) {
 	log := &lockedLog{line: make(chan struct{}, 100)}
-	tr, w, err := newTranscript(log, "n: ")
+	tr, w, err := newTranscript(log, "n: ", lastLines)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestTranscript(t *testing.T) {
 // Only the last lines are kept, and all are waited for that the command wrote.
 func TestTranscriptLastLines(t *testing.T) {
 	for range 100 {
-		tr, w, err := newTranscript(nil, "")
+		tr, w, err := newTranscript(nil, "", lastLines)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func (r replying) Write(data []byte) (int, error) {
 // A child that goes on writing does not keep anybody from learning of the command's end.
 func TestTranscriptOfWriter(t *testing.T) {
 	log := new(replying)
-	tr, w, err := newTranscript(log, "")
+	tr, w, err := newTranscript(log, "", lastLines)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ var core = []string{
 }
 
 // clocked are the packages that must not know real time or global randomness.
-var clocked = []string{"provider", "provider/sim", "provider/sim/soak", "node/workload", "topology"}
+var clocked = []string{"provider", "provider/sim", "provider/sim/soak", "node/workload", "topology", "fabric/scenario"}
 
 // forbiddenImports are what a core package has no use for.
 var forbiddenImports = []string{

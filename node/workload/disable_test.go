@@ -18,7 +18,7 @@ func TestDisable(t *testing.T) {
 			l := newLab(t)
 			spec := Spec{Operation: topology.Write, Size: 65536, Depth: 16, Duration: time.Minute, Verify: true, Seed: 1}
 			var disabledAt time.Duration
-			got, found := l.run(spec, func(*Server) {
+			got, found := l.run(spec, func(*target) {
 				l.clock.Run(50 * time.Millisecond)
 				disabledAt = l.clock.Now()
 				if status := l.devices[victim].SetState(false); status != provider.StatusSuccess {
@@ -49,7 +49,7 @@ func TestDisable(t *testing.T) {
 func TestDisableWhileConnecting(t *testing.T) {
 	l := newLab(t)
 	l.path.Down = true
-	got, _ := l.run(Spec{Operation: topology.Send, Size: 1, Depth: 1, Count: 1}, func(*Server) {
+	got, _ := l.run(Spec{Operation: topology.Send, Size: 1, Depth: 1, Count: 1}, func(*target) {
 		l.clock.Run(100 * time.Millisecond)
 		l.devices[0].SetState(false)
 	})
@@ -67,9 +67,9 @@ func TestDisabledAdapter(t *testing.T) {
 		m.SetState(false)
 		var err error
 		if i == 0 {
-			_, err = Run(m, l.clock, spec, clientAddress, serverAddress, func(Result) { t.Error("done") })
+			_, err = run(m, l.clock, spec, clientAddress, serverAddress, func(Result) { t.Error("done") })
 		} else {
-			_, err = Serve(m, spec, serverAddress)
+			_, err = serve(m, l.clock, spec, serverAddress)
 		}
 		if !errors.Is(err, provider.StatusAdapterNotReady) {
 			t.Errorf("%d: %v", i, err)
@@ -85,7 +85,7 @@ func TestDisabledAdapter(t *testing.T) {
 // TestStopTwice ends a server again, while it ends and when it has.
 func TestStopTwice(t *testing.T) {
 	l := newLab(t)
-	server, err := Serve(l.devices[1], Spec{Operation: topology.Send, Size: 1, Depth: 1}, serverAddress)
+	server, err := serve(l.devices[1], l.clock, Spec{Operation: topology.Send, Size: 1, Depth: 1}, serverAddress)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,12 +111,13 @@ func TestLimits(t *testing.T) {
 		{"a MaxCqDepth of 128, the adapter has 127", func(i *provider.AdapterInfo) { i.MaxCqDepth = 127 }},
 		{"a MaxTransferLength of 1000, the adapter has 999", func(i *provider.AdapterInfo) { i.MaxTransferLength = 999 }},
 		{"a MaxRegistrationSize of 32000, the adapter has 1", func(i *provider.AdapterInfo) { i.MaxRegistrationSize = 1 }},
-		{"a MaxInlineDataSize of 8, the adapter has 7", func(i *provider.AdapterInfo) { i.MaxInlineDataSize = 7 }},
+		{"a MaxInlineDataSize of 16, the adapter has 15", func(i *provider.AdapterInfo) { i.MaxInlineDataSize = 15 }},
+		{"a MaxCallerData of 24, the adapter has 23", func(i *provider.AdapterInfo) { i.MaxCallerData = 23 }},
 		{"a MaxCalleeData of 12, the adapter has 11", func(i *provider.AdapterInfo) { i.MaxCalleeData = 11 }},
 	} {
 		l := newLabWith(t, func(c *provider.Config) { test.narrow(&c.Info) })
 		spec := Spec{Name: "w", Operation: topology.Write, Size: 1000, Depth: 16, Count: 1}
-		_, err := Serve(l.devices[1], spec, serverAddress)
+		_, err := serve(l.devices[1], l.clock, spec, serverAddress)
 		if err == nil || !strings.HasSuffix(err.Error(), "it needs "+test.want) {
 			t.Errorf("%v, want %s", err, test.want)
 		}
@@ -155,7 +156,7 @@ func TestEndedIsDeaf(t *testing.T) {
 	spec := Spec{Operation: topology.Send, Size: 1, Depth: 1, Count: 1}
 	t.Run("server", func(t *testing.T) {
 		l := newLab(t)
-		server, err := Serve(l.devices[1], spec, serverAddress)
+		server, err := serve(l.devices[1], l.clock, spec, serverAddress)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,8 +176,8 @@ func TestEndedIsDeaf(t *testing.T) {
 	})
 	t.Run("client that could not start", func(t *testing.T) {
 		l := newLab(t)
-		w := newClient(l.clock, spec, func(Result) { t.Error("done") })
-		if err := w.connect(l.devices[0], serverAddress.Addr(), serverAddress); err == nil {
+		w := newStream(l.clock, spec, serverAddress.Addr(), serverAddress, func(Result) { t.Error("done") })
+		if err := w.start(l.devices[0]); err == nil {
 			t.Fatal("connected from an address of another's")
 		}
 		w.Abort("too late")
@@ -185,15 +186,16 @@ func TestEndedIsDeaf(t *testing.T) {
 	t.Run("client that has ended", func(t *testing.T) {
 		l := newLab(t)
 		var got *Result
-		w, err := Run(l.devices[0], l.clock, spec, clientAddress, serverAddress, func(r Result) { got = &r })
+		w, err := run(l.devices[0], l.clock, spec, clientAddress, serverAddress, func(r Result) { got = &r })
 		if err != nil {
 			t.Fatal(err)
 		}
+		connecting := w.lanes[0].link
 		w.Abort("enough")
 		l.clock.Run(time.Microsecond)
-		w.connected(nil, provider.StatusSuccess) // which was on its way
+		connecting.replied(nil, provider.StatusSuccess) // which was on its way
 		l.clock.Run(time.Minute)
-		if got == nil || got.Error != "enough" || w.result != *got || w.started != 0 || l.devices[0].Usage() != (provider.Usage{}) {
+		if got == nil || got.Error != "enough" || w.result.Error != got.Error || w.started || l.devices[0].Usage() != (provider.Usage{}) {
 			t.Errorf("%+v, %+v", got, w.result)
 		}
 	})

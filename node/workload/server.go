@@ -1,56 +1,81 @@
 package workload
 
 import (
-	"bytes"
-	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"sync"
 
 	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/topology"
 )
 
-// A Server is the passive end of a workload, on an adapter instance of its own.
-// It serves one connection.
-type Server struct {
-	spec     Spec
-	pattern  *pattern
-	adapter  *instance
-	pd       *provider.PD
-	cq       *provider.CQ
+// A target is the passive end of a flow of sends, writes or reads, on an adapter instance
+// of its own. It serves one connection of each lane or, with Reconnect, the newest. This
+// file is its life and its connections, receive.go what arrives.
+type target struct {
+	spec    Spec
+	clock   clock.Clock
+	pattern *pattern
+	adapter *instance
+	pd      *provider.PD
+	completions
+	srq      *provider.SRQ // nil: each QP has its own receives
 	listener *provider.Listener
-	target   *memory // what the client writes to, reads from or, in slots, sends into
+	memory   *memory // what the client writes to, reads from or, in slots, sends into
+	source   *memory // what answers are taken from; nil if there are none
 	notices  *memory // written notices from the client, in slots
 
-	mu        sync.Mutex // guards what follows
-	connector *provider.Connector
-	qp        *provider.QP
-	received  uint64                // messages, or notices of them
-	results   [64]provider.ResultEx // scratch of drain
-	stopped   bool
-	closed    bool                 // everything is
-	waiting   []func(ServerResult) // for that
-	result    ServerResult
+	mu       sync.Mutex // guards what follows
+	lanes    []arrival
+	receives []receive // by slot
+	dirty    []*served // connections whose clients are to be told what is compared
+	results  [64]provider.ResultEx
+	stopped  bool
+	closed   bool                 // everything is
+	waiting  []func(ServerResult) // for that
+	result   ServerResult
 }
 
-// noticeLen is the length of the messages by which the ends of a verified write
-// workload keep each other informed: the index of a message, big-endian. The
-// client says that it has written it, the server that all up to it are compared
-// and their slots free.
-const noticeLen = 8
+// An arrival is the server's end of a lane.
+type arrival struct {
+	index    int
+	link     *served             // nil: none yet, or the last one is being closed
+	coming   *provider.Connector // asks to take its place
+	closing  bool
+	received uint64 // the index of the message that is next
+	seen     uint64 // messages below are verified
+}
 
-// Serve makes the server listen at the given address of a device.
-func Serve(m *provider.Miniport, spec Spec, at netip.AddrPort) (*Server, error) {
-	s := &Server{spec: spec, pattern: newPattern(&spec)}
+// served is a connection.
+type served struct {
+	lane      *arrival
+	hello     hello
+	connector *provider.Connector
+	qp        *provider.QP
+	dirty     bool // it is in target.dirty
+}
+
+// receive is a place for what the client sends: the context of a posted receive.
+type receive struct {
+	slot uint64
+}
+
+// serve makes the server of a flow listen, as Host.Serve has it.
+func serve(m *provider.Miniport, c clock.Clock, spec Spec, at netip.AddrPort) (*target, error) {
+	s := &target{spec: spec, clock: c, pattern: newPattern(&spec), lanes: make([]arrival, spec.lanes())}
+	s.completions = completions{clock: c, polling: spec.Polling, take: s.taken}
+	for i := range s.lanes {
+		s.lanes[i].index = i
+	}
 	if err := s.listen(m, at); err != nil {
 		s.Stop(func(ServerResult) {})
-		return nil, fmt.Errorf("workload %s: serve at %s: %w", spec.Name, at, err)
+		return nil, err
 	}
 	return s, nil
 }
 
-func (s *Server) listen(m *provider.Miniport, at netip.AddrPort) error {
+func (s *target) listen(m *provider.Miniport, at netip.AddrPort) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var status provider.Status
@@ -61,13 +86,13 @@ func (s *Server) listen(m *provider.Miniport, at netip.AddrPort) error {
 	if s.pd, status = s.adapter.CreatePD(nil, nil); status != provider.StatusSuccess {
 		return fmt.Errorf("create PD: %w", status)
 	}
-	if s.cq, status = s.adapter.CreateCQ(uint32(4*s.spec.slots()), s.completed, nil, nil, nil, nil); status != provider.StatusSuccess {
+	if s.cq, status = s.adapter.CreateCQ(s.spec.cqDepth(), s.notified, nil, nil, nil, nil); status != provider.StatusSuccess {
 		return fmt.Errorf("create CQ: %w", status)
 	}
-	if s.target, err = s.makeTarget(); err != nil {
+	if err := s.makeMemory(); err != nil {
 		return err
 	}
-	if s.notices, err = register(s.pd, make([]byte, s.spec.slots()*noticeLen), provider.MRAllowLocalWrite); err != nil {
+	if err := s.makeReceives(); err != nil {
 		return err
 	}
 	if s.listener, status = s.adapter.CreateListener(s.connecting, nil, nil, nil); status != provider.StatusSuccess {
@@ -76,168 +101,174 @@ func (s *Server) listen(m *provider.Miniport, at netip.AddrPort) error {
 	if status := s.listener.Listen(at, nil, nil); status != provider.StatusSuccess {
 		return status
 	}
-	s.cq.Arm(provider.NotifyAny)
+	s.completions.begin()
 	return nil
 }
 
-func (s *Server) makeTarget() (*memory, error) {
-	room := uint64(s.spec.slots()) * s.spec.Size
+func (s *target) makeMemory() (err error) {
 	switch s.spec.Operation {
 	case topology.Read:
-		return register(s.pd, s.pattern.bytes, provider.MRAllowRemoteRead)
+		s.memory, err = register(s.pd, s.pattern.bytes, provider.MRAllowRemoteRead)
 	case topology.Write:
-		return register(s.pd, make([]byte, room), provider.MRAllowRemoteWrite)
+		s.memory, err = register(s.pd, make([]byte, s.spec.room()), provider.MRAllowRemoteWrite)
 	default:
-		return register(s.pd, make([]byte, room), provider.MRAllowLocalWrite)
+		s.memory, err = register(s.pd, make([]byte, s.spec.room()), provider.MRAllowLocalWrite)
+	}
+	if err == nil && s.spec.answered() {
+		s.source, err = register(s.pd, s.pattern.bytes, provider.MRAllowLocalRead)
+	}
+	return err
+}
+
+// makeReceives makes the places for what is received: as many as all lanes have slots or,
+// if they share them, as an SRQ has room for.
+func (s *target) makeReceives() (err error) {
+	n := uint32(s.spec.lanes() * s.spec.slots())
+	if s.spec.SRQ {
+		n = min(n, s.adapter.Info().MaxSrqDepth)
+		var status provider.Status
+		if s.srq, status = s.pd.CreateSRQ(n, 1, 0, nil, nil, nil, nil, nil); status != provider.StatusSuccess {
+			return fmt.Errorf("create SRQ: %w", status)
+		}
+	}
+	s.receives = make([]receive, n)
+	if s.notices, err = register(s.pd, make([]byte, n*noticeLen), provider.MRAllowLocalWrite); err != nil {
+		return err
+	}
+	for i := range s.receives {
+		s.receives[i].slot = uint64(i)
+		if s.srq == nil {
+			continue
+		}
+		if err := s.postReceive(nil, &s.receives[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// connecting is the event of the listener.
+func (s *target) connecting(_ any, connector *provider.Connector) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.consider(connector)
+}
+
+// consider takes a request for a lane that has no connection and, with Reconnect, for one
+// that has, whose client has given that up then. It refuses any other. s.mu is held.
+func (s *target) consider(connector *provider.Connector) {
+	private := make([]byte, 256)
+	length := uint32(len(private))
+	if connector.GetConnectionData(nil, nil, private, &length) != provider.StatusSuccess {
+		length = 0 // the client has given up already
+	}
+	h, err := decodeHello(private[:length])
+	if s.stopped || err != nil || h.lane >= uint32(len(s.lanes)) {
+		connector.Close(nil, nil)
+		return
+	}
+	lane := &s.lanes[h.lane]
+	busy := lane.link != nil || lane.closing
+	switch {
+	case busy && !s.spec.Reconnect:
+		connector.Close(nil, nil)
+	case busy:
+		if lane.coming != nil {
+			lane.coming.Close(nil, nil)
+		}
+		lane.coming = connector
+		s.retire(lane)
+	default:
+		s.admit(&served{lane: lane, hello: h, connector: connector})
 	}
 }
 
-// connecting accepts the first request and refuses any other.
-func (s *Server) connecting(_ any, connector *provider.Connector) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.connector != nil || s.stopped {
-		connector.Close(func(any) {}, nil)
+// retire closes the connection of a lane, and then takes the request that waits. s.mu is
+// held.
+func (s *target) retire(lane *arrival) {
+	if lane.closing {
 		return
 	}
-	s.connector = connector
-	if err := s.accept(); err != nil {
-		s.fail(fmt.Sprintf("accept: %v", err))
-		connector.Reject(nil)
+	lane.closing = true
+	s.drain()
+	old := lane.link
+	lane.link = nil
+	closeEach(s.clock, old.objects(), func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.stopped {
+			return
+		}
+		s.drain() // so that the CQ has room for what the next connection completes
+		lane.closing = false
+		connector := lane.coming
+		lane.coming = nil
+		s.consider(connector)
+	})
+}
+
+// admit makes a request the lane's connection. s.mu is held.
+func (s *target) admit(c *served) {
+	c.lane.link = c
+	c.lane.received = c.hello.next
+	if err := s.accept(c); err != nil {
+		s.trouble(fmt.Sprintf("accept: %v", err))
+		c.connector.Reject(nil)
 	}
 }
 
 // accept answers the request. s.mu is held.
-func (s *Server) accept() error {
+func (s *target) accept(c *served) error {
 	slots := uint32(s.spec.slots())
-	qp, status := s.pd.CreateQP(s.cq, s.cq, nil, slots, slots, 1, 1, noticeLen, nil, nil)
+	var status provider.Status
+	if s.srq != nil {
+		c.qp, status = s.pd.CreateQPWithSRQ(s.cq, s.cq, s.srq, c, 2*slots, 1, s.spec.inline(), nil, nil)
+	} else {
+		c.qp, status = s.pd.CreateQP(s.cq, s.cq, c, slots, 2*slots, 1, 1, s.spec.inline(), nil, nil)
+	}
 	if status != provider.StatusSuccess {
 		return fmt.Errorf("create QP: %w", status)
 	}
-	s.qp = qp
-	for slot := range uint64(slots) {
-		if err := s.postReceive(slot); err != nil {
-			return err
+	if s.srq == nil {
+		for i := range int(slots) {
+			if err := s.postReceive(c, &s.receives[c.lane.index*int(slots)+i]); err != nil {
+				return err
+			}
 		}
 	}
 	accepted := func(_ any, status provider.Status) {
 		if status != provider.StatusSuccess {
 			s.mu.Lock()
-			s.fail(fmt.Sprintf("accept: %v", status))
+			s.trouble(fmt.Sprintf("accept: %v", status))
 			s.mu.Unlock()
 		}
 	}
 	inbound, outbound := s.adapter.reads()
-	private := grant{token: s.target.mr.RemoteToken()}.encode()
-	if status := s.connector.Accept(qp, inbound, outbound, private, nil, nil, accepted, nil); !status.Succeeded() {
+	private := grant{token: s.memory.mr.RemoteToken()}.encode()
+	if status := c.connector.Accept(c.qp, inbound, outbound, private, nil, nil, accepted, nil); !status.Succeeded() {
 		return status
 	}
 	return nil
 }
 
-// postReceive posts the receive of a slot. s.mu is held.
-func (s *Server) postReceive(slot uint64) error {
-	sge := s.notices.sge(slot*noticeLen, noticeLen)
-	if s.spec.Operation == topology.Send {
-		sge = s.target.sge(slot*s.spec.Size, s.spec.Size)
-	}
-	if status := s.qp.Receive(nil, []provider.SGE{sge}); status != provider.StatusSuccess {
-		return fmt.Errorf("post receive: %w", status)
-	}
-	return nil
-}
-
-// completed is the CQ's notification.
-func (s *Server) completed(any, provider.Status) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopped {
-		return
-	}
-	s.drain()
-	s.cq.Arm(provider.NotifyAny)
-}
-
-// drain handles every completion there is: each is a message, or the notice of
-// one, and they come in the order in which the client posted. s.mu is held.
-func (s *Server) drain() {
-	before := s.received
-	for n := len(s.results); n == len(s.results); {
-		n = s.cq.ResultsEx(s.results[:])
-		for i := range s.results[:n] {
-			r := &s.results[i]
-			switch {
-			case r.Status == provider.StatusCancelled:
-				// The connection is over.
-			case r.Status != provider.StatusSuccess:
-				s.fail(fmt.Sprintf("receive: %v", r.Status))
-			case r.Type == provider.OperationTypeReceive:
-				s.take(uint64(r.BytesTransferred))
-			}
-		}
-	}
-	if s.received != before && s.spec.Operation == topology.Write && !s.stopped {
-		s.acknowledge()
-	}
-}
-
-// take handles message number s.received. s.mu is held.
-func (s *Server) take(length uint64) {
-	index := s.received
-	s.received++
-	slot := index % uint64(s.spec.slots())
-	switch s.spec.Operation {
-	case topology.Write:
-		notice := s.notices.bytes[slot*noticeLen:][:noticeLen]
-		if told := binary.BigEndian.Uint64(notice); told != index {
-			s.fail(fmt.Sprintf("message %d was announced as %d", index, told))
-		}
-	case topology.Send:
-		if length != s.spec.Size {
-			s.fail(fmt.Sprintf("message %d has %d bytes, not %d", index, length, s.spec.Size))
-		}
-	}
-	if s.spec.Verify {
-		s.verify(index, s.target.bytes[slot*s.spec.Size:][:s.spec.Size])
-	}
-	if s.stopped {
-		return
-	}
-	if err := s.postReceive(slot); err != nil {
-		s.fail(err.Error())
-	}
-}
-
-func (s *Server) verify(index uint64, got []byte) {
-	if bytes.Equal(got, s.pattern.message(index)) {
-		s.result.Verified++
-		return
-	}
-	s.result.Mismatches++
-	s.fail(s.pattern.difference(index, got))
-}
-
-// acknowledge tells the client that every slot up to the last message's is
-// compared. s.mu is held.
-func (s *Server) acknowledge() {
-	notice := binary.BigEndian.AppendUint64(nil, s.received-1)
-	sge := []provider.SGE{{Length: noticeLen, Inline: notice}}
-	if status := s.qp.Send(nil, sge, provider.OpInline|provider.OpSilentSuccess); status != provider.StatusSuccess &&
-		status != provider.StatusConnectionInvalid { // the client may be gone already
-		s.fail(fmt.Sprintf("post acknowledgement: %v", status))
-	}
-}
-
 // fail notes the first failure. s.mu is held.
-func (s *Server) fail(text string) {
+func (s *target) fail(text string) {
 	if s.result.Error == "" {
 		s.result.Error = text
 	}
 }
 
+// trouble notes a failure of a connection, unless the client is to make another one then.
+// s.mu is held.
+func (s *target) trouble(text string) {
+	if !s.spec.Reconnect {
+		s.fail(text)
+	}
+}
+
 // Stop ends the server, whatever it is in the middle of, and calls done with
 // what it found when everything is closed. It may be called again.
-func (s *Server) Stop(done func(ServerResult)) {
+func (s *target) Stop(done func(ServerResult)) {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -259,7 +290,7 @@ func (s *Server) Stop(done func(ServerResult)) {
 }
 
 // disable is the device's wish that its instances be closed.
-func (s *Server) disable() {
+func (s *target) disable() {
 	s.mu.Lock()
 	s.fail(disabled)
 	s.mu.Unlock()
@@ -267,7 +298,7 @@ func (s *Server) disable() {
 }
 
 // end is when everything is closed.
-func (s *Server) end() {
+func (s *target) end() {
 	s.mu.Lock()
 	s.closed = true
 	waiting, result := s.waiting, s.result
@@ -278,24 +309,40 @@ func (s *Server) end() {
 }
 
 // objects are those that are to be closed. s.mu is held.
-func (s *Server) objects() []closer {
+func (s *target) objects() []closer {
 	var open []closer
-	if s.connector != nil {
-		open = append(open, s.connector)
-	}
-	if s.qp != nil {
-		open = append(open, s.qp)
+	for i := range s.lanes {
+		lane := &s.lanes[i]
+		if lane.link != nil {
+			open = append(open, lane.link.objects()...)
+		}
+		if lane.coming != nil {
+			open = append(open, lane.coming)
+		}
 	}
 	if s.listener != nil {
 		open = append(open, s.listener)
 	}
-	open = append(open, s.notices.closers()...)
-	open = append(open, s.target.closers()...)
+	if s.srq != nil {
+		open = append(open, s.srq)
+	}
+	for _, m := range []*memory{s.notices, s.source, s.memory} {
+		open = append(open, m.closers()...)
+	}
 	if s.cq != nil {
 		open = append(open, s.cq)
 	}
 	if s.pd != nil {
 		open = append(open, s.pd)
+	}
+	return open
+}
+
+// objects are those that are to be closed.
+func (c *served) objects() []closer {
+	open := []closer{c.connector}
+	if c.qp != nil {
+		open = append(open, c.qp)
 	}
 	return open
 }

@@ -153,9 +153,9 @@ func plans(was, is *topology.Topology) []string {
 		name   string
 		differ bool
 	}{
-		{"workloads", !same(was.Workloads, is.Workloads)},
-		{"timeline", !same(named(was), named(is))},
-		{"checks", !same(was.Checks, is.Checks)},
+		{"workloads", !same(workloads(was), workloads(is))},
+		{"timeline", !same(events(was), events(is)) || !same(chaos(was), chaos(is))},
+		{"checks", !same(checks(was), checks(is)) || !same(baseline(was), baseline(is))},
 		{"capture", !same(was.Captures, is.Captures)},
 	} {
 		if p.differ {
@@ -165,21 +165,73 @@ func plans(was, is *topology.Topology) []string {
 	return names
 }
 
-// A namedEvent is an event with the ends of its link in the place of an index, which
-// changes with the order of links.
-type namedEvent struct {
-	event topology.Event
-	ends  [2]topology.Endpoint
+// What follows is plans as they are compared: without their places in the file, and
+// with the ends of a link in the place of its index, since both change with the order
+// of a file.
+
+func workloads(t *topology.Topology) []topology.Workload {
+	all := slices.Clone(t.Workloads)
+	for i := range all {
+		all[i].Place = topology.Place{}
+	}
+	return all
 }
 
-func named(t *topology.Topology) []namedEvent {
-	var events []namedEvent
+// An onLinks is a part of a plan, and the ends of the links that it is about.
+type onLinks[T any] struct {
+	part T
+	ends [][2]topology.Endpoint
+}
+
+func events(t *topology.Topology) []onLinks[topology.Event] {
+	var all []onLinks[topology.Event]
 	for _, e := range t.Timeline {
-		n := namedEvent{event: e}
-		if len(e.Partition) == 0 && !e.Heal {
-			n.ends, n.event.Link = t.Links[e.Link].Endpoints, 0
+		n := onLinks[topology.Event]{part: e}
+		if e.OfLink() {
+			n.ends = ends(t, e.Link)
 		}
-		events = append(events, n)
+		n.part.Link, n.part.Place = 0, topology.Place{}
+		all = append(all, n)
 	}
-	return events
+	return all
+}
+
+func chaos(t *topology.Topology) []onLinks[topology.Chaos] {
+	var all []onLinks[topology.Chaos]
+	for _, c := range t.Chaos {
+		n := onLinks[topology.Chaos]{c, ends(t, c.Links...)}
+		n.part.Links, n.part.Place = nil, topology.Place{}
+		all = append(all, n)
+	}
+	return all
+}
+
+func checks(t *topology.Topology) []onLinks[topology.Check] {
+	var all []onLinks[topology.Check]
+	for _, c := range t.Checks {
+		n := onLinks[topology.Check]{part: c}
+		if c.OfLink {
+			n.ends = ends(t, c.Link)
+		}
+		n.part.Link, n.part.Place = 0, topology.Place{}
+		all = append(all, n)
+	}
+	return all
+}
+
+func baseline(t *topology.Topology) topology.Baseline {
+	if t.Baseline == nil {
+		return topology.Baseline{}
+	}
+	b := *t.Baseline
+	b.Place = topology.Place{}
+	return b
+}
+
+func ends(t *topology.Topology, links ...int) [][2]topology.Endpoint {
+	var all [][2]topology.Endpoint
+	for _, i := range links {
+		all = append(all, t.Links[i].Endpoints)
+	}
+	return all
 }

@@ -14,11 +14,23 @@ import (
 	"github.com/ndklab/ndklab/provider/udp"
 )
 
-// Adapter is an adapter at an address of its own, 127.NET.x.y, until the test
+// Adapter is an instance of a Device, which has nothing open when the test ends.
+func Adapter(t testing.TB, net byte, pend bool) (*provider.Adapter, netip.Addr) {
+	t.Helper()
+	device, address := Device(t, net, pend)
+	adapter, status := device.OpenAdapter(provider.OpenParameters{Version: provider.InterfaceVersion})
+	if status != provider.StatusSuccess {
+		t.Fatal(status)
+	}
+	t.Cleanup(adapter.Close)
+	return adapter, address
+}
+
+// Device is an adapter at an address of its own, 127.NET.x.y, until the test
 // ends. Tests of one package that run at once, and packages among each other, need
 // different nets; processes have different addresses in any case. pend is
 // provider.Config's.
-func Adapter(t *testing.T, net byte, pend bool) (*provider.Adapter, netip.Addr) {
+func Device(t testing.TB, net byte, pend bool) (*provider.Miniport, netip.Addr) {
 	t.Helper()
 	pid := os.Getpid()
 	address := netip.AddrFrom4([4]byte{127, net, byte(pid >> 8), byte(pid)})
@@ -33,13 +45,6 @@ func Adapter(t *testing.T, net byte, pend bool) (*provider.Adapter, netip.Addr) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	adapter, status := device.OpenAdapter(provider.OpenParameters{Version: provider.InterfaceVersion})
-	if status != provider.StatusSuccess {
-		t.Fatal(status)
-	}
-	t.Cleanup(func() {
-		adapter.Close()
-		device.Close()
-	})
-	return adapter, address
+	t.Cleanup(device.Close)
+	return device, address
 }

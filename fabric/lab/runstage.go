@@ -1,0 +1,338 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/scenario"
+	"github.com/ndklab/ndklab/node"
+	"github.com/ndklab/ndklab/node/workload"
+	"github.com/ndklab/ndklab/provider/clock"
+	"github.com/ndklab/ndklab/topology"
+	"golang.org/x/sys/unix"
+)
+
+// A runStage is the lab as a scenario is played on it (scenario.Stage): each method
+// makes its requests on a goroutine of its own. It sees the lab as it was when the run
+// began, in which no node and no link comes or goes meanwhile.
+type runStage struct {
+	*Supervisor
+	ctx      context.Context // ends with the run
+	end      context.CancelFunc
+	requests chan struct{} // holds a token for each request to an agent that does not take long
+
+	mu      sync.Mutex // guards what follows
+	servers map[flowEnd]*life
+	clients map[flowEnd]*runClient
+}
+
+// A flowEnd is the server or the client of a workload's flow in a node.
+type flowEnd struct {
+	node, workload string
+	flow           int
+}
+
+// A runClient is a client that runs.
+type runClient struct {
+	agent  *node.Agent
+	giveUp context.CancelCauseFunc // has the stage wait for it no longer
+}
+
+// How long what is done with workloads may take. A server and a client have large pieces
+// of memory to register and to give back, on a machine that may be busy.
+const (
+	serveTime = 10 * time.Second
+	abortTime = 5 * time.Second
+	linksTime = 10 * time.Second
+)
+
+func newRunStage(s *Supervisor) *runStage {
+	r := &runStage{
+		Supervisor: s, requests: make(chan struct{}, requestsAtOnce),
+		servers: map[flowEnd]*life{}, clients: map[flowEnd]*runClient{},
+	}
+	r.ctx, r.end = context.WithCancel(context.Background())
+	return r
+}
+
+// Clock is real time.
+func (r *runStage) Clock() clock.Clock { return clock.Real() }
+
+// request makes a request of a node's agent that is answered within a limit or is an
+// error.
+func (r *runStage) request(limit time.Duration, name string, make func(ctx context.Context) error) error {
+	r.requests <- struct{}{}
+	defer func() { <-r.requests }()
+	ctx, cancel := context.WithTimeout(r.ctx, limit)
+	defer cancel()
+	err := make(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("node %s does not answer within %v", name, limit)
+	}
+	return err
+}
+
+// Serve has a host listen for a client.
+func (r *runStage) Serve(name string, spec workload.Spec, at netip.AddrPort, done func(error)) {
+	go func() {
+		done(r.request(serveTime, name, func(ctx context.Context) error {
+			n, err := r.host(name)
+			if err != nil {
+				return err
+			}
+			l := n.current()
+			r.mu.Lock()
+			r.servers[flowEnd{name, spec.Name, spec.Flow}] = l
+			r.mu.Unlock()
+			return l.agent.Serve(ctx, spec, at)
+		}))
+	}()
+}
+
+// Unserve ends a server, if it is still in the life of its node in which it began.
+func (r *runStage) Unserve(name, w string, flow int, done func(workload.ServerResult, error)) {
+	go func() {
+		var found workload.ServerResult
+		err := r.request(serveTime, name, func(ctx context.Context) error {
+			r.mu.Lock()
+			served := r.servers[flowEnd{name, w, flow}]
+			r.mu.Unlock()
+			n, err := r.host(name)
+			if err != nil {
+				return err
+			}
+			l := n.current()
+			if l != served {
+				return fmt.Errorf("node %s was started again, and what its server had found is lost", name)
+			}
+			found, err = l.agent.Unserve(ctx, w, flow)
+			return err
+		})
+		done(found, err)
+	}()
+}
+
+// Run runs a client.
+func (r *runStage) Run(name string, spec workload.Spec, from netip.Addr, to netip.AddrPort, done func(workload.Result, error)) {
+	agent, err := r.Node(name)
+	if err != nil {
+		go done(workload.Result{}, err)
+		return
+	}
+	ctx, giveUp := context.WithCancelCause(r.ctx)
+	end, client := flowEnd{name, spec.Name, spec.Flow}, &runClient{agent, giveUp}
+	r.mu.Lock()
+	r.clients[end] = client
+	r.mu.Unlock()
+	go func() {
+		defer giveUp(nil)
+		result, err := agent.Run(ctx, spec, from, to)
+		r.mu.Lock()
+		delete(r.clients, end)
+		r.mu.Unlock()
+		switch {
+		case errors.Is(err, control.ErrClosed):
+			err = fmt.Errorf("node %s went down", name)
+		case err != nil && ctx.Err() != nil:
+			err = context.Cause(ctx)
+		}
+		done(result, err)
+	}()
+}
+
+func (r *runStage) client(end flowEnd) *runClient {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.clients[end]
+}
+
+// Stop ends a client in good order.
+func (r *runStage) Stop(name, w string, flow int) {
+	c := r.client(flowEnd{name, w, flow})
+	if c == nil {
+		return
+	}
+	go func() {
+		if err := r.request(serveTime, name, func(ctx context.Context) error { return c.agent.StopClient(ctx, w, flow) }); err != nil {
+			log.Printf("workload %s: stop: %v", w, err) // if it does not end, the scenario ends it
+		}
+	}()
+}
+
+// Abort ends a client, and if its agent does not answer gives it up.
+func (r *runStage) Abort(name, w string, flow int, reason string) {
+	c := r.client(flowEnd{name, w, flow})
+	if c == nil {
+		return
+	}
+	time.AfterFunc(abortTime, func() { c.giveUp(errors.New(reason)) })
+	go func() {
+		ctx, cancel := context.WithTimeout(r.ctx, abortTime)
+		defer cancel()
+		if err := c.agent.AbortClient(ctx, w, flow, reason); err != nil {
+			c.giveUp(errors.New(reason))
+		}
+	}()
+}
+
+// Progress asks a host how far its clients are.
+func (r *runStage) Progress(name string, done func([]workload.Progress, error)) {
+	go func() {
+		var all []workload.Progress
+		err := r.request(answerTime, name, func(ctx context.Context) error {
+			agent, err := r.Node(name)
+			if err == nil {
+				all, err = agent.Progress(ctx)
+			}
+			return err
+		})
+		done(all, err)
+	}()
+}
+
+// Change has an event of the timeline happen to links or a node.
+func (r *runStage) Change(e *topology.Event, done func(error)) {
+	go func() { done(r.change(r.ctx, e)) }()
+}
+
+func (r *runStage) change(ctx context.Context, e *topology.Event) error {
+	switch {
+	case e.NodeAction != "":
+		_, err := r.changeNode(ctx, changeParams{Node: e.Node, Action: Action(e.NodeAction), Signal: unix.SIGKILL})
+		return err
+	case e.Down:
+		return r.LinkDown(ctx, e.Link)
+	case e.Up:
+		return r.LinkUp(ctx, e.Link)
+	case e.Reset:
+		return r.ResetLink(ctx, e.Link, e.From)
+	case len(e.Partition) > 0:
+		_, err := r.Partition(ctx, e.Partition)
+		return err
+	case e.Heal:
+		_, err := r.Heal(ctx)
+		return err
+	}
+	return r.SetLink(ctx, e.Link, e.From, e.Set)
+}
+
+// keptOutput is how many lines are kept of the standard output of a scenario's program,
+// and lastLines of its standard error. The lab's log has all.
+const keptOutput = 200
+
+// Exec runs a program in a node, in the folder where the lab was started, with the
+// environment of who started it.
+func (r *runStage) Exec(name string, c scenario.Command, done func(scenario.Exit, error)) (cancel func()) {
+	ctx, cancel := context.WithCancel(r.ctx)
+	limited := ctx
+	stop := cancel
+	if c.Timeout > 0 {
+		limited, stop = context.WithTimeout(ctx, c.Timeout)
+	}
+	go func() {
+		defer stop()
+		exit, err := r.program(limited, name, c)
+		switch {
+		case errors.Is(err, context.DeadlineExceeded):
+			exit.TimedOut, err = true, nil
+			fallthrough
+		case errors.Is(err, context.Canceled):
+			exit.Status, err = 128+int(unix.SIGTERM), nil
+		case errors.Is(err, control.ErrClosed):
+			err = fmt.Errorf("node %s went down", name)
+		}
+		done(exit, err)
+	}()
+	return cancel
+}
+
+func (r *runStage) program(ctx context.Context, name string, c scenario.Command) (e scenario.Exit, err error) {
+	agent, err := r.Node(name)
+	if err != nil {
+		return e, err
+	}
+	out, stdout, err := newTranscript(log.Writer(), "node "+name+": ", keptOutput)
+	if err != nil {
+		return e, err
+	}
+	defer stdout.Close()
+	errs, stderr, err := newTranscript(log.Writer(), "node "+name+": ", lastLines)
+	if err != nil {
+		return e, err
+	}
+	defer stderr.Close()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return e, err
+	}
+	defer null.Close()
+	e.Status, err = agent.Exec(ctx, node.Command{Args: c.Args, Env: append(os.Environ(), c.Env...), Dir: r.dir}, null, stdout, stderr)
+	e.Output, e.Errors = strings.Join(out.ended(), "\n"), strings.Join(errs.ended(), "\n")
+	return e, err
+}
+
+// Nodes is the state of nodes.
+func (r *runStage) Nodes(names []string, done func([]report.Node)) {
+	go func() {
+		if names == nil {
+			done(r.InspectNodes(r.ctx))
+			return
+		}
+		done(inspect(r.ctx, r.named(names)))
+	}()
+}
+
+// named is the hosts and routers among the names.
+func (r *runStage) named(names []string) []*labNode {
+	return slices.DeleteFunc(slices.Clone(r.nodes), func(n *labNode) bool { return !slices.Contains(names, n.spec.Name) })
+}
+
+// Links is the state of all links.
+func (r *runStage) Links(done func([]report.Link, error)) {
+	go func() {
+		ctx, cancel := context.WithTimeout(r.ctx, linksTime)
+		defer cancel()
+		done(r.InspectLinks(ctx))
+	}()
+}
+
+// Adapters is the state of the hosts' adapters.
+func (r *runStage) Adapters(names []string, done func([]report.NodeAdapter)) {
+	go func() {
+		nodes, _ := r.pick("") // of all, it has none that there is not
+		if names != nil {
+			nodes = r.named(names)
+		}
+		done(adapters(r.ctx, nodes))
+	}()
+}
+
+// Watch passes on the lab's events but those that Publish has told of.
+func (r *runStage) Watch(event func(scenario.Event)) (stop func()) {
+	done := make(chan struct{})
+	next := r.history.next()
+	go r.history.send(done, next, func(e Event) error {
+		switch e.Kind {
+		case WorkloadStarted, WorkloadProgress, WorkloadDone, TimelineLeft, TimelineDone, Marked, LinkOverrun, EventsLost:
+			return nil
+		}
+		event(scenario.Event{At: clock.Real().Now() - time.Since(e.Time), Kind: e.Kind, Node: e.Node, Link: e.Link, Workload: e.Workload, Text: e.Text})
+		return nil
+	})
+	return sync.OnceFunc(func() { close(done) })
+}
+
+// Publish tells those who watch the lab of what the scenario does.
+func (r *runStage) Publish(e scenario.Event) {
+	r.Supervisor.Publish(Event{Kind: e.Kind, Node: e.Node, Link: e.Link, Workload: e.Workload, Text: e.Text})
+}

@@ -1,0 +1,201 @@
+package workload
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/clock"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// A Host has the ends of workloads that are on one device: any number of servers and
+// of clients, each known by its workload's name and its flow's index. Its methods may
+// be called from any goroutine and do not wait; what ends later calls back, never from
+// within the call that asked for it and with no lock held.
+type Host struct {
+	device *provider.Miniport
+	clock  clock.Clock
+
+	mu      sync.Mutex // guards what follows
+	servers map[end]server
+	clients map[end]client
+}
+
+// end is which end of a workload something is, among the servers or the clients of a
+// host.
+type end struct {
+	name string
+	flow int
+}
+
+// A client is the end of a flow that connects, whatever its operation is. Its result
+// goes to the function that it was started with.
+type client interface {
+	// Stop ends it early: nothing more is begun, and what is under way is completed.
+	Stop()
+	// Abort ends it at once, with the reason as its error unless it has one.
+	Abort(reason string)
+	// Progress is how far it is; Name and Flow are not filled in.
+	Progress() Progress
+}
+
+// A server is the end of a flow that listens.
+type server interface {
+	// Stop ends it, whatever it is in the middle of, and calls done with what it has found
+	// when everything is closed. It may be called again.
+	Stop(done func(ServerResult))
+}
+
+// Progress is how far a client is.
+type Progress struct {
+	Name     string
+	Flow     int
+	Messages uint64 // completed with success, also while warming up
+	Bytes    uint64 // payload of those
+	Errors   uint64
+}
+
+// Errors of what a Host is asked for.
+var (
+	ErrServed    = errors.New("it is served already")
+	ErrNotServed = errors.New("it is not served")
+	ErrRunning   = errors.New("it is running already")
+)
+
+// NewHost makes a host of workloads on a device. Its clients and servers take their
+// time from c.
+func NewHost(m *provider.Miniport, c clock.Clock) *Host {
+	return &Host{device: m, clock: c, servers: map[end]server{}, clients: map[end]client{}}
+}
+
+// Serve has the host listen at an address of its device for the client of a flow, until
+// Unserve. The error may be ErrServed.
+func (h *Host) Serve(spec Spec, at netip.AddrPort) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	e := end{spec.Name, spec.Flow}
+	if h.servers[e] != nil {
+		return fmt.Errorf("workload %s: %w", spec.Name, ErrServed)
+	}
+	s, err := h.listen(spec, at)
+	if err != nil {
+		return fmt.Errorf("workload %s: serve at %s: %w", spec.Name, at, err)
+	}
+	h.servers[e] = s
+	return nil
+}
+
+// listen starts the server of a flow.
+func (h *Host) listen(spec Spec, at netip.AddrPort) (server, error) {
+	switch spec.Operation {
+	case topology.Send, topology.Write, topology.Read:
+		return serve(h.device, h.clock, spec, at)
+	case topology.Connect:
+		return serveStorm(h.device, h.clock, spec, at)
+	case topology.Storage:
+		return serveStorage(h.device, h.clock, spec, at)
+	default:
+		return nil, fmt.Errorf("no such operation: %s", spec.Operation)
+	}
+}
+
+// Run starts the client of a flow, which connects from a local address of the device to
+// its server. done is called once, later, with the result when everything is closed. The
+// error says why it could not be started, and may be ErrRunning; done is not called then.
+func (h *Host) Run(spec Spec, from netip.Addr, to netip.AddrPort, done func(Result)) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	e := end{spec.Name, spec.Flow}
+	if h.clients[e] != nil {
+		return fmt.Errorf("workload %s: %w", spec.Name, ErrRunning)
+	}
+	c, err := h.connect(spec, from, to, func(r Result) {
+		h.mu.Lock()
+		delete(h.clients, e)
+		h.mu.Unlock()
+		done(r)
+	})
+	if err != nil {
+		return fmt.Errorf("workload %s: connect from %s to %s: %w", spec.Name, from, to, err)
+	}
+	h.clients[e] = c
+	return nil
+}
+
+// connect starts the client of a flow. It calls done later, not from within.
+func (h *Host) connect(spec Spec, from netip.Addr, to netip.AddrPort, done func(Result)) (client, error) {
+	switch spec.Operation {
+	case topology.Send, topology.Write, topology.Read:
+		return run(h.device, h.clock, spec, from, to, done)
+	case topology.Connect:
+		return runStorm(h.device, h.clock, spec, from, to, done)
+	case topology.Storage:
+		return runStorage(h.device, h.clock, spec, from, to, done)
+	default:
+		return nil, fmt.Errorf("no such operation: %s", spec.Operation)
+	}
+}
+
+// Stop ends a client early but in good order: nothing more is begun, what is under way
+// is completed, and its result is as if that was all that it had to do. One that does
+// not run, any more or yet, is left alone.
+func (h *Host) Stop(name string, flow int) {
+	if c := h.client(name, flow); c != nil {
+		c.Stop()
+	}
+}
+
+// Abort ends a client at once. Unless something else failed before, the error in its
+// result is the reason. One that does not run is left alone.
+func (h *Host) Abort(name string, flow int, reason string) {
+	if c := h.client(name, flow); c != nil {
+		c.Abort(reason)
+	}
+}
+
+func (h *Host) client(name string, flow int) client {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.clients[end{name, flow}]
+}
+
+// Unserve ends what Serve began, and calls done with what the server has found when
+// everything is closed; the flow may be served again from now on. The error may be
+// ErrNotServed; done is not called then.
+func (h *Host) Unserve(name string, flow int, done func(ServerResult)) error {
+	h.mu.Lock()
+	e := end{name, flow}
+	s := h.servers[e]
+	delete(h.servers, e)
+	h.mu.Unlock()
+	if s == nil {
+		return fmt.Errorf("workload %s: %w", name, ErrNotServed)
+	}
+	s.Stop(done)
+	return nil
+}
+
+// Progress is how far each of the clients is, sorted by name and flow.
+func (h *Host) Progress() []Progress {
+	h.mu.Lock()
+	running := make(map[end]client, len(h.clients))
+	for e, c := range h.clients {
+		running[e] = c
+	}
+	h.mu.Unlock()
+	all := make([]Progress, 0, len(running))
+	for e, c := range running {
+		p := c.Progress()
+		p.Name, p.Flow = e.name, e.flow
+		all = append(all, p)
+	}
+	slices.SortFunc(all, func(a, b Progress) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Flow, b.Flow))
+	})
+	return all
+}

@@ -1,0 +1,90 @@
+package workload
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/ndklab/ndklab/node/workload/internal/loopback"
+	"github.com/ndklab/ndklab/provider/clock"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// A wire is two hosts that reach each other through the loopback interface, in real time.
+type wire struct {
+	client, server *Host
+	from           netip.Addr
+	to             netip.AddrPort
+}
+
+func newWire(t testing.TB) *wire {
+	t.Helper()
+	client, from := loopback.Device(t, 73, false)
+	server, to := loopback.Device(t, 74, false)
+	return &wire{NewHost(client, clock.Real()), NewHost(server, clock.Real()), from, netip.AddrPortFrom(to, 7000)}
+}
+
+// run runs a workload to its end, without a failure.
+func (w *wire) run(t testing.TB, spec Spec) Result {
+	t.Helper()
+	if err := w.server.Serve(spec, w.to); err != nil {
+		t.Fatal(err)
+	}
+	results := make(chan Result, 1)
+	if err := w.client.Run(spec, w.from, w.to, func(r Result) { results <- r }); err != nil {
+		t.Fatal(err)
+	}
+	var result Result
+	select {
+	case result = <-results:
+	case <-time.After(time.Minute):
+		t.Fatal("the client does not end")
+	}
+	found := make(chan ServerResult, 1)
+	if err := w.server.Unserve(spec.Name, spec.Flow, func(r ServerResult) { found <- r }); err != nil {
+		t.Fatal(err)
+	}
+	if verified := spec.verified(result, <-found); result.Errors > 0 || verified != spec.Verify {
+		t.Fatalf("verified: %v, %+v", verified, result)
+	}
+	return result
+}
+
+// kinds are all combinations of operation, measure and verification.
+func kinds() map[string]Spec {
+	all := map[string]Spec{}
+	for _, operation := range []topology.Operation{topology.Send, topology.Write, topology.Read} {
+		for _, measure := range []topology.Measure{topology.Bandwidth, topology.Latency} {
+			for _, verify := range []bool{false, true} {
+				spec := Spec{Name: "w", Operation: operation, Measure: measure, Size: 64, Depth: 32, Verify: verify, Seed: 1}
+				all[fmt.Sprintf("%s/%s/verify=%v", operation, measure, verify)] = spec
+			}
+		}
+	}
+	return all
+}
+
+// TestPolling polls in real time.
+func TestPolling(t *testing.T) {
+	w := newWire(t)
+	for name, spec := range kinds() {
+		t.Run(name, func(t *testing.T) {
+			spec.Polling, spec.Count = true, 200
+			if got := w.run(t, spec); got.Messages != 200 {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+func BenchmarkMessage(b *testing.B) {
+	w := newWire(b)
+	for name, spec := range kinds() {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			spec.Count = uint64(b.N)
+			w.run(b, spec)
+		})
+	}
+}

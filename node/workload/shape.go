@@ -1,0 +1,145 @@
+package workload
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// This file is what the two ends of a flow of sends, writes or reads both derive from its
+// spec.
+
+// lanes is how many QPs there are. Each has messages of its own, and slots: places for
+// those in flight, which they take in turn.
+func (s *Spec) lanes() int { return max(1, s.QPs) }
+
+// depth is how many messages are in flight on a lane.
+func (s *Spec) depth() int {
+	if s.Measure == topology.Latency {
+		return 1
+	}
+	return s.Depth
+}
+
+// latencySlots are more than one since the ends do not wait for acknowledgements of
+// what they send to and fro: requests stay in the queue for a little longer.
+const latencySlots = 8
+
+// slots is how many messages a lane has room for. It is more than are in flight, so that
+// a slot can be verified and given back while others are used.
+func (s *Spec) slots() int {
+	if s.Measure == topology.Latency {
+		return latencySlots
+	}
+	return 2 * s.Depth
+}
+
+// cqDepth is the depth of either end's CQ: for all that a QP may have queued, with room
+// for one that has been given up.
+func (s *Spec) cqDepth() uint32 { return uint32(4 * s.slots() * s.lanes()) }
+
+// steps are the sizes that are done one after the other.
+func (s *Spec) steps() []uint64 {
+	if s.sweeps() {
+		return s.Sizes
+	}
+	return []uint64{s.Size}
+}
+
+// sweeps reports whether Sizes are done one after the other.
+func (s *Spec) sweeps() bool { return len(s.Sizes) > 0 && !s.Mixed }
+
+// number is the number of a lane's message among all of the flow's, by which its contents
+// are known.
+func (s *Spec) number(lane int, index uint64) uint64 { return index*uint64(s.lanes()) + uint64(lane) }
+
+// drawn is the size of a message, by its number, if each has its own.
+func (s *Spec) drawn(number uint64) uint64 {
+	// The finalizer of SplitMix64 (Steele, Lea, Flood 2014).
+	x := s.Seed ^ number*0x9E3779B97F4A7C15
+	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
+	x = (x ^ x>>27) * 0x94D049BB133111EB
+	return s.Sizes[(x^x>>31)%uint64(len(s.Sizes))]
+}
+
+// wrongSize says what is wrong with the size of a message, by its number; "" if nothing is.
+func (s *Spec) wrongSize(number, size uint64) string {
+	want := s.Size
+	switch {
+	case s.Mixed:
+		want = s.drawn(number)
+	case s.sweeps():
+		if slices.Contains(s.Sizes, size) {
+			return ""
+		}
+		return fmt.Sprintf("not one of %d", s.Sizes)
+	}
+	if size == want {
+		return ""
+	}
+	return fmt.Sprintf("not %d", want)
+}
+
+// answered reports whether the server answers each message in kind.
+func (s *Spec) answered() bool { return s.Measure == topology.Latency && s.Operation != topology.Read }
+
+// answersBySend reports whether it does so by sends.
+func (s *Spec) answersBySend() bool { return s.answered() && s.Operation == topology.Send }
+
+// announces reports whether the server is told of each message, and says when it has
+// compared it: a write says nothing to the other end by itself.
+func (s *Spec) announces() bool {
+	return s.Operation == topology.Write && (s.Verify || s.Measure == topology.Latency)
+}
+
+// unverifiedRoom is as much memory as a lane has for messages that nobody looks at,
+// unless a single one is longer: they may lie on top of each other.
+const unverifiedRoom = 1 << 20
+
+// laneSlots is how many of a lane's slots have memory of their own.
+func (s *Spec) laneSlots() uint64 {
+	slots := uint64(s.slots())
+	if s.Verify {
+		return slots
+	}
+	return min(slots, max(1, unverifiedRoom/max(1, s.Size)))
+}
+
+// laneRoom is how much memory a lane has for messages, in bytes; room is that of all.
+func (s *Spec) laneRoom() uint64 { return s.laneSlots() * s.Size }
+func (s *Spec) room() uint64     { return uint64(s.lanes()) * s.laneRoom() }
+
+// place is where a slot's memory begins in that of all lanes.
+func (s *Spec) place(lane int, slot uint64) uint64 {
+	return uint64(lane)*s.laneRoom() + slot%s.laneSlots()*s.Size
+}
+
+// inline is how much a QP sends inline at most, in bytes.
+func (s *Spec) inline() uint32 {
+	if s.Inline {
+		return uint32(max(noticeLen, s.Size))
+	}
+	return noticeLen
+}
+
+// flags are those of a request that carries a message, of either end.
+func (s *Spec) flags() provider.OpFlags {
+	var flags provider.OpFlags
+	if s.Inline {
+		flags |= provider.OpInline
+	}
+	if s.answered() {
+		flags |= provider.OpSilentSuccess // the answer says it
+	}
+	return flags
+}
+
+// payload is what a message is sent from: the pattern p, which source has registered.
+func (s *Spec) payload(source *memory, p *pattern, number, size uint64) provider.SGE {
+	if s.Inline {
+		return provider.SGE{Length: uint32(size), Inline: p.message(number)[:size]}
+	}
+	return source.sge(p.offset(number), size)
+}

@@ -1,0 +1,248 @@
+package workload
+
+import (
+	"container/list"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/clock"
+)
+
+// A storm is the client of Connect. It makes connections, Depth at once, and lets each
+// stand until there are QPs of them; from then on the oldest one ends for every new one.
+// When as many as asked for are made, or the time has passed, all that stand end.
+//
+// A connection is made when it has carried a message, its number, to the server and back:
+// only then does either end know that the other can use it. So long is its latency, from
+// Connect on. The first one that fails ends the storm.
+type storm struct {
+	base
+	from    netip.Addr
+	to      netip.AddrPort
+	done    func(Result)
+	numbers *memory // of each connection a slot: its number as it goes, and as it comes back
+
+	// Guarded by base.mu.
+	account
+	number   uint64    // connections that were begun
+	ending   int       // that are being ended in good order
+	standing list.List // of *attempt, from the oldest
+	slots    []int     // of numbers, that are free
+	broken   bool      // the connections that there are, are dropped
+}
+
+// numberLen is the length of a connection's number, big-endian.
+const numberLen = 8
+
+func runStorm(m *provider.Miniport, c clock.Clock, spec Spec, from netip.Addr, to netip.AddrPort, done func(Result)) (client, error) {
+	w := &storm{base: base{spec: spec, clock: c, device: m}, from: from, to: to, done: done}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.owner = w
+	if err := w.prepare(); err != nil {
+		w.end(func() {})
+		return nil, err
+	}
+	w.account = newAccount(&spec, c.Now())
+	w.soon()
+	return w, nil
+}
+
+// prepare makes what all connections have in common.
+func (w *storm) prepare() error {
+	qps := w.spec.lanes()
+	if err := w.open(w.stormNeeds(2*numberLen*qps), stormEntries*uint64(qps), func() { w.Abort(disabled) }); err != nil {
+		return err
+	}
+	w.slots = free(qps)
+	var err error
+	w.numbers, err = w.register(make([]byte, qps*2*numberLen), provider.MRAllowLocalWrite)
+	return err
+}
+
+// stormEntries is how many entries of the CQ a connection of a storm may take at either
+// end: it has a send and a receive.
+const stormEntries = 2
+
+// stormNeeds are the limits that an end of a storm needs with so many bytes of memory.
+func (b *base) stormNeeds(bytes int) func(provider.AdapterInfo) []need {
+	return func(info provider.AdapterInfo) []need {
+		return []need{
+			{"MaxQpCount", uint64(b.spec.lanes()), uint64(b.device.Attributes().Capabilities.MaxQpCount)},
+			{"MaxRegistrationSize", uint64(bytes), info.MaxRegistrationSize},
+		}
+	}
+}
+
+// free is the numbers below n, of which the last is the least.
+func free(n int) []int {
+	slots := make([]int, n)
+	for i := range slots {
+		slots[i] = n - 1 - i
+	}
+	return slots
+}
+
+// advance begins and ends connections, and ends the storm when all is done.
+func (w *storm) advance() {
+	if w.over {
+		return
+	}
+	for !w.broken && w.underWay+w.ending < w.spec.Depth && w.step() {
+	}
+	if w.broken {
+		w.dropAll()
+	}
+	if now := w.clock.Now(); w.conns.Len() == 0 && (w.broken || w.wanted(now) == 0) {
+		result := w.conclude(now)
+		w.end(func() { w.done(result) })
+	}
+}
+
+// step begins a connection, or ends one: for the next, or because all are made. It is
+// false if there is nothing to do now.
+func (w *storm) step() bool {
+	wanted := w.wanted(w.clock.Now())
+	leaving := uint64(w.conns.Len() - w.underWay - w.standing.Len()) // whose places will soon be free
+	switch {
+	case wanted > 0 && w.conns.Len() < w.spec.lanes():
+		w.attempt()
+	case w.standing.Len() > 0 && (wanted > leaving || wanted == 0 && w.underWay == 0):
+		w.finish()
+	default:
+		return false
+	}
+	return true
+}
+
+// attempt begins to make a connection.
+func (w *storm) attempt() {
+	a := &attempt{storm: w, number: w.number, asked: w.clock.Now()}
+	w.number++
+	w.begun(a.asked)
+	c, err := w.newConn(a, room{receives: 1, requests: 1, sges: 1})
+	if err == nil {
+		err = c.connect(w.from, w.to, 0, 0, nil)
+	}
+	if err != nil {
+		w.lost(c, err.Error())
+	}
+}
+
+// finish ends the oldest connection in good order.
+func (w *storm) finish() {
+	a := w.standing.Remove(w.standing.Front()).(*attempt)
+	a.ends = true
+	w.ending++
+	a.conn.disconnect()
+}
+
+// lost: a connection was not made, or ended before its time.
+func (w *storm) lost(c *conn, why string) {
+	w.failed(w.clock.Now(), fmt.Sprintf("connection %d: %s", c.session.(*attempt).number, why))
+	w.stopped, w.broken = true, true
+}
+
+// gone: there is room for another connection.
+func (w *storm) gone(c *conn) {
+	if a := c.session.(*attempt); a.ends {
+		w.ending--
+	}
+}
+
+// made counts a connection.
+func (w *storm) made(a *attempt) {
+	w.standing.PushBack(a)
+	w.completed(w.clock.Now(), a.asked, numberLen)
+	w.result.Connections++
+}
+
+// Stop implements client.
+func (w *storm) Stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
+	w.advance()
+}
+
+// Abort implements client.
+func (w *storm) Abort(reason string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.over || w.broken {
+		return
+	}
+	w.failed(w.clock.Now(), reason)
+	w.stopped, w.broken = true, true
+	w.advance()
+}
+
+// Progress implements client.
+func (w *storm) Progress() Progress {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.progress()
+}
+
+// An attempt is the storm's session on one connection.
+type attempt struct {
+	storm  *storm
+	conn   *conn
+	number uint64
+	asked  time.Duration // when
+	slot   int           // of the storm's numbers; -1: none as yet
+	ends   bool          // in good order
+}
+
+// prepare implements session.
+func (a *attempt) prepare(c *conn) error {
+	a.conn = c
+	last := len(a.storm.slots) - 1
+	a.slot, a.storm.slots = a.storm.slots[last], a.storm.slots[:last]
+	_, answer := a.numbers()
+	return c.post(answer, nil)
+}
+
+// numbers is where the number goes from, and comes back to.
+func (a *attempt) numbers() (message, answer provider.SGE) {
+	at := uint64(a.slot) * 2 * numberLen
+	return a.storm.numbers.sge(at, numberLen), a.storm.numbers.sge(at+numberLen, numberLen)
+}
+
+// begin implements session.
+func (a *attempt) begin() {
+	message, _ := a.numbers()
+	binary.BigEndian.PutUint64(a.storm.numbers.bytes[message.VirtualAddress:], a.number)
+	if status := a.conn.qp.Send(nil, []provider.SGE{message}, provider.OpSilentSuccess); status != provider.StatusSuccess {
+		a.conn.fail(fmt.Sprintf("send: %v", status))
+	}
+}
+
+// handle implements session.
+func (a *attempt) handle(r *provider.ResultEx) {
+	switch {
+	case r.Status == provider.StatusCancelled: // the connection is over, as its disconnect event tells
+	case r.Status != provider.StatusSuccess:
+		a.conn.fail(fmt.Sprintf("message: %v", r.Status))
+	case r.Type == provider.OperationTypeReceive:
+		_, answer := a.numbers()
+		if got := binary.BigEndian.Uint64(a.storm.numbers.bytes[answer.VirtualAddress:]); got != a.number {
+			a.conn.fail(fmt.Sprintf("it was answered as %d", got))
+			return
+		}
+		a.storm.made(a)
+	}
+}
+
+// objects implements session.
+func (a *attempt) objects() []closer { return nil }
+
+// closed implements session.
+func (a *attempt) closed() {
+	if a.slot >= 0 {
+		a.storm.slots = append(a.storm.slots, a.slot)
+	}
+}

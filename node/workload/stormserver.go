@@ -1,0 +1,80 @@
+package workload
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/clock"
+)
+
+// A harbour is the server of Connect. It accepts every connection, and sends back what
+// each of them carries.
+type harbour struct {
+	acceptor
+	memory *memory // where messages arrive: a slot for each connection
+	slots  []int   // of memory, that are free
+}
+
+func serveStorm(m *provider.Miniport, c clock.Clock, spec Spec, at netip.AddrPort) (server, error) {
+	s := &harbour{acceptor: acceptor{base: base{spec: spec, clock: c, device: m}}}
+	// The client may have the place of a connection for another one before the server has
+	// closed it.
+	s.most = spec.lanes() + spec.Depth
+	s.meet = func([]byte) (guest, error) { return &visit{harbour: s, slot: -1}, nil }
+	return s, s.listen(at, s.stormNeeds(numberLen*s.most), stormEntries, s.prepare)
+}
+
+// prepare makes what messages arrive in.
+func (s *harbour) prepare() (err error) {
+	s.slots = free(s.most)
+	s.memory, err = s.register(make([]byte, s.most*numberLen), provider.MRAllowLocalWrite)
+	return err
+}
+
+// A visit is the server's session on one connection.
+type visit struct {
+	harbour *harbour
+	conn    *conn
+	slot    int // of the harbour's memory; -1: none as yet
+}
+
+func (v *visit) room() room { return room{receives: 1, requests: 1, sges: 1} }
+
+func (v *visit) consent() ([]byte, uint32, uint32) { return nil, 0, 0 }
+
+// prepare implements session.
+func (v *visit) prepare(c *conn) error {
+	v.conn = c
+	last := len(v.harbour.slots) - 1
+	v.slot, v.harbour.slots = v.harbour.slots[last], v.harbour.slots[:last]
+	return c.post(v.message(), nil)
+}
+
+func (v *visit) message() provider.SGE {
+	return v.harbour.memory.sge(uint64(v.slot)*numberLen, numberLen)
+}
+
+// begin implements session.
+func (v *visit) begin() {}
+
+// handle implements session: the message goes back as it came. What fails concerns the
+// client, too.
+func (v *visit) handle(r *provider.ResultEx) {
+	if r.Status != provider.StatusSuccess || r.Type != provider.OperationTypeReceive {
+		return
+	}
+	if status := v.conn.qp.Send(nil, []provider.SGE{v.message()}, provider.OpSilentSuccess); status != provider.StatusSuccess {
+		v.conn.fail(fmt.Sprintf("send: %v", status))
+	}
+}
+
+// objects implements session.
+func (v *visit) objects() []closer { return nil }
+
+// closed implements session.
+func (v *visit) closed() {
+	if v.slot >= 0 {
+		v.harbour.slots = append(v.harbour.slots, v.slot)
+	}
+}
