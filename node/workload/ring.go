@@ -45,6 +45,7 @@ type rank struct {
 	marks     marks         // of it
 	broken    bool          // the connections that there are, are dropped
 	leaving   bool          // all is done
+	ended     func()        // called when the rank has; may be nil
 }
 
 // marks travel with every message.
@@ -134,7 +135,13 @@ func (w *rank) advance() {
 			w.inbox.rank, w.inbox = nil, nil
 		}
 		result := w.conclude(w.clock.Now())
-		w.base.end(func() { w.done(result) })
+		ended := w.ended
+		w.base.end(func() {
+			w.done(result)
+			if ended != nil {
+				ended()
+			}
+		})
 	}
 }
 
