@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/topology"
@@ -27,6 +28,7 @@ type evidence struct {
 	topology *topologyText
 	folder   string
 	replay   string // the command that runs it again
+	log      []byte // of a lab that has not come up
 }
 
 // evidence is that of a run of a topology, which was read as text from a file.
@@ -57,6 +59,28 @@ func (e *evidence) run(ctx context.Context, l *lab.Lab, say func(format string, 
 		err = fmt.Errorf("%w; evidence is in %s", err, e.folder)
 	}
 	return result, err
+}
+
+// takeLog is a lab's Options.NotStarted.
+func (e *evidence) takeLog(log io.Reader) {
+	// What cannot be read is not there.
+	e.log, _ = io.ReadAll(log)
+}
+
+// notStarted keeps the evidence of a lab that has not come up, unless the topology or the
+// machine is to blame, and adds to the error where it is.
+func (e *evidence) notStarted(ctx context.Context, err error, say func(format string, args ...any)) error {
+	var problem *control.Error
+	if e.log == nil || ctx.Err() != nil || errors.As(err, &problem) && (problem.Code == control.Usage || problem.Code == control.Unable) {
+		return err
+	}
+	e.keep(nil, say, func(file evidenceFile) error {
+		return errors.Join(
+			file("error.txt", func(w io.Writer) error { _, e := fmt.Fprintln(w, err); return e }),
+			file("lab.log", func(w io.Writer) error { _, err := w.Write(e.log); return err }),
+		)
+	})
+	return fmt.Errorf("%w; evidence is in %s", err, e.folder)
 }
 
 // An evidenceFile writes a file of the evidence.

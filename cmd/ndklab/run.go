@@ -189,14 +189,13 @@ func runFile(cmd *cobra.Command, file string, f *runFlags) (*report.Run, error) 
 	if err := f.seed.settle(t, cmd.ErrOrStderr()); err != nil {
 		return nil, err
 	}
-	e := f.evidence(text, file, t)
+	e, show := f.evidence(text, file, t), &progress{w: cmd.ErrOrStderr()}
 	if *f.simulate {
-		show := &progress{w: cmd.ErrOrStderr()}
 		return e.simulate(cmd.Context(), t, show.event, show.say)
 	}
-	l, show, err := startTopology(cmd, file, t, f.logs, *f.reconfigure)
+	l, err := startTopology(cmd, file, t, show, lab.Options{NotStarted: e.takeLog}, f.logs, *f.reconfigure)
 	if err != nil {
-		return nil, err
+		return nil, e.notStarted(cmd.Context(), err, show.say)
 	}
 	result, err := e.run(cmd.Context(), l, show.say)
 	if err == nil && *f.keep {

@@ -186,9 +186,9 @@ func (f *runFlags) runCase(ctx context.Context, c suite.Case, show display) (*re
 	if *f.simulate {
 		return e.simulate(ctx, t, event, show.say)
 	}
-	l, err := lab.Start(ctx, t, lab.Options{Events: event})
+	l, err := lab.Start(ctx, t, lab.Options{Events: event, NotStarted: e.takeLog})
 	if err != nil {
-		return nil, err
+		return nil, e.notStarted(ctx, err, show.say)
 	}
 	r, err := e.run(ctx, l, show.say)
 	if err := errors.Join(err, l.Close()); err != nil {
