@@ -115,6 +115,8 @@ func (a *agent) handle(ctx context.Context, r *control.Request) (any, error) {
 		return nil, a.signal(r)
 	case methodPause:
 		return nil, a.pause(r)
+	case methodAdmit:
+		return nil, a.admit(r)
 	}
 	if result, ok, err := a.handleAdapter(ctx, r); ok {
 		return result, err

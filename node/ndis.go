@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/node/adapter"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/lease"
 )
@@ -17,27 +18,10 @@ import (
 
 // The requests about the adapter.
 const (
-	methodAdapter     = "adapter"     // -> Adapter, or null in a node without one
+	methodAdapter     = "adapter"     // -> adapter.State, or null in a node without one
 	methodConnections = "connections" // -> list of Connection
 	methodSetState    = "set-state"   // whether to enable -> StateChange
 )
-
-// An Adapter is what a node's adapter is and how it is.
-type Adapter struct {
-	Info          provider.AdapterInfo
-	Capabilities  provider.Capabilities
-	MissingMask   uint64 // of counters (NDIS_NDK_CAPABILITIES)
-	Configuration provider.Configuration
-	Enabled       bool
-	Usage         provider.Usage
-	Addresses     []AdapterAddress
-}
-
-// An AdapterAddress is an address of an adapter, and the interface that has it.
-type AdapterAddress struct {
-	provider.ActiveAddress
-	Interface string
-}
 
 // A Connection is an entry of the adapter's connections, listeners and shared
 // endpoints.
@@ -73,12 +57,12 @@ type StateChange struct {
 }
 
 // Adapter asks what the node's adapter is; nil if it has none.
-func (a *Agent) Adapter(ctx context.Context) (*Adapter, error) {
-	var adapter *Adapter
-	if err := a.conn.Call(ctx, methodAdapter, nil, &adapter); err != nil {
+func (a *Agent) Adapter(ctx context.Context) (*adapter.State, error) {
+	var state *adapter.State
+	if err := a.conn.Call(ctx, methodAdapter, nil, &state); err != nil {
 		return nil, fmt.Errorf("node %s: %w", a.cfg.Name, err)
 	}
-	return adapter, nil
+	return state, nil
 }
 
 // Connections lists the adapter's connections, those being made and ended
@@ -117,7 +101,7 @@ func (a *agent) handleAdapter(ctx context.Context, r *control.Request) (result a
 		if shared == nil {
 			return nil, true, nil
 		}
-		return describe(shared.Device()), true, nil
+		return adapter.Describe(shared.Device(), interfaceNames()), true, nil
 	case methodConnections:
 		if shared == nil {
 			return []Connection{}, true, nil
@@ -134,20 +118,6 @@ func (a *agent) handleAdapter(ctx context.Context, r *control.Request) (result a
 }
 
 var errNoAdapter = control.Errorf(control.Usage, "the node has no adapter: it has no address")
-
-func describe(m *provider.Miniport) *Adapter {
-	attributes := m.Attributes()
-	a := &Adapter{
-		Info: *attributes.Capabilities.NdkInfo, Capabilities: attributes.Capabilities.Capabilities,
-		MissingMask: attributes.Capabilities.MissingCounterMask, Configuration: m.Configuration(),
-		Enabled: attributes.Enabled, Usage: m.Usage(),
-	}
-	interfaces := interfacesByAddress()
-	for _, active := range m.ActiveAddresses() {
-		a.Addresses = append(a.Addresses, AdapterAddress{active, interfaces[active.Address].Name})
-	}
-	return a
-}
 
 func (a *agent) connections(s *lease.Server) []Connection {
 	interfaces := interfacesByAddress()
@@ -200,6 +170,15 @@ func interfacesByAddress() map[netip.Addr]net.Interface {
 		}
 	}
 	return found
+}
+
+// interfaceNames is the name of the interface that has each address of the node.
+func interfaceNames() map[netip.Addr]string {
+	names := map[netip.Addr]string{}
+	for address, i := range interfacesByAddress() {
+		names[address] = i.Name
+	}
+	return names
 }
 
 // setState answers methodSetState.

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/node/adapter"
 	"github.com/ndklab/ndklab/node/workload"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/topology"
@@ -37,15 +38,15 @@ func TestAdapter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &Adapter{
+	want := &adapter.State{
 		Info: provider.DefaultAdapterInfo(), Capabilities: provider.DefaultCapabilities(),
 		Configuration: provider.DefaultConfiguration(), Enabled: true,
 		Usage: provider.Usage{Instances: 1, Cqs: 1, Mrs: 2, Pds: 1},
 	}
 	want.Info.MaxCqDepth, want.Capabilities.MaxPdCount, want.Configuration.NetworkDirectRoCEFrameSize = 77, 5, 2048
 	for _, address := range []string{"10.0.0.1", "fd00::1"} {
-		want.Addresses = append(want.Addresses, AdapterAddress{
-			provider.ActiveAddress{Address: netip.MustParseAddr(address), MTU: 65536, FrameSize: 2048}, "lo"})
+		want.Addresses = append(want.Addresses, adapter.Address{
+			ActiveAddress: provider.ActiveAddress{Address: netip.MustParseAddr(address), MTU: 65536, FrameSize: 2048}, Interface: "lo"})
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -416,6 +416,12 @@ func (r *reader) resolveSetup(n Node, at *yaml.Node, setups ...setup) (Setup, va
 		m = m.or(less)
 	}
 	s := Setup{Exec: m.exec.is, Healthcheck: m.health.is}
+	if len(s.Exec) > 0 {
+		r.need(n.Name, m.exec.at, "a node executes commands")
+	}
+	if s.Healthcheck != nil {
+		r.need(n.Name, m.health.at, "a node has a healthcheck")
+	}
 	if len(m.env) > 0 {
 		s.Env = make(map[string]string, len(m.env))
 		for name, v := range m.env {
@@ -434,4 +440,9 @@ func (r *reader) resolveSetup(n Node, at *yaml.Node, setups ...setup) (Setup, va
 		}
 	}
 	return s, m.waits
+}
+
+// need notes what takes a machine.
+func (r *reader) need(node string, at *yaml.Node, what string) {
+	r.needs = append(r.needs, Need{node, what, Place{r.file, at.Line, at.Column}})
 }

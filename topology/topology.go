@@ -30,6 +30,17 @@ type Topology struct {
 	Checks    []Check
 	Baseline  *Baseline // nil: none
 	Captures  []Capture
+	// Needs are what in the file takes a machine, beside workloads, events and checks that
+	// run programs. A simulation has none.
+	Needs []Need
+}
+
+// A Need is something in a file that takes a machine: a program that a node runs, or a
+// link to outside the lab.
+type Need struct {
+	Node  string // that runs it, or whose link it is
+	What  string // in words
+	Place Place
 }
 
 // A Kind is what a node is.

@@ -21,6 +21,7 @@ type reader struct {
 	samples    map[string][]time.Duration      // of files, by path
 	sources    map[string][]byte               // content of files, by path
 	seen       func(what string, keys []field) // told of every map that is read; nil but in tests
+	needs      []Need                          // met so far
 	setups     int                             // bytes of what nodes are given, as far as they are resolved
 }
 

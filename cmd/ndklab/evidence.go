@@ -50,7 +50,7 @@ func (e *evidence) run(ctx context.Context, l *lab.Lab, say func(format string, 
 	if result != nil {
 		result.Replay, result.Artifacts = e.replay, e.folder
 	}
-	if kept := e.keep(ctx, memory, result); kept != nil {
+	if kept := e.keep(result, func(file evidenceFile) error { return memory.Write(ctx, file) }); kept != nil {
 		say("evidence is not complete: %s", strings.ReplaceAll(kept.Error(), "\n", "; "))
 	}
 	if err != nil {
@@ -59,9 +59,13 @@ func (e *evidence) run(ctx context.Context, l *lab.Lab, say func(format string, 
 	return result, err
 }
 
-// keep writes the folder, in the place of one of an earlier run of the same seed. It
-// goes on after errors: the disk may have room for some of it.
-func (e *evidence) keep(ctx context.Context, memory *lab.Memory, result *report.Run) error {
+// An evidenceFile writes a file of the evidence.
+type evidenceFile = func(name string, write func(io.Writer) error) error
+
+// keep writes the folder, in the place of one of an earlier run of the same seed. more
+// writes what a lab has to add; nil: there is none. It goes on after errors: the disk may
+// have room for some of it.
+func (e *evidence) keep(result *report.Run, more func(evidenceFile) error) error {
 	if err := os.RemoveAll(e.folder); err != nil {
 		return err
 	}
@@ -81,5 +85,8 @@ func (e *evidence) keep(ctx context.Context, memory *lab.Memory, result *report.
 			file("report.json", func(w io.Writer) error { return report.WriteJSON(w, result) }),
 		)
 	}
-	return errors.Join(problems, memory.Write(ctx, file))
+	if more != nil {
+		problems = errors.Join(problems, more(file))
+	}
+	return problems
 }

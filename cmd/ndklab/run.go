@@ -28,12 +28,13 @@ type runFlags struct {
 	reports     *reportFlags
 	artifacts   *string
 	suite       *suiteFlags
+	simulate    *bool
 }
 
 func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: `run [FILE|-|LAB] [-o text|json] [--seed N] [--junit FILE] [--html FILE] [--artifacts DIR] [--keep] [--name NAME] [--reconfigure] [--node-filter NODES] [--record FILE] [--replay FILE]
-  ndklab run DIR|FILE... [-j N] [--shard I/N] [--retries N] [--fail-fast] [--count N] [--seed N] [-o text|json] [--junit FILE] [--html FILE] [--artifacts DIR]`,
+		Use: `run [FILE|-|LAB] [-o text|json] [--seed N] [--junit FILE] [--html FILE] [--artifacts DIR] [--keep] [--name NAME] [--reconfigure] [--node-filter NODES] [--record FILE] [--replay FILE] [--simulate]
+  ndklab run DIR|FILE... [-j N] [--shard I/N] [--retries N] [--fail-fast] [--count N] [--seed N] [-o text|json] [--junit FILE] [--html FILE] [--artifacts DIR] [--simulate]`,
 		Short: "Run a topology's workloads and report, or a suite of them",
 		Long: `Builds the lab of a topology file, runs its workloads and timeline, holds the
 results against its checks, takes the lab down and prints a report, which ends
@@ -51,6 +52,8 @@ With the name of a lab that is up, runs the workloads of the file it was made
 from there, and leaves it up. An argument that ends in .yaml or .yml, has a slash
 or is the name of a file or folder is one.
 
+` + simulateHelp + `
+
 Ctrl-C takes the lab down. A suite then reports what it has.
 
 ` + fileHelp + ` --reconfigure takes down a lab of that name that is up first.
@@ -65,6 +68,7 @@ Ctrl-C takes the lab down. A suite then reports what it has.
   ndklab run examples/pair.ndklab.yaml --record decisions.log
   ndklab run examples/pair.ndklab.yaml --replay decisions.log
   ndklab up examples/pair.ndklab.yaml && ndklab run pair
+  ndklab run examples/pair.ndklab.yaml --simulate
   ndklab run tests -j 2 --junit out.xml --html out.html
   ndklab run tests --shard 1/4 --retries 1        on the first of four machines
   ndklab run tests/flap.ndklab.yaml --count 100 --fail-fast`,
@@ -76,9 +80,12 @@ Ctrl-C takes the lab down. A suite then reports what it has.
 		reports:     newReportFlags(cmd),
 		artifacts:   cmd.Flags().String("artifacts", "ndklab-artifacts", "where runs that fail leave their evidence, a `DIR`"),
 		suite:       newSuiteFlags(cmd),
+		simulate:    cmd.Flags().Bool("simulate", false, "play it in virtual time, without a lab"),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		sweep(cmd)
+		if !*f.simulate {
+			sweep(cmd)
+		}
 		if len(args) == 0 && !f.suite.given(cmd) {
 			file, err := fileArgument(cmd, args, "one file or lab")
 			if err != nil {
@@ -88,6 +95,9 @@ Ctrl-C takes the lab down. A suite then reports what it has.
 		}
 		if err := f.reports.check(); err != nil {
 			return err
+		}
+		if *f.simulate && (f.logs.given() || *f.keep || *f.reconfigure) {
+			return misuse("--record, --replay, --keep and --reconfigure are for labs, and --simulate makes none")
 		}
 		if len(args) != 1 || isFolder(args[0]) || f.suite.given(cmd) {
 			return runSuite(cmd, args, f)
@@ -116,6 +126,8 @@ func runOne(cmd *cobra.Command, arg string, f *runFlags) error {
 	do := func() (*report.Run, error) { return runFile(cmd, arg, f) }
 	if !isFile(arg) {
 		switch {
+		case *f.simulate:
+			return misuse("--simulate takes a file, and %s is none", arg)
 		case f.seed.given:
 			return misuse("--seed is for a file, and %s is none: a lab that is up has its seed already", arg)
 		case f.logs.given():
@@ -124,6 +136,8 @@ func runOne(cmd *cobra.Command, arg string, f *runFlags) error {
 			return misuse("--name, --node-filter and --reconfigure are for a file, and %s is none", arg)
 		}
 		do = func() (*report.Run, error) { return runLab(cmd, arg) }
+	} else if *f.simulate {
+		do = func() (*report.Run, error) { return runSimulated(cmd, arg, f) }
 	}
 	begin := time.Now()
 	result, err := do()
@@ -214,6 +228,9 @@ func (f *runFlags) again(file string, seed uint64) string {
 	}
 	if len(f.files.nodes) > 0 {
 		words = append(words, "--node-filter", strings.Join(f.files.nodes, ","))
+	}
+	if *f.simulate {
+		words = append(words, "--simulate")
 	}
 	if f.logs.replay != "" {
 		words = append(words, "--replay", f.logs.replay)

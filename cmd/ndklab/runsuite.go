@@ -11,6 +11,7 @@ import (
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/simulate"
 	"github.com/ndklab/ndklab/fabric/suite"
 	"github.com/ndklab/ndklab/topology"
 	"github.com/spf13/cobra"
@@ -110,6 +111,9 @@ func runSuite(cmd *cobra.Command, paths []string, f *runFlags) error {
 	show := newDisplay(cmd.ErrOrStderr(), len(cases))
 	begin := time.Now()
 	result := suite.Run(cmd.Context(), cases, func(ctx context.Context, c suite.Case) (*report.Run, error) {
+		if *f.simulate {
+			return f.simulateCase(ctx, c, show)
+		}
 		return f.runCase(ctx, c, show)
 	}, suite.Options{
 		Jobs: f.suite.jobs.value, Retries: f.suite.retries.value, FailFast: *f.suite.failFast, Began: show.began, Ended: show.ended,
@@ -150,6 +154,9 @@ func (f *runFlags) plan(cmd *cobra.Command, paths []string) ([]suite.Case, error
 	var invalid topology.ErrorList
 	for _, path := range found {
 		t, err := readTopology(cmd.Context(), path)
+		if err == nil && *f.simulate {
+			err = simulate.Refuse(t)
+		}
 		var wrong topology.ErrorList
 		if errors.As(err, &wrong) {
 			invalid = append(invalid, wrong...)

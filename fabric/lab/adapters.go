@@ -2,12 +2,10 @@ package lab
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/node"
-	"github.com/ndklab/ndklab/provider"
 )
 
 // This file is what commands ask of nodes' adapters, at both ends of the lab's
@@ -65,7 +63,7 @@ func adapters(ctx context.Context, nodes []*labNode) []report.NodeAdapter {
 	states := ask(ctx, nodes, func(ctx context.Context, i int, agent *node.Agent) error {
 		a, err := agent.Adapter(ctx)
 		if a != nil {
-			found[i].Adapter = adapter(a)
+			found[i].Adapter = report.AdapterOf(a)
 		}
 		return err
 	})
@@ -73,63 +71,6 @@ func adapters(ctx context.Context, nodes []*labNode) []report.NodeAdapter {
 		found[i].NodeState = states[i]
 	}
 	return found
-}
-
-// adapter is an adapter in a report.
-func adapter(a *node.Adapter) *report.Adapter {
-	r := &report.Adapter{
-		Enabled: a.Enabled, Instances: a.Usage.Instances, Addresses: []report.AdapterAddress{},
-		Info: adapterInfo(&a.Info),
-		Capabilities: report.Capabilities{
-			MaxQpCount: a.Capabilities.MaxQpCount, MaxCqCount: a.Capabilities.MaxCqCount,
-			MaxMrCount: a.Capabilities.MaxMrCount, MaxPdCount: a.Capabilities.MaxPdCount,
-			MaxInboundReadLimit: a.Capabilities.MaxInboundReadLimit, MaxOutboundReadLimit: a.Capabilities.MaxOutboundReadLimit,
-			MaxMwCount: a.Capabilities.MaxMwCount, MaxSrqCount: a.Capabilities.MaxSrqCount,
-			MissingCounterMask: a.MissingMask,
-		},
-		InUse: report.InUse{
-			Qp: a.Usage.Qps, Cq: a.Usage.Cqs, Mr: a.Usage.Mrs, Pd: a.Usage.Pds, Mw: a.Usage.Mws, Srq: a.Usage.Srqs,
-			InboundRead: a.Usage.InboundReads, OutboundRead: a.Usage.OutboundReads,
-		},
-		Configuration: report.Configuration{
-			NetworkDirect:              a.Configuration.NetworkDirect,
-			NetworkDirectTechnology:    uint32(a.Configuration.NetworkDirectTechnology),
-			NetworkDirectRoCEFrameSize: a.Configuration.NetworkDirectRoCEFrameSize,
-		},
-	}
-	for _, address := range a.Addresses {
-		r.Addresses = append(r.Addresses, report.AdapterAddress{
-			Address: address.Address.String(), Interface: address.Interface, MTU: address.MTU, RoCEFrameSize: address.FrameSize,
-		})
-	}
-	return r
-}
-
-func adapterInfo(i *provider.AdapterInfo) report.AdapterInfo {
-	r := report.AdapterInfo{
-		Version:  fmt.Sprintf("%d.%d", i.Version.Major, i.Version.Minor),
-		VendorID: i.VendorID, DeviceID: i.DeviceID,
-		MaxRegistrationSize: i.MaxRegistrationSize, MaxWindowSize: i.MaxWindowSize, FRMRPageCount: i.FRMRPageCount,
-		MaxInitiatorRequestSge: i.MaxInitiatorRequestSge, MaxReceiveRequestSge: i.MaxReceiveRequestSge,
-		MaxReadRequestSge: i.MaxReadRequestSge, MaxTransferLength: i.MaxTransferLength, MaxInlineDataSize: i.MaxInlineDataSize,
-		MaxInboundReadLimit: i.MaxInboundReadLimit, MaxOutboundReadLimit: i.MaxOutboundReadLimit,
-		MaxReceiveQueueDepth: i.MaxReceiveQueueDepth, MaxInitiatorQueueDepth: i.MaxInitiatorQueueDepth,
-		MaxSrqDepth: i.MaxSrqDepth, MaxCqDepth: i.MaxCqDepth, LargeRequestThreshold: i.LargeRequestThreshold,
-		MaxCallerData: i.MaxCallerData, MaxCalleeData: i.MaxCalleeData,
-		AdapterFlags: []string{}, RdmaTechnology: fmt.Sprint(i.RdmaTechnology),
-	}
-	if i.RdmaTechnology == provider.RoCEv2 {
-		r.RdmaTechnology = "NdkRoCEv2"
-	}
-	for n, flag := range []provider.AdapterFlags{ // in the order of report.AdapterFlags
-		provider.AdapterInOrderDMA, provider.AdapterReadSinkNotRequired, provider.AdapterCQInterruptModeration,
-		provider.AdapterMultiEngine, provider.AdapterReadLocalInvalidate, provider.AdapterCQResize, provider.AdapterLoopbackConnections,
-	} {
-		if i.AdapterFlags&flag != 0 {
-			r.AdapterFlags = append(r.AdapterFlags, report.AdapterFlags[n])
-		}
-	}
-	return r
 }
 
 // connections answers methodConnections: node by node, in the order of the

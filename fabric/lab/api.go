@@ -110,6 +110,8 @@ func (s *Supervisor) handleLook(ctx context.Context, r *control.Request) (result
 		result, err = s.exec(ctx, r)
 	case methodSignal:
 		err = s.signal(ctx, r)
+	case methodAdmit:
+		err = s.admit(ctx, r)
 	case methodCapture:
 		err = s.capture(ctx, r)
 	case methodNodes:

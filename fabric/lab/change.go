@@ -116,7 +116,7 @@ func (s *Supervisor) removeNode(name string) error {
 		if n.status().State != nodeDown {
 			s.stop(n, "it was removed")
 		}
-		n.reviver.cancel() // also of a life that ended just before
+		n.reviver.Cancel() // also of a life that ended just before
 		close(n.gone)
 		n.unlock()
 	}

@@ -100,7 +100,7 @@ func (s *Supervisor) settleDue(ctx context.Context, n *labNode) (started bool, e
 	up := n.status().State != nodeDown
 	switch {
 	case owed == dueStart:
-		n.reviver.cancel()
+		n.reviver.Cancel()
 		if up {
 			s.stop(n, "it starts again with other settings")
 		}

@@ -120,7 +120,7 @@ func (s *Supervisor) watchNode(n *labNode, l *life) {
 	n.mu.Lock()
 	if l.reason = l.stopping; l.reason == "" {
 		l.reason = l.end()
-		words = s.reviveLater(n, n.reviver.clock.Now()-l.began) // before anybody can see it down, and call that off
+		words = s.reviveLater(n, n.reviver.Clock.Now()-l.began) // before anybody can see it down, and call that off
 	}
 	n.paused = false
 	close(l.down)
@@ -174,7 +174,7 @@ const startTime = 30 * time.Second
 // The caller has the right to change the node. An error does not mean that it is down
 // still: it may be that a spanning tree does not stand.
 func (s *Supervisor) startAgain(ctx context.Context, n *labNode) error {
-	n.reviver.cancel()
+	n.reviver.Cancel()
 	<-n.current().over
 	n.mu.Lock()
 	owed := n.due

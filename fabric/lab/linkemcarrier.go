@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ndklab/ndklab/fabric/gauge"
 	"github.com/ndklab/ndklab/fabric/lab/link"
 	"github.com/ndklab/ndklab/fabric/linkem"
 	"github.com/ndklab/ndklab/fabric/report"
@@ -127,25 +128,8 @@ func (s linkemCarrier) measure(ctx context.Context) (map[string][2]report.Direct
 
 // measured is what the engine measured in one direction of a link, at present
 // asked for a rate or 0, in a report. root is whether the lab is root's.
-func measured(spec *topology.Link, rate uint64, m *linkem.Measured, root bool) report.Direction {
-	return report.Direction{
-		Packets:  m.Packets,
-		Bytes:    m.Bytes,
-		Dropped:  m.Dropped,
-		Lost:     m.LostQueue + m.LostDown + m.LostCut + m.LostFault + m.LostOverrun,
-		Asked:    asked(&m.Asked),
-		Achieved: achieved(m),
-
-		LostBy:     report.LostBy{Queue: m.LostQueue, Down: m.LostDown, Cut: m.LostCut, Fault: m.LostFault, Overrun: m.LostOverrun},
-		Duplicated: m.Duplicated,
-		Reordered:  m.Reordered,
-		Corrupted:  m.Corrupted,
-		Marked:     m.Marked,
-		Faulted:    m.Faulted,
-		QueuePeak:  &m.PeakBytes,
-		Lateness:   lateness(m.Lateness),
-		Delays:     delays(m.Delays),
-		Replayed:   replayed(m.Replayed),
-		Overruns:   overruns(spec, rate, m, root),
-	}
+func measured(spec *topology.Link, rate uint64, m *gauge.Measured, root bool) report.Direction {
+	d := m.Report()
+	d.Overruns = overruns(spec, rate, m, root)
+	return d
 }

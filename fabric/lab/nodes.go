@@ -12,6 +12,7 @@ import (
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/lab/link"
+	"github.com/ndklab/ndklab/fabric/lab/revive"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/provider/clock"
@@ -34,7 +35,7 @@ type nodeState struct {
 	// never the other way round.
 	changing chan struct{}
 
-	reviver reviver
+	reviver revive.Reviver
 
 	mu   sync.Mutex // guards what follows
 	life *life      // the present one, or the last; never nil once the lab is built
@@ -45,7 +46,7 @@ type nodeState struct {
 }
 
 func newLabNode(spec *topology.Node) *labNode {
-	return &labNode{spec, &nodeState{gone: make(chan struct{}), changing: make(chan struct{}, 1), reviver: reviver{clock: clock.Real()}}}
+	return &labNode{spec, &nodeState{gone: make(chan struct{}), changing: make(chan struct{}, 1), reviver: revive.Reviver{Clock: clock.Real()}}}
 }
 
 // current is the node's present life, or its last.

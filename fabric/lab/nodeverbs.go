@@ -103,7 +103,7 @@ func (s *Supervisor) act(ctx context.Context, n *labNode, params changeParams) e
 		if state.State != nodeDown {
 			s.stop(n, stopped)
 		}
-		n.reviver.cancel() // also of a life that ended just before it was stopped
+		n.reviver.Cancel() // also of a life that ended just before it was stopped
 		return nil
 	case StartNode:
 		if state.State == nodeReady {

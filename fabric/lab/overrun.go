@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ndklab/ndklab/fabric/linkem"
+	"github.com/ndklab/ndklab/fabric/gauge"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -13,7 +13,7 @@ import (
 // machine paused for is more than its share.
 const fewest = 100
 
-// peakTime is what linkem.Measured.PeakRate is measured over, with what the slots
+// peakTime is what gauge.Measured.PeakRate is measured over, with what the slots
 // there may add.
 const peakTime = 110 * time.Millisecond
 
@@ -21,7 +21,7 @@ const peakTime = 110 * time.Millisecond
 // rate or 0, against the link's tolerance. What the link itself does, such as a
 // full queue, is no overrun: only what the engine did later, or less of, than the
 // model says. root is whether the lab is root's, who cannot be told to become that.
-func overruns(spec *topology.Link, rate uint64, m *linkem.Measured, root bool) []report.Overrun {
+func overruns(spec *topology.Link, rate uint64, m *gauge.Measured, root bool) []report.Overrun {
 	var found []report.Overrun
 	exceeds := func(figure, tolerated, got, remedy, asRoot string) {
 		if !root {
@@ -35,7 +35,7 @@ func overruns(spec *topology.Link, rate uint64, m *linkem.Measured, root bool) [
 	t := tolerance(spec)
 	late := func(figure string, limit time.Duration, got int64, share float64) {
 		if got > int64(limit) && !onePause(m, limit, share) {
-			exceeds(figure, "up to "+topology.FormatDuration(limit)+" late", report.Duration(microseconds(got))+" late",
+			exceeds(figure, "up to "+topology.FormatDuration(limit)+" late", report.Duration(gauge.Microseconds(got))+" late",
 				"fewer links or slower traffic, more processors", "whose link engine has real-time priority")
 		}
 	}
@@ -62,14 +62,14 @@ const longestPause = 100 * time.Millisecond
 // packet was late, would have made that share of the packets later than limit, had
 // they come evenly. In a short run it does, and says nothing of whether the machine
 // keeps up.
-func onePause(m *linkem.Measured, limit time.Duration, share float64) bool {
+func onePause(m *gauge.Measured, limit time.Duration, share float64) bool {
 	pause := min(time.Duration(m.Lateness.Max)-limit, longestPause)
 	return pause.Seconds() > share*span(m)
 }
 
 // span is about how long packets left the direction, from the first to the last,
 // in seconds.
-func span(m *linkem.Measured) float64 {
+func span(m *gauge.Measured) float64 {
 	if m.MeanRate == 0 {
 		return 0
 	}
@@ -90,7 +90,7 @@ func tolerance(spec *topology.Link) topology.Tolerance {
 // that was to leave: so the queue is not taken for longer than what was in it. It is
 // 0 if that is not known, because the rate was another before or packets were lost
 // behind the queue other than evenly.
-func leastPeak(rate uint64, m *linkem.Measured) float64 {
+func leastPeak(rate uint64, m *gauge.Measured) float64 {
 	if rate == 0 || rate != m.Asked.Rate || m.LostCut+m.LostFault+m.LostDown > 0 || m.Asked.Burst > 0 {
 		return 0
 	}

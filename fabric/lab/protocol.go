@@ -25,6 +25,7 @@ const (
 	methodRun         = "run"         // runParams -> report.Run
 	methodExec        = "exec"        // execParams and three files -> exit status
 	methodSignal      = "signal"      // signalParams
+	methodAdmit       = "admit"       // admitParams and a file
 	methodLinks       = "links"       // endpoint of a link, "" for all -> list of report.Link
 	methodSet         = "set"         // setParams
 	methodReset       = "reset"       // setParams without a change

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/gauge"
 	"github.com/ndklab/ndklab/fabric/impair"
 	"github.com/ndklab/ndklab/fabric/lab/link"
 	"github.com/ndklab/ndklab/fabric/probe"
@@ -214,10 +215,10 @@ func (p *probing) fly(ctx context.Context) error {
 	return nil
 }
 
-func micros(d time.Duration) float64 { return microseconds(int64(d)) }
+func micros(d time.Duration) float64 { return gauge.Microseconds(int64(d)) }
 
 func (p *probing) judgeDelay(figure string, got time.Duration, expected probe.Range, tolerance time.Duration) {
-	low, high := max(0, microseconds(int64(expected.Low))-micros(earliest)), microseconds(int64(expected.High))+micros(tolerance)
+	low, high := max(0, gauge.Microseconds(int64(expected.Low))-micros(earliest)), gauge.Microseconds(int64(expected.High))+micros(tolerance)
 	p.judge(figure, micros(got), low, high, report.Duration)
 }
 

@@ -16,8 +16,8 @@ func (l *loop) receive(p *port) bool {
 	n, err := l.receiver.Receive(p.fd)
 	if err != nil {
 		if err == unix.EINVAL { // a super-packet of a kind that a virtio header cannot describe
-			p.line.measured.Packets++
-			p.line.measured.LostOverrun++
+			p.line.gauge.Counts.Packets++
+			p.line.gauge.Counts.LostOverrun++
 			return true
 		}
 		// EAGAIN: there is nothing. ENETDOWN: the interface went down; it may come back.
@@ -57,8 +57,8 @@ func (l *loop) receive(p *port) bool {
 func (l *loop) enter(n *line, i int, raw []byte, arrived time.Duration) {
 	f, err := frame.Parse(raw)
 	if err != nil || l.receiver.Cut(i) {
-		n.measured.Packets++
-		n.measured.LostOverrun++
+		n.gauge.Counts.Packets++
+		n.gauge.Counts.LostOverrun++
 		return
 	}
 	l.verdicts = l.verdicts[:0]
@@ -83,7 +83,7 @@ func (l *loop) queue(n *line, runs []run, whole *held) {
 	for _, r := range runs {
 		if r.held == nil {
 			if whole == nil {
-				n.measured.LostOverrun += uint64(r.count)
+				n.gauge.Counts.LostOverrun += uint64(r.count)
 				continue
 			}
 			r.held = whole
@@ -121,8 +121,7 @@ func (l *loop) judge(n *line, f *frame.Frame, arrived time.Duration) []run {
 	runs := l.runs[:0]
 	for i := range f.Segments() {
 		p.Frame = f.Size(i)
-		n.measured.Packets++
-		n.measured.Bytes += uint64(p.Frame)
+		n.gauge.Entered(p.Frame)
 		if identify {
 			var known bool
 			p.RoCE = nil
@@ -131,7 +130,7 @@ func (l *loop) judge(n *line, f *frame.Frame, arrived time.Duration) []run {
 			}
 		}
 		v := n.model.Packet(p, arrived)
-		n.account(&v)
+		n.gauge.Decided(n.model, &v)
 		if records != nil {
 			n.record(records, p, arrived, &v)
 		}
@@ -147,7 +146,7 @@ func (l *loop) judge(n *line, f *frame.Frame, arrived time.Duration) []run {
 		r := run{departs: v.Departs, queued: v.Queued, first: int32(i), count: 1, mark: v.Mark}
 		if v.Flip.Any() {
 			if r.held = l.corrupt(n, f, i, at, &v, arrived); r.held == nil {
-				n.measured.LostOverrun++
+				n.gauge.Counts.LostOverrun++
 				continue
 			}
 			r.first, r.mark = 0, false
@@ -159,50 +158,12 @@ func (l *loop) judge(n *line, f *frame.Frame, arrived time.Duration) []run {
 			runs = append(runs, r)
 		}
 		if v.Twice {
-			n.measured.Duplicated++
+			n.gauge.Counts.Duplicated++
 			runs = append(runs, r)
 		}
 	}
 	l.runs = runs[:0]
 	return runs
-}
-
-// account counts what was decided on a packet.
-func (n *line) account(v *impair.Verdict) {
-	m := &n.measured
-	switch v.Fate {
-	case impair.Lost:
-		if v.Cause == impair.Fault {
-			m.LostFault++
-			break
-		}
-		m.Dropped++
-		if !n.losing {
-			m.Bursts++
-		}
-	case impair.QueueFull:
-		m.LostQueue++
-	case impair.Down:
-		m.LostCut++
-	}
-	n.losing = v.Fate == impair.Lost && v.Cause != impair.Fault
-	if v.Fault != 0 {
-		m.Faulted++
-	}
-	if v.Overtakes > 0 {
-		m.Reordered++
-	}
-	if v.Mark {
-		m.Marked++
-	}
-	if v.Flip.Any() {
-		m.Corrupted++
-	}
-	if v.Queued > 0 {
-		packets, bytes := n.model.Backlog()
-		m.PeakPackets = max(m.PeakPackets, uint64(packets))
-		m.PeakBytes = max(m.PeakBytes, bytes)
-	}
 }
 
 // record adds a decision to the records, if they have room.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/fabric/frame"
+	"github.com/ndklab/ndklab/fabric/gauge"
 	"github.com/ndklab/ndklab/fabric/impair"
 	"golang.org/x/sys/unix"
 )
@@ -24,12 +25,7 @@ type line struct {
 	place   int           // in the loop's departures; -1 if the queue is empty
 	shared  *buffer       // the one that short frames go into at present, if any
 
-	losing    bool     // the last packet was Dropped
-	measured  Measured // the counters; the rest is filled in by measure
-	delay     histogram
-	queueing  histogram
-	lateness  histogram
-	delivered meter
+	gauge gauge.Gauge
 }
 
 // held is a frame in a line.
@@ -81,20 +77,16 @@ func (n *line) deliver(r *run, now time.Duration) {
 	for i := r.first; i < r.first+r.count; i++ {
 		wire += impair.WireBytes(f.Size(int(i)))
 	}
-	n.measured.Delivered += uint64(r.count)
 	queued := r.queued / time.Duration(r.count)
-	n.delay.record(int64(now-r.held.arrived-queued), uint64(r.count))
-	n.queueing.record(int64(queued), uint64(r.count))
-	n.lateness.record(int64(now-r.departs), uint64(r.count))
-	n.delivered.add(now, uint64(wire)*8)
+	n.gauge.Delivered(now, uint64(r.count), uint64(wire), now-r.held.arrived-queued, queued, now-r.departs)
 }
 
 // lose accounts for packets that could not be sent.
 func (n *line) lose(r *run, errno unix.Errno) {
 	if errno == unix.ENETDOWN || errno == unix.ENXIO || !n.to.running() {
-		n.measured.LostDown += uint64(r.count)
+		n.gauge.Counts.LostDown += uint64(r.count)
 	} else {
-		n.measured.LostOverrun += uint64(r.count)
+		n.gauge.Counts.LostOverrun += uint64(r.count)
 	}
 }
 
@@ -117,14 +109,4 @@ func (l *loop) finish(n *line, runs int) {
 }
 
 // measure is what happened on the line so far.
-func (n *line) measure() Measured {
-	m := n.measured
-	m.Asked = n.model.Asked()
-	m.Replayed = n.model.Replayed()
-	m.Delay = n.delay.distribution()
-	m.Delays = n.delay.bins(&m.Delay)
-	m.Queueing = n.queueing.distribution()
-	m.Lateness = n.lateness.distribution()
-	m.PeakRate, m.MeanRate = n.delivered.rates()
-	return m
-}
+func (n *line) measure() gauge.Measured { return n.gauge.Measured(n.model) }

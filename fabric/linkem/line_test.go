@@ -278,7 +278,7 @@ func TestBudgetCoversWhatIsKept(t *testing.T) {
 			must(t, err)
 			b.pool = small
 			n := b.k.lines[0]
-			for n.measured.LostOverrun == 0 {
+			for n.gauge.Counts.LostOverrun == 0 {
 				b.arrive(t, c.raw)
 			}
 			buffers := map[*buffer]bool{}
@@ -311,9 +311,9 @@ func TestFullInterface(t *testing.T) {
 	}
 	taken := 0
 	for tries := 0; !n.queue.empty(); tries++ {
-		before := n.measured.Delivered
+		before := n.gauge.Counts.Delivered
 		b.send(n)
-		if n.measured.Delivered > before {
+		if n.gauge.Counts.Delivered > before {
 			continue
 		}
 		if n.release <= b.now()-retryAfter {

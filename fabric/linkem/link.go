@@ -9,6 +9,7 @@ import (
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/frame"
+	"github.com/ndklab/ndklab/fabric/gauge"
 	"github.com/ndklab/ndklab/fabric/impair"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
@@ -309,7 +310,7 @@ func (l *loop) flush(n *line, send bool) {
 	n.queue.merge(math.MaxInt64)
 	rest := n.queue.upcoming()
 	for _, r := range rest {
-		n.measured.LostDown += uint64(r.count)
+		n.gauge.Counts.LostDown += uint64(r.count)
 	}
 	l.finish(n, len(rest))
 }
@@ -320,13 +321,13 @@ func (p *port) countOverruns() error {
 	if err != nil {
 		return fmt.Errorf("interface %s: %w", p.name, err)
 	}
-	p.line.measured.Packets += n
-	p.line.measured.LostOverrun += n
+	p.line.gauge.Counts.Packets += n
+	p.line.gauge.Counts.LostOverrun += n
 	return nil
 }
 
 // measure is what happened on the link so far.
-func (k *link) measure() (m [2]Measured, err error) {
+func (k *link) measure() (m [2]gauge.Measured, err error) {
 	for i, n := range k.lines {
 		if k.state != detached {
 			err = errors.Join(err, k.ports[i].countOverruns())

@@ -50,7 +50,7 @@ import (
 	"os"
 
 	"github.com/ndklab/ndklab/control"
-	"github.com/ndklab/ndklab/fabric/impair"
+	"github.com/ndklab/ndklab/fabric/gauge"
 	"github.com/ndklab/ndklab/fabric/relay"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -86,61 +86,6 @@ type Link struct {
 	// Started has the engine begin to forward at once, without a request to Start. It
 	// is for links that are not Joined.
 	Started bool
-}
-
-// Measured is what happened in one direction of a link since the engine first
-// had it. Packets are wire packets, counted as they would be without
-// segmentation offload; those still on their way are in Packets only.
-type Measured struct {
-	Packets     uint64 `json:"packets"`      // that entered
-	Bytes       uint64 `json:"bytes"`        // of those, from the Ethernet header on, without check sequence
-	Delivered   uint64 `json:"delivered"`    // copies too
-	Dropped     uint64 `json:"dropped"`      // by the loss that was asked for
-	Bursts      uint64 `json:"bursts"`       // of how many series of packets in a row those are
-	LostFault   uint64 `json:"lost_fault"`   // by a fault that drops
-	LostQueue   uint64 `json:"lost_queue"`   // no room before the direction's rate
-	LostCut     uint64 `json:"lost_cut"`     // the direction was cut, for good or by its flapping
-	LostDown    uint64 `json:"lost_down"`    // the link or an interface was down
-	LostOverrun uint64 `json:"lost_overrun"` // the engine could not keep up, or had no memory left; of frames that the kernel dropped before the engine saw them, a super-packet counts once
-
-	// Of those that entered:
-	Duplicated uint64 `json:"duplicated"` // copies made
-	Reordered  uint64 `json:"reordered"`  // sent before others that had entered earlier
-	Corrupted  uint64 `json:"corrupted"`
-	Marked     uint64 `json:"marked"`  // with Congestion Experienced
-	Faulted    uint64 `json:"faulted"` // met a fault, whatever it did
-
-	PeakPackets uint64 `json:"peak_packets"` // the most that was in the queue before the rate, with those in transmission
-	PeakBytes   uint64 `json:"peak_bytes"`   // likewise, in wire bytes
-
-	Replayed impair.Replayed `json:"replayed"`
-
-	Asked    impair.Asked `json:"asked"`
-	Delay    Distribution `json:"delay_ns"`    // from the kernel's receive timestamp to the moment after the send, without Queueing
-	Delays   []Bin        `json:"delays"`      // the histogram of Delay, in at most 26 bins of one width
-	Queueing Distribution `json:"queueing_ns"` // before the direction's rate: the queue and the packet's own transmission
-	Lateness Distribution `json:"lateness_ns"` // of Delay, what exceeds the model's
-	PeakRate float64      `json:"peak_bps"`    // delivered over the busiest 100 ms, bits per second with Ethernet framing (impair.WireBytes)
-	MeanRate float64      `json:"mean_bps"`    // the same from the first to the last packet delivered; 0 if there were not two
-}
-
-// A Distribution sums up durations in nanoseconds. Percentiles are within
-// 1/8192 of the true value. It is all zero if Count is.
-type Distribution struct {
-	Count uint64 `json:"count"`
-	Min   int64  `json:"min"`
-	P1    int64  `json:"p1"`
-	P50   int64  `json:"p50"`
-	P99   int64  `json:"p99"`
-	P999  int64  `json:"p999"`
-	Max   int64  `json:"max"`
-}
-
-// A Bin is how many of the durations are from From on and below the next bin's.
-// The first has those below it, too, and the last those above.
-type Bin struct {
-	From  int64  `json:"from_ns"`
-	Count uint64 `json:"count"`
 }
 
 // An Engine is the supervisor's end of a link engine. Its methods may be called
@@ -190,15 +135,15 @@ func (e *Engine) Release(ctx context.Context, link string) error {
 
 // Detach stops forwarding, closes the link's interfaces and says what happened
 // in its two directions.
-func (e *Engine) Detach(ctx context.Context, link string) ([2]Measured, error) {
-	var m [2]Measured
+func (e *Engine) Detach(ctx context.Context, link string) ([2]gauge.Measured, error) {
+	var m [2]gauge.Measured
 	err := e.conn.Call(ctx, methodDetach, target{Link: link}, &m)
 	return m, err
 }
 
 // Measure says what happened on every link that the engine has or has had.
-func (e *Engine) Measure(ctx context.Context) (map[string][2]Measured, error) {
-	var m map[string][2]Measured
+func (e *Engine) Measure(ctx context.Context) (map[string][2]gauge.Measured, error) {
+	var m map[string][2]gauge.Measured
 	err := e.conn.Call(ctx, methodMeasure, nil, &m)
 	return m, err
 }
@@ -228,7 +173,7 @@ func (e *Engine) Recorded(ctx context.Context) (r Recorded, err error) {
 // Replay has the links meet the decisions of a log again, which is read from
 // where file is at to its end, and may have 1 GiB; see impair.Direction.Replay.
 // It is for once, before links are attached. What a replay came to is in
-// Measured.
+// gauge.Measured.
 func (e *Engine) Replay(ctx context.Context, file *os.File) (log Log, err error) {
 	err = e.conn.Call(ctx, methodReplay, nil, &log, file)
 	return log, err

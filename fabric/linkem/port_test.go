@@ -40,14 +40,6 @@ func TestOpeningAmongManyInterfaces(t *testing.T) {
 	}
 }
 
-// Idle lines keep no histogram, of which an engine may have thousands.
-func TestIdleHistogram(t *testing.T) {
-	var h histogram
-	if d := h.distribution(); h.pages != nil || d != (Distribution{}) || h.bins(&d) != nil {
-		t.Errorf("%+v, %d pages", d, len(h.pages))
-	}
-}
-
 // An engine that ends closes the sockets of all links that it has.
 func TestClosePorts(t *testing.T) {
 	l := &loop{links: map[string]*link{"gone": {state: detached}}}

@@ -8,6 +8,7 @@ import (
 	"runtime"
 
 	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/gauge"
 )
 
 // Main is the engine process: it serves the supervisor at the other end of
@@ -228,7 +229,7 @@ func (l *loop) serveDetach(r *control.Request) (any, error) {
 	if err := r.Decode(&t); err != nil {
 		return nil, err
 	}
-	var measured [2]Measured
+	var measured [2]gauge.Measured
 	var ports [2]*port
 	err := l.try(func() error {
 		k, err := l.detach(t.Link)
@@ -248,7 +249,7 @@ func (l *loop) serveDetach(r *control.Request) (any, error) {
 }
 
 // serveMeasure asks for one link at a time, so as not to hold packets up.
-func (l *loop) serveMeasure() (map[string][2]Measured, error) {
+func (l *loop) serveMeasure() (map[string][2]gauge.Measured, error) {
 	var names []string
 	if err := l.try(func() error {
 		for name := range l.links {
@@ -258,7 +259,7 @@ func (l *loop) serveMeasure() (map[string][2]Measured, error) {
 	}); err != nil {
 		return nil, err
 	}
-	all := make(map[string][2]Measured, len(names))
+	all := make(map[string][2]gauge.Measured, len(names))
 	for _, name := range names {
 		err := l.try(func() (err error) {
 			all[name], err = l.links[name].measure()

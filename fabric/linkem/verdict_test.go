@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/ndklab/ndklab/fabric/frame"
+	"github.com/ndklab/ndklab/fabric/gauge"
 	"github.com/ndklab/ndklab/fabric/impair"
 	"github.com/ndklab/ndklab/provider/roce"
 	"github.com/ndklab/ndklab/topology"
@@ -292,12 +293,12 @@ func TestLossesAreToldApart(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		settings topology.Impairment
-		want     Measured
+		want     gauge.Measured
 	}{
-		{"places", topology.Impairment{Loss: topology.Loss{Packets: []uint64{1, 2, 5}}}, Measured{Dropped: 3, Bursts: 2}},
-		{"fault", topology.Impairment{Faults: []topology.Fault{{Match: topology.Match{PSN: &psn}, Action: topology.Drop}}}, Measured{LostFault: 3, Faulted: 3}},
-		{"cut", topology.Impairment{Cut: true}, Measured{LostCut: 15}},
-		{"queue", topology.Impairment{Rate: 1e6, Queue: topology.Queue{Packets: 10}}, Measured{LostQueue: 5, PeakPackets: 10, PeakBytes: 1660}},
+		{"places", topology.Impairment{Loss: topology.Loss{Packets: []uint64{1, 2, 5}}}, gauge.Measured{Dropped: 3, Bursts: 2}},
+		{"fault", topology.Impairment{Faults: []topology.Fault{{Match: topology.Match{PSN: &psn}, Action: topology.Drop}}}, gauge.Measured{LostFault: 3, Faulted: 3}},
+		{"cut", topology.Impairment{Cut: true}, gauge.Measured{LostCut: 15}},
+		{"queue", topology.Impairment{Rate: 1e6, Queue: topology.Queue{Packets: 10}}, gauge.Measured{LostQueue: 5, PeakPackets: 10, PeakBytes: 1660}},
 	} {
 		b := newBench(t, c.settings)
 		raw := roceSuperPacket(15, 100, 0)
@@ -307,7 +308,7 @@ func TestLossesAreToldApart(t *testing.T) {
 		if uint64(len(got)) != c.want.Delivered {
 			t.Errorf("%s: %d packets left, want %d", c.name, len(got), c.want.Delivered)
 		}
-		if diff := cmp.Diff(c.want, b.k.lines[0].measured); diff != "" {
+		if diff := cmp.Diff(c.want, b.k.lines[0].gauge.Counts); diff != "" {
 			t.Errorf("%s: measured (-want +got):\n%s", c.name, diff)
 		}
 	}

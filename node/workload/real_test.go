@@ -45,7 +45,7 @@ func (w *wire) run(t testing.TB, spec Spec) Result {
 	if err := w.server.Unserve(spec.Name, spec.Flow, func(r ServerResult) { found <- r }); err != nil {
 		t.Fatal(err)
 	}
-	if verified := spec.verified(result, <-found); result.Errors > 0 || verified != spec.Verify {
+	if verified := spec.Conclude(&result, <-found); result.Errors > 0 || verified != spec.Verify {
 		t.Fatalf("verified: %v, %+v", verified, result)
 	}
 	return result

@@ -45,7 +45,7 @@ func TestReconnect(t *testing.T) {
 		if got.Connections != uint64(spec.QPs)+got.Reconnects {
 			r.Errorf("%d connections, %d of them made again", got.Connections, got.Reconnects)
 		}
-		if !spec.verified(got, found) {
+		if !spec.Conclude(&got, found) {
 			r.Errorf("not verified: client %+v, server %+v", got, found)
 		}
 	})

@@ -43,7 +43,7 @@ func TestEveryKind(t *testing.T) {
 		if got.Messages != count || got.Completed != count || got.Errors != 0 || got.Error != "" || found.Error != "" || found.Mismatches != 0 {
 			r.Errorf("client %+v, server %+v", got, found)
 		}
-		if verified := spec.verified(got, found); verified != spec.Verify {
+		if verified := spec.Conclude(&got, found); verified != spec.Verify {
 			r.Errorf("verified: %v, %+v, %+v", verified, got, found)
 		}
 		if got.Connections != uint64(max(1, spec.QPs)) || got.Reconnects != 0 || got.Retried != 0 {
@@ -154,7 +154,7 @@ func TestWarmUp(t *testing.T) {
 			if math.Abs(got.Seconds-test.seconds) > 0.01 || got.LatencyMax > 3*time.Millisecond || got.Recovered > 0.003 {
 				t.Errorf("%v s, at most %v, silent for %v s", got.Seconds, got.LatencyMax, got.Recovered)
 			}
-			if !s.verified(got, found) {
+			if !s.Conclude(&got, found) {
 				t.Errorf("not verified: %+v", got)
 			}
 		})

@@ -16,7 +16,6 @@
 package workload
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/ndklab/ndklab/topology"
@@ -125,26 +124,4 @@ type ServerResult struct {
 	Verified   uint64 // messages compared and right
 	Mismatches uint64 // messages compared and wrong
 	Error      string // the first failure, in words
-}
-
-// Conclude adds to a client's result what the flow's server has found. It reports whether
-// every payload was to be compared, and was right.
-func (s *Spec) Conclude(r *Result, found ServerResult) (verified bool) {
-	r.Errors += found.Mismatches
-	switch {
-	case found.Error == "":
-	case r.Error == "":
-		r.Error = found.Error
-	default:
-		r.Error += "; at the server: " + found.Error
-	}
-	switch {
-	case !s.Verify || r.Errors > 0:
-		return false
-	case s.Operation != topology.Send && s.Operation != topology.Write || found.Verified == r.Completed:
-		return true // compared at the client, or told to it
-	}
-	r.Errors = r.Completed - min(found.Verified, r.Completed)
-	r.Error = fmt.Sprintf("%d of %d messages were not verified", r.Errors, r.Completed)
-	return false
 }

@@ -208,8 +208,24 @@ func TestPatternSpan(t *testing.T) {
 	}
 }
 
-// verified reports whether every payload of a flow was compared, and right.
-func (s *Spec) verified(r Result, found ServerResult) bool {
-	return s.Verify && r.Errors == 0 && found.Mismatches == 0 && found.Error == "" &&
-		(s.Operation == topology.Read || found.Verified == r.Completed)
+// Conclude adds to a client's result what the flow's server has found. It reports whether
+// every payload was to be compared, and was right.
+func (s *Spec) Conclude(r *Result, found ServerResult) (verified bool) {
+	r.Errors += found.Mismatches
+	switch {
+	case found.Error == "":
+	case r.Error == "":
+		r.Error = found.Error
+	default:
+		r.Error += "; at the server: " + found.Error
+	}
+	switch {
+	case !s.Verify || r.Errors > 0:
+		return false
+	case s.Operation != topology.Send && s.Operation != topology.Write || found.Verified == r.Completed:
+		return true // compared at the client, or told to it
+	}
+	r.Errors = r.Completed - min(found.Verified, r.Completed)
+	r.Error = fmt.Sprintf("%d of %d messages were not verified", r.Errors, r.Completed)
+	return false
 }

@@ -20,7 +20,7 @@ type holder struct {
 
 	mu          sync.Mutex // guards what follows; none other is taken with it held
 	share       int        // 0 before begin
-	pid         int        // in the owner's PID namespace
+	pid         int        // in the owner's PID namespace; 0 if it is in none there
 	gone        bool
 	connections map[cm.ID]cm.Record // that the process has, and its peers may know of
 	out         chan datagram       // to be sent, as far as there is room; nil before begin
@@ -34,7 +34,11 @@ const waitingDatagrams = 1024
 func (h *holder) handle(ctx context.Context, r *control.Request) (any, error) {
 	switch r.Method {
 	case methodLease:
-		return h.server.lease(ctx, h, r.Conn)
+		var w wish
+		if err := r.Decode(&w); err != nil {
+			return nil, err
+		}
+		return h.server.lease(ctx, h, w, r.Conn)
 	case methodConnection:
 		var record cm.Record
 		if err := r.Decode(&record); err != nil {

@@ -13,7 +13,10 @@
 //
 // No privileges are needed, by either side. Who can reach the socket may have a
 // share, up to provider.MaxShares-1 at once: that takes being in the network
-// namespace, which is where the owner's privileges end, too.
+// namespace, which is where the owner's privileges end, too. A process elsewhere may
+// have one to which the owner has been given a connection (Admit, OpenOver): it gets
+// every socket that its device needs, since sockets stay in the namespace that they were
+// made in.
 //
 // Start reading at Open, which is for programs, and Serve, which is for the
 // owner. What devices do for this is in share.go of package provider.
@@ -32,7 +35,7 @@ const socketName = "@ndklab/adapter"
 
 // The requests and notices of the channel (package control).
 const (
-	methodLease      = "lease"      // a request of the process: for a terms
+	methodLease      = "lease"      // a request of the process: a wish, for a terms
 	methodFiles      = "files"      // a request of the owner's, while it serves that: takes descriptors
 	methodConnection = "connection" // a notice of the process: a cm.Record
 	methodCounters   = "counters"   // a request of the owner's: for the transport's; a notice of the process: its last
@@ -41,13 +44,20 @@ const (
 	methodState      = "state"      // a notice of the owner's: a state
 )
 
+// A wish is what a process asks of a lease.
+type wish struct {
+	Outside bool // it is in another network namespace, and needs all sockets
+}
+
 // terms are the answer to methodLease. The files are, in this order, the ledger's
-// memory and the sockets of the share, one for each address.
+// memory, the sockets of the share, one for each address, and for a process that is
+// outside what udp.Spare makes.
 type terms struct {
-	Share     int
-	Addresses []netip.Addr
-	Config    provider.Config // as far as it can be written down
-	Seed      [2]uint64       // of the process's random numbers
+	Share      int
+	Addresses  []netip.Addr
+	Interfaces []string        // that have them
+	Config     provider.Config // as far as it can be written down
+	Seed       [2]uint64       // of the process's random numbers
 }
 
 // A datagram is one of connection management that arrived at the owner.

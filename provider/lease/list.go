@@ -10,7 +10,7 @@ import (
 
 // Connections lists the connections of all processes, as Miniport.Connections
 // does those of one: the owner's, and those of other processes, whose owners are
-// in user mode and have a PID, in the owner's PID namespace.
+// in user mode and have a PID, in the owner's PID namespace (0: outside of it).
 func (s *Server) Connections() []provider.ConnectionEntry {
 	entries := s.device.Connections()
 	for i := range s.holders {

@@ -37,21 +37,56 @@ func Open(ctx context.Context) (*provider.Miniport, error) {
 	if !ok {
 		return nil, errors.Join(fmt.Errorf("open adapter: %s is no Unix socket", socketName), conn.Close())
 	}
+	t, m, err := open(ctx, sock, wish{})
+	if err != nil {
+		return nil, err
+	}
+	go t.watch()
+	return m, nil
+}
+
+// OpenOver is Open for a process that is in another network namespace than the node: it
+// opens the adapter whose owner has been given the other end of sock (Server.Admit).
+// The packets of the device are those of the node; the process's other sockets are not.
+// sock is OpenOver's from now on.
+//
+// abandon ends the device as the end of the process would, without waiting for anything
+// that is open on it: the device fails, its connections are ended, and its sockets are
+// closed when abandon returns. Of a device that is closed it does nothing.
+func OpenOver(ctx context.Context, sock *net.UnixConn) (m *provider.Miniport, abandon func(), err error) {
+	t, m, err := open(ctx, sock, wish{Outside: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		t.watch()
+	}()
+	return m, func() {
+		t.conn.Close()
+		<-over
+	}, nil
+}
+
+func open(ctx context.Context, sock *net.UnixConn, w wish) (*tenant, *provider.Miniport, error) {
 	t := &tenant{}
 	defer t.closeFiles()
 	t.conn = control.New(sock, t.handle)
-	m, err := t.start(ctx)
+	m, err := t.start(ctx, w)
 	if err != nil {
 		t.conn.Close()
-		return nil, fmt.Errorf("open adapter: %w", err)
+		return nil, nil, fmt.Errorf("open adapter: %w", err)
 	}
-	return m, nil
+	return t, m, nil
 }
 
 // A tenant is this process's side of a lease.
 type tenant struct {
 	conn  *control.Conn
 	files []*os.File // as the owner gave them; closed when Open returns
+	// carrier is the device's; set by start.
+	carrier *udp.Carrier
 
 	mu     sync.Mutex         // guards what follows
 	device *provider.Miniport // nil until it is started, and when it is closed
@@ -65,19 +100,24 @@ func (t *tenant) closeFiles() {
 }
 
 // start asks for the lease and starts the device with it.
-func (t *tenant) start(ctx context.Context) (*provider.Miniport, error) {
+func (t *tenant) start(ctx context.Context, w wish) (*provider.Miniport, error) {
 	var terms terms
-	if err := t.conn.Call(ctx, methodLease, nil, &terms); err != nil {
+	if err := t.conn.Call(ctx, methodLease, w, &terms); err != nil {
 		return nil, err
 	}
-	if len(t.files) != 1+len(terms.Addresses) {
+	sockets := 1 + len(terms.Addresses)
+	if len(t.files) < sockets || !w.Outside && len(t.files) > sockets {
 		return nil, fmt.Errorf("%d files for %d addresses", len(t.files), len(terms.Addresses))
 	}
 	ledger, err := openLedger(t.files[0], terms.Addresses, terms.Share)
 	if err != nil {
 		return nil, err
 	}
-	carrier, err := udp.Open(udp.Config{Addresses: terms.Addresses, Sockets: t.files[1:]})
+	network := udp.Config{Addresses: terms.Addresses, Interfaces: terms.Interfaces, Sockets: t.files[1:sockets]}
+	if w.Outside {
+		network.Spare = t.files[sockets:]
+	}
+	carrier, err := udp.Open(network)
 	if err != nil {
 		return nil, err
 	}
@@ -96,17 +136,22 @@ func (t *tenant) start(ctx context.Context) (*provider.Miniport, error) {
 	}
 	t.device = device
 	t.applyState()
-	go t.watch()
+	t.carrier = carrier
 	return device, nil
 }
 
-// watch fails the device when the owner is gone.
+// watch fails the device when the owner is gone, and lets go of its network namespace.
 func (t *tenant) watch() {
 	<-t.conn.Done()
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.device != nil {
-		t.device.Fail()
+	device := t.device
+	if device != nil {
+		device.Fail()
+	}
+	t.mu.Unlock()
+	if device != nil {
+		// What is sent from now on would have reached nobody.
+		_ = t.carrier.Close()
 	}
 }
 

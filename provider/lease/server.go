@@ -17,6 +17,7 @@ import (
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/roce"
+	"github.com/ndklab/ndklab/provider/udp"
 )
 
 // A Carrier is one whose addresses can be shared: package udp's.
@@ -25,6 +26,8 @@ type Carrier interface {
 	// Share hands out the sockets of share k, one for each of Addresses, which
 	// are the caller's to close.
 	Share(k int) ([]*os.File, error)
+	// Interfaces are the names of the interfaces that have Addresses, in that order.
+	Interfaces() []string
 	// Reclaim has nothing more arrive in a share whose holder is gone.
 	Reclaim(k int) error
 }
@@ -145,24 +148,48 @@ func (s *Server) accept() {
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
-		h := &holder{server: s}
-		conn := control.New(sock, h.handle)
-		s.mu.Lock()
-		if s.conns == nil {
-			s.mu.Unlock()
-			conn.Close()
+		if !s.serve(sock) {
 			return
 		}
-		s.conns[conn] = struct{}{}
-		s.mu.Unlock()
-		s.serving.Go(func() {
-			conn.Wait()
-			h.end()
-			s.mu.Lock()
-			delete(s.conns, conn)
-			s.mu.Unlock()
-		})
 	}
+}
+
+// serve serves the process at the other end of sock, unless the server is closed.
+func (s *Server) serve(sock *net.UnixConn) bool {
+	h := &holder{server: s}
+	conn := control.New(sock, h.handle)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conns == nil {
+		conn.Close()
+		return false
+	}
+	s.conns[conn] = struct{}{}
+	s.serving.Go(func() {
+		conn.Wait()
+		h.end()
+		s.mu.Lock()
+		delete(s.conns, conn)
+		s.mu.Unlock()
+	})
+	return true
+}
+
+// Admit shares the device with the process that has the other end of a Unix stream
+// socket, wherever that is, as if it had connected: it calls OpenOver. The file stays the caller's.
+func (s *Server) Admit(f *os.File) error {
+	conn, err := net.FileConn(f)
+	if err != nil {
+		return fmt.Errorf("share adapter: %w", err)
+	}
+	sock, ok := conn.(*net.UnixConn)
+	if !ok {
+		return errors.Join(fmt.Errorf("share adapter: %s is no Unix socket", conn.LocalAddr().Network()), conn.Close())
+	}
+	if !s.serve(sock) {
+		return fmt.Errorf("share adapter: %w", net.ErrClosed)
+	}
+	return nil
 }
 
 // grant finds a free share.
@@ -207,7 +234,7 @@ func (s *Server) follow(e provider.NetEvent) {
 }
 
 // lease serves methodLease for h.
-func (s *Server) lease(ctx context.Context, h *holder, conn *control.Conn) (*terms, error) {
+func (s *Server) lease(ctx context.Context, h *holder, w wish, conn *control.Conn) (*terms, error) {
 	peer, err := conn.Peer()
 	if err != nil {
 		return nil, err
@@ -226,6 +253,14 @@ func (s *Server) lease(ctx context.Context, h *holder, conn *control.Conn) (*ter
 			f.Close()
 		}
 	}()
+	if w.Outside {
+		spare, err := udp.Spare(s.carrier.Addresses())
+		if err != nil {
+			s.free(share)
+			return nil, err
+		}
+		files = append(files, spare...)
+	}
 	if err := h.begin(share, int(peer.Pid), conn); err != nil {
 		s.free(share)
 		return nil, err
@@ -235,5 +270,7 @@ func (s *Server) lease(ctx context.Context, h *holder, conn *control.Conn) (*ter
 			return nil, err
 		}
 	}
-	return &terms{Share: share, Addresses: s.carrier.Addresses(), Config: s.config, Seed: seed}, nil
+	return &terms{
+		Share: share, Addresses: s.carrier.Addresses(), Interfaces: s.carrier.Interfaces(), Config: s.config, Seed: seed,
+	}, nil
 }

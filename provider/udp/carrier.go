@@ -56,6 +56,11 @@ type Config struct {
 	// caller's, and have the receive buffers they have. If nil, Open makes
 	// sockets, and fails if the addresses are in use.
 	Sockets []*os.File
+	// Spare, with Sockets, are what Spare has made for Addresses: the Carrier takes the
+	// other sockets that it needs from there. They are duplicated, and stay the caller's.
+	// If nil, Open makes them, in the network namespace of the calling thread, which must
+	// then be that of Sockets.
+	Spare []*os.File
 	// Lazy has the sockets that packets leave from opened when the first flow is to use
 	// them, but for one at each address, by the thread that asks for the flow's
 	// SourcePort. So the process has to stay in one network namespace. It halves the time
@@ -98,13 +103,16 @@ type counters struct {
 }
 
 // Open binds the sockets that receive, in the network namespace of the calling
-// thread. What arrives before Listen waits in their buffers.
+// thread unless the Config has Spare. What arrives before Listen waits in their buffers.
 func Open(cfg Config) (*Carrier, error) {
 	if len(cfg.Addresses) == 0 {
 		return nil, errors.New("udp carrier: no local address")
 	}
 	if cfg.Sockets != nil && len(cfg.Sockets) != len(cfg.Addresses) {
 		return nil, fmt.Errorf("udp carrier: %d sockets for %d addresses", len(cfg.Sockets), len(cfg.Addresses))
+	}
+	if cfg.Spare != nil && len(cfg.Spare) != len(cfg.Addresses)*spareSockets {
+		return nil, fmt.Errorf("udp carrier: %d spare sockets for %d addresses", len(cfg.Spare), len(cfg.Addresses))
 	}
 	if cfg.ReceiveBuffer == 0 {
 		cfg.ReceiveBuffer = DefaultReceiveBuffer
@@ -161,12 +169,16 @@ func (c *Carrier) open(cfg *Config, i int) error {
 		return err
 	}
 	c.listeners = append(c.listeners, l)
-	s, err := openScout(local)
+	unbound := fresh(local)
+	if cfg.Spare != nil {
+		unbound = take(cfg.Spare[i*spareSockets : (i+1)*spareSockets])
+	}
+	s, err := openScout(local, unbound)
 	if err != nil {
 		return err
 	}
 	c.scouts[local] = s
-	return c.openSenders(local, cfg.Lazy)
+	return c.openSenders(local, cfg.Lazy && cfg.Spare == nil, unbound)
 }
 
 // Listen starts delivery to r. It is called once, before the first Send.
@@ -174,6 +186,15 @@ func (c *Carrier) Listen(r provider.Receiver) {
 	for _, l := range c.listeners {
 		c.receiving.Go(func() { l.receive(r) })
 	}
+}
+
+// Interfaces are the names of the interfaces that have Addresses, in the same order.
+func (c *Carrier) Interfaces() []string {
+	names := make([]string, len(c.listeners))
+	for i, l := range c.listeners {
+		names[i] = l.device
+	}
+	return names
 }
 
 // Addresses are the local addresses, as configured.

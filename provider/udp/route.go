@@ -20,8 +20,8 @@ type scout struct {
 	fd int // -1 when closed
 }
 
-func openScout(local netip.Addr) (*scout, error) {
-	fd, err := newSocket(local, 0)
+func openScout(local netip.Addr, unbound func() (fd int, err error)) (*scout, error) {
+	fd, err := unbound()
 	if err != nil {
 		return nil, err
 	}

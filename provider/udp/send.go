@@ -73,18 +73,18 @@ func (c *Carrier) SourcePort(local netip.Addr, hash uint32) uint16 {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if ports[i] == 0 && (c.closed || c.openSender(local, i) != nil) {
+	if ports[i] == 0 && (c.closed || c.openSender(local, i, fresh(local)) != nil) {
 		return ports[0]
 	}
 	return ports[i]
 }
 
 // openSenders opens the sockets that send from a local address, or but the first of
-// them.
-func (c *Carrier) openSenders(local netip.Addr, lazy bool) error {
+// them, each of one that is unbound.
+func (c *Carrier) openSenders(local netip.Addr, lazy bool, unbound func() (fd int, err error)) error {
 	c.ports[local] = new([sourcePorts]uint16)
 	for i := range uint32(sourcePorts) {
-		if err := c.openSender(local, i); err != nil {
+		if err := c.openSender(local, i, unbound); err != nil {
 			return err
 		}
 		if lazy {
@@ -94,9 +94,9 @@ func (c *Carrier) openSenders(local netip.Addr, lazy bool) error {
 	return nil
 }
 
-// openSender opens the i-th of the sockets that send from a local address.
-func (c *Carrier) openSender(local netip.Addr, i uint32) error {
-	s, port, err := openSender(local, uint16(firstPort+i*portRange))
+// openSender opens the i-th of the sockets that send from a local address, of one that is unbound.
+func (c *Carrier) openSender(local netip.Addr, i uint32, unbound func() (fd int, err error)) error {
+	s, port, err := openSender(local, uint16(firstPort+i*portRange), unbound)
 	if err != nil {
 		return err
 	}
@@ -108,8 +108,8 @@ func (c *Carrier) openSender(local netip.Addr, i uint32) error {
 // openSender opens a socket that sends from the first port that nobody has of
 // the range that begins at port. It does not ask for SO_REUSEPORT: a port is of
 // one socket of one process.
-func openSender(local netip.Addr, port uint16) (_ *sender, _ uint16, err error) {
-	fd, err := newSocket(local, 0)
+func openSender(local netip.Addr, port uint16, unbound func() (fd int, err error)) (_ *sender, _ uint16, err error) {
+	fd, err := unbound()
 	if err != nil {
 		return nil, 0, err
 	}

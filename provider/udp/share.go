@@ -240,18 +240,9 @@ func silence(fd int) error {
 
 // adopt is a descriptor of its own for a socket that Share gave.
 func adopt(local netip.Addr, socket *os.File) (_ int, err error) {
-	raw, err := socket.SyscallConn()
+	fd, err := duplicate(socket)
 	if err != nil {
 		return -1, err
-	}
-	var fd int
-	if e := raw.Control(func(given uintptr) {
-		fd, err = unix.FcntlInt(given, unix.F_DUPFD_CLOEXEC, 0)
-	}); e != nil {
-		return -1, e
-	}
-	if err != nil {
-		return -1, os.NewSyscallError("fcntl F_DUPFD_CLOEXEC", err)
 	}
 	defer func() {
 		if err != nil {
@@ -267,6 +258,20 @@ func adopt(local netip.Addr, socket *os.File) (_ int, err error) {
 		return -1, os.NewSyscallError("fcntl F_SETFL", err)
 	}
 	return fd, nil
+}
+
+// duplicate is another descriptor for a socket that somebody has handed over.
+func duplicate(socket *os.File) (fd int, err error) {
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	if e := raw.Control(func(given uintptr) {
+		fd, err = unix.FcntlInt(given, unix.F_DUPFD_CLOEXEC, 0)
+	}); e != nil {
+		return -1, e
+	}
+	return fd, os.NewSyscallError("fcntl F_DUPFD_CLOEXEC", err)
 }
 
 // sameAddress reports whether a socket is bound to port 4791 of local.

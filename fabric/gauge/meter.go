@@ -1,4 +1,4 @@
-package linkem
+package gauge
 
 import "time"
 

@@ -1,4 +1,4 @@
-package linkem
+package gauge
 
 import (
 	"math"
@@ -134,5 +134,13 @@ func TestMeter(t *testing.T) {
 		if math.Abs(peak-c.peak) > 1 || math.Abs(mean-c.mean) > 1 {
 			t.Errorf("%s: peak %.1f, mean %.1f, want %.1f and %.1f", c.name, peak, mean, c.peak, c.mean)
 		}
+	}
+}
+
+// Idle directions keep no histogram, of which a lab may have thousands.
+func TestIdleHistogram(t *testing.T) {
+	var h histogram
+	if d := h.distribution(); h.pages != nil || d != (Distribution{}) || h.bins(&d) != nil {
+		t.Errorf("%+v, %d pages", d, len(h.pages))
 	}
 }

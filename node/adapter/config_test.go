@@ -1,4 +1,4 @@
-package node
+package adapter
 
 import (
 	"math/rand/v2"
@@ -106,7 +106,7 @@ func TestAdapterConfig(t *testing.T) {
 	}
 	for _, k := range adapterKeys {
 		for value, want := range map[string]any{k.least: k.min, k.most: k.max} {
-			cfg := adapterConfig(adapterOf(t, k.key+": "+value))
+			cfg := Config(adapterOf(t, k.key+": "+value))
 			if got := k.of(&cfg); got != want {
 				t.Errorf("%s: %s makes %v, want %v", k.key, value, got, want)
 			}
@@ -129,7 +129,7 @@ func TestEveryKeyAtOnce(t *testing.T) {
 			}
 			block = append(block, k.key+": "+value)
 		}
-		if err := startable(adapterConfig(adapterOf(t, strings.Join(block, ", ")))); err != nil {
+		if err := startable(Config(adapterOf(t, strings.Join(block, ", ")))); err != nil {
 			t.Errorf("most %v: %v", most, err)
 		}
 	}
@@ -137,7 +137,7 @@ func TestEveryKeyAtOnce(t *testing.T) {
 
 // TestAdapterDefaults sets nothing.
 func TestAdapterDefaults(t *testing.T) {
-	cfg := adapterConfig(&topology.Adapter{})
+	cfg := Config(&topology.Adapter{})
 	if diff := cmp.Diff(provider.DefaultAdapterInfo(), cfg.Info); diff != "" {
 		t.Errorf("info: %s", diff)
 	}
@@ -167,7 +167,7 @@ func TestDefaultsGiveWay(t *testing.T) {
 		{"max_read_request_sge: 8", initiator, 8},
 		{"max_read_request_sge: 4, max_initiator_request_sge: 5", 5, 4},
 	} {
-		cfg := adapterConfig(adapterOf(t, test.block))
+		cfg := Config(adapterOf(t, test.block))
 		if i := &cfg.Info; i.MaxInitiatorRequestSge != test.initiator || i.MaxReadRequestSge != test.read {
 			t.Errorf("%s: initiator %d, read %d", test.block, i.MaxInitiatorRequestSge, i.MaxReadRequestSge)
 		}
@@ -176,7 +176,7 @@ func TestDefaultsGiveWay(t *testing.T) {
 		}
 	}
 	for _, block := range []string{"max_srq_depth: 0", "max_srq_count: 0"} {
-		if err := startable(adapterConfig(adapterOf(t, block))); err != nil {
+		if err := startable(Config(adapterOf(t, block))); err != nil {
 			t.Errorf("%s: %v", block, err)
 		}
 	}
@@ -184,7 +184,7 @@ func TestDefaultsGiveWay(t *testing.T) {
 
 // TestExample has the example that shows every key show its default.
 func TestExample(t *testing.T) {
-	const file = "../examples/adapter.ndklab.yaml"
+	const file = "../../examples/adapter.ndklab.yaml"
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -198,7 +198,7 @@ func TestExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, got := adapterConfig(&topology.Adapter{}), adapterConfig(&topo.FindNode("tuned").Adapter)
+	want, got := Config(&topology.Adapter{}), Config(&topo.FindNode("tuned").Adapter)
 	if diff := cmp.Diff(want.Info, got.Info) + cmp.Diff(want.Capabilities, got.Capabilities) + cmp.Diff(want.Configuration, got.Configuration); diff != "" || got.Pend {
 		t.Errorf("-default +example:\n%s", diff)
 	}

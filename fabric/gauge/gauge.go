@@ -1,0 +1,151 @@
+// Package gauge measures one direction of a link: what became of the packets that
+// entered it, how long those took that left it, and at what rate they left.
+//
+// It is told of each packet by what carries the link, the link engine or a
+// simulation, and knows neither of them. Report holds what was measured against what
+// was asked for, in the form that reports have.
+//
+// Start reading at Gauge.
+package gauge
+
+import (
+	"time"
+
+	"github.com/ndklab/ndklab/fabric/impair"
+)
+
+// A Gauge is the measuring of one direction. It allocates nothing per packet, but for
+// pages of its histograms when a duration of that length comes for the first time. It is
+// not for use by several goroutines at once.
+type Gauge struct {
+	Counts Measured // the counters; the rest is filled in by Measured
+
+	losing    bool // the last packet was Dropped
+	delay     histogram
+	queueing  histogram
+	lateness  histogram
+	delivered meter
+}
+
+// Decided counts what a direction has decided on a packet that entered it. Copies are counted by who makes them.
+func (g *Gauge) Decided(model *impair.Direction, v *impair.Verdict) {
+	m := &g.Counts
+	switch v.Fate {
+	case impair.Lost:
+		if v.Cause == impair.Fault {
+			m.LostFault++
+			break
+		}
+		m.Dropped++
+		if !g.losing {
+			m.Bursts++
+		}
+	case impair.QueueFull:
+		m.LostQueue++
+	case impair.Down:
+		m.LostCut++
+	}
+	g.losing = v.Fate == impair.Lost && v.Cause != impair.Fault
+	if v.Fault != 0 {
+		m.Faulted++
+	}
+	if v.Overtakes > 0 {
+		m.Reordered++
+	}
+	if v.Mark {
+		m.Marked++
+	}
+	if v.Flip.Any() {
+		m.Corrupted++
+	}
+	if v.Queued > 0 {
+		packets, bytes := model.Backlog()
+		m.PeakPackets = max(m.PeakPackets, uint64(packets))
+		m.PeakBytes = max(m.PeakBytes, bytes)
+	}
+}
+
+// Entered counts a packet that entered, of so many bytes from the Ethernet header on.
+func (g *Gauge) Entered(frame int) {
+	g.Counts.Packets++
+	g.Counts.Bytes += uint64(frame)
+}
+
+// Delivered counts packets that left together at an instant, so many wire bytes
+// (impair.WireBytes) altogether. Each took delay and, before that, queued for the
+// direction's rate, and was late by so much.
+func (g *Gauge) Delivered(now time.Duration, packets, wire uint64, delay, queued, late time.Duration) {
+	g.Counts.Delivered += packets
+	g.delay.record(int64(delay), packets)
+	g.queueing.record(int64(queued), packets)
+	g.lateness.record(int64(late), packets)
+	g.delivered.add(now, wire*8)
+}
+
+// Measured is what happened so far, in the direction that model decides for.
+func (g *Gauge) Measured(model *impair.Direction) Measured {
+	m := g.Counts
+	m.Asked = model.Asked()
+	m.Replayed = model.Replayed()
+	m.Delay = g.delay.distribution()
+	m.Delays = g.delay.bins(&m.Delay)
+	m.Queueing = g.queueing.distribution()
+	m.Lateness = g.lateness.distribution()
+	m.PeakRate, m.MeanRate = g.delivered.rates()
+	return m
+}
+
+// Measured is what happened in one direction of a link since it is measured
+// had it. Packets are wire packets, counted as they would be without
+// segmentation offload; those still on their way are in Packets only.
+type Measured struct {
+	Packets     uint64 `json:"packets"`      // that entered
+	Bytes       uint64 `json:"bytes"`        // of those, from the Ethernet header on, without check sequence
+	Delivered   uint64 `json:"delivered"`    // copies too
+	Dropped     uint64 `json:"dropped"`      // by the loss that was asked for
+	Bursts      uint64 `json:"bursts"`       // of how many series of packets in a row those are
+	LostFault   uint64 `json:"lost_fault"`   // by a fault that drops
+	LostQueue   uint64 `json:"lost_queue"`   // no room before the direction's rate
+	LostCut     uint64 `json:"lost_cut"`     // the direction was cut, for good or by its flapping
+	LostDown    uint64 `json:"lost_down"`    // the link or an interface was down
+	LostOverrun uint64 `json:"lost_overrun"` // the engine could not keep up, or had no memory left; of frames that the kernel dropped before the engine saw them, a super-packet counts once
+
+	// Of those that entered:
+	Duplicated uint64 `json:"duplicated"` // copies made
+	Reordered  uint64 `json:"reordered"`  // sent before others that had entered earlier
+	Corrupted  uint64 `json:"corrupted"`
+	Marked     uint64 `json:"marked"`  // with Congestion Experienced
+	Faulted    uint64 `json:"faulted"` // met a fault, whatever it did
+
+	PeakPackets uint64 `json:"peak_packets"` // the most that was in the queue before the rate, with those in transmission
+	PeakBytes   uint64 `json:"peak_bytes"`   // likewise, in wire bytes
+
+	Replayed impair.Replayed `json:"replayed"`
+
+	Asked    impair.Asked `json:"asked"`
+	Delay    Distribution `json:"delay_ns"`    // from the kernel's receive timestamp to the moment after the send, without Queueing
+	Delays   []Bin        `json:"delays"`      // the histogram of Delay, in at most 26 bins of one width
+	Queueing Distribution `json:"queueing_ns"` // before the direction's rate: the queue and the packet's own transmission
+	Lateness Distribution `json:"lateness_ns"` // of Delay, what exceeds the model's
+	PeakRate float64      `json:"peak_bps"`    // delivered over the busiest 100 ms, bits per second with Ethernet framing (impair.WireBytes)
+	MeanRate float64      `json:"mean_bps"`    // the same from the first to the last packet delivered; 0 if there were not two
+}
+
+// A Distribution sums up durations in nanoseconds. Percentiles are within
+// 1/8192 of the true value. It is all zero if Count is.
+type Distribution struct {
+	Count uint64 `json:"count"`
+	Min   int64  `json:"min"`
+	P1    int64  `json:"p1"`
+	P50   int64  `json:"p50"`
+	P99   int64  `json:"p99"`
+	P999  int64  `json:"p999"`
+	Max   int64  `json:"max"`
+}
+
+// A Bin is how many of the durations are from From on and below the next bin's.
+// The first has those below it, too, and the last those above.
+type Bin struct {
+	From  int64  `json:"from_ns"`
+	Count uint64 `json:"count"`
+}

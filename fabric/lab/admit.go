@@ -1,0 +1,60 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/lease"
+	"golang.org/x/sys/unix"
+)
+
+// This file is how a program outside the lab has a node's adapter, at both ends of the
+// lab's channel. Nobody enters a namespace for it, which an ordinary user's program of
+// several threads cannot (setns(2)): the agent hands over sockets of the node's.
+
+type admitParams struct{ Node string }
+
+// OpenDevice opens the adapter of a node for this process, as lease.Open does for
+// programs in the node. The device is to be closed, or abandoned, which does not wait for
+// anything that is open on it (lease.OpenOver). It fails when the node goes down
+// (Miniport.Fail), and its packets go on while the node is paused.
+func (l *Lab) OpenDevice(ctx context.Context, nodeName string) (device *provider.Miniport, abandon func(), err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open adapter of %s: %w", nodeName, err)
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "device"), os.NewFile(uintptr(fds[1]), "device")
+	conn, err := net.FileConn(ours)
+	ours.Close()
+	if err == nil {
+		err = l.call(ctx, methodAdmit, admitParams{nodeName}, nil, theirs)
+	}
+	theirs.Close()
+	if err != nil {
+		if conn != nil {
+			conn.Close()
+		}
+		return nil, nil, err
+	}
+	return lease.OpenOver(ctx, conn.(*net.UnixConn)) // it is one half of a pair of such
+}
+
+// admit answers methodAdmit.
+func (s *Supervisor) admit(ctx context.Context, r *control.Request) error {
+	var params admitParams
+	if err := r.Decode(&params); err != nil {
+		return err
+	}
+	if len(r.Files) != 1 {
+		return control.Errorf(control.Usage, "%d files, expected a socket", len(r.Files))
+	}
+	n, err := s.host(params.Node)
+	if err != nil {
+		return err
+	}
+	return n.current().agent.Admit(ctx, r.Files[0])
+}

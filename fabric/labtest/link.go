@@ -1,0 +1,88 @@
+package labtest
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/fabric/report"
+)
+
+// A Link is a link of a lab.
+type Link struct {
+	lab      *Lab
+	endpoint string
+}
+
+// Link is the link that ends at node:interface.
+func (l *Lab) Link(endpoint string) *Link {
+	l.t.Helper()
+	if known := lab.NamesOf(l.topo).Interfaces; !slices.Contains(known, endpoint) {
+		l.t.Fatalf("lab %s: no link has the endpoint %q, but %s", l.topo.Name, endpoint, strings.Join(known, ", "))
+	}
+	return &Link{l, endpoint}
+}
+
+// Set changes what the link does to packets in both directions. What is not named stays;
+// a value of none takes a setting away.
+func (k *Link) Set(settings ...Setting) {
+	k.lab.t.Helper()
+	k.set("", settings)
+}
+
+// SetFrom is Set for the direction that a node sends in.
+func (k *Link) SetFrom(node string, settings ...Setting) {
+	k.lab.t.Helper()
+	k.set(node, settings)
+}
+
+func (k *Link) set(from string, settings []Setting) {
+	k.lab.t.Helper()
+	c, err := change(settings)
+	k.lab.must(err)
+	k.lab.must(k.lab.lab.SetLink(k.lab.ctx, k.endpoint, from, c))
+}
+
+// Reset gives the link the settings of the topology again. That it is cut stays.
+func (k *Link) Reset() {
+	k.lab.t.Helper()
+	k.lab.must(k.lab.lab.ResetLink(k.lab.ctx, k.endpoint, ""))
+}
+
+// Cut takes the link down, as if its cable were pulled: both ends lose the carrier, and
+// packets on their way are lost.
+func (k *Link) Cut() {
+	k.lab.t.Helper()
+	k.lab.must(k.lab.lab.LinkDown(k.lab.ctx, k.endpoint))
+}
+
+// Heal brings the link up again, whatever took it down.
+func (k *Link) Heal() {
+	k.lab.t.Helper()
+	k.lab.must(k.lab.lab.LinkUp(k.lab.ctx, k.endpoint))
+}
+
+// Report is what the link is asked to do and what it has done so far.
+func (k *Link) Report() report.Link {
+	k.lab.t.Helper()
+	links, err := k.lab.lab.Links(k.lab.ctx, k.endpoint)
+	k.lab.must(err)
+	return links[0]
+}
+
+// Partition takes down every link between nodes of different sets, in the place of an
+// earlier partition. Nodes in no set form one more. It returns an endpoint of each link
+// that is down because of it.
+func (l *Lab) Partition(sets ...[]string) []string {
+	l.t.Helper()
+	links, err := l.lab.Partition(l.ctx, sets...)
+	l.must(err)
+	return links
+}
+
+// Heal ends a partition. Links that were cut stay so.
+func (l *Lab) Heal() {
+	l.t.Helper()
+	_, err := l.lab.Heal(l.ctx)
+	l.must(err)
+}

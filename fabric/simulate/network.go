@@ -1,0 +1,89 @@
+package simulate
+
+import (
+	"net/netip"
+
+	"github.com/ndklab/ndklab/fabric/lab/revive"
+	"github.com/ndklab/ndklab/provider/clock"
+	"github.com/ndklab/ndklab/provider/roce"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// A network is the links of a topology and what passes packets from one to the next. It
+// is driven by its clock and belongs to the goroutine that runs that.
+type network struct {
+	clock  *clock.Virtual
+	topo   *topology.Topology
+	nodes  []*node // in the order of the topology
+	byName map[string]*node
+	links  []*link // likewise
+	places map[netip.Addr]place
+
+	ways    map[roce.Flow]*way // found since links last changed; nil: there is none
+	blocked []bool             // by link: what a spanning tree has no use for
+
+	frames   frames
+	sealer   roce.Sealer
+	verifier roce.Verifier
+}
+
+// A place is where an address is.
+type place struct {
+	node *node
+	face *topology.Interface
+}
+
+// newNetwork makes the links of a topology whose seed is known, between nodes that are
+// down.
+func newNetwork(t *topology.Topology, c *clock.Virtual) *network {
+	n := &network{clock: c, topo: t, byName: map[string]*node{}, places: map[netip.Addr]place{}}
+	for i := range t.Nodes {
+		at := &node{network: n, spec: &t.Nodes[i], seed: t.SeedOf("node " + t.Nodes[i].Name), down: notStarted, reviver: revive.Reviver{Clock: c}}
+		n.nodes = append(n.nodes, at)
+		n.byName[at.spec.Name] = at
+		for j := range at.spec.Interfaces {
+			face := &at.spec.Interfaces[j]
+			for _, a := range face.Addresses {
+				n.places[a.Addr()] = place{at, face}
+			}
+		}
+		at.addresses = addresses(at.spec)
+	}
+	for i := range t.Links {
+		l := &link{index: i, spec: &t.Links[i], down: t.Links[i].Down}
+		for end, e := range l.spec.Endpoints {
+			l.nodes[end] = n.byName[e.Node]
+			l.wires[end] = newWire(n, l, end)
+		}
+		n.links = append(n.links, l)
+	}
+	n.changed()
+	return n
+}
+
+// changed is called after links went down or came up, or nodes did.
+func (n *network) changed() {
+	n.ways = map[roce.Flow]*way{}
+	n.blocked = n.spare()
+	for _, l := range n.links {
+		if l.off() {
+			l.wires[0].cut()
+			l.wires[1].cut()
+		}
+	}
+}
+
+// arrive puts a frame on the next wire of its way, or hands it to who it is for.
+func (n *network) arrive(f *frame) {
+	if f.hop < len(f.way.wires) {
+		w := f.way.wires[f.hop]
+		f.hop++
+		w.enter(f)
+		return
+	}
+	if life := f.way.to.life; life != nil {
+		life.port.take(f)
+		return
+	}
+	n.frames.put(f)
+}

@@ -1,0 +1,63 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/scenario"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// Options are how a topology is run. The zero Options are right.
+type Options struct {
+	// Events is told of what happens, with the lab's time; nil: nobody is. It is called on
+	// the goroutine that called Run, and must not call the lab.
+	Events func(scenario.Event)
+}
+
+// stepsAtOnce is how many events of the clock happen between two looks at a context.
+const stepsAtOnce = 1 << 12
+
+// Run plays the scenario of a topology whose seed is known, in virtual time, and returns
+// its report, in which WallSeconds is left to the caller. Two runs of one seed give the
+// same report, but for Started and Host. When ctx ends first, so does the run, with the
+// reason that ctx has. Other errors are those of New.
+func Run(ctx context.Context, t *topology.Topology, o Options) (*report.Run, error) {
+	started := time.Now()
+	l, err := New(t)
+	if err != nil {
+		return nil, err
+	}
+	l.follow = o.Events
+	var result *report.Run
+	var playErr error
+	play := scenario.Begin(l, t, func(r *report.Run, err error) { result, playErr = r, err })
+	for interrupted := false; result == nil; {
+		if ctx.Err() != nil && !interrupted {
+			interrupted = true
+			play.Interrupt()
+		}
+		for range stepsAtOnce {
+			if result != nil {
+				break
+			}
+			if !l.clock.Step() {
+				return nil, errors.New("simulate: nothing is left that could happen, and the run is not over")
+			}
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if playErr != nil {
+		return nil, playErr
+	}
+	result.Simulated = true
+	result.Started = started.Format(time.RFC3339)
+	result.Host = fmt.Sprintf("%s %s, cores: %d", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	return result, nil
+}

@@ -1,0 +1,168 @@
+package simulate
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/ndklab/ndklab/fabric/scenario"
+	"github.com/ndklab/ndklab/node/workload"
+	"github.com/ndklab/ndklab/provider/clock"
+)
+
+// This file is the workloads of a scenario.Stage.
+
+// Clock implements scenario.Stage.
+func (l *Lab) Clock() clock.Clock { return l.clock }
+
+// alive is the life of a host, or why nothing can be asked of it.
+func (l *Lab) alive(name string) (*life, error) {
+	n := l.network.byName[name]
+	switch {
+	case n == nil:
+		return nil, fmt.Errorf("there is no node %q", name)
+	case !n.up():
+		return nil, fmt.Errorf("node %s is down: %s", name, n.down)
+	case n.paused:
+		return nil, fmt.Errorf("node %s is paused", name)
+	case n.life == nil:
+		return nil, fmt.Errorf("node %s has no adapter", name)
+	}
+	return n.life, nil
+}
+
+// Serve implements scenario.Stage.
+func (l *Lab) Serve(name string, spec workload.Spec, at netip.AddrPort, done func(error)) {
+	life, err := l.alive(name)
+	if err == nil {
+		err = life.host.Serve(spec, at)
+	}
+	l.clock.Go(func() { done(err) })
+}
+
+// Run implements scenario.Stage.
+func (l *Lab) Run(name string, spec workload.Spec, from netip.Addr, to netip.AddrPort, done func(workload.Result, error)) {
+	fail := func(err error) { done(workload.Result{}, err) }
+	life, err := l.alive(name)
+	if err != nil {
+		l.clock.Go(func() { fail(err) })
+		return
+	}
+	answer := life.owes(fail)
+	answer.client = client{spec.Name, spec.Flow}
+	err = life.host.Run(spec, from, to, func(result workload.Result) {
+		if answer.give() {
+			done(result, nil)
+		}
+	})
+	if err != nil && answer.give() {
+		l.clock.Go(func() { fail(err) })
+	}
+}
+
+// Stop implements scenario.Stage.
+func (l *Lab) Stop(name, of string, flow int) {
+	if life, err := l.alive(name); err == nil {
+		life.host.Stop(of, flow)
+	}
+}
+
+// Abort implements scenario.Stage.
+func (l *Lab) Abort(name, of string, flow int, reason string) {
+	life, err := l.alive(name)
+	if err == nil {
+		life.host.Abort(of, flow, reason)
+		return
+	}
+	n := l.network.byName[name]
+	if n == nil || n.life == nil {
+		return // Run has called back, or is about to
+	}
+	// A node that is paused does not answer.
+	i := slices.IndexFunc(n.life.owed, func(a *answer) bool { return a.client == client{of, flow} })
+	if i < 0 {
+		return
+	}
+	answer := n.life.owed[i]
+	fail := answer.fail
+	if answer.give() {
+		l.clock.Go(func() { fail(err) })
+	}
+}
+
+// Unserve implements scenario.Stage.
+func (l *Lab) Unserve(name, of string, flow int, done func(workload.ServerResult, error)) {
+	fail := func(err error) { done(workload.ServerResult{}, err) }
+	life, err := l.alive(name)
+	if err != nil {
+		l.clock.Go(func() { fail(err) })
+		return
+	}
+	answer := life.owes(fail)
+	err = life.host.Unserve(of, flow, func(found workload.ServerResult) {
+		// It may call back from within.
+		life.clock.Go(func() {
+			if answer.give() {
+				done(found, nil)
+			}
+		})
+	})
+	if err == nil || !answer.give() {
+		return
+	}
+	if l.network.byName[name].restarts > 0 {
+		err = fmt.Errorf("node %s was started again, and what its server had found is lost", name)
+	}
+	l.clock.Go(func() { fail(err) })
+}
+
+// Progress implements scenario.Stage.
+func (l *Lab) Progress(name string, done func([]workload.Progress, error)) {
+	life, err := l.alive(name)
+	var all []workload.Progress
+	if err == nil {
+		all = life.host.Progress()
+	}
+	l.clock.Go(func() { done(all, err) })
+}
+
+// Exec implements scenario.Stage. There are no programs.
+func (l *Lab) Exec(name string, c scenario.Command, done func(scenario.Exit, error)) (cancel func()) {
+	l.clock.Go(func() {
+		done(scenario.Exit{}, fmt.Errorf("node %s: %s: a simulation runs no programs", name, c.Args[0]))
+	})
+	return func() {}
+}
+
+// A watcher is told of what happens in the lab.
+type watcher struct{ event func(scenario.Event) }
+
+// Watch implements scenario.Stage.
+func (l *Lab) Watch(event func(scenario.Event)) (stop func()) {
+	w := &watcher{event}
+	l.watchers = append(l.watchers, w)
+	return func() {
+		w.event = nil
+		l.watchers = slices.DeleteFunc(slices.Clone(l.watchers), func(other *watcher) bool { return other == w })
+	}
+}
+
+// tell tells all watchers of an event, later.
+func (l *Lab) tell(e scenario.Event) {
+	e.At = l.clock.Now()
+	l.clock.Go(func() {
+		for _, w := range l.watchers {
+			if w.event != nil {
+				w.event(e)
+			}
+		}
+	})
+	l.Publish(e)
+}
+
+// Publish implements scenario.Stage.
+func (l *Lab) Publish(e scenario.Event) {
+	if l.follow != nil {
+		l.follow(e)
+	}
+}
