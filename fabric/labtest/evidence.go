@@ -60,8 +60,7 @@ func (l *Lab) keep() (dir string, err error) {
 const lastEvents = 12
 
 // tell keeps the evidence of a lab and says what there is, and how to repeat the test.
-func (l *Lab) tell() {
-	l.t.Helper()
+func (l *Lab) tell() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "lab %s, seed %d, the last that happened:\n", l.topo.Name, l.topo.Seed)
 	all := l.Events()
@@ -85,5 +84,5 @@ func (l *Lab) tell() {
 		text.WriteString("\n")
 	}
 	fmt.Fprintf(&text, "to repeat it: %s=%d go test -run '^%s$'", envSeed, l.topo.Seed, strings.ReplaceAll(l.t.Name(), "/", "$/^"))
-	l.t.Log(text.String())
+	return text.String()
 }
