@@ -91,6 +91,7 @@ func parseBad(t *testing.T, name string, data []byte) ErrorList {
 
 // sampleFiles are what files of topologies refer to in tests.
 var sampleFiles = map[string]string{
+	"report.json":  "{}",
 	"junk.txt":     strings.Repeat("bad\n", 1000),
 	"good.txt":     "# of a day\n1ms\n  -50us # early\n\n0ms\r\n",
 	"dir/good.txt": "2ms",
@@ -172,6 +173,9 @@ func waitRing(n int) string {
 // noSources is what is wrong with a file's source where files are not read.
 const noSources = "source: files are not read here, expected content: and the text"
 
+// noBaselines is what is wrong with a baseline where files are not read.
+const noBaselines = "files are not read here, expected no baseline"
+
 // noFiles is what is wrong with jitter={file: good.txt} where files are not read.
 const noFiles = "jitter: file: files are not read here, expected samples: and a list"
 
@@ -228,7 +232,7 @@ func TestEveryMessageIsTested(t *testing.T) {
 	for _, b := range manyPartners {
 		said.WriteString(b.want + "\n")
 	}
-	said.WriteString(noFiles + noSources)
+	said.WriteString(noFiles + noSources + noBaselines)
 	untestable := map[string]bool{
 		"%s":           true, // these pass on another message
 		"%v":           true,

@@ -21,12 +21,16 @@ var docsFrame = map[string]string{
     - endpoints: ["a:eth0", "b:eth0"]
       %s`,
 	"workloads": docsLab + "%s",
-	"timeline":  docsLab + "%s",
+	"timeline":  docsLab + docsWorkload + "%s",
+	"chaos":     docsLab + "%s",
 	"capture":   docsLab + "%s",
-	"checks": docsLab + `workloads:
-  - {name: bulk, from: a, to: b, operation: write, size: 64KiB, count: 1}
-%s`,
+	"checks":    docsLab + docsWorkload + "timeline: [{at: 1s, snapshot: recovered}]\n%s",
+	"baseline":  docsLab + docsWorkload + "%s",
 }
+
+const docsWorkload = `workloads:
+  - {name: bulk, from: a, to: b, operation: write, size: 64KiB, count: 1, verify: true}
+`
 
 const docsLab = `topology:
   nodes: {a: {}, b: {}, c: {}}
@@ -60,7 +64,7 @@ func TestDocuments(t *testing.T) {
 			before, _, _ := strings.Cut(frame, "%s")
 			indent := before[strings.LastIndex(before, "\n")+1:]
 			text := strings.Replace(frame, "%s", strings.ReplaceAll(strings.TrimSuffix(block, "\n"), "\n", "\n"+indent)+"\n", 1)
-			if _, err := Parse("docs.yaml", []byte(text)); err != nil {
+			if _, err := ParseWith(Options{Read: readSamples}, "docs.yaml", []byte(text)); err != nil {
 				t.Errorf("%s:%d: %v\n%s", file, line, err, text)
 			}
 		}

@@ -26,6 +26,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("topology: {kinds: {t: {kind: switch, stp: true, port: {rate: 1gbit}}}, nodes: {a: , b: , r: {kind: router}, s: {kind: t}, u: {kind: t}}, links: [{endpoints: [a:e, s:1]}, {endpoints: [s:2, u:2]}, {endpoints: [s:3, u:3]}, {endpoints: [u:1, r:1]}, {endpoints: [r:2, b:e], mtu: 9000}]}\nworkloads: [{name: w, from: a, to: b, operation: send, size: 1B, count: 1}]"))
 	f.Add([]byte("topology: {defaults: {node: {env: {A: 1}, exec: [x], wait_for: [{node: r, stage: created}]}}, groups: {g: {files: {/etc/x: {content: y, mode: 0600}, /z: {source: good.txt}}, healthcheck: none}}, nodes: {a: {group: g, exec: [{command: x, stage: healthy}], wait_for: [{node: b, stage: healthy}]}, b: {env: {A: 2}, healthcheck: {command: x, retries: 2}}, r: {kind: router, wait_for: []}}}"))
 	f.Add([]byte("name: ${SET}-${EMPTY:=x}\nseed: ${NUMBER}\ntopology: {nodes: {a: {cpu: \"${NONE:-${NUMBER}}\"}, b: }, links: [{endpoints: [\"a:${NONE:=eth0}\", \"b:$eth\"]}, {endpoints: [\"a:$$\", \"b:${NONE:?no ${SET}}\"]}]}"))
+	f.Add([]byte(joinedLab + "workloads: [{name: w, operation: write, pattern: incast, to: a, nodes: [b, 'd*'], size: {mix: [1B]}, count: 1, verify: true}, {name: p, operation: send, pattern: permutation, nodes: '*', size: all, srq: true, duration: 1s}, {name: e, operation: exec, nodes: a, command: [ls], start: manual}, {name: c, operation: connect, from: a, to: b, depth: 3, count: 5}]\ntimeline: [{name: x, at: 1s, link: a:e, set: {loss: 1%}, repeat: 3, every: 1s}, {name: y, after: x, wait: 1s, kill: a}, {when: {counter: Connect, value: 3}, start: e}, {when: {workload: w, state: done}, snapshot: s}, {after: y, link: a:e, from: a, cut: true}]\nchaos: [{kind: impair, every: 100ms, for: 10ms, until: 1s, links: 'a:*', set: {loss: 1%}}, {kind: restart, every: 1s, until: 3s}]\nchecks: [{workload: w, verified: true, fairness: '> 0.5'}, {counter: Connect, node: a, value: 3, snapshot: s}, {link: a:e, loss: '< 3%'}, {leftovers: 0}, {exec: ls, node: a, output: x}]\nbaseline: {file: report.json, metrics: fairness}\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		lab, err := ParseWith(Options{Read: readSamples, Variable: variables}, "fuzz.yaml", data)
 		if err != nil {
@@ -77,10 +78,20 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("external %+v is at the end %s", x, e)
 			}
 		}
-		for _, w := range lab.Workloads {
-			p, ok := lab.Path(w.From, w.To)
-			if !ok || p.From.Address.Is4() != p.To.Address.Is4() || p.From.Address == p.To.Address {
-				t.Errorf("workload %+v has the path %+v, %v", w, p, ok)
+		for _, w := range lab.Draw(1).Workloads {
+			if len(w.Flows) == 0 && w.Operation != Program {
+				t.Errorf("workload without flows: %+v", w)
+			}
+			for _, f := range w.Flows {
+				p, ok := lab.Path(f.From, f.To)
+				if w.Pattern != Permutation && (!ok || p.From.Address.Is4() != p.To.Address.Is4() || p.From.Address == p.To.Address) {
+					t.Errorf("workload %+v has the path %+v, %v", w, p, ok)
+				}
+			}
+		}
+		for _, e := range lab.Draw(1).Timeline {
+			if e.OfLink() && e.Link >= len(lab.Links) || e.Node != "" && lab.FindNode(e.Node) == nil {
+				t.Errorf("event %+v", e)
 			}
 		}
 	})

@@ -198,7 +198,9 @@ func labSchema() schema {
 		"topology":  reference("topology").describedAs("Nodes and links."),
 		"workloads": listOf(reference("workload")).describedAs("RDMA traffic between hosts."),
 		"timeline":  listOf(reference("event")).describedAs("What changes while the lab runs."),
-		"checks":    listOf(reference("check")).describedAs("What has to hold of workloads."),
+		"chaos":     listOf(reference("chaos")).describedAs("What changes at random."),
+		"checks":    listOf(reference("check")).describedAs("What has to hold."),
+		"baseline":  reference("baseline").describedAs("An earlier run that this one is compared with."),
 		"capture":   listOf(reference("capture")).describedAs("Packets to be recorded."),
 	}, "topology")
 	lab["$schema"] = "https://json-schema.org/draft/2020-12/schema"
@@ -272,8 +274,6 @@ func definitions() map[string]schema {
 			"rate":      percentages.schema().describedAs("By which the rate may fall short while packets wait. Absent: 10%."),
 			"loss":      percentages.schema().describedAs("Share of packets that may be lost unasked. Absent: 0.1%."),
 		}),
-		"event": eventSchema(),
-		"check": checkSchema(),
 		"capture": complete(keys{
 			"link":       matching("[^:]*:[\\s\\S]*").describedAs("A link, by an endpoint: both its ends are recorded."),
 			"interfaces": schema{"type": "array", "minItems": 1, "items": matching("[^:]*:[\\s\\S]*")}.describedAs("Endpoints to record."),
@@ -359,41 +359,9 @@ func linkKeys(faultsFrom bool) keys {
 	})
 }
 
-func eventSchema() schema {
-	s := complete(keys{
-		"at":        durationSchema().describedAs("After all nodes are ready."),
-		"link":      matching("[^:]*:[\\s\\S]*").describedAs("The link, by an endpoint."),
-		"from":      textSchema().describedAs("With set and reset: a node at the link, whose sent packets alone are meant."),
-		"set":       withLeast(complete(impairmentProperties(false)), "minProperties").describedAs("What changes of the impairments; what it does not name stays."),
-		"down":      onlyTrueSchema().describedAs("The carrier goes, in both directions."),
-		"up":        onlyTrueSchema().describedAs("The carrier comes back."),
-		"reset":     onlyTrueSchema().describedAs("The impairments are those of the file again."),
-		"partition": listOf(listOf(textSchema())).describedAs("Sets of nodes: links between different sets go down."),
-		"heal":      onlyTrueSchema().describedAs("What the partition took down comes back."),
-	}, "at").exactlyOne("set", "down", "up", "reset", "partition", "heal")
-	s["if"] = schema{"anyOf": []schema{{"required": []string{"partition"}}, {"required": []string{"heal"}}}}
-	s["then"] = schema{"properties": schema{"link": false, "from": false}}
-	s["else"] = schema{"required": []string{"link"}}
-	return s
-}
-
 func withLeast(s schema, what string) schema {
 	s[what] = 1
 	return s
-}
-
-func checkSchema() schema {
-	relation := `(?:==|<=|>=|<|>) *`
-	k := keys{
-		"workload":         textSchema().describedAs("The workload's name."),
-		string(Errors):     anyOf(schema{"type": "integer", "minimum": 0}, matching("(?:"+relation+")?[0-9]+")).describedAs("How many requests may fail: a number, or a relation and a number."),
-		string(Throughput): matching(relation + rates.pattern()).describedAs(`Of payload, such as ">= 200mbit".`),
-	}
-	metrics := []string{string(Errors), string(Throughput)}
-	for metric, what := range map[Metric]string{LatencyMin: "least", LatencyP50: "median", LatencyP99: "99th percentile of the", LatencyMax: "greatest"} {
-		k[string(metric)] = matching(relation + `\+?` + goDuration).describedAs("The " + what + ` time from post to completion, such as "<= 50ms".`)
-	}
-	return complete(k, "workload").atLeastOne(append(metrics, string(LatencyMin), string(LatencyP50), string(LatencyP99), string(LatencyMax))...)
 }
 
 // adapterSchemas is the adapter block. What is no number and no size is found by what

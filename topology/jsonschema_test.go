@@ -37,12 +37,12 @@ var beyondDraws = []string{
 var beyondSchema = []string{
 	// What depends on other values.
 	`^(unknown|no) (node|kind|group|workload|link) `,
-	` a second time, expected`, `^a second (workload|capture) `, `is (a switch|a router|outside the lab|built in|not built in|not on the link)`, `^the workload (goes from|has only) `, `^no host is `, `is no pattern of names`, `^no link, switch or router joins `,
+	` a second time, expected`, `^a second (workload|timeline entry|snapshot|capture) `, `is (a switch|a router|outside the lab|built in|not built in|not on the link)`, `^the workload (goes from|has only) `, `^no host is `, `is no pattern of names`, `^no link, switch or router joins `,
 	`^no address of .* is reached`, `(is|are) given to .*, which is a `, `^both ends of the link are `, `^packets from `, `^max_read_request_sge `, `^max_srq_count `,
 	`^the ends of the link share no subnet`, `shares no subnet with`, `^no (address|subnet) is left`, `^MTU `, ` make a loop of switches`,
-	`has no address in`, `^the subnet .* has addresses of`, `^the partition separates nothing`, `^from stands with down or up`,
+	`has no address in`, `^the subnet .* has addresses of`, `^the partition separates nothing`, `^no timeline entry`, `is a node and a workload`, `^workload .* (starts by itself|is started|does not|is a program)`, `^entry `, `^no baseline: `, `is no JSON`, `^until .* is not after`, `^every .* is more than`, `expected a regular expression`,
 	`waits for itself`, `^nodes wait for each other`, `lies below .*, which is a file`, `^an address is given to the switch`, `^the lab has no name`,
-	`is no name of an external interface`, `^what nodes are given`, `^(source|file|jitter: file|jitter: no samples|no samples)\b.*(there is no file|files)`, `^source: .* has more than`, `^file: `,
+	`is no name of an external interface`, `^what nodes are given`, `^(source|file|jitter: file|jitter: no samples|no samples)\b.*(there is no file|files)`, `has more than 4194304 bytes`, `^file: `,
 
 	`as a key, expected`, `after a merge key`, `^a fault matches`,
 	// Ranges, and whole numbers.
@@ -370,7 +370,8 @@ func TestSchemaKeys(t *testing.T) {
 		"a file": of("file"), "a command": of("exec"), "a healthcheck": of("healthcheck"), "an entry of wait_for": of("wait"),
 		"a link": of("link"), "reverse": in("link", "reverse"), "an endpoint": of("endpoint"), "tolerance": of("tolerance"),
 		"jitter": of("jitter"), "loss": of("loss"), "reorder": of("reorder"), "corrupt": of("corrupt"), "queue": of("queue"), "ecn": of("ecn"), "flap": of("flap"),
-		"a fault": of("fault"), "match": of("match"), "a workload": of("workload"), "a timeline entry": of("event"), "set": in("event", "set"), "a check": of("check"),
+		"a fault": of("fault"), "match": of("match"), "a workload": of("workload"), "a size": of("mix"), "a timeline entry": of("event"), "when": of("trigger"), "set": of("set"), "an entry of chaos": of("chaos"),
+		"a check": of("check"), "the baseline": of("baseline"),
 		"a capture": of("capture"), "a ring": in("capture", "ring"),
 	}
 	for what, fields := range known {
@@ -513,6 +514,10 @@ func (d drawer) object(t *rapid.T, s schema, k keys) any {
 		rules = append(rules, s)
 	}
 	for _, rule := range rules { // first all that they depend on
+		if rule["if"] == nil {
+			need(rule)
+			continue
+		}
 		for _, key := range decides(rule["if"].(schema)) {
 			if !barred[key] && rapid.Bool().Draw(t, key) {
 				give(key)
@@ -522,6 +527,9 @@ func (d drawer) object(t *rapid.T, s schema, k keys) any {
 	}
 	for _, rule := range rules {
 		then, ok := rule["then"].(schema)
+		if rule["if"] == nil {
+			continue
+		}
 		if !holds(rule["if"].(schema), m) {
 			then, ok = rule["else"].(schema)
 		}

@@ -86,35 +86,46 @@ func onLinks(interfaces []Interface, index []int) []Interface {
 // leaveOutUses leaves out what uses nodes and links that are not there.
 func (r *reader) leaveOutUses(t *Topology, index []int, stays map[string]bool) {
 	in := segmentOf(t.segments(), len(t.Links))
-	gone := make(map[string]bool)
+	gone := make(map[string]bool) // workloads
 	t.Workloads = without(r, "workloads", t.Workloads, func(w *Workload) (string, bool) {
-		from, to := t.FindNode(w.From), t.FindNode(w.To)
-		reaches := from != nil && to != nil
-		if reaches {
-			_, reaches = t.path(from, to, in)
-		}
-		gone[w.Name] = !reaches
-		return w.Name, reaches
+		gone[w.Name] = !t.reaches(w, in)
+		return w.Name, !gone[w.Name]
 	})
-	t.Checks = without(r, "checks of workloads", t.Checks, func(c *Check) (string, bool) { return c.Workload, !gone[c.Workload] })
-	t.Timeline = without(r, "timeline entries at", t.Timeline, func(e *Event) (string, bool) {
-		at := FormatDuration(e.At)
-		switch {
-		case e.Heal:
-			return at, true
-		case len(e.Partition) == 0:
-			e.Link = index[e.Link]
-			return at, e.Link >= 0
-		}
-		var sets [][]string
-		for _, set := range e.Partition {
-			if set = slices.DeleteFunc(slices.Clone(set), func(name string) bool { return !stays[name] }); len(set) > 0 {
-				sets = append(sets, set)
+	t.Timeline = r.leaveOutEvents(t, index, stays, gone)
+	snapshots := map[string]bool{"": true}
+	for _, e := range t.Timeline {
+		snapshots[e.Snapshot] = true
+	}
+	t.Chaos = without(r, "chaos", t.Chaos, func(c *Chaos) (string, bool) {
+		var links []int
+		for _, i := range c.Links {
+			if index[i] >= 0 {
+				links = append(links, index[i])
 			}
 		}
-		e.Partition = sets
-		return at, len(t.Between(sets)) > 0
+		c.Links, c.Nodes = links, staying(c.Nodes, stays)
+		return string(c.Kind), len(links)+len(c.Nodes) > 0
 	})
+	t.Checks = without(r, "checks of", t.Checks, func(c *Check) (string, bool) {
+		switch {
+		case c.Workload != "":
+			return c.Workload, !gone[c.Workload]
+		case c.OfLink:
+			c.Link = index[c.Link]
+			return "a link", c.Link >= 0
+		}
+		name := c.Node
+		if c.Counter != "" {
+			name = "the counter " + c.Counter
+		}
+		return name, (c.Node == "" || stays[c.Node]) && snapshots[c.Snapshot]
+	})
+	if b := t.Baseline; b != nil && b.Workloads != nil {
+		b.Workloads = slices.DeleteFunc(b.Workloads, func(name string) bool { return gone[name] })
+		if len(b.Workloads) == 0 {
+			t.Baseline = nil
+		}
+	}
 	t.Captures = without(r, "captures to", t.Captures, func(c *Capture) (string, bool) {
 		c.Interfaces = slices.DeleteFunc(slices.Clone(c.Interfaces), func(e Endpoint) bool {
 			_, ok := t.FindLink(e.String())
@@ -122,6 +133,73 @@ func (r *reader) leaveOutUses(t *Topology, index []int, stays map[string]bool) {
 		})
 		return c.File, len(c.Interfaces) > 0
 	})
+}
+
+// reaches reports whether all nodes of a workload are there, and reach those that they
+// reach in the whole lab.
+func (t *Topology) reaches(w *Workload, in []int) bool {
+	if slices.ContainsFunc(w.Nodes, func(name string) bool { return t.FindNode(name) == nil }) {
+		return false
+	}
+	all := w.Flows
+	if w.Pattern == Permutation {
+		all = flows(Ring, w.Nodes)
+	}
+	return !slices.ContainsFunc(all, func(f Flow) bool {
+		from, to := t.FindNode(f.From), t.FindNode(f.To)
+		if from == nil || to == nil {
+			return true
+		}
+		_, ok := t.path(from, to, in)
+		return !ok
+	})
+}
+
+// staying is the nodes that stay.
+func staying(names []string, stays map[string]bool) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !stays[name] })
+}
+
+// leaveOutEvents is the timeline without what happens to what is not there, and without
+// what waits for that or for anything that is left out.
+func (r *reader) leaveOutEvents(t *Topology, index []int, stays, gone map[string]bool) []Event {
+	left := make(map[string]bool) // names of events that are left out
+	for _, i := range inOrder(t.Timeline) {
+		e := t.Timeline[i] // a copy, which eventStays changes
+		if left[e.After] || !t.eventStays(&e, index, stays, gone) {
+			left[e.Name] = e.Name != ""
+		}
+	}
+	return without(r, "timeline entries at", t.Timeline, func(e *Event) (string, bool) {
+		at := FormatDuration(e.At)
+		if e.Name != "" {
+			at = e.Name
+		}
+		return at, !left[e.After] && t.eventStays(e, index, stays, gone)
+	})
+}
+
+// eventStays reports whether what an event is about is there, and gives the event the
+// index that its link has now, or the sets that its partition has.
+func (t *Topology) eventStays(e *Event, index []int, stays, gone map[string]bool) bool {
+	if w := e.When; w != nil && (gone[w.Workload] || w.Node != "" && !stays[w.Node]) {
+		return false
+	}
+	switch {
+	case e.OfLink():
+		e.Link = index[e.Link]
+		return e.Link >= 0
+	case len(e.Partition) > 0:
+		var sets [][]string
+		for _, set := range e.Partition {
+			if set = staying(set, stays); len(set) > 0 {
+				sets = append(sets, set)
+			}
+		}
+		e.Partition = sets
+		return len(t.Between(sets)) > 0
+	}
+	return !gone[e.Workload] && (e.Node == "" || stays[e.Node])
 }
 
 // without is the items for which stays says so, which may change them and says what

@@ -90,13 +90,13 @@ func TestLeaveOut(t *testing.T) {
 				{At: 2e9, Link: 1, Down: true}, {At: 4e9, Partition: [][]string{{"a", "b"}, {"s"}}}, {At: 5e9, Heal: true},
 			},
 			captured: []Endpoint{{"a", "eth1"}}, externals: "tap1",
-			told: "workloads ac, ad; checks of workloads ad; timeline entries at 1s, 3s; captures to r.pcapng",
+			told: "workloads ac, ad; timeline entries at 1s, 3s; checks of ad; captures to r.pcapng",
 		},
 		{ // a workload whose way is gone although both of its ends are there
 			nodes: []string{"a", "d", "s"}, names: "a d s", links: "1",
 			events:   []Event{{At: 4e9, Partition: [][]string{{"a"}, {"s"}}}, {At: 5e9, Heal: true}},
 			captured: []Endpoint{{"a", "eth1"}},
-			told:     "workloads ab, ac, ad; checks of workloads ab, ad; timeline entries at 1s, 2s, 3s; captures to r.pcapng",
+			told:     "workloads ab, ac, ad; timeline entries at 1s, 2s, 3s; checks of ab, ad; captures to r.pcapng",
 		},
 	}
 	for _, test := range tests {
@@ -155,5 +155,65 @@ func TestLeaveOut(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What is left of a scenario is about what is there.
+func TestLeaveOutScenario(t *testing.T) {
+	const file = `
+topology:
+  nodes: {a: , b: , c: , d: }
+  links: [{endpoints: ["d:e", "a:d"]}, {endpoints: ["a:e", "b:e"]}, {endpoints: ["b:f", "c:e"]}, {endpoints: ["c:f", "a:f"]}]
+workloads:
+  - {name: ring, operation: send, pattern: ring, nodes: [a, b, c], size: 1B, count: 1}
+  - {name: perm, operation: send, pattern: permutation, nodes: [b, a], size: 1B, count: 1}
+  - {name: prog, operation: exec, nodes: [a, d], command: x, start: manual}
+  - {name: own, operation: exec, nodes: b, command: x, start: manual}
+timeline:
+  - {after: six, mark: last}
+  - {name: six, after: two, mark: second}
+  - {name: two, at: 2s, kill: c}
+  - {name: ok, at: 3s, link: "b:e", cut: true}
+  - {after: ok, start: own}
+  - {at: 4s, start: prog}
+  - {when: {workload: ring, state: done}, mark: no}
+  - {when: {counter: Connect, node: d, value: 1}, mark: no}
+  - {when: {counter: Connect, value: 1}, snapshot: kept}
+  - {after: six, snapshot: lost}
+chaos:
+  - {kind: down, every: 1s, for: 1s, until: 2s}
+  - {kind: kill, every: 1s, for: 1s, until: 2s, nodes: [c, b]}
+  - {kind: kill, every: 1s, for: 1s, until: 2s, nodes: [c]}
+checks:
+  - {workload: ring, errors: 0}
+  - {workload: perm, errors: 0}
+  - {link: "b:f", dropped: 0}
+  - {link: "b:e", dropped: 0}
+  - {counter: Connect, value: 3, snapshot: kept}
+  - {counter: Connect, value: 3, snapshot: lost}
+  - {counter: Connect, value: 3, node: d}
+  - {leftovers: 0, node: b}
+baseline: {file: report.json, workloads: ring}
+`
+	var told []string
+	got, err := ParseWith(Options{Nodes: []string{"a", "b"}, Read: readSamples, LeftOut: func(what string) { told = append(told, what) }}, "x.yaml", []byte(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"workloads ring, prog", "timeline entries at 0ms, six, two, 4s, 0ms, 0ms, 0ms", "chaos kill",
+		"checks of ring, a link, the counter Connect, the counter Connect",
+	}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+	if len(got.Timeline) != 3 || got.Timeline[0].Name != "ok" || got.Timeline[0].Link != 0 || got.Timeline[2].Snapshot != "kept" {
+		t.Errorf("%+v", got.Timeline)
+	}
+	if len(got.Chaos) != 2 || !cmp.Equal(got.Chaos[0].Links, []int{0}) || !cmp.Equal(got.Chaos[1].Nodes, []string{"b"}) {
+		t.Errorf("%+v", got.Chaos)
+	}
+	if len(got.Checks) != 4 || got.Checks[1].Link != 0 || got.Baseline != nil {
+		t.Errorf("%+v %+v", got.Checks, got.Baseline)
 	}
 }

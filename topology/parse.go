@@ -78,8 +78,10 @@ func (r *reader) resolve(m labMap) *Topology {
 	}
 	t.Needs = r.needs
 	t.Workloads = r.workloads(m.workloads, l, t, segments)
-	t.Timeline = r.timeline(m.timeline, l)
-	t.Checks = r.checks(m.checks, m.workloads)
+	t.Timeline = r.timeline(m.timeline, l, t)
+	t.Chaos = r.chaos(m.chaos, l, t)
+	t.Checks = r.checks(m.checks, l, t)
+	t.Baseline = r.baseline(m.baseline, t)
 	t.Captures = r.captures(t.Name, m.topology.links, m.captures, l)
 	if r.Nodes != nil && len(r.errors) == 0 {
 		r.leaveOut(t, m.topology)
@@ -112,24 +114,4 @@ func (r *reader) labName(m labMap) string {
 		r.errorf(m.at, "the lab has no name, expected one: the file's name gives none (%v)", err)
 	}
 	return name
-}
-
-// checks makes sure that the workloads of checks exist.
-func (r *reader) checks(maps []checkMap, workloads []workloadMap) []Check {
-	var names []string
-	known := make(map[string]bool)
-	for _, w := range workloads {
-		if w.name.at != nil && !known[w.name.at.Value] {
-			names = append(names, w.name.at.Value)
-			known[w.name.at.Value] = true
-		}
-	}
-	var checks []Check
-	for _, m := range maps {
-		if m.workload.ok && !known[m.workload.is] {
-			r.errorf(m.workload.at, "no workload has the name %s, %s", quote(m.workload.is), r.expectation(m.workload.is, names))
-		}
-		checks = append(checks, Check{Workload: m.workload.is, Bounds: m.bounds})
-	}
-	return checks
 }

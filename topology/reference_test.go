@@ -6,6 +6,8 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -35,9 +37,10 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 		}
 		t.Errorf("%s: the key %s is not in docs/topology.md", source, key)
 	}
-	for _, m := range []Metric{Errors, Throughput, LatencyMin, LatencyP50, LatencyP99, LatencyMax} {
-		if !strings.Contains(string(reference), "`"+string(m)+"`") {
-			t.Errorf("the metric %s is not in docs/topology.md", m)
+	words := slices.Concat(metricKeys(workloadMetrics()), metricKeys(linkMetrics()), Counters(), texts(operations), texts(patterns), texts(measures), texts(chaosKinds), texts(states), eventActions, checkSubjects)
+	for _, word := range words {
+		if !regexp.MustCompile("(`|[ {]state: )" + word + "[`:,}]").Match(reference) {
+			t.Errorf("the word %s is not in docs/topology.md", word)
 		}
 	}
 }

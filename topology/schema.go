@@ -4,7 +4,6 @@ import (
 	"math"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"gopkg.in/yaml.v3"
@@ -23,7 +22,9 @@ type labMap struct {
 	topology  topologyMap
 	workloads []workloadMap
 	timeline  []eventMap
+	chaos     []chaosMap
 	checks    []checkMap
+	baseline  *baselineMap // nil: none
 	captures  []captureMap
 }
 
@@ -38,7 +39,9 @@ func (r *reader) labMap(n *yaml.Node) labMap {
 		field{"topology", func(n *yaml.Node) { m.topology = r.topologyMap(n) }},
 		list(r, "workloads", &m.workloads, r.workloadMap),
 		list(r, "timeline", &m.timeline, r.eventMap),
+		list(r, "chaos", &m.chaos, r.chaosMap),
 		list(r, "checks", &m.checks, r.checkMap),
+		field{"baseline", func(n *yaml.Node) { m.baseline = r.baselineMap(n) }},
 		list(r, "capture", &m.captures, r.captureMap),
 	)
 	return m
@@ -275,94 +278,5 @@ func (r *reader) endpointMap(n *yaml.Node) endpointMap {
 		list(r, "addresses", &m.addresses, func(n *yaml.Node) val[netip.Prefix] { return scalar(r, n, address) }),
 	)
 	r.required(n, "endpoint", need("node", m.node), need("interface", m.iface))
-	return m
-}
-
-type eventMap struct {
-	at              *yaml.Node
-	instant         val[time.Duration]
-	link            val[Endpoint]
-	from            val[string]
-	set             val[impairment]
-	down, up, reset val[bool]
-	partition       val[[][]val[string]]
-	heal            val[bool]
-}
-
-func (r *reader) eventMap(n *yaml.Node) eventMap {
-	m := eventMap{at: n}
-	r.fields(n, "a timeline entry",
-		one(r, "at", &m.instant, instant),
-		one(r, "link", &m.link, endpoint),
-		one(r, "from", &m.from, anyText),
-		field{"set", func(n *yaml.Node) {
-			m.set.at, m.set.ok = n, true
-			r.fields(n, "set", r.impairment(&m.set.is)...)
-			r.noSenders(m.set.is)
-			if isMap(n) && len(n.Content) == 0 {
-				r.errorf(n, "nothing to set, expected some of %s", strings.Join(impairmentKeys, ", "))
-			}
-		}},
-		one(r, "down", &m.down, onlyTrue),
-		one(r, "up", &m.up, onlyTrue),
-		one(r, "reset", &m.reset, onlyTrue),
-		field{"partition", func(n *yaml.Node) {
-			m.partition.at = n
-			before := len(r.errors)
-			r.items(n, func(n *yaml.Node) {
-				var set []val[string]
-				r.items(n, func(n *yaml.Node) { set = append(set, scalar(r, n, anyText)) })
-				m.partition.is = append(m.partition.is, set)
-			})
-			m.partition.ok = len(r.errors) == before
-		}},
-		one(r, "heal", &m.heal, onlyTrue),
-	)
-	r.exactlyOne(n, "timeline entry", need("set", m.set), need("down", m.down), need("up", m.up), need("reset", m.reset),
-		need("partition", m.partition), need("heal", m.heal))
-	if m.partition.at == nil && m.heal.at == nil {
-		r.required(n, "timeline entry", need("at", m.instant), need("link", m.link))
-		return m
-	}
-	r.required(n, "timeline entry", need("at", m.instant))
-	for _, v := range []*yaml.Node{m.link.at, m.from.at} {
-		if v != nil {
-			r.errorf(v, "a link stands with partition or heal, expected none: these are about nodes")
-		}
-	}
-	return m
-}
-
-type checkMap struct {
-	at       *yaml.Node
-	workload val[string]
-	bounds   []Bound
-}
-
-func (r *reader) checkMap(n *yaml.Node) checkMap {
-	m := checkMap{at: n}
-	given := false
-	metric := func(name Metric, parse func(string) (condition, error)) field {
-		return field{string(name), func(n *yaml.Node) {
-			given = true
-			if c := scalar(r, n, parse); c.ok {
-				m.bounds = append(m.bounds, Bound{name, c.is.relation, c.is.value, c.is.text})
-			}
-		}}
-	}
-	latency := bound(instant, "<= 50ms")
-	r.fields(n, "a check",
-		one(r, "workload", &m.workload, anyText),
-		metric(Errors, errorBound),
-		metric(Throughput, bound(parseRate, ">= 200mbit")),
-		metric(LatencyMin, latency),
-		metric(LatencyP50, latency),
-		metric(LatencyP99, latency),
-		metric(LatencyMax, latency),
-	)
-	r.required(n, "check", need("workload", m.workload))
-	if !given && isMap(n) {
-		r.errorf(n, "the check has no bound, expected errors, throughput, latency_min, latency_p50, latency_p99 or latency_max")
-	}
 	return m
 }

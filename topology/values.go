@@ -193,34 +193,3 @@ func address(text string) (netip.Prefix, error) {
 	}
 	return p, nil
 }
-
-// A condition is what a check demands of a metric.
-type condition struct {
-	relation string
-	value    float64
-	text     string
-}
-
-var relation = lazily(`^(==|<=|>=|<|>) *([^ =<>].*)$`)
-
-// bound is a parser for a relation and a value that parse reads, for example
-// ">= 200mbit".
-func bound[T uint64 | time.Duration](parse func(string) (T, error), example string) func(string) (condition, error) {
-	return func(text string) (condition, error) {
-		match := relation().FindStringSubmatch(text)
-		if match == nil {
-			return condition{}, fmt.Errorf("found %s, expected ==, <=, >=, < or > and a value, such as %q", quote(text), example)
-		}
-		value, err := parse(match[2])
-		return condition{match[1], float64(value), text}, err
-	}
-}
-
-// errorBound is a parser for a bound on a count, where a bare number is the
-// exact one.
-func errorBound(text string) (condition, error) {
-	if n, err := parseCount(text); err == nil {
-		return condition{"==", float64(n), text}, nil
-	}
-	return bound(parseCount, "<= 3")(text)
-}

@@ -231,6 +231,19 @@ func (r *reader) workloads(maps []workloadMap, l *linked, t *Topology, segments 
 	return workloads
 }
 
+// workloadsByName is the workloads by name, and the names in the order of the file.
+func (t *Topology) workloadsByName() (byName map[string]*Workload, names []string) {
+	byName = make(map[string]*Workload, len(t.Workloads))
+	for i := range t.Workloads {
+		w := &t.Workloads[i]
+		if byName[w.Name] == nil && w.Name != "" {
+			byName[w.Name] = w
+			names = append(names, w.Name)
+		}
+	}
+	return byName, names
+}
+
 // hosts is the names of all hosts.
 func (t *Topology) hosts() []string {
 	var hosts []string
@@ -282,6 +295,9 @@ func (w *workloadReader) workload(m workloadMap) Workload {
 	case Program:
 		is.Pattern, is.Depth, is.QPs = "", 0, 0
 		is.Timeout = m.timeout.orElse(defaultTimeout)
+	}
+	if m.name.at != nil && !m.name.ok {
+		is.Name = m.name.at.Value // that it is wrong was reported: others may refer to it
 	}
 	w.partnersOf(&is, m)
 	return is

@@ -17,6 +17,9 @@ const evidenceHelp = `the
 report, the topology, the log of the lab and its events, the counters, the last
 packets of every link and what the link engine last dropped or spoiled.`
 
+// topologyCopy is the file of the evidence that is the topology.
+const topologyCopy = "topology.yaml"
+
 // evidence is what a run leaves if it fails, beside what the lab has.
 type evidence struct {
 	topology *topologyText
@@ -73,7 +76,7 @@ func (e *evidence) keep(result *report.Run, more func(evidenceFile) error) error
 	}
 	problems := errors.Join(
 		file("replay.txt", func(w io.Writer) error { _, err := fmt.Fprintln(w, e.replay); return err }),
-		file("topology.yaml", func(w io.Writer) error { _, err := w.Write(e.topology.data); return err }),
+		file(topologyCopy, func(w io.Writer) error { _, err := w.Write(e.topology.data); return err }),
 	)
 	if result != nil {
 		problems = errors.Join(problems,

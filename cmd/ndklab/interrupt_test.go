@@ -270,3 +270,56 @@ func TestInterruptedSamples(t *testing.T) {
 	}
 	c.ended(t)
 }
+
+// A suite that is interrupted takes its labs down and reports what it has, in files, too.
+func TestInterruptedSuite(t *testing.T) {
+	if !canRun() {
+		t.Skip("labs cannot run here: ndklab doctor says why")
+	}
+	dir := t.TempDir()
+	c := &command{lab: fmt.Sprintf("cli-suite-%d", os.Getpid())}
+	short := strings.Replace(fmt.Sprintf(longRun, c.lab+"-short"), "10m", "1ms", 1)
+	for name, text := range map[string]string{"a": short, "b": fmt.Sprintf(longRun, c.lab), "c": short} {
+		if err := os.WriteFile(filepath.Join(dir, name+".ndklab.yaml"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Cmd = exec.CommandContext(t.Context(), "ndklab", "run", ".", "--junit", "out.xml", "--retries", "2")
+	c.Dir = dir
+	var stdout strings.Builder
+	c.Stdout = &stdout
+	stderr, err := c.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c.stderr = bufio.NewScanner(stderr)
+	for c.stderr.Scan() && !strings.Contains(c.stderr.Text(), "run   "+c.lab+", seed 1") {
+		t.Log(c.stderr.Text())
+	}
+	if err := c.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if code := c.ended(t); code != exitInterrupted {
+		t.Errorf("exit code %d, want %d", code, exitInterrupted)
+	}
+	if c.up(t) {
+		t.Error("the lab is still up")
+	}
+	want := "\nnot run\n  b.ndklab.yaml\n  c.ndklab.yaml\n\nFAIL: 1 lab passed, 2 not run, interrupted ("
+	if !strings.Contains(stdout.String(), want) {
+		t.Errorf("it prints\n%swhich lacks\n%s", &stdout, want)
+	}
+	file, err := os.ReadFile(filepath.Join(dir, "out.xml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(file), `<testsuite name="`+c.lab+`-short"`) || !strings.HasSuffix(string(file), "</testsuites>\n") {
+		t.Errorf("the file is\n%s", file)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 4 {
+		t.Errorf("in the folder are %v, want the file and the three that were there: %v", left, err)
+	}
+}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/html"
 	"github.com/ndklab/ndklab/fabric/report/junit"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -32,6 +33,7 @@ type reportForm struct {
 func newReportFlags(cmd *cobra.Command) *reportFlags {
 	f := &reportFlags{cmd: cmd, forms: []reportForm{
 		{flag: "junit", usage: "write the report as JUnit XML, which CI systems read, to `FILE`", write: junit.Write},
+		{flag: "html", usage: "write the report as a page for browsers, with plots, to `FILE`", write: html.Write},
 	}}
 	for i := range f.forms {
 		cmd.Flags().StringVar(&f.forms[i].file, f.forms[i].flag, "", f.forms[i].usage)

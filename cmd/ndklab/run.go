@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -32,8 +33,8 @@ type runFlags struct {
 
 func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: `run [FILE|-|LAB] [-o text|json] [--seed N] [--junit FILE] [--artifacts DIR] [--keep] [--name NAME] [--reconfigure] [--node-filter NODES] [--record FILE] [--replay FILE] [--simulate]
-  ndklab run DIR|FILE... [-j N] [--shard I/N] [--retries N] [--fail-fast] [--count N] [--seed N] [-o text|json] [--junit FILE] [--artifacts DIR] [--simulate]`,
+		Use: `run [FILE|-|LAB] [-o text|json] [--seed N] [--junit FILE] [--html FILE] [--artifacts DIR] [--keep] [--name NAME] [--reconfigure] [--node-filter NODES] [--record FILE] [--replay FILE] [--simulate]
+  ndklab run DIR|FILE... [-j N] [--shard I/N] [--retries N] [--fail-fast] [--count N] [--seed N] [-o text|json] [--junit FILE] [--html FILE] [--artifacts DIR] [--simulate]`,
 		Short: "Run a topology's workloads and report, or a suite of them",
 		Long: `Builds the lab of a topology file, runs its workloads and timeline, holds the
 results against its checks, takes the lab down and prints a report, which ends
@@ -68,7 +69,7 @@ Ctrl-C takes the lab down. A suite then reports what it has.
   ndklab run examples/pair.ndklab.yaml --replay decisions.log
   ndklab up examples/pair.ndklab.yaml && ndklab run pair
   ndklab run examples/pair.ndklab.yaml --simulate
-  ndklab run tests -j 2 --junit out.xml
+  ndklab run tests -j 2 --junit out.xml --html out.html
   ndklab run tests --shard 1/4 --retries 1        on the first of four machines
   ndklab run tests/flap.ndklab.yaml --count 100 --fail-fast`,
 	}
@@ -177,7 +178,11 @@ func runFile(cmd *cobra.Command, file string, f *runFlags) (*report.Run, error) 
 	if err != nil {
 		return nil, err
 	}
-	e := &evidence{topology: text, folder: evidenceFolder(*f.artifacts, t.Name, t.Seed), replay: f.again(file, t.Seed)}
+	e := &evidence{topology: text, folder: evidenceFolder(*f.artifacts, t.Name, t.Seed)}
+	if file == standardInput { // what came there is in the folder
+		file = filepath.Join(e.folder, topologyCopy)
+	}
+	e.replay = f.again(file, t.Seed)
 	result, err := e.run(cmd.Context(), l, show.say)
 	if err == nil && *f.keep {
 		if err = l.Release(cmd.Context()); err == nil {

@@ -59,7 +59,7 @@ const (
 
 // wire makes a veth pair, near and far. What is sent to 10.0.0.2 leaves through
 // near and arrives at far, where nobody wants it.
-func wire(t *testing.T) {
+func wire(t testing.TB) {
 	t.Helper()
 	if os.Getenv(privateEnv) == "" {
 		t.Skip("needs a network namespace")
@@ -88,22 +88,29 @@ func wire(t *testing.T) {
 // sendSuper sends one UDP super-packet and returns its payload.
 func sendSuper(t *testing.T) []byte {
 	t.Helper()
+	conn := super(t, segment)
+	defer conn.Close()
+	b := make([]byte, payload)
+	for i := range b {
+		b[i] = byte(i * 7)
+	}
+	_, err := conn.WriteTo(b, &net.UDPAddr{IP: net.IPv4(10, 0, 0, 2), Port: 4791})
+	must(t, err)
+	return b
+}
+
+// super is a socket that sends super-packets with so many bytes of payload in each packet.
+func super(t testing.TB, segment int) *net.UDPConn {
+	t.Helper()
 	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 49152})
 	must(t, err)
-	defer conn.Close()
 	raw, err := conn.SyscallConn()
 	must(t, err)
 	must(t, raw.Control(func(fd uintptr) {
 		must(t, unix.SetsockoptInt(int(fd), unix.SOL_UDP, unix.UDP_SEGMENT, segment))
 		must(t, unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO))
 	}))
-	b := make([]byte, payload)
-	for i := range b {
-		b[i] = byte(i * 7)
-	}
-	_, err = conn.WriteTo(b, &net.UDPAddr{IP: net.IPv4(10, 0, 0, 2), Port: 4791})
-	must(t, err)
-	return b
+	return conn
 }
 
 // wanted are the packets that the super-packet stands for, made from scratch.
@@ -289,7 +296,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package capture
 import (
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -51,7 +52,7 @@ const (
 )
 
 // RetireTime is how long a Recent may not have the last frames that came.
-const RetireTime = 2 * retire * time.Millisecond
+const RetireTime = (retire + 100) * time.Millisecond
 
 // RecentSocket makes the socket of a Recent in the present network namespace. It receives
 // nothing yet. Who has it needs no privileges to open a Recent with it.
@@ -101,7 +102,10 @@ func (r *Recent) open(size int) error {
 	if r.memory, err = unix.Mmap(fd, 0, r.block*count, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
 		return fmt.Errorf("mmap: %w", err)
 	}
-	return r.Bind()
+	if err := r.Bind(); err != nil && !errors.Is(err, unix.ENODEV) { // its node may be down
+		return err
+	}
+	return nil
 }
 
 // recentFilter says how much of a frame is kept (classic BPF).

@@ -9,7 +9,7 @@ import (
 // A Link is a link's state and what it did.
 type Link struct {
 	Endpoints  [2]string    `json:"endpoints"`
-	Engine     string       `json:"engine"` // plain, linkem or netem
+	Engine     string       `json:"engine"` // plain, linkem or netem; simulated
 	State      string       `json:"state"`  // up or down
 	Directions [2]Direction `json:"directions"`
 }

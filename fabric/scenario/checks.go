@@ -38,10 +38,8 @@ func judgeCounter(r *report.Run, c *topology.Check) []report.Check {
 			}
 		case nodes == nil && c.Snapshot != "":
 			v.Got, v.Where = "no snapshot "+c.Snapshot, "the timeline, whose snapshot has not come about"
-		case counters(nodes) == "":
+		case counters(only(nodes, c.Node)) == "":
 			v.Got, v.Where = ofNode(c.Node)+" told no counters", states(nodes, c.Node)
-		case c.Node != "" && counters(only(nodes, c.Node)) == "":
-			v.Got, v.Where = c.Node+" told no counters", states(nodes, c.Node)
 		default:
 			v.Got, v.Where = "no such counter", "the counters that there are: "+counters(nodes)
 		}
@@ -57,7 +55,11 @@ func ofNode(node string) string {
 	return "node " + node
 }
 
+// only is the node of that name; all of them for "".
 func only(nodes []report.Node, name string) []report.Node {
+	if name == "" {
+		return nodes
+	}
 	for i := range nodes {
 		if nodes[i].Name == name {
 			return nodes[i : i+1]
@@ -166,7 +168,7 @@ func remains(n *report.Node, m topology.Metric) (sum uint64, text string, known 
 }
 
 // judgeProgram holds how a program ended, and what it printed, against a check.
-func judgeProgram(c *topology.Check, v *verdictOf) report.Check {
+func judgeProgram(lab string, c *topology.Check, v *verdictOf) report.Check {
 	r := report.Check{
 		Name:     fmt.Sprintf("`%s` in %s", command(c.Command), c.Node),
 		Expected: fmt.Sprintf("exit status %d", c.Status),
@@ -190,7 +192,7 @@ func judgeProgram(c *topology.Check, v *verdictOf) report.Check {
 		r.Got, r.Passed = fmt.Sprintf("exit status %d", v.Status), true
 		return r
 	}
-	r.Where = fmt.Sprintf("the lab's log, and the program itself: `ndklab exec LAB/%s -- %s` in a lab that is kept", c.Node, command(c.Command))
+	r.Where = fmt.Sprintf("the lab's log, and the program itself: `ndklab exec %s/%s -- %s` in a lab that is kept", lab, c.Node, command(c.Command))
 	return r
 }
 

@@ -33,7 +33,7 @@ func (p *Play) checkWaiting(nodes []report.Node) {
 	for again := true; again; { // one that starts a workload may be what another waits for
 		again = false
 		for i, e := range t.waiting {
-			if p.interrupted || !p.holds(e, nodes) {
+			if !p.holds(e, nodes) {
 				continue
 			}
 			t.waiting = slices.Delete(slices.Clone(t.waiting), i, i+1)

@@ -64,7 +64,7 @@ func (f *flow) run() {
 			if err != nil {
 				f.failed(err)
 			} else {
-				f.messages = result.Messages
+				f.completed = result.Completed
 				f.tally.add(&result, f.began)
 				f.work.tally.add(&result, f.began)
 				f.note(result.Error)
@@ -135,10 +135,10 @@ func (f *flow) found(r workload.ServerResult, err error) {
 	if r.Error != "" {
 		f.note("at the server: " + r.Error)
 	}
-	if short := f.messages - min(r.Verified, f.messages); atServer && !f.unproven && short > 0 && f.tally.errors == 0 {
+	if short := f.completed - min(r.Verified, f.completed); atServer && !f.unproven && short > 0 && f.tally.errors == 0 {
 		f.tally.errors += short
 		f.work.tally.errors += short
-		f.note(fmt.Sprintf("%d of %d messages were not verified", short, f.messages))
+		f.note(fmt.Sprintf("%d of %d messages were not verified", short, f.completed))
 	}
 }
 

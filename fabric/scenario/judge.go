@@ -23,7 +23,7 @@ func judge(t *topology.Topology, r *report.Run, found evidence) []report.Check {
 		switch {
 		case len(c.Command) > 0:
 			v := found[i]
-			all = []report.Check{judgeProgram(c, &v)}
+			all = []report.Check{judgeProgram(r.Lab, c, &v)}
 		case c.Workload != "":
 			all = judgeWorkload(t, r, c)
 		case c.Counter != "":

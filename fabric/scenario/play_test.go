@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/ndklab/ndklab/node/workload"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -273,8 +274,15 @@ func TestInterruption(t *testing.T) {
 	late := pair("late", time.Second)
 	late.Start = time.Minute
 	topo.Workloads = []topology.Workload{pair("w", time.Hour), late, {Name: "p", Operation: topology.Program, Nodes: []string{"n0", "n1"}, Command: []string{"sleep"}}}
-	topo.Timeline = []topology.Event{{At: time.Minute, Heal: true}, {When: &topology.Trigger{Counter: "X", Bound: topology.Bound{Relation: ">=", Value: 1}}, Heal: true}}
-	for _, at := range []time.Duration{0, time.Nanosecond, time.Microsecond, time.Second, 2 * time.Minute} {
+	manual := pair("manual", time.Hour)
+	manual.Manual = true
+	topo.Workloads = append(topo.Workloads, manual)
+	topo.Timeline = []topology.Event{
+		{At: time.Minute, Heal: true},
+		{At: time.Second, Workload: "manual"},
+		{When: &topology.Trigger{Counter: "X", Bound: topology.Bound{Relation: ">=", Value: 1}}, Heal: true},
+	}
+	for _, at := range []time.Duration{0, time.Nanosecond, time.Microsecond, time.Second, time.Second + 1500*time.Nanosecond, time.Second + 2*time.Microsecond, 2 * time.Minute} {
 		t.Run(at.String(), func(t *testing.T) {
 			s := newStage(t, topo)
 			s.exit = func(string, Command) (Exit, time.Duration) { return Exit{}, time.Hour }
@@ -286,6 +294,60 @@ func TestInterruption(t *testing.T) {
 				t.Errorf("%v, %+v", err, r)
 			}
 		})
+	}
+}
+
+// A workload that is stopped before its client runs does not run it.
+func TestStoppedAtOnce(t *testing.T) {
+	topo := hosts(2)
+	w := pair("w", time.Hour)
+	w.Manual = true
+	late := pair("late", time.Hour)
+	late.Start = time.Hour
+	topo.Workloads = []topology.Workload{w, late}
+	topo.Timeline = []topology.Event{{At: time.Second, Workload: "w"}, {At: time.Second, Workload: "w", Stop: true}, {At: time.Second, Workload: "late", Stop: true}}
+	s := newStage(t, topo)
+	if r := s.play(); !r.Passed || len(s.logged("run ")) > 0 || r.Seconds > 2 {
+		t.Errorf("%+v, %q", r, s.logged("run "))
+	}
+}
+
+// What a server has found is lost with its node, also when its client is done.
+func TestServerDiesBeforeItTells(t *testing.T) {
+	topo := hosts(2)
+	w := pair("w", time.Second)
+	w.Verify = true
+	topo.Workloads = []topology.Workload{w}
+	s := newStage(t, topo)
+	s.AfterFunc(time.Second+2500*time.Nanosecond, func() { s.die("n1") }) // the client's result is on its way
+	r := s.play()
+	if got := r.Workloads[0]; got.Error != "node n1 went down, and what its server had found is lost" || got.Verified {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Sends that arrived otherwise than they were sent are errors, as are those that nobody
+// has looked at.
+func TestVerification(t *testing.T) {
+	for _, tt := range []struct {
+		found workload.ServerResult
+		error string
+		count uint64
+	}{
+		{workload.ServerResult{Verified: 1000}, "", 0},
+		{workload.ServerResult{Verified: 900}, "100 of 1000 messages were not verified", 100},
+		{workload.ServerResult{Verified: 999, Mismatches: 1, Error: "message 3: byte 7 is wrong"}, "at the server: message 3: byte 7 is wrong", 1},
+	} {
+		topo := hosts(2)
+		w := pair("w", time.Second)
+		w.Verify = true
+		topo.Workloads = []topology.Workload{w}
+		s := newStage(t, topo)
+		s.found = &tt.found
+		r := s.play()
+		if got := r.Workloads[0]; got.Error != tt.error || got.Errors != tt.count || got.Verified != (tt.count == 0) || r.Passed != (tt.count == 0) {
+			t.Errorf("%+v: %+v", tt, got)
+		}
 	}
 }
 

@@ -3,7 +3,9 @@ package scenario
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,9 +32,14 @@ type fakeStage struct {
 	counter map[string]func() uint64 // of every node, by name
 	exit    func(node string, c Command) (Exit, time.Duration)
 	inUse   report.InUse
+	found   *workload.ServerResult
 	links   []report.Link
 	refuse  map[string]error // what Change is to answer, by action in words
 	slow    map[string]time.Duration
+	// published is called for what is.
+	published func(Event)
+	changing  map[string]string // what goes on, by node; "" is links
+	overlaps  string            // of what did so at once
 }
 
 type fakeClient struct {
@@ -47,7 +54,7 @@ type fakeClient struct {
 func newStage(t testing.TB, topo *topology.Topology) *fakeStage {
 	return &fakeStage{
 		Virtual: clock.NewVirtual(), t: t, topo: topo, served: map[string]bool{}, clients: map[string]*fakeClient{},
-		state: map[string]string{}, life: map[string]int{}, counter: map[string]func() uint64{}, refuse: map[string]error{}, slow: map[string]time.Duration{},
+		state: map[string]string{}, life: map[string]int{}, counter: map[string]func() uint64{}, refuse: map[string]error{}, slow: map[string]time.Duration{}, changing: map[string]string{},
 	}
 }
 
@@ -91,7 +98,11 @@ func (s *fakeStage) Unserve(node, name string, flow int, done func(workload.Serv
 			err = workload.ErrNotServed
 		}
 		delete(s.served, key)
-		done(workload.ServerResult{Verified: 1 << 40}, err)
+		found := workload.ServerResult{Verified: 1 << 40}
+		if s.found != nil {
+			found = *s.found
+		}
+		done(found, err)
 	})
 }
 
@@ -112,8 +123,20 @@ func (s *fakeStage) Run(node string, spec workload.Spec, from netip.Addr, to net
 		if spec.Count > 0 {
 			lasts = time.Duration(spec.Count) * time.Millisecond
 		}
-		c.end = s.AfterFunc(lasts, func() { s.over(key, "", nil) })
+		c.end = s.AfterFunc(lasts, func() {
+			text := ""
+			if to := s.serverOf(spec); !s.served[to] {
+				text = to + " refuses the connection"
+			}
+			s.over(key, text, nil)
+		})
 	})
+}
+
+// serverOf is the server of a flow.
+func (s *fakeStage) serverOf(spec workload.Spec) string {
+	i := slices.IndexFunc(s.topo.Workloads, func(w topology.Workload) bool { return w.Name == spec.Name })
+	return end(s.topo.Workloads[i].Flows[spec.Flow].To, spec.Name, spec.Flow)
 }
 
 // over ends a client.
@@ -125,7 +148,7 @@ func (s *fakeStage) over(key, text string, err error) {
 	delete(s.clients, key)
 	c.end.Stop()
 	n := s.completed(c)
-	r := workload.Result{Messages: n, Bytes: n * c.spec.Size, Seconds: (s.Now() - c.began).Seconds(), Error: text, Connections: 1}
+	r := workload.Result{Messages: n, Completed: n, Bytes: n * c.spec.Size, Seconds: (s.Now() - c.began).Seconds(), Error: text, Connections: 1}
 	if text != "" {
 		r.Errors = 1
 	}
@@ -187,7 +210,12 @@ func words(e *topology.Event) string {
 func (s *fakeStage) Change(e *topology.Event, done func(error)) {
 	what := words(e)
 	s.note("%s", what)
+	if now := s.changing[e.Node]; now != "" {
+		s.overlaps = now + " and " + what
+	}
+	s.changing[e.Node] = what
 	s.AfterFunc(max(time.Microsecond, s.slow[what]), func() {
+		delete(s.changing, e.Node)
 		err := s.refuse[what]
 		if err == nil {
 			s.act(e)
@@ -230,8 +258,8 @@ func (s *fakeStage) act(e *topology.Event) {
 // die ends a node, with what runs and serves there.
 func (s *fakeStage) die(node string) {
 	s.state[node] = "down"
-	for key, c := range s.clients {
-		if c.node == node {
+	for _, key := range slices.Sorted(maps.Keys(s.clients)) {
+		if s.clients[key].node == node {
 			s.over(key, "", fmt.Errorf("node %s went down", node))
 		}
 	}
@@ -320,6 +348,9 @@ func (s *fakeStage) Watch(event func(Event)) (stop func()) {
 func (s *fakeStage) Publish(e Event) {
 	if e.Kind != WorkloadProgress {
 		s.note("%s", e.Text)
+	}
+	if s.published != nil {
+		s.published(e)
 	}
 }
 

@@ -59,12 +59,12 @@ type flow struct {
 	wanted  bool // the client is to run as soon as there is a server
 
 	// Of this round:
-	client   bool          // it runs
-	stopped  bool          // the timeline has stopped it
-	began    time.Duration // when the client did
-	messages uint64        // that it has completed, when it is done
-	lost     bool          // what the server had found is: its node went down
-	progress workload.Progress
+	client    bool          // it runs
+	stopped   bool          // the timeline has stopped it
+	began     time.Duration // when the client did
+	completed uint64        // messages, when it is done
+	lost      bool          // what the server had found is: its node went down
+	progress  workload.Progress
 
 	tally    tally
 	unproven bool // in some round, what the server had found was lost
@@ -118,7 +118,7 @@ func (w *work) begin() {
 	w.publish(Event{Kind: WorkloadStarted, Node: w.place(), Workload: w.spec.Name, Text: w.announcement()})
 	w.under = len(w.flows)
 	for _, f := range w.flows {
-		f.stopped, f.lost, f.wanted, f.messages = false, false, true, 0
+		f.stopped, f.lost, f.wanted, f.completed = false, false, true, 0
 		switch {
 		case f.apart != nil:
 			f.failed(f.apart)

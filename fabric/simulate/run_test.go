@@ -131,8 +131,10 @@ topology:
 workloads:
   - {name: ring, operation: write, pattern: ring, nodes: ["a1", "a2", "b1", "b2"], size: 64KiB, depth: 4, duration: 300ms, verify: true, reconnect: true}
   - {name: permutation, operation: send, pattern: permutation, nodes: "*", size: 8KiB, depth: 4, duration: 300ms, verify: true, reconnect: true, qps: 2}
-  - {name: incast, operation: read, pattern: incast, nodes: "b*", to: a1, sizes: [1KiB, 32KiB], mixed: true, depth: 2, duration: 200ms, reconnect: true}
+  - {name: incast, operation: read, pattern: incast, nodes: "b*", to: a1, size: {mix: [1KiB, 32KiB]}, depth: 2, duration: 200ms, reconnect: true}
   - {name: latency, operation: send, measure: latency, from: a1, to: b1, size: 64B, duration: 200ms}
+  - {name: storage, operation: storage, from: a2, to: b1, size: 64KiB, depth: 4, count: 100, verify: true}
+  - {name: sum, operation: allreduce, nodes: ["a1", "a2", "b1", "b2"], size: 64KiB, count: 10, verify: true}
   - {name: storm, operation: connect, from: a3, to: b4, count: 300, depth: 20, qps: 50}
 `
 

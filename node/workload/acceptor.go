@@ -42,7 +42,9 @@ type guest interface {
 func (a *acceptor) listen(at netip.AddrPort, needs func(provider.AdapterInfo) []need, entries uint64, prepare func() error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.owner = a
+	if a.owner == nil {
+		a.owner = a
+	}
 	err := a.open(needs, entries*uint64(a.most), func() { a.abort(disabled) })
 	if err == nil && prepare != nil {
 		err = prepare()

@@ -99,6 +99,8 @@ func (h *Host) listen(spec Spec, at netip.AddrPort) (server, error) {
 		return serveStorm(h.device, h.clock, spec, at)
 	case topology.Storage:
 		return serveStorage(h.device, h.clock, spec, at)
+	case topology.AllReduce:
+		return serveRing(h.device, h.clock, spec, at)
 	default:
 		return nil, fmt.Errorf("no such operation: %s", spec.Operation)
 	}
@@ -136,6 +138,13 @@ func (h *Host) connect(spec Spec, from netip.Addr, to netip.AddrPort, done func(
 		return runStorm(h.device, h.clock, spec, from, to, done)
 	case topology.Storage:
 		return runStorage(h.device, h.clock, spec, from, to, done)
+	case topology.AllReduce:
+		before := (spec.Flow + spec.Ranks - 1) % spec.Ranks
+		in, ok := h.servers[end{spec.Name, before}].(*inbox)
+		if !ok {
+			return nil, fmt.Errorf("rank %d, the one before it, is not served", before)
+		}
+		return runRing(h.device, h.clock, spec, in, from, to, done)
 	default:
 		return nil, fmt.Errorf("no such operation: %s", spec.Operation)
 	}

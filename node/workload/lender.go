@@ -33,7 +33,7 @@ func (w *lender) loanSize() uint64 {
 }
 
 func runStorage(m *provider.Miniport, c clock.Clock, spec Spec, from netip.Addr, to netip.AddrPort, done func(Result)) (client, error) {
-	w := &lender{exchange: exchange{base: base{spec: spec, clock: c, device: m}, from: from, to: to, done: done}}
+	w := &lender{exchange: exchange{base: newBase(m, c, spec), from: from, to: to, done: done}}
 	w.meet = func(l *line) asker { return &borrowing{lender: w, line: l} }
 	// A loan is registered, sent and invalidated, and answered.
 	if err := w.start(w.needs, 4*uint64(spec.Depth), w.prepare); err != nil {

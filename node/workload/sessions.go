@@ -53,11 +53,16 @@ type base struct {
 	shared  []closer // what all connections use, closed when the last one is
 	maxQPs  uint32   // that the device has for all consumers
 
-	mu      sync.Mutex            // guards what follows, and all that the end and its sessions have
+	mu      *sync.Mutex           // guards what follows, and all that the end and its sessions have
 	conns   list.List             // of *conn, from the oldest; those being closed, too
 	leaving int                   // of those: being closed
 	over    bool                  // nothing is heard any more
 	results [64]provider.ResultEx // scratch of drain
+}
+
+// newBase makes what an end begins with.
+func newBase(m *provider.Miniport, c clock.Clock, spec Spec) base {
+	return base{spec: spec, clock: c, device: m, mu: new(sync.Mutex)}
 }
 
 // open opens the instance. disable is called, with no lock held, when the device asks for

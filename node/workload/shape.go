@@ -57,11 +57,18 @@ func (s *Spec) number(lane int, index uint64) uint64 { return index*uint64(s.lan
 
 // drawn is the size of a message, by its number, if each has its own.
 func (s *Spec) drawn(number uint64) uint64 {
-	// The finalizer of SplitMix64 (Steele, Lea, Flood 2014).
-	x := s.Seed ^ number*0x9E3779B97F4A7C15
+	return s.Sizes[scrambled(s.Seed^number*golden)%uint64(len(s.Sizes))]
+}
+
+// golden is 2^64 divided by the golden ratio: multiples of it are spread evenly.
+const golden = 0x9E3779B97F4A7C15
+
+// scrambled is the finalizer of SplitMix64 (Steele, Lea, Flood 2014): it makes numbers that
+// look random of any that differ.
+func scrambled(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
 	x = (x ^ x>>27) * 0x94D049BB133111EB
-	return s.Sizes[(x^x>>31)%uint64(len(s.Sizes))]
+	return x ^ x>>31
 }
 
 // wrongSize says what is wrong with the size of a message, by its number; "" if nothing is.

@@ -22,7 +22,7 @@ type store struct {
 }
 
 func serveStorage(m *provider.Miniport, c clock.Clock, spec Spec, at netip.AddrPort) (server, error) {
-	s := &store{acceptor: acceptor{base: base{spec: spec, clock: c, device: m}, privateLen: lineNumberLen}}
+	s := &store{acceptor: acceptor{base: newBase(m, c, spec), privateLen: lineNumberLen}}
 	s.lines = make([]*keeping, spec.lanes())
 	s.most = 2 * spec.lanes() // of each line one and the one before it, which is being closed
 	s.meet = s.greet

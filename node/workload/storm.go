@@ -38,7 +38,7 @@ type storm struct {
 const numberLen = 8
 
 func runStorm(m *provider.Miniport, c clock.Clock, spec Spec, from netip.Addr, to netip.AddrPort, done func(Result)) (client, error) {
-	w := &storm{base: base{spec: spec, clock: c, device: m}, from: from, to: to, done: done}
+	w := &storm{base: newBase(m, c, spec), from: from, to: to, done: done}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.owner = w

@@ -17,7 +17,7 @@ type harbour struct {
 }
 
 func serveStorm(m *provider.Miniport, c clock.Clock, spec Spec, at netip.AddrPort) (server, error) {
-	s := &harbour{acceptor: acceptor{base: base{spec: spec, clock: c, device: m}}}
+	s := &harbour{acceptor: acceptor{base: newBase(m, c, spec)}}
 	// The client may have the place of a connection for another one before the server has
 	// closed it.
 	s.most = spec.lanes() + spec.Depth

@@ -1,0 +1,313 @@
+package workload
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/clock"
+)
+
+// A rank is the client of an AllReduce: one of a ring of nodes, each of which has a vector,
+// and all of which have the sum in the end. In a round each rank sends a part of its vector
+// to the next one and adds what it gets to its own, until each has the sum of one part
+// (the reduce-scatter). Then the sums go round in the same way (the all-gather).
+//
+// What comes from the rank before arrives at the server of that one's flow, which is on the
+// same host: the inbox. It posts as many receives as there are ranks. No rank can be that
+// far ahead of the next one, since what it sends depends on what all others have sent.
+//
+// Vectors are made of numbers of 64 bits, which are added modulo 2^64. Every rank checks
+// the whole sum in every round, which is what a message is here. Rank 0 decides which round
+// is the last one, and says so in its messages; each rank passes that on. Who fails ends
+// its connections, so that its neighbours fail, and so all.
+type rank struct {
+	base
+	inbox *inbox
+	from  netip.Addr
+	to    netip.AddrPort
+	done  func(Result)
+	sum   sum
+	slots *memory // of messages on their way to the next rank, in turn
+
+	// Guarded by base.mu, which is the inbox's, too.
+	account
+	conn      *conn // to the next rank
+	vector    []uint64
+	posted    uint64 // messages to the next rank
+	delivered uint64 // of those
+	round     uint64
+	since     time.Duration // when the round began
+	out, in   int           // its next steps, as to what is sent and as to what has come
+	payload   uint64        // sent in it
+	marks     marks         // of it
+	broken    bool          // the connections that there are, are dropped
+	leaving   bool          // all is done
+	ended     func()        // called when the rank has; may be nil
+}
+
+// marks travel with every message.
+type marks uint32
+
+const (
+	last marks = 1 << iota // the round is the last one
+	wish                   // a rank wants one to be: it was told to stop
+)
+
+// A message of an AllReduce has a part of a vector behind its header, which has the number
+// of the message and its marks. The header is big-endian, and the numbers of the part are
+// little-endian.
+const ringHeader = 16
+
+// ringSlots is how many messages a rank may have on their way.
+const ringSlots = 4
+
+func runRing(m *provider.Miniport, c clock.Clock, spec Spec, in *inbox, from netip.Addr, to netip.AddrPort, done func(Result)) (client, error) {
+	w := &rank{base: newBase(m, c, spec), inbox: in, from: from, to: to, done: done, sum: newSum(&spec)}
+	w.mu = in.mu
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.owner = w
+	if err := w.prepare(); err != nil {
+		w.base.end(func() {})
+		in.refuse() // so that the others do not wait for this one
+		return nil, err
+	}
+	in.attach(w)
+	w.account = newAccount(&spec, c.Now())
+	w.soon()
+	return w, nil
+}
+
+func (w *rank) prepare() error {
+	if err := w.open(w.needs, ringSlots, func() { w.Abort(disabled) }); err != nil {
+		return err
+	}
+	w.vector = make([]uint64, w.sum.words)
+	var err error
+	w.slots, err = w.register(make([]byte, ringSlots*w.sum.messageLen()), provider.MRAllowLocalRead)
+	return err
+}
+
+// messageLen is the length of the longest message, in bytes.
+func (a *sum) messageLen() int { return ringHeader + a.longest() }
+
+func (w *rank) needs(info provider.AdapterInfo) []need {
+	return []need{
+		{"MaxInitiatorQueueDepth", ringSlots, uint64(info.MaxInitiatorQueueDepth)},
+		{"MaxTransferLength", uint64(w.sum.messageLen()), uint64(info.MaxTransferLength)},
+		{"MaxRegistrationSize", uint64(ringSlots * w.sum.messageLen()), info.MaxRegistrationSize},
+	}
+}
+
+// advance connects, goes on with the round, and ends the rank when all is done.
+func (w *rank) advance() {
+	if w.over {
+		return
+	}
+	if w.conn == nil && !w.broken && !w.leaving {
+		w.connect()
+	}
+	if w.broken {
+		w.dropAll()
+	}
+	if w.conns.Len() == 0 && (w.broken || w.leaving) {
+		if w.inbox.rank == w {
+			w.inbox.rank = nil
+		}
+		result := w.conclude(w.clock.Now())
+		ended := w.ended
+		w.base.end(func() {
+			w.done(result)
+			if ended != nil {
+				ended()
+			}
+		})
+	}
+}
+
+func (w *rank) connect() {
+	var err error
+	w.conn, err = w.newConn(&outflow{w}, room{receives: 1, requests: ringSlots, sges: 1})
+	if err == nil {
+		err = w.conn.connect(w.from, w.to, 0, 0, nil)
+	}
+	if err != nil {
+		w.fail("the next rank: " + err.Error())
+	}
+}
+
+// beginRound begins a round.
+func (w *rank) beginRound() {
+	now := w.clock.Now()
+	w.since, w.out, w.in, w.payload = now, 0, 0, 0
+	if w.spec.Rank == 0 && (w.marks&wish != 0 || w.wanted(now) <= 1) {
+		w.marks |= last
+	}
+	w.begun(now)
+	w.sum.fill(w.vector, w.round, w.spec.Rank)
+}
+
+// proceed does what can be done in the round: it sends what is ready and takes what has
+// come. b.mu is held.
+func (w *rank) proceed() {
+	if w.broken || w.leaving || w.conn == nil || w.conn.stage != up {
+		return
+	}
+	for again := true; again && !w.broken && !w.leaving; {
+		again = false
+		for w.out < w.sum.steps() && w.out <= w.in && w.posted-w.delivered < ringSlots && !w.broken {
+			w.send()
+			again = true
+		}
+		if w.in < w.out { // what comes is added to what has been sent
+			if message, ok := w.inbox.next(); ok {
+				w.take(message)
+				w.inbox.release()
+				again = true
+			}
+		}
+		if w.out == w.sum.steps() && w.in == w.out {
+			w.endRound()
+			again = true
+		}
+	}
+}
+
+// send sends the next step's part of the vector.
+func (w *rank) send() {
+	slot := int(w.posted % ringSlots)
+	message := w.slots.bytes[slot*w.sum.messageLen():][:w.sum.messageLen()]
+	binary.BigEndian.PutUint64(message, w.posted)
+	binary.BigEndian.PutUint32(message[8:], uint32(w.marks))
+	from, to := w.sum.part(w.sum.out(w.spec.Rank, w.out))
+	for i, number := range w.vector[from:to] {
+		binary.LittleEndian.PutUint64(message[ringHeader+8*i:], number)
+	}
+	length := uint64(8 * (to - from))
+	sge := w.slots.sge(uint64(slot*w.sum.messageLen()), ringHeader+length)
+	if status := w.conn.qp.Send(nil, []provider.SGE{sge}, 0); status != provider.StatusSuccess {
+		w.fail(fmt.Sprintf("send to the next rank: %v", status))
+		return
+	}
+	w.posted++
+	w.out++
+	w.payload += length
+}
+
+// take takes the next step's message from the rank before.
+func (w *rank) take(message []byte) {
+	number := w.round*uint64(w.sum.steps()) + uint64(w.in)
+	from, to := w.sum.part(w.sum.in(w.spec.Rank, w.in))
+	if want := ringHeader + 8*(to-from); len(message) != want {
+		w.fail(fmt.Sprintf("message %d from the rank before has %d bytes, not %d", number, len(message), want))
+		return
+	}
+	if got := binary.BigEndian.Uint64(message); got != number {
+		w.fail(fmt.Sprintf("message %d from the rank before came as number %d", got, number))
+		return
+	}
+	w.marks |= marks(binary.BigEndian.Uint32(message[8:]))
+	for i := range w.vector[from:to] {
+		got := binary.LittleEndian.Uint64(message[ringHeader+8*i:])
+		if w.sum.adds(w.in) {
+			got += w.vector[from+i]
+		}
+		w.vector[from+i] = got
+	}
+	w.in++
+}
+
+// endRound checks the sum, and begins the next round unless this was the last.
+func (w *rank) endRound() {
+	now := w.clock.Now()
+	if why := w.sum.difference(w.vector, w.round); why != "" {
+		w.wrong(now, why)
+	} else {
+		w.completed(now, w.since, w.payload)
+	}
+	if w.marks&last != 0 {
+		w.leaving = true
+		w.part()
+		return
+	}
+	w.round++
+	w.beginRound()
+}
+
+// part ends the connection to the next rank when that has everything.
+func (w *rank) part() {
+	if w.leaving && w.delivered == w.posted && w.conn.stage == up {
+		w.conn.disconnect()
+	}
+}
+
+// fail ends the rank: its neighbours find out by the end of their connections.
+func (w *rank) fail(why string) {
+	if w.broken || w.leaving {
+		return
+	}
+	w.broken = true
+	w.failed(w.clock.Now(), why)
+	w.inbox.refuse()
+	w.soon()
+}
+
+// lost implements owner.
+func (w *rank) lost(_ *conn, why string) { w.fail("the next rank: " + why) }
+
+// gone implements owner.
+func (w *rank) gone(*conn) {}
+
+// Stop implements client: there is one more round, since all others have to hear of it.
+func (w *rank) Stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.marks |= wish
+}
+
+// Abort implements client.
+func (w *rank) Abort(reason string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fail(reason)
+}
+
+// Progress implements client.
+func (w *rank) Progress() Progress {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.progress()
+}
+
+// An outflow is a rank's session on the connection to the next one.
+type outflow struct{ rank *rank }
+
+func (o *outflow) prepare(*conn) error { return nil }
+
+func (o *outflow) begin() {
+	w := o.rank
+	w.result.Connections++
+	w.account.begin(w.clock.Now())
+	w.beginRound()
+	w.proceed()
+}
+
+func (o *outflow) handle(r *provider.ResultEx) {
+	w := o.rank
+	switch {
+	case r.Status == provider.StatusCancelled: // the connection is over, as its disconnect event tells
+	case r.Status != provider.StatusSuccess:
+		w.conn.fail(r.Status.Error())
+	default:
+		w.delivered++
+		w.proceed()
+		w.part()
+	}
+}
+
+func (o *outflow) objects() []closer { return nil }
+
+func (o *outflow) closed() {}

@@ -1,0 +1,94 @@
+package topology
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"slices"
+
+	"gopkg.in/yaml.v3"
+)
+
+// This file is the keys of the baseline.
+
+type baselineMap struct {
+	at        *yaml.Node
+	file      val[string]
+	tolerance val[float64]
+	metrics   val[[]Metric]
+	workloads val[[]val[string]]
+}
+
+const defaultBaselineTolerance = 0.1
+
+// baselineMetrics are those of workloads that can be better or worse.
+func baselineMetrics() []Metric {
+	var all []Metric
+	for _, m := range workloadMetrics() {
+		if !slices.Contains([]Metric{Errors, MessageCount, Connections, Reconnects}, m.metric) {
+			all = append(all, m.metric)
+		}
+	}
+	return all
+}
+
+func (r *reader) baselineMap(n *yaml.Node) *baselineMap {
+	m := &baselineMap{at: n}
+	r.fields(n, "the baseline",
+		one(r, "file", &m.file, anyText),
+		one(r, "tolerance", &m.tolerance, probability),
+		field{"metrics", func(n *yaml.Node) {
+			before := len(r.errors)
+			for _, name := range r.nameList(n).is {
+				m.metrics.is = append(m.metrics.is, scalar(r, name.at, wordOf(r, baselineMetrics())).is)
+			}
+			m.metrics.at, m.metrics.ok = n, len(r.errors) == before
+		}},
+		field{"workloads", func(n *yaml.Node) { m.workloads = r.nameList(n) }},
+	)
+	r.required(n, "baseline", need("file", m.file))
+	return m
+}
+
+// baseline reads the file of a baseline, so that what is wrong with it is said with a
+// line. What is in it is for others to know.
+func (r *reader) baseline(m *baselineMap, t *Topology) *Baseline {
+	if m == nil {
+		return nil
+	}
+	b := &Baseline{Tolerance: m.tolerance.orElse(defaultBaselineTolerance), Metrics: m.metrics.is, Place: Place{r.file, m.at.Line, m.at.Column}}
+	known, names := t.workloadsByName()
+	b.Workloads, _ = r.named(m.workloads.is, "workload", names, func(v val[string]) bool {
+		if known[v.is] == nil {
+			r.errorf(v.at, "no workload has the name %s, %s", quote(v.is), r.expectation(v.is, names))
+		}
+		return known[v.is] != nil
+	})
+	if m.file.ok {
+		b.File, b.Content = r.report(m.file)
+	}
+	return b
+}
+
+// report is the path and the content of a file that is an earlier run's report.
+func (r *reader) report(v val[string]) (path string, content []byte) {
+	path = v.is
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(filepath.Dir(r.file), path)
+	}
+	if r.Read == nil {
+		r.errorf(v.at, "files are not read here, expected no baseline")
+		return path, nil
+	}
+	content, err := r.Read(path)
+	switch {
+	case err != nil:
+		r.errorf(v.at, "no baseline: %v; expected a report, which \"ndklab run -o json\" makes", err)
+	case len(content) > MaxSize:
+		r.errorf(v.at, "%s has more than %d bytes (4 MiB), expected no more", path, MaxSize)
+	case !json.Valid(content):
+		r.errorf(v.at, "%s is no JSON, expected a report, which \"ndklab run -o json\" makes", path)
+	default:
+		return path, content
+	}
+	return path, nil
+}

@@ -1,0 +1,24 @@
+package topology
+
+import "slices"
+
+// Counters are the names of all counters that a node has: those of
+// NDIS_NDK_PERFORMANCE_COUNTERS (ndkpi.md 3.5), and those of the transport below, which
+// ndklab adds.
+func Counters() []string { return slices.Concat(ndisCounters, transportCounters) }
+
+var (
+	ndisCounters = []string{
+		"Connect", "Accept", "ConnectFailure", "ConnectionError", "ActiveConnection", "CQError",
+		"RDMAInOctets", "RDMAOutOctets", "RDMAInFrames", "RDMAOutFrames",
+	}
+	transportCounters = []string{
+		"packets_sent", "packets_received", "retransmitted", "duplicates", "out_of_sequence", "naks_sent", "naks_received",
+		"rnr_naks_sent", "rnr_naks_received", "timeouts", "acks_sent", "acks_received", "unknown_qp", "misdirected", "cnps_received",
+		"super_packets_sent", "super_packets_received", "send_dropped", "send_too_big", "segmentation_refused", "receive_overflow",
+		"icrc_errors", "malformed",
+	}
+)
+
+// counter is a parser for the name of a counter.
+func counter(r *reader) func(string) (string, error) { return wordOf(r, Counters()) }

@@ -1,0 +1,39 @@
+package topology_test
+
+import (
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/clock"
+	"github.com/ndklab/ndklab/provider/udp"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// Files know all counters that adapters have, and no others.
+func TestCounters(t *testing.T) {
+	pid := os.Getpid()
+	carrier, err := udp.Open(udp.Config{Addresses: []netip.Addr{netip.AddrFrom4([4]byte{127, 61, byte(pid >> 8), byte(pid)})}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	device, err := provider.NewMiniport(provider.Config{
+		Carrier: carrier, Clock: clock.Real(), Rand: rand.New(rand.NewPCG(1, 2)), Info: provider.DefaultAdapterInfo(), Capabilities: provider.DefaultCapabilities(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer device.Close()
+	want := slices.AppendSeq(slices.Collect(maps.Keys(device.Counters().Map())), maps.Keys(device.TransportCounters()))
+	got := topology.Counters()
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("counters (-adapter +files):\n%s", diff)
+	}
+}

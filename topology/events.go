@@ -1,0 +1,311 @@
+package topology
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"gopkg.in/yaml.v3"
+)
+
+// This file makes events of timeline entries.
+
+// An eventReader makes events of what the file says.
+type eventReader struct {
+	*reader
+	linked    *linked
+	lab       *Topology // with its nodes and workloads
+	workloads map[string]*Workload
+	names     []string       // of workloads
+	index     map[string]int // of entries with names, in the timeline
+	order     []string       // their names
+	snapshots map[string]*yaml.Node
+}
+
+// timeline finds what events refer to, and checks every impairment that comes about.
+func (r *reader) timeline(maps []eventMap, l *linked, t *Topology) []Event {
+	er := eventReader{reader: r, linked: l, lab: t, index: make(map[string]int), snapshots: make(map[string]*yaml.Node)}
+	er.workloads, er.names = t.workloadsByName()
+	for i, m := range maps {
+		if !m.name.ok {
+			continue
+		}
+		if first, ok := er.index[m.name.is]; ok {
+			r.errorf(m.name.at, "a second timeline entry %q, expected another name (line %d has it)", m.name.is, maps[first].name.at.Line)
+			continue
+		}
+		er.index[m.name.is] = i
+		er.order = append(er.order, m.name.is)
+	}
+	var events []Event
+	for _, m := range maps {
+		events = append(events, er.event(m))
+	}
+	er.waitsEnd(maps)
+	if len(r.errors) == 0 {
+		r.play(maps, events, l.links)
+	}
+	return events
+}
+
+func (r *eventReader) event(m eventMap) Event {
+	e := Event{
+		Name: m.name.is, At: m.instant.is + m.wait.is, After: m.after.is, Repeat: m.repeat.is, Every: m.every.is,
+		From: m.from.is, Set: m.set.is.change, Down: m.down.is, Up: m.up.is, Reset: m.reset.is,
+		Command: m.exec.is, Snapshot: m.snapshot.is, Mark: m.mark.is,
+		Place: Place{r.file, m.at.Line, m.at.Column},
+	}
+	if m.when.ok {
+		e.When = r.when(m.when.is)
+	}
+	if _, ok := r.index[m.after.is]; m.after.ok && !ok {
+		r.errorf(m.after.at, "no timeline entry has the name %s, %s", quote(m.after.is), r.expectation(m.after.is, r.order))
+	}
+	if m.link.at != nil {
+		e.Link = r.eventLink(m)
+	}
+	switch {
+	case m.partition.at != nil:
+		e.Partition = r.partition(m.partition, r.linked)
+	case m.heal.ok:
+		e.Heal = m.link.at == nil
+	case m.stop.ok:
+		r.startOrStop(&e, m.stop, StopNode)
+	case m.start.ok:
+		r.startOrStop(&e, m.start, StartNode)
+	case m.exec.at != nil:
+		e.Node, e.Timeout = m.node.is, m.timeout.orElse(defaultCommandTimeout)
+		r.runsCommands(m.node, r.linked, r.lab)
+	case m.snapshot.ok:
+		if first := r.snapshots[m.snapshot.is]; first != nil {
+			r.errorf(m.snapshot.at, "a second snapshot %q, expected another name (line %d has it)", m.snapshot.is, first.Line)
+		} else {
+			r.snapshots[m.snapshot.is] = m.snapshot.at
+		}
+	}
+	for _, action := range []NodeAction{RestartNode, KillNode, PauseNode, ResumeNode} {
+		if v := *m.onNode[action]; v.at != nil {
+			e.Node, e.NodeAction = v.is, action
+			r.runsCommands(v, r.linked, r.lab)
+		}
+	}
+	return e
+}
+
+// runsCommands reports whether v names a node that runs commands, and the error if not.
+func (r *reader) runsCommands(v val[string], l *linked, t *Topology) bool {
+	if !r.node(v, l) {
+		return false
+	}
+	if t.Nodes[l.nodes[v.is]].Kind == Switch {
+		r.errorf(v.at, "%s is a switch, expected a host or router: a switch has no processes", v.is)
+		return false
+	}
+	return true
+}
+
+// startOrStop finds out whether it is a node or a workload that starts or stops.
+func (r *eventReader) startOrStop(e *Event, v val[string], action NodeAction) {
+	_, isNode := r.linked.nodes[v.is]
+	w := r.workloads[v.is]
+	switch {
+	case isNode && w != nil:
+		r.errorf(v.at, "%s is a node and a workload, expected another name for one of them", quote(v.is))
+	case isNode:
+		e.Node, e.NodeAction = v.is, action
+		r.runsCommands(v, r.linked, r.lab)
+	case w == nil:
+		known := slices.Concat(r.linked.nodeNames, r.names)
+		r.errorf(v.at, "no node or workload has the name %s, %s", quote(v.is), r.expectation(v.is, known))
+	case action == StartNode && !w.Manual:
+		r.errorf(v.at, "workload %s starts by itself, expected start: manual there (line %d)", v.is, w.Place.Line)
+	case action == StartNode && e.Repeat > 0:
+		r.errorf(v.at, "workload %s is started several times, expected once", v.is)
+	default:
+		e.Workload, e.Stop = v.is, action == StopNode
+	}
+}
+
+// when is the trigger of an event.
+func (r *eventReader) when(m triggerMap) *Trigger {
+	t := &Trigger{Workload: m.workload.is, State: m.state.is, Node: m.node.is, Counter: m.counter.is}
+	switch {
+	case m.messages.ok:
+		t.Bound = m.messages.is.of(MessageCount)
+	case m.value.ok:
+		t.Bound = m.value.is.of("")
+	}
+	if m.workload.ok && r.workloads[m.workload.is] == nil {
+		r.errorf(m.workload.at, "no workload has the name %s, %s", quote(m.workload.is), r.expectation(m.workload.is, r.names))
+	}
+	if m.node.ok {
+		r.adapterOf(m.node, r.linked, r.lab)
+	}
+	return t
+}
+
+// adapterOf reports if v names no node that has counters.
+func (r *reader) adapterOf(v val[string], l *linked, t *Topology) {
+	if !r.node(v, l) {
+		return
+	}
+	if n := t.Nodes[l.nodes[v.is]]; n.Kind != Host {
+		r.errorf(v.at, "%s is a %s, expected a host: only hosts have adapters", n.Name, n.Kind)
+	}
+}
+
+// eventLink is the index of the link of an event, whose direction it checks too.
+func (r *eventReader) eventLink(m eventMap) int {
+	index, ok := r.linkAt(m.link, r.linked)
+	if ok && m.from.ok {
+		r.atLink(m.from, m.link.is, &r.linked.links[index])
+	}
+	return index
+}
+
+// linkAt is the index of the link that has an endpoint.
+func (r *reader) linkAt(v val[Endpoint], l *linked) (index int, ok bool) {
+	index, ok = l.index[v.is]
+	if !ok && v.ok && !l.broken {
+		r.errorf(v.at, "no link has the endpoint %s, %s", quote(v.is.String()), r.expectation(v.is.String(), l.names))
+	}
+	return index, ok
+}
+
+// atLink reports if a node is not at a link.
+func (r *reader) atLink(node val[string], name Endpoint, l *Link) {
+	if ends := l.Endpoints; node.is != ends[0].Node && node.is != ends[1].Node {
+		r.errorf(node.at, "%s is not on the link %s, expected %s or %s", quote(node.is), name, ends[0].Node, ends[1].Node)
+	}
+}
+
+// checkedPartitions bounds how many partitions are checked for links that they
+// separate, since that looks at every link.
+const checkedPartitions = 100
+
+// partition is the sets of nodes that an event separates.
+func (r *reader) partition(v val[[][]val[string]], l *linked) [][]string {
+	seen := make(map[string]*yaml.Node)
+	sets := make([][]string, len(v.is))
+	before := len(r.errors)
+	for i, set := range v.is {
+		for _, node := range set {
+			if _, ok := l.nodes[node.is]; node.ok && !ok {
+				r.errorf(node.at, "unknown node %s, %s", quote(node.is), r.expectation(node.is, l.nodeNames))
+			} else if first := seen[node.is]; first != nil {
+				r.errorf(node.at, "node %s a second time, expected it in one set (line %d has it)", node.is, first.Line)
+			}
+			seen[node.is] = node.at
+			sets[i] = append(sets[i], node.is)
+		}
+	}
+	r.partitions++
+	if t := (&Topology{Links: l.links}); r.partitions <= checkedPartitions && v.ok && len(r.errors) == before && !l.broken && len(t.Between(sets)) == 0 {
+		r.errorf(v.at, "the partition separates nothing, expected sets of nodes with links between them, or to nodes in none of them")
+	}
+	return sets
+}
+
+// waitsEnd reports entries that wait for each other. Each waits for one other at most, so
+// that to go from one to the next, from each that no earlier walk has come to, finds all.
+func (r *eventReader) waitsEnd(maps []eventMap) {
+	walk := make([]int, len(maps)) // the one that came to an entry, from 1
+	for start := range maps {
+		for i := start; walk[i] == 0; {
+			walk[i] = start + 1
+			next, ok := r.index[maps[i].after.is]
+			switch {
+			case !maps[i].after.ok || !ok:
+			case next == i:
+				r.errorf(maps[i].after.at, "entry %s waits for itself, expected another", maps[i].name.is)
+			case walk[next] == start+1:
+				r.errorf(maps[i].after.at, "entry %s waits for %s, which waits for it in turn, expected one of them not to", maps[i].name.is, maps[next].name.is)
+			default:
+				i = next
+			}
+		}
+	}
+}
+
+// inOrder is the places of events in a list in which each comes behind what it waits for.
+func inOrder(events []Event) []int {
+	index := make(map[string]int)
+	for i, e := range events {
+		index[e.Name] = i
+	}
+	listed := make([]bool, len(events))
+	order := make([]int, 0, len(events))
+	for i := range events {
+		var chain []int // of events that wait for the next
+		for j, more := i, true; more && !listed[j]; {
+			chain, listed[j] = append(chain, j), true
+			more = events[j].After != ""
+			if more {
+				j = index[events[j].After]
+			}
+		}
+		slices.Reverse(chain)
+		order = append(order, chain...)
+	}
+	return order
+}
+
+// instants is when each event happens for the first time, after all nodes are ready, or
+// -1 of those that wait for what nobody knows the time of.
+func instants(events []Event) []time.Duration {
+	last := make(map[string]time.Duration) // when events with names happen for the last time, or -1
+	at := make([]time.Duration, len(events))
+	for _, i := range inOrder(events) {
+		e := events[i]
+		switch before := last[e.After]; {
+		case e.When != nil || e.After != "" && before < 0:
+			at[i], last[e.Name] = -1, -1
+		default:
+			if e.After == "" {
+				before = 0
+			}
+			at[i] = before + e.At
+			last[e.Name] = at[i] + time.Duration(max(e.Repeat-1, 0))*e.Every
+		}
+	}
+	return at
+}
+
+// play goes through the timeline in the order of time, and reports the event that
+// leaves a link with an impairment that cannot be. Events of which nobody knows when
+// they come are tried on links that no others change.
+func (r *reader) play(maps []eventMap, events []Event, file []Link) {
+	at := instants(events)
+	var order []int
+	changed := make(map[int]int) // how many events change each link
+	for i, e := range events {
+		if e.OfLink() {
+			order = append(order, i)
+			changed[e.Link]++
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(at[a], at[b]) })
+	links := slices.Clone(file)
+	for _, i := range order {
+		e := events[i]
+		if e.Set == (Change{}) && !e.Reset || at[i] < 0 && changed[e.Link] > 1 {
+			continue
+		}
+		for end := range 2 {
+			from := links[e.Link].Endpoints[end].Node
+			if e.From != "" && e.From != from {
+				continue
+			}
+			direction := &links[e.Link].Directions[end]
+			if e.Reset {
+				*direction = file[e.Link].Directions[end]
+				continue
+			}
+			changed := e.Set.Apply(*direction)
+			if !changed.Equal(*direction) {
+				r.fits(&links[e.Link], changed, from, maps[i].at, maps[i].set.is)
+			}
+			*direction = changed
+		}
+	}
+}
