@@ -136,6 +136,18 @@ func TestBuilderErrors(t *testing.T) {
 	}
 }
 
+// What a report says of a check has the place of the call, too.
+func TestPlaceOfCheck(t *testing.T) {
+	t.Parallel()
+	_, _, here, _ := runtime.Caller(0)
+	topo := parsed(t, pairOf().
+		Workload(topology.Workload{Name: "w", Operation: topology.Read, From: "a", To: "b", Size: 1, Count: 1}).
+		Check(Set("workload", "w"), Set("errors", "0")))
+	if got, want := topo.Checks[0].Place, (topology.Place{File: "topology_test.go", Line: here + 3, Column: 1}); got != want {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
 // Names of labs are plain, whatever a file is called.
 func TestNames(t *testing.T) {
 	t.Parallel()
