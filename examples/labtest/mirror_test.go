@@ -85,9 +85,9 @@ func TestCopyWhileALinkFlaps(t *testing.T) {
 	replica, connections := serve(lab.Context(), lab, len(data)), copying(t, lab, data)
 	for _, progress := range []string{"RDMAOutFrames>100", "RDMAOutFrames>300"} {
 		lab.Node("client").Await(progress)
-		lab.Link("client:eth0").Cut()
+		lab.Link("client:eth0").Down()
 		lab.Node("client").Await("timeouts>0")
-		lab.Link("client:eth0").Heal()
+		lab.Link("client:eth0").Up()
 	}
 	if !bytes.Equal(<-replica, data) || <-connections == 0 {
 		t.Error("there is no copy")

@@ -30,7 +30,7 @@ func ExampleUp() {
 	lab.Link("client:eth0").Heal()
 
 	if bulk := running.Wait()[0]; bulk.Errors > 0 || !bulk.Verified {
-		t.Errorf("a cable that was pulled for a moment: %s", bulk.Error)
+		t.Errorf("over a link that was cut for a moment: %s", bulk.Error)
 	}
 }
 
