@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
@@ -50,7 +51,7 @@ func (e *evidence) run(ctx context.Context, l *lab.Lab, say func(format string, 
 		result.Replay, result.Artifacts = e.replay, e.folder
 	}
 	if kept := e.keep(result, func(file evidenceFile) error { return memory.Write(ctx, file) }); kept != nil {
-		say("evidence is not complete: %v", kept)
+		say("evidence is not complete: %s", strings.ReplaceAll(kept.Error(), "\n", "; "))
 	}
 	if err != nil {
 		err = fmt.Errorf("%w; evidence is in %s", err, e.folder)

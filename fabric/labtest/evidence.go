@@ -67,11 +67,6 @@ func (l *Lab) tell() string {
 	for _, e := range all[max(0, len(all)-lastEvents):] {
 		fmt.Fprintf(&text, "%9.3fs %-16s %s\n", e.At.Seconds(), e.Kind, e.Text)
 	}
-	select {
-	case <-l.lab.Done():
-		fmt.Fprintf(&text, "the lab has ended: %v\n", explain(l.lab.Err()))
-	default:
-	}
 	dir, err := l.keep()
 	if err != nil {
 		fmt.Fprintf(&text, "evidence is not complete: %v\n", explain(err))

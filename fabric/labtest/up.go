@@ -164,6 +164,11 @@ func (l *Lab) In(t testing.TB) *Lab { return &Lab{t, l.shared} }
 
 // down takes the lab down, and keeps evidence if the test has failed.
 func (l *Lab) down() {
+	select {
+	case <-l.lab.Done():
+		l.t.Errorf("lab %s has ended before its test: %v", l.topo.Name, explain(l.lab.Err()))
+	default:
+	}
 	if l.t.Failed() && l.memory != nil {
 		l.t.Log(l.story())
 	}

@@ -101,6 +101,8 @@ func (h *Host) listen(spec Spec, at netip.AddrPort) (server, error) {
 		return serveStorage(h.device, h.clock, spec, at)
 	case topology.AllReduce:
 		return serveRing(h.device, h.clock, spec, at)
+	case topology.Rping:
+		return serveRping(h.device, h.clock, spec, at)
 	default:
 		return nil, fmt.Errorf("no such operation: %s", spec.Operation)
 	}
@@ -138,6 +140,8 @@ func (h *Host) connect(spec Spec, from netip.Addr, to netip.AddrPort, done func(
 		return runStorm(h.device, h.clock, spec, from, to, done)
 	case topology.Storage:
 		return runStorage(h.device, h.clock, spec, from, to, done)
+	case topology.Rping:
+		return runRping(h.device, h.clock, spec, from, to, done)
 	case topology.AllReduce:
 		before := (spec.Flow + spec.Ranks - 1) % spec.Ranks
 		in, ok := h.servers[end{spec.Name, before}].(*inbox)

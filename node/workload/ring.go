@@ -77,12 +77,13 @@ func runRing(m *provider.Miniport, c clock.Clock, spec Spec, in *inbox, from net
 	}
 	in.attach(w)
 	w.account = newAccount(&spec, c.Now())
+	w.watch()
 	w.soon()
 	return w, nil
 }
 
 func (w *rank) prepare() error {
-	if err := w.open(w.needs, ringSlots, func() { w.Abort(disabled) }); err != nil {
+	if err := w.open(w.needs, 1, ringSlots, func() { w.Abort(disabled) }); err != nil {
 		return err
 	}
 	w.vector = make([]uint64, w.sum.words)
@@ -96,7 +97,7 @@ func (a *sum) messageLen() int { return ringHeader + a.longest() }
 
 func (w *rank) needs(info provider.AdapterInfo) []need {
 	return []need{
-		{"MaxInitiatorQueueDepth", ringSlots, uint64(info.MaxInitiatorQueueDepth)},
+		requestsFit(info, ringSlots),
 		{"MaxTransferLength", uint64(w.sum.messageLen()), uint64(info.MaxTransferLength)},
 		{"MaxRegistrationSize", uint64(ringSlots * w.sum.messageLen()), info.MaxRegistrationSize},
 	}
@@ -130,7 +131,7 @@ func (w *rank) advance() {
 
 func (w *rank) connect() {
 	var err error
-	w.conn, err = w.newConn(&outflow{w}, room{receives: 1, requests: ringSlots, sges: 1})
+	w.conn, err = w.newConn(&outflow{w}, room{receives: 1, requests: ringSlots})
 	if err == nil {
 		err = w.conn.connect(w.from, w.to, 0, 0, nil)
 	}
@@ -307,6 +308,9 @@ func (o *outflow) handle(r *provider.ResultEx) {
 		w.part()
 	}
 }
+
+// waits implements session: what the rank before sends depends on the next one.
+func (o *outflow) waits() bool { return true }
 
 func (o *outflow) objects() []closer { return nil }
 

@@ -263,6 +263,28 @@ func TestAllReduceFails(t *testing.T) {
 	}
 }
 
+// Two ranks that wait for each other, with nothing on its way, find out that the link is
+// gone.
+func TestAllReduceOfTwoFails(t *testing.T) {
+	c := newCircle(t, Spec{Ranks: 2, Size: 4096, Duration: time.Hour}, nil)
+	results := c.play(func() {
+		c.clock.Run(time.Second)
+		c.hosts[1].servers[end{"sum", 0}].(*inbox).from = nil // rank 1 gets nothing
+		c.clock.Run(time.Second)
+		for i, h := range c.hosts {
+			if w := h.clients[end{"sum", i}].(*rank); w.posted != w.delivered {
+				t.Errorf("rank %d has sent %d messages, of which %d are delivered", i, w.posted, w.delivered)
+			}
+		}
+		c.cut = 1
+	})
+	for i, got := range results {
+		if got.Errors != 1 || got.Error != "the next rank: the peer does not answer: STATUS_IO_TIMEOUT" || c.ended[i] > 8*time.Second {
+			t.Errorf("rank %d after %v: %+v", i, c.ended[i], got)
+		}
+	}
+}
+
 // A rank that cannot start lets the others know.
 func TestAllReduceLimits(t *testing.T) {
 	for _, test := range []struct {
@@ -271,7 +293,7 @@ func TestAllReduceLimits(t *testing.T) {
 	}{
 		{"a MaxTransferLength of 528, the adapter has 527", func(c *provider.Config) { c.Info.MaxTransferLength = 527 }},
 		{"a MaxRegistrationSize of 2112, the adapter has 2111", func(c *provider.Config) { c.Info.MaxRegistrationSize = 2111 }},
-		{"a MaxInitiatorQueueDepth of 4, the adapter has 3", func(c *provider.Config) { c.Info.MaxInitiatorQueueDepth = 3 }},
+		{"a MaxInitiatorQueueDepth of 5, the adapter has 4", func(c *provider.Config) { c.Info.MaxInitiatorQueueDepth = 4 }},
 		{"a MaxReceiveQueueDepth of 2, the adapter has 1", func(c *provider.Config) { c.Info.MaxReceiveQueueDepth = 1 }},
 	} {
 		c := newCircle(t, Spec{Ranks: 2, Size: 1024, Count: 1}, func(i int, c *provider.Config) {

@@ -31,7 +31,7 @@ func serveRing(m *provider.Miniport, c clock.Clock, spec Spec, at netip.AddrPort
 		s.from = &inflow{inbox: s}
 		return s.from, nil
 	}
-	return s, s.listen(at, s.needs, uint64(spec.Ranks), nil)
+	return s, s.listen(at, s.needs, spec.Ranks, nil)
 }
 
 func (s *inbox) needs(info provider.AdapterInfo) []need {
@@ -112,7 +112,7 @@ type inflow struct {
 }
 
 func (f *inflow) room() room {
-	return room{receives: uint32(f.inbox.spec.Ranks), requests: 1, sges: 1}
+	return room{receives: uint32(f.inbox.spec.Ranks), requests: 1}
 }
 
 func (f *inflow) consent() ([]byte, uint32, uint32) { return nil, 0, 0 }
@@ -172,6 +172,9 @@ func (f *inflow) complete() bool {
 	return len(message) >= ringHeader && f.arrived%uint64(f.inbox.sum.steps()) == 0 &&
 		marks(binary.BigEndian.Uint32(message[8:]))&last != 0
 }
+
+// waits implements session.
+func (f *inflow) waits() bool { return false }
 
 // objects implements session.
 func (f *inflow) objects() []closer { return f.memory.closers() }
