@@ -45,7 +45,6 @@ type rank struct {
 	marks     marks         // of it
 	broken    bool          // the connections that there are, are dropped
 	leaving   bool          // all is done
-	ended     func()        // called when the rank has; may be nil
 }
 
 // marks travel with every message.
@@ -135,13 +134,7 @@ func (w *rank) advance() {
 			w.inbox.rank, w.inbox = nil, nil
 		}
 		result := w.conclude(w.clock.Now())
-		ended := w.ended
-		w.base.end(func() {
-			w.done(result)
-			if ended != nil {
-				ended()
-			}
-		})
+		w.base.end(func() { w.done(result) })
 	}
 }
 
