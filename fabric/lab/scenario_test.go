@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/topology"
+	"golang.org/x/sys/unix"
 )
 
 // flows gives a workload flows.
@@ -162,6 +163,41 @@ workloads:
 				t.Errorf("the next run: %v, %+v", err, r)
 			}
 		})
+	}
+}
+
+// An agent that does not answer any more does not hold a run that is interrupted.
+func TestInterruptedRunWithMuteAgent(t *testing.T) {
+	topo := runnable(t, "mtu: 4200", `
+workloads:
+  - {name: w, from: client, to: server, operation: write, size: 4KiB, duration: 10m}
+`)
+	progress := make(chan string, 1000)
+	l := startWith(t, topo, Options{Events: func(e Event) {
+		if e.Kind == WorkloadProgress {
+			progress <- e.Text
+		}
+	}})
+	in, err := l.Inspect(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(testContext(t))
+	ended := make(chan error, 1)
+	go func() {
+		_, err := l.Run(ctx)
+		ended <- err
+	}()
+	<-progress
+	if err := unix.Kill(in.Nodes[0].PID, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Kill(in.Nodes[0].PID, unix.SIGCONT) }) // it may be gone
+	cancel()
+	<-ended
+	// A run without workloads begins when the other is over.
+	if _, err := l.RunWorkloads(testContext(t)); err != nil {
+		t.Error(err)
 	}
 }
 
