@@ -59,7 +59,7 @@ func TestScenario(t *testing.T) {
 		{Workload: "manual", Bounds: one(topology.MessageCount, "==", 20)},
 		{Counter: "Accept", Snapshot: "kept", Bounds: one("", "==", 3)},
 		{Counter: "Accept", Node: "h2", Bounds: one("", "==", 0)},
-		{Counter: "Connect", At: 50 * time.Millisecond, Bounds: one("", ">=", 2)},
+		{Counter: "Connect", At: 50 * time.Millisecond, Bounds: one("", "<=", 2)},
 		{OfLink: true, Link: 0, Bounds: one(topology.LinkDropped, "==", 0)},
 		{Left: true, Bounds: append(one(topology.OpenConnections, "==", 0), one(topology.Leftovers, "==", 0)...)},
 		{Command: []string{"cat", "/etc/hosts"}, Node: "h1", Output: `\sh2\s`},
