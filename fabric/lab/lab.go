@@ -15,7 +15,8 @@
 //
 // The package knows no YAML and prints nothing. Workloads run in the agents; here
 // is who tells them when (run.go), and asks for their adapters (adapters.go); what
-// happens is kept for who looks on (events.go, logs.go) or waits (await.go). A
+// happens is kept for who looks on (events.go, logs.go) or waits (await.go), or has to look back when a
+// run has failed (memory.go). A
 // link may end outside the lab (externals.go), and a program outside have a node's
 // adapter (admit.go).
 //
