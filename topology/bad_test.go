@@ -232,6 +232,9 @@ func TestEveryMessageIsTested(t *testing.T) {
 	for _, b := range manyPartners {
 		said.WriteString(b.want + "\n")
 	}
+	for _, want := range badWorkloads {
+		said.WriteString(want + "\n")
+	}
 	said.WriteString(noFiles + noSources + noBaselines)
 	untestable := map[string]bool{
 		"%s":           true, // these pass on another message

@@ -61,24 +61,28 @@ func settingsOf(text string) []string {
 	return settings
 }
 
+// badWorkloads are settings, and how the errors begin that they give.
+var badWorkloads = map[string]string{
+	goodWorkload + "size":                                    `found "size", expected KEY=VALUE such as size=64KiB`,
+	goodWorkload + "deepth=3":                                `deepth: unknown key "deepth" in a workload, expected "depth"?`,
+	goodWorkload + "depth=0":                                 `depth: 0 is out of range, expected 1 to 4096`,
+	goodWorkload + "rate=1":                                  `rate: 1 has no unit, expected a rate (1mbit?)`,
+	goodWorkload + "depth={":                                 `depth: not YAML: `,
+	goodWorkload + "inline=maybe":                            `inline: `,
+	goodWorkload + "depth=2 measure=latency":                 `depth: key depth stands with measure latency, expected none: one message is in flight`,
+	"name=w operation=write from=a to=d size=1B count=1":     `to: unknown node "d", expected one of a, b, c, s, far, away`,
+	"name=w operation=write from=a to=s size=1B count=1":     `to: s is a switch, expected a host: workloads run in hosts`,
+	"name=w operation=write from=a to=far size=1B count=1":   `to: no link, switch or router joins a and far, expected nodes that are joined: hosts do not forward`,
+	"name=w operation=write from=a to=b size=1B":             `the workload has no count and no duration, expected one of them`,
+	"name=w operation=write from=a to=b size=x count=y":      "size: ",
+	"name=w operation=write from=a to=b size=1B count=1 s=3": `s: unknown key "s"`,
+}
+
+const goodWorkload = "name=w operation=write from=a to=b size=1B count=1 "
+
 func TestParseWorkloadErrors(t *testing.T) {
 	lab := threeNodes(t)
-	const good = "name=w operation=write from=a to=b size=1B count=1 "
-	for text, want := range map[string]string{
-		good + "size":                    `found "size", expected KEY=VALUE such as size=64KiB`,
-		good + "deepth=3":                `deepth: unknown key "deepth" in a workload, expected "depth"?`,
-		good + "depth=0":                 `depth: 0 is out of range, expected 1 to 4096`,
-		good + "rate=1":                  `rate: 1 has no unit, expected a rate (1mbit?)`,
-		good + "depth={":                 `depth: not YAML: `,
-		good + "inline=maybe":            `inline: `,
-		good + "depth=2 measure=latency": `depth: key depth stands with measure latency, expected none: one message is in flight`,
-		"name=w operation=write from=a to=d size=1B count=1":     `to: unknown node "d", expected one of a, b, c, s, far, away`,
-		"name=w operation=write from=a to=s size=1B count=1":     `to: s is a switch, expected a host: workloads run in hosts`,
-		"name=w operation=write from=a to=far size=1B count=1":   `to: no link, switch or router joins a and far, expected nodes that are joined: hosts do not forward`,
-		"name=w operation=write from=a to=b size=1B":             `the workload has no count and no duration, expected one of them`,
-		"name=w operation=write from=a to=b size=x count=y":      "size: ",
-		"name=w operation=write from=a to=b size=1B count=1 s=3": `s: unknown key "s"`,
-	} {
+	for text, want := range badWorkloads {
 		_, err := lab.ParseWorkload(settingsOf(text))
 		if err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s:\n got %v\nwant %s...", text, err, want)

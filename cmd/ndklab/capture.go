@@ -121,6 +121,11 @@ func record(ctx context.Context, stderr io.Writer, labName string, r lab.Recordi
 	r.Lost = func(endpoint string, reason error) {
 		fmt.Fprintf(stderr, "capture of %s is over: %v\n", endpoint, reason)
 	}
+	marks := lab.NewMarks()
+	if err := l.Marks(ctx, marks); err != nil {
+		return err
+	}
+	r.Marks = marks
 	counts, err := l.Record(ctx, r)
 	if counts == nil {
 		return err

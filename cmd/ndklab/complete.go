@@ -42,11 +42,16 @@ func completeArguments(cmd *cobra.Command) {
 	})
 }
 
-// positional is the arguments in a usage line, by the words that it has for them.
+// positional is the arguments in a usage line, by the words that it has for them. Of
+// several lines, those behind the first begin with ndklab, and add what they have more.
 func positional(use string) []string {
 	flags := regexp.MustCompile(`\[--?[a-zA-Z][^\]]*\]|--?[a-zA-Z][a-z-]*( [A-Z]+\b)?|\|--?[a-z]+`)
-	words := strings.Fields(flags.ReplaceAllString(use, ""))[1:]
-	return slices.DeleteFunc(words, func(word string) bool { return strings.Trim(word, "[]-|.") == "" })
+	var all []string
+	for line := range strings.Lines(use) {
+		words := strings.Fields(strings.TrimPrefix(flags.ReplaceAllString(strings.TrimSpace(line), ""), "ndklab "))[1:]
+		all = append(all, slices.DeleteFunc(words, func(word string) bool { return strings.Trim(word, "[]-|.") == "" })...)
+	}
+	return all
 }
 
 // completeArgument is what the next argument may be, behind args.
@@ -56,7 +61,7 @@ func completeArgument(cmd *cobra.Command, words, args []string, begun string) ([
 	c := completer{ctx: ctx, begun: begun, root: cmd.Root()}
 	if f := cmd.Flags().Lookup("topology"); f != nil && f.Changed {
 		c.file = f.Value.String()
-		if len(words) > 0 && strings.Trim(words[0], "[]") == "LAB" { // which the file stands for
+		if len(words) > 0 && (strings.Trim(words[0], "[]") == "LAB" || strings.HasPrefix(words[0], "LAB|")) { // which the file stands for
 			words = words[1:]
 		}
 	}
@@ -107,6 +112,8 @@ func (c *completer) argument(word string) ([]string, cobra.ShellCompDirective) {
 		return keys, none | cobra.ShellCompDirectiveNoSpace
 	case strings.HasPrefix(word, "SET"):
 		return c.set(), none | cobra.ShellCompDirectiveNoSpace
+	case word == "TEST":
+		return perfTestNames(), none
 	case strings.Contains(word, "VERB"):
 		var verbs []string
 		for _, verb := range c.root.Commands() {
@@ -228,7 +235,7 @@ func flagValues(f *pflag.Flag) cobra.CompletionFunc {
 		return func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 			return (&completer{ctx: cmd.Context(), begun: begun}).files()
 		}
-	case f.Name == "from":
+	case takes == "NODE":
 		return ofLab(func(n lab.Names) []string { return n.Nodes })
 	case f.Name == "for":
 		return ofLab(func(n lab.Names) []string {
@@ -238,6 +245,8 @@ func flagValues(f *pflag.Flag) cobra.CompletionFunc {
 			}
 			return conditions
 		})
+	case takes == "PATTERN":
+		return cobra.FixedCompletions([]string{"ring", "all-to-all", "incast", "broadcast", "permutation"}, cobra.ShellCompDirectiveNoFileComp)
 	case takes == "SIGNAL":
 		return cobra.FixedCompletions([]string{"KILL", "TERM", "INT", "HUP", "QUIT", "STOP", "CONT", "USR1", "USR2"}, cobra.ShellCompDirectiveNoFileComp)
 	case takes == "FILE", takes == "PATH":

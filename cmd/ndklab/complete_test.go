@@ -12,15 +12,17 @@ import (
 func TestPositional(t *testing.T) {
 	for use, want := range map[string][]string{
 		"ls [-o text|json]": nil,
-		"events LAB|--all [-f] [--since TIME] [-o text|json]":        {"LAB"},
-		"exec [-T] [--all] LAB/NODE -- COMMAND [ARGUMENT...]":        {"LAB/NODE", "COMMAND", "[ARGUMENT...]"},
-		"counters LAB[/NODE] [-o text|json] [--watch [INTERVAL]]":    {"LAB[/NODE]"},
-		"set LAB/NODE:IFACE KEY=VALUE... [--from NODE] [-t FILE]":    {"LAB/NODE:IFACE", "KEY=VALUE..."},
-		"capture LAB/NODE:IFACE... -w FILE [--ring-size SIZE]":       {"LAB/NODE:IFACE..."},
-		"rping -s|-c -a ADDRESS [-p PORT] [-v]":                      nil,
-		"run FILE|LAB [-o text|json] [--keep]":                       {"FILE|LAB"},
-		"up [FILE|-] [--name NAME] [--dry-run] [--node-filter A,B]":  {"[FILE|-]"},
-		"wait LAB[/NODE] --for CONDITION [--timeout TIME] [-o JSON]": {"LAB[/NODE]"},
+		"events LAB|--all [-f] [--since TIME] [-o text|json]":                {"LAB"},
+		"exec [-T] [--all] LAB/NODE -- COMMAND [ARGUMENT...]":                {"LAB/NODE", "COMMAND", "[ARGUMENT...]"},
+		"counters LAB[/NODE] [-o text|json] [--watch [INTERVAL]]":            {"LAB[/NODE]"},
+		"set LAB/NODE:IFACE KEY=VALUE... [--from NODE] [-t FILE]":            {"LAB/NODE:IFACE", "KEY=VALUE..."},
+		"capture LAB/NODE:IFACE... -w FILE [--ring-size SIZE]":               {"LAB/NODE:IFACE..."},
+		"perf LAB|FILE|- TEST [--from NODE] [-n MESSAGES|-D TIME] [-t FILE]": {"LAB|FILE|-", "TEST"},
+		"rping -s|-c -a ADDRESS [-p PORT] [-v]":                              nil,
+		"run FILE|LAB [-o text|json] [--keep]":                               {"FILE|LAB"},
+		"run [FILE|LAB] [--keep]\n  ndklab run DIR|FILE... [-j N]":           {"[FILE|LAB]", "DIR|FILE..."},
+		"up [FILE|-] [--name NAME] [--dry-run] [--node-filter A,B]":          {"[FILE|-]"},
+		"wait LAB[/NODE] --for CONDITION [--timeout TIME] [-o JSON]":         {"LAB[/NODE]"},
 	} {
 		if got := positional(use); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", use, got, want)

@@ -77,7 +77,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 			runCommand(), upCommand(), applyCommand(), downCommand(), lsCommand(), inspectCommand(), waitCommand(), eventsCommand(), logsCommand(),
 		}},
 		{"Nodes", []*cobra.Command{
-			execCommand(), shellCommand(), adapterCommand(), countersCommand(), connectionsCommand(), rpingCommand(), rcPingpongCommand(),
+			execCommand(), shellCommand(), adapterCommand(), countersCommand(), connectionsCommand(), perfCommand(), rpingCommand(), rcPingpongCommand(),
 		}},
 		{"A node's life", []*cobra.Command{
 			stopCommand(), startCommand(), restartCommand(), killCommand(), pauseCommand(), resumeCommand(),

@@ -70,6 +70,14 @@ type Options struct {
 	Filter  *filter.Filter // nil: all
 	Snaplen int            // how many bytes of each packet; 0: all
 	Count   uint64         // end after so many packets; 0: no limit
+	Marks   <-chan Mark    // comments on instants, as they come; nil: none
+}
+
+// A Mark is a comment on an instant. In the file it is a comment of the first packet
+// from then on, or of the end if no packet follows.
+type Mark struct {
+	Stamp int64 // ns since 1970
+	Text  string
 }
 
 // Counts is what a capture took of an interface and missed.

@@ -151,6 +151,11 @@ func checksum(b []byte) uint16 {
 // record captures what is sent while f runs.
 func record(t *testing.T, iface string, snaplen int, f func()) ([]byte, Counts) {
 	t.Helper()
+	return recordWith(t, iface, Options{Snaplen: snaplen}, f)
+}
+
+func recordWith(t *testing.T, iface string, options Options, f func()) ([]byte, Counts) {
+	t.Helper()
 	socket, err := Open(iface)
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -162,7 +167,7 @@ func record(t *testing.T, iface string, snaplen int, f func()) ([]byte, Counts) 
 	}
 	done := make(chan outcome)
 	go func() {
-		counts, err := Run(ctx, []Source{{Name: iface, Socket: socket}}, Stream(&file), Options{Snaplen: snaplen})
+		counts, err := Run(ctx, []Source{{Name: iface, Socket: socket}}, Stream(&file), options)
 		done <- outcome{counts[0], err}
 	}()
 	f()
@@ -196,6 +201,24 @@ func TestSuperPacketsAreSplit(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A mark is with the first packet behind it, or at the end.
+func TestMarks(t *testing.T) {
+	wire(t)
+	marks := make(chan Mark, 2)
+	marks <- Mark{Stamp: 1, Text: "the first mark"}
+	marks <- Mark{Stamp: 1 << 62, Text: "the last mark"}
+	var sent []byte
+	file, _ := recordWith(t, "near", Options{Marks: marks}, func() { sent = sendSuper(t) })
+	first, second := wanted(sent)[0], wanted(sent)[1]
+	for _, part := range [][]byte{first, []byte("the first mark"), second, []byte("the last mark")} {
+		i := bytes.Index(file, part)
+		if i < 0 {
+			t.Fatalf("%.20q is not in its place", part)
+		}
+		file = file[i:]
 	}
 }
 

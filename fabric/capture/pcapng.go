@@ -79,7 +79,7 @@ func (n *blocks) packet(iface int, stamp int64, length int, data []byte, comment
 }
 
 // statistics adds what was counted of an interface between two instants.
-func (n *blocks) statistics(iface int, started, now int64, counts Counts) {
+func (n *blocks) statistics(iface int, started, now int64, counts Counts, comment string) {
 	n.begin(blockStatistics)
 	n.uint32(uint32(iface))
 	n.time(now)
@@ -98,6 +98,9 @@ func (n *blocks) statistics(iface int, started, now int64, counts Counts) {
 		n.uint16(c.code)
 		n.uint16(8)
 		n.uint64(c.count)
+	}
+	if comment != "" {
+		n.option(optionComment, comment)
 	}
 	n.option(optionEnd, "")
 	n.end()

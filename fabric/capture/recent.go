@@ -241,7 +241,7 @@ func WriteRecent(w io.Writer, all []*Recent) error {
 		out.bytes = out.bytes[:0]
 	}
 	for i, r := range all {
-		out.statistics(i, r.opened, time.Now().UnixNano(), counts[i])
+		out.statistics(i, r.opened, time.Now().UnixNano(), counts[i], "")
 	}
 	if _, err := w.Write(out.bytes); err != nil {
 		return fmt.Errorf("write the recent packets: %w", err)

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"math"
 	"time"
 
 	"github.com/ndklab/ndklab/fabric/frame"
@@ -42,6 +43,7 @@ type recorder struct {
 	came    []bool          // by source: all that there was when write was called has come
 	pairs   pairs
 
+	marks  []Mark // that no packet has yet
 	output *output
 	made   blocks // not yet with the output
 	fresh  bool   // they begin another file
@@ -99,11 +101,12 @@ func (r *recorder) begin() {
 	r.made.section(names, filter)
 }
 
-// complete ends a file with the counts.
-func (r *recorder) complete() {
+// complete ends a file with the counts, and a comment on all of it.
+func (r *recorder) complete(comment string) {
 	now := time.Now().UnixNano()
 	for i := range r.counts {
-		r.made.statistics(i, r.started, now, r.counts[i])
+		r.made.statistics(i, r.started, now, r.counts[i], comment)
+		comment = ""
 	}
 }
 
@@ -130,7 +133,8 @@ func (r *recorder) pass(wait bool) (passed bool) {
 
 // end completes the last file.
 func (r *recorder) end() error {
-	r.complete()
+	r.takeMarks()
+	r.complete(r.marked(math.MaxInt64, ""))
 	r.pass(true)
 	return r.output.close()
 }
@@ -306,12 +310,37 @@ func (r *recorder) next(h *held) bool {
 	return true
 }
 
+// takeMarks takes the marks that have come.
+func (r *recorder) takeMarks() {
+	for {
+		select {
+		case m := <-r.options.Marks:
+			r.marks = append(r.marks, m)
+		default:
+			return
+		}
+	}
+}
+
+// marked is the comment of a packet with a stamp, with the marks up to that.
+func (r *recorder) marked(stamp int64, comment string) string {
+	for len(r.marks) > 0 && r.marks[0].Stamp <= stamp {
+		text := r.marks[0].Text
+		if comment != "" {
+			text = comment + "; " + text
+		}
+		comment, r.marks = text, r.marks[1:]
+	}
+	return comment
+}
+
 // write passes on the packets that have waited long enough, at the end all of them,
 // and reports whether there are enough now. Those for which the output has no room
 // are dropped, but at the end it waits.
 func (r *recorder) write(end bool) (enough bool) {
 	now := time.Now().UnixNano()
 	clear(r.came)
+	r.takeMarks()
 	for {
 		h, bytes := r.oldest()
 		if h == nil || !end && bytes <= maxHeld && (h.since > now-int64(r.window) || !r.decided(h, now) || !r.next(h)) {
@@ -320,7 +349,7 @@ func (r *recorder) write(end bool) (enough bool) {
 		r.pairs.giveUp(h)
 		counts := &r.counts[h.source]
 		if len(r.made.bytes) < bufferSize || r.pass(end) {
-			r.made.packet(h.source, h.stamp, h.length, h.data, h.comment)
+			r.made.packet(h.source, h.stamp, h.length, h.data, r.marked(h.stamp, h.comment))
 			counts.Packets++
 			r.written++
 		} else {
@@ -331,7 +360,7 @@ func (r *recorder) write(end bool) (enough bool) {
 			return true
 		}
 		if limit := r.output.files.size; limit > 0 && r.size+uint64(len(r.made.bytes)) >= limit {
-			r.complete()
+			r.complete("")
 			r.pass(true) // of a ring, little is lost by waiting
 			r.fresh, r.size = true, 0
 			r.begin()

@@ -29,6 +29,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -85,6 +86,9 @@ type Options struct {
 	// Replay, if not nil, is such a log: packets meet what was decided then on those
 	// in their places. It is read before Start returns, and stays the caller's.
 	Replay *os.File
+	// NotStarted is called with the lab's log if it does not come up: the log goes with
+	// it. nil if nobody wants it.
+	NotStarted func(log io.Reader)
 }
 
 // Start makes the lab of a topology and returns when every node is ready. The
@@ -135,7 +139,11 @@ func Start(ctx context.Context, topo *topology.Topology, options Options) (*Lab,
 	if l.recorder != nil {
 		l.recorder.Close() // it has nothing to complete
 	}
-	return nil, errors.Join(startErr, l.Close())
+	closeErr := l.Close()
+	if options.NotStarted != nil {
+		options.NotStarted(io.NewSectionReader(logFile, 0, 1<<62)) // from its beginning
+	}
+	return nil, errors.Join(startErr, closeErr)
 }
 
 // launch starts the guardian, and through it the supervisor, and if need be the

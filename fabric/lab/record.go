@@ -18,9 +18,10 @@ import (
 // A Recording is a capture of some interfaces to a file.
 type Recording struct {
 	topology.Capture
-	Count  uint64    // end after so many packets; 0: no limit
-	Stream io.Writer // write to it instead of a file
-	Began  func()    // called when the capture has begun; may be nil
+	Count  uint64              // end after so many packets; 0: no limit
+	Stream io.Writer           // write to it instead of a file
+	Marks  <-chan capture.Mark // comments on instants, as they come; may be nil
+	Began  func()              // called when the capture has begun; may be nil
 	// Lost is called when an interface has gone before the capture ends, with the
 	// reason; may be nil. The capture goes on with the others.
 	Lost func(endpoint string, reason error)
@@ -30,7 +31,7 @@ type Recording struct {
 // recorded, and returns with the file complete. The counts are in the order of
 // the interfaces.
 func (l *Lab) Record(ctx context.Context, r Recording) ([]capture.Counts, error) {
-	options := capture.Options{Snaplen: r.Snaplen, Count: r.Count}
+	options := capture.Options{Snaplen: r.Snaplen, Count: r.Count, Marks: r.Marks}
 	if r.Filter != "" {
 		var err error
 		if options.Filter, err = filter.Parse(r.Filter); err != nil {
@@ -91,6 +92,25 @@ func (l *Lab) Record(ctx context.Context, r Recording) ([]capture.Counts, error)
 	counts, err := capture.Run(ctx, sources, files, options)
 	return counts, writeError(err)
 }
+
+// Marks has the marks of the lab's timeline sent to channels from now on, for Recordings.
+// It takes the place of Watch.
+func (l *Lab) Marks(ctx context.Context, to ...chan<- capture.Mark) error {
+	return l.Watch(ctx, func(e Event) {
+		if e.Kind != Marked {
+			return
+		}
+		for _, c := range to {
+			select {
+			case c <- capture.Mark{Stamp: e.Time.UnixNano(), Text: e.Text}:
+			default: // nobody has taken the last ones
+			}
+		}
+	})
+}
+
+// NewMarks is a channel for Marks and Recording.Marks.
+func NewMarks() chan capture.Mark { return make(chan capture.Mark, 64) }
 
 // files opens what is written to.
 func (r *Recording) files() (files *capture.Files, err error) {

@@ -127,11 +127,21 @@ func recordAll(ctx context.Context, name string, captures []topology.Capture, ow
 	}
 	var running sync.WaitGroup
 	starts := make(chan error)
-	for _, c := range captures {
+	marks, sinks := make([]chan capture.Mark, len(captures)), make([]chan<- capture.Mark, len(captures))
+	for i := range captures {
+		marks[i] = NewMarks()
+		sinks[i] = marks[i]
+	}
+	if err := l.Marks(ctx, sinks...); err != nil {
+		began <- err
+		return err
+	}
+	for i, c := range captures {
 		running.Go(func() {
 			started := false
 			counts, err := l.Record(ctx, Recording{
 				Capture: c,
+				Marks:   marks[i],
 				Began:   func() { started = true; starts <- nil },
 				Lost: func(endpoint string, reason error) {
 					say(Warning, "capture %s: %s is captured no more: %v", c.File, endpoint, reason)

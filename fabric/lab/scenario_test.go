@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -161,6 +162,31 @@ workloads:
 				t.Errorf("the next run: %v, %+v", err, r)
 			}
 		})
+	}
+}
+
+// Marks of the timeline are in the captures of the topology.
+func TestMarksInCaptures(t *testing.T) {
+	topo := runnable(t, "mtu: 4200", `
+workloads:
+  - {name: w, from: client, to: server, operation: write, size: 4KiB, duration: 300ms, rate: 10mbit}
+`)
+	file := filepath.Join(t.TempDir(), "x.pcapng")
+	topo.Captures = []topology.Capture{{Interfaces: topo.Links[0].Endpoints[:1], File: file}}
+	topo.Timeline = []topology.Event{{At: 100 * time.Millisecond, Mark: "half way"}}
+	l := start(t, topo)
+	if r := runLab(t, l); !r.Passed {
+		t.Errorf("%+v", r)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	recorded, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := bytes.Count(recorded, []byte("mark: half way")); got != 1 {
+		t.Errorf("%d marks in %d bytes", got, len(recorded))
 	}
 }
 

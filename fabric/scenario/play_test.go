@@ -85,7 +85,7 @@ func TestTimelineInOrder(t *testing.T) {
 	s.slow["down 0"] = 30 * ms
 	r := s.play()
 	want(t, s.logged("down 0", "up 0", "reset", "over", "restart", "snapshot"),
-		"100ms down 0", "130ms reset 0", "200ms down 0", "300ms down 0", "380ms up 0", "380ms over",
+		"100ms down 0", "130ms reset 0", "200ms down 0", "300ms down 0", "380ms up 0", "380ms mark: over",
 		"500ms the counters are kept as snapshot half",
 		"1.01s restart n1",
 	)
@@ -181,7 +181,7 @@ func TestConditionIsLookedAtInTheEnd(t *testing.T) {
 	if r := s.play(); !r.Passed {
 		t.Errorf("%q", r.Problems)
 	}
-	want(t, s.logged("now"), "1ms now")
+	want(t, s.logged("now"), "1ms mark: now")
 }
 
 func TestNodeDiesAmidARun(t *testing.T) {

@@ -95,6 +95,11 @@ func (w *work) soFar() (messages, bytes uint64, failed bool) {
 // tellProgress says how far the workload is, and ends it if it has stalled.
 func (w *work) tellProgress() {
 	now := w.now()
+	for _, f := range w.flows {
+		if f.client && f.stopped { // it may not have begun when it was told
+			w.stage.Stop(f.from, w.spec.Name, f.index)
+		}
+	}
 	messages, bytes, _ := w.soFar()
 	if w.rounds > 0 && now > w.pace.told {
 		rate := gbps(bytes-min(bytes, w.pace.shown), (now - w.pace.told).Seconds())

@@ -93,7 +93,7 @@ const (
 	WorkloadDone     = "workload-done"
 	TimelineLeft     = "timeline-left" // no workload runs any more, and events are to come
 	TimelineDone     = "timeline"      // an event has happened that the stage does not tell of: a command, a snapshot
-	Marked           = "mark"          // of the timeline, also for captures
+	Marked           = "mark"          // "mark: " and the text of the timeline, for captures too
 	LinkOverrun      = "link-overrun"  // found at the end
 )
 

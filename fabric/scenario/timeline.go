@@ -119,7 +119,7 @@ func (p *Play) perform(e *topology.Event, done func(error)) {
 			done(nil)
 		})
 	case e.Mark != "":
-		p.publish(Event{Kind: Marked, Text: e.Mark})
+		p.publish(Event{Kind: Marked, Text: "mark: " + e.Mark})
 		done(nil)
 	default:
 		p.change(e, done)

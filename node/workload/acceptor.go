@@ -39,13 +39,13 @@ type guest interface {
 
 // listen starts the server. needs are the limits of each connection's and the whole
 // server's; each connection has at most entries of them on the CQ.
-func (a *acceptor) listen(at netip.AddrPort, needs func(provider.AdapterInfo) []need, entries uint64, prepare func() error) error {
+func (a *acceptor) listen(at netip.AddrPort, needs func(provider.AdapterInfo) []need, entries int, prepare func() error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.owner == nil {
 		a.owner = a
 	}
-	err := a.open(needs, entries*uint64(a.most), func() { a.abort(disabled) })
+	err := a.open(needs, a.most, entries, func() { a.abort(disabled) })
 	if err == nil && prepare != nil {
 		err = prepare()
 	}

@@ -112,7 +112,7 @@ func TestLimits(t *testing.T) {
 		{"a MaxTransferLength of 1000, the adapter has 999", func(i *provider.AdapterInfo) { i.MaxTransferLength = 999 }},
 		{"a MaxRegistrationSize of 32000, the adapter has 1", func(i *provider.AdapterInfo) { i.MaxRegistrationSize = 1 }},
 		{"a MaxInlineDataSize of 16, the adapter has 15", func(i *provider.AdapterInfo) { i.MaxInlineDataSize = 15 }},
-		{"a MaxCallerData of 24, the adapter has 23", func(i *provider.AdapterInfo) { i.MaxCallerData = 23 }},
+		{"a MaxCallerData of 28, the adapter has 27", func(i *provider.AdapterInfo) { i.MaxCallerData = 27 }},
 		{"a MaxCalleeData of 12, the adapter has 11", func(i *provider.AdapterInfo) { i.MaxCalleeData = 11 }},
 	} {
 		l := newLabWith(t, func(c *provider.Config) { test.narrow(&c.Info) })

@@ -64,11 +64,11 @@ type line struct {
 }
 
 // start starts the client. entries is how many of the CQ's a line may take.
-func (w *exchange) start(needs func(provider.AdapterInfo) []need, entries uint64, prepare func() error) error {
+func (w *exchange) start(needs func(provider.AdapterInfo) []need, entries int, prepare func() error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.owner = w
-	err := w.open(needs, entries*uint64(w.spec.lanes()), func() { w.Abort(disabled) })
+	err := w.open(needs, w.spec.lanes(), entries, func() { w.Abort(disabled) })
 	if err == nil {
 		err = prepare()
 	}
@@ -82,6 +82,7 @@ func (w *exchange) start(needs func(provider.AdapterInfo) []need, entries uint64
 	for i := range w.lines {
 		w.lines[i] = line{exchange: w, index: i, lost: now}
 	}
+	w.watch()
 	w.soon()
 	return nil
 }

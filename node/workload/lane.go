@@ -219,12 +219,16 @@ func (w *stream) lose(c *connection, why string) {
 // rewind has the lane post again what may not have arrived.
 func (l *lane) rewind() {
 	w := l.stream
-	if w.spec.announces() {
-		// That a write is complete does not mean that the server has heard of it.
-		w.unfinished += l.finished - l.released
-		l.finished = l.released
-	}
 	l.next = l.finished
+	if !w.spec.announces() {
+		return
+	}
+	// That a write is complete does not mean that the server has heard of it, nor the other
+	// way round.
+	l.next = min(l.finished, l.released)
+	w.unfinished += l.finished - l.next
+	w.unreleased += l.released - l.next
+	l.finished, l.released = l.next, l.next
 }
 
 // again attempts to connect, unless it has been tried for too long. w.mu is held.
@@ -289,7 +293,7 @@ func (c *connection) objects() []closer {
 
 // hello is what a client tells the server when it connects: which of its lanes it is,
 // with which message it begins, and the memory that answers are to be written to. It
-// travels as private data, big-endian.
+// travels as private data, big-endian, after a word that tells it from what others send.
 type hello struct {
 	lane    uint32
 	token   uint32
@@ -297,21 +301,26 @@ type hello struct {
 	address uint64
 }
 
-const helloLen = 24
+const (
+	helloLen  = 28
+	helloWord = 0x6E646B6C // "ndkl"
+)
 
 func (h hello) encode() []byte {
-	b := binary.BigEndian.AppendUint32(make([]byte, 0, helloLen), h.lane)
+	b := binary.BigEndian.AppendUint32(make([]byte, 0, helloLen), helloWord)
+	b = binary.BigEndian.AppendUint32(b, h.lane)
 	b = binary.BigEndian.AppendUint32(b, h.token)
 	b = binary.BigEndian.AppendUint64(b, h.next)
 	return binary.BigEndian.AppendUint64(b, h.address)
 }
 
-func decodeHello(b []byte) (hello, error) {
-	if len(b) < helloLen {
-		return hello{}, fmt.Errorf("the client's private data has %d bytes, not %d", len(b), helloLen)
+// decodeHello is false if b is no hello.
+func decodeHello(b []byte) (hello, bool) {
+	if len(b) < helloLen || binary.BigEndian.Uint32(b) != helloWord {
+		return hello{}, false
 	}
 	return hello{
-		lane: binary.BigEndian.Uint32(b), token: binary.BigEndian.Uint32(b[4:]),
-		next: binary.BigEndian.Uint64(b[8:]), address: binary.BigEndian.Uint64(b[16:]),
-	}, nil
+		lane: binary.BigEndian.Uint32(b[4:]), token: binary.BigEndian.Uint32(b[8:]),
+		next: binary.BigEndian.Uint64(b[12:]), address: binary.BigEndian.Uint64(b[20:]),
+	}, true
 }

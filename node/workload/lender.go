@@ -36,7 +36,7 @@ func runStorage(m *provider.Miniport, c clock.Clock, spec Spec, from netip.Addr,
 	w := &lender{exchange: exchange{base: newBase(m, c, spec), from: from, to: to, done: done}}
 	w.meet = func(l *line) asker { return &borrowing{lender: w, line: l} }
 	// A loan is registered, sent and invalidated, and answered.
-	if err := w.start(w.needs, 4*uint64(spec.Depth), w.prepare); err != nil {
+	if err := w.start(w.needs, 4*spec.Depth, w.prepare); err != nil {
 		return nil, err
 	}
 	return w, nil
@@ -50,7 +50,7 @@ func (w *lender) needs(info provider.AdapterInfo) []need {
 		w.window = info.MaxWindowSize
 	}
 	needs := []need{
-		{"MaxInitiatorQueueDepth", 3 * uint64(s.Depth), uint64(info.MaxInitiatorQueueDepth)},
+		requestsFit(info, 3*s.Depth),
 		{"MaxReceiveQueueDepth", uint64(s.Depth), uint64(info.MaxReceiveQueueDepth)},
 		{"MaxRegistrationSize", max(loans*w.loanSize(), loans*loanRoom), info.MaxRegistrationSize},
 		{"MaxInboundReadLimit", 1, uint64(info.MaxInboundReadLimit)},
@@ -155,7 +155,7 @@ func (b *borrowing) of() *line { return b.line }
 func (b *borrowing) terms() (room, []byte, uint32) {
 	depth := uint32(b.lender.spec.Depth)
 	inbound, _ := b.lender.adapter.reads()
-	return room{receives: depth, requests: 3 * depth, sges: 1}, binary.BigEndian.AppendUint32(nil, uint32(b.line.index)), inbound
+	return room{receives: depth, requests: 3 * depth}, binary.BigEndian.AppendUint32(nil, uint32(b.line.index)), inbound
 }
 
 // prepare implements session.
@@ -356,6 +356,9 @@ func (b *borrowing) settle(l *loan) {
 	b.idle = append(b.idle, int(l.request.loan))
 	b.line.answered(l.made, uint64(l.request.size), why)
 }
+
+// waits implements session.
+func (b *borrowing) waits() bool { return len(b.idle) < len(b.loans) }
 
 // objects implements session.
 func (b *borrowing) objects() []closer {

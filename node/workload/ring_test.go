@@ -23,6 +23,7 @@ type circle struct {
 	hosts   []*Host
 	spec    Spec
 	ended   []time.Duration // when each rank did
+	late    int             // the flow that is served only when all ranks have begun; 0: none
 	cut     int             // the rank that no packet comes from or goes to; 0: all are well
 	// slow is a rank whose packets leave at 100 Mb/s, the next of them at free; 0: none.
 	slow int
@@ -86,10 +87,15 @@ func (c *circle) of(flow int) Spec {
 func (c *circle) play(meanwhile func()) []Result {
 	c.t.Helper()
 	n := c.spec.Ranks
-	for flow := range n {
+	serve := func(flow int) {
 		to := (flow + 1) % n
 		if err := c.hosts[to].Serve(c.of(flow), netip.AddrPortFrom(c.address(to), 7000)); err != nil {
 			c.t.Fatal(err)
+		}
+	}
+	for flow := range n {
+		if c.late == 0 || flow != c.late {
+			serve(flow)
 		}
 	}
 	results := make([]Result, n)
@@ -117,6 +123,9 @@ func (c *circle) play(meanwhile func()) []Result {
 		}); err != nil {
 			c.t.Fatal(err)
 		}
+	}
+	if c.late != 0 {
+		serve(c.late)
 	}
 	if meanwhile != nil {
 		meanwhile()
@@ -263,6 +272,28 @@ func TestAllReduceFails(t *testing.T) {
 	}
 }
 
+// Two ranks that wait for each other, with nothing on its way, find out that the link is
+// gone.
+func TestAllReduceOfTwoFails(t *testing.T) {
+	c := newCircle(t, Spec{Ranks: 2, Size: 4096, Duration: time.Hour}, nil)
+	results := c.play(func() {
+		c.clock.Run(time.Second)
+		c.hosts[1].servers[end{"sum", 0}].(*inbox).from = nil // rank 1 gets nothing
+		c.clock.Run(time.Second)
+		for i, h := range c.hosts {
+			if w := h.clients[end{"sum", i}].(*rank); w.posted != w.delivered {
+				t.Errorf("rank %d has sent %d messages, of which %d are delivered", i, w.posted, w.delivered)
+			}
+		}
+		c.cut = 1
+	})
+	for i, got := range results {
+		if got.Errors != 1 || got.Error != "the next rank: the peer does not answer: STATUS_IO_TIMEOUT" || c.ended[i] > 8*time.Second {
+			t.Errorf("rank %d after %v: %+v", i, c.ended[i], got)
+		}
+	}
+}
+
 // A rank that cannot start lets the others know.
 func TestAllReduceLimits(t *testing.T) {
 	for _, test := range []struct {
@@ -271,7 +302,7 @@ func TestAllReduceLimits(t *testing.T) {
 	}{
 		{"a MaxTransferLength of 528, the adapter has 527", func(c *provider.Config) { c.Info.MaxTransferLength = 527 }},
 		{"a MaxRegistrationSize of 2112, the adapter has 2111", func(c *provider.Config) { c.Info.MaxRegistrationSize = 2111 }},
-		{"a MaxInitiatorQueueDepth of 4, the adapter has 3", func(c *provider.Config) { c.Info.MaxInitiatorQueueDepth = 3 }},
+		{"a MaxInitiatorQueueDepth of 5, the adapter has 4", func(c *provider.Config) { c.Info.MaxInitiatorQueueDepth = 4 }},
 		{"a MaxReceiveQueueDepth of 2, the adapter has 1", func(c *provider.Config) { c.Info.MaxReceiveQueueDepth = 1 }},
 	} {
 		c := newCircle(t, Spec{Ranks: 2, Size: 1024, Count: 1}, func(i int, c *provider.Config) {
@@ -297,8 +328,38 @@ func TestAllReduceLimits(t *testing.T) {
 			t.Errorf("%v, want %s", err, test.want)
 		}
 	}
-	c := newCircle(t, Spec{Ranks: 2, Size: 1024, Count: 1}, nil)
-	if err := c.hosts[0].Run(c.of(0), c.address(0), netip.AddrPortFrom(c.address(1), 7000), nil); err == nil || !strings.HasSuffix(err.Error(), ": rank 1, the one before it, is not served") {
-		t.Error(err)
+}
+
+// Servers may come after the clients of their hosts.
+func TestAllReduceServedLate(t *testing.T) {
+	c := newCircle(t, Spec{Ranks: 3, Size: 1024, Count: 2}, nil)
+	c.late = 2
+	for i, got := range c.play(nil) {
+		if got.Messages != 2 || got.Errors != 0 {
+			t.Errorf("rank %d: %+v", i, got)
+		}
+	}
+}
+
+// Who never hears of the rank before does not wait without end, nor do others.
+func TestAllReduceIncomplete(t *testing.T) {
+	c := newCircle(t, Spec{Ranks: 3, Size: 1024, Count: 2}, nil)
+	var results [2]Result
+	for flow := range 3 {
+		to := (flow + 1) % 3
+		if err := c.hosts[to].Serve(c.of(flow), netip.AddrPortFrom(c.address(to), 7000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for flow := range 2 { // rank 2 does not run
+		if err := c.hosts[flow].Run(c.of(flow), c.address(flow), netip.AddrPortFrom(c.address(flow+1), 7000), func(r Result) { results[flow] = r }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.clock.Run(31 * time.Second)
+	for i, want := range []string{"the rank before has not connected for 30s", "the next rank: the peer disconnected"} {
+		if got := results[i]; got.Errors != 1 || got.Error != want && got.Error != "the rank before: the peer disconnected" {
+			t.Errorf("rank %d: %+v", i, got)
+		}
 	}
 }

@@ -78,7 +78,8 @@ func (s *series) halve() {
 			P99: max(a.P99, b.P99),
 		}
 		if sum.Messages > 0 {
-			sum.P50 = (a.P50*float64(a.Messages) + b.P50*float64(b.Messages)) / float64(sum.Messages)
+			mean := (a.P50*float64(a.Messages) + b.P50*float64(b.Messages)) / float64(sum.Messages)
+			sum.P50 = min(mean, sum.P99) // of two that are equal it may be a trifle more
 		}
 		s.done[i] = sum
 	}

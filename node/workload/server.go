@@ -162,8 +162,8 @@ func (s *target) consider(connector *provider.Connector) {
 	if connector.GetConnectionData(nil, nil, private, &length) != provider.StatusSuccess {
 		length = 0 // the client has given up already
 	}
-	h, err := decodeHello(private[:length])
-	if s.stopped || err != nil || h.lane >= uint32(len(s.lanes)) {
+	h, ok := decodeHello(private[:length])
+	if s.stopped || !ok || h.lane >= uint32(len(s.lanes)) {
 		connector.Close(nil, nil)
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"time"
 
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
@@ -23,6 +24,8 @@ type session interface {
 	begin()
 	// handle takes a completion of the connection's QP. There is none before begin.
 	handle(r *provider.ResultEx)
+	// waits reports whether the peer has something to do.
+	waits() bool
 	// objects are those that the session has made, to be closed with the QP.
 	objects() []closer
 	// closed is called when all of that is closed.
@@ -66,8 +69,10 @@ func newBase(m *provider.Miniport, c clock.Clock, spec Spec) base {
 }
 
 // open opens the instance. disable is called, with no lock held, when the device asks for
-// it to be closed. entries is the CQ's depth.
-func (b *base) open(needs func(provider.AdapterInfo) []need, entries uint64, disable func()) error {
+// it to be closed. There will be so many connections at once, each with so many entries of
+// the CQ, and one for the probe.
+func (b *base) open(needs func(provider.AdapterInfo) []need, conns, each int, disable func()) error {
+	entries := uint64(conns) * uint64(each+1)
 	fits := func(info provider.AdapterInfo) error {
 		all := append(needs(info), need{"MaxCqDepth", entries, uint64(info.MaxCqDepth)})
 		return satisfied(all)
@@ -115,10 +120,13 @@ func (b *base) drain() {
 		n = b.cq.ResultsEx(b.results[:])
 		for i := range b.results[:n] {
 			r := &b.results[i]
-			switch c := r.QPContext.(*conn); c.stage {
-			case making:
+			switch c := r.QPContext.(*conn); {
+			case r.RequestContext == probe && c.stage == up:
+				c.answeredProbe(r.Status)
+			case r.RequestContext == probe:
+			case c.stage == making:
 				c.early = append(c.early, *r)
-			case up, ending:
+			case c.stage == up, c.stage == ending:
 				c.session.handle(r)
 			}
 		}
@@ -151,14 +159,14 @@ func (b *base) end(done func(), objects ...closer) {
 // A conn is a connection of an end, from when it is asked for until everything of it is
 // closed. The end's lock guards it.
 type conn struct {
-	of        *base
-	place     *list.Element // in of.conns
-	session   session
-	qp        *provider.QP
-	connector *provider.Connector
-	stage     stage
-	// established: it has been there.
-	established bool
+	of          *base
+	place       *list.Element // in of.conns
+	session     session
+	qp          *provider.QP
+	connector   *provider.Connector
+	stage       stage
+	established bool // it has been there
+	probed      bool // a probe is under way
 	// early are completions of what the peer has sent as soon as the connection was there
 	// for it.
 	early []provider.ResultEx
@@ -175,9 +183,11 @@ const (
 )
 
 // room is what a connection's QP has room for.
-type room struct {
-	receives, requests uint32
-	sges               uint32 // of a request
+type room struct{ receives, requests uint32 }
+
+// requestsFit is the need of connections with so many requests in flight, and a probe.
+func requestsFit(info provider.AdapterInfo, requests int) need {
+	return need{"MaxInitiatorQueueDepth", uint64(requests) + 1, uint64(info.MaxInitiatorQueueDepth)}
 }
 
 // newConn begins with a connection: it makes its QP, and has its session prepare. What
@@ -186,7 +196,7 @@ func (b *base) newConn(s session, r room) (*conn, error) {
 	c := &conn{of: b, session: s}
 	c.place = b.conns.PushBack(c)
 	var status provider.Status
-	c.qp, status = b.pd.CreateQP(b.cq, b.cq, c, r.receives, r.requests, 1, r.sges, 0, nil, nil)
+	c.qp, status = b.pd.CreateQP(b.cq, b.cq, c, r.receives, r.requests+1, 1, 1, 0, nil, nil) // and one for the probe
 	if status != provider.StatusSuccess {
 		c.drop()
 		return c, fmt.Errorf("create QP: %w", b.explained(status))
@@ -350,6 +360,47 @@ func (c *conn) drop() {
 		c.of.owner.gone(c)
 		c.of.owner.advance()
 	})
+}
+
+// A client that waits for its server, and has sent nothing that is not acknowledged, would
+// never know that there is no server any more. So it probes: it writes nothing, which the
+// server's adapter acknowledges whatever the server is at. It takes an adapter 4 s to give
+// up one that does not.
+
+// probe is the context of a probe.
+var probe any = new(byte)
+
+// probeInterval is how long a client waits, at most twice, until it probes.
+const probeInterval = time.Second
+
+// watch has the end probe from now on.
+func (b *base) watch() {
+	b.clock.AfterFunc(probeInterval, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.over {
+			return
+		}
+		for e := b.conns.Front(); e != nil; e = e.Next() {
+			c := e.Value.(*conn)
+			if c.stage == up && !c.probed && c.session.waits() {
+				c.probed = true
+				if status := c.qp.Write(probe, nil, 0, 0, 0); status != provider.StatusSuccess {
+					c.answeredProbe(status)
+				}
+			}
+		}
+		b.owner.advance()
+		b.watch()
+	})
+}
+
+// answeredProbe takes the answer to a probe.
+func (c *conn) answeredProbe(status provider.Status) {
+	c.probed = false
+	if status != provider.StatusSuccess && status != provider.StatusCancelled {
+		c.fail(fmt.Sprintf("the peer does not answer: %v", status))
+	}
 }
 
 // dropAll drops every connection. b.mu is held.

@@ -285,9 +285,9 @@ func TestStorageLimits(t *testing.T) {
 		want   string
 		narrow func(*provider.Config)
 	}{
-		{"a MaxInitiatorQueueDepth of 48, the adapter has 47", func(c *provider.Config) { c.Info.MaxInitiatorQueueDepth = 47 }},
+		{"a MaxInitiatorQueueDepth of 49, the adapter has 48", func(c *provider.Config) { c.Info.MaxInitiatorQueueDepth = 48 }},
 		{"a MaxReceiveQueueDepth of 16, the adapter has 15", func(c *provider.Config) { c.Info.MaxReceiveQueueDepth = 15 }},
-		{"a MaxCqDepth of 128, the adapter has 127", func(c *provider.Config) { c.Info.MaxCqDepth = 127 }},
+		{"a MaxCqDepth of 130, the adapter has 129", func(c *provider.Config) { c.Info.MaxCqDepth = 129 }},
 		{"a MaxRegistrationSize of 3276800, the adapter has 3276799", func(c *provider.Config) { c.Info.MaxRegistrationSize = 3276799 }},
 		{"a MaxInboundReadLimit of 1, the adapter has 0", func(c *provider.Config) { c.Info.MaxInboundReadLimit = 0 }},
 		{"a MaxCallerData of 4, the adapter has 3", func(c *provider.Config) { c.Info.MaxCallerData = 3 }},

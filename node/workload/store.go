@@ -28,13 +28,13 @@ func serveStorage(m *provider.Miniport, c clock.Clock, spec Spec, at netip.AddrP
 	s.meet = s.greet
 	// A transfer has a request that moves data, and one that answers; and there are
 	// receives.
-	return s, s.listen(at, s.needs, 3*uint64(spec.Depth), s.prepare)
+	return s, s.listen(at, s.needs, 3*spec.Depth, s.prepare)
 }
 
 func (s *store) needs(info provider.AdapterInfo) []need {
 	depth := uint64(s.spec.Depth)
 	return []need{
-		{"MaxInitiatorQueueDepth", 2 * depth, uint64(info.MaxInitiatorQueueDepth)},
+		requestsFit(info, 2*s.spec.Depth),
 		{"MaxReceiveQueueDepth", depth, uint64(info.MaxReceiveQueueDepth)},
 		{"MaxTransferLength", s.spec.Size, uint64(info.MaxTransferLength)},
 		{"MaxRegistrationSize", depth * max(s.spec.Size, transferRoom), info.MaxRegistrationSize},
@@ -91,7 +91,7 @@ const transferRoom = loanRequestLen + loanAnswerLen
 
 func (k *keeping) room() room {
 	depth := uint32(k.store.spec.Depth)
-	return room{receives: depth, requests: 2 * depth, sges: 1}
+	return room{receives: depth, requests: 2 * depth}
 }
 
 func (k *keeping) consent() ([]byte, uint32, uint32) {
@@ -261,6 +261,9 @@ func (k *keeping) next(t *transfer) {
 	k.waiting = k.waiting[1:]
 	k.do(t, request)
 }
+
+// waits implements session.
+func (k *keeping) waits() bool { return false }
 
 // objects implements session.
 func (k *keeping) objects() []closer { return append(k.data.closers(), k.messages.closers()...) }

@@ -47,6 +47,7 @@ func runStorm(m *provider.Miniport, c clock.Clock, spec Spec, from netip.Addr, t
 		return nil, err
 	}
 	w.account = newAccount(&spec, c.Now())
+	w.watch()
 	w.soon()
 	return w, nil
 }
@@ -54,7 +55,7 @@ func runStorm(m *provider.Miniport, c clock.Clock, spec Spec, from netip.Addr, t
 // prepare makes what all connections have in common.
 func (w *storm) prepare() error {
 	qps := w.spec.lanes()
-	if err := w.open(w.stormNeeds(2*numberLen*qps), stormEntries*uint64(qps), func() { w.Abort(disabled) }); err != nil {
+	if err := w.open(w.stormNeeds(2*numberLen*qps), qps, stormEntries, func() { w.Abort(disabled) }); err != nil {
 		return err
 	}
 	w.slots = free(qps)
@@ -123,7 +124,7 @@ func (w *storm) attempt() {
 	a := &attempt{storm: w, number: w.number, asked: w.clock.Now()}
 	w.number++
 	w.begun(a.asked)
-	c, err := w.newConn(a, room{receives: 1, requests: 1, sges: 1})
+	c, err := w.newConn(a, room{receives: 1, requests: 1})
 	if err == nil {
 		err = c.connect(w.from, w.to, 0, 0, nil)
 	}
@@ -155,8 +156,9 @@ func (w *storm) gone(c *conn) {
 
 // made counts a connection.
 func (w *storm) made(a *attempt) {
+	a.made = true
 	w.standing.PushBack(a)
-	w.completed(w.clock.Now(), a.asked, numberLen)
+	w.completed(w.clock.Now(), a.asked, 0)
 	w.result.Connections++
 }
 
@@ -194,6 +196,7 @@ type attempt struct {
 	number uint64
 	asked  time.Duration // when
 	slot   int           // of the storm's numbers; -1: none as yet
+	made   bool          // it is there
 	ends   bool          // in good order
 }
 
@@ -236,6 +239,9 @@ func (a *attempt) handle(r *provider.ResultEx) {
 		a.storm.made(a)
 	}
 }
+
+// waits implements session.
+func (a *attempt) waits() bool { return !a.made }
 
 // objects implements session.
 func (a *attempt) objects() []closer { return nil }

@@ -39,7 +39,7 @@ type visit struct {
 	slot    int // of the harbour's memory; -1: none as yet
 }
 
-func (v *visit) room() room { return room{receives: 1, requests: 1, sges: 1} }
+func (v *visit) room() room { return room{receives: 1, requests: 1} }
 
 func (v *visit) consent() ([]byte, uint32, uint32) { return nil, 0, 0 }
 
@@ -68,6 +68,9 @@ func (v *visit) handle(r *provider.ResultEx) {
 		v.conn.fail(fmt.Sprintf("send: %v", status))
 	}
 }
+
+// waits implements session.
+func (v *visit) waits() bool { return false }
 
 // objects implements session.
 func (v *visit) objects() []closer { return nil }

@@ -42,10 +42,28 @@ type Options struct {
 	Local netip.Addr
 }
 
-// infoLen is the length of the message by which a buffer is lent: its address (8
-// bytes), token and size (4 bytes each), big-endian. A server's messages have the
-// same length and say nothing.
-const infoLen = 16
+// MessageLen is the length of every message, in bytes: a client's lends a Buffer, and a
+// server's have the same length and say nothing.
+const MessageLen = 16
+
+// A Buffer is memory that one end lends the other.
+type Buffer struct {
+	Address     uint64
+	Token, Size uint32 // Size in bytes
+}
+
+// Encode writes the message that lends the buffer: its address (8 bytes), token and size
+// (4 bytes each), big-endian.
+func (b Buffer) Encode(message []byte) {
+	binary.BigEndian.PutUint64(message, b.Address)
+	binary.BigEndian.PutUint32(message[8:], b.Token)
+	binary.BigEndian.PutUint32(message[12:], b.Size)
+}
+
+// DecodeBuffer is the buffer that a message lends.
+func DecodeBuffer(message []byte) Buffer {
+	return Buffer{binary.BigEndian.Uint64(message), binary.BigEndian.Uint32(message[8:]), binary.BigEndian.Uint32(message[12:])}
+}
 
 // An end is one end of the connection.
 type end struct {
@@ -89,7 +107,7 @@ func open(ctx context.Context, adapter *provider.Adapter, o Options) (e *end, cl
 		size   int
 		rights provider.MRFlags
 	}{
-		{&e.messages, 2 * infoLen, provider.MRAllowLocalWrite},
+		{&e.messages, 2 * MessageLen, provider.MRAllowLocalWrite},
 		{&e.text, o.Size, provider.MRAllowLocalWrite | provider.MRAllowRemoteRead},
 		{&e.sink, o.Size, provider.MRAllowRemoteWrite},
 	} {
@@ -156,25 +174,25 @@ func (e *end) serveRound(ctx context.Context, round int) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errBetweenRounds, err)
 	}
-	text := e.text.SGL(0, int(from.size))
-	if _, err := e.qp.Done(ctx, e.qp.Read(nil, text, from.address, from.token, 0)); err != nil {
+	text := e.text.SGL(0, int(from.Size))
+	if _, err := e.qp.Done(ctx, e.qp.Read(nil, text, from.Address, from.Token, 0)); err != nil {
 		return fmt.Errorf("read: %w", err)
 	}
-	e.tell("server ping data: ", e.text.Bytes[:from.size])
-	if err := e.send(buffer{}); err != nil {
+	e.tell("server ping data: ", e.text.Bytes[:from.Size])
+	if err := e.send(Buffer{}); err != nil {
 		return err
 	}
 	to, err := e.lent(ctx)
 	if err != nil {
 		return err
 	}
-	if to.size < from.size {
-		return fmt.Errorf("the client lent %d bytes, and then %d for the answer", from.size, to.size)
+	if to.Size < from.Size {
+		return fmt.Errorf("the client lent %d bytes, and then %d for the answer", from.Size, to.Size)
 	}
-	if _, err := e.qp.Done(ctx, e.qp.Write(nil, text, to.address, to.token, 0)); err != nil {
+	if _, err := e.qp.Done(ctx, e.qp.Write(nil, text, to.Address, to.Token, 0)); err != nil {
 		return fmt.Errorf("write: %w", err)
 	}
-	return e.send(buffer{})
+	return e.send(Buffer{})
 }
 
 // Call connects to a server and does so many rounds with it. Every answer is
@@ -216,11 +234,11 @@ func Call(ctx context.Context, adapter *provider.Adapter, server netip.AddrPort,
 }
 
 func (e *end) callRound(ctx context.Context, round int) error {
-	fill(e.text.Bytes, round)
+	Fill(e.text.Bytes, round)
 	clear(e.sink.Bytes)
 	for _, memory := range []*await.Memory{e.text, e.sink} {
 		// Memory that is registered by itself has addresses that begin at 0.
-		if err := e.send(buffer{token: memory.RemoteToken(), size: uint32(e.Size)}); err != nil {
+		if err := e.send(Buffer{Token: memory.RemoteToken(), Size: uint32(e.Size)}); err != nil {
 			return err
 		}
 		if _, err := e.receive(ctx); err != nil {
@@ -234,9 +252,9 @@ func (e *end) callRound(ctx context.Context, round int) error {
 	return nil
 }
 
-// fill writes the text of a round as rping does: a number and the characters from
+// Fill writes the text of a round as rping does: a number and the characters from
 // A to z, which begin one further on in every round; then a zero.
-func fill(text []byte, round int) {
+func Fill(text []byte, round int) {
 	const first, last = 'A', 'z'
 	n := copy(text, fmt.Sprintf("rdma-ping-%d: ", round))
 	for i := range text[n:] {
@@ -264,20 +282,11 @@ func (e *end) tell(who string, text []byte) {
 	}
 }
 
-// A buffer is memory that one end lends the other.
-type buffer struct {
-	address     uint64
-	token, size uint32
-}
-
 // send sends a message and does not wait: the peer's next one says that it has
 // arrived.
-func (e *end) send(b buffer) error {
-	m := e.messages.Bytes[:infoLen]
-	binary.BigEndian.PutUint64(m, b.address)
-	binary.BigEndian.PutUint32(m[8:], b.token)
-	binary.BigEndian.PutUint32(m[12:], b.size)
-	if status := e.qp.Send(nil, e.messages.SGL(0, infoLen), provider.OpSilentSuccess); status != provider.StatusSuccess {
+func (e *end) send(b Buffer) error {
+	b.Encode(e.messages.Bytes[:MessageLen])
+	if status := e.qp.Send(nil, e.messages.SGL(0, MessageLen), provider.OpSilentSuccess); status != provider.StatusSuccess {
 		return fmt.Errorf("send: %w", status)
 	}
 	return nil
@@ -285,31 +294,29 @@ func (e *end) send(b buffer) error {
 
 // expect posts the receive of the next message.
 func (e *end) expect() error {
-	if status := e.qp.Receive(nil, e.messages.SGL(infoLen, infoLen)); status != provider.StatusSuccess {
+	if status := e.qp.Receive(nil, e.messages.SGL(MessageLen, MessageLen)); status != provider.StatusSuccess {
 		return fmt.Errorf("post a receive: %w", status)
 	}
 	return nil
 }
 
 // receive waits for a message and expects the next.
-func (e *end) receive(ctx context.Context) (b buffer, err error) {
+func (e *end) receive(ctx context.Context) (b Buffer, err error) {
 	r, err := e.qp.Received(ctx)
-	if err == nil && r.BytesTransferred != infoLen {
-		err = fmt.Errorf("a message of %d bytes, expected %d", r.BytesTransferred, infoLen)
+	if err == nil && r.BytesTransferred != MessageLen {
+		err = fmt.Errorf("a message of %d bytes, expected %d", r.BytesTransferred, MessageLen)
 	}
 	if err != nil {
 		return b, fmt.Errorf("receive: %w", err)
 	}
-	m := e.messages.Bytes[infoLen:]
-	b = buffer{binary.BigEndian.Uint64(m), binary.BigEndian.Uint32(m[8:]), binary.BigEndian.Uint32(m[12:])}
-	return b, e.expect()
+	return DecodeBuffer(e.messages.Bytes[MessageLen:]), e.expect()
 }
 
 // lent waits for a buffer that fits ours.
-func (e *end) lent(ctx context.Context) (buffer, error) {
+func (e *end) lent(ctx context.Context) (Buffer, error) {
 	b, err := e.receive(ctx)
-	if err == nil && (b.size == 0 || int(b.size) > e.Size) {
-		err = fmt.Errorf("the client lent %d bytes, expected 1 to %d: it needs a server of its own size", b.size, e.Size)
+	if err == nil && (b.Size == 0 || int(b.Size) > e.Size) {
+		err = fmt.Errorf("the client lent %d bytes, expected 1 to %d: it needs a server of its own size", b.Size, e.Size)
 	}
 	return b, err
 }

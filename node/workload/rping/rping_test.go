@@ -24,7 +24,7 @@ func TestTextIsRpings(t *testing.T) {
 	}
 	text := make([]byte, DefaultSize)
 	for round := range 10 {
-		fill(text, round)
+		Fill(text, round)
 		if n := bytes.Count(capture, text); n != 2 { // as it was read and as it was written
 			t.Errorf("round %d: %q is %d times in the capture, want 2", round, text, n)
 		}

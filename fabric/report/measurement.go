@@ -1,0 +1,22 @@
+package report
+
+import "io"
+
+// A Measurement is the result of a workload that was run in a lab for itself.
+type Measurement struct {
+	Lab      string   `json:"lab"`
+	Seed     uint64   `json:"seed"`
+	Passed   bool     `json:"passed"`
+	Workload Workload `json:"workload"`
+	Problems []string `json:"problems,omitempty"` // as in Run
+}
+
+// WriteMeasurement writes a measurement as tables for people, in the form that workloads
+// have in those of a run.
+func WriteMeasurement(w io.Writer, m *Measurement) error {
+	p := newPage(w)
+	p.width = runWidth
+	p.workloads([]Workload{m.Workload})
+	p.problems(m.Problems)
+	return p.flush()
+}

@@ -1,0 +1,205 @@
+package workload
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/ndklab/ndklab/node/workload/rping"
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/clock"
+)
+
+// A pinger is the client of Rping. A message is a round of rping (package rping): the
+// server READs a text that it is lent, and WRITEs it back to where it is told. What comes
+// back is always compared.
+type pinger struct {
+	exchange
+	texts    *memory // of each line, lent to be read
+	answers  *memory // of each line, lent to be written to
+	messages *memory // of each line, one to send and one to receive
+}
+
+func runRping(m *provider.Miniport, c clock.Clock, spec Spec, from netip.Addr, to netip.AddrPort, done func(Result)) (client, error) {
+	w := &pinger{exchange: exchange{base: newBase(m, c, spec), from: from, to: to, done: done}}
+	w.meet = func(l *line) asker { return &pinging{pinger: w, line: l} }
+	if err := spec.textFits(); err != nil {
+		return nil, err
+	}
+	needs := func(info provider.AdapterInfo) []need {
+		return w.spec.rpingNeeds(info, info.MaxInboundReadLimit, "MaxInboundReadLimit")
+	}
+	if err := w.start(needs, rpingEntries, w.prepare); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// rpingRoom is what a QP of either end has room for, and rpingEntries how many of the CQ's
+// entries its requests may take.
+var rpingRoom = room{receives: 1, requests: 4}
+
+const rpingEntries = 5
+
+// textFits says whether rping can have texts of the workload's size.
+func (s *Spec) textFits() error {
+	if s.Size < rping.MinSize || s.Size > rping.MaxSize {
+		return fmt.Errorf("size %d, rping has texts of %d to %d bytes", s.Size, rping.MinSize, rping.MaxSize)
+	}
+	return nil
+}
+
+// rpingNeeds are the limits that an end of an Rping needs, of which that of READs is
+// another one for each end.
+func (s *Spec) rpingNeeds(info provider.AdapterInfo, reads uint32, limit string) []need {
+	return []need{
+		requestsFit(info, int(rpingRoom.requests)),
+		{"MaxTransferLength", s.Size, uint64(info.MaxTransferLength)},
+		{"MaxRegistrationSize", uint64(s.lanes()) * s.Size, info.MaxRegistrationSize},
+		{limit, 1, uint64(reads)},
+	}
+}
+
+// prepare makes what all lines have in common.
+func (w *pinger) prepare() (err error) {
+	lines := uint64(w.spec.lanes())
+	if w.texts, err = w.register(make([]byte, lines*w.spec.Size), provider.MRAllowRemoteRead); err != nil {
+		return err
+	}
+	if w.answers, err = w.register(make([]byte, lines*w.spec.Size), provider.MRAllowRemoteWrite); err != nil {
+		return err
+	}
+	w.messages, err = w.register(make([]byte, lines*2*rping.MessageLen), provider.MRAllowLocalWrite)
+	return err
+}
+
+// A pinging is the client's session on one connection.
+type pinging struct {
+	pinger *pinger
+	line   *line
+	conn   *conn
+
+	busy   bool // a round is under way
+	number uint64
+	made   time.Duration
+	step   pingStep
+	sent   bool // this step's message is acknowledged, and its memory free
+	heard  bool // and answered
+}
+
+// A pingStep is what a client has sent in a round.
+type pingStep uint8
+
+const (
+	lentText   pingStep = iota // which the server reads
+	lentAnswer                 // which it writes to
+)
+
+func (p *pinging) of() *line { return p.line }
+
+func (p *pinging) terms() (room, []byte, uint32) { return rpingRoom, nil, 1 }
+
+// prepare implements session.
+func (p *pinging) prepare(c *conn) error {
+	p.conn = c
+	return p.expect()
+}
+
+// expect posts the receive of the server's next message.
+func (p *pinging) expect() error {
+	return p.conn.post(p.pinger.messages.sge(p.at(rping.MessageLen)*2+rping.MessageLen, rping.MessageLen), nil)
+}
+
+// at is where the line's part begins of memory that has so many bytes for each line.
+func (p *pinging) at(size uint64) uint64 { return uint64(p.line.index) * size }
+
+func (p *pinging) text() []byte {
+	return p.pinger.texts.bytes[p.at(p.pinger.spec.Size):][:p.pinger.spec.Size]
+}
+
+func (p *pinging) answer() []byte {
+	return p.pinger.answers.bytes[p.at(p.pinger.spec.Size):][:p.pinger.spec.Size]
+}
+
+// begin implements session.
+func (p *pinging) begin() { p.line.connected() }
+
+func (p *pinging) asks() bool { return !p.busy }
+
+// ask implements asker.
+func (p *pinging) ask(number uint64) provider.Status {
+	p.busy, p.number, p.made = true, number, p.pinger.clock.Now()
+	rping.Fill(p.text(), int(number))
+	clear(p.answer())
+	return p.lend(lentText, p.pinger.texts)
+}
+
+// lend lends the server the line's part of memory.
+func (p *pinging) lend(step pingStep, m *memory) provider.Status {
+	size := p.pinger.spec.Size
+	p.step, p.sent, p.heard = step, false, false
+	message := p.pinger.messages.sge(p.at(rping.MessageLen)*2, rping.MessageLen)
+	rping.Buffer{Address: p.at(size), Token: m.mr.RemoteToken(), Size: uint32(size)}.Encode(p.pinger.messages.bytes[message.VirtualAddress:])
+	return p.conn.qp.Send(nil, []provider.SGE{message}, 0)
+}
+
+// unanswered implements asker.
+func (p *pinging) unanswered() []uint64 {
+	if p.busy {
+		return []uint64{p.number}
+	}
+	return nil
+}
+
+// handle implements session.
+func (p *pinging) handle(r *provider.ResultEx) {
+	switch {
+	case r.Status == provider.StatusCancelled: // the connection is over, as its disconnect event tells
+		return
+	case r.Status != provider.StatusSuccess:
+		p.conn.fail(fmt.Sprintf("round %d: %v", p.number, r.Status))
+		return
+	case r.Type == provider.OperationTypeReceive:
+		p.heard = true
+		if err := p.expect(); err != nil {
+			p.conn.fail(err.Error())
+			return
+		}
+	default:
+		p.sent = true
+	}
+	switch {
+	case !p.sent || !p.heard:
+	case p.step == lentText:
+		if status := p.lend(lentAnswer, p.pinger.answers); status != provider.StatusSuccess {
+			p.conn.fail(fmt.Sprintf("round %d: %v", p.number, status))
+		}
+	case p.busy:
+		p.busy = false
+		p.line.answered(p.made, p.pinger.spec.Size, p.difference())
+	}
+}
+
+// difference says how the answer is not the text; "" if it is.
+func (p *pinging) difference() string {
+	text, answer := p.text(), p.answer()
+	if bytes.Equal(text, answer) {
+		return ""
+	}
+	for i := range text {
+		if answer[i] != text[i] {
+			return fmt.Sprintf("round %d: byte %d came back as %#02x, sent was %#02x", p.number, i, answer[i], text[i])
+		}
+	}
+	return ""
+}
+
+// waits implements session.
+func (p *pinging) waits() bool { return p.busy }
+
+// objects implements session.
+func (p *pinging) objects() []closer { return nil }
+
+// closed implements session.
+func (p *pinging) closed() {}

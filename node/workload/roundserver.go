@@ -1,0 +1,133 @@
+package workload
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/ndklab/ndklab/node/workload/rping"
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/clock"
+)
+
+// A ponger is the server of Rping.
+type ponger struct{ acceptor }
+
+func serveRping(m *provider.Miniport, c clock.Clock, spec Spec, at netip.AddrPort) (server, error) {
+	// Of each connection there may be the one before it, which the client has given up.
+	s := &ponger{acceptor{base: newBase(m, c, spec), most: 2 * spec.lanes()}}
+	s.meet = func([]byte) (guest, error) { return &ponging{ponger: s}, nil }
+	if err := spec.textFits(); err != nil {
+		return nil, err
+	}
+	needs := func(info provider.AdapterInfo) []need {
+		return spec.rpingNeeds(info, info.MaxOutboundReadLimit, "MaxOutboundReadLimit")
+	}
+	return s, s.listen(at, needs, rpingEntries, nil)
+}
+
+// A ponging is the server's session on one connection.
+type ponging struct {
+	ponger   *ponger
+	conn     *conn
+	text     *memory
+	messages *memory       // one to send, which says nothing, and one to receive
+	reads    bool          // the text is there, and the next buffer is for the answer
+	lent     *rping.Buffer // the next one, while the text is not ours
+	busy     bool          // the text is on its way, in either direction
+}
+
+func (p *ponging) room() room { return rpingRoom }
+
+func (p *ponging) consent() ([]byte, uint32, uint32) { return nil, 0, 1 }
+
+// prepare implements session.
+func (p *ponging) prepare(c *conn) (err error) {
+	p.conn = c
+	s := p.ponger
+	if p.text, err = register(s.pd, make([]byte, s.spec.Size), provider.MRAllowLocalWrite|provider.MRReadSink); err != nil {
+		return err
+	}
+	if p.messages, err = register(s.pd, make([]byte, 2*rping.MessageLen), provider.MRAllowLocalWrite); err != nil {
+		return err
+	}
+	return p.expect()
+}
+
+func (p *ponging) expect() error {
+	return p.conn.post(p.messages.sge(rping.MessageLen, rping.MessageLen), nil)
+}
+
+// begin implements session.
+func (p *ponging) begin() {}
+
+// handle implements session.
+func (p *ponging) handle(r *provider.ResultEx) {
+	switch {
+	case r.Status == provider.StatusCancelled: // the connection is over, as its disconnect event tells
+	case r.Status != provider.StatusSuccess:
+		p.fail(r.Status.Error())
+	case r.Type == provider.OperationTypeReceive:
+		lent := rping.DecodeBuffer(p.messages.bytes[rping.MessageLen:])
+		if r.BytesTransferred != rping.MessageLen || uint64(lent.Size) != p.ponger.spec.Size {
+			p.fail(fmt.Sprintf("the client lent %d bytes, expected %d", lent.Size, p.ponger.spec.Size))
+			return
+		}
+		if err := p.expect(); err != nil {
+			p.fail(err.Error())
+			return
+		}
+		p.lent = &lent
+		p.move()
+	case r.Type == provider.OperationTypeRead:
+		p.busy, p.reads = false, true
+		p.tell()
+	case r.Type == provider.OperationTypeWrite:
+		p.busy = false
+		p.move() // the client may have begun another round
+	}
+}
+
+// move reads the text from what the client has lent, or writes it there.
+func (p *ponging) move() {
+	if p.lent == nil || p.busy {
+		return
+	}
+	from := *p.lent
+	p.lent, p.busy = nil, true
+	text := []provider.SGE{p.text.sge(0, uint64(from.Size))}
+	if !p.reads {
+		p.posted(p.conn.qp.Read(nil, text, from.Address, from.Token, 0))
+		return
+	}
+	p.reads = false
+	p.posted(p.conn.qp.Write(nil, text, from.Address, from.Token, 0))
+	p.tell()
+}
+
+// tell tells the client that the server has done its part.
+func (p *ponging) tell() {
+	if p.conn.stage == up {
+		p.posted(p.conn.qp.Send(nil, []provider.SGE{p.messages.sge(0, rping.MessageLen)}, provider.OpSilentSuccess))
+	}
+}
+
+func (p *ponging) posted(status provider.Status) {
+	if status != provider.StatusSuccess {
+		p.fail(status.Error())
+	}
+}
+
+// fail ends the connection for a reason that the client may not know.
+func (p *ponging) fail(why string) {
+	p.ponger.note(why)
+	p.conn.fail(why)
+}
+
+// waits implements session.
+func (p *ponging) waits() bool { return false }
+
+// objects implements session.
+func (p *ponging) objects() []closer { return append(p.text.closers(), p.messages.closers()...) }
+
+// closed implements session.
+func (p *ponging) closed() {}
