@@ -7,12 +7,19 @@
 // from a clock, so that they run unchanged in a simulation. They know nothing of
 // namespaces and links.
 //
-// Both ends derive the same pattern from the workload's seed; message i is the
-// pattern from an offset that depends on i, so that a byte lost, stale or out of
-// place shows. With Verify set every payload is compared, byte for byte, where it
-// arrives: at the server for sends and writes, at the client for reads.
+// Of sends, writes and reads, both ends derive the same pattern from the workload's
+// seed; message i is the pattern from an offset that depends on i, so that a byte lost,
+// stale or out of place shows. With Verify set every payload is compared, byte for byte,
+// where it arrives: at the server for sends and writes, at the client for reads. For that
+// an end has memory for twice as many messages as are in flight, of the largest size; what
+// nobody compares may lie on top of each other.
 //
-// Start reading at Host.
+// A server learns of writes by a short send behind each, if it is to compare or to answer
+// them. So the latency of a write, which is half of a round trip, has one in it: a consumer
+// that is told of completions cannot look for the last byte in memory, as perftest does.
+//
+// Start reading at Host; stream.go is the client of sends, writes and reads, server.go their
+// server.
 package workload
 
 import (
