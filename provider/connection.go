@@ -63,6 +63,7 @@ func (c *Connector) Disconnect(completion RequestCompletion, context any) Status
 	}
 	switch c.state {
 	case established:
+		c.countBroken()
 		c.enter(disconnecting)
 	case ended:
 		// The peer was first.
@@ -86,6 +87,9 @@ func (c *Connector) Close(completion CloseCompletion, context any) Status {
 	return c.close(func() {
 		m.cmMu.Lock()
 		defer m.cmMu.Unlock()
+		if c.state == established {
+			c.countBroken()
+		}
 		c.enter(ended)
 		c.leaveQP()
 		c.complete(StatusCancelled)
@@ -266,6 +270,14 @@ func (c *Connector) noteTraffic() {
 	now := m.clock.Now()
 	m.cm.NoteTraffic(now, c.id)
 	m.manage(now)
+}
+
+// countBroken counts the error of an established connection that its consumer ends upon
+// the failed request's completion, before lost is called (NDK-CNT-04). cmMu is held.
+func (c *Connector) countBroken() {
+	if c.qp.isBroken() {
+		c.adapter.miniport.counters.connectionError.Add(1)
+	}
 }
 
 // lost ends a connection whose QP has failed: the peer is told, which it may

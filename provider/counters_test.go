@@ -60,6 +60,26 @@ func TestConnectionCounters(t *testing.T) {
 			client.results(1)
 			return counters{Connect: 1, ConnectionError: 1}, counters{Accept: 1, ConnectionError: 1}
 		},
+		"NDK-CNT-04 an error upon whose completion the consumer disconnects": func(w *world, client, server *host) (counters, counters) {
+			w.connect()
+			w.want(client.qp.Write(nil, client.at(0, 1), 0, 0, 0), success)
+			client.results(1)
+			w.finish(client.disconnect())
+			return counters{Connect: 1, ConnectionError: 1}, counters{Accept: 1, ConnectionError: 1}
+		},
+		"NDK-CNT-04 an error upon whose completion the consumer closes": func(w *world, client, server *host) (counters, counters) {
+			w.connect()
+			w.want(client.qp.Write(nil, client.at(0, 1), 0, 0, 0), success)
+			client.results(1)
+			client.close(client.conn)
+			return counters{Connect: 1, ConnectionError: 1}, counters{Accept: 1, ConnectionError: 1}
+		},
+		"NDK-CNT-05 flushed and disconnected": func(w *world, client, server *host) (counters, counters) {
+			w.connect()
+			client.qp.Flush()
+			w.finish(client.disconnect())
+			return counters{Connect: 1}, counters{Accept: 1}
+		},
 		"NDK-CNT-03 rejected": func(w *world, client, server *host) (counters, counters) {
 			server.listen(func(c *provider.Connector) { c.Reject(nil) })
 			w.finish(client.dial(client.newConnector(), server))

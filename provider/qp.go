@@ -45,6 +45,7 @@ type QP struct {
 	halted      bool       // the peer has ended the connection
 	timedOut    bool       // the error is that the peer did not answer
 	failed      bool       // the connector knows of the error, or need not
+	broken      bool       // the error came by itself, from no flush
 	connector   *Connector // the connector this QP is used with, nil if none
 	timer       clock.Timer
 	timerAt     time.Duration   // when the timer will run; 0: it is not pending
@@ -188,6 +189,7 @@ func (qp *QP) progress(now time.Duration) {
 	clear(qp.completions) // lets go of the consumer's contexts
 	if qp.rc.State() == rc.Error {
 		if !qp.failed && qp.connector != nil {
+			qp.broken = true
 			qp.clock.Go(qp.connector.lost)
 		}
 		qp.failed = true
@@ -218,6 +220,13 @@ func (qp *QP) failure() uint32 {
 		return DisconnectReasonTimeout
 	}
 	return DisconnectReasonError
+}
+
+// isBroken reports whether the queue pair is in error, but not because of a flush.
+func (qp *QP) isBroken() bool {
+	qp.mu.Lock()
+	defer qp.mu.Unlock()
+	return qp.broken
 }
 
 // halt has the queue pair no longer wait for the peer, which has ended the

@@ -42,11 +42,16 @@ func completeArguments(cmd *cobra.Command) {
 	})
 }
 
-// positional is the arguments in a usage line, by the words that it has for them.
+// positional is the arguments in a usage line, by the words that it has for them. Of
+// several lines, those behind the first begin with ndklab, and add what they have more.
 func positional(use string) []string {
 	flags := regexp.MustCompile(`\[--?[a-zA-Z][^\]]*\]|--?[a-zA-Z][a-z-]*( [A-Z]+\b)?|\|--?[a-z]+`)
-	words := strings.Fields(flags.ReplaceAllString(use, ""))[1:]
-	return slices.DeleteFunc(words, func(word string) bool { return strings.Trim(word, "[]-|.") == "" })
+	var all []string
+	for line := range strings.Lines(use) {
+		words := strings.Fields(strings.TrimPrefix(flags.ReplaceAllString(strings.TrimSpace(line), ""), "ndklab "))[1:]
+		all = append(all, slices.DeleteFunc(words, func(word string) bool { return strings.Trim(word, "[]-|.") == "" })...)
+	}
+	return all
 }
 
 // completeArgument is what the next argument may be, behind args.

@@ -20,6 +20,7 @@ func TestPositional(t *testing.T) {
 		"perf LAB|FILE|- TEST [--from NODE] [-n MESSAGES|-D TIME] [-t FILE]": {"LAB|FILE|-", "TEST"},
 		"rping -s|-c -a ADDRESS [-p PORT] [-v]":                              nil,
 		"run FILE|LAB [-o text|json] [--keep]":                               {"FILE|LAB"},
+		"run [FILE|LAB] [--keep]\n  ndklab run DIR|FILE... [-j N]":           {"[FILE|LAB]", "DIR|FILE..."},
 		"up [FILE|-] [--name NAME] [--dry-run] [--node-filter A,B]":          {"[FILE|-]"},
 		"wait LAB[/NODE] --for CONDITION [--timeout TIME] [-o JSON]":         {"LAB[/NODE]"},
 	} {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,6 +33,7 @@ type Memory struct {
 	mu      sync.Mutex // guards what follows, and recents' methods
 	recents []*capture.Recent
 	failed  error // why there are none
+	ended   bool  // nothing is to be remembered any more
 }
 
 const (
@@ -105,14 +107,24 @@ func (m *Memory) take(r *control.Request) error {
 		opening.Go(func() { recents[i], failures[i] = capture.OpenRecent(socket, of.Index, of.Endpoint, size) })
 	}
 	opening.Wait()
+	recents = slices.DeleteFunc(recents, func(recent *capture.Recent) bool { return recent == nil })
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, recent := range recents {
-		if recent != nil {
-			m.recents = append(m.recents, recent)
-		}
+	if m.ended { // meanwhile
+		closeAll(recents)
+		return nil
 	}
+	m.recents = append(m.recents, recents...)
 	return errors.Join(failures...)
+}
+
+// closeAll closes recents, all at once. What they have is of no use any more.
+func closeAll(recents []*capture.Recent) {
+	var closing sync.WaitGroup
+	for _, r := range recents {
+		closing.Go(func() { _ = r.Close() })
+	}
+	closing.Wait()
 }
 
 // turn lets old packets make room until forget.
@@ -154,13 +166,8 @@ func (m *Memory) forget() {
 	m.log.Close()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var closing sync.WaitGroup
-	for _, r := range m.recents {
-		// What it has is of no use any more.
-		closing.Go(func() { _ = r.Close() })
-	}
-	closing.Wait()
-	m.recents = nil
+	closeAll(m.recents)
+	m.recents, m.ended = nil, true
 }
 
 // Write writes what there is to files, which file makes. It goes on after errors.

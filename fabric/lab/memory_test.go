@@ -3,13 +3,17 @@ package lab
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/capture"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
 )
@@ -127,5 +131,36 @@ func TestMemoryGoesOn(t *testing.T) {
 	want := []string{"lab.log", "inspect.json", "connections.json", "events.jsonl", "losses.log", "links.pcapng"}
 	if !slices.Equal(tried, want) || !errors.Is(err, full) {
 		t.Errorf("it tried %q, want %q: %v", tried, want, err)
+	}
+}
+
+// Sockets that come when the lab has been closed leave nothing in this process.
+func TestMemoryIsForgotten(t *testing.T) {
+	topo := ring(uniqueName(t), 2)
+	l, err := Start(testContext(t), topo, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := remember(t, l)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	socket, err := capture.RecentSocket()
+	if err != nil {
+		t.Skip(err) // this process is no root's
+	}
+	params, err := json.Marshal(middlesParams{Middles: []middle{{"n0:eth0", 1}}, Of: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.take(&control.Request{Params: params, Files: []*os.File{socket}}); err != nil {
+		t.Error(err)
+	}
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(maps), "socket:["); n > 0 {
+		t.Errorf("memory of %d sockets is left", n)
 	}
 }

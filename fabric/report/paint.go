@@ -3,8 +3,6 @@ package report
 import (
 	"io"
 	"os"
-
-	"golang.org/x/sys/unix"
 )
 
 // paint is whether to use colours.
@@ -17,8 +15,7 @@ func paintFor(w io.Writer) paint {
 	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
 		return false
 	}
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
+	return paint(isTerminal(f))
 }
 
 func (on paint) bold(text string) string  { return on.in("1", text) }

@@ -50,7 +50,7 @@ topology:
 var some = workload.Spec{Operation: topology.Send, Size: 5000, Depth: 2, Count: 50, Verify: true}
 
 // crossed is which links have carried packets.
-func (l *Lab) crossed(t testing.TB) string {
+func (l *lab) crossed(t testing.TB) string {
 	var names []string
 	for _, k := range l.linksNow(t) {
 		if k.Directions[0].Packets > 0 && k.Directions[1].Packets > 0 {
@@ -187,5 +187,43 @@ func TestReach(t *testing.T) {
 	}
 	if got := p.MTU(path.From.Address); got != 4200 {
 		t.Errorf("MTU %d", got)
+	}
+}
+
+// A router whose processes are paused forwards, one that is down does not, and what is
+// too large for a link behind it is not sent at all.
+func TestRouters(t *testing.T) {
+	l := up(t, routed)
+	l.do(t, topology.Event{Node: "r", NodeAction: topology.PauseNode})
+	w := l.begin(t, "a", "b", some)
+	if r := w.end(t); w.err != nil || r.Errors != 0 {
+		t.Errorf("through a router that is paused: %+v, %v", r, w.err)
+	}
+	l.Unserve("b", "ab", 0, func(workload.ServerResult, error) {})
+	l.clock.Run(time.Second)
+	l.do(t, topology.Event{Node: "q", NodeAction: topology.StopNode})
+	w = l.begin(t, "a", "b", some)
+	l.clock.Run(time.Second)
+	if k := l.linksNow(t); w.result != nil || k[3].State != "down" || k[0].State != "up" {
+		t.Errorf("through a router that is down: %+v; the link behind it is %s, that before the other one %s", w.result, k[3].State, k[0].State)
+	}
+
+	l = up(t, star)
+	a := l.network.byName["a"]
+	path, _ := l.topo.Path("a", "b")
+	flow := roce.Flow{Local: path.From.Address, Remote: path.To.Address, SourcePort: 0xC000}
+	packet := roce.Packet{Header: roce.Header{Opcode: roce.SendOnly}, Payload: [][]byte{make([]byte, 5000)}}
+	if err := a.life.port.Send(flow, []roce.Packet{packet}); err != nil {
+		t.Fatal(err)
+	}
+	if c := a.life.port.Counters(); c["send_too_big"] != 1 || c["packets_sent"] != 0 {
+		t.Errorf("%v", c)
+	}
+	flow.Remote = netip.MustParseAddr("192.0.2.1")
+	if err := a.life.port.Send(flow, []roce.Packet{packet}); err != nil {
+		t.Fatal(err)
+	}
+	if c := a.life.port.Counters(); c["send_dropped"] != 1 {
+		t.Errorf("%v", c)
 	}
 }

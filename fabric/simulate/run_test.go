@@ -1,7 +1,9 @@
 package simulate
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/scenario"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -154,5 +157,37 @@ func TestRunsAreRepeated(t *testing.T) {
 	other.Seed++
 	if lines(t, run(t, other)) == lines(t, first) {
 		t.Error("another seed makes no difference")
+	}
+}
+
+// A run that would go on for ever ends when it is interrupted, with the reason.
+func TestInterrupt(t *testing.T) {
+	topo := parsed(t, pair("delay: 1ms")+`
+workloads:
+  - {name: w, operation: send, from: a, to: b, size: 64B, duration: 24h}
+`)
+	stop := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	r, err := Run(ctx, topo, Options{Events: func(e scenario.Event) {
+		if e.Kind == scenario.WorkloadProgress && e.At > 3*time.Second {
+			cancel(stop)
+		}
+	}})
+	if r != nil || !errors.Is(err, stop) {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// A day in which nothing happens takes no longer than what happens before.
+func TestQuietTimePasses(t *testing.T) {
+	topo := parsed(t, pair("delay: 1ms")+`
+workloads:
+  - {name: early, operation: send, from: a, to: b, size: 64B, count: 10}
+  - {name: late, operation: send, from: a, to: b, size: 64B, count: 10, start: 24h}
+checks:
+  - {workload: late, errors: 0}
+`)
+	if r := run(t, topo); !r.Passed || r.Seconds < 24*3600 {
+		t.Errorf("passed %v after %v s", r.Passed, r.Seconds)
 	}
 }

@@ -100,7 +100,11 @@ func (h *Host) listen(spec Spec, at netip.AddrPort) (server, error) {
 	case topology.Storage:
 		return serveStorage(h.device, h.clock, spec, at)
 	case topology.AllReduce:
-		return serveRing(h.device, h.clock, spec, at)
+		if err := spec.ringFits(); err != nil {
+			return nil, err
+		}
+		rank, _ := h.clients[end{spec.Name, (spec.Flow + 1) % spec.Ranks}].(*rank)
+		return serveRing(h.device, h.clock, spec, rank, at)
 	case topology.Rping:
 		return serveRping(h.device, h.clock, spec, at)
 	default:
@@ -143,12 +147,11 @@ func (h *Host) connect(spec Spec, from netip.Addr, to netip.AddrPort, done func(
 	case topology.Rping:
 		return runRping(h.device, h.clock, spec, from, to, done)
 	case topology.AllReduce:
-		before := (spec.Flow + spec.Ranks - 1) % spec.Ranks
-		in, ok := h.servers[end{spec.Name, before}].(*inbox)
-		if !ok {
-			return nil, fmt.Errorf("rank %d, the one before it, is not served", before)
+		if err := spec.ringFits(); err != nil {
+			return nil, err
 		}
-		return runRing(h.device, h.clock, spec, in, from, to, done)
+		inbox, _ := h.servers[end{spec.Name, (spec.Flow + spec.Ranks - 1) % spec.Ranks}].(*inbox)
+		return runRing(h.device, h.clock, spec, inbox, from, to, done)
 	default:
 		return nil, fmt.Errorf("no such operation: %s", spec.Operation)
 	}

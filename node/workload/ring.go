@@ -25,7 +25,6 @@ import (
 // its connections, so that its neighbours fail, and so all.
 type rank struct {
 	base
-	inbox *inbox
 	from  netip.Addr
 	to    netip.AddrPort
 	done  func(Result)
@@ -34,7 +33,8 @@ type rank struct {
 
 	// Guarded by base.mu, which is the inbox's, too.
 	account
-	conn      *conn // to the next rank
+	inbox     *inbox // nil: there is none as yet, or any more
+	conn      *conn  // to the next rank
 	vector    []uint64
 	posted    uint64 // messages to the next rank
 	delivered uint64 // of those
@@ -63,20 +63,36 @@ const ringHeader = 16
 // ringSlots is how many messages a rank may have on their way.
 const ringSlots = 4
 
+// ringFits says whether there are ranks enough for a ring.
+func (s *Spec) ringFits() error {
+	if s.Ranks < 2 {
+		return fmt.Errorf("ranks: %d, a ring needs 2 at least", s.Ranks)
+	}
+	return nil
+}
+
+// runRing starts a rank. Its inbox may be nil, and come later.
 func runRing(m *provider.Miniport, c clock.Clock, spec Spec, in *inbox, from netip.Addr, to netip.AddrPort, done func(Result)) (client, error) {
-	w := &rank{base: newBase(m, c, spec), inbox: in, from: from, to: to, done: done, sum: newSum(&spec)}
-	w.mu = in.mu
+	w := &rank{base: newBase(m, c, spec), from: from, to: to, done: done, sum: newSum(&spec)}
+	if in != nil {
+		w.mu = in.mu
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.owner = w
 	if err := w.prepare(); err != nil {
 		w.base.end(func() {})
-		in.refuse() // so that the others do not wait for this one
+		if in != nil {
+			in.refuse() // so that the others do not wait for this one
+		}
 		return nil, err
 	}
-	in.attach(w)
+	if in != nil {
+		in.attach(w)
+	}
 	w.account = newAccount(&spec, c.Now())
 	w.watch()
+	c.AfterFunc(patience, w.awaitedEnough)
 	w.soon()
 	return w, nil
 }
@@ -114,8 +130,8 @@ func (w *rank) advance() {
 		w.dropAll()
 	}
 	if w.conns.Len() == 0 && (w.broken || w.leaving) {
-		if w.inbox.rank == w {
-			w.inbox.rank = nil
+		if w.inbox != nil {
+			w.inbox.rank, w.inbox = nil, nil
 		}
 		result := w.conclude(w.clock.Now())
 		w.base.end(func() { w.done(result) })
@@ -156,7 +172,7 @@ func (w *rank) proceed() {
 			w.send()
 			again = true
 		}
-		if w.in < w.out { // what comes is added to what has been sent
+		if w.in < w.out && w.inbox != nil { // what comes is added to what has been sent
 			if message, ok := w.inbox.next(); ok {
 				w.take(message)
 				w.inbox.release()
@@ -231,6 +247,16 @@ func (w *rank) endRound() {
 	w.beginRound()
 }
 
+// awaitedEnough is when the rank before must have connected: it may not even have begun,
+// and all would wait without end.
+func (w *rank) awaitedEnough() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.over && (w.inbox == nil || w.inbox.from == nil) {
+		w.fail(fmt.Sprintf("the rank before has not connected for %v", patience))
+	}
+}
+
 // part ends the connection to the next rank when that has everything.
 func (w *rank) part() {
 	if w.leaving && w.delivered == w.posted && w.conn.stage == up {
@@ -245,7 +271,9 @@ func (w *rank) fail(why string) {
 	}
 	w.broken = true
 	w.failed(w.clock.Now(), why)
-	w.inbox.refuse()
+	if w.inbox != nil {
+		w.inbox.refuse()
+	}
 	w.soon()
 }
 

@@ -23,7 +23,13 @@ type circle struct {
 	hosts   []*Host
 	spec    Spec
 	ended   []time.Duration // when each rank did
+	late    int             // the flow that is served only when all ranks have begun; 0: none
 	cut     int             // the rank that no packet comes from or goes to; 0: all are well
+	// slow is a rank whose packets leave at 100 Mb/s, the next of them at free; 0: none.
+	slow int
+	free time.Duration
+	// atOnce: each server is ended when its client has, whatever the others do.
+	atOnce bool
 }
 
 // Carry implements sim.Path.
@@ -31,7 +37,14 @@ func (c *circle) Carry(now time.Duration, from, to netip.Addr, packet []byte) []
 	if dead := c.address(c.cut); c.cut != 0 && (from == dead || to == dead) {
 		return nil
 	}
-	return c.path.Carry(now, from, to, packet)
+	delays := c.path.Carry(now, from, to, packet)
+	if c.slow != 0 && from == c.address(c.slow) {
+		c.free = max(now, c.free) + time.Duration(len(packet))*8*10*time.Nanosecond
+		for i := range delays {
+			delays[i] += c.free - now
+		}
+	}
+	return delays
 }
 
 func newCircle(t *testing.T, spec Spec, set func(rank int, c *provider.Config)) *circle {
@@ -74,23 +87,45 @@ func (c *circle) of(flow int) Spec {
 func (c *circle) play(meanwhile func()) []Result {
 	c.t.Helper()
 	n := c.spec.Ranks
-	for flow := range n {
+	serve := func(flow int) {
 		to := (flow + 1) % n
 		if err := c.hosts[to].Serve(c.of(flow), netip.AddrPortFrom(c.address(to), 7000)); err != nil {
 			c.t.Fatal(err)
 		}
 	}
+	for flow := range n {
+		if c.late == 0 || flow != c.late {
+			serve(flow)
+		}
+	}
 	results := make([]Result, n)
-	left := n
+	left, served := n, n
+	unserve := func(flow int) {
+		if err := c.hosts[(flow+1)%n].Unserve("sum", flow, func(found ServerResult) {
+			spec := c.of(flow)
+			if verified := spec.Conclude(&results[flow], found); verified != (results[flow].Errors == 0) {
+				c.t.Errorf("rank %d: verified: %v", flow, verified)
+			}
+			served--
+		}); err != nil {
+			c.t.Fatal(err)
+		}
+	}
 	for flow := range n {
 		to := netip.AddrPortFrom(c.address((flow+1)%n), 7000)
 		if err := c.hosts[flow].Run(c.of(flow), c.address(flow), to, func(r Result) {
 			r.Series, r.Histogram = nil, nil
 			results[flow], c.ended[flow] = r, c.clock.Now()
 			left--
+			if c.atOnce {
+				unserve(flow)
+			}
 		}); err != nil {
 			c.t.Fatal(err)
 		}
+	}
+	if c.late != 0 {
+		serve(c.late)
 	}
 	if meanwhile != nil {
 		meanwhile()
@@ -98,20 +133,13 @@ func (c *circle) play(meanwhile func()) []Result {
 	if !c.clock.RunUntil(func() bool { return left == 0 }, 10*time.Minute) {
 		c.t.Fatalf("%d ranks do not end", left)
 	}
-	left = n
 	for flow := range n {
-		if err := c.hosts[(flow+1)%n].Unserve("sum", flow, func(found ServerResult) {
-			spec := c.of(flow)
-			if verified := spec.Conclude(&results[flow], found); verified != (results[flow].Errors == 0) {
-				c.t.Errorf("rank %d: verified: %v", flow, verified)
-			}
-			left--
-		}); err != nil {
-			c.t.Fatal(err)
+		if !c.atOnce {
+			unserve(flow)
 		}
 	}
-	if !c.clock.RunUntil(func() bool { return left == 0 }, time.Minute) {
-		c.t.Fatalf("%d servers do not end", left)
+	if !c.clock.RunUntil(func() bool { return served == 0 }, time.Minute) {
+		c.t.Fatalf("%d servers do not end", served)
 	}
 	for i, m := range c.devices {
 		if usage := m.Usage(); usage != (provider.Usage{}) {
@@ -141,6 +169,20 @@ func TestAllReduce(t *testing.T) {
 						t.Errorf("%d bytes were sent, want %d", bytes, want)
 					}
 				})
+			}
+		}
+	}
+}
+
+// A rank whose way to the next one is slow takes what it has got when the rank before is
+// done, although its server is to end by then.
+func TestAllReduceEndsOneByOne(t *testing.T) {
+	for slow := 1; slow < 4; slow++ {
+		c := newCircle(t, Spec{Ranks: 8, Size: 1 << 20, Count: 3, Seed: 3}, nil)
+		c.slow, c.atOnce = slow, true
+		for rank, got := range c.play(nil) {
+			if got.Messages != 3 || got.Errors != 0 {
+				t.Errorf("rank %d: %+v", rank, got)
 			}
 		}
 	}
@@ -286,8 +328,38 @@ func TestAllReduceLimits(t *testing.T) {
 			t.Errorf("%v, want %s", err, test.want)
 		}
 	}
-	c := newCircle(t, Spec{Ranks: 2, Size: 1024, Count: 1}, nil)
-	if err := c.hosts[0].Run(c.of(0), c.address(0), netip.AddrPortFrom(c.address(1), 7000), nil); err == nil || !strings.HasSuffix(err.Error(), ": rank 1, the one before it, is not served") {
-		t.Error(err)
+}
+
+// Servers may come after the clients of their hosts.
+func TestAllReduceServedLate(t *testing.T) {
+	c := newCircle(t, Spec{Ranks: 3, Size: 1024, Count: 2}, nil)
+	c.late = 2
+	for i, got := range c.play(nil) {
+		if got.Messages != 2 || got.Errors != 0 {
+			t.Errorf("rank %d: %+v", i, got)
+		}
+	}
+}
+
+// Who never hears of the rank before does not wait without end, nor do others.
+func TestAllReduceIncomplete(t *testing.T) {
+	c := newCircle(t, Spec{Ranks: 3, Size: 1024, Count: 2}, nil)
+	var results [2]Result
+	for flow := range 3 {
+		to := (flow + 1) % 3
+		if err := c.hosts[to].Serve(c.of(flow), netip.AddrPortFrom(c.address(to), 7000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for flow := range 2 { // rank 2 does not run
+		if err := c.hosts[flow].Run(c.of(flow), c.address(flow), netip.AddrPortFrom(c.address(flow+1), 7000), func(r Result) { results[flow] = r }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.clock.Run(31 * time.Second)
+	for i, want := range []string{"the rank before has not connected for 30s", "the next rank: the peer disconnected"} {
+		if got := results[i]; got.Errors != 1 || got.Error != want && got.Error != "the rank before: the peer disconnected" {
+			t.Errorf("rank %d: %+v", i, got)
+		}
 	}
 }

@@ -21,8 +21,12 @@ type inbox struct {
 	refuses bool    // the rank has failed, which the one before is to know
 }
 
-func serveRing(m *provider.Miniport, c clock.Clock, spec Spec, at netip.AddrPort) (server, error) {
+// serveRing starts an inbox. Its rank may be nil, and come later.
+func serveRing(m *provider.Miniport, c clock.Clock, spec Spec, w *rank, at netip.AddrPort) (server, error) {
 	s := &inbox{acceptor: acceptor{base: newBase(m, c, spec), most: 2}, sum: newSum(&spec)}
+	if w != nil {
+		s.mu = w.mu
+	}
 	s.owner = s
 	s.meet = func([]byte) (guest, error) {
 		if s.refuses {
@@ -31,7 +35,17 @@ func serveRing(m *provider.Miniport, c clock.Clock, spec Spec, at netip.AddrPort
 		s.from = &inflow{inbox: s}
 		return s.from, nil
 	}
-	return s, s.listen(at, s.needs, spec.Ranks, nil)
+	if err := s.listen(at, s.needs, spec.Ranks, nil); err != nil {
+		return nil, err
+	}
+	if w != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if !w.broken && !w.over && w.inbox == nil {
+			s.attach(w)
+		}
+	}
+	return s, nil
 }
 
 func (s *inbox) needs(info provider.AdapterInfo) []need {
@@ -54,11 +68,13 @@ func (s *inbox) lost(c *conn, why string) {
 	}
 }
 
-// Stop implements server.
+// Stop implements server. The rank before may be done while the rank here has yet to take
+// what it has sent: that stays.
 func (s *inbox) Stop(done func(ServerResult)) {
 	s.mu.Lock()
-	if s.rank != nil {
-		s.rank.fail("its server was ended")
+	if w := s.rank; w != nil && (s.from == nil || !s.from.complete()) {
+		w.fail("its server was ended")
+		w.inbox, s.rank = nil, nil
 	}
 	s.mu.Unlock()
 	s.acceptor.Stop(done)
@@ -66,7 +82,7 @@ func (s *inbox) Stop(done func(ServerResult)) {
 
 // attach has the rank on this host take what arrives, and what has arrived already.
 func (s *inbox) attach(w *rank) {
-	s.rank, s.refuses = w, false
+	s.rank, w.inbox, s.refuses = w, s, false
 	if s.from != nil && s.from.conn.stage == closing {
 		s.from = nil // it is of an earlier run
 	}

@@ -158,7 +158,7 @@ func (w *storm) gone(c *conn) {
 func (w *storm) made(a *attempt) {
 	a.made = true
 	w.standing.PushBack(a)
-	w.completed(w.clock.Now(), a.asked, numberLen)
+	w.completed(w.clock.Now(), a.asked, 0)
 	w.result.Connections++
 }
 

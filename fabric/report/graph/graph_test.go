@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -233,7 +234,7 @@ func TestAnyGraph(t *testing.T) {
 		if nodes, links := strings.Count(svg, `class="name"`), strings.Count(svg, "<path "); nodes != n || links != len(g.Links) {
 			t.Errorf("%d nodes and %d links are drawn, want %d and %d", nodes, links, n, len(g.Links))
 		}
-		p := g.layout("")
+		p := g.layout(nil)
 		for i := range n {
 			for j := range i {
 				apart := p.at[i].minus(p.at[j])
@@ -248,7 +249,7 @@ func TestAnyGraph(t *testing.T) {
 // TestShapesAreRecognised has the usual topologies placed in the way that suits them.
 func TestShapesAreRecognised(t *testing.T) {
 	fatTree := shape(t, "fat-tree", map[string]int{"k": 4})
-	p := fatTree.layout("")
+	p := fatTree.layout(nil)
 	for i, n := range fatTree.Nodes {
 		want := 0
 		for prefix, level := range map[string]int{"edge": 1, "agg": 2, "core": 3} {
@@ -260,7 +261,7 @@ func TestShapesAreRecognised(t *testing.T) {
 			t.Errorf("%s is in layer %d, want %d", n.Name, p.level[i], want)
 		}
 	}
-	ring := shape(t, "ring", map[string]int{"nodes": 20}).layout("")
+	ring := shape(t, "ring", map[string]int{"nodes": 20}).layout(nil)
 	radius := ring.at[0].minus(ring.at[10]).length() / 2
 	low, up := bounds(ring.at)
 	for i, q := range ring.at {
@@ -268,7 +269,7 @@ func TestShapesAreRecognised(t *testing.T) {
 			t.Errorf("node %d of the ring is %v from the middle, others %v", i, d, radius)
 		}
 	}
-	for i, q := range shape(t, "pair", nil).layout("").at {
+	for i, q := range shape(t, "pair", nil).layout(nil).at {
 		if q.y != 0 {
 			t.Errorf("node %d of the pair is at %v", i, q)
 		}
@@ -300,5 +301,45 @@ func BenchmarkSVG(b *testing.B) {
 				_ = g.SVG()
 			}
 		})
+	}
+}
+
+// What is usual of links between nodes of the same kinds is said once of them, where nothing is
+// usual of all.
+func TestUsualByKinds(t *testing.T) {
+	g := shape(t, "leaf-spine", nil)
+	for i := range g.Links {
+		l := &g.Links[i]
+		for end, e := range l.Ends {
+			l.Settings[end] = []string{"delay=20us"}
+			if g.Nodes[e.Node].Kind == Router {
+				l.Settings[end] = append(l.Settings[end], "queue=256KiB")
+			}
+		}
+	}
+	u := g.usual()
+	if diff := cmp.Diff([]string{"host - router links: 20us; from router: queue 256KiB", "router - router links: 20us, queue 256KiB"}, g.sentences(u)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	for i := range g.Links {
+		if lines := g.shown(&g.Links[i], u); lines != nil {
+			t.Errorf("link %d is labelled %q", i, lines)
+		}
+	}
+	// Fewer links of one kind have a sentence of their own, too.
+	routers := 0
+	g.Links = slices.DeleteFunc(g.Links, func(l Link) bool {
+		if g.kinds(&l) == (kinds{Router, Router}) {
+			routers++
+		}
+		return routers > 4 && g.kinds(&l) == (kinds{Router, Router})
+	})
+	u = g.usual()
+	if diff := cmp.Diff([]string{"links: 20us; from router: queue 256KiB", "router - router links: 20us, queue 256KiB"}, g.sentences(u)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	g.Links[0].Settings = [2][]string{}
+	if got := g.shown(&g.Links[0], u); len(got) != 1 || got[0] != "plain" {
+		t.Errorf("a plain link among others is labelled %q", got)
 	}
 }

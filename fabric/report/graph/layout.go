@@ -41,7 +41,7 @@ type placement struct {
 }
 
 // layout places the nodes. Links with the usual label have none in the picture.
-func (g *Graph) layout(usual string) placement {
+func (g *Graph) layout(u usual) placement {
 	p := &plan{kinds: make([]Kind, len(g.Nodes)), near: make([][]int, len(g.Nodes)), widths: make([]float64, len(g.Nodes)),
 		level: slices.Repeat([]int{-1}, len(g.Nodes)), ports: make([]int, len(g.Nodes))}
 	for i := range g.Nodes {
@@ -53,7 +53,7 @@ func (g *Graph) layout(usual string) placement {
 		if a != b {
 			p.near[a], p.near[b] = append(p.near[a], b), append(p.near[b], a)
 		}
-		p.reach = max(p.reach, g.room(l, usual))
+		p.reach = max(p.reach, g.room(l, u))
 		for _, e := range l.Ends {
 			p.ports[e.Node] = max(p.ports[e.Node], chars(e.Interface))
 		}

@@ -49,9 +49,9 @@ func (n *Node) width() float64 {
 func chars(s string) int { return len([]rune(s)) }
 
 // room is how much of a link has to be seen between two nodes side by side.
-func (g *Graph) room(l *Link, usual string) float64 {
+func (g *Graph) room(l *Link, u usual) float64 {
 	label := 0
-	for _, text := range g.shown(l, usual) {
+	for _, text := range g.shown(l, u) {
 		label = max(label, chars(text))
 	}
 	return labelChar*float64(label) + ifaceChar*float64(chars(l.Ends[0].Interface)+chars(l.Ends[1].Interface)) + 40
@@ -62,9 +62,9 @@ type picture struct {
 	*Graph
 	strings.Builder
 	placed placement
-	usual  string // the label that most links have; said once, and not of these; "": none
-	low    point  // what has been drawn is from here
-	up     point  // to here
+	usual  usual
+	low    point // what has been drawn is from here
+	up     point // to here
 
 	labelled [][2]point // where labels of links are: their middles, and half their sizes
 }
@@ -72,7 +72,7 @@ type picture struct {
 // SVG is the graph as a picture, which needs nothing but itself and can stand in an HTML
 // page.
 func (g *Graph) SVG() string {
-	p := &picture{Graph: g, usual: g.usualLabel()}
+	p := &picture{Graph: g, usual: g.usual()}
 	p.placed = g.layout(p.usual)
 	if len(g.Nodes) > 0 {
 		p.low, p.up = bounds(p.placed.at)
@@ -115,41 +115,6 @@ func escaped(s string) string {
 func (p *picture) cover(low, up point) {
 	p.low = point{min(p.low.x, low.x), min(p.low.y, low.y)}
 	p.up = point{max(p.up.x, up.x), max(p.up.y, up.y)}
-}
-
-// few is up to how many links all have their labels.
-const few = 5
-
-// usualLabel is what more than half of many links have as a label.
-func (g *Graph) usualLabel() string {
-	if len(g.Links) <= few {
-		return ""
-	}
-	counts := map[string]int{}
-	for i := range g.Links {
-		label := strings.Join(g.labels(&g.Links[i]), "; ")
-		if counts[label]++; counts[label] > len(g.Links)/2 {
-			return label
-		}
-	}
-	return ""
-}
-
-// shown is what a link's label says in a picture that says once what the usual one is.
-func (g *Graph) shown(l *Link, usual string) []string {
-	lines := g.labels(l)
-	if usual != "" {
-		switch strings.Join(lines, "; ") {
-		case usual:
-			lines = nil
-		case "":
-			lines = []string{"plain"}
-		}
-	}
-	if l.Down {
-		lines = append(lines, "down")
-	}
-	return lines
 }
 
 func (p *picture) nodes() {
@@ -205,13 +170,10 @@ func (p *picture) legend() {
 		from.x += 21 + labelChar*float64(len(kind)) + 16
 		p.cover(from, from)
 	}
-	if p.usual != "" {
-		text := "links: " + p.usual + ", unless labelled"
-		if !slices.ContainsFunc(p.Links, func(l Link) bool { return len(p.shown(&l, p.usual)) > 0 }) {
-			text = "links: " + p.usual
-		}
-		from = point{p.low.x, p.up.y + 18}
+	from = point{p.low.x, p.up.y + 18}
+	for _, text := range p.sentences(p.usual) {
 		fmt.Fprintf(p, "<text class=\"key\" x=\"%.0f\" y=\"%.0f\">%s</text>\n", from.x, from.y, escaped(text))
 		p.cover(from, from.plus(point{labelChar * float64(chars(text)), 0}))
+		from.y += line
 	}
 }

@@ -3,6 +3,7 @@ package html
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -99,5 +100,27 @@ func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on 
 func TestWriteError(t *testing.T) {
 	if err := Write(full{}, suite()); err == nil {
 		t.Error("no error")
+	}
+}
+
+// A lab of many nodes has a page that a browser can show: of each counter the least and the most.
+func TestManyNodes(t *testing.T) {
+	r := sample.Flap()
+	host := r.Nodes[0]
+	r.Nodes, r.Snapshots = nil, nil
+	for i := range 1000 {
+		n := host
+		n.Name = fmt.Sprintf("n%d", i)
+		n.Counters = map[string]uint64{"Connect": uint64(1000 + (i*7+3)%1000)}
+		r.Nodes = append(r.Nodes, n)
+	}
+	page := markup(t, &report.Suite{Labs: []*report.Run{r}})
+	if len(page) > 2<<20 {
+		t.Errorf("the page has %d bytes", len(page))
+	}
+	for _, want := range []string{`1000 <span class="note">node <a href="#lab0-n571">n571</a>`, `1999 <span class="note">node <a href="#lab0-n428">n428</a>`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %s", want)
+		}
 	}
 }

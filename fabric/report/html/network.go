@@ -104,9 +104,9 @@ func (s *sheet) counters() group {
 			cell(number(n.Restarts)), addresses(n))
 	}
 	body := group{t.element()}
-	body = append(body, matrices(s.Nodes, "at the end")...)
+	body = append(body, s.matrices(s.Nodes, "at the end")...)
 	for _, name := range byName(s.Snapshots) {
-		if tables := matrices(s.Snapshots[name], "of snapshot "+bounded(name, longName)); tables != nil {
+		if tables := s.matrices(s.Snapshots[name], "of snapshot "+bounded(name, longName)); tables != nil {
 			body = append(body, el("details", append(group{el("summary", text("Snapshot "+bounded(name, longName)))}, tables...)...))
 		}
 	}
@@ -121,8 +121,12 @@ func addresses(n *report.Node) group {
 	return g
 }
 
+// mostColumns is how many nodes have a column each. Of more, only the least and the most that
+// any has are shown; the JSON form has all.
+const mostColumns = 16
+
 // matrices are two tables of counters, which have a row for each that is not 0 everywhere.
-func matrices(nodes []report.Node, when string) group {
+func (s *sheet) matrices(nodes []report.Node, when string) group {
 	var hosts []int
 	for i := range nodes {
 		if len(nodes[i].Counters)+len(nodes[i].Transport) > 0 {
@@ -139,28 +143,36 @@ func matrices(nodes []report.Node, when string) group {
 		{"transport counter", report.TransportNames(nodes), func(n *report.Node) map[string]uint64 { return n.Transport }},
 	} {
 		t := &table{name: set.title + "s " + when, columns: []column{{title: set.title}, {title: "all nodes", number: true}}}
-		for _, i := range hosts {
-			t.columns = append(t.columns, column{title: bounded(nodes[i].Name, longName), number: true})
+		if len(hosts) > mostColumns {
+			t.columns = append(t.columns, column{title: "least", number: true}, column{title: "most", number: true})
+		} else {
+			for _, i := range hosts {
+				t.columns = append(t.columns, column{title: bounded(nodes[i].Name, longName), number: true})
+			}
 		}
 		var zero []string
 		for _, name := range set.names {
+			values := make([]*uint64, len(hosts)) // nil where it is not known
 			sum := uint64(0)
-			cells := []group{cell(el("code", text(bounded(name, longName)))), nil}
-			for _, i := range hosts {
-				value, known := set.of(&nodes[i])[name]
-				sum += value
-				if known {
-					cells = append(cells, cell(number(value)))
-				} else {
-					cells = append(cells, cell(text("–")))
+			for i, host := range hosts {
+				if value, known := set.of(&nodes[host])[name]; known {
+					values[i] = &value
+					sum += value
 				}
 			}
 			if sum == 0 {
 				zero = append(zero, bounded(name, longName))
 				continue
 			}
-			cells[1] = cell(el("strong", number(sum)))
-			t.add(cells...)
+			row := []group{cell(el("code", text(bounded(name, longName)))), cell(el("strong", number(sum)))}
+			if len(hosts) > mostColumns {
+				row = append(row, s.extremes(nodes, hosts, values)...)
+			} else {
+				for _, value := range values {
+					row = append(row, known(value))
+				}
+			}
+			t.add(row...)
 		}
 		if len(t.rows) > 0 {
 			body = append(body, t.element())
@@ -170,4 +182,33 @@ func matrices(nodes []report.Node, when string) group {
 		}
 	}
 	return body
+}
+
+func known(value *uint64) group {
+	if value == nil {
+		return cell(text("–"))
+	}
+	return cell(number(*value))
+}
+
+// extremes are the least and the most of some values, with the nodes that have them.
+func (s *sheet) extremes(nodes []report.Node, hosts []int, values []*uint64) []group {
+	least, most := -1, -1
+	for i, v := range values {
+		if v == nil {
+			continue
+		}
+		if least < 0 || *v < *values[least] {
+			least = i
+		}
+		if most < 0 || *v > *values[most] {
+			most = i
+		}
+	}
+	var cells []group
+	for _, i := range []int{least, most} {
+		name := bounded(nodes[hosts[i]].Name, longName)
+		cells = append(cells, cell(number(*values[i]), text(" "), el("span", append(group{class("note")}, s.at.linked("node "+name)...)...)))
+	}
+	return cells
 }

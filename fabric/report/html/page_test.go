@@ -3,6 +3,7 @@ package html
 import (
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -175,6 +176,66 @@ func TestFolds(t *testing.T) {
 	}
 	if b.eval(open, &states); states[0] {
 		t.Error("labs stay open after printing")
+	}
+	b.quiet(path)
+}
+
+// Dragging over a plot zooms all plots over time of its lab, a double click shows all again; the pointer
+// at a mark names the event; a button changes the scale.
+func TestInteraction(t *testing.T) {
+	b := newBrowser(t)
+	path := written(t, &report.Suite{Labs: []*report.Run{sample.Flap()}})
+	b.look(1600, "light")
+	b.open(path)
+	b.painted()
+	var place struct{ X, Y, Width, Height, Mark float64 }
+	b.eval(`(() => {
+		const f = document.querySelector("figure[data-plot=throughput]"), o = f.querySelector(".u-over");
+		o.scrollIntoView({ behavior: "instant", block: "center" });
+		const r = o.getBoundingClientRect();
+		return { x: r.x, y: r.y, width: r.width, height: r.height, mark: r.x + f.querySelector(".chart").plot.valToPos(4, "x") };
+	})()`, &place)
+	mouse := func(kind string, x float64, clicks int) {
+		t.Helper()
+		b.call("Input.dispatchMouseEvent", map[string]any{"type": kind, "x": x, "y": place.Y + place.Height/2, "button": "left", "clickCount": clicks, "buttons": 1}, nil)
+	}
+	const scales = `[...document.querySelectorAll(".time figure .chart")].map(c => [c.plot.scales.x.min, c.plot.scales.x.max])`
+	var shown [][2]float64
+	mouse("mouseMoved", place.Mark+2, 0)
+	b.painted()
+	var said string
+	if b.eval(`document.querySelector("figure[data-plot=throughput] .said").textContent`, &said); said != "4: at 4.000 s, link-down: link a:eth0 - sw:eth0 is down" {
+		t.Errorf("at the mark of an event the page says %q", said)
+	}
+	var lit string
+	if b.eval(`document.querySelector("tr.lit").id`, &lit); lit != "lab0-e3" {
+		t.Errorf("the row %q is lit", lit)
+	}
+	mouse("mousePressed", place.X+place.Width/4, 1)
+	mouse("mouseMoved", place.X+place.Width/3, 0)
+	mouse("mouseMoved", place.X+place.Width/2, 0)
+	mouse("mouseReleased", place.X+place.Width/2, 1)
+	b.painted()
+	b.eval(scales, &shown)
+	for _, s := range shown {
+		if math.Abs(s[0]-3) > 0.1 || math.Abs(s[1]-6) > 0.1 {
+			t.Errorf("a plot shows %.3f s to %.3f s, and the second quarter of 12 s was wanted", s[0], s[1])
+		}
+	}
+	for clicks := 1; clicks <= 2; clicks++ {
+		mouse("mousePressed", place.X+place.Width/2, clicks)
+		mouse("mouseReleased", place.X+place.Width/2, clicks)
+	}
+	b.painted()
+	if b.eval(scales, &shown); shown[0] != [2]float64{0, 12} || shown[1] != shown[0] {
+		t.Errorf("after a double click plots show %v", shown)
+	}
+	var pressed string
+	b.eval(`document.querySelector("figure[data-plot=throughput] button").click()`, nil)
+	b.painted()
+	b.eval(`document.querySelector("figure[data-plot=throughput] .chart").plot.scales.y.distr + document.querySelector("figure[data-plot=throughput] button").ariaPressed`, &pressed)
+	if pressed != "3true" {
+		t.Errorf("the scale and the button are %q", pressed)
 	}
 	b.quiet(path)
 }

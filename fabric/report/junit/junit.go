@@ -93,6 +93,9 @@ func lab(r *report.Run) (testsuite, error) {
 			s.properties = append(s.properties, p)
 		}
 	}
+	if r.Flaky {
+		s.properties = append(s.properties, property{"flaky", "passed on attempt " + strconv.Itoa(r.Attempts)})
+	}
 	for i := range r.Checks {
 		s.cases = append(s.cases, check(&r.Checks[i], r))
 	}

@@ -222,6 +222,13 @@ func TestSameNames(t *testing.T) {
 	}
 }
 
+// That a run passed only when it was run again is not hidden.
+func TestFlaky(t *testing.T) {
+	if got := string(written(t, &report.Suite{Labs: []*report.Run{{Lab: "x", Passed: true, Flaky: true, Attempts: 3}}})); !strings.Contains(got, `name="flaky" value="passed on attempt 3"`) {
+		t.Error(got)
+	}
+}
+
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }

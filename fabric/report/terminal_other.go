@@ -1,0 +1,12 @@
+//go:build !linux
+
+package report
+
+import "os"
+
+// isTerminal reports whether a file is a terminal, or another device that takes
+// characters.
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
