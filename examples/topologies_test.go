@@ -46,3 +46,30 @@ func TestFabrics(t *testing.T) {
 		}
 	}
 }
+
+// TestSuite plays the suite in virtual time; what links of this machine make of it is for
+// the machine to say.
+func TestSuite(t *testing.T) {
+	folder, err := filepath.Abs("suite")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(folder, "*.ndklab.yaml"))
+	if err != nil || len(files) < 12 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	readme, err := os.ReadFile("suite/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if name := filepath.Base(file); !strings.Contains(string(readme), "("+name+")") {
+			t.Errorf("suite/README.md does not tell of %s", name)
+		}
+	}
+	user := account{}
+	p := user.start(t, "ndklab", "run", folder, "--simulate", "--artifacts", t.TempDir())
+	if code := p.end(); code != 0 {
+		t.Fatalf("exit code %d\n%s%s", code, &p.printed, &p.errors)
+	}
+}

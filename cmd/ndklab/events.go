@@ -34,7 +34,9 @@ the exit code is 0. Kinds of events are
   workload-started,
   workload-progress,
   workload-done                 of a run; also done is one that failed
+  timeline                      of a run: a command of it has run, counters are kept
   timeline-left                 only the timeline's entries are to come
+  mark                          the timeline's, with its text
   qp-error                      a queue pair is in error, and why; where many are at
                                 once, how many more
   capture-started, capture-done packets of an interface are recorded

@@ -9,8 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/topology"
 )
 
 // evidenceHelp is what run's help says a run leaves that has failed.
@@ -26,46 +28,79 @@ type evidence struct {
 	topology *topologyText
 	folder   string
 	replay   string // the command that runs it again
+	log      []byte // of a lab that has not come up
 }
 
-// evidenceFolder is where the evidence of a lab's run is.
-func evidenceFolder(artifacts, labName string, seed uint64) string {
-	return filepath.Join(artifacts, fmt.Sprintf("%s-%d", labName, seed))
+// evidence is that of a run of a topology, which was read as text from a file.
+func (f *runFlags) evidence(text *topologyText, file string, t *topology.Topology) *evidence {
+	e := &evidence{topology: text, folder: filepath.Join(*f.artifacts, fmt.Sprintf("%s-%d", t.Name, t.Seed))}
+	if file == standardInput { // what came there is in the folder
+		file = filepath.Join(e.folder, topologyCopy)
+	}
+	e.replay = f.again(file, t.Seed)
+	return e
 }
 
-// run runs a lab to its end and, if that fails, keeps the evidence of it. What cannot be
-// kept is told of, and does not change the verdict.
+// run runs a lab to its end and, if that fails, keeps the evidence of it.
 func (e *evidence) run(ctx context.Context, l *lab.Lab, say func(format string, args ...any)) (*report.Run, error) {
 	memory, err := l.Remember(ctx)
 	if err != nil {
 		return nil, err
 	}
 	result, err := l.Run(ctx)
+	if err == nil {
+		result.Replay = e.replay
+	}
 	if ctx.Err() != nil || err == nil && result.Passed {
-		if result != nil {
-			result.Replay = e.replay
-		}
 		return result, err
 	}
-	if result != nil {
-		result.Replay, result.Artifacts = e.replay, e.folder
-	}
-	if kept := e.keep(result, func(file evidenceFile) error { return memory.Write(ctx, file) }); kept != nil {
-		say("evidence is not complete: %s", strings.ReplaceAll(kept.Error(), "\n", "; "))
-	}
+	e.keep(result, say, func(file evidenceFile) error { return memory.Write(ctx, file) })
 	if err != nil {
 		err = fmt.Errorf("%w; evidence is in %s", err, e.folder)
 	}
 	return result, err
 }
 
+// takeLog is a lab's Options.NotStarted.
+func (e *evidence) takeLog(log io.Reader) {
+	// What cannot be read is not there.
+	e.log, _ = io.ReadAll(log)
+}
+
+// notStarted keeps the evidence of a lab that has not come up, unless the topology or the
+// machine is to blame, and adds to the error where it is.
+func (e *evidence) notStarted(ctx context.Context, err error, say func(format string, args ...any)) error {
+	var problem *control.Error
+	if e.log == nil || ctx.Err() != nil || errors.As(err, &problem) && (problem.Code == control.Usage || problem.Code == control.Unable) {
+		return err
+	}
+	e.keep(nil, say, func(file evidenceFile) error {
+		return errors.Join(
+			file("error.txt", func(w io.Writer) error { _, e := fmt.Fprintln(w, err); return e }),
+			file("lab.log", func(w io.Writer) error { _, err := w.Write(e.log); return err }),
+		)
+	})
+	return fmt.Errorf("%w; evidence is in %s", err, e.folder)
+}
+
 // An evidenceFile writes a file of the evidence.
 type evidenceFile = func(name string, write func(io.Writer) error) error
 
-// keep writes the folder, in the place of one of an earlier run of the same seed. more
-// writes what a lab has to add; nil: there is none. It goes on after errors: the disk may
-// have room for some of it.
-func (e *evidence) keep(result *report.Run, more func(evidenceFile) error) error {
+// keep writes the folder of a run that has failed, and notes it in the report, which is nil
+// if there is none. more writes what a lab has to add; nil: there is none. What cannot be
+// written is told of, and does not change the verdict.
+func (e *evidence) keep(result *report.Run, say func(format string, args ...any), more func(evidenceFile) error) {
+	if result != nil {
+		result.Artifacts = e.folder
+	}
+	if err := e.write(result, more); err != nil {
+		say("evidence is not complete: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+}
+
+// write writes the folder, in the place of one of an earlier run of the same seed. It goes
+// on after errors: the disk may have room for some of it.
+func (e *evidence) write(result *report.Run, more func(evidenceFile) error) error {
 	if err := os.RemoveAll(e.folder); err != nil {
 		return err
 	}

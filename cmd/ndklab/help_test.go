@@ -115,17 +115,22 @@ func TestUnlessInterrupted(t *testing.T) {
 	}
 }
 
-// The help of events has every kind of event that package lab has a constant for.
+// The help of events has every kind of event that packages lab and scenario have a
+// constant for.
 func TestKindsInHelp(t *testing.T) {
-	const source = "../../fabric/lab"
-	files, err := filepath.Glob(filepath.Join(source, "*.go"))
-	if err != nil {
-		t.Fatal(err)
+	const source = "../../fabric"
+	var files []string
+	for _, pattern := range []string{"lab/*.go", "scenario/*.go"} {
+		found, err := filepath.Glob(filepath.Join(source, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
 	}
 	if len(files) == 0 {
 		t.Skip("the tests run without the repository") // as the ordinary user's do
 	}
-	kind := regexp.MustCompile(`(?m)^(?:const |\t)[A-Z]\w+ += "((?:[a-z]+-[a-z-]+)|warning)"`)
+	kind := regexp.MustCompile(`(?m)^(?:const |\t)[A-Z]\w+ += "([a-z]+-[a-z-]+|warning|timeline|mark)"(?: +//.*)?$`)
 	help, found := eventsCommand().Long, 0
 	for _, file := range files {
 		text, err := os.ReadFile(file)

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/simulate"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
@@ -136,8 +136,6 @@ func runOne(cmd *cobra.Command, arg string, f *runFlags) error {
 			return misuse("--name, --node-filter and --reconfigure are for a file, and %s is none", arg)
 		}
 		do = func() (*report.Run, error) { return runLab(cmd, arg) }
-	} else if *f.simulate {
-		do = func() (*report.Run, error) { return runSimulated(cmd, arg, f) }
 	}
 	begin := time.Now()
 	result, err := do()
@@ -145,23 +143,32 @@ func runOne(cmd *cobra.Command, arg string, f *runFlags) error {
 		return err
 	}
 	result.WallSeconds = time.Since(begin).Seconds()
-	// What cannot be written must not hide the verdict, nor the verdict what cannot be written.
-	unwritten := f.reports.write(&report.Suite{Passed: result.Passed, Labs: []*report.Run{result}, WallSeconds: result.WallSeconds})
-	err = f.output.print(cmd.OutOrStdout(), result, func(w io.Writer) error { return report.WriteText(w, result) })
+	code := exitOK
 	if !result.Passed {
+		code = exitFailed
 		if *f.output == json && result.Replay != "" {
 			fmt.Fprintf(cmd.ErrOrStderr(), "evidence: %s\nreplay:   %s\n", result.Artifacts, result.Replay)
 		}
-		if err == nil || errors.Is(err, unix.EPIPE) {
-			tell(cmd.ErrOrStderr(), unwritten, exitUnable)
-			return exitStatus(exitFailed)
-		}
-		return errors.Join(err, unwritten)
 	}
-	return errors.Join(err, unwritten)
+	one := &report.Suite{Passed: result.Passed, Labs: []*report.Run{result}, WallSeconds: result.WallSeconds}
+	return f.conclude(cmd, code, one, result, func(w io.Writer) error { return report.WriteText(w, result) })
 }
 
-// runFile builds the lab of a file and runs it to its end.
+// conclude writes a suite to files, prints data, and is what ends the command with the
+// exit code. What cannot be written does not hide the verdict, nor does that hide it.
+func (f *runFlags) conclude(cmd *cobra.Command, code int, s *report.Suite, data any, asText func(io.Writer) error) error {
+	unwritten := f.reports.write(s)
+	if err := f.output.print(cmd.OutOrStdout(), data, asText); !errors.Is(err, unix.EPIPE) {
+		unwritten = errors.Join(unwritten, err)
+	}
+	if code == exitOK {
+		return unwritten
+	}
+	tell(cmd.ErrOrStderr(), unwritten, exitUnable)
+	return exitStatus(code)
+}
+
+// runFile runs a file to its end, in a lab that is made for it or in virtual time.
 func runFile(cmd *cobra.Command, file string, f *runFlags) (*report.Run, error) {
 	text, err := readText(cmd.Context(), file)
 	if err != nil {
@@ -171,18 +178,25 @@ func runFile(cmd *cobra.Command, file string, f *runFlags) (*report.Run, error) 
 	if err != nil {
 		return nil, err
 	}
+	if *f.simulate {
+		if err := simulate.Refuse(t); err != nil {
+			return nil, err
+		}
+		if len(t.Captures) > 0 {
+			fmt.Fprintln(cmd.ErrOrStderr(), "left out: captures: a simulation records no packets")
+		}
+	}
 	if err := f.seed.settle(t, cmd.ErrOrStderr()); err != nil {
 		return nil, err
 	}
-	l, show, err := startTopology(cmd, file, t, f.logs, *f.reconfigure)
+	e, show := f.evidence(text, file, t), &progress{w: cmd.ErrOrStderr()}
+	if *f.simulate {
+		return e.simulate(cmd.Context(), t, show.event, show.say)
+	}
+	l, err := startTopology(cmd, file, t, show, lab.Options{NotStarted: e.takeLog}, f.logs, *f.reconfigure)
 	if err != nil {
-		return nil, err
+		return nil, e.notStarted(cmd.Context(), err, show.say)
 	}
-	e := &evidence{topology: text, folder: evidenceFolder(*f.artifacts, t.Name, t.Seed)}
-	if file == standardInput { // what came there is in the folder
-		file = filepath.Join(e.folder, topologyCopy)
-	}
-	e.replay = f.again(file, t.Seed)
 	result, err := e.run(cmd.Context(), l, show.say)
 	if err == nil && *f.keep {
 		if err = l.Release(cmd.Context()); err == nil {

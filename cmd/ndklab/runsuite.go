@@ -15,7 +15,6 @@ import (
 	"github.com/ndklab/ndklab/fabric/suite"
 	"github.com/ndklab/ndklab/topology"
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 )
 
 // suiteHelp is what run's help says of suites.
@@ -111,10 +110,8 @@ func runSuite(cmd *cobra.Command, paths []string, f *runFlags) error {
 	show := newDisplay(cmd.ErrOrStderr(), len(cases))
 	begin := time.Now()
 	result := suite.Run(cmd.Context(), cases, func(ctx context.Context, c suite.Case) (*report.Run, error) {
-		if *f.simulate {
-			return f.simulateCase(ctx, c, show)
-		}
-		return f.runCase(ctx, c, show)
+		r, err := f.runCase(ctx, c, show)
+		return r, explained(cmd, err)
 	}, suite.Options{
 		Jobs: f.suite.jobs.value, Retries: f.suite.retries.value, FailFast: *f.suite.failFast, Began: show.began, Ended: show.ended,
 	})
@@ -125,17 +122,7 @@ func runSuite(cmd *cobra.Command, paths []string, f *runFlags) error {
 		}
 	}
 	summary := result.Report(time.Since(begin))
-	problems := f.reports.write(summary)
-	problems = errors.Join(problems, f.output.print(cmd.OutOrStdout(), summary, func(w io.Writer) error { return report.WriteSuite(w, summary) }))
-	code := suiteCode(&result)
-	if code == exitOK || problems == nil || errors.Is(problems, unix.EPIPE) {
-		if problems != nil {
-			return problems
-		}
-		return exitStatus(code)
-	}
-	tell(cmd.ErrOrStderr(), problems, exitUnable)
-	return exitStatus(code)
+	return f.conclude(cmd, suiteCode(&result), summary, summary, func(w io.Writer) error { return report.WriteSuite(w, summary) })
 }
 
 // plan reads the files that paths name and plans their runs. Nothing is run if one of them
@@ -180,7 +167,7 @@ func (f *runFlags) plan(cmd *cobra.Command, paths []string) ([]suite.Case, error
 	return suite.Plan(files, f.suite.passes.value, f.suite.jobs.value > 1, seed, drawSeed)
 }
 
-// runCase builds the lab of a case and runs it to its end.
+// runCase runs a case to its end, in a lab that is made for it or in virtual time.
 func (f *runFlags) runCase(ctx context.Context, c suite.Case, show display) (*report.Run, error) {
 	text, err := readText(ctx, c.File)
 	if err != nil {
@@ -191,13 +178,17 @@ func (f *runFlags) runCase(ctx context.Context, c suite.Case, show display) (*re
 		return nil, err
 	}
 	t.Seed, t.HasSeed = c.Seed, true
-	l, err := lab.Start(ctx, t, lab.Options{Events: func(e lab.Event) { show.event(c, e) }})
-	if err != nil {
-		return nil, err
-	}
-	e := &evidence{topology: text, folder: evidenceFolder(*f.artifacts, c.Lab, c.Seed), replay: f.again(c.File, c.Seed)}
+	e := f.evidence(text, c.File, t)
 	if c.Attempt > 1 {
 		e.folder += "." + strconv.Itoa(c.Attempt)
+	}
+	event := func(e lab.Event) { show.event(c, e) }
+	if *f.simulate {
+		return e.simulate(ctx, t, event, show.say)
+	}
+	l, err := lab.Start(ctx, t, lab.Options{Events: event, NotStarted: e.takeLog})
+	if err != nil {
+		return nil, e.notStarted(ctx, err, show.say)
 	}
 	r, err := e.run(ctx, l, show.say)
 	if err := errors.Join(err, l.Close()); err != nil {

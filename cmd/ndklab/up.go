@@ -83,32 +83,33 @@ func start(cmd *cobra.Command, file string, flags *fileFlags, seed *seedFlag, lo
 	if err := seed.settle(t, cmd.ErrOrStderr()); err != nil {
 		return nil, nil, err
 	}
-	return startTopology(cmd, file, t, logs, reconfigure)
+	show := &progress{w: cmd.ErrOrStderr()}
+	l, err := startTopology(cmd, file, t, show, lab.Options{}, logs, reconfigure)
+	return l, show, err
 }
 
-// startTopology builds the lab of a topology that was read from a file, and says so.
-func startTopology(cmd *cobra.Command, file string, t *topology.Topology, logs *logFlags, reconfigure bool) (*lab.Lab, *progress, error) {
-	show := &progress{w: cmd.ErrOrStderr()}
-	options := lab.Options{Events: show.event}
+// startTopology builds the lab of a topology that was read from a file, and shows that.
+func startTopology(cmd *cobra.Command, file string, t *topology.Topology, show *progress, options lab.Options, logs *logFlags, reconfigure bool) (*lab.Lab, error) {
+	options.Events = show.event
 	undo, closeFiles, err := logs.open(file, &options)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer closeFiles() // the lab has them, too
 	if reconfigure {
 		if err := makeRoom(cmd.Context(), cmd, t.Name); err != nil {
 			undo()
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	begin := time.Now()
 	l, err := lab.Start(cmd.Context(), t, options)
 	if err != nil {
 		undo()
-		return nil, nil, explained(cmd, err)
+		return nil, explained(cmd, err)
 	}
 	show.say("lab %s is up after %d ms: nodes: %d, links: %d, seed %d", t.Name, time.Since(begin).Milliseconds(), len(t.Nodes), len(t.Links), t.Seed)
-	return l, show, nil
+	return l, nil
 }
 
 // explained adds to an error that says that this machine is unable what the

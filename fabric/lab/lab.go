@@ -16,7 +16,8 @@
 // The package knows no YAML and prints nothing. Workloads run in the agents; here
 // is who tells them when (run.go), and asks for their adapters (adapters.go); what
 // happens is kept for who looks on (events.go, logs.go) or waits (await.go). A
-// link may end outside the lab (externals.go).
+// link may end outside the lab (externals.go), and a program outside have a node's
+// adapter (admit.go).
 //
 // While it is up, a lab can become that of another topology (apply.go, change.go): who
 // is in it is a roster, which is never changed, but another one takes its place.
@@ -29,6 +30,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -85,6 +87,9 @@ type Options struct {
 	// Replay, if not nil, is such a log: packets meet what was decided then on those
 	// in their places. It is read before Start returns, and stays the caller's.
 	Replay *os.File
+	// NotStarted is called with the lab's log if it does not come up: the log goes with
+	// it. nil if nobody wants it.
+	NotStarted func(log io.Reader)
 }
 
 // Start makes the lab of a topology and returns when every node is ready. The
@@ -135,7 +140,11 @@ func Start(ctx context.Context, topo *topology.Topology, options Options) (*Lab,
 	if l.recorder != nil {
 		l.recorder.Close() // it has nothing to complete
 	}
-	return nil, errors.Join(startErr, l.Close())
+	closeErr := l.Close()
+	if options.NotStarted != nil {
+		options.NotStarted(io.NewSectionReader(logFile, 0, 1<<62)) // from its beginning
+	}
+	return nil, errors.Join(startErr, closeErr)
 }
 
 // launch starts the guardian, and through it the supervisor, and if need be the

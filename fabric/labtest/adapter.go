@@ -51,7 +51,8 @@ func (d *device) close() (left bool) {
 // on it is ended as at the end of a program that is killed: peers are told.
 //
 // It may be used from any goroutine, as any adapter. When the node goes down it fails;
-// after a start Adapter opens the new one.
+// after a start Adapter opens the new one. await.Dial is to be given a local address, which
+// PathTo has: without one it would ask the network of this process.
 func (n *Node) Adapter() *provider.Adapter {
 	t := n.lab.t
 	t.Helper()

@@ -60,18 +60,12 @@ func (l *Lab) keep() (dir string, err error) {
 const lastEvents = 12
 
 // tell keeps the evidence of a lab and says what there is, and how to repeat the test.
-func (l *Lab) tell() {
-	l.t.Helper()
+func (l *Lab) tell() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "lab %s, seed %d, the last that happened:\n", l.topo.Name, l.topo.Seed)
 	all := l.Events()
 	for _, e := range all[max(0, len(all)-lastEvents):] {
 		fmt.Fprintf(&text, "%9.3fs %-16s %s\n", e.At.Seconds(), e.Kind, e.Text)
-	}
-	select {
-	case <-l.lab.Done():
-		fmt.Fprintf(&text, "the lab has ended: %v\n", explain(l.lab.Err()))
-	default:
 	}
 	dir, err := l.keep()
 	if err != nil {
@@ -85,5 +79,5 @@ func (l *Lab) tell() {
 		text.WriteString("\n")
 	}
 	fmt.Fprintf(&text, "to repeat it: %s=%d go test -run '^%s$'", envSeed, l.topo.Seed, strings.ReplaceAll(l.t.Name(), "/", "$/^"))
-	l.t.Log(text.String())
+	return text.String()
 }

@@ -56,6 +56,18 @@ func TestInnerHangs(t *testing.T) {
 	select {}
 }
 
+func TestInnerLosesItsLab(t *testing.T) {
+	inner(t)
+	l := Up(t, pairOf())
+	other, err := lab.Open(bounded(t), l.topo.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Down(bounded(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // The lab of a test that fails is taken down, and leaves its evidence; the output says
 // where, and how to repeat the test.
 func TestEvidence(t *testing.T) {
@@ -136,9 +148,10 @@ func TestEnds(t *testing.T) {
 		output    string
 	}{
 		{name: "panic", run: "TestInnerPanics", output: "panic: a bug of the test's"},
-		{name: "waits for too long", run: "TestInnerWaits", args: []string{"-test.timeout=4s"},
+		{name: "waits for too long", run: "TestInnerWaits", args: []string{"-test.timeout=6s"},
 			output: "Connect>=1 does not come true"},
-		{name: "timeout", run: "TestInnerHangs", args: []string{"-test.timeout=2s"}, output: "panic: test timed out after 2s"},
+		{name: "loses its lab", run: "TestInnerLosesItsLab", output: "has ended before its test: lab topology-"},
+		{name: "timeout", run: "TestInnerHangs", args: []string{"-test.timeout=6s"}, output: "TestInnerHangs: the test is near its deadline"},
 		{name: "killed", run: "TestInnerHangs", signal: unix.SIGKILL},
 		{name: "interrupted", run: "TestInnerHangs", signal: unix.SIGINT},
 	} {

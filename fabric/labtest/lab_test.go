@@ -24,11 +24,11 @@ func TestSeveralLabsOfOneFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, b := Up(t, file), Up(t, file, Seed(7))
-	if a.topo.Name == b.topo.Name || !strings.HasPrefix(a.topo.Name, "pair-") {
-		t.Fatalf("the labs are called %s and %s, want names of their own that begin with the file's", a.topo.Name, b.topo.Name)
+	if a.Name() == b.Name() || !strings.HasPrefix(a.Name(), "pair-") {
+		t.Fatalf("the labs are called %s and %s, want names of their own that begin with the file's", a.Name(), b.Name())
 	}
-	if a.topo.Seed != 42 || b.topo.Seed != 7 {
-		t.Errorf("seeds %d and %d, want 42, which is the file's, and 7", a.topo.Seed, b.topo.Seed)
+	if a.Seed() != 42 || b.Seed() != 7 {
+		t.Errorf("seeds %d and %d, want 42, which is the file's, and 7", a.Seed(), b.Seed())
 	}
 	for _, l := range []*Lab{a, b} {
 		if host, err := l.Node("client").Run(bounded(t), "uname", "-n"); err != nil || host != "client\n" {
@@ -62,15 +62,23 @@ func TestLinks(t *testing.T) {
 	}
 	watch := l.Watch()
 	link.Cut()
+	if got := settings(); got != "loss=25% cut=true" || state("a:eth0") != "up" {
+		t.Errorf("after Cut: %s, %s", got, state("a:eth0"))
+	}
 	if e := watch.Next(lab.LinkChanged); e.Link != "a:eth0" {
 		t.Errorf("event %+v, want that of link a:eth0", e)
 	}
-	if got := state("b:eth0"); got != "down" {
-		t.Errorf("after Cut the link is %s", got)
-	}
 	link.Heal()
+	if got := settings(); got != "loss=25%" {
+		t.Errorf("after Heal: %s", got)
+	}
+	link.Down()
+	if got := state("b:eth0"); got != "down" {
+		t.Errorf("after Down the link is %s", got)
+	}
+	link.Up()
 	if got := state("a:eth0"); got != "up" {
-		t.Errorf("after Heal the link is %s", got)
+		t.Errorf("after Up the link is %s", got)
 	}
 	if parted := l.Partition([]string{"a"}, []string{"b", "c"}); len(parted) != 2 {
 		t.Errorf("links %v are down in the partition, want two", parted)

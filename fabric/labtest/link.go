@@ -43,21 +43,33 @@ func (k *Link) set(from string, settings []Setting) {
 	k.lab.must(k.lab.lab.SetLink(k.lab.ctx, k.endpoint, from, c))
 }
 
-// Reset gives the link the settings of the topology again. That it is cut stays.
+// Reset gives the link the settings of the topology again. That it is down stays.
 func (k *Link) Reset() {
 	k.lab.t.Helper()
 	k.lab.must(k.lab.lab.ResetLink(k.lab.ctx, k.endpoint, ""))
 }
 
-// Cut takes the link down, as if its cable were pulled: both ends lose the carrier, and
-// packets on their way are lost.
+// Cut has nothing arrive any more at either end, though both keep the carrier.
 func (k *Link) Cut() {
+	k.lab.t.Helper()
+	k.set("", []Setting{{"cut", "true"}})
+}
+
+// Heal ends a Cut.
+func (k *Link) Heal() {
+	k.lab.t.Helper()
+	k.set("", []Setting{{"cut", "none"}})
+}
+
+// Down takes the link down, as if its cable were pulled: both ends lose the carrier, and
+// packets on their way are lost.
+func (k *Link) Down() {
 	k.lab.t.Helper()
 	k.lab.must(k.lab.lab.LinkDown(k.lab.ctx, k.endpoint))
 }
 
-// Heal brings the link up again, whatever took it down.
-func (k *Link) Heal() {
+// Up brings the link up again, whatever took it down.
+func (k *Link) Up() {
 	k.lab.t.Helper()
 	k.lab.must(k.lab.lab.LinkUp(k.lab.ctx, k.endpoint))
 }
@@ -80,7 +92,7 @@ func (l *Lab) Partition(sets ...[]string) []string {
 	return links
 }
 
-// Heal ends a partition. Links that were cut stay so.
+// Heal ends a partition. Links that were cut or taken down by themselves stay so.
 func (l *Lab) Heal() {
 	l.t.Helper()
 	_, err := l.lab.Heal(l.ctx)

@@ -169,4 +169,3 @@ func (r *Running) Wait() []*report.Workload {
 	}
 	return results
 }
-

@@ -1,12 +1,11 @@
 package labtest
 
 import (
+	"errors"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
-
-	"errors"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -21,7 +20,7 @@ func scenarioOf() *Builder {
 		Workload(topology.Workload{Name: "bulk", Operation: topology.Write, From: "a", To: "b", Size: 64 * KiB, Depth: 4, Count: 200, Verify: true}).
 		At(20*time.Millisecond, Set("link", "a:eth0"), Set("down", "true")).
 		At(40*time.Millisecond, Set("link", "a:eth0"), Set("up", "true")).
-		Check(Set("workload", "bulk"), Set("errors", "0"))
+		Check(Set("workload", "bulk"), Set("errors", "0"), Set("verified", "true"))
 }
 
 // The scenario of a topology is run in a lab.
@@ -51,8 +50,7 @@ func TestSimulate(t *testing.T) {
 
 func TestInnerChecks(t *testing.T) {
 	inner(t)
-	Simulate(t, scenarioOf().
-		Check(Set("workload", "bulk"), Set("latency_p99", "<= 1us")), 1)
+	Simulate(t, scenarioOf().Check(Set("workload", "bulk"), Set("latency_p99", "<= 1us")), 1)
 }
 
 // Checks are subtests; one that fails says what was expected, and where that is written.

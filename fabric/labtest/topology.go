@@ -24,8 +24,9 @@ import (
 // is told with the place of the call that said so. Topology begins one; every method
 // returns the same Builder.
 type Builder struct {
-	top, defaults, nodes, links, workloads, timeline, checks []line
-	interfaces                                               map[string]int // of a node: how many were named by Link
+	top, defaults, nodes, links        []line
+	workloads, timeline, chaos, checks []line
+	interfaces                         map[string]int // of a node: how many were named by Link
 }
 
 // A line is an entry of the topology in a line of YAML, and the call that it comes from.
@@ -122,6 +123,22 @@ func (b *Builder) At(at time.Duration, settings ...Setting) *Builder {
 	return b
 }
 
+// Event adds an entry of the timeline that happens when something else has:
+//
+//	Event(labtest.Set("when", "{workload: bulk, messages: '>= 1000'}"), labtest.Set("kill", "b"))
+func (b *Builder) Event(settings ...Setting) *Builder {
+	b.timeline = append(b.timeline, line{"- " + flow(settings), caller()})
+	return b
+}
+
+// Chaos adds random events:
+//
+//	Chaos(labtest.Set("kind", "down"), labtest.Set("every", "2s"), labtest.Set("for", "200ms"), labtest.Set("until", "20s"))
+func (b *Builder) Chaos(settings ...Setting) *Builder {
+	b.chaos = append(b.chaos, line{"- " + flow(settings), caller()})
+	return b
+}
+
 // Check adds a check:
 //
 //	Check(labtest.Set("workload", "bulk"), labtest.Set("throughput", ">= 200mbit"))
@@ -161,6 +178,7 @@ func (b *Builder) render() (text string, origins []origin) {
 	section("  ", "links", b.links)
 	section("", "workloads", b.workloads)
 	section("", "timeline", b.timeline)
+	section("", "chaos", b.chaos)
 	section("", "checks", b.checks)
 	return out.String(), origins
 }

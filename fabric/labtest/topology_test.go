@@ -48,6 +48,8 @@ func TestBuilder(t *testing.T) {
 		Workload(topology.Workload{Name: "bulk", Operation: topology.Write, From: "a", To: "b", Size: 64 * KiB, Depth: 16, Duration: 3 * time.Second, Verify: true}).
 		Workload(topology.Workload{Name: "mix", Operation: topology.Send, Pattern: topology.Incast, Nodes: []string{"a", "b", "c"}, Sizes: []uint64{64, KiB}, Mixed: true, Count: 10, QPs: 2, Polling: true, Rate: Mbit, Manual: true}).
 		At(2*time.Second, Set("link", "a:eth0"), Set("set", "{loss: 2%}")).
+		Event(Set("when", "{workload: bulk, messages: '>= 1000'}"), Set("kill", "b")).
+		Chaos(Set("kind", "down"), Set("every", "2s"), Set("for", "200ms"), Set("until", "20s")).
 		Check(Set("workload", "bulk"), Set("throughput", ">= 200mbit"))
 	written := parsed(t, YAML(`
 seed: 7
@@ -70,6 +72,9 @@ workloads:
   - {name: mix, operation: send, pattern: incast, to: a, nodes: [b, c], size: {mix: [64B, 1KiB]}, count: 10, qps: 2, completion: poll, rate: 1mbit, start: manual}
 timeline:
   - {at: 2s, link: "a:eth0", set: {loss: 2%}}
+  - {when: {workload: bulk, messages: ">= 1000"}, kill: b}
+chaos:
+  - {kind: down, every: 2s, for: 200ms, until: 20s}
 checks:
   - {workload: bulk, throughput: ">= 200mbit"}
 `))
@@ -133,6 +138,18 @@ func TestBuilderErrors(t *testing.T) {
 		if want = fmt.Sprintf("topology_test.go:%d: %s", here+line, want); !strings.Contains(text, want) {
 			t.Errorf("no %s in\n%s", want, text)
 		}
+	}
+}
+
+// What a report says of a check has the place of the call, too.
+func TestPlaceOfCheck(t *testing.T) {
+	t.Parallel()
+	_, _, here, _ := runtime.Caller(0)
+	topo := parsed(t, pairOf().
+		Workload(topology.Workload{Name: "w", Operation: topology.Read, From: "a", To: "b", Size: 1, Count: 1}).
+		Check(Set("workload", "w"), Set("errors", "0")))
+	if got, want := topo.Checks[0].Place, (topology.Place{File: "topology_test.go", Line: here + 3, Column: 1}); got != want {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

@@ -43,6 +43,7 @@ type shared struct {
 	patience time.Duration
 	memory   *lab.Memory
 	events   events
+	story    func() string // keeps the evidence, once, and tells of it
 
 	commands atomic.Uint64 // that have run
 
@@ -135,7 +136,7 @@ func Up[S Source](t testing.TB, source S, options ...Option) *Lab {
 
 	l := &Lab{t, &shared{doc: doc, topo: topo, patience: set.patience}}
 	ctx, cancel := untilDeadline(t)
-	l.ctx = ctx
+	l.ctx, l.story = ctx, sync.OnceValue(l.tell)
 	l.lab, err = lab.Start(ctx, topo, lab.Options{Events: l.events.add})
 	if err != nil {
 		cancel()
@@ -148,9 +149,21 @@ func Up[S Source](t testing.TB, source S, options ...Option) *Lab {
 	l.memory, err = l.lab.Remember(ctx)
 	l.must(err)
 	<-l.memory.Begun() // tests are short, and what went wrong may be in their first packets
+	context.AfterFunc(ctx, l.late)
 	t.Logf("lab %s is up: nodes: %d, links: %d, seed %d", topo.Name, len(topo.Nodes), len(topo.Links), topo.Seed)
 	return l
 }
+
+// Name is the lab's name, by which `ndklab inspect` and other commands have it while the
+// test runs.
+func (l *Lab) Name() string { return l.topo.Name }
+
+// Seed is the seed of all random decisions in the lab.
+func (l *Lab) Seed() uint64 { return l.topo.Seed }
+
+// Context ends shortly before the deadline of the test, or with the lab: what a test waits
+// for with it fails in time for the test to say so.
+func (l *Lab) Context() context.Context { return l.ctx }
 
 // In is the lab for another test, usually a subtest of the one that it was made for:
 // what fails fails that.
@@ -158,11 +171,25 @@ func (l *Lab) In(t testing.TB) *Lab { return &Lab{t, l.shared} }
 
 // down takes the lab down, and keeps evidence if the test has failed.
 func (l *Lab) down() {
+	select {
+	case <-l.lab.Done():
+		l.t.Errorf("lab %s has ended before its test: %v", l.topo.Name, explain(l.lab.Err()))
+	default:
+	}
 	if l.t.Failed() && l.memory != nil {
-		l.tell()
+		l.t.Log(l.story())
 	}
 	if err := l.lab.Close(); err != nil {
 		l.t.Errorf("lab %s: %v", l.topo.Name, err)
+	}
+}
+
+// late keeps evidence of a test that is near its deadline, and tells of it at once: package
+// testing ends a test that is over its deadline with a panic, and nothing that it logged
+// is seen.
+func (l *Lab) late() {
+	if context.Cause(l.ctx) == errDeadline {
+		fmt.Fprintf(os.Stderr, "%s: %v\n%s\n", l.t.Name(), errDeadline, l.story())
 	}
 }
 

@@ -16,9 +16,11 @@ type Workload struct {
 	Messages uint64  `json:"messages"` // completed with success
 	Bytes    uint64  `json:"bytes"`    // payload of those
 	Errors   uint64  `json:"errors"`
-	Error    string  `json:"error,omitempty"` // the first one, in words
-	Seconds  float64 `json:"seconds"`         // first post to last completion
-	Gbps     float64 `json:"gbps"`            // payload, 10^9 bits per second
+	Error    string  `json:"error,omitempty"`         // the first one, in words
+	Seconds  float64 `json:"seconds"`                 // first post to last completion
+	Began    float64 `json:"began_seconds,omitempty"` // when it was started first, since the run began
+	Ended    float64 `json:"ended_seconds,omitempty"` // when it was done last
+	Gbps     float64 `json:"gbps"`                    // payload, 10^9 bits per second
 	Latency  Latency `json:"latency_us"`
 	Verified bool    `json:"verified"` // asked for, and every payload was right
 

@@ -106,13 +106,18 @@ func (w *Workload) What() string {
 	return text
 }
 
+// Moves reports whether it is about payload, so that its throughput says something.
+func (w *Workload) Moves() bool {
+	return w.Bytes > 0 && w.Operation != connect && w.Operation != program
+}
+
 // Speed is the throughput; of what moves no payload, how many connections a second were made.
 func (w *Workload) Speed() string {
 	switch {
-	case w.Messages > 0 && w.Gbps > 0:
-		return Rate(w.Gbps)
 	case w.Operation == connect && w.Seconds > 0 && w.Connections > 0:
 		return significant(float64(w.Connections)/w.Seconds) + " conn/s"
+	case w.Messages > 0 && w.Moves():
+		return Rate(w.Gbps)
 	default:
 		return "-"
 	}

@@ -136,6 +136,11 @@ func judgeLeft(r *report.Run, c *topology.Check) []report.Check {
 			v.Got = fmt.Sprint(sum)
 		} else {
 			v.Got = fmt.Sprint(sum) + listed(parts)
+			if sum == 0 {
+				v.Where = "the counters of " + ofNode(c.Node)
+				all = append(all, v)
+				continue
+			}
 			v.Where = "programs that the lab still runs, and workloads that failed: they have not closed what they had made"
 		}
 		all = append(all, v)

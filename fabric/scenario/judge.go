@@ -92,7 +92,7 @@ func judgeWorkload(t *topology.Topology, r *report.Run, c *topology.Check) []rep
 		}
 		if !v.Passed {
 			v.Got += firstError(w)
-			v.Where = whereOfWorkload(t, r, w)
+			v.Where = whereOfWorkload(t, r, w, b.Metric)
 		}
 		all = append(all, v)
 	}
@@ -103,11 +103,11 @@ func judgeWorkload(t *topology.Topology, r *report.Run, c *topology.Check) []rep
 		case spec != nil && !spec.Verify:
 			v.Got, v.Where = "nothing was compared", fmt.Sprintf("workload %s in the file, which has no `verify: true`", w.Name)
 		case w.Errors > 0:
-			v.Got, v.Where = plural(w.Errors, "error")+firstError(w), whereOfWorkload(t, r, w)
+			v.Got, v.Where = plural(w.Errors, "error")+firstError(w), whereOfWorkload(t, r, w, topology.Errors)
 		case w.Messages == 0:
-			v.Got, v.Where = "no message completed", whereOfWorkload(t, r, w)
+			v.Got, v.Where = "no message completed", whereOfWorkload(t, r, w, topology.Errors)
 		default:
-			v.Got, v.Where = "some were compared by a server whose node went down before it could tell", whereOfWorkload(t, r, w)
+			v.Got, v.Where = "some were compared by a server whose node went down before it could tell", whereOfWorkload(t, r, w, topology.Errors)
 		}
 		all = append(all, v)
 	}

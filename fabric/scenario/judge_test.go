@@ -125,7 +125,7 @@ func broken() (*topology.Topology, *report.Run, evidence) {
 	r := &report.Run{
 		Lab: "lab",
 		Workloads: []report.Workload{
-			{Name: "bulk", From: "n0", To: "n1", Messages: 10, Gbps: 0.0421, Seconds: 1, Errors: 2, Error: "message 10: STATUS_IO_TIMEOUT"},
+			{Name: "bulk", From: "n0", To: "n1", Messages: 10, Gbps: 0.0421, Seconds: 1, Began: 0.2, Ended: 1.2, Errors: 2, Error: "message 10: STATUS_IO_TIMEOUT"},
 			{Name: "unverified", From: "n0", To: "n1", Messages: 10},
 		},
 		Nodes: []report.Node{
@@ -142,6 +142,8 @@ func broken() (*topology.Topology, *report.Run, evidence) {
 		}},
 		Events: []report.Happening{
 			{At: 0, Kind: WorkloadStarted, Text: "workload bulk: ...", Node: "n0"},
+			{At: 0.1, Kind: LinkChanged, Text: "before", Link: "n0:eth0"},
+			{At: 1.5, Kind: LinkChanged, Text: "after", Link: "n0:eth0"},
 			{At: 0.5, Kind: LinkChanged, Text: "link n0:eth0 is down", Link: "n0:eth0"},
 		},
 		Snapshots: map[string][]report.Node{"at 2s": {{NodeState: report.NodeState{Name: "n0", State: "down", Reason: "it was stopped"}}}},
@@ -157,15 +159,16 @@ func broken() (*topology.Topology, *report.Run, evidence) {
 func TestBrokenExpectations(t *testing.T) {
 	topo, r, found := broken()
 	where := "link n0:eth0 is down at 0.500 s; counters of n0: retransmitted 42; n1: icrc_errors 3; " +
-		"link n0:eth0 to n1:eth0: 20 dropped by asked-for loss, 30 lost while it was down, a rate of 100 Mb/s; capture pair.pcapng"
+		"link n0:eth0 to n1:eth0: 20 dropped by asked-for loss, 30 lost while it was down"
+	rate, file := "; link n0:eth0 to n1:eth0, whose rate is 100 Mb/s", "; capture pair.pcapng"
 	first := "; the first error: message 10: STATUS_IO_TIMEOUT"
 	program := func(text string) string {
 		return "the lab's log, and the program itself: `ndklab exec lab/" + text + "` in a lab that is kept"
 	}
 	want := []report.Check{
-		{Name: "bulk throughput", Expected: ">= 1gbit", Got: "42.1mbit" + first, Where: where, At: "x.ndklab.yaml:1:5"},
-		{Name: "bulk errors", Expected: "0", Got: "2" + first, Where: where, At: "x.ndklab.yaml:2:5"},
-		{Name: "bulk verified", Expected: "every payload compared, and right", Got: "2 errors" + first, Where: where},
+		{Name: "bulk throughput", Expected: ">= 1gbit", Got: "42.1mbit" + first, Where: where + rate + file, At: "x.ndklab.yaml:1:5"},
+		{Name: "bulk errors", Expected: "0", Got: "2" + first, Where: where + file, At: "x.ndklab.yaml:2:5"},
+		{Name: "bulk verified", Expected: "every payload compared, and right", Got: "2 errors" + first, Where: where + file},
 		{Name: "unverified verified", Expected: "every payload compared, and right", Got: "nothing was compared",
 			Where: "workload unverified in the file, which has no `verify: true`"},
 		{Name: "icrc_errors", Expected: "0", Got: "3 (n1 3)", Where: "the counters of all nodes at the end"},

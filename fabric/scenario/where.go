@@ -15,35 +15,17 @@ import (
 // telling are the transport's counters that say why something was slow or failed.
 var telling = []string{"retransmitted", "timeouts", "naks_received", "rnr_naks_received", "out_of_sequence", "icrc_errors", "misdirected", "cnps_received"}
 
-// whereOfWorkload is where to look because of a workload.
-func whereOfWorkload(t *topology.Topology, r *report.Run, w *report.Workload) string {
+// whereOfWorkload is where to look because of a metric of a workload.
+func whereOfWorkload(t *topology.Topology, r *report.Run, w *report.Workload, m topology.Metric) string {
 	names := nodesOf(w)
 	var parts []string
-	if text := incidents(r, names); text != "" {
+	if text := incidents(r, w, names); text != "" {
 		parts = append(parts, text)
 	}
-	var counts []string
-	for i := range r.Nodes {
-		n := &r.Nodes[i]
-		if !slices.Contains(names, n.Name) {
-			continue
-		}
-		var some []string
-		for _, name := range telling {
-			if count := n.Transport[name]; count > 0 {
-				some = append(some, fmt.Sprintf("%s %d", name, count))
-			}
-		}
-		if len(some) > 0 {
-			counts = append(counts, n.Name+": "+strings.Join(some, ", "))
-		}
+	if counts := told(r, names); len(counts) > 0 {
+		parts = append(parts, "counters of "+strings.Join(counts, "; "))
 	}
-	if len(counts) > 0 {
-		parts = append(parts, "counters of "+strings.Join(shortened(counts), "; "))
-	}
-	if links := busyLinks(t, r, names); len(links) > 0 {
-		parts = append(parts, strings.Join(links, "; "))
-	}
+	parts = append(parts, linksBetween(t, r, names, m)...)
 	for _, c := range t.Captures {
 		if slices.ContainsFunc(c.Interfaces, func(e topology.Endpoint) bool { return slices.Contains(names, e.Node) }) {
 			parts = append(parts, "capture "+c.File)
@@ -63,25 +45,44 @@ func nodesOf(w *report.Workload) []string {
 	return w.Nodes
 }
 
-func shortened(parts []string) []string {
+// told is what nodes counted that tells something, of few of them.
+func told(r *report.Run, nodes []string) []string {
 	const most = 3
-	if len(parts) > most {
-		return append(parts[:most:most], fmt.Sprintf("%d more nodes", len(parts)-most))
+	var all []string
+	for i := range r.Nodes {
+		n := &r.Nodes[i]
+		if !slices.Contains(nodes, n.Name) {
+			continue
+		}
+		var some []string
+		for _, name := range telling {
+			if count := n.Transport[name]; count > 0 {
+				some = append(some, fmt.Sprintf("%s %d", name, count))
+			}
+		}
+		if len(some) == 0 {
+			continue
+		}
+		if len(all) == most {
+			return append(all, "and more nodes")
+		}
+		all = append(all, n.Name+": "+strings.Join(some, ", "))
 	}
-	return parts
+	return all
 }
 
-// incidents are the first things that befell some nodes during the run.
-func incidents(r *report.Run, nodes []string) string {
-	const most = 2
+// incidents are the first things that befell a workload's nodes while it ran.
+func incidents(r *report.Run, w *report.Workload, nodes []string) string {
+	const most = 3
 	var parts []string
 	for _, e := range r.Events {
 		node, _, _ := strings.Cut(e.Link, ":")
-		if e.Kind == WorkloadStarted || e.Kind == WorkloadDone || !slices.Contains(nodes, e.Node) && (node == "" || !slices.Contains(nodes, node)) {
+		if e.Kind == WorkloadStarted || e.Kind == WorkloadDone || e.At < w.Began || e.At > w.Ended ||
+			!slices.Contains(nodes, e.Node) && !slices.Contains(nodes, node) {
 			continue
 		}
 		if len(parts) == most {
-			parts = append(parts, "and what followed")
+			parts = append(parts, "and more")
 			break
 		}
 		parts = append(parts, fmt.Sprintf("%s at %.3f s", e.Text, e.At))
@@ -89,37 +90,45 @@ func incidents(r *report.Run, nodes []string) string {
 	return strings.Join(parts, ", ")
 }
 
-// busyLinks are the links of some nodes, and those on the way from one to another, that
-// did something to packets.
-func busyLinks(t *topology.Topology, r *report.Run, nodes []string) []string {
+// linksBetween are links of some nodes, and between them: those that lost packets, and
+// the one that bounds a metric most.
+func linksBetween(t *topology.Topology, r *report.Run, nodes []string, m topology.Metric) []string {
 	const most = 3
-	var parts []string
-	for i := range r.Links {
+	var lossy []string
+	bounds, bounded := "", 0.0
+	for i := range min(len(r.Links), len(t.Links)) {
 		l := &r.Links[i]
+		if slices.ContainsFunc(t.Links[i].Endpoints[:], func(e topology.Endpoint) bool {
+			n := t.FindNode(e.Node) // switches and routers are on everybody's way
+			return n == nil || n.Kind == topology.Host && !slices.Contains(nodes, e.Node)
+		}) {
+			continue
+		}
 		for d := range l.Directions {
-			m := &l.Directions[d]
-			var did []string
-			if lost := losses(m); lost != "" {
-				did = append(did, lost)
+			name := fmt.Sprintf("link %s to %s", l.Endpoints[d], l.Endpoints[1-d])
+			if lost := losses(&l.Directions[d]); lost != "" {
+				lossy = append(lossy, name+": "+lost)
 			}
-			if m.Asked.RateGbps != nil {
-				did = append(did, "a rate of "+report.Rate(*m.Asked.RateGbps))
+			switch asked := &l.Directions[d].Asked; {
+			case perTime(m) && asked.RateGbps != nil && (bounded == 0 || *asked.RateGbps < bounded):
+				bounds, bounded = name+", whose rate is "+report.Rate(*asked.RateGbps), *asked.RateGbps
+			case isLatency(m) && asked.DelayUS != nil && *asked.DelayUS > bounded:
+				bounds, bounded = name+", whose delay is "+report.Duration(*asked.DelayUS), *asked.DelayUS
 			}
-			if m.Asked.DelayUS != nil && *m.Asked.DelayUS > 0 {
-				did = append(did, "a delay of "+report.Duration(*m.Asked.DelayUS))
-			}
-			ends := i < len(t.Links) && slices.ContainsFunc(t.Links[i].Endpoints[:], func(e topology.Endpoint) bool {
-				n := t.FindNode(e.Node)
-				return slices.Contains(nodes, e.Node) || n != nil && n.Kind != topology.Host // a switch or a router is on somebody's way
-			})
-			if len(did) == 0 || m.Packets == 0 || !ends {
-				continue
-			}
-			if len(parts) == most {
-				return append(parts, "more links in the report")
-			}
-			parts = append(parts, fmt.Sprintf("link %s to %s: %s", l.Endpoints[d], l.Endpoints[1-d], strings.Join(did, ", ")))
 		}
 	}
-	return parts
+	if len(lossy) > most {
+		lossy = append(lossy[:most:most], "more links that lost packets")
+	}
+	if bounds != "" {
+		lossy = append(lossy, bounds)
+	}
+	return lossy
 }
+
+// perTime reports whether a metric is how much in how long.
+func perTime(m topology.Metric) bool {
+	return m == topology.Throughput || m == topology.MessageRate || m == topology.ConnectRate
+}
+
+func isLatency(m topology.Metric) bool { return strings.HasPrefix(string(m), "latency_") }

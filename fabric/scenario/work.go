@@ -25,14 +25,16 @@ type work struct {
 	spec  *topology.Workload
 	flows []*flow // of Program: none
 
-	state  workState
-	start  *timer // while it is due
-	under  int    // flows or programs of this round that are not over
-	rounds int    // how often it has begun
-	tally  tally
-	exits  exits  // of Program
-	said   string // how the last round ended, in words
-	pace   pace
+	state   workState
+	start   *timer // while it is due
+	under   int    // flows or programs of this round that are not over
+	rounds  int    // how often it has begun
+	tally   tally
+	exits   exits         // of Program
+	said    string        // how the last round ended, in words
+	beganAt time.Duration // the first round, since the run began
+	endedAt time.Duration // when the last round was
+	pace    pace
 }
 
 // A workState is how far a work is.
@@ -112,7 +114,9 @@ func (w *work) schedule() {
 // begin starts the workload.
 func (w *work) begin() {
 	w.state = running
-	w.rounds++
+	if w.rounds++; w.rounds == 1 {
+		w.beganAt = w.now()
+	}
 	messages, bytes, _ := w.soFar()
 	w.pace = pace{moved: w.now(), before: messages, told: w.now(), shown: bytes}
 	w.publish(Event{Kind: WorkloadStarted, Node: w.place(), Workload: w.spec.Name, Text: w.announcement()})
@@ -141,7 +145,7 @@ func (w *work) over() {
 	if w.under > 0 {
 		return
 	}
-	w.state = ended
+	w.state, w.endedAt = ended, w.now()
 	w.tally.endRound()
 	text := fmt.Sprintf("workload %s done: %s", w.spec.Name, w.outcome())
 	if len(w.flows) > 0 && w.tally.messages == 0 && w.tally.err != "" {

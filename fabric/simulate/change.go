@@ -12,12 +12,12 @@ import (
 // lab says.
 
 // Change implements scenario.Stage.
-func (l *Lab) Change(e *topology.Event, done func(error)) {
+func (l *lab) Change(e *topology.Event, done func(error)) {
 	err := l.change(e)
 	l.clock.Go(func() { done(err) })
 }
 
-func (l *Lab) change(e *topology.Event) error {
+func (l *lab) change(e *topology.Event) error {
 	switch {
 	case e.NodeAction != "":
 		return l.act(e.Node, e.NodeAction)
@@ -43,7 +43,7 @@ func (l *Lab) change(e *topology.Event) error {
 }
 
 // changeLink does to a link what an event says, and says in words what that was.
-func (l *Lab) changeLink(k *link, e *topology.Event) (words string, err error) {
+func (l *lab) changeLink(k *link, e *topology.Event) (words string, err error) {
 	switch {
 	case e.Down:
 		k.down = true
@@ -83,7 +83,7 @@ func (l *Lab) changeLink(k *link, e *topology.Event) (words string, err error) {
 
 // partition takes down the links between sets of nodes, and brings up what an earlier
 // partition took down.
-func (l *Lab) partition(sets [][]string) {
+func (l *lab) partition(sets [][]string) {
 	parted := map[int]bool{}
 	for _, i := range l.topo.Between(sets) {
 		parted[i] = true
@@ -97,7 +97,7 @@ func (l *Lab) partition(sets [][]string) {
 }
 
 // separate has just those links parted, and says how many came up.
-func (l *Lab) separate(parted map[int]bool) (up int) {
+func (l *lab) separate(parted map[int]bool) (up int) {
 	for _, k := range l.network.links {
 		was := k.off()
 		k.parted = parted[k.index]
@@ -113,7 +113,7 @@ func (l *Lab) separate(parted map[int]bool) (up int) {
 const stopped = "it was stopped"
 
 // act does something to a node.
-func (l *Lab) act(name string, action topology.NodeAction) error {
+func (l *lab) act(name string, action topology.NodeAction) error {
 	n := l.network.byName[name]
 	switch {
 	case n == nil:
@@ -157,7 +157,7 @@ func (l *Lab) act(name string, action topology.NodeAction) error {
 }
 
 // stop ends a node, if it is up.
-func (l *Lab) stop(n *node, why string) {
+func (l *lab) stop(n *node, why string) {
 	if !n.up() {
 		return
 	}
@@ -167,7 +167,7 @@ func (l *Lab) stop(n *node, why string) {
 }
 
 // startAgain starts a node, if it is down.
-func (l *Lab) startAgain(n *node) error {
+func (l *lab) startAgain(n *node) error {
 	if n.up() {
 		return nil
 	}
@@ -182,7 +182,7 @@ func (l *Lab) startAgain(n *node) error {
 }
 
 // reviveLater has a node started again that has died, and says in words when.
-func (l *Lab) reviveLater(n *node) string {
+func (l *lab) reviveLater(n *node) string {
 	delay := n.reviver.After(l.clock.Now()-n.began, func(wanted func() bool) {
 		if !wanted() {
 			return

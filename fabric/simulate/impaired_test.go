@@ -72,7 +72,7 @@ func TestCorruptionIsCounted(t *testing.T) {
 	l := up(t, pair("corrupt: 2%"))
 	l.begin(t, "a", "b", bulk).end(t)
 	m := l.network.links[0].wires[0].gauge.Counts
-	if got := l.Device("b").TransportCounters()["icrc_errors"]; m.Corrupted == 0 || got != m.Corrupted {
+	if got := l.device("b").TransportCounters()["icrc_errors"]; m.Corrupted == 0 || got != m.Corrupted {
 		t.Errorf("%d ICRC errors, %d packets corrupted", got, m.Corrupted)
 	}
 }
@@ -96,7 +96,7 @@ func TestSeeds(t *testing.T) {
 	run := func(seed string) string {
 		l := up(t, "seed: "+seed+pair("delay: 1ms, jitter: 300us, loss: 1%, reorder: 1%, duplicate: 1%, corrupt: 1%, rate: 2gbit"))
 		r := l.begin(t, "a", "b", bulk).end(t)
-		text, err := json.Marshal([]any{r, l.linksNow(t), l.Device("a").TransportCounters(), l.clock.Now()})
+		text, err := json.Marshal([]any{r, l.linksNow(t), l.device("a").TransportCounters(), l.clock.Now()})
 		if err != nil {
 			t.Fatal(err)
 		}

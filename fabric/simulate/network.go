@@ -3,7 +3,9 @@ package simulate
 import (
 	"net/netip"
 
+	"github.com/ndklab/ndklab/fabric/impair"
 	"github.com/ndklab/ndklab/fabric/lab/revive"
+	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/provider/roce"
 	"github.com/ndklab/ndklab/topology"
@@ -19,10 +21,15 @@ type network struct {
 	links  []*link // likewise
 	places map[netip.Addr]place
 
+	// qpError is told of queue pairs that go to error otherwise than by their consumer's
+	// doing, with locks of their adapter held.
+	qpError func(node string, e provider.QPError)
+
 	ways    map[roce.Flow]*way // found since links last changed; nil: there is none
 	blocked []bool             // by link: what a spanning tree has no use for
 
 	frames   frames
+	identity impair.Identity // of the packet that a wire decides on
 	sealer   roce.Sealer
 	verifier roce.Verifier
 }
@@ -35,8 +42,8 @@ type place struct {
 
 // newNetwork makes the links of a topology whose seed is known, between nodes that are
 // down.
-func newNetwork(t *topology.Topology, c *clock.Virtual) *network {
-	n := &network{clock: c, topo: t, byName: map[string]*node{}, places: map[netip.Addr]place{}}
+func newNetwork(t *topology.Topology, c *clock.Virtual, qpError func(string, provider.QPError)) *network {
+	n := &network{clock: c, topo: t, qpError: qpError, byName: map[string]*node{}, places: map[netip.Addr]place{}}
 	for i := range t.Nodes {
 		at := &node{network: n, spec: &t.Nodes[i], seed: t.SeedOf("node " + t.Nodes[i].Name), down: notStarted, reviver: revive.Reviver{Clock: c}}
 		n.nodes = append(n.nodes, at)

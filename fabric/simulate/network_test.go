@@ -7,6 +7,7 @@ import (
 
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/node/workload"
+	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -24,9 +25,9 @@ func parsed(t testing.TB, file string) *topology.Topology {
 }
 
 // up is a lab of a file.
-func up(t testing.TB, file string) *Lab {
+func up(t testing.TB, file string) *lab {
 	t.Helper()
-	l, err := New(parsed(t, file))
+	l, err := newLab(parsed(t, file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +57,7 @@ topology:
 
 // traffic is a workload from one host to another that is under way.
 type traffic struct {
-	lab    *Lab
+	lab    *lab
 	spec   workload.Spec
 	from   string
 	to     string
@@ -65,7 +66,7 @@ type traffic struct {
 }
 
 // begin begins a workload.
-func (l *Lab) begin(t testing.TB, from, to string, spec workload.Spec) *traffic {
+func (l *lab) begin(t testing.TB, from, to string, spec workload.Spec) *traffic {
 	t.Helper()
 	path, ok := l.topo.Path(from, to)
 	if !ok {
@@ -92,8 +93,16 @@ func (w *traffic) end(t testing.TB) *workload.Result {
 	return w.result
 }
 
-// links is the state of the lab's links.
-func (l *Lab) linksNow(t testing.TB) (all []report.Link) {
+// device is the adapter of a host; nil if it is down.
+func (l *lab) device(name string) *provider.Miniport {
+	if life := l.network.byName[name].life; life != nil {
+		return life.device
+	}
+	return nil
+}
+
+// linksNow is the state of the lab's links.
+func (l *lab) linksNow(t testing.TB) (all []report.Link) {
 	t.Helper()
 	l.Links(func(links []report.Link, err error) { all = links })
 	l.clock.Run(0)

@@ -101,6 +101,7 @@ func (n *node) start() error {
 	config := adapter.Config(&n.spec.Adapter)
 	config.Carrier, config.Clock = p, c
 	config.Rand = adapter.Rand(n.lifeSeed())
+	config.QPError = func(e provider.QPError) { n.network.qpError(n.spec.Name, e) }
 	device, err := provider.NewMiniport(config)
 	if err != nil {
 		return fmt.Errorf("node %s: adapter: %w", n.spec.Name, err)

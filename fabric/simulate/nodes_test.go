@@ -12,14 +12,14 @@ import (
 )
 
 // do has an event happen, and fails the test if that is not possible.
-func (l *Lab) do(t testing.TB, e topology.Event) {
+func (l *lab) do(t testing.TB, e topology.Event) {
 	t.Helper()
 	if err := l.try(e); err != nil {
 		t.Fatalf("%+v: %v", e, err)
 	}
 }
 
-func (l *Lab) try(e topology.Event) (err error) {
+func (l *lab) try(e topology.Event) (err error) {
 	l.Change(&e, func(e error) { err = e })
 	l.clock.Run(0)
 	return err
@@ -32,6 +32,8 @@ var long = workload.Spec{Operation: topology.Write, Size: 16 << 10, Depth: 4, Du
 // the node's own client it is told at once. The node that is started again is reached.
 func TestKilledNode(t *testing.T) {
 	l := up(t, pair("delay: 1ms, rate: 1gbit"))
+	var told []string
+	l.Watch(func(e scenario.Event) { told = append(told, e.Kind+" of "+e.Node) })
 	to, from := l.begin(t, "a", "b", long), l.begin(t, "b", "a", long)
 	l.clock.Run(100 * time.Millisecond)
 	l.do(t, topology.Event{Node: "b", NodeAction: topology.KillNode})
@@ -46,13 +48,16 @@ func TestKilledNode(t *testing.T) {
 	if to.result == nil || to.result.Errors == 0 {
 		t.Fatalf("the peer after 10 s: %+v, %v", to.result, to.err)
 	}
+	if want := "node-down of b, qp-error of a"; strings.Join(told, ", ") != want {
+		t.Errorf("told of %q, want %s", told, want)
+	}
 	if k := l.linksNow(t)[0]; k.State != "down" || k.Directions[0].LostBy.Down == 0 {
 		t.Errorf("the link is %s: %+v", k.State, k.Directions[0])
 	}
 	if err := l.try(topology.Event{Down: true}); err == nil || !strings.Contains(err.Error(), "node b is down: its agent was killed by SIGKILL") {
 		t.Errorf("a link without an end is changed: %v", err)
 	}
-	if l.Device("b") != nil {
+	if l.device("b") != nil {
 		t.Error("the node has an adapter")
 	}
 	l.do(t, topology.Event{Node: "b", NodeAction: topology.StartNode})

@@ -21,7 +21,7 @@ const (
 const engine = "simulated"
 
 // Nodes implements scenario.Stage.
-func (l *Lab) Nodes(names []string, done func([]report.Node)) {
+func (l *lab) Nodes(names []string, done func([]report.Node)) {
 	var all []report.Node
 	for _, n := range l.chosen(names, func(*node) bool { return true }) {
 		all = append(all, n.report())
@@ -30,7 +30,7 @@ func (l *Lab) Nodes(names []string, done func([]report.Node)) {
 }
 
 // Adapters implements scenario.Stage.
-func (l *Lab) Adapters(names []string, done func([]report.NodeAdapter)) {
+func (l *lab) Adapters(names []string, done func([]report.NodeAdapter)) {
 	var all []report.NodeAdapter
 	for _, n := range l.chosen(names, func(n *node) bool { return n.spec.Kind == topology.Host }) {
 		a := report.NodeAdapter{NodeState: n.state()}
@@ -43,7 +43,7 @@ func (l *Lab) Adapters(names []string, done func([]report.NodeAdapter)) {
 }
 
 // Links implements scenario.Stage.
-func (l *Lab) Links(done func([]report.Link, error)) {
+func (l *lab) Links(done func([]report.Link, error)) {
 	all := make([]report.Link, len(l.network.links))
 	for i, k := range l.network.links {
 		all[i] = k.report()
@@ -52,7 +52,7 @@ func (l *Lab) Links(done func([]report.Link, error)) {
 }
 
 // chosen is the nodes of those names, or of nil all for which keep is true.
-func (l *Lab) chosen(names []string, keep func(*node) bool) (list []*node) {
+func (l *lab) chosen(names []string, keep func(*node) bool) (list []*node) {
 	if names == nil {
 		for _, n := range l.network.nodes {
 			if keep(n) {

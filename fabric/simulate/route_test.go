@@ -50,7 +50,7 @@ topology:
 var some = workload.Spec{Operation: topology.Send, Size: 5000, Depth: 2, Count: 50, Verify: true}
 
 // crossed is which links have carried packets.
-func (l *Lab) crossed(t testing.TB) string {
+func (l *lab) crossed(t testing.TB) string {
 	var names []string
 	for _, k := range l.linksNow(t) {
 		if k.Directions[0].Packets > 0 && k.Directions[1].Packets > 0 {

@@ -15,7 +15,7 @@ import (
 // Options are how a topology is run. The zero Options are right.
 type Options struct {
 	// Events is told of what happens, with the lab's time; nil: nobody is. It is called on
-	// the goroutine that called Run, and must not call the lab.
+	// the goroutine that called Run, which goes on when it returns.
 	Events func(scenario.Event)
 }
 
@@ -25,10 +25,11 @@ const stepsAtOnce = 1 << 12
 // Run plays the scenario of a topology whose seed is known, in virtual time, and returns
 // its report, in which WallSeconds is left to the caller. Two runs of one seed give the
 // same report, but for Started and Host. When ctx ends first, so does the run, with the
-// reason that ctx has. Other errors are those of New.
+// reason that ctx has. Other errors say what no simulation can do (Refuse), or which
+// adapter cannot be as the topology wants it.
 func Run(ctx context.Context, t *topology.Topology, o Options) (*report.Run, error) {
 	started := time.Now()
-	l, err := New(t)
+	l, err := newLab(t)
 	if err != nil {
 		return nil, err
 	}

@@ -15,20 +15,19 @@
 // A run depends on nothing but the topology and its seed. All of it happens on the
 // goroutine that runs the clock.
 //
-// Start reading at Lab; network.go is how packets get from one adapter to another,
+// Start reading at Run; network.go is how packets get from one adapter to another,
 // stage.go what a scenario does with all that.
 package simulate
 
 import (
 	"github.com/ndklab/ndklab/fabric/scenario"
-	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/topology"
 )
 
-// A Lab is a topology that is up in virtual time. Its time goes on when its clock is run.
-// It is as little safe for concurrent use as that. It implements scenario.Stage.
-type Lab struct {
+// A lab is a topology that is up in virtual time, and the stage of its scenario. Its time
+// goes on when its clock is run, on whose goroutine all of it is.
+type lab struct {
 	topo     *topology.Topology
 	clock    *clock.Virtual
 	network  *network
@@ -36,17 +35,17 @@ type Lab struct {
 	follow   func(scenario.Event) // is told of all that happens and that a scenario does; nil: nobody is
 }
 
-var _ scenario.Stage = (*Lab)(nil)
+var _ scenario.Stage = (*lab)(nil)
 
-// New brings a topology up whose seed is known and drawn (Topology.Draw): every node is
+// newLab brings a topology up whose seed is known and drawn (Topology.Draw): every node is
 // ready. The error says what no simulation can do (Refuse), or which adapter cannot be
 // as the topology wants it.
-func New(t *topology.Topology) (*Lab, error) {
+func newLab(t *topology.Topology) (*lab, error) {
 	if err := Refuse(t); err != nil {
 		return nil, err
 	}
-	l := &Lab{topo: t, clock: clock.NewVirtual()}
-	l.network = newNetwork(t, l.clock)
+	l := &lab{topo: t, clock: clock.NewVirtual()}
+	l.network = newNetwork(t, l.clock, l.tellQPError)
 	for _, n := range l.network.nodes {
 		if err := n.start(); err != nil {
 			return nil, err
@@ -54,15 +53,4 @@ func New(t *topology.Topology) (*Lab, error) {
 	}
 	l.network.changed()
 	return l, nil
-}
-
-// Time is the lab's clock, whose Run makes what is to happen happen.
-func (l *Lab) Time() *clock.Virtual { return l.clock }
-
-// Device is the adapter of a host; nil if there is none, or it is down.
-func (l *Lab) Device(name string) *provider.Miniport {
-	if n := l.network.byName[name]; n != nil && n.life != nil {
-		return n.life.device
-	}
-	return nil
 }

@@ -7,16 +7,17 @@ import (
 
 	"github.com/ndklab/ndklab/fabric/scenario"
 	"github.com/ndklab/ndklab/node/workload"
+	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 )
 
 // This file is the workloads of a scenario.Stage.
 
 // Clock implements scenario.Stage.
-func (l *Lab) Clock() clock.Clock { return l.clock }
+func (l *lab) Clock() clock.Clock { return l.clock }
 
 // alive is the life of a host, or why nothing can be asked of it.
-func (l *Lab) alive(name string) (*life, error) {
+func (l *lab) alive(name string) (*life, error) {
 	n := l.network.byName[name]
 	switch {
 	case n == nil:
@@ -32,7 +33,7 @@ func (l *Lab) alive(name string) (*life, error) {
 }
 
 // Serve implements scenario.Stage.
-func (l *Lab) Serve(name string, spec workload.Spec, at netip.AddrPort, done func(error)) {
+func (l *lab) Serve(name string, spec workload.Spec, at netip.AddrPort, done func(error)) {
 	life, err := l.alive(name)
 	if err == nil {
 		err = life.host.Serve(spec, at)
@@ -41,7 +42,7 @@ func (l *Lab) Serve(name string, spec workload.Spec, at netip.AddrPort, done fun
 }
 
 // Run implements scenario.Stage.
-func (l *Lab) Run(name string, spec workload.Spec, from netip.Addr, to netip.AddrPort, done func(workload.Result, error)) {
+func (l *lab) Run(name string, spec workload.Spec, from netip.Addr, to netip.AddrPort, done func(workload.Result, error)) {
 	fail := func(err error) { done(workload.Result{}, err) }
 	life, err := l.alive(name)
 	if err != nil {
@@ -61,14 +62,14 @@ func (l *Lab) Run(name string, spec workload.Spec, from netip.Addr, to netip.Add
 }
 
 // Stop implements scenario.Stage.
-func (l *Lab) Stop(name, of string, flow int) {
+func (l *lab) Stop(name, of string, flow int) {
 	if life, err := l.alive(name); err == nil {
 		life.host.Stop(of, flow)
 	}
 }
 
 // Abort implements scenario.Stage.
-func (l *Lab) Abort(name, of string, flow int, reason string) {
+func (l *lab) Abort(name, of string, flow int, reason string) {
 	life, err := l.alive(name)
 	if err == nil {
 		life.host.Abort(of, flow, reason)
@@ -91,7 +92,7 @@ func (l *Lab) Abort(name, of string, flow int, reason string) {
 }
 
 // Unserve implements scenario.Stage.
-func (l *Lab) Unserve(name, of string, flow int, done func(workload.ServerResult, error)) {
+func (l *lab) Unserve(name, of string, flow int, done func(workload.ServerResult, error)) {
 	fail := func(err error) { done(workload.ServerResult{}, err) }
 	life, err := l.alive(name)
 	if err != nil {
@@ -117,7 +118,7 @@ func (l *Lab) Unserve(name, of string, flow int, done func(workload.ServerResult
 }
 
 // Progress implements scenario.Stage.
-func (l *Lab) Progress(name string, done func([]workload.Progress, error)) {
+func (l *lab) Progress(name string, done func([]workload.Progress, error)) {
 	life, err := l.alive(name)
 	var all []workload.Progress
 	if err == nil {
@@ -127,7 +128,7 @@ func (l *Lab) Progress(name string, done func([]workload.Progress, error)) {
 }
 
 // Exec implements scenario.Stage. There are no programs.
-func (l *Lab) Exec(name string, c scenario.Command, done func(scenario.Exit, error)) (cancel func()) {
+func (l *lab) Exec(name string, c scenario.Command, done func(scenario.Exit, error)) (cancel func()) {
 	l.clock.Go(func() {
 		done(scenario.Exit{}, fmt.Errorf("node %s: %s: a simulation runs no programs", name, c.Args[0]))
 	})
@@ -138,7 +139,7 @@ func (l *Lab) Exec(name string, c scenario.Command, done func(scenario.Exit, err
 type watcher struct{ event func(scenario.Event) }
 
 // Watch implements scenario.Stage.
-func (l *Lab) Watch(event func(scenario.Event)) (stop func()) {
+func (l *lab) Watch(event func(scenario.Event)) (stop func()) {
 	w := &watcher{event}
 	l.watchers = append(l.watchers, w)
 	return func() {
@@ -148,7 +149,7 @@ func (l *Lab) Watch(event func(scenario.Event)) (stop func()) {
 }
 
 // tell tells all watchers of an event, later.
-func (l *Lab) tell(e scenario.Event) {
+func (l *lab) tell(e scenario.Event) {
 	e.At = l.clock.Now()
 	l.clock.Go(func() {
 		for _, w := range l.watchers {
@@ -160,8 +161,16 @@ func (l *Lab) tell(e scenario.Event) {
 	l.Publish(e)
 }
 
+// qpError is the kind of the event that a queue pair is in error, as in a lab.
+const qpError = "qp-error"
+
+// tellQPError tells of a queue pair in error.
+func (l *lab) tellQPError(node string, e provider.QPError) {
+	l.tell(scenario.Event{Kind: qpError, Node: node, Text: fmt.Sprintf("node %s: queue pair %d to %s is in error: %s", node, e.Number, e.Remote, e.Reason)})
+}
+
 // Publish implements scenario.Stage.
-func (l *Lab) Publish(e scenario.Event) {
+func (l *lab) Publish(e scenario.Event) {
 	if l.follow != nil {
 		l.follow(e)
 	}

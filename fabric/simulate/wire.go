@@ -64,8 +64,8 @@ func (w *wire) enter(f *frame) {
 	}
 	p := impair.Packet{Frame: bytes, Payload: ethernetLen + f.ip()}
 	if w.model.Identifies() {
-		id := f.identity()
-		p.RoCE = &id
+		w.network.identity = f.identity()
+		p.RoCE = &w.network.identity
 	}
 	v := w.model.Packet(&p, now)
 	w.gauge.Decided(w.model, &v)

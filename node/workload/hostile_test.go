@@ -29,6 +29,8 @@ func TestWrongPartner(t *testing.T) {
 		"lane":     {func(s *Spec) { s.QPs = 2 }, func(*Spec) {}, "connect: STATUS_CONNECTION_REFUSED", "accept: STATUS_CANCELLED"},
 		"answer": {func(s *Spec) { s.Measure = topology.Latency; s.Size = 50 }, func(s *Spec) { s.Measure = topology.Latency; s.Seed = 2 },
 			"message 0: byte 0 is ", "message 0 has 50 bytes, not 100"},
+		"written size": {func(s *Spec) { s.Operation = topology.Write; s.Size = 200 }, func(s *Spec) { s.Operation = topology.Write },
+			"message ", "message 0 has 200 bytes, not 100"},
 		"write": {func(s *Spec) { s.Operation = topology.Write }, func(*Spec) {}, "message 0: STATUS_REMOTE_RESOURCES", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -62,6 +64,25 @@ func TestWrongPartner(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestSecondClient has a server that has its client be asked by another.
+func TestSecondClient(t *testing.T) {
+	spec := Spec{Operation: topology.Send, Size: 10, Depth: 1, Duration: time.Second, Verify: true}
+	l := newLab(t)
+	var second *Result
+	got, found := l.run(spec, func(*target) {
+		l.clock.Run(100 * time.Millisecond)
+		if _, err := run(l.devices[0], l.clock, spec, clientAddress, serverAddress, func(r Result) { second = &r }); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if got.Error != "" || !spec.Conclude(&got, found) {
+		t.Errorf("the first: %+v, %+v", got, found)
+	}
+	if second == nil || second.Error != "connect: STATUS_CONNECTION_REFUSED" {
+		t.Errorf("the second: %+v", second)
 	}
 }
 

@@ -219,12 +219,16 @@ func (w *stream) lose(c *connection, why string) {
 // rewind has the lane post again what may not have arrived.
 func (l *lane) rewind() {
 	w := l.stream
-	if w.spec.announces() {
-		// That a write is complete does not mean that the server has heard of it.
-		w.unfinished += l.finished - l.released
-		l.finished = l.released
-	}
 	l.next = l.finished
+	if !w.spec.announces() {
+		return
+	}
+	// That a write is complete does not mean that the server has heard of it, nor the other
+	// way round.
+	l.next = min(l.finished, l.released)
+	w.unfinished += l.finished - l.next
+	w.unreleased += l.released - l.next
+	l.finished, l.released = l.next, l.next
 }
 
 // again attempts to connect, unless it has been tried for too long. w.mu is held.

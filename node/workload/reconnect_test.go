@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -79,8 +80,49 @@ func TestReconnectToAnother(t *testing.T) {
 	if got.Errors != 0 || got.Reconnects != 2 || got.Messages < 16000 || got.Recovered < 3 || got.Recovered > 4.5 || found.Error != "" {
 		t.Errorf("client %+v, first server %+v", got, found)
 	}
+	if got.LatencyMax < 3*time.Second { // of what was in flight
+		t.Errorf("the longest latency is %v", got.LatencyMax)
+	}
 	if got.Retried == 0 || got.Retried > 16 {
 		t.Errorf("%d messages were posted again", got.Retried)
+	}
+}
+
+// TestHalfHeard has one end not hear of what the other has done: it is done again, and does
+// not count twice at either.
+func TestHalfHeard(t *testing.T) {
+	opcode := func(packet []byte) byte { return packet[20+8] } // behind the headers of IPv4 and UDP
+	const sendOnly, acknowledge = 0x04, 0x11
+	for name, test := range map[string]struct {
+		operation topology.Operation
+		lost      byte // opcode of packets of the server that do not arrive
+	}{
+		"acknowledgements of sends":          {topology.Send, acknowledge},
+		"acknowledgements of writes":         {topology.Write, acknowledge},
+		"the word of what has been compared": {topology.Write, sendOnly},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := Spec{Operation: test.operation, Size: 100, Depth: 4, QPs: 2, Count: 2000, Verify: true, Reconnect: true, Seed: 3}
+			l := newLab(t)
+			got, found := l.run(spec, func(*target) {
+				l.clock.Run(500 * time.Millisecond)
+				l.drop = func(from netip.Addr, packet []byte) bool {
+					return from == serverAddress.Addr() && packet[9] == 17 && opcode(packet) == test.lost
+				}
+				l.clock.Run(6 * time.Second)
+				l.drop = nil
+			})
+			if got.Messages != 2000 || got.Completed != 2000 || got.Error != "" || got.Reconnects == 0 || got.Retried == 0 {
+				t.Errorf("client %+v", got)
+			}
+			if found != (ServerResult{Verified: 2000}) {
+				t.Errorf("server %+v", found)
+			}
+			var took Latencies
+			if err := took.Add(got.Latency); err != nil || took.Count() != 2000 {
+				t.Errorf("%d latencies, %v", took.Count(), err)
+			}
+		})
 	}
 }
 

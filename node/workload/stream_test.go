@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -122,6 +123,30 @@ func TestRate(t *testing.T) {
 				t.Errorf("%d QPs: %d messages in the 100 ms from %v s on", qps, s.Messages, s.At)
 			}
 		}
+	}
+}
+
+// TestIdleIsNotSilent has a client with little to do.
+func TestIdleIsNotSilent(t *testing.T) {
+	got, _ := newLab(t).run(Spec{Operation: topology.Send, Size: 100, Depth: 4, Count: 20, Rate: 8 * 100 * 10}, nil)
+	if got.Messages != 20 || got.Seconds < 1.8 || got.Recovered > 0.01 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestSmallSRQ has an adapter whose SRQs have less room than what is in flight needs.
+func TestSmallSRQ(t *testing.T) {
+	spec := Spec{Operation: topology.Send, Size: 9000, Depth: 2, QPs: 8, Count: 300, SRQ: true, Verify: true}
+	narrow := func(depth uint32) *lab {
+		return newLabWith(t, func(c *provider.Config) { c.Info.MaxSrqDepth = depth })
+	}
+	got, found := narrow(4).run(spec, nil)
+	if got.Messages != 300 || found != (ServerResult{Verified: 300}) {
+		t.Errorf("%+v, %+v", got, found)
+	}
+	l := narrow(3)
+	if _, err := serve(l.devices[1], l.clock, spec, serverAddress); err == nil || err.Error() != "it needs a MaxSrqDepth of 4, the adapter has 3" {
+		t.Errorf("got %v", err)
 	}
 }
 

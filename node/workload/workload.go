@@ -16,7 +16,13 @@
 // pattern from an offset that depends on i, so that a byte lost, stale or out of
 // place shows. With Verify set every payload is compared, byte for byte, where it
 // arrives: at the server for sends and writes, at the client for reads, at either end for
-// storage. All-reduce and rping check what they get in any case.
+// storage. All-reduce and rping check what they get in any case. Of sends, writes and
+// reads an end has memory for twice as many messages as are in flight, of the largest
+// size; what nobody compares may lie on top of each other.
+//
+// A server learns of writes by a short send behind each, if it is to compare or to answer
+// them. So the latency of a write, which is half of a round trip, has one in it: a consumer
+// that is told of completions cannot look for the last byte in memory, as perftest does.
 //
 // Start reading at Host.
 package workload

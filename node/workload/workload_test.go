@@ -20,8 +20,9 @@ type lab struct {
 	clock   *clock.Virtual
 	path    *sim.Impaired
 	devices [2]*provider.Miniport
-	ended   time.Duration // when the client did
-	series  []Sample      // of what was played last
+	drop    func(from netip.Addr, packet []byte) bool // says which packets are lost, beside those that path loses; nil: none
+	ended   time.Duration                             // when the client did
+	series  []Sample                                  // of what was played last
 }
 
 var (
@@ -34,12 +35,20 @@ func newLab(t *testing.T) *lab {
 	return newLabWith(t, func(*provider.Config) {})
 }
 
+// Carry implements sim.Path.
+func (l *lab) Carry(now time.Duration, from, to netip.Addr, packet []byte) []time.Duration {
+	if l.drop != nil && l.drop(from, packet) {
+		return nil
+	}
+	return l.path.Carry(now, from, to, packet)
+}
+
 // newLabWith is a lab of adapters that are set up otherwise.
 func newLabWith(t *testing.T, set func(*provider.Config)) *lab {
 	t.Helper()
 	l := &lab{t: t, clock: clock.NewVirtual()}
 	l.path = &sim.Impaired{Rand: rand.New(rand.NewPCG(3, 4)), Delay: time.Millisecond, Rate: 10e9}
-	network := sim.NewNetwork(l.clock, l.path)
+	network := sim.NewNetwork(l.clock, l)
 	for i, address := range []netip.Addr{clientAddress, serverAddress.Addr()} {
 		cfg := provider.Config{
 			Carrier: network.Attach(4200, address), Clock: l.clock,

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -324,6 +325,18 @@ func TestUsualByKinds(t *testing.T) {
 		if lines := g.shown(&g.Links[i], u); lines != nil {
 			t.Errorf("link %d is labelled %q", i, lines)
 		}
+	}
+	// Fewer links of one kind have a sentence of their own, too.
+	routers := 0
+	g.Links = slices.DeleteFunc(g.Links, func(l Link) bool {
+		if g.kinds(&l) == (kinds{Router, Router}) {
+			routers++
+		}
+		return routers > 4 && g.kinds(&l) == (kinds{Router, Router})
+	})
+	u = g.usual()
+	if diff := cmp.Diff([]string{"links: 20us; from router: queue 256KiB", "router - router links: 20us, queue 256KiB"}, g.sentences(u)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 	g.Links[0].Settings = [2][]string{}
 	if got := g.shown(&g.Links[0], u); len(got) != 1 || got[0] != "plain" {

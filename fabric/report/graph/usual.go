@@ -6,8 +6,12 @@ import (
 	"strings"
 )
 
-// few is up to how many links all have their labels.
-const few = 5
+// A picture of up to few links has a label at each. In others, what is usual of all is said
+// once, and what is usual of links between nodes of the same kinds, if these are not fewer than some.
+const (
+	few  = 5
+	some = 4
+)
 
 // Kinds are those of the nodes that a link joins, in order; none stands for all links.
 type kinds [2]Kind
@@ -18,26 +22,29 @@ func (g *Graph) kinds(l *Link) kinds {
 	return k
 }
 
-// A usual is the label that most links have: of all, or else of those that join nodes of the same
-// kinds. A picture says it once, and not of these links.
+// A usual is the label that most links have: of those that join nodes of the same kinds or, where
+// these have none of their own, of all. A picture says it once, and not of these links.
 type usual map[kinds]string
 
 // usual is what more than half of many links have as a label.
 func (g *Graph) usual() usual {
-	if label := g.most(func(*Link) bool { return true }); label != "" {
-		return usual{{}: label}
+	if len(g.Links) <= few {
+		return nil
 	}
 	u := usual{}
+	if label := g.most(func(*Link) bool { return true }); label != "" {
+		u[kinds{}] = label
+	}
 	for i := range g.Links {
 		of := g.kinds(&g.Links[i])
-		if label := g.most(func(l *Link) bool { return g.kinds(l) == of }); label != "" {
+		if label := g.most(func(l *Link) bool { return g.kinds(l) == of }); label != "" && label != u[kinds{}] {
 			u[of] = label
 		}
 	}
 	return u
 }
 
-// most is the label that more than half of some links have, if they are many; "" if there is none.
+// most is the label that more than half of some links have; "" if there is none.
 func (g *Graph) most(among func(*Link) bool) string {
 	counts, links := map[string]int{}, 0
 	for i := range g.Links {
@@ -46,7 +53,7 @@ func (g *Graph) most(among func(*Link) bool) string {
 			links++
 		}
 	}
-	if links <= few {
+	if links < some {
 		return ""
 	}
 	for label, n := range counts {
@@ -59,10 +66,10 @@ func (g *Graph) most(among func(*Link) bool) string {
 
 // of is what is usual of a link; "" if nothing is.
 func (u usual) of(g *Graph, l *Link) string {
-	if label, all := u[kinds{}]; all {
+	if label, own := u[g.kinds(l)]; own {
 		return label
 	}
-	return u[g.kinds(l)]
+	return u[kinds{}]
 }
 
 // shown is what a link's label says in a picture that says once what is usual.
@@ -92,7 +99,8 @@ func (g *Graph) sentences(u usual) []string {
 		}
 		text += u[of]
 		if slices.ContainsFunc(g.Links, func(l Link) bool {
-			return (of == kinds{} || g.kinds(&l) == of) && len(g.shown(&l, u)) > 0
+			_, own := u[g.kinds(&l)]
+			return (g.kinds(&l) == of || of == kinds{} && !own) && len(g.shown(&l, u)) > 0
 		}) {
 			text += ", unless labelled"
 		}

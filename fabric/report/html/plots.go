@@ -61,7 +61,7 @@ func plotted(w *report.Workload) plotWorkload {
 		sample := &w.Series[i]
 		p.At = append(p.At, rounded(sample.At+sample.Seconds/2))
 		seconds := max(sample.Seconds, 1e-9)
-		if w.Bytes > 0 {
+		if w.Moves() {
 			p.Gbps = append(p.Gbps, rounded(float64(sample.Bytes)*8/seconds/1e9))
 		} else {
 			p.Rate = append(p.Rate, rounded(float64(sample.Messages)/seconds))

@@ -20,13 +20,30 @@ const rate = scaled([["b/s", 1e-9], ["kb/s", 1e-6], ["Mb/s", 1e-3], ["Gb/s", 1],
 const time = scaled([["us", 1], ["ms", 1e3], ["s", 1e6]]);
 const size = scaled([["B", 1], ["KiB", 1024], ["MiB", 2 ** 20], ["GiB", 2 ** 30]]);
 const perSecond = v => v == null ? "" : +v.toPrecision(3) + "/s";
-const instant = v => v == null ? "" : +v.toFixed(v < 100 ? 2 : 1) + " s";
+const instant = v => v == null ? "" : v > 0 && v < 0.1 ? +(1e3 * v).toPrecision(3) + " ms" : +v.toFixed(v < 100 ? 2 : 1) + " s";
 const share = v => v == null ? "" : v <= 0 ? "0 %" : +(100 * (1 - 10 ** -v)).toFixed(Math.max(0, Math.ceil(v) - 1)) + " %";
+
+// alone are the samples that have no neighbours, so that no line shows them. What is undefined belongs to
+// other series; null is a gap.
+const alone = (u, i) => {
+  const column = u.data[i], found = [];
+  let before = null;
+  column.forEach((v, k) => {
+    if (v === undefined) return;
+    if (v != null) {
+      let next = k + 1;
+      while (next < column.length && column[next] === undefined) next++;
+      if (before == null && column[next] == null) found.push(k);
+    }
+    before = v;
+  });
+  return found;
+};
 
 // A series of a plot: its column, and how it is drawn.
 const line = (label, i, value, more) => Object.assign({
   label, value: (u, v) => value(v), stroke: () => colour(i), width: 2, dash: dashes[Math.floor(i / palette) ? 1 + i % 7 : i % dashes.length],
-  points: { show: false }, spanGaps: false,
+  points: { show: true, size: 5, fill: () => colour(i), filter: alone }, spanGaps: false,
 }, more);
 
 // What each kind of plot shows: its columns, series and scales.
@@ -58,9 +75,9 @@ const kinds = {
     });
     return { data: uPlot.join(tables), series: with_.map(([w, i]) => line(w.name, i, share)), x: time, y: share, xlog: 10, nines: true };
   },
-  "sweep-throughput": (d, w) => ({ data: [w.steps.size, w.steps.gbps], series: [line("throughput", 0, rate, { points: { show: true, size: 5 } })], x: size, y: rate, xlog: 2, choose: true }),
+  "sweep-throughput": (d, w) => ({ data: [w.steps.size, w.steps.gbps], series: [line("throughput", 0, rate, { points: { show: true, size: 5, filter: null } })], x: size, y: rate, xlog: 2, choose: true }),
   "sweep-latency": (d, w) => ({ data: [w.steps.size, w.steps.p50, w.steps.p99],
-    series: [line("p50", 0, time, { points: { show: true, size: 5 } }), line("p99", 1, time, { points: { show: true, size: 5 } })], x: size, y: time, xlog: 2, log: true, choose: true }),
+    series: [line("p50", 0, time, { points: { show: true, size: 5, filter: null } }), line("p99", 1, time, { points: { show: true, size: 5, filter: null } })], x: size, y: time, xlog: 2, log: true, choose: true }),
 };
 
 const overTime = (d, column, unit) => {

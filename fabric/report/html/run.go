@@ -159,7 +159,7 @@ func (s *sheet) overTime() group {
 	payload, without := false, false
 	for i := range s.Workloads {
 		if w := &s.Workloads[i]; len(w.Series) > 0 {
-			payload, without = payload || w.Bytes > 0, without || w.Bytes == 0
+			payload, without = payload || w.Moves(), without || !w.Moves()
 		}
 	}
 	var plots group

@@ -86,6 +86,7 @@ func Storm() *report.Run {
 	status := 3
 	storm := report.Workload{Name: "storm", Operation: "connect", From: "client", To: "server", Depth: 64, QPs: 2000,
 		Messages: 2000, Seconds: 1.61, Connections: 2000, Latency: report.Latency{Min: 410, P50: 3100, P90: 8100, P99: 19000, P999: 31000, P9999: 41000, Max: 44000}}
+	storm.Series = []report.Sample{{At: 0, Seconds: 1.61, Messages: 2000, P50: 3100, P99: 19000}} // as in a run that is over soon
 	program := report.Workload{Name: "fio", Operation: "exec", Nodes: []string{"client", "server"}, Seconds: 2.5, ExitStatus: &status, Errors: 1,
 		Error: "node client: exit status 3", Output: "fio-3.36 starting\njob0: connecting to 10.0.0.2\njob0: error=Connection reset by peer\n"}
 	r := &report.Run{Lab: "storm", Seed: 18446744073709551615, Seconds: 3.1, Simulated: true, Workloads: []report.Workload{storm, program},
