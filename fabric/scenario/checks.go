@@ -173,7 +173,7 @@ func remains(n *report.Node, m topology.Metric) (sum uint64, text string, known 
 }
 
 // judgeProgram holds how a program ended, and what it printed, against a check.
-func judgeProgram(lab string, c *topology.Check, v *verdictOf) report.Check {
+func judgeProgram(lab string, c *topology.Check, v *ran) report.Check {
 	r := report.Check{
 		Name:     fmt.Sprintf("`%s` in %s", command(c.Command), c.Node),
 		Expected: fmt.Sprintf("exit status %d", c.Status),
