@@ -30,10 +30,10 @@ type ponger struct {
 	server   *rpingServer
 	conn     *conn
 	text     *memory
-	messages *memory       // one to send, which says nothing, and one to receive
-	reads    bool          // the text is there, and the next buffer is for the answer
-	lent     *rping.Buffer // the next one, while the text is not ours
-	busy     bool          // the text is on its way, in either direction
+	messages *memory      // one to send, which says nothing, and one to receive
+	reads    bool         // the text is there, and the next buffer is for the answer
+	lent     rping.Buffer // the next one, while the text is not ours; of size 0: none
+	busy     bool         // the text is on its way, in either direction
 }
 
 func (p *ponger) room() room { return rpingRoom }
@@ -76,7 +76,7 @@ func (p *ponger) handle(r *provider.ResultEx) {
 			p.fail(err.Error())
 			return
 		}
-		p.lent = &lent
+		p.lent = lent
 		p.move()
 	case r.Type == provider.OperationTypeRead:
 		p.busy, p.reads = false, true
@@ -89,11 +89,11 @@ func (p *ponger) handle(r *provider.ResultEx) {
 
 // move reads the text from what the client has lent, or writes it there.
 func (p *ponger) move() {
-	if p.lent == nil || p.busy {
+	if p.lent.Size == 0 || p.busy {
 		return
 	}
-	from := *p.lent
-	p.lent, p.busy = nil, true
+	from := p.lent
+	p.lent, p.busy = rping.Buffer{}, true
 	text := []provider.SGE{p.text.sge(0, uint64(from.Size))}
 	if !p.reads {
 		p.posted(p.conn.qp.Read(nil, text, from.Address, from.Token, 0))

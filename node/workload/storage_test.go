@@ -209,7 +209,7 @@ func TestStorageFails(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			l := newLab(t)
-			spec := Spec{Name: "w", Operation: topology.Storage, Size: 65536, Depth: 8, QPs: 2, Duration: time.Hour, Verify: true}
+			spec := Spec{Name: "w", Operation: topology.Storage, Size: 4096, Depth: 8, QPs: 2, Duration: time.Hour, Verify: true}
 			got, found := l.play(spec, func(client, _ *Host) {
 				l.clock.Run(time.Second)
 				test.change(l, client)
