@@ -140,6 +140,9 @@ func TestStormFails(t *testing.T) {
 			if l.ended > time.Second+test.within {
 				t.Errorf("it ended after %v", l.ended)
 			}
+			if quiet := time.Duration(got.Recovered * float64(time.Second)); quiet > l.ended-time.Second+10*time.Millisecond {
+				t.Errorf("nothing completed for %v", quiet)
+			}
 		})
 	}
 }
