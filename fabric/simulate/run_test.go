@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,22 +45,33 @@ func lines(t testing.TB, r *report.Run) string {
 	return string(text)
 }
 
-// The examples that take no machine pass.
+// The examples that take no machine pass, and those of the suite do so again in the same
+// way.
 func TestExamples(t *testing.T) {
-	files, err := filepath.Glob("../../examples/*.ndklab.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%d examples, %v", len(files), err)
-	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			topo := read(t, file)
-			if err := Refuse(topo); err != nil {
-				t.Skip(err)
-			}
-			if r := run(t, topo); !r.Passed {
-				t.Errorf("not passed: %s", lines(t, r))
-			}
-		})
+	for _, pattern := range []string{"../../examples/*.ndklab.yaml", "../../examples/suite/*.ndklab.yaml"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d files, %v", pattern, len(files), err)
+		}
+		for _, file := range files {
+			t.Run(filepath.Base(file), func(t *testing.T) {
+				t.Parallel()
+				topo := read(t, file)
+				if err := Refuse(topo); err != nil {
+					t.Skip(err)
+				}
+				first := run(t, topo)
+				if !first.Passed {
+					t.Errorf("not passed: %s", lines(t, first))
+				}
+				if !strings.Contains(file, "suite") {
+					return
+				}
+				if diff := cmp.Diff(lines(t, first), lines(t, run(t, topo))); diff != "" {
+					t.Errorf("again (-first +second):\n%s", diff)
+				}
+			})
+		}
 	}
 }
 
