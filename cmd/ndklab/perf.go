@@ -57,6 +57,8 @@ or, if there are several, half a second for each, unless -D or -n says otherwise
 With --poll the ends keep a processor busy, each of them: it pays on a machine that has
 one to spare for each node. -t FILE stands for a lab that is up.
 
+--verify takes memory for twice --depth messages of the largest size on each QP.
+
 The lab's own workloads, timeline and checks are not run. The exit code is 1 if a message
 failed or, with --verify, arrived wrong. The flags mean what the keys of a workload mean
 in a topology file.`,

@@ -3,6 +3,7 @@ package ci_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,9 +33,22 @@ func read(t *testing.T, file string, into any) {
 	}
 }
 
-// github is the job of github.yml on the first of its machines.
-func github(t *testing.T) job {
+// jobs are those of both files, each on the first of its machines.
+func jobs(t *testing.T) map[string]job {
+	all := map[string]job{}
+	github(t, all)
+	gitlab(t, all)
+	for _, name := range []string{"github/simulated", "github/labs", "gitlab/simulated", "gitlab/labs"} {
+		if j := all[name]; len(j.lines) == 0 || len(j.keeps) == 0 {
+			t.Fatalf("%s runs %q and keeps %q", name, j.lines, j.keeps)
+		}
+	}
+	return all
+}
+
+func github(t *testing.T, all map[string]job) {
 	var file struct {
+		Env  map[string]string
 		Jobs map[string]struct {
 			Env   map[string]string
 			Steps []struct {
@@ -44,11 +58,11 @@ func github(t *testing.T) job {
 		}
 	}
 	read(t, "github.yml", &file)
-	var j job
-	for _, found := range file.Jobs {
-		j.env = found.Env
-		for name, value := range j.env {
-			j.env[name] = strings.ReplaceAll(value, "${{ matrix.shard }}", "1")
+	for name, found := range file.Jobs {
+		j := job{env: map[string]string{"GITHUB_STEP_SUMMARY": "summary.md"}} // which the system sets
+		maps.Copy(j.env, file.Env)
+		for key, value := range found.Env {
+			j.env[key] = strings.ReplaceAll(value, "${{ matrix.shard }}", "1")
 		}
 		for _, s := range found.Steps {
 			if s.Run != "" {
@@ -58,27 +72,33 @@ func github(t *testing.T) job {
 				j.keeps = append(j.keeps, strings.Fields(s.With["path"])...)
 			}
 		}
+		all["github/"+name] = j
 	}
-	j.env["GITHUB_STEP_SUMMARY"] = "summary.md" // which the system sets
-	return j
 }
 
-func gitlab(t *testing.T) job {
-	var file map[string]struct {
+func gitlab(t *testing.T, all map[string]job) {
+	var file map[string]yaml.Node
+	read(t, "gitlab-ci.yml", &file)
+	var common struct {
 		Variables map[string]string
-		Script    []string
-		Artifacts struct {
-			Paths   []string
-			Reports struct{ JUnit string }
+		Default   struct {
+			Artifacts struct {
+				Paths   []string
+				Reports struct{ JUnit string }
+			}
 		}
 	}
-	read(t, "gitlab-ci.yml", &file)
-	var j job
-	for _, found := range file {
-		j = job{found.Variables, found.Script, append(found.Artifacts.Paths, found.Artifacts.Reports.JUnit)}
+	read(t, "gitlab-ci.yml", &common)
+	for name, node := range file {
+		var found struct{ Script []string }
+		if node.Kind != yaml.MappingNode || node.Decode(&found) != nil || found.Script == nil {
+			continue // no job
+		}
+		j := job{map[string]string{"CI_NODE_INDEX": "1", "CI_NODE_TOTAL": "2"}, found.Script, // which the system sets
+			append(slices.Clone(common.Default.Artifacts.Paths), common.Default.Artifacts.Reports.JUnit)}
+		maps.Copy(j.env, common.Variables)
+		all["gitlab/"+name] = j
 	}
-	j.env["CI_NODE_INDEX"], j.env["CI_NODE_TOTAL"] = "1", "2" // which the system sets
-	return j
 }
 
 // root is the repository's.
@@ -90,9 +110,9 @@ func TestRefersToWhatExists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, j := range map[string]job{"github": github(t), "gitlab": gitlab(t)} {
+	for name, j := range jobs(t) {
 		if suite := filepath.Join(root, j.env["SUITE"]); !isSuite(suite) {
-			t.Skipf("%s: no topology is in %s", name, j.env["SUITE"])
+			t.Errorf("%s: no topology is in %s", name, j.env["SUITE"])
 		}
 		for _, line := range j.lines {
 			for _, target := range regexp.MustCompile(`\bmake ([a-z-]+)`).FindAllStringSubmatch(line, -1) {
@@ -130,10 +150,10 @@ func TestLines(t *testing.T) {
 	if out, err := exec.Command(ndklab, "doctor").CombinedOutput(); err != nil {
 		t.Skipf("labs cannot run here:\n%s", out)
 	}
-	for name, read := range map[string]func(*testing.T) job{"github": github, "gitlab": gitlab} {
+	for name := range jobs(t) {
 		for limit, passes := range map[string]bool{"1h": true, "1ns": false} {
 			t.Run(fmt.Sprintf("%s/%t", name, passes), func(t *testing.T) {
-				j, folder := read(t), t.TempDir()
+				j, folder := jobs(t)[name], t.TempDir()
 				for path, text := range map[string]string{
 					"Makefile":              "build:\n\tmkdir -p bin\n\tln -s " + ndklab + " bin/ndklab\n",
 					"path/sudo":             "#!/bin/sh\nexec \"$@\"\n", // who runs the test is who may
@@ -172,8 +192,8 @@ func TestLines(t *testing.T) {
 						t.Errorf("the job keeps %s: %v", file, err)
 					}
 				}
-				if summary, known := j.env["GITHUB_STEP_SUMMARY"]; known {
-					if text, err := os.ReadFile(filepath.Join(folder, summary)); err != nil || !strings.Contains(string(text), map[bool]string{true: "PASS", false: "FAIL"}[passes]) {
+				if name == "github/labs" {
+					if text, err := os.ReadFile(filepath.Join(folder, j.env["GITHUB_STEP_SUMMARY"])); err != nil || !strings.Contains(string(text), map[bool]string{true: "PASS", false: "FAIL"}[passes]) {
 						t.Errorf("the summary is %q, %v", text, err)
 					}
 				}

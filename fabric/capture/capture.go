@@ -16,6 +16,9 @@
 // filters, orders and writes (record.go), in pcapng (pcapng.go), to one file or
 // a ring of them (files.go).
 //
+// Beside captures, a Recent (recent.go) has the beginnings of the last packets of an
+// interface at next to no cost, for looking back.
+//
 // Start reading at Open and Run.
 package capture
 

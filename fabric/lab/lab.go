@@ -15,8 +15,9 @@
 //
 // The package knows no YAML and prints nothing. Workloads run in the agents; here
 // is who tells them when (run.go), and asks for their adapters (adapters.go); what
-// happens is kept for who looks on (events.go, logs.go) or waits (await.go). A
-// link may end outside the lab (externals.go).
+// happens is kept for who looks on (events.go, logs.go), waits (await.go) or has to look
+// back when a run has failed (memory.go). A link may end outside the lab (externals.go),
+// and a program outside have a node's adapter (admit.go).
 //
 // While it is up, a lab can become that of another topology (apply.go, change.go): who
 // is in it is a roster, which is never changed, but another one takes its place.

@@ -107,7 +107,7 @@ func isClosed(c <-chan struct{}) bool {
 // playRun plays a scenario to its end, or until nobody waits for the result.
 func (s *Supervisor) playRun(r *run, topo *topology.Topology) (*report.Run, error) {
 	began := time.Now()
-	stage := newRunStage(s)
+	stage := newRunStage(r.ctx, s)
 	defer stage.end()
 	done := make(chan error, 1)
 	var result *report.Run

@@ -27,7 +27,8 @@ import (
 // began, in which no node and no link comes or goes meanwhile.
 type runStage struct {
 	*Supervisor
-	ctx      context.Context // ends with the run
+	caller   context.Context // ends when nobody waits for the run any more
+	ctx      context.Context // ends with the run, which then has been tidied up
 	end      context.CancelFunc
 	requests chan struct{} // holds a token for each request to an agent that does not take long
 
@@ -48,17 +49,18 @@ type runClient struct {
 	giveUp context.CancelCauseFunc // has the stage wait for it no longer
 }
 
-// How long what is done with workloads may take. A server and a client have large pieces
-// of memory to register and to give back, on a machine that may be busy.
+// How long what is asked of the lab may take. A server and a client have large pieces of
+// memory to register and to give back, on a machine that may be busy.
 const (
-	serveTime = 10 * time.Second
-	abortTime = 5 * time.Second
-	linksTime = 10 * time.Second
+	serveTime  = 10 * time.Second
+	abortTime  = 5 * time.Second
+	linksTime  = 10 * time.Second
+	changeTime = 2 * time.Minute // a node that starts may have stages to go through
 )
 
-func newRunStage(s *Supervisor) *runStage {
+func newRunStage(ctx context.Context, s *Supervisor) *runStage {
 	r := &runStage{
-		Supervisor: s, requests: make(chan struct{}, requestsAtOnce),
+		Supervisor: s, caller: ctx, requests: make(chan struct{}, requestsAtOnce),
 		servers: map[flowEnd]*life{}, clients: map[flowEnd]*runClient{},
 	}
 	r.ctx, r.end = context.WithCancel(context.Background())
@@ -202,7 +204,15 @@ func (r *runStage) Progress(name string, done func([]workload.Progress, error)) 
 
 // Change has an event of the timeline happen to links or a node.
 func (r *runStage) Change(e *topology.Event, done func(error)) {
-	go func() { done(r.change(r.ctx, e)) }()
+	go func() {
+		ctx, cancel := context.WithTimeout(r.caller, changeTime)
+		defer cancel()
+		err := r.change(ctx, e)
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("%w: it takes longer than %v", err, changeTime)
+		}
+		done(err)
+	}()
 }
 
 func (r *runStage) change(ctx context.Context, e *topology.Event) error {

@@ -148,10 +148,10 @@ func TestEnds(t *testing.T) {
 		output    string
 	}{
 		{name: "panic", run: "TestInnerPanics", output: "panic: a bug of the test's"},
-		{name: "waits for too long", run: "TestInnerWaits", args: []string{"-test.timeout=4s"},
+		{name: "waits for too long", run: "TestInnerWaits", args: []string{"-test.timeout=6s"},
 			output: "Connect>=1 does not come true"},
 		{name: "loses its lab", run: "TestInnerLosesItsLab", output: "has ended before its test: lab topology-"},
-		{name: "timeout", run: "TestInnerHangs", args: []string{"-test.timeout=5s"}, output: "TestInnerHangs: the test is near its deadline"},
+		{name: "timeout", run: "TestInnerHangs", args: []string{"-test.timeout=6s"}, output: "TestInnerHangs: the test is near its deadline"},
 		{name: "killed", run: "TestInnerHangs", signal: unix.SIGKILL},
 		{name: "interrupted", run: "TestInnerHangs", signal: unix.SIGINT},
 	} {

@@ -24,11 +24,11 @@ func TestSeveralLabsOfOneFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, b := Up(t, file), Up(t, file, Seed(7))
-	if a.topo.Name == b.topo.Name || !strings.HasPrefix(a.topo.Name, "pair-") {
-		t.Fatalf("the labs are called %s and %s, want names of their own that begin with the file's", a.topo.Name, b.topo.Name)
+	if a.Name() == b.Name() || !strings.HasPrefix(a.Name(), "pair-") {
+		t.Fatalf("the labs are called %s and %s, want names of their own that begin with the file's", a.Name(), b.Name())
 	}
-	if a.topo.Seed != 42 || b.topo.Seed != 7 {
-		t.Errorf("seeds %d and %d, want 42, which is the file's, and 7", a.topo.Seed, b.topo.Seed)
+	if a.Seed() != 42 || b.Seed() != 7 {
+		t.Errorf("seeds %d and %d, want 42, which is the file's, and 7", a.Seed(), b.Seed())
 	}
 	for _, l := range []*Lab{a, b} {
 		if host, err := l.Node("client").Run(bounded(t), "uname", "-n"); err != nil || host != "client\n" {

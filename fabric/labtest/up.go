@@ -154,6 +154,13 @@ func Up[S Source](t testing.TB, source S, options ...Option) *Lab {
 	return l
 }
 
+// Name is the lab's name, by which `ndklab inspect` and other commands have it while the
+// test runs.
+func (l *Lab) Name() string { return l.topo.Name }
+
+// Seed is the seed of all random decisions in the lab.
+func (l *Lab) Seed() uint64 { return l.topo.Seed }
+
 // Context ends shortly before the deadline of the test, or with the lab: what a test waits
 // for with it fails in time for the test to say so.
 func (l *Lab) Context() context.Context { return l.ctx }

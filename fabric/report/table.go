@@ -65,7 +65,7 @@ func (t *table) lines(width int) (lines []string, titles int) {
 }
 
 // widths are the columns' widths: as wide as their cells, but for those that
-// wrap, from the left, when the table is too wide.
+// wrap, the widest ones first, when the table is too wide.
 func (t *table) widths(width int) []int {
 	widths := make([]int, len(t.columns))
 	sum := len(gap) * (len(t.columns) - 1)
@@ -78,12 +78,17 @@ func (t *table) widths(width int) []int {
 		}
 		sum += widths[i]
 	}
-	for i, c := range t.columns {
-		if excess := sum - width; excess > 0 && c.wraps && widths[i] > narrowest {
-			less := min(excess, widths[i]-narrowest)
-			widths[i] -= less
-			sum -= less
+	for ; sum > width; sum-- {
+		widest := -1
+		for i, c := range t.columns {
+			if c.wraps && widths[i] > narrowest && (widest < 0 || widths[i] > widths[widest]) {
+				widest = i
+			}
 		}
+		if widest < 0 {
+			break
+		}
+		widths[widest]--
 	}
 	return widths
 }

@@ -391,6 +391,26 @@ func TestPrograms(t *testing.T) {
 		"1s workload bad done: programs: 2, failed: 1", "5s workload server done: programs: 1, failed: 0")
 }
 
+// Random events and permutations are drawn from the seed.
+func TestDrawnFromTheSeed(t *testing.T) {
+	play := func(seed uint64) []string {
+		topo := hosts(4)
+		topo.Seed = seed
+		topo.Workloads = []topology.Workload{{Name: "p", Operation: topology.Send, Pattern: topology.Permutation, Nodes: []string{"n0", "n1", "n2", "n3"}, Size: 64, Duration: 10 * time.Second}}
+		topo.Chaos = []topology.Chaos{{Kind: topology.DownLink, Until: 10 * time.Second, Every: time.Second, For: 100 * time.Millisecond, Links: []int{0, 1, 2}}}
+		s := newStage(t, topo)
+		if r := s.play(); !r.Passed || len(r.Workloads[0].Flows) != 4 {
+			t.Errorf("%+v", r)
+		}
+		return s.logged("down", "up", "run ")
+	}
+	first := play(1)
+	want(t, play(1), first...)
+	if slices.Equal(play(2), first) || len(first) < 4+2 {
+		t.Errorf("%q", first)
+	}
+}
+
 func TestNothingToDo(t *testing.T) {
 	r := newStage(t, hosts(2)).play()
 	if !r.Passed || len(r.Nodes) != 2 || r.Workloads == nil || r.Checks == nil {

@@ -125,7 +125,7 @@ func (s *fakeStage) Run(node string, spec workload.Spec, from netip.Addr, to net
 		}
 		c.end = s.AfterFunc(lasts, func() {
 			text := ""
-			if to := s.serverOf(spec); !s.served[to] {
+			if to := end(s.at(to.Addr()), spec.Name, spec.Flow); !s.served[to] {
 				text = to + " refuses the connection"
 			}
 			s.over(key, text, nil)
@@ -133,10 +133,16 @@ func (s *fakeStage) Run(node string, spec workload.Spec, from netip.Addr, to net
 	})
 }
 
-// serverOf is the server of a flow.
-func (s *fakeStage) serverOf(spec workload.Spec) string {
-	i := slices.IndexFunc(s.topo.Workloads, func(w topology.Workload) bool { return w.Name == spec.Name })
-	return end(s.topo.Workloads[i].Flows[spec.Flow].To, spec.Name, spec.Flow)
+// at is the node that has an address.
+func (s *fakeStage) at(a netip.Addr) string {
+	for _, n := range s.topo.Nodes {
+		for _, i := range n.Interfaces {
+			if i.Addresses[0].Addr() == a {
+				return n.Name
+			}
+		}
+	}
+	return "nobody"
 }
 
 // over ends a client.

@@ -20,7 +20,7 @@ func (s *Spec) depth() int {
 	if s.Measure == topology.Latency {
 		return 1
 	}
-	return s.Depth
+	return max(1, s.Depth)
 }
 
 // latencySlots are more than one since the ends do not wait for acknowledgements of
@@ -33,7 +33,7 @@ func (s *Spec) slots() int {
 	if s.Measure == topology.Latency {
 		return latencySlots
 	}
-	return 2 * s.Depth
+	return 2 * s.depth()
 }
 
 // cqDepth is the depth of either end's CQ: for all that a QP may have queued, with room

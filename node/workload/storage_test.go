@@ -50,10 +50,10 @@ func TestStorageLends(t *testing.T) {
 			spec := Spec{Name: "w", Operation: topology.Storage, Size: test.size, Depth: 2, Count: 100, Verify: true}
 			kinds := map[kind]int{}
 			got, _ := l.play(spec, func(client, _ *Host) {
-				w := client.clients[end{"w", 0}].(*lender)
+				w := client.clients[end{"w", 0}].(*storageClient)
 				l.clock.RunUntil(func() bool {
 					for i := range w.lines {
-						if a, ok := w.lines[i].asker.(*borrowing); ok {
+						if a, ok := w.lines[i].asker.(*lender); ok {
 							for _, loan := range a.loans {
 								if loan.busy {
 									kinds[loan.request.kind]++
@@ -143,7 +143,7 @@ func TestStorageVerifies(t *testing.T) {
 		l := newLab(t)
 		got, found := l.play(spec, func(_, server *Host) {
 			// One byte of what the server expects, or sends, is not what the client thinks.
-			s := server.servers[end{"w", 0}].(*store)
+			s := server.servers[end{"w", 0}].(*storageServer)
 			s.pattern.bytes[s.pattern.offset(number)+100] ^= 1
 		})
 		wrong := got
@@ -158,11 +158,11 @@ func TestStorageCredits(t *testing.T) {
 	l := newLab(t)
 	spec := Spec{Name: "w", Operation: topology.Storage, Size: 64, Depth: 8, Duration: 2 * time.Second}
 	got, found := l.play(spec, func(client, server *Host) {
-		w := client.clients[end{"w", 0}].(*lender)
+		w := client.clients[end{"w", 0}].(*storageClient)
 		if !l.clock.RunUntil(func() bool { return w.started }, time.Second) {
 			t.Fatal("not connected")
 		}
-		b := w.lines[0].asker.(*borrowing)
+		b := w.lines[0].asker.(*lender)
 		if busy := len(b.unanswered()); busy != 1 || b.credits != 0 {
 			t.Errorf("%d requests, %d credits to begin with", busy, b.credits)
 		}
@@ -170,9 +170,9 @@ func TestStorageCredits(t *testing.T) {
 		if busy := len(b.unanswered()); busy != 8 {
 			t.Errorf("%d requests under way in the end, want 8", busy)
 		}
-		k := server.servers[end{"w", 0}].(*store).lines[0]
-		k.store.mu.Lock()
-		defer k.store.mu.Unlock()
+		k := server.servers[end{"w", 0}].(*storageServer).lines[0]
+		k.server.mu.Lock()
+		defer k.server.mu.Unlock()
 		k.granted = 0
 		k.hear(0, loanRequestLen)
 	})
@@ -185,9 +185,9 @@ func TestStorageCredits(t *testing.T) {
 func TestStorageInvalidation(t *testing.T) {
 	l := newLab(t)
 	got, _ := l.play(Spec{Name: "w", Operation: topology.Storage, Size: 64, Depth: 1, Count: 100}, func(client, _ *Host) {
-		w := client.clients[end{"w", 0}].(*lender)
+		w := client.clients[end{"w", 0}].(*storageClient)
 		l.clock.RunUntil(func() bool { return w.next == 9 }, time.Second) // request 8 is under way
-		w.lines[0].asker.(*borrowing).loans[0].request.token++
+		w.lines[0].asker.(*lender).loans[0].request.token++
 	})
 	if got.Messages != 8 || got.Errors != 1 || !strings.HasPrefix(got.Error, "request 8: the answer has not ended just its token 0x") {
 		t.Errorf("%+v", got)
@@ -209,7 +209,7 @@ func TestStorageFails(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			l := newLab(t)
-			spec := Spec{Name: "w", Operation: topology.Storage, Size: 65536, Depth: 8, QPs: 2, Duration: time.Hour, Verify: true}
+			spec := Spec{Name: "w", Operation: topology.Storage, Size: 4096, Depth: 8, QPs: 2, Duration: time.Hour, Verify: true}
 			got, found := l.play(spec, func(client, _ *Host) {
 				l.clock.Run(time.Second)
 				test.change(l, client)

@@ -121,7 +121,7 @@ func (w *storm) step() bool {
 
 // attempt begins to make a connection.
 func (w *storm) attempt() {
-	a := &attempt{storm: w, number: w.number, asked: w.clock.Now()}
+	a := &attempt{storm: w, number: w.number, asked: w.clock.Now(), slot: -1}
 	w.number++
 	w.begun(a.asked)
 	c, err := w.newConn(a, room{receives: 1, requests: 1})

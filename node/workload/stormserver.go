@@ -8,25 +8,25 @@ import (
 	"github.com/ndklab/ndklab/provider/clock"
 )
 
-// A harbour is the server of Connect. It accepts every connection, and sends back what
+// A stormServer is the server of Connect. It accepts every connection, and sends back what
 // each of them carries.
-type harbour struct {
+type stormServer struct {
 	acceptor
 	memory *memory // where messages arrive: a slot for each connection
 	slots  []int   // of memory, that are free
 }
 
 func serveStorm(m *provider.Miniport, c clock.Clock, spec Spec, at netip.AddrPort) (server, error) {
-	s := &harbour{acceptor: acceptor{base: newBase(m, c, spec)}}
+	s := &stormServer{acceptor: acceptor{base: newBase(m, c, spec)}}
 	// The client may have the place of a connection for another one before the server has
 	// closed it.
 	s.most = spec.lanes() + spec.Depth
-	s.meet = func([]byte) (guest, error) { return &visit{harbour: s, slot: -1}, nil }
+	s.meet = func([]byte) (guest, error) { return &visit{server: s, slot: -1}, nil }
 	return s, s.listen(at, s.stormNeeds(numberLen*s.most), stormEntries, s.prepare)
 }
 
 // prepare makes what messages arrive in.
-func (s *harbour) prepare() (err error) {
+func (s *stormServer) prepare() (err error) {
 	s.slots = free(s.most)
 	s.memory, err = s.register(make([]byte, s.most*numberLen), provider.MRAllowLocalWrite)
 	return err
@@ -34,9 +34,9 @@ func (s *harbour) prepare() (err error) {
 
 // A visit is the server's session on one connection.
 type visit struct {
-	harbour *harbour
-	conn    *conn
-	slot    int // of the harbour's memory; -1: none as yet
+	server *stormServer
+	conn   *conn
+	slot   int // of the server's memory; -1: none as yet
 }
 
 func (v *visit) room() room { return room{receives: 1, requests: 1} }
@@ -46,13 +46,13 @@ func (v *visit) consent() ([]byte, uint32, uint32) { return nil, 0, 0 }
 // prepare implements session.
 func (v *visit) prepare(c *conn) error {
 	v.conn = c
-	last := len(v.harbour.slots) - 1
-	v.slot, v.harbour.slots = v.harbour.slots[last], v.harbour.slots[:last]
+	last := len(v.server.slots) - 1
+	v.slot, v.server.slots = v.server.slots[last], v.server.slots[:last]
 	return c.post(v.message(), nil)
 }
 
 func (v *visit) message() provider.SGE {
-	return v.harbour.memory.sge(uint64(v.slot)*numberLen, numberLen)
+	return v.server.memory.sge(uint64(v.slot)*numberLen, numberLen)
 }
 
 // begin implements session.
@@ -78,6 +78,6 @@ func (v *visit) objects() []closer { return nil }
 // closed implements session.
 func (v *visit) closed() {
 	if v.slot >= 0 {
-		v.harbour.slots = append(v.harbour.slots, v.slot)
+		v.server.slots = append(v.server.slots, v.slot)
 	}
 }

@@ -2,15 +2,27 @@
 // between two nodes, measured and verified.
 //
 // A workload has a server, which listens on one node, and a client, which
-// connects from another and posts: writes into the server's memory, reads from
-// it, or sends. Both drive the adapter through its callbacks and take their time
-// from a clock, so that they run unchanged in a simulation. They know nothing of
-// namespaces and links.
+// connects from another and has something done. Both drive the adapter through its
+// callbacks and take their time from a clock, so that they run unchanged in a
+// simulation. They know nothing of namespaces and links.
+//
+// There are two families. Sends, writes and reads are streams of messages over QPs that
+// stay (stream.go, server.go). Connection storms (storm.go), storage (storage.go) and
+// rping (rpingclient.go), which are made of requests and answers (exchange.go), and
+// all-reduce (ring.go) are made of sessions on connections that come and go
+// (sessions.go, acceptor.go).
 //
 // Both ends derive the same pattern from the workload's seed; message i is the
 // pattern from an offset that depends on i, so that a byte lost, stale or out of
 // place shows. With Verify set every payload is compared, byte for byte, where it
-// arrives: at the server for sends and writes, at the client for reads.
+// arrives: at the server for sends and writes, at the client for reads, at either end for
+// storage. All-reduce and rping check what they get in any case. Of sends, writes and
+// reads an end has memory for twice as many messages as are in flight, of the largest
+// size; what nobody compares may lie on top of each other.
+//
+// A server learns of writes by a short send behind each, if it is to compare or to answer
+// them. So the latency of a write, which is half of a round trip, has one in it: a consumer
+// that is told of completions cannot look for the last byte in memory, as perftest does.
 //
 // Start reading at Host.
 package workload

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -202,7 +203,7 @@ func TestPatternSpan(t *testing.T) {
 		{mostSpan - 1, 1, mostSpan},
 		{1 << 40, 1 << 24, mostSpan}, // their product is 0 in 64 bits
 	} {
-		s := &Spec{Count: test.count, Size: test.size}
+		s := &Spec{Count: test.count, Size: test.size, Verify: true}
 		p := newPattern(s)
 		if p.span != test.span || uint64(len(p.bytes)) != (test.span+test.size+7)&^7 {
 			t.Errorf("count %d, size %d: span %d, %d bytes", test.count, test.size, p.span, len(p.bytes))
@@ -214,6 +215,20 @@ func TestPatternSpan(t *testing.T) {
 			}
 			seen[p.offset(i)] = true
 		}
+	}
+}
+
+// Flows of one workload have patterns of their own; one that nobody compares is short.
+func TestPatternOfFlow(t *testing.T) {
+	spec := Spec{Size: 64, Seed: 1, Verify: true}
+	first := newPattern(&spec)
+	spec.Flow = 1
+	if second := newPattern(&spec); bytes.Equal(first.message(0), second.message(0)) {
+		t.Errorf("%x in both", first.message(0))
+	}
+	spec.Verify = false
+	if p := newPattern(&spec); p.span != leastSpan {
+		t.Errorf("span %d", p.span)
 	}
 }
 

@@ -334,3 +334,39 @@ func TestAll(t *testing.T) {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 }
+
+// What is done with a lab stays the same wherever it stands in the file, and whatever the
+// order of the links that it is about.
+func TestPlans(t *testing.T) {
+	const nodes = "topology:\n  nodes: {a: , b: , c: }\n  links:\n"
+	const ab, bc = "    - endpoints: ['a:eth0', 'b:eth0']\n", "    - endpoints: ['b:eth1', 'c:eth0']\n"
+	const plans = `
+workloads: [{name: w, from: a, to: b, operation: send, size: 1B, count: 1}]
+timeline: [{at: 1s, link: 'a:eth0', down: true}, {at: 2s, kill: c}]
+chaos: [{kind: down, every: 1s, for: 1s, until: 9s, links: 'b:eth1'}]
+checks: [{workload: w, errors: 0}, {link: 'a:eth0', dropped: 0}]
+`
+	was := parse(t, nil, nodes+ab+bc+plans)
+	if d, err := Compare(was, parse(t, was, "# a comment\n"+nodes+bc+ab+plans)); err != nil || !d.None() {
+		t.Errorf("%v, %v", d, err)
+	}
+	for change, want := range map[string]string{
+		"count: 1}=count: 2}":                             "workloads",
+		"kill: c=kill: b":                                 "timeline",
+		"links: 'b:eth1'=links: 'a:eth0'":                 "timeline",
+		"for: 1s=for: 2s":                                 "timeline",
+		"link: 'a:eth0', dropped=link: 'b:eth1', dropped": "checks",
+		"at: 1s, link: 'a:eth0'=at: 1s, link: 'c:eth0'":   "timeline",
+	} {
+		old, new, _ := strings.Cut(change, "=")
+		d, err := Compare(was, parse(t, was, nodes+ab+bc+strings.Replace(plans, old, new, 1)))
+		if err != nil || strings.Join(d.Plans, " ") != want {
+			t.Errorf("%s: %+v, %v, want %s", change, d, err, want)
+		}
+	}
+	with := *was
+	with.Baseline = &topology.Baseline{File: "x"}
+	if d, err := Compare(was, &with); err != nil || strings.Join(d.Plans, " ") != "checks" {
+		t.Errorf("a baseline: %+v, %v", d, err)
+	}
+}

@@ -39,8 +39,8 @@ type message struct {
 // patience is how long a browser may take for one test.
 const patience = 4 * time.Minute
 
-// newBrowser starts Chromium with a page, or skips the test where there is none. No name can be
-// resolved in it, and no address but the host's own reached by name.
+// newBrowser starts Chromium with a page, or skips the test where there is none. It resolves no
+// names, so that nothing outside could be reached.
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
 	path := ""

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"strconv"
 
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/await"
@@ -256,7 +257,8 @@ func (e *end) callRound(ctx context.Context, round int) error {
 // A to z, which begin one further on in every round; then a zero.
 func Fill(text []byte, round int) {
 	const first, last = 'A', 'z'
-	n := copy(text, fmt.Sprintf("rdma-ping-%d: ", round))
+	var start [32]byte
+	n := copy(text, append(strconv.AppendInt(append(start[:0], "rdma-ping-"...), int64(round), 10), ": "...))
 	for i := range text[n:] {
 		text[n+i] = byte(first + (round+i)%(last-first+1))
 	}

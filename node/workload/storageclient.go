@@ -13,10 +13,10 @@ import (
 	"github.com/ndklab/ndklab/provider/clock"
 )
 
-// A lender is the client of Storage. A request is under way from when its memory is
-// registered until it is answered and the memory is the lender's alone again, which is its
+// A storageClient is the client of Storage. A request is under way from when its memory is
+// registered until it is answered and the memory is the client's alone again, which is its
 // latency.
-type lender struct {
+type storageClient struct {
 	exchange
 	pattern *pattern
 	window  uint64 // the longest that a window may be, bytes; 0: there are none
@@ -28,13 +28,13 @@ type lender struct {
 }
 
 // loanSize is how much memory a loan has, in bytes: whole pages.
-func (w *lender) loanSize() uint64 {
+func (w *storageClient) loanSize() uint64 {
 	return (w.spec.Size + provider.PageSize - 1) &^ (provider.PageSize - 1)
 }
 
 func runStorage(m *provider.Miniport, c clock.Clock, spec Spec, from netip.Addr, to netip.AddrPort, done func(Result)) (client, error) {
-	w := &lender{exchange: exchange{base: newBase(m, c, spec), from: from, to: to, done: done}}
-	w.meet = func(l *line) asker { return &borrowing{lender: w, line: l} }
+	w := &storageClient{exchange: exchange{base: newBase(m, c, spec), from: from, to: to, done: done}}
+	w.meet = func(l *line) asker { return &lender{client: w, line: l} }
 	// A loan is registered, sent and invalidated, and answered.
 	if err := w.start(w.needs, 4*spec.Depth, w.prepare); err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func runStorage(m *provider.Miniport, c clock.Clock, spec Spec, from netip.Addr,
 	return w, nil
 }
 
-func (w *lender) needs(info provider.AdapterInfo) []need {
+func (w *storageClient) needs(info provider.AdapterInfo) []need {
 	s, all := &w.spec, w.device.Attributes().Capabilities
 	loans := uint64(s.lanes() * s.Depth)
 	w.fast = uint64(info.FRMRPageCount) * provider.PageSize
@@ -74,7 +74,7 @@ const (
 )
 
 // prepare makes what all lines have in common.
-func (w *lender) prepare() (err error) {
+func (w *storageClient) prepare() (err error) {
 	loans := uint64(w.spec.lanes() * w.spec.Depth)
 	if w.spec.Verify {
 		w.pattern = newPattern(&w.spec)
@@ -109,7 +109,7 @@ func (m mapped) Close(provider.CloseCompletion, any) provider.Status {
 
 // kindOf is the kind of a request. What is too long for a window is lent by a fast
 // registration, and the other way round.
-func (w *lender) kindOf(number, size uint64) kind {
+func (w *storageClient) kindOf(number, size uint64) kind {
 	k := kind(number) & (reads | windows | keeps)
 	switch {
 	case size > w.window:
@@ -120,9 +120,9 @@ func (w *lender) kindOf(number, size uint64) kind {
 	return k
 }
 
-// A borrowing is the client's session on one connection.
-type borrowing struct {
-	lender  *lender
+// A lender is the client's session on one connection.
+type lender struct {
+	client  *storageClient
 	line    *line
 	conn    *conn
 	loans   []loan
@@ -138,7 +138,7 @@ type place struct{ index int }
 type loan struct {
 	mr *provider.MR
 	mw *provider.MW // nil: the adapter has none
-	at uint64       // where its memory begins in the lender's
+	at uint64       // where its memory begins in the client's
 
 	// Of the request that is under way, if one is:
 	busy     bool
@@ -150,18 +150,18 @@ type loan struct {
 	wrong    bool // the server got something else than it should
 }
 
-func (b *borrowing) of() *line { return b.line }
+func (b *lender) of() *line { return b.line }
 
-func (b *borrowing) terms() (room, []byte, uint32) {
-	depth := uint32(b.lender.spec.Depth)
-	inbound, _ := b.lender.adapter.reads()
+func (b *lender) terms() (room, []byte, uint32) {
+	depth := uint32(b.client.spec.Depth)
+	inbound, _ := b.client.adapter.reads()
 	return room{receives: depth, requests: 3 * depth}, binary.BigEndian.AppendUint32(nil, uint32(b.line.index)), inbound
 }
 
 // prepare implements session.
-func (b *borrowing) prepare(c *conn) error {
+func (b *lender) prepare(c *conn) error {
 	b.conn = c
-	w := b.lender
+	w := b.client
 	b.loans, b.places = make([]loan, w.spec.Depth), make([]place, w.spec.Depth)
 	b.idle = free(len(b.loans))
 	for i := range b.loans {
@@ -189,20 +189,20 @@ func (b *borrowing) prepare(c *conn) error {
 }
 
 // of64 is a loan's index among those of all lines.
-func (b *borrowing) of64(i int) uint64 { return uint64(b.line.index*b.lender.spec.Depth + i) }
+func (b *lender) of64(i int) uint64 { return uint64(b.line.index*b.client.spec.Depth + i) }
 
 // requestOf and answerOf are where the messages of a loan are; answers arrive in the order
 // in which their receives are posted, whichever loan they are about.
-func (b *borrowing) requestOf(i int) provider.SGE {
-	return b.lender.messages.sge(b.of64(i)*loanRoom, loanRequestLen)
+func (b *lender) requestOf(i int) provider.SGE {
+	return b.client.messages.sge(b.of64(i)*loanRoom, loanRequestLen)
 }
 
-func (b *borrowing) answerOf(i int) provider.SGE {
-	return b.lender.messages.sge(b.of64(i)*loanRoom+answerAt, loanAnswerLen)
+func (b *lender) answerOf(i int) provider.SGE {
+	return b.client.messages.sge(b.of64(i)*loanRoom+answerAt, loanAnswerLen)
 }
 
 // begin implements session.
-func (b *borrowing) begin() {
+func (b *lender) begin() {
 	private, err := privateData(b.conn.connector, creditsLen)
 	if err != nil {
 		b.conn.fail(err.Error())
@@ -212,11 +212,11 @@ func (b *borrowing) begin() {
 	b.line.connected()
 }
 
-func (b *borrowing) asks() bool { return b.credits > 0 && len(b.idle) > 0 }
+func (b *lender) asks() bool { return b.credits > 0 && len(b.idle) > 0 }
 
 // ask implements asker.
-func (b *borrowing) ask(number uint64) provider.Status {
-	w := b.lender
+func (b *lender) ask(number uint64) provider.Status {
+	w := b.client
 	last := len(b.idle) - 1
 	i := b.idle[last]
 	b.idle = b.idle[:last]
@@ -236,8 +236,8 @@ func (b *borrowing) ask(number uint64) provider.Status {
 }
 
 // lend gives the server the right to the memory of a loan.
-func (b *borrowing) lend(l *loan) provider.Status {
-	w, r := b.lender, &l.request
+func (b *lender) lend(l *loan) provider.Status {
+	w, r := b.client, &l.request
 	size := uint64(r.size)
 	if size == 0 {
 		return provider.StatusSuccess
@@ -262,10 +262,10 @@ func (b *borrowing) lend(l *loan) provider.Status {
 }
 
 // memoryOf is what a loan's request is about.
-func (w *lender) memoryOf(l *loan) []byte { return w.lent.bytes[l.at:][:l.request.size] }
+func (w *storageClient) memoryOf(l *loan) []byte { return w.lent.bytes[l.at:][:l.request.size] }
 
 // unanswered implements asker.
-func (b *borrowing) unanswered() []uint64 {
+func (b *lender) unanswered() []uint64 {
 	var numbers []uint64
 	for i := range b.loans {
 		if l := &b.loans[i]; l.busy {
@@ -277,7 +277,7 @@ func (b *borrowing) unanswered() []uint64 {
 }
 
 // handle implements session.
-func (b *borrowing) handle(r *provider.ResultEx) {
+func (b *lender) handle(r *provider.ResultEx) {
 	l, _ := r.RequestContext.(*loan)
 	switch {
 	case r.Status == provider.StatusCancelled: // the connection is over, as its disconnect event tells
@@ -304,8 +304,8 @@ func (b *borrowing) handle(r *provider.ResultEx) {
 
 // hear takes the answer that has arrived in one of the places for answers. It returns the
 // loan that it is about, nil if it makes no sense.
-func (b *borrowing) hear(place int, r *provider.ResultEx) *loan {
-	w := b.lender
+func (b *lender) hear(place int, r *provider.ResultEx) *loan {
+	w := b.client
 	sge := b.answerOf(place)
 	answer := decodeLoanAnswer(w.messages.bytes[sge.VirtualAddress:][:loanAnswerLen])
 	if err := b.conn.post(sge, &b.places[place]); err != nil {
@@ -341,8 +341,8 @@ func (b *borrowing) hear(place int, r *provider.ResultEx) *loan {
 }
 
 // settle is when a loan's request has come to its end.
-func (b *borrowing) settle(l *loan) {
-	w := b.lender
+func (b *lender) settle(l *loan) {
+	w := b.client
 	var why string
 	switch r := &l.request; {
 	case l.wrong:
@@ -358,10 +358,10 @@ func (b *borrowing) settle(l *loan) {
 }
 
 // waits implements session.
-func (b *borrowing) waits() bool { return len(b.idle) < len(b.loans) }
+func (b *lender) waits() bool { return len(b.idle) < len(b.loans) }
 
 // objects implements session.
-func (b *borrowing) objects() []closer {
+func (b *lender) objects() []closer {
 	var all []closer
 	for i := range b.loans {
 		if mw := b.loans[i].mw; mw != nil {
@@ -375,4 +375,4 @@ func (b *borrowing) objects() []closer {
 }
 
 // closed implements session.
-func (b *borrowing) closed() {}
+func (b *lender) closed() {}

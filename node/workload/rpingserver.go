@@ -9,13 +9,13 @@ import (
 	"github.com/ndklab/ndklab/provider/clock"
 )
 
-// A ponger is the server of Rping.
-type ponger struct{ acceptor }
+// An rpingServer is the server of Rping.
+type rpingServer struct{ acceptor }
 
 func serveRping(m *provider.Miniport, c clock.Clock, spec Spec, at netip.AddrPort) (server, error) {
 	// Of each connection there may be the one before it, which the client has given up.
-	s := &ponger{acceptor{base: newBase(m, c, spec), most: 2 * spec.lanes()}}
-	s.meet = func([]byte) (guest, error) { return &ponging{ponger: s}, nil }
+	s := &rpingServer{acceptor{base: newBase(m, c, spec), most: 2 * spec.lanes()}}
+	s.meet = func([]byte) (guest, error) { return &ponger{server: s}, nil }
 	if err := spec.textFits(); err != nil {
 		return nil, err
 	}
@@ -25,25 +25,25 @@ func serveRping(m *provider.Miniport, c clock.Clock, spec Spec, at netip.AddrPor
 	return s, s.listen(at, needs, rpingEntries, nil)
 }
 
-// A ponging is the server's session on one connection.
-type ponging struct {
-	ponger   *ponger
+// A ponger is the server's session on one connection.
+type ponger struct {
+	server   *rpingServer
 	conn     *conn
 	text     *memory
-	messages *memory       // one to send, which says nothing, and one to receive
-	reads    bool          // the text is there, and the next buffer is for the answer
-	lent     *rping.Buffer // the next one, while the text is not ours
-	busy     bool          // the text is on its way, in either direction
+	messages *memory      // one to send, which says nothing, and one to receive
+	reads    bool         // the text is there, and the next buffer is for the answer
+	lent     rping.Buffer // the next one, while the text is not ours; of size 0: none
+	busy     bool         // the text is on its way, in either direction
 }
 
-func (p *ponging) room() room { return rpingRoom }
+func (p *ponger) room() room { return rpingRoom }
 
-func (p *ponging) consent() ([]byte, uint32, uint32) { return nil, 0, 1 }
+func (p *ponger) consent() ([]byte, uint32, uint32) { return nil, 0, 1 }
 
 // prepare implements session.
-func (p *ponging) prepare(c *conn) (err error) {
+func (p *ponger) prepare(c *conn) (err error) {
 	p.conn = c
-	s := p.ponger
+	s := p.server
 	if p.text, err = register(s.pd, make([]byte, s.spec.Size), provider.MRAllowLocalWrite|provider.MRReadSink); err != nil {
 		return err
 	}
@@ -53,30 +53,30 @@ func (p *ponging) prepare(c *conn) (err error) {
 	return p.expect()
 }
 
-func (p *ponging) expect() error {
+func (p *ponger) expect() error {
 	return p.conn.post(p.messages.sge(rping.MessageLen, rping.MessageLen), nil)
 }
 
 // begin implements session.
-func (p *ponging) begin() {}
+func (p *ponger) begin() {}
 
 // handle implements session.
-func (p *ponging) handle(r *provider.ResultEx) {
+func (p *ponger) handle(r *provider.ResultEx) {
 	switch {
 	case r.Status == provider.StatusCancelled: // the connection is over, as its disconnect event tells
 	case r.Status != provider.StatusSuccess:
 		p.fail(r.Status.Error())
 	case r.Type == provider.OperationTypeReceive:
 		lent := rping.DecodeBuffer(p.messages.bytes[rping.MessageLen:])
-		if r.BytesTransferred != rping.MessageLen || uint64(lent.Size) != p.ponger.spec.Size {
-			p.fail(fmt.Sprintf("the client lent %d bytes, expected %d", lent.Size, p.ponger.spec.Size))
+		if r.BytesTransferred != rping.MessageLen || uint64(lent.Size) != p.server.spec.Size {
+			p.fail(fmt.Sprintf("the client lent %d bytes, expected %d", lent.Size, p.server.spec.Size))
 			return
 		}
 		if err := p.expect(); err != nil {
 			p.fail(err.Error())
 			return
 		}
-		p.lent = &lent
+		p.lent = lent
 		p.move()
 	case r.Type == provider.OperationTypeRead:
 		p.busy, p.reads = false, true
@@ -88,12 +88,12 @@ func (p *ponging) handle(r *provider.ResultEx) {
 }
 
 // move reads the text from what the client has lent, or writes it there.
-func (p *ponging) move() {
-	if p.lent == nil || p.busy {
+func (p *ponger) move() {
+	if p.lent.Size == 0 || p.busy {
 		return
 	}
-	from := *p.lent
-	p.lent, p.busy = nil, true
+	from := p.lent
+	p.lent, p.busy = rping.Buffer{}, true
 	text := []provider.SGE{p.text.sge(0, uint64(from.Size))}
 	if !p.reads {
 		p.posted(p.conn.qp.Read(nil, text, from.Address, from.Token, 0))
@@ -105,29 +105,29 @@ func (p *ponging) move() {
 }
 
 // tell tells the client that the server has done its part.
-func (p *ponging) tell() {
+func (p *ponger) tell() {
 	if p.conn.stage == up {
 		p.posted(p.conn.qp.Send(nil, []provider.SGE{p.messages.sge(0, rping.MessageLen)}, provider.OpSilentSuccess))
 	}
 }
 
-func (p *ponging) posted(status provider.Status) {
+func (p *ponger) posted(status provider.Status) {
 	if status != provider.StatusSuccess {
 		p.fail(status.Error())
 	}
 }
 
 // fail ends the connection for a reason that the client may not know.
-func (p *ponging) fail(why string) {
-	p.ponger.note(why)
+func (p *ponger) fail(why string) {
+	p.server.note(why)
 	p.conn.fail(why)
 }
 
 // waits implements session.
-func (p *ponging) waits() bool { return false }
+func (p *ponger) waits() bool { return false }
 
 // objects implements session.
-func (p *ponging) objects() []closer { return append(p.text.closers(), p.messages.closers()...) }
+func (p *ponger) objects() []closer { return append(p.text.closers(), p.messages.closers()...) }
 
 // closed implements session.
-func (p *ponging) closed() {}
+func (p *ponger) closed() {}

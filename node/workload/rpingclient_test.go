@@ -36,10 +36,10 @@ func TestRping(t *testing.T) {
 func TestRpingCompares(t *testing.T) {
 	l := newLab(t)
 	got, _ := l.play(Spec{Name: "w", Operation: topology.Rping, Size: 64, Count: 20}, func(client, server *Host) {
-		w := client.clients[end{"w", 0}].(*pinger)
+		w := client.clients[end{"w", 0}].(*rpingClient)
 		l.clock.RunUntil(func() bool { return w.next == 8 }, time.Second)
 		l.clock.Run(3500 * time.Microsecond) // round 7's text is at the server
-		server.servers[end{"w", 0}].(*ponger).conns.Front().Value.(*conn).session.(*ponging).text.bytes[30] = '!'
+		server.servers[end{"w", 0}].(*rpingServer).conns.Front().Value.(*conn).session.(*ponger).text.bytes[30] = '!'
 	})
 	if got.Messages != 19 || got.Errors != 1 || !strings.HasPrefix(got.Error, "round 7: byte 30 came back as 0x21, sent was 0x") {
 		t.Errorf("%+v", got)

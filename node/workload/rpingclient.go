@@ -11,10 +11,10 @@ import (
 	"github.com/ndklab/ndklab/provider/clock"
 )
 
-// A pinger is the client of Rping. A message is a round of rping (package rping): the
+// An rpingClient is the client of Rping. A message is a round of rping (package rping): the
 // server READs a text that it is lent, and WRITEs it back to where it is told. What comes
 // back is always compared.
-type pinger struct {
+type rpingClient struct {
 	exchange
 	texts    *memory // of each line, lent to be read
 	answers  *memory // of each line, lent to be written to
@@ -22,8 +22,8 @@ type pinger struct {
 }
 
 func runRping(m *provider.Miniport, c clock.Clock, spec Spec, from netip.Addr, to netip.AddrPort, done func(Result)) (client, error) {
-	w := &pinger{exchange: exchange{base: newBase(m, c, spec), from: from, to: to, done: done}}
-	w.meet = func(l *line) asker { return &pinging{pinger: w, line: l} }
+	w := &rpingClient{exchange: exchange{base: newBase(m, c, spec), from: from, to: to, done: done}}
+	w.meet = func(l *line) asker { return &pinger{client: w, line: l} }
 	if err := spec.textFits(); err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (s *Spec) rpingNeeds(info provider.AdapterInfo, reads uint32, limit string)
 }
 
 // prepare makes what all lines have in common.
-func (w *pinger) prepare() (err error) {
+func (w *rpingClient) prepare() (err error) {
 	lines := uint64(w.spec.lanes())
 	if w.texts, err = w.register(make([]byte, lines*w.spec.Size), provider.MRAllowRemoteRead); err != nil {
 		return err
@@ -74,9 +74,9 @@ func (w *pinger) prepare() (err error) {
 	return err
 }
 
-// A pinging is the client's session on one connection.
-type pinging struct {
-	pinger *pinger
+// A pinger is the client's session on one connection.
+type pinger struct {
+	client *rpingClient
 	line   *line
 	conn   *conn
 
@@ -96,56 +96,56 @@ const (
 	lentAnswer                 // which it writes to
 )
 
-func (p *pinging) of() *line { return p.line }
+func (p *pinger) of() *line { return p.line }
 
-func (p *pinging) terms() (room, []byte, uint32) { return rpingRoom, nil, 1 }
+func (p *pinger) terms() (room, []byte, uint32) { return rpingRoom, nil, 1 }
 
 // prepare implements session.
-func (p *pinging) prepare(c *conn) error {
+func (p *pinger) prepare(c *conn) error {
 	p.conn = c
 	return p.expect()
 }
 
 // expect posts the receive of the server's next message.
-func (p *pinging) expect() error {
-	return p.conn.post(p.pinger.messages.sge(p.at(rping.MessageLen)*2+rping.MessageLen, rping.MessageLen), nil)
+func (p *pinger) expect() error {
+	return p.conn.post(p.client.messages.sge(p.at(rping.MessageLen)*2+rping.MessageLen, rping.MessageLen), nil)
 }
 
 // at is where the line's part begins of memory that has so many bytes for each line.
-func (p *pinging) at(size uint64) uint64 { return uint64(p.line.index) * size }
+func (p *pinger) at(size uint64) uint64 { return uint64(p.line.index) * size }
 
-func (p *pinging) text() []byte {
-	return p.pinger.texts.bytes[p.at(p.pinger.spec.Size):][:p.pinger.spec.Size]
+func (p *pinger) text() []byte {
+	return p.client.texts.bytes[p.at(p.client.spec.Size):][:p.client.spec.Size]
 }
 
-func (p *pinging) answer() []byte {
-	return p.pinger.answers.bytes[p.at(p.pinger.spec.Size):][:p.pinger.spec.Size]
+func (p *pinger) answer() []byte {
+	return p.client.answers.bytes[p.at(p.client.spec.Size):][:p.client.spec.Size]
 }
 
 // begin implements session.
-func (p *pinging) begin() { p.line.connected() }
+func (p *pinger) begin() { p.line.connected() }
 
-func (p *pinging) asks() bool { return !p.busy }
+func (p *pinger) asks() bool { return !p.busy }
 
 // ask implements asker.
-func (p *pinging) ask(number uint64) provider.Status {
-	p.busy, p.number, p.made = true, number, p.pinger.clock.Now()
+func (p *pinger) ask(number uint64) provider.Status {
+	p.busy, p.number, p.made = true, number, p.client.clock.Now()
 	rping.Fill(p.text(), int(number))
 	clear(p.answer())
-	return p.lend(lentText, p.pinger.texts)
+	return p.lend(lentText, p.client.texts)
 }
 
 // lend lends the server the line's part of memory.
-func (p *pinging) lend(step pingStep, m *memory) provider.Status {
-	size := p.pinger.spec.Size
+func (p *pinger) lend(step pingStep, m *memory) provider.Status {
+	size := p.client.spec.Size
 	p.step, p.sent, p.heard = step, false, false
-	message := p.pinger.messages.sge(p.at(rping.MessageLen)*2, rping.MessageLen)
-	rping.Buffer{Address: p.at(size), Token: m.mr.RemoteToken(), Size: uint32(size)}.Encode(p.pinger.messages.bytes[message.VirtualAddress:])
+	message := p.client.messages.sge(p.at(rping.MessageLen)*2, rping.MessageLen)
+	rping.Buffer{Address: p.at(size), Token: m.mr.RemoteToken(), Size: uint32(size)}.Encode(p.client.messages.bytes[message.VirtualAddress:])
 	return p.conn.qp.Send(nil, []provider.SGE{message}, 0)
 }
 
 // unanswered implements asker.
-func (p *pinging) unanswered() []uint64 {
+func (p *pinger) unanswered() []uint64 {
 	if p.busy {
 		return []uint64{p.number}
 	}
@@ -153,7 +153,7 @@ func (p *pinging) unanswered() []uint64 {
 }
 
 // handle implements session.
-func (p *pinging) handle(r *provider.ResultEx) {
+func (p *pinger) handle(r *provider.ResultEx) {
 	switch {
 	case r.Status == provider.StatusCancelled: // the connection is over, as its disconnect event tells
 		return
@@ -172,17 +172,17 @@ func (p *pinging) handle(r *provider.ResultEx) {
 	switch {
 	case !p.sent || !p.heard:
 	case p.step == lentText:
-		if status := p.lend(lentAnswer, p.pinger.answers); status != provider.StatusSuccess {
+		if status := p.lend(lentAnswer, p.client.answers); status != provider.StatusSuccess {
 			p.conn.fail(fmt.Sprintf("round %d: %v", p.number, status))
 		}
 	case p.busy:
 		p.busy = false
-		p.line.answered(p.made, p.pinger.spec.Size, p.difference())
+		p.line.answered(p.made, p.client.spec.Size, p.difference())
 	}
 }
 
 // difference says how the answer is not the text; "" if it is.
-func (p *pinging) difference() string {
+func (p *pinger) difference() string {
 	text, answer := p.text(), p.answer()
 	if bytes.Equal(text, answer) {
 		return ""
@@ -196,10 +196,10 @@ func (p *pinging) difference() string {
 }
 
 // waits implements session.
-func (p *pinging) waits() bool { return p.busy }
+func (p *pinger) waits() bool { return p.busy }
 
 // objects implements session.
-func (p *pinging) objects() []closer { return nil }
+func (p *pinger) objects() []closer { return nil }
 
 // closed implements session.
-func (p *pinging) closed() {}
+func (p *pinger) closed() {}
