@@ -137,7 +137,7 @@ func judgeLeft(r *report.Run, c *topology.Check) []report.Check {
 		} else {
 			v.Got = fmt.Sprint(sum) + listed(parts)
 			if sum == 0 {
-				v.Where = "the counters of " + ofNode(c.Node)
+				v.Where = "what " + ofNode(c.Node) + " had in use at the end"
 				all = append(all, v)
 				continue
 			}
