@@ -28,7 +28,7 @@ func judgeCounter(r *report.Run, c *topology.Check) []report.Check {
 	var all []report.Check
 	for _, b := range c.Bounds {
 		v := report.Check{Name: name, Expected: bound(b)}
-		sum, found := counted(nodes, c.Node, c.Counter)
+		sum, found := report.Sum(only(nodes, c.Node), c.Counter)
 		switch {
 		case found:
 			v.Got, v.Passed = fmt.Sprint(sum), b.Holds(float64(sum))
@@ -38,10 +38,10 @@ func judgeCounter(r *report.Run, c *topology.Check) []report.Check {
 			}
 		case nodes == nil && c.Snapshot != "":
 			v.Got, v.Where = "no snapshot "+c.Snapshot, "the timeline, whose snapshot has not come about"
-		case counters(only(nodes, c.Node)) == "":
+		case len(report.CounterNames(only(nodes, c.Node))) == 0:
 			v.Got, v.Where = ofNode(c.Node)+" told no counters", states(nodes, c.Node)
 		default:
-			v.Got, v.Where = "no such counter", "the counters that there are: "+counters(nodes)
+			v.Got, v.Where = "no such counter", "the counters that there are: "+strings.Join(report.CounterNames(nodes), ", ")
 		}
 		all = append(all, v)
 	}
@@ -75,7 +75,7 @@ func shares(nodes []report.Node, node, counter string) string {
 	}
 	var parts []string
 	for i := range nodes {
-		if n, _ := counted(nodes[i:i+1], "", counter); n > 0 {
+		if n, _ := report.Sum(nodes[i:i+1], counter); n > 0 {
 			parts = append(parts, fmt.Sprintf("%s %d", nodes[i].Name, n))
 		}
 	}
