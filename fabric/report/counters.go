@@ -129,7 +129,7 @@ func (p *page) trouble(nodes []Node) {
 func (p *page) states(nodes []NodeState) {
 	first := true
 	for _, n := range nodes {
-		if n.State == "ready" && n.Reason == "" {
+		if n.State == NodeReady && n.Reason == "" {
 			continue
 		}
 		if first {

@@ -98,7 +98,7 @@ func listed(parts []string) string {
 func states(nodes []report.Node, node string) string {
 	var parts []string
 	for i := range nodes {
-		if n := &nodes[i]; n.State != "ready" && (node == "" || n.Name == node) {
+		if n := &nodes[i]; n.State != report.NodeReady && (node == "" || n.Name == node) {
 			parts = append(parts, fmt.Sprintf("node %s, which is %s", n.Name, n.InWords()))
 		}
 	}

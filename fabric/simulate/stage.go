@@ -161,12 +161,9 @@ func (l *lab) tell(e scenario.Event) {
 	l.Publish(e)
 }
 
-// qpError is the kind of the event that a queue pair is in error, as in a lab.
-const qpError = "qp-error"
-
 // tellQPError tells of a queue pair in error.
 func (l *lab) tellQPError(node string, e provider.QPError) {
-	l.tell(scenario.Event{Kind: qpError, Node: node, Text: fmt.Sprintf("node %s: queue pair %d to %s is in error: %s", node, e.Number, e.Remote, e.Reason)})
+	l.tell(scenario.Event{Kind: scenario.QPError, Node: node, Text: fmt.Sprintf("node %s: queue pair %d to %s is in error: %s", node, e.Number, e.Remote, e.Reason)})
 }
 
 // Publish implements scenario.Stage.
