@@ -249,19 +249,5 @@ func (f *runFlags) again(file string, seed uint64) string {
 	if f.logs.replay != "" {
 		words = append(words, "--replay", f.logs.replay)
 	}
-	for i := range words {
-		words[i] = quoted(words[i])
-	}
-	return strings.Join(words, " ")
-}
-
-// quoted is a word as a shell takes it for one.
-func quoted(word string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./,:=@%+", r)
-	}
-	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	return report.CommandLine(words)
 }

@@ -175,7 +175,7 @@ func remains(n *report.Node, m topology.Metric) (sum uint64, text string, known 
 // judgeProgram holds how a program ended, and what it printed, against a check.
 func judgeProgram(lab string, c *topology.Check, v *ran) report.Check {
 	r := report.Check{
-		Name:     fmt.Sprintf("`%s` in %s", command(c.Command), c.Node),
+		Name:     fmt.Sprintf("`%s` in %s", report.CommandLine(c.Command), c.Node),
 		Expected: fmt.Sprintf("exit status %d", c.Status),
 	}
 	matches := true
@@ -197,7 +197,7 @@ func judgeProgram(lab string, c *topology.Check, v *ran) report.Check {
 		r.Got, r.Passed = fmt.Sprintf("exit status %d", v.Status), true
 		return r
 	}
-	r.Where = fmt.Sprintf("the lab's log, and the program itself: `ndklab exec %s/%s -- %s` in a lab that is kept", lab, c.Node, command(c.Command))
+	r.Where = fmt.Sprintf("the lab's log, and the program itself: `ndklab exec %s/%s -- %s` in a lab that is kept", lab, c.Node, report.CommandLine(c.Command))
 	return r
 }
 
