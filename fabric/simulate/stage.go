@@ -101,12 +101,9 @@ func (l *lab) Unserve(name, of string, flow int, done func(workload.ServerResult
 	}
 	answer := life.owes(fail)
 	err = life.host.Unserve(of, flow, func(found workload.ServerResult) {
-		// It may call back from within.
-		life.clock.Go(func() {
-			if answer.give() {
-				done(found, nil)
-			}
-		})
+		if answer.give() {
+			done(found, nil)
+		}
 	})
 	if err == nil || !answer.give() {
 		return
