@@ -2,6 +2,7 @@ package examples_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -67,9 +68,8 @@ func TestSuite(t *testing.T) {
 			t.Errorf("suite/README.md does not tell of %s", name)
 		}
 	}
-	user := account{}
-	p := user.start(t, "ndklab", "run", folder, "--simulate", "--artifacts", t.TempDir())
-	if code := p.end(); code != 0 {
-		t.Fatalf("exit code %d\n%s%s", code, &p.printed, &p.errors)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "ndklab"), "run", folder, "--simulate", "--artifacts", t.TempDir())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -102,7 +102,6 @@ func (r *reader) chaos(maps []chaosMap, l *linked, t *Topology) []Chaos {
 			if m.nodes.ok {
 				c.Nodes, _ = r.named(m.nodes.is, "host", hosts, func(v val[string]) bool { return r.runsCommands(v, l, t) })
 			}
-			r.namings += len(hosts)
 		}
 		all = append(all, c)
 	}

@@ -211,7 +211,7 @@ func (r *reader) checkWorkload(m checkMap, w *Workload, names []string) {
 	switch {
 	case w == nil:
 		r.errorf(m.workload.at, "no workload has the name %s, %s", quote(m.workload.is), r.expectation(m.workload.is, names))
-	case m.verified.ok && w.Operation != "" && !w.Verify:
+	case m.verified.ok && !w.Verify:
 		r.errorf(m.verified.at, "workload %s does not compare its payload, expected verify: true there (line %d)", w.Name, w.Place.Line)
 	case w.Operation == Program:
 		for _, k := range m.metrics {

@@ -186,6 +186,14 @@ func TestInstants(t *testing.T) {
 	}
 }
 
+// Events that nobody knows the order of may need each other.
+func TestUnknownOrder(t *testing.T) {
+	parseScenario(t, `timeline:
+  - {when: {workload: w, state: done}, link: "a:e", set: {jitter: 1ms}}
+  - {when: {workload: w, state: started}, link: "a:e", set: {delay: 2ms}}
+`)
+}
+
 // Bounds hold what they say.
 func TestHolds(t *testing.T) {
 	for relation, want := range map[string]string{"==": "=", "<=": "<=", ">=": "=>", "<": "<", ">": ">", "": ""} {

@@ -51,6 +51,14 @@ func (t *Topology) ParseWorkload(settings []string) (Workload, error) {
 	return alone.Draw(t.Seed).Workloads[0], nil
 }
 
+// Only is the topology with these workloads instead of its own, and without its timeline,
+// chaos, checks and baseline. It shares all else with t, which stays as it is.
+func (t *Topology) Only(workloads ...Workload) *Topology {
+	only := *t
+	only.Workloads, only.Timeline, only.Chaos, only.Checks, only.Baseline = workloads, nil, nil, nil, nil
+	return &only
+}
+
 // mark says which setting a node and those below it are of, counted from 1: errors have it
 // as their line.
 func mark(n *yaml.Node, setting int) {

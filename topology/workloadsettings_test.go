@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -90,5 +91,21 @@ func TestParseWorkloadErrors(t *testing.T) {
 	}
 	if _, err := lab.ParseWorkload(settingsOf("name=w operation=write from=a to=b size=x count=y")); strings.Count(err.Error(), "\n") != 1 {
 		t.Errorf("not a line for each: %v", err)
+	}
+}
+
+// TestOnly leaves the topology itself as it is.
+func TestOnly(t *testing.T) {
+	lab := threeNodes(t)
+	lab.Workloads, lab.Timeline, lab.Chaos = []Workload{{Name: "its own"}}, make([]Event, 1), make([]Chaos, 1)
+	lab.Checks, lab.Baseline = make([]Check, 1), new(Baseline)
+	before := *lab
+	want := *lab
+	want.Workloads, want.Timeline, want.Chaos, want.Checks, want.Baseline = []Workload{{Name: "another"}}, nil, nil, nil, nil
+	if got := lab.Only(Workload{Name: "another"}); !reflect.DeepEqual(got, &want) {
+		t.Errorf("got %+v", got)
+	}
+	if !reflect.DeepEqual(lab, &before) {
+		t.Errorf("it is changed: %+v", lab)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/simulate"
 	"github.com/ndklab/ndklab/topology"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -37,7 +38,7 @@ func perfTestNames() []string {
 
 func perfCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "perf LAB|FILE|- TEST [--from NODE] [--to NODE] [-s SIZE] [-n MESSAGES|-D TIME] [-q QPS] [--depth MESSAGES] [-t FILE] [-o text|json]",
+		Use:   "perf LAB|FILE|- TEST [--from NODE] [--to NODE] [-s SIZE] [-n MESSAGES|-D TIME] [-q QPS] [--depth MESSAGES] [-t FILE] [--simulate] [-o text|json]",
 		Short: "Measure throughput or latency between nodes",
 		Long: `Runs one of perftest's tests between two nodes of a lab that is up, or of one that is
 made of a file for it: send-bw, write-bw and read-bw stream messages, many of them in
@@ -59,12 +60,16 @@ one to spare for each node. -t FILE stands for a lab that is up.
 
 --verify takes memory for twice --depth messages of the largest size on each QP.
 
+With --simulate the file's lab is played in virtual time, as "ndklab run --simulate"
+does it: what its links would do to messages, whatever this machine can do.
+
 The lab's own workloads, timeline and checks are not run. The exit code is 1 if a message
 failed or, with --verify, arrived wrong. The flags mean what the keys of a workload mean
 in a topology file.`,
 		Example: `  ndklab perf pair write-bw
   ndklab perf pair send-lat --from client --to server -s 8B -n 10000 --poll
   ndklab perf examples/pair.ndklab.yaml read-bw -s all
+  ndklab perf examples/pair.ndklab.yaml write-lat -n 100000 --simulate
   ndklab perf pair write-bw -s 4KiB,64KiB,1MiB --depth 64 -q 4 --verify -o json
   ndklab perf pair send-bw --mixed -s 64B,4KiB,64KiB --srq --rate 1gbit -D 10s
   ndklab perf cluster write-bw --pattern incast --to node-1 --nodes 'node-*'`,
@@ -73,6 +78,7 @@ in a topology file.`,
 	seed := newSeedFlag(cmd)
 	files := newFileFlags(cmd)
 	file := topologyFlag(cmd)
+	simulated := cmd.Flags().Bool("simulate", false, "play it in virtual time, without a lab")
 	p := newPerfFlags(cmd)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if *file != "" {
@@ -86,12 +92,12 @@ in a topology file.`,
 		if err != nil {
 			return err
 		}
-		l, err := p.open(cmd, args[:len(args)-1], files, seed)
-		if err != nil {
-			return err
+		measure := p.inLab
+		if *simulated {
+			measure = p.simulated
 		}
-		result, err := p.measure(cmd.Context(), l, settings)
-		if err := errors.Join(err, l.Close()); err != nil {
+		result, err := measure(cmd, args[:len(args)-1], files, seed, settings)
+		if err != nil {
 			return err
 		}
 		err = output.print(cmd.OutOrStdout(), result, func(w io.Writer) error { return report.WriteMeasurement(w, result) })
@@ -221,24 +227,75 @@ func (p *perfFlags) open(cmd *cobra.Command, args []string, files *fileFlags, se
 	return l, nil
 }
 
-// measure runs the workload of the settings in a lab.
-func (p *perfFlags) measure(ctx context.Context, l *lab.Lab, settings []string) (*report.Measurement, error) {
+// inLab runs the workload of the settings in the lab of the argument.
+func (p *perfFlags) inLab(cmd *cobra.Command, args []string, files *fileFlags, seed *seedFlag, settings []string) (*report.Measurement, error) {
+	l, err := p.open(cmd, args, files, seed)
+	if err != nil {
+		return nil, err
+	}
+	run, err := p.measure(cmd.Context(), l, settings)
+	if err := errors.Join(err, l.Close()); err != nil {
+		return nil, err
+	}
+	return measurement(run), nil
+}
+
+func (p *perfFlags) measure(ctx context.Context, l *lab.Lab, settings []string) (*report.Run, error) {
 	standing, err := l.Standing(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if settings, err = p.withEnds(standing.Topology, settings); err != nil {
-		return nil, err
-	}
-	w, err := standing.Topology.ParseWorkload(settings)
-	if err != nil {
-		return nil, misuse("%s", flagsOf(err.Error()))
-	}
-	run, err := l.RunWorkloads(ctx, w)
+	w, err := p.workload(standing.Topology, settings)
 	if err != nil {
 		return nil, err
 	}
-	return &report.Measurement{Lab: run.Lab, Seed: run.Seed, Passed: run.Passed, Workload: run.Workloads[0], Problems: run.Problems}, nil
+	return l.RunWorkloads(ctx, w)
+}
+
+// simulated runs the workload of the settings in virtual time, in the topology of the
+// argument, which is a file.
+func (p *perfFlags) simulated(cmd *cobra.Command, args []string, files *fileFlags, seed *seedFlag, settings []string) (*report.Measurement, error) {
+	if len(args) == 0 || !isFile(args[0]) {
+		return nil, misuse("--simulate is for a file, and there is none")
+	}
+	t, err := files.read(cmd, args[0])
+	if err != nil {
+		return nil, err
+	}
+	if err := seed.settle(t, cmd.ErrOrStderr()); err != nil {
+		return nil, err
+	}
+	w, err := p.workload(t, settings)
+	if err != nil {
+		return nil, err
+	}
+	only := t.Only(w)
+	if err := simulate.Refuse(only); err != nil {
+		return nil, err
+	}
+	run, err := simulate.Run(cmd.Context(), only, simulate.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return measurement(run), nil
+}
+
+// measurement is the result of the only workload of a run.
+func measurement(r *report.Run) *report.Measurement {
+	return &report.Measurement{Lab: r.Lab, Seed: r.Seed, Passed: r.Passed, Simulated: r.Simulated, Workload: r.Workloads[0], Problems: r.Problems}
+}
+
+// workload is the workload of the settings between a topology's nodes.
+func (p *perfFlags) workload(t *topology.Topology, settings []string) (topology.Workload, error) {
+	settings, err := p.withEnds(t, settings)
+	if err != nil {
+		return topology.Workload{}, err
+	}
+	w, err := t.ParseWorkload(settings)
+	if err != nil {
+		return topology.Workload{}, misuse("%s", flagsOf(err.Error()))
+	}
+	return w, nil
 }
 
 // withEnds adds the nodes of a pair that were not named, if there is only one way to.

@@ -61,9 +61,7 @@ func (s *Supervisor) run(ctx context.Context, q *control.Request) (*report.Run, 
 	s = s.now() // which does not change while the lab runs
 	topo := s.topo
 	if params.Others {
-		only := *topo
-		only.Workloads, only.Timeline, only.Chaos, only.Checks, only.Baseline = params.Workloads, nil, nil, nil, nil
-		topo = &only
+		topo = topo.Only(params.Workloads...)
 	}
 	return s.playRun(r, topo)
 }

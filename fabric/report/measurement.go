@@ -9,6 +9,8 @@ type Measurement struct {
 	Passed   bool     `json:"passed"`
 	Workload Workload `json:"workload"`
 	Problems []string `json:"problems,omitempty"` // as in Run
+	// Simulated: it was played in virtual time, on no network.
+	Simulated bool `json:"simulated,omitempty"`
 }
 
 // WriteMeasurement writes a measurement as tables for people, in the form that workloads

@@ -16,7 +16,8 @@ var moreIsBetter = []topology.Metric{
 }
 
 // compare holds the workloads of a run against those of an earlier one.
-func compare(b *topology.Baseline, r *report.Run) []report.Check {
+func compare(t *topology.Topology, r *report.Run) []report.Check {
+	b := t.Baseline
 	base, err := baseOf(b.Content, r.Lab)
 	if err != nil {
 		return []report.Check{at(b, report.Check{Name: "baseline", Expected: "the report of an earlier run", Got: err.Error(), Where: b.File})}
@@ -40,6 +41,9 @@ func compare(b *topology.Baseline, r *report.Run) []report.Check {
 		}
 		for _, m := range metrics {
 			if c, ok := against(b, m, before, w); ok {
+				if !c.Passed {
+					c.Where = fmt.Sprintf("workload %s in %s; %s", w.Name, b.File, whereOfWorkload(t, r, w, m))
+				}
 				all = append(all, at(b, c))
 			}
 		}
@@ -61,13 +65,13 @@ func against(b *topology.Baseline, m topology.Metric, before, now *report.Worklo
 	if !known {
 		return report.Check{}, false
 	}
-	limit, relation := was*(1+b.Tolerance), "<="
+	limit, relation, sign := was*(1+b.Tolerance), "<=", "plus"
 	if slices.Contains(moreIsBetter, m) {
-		limit, relation = was*(1-b.Tolerance), ">="
+		limit, relation, sign = was*(1-b.Tolerance), ">=", "less"
 	}
 	c := report.Check{
 		Name:     now.Name + " " + string(m) + " against baseline",
-		Expected: fmt.Sprintf("%s %s (the baseline has %s, the tolerance is %s)", relation, inUnit(m, limit), inUnit(m, was), topology.FormatPercent(b.Tolerance)),
+		Expected: fmt.Sprintf("%s %s (%s %s %s)", relation, inUnit(m, limit), inUnit(m, was), sign, topology.FormatPercent(b.Tolerance)),
 	}
 	got, known := measured(now, m)
 	if !known {
@@ -75,9 +79,6 @@ func against(b *topology.Baseline, m topology.Metric, before, now *report.Worklo
 	} else {
 		c.Got = inUnit(m, got)
 		c.Passed = topology.Bound{Relation: relation, Value: limit}.Holds(got)
-	}
-	if !c.Passed {
-		c.Where = fmt.Sprintf("workload %s of %s", now.Name, b.File)
 	}
 	return c, true
 }

@@ -137,7 +137,7 @@ func judgeLeft(r *report.Run, c *topology.Check) []report.Check {
 		} else {
 			v.Got = fmt.Sprint(sum) + listed(parts)
 			if sum == 0 {
-				v.Where = "the counters of " + ofNode(c.Node)
+				v.Where = "what " + ofNode(c.Node) + " had in use at the end"
 				all = append(all, v)
 				continue
 			}
@@ -173,7 +173,7 @@ func remains(n *report.Node, m topology.Metric) (sum uint64, text string, known 
 }
 
 // judgeProgram holds how a program ended, and what it printed, against a check.
-func judgeProgram(lab string, c *topology.Check, v *verdictOf) report.Check {
+func judgeProgram(lab string, c *topology.Check, v *ran) report.Check {
 	r := report.Check{
 		Name:     fmt.Sprintf("`%s` in %s", command(c.Command), c.Node),
 		Expected: fmt.Sprintf("exit status %d", c.Status),

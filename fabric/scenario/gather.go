@@ -14,10 +14,10 @@ import (
 
 // evidence is what checks look at that no report has: how their programs ended, by the
 // check's index in the topology.
-type evidence map[int]verdictOf
+type evidence map[int]ran
 
-// verdictOf is how the program of a check has ended.
-type verdictOf struct {
+// A ran is how the program of a check has ended.
+type ran struct {
 	Exit
 	err error // why it could not be run
 }
@@ -68,7 +68,7 @@ func (p *Play) runCheck(i int) {
 		}
 		p.then = func() { p.runCheck(i + 1) }
 		p.exec(c.Node, Command{Args: c.Command, Env: p.environment(c.Node), Timeout: cmp.Or(c.Timeout, commandTime)}, func(e Exit, err error) {
-			p.evidence[i] = verdictOf{e, err}
+			p.evidence[i] = ran{e, err}
 		})
 		return
 	}
@@ -172,7 +172,7 @@ func (p *Play) surroundings(node string, peers []string) []string {
 
 // problem is why a program of a check has not ended as it was to; nil if it has. What it
 // was to print is another matter.
-func (v *verdictOf) problem(c *topology.Check) error {
+func (v *ran) problem(c *topology.Check) error {
 	switch {
 	case v.err != nil:
 		return v.err

@@ -41,7 +41,7 @@ func judge(t *topology.Topology, r *report.Run, found evidence) []report.Check {
 		verdicts = append(verdicts, all...)
 	}
 	if t.Baseline != nil {
-		verdicts = append(verdicts, compare(t.Baseline, r)...)
+		verdicts = append(verdicts, compare(t, r)...)
 	}
 	return verdicts
 }

@@ -235,12 +235,12 @@ func TestBaseline(t *testing.T) {
 	}
 	b := topology.Baseline{File: "base.json", Tolerance: 0.05, Place: topology.Place{File: "x", Line: 9, Column: 1}}
 	a := []string{
-		"true a throughput against baseline: expected >= 9.5gbit (the baseline has 10gbit, the tolerance is 5%), got 9.5gbit;  x:9:1",
-		"false a latency_p99 against baseline: expected <= 1.05ms (the baseline has 1ms, the tolerance is 5%), got 1.051ms; workload a of base.json x:9:1",
+		"true a throughput against baseline: expected >= 9.5gbit (10gbit less 5%), got 9.5gbit;  x:9:1",
+		"false a latency_p99 against baseline: expected <= 1.05ms (1ms plus 5%), got 1.051ms; workload a in base.json; the lab's log x:9:1",
 	}
 	rest := []string{
-		"false b throughput against baseline: expected >= 950mbit (the baseline has 1gbit, the tolerance is 5%), got 940mbit; workload b of base.json x:9:1",
-		"true b latency_p99 against baseline: expected <= 1.05ms (the baseline has 1ms, the tolerance is 5%), got 900us;  x:9:1",
+		"false b throughput against baseline: expected >= 950mbit (1gbit less 5%), got 940mbit; workload b in base.json; the lab's log x:9:1",
+		"true b latency_p99 against baseline: expected <= 1.05ms (1ms plus 5%), got 900us;  x:9:1",
 	}
 	for name, tt := range map[string]struct {
 		content   []byte

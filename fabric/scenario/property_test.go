@@ -51,7 +51,7 @@ func TestInstantsOfEvents(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		topo := hosts(2)
 		topo.Timeline = drawEvents(r, func(i int, e *topology.Event) { e.Mark = e.Name })
-		s := newStage(t, topo)
+		s := newStage(r, topo)
 		got := map[string][]time.Duration{}
 		var order []string // of what happened, the first time
 		s.published = func(e Event) {
@@ -103,7 +103,7 @@ func TestInstantsOfEvents(t *testing.T) {
 func TestChangesTakeTurns(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		topo := hosts(3)
-		s := newStage(t, topo)
+		s := newStage(r, topo)
 		topo.Timeline = drawEvents(r, func(i int, e *topology.Event) {
 			switch rapid.IntRange(0, 2).Draw(r, "what") {
 			case 0:
@@ -190,7 +190,7 @@ func TestAnyScenarioEnds(t *testing.T) {
 			interrupt = time.Duration(rapid.IntRange(1, 5000).Draw(r, "at")) * time.Millisecond
 		}
 		once := func() string {
-			s := newStage(t, topo)
+			s := newStage(r, topo)
 			s.counter["Ticks"] = func() uint64 { return uint64(s.Now() / time.Millisecond) }
 			report, err := s.begin(func(p *Play) {
 				if interrupt > 0 {

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/ndklab/ndklab/fabric/report"
@@ -21,7 +20,7 @@ import (
 // an error after a second, as a lab does.
 type fakeStage struct {
 	*clock.Virtual
-	t       testing.TB
+	t       failer
 	topo    *topology.Topology
 	log     []string // what was asked of it, with its instant
 	watcher func(Event)
@@ -51,7 +50,15 @@ type fakeClient struct {
 	stuck bool
 }
 
-func newStage(t testing.TB, topo *topology.Topology) *fakeStage {
+// A failer is a test, or a property that is checked.
+type failer interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+func newStage(t failer, topo *topology.Topology) *fakeStage {
 	return &fakeStage{
 		Virtual: clock.NewVirtual(), t: t, topo: topo, served: map[string]bool{}, clients: map[string]*fakeClient{},
 		state: map[string]string{}, life: map[string]int{}, counter: map[string]func() uint64{}, refuse: map[string]error{}, slow: map[string]time.Duration{}, changing: map[string]string{},
@@ -66,14 +73,16 @@ func (s *fakeStage) note(format string, args ...any) {
 
 // answer calls back soon, or when the stage gives a node up that does not answer.
 func (s *fakeStage) answer(node string, f func(err error)) {
-	switch s.state[node] {
-	case "":
-		s.AfterFunc(time.Microsecond, func() { f(nil) })
-	case "paused":
-		s.AfterFunc(time.Second, func() { f(fmt.Errorf("node %s is paused", node)) })
-	default:
-		s.AfterFunc(time.Microsecond, func() { f(fmt.Errorf("node %s is %s", node, s.state[node])) })
-	}
+	s.AfterFunc(time.Microsecond, func() {
+		switch s.state[node] {
+		case "":
+			f(nil)
+		case "paused":
+			s.AfterFunc(time.Second, func() { f(fmt.Errorf("node %s is paused", node)) })
+		default:
+			f(fmt.Errorf("node %s is %s", node, s.state[node]))
+		}
+	})
 }
 
 func end(node, name string, flow int) string { return fmt.Sprintf("%s/%d@%s", name, flow, node) }
@@ -221,8 +230,19 @@ func (s *fakeStage) Change(e *topology.Event, done func(error)) {
 	}
 	s.changing[e.Node] = what
 	s.AfterFunc(max(time.Microsecond, s.slow[what]), func() {
-		delete(s.changing, e.Node)
 		err := s.refuse[what]
+		if err == nil && e.NodeAction == topology.RestartNode { // which nothing does at once
+			s.die(e.Node)
+			up := *e
+			up.NodeAction = topology.StartNode
+			s.AfterFunc(time.Millisecond, func() {
+				delete(s.changing, e.Node)
+				s.act(&up)
+				done(nil)
+			})
+			return
+		}
+		delete(s.changing, e.Node)
 		if err == nil {
 			s.act(e)
 		}
@@ -238,10 +258,6 @@ func (s *fakeStage) act(e *topology.Event) {
 	case topology.KillNode, topology.StopNode:
 		s.die(e.Node)
 	case topology.StartNode:
-		delete(s.state, e.Node)
-		tell(NodeUp, "is up again")
-	case topology.RestartNode:
-		s.die(e.Node)
 		delete(s.state, e.Node)
 		tell(NodeUp, "is up again")
 	case topology.PauseNode:

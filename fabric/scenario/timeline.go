@@ -83,7 +83,7 @@ func (p *Play) performed(e *entry, err error) {
 		return
 	}
 	if err != nil {
-		p.problem("timeline at %s: %v", topology.FormatDuration(e.due.Round(time.Microsecond)), err)
+		p.problem("timeline at %s: %v%s", topology.FormatDuration(e.due.Round(time.Microsecond)), err, place(e.event))
 	}
 	e.times++
 	if e.times < e.event.Repeat {
@@ -227,13 +227,21 @@ func (p *Play) tellUnmet() {
 		if e.event.When.State == topology.WorkloadFailed {
 			continue // which is better so
 		}
-		p.problem("timeline: %s has not happened: it was to wait for %s; in the end %s", p.words(e.event), trigger(e.event.When), e.got)
+		p.problem("timeline: %s has not happened: it was to wait for %s; in the end %s%s", p.words(e.event), trigger(e.event.When), e.got, place(e.event))
 	}
 	for _, w := range p.works {
 		if w.state == resting {
 			p.problem("workload %s has not run: no event of the timeline has started it", w.spec.Name)
 		}
 	}
+}
+
+// place is where the file has an event, to stand behind what is wrong with it.
+func place(e *topology.Event) string {
+	if e.Place.Line == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%s)", e.Place)
 }
 
 // words is what an event does, for people.

@@ -110,3 +110,20 @@ func TestSeeds(t *testing.T) {
 		t.Error("another seed is the same")
 	}
 }
+
+// A host takes as many small packets as a machine does, each after a while that is not
+// always the same.
+func TestSmallPackets(t *testing.T) {
+	l := up(t, pair("mtu: 4200"))
+	spec := workload.Spec{Operation: topology.Send, Size: 64, Depth: 256, Duration: 20 * time.Millisecond}
+	if r := l.begin(t, "a", "b", spec).end(t); r.Messages < 8000 || r.Messages > 10_000+uint64(spec.Depth) {
+		t.Errorf("%d messages in 20 ms, want one every 2 us at most", r.Messages)
+	}
+	l = up(t, pair("mtu: 4200"))
+	spec = workload.Spec{Operation: topology.Send, Size: 64, Depth: 1, Count: 1000}
+	r := l.begin(t, "a", "b", spec).end(t)
+	// There and back.
+	if least, most := 2*turnaround, 2*(turnaround+wavering+10*time.Microsecond); r.LatencyMin < least || r.LatencyMax > most || r.LatencyMax-r.LatencyMin < wavering {
+		t.Errorf("%v to %v, want from %v up to %v, with a spread", r.LatencyMin, r.LatencyMax, least, most)
+	}
+}

@@ -61,6 +61,11 @@ func TestKilledNode(t *testing.T) {
 		t.Error("the node has an adapter")
 	}
 	l.do(t, topology.Event{Node: "b", NodeAction: topology.StartNode})
+	l.Unserve("b", "ab", 0, func(_ workload.ServerResult, err error) {
+		if err == nil || !strings.Contains(err.Error(), "node b was started again, and what its server had found is lost") {
+			t.Errorf("the server of before: %v", err)
+		}
+	})
 	w := l.begin(t, "a", "b", workload.Spec{Operation: topology.Send, Size: 100, Depth: 1, Count: 10})
 	if r := w.end(t); w.err != nil || r.Errors != 0 {
 		t.Errorf("after the start: %+v, %v", r, w.err)
@@ -103,6 +108,25 @@ func TestPausedNode(t *testing.T) {
 	l.clock.Run(0)
 	if w.result == nil || w.err == nil {
 		t.Errorf("aborted while paused: %+v, %v", w.result, w.err)
+	}
+}
+
+// What comes for a node that is paused waits, as long as there is room.
+func TestPausedNodeHasLittleRoom(t *testing.T) {
+	l := up(t, pair("delay: 1ms, rate: 10gbit"))
+	spec := long
+	spec.Depth = 64
+	w := l.begin(t, "a", "b", spec)
+	l.clock.Run(100 * time.Millisecond)
+	l.do(t, topology.Event{Node: "b", NodeAction: topology.PauseNode})
+	l.clock.Run(10 * time.Millisecond)
+	if p := l.network.byName["b"].life.port; p.waiting > receiveBuffer || p.waiting < receiveBuffer-5000 || p.overflowed == 0 {
+		t.Errorf("%d bytes wait, %d packets were lost", p.waiting, p.overflowed)
+	}
+	l.do(t, topology.Event{Node: "b", NodeAction: topology.ResumeNode})
+	l.clock.Run(time.Second)
+	if w.result != nil || l.device("b").TransportCounters()["receive_overflow"] == 0 {
+		t.Errorf("%+v; %v", w.result, l.device("b").TransportCounters())
 	}
 }
 

@@ -133,9 +133,9 @@ func (p *port) decode(f *frame, r *roce.Received) bool {
 	}
 	err := p.network.verifier.DecodeIP(f.whole[ethernetLen:], r)
 	switch {
-	case err == nil && r.Flow.Local == f.flow.Remote:
-		return true
-	case err == nil, errors.Is(err, roce.ErrChecksum), errors.Is(err, roce.ErrNotRoCE):
+	case err == nil:
+		return true // what has flipped means nothing
+	case errors.Is(err, roce.ErrChecksum), errors.Is(err, roce.ErrNotRoCE):
 		// The kernel drops it.
 	case errors.Is(err, roce.ErrICRC):
 		p.wrong++

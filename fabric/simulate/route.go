@@ -42,9 +42,6 @@ func (n *network) find(from *node, flow roce.Flow) *way {
 			w.to = at
 			return w
 		}
-		if at != from && at.spec.Kind != topology.Router {
-			return nil // a host does not forward
-		}
 		face, via, ok := n.next(at, flow.Remote, flow)
 		if !ok {
 			return nil

@@ -145,6 +145,11 @@ func TestPartition(t *testing.T) {
 	if k := l.linksNow(t); k[0].State != "down" || k[1].State != "up" || w.result != nil {
 		t.Errorf("link 0 %s, link 1 %s, result %+v", k[0].State, k[1].State, w.result)
 	}
+	l.do(t, topology.Event{Link: 0, Up: true})
+	if k := l.linksNow(t); k[0].State != "up" {
+		t.Errorf("link 0 is %s although it was brought up", k[0].State)
+	}
+	l.do(t, topology.Event{Partition: [][]string{{"a"}, {"b", "s"}}})
 	l.do(t, topology.Event{Heal: true})
 	if r := w.end(t); w.err != nil || r.Errors != 0 || r.Messages != some.Count {
 		t.Errorf("%+v, %v", r, w.err)

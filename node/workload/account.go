@@ -79,11 +79,16 @@ func (a *account) failed(now time.Duration, why string) {
 	}
 }
 
-// conclude is the result.
-func (a *account) conclude(now time.Duration) Result {
+// giveUp is when nothing that is under way will come to its end.
+func (a *account) giveUp(now time.Duration) {
 	if a.underWay > 0 {
 		a.quiet.broken(now)
 	}
+	a.underWay, a.stopped = 0, true
+}
+
+// conclude is the result.
+func (a *account) conclude(now time.Duration) Result {
 	r := a.result
 	r.Completed, r.Seconds, r.Recovered, r.Series = r.Messages, (a.last - a.began).Seconds(), a.quiet.longest.Seconds(), a.series.finish(now)
 	var err error

@@ -32,7 +32,7 @@ type exchange struct {
 	started   bool     // all have
 	next      uint64   // the first request that was never made, by number
 	again     []uint64 // requests to be made once more, which come first
-	broken    bool     // the connections that there are, are dropped
+	broken    bool     // the connections that there were are dropped
 	leaving   bool     // they are ended in good order
 }
 
@@ -95,10 +95,9 @@ func (w *exchange) advance() {
 	if !w.broken && !w.leaving {
 		w.connectLines()
 		w.askAll()
-		w.leaving = (w.started || w.stopped) && w.underWay == 0 && w.wanted(w.clock.Now()) == 0
-	}
-	if w.leaving || w.broken {
-		w.leave()
+		if (w.started || w.stopped) && !w.broken && w.underWay == 0 && w.wanted(w.clock.Now()) == 0 {
+			w.leave()
+		}
 	}
 	if w.conns.Len() == 0 && (w.broken || w.leaving) {
 		result := w.conclude(w.clock.Now())
@@ -140,16 +139,15 @@ func (w *exchange) askAll() {
 	}
 }
 
-// leave ends the connections: in good order, unless they are of no use any more.
+// leave ends the connections in good order, when all is done.
 func (w *exchange) leave() {
+	w.leaving = true
 	for i := range w.lines {
 		l := &w.lines[i]
 		l.stopTimer()
-		switch {
-		case l.conn == nil:
-		case l.up() && !w.broken:
+		if l.up() {
 			l.conn.disconnect()
-		case w.broken || l.conn.stage == making:
+		} else if l.conn != nil {
 			l.conn.drop()
 		}
 	}
@@ -161,9 +159,12 @@ func (w *exchange) fail(why string) {
 		return
 	}
 	w.broken = true
+	now := w.clock.Now()
 	for range max(1, w.underWay) {
-		w.failed(w.clock.Now(), why)
+		w.failed(now, why)
 	}
+	w.giveUp(now)
+	w.dropAll()
 }
 
 // lost has the line of a connection make another one, if it may.

@@ -43,7 +43,7 @@ type rank struct {
 	out, in   int           // its next steps, as to what is sent and as to what has come
 	payload   uint64        // sent in it
 	marks     marks         // of it
-	broken    bool          // the connections that there are, are dropped
+	broken    bool          // the connection that there was is dropped
 	leaving   bool          // all is done
 }
 
@@ -125,9 +125,6 @@ func (w *rank) advance() {
 	}
 	if w.conn == nil && !w.broken && !w.leaving {
 		w.connect()
-	}
-	if w.broken {
-		w.dropAll()
 	}
 	if w.conns.Len() == 0 && (w.broken || w.leaving) {
 		if w.inbox != nil {
@@ -271,6 +268,8 @@ func (w *rank) fail(why string) {
 	}
 	w.broken = true
 	w.failed(w.clock.Now(), why)
+	w.giveUp(w.clock.Now())
+	w.dropAll()
 	if w.inbox != nil {
 		w.inbox.refuse()
 	}

@@ -211,10 +211,13 @@ func (b *base) newConn(s session, r room) (*conn, error) {
 // explained says which limit a status is about, where it is one of all consumers
 // together.
 func (b *base) explained(status provider.Status) error {
-	if status != provider.StatusInsufficientResources {
-		return status
+	switch status {
+	case provider.StatusInsufficientResources:
+		return fmt.Errorf("%w: the adapter has a MaxQpCount of %d, in use are %d", status, b.maxQPs, b.device.Usage().Qps)
+	case provider.StatusTooManyAddresses:
+		return fmt.Errorf("%w: every port is in use of those that connections of one address are made from", status)
 	}
-	return fmt.Errorf("%w: the adapter has a MaxQpCount of %d, in use are %d", status, b.maxQPs, b.device.Usage().Qps)
+	return status
 }
 
 // connect asks the peer for the connection. private is what it is told.
@@ -227,7 +230,7 @@ func (c *conn) connect(from netip.Addr, to netip.AddrPort, inbound, outbound uin
 	status = c.connector.Connect(c.qp, netip.AddrPortFrom(from, 0), to, inbound, outbound, private, c.answered, nil)
 	if !status.Succeeded() {
 		c.drop()
-		return fmt.Errorf("connect: %w", status)
+		return fmt.Errorf("connect: %w", c.of.explained(status))
 	}
 	return nil
 }

@@ -2,6 +2,8 @@ package workload
 
 import (
 	"fmt"
+	"math"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -277,6 +279,47 @@ func TestStorageIsNotPatientForEver(t *testing.T) {
 	})
 	if got.Errors != 8 || got.Error != "no connection could be made for 30s: connect: no answer" && got.Error != "no connection could be made for 32s: connect: no answer" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A server that has never heard of the end of its clients serves the next one: each line
+// has one connection.
+func TestStorageClientsVanish(t *testing.T) {
+	c := newCircle(t, Spec{Ranks: 5}, nil)
+	spec := Spec{Name: "w", Operation: topology.Storage, Size: 64, Depth: 1, Count: 100}
+	at := netip.AddrPortFrom(c.address(0), 7000)
+	if err := c.hosts[0].Serve(spec, at); err != nil {
+		t.Fatal(err)
+	}
+	s := c.hosts[0].servers[end{"w", 0}].(*storageServer)
+	for client := 1; client < 5; client++ {
+		var got *Result
+		if err := c.hosts[client].Run(spec, c.address(client), at, func(r Result) { got = &r }); err != nil {
+			t.Fatal(err)
+		}
+		busy := func() bool { b := s.lines[0]; return b != nil && b.granted == 0 }
+		for range 10 { // requests that the server is at
+			if !c.clock.RunUntil(busy, time.Second) || !c.clock.RunUntil(func() bool { return !busy() }, time.Second) {
+				t.Fatalf("client %d is not served", client)
+			}
+		}
+		if client == 4 {
+			if !c.clock.RunUntil(func() bool { return got != nil }, time.Minute) || got.Messages != 100 {
+				t.Errorf("%+v", got)
+			}
+			break
+		}
+		// It is left without a credit, has nothing to say any more, and vanishes.
+		if !c.clock.RunUntil(busy, time.Second) {
+			t.Fatal("the server is never busy")
+		}
+		c.hosts[client].clients[end{"w", 0}].(*storageClient).lines[0].asker.(*lender).credits = math.MaxUint32
+		c.clock.Run(100 * time.Millisecond)
+		c.cut = client
+		c.clock.Run(time.Minute)
+		if s.conns.Len() != 1 {
+			t.Errorf("client %d: the server has %d connections", client, s.conns.Len())
+		}
 	}
 }
 

@@ -94,9 +94,6 @@ func (w *storm) advance() {
 	}
 	for !w.broken && w.underWay+w.ending < w.spec.Depth && w.step() {
 	}
-	if w.broken {
-		w.dropAll()
-	}
 	if now := w.clock.Now(); w.conns.Len() == 0 && (w.broken || w.wanted(now) == 0) {
 		result := w.conclude(now)
 		w.end(func() { w.done(result) })
@@ -143,8 +140,18 @@ func (w *storm) finish() {
 
 // lost: a connection was not made, or ended before its time.
 func (w *storm) lost(c *conn, why string) {
-	w.failed(w.clock.Now(), fmt.Sprintf("connection %d: %s", c.session.(*attempt).number, why))
-	w.stopped, w.broken = true, true
+	w.fail(fmt.Sprintf("connection %d: %s", c.session.(*attempt).number, why))
+}
+
+// fail ends the storm.
+func (w *storm) fail(why string) {
+	if w.over || w.broken {
+		return
+	}
+	w.broken = true
+	w.failed(w.clock.Now(), why)
+	w.giveUp(w.clock.Now())
+	w.dropAll()
 }
 
 // gone: there is room for another connection.
@@ -174,11 +181,7 @@ func (w *storm) Stop() {
 func (w *storm) Abort(reason string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.over || w.broken {
-		return
-	}
-	w.failed(w.clock.Now(), reason)
-	w.stopped, w.broken = true, true
+	w.fail(reason)
 	w.advance()
 }
 

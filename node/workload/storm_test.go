@@ -140,6 +140,9 @@ func TestStormFails(t *testing.T) {
 			if l.ended > time.Second+test.within {
 				t.Errorf("it ended after %v", l.ended)
 			}
+			if quiet := time.Duration(got.Recovered * float64(time.Second)); quiet > l.ended-time.Second+10*time.Millisecond {
+				t.Errorf("nothing completed for %v", quiet)
+			}
 		})
 	}
 }
@@ -159,7 +162,7 @@ func TestStormIsRefused(t *testing.T) {
 
 // A storm that needs all of the adapter's queue pairs has them again and again.
 func TestStormOfAllQPs(t *testing.T) {
-	l := newLabWith(t, func(c *provider.Config) { c.Capabilities.MaxQpCount = 10 })
+	l := newLabWith(t, func(c *provider.Config) { c.Capabilities.MaxQpCount, c.Pend = 10, true })
 	l.path.Loss = 0.05
 	got, found := l.play(Spec{Name: "w", Operation: topology.Connect, QPs: 10, Depth: 10, Count: 500}, nil)
 	if got.Connections != 500 || got.Errors != 0 || found.Error != "" {
@@ -179,6 +182,39 @@ func TestStormLacksQPs(t *testing.T) {
 	const want = "create QP: STATUS_INSUFFICIENT_RESOURCES: the adapter has a MaxQpCount of 10, in use are 10"
 	if got.Connections != 5 || got.Error != "connection 5: connect: STATUS_CONNECTION_REFUSED" || found.Error != want {
 		t.Errorf("client %+v, server %+v", got, found)
+	}
+}
+
+// A request that comes while a queue pair is being closed waits for it, or for the end of
+// the server.
+func TestStormWaitsForQP(t *testing.T) {
+	for _, stays := range []bool{true, false} {
+		l := newLabWith(t, func(c *provider.Config) { c.Capabilities.MaxQpCount = 2 })
+		spec := Spec{Name: "w", Operation: topology.Connect, QPs: 2, Depth: 1, Count: 2}
+		got, found := l.play(spec, func(_, server *Host) {
+			s := server.servers[end{"w", 0}].(*stormServer)
+			release := l.occupy(1, 1)
+			s.leaving++ // as if it were ours
+			l.clock.Run(time.Second)
+			if len(s.waiting) != 1 {
+				t.Fatalf("%d requests wait", len(s.waiting))
+			}
+			release()
+			l.clock.Run(time.Second)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.leaving--
+			if stays {
+				s.gone(nil)
+				return
+			}
+			s.mu.Unlock()
+			s.Stop(func(ServerResult) {})
+			s.mu.Lock()
+		})
+		if found.Error != "" || stays && (got.Connections != 2 || got.Errors != 0) || !stays && (got.Connections != 1 || got.Errors != 1) {
+			t.Errorf("it stays: %v: client %+v, server %+v", stays, got, found)
+		}
 	}
 }
 

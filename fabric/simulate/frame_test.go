@@ -1,0 +1,88 @@
+package simulate
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ndklab/ndklab/provider/roce"
+	"pgregory.net/rapid"
+)
+
+// Frames leave in the order of their times, those of one time as they came.
+func TestTransits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var q transits
+		var want []transit
+		for range rapid.IntRange(1, 100).Draw(t, "steps") {
+			if len(want) > 0 && rapid.Bool().Draw(t, "pop") {
+				if got := q.pop(); got != want[0] {
+					t.Fatalf("%v left, want %v", got.departs, want[0].departs)
+				}
+				want = want[1:]
+				continue
+			}
+			next := transit{frame: new(frame), departs: time.Duration(rapid.IntRange(0, 20).Draw(t, "departs"))}
+			q.push(next)
+			want = append(want, next)
+			slices.SortStableFunc(want, func(a, b transit) int { return int(a.departs - b.departs) })
+		}
+		if q.used != len(want) {
+			t.Fatalf("%d are left, want %d", q.used, len(want))
+		}
+	})
+}
+
+// A copy of a frame has nothing in common with it, which may be another by the time that
+// the copy arrives.
+func TestCopiesAreApart(t *testing.T) {
+	var s frames
+	f := s.get(3)
+	f.payload, f.whole = append(f.room[:0], "abc"...), []byte("abc")
+	c := s.copy(f)
+	f.payload[0], f.whole[0] = 'x', 'x'
+	if string(c.payload) != "abc" || string(c.whole) != "abc" {
+		t.Errorf("the copy has become %s and %s", c.payload, c.whole)
+	}
+	for _, n := range []int{0, 1, littleRoom, littleRoom + 1, mostRoom, mostRoom + 1000} {
+		f := s.get(n)
+		if len(f.room) < n {
+			t.Errorf("room for %d, want %d", len(f.room), n)
+		}
+		s.put(f)
+		if again := s.get(n); again != f {
+			t.Errorf("a frame for %d is not used again", n)
+		}
+	}
+}
+
+// What is done to a packet some bits of which have flipped is what a kernel and a carrier
+// on sockets do.
+func TestDamagedPackets(t *testing.T) {
+	l := up(t, pair("mtu: 4200"))
+	path, _ := l.topo.Path("a", "b")
+	p := l.network.byName["b"].life.port
+	for _, c := range []struct {
+		name      string
+		damage    func(whole []byte)
+		ok        bool
+		wrong     uint64
+		malformed uint64
+	}{
+		{"none", func([]byte) {}, true, 0, 0},
+		{"the address of the interface", func(w []byte) { w[3] ^= 1 }, false, 0, 0},
+		{"the checksum of the IP header", func(w []byte) { w[ethernetLen+8] ^= 1 }, false, 0, 0},
+		{"payload", func(w []byte) { w[len(w)-8] ^= 1 }, false, 1, 0},
+		{"the length in UDP's header", func(w []byte) { w[ethernetLen+ipv4Len+5] ^= 1 }, false, 0, 1},
+	} {
+		f := &frame{flow: roce.Flow{Local: path.From.Address, Remote: path.To.Address, SourcePort: 0xC000}, header: roce.Header{Opcode: roce.SendOnly}, payload: []byte("payload!")}
+		packet := roce.Packet{Header: f.header, Payload: [][]byte{f.payload}}
+		f.whole = l.network.sealer.AppendIP(make([]byte, ethernetLen), &f.flow, 0, &packet)
+		c.damage(f.whole)
+		wrong, malformed := p.wrong, p.malformed
+		var r roce.Received
+		if ok := p.decode(f, &r); ok != c.ok || p.wrong-wrong != c.wrong || p.malformed-malformed != c.malformed {
+			t.Errorf("%s: arrives %v; %d wrong, %d malformed", c.name, ok, p.wrong-wrong, p.malformed-malformed)
+		}
+	}
+}
