@@ -93,7 +93,7 @@ Ctrl-C takes the lab down. A suite then reports what it has.
 			}
 			args = []string{file}
 		}
-		if err := f.reports.check(); err != nil {
+		if err := errors.Join(f.reports.check(), f.checkArtifacts()); err != nil {
 			return err
 		}
 		if *f.simulate && (f.logs.given() || *f.keep || *f.reconfigure) {
@@ -105,6 +105,17 @@ Ctrl-C takes the lab down. A suite then reports what it has.
 		return runOne(cmd, args[0], f)
 	}
 	return cmd
+}
+
+// checkArtifacts finds what would keep evidence from being written before anything is run.
+func (f *runFlags) checkArtifacts() error {
+	if *f.artifacts == "" {
+		return misuse("--artifacts needs the name of a folder")
+	}
+	if info, err := os.Stat(*f.artifacts); err == nil && !info.IsDir() {
+		return control.Errorf(control.Usage, "--artifacts: %s is a file, expected a folder", *f.artifacts)
+	}
+	return nil
 }
 
 // isFile reports whether run's argument means a file rather than a lab.
@@ -234,8 +245,8 @@ func watchedRun(ctx context.Context, l *lab.Lab, show *progress) (*report.Run, e
 }
 
 // again is the command line that runs a file once more, with the same seed and what else
-// decides how it goes.
-func (f *runFlags) again(file string, seed uint64) string {
+// decides how it goes, variables (NAME=value) of the environment among it.
+func (f *runFlags) again(file string, seed uint64, variables []string) string {
 	words := []string{"ndklab", "run", file, "--seed", fmt.Sprint(seed)}
 	if f.files.name != "" {
 		words = append(words, "--name", f.files.name)
@@ -249,19 +260,15 @@ func (f *runFlags) again(file string, seed uint64) string {
 	if f.logs.replay != "" {
 		words = append(words, "--replay", f.logs.replay)
 	}
-	for i := range words {
-		words[i] = quoted(words[i])
-	}
-	return strings.Join(words, " ")
+	return assignments(variables) + report.CommandLine(words)
 }
 
-// quoted is a word as a shell takes it for one.
-func quoted(word string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./,:=@%+", r)
+// assignments is what has a shell set variables for the command that follows.
+func assignments(variables []string) string {
+	var text strings.Builder
+	for _, v := range variables {
+		name, value, _ := strings.Cut(v, "=")
+		text.WriteString(name + "=" + report.CommandLine([]string{value}) + " ")
 	}
-	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	return text.String()
 }
