@@ -66,6 +66,10 @@ func (s *Supervisor) run(ctx context.Context, q *control.Request) (*report.Run, 
 	return s.playRun(r, topo)
 }
 
+// interruptTime is how far what interrupts a run may be behind the request for the next:
+// a client does not wait until it has arrived.
+const interruptTime = 200 * time.Millisecond
+
 // beginRun sees to it that only one run goes on at a time. One that was interrupted
 // is waited for.
 func (s *Supervisor) beginRun(r *run) error {
@@ -82,7 +86,11 @@ func (s *Supervisor) beginRun(r *run) error {
 			return nil
 		}
 		s.mu.Unlock()
-		if before.ctx.Err() == nil {
+		select {
+		case <-before.over:
+			continue
+		case <-before.ctx.Done():
+		case <-time.After(interruptTime):
 			return control.Errorf(control.Usage, "lab %s is running its workloads already", s.name)
 		}
 		select {

@@ -278,7 +278,10 @@ func TestGiveUpWaiting(t *testing.T) {
 func TestLookWhileWaiting(t *testing.T) {
 	topo := ring(uniqueName(t), 3)
 	gate := t.TempDir() + "/go"
-	topo.Nodes[0].Setup = topology.Setup{Exec: commands(topology.Configured, "mkfifo "+gate+" && read line <"+gate)}
+	if err := unix.Mkfifo(gate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	topo.Nodes[0].Setup = topology.Setup{Exec: commands(topology.Configured, "read line <"+gate)}
 	topo.Nodes[1].Setup = topology.Setup{WaitFor: []topology.Wait{{Node: "n0", Stage: topology.Executed}}}
 	ctx := testContext(t)
 	looked := make(chan error, 1)
