@@ -118,7 +118,7 @@ func (p *Play) leave() {
 		r.Checks = judge(p.topo, r, p.evidence)
 	}
 	r.Problems = p.problems
-	r.Passed = passed(p.topo.Checks, r)
+	r.Passed = passed(p.topo, r)
 	p.finish = func() { p.done(r, err) }
 }
 

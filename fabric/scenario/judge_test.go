@@ -35,7 +35,7 @@ func TestPassed(t *testing.T) {
 			topo := &topology.Topology{Checks: tt.checks}
 			r := &report.Run{Workloads: []report.Workload{{Name: "a", Errors: tt.a}, {Name: "b", Errors: tt.b}}, Problems: tt.problems}
 			r.Checks = judge(topo, r, nil)
-			if got := passed(tt.checks, r); got != tt.expected {
+			if got := passed(&topology.Topology{Checks: tt.checks}, r); got != tt.expected {
 				t.Errorf("got %v", got)
 			}
 		})
