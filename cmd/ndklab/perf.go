@@ -303,12 +303,7 @@ func (p *perfFlags) withEnds(t *topology.Topology, settings []string) ([]string,
 	if p.flags.Changed("pattern") || p.flags.Changed("from") && p.flags.Changed("to") {
 		return settings, nil
 	}
-	var hosts []string
-	for _, n := range t.Nodes {
-		if n.Kind == topology.Host {
-			hosts = append(hosts, n.Name)
-		}
-	}
+	hosts := t.Hosts()
 	from, to := p.flags.Lookup("from").Value.String(), p.flags.Lookup("to").Value.String()
 	given := max(from, to)
 	if len(hosts) != 2 || given != "" && !slices.Contains(hosts, given) {
