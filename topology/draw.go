@@ -13,17 +13,23 @@ import (
 // Draw is the topology with what depends on its seed: the flows of each Permutation,
 // and the events of Chaos, which follow those of Timeline in the order of time. The
 // result has no Chaos left, and shares all else with t, which stays as it is. The same
-// seed always draws the same.
+// seed always draws the same. A pair made in code may leave its one flow, its depth and
+// its number of queue pairs to Draw.
 func (t *Topology) Draw(seed uint64) *Topology {
 	drawn := *t
 	drawn.Seed = seed
 	drawn.Workloads = slices.Clone(t.Workloads)
 	for i := range drawn.Workloads {
-		if w := &drawn.Workloads[i]; w.Pattern == Permutation {
+		w := &drawn.Workloads[i]
+		w.Depth, w.QPs = max(1, w.Depth), max(1, w.QPs)
+		switch {
+		case w.Pattern == Permutation:
 			w.Flows = permute(w.Nodes, rand.New(rand.NewPCG(seed, hash("workload "+w.Name))))
+		case w.Flows == nil && w.From != "" && w.To != "":
+			w.Pattern, w.Flows = Pair, []Flow{{w.From, w.To}}
 		}
 	}
-	drawn.Timeline = append(slices.Clip(slices.Clone(t.Timeline)), draw(t.Chaos, seed)...)
+	drawn.Timeline = append(slices.Clip(slices.Clone(t.Timeline)), draw(t.Chaos, t.Links, seed)...)
 	drawn.Chaos = nil
 	return &drawn
 }
@@ -70,8 +76,11 @@ type victim struct {
 	kind ChaosKind
 }
 
+// settling is how long a node that has come back is let be, and with it its links.
+const settling = 500 * time.Millisecond
+
 // draw is the events of chaos in the order of time.
-func draw(all []Chaos, seed uint64) []Event {
+func draw(all []Chaos, links []Link, seed uint64) []Event {
 	var strokes []stroke
 	for i := range all {
 		c := &all[i]
@@ -87,18 +96,45 @@ func draw(all []Chaos, seed uint64) []Event {
 	}
 	slices.SortStableFunc(strokes, func(a, b stroke) int { return cmp.Compare(a.at, b.at) })
 	held := make(map[victim]time.Duration) // until when
+	// A node that is away has no links that could change, and its links are to be as the
+	// file has them when it is back.
+	away := make(map[string]time.Duration)   // nodes, until when
+	linked := make(map[string]time.Duration) // nodes, until when one of their links is struck
+	free := func(s stroke, v victim) bool {
+		if held[v] > s.at {
+			return false
+		}
+		if v.node == "" {
+			return !slices.ContainsFunc(ends(links, v.link), func(node string) bool { return away[node] > s.at })
+		}
+		return s.chaos.Kind == PauseAny || linked[v.node] <= s.at
+	}
 	var events []Event
 	for _, s := range strokes {
-		free := slices.DeleteFunc(s.chaos.victims(), func(t victim) bool { return held[t] > s.at })
-		if len(free) == 0 {
+		victims := slices.DeleteFunc(s.chaos.victims(), func(v victim) bool { return !free(s, v) })
+		if len(victims) == 0 {
 			continue
 		}
-		struck := free[s.random.IntN(len(free))]
+		struck := victims[s.random.IntN(len(victims))]
 		held[struck] = s.at + s.chaos.For
+		switch s.chaos.Kind {
+		case DownLink, ImpairLink:
+			for _, node := range ends(links, struck.link) {
+				linked[node] = max(linked[node], held[struck])
+			}
+		case KillAny, RestartAny:
+			held[struck] += settling
+			away[struck.node] = held[struck]
+		}
 		events = append(events, s.chaos.events(struck, s.at)...)
 	}
 	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
 	return events
+}
+
+// ends is the nodes that a link joins.
+func ends(links []Link, link int) []string {
+	return []string{links[link].Endpoints[0].Node, links[link].Endpoints[1].Node}
 }
 
 // victims is what the chaos may strike.

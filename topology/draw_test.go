@@ -63,6 +63,7 @@ func TestDrawPermutations(t *testing.T) {
 func TestDrawChaos(t *testing.T) {
 	loss := Loss{Rate: 0.1}
 	lab := &Topology{
+		Links:    make([]Link, 4), // between other nodes
 		Timeline: []Event{{At: time.Hour, Mark: "m"}},
 		Chaos: []Chaos{
 			{Start: time.Second, Until: 9 * time.Second, Kind: DownLink, Every: 100 * time.Millisecond, For: 300 * time.Millisecond, Links: []int{1, 2, 3}, Place: Place{"f", 1, 1}},
@@ -124,5 +125,41 @@ func TestDrawChaos(t *testing.T) {
 	}
 	if cmp.Equal(lab.Draw(1).Timeline, lab.Draw(2).Timeline) || !cmp.Equal(lab.Draw(1).Timeline, lab.Draw(1).Timeline) {
 		t.Error("what is drawn is no function of the seed")
+	}
+}
+
+// The links of a node that is killed or restarted are let be while it is away, and a node is
+// while one of its links is struck: nothing could change there then.
+func TestDrawChaosOfNodesWithLinks(t *testing.T) {
+	lab := &Topology{
+		Links: []Link{{Endpoints: [2]Endpoint{{Node: "a"}, {Node: "b"}}}, {Endpoints: [2]Endpoint{{Node: "b"}, {Node: "c"}}}},
+		Chaos: []Chaos{
+			{Until: time.Minute, Kind: DownLink, Every: 500 * time.Millisecond, For: 300 * time.Millisecond, Links: []int{0, 1}},
+			{Until: time.Minute, Kind: KillAny, Every: 2 * time.Second, For: 200 * time.Millisecond, Nodes: []string{"a", "c"}},
+			{Until: time.Minute, Kind: RestartAny, Every: 2 * time.Second, Nodes: []string{"a", "c"}},
+		},
+	}
+	for seed := range uint64(50) {
+		away, down, strokes := map[string]time.Duration{}, [2]bool{}, map[string]int{} // away: until when
+		for _, e := range lab.Draw(seed).Timeline {
+			link := map[string]int{"a": 0, "c": 1}
+			switch {
+			case e.OfLink():
+				down[e.Link] = e.Down
+				if node := []string{"a", "c"}[e.Link]; e.At < away[node] {
+					t.Errorf("seed %d: at %v link %d changes, but %s is away", seed, e.At, e.Link, node)
+				}
+			case down[link[e.Node]]:
+				t.Errorf("seed %d: %s of %s at %v, while its link is down", seed, e.NodeAction, e.Node, e.At)
+			case e.NodeAction == KillNode:
+				away[e.Node] = e.At + 200*time.Millisecond + settling
+			case e.NodeAction == RestartNode:
+				away[e.Node] = e.At + settling
+			}
+			strokes[string(e.NodeAction)]++
+		}
+		if len(strokes) != 4 {
+			t.Errorf("seed %d: %v", seed, strokes)
+		}
 	}
 }

@@ -107,6 +107,9 @@ func (r *reader) keysAgree(m *workloadMap) {
 	case !sweeps && m.operation.is != Storage:
 		r.errorf(m.size.at, "a mix stands with operation %s, expected one size", m.operation.is)
 	}
+	if sizes := m.size.is.sizes; m.operation.is == Rping && len(sizes) == 1 && (sizes[0] < rpingLeast || sizes[0] > rpingMost) {
+		r.errorf(m.size.at, "size: %s is out of range with operation rping, expected %s to %s", FormatSize(sizes[0]), FormatSize(rpingLeast), FormatSize(rpingMost))
+	}
 }
 
 // patternAgrees is the keys that a workload with flows has to have for its pattern.

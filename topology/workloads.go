@@ -30,6 +30,13 @@ type workloadMap struct {
 	start                val[startMap]
 }
 
+// Texts of rping have these sizes, of what they begin with and at most
+// (RPING_MIN_BUFSIZE and RPING_BUFSIZE of rdma-core's rping).
+const (
+	rpingLeast = 28
+	rpingMost  = 64<<10 - 1
+)
+
 // A sizesMap is one size or several.
 type sizesMap struct {
 	sizes []uint64

@@ -37,7 +37,7 @@ func (f *runFlags) evidence(text *topologyText, file string, t *topology.Topolog
 	if file == standardInput { // what came there is in the folder
 		file = filepath.Join(e.folder, topologyCopy)
 	}
-	e.replay = f.again(file, t.Seed)
+	e.replay = f.again(file, t.Seed, text.variables)
 	return e
 }
 
@@ -54,8 +54,8 @@ func (e *evidence) run(ctx context.Context, l *lab.Lab, say func(format string, 
 	if ctx.Err() != nil || err == nil && result.Passed {
 		return result, err
 	}
-	e.keep(result, say, func(file evidenceFile) error { return memory.Write(ctx, file) })
-	if err != nil {
+	kept := e.keep(result, say, func(file evidenceFile) error { return memory.Write(ctx, file) })
+	if err != nil && kept {
 		err = fmt.Errorf("%w; evidence is in %s", err, e.folder)
 	}
 	return result, err
@@ -74,12 +74,15 @@ func (e *evidence) notStarted(ctx context.Context, err error, say func(format st
 	if e.log == nil || ctx.Err() != nil || errors.As(err, &problem) && (problem.Code == control.Usage || problem.Code == control.Unable) {
 		return err
 	}
-	e.keep(nil, say, func(file evidenceFile) error {
+	kept := e.keep(nil, say, func(file evidenceFile) error {
 		return errors.Join(
 			file("error.txt", func(w io.Writer) error { _, e := fmt.Fprintln(w, err); return e }),
 			file("lab.log", func(w io.Writer) error { _, err := w.Write(e.log); return err }),
 		)
 	})
+	if !kept {
+		return err
+	}
 	return fmt.Errorf("%w; evidence is in %s", err, e.folder)
 }
 
@@ -88,25 +91,30 @@ type evidenceFile = func(name string, write func(io.Writer) error) error
 
 // keep writes the folder of a run that has failed, and notes it in the report, which is nil
 // if there is none. more writes what a lab has to add; nil: there is none. What cannot be
-// written is told of, and does not change the verdict.
-func (e *evidence) keep(result *report.Run, say func(format string, args ...any), more func(evidenceFile) error) {
+// written is told of, and does not change the verdict; keep reports whether there is a
+// folder.
+func (e *evidence) keep(result *report.Run, say func(format string, args ...any), more func(evidenceFile) error) bool {
+	// In the place of one of an earlier run of the same seed.
+	err := os.RemoveAll(e.folder)
+	if err == nil {
+		err = os.MkdirAll(e.folder, 0o777)
+	}
+	if err != nil {
+		say("there is no evidence: %v", err)
+		return false
+	}
 	if result != nil {
 		result.Artifacts = e.folder
 	}
 	if err := e.write(result, more); err != nil {
 		say("evidence is not complete: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
+	return true
 }
 
-// write writes the folder, in the place of one of an earlier run of the same seed. It goes
-// on after errors: the disk may have room for some of it.
+// write writes the files of the folder. It goes on after errors: the disk may have room
+// for some of it.
 func (e *evidence) write(result *report.Run, more func(evidenceFile) error) error {
-	if err := os.RemoveAll(e.folder); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(e.folder, 0o777); err != nil {
-		return err
-	}
 	file := func(name string, write func(io.Writer) error) error {
 		return writeWhole(filepath.Join(e.folder, name), write)
 	}

@@ -43,6 +43,7 @@ func newReportFlags(cmd *cobra.Command) *reportFlags {
 
 // check finds what would keep files from being written before anything is run.
 func (f *reportFlags) check() error {
+	flags := map[string]string{} // by the file
 	for i := range f.forms {
 		form := &f.forms[i]
 		if form.file == "" {
@@ -51,6 +52,10 @@ func (f *reportFlags) check() error {
 			}
 			continue
 		}
+		if other := flags[filepath.Clean(form.file)]; other != "" {
+			return misuse("--%s and --%s are the same file, expected two", other, form.flag)
+		}
+		flags[filepath.Clean(form.file)] = form.flag
 		folder := filepath.Dir(form.file)
 		info, err := os.Stat(form.file)
 		switch {

@@ -93,7 +93,7 @@ Ctrl-C takes the lab down. A suite then reports what it has.
 			}
 			args = []string{file}
 		}
-		if err := f.reports.check(); err != nil {
+		if err := errors.Join(f.reports.check(), f.checkArtifacts()); err != nil {
 			return err
 		}
 		if *f.simulate && (f.logs.given() || *f.keep || *f.reconfigure) {
@@ -105,6 +105,17 @@ Ctrl-C takes the lab down. A suite then reports what it has.
 		return runOne(cmd, args[0], f)
 	}
 	return cmd
+}
+
+// checkArtifacts finds what would keep evidence from being written before anything is run.
+func (f *runFlags) checkArtifacts() error {
+	if *f.artifacts == "" {
+		return misuse("--artifacts needs the name of a folder")
+	}
+	if info, err := os.Stat(*f.artifacts); err == nil && !info.IsDir() {
+		return control.Errorf(control.Usage, "--artifacts: %s is a file, expected a folder", *f.artifacts)
+	}
+	return nil
 }
 
 // isFile reports whether run's argument means a file rather than a lab.
@@ -234,8 +245,8 @@ func watchedRun(ctx context.Context, l *lab.Lab, show *progress) (*report.Run, e
 }
 
 // again is the command line that runs a file once more, with the same seed and what else
-// decides how it goes.
-func (f *runFlags) again(file string, seed uint64) string {
+// decides how it goes, variables (NAME=value) of the environment among it.
+func (f *runFlags) again(file string, seed uint64, variables []string) string {
 	words := []string{"ndklab", "run", file, "--seed", fmt.Sprint(seed)}
 	if f.files.name != "" {
 		words = append(words, "--name", f.files.name)
@@ -249,5 +260,15 @@ func (f *runFlags) again(file string, seed uint64) string {
 	if f.logs.replay != "" {
 		words = append(words, "--replay", f.logs.replay)
 	}
-	return report.CommandLine(words)
+	return assignments(variables) + report.CommandLine(words)
+}
+
+// assignments is what has a shell set variables for the command that follows.
+func assignments(variables []string) string {
+	var text strings.Builder
+	for _, v := range variables {
+		name, value, _ := strings.Cut(v, "=")
+		text.WriteString(name + "=" + report.CommandLine([]string{value}) + " ")
+	}
+	return text.String()
 }

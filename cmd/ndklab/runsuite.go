@@ -31,14 +31,16 @@ type suiteFlags struct {
 	jobs, retries, passes *positive
 	shard                 *shardFlag
 	failFast              *bool
+	variables             map[string][]string // of the environment, NAME=value, in each file; plan has them
 }
 
 func newSuiteFlags(cmd *cobra.Command) *suiteFlags {
 	f := &suiteFlags{
-		jobs:    &positive{value: 1, least: 1},
-		retries: &positive{},
-		passes:  &positive{value: 1, least: 1},
-		shard:   new(shardFlag),
+		variables: map[string][]string{},
+		jobs:      &positive{value: 1, least: 1},
+		retries:   &positive{},
+		passes:    &positive{value: 1, least: 1},
+		shard:     new(shardFlag),
 	}
 	cmd.Flags().VarP(f.jobs, "jobs", "j", "how many labs run at once")
 	cmd.Flags().Var(f.shard, "shard", "only part `I/N` of the suite")
@@ -118,7 +120,7 @@ func runSuite(cmd *cobra.Command, paths []string, f *runFlags) error {
 	show.close()
 	for i := range result.Outcomes {
 		if o := &result.Outcomes[i]; !o.Passed() {
-			o.Run.Replay = f.again(o.File, o.Seed) // also of a lab that did not come up
+			o.Run.Replay = f.again(o.File, o.Seed, f.suite.variables[o.File]) // also of a lab that did not come up
 		}
 	}
 	summary := result.Report(time.Since(begin))
@@ -140,7 +142,11 @@ func (f *runFlags) plan(cmd *cobra.Command, paths []string) ([]suite.Case, error
 	var files []suite.File
 	var invalid topology.ErrorList
 	for _, path := range found {
-		t, err := readTopology(cmd.Context(), path)
+		text, err := readText(cmd.Context(), path)
+		if err != nil {
+			return nil, err
+		}
+		t, err := text.parse(cmd.Context(), topology.Options{})
 		if err == nil && *f.simulate {
 			err = simulate.Refuse(t)
 		}
@@ -153,6 +159,7 @@ func (f *runFlags) plan(cmd *cobra.Command, paths []string) ([]suite.Case, error
 			return nil, err
 		}
 		files = append(files, suite.FileOf(path, t))
+		f.suite.variables[path] = text.variables
 	}
 	if len(invalid) > 0 {
 		return nil, invalid

@@ -10,6 +10,7 @@ import (
 	"math"
 	"math/big"
 	"os"
+	"slices"
 	"strconv"
 
 	"github.com/ndklab/ndklab/control"
@@ -30,6 +31,9 @@ func readTopology(ctx context.Context, file string) (*topology.Topology, error) 
 type topologyText struct {
 	name string
 	data []byte
+	// variables are those of the environment that the text has and that were set when it
+	// was parsed, as NAME=value: without them it would say something else.
+	variables []string
 }
 
 // readText reads a topology file, or standard input.
@@ -40,21 +44,33 @@ func readText(ctx context.Context, file string) (*topologyText, error) {
 			if err != nil {
 				return nil, control.Errorf(control.Usage, "%s: %v", inputName, err)
 			}
-			return &topologyText{inputName, data}, nil
+			return &topologyText{name: inputName, data: data}, nil
 		}
 		data, err := readFile(file)
 		if err != nil {
 			return nil, control.Errorf(control.Usage, "%v", err)
 		}
-		return &topologyText{file, data}, nil
+		return &topologyText{name: file, data: data}, nil
 	})
 }
 
 // parse checks the text, and the files that it refers to. The options need not say how
 // to read these, nor what variables there are.
 func (t *topologyText) parse(ctx context.Context, options topology.Options) (*topology.Topology, error) {
-	options.Read, options.Variable = readFile, os.LookupEnv
-	return unlessInterrupted(ctx, func() (*topology.Topology, error) { return topology.ParseWith(options, t.name, t.data) })
+	var variables []string
+	options.Read = readFile
+	options.Variable = func(name string) (string, bool) {
+		value, set := os.LookupEnv(name)
+		if word := name + "=" + value; set && !slices.Contains(variables, word) {
+			variables = append(variables, word)
+		}
+		return value, set
+	}
+	parsed, err := unlessInterrupted(ctx, func() (*topology.Topology, error) { return topology.ParseWith(options, t.name, t.data) })
+	if err == nil { // and so nothing goes on
+		t.variables = variables
+	}
+	return parsed, err
 }
 
 // unlessInterrupted is what read reads from files. It returns when ctx ends, even if

@@ -87,7 +87,7 @@ func Run(ctx context.Context, cases []Case, run Runner, options Options) Result 
 	}
 	next := make(chan int)
 	var workers sync.WaitGroup
-	for range max(options.Jobs, 1) {
+	for range min(max(options.Jobs, 1), len(cases)) {
 		workers.Go(func() {
 			for i := range next {
 				p.outcomes[i] = p.attempts(ctx, cases[i])

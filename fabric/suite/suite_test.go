@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -114,6 +115,17 @@ func TestJobs(t *testing.T) {
 	if began[2] != "a" {
 		t.Errorf("they began in the order %v, want the shortest last", began)
 	}
+}
+
+// Any number may be allowed at once; what there is not to run takes nothing.
+func TestNoMoreJobsThanCases(t *testing.T) {
+	before := runtime.NumGoroutine()
+	Run(t.Context(), []Case{{}}, func(_ context.Context, c Case) (*report.Run, error) {
+		if n := runtime.NumGoroutine(); n > before+100 {
+			t.Errorf("%d goroutines run one case, and %d before", n, before)
+		}
+		return passes(c, true), nil
+	}, Options{Jobs: 100_000})
 }
 
 // A suite that is interrupted has what was done before.
