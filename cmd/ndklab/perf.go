@@ -206,8 +206,7 @@ func list(words []string) string {
 // open is the lab of the argument or of -t: one that is up, or one made of a file.
 func (p *perfFlags) open(cmd *cobra.Command, args []string, files *fileFlags, seed *seedFlag) (*lab.Lab, error) {
 	if len(args) > 0 && isFile(args[0]) {
-		l, _, err := start(cmd, args[0], files, seed, &logFlags{flags: cmd.Flags()}, false)
-		return l, err
+		return start(cmd, args[0], files, seed, &logFlags{flags: cmd.Flags()}, false)
 	}
 	if seed.given || files.given() {
 		return nil, misuse("--seed, --name and --node-filter are for a file that a lab is made of, and there is none")
