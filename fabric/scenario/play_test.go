@@ -513,3 +513,22 @@ func TestOverruns(t *testing.T) {
 		}
 	}
 }
+
+// A node that starts again serves at once what is still to come, so that the workload can
+// begin at its time.
+func TestServedAheadAgain(t *testing.T) {
+	topo := hosts(2)
+	w := pair("w", time.Second)
+	w.Start = 5 * time.Second
+	topo.Workloads = []topology.Workload{w}
+	topo.Timeline = []topology.Event{{At: time.Second, Node: "n1", NodeAction: topology.RestartNode}}
+	s := newStage(t, topo)
+	served := false
+	s.AfterFunc(2*time.Second, func() { served = s.served[end("n1", "w", 0)] })
+	if r := s.play(); !r.Passed {
+		t.Errorf("%q", r.Problems)
+	}
+	if !served {
+		t.Error("it is not served again before it begins")
+	}
+}
