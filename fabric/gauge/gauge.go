@@ -96,8 +96,9 @@ func (g *Gauge) Measured(model *impair.Direction) Measured {
 	return m
 }
 
-// Measured is what has happened in one direction of a link. Packets are wire packets, counted as they would be without
-// segmentation offload; those still on their way are in Packets only.
+// Measured is what has happened in one direction of a link. Packets are wire packets,
+// counted as they would be without segmentation offload; those still on their way are in
+// Packets only.
 type Measured struct {
 	Packets     uint64 `json:"packets"`      // that entered
 	Bytes       uint64 `json:"bytes"`        // of those, from the Ethernet header on, without check sequence

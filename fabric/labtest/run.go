@@ -24,8 +24,8 @@ func (l *Lab) Run() *report.Run {
 
 // Simulate plays a topology in virtual time: its workloads, timeline and checks, with the
 // same adapters and the same impairments of links as in a lab (package simulate). It
-// judges and returns the report as Lab.Run does. The same seed gives the same report. NDKLAB_SEED in the
-// environment comes before seed.
+// judges and returns the report as Lab.Run does. The same seed gives the same report.
+// NDKLAB_SEED in the environment comes before seed.
 func Simulate[S Source](t testing.TB, source S, seed uint64, options ...Option) *report.Run {
 	t.Helper()
 	set, err := settingsOf(append([]Option{Seed(seed)}, options...))

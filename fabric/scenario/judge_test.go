@@ -109,6 +109,15 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
+// What nobody has told is not nothing left over.
+func TestLeftoversUntold(t *testing.T) {
+	topo := &topology.Topology{Checks: []topology.Check{{Left: true, Bounds: []topology.Bound{{Metric: topology.Leftovers, Relation: "==", Value: 0}}}}}
+	r := &report.Run{Nodes: []report.Node{{NodeState: report.NodeState{Name: "n0", State: report.NodePaused}}}}
+	if got := judge(topo, r, nil)[0]; got.Passed || got.Got != "all nodes did not tell" || got.Where != "node n0, which is paused" {
+		t.Errorf("%+v", got)
+	}
+}
+
 // The baseline's tolerance is downwards for what more is better of, else upwards.
 func TestBaselineDirections(t *testing.T) {
 	was := report.Workload{
