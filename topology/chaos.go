@@ -78,7 +78,7 @@ func (r *reader) chaosMap(n *yaml.Node) chaosMap {
 
 // chaos finds the links and nodes that something happens to.
 func (r *reader) chaos(maps []chaosMap, l *linked, t *Topology) []Chaos {
-	hosts := t.hosts()
+	hosts := t.Hosts()
 	var all []Chaos
 	for _, m := range maps {
 		c := Chaos{

@@ -1,6 +1,9 @@
 package topology
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // This file is the scenario: what is done in a lab that is up, when, and what is
 // expected of it.
@@ -291,6 +294,28 @@ func (b Bound) Holds(got float64) bool {
 		return got < b.Value
 	case ">":
 		return got > b.Value
+	}
+	return false
+}
+
+// FindWorkload is the workload of that name, or nil.
+func (t *Topology) FindWorkload(name string) *Workload {
+	for i := range t.Workloads {
+		if t.Workloads[i].Name == name {
+			return &t.Workloads[i]
+		}
+	}
+	return nil
+}
+
+// ChecksErrors reports whether a check is about the errors of a workload: then it decides
+// how many there may be. Else there may be none.
+func (t *Topology) ChecksErrors(workload string) bool {
+	for i := range t.Checks {
+		c := &t.Checks[i]
+		if c.Workload == workload && slices.ContainsFunc(c.Bounds, func(b Bound) bool { return b.Metric == Errors }) {
+			return true
+		}
 	}
 	return false
 }

@@ -222,7 +222,7 @@ type workloadReader struct {
 
 // workloads checks that the nodes of every workload exist and are joined.
 func (r *reader) workloads(maps []workloadMap, l *linked, t *Topology, segments []segment) []Workload {
-	w := workloadReader{reader: r, linked: l, lab: t, parts: t.parts(segments), in: segmentOf(segments, len(t.Links)), hosts: t.hosts()}
+	w := workloadReader{reader: r, linked: l, lab: t, parts: t.parts(segments), in: segmentOf(segments, len(t.Links)), hosts: t.Hosts()}
 	var workloads []Workload
 	names := make(map[string]*yaml.Node)
 	for _, m := range maps {
@@ -251,8 +251,8 @@ func (t *Topology) workloadsByName() (byName map[string]*Workload, names []strin
 	return byName, names
 }
 
-// hosts is the names of all hosts.
-func (t *Topology) hosts() []string {
+// Hosts is the names of all hosts, in the order of the topology.
+func (t *Topology) Hosts() []string {
 	var hosts []string
 	for _, n := range t.Nodes {
 		if n.Kind == Host {

@@ -206,8 +206,7 @@ func list(words []string) string {
 // open is the lab of the argument or of -t: one that is up, or one made of a file.
 func (p *perfFlags) open(cmd *cobra.Command, args []string, files *fileFlags, seed *seedFlag) (*lab.Lab, error) {
 	if len(args) > 0 && isFile(args[0]) {
-		l, _, err := start(cmd, args[0], files, seed, &logFlags{flags: cmd.Flags()}, false)
-		return l, err
+		return start(cmd, args[0], files, seed, &logFlags{flags: cmd.Flags()}, false)
 	}
 	if seed.given || files.given() {
 		return nil, misuse("--seed, --name and --node-filter are for a file that a lab is made of, and there is none")
@@ -303,12 +302,7 @@ func (p *perfFlags) withEnds(t *topology.Topology, settings []string) ([]string,
 	if p.flags.Changed("pattern") || p.flags.Changed("from") && p.flags.Changed("to") {
 		return settings, nil
 	}
-	var hosts []string
-	for _, n := range t.Nodes {
-		if n.Kind == topology.Host {
-			hosts = append(hosts, n.Name)
-		}
-	}
+	hosts := t.Hosts()
 	from, to := p.flags.Lookup("from").Value.String(), p.flags.Lookup("to").Value.String()
 	given := max(from, to)
 	if len(hosts) != 2 || given != "" && !slices.Contains(hosts, given) {

@@ -55,7 +55,7 @@ one that goes on. --dry-run says what the lab would have, and makes nothing.
 			return dryRun(cmd, file, flags, seed, *reconfigure, *output)
 		}
 		sweep(cmd)
-		l, _, err := start(cmd, file, flags, seed, logs, *reconfigure)
+		l, err := start(cmd, file, flags, seed, logs, *reconfigure)
 		if err != nil {
 			return err
 		}
@@ -75,17 +75,15 @@ func reconfigureFlag(cmd *cobra.Command) *bool {
 }
 
 // start builds the lab of a file and says so.
-func start(cmd *cobra.Command, file string, flags *fileFlags, seed *seedFlag, logs *logFlags, reconfigure bool) (*lab.Lab, *progress, error) {
+func start(cmd *cobra.Command, file string, flags *fileFlags, seed *seedFlag, logs *logFlags, reconfigure bool) (*lab.Lab, error) {
 	t, err := flags.read(cmd, file)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := seed.settle(t, cmd.ErrOrStderr()); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	show := &progress{w: cmd.ErrOrStderr()}
-	l, err := startTopology(cmd, file, t, show, lab.Options{}, logs, reconfigure)
-	return l, show, err
+	return startTopology(cmd, file, t, &progress{w: cmd.ErrOrStderr()}, lab.Options{}, logs, reconfigure)
 }
 
 // startTopology builds the lab of a topology that was read from a file, and shows that.

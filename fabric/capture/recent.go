@@ -81,9 +81,17 @@ func (r *Recent) open(size int) error {
 	r.block = max(size/recentBlocks/pageSize, 1) * pageSize
 	count := max(size/r.block, 4)
 	fd := int(r.socket.Fd())
-	for option, value := range map[int]int{unix.PACKET_VERSION: unix.TPACKET_V3, unix.PACKET_VNET_HDR: 1, unix.PACKET_IGNORE_OUTGOING: 1} {
-		if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, option, value); err != nil {
-			return fmt.Errorf("option %d: %w", option, err)
+	for _, option := range []struct {
+		name  string
+		of    int
+		value int
+	}{
+		{"PACKET_VERSION", unix.PACKET_VERSION, unix.TPACKET_V3},
+		{"PACKET_VNET_HDR", unix.PACKET_VNET_HDR, 1},
+		{"PACKET_IGNORE_OUTGOING", unix.PACKET_IGNORE_OUTGOING, 1},
+	} {
+		if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, option.of, option.value); err != nil {
+			return fmt.Errorf("%s: %w", option.name, err)
 		}
 	}
 	program := recentFilter()

@@ -27,7 +27,8 @@ type Gauge struct {
 	delivered meter
 }
 
-// Decided counts what a direction has decided on a packet that entered it. Copies are counted by who makes them.
+// Decided counts what a direction has decided on a packet that entered it. Copies are
+// counted by who makes them.
 func (g *Gauge) Decided(model *impair.Direction, v *impair.Verdict) {
 	m := &g.Counts
 	switch v.Fate {
@@ -95,9 +96,9 @@ func (g *Gauge) Measured(model *impair.Direction) Measured {
 	return m
 }
 
-// Measured is what happened in one direction of a link since it is measured
-// had it. Packets are wire packets, counted as they would be without
-// segmentation offload; those still on their way are in Packets only.
+// Measured is what has happened in one direction of a link. Packets are wire packets,
+// counted as they would be without segmentation offload; those still on their way are in
+// Packets only.
 type Measured struct {
 	Packets     uint64 `json:"packets"`      // that entered
 	Bytes       uint64 `json:"bytes"`        // of those, from the Ethernet header on, without check sequence

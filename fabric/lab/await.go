@@ -208,7 +208,7 @@ func (s *Supervisor) look(ctx context.Context, params *awaitParams) (*Awaited, e
 	case c.Workload != "" && params.Node != "":
 		return nil, control.Errorf(control.Usage, "workload=%s is of a lab, not of a node", c.Workload)
 	case c.Workload != "":
-		if !s.hasWorkload(c.Workload) {
+		if s.topo.FindWorkload(c.Workload) == nil {
 			return nil, control.Errorf(control.Usage, "lab %s has no workload %q", s.name, c.Workload)
 		}
 		return s.lookAtWorkload(c.Workload), nil
@@ -228,15 +228,6 @@ func (s *Supervisor) look(ctx context.Context, params *awaitParams) (*Awaited, e
 	}
 	state := inspect(ctx, []*labNode{n})[0].State
 	return &Awaited{Reached: state == c.State, Got: state}, nil
-}
-
-func (s *Supervisor) hasWorkload(name string) bool {
-	for i := range s.topo.Workloads {
-		if s.topo.Workloads[i].Name == name {
-			return true
-		}
-	}
-	return false
 }
 
 // lookAtWorkload is how a workload fares in the present run or, if none goes on, fared

@@ -69,8 +69,8 @@ func (n *Node) Adapter() *provider.Adapter {
 }
 
 // Do calls f with the node's adapter, opened for the call, on the calling goroutine, and
-// returns f's error. It ends what f leaves open, as Adapter does at the end of the test. It may be called
-// from any goroutine.
+// returns f's error. It ends what f leaves open, as Adapter does at the end of the test. It
+// may be called from any goroutine.
 func (n *Node) Do(ctx context.Context, f func(context.Context, *provider.Adapter) error) error {
 	d, err := n.openDevice(ctx)
 	if err != nil {

@@ -48,7 +48,7 @@ func (l *Lab) keep() (dir string, err error) {
 		return errors.Join(write(f), f.Close())
 	}
 	return dir, errors.Join(
-		file("topology.ndklab.yaml", func(w io.Writer) error {
+		file("topology.yaml", func(w io.Writer) error {
 			_, err := io.WriteString(w, l.doc.text)
 			return err
 		}),

@@ -92,7 +92,7 @@ func TestEvidence(t *testing.T) {
 		}
 	}
 	for file, want := range map[string]string{
-		"topology.ndklab.yaml": `"endpoints": ["a:eth0", "b:eth0"]`, "lab.log": "all nodes are ready", "events.jsonl": "lab-ready",
+		"topology.yaml": `"endpoints": ["a:eth0", "b:eth0"]`, "lab.log": "all nodes are ready", "events.jsonl": "lab-ready",
 		"inspect.json": `"Connect": 1`, "links.pcapng": "\x0a\x0d\x0d\x0a", // a Section Header Block
 	} {
 		data, err := os.ReadFile(filepath.Join(dir, name+"-42", file))

@@ -34,7 +34,7 @@ func (l *Lab) Node(name string) *Node {
 func (l *Lab) Nodes() []*Node {
 	var nodes []*Node
 	for i := range l.topo.Nodes {
-		if n := &l.topo.Nodes[i]; n.Kind == topology.Host || n.Kind == "" {
+		if n := &l.topo.Nodes[i]; n.Kind == topology.Host {
 			nodes = append(nodes, &Node{l, n.Name, n})
 		}
 	}

@@ -24,8 +24,8 @@ func (l *Lab) Run() *report.Run {
 
 // Simulate plays a topology in virtual time: its workloads, timeline and checks, with the
 // same adapters and the same impairments of links as in a lab (package simulate). It
-// judges and returns the report as Lab.Run does. The same seed gives the same report. NDKLAB_SEED in the
-// environment comes before seed.
+// judges and returns the report as Lab.Run does. The same seed gives the same report.
+// NDKLAB_SEED in the environment comes before seed.
 func Simulate[S Source](t testing.TB, source S, seed uint64, options ...Option) *report.Run {
 	t.Helper()
 	set, err := settingsOf(append([]Option{Seed(seed)}, options...))
@@ -54,17 +54,11 @@ func Simulate[S Source](t testing.TB, source S, seed uint64, options ...Option) 
 // judge has a test fail for what a run has failed for.
 func judge(t testing.TB, topo *topology.Topology, r *report.Run) {
 	t.Helper()
-	checked := map[string]bool{}
-	for _, c := range topo.Checks {
-		for _, b := range c.Bounds {
-			checked[c.Workload] = checked[c.Workload] || b.Metric == topology.Errors
-		}
-	}
 	for i := range r.Workloads {
 		w := &r.Workloads[i]
 		sub(t, "workload "+w.Name, func(t testing.TB) {
 			t.Helper()
-			if (w.Errors > 0 || w.Error != "") && !checked[w.Name] {
+			if (w.Errors > 0 || w.Error != "") && !topo.ChecksErrors(w.Name) {
 				t.Errorf("workload %s: errors: %d, the first: %s", w.Name, w.Errors, w.Error)
 			}
 		})

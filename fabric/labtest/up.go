@@ -258,9 +258,6 @@ func refuse(t testing.TB, set *settings, err error) {
 	t.Skip(text)
 }
 
-// mostName is how many characters the name of a lab may have.
-const mostName = 40
-
 // nameOf is a lab name like that of a file.
 func nameOf(file string) string {
 	base, _, _ := strings.Cut(filepath.Base(file), ".")
@@ -273,12 +270,12 @@ func nameOf(file string) string {
 		}
 		return '-'
 	}, base), "-")
-	return strings.Trim(fmt.Sprintf("%.*s", mostName, cmp.Or(base, "lab")), "-")
+	return strings.Trim(fmt.Sprintf("%.*s", topology.MaxLabName, cmp.Or(base, "lab")), "-")
 }
 
 // nameFor is nameOf with an end that no other lab of this machine has.
 func nameFor(file string) string {
-	return fmt.Sprintf("%.*s-%08x", mostName-9, nameOf(file), rand.Uint32())
+	return fmt.Sprintf("%.*s-%08x", topology.MaxLabName-9, nameOf(file), rand.Uint32())
 }
 
 var sweeping sync.Once

@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -67,7 +66,7 @@ func (p *Play) runCheck(i int) {
 			continue
 		}
 		p.then = func() { p.runCheck(i + 1) }
-		p.exec(c.Node, Command{Args: c.Command, Env: p.environment(c.Node), Timeout: cmp.Or(c.Timeout, commandTime)}, func(e Exit, err error) {
+		p.exec(c.Node, Command{Args: c.Command, Env: p.environment(c.Node), Timeout: c.Timeout}, func(e Exit, err error) {
 			p.evidence[i] = ran{e, err}
 		})
 		return
@@ -118,25 +117,24 @@ func (p *Play) leave() {
 		r.Checks = judge(p.topo, r, p.evidence)
 	}
 	r.Problems = p.problems
-	r.Passed = passed(p.topo.Checks, r)
+	r.Passed = passed(p.topo, r)
 	p.finish = func() { p.done(r, err) }
 }
 
 // environment is what the scenario's programs in a node find in their environment.
 func (p *Play) environment(node string) []string {
-	var peers []string
-	for i := range p.topo.Nodes {
-		if n := &p.topo.Nodes[i]; n.Kind == topology.Host && n.Name != node {
-			peers = append(peers, n.Name)
-		}
-	}
-	return p.surroundings(node, peers)
+	return p.surroundings(node, without(p.topo.Hosts(), node))
 }
 
 // environment is what the workload's program in a node finds there: its peers are the
 // workload's other nodes.
 func (w *work) environment(node string) []string {
-	return w.surroundings(node, slices.DeleteFunc(slices.Clone(w.spec.Nodes), func(n string) bool { return n == node }))
+	return w.surroundings(node, without(w.spec.Nodes, node))
+}
+
+// without is the nodes but one.
+func without(nodes []string, one string) []string {
+	return slices.DeleteFunc(slices.Clone(nodes), func(n string) bool { return n == one })
 }
 
 // surroundings are the lab, the node and its peers: the address of each peer is one that
@@ -177,7 +175,7 @@ func (v *ran) problem(c *topology.Check) error {
 	case v.err != nil:
 		return v.err
 	case v.TimedOut:
-		return v.Exit.problem(cmp.Or(c.Timeout, commandTime))
+		return v.Exit.problem(c.Timeout)
 	case v.Status != c.Status && v.Status == 0:
 		return errors.New("exit status 0")
 	case v.Status != c.Status:

@@ -48,7 +48,7 @@ func judge(t *topology.Topology, r *report.Run, found evidence) []report.Check {
 
 // passed is whether a run has: no problem has come up, every check has passed, and no
 // workload had errors but those whose errors a check is about.
-func passed(checks []topology.Check, r *report.Run) bool {
+func passed(t *topology.Topology, r *report.Run) bool {
 	if len(r.Problems) > 0 {
 		return false
 	}
@@ -57,16 +57,8 @@ func passed(checks []topology.Check, r *report.Run) bool {
 			return false
 		}
 	}
-	judged := map[string]bool{}
-	for _, c := range checks {
-		for _, b := range c.Bounds {
-			if c.Workload != "" && b.Metric == topology.Errors {
-				judged[c.Workload] = true
-			}
-		}
-	}
 	for i := range r.Workloads {
-		if r.Workloads[i].Errors > 0 && !judged[r.Workloads[i].Name] {
+		if r.Workloads[i].Errors > 0 && !t.ChecksErrors(r.Workloads[i].Name) {
 			return false
 		}
 	}
@@ -98,7 +90,7 @@ func judgeWorkload(t *topology.Topology, r *report.Run, c *topology.Check) []rep
 	}
 	if c.Verified {
 		v := report.Check{Name: w.Name + " verified", Expected: "every payload compared, and right", Got: "verified", Passed: w.Verified}
-		switch spec := specOf(t, w.Name); {
+		switch spec := t.FindWorkload(w.Name); {
 		case w.Verified:
 		case spec != nil && !spec.Verify:
 			v.Got, v.Where = "nothing was compared", fmt.Sprintf("workload %s in the file, which has no `verify: true`", w.Name)
@@ -133,15 +125,6 @@ func workloadOf(r *report.Run, name string) *report.Workload {
 	for i := range r.Workloads {
 		if r.Workloads[i].Name == name {
 			return &r.Workloads[i]
-		}
-	}
-	return nil
-}
-
-func specOf(t *topology.Topology, name string) *topology.Workload {
-	for i := range t.Workloads {
-		if t.Workloads[i].Name == name {
-			return &t.Workloads[i]
 		}
 	}
 	return nil

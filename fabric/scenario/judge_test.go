@@ -35,7 +35,7 @@ func TestPassed(t *testing.T) {
 			topo := &topology.Topology{Checks: tt.checks}
 			r := &report.Run{Workloads: []report.Workload{{Name: "a", Errors: tt.a}, {Name: "b", Errors: tt.b}}, Problems: tt.problems}
 			r.Checks = judge(topo, r, nil)
-			if got := passed(tt.checks, r); got != tt.expected {
+			if got := passed(&topology.Topology{Checks: tt.checks}, r); got != tt.expected {
 				t.Errorf("got %v", got)
 			}
 		})
@@ -87,6 +87,57 @@ func TestWorkloadMetrics(t *testing.T) {
 	topo := &topology.Topology{Checks: []topology.Check{{Workload: "w", Bounds: []topology.Bound{{Metric: topology.LatencyMax, Relation: "<=", Value: 1}}}}}
 	if none := judge(topo, &report.Run{Workloads: []report.Workload{{Name: "w"}}}, nil)[0]; none.Passed || none.Got != "no message completed" {
 		t.Errorf("without a message: %+v", none)
+	}
+}
+
+// A workload of one flow is fair, and one that took no time has no rate.
+func TestMeasuredAtTheEdge(t *testing.T) {
+	w := &report.Workload{Messages: 1}
+	for metric, want := range map[topology.Metric]float64{topology.Fairness: 1, topology.MessageRate: 0, topology.ConnectRate: 0} {
+		if got, known := measured(w, metric); got != want || !known {
+			t.Errorf("%s: %v, known: %v, want %v", metric, got, known, want)
+		}
+	}
+}
+
+// All kinds of objects count that a node has left.
+func TestLeftovers(t *testing.T) {
+	n := &report.Node{NodeState: report.NodeState{Name: "n"}, InUse: &report.InUse{Qp: 1, Cq: 2, Mr: 3, Mw: 4, Srq: 5, Pd: 6}}
+	sum, text, known := remains(n, topology.Leftovers)
+	if want := "n: 1 QP and 2 CQs and 3 MRs and 4 MWs and 5 SRQs and 6 PDs"; sum != 21 || text != want || !known {
+		t.Errorf("%d, %q, known: %v; want 21, %q", sum, text, known, want)
+	}
+}
+
+// What nobody has told is not nothing left over.
+func TestLeftoversUntold(t *testing.T) {
+	topo := &topology.Topology{Checks: []topology.Check{{Left: true, Bounds: []topology.Bound{{Metric: topology.Leftovers, Relation: "==", Value: 0}}}}}
+	r := &report.Run{Nodes: []report.Node{{NodeState: report.NodeState{Name: "n0", State: report.NodePaused}}}}
+	if got := judge(topo, r, nil)[0]; got.Passed || got.Got != "all nodes did not tell" || got.Where != "node n0, which is paused" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// The baseline's tolerance is downwards for what more is better of, else upwards.
+func TestBaselineDirections(t *testing.T) {
+	was := report.Workload{
+		Name: "w", Messages: 100, Seconds: 1, Gbps: 1, Connections: 100, Reconnects: 100, Errors: 100, Recovered: 1, Fairness: 0.5,
+		Flows: make([]report.Flow, 2), Latency: report.Latency{Min: 100, P50: 100, P90: 100, P99: 100, P999: 100, P9999: 100, Max: 100},
+	}
+	text, err := json.Marshal(report.Run{Lab: "lab", Workloads: []report.Workload{was}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for metric, relation := range map[topology.Metric]string{
+		topology.Throughput: ">=", topology.MessageCount: ">=", topology.MessageRate: ">=", topology.Connections: ">=", topology.ConnectRate: ">=", topology.Fairness: ">=",
+		topology.Errors: "<=", topology.Reconnects: "<=", topology.Recovered: "<=", topology.LatencyMin: "<=", topology.LatencyP50: "<=", topology.LatencyP90: "<=",
+		topology.LatencyP99: "<=", topology.LatencyP999: "<=", topology.LatencyP9999: "<=", topology.LatencyMax: "<=",
+	} {
+		b := &topology.Baseline{Content: text, Tolerance: 0.1, Metrics: []topology.Metric{metric}}
+		got := compare(&topology.Topology{Baseline: b}, &report.Run{Lab: "lab", Workloads: []report.Workload{was}})
+		if len(got) != 1 || !got[0].Passed || !strings.HasPrefix(got[0].Expected, relation+" ") {
+			t.Errorf("%s: %+v, want %s", metric, got, relation)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/node/workload"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -415,5 +416,119 @@ func TestNothingToDo(t *testing.T) {
 	r := newStage(t, hosts(2)).play()
 	if !r.Passed || len(r.Nodes) != 2 || r.Workloads == nil || r.Checks == nil {
 		t.Errorf("%+v", r)
+	}
+}
+
+// A workload that the timeline starts before its time does not start then, too.
+func TestStartedAheadOfItsTime(t *testing.T) {
+	topo := hosts(2)
+	w := pair("w", 100*time.Millisecond)
+	w.Start = time.Second
+	topo.Workloads = []topology.Workload{w}
+	topo.Timeline = []topology.Event{{At: 200 * time.Millisecond, Workload: "w"}}
+	s := newStage(t, topo)
+	r := s.play()
+	want(t, s.logged("run w"), "200ms run w/0 from n0")
+	if !r.Passed || r.Workloads[0].Messages != 100 || r.Seconds > 0.31 {
+		t.Errorf("%v s, %q, %+v", r.Seconds, r.Problems, r.Workloads[0])
+	}
+}
+
+// What one event brings about in the end may be what another has waited for.
+func TestConditionsOneBehindTheOther(t *testing.T) {
+	topo := hosts(2)
+	topo.Workloads = []topology.Workload{pair("w", time.Millisecond)}
+	counted := func(name string) *topology.Trigger {
+		return &topology.Trigger{Counter: name, Bound: topology.Bound{Relation: ">=", Value: 1}}
+	}
+	topo.Timeline = []topology.Event{
+		{When: counted("Later"), Mark: "second"},
+		{When: counted("Disconnects"), Mark: "first"},
+	}
+	s := newStage(t, topo)
+	s.counter["Disconnects"] = func() uint64 { return uint64(s.Now() / time.Millisecond) }
+	s.counter["Later"] = func() uint64 { return uint64(len(s.logged("first"))) }
+	if r := s.play(); !r.Passed {
+		t.Errorf("%q", r.Problems)
+	}
+	want(t, s.logged("mark"), "1ms mark: first", "1ms mark: second")
+}
+
+// Who watches is told for how long nothing will run, if that is not over soon.
+func TestTimelineGoesOnWithoutWorkloads(t *testing.T) {
+	topo := hosts(2)
+	topo.Workloads = []topology.Workload{pair("w", 100*time.Millisecond)}
+	for _, tt := range []struct {
+		last time.Duration
+		told []string
+	}{
+		{time.Second, nil},
+		{10 * time.Second, []string{"100ms no workload is left: the timeline goes on until 10s"}},
+	} {
+		topo.Timeline = []topology.Event{{At: tt.last - 200*time.Millisecond, Mark: "again", Repeat: 3, Every: 100 * time.Millisecond}}
+		s := newStage(t, topo)
+		s.play()
+		want(t, s.logged("no workload"), tt.told...)
+	}
+}
+
+// A report has no pids, which say nothing when it is read, and not all that happens in a
+// timeline that never rests.
+func TestReportIsBounded(t *testing.T) {
+	topo := hosts(2)
+	topo.Timeline = []topology.Event{{Mark: "again", Repeat: mostHappenings + 100, Every: time.Millisecond}, {At: time.Second, Snapshot: "early"}}
+	s := newStage(t, topo)
+	r := s.play()
+	if len(r.Events) != mostHappenings {
+		t.Errorf("events: %d", len(r.Events))
+	}
+	for _, n := range slices.Concat(r.Nodes, r.Snapshots["early"]) {
+		if n.PID != 0 {
+			t.Errorf("node %s has pid %d", n.Name, n.PID)
+		}
+	}
+	if len(r.Nodes) != 2 || len(r.Snapshots["early"]) != 2 {
+		t.Errorf("nodes: %d, in the snapshot: %d", len(r.Nodes), len(r.Snapshots["early"]))
+	}
+}
+
+// An overrun is a problem of the run, unless the file allows it.
+func TestOverruns(t *testing.T) {
+	for _, allowed := range []bool{false, true} {
+		s := newStage(t, hosts(2))
+		s.links = []report.Link{{Endpoints: [2]string{"n0:eth0", "n1:eth0"}, Directions: [2]report.Direction{
+			{}, {Overruns: []report.Overrun{{Figure: "median delay", Tolerated: "1ms", Got: "3ms", Allowed: allowed}}},
+		}}}
+		r := s.play()
+		text := "overrun of link n1:eth0 to n0:eth0: median delay: tolerated 1ms, got 3ms"
+		if allowed {
+			want(t, r.Problems)
+			want(t, s.logged("overrun"))
+		} else {
+			want(t, r.Problems, text)
+			want(t, s.logged("overrun"), "0s "+text)
+		}
+		if r.Passed != allowed {
+			t.Errorf("allowed: %v, passed: %v", allowed, r.Passed)
+		}
+	}
+}
+
+// A node that starts again serves at once what is still to come, so that the workload can
+// begin at its time.
+func TestServedAheadAgain(t *testing.T) {
+	topo := hosts(2)
+	w := pair("w", time.Second)
+	w.Start = 5 * time.Second
+	topo.Workloads = []topology.Workload{w}
+	topo.Timeline = []topology.Event{{At: time.Second, Node: "n1", NodeAction: topology.RestartNode}}
+	s := newStage(t, topo)
+	served := false
+	s.AfterFunc(2*time.Second, func() { served = s.served[end("n1", "w", 0)] })
+	if r := s.play(); !r.Passed {
+		t.Errorf("%q", r.Problems)
+	}
+	if !served {
+		t.Error("it is not served again before it begins")
 	}
 }

@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,9 +32,6 @@ type entry struct {
 	times     int           // how often it has happened
 	got       string        // what its condition was found to be last
 }
-
-// commandTime bounds programs for which the file has no timeout.
-const commandTime = 10 * time.Minute
 
 // openTimeline begins the timeline.
 func (p *Play) openTimeline() {
@@ -101,10 +97,9 @@ func (p *Play) perform(e *topology.Event, done func(error)) {
 	case e.Workload != "":
 		done(p.direct(e))
 	case len(e.Command) > 0:
-		timeout := cmp.Or(e.Timeout, commandTime)
-		p.exec(e.Node, Command{Args: e.Command, Env: p.environment(e.Node), Timeout: timeout}, func(exit Exit, err error) {
+		p.exec(e.Node, Command{Args: e.Command, Env: p.environment(e.Node), Timeout: e.Timeout}, func(exit Exit, err error) {
 			if err == nil {
-				err = exit.problem(timeout)
+				err = exit.problem(e.Timeout)
 			}
 			if err != nil {
 				done(fmt.Errorf("`%s` in node %s: %w", report.CommandLine(e.Command), e.Node, err))

@@ -33,7 +33,7 @@ type timers struct {
 func (p *Play) after(d time.Duration, f func()) *timer { return p.newTimer(d, true, f) }
 
 // aside is after for what is not waited for.
-func (p *Play) aside(d time.Duration, f func()) *timer { return p.newTimer(d, false, f) }
+func (p *Play) aside(d time.Duration, f func()) { p.newTimer(d, false, f) }
 
 func (p *Play) newTimer(d time.Duration, awaited bool, f func()) *timer {
 	t := &timer{at: p.clock.Now() + max(d, 0), number: p.timers.number, awaited: awaited, f: f, index: -1}

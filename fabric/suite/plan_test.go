@@ -163,13 +163,36 @@ func TestParseShard(t *testing.T) {
 }
 
 func TestFileOf(t *testing.T) {
-	f := FileOf("x", &topology.Topology{
-		Name: "x", Workloads: []topology.Workload{{Start: time.Second, WarmUp: time.Second, Duration: 2 * time.Second}},
-		Timeline: []topology.Event{{At: time.Second, Repeat: 5, Every: 2 * time.Second}},
-		Chaos:    []topology.Chaos{{Until: 3 * time.Second}},
-	})
-	if f.Expected != 9*time.Second+overhead {
-		t.Errorf("expected to take %v", f.Expected)
+	for name, tt := range map[string]struct {
+		topo topology.Topology
+		want time.Duration
+	}{
+		"nothing": {topology.Topology{}, 0},
+		"a workload": {topology.Topology{Workloads: []topology.Workload{
+			{Start: time.Second, WarmUp: 2 * time.Second, Duration: 4 * time.Second}, {Duration: 5 * time.Second},
+		}}, 7 * time.Second},
+		"the timeline": {topology.Topology{
+			Workloads: []topology.Workload{{Duration: 2 * time.Second}},
+			Timeline:  []topology.Event{{At: time.Second, Repeat: 5, Every: 2 * time.Second}, {At: 3 * time.Second}},
+		}, 9 * time.Second},
+		"chaos": {topology.Topology{
+			Workloads: []topology.Workload{{Duration: 2 * time.Second}}, Chaos: []topology.Chaos{{Until: 3 * time.Second}},
+		}, 3 * time.Second},
+	} {
+		tt.topo.Name = "x"
+		if f := FileOf("x.yaml", &tt.topo); f.Expected != tt.want+overhead || f.Lab != "x" || f.Path != "x.yaml" {
+			t.Errorf("%s: %+v, expected to take %v", name, f, tt.want+overhead)
+		}
+	}
+}
+
+// The longest cases of a pass come first, and no case before one of an earlier pass.
+func TestLongestFirst(t *testing.T) {
+	cases := []Case{{Pass: 2, expected: 9}, {Pass: 1, expected: 1}, {Pass: 1, expected: 3}, {Pass: 2, expected: 4}, {Pass: 1, expected: 3}}
+	order := []int{0, 1, 2, 3, 4}
+	longestFirst(order, cases)
+	if diff := cmp.Diff([]int{2, 4, 1, 0, 3}, order); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -150,3 +150,22 @@ func TestInterrupted(t *testing.T) {
 		t.Errorf("the report is %+v", s)
 	}
 }
+
+// A run that has failed is not run again once the suite is interrupted: what there is of
+// it counts.
+func TestInterruptedAsItFails(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	runs := 0
+	result := Run(ctx, three()[:1], func(_ context.Context, c Case) (*report.Run, error) {
+		runs++
+		cancel()
+		return passes(c, false), nil
+	}, Options{Retries: 3, Ended: func(o Outcome) {
+		if o.Again {
+			t.Error("it is said to run again")
+		}
+	}})
+	if runs != 1 || len(result.Outcomes) != 1 || result.Outcomes[0].Passed() || !result.Interrupted {
+		t.Errorf("%d runs: %+v", runs, result)
+	}
+}

@@ -1,7 +1,6 @@
 package workload
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"github.com/ndklab/ndklab/provider"
@@ -40,23 +39,4 @@ func (m *memory) closers() []closer {
 		return nil
 	}
 	return []closer{m.mr}
-}
-
-// grant is what the server tells the client when it accepts: the memory to write
-// to or to read from. It travels as private data, big-endian.
-type grant struct {
-	address uint64
-	token   uint32
-}
-
-const grantLen = 12
-
-func (g grant) encode() []byte {
-	b := binary.BigEndian.AppendUint64(make([]byte, 0, grantLen), g.address)
-	return binary.BigEndian.AppendUint32(b, g.token)
-}
-
-// decodeGrant decodes grantLen bytes.
-func decodeGrant(b []byte) grant {
-	return grant{binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[8:])}
 }

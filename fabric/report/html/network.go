@@ -88,7 +88,8 @@ func delays(bars []report.Delays) group {
 		el("div", class("note range"), el("span", text(report.Duration(bars[0].FromUS))), el("span", text(report.Duration(bars[len(bars)-1].FromUS))))}
 }
 
-// counters are the nodes, and their counters at the end and, folded, at each of the timeline's snapshots.
+// counters are the nodes, and their counters at the end and, folded, at each of the
+// timeline's snapshots.
 func (s *sheet) counters() group {
 	if len(s.Nodes) == 0 {
 		return nil
