@@ -163,7 +163,7 @@ func TestBrokenExpectations(t *testing.T) {
 	rate, file := "; link n0:eth0 to n1:eth0, whose rate is 100 Mb/s", "; capture pair.pcapng"
 	first := "; the first error: message 10: STATUS_IO_TIMEOUT"
 	program := func(text string) string {
-		return "the lab's log, and the program itself: `ndklab exec lab/" + text + "` in a lab that is kept"
+		return "the lab's log, and the program itself: `ndklab exec lab/" + text + "` in a lab that `run --keep` leaves up"
 	}
 	want := []report.Check{
 		{Name: "bulk throughput", Expected: ">= 1gbit", Got: "42.1mbit" + first, Where: where + rate + file, At: "x.ndklab.yaml:1:5"},
