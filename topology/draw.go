@@ -13,14 +13,20 @@ import (
 // Draw is the topology with what depends on its seed: the flows of each Permutation,
 // and the events of Chaos, which follow those of Timeline in the order of time. The
 // result has no Chaos left, and shares all else with t, which stays as it is. The same
-// seed always draws the same.
+// seed always draws the same. A pair made in code may leave its one flow, its depth and
+// its number of queue pairs to Draw.
 func (t *Topology) Draw(seed uint64) *Topology {
 	drawn := *t
 	drawn.Seed = seed
 	drawn.Workloads = slices.Clone(t.Workloads)
 	for i := range drawn.Workloads {
-		if w := &drawn.Workloads[i]; w.Pattern == Permutation {
+		w := &drawn.Workloads[i]
+		w.Depth, w.QPs = max(1, w.Depth), max(1, w.QPs)
+		switch {
+		case w.Pattern == Permutation:
 			w.Flows = permute(w.Nodes, rand.New(rand.NewPCG(seed, hash("workload "+w.Name))))
+		case w.Flows == nil && w.From != "" && w.To != "":
+			w.Pattern, w.Flows = Pair, []Flow{{w.From, w.To}}
 		}
 	}
 	drawn.Timeline = append(slices.Clip(slices.Clone(t.Timeline)), draw(t.Chaos, t.Links, seed)...)

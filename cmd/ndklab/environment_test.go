@@ -80,7 +80,7 @@ func TestTakeEnvironment(t *testing.T) {
 
 // sensible is a value that a flag takes.
 func sensible(f *pflag.Flag) string {
-	for _, value := range []string{"text", "svg", "true", "1", "1s", "10.0.0.1", "1gbit", "1%"} {
+	for _, value := range []string{"text", "svg", "true", "1", "1s", "10.0.0.1", "1gbit", "1%", "1/2"} {
 		if f.Value.Set(value) == nil {
 			return value
 		}
@@ -102,7 +102,7 @@ func TestVerbsAreWhole(t *testing.T) {
 		}
 	}
 	// What prints no data, or what it prints is a format of its own or the command's.
-	without := []string{"help", "completion", "down", "exec", "shell", "capture", "generate", "graph", "schema", "rping", "rc-pingpong"}
+	without := []string{"help", "completion", "exec", "shell", "capture", "generate", "graph", "schema", "rping", "rc-pingpong"}
 	for _, c := range verbs(root) {
 		if c.HasSubCommands() || c.Parent().Name() == "generate" {
 			continue

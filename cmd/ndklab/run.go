@@ -260,10 +260,7 @@ func (f *runFlags) again(file string, seed uint64, variables []string) string {
 	if f.logs.replay != "" {
 		words = append(words, "--replay", f.logs.replay)
 	}
-	for i := range words {
-		words[i] = quoted(words[i])
-	}
-	return assignments(variables) + strings.Join(words, " ")
+	return assignments(variables) + report.CommandLine(words)
 }
 
 // assignments is what has a shell set variables for the command that follows.
@@ -271,18 +268,7 @@ func assignments(variables []string) string {
 	var text strings.Builder
 	for _, v := range variables {
 		name, value, _ := strings.Cut(v, "=")
-		text.WriteString(name + "=" + quoted(value) + " ")
+		text.WriteString(name + "=" + report.CommandLine([]string{value}) + " ")
 	}
 	return text.String()
-}
-
-// quoted is a word as a shell takes it for one.
-func quoted(word string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./,:=@%+", r)
-	}
-	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

@@ -39,20 +39,3 @@ func TestSuiteCode(t *testing.T) {
 		t.Errorf("interrupted: exit code %d, want %d", got, exitInterrupted)
 	}
 }
-
-// The command that runs a file again is one that a shell takes as it is.
-func TestQuoted(t *testing.T) {
-	for word, want := range map[string]string{
-		"tests/a.ndklab.yaml": "tests/a.ndklab.yaml",
-		"":                    "''",
-		"a b":                 "'a b'",
-		"it's":                `'it'\''s'`,
-		"$HOME":               "'$HOME'",
-		"leaf-*":              "'leaf-*'",
-		"grün":                "'grün'",
-	} {
-		if got := quoted(word); got != want {
-			t.Errorf("%s is quoted as %s, want %s", word, got, want)
-		}
-	}
-}

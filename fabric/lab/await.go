@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -263,22 +261,13 @@ func (s *Supervisor) lookAtWorkload(name string) *Awaited {
 
 // lookAtCounter holds a counter, added up over nodes, against a bound.
 func lookAtCounter(c Condition, nodes []report.Node) (*Awaited, error) {
-	sum, found := uint64(0), false
-	known := map[string]bool{}
-	for i := range nodes {
-		for _, counters := range []map[string]uint64{nodes[i].Counters, nodes[i].Transport} {
-			value, ok := counters[c.Counter]
-			sum, found = sum+value, found || ok
-			for name := range counters {
-				known[name] = true
-			}
-		}
-	}
+	sum, found := report.Sum(nodes, c.Counter)
+	known := report.CounterNames(nodes)
 	switch {
 	case len(known) == 0:
 		return &Awaited{Got: "no node answers"}, nil
 	case !found:
-		return nil, control.Errorf(control.Usage, "there is no counter %q, but %s", c.Counter, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		return nil, control.Errorf(control.Usage, "there is no counter %q, but %s", c.Counter, strings.Join(known, ", "))
 	}
 	return &Awaited{Reached: c.holds(sum), Got: fmt.Sprintf("%s is %d", c.Counter, sum)}, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/scenario"
 	"github.com/ndklab/ndklab/provider"
 )
 
@@ -21,7 +22,7 @@ const (
 	LabReady       = "lab-ready"
 	CaptureStarted = "capture-started"
 	CaptureDone    = "capture-done"
-	QPError        = "qp-error"    // a queue pair has gone to error otherwise than by its consumer's doing
+	QPError        = scenario.QPError
 	EventsLost     = "events-lost" // to the one watcher that was too slow
 )
 

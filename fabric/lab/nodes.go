@@ -209,11 +209,11 @@ const answerTime = time.Second
 
 // The states of a node.
 const (
-	nodeReady  = "ready"
-	nodeStarts = "starting" // as the lab does, which waits for the node
-	nodeDown   = "down"
-	nodePaused = "paused"
-	nodeMute   = "unresponsive" // its agent does not answer
+	nodeReady  = report.NodeReady
+	nodeStarts = report.NodeStarting
+	nodeDown   = report.NodeDown
+	nodePaused = report.NodePaused
+	nodeMute   = report.NodeUnresponsive
 )
 
 // ask makes a request of each of some nodes, all of which is answered soon, and

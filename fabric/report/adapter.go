@@ -137,7 +137,7 @@ func WriteAdapters(w io.Writer, nodes []NodeAdapter) error {
 // state is the adapter's state in a few words.
 func (a *Adapter) state(n NodeState) string {
 	switch {
-	case n.State != "ready":
+	case n.State != NodeReady:
 		return "unknown: the node is " + n.State
 	case n.Reason != "":
 		return "unknown: " + n.Reason

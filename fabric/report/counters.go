@@ -43,14 +43,33 @@ func NDISNames() []string {
 }
 
 // TransportNames are the names of the transport's counters that any of the nodes has, sorted.
-func TransportNames(nodes []Node) []string {
+func TransportNames(nodes []Node) []string { return namesOf(nodes, transport) }
+
+// CounterNames are the names of the counters, of either set, that any of the nodes has,
+// sorted.
+func CounterNames(nodes []Node) []string { return namesOf(nodes, ndis, transport) }
+
+func namesOf(nodes []Node, sets ...func(*Node) map[string]uint64) []string {
 	all := map[string]bool{}
 	for i := range nodes {
-		for name := range nodes[i].Transport {
-			all[name] = true
+		for _, set := range sets {
+			for name := range set(&nodes[i]) {
+				all[name] = true
+			}
 		}
 	}
 	return slices.Sorted(maps.Keys(all))
+}
+
+// Sum adds up a counter, of either set, over nodes. found is false if none of them has it.
+func Sum(nodes []Node, counter string) (sum uint64, found bool) {
+	for i := range nodes {
+		for _, counters := range []map[string]uint64{nodes[i].Counters, nodes[i].Transport} {
+			value, ok := counters[counter]
+			sum, found = sum+value, found || ok
+		}
+	}
+	return sum, found
 }
 
 // matrix writes counters as rows of as many tables as there must be for all
@@ -110,7 +129,7 @@ func (p *page) trouble(nodes []Node) {
 func (p *page) states(nodes []NodeState) {
 	first := true
 	for _, n := range nodes {
-		if n.State == "ready" && n.Reason == "" {
+		if n.State == NodeReady && n.Reason == "" {
 			continue
 		}
 		if first {

@@ -138,7 +138,7 @@ func (n *Node) story() string {
 	if n.Kind == kindRouter {
 		parts = append(parts, kindRouter)
 	}
-	if n.State != "" && n.State != "ready" || n.Reason != "" {
+	if n.State != "" && n.State != NodeReady || n.Reason != "" {
 		state := n.State
 		if n.Reason != "" {
 			state += " (" + n.Reason + ")"

@@ -28,7 +28,7 @@ func judgeCounter(r *report.Run, c *topology.Check) []report.Check {
 	var all []report.Check
 	for _, b := range c.Bounds {
 		v := report.Check{Name: name, Expected: bound(b)}
-		sum, found := counted(nodes, c.Node, c.Counter)
+		sum, found := report.Sum(only(nodes, c.Node), c.Counter)
 		switch {
 		case found:
 			v.Got, v.Passed = fmt.Sprint(sum), b.Holds(float64(sum))
@@ -38,10 +38,10 @@ func judgeCounter(r *report.Run, c *topology.Check) []report.Check {
 			}
 		case nodes == nil && c.Snapshot != "":
 			v.Got, v.Where = "no snapshot "+c.Snapshot, "the timeline, whose snapshot has not come about"
-		case counters(only(nodes, c.Node)) == "":
+		case len(report.CounterNames(only(nodes, c.Node))) == 0:
 			v.Got, v.Where = ofNode(c.Node)+" told no counters", states(nodes, c.Node)
 		default:
-			v.Got, v.Where = "no such counter", "the counters that there are: "+counters(nodes)
+			v.Got, v.Where = "no such counter", "the counters that there are: "+strings.Join(report.CounterNames(nodes), ", ")
 		}
 		all = append(all, v)
 	}
@@ -75,7 +75,7 @@ func shares(nodes []report.Node, node, counter string) string {
 	}
 	var parts []string
 	for i := range nodes {
-		if n, _ := counted(nodes[i:i+1], "", counter); n > 0 {
+		if n, _ := report.Sum(nodes[i:i+1], counter); n > 0 {
 			parts = append(parts, fmt.Sprintf("%s %d", nodes[i].Name, n))
 		}
 	}
@@ -98,7 +98,7 @@ func listed(parts []string) string {
 func states(nodes []report.Node, node string) string {
 	var parts []string
 	for i := range nodes {
-		if n := &nodes[i]; n.State != "ready" && (node == "" || n.Name == node) {
+		if n := &nodes[i]; n.State != report.NodeReady && (node == "" || n.Name == node) {
 			parts = append(parts, fmt.Sprintf("node %s, which is %s", n.Name, n.InWords()))
 		}
 	}
@@ -175,7 +175,7 @@ func remains(n *report.Node, m topology.Metric) (sum uint64, text string, known 
 // judgeProgram holds how a program ended, and what it printed, against a check.
 func judgeProgram(lab string, c *topology.Check, v *ran) report.Check {
 	r := report.Check{
-		Name:     fmt.Sprintf("`%s` in %s", command(c.Command), c.Node),
+		Name:     fmt.Sprintf("`%s` in %s", report.CommandLine(c.Command), c.Node),
 		Expected: fmt.Sprintf("exit status %d", c.Status),
 	}
 	matches := true
@@ -197,7 +197,7 @@ func judgeProgram(lab string, c *topology.Check, v *ran) report.Check {
 		r.Got, r.Passed = fmt.Sprintf("exit status %d", v.Status), true
 		return r
 	}
-	r.Where = fmt.Sprintf("the lab's log, and the program itself: `ndklab exec %s/%s -- %s` in a lab that `run --keep` leaves up", lab, c.Node, command(c.Command))
+	r.Where = fmt.Sprintf("the lab's log, and the program itself: `ndklab exec %s/%s -- %s` in a lab that `run --keep` leaves up", lab, c.Node, report.CommandLine(c.Command))
 	return r
 }
 

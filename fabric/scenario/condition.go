@@ -2,10 +2,8 @@ package scenario
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/ndklab/ndklab/fabric/report"
@@ -49,7 +47,7 @@ func (p *Play) checkWaiting(nodes []report.Node) {
 func (p *Play) holds(e *entry, nodes []report.Node) bool {
 	c := e.event.When
 	if c.Counter != "" {
-		sum, found := counted(nodes, c.Node, c.Counter)
+		sum, found := report.Sum(only(nodes, c.Node), c.Counter)
 		switch {
 		case found:
 			e.got = fmt.Sprintf("it was %d", sum)
@@ -75,33 +73,6 @@ func (p *Play) holds(e *entry, nodes []report.Node) bool {
 	}
 	e.got = fmt.Sprintf("it had completed %d", messages)
 	return w.rounds > 0 && c.Bound.Holds(float64(messages))
-}
-
-// counted adds up a counter over nodes, or takes that of one.
-func counted(nodes []report.Node, node, counter string) (sum uint64, found bool) {
-	for i := range nodes {
-		if node != "" && nodes[i].Name != node {
-			continue
-		}
-		for _, counters := range []map[string]uint64{nodes[i].Counters, nodes[i].Transport} {
-			value, ok := counters[counter]
-			sum, found = sum+value, found || ok
-		}
-	}
-	return sum, found
-}
-
-// counters are the names of those that nodes have.
-func counters(nodes []report.Node) string {
-	known := map[string]bool{}
-	for i := range nodes {
-		for _, counters := range []map[string]uint64{nodes[i].Counters, nodes[i].Transport} {
-			for name := range counters {
-				known[name] = true
-			}
-		}
-	}
-	return strings.Join(slices.Sorted(maps.Keys(known)), ", ")
 }
 
 // poll asks from time to time for what events wait for, as long as there are such.

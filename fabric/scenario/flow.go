@@ -87,10 +87,30 @@ func (f *flow) note(text string) {
 		return
 	}
 	f.tally.note(text)
-	if len(f.flows) > 1 {
-		text = fmt.Sprintf("%s to %s: %s", f.from, f.to, text)
+	f.work.tally.note(f.told(text))
+}
+
+// noteServer keeps what went wrong at the server, behind what its client knows of: that
+// may be no more than that the server is gone.
+func (f *flow) noteServer(text string) {
+	text = "at the server: " + text
+	before := f.tally.err
+	if before == "" {
+		f.note(text)
+		return
 	}
-	f.work.tally.note(text)
+	f.tally.err += "; " + text
+	if f.work.tally.err == f.told(before) {
+		f.work.tally.err = f.told(f.tally.err)
+	}
+}
+
+// told is what the workload says of what went wrong with the flow.
+func (f *flow) told(text string) string {
+	if len(f.flows) > 1 {
+		return fmt.Sprintf("%s to %s: %s", f.from, f.to, text)
+	}
+	return text
 }
 
 // unserve ends the flow's server, and with that the flow's round.
@@ -133,7 +153,7 @@ func (f *flow) found(r workload.ServerResult, err error) {
 	f.tally.errors += r.Mismatches
 	f.work.tally.errors += r.Mismatches
 	if r.Error != "" {
-		f.note("at the server: " + r.Error)
+		f.noteServer(r.Error)
 	}
 	if short := f.completed - min(r.Verified, f.completed); atServer && !f.unproven && short > 0 && f.tally.errors == 0 {
 		f.tally.errors += short

@@ -82,7 +82,7 @@ func (p *Play) conclude() {
 		if used, ok := p.left[n.Name]; ok {
 			n.InUse = &used
 		}
-		if n.State != "ready" && !p.meant[n.Name] {
+		if n.State != report.NodeReady && !p.meant[n.Name] {
 			p.problem("node %s is %s", n.Name, n.InWords())
 		}
 	}

@@ -97,13 +97,14 @@ const (
 	LinkOverrun      = "link-overrun"  // found at the end
 )
 
-// The kinds of events that a scenario looks at.
+// The kinds of events of a stage, those that a scenario looks at and QPError.
 const (
 	LinkChanged = "link-changed"
 	NodeDown    = "node-down"
 	NodeUp      = "node-up" // again
 	NodePaused  = "node-paused"
 	NodeResumed = "node-resumed"
+	QPError     = "qp-error" // a queue pair has gone to error otherwise than by its consumer's doing
 )
 
 // A Command is a program to be run in a node.

@@ -24,7 +24,7 @@ func (w *work) announcement() string {
 	text := fmt.Sprintf("workload %s: ", s.Name)
 	switch {
 	case s.Operation == topology.Program:
-		return text + fmt.Sprintf("`%s` in %s", command(s.Command), nodes(s.Nodes))
+		return text + fmt.Sprintf("`%s` in %s", report.CommandLine(s.Command), nodes(s.Nodes))
 	case s.Mixed:
 		text += fmt.Sprintf("%s of mixed sizes up to %s", s.Operation, topology.FormatSize(s.Size))
 	case len(s.Sizes) > 0:
@@ -50,18 +50,6 @@ func (w *work) outcome() string {
 		return fmt.Sprintf("programs: %d, failed: %d", w.exits.ended, w.exits.failed)
 	}
 	return fmt.Sprintf("messages: %d, errors: %d, %s", t.messages, t.errors, report.Rate(t.gbps()))
-}
-
-// command is a program and its arguments as one would type them.
-func command(args []string) string {
-	quoted := make([]string, len(args))
-	for i, a := range args {
-		if a == "" || strings.ContainsAny(a, " \t\n'\"\\$`&|;<>()*?[]#~!{}") {
-			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
-		}
-		quoted[i] = a
-	}
-	return strings.Join(quoted, " ")
 }
 
 // nodes is a list of nodes' names that is not too long.

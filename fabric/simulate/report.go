@@ -10,13 +10,6 @@ import (
 
 // This file is the lab's state as reports have it.
 
-// The states of nodes, as in a lab.
-const (
-	ready  = "ready"
-	paused = "paused"
-	down   = "down"
-)
-
 // engine is what reports have as the engine of all links.
 const engine = "simulated"
 
@@ -72,11 +65,11 @@ func (l *lab) chosen(names []string, keep func(*node) bool) (list []*node) {
 func (n *node) state() report.NodeState {
 	switch {
 	case !n.up():
-		return report.NodeState{Name: n.spec.Name, State: down, Reason: n.down}
+		return report.NodeState{Name: n.spec.Name, State: report.NodeDown, Reason: n.down}
 	case n.paused:
-		return report.NodeState{Name: n.spec.Name, State: paused}
+		return report.NodeState{Name: n.spec.Name, State: report.NodePaused}
 	}
-	return report.NodeState{Name: n.spec.Name, State: ready}
+	return report.NodeState{Name: n.spec.Name, State: report.NodeReady}
 }
 
 func (n *node) report() report.Node {

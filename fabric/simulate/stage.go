@@ -101,12 +101,9 @@ func (l *lab) Unserve(name, of string, flow int, done func(workload.ServerResult
 	}
 	answer := life.owes(fail)
 	err = life.host.Unserve(of, flow, func(found workload.ServerResult) {
-		// It may call back from within.
-		life.clock.Go(func() {
-			if answer.give() {
-				done(found, nil)
-			}
-		})
+		if answer.give() {
+			done(found, nil)
+		}
 	})
 	if err == nil || !answer.give() {
 		return
@@ -161,12 +158,9 @@ func (l *lab) tell(e scenario.Event) {
 	l.Publish(e)
 }
 
-// qpError is the kind of the event that a queue pair is in error, as in a lab.
-const qpError = "qp-error"
-
 // tellQPError tells of a queue pair in error.
 func (l *lab) tellQPError(node string, e provider.QPError) {
-	l.tell(scenario.Event{Kind: qpError, Node: node, Text: fmt.Sprintf("node %s: queue pair %d to %s is in error: %s", node, e.Number, e.Remote, e.Reason)})
+	l.tell(scenario.Event{Kind: scenario.QPError, Node: node, Text: fmt.Sprintf("node %s: queue pair %d to %s is in error: %s", node, e.Number, e.Remote, e.Reason)})
 }
 
 // Publish implements scenario.Stage.

@@ -132,15 +132,11 @@ func (c *connection) replied(_ any, status provider.Status) {
 }
 
 func (c *connection) establish() error {
-	private := make([]byte, 256)
-	length := uint32(len(private))
-	if status := c.connector.GetConnectionData(nil, nil, private, &length); status != provider.StatusSuccess {
-		return status
-	}
-	var err error
-	if c.grant, err = decodeGrant(private[:length]); err != nil {
+	private, err := privateData(c.connector, grantLen)
+	if err != nil {
 		return err
 	}
+	c.grant = decodeGrant(private)
 	if status := c.connector.CompleteConnect(c.disconnected, nil, nil, nil); status != provider.StatusSuccess {
 		return status
 	}

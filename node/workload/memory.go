@@ -56,9 +56,7 @@ func (g grant) encode() []byte {
 	return binary.BigEndian.AppendUint32(b, g.token)
 }
 
-func decodeGrant(b []byte) (grant, error) {
-	if len(b) < grantLen {
-		return grant{}, fmt.Errorf("the server's private data has %d bytes, not %d", len(b), grantLen)
-	}
-	return grant{binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[8:])}, nil
+// decodeGrant decodes grantLen bytes.
+func decodeGrant(b []byte) grant {
+	return grant{binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[8:])}
 }

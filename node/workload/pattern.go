@@ -50,7 +50,7 @@ func newPattern(s *Spec) *pattern {
 
 // offset is where message i begins in the pattern. The factor is odd, hence no
 // two of span messages in a row share an offset.
-func (p *pattern) offset(i uint64) uint64 { return i * 0x9E3779B97F4A7C15 % p.span }
+func (p *pattern) offset(i uint64) uint64 { return i * golden % p.span }
 
 // message is what message i consists of.
 func (p *pattern) message(i uint64) []byte {

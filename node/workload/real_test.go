@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -25,6 +26,20 @@ func newWire(t testing.TB) *wire {
 	return &wire{NewHost(client, clock.Real()), NewHost(server, clock.Real()), from, netip.AddrPortFrom(to, 7000)}
 }
 
+// soon is what comes from a channel, within a minute.
+func soon[T any](t testing.TB, from <-chan T) T {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	select {
+	case v := <-from:
+		return v
+	case <-ctx.Done():
+		t.Fatalf("no %T comes", *new(T))
+		panic("unreachable")
+	}
+}
+
 // run runs a workload to its end, without a failure.
 func (w *wire) run(t testing.TB, spec Spec) Result {
 	t.Helper()
@@ -35,17 +50,12 @@ func (w *wire) run(t testing.TB, spec Spec) Result {
 	if err := w.client.Run(spec, w.from, w.to, func(r Result) { results <- r }); err != nil {
 		t.Fatal(err)
 	}
-	var result Result
-	select {
-	case result = <-results:
-	case <-time.After(time.Minute):
-		t.Fatal("the client does not end")
-	}
+	result := soon(t, results)
 	found := make(chan ServerResult, 1)
 	if err := w.server.Unserve(spec.Name, spec.Flow, func(r ServerResult) { found <- r }); err != nil {
 		t.Fatal(err)
 	}
-	if verified := spec.Conclude(&result, <-found); result.Errors > 0 || verified != spec.Verify {
+	if verified := spec.Conclude(&result, soon(t, found)); result.Errors > 0 || verified != spec.Verify {
 		t.Fatalf("verified: %v, %+v", verified, result)
 	}
 	return result

@@ -157,13 +157,9 @@ func (s *target) connecting(_ any, connector *provider.Connector) {
 // consider takes a request for a lane that has no connection and, with Reconnect, for one
 // that has, whose client has given that up then. It refuses any other. s.mu is held.
 func (s *target) consider(connector *provider.Connector) {
-	private := make([]byte, 256)
-	length := uint32(len(private))
-	if connector.GetConnectionData(nil, nil, private, &length) != provider.StatusSuccess {
-		length = 0 // the client has given up already
-	}
-	h, ok := decodeHello(private[:length])
-	if s.stopped || !ok || h.lane >= uint32(len(s.lanes)) {
+	private, err := privateData(connector, helloLen) // an error may be that the client has given up already
+	h, ok := decodeHello(private)
+	if err != nil || s.stopped || !ok || h.lane >= uint32(len(s.lanes)) {
 		connector.Close(nil, nil)
 		return
 	}
@@ -270,14 +266,14 @@ func (s *target) trouble(text string) {
 // what it found when everything is closed. It may be called again.
 func (s *target) Stop(done func(ServerResult)) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.closed {
-		s.mu.Unlock()
-		done(s.result)
+		result := s.result
+		s.clock.Go(func() { done(result) })
 		return
 	}
 	s.waiting = append(s.waiting, done)
 	if s.stopped {
-		s.mu.Unlock()
 		return
 	}
 	s.stopped = true
@@ -285,8 +281,7 @@ func (s *target) Stop(done func(ServerResult)) {
 		s.drain()
 	}
 	objects := s.objects()
-	s.mu.Unlock()
-	closeAll(objects, s.adapter, s.end)
+	s.clock.Go(func() { closeAll(objects, s.adapter, s.end) })
 }
 
 // disable is the device's wish that its instances be closed.

@@ -98,7 +98,7 @@ func OfLab(name string, nodes []report.Node, links []report.Link, externals []re
 	g := &Graph{Name: name}
 	for _, n := range nodes {
 		node := Node{Name: n.Name, Kind: Kind(n.Kind), Addresses: n.Addresses}
-		if n.State != "ready" {
+		if n.State != report.NodeReady {
 			node.Trouble, node.Reason = n.State, n.Reason
 		}
 		g.Nodes = append(g.Nodes, node)

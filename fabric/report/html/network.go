@@ -97,7 +97,7 @@ func (s *sheet) counters() group {
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		state := group{text(bounded(n.InWords(), longText))}
-		if n.State != "ready" {
+		if n.State != report.NodeReady {
 			state = group{el("strong", append(group{class("bad"), text("✗ ")}, state...)...)}
 		}
 		t.row(group{id(s.at.node(i))}, cell(text(bounded(n.Name, longName))), cell(text(bounded(n.Kind, longName))), cell(state...),
