@@ -83,7 +83,7 @@ func (e *evidence) notStarted(ctx context.Context, err error, say func(format st
 	if !kept {
 		return err
 	}
-	return fmt.Errorf("%w; evidence is in %s", err, e.folder)
+	return fmt.Errorf("%w\nevidence is in %s", err, e.folder)
 }
 
 // An evidenceFile writes a file of the evidence.

@@ -177,7 +177,7 @@ func (s *Supervisor) execute(ctx context.Context, n *labNode, l *life, stage top
 		case status != 0:
 			text := fmt.Sprintf("node %s: %s ended with status %d", n.spec.Name, brief(e.Command), status)
 			if len(last) > 0 {
-				text += ", having written\n  " + strings.Join(last, "\n  ")
+				text += ", having written:\n  " + strings.Join(last, "\n  ")
 			}
 			return control.Errorf(control.Unmet, "%s", text)
 		}

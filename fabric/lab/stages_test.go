@@ -170,7 +170,7 @@ func TestNotReady(t *testing.T) {
 		"long command": {topology.Setup{Exec: commands(topology.Healthy, strings.Repeat("true;", 20)+"false")}, control.Unmet,
 			[]string{`node n0: "` + strings.Repeat("true;", 12) + `..." ended with status 1`}},
 		"many lines": {topology.Setup{Exec: commands(topology.Configured, "seq 30\nexit 1")}, control.Unmet,
-			[]string{`"seq 30..." ended with status 1, having written` + "\n  21\n", "\n  30"}},
+			[]string{`"seq 30..." ended with status 1, having written:` + "\n  21\n", "\n  30"}},
 		"illness": {topology.Setup{Healthcheck: &topology.Healthcheck{Command: "echo no; exit 7", Interval: time.Millisecond, Timeout: testTime, Retries: 3}}, control.Unmet,
 			[]string{"node n0 is unhealthy: its healthcheck ended with status 7, having written no"}},
 		"slow illness": {topology.Setup{Healthcheck: &topology.Healthcheck{Command: "echo slow; sleep 60", Interval: time.Millisecond, Timeout: 10 * time.Millisecond, Retries: 1}}, control.Unmet,

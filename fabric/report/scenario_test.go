@@ -74,3 +74,16 @@ func TestSlowest(t *testing.T) {
 		t.Errorf("%d flows, in another order", n)
 	}
 }
+
+// A mix is not told as if all messages had the largest of its sizes.
+func TestWhat(t *testing.T) {
+	for want, w := range map[string]report.Workload{
+		"write 64 KiB":             {Operation: "write", Size: 64 << 10},
+		"send mix up to 8 KiB x16": {Operation: "send", Size: 8 << 10, Mixed: true, QPs: 16},
+		"read-lat sweep":           {Operation: "read", Measure: "latency", Size: 8 << 10, Steps: make([]report.Step, 2)},
+	} {
+		if got := w.What(); got != want {
+			t.Errorf("%+v is %q, want %q", w, got, want)
+		}
+	}
+}

@@ -82,7 +82,7 @@ func (p *page) paragraph(lead, text string) {
 
 func (p *page) wrapped(lead, text string) []string {
 	const indent = "  "
-	text = strings.ReplaceAll(strings.TrimRight(plain(bounded(lead+text, mostOfParagraph)), " \n"), "\n", "; ")
+	text = oneLine(plain(bounded(lead+text, mostOfParagraph)))
 	lines := wrap(text, p.width-2*len(indent))
 	for i, line := range lines {
 		if i > 0 {
@@ -91,6 +91,19 @@ func (p *page) wrapped(lead, text string) []string {
 		lines[i] = indent + line
 	}
 	return lines
+}
+
+// oneLine is lines one behind the other.
+func oneLine(text string) string {
+	all, rest, _ := strings.Cut(strings.TrimRight(text, " \n"), "\n")
+	for line := range strings.Lines(rest) {
+		between := "; "
+		if strings.HasSuffix(all, ":") {
+			between = " "
+		}
+		all += between + strings.TrimSpace(line)
+	}
+	return all
 }
 
 func (p *page) checks(checks []Check) {

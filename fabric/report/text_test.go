@@ -323,3 +323,17 @@ b:eth0 -> a:eth0  linkem  up     -
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+// Messages of several lines stand in one paragraph.
+func TestOneLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                   "",
+		"one\n":                              "one",
+		"it ended, having written:\n  a\n b": "it ended, having written: a; b",
+		"first\nsecond":                      "first; second",
+	} {
+		if got := oneLine(text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}

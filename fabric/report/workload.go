@@ -9,7 +9,8 @@ type Workload struct {
 	Nodes     []string `json:"nodes,omitempty"` // of a pattern but pair
 	Operation string   `json:"operation"`
 	Measure   string   `json:"measure,omitempty"` // latency, or bandwidth
-	Size      uint64   `json:"size"`              // bytes per message
+	Size      uint64   `json:"size"`              // bytes per message, the most of a sweep or mix
+	Mixed     bool     `json:"mixed,omitempty"`   // messages have one of several sizes each
 	Depth     int      `json:"depth"`
 	QPs       int      `json:"qps,omitempty"` // of each flow
 

@@ -97,6 +97,8 @@ func (w *Workload) What() string {
 	case w.Operation == program || w.Operation == connect:
 	case len(w.Steps) > 1:
 		text += " sweep"
+	case w.Mixed:
+		text += " mix up to " + Size(w.Size)
 	case w.Size > 0:
 		text += " " + Size(w.Size)
 	}

@@ -197,7 +197,7 @@ func judgeProgram(lab string, c *topology.Check, v *ran) report.Check {
 		r.Got, r.Passed = fmt.Sprintf("exit status %d", v.Status), true
 		return r
 	}
-	r.Where = fmt.Sprintf("the lab's log, and the program itself: `ndklab exec %s/%s -- %s` in a lab that is kept", lab, c.Node, report.CommandLine(c.Command))
+	r.Where = fmt.Sprintf("the lab's log, and the program itself: `ndklab exec %s/%s -- %s` in a lab that `run --keep` leaves up", lab, c.Node, report.CommandLine(c.Command))
 	return r
 }
 

@@ -91,7 +91,7 @@ func (p *Play) conclude() {
 			for _, o := range l.Directions[d].Overruns {
 				if !o.Allowed {
 					text := fmt.Sprintf("overrun of link %s to %s: %s: tolerated %s, got %s", l.Endpoints[d], l.Endpoints[1-d], o.Figure, o.Tolerated, o.Got)
-					p.problem("%s", text)
+					p.problem("%s: %s: %s", text, o.Reason, o.Remedy)
 					p.publish(Event{Kind: LinkOverrun, Link: l.Endpoints[d], Text: text})
 				}
 			}

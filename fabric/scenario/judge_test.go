@@ -180,7 +180,7 @@ func broken() (*topology.Topology, *report.Run, evidence) {
 			{Name: "unverified", From: "n0", To: "n1", Messages: 10},
 		},
 		Nodes: []report.Node{
-			{NodeState: report.NodeState{Name: "n0", State: "ready"}, Counters: map[string]uint64{"ActiveConnection": 2}, Transport: map[string]uint64{"retransmitted": 42, "icrc_errors": 0}, InUse: &report.InUse{}},
+			{NodeState: report.NodeState{Name: "n0", State: "ready"}, Counters: map[string]uint64{"ActiveConnection": 2}, Transport: map[string]uint64{"retransmitted": 42, "icrc_errors": 0, "receive_overflow": 67}, InUse: &report.InUse{}},
 			{NodeState: report.NodeState{Name: "n1", State: "ready"}, Counters: map[string]uint64{"ActiveConnection": 1}, Transport: map[string]uint64{"icrc_errors": 3}, InUse: &report.InUse{Qp: 2, Mr: 1}},
 		},
 		Links: []report.Link{{
@@ -209,12 +209,12 @@ func broken() (*topology.Topology, *report.Run, evidence) {
 // Each check that has failed says what it expected, what it got, and where to look.
 func TestBrokenExpectations(t *testing.T) {
 	topo, r, found := broken()
-	where := "link n0:eth0 is down at 0.500 s; counters of n0: retransmitted 42; n1: icrc_errors 3; " +
+	where := "link n0:eth0 is down at 0.500 s; counters of n0: receive_overflow 67, retransmitted 42; n1: icrc_errors 3; " +
 		"link n0:eth0 to n1:eth0: 20 dropped by asked-for loss, 30 lost while it was down"
 	rate, file := "; link n0:eth0 to n1:eth0, whose rate is 100 Mb/s", "; capture pair.pcapng"
 	first := "; the first error: message 10: STATUS_IO_TIMEOUT"
 	program := func(text string) string {
-		return "the lab's log, and the program itself: `ndklab exec lab/" + text + "` in a lab that is kept"
+		return "the lab's log, and the program itself: `ndklab exec lab/" + text + "` in a lab that `run --keep` leaves up"
 	}
 	want := []report.Check{
 		{Name: "bulk throughput", Expected: ">= 1gbit", Got: "42.1mbit" + first, Where: where + rate + file, At: "x.ndklab.yaml:1:5"},
@@ -225,7 +225,7 @@ func TestBrokenExpectations(t *testing.T) {
 		{Name: "icrc_errors", Expected: "0", Got: "3 (n1 3)", Where: "the counters of all nodes at the end"},
 		{Name: "icrc_errors of n0 at 2s", Expected: ">= 1", Got: "node n0 told no counters", Where: "node n0, which is down: it was stopped"},
 		{Name: "icrc_errors in snapshot before", Expected: ">= 1", Got: "no snapshot before", Where: "the timeline, whose snapshot has not come about"},
-		{Name: "icrc_mistakes", Expected: ">= 1", Got: "no such counter", Where: "the counters that there are: ActiveConnection, icrc_errors, retransmitted"},
+		{Name: "icrc_mistakes", Expected: ">= 1", Got: "no such counter", Where: "the counters that there are: ActiveConnection, icrc_errors, receive_overflow, retransmitted"},
 		{Name: "link n0:eth0 loss", Expected: "<= 1%", Got: "5% from n0:eth0, 0% from n1:eth0",
 			Where: "n0:eth0 to n1:eth0, which carried 1000 packets: 20 dropped by asked-for loss, 30 lost while it was down; overrun: median delay: tolerated up to 1ms late, got 3 ms late; the host could not keep up: fewer links"},
 		{Name: "link n0:eth0 from n1 delay", Expected: "<= 1ms", Got: "1.5ms from n1:eth0", Where: "n1:eth0 to n0:eth0, which carried 1000 packets"},

@@ -112,9 +112,14 @@ func TestFailedEventIsAProblem(t *testing.T) {
 		{At: 2 * time.Millisecond, Up: true},
 		{At: 3 * time.Millisecond, Workload: "w"},
 		{At: 4 * time.Millisecond, Node: "n0", Command: []string{"sh", "-c", "exit 3"}},
+		{At: 5 * time.Millisecond, Node: "n1", NodeAction: topology.PauseNode},
 	}
 	s := newStage(t, topo)
 	s.refuse["down 0"] = errors.New("link n0:eth0: the cable is glued")
+	s.refuse["pause n1"] = errors.New("node n1 is paused")
+	s.links = []report.Link{{Endpoints: [2]string{"n0:eth0", "n1:eth0"}, Directions: [2]report.Direction{{
+		Overruns: []report.Overrun{{Figure: "packets", Tolerated: "none lost", Got: "3 lost", Reason: "the host could not keep up", Remedy: "less traffic"}},
+	}}}}
 	s.exit = func(string, Command) (Exit, time.Duration) {
 		return Exit{Status: 3, Errors: "first\nno such device\n"}, time.Second
 	}
@@ -122,7 +127,9 @@ func TestFailedEventIsAProblem(t *testing.T) {
 	want(t, r.Problems,
 		"timeline at 1ms: link n0:eth0: the cable is glued",
 		"timeline at 3ms: workload w cannot start: it has not ended since it was started last",
+		"timeline at 5ms: pause of node n1: node n1 is paused",
 		"timeline at 4ms: `sh -c 'exit 3'` in node n0: exit status 3: no such device",
+		"overrun of link n0:eth0 to n1:eth0: packets: tolerated none lost, got 3 lost: the host could not keep up: less traffic",
 	)
 	if r.Passed || len(s.logged("up 0")) != 1 {
 		t.Errorf("passed %v, log %q", r.Passed, s.log)

@@ -223,7 +223,7 @@ func (w *work) report() report.Workload {
 	s := w.spec
 	r := report.Workload{
 		Name: s.Name, From: s.From, To: s.To, Pattern: string(s.Pattern), Nodes: s.Nodes,
-		Operation: string(s.Operation), Measure: string(s.Measure), Size: s.Size, Depth: s.Depth, QPs: s.QPs,
+		Operation: string(s.Operation), Measure: string(s.Measure), Size: s.Size, Mixed: s.Mixed, Depth: s.Depth, QPs: s.QPs,
 	}
 	w.tally.endRound() // of one that was interrupted
 	w.tally.result(&r)

@@ -151,6 +151,9 @@ func (p *Play) change(e *topology.Event, done func(error)) {
 				if err == nil && e.NodeAction != "" {
 					p.meant[e.Node] = slices.Contains([]topology.NodeAction{topology.StopNode, topology.KillNode, topology.PauseNode}, e.NodeAction)
 				}
+				if err != nil && e.NodeAction != "" {
+					err = fmt.Errorf("%s: %w", nodeWords(e), err)
+				}
 				done(err)
 				if len(left) > 0 && !p.interrupted {
 					left[0]()
@@ -239,6 +242,9 @@ func place(e *topology.Event) string {
 	return fmt.Sprintf(" (%s)", e.Place)
 }
 
+// nodeWords is what an event does to a node, for people.
+func nodeWords(e *topology.Event) string { return fmt.Sprintf("%s of node %s", e.NodeAction, e.Node) }
+
 // words is what an event does, for people.
 func (p *Play) words(e *topology.Event) string {
 	link := func() string { return p.topo.Links[e.Link].Endpoints[0].String() }
@@ -255,7 +261,7 @@ func (p *Play) words(e *topology.Event) string {
 	case e.Mark != "":
 		text = fmt.Sprintf("mark %q", e.Mark)
 	case e.NodeAction != "":
-		text = fmt.Sprintf("%s of node %s", e.NodeAction, e.Node)
+		text = nodeWords(e)
 	case len(e.Partition) > 0:
 		var sets []string
 		for _, set := range e.Partition {
