@@ -20,6 +20,7 @@ const (
 	methodStop     = "stop"     // flowParams
 	methodAbort    = "abort"    // abortParams
 	methodProgress = "progress" // -> []workload.Progress
+	methodClear    = "clear"    // reason
 )
 
 type serveParams struct {
@@ -83,6 +84,12 @@ func (a *Agent) Progress(ctx context.Context) ([]workload.Progress, error) {
 	return progress, err
 }
 
+// Clear ends whatever runs or is served of workloads in the node, with the reason as its
+// error, and returns when nothing is left of it.
+func (a *Agent) Clear(ctx context.Context, reason string) error {
+	return a.traffic(ctx, methodClear, reason, nil)
+}
+
 // traffic makes a request about workloads.
 func (a *Agent) traffic(ctx context.Context, method string, params, result any) error {
 	if err := a.conn.Call(ctx, method, params, result); err != nil {
@@ -117,6 +124,8 @@ func (t *traffic) handle(ctx context.Context, r *control.Request) (result any, o
 		return nil, true, t.abort(r)
 	case methodProgress:
 		result = t.host.Progress()
+	case methodClear:
+		return nil, true, t.clear(ctx, r)
 	default:
 		return nil, false, nil
 	}
@@ -183,6 +192,21 @@ func (t *traffic) abort(r *control.Request) error {
 	}
 	t.host.Abort(p.Name, p.Flow, p.Reason)
 	return nil
+}
+
+func (t *traffic) clear(ctx context.Context, r *control.Request) error {
+	var reason string
+	if err := r.Decode(&reason); err != nil {
+		return err
+	}
+	done := make(chan struct{})
+	t.host.Clear(reason, func() { close(done) })
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // explained is why a workload could not be started or ended, in terms of the prompt if

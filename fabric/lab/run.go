@@ -54,11 +54,15 @@ func (s *Supervisor) run(ctx context.Context, q *control.Request) (*report.Run, 
 		return nil, err
 	}
 	r := &run{ctx: ctx, over: make(chan struct{})}
-	if err := s.beginRun(r); err != nil {
+	again, err := s.beginRun(r)
+	if err != nil {
 		return nil, err
 	}
 	defer close(r.over)
 	s = s.now() // which does not change while the lab runs
+	if again {
+		s.clearHosts(ctx)
+	}
 	topo := s.topo
 	if params.Others {
 		topo = topo.Only(params.Workloads...)
@@ -71,19 +75,19 @@ func (s *Supervisor) run(ctx context.Context, q *control.Request) (*report.Run, 
 const interruptTime = 200 * time.Millisecond
 
 // beginRun sees to it that only one run goes on at a time. One that was interrupted
-// is waited for.
-func (s *Supervisor) beginRun(r *run) error {
+// is waited for. again says that there was one before.
+func (s *Supervisor) beginRun(r *run) (again bool, err error) {
 	for {
 		s.mu.Lock()
 		if err := s.mayRun(); err != nil {
 			s.mu.Unlock()
-			return err
+			return false, err
 		}
 		before := s.running
 		if before == nil || isClosed(before.over) {
 			s.running = r
 			s.mu.Unlock()
-			return nil
+			return before != nil, nil
 		}
 		s.mu.Unlock()
 		select {
@@ -91,14 +95,31 @@ func (s *Supervisor) beginRun(r *run) error {
 			continue
 		case <-before.ctx.Done():
 		case <-time.After(interruptTime):
-			return control.Errorf(control.Usage, "lab %s is running its workloads already", s.name)
+			return false, control.Errorf(control.Usage, "lab %s is running its workloads already", s.name)
 		}
 		select {
 		case <-before.over:
 		case <-r.ctx.Done():
-			return r.ctx.Err()
+			return false, r.ctx.Err()
 		}
 	}
+}
+
+// clearHosts ends what an earlier run has left on hosts: of a node that was paused or did
+// not answer, a run gives up its clients and servers, which go on when the node does. A
+// host that does not answer in time is one that this run will find so, too.
+func (s *Supervisor) clearHosts(ctx context.Context) {
+	hosts, _ := s.pick("") // which fails for a name only
+	_ = parallel(ctx, requestsAtOnce, len(hosts), func(ctx context.Context, i int) error {
+		l, err := hosts[i].alive()
+		if err != nil || hosts[i].status().State == nodePaused {
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(ctx, answerTime)
+		defer cancel()
+		_ = l.agent.Clear(ctx, "another run has begun")
+		return nil
+	})
 }
 
 func isClosed(c <-chan struct{}) bool {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -24,6 +25,8 @@ type Host struct {
 	mu      sync.Mutex // guards what follows
 	servers map[end]server
 	clients map[end]client
+	ending  int      // servers that are not among those any more, and not closed yet
+	cleared []func() // are called when nothing is left
 }
 
 // end is which end of a workload something is, among the servers or the clients of a
@@ -125,8 +128,10 @@ func (h *Host) Run(spec Spec, from netip.Addr, to netip.AddrPort, done func(Resu
 	c, err := h.connect(spec, from, to, func(r Result) {
 		h.mu.Lock()
 		delete(h.clients, e)
+		cleared := h.ifClear()
 		h.mu.Unlock()
 		done(r)
+		callAll(cleared)
 	})
 	if err != nil {
 		return fmt.Errorf("workload %s: connect from %s to %s: %w", spec.Name, from, to, err)
@@ -187,13 +192,59 @@ func (h *Host) Unserve(name string, flow int, done func(ServerResult)) error {
 	h.mu.Lock()
 	e := end{name, flow}
 	s := h.servers[e]
+	if s != nil {
+		h.ending++
+	}
 	delete(h.servers, e)
 	h.mu.Unlock()
 	if s == nil {
 		return fmt.Errorf("workload %s: %w", name, ErrNotServed)
 	}
-	s.Stop(done)
+	s.Stop(func(r ServerResult) {
+		h.mu.Lock()
+		h.ending--
+		cleared := h.ifClear()
+		h.mu.Unlock()
+		done(r)
+		callAll(cleared)
+	})
 	return nil
+}
+
+// Clear ends all clients, with the reason as their errors, and all servers, and calls
+// done when nothing of them is left, nor of those that were ended before.
+func (h *Host) Clear(reason string, done func()) {
+	h.mu.Lock()
+	h.cleared = append(h.cleared, done)
+	clients, servers := slices.Collect(maps.Values(h.clients)), slices.Collect(maps.Keys(h.servers))
+	cleared := h.ifClear()
+	h.mu.Unlock()
+	for _, c := range clients {
+		c.Abort(reason)
+	}
+	for _, e := range servers {
+		// That somebody else has ended it is as well.
+		_ = h.Unserve(e.name, e.flow, func(ServerResult) {})
+	}
+	if len(cleared) > 0 {
+		h.clock.Go(func() { callAll(cleared) })
+	}
+}
+
+// ifClear is whom to call now if nothing is left. h.mu is held.
+func (h *Host) ifClear() []func() {
+	if len(h.clients)+len(h.servers)+h.ending > 0 {
+		return nil
+	}
+	cleared := h.cleared
+	h.cleared = nil
+	return cleared
+}
+
+func callAll(functions []func()) {
+	for _, f := range functions {
+		f()
+	}
 }
 
 // Progress is how far each of the clients is, sorted by name and flow.

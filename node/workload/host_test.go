@@ -79,6 +79,43 @@ func TestHost(t *testing.T) {
 	}
 }
 
+// TestHostClear ends what runs and is served, and what was ended before but is not closed:
+// addresses and names are free then.
+func TestHostClear(t *testing.T) {
+	l := newLab(t)
+	hosts := []*Host{NewHost(l.devices[0], l.clock), NewHost(l.devices[1], l.clock)}
+	for range 2 {
+		spec := Spec{Name: "w", Operation: topology.Write, Size: 4096, Depth: 4, Duration: time.Hour, Seed: 1}
+		var got Result
+		if err := hosts[1].Serve(spec, serverAddress); err != nil {
+			t.Fatal(err)
+		}
+		if err := hosts[0].Run(spec, clientAddress, serverAddress, func(r Result) { got = r }); err != nil {
+			t.Fatal(err)
+		}
+		l.clock.Run(100 * time.Millisecond)
+		found := false
+		if err := hosts[1].Unserve("w", 0, func(ServerResult) { found = true }); err != nil {
+			t.Fatal(err)
+		}
+		cleared := 0
+		for _, h := range hosts {
+			h.Clear("another run", func() { cleared++ })
+		}
+		if cleared > 0 {
+			t.Error("cleared from within")
+		}
+		if !l.clock.RunUntil(func() bool { return cleared == 2 }, time.Minute) || !found || got.Messages == 0 || got.Error == "" {
+			t.Fatalf("%d of 2 are clear, server ended: %v, client %+v", cleared, found, got)
+		}
+		for i, m := range l.devices {
+			if usage := m.Usage(); usage.Instances != 0 {
+				t.Errorf("device %d has %+v", i, usage)
+			}
+		}
+	}
+}
+
 // TestHostUnknownOperation names one that no host has.
 func TestHostUnknownOperation(t *testing.T) {
 	l := newLab(t)
