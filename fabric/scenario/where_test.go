@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,6 +34,15 @@ func TestLinkThatBoundsMost(t *testing.T) {
 	} {
 		if got := strings.Join(linksBetween(topo, r, tt.nodes, tt.metric), "; "); got != tt.want {
 			t.Errorf("%s of %v: %q, want %q", tt.metric, tt.nodes, got, tt.want)
+		}
+	}
+}
+
+// What is looked for among counters is there under that name.
+func TestTellingCounters(t *testing.T) {
+	for _, name := range telling {
+		if !slices.Contains(topology.Counters(), name) {
+			t.Errorf("no node has a counter %s", name)
 		}
 	}
 }

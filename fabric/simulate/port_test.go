@@ -1,6 +1,8 @@
 package simulate
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -85,5 +87,17 @@ func TestPacketsAllocateNothing(t *testing.T) {
 	packets := float64(counts.Packets-before) / (runs + 1)
 	if perPacket := allocated / packets; packets < 2000 || perPacket > 0.25 {
 		t.Errorf("%.3f allocations for each of %.0f packets", perPacket, packets)
+	}
+}
+
+// A simulated node has the counters of one in a lab, by their names.
+func TestCounterNames(t *testing.T) {
+	device := up(t, pair("mtu: 4200")).device("a")
+	got := slices.Concat(slices.Collect(maps.Keys(device.Counters().Map())), slices.Collect(maps.Keys(device.TransportCounters())))
+	want := topology.Counters()
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
