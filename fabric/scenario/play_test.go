@@ -504,7 +504,7 @@ func TestOverruns(t *testing.T) {
 	for _, allowed := range []bool{false, true} {
 		s := newStage(t, hosts(2))
 		s.links = []report.Link{{Endpoints: [2]string{"n0:eth0", "n1:eth0"}, Directions: [2]report.Direction{
-			{}, {Overruns: []report.Overrun{{Figure: "median delay", Tolerated: "1ms", Got: "3ms", Allowed: allowed}}},
+			{}, {Overruns: []report.Overrun{{Figure: "median delay", Tolerated: "1ms", Got: "3ms", Reason: "the host could not keep up", Remedy: "more processors", Allowed: allowed}}},
 		}}}
 		r := s.play()
 		text := "overrun of link n1:eth0 to n0:eth0: median delay: tolerated 1ms, got 3ms"
@@ -512,7 +512,7 @@ func TestOverruns(t *testing.T) {
 			want(t, r.Problems)
 			want(t, s.logged("overrun"))
 		} else {
-			want(t, r.Problems, text)
+			want(t, r.Problems, text+": the host could not keep up: more processors")
 			want(t, s.logged("overrun"), "0s "+text)
 		}
 		if r.Passed != allowed {

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/node/workload"
 	"pgregory.net/rapid"
@@ -16,17 +15,11 @@ import (
 // latencies is the form in which a client tells how long messages took.
 func latencies(t testing.TB, all ...time.Duration) workload.Latency {
 	t.Helper()
-	h := hdrhistogram.New(1, int64(time.Minute), 3)
+	var took workload.Latencies
 	for _, d := range all {
-		if err := h.RecordValue(int64(d)); err != nil {
-			t.Fatal(err)
-		}
+		took.Record(d)
 	}
-	encoded, err := h.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return workload.Latency{LatencyMin: slices.Min(all), LatencyMax: slices.Max(all), Histogram: encoded}
+	return took.Encode()
 }
 
 // Flows that run side by side take as long as the longest of them, rounds one after the

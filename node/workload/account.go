@@ -53,7 +53,7 @@ func (a *account) completed(now, begun time.Duration, bytes uint64) {
 	a.endOne(now)
 	a.result.Messages++
 	a.result.Bytes += bytes
-	a.latencies.record(now - begun)
+	a.latencies.Record(now - begun)
 	a.series.completed(now, bytes, now-begun)
 }
 
@@ -91,10 +91,7 @@ func (a *account) giveUp(now time.Duration) {
 func (a *account) conclude(now time.Duration) Result {
 	r := a.result
 	r.Completed, r.Seconds, r.Recovered, r.Series = r.Messages, (a.last - a.began).Seconds(), a.quiet.longest.Seconds(), a.series.finish(now)
-	var err error
-	if r.Latency, err = a.latencies.encoded(); err != nil && r.Error == "" {
-		r.Errors, r.Error = r.Errors+1, err.Error()
-	}
+	r.Latency = a.latencies.Encode()
 	return r
 }
 

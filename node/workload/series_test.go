@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -70,16 +72,12 @@ func TestLongSeries(t *testing.T) {
 func TestLatencies(t *testing.T) {
 	var clients [2]Latencies
 	for us := 1; us <= 10000; us++ {
-		clients[us%2].record(time.Duration(us) * time.Microsecond)
+		clients[us%2].Record(time.Duration(us) * time.Microsecond)
 	}
-	clients[1].record(2 * time.Minute)
+	clients[1].Record(2 * time.Minute)
 	var all, none Latencies
 	for i := range clients {
-		encoded, err := clients[i].encoded()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := all.Add(encoded); err != nil {
+		if err := all.Add(clients[i].Encode()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -97,10 +95,28 @@ func TestLatencies(t *testing.T) {
 	if none.Count() != 0 || none.Micros(0) != 0 || none.Micros(50) != 0 {
 		t.Error("none has some")
 	}
-	if encoded, err := none.encoded(); err != nil || encoded.Histogram != nil {
-		t.Errorf("%+v, %v", encoded, err)
+	if encoded := none.Encode(); encoded.Histogram != nil {
+		t.Errorf("%+v", encoded)
 	}
-	if err := all.Add(Latency{Histogram: []byte("no histogram")}); err == nil {
-		t.Error("what is no histogram was added")
+	for _, wrong := range []string{"no histogram", "\x01\x02", "\x01\xff", "\x01\xff\xff\x3f\x01"} {
+		if err := all.Add(Latency{Histogram: []byte(wrong)}); err == nil {
+			t.Errorf("%q was added", wrong)
+		}
 	}
+}
+
+// Latencies that leave the process are the same when they have arrived.
+func TestEncodeLatencies(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var sent, arrived Latencies
+		for _, l := range rapid.SliceOfN(rapid.Int64Range(0, int64(2*longestLatency)), 1, 50).Draw(t, "latencies") {
+			sent.Record(time.Duration(l))
+		}
+		if err := arrived.Add(sent.Encode()); err != nil {
+			t.Fatal(err)
+		}
+		if !arrived.histogram.Equals(sent.histogram) || arrived.shortest != sent.shortest || arrived.longest != sent.longest {
+			t.Error("they differ")
+		}
+	})
 }

@@ -155,14 +155,10 @@ func (w *stream) endStep() {
 	w.result.Seconds += (t.last - t.from).Seconds()
 	w.result.Messages += t.messages
 	w.result.Bytes += t.bytes
-	w.total.latencies.merge(&t.latencies)
 	if w.spec.sweeps() {
-		step, err := t.step()
-		if err != nil {
-			w.note(err.Error())
-		}
-		w.result.Steps = append(w.result.Steps, step)
+		w.result.Steps = append(w.result.Steps, t.step())
 	}
+	w.total.latencies.take(&t.latencies)
 	w.sizes = w.sizes[1:]
 }
 
@@ -263,10 +259,7 @@ func (w *stream) conclude(now time.Duration) {
 		r.Errors = 1 // it failed before there was a message to fail
 	}
 	r.Completed, r.Recovered, r.Series = w.progress.Messages, w.quiet.longest.Seconds(), w.series.finish(now)
-	var err error
-	if r.Latency, err = w.total.latencies.encoded(); err != nil {
-		w.note(err.Error())
-	}
+	r.Latency = w.total.latencies.Encode()
 }
 
 // disconnect disconnects every lane and then calls closed. w.mu is held.

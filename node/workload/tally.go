@@ -20,15 +20,14 @@ func (t *tally) completed(now time.Duration, size uint64, latency time.Duration)
 	t.last = now
 	t.messages++
 	t.bytes += size
-	t.latencies.record(latency)
+	t.latencies.Record(latency)
 }
 
 // step is the tally as a step of a sweep.
-func (t *tally) step() (Step, error) {
-	latency, err := t.latencies.encoded()
+func (t *tally) step() Step {
 	return Step{
-		Size: t.size, Messages: t.messages, Errors: t.errors, Seconds: (t.last - t.from).Seconds(), Latency: latency,
-	}, err
+		Size: t.size, Messages: t.messages, Errors: t.errors, Seconds: (t.last - t.from).Seconds(), Latency: t.latencies.Encode(),
+	}
 }
 
 // A silence is the longest time in which nothing completed while there was something to

@@ -128,7 +128,7 @@ type Step struct {
 // of a round trip. Latencies adds up those of several clients and gives percentiles.
 type Latency struct {
 	LatencyMin, LatencyMax time.Duration
-	Histogram              []byte // HDR histogram of nanoseconds, as the library encodes it; nil: no messages
+	Histogram              []byte // HDR histogram of nanoseconds, in Latencies' form; nil: no messages
 }
 
 // ServerResult is what a server found.
