@@ -64,7 +64,7 @@ type Config struct {
 	// Lazy has the sockets that packets leave from opened when the first flow is to use
 	// them, but for one at each address, by the thread that asks for the flow's
 	// SourcePort. So the process has to stay in one network namespace. It halves the time
-	// that Open takes, and a carrier without traffic takes 100 KiB less of the kernel.
+	// that Open takes, and a carrier without traffic takes 70 KiB less of the kernel, at four addresses.
 	Lazy bool
 }
 
