@@ -37,6 +37,20 @@ type Carrier interface {
 	Close() error
 }
 
+// A Poller is a Carrier that can also be driven by whoever has nothing else to do:
+// a consumer that looks for completions again and again receives on its own thread,
+// and nobody has to be woken.
+type Poller interface {
+	Carrier
+	// Poll gives r what has arrived, on the calling goroutine, and does not wait; it
+	// reports whether that was anything. From then on the carrier's own goroutines leave what arrives to calls of Poll, until Resume, or
+	// until there has been none for some milliseconds. It may be called from any goroutine;
+	// if another one is receiving just now, it does nothing.
+	Poll(r Receiver) bool
+	// Resume has the carrier's goroutines receive again.
+	Resume()
+}
+
 // A Receiver takes what a carrier delivers.
 type Receiver interface {
 	// Receive is called with packets that arrived together, from the carrier's
@@ -44,4 +58,15 @@ type Receiver interface {
 	// possibly at once. The packets and their payloads are lent until it
 	// returns. It must not call Close.
 	Receive(packets []roce.Received)
+}
+
+// A Deferrer is a Receiver that puts off in Receive what need not be done before the
+// next packets are looked at, or by another goroutine. A Poller that was given one to Listen
+// to calls Delivered after each Receive of its own goroutines, without anything held.
+type Deferrer interface {
+	Receiver
+	// Delivered does what was put off. It runs consumers' callbacks, which may take long:
+	// another goroutine should go on receiving then. It reports whether something is still
+	// put off, for some microseconds: then it is to be called again, also if nothing arrives.
+	Delivered() bool
 }

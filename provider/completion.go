@@ -34,7 +34,7 @@ func (qp *QP) complete(c *rc.Completion) {
 		result.ProviderErrorCode = uint32(c.Status)
 		qp.timedOut = qp.timedOut || c.Status == rc.RetryExceeded || c.Status == rc.RNRRetryExceeded
 	}
-	cq.push(&result, c.Solicited)
+	cq.push(&result, c.Solicited, qp.delivery)
 }
 
 // completionStatus is the NTSTATUS of a completion (ndkpi.md 2.9).

@@ -17,11 +17,17 @@ import (
 type hasty struct {
 	clock.Clock
 	until atomic.Pointer[chan struct{}]
+	runs  atomic.Int32 // of what Go was given
 }
 
 func (h *hasty) Go(f func()) {
-	h.Clock.Go(f)
-	if until := h.until.Swap(nil); until != nil {
+	until := h.until.Swap(nil) // before f, which may lead to another
+	h.runs.Add(1)
+	h.Clock.Go(func() {
+		defer h.runs.Add(-1)
+		f()
+	})
+	if until != nil {
 		<-*until
 	}
 }
@@ -87,6 +93,9 @@ func TestCompletionBeforeReturn(t *testing.T) {
 			entered, returned, closed := make(chan struct{}), make(chan struct{}), make(chan struct{})
 			var completions, closes atomic.Int32
 			early := false
+			for h.runs.Load() > 0 { // what runs the callbacks of before would run the next, too
+				runtime.Gosched()
+			}
 			h.until.Store(&entered)
 			status := request(func(_ any, s provider.Status) {
 				select {

@@ -86,7 +86,8 @@ func (c *Connector) connect(e *endpoint, qp *QP, destination netip.AddrPort, inb
 		c.joinSharedEndpoint(e.shared)
 	}
 	c.takeReads(min(inboundReadLimit, m.info.MaxInboundReadLimit), min(outboundReadLimit, m.info.MaxOutboundReadLimit))
-	c.private = nil
+	c.private, c.privateSize = nil, 0
+	c.attempt, c.remoteQPN = &attempt{staleLeft: staleRetries}, 0
 	c.agreed = rc.Connection{
 		MTU: mtu, ReceivePSN: m.rand.Uint32() & roce.PSNMask,
 		AckTimeout: ackTimeout.Ack(), RetryCount: retryCount,
@@ -100,7 +101,6 @@ func (c *Connector) connect(e *endpoint, qp *QP, destination netip.AddrPort, inb
 		PrivateData: append([]byte(nil), privateData...),
 	}
 	c.enter(connecting)
-	c.staleLeft = staleRetries
 	c.ask()
 	c.begin(r)
 	m.manage(m.clock.Now())
@@ -185,9 +185,9 @@ func (c *Connector) handleReply(e cm.ConnectReply) {
 	}
 	c.enter(replied)
 	c.handshake = c.adapter.miniport.clock.Now() - c.askedAt
-	c.private = e.PrivateData[:]
+	c.keepPrivate(e.PrivateData[:])
 	c.lowerReads(uint32(e.InitiatorDepth), uint32(e.ResponderResources))
-	c.agreed.RemoteQPN, c.agreed.SendPSN = e.QPN, e.StartingPSN
+	c.remoteQPN, c.agreed.SendPSN = e.QPN, e.StartingPSN
 	c.agreed.RNRRetryCount = int(e.RNRRetryCount)
 	c.agreed.AckDelay = e.TargetAckDelay.Ack()
 	c.agreed.Selective = c.wish.ECE == offered && e.ECE == agreedTo
@@ -201,7 +201,7 @@ func (c *Connector) handleRejected(e cm.Rejected) {
 		return
 	}
 	if e.Reason == mad.ReasonConsumer {
-		c.private = e.PrivateData[:]
+		c.keepPrivate(e.PrivateData[:])
 	}
 	c.backToIdle()
 	c.complete(refusal(e.Reason))

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"bytes"
 	"net/netip"
 
 	"github.com/ndklab/ndklab/provider/cm"
@@ -12,15 +13,16 @@ import (
 // held.
 func (c *Connector) connectQP(listening bool) {
 	m, qp, agreed := c.adapter.miniport, c.qp, c.agreed
+	agreed.RemoteQPN = c.remoteQPN
 	agreed.InitiatorDepth = int(c.outbound)
 	agreed.ResponderResources = int(c.inbound)
 	agreed.MinRNRTimer = minRNRTimer
-	agreed.Credit = m.credit(false)
+	agreed.Credit = int(m.credit.size)
 	flow := roce.Flow{Local: c.local.Addr(), Remote: c.remote.Addr()}
 	flow.SourcePort = m.carrier.SourcePort(flow.Local, roce.FlowLabel(qp.number, agreed.RemoteQPN))
 	qp.mu.Lock()
 	defer qp.mu.Unlock()
-	qp.flow = flow
+	qp.flow, qp.path = flow, m.pathTo(flow.Remote)
 	qp.listening, qp.firstPSN = listening, agreed.ReceivePSN
 	if err := qp.rc.Connect(agreed); err != nil {
 		qp.clock.Go(c.lost) // a CQ failed since the QP was taken, and with it the QP
@@ -117,7 +119,7 @@ func (c *Connector) GetConnectionData(inbound, outbound *uint32, privateData []b
 	switch {
 	case length == nil:
 		return StatusInvalidParameter
-	case c.state == idle && c.private == nil, c.state == connecting:
+	case c.state == idle && c.privateSize == 0, c.state == connecting:
 		return StatusConnectionInvalid
 	}
 	if inbound != nil {
@@ -127,17 +129,24 @@ func (c *Connector) GetConnectionData(inbound, outbound *uint32, privateData []b
 		*outbound = c.outbound
 	}
 	given := *length
-	*length = uint32(len(c.private))
+	*length = uint32(c.privateSize)
 	switch {
 	case privateData == nil && given == 0:
 		return StatusSuccess
 	case privateData == nil || int(given) > len(privateData):
 		return StatusInvalidParameter
 	}
-	if copy(privateData[:given], c.private) < len(c.private) {
+	room := privateData[:min(int(given), c.privateSize)]
+	clear(room[copy(room, c.private):])
+	if len(room) < c.privateSize {
 		return StatusBufferTooSmall
 	}
 	return StatusSuccess
+}
+
+// keepPrivate keeps what a message of the peer's has for the consumer. cmMu is held.
+func (c *Connector) keepPrivate(data []byte) {
+	c.private, c.privateSize = bytes.Clone(bytes.TrimRight(data, "\x00")), len(data)
 }
 
 // LocalAddress is the connection's address on this adapter.
@@ -247,7 +256,7 @@ func (c *Connector) raiseDisconnect(reason uint32) {
 	c.callbacks.add(func() {
 		event(context, reason)
 		c.release()
-	})
+	}, nil)
 }
 
 // handleDisconnectDone: the flushed requests are on their CQs before the

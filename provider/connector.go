@@ -83,6 +83,9 @@ func (c *Connector) enter(s connectorState) {
 		counters.active.Add(1)
 		c.qp.established(c.handshake)
 	}
+	if !s.attempting() {
+		c.attempt = nil
+	}
 }
 
 // abort notes that the peer gave up before the connection was established, and
@@ -109,18 +112,25 @@ type Connector struct {
 	endpoint          *endpoint       // whose reference it holds, nil if none
 	shared            *SharedEndpoint // that Connect was called with last, nil if none
 	qp                *QP
-	pending           request          // Connect, Accept or Disconnect under way
-	agreed            rc.Connection    // what is known of it so far
-	askedAt           time.Duration    // when the REQ or REP was sent first
-	handshake         time.Duration    // until the peer answered
-	wish              cm.ConnectParams // what Connect asked for
-	staleLeft         int              // how often to ask again when the peer says it is stale
-	inbound, outbound uint32           // effective read limits
-	holdsReads        bool             // the limits are taken from what the device has
-	private           []byte           // from the peer, as long as the message has room for
+	pending           request // Connect, Accept or Disconnect under way
+	*attempt                  // nil unless state.attempting()
+	remoteQPN         uint32  // as far as known
+	inbound, outbound uint32  // effective read limits
+	holdsReads        bool    // the limits are taken from what the device has
+	private           []byte  // from the peer, without the zeros at its end
+	privateSize       int     // bytes that the message has room for; 0: there was none
 	disconnectEvent   DisconnectEventEx
 	disconnectContext any
 	failure           Status // why the state is aborted
+}
+
+// An attempt is what is known of a connection as long as it is being made.
+type attempt struct {
+	agreed    rc.Connection
+	askedAt   time.Duration    // when the REQ or REP was sent first
+	handshake time.Duration    // until the peer answered
+	wish      cm.ConnectParams // what Connect asked for
+	staleLeft int              // how often to ask again when the peer says it is stale
 }
 
 // request is an asynchronous call that returned StatusPending.
@@ -162,7 +172,7 @@ func (c *Connector) complete(status Status) {
 	c.callbacks.add(func() {
 		r.completion(r.context, status)
 		c.release()
-	})
+	}, nil)
 }
 
 // take makes qp the connector's. cmMu is held.

@@ -24,6 +24,8 @@ type CQ struct {
 	// in the queue (NDK-CQ-05).
 	newest, newestSolicited, told uint64
 
+	delivery    *delivery // that the completion is part of which is being pushed; nil for none
+	idle        int       // times in a row that nothing was found, without an Arm
 	armed       bool
 	arm         NotifyType
 	moderation  moderation
@@ -76,7 +78,17 @@ func (cq *CQ) Close(completion CloseCompletion, context any) Status {
 // one replaces it (NDK-CQ-10 to 15). That the queue has failed is told once.
 func (cq *CQ) Arm(t NotifyType) {
 	cq.mu.Lock()
-	defer cq.mu.Unlock()
+	polled := cq.idle > 1
+	cq.idle = 0
+	cq.doArm(t)
+	cq.mu.Unlock()
+	if polled {
+		cq.adapter.miniport.stopPolling()
+	}
+}
+
+// doArm is Arm with cq.mu held.
+func (cq *CQ) doArm(t NotifyType) {
 	if !cq.armed || strength(t) > strength(cq.arm) {
 		cq.arm = t
 	}
@@ -113,11 +125,11 @@ func (cq *CQ) notify(status Status) {
 	if cq.notification == nil || !cq.holdOpen() {
 		return
 	}
-	if status == StatusSuccess {
-		cq.callbacks.add(cq.succeed)
-	} else {
-		cq.callbacks.add(func() { cq.call(status) })
+	call := cq.succeed
+	if status != StatusSuccess {
+		call = func() { cq.call(status) }
 	}
+	cq.callbacks.add(call, cq.delivery)
 }
 
 // call calls the consumer.
@@ -129,26 +141,54 @@ func (cq *CQ) call(status Status) {
 	cq.release()
 }
 
-// Results removes up to len(results) completions and says how many.
+// Results removes up to len(results) completions and says how many. A consumer that
+// calls it again and again while there is nothing, without Arm, receives what arrives
+// for the adapter itself, within the call (Poller).
 func (cq *CQ) Results(results []Result) int {
-	cq.mu.Lock()
-	defer cq.mu.Unlock()
-	n := 0
-	for ; n < len(results) && cq.count > 0; n++ {
-		results[n] = cq.pop().Result
+	n, idle := cq.results(results)
+	if idle && cq.adapter.miniport.poll() {
+		n, _ = cq.results(results)
 	}
 	return n
 }
 
-// ResultsEx is Results with the kind of each completion.
-func (cq *CQ) ResultsEx(results []ResultEx) int {
+// results is Results of what is queued, and reports whether the consumer polls in vain.
+func (cq *CQ) results(results []Result) (n int, idle bool) {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
-	n := 0
+	for ; n < len(results) && cq.count > 0; n++ {
+		results[n] = cq.pop().Result
+	}
+	return n, cq.polledIdle(n)
+}
+
+// ResultsEx is Results with the kind of each completion.
+func (cq *CQ) ResultsEx(results []ResultEx) int {
+	n, idle := cq.resultsEx(results)
+	if idle && cq.adapter.miniport.poll() {
+		n, _ = cq.resultsEx(results)
+	}
+	return n
+}
+
+func (cq *CQ) resultsEx(results []ResultEx) (n int, idle bool) {
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
 	for ; n < len(results) && cq.count > 0; n++ {
 		results[n] = cq.pop()
 	}
-	return n
+	return n, cq.polledIdle(n)
+}
+
+// polledIdle takes note that the consumer found n completions, and reports whether it
+// polls and there is nothing. One look in vain is what a consumer needs that is told, to see
+// that it has everything. cq.mu is held.
+func (cq *CQ) polledIdle(n int) bool {
+	if n > 0 {
+		return false
+	}
+	cq.idle++
+	return cq.idle > 1
 }
 
 // pop removes the oldest entry. cq.mu is held.
@@ -165,9 +205,12 @@ func (cq *CQ) pop() ResultEx {
 
 // push queues a completion. One more entry than the queue holds makes it and
 // its queue pairs unusable for good (NDK-CQ-23, 24).
-func (cq *CQ) push(result *ResultEx, solicited bool) {
+// Where d is not nil, what is told because of it is told when d is done.
+func (cq *CQ) push(result *ResultEx, solicited bool, d *delivery) {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
+	cq.delivery = d
+	defer func() { cq.delivery = nil }()
 	if cq.failure != StatusSuccess {
 		return
 	}

@@ -15,13 +15,22 @@
 // of labs, namespaces or links.
 //
 // Locks are taken in the order Miniport.cmMu, counters.mu, QP.mu, SRQ.mu, CQ.mu,
-// grant.mu, MR.mu, and last those of tables, of objects and of callback queues,
-// which are never held together. ndkState.mu stands beside: only those of objects
-// and callback queues are taken inside. None is held while a consumer's callback
-// runs. The carrier is called with cmMu or a QP.mu held, so that it must not
-// deliver packets within Send.
+// grant.mu, MR.mu, and last those of tables, of objects, of callback queues, of what is put
+// off and of the credit pool, which are never held together. ndkState.mu stands beside: only
+// those of objects and callback queues are taken inside. None is held while a
+// consumer's callback runs. The carrier is called with cmMu or a QP.mu held, so that
+// it must not deliver packets within Send.
 //
 // Start reading at NewMiniport and Miniport.OpenAdapter; then QP and Connector.
+//
+// # Who runs what
+//
+// A consumer's call runs the state machine within the call, down to the carrier: nothing is
+// handed to another goroutine to be sent. What arrives is handled by the carrier's goroutine,
+// which then runs the notifications of CQs that this led to; those should not block, as on
+// Windows. A consumer that looks for completions again and again instead (CQ.Results in
+// vain, twice in a row without an Arm) receives itself, within the call, and the
+// carrier's goroutine sleeps meanwhile. See delivery.go.
 //
 // # Congestion
 //

@@ -49,7 +49,7 @@ func (m *Miniport) Connections() []ConnectionEntry {
 
 // entry is how the connection is listed. cmMu is held.
 func (c *Connector) entry() ConnectionEntry {
-	e := ConnectionEntry{Local: c.local, Remote: c.remote, State: c.state.String(), RemoteQPN: c.agreed.RemoteQPN}
+	e := ConnectionEntry{Local: c.local, Remote: c.remote, State: c.state.String(), RemoteQPN: c.remoteQPN}
 	if c.qp != nil {
 		e.QPN = c.qp.number
 	}

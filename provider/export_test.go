@@ -32,7 +32,20 @@ func (m *Miniport) IDs() int {
 }
 
 // Busy is how many queue pairs wait for their peers.
-func (m *Miniport) Busy() int { return int(m.busy.Load()) }
+func (m *Miniport) Busy() (n int) {
+	m.qps.each(func(qp *QP) {
+		qp.mu.Lock()
+		defer qp.mu.Unlock()
+		if qp.rc.Busy() && !qp.halted {
+			n++
+		}
+	})
+	return n
+}
+
+// FreeCredit is how many bytes of credit nobody has, and Credit how many there are.
+func (m *Miniport) FreeCredit() int { return int(m.credit.free.Load()) }
+func (m *Miniport) Credit() int     { return int(m.credit.size) }
 
 // SetNextQPN has the search for a free queue pair number begin at n.
 func (m *Miniport) SetNextQPN(n uint32) { m.qps.next = n }

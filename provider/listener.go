@@ -124,8 +124,9 @@ func (l *Listener) deliver(request cm.ConnectRequest) {
 	l.undecided++
 	c.id = request.ID
 	c.local, c.remote = request.Local, request.Remote
+	c.attempt, c.remoteQPN = new(attempt), request.QPN
 	c.agreed = rc.Connection{
-		RemoteQPN: request.QPN, MTU: roce.MTUOfCode(request.MTU),
+		MTU:     roce.MTUOfCode(request.MTU),
 		SendPSN: request.StartingPSN, ReceivePSN: m.rand.Uint32() & roce.PSNMask,
 		AckTimeout: request.AckTimeout.Ack(), RetryCount: int(request.RetryCount),
 		RNRRetryCount: int(request.RNRRetryCount),
@@ -134,12 +135,12 @@ func (l *Listener) deliver(request cm.ConnectRequest) {
 	if request.ECE.Vendor != vendorID {
 		c.agreed.AckDelay = foreignAckDelay.Ack()
 	}
-	c.private = request.PrivateData[:]
+	c.keepPrivate(request.PrivateData[:])
 	c.inbound = min(m.info.MaxInboundReadLimit, uint32(request.InitiatorDepth))
 	c.outbound = min(m.info.MaxOutboundReadLimit, uint32(request.ResponderResources))
 	m.connectors[c.id] = c
 	l.callbacks.add(func() {
 		l.event(l.context, c)
 		l.release()
-	})
+	}, nil)
 }

@@ -76,7 +76,10 @@ type Miniport struct {
 	mappings tokenTable[mapping]
 	qps      qpTable
 	counters counters
-	busy     atomic.Int64 // queue pairs whose peer owes an answer
+	poller   Poller   // carrier, if it is one
+	polled   Receiver // for poller's Poll
+	delivery delivery
+	credit   creditPool
 	closing  atomic.Bool
 	failing  atomic.Bool // a walk over the queue pairs is to come: see failQPs
 
@@ -89,6 +92,7 @@ type Miniport struct {
 	endpoints  map[netip.AddrPort]*endpoint
 	nextPort   uint16 // where the search for a free ephemeral port begins
 	connectors map[cm.ID]*Connector
+	paths      map[netip.Addr]*path // by the peer's address
 	router     cm.Router
 	orphans    orphans
 	// The end: finish is set while a closing device lingers, for as long as
@@ -129,7 +133,7 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 		counters:   counters{shareCounters: ledger.counters()},
 		endpoints:  map[netip.AddrPort]*endpoint{},
 		nextPort:   firstEphemeralPort + uint16(cfg.Rand.IntN(lastEphemeralPort-firstEphemeralPort+1)),
-		connectors: map[cm.ID]*Connector{},
+		connectors: map[cm.ID]*Connector{}, paths: map[netip.Addr]*path{},
 	}
 	m.info.Version = InterfaceVersion
 	allowed := configuration.NetworkDirect != 0
@@ -137,6 +141,7 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 	m.state.events.clock = cfg.Clock
 	m.life.init(cfg.Clock, 0)
 	m.qps.init(uint32(ledger.own), cfg.Rand)
+	m.credit.init(cfg.Carrier.ReceiveBuffer(), cfg.Clock.Go)
 	guid := cfg.GUID
 	if guid == 0 {
 		guid = cfg.Rand.Uint64() | 1
@@ -145,7 +150,12 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 		GUID: guid, Rand: cfg.Rand, Refuses: m.refuses, MaxMTU: m.maxMTU,
 		Share: ledger.own, Track: cfg.Report != nil,
 	})
-	cfg.Carrier.Listen(m)
+	if p, ok := cfg.Carrier.(Poller); ok {
+		m.poller, m.polled = p, polled{m}
+		p.Listen(deferrer{m})
+	} else {
+		cfg.Carrier.Listen(m)
+	}
 	m.logFrameSizes(cfg.Log)
 	return m, nil
 }
@@ -220,9 +230,13 @@ func (m *Miniport) finishNow() {
 	m.finish = nil
 }
 
-// Receive implements Receiver: packets go to their queue pairs, runs of one
-// queue pair's together.
-func (m *Miniport) Receive(packets []roce.Received) {
+// Receive implements Receiver.
+func (m *Miniport) Receive(packets []roce.Received) { m.receive(packets, atOnce) }
+
+// receive gives packets to their queue pairs, runs of one queue pair's together.
+func (m *Miniport) receive(packets []roce.Received, how manner) {
+	m.credit.beginReceiving()
+	defer m.credit.endReceiving()
 	for len(packets) > 0 {
 		number := packets[0].Header.DestQPN
 		n := 1
@@ -240,7 +254,7 @@ func (m *Miniport) Receive(packets []roce.Received) {
 			m.counters.unknownQP.Add(uint64(n))
 			continue
 		}
-		qp.receive(run)
+		qp.receive(run, how)
 	}
 }
 
@@ -310,19 +324,6 @@ func (m *Miniport) sendDatagrams() {
 		// The carrier fails only when it is closed, and then nobody waits.
 		_ = m.carrier.Send(flow, packet[:])
 	}
-}
-
-// credit is how many bytes a queue pair may have in flight beyond what its path
-// holds. All ends are stocked alike, so what our own receive buffer was granted is
-// the best guess at what the peers' were; queue pairs that have something in
-// flight share it, since they may all lead to one peer. counted says that the one
-// asking is among them.
-func (m *Miniport) credit(counted bool) int {
-	sharing := m.busy.Load()
-	if !counted {
-		sharing++
-	}
-	return m.carrier.ReceiveBuffer() / int(max(1, sharing))
 }
 
 // connectorsInOrder is the connectors as they came. cmMu is held.

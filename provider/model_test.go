@@ -209,8 +209,12 @@ func (m *model) settle() {
 // lacking is what is still to happen; nothing if all has.
 func (m *model) lacking() string {
 	for _, d := range m.devices {
-		if got, want := d.Busy(), m.busy(d); got != want {
-			return fmt.Sprintf("device %d: %d queue pairs wait for their peers, want %d", d.n, got, want)
+		busy := d.Busy()
+		if want := m.busy(d); busy != want {
+			return fmt.Sprintf("device %d: %d queue pairs wait for their peers, want %d", d.n, busy, want)
+		}
+		if free, all := d.FreeCredit(), d.Credit(); busy == 0 && free != all {
+			return fmt.Sprintf("device %d: %d of %d bytes of credit are left", d.n, free, all)
 		}
 	}
 	for _, d := range m.devices {

@@ -183,7 +183,9 @@ type callbacks struct {
 	loop    func() // run; made once, since making it allocates
 }
 
-func (c *callbacks) add(f func()) {
+// add has f run soon: when what is being delivered has been handled, if d is not nil, or
+// by a goroutine of its own.
+func (c *callbacks) add(f func(), d *delivery) {
 	c.mu.Lock()
 	c.queue = append(c.queue, f)
 	start := !c.running
@@ -192,7 +194,11 @@ func (c *callbacks) add(f func()) {
 		c.loop = c.run
 	}
 	c.mu.Unlock()
-	if start {
+	switch {
+	case !start:
+	case d != nil:
+		d.call(c)
+	default:
 		c.clock.Go(c.loop)
 	}
 }

@@ -165,6 +165,17 @@ func (b *bench) take(t testing.TB, side, n int) {
 	}
 }
 
+// sendFlight posts n receives and as many sends, all but the last of these deferred.
+func (b *bench) sendFlight(context any, n int) {
+	for range n {
+		b.qps[1].Receive(context, b.sge[1])
+	}
+	for range n - 1 {
+		b.qps[0].Send(context, b.sge[0], provider.OpDefer)
+	}
+	b.qps[0].Send(context, b.sge[0], 0)
+}
+
 // The steady-state path does not allocate, from the post to the completion at
 // both ends, nor does a notification.
 func TestAllocations(t *testing.T) {
@@ -172,6 +183,10 @@ func TestAllocations(t *testing.T) {
 	context := &struct{}{}
 	remote := b.mrs[1].RemoteToken()
 	frmr, logical := b.lend(t, 1), b.lend(t, 0)
+	// Until something has been acknowledged, few packets go.
+	b.qps[0].Write(context, b.sge[0], base, remote, 0)
+	b.turn()
+	b.take(t, 0, 1)
 	logical[0].VirtualAddress, logical[0].MemoryRegionToken = b.page, b.pds[0].PrivilegedMemoryRegionToken()
 	for name, run := range map[string]func(){
 		"write": func() {
@@ -221,6 +236,12 @@ func TestAllocations(t *testing.T) {
 			b.qps[0].Write(context, b.sge[0], base, remote, 0)
 			b.turn()
 			b.take(t, 0, 33)
+		},
+		"flight of sends": func() {
+			b.sendFlight(context, 33)
+			b.turn()
+			b.take(t, 0, 33)
+			b.take(t, 1, 33)
 		},
 	} {
 		if n := testing.AllocsPerRun(200, run); n != 0 {
@@ -283,6 +304,23 @@ func BenchmarkWrite(b *testing.B) {
 	for unit, d := range map[string]time.Duration{"ns/post": post, "ns/arrival": arrive, "ns/completion": complete} {
 		b.ReportMetric(float64(d.Nanoseconds())/float64(b.N)/flight, unit)
 	}
+}
+
+// BenchmarkFlight is a send of 64 bytes, 48 at a time, from the posts of both sides to
+// the completions in both hands: everything that is not the carrier's.
+func BenchmarkFlight(b *testing.B) {
+	const flight = 48
+	s := newBench(b, 64)
+	context := &struct{}{}
+	b.ReportAllocs()
+	for b.Loop() {
+		s.sendFlight(context, flight)
+		s.hand(0)
+		s.take(b, 1, flight)
+		s.hand(1)
+		s.take(b, 0, flight)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/flight, "ns/message")
 }
 
 // BenchmarkSend is a send of 64 bytes from its post to the receive's completion,

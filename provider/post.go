@@ -45,13 +45,15 @@ func (qp *QP) Read(context any, sgl []SGE, remoteAddress uint64, remoteToken uin
 func (qp *QP) post(r *rc.Request, sgl []SGE, maxSGE int, flags, allowed OpFlags) Status {
 	qp.mu.Lock()
 	defer qp.mu.Unlock()
-	now := qp.clock.Now()
 	status := qp.queue(r, sgl, maxSGE, flags, allowed)
 	if status == StatusSuccess && r.InvalidateLocal {
 		qp.awaitRead(sgl[0].MemoryRegionToken)
 	}
 	if status != StatusSuccess || flags&OpDefer == 0 {
-		qp.progress(now)
+		// What answers the peer need not wait for an acknowledgement that follows.
+		qp.rc.HoldAcknowledgement(qp.owing.Load())
+		qp.progress(qp.clock.Now())
+		qp.rc.HoldAcknowledgement(false)
 	}
 	return status
 }

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ndklab/ndklab/provider/clock"
@@ -28,6 +29,8 @@ type QP struct {
 	maxReceive  int
 	maxInline   int
 
+	owing atomic.Bool // among Miniport.delivery's, and not taken from there yet
+
 	mu       sync.Mutex // guards what follows
 	rc       *rc.QP
 	receives *rc.ReceiveQueue // nil with an SRQ
@@ -39,24 +42,31 @@ type QP struct {
 	// listening says that the peer's first request is to be reported to the
 	// connector: it stands in for a lost RTU (roce.md 11). It is the one with
 	// firstPSN: others may be of an earlier connection with the same numbers.
-	listening   bool
-	firstPSN    uint32
-	busy        bool       // counted in Miniport.busy
-	halted      bool       // the peer has ended the connection
-	timedOut    bool       // the error is that the peer did not answer
-	failed      bool       // the connector knows of the error, or need not
-	broken      bool       // the error came by itself, from no flush
-	connector   *Connector // the connector this QP is used with, nil if none
-	timer       clock.Timer
-	timerAt     time.Duration   // when the timer will run; 0: it is not pending
-	batch       []roce.Packet   // scratch of progress; as long as was needed so far
-	completions []rc.Completion // scratch of progress
-	sgl         []rc.SGE        // scratch of posts
-	inline      []byte          // scratch of posts
-	memory      view
-	changes     []*change       // posted by this queue pair and not performed
-	draining    int             // ended tokens whose memory is still in use
-	heldBack    []rc.Completion // what is not to be told while draining
+	listening bool
+	firstPSN  uint32
+	// unacknowledged is how many bytes came since an acknowledgement is put off.
+	unacknowledged int
+	delivery       *delivery  // that the packets are part of which are being handled; nil for none
+	path           *path      // to the peer; nil before there is one
+	roundTrip      int64      // that path had when progress last began
+	credit         int64      // bytes of Miniport.credit that it has
+	turn           int64      // bytes of it that its turn in line has brought
+	inLine         bool       // for more of it
+	halted         bool       // the peer has ended the connection
+	timedOut       bool       // the error is that the peer did not answer
+	failed         bool       // the connector knows of the error, or need not
+	broken         bool       // the error came by itself, from no flush
+	connector      *Connector // the connector this QP is used with, nil if none
+	timer          clock.Timer
+	timerAt        time.Duration   // when the timer will run; 0: it is not pending
+	batch          []roce.Packet   // scratch of progress; as long as was needed so far
+	completions    []rc.Completion // scratch of progress
+	sgl            []rc.SGE        // scratch of posts
+	inline         []byte          // scratch of posts
+	memory         view
+	changes        []*change       // posted by this queue pair and not performed
+	draining       int             // ended tokens whose memory is still in use
+	heldBack       []rc.Completion // what is not to be told while draining
 }
 
 // Close flushes what is pending and closes the queue pair.
@@ -110,10 +120,21 @@ func (qp *QP) established(handshake time.Duration) {
 }
 
 // receive handles packets that arrived together for this queue pair.
-func (qp *QP) receive(packets []roce.Received) {
+func (qp *QP) receive(packets []roce.Received, how manner) {
 	qp.mu.Lock()
 	defer qp.mu.Unlock()
+	if how == deferred {
+		qp.delivery = &qp.pd.adapter.miniport.delivery
+		defer func() { qp.delivery = nil }()
+	}
 	now := qp.clock.Now()
+	// An acknowledgement is put off once: a consumer that answers each of its peer's messages
+	// need not have room for many of its own.
+	// That it is owed for a lot of data is another matter.
+	if !qp.rc.OwesAcknowledgement() {
+		qp.unacknowledged = 0
+	}
+	hold := how != atOnce && (!qp.rc.OwesAcknowledgement() || qp.unacknowledged >= bulk)
 	counters := &qp.pd.adapter.miniport.counters
 	frames, octets := 0, 0
 	requested := false
@@ -141,14 +162,30 @@ func (qp *QP) receive(packets []roce.Received) {
 		qp.listening = false
 		qp.clock.Go(qp.connector.noteTraffic)
 	}
+	qp.rc.HoldAcknowledgement(hold)
 	qp.progress(now)
+	qp.rc.HoldAcknowledgement(false)
+	if qp.rc.OwesAcknowledgement() {
+		qp.unacknowledged += octets
+		qp.pd.adapter.miniport.delivery.owe(qp, octets, now)
+	}
+}
+
+// acknowledge sends the acknowledgement that was put off, unless it went out with
+// something else since.
+func (qp *QP) acknowledge() {
+	qp.mu.Lock()
+	defer qp.mu.Unlock()
+	if qp.rc.OwesAcknowledgement() {
+		qp.progress(qp.clock.Now())
+	}
 }
 
 // progress moves what the state machine has to say: packets to the carrier,
 // completions to the CQs, its deadline to the timer, its failure to the
 // connector. qp.mu is held.
 func (qp *QP) progress(now time.Duration) {
-	qp.rc.SetCredit(qp.pd.adapter.miniport.credit(qp.busy))
+	qp.takeCredit()
 	for {
 		n, octets := 0, 0
 		for n < batchSize {
@@ -194,22 +231,8 @@ func (qp *QP) progress(now time.Duration) {
 		}
 		qp.failed = true
 	}
-	qp.countBusy()
+	qp.settleCredit()
 	qp.setTimer(now)
-}
-
-// countBusy keeps Miniport.busy.
-func (qp *QP) countBusy() {
-	busy := qp.rc.Busy() && !qp.halted
-	if busy == qp.busy {
-		return
-	}
-	qp.busy = busy
-	if busy {
-		qp.pd.adapter.miniport.busy.Add(1)
-	} else {
-		qp.pd.adapter.miniport.busy.Add(-1)
-	}
 }
 
 // failure is why the queue pair is in error, as a DisconnectReason.
@@ -236,7 +259,7 @@ func (qp *QP) halt() {
 	qp.mu.Lock()
 	defer qp.mu.Unlock()
 	qp.halted = true
-	qp.countBusy()
+	qp.settleCredit()
 }
 
 // setTimer has the timer run at the state machine's deadline or earlier. An

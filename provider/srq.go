@@ -150,7 +150,7 @@ func (t taker) Take(r *rc.Receive) bool {
 func (srq *SRQ) notify(call func()) {
 	srq.armed = false
 	if srq.notification != nil && srq.holdOpen() {
-		srq.callbacks.add(call)
+		srq.callbacks.add(call, nil)
 	}
 }
 

@@ -84,7 +84,7 @@ func (s *ndkState) raise(e NetEvent) {
 				to.event(e)
 			}
 		}
-	})
+	}, nil)
 }
 
 // Subscribe has event called whenever NDK is enabled or disabled, one event after

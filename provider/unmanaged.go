@@ -80,10 +80,11 @@ func (c *Connector) ConnectUnmanaged(qp *QP, u UnmanagedConnection, event Discon
 	}
 	c.local, c.remote = netip.AddrPortFrom(u.Local, 0), netip.AddrPortFrom(u.Remote, 0)
 	c.takeReads(min(u.InboundReadLimit, m.info.MaxInboundReadLimit), min(u.OutboundReadLimit, m.info.MaxOutboundReadLimit))
-	c.private = nil
+	c.private, c.privateSize = nil, 0
 	timeout := mad.Timeout(u.AckTimeout)
+	c.attempt, c.remoteQPN = new(attempt), u.RemoteQPN
 	c.agreed = rc.Connection{
-		RemoteQPN: u.RemoteQPN, MTU: u.MTU, SendPSN: u.SendPSN, ReceivePSN: u.ReceivePSN,
+		MTU: u.MTU, SendPSN: u.SendPSN, ReceivePSN: u.ReceivePSN,
 		AckTimeout: timeout.Ack(), RetryCount: int(u.RetryCount), RNRRetryCount: int(u.RNRRetryCount),
 		AckDelay: foreignAckDelay.Ack(), // nobody knows what kind the peer is of, nor how far away
 	}

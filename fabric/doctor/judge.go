@@ -8,8 +8,8 @@ import (
 	"github.com/ndklab/ndklab/provider/udp"
 )
 
-// wantedBuffer is the receive buffer that an adapter asks for, in bytes.
-const wantedBuffer = udp.DefaultReceiveBuffer
+// wantedBuffer is the receive buffer that an adapter makes full use of, in bytes.
+const wantedBuffer = udp.CreditBuffer
 
 // judge decides what follows from the facts.
 func judge(f Facts) Diagnosis {

@@ -22,8 +22,9 @@ func TestRping(t *testing.T) {
 					if got.Messages != 100 || got.Bytes != 100*size || !spec.Conclude(&got, found) {
 						t.Errorf("client %+v, server %+v", got, found)
 					}
-					// Three round trips of 2 ms: the READ, which is answered, and the WRITE.
-					if got.LatencyMin < 6*time.Millisecond || loss == 0 && got.LatencyMax > 8*time.Millisecond {
+					// Three round trips of 2 ms: the READ, which is answered, and the WRITE. The first READ and
+					// WRITE of many packets may take one more each, on a way that is not known yet.
+					if got.LatencyMin < 6*time.Millisecond || loss == 0 && got.LatencyMax > 10*time.Millisecond {
 						t.Errorf("latencies from %v to %v", got.LatencyMin, got.LatencyMax)
 					}
 				})

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
@@ -258,7 +259,7 @@ func (b *borrower) next(t *transfer) {
 		return
 	}
 	request := b.waiting[0]
-	b.waiting = b.waiting[1:]
+	b.waiting = slices.Delete(b.waiting, 0, 1) // it keeps its memory
 	b.do(t, request)
 }
 

@@ -1,6 +1,7 @@
 package cm
 
 import (
+	"bytes"
 	"net/netip"
 	"time"
 
@@ -46,8 +47,10 @@ type connection struct {
 
 	thinkingSince time.Duration // when the consumer was asked
 
-	// The message that is repeated: REQ, REP, RTU, REJ or DREQ.
-	message  [mad.Size]byte
+	// The message that is repeated: REQ, REP, RTU, REJ or DREQ, without the zeros at
+	// its end. Most of it is such, and as long as a connection is idle there is
+	// little else to be kept of it.
+	message  []byte
 	resends  int           // so far
 	interval time.Duration // to the next
 	slowest  time.Duration // limit of interval
@@ -101,7 +104,7 @@ func (e *Endpoint) find(from path, localID ID, peerID uint32) *connection {
 
 // start sends a message and has it repeated until giveUp at least.
 func (e *Endpoint) start(now time.Duration, c *connection, m interface{ Append([]byte) []byte }, slowest, giveUp time.Duration) {
-	m.Append(c.message[:0])
+	c.message = bytes.Clone(bytes.TrimRight(m.Append(make([]byte, 0, mad.Size)), "\x00"))
 	c.resends = 0
 	c.interval = firstResend
 	c.slowest = slowest
@@ -114,7 +117,9 @@ func (e *Endpoint) start(now time.Duration, c *connection, m interface{ Append([
 // transmit sends the connection's message, once more or for the first time.
 func (e *Endpoint) transmit(c *connection) {
 	p := c.path()
-	e.datagrams.push(Datagram{Local: p.local, Remote: p.remote, MAD: c.message})
+	d := Datagram{Local: p.local, Remote: p.remote}
+	copy(d.MAD[:], c.message)
+	e.datagrams.push(d)
 }
 
 // resend repeats the message because nothing was heard for an interval.

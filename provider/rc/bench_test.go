@@ -48,21 +48,26 @@ func newLoop(t testing.TB, here Connection) *loop {
 }
 
 // run posts one request and moves packets to and fro until it is complete.
-func (l *loop) run(t testing.TB, r *Request) {
-	if r.Op == OpSend {
-		if err := l.receives.Post(&l.receive); err != nil {
+func (l *loop) run(t testing.TB, r *Request) { l.runFlight(t, r, 1) }
+
+// runFlight is run of n requests that are posted together.
+func (l *loop) runFlight(t testing.TB, r *Request, n int) {
+	for range n {
+		if r.Op == OpSend {
+			if err := l.receives.Post(&l.receive); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := l.a.Post(r); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := l.a.Post(r); err != nil {
-		t.Fatal(err)
 	}
 	for moved := true; moved; {
 		moved = l.move(l.a, l.b)
 		moved = l.move(l.b, l.a) || moved
 	}
 	l.completions = l.a.Completions(l.completions[:0])
-	if len(l.completions) != 1 || l.completions[0].Status != Success {
+	if len(l.completions) != n || l.completions[0].Status != Success {
 		t.Fatalf("completions %v", l.completions)
 	}
 	l.completions = l.b.Completions(l.completions[:0])
@@ -100,6 +105,10 @@ func TestHotPathDoesNotAllocate(t *testing.T) {
 		l.run(t, &r)
 		if n := testing.AllocsPerRun(100, func() { l.run(t, &r) }); n != 0 {
 			t.Errorf("%s: %v allocations per request", name, n)
+		}
+		l.runFlight(t, &r, 64)
+		if n := testing.AllocsPerRun(100, func() { l.runFlight(t, &r, 64) }); n != 0 {
+			t.Errorf("%s: %v allocations per 64 requests", name, n)
 		}
 	}
 	for _, selective := range []bool{false, true} {
@@ -170,6 +179,21 @@ func BenchmarkPackets(b *testing.B) {
 	}
 }
 
+// BenchmarkMessages is the time per SEND of 64 bytes, both ends together, of 64 that
+// are posted together, and per receive.
+func BenchmarkMessages(b *testing.B) {
+	bothWays(b, func(b *testing.B, c Connection) {
+		const flight = 64
+		l := newLoop(b, c)
+		r := Request{Op: OpSend, SGL: []SGE{{Length: 64}}}
+		b.ReportAllocs()
+		for b.Loop() {
+			l.runFlight(b, &r, flight)
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/flight, "ns/message")
+	})
+}
+
 // BenchmarkRequester is the time per packet of a WRITE at the requester alone,
 // acknowledged every 16 packets.
 func BenchmarkRequester(b *testing.B) {
@@ -214,5 +238,58 @@ func BenchmarkResponder(b *testing.B) {
 			}
 			h.PSN = roce.PSNAdd(h.PSN, 1)
 		}
+	})
+}
+
+// BenchmarkReadRequester is the time per packet of the response to a READ at the
+// requester alone, its request included, without the copy: a payload is copied onto
+// itself.
+func BenchmarkReadRequester(b *testing.B) {
+	bothWays(b, func(b *testing.B, c Connection) {
+		l := newLoop(b, c)
+		r := loopRequests["read"]
+		memory := l.a.config.Memory.(flatMemory)
+		const packets = 16
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := l.a.Post(&r); err != nil {
+				b.Fatal(err)
+			}
+			if !l.a.Next(l.now, &l.packet) {
+				b.Fatal("no request")
+			}
+			h := roce.Header{PSN: l.packet.Header.PSN, Syndrome: roce.SyndromeACK}
+			for i := range packets {
+				h.Opcode = byPlace(i == 0, i == packets-1, roce.ReadResponseFirst, roce.ReadResponseMiddle, roce.ReadResponseLast, 0)
+				l.now += 100
+				l.a.Handle(l.now, &h, memory[i*c.MTU:(i+1)*c.MTU])
+				h.PSN = roce.PSNAdd(h.PSN, 1)
+			}
+			if l.completions = l.a.Completions(l.completions[:0]); len(l.completions) != 1 {
+				b.Fatal("not complete")
+			}
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/packets, "ns/packet")
+	})
+}
+
+// BenchmarkReadResponder is the time per packet of the response to a READ at the
+// responder alone.
+func BenchmarkReadResponder(b *testing.B) {
+	bothWays(b, func(b *testing.B, c Connection) {
+		l := newLoop(b, c)
+		h := roce.Header{Opcode: roce.ReadRequest, PSN: c.SendPSN, DMALength: 64 << 10}
+		const packets = 16
+		b.ReportAllocs()
+		for b.Loop() {
+			l.b.Handle(l.now, &h, nil)
+			for range packets {
+				if !l.b.Next(l.now, &l.packet) {
+					b.Fatal("no response")
+				}
+			}
+			h.PSN = roce.PSNAdd(h.PSN, packets)
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/packets, "ns/packet")
 	})
 }

@@ -163,7 +163,7 @@ func TestAnythingArrivesOnceInOrder(t *testing.T) {
 		c.ResponderResources = c.InitiatorDepth
 		c.AckTimeout, c.RNRRetryCount = 0, 7
 		c.Selective = rapid.Bool().Draw(rt, "selective")
-		c.Credit = rapid.SampledFrom([]int{0, 10_000, 200_000}).Draw(rt, "credit")
+		c.Credit = rapid.SampledFrom([]int{1, 10_000, 200_000}).Draw(rt, "credit")
 		percent := func(most int, name string) float64 {
 			return float64(rapid.IntRange(0, most).Draw(rt, name)) / 100
 		}
@@ -315,7 +315,7 @@ func TestEndsInOrder(t *testing.T) {
 		c := testConnection
 		c.AckTimeout = 0 // loss alone ends nothing
 		c.Selective = rapid.Bool().Draw(rt, "selective")
-		c.Credit = rapid.SampledFrom([]int{0, 10_000, 200_000}).Draw(rt, "credit")
+		c.Credit = rapid.SampledFrom([]int{1, 10_000, 200_000}).Draw(rt, "credit")
 		p := newPair(t, testConfig, c, path{
 			delay: 100 * time.Microsecond, jitter: time.Duration(rapid.IntRange(0, 100).Draw(rt, "jitter")) * time.Microsecond,
 			loss: float64(rapid.IntRange(0, 20).Draw(rt, "loss")) / 100,

@@ -27,7 +27,7 @@ func (q *ReceiveQueue) Post(r *Receive) error {
 	if q.queued == len(q.ring) {
 		return ErrFull
 	}
-	slot := &q.ring[(q.oldest+q.queued)%len(q.ring)]
+	slot := &q.ring[q.place(q.queued)]
 	slot.Context = r.Context
 	slot.SGL = append(slot.SGL[:0], r.SGL...)
 	q.queued++
@@ -43,9 +43,18 @@ func (q *ReceiveQueue) Take(r *Receive) bool {
 	r.Context = slot.Context
 	r.SGL = append(r.SGL[:0], slot.SGL...)
 	slot.Context = nil
-	q.oldest = (q.oldest + 1) % len(q.ring)
+	q.oldest = q.place(1)
 	q.queued--
 	return true
+}
+
+// place is where in the ring the n-th receive after the oldest is, or goes. A
+// division would take 5 ns.
+func (q *ReceiveQueue) place(n int) int {
+	if n += q.oldest; n >= len(q.ring) {
+		n -= len(q.ring)
+	}
+	return n
 }
 
 // Len is how many receives are queued.
@@ -56,7 +65,7 @@ func (q *ReceiveQueue) Len() int { return q.queued }
 // then the other queue is of no use.
 func (q *ReceiveQueue) CopyTo(other *ReceiveQueue) error {
 	for i := range q.queued {
-		if err := other.Post(&q.ring[(q.oldest+i)%len(q.ring)]); err != nil {
+		if err := other.Post(&q.ring[q.place(i)]); err != nil {
 			return err
 		}
 	}

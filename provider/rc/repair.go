@@ -96,7 +96,7 @@ func (r *requester) resend(now time.Duration, packet *roce.Packet) bool {
 		end++
 	}
 	limit := r.limit()
-	if s > r.una && r.inFlight > 0 && r.inFlight+cost > limit {
+	if s > r.una && !r.fits(cost, limit) {
 		return false
 	}
 	if w.op == OpRead {

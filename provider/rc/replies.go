@@ -177,6 +177,11 @@ func (r *responder) acknowledgementIsNext() bool {
 	return r.replies.due && r.replies.pending() == nil
 }
 
+// onlyAcknowledges reports whether what waits is a mere acknowledgement.
+func (r *responder) onlyAcknowledges() bool {
+	return r.replies.syndrome.IsACK() && len(r.replies.reports.pending) == 0
+}
+
 // nextPacket makes the next reply; false if there is none.
 func (r *responder) nextPacket(p *roce.Packet) bool {
 	p.Payload = p.Payload[:0]

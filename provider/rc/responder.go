@@ -18,18 +18,17 @@ type responder struct {
 	expected int64  // next sequence number (ePSN)
 	msn      uint32 // messages completed
 	silenced bool   // a packet ahead has been refused since expected last arrived
+	taken    bool   // receive is
 
 	message message
-	done    int64 // bytes of the message so far
+	token   uint32 // of a WRITE
+	va      uint64 // likewise
+	length  int64  // likewise
+	done    int64  // bytes of the message so far
 
 	receive  Receive  // taken, and to be completed by this message
-	taken    bool     // receive is
 	capacity int64    // bytes of receive
 	sink     position // in receive.SGL
-
-	va     uint64 // of a WRITE
-	token  uint32
-	length int64
 
 	replies replies
 	early   *earlyStore // requests that arrived before one that is missing; nil if none lately
@@ -193,11 +192,11 @@ func (r *responder) accept(h *roce.Header) {
 	if !r.taken {
 		return
 	}
-	c := Completion{Op: OpReceive, Bytes: uint32(r.done), Solicited: h.Solicited}
+	c := r.finish(Success)
+	c.Bytes, c.Solicited = uint32(r.done), h.Solicited
 	if h.Opcode.HasInvalidate() {
 		c.Op, c.Token = OpReceiveInvalidate, h.InvalidateKey
 	}
-	r.finish(c)
 }
 
 // executeRead notes what is asked for; the bytes are read when the responses are
@@ -245,25 +244,27 @@ func (r *responder) duplicate(h *roce.Header, at int64) {
 // then the NAK.
 func (r *responder) fail(status Status, s roce.Syndrome) {
 	r.replies.refuse(s, r.expected)
-	r.finish(Completion{Op: OpReceive, Status: status})
+	if r.taken {
+		r.finish(status)
+	}
 	r.q.enterError()
 }
 
-// finish completes the receive that is taken, if one is.
-func (r *responder) finish(c Completion) {
-	if r.taken {
-		c.Context = r.receive.Context
-		r.receive.Context = nil
-		r.taken = false
-		r.q.complete(c)
-	}
+// finish completes the receive that is taken.
+func (r *responder) finish(status Status) *Completion {
+	context := r.receive.Context
+	r.receive.Context = nil
+	r.taken = false
+	return r.q.complete(OpReceive, status, context)
 }
 
 // flush completes every receive that is this QP's own.
 func (r *responder) flush() {
-	r.finish(Completion{Op: OpReceive, Status: Flushed})
+	if r.taken {
+		r.finish(Flushed)
+	}
 	for !r.q.config.SharedReceives && r.take() {
-		r.finish(Completion{Op: OpReceive, Status: Flushed})
+		r.finish(Flushed)
 	}
 }
 

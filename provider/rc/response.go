@@ -108,7 +108,7 @@ func (r *requester) progress(now time.Duration, before int64) {
 	}
 	r.progressAt = now
 	r.resendAt = now + r.roundTrip.timeout()
-	r.rnrLeft = r.q.connection.RNRRetryCount
+	r.rnrLeft = int8(r.q.connection.RNRRetryCount)
 	r.judge(now)
 	r.probing, r.waiting = false, false
 	if r.spare != nil && r.spare.responses.ring != nil && r.spare.responses.spent(r.una) {
@@ -221,13 +221,13 @@ func (r *requester) place(now time.Duration, h *roce.Header, at int64, payload [
 		return
 	}
 	var ok bool
-	r.ranges, ok = r.sink.resolve(r.ranges[:0], r.q.config.Memory, w.sgl, offset, int(n), ReadSink)
+	r.ranges, ok = r.sink.resolve(r.ranges[:0], r.q.config.Memory, r.sglOf(w), offset, int(n), ReadSink)
 	if !ok {
 		r.fail(r.head, LocalProtection)
 		return
 	}
 	scatter(r.ranges, payload)
-	if w.invalidate && at+1 == w.end && len(w.sgl) > 0 && !r.q.config.Memory.InvalidateLocal(w.sgl[0].Token) {
+	if w.invalidate && at+1 == w.end && w.pieces > 0 && !r.q.config.Memory.InvalidateLocal(r.sglOf(w)[0].Token) {
 		r.fail(r.head, LocalProtection)
 		return
 	}

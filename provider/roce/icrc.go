@@ -5,16 +5,66 @@ import (
 	"hash/crc32"
 )
 
-// icrcSeed is the CRC of the eight bytes of ones that stand for the link
-// header, in the form that crc32.Update continues from (roce.md 4).
-const icrcSeed = 0x2144DF1C
+const (
+	// crcBlock is what the length of a piece should be a multiple of for hash/crc32,
+	// and crcLeast how long it should be at least: on the reference machine 64
+	// bytes take 14 ns and 80 take 16, but 40 take 33 and 76 take 43. So the ICRC of
+	// 64 bytes of payload takes 33 ns instead of the 70 of one call for each part.
+	crcBlock = 16
+	crcLeast = 64
+	// together is the least that is worth a call of its own.
+	together = 256
 
-// A scratch is room for the part of a packet that the ICRC does not cover as it
-// is: IP, UDP and RoCE headers. It is kept in longer-lived structures because
-// crc32.Update makes what it is given escape to the heap.
-type scratch [ipv6Len + udpLen + MaxHeaderLen]byte
+	// zerosLen is how many zeros a scratch begins with: enough to fill up the ones
+	// and the shortest headers to crcLeast, or anything to a whole block.
+	zerosLen = 32
+	onesLen  = 4
+	headerAt = zerosLen + onesLen
 
-var zeros [3]byte
+	// registerZero is a register of zeros as crc32.Update has it.
+	registerZero = ^uint32(0)
+)
+
+// A scratch is where that part of a packet is put together which the ICRC does
+// not cover as it is, so that it is quick to compute:
+//
+//	zeros | 4 bytes of ones | IP and UDP headers, masked | BTH, masked | what follows it
+//
+// The link header that there is none of counts as eight bytes of ones (roce.md 4). A
+// CRC's register begins with ones, too, and the first four of these turn it to
+// zero. It stays so for as many zeros as come next: so any number of them can stand
+// for both, to make whole blocks.
+//
+// It is kept in longer-lived structures because crc32.Update makes what it is
+// given escape to the heap.
+type scratch struct {
+	buf    [headerAt + ipv6Len + udpLen + bthLen + together]byte
+	folded [64]byte // see update
+}
+
+// ip is where the IP header begins.
+func (s *scratch) ip() []byte { return s.buf[headerAt:] }
+
+// icrc is the ICRC of a packet whose IP and UDP headers are the first n bytes of
+// s.ip(), where they are masked. udpPayload is from the BTH up to the padding.
+func (s *scratch) icrc(n int, udpPayload []byte) uint32 {
+	apart := (len(udpPayload) - bthLen) &^ (crcBlock - 1)
+	if apart < together {
+		apart = 0
+	}
+	near := udpPayload[:len(udpPayload)-apart]
+
+	b := s.buf[:]
+	b[zerosLen], b[zerosLen+1], b[zerosLen+2], b[zerosLen+3] = 0xFF, 0xFF, 0xFF, 0xFF
+	bth := headerAt + n
+	mask(b[headerAt:bth])
+	end := bth + copy(b[bth:], near)
+	b[bth+4] = 0xFF // FECN, BECN and reserved bits
+
+	blocks := max(crcLeast, (end-zerosLen+crcBlock-1)&^(crcBlock-1))
+	crc := crc32.Update(registerZero, crc32.IEEETable, b[end-blocks:end])
+	return s.update(crc, udpPayload[len(near):])
+}
 
 // mask sets the fields of IP and UDP headers that change on the way to ones.
 func mask(headers []byte) {
@@ -38,28 +88,18 @@ type Sealer struct {
 }
 
 // AppendTrailer appends what follows a packet's payload, padding and ICRC, 4 to
-// 7 bytes, to b and returns it. header is the packet's BTH and extended headers as
-// Header.Append made them. id is the IPv4 identification that the packet will
-// have; IPv6 has none. An unconnected UDP socket that forbids fragmentation
-// gives the segments of one super-packet 0, 1, 2 and so on (roce.md 17).
+// 7 bytes, to b and returns it. The packet is b from start on: BTH and extended
+// headers as Header.Append made them, and the payload. id is the IPv4 identification
+// that the packet will have; IPv6 has none. An unconnected UDP socket that forbids
+// fragmentation gives the segments of one super-packet 0, 1, 2 and so on (roce.md
+// 17).
 //
-// Nothing is kept, nothing is changed but b.
-func (s *Sealer) AppendTrailer(b []byte, flow *Flow, id uint16, header []byte, payload [][]byte) []byte {
-	payloadLen := 0
-	for _, piece := range payload {
-		payloadLen += len(piece)
+// Nothing is kept, and what b holds already is not changed.
+func (s *Sealer) AppendTrailer(b []byte, start int, flow *Flow, id uint16) []byte {
+	for range padLen(len(b) - start) { // headers are multiples of 4
+		b = append(b, 0)
 	}
-	pad := zeros[:padLen(payloadLen)]
-	n := putIP(s.buf[:], flow, id, len(header)+payloadLen+len(pad)+icrcLen)
-	mask(s.buf[:n])
-	end := n + copy(s.buf[n:], header)
-	s.buf[n+4] = 0xFF // FECN, BECN and reserved bits
-
-	crc := crc32.Update(icrcSeed, crc32.IEEETable, s.buf[:end])
-	for _, piece := range payload {
-		crc = crc32.Update(crc, crc32.IEEETable, piece)
-	}
-	crc = crc32.Update(crc, crc32.IEEETable, pad)
-	b = append(b, pad...)
-	return binary.LittleEndian.AppendUint32(b, crc)
+	udpPayload := b[start:]
+	n := putIP(s.buf.ip(), &flow.Local, &flow.Remote, flow.SourcePort, id, len(udpPayload)+icrcLen)
+	return binary.LittleEndian.AppendUint32(b, s.buf.icrc(n, udpPayload))
 }

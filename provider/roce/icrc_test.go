@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -32,11 +33,44 @@ func joined(p Packet) []byte {
 }
 
 // TestSeed is the check of roce.md 18: after the eight bytes of ones the
-// register, not inverted, is DEBB20E3.
+// register, not inverted, is DEBB20E3; and as many zeros as one likes, then four
+// bytes of ones, do the same to a register of zeros.
 func TestSeed(t *testing.T) {
 	ones := []byte{0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF}
-	if got := crc32.ChecksumIEEE(ones); got != icrcSeed || ^got != 0xDEBB20E3 {
+	if got := ^crc32.ChecksumIEEE(ones); got != 0xDEBB20E3 {
 		t.Errorf("seed %#x", got)
+	}
+	for n := range 20 {
+		if got := ^crc32.Update(^uint32(0), crc32.IEEETable, append(make([]byte, n), ones[:4]...)); got != 0xDEBB20E3 {
+			t.Errorf("seed %#x with %d zeros", got, n)
+		}
+	}
+}
+
+// TestEveryLength compares the ICRC of packets of every length, each in a scratch
+// that another packet has been in, with that of the bytes as roce.md 4 has them.
+func TestEveryLength(t *testing.T) {
+	var v Verifier
+	longest := MaxHeaderLen + MaxMTU + 3
+	random := rand.NewChaCha8([32]byte{})
+	packet := make([]byte, ipv6Len+udpLen+longest)
+	_, _ = random.Read(packet)
+	for i := range flows {
+		n := putIP(packet, &flows[i].Local, &flows[i].Remote, 0xC123, 7, 0)
+		for length := bthLen; length <= longest; length++ {
+			covered := append([]byte{0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF}, packet[:n+length]...)
+			for at := range n + length {
+				if i := at + 8; maskedBits(packet, at) == 0x0F {
+					covered[i] |= 0x0F
+				} else {
+					covered[i] |= maskedBits(packet, at)
+				}
+			}
+			copy(v.buf.ip(), packet[:n])
+			if got, want := v.buf.icrc(n, packet[n:n+length]), crc32.ChecksumIEEE(covered); got != want {
+				t.Fatalf("%v, %d bytes: %#x, want %#x", flows[i].Local, length, got, want)
+			}
+		}
 	}
 }
 
@@ -58,18 +92,18 @@ func TestIPRoundTrip(t *testing.T) {
 	})
 }
 
-// TestTrailer proves that the gathered form is the contiguous one in pieces.
+// TestTrailer: what a carrier makes, behind other packets, is what AppendIP makes.
 func TestTrailer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f, p := drawPacket(t)
 		id := rapid.Uint16().Draw(t, "id")
+		before := rapid.SliceOfN(rapid.Byte(), 0, 20).Draw(t, "before")
 		var s Sealer
 		whole := s.AppendIP(nil, &f, id, &p)
-		header := p.Header.Append(nil, p.PayloadLen())
-		gathered := append(append([]byte(nil), header...), joined(p)...)
-		gathered = s.AppendTrailer(gathered, &f, id, header, p.Payload)
-		if got, want := gathered, whole[ipHeaderLen(whole)+udpLen:]; string(got) != string(want) {
-			t.Fatalf("gathered %x, whole %x", got, want)
+		want := append(before[:len(before):len(before)], whole[ipHeaderLen(whole)+udpLen:]...)
+		got := append(p.Header.Append(before, p.PayloadLen()), joined(p)...)
+		if got = s.AppendTrailer(got, len(before), &f, id); string(got) != string(want) {
+			t.Fatalf("alone %x, whole %x", got, want)
 		}
 	})
 }
@@ -288,16 +322,15 @@ func TestNoAllocation(t *testing.T) {
 	var v Verifier
 	var h Header
 	var r Received
-	payload := [][]byte{make([]byte, 1000), make([]byte, 3095)}
-	p := Packet{Header: Header{Opcode: WriteOnlyImm}, Payload: payload}
-	header, trailer, ip := make([]byte, 0, 64), make([]byte, 0, 8), make([]byte, 0, 8192)
+	p := Packet{Header: Header{Opcode: WriteOnlyImm}, Payload: [][]byte{make([]byte, 1000), make([]byte, 3095)}}
+	header, ip := make([]byte, 0, 64), make([]byte, 0, 8192)
 	for i := range flows {
 		own := sender(flows[i])
 		packet := s.AppendIP(nil, &flows[i], 5, &p)
 		udpPayload := packet[ipHeaderLen(packet)+udpLen:]
 		for name, run := range map[string]func(){
 			"Header.Append": func() { header = p.Header.Append(header[:0], 4095) },
-			"AppendTrailer": func() { trailer = s.AppendTrailer(trailer[:0], &flows[i], 5, header, payload) },
+			"AppendTrailer": func() { s.AppendTrailer(udpPayload[:len(udpPayload)-icrcLen], 0, &flows[i], 5) },
 			"AppendIP":      func() { ip = s.AppendIP(ip[:0], &flows[i], 5, &p) },
 			"Decode": func() {
 				if _, err := Decode(udpPayload, &h); err != nil {
@@ -355,13 +388,12 @@ func BenchmarkAppendTrailer(b *testing.B) {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			var s Sealer
 			h := Header{Opcode: WriteOnly}
-			header := h.Append(nil, size)
-			payload := [][]byte{make([]byte, size)}
-			buf := make([]byte, 0, 8)
+			packet := datagram(&h, make([]byte, size))
+			packet = packet[:len(packet)-icrcLen]
 			b.SetBytes(int64(size))
 			b.ReportAllocs()
 			for b.Loop() {
-				buf = s.AppendTrailer(buf[:0], &flows[0], 3, header, payload)
+				s.AppendTrailer(packet, 0, &flows[0], 3)
 			}
 		})
 	}

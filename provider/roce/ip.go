@@ -23,14 +23,14 @@ var (
 )
 
 // putIP writes the IP and UDP headers of a packet with n bytes of UDP payload at
-// the beginning of b and returns their length. Flow.Local is the source. Both
-// checksums are 0: so rxe leaves that of UDP, and IPv4's is the caller's to fill in.
-func putIP(b []byte, flow *Flow, id uint16, n int) int {
+// the beginning of b and returns their length. Both checksums are 0: so rxe
+// leaves that of UDP, and IPv4's is the caller's to fill in.
+func putIP(b []byte, from, to *netip.Addr, sourcePort, id uint16, n int) int {
 	be := binary.BigEndian
 	n += udpLen
 	udp := ipv4Len
-	if flow.Local.Is4() {
-		source, destination := flow.Local.As4(), flow.Remote.As4()
+	if from.Is4() {
+		source, destination := from.As4(), to.As4()
 		be.PutUint32(b, 0x45<<24|uint32(uint16(ipv4Len+n)))
 		be.PutUint32(b[4:], uint32(id)<<16|0x4000) // don't fragment
 		be.PutUint32(b[8:], hopLimit<<24|protocolUDP<<16)
@@ -38,13 +38,13 @@ func putIP(b []byte, flow *Flow, id uint16, n int) int {
 		copy(b[16:20], destination[:])
 	} else {
 		udp = ipv6Len
-		source, destination := flow.Local.As16(), flow.Remote.As16()
+		source, destination := from.As16(), to.As16()
 		be.PutUint32(b, 6<<28)
 		be.PutUint32(b[4:], uint32(uint16(n))<<16|protocolUDP<<8|hopLimit)
 		copy(b[8:24], source[:])
 		copy(b[24:40], destination[:])
 	}
-	be.PutUint16(b[udp:], flow.SourcePort)
+	be.PutUint16(b[udp:], sourcePort)
 	be.PutUint16(b[udp+2:], Port)
 	be.PutUint32(b[udp+4:], uint32(uint16(n))<<16)
 	return udp + udpLen
@@ -63,24 +63,23 @@ func ipv4Checksum(header []byte) uint16 {
 
 // AppendIP appends p as a whole IP packet, with the UDP checksum left 0 and, in
 // IPv4, the identification id, to b and returns it. It is for simulated
-// networks, captures and tests; a carrier on sockets gathers the pieces with
-// AppendTrailer.
+// networks, captures and tests; a carrier on sockets leaves IP and UDP headers to
+// the kernel, and makes the rest with Header.Append and AppendTrailer.
 func (s *Sealer) AppendIP(b []byte, flow *Flow, id uint16, p *Packet) []byte {
 	payloadLen := p.PayloadLen()
 	n := p.Header.Opcode.HeaderLen() + payloadLen + padLen(payloadLen) + icrcLen
-	length := putIP(s.buf[:], flow, id, n)
+	length := putIP(s.buf.ip(), &flow.Local, &flow.Remote, flow.SourcePort, id, n)
 	start := len(b)
-	b = append(b, s.buf[:length]...)
+	b = append(b, s.buf.ip()[:length]...)
 	if flow.Local.Is4() {
 		binary.BigEndian.PutUint16(b[start+10:], ipv4Checksum(b[start:]))
 	}
 	bth := len(b)
 	b = p.Header.Append(b, payloadLen)
-	header := b[bth:]
 	for _, piece := range p.Payload {
 		b = append(b, piece...)
 	}
-	return s.AppendTrailer(b, flow, id, header, p.Payload)
+	return s.AppendTrailer(b, bth, flow, id)
 }
 
 // DecodeIP takes apart a whole IP packet, checks its lengths, the IPv4 header
@@ -137,8 +136,7 @@ func (v *Verifier) DecodeIP(b []byte, r *Received) error {
 		return err
 	}
 	r.Payload = payload
-	copy(v.buf[:], b[:n])
-	mask(v.buf[:n])
+	copy(v.buf.ip(), b[:n])
 	if v.difference(n, udpPayload) != 0 {
 		return ErrICRC
 	}

@@ -45,9 +45,7 @@ func (v *Verifier) Verify(flow *Flow, udpPayload []byte, hint uint16) (id uint16
 	if len(udpPayload) < bthLen+icrcLen {
 		return 0, false
 	}
-	sent := Flow{Local: flow.Remote, Remote: flow.Local, SourcePort: flow.SourcePort}
-	n := putIP(v.buf[:], &sent, hint, len(udpPayload))
-	mask(v.buf[:n])
+	n := putIP(v.buf.ip(), &flow.Remote, &flow.Local, flow.SourcePort, hint, len(udpPayload))
 	difference := v.difference(n, udpPayload)
 	if flow.Local.Is6() {
 		return 0, difference == 0
@@ -62,15 +60,11 @@ func (v *Verifier) Verify(flow *Flow, udpPayload []byte, hint uint16) (id uint16
 	return hint ^ x, true
 }
 
-// difference is the ICRC of a UDP payload, exclusive or the one computed of the
-// masked IP and UDP headers in v.buf[:n] and the payload.
+// difference is the ICRC that a UDP payload bears, exclusive or the one computed of
+// the IP and UDP headers, the first n bytes of v.buf.ip(), and the payload.
 func (v *Verifier) difference(n int, udpPayload []byte) uint32 {
-	copy(v.buf[n:], udpPayload[:bthLen])
-	v.buf[n+4] = 0xFF // FECN, BECN and reserved bits
 	end := len(udpPayload) - icrcLen
-	crc := crc32.Update(icrcSeed, crc32.IEEETable, v.buf[:n+bthLen])
-	crc = crc32.Update(crc, crc32.IEEETable, udpPayload[bthLen:end])
-	return crc ^ binary.LittleEndian.Uint32(udpPayload[end:])
+	return v.buf.icrc(n, udpPayload[:end]) ^ binary.LittleEndian.Uint32(udpPayload[end:])
 }
 
 // solve finds which change x of the IPv4 identification explains a difference
@@ -107,20 +101,25 @@ func multiply(a, b uint32) uint32 {
 func powX8Inverse(n int) uint32 {
 	const one = 1 << 31
 	// X^-8: X divides the polynomial plus one, eight times over.
-	square := uint32(one)
+	inverse := uint32(one)
 	for range 8 {
-		if square&one != 0 {
-			square = (square^crc32.IEEE)<<1 | 1
+		if inverse&one != 0 {
+			inverse = (inverse^crc32.IEEE)<<1 | 1
 		} else {
-			square <<= 1
+			inverse <<= 1
 		}
 	}
-	power := uint32(one)
+	return power(inverse, n)
+}
+
+// power is base to the power of n, which is not negative.
+func power(base uint32, n int) uint32 {
+	result := uint32(1 << 31)
 	for ; n != 0; n >>= 1 {
 		if n&1 != 0 {
-			power = multiply(power, square)
+			result = multiply(result, base)
 		}
-		square = multiply(square, square)
+		base = multiply(base, base)
 	}
-	return power
+	return result
 }

@@ -108,7 +108,7 @@ func BenchmarkFloor(b *testing.B) {
 		defer close(done)
 		_ = l.raw.Read(func(fd uintptr) bool {
 			for {
-				n, _ := l.incoming.receive(int(fd))
+				n, _, _ := l.incoming.receive(int(fd))
 				for i := range n {
 					b, segment := l.incoming.message(i)
 					a.add((len(b) + segment - 1) / segment)

@@ -87,6 +87,7 @@ type inspector struct {
 	// emptied is when the socket was last found empty: what is there now arrived
 	// later, and may have waited for the process to get its turn.
 	emptied time.Duration
+	foreign bool // some packet had to be solved
 	// remote is the address that the newest message came from, and peer what
 	// is known of it.
 	remote netip.Addr
@@ -113,8 +114,12 @@ func (i *inspector) turnTo(remote netip.Addr) {
 	i.remote, i.peer = remote, p
 }
 
-// emptiedNow notes that the socket is empty.
-func (i *inspector) emptiedNow() { i.emptied = i.now() }
+// emptiedNow notes that the socket is empty. As long as no peer counts, nobody asks.
+func (i *inspector) emptiedNow() {
+	if i.foreign {
+		i.emptied = i.now()
+	}
+}
 
 // intact reports whether the ICRC of a packet is right. index is its place in the
 // super-packet, which is the identification that it most likely has.
@@ -127,5 +132,6 @@ func (i *inspector) intact(flow *roce.Flow, packet []byte, index uint16) bool {
 		i.peer.settled = true
 		return true
 	}
+	i.foreign = true
 	return i.peer.believe(id, i.emptied, i.now())
 }

@@ -105,9 +105,18 @@ func (o *outgoing) segment(size int) {
 }
 
 // send sends the messages from first on and returns how many it sent. If it
-// sent none, the error is that of the first.
+// sent none, the error is that of the first. Where there is no room, it waits: only then
+// does Go's scheduler have to know of the system call.
 func (o *outgoing) send(fd, first int) (int, syscall.Errno) {
-	n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(fd),
+	n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd),
+		uintptr(unsafe.Pointer(&o.messages[first])), uintptr(o.n-first), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
+	if errno == 0 {
+		return int(n), 0
+	}
+	if errno != unix.EAGAIN {
+		return 0, errno
+	}
+	n, _, errno = unix.Syscall6(unix.SYS_SENDMMSG, uintptr(fd),
 		uintptr(unsafe.Pointer(&o.messages[first])), uintptr(o.n-first), unix.MSG_NOSIGNAL, 0, 0)
 	if errno != 0 {
 		return 0, errno
@@ -123,28 +132,48 @@ type incoming struct {
 	peers    [receiveMessages]sockaddr
 	// buffers become resident page by page as datagrams fill them.
 	buffers [receiveMessages][receiveBytes]byte
+	used    int // messages that the kernel has written to, and whose headers it has changed
+	vlen    int // how many messages to ask for
 }
 
-// receive takes what is there and waits for nothing: if there is nothing, the
-// error is EAGAIN. If n is less than receiveMessages, no more was there.
-func (m *incoming) receive(fd int) (n int, errno syscall.Errno) {
+func newIncoming() *incoming {
+	m := &incoming{used: receiveMessages, vlen: 1}
 	for i := range m.messages {
 		iov := &m.iovecs[i]
 		iov.Base = &m.buffers[i][0]
 		iov.SetLen(receiveBytes)
 		h := &m.messages[i].Hdr
-		h.Name, h.Namelen = &m.peers[i][0], unix.SizeofSockaddrInet6
+		h.Name = &m.peers[i][0]
 		h.Iov = iov
 		h.SetIovlen(1)
 		h.Control = (*byte)(unsafe.Pointer(&m.controls[i]))
+	}
+	return m
+}
+
+// receive takes what is there and waits for nothing: if there is nothing, the
+// error is EAGAIN. more says that there may be more.
+//
+// It asks for twice as many messages as there were last: to find that there is no other takes
+// the kernel 150 ns, as long as everything that we do with a single small one. The system call
+// is not announced to Go's scheduler, as it cannot wait: that saves another 60 ns.
+func (m *incoming) receive(fd int) (n int, more bool, errno syscall.Errno) {
+	for i := range m.messages[:m.used] {
+		h := &m.messages[i].Hdr
+		h.Namelen = unix.SizeofSockaddrInet6
 		h.SetControllen(controlLen)
 	}
-	r, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(fd),
-		uintptr(unsafe.Pointer(&m.messages[0])), receiveMessages, unix.MSG_DONTWAIT, 0, 0)
+	m.used = 0
+	r, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd),
+		uintptr(unsafe.Pointer(&m.messages[0])), uintptr(m.vlen), unix.MSG_DONTWAIT, 0, 0)
 	if errno != 0 {
-		return 0, errno
+		m.vlen = 1
+		return 0, false, errno
 	}
-	return int(r), 0
+	m.used = int(r)
+	more = m.used == m.vlen
+	m.vlen = min(2*m.used, receiveMessages)
+	return m.used, more, 0
 }
 
 // message is the i-th message received: its bytes and the size of the datagrams

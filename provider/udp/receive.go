@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -43,26 +44,33 @@ type listener struct {
 	// first. Carrier.sharing guards it.
 	members []int
 
-	// The goroutine that runs receive owns what follows.
-	receiver  provider.Receiver
-	incoming  *incoming // nil before the first message
+	watch watch
+	spin  spin // of the goroutine that runs receive
+
+	turn      sync.Mutex // of who receives; guards what follows
+	fd        int        // of file; -1 when closed
+	polls     uint64     // how often somebody polled
+	incoming  *incoming  // nil before the first message
 	inspector inspector
 	flow      roce.Flow       // of the newest message
 	batch     []roce.Received // nil likewise
+	receiver  provider.Receiver
 }
 
 // newListener receives from a socket that is bound to local already, which from
 // now on is the listener's.
-func newListener(local netip.Addr, device string, fd, asked int, n *counters) (_ *listener, err error) {
+func newListener(local netip.Addr, device string, fd int, cfg *Config, n *counters) (_ *listener, err error) {
 	l := &listener{
 		local:     local,
 		file:      os.NewFile(uintptr(fd), netip.AddrPortFrom(local, roce.Port).String()),
+		fd:        fd,
 		device:    device,
-		asked:     asked,
+		asked:     cfg.ReceiveBuffer,
 		before:    drops(fd),
 		counters:  n,
 		flow:      roce.Flow{Local: local},
 		inspector: newInspector(clock.Real().Now),
+		spin:      newSpin(cfg.BusyPoll),
 	}
 	if l.granted, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF); err != nil {
 		return nil, errors.Join(os.NewSyscallError("getsockopt SO_RCVBUF", err), l.file.Close())
@@ -70,17 +78,25 @@ func newListener(local netip.Addr, device string, fd, asked int, n *counters) (_
 	if l.raw, err = l.file.SyscallConn(); err != nil {
 		return nil, errors.Join(err, l.file.Close())
 	}
+	if err := l.watch.open(fd); err != nil {
+		return nil, errors.Join(err, l.file.Close())
+	}
 	return l, nil
 }
 
+// close ends what receive does. When it returns, the Receiver is given nothing more.
 func (l *listener) close() error {
 	l.dropped.Store(l.overflow())
-	var err error
+	err := l.watch.close()
 	for _, fd := range l.members {
 		// Others may have it open. The group is no longer what steer takes it for.
 		err = errors.Join(err, silence(fd), os.NewSyscallError("close", unix.Close(fd)))
 	}
-	if err = errors.Join(err, l.file.Close()); err != nil {
+	l.turn.Lock()
+	l.fd = -1
+	err = errors.Join(err, l.file.Close())
+	l.turn.Unlock()
+	if err != nil {
 		return fmt.Errorf("%v: %w", l.local, err)
 	}
 	return nil
@@ -112,44 +128,47 @@ func (l *listener) mtu() (n int) {
 	return n
 }
 
-// receive delivers to r until the socket is closed.
-func (l *listener) receive(r provider.Receiver) {
-	l.receiver = r
-	// One Read is the listener's whole life: it calls drain, on this
-	// goroutine, whenever the socket has become readable, and fails when the
-	// socket is closed. The poller keeps a packet's arrival between the end of
-	// drain and the next wait in mind, so that drain need not come back just
-	// to be told that the socket is empty.
-	_ = l.raw.Read(func(fd uintptr) bool {
-		l.drain(int(fd))
-		l.inspector.emptiedNow()
-		return false
-	})
+// step receives what there is, at most receiveMessages, and gives it to r. It returns
+// how many messages that was; 0, too, if another goroutine is at it, or somebody polls, or the
+// socket is closed.
+func (l *listener) step(r provider.Receiver) int {
+	if !l.turn.TryLock() {
+		return 0
+	}
+	defer l.turn.Unlock()
+	if l.watch.polled.Load() {
+		return 0
+	}
+	return l.stepInTurn(r)
 }
 
-// drain receives and delivers until the socket is empty.
-func (l *listener) drain(fd int) {
+// stepInTurn is step with l.turn held.
+func (l *listener) stepInTurn(r provider.Receiver) int {
+	if l.fd < 0 {
+		return 0
+	}
 	if l.incoming == nil {
 		// In labs of thousands of nodes the memory would be most of what many of them
 		// take: it is there when it is needed.
-		if !readable(fd) {
-			return
+		if !readable(l.fd) {
+			return 0
 		}
-		l.incoming, l.batch = new(incoming), make([]roce.Received, 0, receiveBatch)
+		l.incoming, l.batch = newIncoming(), make([]roce.Received, 0, receiveBatch)
 	}
-	for {
-		n, errno := l.incoming.receive(fd)
-		if errno != 0 && errno != unix.EINTR {
-			return // EAGAIN; no other is expected of an unconnected socket
-		}
-		for i := range n {
-			l.take(i)
-		}
-		l.deliver()
-		if errno == 0 && n < receiveMessages {
-			return // recvmmsg found the socket empty
-		}
+	n, more, errno := l.incoming.receive(l.fd)
+	if errno != 0 {
+		l.inspector.emptiedNow()
+		return 0 // EAGAIN or EINTR; no other is expected of an unconnected socket
 	}
+	l.receiver = r
+	for i := range n {
+		l.take(i)
+	}
+	l.deliver()
+	if !more {
+		l.inspector.emptiedNow() // recvmmsg found the socket empty
+	}
+	return n
 }
 
 // readable reports whether a message is there.

@@ -59,6 +59,15 @@ func TestForeignGarbage(t *testing.T) {
 	}
 }
 
+// TestReserve: what is asked for beyond the credit is not given away as credit.
+func TestReserve(t *testing.T) {
+	c := open(t, "127.0.0.1")
+	granted := c.listeners[0].granted
+	if want := min(granted, CreditBuffer) * 4 / 9; c.ReceiveBuffer() != want {
+		t.Errorf("ReceiveBuffer %d of %d bytes granted, want %d", c.ReceiveBuffer(), granted, want)
+	}
+}
+
 // TestOverflow has nobody read, and every message be one packet.
 func TestOverflow(t *testing.T) {
 	from := open(t, "127.0.0.1")

@@ -87,7 +87,7 @@ func TestReach(t *testing.T) {
 	// Somebody else has the descriptor now.
 	var others []int
 	for range 4 * sourcePorts {
-		fd, err := newSocket(local[0], 0)
+		fd, err := newSocket(local[0])
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -172,7 +172,6 @@ type sending struct {
 	outgoing outgoing
 	messages [sendMessages]superPacket
 	sealer   roce.Sealer
-	payload  [1][]byte // for sealer
 	buf      [sendBytes]byte
 }
 
@@ -288,12 +287,10 @@ func (b *sending) fill(flow *roce.Flow, packets []roce.Packet, plain bool) int {
 
 		start := len(buf)
 		buf = p.Header.Append(buf, payloadLen)
-		header := buf[start:]
 		for _, piece := range p.Payload {
 			buf = append(buf, piece...)
 		}
-		b.payload[0] = buf[start+len(header):]
-		buf = b.sealer.AppendTrailer(buf, flow, id, header, b.payload[:])
+		buf = b.sealer.AppendTrailer(buf, start, flow, id)
 	}
 	return len(packets)
 }

@@ -63,18 +63,18 @@ func attach(fd, option int, program []unix.SockFilter) error {
 // program before it is bound makes it a group already, which joins no other: if
 // somebody has the port, bind fails (udp_lib_lport_inuse2 in net/ipv4/udp.c).
 func openGroup(local netip.Addr, buffer int) (fd int, err error) {
-	return openReceiver(local, buffer, unix.SOCK_NONBLOCK, unix.SO_ATTACH_REUSEPORT_CBPF, steer(1))
+	return openReceiver(local, buffer, unix.SO_ATTACH_REUSEPORT_CBPF, steer(1))
 }
 
 // openMember opens a further socket, which lets nothing in as yet.
 func openMember(local netip.Addr, buffer int) (fd int, err error) {
-	return openReceiver(local, buffer, 0, unix.SO_ATTACH_FILTER, refuse())
+	return openReceiver(local, buffer, unix.SO_ATTACH_FILTER, refuse())
 }
 
 // openReceiver opens a socket that asks for a receive buffer of so many bytes.
-// kind is added to SOCK_DGRAM; option attaches a program.
-func openReceiver(local netip.Addr, buffer, kind, option int, program []unix.SockFilter) (_ int, err error) {
-	fd, err := newSocket(local, kind)
+// option attaches a program.
+func openReceiver(local netip.Addr, buffer, option int, program []unix.SockFilter) (_ int, err error) {
+	fd, err := newSocket(local)
 	if err != nil {
 		return -1, err
 	}
@@ -205,12 +205,6 @@ func handOut(fd int, name string) (*os.File, error) {
 	if err := silence(fd); err != nil {
 		return nil, err
 	}
-	// While it is not O_NONBLOCK, which the last holder may have set, os.NewFile
-	// leaves it alone: a poller of this process would be woken by the holder's
-	// packets.
-	if err := unix.SetNonblock(fd, false); err != nil {
-		return nil, os.NewSyscallError("fcntl F_SETFL", err)
-	}
 	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("fcntl F_DUPFD_CLOEXEC", err)
@@ -253,9 +247,6 @@ func adopt(local netip.Addr, socket *os.File) (_ int, err error) {
 		return -1, os.NewSyscallError("getsockname", err)
 	} else if !sameAddress(bound, local) {
 		return -1, errors.New("the socket given is not of this address")
-	}
-	if err := unix.SetNonblock(fd, true); err != nil {
-		return -1, os.NewSyscallError("fcntl F_SETFL", err)
 	}
 	return fd, nil
 }

@@ -326,7 +326,7 @@ func TestStranger(t *testing.T) {
 	from, owner := open(t, "127.0.0.1"), open(t, "127.0.0.2")
 	arrived := newCollector()
 	owner.Listen(arrived)
-	stranger, err := newSocket(owner.Addresses()[0], 0)
+	stranger, err := newSocket(owner.Addresses()[0])
 	if err != nil {
 		t.Fatal(err)
 	}

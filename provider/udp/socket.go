@@ -10,14 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newSocket makes a UDP socket of local's family that forbids fragmentation. kind
-// is added to SOCK_DGRAM.
-func newSocket(local netip.Addr, kind int) (fd int, err error) {
+// newSocket makes a UDP socket of local's family that forbids fragmentation. It is left
+// to wait in system calls: os.NewFile keeps those that are O_NONBLOCK in Go's poller, where
+// arrivals wake a thread (watch.go).
+func newSocket(local netip.Addr) (fd int, err error) {
 	family, level, discover, do := unix.AF_INET, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO
 	if !local.Is4() {
 		family, level, discover, do = unix.AF_INET6, unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO
 	}
-	fd, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|kind, unix.IPPROTO_UDP)
+	fd, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
 	if err != nil {
 		return -1, os.NewSyscallError("socket", err)
 	}

@@ -22,7 +22,7 @@ func Spare(addresses []netip.Addr) ([]*os.File, error) {
 	var files []*os.File
 	for _, local := range addresses {
 		for range spareSockets {
-			fd, err := newSocket(local, 0)
+			fd, err := newSocket(local)
 			if err != nil {
 				for _, f := range files {
 					err = errors.Join(err, f.Close())
@@ -37,7 +37,7 @@ func Spare(addresses []netip.Addr) ([]*os.File, error) {
 
 // fresh is how sockets are made of the network namespace of the thread that needs one.
 func fresh(local netip.Addr) func() (fd int, err error) {
-	return func() (int, error) { return newSocket(local, 0) }
+	return func() (int, error) { return newSocket(local) }
 }
 
 // take is how the sockets that were made for one address are taken, one after the other.

@@ -1,0 +1,254 @@
+package provider_test
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/roce"
+)
+
+// A tray is a carrier that can be polled: what arrives lies there until it is delivered or
+// polled for. While it passes, it is delivered at once.
+type tray struct {
+	provider.Carrier
+	receiver provider.Deferrer
+	passes   bool
+	packets  []roce.Received
+	polls    int
+	resumed  int
+	sent     []roce.Opcode
+}
+
+func (c *tray) Listen(r provider.Receiver) {
+	c.receiver = r.(provider.Deferrer)
+	c.Carrier.Listen(c)
+}
+
+func (c *tray) Receive(packets []roce.Received) {
+	for _, p := range packets {
+		p.Payload = bytes.Clone(p.Payload)
+		c.packets = append(c.packets, p)
+	}
+	if c.passes {
+		for c.give(c.receiver); c.receiver.Delivered(); {
+		}
+	}
+}
+
+// give hands what lies there to r, and reports whether there was something.
+func (c *tray) give(r provider.Receiver) bool {
+	packets := c.packets
+	c.packets = nil
+	if len(packets) > 0 {
+		r.Receive(packets)
+	}
+	return len(packets) > 0
+}
+
+func (c *tray) Poll(r provider.Receiver) bool {
+	c.polls++
+	return c.give(r)
+}
+
+func (c *tray) Resume() { c.resumed++ }
+
+func (c *tray) Send(flow roce.Flow, packets []roce.Packet) error {
+	for i := range packets {
+		c.sent = append(c.sent, packets[i].Header.Opcode)
+	}
+	return c.Carrier.Send(flow, packets)
+}
+
+// forget is what has been sent, which is forgotten.
+func (c *tray) forget() []roce.Opcode {
+	sent := c.sent
+	c.sent = nil
+	return sent
+}
+
+// newTrays is a world of two connected hosts on trays that no longer pass.
+func newTrays(t *testing.T) (w *world, client, server *host, trays []*tray) {
+	w = newWorldWith(t, addresses, func(cfg *provider.Config) {
+		trays = append(trays, &tray{Carrier: cfg.Carrier, passes: true})
+		cfg.Carrier = trays[len(trays)-1]
+	})
+	client, server = w.connect()
+	w.settle()
+	for _, tr := range trays {
+		tr.passes = false
+		tr.forget()
+	}
+	t.Cleanup(func() { // before the end of the world, which needs packets
+		for _, tr := range trays {
+			tr.passes = true
+			tr.Receive(nil)
+		}
+	})
+	return w, client, server, trays
+}
+
+// arrive lets what has been sent arrive on the trays, and no timer run.
+func (w *world) arrive() { w.clock.Run(50 * time.Microsecond) }
+
+func TestPolling(t *testing.T) {
+	w, client, server, trays := newTrays(t)
+	at := trays[1]
+	results := make([]provider.ResultEx, 4)
+	look := func(wantResults, wantPolls int) {
+		t.Helper()
+		before := at.polls
+		if n := server.cq.ResultsEx(results); n != wantResults {
+			t.Fatalf("%d results, want %d", n, wantResults)
+		}
+		if n := at.polls - before; n != wantPolls {
+			t.Fatalf("the carrier was polled %d times, want %d", n, wantPolls)
+		}
+	}
+	w.want(server.qp.Receive("first", nil), success)
+	w.want(server.qp.Receive("second", nil), success)
+	w.want(client.qp.Send(nil, nil, 0), success)
+	w.arrive()
+	look(0, 0) // a look in vain is not polling yet
+	look(1, 1)
+	look(0, 1) // but from then on it is
+	server.cq.Arm(provider.NotifyAny)
+	if at.resumed != 1 {
+		t.Errorf("resumed %d times by Arm, want 1", at.resumed)
+	}
+	look(0, 0)
+	server.cq.Arm(provider.NotifyAny)
+	if at.resumed != 1 {
+		t.Errorf("resumed %d times by an Arm without polling before", at.resumed-1)
+	}
+	// The notification of what was polled for is not run within Results.
+	w.want(client.qp.Send(nil, nil, 0), success)
+	w.arrive()
+	told := len(server.notes.statuses)
+	look(0, 0)
+	look(1, 1)
+	if len(server.notes.statuses) != told {
+		t.Error("notified within Results")
+	}
+	w.arrive()
+	if len(server.notes.statuses) != told+1 {
+		t.Error("not notified")
+	}
+}
+
+// TestDelivered has notifications and acknowledgements wait for Delivered: first the one,
+// then, behind what the consumer answers, the other.
+func TestDelivered(t *testing.T) {
+	w, client, server, trays := newTrays(t)
+	at := trays[1]
+	w.want(server.qp.Receive(nil, nil), success)
+	w.want(client.qp.Receive(nil, nil), success)
+	w.want(client.qp.Send(nil, nil, 0), success)
+	w.arrive()
+	server.cq.Arm(provider.NotifyAny)
+	server.notes.then = func() { w.want(server.qp.Send(nil, nil, 0), success) }
+	at.give(at.receiver)
+	w.arrive()
+	if told, sent := len(server.notes.statuses), at.forget(); told > 0 || len(sent) > 0 {
+		t.Errorf("told %d times, sent %v by Receive", told, sent)
+	}
+	if at.receiver.Delivered() {
+		t.Error("something is still put off")
+	}
+	if told := len(server.notes.statuses); told != 1 {
+		t.Errorf("told %d times, want 1", told)
+	}
+	if d := cmp.Diff([]roce.Opcode{roce.SendOnly, roce.Acknowledge}, at.forget()); d != "" {
+		t.Errorf("sent (-want +got):\n%s", d)
+	}
+}
+
+// TestPolledAcknowledgement goes out when the consumer has found nothing again, behind its
+// answer; but is put off once only.
+func TestPolledAcknowledgement(t *testing.T) {
+	w, client, server, trays := newTrays(t)
+	at := trays[1]
+	for range 4 {
+		w.want(server.qp.Receive(nil, nil), success)
+		w.want(client.qp.Receive(nil, nil), success)
+	}
+	results := make([]provider.ResultEx, 4)
+	send := func() {
+		w.want(client.qp.Send(nil, nil, 0), success)
+		w.arrive()
+	}
+	wantSent := func(want ...roce.Opcode) {
+		t.Helper()
+		if d := cmp.Diff(want, at.forget()); d != "" {
+			t.Errorf("sent (-want +got):\n%s", d)
+		}
+	}
+	server.cq.ResultsEx(results)
+	send()
+	server.cq.ResultsEx(results)
+	wantSent()
+	w.want(server.qp.Send(nil, nil, 0), success)
+	wantSent(roce.SendOnly)
+	server.cq.ResultsEx(results)
+	wantSent(roce.Acknowledge)
+
+	send()
+	server.cq.ResultsEx(results)
+	wantSent()
+	server.cq.Arm(provider.NotifyErrors) // the consumer is through
+	wantSent(roce.Acknowledge)
+
+	server.cq.ResultsEx(results)
+	send()
+	server.cq.ResultsEx(results)
+	wantSent()
+	send()
+	at.give(at.receiver) // of somebody else, before the consumer has looked again
+	wantSent(roce.Acknowledge)
+}
+
+// TestBulkIsAcknowledged at a pause, or when there is a good deal.
+func TestBulkIsAcknowledged(t *testing.T) {
+	w, client, server, trays := newTrays(t)
+	at := trays[1]
+	write := func(bytes int) {
+		for range bytes / len(client.memory) {
+			w.want(client.qp.Write(nil, client.at(0, len(client.memory)), base, server.mr.RemoteToken(), provider.OpSilentSuccess), success)
+		}
+		w.clock.Run(time.Millisecond / 2)
+		at.give(at.receiver)
+	}
+	write(len(client.memory)) // the client learns how long the path is
+	at.receiver.Delivered()
+	w.clock.Run(50 * time.Microsecond)
+	trays[0].give(trays[0].receiver)
+	at.forget()
+
+	write(64 << 10)
+	if !at.receiver.Delivered() {
+		t.Error("nothing is put off any more")
+	}
+	if sent := at.forget(); slices.Contains(sent, roce.Acknowledge) {
+		t.Errorf("sent %v before a pause", sent)
+	}
+	w.clock.Run(20 * time.Microsecond)
+	if at.receiver.Delivered() {
+		t.Error("something is put off after a pause")
+	}
+	if d := cmp.Diff([]roce.Opcode{roce.Acknowledge}, at.forget()); d != "" {
+		t.Errorf("sent after a pause (-want +got):\n%s", d)
+	}
+	w.clock.Run(50 * time.Microsecond)
+	trays[0].give(trays[0].receiver)
+
+	write(256 << 10)
+	if at.receiver.Delivered() {
+		t.Error("something is put off, though there is a good deal")
+	}
+	w.clock.Run(50 * time.Microsecond)
+	trays[0].give(trays[0].receiver)
+}

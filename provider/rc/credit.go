@@ -1,0 +1,59 @@
+package rc
+
+import "time"
+
+// SetCredit says how many bytes may be in flight beyond what the path itself holds,
+// from now on, as Connection.Credit did until now. With 0 nothing new is sent but what
+// the path holds; the oldest packet may always be sent again.
+func (q *QP) SetCredit(credit int64) { q.requester.window.credit = credit }
+
+// SetRoundTrip tells the shortest round trip that is known of the path, from other
+// connections, too; and whether those have packets on their way now, so that
+// a round trip may well take longer.
+func (q *QP) SetRoundTrip(known time.Duration, crowded bool) {
+	q.requester.window.share(known, crowded)
+}
+
+// RoundTrip is the shortest round trip that is known of the path: what SetRoundTrip
+// told, or what this connection has found out since.
+func (q *QP) RoundTrip() time.Duration { return q.requester.window.known }
+
+// Starved reports whether there was something to send when Next last reported false
+// that more credit would have let go.
+func (q *QP) Starved() bool { return q.state == Ready && q.requester.starved }
+
+// CreditInUse is how many bytes are in flight beyond what the path holds. When the
+// timer has run out twice and nothing has been heard since, all of that is lost, or the
+// peer no longer there: others need not wait for it. Once may be the fault of a host
+// that was busy, and then of many connections at the same time.
+func (q *QP) CreditInUse() int64 {
+	r := &q.requester
+	if !q.Busy() || r.probing && r.roundTrip.backedOff > 1 {
+		return 0
+	}
+	return max(0, r.inFlight-r.window.held())
+}
+
+// CreditWanted is what CreditInUse would be if all that has been posted were sent at
+// once, as far as the window goes.
+func (q *QP) CreditWanted() int64 {
+	r := &q.requester
+	if q.state != Ready || r.una == r.posted {
+		return 0
+	}
+	held := r.window.held()
+	return max(0, min(r.inFlight+r.backlog()-held, longestQueue(held)))
+}
+
+// backlog is the bytes of what is to be sent, or sent again, at most.
+func (r *requester) backlog() int64 {
+	bytes := int64(0)
+	if r.repair != nil {
+		bytes = int64(r.repair.lost) * r.window.packet
+	}
+	if r.cursor < r.tail {
+		w := r.slot(r.cursor)
+		bytes += r.postedCost - w.costBefore - r.cost(w, w.first, r.next)
+	}
+	return bytes
+}

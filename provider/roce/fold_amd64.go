@@ -1,0 +1,53 @@
+package roce
+
+import (
+	"hash/crc32"
+
+	"golang.org/x/sys/cpu"
+)
+
+// hash/crc32 folds one row of 64 bytes at a time where the processor has AVX-512, and
+// mostly waits for the product. Four rows at a time take 58 instead of 77 ns for the 4 KiB
+// of a packet on the reference machine: WRITEs of 64 KiB between two processes go from
+// 33.3 to 35.6 Gb/s, of 1 MiB from 35.9 to 40.8. For less than foldLeast bytes the two
+// are alike.
+//
+// Folding leaves 64 bytes of which the CRC is that of the whole. A CRC is the remainder
+// of a division by a polynomial, in which X^n may stand for its own remainder. So 8
+// bytes that are n bits before others may be multiplied by that, and added to them
+// instead (V. Gopal and others, Fast CRC Computation for Generic Polynomials Using
+// PCLMULQDQ Instruction, Intel 2009).
+
+const (
+	foldBlock = 256 // four rows
+	foldLeast = 2048
+)
+
+// wide says that the processor can do it.
+var wide = cpu.X86.HasAVX512F && cpu.X86.HasAVX512VPCLMULQDQ
+
+// foldKeys are what to multiply the halves of 16 bytes with to move them on by four rows,
+// and then by one.
+var foldKeys = [4]uint64{foldKey(2048 + 64), foldKey(2048), foldKey(512 + 64), foldKey(512)}
+
+// foldKey is X^n modulo the CRC's polynomial, for 8 bytes. The bits of all words are in
+// reverse: where it stands, 32 bits count X^31 times themselves in 64, and the 127
+// bits of a product X times themselves in 128.
+func foldKey(n int) uint64 { return uint64(power(1<<30, n-32)) << 1 }
+
+// fold leaves 64 bytes that have the same CRC, begun with a register of zeros, as p
+// has, begun with the given one. The length of p is a multiple of foldBlock, and not 0.
+//
+//go:noescape
+func fold(rest *[64]byte, p []byte, register uint32, keys *[4]uint64)
+
+// update is crc32.Update of the IEEE polynomial.
+func (s *scratch) update(crc uint32, p []byte) uint32 {
+	if wide && len(p) >= foldLeast {
+		n := len(p) &^ (foldBlock - 1)
+		fold(&s.folded, p[:n], ^crc, &foldKeys)
+		crc = crc32.Update(registerZero, crc32.IEEETable, s.folded[:])
+		p = p[n:]
+	}
+	return crc32.Update(crc, crc32.IEEETable, p)
+}

@@ -1,0 +1,151 @@
+package udp
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ndklab/ndklab/provider/roce"
+)
+
+// A deferrer is a receiver that has something put off.
+type deferrer struct {
+	collector
+	delivered func() bool
+}
+
+func (d deferrer) Delivered() bool { return d.delivered() }
+
+// poll polls until n packets have arrived.
+func poll(t *testing.T, c *Carrier, polled collector, n int) []roce.Received {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); len(polled) < n; {
+		c.Poll(polled)
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d packets arrived", len(polled), n)
+		}
+	}
+	return polled.take(t, n)
+}
+
+// TestWhoPollsReceives has packets arrive where they are asked for: with whoever polls,
+// until Resume, and then with whom the carrier listens for. What had arrived before is not lost.
+func TestWhoPollsReceives(t *testing.T) {
+	from, to := open(t, "127.0.0.1"), open(t, "127.0.0.2")
+	flow := flowBetween(from, to, 0)
+	to.listeners[0].watch.tick = time.Hour
+	listens, polled := newCollector(), newCollector()
+	to.Listen(listens)
+	mustSend(t, from, flow, []roce.Packet{acknowledgement(1)})
+	listens.take(t, 1)
+	if to.Poll(polled) {
+		t.Fatal("something there when nothing was sent")
+	}
+	for psn := range uint32(100) {
+		mustSend(t, from, flow, []roce.Packet{acknowledgement(psn)})
+		if p := poll(t, to, polled, 1)[0]; p.Header.PSN != psn {
+			t.Fatalf("packet %d, want %d", p.Header.PSN, psn)
+		}
+	}
+	if len(listens) > 0 {
+		t.Errorf("%d packets arrived elsewhere", len(listens))
+	}
+	mustSend(t, from, flow, []roce.Packet{acknowledgement(200)})
+	to.Resume()
+	mustSend(t, from, flow, []roce.Packet{acknowledgement(201)})
+	for i, p := range listens.take(t, 2) {
+		if p.Header.PSN != 200+uint32(i) {
+			t.Errorf("packet %d, want %d", p.Header.PSN, 200+i)
+		}
+	}
+}
+
+// TestWhoStopsPolling takes nothing away from the others, though it does not say so; and what was
+// put off for it is done.
+func TestWhoStopsPolling(t *testing.T) {
+	from, to := open(t, "127.0.0.1"), open(t, "127.0.0.2")
+	flow := flowBetween(from, to, 0)
+	done := make(chan struct{}, 4096)
+	listens := deferrer{newCollector(), func() bool {
+		select {
+		case done <- struct{}{}:
+		default:
+		}
+		return false
+	}}
+	to.Listen(listens)
+	mustSend(t, from, flow, []roce.Packet{acknowledgement(1)})
+	poll(t, to, listens.collector, 1) // somebody else may have been quicker
+	for len(done) > 0 {               // of before
+		<-done
+	}
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("what was put off was never done")
+	}
+	mustSend(t, from, flow, []roce.Packet{acknowledgement(2)})
+	listens.take(t, 1)
+}
+
+// TestWhatIsPutOffIsAskedFor has Delivered called until nothing is put off any more, though
+// nothing arrives meanwhile.
+func TestWhatIsPutOffIsAskedFor(t *testing.T) {
+	from, to := open(t, "127.0.0.1"), open(t, "127.0.0.2")
+	calls, enough := 0, make(chan struct{})
+	to.Listen(deferrer{newCollector(), func() bool {
+		if calls++; calls == 1000 {
+			close(enough)
+		}
+		return calls < 1000
+	}})
+	mustSend(t, from, flowBetween(from, to, 0), []roce.Packet{acknowledgement(1)})
+	select {
+	case <-enough:
+	case <-time.After(10 * time.Second):
+		t.Fatal("Delivered was not called often enough")
+	}
+}
+
+// TestConsumerWaitsInCallback for what only a further packet brings about: another
+// goroutine receives it.
+func TestConsumerWaitsInCallback(t *testing.T) {
+	from, to := open(t, "127.0.0.1"), open(t, "127.0.0.2")
+	flow := flowBetween(from, to, 0)
+	entered, leave := make(chan struct{}), make(chan struct{})
+	var second atomic.Bool
+	listens := deferrer{newCollector(), nil}
+	listens.delivered = func() bool {
+		if !second.Swap(true) {
+			close(entered)
+			<-leave
+		}
+		return false
+	}
+	to.Listen(listens)
+	mustSend(t, from, flow, []roce.Packet{acknowledgement(1)})
+	<-entered
+	mustSend(t, from, flow, []roce.Packet{acknowledgement(2)})
+	listens.take(t, 2)
+	close(leave)
+	mustSend(t, from, flow, []roce.Packet{acknowledgement(3)})
+	if got := listens.take(t, 1)[0].Header.PSN; got != 3 {
+		t.Errorf("packet %d, want 3", got)
+	}
+}
+
+// TestPollAfterClose finds nothing, and does no harm.
+func TestPollAfterClose(t *testing.T) {
+	from, to := open(t, "127.0.0.1"), open(t, "127.0.0.2")
+	flow := flowBetween(from, to, 0)
+	to.Poll(newCollector())
+	mustSend(t, from, flow, []roce.Packet{acknowledgement(1)})
+	if err := to.Close(); err != nil {
+		t.Fatal(err)
+	}
+	polled := newCollector()
+	if to.Poll(polled) || len(polled) > 0 {
+		t.Error("a closed carrier received something")
+	}
+	to.Resume()
+}
