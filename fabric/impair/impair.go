@@ -222,6 +222,21 @@ func (d *Direction) travel() time.Duration {
 	return t
 }
 
+// LeastDelay is how long every packet to come takes, or more, whatever is drawn: 0 if
+// the settings promise nothing. It changes with Set and Replay alone.
+func (d *Direction) LeastDelay() time.Duration {
+	s := &d.settings
+	if d.sequence == nil && s.Reorder.Probability == 0 {
+		switch d.jitter.kind {
+		case steady:
+			return s.Delay
+		case even:
+			return max(0, s.Delay-s.Jitter.Spread)
+		}
+	}
+	return 0
+}
+
 // marks reports whether an ECN-capable packet is to be marked that found so
 // many wire bytes in the queue.
 func (d *Direction) marks(found uint64) bool {

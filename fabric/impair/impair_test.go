@@ -258,6 +258,32 @@ func TestSetResetsWhatChanges(t *testing.T) {
 	}
 }
 
+// What is promised of delays is what the settings have in common with every draw.
+func TestLeastDelay(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		name     string
+		settings topology.Impairment
+		want     time.Duration
+	}{
+		{"none", topology.Impairment{}, 0},
+		{"steady", topology.Impairment{Delay: ms, Rate: 1e9, Loss: topology.Loss{Rate: 0.5}}, ms},
+		{"even jitter", topology.Impairment{Delay: ms, Jitter: topology.Jitter{Spread: 400 * time.Microsecond}}, 600 * time.Microsecond},
+		{"jitter beyond the delay", topology.Impairment{Delay: ms, Jitter: topology.Jitter{Spread: 2 * ms}}, 0},
+		{"jitter without a bound", topology.Impairment{Delay: ms, Jitter: topology.Jitter{Spread: 1, Distribution: topology.Normal}}, 0},
+		{"packets that overtake", topology.Impairment{Delay: ms, Reorder: topology.Reorder{Probability: 0.1}}, 0},
+	} {
+		if got := direction(1, "link", 0, c.settings).LeastDelay(); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+	replaying := direction(1, "link", 0, topology.Impairment{Delay: ms})
+	replaying.Replay(new(Sequence))
+	if got := replaying.LeastDelay(); got != 0 {
+		t.Errorf("replaying: %v, want 0: who knows what was recorded", got)
+	}
+}
+
 func TestCut(t *testing.T) {
 	d := direction(1, "link", 0, topology.Impairment{Loss: topology.Loss{Rate: 1}})
 	if v := d.Packet(packet(1000), 0); v.Fate != Lost || v.Cause != Chance {

@@ -63,6 +63,9 @@ func TestInvariants(t *testing.T) {
 			if v.Fate != Passes {
 				continue
 			}
+			if least := d.LeastDelay(); v.Departs < at+least {
+				t.Fatalf("sent at %v with a delay of %v at least: %+v", at, least, v)
+			}
 			if v.Queued < 0 || v.Departs < at+v.Queued+v.Postponed {
 				t.Fatalf("sent at %v: %+v", at, v)
 			}

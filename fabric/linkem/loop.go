@@ -26,13 +26,15 @@ type loop struct {
 
 	epoch      time.Time // so that no instant is negative, also of frames from before
 	links      map[string]*link
-	ports      map[int32]*port // by descriptor
+	ports      ports
 	departures departures
 	early      time.Duration // how long before a departure to wake up
 	credit     time.Duration // for polling
 	waited     time.Duration // when the last wait began
 	polled     bool          // the last wait polled
 	stream     stream
+	leastDelay time.Duration // of all ports together, if known
+	known      bool          // since the last command
 	host       host
 	more       bool // frames were left at a port
 
@@ -53,6 +55,9 @@ type loop struct {
 	log      *impair.Log     // that links replay; nil: none
 	closing  bool
 }
+
+// ports are the ports that frames are taken from, by descriptor.
+type ports map[int32]*port
 
 // receiveBatch bounds the frames received at once: few enough to stay in the
 // processor's cache between receiving and sending.
@@ -84,7 +89,7 @@ func newLoop() (*loop, error) {
 		return nil, err
 	}
 	l := &loop{
-		epoch: time.Now().Add(-2 * maxHandover), links: map[string]*link{}, ports: map[int32]*port{},
+		epoch: time.Now().Add(-2 * maxHandover), links: map[string]*link{}, ports: ports{},
 		early: maxEarly / 2, host: openHost(), sender: newSender(), pool: memory,
 	}
 	buffers := make([][]byte, receiveBatch)
@@ -187,6 +192,7 @@ func (l *loop) obey() {
 	for _, f := range commands {
 		f()
 	}
+	l.known = false
 }
 
 // wait returns when there are events, whose number it says, or when a departure
@@ -203,6 +209,9 @@ func (l *loop) wait() (events int, err error) {
 		return l.rest()
 	}
 	if len(l.departures) == 0 {
+		if l.patient() {
+			return l.rest()
+		}
 		return l.block(nil)
 	}
 	left := l.departures[0].release - began
@@ -212,6 +221,12 @@ func (l *loop) wait() (events int, err error) {
 	if sleep <= min(l.early, wakeCost) {
 		l.polled = sleep <= 0 && left > 0
 		return l.look()
+	}
+	if l.patient() {
+		sleep = min(sleep, rest)
+		events, err = l.sleep(sleep)
+		l.adapt(l.now() - began - sleep)
+		return events, err
 	}
 	l.timeout = unix.NsecToTimespec(int64(sleep))
 	events, err = l.block(&l.timeout)

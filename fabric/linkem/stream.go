@@ -1,6 +1,7 @@
 package linkem
 
 import (
+	"math"
 	"time"
 	"unsafe"
 
@@ -50,13 +51,46 @@ func (s *stream) goesOn(now time.Duration) bool {
 
 // rests reports whether the thread had better rest than wait.
 func (l *loop) rests(now time.Duration) bool {
-	return l.stream.goesOn(now) && l.host.saturated(now) && !l.more && (len(l.departures) == 0 || l.departures[0].release > now)
+	return l.stream.goesOn(now) && l.host.saturated(now, l.delayed()) && !l.more && (len(l.departures) == 0 || l.departures[0].release > now)
 }
 
 // rest sleeps, and says what events there are then.
-func (l *loop) rest() (events int, err error) {
-	l.timeout = unix.NsecToTimespec(int64(rest))
+func (l *loop) rest() (events int, err error) { return l.sleep(rest) }
+
+// patient reports whether frames that arrive can wait for a rest: during a stream, and
+// where every link delays them by longer. Then the thread wakes for departures alone, and
+// packets leave as punctually as if it woke for each frame. At 1 ms and 10 Gb/s, as
+// above but on a machine of its own, never resting:
+//
+//	woken for frames   120 ms per Gbit, the engine's   6.7 Gb/s   late by 50 us at the median
+//	patient             87                             8.2        53
+func (l *loop) patient() bool { return l.stream.runs && !l.more && l.delayed() }
+
+// delayed reports whether every link delays packets by more than a rest.
+func (l *loop) delayed() bool {
+	if !l.known {
+		l.known, l.leastDelay = true, l.ports.leastDelay()
+	}
+	return l.leastDelay > rest
+}
+
+// leastDelay is what every packet takes that arrives at one of the ports, or less.
+func (s ports) leastDelay() time.Duration {
+	least := time.Duration(math.MaxInt64)
+	for _, p := range s {
+		least = min(least, p.line.model.LeastDelay())
+	}
+	return least
+}
+
+// sleep sleeps, and says what events there are then.
+//
+// The Go scheduler is not told: it would have another thread take this one's turn and
+// give it back each time, and one more wake up to see to that, for 3 ms of processor
+// time per Gbit.
+func (l *loop) sleep(d time.Duration) (events int, err error) {
+	l.timeout = unix.NsecToTimespec(int64(d))
 	// It fails only if a signal ends the sleep early, which does no harm.
-	_, _, _ = unix.Syscall6(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC, 0, uintptr(unsafe.Pointer(&l.timeout)), 0, 0, 0)
+	_, _, _ = unix.RawSyscall6(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC, 0, uintptr(unsafe.Pointer(&l.timeout)), 0, 0, 0)
 	return l.look()
 }

@@ -62,6 +62,79 @@ func TestRestsOnlyWhenThatPays(t *testing.T) {
 	}
 }
 
+// The thread lets frames wait that have time, and no others.
+func TestPatienceIsForLinksThatDelay(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		name         string
+		there, back  time.Duration // delay of either direction
+		stream, more bool
+		want         bool
+	}{
+		{"a stream, both delayed", ms, ms, true, false, true},
+		{"one is not", ms, 0, true, false, false},
+		{"nor the other", 0, ms, true, false, false},
+		{"by less than a rest", ms, rest, true, false, false},
+		{"no stream", ms, ms, false, false, false},
+		{"frames that were left", ms, ms, true, true, false},
+	} {
+		b := newBench(t, topology.Impairment{})
+		if b.patient() {
+			t.Errorf("%s: patient before there is a delay", c.name)
+		}
+		b.stream.runs = true
+		if b.patient() {
+			t.Errorf("%s: patient without a delay", c.name)
+		}
+		b.commands = append(b.commands, func() {
+			must(t, b.set(setting{"x", 0, topology.Impairment{Delay: c.there}}))
+			must(t, b.set(setting{"x", 1, topology.Impairment{Delay: c.back}}))
+		})
+		b.obey()
+		b.stream.runs, b.more = c.stream, c.more
+		if got := b.patient(); got != c.want {
+			t.Errorf("%s: patient: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// A patient thread does not wake for a frame, and does for a departure.
+func TestPatientThreadWakesForDepartures(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		departs   time.Duration // from now; 0: nothing is on its way
+		from, end time.Duration // how long it waits
+	}{
+		{"nothing on its way", 0, rest / 2, time.Minute},
+		{"a departure after a rest", time.Hour, rest / 2, time.Minute},
+		{"a departure", rest / 2, rest / 4, rest},
+	} {
+		// A busy machine may be late: once in a while is enough.
+		waited := time.Duration(-1)
+		for range 20 {
+			b := newBench(t, topology.Impairment{})
+			b.stream, b.known, b.leastDelay, b.early = stream{since: b.now(), runs: true}, true, time.Second, 0
+			_, err := unix.Write(b.ends[0], superPacket(1, 60))
+			must(t, err)
+			began := b.now()
+			if c.departs != 0 {
+				b.departures = departures{{release: began + c.departs}}
+			}
+			n, err := b.wait()
+			must(t, err)
+			if n != 1 {
+				t.Fatalf("%s: %d events, want the one of the port with a frame", c.name, n)
+			}
+			if waited = b.now() - began; waited >= c.from && waited < c.end {
+				break
+			}
+		}
+		if waited < c.from || waited >= c.end {
+			t.Errorf("%s: waited for %v, want %v to %v", c.name, waited, c.from, c.end)
+		}
+	}
+}
+
 // What came during a rest is taken after it.
 func TestRestSeesWhatCame(t *testing.T) {
 	b := newBench(t, topology.Impairment{})
