@@ -6,7 +6,7 @@ VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 export CGO_ENABLED = 0
 BUILD   := $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
-.PHONY: help build demo test test-chaos conformance race sim interop bench-fabric bench-scale lint fuzz clean go
+.PHONY: help build demo test test-chaos conformance race sim interop bench bench-fabric bench-scale lint fuzz clean go
 
 help:  ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -46,6 +46,11 @@ sim: go  ## SEEDS random scenarios (default 20000, seed FIRST to begin with) on 
 interop: go  ## labs with a Linux kernel's soft-RoCE in a virtual machine as a foreign node (Debian; fetches packages; QEMU; SHORT=1: less of it)
 	@fabric/interop/rxeguest/setup
 	NDKLAB_INTEROP=1 $(GO) test $(if $(SHORT),-short) -timeout 60m -count=1 -v ./fabric/interop
+
+ROUNDS ?= 5
+bench: go  ## the data path against the kernel's floor and against UCX, libfabric, sockperf and iperf3, into bench/results.json (as root; ROUNDS=n; ONLY=regular expression of figures: those, into bin/bench.json)
+	@$(BUILD) -o bin/bench-datapath ./bench/datapath
+	@bin/bench-datapath -rounds '$(ROUNDS)' $(if $(ONLY),-only '$(ONLY)' -json bin/bench.json,-json bench/results.json)
 
 bench-fabric: go  ## what links do against what they promise, into bin/fabric.json (ONLY=delay,loss: some of it; GUEST=1: netem and linkem in a virtual machine)
 	@$(BUILD) -o bin/bench-fabric ./bench/fabric

@@ -5,29 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
-
-// host is the kernel and how many processors it has.
-func host() (name string, cores int) {
-	var u unix.Utsname
-	if err := unix.Uname(&u); err != nil {
-		return err.Error(), runtime.NumCPU()
-	}
-	return "Linux " + unix.ByteSliceToString(u.Release[:]), runtime.NumCPU()
-}
-
-// load is the load average of the last minute.
-func load() string {
-	text, _ := os.ReadFile("/proc/loadavg") // without it the table says less
-	average, _, _ := strings.Cut(string(text), " ")
-	return average
-}
 
 // A cpuTime is what all processors together have done, in ticks.
 type cpuTime struct{ idle, total float64 }

@@ -9,19 +9,20 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ndklab/ndklab/bench/machine"
 )
 
 // Results are the table, as the JSON file has it.
 type Results struct {
-	Host    string   `json:"host"`
-	Cores   int      `json:"cores"`
-	Engines []string `json:"engines"`
-	Started string   `json:"started"` // RFC 3339
-	Seconds float64  `json:"seconds"`
-	Passed  bool     `json:"passed"` // every row is ok
-	Machine Machine  `json:"machine"`
-	Rows    []Row    `json:"rows"`
-	Lacks   []Lack   `json:"lacks,omitempty"`
+	machine.Facts
+	Engines []string     `json:"engines"`
+	Started string       `json:"started"` // RFC 3339
+	Seconds float64      `json:"seconds"`
+	Passed  bool         `json:"passed"` // every row is ok
+	Machine machine.Pace `json:"machine"`
+	Rows    []Row        `json:"rows"`
+	Lacks   []Lack       `json:"lacks,omitempty"`
 
 	began time.Time
 }
@@ -68,9 +69,9 @@ func (r *Results) begin(engines []string) (err error) {
 	r.began = time.Now()
 	r.Started = r.began.Format(time.RFC3339)
 	r.Engines = engines
-	r.Host, r.Cores = host()
-	fmt.Printf("%s, cores: %d, load: %s\n", r.Host, r.Cores, load())
-	if r.Machine, err = examine(); err != nil {
+	r.Facts = machine.Look()
+	fmt.Printf("%s, cores: %d, load: %s\n", r.Kernel, r.Cores, r.Load)
+	if r.Machine, err = machine.Measure(); err != nil {
 		return err
 	}
 	fmt.Printf("%s\n\n", r.Machine)

@@ -5,20 +5,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/ndklab/ndklab/bench/machine"
 )
 
 // results are all figures, as the JSON file has them.
 type results struct {
-	Host     string    `json:"host"`
-	Cores    int       `json:"cores"`
+	machine.Facts
 	User     int       `json:"uid"`
-	Load     string    `json:"load"`    // average of the minute before
 	Started  string    `json:"started"` // RFC 3339
 	Rings    []Row     `json:"rings"`
 	Mininet  []Peer    `json:"mininet,omitempty"`
@@ -39,18 +36,14 @@ const (
 )
 
 func newResults() *results {
-	var u unix.Utsname
-	_ = unix.Uname(&u)                      // fails only for a bad address
-	text, _ := os.ReadFile("/proc/loadavg") // without it the table says less
-	load, _, _ := strings.Cut(string(text), " ")
 	return &results{
-		Host: "Linux " + unix.ByteSliceToString(u.Release[:]), Cores: runtime.NumCPU(), User: os.Geteuid(), Load: load,
+		Facts: machine.Look(), User: os.Geteuid(),
 		Started: time.Now().Format(time.RFC3339), Missed: []string{},
 	}
 }
 
 func (r *results) head() {
-	fmt.Printf("%s, cores: %d, uid %d, load: %s\n\n", r.Host, r.Cores, r.User, r.Load)
+	fmt.Printf("%s, cores: %d, uid %d, load: %s\n\n", r.Kernel, r.Cores, r.User, r.Load)
 	fmt.Printf("%-9s %6s %8s %8s %12s %11s %11s %14s\n", "LINKS", "NODES", "UP", "DOWN", "CPU TO UP", "PSS", "REST'S PSS", "IDLE CPU")
 	fmt.Printf("%-9s %6s %8s %8s %12s %11s %11s %14s\n", "", "", "s", "s", "ms/node", "KiB/node", "KiB", "us/node and s")
 }

@@ -1,23 +1,25 @@
-package main
+package machine
 
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// A Machine is what the machine itself does, with nothing of a lab running: no
-// engine can do better, and a virtual machine's figures wander by the hour.
-type Machine struct {
+// A Pace is what the machine itself does, with nothing of ndklab running: nothing that
+// runs on it can do better, and a virtual machine's figures wander by the hour.
+type Pace struct {
 	// Away is the share of the time in which a thread that has a processor to itself
 	// did not run for over awayLimit at a time, since whoever runs this machine had
 	// other business. Of packets that are evenly spread, as many are that late.
 	Away float64 `json:"away"`
 	// Wake is what it takes to wake a thread on another processor, which is idle: the
-	// median, us. Between blocking ends, a round trip through the engine has up to
-	// four of these, and one between polling ends two, to busy processors.
+	// median, us. Between blocking ends, a round trip through a link engine has up to
+	// four of these, one between polling ends two, to busy processors, and one without
+	// an engine two.
 	Wake float64 `json:"wake_us"`
 }
 
@@ -27,17 +29,18 @@ const (
 	wakeCount = 2000 // round trips between two threads
 )
 
-// examine measures the machine.
-func examine() (Machine, error) {
+// Measure takes a good second of two processors.
+func Measure() (Pace, error) {
 	wake, err := wakeTime()
 	if err != nil {
-		return Machine{}, fmt.Errorf("wake-ups: %w", err)
+		return Pace{}, fmt.Errorf("wake-ups: %w", err)
 	}
-	return Machine{Away: awayShare(), Wake: us(wake)}, nil
+	return Pace{Away: awayShare(), Wake: float64(wake) / float64(time.Microsecond)}, nil
 }
 
-func (m Machine) String() string {
-	return fmt.Sprintf("the machine itself: away for over %v at a time: %.2f %% of the time; to wake a processor: %.1f us", short(awayLimit), 100*m.Away, m.Wake)
+// String is a line about it.
+func (p Pace) String() string {
+	return fmt.Sprintf("the machine itself: away for over 150us at a time: %.2f %% of the time; to wake a processor: %.1f us", 100*p.Away, p.Wake)
 }
 
 // awayShare watches the clock.
@@ -117,7 +120,8 @@ func wakeTime() (time.Duration, error) {
 	if err := <-echoed; err != nil {
 		return 0, err
 	}
-	return median(took), nil
+	slices.Sort(took)
+	return took[len(took)/2], nil
 }
 
 // pin has the calling thread run on one of the processors that it may run on.
