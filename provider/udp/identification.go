@@ -65,15 +65,16 @@ type peer struct {
 // since is after when it arrived: no later than now.
 func (p *peer) believe(id uint16, since, now time.Duration) bool {
 	ahead := id - p.last // modulo 2^16, so what is behind is far ahead
-	overtaken := -ahead <= nearby
-	near := p.counts && (overtaken || time.Duration(ahead) <= nearby+(now-p.since)/spacing)
+	// After 65 ms an identification can be both; then it is what was sent later.
+	newer := time.Duration(ahead) <= nearby+(now-p.since)/spacing
+	near := p.counts && (newer || -ahead <= nearby)
 	expected := near || id <= maxID
 	if p.settled && !expected {
 		p.settled = false
 		return false
 	}
 	p.settled = expected
-	if near && !overtaken || !expected {
+	if near && newer || !expected {
 		p.counts, p.last, p.since = true, id, since
 	}
 	return true
@@ -128,7 +129,7 @@ func (i *inspector) intact(flow *roce.Flow, packet []byte, index uint16) bool {
 	if !ok {
 		return false
 	}
-	if id == index || flow.Local.Is6() {
+	if flow.Local.Is6() || id == index && !i.peer.counts {
 		i.peer.settled = true
 		return true
 	}

@@ -118,12 +118,19 @@ func TestBelieve(t *testing.T) {
 		{"wraps with the identification that is tried first", []step{
 			{id: 0xFFFF, want: true}, {id: 0, want: true}, {id: 300, want: true},
 		}},
+		{"wraps to the identification that is tried first", []step{
+			{id: 0xFFFF - 1000, want: true}, {id: 0, after: time.Millisecond, want: true}, {id: 512, want: true},
+		}},
 		{"sends to others meanwhile", []step{
 			{id: 48000, want: true}, {id: 48001, want: true},
 			{id: 48001 + 512 + 1000, after: time.Millisecond, want: true}, {id: 48001 + 512 + 2001 + 512, after: time.Millisecond},
 		}},
 		{"can be anywhere after 66 ms", []step{
 			{id: 48000, want: true}, {id: 48001, want: true}, {id: 47000, after: 66 * time.Millisecond, want: true}, {id: 20000},
+		}},
+		{"what may be overtaken after 65 ms was sent later", []step{
+			{id: 48000, want: true}, {id: 48001, want: true}, {id: 47489, after: 65 * time.Millisecond, want: true},
+			{id: 47100, want: true}, {id: 48001, want: true},
 		}},
 		{"jumps", []step{
 			{id: 48000, want: true}, {id: 48001, want: true}, {id: 20000}, {id: 20001, want: true}, {id: 20002, want: true},
