@@ -97,6 +97,7 @@ type Carrier struct {
 	scouts  map[netip.Addr]*scout
 	adopted bool // the listeners are another Carrier's share
 
+	closing sync.Once
 	sharing sync.Mutex // guards the listeners' members; locked before mu
 
 	// mu guards what follows. It is held for reading while packets are sent.
@@ -287,13 +288,14 @@ func (c *Carrier) Counters() map[string]uint64 {
 
 // Close closes the carrier's sockets and returns when no call of the Receiver
 // runs any more. Carriers that hold shares of it can still send, but receive nothing
-// more. The counters can still be read. A second Close does nothing.
-func (c *Carrier) Close() error {
+// more. The counters can still be read. A second Close only waits for the first.
+func (c *Carrier) Close() (err error) {
+	c.closing.Do(func() { err = c.close() })
+	return err
+}
+
+func (c *Carrier) close() error {
 	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
-		return nil
-	}
 	c.closed = true
 	c.mu.Unlock() // a Receiver that is waited for below may be about to send
 

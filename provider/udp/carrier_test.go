@@ -260,8 +260,10 @@ func TestCloseWaitsForReceiver(t *testing.T) {
 		close(entered)
 		<-release
 		// By now the carrier may be closed, but a Receiver may send.
-		if err := c.Send(flow, []roce.Packet{acknowledgement(1)}); err != nil && !errors.Is(err, net.ErrClosed) {
-			t.Error(err)
+		for range 10_000 { // which takes a while, of which nobody returns from Close
+			if err := c.Send(flow, []roce.Packet{acknowledgement(1)}); err != nil && !errors.Is(err, net.ErrClosed) {
+				t.Error(err)
+			}
 		}
 		left.Store(true)
 	}))
@@ -272,6 +274,12 @@ func TestCloseWaitsForReceiver(t *testing.T) {
 	for c.Send(flow, nil) == nil { // until Close has begun
 	}
 	close(release)
+	if err := c.Close(); err != nil {
+		t.Errorf("second Close: %v", err)
+	}
+	if !left.Load() {
+		t.Error("the second Close returned while the Receiver was at work")
+	}
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}
@@ -280,9 +288,6 @@ func TestCloseWaitsForReceiver(t *testing.T) {
 	}
 	if err := c.Send(flow, []roce.Packet{acknowledgement(0)}); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Send after Close: %v", err)
-	}
-	if err := c.Close(); err != nil {
-		t.Errorf("second Close: %v", err)
 	}
 }
 
