@@ -72,6 +72,7 @@ func (c *Connector) Disconnect(completion RequestCompletion, context any) Status
 	default:
 		return StatusConnectionInvalid
 	}
+	c.qp.acknowledge() // lest the peer learns first that the connection ends
 	now := m.clock.Now()
 	if err := m.cm.Disconnect(now, c.id); err != nil {
 		c.leaveQP() // there is nothing more to tell the peer

@@ -211,6 +211,36 @@ func TestPolledAcknowledgement(t *testing.T) {
 	wantSent(roce.Acknowledge)
 }
 
+// TestLastAcknowledgement goes out before the connection ends, however the consumer ends it:
+// what it has received was sent.
+func TestLastAcknowledgement(t *testing.T) {
+	for name, end := range map[string]func(h *host){
+		"Disconnect":        func(h *host) { h.disconnect() },
+		"Flush":             func(h *host) { h.qp.Flush() },
+		"QP's close":        func(h *host) { h.qp.Close(nil, nil) },
+		"connector's close": func(h *host) { h.conn.Close(nil, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, client, server, trays := newTrays(t)
+			at := trays[1]
+			w.want(server.qp.Receive(nil, nil), success)
+			results := make([]provider.ResultEx, 1)
+			server.cq.ResultsEx(results)
+			w.want(client.qp.Send(nil, nil, 0), success)
+			w.arrive()
+			if n := server.cq.ResultsEx(results); n != 1 {
+				t.Fatalf("%d results, want 1", n)
+			}
+			at.forget()
+			end(server)
+			sent := at.forget()
+			if len(sent) == 0 || sent[0] != roce.Acknowledge {
+				t.Errorf("sent %v, want an acknowledgement first", sent)
+			}
+		})
+	}
+}
+
 // TestBulkIsAcknowledged at a pause, or when there is a good deal.
 func TestBulkIsAcknowledged(t *testing.T) {
 	w, client, server, trays := newTrays(t)

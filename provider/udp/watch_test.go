@@ -79,6 +79,7 @@ func TestWhoStopsPolling(t *testing.T) {
 	for len(done) > 0 {               // of before
 		<-done
 	}
+	to.Poll(listens.collector)
 	select {
 	case <-done:
 	case <-time.After(10 * time.Second):
