@@ -10,7 +10,8 @@ import (
 // mostly waits for the product. Four rows at a time take 58 instead of 77 ns for the 4 KiB
 // of a packet on the reference machine: WRITEs of 64 KiB between two processes go from
 // 33.3 to 35.6 Gb/s, of 1 MiB from 35.9 to 40.8. For less than foldLeast bytes the two
-// are alike.
+// are alike. A packet's headers are folded along: an ICRC over 4 KiB takes 84 ns instead of
+// 102.
 //
 // Folding leaves 64 bytes of which the CRC is that of the whole. A CRC is the remainder
 // of a division by a polynomial, in which X^n may stand for its own remainder. So 8
@@ -35,19 +36,22 @@ var foldKeys = [4]uint64{foldKey(2048 + 64), foldKey(2048), foldKey(512 + 64), f
 // bits of a product X times themselves in 128.
 func foldKey(n int) uint64 { return uint64(power(1<<30, n-32)) << 1 }
 
-// fold leaves 64 bytes that have the same CRC, begun with a register of zeros, as p
-// has, begun with the given one. The length of p is a multiple of foldBlock, and not 0.
+// fold leaves 64 bytes that have the same CRC, begun with a register of zeros, as head and p
+// behind it have. The length of p is a multiple of foldBlock, and not 0.
 //
 //go:noescape
-func fold(rest *[64]byte, p []byte, register uint32, keys *[4]uint64)
+func fold(rest, head *[64]byte, p []byte, keys *[4]uint64)
 
-// update is crc32.Update of the IEEE polynomial.
-func (s *scratch) update(crc uint32, p []byte) uint32 {
-	if wide && len(p) >= foldLeast {
-		n := len(p) &^ (foldBlock - 1)
-		fold(&s.folded, p[:n], ^crc, &foldKeys)
-		crc = crc32.Update(registerZero, crc32.IEEETable, s.folded[:])
-		p = p[n:]
+// crc is the CRC, begun with a register of zeros, of head and p behind it.
+func (s *scratch) crc(head, p []byte) uint32 {
+	if n := len(p) &^ (foldBlock - 1); wide && n >= foldLeast && len(head) == len(s.folded) {
+		// The head's CRC alone would take 25 ns, mostly to wait for products.
+		fold(&s.folded, (*[64]byte)(head), p[:n], &foldKeys)
+		head, p = s.folded[:], p[n:]
 	}
-	return crc32.Update(crc, crc32.IEEETable, p)
+	register := crc32.Update(registerZero, crc32.IEEETable, head)
+	if len(p) == 0 {
+		return register
+	}
+	return crc32.Update(register, crc32.IEEETable, p)
 }

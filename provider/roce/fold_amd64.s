@@ -3,22 +3,24 @@
 // Go's assembler has the operands in the order sources, destination. VPTERNLOGQ $0x96
 // is the exclusive or of all three.
 
-// func fold(rest *[64]byte, p []byte, register uint32, keys *[4]uint64)
+// func fold(rest, head *[64]byte, p []byte, keys *[4]uint64)
 TEXT ·fold(SB), NOSPLIT, $0-48
 	MOVQ rest+0(FP), DI
-	MOVQ p_base+8(FP), SI
-	MOVQ p_len+16(FP), CX
-	MOVL register+32(FP), AX
+	MOVQ head+8(FP), AX
+	MOVQ p_base+16(FP), SI
+	MOVQ p_len+24(FP), CX
 	MOVQ keys+40(FP), DX
 
 	// Z0 to Z3 are the newest 256 bytes, all that came before folded into them.
-	VMOVDQU64       (SI), Z0
+	VMOVDQU64       (AX), Z5
 	VMOVDQU64       64(SI), Z1
 	VMOVDQU64       128(SI), Z2
 	VMOVDQU64       192(SI), Z3
-	VMOVD           AX, X4
-	VPXORQ          Z4, Z0, Z0
 	VBROADCASTI32X4 (DX), Z8
+	VBROADCASTI32X4 16(DX), Z9
+	VPCLMULQDQ      $0x00, Z9, Z5, Z0
+	VPCLMULQDQ      $0x11, Z9, Z5, Z5
+	VPTERNLOGQ      $0x96, (SI), Z5, Z0
 	JMP             next
 
 loop:
@@ -41,15 +43,14 @@ next:
 	JNZ  loop
 
 	// Each 64 bytes into the next.
-	VBROADCASTI32X4 16(DX), Z8
-	VPCLMULQDQ      $0x00, Z8, Z0, Z4
-	VPCLMULQDQ      $0x11, Z8, Z0, Z0
+	VPCLMULQDQ      $0x00, Z9, Z0, Z4
+	VPCLMULQDQ      $0x11, Z9, Z0, Z0
 	VPTERNLOGQ      $0x96, Z0, Z4, Z1
-	VPCLMULQDQ      $0x00, Z8, Z1, Z5
-	VPCLMULQDQ      $0x11, Z8, Z1, Z1
+	VPCLMULQDQ      $0x00, Z9, Z1, Z5
+	VPCLMULQDQ      $0x11, Z9, Z1, Z1
 	VPTERNLOGQ      $0x96, Z1, Z5, Z2
-	VPCLMULQDQ      $0x00, Z8, Z2, Z6
-	VPCLMULQDQ      $0x11, Z8, Z2, Z2
+	VPCLMULQDQ      $0x00, Z9, Z2, Z6
+	VPCLMULQDQ      $0x11, Z9, Z2, Z2
 	VPTERNLOGQ      $0x96, Z2, Z6, Z3
 	VMOVDQU64       Z3, (DI)
 	VZEROUPPER

@@ -4,7 +4,7 @@ package roce
 
 import "hash/crc32"
 
-// update is crc32.Update of the IEEE polynomial.
-func (s *scratch) update(crc uint32, p []byte) uint32 {
-	return crc32.Update(crc, crc32.IEEETable, p)
+// crc is the CRC, begun with a register of zeros, of head and p behind it.
+func (s *scratch) crc(head, p []byte) uint32 {
+	return crc32.Update(crc32.Update(registerZero, crc32.IEEETable, head), crc32.IEEETable, p)
 }

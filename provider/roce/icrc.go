@@ -1,9 +1,6 @@
 package roce
 
-import (
-	"encoding/binary"
-	"hash/crc32"
-)
+import "encoding/binary"
 
 const (
 	// crcBlock is what the length of a piece should be a multiple of for hash/crc32,
@@ -39,7 +36,7 @@ const (
 // given escape to the heap.
 type scratch struct {
 	buf    [headerAt + ipv6Len + udpLen + bthLen + together]byte
-	folded [64]byte // see update
+	folded [64]byte // see crc
 }
 
 // ip is where the IP header begins.
@@ -62,8 +59,7 @@ func (s *scratch) icrc(n int, udpPayload []byte) uint32 {
 	b[bth+4] = 0xFF // FECN, BECN and reserved bits
 
 	blocks := max(crcLeast, (end-zerosLen+crcBlock-1)&^(crcBlock-1))
-	crc := crc32.Update(registerZero, crc32.IEEETable, b[end-blocks:end])
-	return s.update(crc, udpPayload[len(near):])
+	return s.crc(b[end-blocks:end], udpPayload[len(near):])
 }
 
 // mask sets the fields of IP and UDP headers that change on the way to ones.
