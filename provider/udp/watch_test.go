@@ -1,6 +1,8 @@
 package udp
 
 import (
+	"bytes"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -139,6 +141,37 @@ func TestConsumerWaitsInCallback(t *testing.T) {
 	mustSend(t, from, flow, []roce.Packet{acknowledgement(3)})
 	if got := listens.take(t, 1)[0].Header.PSN; got != 3 {
 		t.Errorf("packet %d, want 3", got)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for n := receiving(); n != 1; n = receiving() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines receive, want 1", n)
+		}
+	}
+}
+
+// receiving is how many goroutines of listeners there are.
+func receiving() int {
+	stacks := make([]byte, 1<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	return bytes.Count(stacks, []byte("udp.(*listener).receive("))
+}
+
+// TestArrivalsAreHushed while somebody polls, so that the sender wakes nobody, and show
+// again when nobody does.
+func TestArrivalsAreHushed(t *testing.T) {
+	from, to := open(t, "127.0.0.1"), open(t, "127.0.0.2")
+	watch := &to.listeners[0].watch
+	watch.tick = time.Hour
+	shows := func() bool { return readable(watch.epoll) }
+	beginPolling(to, newCollector())
+	mustSend(t, from, flowBetween(from, to, 0), []roce.Packet{acknowledgement(1)})
+	if shows() {
+		t.Error("an arrival shows while somebody polls")
+	}
+	to.Resume()
+	if !shows() {
+		t.Error("an arrival does not show though nobody polls")
 	}
 }
 
