@@ -104,7 +104,6 @@ func (qp *QP) flush() {
 		}
 		return
 	}
-	qp.settleDebt()  // whoever sent it need not suffer
 	qp.failed = true // nobody needs to be told
 	qp.rc.Flush()
 	qp.progress(qp.clock.Now())
@@ -177,11 +176,6 @@ func (qp *QP) receive(packets []roce.Received, how manner) {
 func (qp *QP) acknowledge() {
 	qp.mu.Lock()
 	defer qp.mu.Unlock()
-	qp.settleDebt()
-}
-
-// settleDebt is acknowledge with qp.mu held.
-func (qp *QP) settleDebt() {
 	if qp.rc.OwesAcknowledgement() {
 		qp.progress(qp.clock.Now())
 	}

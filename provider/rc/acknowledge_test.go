@@ -46,8 +46,41 @@ func TestNeverAsked(t *testing.T) {
 	e.quiet()
 }
 
+// TestLastWord: what was executed before the end, and its acknowledgement put off, the
+// peer is told all the same.
+func TestLastWord(t *testing.T) {
+	for name, end := range map[string]func(e *end){
+		"our error": func(e *end) {
+			e.hear(ack(100, roce.SyndromeRemoteAccess))
+			e.completed("send remote-access 1")
+		},
+		"flush": func(e *end) {
+			e.qp.Flush()
+			e.completed("send flushed 1")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newReady(t, nil)
+			e.queue(sends(1, 1))
+			e.answers(0)
+			e.hear(write(100))
+			e.qp.HoldAcknowledgement(true)
+			e.quiet()
+			end(e)
+			e.say("ack 100 msn 1")
+			e.quiet()
+		})
+	}
+	t.Run("what was refused is not told", func(t *testing.T) {
+		e := newReady(t, nil)
+		e.hear(write(102))
+		e.qp.Flush()
+		e.quiet()
+	})
+}
+
 // TestNoWordAfterOurError: when it is a request of our own that ends the
-// connection, the peer is told nothing more, not even what was due (roce.md 8).
+// connection, READs that wait are answered no more (roce.md 8).
 func TestNoWordAfterOurError(t *testing.T) {
 	e := newReady(t, nil)
 	e.queue(sends(1, 1))

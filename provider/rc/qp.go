@@ -181,8 +181,8 @@ func (q *QP) Completions(dst []Completion) []Completion {
 }
 
 // Flush takes the QP to Error, silently: every request and receive completes
-// Flushed, and the peer is told nothing. In Error it flushes the receives that
-// were posted since.
+// Flushed, and the peer is told nothing but an acknowledgement that was put off. In Error it
+// flushes the receives that were posted since.
 func (q *QP) Flush() {
 	if q.state != Error {
 		q.responder.silence()

@@ -268,5 +268,10 @@ func (r *responder) flush() {
 	}
 }
 
-// silence forgets whatever the peer has not been told.
-func (r *responder) silence() { r.replies = replies{} }
+// silence forgets whatever the peer has not been told, except that everything has been
+// executed: if that was put off (HoldAcknowledgement), the peer need not suffer.
+func (r *responder) silence() {
+	if r.replies.pending() != nil || !r.replies.syndrome.IsACK() {
+		r.replies = replies{}
+	}
+}
