@@ -109,15 +109,17 @@ func record(ctx context.Context, stderr io.Writer, labName string, r lab.Recordi
 	}
 	defer l.Close()
 	interrupted := ctx
-	if duration > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, duration)
-		defer cancel()
-	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	if err := capture.StandBack(); err != nil {
 		return err
 	}
-	r.Began = func() { fmt.Fprintf(stderr, "capturing %s: Ctrl-C ends it\n", listed(r.Interfaces)) }
+	r.Began = func() {
+		if duration > 0 { // from now on, however long it took to begin
+			time.AfterFunc(duration, end)
+		}
+		fmt.Fprintf(stderr, "capturing %s: Ctrl-C ends it\n", listed(r.Interfaces))
+	}
 	r.Lost = func(endpoint string, reason error) {
 		fmt.Fprintf(stderr, "capture of %s is over: %v\n", endpoint, reason)
 	}
