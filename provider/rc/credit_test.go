@@ -107,3 +107,41 @@ func TestCrowd(t *testing.T) {
 		}
 	}
 }
+
+// TestCreditBeyondThePath: what the path holds needs no credit.
+func TestCreditBeyondThePath(t *testing.T) {
+	e := newReady(t, nil)
+	const packet = 256 + PacketOverhead
+	e.qp.SetRoundTrip(time.Millisecond, false)
+	e.qp.requester.window.rate = 10 * packet / time.Millisecond.Seconds()
+	e.qp.SetCredit(5 * packet)
+	e.queue(sends(1, 16*256), sends(2, 16*256))
+	if got := e.qp.CreditWanted(); got != 22*packet {
+		t.Errorf("%d bytes of credit are wanted, want %d", got, 22*packet)
+	}
+	sent := 0
+	for e.qp.Next(0, &e.packet) {
+		sent++
+	}
+	if sent != 15 {
+		t.Errorf("%d packets were sent, want 15", sent)
+	}
+	if got := e.qp.CreditInUse(); got != 5*packet {
+		t.Errorf("%d bytes of credit are in use, want %d", got, 5*packet)
+	}
+}
+
+// TestCreditWantedIsLimited to what may queue.
+func TestCreditWantedIsLimited(t *testing.T) {
+	c := testConnection
+	c.MTU = 4096
+	l := newLoop(t, c)
+	for range 2 {
+		if err := l.a.Post(&Request{Op: OpWrite, SGL: []SGE{{Length: 1 << 20}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := l.a.CreditWanted(); got != shortQueue {
+		t.Errorf("%d bytes are wanted, want %d", got, shortQueue)
+	}
+}
