@@ -12,6 +12,8 @@ import (
 	"os"
 	"runtime"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // The floor is what this kernel carries between two processes that do no more than a
@@ -167,6 +169,9 @@ func (c *floorConfig) sink(fd int) error {
 	var got, told uint64
 	for {
 		n, err := b.receive(fd, c.busy)
+		if errors.Is(err, unix.ECONNREFUSED) {
+			continue // the source is gone; what it has sent last, the end too, is still there
+		}
 		if err != nil {
 			return err
 		}
@@ -195,7 +200,7 @@ func (c *floorConfig) sink(fd int) error {
 		if supers := got / perSuper; supers-told >= uint64(c.batch) {
 			told = supers
 			binary.LittleEndian.PutUint64(ack, supers)
-			if err := sendOne(fd, ack); err != nil {
+			if err := sendOne(fd, ack); err != nil && !errors.Is(err, unix.ECONNREFUSED) {
 				return err
 			}
 		}

@@ -1,6 +1,7 @@
 package rc
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/ndklab/ndklab/provider/roce"
@@ -44,6 +45,48 @@ func TestNeverAsked(t *testing.T) {
 	e.hear(h)
 	e.say("ack 399 msn 300")
 	e.quiet()
+}
+
+// TestHeldAcknowledgement: what the consumer answers goes before the acknowledgement, unless
+// the peer may refuse it; what has nothing to do with it does in any case.
+func TestHeldAcknowledgement(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		hears  roce.Header
+		answer Request
+		want   []string
+	}{
+		{"a SEND", packet(roce.SendOnly, 100), sends(1, 1), []string{"send only 100 (1) ask"}},
+		{"a READ", packet(roce.SendOnly, 100), reads(1, 1), []string{"ack 100 msn 1", "read request 100 1@1000 ask"}},
+		{"a WRITE", packet(roce.SendOnly, 100), writes(1, 1), []string{"ack 100 msn 1", "write only 100 (1) 1@1000 ask"}},
+		{"a READ that answers nothing", write(100), reads(1, 1), []string{"read request 100 1@1000 ask"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			e := newReady(t, nil)
+			receiving(10)(e)
+			e.hear(test.hears)
+			e.qp.HoldAcknowledgement(true)
+			e.queue(test.answer)
+			e.say(test.want...)
+			e.quiet()
+			e.qp.HoldAcknowledgement(false)
+			if len(test.want) == 1 {
+				e.say("ack 100 msn 1")
+			}
+			e.quiet()
+			// Once told, what comes next is a matter of its own.
+			next := write(101)
+			if test.hears.Opcode == roce.WriteOnly {
+				return
+			}
+			e.hear(next)
+			e.qp.HoldAcknowledgement(true)
+			e.queue(reads(2, 1))
+			if sent := e.answers(0); !strings.HasPrefix(sent, "read") {
+				t.Errorf("said %s, want the READ alone", sent)
+			}
+		})
+	}
 }
 
 // TestLastWord: what was executed before the end, and its acknowledgement put off, the

@@ -126,7 +126,7 @@ func (q *QP) Next(now time.Duration, p *roce.Packet) bool {
 	case q.state == Error:
 		sent = q.responder.nextPacket(p) // what the peer must still be told
 	case q.responder.acknowledgementIsNext():
-		if !q.held || !q.responder.onlyAcknowledges() {
+		if !q.held || !q.responder.onlyAcknowledges() || q.responder.told && q.requester.mayBeRefused() {
 			sent = q.responder.nextPacket(p)
 			break
 		}
@@ -147,7 +147,10 @@ func (q *QP) Next(now time.Duration, p *roce.Packet) bool {
 }
 
 // HoldAcknowledgement has Next make no acknowledgement, until it is called with false. What
-// else there is to say, NAKs too, is said.
+// else there is to say, NAKs too, is said. A request that the peer may refuse, as it
+// names memory, does not overtake the acknowledgement of a message that the consumer has been
+// told of, and may be answering: the peer's refusal would end the connection, and
+// cancel what it has sent.
 func (q *QP) HoldAcknowledgement(hold bool) { q.held = hold }
 
 // OwesAcknowledgement reports whether an acknowledgement waits.

@@ -196,7 +196,7 @@ func (r *responder) nextPacket(p *roce.Packet) bool {
 	if len(r.replies.reports.pending) > 0 && r.makeReport(p) {
 		return true
 	}
-	r.replies.due = false
+	r.replies.due, r.told = false, false
 	p.Header = roce.Header{
 		Opcode:   roce.Acknowledge,
 		PSN:      psn(r.replies.at),

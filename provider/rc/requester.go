@@ -216,6 +216,9 @@ func (r *requester) chunkEnd(w *request, s int64) int64 {
 	return min(w.end, s+r.chunk-(s-w.first)%r.chunk)
 }
 
+// mayBeRefused reports whether the next request to be sent is other than a mere SEND.
+func (r *requester) mayBeRefused() bool { return r.cursor < r.tail && r.slot(r.cursor).op != OpSend }
+
 // nextPacket makes the next packet, having performed the local operations
 // before it; false if there is none, or not now.
 func (r *requester) nextPacket(now time.Duration, p *roce.Packet) bool {

@@ -19,6 +19,7 @@ type responder struct {
 	msn      uint32 // messages completed
 	silenced bool   // a packet ahead has been refused since expected last arrived
 	taken    bool   // receive is
+	told     bool   // a receive is complete, and the peer has not been told
 
 	message message
 	token   uint32 // of a WRITE
@@ -192,6 +193,7 @@ func (r *responder) accept(h *roce.Header) {
 	if !r.taken {
 		return
 	}
+	r.told = true
 	c := r.finish(Success)
 	c.Bytes, c.Solicited = uint32(r.done), h.Solicited
 	if h.Opcode.HasInvalidate() {
