@@ -77,10 +77,13 @@ func TestCopyOverALossyLink(t *testing.T) {
 	}
 }
 
+// slow is a link that is busy with 4 MiB for most of a second, in which much can happen.
+var slow = []labtest.Setting{labtest.Delay(time.Millisecond), labtest.Rate(50 * labtest.Mbit)}
+
 // A cable that is pulled for a moment breaks no connection.
 func TestCopyWhileALinkFlaps(t *testing.T) {
 	t.Parallel()
-	lab := labtest.Up(t, pair(labtest.Delay(time.Millisecond)))
+	lab := labtest.Up(t, pair(slow...))
 	data := random(4 * labtest.MiB)
 	replica, connections := serve(lab.Context(), lab, len(data)), copying(t, lab, data)
 	for _, progress := range []string{"RDMAOutFrames>100", "RDMAOutFrames>300"} {
@@ -101,7 +104,7 @@ func TestCopyWhileALinkFlaps(t *testing.T) {
 // there next.
 func TestReplicaCrashes(t *testing.T) {
 	t.Parallel()
-	lab := labtest.Up(t, pair(labtest.Delay(time.Millisecond)))
+	lab := labtest.Up(t, pair(slow...))
 	data := random(4 * labtest.MiB)
 	ctx, crash := context.WithCancel(lab.Context())
 	first := serve(ctx, lab, len(data))
@@ -109,7 +112,7 @@ func TestReplicaCrashes(t *testing.T) {
 	lab.Node("replica").Await("RDMAInFrames>100")
 	crash()
 	if <-first != nil {
-		t.Error("the replica that crashed had all of it")
+		t.Fatal("the replica that crashed had all of it")
 	}
 	if second := serve(lab.Context(), lab, len(data)); !bytes.Equal(<-second, data) {
 		t.Error("the second replica has no copy")
