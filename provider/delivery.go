@@ -13,7 +13,9 @@ import (
 // consumers' callbacks, which need not be taken to another goroutine, as nothing is held
 // afterwards, and acknowledgements. The consumer mostly answers, and its answer need not
 // wait until the acknowledgement is made, which the peer waits for less: of a ping-pong's
-// half round trip of 3 us it would take 0.7.
+// half round trip of 3 us it would take 0.7. An answer that the peer may refuse, which
+// would end the connection, does wait (rc.QP.HoldAcknowledgement); and what is still owed
+// when the connection ends is told before.
 //
 // What was put off by Receive is done by Delivered, of whichever goroutine. What was put off
 // by a consumer that polls is done by itself, when it has found its CQ empty again, or
