@@ -247,6 +247,22 @@ func (g *group) disconnect(ctx context.Context) error {
 	return nil
 }
 
+// wait waits, or fails with what comes from failure, or when a peer disconnects.
+func (g *group) wait(ctx context.Context, length time.Duration, failure <-chan error) error {
+	timer := time.NewTimer(length)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case err := <-failure:
+		return err
+	case <-g.gone:
+		return errors.New("the peer disconnected")
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // pause waits, or fails with ctx.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)

@@ -116,7 +116,7 @@ func (p *player) play(ctx context.Context) error {
 		return err
 	}
 	p.begin()
-	if err := p.wait(ctx, p.WarmUp); err != nil {
+	if err := p.wait(ctx, p.WarmUp, p.ended); err != nil {
 		return err
 	}
 	stop, err := p.profile()
@@ -125,7 +125,7 @@ func (p *player) play(ctx context.Context) error {
 	}
 	before := used()
 	p.state.Store(measuring)
-	err = p.wait(ctx, p.Length)
+	err = p.wait(ctx, p.Length, p.ended)
 	p.state.Store(over)
 	cost := used().since(before)
 	if err := errors.Join(err, stop()); err != nil {
@@ -144,22 +144,6 @@ func (p *player) play(ctx context.Context) error {
 		return err
 	}
 	return json.NewEncoder(os.Stdout).Encode(latencyOf(p.trips, cost))
-}
-
-// wait waits, or fails with the game.
-func (p *player) wait(ctx context.Context, length time.Duration) error {
-	timer := time.NewTimer(length)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case err := <-p.ended:
-		return err
-	case <-p.gone:
-		return errors.New("the peer disconnected")
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 func (p *player) post(status provider.Status) error {

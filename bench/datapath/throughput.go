@@ -235,7 +235,7 @@ func (s *stream) measure(ctx context.Context) (*Throughput, error) {
 		}
 	}
 	s.begin()
-	if err := s.wait(ctx, s.WarmUp); err != nil {
+	if err := s.wait(ctx, s.WarmUp, s.failure); err != nil {
 		return nil, err
 	}
 	stop, err := s.profile()
@@ -243,7 +243,7 @@ func (s *stream) measure(ctx context.Context) (*Throughput, error) {
 		return nil, err
 	}
 	before, begin, done := used(), time.Now(), s.counts()
-	err = s.wait(ctx, s.Length)
+	err = s.wait(ctx, s.Length, s.failure)
 	after, length := s.counts(), time.Since(begin)
 	cost := used().since(before)
 	if err := errors.Join(err, stop()); err != nil {
@@ -271,20 +271,4 @@ func (s *stream) counts() []uint64 {
 		counts[i] = f.done.Load()
 	}
 	return counts
-}
-
-// wait waits, or fails with the stream.
-func (s *stream) wait(ctx context.Context, length time.Duration) error {
-	timer := time.NewTimer(length)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case err := <-s.failure:
-		return err
-	case <-s.gone:
-		return errors.New("the peer disconnected")
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
