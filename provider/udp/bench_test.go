@@ -43,7 +43,7 @@ func (a *arrivals) await(tb testing.TB, n int64) {
 	for a.n.Load() < n {
 		select {
 		case <-a.more:
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 			tb.Fatalf("%d of %d packets arrived", a.n.Load(), n)
 		}
 	}

@@ -24,6 +24,9 @@ type receiverFunc func(batch []roce.Received)
 
 func (f receiverFunc) Receive(batch []roce.Received) { f(batch) }
 
+// patience is for what takes milliseconds.
+const patience = 30 * time.Second
+
 // A collector keeps copies of what arrives.
 type collector chan roce.Received
 
@@ -44,7 +47,7 @@ func (c collector) take(tb testing.TB, n int) []roce.Received {
 
 func (c collector) takeWithin(n int, fail func([]roce.Received)) []roce.Received {
 	var got []roce.Received
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(patience)
 	for len(got) < n {
 		select {
 		case p := <-c:

@@ -154,7 +154,7 @@ func awaitUp(tb testing.TB, ns netns.NsHandle) {
 	if err := netlink.LinkSubscribeWithOptions(updates, done, netlink.LinkSubscribeOptions{Namespace: &ns, ListExisting: true}); err != nil {
 		tb.Fatal(err)
 	}
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(patience)
 	for {
 		select {
 		case u := <-updates:

@@ -141,6 +141,9 @@ func (l *listener) receive(r provider.Receiver) {
 		}
 		var mine bool
 		if later, mine = relief.deliver(deferrer); !mine {
+			for later { // whoever has taken over knows nothing of it
+				later = deferrer.Delivered()
+			}
 			return
 		}
 	}
