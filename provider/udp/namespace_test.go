@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"runtime"
@@ -119,7 +120,8 @@ func newLink(tb testing.TB, mtu int) (ends [2]netns.NsHandle) {
 	tb.Helper()
 	ends = [2]netns.NsHandle{newNamespace(tb), newNamespace(tb)}
 	within(tb, ends[0], func() error {
-		veth := netlink.NewVeth(netlink.LinkAttrs{Name: "eth0", MTU: mtu})
+		// With an index that the other end does not have, it comes up at once (linkwatch_urgent_event).
+		veth := netlink.NewVeth(netlink.LinkAttrs{Name: "eth0", MTU: mtu, Index: 17})
 		veth.PeerName, veth.PeerNamespace, veth.PeerMTU = "eth0", netlink.NsFd(ends[1]), uint32(mtu)
 		return netlink.LinkAdd(veth)
 	})
@@ -141,13 +143,19 @@ func newLink(tb testing.TB, mtu int) (ends [2]netns.NsHandle) {
 			return netlink.LinkSetUp(eth0)
 		})
 	}
+	for i, ns := range ends {
+		awaitUp(tb, ns, addressesOf(i)[1])
+	}
 	return ends
 }
 
-// awaitUp waits until eth0 of a namespace takes packets that nobody has asked for.
-// The kernel notices up to a second after both ends have been set up that they
-// are (net/core/link_watch.c), and IPv6 drops what comes before that.
-func awaitUp(tb testing.TB, ns netns.NsHandle) {
+// awaitUp waits until eth0 of a namespace takes packets that nobody has asked for, and IPv6
+// knows that a local address is. The kernel sees to both later, when a thread of its own gets
+// a processor: to both ends of a link being up (net/core/link_watch.c, up to a second later),
+// before which IPv6 drops what comes, and to an address, even where it is not to look for
+// duplicates (addrconf_dad_start in net/ipv6/addrconf.c), before which it takes the address
+// for somebody else's.
+func awaitUp(tb testing.TB, ns netns.NsHandle, local netip.Addr) {
 	tb.Helper()
 	updates, done := make(chan netlink.LinkUpdate, 64), make(chan struct{})
 	defer close(done)
@@ -155,14 +163,26 @@ func awaitUp(tb testing.TB, ns netns.NsHandle) {
 		tb.Fatal(err)
 	}
 	deadline := time.After(patience)
-	for {
+	for up := false; !up; {
 		select {
 		case u := <-updates:
-			if a := u.Attrs(); a.Name == "eth0" && a.OperState == netlink.OperUp {
-				return
-			}
+			a := u.Attrs()
+			up = a.Name == "eth0" && a.OperState == netlink.OperUp
 		case <-deadline:
 			tb.Fatal("eth0 does not come up")
 		}
 	}
+	within(tb, ns, func() error {
+		for {
+			routes, err := netlink.RouteGet(local.AsSlice())
+			if err == nil && len(routes) == 1 && routes[0].Type == unix.RTN_LOCAL {
+				return nil
+			}
+			select {
+			case <-deadline:
+				return fmt.Errorf("%v is not local: %v, %w", local, routes, err)
+			default:
+			}
+		}
+	})
 }

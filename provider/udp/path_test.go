@@ -123,6 +123,9 @@ func TestPathChanges(t *testing.T) {
 					return netlink.AddrReplace(l, &netlink.Addr{Flags: unix.IFA_F_NODAD,
 						IPNet: &net.IPNet{IP: addressesOf(0)[1].AsSlice(), Mask: net.CIDRMask(64, 128)}})
 				})
+				for i, ns := range ends {
+					awaitUp(t, ns, addressesOf(i)[1])
+				}
 			}, "send_dropped"},
 		{"the interface's MTU becomes smaller, and what it was", func() { setMTU(1500) }, func() { setMTU(4200) }, "send_too_big"},
 		{"the route's MTU does", func() { routeMTU(netlink.RouteReplace, 1500) }, func() { routeMTU(netlink.RouteDel, 1500) }, "send_too_big"},

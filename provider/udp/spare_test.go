@@ -10,7 +10,6 @@ import (
 // send and receive in another one with the sockets that it was handed.
 func TestSpare(t *testing.T) {
 	ends := newLink(t, 1500)
-	awaitUp(t, ends[0])
 	owner, peer := closeLater(t, openIn(t, ends[0], addressesOf(0)...)), closeLater(t, openIn(t, ends[1], addressesOf(1)...))
 	var sockets, spare []*os.File
 	within(t, ends[0], func() (err error) {
