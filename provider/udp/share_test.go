@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netns"
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/ndklab/ndklab/provider"
@@ -224,7 +223,7 @@ func queuedIn(tb testing.TB, fd int) int {
 
 // TestHolderCloses has one holder after another, and the owner outlast them.
 func TestHolderCloses(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	defer leavesNothing(t)()
 	from, owner := open(t, "127.0.0.1"), open(t, "127.0.0.2")
 	flow := flowBetween(from, owner, 0)
 	collectors := []collector{newCollector(), nil, newCollector()}

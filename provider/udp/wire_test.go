@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -41,13 +40,23 @@ func sniff(tb testing.TB, ns netns.NsHandle) (fd int) {
 			return err
 		}
 		tb.Cleanup(func() { _ = unix.Close(fd) })
-		patience := unix.NsecToTimeval((10 * time.Second).Nanoseconds())
-		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &patience); err != nil {
+		limit := unix.NsecToTimeval(patience.Nanoseconds())
+		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
 			return err
 		}
 		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: eth0.Attrs().Index})
 	})
 	return fd
+}
+
+// sniffed reads what a packet socket has received next. A read with a time limit ends with
+// EINTR when a signal comes, as the Go runtime sends itself, or the process was stopped.
+func sniffed(fd int, buf []byte) (n int, err error) {
+	for {
+		if n, err = unix.Read(fd, buf); err != unix.EINTR {
+			return n, err
+		}
+	}
 }
 
 // TestWire looks at the packets on the wire as a peer that sees the
@@ -75,7 +84,7 @@ func TestWire(t *testing.T) {
 			var onWire []roce.Received
 			buf := make([]byte, 1<<16)
 			for len(onWire) < len(packets) {
-				n, err := unix.Read(fd, buf)
+				n, err := sniffed(fd, buf)
 				if err != nil {
 					t.Fatalf("%d packets on the wire, then: %v", len(onWire), err)
 				}
@@ -241,18 +250,19 @@ func TestReceiveBuffer(t *testing.T) {
 		packet := roce.Packet{Header: roce.Header{Opcode: roce.WriteMiddle}, Payload: [][]byte{make([]byte, payload)}}
 		b := new(roce.Sealer).AppendIP(nil, &flow, 0, &packet)
 		n := to.ReceiveBuffer() / len(b)
-		for range n {
+		send := func() {
 			if err := unix.Sendto(fd, b, 0, &address); err != nil {
 				t.Fatal(err)
 			}
+		}
+		for range n {
+			arriving(t, to.listeners[0], send)
 		}
 		if overflow := to.Counters()["receive_overflow"]; overflow != 0 {
 			t.Errorf("%d of %d packets of %d bytes overflowed a receive buffer of %d", overflow, n, len(b), to.ReceiveBuffer())
 		}
 		for overflow := uint64(0); overflow == 0; overflow = to.Counters()["receive_overflow"] {
-			if err := unix.Sendto(fd, b, 0, &address); err != nil {
-				t.Fatal(err)
-			}
+			arriving(t, to.listeners[0], send)
 			n++
 		}
 		if filled := n * len(b); filled > 5*to.ReceiveBuffer()/4 {
