@@ -10,14 +10,14 @@ import (
 // below are each process's own: the owner asks for them, and a process that ends
 // in order leaves its last.
 
-// answering is how long a process is waited for that is asked for its counters.
+// answering is how long a process is waited for that is asked for its counters (Server.answering).
 const answering = 200 * time.Millisecond
 
 // TransportCounters reads what the transports of all processes have counted, by
 // name, those that are gone included. Of a process that does not answer at once,
 // because it is stopped, and of one that was killed, it is what they said last.
 func (s *Server) TransportCounters(ctx context.Context) map[string]uint64 {
-	ctx, cancel := context.WithTimeout(ctx, answering)
+	ctx, cancel := context.WithTimeout(ctx, s.answering)
 	defer cancel()
 	var asking sync.WaitGroup
 	for i := range s.holders {

@@ -40,6 +40,8 @@ type Server struct {
 	ledger  *provider.Ledger
 	memory  *os.File // the ledger's
 	config  provider.Config
+	// answering is the constant of that name; tests have another.
+	answering time.Duration
 
 	listener    *net.UnixListener
 	unsubscribe func()
@@ -64,7 +66,7 @@ func Serve(cfg provider.Config, carrier Carrier) (*Server, error) {
 		return nil, fmt.Errorf("share adapter: ledger: %w", err)
 	}
 	s := &Server{
-		carrier: carrier, memory: memory, conns: map[*control.Conn]struct{}{}, past: map[string]uint64{},
+		carrier: carrier, memory: memory, answering: answering, conns: map[*control.Conn]struct{}{}, past: map[string]uint64{},
 		rand: rand.New(rand.NewPCG(cfg.Rand.Uint64(), cfg.Rand.Uint64())),
 	}
 	if s.ledger, err = openLedger(memory, addresses, 0); err != nil {
