@@ -99,6 +99,17 @@ func prepareLoopback() error {
 		if err := netlink.AddrAdd(lo, address); err != nil {
 			return fmt.Errorf("%v: %w", a, err)
 		}
+		// Also an address without duplicate address detection is usable only when a thread of the
+		// kernel's has seen to it.
+		for deadline := time.Now().Add(patience); ; {
+			routes, err := netlink.RouteGet(a.AsSlice())
+			if err == nil && len(routes) == 1 && routes[0].Type == unix.RTN_LOCAL {
+				break
+			}
+			if time.Now().After(deadline) {
+				return fmt.Errorf("%v is not local: %v, %w", a, routes, err)
+			}
+		}
 	}
 	return nil
 }
