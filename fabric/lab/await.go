@@ -26,18 +26,24 @@ type Awaited struct {
 // awaitPoll is how often it is looked whether a lab is there.
 const awaitPoll = 20 * time.Millisecond
 
+// lookTime is how long a lab may take to answer, however short the time to wait is: who
+// does not want to wait wants to know all the same.
+const lookTime = 5 * time.Second
+
 // Await waits until a condition holds for a lab or, unless node is "", for that node
-// of it; at most for timeout, unless that is 0. A lab that is to be ready need not be
-// there yet.
+// of it; at most for timeout, unless that is 0, but it looks once at least. A lab that is
+// to be ready need not be there yet.
 func Await(ctx context.Context, name, node string, c Condition, timeout time.Duration) (*Awaited, error) {
 	p, err := placeOf(name)
 	if err != nil {
 		return nil, err
 	}
-	waiting := ctx
+	waiting, looking := ctx, ctx
 	if timeout > 0 {
-		var cancel context.CancelFunc
-		waiting, cancel = context.WithTimeout(ctx, timeout)
+		var end, cancel context.CancelFunc
+		looking, end = context.WithTimeout(ctx, max(timeout, lookTime))
+		defer end()
+		waiting, cancel = context.WithTimeout(looking, timeout)
 		defer cancel()
 	}
 	a := new(Awaited)
@@ -46,17 +52,17 @@ func Await(ctx context.Context, name, node string, c Condition, timeout time.Dur
 	case c.State == Down && node == "":
 		err = p.awaitDown(waiting, a)
 	case c.State == Ready:
-		err = p.awaitReady(waiting, a, !inside)
+		err = p.awaitReady(looking, waiting, a, !inside)
 	default:
 		// One that is not there is not waited for: it is more likely a wrong name.
 		var l *Lab
-		if l, err = Open(waiting, name); err == nil {
+		if l, err = Open(looking, name); err == nil {
 			_ = l.Close() // a client's close does no more than close
-			err = p.awaitReady(waiting, a, !inside)
+			err = p.awaitReady(looking, waiting, a, !inside)
 		}
 	}
 	if err == nil && inside && a.Reached {
-		err = p.awaitInside(waiting, node, c, a)
+		err = p.awaitInside(ctx, waiting, node, c, a)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -111,8 +117,8 @@ func (p place) awaitDown(ctx context.Context, a *Awaited) error {
 
 // awaitReady waits until a lab is there and has started or, with whole, until all of its
 // nodes are ready now: after the start some may be down or paused.
-func (p place) awaitReady(ctx context.Context, a *Awaited, whole bool) error {
-	return repeat(ctx, func() (bool, error) {
+func (p place) awaitReady(ctx, waiting context.Context, a *Awaited, whole bool) error {
+	return repeat(waiting, func() (bool, error) {
 		l, err := open(ctx, p, endTime)
 		switch {
 		case errors.Is(err, errNoLab):
@@ -134,19 +140,19 @@ func (p place) awaitReady(ctx context.Context, a *Awaited, whole bool) error {
 
 // awaitInside has the supervisor wait. It is told how long, so that it can say what it
 // saw last.
-func (p place) awaitInside(ctx context.Context, node string, c Condition, a *Awaited) error {
+func (p place) awaitInside(ctx, waiting context.Context, node string, c Condition, a *Awaited) error {
+	params := awaitParams{Node: node, Condition: c}
+	if deadline, ok := waiting.Deadline(); ok {
+		params.Timeout = max(time.Until(deadline), 1)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, params.Timeout+lookTime)
+		defer cancel()
+	}
 	l, err := open(ctx, p, endTime)
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	params := awaitParams{Node: node, Condition: c}
-	if deadline, ok := ctx.Deadline(); ok {
-		params.Timeout = max(time.Until(deadline), 1)
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(context.WithoutCancel(ctx), deadline.Add(answerTime))
-		defer cancel()
-	}
 	*a = Awaited{}
 	return l.call(ctx, methodAwait, params, a)
 }
