@@ -1,11 +1,16 @@
 package main
 
 import (
+	"bytes"
+	"fmt"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // Usage lines say what the arguments are.
@@ -30,13 +35,34 @@ func TestPositional(t *testing.T) {
 	}
 }
 
+// stop stops a process. The signal takes effect later, one thread after the other: any of
+// them may answer a request until then.
+func stop(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for running := true; running; time.Sleep(time.Millisecond) {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil || len(threads) == 0 {
+			t.Fatalf("threads of %d: %v, %v", pid, threads, err)
+		}
+		running = false
+		for _, thread := range threads {
+			stat, err := os.ReadFile(thread)
+			// PID (COMMAND) STATE ...
+			if after := stat[bytes.LastIndexByte(stat, ')')+1:]; err == nil && !bytes.HasPrefix(after, []byte(" T ")) {
+				running = true
+			}
+		}
+	}
+}
+
 // Of a lab that does not answer, nothing is completed, and nobody waits for it for long.
 func TestCompleteOfStoppedLab(t *testing.T) {
 	labName := upForTest(t, "complete-stopped")
 	pid := supervisorOf(t, labName)
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	stop(t, pid)
 	defer func() {
 		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
 			t.Error(err)

@@ -22,7 +22,7 @@ seed: 1
 topology:
   nodes: {a: {}, b: {}}
   links:
-    - {endpoints: ["a:eth0", "b:eth0"], delay: 1ms}
+    - {endpoints: ["a:eth0", "b:eth0"], delay: 1ms, overrun: allow}
 workloads:
   - {name: long, from: a, to: b, operation: write, size: 4KiB, duration: 10m}
 `
@@ -119,7 +119,7 @@ func TestSecondInterrupt(t *testing.T) {
 	if code := c.ended(t); code != exitInterrupted {
 		t.Errorf("exit code %d, want %d", code, exitInterrupted)
 	}
-	for deadline := time.Now().Add(2 * time.Second); c.up(t); {
+	for deadline := time.Now().Add(30 * time.Second); c.up(t); {
 		if time.Now().After(deadline) {
 			t.Fatal("the lab is still up")
 		}
@@ -211,12 +211,17 @@ func TestInterruptCapture(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	packets := uint64(0)
+	packets, first := uint64(0), time.Time{}
 	for {
 		if _, _, err = r.ReadPacketData(); err != nil {
 			break
 		}
-		if packets++; packets >= 10 && packets < 20 { // at once, and yet not so that the kernel makes one of them
+		packets++
+		// At once, and yet not so that the kernel makes one of them.
+		if packets == 10 || packets > 10 && packets < 20 && time.Since(first) < together/2 {
+			if packets == 10 {
+				first = time.Now()
+			}
 			if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 				t.Fatal(err)
 			}

@@ -64,7 +64,7 @@ func show(t *testing.T, args ...string) *screen {
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := keys.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := keys.SetReadDeadline(time.Now().Add(60 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
