@@ -98,6 +98,7 @@ func newBrowser(t *testing.T) *browser {
 	for _, domain := range []string{"Page", "Runtime", "Network", "Log"} {
 		b.call(domain+".enable", nil, nil)
 	}
+	b.call("Page.setLifecycleEventsEnabled", map[string]any{"enabled": true}, nil)
 	return b
 }
 
@@ -150,21 +151,28 @@ func (b *browser) receive() (m message, err error) {
 	return m, json.Unmarshal(text[:len(text)-1], &m)
 }
 
-// open shows a file and waits until it is loaded.
+// open shows a file and waits until it is loaded, it and not the blank page before.
 func (b *browser) open(path string) {
 	b.t.Helper()
 	b.events = nil
-	b.call("Page.navigate", map[string]any{"url": "file://" + path}, nil)
-	for loaded := false; !loaded; {
-		for _, e := range b.events {
-			loaded = loaded || e.Method == "Page.loadEventFired"
-		}
-		if !loaded {
+	var page struct {
+		LoaderID string `json:"loaderId"`
+	}
+	b.call("Page.navigate", map[string]any{"url": "file://" + path}, &page)
+	for seen := 0; ; seen++ {
+		if seen == len(b.events) {
 			m, err := b.receive()
 			if err != nil {
 				b.t.Fatal(err)
 			}
 			b.events = append(b.events, m)
+		}
+		var of struct {
+			LoaderID string `json:"loaderId"`
+			Name     string `json:"name"`
+		}
+		if e := b.events[seen]; e.Method == "Page.lifecycleEvent" && json.Unmarshal(e.Params, &of) == nil && of.LoaderID == page.LoaderID && of.Name == "load" {
+			return
 		}
 	}
 }
