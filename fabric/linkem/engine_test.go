@@ -87,7 +87,8 @@ func TestTrafficCrosses(t *testing.T) {
 				})
 				m, err := l.engine.Detach(deadline(t), linkName)
 				must(t, err)
-				if m[0].Delivered < next || m[0].Packets != m[0].Delivered || m[0].LostOverrun != 0 {
+				// What the kernel sends by itself may still have been on its way.
+				if m[0].Delivered < next || m[0].Packets != m[0].Delivered+m[0].LostDown || m[0].LostOverrun != 0 {
 					t.Errorf("measured %+v", m[0])
 				}
 			})
@@ -177,6 +178,7 @@ func TestDelayIsWhatWasAsked(t *testing.T) {
 func TestLossIsPerWirePacket(t *testing.T) {
 	const loss, count = 0.02, 1000
 	l := newLab(t, 4200)
+	l.quiet(t) // of chance, there is only how many marks it takes
 	l.attach(t, topology.Impairment{Loss: topology.Loss{Rate: loss}}, topology.Impairment{})
 	from, to := l.nodes[0].udp(t, "udp4"), l.nodes[1].udp(t, "udp4")
 	segment(t, from, datagram)
@@ -190,8 +192,8 @@ func TestLossIsPerWirePacket(t *testing.T) {
 		// through: packets keep their order.
 		missing := super / datagram
 		done := false
-		for tries := 0; !done; tries++ {
-			if tries == 100 {
+		for until := time.Now().Add(patience); !done; {
+			if time.Now().After(until) {
 				t.Fatalf("nothing arrives after %d super-packets", n)
 			}
 			_, err := end.WriteTo([]byte{byte(n), byte(n >> 8)}, to.LocalAddr())
@@ -225,7 +227,8 @@ func TestLossIsPerWirePacket(t *testing.T) {
 	m, err := l.engine.Detach(deadline(t), linkName)
 	must(t, err)
 	marks := m[0].Packets - uint64(sent)
-	if d := m[0].Dropped; d < uint64(lost) || d > uint64(lost)+marks || m[0].Delivered+d != m[0].Packets || m[0].Asked.Loss < loss-1e-9 || m[0].Asked.Loss > loss+1e-9 {
+	// Of several marks, the last may still have been on its way.
+	if d := m[0].Dropped; d < uint64(lost) || d > uint64(lost)+marks || m[0].Delivered+d+m[0].LostDown != m[0].Packets || m[0].Asked.Loss < loss-1e-9 || m[0].Asked.Loss > loss+1e-9 {
 		t.Errorf("lost %d of %d and some of %d marks; measured %+v", lost, sent, marks, m[0])
 	}
 }
@@ -333,6 +336,7 @@ func flow(t *testing.T, from, to *net.UDPConn, stop <-chan struct{}) (arrived [2
 func TestSettingsChangeWhileRunning(t *testing.T) {
 	l := newLab(t, 1500)
 	l.attach(t, topology.Impairment{Delay: 20 * time.Millisecond}, topology.Impairment{})
+	const most = 1000 // on a busy machine many take longer than they must
 	count := 0
 	echoes(t, l, func(rtt time.Duration) bool {
 		count++
@@ -347,9 +351,9 @@ func TestSettingsChangeWhileRunning(t *testing.T) {
 		case count > 3 && rtt < 20*time.Millisecond:
 			return false
 		}
-		return count < 50
+		return count < most
 	})
-	if count == 50 {
+	if count == most {
 		t.Error("the shorter delay never showed")
 	}
 	m, err := l.engine.Measure(deadline(t))

@@ -30,7 +30,7 @@ const (
 )
 
 // patience bounds every wait.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleEnv) {

@@ -88,8 +88,8 @@ func pings(t *testing.T, l *lab, family string, count int) {
 		m := icmp.Message{Type: request, Body: &icmp.Echo{ID: 1, Seq: seq, Data: data}}
 		packet, err := m.Marshal(nil) // the kernel adds the checksum of ICMPv6
 		must(t, err)
-		for tries := 0; ; tries++ {
-			if tries == 20 {
+		for until := time.Now().Add(patience); ; {
+			if time.Now().After(until) {
 				t.Fatalf("no answer to ping %d", seq)
 			}
 			_, err := conn.WriteTo(packet, to)

