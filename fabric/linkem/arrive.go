@@ -28,7 +28,7 @@ func (l *loop) receive(p *port) bool {
 	now := clock.Sub(l.epoch)
 	l.offset = clock.UnixNano() - int64(now)
 	offset := l.offset
-	if p.line.link.state == released {
+	if p.other != nil && p.line.link.state != started { // the kernel may forward what has just arrived
 		last := min(time.Duration(l.receiver.Stamp(n-1)-offset), now)
 		for l.now() < last+settling {
 		}

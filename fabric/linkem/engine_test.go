@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -117,6 +118,7 @@ func eventually(t *testing.T, what func() bool) {
 		if t.Failed() || time.Now().After(until) {
 			t.Fatal("waited in vain")
 		}
+		time.Sleep(time.Millisecond) // the processor may be needed for what is waited for
 	}
 }
 
@@ -234,27 +236,38 @@ func TestLossIsPerWirePacket(t *testing.T) {
 }
 
 // While datagrams cross, the link is taken over and given back several times.
-// None is lost. A few may be doubled, if a processor is held up just between
-// giving a frame to the engine and forwarding it (settling); without watches
-// some dozens are.
+// None is lost, also if the supervisor is held up for so long that the ports would be
+// full. A few may be doubled, if a processor is held up just between giving a frame to
+// the engine and forwarding it (settling): hardly any of those that both see; without
+// watches nearly all are.
 func TestHandOver(t *testing.T) {
 	l := newLab(t, 4200)
 	join(t)
 	from, to := l.nodes[0].udp(t, "udp4"), l.nodes[1].udp(t, "udp4")
 	stop, seen := make(chan struct{}), make(chan [2]map[uint64]int)
-	go func() { seen <- flow(t, from, to, stop) }()
+	var sent atomic.Uint64
+	go func() { seen <- flow(t, from, to, &sent, stop) }()
+	both := uint64(0) // about how many were sent while kernel and engine saw them
 	for i := range 5 {
+		began := sent.Load()
 		link := l.link(topology.Impairment{Delay: time.Duration(i) * time.Millisecond}, topology.Impairment{})
 		link.Joined = true
 		must(t, l.engine.Attach(deadline(t), link))
+		if i == 0 {
+			const full = 2 * receiveBuffer / datagram // the kernel grants twice the buffer, and counts more than payload
+			eventually(t, func() bool { return sent.Load() > began+full })
+		}
 		part(t)
 		must(t, l.engine.Start(deadline(t), linkName))
+		both += sent.Load() - began
 		before := l.delivered(t)
 		eventually(t, func() bool { return l.delivered(t) > before+100 })
 		must(t, l.engine.Release(deadline(t), linkName))
+		began = sent.Load()
 		join(t)
 		_, err := l.engine.Detach(deadline(t), linkName)
 		must(t, err)
+		both += sent.Load() - began
 	}
 	close(stop)
 	for direction, arrived := range <-seen {
@@ -267,7 +280,7 @@ func TestHandOver(t *testing.T) {
 				doubled += n - 1
 			}
 		}
-		if lost > 0 || doubled > 5 || len(arrived) == 0 {
+		if lost > 0 || doubled > 5+int(both/100) || len(arrived) == 0 {
 			t.Errorf("direction %d: %d datagrams arrived, %d were lost, %d doubled", direction, len(arrived), lost, doubled)
 		}
 	}
@@ -277,10 +290,10 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
-// flow sends numbered datagrams, 32 on their way at a time, and answers to them,
-// and says how often each number arrived at to and at from. After stop all
+// flow sends numbered datagrams, which it counts, 32 on their way at a time, and
+// answers to them, and says how often each number arrived at to and at from. After stop all
 // that is on its way still arrives.
-func flow(t *testing.T, from, to *net.UDPConn, stop <-chan struct{}) (arrived [2]map[uint64]int) {
+func flow(t *testing.T, from, to *net.UDPConn, sent *atomic.Uint64, stop <-chan struct{}) (arrived [2]map[uint64]int) {
 	arrived = [2]map[uint64]int{{}, {}}
 	answered := make(chan struct{})
 	go func() { // the other end
@@ -316,6 +329,7 @@ func flow(t *testing.T, from, to *net.UDPConn, stop <-chan struct{}) (arrived [2
 				break
 			}
 			next++
+			sent.Add(1)
 			onTheirWay++
 			continue
 		}

@@ -15,13 +15,35 @@ import (
 // shows at the other interface, where they leave: a watch there sees those and
 // nothing else. What arrived and is not among them is the engine's to forward.
 
-// maxHandover bounds how long frames wait between Attach and Start, so that a
+// maxHandover bounds how long frames wait until the loop takes the first, so that a
 // wall clock set meanwhile does no harm to their time of arrival.
 const maxHandover = time.Second
 
 // settling is how long after a frame's arrival the watch surely knows whether
 // the kernel forwarded it: the two happen in one go, some us apart.
 const settling = 50 * time.Microsecond
+
+// What the kernel forwards between Attach and Start would fill the sockets if the
+// supervisor were held up then, and what arrives at a full one after the filter has gone
+// would be lost. So the loop takes some of it every keepUpEvery: at each port
+// keepUpBatches at most, lest it does nothing else.
+const (
+	keepUpEvery   = 5 * time.Millisecond
+	keepUpBatches = 128
+)
+
+// makeRoom takes what has arrived at the ports of a link, and reports whether it is
+// attached still.
+func (l *loop) makeRoom(k *link) bool {
+	if k.state != attached {
+		return false
+	}
+	for _, p := range k.ports {
+		for n := 0; n < keepUpBatches && l.receive(p); n++ {
+		}
+	}
+	return true
+}
 
 // signed is how much of a frame tells it from others, bytes: all headers up to
 // the RoCE packet sequence number or the TCP sequence number and time stamps,

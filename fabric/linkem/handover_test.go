@@ -66,3 +66,30 @@ func TestReleasedLinkForwardsWhatTheKernelDoesNot(t *testing.T) {
 		t.Errorf("measured %+v", m)
 	}
 }
+
+// While a link is taken over, what the kernel forwards does not stay at the ports, and
+// what it does not is forwarded.
+func TestTakenOverLinkHasRoom(t *testing.T) {
+	b := newBench(t, topology.Impairment{})
+	watch, kernel := newWatch(t)
+	b.k.state, b.k.ports[0].other = attached, watch
+	for n := range byte(5) {
+		for _, fd := range []int{b.ends[0], kernel}[:2-n/4] { // all but the last are forwarded
+			_, err := unix.Write(fd, numbered(n))
+			must(t, err)
+		}
+	}
+	if !b.makeRoom(b.k) {
+		t.Error("the link is not attached")
+	}
+	if n, err := unix.Read(b.k.ports[0].fd, make([]byte, 1)); err != unix.EAGAIN {
+		t.Errorf("a frame is left: %d bytes, %v", n, err)
+	}
+	b.send(b.k.lines[0])
+	if got, _ := b.left(t); !bytes.Equal(got, []byte{4}) {
+		t.Errorf("packets %v were forwarded, want 4", got)
+	}
+	if b.k.state = started; b.makeRoom(b.k) {
+		t.Error("a link that is started is taken over")
+	}
+}

@@ -200,8 +200,9 @@ func (l *loop) start(name string) (watches [2]*watch, err error) {
 		return watches, err
 	}
 	now := l.now()
+	k.state = started
 	for i, p := range k.ports {
-		p.empty = now - maxHandover
+		p.empty = max(p.empty, now-maxHandover)
 		if watches[i] = p.other; p.other != nil {
 			p.other.update()
 			for l.receive(p) {
@@ -209,11 +210,11 @@ func (l *loop) start(name string) (watches [2]*watch, err error) {
 			p.other = nil
 		}
 		if err := l.watch(p.fd); err != nil {
+			k.state = attached
 			return watches, fmt.Errorf("link %s: %w", name, err)
 		}
 		l.ports[int32(p.fd)] = p
 	}
-	k.state = started
 	return watches, nil
 }
 

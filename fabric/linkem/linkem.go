@@ -16,11 +16,12 @@
 // A link whose middles the kernel joins while it is plain is taken over, and
 // given back, without losing packets:
 //
-//  1. Attach, with Joined set: the sockets are bound, nothing is forwarded yet.
+//  1. Attach, with Joined set: the sockets are bound, and what the kernel does not
+//     forward is, which is nothing yet.
 //  2. The supervisor stops the kernel's forwarding, in each direction by one
 //     atomic change (deleting the redirecting filter, or adding one that drops).
-//  3. Start: frames that arrived since the filter went are forwarded; those
-//     that the kernel forwarded in the meantime are recognised and skipped.
+//  3. Start: everything is forwarded. Until then, frames that the kernel
+//     forwarded are recognised and skipped.
 //
 // And back:
 //

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"time"
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/gauge"
@@ -136,8 +137,21 @@ func (l *loop) serveAttach(a Link) error {
 	if err != nil {
 		ports[0].close()
 		ports[1].close()
+	} else if a.Joined {
+		go l.keepUp(a.Name)
 	}
 	return err
+}
+
+// keepUp has the loop make room at the ports of a link that the kernel forwards, until
+// it is started.
+func (l *loop) keepUp(name string) {
+	tick := time.NewTicker(keepUpEvery)
+	defer tick.Stop()
+	for on := true; on; {
+		<-tick.C
+		on = l.do(func() { on = l.makeRoom(l.links[name]) }) && on
+	}
 }
 
 func (l *loop) serveStart(r *control.Request) (any, error) {
