@@ -30,7 +30,7 @@ func recalls(t *testing.T, r *Recent, ok func(*recalled) bool) []recalled {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	late := time.After(10 * time.Second)
+	late := time.After(time.Minute)
 	for {
 		frames := r.recall(0, nil)
 		for i := range frames {

@@ -45,12 +45,13 @@ const (
 	// receiveBuffer is what to ask for, bytes: a peer may be slow for a while.
 	// Without privilege the kernel grants less.
 	receiveBuffer = 4 << 20
-	// patience is how long a peer may take to make room for a frame, such as an
-	// emulated machine that gets no processor. The kernel queues some ten
-	// (net.unix.max_dgram_qlen), and those that come meanwhile wait in the
-	// interface's receive buffer.
-	patience = 2 * time.Second
 )
+
+// patience is how long a peer may take to make room for a frame, such as an
+// emulated machine that gets no processor. The kernel queues some ten
+// (net.unix.max_dgram_qlen), and those that come meanwhile wait in the
+// interface's receive buffer. Tests change it.
+var patience = 2 * time.Second
 
 // Counts are of frames since the relay was opened.
 type Counts struct {
