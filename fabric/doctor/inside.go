@@ -43,7 +43,7 @@ func child(ctx context.Context, part string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
 	cmd.Args = []string{part}
 	cmd.Dir = "/"
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = 10 * time.Second // also for what it has printed, once it has ended
 	return cmd
 }
 

@@ -22,8 +22,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// probeTime bounds an examination.
-const probeTime = 5 * time.Second
+// probeTime bounds an examination. A machine that is only busy is no machine that hangs.
+const probeTime = 30 * time.Second
 
 const noCgroups = "absent"
 
