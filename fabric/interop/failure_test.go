@@ -169,7 +169,7 @@ func (s *setting) nodeIsRejected(t *testing.T, at netip.AddrPort) {
 // to say so.
 const (
 	giveUp = 8 * 2147 * time.Millisecond
-	slack  = 20 * time.Second
+	slack  = 2 * time.Minute
 )
 
 // within waits for a program, or what else can be waited for, and makes sure that

@@ -25,7 +25,7 @@ import (
 // minutes on an idle machine, mostly for rxe's timeouts, and three times as much on
 // a busy one.
 const (
-	bootTime    = 2 * time.Minute
+	bootTime    = 5 * time.Minute
 	commandTime = 30 * time.Minute
 )
 
@@ -137,7 +137,7 @@ func (g guest) start(command string) (wait func() (string, error)) {
 // connections by rdma_cm.
 func (g guest) listens(t *testing.T, at netip.AddrPort) {
 	t.Helper()
-	g.run(t, fmt.Sprintf("timeout 30 bash -c \"until rdma resource show cm_id | grep -F 'state LISTEN' | grep -qF ':%d'; do sleep 0.1; done\"", at.Port()))
+	g.run(t, fmt.Sprintf("timeout 300 bash -c \"until rdma resource show cm_id | grep -F 'state LISTEN' | grep -qF ':%d'; do sleep 0.1; done\"", at.Port()))
 }
 
 func script(t *testing.T, limit time.Duration, name string, args ...string) {
@@ -166,7 +166,7 @@ func runScript(limit time.Duration, name string, args ...string) (out string, er
 	cmd := exec.CommandContext(ctx, "rxeguest/"+name, args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.WaitDelay = time.Second // a guest in the background may hold the pipes
+	cmd.WaitDelay = 30 * time.Second // a guest in the background may hold the pipes
 	if err := cmd.Run(); err != nil {
 		return stdout.String(), &failedScript{name, err, cmd.ProcessState.ExitCode(), stdout.String() + stderr.String()}
 	}
