@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -269,7 +270,20 @@ func TestSignals(t *testing.T) {
 	for i := range queue + 1 {
 		sides[0].send(t, numbered(uint32(i), 60))
 	}
-	sides[1].counted(t, Counts{ToPeer: queue}) // and one waits, or is about to
+	sides[1].counted(t, Counts{ToPeer: queue})
+	sending := fmt.Sprintf("%d 0x%x ", unix.SYS_SENDTO, sides[1].out)
+	eventually(t, func() string { // and one waits
+		calls, err := filepath.Glob("/proc/self/task/*/syscall")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, call := range calls {
+			if text, err := os.ReadFile(call); err == nil && strings.HasPrefix(string(text), sending) {
+				return ""
+			}
+		}
+		return "no thread waits for the peer"
+	})
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {
 		t.Fatal(err)
