@@ -2,6 +2,7 @@ package capture
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/ndklab/ndklab/fabric/frame"
@@ -191,7 +192,11 @@ func (r *recorder) lastFates(taps <-chan struct{}) {
 			r.decide(d)
 			silence.Reset(fateWindow)
 		case <-silence.C:
-			return
+			// We may have been kept from our work ourselves.
+			if len(r.fates) == 0 && !r.telling() {
+				return
+			}
+			silence.Reset(tick)
 		case <-late:
 			return
 		case <-taps:
@@ -201,6 +206,11 @@ func (r *recorder) lastFates(taps <-chan struct{}) {
 			return
 		}
 	}
+}
+
+// telling reports whether a tap has something to say that was not read.
+func (r *recorder) telling() bool {
+	return slices.ContainsFunc(r.sources, func(s Source) bool { return s.Tap != nil && unread(s.Tap) })
 }
 
 // undecided reports whether packets wait of which an engine may have something to say.
