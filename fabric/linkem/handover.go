@@ -32,10 +32,10 @@ const (
 	keepUpBatches = 128
 )
 
-// makeRoom takes what has arrived at the ports of a link, and reports whether it is
-// attached still.
+// makeRoom takes what has arrived at the ports of a link, nil if there is none any more, and
+// reports whether it is attached still.
 func (l *loop) makeRoom(k *link) bool {
-	if k.state != attached {
+	if k == nil || k.state != attached {
 		return false
 	}
 	for _, p := range k.ports {

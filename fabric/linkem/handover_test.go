@@ -92,4 +92,7 @@ func TestTakenOverLinkHasRoom(t *testing.T) {
 	if b.k.state = started; b.makeRoom(b.k) {
 		t.Error("a link that is started is taken over")
 	}
+	if b.makeRoom(nil) {
+		t.Error("a link that was detached is taken over")
+	}
 }

@@ -144,13 +144,15 @@ func (l *loop) serveAttach(a Link) error {
 }
 
 // keepUp has the loop make room at the ports of a link that the kernel forwards, until
-// it is started.
+// it is started or detached.
 func (l *loop) keepUp(name string) {
 	tick := time.NewTicker(keepUpEvery)
 	defer tick.Stop()
-	for on := true; on; {
+	for attached := true; attached; {
 		<-tick.C
-		on = l.do(func() { on = l.makeRoom(l.links[name]) }) && on
+		if !l.do(func() { attached = l.makeRoom(l.links[name]) }) {
+			return
+		}
 	}
 }
 
