@@ -108,7 +108,7 @@ func TestAgentExit(t *testing.T) {
 		{"channel closed", func(a *Agent) error { a.conn.Close(); return nil }, Exit{}},
 		{"killed while stopped", func(a *Agent) error {
 			defer a.Kill()
-			return unix.Kill(a.PID(), unix.SIGSTOP)
+			return stop(a)
 		}, Exit{Signal: unix.SIGKILL}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -362,7 +362,7 @@ func handleIn(t *testing.T, a *Agent) *netlink.Handle {
 // when it goes on.
 func TestUpStopped(t *testing.T) {
 	a, _ := started(t, Config{Lab: "l", Name: "n"})
-	if err := unix.Kill(a.PID(), unix.SIGSTOP); err != nil {
+	if err := stop(a); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)

@@ -375,7 +375,7 @@ func TestExecStoppedAgent(t *testing.T) {
 	if _, err := a.Exec(t.Context(), Command{Args: []string{"true"}, Env: env}); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Kill(a.PID(), unix.SIGSTOP); err != nil {
+	if err := stop(a); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)

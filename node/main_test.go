@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
 // envUser says that this is an ordinary user's namespace.
@@ -113,6 +114,20 @@ func awaitDone(t *testing.T, a *Agent) {
 	case <-a.Done():
 	case <-time.After(10 * time.Second):
 		t.Fatal("the agent does not end")
+	}
+}
+
+// stop stops an agent. The thread that takes the signal has the others stop, which may
+// run meanwhile: only when the last has, the kernel tells the parent.
+func stop(a *Agent) error {
+	if err := a.Send(unix.SIGSTOP); err != nil {
+		return err
+	}
+	for {
+		err := unix.Waitid(unix.P_PID, a.PID(), nil, unix.WSTOPPED|unix.WNOWAIT, nil)
+		if err != unix.EINTR {
+			return err
+		}
 	}
 }
 
