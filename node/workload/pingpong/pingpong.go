@@ -62,6 +62,7 @@ type Options struct {
 	Validate bool
 	// Patience is how long the peer may take for a message, over TCP or by RDMA.
 	Patience time.Duration
+	hasty    int // the message, from 1 on, that nobody is patient with; a test's, which knows that it never comes
 	// Local is our address. The zero Addr is the one that packets to the peer come
 	// from.
 	Local netip.Addr
@@ -358,7 +359,7 @@ func (e *end) connect(ctx context.Context, peer destination, lost context.Cancel
 
 // run exchanges the messages. The client begins.
 func (e *end) run(ctx context.Context, stop context.CancelCauseFunc, client bool) (Result, error) {
-	watchdog := time.AfterFunc(e.Patience, func() { stop(errSilent) })
+	watchdog := time.AfterFunc(e.patience(1), func() { stop(errSilent) })
 	defer watchdog.Stop()
 	begin := time.Now()
 	r := Result{Bytes: 2 * int64(e.Size) * int64(e.Iterations), Iterations: e.Iterations}
@@ -383,10 +384,18 @@ func (e *end) run(ctx context.Context, stop context.CancelCauseFunc, client bool
 		if err != nil {
 			return Result{}, fmt.Errorf("message %d of %d: %w", i+1, e.Iterations, err)
 		}
-		watchdog.Reset(e.Patience)
+		watchdog.Reset(e.patience(i + 2))
 	}
 	r.Elapsed = time.Since(begin)
 	return r, nil
+}
+
+// patience is how long the peer may take for a message, of which the first is 1.
+func (e *end) patience(message int) time.Duration {
+	if message == e.hasty {
+		return 0
+	}
+	return e.Patience
 }
 
 // post begins to send a message.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -22,17 +23,23 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // few are options for a short exchange.
-var few = Options{Size: 3000, MTU: DefaultMTU, Iterations: 20, Receives: DefaultReceives, Patience: 20 * time.Second}
+var few = Options{Size: 3000, MTU: DefaultMTU, Iterations: 20, Receives: DefaultReceives, Patience: time.Minute}
 
-// freePort is a TCP port that nobody listens at.
+// freePort is a TCP port that nobody listens at. It is none of those that the kernel
+// hands out, which another program may have by the time that the test does something
+// with it, nor where another process of this test begins to look.
 func freePort(t *testing.T) uint16 {
 	t.Helper()
-	l, err := net.Listen("tcp", ":0")
-	if err != nil {
-		t.Fatal(err)
+	const first, ports = 10000, 20000 // the kernel's are from 32768 on
+	for i := range ports {
+		port := first + (os.Getpid()*7+i)%ports
+		if l, err := net.Listen("tcp", fmt.Sprintf(":%d", port)); err == nil {
+			l.Close()
+			return uint16(port)
+		}
 	}
-	defer l.Close()
-	return netip.MustParseAddrPort(l.Addr().String()).Port()
+	t.Fatal("no port is free")
+	panic("unreachable")
 }
 
 // An outcome is what an end returned.
@@ -58,10 +65,11 @@ func serve(ctx context.Context, t *testing.T, adapter *provider.Adapter, port ui
 	return served
 }
 
-// exchange has a client call a server, and returns what each found.
-func exchange(t *testing.T, pend bool, server, client Options) (served, called outcome) {
+// exchange has a client call a server, and returns what each found. A client that waits in
+// vain is told to stop when the server has ended.
+func exchange(t *testing.T, pend, inVain bool, server, client Options) (served, called outcome) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	theirs, address := loopback.Adapter(t, 120, pend)
 	ours, local := loopback.Adapter(t, 121, pend)
@@ -70,8 +78,16 @@ func exchange(t *testing.T, pend bool, server, client Options) (served, called o
 	}
 	port := freePort(t)
 	serving := serve(ctx, t, theirs, port, server)
-	r, err := Call(ctx, ours, netip.AddrPortFrom(address, port).String(), client)
-	return <-serving, outcome{r, err}
+	calling := make(chan outcome, 1)
+	go func() {
+		r, err := Call(ctx, ours, netip.AddrPortFrom(address, port).String(), client)
+		calling <- outcome{r, err}
+	}()
+	served = <-serving
+	if inVain {
+		cancel()
+	}
+	return served, <-calling
 }
 
 func TestExchange(t *testing.T) {
@@ -97,7 +113,7 @@ func TestExchange(t *testing.T) {
 			test.change(&o)
 			client := o
 			o.Output, client.Output = &told[0], &told[1]
-			served, called := exchange(t, test.pend, o, client)
+			served, called := exchange(t, test.pend, false, o, client)
 			if served.err != nil || called.err != nil {
 				t.Fatal(served.err, called.err)
 			}
@@ -145,31 +161,31 @@ func TestUnlikeEnds(t *testing.T) {
 		name             string
 		change           func(server, client *Options)
 		ofServer, ofCall string
+		inVain           bool // the client waits for a message of the server
 	}{
 		{
 			"the server expects less", func(s, c *Options) { s.Size = 2999 },
-			"message 1 of 20: receive: more than the 2999 bytes expected; both ends need the same size", "message 1 of 20: send: ",
+			"message 1 of 20: receive: more than the 2999 bytes expected; both ends need the same size", "message 1 of 20: send: ", false,
 		},
 		{
 			"the server expects more", func(s, c *Options) { s.Size = 3001 },
-			"message 1 of 20: receive: 3000 bytes, expected 3001; both ends need the same size", "",
+			"message 1 of 20: receive: 3000 bytes, expected 3001; both ends need the same size", "message 1 of 20: ", true,
 		},
-		{"the server does more", func(s, c *Options) { s.Iterations = 21 }, "message 21 of 21: receive: " + errSilent.Error(), "<nil>"},
-		{"the server does fewer", func(s, c *Options) { s.Iterations = 19 }, "<nil>", "message 20 of 20: "},
-		{"the server validates", func(s, c *Options) { s.Validate = true }, "receive: byte 0 is 0x7b, expected 0x0; both ends need -c", ""},
-		{"the client validates", func(s, c *Options) { c.Validate = true }, "<nil>", "<nil>"}, // the server gives back what came
-		{"the server has smaller packets", func(s, c *Options) { s.MTU = 512 }, "message 1 of 20: ", "message 1 of 20: send: the peer refuses the message; both ends need the same size and MTU: STATUS_REMOTE_RESOURCES"},
+		{"the server does more", func(s, c *Options) { s.Iterations, s.hasty = 21, 21 }, "message 21 of 21: receive: " + errSilent.Error(), "<nil>", false},
+		{"the server does fewer", func(s, c *Options) { s.Iterations, c.hasty = 19, 20 }, "<nil>", "message 20 of 20: ", false},
+		{"the server validates", func(s, c *Options) { s.Validate = true }, "receive: byte 0 is 0x7b, expected 0x0; both ends need -c", "message 1 of 20: ", true},
+		{"the client validates", func(s, c *Options) { c.Validate = true }, "<nil>", "<nil>", false}, // the server gives back what came
+		{"the server has smaller packets", func(s, c *Options) { s.MTU = 512 }, "message 1 of 20: ", "message 1 of 20: send: the peer refuses the message; both ends need the same size and MTU: STATUS_REMOTE_RESOURCES", false},
 		{
 			"the server has larger packets than there may be", func(s, c *Options) { s.MTU = 4096 },
-			"MTU 4096 is more than packets from 127.120.", "closed the TCP connection after 0 of 52 bytes",
+			"MTU 4096 is more than packets from 127.120.", "closed the TCP connection after 0 of 52 bytes", false,
 		},
-		{"the server has an address of nobody", func(s, c *Options) { s.Local = netip.MustParseAddr("10.9.9.9") }, "10.9.9.9 is no address of the adapter", ""},
+		{"the server has an address of nobody", func(s, c *Options) { s.Local = netip.MustParseAddr("10.9.9.9") }, "10.9.9.9 is no address of the adapter", "", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s, c := few, few
-			s.Patience, c.Patience = time.Second, time.Second
 			test.change(&s, &c)
-			served, called := exchange(t, false, s, c)
+			served, called := exchange(t, false, test.inVain, s, c)
 			if got := fmt.Sprint(served.err); !strings.Contains(got, test.ofServer) {
 				t.Errorf("server: %s, want %s", got, test.ofServer)
 			}
@@ -261,7 +277,10 @@ func TestOddClients(t *testing.T) {
 			adapter, address := loopback.Adapter(t, 120, false)
 			port := freePort(t)
 			o := few
-			o.Local, o.Patience = address, 300*time.Millisecond
+			o.Local, o.hasty = address, 1
+			if test.want == errSilent.Error() { // by TCP; the others do something in time
+				o.Patience = 300 * time.Millisecond
+			}
 			served := serve(t.Context(), t, adapter, port, o)
 			c, err := net.Dial("tcp", netip.AddrPortFrom(address, port).String())
 			if err != nil {
