@@ -134,9 +134,10 @@ func (g *Group) create() error {
 // makeGroup makes a group and, in version 2, gives it the use of controllers.
 func (h hierarchy) makeGroup(path string, controllers []string) error {
 	// Another lab's Remove may take base away in between, because it is empty;
-	// ENODEV is what the kernel says to a file of it that is open.
+	// ENODEV is what the kernel says to a file of it that is open. Where many labs
+	// come and go on a busy machine, that happens again and again.
 	var err error
-	for range 10 {
+	for range 100 {
 		err = h.makeOnce(path, controllers)
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENODEV) {
 			return err

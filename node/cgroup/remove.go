@@ -45,8 +45,9 @@ func (t *Tree) remove(lab string) error {
 
 func removePatiently(dir string) error {
 	for deadline := time.Now().Add(removeTimeout); ; {
+		last := time.Now().After(deadline) // so that who slept too long looks once more
 		err := removeTree(dir)
-		if !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {
+		if !errors.Is(err, unix.EBUSY) || last {
 			return err
 		}
 		time.Sleep(removeInterval)
