@@ -30,7 +30,13 @@ func (a *Agent) Pause(ctx context.Context) error {
 		go func() { _ = a.callPause(context.Background(), false) }() // at the latest it ends with the agent
 		return err
 	}
-	return a.Send(unix.SIGSTOP)
+	if err := a.Send(unix.SIGSTOP); err != nil {
+		return err
+	}
+	// The thread that takes the signal has the others stop, and these answer meanwhile.
+	// However long that takes, the node is paused.
+	_ = until(ctx, settleTime, a.proc.stoppedOrEnded)
+	return nil
 }
 
 func (a *Agent) callPause(ctx context.Context, pause bool) error {

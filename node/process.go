@@ -93,6 +93,20 @@ func (p *process) awaitEnd() {
 	})
 }
 
+// stoppedOrEnded reports whether no thread of the process runs any more.
+func (p *process) stoppedOrEnded() bool {
+	raw, err := p.fd.SyscallConn()
+	if err != nil {
+		return true // see awaitEnd
+	}
+	var info unix.Siginfo
+	var waitErr error
+	err = raw.Control(func(fd uintptr) {
+		waitErr = unix.Waitid(unix.P_PIDFD, int(fd), &info, unix.WSTOPPED|unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	})
+	return err != nil || waitErr == unix.ECHILD || info.Signo != 0 // once it is reaped, the file is closed
+}
+
 // reap takes the exit status of a process that has ended.
 func (p *process) reap() {
 	p.mu.Lock()
