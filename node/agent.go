@@ -154,7 +154,7 @@ func (a *Agent) start(group *cgroup.Group, stderr *os.File) error {
 		}
 		select {
 		case <-copied:
-		case <-time.After(time.Second): // a process of its that still holds the pipe
+		case <-time.After(10 * time.Second): // a process of its that still holds the pipe
 		}
 		close(a.done)
 	}()

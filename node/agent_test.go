@@ -265,6 +265,10 @@ func TestUp(t *testing.T) {
 	}
 	var addresses []string
 	list, err := h.AddrList(eth0, netlink.FAMILY_ALL)
+	// The kernel makes the link-local address when it has seen that the peer is up.
+	for deadline := time.Now().Add(time.Minute); err == nil && len(list) < 3 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		list, err = h.AddrList(eth0, netlink.FAMILY_ALL)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/ndklab/ndklab/control"
 )
 
-// killDelay is how long a command has to end by itself after SIGTERM.
-const killDelay = time.Second
+// killDelay is how long a command has to end by itself after SIGTERM. Tests change it.
+var killDelay = time.Second
 
 // What shells return for a command that they cannot run (POSIX.1-2024, Shell
 // Command Language, 2.8.2).

@@ -117,7 +117,7 @@ func TestProgramOutside(t *testing.T) {
 // runProgram is what the programs do: "listen ADDRESS", which ends when its peer
 // does, and "dial ADDRESS PEER", which waits to be killed.
 func runProgram(args []string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	device, err := lease.Open(ctx)
 	if err != nil {

@@ -61,7 +61,7 @@ func TestConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() { _, _ = a.Run(t.Context(), spec, at.Addr(), at) }() // which the test's end interrupts
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var got []Connection
 	for len(got) < 3 || got[0].State != "established" || got[1].State != "established" {
