@@ -211,6 +211,7 @@ func until(ctx context.Context, limit time.Duration, condition func() bool) erro
 		select {
 		case <-tick.C:
 		case <-late:
+			condition() // this process may have slept, and others not
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
