@@ -5,13 +5,14 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/topology"
 )
 
 // TestSessionsInRealTime has the operations whose connections come and go on sockets, where
 // their callbacks run side by side.
 func TestSessionsInRealTime(t *testing.T) {
-	w := newWire(t)
+	w := newWireBy(t, patientClock{clock.Real()})
 	for name, spec := range map[string]Spec{
 		"storm":   {Operation: topology.Connect, QPs: 2000, Depth: 64, Count: 2000},
 		"churn":   {Operation: topology.Connect, QPs: 16, Depth: 8, Count: 1000},
@@ -29,7 +30,7 @@ func TestSessionsInRealTime(t *testing.T) {
 
 // TestAllReduceInRealTime has a ring of two hosts.
 func TestAllReduceInRealTime(t *testing.T) {
-	w := newWire(t)
+	w := newWireBy(t, patientClock{clock.Real()})
 	hosts := [2]*Host{w.client, w.server}
 	addresses := [2]netip.AddrPort{netip.AddrPortFrom(w.from, 7000), w.to}
 	results := make(chan Result, 2)

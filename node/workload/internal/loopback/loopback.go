@@ -32,6 +32,12 @@ func Adapter(t testing.TB, net byte, pend bool) (*provider.Adapter, netip.Addr) 
 // provider.Config's.
 func Device(t testing.TB, net byte, pend bool) (*provider.Miniport, netip.Addr) {
 	t.Helper()
+	return DeviceBy(t, net, pend, clock.Real())
+}
+
+// DeviceBy is a Device by another clock.
+func DeviceBy(t testing.TB, net byte, pend bool, c clock.Clock) (*provider.Miniport, netip.Addr) {
+	t.Helper()
 	pid := os.Getpid()
 	address := netip.AddrFrom4([4]byte{127, net, byte(pid >> 8), byte(pid)})
 	carrier, err := udp.Open(udp.Config{Addresses: []netip.Addr{address}})
@@ -39,7 +45,7 @@ func Device(t testing.TB, net byte, pend bool) (*provider.Miniport, netip.Addr) 
 		t.Fatal(err)
 	}
 	device, err := provider.NewMiniport(provider.Config{
-		Carrier: carrier, Clock: clock.Real(), Rand: rand.New(rand.NewPCG(uint64(net), 3)),
+		Carrier: carrier, Clock: c, Rand: rand.New(rand.NewPCG(uint64(net), 3)),
 		Info: provider.DefaultAdapterInfo(), Capabilities: provider.DefaultCapabilities(), Pend: pend,
 	})
 	if err != nil {
