@@ -43,7 +43,7 @@ func openDatagrams(local, peer netip.AddrPort) (int, error) {
 
 const (
 	// silence is how long a peer may say nothing.
-	silence = 3 * time.Second
+	silence = 10 * time.Second
 	// datagramBuffer is the memory for messages that wait in a socket, bytes: as much
 	// as the provider's have.
 	datagramBuffer = 8 << 20

@@ -124,7 +124,7 @@ func (c *floorConfig) source(fd int) (float64, error) {
 		if !measured && now.Sub(begin) >= c.warmUp {
 			measured, begin, before = true, now, acked
 		}
-		if measured && now.Sub(begin) >= c.length {
+		if measured && now.Sub(begin) >= c.length && acked > before { // 0 is no figure
 			break
 		}
 		if c.crc {

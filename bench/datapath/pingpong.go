@@ -220,13 +220,14 @@ func (p *player) hit(r *provider.ResultEx) error {
 	if p.trips != nil {
 		now := time.Now()
 		state := p.state.Load()
-		if state == over {
-			return errOver
-		}
-		if state == measuring {
+		// The last ball counts if it is the only one: it was away all the time.
+		if state == measuring || state == over && p.trips.TotalCount() == 0 {
 			if err := p.trips.RecordValue(min(int64(now.Sub(p.sent)), longestTrip)); err != nil {
 				return err
 			}
+		}
+		if state == over {
+			return errOver
 		}
 		p.sent = now
 	}

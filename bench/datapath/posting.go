@@ -67,7 +67,7 @@ func (d *device) posting(ctx context.Context) error {
 	}
 	var took []time.Duration
 	begin := time.Now()
-	for round := 0; time.Since(begin) < d.WarmUp+d.Length; round++ {
+	for len(took) == 0 || time.Since(begin) < d.WarmUp+d.Length { // one round at least, however long it takes
 		left = d.Depth + postBatch
 		status := post(d.Depth-1, provider.OpDefer)
 		before := time.Now()
@@ -92,9 +92,6 @@ func (d *device) posting(ctx context.Context) error {
 		if failure != nil {
 			return failure
 		}
-	}
-	if len(took) == 0 {
-		return fmt.Errorf("-duration %v is too short", d.Length)
 	}
 	slices.Sort(took)
 	if err := g.disconnect(ctx); err != nil {

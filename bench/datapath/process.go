@@ -39,9 +39,9 @@ const self = "/proc/self/exe"
 
 const (
 	// killPatience is how long a process that was killed is waited for.
-	killPatience = time.Second
+	killPatience = 10 * time.Second
 	// readyPatience is how long a server may take until it listens.
-	readyPatience = 5 * time.Second
+	readyPatience = 30 * time.Second
 	// maxOutput bounds what is kept of what a process prints, bytes.
 	maxOutput = 1 << 20
 )
@@ -291,7 +291,7 @@ func between(ctx context.Context, places [2]*place, server, client command) (fro
 }
 
 // serverPatience is how long a server may go on after its client.
-const serverPatience = 2 * time.Second
+const serverPatience = 30 * time.Second
 
 // endServer waits for a server of ours. One of a peer's may serve for ever: it is
 // killed.

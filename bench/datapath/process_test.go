@@ -55,7 +55,7 @@ func joined(t *testing.T) [2]*place {
 
 // limited bounds a test.
 func limited(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -141,7 +141,8 @@ func TestStopKillsTheGroup(t *testing.T) {
 		t.Error(err)
 	}
 	// What the killed have left of their group is for their new parent to fetch.
-	for err = nil; err == nil && limited(t).Err() == nil; {
+	err = nil
+	for ctx := limited(t); err == nil && ctx.Err() == nil; {
 		err = alive(p.pid)
 	}
 	if !errors.Is(err, unix.ESRCH) {

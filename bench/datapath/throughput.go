@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -244,6 +245,10 @@ func (s *stream) measure(ctx context.Context) (*Throughput, error) {
 	}
 	before, begin, done := used(), time.Now(), s.counts()
 	err = s.wait(ctx, s.Length, s.failure)
+	// An end that was not scheduled all that time has found nothing. 0 is no figure.
+	for err == nil && slices.Equal(s.counts(), done) {
+		err = s.wait(ctx, time.Millisecond, s.failure)
+	}
 	after, length := s.counts(), time.Since(begin)
 	cost := used().since(before)
 	if err := errors.Join(err, stop()); err != nil {
