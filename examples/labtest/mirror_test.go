@@ -3,6 +3,7 @@ package mirror_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"testing"
@@ -34,15 +35,17 @@ func serve(ctx context.Context, lab *labtest.Lab, size int) <-chan []byte {
 	_, at := lab.Node("client").PathTo(node)
 	copied := make(chan []byte, 1)
 	go func() {
-		// The adapter is opened for this call, and ends with it as with a program that is killed.
-		err := node.Do(ctx, func(ctx context.Context, adapter *provider.Adapter) error {
-			memory, err := mirror.Serve(ctx, adapter, netip.AddrPortFrom(at, port), size)
-			copied <- memory
+		// The adapter is opened for this call, and ends with it as with a program that is killed:
+		// only then can another replica listen there.
+		var memory []byte
+		err := node.Do(ctx, func(ctx context.Context, adapter *provider.Adapter) (err error) {
+			memory, err = mirror.Serve(ctx, adapter, netip.AddrPortFrom(at, port), size)
 			return err
 		})
 		if err != nil {
-			copied <- nil
+			memory = nil
 		}
+		copied <- memory
 	}()
 	return copied
 }
@@ -77,21 +80,26 @@ func TestCopyOverALossyLink(t *testing.T) {
 	}
 }
 
-// slow is a link that is busy with 4 MiB for most of a second, in which much can happen.
-var slow = []labtest.Setting{labtest.Delay(time.Millisecond), labtest.Rate(50 * labtest.Mbit)}
+// slow is a link that is busy with 8 MiB for 7 seconds. So a copy is under way when something
+// is to happen to it, however busy the machine is. Then the test has no more use for that.
+var slow = []labtest.Setting{labtest.Delay(time.Millisecond), labtest.Rate(10 * labtest.Mbit)}
+
+func hurry(lab *labtest.Lab) { lab.Link("client:eth0").Set(labtest.Rate(labtest.Gbit)) }
 
 // A cable that is pulled for a moment breaks no connection.
 func TestCopyWhileALinkFlaps(t *testing.T) {
 	t.Parallel()
 	lab := labtest.Up(t, pair(slow...))
-	data := random(4 * labtest.MiB)
+	data := random(8 * labtest.MiB)
 	replica, connections := serve(lab.Context(), lab, len(data)), copying(t, lab, data)
-	for _, progress := range []string{"RDMAOutFrames>100", "RDMAOutFrames>300"} {
+	for _, progress := range []string{"RDMAOutFrames>50", "RDMAOutFrames>100"} {
 		lab.Node("client").Await(progress)
 		lab.Link("client:eth0").Down()
-		lab.Node("client").Await("timeouts>0")
+		before := lab.Node("client").Counters()["timeouts"]
+		lab.Node("client").Await(fmt.Sprintf("timeouts>%d", before))
 		lab.Link("client:eth0").Up()
 	}
+	hurry(lab)
 	if !bytes.Equal(<-replica, data) || <-connections == 0 {
 		t.Error("there is no copy")
 	}
@@ -105,7 +113,7 @@ func TestCopyWhileALinkFlaps(t *testing.T) {
 func TestReplicaCrashes(t *testing.T) {
 	t.Parallel()
 	lab := labtest.Up(t, pair(slow...))
-	data := random(4 * labtest.MiB)
+	data := random(8 * labtest.MiB)
 	ctx, crash := context.WithCancel(lab.Context())
 	first := serve(ctx, lab, len(data))
 	connections := copying(t, lab, data)
@@ -114,6 +122,7 @@ func TestReplicaCrashes(t *testing.T) {
 	if <-first != nil {
 		t.Fatal("the replica that crashed had all of it")
 	}
+	hurry(lab)
 	if second := serve(lab.Context(), lab, len(data)); !bytes.Equal(<-second, data) {
 		t.Error("the second replica has no copy")
 	}
