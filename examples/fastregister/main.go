@@ -268,8 +268,10 @@ func call(ctx context.Context, adapter *provider.Adapter, pd *provider.PD, qp *a
 		}
 	}
 	if stale {
-		if err := c.send(ctx, request{writeBlock, 0, token}); err != nil {
-			return fmt.Errorf("send token %#x: %w", token, err)
+		// The refusal may be here before the acknowledgement, which may never come then: only
+		// a failure is to complete.
+		if status := c.post(request{writeBlock, 0, token}, provider.OpSilentSuccess); status != provider.StatusSuccess {
+			return fmt.Errorf("send token %#x: %w", token, status)
 		}
 		<-ctx.Done() // the server ends the connection
 		return fmt.Errorf("token %#x has ended: %w", token, context.Cause(ctx))
@@ -318,9 +320,11 @@ func (c *client) ask(ctx context.Context, o operation, block, part int) (token u
 }
 
 func (c *client) send(ctx context.Context, r request) error {
-	if _, err := binary.Encode(c.message.Bytes, binary.BigEndian, r); err != nil {
-		return err
-	}
-	_, err := c.qp.Done(ctx, c.qp.Send(nil, c.message.SGL(0, requestSize), 0))
+	_, err := c.qp.Done(ctx, c.post(r, 0))
 	return err
+}
+
+func (c *client) post(r request, flags provider.OpFlags) provider.Status {
+	_, _ = binary.Encode(c.message.Bytes, binary.BigEndian, r) // there is room for it
+	return c.qp.Send(nil, c.message.SGL(0, requestSize), flags)
 }
