@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -73,7 +74,7 @@ func start(ctx context.Context, text string) (*lab.Lab, time.Duration, error) {
 
 // curve measures a ring.
 func curve(ctx context.Context, k kind, n int, idle time.Duration) (row Row, err error) {
-	name := fmt.Sprintf("bench-scale-%s-%d", k, n)
+	name := fmt.Sprintf("bench-scale-%s-%d-%d", k, n, os.Getpid())
 	l, up, err := start(ctx, ring(name, k, n))
 	if err != nil {
 		return row, err
