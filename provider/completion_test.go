@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 )
@@ -83,7 +81,7 @@ func TestCompletionBeforeReturn(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+			defer leavesNothing(t)()
 			h := &hasty{Clock: clock.Real()}
 			w := newWire(0)
 			client := newCrowdWith(t, w, addresses[0], 1, 8, h, true)

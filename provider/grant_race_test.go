@@ -5,8 +5,6 @@ import (
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/ndklab/ndklab/provider"
 )
 
@@ -75,7 +73,7 @@ func (e *correspondent) want(s, want provider.Status) {
 // packets happen to arrive. What has been taken back is the owner's alone: the
 // race detector sees whoever still writes to it (NDK-INV-01, 04).
 func TestGrantsConcurrently(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	defer leavesNothing(t)()
 	const pairs, rounds, size = 4, 12, 60_000
 	w := newWire(71)
 	client := newCrowd(t, w, addresses[0], 1, 64)

@@ -8,8 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"go.uber.org/goleak"
+	"time"
 
 	"github.com/ndklab/ndklab/provider"
 )
@@ -22,7 +21,7 @@ func TestOneCQ(t *testing.T) {
 }
 
 func testOneCQ(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	defer leavesNothing(t)()
 	const (
 		qps      = 8
 		window   = 64 // outstanding requests of each
@@ -129,7 +128,7 @@ func TestBothQueues(t *testing.T) {
 }
 
 func testBothQueues(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	defer leavesNothing(t)()
 	const (
 		pairs    = 4
 		messages = 300
@@ -165,6 +164,7 @@ func testBothQueues(t *testing.T) {
 	var parties [2]*party
 	var srq *provider.SRQ
 	var told atomic.Int32
+	low := make(chan struct{}) // closed when the SRQ has been low
 	var ending atomic.Bool
 	for i, c := range crowds {
 		p := &party{crowd: c, memory: make([]byte, (1+pairs)*window*room), received: make(chan int, 2*pairs*window)}
@@ -206,7 +206,9 @@ func testBothQueues(t *testing.T) {
 	}
 	client, server := parties[0], parties[1]
 	srq = must(server.pd.CreateSRQ(window, 1, window/2, func(_ any, s provider.Status) {
-		told.Add(1)
+		if told.Add(1) == 1 {
+			close(low)
+		}
 		if s != success {
 			t.Errorf("the SRQ's notification: %v", s)
 		}
@@ -236,11 +238,18 @@ func testBothQueues(t *testing.T) {
 			p.received <- buffer
 		}
 		posting.Go(func() {
-			for {
+			for n := 0; ; n++ {
 				select {
 				case <-stop:
 					return
 				case buffer := <-p.received:
+					if p == server && n == window {
+						select {
+						case <-low: // sooner or later, since nothing more is posted
+						case <-time.After(30 * time.Second):
+							t.Error("the SRQ is low, and does not say so")
+						}
+					}
 					if s := receive(buffer); s != success {
 						t.Errorf("receive: %v", s)
 					}
@@ -285,9 +294,6 @@ func testBothQueues(t *testing.T) {
 	ending.Store(true)
 	close(stop)
 	posting.Wait()
-	if n := told.Load(); n == 0 || n > modified {
-		t.Errorf("%d notifications after %d arms", n, modified)
-	}
 	for i := range pairs {
 		for _, ends := range joined {
 			awaitClose(ends[i].conn)
@@ -295,7 +301,10 @@ func testBothQueues(t *testing.T) {
 		}
 		awaitClose(listeners[i])
 	}
-	awaitClose(srq)
+	awaitClose(srq) // after its callbacks
+	if n := told.Load(); n == 0 || n > modified {
+		t.Errorf("%d notifications after %d arms", n, modified)
+	}
 	for _, p := range parties {
 		awaitClose(p.mr)
 		awaitClose(p.cq)

@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 )
@@ -16,7 +14,7 @@ import (
 // device fails and recovers. Events alternate, one at a time, and in the end
 // everything can be closed.
 func TestStateConcurrently(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer leavesNothing(t)()
 	m, err := provider.NewMiniport(provider.Config{Carrier: newWire(0).attach(addresses[0]), Clock: clock.Real(),
 		Rand: rand.New(rand.NewPCG(1, 1)), Info: provider.DefaultAdapterInfo(), Capabilities: provider.DefaultCapabilities()})
 	if err != nil {

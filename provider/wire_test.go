@@ -13,8 +13,8 @@ import (
 // A wire joins carriers in real time: packets go through channels from one
 // goroutine to another, and each so many is lost.
 type wire struct {
-	sending func(roce.Flow) // called by Send, if set before the wire is used
-	lose    uint64          // one in so many packets that do not belong to connection management; 0: none
+	sending func([]roce.Packet) // called by Send, if set before the wire is used
+	lose    uint64              // one in so many packets that do not belong to connection management; 0: none
 
 	mu      sync.RWMutex
 	ends    map[netip.Addr]*wireEnd
@@ -64,7 +64,7 @@ func (e *wireEnd) Send(flow roce.Flow, packets []roce.Packet) error {
 	}
 	w := e.wire
 	if w.sending != nil {
-		w.sending(flow)
+		w.sending(packets)
 	}
 	w.mu.RLock()
 	to := w.ends[flow.Remote]
