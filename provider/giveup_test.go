@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/provider/roce"
 	"github.com/ndklab/ndklab/provider/roce/mad"
 )
@@ -99,6 +100,83 @@ func TestRNRLimit(t *testing.T) {
 			if sent != int(tries)+1 {
 				t.Errorf("sent %d times, with %d tries more than the first", sent, tries)
 			}
+		})
+	}
+}
+
+// A sleeper is a process that can be stopped: its clock, and the gate before its adapter.
+// What becomes due and what arrives meanwhile has to wait.
+type sleeper struct {
+	clock.Clock
+	*gate
+	stopped bool
+	due     []func()
+}
+
+func (s *sleeper) AfterFunc(d time.Duration, f func()) clock.Timer {
+	return s.Clock.AfterFunc(d, func() {
+		if s.stopped {
+			s.due = append(s.due, f)
+		} else {
+			f()
+		}
+	})
+}
+
+func (s *sleeper) stop() { s.stopped, s.keep = true, true }
+
+// goOn has what is due done before anything is read.
+func (s *sleeper) goOn() {
+	s.stopped = false
+	for _, f := range s.due {
+		f()
+	}
+	s.due = nil
+	s.open()
+}
+
+// TestStoppedWhileWaiting: a process that was stopped, or had no processor, has not heard
+// its peer, and does not conclude from that that it said nothing.
+func TestStoppedWhileWaiting(t *testing.T) {
+	for name, before := range map[string]time.Duration{
+		"at once": 0, "when it has asked again": 3 * time.Second, "when it is about to give up": 3750 * time.Millisecond,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var sleepers []*sleeper
+			w := newWorldWith(t, addresses, func(cfg *provider.Config) {
+				s := &sleeper{Clock: cfg.Clock, gate: &gate{Carrier: cfg.Carrier}}
+				cfg.Clock, cfg.Carrier = s, s.gate
+				sleepers = append(sleepers, s)
+			})
+			client, server := w.connect()
+			write := func() {
+				w.want(client.qp.Write(nil, client.at(0, 100), base, server.mr.RemoteToken(), 0), success)
+			}
+			write()
+			client.result(success)
+
+			w.path.Down = before > 0
+			write()
+			w.clock.Run(before)
+			w.path.Down = false
+			sleepers[0].stop()
+			w.clock.Run(time.Minute)
+			sleepers[0].goOn()
+			client.result(success)
+
+			// One that has time to listen does conclude it, not much later than usual.
+			w.path.Down = true
+			write()
+			w.clock.Run(time.Second)
+			sleepers[0].stop()
+			w.clock.Run(time.Minute)
+			sleepers[0].goOn()
+			start := w.clock.Now()
+			client.result(provider.StatusIOTimeout)
+			if took := w.clock.Now() - start; took < 2*time.Second || took > 4*time.Second {
+				t.Errorf("gave up after %v", took)
+			}
+			w.path.Down = false
 		})
 	}
 }

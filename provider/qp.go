@@ -278,14 +278,22 @@ func (qp *QP) setTimer(now time.Duration) {
 	}
 }
 
+// absence is how late the timer is of a process that was stopped, or that waits for a
+// processor. It has not read what its peer has sent meanwhile, and is given as long again
+// to do so.
+const absence = 100 * time.Millisecond
+
 func (qp *QP) timeout() {
 	qp.mu.Lock()
 	defer qp.mu.Unlock()
+	now := qp.clock.Now()
+	if late := now - qp.timerAt; late > absence && qp.timerAt > 0 {
+		qp.rc.Absent(late + absence)
+	}
 	qp.timerAt = 0
 	if qp.halted {
 		return
 	}
-	now := qp.clock.Now()
 	if deadline, ok := qp.rc.Deadline(); ok && deadline <= now {
 		qp.rc.HandleTimeout(now)
 		qp.progress(now)
