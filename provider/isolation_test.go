@@ -73,7 +73,7 @@ func TestPortSpaces(t *testing.T) {
 
 		// And a socket has the port that ND has chosen. (One that some other socket
 		// on this machine has would say nothing: the next one does.)
-		for range 3 {
+		for range 100 {
 			s := h.share(h.ephemeral())
 			l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(s.LocalAddress()))
 			if err != nil {
