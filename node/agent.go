@@ -291,7 +291,7 @@ func (a *Agent) bringUp(ctx context.Context) error {
 		}
 	}
 	defer network.Close()
-	if err := a.configure(network); err != nil {
+	if err := a.configure(ctx, network); err != nil {
 		return err
 	}
 	params := upParams{Seed: a.cfg.Seed, Addresses: a.cfg.addresses(), PIDLimit: a.cfg.PIDLimit}

@@ -346,6 +346,37 @@ func TestUpErrors(t *testing.T) {
 	}
 }
 
+// TestUpAwaitsRoutes: a node is not up before what comes for its IPv6 addresses is for the
+// node, which the kernel sees to in its own time: here, where it does not look for such
+// routes, not at all.
+func TestUpAwaitsRoutes(t *testing.T) {
+	lo := Interface{Name: "lo", MTU: 65536}
+	for _, address := range []string{"fd00::1/64", "fd00::2/128", "fe80::1/64"} {
+		lo.Addresses = append(lo.Addresses, netip.MustParsePrefix(address))
+	}
+	for _, local := range []bool{true, false} {
+		a, _ := started(t, Config{Lab: "l", Name: "n", Interfaces: []Interface{lo}})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		want := "<nil>"
+		if !local {
+			rule := netlink.NewRule()
+			rule.Family, rule.Priority, rule.Table = netlink.FAMILY_V6, 0, unix.RT_TABLE_LOCAL
+			other := *rule
+			other.Priority, other.Table = 100, unix.RT_TABLE_MAIN // without one of ours, no rule is asked (fib6_rule_lookup)
+			h := handleIn(t, a)
+			if err := errors.Join(h.RuleAdd(&other), h.RuleDel(rule)); err != nil {
+				t.Fatal(err)
+			}
+			cancel()
+			want = "node n: IPv6 addresses have no local routes yet: context canceled"
+		}
+		if err := a.Up(ctx); !strings.HasPrefix(fmt.Sprint(err), want) {
+			t.Errorf("got %v, want %s...", err, want)
+		}
+	}
+}
+
 // handleIn is a netlink socket in the agent's network namespace.
 func handleIn(t *testing.T, a *Agent) *netlink.Handle {
 	t.Helper()

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -91,7 +94,7 @@ func quieten() error {
 
 // configure sets up the loopback interface and the node's, which exist, and its
 // routes.
-func (a *Agent) configure(network *rtnl.Socket) error {
+func (a *Agent) configure(ctx context.Context, network *rtnl.Socket) error {
 	cfg := &a.cfg
 	indices, err := cfg.findInterfaces(network)
 	if err != nil {
@@ -113,7 +116,10 @@ func (a *Agent) configure(network *rtnl.Socket) error {
 	for i := range cfg.Interfaces {
 		cfg.Interfaces[i].configure(&b, indices[i], unix.NLM_F_EXCL)
 	}
-	if _, err := network.Do(&b); err != nil || len(cfg.Routes) == 0 {
+	if _, err := network.Do(&b); err != nil {
+		return err
+	}
+	if err := cfg.awaitLocal(ctx, network, indices); err != nil || len(cfg.Routes) == 0 {
 		return err
 	}
 	inside := a.proc.inNetwork(func() {
@@ -191,13 +197,61 @@ func address(index int, prefix netip.Prefix) []nl.NetlinkRequestData {
 	data := []nl.NetlinkRequestData{m, nl.NewRtAttr(unix.IFA_LOCAL, a.AsSlice()), nl.NewRtAttr(unix.IFA_ADDRESS, a.AsSlice())}
 	switch {
 	case a.Is6():
-		m.IfAddrmsg.Flags = unix.IFA_F_NODAD // usable at once, whatever quieten could do
+		m.IfAddrmsg.Flags = unix.IFA_F_NODAD // usable as soon as awaitLocal says, whatever quieten could do
 	case prefix.Bits() < 31: // smaller subnets have no broadcast (RFC 3021)
 		all := a.As4()
 		binary.BigEndian.PutUint32(all[:], binary.BigEndian.Uint32(all[:])|(1<<(32-prefix.Bits())-1))
 		data = append(data, nl.NewRtAttr(unix.IFA_BROADCAST, net.IP(all[:])))
 	}
 	return data
+}
+
+// How long the kernel may take to see to IPv6 addresses.
+const (
+	localPoll = time.Millisecond
+	localTime = 5 * time.Second
+)
+
+// awaitLocal waits until the kernel takes the IPv6 addresses of the interfaces, of these
+// indices, for the node's own. Also where it
+// is not to look for duplicates, a thread of its own makes the routes that say so
+// (addrconf_dad_start in net/ipv6/addrconf.c): of 200 addresses 13 had none at first, one for
+// 36 ms. What comes for such an address is not for the node.
+func (cfg *Config) awaitLocal(ctx context.Context, s *rtnl.Socket, indices []int) error {
+	var b rtnl.Batch
+	for k, i := range cfg.Interfaces {
+		for _, prefix := range i.Addresses {
+			if a := prefix.Addr(); a.Is6() {
+				b.Add(fmt.Sprintf("interface %s: address %s: route", i.Name, prefix), unix.RTM_GETROUTE, 0,
+					&nl.RtMsg{RtMsg: unix.RtMsg{Family: unix.AF_INET6, Dst_len: 128}},
+					nl.NewRtAttr(unix.RTA_DST, a.AsSlice()), nl.NewRtAttr(unix.RTA_OIF, nl.Uint32Attr(uint32(indices[k]))))
+			}
+		}
+	}
+	if b.Len() == 0 {
+		return nil
+	}
+	waiting, cancel := context.WithTimeout(ctx, localTime)
+	defer cancel()
+	for {
+		over := waiting.Err() // before it looks, as this process may have slept
+		answers, err := s.Do(&b)
+		if err == nil && !slices.ContainsFunc(answers, isForeign) {
+			return nil
+		}
+		if over != nil {
+			return errors.Join(fmt.Errorf("IPv6 addresses have no local routes yet: %w", over), err)
+		}
+		select {
+		case <-waiting.Done():
+		case <-time.After(localPoll):
+		}
+	}
+}
+
+// isForeign reports whether an answer is anything but a route to this node.
+func isForeign(route []byte) bool {
+	return len(route) < unix.SizeofRtMsg || nl.DeserializeRtMsg(route).Type != unix.RTN_LOCAL
 }
 
 func family(a netip.Addr) uint8 {

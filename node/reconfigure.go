@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -81,6 +82,9 @@ func (cfg *Config) replace(before *Config) error {
 		face.configure(&b, indices[i], unix.NLM_F_REPLACE)
 	}
 	if _, err := socket.Do(&b); err != nil {
+		return err
+	}
+	if err := cfg.awaitLocal(context.Background(), socket, indices); err != nil {
 		return err
 	}
 	return cfg.putRoutes(h, h.RouteReplace)
