@@ -1,13 +1,11 @@
 package lab
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,7 +14,6 @@ import (
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/topology"
-	"golang.org/x/sys/unix"
 )
 
 func TestAdapters(t *testing.T) {
@@ -137,32 +134,6 @@ func established(t *testing.T, l *Lab) (list *report.Connections) {
 	return list
 }
 
-// stop stops a process. Kill returns before its threads stand still: any of them
-// may answer a request until then.
-func stop(t *testing.T, pid int) {
-	t.Helper()
-	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, testTime, func() string {
-		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-		if err != nil || len(threads) == 0 {
-			t.Fatal(threads, err)
-		}
-		for _, thread := range threads {
-			stat, err := os.ReadFile(thread)
-			if err != nil {
-				t.Fatal(err)
-			}
-			// PID (COMMAND) STATE ...
-			if after := stat[bytes.LastIndexByte(stat, ')')+1:]; !bytes.HasPrefix(after, []byte(" T ")) {
-				return "a thread still runs: " + string(stat)
-			}
-		}
-		return ""
-	})
-}
-
 func TestNodes(t *testing.T) {
 	topo := ring(uniqueName(t), 2)
 	l := start(t, topo)
@@ -183,10 +154,17 @@ func TestNodes(t *testing.T) {
 	stop(t, agent)
 	state := func(want report.NodeState) {
 		t.Helper()
-		nodes, err := l.Nodes(testContext(t), "")
-		if err != nil || nodes[0].State != "ready" || nodes[1].NodeState != want || nodes[1].Counters == nil {
-			t.Errorf("%+v, %v, want %+v", nodes, err, want)
-		}
+		eventually(t, testTime, func() string {
+			nodes, err := l.Nodes(testContext(t), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			// The others are ready if they get a processor in time.
+			if nodes[0].State != nodeReady || nodes[1].NodeState != want || nodes[1].Counters == nil {
+				return fmt.Sprintf("%+v, want n1 %+v", nodes, want)
+			}
+			return ""
+		})
 	}
 	state(report.NodeState{Name: "n1", State: "unresponsive", Reason: "its agent does not answer within 1s"})
 	kill(t, agent)

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ndklab/ndklab/control"
 	"golang.org/x/sys/unix"
@@ -95,7 +94,7 @@ func TestGuardianDies(t *testing.T) {
 	}
 	// The supervisor lets go of the state file before the kernel ends the agents,
 	// and no guardian has waited for that.
-	eventually(t, 2*time.Second, func() string { return remains(t, name) })
+	eventually(t, testTime, func() string { return remains(t, name) })
 }
 
 // A killed supervisor takes its lab along, and its guardian removes the rest.
@@ -104,7 +103,7 @@ func TestSupervisorDies(t *testing.T) {
 	l := start(t, topo)
 	kill(t, processOf(t, topo.Name, "ndklab-supervisor"))
 	<-l.Done()
-	eventually(t, 2*time.Second, func() string { return remains(t, topo.Name) })
+	eventually(t, testTime, func() string { return remains(t, topo.Name) })
 	if _, err := l.Inspect(testContext(t)); err == nil {
 		t.Error("a dead lab answers")
 	}
@@ -119,7 +118,7 @@ func TestGuardianAndSupervisorDie(t *testing.T) {
 	kill(t, processOf(t, topo.Name, "ndklab-guardian"))
 	kill(t, processOf(t, topo.Name, "ndklab-supervisor"))
 	<-l.Done()
-	eventually(t, 2*time.Second, func() string {
+	eventually(t, testTime, func() string {
 		if err := Sweep(); err != nil {
 			t.Fatal(err)
 		}
@@ -168,10 +167,8 @@ func TestDownOfStoppedSupervisor(t *testing.T) {
 	topo := ring(uniqueName(t), 2)
 	started := start(t, topo)
 	supervisor := processOf(t, topo.Name, supervisorName)
-	stopped := process{supervisor, supervisorName + " " + topo.Name}
-	stopped.signal(t, unix.SIGSTOP)
-	defer stopped.signal(t, unix.SIGCONT)
-	awaitStopped(t, supervisor)
+	stop(t, supervisor)
+	defer process{supervisor, supervisorName + " " + topo.Name}.signal(t, unix.SIGCONT)
 	err := started.Down(testContext(t))
 	wantCode(t, err, control.Failed)
 	if want := fmt.Sprintf("`kill -9 %d` ends it", supervisor); err == nil || !strings.HasSuffix(err.Error(), want) {

@@ -34,16 +34,12 @@ func TestLabsDoNotWaitForEachOther(t *testing.T) {
 				return "not yet"
 			})
 			if test.end {
+				stop(t, processOf(t, stopped, guardianName)) // or it may be over before the rest is stopped
 				if err := cmd.Process.Signal(unix.SIGTERM); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if err := cmd.Process.Signal(unix.SIGSTOP); err != nil {
-				t.Fatal(err)
-			}
-			for _, p := range processes(stopped) {
-				p.signal(t, unix.SIGSTOP)
-			}
+			stopAll(t, cmd, stopped)
 			// Those of the lab are ended by the kernel with its supervisor, the guardian by us,
 			// and so is the command, which may have the lock still.
 			t.Cleanup(func() {
@@ -86,6 +82,23 @@ func TestLabsDoNotWaitForEachOther(t *testing.T) {
 			}
 		})
 	}
+}
+
+// stopAll stops a command and all processes of the lab that it makes, also those that
+// start meanwhile, and waits until they stand still.
+func stopAll(t *testing.T, cmd *command, name string) {
+	t.Helper()
+	stop(t, cmd.Process.Pid)
+	eventually(t, testTime, func() string {
+		moving := ""
+		for _, p := range processes(name) {
+			if states := threadStates(t, p.pid); states != "" && !standsStill(states) {
+				p.signal(t, unix.SIGSTOP)
+				moving += fmt.Sprintf("threads of %d %s are %s; ", p.pid, p.args, states)
+			}
+		}
+		return moving
+	})
 }
 
 func hasPart(part string) func(*testing.T, string) bool {

@@ -57,7 +57,7 @@ func TestSupervisorDiesAmidChanges(t *testing.T) {
 		for range 3 {
 			<-ended
 		}
-		eventually(t, 2*time.Second, func() string { return remains(t, name) })
+		eventually(t, testTime, func() string { return remains(t, name) })
 	}
 }
 

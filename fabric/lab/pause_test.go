@@ -120,12 +120,44 @@ func TestPauseMute(t *testing.T) {
 	act(t, l, "n0", ResumeNode, nodeReady)
 }
 
-// threadStates is a letter for each thread of a process, as ps shows it.
+// stop stops a process with SIGSTOP, and waits until it stands still.
+func stop(t *testing.T, pid int) {
+	t.Helper()
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	awaitStopped(t, pid)
+}
+
+// awaitStopped waits until no thread of a process runs that was sent SIGSTOP: the one
+// that takes the signal stops the others, which may run meanwhile, and answer requests.
+func awaitStopped(t *testing.T, pid int) {
+	t.Helper()
+	eventually(t, testTime, func() string {
+		switch states := threadStates(t, pid); {
+		case states == "":
+			t.Fatalf("process %d has ended", pid)
+		case !standsStill(states):
+			return "threads are " + states
+		}
+		return ""
+	})
+}
+
+// standsStill reports whether threads in those states are those of a process that has
+// stopped. One that waits in the kernel (D), as for a child that has not become what it is
+// to be, stops before it does anything else.
+func standsStill(states string) bool {
+	return strings.Contains(states, "T") && strings.Trim(states, "TD") == ""
+}
+
+// threadStates is a letter for each thread of a process, as ps shows it; none of one that
+// has ended.
 func threadStates(t *testing.T, pid int) (states string) {
 	t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("threads of %d: %v, %v", pid, files, err)
+	if err != nil {
+		t.Fatal(err)
 	}
 	for _, file := range files {
 		b, err := os.ReadFile(file)
@@ -136,17 +168,4 @@ func threadStates(t *testing.T, pid int) (states string) {
 		states += string(state[:1])
 	}
 	return states
-}
-
-// awaitStopped waits until no thread of a process runs that was sent SIGSTOP: the one
-// that takes the signal stops the others, which may run meanwhile.
-func awaitStopped(t *testing.T, pid int) {
-	t.Helper()
-	eventually(t, testTime, func() string {
-		states := threadStates(t, pid)
-		if strings.Trim(states, "T") != "" {
-			return "threads are " + states
-		}
-		return ""
-	})
 }
