@@ -66,8 +66,9 @@ var outsideMAC = net.HardwareAddr{0x52, 0x54, 0, 0, 0, 1}
 // outsider DIRECTORY says "attached" once it has its socket. Then every line of
 // its input is one of
 //
-//	ping   asks the node's echo server, and says how many microseconds it took
-//	bulk N receives so many bytes, and says "whole"
+//	ping TIME asks the node's echo server, and says how many microseconds it took, or
+//	          "lost" after that time
+//	bulk N    receives so many bytes, and says "whole"
 func outsider(args []string) error {
 	peer := filepath.Join(args[0], relay.PeerSocket(outsideName))
 	if err := os.Remove(peer); err != nil && !errors.Is(err, os.ErrNotExist) { // of one that was killed
@@ -90,13 +91,17 @@ func outsider(args []string) error {
 		words := strings.Fields(in.Text())
 		switch words[0] {
 		case "ping":
+			limit, err := time.ParseDuration(words[1])
+			if err != nil {
+				return err
+			}
 			if o.node == nil {
 				if err := o.arp(layers.ARPRequest, make([]byte, 6), netip.MustParseAddr(insideAddr).AsSlice()); err != nil {
 					return err
 				}
 				select {
 				case o.node = <-resolved:
-				case <-time.After(echoTime):
+				case <-time.After(testTime):
 					return errors.New("no answer to ARP")
 				}
 			}
@@ -107,7 +112,7 @@ func outsider(args []string) error {
 			select {
 			case at := <-o.echoed:
 				fmt.Println(at.Sub(begin).Microseconds())
-			case <-time.After(echoTime):
+			case <-time.After(limit):
 				fmt.Println("lost")
 			}
 		case "bulk":
@@ -115,7 +120,7 @@ func outsider(args []string) error {
 			if err != nil {
 				return err
 			}
-			late := time.After(echoTime)
+			late := time.After(testTime)
 			for n > 0 {
 				select {
 				case k := <-o.bulk:
@@ -252,6 +257,12 @@ func (c *command) ask(t testing.TB, request string) string {
 	return strings.TrimSpace(line)
 }
 
+// ping has an outsider ask the node's echo server.
+func (c *command) ping(t testing.TB, limit time.Duration) string {
+	t.Helper()
+	return c.ask(t, fmt.Sprintf("ping %v", limit))
+}
+
 // onlyExternal is what inspect says of the lab's external.
 func onlyExternal(t testing.TB, l *Lab) report.External {
 	t.Helper()
@@ -281,7 +292,7 @@ func TestExternalSockets(t *testing.T) {
 	if got := program(t, l, "n0", fmt.Sprintf("echo %d", outsidePort)).line(t); got != "bound" {
 		t.Fatal(got)
 	}
-	pinger := program(t, l, "n0", "ping "+outsideAddr+":7")
+	pinger := pinging{program(t, l, "n0", "ping "+outsideAddr+":7")}
 	const roundTrip = 2 * outsideDelay
 	check := func(who, took string) {
 		t.Helper()
@@ -291,11 +302,8 @@ func TestExternalSockets(t *testing.T) {
 	}
 	for range 2 {
 		o := attach(t, x)
-		check("the node", o.ask(t, "ping"))
-		if _, err := pinger.stdin.WriteString("\n"); err != nil {
-			t.Fatal(err)
-		}
-		check("outside", pinger.line(t))
+		check("the node", o.ping(t, echoTime))
+		check("outside", pinger.roundTrip(t))
 		program(t, l, "n0", "send "+outsideAddr+":5000 1 10 1400").wait(t) // one super-packet
 		if got := o.ask(t, "bulk 14000"); got != "whole" {
 			t.Error(got)
@@ -339,10 +347,12 @@ func TestExternalSetLink(t *testing.T) {
 		if err := l.SetLink(testContext(t), "external:tap0", step.from, step.change); err != nil {
 			t.Fatal(err)
 		}
-		if got := firstLink(t, l).Engine; got != step.engine {
-			t.Errorf("%+v: engine %s, want %s", step, got, step.engine)
+		awaitEngine(t, l, step.engine)
+		limit := echoTime
+		if step.lost {
+			limit = lossTime
 		}
-		if got := o.ask(t, "ping"); (got == "lost") != step.lost {
+		if got := o.ping(t, limit); (got == "lost") != step.lost {
 			t.Errorf("%+v: echo %s", step, got)
 		}
 	}
@@ -352,10 +362,8 @@ func TestExternalSetLink(t *testing.T) {
 // sent.
 func TestExternalCounts(t *testing.T) {
 	l := start(t, withExternal(ring(uniqueName(t), 1)))
-	pinger := program(t, l, "n0", "ping "+outsideAddr+":7")
-	if _, err := pinger.stdin.WriteString("\n"); err != nil {
-		t.Fatal(err)
-	}
+	pinger := pinging{program(t, l, "n0", "ping "+outsideAddr+":7")}
+	pinger.send(t, lossTime)
 	x := onlyExternal(t, l)
 	eventually(t, testTime, func() string { // ARP at least
 		if onlyExternal(t, l).NoPeer == 0 {

@@ -18,6 +18,18 @@ func direction(t testing.TB, l *Lab, index int) report.Direction {
 	return firstLink(t, l).Directions[index]
 }
 
+// awaitEngine waits until an engine has the lab's first link: a command that makes a link
+// plain does not wait for long.
+func awaitEngine(t testing.TB, l *Lab, want string) {
+	t.Helper()
+	eventually(t, testTime, func() string {
+		if got := firstLink(t, l).Engine; got != want {
+			return fmt.Sprintf("engine %s, want %s", got, want)
+		}
+		return ""
+	})
+}
+
 func firstLink(t testing.TB, l *Lab) report.Link {
 	t.Helper()
 	in, err := l.Inspect(testContext(t))
@@ -59,27 +71,52 @@ func TestPlainLinkCarriesSuperPackets(t *testing.T) {
 	}
 }
 
-// pinger measures round trips from n0 to n1.
-func pinger(t testing.TB, l *Lab) func() string {
+// A pinging asks an echo server.
+type pinging struct{ *running }
+
+// pinger has node n0 ask one in n1.
+func pinger(t testing.TB, l *Lab) pinging {
 	t.Helper()
 	if got := program(t, l, "n1", "echo 5001").line(t); got != "bound" {
 		t.Fatal(got)
 	}
-	p := program(t, l, "n0", "ping 10.0.0.2:5001")
-	return func() string {
-		t.Helper()
-		if _, err := p.stdin.WriteString("\n"); err != nil {
-			t.Fatal(err)
-		}
-		return p.line(t)
+	return pinging{program(t, l, "n0", "ping 10.0.0.2:5001")}
+}
+
+// How long an echo is waited for: one that is to come, however busy the machine is, and one
+// that is not to, which is more than round trips in these labs usually take.
+const (
+	echoTime = testTime / 2
+	lossTime = 300 * time.Millisecond
+)
+
+// roundTrip is how many microseconds an echo takes, or "lost" if it never comes.
+func (p pinging) roundTrip(t testing.TB) string {
+	t.Helper()
+	p.send(t, echoTime)
+	return p.line(t)
+}
+
+// cutOff reports whether no echo comes.
+func (p pinging) cutOff(t testing.TB) bool {
+	t.Helper()
+	p.send(t, lossTime)
+	return p.line(t) == "lost"
+}
+
+// send asks; the program's next line is the answer.
+func (p pinging) send(t testing.TB, limit time.Duration) {
+	t.Helper()
+	if _, err := fmt.Fprintln(p.stdin, limit); err != nil {
+		t.Fatal(err)
 	}
 }
 
 // A link that is up is taken over by the engine, changed, and given back.
 func TestSetLink(t *testing.T) {
 	l := start(t, ring(uniqueName(t), 2))
-	roundTrip := pinger(t, l)
-	if got := roundTrip(); got == "lost" {
+	echo := pinger(t, l)
+	if got := echo.roundTrip(t); got == "lost" {
 		t.Fatal("a packet was lost on a plain link")
 	}
 	delay, loss := 20*time.Millisecond, topology.Loss{Rate: 1}
@@ -104,14 +141,15 @@ func TestSetLink(t *testing.T) {
 			if err := l.SetLink(testContext(t), step.endpoint, step.from, step.change); err != nil {
 				t.Fatal(err)
 			}
-			if got := firstLink(t, l).Engine; got != step.engine {
-				t.Errorf("engine %s, want %s", got, step.engine)
+			awaitEngine(t, l, step.engine)
+			if step.lost {
+				if !echo.cutOff(t) {
+					t.Fatal("an echo came")
+				}
+				return
 			}
-			took := roundTrip()
-			if (took == "lost") != step.lost {
-				t.Fatalf("round trip: %s", took)
-			}
-			if us, _ := strconv.Atoi(took); !step.lost && us < step.least {
+			took := echo.roundTrip(t)
+			if us, err := strconv.Atoi(took); err != nil || us < step.least {
 				t.Errorf("round trip took %s us, want %d at least", took, step.least)
 			}
 		})
@@ -127,7 +165,7 @@ func TestImpairedLink(t *testing.T) {
 	topo := ring(uniqueName(t), 2)
 	topo.Links[0].Directions[1].Delay = 10 * time.Millisecond
 	l := start(t, topo)
-	if us, err := strconv.Atoi(pinger(t, l)()); err != nil || us < 10000 {
+	if us, err := strconv.Atoi(pinger(t, l).roundTrip(t)); err != nil || us < 10000 {
 		t.Errorf("round trip took %d us (%v), want 10000 at least", us, err)
 	}
 	back := direction(t, l, 1)
@@ -153,9 +191,9 @@ func TestLinkDownAndUp(t *testing.T) {
 				topo.Links[0].Directions[0].Delay = time.Millisecond
 			}
 			l := start(t, topo)
-			roundTrip := pinger(t, l)
+			echo := pinger(t, l)
 			for range 2 {
-				if got := roundTrip(); got == "lost" {
+				if got := echo.roundTrip(t); got == "lost" {
 					t.Fatal("lost while the link was up")
 				}
 				if err := l.LinkDown(testContext(t), "n1:eth0"); err != nil {
@@ -164,7 +202,7 @@ func TestLinkDownAndUp(t *testing.T) {
 				if got := firstLink(t, l).State; got != "down" {
 					t.Errorf("state %s, want down", got)
 				}
-				if got := roundTrip(); got != "lost" {
+				if !echo.cutOff(t) {
 					t.Fatal("arrived while the link was down")
 				}
 				if err := l.LinkUp(testContext(t), "n0:eth0"); err != nil {
@@ -174,7 +212,7 @@ func TestLinkDownAndUp(t *testing.T) {
 					t.Errorf("state %s, want up", got)
 				}
 			}
-			if got := roundTrip(); got == "lost" {
+			if got := echo.roundTrip(t); got == "lost" {
 				t.Fatal("lost after the link came back")
 			}
 		})
@@ -184,7 +222,7 @@ func TestLinkDownAndUp(t *testing.T) {
 // What is changed while a link is down holds when it is up again.
 func TestSetLinkWhileDown(t *testing.T) {
 	l := start(t, ring(uniqueName(t), 2))
-	roundTrip := pinger(t, l)
+	echo := pinger(t, l)
 	for _, delay := range []time.Duration{20 * time.Millisecond, 10 * time.Millisecond, 0, 20 * time.Millisecond} {
 		if err := l.LinkDown(testContext(t), "n0:eth0"); err != nil {
 			t.Fatal(err)
@@ -195,7 +233,7 @@ func TestSetLinkWhileDown(t *testing.T) {
 		if err := l.LinkUp(testContext(t), "n0:eth0"); err != nil {
 			t.Fatal(err)
 		}
-		us, err := strconv.Atoi(roundTrip())
+		us, err := strconv.Atoi(echo.roundTrip(t))
 		if err != nil || us < int(2*delay.Microseconds()) {
 			t.Errorf("with a delay of %v: round trip %d us, %v", delay, us, err)
 			t.Logf("%+v", firstLink(t, l))
@@ -228,11 +266,7 @@ func TestNodeOfImpairedLinkDies(t *testing.T) {
 	if got := program(t, l, "n2", "echo 5001").line(t); got != "bound" {
 		t.Fatal(got)
 	}
-	p := program(t, l, "n1", "ping 10.0.1.2:5001")
-	if _, err := p.stdin.WriteString("\n"); err != nil {
-		t.Fatal(err)
-	}
-	if got := p.line(t); got == "lost" {
+	if got := (pinging{program(t, l, "n1", "ping 10.0.1.2:5001")}).roundTrip(t); got == "lost" {
 		t.Error("lost between nodes that are up")
 	}
 }

@@ -44,7 +44,7 @@ func programEnv(program string) []string {
 }
 
 // testTime bounds every lab of a test, and whatever a test waits for.
-const testTime = 20 * time.Second
+const testTime = time.Minute
 
 func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), testTime)

@@ -33,13 +33,13 @@ func act(t testing.TB, l *Lab, name string, action Action, state string) *NodeCh
 // if it never comes, however busy the machine is. Nothing of it goes on in the nodes.
 func roundTrip(t testing.TB, l *Lab, from, to, address string) string {
 	t.Helper()
-	return roundTripWithin(t, l, from, to, address, testTime/2)
+	return roundTripWithin(t, l, from, to, address, echoTime)
 }
 
 // cutOff reports whether nothing comes to a node at an address from another.
 func cutOff(t testing.TB, l *Lab, from, to, address string) bool {
 	t.Helper()
-	return roundTripWithin(t, l, from, to, address, echoTime) == "lost"
+	return roundTripWithin(t, l, from, to, address, lossTime) == "lost"
 }
 
 func roundTripWithin(t testing.TB, l *Lab, from, to, address string, limit time.Duration) string {
@@ -48,12 +48,10 @@ func roundTripWithin(t testing.TB, l *Lab, from, to, address string, limit time.
 	if got := server.line(t); got != "bound" {
 		t.Fatal(got)
 	}
-	p := program(t, l, from, fmt.Sprintf("ping %s:5001 %v", address, limit))
-	if _, err := p.stdin.WriteString("\n"); err != nil {
-		t.Fatal(err)
-	}
+	p := pinging{program(t, l, from, "ping "+address+":5001")}
+	p.send(t, limit)
 	got := p.line(t)
-	for _, end := range []*running{p, server} { // the server's port is free then
+	for _, end := range []*running{p.running, server} { // the server's port is free then
 		end.stdin.Close()
 		end.wait(t)
 	}
@@ -283,7 +281,7 @@ func TestRestartAtExternal(t *testing.T) {
 			if got := program(t, l, "n0", fmt.Sprintf("echo %d", outsidePort)).line(t); got != "bound" {
 				t.Fatal(got)
 			}
-			if got := o.ask(t, "ping"); got == "lost" {
+			if got := o.ping(t, echoTime); got == "lost" {
 				t.Error("no echo from the node")
 			}
 		})

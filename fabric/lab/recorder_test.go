@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/provider/roce"
@@ -163,9 +164,11 @@ func TestCapturesOfKilledLab(t *testing.T) {
 	if r := runLab(t, l); r.Workloads[0].Errors > 0 {
 		t.Errorf("run %+v", r)
 	}
+	long := topo.Workloads[0]
+	long.Name, long.Count, long.Duration = "long", 0, 10*time.Minute
 	var run sync.WaitGroup
 	run.Go(func() {
-		if _, err := l.Run(testContext(t)); err == nil { // in the middle of which it is killed
+		if _, err := l.RunWorkloads(testContext(t), long); err == nil { // in the middle of which it is killed
 			t.Error("a killed lab's run ended well")
 		}
 	})

@@ -43,11 +43,19 @@ func TestRestartPolicy(t *testing.T) {
 			t.Errorf("%+v, %v", nodes, err)
 		}
 	}
-	if _, err := l.Kill(testContext(t), "n1", unix.SIGKILL); err != nil {
-		t.Fatal(err)
+	for delay := 400 * time.Millisecond; ; delay *= 2 { // once we are in time
+		if _, err := l.Kill(testContext(t), "n1", unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		next(NodeDown, "in "+delay.String())
+		if act(t, l, "n1", StopNode, nodeDown).Was == nodeDown {
+			break
+		}
+		next(NodeUp, "up again")
+		next(NodeDown, "it was stopped")
+		act(t, l, "n1", StartNode, nodeReady)
+		next(NodeUp, "up again")
 	}
-	act(t, l, "n1", StopNode, nodeDown)
-	next(NodeDown, "in 400ms")
 	act(t, l, "n1", StartNode, nodeReady)
 	next(NodeUp, "up again")
 	act(t, l, "n1", StopNode, nodeDown)

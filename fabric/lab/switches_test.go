@@ -73,11 +73,7 @@ func echoes(t testing.TB, l *Lab, from, to string, addresses ...string) {
 		t.Fatal(got)
 	}
 	for _, address := range addresses {
-		p := program(t, l, from, "ping "+address)
-		if _, err := p.stdin.WriteString("\n"); err != nil {
-			t.Fatal(err)
-		}
-		if got := p.line(t); got == "lost" {
+		if got := (pinging{program(t, l, from, "ping "+address)}).roundTrip(t); got == "lost" {
 			t.Errorf("no echo from %s", address)
 		}
 	}
@@ -209,23 +205,16 @@ func TestPortDownAndUp(t *testing.T) {
 	if got := program(t, l, "h1", "echo 5001").line(t); got != "bound" {
 		t.Fatal(got)
 	}
-	p := program(t, l, "h0", "ping 10.7.0.2:5001")
-	roundTrip := func() string {
-		t.Helper()
-		if _, err := p.stdin.WriteString("\n"); err != nil {
-			t.Fatal(err)
-		}
-		return p.line(t)
-	}
+	echo := pinging{program(t, l, "h0", "ping 10.7.0.2:5001")}
 	for range 2 {
-		if got := roundTrip(); got == "lost" {
+		if got := echo.roundTrip(t); got == "lost" {
 			t.Fatal("lost while the port was up")
 		}
 		if err := l.LinkDown(testContext(t), "sw:p1"); err != nil {
 			t.Fatal(err)
 		}
 		state(1, "disabled")
-		if got := roundTrip(); got != "lost" {
+		if !echo.cutOff(t) {
 			t.Fatal("arrived while the port was down")
 		}
 		if err := l.LinkUp(testContext(t), "sw:p1"); err != nil {
@@ -233,14 +222,14 @@ func TestPortDownAndUp(t *testing.T) {
 		}
 		state(1, "forwarding")
 	}
-	if got := roundTrip(); got == "lost" {
+	if got := echo.roundTrip(t); got == "lost" {
 		t.Fatal("lost after the port came back")
 	}
 	topo := l.Info().Lab
 	kill(t, processOf(t, topo, "ndklab-node "+topo+"/h2"))
 	state(2, "disabled")
 	wantCode(t, l.LinkUp(testContext(t), "sw:p2"), control.Usage)
-	if got := roundTrip(); got == "lost" {
+	if got := echo.roundTrip(t); got == "lost" {
 		t.Fatal("lost between hosts that are up")
 	}
 }
@@ -387,7 +376,7 @@ func TestExternalAtSwitch(t *testing.T) {
 		t.Fatal(got)
 	}
 	o := attach(t, onlyExternal(t, l))
-	if got := o.ask(t, "ping"); got == "lost" {
+	if got := o.ping(t, echoTime); got == "lost" {
 		t.Error("no echo")
 	}
 	program(t, l, "n0", "send "+outsideAddr+":5000 1 10 1400").wait(t) // one super-packet
