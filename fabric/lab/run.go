@@ -72,7 +72,7 @@ func (s *Supervisor) run(ctx context.Context, q *control.Request) (*report.Run, 
 
 // interruptTime is how far what interrupts a run may be behind the request for the next:
 // a client does not wait until it has arrived.
-const interruptTime = 200 * time.Millisecond
+const interruptTime = time.Second
 
 // beginRun sees to it that only one run goes on at a time. One that was interrupted
 // is waited for. again says that there was one before.
@@ -90,11 +90,7 @@ func (s *Supervisor) beginRun(r *run) (again bool, err error) {
 			return before != nil, nil
 		}
 		s.mu.Unlock()
-		select {
-		case <-before.over:
-			continue
-		case <-before.ctx.Done():
-		case <-time.After(interruptTime):
+		if !within(interruptTime, before.ctx.Done()) { // which comes with its end, too
 			return false, control.Errorf(control.Usage, "lab %s is running its workloads already", s.name)
 		}
 		select {

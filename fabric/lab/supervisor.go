@@ -136,14 +136,28 @@ func (s *Supervisor) farewell() {
 	s.mu.Lock()
 	conns := slices.Collect(maps.Keys(s.clients))
 	s.mu.Unlock()
-	late := time.After(farewellTime)
-	for _, conn := range conns {
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		for _, conn := range conns {
+			<-conn.Done()
+		}
+	}()
+	within(farewellTime, gone)
+}
+
+// within reports whether a channel is closed within a time. A process that gets no processor
+// meanwhile has nearly all of it left for what it has to do itself.
+func within(limit time.Duration, c <-chan struct{}) bool {
+	const parts = 10
+	for range parts {
 		select {
-		case <-conn.Done():
-		case <-late:
-			return
+		case <-c:
+			return true
+		case <-time.After(limit / parts):
 		}
 	}
+	return isClosed(c)
 }
 
 // serveOwner serves the command that starts the lab, and ends the lab if that

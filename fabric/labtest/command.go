@@ -92,6 +92,7 @@ func (n *Node) Command(ctx context.Context, args ...string) (*Command, error) {
 	go func() {
 		defer close(copied)
 		_, _ = io.Copy(&c.errors, told) // to the file's end, or to its deadline
+		_, _ = io.CopyN(&c.errors, rest{told}, pipeSize)
 	}()
 	go func() {
 		defer close(c.done)
@@ -120,8 +121,18 @@ func (c *Command) Read(p []byte) (int, error) {
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		return n, err
 	}
-	// The command has ended, and what is in the pipe is all that there is.
-	raw, err := c.stdout.SyscallConn()
+	return rest{c.stdout}.Read(p)
+}
+
+// A rest is what is in a pipe when its deadline is over: the command has ended, and that is
+// all that there is.
+type rest struct{ pipe *os.File }
+
+// pipeSize is how many bytes a pipe holds.
+const pipeSize = 64 << 10
+
+func (r rest) Read(p []byte) (n int, err error) {
+	raw, err := r.pipe.SyscallConn()
 	if err != nil {
 		return 0, err
 	}
