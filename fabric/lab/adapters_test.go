@@ -135,6 +135,7 @@ func established(t *testing.T, l *Lab) (list *report.Connections) {
 }
 
 func TestNodes(t *testing.T) {
+	t.Setenv(envHasty, "1")
 	topo := ring(uniqueName(t), 2)
 	l := start(t, topo)
 	all, err := l.Nodes(testContext(t), "")

@@ -98,6 +98,7 @@ func TestEndOfPausedNode(t *testing.T) {
 // A node whose agent does not answer cannot be paused, and says so. When it reads the
 // request at last, its processes go on.
 func TestPauseMute(t *testing.T) {
+	t.Setenv(envHasty, "1")
 	topo := ring(uniqueName(t), 2)
 	l := start(t, topo)
 	if _, err := l.Kill(testContext(t), "n0", unix.SIGSTOP); err != nil {

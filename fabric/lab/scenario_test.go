@@ -173,6 +173,7 @@ workloads:
 
 // An agent that does not answer any more does not hold a run that is interrupted.
 func TestInterruptedRunWithMuteAgent(t *testing.T) {
+	t.Setenv(envHasty, "1")
 	topo := runnable(t, "mtu: 4200", `
 workloads:
   - {name: w, from: client, to: server, operation: write, size: 4KiB, duration: 10m}
