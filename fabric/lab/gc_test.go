@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -240,19 +241,20 @@ func TestStateFileGone(t *testing.T) {
 			if left, err := Collect([]string{topo.Name}, false); len(left) > 0 || err != nil {
 				t.Errorf("collected %v, %v", left, err)
 			}
-			labs, err := List(testContext(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			found := 0
-			for _, info := range labs {
-				if info.Lab == topo.Name && info.State == Ready {
-					found++
+			eventually(t, testTime, func() string { // it has a second to answer
+				labs, err := List(testContext(t))
+				if err != nil {
+					t.Fatal(err)
 				}
-			}
-			if found != 1 {
-				t.Errorf("found %d times in %v", found, labs)
-			}
+				labs = slices.DeleteFunc(labs, func(i Info) bool { return i.Lab != topo.Name })
+				if len(labs) != 1 {
+					t.Fatalf("found %d times: %v", len(labs), labs)
+				}
+				if labs[0].State != Ready {
+					return "its state is " + labs[0].State
+				}
+				return ""
+			})
 			l, err := Open(testContext(t), topo.Name)
 			if err != nil {
 				t.Fatal(err)

@@ -314,14 +314,21 @@ func TestList(t *testing.T) {
 	a, b := ring(uniqueName(t)+"a", 2), ring(uniqueName(t)+"b", 3)
 	start(t, b)
 	start(t, a)
-	labs, err := List(testContext(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	labs = slices.DeleteFunc(labs, func(i Info) bool { return i.Lab != a.Name && i.Lab != b.Name })
-	for i := range labs {
-		labs[i].Up = 0
-	}
+	var labs []Info
+	eventually(t, testTime, func() string { // they have a second to answer
+		var err error
+		if labs, err = List(testContext(t)); err != nil {
+			t.Fatal(err)
+		}
+		labs = slices.DeleteFunc(labs, func(i Info) bool { return i.Lab != a.Name && i.Lab != b.Name })
+		for i := range labs {
+			labs[i].Up = 0
+			if labs[i].State == Unknown {
+				return labs[i].Lab + " does not answer"
+			}
+		}
+		return ""
+	})
 	want := []Info{
 		{Lab: a.Name, Seed: 42, State: Ready, Nodes: 2, Links: 1},
 		{Lab: b.Name, Seed: 42, State: Ready, Nodes: 3, Links: 3},
@@ -329,7 +336,7 @@ func TestList(t *testing.T) {
 	if diff := cmp.Diff(want, labs); diff != "" {
 		t.Errorf("labs (-want +got):\n%s", diff)
 	}
-	_, err = Open(testContext(t), "no-such-lab")
+	_, err := Open(testContext(t), "no-such-lab")
 	wantCode(t, err, control.Usage)
 	if err == nil || !strings.Contains(err.Error(), a.Name) {
 		t.Errorf("%v names no lab that is up", err)

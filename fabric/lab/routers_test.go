@@ -160,7 +160,8 @@ func TestEqualCost(t *testing.T) {
 			l := start(t, f.Topology)
 			var times [2]int // that a way was taken
 			before := ways(t, l)
-			for range 12 {
+			runs := 0
+			for ; runs < 12 || runs < 100 && min(times[0], times[1]) == 0; runs++ { // which it takes is chance
 				if r := runLab(t, l); !r.Passed {
 					t.Fatalf("%+v", r.Workloads)
 				}
@@ -177,8 +178,8 @@ func TestEqualCost(t *testing.T) {
 				}
 				before = now
 			}
-			if times[0]+times[1] != 12 || times[0] == 0 || times[1] == 0 {
-				t.Errorf("ways were taken %v times, want both, and 12 in all", times)
+			if times[0]+times[1] != runs || times[0] == 0 || times[1] == 0 {
+				t.Errorf("ways were taken %v times, want both, and %d in all", times, runs)
 			}
 		})
 	}

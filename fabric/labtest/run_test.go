@@ -81,7 +81,7 @@ func TestWorkloads(t *testing.T) {
 	}
 	watch := l.Watch()
 	running := l.StartWorkloads(
-		topology.Workload{Name: "there", Operation: topology.Write, From: "a", To: "b", Size: KiB, Duration: 20 * time.Second},
+		topology.Workload{Name: "there", Operation: topology.Write, From: "a", To: "b", Size: KiB, Duration: 10 * time.Minute},
 		topology.Workload{Name: "back", Operation: topology.Read, From: "b", To: "a", Size: KiB, Count: 10},
 	)
 	watch.Next(lab.WorkloadStarted)

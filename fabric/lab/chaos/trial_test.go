@@ -18,11 +18,8 @@ import (
 )
 
 const (
-	// soon is within which time nothing is to be left.
+	// soon is within which time nothing is left, usually.
 	soon = 2 * time.Second
-	// completion is how long a recorder may take to complete its files, which it does with a low
-	// priority; see lab's completeTime.
-	completion = 8 * time.Second
 	// patience bounds what has no limit but a busy machine.
 	patience = 30 * time.Second
 )
@@ -216,8 +213,8 @@ func (t *trial) must(args ...string) {
 // when it is over.
 func (t *trial) eventually(ok func() string) {
 	t.Helper()
-	if missing := poll(soon, ok); missing != "" {
-		t.Fatalf("after %v: %s", soon, missing)
+	if missing := poll(patience, ok); missing != "" {
+		t.Fatalf("after %v: %s", patience, missing)
 	}
 }
 
@@ -288,9 +285,7 @@ func (t *trial) do() (struck bool) {
 	struck = t.fault.strike(t)
 	t.finish()
 	t.eventually(t.alive)
-	if left := poll(completion, t.recorder); left != "" {
-		t.Fatalf("after %v: %s", completion, left)
-	}
+	t.eventually(t.recorder) // it completes its files with a low priority
 	// The next command removes the names, unless another command, of which there may be
 	// some on this machine, just looks at them.
 	t.eventually(func() string {
@@ -324,13 +319,13 @@ func (t *trial) finish() {
 		t.awaitCommand(patience)
 	}
 	if t.isOver() {
-		t.awaitCommand(soon)
+		t.awaitCommand(patience)
 		return
 	}
 	if out, code := t.run("down", t.lab); code != 0 && !strings.Contains(out, "is not up") {
 		t.Fatalf("down: exit code %d: %s", code, out)
 	}
-	t.awaitCommand(soon)
+	t.awaitCommand(patience)
 }
 
 // isOver reports whether the lab ends without being taken down, and waits for it where that

@@ -58,7 +58,7 @@ func awaitPorts(t *testing.T, n *Network, ok func(map[[2]int]PortState) bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	late := time.After(20 * time.Second)
+	late := time.After(time.Minute)
 	for {
 		states, err := n.PortStates()
 		if err != nil {

@@ -194,7 +194,7 @@ func packetSocket(t *testing.T, e End) int {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Close(fd) })
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 5}); err != nil {
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 60}); err != nil {
 		t.Fatal(err)
 	}
 	return fd
@@ -222,7 +222,7 @@ func settle(t *testing.T, n *Network, link int) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	late := time.After(5 * time.Second)
+	late := time.After(time.Minute)
 	for {
 		settled, err := n.Settled(link)
 		if err != nil {
