@@ -33,7 +33,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("this is an ordinary user")
 	}
-	args := []string{"-test.timeout=300s"}
+	args := []string{"-test.timeout=20m"}
 	if testing.Verbose() {
 		args = append(args, "-test.v")
 	}

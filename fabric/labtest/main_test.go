@@ -47,7 +47,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("this is an ordinary user")
 	}
-	cmd := exec.Command("/proc/self/exe", "-test.timeout=300s", "-test.skip=^TestExampleModule$", "-test.v")
+	cmd := exec.Command("/proc/self/exe", "-test.timeout=20m", "-test.skip=^TestExampleModule$", "-test.v")
 	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR=", "HOME=/nonexistent", "NDKLAB_REQUIRED=1", envArtifacts+"=")
 	cmd.Dir = "/" // the user need not be able to reach this folder
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
