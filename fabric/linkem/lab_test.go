@@ -113,6 +113,15 @@ func newLab(tb testing.TB, mtu int) *lab {
 			must(tb, netlink.AddrAdd(eth0, &netlink.Addr{IPNet: &net.IPNet{IP: n.ipv4, Mask: net.CIDRMask(24, 32)}}))
 			must(tb, netlink.AddrAdd(eth0, &netlink.Addr{IPNet: &net.IPNet{IP: n.ipv6, Mask: net.CIDRMask(64, 128)}, Flags: unix.IFA_F_NODAD}))
 			must(tb, netlink.LinkSetUp(eth0))
+			for until := time.Now().Add(patience); ; { // a thread of the kernel's has it known for the node's own
+				routes, err := netlink.RouteGet(n.ipv6)
+				if err == nil && routes[0].Type == unix.RTN_LOCAL {
+					break
+				}
+				if time.Now().After(until) {
+					tb.Fatalf("%v is not local: %v, %v", n.ipv6, routes, err)
+				}
+			}
 		})
 	}
 	l.startEngine(tb)
