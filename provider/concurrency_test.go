@@ -22,7 +22,8 @@ func leavesNothing(t *testing.T) func() {
 	before := goleak.IgnoreCurrent()
 	return func() {
 		var err error
-		for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+		real := clock.Real()
+		for deadline := real.Now() + 30*time.Second; real.Now() < deadline; {
 			if err = goleak.Find(before); err == nil {
 				return
 			}

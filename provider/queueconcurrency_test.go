@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/clock"
 )
 
 // TestOneCQ has many goroutines complete requests on one CQ, whose depth and
@@ -244,11 +245,14 @@ func testBothQueues(t *testing.T) {
 					return
 				case buffer := <-p.received:
 					if p == server && n == window {
+						late := make(chan struct{})
+						watchdog := clock.Real().AfterFunc(30*time.Second, func() { close(late) })
 						select {
 						case <-low: // sooner or later, since nothing more is posted
-						case <-time.After(30 * time.Second):
+						case <-late:
 							t.Error("the SRQ is low, and does not say so")
 						}
+						watchdog.Stop()
 					}
 					if s := receive(buffer); s != success {
 						t.Errorf("receive: %v", s)
