@@ -14,22 +14,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/ndklab/ndklab/internal/leak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(unhurried{m}) }
-
-// unhurried has goleak look for goroutines that are left when there are none, or after half a
-// minute: they may take longer to end than the 0.4 s that it waits.
-type unhurried struct{ *testing.M }
-
-func (m unhurried) Run() int {
-	code := m.M.Run()
-	for deadline := time.Now().Add(30 * time.Second); code == 0 && goleak.Find() != nil && time.Now().Before(deadline); {
-	}
-	return code
-}
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // pair is a channel within this process, closed with the test.
 func pair(t *testing.T, here, there Handler) (*Conn, *Conn) {

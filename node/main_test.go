@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/ndklab/ndklab/internal/leak"
 )
 
 // envUser says that this is an ordinary user's namespace.
@@ -43,7 +44,7 @@ func TestMain(m *testing.M) {
 	case os.Geteuid() != 0:
 		os.Exit(inUserNamespace())
 	default:
-		goleak.VerifyTestMain(m)
+		leak.Main(m)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/ndklab/ndklab/internal/leak"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 )
@@ -81,7 +82,7 @@ func TestCompletionBeforeReturn(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			defer leavesNothing(t)()
+			defer leak.Check(t)()
 			h := &hasty{Clock: clock.Real()}
 			w := newWire(0)
 			client := newCrowdWith(t, w, addresses[0], 1, 8, h, true)

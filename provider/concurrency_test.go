@@ -7,30 +7,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/ndklab/ndklab/internal/leak"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/provider/roce"
 )
-
-// leavesNothing returns a check that no goroutine has come to stay since. One that
-// is about to end may wait longer for a processor than goleak does for it.
-func leavesNothing(t *testing.T) func() {
-	before := goleak.IgnoreCurrent()
-	return func() {
-		var err error
-		real := clock.Real()
-		for deadline := real.Now() + 30*time.Second; real.Now() < deadline; {
-			if err = goleak.Find(before); err == nil {
-				return
-			}
-		}
-		t.Error(err)
-	}
-}
 
 // await makes a call that may pend and waits for its end.
 func await(call func(provider.RequestCompletion) provider.Status) provider.Status {
@@ -297,7 +279,7 @@ func TestConcurrency(t *testing.T) {
 }
 
 func testConcurrency(t *testing.T) {
-	defer leavesNothing(t)()
+	defer leak.Check(t)()
 	const pairs, rounds = 6, 8
 	w := newWire(61)
 	client := newCrowd(t, w, addresses[0], 1, 8*pairs*qpDepth)
@@ -351,7 +333,7 @@ func testConcurrency(t *testing.T) {
 // TestDeregisterInUse: Deregister does not complete while a packet's bytes are
 // with the carrier.
 func TestDeregisterInUse(t *testing.T) {
-	defer leavesNothing(t)()
+	defer leak.Check(t)()
 	w := newWire(0)
 	var mr *provider.MR
 	var deregistered atomic.Bool

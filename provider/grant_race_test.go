@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ndklab/ndklab/internal/leak"
 	"github.com/ndklab/ndklab/provider"
 )
 
@@ -73,7 +74,7 @@ func (e *correspondent) want(s, want provider.Status) {
 // packets happen to arrive. What has been taken back is the owner's alone: the
 // race detector sees whoever still writes to it (NDK-INV-01, 04).
 func TestGrantsConcurrently(t *testing.T) {
-	defer leavesNothing(t)()
+	defer leak.Check(t)()
 	const pairs, rounds, size = 4, 12, 60_000
 	w := newWire(71)
 	client := newCrowd(t, w, addresses[0], 1, 64)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/leak"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 )
@@ -22,7 +23,7 @@ func TestOneCQ(t *testing.T) {
 }
 
 func testOneCQ(t *testing.T) {
-	defer leavesNothing(t)()
+	defer leak.Check(t)()
 	const (
 		qps      = 8
 		window   = 64 // outstanding requests of each
@@ -129,7 +130,7 @@ func TestBothQueues(t *testing.T) {
 }
 
 func testBothQueues(t *testing.T) {
-	defer leavesNothing(t)()
+	defer leak.Check(t)()
 	const (
 		pairs    = 4
 		messages = 300

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/ndklab/ndklab/internal/leak"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 )
@@ -14,7 +15,7 @@ import (
 // device fails and recovers. Events alternate, one at a time, and in the end
 // everything can be closed.
 func TestStateConcurrently(t *testing.T) {
-	defer leavesNothing(t)()
+	defer leak.Check(t)()
 	m, err := provider.NewMiniport(provider.Config{Carrier: newWire(0).attach(addresses[0]), Clock: clock.Real(),
 		Rand: rand.New(rand.NewPCG(1, 1)), Info: provider.DefaultAdapterInfo(), Capabilities: provider.DefaultCapabilities()})
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/leak"
 	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/topology"
 	"go.uber.org/goleak"
@@ -38,7 +39,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	// A guardian is waited for until it ends, which is after the test.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("os.(*Process).Wait"))
+	leak.Main(m, goleak.IgnoreAnyFunction("os.(*Process).Wait"))
 }
 
 // busyTime is how long agents may take to answer in the labs of tests, of a machine that is

@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/ndklab/ndklab/internal/leak"
 )
 
 // TestMain does nothing for labs: that is what the package promises.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // nobody is an ordinary user.
 const nobody = 65534

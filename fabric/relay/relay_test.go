@@ -18,14 +18,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/ndklab/ndklab/internal/leak"
 )
 
 // The tests run in a network namespace of their own.
 func TestMain(m *testing.M) {
 	if os.Getenv("NDKLAB_TEST_PROGRAM") == "tests" {
-		goleak.VerifyTestMain(m)
+		leak.Main(m)
 	}
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Env = append(os.Environ(), "NDKLAB_TEST_PROGRAM=tests")

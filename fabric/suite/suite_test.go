@@ -11,10 +11,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/ndklab/ndklab/fabric/report"
-	"go.uber.org/goleak"
+	"github.com/ndklab/ndklab/internal/leak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // three are cases of which the last is expected to take longest.
 func three() []Case {

@@ -7,27 +7,15 @@ import (
 	"net/netip"
 	"os"
 	"testing"
-	"time"
 
+	"github.com/ndklab/ndklab/internal/leak"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/await"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/provider/udp"
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(unhurried{m}) }
-
-// unhurried has goleak look for goroutines that are left when there are none, or after half a
-// minute: they may take longer to end than the 0.4 s that it waits.
-type unhurried struct{ *testing.M }
-
-func (m unhurried) Run() int {
-	code := m.M.Run()
-	for deadline := time.Now().Add(30 * time.Second); code == 0 && goleak.Find() != nil && time.Now().Before(deadline); {
-	}
-	return code
-}
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // An end is an adapter with what a consumer needs to exchange messages.
 type end struct {

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/ndklab/ndklab/internal/leak"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/provider/udp"
@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
-		goleak.VerifyTestMain(unhurried{m})
+		leak.Main(m)
 	}
 	runtime.LockOSThread() // Pdeathsig is of the thread
 	test := exec.Command("/proc/self/exe", os.Args[1:]...)
@@ -69,17 +69,6 @@ func TestMain(m *testing.M) {
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "no namespace of their own for the tests, which are skipped:", err)
 	}
-}
-
-// unhurried has goleak look for goroutines that are left when there are none, or after half a
-// minute: they may take longer to end than the 0.4 s that it waits.
-type unhurried struct{ *testing.M }
-
-func (m unhurried) Run() int {
-	code := m.M.Run()
-	for deadline := time.Now().Add(30 * time.Second); code == 0 && goleak.Find() != nil && time.Now().Before(deadline); {
-	}
-	return code
 }
 
 func prepareLoopback() error {

@@ -14,9 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
-	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/ndklab/ndklab/internal/leak"
 	"github.com/ndklab/ndklab/provider/roce"
 )
 
@@ -67,18 +67,6 @@ func closeLater(tb testing.TB, c *Carrier) *Carrier {
 		}
 	})
 	return c
-}
-
-// leavesNothing has a test, when what it returns is called, wait until there are no more
-// goroutines than before, which take their time to end: goleak alone gives them 0.4 s.
-func leavesNothing(t *testing.T) func() {
-	before := goleak.IgnoreCurrent()
-	return func() {
-		t.Helper()
-		for deadline := time.Now().Add(patience); goleak.Find(before) != nil && time.Now().Before(deadline); {
-		}
-		goleak.VerifyNone(t, before)
-	}
 }
 
 // open opens a carrier on the loopback interface.
@@ -266,7 +254,7 @@ func checkArrival(t *testing.T, from, to *Carrier, i int) {
 }
 
 func TestCloseWaitsForReceiver(t *testing.T) {
-	defer leavesNothing(t)()
+	defer leak.Check(t)()
 	c := open(t, "127.0.0.1", "::1")
 	entered, release := make(chan struct{}), make(chan struct{})
 	var left atomic.Bool
@@ -307,7 +295,7 @@ func TestCloseWaitsForReceiver(t *testing.T) {
 }
 
 func TestCloseUnderTraffic(t *testing.T) {
-	defer leavesNothing(t)()
+	defer leak.Check(t)()
 	from, to := open(t, "127.0.0.1"), open(t, "127.0.0.2")
 	var closed atomic.Bool
 	arrived := make(chan struct{}, 1)
@@ -363,7 +351,7 @@ func TestNoAllocation(t *testing.T) {
 }
 
 func TestOpenRefuses(t *testing.T) {
-	defer leavesNothing(t)()
+	defer leak.Check(t)()
 	good := netip.MustParseAddr("127.0.0.1")
 	for _, addresses := range [][]netip.Addr{
 		nil,

@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/ndklab/ndklab/internal/leak"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/roce"
 )
@@ -223,7 +224,7 @@ func queuedIn(tb testing.TB, fd int) int {
 
 // TestHolderCloses has one holder after another, and the owner outlast them.
 func TestHolderCloses(t *testing.T) {
-	defer leavesNothing(t)()
+	defer leak.Check(t)()
 	from, owner := open(t, "127.0.0.1"), open(t, "127.0.0.2")
 	flow := flowBetween(from, owner, 0)
 	collectors := []collector{newCollector(), nil, newCollector()}

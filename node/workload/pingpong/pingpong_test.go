@@ -14,13 +14,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/leak"
 	"github.com/ndklab/ndklab/node/workload/internal/loopback"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/await"
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // few are options for a short exchange.
 var few = Options{Size: 3000, MTU: DefaultMTU, Iterations: 20, Receives: DefaultReceives, Patience: time.Minute}

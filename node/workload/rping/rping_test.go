@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/leak"
 	"github.com/ndklab/ndklab/node/workload/internal/loopback"
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // The text of every round is what rping of rdma-core sends: it is found in a
 // capture of ten rounds of that.
