@@ -180,3 +180,44 @@ func TestStoppedWhileWaiting(t *testing.T) {
 		})
 	}
 }
+
+// A punctual is a clock that counts what it has had done at its time.
+type punctual struct {
+	clock.Clock
+	ran int
+}
+
+func (p *punctual) AfterFunc(d time.Duration, f func()) clock.Timer {
+	return p.Clock.AfterFunc(d, func() { p.ran++; f() })
+}
+
+// TestTimerRests: while there is progress all the time, a queue pair's timer is moved before
+// it runs, which would disturb whoever brings the progress about; and it still finds out when
+// that ends.
+func TestTimerRests(t *testing.T) {
+	var clocks []*punctual
+	w := newWorldWith(t, addresses, func(cfg *provider.Config) {
+		c := &punctual{Clock: cfg.Clock}
+		cfg.Clock = c
+		clocks = append(clocks, c)
+	})
+	client, server := w.connect()
+	w.settle()
+	write := func() {
+		w.want(client.qp.Write(nil, client.at(0, 100), base, server.mr.RemoteToken(), 0), success)
+	}
+	write()
+	before := clocks[0].ran
+	for range 10_000 { // some 200 ms
+		write()
+		client.result(success)
+	}
+	if n := clocks[0].ran - before; n > 0 {
+		t.Errorf("the timer ran %d times", n)
+	}
+	w.path.Down = true
+	client.result(provider.StatusIOTimeout)
+	if n := clocks[0].ran - before; n == 0 {
+		t.Error("the timer did not run")
+	}
+}

@@ -262,12 +262,16 @@ func (qp *QP) halt() {
 	qp.settleCredit()
 }
 
-// setTimer has the timer run at the state machine's deadline or earlier. An
-// earlier one that is pending stays: moving it with each packet would cost more
-// than one idle run now and then.
+// setTimer has the timer run at the state machine's deadline or earlier. One that is
+// pending and earlier stays until it has little time left: moving it with each packet would
+// cost more. While there is progress it does not run. Its goroutine would have to
+// wait for qp.mu, which whoever receives a stream has nearly always, and after a
+// millisecond sync.Mutex has the two take turns: some thousand threads a second were woken for
+// that, on the peer's processor if there are but two. Without, WRITEs of 1 MiB go from
+// 44.4 to 47.3 Gb/s there, READs from 40.7 to 42.9.
 func (qp *QP) setTimer(now time.Duration) {
 	deadline, ok := qp.rc.Deadline()
-	if !ok || qp.timerAt != 0 && qp.timerAt <= deadline {
+	if !ok || qp.timerAt != 0 && qp.timerAt <= deadline && qp.timerAt-now > (deadline-now)/4 {
 		return
 	}
 	qp.timerAt = max(deadline, 1)
