@@ -32,6 +32,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -260,8 +261,12 @@ func open(ctx context.Context, p place, limit time.Duration) (*Lab, error) {
 	sock, err := p.dial(asked)
 	if err != nil {
 		life.Close()
-		if errors.Is(err, syscall.ECONNREFUSED) {
+		var failure net.Error
+		switch {
+		case errors.Is(err, syscall.ECONNREFUSED):
 			return nil, errNoLab
+		case errors.As(err, &failure) && failure.Timeout() && ctx.Err() == nil:
+			return nil, p.mute()
 		}
 		return nil, err
 	}
