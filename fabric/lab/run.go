@@ -10,6 +10,7 @@ import (
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/fabric/scenario"
+	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
 )
@@ -90,7 +91,7 @@ func (s *Supervisor) beginRun(r *run) (again bool, err error) {
 			return before != nil, nil
 		}
 		s.mu.Unlock()
-		if !within(interruptTime, before.ctx.Done()) { // which comes with its end, too
+		if !clock.Within(interruptTime, before.ctx.Done()) { // which comes with its end, too
 			return false, control.Errorf(control.Usage, "lab %s is running its workloads already", s.name)
 		}
 		select {

@@ -18,6 +18,7 @@ import (
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/lab/link"
 	"github.com/ndklab/ndklab/node/reaper"
+	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
 )
@@ -143,21 +144,7 @@ func (s *Supervisor) farewell() {
 			<-conn.Done()
 		}
 	}()
-	within(farewellTime, gone)
-}
-
-// within reports whether a channel is closed within a time. A process that gets no processor
-// meanwhile has nearly all of it left for what it has to do itself.
-func within(limit time.Duration, c <-chan struct{}) bool {
-	const parts = 10
-	for range parts {
-		select {
-		case <-c:
-			return true
-		case <-time.After(limit / parts):
-		}
-	}
-	return isClosed(c)
+	clock.Within(farewellTime, gone)
 }
 
 // serveOwner serves the command that starts the lab, and ends the lab if that

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/clock"
 )
 
 // A device is a node's adapter as this process has it.
@@ -36,25 +37,11 @@ const closeTime = 100 * time.Millisecond
 func (d *device) close() (left bool) {
 	closed := make(chan struct{})
 	d.adapter.BeginClose(func() { close(closed) })
-	if left = !within(closeTime, closed); !left {
+	if left = !clock.Within(closeTime, closed); !left {
 		d.miniport.Close()
 	}
 	d.abandon()
 	return left
-}
-
-// within reports whether a channel is closed within a time, of which a process that gets no
-// processor meanwhile has nearly all left.
-func within(limit time.Duration, c <-chan struct{}) bool {
-	const parts = 10
-	for range parts {
-		select {
-		case <-c:
-			return true
-		case <-time.After(limit / parts):
-		}
-	}
-	return false
 }
 
 // Adapter opens the node's adapter for this process, until the end of the test. Each call

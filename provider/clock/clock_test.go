@@ -116,3 +116,21 @@ func TestReal(t *testing.T) {
 		t.Error("a pending timer can be set anew and stopped, once")
 	}
 }
+
+func TestWithin(t *testing.T) {
+	c := make(chan struct{})
+	if clock.Within(time.Millisecond, c) {
+		t.Error("a channel that is open is closed")
+	}
+	close(c)
+	for range 100 {
+		if !clock.Within(0, c) {
+			t.Fatal("a channel that is closed is open")
+		}
+	}
+	soon := make(chan struct{})
+	time.AfterFunc(10*time.Millisecond, func() { close(soon) })
+	if !clock.Within(time.Minute, soon) {
+		t.Error("a channel that was closed in time is open")
+	}
+}
