@@ -25,7 +25,7 @@ type CQ struct {
 	newest, newestSolicited, told uint64
 
 	delivery    *delivery // that the completion is part of which is being pushed; nil for none
-	idle        int       // times in a row that nothing was found, without an Arm
+	idle        int       // times in a row that nothing was found while nobody would be told of the next
 	armed       bool
 	arm         NotifyType
 	moderation  moderation
@@ -68,7 +68,7 @@ func (a *Adapter) has(cq *CQ) bool { return cq != nil && cq.adapter == a && cq.o
 
 // Close closes the queue (ndkpi.md 4.2).
 func (cq *CQ) Close(completion CloseCompletion, context any) Status {
-	return cq.close(nil, func() {
+	return cq.close(cq.endPolling, func() {
 		cq.adapter.cqs.remove(cq)
 		cq.stopModeration()
 	}, completion, context)
@@ -78,9 +78,16 @@ func (cq *CQ) Close(completion CloseCompletion, context any) Status {
 // one replaces it (NDK-CQ-10 to 15). That the queue has failed is told once.
 func (cq *CQ) Arm(t NotifyType) {
 	cq.mu.Lock()
+	cq.doArm(t)
+	cq.mu.Unlock()
+	cq.endPolling()
+}
+
+// endPolling leaves what arrives to the carrier again, if the consumer polled.
+func (cq *CQ) endPolling() {
+	cq.mu.Lock()
 	polled := cq.idle > 1
 	cq.idle = 0
-	cq.doArm(t)
 	cq.mu.Unlock()
 	if polled {
 		cq.adapter.miniport.stopPolling()
@@ -142,8 +149,8 @@ func (cq *CQ) call(status Status) {
 }
 
 // Results removes up to len(results) completions and says how many. A consumer that
-// calls it again and again while there is nothing, without Arm, receives what arrives
-// for the adapter itself, within the call (Poller).
+// calls it again and again while there is nothing, and has not armed the queue for
+// NotifyAny, receives what arrives for the adapter itself, within the call (Poller).
 func (cq *CQ) Results(results []Result) int {
 	n, idle := cq.results(results)
 	if idle && cq.adapter.miniport.poll() {
@@ -182,9 +189,11 @@ func (cq *CQ) resultsEx(results []ResultEx) (n int, idle bool) {
 
 // polledIdle takes note that the consumer found n completions, and reports whether it
 // polls and there is nothing. One look in vain is what a consumer needs that is told, to see
-// that it has everything. cq.mu is held.
+// that it has everything. And one that will be told of the next completion may look
+// whenever it likes, as after a disconnect event: it does not poll, and may never look
+// again. cq.mu is held.
 func (cq *CQ) polledIdle(n int) bool {
-	if n > 0 {
+	if n > 0 || cq.armed && cq.arm == NotifyAny {
 		return false
 	}
 	cq.idle++

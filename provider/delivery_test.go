@@ -120,13 +120,24 @@ func TestPolling(t *testing.T) {
 	if at.resumed != 1 {
 		t.Errorf("resumed %d times by Arm, want 1", at.resumed)
 	}
+	// Who will be told does not poll, however often it looks.
+	look(0, 0)
+	look(0, 0)
 	look(0, 0)
 	server.cq.Arm(provider.NotifyAny)
 	if at.resumed != 1 {
 		t.Errorf("resumed %d times by an Arm without polling before", at.resumed-1)
 	}
-	// The notification of what was polled for is not run within Results.
 	w.want(client.qp.Send(nil, nil, 0), success)
+	w.arrive()
+	at.give(at.receiver)
+	at.receiver.Delivered()
+	look(1, 0)
+	// The notification of what was polled for is not run within Results. Who will be told of
+	// some completions only may poll for others.
+	server.cq.Arm(provider.NotifySolicited)
+	w.want(server.qp.Receive("third", nil), success)
+	w.want(client.qp.Send(nil, nil, provider.OpSendAndSolicitEvent), success)
 	w.arrive()
 	told := len(server.notes.statuses)
 	look(0, 0)
@@ -137,6 +148,24 @@ func TestPolling(t *testing.T) {
 	w.arrive()
 	if len(server.notes.statuses) != told+1 {
 		t.Error("not notified")
+	}
+}
+
+// TestPollingEndsWithTheQueue: what arrives for others must not wait until the carrier
+// notices that nobody polls any more.
+func TestPollingEndsWithTheQueue(t *testing.T) {
+	w, _, server, trays := newTrays(t)
+	cq, status := server.Adapter.CreateCQ(4, nil, nil, nil, nil, nil)
+	w.want(status, success)
+	for range 3 {
+		cq.ResultsEx(make([]provider.ResultEx, 1))
+	}
+	if at := trays[1]; at.polls == 0 || at.resumed != 0 {
+		t.Fatalf("the carrier was polled %d times, and resumed %d times", at.polls, at.resumed)
+	}
+	w.want(cq.Close(nil, nil), success)
+	if resumed := trays[1].resumed; resumed != 1 {
+		t.Errorf("resumed %d times by Close, want 1", resumed)
 	}
 }
 

@@ -28,6 +28,21 @@ func TestSessionsInRealTime(t *testing.T) {
 	}
 }
 
+// TestStormLatencyInRealTime: connections that are made one after the other where there is no
+// network to speak of take a millisecond at most. Only a tenth of them has to: a machine
+// that is busy makes others wait.
+func TestStormLatencyInRealTime(t *testing.T) {
+	w := newWire(t)
+	got := w.run(t, Spec{Name: "w", Operation: topology.Connect, QPs: 1, Depth: 1, Count: 100})
+	var all Latencies
+	if err := all.Add(got.Latency); err != nil {
+		t.Fatal(err)
+	}
+	if tenth := all.Micros(10); tenth > 1000 {
+		t.Errorf("a tenth of all connections took %.0f us or less, want 1000 at most", tenth)
+	}
+}
+
 // TestAllReduceInRealTime has a ring of two hosts.
 func TestAllReduceInRealTime(t *testing.T) {
 	w := newWireBy(t, patientClock{clock.Real()})

@@ -89,6 +89,24 @@ func TestStormOfThousands(t *testing.T) {
 	}
 }
 
+// TestStormLatency: a connection takes the round trip of REQ and REP and that of its
+// message, whether others are made and ended meanwhile, and nothing of its own. As the storm
+// looks for completions when connections end, too, no carrier must take it for one that
+// polls.
+func TestStormLatency(t *testing.T) {
+	for _, depth := range []int{1, 3, 16} {
+		for _, delay := range []time.Duration{10 * time.Microsecond, time.Millisecond, 300 * time.Millisecond} {
+			l := newLabWith(t, func(c *provider.Config) { c.Carrier = newPoller(c) })
+			l.path.Delay, l.path.Rate = delay, 0
+			got, _ := l.play(Spec{Name: "w", Operation: topology.Connect, QPs: depth, Depth: depth, Count: 100}, nil)
+			if want := 4 * delay; got.LatencyMin != want || got.LatencyMax != want || got.Connections != 100 {
+				t.Errorf("depth %d, delay %v: %d connections of %v to %v, want 100 of %v",
+					depth, delay, got.Connections, got.LatencyMin, got.LatencyMax, want)
+			}
+		}
+	}
+}
+
 // For a duration, connections come and go.
 func TestStormDuration(t *testing.T) {
 	l := newLab(t)
