@@ -3,6 +3,7 @@ package topology
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -131,6 +132,25 @@ func (i Impairment) change() Change {
 	set(&c.Cut, i.Cut, i.Cut == none.Cut)
 	set(&c.Flap, i.Flap, i.Flap == none.Flap)
 	set(&c.Faults, i.Faults, len(i.Faults) == 0)
+	return c
+}
+
+// Difference is the change that makes the second of two impairments of the first.
+func Difference(was, is Impairment) Change {
+	var c Change
+	set(&c.Delay, is.Delay, is.Delay == was.Delay)
+	set(&c.Jitter, is.Jitter, reflect.DeepEqual(is.Jitter, was.Jitter))
+	set(&c.Loss, is.Loss, reflect.DeepEqual(is.Loss, was.Loss))
+	set(&c.Duplicate, is.Duplicate, is.Duplicate == was.Duplicate)
+	set(&c.Reorder, is.Reorder, is.Reorder == was.Reorder)
+	set(&c.Corrupt, is.Corrupt, is.Corrupt == was.Corrupt)
+	set(&c.Rate, is.Rate, is.Rate == was.Rate)
+	set(&c.Burst, is.Burst, is.Burst == was.Burst)
+	set(&c.Queue, is.Queue, is.Queue == was.Queue)
+	set(&c.ECN, is.ECN, is.ECN == was.ECN)
+	set(&c.Cut, is.Cut, is.Cut == was.Cut)
+	set(&c.Flap, is.Flap, is.Flap == was.Flap)
+	set(&c.Faults, is.Faults, len(is.Faults)+len(was.Faults) == 0 || reflect.DeepEqual(is.Faults, was.Faults))
 	return c
 }
 

@@ -49,7 +49,8 @@ The command that repeats the run is there and at the end of the report. A run th
 passes leaves nothing.
 
 With the name of a lab that is up, runs the workloads of the file it was made
-from there, and leaves it up. An argument that ends in .yaml or .yml, has a slash
+from there, and leaves it up. Links and nodes are then as the file has them, but for
+what commands have changed by hand, and all figures begin anew. An argument that ends in .yaml or .yml, has a slash
 or is the name of a file or folder is one.
 
 ` + simulateHelp + `

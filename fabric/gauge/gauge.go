@@ -14,17 +14,60 @@ import (
 	"github.com/ndklab/ndklab/fabric/impair"
 )
 
-// A Gauge is the measuring of one direction. It allocates nothing per packet, but for
-// pages of its histograms when a duration of that length comes for the first time. It is
-// not for use by several goroutines at once.
+// A Gauge is the measuring of one direction: in all, and since Begin. It allocates
+// nothing per packet, but for pages of its histograms when a duration of that length
+// comes for the first time. It is not for use by several goroutines at once.
 type Gauge struct {
-	Counts Measured // the counters; the rest is filled in by Measured
+	term          // since Begin
+	earlier *term // until then; nil before the first Begin
+}
+
+// A term is what was measured from one moment on.
+type term struct {
+	Counts Measured // the counters; the rest is filled in by measured
 
 	losing    bool // the last packet was Dropped
 	delay     histogram
 	queueing  histogram
 	lateness  histogram
 	delivered meter
+}
+
+// Begin begins another term of the direction that model decides for, at an instant of
+// its time (impair.Direction.Begin).
+func (g *Gauge) Begin(model *impair.Direction, at time.Duration, logged bool) {
+	model.Begin(at, logged)
+	if g.earlier == nil {
+		g.earlier = new(term)
+	}
+	g.earlier.merge(&g.term)
+	g.earlier.Counts.Replayed = model.Replayed()
+	g.term = term{}
+}
+
+// merge adds a later term.
+func (t *term) merge(later *term) {
+	t.Counts.merge(&later.Counts)
+	t.delay.merge(&later.delay)
+	t.queueing.merge(&later.queueing)
+	t.lateness.merge(&later.lateness)
+	t.delivered.merge(&later.delivered)
+}
+
+// merge adds the counters of a later term.
+func (m *Measured) merge(later *Measured) {
+	for _, c := range []struct{ to, from *uint64 }{
+		{&m.Packets, &later.Packets}, {&m.Bytes, &later.Bytes}, {&m.Delivered, &later.Delivered},
+		{&m.Dropped, &later.Dropped}, {&m.Bursts, &later.Bursts},
+		{&m.LostFault, &later.LostFault}, {&m.LostQueue, &later.LostQueue}, {&m.LostCut, &later.LostCut},
+		{&m.LostDown, &later.LostDown}, {&m.LostOverrun, &later.LostOverrun},
+		{&m.Duplicated, &later.Duplicated}, {&m.Reordered, &later.Reordered}, {&m.Corrupted, &later.Corrupted},
+		{&m.Marked, &later.Marked}, {&m.Faulted, &later.Faulted},
+	} {
+		*c.to += *c.from
+	}
+	m.PeakPackets = max(m.PeakPackets, later.PeakPackets)
+	m.PeakBytes = max(m.PeakBytes, later.PeakBytes)
 }
 
 // Decided counts what a direction has decided on a packet that entered it. Copies are
@@ -85,14 +128,32 @@ func (g *Gauge) Delivered(now time.Duration, packets, wire uint64, delay, queued
 
 // Measured is what happened so far, in the direction that model decides for.
 func (g *Gauge) Measured(model *impair.Direction) Measured {
-	m := g.Counts
-	m.Asked = model.Asked()
-	m.Replayed = model.Replayed()
-	m.Delay = g.delay.distribution()
-	m.Delays = g.delay.bins(&m.Delay)
-	m.Queueing = g.queueing.distribution()
-	m.Lateness = g.lateness.distribution()
-	m.PeakRate, m.MeanRate = g.delivered.rates()
+	all := &g.term
+	if g.earlier != nil {
+		all = new(term)
+		all.merge(g.earlier)
+		all.merge(&g.term)
+	}
+	return all.measured(model.Asked(), model.Replayed())
+}
+
+// MeasuredSince is what happened since Begin, likewise.
+func (g *Gauge) MeasuredSince(model *impair.Direction) Measured {
+	replayed := model.Replayed()
+	if g.earlier != nil {
+		replayed = replayed.Sub(g.earlier.Counts.Replayed)
+	}
+	return g.measured(model.AskedSince(), replayed)
+}
+
+func (t *term) measured(asked impair.Asked, replayed impair.Replayed) Measured {
+	m := t.Counts
+	m.Asked, m.Replayed = asked, replayed
+	m.Delay = t.delay.distribution()
+	m.Delays = t.delay.bins(&m.Delay)
+	m.Queueing = t.queueing.distribution()
+	m.Lateness = t.lateness.distribution()
+	m.PeakRate, m.MeanRate = t.delivered.rates()
 	return m
 }
 

@@ -43,6 +43,32 @@ func (h *histogram) record(ns int64, n uint64) {
 	page[i%pageLen] += n
 }
 
+// merge adds the durations of another.
+func (h *histogram) merge(other *histogram) {
+	if other.count == 0 {
+		return
+	}
+	if h.count == 0 || other.min < h.min {
+		h.min = other.min
+	}
+	h.max = max(h.max, other.max)
+	h.count += other.count
+	if h.pages == nil {
+		h.pages = make([]*[pageLen]uint64, pageCount)
+	}
+	for p, page := range other.pages {
+		if page == nil {
+			continue
+		}
+		if h.pages[p] == nil {
+			h.pages[p] = new([pageLen]uint64)
+		}
+		for slot, n := range page {
+			h.pages[p][slot] += n
+		}
+	}
+}
+
 // bucket numbers the buckets: those below 2*mantissas are 1 ns wide, and from
 // there on every doubling has mantissas buckets.
 func bucket(ns int64) int {

@@ -39,6 +39,20 @@ func (m *meter) add(at time.Duration, bits uint64) {
 	m.peak = max(m.peak, m.sum)
 }
 
+// merge adds what another has measured later.
+func (m *meter) merge(later *meter) {
+	if !later.begun {
+		return
+	}
+	if !m.begun {
+		*m = *later
+		return
+	}
+	// What came at the later one's first instant is in its slots alone.
+	m.total += later.total
+	m.last, m.peak = later.last, max(m.peak, later.peak)
+}
+
 // rates are in bits per second.
 func (m *meter) rates() (peak, mean float64) {
 	peak = float64(m.peak) / (meterSlots * meterSlot).Seconds()

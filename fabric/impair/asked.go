@@ -26,7 +26,8 @@ type Asked struct {
 type account struct {
 	packets uint64 // that met the present settings
 	certain uint64 // of those, the ones whose loss was certain
-	before  sums   // of the packets that met earlier settings
+	before  sums   // of the packets that met earlier settings since Begin
+	earlier sums   // of the packets before Begin
 }
 
 type sums struct {
@@ -68,15 +69,48 @@ func (s *sums) add(i *topology.Impairment, packets, certain uint64) {
 	}
 }
 
+// merge adds what other has added up.
+func (s *sums) merge(other *sums) {
+	s.packets += other.packets
+	s.rated += other.rated
+	s.bursty = s.bursty || other.bursty
+	s.delay += other.delay
+	s.jitter += other.jitter
+	s.reach += other.reach
+	s.loss += other.loss
+	s.lost += other.lost
+	s.rows += other.rows
+	s.duplicate += other.duplicate
+	s.reorder += other.reorder
+	s.corrupt += other.corrupt
+	s.rate += other.rate
+}
+
 // close ends the account of settings.
 func (a *account) close(settings *topology.Impairment) {
 	a.before.add(settings, a.packets, a.certain)
 	a.packets, a.certain = 0, 0
 }
 
+// begin ends the account of all settings so far.
+func (a *account) begin(settings *topology.Impairment) {
+	a.close(settings)
+	a.earlier.merge(&a.before)
+	a.before = sums{}
+}
+
 // Asked is what was asked of the packets so far; before the first, the settings.
 func (d *Direction) Asked() Asked {
-	s := d.asked.before
+	s := d.asked.earlier
+	s.merge(&d.asked.before)
+	return d.sum(s)
+}
+
+// AskedSince is what was asked of the packets since Begin, like Asked.
+func (d *Direction) AskedSince() Asked { return d.sum(d.asked.before) }
+
+// sum adds the packets that met the present settings.
+func (d *Direction) sum(s sums) Asked {
 	s.add(&d.settings, d.asked.packets, d.asked.certain)
 	if s.packets == 0 {
 		s.add(&d.settings, 1, 0)

@@ -111,6 +111,20 @@ func (d *Direction) Set(s topology.Impairment, at time.Duration) {
 	d.order.resize(d.depth())
 }
 
+// Begin begins anew at an instant: the next packet is the first to enter, for draws,
+// losses, faults, flaps and AskedSince, as in a direction that has just been made. The
+// settings stay, and so do packets that are queued or on their way. If logged is true,
+// places and so draws go on: those of a log count from its beginning.
+func (d *Direction) Begin(at time.Duration, logged bool) {
+	d.asked.begin(&d.settings)
+	if !logged {
+		d.place = 0
+	}
+	d.flap.since = at
+	d.faults = newFaults(d.settings.Faults)
+	d.loss = newLoss(d.settings.Loss)
+}
+
 // depth is how many packets others may overtake.
 func (d *Direction) depth() int {
 	depth := 0

@@ -60,6 +60,11 @@ type Replayed struct {
 	Unrecorded uint64 `json:"unrecorded"` // packets whose place is not in the log
 }
 
+// Sub is how it went since earlier.
+func (r Replayed) Sub(earlier Replayed) Replayed {
+	return Replayed{Packets: r.Packets - earlier.Packets, Diverged: r.Diverged - earlier.Diverged, Unrecorded: r.Unrecorded - earlier.Unrecorded}
+}
+
 // Replay has the packets to come meet the decisions that were recorded for
 // their places, whatever packets they are. A packet that passed takes its turn
 // at the present rate, without a limit to the queue, travels as long as it did

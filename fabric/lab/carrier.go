@@ -39,8 +39,9 @@ type carrier interface {
 	// has the link.
 	needsJoin() bool
 	// measure says what happened on every link that the carrier has or has had, by
-	// its name. It does not count what the link's fields carried and base do.
-	measure(ctx context.Context) (map[string][2]report.Direction, error)
+	// its name, or since it last began anew. It does not count what the link's fields
+	// carried and base do.
+	measure(ctx context.Context, since bool) (map[string][2]report.Direction, error)
 }
 
 // carriers are all there are.

@@ -216,10 +216,10 @@ func (s *Supervisor) alterLink(ctx context.Context, l *labLink, d diff.Link) err
 			return fmt.Errorf("link %s: %w", l.name(), err)
 		}
 	}
-	before, after := l.asked, l.asked
+	before, after, lasting := l.asked, l.asked, l.lasting.asked
 	for direction := range after {
 		if !d.Was.Directions[direction].Equal(d.Is.Directions[direction]) {
-			after[direction] = d.Is.Directions[direction]
+			after[direction], lasting[direction] = d.Is.Directions[direction], d.Is.Directions[direction]
 		}
 	}
 	l.ask(after)
@@ -232,10 +232,12 @@ func (s *Supervisor) alterLink(ctx context.Context, l *labLink, d diff.Link) err
 			s.relieveLater(l)
 		}
 	}
+	l.last(byHand, func(r *request) { r.asked = lasting })
 	if d.Was.Down != d.Is.Down {
 		if err := s.switchLink(ctx, l, d.Is.Down, l.parted); err != nil {
 			return err
 		}
+		l.last(byHand, func(r *request) { r.down = d.Is.Down })
 	}
 	s.Publish(Event{Kind: LinkChanged, Link: l.name(), Text: d.String()[len("~ "):]})
 	return nil

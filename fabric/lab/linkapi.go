@@ -71,7 +71,7 @@ func (s *Supervisor) handleLinks(ctx context.Context, r *control.Request) (any, 
 		if err := r.Decode(&sets); err != nil {
 			return nil, err
 		}
-		return s.Partition(ctx, sets)
+		return s.Partition(ctx, byHand, sets)
 	case methodHeal:
 		return s.heal(ctx)
 	}
@@ -81,7 +81,7 @@ func (s *Supervisor) handleLinks(ctx context.Context, r *control.Request) (any, 
 // heal ends a partition and waits until the links that came up carry packets, or are
 // spares of a spanning tree.
 func (s *Supervisor) heal(ctx context.Context) ([]string, error) {
-	healed, err := s.Heal(ctx)
+	healed, err := s.Heal(ctx, byHand)
 	if err != nil {
 		return nil, err
 	}
@@ -122,9 +122,9 @@ func (s *Supervisor) set(ctx context.Context, r *control.Request) error {
 		return err
 	}
 	if r.Method == methodReset {
-		err = s.ResetLink(ctx, index, params.From)
+		err = s.ResetLink(ctx, byHand, index, params.From)
 	} else {
-		err = s.SetLink(ctx, index, params.From, params.Change)
+		err = s.SetLink(ctx, byHand, index, params.From, params.Change)
 	}
 	if err == nil {
 		s.links[index].awaitPlain(ctx)
@@ -142,12 +142,12 @@ func (s *Supervisor) carrier(ctx context.Context, r *control.Request) error {
 		return err
 	}
 	if params.Up {
-		if err := s.LinkUp(ctx, index); err != nil {
+		if err := s.LinkUp(ctx, byHand, index); err != nil {
 			return err
 		}
 		return s.growTree(ctx, index)
 	}
-	return s.LinkDown(ctx, index)
+	return s.LinkDown(ctx, byHand, index)
 }
 
 func (s *Supervisor) verify(ctx context.Context, r *control.Request) (any, error) {

@@ -12,7 +12,7 @@ import (
 
 // LinkDown takes a link down: the nodes lose the carrier, as when a cable is
 // pulled, and keep their interfaces' state. Packets on their way are lost.
-func (s *Supervisor) LinkDown(ctx context.Context, index int) error {
+func (s *Supervisor) LinkDown(ctx context.Context, by source, index int) error {
 	l := s.links[index]
 	if err := l.lock(ctx); err != nil {
 		return err
@@ -24,13 +24,14 @@ func (s *Supervisor) LinkDown(ctx context.Context, index int) error {
 	if err := s.switchLink(context.WithoutCancel(ctx), l, true, l.parted); err != nil {
 		return err
 	}
+	l.last(by, func(r *request) { r.down = true })
 	s.Publish(Event{Kind: LinkChanged, Link: l.name(), Text: fmt.Sprintf("link %s is down", l.name())})
 	return nil
 }
 
 // LinkUp brings a link back up, whatever took it down. At a switch with a spanning
 // tree it carries packets when that has grown (growTree).
-func (s *Supervisor) LinkUp(ctx context.Context, index int) error {
+func (s *Supervisor) LinkUp(ctx context.Context, by source, index int) error {
 	l := s.links[index]
 	if err := l.lock(ctx); err != nil {
 		return err
@@ -42,6 +43,7 @@ func (s *Supervisor) LinkUp(ctx context.Context, index int) error {
 	if err := s.switchLink(context.WithoutCancel(ctx), l, false, false); err != nil {
 		return err
 	}
+	l.last(by, func(r *request) { r.down, r.parted = false, false })
 	s.Publish(Event{Kind: LinkChanged, Link: l.name(), Text: fmt.Sprintf("link %s is up", l.name())})
 	return nil
 }
@@ -89,7 +91,7 @@ func (s *Supervisor) reconnect(ctx context.Context, l *labLink) error {
 // Partition takes down every link between nodes of different sets, where those in
 // no set form one more, and brings up what an earlier partition took down, which is
 // over. It returns the names of the links that are down because of it.
-func (s *Supervisor) Partition(ctx context.Context, sets [][]string) ([]string, error) {
+func (s *Supervisor) Partition(ctx context.Context, by source, sets [][]string) ([]string, error) {
 	if err := checkSets(s.topo, sets); err != nil {
 		return nil, err
 	}
@@ -106,26 +108,26 @@ func (s *Supervisor) Partition(ctx context.Context, sets [][]string) ([]string, 
 		words = append(words, strings.Join(set, ","))
 	}
 	text := fmt.Sprintf("partition %s: links that are down: %d", strings.Join(words, " "), len(names))
-	_, err := s.separate(ctx, parted, func(int) string { return text })
+	_, err := s.separate(ctx, by, parted, func(int) string { return text })
 	return names, err
 }
 
 // Heal brings up what the last partition took down, but for links that LinkDown
 // took down as well, and returns the indices of the links that came up.
-func (s *Supervisor) Heal(ctx context.Context) ([]int, error) {
-	return s.separate(ctx, nil, func(up int) string { return fmt.Sprintf("the partition is over: links that are up again: %d", up) })
+func (s *Supervisor) Heal(ctx context.Context, by source) ([]int, error) {
+	return s.separate(ctx, by, nil, func(up int) string { return fmt.Sprintf("the partition is over: links that are up again: %d", up) })
 }
 
 // separate has just those links parted, tells of it in words, and returns the
 // indices of the links that came up.
-func (s *Supervisor) separate(ctx context.Context, parted map[int]bool, words func(up int) string) ([]int, error) {
+func (s *Supervisor) separate(ctx context.Context, by source, parted map[int]bool, words func(up int) string) ([]int, error) {
 	ctx = context.WithoutCancel(ctx) // half a partition is none
 	s.parting.Lock()
 	defer s.parting.Unlock()
 	var problems error
 	var risen []int
 	for _, l := range s.links {
-		rose, err := s.partLink(ctx, l, parted[l.index])
+		rose, err := s.partLink(ctx, by, l, parted[l.index])
 		if rose {
 			risen = append(risen, l.index)
 		}
@@ -136,17 +138,19 @@ func (s *Supervisor) separate(ctx context.Context, parted map[int]bool, words fu
 }
 
 // partLink says whether the link came up.
-func (s *Supervisor) partLink(ctx context.Context, l *labLink, parted bool) (rose bool, err error) {
+func (s *Supervisor) partLink(ctx context.Context, by source, l *labLink, parted bool) (rose bool, err error) {
 	if err := l.lock(ctx); err != nil {
 		return false, err
 	}
 	defer l.unlock()
 	if l.parted == parted {
+		l.last(by, func(r *request) { r.parted = parted })
 		return false, nil
 	}
 	if err := s.switchLink(ctx, l, l.down, parted); err != nil {
 		return false, err
 	}
+	l.last(by, func(r *request) { r.parted = parted })
 	return !l.off(), nil
 }
 

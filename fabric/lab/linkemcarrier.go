@@ -105,12 +105,16 @@ func (s linkemCarrier) abandon(ctx context.Context, l *labLink) error {
 	return nil
 }
 
-func (s linkemCarrier) measure(ctx context.Context) (map[string][2]report.Direction, error) {
+func (s linkemCarrier) measure(ctx context.Context, since bool) (map[string][2]report.Direction, error) {
 	engine := s.engine.current()
 	if engine == nil {
 		return nil, nil
 	}
-	all, err := engine.Measure(ctx)
+	measure := engine.Measure
+	if since {
+		measure = engine.MeasureSince
+	}
+	all, err := measure(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}

@@ -10,16 +10,26 @@ import (
 
 // InspectLinks is the state of every link, in the order of the topology.
 func (s *Supervisor) InspectLinks(ctx context.Context) ([]report.Link, error) {
+	return s.linkFigures(ctx, nil)
+}
+
+// linkFigures is the state of every link, with figures from a beginning on, or from when
+// the lab came up if that is nil.
+func (s *Supervisor) linkFigures(ctx context.Context, began *beginning) ([]report.Link, error) {
 	kernel, err := s.network.Counters()
 	if err != nil {
 		return nil, err
 	}
 	links := make([]report.Link, len(s.links))
 	for i, l := range s.links {
-		links[i] = l.report(kernel[l.spec.Number])
+		var before [2]link.Counters
+		if began != nil {
+			before = began.links[i]
+		}
+		links[i] = l.reportSince(kernel[l.spec.Number], before)
 	}
 	for _, c := range s.carriers() {
-		measured, err := c.measure(ctx)
+		measured, err := c.measure(ctx, began != nil)
 		if err != nil {
 			return nil, err
 		}
@@ -34,8 +44,24 @@ func (s *Supervisor) InspectLinks(ctx context.Context) ([]report.Link, error) {
 	return links, nil
 }
 
+// byKernel is what the kernel has counted while it had joined the link, given its counters
+// now. l.mu is held.
+func (l *labLink) byKernel(kernel [2]link.Counters) (plain [2]link.Counters) {
+	for d := range plain {
+		plain[d] = l.carried[d]
+		if l.joined {
+			l.seen[d] = l.seen[d].Latest(kernel[d]) // which is gone with a node
+			plain[d] = plain[d].Add(l.seen[d].Sub(l.base[d]))
+		}
+	}
+	return plain
+}
+
 // report is a link's state and what the kernel has counted while it had joined it.
-func (l *labLink) report(kernel [2]link.Counters) report.Link {
+func (l *labLink) report(kernel [2]link.Counters) report.Link { return l.reportSince(kernel, [2]link.Counters{}) }
+
+// reportSince is the same, less what the kernel had counted before.
+func (l *labLink) reportSince(kernel, before [2]link.Counters) report.Link {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := report.Link{Engine: "plain", State: "up"}
@@ -45,13 +71,10 @@ func (l *labLink) report(kernel [2]link.Counters) report.Link {
 	if l.off() {
 		r.State = "down"
 	}
+	counted := l.byKernel(kernel)
 	for d, e := range l.spec.Endpoints {
 		r.Endpoints[d] = e.String()
-		plain := l.carried[d]
-		if l.joined {
-			l.seen[d] = l.seen[d].Latest(kernel[d]) // which is gone with a node
-			plain = plain.Add(l.seen[d].Sub(l.base[d]))
-		}
+		plain := counted[d].Sub(before[d])
 		r.Directions[d] = report.Direction{
 			From: e.String(), Settings: l.asked[d].Settings(), Packets: plain.Packets, Bytes: plain.Bytes,
 			Lost: plain.Lost, LostBy: report.LostBy{Kernel: plain.Lost},

@@ -29,12 +29,11 @@ type linkState struct {
 	// What follows is written with both the token and mu held, so that either
 	// suffices to read it.
 	mu        sync.Mutex
-	asked     [2]topology.Impairment
+	request                    // what is asked at present
+	lasting   request          // what the next run begins with (lasting.go)
 	carrier   carrier          // that impairs it, or did until now; nil if it is plain
 	relieving chan struct{}    // closed when the last relieveLater has ended; nil before the first
 	joined    bool             // the kernel hands packets from middle to middle
-	down      bool             // by LinkDown, or from the start
-	parted    bool             // by Partition
 	missing   [2]bool          // the end is in a node that is down, or has not been made as yet
 	carried   [2]link.Counters // by the kernel while it had joined the link, in earlier terms
 	lossy     [2]bool          // netem has been asked for loss
@@ -43,7 +42,8 @@ type linkState struct {
 }
 
 func newLabLink(index int, spec *topology.Link) *labLink {
-	return &labLink{index, spec, &linkState{asked: spec.Directions, down: spec.Down, changing: make(chan struct{}, 1), gone: make(chan struct{})}}
+	asked := request{asked: spec.Directions, down: spec.Down}
+	return &labLink{index, spec, &linkState{request: asked, lasting: asked, changing: make(chan struct{}, 1), gone: make(chan struct{})}}
 }
 
 // name is the link's in the engine and in messages: an endpoint names its link.

@@ -13,21 +13,21 @@ import (
 // for the packets to come as soon as SetLink returns. The link moves between the
 // kernel and its carrier as its settings need, back to the kernel a little later
 // (relieveLater); the nodes' interfaces do not notice.
-func (s *Supervisor) SetLink(ctx context.Context, index int, from string, change topology.Change) error {
-	return s.changeLink(ctx, index, from, inDirection(change.String(), from),
+func (s *Supervisor) SetLink(ctx context.Context, by source, index int, from string, change topology.Change) error {
+	return s.changeLink(ctx, by, index, from, inDirection(change.String(), from),
 		func(_ int, i topology.Impairment) topology.Impairment { return change.Apply(i) })
 }
 
 // ResetLink gives a link the settings back that the topology has for it, in one
 // direction or both. It stays up or down.
-func (s *Supervisor) ResetLink(ctx context.Context, index int, from string) error {
+func (s *Supervisor) ResetLink(ctx context.Context, by source, index int, from string) error {
 	file := s.links[index].spec.Directions
-	return s.changeLink(ctx, index, from, inDirection("reset", from), func(d int, _ topology.Impairment) topology.Impairment { return file[d] })
+	return s.changeLink(ctx, by, index, from, inDirection("reset", from), func(d int, _ topology.Impairment) topology.Impairment { return file[d] })
 }
 
 // changeLink changes each direction that from means by what to says, and tells
 // of it in words.
-func (s *Supervisor) changeLink(ctx context.Context, index int, from, words string, to func(direction int, i topology.Impairment) topology.Impairment) error {
+func (s *Supervisor) changeLink(ctx context.Context, by source, index int, from, words string, to func(direction int, i topology.Impairment) topology.Impairment) error {
 	l := s.links[index]
 	if from != "" && from != l.spec.Endpoints[0].Node && from != l.spec.Endpoints[1].Node {
 		return control.Errorf(control.Usage, "node %q is at neither end of the link %s to %s", from, l.spec.Endpoints[0], l.spec.Endpoints[1])
@@ -39,16 +39,20 @@ func (s *Supervisor) changeLink(ctx context.Context, index int, from, words stri
 	if err := s.checkEnds(l); err != nil {
 		return err
 	}
-	before, after := l.asked, l.asked
+	before, after, lasting := l.asked, l.asked, l.lasting.asked
 	for d, e := range l.spec.Endpoints {
-		if from == "" || from == e.Node {
-			after[d] = to(d, after[d])
-			if err := after[d].Check(); err != nil {
-				return control.Errorf(control.Usage, "link %s: packets from %s: %v", l.name(), e.Node, err)
-			}
-			if err := l.check(after[d]); err != nil {
-				return err
-			}
+		if from != "" && from != e.Node {
+			continue
+		}
+		after[d], lasting[d] = to(d, after[d]), to(d, lasting[d])
+		if err := after[d].Check(); err != nil {
+			return control.Errorf(control.Usage, "link %s: packets from %s: %v", l.name(), e.Node, err)
+		}
+		if err := l.check(after[d]); err != nil {
+			return err
+		}
+		if err := l.check(lasting[d]); by == byHand && err != nil {
+			return fmt.Errorf("%w, which would be so in the next run", err)
 		}
 	}
 	l.ask(after)
@@ -57,6 +61,7 @@ func (s *Supervisor) changeLink(ctx context.Context, index int, from, words stri
 		l.ask(before)
 		return fmt.Errorf("link %s: %w", l.name(), err)
 	}
+	l.last(by, func(r *request) { r.asked = lasting })
 	if l.carrier != nil && !l.impaired() {
 		s.relieveLater(l)
 	}

@@ -61,7 +61,9 @@ func (netemCarrier) detach(_ context.Context, l *labLink) error {
 func (netemCarrier) abandon(context.Context, *labLink) error { return nil }
 
 // measure: the kernel's counters are all there is.
-func (netemCarrier) measure(context.Context) (map[string][2]report.Direction, error) { return nil, nil }
+func (netemCarrier) measure(context.Context, bool) (map[string][2]report.Direction, error) {
+	return nil, nil
+}
 
 // checkEngines says, before anything is made or changed of the lab, if a link wants
 // netem and the kernel has none. It tries it in the lab's own namespace.

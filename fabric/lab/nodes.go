@@ -42,7 +42,8 @@ type nodeState struct {
 	// restarts is how often the node was started again, whether or not it came up.
 	restarts int
 	paused   bool // its processes are stopped
-	due      due  // what an Apply has still to do with it
+	lasting  nodeRequest
+	due      due // what an Apply has still to do with it
 }
 
 func newLabNode(spec *topology.Node) *labNode {

@@ -66,11 +66,11 @@ func (s *Supervisor) change(ctx context.Context, r *control.Request) (*NodeChang
 	if err := r.Decode(&params); err != nil {
 		return nil, err
 	}
-	return s.changeNode(ctx, params)
+	return s.changeNode(ctx, byHand, params)
 }
 
 // changeNode does an action to a node.
-func (s *Supervisor) changeNode(ctx context.Context, params changeParams) (*NodeChange, error) {
+func (s *Supervisor) changeNode(ctx context.Context, by source, params changeParams) (*NodeChange, error) {
 	s, n, err := s.hold(ctx, params.Node)
 	if err != nil {
 		return nil, err
@@ -78,6 +78,9 @@ func (s *Supervisor) changeNode(ctx context.Context, params changeParams) (*Node
 	change := &NodeChange{Lab: s.name, Was: n.status().State}
 	// A command that is interrupted now must not leave half a node.
 	err = s.act(context.WithoutCancel(ctx), n, params)
+	if err == nil {
+		n.noteAction(by, params)
+	}
 	n.unlock()
 	if err == nil && (params.Action == StartNode || params.Action == RestartNode) {
 		err = n.settled(ctx)

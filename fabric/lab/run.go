@@ -62,13 +62,20 @@ func (s *Supervisor) run(ctx context.Context, q *control.Request) (*report.Run, 
 	defer close(r.over)
 	s = s.now() // which does not change while the lab runs
 	if again {
+		if err := s.restore(ctx); err != nil {
+			return nil, err
+		}
 		s.clearHosts(ctx)
 	}
 	topo := s.topo
 	if params.Others {
 		topo = topo.Only(params.Workloads...)
 	}
-	return s.playRun(r, topo)
+	began, err := s.beginFigures(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.playRun(r, topo, began)
 }
 
 // interruptTime is how far what interrupts a run may be behind the request for the next:
@@ -129,9 +136,10 @@ func isClosed(c <-chan struct{}) bool {
 }
 
 // playRun plays a scenario to its end, or until nobody waits for the result.
-func (s *Supervisor) playRun(r *run, topo *topology.Topology) (*report.Run, error) {
+func (s *Supervisor) playRun(r *run, topo *topology.Topology, beginning *beginning) (*report.Run, error) {
 	began := time.Now()
-	stage := newRunStage(r.ctx, s)
+	setByHand := s.setByHand()
+	stage := newRunStage(r.ctx, s, beginning)
 	defer stage.end()
 	done := make(chan error, 1)
 	var result *report.Run
@@ -153,7 +161,7 @@ func (s *Supervisor) playRun(r *run, topo *topology.Topology) (*report.Run, erro
 	if err != nil {
 		return nil, err
 	}
-	result.Started, result.Host = began.Format(time.RFC3339), host()
+	result.Started, result.Host, result.SetByHand = began.Format(time.RFC3339), host(), setByHand
 	if result.Recorded, err = s.recorded(context.WithoutCancel(r.ctx)); err != nil {
 		return nil, err
 	}

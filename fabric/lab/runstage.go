@@ -30,6 +30,7 @@ type runStage struct {
 	caller   context.Context // ends when nobody waits for the run any more
 	ctx      context.Context // ends with the run, which then has been tidied up
 	end      context.CancelFunc
+	began    *beginning
 	requests chan struct{} // holds a token for each request to an agent that does not take long
 
 	mu      sync.Mutex // guards what follows
@@ -58,9 +59,9 @@ const (
 	changeTime = 2 * time.Minute // a node that starts may have stages to go through
 )
 
-func newRunStage(ctx context.Context, s *Supervisor) *runStage {
+func newRunStage(ctx context.Context, s *Supervisor, began *beginning) *runStage {
 	r := &runStage{
-		Supervisor: s, caller: ctx, requests: make(chan struct{}, requestsAtOnce),
+		Supervisor: s, caller: ctx, began: began, requests: make(chan struct{}, requestsAtOnce),
 		servers: map[flowEnd]*life{}, clients: map[flowEnd]*runClient{},
 	}
 	r.ctx, r.end = context.WithCancel(context.Background())
@@ -218,22 +219,22 @@ func (r *runStage) Change(e *topology.Event, done func(error)) {
 func (r *runStage) change(ctx context.Context, e *topology.Event) error {
 	switch {
 	case e.NodeAction != "":
-		_, err := r.changeNode(ctx, changeParams{Node: e.Node, Action: Action(e.NodeAction), Signal: unix.SIGKILL})
+		_, err := r.changeNode(ctx, byRun, changeParams{Node: e.Node, Action: Action(e.NodeAction), Signal: unix.SIGKILL})
 		return err
 	case e.Down:
-		return r.LinkDown(ctx, e.Link)
+		return r.LinkDown(ctx, byRun, e.Link)
 	case e.Up:
-		return r.LinkUp(ctx, e.Link)
+		return r.LinkUp(ctx, byRun, e.Link)
 	case e.Reset:
-		return r.ResetLink(ctx, e.Link, e.From)
+		return r.ResetLink(ctx, byRun, e.Link, e.From)
 	case len(e.Partition) > 0:
-		_, err := r.Partition(ctx, e.Partition)
+		_, err := r.Partition(ctx, byRun, e.Partition)
 		return err
 	case e.Heal:
-		_, err := r.Heal(ctx)
+		_, err := r.Heal(ctx, byRun)
 		return err
 	}
-	return r.SetLink(ctx, e.Link, e.From, e.Set)
+	return r.SetLink(ctx, byRun, e.Link, e.From, e.Set)
 }
 
 // keptOutput is how many lines are kept of the standard output of a scenario's program,
@@ -291,14 +292,14 @@ func (r *runStage) program(ctx context.Context, name string, c scenario.Command)
 	return e, err
 }
 
-// Nodes is the state of nodes.
+// Nodes is the state of nodes, which count from the beginning of the run.
 func (r *runStage) Nodes(names []string, done func([]report.Node)) {
 	go func() {
 		if names == nil {
-			done(r.InspectNodes(r.ctx))
+			done(r.began.since(r.Supervisor, r.InspectNodes(r.ctx)))
 			return
 		}
-		done(inspect(r.ctx, r.named(names)))
+		done(r.began.since(r.Supervisor, inspect(r.ctx, r.named(names))))
 	}()
 }
 
@@ -307,12 +308,12 @@ func (r *runStage) named(names []string) []*labNode {
 	return slices.DeleteFunc(slices.Clone(r.nodes), func(n *labNode) bool { return !slices.Contains(names, n.spec.Name) })
 }
 
-// Links is the state of all links.
+// Links is the state of all links, which count likewise.
 func (r *runStage) Links(done func([]report.Link, error)) {
 	go func() {
 		ctx, cancel := context.WithTimeout(r.ctx, linksTime)
 		defer cancel()
-		done(r.InspectLinks(ctx))
+		done(r.linkFigures(ctx, r.began))
 	}()
 }
 

@@ -328,12 +328,30 @@ func (p *port) countOverruns() error {
 }
 
 // measure is what happened on the link so far.
-func (k *link) measure() (m [2]gauge.Measured, err error) {
+func (k *link) measure() ([2]gauge.Measured, error) { return k.figures((*line).measure) }
+
+// measureSince is what happened on the link since begin.
+func (k *link) measureSince() ([2]gauge.Measured, error) { return k.figures((*line).measureSince) }
+
+func (k *link) figures(of func(*line) gauge.Measured) (m [2]gauge.Measured, err error) {
 	for i, n := range k.lines {
 		if k.state != detached {
 			err = errors.Join(err, k.ports[i].countOverruns())
 		}
-		m[i] = n.measure()
+		m[i] = of(n)
 	}
 	return m, err
+}
+
+// begin begins another term of the link's figures, and its model anew. logged says that
+// its decisions are in a log.
+func (k *link) begin(now time.Duration, logged bool) error {
+	var err error
+	for i, n := range k.lines {
+		if k.state != detached {
+			err = errors.Join(err, k.ports[i].countOverruns())
+		}
+		n.gauge.Begin(n.model, now, logged)
+	}
+	return err
 }

@@ -65,6 +65,7 @@ const (
 	methodRelease  = "release"
 	methodDetach   = "detach"
 	methodMeasure  = "measure"
+	methodBegin    = "begin"
 	methodRecord   = "record"   // seed, and a file
 	methodRecorded = "recorded" // -> Recorded
 	methodReplay   = "replay"   // a file
@@ -144,10 +145,23 @@ func (e *Engine) Detach(ctx context.Context, link string) ([2]gauge.Measured, er
 
 // Measure says what happened on every link that the engine has or has had.
 func (e *Engine) Measure(ctx context.Context) (map[string][2]gauge.Measured, error) {
+	return e.measure(ctx, false)
+}
+
+// MeasureSince says what happened since Begin, likewise.
+func (e *Engine) MeasureSince(ctx context.Context) (map[string][2]gauge.Measured, error) {
+	return e.measure(ctx, true)
+}
+
+func (e *Engine) measure(ctx context.Context, since bool) (map[string][2]gauge.Measured, error) {
 	var m map[string][2]gauge.Measured
-	err := e.conn.Call(ctx, methodMeasure, nil, &m)
+	err := e.conn.Call(ctx, methodMeasure, since, &m)
 	return m, err
 }
+
+// Begin has every link begin anew: the next packet in a direction is the first, and
+// MeasureSince counts from there (impair.Direction.Begin, gauge.Gauge.Begin).
+func (e *Engine) Begin(ctx context.Context) error { return e.conn.Call(ctx, methodBegin, nil, nil) }
 
 // Record has every decision from now on logged to file, in the format of package
 // impair. seed is the lab's. A goroutine writes what the links' thread leaves in a

@@ -76,7 +76,9 @@ func (l *loop) serve(ctx context.Context, r *control.Request) (any, error) {
 	case methodDetach:
 		return l.serveDetach(r)
 	case methodMeasure:
-		return l.serveMeasure()
+		return l.serveMeasure(r)
+	case methodBegin:
+		return nil, l.eachLink(func(_ string, k *link) error { return k.begin(l.now(), l.recorder != nil || l.log != nil) })
 	case methodTap:
 		return nil, l.serveTap(ctx, r)
 	case methodRecord:
@@ -264,8 +266,28 @@ func (l *loop) serveDetach(r *control.Request) (any, error) {
 	return measured, nil
 }
 
-// serveMeasure asks for one link at a time, so as not to hold packets up.
-func (l *loop) serveMeasure() (map[string][2]gauge.Measured, error) {
+func (l *loop) serveMeasure(r *control.Request) (map[string][2]gauge.Measured, error) {
+	var since bool
+	if err := r.Decode(&since); err != nil {
+		return nil, err
+	}
+	all := map[string][2]gauge.Measured{}
+	measure := (*link).measure
+	if since {
+		measure = (*link).measureSince
+	}
+	err := l.eachLink(func(name string, k *link) (err error) {
+		all[name], err = measure(k)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// eachLink does something to each link, one at a time so as not to hold packets up.
+func (l *loop) eachLink(do func(name string, k *link) error) error {
 	var names []string
 	if err := l.try(func() error {
 		for name := range l.links {
@@ -273,17 +295,12 @@ func (l *loop) serveMeasure() (map[string][2]gauge.Measured, error) {
 		}
 		return nil
 	}); err != nil {
-		return nil, err
+		return err
 	}
-	all := make(map[string][2]gauge.Measured, len(names))
 	for _, name := range names {
-		err := l.try(func() (err error) {
-			all[name], err = l.links[name].measure()
-			return err
-		})
-		if err != nil {
-			return nil, fmt.Errorf("link %s: %w", name, err)
+		if err := l.try(func() error { return do(name, l.links[name]) }); err != nil {
+			return fmt.Errorf("link %s: %w", name, err)
 		}
 	}
-	return all, nil
+	return nil
 }

@@ -158,6 +158,7 @@ func Since(before, now []Node) []Node {
 	for i := range changed {
 		n := &changed[i]
 		n.Counters, n.Transport = since(before[i].Counters, n.Counters), since(before[i].Transport, n.Transport)
+		n.Usage = n.Usage.since(before[i].Usage)
 	}
 	return changed
 }

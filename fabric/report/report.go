@@ -25,6 +25,9 @@ type Run struct {
 	Events []Happening `json:"events,omitempty"`
 	// Snapshots are counters of nodes that the timeline kept, by name.
 	Snapshots map[string][]Node `json:"snapshots,omitempty"`
+	// SetByHand is what commands had made of links and nodes before the run, other than the
+	// file has it: "client:eth0 loss=5%".
+	SetByHand []string `json:"set_by_hand,omitempty"`
 	// Simulated: it was played in virtual time, on no network.
 	Simulated bool `json:"simulated,omitempty"`
 	// Replay is the command that runs it again with the same seed.

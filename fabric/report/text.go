@@ -27,6 +27,7 @@ func WriteText(w io.Writer, r *Run) error {
 	p.happenings(r.Events)
 	p.nodes(r.Nodes)
 	p.links(r.Links)
+	p.setByHand(r.SetByHand)
 	p.recorded(r.Recorded)
 	p.checks(r.Checks)
 	p.problems(r.Problems)
@@ -104,6 +105,14 @@ func oneLine(text string) string {
 		all += between + strings.TrimSpace(line)
 	}
 	return all
+}
+
+// setByHand says what was other than the file has it.
+func (p *page) setByHand(words []string) {
+	if len(words) > 0 {
+		p.section()
+		p.paragraph("set by hand: ", strings.Join(words, ", "))
+	}
 }
 
 func (p *page) checks(checks []Check) {

@@ -19,6 +19,30 @@ type Usage struct {
 	PIDsRefused      *uint64  `json:"pids_refused"`      // that could not be started because of the limit
 }
 
+// since is what was used since before. The highest memory is known if it was higher than
+// any until then.
+func (u *Usage) since(before *Usage) *Usage {
+	if u == nil || before == nil {
+		return u
+	}
+	used := *u
+	used.CPUSeconds, used.ThrottledSeconds = less(u.CPUSeconds, before.CPUSeconds), less(u.ThrottledSeconds, before.ThrottledSeconds)
+	used.OOMKills, used.PIDsRefused = less(u.OOMKills, before.OOMKills), less(u.PIDsRefused, before.PIDsRefused)
+	if u.MemoryPeak != nil && before.MemoryPeak != nil && *u.MemoryPeak <= *before.MemoryPeak {
+		used.MemoryPeak = nil
+	}
+	return &used
+}
+
+// less is what was counted since before; null if either is not known.
+func less[T uint64 | float64](now, before *T) *T {
+	if now == nil || before == nil {
+		return nil
+	}
+	rest := *now - min(*now, *before)
+	return &rest
+}
+
 // usage writes what nodes with limits have used, next to these.
 func (p *page) usage(nodes []Node) {
 	t := table{columns: []column{

@@ -1,0 +1,65 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ndklab/ndklab/fabric/lab/link"
+	"github.com/ndklab/ndklab/fabric/report"
+)
+
+// A beginning is what had been counted when a run began: its figures count from there. What
+// the link engine has measured is not in it, which begins anew itself (linkem.Engine.Begin).
+type beginning struct {
+	links [][2]link.Counters // of the kernel, by the link's index
+	nodes map[string]earlier
+}
+
+// An earlier is what a node had counted when a run began.
+type earlier struct {
+	life *life // a later one has counted nothing before the run
+	report.Node
+}
+
+// beginFigures begins the figures of a run.
+func (s *Supervisor) beginFigures(ctx context.Context) (*beginning, error) {
+	if engine := s.engine.current(); engine != nil {
+		if err := engine.Begin(ctx); err != nil {
+			return nil, fmt.Errorf("engine: %w", err)
+		}
+	}
+	kernel, err := s.network.Counters()
+	if err != nil {
+		return nil, err
+	}
+	b := &beginning{links: make([][2]link.Counters, len(s.links)), nodes: make(map[string]earlier, len(s.nodes))}
+	for i, l := range s.links {
+		l.mu.Lock()
+		b.links[i] = l.byKernel(kernel[l.spec.Number])
+		l.mu.Unlock()
+	}
+	lives := make([]*life, len(s.nodes))
+	for i, n := range s.nodes {
+		lives[i] = n.current()
+	}
+	for i, n := range inspect(ctx, s.nodes) {
+		b.nodes[n.Name] = earlier{lives[i], n}
+	}
+	return b, nil
+}
+
+// since has nodes count from the beginning of the run.
+func (b *beginning) since(s *Supervisor, nodes []report.Node) []report.Node {
+	for i := range nodes {
+		n := &nodes[i]
+		before, known := b.nodes[n.Name]
+		if !known {
+			continue // a switch
+		}
+		n.Restarts -= before.Restarts
+		if s.byName[n.Name].current() == before.life {
+			*n = report.Since([]report.Node{before.Node}, nodes[i:i+1])[0]
+		}
+	}
+	return nodes
+}
