@@ -2,7 +2,6 @@ package topology
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 )
 
@@ -50,11 +49,7 @@ func countedSchema() schema {
 
 // parseNumber reads a number without a unit, which need not be whole.
 func parseNumber(text string) (float64, error) {
-	match := number().FindStringSubmatch(text)
-	if match == nil || match[2] != "" {
-		return 0, fmt.Errorf("found %s, expected a number without a unit such as 0.9 or 1000", quote(text))
-	}
-	return strconv.ParseFloat(match[1], 64)
+	return decimalNumber(text, "a number without a unit such as 0.9 or 1000")
 }
 
 // A measured is a metric that a check may have a bound on.

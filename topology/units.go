@@ -3,6 +3,7 @@ package topology
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/big"
 	"strconv"
 	"strings"
@@ -42,7 +43,7 @@ var (
 	}}
 	percentages = quantity{"a percentage", "0.1%", "%", []unit{{"%", 1}}}
 	durations   = quantity{"a duration", "5ms", "ms", []unit{
-		{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9},
+		{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"h", 3600e9},
 	}}
 )
 
@@ -50,11 +51,42 @@ var (
 // arithmetic cheap.
 var number = lazily(`^([+-]?(?:[0-9]{1,20}(?:\.[0-9]{0,40})?|\.[0-9]{1,40}))(.*)$`)
 
+// exponent matches what stands behind a number that has one.
+var exponent = lazily(`^[eE][+-]?[0-9]`)
+
+// A tooLargeError is about a number that is more than any place takes. Who knows what its
+// place takes says that (within).
+type tooLargeError struct{ text, most string }
+
+// Error says what the number could be at most.
+func (e *tooLargeError) Error() string {
+	return quote(e.text) + " is too large, expected at most " + e.most
+}
+
+// excess is what is wrong with text of which the pattern number has matched a number that
+// goes on in rest.
+func excess(text, rest string) error {
+	if rest == "" || rest[0] < '0' || rest[0] > '9' {
+		return nil
+	}
+	whole, fraction, _ := strings.Cut(strings.TrimLeft(text, "+-0"), ".")
+	if digits := len(whole) - len(strings.TrimLeft(whole, "0123456789")); digits > 20 && fraction == "" || len(whole) > 20 && fraction != "" {
+		return &tooLargeError{text, "20 digits"}
+	}
+	return fmt.Errorf("%s has too many digits, expected at most 20 before the point and 40 behind it", quote(text))
+}
+
 // exact is the value of text in base units.
 func (q quantity) exact(text string) (*big.Rat, error) {
 	match := number().FindStringSubmatch(text)
 	if match == nil {
 		return nil, fmt.Errorf("found %s, expected %s such as %s", quote(text), q.name, q.example)
+	}
+	if err := excess(text, match[2]); err != nil {
+		return nil, err
+	}
+	if exponent().MatchString(match[2]) {
+		return nil, fmt.Errorf("%s has an exponent, expected %s such as %s", quote(text), q.name, q.example)
 	}
 	value, ok := new(big.Rat).SetString(match[1])
 	if !ok {
@@ -93,9 +125,15 @@ func (q quantity) whole(text, base string) (uint64, error) {
 	case !value.IsInt():
 		return 0, fmt.Errorf("%s is not a whole number of %s, expected one", text, base)
 	case !value.Num().IsUint64():
-		return 0, fmt.Errorf("%s is too large, expected %s such as %s", text, q.name, q.example)
+		return 0, &tooLargeError{text, q.format(math.MaxUint64)}
 	}
 	return value.Num().Uint64(), nil
+}
+
+// format is about a value in the largest unit.
+func (q quantity) format(value uint64) string {
+	largest := q.units[len(q.units)-1]
+	return strconv.FormatUint(value/largest.of, 10) + largest.name
 }
 
 // parseRate reads bits per second.
@@ -120,7 +158,7 @@ func parseDuration(text string) (time.Duration, error) {
 	if _, err := durations.exact(text); err != nil {
 		return 0, err
 	}
-	return 0, fmt.Errorf("%s is too large, expected %s such as %s", quote(text), durations.name, durations.example)
+	return 0, &tooLargeError{text, durations.format(math.MaxInt64)}
 }
 
 // parseCount reads a number without a unit.
@@ -128,7 +166,7 @@ func parseCount(text string) (uint64, error) {
 	n, err := strconv.ParseUint(text, 10, 64)
 	switch {
 	case errors.Is(err, strconv.ErrRange):
-		return 0, fmt.Errorf("%s is too large, expected at most 18446744073709551615", quote(text))
+		return 0, &tooLargeError{text, "18446744073709551615"}
 	case err != nil:
 		if below, err := strconv.ParseInt(text, 10, 64); err == nil && below < 0 {
 			return 0, fmt.Errorf("%s is negative, expected a whole number without a unit", text)
@@ -140,18 +178,25 @@ func parseCount(text string) (uint64, error) {
 
 // parseLength reads a number of packets, which may be a mean.
 func parseLength(text string) (float64, error) {
-	match := number().FindStringSubmatch(text)
-	if match == nil || match[2] != "" {
-		return 0, fmt.Errorf("found %s, expected a number of packets such as 5 or 2.5", quote(text))
-	}
-	return strconv.ParseFloat(match[1], 64)
+	return decimalNumber(text, "a number of packets such as 5 or 2.5")
 }
 
 // parseCores reads a number of processor cores.
 func parseCores(text string) (float64, error) {
+	return decimalNumber(text, "a number of cores such as 0.5")
+}
+
+// decimalNumber reads a number without a unit, which may have a fraction.
+func decimalNumber(text, expected string) (float64, error) {
 	match := number().FindStringSubmatch(text)
-	if match == nil || match[2] != "" {
-		return 0, fmt.Errorf("found %s, expected a number of cores such as 0.5", quote(text))
+	if match == nil {
+		return 0, fmt.Errorf("found %s, expected %s", quote(text), expected)
+	}
+	if err := excess(text, match[2]); err != nil {
+		return 0, err
+	}
+	if match[2] != "" {
+		return 0, fmt.Errorf("found %s, expected %s", quote(text), expected)
 	}
 	return strconv.ParseFloat(match[1], 64)
 }

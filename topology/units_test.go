@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -119,6 +120,48 @@ func TestNearest(t *testing.T) {
 	for _, test := range tests {
 		if got, _ := nearest(test.word, []string{"jitter", "delay", "mtu"}); got != test.want {
 			t.Errorf("nearest to %q is %q, want %q", test.word, got, test.want)
+		}
+	}
+}
+
+// What is wrong with a number is said as it is: too large, with what the place takes, is
+// no question of units.
+func TestNumbersThatAreWrong(t *testing.T) {
+	nines := strings.Repeat("9", 60)
+	for _, test := range []struct{ setting, want string }{
+		{"delay=" + nines + "s", "too large, expected 0ms to 60s"},
+		{"delay=9999999999s", "too large, expected 0ms to 60s"},
+		{"delay=99999999999999999999s", "too large, expected 0ms to 60s"},
+		{"delay=2562048h", "too large, expected 0ms to 60s"},
+		{"delay=1h", "1h is out of range, expected 0ms to 60s"},
+		{"delay=-1m30s", "-1m30s is out of range"},
+		{"delay=NaNs", `found "NaNs", expected a duration`},
+		{"delay=1e400s", "has an exponent"},
+		{"delay=0." + strings.Repeat("1", 50) + "ms", ""}, // which Go's reader takes
+		{"jitter=" + nines + "ms", "too large, expected 0ms to 60s"},
+		{"rate=" + nines + "gbit", "too large, expected 1bit to 1tbit"},
+		{"rate=99999999999999999999gbit", "too large, expected 1bit to 1tbit"},
+		{"rate=0." + strings.Repeat("1", 50) + "gbit", "has too many digits"},
+		{"rate=" + strings.Repeat("0", 30) + "1gbit", "has too many digits"},
+		{"rate=1e9gbit", "has an exponent"},
+		{"loss=" + nines + "%", "too large, expected 0% to 100%"},
+		{"loss=1e3%", "has an exponent"},
+		{"loss={rate: 1%, burst: " + nines + "}", "too large, expected 1 to 1000000"},
+		{"loss={every: " + nines + "}", "too large"},
+		{"burst=" + nines + "GiB", "too large, expected 0B to 1TiB"},
+		{"queue=" + nines + "packets", "too large, expected 1packets to 1073741824packets"},
+		{"queue=" + nines + "MiB", "too large, expected 1KiB to 1TiB"},
+		{"corrupt={probability: 1%, bits: " + nines + "}", "too large, expected 1 to 8"},
+		{"flap={period: " + nines + "s, down: 1s}", "too large, expected 1ms to 86400s"},
+	} {
+		_, err := ParseChange(nil, []string{test.setting})
+		if got := fmt.Sprint(err); test.want == "" && err != nil || !strings.Contains(got, test.want) && test.want != "" || strings.Contains(got, "unit") {
+			t.Errorf("%.40s: %v, want %q", test.setting, err, test.want)
+		}
+	}
+	for _, text := range []string{"<= " + nines + "s", "<= " + nines + "h"} {
+		if _, err := bound(parseDuration, "<= 1s")(text); err == nil || !strings.Contains(err.Error(), "too large, expected at most") {
+			t.Errorf("%q: %v", text, err)
 		}
 	}
 }

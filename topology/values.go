@@ -76,6 +76,9 @@ func within[T cmp.Ordered](parse func(string) (T, error), format func(T) string,
 		if err == nil && (v < least || v > most) {
 			err = fmt.Errorf("%s is out of range, expected %s to %s", text, format(least), format(most))
 		}
+		if large := (*tooLargeError)(nil); errors.As(err, &large) {
+			err = fmt.Errorf("%s is too large, expected %s to %s", quote(text), format(least), format(most))
+		}
 		return v, err
 	}
 }
