@@ -47,6 +47,7 @@ func (c *Counters) set() (set [30]uint64) {
 type counters struct {
 	*shareCounters
 	unknownQP, misdirected, cnps atomic.Uint64
+	badLength                    atomic.Uint64 // of management datagrams
 
 	// mu guards closed, and makes a queue pair's step from the table to closed
 	// one step for those who sum up.
@@ -86,6 +87,7 @@ func (m *Miniport) TransportCounters() map[string]uint64 {
 		"acks_sent": sum.AcknowledgementsSent, "acks_received": sum.AcknowledgementsReceived,
 		"unknown_qp": m.counters.unknownQP.Load(), "misdirected": m.counters.misdirected.Load(),
 		"cnps_received": m.counters.cnps.Load(),
+		"early_dropped": sum.EarlyDropped, "bad_length": sum.BadLengths + m.counters.badLength.Load(),
 	}
 	for name, n := range m.carrier.Counters() {
 		named[name] = n

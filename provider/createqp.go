@@ -53,7 +53,7 @@ func (pd *PD) createQP(qp *QP, initiatorQueueDepth, maxInitiatorRequestSge, inli
 	qp.maxSend, qp.maxInline = int(maxInitiatorRequestSge), int(inlineDataSize)
 	config := rc.Config{
 		SendDepth: int(initiatorQueueDepth), MaxSGE: qp.maxSend, MaxInline: qp.maxInline,
-		Receives: qp.receives, Memory: &qp.memory,
+		Receives: qp.receives, Memory: &qp.memory, Early: m.reorder,
 	}
 	if qp.srq != nil {
 		config.Receives, config.SharedReceives = taker{qp.srq}, true

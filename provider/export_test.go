@@ -47,6 +47,9 @@ func (m *Miniport) Busy() (n int) {
 func (m *Miniport) FreeCredit() int { return int(m.credit.free.Load()) }
 func (m *Miniport) Credit() int     { return int(m.credit.size) }
 
+// ReorderBuffer is how many bytes queue pairs have of what is for early packets.
+func (m *Miniport) ReorderBuffer() int { return int(m.ledger.sumOf(reorderResource)) }
+
 // SetNextQPN has the search for a free queue pair number begin at n.
 func (m *Miniport) SetNextQPN(n uint32) { m.qps.next = n }
 

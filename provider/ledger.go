@@ -29,8 +29,8 @@ const MaxShares = 64
 // A resource is what the adapter has a limited number of.
 type resource int
 
-// The resources: objects (NDIS_NDK_CAPABILITIES), and the READs that may be in
-// progress on all connections together.
+// The resources: objects (NDIS_NDK_CAPABILITIES), the READs that may be in
+// progress on all connections together, and bytes of early packets.
 const (
 	qpResource resource = iota
 	cqResource
@@ -41,6 +41,7 @@ const (
 	inboundReadResource
 	outboundReadResource
 	instanceResource // instances that consumers have opened
+	reorderResource
 	resources
 )
 
@@ -116,15 +117,19 @@ func newPrivateLedger() *Ledger { return &Ledger{shares: make([]share, 1)} }
 // but never are both served.
 func (l *Ledger) take(r resource, n, limit uint32) bool {
 	l.shares[l.own].held[r].Add(n)
-	sum := uint64(0)
-	for i := range l.shares {
-		sum += uint64(l.shares[i].held[r].Load())
-	}
-	if sum > uint64(limit) {
+	if l.sumOf(r) > uint64(limit) {
 		l.give(r, n)
 		return false
 	}
 	return true
+}
+
+// sumOf is what all processes hold.
+func (l *Ledger) sumOf(r resource) (sum uint64) {
+	for i := range l.shares {
+		sum += uint64(l.shares[i].held[r].Load())
+	}
+	return sum
 }
 
 // note adds n to what this process holds, of what is only counted.

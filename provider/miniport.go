@@ -39,6 +39,10 @@ type Config struct {
 	// GoBackN has the device not offer, or agree to, anything that a foreign peer
 	// would not know: a loss has everything behind it sent again.
 	GoBackN bool
+	// ReorderBuffer is the memory that all queue pairs together may keep packets in that
+	// arrive before one that is missing, bytes: 64 KiB to 1 GiB, 0 for
+	// DefaultReorderBuffer. What finds no room is dropped as if it were lost.
+	ReorderBuffer uint32
 	// Pend has creates and requests that could finish at once return
 	// StatusPending and call back, where they are given a callback: as drivers
 	// of hardware do, so that consumers can be tried against both.
@@ -80,6 +84,7 @@ type Miniport struct {
 	polled   Receiver // for poller's Poll
 	delivery delivery
 	credit   creditPool
+	reorder  reorderBuffer
 	closing  atomic.Bool
 	failing  atomic.Bool // a walk over the queue pairs is to come: see failQPs
 
@@ -121,6 +126,12 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 	if err := configuration.check(); err != nil {
 		return nil, fmt.Errorf("start adapter: %w", err)
 	}
+	if cfg.ReorderBuffer == 0 {
+		cfg.ReorderBuffer = DefaultReorderBuffer
+	}
+	if err := checkLimits([]limit{{"ReorderBuffer", uint64(cfg.ReorderBuffer), leastReorderBuffer, mostReorderBuffer}}); err != nil {
+		return nil, fmt.Errorf("start adapter: %w", err)
+	}
 	ledger := cfg.Ledger
 	if ledger == nil {
 		ledger = newPrivateLedger()
@@ -137,6 +148,7 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 	}
 	m.info.Version = InterfaceVersion
 	allowed := configuration.NetworkDirect != 0
+	m.reorder = reorderBuffer{ledger, cfg.ReorderBuffer}
 	m.state.allowed, m.state.wanted, m.state.enabled = allowed, allowed, allowed
 	m.state.events.clock = cfg.Clock
 	m.life.init(cfg.Clock, 0)
@@ -269,6 +281,10 @@ func (m *Miniport) receiveDatagrams(packets []roce.Received) {
 		p := &packets[i]
 		if p.Header.Opcode != roce.UDSendOnly || p.Header.QKey != mad.QKey || !p.Header.InDefaultPartition() {
 			m.counters.misdirected.Add(1)
+			continue
+		}
+		if len(p.Payload) != mad.Size {
+			m.counters.badLength.Add(1)
 			continue
 		}
 		if !m.handOn(p) {

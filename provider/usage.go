@@ -14,12 +14,7 @@ type Usage struct {
 // Usage counts what is in use. Of objects that are being made and closed
 // meanwhile some may be counted.
 func (m *Miniport) Usage() Usage {
-	held := func(r resource) (sum uint32) {
-		for i := range m.ledger.shares {
-			sum += m.ledger.shares[i].held[r].Load()
-		}
-		return sum
-	}
+	held := func(r resource) uint32 { return uint32(m.ledger.sumOf(r)) }
 	return Usage{
 		Instances: int(held(instanceResource)),
 		Qps:       held(qpResource), Cqs: held(cqResource), Mrs: held(mrResource), Pds: held(pdResource),

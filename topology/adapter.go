@@ -81,6 +81,7 @@ var adapterKeys = sync.OnceValue(func() []adapterKey {
 		sets("network_direct", yes, func(a *Adapter) **bool { return &a.NetworkDirect }),
 		sets("roce_frame_size", frameSize, func(a *Adapter) **uint32 { return &a.RoCEFrameSize }),
 		sets("go_back_n", yes, func(a *Adapter) **bool { return &a.GoBackN }),
+		sets("reorder_buffer", sized[uint32](sizes, 64<<10, 1<<30), func(a *Adapter) **uint32 { return &a.ReorderBuffer }),
 		sets("pend", yes, func(a *Adapter) **bool { return &a.Pend }),
 	}
 })

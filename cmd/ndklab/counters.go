@@ -34,6 +34,10 @@ transport below, which are
   unknown_qp                       packets dropped: no queue pair has their number
   misdirected                      packets dropped: one has, but they are not from its
                                    peer, of another partition or of another kind
+  early_dropped                    packets ahead of one that was missing, dropped
+                                   for want of room in the reorder_buffer
+  bad_length                       packets longer or shorter than their kind and the
+                                   path's MTU allow; dropped, or refused
   malformed, icrc_errors           packets dropped: not RoCE; changed on the way
   receive_overflow                 packets lost to a full receive buffer
   send_too_big, send_dropped       packets not sent: above the MTU; for other reasons

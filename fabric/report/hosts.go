@@ -97,6 +97,8 @@ var transportTroubles = []struct{ name, words string }{
 	{"malformed", "malformed"},
 	{"unknown_qp", "to an unknown QP"},
 	{"misdirected", "misdirected"},
+	{"early_dropped", "early and dropped for want of memory"},
+	{"bad_length", "of a wrong length"},
 }
 
 func (p *page) nodes(nodes []Node) {

@@ -33,6 +33,7 @@ func Config(set *topology.Adapter) provider.Config {
 	setFlags(&c.Info.AdapterFlags, set)
 	setCapabilities(&c.Capabilities, set)
 	override(&c.GoBackN, set.GoBackN)
+	override(&c.ReorderBuffer, set.ReorderBuffer)
 	override(&c.Pend, set.Pend)
 	c.Configuration = keywords(set)
 	return c

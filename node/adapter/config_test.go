@@ -91,6 +91,7 @@ var adapterKeys = []struct {
 	{"network_direct", "false", "true", uint32(0), uint32(1), func(c *provider.Config) any { return c.Configuration.NetworkDirect }},
 	{"roce_frame_size", "256", "4096", uint32(256), uint32(4096), func(c *provider.Config) any { return c.Configuration.NetworkDirectRoCEFrameSize }},
 	{"go_back_n", "false", "true", false, true, func(c *provider.Config) any { return c.GoBackN }},
+	{"reorder_buffer", "64KiB", "1GiB", uint32(64 << 10), uint32(1 << 30), func(c *provider.Config) any { return c.ReorderBuffer }},
 	{"pend", "false", "true", false, true, func(c *provider.Config) any { return c.Pend }},
 }
 

@@ -14,5 +14,7 @@ func (c Counters) Plus(o Counters) Counters {
 	c.Timeouts += o.Timeouts
 	c.AcknowledgementsSent += o.AcknowledgementsSent
 	c.AcknowledgementsReceived += o.AcknowledgementsReceived
+	c.EarlyDropped += o.EarlyDropped
+	c.BadLengths += o.BadLengths
 	return c
 }

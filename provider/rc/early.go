@@ -29,15 +29,32 @@ import "github.com/ndklab/ndklab/provider/roce"
 //
 // The requester draws the conclusions (repair.go).
 
-// keepBytes bounds what either half of a QP keeps, in bytes of payload; a packet
-// takes some 150 bytes more. At 10 Gb/s it is 27 ms: some round trips on a long
-// path, so that a packet may be lost several times before the requester has to
-// wait for it.
+// keepBytes bounds what either half of a QP keeps, in bytes of payload. At 10 Gb/s
+// it is 27 ms: some round trips on a long path, so that a packet may be lost several
+// times before the requester has to wait for it.
 //
 // A peer of ours keeps to its window, which is far less on most paths. One that
 // means harm can have all of it taken, for each QP that a consumer connects to it,
-// until the QP ends; nothing bounds the sum over QPs.
+// until the QP ends. EarlyMemory bounds the sum over QPs.
 const keepBytes = 32 << 20
+
+// An EarlyMemory is what all QPs of an adapter together may take to keep early
+// packets in, bytes. Whoever drives QPs that share one makes it safe for as many
+// callers as there are calls of QPs at once.
+type EarlyMemory interface {
+	// Take has so many bytes be the caller's; false if not so many are left.
+	Take(bytes int) bool
+	Give(bytes int)
+	// Ample reports whether at least half is left. Only then does a QP that keeps
+	// nothing any more hold on to its memory, to use it again: of 1,000 that are idle
+	// then, the others still have half.
+	Ample() bool
+}
+
+const (
+	earlyPacketBytes = 192 // of an earlyPacket, without its payload
+	earlySlotBytes   = 8   // of a place in an earlyStore's ring
+)
 
 // reach is how far beyond the packet that is missing one may be to be kept, in
 // packets. Both ends go by it.
@@ -64,11 +81,13 @@ type earlyPacket struct {
 // An earlyStore keeps early packets by sequence number. It has no memory before
 // the first, and reuses what it has.
 type earlyStore struct {
-	ring  []*earlyPacket // a packet is in slot sequence modulo the length, a power of two
-	count int
-	base  int64 // no packet before it is kept
-	end   int64 // no packet from it on was ever kept
-	idle  []*earlyPacket
+	memory EarlyMemory    // nil: no bound but reach
+	taken  int            // bytes of memory
+	ring   []*earlyPacket // a packet is in slot sequence modulo the length, a power of two
+	count  int
+	base   int64 // no packet before it is kept
+	end    int64 // no packet from it on was ever kept
+	idle   []*earlyPacket
 }
 
 // at is the packet kept with the given sequence number; nil if it is not there.
@@ -84,31 +103,56 @@ func (s *earlyStore) at(sequence int64) *earlyPacket {
 }
 
 // keep stores a copy of the packet with sequence number at, as long as expected is
-// missing. The caller has made sure that it is within reach and not there yet.
-func (s *earlyStore) keep(expected, at int64, h *roce.Header, payload []byte) {
+// missing; false if there is no memory for it. The caller has made sure that it is
+// within reach and not there yet.
+func (s *earlyStore) keep(expected, at int64, h *roce.Header, payload []byte) bool {
 	if s.count == 0 {
 		s.base = expected
 	}
-	if at-s.base >= int64(len(s.ring)) {
-		s.grow(at - s.base + 1)
-	}
-	var p *earlyPacket
-	if n := len(s.idle); n > 0 {
-		p, s.idle = s.idle[n-1], s.idle[:n-1]
-	} else {
-		p = new(earlyPacket)
+	p := s.room(at-s.base+1, len(payload))
+	if p == nil {
+		s.clearIfEmpty()
+		return false
 	}
 	p.sequence, p.header = at, *h
 	p.payload = append(p.payload[:0], payload...)
 	s.ring[at&int64(len(s.ring)-1)] = p
 	s.count++
 	s.end = max(s.end, at+1)
+	return true
 }
 
-func (s *earlyStore) grow(slots int64) {
+// room is a packet with room for so many bytes of payload, where the ring has so many
+// slots; nil if there is no memory for that.
+func (s *earlyStore) room(slots int64, payload int) *earlyPacket {
+	if slots > int64(len(s.ring)) && !s.grow(slots) {
+		return nil
+	}
+	last := len(s.idle) - 1
+	if last < 0 {
+		if !s.take(earlyPacketBytes + payload) {
+			return nil
+		}
+		return &earlyPacket{payload: make([]byte, 0, payload)}
+	}
+	p := s.idle[last]
+	if lacking := payload - cap(p.payload); lacking > 0 {
+		if !s.take(lacking) {
+			return nil
+		}
+		p.payload = make([]byte, 0, payload)
+	}
+	s.idle = s.idle[:last]
+	return p
+}
+
+func (s *earlyStore) grow(slots int64) bool {
 	size := 64
 	for int64(size) < slots {
 		size *= 2
+	}
+	if !s.take((size - len(s.ring)) * earlySlotBytes) {
+		return false
 	}
 	ring := make([]*earlyPacket, size)
 	for _, p := range s.ring {
@@ -117,11 +161,20 @@ func (s *earlyStore) grow(slots int64) {
 		}
 	}
 	s.ring = ring
+	return true
 }
 
-// take removes the packet with sequence number expected, and all before it, and
-// returns it; nil if it is not there. It is the taker's until given back.
-func (s *earlyStore) take(expected int64) *earlyPacket {
+func (s *earlyStore) take(bytes int) bool {
+	if s.memory != nil && !s.memory.Take(bytes) {
+		return false
+	}
+	s.taken += bytes
+	return true
+}
+
+// next removes the packet with sequence number expected, and all before it, and
+// returns it; nil if it is not there. It is the caller's until given back.
+func (s *earlyStore) next(expected int64) *earlyPacket {
 	for ; s.count > 0 && s.base < expected; s.base++ {
 		if p := s.at(s.base); p != nil {
 			s.remove(p)
@@ -140,7 +193,17 @@ func (s *earlyStore) remove(p *earlyPacket) {
 	s.count--
 }
 
-func (s *earlyStore) giveBack(p *earlyPacket) { s.idle = append(s.idle, p) }
+func (s *earlyStore) giveBack(p *earlyPacket) {
+	s.idle = append(s.idle, p)
+	s.clearIfEmpty()
+}
+
+// clearIfEmpty lets the memory go when nothing is kept and others may need it.
+func (s *earlyStore) clearIfEmpty() {
+	if s.count == 0 && s.memory != nil && !s.memory.Ample() {
+		s.clear()
+	}
+}
 
 // spent reports whether more has arrived in order since than was ever kept: then
 // the memory may go.
@@ -148,18 +211,32 @@ func (s *earlyStore) spent(expected int64) bool {
 	return s.count == 0 && expected-s.end > int64(len(s.ring))
 }
 
+// clear forgets all that is kept.
+func (s *earlyStore) clear() {
+	if s.taken > 0 && s.memory != nil {
+		s.memory.Give(s.taken)
+	}
+	*s = earlyStore{memory: s.memory}
+}
+
 // keep takes a packet ahead of the one that is expected.
 func (r *responder) keep(h *roce.Header, at int64, payload []byte) {
-	if at-r.expected >= reach(r.q.connection.MTU) {
+	switch {
+	case !lengthFits(h, len(payload), r.q.connection.MTU):
+		r.q.counters.BadLengths++
+		return // it is refused when it comes in its turn
+	case at-r.expected >= reach(r.q.connection.MTU):
+		r.q.counters.EarlyDropped++
 		return // the requester will find out
 	}
 	if r.early == nil {
-		r.early = new(earlyStore)
+		r.early = &earlyStore{memory: r.q.config.Early}
 	}
 	gap := at > max(r.early.end, r.expected)
 	known := r.early.at(at) != nil
-	if !known {
-		r.early.keep(r.expected, at, h, payload)
+	if !known && !r.early.keep(r.expected, at, h, payload) {
+		r.q.counters.EarlyDropped++
+		return // likewise
 	}
 	if gap || known || h.AckReq {
 		r.replies.report(at)
@@ -172,7 +249,7 @@ func (r *responder) executeAndResume(h *roce.Header, payload []byte) {
 	r.execute(h, payload)
 	early, from := r.early, r.expected
 	for r.q.state == Ready {
-		p := early.take(r.expected)
+		p := early.next(r.expected)
 		if p == nil {
 			break
 		}
@@ -183,11 +260,12 @@ func (r *responder) executeAndResume(h *roce.Header, payload []byte) {
 	}
 	switch {
 	case r.q.state != Ready:
-	case r.early.count > 0:
-		r.replies.report(r.early.end - 1)
+	case early.count > 0:
+		r.replies.report(early.end - 1)
 	case r.expected != from:
 		r.replies.acknowledge()
-	case r.early.spent(r.expected):
+	case early.spent(r.expected):
+		early.clear()
 		r.early = nil
 	}
 }

@@ -139,21 +139,3 @@ func TestHostileReceiver(t *testing.T) {
 		t.Errorf("state %v, %d completions", e.qp.State(), len(e.done))
 	}
 }
-
-// TestFloodOfEarlyPackets: what a requester can have a responder keep is bounded.
-func TestFloodOfEarlyPackets(t *testing.T) {
-	e := newReady(t, selectively)
-	payload := make([]byte, 256)
-	for psn := range uint32(3 << 17) {
-		h := packet(roce.SendMiddle, 101+psn)
-		h.AckReq = true
-		e.qp.Handle(0, &h, payload)
-	}
-	early := e.qp.responder.early
-	if kept := early.count * len(payload); kept > keepBytes || len(early.ring) > keepBytes/len(payload) || len(early.idle) != 0 {
-		t.Errorf("%d bytes kept, %d slots", kept, len(early.ring))
-	}
-	if n := len(e.qp.responder.replies.reports.pending); n > maxReports {
-		t.Errorf("%d reports", n)
-	}
-}

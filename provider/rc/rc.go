@@ -155,6 +155,7 @@ type Config struct {
 	// is left in it survives this QP's end.
 	SharedReceives bool
 	Memory         Memory
+	Early          EarlyMemory // nil: only keepBytes bounds it
 }
 
 // A Connection is what the two ends agree on (roce.md sections 10 and 11).
@@ -214,4 +215,8 @@ type Counters struct {
 	Timeouts                 uint64 // times the local timer ran out
 	AcknowledgementsSent     uint64 // selective ones too
 	AcknowledgementsReceived uint64
+	// EarlyDropped are those that came too far ahead to be kept, or for which there was
+	// no EarlyMemory. BadLengths were longer or shorter than the opcode and the path MTU
+	// demand: they are dropped, and end the connection when they come in their turn.
+	EarlyDropped, BadLengths uint64
 }

@@ -25,7 +25,7 @@ func (r *requester) begin(now time.Duration) {
 		return
 	}
 	if r.spare == nil {
-		r.spare = new(repair)
+		r.spare = &repair{responses: earlyStore{memory: r.q.config.Early}}
 	}
 	p := r.spare
 	r.repair = p
@@ -200,7 +200,7 @@ func (r *requester) executedTo(now time.Duration, to int64) {
 func (r *requester) proceed(now time.Duration) {
 	p := r.repair
 	for r.q.state == Ready && (r.una >= p.executed || !r.advance(now, p.executed)) {
-		response := p.responses.take(r.una)
+		response := p.responses.next(r.una)
 		if response == nil {
 			return
 		}
@@ -220,6 +220,10 @@ func (r *requester) passRecords(now time.Duration, to int64) {
 // keepResponse takes a packet of a READ's data, which is placed in its turn. It
 // also says that everything before it has been executed.
 func (r *requester) keepResponse(now time.Duration, h *roce.Header, at int64, payload []byte) {
+	if w := r.slot(r.indexOf(at)); w.op == OpRead && at > r.una && int64(len(payload)) != r.payloadAt(w, at) {
+		r.q.counters.BadLengths++
+		return // it ends the connection when it comes in its turn
+	}
 	r.begin(now)
 	p := r.repair
 	if !p.record(at).read {
@@ -235,10 +239,13 @@ func (r *requester) keepResponse(now time.Duration, h *roce.Header, at int64, pa
 		r.proceed(now)
 	case at > r.una:
 		r.q.counters.OutOfSequence++
-		if p.responses.at(at) == nil && at-r.una < reach(r.q.connection.MTU) {
-			p.responses.keep(r.una, at, h, payload)
+		switch {
+		case p.responses.at(at) != nil:
+		case at-r.una < reach(r.q.connection.MTU) && p.responses.keep(r.una, at, h, payload):
 			r.arrive(now, at)
 			r.heard(now, at)
+		default:
+			r.q.counters.EarlyDropped++
 		}
 	}
 	r.settle()

@@ -203,6 +203,11 @@ func (r *requester) bytesBefore(w *request, s int64) int64 {
 	return min(w.length, (s-w.first)*int64(r.q.connection.MTU))
 }
 
+// payloadAt is how many bytes packet s of w carries.
+func (r *requester) payloadAt(w *request, s int64) int64 {
+	return r.bytesBefore(w, s+1) - r.bytesBefore(w, s)
+}
+
 // cost is what the packets of w in [from, to) count in the window: those of a
 // request to write or send, or those that answer a READ.
 func (r *requester) cost(w *request, from, to int64) int64 {
@@ -309,8 +314,7 @@ func (r *requester) makeRead(w *request, s, end int64, p *roce.Packet) {
 
 // makeData makes packet s of w, a SEND or WRITE; false if its memory cannot be read.
 func (r *requester) makeData(w *request, s int64, p *roce.Packet) bool {
-	offset := r.bytesBefore(w, s)
-	n := r.bytesBefore(w, s+1) - offset
+	offset, n := r.bytesBefore(w, s), r.payloadAt(w, s)
 	if w.pieces == inlined {
 		if n > 0 {
 			p.Payload = append(p.Payload[:0], r.inlineOf(w)[offset:offset+n])

@@ -102,9 +102,11 @@ func (r *responder) execute(h *roce.Header, payload []byte) {
 			return
 		}
 	}
-	mtu := r.q.connection.MTU
-	if !op.Ends() && len(payload) != mtu || len(payload) > mtu || op.IsLast() && len(payload) == 0 ||
-		op.HasRETH() && h.DMALength > MaxMessage {
+	fits := lengthFits(h, len(payload), r.q.connection.MTU)
+	if !fits {
+		r.q.counters.BadLengths++
+	}
+	if !fits || op.HasRETH() && h.DMALength > MaxMessage {
 		r.fail(RemoteInvalidRequest, roce.SyndromeInvalidRequest)
 		return
 	}
@@ -116,6 +118,21 @@ func (r *responder) execute(h *roce.Header, payload []byte) {
 	} else {
 		r.executeWrite(h, payload)
 	}
+}
+
+// lengthFits reports whether a request has as many bytes of payload as its opcode
+// and the path MTU allow (roce.md 7.1, step 6).
+func lengthFits(h *roce.Header, payload, mtu int) bool {
+	op := h.Opcode
+	switch {
+	case op == roce.ReadRequest:
+		return payload == 0
+	case !op.Ends():
+		return payload == mtu
+	case op.IsLast():
+		return payload > 0 && payload <= mtu
+	}
+	return payload <= mtu
 }
 
 // take has r.receive be the oldest receive; false if there is none. None is taken
@@ -208,8 +225,11 @@ func (r *responder) accept(h *roce.Header) {
 // not overtake is the answer (roce.md 7.2).
 func (r *responder) executeRead(h *roce.Header, payload []byte) {
 	c := &r.q.connection
-	switch {
-	case !r.replies.room(c.readsOnWire(c.ResponderResources)), len(payload) > 0, h.DMALength > MaxMessage:
+	fits := lengthFits(h, len(payload), c.MTU)
+	if !fits {
+		r.q.counters.BadLengths++
+	}
+	if !fits || !r.replies.room(c.readsOnWire(c.ResponderResources)) || h.DMALength > MaxMessage {
 		r.fail(RemoteInvalidRequest, roce.SyndromeInvalidRequest)
 		return
 	}

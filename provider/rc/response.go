@@ -112,7 +112,7 @@ func (r *requester) progress(now time.Duration, before int64) {
 	r.judge(now)
 	r.probing, r.waiting = false, false
 	if r.spare != nil && r.spare.responses.ring != nil && r.spare.responses.spent(r.una) {
-		r.spare.responses = earlyStore{}
+		r.spare.responses.clear()
 	}
 }
 
@@ -213,9 +213,11 @@ func (r *requester) place(now time.Duration, h *roce.Header, at int64, payload [
 	}
 	chunkEnd := r.chunkEnd(w, at)
 	beginsChunk := (at-w.first)%r.chunk == 0
-	offset := r.bytesBefore(w, at)
-	n := r.bytesBefore(w, at+1) - offset
+	offset, n := r.bytesBefore(w, at), r.payloadAt(w, at)
 	ends := at+1 == chunkEnd
+	if int64(len(payload)) != n {
+		r.q.counters.BadLengths++
+	}
 	if h.Opcode.Ends() != ends && (ends || !r.q.connection.Selective) || beginsChunk && !h.Opcode.Starts() || int64(len(payload)) != n {
 		r.fail(r.head, BadResponse)
 		return
