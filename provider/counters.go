@@ -48,6 +48,7 @@ type counters struct {
 	*shareCounters
 	unknownQP, misdirected, cnps atomic.Uint64
 	badLength                    atomic.Uint64 // of management datagrams
+	strays                       atomic.Uint64 // likewise: cm.Endpoint.Strays
 
 	// mu guards closed, and makes a queue pair's step from the table to closed
 	// one step for those who sum up.
@@ -85,7 +86,7 @@ func (m *Miniport) TransportCounters() map[string]uint64 {
 		"rnr_naks_sent": sum.RNRsSent, "rnr_naks_received": sum.RNRsReceived,
 		"timeouts":  sum.Timeouts,
 		"acks_sent": sum.AcknowledgementsSent, "acks_received": sum.AcknowledgementsReceived,
-		"unknown_qp": m.counters.unknownQP.Load(), "misdirected": m.counters.misdirected.Load(),
+		"unknown_qp": m.counters.unknownQP.Load(), "misdirected": m.counters.misdirected.Load() + m.counters.strays.Load(),
 		"cnps_received": m.counters.cnps.Load(),
 		"early_dropped": sum.EarlyDropped, "bad_length": sum.BadLengths + m.counters.badLength.Load(),
 	}

@@ -307,6 +307,7 @@ func (m *Miniport) manage(now time.Duration) {
 		}
 		m.handleEvent(event)
 	}
+	m.counters.strays.Store(m.cm.Strays())
 	m.finishIfQuiet()
 	deadline, ok := m.cm.Deadline()
 	switch {

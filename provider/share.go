@@ -27,7 +27,7 @@ func (m *Miniport) handOn(p *roce.Received) bool {
 	if m.forward == nil {
 		return false
 	}
-	share := m.router.Route(p.Flow.Local, p.Payload)
+	share := m.router.Route(p.Flow.Local, p.Flow.Remote, p.Payload)
 	return share != m.ledger.own && m.forward(share, p.Flow, p.Payload)
 }
 

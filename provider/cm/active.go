@@ -117,7 +117,7 @@ func (e *Endpoint) handleREP(now time.Duration, from path, b []byte) {
 	}
 	c := e.byID[ID(p.RemoteID)]
 	switch {
-	case c == nil || !c.active || c.path() != from:
+	case c == nil || !c.active || !e.isOf(c, from):
 		e.refuseREP(from, &p, mad.ReasonInvalidCommID)
 	case c.state == requestSent:
 		e.firstREP(now, c, &p)
@@ -134,7 +134,7 @@ func (e *Endpoint) handleREP(now time.Duration, from path, b []byte) {
 }
 
 func (e *Endpoint) firstREP(now time.Duration, c *connection, p *mad.REP) {
-	if stale := e.byQPN[qpnKey{p.GUID, p.QPN}]; stale != nil {
+	if stale := e.byQPN[qpnKey{c.remote.Addr(), p.GUID, p.QPN}]; stale != nil {
 		// The peer's adapter lost what we believe in. It hears of both.
 		e.lost(now, stale)
 		e.refuseREP(c.path(), p, mad.ReasonStaleConnection)
@@ -180,7 +180,7 @@ func (e *Endpoint) handleMRA(now time.Duration, from path, b []byte) {
 		return
 	}
 	c := e.byID[ID(m.RemoteID)]
-	if c == nil || c.path() != from {
+	if c == nil || c.unmanaged || !e.isOf(c, from) {
 		return
 	}
 	switch {

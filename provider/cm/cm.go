@@ -157,20 +157,26 @@ type Endpoint struct {
 	timers timers
 
 	disconnecting int // connections in that state
+	strays        uint64
 
 	datagrams queue[Datagram]
 	events    queue[Event]
 	changes   queue[*connection]
 }
 
+// What a peer calls a connection or a queue pair: its numbers mean something together
+// with its adapter's GUID, which anybody can claim, and with its address, which makes a
+// stranger's claim another key.
 type peerKey struct {
-	guid uint64
-	id   uint32
+	remote netip.Addr
+	guid   uint64
+	id     uint32
 }
 
 type qpnKey struct {
-	guid uint64
-	qpn  uint32
+	remote netip.Addr
+	guid   uint64
+	qpn    uint32
 }
 
 // New makes an endpoint without connections.
@@ -274,6 +280,19 @@ func (e *Endpoint) handleSIDRREQ(from path, b []byte) {
 		Status:        mad.SIDRUnsupported,
 		ServiceID:     q.ServiceID,
 	})
+}
+
+// Strays is how many datagrams have named a connection and come from another address
+// than its peer's, or to another than its own. They have no effect on it.
+func (e *Endpoint) Strays() uint64 { return e.strays }
+
+// isOf reports whether a datagram that names a connection has come between its addresses.
+func (e *Endpoint) isOf(c *connection, from path) bool {
+	if c.path() != from {
+		e.strays++
+		return false
+	}
+	return true
 }
 
 // A path is the pair of addresses that a datagram travels between.

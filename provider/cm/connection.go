@@ -79,15 +79,18 @@ func (e *Endpoint) add(c *connection) {
 // setPeer records who the peer is.
 func (e *Endpoint) setPeer(c *connection, guid uint64, id, qpn uint32) {
 	c.peerGUID, c.peerID, c.peerQPN = guid, id, qpn
-	e.byPeer[peerKey{guid, id}] = c
-	e.byQPN[qpnKey{guid, qpn}] = c
+	e.byPeer[c.peerKey()] = c
+	e.byQPN[c.qpnKey()] = c
 	e.change(c)
 }
 
+func (c *connection) peerKey() peerKey { return peerKey{c.remote.Addr(), c.peerGUID, c.peerID} }
+
+func (c *connection) qpnKey() qpnKey { return qpnKey{c.remote.Addr(), c.peerGUID, c.peerQPN} }
+
 // forgetQPN lets the peer use its QPN for another connection.
 func (e *Endpoint) forgetQPN(c *connection) {
-	key := qpnKey{c.peerGUID, c.peerQPN}
-	if e.byQPN[key] == c {
+	if key := c.qpnKey(); e.byQPN[key] == c {
 		delete(e.byQPN, key)
 	}
 }
@@ -96,7 +99,7 @@ func (e *Endpoint) forgetQPN(c *connection) {
 // nil if there is none.
 func (e *Endpoint) find(from path, localID ID, peerID uint32) *connection {
 	c := e.byID[localID]
-	if c == nil || c.unmanaged || c.state == requestSent || c.peerID != peerID || c.path() != from {
+	if c == nil || c.unmanaged || !e.isOf(c, from) || c.state == requestSent || c.peerID != peerID {
 		return nil
 	}
 	return c
@@ -158,7 +161,7 @@ func (e *Endpoint) close(now time.Duration, c *connection) {
 func (e *Endpoint) remove(c *connection) {
 	e.timers.stop(c)
 	delete(e.byID, c.id)
-	if key := (peerKey{c.peerGUID, c.peerID}); e.byPeer[key] == c {
+	if key := c.peerKey(); e.byPeer[key] == c {
 		delete(e.byPeer, key)
 	}
 	e.forgetQPN(c)

@@ -81,13 +81,13 @@ func (e *Endpoint) handleREQ(now time.Duration, from path, b []byte) {
 	if q.Decode(b) != nil {
 		return
 	}
-	old := e.byPeer[peerKey{q.GUID, q.LocalID}]
+	old := e.byPeer[peerKey{from.remote, q.GUID, q.LocalID}]
 	if old != nil && !old.active && old.peerQPN == q.QPN {
 		e.duplicateREQ(now, old, from, &q)
 		return
 	}
 	if old == nil {
-		old = e.byQPN[qpnKey{q.GUID, q.QPN}]
+		old = e.byQPN[qpnKey{from.remote, q.GUID, q.QPN}]
 	}
 	if old != nil { // the peer has forgotten it: it gives its ID or its QPN to another
 		if rejected := e.lost(now, old); !rejected || old.peerID != q.LocalID { // or the REJ is for both
@@ -134,7 +134,7 @@ func (e *Endpoint) handleREQ(now time.Duration, from path, b []byte) {
 
 // duplicateREQ answers the repetition of a REQ by where its connection stands.
 func (e *Endpoint) duplicateREQ(now time.Duration, c *connection, from path, q *mad.REQ) {
-	if c.path() != from {
+	if !e.isOf(c, from) {
 		return
 	}
 	switch c.state {

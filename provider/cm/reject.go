@@ -100,15 +100,15 @@ func (e *Endpoint) handleREJ(now time.Duration, from path, b []byte) {
 func (e *Endpoint) findRejected(from path, m *mad.REJ) *connection {
 	if guid, ok := m.GUID(); ok && m.Reason == mad.ReasonTimeout && m.RemoteID == 0 {
 		// The peer gave up before it had heard from us.
-		c := e.byPeer[peerKey{guid, m.LocalID}]
-		if c == nil || c.path() != from {
+		c := e.byPeer[peerKey{from.remote, guid, m.LocalID}]
+		if c == nil || !e.isOf(c, from) {
 			return nil
 		}
 		return c
 	}
 	c := e.byID[ID(m.RemoteID)]
 	switch {
-	case c == nil || c.unmanaged || c.path() != from:
+	case c == nil || c.unmanaged || !e.isOf(c, from):
 		return nil
 	case c.state == requestSent:
 		return c

@@ -296,7 +296,7 @@ func TestDuplicateREQ(t *testing.T) {
 	wait[DisconnectDone](active)
 	ended(t, active, passive)
 
-	// From another address it is no duplicate and concerns nobody.
+	// From another address it is no duplicate, and names another than that.
 	active.connect(passive, 0x13)
 	req = last[mad.REQ](active)
 	wait[ConnectRequest](passive)
@@ -304,8 +304,8 @@ func TestDuplicateREQ(t *testing.T) {
 	sent = len(passive.sent)
 	passive.deliver(active.addr.Next().Next(), &req)
 	passive.none()
-	if len(passive.sent) != sent {
-		t.Error("a duplicate from elsewhere was answered")
+	if rej := latest[mad.REJ](passive); len(passive.sent) != sent+1 || rej.Reason != mad.ReasonInvalidGID {
+		t.Errorf("a duplicate from elsewhere: %d messages, %+v", len(passive.sent)-sent, rej)
 	}
 }
 

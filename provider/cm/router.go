@@ -21,28 +21,32 @@ type Router struct {
 
 	// requests are whom the latest REQs were for, and recent their order: a ring
 	// once it is full.
-	requests map[peerKey]int
+	requests map[peerKey]routed
 	recent   []peerKey
 	oldest   int
 }
 
+// routed is the share that a REQ was for, and its place in Router.recent. A REQ that was
+// forgotten (Forget) and came again has two places there, of which this is the newer.
+type routed struct{ share, place int }
+
 // rememberedREQs bounds how many REQs a Router remembers.
 const rememberedREQs = 1 << 14
 
-// Route is the share that a datagram which came to a local address is for. What
-// is for nobody in particular is for share 0.
-func (r *Router) Route(local netip.Addr, b []byte) int {
+// Route is the share that a datagram which came from a remote to a local address is for.
+// What is for nobody in particular is for share 0.
+func (r *Router) Route(local, remote netip.Addr, b []byte) int {
 	h, err := mad.DecodeHeader(b)
 	if err != nil {
 		return 0
 	}
 	switch h.Attribute {
 	case mad.AttributeREQ:
-		return r.routeREQ(local, b)
+		return r.routeREQ(local, remote, b)
 	case mad.AttributeREJ:
 		m := decoded(new(mad.REJ), b)
 		if guid, ok := m.GUID(); ok && m.Reason == mad.ReasonTimeout && m.RemoteID == 0 {
-			return r.requests[peerKey{guid, m.LocalID}]
+			return r.requests[peerKey{remote, guid, m.LocalID}].share
 		}
 		return ID(m.RemoteID).Share()
 	case mad.AttributeREP:
@@ -67,11 +71,11 @@ func decoded[M interface{ Decode([]byte) error }](m M, b []byte) M {
 	return m
 }
 
-func (r *Router) routeREQ(local netip.Addr, b []byte) int {
+func (r *Router) routeREQ(local, remote netip.Addr, b []byte) int {
 	q := decoded(new(mad.REQ), b)
-	key := peerKey{q.GUID, q.LocalID}
-	if share, ok := r.requests[key]; ok {
-		return share
+	key := peerKey{remote, q.GUID, q.LocalID}
+	if to, ok := r.requests[key]; ok {
+		return to.share
 	}
 	port, ok := mad.ServicePort(q.ServiceID)
 	if !ok {
@@ -87,22 +91,25 @@ func (r *Router) routeREQ(local netip.Addr, b []byte) int {
 
 func (r *Router) remember(key peerKey, share int) {
 	if r.requests == nil {
-		r.requests = make(map[peerKey]int)
+		r.requests = make(map[peerKey]routed)
 	}
-	r.requests[key] = share
 	if len(r.recent) < rememberedREQs {
+		r.requests[key] = routed{share, len(r.recent)}
 		r.recent = append(r.recent, key)
 		return
 	}
-	delete(r.requests, r.recent[r.oldest])
+	if last := r.recent[r.oldest]; r.requests[last].place == r.oldest {
+		delete(r.requests, last)
+	}
+	r.requests[key] = routed{share, r.oldest}
 	r.recent[r.oldest] = key
 	r.oldest = (r.oldest + 1) % rememberedREQs
 }
 
 // Forget says that a share has another holder, or none.
 func (r *Router) Forget(share int) {
-	for key, s := range r.requests {
-		if s == share {
+	for key, to := range r.requests {
+		if to.share == share {
 			delete(r.requests, key)
 		}
 	}

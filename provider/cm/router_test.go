@@ -8,7 +8,7 @@ import (
 )
 
 func TestRoute(t *testing.T) {
-	local := netip.MustParseAddr("10.0.0.1")
+	local, remote := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
 	const ours, theirs = 5<<shareShift | 77, 9<<shareShift | 78
 	holders := map[netip.AddrPort]int{netip.AddrPortFrom(local, port): 3}
 	timeout := &mad.REJ{LocalID: theirs, Reason: mad.ReasonTimeout}
@@ -46,11 +46,11 @@ func TestRoute(t *testing.T) {
 		{"SIDR_REP", &mad.SIDRREP{RequestID: ours}, 0},
 	} {
 		r := Router{Holder: func(a netip.AddrPort) (int, bool) { share, ok := holders[a]; return share, ok }}
-		r.Route(local, req(1, port).Append(nil))
-		if got := r.Route(local, test.m.Append(nil)); got != test.want {
+		r.Route(local, remote, req(1, port).Append(nil))
+		if got := r.Route(local, remote, test.m.Append(nil)); got != test.want {
 			t.Errorf("%s: share %d, want %d", test.name, got, test.want)
 		}
-		if got := r.Route(local, test.m.Append(nil)[1:]); got != 0 {
+		if got := r.Route(local, remote, test.m.Append(nil)[1:]); got != 0 {
 			t.Errorf("%s, malformed: share %d", test.name, got)
 		}
 	}
@@ -59,11 +59,11 @@ func TestRoute(t *testing.T) {
 // TestRouteDuplicates: the duplicate of a REQ goes where the first went,
 // whoever has the port by then, unless that one is gone.
 func TestRouteDuplicates(t *testing.T) {
-	local := netip.MustParseAddr("10.0.0.1")
+	local, remote := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
 	holder := 3
 	r := Router{Holder: func(netip.AddrPort) (int, bool) { return holder, holder >= 0 }}
 	req := func(id uint32) int {
-		return r.Route(local, (&mad.REQ{LocalID: id, GUID: 1, ServiceID: mad.ServiceID(port)}).Append(nil))
+		return r.Route(local, remote, (&mad.REQ{LocalID: id, GUID: 1, ServiceID: mad.ServiceID(port)}).Append(nil))
 	}
 	for _, step := range []struct {
 		name   string
