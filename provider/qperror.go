@@ -56,7 +56,7 @@ func (qp *QP) reason(cause *rc.Completion) string {
 	case rc.RemoteOperation:
 		return "the peer could not carry out a request"
 	case rc.RetryExceeded:
-		return "the peer does not answer"
+		return "no answer from the peer has arrived"
 	case rc.RNRRetryExceeded:
 		return "the peer had no receive posted"
 	}

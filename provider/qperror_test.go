@@ -38,7 +38,7 @@ func TestQPErrors(t *testing.T) {
 				w.path.Down = false
 				w.clock.Run(10 * time.Second)
 			},
-			[]string{"the peer does not answer"}, nil,
+			[]string{"no answer from the peer has arrived"}, nil,
 		},
 		"a completion queue that overruns": {
 			func(w *world, client, server *host) { w.overrun(client, server) },

@@ -281,7 +281,7 @@ func (p *perfFlags) simulated(cmd *cobra.Command, args []string, files *fileFlag
 
 // measurement is the result of the only workload of a run.
 func measurement(r *report.Run) *report.Measurement {
-	return &report.Measurement{Lab: r.Lab, Seed: r.Seed, Passed: r.Passed, Simulated: r.Simulated, Workload: r.Workloads[0], Problems: r.Problems}
+	return &report.Measurement{Lab: r.Lab, Seed: r.Seed, Passed: r.Passed, Simulated: r.Simulated, Workload: r.Workloads[0], Problems: r.Problems, SetByHand: r.SetByHand}
 }
 
 // workload is the workload of the settings between a topology's nodes.

@@ -3,6 +3,7 @@ package gauge
 import (
 	"github.com/ndklab/ndklab/fabric/impair"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/topology"
 )
 
 // Report is what was measured, in the form of reports, but for overruns: whether figures
@@ -27,6 +28,13 @@ func (m *Measured) Report() report.Direction {
 		Delays:     delays(m.Delays),
 		Replayed:   replayed(m.Replayed),
 	}
+}
+
+// Set is what settings ask for.
+func Set(settings topology.Impairment) *report.Quality {
+	asked := impair.AskedBy(&settings)
+	q := Asked(&asked)
+	return &q
 }
 
 // Asked is what was asked of a direction: the mean over the packets that met

@@ -69,6 +69,15 @@ func (s *sums) add(i *topology.Impairment, packets, certain uint64) {
 	}
 }
 
+// AskedBy is what settings ask for.
+func AskedBy(settings *topology.Impairment) Asked {
+	var s sums
+	s.add(settings, 1, 0)
+	a := s.mean()
+	a.Packets = 0
+	return a
+}
+
 // merge adds what other has added up.
 func (s *sums) merge(other *sums) {
 	s.packets += other.packets
@@ -113,10 +122,7 @@ func (d *Direction) AskedSince() Asked { return d.sum(d.asked.before) }
 func (d *Direction) sum(s sums) Asked {
 	s.add(&d.settings, d.asked.packets, d.asked.certain)
 	if s.packets == 0 {
-		s.add(&d.settings, 1, 0)
-		a := s.mean()
-		a.Packets = 0
-		return a
+		return AskedBy(&d.settings)
 	}
 	return s.mean()
 }

@@ -193,3 +193,24 @@ func TestRunAfterChangesByHand(t *testing.T) {
 		t.Errorf("set by hand, at last (-want +got):\n%s", diff)
 	}
 }
+
+// A link whose node was stopped is still its engine's, and what is set is told from what
+// was asked of the packets that came.
+func TestReportOfAChangedLink(t *testing.T) {
+	l := start(t, runnable(t, "delay: 1ms", ""))
+	ctx := testContext(t)
+	if err := l.SetLink(ctx, "client:eth0", "", topology.Change{Loss: &topology.Loss{Rate: 0.05}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Change(ctx, "server", StopNode); err != nil {
+		t.Fatal(err)
+	}
+	links, err := l.Links(ctx, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &links[0].Directions[0]
+	if links[0].Engine != "linkem" || links[0].State != "down" || d.Set == nil || d.Set.Loss == nil || *d.Set.Loss != 0.05 {
+		t.Errorf("engine %s, %s, set %+v", links[0].Engine, links[0].State, d.Set)
+	}
+}

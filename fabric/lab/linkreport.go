@@ -1,8 +1,10 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 
+	"github.com/ndklab/ndklab/fabric/gauge"
 	"github.com/ndklab/ndklab/fabric/lab/link"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/topology"
@@ -58,15 +60,17 @@ func (l *labLink) byKernel(kernel [2]link.Counters) (plain [2]link.Counters) {
 }
 
 // report is a link's state and what the kernel has counted while it had joined it.
-func (l *labLink) report(kernel [2]link.Counters) report.Link { return l.reportSince(kernel, [2]link.Counters{}) }
+func (l *labLink) report(kernel [2]link.Counters) report.Link {
+	return l.reportSince(kernel, [2]link.Counters{})
+}
 
 // reportSince is the same, less what the kernel had counted before.
 func (l *labLink) reportSince(kernel, before [2]link.Counters) report.Link {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := report.Link{Engine: "plain", State: "up"}
-	if l.carrier != nil {
-		r.Engine = l.carrier.name()
+	if l.carrier != nil || l.impaired() { // which it will be carried by once a node is back
+		r.Engine = cmp.Or(string(l.spec.Engine), string(topology.Linkem))
 	}
 	if l.off() {
 		r.State = "down"
@@ -76,7 +80,7 @@ func (l *labLink) reportSince(kernel, before [2]link.Counters) report.Link {
 		r.Endpoints[d] = e.String()
 		plain := counted[d].Sub(before[d])
 		r.Directions[d] = report.Direction{
-			From: e.String(), Settings: l.asked[d].Settings(), Packets: plain.Packets, Bytes: plain.Bytes,
+			From: e.String(), Settings: l.asked[d].Settings(), Set: gauge.Set(l.asked[d]), Packets: plain.Packets, Bytes: plain.Bytes,
 			Lost: plain.Lost, LostBy: report.LostBy{Kernel: plain.Lost},
 		}
 		if l.spec.Engine == topology.Netem {

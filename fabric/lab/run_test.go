@@ -315,12 +315,15 @@ workloads:
 			if err := <-failed; err != nil {
 				t.Error(err)
 			}
+			if r.Nodes[victim].Restarts != 1 {
+				t.Errorf("%d restarts in the run", r.Nodes[victim].Restarts)
+			}
 			if w := r.Workloads[0]; r.Passed || w.Errors == 0 || w.Error == "" || w.Verified {
 				t.Errorf("passed %v, workload %+v", r.Passed, w)
 			}
 			w := topo.Workloads[0]
 			w.Duration, w.Count = 0, 1000
-			if r, err := l.RunWorkloads(testContext(t), w); err != nil || !r.Passed || !r.Workloads[0].Verified || r.Nodes[victim].Restarts != 1 {
+			if r, err := l.RunWorkloads(testContext(t), w); err != nil || !r.Passed || !r.Workloads[0].Verified || r.Nodes[victim].Restarts != 0 {
 				t.Errorf("after the restart: %+v, %v", r, err)
 			}
 		})

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -21,8 +22,10 @@ type Direction struct {
 	Bytes    uint64  `json:"bytes"`   // of those, from the Ethernet header on
 	Dropped  uint64  `json:"dropped"` // of those, by asked-for loss
 	Lost     uint64  `json:"lost"`    // of those, for any other reason
-	Asked    Quality `json:"asked"`
+	Asked    Quality `json:"asked"`   // the mean over the packets that met settings
 	Achieved Quality `json:"achieved"`
+	// Set is what the present settings ask for; null if they are not known.
+	Set *Quality `json:"set,omitempty"`
 
 	LostBy     LostBy    `json:"lost_by"`            // Lost, by reason
 	Duplicated uint64    `json:"duplicated"`         // copies made
@@ -145,12 +148,31 @@ func (p *page) links(links []Link) {
 		}
 		for end, d := range l.Directions {
 			row := []string{l.direction(end), engine, count(d.Packets) + "\n" + Size(d.Bytes), count(d.Dropped) + "\n" + count(d.Lost)}
-			row = append(row, beside([]string{"asked", "achieved"}, d.Asked.cells(given), d.Achieved.cells(nil))...)
-			t.add(row...)
+			t.add(append(row, d.figures()...)...)
 		}
 	}
 	p.table(&t)
 	p.linkStories(links)
+}
+
+// figures are what was asked and what was achieved, in lines with their names. What is set
+// now has a line of its own if it is not what was asked of the packets, in the mean.
+func (d *Direction) figures() []string {
+	asked, achieved := d.Asked.cells(given), d.Achieved.cells(nil)
+	if !d.Changed() {
+		return beside([]string{"asked", "achieved"}, asked, achieved)
+	}
+	cells := []string{"set now\nmean asked\nachieved"}
+	for i, now := range d.Set.cells(given) {
+		cells = append(cells, now+"\n"+asked[i]+"\n"+achieved[i])
+	}
+	return cells
+}
+
+// Changed reports whether the present settings are others than those of the packets that
+// the figures are about.
+func (d *Direction) Changed() bool {
+	return d.Set != nil && !slices.Equal(d.Set.cells(given), d.Asked.cells(given))
 }
 
 // linkStories says what there is to say of links besides their tables.
@@ -212,7 +234,10 @@ func (d *Direction) Story() string {
 			parts = append(parts, count(c.n)+" "+c.words)
 		}
 	}
-	a, g := &d.Asked, &d.Achieved
+	a, g, set := &d.Asked, &d.Achieved, d.Set
+	if set == nil {
+		set = a
+	}
 	overtook := "overtook others"
 	if a.Reorder != nil && a.JitterUS != nil { // which does not keep the order then
 		overtook += " by reorder or jitter"
@@ -220,20 +245,21 @@ func (d *Direction) Story() string {
 	for _, c := range []struct {
 		n          uint64
 		words      string
-		asked, got *float64
+		set, asked *float64
+		got        *float64
 		format     func(float64) string
 	}{
-		{d.Duplicated, "duplicated", a.Duplicate, g.Duplicate, Percent},
-		{d.Reordered, overtook, a.Reorder, g.Reorder, Percent},
-		{d.Corrupted, "corrupted", a.Corrupt, g.Corrupt, Percent},
-		{d.Marked, "marked", nil, g.Marked, Percent},
+		{d.Duplicated, "duplicated", set.Duplicate, a.Duplicate, g.Duplicate, Percent},
+		{d.Reordered, overtook, set.Reorder, a.Reorder, g.Reorder, Percent},
+		{d.Corrupted, "corrupted", set.Corrupt, a.Corrupt, g.Corrupt, Percent},
+		{d.Marked, "marked", nil, nil, g.Marked, Percent},
 	} {
-		if c.n > 0 || c.asked != nil {
-			parts = append(parts, count(c.n)+" "+c.words+against(c.asked, c.got, c.format))
+		if c.n > 0 || c.asked != nil || c.set != nil {
+			parts = append(parts, count(c.n)+" "+c.words+against(c.set, c.asked, c.got, c.format))
 		}
 	}
 	if a.Burst != nil {
-		parts = append(parts, "losses in a row"+against(a.Burst, g.Burst, packets))
+		parts = append(parts, "losses in a row"+against(set.Burst, a.Burst, g.Burst, packets))
 	}
 	if r := d.Replayed; r != nil {
 		parts = append(parts, fmt.Sprintf("%d met what was recorded, of which %d diverged: other packets than then; %d were not recorded", r.Packets, r.Diverged, r.Unrecorded))
@@ -249,11 +275,21 @@ func (d *Direction) Story() string {
 
 func packets(n float64) string { return significant(n) + " packets" }
 
-// against is what was asked and achieved, in parentheses.
-func against(asked, got *float64, format func(float64) string) string {
+// against is what was asked and achieved, in parentheses, and what is set now if that is
+// something else.
+func against(set, asked, got *float64, format func(float64) string) string {
+	text := func(v *float64) string {
+		if v == nil {
+			return "none"
+		}
+		return given(format(*v))
+	}
 	var parts []string
-	if asked != nil {
-		parts = append(parts, "asked "+given(format(*asked)))
+	switch {
+	case text(set) != text(asked):
+		parts = append(parts, "set now "+text(set), "mean asked "+text(asked))
+	case asked != nil:
+		parts = append(parts, "asked "+text(asked))
 	}
 	if got != nil {
 		parts = append(parts, "achieved "+format(*got))

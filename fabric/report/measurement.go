@@ -9,6 +9,8 @@ type Measurement struct {
 	Passed   bool     `json:"passed"`
 	Workload Workload `json:"workload"`
 	Problems []string `json:"problems,omitempty"` // as in Run
+	// SetByHand is as in Run.
+	SetByHand []string `json:"set_by_hand,omitempty"`
 	// Simulated: it was played in virtual time, on no network.
 	Simulated bool `json:"simulated,omitempty"`
 }
@@ -19,6 +21,7 @@ func WriteMeasurement(w io.Writer, m *Measurement) error {
 	p := newPage(w)
 	p.width = runWidth
 	p.workloads([]Workload{m.Workload})
+	p.setByHand(m.SetByHand)
 	p.problems(m.Problems)
 	return p.flush()
 }

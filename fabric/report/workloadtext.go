@@ -166,7 +166,11 @@ func (w *Workload) Story() string {
 		parts = append(parts, count(w.Retried)+" messages were posted again")
 	}
 	if w.Recovered >= noticed || w.Reconnects > 0 {
-		parts = append(parts, "nothing completed for "+Duration(w.Recovered*1e6)+" at the longest")
+		text := "nothing completed for " + Duration(w.Recovered*1e6) + " at the longest"
+		if all := w.Ended - w.Began; all >= w.Seconds+noticed { // connecting, and what came to nothing at the end, are not in its seconds
+			text += ", of the " + Duration(all*1e6) + " from its start to its end"
+		}
+		parts = append(parts, text)
 	}
 	if w.Fairness > 0 && len(w.Flows) > 1 {
 		parts = append(parts, "fairness "+significant(w.Fairness)+" (Jain's index; 1 is even)")

@@ -3,6 +3,7 @@ package scenario
 import (
 	"fmt"
 
+	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/node/workload"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -86,8 +87,23 @@ func (f *flow) note(text string) {
 	if text == "" {
 		return
 	}
+	if f.work.tally.err == "" {
+		f.explain()
+	}
 	f.tally.note(text)
 	f.work.tally.note(f.told(text))
+}
+
+// explain asks what links have lost until now, since something went wrong.
+func (f *flow) explain() {
+	callback := f.awaited()
+	f.stage.Links(func(all []report.Link, err error) {
+		callback(func() {
+			if err == nil { // else there is nothing to say, and gather meets the same
+				f.work.drops = lossesBetween(f.topo, all, []string{f.from, f.to})
+			}
+		})
+	})
 }
 
 // noteServer keeps what went wrong at the server, behind what its client knows of: that

@@ -227,6 +227,9 @@ func (w *work) report() report.Workload {
 	}
 	w.tally.endRound() // of one that was interrupted
 	w.tally.result(&r)
+	if r.Error != "" && w.drops != "" {
+		r.Error += "; until then, on the way: " + w.drops
+	}
 	r.Began, r.Ended = w.beganAt.Seconds(), w.endedAt.Seconds()
 	r.Verified = s.Verify && r.Errors == 0 && r.Messages > 0
 	for _, f := range w.flows {

@@ -25,7 +25,11 @@ func whereOfWorkload(t *topology.Topology, r *report.Run, w *report.Workload, m 
 	if counts := told(r, names); len(counts) > 0 {
 		parts = append(parts, "counters of "+strings.Join(counts, "; "))
 	}
-	parts = append(parts, linksBetween(t, r, names, m)...)
+	lossy, bounds := linksBetween(t, r.Links, names, m)
+	parts = append(parts, lossy...)
+	if bounds != "" {
+		parts = append(parts, bounds)
+	}
 	for _, c := range t.Captures {
 		if slices.ContainsFunc(c.Interfaces, func(e topology.Endpoint) bool { return slices.Contains(names, e.Node) }) {
 			parts = append(parts, "capture "+c.File)
@@ -90,14 +94,20 @@ func incidents(r *report.Run, w *report.Workload, nodes []string) string {
 	return strings.Join(parts, ", ")
 }
 
+// lossesBetween says what links of some nodes, and between them, have lost, and why; "" if
+// they have lost nothing.
+func lossesBetween(t *topology.Topology, links []report.Link, nodes []string) string {
+	lossy, _ := linksBetween(t, links, nodes, topology.Errors)
+	return strings.Join(lossy, "; ")
+}
+
 // linksBetween are links of some nodes, and between them: those that lost packets, and
 // the one that bounds a metric most.
-func linksBetween(t *topology.Topology, r *report.Run, nodes []string, m topology.Metric) []string {
+func linksBetween(t *topology.Topology, links []report.Link, nodes []string, m topology.Metric) (lossy []string, bounds string) {
 	const most = 3
-	var lossy []string
-	bounds, bounded := "", 0.0
-	for i := range min(len(r.Links), len(t.Links)) {
-		l := &r.Links[i]
+	bounded := 0.0
+	for i := range min(len(links), len(t.Links)) {
+		l := &links[i]
 		if slices.ContainsFunc(t.Links[i].Endpoints[:], func(e topology.Endpoint) bool {
 			n := t.FindNode(e.Node) // switches and routers are on everybody's way
 			return n == nil || n.Kind == topology.Host && !slices.Contains(nodes, e.Node)
@@ -120,10 +130,7 @@ func linksBetween(t *topology.Topology, r *report.Run, nodes []string, m topolog
 	if len(lossy) > most {
 		lossy = append(lossy[:most:most], "more links that lost packets")
 	}
-	if bounds != "" {
-		lossy = append(lossy, bounds)
-	}
-	return lossy
+	return lossy, bounds
 }
 
 // perTime reports whether a metric is how much in how long.

@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/ndklab/ndklab/fabric/report"
@@ -32,7 +31,8 @@ func TestLinkThatBoundsMost(t *testing.T) {
 		{[]string{"n1", "n2"}, topology.LatencyMax, "link n2:eth1 to n1:eth1, whose delay is 500 us"},
 		{[]string{"n0", "n1", "n2"}, topology.Errors, ""},
 	} {
-		if got := strings.Join(linksBetween(topo, r, tt.nodes, tt.metric), "; "); got != tt.want {
+		lossy, got := linksBetween(topo, r.Links, tt.nodes, tt.metric)
+		if got != tt.want || len(lossy) > 0 {
 			t.Errorf("%s of %v: %q, want %q", tt.metric, tt.nodes, got, tt.want)
 		}
 	}

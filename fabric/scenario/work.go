@@ -35,6 +35,7 @@ type work struct {
 	beganAt time.Duration // the first round, since the run began
 	endedAt time.Duration // when the last round was
 	pace    pace
+	drops   string // what the links of a flow had lost when that had the first error
 }
 
 // A workState is how far a work is.

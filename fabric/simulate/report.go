@@ -3,6 +3,7 @@ package simulate
 import (
 	"net/netip"
 
+	"github.com/ndklab/ndklab/fabric/gauge"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/node/adapter"
 	"github.com/ndklab/ndklab/topology"
@@ -109,7 +110,7 @@ func (k *link) report() report.Link {
 		m := k.wires[d].gauge.Measured(k.wires[d].model)
 		r.Directions[d] = m.Report()
 		settings := k.wires[d].model.Settings()
-		r.Directions[d].From, r.Directions[d].Settings = e.String(), settings.Settings()
+		r.Directions[d].From, r.Directions[d].Settings, r.Directions[d].Set = e.String(), settings.Settings(), gauge.Set(settings)
 	}
 	return r
 }

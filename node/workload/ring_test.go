@@ -288,7 +288,7 @@ func TestAllReduceOfTwoFails(t *testing.T) {
 		c.cut = 1
 	})
 	for i, got := range results {
-		if got.Errors != 1 || got.Error != "the next rank: the peer does not answer: STATUS_IO_TIMEOUT" || c.ended[i] > 8*time.Second {
+		if got.Errors != 1 || got.Error != "the next rank: no answer from the peer has arrived: STATUS_IO_TIMEOUT" || c.ended[i] > 8*time.Second {
 			t.Errorf("rank %d after %v: %+v", i, c.ended[i], got)
 		}
 	}

@@ -58,7 +58,7 @@ func TestRpingEnds(t *testing.T) {
 		{"abort", func(_ *lab, client *Host) { client.Abort("w", 0, "enough") }, time.Second, "enough", ""},
 		{"client disabled", func(l *lab, _ *Host) { l.devices[0].SetState(false) }, time.Second, disabled, ""},
 		{"server disabled", func(l *lab, _ *Host) { l.devices[1].SetState(false) }, time.Second, "the peer disconnected", disabled},
-		{"server dead", func(l *lab, _ *Host) { l.path.Down = true }, 6 * time.Second, "the peer does not answer: STATUS_IO_TIMEOUT", "STATUS_IO_TIMEOUT"},
+		{"server dead", func(l *lab, _ *Host) { l.path.Down = true }, 6 * time.Second, "no answer from the peer has arrived: STATUS_IO_TIMEOUT", "STATUS_IO_TIMEOUT"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			l := newLab(t)

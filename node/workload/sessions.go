@@ -402,7 +402,7 @@ func (b *base) watch() {
 func (c *conn) answeredProbe(status provider.Status) {
 	c.probed = false
 	if status != provider.StatusSuccess && status != provider.StatusCancelled {
-		c.fail(fmt.Sprintf("the peer does not answer: %v", status))
+		c.fail(fmt.Sprintf("no answer from the peer has arrived: %v", status))
 	}
 }
 

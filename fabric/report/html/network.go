@@ -29,8 +29,8 @@ func (s *sheet) links() group {
 				mark = group{id(s.at.link(i))}
 			}
 			cells := []group{cell(text(bounded(l.Endpoints[end], longName) + " → " + bounded(l.Endpoints[1-end], longName))), cell(engine...), cell(number(d.Packets)),
-				cell(text(report.Size(d.Bytes))), cell(number(d.Dropped)), cell(number(d.Lost)), cell(el("div", class("asked"), text("asked")), el("div", text("achieved")))}
-			cells = append(cells, quality(&d.Asked, &d.Achieved)...)
+				cell(text(report.Size(d.Bytes))), cell(number(d.Dropped)), cell(number(d.Lost)), figures(d)}
+			cells = append(cells, quality(d)...)
 			t.row(mark, append(cells, delays(d.Delays))...)
 			if story := d.Story(); story != "" {
 				t.across("", text(bounded(story, longText)))
@@ -43,15 +43,28 @@ func (s *sheet) links() group {
 	return group{t.element()}
 }
 
-// quality is delay, jitter, loss and rate, asked and achieved.
-func quality(asked, achieved *report.Quality) []group {
+// figures are the names of the lines of quality.
+func figures(d *report.Direction) group {
+	if d.Changed() {
+		return cell(el("div", class("asked"), text("set now")), el("div", class("asked"), text("mean asked")), el("div", text("achieved")))
+	}
+	return cell(el("div", class("asked"), text("asked")), el("div", text("achieved")))
+}
+
+// quality is delay, jitter, loss and rate, asked and achieved, and set now if that is
+// something else than asked.
+func quality(d *report.Direction) []group {
+	asked, achieved, set := &d.Asked, &d.Achieved, &d.Asked
+	if d.Changed() {
+		set = d.Set
+	}
 	var cells []group
 	for _, v := range []struct {
-		asked, achieved *float64
-		format          func(float64) string
+		set, asked, achieved *float64
+		format               func(float64) string
 	}{
-		{asked.DelayUS, achieved.DelayUS, report.Duration}, {asked.JitterUS, achieved.JitterUS, report.Duration},
-		{asked.Loss, achieved.Loss, report.Percent}, {asked.RateGbps, achieved.RateGbps, report.Rate},
+		{set.DelayUS, asked.DelayUS, achieved.DelayUS, report.Duration}, {set.JitterUS, asked.JitterUS, achieved.JitterUS, report.Duration},
+		{set.Loss, asked.Loss, achieved.Loss, report.Percent}, {set.RateGbps, asked.RateGbps, achieved.RateGbps, report.Rate},
 	} {
 		form := func(p *float64) text {
 			if p == nil {
@@ -59,7 +72,11 @@ func quality(asked, achieved *report.Quality) []group {
 			}
 			return text(v.format(*p))
 		}
-		cells = append(cells, cell(el("div", class("asked"), form(v.asked)), el("div", form(v.achieved))))
+		var lines group
+		if d.Changed() {
+			lines = group{el("div", class("asked"), form(v.set))}
+		}
+		cells = append(cells, cell(append(lines, el("div", class("asked"), form(v.asked)), el("div", form(v.achieved)))...))
 	}
 	return cells
 }
