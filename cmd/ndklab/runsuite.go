@@ -135,9 +135,12 @@ func (f *runFlags) plan(cmd *cobra.Command, paths []string) ([]suite.Case, error
 			return nil, misuse("a suite is of files and folders, found %s", path)
 		}
 	}
-	found, err := suite.Find(paths)
+	found, again, err := suite.Find(paths)
 	if err != nil {
 		return nil, control.Errorf(control.Usage, "%v", err)
+	}
+	for _, a := range again {
+		fmt.Fprintln(cmd.ErrOrStderr(), "ndklab:", a)
 	}
 	var files []suite.File
 	var invalid topology.ErrorList
@@ -171,7 +174,16 @@ func (f *runFlags) plan(cmd *cobra.Command, paths []string) ([]suite.Case, error
 	if files = f.suite.shard.Pick(files); len(files) == 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "ndklab: no file is in part %v of the suite\n", f.suite.shard.Shard)
 	}
-	return suite.Plan(files, f.suite.passes.value, f.suite.jobs.value > 1, seed, drawSeed)
+	cases, err := suite.Plan(files, f.suite.passes.value, f.suite.jobs.value > 1, seed, drawSeed)
+	if err != nil {
+		return nil, err
+	}
+	for i, file := range files { // whose first passes come first
+		if c := &cases[i]; c.Lab != file.Lab {
+			fmt.Fprintf(cmd.ErrOrStderr(), "ndklab: %s: another file has a lab %s, too: this one is called %s here\n", c.File, file.Lab, c.Lab)
+		}
+	}
+	return cases, nil
 }
 
 // runCase runs a case to its end, in a lab that is made for it or in virtual time.

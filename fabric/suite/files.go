@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -14,26 +15,40 @@ const Suffix = ".ndklab.yaml"
 
 // Find is the topology files that paths name: files as they are, and all *.ndklab.yaml in
 // folders and the folders in them, in the order of their names, but for folders whose
-// names begin with a dot. A file that is named twice is found once.
-func Find(paths []string) ([]string, error) {
-	var files []string
-	seen := map[string]bool{}
-	add := func(path string) {
-		if path = filepath.Clean(path); !seen[path] {
-			seen[path] = true
-			files = append(files, path)
-		}
-	}
+// names begin with a dot. A file that is found again, also by another path or through a
+// link, is in again alone.
+func Find(paths []string) (files []string, again []Again, err error) {
+	var seen []fs.FileInfo // by the index in files
 	for _, path := range paths {
 		found, err := find(path)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for _, file := range found {
-			add(file)
+			file = filepath.Clean(file)
+			info, err := os.Stat(file)
+			if err != nil {
+				return nil, nil, err
+			}
+			if i := slices.IndexFunc(seen, func(other fs.FileInfo) bool { return os.SameFile(info, other) }); i >= 0 {
+				again = append(again, Again{Path: file, First: files[i]})
+				continue
+			}
+			files, seen = append(files, file), append(seen, info)
 		}
 	}
-	return files, nil
+	return files, again, nil
+}
+
+// An Again is a path of a file that was found before, by the path First.
+type Again struct{ Path, First string }
+
+// String says that it is run once.
+func (a Again) String() string {
+	if a.Path == a.First {
+		return a.First + " is named more than once: it runs once (--count runs files several times)"
+	}
+	return fmt.Sprintf("%s is the file %s: it runs once (--count runs files several times)", a.Path, a.First)
 }
 
 func find(path string) (files []string, err error) {

@@ -222,7 +222,7 @@ func TestFind(t *testing.T) {
 		{[]string{"empty/all"}, []string{"empty/all/a.ndklab.yaml", "empty/all/b.ndklab.yaml", "empty/all/sub/c.ndklab.yaml"}},
 	}
 	for _, test := range tests {
-		got, err := Find(test.paths)
+		got, _, err := Find(test.paths)
 		if err != nil {
 			t.Errorf("%v: %v", test.paths, err)
 		}
@@ -231,8 +231,33 @@ func TestFind(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"empty", "nowhere"} {
-		if got, err := Find([]string{path}); err == nil {
+		if got, _, err := Find([]string{path}); err == nil {
 			t.Errorf("%s: %v", path, got)
+		}
+	}
+}
+
+// A file that is found twice is told of, by whatever paths.
+func TestFindAgain(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.WriteFile("a.ndklab.yaml", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("a.ndklab.yaml", "b.ndklab.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	files, again, err := Find([]string{"a.ndklab.yaml", "./a.ndklab.yaml", filepath.Join(dir, "a.ndklab.yaml"), "b.ndklab.yaml"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Again{{"a.ndklab.yaml", "a.ndklab.yaml"}, {filepath.Join(dir, "a.ndklab.yaml"), "a.ndklab.yaml"}, {"b.ndklab.yaml", "a.ndklab.yaml"}}
+	if diff := cmp.Diff(want, again); diff != "" || len(files) != 1 {
+		t.Fatalf("%v, again (-want +got):\n%s", files, diff)
+	}
+	for i, want := range []string{"a.ndklab.yaml is named more than once: it runs once", dir + "/a.ndklab.yaml is the file a.ndklab.yaml: it runs once"} {
+		if got := again[i].String(); !strings.HasPrefix(got, want) {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }
