@@ -258,6 +258,9 @@ func (d *Direction) Story() string {
 			parts = append(parts, count(c.n)+" "+c.words+against(c.set, c.asked, c.got, c.format))
 		}
 	}
+	if d.Marked == 0 && slices.ContainsFunc(d.Settings, func(s string) bool { return strings.HasPrefix(s, "ecn=") }) {
+		parts = append(parts, "nothing marked by ecn, since RDMA packets are not ECN-capable yet")
+	}
 	if a.Burst != nil {
 		parts = append(parts, "losses in a row"+against(set.Burst, a.Burst, g.Burst, packets))
 	}

@@ -337,3 +337,15 @@ func TestOneLine(t *testing.T) {
 		}
 	}
 }
+
+// A link with ecn on which nothing is marked says why not.
+func TestECNMarksNothing(t *testing.T) {
+	d := Direction{Settings: []string{"rate=1gbit", "ecn={min: 64KiB, max: 192KiB}"}}
+	const want = "nothing marked by ecn, since RDMA packets are not ECN-capable yet"
+	if got := d.Story(); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if d.Marked = 1; strings.Contains(d.Story(), want) {
+		t.Error("that is said of a link that has marked a packet")
+	}
+}
