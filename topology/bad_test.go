@@ -148,6 +148,8 @@ var badBytes = []struct {
 	{"large variables", []byte("topology: {nodes: {a: }}\nname: x\nseed: '" + strings.Repeat("${LARGE}", 65) + "'"),
 		"f.yaml:3:7: the values of variables make the file larger than 4194304 bytes (4 MiB), expected no more"},
 	// As many as a lab has subnets at most.
+	{"many targets", []byte("topology: {nodes: {a: , b: }, links: [{endpoints: ['a:x[1-300]', 'b:x[1-300]']}]}\ntimeline:\n" + strings.Repeat("- {at: 1s, link: 'a:*', up: true}\n", 219)),
+		`f.yaml:221:3: with all that this stands for the list has more than 65536 entries, expected up to that`},
 	{"long list", []byte("topology: {nodes: {a: }}\nworkloads: [&w {}" + strings.Repeat(",*w", maxItems) + "]\n"),
 		"f.yaml:2:12: the list has 65537 items, expected up to 65536"},
 }

@@ -115,23 +115,37 @@ func (r *reader) captures(lab string, links []linkMap, maps []captureMap, l *lin
 		if m.size.ok {
 			c.RingFiles = m.files.orElse(defaultRingFiles)
 		}
-		for _, e := range append(m.interfaces, m.link) {
-			if !e.ok {
-				continue
-			}
-			index, ok := l.index[e.is]
-			if !ok && !l.broken {
-				r.errorf(e.at, "no link has the endpoint %s, %s", quote(e.is.String()), r.expectation(e.is.String(), l.names))
-			}
-			if e == m.link && ok {
-				c.Interfaces = l.links[index].Endpoints[:]
-			} else {
-				c.Interfaces = append(c.Interfaces, e.is)
+		for _, e := range r.linksAt(m.link, l) {
+			if i, ok := r.linkAt(e, l); ok {
+				c.Interfaces = append(c.Interfaces, l.links[i].Endpoints[:]...)
 			}
 		}
+		c.Interfaces = append(c.Interfaces, r.interfacesAt(m.interfaces, l)...)
 		if m.file.ok {
 			add(m.file.at, c)
 		}
 	}
 	return captures
+}
+
+// interfacesAt is the endpoints that words stand for, each once.
+func (r *reader) interfacesAt(words []val[Endpoint], l *linked) []Endpoint {
+	var list []val[string]
+	for _, w := range words {
+		list = append(list, val[string]{w.at, w.is.String(), w.ok})
+	}
+	if l.broken {
+		return nil
+	}
+	names, _ := r.named(list, "interface", l.names, func(v val[string]) bool {
+		e, _ := endpoint(v.is)
+		_, ok := r.linkAt(val[Endpoint]{v.at, e, v.ok}, l)
+		return ok
+	})
+	var all []Endpoint
+	for _, name := range names {
+		e, _ := endpoint(name)
+		all = append(all, e)
+	}
+	return all
 }

@@ -166,7 +166,7 @@ func (r *reader) checks(maps []checkMap, l *linked, t *Topology) []Check {
 		}
 	}
 	var checks []Check
-	for _, m := range maps {
+	for _, m := range r.eachCheck(maps, l, t) {
 		c := Check{
 			Workload: m.workload.is, Verified: m.verified.is, Counter: m.counter.is, Node: m.node.is, Snapshot: m.snapshot.is, At: m.instant.is,
 			From: m.from.is, Left: m.leftovers.ok || m.connections.ok, Command: m.exec.is, Status: m.status.is, Output: m.output.is,

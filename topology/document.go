@@ -181,7 +181,10 @@ type measure struct {
 func (m *measure) of(n *yaml.Node, depth int) (expanse, bool) {
 	e := expanse{values: 1, depth: 1}
 	if n.Kind == yaml.AliasNode {
-		known := m.size[n.Alias]
+		known, walked := m.size[n.Alias]
+		if !walked { // what has the anchor was replaced since: see expand
+			return m.of(n.Alias, depth)
+		}
 		if known == (expanse{}) {
 			m.errorf(n, "alias *%s stands inside what it stands for, expected an end to it", n.Value)
 			return e, false
@@ -215,7 +218,7 @@ func (m *measure) of(n *yaml.Node, depth int) (expanse, bool) {
 func (m *measure) within(n *yaml.Node, depth int, e expanse) bool {
 	switch {
 	case e.values > maxValues:
-		m.errorf(n, "more than %d values with aliases expanded, expected a smaller lab", maxValues)
+		m.errorf(n, "more than %d values with aliases and ranges expanded, expected a smaller lab", maxValues)
 	case depth+e.depth-1 > maxDepth:
 		m.errorf(n, "lists and maps nested more than %d deep with aliases expanded, expected at most that", maxDepth)
 	default:

@@ -26,6 +26,7 @@ type eventReader struct {
 func (r *reader) timeline(maps []eventMap, l *linked, t *Topology) []Event {
 	er := eventReader{reader: r, linked: l, lab: t, index: make(map[string]int), snapshots: make(map[string]*yaml.Node)}
 	er.workloads, er.names = t.workloadsByName()
+	maps = r.eachEvent(maps, l, t)
 	for i, m := range maps {
 		if !m.name.ok {
 			continue
@@ -188,7 +189,11 @@ func (r *reader) partition(v val[[][]val[string]], l *linked) [][]string {
 	seen := make(map[string]*yaml.Node)
 	sets := make([][]string, len(v.is))
 	before := len(r.errors)
-	for i, set := range v.is {
+	for i, words := range v.is {
+		var set []val[string]
+		for _, word := range words {
+			set = append(set, r.each(word, "node", l.nodeNames)...)
+		}
 		for _, node := range set {
 			if _, ok := l.nodes[node.is]; node.ok && !ok {
 				r.errorf(node.at, "unknown node %s, %s", quote(node.is), r.expectation(node.is, l.nodeNames))

@@ -64,7 +64,7 @@ func (m impairment) faultsFrom(node string) *[]Fault {
 	}
 	faults := []Fault{}
 	for i, f := range *m.change.Faults {
-		if s := m.senders[i]; s.at == nil || s.is == node {
+		if s := m.senders[i]; s.at == nil || is(s, node) {
 			faults = append(faults, f)
 		}
 	}

@@ -185,9 +185,22 @@ func nameSchema(most int) schema {
 // keyNames is nameSchema for the keys of a map.
 func keyNames() schema { return schema{"pattern": plain().String(), "maxLength": maxNodeName} }
 
-// interfacePattern is what interfaceName takes, but for reservedInterfaces.
+// rangePattern is a name with ranges, nodesPattern one with ranges or a pattern.
+var (
+	rangePattern = severalPattern(`\[[0-9][0-9,-]*\]`)
+	nodesPattern = severalPattern(`(?:\*|\?|\[\^?[0-9a-z][0-9a-z,-]*\])`)
+)
+
+// severalPattern is a plain name that has some of what stands for several texts.
+func severalPattern(several string) string {
+	return `^(?:[a-z0-9][a-z0-9-]*)?(?:` + several + `[a-z0-9-]*)*` + several + `(?:[a-z0-9-]*[a-z0-9])?$`
+}
+
+// interfacePattern is what interfaceName takes of a link's interface, but for
+// reservedInterfaces, and interfaceWord one that stands for several or is a free one.
 const (
-	interfacePattern   = `[!-$&-.0-9;-~]{1,15}`
+	interfacePattern   = `[!-$&-)+-.0-9;->@-Z\\-~]{1,15}`
+	interfaceWord      = `(?:[!-$&-)+-.0-9;->@-Z\\-~]|\[[0-9][0-9,-]*\])*(?:\[[0-9][0-9,-]*\]|\*)[!-$&-)+-.0-9;->@-Z\\-~]*`
 	reservedInterfaces = `(?:\.|\.\.|lo|all|default)$`
 )
 
@@ -215,7 +228,7 @@ func definitions() map[string]schema {
 			"defaults": reference("defaults").describedAs("What holds for all, unless something nearer says otherwise."),
 			"kinds":    mapOf(keyNames(), reference("kind")).describedAs("What the nodes of each kind have in common; also of the kinds host, switch and router."),
 			"groups":   mapOf(keyNames(), reference("group")).describedAs("What the nodes of each group have in common."),
-			"nodes":    nodesSchema().describedAs("The nodes by name. A name with nothing behind it is a host with the defaults."),
+			"nodes":    nodesSchema().describedAs("The nodes by name, or several by a range such as h[1-64]. A name with nothing behind it is a host with the defaults. A pattern such as leaf* says something of nodes that others declare."),
 			"links":    listOf(reference("link")).describedAs("The links, each between two nodes, or a node and what is outside."),
 		}, "nodes"),
 		"defaults": object(keys{
@@ -256,16 +269,18 @@ func definitions() map[string]schema {
 			"stage": oneWord(stageWords()...).describedAs("What it must have come to."),
 		}, "node", "stage"),
 		"link": complete(linkKeys(true).and(keys{
-			"endpoints": schema{"type": "array", "items": reference("endpoint"), "minItems": 2, "maxItems": 2}.describedAs("The two ends."),
+			"endpoints": schema{"type": "array", "items": reference("endpoint"), "minItems": 2, "maxItems": 2}.describedAs("The two ends; with ranges such as h[1-64]:eth0 those of several links, with * as in sw:p* the next free interfaces."),
+			"cross":     truthSchema().describedAs("true: where the ends have ranges, a link from each node of the first to each of the second. Absent: from each to the one in the same place."),
 			"down":      truthSchema().describedAs("true: the link starts without carrier."),
 			"capture":   anyOf(truthSchema(), reference("path")).describedAs("true: both ends are recorded; or the file to record them to."),
 			"reverse":   object(impairmentProperties(false)).describedAs("What differs for packets that the second endpoint sends."),
 		}), "endpoints"),
 		"endpoint": anyOf(
 			matching("[^:]*:"+interfacePattern).except(":"+reservedInterfaces),
+			matching("[^:]*:"+interfaceWord),
 			complete(keys{
 				"node":      textSchema().describedAs("The node, or external."),
-				"interface": anyOf(matching(interfacePattern).except("^"+reservedInterfaces), schema{"type": []string{"integer", "boolean"}}).describedAs("The interface's name, such as eth0."),
+				"interface": anyOf(matching(interfacePattern).except("^"+reservedInterfaces), matching(interfaceWord), schema{"type": []string{"integer", "boolean"}}).describedAs("The interface's name, such as eth0."),
 				"addresses": listOf(matching(`[0-9a-fA-F:.]+/[0-9]+`)).describedAs("With their prefix lengths. Absent: chosen."),
 			}, "node", "interface")),
 		"tolerance": object(keys{
@@ -306,7 +321,8 @@ func stageWords() (words []string) {
 }
 
 func nodesSchema() schema {
-	nodes := mapOf(schema{"pattern": plain().String(), "maxLength": maxNodeName, "not": schema{"const": external}}, reference("node"))
+	one := schema{"pattern": plain().String(), "maxLength": maxNodeName, "not": schema{"const": external}}
+	nodes := mapOf(anyOf(one, schema{"pattern": nodesPattern}), reference("node"))
 	nodes["type"], nodes["minProperties"] = "object", 1
 	return nodes
 }

@@ -44,6 +44,9 @@ var beyondSchema = []string{
 	`waits for itself`, `^nodes wait for each other`, `lies below .*, which is a file`, `^an address is given to the switch`, `^the lab has no name`,
 	`is no name of an external interface`, `^what nodes are given`, `^(source|file|jitter: file|jitter: no samples|no samples)\b.*(there is no file|files)`, `has more than 4194304 bytes`, `^file: `,
 
+	// Ranges of names.
+	`" has \d+ characters, expected`, `^endpoints: interface name .* has \d+ bytes`, `has no \] behind its`, `the range \[`, `^.* stands? for `, `has a pattern, expected`, `^addresses are given to the \d+ interfaces`, ` at each node for `, ` has a range and \*`, `^with (this entry|.*) the(re)? `,
+
 	`as a key, expected`, `after a merge key`, `^a fault matches`,
 	// Ranges, and whole numbers.
 	`is out of range`, `passes nothing`, `is not a whole number of`, `is too large`,
@@ -440,7 +443,11 @@ func (d drawer) draw(t *rapid.T, s schema) any {
 		names := s["propertyNames"].(schema)
 		least, _ := s["minProperties"].(int)
 		for range rapid.IntRange(least, least+2).Draw(t, "entries") {
-			m[d.text(t, names)] = d.draw(t, s["additionalProperties"].(schema))
+			is := names
+			if all, ok := names["anyOf"].([]schema); ok {
+				is = rapid.SampledFrom(all).Draw(t, "name")
+			}
+			m[d.text(t, is)] = d.draw(t, s["additionalProperties"].(schema))
 		}
 		return m
 	}

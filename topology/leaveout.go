@@ -2,7 +2,6 @@ package topology
 
 import (
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 )
@@ -55,18 +54,12 @@ func (r *reader) chosen(all []Node, m topologyMap) []Node {
 	}
 	asked := make(map[string]bool)
 	for _, pattern := range r.Nodes {
-		found := false
-		for _, name := range names {
-			matches, err := path.Match(pattern, name)
-			if err != nil {
-				r.errorf(m.at, "%s is no pattern of names, expected one such as leaf-*", quote(pattern))
+		for _, name := range r.each(val[string]{m.at, pattern, true}, "node", names) {
+			if !slices.Contains(names, name.is) {
+				r.errorf(m.at, "no node is %s, %s", quote(name.is), r.expectation(name.is, names))
 				return nil
 			}
-			asked[name] = asked[name] || matches
-			found = found || matches
-		}
-		if !found {
-			r.errorf(m.at, "no node is %s, %s", quote(pattern), r.expectation(pattern, names))
+			asked[name.is] = true
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(n Node) bool { return !asked[n.Name] })

@@ -15,7 +15,7 @@ var badOptions = []struct {
 	{Options{Name: "No Name"}, `x.yaml:1:1: the lab is to have another name: "No Name" is no plain name, expected a-z, 0-9 and, inside, -`},
 	{Options{Nodes: []string{"a", "d"}}, `x.yaml:2:10: no node is "d", expected one of a, b, c`},
 	{Options{Nodes: []string{"x*"}}, `x.yaml:2:10: no node is "x*", expected one of a, b, c`},
-	{Options{Nodes: []string{"["}}, `x.yaml:2:10: "[" is no pattern of names, expected one such as leaf-*`},
+	{Options{Nodes: []string{"["}}, `x.yaml:2:10: "[" has no ] behind its [, expected a range such as h[1-64]`},
 }
 
 func TestBadOptions(t *testing.T) {

@@ -116,7 +116,7 @@ func (m linkMap) resolve(defaults linkSettings, ports [2][]portMap) Link {
 func (r *reader) directions(l *Link, m linkMap, ports [2][]portMap) {
 	from, to := l.Endpoints[0].Node, l.Endpoints[1].Node
 	for _, s := range m.impairment.senders {
-		if s.ok && s.is != from && s.is != to {
+		if s.ok && !is(s, from) && !is(s, to) {
 			r.errorf(s.at, "%s is not on the link, expected %s or %s", quote(s.is), from, to)
 		}
 	}

@@ -1,13 +1,13 @@
 package topology
 
 import (
-	"path"
-	"strings"
+	"slices"
 
+	"github.com/ndklab/ndklab/topology/naming"
 	"gopkg.in/yaml.v3"
 )
 
-// This file is lists of nodes and links by name, in which a name may be a pattern.
+// This file is nodes and links by name, where a name may be a range or a pattern.
 
 // maxNamed bounds the names that all lists of a file are compared with.
 const maxNamed = 1 << 24
@@ -28,8 +28,65 @@ func (r *reader) nameList(n *yaml.Node) val[[]val[string]] {
 	return v
 }
 
-// isPattern reports whether a name is one of path.Match's patterns.
-func isPattern(name string) bool { return strings.ContainsAny(name, "*?[") }
+// each is the names that a word stands for: of a pattern those of all, which are called
+// what each is, of a range its own, whether or not there is something of that name. It is
+// nothing if an error was reported.
+func (r *reader) each(v val[string], what string, all []string) []val[string] {
+	if !v.ok || !naming.IsSeveral(v.is) {
+		return []val[string]{v}
+	}
+	w, err := naming.Parse(v.is)
+	if err != nil {
+		r.errorf(v.at, "%v", err)
+		return nil
+	}
+	if !r.affordable(v.at, cost(w, all)) {
+		return nil
+	}
+	var names []string
+	if w.Pattern() {
+		var missing string
+		if names, missing = w.Among(all); missing != "" {
+			r.errorf(v.at, "no %s is %s, %s", what, quote(missing), r.expectation(missing, all))
+		}
+	} else {
+		names = slices.Collect(w.All())
+	}
+	each := make([]val[string], len(names))
+	for i, name := range names {
+		each[i] = val[string]{v.at, name, true}
+	}
+	return each
+}
+
+// cost is how many comparisons it takes to find a word among names.
+func cost(w naming.Word, all []string) int {
+	if w.Pattern() {
+		return w.Count() * max(1, len(all))
+	}
+	return w.Count()
+}
+
+// affordable reports whether there is time for so many more comparisons of names, and
+// the error if not.
+func (r *reader) affordable(at *yaml.Node, comparisons int) bool {
+	if r.namings += comparisons; r.namings <= maxNamed {
+		return true
+	}
+	if r.namings-comparisons <= maxNamed {
+		r.errorf(at, "the file has too many lists of names and patterns, expected fewer or shorter ones")
+	}
+	return false
+}
+
+// is reports whether a word stands for a name, among others.
+func is(v val[string], name string) bool {
+	if v.is == name || !naming.IsSeveral(v.is) {
+		return v.is == name
+	}
+	w, err := naming.Parse(v.is)
+	return err == nil && w.Has(name)
+}
 
 // named is what a list of names and patterns stands for, in the order of the list and,
 // for each pattern, in that of all. What is called what each is; check reports whether
@@ -38,42 +95,19 @@ func isPattern(name string) bool { return strings.ContainsAny(name, "*?[") }
 func (r *reader) named(list []val[string], what string, all []string, check func(val[string]) bool) (names []string, ok bool) {
 	before := len(r.errors)
 	has := make(map[string]bool)
-	add := func(name string) {
-		if !has[name] {
-			names = append(names, name)
-		}
-		has[name] = true
-	}
 	for _, v := range list {
-		cost := 1
-		if isPattern(v.is) {
-			cost = len(all)
-		}
-		if r.namings += cost; r.namings > maxNamed {
-			if r.namings-cost <= maxNamed {
-				r.errorf(v.at, "the file has too many lists of names and patterns, expected fewer or shorter ones")
-			}
+		if !r.affordable(v.at, 1) {
 			return nil, false
 		}
-		if !isPattern(v.is) {
-			if check(v) {
-				add(v.is)
+		for _, one := range r.each(v, what, all) {
+			if has[one.is] {
+				continue
 			}
-			continue
-		}
-		if _, err := path.Match(v.is, ""); err != nil {
-			r.errorf(v.at, "%s is no pattern of names, expected one such as leaf-*", quote(v.is))
-			continue
-		}
-		found := false
-		for _, name := range all {
-			if matches, _ := path.Match(v.is, name); matches {
-				found = true
-				add(name)
+			if !check(one) {
+				break // of a range, one is enough to be told of
 			}
-		}
-		if !found {
-			r.errorf(v.at, "no %s is %s, %s", what, quote(v.is), r.expectation(v.is, all))
+			has[one.is] = true
+			names = append(names, one.is)
 		}
 	}
 	return names, len(r.errors) == before

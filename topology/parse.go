@@ -43,8 +43,10 @@ func Parse(name string, data []byte) (*Topology, error) { return ParseWith(Optio
 func ParseWith(o Options, name string, data []byte) (*Topology, error) {
 	r := &reader{Options: o, file: name}
 	if root := r.document(data); root != nil {
-		if t := r.resolve(r.labMap(root)); len(r.errors) == 0 {
-			return t, nil
+		if root = r.expand(root); root != nil {
+			if t := r.resolve(r.labMap(root)); len(r.errors) == 0 {
+				return t, nil
+			}
 		}
 	}
 	return nil, r.errors.ordered(name)

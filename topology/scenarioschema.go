@@ -38,10 +38,10 @@ func workloadKeys() keys {
 	size := orVariable(anyOf(sizes.schema(), schema{"const": allSizes}))
 	list := schema{"type": "array", "items": sizes.schema(), "minItems": 1, "maxItems": maxSizes}
 	return keys{
-		"name":       nameSchema(maxNodeName).describedAs("The workload's name."),
+		"name":       anyOf(nameSchema(maxNodeName), schema{"type": "string", "pattern": rangePattern}).describedAs("The workload's name; with a range such as flow-[1-4] one workload for each."),
 		"operation":  oneWord(texts(operations)...).describedAs("What is done: messages of send, write or read, connections of connect, requests of storage, rounds of allreduce or rping, or the program of exec."),
-		"from":       textSchema().describedAs("The host that connects and posts."),
-		"to":         textSchema().describedAs("The host that it connects to."),
+		"from":       textSchema().describedAs("The host that connects and posts; a range where the name has one."),
+		"to":         textSchema().describedAs("The host that it connects to; a range where the name has one."),
 		"pattern":    oneWord(texts(patterns)...).describedAs("Who exchanges messages with whom. Absent: pair, from with to."),
 		"nodes":      oneOrList(textSchema(), 1<<30).describedAs("Hosts, by name or by patterns such as worker-*."),
 		"size":       anyOf(size, list, reference("mix")).describedAs("Of a message, 0B to 1GiB; a list, or all, for a sweep from one size to the next; {mix: [...]} for messages of different sizes."),

@@ -238,6 +238,7 @@ func (r *reader) linkMap(n *yaml.Node) linkMap {
 	m := linkMap{at: n}
 	r.fields(n, "a link", append(r.linkSettings(&m.linkSettings),
 		list(r, "endpoints", &m.endpoints, r.endpointMap),
+		one(r, "cross", new(val[bool]), yes), // which expander.link has acted upon
 		one(r, "down", &m.down, yes),
 		one(r, "capture", &m.capture, linkCapture),
 		field{"reverse", func(n *yaml.Node) {

@@ -53,18 +53,20 @@ func (r *reader) waitList(maps []waitMap, nodes []Node, index map[string]int, na
 		if !m.node.ok || !m.stage.ok {
 			continue
 		}
-		i, ok := index[m.node.is]
-		switch {
-		case !ok:
-			r.errorf(m.node.at, "no node has the name %s, %s", quote(m.node.is), r.expectation(m.node.is, names))
-			continue
-		case nodes[i].Kind == Switch:
-			r.errorf(m.node.at, "%s is a switch, expected a host or router: a switch has no stages", m.node.is)
-			continue
+		for _, node := range r.each(m.node, "node", names) {
+			i, ok := index[node.is]
+			switch {
+			case !ok:
+				r.errorf(node.at, "no node has the name %s, %s", quote(node.is), r.expectation(node.is, names))
+				continue
+			case nodes[i].Kind == Switch:
+				r.errorf(node.at, "%s is a switch, expected a host or router: a switch has no stages", node.is)
+				continue
+			}
+			l.waits = append(l.waits, Wait{node.is, m.stage.is})
+			l.nodes = append(l.nodes, i)
+			l.at = append(l.at, node.at)
 		}
-		l.waits = append(l.waits, Wait{m.node.is, m.stage.is})
-		l.nodes = append(l.nodes, i)
-		l.at = append(l.at, m.node.at)
 	}
 	return l
 }
