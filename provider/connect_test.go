@@ -453,20 +453,6 @@ func TestConnect(t *testing.T) {
 				t.Errorf("%d misdirected", got)
 			}
 		},
-		"NDK-CB-01 nothing waits for the network": func(t *testing.T, w *world, client, server *host) {
-			w.connect()
-			w.path.Down = true
-			start := w.clock.Now()
-			a := &async{}
-			client.qp.Send(nil, nil, 0)
-			client.qp.Flush()
-			client.conn.Disconnect(a.done, a)
-			client.close(client.conn)
-			client.dialFrom(client.newConnector(), client.newQP(), client.ephemeral(), server.service())
-			if w.clock.Now() != start {
-				t.Fatal("time has passed")
-			}
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

@@ -101,10 +101,20 @@ func TestLocalOperations(t *testing.T) {
 			w := newWorld(t)
 			h, _ := w.connect()
 			wrong := op.make(h, true)
-			w.want(h.qp.Write("before", nil, 0, 0, provider.OpDefer), success)
+			// Without another in flight nothing but the refused request starts it.
+			w.want(h.qp.Write("deferred", nil, 0, 0, provider.OpDefer), success)
 			w.want(wrong(h.qp, nil, 0), provider.StatusInvalidParameter)
-			if r := h.result(success); r.RequestContext != "before" {
+			if r := h.result(success); r.RequestContext != "deferred" {
 				t.Fatalf("got %+v", r)
+			}
+			w.silent(h.cq)
+			w.want(h.qp.Write("in flight", nil, 0, 0, 0), success)
+			w.want(h.qp.Write("deferred", nil, 0, 0, provider.OpDefer), success)
+			w.want(wrong(h.qp, nil, 0), provider.StatusInvalidParameter)
+			for _, want := range []string{"in flight", "deferred"} {
+				if r := h.result(success); r.RequestContext != want {
+					t.Fatalf("got %+v for what was %s", r, want)
+				}
 			}
 			w.silent(h.cq)
 		})

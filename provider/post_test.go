@@ -1,8 +1,10 @@
 package provider_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ndklab/ndklab/provider"
@@ -98,7 +100,9 @@ func TestPost(t *testing.T) {
 			t.Run(rule+" "+name, func(t *testing.T) {
 				w := newWorld(t)
 				client, server := w.connect()
-				server.receive(8)
+				for range 8 {
+					w.want(server.qp.Receive(nil, server.at(0, 100)), success)
+				}
 				test(t, w, client, server, initiators(server)[i])
 			})
 		}
@@ -173,12 +177,27 @@ func TestPost(t *testing.T) {
 			"flag":   {nil, 1 << 20, provider.StatusInvalidParameter},
 			"pieces": {make([]provider.SGE, qpPieces+1), provider.OpDefer, provider.StatusDataOverrun},
 		} {
-			run("NDK-DEFER-03 NDK-DEFER-04 NDK-POST-02 a chain whose end is refused for its "+what, func(t *testing.T, w *world, client, server *host, post initiator) {
-				w.want(post.post(client.qp, nil, nil, provider.OpDefer), success)
-				w.want(post.post(client.qp, nil, refused.sgl, refused.flags), refused.want)
-				client.result(success)
-				w.silent(client.cq)
-			})
+			// Without others in flight nothing but the refused request starts the chain.
+			for _, inFlight := range []int{0, 3} {
+				name := fmt.Sprintf("NDK-DEFER-03 NDK-DEFER-04 NDK-POST-02 a chain whose end is refused for its %s, %d others in flight", what, inFlight)
+				run(name, func(t *testing.T, w *world, client, server *host, post initiator) {
+					const deferred = 2
+					for n := range inFlight + deferred {
+						var flags provider.OpFlags
+						if n >= inFlight {
+							flags = provider.OpDefer
+						}
+						w.want(post.post(client.qp, n, client.at(0, 10), flags), success)
+					}
+					w.want(post.post(client.qp, nil, refused.sgl, refused.flags), refused.want)
+					for n, r := range client.results(inFlight + deferred) {
+						if r.RequestContext != n || r.Status != success {
+							t.Errorf("got %+v at %d", r, n)
+						}
+					}
+					w.silent(client.cq)
+				})
+			}
 		}
 		run("NDK-FLUSH-05 deferred and flushed", func(t *testing.T, w *world, client, server *host, post initiator) {
 			w.want(post.post(client.qp, nil, nil, provider.OpDefer|provider.OpSilentSuccess), success)
@@ -204,6 +223,11 @@ func TestPostStates(t *testing.T) {
 				w.t.Errorf("%s: got %v", i.name, got)
 			}
 		}
+		for name, operation := range localOperations {
+			if got := operation.make(h, false)(h.qp, nil, 0); got != provider.StatusConnectionInvalid {
+				w.t.Errorf("%s: got %v", name, got)
+			}
+		}
 		w.silent(h.cq)
 	}
 	t.Run("NDK-POST-04 NDK-POST-02 never connected", func(t *testing.T) {
@@ -213,12 +237,19 @@ func TestPostStates(t *testing.T) {
 	t.Run("NDK-POST-04 while connecting, until each side is told (ndkpi.md T57)", func(t *testing.T) {
 		w := newWorld(t)
 		client, server := w.hosts[0], w.hosts[1]
-		server.listen(func(c *provider.Connector) { server.accept(c) })
+		var delivered *provider.Connector
+		server.listen(ignore(&delivered))
 		client.conn = client.newConnector()
-		w.want(w.finish(client.dial(client.conn, server)), success)
-		refused(w, client)
+		connect := client.dial(client.conn, server)
+		refused(w, client) // before Connect has completed
+		refused(w, server) // before Accept
+		accept := server.accept(delivered)
+		refused(w, server)
+		w.want(w.finish(connect), success)
+		refused(w, client) // before CompleteConnect
 		refused(w, server)
 		w.want(client.complete(), success)
+		w.want(w.finish(accept), success)
 		w.want(client.qp.Write(nil, nil, 0, 0, 0), success)
 		client.result(success)
 		w.want(server.qp.Write(nil, nil, 0, 0, 0), success)
@@ -361,7 +392,21 @@ func TestSendTooLong(t *testing.T) {
 }
 
 func TestFlush(t *testing.T) {
-	t.Run("NDK-FLUSH-01 NDK-FLUSH-02 NDK-FLUSH-03 all that is pending", func(t *testing.T) {
+	t.Run("NDK-FLUSH-03 waits for no completion", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			client, _ := w.connect()
+			w.path.Down = true
+			client.pending()
+			w.atOnce("Flush", client.qp.Flush)
+			client.cancelled()
+			idle := client.newQP()
+			w.want(idle.Receive(nil, nil), success)
+			w.atOnce("Flush of a QP that is not connected", idle.Flush)
+			client.result(provider.StatusCancelled)
+		})
+	})
+	t.Run("NDK-FLUSH-01 NDK-FLUSH-02 all that is pending", func(t *testing.T) {
 		w := newWorld(t)
 		client, _ := w.connect()
 		w.path.Down = true
