@@ -14,6 +14,14 @@ import (
 	"github.com/ndklab/ndklab/provider/sim"
 )
 
+// uneven is a carrier whose addresses are on interfaces with MTUs of their own.
+type uneven struct {
+	*sim.Carrier
+	mtus map[netip.Addr]int
+}
+
+func (u *uneven) MTU(local netip.Addr) int { return u.mtus[local] }
+
 // largestPayload connects from one device to the other, writes more than one
 // packet holds and returns the largest payload on the wire.
 func (w *world) largestPayload(from, to *host) int {
@@ -107,6 +115,21 @@ func TestConfiguration(t *testing.T) {
 			w.finishAll(hosts)
 		})
 	}
+	t.Run("NDK-CFG-03 each address of several", func(t *testing.T) {
+		w := newWorld(t)
+		var logged []string
+		first, second, wide := netip.MustParseAddr("10.0.0.3"), netip.MustParseAddr("fd00::3"), netip.MustParseAddr("10.0.0.4")
+		carrier := &uneven{w.network.Attach(mtu, first, second, wide), map[netip.Addr]int{first: 1500, second: 400, wide: mtu}}
+		cfg := w.config(carrier)
+		cfg.Configuration.NetworkDirectRoCEFrameSize = 2048
+		cfg.Log = func(message string) { logged = append(logged, message) }
+		m := w.start(cfg)
+		if len(logged) != 2 || !strings.HasPrefix(logged[0], "10.0.0.3: the active RoCE MTU is 1024 ") ||
+			!strings.HasPrefix(logged[1], "fd00::3: the active RoCE MTU is 256 ") {
+			t.Errorf("logged %q", logged)
+		}
+		w.endWith(m)
+	})
 	t.Run("ends with different frame sizes", func(t *testing.T) {
 		// The larger one asks first for its own, is told the other's and asks for
 		// that; the smaller one asks for what suits both.

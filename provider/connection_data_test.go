@@ -116,6 +116,38 @@ func TestPrivateData(t *testing.T) {
 		w.want(w.finish(client.dial(client.conn, server)), success)
 		prefix(t, read(t, client.conn), []byte("welcome"))
 	})
+	t.Run("NDK-CONN-23 NDK-CONN-24 any bytes, to the last", func(t *testing.T) {
+		for _, of := range []func(i, n int) byte{
+			func(i, n int) byte { return byte(i) }, // zero first
+			func(i, n int) byte { return byte(n - i) },
+			func(i, n int) byte { return byte(i % 2) },
+			func(i, n int) byte { return 0 },
+			func(i, n int) byte { return 0xFF },
+		} {
+			w := newWorld(t)
+			client, server := w.hosts[0], w.hosts[1]
+			caller, callee := make([]byte, client.Info().MaxCallerData), make([]byte, client.Info().MaxCalleeData)
+			for _, data := range [][]byte{caller, callee} {
+				for i := range data {
+					data[i] = of(i, len(data))
+				}
+			}
+			var accepted, connected async
+			server.listen(func(c *provider.Connector) {
+				server.conn = c
+				prefix(t, read(t, c), caller)
+				w.want(c.Accept(server.qp, 1, 1, callee, nil, nil, accepted.done, &accepted), provider.StatusPending)
+			})
+			c := client.newConnector()
+			connected.returned = c.Connect(client.qp, client.ephemeral(), server.service(), 1, 1, caller, connected.done, &connected)
+			w.want(w.finish(&connected), success)
+			prefix(t, read(t, c), callee)
+			w.want(c.CompleteConnect(nil, nil, nil, nil), success)
+			w.want(w.finish(&accepted), success)
+			prefix(t, read(t, c), callee)
+			prefix(t, read(t, server.conn), caller)
+		}
+	})
 	t.Run("NDK-CONN-25 with Reject", func(t *testing.T) {
 		w := newWorld(t)
 		client, server := w.hosts[0], w.hosts[1]

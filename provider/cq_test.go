@@ -52,7 +52,9 @@ func TestCreateCQ(t *testing.T) {
 		{"NDK-CQ-01 too deep", cqDepth + 1, nil, provider.StatusInvalidParameter},
 		{"NDK-CQ-01 as deep as can be", cqDepth, nil, success},
 		{"no depth", 0, nil, provider.StatusInvalidParameter},
-		{"NDK-CQ-45 any affinity", 1, &provider.GroupAffinity{Mask: 1 << 63, Group: 999}, success},
+		{"NDK-CQ-45 an affinity for a processor that is not there", 1, &provider.GroupAffinity{Mask: 1 << 63, Group: 999}, success},
+		{"NDK-CQ-45 an affinity for all processors", 1, &provider.GroupAffinity{Mask: ^uint64(0)}, success},
+		{"NDK-CQ-45 an affinity for none", 1, &provider.GroupAffinity{}, success},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cq, status := h.CreateCQ(c.depth, nil, nil, c.affinity, nil, nil)
@@ -186,16 +188,22 @@ func TestNotification(t *testing.T) {
 				t.Fatalf("%d completions inside the callback, want 1", got)
 			}
 		},
+		"NDK-CQ-17 solicited, with an invalidation": func(t *testing.T, w *world, client, server *host) {
+			_, m := server.borrow(allRights)
+			server.receive(1)
+			got := 0
+			server.notes.then = func() { got = server.cq.Results(make([]provider.Result, 5)) }
+			server.cq.Arm(provider.NotifySolicited)
+			w.want(client.qp.SendAndInvalidate(nil, nil, provider.OpSendAndSolicitEvent, m.token), success)
+			w.settle()
+			server.notes.notified(t, success)
+			if got != 1 {
+				t.Fatalf("%d completions inside the callback, want 1", got)
+			}
+		},
 		"NDK-CQ-18 error, solicited": func(t *testing.T, w *world, client, server *host) {
 			client.cq.Arm(provider.NotifySolicited)
 			w.want(client.qp.Write(nil, client.at(0, 1), 1, 1, 0), success)
-			w.settle()
-			client.notes.notified(t, success)
-			client.result(provider.StatusRemoteResources)
-		},
-		"NDK-CQ-19 error, any": func(t *testing.T, w *world, client, server *host) {
-			client.cq.Arm(provider.NotifyAny)
-			w.want(client.qp.Write(nil, client.at(0, 1), 1, 1, provider.OpSilentSuccess), success)
 			w.settle()
 			client.notes.notified(t, success)
 			client.result(provider.StatusRemoteResources)
@@ -360,6 +368,61 @@ func TestArms(t *testing.T) {
 				} else {
 					server.notes.notified(t)
 				}
+			}
+		})
+	}
+}
+
+// TestLoneError: one failed request, alone on its CQ, satisfies an arm, whatever its status.
+func TestLoneError(t *testing.T) {
+	for name, c := range map[string]struct {
+		fail func(w *world, client, server *host) // one request of the client's
+		want provider.Status
+	}{
+		"an unknown local token": {func(w *world, client, server *host) {
+			w.want(client.qp.Send(nil, []provider.SGE{{VirtualAddress: base, Length: 1}}, 0), success)
+		}, provider.StatusAccessViolation},
+		"a read into what is not there": {func(w *world, client, server *host) {
+			w.want(client.qp.Read(nil, []provider.SGE{{VirtualAddress: base, Length: 1}}, base, server.mr.RemoteToken(), 0), success)
+		}, provider.StatusAccessViolation},
+		"an unknown remote token": {func(w *world, client, server *host) {
+			w.want(client.qp.Write(nil, client.at(0, 1), 1, 1, provider.OpSilentSuccess), success)
+		}, provider.StatusRemoteResources},
+		"a token that the peer has just ended": {func(w *world, client, server *host) {
+			mr, m := client.borrow(allRights)
+			client.receive(1)
+			w.want(server.qp.SendAndInvalidate(nil, nil, 0, m.token), success)
+			w.want(client.qp.Read("before", client.at(0, 1<<19), base, server.mr.RemoteToken(), 0), success)
+			w.want(client.qp.Invalidate(nil, mr, 0), success) // waits for the read, and the peer is faster
+			client.results(2)
+		}, provider.StatusInvalidDeviceRequest},
+		"a receive that is too short": {func(w *world, client, server *host) {
+			w.want(client.qp.Receive(nil, client.at(0, 1)), success)
+			w.want(server.qp.Send(nil, server.at(0, 2), 0), success)
+		}, overflow},
+		"a peer that is gone": {func(w *world, client, server *host) {
+			w.path.Down = true
+			w.want(client.qp.Write(nil, nil, 0, 0, 0), success)
+		}, timedOut},
+		"flushed": {func(w *world, client, server *host) {
+			client.receive(1)
+			client.qp.Flush()
+		}, provider.StatusCancelled},
+	} {
+		t.Run("NDK-CQ-19 "+name, func(t *testing.T) {
+			w := newWorld(t)
+			client, server := w.connect()
+			c.fail(w, client, server)
+			client.cq.Arm(provider.NotifyAny)
+			var got []provider.Result
+			client.notes.then = func() { // within which the entry can be taken already
+				got = make([]provider.Result, 2)
+				got = got[:client.cq.Results(got)]
+			}
+			w.wait("the notification", func() bool { return len(client.notes.statuses) > 0 })
+			client.notes.notified(t, success)
+			if len(got) != 1 || got[0].Status != c.want {
+				t.Errorf("got %+v, want one entry with %v", got, c.want)
 			}
 		})
 	}

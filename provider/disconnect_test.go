@@ -1,6 +1,7 @@
 package provider_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -245,6 +246,45 @@ func TestDisconnect(t *testing.T) {
 			client, server := w.connect()
 			test(t, w, client, server)
 		})
+	}
+	for name, end := range map[string]func(w *world, local, peer *host){
+		"answered": func(w *world, local, peer *host) { w.want(w.finish(local.disconnect()), success) },
+		"no answer": func(w *world, local, peer *host) {
+			w.path.Down = true
+			w.want(w.finish(local.disconnect()), timedOut)
+			w.path.Down = false
+		},
+		"with requests under way": func(w *world, local, peer *host) {
+			local.pending()
+			w.want(w.finish(local.disconnect()), success)
+			local.cancelled()
+		},
+		"both at once": func(w *world, local, peer *host) {
+			a, b := local.disconnect(), peer.disconnect()
+			w.want(w.finish(a), success)
+			w.want(w.finish(b), success)
+		},
+		"after Flush": func(w *world, local, peer *host) {
+			local.qp.Flush()
+			w.want(w.finish(local.disconnect()), success)
+		},
+		"closed instead": func(w *world, local, peer *host) { w.finish(local.close(local.conn)) },
+		"closed meanwhile": func(w *world, local, peer *host) {
+			local.disconnect()
+			w.finish(local.close(local.conn))
+		},
+	} {
+		for _, ex := range []bool{false, true} {
+			for i, side := range []string{"active", "passive"} {
+				t.Run(fmt.Sprintf("NDK-DISC-05 the %s side, %s, Ex: %v", side, name, ex), func(t *testing.T) {
+					w := newWorld(t)
+					client, server := w.joinEx(ex, ex)
+					end(w, w.hosts[i], w.hosts[1-i])
+					w.clock.Run(time.Minute) // beyond all timeouts
+					[]*events{client, server}[i].told(t, 0)
+				})
+			}
+		}
 	}
 	t.Run("NDK-DISC-12 NDK-CNT-04 the peer has forgotten the connection", func(t *testing.T) {
 		w := newWorld(t)

@@ -9,7 +9,7 @@ import (
 
 func TestFailedCQ(t *testing.T) {
 	for _, arm := range []provider.NotifyType{provider.NotifyErrors, provider.NotifyAny, provider.NotifySolicited} {
-		t.Run("NDK-CQ-25 NDK-CQ-24 armed", func(t *testing.T) {
+		t.Run("NDK-CQ-25 NDK-CQ-24 NDK-CNT-08 armed", func(t *testing.T) {
 			w := newWorld(t)
 			client, server := w.connect()
 			server.receive(1)
@@ -30,6 +30,33 @@ func TestFailedCQ(t *testing.T) {
 			}
 		})
 	}
+	t.Run("NDK-CNT-08 every CQ of a device that fails, once", func(t *testing.T) {
+		w := newWorld(t)
+		h := w.hosts[0]
+		other := w.another(h)
+		overrun, _ := other.newCQ(1)
+		qp := other.newQPOn(overrun, overrun, nil)
+		for range 2 {
+			w.want(qp.Receive(nil, nil), success)
+		}
+		qp.Flush()
+		closed, _ := h.newCQ(1)
+		w.want(h.close(closed).returned, success)
+		w.settle()
+		if got := h.device.Counters().CQError; got != 1 {
+			t.Fatalf("CQError is %d with one that has overrun", got)
+		}
+		for range 2 {
+			h.device.Fail()
+			w.settle()
+			if got := h.device.Counters().CQError; got != 3 { // the two instances' own
+				t.Errorf("CQError is %d, want 3", got)
+			}
+		}
+		if got := w.hosts[1].device.Counters().CQError; got != 0 {
+			t.Errorf("another device's CQError is %d", got)
+		}
+	})
 	t.Run("NDK-CQ-25 NDK-CQ-22 armed later", func(t *testing.T) {
 		w := newWorld(t)
 		h := w.hosts[0]

@@ -341,12 +341,28 @@ func TestInline(t *testing.T) {
 	})
 	t.Run("NDK-INL-04 too much", func(t *testing.T) {
 		w.t = t
-		whole := sge(make([]byte, inline))
-		w.want(client.qp.Send(nil, []provider.SGE{whole, sge(text[:1])}, provider.OpInline), provider.StatusInvalidParameter)
-		w.want(server.qp.Receive(nil, server.at(0, inline)), success)
-		w.want(client.qp.Send(nil, []provider.SGE{whole}, provider.OpInline), success)
-		client.result(success)
-		server.result(success)
+		for _, size := range []uint32{0, 1, inline, client.Info().MaxInlineDataSize} {
+			a, b := *client, *server
+			a.qp = track(client, must(client.pd.CreateQP(client.cq, client.cq, nil, qpDepth, qpDepth, qpPieces, qpPieces, size, nil, nil)))
+			b.qp, b.port = server.newQP(), 7100+uint16(size)
+			w.join(&a, &b)
+			whole := sge(make([]byte, size))
+			for _, post := range append(initiators(server)[:2], initiator{"SendAndInvalidate", sendAndInvalidate}) {
+				for _, more := range [][]provider.SGE{{sge(make([]byte, size+1))}, {whole, sge(text[:1])}} {
+					if got := post.post(a.qp, nil, more, provider.OpInline); got != provider.StatusInvalidParameter {
+						t.Errorf("%s of %d bytes where %d are allowed: %v", post.name, size+1, size, got)
+					}
+				}
+				w.silent(client.cq)
+				if post.name == "SendAndInvalidate" {
+					continue // there is nothing that it could end
+				}
+				w.want(b.qp.Receive(nil, server.at(0, 1000)), success)
+				w.want(post.post(a.qp, nil, []provider.SGE{whole}, provider.OpInline), success)
+				client.result(success)
+			}
+			server.result(success)
+		}
 	})
 	t.Run("length and bytes differ", func(t *testing.T) {
 		w.t = t

@@ -214,6 +214,33 @@ func TestConnectionsOID(t *testing.T) {
 			same(t, server.connections(), 64, ends(server2.conn))
 		})
 	}
+	t.Run("NDK-OID-04 a connection that broke", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.connect()
+		w.want(client.qp.Write(nil, client.at(0, 1), 0, 0, 0), success) // an error at both ends
+		client.result(provider.StatusRemoteResources)
+		w.wait("both events", func() bool { return client.disconnected+server.disconnected == 2 })
+		same(t, client.connections(), 64)
+		same(t, server.connections(), 64)
+	})
+	t.Run("NDK-OID-09 more entries than the header can say", func(t *testing.T) {
+		w := newWorld(t)
+		client, server := w.hosts[0], w.hosts[1]
+		const n = 1024 // 16+64n is 65552
+		for i := range n {
+			if i == n-1 {
+				if got := client.connections(); got.Size != 16+64*(n-1) {
+					t.Fatalf("size %d", got.Size)
+				}
+			}
+			w.couple(client, server, 7000+uint16(i))
+		}
+		for _, h := range w.hosts {
+			if got := h.connections(); got.Size != 65535 || got.Count != n || len(got.Entries) != n {
+				t.Fatalf("size %d, count %d, %d entries", got.Size, got.Count, len(got.Entries))
+			}
+		}
+	})
 	t.Run("what else a connection is listed with", func(t *testing.T) {
 		w := newWorld(t)
 		client, server := w.hosts[0], w.hosts[1]

@@ -21,15 +21,21 @@ func (w *world) limits(t *testing.T, when string, c *provider.Connector, in, out
 }
 
 // readers counts the READs in progress on the wire, by the address that reads:
-// those asked for whose last response is not yet sent.
+// those asked for whose last response is not yet sent. READs that are split are
+// counted as they were posted, if all are of one length and at multiples of it
+// from base.
 type readers struct {
 	verifier roce.Verifier
 	now, max map[netip.Addr]int
+
+	length             int // of each READ posted; 0: not to be counted as posted
+	begun, bytes, most map[netip.Addr]int
 }
 
 // watchReads has readers count.
 func (w *world) watchReads() *readers {
-	r := &readers{now: map[netip.Addr]int{}, max: map[netip.Addr]int{}}
+	r := &readers{now: map[netip.Addr]int{}, max: map[netip.Addr]int{},
+		begun: map[netip.Addr]int{}, bytes: map[netip.Addr]int{}, most: map[netip.Addr]int{}}
 	w.network.Tap(func(_ time.Duration, packet []byte) {
 		var p roce.Received
 		if r.verifier.DecodeIP(packet, &p) != nil {
@@ -39,8 +45,15 @@ func (w *world) watchReads() *readers {
 		case p.Header.Opcode == roce.ReadRequest:
 			r.now[p.Flow.Remote]++
 			r.max[p.Flow.Remote] = max(r.max[p.Flow.Remote], r.now[p.Flow.Remote])
-		case p.Header.Opcode.IsReadResponse() && p.Header.Opcode.Ends():
-			r.now[p.Flow.Local]--
+			if r.length > 0 && (p.Header.VA-base)%uint64(r.length) == 0 {
+				r.begun[p.Flow.Remote]++
+				r.most[p.Flow.Remote] = max(r.most[p.Flow.Remote], r.begun[p.Flow.Remote]-r.bytes[p.Flow.Remote]/r.length)
+			}
+		case p.Header.Opcode.IsReadResponse():
+			r.bytes[p.Flow.Local] += len(p.Payload)
+			if p.Header.Opcode.Ends() {
+				r.now[p.Flow.Local]--
+			}
 		}
 	})
 	return r
@@ -116,16 +129,31 @@ func TestReadLimits(t *testing.T) {
 					continue
 				}
 				t.Run("NDK-RL-07 more reads than allowed at once", func(t *testing.T) {
-					const posted = 40
-					for range posted {
-						w.want(from.qp.Read(nil, from.at(0, 100), base, to.mr.RemoteToken(), 0), success)
+					for _, length := range []int{0, 100, 8 << 10} {
+						const posted = 40
+						reads.max[from.address] = 0
+						for range posted {
+							w.want(from.qp.Read(nil, from.at(0, length), base, to.mr.RemoteToken(), 0), success)
+						}
+						for _, r := range from.results(posted) {
+							w.want(r.Status, success)
+						}
+						w.silent(from.cq)
+						if got := reads.max[from.address]; got != int(limit) || reads.now[from.address] != 0 {
+							t.Errorf("%d reads of %d bytes at once, want %d", got, length, limit)
+						}
 					}
-					for _, r := range from.results(posted) {
-						w.want(r.Status, success)
+					// Of those that are split the receive buffer may allow fewer.
+					const posted, length = 10, 100 << 10
+					reads.length = length
+					reads.begun[from.address], reads.bytes[from.address] = 0, 0
+					for i := range posted {
+						w.want(from.qp.Read(nil, from.at(0, length), base+uint64(i*length), to.mr.RemoteToken(), 0), success)
 					}
-					w.silent(from.cq)
-					if got := reads.max[from.address]; got != int(limit) || reads.now[from.address] != 0 {
-						t.Errorf("%d reads at once, want %d", got, limit)
+					from.results(posted)
+					reads.length = 0
+					if got := reads.most[from.address]; got > int(limit) || reads.begun[from.address] != posted {
+						t.Errorf("%d of %d split reads at once, want %d at most", got, reads.begun[from.address], limit)
 					}
 				})
 			}
