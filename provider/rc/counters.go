@@ -5,6 +5,7 @@ func (c Counters) Plus(o Counters) Counters {
 	c.Sent += o.Sent
 	c.Received += o.Received
 	c.Retransmitted += o.Retransmitted
+	c.Spurious += o.Spurious
 	c.Duplicates += o.Duplicates
 	c.OutOfSequence += o.OutOfSequence
 	c.NAKsSent += o.NAKsSent

@@ -28,7 +28,7 @@ func (q *QP) Starved() bool { return q.state == Ready && q.requester.starved }
 // that was busy, and then of many connections at the same time.
 func (q *QP) CreditInUse() int64 {
 	r := &q.requester
-	if !q.Busy() || r.probing && r.roundTrip.backedOff > 1 {
+	if !q.Busy() || r.silent > 1 {
 		return 0
 	}
 	return max(0, r.inFlight-r.window.held())

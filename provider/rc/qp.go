@@ -180,7 +180,10 @@ func (q *QP) HandleTimeout(now time.Duration) {
 
 // Absent says that of the time in which the peer has said nothing, for so long nobody was
 // there to hear it. The QP gives up that much later.
-func (q *QP) Absent(d time.Duration) { q.requester.progressAt += d }
+func (q *QP) Absent(d time.Duration) {
+	q.requester.progressAt += d
+	q.requester.heardAt += d
+}
 
 // Completions appends the completions that wait, oldest first, to dst, and
 // forgets them.

@@ -14,7 +14,8 @@
 //
 // Start reading at QP; requester.go and responder.go are its two halves, and
 // localop.go says how local operations fit in between packets, early.go and
-// repair.go how two of our own adapters make good what is lost.
+// repair.go how two of our own adapters make good what is lost. probe.go says what
+// happens when the timer runs out.
 //
 // With a peer of another make either half goes back N. Its responder could keep
 // early packets too without the peer noticing (roce.md 14.5), but would gain
@@ -208,6 +209,7 @@ const (
 type Counters struct {
 	Sent, Received           uint64
 	Retransmitted            uint64 // request packets sent again
+	Spurious                 uint64 // of those, that the peer turned out to have
 	Duplicates               uint64 // requests received again
 	OutOfSequence            uint64 // requests or responses ahead of what was expected
 	NAKsSent, NAKsReceived   uint64 // sequence errors

@@ -13,8 +13,9 @@ import (
 // it is one round trip.
 //
 // What is followed by other packets is missed at once, and costs one round
-// trip more. What is not is the timer's: that takes a round trip and a half, or
-// the least of 2 ms, and then one packet goes to ask. Before the first
+// trip more. What is not is the timer's: that takes a round trip and a quarter, or
+// the least of 1 ms. Then a probe takes one round trip, and two if packets before the one
+// that is lost have arrived and did not ask for an acknowledgement. Before the first
 // acknowledgement the timer takes twice the handshake, and 5 ms at least.
 func TestRecovery(t *testing.T) {
 	const (
@@ -35,24 +36,24 @@ func TestRecovery(t *testing.T) {
 		later       [len(rtts)]time.Duration // after many
 	}{
 		{"the only packet", OpWrite, 1, is(roce.WriteOnly), none,
-			[...]time.Duration{5100 * us, 6 * ms, 150 * ms}, [...]time.Duration{2100 * us, 3 * ms, 125 * ms}},
+			[...]time.Duration{5200 * us, 7 * ms, 200 * ms}, [...]time.Duration{1200 * us, 3250 * us, 162500 * us}},
 		{"the first packet", OpWrite, 3, is(roce.WriteFirst), none,
 			[...]time.Duration{200 * us, 2 * ms, 100 * ms}, [...]time.Duration{200 * us, 2 * ms, 100 * ms}},
 		{"the last packet", OpWrite, 3, is(roce.WriteLast), none,
-			[...]time.Duration{5200 * us, 7 * ms, 200 * ms}, [...]time.Duration{2200 * us, 4 * ms, 175 * ms}},
+			[...]time.Duration{5300 * us, 8 * ms, 250 * ms}, [...]time.Duration{1300 * us, 4250 * us, 212500 * us}},
 		{"the ACK", OpWrite, 3, none, is(roce.Acknowledge),
-			[...]time.Duration{5100 * us, 6 * ms, 150 * ms}, [...]time.Duration{2100 * us, 3 * ms, 125 * ms}},
+			[...]time.Duration{5100 * us, 6 * ms, 150 * ms}, [...]time.Duration{1100 * us, 2250 * us, 112500 * us}},
 		{"the first packet, and the NAK", OpWrite, 3, is(roce.WriteFirst), is(roce.Acknowledge),
-			[...]time.Duration{5200 * us, 7 * ms, 200 * ms}, [...]time.Duration{2200 * us, 4 * ms, 175 * ms}},
+			[...]time.Duration{5200 * us, 7 * ms, 200 * ms}, [...]time.Duration{1200 * us, 3250 * us, 162500 * us}},
 		{"a READ request", OpRead, 3, is(roce.ReadRequest), none,
-			[...]time.Duration{5100 * us, 6 * ms, 150 * ms}, [...]time.Duration{2100 * us, 3 * ms, 125 * ms}},
+			[...]time.Duration{5200 * us, 7 * ms, 200 * ms}, [...]time.Duration{1200 * us, 3250 * us, 162500 * us}},
 		{"the first READ response", OpRead, 3, none, is(roce.ReadResponseFirst),
 			[...]time.Duration{200 * us, 2 * ms, 100 * ms}, [...]time.Duration{200 * us, 2 * ms, 100 * ms}},
 		{"a READ response in the middle", OpRead, 3, none, is(roce.ReadResponseMiddle),
 			[...]time.Duration{200 * us, 2 * ms, 100 * ms}, [...]time.Duration{200 * us, 2 * ms, 100 * ms}},
-		// What came before the last has been a sample: three times that.
+		// What came before the last has been a sample: its deviation is half of it.
 		{"the last READ response", OpRead, 3, none, is(roce.ReadResponseLast),
-			[...]time.Duration{2200 * us, 5 * ms, 250 * ms}, [...]time.Duration{2200 * us, 4 * ms, 175 * ms}},
+			[...]time.Duration{1300 * us, 6 * ms, 300 * ms}, [...]time.Duration{1300 * us, 4250 * us, 212500 * us}},
 	} {
 		for i, rtt := range rtts {
 			for warm, want := range map[int]time.Duration{0: loss.first[i], 30: loss.later[i]} {
@@ -110,7 +111,7 @@ func TestBackOff(t *testing.T) {
 		expect(wait * time.Millisecond)
 		now += wait * time.Millisecond
 		e.qp.HandleTimeout(now)
-		e.at(now, "send only 100 (1) ask")
+		e.at(now, "write only 99 0@0 ask")
 	}
 	expect(24 * time.Millisecond)
 	now += 10 * time.Millisecond

@@ -45,6 +45,10 @@ func (r *requester) begin(now time.Duration) {
 		r.note(sequence, end, m.sentAt)
 		sequence = max(sequence, end)
 	}
+	if r.asking() {
+		r.note(sequence, r.probe.end, r.probe.at) // at the latest
+		sequence = max(sequence, r.probe.end)
+	}
 	r.note(sequence, r.max, now) // at the latest
 }
 
@@ -111,11 +115,9 @@ func (r *requester) resend(now time.Duration, packet *roce.Packet) bool {
 		r.unasked = 0
 	}
 	if r.inFlight == 0 {
-		r.resendAt = now + r.roundTrip.timeout()
+		r.probeAt = now + r.roundTrip.timeout()
 	}
-	if s == r.una {
-		r.suspicion.askedAt = now
-	}
+	r.tryAgain(s)
 	for at := s; at < end; at++ {
 		rec := p.record(at)
 		rec.fate, rec.sentAt, rec.again, rec.waited = flying, now, true, false
@@ -171,10 +173,10 @@ func (r *requester) selectiveAcknowledge(now time.Duration, h *roce.Header, at i
 // heard notes that the packet with sequence number s, and perhaps others, have
 // arrived early.
 func (r *requester) heard(now time.Duration, s int64) {
-	if sample, ok := r.window.acknowledged(now, s+1, !r.repair.record(s).again); ok {
+	if sample, ok := r.window.acknowledged(now, s+1, !r.repair.record(s).again && !r.asking()); ok {
 		r.roundTrip.sample(sample)
 	}
-	r.resendAt = now + r.roundTrip.timeout()
+	r.probeAt = now + r.roundTrip.timeout()
 }
 
 // executedTo notes that the responder has executed everything before sequence
@@ -239,6 +241,9 @@ func (r *requester) keepResponse(now time.Duration, h *roce.Header, at int64, pa
 		r.proceed(now)
 	case at > r.una:
 		r.q.counters.OutOfSequence++
+		if p.record(at).fate == arrived && h.Opcode.Starts() {
+			r.countSpurious()
+		}
 		switch {
 		case p.responses.at(at) != nil:
 		case at-r.una < reach(r.q.connection.MTU) && p.responses.keep(r.una, at, h, payload):

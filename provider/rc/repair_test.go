@@ -85,6 +85,7 @@ func TestRepairOfReads(t *testing.T) {
 	e.queue(sends(3, 1), reads(4, 512))
 	e.at(30*ms, "send only 106 (1) ask, read request 107 512@1000 ask")
 	says(38*ms, reporting(106, 107), 0) // the request is there
+	e.at(38*ms, "")
 	at, _ = e.qp.Deadline()
 	e.qp.HandleTimeout(at)
 	e.at(at, "send only 106 (1) ask")
@@ -95,7 +96,8 @@ func TestRepairOfReads(t *testing.T) {
 	e.completed("send ok 3", "read ok 4")
 }
 
-// TestRepairAfterTimeout: when nothing is heard, one packet asks.
+// TestRepairAfterTimeout: when nothing is heard, a probe asks. What was sent before it
+// and has not arrived when it is answered is lost.
 func TestRepairAfterTimeout(t *testing.T) {
 	e := newReady(t, selectively)
 	e.qp.requester.roundTrip.sample(time.Millisecond)
@@ -103,13 +105,20 @@ func TestRepairAfterTimeout(t *testing.T) {
 	e.answers(0)
 	at, _ := e.qp.Deadline()
 	e.qp.HandleTimeout(at)
-	e.at(at, "send only 100 (1) ask")
-	// Of the others 102 has arrived; 101 and 103 were sent long before 100 was
-	// sent again.
-	h := reporting(101, 102)
+	e.at(at, "write only 99 0@0 ask")
+	e.queue(sends(5, 1))
+	e.at(at, "send only 104 (1) ask") // there may be nothing wrong
+	// Of the others 102 has arrived.
+	h := reporting(100, 102)
 	h.Solicited = true
 	e.qp.Handle(at+time.Millisecond, &h, nil)
-	h = ack(100, roce.SyndromeACK)
+	h = ack(99, roce.SyndromeACK)
 	e.qp.Handle(at+time.Millisecond, &h, nil)
-	e.at(at+time.Millisecond, "send only 101 (1) ask, send only 103 (1) ask")
+	e.at(at+time.Millisecond, "send only 100 (1), send only 101 (1) ask, send only 103 (1) ask")
+	h = ack(104, roce.SyndromeACK)
+	e.qp.Handle(at+2*time.Millisecond, &h, nil)
+	e.completed("send ok 1", "send ok 2", "send ok 3", "send ok 4", "send ok 5")
+	if got := e.qp.Counters(); got.Retransmitted != 3 || got.Spurious != 0 {
+		t.Errorf("%+v", got)
+	}
 }

@@ -17,10 +17,12 @@ type replies struct {
 	reads              []read
 	answeredTo, newest int64
 
-	due       bool // reports too
-	selective bool
-	syndrome  roce.Syndrome
-	at        int64 // of a NAK
+	due        bool // reports too
+	selective  bool
+	fresh      bool // the acknowledgement that is due is not only of duplicates
+	syndrome   roce.Syndrome
+	duplicates int32 // to be answered
+	at         int64 // of a NAK
 
 	// Of selective replies: reports wait, and what is asked for again is queued
 	// apart, since there may be several such requests for one READ.
@@ -31,6 +33,9 @@ type replies struct {
 // maxRepeats is how many requests to repeat part of a READ may wait. More are
 // dropped, as if lost.
 const maxRepeats = 256
+
+// mostDuplicates bounds how many are answered one by one.
+const mostDuplicates = 1 << 16
 
 // A read is a READ request accepted, and what is to be sent of its response.
 type read struct {
@@ -50,8 +55,33 @@ type read struct {
 // acknowledge notes that everything executed so far is to be acknowledged. A
 // NAK that waits says as much.
 func (r *replies) acknowledge() {
+	r.fresh = true
+	r.say()
+}
+
+// answerDuplicate notes that a duplicate is to be answered. Each has an
+// acknowledgement of its own, as from rxe. The requester tells by it what it has sent
+// for nothing, and an answer to a probe from what else is acknowledged.
+func (r *replies) answerDuplicate() {
+	r.duplicates = min(r.duplicates+1, mostDuplicates)
+	r.say()
+}
+
+// say notes that something is due.
+func (r *replies) say() {
 	if !r.due {
 		r.due, r.syndrome = true, roce.SyndromeACK
+	}
+}
+
+// said notes that an acknowledgement or NAK is sent.
+func (r *replies) said() {
+	if r.syndrome.IsACK() && !r.fresh {
+		r.duplicates--
+	}
+	r.fresh, r.due = false, r.duplicates > 0
+	if r.due {
+		r.syndrome = roce.SyndromeACK
 	}
 }
 
@@ -63,7 +93,7 @@ func (r *replies) refuse(s roce.Syndrome, at int64) {
 // report notes that the requester is to be told of the early packets around at.
 func (r *replies) report(at int64) {
 	r.reports.add(at)
-	r.acknowledge()
+	r.say()
 }
 
 // accepted drops a NAK that waits: what it complains of has arrived.
@@ -75,7 +105,8 @@ func (r *replies) accepted() {
 
 // withdraw drops the acknowledgement or NAK that waits.
 func (r *replies) withdraw() {
-	r.due, r.syndrome = len(r.reports.pending) > 0, roce.SyndromeACK
+	r.fresh, r.syndrome = false, roce.SyndromeACK
+	r.due = r.duplicates > 0 || len(r.reports.pending) > 0
 }
 
 // room reports whether the peer may have another READ outstanding, of so many at
@@ -196,7 +227,7 @@ func (r *responder) nextPacket(p *roce.Packet) bool {
 	if len(r.replies.reports.pending) > 0 && r.makeReport(p) {
 		return true
 	}
-	r.replies.due, r.told = false, false
+	r.told = false
 	p.Header = roce.Header{
 		Opcode:   roce.Acknowledge,
 		PSN:      psn(r.replies.at),
@@ -213,6 +244,7 @@ func (r *responder) nextPacket(p *roce.Packet) bool {
 	case s == roce.SyndromePSNSequence:
 		counters.NAKsSent++
 	}
+	r.replies.said()
 	return true
 }
 

@@ -88,7 +88,7 @@ func TestNAKIsDroppedWhenTheGapCloses(t *testing.T) {
 	e.quiet()
 	// A duplicate does not turn a NAK into an ACK.
 	e.hear(write(102), write(100))
-	e.say("nak60 101 msn 1")
+	e.say("nak60 101 msn 1", "ack 100 msn 1")
 	e.quiet()
 }
 

@@ -48,7 +48,8 @@ func (r *responder) makeReport(p *roce.Packet) bool {
 	}
 	newest := q.pending[0].newest
 	q.pending = slices.Delete(q.pending, 0, 1)
-	r.replies.due = len(q.pending) > 0 || !r.replies.syndrome.IsACK()
+	r.replies.fresh = false
+	r.replies.due = len(q.pending) > 0 || r.replies.duplicates > 0 || !r.replies.syndrome.IsACK()
 	p.Header = roce.Header{
 		Opcode:    roce.SelectiveAcknowledge,
 		PSN:       psn(r.expected),

@@ -1,6 +1,7 @@
 package rc
 
 import (
+	"math"
 	"math/bits"
 	"time"
 
@@ -92,16 +93,19 @@ type requester struct {
 
 	roundTrip  roundTrip
 	window     window
-	suspicion  suspicion     // of the timer that ran out last
+	probe      probe
 	starved    bool          // nextPacket last made none for want of credit
-	probing    bool          // one packet only, until something is acknowledged
+	single     bool          // one packet only, until something is acknowledged
 	waiting    bool          // for rnrUntil (roce.md 6.3, 7)
 	unasked    int8          // packets since the last AckReq
 	rnrLeft    int8          // RNR NAKs to put up with until there is progress
 	rnrUntil   time.Duration // when to try again
 	againAt    time.Duration // when to ask for a packet again, though nothing arrives; 0 for not
-	resendAt   time.Duration // when to go back, if anything is in flight
+	probeAt    time.Duration // when to ask how far the responder is, if anything is in flight
 	progressAt time.Duration // when something was last acknowledged, or first sent
+	heardAt    time.Duration // when the responder last said anything
+	silent     int8          // times that the timer has run out since, 2 at most
+	tries      int8          // times that the oldest packet was sent again
 
 	repair      *repair // while something is missing
 	spare       *repair // the last one, which the next one reuses
@@ -231,6 +235,10 @@ func (r *requester) nextPacket(now time.Duration, p *roce.Packet) bool {
 	if r.waiting && now < r.rnrUntil {
 		return false
 	}
+	if r.probe.due {
+		r.makeProbe(now, p)
+		return true
+	}
 	if r.repair != nil && r.somethingLost(now) {
 		return r.resend(now, p)
 	}
@@ -290,11 +298,8 @@ func (r *requester) fits(cost, limit int64) bool {
 
 // limit is how many bytes may be in flight.
 func (r *requester) limit() int64 {
-	if r.probing {
+	if r.single || r.silent > 1 {
 		return 0
-	}
-	if r.suspicion.open && r.repair == nil {
-		return min(few*r.window.packet, r.window.limit())
 	}
 	return r.window.limit()
 }
@@ -369,11 +374,11 @@ func (r *requester) account(now time.Duration, w *request, end, cost int64, ask 
 		r.progressAt = now
 	}
 	if r.una == r.next {
-		r.resendAt = now + r.roundTrip.timeout()
-		r.suspicion.askedAt = now
+		r.probeAt = now + r.roundTrip.timeout()
 	}
 	r.waiting = false
 	if r.next < r.max {
+		r.tryAgain(r.next)
 		r.q.counters.Retransmitted++
 		r.resent = max(r.resent, end)
 	} else if ask {
@@ -399,7 +404,6 @@ func (r *requester) account(now time.Duration, w *request, end, cost int64, ask 
 
 // goBack moves the cursor to the oldest packet that is not acknowledged.
 func (r *requester) goBack(now time.Duration) {
-	r.suspicion.open = false
 	r.stragglers = r.inFlight + r.straggling(now)
 	r.next, r.cursor = r.una, r.head
 	r.inFlight, r.reads = 0, 0
@@ -432,7 +436,7 @@ func (r *requester) pace(now time.Duration, room int64) bool {
 }
 
 // deadline is the end of an RNR wait, or else the earliest of the times to give
-// up, to resend and to go on sending.
+// up, to ask and to go on sending.
 func (r *requester) deadline() (time.Duration, bool) {
 	if r.una == r.max {
 		return 0, false
@@ -441,8 +445,8 @@ func (r *requester) deadline() (time.Duration, bool) {
 		return r.rnrUntil, true
 	}
 	at, ok := r.giveUpAt()
-	if r.next > r.una && (!ok || r.resendAt < at) {
-		at, ok = r.resendAt, true
+	if r.next > r.una && (!ok || r.probeAt < at) {
+		at, ok = r.probeAt, true
 	}
 	if r.againAt > 0 && (!ok || r.againAt < at) {
 		at, ok = r.againAt, true
@@ -450,10 +454,26 @@ func (r *requester) deadline() (time.Duration, bool) {
 	return at, ok
 }
 
-// giveUpAt is when a NIC would have used up its retries; false if never.
+// giveUpAt is when a NIC would have used up its retries; false if never. A peer that
+// says anything at all is there, so the time counts since it last did. If that does
+// not help, as where only short packets pass, it counts since the last progress as
+// soon as the oldest packet has been sent as often as a NIC would. On a path that is
+// slower than the AckTimeout, as behind a deep queue, a retry takes as long as the path.
 func (r *requester) giveUpAt() (time.Duration, bool) {
 	c := &r.q.connection
-	return r.progressAt + time.Duration(c.RetryCount+1)*c.AckTimeout, c.AckTimeout > 0
+	since := max(r.progressAt, r.heardAt)
+	if int(r.tries) > c.RetryCount {
+		since = r.progressAt
+	}
+	return since + time.Duration(c.RetryCount+1)*max(c.AckTimeout, r.roundTrip.usual()), c.AckTimeout > 0
+}
+
+// tryAgain counts the retries of the oldest packet: that with sequence number s is sent
+// again.
+func (r *requester) tryAgain(s int64) {
+	if s == r.una && r.tries < math.MaxInt8 {
+		r.tries++
+	}
 }
 
 func (r *requester) handleTimeout(now time.Duration) {
@@ -474,22 +494,12 @@ func (r *requester) handleTimeout(now time.Duration) {
 		r.fail(r.head, RetryExceeded)
 		return
 	}
-	if r.next > r.una && now >= r.resendAt {
-		// The timer may be wrong, or the path down: what goes back is one
-		// packet, to ask. If the rest did arrive, it is not sent again, and
-		// what is still timed among it tells the true round trip.
+	if r.next > r.una && now >= r.probeAt {
 		r.q.counters.Timeouts++
 		r.roundTrip.backOff()
-		s := r.suspect()
-		if r.q.connection.Selective {
-			r.begin(now)
-			r.drop(r.una)
-			r.resendAt = now + r.roundTrip.timeout()
-		} else {
-			r.goBack(now)
-		}
-		r.suspicion = s
-		r.probing = true
+		r.probe.due = true
+		r.silent = min(r.silent+1, 2)
+		r.probeAt = now + r.roundTrip.timeout()
 	}
 }
 

@@ -377,16 +377,16 @@ func TestTimeout(t *testing.T) {
 		e.qp.HandleTimeout(want)
 	}
 	at(firstTimeout)
-	e.at(20*time.Millisecond, "send first 100 (256) ask")
+	e.at(20*time.Millisecond, "write only 99 0@0 ask")
 	at(60 * time.Millisecond)
-	e.at(60*time.Millisecond, "send first 100 (256) ask")
+	e.at(60*time.Millisecond, "write only 99 0@0 ask")
 	at(140 * time.Millisecond)
-	e.at(140*time.Millisecond, "send first 100 (256) ask")
+	e.at(140*time.Millisecond, "write only 99 0@0 ask")
 	at(240 * time.Millisecond) // no more than the AckTimeout
-	e.at(240*time.Millisecond, "send first 100 (256) ask")
+	e.at(240*time.Millisecond, "write only 99 0@0 ask")
 	at(300 * time.Millisecond) // (2+1) x 100 ms
 	e.completed("send retry-exceeded 1", "send flushed 2")
-	if got := e.qp.Counters(); got.Timeouts != 4 || got.Retransmitted != 4 {
+	if got := e.qp.Counters(); got.Timeouts != 4 || got.Retransmitted != 0 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -405,14 +405,15 @@ func TestIdleIsNotFailure(t *testing.T) {
 }
 
 // TestTimeoutTooShort: the path has become slower than the timer thinks.
-// Nothing but the oldest packet is sent again, and the timer learns.
+// Nothing is sent again, and the timer learns as soon as what was sent after the probe
+// is acknowledged.
 func TestTimeoutTooShort(t *testing.T) {
 	e := newReady(t, nil)
 	e.qp.requester.roundTrip.sample(time.Millisecond)
 	e.queue(sends(1, 1), sends(2, 1), sends(3, 1))
 	e.answers(0)
 	e.qp.HandleTimeout(3 * time.Millisecond)
-	e.at(3*time.Millisecond, "send only 100 (1) ask")
+	e.at(3*time.Millisecond, "write only 99 0@0 ask")
 	for psn := uint32(100); psn <= 102; psn++ {
 		h := ack(psn, roce.SyndromeACK)
 		e.qp.Handle(8*time.Millisecond, &h, nil)
@@ -421,8 +422,15 @@ func TestTimeoutTooShort(t *testing.T) {
 	e.at(8*time.Millisecond, "")
 	e.queue(sends(4, 1))
 	e.answers(8 * time.Millisecond)
-	if at, _ := e.qp.Deadline(); at < 16*time.Millisecond {
-		t.Errorf("the next timeout is %v after sending, on a path of 8 ms", at-8*time.Millisecond)
+	if at, _ := e.qp.Deadline(); at != 14*time.Millisecond {
+		t.Errorf("the next timeout is %v after sending, not twice what it was", at-8*time.Millisecond)
+	}
+	h := ack(103, roce.SyndromeACK)
+	e.qp.Handle(16*time.Millisecond, &h, nil)
+	e.queue(sends(5, 1))
+	e.answers(16 * time.Millisecond)
+	if at, _ := e.qp.Deadline(); at < 25*time.Millisecond {
+		t.Errorf("the next timeout is %v after sending, on a path of 8 ms", at-16*time.Millisecond)
 	}
 }
 

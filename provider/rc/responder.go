@@ -56,7 +56,9 @@ func (r *responder) handle(h *roce.Header, payload []byte) {
 		}
 		r.execute(h, payload)
 	case at < r.expected:
-		r.q.counters.Duplicates++
+		if !isProbe(h, payload) {
+			r.q.counters.Duplicates++
+		}
 		r.duplicate(h, at)
 	default:
 		r.q.counters.OutOfSequence++
@@ -253,7 +255,7 @@ func (r *responder) duplicate(h *roce.Header, at int64) {
 	case h.Opcode == roce.ReadRequest:
 		r.replies.readAgain(h, at, r.q.connection.MTU)
 	case h.Opcode.IsSend(), h.Opcode.IsWrite():
-		r.replies.acknowledge()
+		r.replies.answerDuplicate()
 	}
 	if r.early != nil && r.early.count > 0 {
 		r.replies.report(r.early.end - 1) // the requester does not know much
@@ -265,6 +267,7 @@ func (r *responder) duplicate(h *roce.Header, at int64) {
 // will still make what the peer must be told: the responses to earlier READs,
 // then the NAK.
 func (r *responder) fail(status Status, s roce.Syndrome) {
+	r.replies.duplicates = 0
 	r.replies.refuse(s, r.expected)
 	if r.taken {
 		r.finish(status)

@@ -10,6 +10,7 @@ import (
 func (r *requester) handle(now time.Duration, h *roce.Header, payload []byte) {
 	at := extend(h.PSN, r.una)
 	oldest := r.una
+	r.heardAt, r.silent = now, 0
 	if h.Opcode == roce.Acknowledge && h.Syndrome.IsNAK() && h.Syndrome != roce.SyndromePSNSequence &&
 		r.head < r.tail && r.slot(r.head).op == OpRead {
 		// A READ that fails half-way is refused by the number of its request,
@@ -20,7 +21,8 @@ func (r *requester) handle(now time.Duration, h *roce.Header, payload []byte) {
 		if r.repair != nil {
 			r.repair.news = true // it may be the last of a row
 		}
-		return // a ghost (6.3, 1)
+		r.ghost(now, h, at)
+		return
 	}
 	switch {
 	case h.Opcode.IsReadResponse():
@@ -35,7 +37,13 @@ func (r *requester) handle(now time.Duration, h *roce.Header, payload []byte) {
 		r.fail(r.head, BadResponse) // we never send atomics
 	case h.Syndrome.IsACK():
 		r.q.counters.AcknowledgementsReceived++
-		r.executed(now, at+1)
+		asked := r.window.times(at)
+		switch r.executed(now, at+1); {
+		case r.una == oldest:
+			r.repeated(now)
+		case !asked:
+			r.movedByProbe()
+		}
 	case h.Syndrome.IsRNR():
 		r.q.counters.RNRsReceived++
 		r.notReady(now, at, h.Syndrome)
@@ -44,6 +52,21 @@ func (r *requester) handle(now time.Duration, h *roce.Header, payload []byte) {
 		r.sequenceError(now, at)
 	case h.Syndrome.IsNAK():
 		r.refused(now, at, h.Syndrome)
+	}
+}
+
+// ghost takes a response to what is acknowledged already (roce.md 6.3, 1): nothing
+// comes of it, but it may be the answer to a duplicate.
+func (r *requester) ghost(now time.Duration, h *roce.Header, at int64) {
+	switch {
+	case h.Opcode == roce.Acknowledge && h.Syndrome.IsACK():
+		// Of READs that are last, not all responders acknowledge more than what was
+		// before them (replies.acknowledged).
+		if at == r.una-1 || at < r.una && !r.q.connection.Selective {
+			r.repeated(now)
+		}
+	case at < r.una && h.Opcode.IsReadResponse() && h.Opcode.Starts():
+		r.countSpurious()
 	}
 }
 
@@ -103,14 +126,14 @@ func (r *requester) pass(now time.Duration, w *request, to int64) {
 // progress, of una from where it was before, restarts whatever counts time or
 // tries without progress.
 func (r *requester) progress(now time.Duration, before int64) {
-	if sample, ok := r.window.acknowledged(now, r.una, before >= r.resent); ok {
+	// Nor is it known for what was sent before a probe: it may be the probe's.
+	if sample, ok := r.window.acknowledged(now, r.una, before >= max(r.resent, r.probe.end)); ok {
 		r.roundTrip.sample(sample)
 	}
 	r.progressAt = now
-	r.resendAt = now + r.roundTrip.timeout()
+	r.probeAt = now + r.roundTrip.timeout()
 	r.rnrLeft = int8(r.q.connection.RNRRetryCount)
-	r.judge(now)
-	r.probing, r.waiting = false, false
+	r.tries, r.single, r.waiting, r.probe.due = 0, false, false, false
 	if r.spare != nil && r.spare.responses.ring != nil && r.spare.responses.spent(r.una) {
 		r.spare.responses.clear()
 	}
@@ -164,9 +187,10 @@ func (r *requester) notReady(now time.Duration, at int64, s roce.Syndrome) {
 	if !r.q.connection.Selective {
 		r.goBack(now)
 	}
-	r.probing, r.waiting = true, true
+	r.single, r.waiting = true, true
 	r.rnrUntil = now + roce.RNRTimer(s.RNRCode())
 	r.progressAt = r.rnrUntil // the peer is alive
+	r.probeAt = r.rnrUntil + r.roundTrip.timeout()
 }
 
 // refused handles a NAK that ends the connection (roce.md 6.3, 9). READs before

@@ -3,7 +3,7 @@ package rc
 import "time"
 
 // A roundTrip estimates how long an acknowledgement may take, which decides
-// when to resend: Jacobson's smoothed mean and deviation, with Karn's rule
+// when to ask for it (probe.go): Jacobson's smoothed mean and deviation, with Karn's rule
 // applied by the caller. It is apart from the AckTimeout that was agreed, which
 // is made for NICs, starts at tens of milliseconds, and says when to give up.
 type roundTrip struct {
@@ -22,10 +22,9 @@ const (
 	firstTimeout  = 20 * time.Millisecond
 	shortestFirst = 5 * time.Millisecond
 	longestFirst  = 200 * time.Millisecond
-	// shortestTimeout leaves time for the peer's process to be scheduled: on a
-	// machine with more busy nodes than cores that takes a slice or two, and
-	// more only after the deviation has had the occasion to learn of it.
-	shortestTimeout = 2 * time.Millisecond
+	// shortestTimeout is a balance: to ask too early costs a short packet for nothing
+	// each time that the peer's process is not scheduled at once.
+	shortestTimeout = time.Millisecond
 	// A peer that announces an AckDelay is given that, until it has shown that it
 	// is quicker: then so many times the longest that it has taken. Linux announces
 	// 134 ms, and needs them under an emulator only.
@@ -70,12 +69,15 @@ func (r *roundTrip) shortest() time.Duration {
 	return max(shortestTimeout, delay)
 }
 
-// timeout is how long to wait for an acknowledgement before resending. Doubling
+// usual is the longest that acknowledgements usually take, 0 before the first sample.
+func (r *roundTrip) usual() time.Duration { return r.mean + max(4*r.deviation, r.mean/4) }
+
+// timeout is how long to wait for an acknowledgement before asking. Doubling
 // ends at the AckTimeout.
 func (r *roundTrip) timeout() time.Duration {
 	once := min(max(r.first, r.shortest()), r.longest)
 	if r.mean > 0 {
-		once = max(r.shortest(), r.mean+max(4*r.deviation, r.mean/2))
+		once = max(r.shortest(), r.usual())
 	}
 	return min(once<<r.backedOff, max(once, r.longest))
 }

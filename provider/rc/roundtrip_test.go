@@ -30,7 +30,7 @@ func TestRoundTrip(t *testing.T) {
 	for range 100 { // and a sample forgets it all
 		r.sample(8 * ms)
 	}
-	if got := r.timeout(); got < 12*ms || got > 12*ms+10*time.Microsecond {
+	if got := r.timeout(); got < 10*ms || got > 10*ms+10*time.Microsecond {
 		t.Errorf("timeout %v on a path of exactly 8 ms", got)
 	}
 	for range 100 {

@@ -173,8 +173,8 @@ func (r *requester) arrive(now time.Duration, s int64) {
 func (r *requester) overtakes(now time.Duration, s int64) {
 	p := r.repair
 	rec := p.record(s)
-	if rec.waited || rec.again && now-rec.sentAt < r.window.delay && r.una >= r.suspicion.resumed {
-		return // or that was the first one after all, as far as is known (suspicion.go)
+	if rec.waited || rec.again && now-rec.sentAt < r.window.known {
+		return // or that was the first one after all: no round trip is as short (RFC 8985 6.2)
 	}
 	if rec.sentAt > p.latest || rec.sentAt == p.latest && s > p.latestSequence {
 		p.latest, p.latestSequence, p.took = rec.sentAt, s, now-rec.sentAt
@@ -252,7 +252,7 @@ func (r *requester) drop(s int64) {
 func (r *requester) detect(now time.Duration) {
 	p := r.repair
 	p.news, r.againAt = false, 0
-	expected, tolerance := max(r.roundTrip.mean, p.took), max(r.window.delay/4, shortestPause)
+	expected, tolerance := max(r.roundTrip.mean, p.took), max(r.window.known/4, shortestPause)
 	for ; p.oldest < len(p.flights); p.oldest++ {
 		f := &p.flights[p.oldest]
 		f.from = max(f.from, r.una)
@@ -267,9 +267,6 @@ func (r *requester) detect(now time.Duration) {
 				if !gone {
 					r.againAt = over
 					return
-				}
-				if r.suspicion.open && p.lost >= few {
-					return // judge decides upon the rest
 				}
 				r.lose(f.from)
 			}

@@ -128,6 +128,17 @@ func (w *window) timeMore() bool {
 	return true
 }
 
+// times reports whether a packet is being timed, so that it has asked for an
+// acknowledgement.
+func (w *window) times(sequence int64) bool {
+	for i := range w.timed {
+		if w.marks[(w.oldest+i)&(len(w.marks)-1)].sequence == sequence {
+			return true
+		}
+	}
+	return false
+}
+
 // acknowledged takes note that everything before una is acknowledged, and
 // returns how long that took, if a packet was timed and once says that all of
 // what was acknowledged at a stroke had been sent only once: else nobody knows

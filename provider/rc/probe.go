@@ -1,0 +1,115 @@
+package rc
+
+import (
+	"time"
+
+	"github.com/ndklab/ndklab/provider/roce"
+)
+
+// A probe asks the responder how far it has got. It goes out when the timer has run
+// out, in place of a packet that may not be lost: the path may have become slower, or
+// other packets may wait before it. On a link that is a thousand times slower than it
+// was, no timer could know.
+//
+// The probe is an empty WRITE with the sequence number before the oldest packet in
+// flight. The responder has executed that one, so the probe is a duplicate: it changes
+// nothing, and every responder answers it with an acknowledgement of what it has
+// executed (IBTA C9-105; roce.md 7.4). TCP probes an idle peer in the same manner (RFC
+// 1122, 4.2.3.6).
+//
+// What was sent before the probe arrives before it. So an acknowledgement that moves
+// nothing is the answer that what is missing is lost, and only then it is sent again.
+// One that moves something may be for the packets themselves, and the timer starts anew.
+type probe struct {
+	due bool          // to be sent next
+	at  time.Duration // when the first was sent that is not answered
+	end int64         // requester.max then; una has passed it when there is nothing left to ask
+
+	// Probes are sent again with a longer timeout. Each answer tells of what was sent
+	// before the first.
+	unanswered int8 // probes since at, the first included
+	stale      int8 // earlier ones, whose answers may still come
+}
+
+// mostProbes bounds what is counted of probes.
+const mostProbes = 100
+
+// isProbe reports whether a duplicate is a probe, and repeats nothing.
+func isProbe(h *roce.Header, payload []byte) bool {
+	return h.Opcode == roce.WriteOnly && h.DMALength == 0 && len(payload) == 0
+}
+
+// asking reports whether a probe is out, and what was sent before it is not all
+// acknowledged.
+func (r *requester) asking() bool { return r.una < r.probe.end }
+
+func (r *requester) makeProbe(now time.Duration, p *roce.Packet) {
+	b := &r.probe
+	b.due = false
+	if r.asking() {
+		b.stale = 0 // or lost
+	} else {
+		b.stale = min(b.stale+b.unanswered, mostProbes)
+		b.at, b.end, b.unanswered = now, r.max, 0
+	}
+	b.unanswered = min(b.unanswered+1, mostProbes)
+	p.Header = roce.Header{Opcode: roce.WriteOnly, PSN: psn(r.una - 1), AckReq: true}
+}
+
+// repeated takes an acknowledgement that moves nothing: of a duplicate. It is a probe,
+// or a packet that was sent again and need not have been.
+func (r *requester) repeated(now time.Duration) {
+	b := &r.probe
+	switch {
+	case b.stale > 0:
+		b.stale--
+	case b.unanswered == 0:
+		r.countSpurious()
+	default:
+		if b.unanswered == 1 && r.asking() {
+			r.roundTrip.sample(now - b.at)
+		}
+		b.unanswered--
+		if r.asking() {
+			r.loseProbed(now)
+		}
+	}
+}
+
+// movedByProbe takes an acknowledgement that moves something and that no packet has
+// asked for but the probe: packets before the one that is missing had arrived, and did not
+// ask. Whether the rest is lost or late it does not tell, so the probe goes out again.
+func (r *requester) movedByProbe() {
+	if b := &r.probe; r.asking() && b.unanswered > 0 {
+		b.unanswered--
+		b.due = true
+	}
+}
+
+// loseProbed gives up for lost what was sent before the probe.
+func (r *requester) loseProbed(now time.Duration) {
+	b := &r.probe
+	if r.q.connection.Selective {
+		r.begin(now)
+		p := r.repair
+		if p.record(r.una).sentAt <= b.at {
+			r.drop(r.una)
+		}
+		if b.at > p.latest {
+			p.latest, p.latestSequence, p.took = b.at, b.end, now-b.at
+		}
+		p.news = true
+	} else if r.wentBack != r.una || r.wentBackAt <= b.at {
+		r.goBack(now)
+		r.stragglers = 0 // there are none before the probe
+	}
+	b.end = r.una
+	r.probeAt = now + r.roundTrip.timeout()
+}
+
+// countSpurious counts a packet that the peer had when it was sent again.
+func (r *requester) countSpurious() {
+	if c := &r.q.counters; c.Spurious < c.Retransmitted {
+		c.Spurious++
+	}
+}
