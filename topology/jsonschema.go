@@ -284,7 +284,8 @@ func definitions() map[string]schema {
 				"addresses": listOf(matching(`[0-9a-fA-F:.]+/[0-9]+`)).describedAs("With their prefix lengths. Absent: chosen."),
 			}, "node", "interface")),
 		"tolerance": object(keys{
-			"delay":     durationSchema().describedAs("By which half of the packets may leave late. Absent: 1ms."),
+			"delay_p10": durationSchema().describedAs("By which nine of ten packets may leave late. Absent: 200us."),
+			"delay":     durationSchema().describedAs("By which half of them may leave late. Absent: 1ms."),
 			"delay_p99": durationSchema().describedAs("By which all but 1 % of them may leave late. Absent: 20ms."),
 			"rate":      percentages.schema().describedAs("By which the rate may fall short while packets wait. Absent: 10%."),
 			"loss":      percentages.schema().describedAs("Share of packets that may be lost unasked. Absent: 0.1%."),

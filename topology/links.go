@@ -102,6 +102,7 @@ func (m linkMap) resolve(defaults linkSettings, ports [2][]portMap) Link {
 		Engine:     m.engine.or(defaults.engine).orElse(Linkem),
 		Offload:    m.offload.or(defaults.offload).orElse(true),
 		Tolerance: Tolerance{
+			DelayP10: t.delayP10.or(d.delayP10).orElse(DefaultTolerance.DelayP10),
 			Delay:    t.delay.or(d.delay).orElse(DefaultTolerance.Delay),
 			DelayP99: t.delayP99.or(d.delayP99).orElse(DefaultTolerance.DelayP99),
 			Rate:     t.rate.or(d.rate).orElse(DefaultTolerance.Rate),

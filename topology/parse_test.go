@@ -353,7 +353,7 @@ topology:
 			name: "defaults of links",
 			file: `
 topology:
-  defaults: {link: {engine: netem, offload: off, overrun: allow, tolerance: {delay: 2ms, loss: 1%}, loss: {every: 3}, faults: [{match: {}, action: drop}]}}
+  defaults: {link: {engine: netem, offload: off, overrun: allow, tolerance: {delay: 2ms, delay_p10: 1ms, loss: 1%}, loss: {every: 3}, faults: [{match: {}, action: drop}]}}
   nodes: {a: , b: }
   links:
     - {endpoints: ["a:eth0", "b:eth0"], engine: linkem, down: true}
@@ -368,13 +368,13 @@ topology:
 						Endpoints: [2]Endpoint{{"a", "eth0"}, {"b", "eth0"}}, MTU: 4200,
 						Directions: [2]Impairment{lossyDefault(), lossyDefault()},
 						Down:       true, Engine: Linkem, EngineAt: Place{"some/where/x.ndklab.yaml", 6, 49}, AllowOverrun: true,
-						Tolerance: Tolerance{2 * time.Millisecond, DefaultTolerance.DelayP99, DefaultTolerance.Rate, 0.01},
+						Tolerance: Tolerance{time.Millisecond, 2 * time.Millisecond, DefaultTolerance.DelayP99, DefaultTolerance.Rate, 0.01},
 					},
 					{
 						Endpoints: [2]Endpoint{{"a", "eth1"}, {"b", "eth1"}}, MTU: 4200,
 						Directions: [2]Impairment{{Faults: []Fault{}}, {Faults: []Fault{}}},
 						Engine:     Netem, EngineAt: Place{"some/where/x.ndklab.yaml", 3, 29}, Offload: true,
-						Tolerance: Tolerance{2 * time.Millisecond, time.Second, 0.03, 0.02},
+						Tolerance: Tolerance{time.Millisecond, 2 * time.Millisecond, time.Second, 0.03, 0.02},
 					},
 				},
 			},

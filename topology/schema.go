@@ -210,13 +210,14 @@ func (r *reader) linkSettings(m *linkSettings) []field {
 }
 
 type toleranceMap struct {
-	delay, delayP99 val[time.Duration]
-	rate, loss      val[float64]
+	delayP10, delay, delayP99 val[time.Duration]
+	rate, loss                val[float64]
 }
 
 func (r *reader) toleranceMap(n *yaml.Node) toleranceMap {
 	var m toleranceMap
 	r.fields(n, "tolerance",
+		one(r, "delay_p10", &m.delayP10, linkDelay),
 		one(r, "delay", &m.delay, linkDelay),
 		one(r, "delay_p99", &m.delayP99, linkDelay),
 		one(r, "rate", &m.rate, probability),

@@ -208,8 +208,9 @@ const (
 // Tolerance is how far a direction of a link may be from what was asked of it
 // because the machine did not keep up. What exceeds it is an overrun.
 type Tolerance struct {
-	Delay    time.Duration // by which the median packet may leave late
-	DelayP99 time.Duration // by which all but one in a hundred packets may leave late
+	DelayP10 time.Duration // later than which nine of ten packets may leave
+	Delay    time.Duration // later than which half of the packets may leave
+	DelayP99 time.Duration // later than which one in a hundred packets may leave
 	Rate     float64       // fraction by which the rate of a direction that has one may fall short while packets wait
 	Loss     float64       // fraction of packets that may be lost unasked
 }
@@ -221,8 +222,9 @@ type Tolerance struct {
 // room for a few turns of other processes at the processors, and the loss for a
 // socket buffer that has overflowed once. The median hiccups do not move: only an
 // engine that lacks processor time most of the time is a millisecond late with
-// half of its packets.
-var DefaultTolerance = Tolerance{Delay: time.Millisecond, DelayP99: 20 * time.Millisecond, Rate: 0.1, Loss: 0.001}
+// half of its packets. Nor does the tenth percentile move for a machine that is
+// busy: only an engine that is late by itself delays nine of ten packets.
+var DefaultTolerance = Tolerance{DelayP10: 200 * time.Microsecond, Delay: time.Millisecond, DelayP99: 20 * time.Millisecond, Rate: 0.1, Loss: 0.001}
 
 // A Capture is packets recorded to a file for as long as the lab is up.
 type Capture struct {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/fabric/impair"
+	"github.com/ndklab/ndklab/topology"
 )
 
 // A Gauge is the measuring of one direction: in all, and since Begin. It allocates
@@ -20,6 +21,8 @@ import (
 type Gauge struct {
 	term          // since Begin
 	earlier *term // until then; nil before the first Begin
+
+	Tolerance topology.Tolerance // whose limits late packets are counted by
 }
 
 // A term is what was measured from one moment on.
@@ -62,7 +65,7 @@ func (m *Measured) merge(later *Measured) {
 		{&m.LostFault, &later.LostFault}, {&m.LostQueue, &later.LostQueue}, {&m.LostCut, &later.LostCut},
 		{&m.LostDown, &later.LostDown}, {&m.LostOverrun, &later.LostOverrun},
 		{&m.Duplicated, &later.Duplicated}, {&m.Reordered, &later.Reordered}, {&m.Corrupted, &later.Corrupted},
-		{&m.Marked, &later.Marked}, {&m.Faulted, &later.Faulted},
+		{&m.Marked, &later.Marked}, {&m.Faulted, &later.Faulted}, {&m.Early, &later.Early},
 	} {
 		*c.to += *c.from
 	}
@@ -123,6 +126,9 @@ func (g *Gauge) Delivered(now time.Duration, packets, wire uint64, delay, queued
 	g.delay.record(int64(delay), packets)
 	g.queueing.record(int64(queued), packets)
 	g.lateness.record(int64(late), packets)
+	if late < 0 {
+		g.Counts.Early += packets
+	}
 	g.delivered.add(now, wire*8)
 }
 
@@ -134,7 +140,7 @@ func (g *Gauge) Measured(model *impair.Direction) Measured {
 		all.merge(g.earlier)
 		all.merge(&g.term)
 	}
-	return all.measured(model.Asked(), model.Replayed())
+	return all.measured(model.Asked(), model.Replayed(), g.Tolerance)
 }
 
 // MeasuredSince is what happened since Begin, likewise.
@@ -143,16 +149,17 @@ func (g *Gauge) MeasuredSince(model *impair.Direction) Measured {
 	if g.earlier != nil {
 		replayed = replayed.Sub(g.earlier.Counts.Replayed)
 	}
-	return g.measured(model.AskedSince(), replayed)
+	return g.measured(model.AskedSince(), replayed, g.Tolerance)
 }
 
-func (t *term) measured(asked impair.Asked, replayed impair.Replayed) Measured {
+func (t *term) measured(asked impair.Asked, replayed impair.Replayed, tolerance topology.Tolerance) Measured {
 	m := t.Counts
 	m.Asked, m.Replayed = asked, replayed
 	m.Delay = t.delay.distribution()
 	m.Delays = t.delay.bins(&m.Delay)
 	m.Queueing = t.queueing.distribution()
 	m.Lateness = t.lateness.distribution()
+	m.Late = t.late(tolerance)
 	m.PeakRate, m.MeanRate = t.delivered.rates()
 	return m
 }
@@ -189,8 +196,10 @@ type Measured struct {
 	Delays   []Bin        `json:"delays"`      // the histogram of Delay, in at most 26 bins of one width
 	Queueing Distribution `json:"queueing_ns"` // before the direction's rate: the queue and the packet's own transmission
 	Lateness Distribution `json:"lateness_ns"` // of Delay, what exceeds the model's
-	PeakRate float64      `json:"peak_bps"`    // delivered over the busiest 100 ms, bits per second with Ethernet framing (impair.WireBytes)
-	MeanRate float64      `json:"mean_bps"`    // the same from the first to the last packet delivered; 0 if there were not two
+	Early    uint64       `json:"early"`       // packets delivered before the model has them leave, which are a defect; in Lateness they are 0
+	Late     Late         `json:"late"`
+	PeakRate float64      `json:"peak_bps"` // delivered over the busiest 100 ms, bits per second with Ethernet framing (impair.WireBytes)
+	MeanRate float64      `json:"mean_bps"` // the same from the first to the last packet delivered; 0 if there were not two
 }
 
 // A Distribution sums up durations in nanoseconds. Percentiles are within
@@ -199,10 +208,25 @@ type Distribution struct {
 	Count uint64 `json:"count"`
 	Min   int64  `json:"min"`
 	P1    int64  `json:"p1"`
+	P10   int64  `json:"p10"`
 	P50   int64  `json:"p50"`
 	P99   int64  `json:"p99"`
 	P999  int64  `json:"p999"`
 	Max   int64  `json:"max"`
+}
+
+// Late counts packets delivered that left later than the limits of a tolerance, each to
+// within 1/4096 of the limit.
+type Late struct {
+	P10 uint64 `json:"p10"` // than Tolerance.DelayP10
+	P50 uint64 `json:"p50"` // than Tolerance.Delay
+	P99 uint64 `json:"p99"` // than Tolerance.DelayP99
+}
+
+// late counts the packets that left later than the limits of a tolerance.
+func (t *term) late(limits topology.Tolerance) Late {
+	above := func(limit time.Duration) uint64 { return t.lateness.above(int64(limit)) }
+	return Late{P10: above(limits.DelayP10), P50: above(limits.Delay), P99: above(limits.DelayP99)}
 }
 
 // A Bin is how many of the durations are from From on and below the next bin's.

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/fabric/impair"
+	"github.com/ndklab/ndklab/topology"
 	"pgregory.net/rapid"
 )
 
@@ -27,13 +29,37 @@ func TestHistogramPercentiles(t *testing.T) {
 		for _, c := range []struct {
 			q   float64
 			got int64
-		}{{0.01, d.P1}, {0.5, d.P50}, {0.99, d.P99}, {0.999, d.P999}} {
+		}{{0.01, d.P1}, {0.1, d.P10}, {0.5, d.P50}, {0.99, d.P99}, {0.999, d.P999}} {
 			want := values[int(math.Ceil(c.q*float64(len(values))))-1]
 			if math.Abs(float64(c.got-want)) > float64(want)/8192+0.5 {
 				t.Fatalf("percentile %v: %d, want %d", 100*c.q, c.got, want)
 			}
 		}
 	})
+}
+
+// Packets that are late are counted beyond a limit, those before their time apart.
+func TestLateAndEarly(t *testing.T) {
+	const us, ms = time.Microsecond, time.Millisecond
+	g, model := Gauge{Tolerance: topology.DefaultTolerance}, impair.New(1, "link", 0)
+	if got := g.Measured(model).Late; got != (Late{}) {
+		t.Errorf("of nothing: %+v", got)
+	}
+	for _, c := range []struct {
+		late    time.Duration
+		packets uint64
+	}{{-1, 1}, {-ms, 2}, {0, 4}, {200 * us, 8}, {201 * us, 16}, {ms, 32}, {ms + us, 64}, {20 * ms, 128}, {20*ms + 10*us, 256}, {time.Hour, 512}} {
+		g.Delivered(0, c.packets, 0, 0, 0, c.late)
+	}
+	if got, want := g.Measured(model), (Late{P10: 1008, P50: 960, P99: 768}); got.Late != want || got.Early != 3 {
+		t.Errorf("%+v, %d early, want %+v and 3", got.Late, got.Early, want)
+	}
+	// Of each term, and of all of them.
+	g.Begin(model, 0, false)
+	g.Delivered(0, 5, 0, 0, 0, time.Second)
+	if got, all := g.MeasuredSince(model), g.Measured(model); got.Late != (Late{5, 5, 5}) || got.Early != 0 || all.Late != (Late{1013, 965, 773}) || all.Early != 3 {
+		t.Errorf("since: %+v, %d early; in all: %+v, %d early", got.Late, got.Early, all.Late, all.Early)
+	}
 }
 
 // A histogram to look at has all durations, in not too many bins, and nearly all
@@ -95,7 +121,7 @@ func TestHistogramEdges(t *testing.T) {
 	var weighted histogram
 	weighted.record(1000, 98)
 	weighted.record(5000, 2)
-	if d := weighted.distribution(); d != (Distribution{Count: 100, Min: 1000, P1: 1000, P50: 1000, P99: 5000, P999: 5000, Max: 5000}) {
+	if d := weighted.distribution(); d != (Distribution{Count: 100, Min: 1000, P1: 1000, P10: 1000, P50: 1000, P99: 5000, P999: 5000, Max: 5000}) {
 		t.Errorf("weighted: %+v", d)
 	}
 }

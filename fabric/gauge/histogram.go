@@ -91,7 +91,7 @@ func (h *histogram) distribution() Distribution {
 	wanted := []struct {
 		rank uint64
 		to   *int64
-	}{{h.rank(0.01), &d.P1}, {h.rank(0.5), &d.P50}, {h.rank(0.99), &d.P99}, {h.rank(0.999), &d.P999}}
+	}{{h.rank(0.01), &d.P1}, {h.rank(0.1), &d.P10}, {h.rank(0.5), &d.P50}, {h.rank(0.99), &d.P99}, {h.rank(0.999), &d.P999}}
 	seen := uint64(0)
 	for p, page := range h.pages {
 		if page == nil {
@@ -106,6 +106,20 @@ func (h *histogram) distribution() Distribution {
 		}
 	}
 	return d
+}
+
+// above counts the durations longer than limit. Those in its bucket are not.
+func (h *histogram) above(limit int64) uint64 {
+	if h.count == 0 || h.max <= limit {
+		return 0
+	}
+	n := uint64(0)
+	for i := bucket(limit) + 1; i <= bucket(h.max); i++ {
+		if page := h.pages[i/pageLen]; page != nil {
+			n += page[i%pageLen]
+		}
+	}
+	return n
 }
 
 // maxBins bounds the bins of a histogram that is shown.

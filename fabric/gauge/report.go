@@ -6,8 +6,21 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// Report is what was measured, in the form of reports, but for overruns: whether figures
-// are within a link's tolerance is for the lab to judge.
+// Judged is what was measured in a direction of a link, at present asked for a rate or
+// 0, in the form of reports, and held against the link's tolerance. root is whether the
+// lab is root's.
+func (m *Measured) Judged(spec *topology.Link, rate uint64, root bool) report.Direction {
+	d := m.Report()
+	if d.Lateness != nil {
+		for _, b := range m.beyond(Tolerance(spec)) {
+			d.Lateness.Late = append(d.Lateness.Late, b.Late)
+		}
+	}
+	d.Overruns = m.overruns(spec, rate, root)
+	return d
+}
+
+// Report is what was measured, in the form of reports.
 func (m *Measured) Report() report.Direction {
 	return report.Direction{
 		Packets:  m.Packets,
@@ -93,7 +106,7 @@ func lateness(d Distribution) *report.Lateness {
 	if d.Count == 0 {
 		return nil
 	}
-	return &report.Lateness{P50: Microseconds(d.P50), P99: Microseconds(d.P99)}
+	return &report.Lateness{Min: Microseconds(d.Min), P10: Microseconds(d.P10), P50: Microseconds(d.P50), P99: Microseconds(d.P99), Packets: d.Count}
 }
 
 func delays(bins []Bin) []report.Delays {

@@ -110,11 +110,15 @@ func (s linkemCarrier) measure(ctx context.Context, since bool) (map[string][2]r
 	if engine == nil {
 		return nil, nil
 	}
+	tolerances := make(map[string]topology.Tolerance, len(s.links))
+	for _, l := range s.links {
+		tolerances[l.name()] = gauge.Tolerance(l.spec)
+	}
 	measure := engine.Measure
 	if since {
 		measure = engine.MeasureSince
 	}
-	all, err := measure(ctx)
+	all, err := measure(ctx, tolerances)
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
@@ -124,16 +128,8 @@ func (s linkemCarrier) measure(ctx context.Context, since bool) (map[string][2]r
 			l.mu.Lock()
 			present := l.asked
 			l.mu.Unlock()
-			found[l.name()] = [2]report.Direction{measured(l.spec, present[0].Rate, &both[0], s.named), measured(l.spec, present[1].Rate, &both[1], s.named)}
+			found[l.name()] = [2]report.Direction{both[0].Judged(l.spec, present[0].Rate, s.named), both[1].Judged(l.spec, present[1].Rate, s.named)}
 		}
 	}
 	return found, nil
-}
-
-// measured is what the engine measured in one direction of a link, at present
-// asked for a rate or 0, in a report. root is whether the lab is root's.
-func measured(spec *topology.Link, rate uint64, m *gauge.Measured, root bool) report.Direction {
-	d := m.Report()
-	d.Overruns = overruns(spec, rate, m, root)
-	return d
 }

@@ -128,7 +128,7 @@ func (s *Supervisor) prepare(l *labLink, ends [2]probe.End, from int, probes Pro
 	l.mu.Lock()
 	asked := l.asked[from]
 	l.mu.Unlock()
-	p := &probing{ends: ends, from: from, asked: asked, tolerance: tolerance(l.spec), mtu: l.spec.MTU}
+	p := &probing{ends: ends, from: from, asked: asked, tolerance: gauge.Tolerance(l.spec), mtu: l.spec.MTU}
 	largest := p.mtu + etherLen
 	switch {
 	case probes.Size != 0 && (probes.Size < probe.MinSize || probes.Size > largest):

@@ -218,7 +218,7 @@ func segmentAny(b *testing.B, from, to *net.UDPConn) {
 
 // report adds what the engine measured from node 0 to node 1.
 func (l *lab) report(b *testing.B) {
-	m, err := l.engine.Measure(deadline(b))
+	m, err := l.engine.Measure(deadline(b), nil)
 	must(b, err)
 	d := m[linkName][0]
 	b.ReportMetric(float64(d.Lateness.P50)/1e3, "late-p50-us")

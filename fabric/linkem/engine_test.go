@@ -106,7 +106,7 @@ func TestTCPCrosses(t *testing.T) {
 // delivered is how many packets the engine has delivered to node 0.
 func (l *lab) delivered(t *testing.T) uint64 {
 	t.Helper()
-	m, err := l.engine.Measure(deadline(t))
+	m, err := l.engine.Measure(deadline(t), nil)
 	must(t, err)
 	return m[linkName][1].Delivered
 }
@@ -165,7 +165,7 @@ func TestDelayIsWhatWasAsked(t *testing.T) {
 		count++
 		return count < 200
 	})
-	m, err := l.engine.Measure(deadline(t))
+	m, err := l.engine.Measure(deadline(t), nil)
 	must(t, err)
 	for i, want := range []time.Duration{time.Millisecond, 2 * time.Millisecond} {
 		d, late := m[linkName][i].Delay, m[linkName][i].Lateness
@@ -285,7 +285,7 @@ func TestHandOver(t *testing.T) {
 		}
 	}
 	if t.Failed() {
-		m, err := l.engine.Measure(deadline(t))
+		m, err := l.engine.Measure(deadline(t), nil)
 		t.Logf("measured %+v, %v", m, err)
 	}
 }
@@ -370,7 +370,7 @@ func TestSettingsChangeWhileRunning(t *testing.T) {
 	if count == most {
 		t.Error("the shorter delay never showed")
 	}
-	m, err := l.engine.Measure(deadline(t))
+	m, err := l.engine.Measure(deadline(t), nil)
 	must(t, err)
 	if a := m[linkName][0].Asked; a.Delay <= 100*time.Microsecond || a.Delay >= 20*time.Millisecond {
 		t.Errorf("mean of the delays asked for: %v", a.Delay)

@@ -143,19 +143,26 @@ func (e *Engine) Detach(ctx context.Context, link string) ([2]gauge.Measured, er
 	return m, err
 }
 
-// Measure says what happened on every link that the engine has or has had.
-func (e *Engine) Measure(ctx context.Context) (map[string][2]gauge.Measured, error) {
-	return e.measure(ctx, false)
+// Measure says what happened on every link that the engine has or has had. Late packets
+// are counted by the tolerances of links by name, which may be fewer.
+func (e *Engine) Measure(ctx context.Context, tolerances map[string]topology.Tolerance) (map[string][2]gauge.Measured, error) {
+	return e.measure(ctx, measuring{Tolerances: tolerances})
 }
 
 // MeasureSince says what happened since Begin, likewise.
-func (e *Engine) MeasureSince(ctx context.Context) (map[string][2]gauge.Measured, error) {
-	return e.measure(ctx, true)
+func (e *Engine) MeasureSince(ctx context.Context, tolerances map[string]topology.Tolerance) (map[string][2]gauge.Measured, error) {
+	return e.measure(ctx, measuring{Since: true, Tolerances: tolerances})
 }
 
-func (e *Engine) measure(ctx context.Context, since bool) (map[string][2]gauge.Measured, error) {
+// measuring are the parameters of methodMeasure.
+type measuring struct {
+	Since      bool                          `json:"since"`
+	Tolerances map[string]topology.Tolerance `json:"tolerances"` // by link
+}
+
+func (e *Engine) measure(ctx context.Context, what measuring) (map[string][2]gauge.Measured, error) {
 	var m map[string][2]gauge.Measured
-	err := e.conn.Call(ctx, methodMeasure, since, &m)
+	err := e.conn.Call(ctx, methodMeasure, what, &m)
 	return m, err
 }
 

@@ -36,7 +36,7 @@ func TestPlainTrafficCrosses(t *testing.T) {
 			l.attach(t, settings, settings)
 			pings(t, l, family, 20)
 			streams(t, l, "tcp"+family, 1<<20)
-			m, err := l.engine.Measure(deadline(t))
+			m, err := l.engine.Measure(deadline(t), nil)
 			must(t, err)
 			there, back := m[linkName][0], m[linkName][1]
 			if there.Faulted > 0 || there.Dropped == 0 || there.Duplicated == 0 || there.Reordered == 0 || back.Faulted > 0 {

@@ -248,7 +248,7 @@ func arrivals(t *testing.T, l *lab, count int) (numbers []uint16) {
 	}
 	var delivered uint64
 	eventually(t, func() bool {
-		m, err := l.engine.Measure(deadline(t))
+		m, err := l.engine.Measure(deadline(t), nil)
 		must(t, err)
 		d := m[linkName][0]
 		delivered = d.Delivered
@@ -305,7 +305,7 @@ func TestEnginesRecordAndReplay(t *testing.T) {
 		if diff := cmp.Diff(want, arrivals(t, l, count)); diff != "" || len(want) == count {
 			t.Errorf("what arrived (-recorded +replayed):\n%s", diff)
 		}
-		m, err := l.engine.Measure(deadline(t))
+		m, err := l.engine.Measure(deadline(t), nil)
 		must(t, err)
 		if r := m[linkName][0].Replayed; r.Packets < count || r.Diverged > 0 {
 			t.Errorf("replayed %+v", r)

@@ -267,16 +267,21 @@ func (l *loop) serveDetach(r *control.Request) (any, error) {
 }
 
 func (l *loop) serveMeasure(r *control.Request) (map[string][2]gauge.Measured, error) {
-	var since bool
-	if err := r.Decode(&since); err != nil {
+	var what measuring
+	if err := r.Decode(&what); err != nil {
 		return nil, err
 	}
 	all := map[string][2]gauge.Measured{}
 	measure := (*link).measure
-	if since {
+	if what.Since {
 		measure = (*link).measureSince
 	}
 	err := l.eachLink(func(name string, k *link) (err error) {
+		if t, known := what.Tolerances[name]; known {
+			for _, n := range k.lines {
+				n.gauge.Tolerance = t
+			}
+		}
 		all[name], err = measure(k)
 		return err
 	})

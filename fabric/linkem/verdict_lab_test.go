@@ -70,7 +70,7 @@ func TestWhoToldACorruptedPacket(t *testing.T) {
 					arrived++
 				}
 			}
-			m, err := l.engine.Measure(deadline(t))
+			m, err := l.engine.Measure(deadline(t), nil)
 			must(t, err)
 			// A packet that the kernel sent by itself may be among those corrupted.
 			corrupted := m[linkName][0].Corrupted
@@ -85,7 +85,7 @@ func TestWhoToldACorruptedPacket(t *testing.T) {
 // entered is how many packets have entered the engine from node 0.
 func (l *lab) entered(tb testing.TB) uint64 {
 	tb.Helper()
-	m, err := l.engine.Measure(deadline(tb))
+	m, err := l.engine.Measure(deadline(tb), nil)
 	must(tb, err)
 	return m[linkName][0].Packets
 }
@@ -132,7 +132,7 @@ func TestMarksArrive(t *testing.T) {
 					t.Errorf("datagram %d has ECN %d", i, ecn)
 				}
 			}
-			m, err := l.engine.Measure(deadline(t))
+			m, err := l.engine.Measure(deadline(t), nil)
 			must(t, err)
 			if marked < 5 || marked > 14 || m[linkName][0].Marked != marked {
 				t.Errorf("%d of 15 are marked; measured %+v", marked, m[linkName][0])

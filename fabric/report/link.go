@@ -67,9 +67,23 @@ type Replayed struct {
 
 // Lateness is how much later than asked packets left the link, in microseconds.
 type Lateness struct {
-	P50 float64 `json:"p50"`
-	P99 float64 `json:"p99"`
+	Min     float64 `json:"min"`
+	P10     float64 `json:"p10"`
+	P50     float64 `json:"p50"`
+	P99     float64 `json:"p99"`
+	Packets uint64  `json:"packets"`        // that left
+	Late    []Late  `json:"late,omitempty"` // those that left later than the link tolerates
 }
+
+// Late is how many packets left later than a limit.
+type Late struct {
+	LimitUS   float64 `json:"limit_us"`
+	Packets   uint64  `json:"packets"`
+	Tolerated float64 `json:"tolerated"` // share of the packets that left
+}
+
+// Limit is the limit for people.
+func (l *Late) Limit() string { return given(Duration(l.LimitUS)) }
 
 // An Overrun is a figure that left a link's tolerance because the machine could
 // not keep up.
@@ -153,6 +167,35 @@ func (p *page) links(links []Link) {
 	}
 	p.table(&t)
 	p.linkStories(links)
+	p.lateness(links)
+}
+
+// lateness says how late the packets of the direction left whose 10th percentile was
+// latest: what a machine that is busy does not spoil.
+func (p *page) lateness(links []Link) {
+	var name string
+	var worst *Lateness
+	for _, l := range links {
+		for end := range l.Directions {
+			if d := l.Directions[end].Lateness; d != nil && d.Late != nil && (worst == nil || d.P10 > worst.P10) {
+				name, worst = l.direction(end), d
+			}
+		}
+	}
+	if worst == nil {
+		return
+	}
+	text := fmt.Sprintf("left %s late at the 10th percentile, %s at the median, %s at the 99th; of %s packets", Duration(worst.P10), Duration(worst.P50), Duration(worst.P99), count(worst.Packets))
+	for i, l := range worst.Late {
+		if i > 0 {
+			text += ","
+		}
+		text += fmt.Sprintf(" %s were more than %s late (tolerated %s)", Percent(float64(l.Packets)/float64(worst.Packets)), l.Limit(), given(Percent(l.Tolerated)))
+	}
+	p.line("")
+	for _, line := range p.wrapped("lateness, most at "+name+": ", text) {
+		p.line(line)
+	}
 }
 
 // figures are what was asked and what was achieved, in lines with their names. What is set

@@ -349,3 +349,25 @@ func TestECNMarksNothing(t *testing.T) {
 		t.Error("that is said of a link that has marked a packet")
 	}
 }
+
+// Of all links, the report says how late the direction was whose 10th percentile was
+// latest, and how much of that it tolerates.
+func TestWriteLateness(t *testing.T) {
+	late := func(p10 float64, packets uint64) *Lateness {
+		return &Lateness{Min: 1, P10: p10, P50: 20, P99: 300, Packets: 12345, Late: []Late{{200, packets, 0.9}, {1000, 99, 0.5}}}
+	}
+	links := []Link{
+		{Endpoints: [2]string{"a:eth0", "b:eth0"}, Directions: [2]Direction{{Lateness: late(3, 123)}, {Lateness: late(4, 1234)}}},
+		{Endpoints: [2]string{"c:eth0", "d:eth0"}, Directions: [2]Direction{{Lateness: late(2, 12)}, {Lateness: &Lateness{P10: 5}}}}, // simulated
+		{Endpoints: [2]string{"e:eth0", "f:eth0"}},
+	}
+	var b strings.Builder
+	if err := WriteLinks(&b, links); err != nil {
+		t.Fatal(err)
+	}
+	const want = "lateness, most at b:eth0 -> a:eth0: left 4.00 us late at the 10th percentile, 20.0 us at the median, 300 us at the 99th; " +
+		"of 12345 packets 10.0 % were more than 200 us late (tolerated 90 %), 0.802 % were more than 1 ms late (tolerated 50 %)"
+	if got := strings.Join(strings.Fields(b.String()), " "); strings.Count(got, "lateness") != 1 || !strings.Contains(got, want) {
+		t.Errorf("%s\nwant %s", b.String(), want)
+	}
+}

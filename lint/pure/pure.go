@@ -22,7 +22,7 @@ import (
 
 // core are the packages that must be pure, by their path in the module.
 var core = []string{
-	"provider/roce", "provider/roce/mad", "provider/rc", "provider/cm", "fabric/impair",
+	"provider/roce", "provider/roce/mad", "provider/rc", "provider/cm", "fabric/impair", "fabric/gauge",
 }
 
 // clocked are the packages that must not know real time or global randomness.
