@@ -52,9 +52,9 @@ bench: go  ## the data path against the kernel's floor and against UCX, libfabri
 	@$(BUILD) -o bin/bench-datapath ./bench/datapath
 	@bin/bench-datapath -rounds '$(ROUNDS)' $(if $(ONLY),-only '$(ONLY)' -json bin/bench.json,-json bench/results.json)
 
-bench-fabric: go  ## what links do against what they promise, into bin/fabric.json (ONLY=delay,loss: some of it; GUEST=1: netem and linkem in a virtual machine)
+bench-fabric: go  ## what links do against what they promise, into bin/fabric.json (SHORT=1: less of it, with limits for a busy machine; ONLY=delay,loss: some of it; GUEST=1: netem and linkem in a virtual machine)
 	@$(BUILD) -o bin/bench-fabric ./bench/fabric
-	@$(if $(GUEST),bench/fabric/guest,bin/bench-fabric) -json bin/fabric.json $(if $(ONLY),-only $(ONLY))
+	@$(if $(GUEST),bench/fabric/guest,bin/bench-fabric) -json bin/fabric.json $(if $(SHORT),-short) $(if $(ONLY),-only $(ONLY))
 
 bench-scale: go  ## labs of 10 to 2,000 nodes: up, down, memory and processor time per node, and 1,000 nodes exchanging messages, into bin/scale.json
 	@$(BUILD) -o bin/bench-scale ./bench/scale

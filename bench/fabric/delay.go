@@ -3,12 +3,25 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ndklab/ndklab/topology"
 )
 
 const delaySize = 1024 // bytes of payload
+
+// clockSlew is the part of a time by which the wall clock, which stamps are of, may be
+// wrong: Linux slews it by up to 500 ppm.
+const clockSlew = 2000
+
+// delayLimit is what delays are held to, in the table.
+func (p *pace) delayLimit() string {
+	if p.p10Limit > 0 {
+		return fmt.Sprintf("none early, p10 <= +%v", short(p.p10Limit))
+	}
+	return fmt.Sprintf("p50 0..+%v, p99 <= +%v", short(p.medianLimit), short(p.p99Limit))
+}
 
 // delay measures what time the link adds to each packet: between the kernel's
 // timestamps as it is sent at one end and as it is received at the other. Of the
@@ -17,13 +30,17 @@ func delay(ctx context.Context, b *bench) {
 	for _, asked := range []time.Duration{100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond} {
 		row := Row{
 			Part: "delay", What: fmt.Sprintf("added beyond it, %d packets/s", b.pace.delayPerSecond), Asked: topology.FormatDuration(asked),
-			Limit: fmt.Sprintf("p50 0..+%v, p99 <= +%v", short(b.pace.medianLimit), short(b.pace.p99Limit)),
+			Limit: b.pace.delayLimit(),
 		}
 		b.measure(row, func() (f finding, err error) {
 			topo := b.pairTopology(topology.Impairment{Delay: asked})
 			// The engine has to tell by itself where the host kept it from that.
 			topo.Links[0].Tolerance = topology.DefaultTolerance
-			topo.Links[0].Tolerance.Delay, topo.Links[0].Tolerance.DelayP99 = b.pace.medianLimit, b.pace.p99Limit
+			if t := &topo.Links[0].Tolerance; b.pace.p10Limit > 0 {
+				t.DelayP10 = b.pace.p10Limit
+			} else {
+				t.Delay, t.DelayP99 = b.pace.medianLimit, b.pace.p99Limit
+			}
 			err = withPair(ctx, topo, func(p *pair) error {
 				f, err = p.delay(ctx, &b.pace, asked)
 				return err
@@ -34,7 +51,7 @@ func delay(ctx context.Context, b *bench) {
 }
 
 func (p *pair) delay(ctx context.Context, pace *pace, asked time.Duration) (finding, error) {
-	var medians, p99s []time.Duration
+	var firsts, tenths, medians, p99s []time.Duration
 	for range pace.delayRounds {
 		added, err := p.addedDelays(ctx, pace, asked)
 		if err != nil {
@@ -43,15 +60,20 @@ func (p *pair) delay(ctx context.Context, pace *pace, asked time.Duration) (find
 		for i := range added {
 			added[i] -= asked
 		}
+		firsts, tenths = append(firsts, slices.Min(added)), append(tenths, quantile(added, 0.1))
 		medians = append(medians, median(added))
 		p99s = append(p99s, quantile(added, 0.99))
 	}
-	p50, p99 := median(medians), median(p99s)
+	first, p10, p50, p99 := slices.Min(firsts), slices.Min(tenths), median(medians), median(p99s)
 	f := finding{
 		got: fmt.Sprintf("p50 %+.1fus, p99 %+.1fus", us(p50), us(p99)),
 		// A packet that came early would be as wrong as a late one.
 		ok:     p50 >= 0 && p50 <= pace.medianLimit && p99 <= pace.p99Limit,
-		values: map[string]float64{"asked_us": us(asked), "p50_us": us(p50), "p99_us": us(p99)},
+		values: map[string]float64{"asked_us": us(asked), "min_us": us(first), "p10_us": us(p10), "p50_us": us(p50), "p99_us": us(p99)},
+	}
+	if pace.p10Limit > 0 {
+		f.got = fmt.Sprintf("min %+.1fus, p10 %+.1fus", us(first), us(p10))
+		f.ok = first >= -asked/clockSlew && p10 <= pace.p10Limit
 	}
 	in, err := p.Inspect(ctx)
 	if err != nil {

@@ -81,6 +81,35 @@ func whileFull(sent, passed *By, asked uint64, begin, end int64) (rate, share fl
 	return bytes * 8 / (float64(full) * time.Millisecond.Seconds()), float64(full) / float64(all)
 }
 
+// best is how fast the link passed frames in the best of so many parts of a time, of
+// those in which it had plenty to send all along. It is 0 if there were none.
+func best(sent, passed *By, asked uint64, begin, end int64, parts int) (rate float64) {
+	length := (end - begin) / int64(parts)
+	for ; parts > 0; parts-- {
+		if r, share := whileFull(sent, passed, asked, begin, begin+length); share == 1 {
+			rate = max(rate, r)
+		}
+		begin += length
+	}
+	return rate
+}
+
+// excess is by how many bytes at most the link was ahead of a wire of that rate, which
+// passes what it is given and no more than the rate. It is below a packet's for a link
+// that is not too fast, however late it is.
+func excess(sent, passed *By, asked uint64) float64 {
+	perMillisecond := float64(asked) / 8 * time.Millisecond.Seconds()
+	var given, got, may, most float64
+	last := passed.First + int64(len(passed.Bytes))
+	for ms := min(sent.First, passed.First); ms < last; ms++ {
+		given += float64(sent.in(ms))
+		got += float64(passed.in(ms))
+		may = min(may+perMillisecond, given)
+		most = max(most, got-may)
+	}
+	return most
+}
+
 // blame says why a rate was missed, and explains it: it is "not offered" unless the
 // link passed too little while it was full, by so much that this alone would have
 // missed it.

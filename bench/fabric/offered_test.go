@@ -50,6 +50,43 @@ func TestBlame(t *testing.T) {
 	}
 }
 
+// The best part of the time shows what a link can, and no pause of it excuses a link
+// that is too fast.
+func TestBestAndExcess(t *testing.T) {
+	const asked, length = 80e6, 1000
+	for _, c := range []struct {
+		name   string
+		passes func(ms int) uint64 // bytes in a millisecond, if it has so many
+		best   float64
+		ahead  float64 // at least; 0: not at all
+	}{
+		{"as asked", func(int) uint64 { return 10_000 }, 80e6, 0},
+		{"too slow", func(int) uint64 { return 9_000 }, 72e6, 0},
+		{"with pauses", func(ms int) uint64 {
+			if ms%500 < 250 {
+				return 0
+			}
+			return 10_000
+		}, 80e6, 0},
+		{"too fast", func(int) uint64 { return 10_100 }, 80.8e6, 90_000},
+	} {
+		var sent, passed By
+		inside := uint64(0)
+		for ms := range length {
+			gives := 40_000 - min(inside, 40_000)
+			inside += gives
+			takes := min(c.passes(ms), inside)
+			inside -= takes
+			sent.add(int64(ms)*int64(time.Millisecond), gives)
+			passed.add(int64(ms)*int64(time.Millisecond), takes)
+		}
+		got, ahead := best(&sent, &passed, asked, 0, length*int64(time.Millisecond), 8), excess(&sent, &passed, asked)
+		if math.Abs(got-c.best) > 1 || ahead < c.ahead || c.ahead == 0 && ahead > 0 {
+			t.Errorf("%s: best %.0f, ahead by %.0f; want %.0f and %.0f", c.name, got, ahead, c.best, c.ahead)
+		}
+	}
+}
+
 // Only what the first end sent is on its way to the other.
 func TestBytesAreThoseOfTheSender(t *testing.T) {
 	w, err := newWire("0s", "1s")

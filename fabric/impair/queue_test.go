@@ -116,7 +116,7 @@ func TestQueueDropsTheTail(t *testing.T) {
 		queue topology.Queue
 		want  int
 	}{
-		{topology.Queue{}, queueBytes / int(wire)},
+		{topology.Queue{}, (4 << 20) / int(wire)},
 		{topology.Queue{Bytes: 10 * wire}, 10},
 		{topology.Queue{Bytes: 10*wire - 1}, 9},
 		{topology.Queue{Packets: 7}, 7},
