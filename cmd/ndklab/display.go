@@ -44,7 +44,7 @@ func outcomeText(o *suite.Outcome) (word, text string) {
 		took = report.Duration(o.Run.WallSeconds * 1e6)
 	}
 	switch {
-	case o.Run == nil:
+	case o.Run == nil || o.Run.Interrupted:
 		return "stop", "interrupted"
 	case o.Again:
 		return "FAIL", took + ", runs again: " + reason(o)

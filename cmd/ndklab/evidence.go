@@ -47,7 +47,7 @@ func (e *evidence) run(ctx context.Context, l *lab.Lab, say func(format string, 
 	if err != nil {
 		return nil, err
 	}
-	result, err := l.Run(ctx)
+	result, err := reported(l.Run(ctx))
 	if err == nil {
 		result.Replay = e.replay
 	}
@@ -59,6 +59,15 @@ func (e *evidence) run(ctx context.Context, l *lab.Lab, say func(format string, 
 		err = fmt.Errorf("%w; evidence is in %s", err, e.folder)
 	}
 	return result, err
+}
+
+// reported is a run that may have been interrupted: if there is a report all the same, that
+// says so, and there is no error.
+func reported(r *report.Run, err error) (*report.Run, error) {
+	if r != nil {
+		return r, nil
+	}
+	return nil, err
 }
 
 // takeLog is a lab's Options.NotStarted.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gopacket/gopacket/pcapgo"
+	"github.com/ndklab/ndklab/fabric/report"
 )
 
 // longRun is a topology that keeps a run busy for longer than any test.
@@ -31,12 +33,14 @@ workloads:
 type command struct {
 	*exec.Cmd
 	lab    string
+	dir    string
+	stdout strings.Builder
 	stderr *bufio.Scanner
 }
 
 // startRun starts a long run, of a lab with name in its own, and returns when its
 // workload has started.
-func startRun(t *testing.T, name string) *command {
+func startRun(t *testing.T, name string, flags ...string) *command {
 	t.Helper()
 	if !canRun() {
 		t.Skip("labs cannot run here: ndklab doctor says why")
@@ -46,7 +50,9 @@ func startRun(t *testing.T, name string) *command {
 	if err := os.WriteFile(file, fmt.Appendf(nil, longRun, c.lab), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c.Cmd = exec.CommandContext(t.Context(), "ndklab", "run", file)
+	c.dir = filepath.Dir(file)
+	c.Cmd = exec.CommandContext(t.Context(), "ndklab", append([]string{"run", file}, flags...)...)
+	c.Dir, c.Stdout = c.dir, &c.stdout
 	stderr, err := c.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -80,6 +86,32 @@ func (c *command) ended(t *testing.T) int {
 	return c.ProcessState.ExitCode()
 }
 
+// measures waits until the lab, which may still be coming up, has measured something from
+// now on.
+func (c *command) measures(t *testing.T) {
+	t.Helper()
+	for since := time.Now(); time.Since(since) < time.Minute; {
+		events := exec.CommandContext(t.Context(), "ndklab", "events", c.lab, "--follow", "--since", time.Since(since).String(), "-o", "json")
+		stdout, err := events.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := events.Start(); err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for lines := bufio.NewScanner(stdout); !found && lines.Scan(); {
+			found = strings.Contains(lines.Text(), "workload-progress")
+		}
+		_ = events.Process.Kill() // it may be over
+		_ = events.Wait()
+		if found {
+			return
+		}
+	}
+	t.Fatal("nothing is measured")
+}
+
 // up reports whether the command's lab is in the list of labs.
 func (c *command) up(t *testing.T) bool {
 	t.Helper()
@@ -90,11 +122,21 @@ func (c *command) up(t *testing.T) bool {
 	return strings.Contains(string(out), c.lab)
 }
 
-// Ctrl-C, or a CI system's SIGTERM, takes a lab down before the command ends.
+// Ctrl-C, or a CI system's SIGTERM, takes a lab down before the command ends, which
+// reports what was measured until then, in all forms, also of virtual time.
 func TestInterrupt(t *testing.T) {
-	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
-		t.Run(signal.String(), func(t *testing.T) {
-			c := startRun(t, signal.String())
+	for _, test := range []struct {
+		name   string
+		signal syscall.Signal
+		flags  []string
+	}{{"sigint", syscall.SIGINT, nil}, {"sigterm", syscall.SIGTERM, nil}, {"simulated", syscall.SIGINT, []string{"--simulate"}}} {
+		t.Run(test.name, func(t *testing.T) {
+			signal := test.signal
+			c := startRun(t, test.name, append(test.flags, "-o", "json", "--junit", "out.xml", "--html", "out.html")...)
+			if test.flags == nil {
+				for c.stderr.Scan() && !strings.Contains(c.stderr.Text(), "messages: ") { // something is measured
+				}
+			}
 			if err := c.Process.Signal(signal); err != nil {
 				t.Fatal(err)
 			}
@@ -104,7 +146,62 @@ func TestInterrupt(t *testing.T) {
 			if c.up(t) {
 				t.Error("the lab is still up")
 			}
+			var r report.Run
+			if err := stdjson.Unmarshal([]byte(c.stdout.String()), &r); err != nil {
+				t.Fatal(err)
+			}
+			if w := r.Workloads[0]; !r.Interrupted || r.Passed || w.Messages == 0 || w.Errors > 0 || len(r.Nodes) != 2 || r.Links[0].Directions[0].Packets == 0 {
+				t.Errorf("interrupted %v, passed %v, %+v, %d nodes, %d links", r.Interrupted, r.Passed, w, len(r.Nodes), len(r.Links))
+			}
+			for file, want := range map[string]string{"out.xml": `<error message="the run was interrupted"`, "out.html": "the run was interrupted"} {
+				text, err := os.ReadFile(filepath.Join(c.dir, file))
+				if err != nil || !strings.Contains(string(text), want) {
+					t.Errorf("%s lacks %q: %v", file, want, err)
+				}
+			}
 		})
+	}
+}
+
+// A run of a lab that was up, and a measurement there, report what was until Ctrl-C and
+// leave the lab up.
+func TestInterruptInLab(t *testing.T) {
+	c := startRun(t, "interrupt-in-lab", "--keep")
+	if err := c.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if code := c.ended(t); code != exitInterrupted {
+		t.Errorf("exit code %d, want %d", code, exitInterrupted)
+	}
+	if c.up(t) {
+		t.Fatal("a run that was interrupted keeps its lab")
+	}
+	if out, err := exec.Command("ndklab", "up", filepath.Join(c.dir, "long.ndklab.yaml")).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	defer func() {
+		if out, err := exec.Command("ndklab", "down", c.lab).CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	}()
+	for _, args := range [][]string{{"run", c.lab}, {"perf", c.lab, "write-bw", "-D", "10m"}} {
+		cmd := exec.CommandContext(t.Context(), "ndklab", append(args, "-o", "json")...)
+		var stdout strings.Builder
+		cmd.Stdout = &stdout
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		c.measures(t)
+		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait() // the exit code tells
+		if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || !strings.Contains(stdout.String(), `"interrupted": true`) || strings.Contains(stdout.String(), `"messages": 0,`) {
+			t.Errorf("%v: exit code %d, and\n%s", args, code, &stdout)
+		}
+	}
+	if !c.up(t) {
+		t.Error("the lab is down")
 	}
 }
 
@@ -304,6 +401,7 @@ func TestInterruptedSuite(t *testing.T) {
 	for c.stderr.Scan() && !strings.Contains(c.stderr.Text(), "run   "+c.lab+", seed 1") {
 		t.Log(c.stderr.Text())
 	}
+	c.measures(t)
 	if err := c.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +411,7 @@ func TestInterruptedSuite(t *testing.T) {
 	if c.up(t) {
 		t.Error("the lab is still up")
 	}
-	want := "\nnot run\n  b.ndklab.yaml\n  c.ndklab.yaml\n\nFAIL: 1 lab passed, 2 not run, interrupted ("
+	want := "\nnot run\n  c.ndklab.yaml\n\nFAIL: 1 lab passed, 1 lab interrupted, 1 not run ("
 	if !strings.Contains(stdout.String(), want) {
 		t.Errorf("it prints\n%swhich lacks\n%s", &stdout, want)
 	}
@@ -321,7 +419,7 @@ func TestInterruptedSuite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(file), `<testsuite name="`+c.lab+`-short"`) || !strings.HasSuffix(string(file), "</testsuites>\n") {
+	if !strings.Contains(string(file), `<testsuite name="`+c.lab+`-short"`) || !strings.Contains(string(file), `<error message="the run was interrupted"`) || !strings.HasSuffix(string(file), "</testsuites>\n") {
 		t.Errorf("the file is\n%s", file)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 4 {

@@ -104,6 +104,9 @@ in a topology file.`,
 		if err != nil && !errors.Is(err, unix.EPIPE) {
 			return err
 		}
+		if result.Interrupted {
+			return exitStatus(exitInterrupted)
+		}
 		if !result.Passed {
 			return exitStatus(exitFailed)
 		}
@@ -248,7 +251,7 @@ func (p *perfFlags) measure(ctx context.Context, l *lab.Lab, settings []string) 
 	if err != nil {
 		return nil, err
 	}
-	return l.RunWorkloads(ctx, w)
+	return reported(l.RunWorkloads(ctx, w))
 }
 
 // simulated runs the workload of the settings in virtual time, in the topology of the
@@ -272,7 +275,7 @@ func (p *perfFlags) simulated(cmd *cobra.Command, args []string, files *fileFlag
 	if err := simulate.Refuse(only); err != nil {
 		return nil, err
 	}
-	run, err := simulate.Run(cmd.Context(), only, simulate.Options{})
+	run, err := reported(simulate.Run(cmd.Context(), only, simulate.Options{}))
 	if err != nil {
 		return nil, err
 	}
@@ -281,7 +284,7 @@ func (p *perfFlags) simulated(cmd *cobra.Command, args []string, files *fileFlag
 
 // measurement is the result of the only workload of a run.
 func measurement(r *report.Run) *report.Measurement {
-	return &report.Measurement{Lab: r.Lab, Seed: r.Seed, Passed: r.Passed, Simulated: r.Simulated, Workload: r.Workloads[0], Problems: r.Problems, SetByHand: r.SetByHand}
+	return &report.Measurement{Lab: r.Lab, Seed: r.Seed, Passed: r.Passed, Simulated: r.Simulated, Workload: r.Workloads[0], Problems: r.Problems, Interrupted: r.Interrupted, SetByHand: r.SetByHand}
 }
 
 // workload is the workload of the settings between a topology's nodes.

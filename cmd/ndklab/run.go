@@ -55,7 +55,9 @@ or is the name of a file or folder is one.
 
 ` + simulateHelp + `
 
-Ctrl-C takes the lab down. A suite then reports what it has.
+Ctrl-C, or SIGTERM, ends the run early and takes the lab down, unless it was up before.
+The report then has what was measured until then, in all its forms, says that the run
+was interrupted, and checks nothing; the exit code is 130. A second Ctrl-C ends at once.
 
 ` + fileHelp + ` --reconfigure takes down a lab of that name that is up first.
 
@@ -156,13 +158,16 @@ func runOne(cmd *cobra.Command, arg string, f *runFlags) error {
 	}
 	result.WallSeconds = time.Since(begin).Seconds()
 	code := exitOK
-	if !result.Passed {
+	switch {
+	case result.Interrupted:
+		code = exitInterrupted
+	case !result.Passed:
 		code = exitFailed
 		if *f.output == json && result.Replay != "" {
 			fmt.Fprintf(cmd.ErrOrStderr(), "evidence: %s\nreplay:   %s\n", result.Artifacts, result.Replay)
 		}
 	}
-	one := &report.Suite{Passed: result.Passed, Labs: []*report.Run{result}, WallSeconds: result.WallSeconds}
+	one := &report.Suite{Passed: result.Passed, Interrupted: result.Interrupted, Labs: []*report.Run{result}, WallSeconds: result.WallSeconds}
 	return f.conclude(cmd, code, one, result, func(w io.Writer) error { return report.WriteText(w, result) })
 }
 
@@ -210,7 +215,7 @@ func runFile(cmd *cobra.Command, file string, f *runFlags) (*report.Run, error) 
 		return nil, e.notStarted(cmd.Context(), err, show.say)
 	}
 	result, err := e.run(cmd.Context(), l, show.say)
-	if err == nil && *f.keep {
+	if err == nil && *f.keep && !result.Interrupted {
 		if err = l.Release(cmd.Context()); err == nil {
 			defer show.say("lab %s is still up: `ndklab down %s` takes it down", result.Lab, result.Lab)
 		}
@@ -242,7 +247,7 @@ func watchedRun(ctx context.Context, l *lab.Lab, show *progress) (*report.Run, e
 	if err := l.Watch(ctx, show.event); err != nil {
 		return nil, err
 	}
-	return l.Run(ctx)
+	return reported(l.Run(ctx))
 }
 
 // again is the command line that runs a file once more, with the same seed and what else

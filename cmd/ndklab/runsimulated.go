@@ -20,14 +20,14 @@ no packets.`
 // simulate runs a topology in virtual time and, if that fails, keeps the evidence: the
 // report and what runs it again, which is all that there is to know.
 func (e *evidence) simulate(ctx context.Context, t *topology.Topology, event func(lab.Event), say func(format string, args ...any)) (*report.Run, error) {
-	result, err := simulate.Run(ctx, t, simulate.Options{Events: func(s scenario.Event) {
+	result, err := reported(simulate.Run(ctx, t, simulate.Options{Events: func(s scenario.Event) {
 		event(lab.Event{At: s.At, Kind: s.Kind, Node: s.Node, Link: s.Link, Workload: s.Workload, Text: s.Text})
-	}})
+	}}))
 	if err != nil {
 		return nil, err
 	}
 	result.Replay = e.replay
-	if result.Passed {
+	if result.Passed || result.Interrupted {
 		return result, nil
 	}
 	e.keep(result, say, nil)

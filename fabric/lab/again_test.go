@@ -104,7 +104,7 @@ func TestRunAgain(t *testing.T) {
 	for _, interrupt := range []bool{false, true} {
 		if interrupt {
 			ctx, cancel := context.WithCancel(testContext(t))
-			if err := l.Watch(ctx, func(e Event) {
+			if err := l.Watch(testContext(t), func(e Event) {
 				if e.Kind == LinkChanged {
 					cancel() // amid what the timeline does
 				}

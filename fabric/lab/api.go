@@ -79,6 +79,8 @@ func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error
 	switch r.Method {
 	case methodRun:
 		return s.run(ctx, r)
+	case methodInterrupt:
+		return nil, s.interruptRun(r)
 	case methodMiddles:
 		return nil, s.middles(ctx, r)
 	case methodLosses:

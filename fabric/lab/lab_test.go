@@ -38,7 +38,7 @@ func TestInspect(t *testing.T) {
 			d.Packets, d.Bytes = 0, 0 // whatever the kernel thinks it should say to neighbours
 		}
 	}
-	direction := func(from string) report.Direction { return report.Direction{From: from} }
+	direction := func(from string) report.Direction { return report.Direction{From: from, Set: &report.Quality{}} }
 	link := func(a, b string) report.Link {
 		return report.Link{Endpoints: [2]string{a, b}, Engine: "plain", State: "up",
 			Directions: [2]report.Direction{direction(a), direction(b)}}

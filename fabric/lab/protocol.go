@@ -23,6 +23,7 @@ const (
 	methodInspect     = "inspect"     // -> Inspection
 	methodExternals   = "externals"   // -> list of report.External
 	methodRun         = "run"         // runParams -> report.Run
+	methodInterrupt   = "interrupt"   // runParams.Token -> nothing
 	methodExec        = "exec"        // execParams and three files -> exit status
 	methodSignal      = "signal"      // signalParams
 	methodAdmit       = "admit"       // admitParams and a file

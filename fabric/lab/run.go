@@ -2,6 +2,8 @@ package lab
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync/atomic"
@@ -19,7 +21,9 @@ import (
 // scenario plays it; runstage.go is what it is played on.
 
 // Run runs the lab's workloads, timeline and checks, and returns when all is
-// done. What it has to say meanwhile are events.
+// done. What it has to say meanwhile are events. When ctx ends first, the run is
+// interrupted: Run returns the report of what was until then, if the lab makes one
+// soon, beside the reason that ctx has.
 func (l *Lab) Run(ctx context.Context) (*report.Run, error) { return l.run(ctx, runParams{}) }
 
 // RunWorkloads runs some workloads of the caller's in the lab, in place of those of its
@@ -29,23 +33,58 @@ func (l *Lab) RunWorkloads(ctx context.Context, workloads ...topology.Workload) 
 }
 
 func (l *Lab) run(ctx context.Context, params runParams) (*report.Run, error) {
+	params.Token = rand.Text()
 	r := new(report.Run)
-	if err := l.call(ctx, methodRun, params, r); err != nil {
-		return nil, err
+	running, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer giveUp(nil)
+	ended := make(chan error, 1)
+	go func() { ended <- l.call(running, methodRun, params, r) }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			return nil, err
+		}
+		return r, nil
+	case <-ctx.Done():
 	}
-	return r, nil
+	soon, cancel := context.WithTimeout(running, reportTime)
+	defer cancel()
+	if l.call(soon, methodInterrupt, params.Token, nil) != nil { // it has not begun, or is over
+		cancel()
+	}
+	var err error
+	select {
+	case err = <-ended:
+	case <-soon.Done():
+		giveUp(context.Cause(ctx))
+		err = <-ended
+	}
+	switch {
+	case err != nil:
+		return nil, context.Cause(ctx)
+	case r.Interrupted:
+		return r, context.Cause(ctx)
+	}
+	return r, nil // it was over
 }
+
+// reportTime is how long a run that was interrupted may take to end and report. Nodes that
+// do not answer are given up by then.
+const reportTime = 20 * time.Second
 
 type runParams struct {
 	Others    bool // Workloads are run instead of the topology's scenario
 	Workloads []topology.Workload
+	Token     string // by which the caller may interrupt it
 }
 
 // A run is one pass through a scenario.
 type run struct {
-	ctx  context.Context // ends when nobody waits for the result any more
-	over chan struct{}   // closed when the run is
-	play atomic.Pointer[scenario.Play]
+	token     string
+	ctx       context.Context // ends when the run is to end early
+	interrupt context.CancelCauseFunc
+	over      chan struct{} // closed when the run is
+	play      atomic.Pointer[scenario.Play]
 }
 
 // run answers methodRun.
@@ -54,7 +93,9 @@ func (s *Supervisor) run(ctx context.Context, q *control.Request) (*report.Run, 
 	if err := q.Decode(&params); err != nil {
 		return nil, err
 	}
-	r := &run{ctx: ctx, over: make(chan struct{})}
+	r := &run{token: params.Token, over: make(chan struct{})}
+	r.ctx, r.interrupt = context.WithCancelCause(ctx)
+	defer r.interrupt(nil)
 	again, err := s.beginRun(r)
 	if err != nil {
 		return nil, err
@@ -76,6 +117,25 @@ func (s *Supervisor) run(ctx context.Context, q *control.Request) (*report.Run, 
 		return nil, err
 	}
 	return s.playRun(r, topo, began)
+}
+
+// errReport is why a run ends whose report is wanted all the same.
+var errReport = errors.New("the run is interrupted")
+
+// interruptRun answers methodInterrupt: the run with that token ends, and is answered with
+// what was until then.
+func (s *Supervisor) interruptRun(q *control.Request) error {
+	var token string
+	if err := q.Decode(&token); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running == nil || s.running.token != token || isClosed(s.running.over) {
+		return control.Errorf(control.Usage, "lab %s runs no such scenario", s.name)
+	}
+	s.running.interrupt(errReport)
+	return nil
 }
 
 // interruptTime is how far what interrupts a run may be behind the request for the next:
@@ -155,11 +215,8 @@ func (s *Supervisor) playRun(r *run, topo *topology.Topology, beginning *beginni
 		play.Interrupt()
 		err = <-done
 	}
-	if interrupted := context.Cause(r.ctx); interrupted != nil {
-		return nil, interrupted
-	}
-	if err != nil {
-		return nil, err
+	if errors.Is(err, scenario.ErrInterrupted) && context.Cause(r.ctx) != errReport {
+		return nil, context.Cause(r.ctx)
 	}
 	result.Started, result.Host, result.SetByHand = began.Format(time.RFC3339), host(), setByHand
 	if result.Recorded, err = s.recorded(context.WithoutCancel(r.ctx)); err != nil {

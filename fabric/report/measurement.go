@@ -9,7 +9,9 @@ type Measurement struct {
 	Passed   bool     `json:"passed"`
 	Workload Workload `json:"workload"`
 	Problems []string `json:"problems,omitempty"` // as in Run
-	// SetByHand is as in Run.
+	// Interrupted and SetByHand are as in Run.
+	Interrupted bool `json:"interrupted,omitempty"`
+
 	SetByHand []string `json:"set_by_hand,omitempty"`
 	// Simulated: it was played in virtual time, on no network.
 	Simulated bool `json:"simulated,omitempty"`

@@ -25,6 +25,8 @@ type Run struct {
 	Events []Happening `json:"events,omitempty"`
 	// Snapshots are counters of nodes that the timeline kept, by name.
 	Snapshots map[string][]Node `json:"snapshots,omitempty"`
+	// Interrupted: it was ended early, with what was measured until then. No check was made.
+	Interrupted bool `json:"interrupted,omitempty"`
 	// SetByHand is what commands had made of links and nodes before the run, other than the
 	// file has it: "client:eth0 loss=5%".
 	SetByHand []string `json:"set_by_hand,omitempty"`

@@ -9,8 +9,8 @@ import (
 // A Suite is the result of running several topology files.
 type Suite struct {
 	Passed bool   `json:"passed"` // all of them were run and passed
-	Labs   []*Run `json:"labs"`   // of the last run of each file that was run to its end
-	// NotRun are files whose run was interrupted or did not begin.
+	Labs   []*Run `json:"labs"`   // of the last run of each file, also of one that was interrupted
+	// NotRun are files whose run did not begin, or was interrupted before there was anything to report.
 	NotRun      []string `json:"not_run,omitempty"`
 	Interrupted bool     `json:"interrupted,omitempty"`
 	WallSeconds float64  `json:"wall_seconds"`
@@ -35,6 +35,8 @@ func WriteSuite(w io.Writer, s *Suite) error {
 			}
 			verdict := "ok"
 			switch {
+			case r.Interrupted:
+				verdict = "interrupted"
 			case !r.Passed:
 				verdict = "FAIL"
 			case r.Flaky:
@@ -92,9 +94,11 @@ func (p *page) reasons(r *Run) {
 
 // verdict is the last line.
 func (s *Suite) verdict(paint paint) string {
-	failed, flaky := 0, 0
+	failed, flaky, interrupted := 0, 0, 0
 	for _, r := range s.Labs {
 		switch {
+		case r.Interrupted:
+			interrupted++
 		case !r.Passed:
 			failed++
 		case r.Flaky:
@@ -102,10 +106,13 @@ func (s *Suite) verdict(paint paint) string {
 		}
 	}
 	var parts []string
-	if failed > 0 {
-		parts = append(parts, fmt.Sprintf("%d of %s failed", failed, plural(len(s.Labs), "lab")))
+	if done := len(s.Labs) - interrupted; failed > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %s failed", failed, plural(done, "lab")))
 	} else {
-		parts = append(parts, plural(len(s.Labs), "lab")+" passed")
+		parts = append(parts, plural(done, "lab")+" passed")
+	}
+	if interrupted > 0 {
+		parts = append(parts, plural(interrupted, "lab")+" interrupted")
 	}
 	if flaky > 0 {
 		parts = append(parts, fmt.Sprintf("%d of them on another attempt", flaky))
@@ -113,7 +120,7 @@ func (s *Suite) verdict(paint paint) string {
 	if len(s.NotRun) > 0 {
 		parts = append(parts, fmt.Sprintf("%d not run", len(s.NotRun)))
 	}
-	if s.Interrupted {
+	if s.Interrupted && interrupted == 0 {
 		parts = append(parts, "interrupted")
 	}
 	word := paint.red("FAIL")

@@ -275,8 +275,13 @@ func (r *Run) Failure() string {
 	if workloads > 0 {
 		parts = append(parts, fmt.Sprintf("%d of %s had errors", workloads, plural(len(r.Workloads), "workload")))
 	}
-	if n := len(r.Problems); n > 0 {
-		parts = append(parts, plural(n, "problem"))
+	problems := len(r.Problems)
+	if r.Interrupted {
+		parts = append([]string{"interrupted"}, parts...)
+		problems-- // which is that
+	}
+	if problems > 0 {
+		parts = append(parts, plural(problems, "problem"))
 	}
 	if len(parts) == 0 {
 		return "the run was not completed"

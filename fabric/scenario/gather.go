@@ -42,6 +42,10 @@ func (p *Play) gather() {
 			}
 		})
 	})
+	if p.interrupted { // and nothing is judged
+		p.then = p.conclude
+		return
+	}
 	if !slices.ContainsFunc(p.topo.Checks, func(c topology.Check) bool { return c.Left }) {
 		return
 	}

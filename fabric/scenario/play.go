@@ -75,20 +75,29 @@ func Begin(stage Stage, topo *topology.Topology, done func(*report.Run, error)) 
 	return p
 }
 
-// Interrupt ends a play early. done is called soon.
+// goodOrder is how long clients of an interrupted play may take to end in good order.
+const goodOrder = time.Second
+
+// Interrupt ends a play early. done is called soon, with what was measured until then.
 func (p *Play) Interrupt() {
 	p.enter(func() {
 		if p.interrupted || p.then == nil {
 			return
 		}
-		p.interrupted = true
 		p.stopAll()
+		p.aside(goodOrder, func() {
+			for _, w := range p.works {
+				w.abort(ErrInterrupted.Error())
+			}
+		})
+		p.interrupted = true // from when on no other timer is begun
 		for _, w := range p.works {
-			w.abort(ErrInterrupted.Error())
+			w.stopClients()
 		}
 		for program := range p.running {
 			program.cancel()
 		}
+		p.result.Interrupted, p.result.Seconds = true, p.now().Seconds()
 		p.then = p.takeDown
 	})
 }
@@ -174,9 +183,6 @@ func (p *Play) lull() {
 func (p *Play) takeDown() {
 	p.stopAll()
 	p.then = p.gather
-	if p.interrupted {
-		p.then = p.leave
-	}
 	for _, w := range p.works {
 		w.dismissAll()
 	}

@@ -165,13 +165,18 @@ func (w *work) stopRound() {
 		w.state, w.said = ended, fmt.Sprintf("workload %s was stopped before it began", w.spec.Name)
 		w.changed()
 	case running:
-		for _, f := range w.flows {
-			if f.stopped = true; f.client {
-				w.stage.Stop(f.from, w.spec.Name, f.index)
-			}
-		}
-		w.stopPrograms()
+		w.stopClients()
 	}
+}
+
+// stopClients ends the clients and programs of a round in good order.
+func (w *work) stopClients() {
+	for _, f := range w.flows {
+		if f.stopped = true; f.client {
+			w.stage.Stop(f.from, w.spec.Name, f.index)
+		}
+	}
+	w.stopPrograms()
 }
 
 // abort ends the workload at once.

@@ -25,7 +25,7 @@ const stepsAtOnce = 1 << 12
 // Run plays the scenario of a topology whose seed is known, in virtual time, and returns
 // its report, in which WallSeconds is left to the caller. Two runs of one seed give the
 // same report, but for Started and Host. When ctx ends first, so does the run, with the
-// reason that ctx has. Other errors say what no simulation can do (Refuse), or which
+// report of what was until then and, as its error, the reason that ctx has. Other errors say what no simulation can do (Refuse), or which
 // adapter cannot be as the topology wants it.
 func Run(ctx context.Context, t *topology.Topology, o Options) (*report.Run, error) {
 	started := time.Now()
@@ -51,14 +51,11 @@ func Run(ctx context.Context, t *topology.Topology, o Options) (*report.Run, err
 			}
 		}
 	}
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	if playErr != nil {
-		return nil, playErr
-	}
 	result.Simulated = true
 	result.Started = started.Format(time.RFC3339)
 	result.Host = fmt.Sprintf("%s %s, cores: %d", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	if playErr != nil {
+		return result, context.Cause(ctx)
+	}
 	return result, nil
 }

@@ -172,7 +172,8 @@ func TestRunsAreRepeated(t *testing.T) {
 	}
 }
 
-// A run that would go on for ever ends when it is interrupted, with the reason.
+// A run that would go on for ever ends when it is interrupted, with the reason and what
+// was measured until then.
 func TestInterrupt(t *testing.T) {
 	topo := parsed(t, pair("delay: 1ms")+`
 workloads:
@@ -185,8 +186,12 @@ workloads:
 			cancel(stop)
 		}
 	}})
-	if r != nil || !errors.Is(err, stop) {
-		t.Errorf("%+v, %v", r, err)
+	if !errors.Is(err, stop) || r == nil || !r.Interrupted || r.Passed {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	// A message takes 2 ms and the time of its packets.
+	if w := r.Workloads[0]; w.Messages < 1400 || w.Errors > 0 || r.Nodes[0].Counters["Connect"] != 1 || r.Links[0].Directions[0].Packets < w.Messages {
+		t.Errorf("%+v, nodes %+v, links %+v", w, r.Nodes, r.Links)
 	}
 }
 

@@ -50,7 +50,7 @@ type Options struct {
 type Outcome struct {
 	Case
 	// Run is the report; of a run that could not be made it says so as a problem. It is
-	// nil if the run was interrupted.
+	// nil if the run was interrupted before there was one.
 	Run *report.Run
 	// Err is why there is no report of the run itself; nil if there is.
 	Err error
@@ -63,10 +63,10 @@ func (o *Outcome) Passed() bool { return o.Run != nil && o.Run.Passed }
 
 // A Result is what became of all cases.
 type Result struct {
-	// Outcomes are the last attempts of the cases that were run to their end, in the order
-	// of the cases.
+	// Outcomes are the last attempts of the cases that were run, in the order of the cases:
+	// to their end or, if their report says so, until they were interrupted.
 	Outcomes []Outcome
-	// Unfinished are cases that were interrupted, and those that did not begin.
+	// Unfinished are cases of whose runs there is no report, as they did not begin.
 	Unfinished []Case
 	// Interrupted: the context has ended.
 	Interrupted bool
