@@ -61,6 +61,21 @@ func TestDisconnect(t *testing.T) {
 			server.cancelled()
 			w.disconnects(1, 0)
 		},
+		"NDK-DISC-01 the request is lost": func(t *testing.T, w *world, client, server *host) {
+			w.path.Down = true
+			a := client.disconnect()
+			w.path.Down = false
+			w.want(w.finish(a), success)
+			w.disconnects(0, 1)
+		},
+		"NDK-DISC-01 the answer is lost": func(t *testing.T, w *world, client, server *host) {
+			a := client.disconnect()
+			w.path.Down = true // what is under way arrives
+			w.wait("the event", func() bool { return server.disconnected > 0 })
+			w.path.Down = false
+			w.want(w.finish(a), success)
+			w.disconnects(0, 1)
+		},
 		"twice at once": func(t *testing.T, w *world, client, server *host) {
 			a := client.disconnect()
 			w.want(client.disconnect().returned, provider.StatusConnectionInvalid)

@@ -67,6 +67,32 @@ func TestInstances(t *testing.T) {
 		w.want(first.qp.Send(nil, second.at(0, 1), 0), success)
 		first.result(provider.StatusAccessViolation)
 	})
+	t.Run("NDK-VER-08 an instance ends while another connects", func(t *testing.T) {
+		w := newWorld(t)
+		first, peer := w.hosts[0], w.hosts[1]
+		active := w.another(first)
+		passive := *active
+		passive.qp, passive.port = active.newQP(), 7001
+		peer2 := *peer
+		peer2.qp = peer.newQP()
+		var atPeer, atPassive *provider.Connector
+		peer.listen(ignore(&atPeer))
+		passive.listen(ignore(&atPassive))
+		active.conn, peer2.conn = active.newConnector(), peer.newConnector()
+		out, in := active.dial(active.conn, peer), peer2.dial(peer2.conn, &passive)
+		w.settle()
+		first.leave()
+		w.settle()
+		accepted := []*async{peer.accept(atPeer), passive.accept(atPassive)}
+		w.want(w.finish(out), success)
+		w.want(w.finish(in), success)
+		w.want(active.complete(), success)
+		w.want(peer2.complete(), success)
+		for _, a := range accepted {
+			w.want(w.finish(a), success)
+		}
+		w.comeBack(0)
+	})
 	t.Run("NDK-INFO-05 three instances in a ring", func(t *testing.T) {
 		w := newWorld(t)
 		ring := []*host{w.hosts[0], w.another(w.hosts[0]), w.another(w.hosts[0])}

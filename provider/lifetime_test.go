@@ -182,6 +182,11 @@ func TestCallbacksInProgress(t *testing.T) {
 			client.close(qp)
 			n.then = in(client, func() closer { return cq }, closing)
 		},
+		"NDK-LIFE-15 NDK-LIFE-16 SRQ notification": func(w *world, client, server *host, closing **async) {
+			srq, n := client.newSRQ(0)
+			n.then = in(client, func() closer { return srq }, closing)
+			w.want(srq.Modify(0, 1, nil, nil), success) // none is queued
+		},
 		"NDK-LIFE-15 NDK-LIFE-16 connect event": func(w *world, client, server *host, closing **async) {
 			var l *provider.Listener
 			l = server.listen(func(c *provider.Connector) {
@@ -265,7 +270,59 @@ func TestClose(t *testing.T) {
 		w.want(client.qp.Send(nil, client.at(0, 8), 0), success)
 		server.result(success)
 		client.result(success)
+		for _, d := range []struct{ from, to *host }{{client, server}, {server, client}} { // what is lost is sent again
+			d.to.receive(1)
+			w.path.Down = true
+			w.want(d.from.qp.Send(nil, nil, 0), success)
+			w.path.Down = false
+			d.to.result(success)
+			d.from.result(success)
+		}
 	})
+	for name, request := range map[string]func(h *host, a *async) provider.Status{
+		"Register": func(h *host, a *async) provider.Status {
+			mr := track(h, must(h.pd.CreateMR(false, nil, nil)))
+			return mr.Register(&provider.MDL{Bytes: h.memory}, 1, 0, a.done, a)
+		},
+		"Deregister": func(h *host, a *async) provider.Status { return h.mr.Deregister(a.done, a) },
+		"InitializeFastRegister": func(h *host, a *async) provider.Status {
+			return track(h, must(h.pd.CreateMR(true, nil, nil))).InitializeFastRegister(1, true, a.done, a)
+		},
+		"Modify": func(h *host, a *async) provider.Status {
+			srq, _ := h.newSRQ(0)
+			return srq.Modify(2, 0, a.done, a)
+		},
+		"Resize": func(h *host, a *async) provider.Status { return h.cq.Resize(cqDepth+1, a.done, a) },
+		"Listen": func(h *host, a *async) provider.Status {
+			l := track(h, must(h.CreateListener(func(any, *provider.Connector) {}, nil, nil, nil)))
+			return l.Listen(h.ephemeral(), a.done, a)
+		},
+		"Connect": func(h *host, a *async) provider.Status {
+			return h.newConnector().Connect(h.qp, h.ephemeral(), nowhere, 1, 1, nil, a.done, a)
+		},
+	} {
+		t.Run("NDK-LIFE-21 NDK-LIFE-22 the adapter waits for the callback of "+name, func(t *testing.T) {
+			w := newWorldWith(t, addresses, pends)
+			h := w.hosts[0]
+			ended, call := false, &async{}
+			call.then = func() {
+				w.settle()
+				if ended {
+					t.Error("closed while a callback is in progress")
+				}
+			}
+			w.want(request(h, call), provider.StatusPending)
+			h.BeginClose(func() { ended = true })
+			for len(*h.open) > 0 {
+				h.close((*h.open)[0])
+			}
+			w.settle()
+			if !ended || call.calls != 1 {
+				t.Errorf("closed: %v, with %d callbacks", ended, call.calls)
+			}
+			h.Adapter = must(h.device.OpenAdapter(anyVersion)) // so that the world has an adapter to end
+		})
+	}
 	t.Run("NDK-LIFE-21 NDK-LIFE-22 the adapter waits for all", func(t *testing.T) {
 		w := newWorld(t)
 		client, _ := w.connect()

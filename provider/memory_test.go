@@ -2,6 +2,7 @@ package provider_test
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -175,7 +176,7 @@ func TestAccess(t *testing.T) {
 		{name: "NDK-MR-04 NDK-MR-12 NDK-SGE-02 all", flags: 0xF, allows: "send from, receive into, read into, write to, read of"},
 		{name: "NDK-SGE-03 NDK-POST-26 one byte beyond the end", flags: 0xF, offset: 1},
 		{name: "NDK-SGE-03 NDK-POST-26 one byte before the start", flags: 0xF, offset: math.MaxUint64},
-		{name: "NDK-MR-05 offset from zero", flags: 0xF, offset: math.MaxUint64 - at + 1},
+		{name: "NDK-MR-05 NDK-SGE-02 offset from zero", flags: 0xF, offset: math.MaxUint64 - at + 1},
 		{name: "round the end of the address space", flags: 0xF, offset: math.MaxUint64 - at - size/2},
 		{name: "NDK-SGE-04 NDK-POST-27 unknown token", flags: 0xF, token: func(*provider.MR) uint32 { return 0xBAD00 }},
 		{name: "NDK-SGE-04 token of another time", flags: 0xF, token: func(mr *provider.MR) uint32 { return mr.LocalToken() ^ 3 }},
@@ -213,6 +214,38 @@ func TestAccess(t *testing.T) {
 				w.try(access, m, strings.Contains(c.allows, access))
 			})
 		}
+	}
+}
+
+// TestAnyAddress: memory is used at the address that it is known under, whether a processor could
+// have it there or not.
+func TestAnyAddress(t *testing.T) {
+	const size = 5000 // two packets
+	for _, at := range []uint64{0, 1, 1<<47 - size/2, 1 << 47, 1<<63 - size/2, math.MaxUint64 - (size - 1)} {
+		t.Run(fmt.Sprintf("NDK-MR-04 NDK-SGE-02 at %#x", at), func(t *testing.T) {
+			w := newWorld(t)
+			client, server := w.connect()
+			a, b := client.register(at, client.memory[:size], 0xF), server.register(at, server.memory[:size], 0xF)
+			from := []provider.SGE{{VirtualAddress: at, Length: size, MemoryRegionToken: a.LocalToken()}}
+			into := []provider.SGE{{VirtualAddress: at, Length: size, MemoryRegionToken: b.LocalToken()}}
+			for name, post := range map[string]func() provider.Status{
+				"Write": func() provider.Status { return client.qp.Write(nil, from, at, b.RemoteToken(), 0) },
+				"Read":  func() provider.Status { return client.qp.Read(nil, from, at, b.RemoteToken(), 0) },
+				"Send": func() provider.Status {
+					w.want(server.qp.Receive(nil, into), success)
+					return client.qp.Send(nil, from, 0)
+				},
+			} {
+				client.fill(2)
+				server.fill(3)
+				w.want(post(), success)
+				client.result(success)
+				if !bytes.Equal(client.memory[:size], server.memory[:size]) {
+					t.Errorf("%s: transferred wrong", name)
+				}
+			}
+			server.result(success)
+		})
 	}
 }
 

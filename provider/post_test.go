@@ -409,19 +409,27 @@ func TestFlush(t *testing.T) {
 	t.Run("NDK-FLUSH-01 NDK-FLUSH-02 all that is pending", func(t *testing.T) {
 		w := newWorld(t)
 		client, _ := w.connect()
+		var local []func(*provider.QP, any, provider.OpFlags) provider.Status
+		for _, operation := range localOperations {
+			local = append(local, operation.make(client, false))
+		}
 		w.path.Down = true
 		client.receive(3)
 		w.want(client.qp.Write(nil, client.at(0, 100000), base, 1, provider.OpSilentSuccess), success)
 		w.want(client.qp.Send(nil, nil, 0), success)
+		w.want(client.qp.SendAndInvalidate(nil, nil, 0, 1), success)
 		w.want(client.qp.Read(nil, nil, base, 1, 0), success)
+		for _, post := range local {
+			w.want(post(client.qp, nil, 0), success)
+		}
 		client.qp.Flush()
-		got := client.results(6)
+		got := client.results(7 + len(local))
 		kinds := map[provider.OperationType]int{}
 		for _, r := range got {
 			w.want(r.Status, provider.StatusCancelled)
 			kinds[r.Type]++
 		}
-		if kinds[provider.OperationTypeReceive] != 3 || len(kinds) != 4 {
+		if kinds[provider.OperationTypeReceive] != 3 || kinds[provider.OperationTypeSend] != 2 || len(kinds) != 4+len(local) {
 			t.Fatalf("got %v", kinds)
 		}
 		client.qp.Flush()

@@ -83,22 +83,37 @@ func TestResults(t *testing.T) {
 	})
 	t.Run("NDK-POST-01 each on its own CQ", func(t *testing.T) {
 		w := newWorld(t)
-		var initiated *provider.CQ
-		for _, h := range w.hosts {
-			h.cq, _ = h.newCQ(8)
-			initiated, _ = h.newCQ(8)
-			h.qp = h.newQPOn(h.cq, initiated, nil)
+		client, server := w.hosts[0], w.hosts[1]
+		received, _ := client.newCQ(8)
+		client.qp = client.newQPOn(received, client.cq, nil)
+		w.connect()
+		_, m := server.borrow(allRights)
+		posts := map[string]func() provider.Status{
+			"SendAndInvalidate": func() provider.Status { return client.qp.SendAndInvalidate(nil, nil, 0, m.token) },
 		}
-		server, client := w.hosts[0], w.hosts[1]
-		w.join(client, server)
-		w.want(server.qp.Receive(nil, nil), success)
-		w.want(client.qp.Send(nil, nil, 0), success)
-		server.result(success)
+		for _, i := range initiators(server) {
+			posts[i.name] = func() provider.Status { return i.post(client.qp, nil, nil, 0) }
+		}
+		for name, operation := range localOperations {
+			post := operation.make(client, false)
+			posts[name] = func() provider.Status { return post(client.qp, nil, 0) }
+		}
+		server.receive(2)
+		for name, post := range posts {
+			w.want(post(), success)
+			w.settle()
+			if got := make([]provider.Result, 2); client.cq.Results(got) != 1 || got[0].Status != success {
+				t.Errorf("%s: got %+v", name, got)
+			}
+		}
+		w.silent(received)
+		w.want(client.qp.Receive(nil, nil), success)
+		w.want(server.qp.Send(nil, nil, 0), success)
+		if r := w.results(received, 1)[0]; r.Type != provider.OperationTypeReceive || r.Status != success {
+			t.Errorf("got %+v", r)
+		}
+		w.silent(received)
 		w.silent(client.cq)
-		if r := w.results(initiated, 1)[0]; r.Type != provider.OperationTypeSend {
-			t.Fatalf("got %+v", r)
-		}
-		w.silent(initiated)
 	})
 	t.Run("a completion of an error says why", func(t *testing.T) {
 		w := newWorld(t)

@@ -44,7 +44,13 @@ func TestVersions(t *testing.T) {
 				t.Errorf("info of version %v, want %v", info.Version, c.want)
 			}
 			all := newObjects(w, w.hosts[0], a)
-			for _, o := range append(all.list(), a) {
+			listening := *w.hosts[0]
+			listening.Adapter = a
+			var delivered *provider.Connector // by a listener, not made by the consumer
+			listening.listen(ignore(&delivered))
+			w.hosts[1].dial(w.hosts[1].newConnector(), &listening)
+			w.settle()
+			for _, o := range append(all.list(), a, delivered) {
 				if o.Header().Version != c.want || o.Version() != c.want {
 					t.Errorf("%T of version %v, want %v", o, o.Header().Version, c.want)
 				}
@@ -66,6 +72,11 @@ func TestVersions(t *testing.T) {
 		if got[0].RequestContext != "s" || got[1].RequestContext != "rd" || server.results(1)[0].BytesTransferred != 100 {
 			t.Errorf("got %+v", got)
 		}
+		w.finish(client.disconnect())
+		w.disconnects(0, 1)
+		w.rejoin()
+		w.finish(server.disconnect())
+		w.disconnects(1, 0)
 	})
 	t.Run("NDK-VER-05 what came with 2.1", func(t *testing.T) {
 		w := newWorld(t)
