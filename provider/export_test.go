@@ -1,6 +1,10 @@
 package provider
 
 import (
+	"runtime"
+	"time"
+
+	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/provider/rc"
 	"github.com/ndklab/ndklab/provider/roce/mad"
 )
@@ -49,6 +53,20 @@ func (m *Miniport) Credit() int     { return int(m.credit.size) }
 
 // ReorderBuffer is how many bytes queue pairs have of what is for early packets.
 func (m *Miniport) ReorderBuffer() int { return int(m.ledger.sumOf(reorderResource)) }
+
+// AwaitRelease returns when ReleaseLAM waits for the users of the memory that lam has
+// mapped, or false when it has not for long enough.
+func AwaitRelease(lam *LAM) bool {
+	m := lam.AdapterContext.(*mapping)
+	for c, began := clock.Real(), clock.Real().Now(); c.Now()-began < 10*time.Second; {
+		if !m.users.TryRLock() {
+			return true
+		}
+		m.users.RUnlock()
+		runtime.Gosched()
+	}
+	return false
+}
 
 // SetNextQPN has the search for a free queue pair number begin at n.
 func (m *Miniport) SetNextQPN(n uint32) { m.qps.next = n }

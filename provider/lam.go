@@ -2,6 +2,7 @@ package provider
 
 import (
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/ndklab/ndklab/provider/rc"
@@ -45,6 +46,7 @@ type mapping struct {
 	fbo      uint64 // where the memory begins in the first page
 	memory   pieces
 	released atomic.Bool
+	users    sync.RWMutex // as region.users, of the regions that have its pages
 }
 
 func (m *mapping) end() uint64   { return m.fbo + m.memory.length() }
@@ -92,7 +94,8 @@ func (a *Adapter) BuildLAM(mdl *MDL, length uint64, completion RequestCompletion
 }
 
 // ReleaseLAM ends a mapping that BuildLAM made. No request that uses its pages
-// may be under way. An FRMR that has them loses its memory: accesses fail.
+// may be under way. An FRMR that has them loses its memory: accesses fail. A peer's
+// may be under way, and is waited for, which is no longer than a batch of packets takes.
 func (a *Adapter) ReleaseLAM(lam *LAM) {
 	if lam == nil {
 		return
@@ -103,6 +106,7 @@ func (a *Adapter) ReleaseLAM(lam *LAM) {
 	}
 	lam.AdapterContext, lam.Pages = nil, nil
 	a.miniport.mappings.give(m.token)
+	m.users.Lock() // for good
 	a.release()
 }
 

@@ -5,8 +5,10 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/roce"
 )
 
 func TestBuildLAM(t *testing.T) {
@@ -258,4 +260,60 @@ func TestTokens(t *testing.T) {
 			h.invalidate(mw)
 		}
 	})
+}
+
+// A sender is a carrier whose packets are looked at before they are sent, with the lock
+// of their queue pair held.
+type sender struct {
+	provider.Carrier
+	look func([]roce.Packet) // if set
+}
+
+func (s *sender) Send(flow roce.Flow, packets []roce.Packet) error {
+	if s.look != nil {
+		s.look(packets)
+	}
+	return s.Carrier.Send(flow, packets)
+}
+
+// TestReleaseLAMWaits: memory whose mapping has been released is the consumer's alone,
+// also if a peer was reading it through an FRMR.
+func TestReleaseLAMWaits(t *testing.T) {
+	var senders []*sender
+	w := newWorldWith(t, addresses, func(cfg *provider.Config) {
+		senders = append(senders, &sender{Carrier: cfg.Carrier})
+		cfg.Carrier = senders[len(senders)-1]
+	})
+	client, server := w.connect()
+	l := server.lend(0x7000, server.memory[:4096])
+	lam := l.LAM
+	mr := server.newFRMR(1, true)
+	w.want(server.qp.FastRegister(nil, mr, l.Pages, 0, 4096, 0, allRights), success)
+	server.result(success)
+	released := make(chan struct{})
+	asked := false
+	senders[1].look = func(packets []roce.Packet) {
+		if asked || !packets[0].Header.Opcode.IsReadResponse() {
+			return
+		}
+		asked = true
+		go func() {
+			server.ReleaseLAM(&l.LAM)
+			close(released)
+		}()
+		if !provider.AwaitRelease(&lam) {
+			t.Error("ReleaseLAM does not wait")
+		}
+		select {
+		case <-released:
+			t.Error("released while the memory is read")
+		default:
+		}
+	}
+	w.want(client.qp.Read(nil, client.at(0, 4096), 0, mr.RemoteToken(), 0), success)
+	w.clock.Run(time.Second)
+	if !asked {
+		t.Fatal("nothing was read")
+	}
+	<-released
 }

@@ -55,14 +55,30 @@ func (r *region) allows(access rc.Access) bool {
 	return false
 }
 
-// mapped reports whether all pages of the region are still mapped.
-func (r *region) mapped() bool {
-	for _, m := range r.mappings {
-		if m.released.Load() {
-			return false
+// use has the bytes stay until unuse: who ends the token or releases the pages waits for
+// that. It is false if that has been done.
+func (r *region) use() bool {
+	if !r.users.TryRLock() {
+		return false
+	}
+	for i, m := range r.mappings {
+		if m.users.TryRLock() {
+			continue
 		}
+		for _, held := range r.mappings[:i] {
+			held.users.RUnlock()
+		}
+		r.users.RUnlock()
+		return false
 	}
 	return true
+}
+
+func (r *region) unuse() {
+	for _, m := range r.mappings {
+		m.users.RUnlock()
+	}
+	r.users.RUnlock()
 }
 
 // region is nil for a token that is not valid.

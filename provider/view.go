@@ -9,11 +9,12 @@ import (
 // A view is the memory of a protection domain as one of its queue pairs sees it.
 // It implements rc.Memory, and is guarded by the queue pair's lock.
 //
-// Registered regions and mapped pages are used without a trace, since whoever
-// ends them waits for every queue pair (MR.withdraw) or has to know that nobody
-// uses them (ReleaseLAM). Those of FRMRs and windows end more often than that
-// can be waited for, and so their users are counted: in uses are the regions that
-// are held until the packets at hand are dealt with.
+// Registered regions are used without a trace, since whoever ends them waits for every
+// queue pair (MR.withdraw), and so are mapped pages that a request of the consumer's
+// names by the privileged token: whoever releases them knows that none is under way.
+// FRMRs and windows end more often than every queue pair can be waited for, and peers
+// use them unasked. So their users are counted, and those of an FRMR's mapped pages: in
+// uses are the regions that are held until the packets at hand are dealt with.
 type view struct {
 	qp   *QP
 	uses []*region
@@ -46,18 +47,18 @@ func (v *view) resolve(dst [][]byte, token uint32, va uint64, length uint32, acc
 // must not any more.
 func (v *view) use(r *region) bool {
 	if n := len(v.uses); n == 0 || v.uses[n-1] != r {
-		if !r.users.TryRLock() {
+		if !r.use() {
 			return false
 		}
 		v.uses = append(v.uses, r)
 	}
-	return r.mapped()
+	return true
 }
 
 // done ends all uses.
 func (v *view) done() {
 	for _, r := range v.uses {
-		r.users.RUnlock()
+		r.unuse()
 	}
 	clear(v.uses)
 	v.uses = v.uses[:0]
@@ -67,7 +68,7 @@ func (v *view) done() {
 func (v *view) leave(r *region) {
 	v.uses = slices.DeleteFunc(v.uses, func(used *region) bool {
 		if used == r {
-			r.users.RUnlock()
+			r.unuse()
 		}
 		return used == r
 	})
