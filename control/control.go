@@ -29,6 +29,9 @@ const MaxMessage = 64 << 20
 // MaxFiles bounds the descriptors of one request.
 const MaxFiles = 16
 
+// boundedRequests is how many requests of a peer that is not trusted may have no answer.
+const boundedRequests = 16
+
 // ErrClosed is the end of a channel: the peer is gone or Close was called.
 var ErrClosed = errors.New("control channel closed")
 
@@ -90,19 +93,28 @@ type Conn struct {
 	readers sync.WaitGroup
 	noticed chan struct{} // closed when the last notice has been handled
 
+	longest int           // bytes of a message of the peer's; MaxMessage for one that is trusted
 	writing chan struct{} // holds a token while a message is written
 
 	mu      sync.Mutex // guards what follows
 	nextID  uint64
 	calls   map[uint64]chan *message
 	serving map[uint64]context.CancelFunc
+	// unanswered is how many of the peer's requests have been begun whose answers it may
+	// not have read.
+	unanswered int
 }
 
 // New starts a channel on sock, which it owns from now on. handler may be nil
 // if the peer asks nothing.
-func New(sock *net.UnixConn, handler Handler) *Conn {
+func New(sock *net.UnixConn, handler Handler) *Conn { return NewBounded(sock, handler, MaxMessage) }
+
+// NewBounded is New for a peer that is not trusted: a message of more than longest bytes
+// ends the channel before memory is taken for it, and so does a request while
+// boundedRequests have no answer.
+func NewBounded(sock *net.UnixConn, handler Handler, longest int) *Conn {
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &Conn{sock: sock, handler: handler, ctx: ctx, cancel: cancel,
+	c := &Conn{sock: sock, handler: handler, longest: longest, ctx: ctx, cancel: cancel,
 		writing: make(chan struct{}, 1), noticed: make(chan struct{}),
 		calls: map[uint64]chan *message{}, serving: map[uint64]context.CancelFunc{}}
 	c.readers.Add(1)
@@ -151,9 +163,14 @@ func (c *Conn) Wait() { <-c.noticed }
 // Close ends the channel and waits until its reader has stopped; handlers have
 // their context cancelled and may still be running.
 func (c *Conn) Close() {
+	c.End()
+	c.readers.Wait()
+}
+
+// End has the channel end, and does not wait for it: a handler may call it.
+func (c *Conn) End() {
 	c.cancel()
 	c.sock.Close()
-	c.readers.Wait()
 }
 
 // Peer is who is at the other end, as the kernel vouches for it.

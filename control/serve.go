@@ -59,15 +59,17 @@ func (c *Conn) read() {
 }
 
 // begin makes the context of request id; false if one of that number is being
-// served. end must follow.
+// served, or more than are for a peer that is not trusted. end must follow.
 func (c *Conn) begin(id uint64) (context.Context, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, twice := c.serving[id]; twice {
+	_, twice := c.serving[id]
+	if twice || c.longest < MaxMessage && c.unanswered == boundedRequests {
 		return nil, false
 	}
 	ctx, cancel := context.WithCancel(c.ctx)
 	c.serving[id] = cancel
+	c.unanswered++
 	return ctx, true
 }
 
@@ -96,6 +98,9 @@ func (c *Conn) serve(ctx context.Context, m *message) {
 		// The answer cannot be sent, but somebody waits for one.
 		_ = c.send(c.ctx, &message{ID: m.ID, Error: asError(err)}, nil)
 	}
+	c.mu.Lock()
+	c.unanswered--
+	c.mu.Unlock()
 }
 
 // answer has the handler do what m asks.

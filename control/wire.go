@@ -181,7 +181,7 @@ func (c *Conn) receiveBody(m *message, head [4]byte, n int) error {
 		return err
 	}
 	size := binary.BigEndian.Uint32(head[:])
-	if size > MaxMessage {
+	if uint64(size) > uint64(c.longest) {
 		return errTooLong
 	}
 	body := make([]byte, size)

@@ -47,16 +47,19 @@ func (h *holder) askCounters(ctx context.Context) {
 	}
 }
 
-// noteCounters takes what the process says that it has counted. Answers may
-// overtake each other; counters do not decrease.
+// noteCounters takes what the process says that it has counted, of what a transport
+// counts. Answers may overtake each other; counters do not decrease.
 func (h *holder) noteCounters(counted map[string]uint64) {
-	h.server.mu.Lock()
-	defer h.server.mu.Unlock()
+	s := h.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if h.counted == nil {
 		h.counted = map[string]uint64{}
 	}
 	for name, n := range counted {
-		h.counted[name] = max(h.counted[name], n)
+		if _, known := s.countable[name]; known {
+			h.counted[name] = max(h.counted[name], n)
+		}
 	}
 }
 

@@ -259,15 +259,22 @@ func TestShortMemory(t *testing.T) {
 
 // TestForeignRecords: a process speaks for no connections but those of its share.
 func TestForeignRecords(t *testing.T) {
-	h := &holder{share: 2, connections: map[cm.ID]cm.Record{}}
+	s := &Server{config: provider.Config{Capabilities: provider.DefaultCapabilities()}}
+	h := &holder{server: s, share: 2, connections: map[cm.ID]cm.Record{}}
 	own, others := cm.Record{ID: 2 << 26, State: cm.Connected}, cm.Record{ID: 3 << 26, State: cm.Connected}
-	h.note(own)
-	h.note(others)
+	if err := h.note(own); err != nil {
+		t.Error(err)
+	}
+	if err := h.note(others); err == nil {
+		t.Error("the connection of another share is taken")
+	}
 	if len(h.connections) != 1 || h.connections[own.ID] != own {
 		t.Errorf("on record: %v", h.connections)
 	}
 	own.State = cm.Closed
-	h.note(own)
+	if err := h.note(own); err != nil {
+		t.Error(err)
+	}
 	if len(h.connections) != 0 {
 		t.Errorf("on record: %v", h.connections)
 	}

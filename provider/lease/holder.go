@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -44,8 +45,7 @@ func (h *holder) handle(ctx context.Context, r *control.Request) (any, error) {
 		if err := r.Decode(&record); err != nil {
 			return nil, err
 		}
-		h.note(record)
-		return nil, nil
+		return nil, h.breach(r.Conn, h.note(record))
 	case methodCounters:
 		var counted map[string]uint64
 		if err := r.Decode(&counted); err != nil {
@@ -58,12 +58,7 @@ func (h *holder) handle(ctx context.Context, r *control.Request) (any, error) {
 		if err := r.Decode(&list); err != nil {
 			return nil, err
 		}
-		if tell := h.server.config.QPError; tell != nil {
-			for _, e := range list {
-				tell(e)
-			}
-		}
-		return nil, nil
+		return nil, h.breach(r.Conn, h.tell(list))
 	}
 	return nil, control.Errorf(control.Usage, "unknown request %q", r.Method)
 }
@@ -123,18 +118,69 @@ func (h *holder) setState(s state) {
 	h.state <- s
 }
 
-// note takes what the process says of a connection.
-func (h *holder) note(r cm.Record) {
+// moreConnections is how many connections a process may have beyond the queue pairs that
+// it can have: those that it has not made a queue pair for yet, or not any more.
+const moreConnections = 1024
+
+// note takes what the process says of a connection. The error says that it is none that
+// the process can have.
+func (h *holder) note(r cm.Record) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.connections == nil {
+		return nil // it has no share, and so nothing to tell
+	}
+	most := int(h.server.config.Capabilities.MaxQpCount) + moreConnections
+	_, known := h.connections[r.ID]
 	switch {
-	case h.connections == nil || r.ID.Share() != h.share:
-		// Not the process's to tell.
+	case r.ID.Share() != h.share:
+		return fmt.Errorf("connection %#x is not of its share", uint32(r.ID))
+	case r.Local.Addr().Zone() != "" || r.Remote.Addr().Zone() != "":
+		return fmt.Errorf("connection %#x has an address with a zone", uint32(r.ID))
 	case r.State == cm.Closed:
 		delete(h.connections, r.ID)
+	case !known && len(h.connections) >= most:
+		return fmt.Errorf("it has %d connections, more than it can have", most+1)
 	default:
 		h.connections[r.ID] = r
 	}
+	return nil
+}
+
+// longestReason bounds the reason of a queue pair's error, bytes.
+const longestReason = 256
+
+// tell tells of queue pairs in error. The error says that no ErrorTeller has told so.
+func (h *holder) tell(list []provider.QPError) error {
+	if len(list) > errorsAtOnce+1 {
+		return fmt.Errorf("it tells of %d errors at once", len(list))
+	}
+	tell := h.server.config.QPError
+	for _, e := range list {
+		if len(e.Reason) > longestReason || e.Remote.Zone() != "" {
+			return errors.New("the error of a queue pair is not of a device's making")
+		}
+		if tell != nil {
+			tell(e)
+		}
+	}
+	return nil
+}
+
+// breach ends the lease of a process that has said what no device says, if why is not
+// nil, and returns why. What it had is freed as if it had died, and its device fails.
+func (h *holder) breach(conn *control.Conn, why error) error {
+	if why == nil {
+		return nil
+	}
+	h.mu.Lock()
+	pid := h.pid
+	h.mu.Unlock()
+	if log := h.server.config.Log; log != nil {
+		log(fmt.Sprintf("the lease of process %d is ended: %v", pid, why))
+	}
+	conn.End()
+	return why
 }
 
 // end frees what the process had, which is gone.

@@ -40,6 +40,8 @@ type Server struct {
 	ledger  *provider.Ledger
 	memory  *os.File // the ledger's
 	config  provider.Config
+	// countable are the names of the transport's counters; fixed by Serve.
+	countable map[string]uint64
 	// answering is the constant of that name; tests have another.
 	answering time.Duration
 
@@ -81,11 +83,21 @@ func Serve(cfg provider.Config, carrier Carrier) (*Server, error) {
 	if s.device, err = provider.NewMiniport(cfg); err != nil {
 		return nil, errors.Join(err, s.listener.Close(), memory.Close())
 	}
+	s.countable = s.device.TransportCounters()
 	s.state = state{Known: true, Enabled: cfg.Configuration == nil || cfg.Configuration.NetworkDirect != 0}
 	s.unsubscribe = s.device.Subscribe(s.follow)
 	s.serving.Go(s.accept)
 	return s, nil
 }
+
+const (
+	// longestMessage bounds what a process says at once, bytes: its counters, or a list
+	// of errors, are less than a tenth of it.
+	longestMessage = 64 << 10
+	// mostConns is how many processes may be connected, most of which have a share or
+	// are told that there is none.
+	mostConns = 4 * provider.MaxShares
+)
 
 // backlog is how many processes may wait to be accepted.
 const backlog = 128
@@ -159,12 +171,16 @@ func (s *Server) accept() {
 // serve serves the process at the other end of sock, unless the server is closed.
 func (s *Server) serve(sock *net.UnixConn) bool {
 	h := &holder{server: s}
-	conn := control.New(sock, h.handle)
+	conn := control.NewBounded(sock, h.handle, longestMessage)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conns == nil {
 		conn.Close()
 		return false
+	}
+	if len(s.conns) == mostConns {
+		conn.End()
+		return true
 	}
 	s.conns[conn] = struct{}{}
 	s.serving.Go(func() {

@@ -1,0 +1,116 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/cm"
+)
+
+// TestBreach: a process that says what no device says loses its share, and the owner's log
+// has the reason. Nothing that it has said is kept.
+func TestBreach(t *testing.T) {
+	zoned := netip.MustParseAddrPort("[fe80::1%" + strings.Repeat("z", 1000) + "]:1")
+	for name, test := range map[string]struct {
+		method string
+		say    func(i int) any
+		most   int // notices
+		reason string
+	}{
+		"another's connection": {methodConnection, func(int) any { return cm.Record{ID: 2 << 26, State: cm.Connected} }, 1, "not of its share"},
+		"an address with a zone": {methodConnection, func(int) any {
+			return cm.Record{ID: 1 << 26, State: cm.Connected, Remote: zoned}
+		}, 1, "a zone"},
+		"connections without end": {methodConnection, func(i int) any {
+			return cm.Record{ID: cm.ID(1<<26 + 1 + i), State: cm.Connected}
+		}, 10 + moreConnections + 1, "1035 connections"},
+		"many errors at once": {methodQPErrors, func(int) any { return make([]provider.QPError, errorsAtOnce+2) }, 1, "18 errors"},
+		"a long error": {methodQPErrors, func(int) any {
+			return []provider.QPError{{Reason: strings.Repeat("x", longestReason+1)}}
+		}, 1, "not of a device's making"},
+		"a long message": {methodCounters, func(int) any { return map[string]uint64{strings.Repeat("x", longestMessage): 1} }, 1, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := config(1)
+			cfg.Capabilities.MaxQpCount = 10
+			logged := make(chan string, 16)
+			cfg.Log = func(message string) { logged <- message }
+			s := serving(t, cfg)
+			conn := dial(t, func(context.Context, *control.Request) (any, error) { return nil, nil })
+			if err := conn.Call(patient(t), methodLease, nil, &terms{}); err != nil {
+				t.Fatal(err)
+			}
+			for i := range test.most {
+				// What comes behind the breach finds nobody.
+				_ = conn.Notify(test.method, test.say(i))
+			}
+			select {
+			case <-conn.Done():
+			case <-time.After(patience):
+				t.Fatal("the lease goes on")
+			}
+			for test.reason != "" {
+				select {
+				case line := <-logged:
+					if strings.Contains(line, "is ended") && strings.Contains(line, test.reason) {
+						test.reason = ""
+					}
+				case <-time.After(patience):
+					t.Fatal("the log does not say why")
+				}
+			}
+			for deadline := time.Now().Add(patience); ; {
+				s.mu.Lock()
+				taken := s.taken[1]
+				s.mu.Unlock()
+				if !taken {
+					break
+				}
+				if time.Now().After(deadline) {
+					t.Fatal("the share is never free again")
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+}
+
+// TestCountersWithoutEnd: names that no transport has are not kept.
+func TestCountersWithoutEnd(t *testing.T) {
+	s := serving(t, config(1))
+	conn := dial(t, func(context.Context, *control.Request) (any, error) { return nil, nil })
+	if err := conn.Call(patient(t), methodLease, nil, &terms{}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 1000 {
+		counted := map[string]uint64{"packets_sent": uint64(i)}
+		for j := range 100 {
+			counted[fmt.Sprint("invented", i, " ", j)] = 1
+		}
+		if err := conn.Notify(methodCounters, counted); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := conn.Call(patient(t), methodCounters, map[string]uint64{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		sum := s.TransportCounters(patient(t))
+		if len(sum) > len(s.countable) {
+			t.Fatalf("%d counters, of which %d exist", len(sum), len(s.countable))
+		}
+		if sum["packets_sent"] == 999 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("packets_sent is %d", sum["packets_sent"])
+		}
+	}
+}
