@@ -57,14 +57,14 @@ func (r *reader) noSenders(m impairment) {
 	}
 }
 
-// faultsFrom is the link's own faults for packets from a node, nil if it gives none.
-func (m impairment) faultsFrom(node string) *[]Fault {
+// faultsFrom is a link's own faults for packets from a node, nil if it gives none.
+func (r *reader) faultsFrom(m impairment, node string) *[]Fault {
 	if m.change.Faults == nil {
 		return nil
 	}
 	faults := []Fault{}
 	for i, f := range *m.change.Faults {
-		if s := m.senders[i]; s.at == nil || is(s, node) {
+		if s := m.senders[i]; s.at == nil || r.is(s, node) {
 			faults = append(faults, f)
 		}
 	}

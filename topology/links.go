@@ -117,14 +117,14 @@ func (m linkMap) resolve(defaults linkSettings, ports [2][]portMap) Link {
 func (r *reader) directions(l *Link, m linkMap, ports [2][]portMap) {
 	from, to := l.Endpoints[0].Node, l.Endpoints[1].Node
 	for _, s := range m.impairment.senders {
-		if s.ok && !is(s, from) && !is(s, to) {
+		if s.ok && !r.is(s, from) && !r.is(s, to) {
 			r.errorf(s.at, "%s is not on the link, expected %s or %s", quote(s.is), from, to)
 		}
 	}
 	forward, backward := &l.Directions[0], &l.Directions[1]
-	replace(&forward.Faults, m.impairment.faultsFrom(from))
+	replace(&forward.Faults, r.faultsFrom(m.impairment, from))
 	if m.reverse.change.Faults == nil {
-		replace(&backward.Faults, m.impairment.faultsFrom(to))
+		replace(&backward.Faults, r.faultsFrom(m.impairment, to))
 	}
 	r.fits(l, *forward, from, m.at, impairments(ports[0], m.impairment)...)
 	if !backward.Equal(*forward) {

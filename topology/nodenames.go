@@ -59,10 +59,13 @@ func (r *reader) each(v val[string], what string, all []string) []val[string] {
 	return each
 }
 
-// cost is how many comparisons it takes to find a word among names.
+// cost is how many comparisons it takes to find a word among names; nil: one name.
 func cost(w naming.Word, all []string) int {
-	if w.Pattern() {
+	switch {
+	case w.Pattern():
 		return w.Count() * max(1, len(all))
+	case all == nil:
+		return 1
 	}
 	return w.Count()
 }
@@ -80,12 +83,12 @@ func (r *reader) affordable(at *yaml.Node, comparisons int) bool {
 }
 
 // is reports whether a word stands for a name, among others.
-func is(v val[string], name string) bool {
+func (r *reader) is(v val[string], name string) bool {
 	if v.is == name || !naming.IsSeveral(v.is) {
 		return v.is == name
 	}
 	w, err := naming.Parse(v.is)
-	return err == nil && w.Has(name)
+	return err == nil && r.affordable(v.at, cost(w, nil)) && w.Has(name)
 }
 
 // named is what a list of names and patterns stands for, in the order of the list and,

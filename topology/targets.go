@@ -30,13 +30,13 @@ func (r *reader) linksAt(v val[Endpoint], l *linked) []val[Endpoint] {
 
 // senderAt is the node at a link that a word stands for. It is nothing if both ends are
 // meant, and the word itself if it is neither.
-func senderAt(from val[string], link val[Endpoint], l *linked) val[string] {
+func (r *reader) senderAt(from val[string], link val[Endpoint], l *linked) val[string] {
 	i, ok := l.index[link.is]
 	if !from.ok || !ok {
 		return from
 	}
 	a, b := l.links[i].Endpoints[0].Node, l.links[i].Endpoints[1].Node
-	switch atA, atB := is(from, a), is(from, b); {
+	switch atA, atB := r.is(from, a), r.is(from, b); {
 	case atA && atB:
 		return val[string]{}
 	case atA:
@@ -86,7 +86,7 @@ func (r *reader) eachEvent(maps []eventMap, l *linked, t *Topology) []eventMap {
 		begin := len(all)
 		if m.link.ok {
 			all = eachOf(all, m, r.linksAt(m.link, l), func(m *eventMap, link val[Endpoint]) {
-				m.link, m.from = link, senderAt(m.from, link, l)
+				m.link, m.from = link, r.senderAt(m.from, link, l)
 			})
 		} else if v := m.target(); v != nil {
 			all = eachOf(all, m, r.each(*v, "node", nodes), func(m *eventMap, node val[string]) { m.aim(node) })
@@ -144,7 +144,7 @@ func (r *reader) eachCheck(maps []checkMap, l *linked, t *Topology) []checkMap {
 		switch {
 		case m.link.ok:
 			all = eachOf(all, m, r.linksAt(m.link, l), func(m *checkMap, link val[Endpoint]) {
-				m.link, m.from = link, senderAt(m.from, link, l)
+				m.link, m.from = link, r.senderAt(m.from, link, l)
 			})
 		case m.workload.ok:
 			all = eachOf(all, m, r.each(m.workload, "workload", workloads), func(m *checkMap, name val[string]) { m.workload = name })

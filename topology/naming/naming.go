@@ -214,15 +214,40 @@ func (w Word) All() iter.Seq[string] {
 
 // Has reports whether a name is one of those that the word stands for.
 func (w Word) Has(name string) bool {
-	for one := range w.All() {
-		if one == name {
-			return true
-		}
-		if matches, _ := path.Match(one, name); matches && w.pattern {
+	if !w.pattern {
+		return has(w.parts, name)
+	}
+	for pattern := range w.All() {
+		if matches, _ := path.Match(pattern, name); matches {
 			return true
 		}
 	}
 	return false
+}
+
+// has reports whether a name is made of the parts.
+func has(parts []part, name string) bool {
+	switch {
+	case len(parts) == 0:
+		return name == ""
+	case parts[0].ranges == nil:
+		rest, ok := strings.CutPrefix(name, parts[0].text)
+		return ok && has(parts[1:], rest)
+	}
+	for end := 1; end <= len(name) && name[end-1] >= '0' && name[end-1] <= '9'; end++ {
+		if parts[0].has(name[:end]) && has(parts[1:], name[end:]) {
+			return true
+		}
+	}
+	return false
+}
+
+// has reports whether digits are a number of the range, as it is written there.
+func (p part) has(digits string) bool {
+	n, err := number(digits)
+	return err == nil && slices.ContainsFunc(p.ranges, func(s span) bool {
+		return s.first <= n && n <= s.last && len(digits) == max(s.digits, len(strconv.Itoa(n)))
+	})
 }
 
 // Among is those of all that the word stands for: of a pattern in the order of all, of

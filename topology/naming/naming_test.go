@@ -91,6 +91,25 @@ func TestAmong(t *testing.T) {
 	}
 }
 
+func TestHas(t *testing.T) {
+	for _, test := range []struct {
+		word, name string
+		want       bool
+	}{
+		{"h[1-64]", "h64", true}, {"h[1-64]", "h65", false}, {"h[1-64]", "h01", false}, {"h[01-64]", "h01", true}, {"h[01-64]", "h1", false},
+		{"[1-3][1-3]x", "13x", true}, {"[1-13][1-3]", "123", true}, {"[1-13][1-3]", "4", false}, {"h[1-2]*", "h1", true}, {"h[1-2]*", "h3", false}, {"h1", "h1", true},
+		{"h[1-2]", "h1x", false}, {"h[1-2]", "h", false},
+	} {
+		w, err := Parse(test.word)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := w.Has(test.name); got != test.want {
+			t.Errorf("%s has %s: %v, want %v", test.word, test.name, got, test.want)
+		}
+	}
+}
+
 func TestSplit(t *testing.T) {
 	for list, want := range map[string]string{"": "", "a": "a", "a,b": "a b", "h[1,3],b": "h[1,3] b", "a,,b": "a  b", "]a,[b,c": "]a [b,c"} {
 		if got := strings.Join(Split(list), " "); got != want {
@@ -125,6 +144,11 @@ func FuzzParse(f *testing.F) {
 		}
 		if w.Pattern() {
 			return
+		}
+		for _, name := range names {
+			if !w.Has(name) || w.Has(name+"0x") {
+				t.Errorf("%q has %q: %v, and %q: %v", text, name, w.Has(name), name+"0x", w.Has(name+"0x"))
+			}
 		}
 		if found, missing := w.Among(names); missing != "" || !slices.Equal(found, names) {
 			t.Errorf("%q is %q among %q, missing %q", text, found, names, missing)
