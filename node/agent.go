@@ -121,8 +121,8 @@ func (a *Agent) start(group *cgroup.Group, stderr *os.File) error {
 	defer theirs.Close()
 
 	attr := &syscall.ProcAttr{
-		Env:   withVariables(os.Environ(), map[string]string{"GOMAXPROCS": "1"}), // until there is traffic: see agent.handleTraffic
-		Files: []uintptr{null.Fd(), log.Fd(), log.Fd(), theirs.Fd()},             // controlFD is the last
+		Env:   withVariables(Environment("GOCOVERDIR"), map[string]string{"GOMAXPROCS": "1"}), // until there is traffic: see agent.handleTraffic
+		Files: []uintptr{null.Fd(), log.Fd(), log.Fd(), theirs.Fd()},                          // controlFD is the last
 		Sys: &syscall.SysProcAttr{
 			Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWNS | unix.CLONE_NEWPID,
 			Setpgid:    true, // for standBack
@@ -331,7 +331,7 @@ func (a *Agent) Exec(ctx context.Context, cmd Command, files ...*os.File) (statu
 		return 0, err
 	}
 	if cmd.Env == nil {
-		cmd.Env = os.Environ()
+		cmd.Env = Environment()
 	}
 	cmd.Env = withVariables(cmd.Env, a.cfg.Env)
 	if cmd.ID == "" {

@@ -157,17 +157,18 @@ func TestExecWithoutFiles(t *testing.T) {
 	}
 }
 
-// TestExecEnvironment checks that a command has the supervisor's environment, not what
-// the agent has been given for itself.
+// TestExecEnvironment checks that a command has of the supervisor's environment what nodes
+// have, unless it is given another, and not what the agent has been given for itself.
 func TestExecEnvironment(t *testing.T) {
 	a, _ := started(t, Config{Lab: "l", Name: "n", Env: map[string]string{"OF_THE_NODE": "n"}})
+	t.Setenv("GOMAXPROCS", "7")
 	for given, want := range map[string]string{"": "-\nn\n", "7": "7\nn\n"} {
-		t.Setenv("GOMAXPROCS", given)
-		if given == "" {
-			os.Unsetenv("GOMAXPROCS")
+		cmd := sh("echo ${GOMAXPROCS--}; echo $OF_THE_NODE")
+		if given != "" {
+			cmd.Env = os.Environ()
 		}
 		r, w := pipe(t)
-		if status, err := a.Exec(t.Context(), sh("echo ${GOMAXPROCS--}; echo $OF_THE_NODE"), devNull(t), w); status != 0 || err != nil {
+		if status, err := a.Exec(t.Context(), cmd, devNull(t), w); status != 0 || err != nil {
 			t.Fatalf("status %d, %v", status, err)
 		}
 		w.Close()

@@ -145,10 +145,11 @@ func TestHosts(t *testing.T) {
 
 func TestVariables(t *testing.T) {
 	t.Setenv("NDKLAB_A", "supervisor")
-	t.Setenv("NDKLAB_B", "supervisor")
+	t.Setenv("LANG", "supervisor")
+	t.Setenv("NDKLAB_SECRET", "supervisor")
 	a, _ := started(t, Config{Lab: "l", Name: "a", Env: map[string]string{"NDKLAB_A": "node", "NDKLAB_C": "a=b c"}})
 	file := filepath.Join(t.TempDir(), "out")
-	status, err := a.Exec(t.Context(), sh("echo $NDKLAB_A $NDKLAB_B $NDKLAB_C >"+file))
+	status, err := a.Exec(t.Context(), sh("echo $NDKLAB_A $LANG $NDKLAB_C $NDKLAB_SECRET >"+file))
 	out, readErr := os.ReadFile(file)
 	if err := errors.Join(err, readErr); err != nil || status != 0 || string(out) != "node supervisor a=b c\n" {
 		t.Errorf("a command without an environment: status %d, %v, output %q", status, err, out)

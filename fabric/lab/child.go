@@ -64,6 +64,10 @@ func inherited(fd int, name string) *os.File {
 	return os.NewFile(uintptr(fd), name)
 }
 
+// partVariables are the variables that the parts of a lab have beside those of nodes: those
+// that say where files are to be.
+var partVariables = []string{"XDG_RUNTIME_DIR", "TMPDIR", "GOCOVERDIR"}
+
 // childCommand is the named part of a lab, ready to start. Its standard error
 // goes to the lab's log.
 func childCommand(part, lab string, logFile *os.File, files ...*os.File) *exec.Cmd {
@@ -71,6 +75,7 @@ func childCommand(part, lab string, logFile *os.File, files ...*os.File) *exec.C
 		Path:       "/proc/self/exe", // this very binary, even if its file was replaced since
 		Args:       []string{part + " " + lab},
 		Dir:        "/",
+		Env:        node.Environment(partVariables...),
 		Stderr:     logFile,
 		ExtraFiles: files,
 	}

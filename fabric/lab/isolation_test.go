@@ -143,3 +143,40 @@ func TestSharedMemoryGoesWithTheLab(t *testing.T) {
 		t.Errorf("the host had\n%sand has\n%s%v", before, after, err)
 	}
 }
+
+// No process of a lab has what is in the environment of whoever started it, but for what
+// nodes need: it may be secret, and lives as long as the lab.
+func TestEnvironmentStaysOutside(t *testing.T) {
+	secret := "secret-" + uniqueName(t)
+	t.Setenv("NDKLAB_TEST_SECRET", secret)
+	t.Setenv("LANG", "xx_XX."+secret)
+	topo := ring(uniqueName(t), 2)
+	topo.Nodes[0].Setup.Env = map[string]string{"GIVEN": "by the file"}
+	l := start(t, topo)
+	// What a node's processes have, process 1 first.
+	out := in(t, l, topo.Nodes[0].Name, "tr '\\0' '\\n' </proc/1/environ; echo; env")
+	if strings.Contains(out, "NDKLAB_TEST_SECRET") || strings.Count(out, "LANG=xx_XX."+secret) != 2 || !strings.Contains(out, "GIVEN=by the file") {
+		t.Errorf("the node has\n%s", out)
+	}
+	// The others hang from the lab's guardian or supervisor, which name it.
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, dir := range processes {
+		// Those that are gone, or another user's, are none of the lab's.
+		cmdline, _ := os.ReadFile(dir + "/cmdline")
+		environ, _ := os.ReadFile(dir + "/environ")
+		if !strings.HasPrefix(string(cmdline), "ndklab-") || !strings.Contains(string(cmdline), topo.Name) || len(environ) == 0 {
+			continue
+		}
+		seen++
+		if strings.Contains(string(environ), "NDKLAB_TEST_SECRET") {
+			t.Errorf("%q has it", cmdline)
+		}
+	}
+	if seen < 4 { // the guardian, the supervisor, agents
+		t.Errorf("%d processes of the lab are there", seen)
+	}
+}

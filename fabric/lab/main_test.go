@@ -29,6 +29,7 @@ func TestMain(m *testing.M) {
 	if answerTime = busyTime; os.Getenv(envHasty) != "" {
 		answerTime = time.Second
 	}
+	partVariables = append(partVariables, envHasty)
 	Child()
 	if program := os.Getenv("NDKLAB_TEST_PROGRAM"); program != "" {
 		args := strings.Fields(program)

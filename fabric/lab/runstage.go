@@ -287,7 +287,7 @@ func (r *runStage) program(ctx context.Context, name string, c scenario.Command)
 		return e, err
 	}
 	defer null.Close()
-	e.Status, err = agent.Exec(ctx, node.Command{Args: c.Args, Env: append(os.Environ(), c.Env...), Dir: r.dir}, null, stdout, stderr)
+	e.Status, err = agent.Exec(ctx, node.Command{Args: c.Args, Env: append(node.Environment(), c.Env...), Dir: r.dir}, null, stdout, stderr)
 	e.Output, e.Errors = strings.Join(out.ended(), "\n"), strings.Join(errs.ended(), "\n")
 	return e, err
 }

@@ -97,7 +97,7 @@ func (t *trial) prepare(tt *testing.T, n int) {
 	t.lab = fmt.Sprintf("chaos-%d-%d", os.Getpid(), n)
 	t.dir = filepath.Join(scratch, t.lab)
 	t.file = t.lab + ".ndklab.yaml"
-	t.mark = "NDKLAB_CHAOS=" + t.lab
+	t.mark = "HOME=" + t.dir // which all of a lab's processes are left with
 	t.namespaces = map[string]*os.File{}
 	t.state = "/run/ndklab"
 	if t.user.uid != 0 {
@@ -127,7 +127,7 @@ func (t *trial) prepare(tt *testing.T, n int) {
 			t.environment = append(t.environment, v)
 		}
 	}
-	t.environment = append(t.environment, t.mark, "HOME="+t.dir)
+	t.environment = append(t.environment, t.mark)
 	if t.user.uid != 0 {
 		t.environment = append(t.environment, "XDG_RUNTIME_DIR="+t.state)
 		t.state = filepath.Join(t.state, "ndklab")
