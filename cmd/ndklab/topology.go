@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"math/big"
 	"os"
@@ -14,6 +12,7 @@ import (
 	"strconv"
 
 	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/internal/textfile"
 	"github.com/ndklab/ndklab/topology"
 	"github.com/spf13/cobra"
 )
@@ -99,23 +98,7 @@ func unlessInterrupted[T any](ctx context.Context, read func() (T, error)) (T, e
 func limited(r io.Reader) ([]byte, error) { return io.ReadAll(io.LimitReader(r, topology.MaxSize+1)) }
 
 // readFile is a topology.ReadFile.
-func readFile(file string) ([]byte, error) {
-	f, err := os.Open(file)
-	if file == "" {
-		return nil, errors.New("the name of the file is empty")
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no file %s", file)
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.IsDir() {
-		return nil, fmt.Errorf("%s is a directory, expected a file", file)
-	}
-	return limited(f)
-}
+func readFile(file string) ([]byte, error) { return textfile.Read(file, topology.MaxSize+1) }
 
 // A seedFlag is --seed. It is a pflag.Value.
 type seedFlag struct {

@@ -3,9 +3,8 @@ package labtest
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
 
+	"github.com/ndklab/ndklab/internal/textfile"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -39,15 +38,8 @@ func read[S Source](source S) (*document, error) {
 	return &document{name: path, text: string(data)}, nil
 }
 
-// readFile reads as much of a file as a topology may have, and a little more.
-func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, topology.MaxSize+1))
-}
+// readFile is a topology.ReadFile.
+func readFile(path string) ([]byte, error) { return textfile.Read(path, topology.MaxSize+1) }
 
 // parse checks the document. What it says of a topology made in code has the place of the
 // call that it is about.

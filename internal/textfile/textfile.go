@@ -1,0 +1,79 @@
+// Package textfile reads what a user names as an input, of which it may be any file: a
+// directory, a device that never ends, a pipe that nobody writes to.
+//
+// Read is all there is.
+package textfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// patience is how long a pipe may have nobody who writes to it. Tests have less.
+var patience = 5 * time.Second
+
+// Read reads a file, but not more than most bytes of it: then the caller knows that it is
+// longer than most-1. A pipe, such as a shell makes for <(...), is read to its end, however
+// slowly that is written. The errors name the file.
+func Read(file string, most int64) ([]byte, error) {
+	if file == "" {
+		return nil, errors.New("the name of the file is empty")
+	}
+	// Not to block: the end of a pipe that has no other end yet would be waited for.
+	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no file %s", file)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case info.IsDir():
+		return nil, fmt.Errorf("%s is a directory, expected a file", file)
+	}
+	limited := io.LimitReader(f, most)
+	data, err := io.ReadAll(limited)
+	if info.Mode()&fs.ModeNamedPipe == 0 {
+		return data, err
+	}
+	// As long as nobody has opened it to write, a pipe is at its end.
+	for end := time.Now().Add(patience); err == nil && len(data) == 0 && !hungUp(f); {
+		if time.Now().After(end) {
+			return nil, fmt.Errorf("%s is a pipe that nobody writes to", file)
+		}
+		time.Sleep(pause)
+		data, err = io.ReadAll(limited)
+	}
+	return data, err
+}
+
+// pause is how long to wait before looking again for who writes.
+const pause = 10 * time.Millisecond
+
+// hungUp reports whether somebody has had the other end of a pipe open since it was
+// opened, and nobody has now.
+func hungUp(f *os.File) bool {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return true
+	}
+	p := []unix.PollFd{{Events: unix.POLLIN}}
+	err = raw.Control(func(fd uintptr) {
+		p[0].Fd = int32(fd)
+		_, err := unix.Poll(p, 0)
+		if err != nil {
+			p[0].Revents = 0
+		}
+	})
+	return err != nil || p[0].Revents&unix.POLLHUP != 0
+}
