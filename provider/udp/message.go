@@ -105,19 +105,11 @@ func (o *outgoing) segment(size int) {
 }
 
 // send sends the messages from first on and returns how many it sent. If it
-// sent none, the error is that of the first. Where there is no room, it waits: only then
-// does Go's scheduler have to know of the system call.
+// sent none, the error is that of the first. It does not wait for room, so that Go's
+// scheduler need not know of the system call.
 func (o *outgoing) send(fd, first int) (int, syscall.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd),
 		uintptr(unsafe.Pointer(&o.messages[first])), uintptr(o.n-first), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
-	if errno == 0 {
-		return int(n), 0
-	}
-	if errno != unix.EAGAIN {
-		return 0, errno
-	}
-	n, _, errno = unix.Syscall6(unix.SYS_SENDMMSG, uintptr(fd),
-		uintptr(unsafe.Pointer(&o.messages[first])), uintptr(o.n-first), unix.MSG_NOSIGNAL, 0, 0)
 	if errno != 0 {
 		return 0, errno
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -25,10 +24,10 @@ const (
 	portRange      = (0xFFFF - firstPort + 1) / sourcePorts
 
 	// sendBuffer is the bytes of memory that packets may take between a socket
-	// and the wire, and sendPatience how long a message waits for room there.
-	// They matter only where something, such as a shaper, holds packets back.
-	sendBuffer   = 8 << 20
-	sendPatience = 4 * time.Millisecond
+	// and the wire. It matters only where something, such as a shaper, holds packets
+	// back. Then it holds more than a device's queue pairs have in flight on a path whose
+	// queue they fill, which is their credit, half of CreditBuffer, and little else.
+	sendBuffer = 8 << 20
 
 	// maxUDPPayload is the largest UDP payload over IPv4 (65,535 bytes less
 	// the headers). IPv6 would take 20 more.
@@ -125,10 +124,6 @@ func openSender(local netip.Addr, port uint16, unbound func() (fd int, err error
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 0); err != nil {
 		return nil, 0, os.NewSyscallError("setsockopt SO_RCVBUF", err)
 	}
-	patience := unix.NsecToTimeval(sendPatience.Nanoseconds())
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &patience); err != nil {
-		return nil, 0, os.NewSyscallError("setsockopt SO_SNDTIMEO", err)
-	}
 	err = bindSocket(fd, local, port)
 	for ; errors.Is(err, unix.EADDRINUSE) && port%portRange != portRange-1; port++ {
 		err = bindSocket(fd, local, port+1)
@@ -182,8 +177,9 @@ var sendings = sync.Pool{New: func() any { return new(sending) }}
 // once. When it returns, the packets and their payloads are the caller's
 // again.
 //
-// Packets that the kernel does not take are lost, as on a wire, and counted.
-// Where a queue on this host is full, Send waits a few milliseconds for room.
+// Packets that the kernel does not take are lost, as on a wire, and counted. Send
+// does not wait for room where a queue on this host is full: whoever calls it holds the
+// lock of a queue pair, for which a consumer would wait that posts (NDK-CB-01).
 // The only error is that the carrier is closed.
 func (c *Carrier) Send(flow roce.Flow, packets []roce.Packet) error {
 	c.mu.RLock()
@@ -238,8 +234,8 @@ func (c *Carrier) sendBatch(s *sender, b *sending, flow *roce.Flow, packets []ro
 			}
 			n.sendDropped.Add(uint64(lost))
 		case unix.EAGAIN:
-			// No room came in time. The rest is lost at once, lest every
-			// message waits.
+			// There is no room. The rest is lost at once, as at the end of a queue:
+			// smaller messages that would find some would only overtake.
 			n.sendDropped.Add(uint64(len(packets) - done))
 			return len(packets)
 		case unix.EMSGSIZE:

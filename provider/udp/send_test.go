@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
@@ -209,6 +210,33 @@ func TestSegmentationRefused(t *testing.T) {
 	counters := from.Counters()
 	if counters["packets_sent"] != 2*17 || counters["super_packets_sent"] != 0 || counters["segmentation_refused"] != 1 {
 		t.Error(counters)
+	}
+}
+
+// TestFullBufferBlocksNobody: while a send buffer is full, to send takes no longer than
+// else. The quickest of many is looked at, so that a busy machine does not matter: if each
+// waited for room, each would.
+func TestFullBufferBlocksNobody(t *testing.T) {
+	c, _ := openLink(t, 4200)
+	flow := roce.Flow{Local: c.Addresses()[0], Remote: netip.MustParseAddr("10.0.0.99"), SourcePort: c.SourcePort(c.Addresses()[0], 1)}
+	fd := c.senders[sourceOf(flow)].fd
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 16<<10); err != nil {
+		t.Fatal(err)
+	}
+	packets := writes(random(64<<10), 64<<10)
+	mustSend(t, c, flow, packets)
+	quickest := time.Hour
+	for range 50 {
+		dropped := c.Counters()["send_dropped"]
+		before := time.Now()
+		mustSend(t, c, flow, packets[:4])
+		took := time.Since(before)
+		if c.Counters()["send_dropped"] > dropped { // or there was room just now
+			quickest = min(quickest, took)
+		}
+	}
+	if quickest > time.Millisecond {
+		t.Errorf("a full buffer takes %v", quickest)
 	}
 }
 
