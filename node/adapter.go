@@ -25,7 +25,8 @@ func startAdapter(params *upParams, c clock.Clock, qpError func(provider.QPError
 			return nil, fmt.Errorf("adapter: %w", err)
 		}
 	}
-	sockets := udp.Config{Lazy: true}
+	settings := adapter.Config(&set)
+	sockets := udp.Config{Lazy: true, ReceiveBuffer: udp.Memory(int(settings.ReceiveBuffer))}
 	for _, a := range params.Addresses {
 		sockets.Addresses = append(sockets.Addresses, a.Address)
 		sockets.Interfaces = append(sockets.Interfaces, a.Interface)
@@ -34,7 +35,6 @@ func startAdapter(params *upParams, c clock.Clock, qpError func(provider.QPError
 	if err != nil {
 		return nil, err
 	}
-	settings := adapter.Config(&set)
 	settings.Clock = c
 	settings.QPError = qpError
 	settings.Rand = adapter.Rand(params.Seed)

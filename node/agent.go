@@ -25,7 +25,7 @@ import (
 
 // The requests that an agent answers, and its notices.
 const (
-	methodUp       = "up"
+	methodUp       = "up" // upParams -> what is granted of the adapter's receive buffer, 0 without one
 	methodCounters = "counters"
 	methodExec     = "exec"
 	methodSignal   = "signal"
@@ -67,6 +67,7 @@ type Agent struct {
 	done chan struct{} // closed when the process is reaped and its last words are logged
 
 	nextID    atomic.Uint64 // of commands that came without one
+	buffer    atomic.Uint32 // see ReceiveBuffer
 	pauses    atomic.Uint64 // numbers requests to pause and resume
 	furnished atomic.Bool   // see Furnish
 
@@ -304,8 +305,17 @@ func (a *Agent) bringUp(ctx context.Context) error {
 			return err
 		}
 	}
-	return a.conn.Call(ctx, methodUp, params, nil)
+	var granted uint32
+	if err := a.conn.Call(ctx, methodUp, params, &granted); err != nil {
+		return err
+	}
+	a.buffer.Store(granted)
+	return nil
 }
+
+// ReceiveBuffer is what the kernel has granted of the adapter's receive buffer
+// (provider.ReceiveBuffer); 0 before Up, and of a node without an adapter.
+func (a *Agent) ReceiveBuffer() uint32 { return a.buffer.Load() }
 
 // Counters reads the node's counters.
 func (a *Agent) Counters(ctx context.Context) (Counters, error) {

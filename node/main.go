@@ -104,7 +104,7 @@ func standBack() error {
 func (a *agent) handle(ctx context.Context, r *control.Request) (any, error) {
 	switch r.Method {
 	case methodUp:
-		return nil, a.bringUp(r)
+		return a.bringUp(r)
 	case methodCounters:
 		return a.counters(ctx), nil
 	case methodFurnish:
@@ -142,28 +142,28 @@ func (a *agent) handleTraffic(ctx context.Context, r *control.Request) (any, err
 	return result, err
 }
 
-func (a *agent) bringUp(r *control.Request) error {
+func (a *agent) bringUp(r *control.Request) (granted uint32, err error) {
 	var params upParams
 	if err := r.Decode(&params); err != nil {
-		return err
+		return 0, err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.shared != nil {
-		return errors.New("up already")
+		return 0, errors.New("up already")
 	}
 	if params.PIDLimit {
 		makeThreads(spareThreads)
 	}
 	if len(params.Addresses) == 0 {
-		return nil
+		return 0, nil
 	}
 	shared, err := startAdapter(&params, clock.Real(), lease.NewErrorTeller(r.Conn, methodQPErrors).Tell)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	a.shared, a.traffic = shared, newTraffic(a.lab+"/"+a.name, shared.Device(), clock.Real())
-	return nil
+	return shared.Device().ReceiveBuffer().Granted, nil
 }
 
 func (a *agent) counters(ctx context.Context) Counters {

@@ -29,7 +29,7 @@ func up(t *testing.T, adapter topology.Adapter) *Agent {
 }
 
 func TestAdapter(t *testing.T) {
-	a := up(t, topology.Adapter{MaxCqDepth: new(uint32(77)), MaxPdCount: new(uint32(5)), RoCEFrameSize: new(uint32(2048))})
+	a := up(t, topology.Adapter{MaxCqDepth: new(uint32(77)), MaxPdCount: new(uint32(5)), RoCEFrameSize: new(uint32(2048)), ReceiveBuffer: new(uint32(64 << 10))})
 	at := netip.MustParseAddrPort("10.0.0.1:7000")
 	if err := a.Serve(t.Context(), workload.Spec{Name: "w", Operation: topology.Send, Size: 1, Depth: 1}, at); err != nil {
 		t.Fatal(err)
@@ -41,7 +41,8 @@ func TestAdapter(t *testing.T) {
 	want := &adapter.State{
 		Info: provider.DefaultAdapterInfo(), Capabilities: provider.DefaultCapabilities(),
 		Configuration: provider.DefaultConfiguration(), Enabled: true,
-		Usage: provider.Usage{Instances: 1, Cqs: 1, Mrs: 2, Pds: 1},
+		Usage:         provider.Usage{Instances: 1, Cqs: 1, Mrs: 2, Pds: 1},
+		ReceiveBuffer: provider.ReceiveBuffer{Asked: 64 << 10, Granted: 64 << 10},
 	}
 	want.Info.MaxCqDepth, want.Capabilities.MaxPdCount, want.Configuration.NetworkDirectRoCEFrameSize = 77, 5, 2048
 	for _, address := range []string{"10.0.0.1", "fd00::1"} {

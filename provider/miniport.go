@@ -43,6 +43,11 @@ type Config struct {
 	// arrive before one that is missing, bytes: 64 KiB to 1 GiB, 0 for
 	// DefaultReorderBuffer. What finds no room is dropped as if it were lost.
 	ReorderBuffer uint32
+	// ReceiveBuffer is how many bytes of packets may wait to be received at each address,
+	// here and, as far as anybody knows, at the peers: so much the device's queue pairs
+	// together may have in flight beyond what their paths hold. 0 means
+	// DefaultReceiveBuffer; less counts if the Carrier has less.
+	ReceiveBuffer uint32
 	// Pend has creates and requests that could finish at once return
 	// StatusPending and call back, where they are given a callback: as drivers
 	// of hardware do, so that consumers can be tried against both.
@@ -69,6 +74,7 @@ type Miniport struct {
 	capabilities  Capabilities
 	configuration Configuration
 	ledger        *Ledger
+	receiveBuffer ReceiveBuffer
 	pend          bool
 	goBackN       bool
 	forward       Forward
@@ -153,7 +159,8 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 	m.state.events.clock = cfg.Clock
 	m.life.init(cfg.Clock, 0)
 	m.qps.init(uint32(ledger.own), cfg.Rand)
-	m.credit.init(cfg.Carrier.ReceiveBuffer(), cfg.Clock.Go)
+	m.receiveBuffer = newReceiveBuffer(cfg.ReceiveBuffer, cfg.Carrier)
+	m.credit.init(int(m.receiveBuffer.Granted), cfg.Clock.Go)
 	guid := cfg.GUID
 	if guid == 0 {
 		guid = cfg.Rand.Uint64() | 1

@@ -23,6 +23,24 @@ func (m *Miniport) Usage() Usage {
 	}
 }
 
+// DefaultReceiveBuffer is Config.ReceiveBuffer where none is set, in bytes.
+const DefaultReceiveBuffer = 4 << 20
+
+// A ReceiveBuffer is how many bytes of packets may wait at each address of a device: as
+// many as its Config asked for, and as its carrier has room for. The carrier may have room
+// for more than was asked for, which does not count.
+type ReceiveBuffer struct{ Asked, Granted uint32 }
+
+func newReceiveBuffer(asked uint32, c Carrier) ReceiveBuffer {
+	if asked == 0 {
+		asked = DefaultReceiveBuffer
+	}
+	return ReceiveBuffer{asked, uint32(min(int64(asked), int64(c.ReceiveBuffer())))}
+}
+
+// ReceiveBuffer is the device's.
+func (m *Miniport) ReceiveBuffer() ReceiveBuffer { return m.receiveBuffer }
+
 // An ActiveAddress is an address of a device, with the MTUs that are in force
 // there now, in bytes: of IP packets, and of payload in RoCE packets.
 type ActiveAddress struct {

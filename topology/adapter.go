@@ -80,6 +80,7 @@ var adapterKeys = sync.OnceValue(func() []adapterKey {
 
 		sets("network_direct", yes, func(a *Adapter) **bool { return &a.NetworkDirect }),
 		sets("roce_frame_size", frameSize, func(a *Adapter) **uint32 { return &a.RoCEFrameSize }),
+		sets("receive_buffer", sized[uint32](sizes, 16<<10, 128<<20), func(a *Adapter) **uint32 { return &a.ReceiveBuffer }), // two packets at least
 		sets("go_back_n", yes, func(a *Adapter) **bool { return &a.GoBackN }),
 		sets("reorder_buffer", sized[uint32](sizes, 64<<10, 1<<30), func(a *Adapter) **uint32 { return &a.ReorderBuffer }),
 		sets("pend", yes, func(a *Adapter) **bool { return &a.Pend }),

@@ -58,6 +58,7 @@ var adapterRanges = []struct {
 
 	{"network_direct", "NetworkDirect", "false", "true", "false", "true", "0", "yes"},
 	{"roce_frame_size", "RoCEFrameSize", "256", "4096", "256", "4096", "128", "8192"},
+	{"receive_buffer", "ReceiveBuffer", "16KiB", "128MiB", "16384", "134217728", "16383B", "134217729B"},
 	{"go_back_n", "GoBackN", "false", "true", "false", "true", "0", "yes"},
 	{"reorder_buffer", "ReorderBuffer", "64KiB", "1GiB", "65536", "1073741824", "65535B", "1025MiB"},
 	{"pend", "Pend", "false", "true", "false", "true", "0", "yes"},

@@ -144,6 +144,7 @@ type Adapter struct {
 	// Configuration (ndkpi.md 2.11).
 	NetworkDirect *bool   `json:",omitempty"` // false: the adapter starts disabled
 	RoCEFrameSize *uint32 `json:",omitempty"` // bytes of payload in a packet; nil: the most that the link's MTU allows
+	ReceiveBuffer *uint32 `json:",omitempty"` // bytes of packets that may wait at each address
 	GoBackN       *bool   `json:",omitempty"` // a loss has everything behind it sent again, also by a peer of our own
 	ReorderBuffer *uint32 `json:",omitempty"` // bytes of packets kept that arrive before one that is missing, of all queue pairs together
 	Pend          *bool   `json:",omitempty"` // creates and requests complete by callback, even where they could at once

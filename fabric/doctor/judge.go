@@ -5,11 +5,13 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/udp"
 )
 
-// wantedBuffer is the receive buffer that an adapter makes full use of, in bytes.
-const wantedBuffer = udp.CreditBuffer
+// wantedBuffer is the memory of a socket that an adapter makes full use of whose
+// topology sets no receive buffer, in bytes.
+var wantedBuffer = udp.Charged(provider.DefaultReceiveBuffer)
 
 // judge decides what follows from the facts.
 func judge(f Facts) Diagnosis {

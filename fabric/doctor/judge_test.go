@@ -11,7 +11,7 @@ import (
 func able() Facts {
 	return Facts{
 		Kernel: "6.8.0", Cores: 8, MaxUserNamespaces: 100000, Cgroups: "version 2", SoftRoCE: true, Tshark: true, ReceiveMax: 4 << 20,
-		Inside: Inside{PacketBuffer: 16 << 20, UDPBuffer: 8 << 20},
+		Inside: Inside{PacketBuffer: 16 << 20, UDPBuffer: 9 << 20},
 	}
 }
 
@@ -114,7 +114,7 @@ func TestJudge(t *testing.T) {
 		"no mirred":  {with(able(), func(f *Facts) { f.Inside.Redirect = refusal(syscall.ENOENT) }), true, "plain links", Limited, "it failed", "act_mirred"},
 		"no packets": {with(able(), func(f *Facts) { f.Inside.Packet = refusal(syscall.EAFNOSUPPORT) }), false, "impaired links", Missing, "it failed", "af_packet"},
 		"stock buffers": {with(ordinary(), func(f *Facts) { f.Inside.UDPBuffer, f.ReceiveMax = 425984, 212992 }),
-			true, "socket buffers", Limited, "416 KiB granted of 8 MiB wanted", "net.core.rmem_max=4194304 (it is 212992)"},
+			true, "socket buffers", Limited, "416 KiB granted of 9 MiB wanted", "net.core.rmem_max=4718592 (it is 212992)"},
 		"no control groups": {with(able(), func(f *Facts) { f.Cgroups, f.Groups = noCgroups, refusal(syscall.ENOENT) }),
 			true, "node limits", Limited, "absent", "mount"},
 		"control groups read-only": {with(able(), func(f *Facts) { f.Groups = refusal(syscall.EROFS) }),

@@ -2,10 +2,12 @@ package lab
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/node"
+	"github.com/ndklab/ndklab/provider/udp"
 )
 
 // This file is what commands ask of nodes' adapters, at both ends of the lab's
@@ -42,6 +44,24 @@ func (l *Lab) Enable(ctx context.Context, nodeName string, enable bool) (*StateC
 		return nil, err
 	}
 	return change, nil
+}
+
+// up has a node's agent configure its interfaces and open its adapter. That the kernel grants
+// less of a receive buffer than the file asks for is said once.
+func (s *Supervisor) up(ctx context.Context, n *labNode, l *life) error {
+	if err := l.up(ctx); err != nil {
+		return err
+	}
+	asked, granted := n.spec.Adapter.ReceiveBuffer, l.agent.ReceiveBuffer()
+	if asked == nil || granted == 0 || granted >= *asked {
+		return nil
+	}
+	s.short.Do(func() {
+		s.Publish(Event{Kind: Warning, Node: n.spec.Name, Text: fmt.Sprintf("node %s: receive_buffer: the kernel grants room for %d of %d bytes: "+
+			"run ndklab as root or, as root, sysctl -w net.core.rmem_max=%d; `ndklab adapter` shows what every node has",
+			n.spec.Name, granted, *asked, udp.Charged(int(*asked))/2)})
+	})
+	return nil
 }
 
 // answered is the answer to a request about a host or all hosts.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/node"
+	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -50,6 +53,59 @@ func TestAdapters(t *testing.T) {
 	}
 	_, err = l.Adapters(testContext(t), "n9")
 	wantCode(t, err, control.Usage)
+}
+
+// TestReceiveBuffer has root get what the file asks for, and an ordinary user what the kernel
+// grants everybody, which is said once.
+func TestReceiveBuffer(t *testing.T) {
+	const asked = 3 << 20
+	topo := ring(uniqueName(t), 3)
+	topo.Nodes[0].Adapter.ReceiveBuffer, topo.Nodes[1].Adapter.ReceiveBuffer = new(uint32(asked)), new(uint32(asked))
+	said := make(chan Event, 100)
+	l := startWith(t, topo, Options{Events: func(e Event) {
+		if e.Kind == Warning {
+			said <- e
+		}
+	}})
+	most := uint32(math.MaxUint32)
+	if os.Geteuid() != 0 {
+		most = uint32(2 * rmemMax(t) / 9 * 4)
+	}
+	all, err := l.Adapters(testContext(t), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, asked := range []uint32{asked, asked, provider.DefaultReceiveBuffer} {
+		want := report.ReceiveBuffer{Asked: asked, Granted: min(asked, most)}
+		if got := all[i].Adapter.ReceiveBuffer; got != want {
+			t.Errorf("%s has %+v, want %+v", all[i].Name, got, want)
+		}
+	}
+	if most >= asked {
+		return
+	}
+	if text := (<-said).Text; !strings.Contains(text, fmt.Sprintf("grants room for %d of %d bytes", most, asked)) ||
+		!strings.Contains(text, "net.core.rmem_max=3538944") {
+		t.Errorf("said %q", text)
+	}
+	// What is said when the lab comes up is said before it is up.
+	if len(said) > 0 {
+		t.Errorf("and said %q", (<-said).Text)
+	}
+}
+
+// rmemMax is net.core.rmem_max.
+func rmemMax(t *testing.T) int {
+	t.Helper()
+	text, err := os.ReadFile("/proc/sys/net/core/rmem_max")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // TestEnable disables an adapter under a workload, which ends, and enables it

@@ -232,7 +232,7 @@ func (s *Supervisor) bringUp(ctx context.Context, n *labNode, l *life) error {
 	if err := s.furnish(ctx, n, l); err != nil {
 		return err
 	}
-	if err := l.up(ctx); err != nil {
+	if err := s.up(ctx, n, l); err != nil {
 		return err
 	}
 	for _, i := range n.spec.Interfaces {

@@ -162,7 +162,7 @@ func (s *Supervisor) linkNodes(ctx context.Context) error {
 		if err := s.furnish(ctx, n, n.current()); err != nil {
 			return err
 		}
-		return n.current().up(ctx)
+		return s.up(ctx, n, n.current())
 	})
 	if err != nil {
 		stop(err)

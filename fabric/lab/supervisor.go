@@ -55,6 +55,8 @@ type core struct {
 
 	parting sync.Mutex // held while a partition begins or ends
 
+	short sync.Once // says that a receive buffer is less than the file asks for
+
 	history history
 
 	over chan struct{} // closed when reason is set

@@ -23,6 +23,22 @@ type Adapter struct {
 	Capabilities  Capabilities     `json:"capabilities"`
 	InUse         InUse            `json:"in_use"`
 	Configuration Configuration    `json:"configuration"`
+	ReceiveBuffer ReceiveBuffer    `json:"receive_buffer"`
+}
+
+// A ReceiveBuffer is how many bytes of packets may wait at each address of an adapter: as
+// its topology asks for, and as there is room for on this machine.
+type ReceiveBuffer struct {
+	Asked   uint32 `json:"asked"`
+	Granted uint32 `json:"granted"`
+}
+
+// text is the receive buffer for people.
+func (b ReceiveBuffer) text() string {
+	if b.Granted < b.Asked {
+		return fmt.Sprintf("%s of %s asked for", exactSize(uint64(b.Granted)), exactSize(uint64(b.Asked)))
+	}
+	return exactSize(uint64(b.Granted))
 }
 
 // An AdapterAddress is an address of an adapter, and what is in force there.
@@ -162,8 +178,8 @@ func WriteAdapter(w io.Writer, n NodeAdapter) error {
 		return p.flush()
 	}
 	i := &a.Info
-	p.line(p.paint.bold("node "+plain(n.Name)+", adapter: ") + fmt.Sprintf("%s, %s, version %s, VendorId 0x%06X, DeviceId 0x%X, open instances: %d",
-		a.state(n.NodeState), i.RdmaTechnology, i.Version, i.VendorID, i.DeviceID, a.Instances))
+	p.line(p.paint.bold("node "+plain(n.Name)+", adapter: ") + fmt.Sprintf("%s, %s, version %s, VendorId 0x%06X, DeviceId 0x%X, receive buffer: %s, open instances: %d",
+		a.state(n.NodeState), i.RdmaTechnology, i.Version, i.VendorID, i.DeviceID, a.ReceiveBuffer.text(), a.Instances))
 	p.addresses(a.Addresses)
 	p.limits(a)
 	p.flags(i.AdapterFlags)

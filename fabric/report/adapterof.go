@@ -28,6 +28,7 @@ func AdapterOf(a *adapter.State) *Adapter {
 			NetworkDirectTechnology:    uint32(a.Configuration.NetworkDirectTechnology),
 			NetworkDirectRoCEFrameSize: a.Configuration.NetworkDirectRoCEFrameSize,
 		},
+		ReceiveBuffer: ReceiveBuffer(a.ReceiveBuffer),
 	}
 	for _, address := range a.Addresses {
 		r.Addresses = append(r.Addresses, AdapterAddress{

@@ -18,6 +18,7 @@ func TestEveryLimitIsReported(t *testing.T) {
 	same(t, reflect.ValueOf(a.Info), reflect.ValueOf(got.Info), "Version", "AdapterFlags", "RdmaTechnology")
 	same(t, reflect.ValueOf(a.Capabilities), reflect.ValueOf(got.Capabilities))
 	same(t, reflect.ValueOf(a.Configuration), reflect.ValueOf(got.Configuration))
+	same(t, reflect.ValueOf(a.ReceiveBuffer), reflect.ValueOf(got.ReceiveBuffer))
 	if v := a.Info.Version; got.Info.Version != fmt.Sprintf("%d.%d", v.Major, v.Minor) || got.Capabilities.MissingCounterMask != a.MissingMask {
 		t.Errorf("version %s, mask %d", got.Info.Version, got.Capabilities.MissingCounterMask)
 	}

@@ -97,8 +97,11 @@ func (n *node) start() error {
 		return nil
 	}
 	c := &lifeClock{Virtual: n.network.clock}
-	p := &port{network: n.network, node: n, clock: c, rand: rand.New(rand.NewPCG(n.lifeSeed(), portStream))}
 	config := adapter.Config(&n.spec.Adapter)
+	p := &port{
+		network: n.network, node: n, clock: c, rand: rand.New(rand.NewPCG(n.lifeSeed(), portStream)),
+		buffer: int(config.ReceiveBuffer),
+	}
 	config.Carrier, config.Clock = p, c
 	config.Rand = adapter.Rand(n.lifeSeed())
 	config.QPError = func(e provider.QPError) { n.network.qpError(n.spec.Name, e) }

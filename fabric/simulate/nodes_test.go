@@ -120,7 +120,7 @@ func TestPausedNodeHasLittleRoom(t *testing.T) {
 	l.clock.Run(100 * time.Millisecond)
 	l.do(t, topology.Event{Node: "b", NodeAction: topology.PauseNode})
 	l.clock.Run(10 * time.Millisecond)
-	if p := l.network.byName["b"].life.port; p.waiting > receiveBuffer || p.waiting < receiveBuffer-5000 || p.overflowed == 0 {
+	if p := l.network.byName["b"].life.port; p.waiting > p.buffer || p.waiting < p.buffer-5000 || p.overflowed == 0 {
 		t.Errorf("%d bytes wait, %d packets were lost", p.waiting, p.overflowed)
 	}
 	l.do(t, topology.Event{Node: "b", NodeAction: topology.ResumeNode})

@@ -20,10 +20,6 @@ const (
 	wavering   = 4 * time.Microsecond // at most, beyond that
 )
 
-// receiveBuffer is how many bytes of packets may wait for an adapter: that of a socket
-// on a stock Linux. More is lost, which happens to nodes that are paused.
-const receiveBuffer = 208 << 10
-
 // A port is the place of one life of a host's adapter on the network. It implements
 // provider.Carrier.
 type port struct {
@@ -33,6 +29,7 @@ type port struct {
 	rand     *rand.Rand
 	receiver provider.Receiver
 	closed   bool
+	buffer   int // bytes of packets that may wait for the adapter; more is lost
 	inbox    []*frame
 	waiting  int         // bytes in the inbox
 	timer    clock.Timer // runs deliver; nil before the first packet
@@ -82,7 +79,7 @@ func (p *port) take(f *frame) {
 		p.network.frames.put(f)
 		return
 	}
-	if p.waiting += f.size(); p.waiting > receiveBuffer {
+	if p.waiting += f.size(); p.waiting > p.buffer {
 		p.waiting -= f.size()
 		p.overflowed++
 		p.network.frames.put(f)
@@ -169,7 +166,7 @@ func (p *port) Reach(_, remote netip.Addr) provider.Status {
 }
 
 // ReceiveBuffer implements provider.Carrier.
-func (p *port) ReceiveBuffer() int { return receiveBuffer }
+func (p *port) ReceiveBuffer() int { return p.buffer }
 
 // Counters implements provider.Carrier. The names are those of package udp.
 func (p *port) Counters() map[string]uint64 {

@@ -28,10 +28,14 @@ func Rand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
 // Config is what a topology sets of an adapter, and the provider's defaults for the
 // rest. Carrier, Clock, Rand and who is told of what are the caller's to add.
 func Config(set *topology.Adapter) provider.Config {
-	c := provider.Config{Info: provider.DefaultAdapterInfo(), Capabilities: provider.DefaultCapabilities()}
+	c := provider.Config{
+		Info: provider.DefaultAdapterInfo(), Capabilities: provider.DefaultCapabilities(),
+		ReceiveBuffer: provider.DefaultReceiveBuffer,
+	}
 	setInfo(&c.Info, set)
 	setFlags(&c.Info.AdapterFlags, set)
 	setCapabilities(&c.Capabilities, set)
+	override(&c.ReceiveBuffer, set.ReceiveBuffer)
 	override(&c.GoBackN, set.GoBackN)
 	override(&c.ReorderBuffer, set.ReorderBuffer)
 	override(&c.Pend, set.Pend)

@@ -90,6 +90,7 @@ var adapterKeys = []struct {
 
 	{"network_direct", "false", "true", uint32(0), uint32(1), func(c *provider.Config) any { return c.Configuration.NetworkDirect }},
 	{"roce_frame_size", "256", "4096", uint32(256), uint32(4096), func(c *provider.Config) any { return c.Configuration.NetworkDirectRoCEFrameSize }},
+	{"receive_buffer", "16KiB", "128MiB", uint32(16 << 10), uint32(128 << 20), func(c *provider.Config) any { return c.ReceiveBuffer }},
 	{"go_back_n", "false", "true", false, true, func(c *provider.Config) any { return c.GoBackN }},
 	{"reorder_buffer", "64KiB", "1GiB", uint32(64 << 10), uint32(1 << 30), func(c *provider.Config) any { return c.ReorderBuffer }},
 	{"pend", "false", "true", false, true, func(c *provider.Config) any { return c.Pend }},
@@ -150,6 +151,9 @@ func TestAdapterDefaults(t *testing.T) {
 	if diff := cmp.Diff(&want, cfg.Configuration); diff != "" {
 		t.Errorf("configuration: %s", diff)
 	}
+	if cfg.ReceiveBuffer != provider.DefaultReceiveBuffer {
+		t.Errorf("a receive buffer of %d bytes", cfg.ReceiveBuffer)
+	}
 	if cfg.Pend || cfg.GoBackN {
 		t.Errorf("creates pend: %v; go-back-N: %v", cfg.Pend, cfg.GoBackN)
 	}
@@ -200,7 +204,7 @@ func TestExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	want, got := Config(&topology.Adapter{}), Config(&topo.FindNode("tuned").Adapter)
-	if diff := cmp.Diff(want.Info, got.Info) + cmp.Diff(want.Capabilities, got.Capabilities) + cmp.Diff(want.Configuration, got.Configuration); diff != "" || got.Pend {
+	if diff := cmp.Diff(want.Info, got.Info) + cmp.Diff(want.Capabilities, got.Capabilities) + cmp.Diff(want.Configuration, got.Configuration); diff != "" || got.Pend || got.ReceiveBuffer != want.ReceiveBuffer {
 		t.Errorf("-default +example:\n%s", diff)
 	}
 }

@@ -14,6 +14,7 @@ type State struct {
 	Configuration provider.Configuration
 	Enabled       bool
 	Usage         provider.Usage
+	ReceiveBuffer provider.ReceiveBuffer
 	Addresses     []Address
 }
 
@@ -30,7 +31,7 @@ func Describe(m *provider.Miniport, interfaces map[netip.Addr]string) *State {
 	s := &State{
 		Info: *attributes.Capabilities.NdkInfo, Capabilities: attributes.Capabilities.Capabilities,
 		MissingMask: attributes.Capabilities.MissingCounterMask, Configuration: m.Configuration(),
-		Enabled: attributes.Enabled, Usage: m.Usage(),
+		Enabled: attributes.Enabled, Usage: m.Usage(), ReceiveBuffer: m.ReceiveBuffer(),
 	}
 	for _, active := range m.ActiveAddresses() {
 		s.Addresses = append(s.Addresses, Address{active, interfaces[active.Address]})

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/roce"
 )
 
@@ -91,7 +92,7 @@ func BenchmarkThroughput(b *testing.B) {
 			mustSend(b, from, flow, packets[:1])
 			a.await(b, 1)
 			a.n.Store(0)
-			stream(b, a, to.ReceiveBuffer(), 64, func() { mustSend(b, from, flow, packets[:64]) })
+			stream(b, a, min(to.ReceiveBuffer(), provider.DefaultReceiveBuffer), 64, func() { mustSend(b, from, flow, packets[:64]) })
 		})
 	}
 }
@@ -137,7 +138,7 @@ func BenchmarkFloor(b *testing.B) {
 			send()
 			a.await(b, 1)
 		} else {
-			stream(b, a, to.ReceiveBuffer(), n, send)
+			stream(b, a, min(to.ReceiveBuffer(), provider.DefaultReceiveBuffer), n, send)
 		}
 	}
 	if err := to.Close(); err != nil {

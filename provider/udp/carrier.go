@@ -34,6 +34,7 @@ package udp
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"os"
 	"sync"
@@ -51,7 +52,7 @@ type Config struct {
 	// order. If nil, Open has the kernel list all interfaces to find them.
 	Interfaces []string
 	// ReceiveBuffer is how many bytes of memory to ask for at each address, to
-	// keep packets in until they are received; 0 means DefaultReceiveBuffer.
+	// keep packets in until they are received; 0 means Memory(provider.DefaultReceiveBuffer).
 	ReceiveBuffer int
 	// Sockets, one for each of Addresses, are a share that the Carrier that
 	// opened the addresses has handed out (Share). They are duplicated, stay the
@@ -73,17 +74,22 @@ type Config struct {
 	Lazy bool
 }
 
-// DefaultReceiveBuffer is the memory that Open asks for, in bytes, per address.
-//
-// It is more than CreditBuffer for what peers have in flight beyond their credit, as much
-// as their paths hold: while nobody receives, that arrives, too. Through an emulated link
-// of 10 Gb/s and 1 ms, between two processes and a link engine on two processors, 8 MiB
-// lost 10 to 1,000 super-packets in 4 s, since now and then somebody got no processor
-// for 5 ms; 32 MiB lose none.
-const DefaultReceiveBuffer = 32 << 20
+// Charged is the least memory that the kernel takes for a receive buffer of so many bytes of
+// packets with 1 KiB of payload or more: it charges for the memory that packets lie in. On
+// Linux 6.18 a packet of 4 KiB that a link emulator sent on takes 9.1 KB, one that a Carrier
+// sent 5.0 KB alone and 4.8 KB in a super-packet. One without payload takes 0.8 KB, and
+// 0.2 KB in a super-packet.
+func Charged(packets int) (memory int) { return packets / 4 * 9 }
 
-// CreditBuffer is how much of the receive buffers counts as credit, bytes.
-const CreditBuffer = 8 << 20
+// Memory is how much to ask for, at each address, where credit is given for so many bytes of
+// packets (provider.Config.ReceiveBuffer).
+//
+// It is more than what is charged for those, since peers also have in flight, beyond their
+// credit, as much as their paths hold: while nobody receives, that arrives, too. Through an
+// emulated link of 10 Gb/s and 1 ms, between two processes and a link engine on two
+// processors, 8 MiB of memory lost 10 to 1,000 super-packets in 4 s, since now and then
+// somebody got no processor for 5 ms; 32 MiB lost none.
+func Memory(packets int) int { return 8 * packets }
 
 var _ provider.Poller = (*Carrier)(nil)
 
@@ -129,7 +135,7 @@ func Open(cfg Config) (*Carrier, error) {
 		return nil, fmt.Errorf("udp carrier: %d spare sockets for %d addresses", len(cfg.Spare), len(cfg.Addresses))
 	}
 	if cfg.ReceiveBuffer == 0 {
-		cfg.ReceiveBuffer = DefaultReceiveBuffer
+		cfg.ReceiveBuffer = Memory(provider.DefaultReceiveBuffer)
 	}
 	switch {
 	case cfg.BusyPoll == 0:
@@ -238,18 +244,14 @@ func (c *Carrier) MTU(local netip.Addr) int {
 }
 
 // ReceiveBuffer is how many bytes of packets with 1 KiB of payload or more may
-// wait to be received at a local address and none is lost, whoever sent them.
-//
-// It is 4/9 of what the kernel granted, up to CreditBuffer, since the kernel charges for
-// the memory that packets lie in. On Linux 6.18 a packet of 4 KiB that a link emulator sent on takes
-// 9.1 KB, one that a Carrier sent 5.0 KB alone and 4.8 KB in a super-packet. One
-// without payload takes 0.8 KB, and 0.2 KB in a super-packet.
+// wait to be received at a local address and none is lost, whoever sent them: those
+// that are Charged no more than the kernel has granted.
 func (c *Carrier) ReceiveBuffer() int {
-	granted := CreditBuffer
+	granted := math.MaxInt
 	for _, l := range c.listeners {
 		granted = min(granted, l.granted)
 	}
-	return granted * 4 / 9
+	return granted / 9 * 4
 }
 
 // Counters are the carrier's counts since Open, by name:

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/roce"
 )
 
@@ -93,12 +94,15 @@ func TestForeignGarbage(t *testing.T) {
 	}
 }
 
-// TestReserve: what is asked for beyond the credit is not given away as credit.
-func TestReserve(t *testing.T) {
+// TestGranted: a carrier counts on what the kernel has granted, whatever was asked for.
+func TestGranted(t *testing.T) {
 	c := open(t, "127.0.0.1")
 	granted := c.listeners[0].granted
-	if want := min(granted, CreditBuffer) * 4 / 9; c.ReceiveBuffer() != want {
+	if want := granted / 9 * 4; c.ReceiveBuffer() != want || Charged(want) > granted {
 		t.Errorf("ReceiveBuffer %d of %d bytes granted, want %d", c.ReceiveBuffer(), granted, want)
+	}
+	if asked := Memory(provider.DefaultReceiveBuffer); asked < 2*Charged(provider.DefaultReceiveBuffer) {
+		t.Errorf("asks for %d bytes, which leaves no reserve", asked)
 	}
 }
 

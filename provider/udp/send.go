@@ -26,7 +26,7 @@ const (
 	// sendBuffer is the bytes of memory that packets may take between a socket
 	// and the wire. It matters only where something, such as a shaper, holds packets
 	// back. Then it holds more than a device's queue pairs have in flight on a path whose
-	// queue they fill, which is their credit, half of CreditBuffer, and little else.
+	// queue they fill, which is their credit (provider.DefaultReceiveBuffer) and little else.
 	sendBuffer = 8 << 20
 
 	// maxUDPPayload is the largest UDP payload over IPv4 (65,535 bytes less
