@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,7 +37,8 @@ numbers instead of names; it decides on the packets of the wire.
 The capture never holds the lab up: what cannot be recorded in time is left out
 and counted, in the summary at the end and in the file.
 
-With -t FILE the lab is the file's, and interfaces are named by NODE:IFACE alone.`,
+A range or a pattern stands for several interfaces: 'LAB/leaf*:*'. With -t FILE the lab
+is the file's, and interfaces are named by NODE:IFACE alone.`,
 		Example: `  ndklab capture pair/client:eth0 -w client.pcapng
   ndklab capture pair/client:eth0 -w - | tshark -r - -Y infiniband
   ndklab capture pair/client:eth0 pair/server:eth0 -w both.pcapng --filter 'udp port 4791' --duration 10s
@@ -114,6 +116,9 @@ func record(ctx context.Context, stderr io.Writer, labName string, r lab.Recordi
 	if err := capture.StandBack(); err != nil {
 		return err
 	}
+	if r.Interfaces, err = interfacesNamed(ctx, l, r.Interfaces); err != nil {
+		return err
+	}
 	r.Began = func() {
 		if duration > 0 { // from now on, however long it took to begin
 			time.AfterFunc(duration, end)
@@ -137,6 +142,24 @@ func record(ctx context.Context, stderr io.Writer, labName string, r lab.Recordi
 		return nil // whoever reads has had enough
 	}
 	return err
+}
+
+// interfacesNamed is the interfaces that words stand for, each once.
+func interfacesNamed(ctx context.Context, l *lab.Lab, words []topology.Endpoint) ([]topology.Endpoint, error) {
+	var all []topology.Endpoint
+	for _, word := range words {
+		names, err := named(ctx, l, word.String(), "interface", func(n lab.Names) []string { return n.Interfaces })
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			node, iface, _ := strings.Cut(name, ":")
+			if e := (topology.Endpoint{Node: node, Interface: iface}); !slices.Contains(all, e) {
+				all = append(all, e)
+			}
+		}
+	}
+	return all, nil
 }
 
 func tellCounts(w io.Writer, interfaces []topology.Endpoint, counts []capture.Counts) {

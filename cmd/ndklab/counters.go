@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/ndklab/ndklab/fabric/lab"
@@ -15,7 +16,7 @@ func countersCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "counters [LAB[/NODE]] [-o text|json] [--watch [INTERVAL]] [-t FILE]",
 		Short: "Show the NDK counters of nodes, once or as they count",
-		Long: `Shows the counters of the adapters of a lab or a node, since the node came up:
+		Long: `Shows the counters of the adapters of a lab or of some nodes, since they came up:
 those of NDIS_NDK_PERFORMANCE_COUNTERS under their names there, and those of the
 transport below, which are
 
@@ -48,6 +49,7 @@ left out; ActiveConnection, the one that also falls, is the number at the end of
 the interval. With -o json, each interval is one line with one object.`,
 		Example: `  ndklab counters pair
   ndklab counters pair/client -o json
+  ndklab counters 'fabric/h[1-4]'
   ndklab counters pair --watch
   ndklab counters pair/client --watch 250ms`,
 	}
@@ -74,15 +76,19 @@ the interval. With -o json, each interval is one line with one object.`,
 			}
 		}
 		sweep(cmd)
-		l, node, err := openTarget(cmd, args)
+		l, word, err := openTarget(cmd, args)
 		if err != nil {
 			return err
 		}
 		defer l.Close()
-		if watch.interval > 0 {
-			return watchCounters(cmd.Context(), cmd.OutOrStdout(), l, node, watch.interval, *output)
+		names, err := named(cmd.Context(), l, word, "node", machines)
+		if err != nil {
+			return err
 		}
-		nodes, err := l.Nodes(cmd.Context(), node)
+		if watch.interval > 0 {
+			return watchCounters(cmd.Context(), cmd.OutOrStdout(), l, names, watch.interval, *output)
+		}
+		nodes, err := nodesOf(cmd.Context(), l, names)
 		if err != nil {
 			return err
 		}
@@ -93,6 +99,15 @@ the interval. With -o json, each interval is one line with one object.`,
 		return output.print(cmd.OutOrStdout(), data, func(w io.Writer) error { return report.WriteCounters(w, nodes) })
 	}
 	return cmd
+}
+
+// nodesOf is the state of the nodes of these names, or of all for "".
+func nodesOf(ctx context.Context, l *lab.Lab, names []string) ([]report.Node, error) {
+	if len(names) == 1 {
+		return l.Nodes(ctx, names[0])
+	}
+	all, err := l.Nodes(ctx, "")
+	return slices.DeleteFunc(all, func(n report.Node) bool { return !slices.Contains(names, n.Name) }), err
 }
 
 // A watchFlag is --watch. It is a pflag.Value.
@@ -122,10 +137,10 @@ func (f *watchFlag) String() string { return "" }
 
 // watchCounters prints what nodes count in every interval, until ctx ends, which
 // is how it is meant to end.
-func watchCounters(ctx context.Context, w io.Writer, l *lab.Lab, node string, interval time.Duration, output format) error {
+func watchCounters(ctx context.Context, w io.Writer, l *lab.Lab, names []string, interval time.Duration, output format) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	before, err := l.Nodes(ctx, node)
+	before, err := nodesOf(ctx, l, names)
 	last := time.Now()
 	for err == nil {
 		select {
@@ -136,7 +151,7 @@ func watchCounters(ctx context.Context, w io.Writer, l *lab.Lab, node string, in
 			return l.Err()
 		}
 		var nodes []report.Node
-		if nodes, err = l.Nodes(ctx, node); err != nil {
+		if nodes, err = nodesOf(ctx, l, names); err != nil {
 			break
 		}
 		now := time.Now()

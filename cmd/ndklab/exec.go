@@ -13,6 +13,7 @@ import (
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/node/terminal"
+	"github.com/ndklab/ndklab/topology/naming"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
@@ -36,9 +37,9 @@ the node, of the same size: programs that fill the screen, and shells with their
 jobs, work, and Ctrl-C ends what runs in the foreground there. With --no-tty it has
 the caller's files as they are, as it has in a pipe.
 
-With --all the command runs in all nodes of the lab LAB, side by side and without input, and
-what it writes has the node's name in front of each line. The exit code is that of the
-first node where it is not 0.
+With --all the command runs in all nodes of the lab LAB, and with a range or a pattern as in
+'LAB/h[1-8]' in those, side by side and without input, and what it writes has the node's name in
+front of each line. The exit code is that of the first node where it is not 0.
 
 With -t FILE the lab is the file's, and the node is named by NODE alone; with --all by
 nothing.
@@ -50,6 +51,7 @@ itself failed, and 2 if there is no such lab or node, or the node is down or pau
   ndklab exec pair/client -- ping -c 3 10.0.0.2
   ndklab exec pair/client -- top
   ndklab exec --all pair -- ip route
+  ndklab exec 'fabric/leaf*' -- ip route
   ndklab exec pair/client -- sh -c 'ss -uln'
   ndklab exec -t examples/pair.ndklab.yaml client -- ip address
   ndklab exec pair/server -- ndklab rping -s -a 10.0.0.2`,
@@ -76,8 +78,9 @@ itself failed, and 2 if there is no such lab or node, or the node is down or pau
 		if err != nil {
 			return err
 		}
-		if inAll {
-			return runInAll(cmd, target, command)
+		labName, word, _ := strings.Cut(target, "/")
+		if inAll || naming.IsSeveral(word) {
+			return runInAll(cmd, labName, word, command)
 		}
 		return runIn(cmd, target, command, os.Environ(), *plain)
 	}

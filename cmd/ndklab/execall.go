@@ -14,16 +14,17 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// This file is exec --all.
+// This file is exec in several nodes.
 
 // execWidth is in how many nodes at once a command for all of them runs.
 const execWidth = 16
 
-// runInAll runs a command in all nodes of a lab, without input, and prints what each
+// runInAll runs a command in the nodes of a lab that a word names, or in all for "",
+// without input, and prints what each
 // writes with the node's name in front of the line. The status is that of the first
 // node, in the order of the topology, whose command failed. When ctx ends, so do the
 // commands.
-func runInAll(cmd *cobra.Command, labName string, command []string) error {
+func runInAll(cmd *cobra.Command, labName, word string, command []string) error {
 	sweep(cmd)
 	ctx := cmd.Context()
 	dir, err := os.Getwd()
@@ -35,19 +36,22 @@ func runInAll(cmd *cobra.Command, labName string, command []string) error {
 		return err
 	}
 	defer l.Close()
-	names, err := l.Names(ctx)
+	if word == "" {
+		word = "*"
+	}
+	nodes, err := named(ctx, l, word, "node", processes)
 	if err != nil {
 		return err
 	}
 	width := 0
-	for _, name := range names.Nodes {
+	for _, name := range nodes {
 		width = max(width, len(name))
 	}
 	stdout, stderr := &lines{w: cmd.OutOrStdout()}, &lines{w: cmd.ErrOrStderr()}
-	statuses, problems := make([]int, len(names.Nodes)), make([]error, len(names.Nodes))
+	statuses, problems := make([]int, len(nodes)), make([]error, len(nodes))
 	var running sync.WaitGroup
 	room := make(chan struct{}, execWidth)
-	for i, name := range names.Nodes {
+	for i, name := range nodes {
 		room <- struct{}{}
 		running.Go(func() {
 			defer func() { <-room }()

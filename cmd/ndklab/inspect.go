@@ -1,17 +1,23 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/topology"
+	"github.com/ndklab/ndklab/topology/naming"
 	"github.com/spf13/cobra"
 )
 
 func inspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "inspect [LAB] [-o text|json] [-t FILE]",
-		Short: "Show the nodes and links of a lab that is up",
+		Use:   "inspect [LAB[/NODE[:IFACE]]] [-o text|json] [-t FILE]",
+		Short: "Show the nodes and links of a lab that is up, or one of them",
 		Long: `Shows the nodes of a lab that is up, with their process ids, addresses and NDK
 counters, the ports of its switches, with their state and how many MAC addresses
 were learned there, its links, with what was asked of them and what they did so
@@ -21,20 +27,22 @@ now and at its peak, processes and threads now and how many were refused; a node
 is down because it went over its memory says so. The name of a port is that of the
 link's end at the switch. A port that is blocking is a spare of the
 spanning tree; one that is disabled has no carrier. Without LAB it is that of the one
-*.ndklab.yaml in the current folder.`,
+*.ndklab.yaml in the current folder.
+
+With LAB/NODE it shows that node, its links and its adapter, with LAB/NODE:IFACE that
+link alone; a range or a pattern, 'LAB/h[1-4]' or 'LAB/leaf*:*', stands for several. With
+-t FILE the lab is the file's, and they are named by NODE and NODE:IFACE.`,
 		Example: `  ndklab inspect pair
-  ndklab inspect pair -o json`,
-		Args: arguments(0, 1, "one lab"),
+  ndklab inspect pair -o json
+  ndklab inspect pair/client
+  ndklab inspect 'fabric/leaf*:*'`,
+		Args: arguments(0, 1, "one lab, node or link"),
 	}
 	output := outputFlag(cmd)
 	topologyFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		sweep(cmd)
-		name, err := labArgument(cmd, args, "one lab")
-		if err != nil {
-			return err
-		}
-		l, err := lab.Open(cmd.Context(), name)
+		l, word, err := openTarget(cmd, args)
 		if err != nil {
 			return err
 		}
@@ -43,13 +51,77 @@ spanning tree; one that is disabled has no carrier. Without LAB it is that of th
 		if err != nil {
 			return err
 		}
-		return output.print(cmd.OutOrStdout(), i, func(w io.Writer) error {
+		found := &inspection{Inspection: i}
+		if word != "" {
+			if err := found.only(cmd.Context(), l, word); err != nil {
+				return err
+			}
+		}
+		return output.print(cmd.OutOrStdout(), found, func(w io.Writer) error {
 			state := i.State
 			if i.Unfinished != "" {
 				state += ", changed in part (" + i.Unfinished + "): `ndklab apply` does the rest"
 			}
-			return report.WriteInspection(w, i.Lab, state, i.Seed, i.Nodes, i.Links, i.Externals)
+			err := report.WriteInspection(w, i.Lab, state, i.Seed, i.Nodes, i.Links, i.Externals)
+			for _, a := range found.Adapters {
+				if err == nil && a.Adapter != nil {
+					if _, err = fmt.Fprintln(w); err == nil {
+						err = report.WriteAdapter(w, a)
+					}
+				}
+			}
+			return err
 		})
 	}
 	return cmd
+}
+
+// An inspection is what is found in a lab, or of some of it.
+type inspection struct {
+	*lab.Inspection
+	Adapters []report.NodeAdapter `json:"adapters,omitempty"` // of nodes that are named
+}
+
+// only leaves what a word names: nodes with their links and adapters, or links.
+func (i *inspection) only(ctx context.Context, l *lab.Lab, word string) error {
+	var nodes, links []string
+	var err error
+	if strings.Contains(word, ":") {
+		links, err = linksNamed(ctx, l, word)
+		if err == nil && !naming.IsSeveral(word) {
+			_, err = l.Links(ctx, word) // says that there is none
+		}
+	} else {
+		var all []string
+		for _, n := range i.Nodes {
+			all = append(all, n.Name)
+		}
+		nodes, err = among(i.Lab, word, "node", all)
+	}
+	if err != nil {
+		return err
+	}
+	i.Nodes = slices.DeleteFunc(i.Nodes, func(n report.Node) bool { return !slices.Contains(nodes, n.Name) })
+	for _, n := range i.Nodes {
+		if n.Kind != string(topology.Host) {
+			continue
+		}
+		adapters, err := l.Adapters(ctx, n.Name)
+		if err != nil {
+			return err
+		}
+		i.Adapters = append(i.Adapters, adapters...)
+	}
+	named := func(endpoint string) bool {
+		node, _, _ := strings.Cut(endpoint, ":")
+		return slices.Contains(nodes, node) || slices.Contains(links, endpoint)
+	}
+	outside := make(map[string]bool) // ends of links that stay
+	i.Links = slices.DeleteFunc(i.Links, func(l report.Link) bool {
+		stays := named(l.Endpoints[0]) || named(l.Endpoints[1])
+		outside[l.Endpoints[0]], outside[l.Endpoints[1]] = stays, stays
+		return !stays
+	})
+	i.Externals = slices.DeleteFunc(i.Externals, func(e report.External) bool { return !outside[e.Endpoint] })
+	return nil
 }

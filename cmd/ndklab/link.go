@@ -2,13 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/topology"
+	"github.com/ndklab/ndklab/topology/naming"
 	"github.com/spf13/cobra"
 )
 
@@ -19,12 +20,14 @@ func linkCommand() *cobra.Command {
 		Long: `Shows what the links of a lab that is up do to packets, changes it, takes links
 down and up, cuts the lab into parts, and measures a link.
 
-A link is named by either of its ends, LAB/NODE:IFACE. With -t FILE the lab is
-the file's, and the link is NODE:IFACE.`,
+A link is named by either of its ends, LAB/NODE:IFACE, and several by a range or a
+pattern, 'LAB/leaf[1-4]:*'. With -t FILE the lab is the file's, and the link is
+NODE:IFACE.`,
 		Example: `  ndklab link show pair
   ndklab link set pair/client:eth0 delay=5ms loss=1%
   ndklab link verify pair/client:eth0
   ndklab link reset pair/client:eth0
+  ndklab link down 'fabric/leaf*:up1'
   ndklab link down -t examples/pair.ndklab.yaml client:eth0`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -71,8 +74,8 @@ there is nothing to do), whether they are up, and what they have done so far.`,
 	output := outputFlag(cmd)
 	file := topologyFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return withLink(cmd, *file, args, true, func(l *lab.Lab, endpoint string, _ []string) error {
-			return showLinks(cmd, l, endpoint, *output, report.WriteLinks)
+		return withLinks(cmd, *file, args, true, func(l *lab.Lab, endpoints, _ []string) error {
+			return showLinks(cmd, l, endpoints, *output, report.WriteLinks)
 		})
 	}
 	return cmd
@@ -103,7 +106,7 @@ docs/topology.md explains each, under Impairments and Faults.`,
 	file := topologyFlag(cmd)
 	from := cmd.Flags().String("from", "", "change only what this `NODE` sends")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return withLink(cmd, *file, args, false, func(l *lab.Lab, endpoint string, args []string) error {
+		return withLinks(cmd, *file, args, false, func(l *lab.Lab, endpoints, args []string) error {
 			change, err := unlessInterrupted(cmd.Context(), func() (topology.Change, error) {
 				change, err := topology.ParseChange(readFile, args)
 				if err != nil {
@@ -114,10 +117,11 @@ docs/topology.md explains each, under Impairments and Faults.`,
 			if err != nil {
 				return err
 			}
-			if err := l.SetLink(cmd.Context(), endpoint, *from, change); err != nil {
+			err = eachOf(endpoints, func(endpoint string) error { return l.SetLink(cmd.Context(), endpoint, *from, change) })
+			if err != nil {
 				return err
 			}
-			return showLinks(cmd, l, endpoint, *output, report.WriteSettings)
+			return showLinks(cmd, l, endpoints, *output, report.WriteSettings)
 		})
 	}
 	return cmd
@@ -138,11 +142,12 @@ is up does not change.`,
 	file := topologyFlag(cmd)
 	from := cmd.Flags().String("from", "", "change only what this `NODE` sends")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return withLink(cmd, *file, args, false, func(l *lab.Lab, endpoint string, _ []string) error {
-			if err := l.ResetLink(cmd.Context(), endpoint, *from); err != nil {
+		return withLinks(cmd, *file, args, false, func(l *lab.Lab, endpoints, _ []string) error {
+			err := eachOf(endpoints, func(endpoint string) error { return l.ResetLink(cmd.Context(), endpoint, *from) })
+			if err != nil {
 				return err
 			}
-			return showLinks(cmd, l, endpoint, *output, report.WriteSettings)
+			return showLinks(cmd, l, endpoints, *output, report.WriteSettings)
 		})
 	}
 	return cmd
@@ -175,21 +180,40 @@ func linkSwitchCommand(cmd *cobra.Command, do func(*lab.Lab, context.Context, st
 	output := outputFlag(cmd)
 	file := topologyFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return withLink(cmd, *file, args, false, func(l *lab.Lab, endpoint string, _ []string) error {
-			if err := do(l, cmd.Context(), endpoint); err != nil {
+		return withLinks(cmd, *file, args, false, func(l *lab.Lab, endpoints, _ []string) error {
+			err := eachOf(endpoints, func(endpoint string) error { return do(l, cmd.Context(), endpoint) })
+			if err != nil {
 				return err
 			}
-			return showLinks(cmd, l, endpoint, *output, report.WriteSettings)
+			return showLinks(cmd, l, endpoints, *output, report.WriteSettings)
 		})
 	}
 	return cmd
 }
 
-// showLinks prints the link with an endpoint, or all links for "".
-func showLinks(cmd *cobra.Command, l *lab.Lab, endpoint string, output format, asText func(io.Writer, []report.Link) error) error {
-	links, err := l.Links(cmd.Context(), endpoint)
-	if err != nil {
-		return err
+// eachOf calls do for each name, also after one that it fails of, but not when it is
+// interrupted.
+func eachOf(names []string, do func(name string) error) error {
+	var problems error
+	for _, name := range names {
+		err := do(name)
+		if errors.Is(err, context.Canceled) {
+			return err
+		}
+		problems = errors.Join(problems, err)
+	}
+	return problems
+}
+
+// showLinks prints the links with the endpoints, or all links for "".
+func showLinks(cmd *cobra.Command, l *lab.Lab, endpoints []string, output format, asText func(io.Writer, []report.Link) error) error {
+	var links []report.Link
+	for _, endpoint := range endpoints {
+		some, err := l.Links(cmd.Context(), endpoint)
+		if err != nil {
+			return err
+		}
+		links = append(links, some...)
 	}
 	data := struct {
 		Lab   string        `json:"lab"`
@@ -204,8 +228,8 @@ func linkPartitionCommand() *cobra.Command {
 		Short: "Cut a lab into parts that do not reach each other",
 		Long: `Takes down every link between nodes of different sets. A set is a list of nodes
 with commas; nodes in no set form one more. Switches and routers are nodes, too:
-hosts that are to reach each other over one need it in their set. A partition takes
-the place of an earlier one; "link heal" ends it.`,
+hosts that are to reach each other over one need it in their set. Ranges and patterns
+stand for several nodes: 'h[1-8],leaf*'. A partition takes the place of an earlier one; "link heal" ends it.`,
 		Example: `  ndklab link partition ring a,b c,d
   ndklab link partition ring a          cut off one node
   ndklab link partition star a,b,sw c
@@ -218,11 +242,16 @@ the place of an earlier one; "link heal" ends it.`,
 		return withLab(cmd, *file, args, func(l *lab.Lab, args []string) error {
 			var sets [][]string
 			for _, arg := range args {
-				set := strings.Split(arg, ",")
-				for _, node := range set {
-					if node == "" {
+				var set []string
+				for _, word := range naming.Split(arg) {
+					if word == "" {
 						return misuse("%q is no set of nodes, expected NODE,NODE...", arg)
 					}
+					nodes, err := named(cmd.Context(), l, word, "node", machines)
+					if err != nil {
+						return err
+					}
+					set = append(set, nodes...)
 				}
 				sets = append(sets, set)
 			}

@@ -41,8 +41,11 @@ rate: it should be idle. Faults that match RDMA packets do not meet probes.`,
 				return misuse("--%s %d, expected 1 at least", name, value)
 			}
 		}
-		return withLink(cmd, *file, args, false, func(l *lab.Lab, endpoint string, _ []string) error {
-			v, err := l.VerifyLink(cmd.Context(), endpoint, probes)
+		return withLinks(cmd, *file, args, false, func(l *lab.Lab, endpoints, _ []string) error {
+			if len(endpoints) > 1 {
+				return misuse("%q is %d links, expected one: probes of several at once would be late", args[0], len(endpoints))
+			}
+			v, err := l.VerifyLink(cmd.Context(), endpoints[0], probes)
 			if err != nil {
 				return err
 			}

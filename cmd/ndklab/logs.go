@@ -16,7 +16,8 @@ func logsCommand() *cobra.Command {
 		Short: "Show what a lab's processes have logged",
 		Long: `Shows the log of a lab that is up, which its processes write to: the supervisor its
 events and warnings, a node's agent what goes wrong with its adapter. With LAB/NODE
-it is only the lines that the node wrote and those that name it.
+it is only the lines that the node wrote and those that name it; a range or a pattern,
+'LAB/h[1-4]', stands for several nodes, of a lab that answers.
 
 --follow goes on with the lines that come, until the lab is down or Ctrl-C, which
 is no error here: the exit code is 0. The log is read also of a lab that does not
@@ -33,11 +34,16 @@ answer any more. With -o json, each line is one line with one object.`,
 	cmd.Flags().Var(&tail, "tail", "of the lines that there are, the last `N` only")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		sweep(cmd)
-		labName, node, err := targetArgument(cmd, args)
+		labName, word, err := targetArgument(cmd, args)
 		if err != nil {
 			return err
 		}
-		options := lab.LogOptions{Node: node, Tail: int(tail), Follow: *follow}
+		options := lab.LogOptions{Tail: int(tail), Follow: *follow}
+		if word != "" {
+			if options.Nodes, err = namedIn(cmd.Context(), labName, word); err != nil {
+				return err
+			}
+		}
 		w := cmd.OutOrStdout()
 		return lab.Logs(cmd.Context(), labName, options, func(line []byte) error {
 			if *output == json {

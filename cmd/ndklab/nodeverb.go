@@ -88,8 +88,9 @@ func nodeCommand(action lab.Action, short, long string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   string(action) + " LAB/NODE... [-o text|json] [-t FILE]",
 		Short: short,
-		Long:  long + "\n\nWith -t FILE the lab is the file's, and nodes are named by NODE alone.",
+		Long:  long + "\n\nA range or a pattern stands for several nodes: 'LAB/h[1-8]', 'LAB/leaf*'. With -t FILE the\nlab is the file's, and nodes are named by NODE alone.",
 		Example: fmt.Sprintf(`  ndklab %[1]s pair/server
+  ndklab %[1]s 'fabric/h[1-8]'
   ndklab %[1]s pair/client pair/server -o json
   ndklab %[1]s -t examples/pair.ndklab.yaml server`, action),
 		Args: arguments(1, -1, "one node or more"),
@@ -147,11 +148,11 @@ func became(c *lab.NodeChange, action lab.Action) string {
 }
 
 // withNodes calls do for every node that the arguments name, LAB/NODE or, with a
-// topology file, NODE. It goes on after a node that do fails of, but not when it is
+// topology file, NODE, where NODE may be a range or a pattern. It goes on after a node that do fails of, but not when it is
 // interrupted.
 func withNodes(cmd *cobra.Command, file string, args []string, do func(l *lab.Lab, node string) error) error {
-	type named struct{ lab, node string }
-	var nodes []named
+	type place struct{ lab, node string }
+	var nodes []place
 	var labName string
 	sweep(cmd)
 	if file != "" {
@@ -162,7 +163,7 @@ func withNodes(cmd *cobra.Command, file string, args []string, do func(l *lab.La
 		labName = t.Name
 	}
 	for _, arg := range args {
-		n := named{labName, arg}
+		n := place{labName, arg}
 		if file == "" {
 			n.lab, n.node, _ = strings.Cut(arg, "/")
 		}
@@ -192,7 +193,11 @@ func withNodes(cmd *cobra.Command, file string, args []string, do func(l *lab.La
 				}
 				labs[n.lab] = l
 			}
-			return do(l, n.node)
+			nodes, err := named(cmd.Context(), l, n.node, "node", processes)
+			if err != nil {
+				return err
+			}
+			return eachOf(nodes, func(node string) error { return do(l, node) })
 		}()
 		if errors.Is(err, context.Canceled) {
 			return err

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"context"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/topology/naming"
 	"github.com/spf13/cobra"
 )
 
@@ -134,10 +138,11 @@ func withLab(cmd *cobra.Command, file string, args []string, do func(*lab.Lab, [
 	return do(l, args)
 }
 
-// withLink calls do with the lab and the endpoint that the first argument names,
+// withLinks calls do with the lab and the endpoints that the first argument names,
 // LAB/NODE:IFACE or, with a topology file, NODE:IFACE, and with the other
-// arguments. If all links will do, the endpoint may be missing, and is "".
-func withLink(cmd *cobra.Command, file string, args []string, all bool, do func(l *lab.Lab, endpoint string, args []string) error) error {
+// arguments. Of links that a range or pattern names each has one endpoint. If all links
+// will do, the endpoint may be missing, and is "".
+func withLinks(cmd *cobra.Command, file string, args []string, all bool, do func(l *lab.Lab, endpoints, args []string) error) error {
 	var first, labName, endpoint string
 	switch {
 	case len(args) > 0:
@@ -162,8 +167,88 @@ func withLink(cmd *cobra.Command, file string, args []string, all bool, do func(
 		}
 		return misuse("%q is no link, expected %s", first, expected)
 	}
-	return withLab(cmd, file, args, func(l *lab.Lab, args []string) error { return do(l, endpoint, args) })
+	return withLab(cmd, file, args, func(l *lab.Lab, args []string) error {
+		endpoints, err := linksNamed(cmd.Context(), l, endpoint)
+		if err != nil {
+			return err
+		}
+		return do(l, endpoints, args)
+	})
 }
+
+// linksNamed is an endpoint of each link that a word names, in the order of the topology.
+func linksNamed(ctx context.Context, l *lab.Lab, word string) ([]string, error) {
+	interfaces, err := named(ctx, l, word, "link", func(n lab.Names) []string { return n.Interfaces })
+	if err != nil || !naming.IsSeveral(word) {
+		return interfaces, err
+	}
+	names, err := l.Names(ctx)
+	if err != nil {
+		return nil, err
+	}
+	chosen := make(map[string]bool, len(interfaces))
+	for _, endpoint := range interfaces {
+		chosen[endpoint] = true
+	}
+	var links []string
+	for i := 0; i+1 < len(names.Interfaces); i += 2 { // both ends of each link
+		if a, b := names.Interfaces[i], names.Interfaces[i+1]; chosen[a] {
+			links = append(links, a)
+		} else if chosen[b] {
+			links = append(links, b)
+		}
+	}
+	return links, nil
+}
+
+// named is the names in a lab that a word stands for, of those that of chooses, which are
+// called what each is. A plain name stands for itself: what asks the lab for it finds out
+// whether it is there.
+func named(ctx context.Context, l *lab.Lab, word, what string, of func(lab.Names) []string) ([]string, error) {
+	if !naming.IsSeveral(word) {
+		return []string{word}, nil
+	}
+	names, err := l.Names(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return among(l.Info().Lab, word, what, of(names))
+}
+
+// among is those of a lab's names that a word stands for.
+func among(labName, word, what string, all []string) ([]string, error) {
+	w, err := naming.Parse(word)
+	if err != nil {
+		return nil, misuse("%w", err)
+	}
+	found, missing := w.Among(all)
+	if missing == "" {
+		return found, nil
+	}
+	hint := ""
+	if near, ok := naming.Nearest(missing, all); ok {
+		hint = ", expected " + strconv.Quote(near) + "?"
+	}
+	return nil, misuse("lab %s has no %s %q%s", labName, what, missing, hint)
+}
+
+// namedIn is the nodes of a lab that a word stands for. It asks the lab only where it
+// must.
+func namedIn(ctx context.Context, labName, word string) ([]string, error) {
+	if !naming.IsSeveral(word) {
+		return []string{word}, nil
+	}
+	l, err := lab.Open(ctx, labName)
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	return named(ctx, l, word, "node", machines)
+}
+
+// processes and machines are names of nodes: of those that have processes, and of all.
+func processes(n lab.Names) []string { return n.Nodes }
+func machines(n lab.Names) []string  { return slices.Concat(n.Nodes, n.Switches) }
 
 // isEndpoint reports whether text has the form of an endpoint.
 func isEndpoint(text string) bool {

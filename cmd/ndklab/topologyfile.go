@@ -10,6 +10,7 @@ import (
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/topology"
+	"github.com/ndklab/ndklab/topology/naming"
 	"github.com/spf13/cobra"
 )
 
@@ -31,7 +32,7 @@ Variables in the file, such as ${DELAY:=1ms}, are those of the environment.`
 
 // partHelp is what the help of verbs with fileFlags says of them.
 const partHelp = `--name gives the lab another name than the file does. --node-filter builds only the
-nodes that are named, by names or patterns such as leaf-*, and the links between
+nodes that are named, by names, ranges or patterns such as leaf-*, and the links between
 them, with the addresses that they have in the whole lab. Workloads, checks,
 timeline entries and captures that need other nodes are left out, and told of.`
 
@@ -133,9 +134,17 @@ func (f *fileFlags) parse(cmd *cobra.Command, text *topologyText, running *topol
 		}
 	}
 	return text.parse(cmd.Context(), topology.Options{
-		Name: f.name, Nodes: f.nodes, Running: running,
+		Name: f.name, Nodes: f.filter(), Running: running,
 		LeftOut: func(what string) { fmt.Fprintln(cmd.ErrOrStderr(), "left out:", what) },
 	})
+}
+
+// filter is the words of --node-filter, of which commas in ranges are a part.
+func (f *fileFlags) filter() []string {
+	if f.nodes == nil {
+		return nil
+	}
+	return naming.Split(strings.Join(f.nodes, ","))
 }
 
 // makeRoom takes down the lab of that name, if it is up.

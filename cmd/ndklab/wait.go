@@ -25,6 +25,9 @@ func waitCommand() *cobra.Command {
                   so, or with >, ==, <=, <: the NDIS and transport counters of
                   "ndklab counters", under their names there
 
+A range or a pattern, 'LAB/h[1-4]', stands for several nodes of a lab that is there: it
+waits for one after the other, with the time for all, and says of each what it found.
+
 The exit code is 0 if it holds; 1 if it does not within --timeout, or if the
 workload had errors; 2 if there is no such lab, node, workload or counter.`,
 		Example: `  ndklab wait pair --for ready
@@ -54,18 +57,31 @@ workload had errors; 2 if there is no such lab, node, workload or counter.`,
 			return misuse("--timeout %v, expected a time of 0 or more", *timeout)
 		}
 		sweep(cmd)
-		begin := time.Now()
-		got, err := lab.Await(cmd.Context(), labName, node, condition, *timeout)
+		nodes, err := namedIn(cmd.Context(), labName, node)
 		if err != nil {
 			return err
 		}
-		result := &report.Awaited{Lab: labName, Node: node, For: condition.String(), Reached: got.Reached, Failed: got.Failed,
-			Got: got.Got, Seconds: time.Since(begin).Seconds()}
-		err = output.print(cmd.OutOrStdout(), result, func(w io.Writer) error { return writeAwaited(w, result) })
-		if err == nil && (!got.Reached || got.Failed) {
-			return exitStatus(exitFailed)
+		begin := time.Now()
+		for _, node := range nodes {
+			left := *timeout
+			if left > 0 { // at least the next look at it
+				left = max(left-time.Since(begin), time.Nanosecond)
+			}
+			got, err := lab.Await(cmd.Context(), labName, node, condition, left)
+			if err != nil {
+				return err
+			}
+			result := &report.Awaited{Lab: labName, Node: node, For: condition.String(), Reached: got.Reached, Failed: got.Failed,
+				Got: got.Got, Seconds: time.Since(begin).Seconds()}
+			err = output.print(cmd.OutOrStdout(), result, func(w io.Writer) error { return writeAwaited(w, result) })
+			if err == nil && (!got.Reached || got.Failed) {
+				err = exitStatus(exitFailed)
+			}
+			if err != nil {
+				return err
+			}
 		}
-		return err
+		return nil
 	}
 	return cmd
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ndklab/ndklab/control"
@@ -21,9 +22,9 @@ import (
 
 // LogOptions say what of a log is read.
 type LogOptions struct {
-	Node   string // only lines of this node and about it; "" for all
-	Tail   int    // only so many of the last lines that there are; negative: all
-	Follow bool   // go on until the lab is over or ctx ends, which is no error
+	Nodes  []string // only lines of these nodes and about them; nil: all
+	Tail   int      // only so many of the last lines that there are; negative: all
+	Follow bool     // go on until the lab is over or ctx ends, which is no error
 }
 
 // logPoll is how often a log that is followed is looked at: one stat and one flock.
@@ -37,7 +38,7 @@ func Logs(ctx context.Context, name string, options LogOptions, line func([]byte
 	if err != nil {
 		return err
 	}
-	r := &logReader{wanted: linesOf(options.Node)}
+	r := &logReader{wanted: linesOf(options.Nodes)}
 	if r.life, err = os.OpenFile(p.stateFile(), os.O_RDWR|unix.O_NOFOLLOW, 0); err == nil {
 		defer r.life.Close()
 		r.log, err = os.Open(p.logFile())
@@ -49,7 +50,7 @@ func Logs(ctx context.Context, name string, options LogOptions, line func([]byte
 		return err
 	}
 	defer r.log.Close()
-	if err := p.hasNode(ctx, options.Node); err != nil {
+	if err := p.hasNodes(ctx, options.Nodes); err != nil {
 		return err
 	}
 	if err := r.tail(options.Tail, line); err != nil || !options.Follow {
@@ -58,10 +59,10 @@ func Logs(ctx context.Context, name string, options LogOptions, line func([]byte
 	return r.follow(ctx, line)
 }
 
-// hasNode says that the lab has no node of that name, if the lab can be asked. One that
-// is being made or does not answer may have it.
-func (p place) hasNode(ctx context.Context, node string) error {
-	if node == "" {
+// hasNodes says that the lab has no node of one of the names, if the lab can be asked. One
+// that is being made or does not answer may have them.
+func (p place) hasNodes(ctx context.Context, nodes []string) error {
+	if nodes == nil {
 		return nil
 	}
 	l, err := open(ctx, p, answerTimeout)
@@ -72,19 +73,28 @@ func (p place) hasNode(ctx context.Context, node string) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	names, err := l.Names(ctx)
-	if err != nil || slices.Contains(names.Nodes, node) || slices.Contains(names.Switches, node) {
+	if err != nil {
 		return nil
 	}
-	return control.Errorf(control.Usage, "lab %s has no node %q", p.name, node)
+	for _, node := range nodes {
+		if !slices.Contains(names.Nodes, node) && !slices.Contains(names.Switches, node) {
+			return control.Errorf(control.Usage, "lab %s has no node %q", p.name, node)
+		}
+	}
+	return nil
 }
 
-// linesOf is what lines a node's are: those that it wrote itself, which begin with
-// its name, and those that name it.
-func linesOf(node string) *regexp.Regexp {
-	if node == "" {
+// linesOf is what lines are of some nodes, or all for nil: those that they wrote
+// themselves, which begin with their names, and those that name them.
+func linesOf(nodes []string) *regexp.Regexp {
+	if nodes == nil {
 		return regexp.MustCompile("")
 	}
-	return regexp.MustCompile(`\bnode ` + regexp.QuoteMeta(node) + `($|[^a-z0-9-])`)
+	quoted := make([]string, len(nodes))
+	for i, node := range nodes {
+		quoted[i] = regexp.QuoteMeta(node)
+	}
+	return regexp.MustCompile(`\bnode (` + strings.Join(quoted, "|") + `)($|[^a-z0-9-])`)
 }
 
 // A logReader reads a log that grows.

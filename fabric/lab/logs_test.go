@@ -14,7 +14,7 @@ import (
 
 // openLog is a reader of a log in a file, whose lab lives until the second value is
 // closed.
-func openLog(t *testing.T, node string) (r *logReader, life *os.File, path string) {
+func openLog(t *testing.T, nodes ...string) (r *logReader, life *os.File, path string) {
 	t.Helper()
 	dir := t.TempDir()
 	path = filepath.Join(dir, "log")
@@ -33,7 +33,7 @@ func openLog(t *testing.T, node string) (r *logReader, life *os.File, path strin
 	if err := tryLock(files[0]); err != nil {
 		t.Fatal(err)
 	}
-	return &logReader{wanted: linesOf(node), life: files[1], log: files[2]}, files[0], path
+	return &logReader{wanted: linesOf(nodes), life: files[1], log: files[2]}, files[0], path
 }
 
 func appendTo(t *testing.T, path, text string) {
@@ -51,7 +51,7 @@ func appendTo(t *testing.T, path, text string) {
 // A log that is followed is read to the lab's end, over being cut short, and a line
 // is one when its end is there.
 func TestFollowLog(t *testing.T) {
-	r, life, path := openLog(t, "")
+	r, life, path := openLog(t)
 	appendTo(t, path, "one\ntwo\nthr")
 	var got []string
 	if err := r.tail(1, func(line []byte) error { got = append(got, string(line)); return nil }); err != nil {
@@ -92,7 +92,7 @@ func TestFollowLog(t *testing.T) {
 
 // Following ends with the context and with what line returns.
 func TestFollowLogEnds(t *testing.T) {
-	r, _, path := openLog(t, "")
+	r, _, path := openLog(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := r.follow(ctx, nil); err != nil {
@@ -108,7 +108,7 @@ func TestFollowLogEnds(t *testing.T) {
 // A node's lines are its own and those that name it, and not those of a node whose
 // name begins as its does.
 func TestLinesOfNode(t *testing.T) {
-	wanted := linesOf("a")
+	wanted := linesOf([]string{"a"})
 	for line, want := range map[string]bool{
 		"node a: ndklab-node: adapter: lost":                 true,
 		"ndklab-supervisor: node a is down: its agent ended": true,
@@ -125,7 +125,7 @@ func TestLinesOfNode(t *testing.T) {
 
 // A line without an end is not waited for without a bound.
 func TestLongLogLine(t *testing.T) {
-	r, _, path := openLog(t, "")
+	r, _, path := openLog(t)
 	appendTo(t, path, strings.Repeat("x", 3*mostLine)+"\nend\n")
 	total, end := 0, false
 	if err := r.read(func(line []byte) error {
