@@ -12,6 +12,7 @@ import (
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/suite"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -27,13 +28,14 @@ const topologyCopy = "topology.yaml"
 type evidence struct {
 	topology *topologyText
 	folder   string
-	replay   string // the command that runs it again
-	log      []byte // of a lab that has not come up
+	replay   string          // the command that runs it again
+	log      []byte          // of a lab that has not come up
+	baseline *suite.Baseline // of a simulated run; nil: none
 }
 
 // evidence is that of a run of a topology, which was read as text from a file.
 func (f *runFlags) evidence(text *topologyText, file string, t *topology.Topology) *evidence {
-	e := &evidence{topology: text, folder: filepath.Join(*f.artifacts, fmt.Sprintf("%s-%d", t.Name, t.Seed))}
+	e := &evidence{topology: text, folder: filepath.Join(*f.artifacts, fmt.Sprintf("%s-%d", t.Name, t.Seed)), baseline: f.baseline.read}
 	if file == standardInput { // what came there is in the folder
 		file = filepath.Join(e.folder, topologyCopy)
 	}

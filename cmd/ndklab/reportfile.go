@@ -12,6 +12,7 @@ import (
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/fabric/report/html"
 	"github.com/ndklab/ndklab/fabric/report/junit"
+	"github.com/ndklab/ndklab/fabric/suite"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
@@ -34,6 +35,7 @@ func newReportFlags(cmd *cobra.Command) *reportFlags {
 	f := &reportFlags{cmd: cmd, forms: []reportForm{
 		{flag: "junit", usage: "write the report as JUnit XML, which CI systems read, to `FILE`", write: junit.Write},
 		{flag: "html", usage: "write the report as a page for browsers, with plots, to `FILE`", write: html.Write},
+		{flag: "write-baseline", usage: "write the figures of simulated runs, for --baseline, to `FILE`", write: suite.WriteBaseline},
 	}}
 	for i := range f.forms {
 		cmd.Flags().StringVar(&f.forms[i].file, f.forms[i].flag, "", f.forms[i].usage)

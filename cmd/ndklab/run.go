@@ -29,12 +29,13 @@ type runFlags struct {
 	artifacts   *string
 	suite       *suiteFlags
 	simulate    *bool
+	baseline    *baselineFlags
 }
 
 func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: `run [FILE|-|LAB] [-o text|json] [--seed N] [--junit FILE] [--html FILE] [--artifacts DIR] [--keep] [--name NAME] [--reconfigure] [--node-filter NODES] [--record FILE] [--replay FILE] [--simulate]
-  ndklab run DIR|FILE... [-j N] [--shard I/N] [--retries N] [--fail-fast] [--count N] [--seed N] [-o text|json] [--junit FILE] [--html FILE] [--artifacts DIR] [--simulate]`,
+		Use: `run [FILE|-|LAB] [-o text|json] [--seed N] [--junit FILE] [--html FILE] [--artifacts DIR] [--keep] [--name NAME] [--reconfigure] [--node-filter NODES] [--record FILE] [--replay FILE] [--simulate [--baseline FILE | --write-baseline FILE]]
+  ndklab run DIR|FILE... [-j N] [--shard I/N] [--retries N] [--fail-fast] [--count N] [--seed N] [-o text|json] [--junit FILE] [--html FILE] [--artifacts DIR] [--simulate [--baseline FILE | --write-baseline FILE]]`,
 		Short: "Run a topology's workloads and report, or a suite of them",
 		Long: `Builds the lab of a topology file, runs its workloads and timeline, holds the
 results against its checks, takes the lab down and prints a report, which ends
@@ -53,7 +54,7 @@ from there, and leaves it up. Links and nodes are then as the file has them, but
 what commands have changed by hand, and all figures begin anew. An argument that ends in .yaml or .yml, has a slash
 or is the name of a file or folder is one.
 
-` + simulateHelp + `
+` + simulateHelp + ` ` + baselineHelp + `
 
 Ctrl-C, or SIGTERM, ends the run early and takes the lab down, unless it was up before.
 The report then has what was measured until then, in all its forms, says that the run
@@ -72,6 +73,7 @@ was interrupted, and checks nothing; the exit code is 130. A second Ctrl-C ends 
   ndklab run examples/pair.ndklab.yaml --replay decisions.log
   ndklab up examples/pair.ndklab.yaml && ndklab run pair
   ndklab run examples/pair.ndklab.yaml --simulate
+  ndklab run examples/suite --simulate --baseline examples/suite/baseline.json
   ndklab run tests -j 2 --junit out.xml --html out.html
   ndklab run tests --shard 1/4 --retries 1        on the first of four machines
   ndklab run tests/flap.ndklab.yaml --count 100 --fail-fast`,
@@ -84,6 +86,7 @@ was interrupted, and checks nothing; the exit code is 130. A second Ctrl-C ends 
 		artifacts:   cmd.Flags().String("artifacts", "ndklab-artifacts", "where runs that fail leave their evidence, a `DIR`"),
 		suite:       newSuiteFlags(cmd),
 		simulate:    cmd.Flags().Bool("simulate", false, "play it in virtual time, without a lab"),
+		baseline:    newBaselineFlags(cmd),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !*f.simulate {
@@ -96,7 +99,7 @@ was interrupted, and checks nothing; the exit code is 130. A second Ctrl-C ends 
 			}
 			args = []string{file}
 		}
-		if err := errors.Join(f.reports.check(), f.checkArtifacts()); err != nil {
+		if err := errors.Join(f.reports.check(), f.checkArtifacts(), f.baseline.take(*f.simulate, f.seed)); err != nil {
 			return err
 		}
 		if *f.simulate && (f.logs.given() || *f.keep || *f.reconfigure) {
@@ -262,6 +265,9 @@ func (f *runFlags) again(file string, seed uint64, variables []string) string {
 	}
 	if *f.simulate {
 		words = append(words, "--simulate")
+		if f.baseline.file != "" {
+			words = append(words, "--baseline", f.baseline.file)
+		}
 	}
 	if f.logs.replay != "" {
 		words = append(words, "--replay", f.logs.replay)

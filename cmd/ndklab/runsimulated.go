@@ -26,6 +26,11 @@ func (e *evidence) simulate(ctx context.Context, t *topology.Topology, event fun
 	if err != nil {
 		return nil, err
 	}
+	if e.baseline != nil {
+		if err := e.baseline.Hold(result); err != nil {
+			return nil, err
+		}
+	}
 	result.Replay = e.replay
 	if result.Passed || result.Interrupted {
 		return result, nil

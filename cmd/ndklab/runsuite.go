@@ -174,7 +174,7 @@ func (f *runFlags) plan(cmd *cobra.Command, paths []string) ([]suite.Case, error
 	if files = f.suite.shard.Pick(files); len(files) == 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "ndklab: no file is in part %v of the suite\n", f.suite.shard.Shard)
 	}
-	cases, err := suite.Plan(files, f.suite.passes.value, f.suite.jobs.value > 1, seed, drawSeed)
+	cases, err := suite.Plan(files, f.suite.passes.value, f.suite.jobs.value > 1, seed, f.seed.draw)
 	if err != nil {
 		return nil, err
 	}

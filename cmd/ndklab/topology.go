@@ -104,6 +104,7 @@ func readFile(file string) ([]byte, error) { return textfile.Read(file, topology
 type seedFlag struct {
 	value uint64
 	given bool
+	fixed bool // what has no seed has seed 1, rather than one that is drawn
 }
 
 func newSeedFlag(cmd *cobra.Command) *seedFlag {
@@ -140,18 +141,24 @@ func (s *seedFlag) settle(t *topology.Topology, stderr io.Writer) error {
 	case s.given:
 		t.Seed, t.HasSeed = s.value, true
 	case !t.HasSeed:
-		drawn, err := drawSeed()
+		drawn, err := s.draw()
 		if err != nil {
 			return err
 		}
 		t.Seed, t.HasSeed = drawn, true
+		if s.fixed {
+			return nil
+		}
 		fmt.Fprintf(stderr, "seed %d: drawn, since %s has none; --seed %d repeats this run\n", t.Seed, t.Name, t.Seed)
 	}
 	return nil
 }
 
-// drawSeed draws a seed.
-func drawSeed() (uint64, error) {
+// draw is a seed for what has none.
+func (s *seedFlag) draw() (uint64, error) {
+	if s.fixed {
+		return 1, nil
+	}
 	drawn, err := rand.Int(rand.Reader, big.NewInt(seedsDrawn))
 	if err != nil {
 		return 0, fmt.Errorf("draw a seed: %w", err)

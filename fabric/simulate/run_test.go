@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/fabric/scenario"
+	"github.com/ndklab/ndklab/fabric/suite"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -45,9 +46,20 @@ func lines(t testing.TB, r *report.Run) string {
 	return string(text)
 }
 
+// suiteBaseline has the figures of the suite's examples.
+const suiteBaseline = "../../examples/suite/baseline.json"
+
 // The examples that take no machine pass, and those of the suite do so again in the same
-// way.
+// way, with the figures that are kept of them.
 func TestExamples(t *testing.T) {
+	text, err := os.ReadFile(suiteBaseline)
+	if err != nil {
+		t.Fatal(err)
+	}
+	baseline, err := suite.ReadBaseline(suiteBaseline, text)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, pattern := range []string{"../../examples/*.ndklab.yaml", "../../examples/suite/*.ndklab.yaml"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
@@ -69,6 +81,15 @@ func TestExamples(t *testing.T) {
 				}
 				if diff := cmp.Diff(lines(t, first), lines(t, run(t, topo))); diff != "" {
 					t.Errorf("again (-first +second):\n%s", diff)
+				}
+				checks := len(first.Checks)
+				if err := baseline.Hold(first); err != nil {
+					t.Fatal(err)
+				}
+				for _, c := range first.Checks[checks:] {
+					if !c.Passed {
+						t.Errorf("%s: %s: was %s, is %s (`make baseline` writes the present figures to %s)", file, c.Name, c.Expected, c.Got, suiteBaseline)
+					}
 				}
 			})
 		}

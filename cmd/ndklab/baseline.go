@@ -1,0 +1,53 @@
+package main
+
+import (
+	"os"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/suite"
+	"github.com/spf13/cobra"
+)
+
+// baselineHelp is what run's help says of figures that are held to earlier ones.
+const baselineHelp = `--baseline holds the figures of simulated runs to those in a file, where every one has
+to be the same, and names each that differs. --write-baseline writes that file. Files without a seed
+have seed 1 then.`
+
+// baselineFlags are the flags for the figures of simulated runs.
+type baselineFlags struct {
+	file string // "": none
+	read *suite.Baseline
+	cmd  *cobra.Command
+}
+
+func newBaselineFlags(cmd *cobra.Command) *baselineFlags {
+	f := &baselineFlags{cmd: cmd}
+	cmd.Flags().StringVar(&f.file, "baseline", "", "hold the figures of simulated runs to those in `FILE`")
+	return f
+}
+
+// take reads the baseline, if there is one, before anything is run. The seeds of files
+// that have none are then always the same.
+func (f *baselineFlags) take(simulate bool, seed *seedFlag) error {
+	reads, writes := f.cmd.Flags().Changed("baseline"), f.cmd.Flags().Changed("write-baseline")
+	switch {
+	case !reads && !writes:
+		return nil
+	case reads && writes:
+		return misuse("--baseline and --write-baseline exclude each other: with the former, figures have to be as they were")
+	case !simulate:
+		return misuse("--baseline and --write-baseline are for --simulate: what a lab measures is never twice the same; `baseline:` in a file has a tolerance")
+	}
+	seed.fixed = true
+	if !reads {
+		return nil
+	}
+	content, err := os.ReadFile(f.file)
+	if err != nil {
+		return control.Errorf(control.Usage, "--baseline: %v; --write-baseline makes one", err)
+	}
+	if f.read, err = suite.ReadBaseline(f.file, content); err != nil {
+		return control.Errorf(control.Usage, "--baseline: %v", err)
+	}
+	return nil
+}
