@@ -81,7 +81,8 @@ func (m *Miniport) TransportCounters() map[string]uint64 {
 	m.counters.mu.Unlock()
 	named := map[string]uint64{
 		"packets_sent": sum.Sent, "packets_received": sum.Received, "retransmitted": sum.Retransmitted,
-		"duplicates": sum.Duplicates, "out_of_sequence": sum.OutOfSequence,
+		"spurious_retransmissions": sum.Spurious,
+		"duplicates":               sum.Duplicates, "out_of_sequence": sum.OutOfSequence,
 		"naks_sent": sum.NAKsSent, "naks_received": sum.NAKsReceived,
 		"rnr_naks_sent": sum.RNRsSent, "rnr_naks_received": sum.RNRsReceived,
 		"timeouts":  sum.Timeouts,

@@ -13,7 +13,7 @@ var (
 		"RDMAInOctets", "RDMAOutOctets", "RDMAInFrames", "RDMAOutFrames",
 	}
 	transportCounters = []string{
-		"packets_sent", "packets_received", "retransmitted", "duplicates", "out_of_sequence", "naks_sent", "naks_received",
+		"packets_sent", "packets_received", "retransmitted", "spurious_retransmissions", "duplicates", "out_of_sequence", "naks_sent", "naks_received",
 		"rnr_naks_sent", "rnr_naks_received", "timeouts", "acks_sent", "acks_received", "unknown_qp", "misdirected", "cnps_received",
 		"early_dropped", "bad_length",
 		"super_packets_sent", "super_packets_received", "send_dropped", "send_too_big", "segmentation_refused", "receive_overflow",

@@ -28,7 +28,10 @@ transport below, which are
   naks_sent, naks_received         those that say that a packet is missing
   rnr_naks_sent, ..._received      those that say that no receive is posted
   retransmitted                    request packets sent again
-  timeouts                         how often the retransmission timer ran out
+  spurious_retransmissions         those of them that the peer had already, as its
+                                   answers show
+  timeouts                         how often an acknowledgement did not come in time,
+                                   so that the peer was asked
   duplicates                       requests received again
   out_of_sequence                  packets received ahead of one that was missing
   cnps_received                    congestion notifications of peers; without effect

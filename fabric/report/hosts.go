@@ -83,6 +83,7 @@ var nodeCounters = []struct {
 // when they are not zero, in words.
 var transportTroubles = []struct{ name, words string }{
 	{"retransmitted", "retransmitted"},
+	{"spurious_retransmissions", "of those spurious"},
 	{"timeouts", "timeouts"},
 	{"naks_sent", "NAKs sent"},
 	{"naks_received", "NAKs received"},

@@ -13,7 +13,7 @@ import (
 // then, what its nodes counted, what its links did, and who has recorded its packets.
 
 // telling are the transport's counters that say why something was slow or failed.
-var telling = []string{"receive_overflow", "send_dropped", "retransmitted", "timeouts", "naks_received", "rnr_naks_received", "out_of_sequence", "icrc_errors", "misdirected", "early_dropped", "bad_length", "cnps_received"}
+var telling = []string{"receive_overflow", "send_dropped", "retransmitted", "spurious_retransmissions", "timeouts", "naks_received", "rnr_naks_received", "out_of_sequence", "icrc_errors", "misdirected", "early_dropped", "bad_length", "cnps_received"}
 
 // whereOfWorkload is where to look because of a metric of a workload.
 func whereOfWorkload(t *topology.Topology, r *report.Run, w *report.Workload, m topology.Metric) string {
