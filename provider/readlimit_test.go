@@ -1,6 +1,7 @@
 package provider_test
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -143,19 +144,35 @@ func TestReadLimits(t *testing.T) {
 							t.Errorf("%d reads of %d bytes at once, want %d", got, length, limit)
 						}
 					}
-					// Of those that are split the receive buffer may allow fewer.
-					const posted, length = 10, 100 << 10
-					reads.length = length
-					reads.begun[from.address], reads.bytes[from.address] = 0, 0
-					for i := range posted {
-						w.want(from.qp.Read(nil, from.at(0, length), base+uint64(i*length), to.mr.RemoteToken(), 0), success)
-					}
-					from.results(posted)
-					reads.length = 0
-					if got := reads.most[from.address]; got > int(limit) || reads.begun[from.address] != posted {
-						t.Errorf("%d of %d split reads at once, want %d at most", got, reads.begun[from.address], limit)
-					}
 				})
+			}
+		})
+	}
+}
+
+// TestSplitReads: a READ that is split into several on the wire is one of those in progress.
+func TestSplitReads(t *testing.T) {
+	for _, limit := range []uint32{1, 2} {
+		t.Run(fmt.Sprintf("NDK-RL-07 more split reads than the %d allowed at once", limit), func(t *testing.T) {
+			w := newWorldWith(t, addresses, func(c *provider.Config) {
+				c.Info.MaxOutboundReadLimit = limit
+				c.Configuration.NetworkDirectRoCEFrameSize = 256 // of which a request asks for few
+			})
+			reads := w.watchReads()
+			client, server := w.connect()
+			const posted, length = 10, 100 << 10
+			reads.length = length
+			for i := range posted {
+				w.want(client.qp.Read(nil, client.at(0, length), base+uint64(i*length), server.mr.RemoteToken(), 0), success)
+			}
+			for _, r := range client.results(posted) {
+				w.want(r.Status, success)
+			}
+			if got := reads.most[client.address]; got != int(limit) || reads.begun[client.address] != posted {
+				t.Errorf("%d of %d reads at once, want %d of %d", got, reads.begun[client.address], limit, posted)
+			}
+			if reads.max[client.address] <= int(limit) {
+				t.Error("no read was split")
 			}
 		})
 	}
