@@ -3,6 +3,8 @@ package generate
 import (
 	"fmt"
 	"time"
+
+	"github.com/ndklab/ndklab/topology/shape"
 )
 
 // This file is the shapes whose packets are routed.
@@ -13,40 +15,14 @@ var leafSpine = Shape{
 	Text: `A leaf-spine fabric: hosts at routed leaves, each of which has a link to every
 spine. Rate, delay and loss are those of every link. All ways from leaf to leaf
 are equally long, and flows are shared out over them (ECMP, by UDP source port).`,
-	Parameters: []Parameter{
-		{Name: "spines", Usage: "how many spines", Default: 2, Minimum: 1, Maximum: 32},
-		{Name: "leaves", Usage: "how many leaves", Default: 4, Minimum: 1, Maximum: 64},
-		{Name: "hosts-per-leaf", Usage: "how many hosts at each leaf", Default: 2, Minimum: 1, Maximum: 64},
-	},
-	Link: Link{Rate: 1e9, Delay: 20 * time.Microsecond},
+	Parameters: shape.LeafSpine.Parameters,
+	Link:       Link{Rate: 1e9, Delay: 20 * time.Microsecond},
 	write: func(f *file) {
 		spines, leaves, perLeaf := f.Values["spines"], f.Values["leaves"], f.Values["hosts-per-leaf"]
 		f.begin(fmt.Sprintf("A leaf-spine fabric: %d spines, %d leaves, %d hosts at each leaf", spines, leaves, perLeaf))
 		f.defaults(true)
 		f.routers("spine", "leaf")
-		f.line("  nodes:")
-		for s := range spines {
-			f.line("    spine%d: {kind: spine}", s+1)
-		}
-		for l := range leaves {
-			f.line("    leaf%d: {kind: leaf}", l+1)
-			for h := range perLeaf {
-				f.line("    h%d-%d:", l+1, h+1)
-			}
-		}
-		f.line("  links:               # each is a subnet; routes over all shortest ways are computed")
-		for l := range leaves {
-			f.line("    # Hosts of leaf %d.", l+1)
-			for h := range perLeaf {
-				f.link(fmt.Sprintf("h%d-%d:eth0", l+1, h+1), fmt.Sprintf("leaf%d:down%d", l+1, h+1))
-			}
-		}
-		for s := range spines {
-			f.line("    # Spine %d.", s+1)
-			for l := range leaves {
-				f.link(fmt.Sprintf("leaf%d:up%d", l+1, s+1), fmt.Sprintf("spine%d:leaf%d", s+1, l+1))
-			}
-		}
+		f.plan(shape.LeafSpine)
 		switch {
 		case leaves > 1:
 			f.work("h1-1", fmt.Sprintf("h%d-%d", leaves, perLeaf), 8)
@@ -63,7 +39,7 @@ var fatTree = Shape{
 routers, k/2 hosts at each edge router, and k*k/4 core routers. Rate, delay and
 loss are those of every link. Flows are shared out over all shortest ways (ECMP, by
 UDP source port).`,
-	Parameters: []Parameter{{Name: "k", Usage: "how many ports a router has; an even number", Default: 4, Minimum: 2, Maximum: 16, Even: true}},
+	Parameters: shape.FatTree.Parameters,
 	Link:       Link{Rate: 1e9, Delay: 20 * time.Microsecond},
 	write: func(f *file) {
 		k := f.Values["k"]
@@ -71,44 +47,7 @@ UDP source port).`,
 		f.begin(fmt.Sprintf("A fat tree of routers with %d ports each: %d pods, %d hosts", k, k, k*half*half))
 		f.defaults(true)
 		f.routers("core", "agg", "edge")
-		f.line("  nodes:")
-		for c := range half * half {
-			f.line("    core%d: {kind: core}", c+1)
-		}
-		for p := range k {
-			for i := range half {
-				f.line("    p%d-agg%d: {kind: agg}", p+1, i+1)
-			}
-			for i := range half {
-				f.line("    p%d-edge%d: {kind: edge}", p+1, i+1)
-				for h := range half {
-					f.line("    p%d-h%d-%d:", p+1, i+1, h+1)
-				}
-			}
-		}
-		f.line("  links:               # each is a subnet; routes over all shortest ways are computed")
-		for p := range k {
-			f.line("    # Pod %d: hosts to edge.", p+1)
-			for i := range half {
-				for h := range half {
-					f.link(fmt.Sprintf("p%d-h%d-%d:eth0", p+1, i+1, h+1), fmt.Sprintf("p%d-edge%d:down%d", p+1, i+1, h+1))
-				}
-			}
-		}
-		for p := range k {
-			f.line("    # Pod %d: edge to aggregation.", p+1)
-			for a := range half {
-				for e := range half {
-					f.link(fmt.Sprintf("p%d-edge%d:up%d", p+1, e+1, a+1), fmt.Sprintf("p%d-agg%d:down%d", p+1, a+1, e+1))
-				}
-			}
-		}
-		for c := range half * half {
-			f.line("    # Core %d: to every pod.", c+1)
-			for p := range k {
-				f.link(fmt.Sprintf("p%d-agg%d:up%d", p+1, c/half+1, c%half+1), fmt.Sprintf("core%d:pod%d", c+1, p+1))
-			}
-		}
+		f.plan(shape.FatTree)
 		f.work("p1-h1-1", fmt.Sprintf("p%d-h%d-%d", k, half, half), 12)
 	},
 }
@@ -155,6 +94,21 @@ the internet, for which the adapters make smaller packets.`,
 		}
 		f.work("s1-h1", "s2-h1", 2)
 	},
+}
+
+// plan writes the nodes and links of a shape whose packets are routed.
+func (f *file) plan(s shape.Shape) {
+	plan := s.Plan(f.Values)
+	f.line("  nodes:")
+	for _, n := range plan.Nodes {
+		if n.Kind == "" {
+			f.line("    %s:", n.Name)
+		} else {
+			f.line("    %s: {kind: %s}", n.Name, n.Tier)
+		}
+	}
+	f.line("  links:               # each is a subnet; routes over all shortest ways are computed")
+	f.links(plan.Links)
 }
 
 // routers writes kinds of routers.

@@ -4,7 +4,8 @@
 //
 // It makes text and nothing else; package topology reads it. Every file that it
 // writes is right, whatever the parameters within their ranges: that is tested.
-// Start reading at Shapes; each shape is a function in shapes.go or fabrics.go.
+// Start reading at Shapes; each shape is a function in shapes.go or fabrics.go. What a
+// fabric has of nodes and links is package shape's.
 package generate
 
 import (
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/topology"
+	"github.com/ndklab/ndklab/topology/shape"
 )
 
 // A Shape is a form of topology.
@@ -26,13 +28,7 @@ type Shape struct {
 }
 
 // A Parameter is a whole number that a shape depends on.
-type Parameter struct {
-	Name             string
-	Usage            string
-	Default          int
-	Minimum, Maximum int
-	Even             bool // it must be
-}
+type Parameter = shape.Parameter
 
 // A Link is how packets fare on the links of a shape, or on some of them, as
 // the shape's text says.
@@ -48,17 +44,6 @@ type Order struct {
 	Command string         // what the first comment says that wrote the file
 	Values  map[string]int // of all the shape's parameters, by name
 	Link    Link
-}
-
-// Check is the error of a value that is out of the parameter's range.
-func (p Parameter) Check(value int) error {
-	switch {
-	case value < p.Minimum || value > p.Maximum:
-		return fmt.Errorf("%d is out of range, expected %d to %d", value, p.Minimum, p.Maximum)
-	case p.Even && value%2 != 0:
-		return fmt.Errorf("%d is odd, expected an even number", value)
-	}
-	return nil
 }
 
 // Generate is the file. The error is that of a parameter that is out of range.

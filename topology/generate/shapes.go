@@ -3,6 +3,8 @@ package generate
 import (
 	"fmt"
 	"time"
+
+	"github.com/ndklab/ndklab/topology/shape"
 )
 
 // This file is the shapes whose nodes share links or switches.
@@ -36,7 +38,7 @@ var star = Shape{
 	Summary: "hosts at one switch",
 	Text: `Hosts at one switch. Rate, delay and loss are those of every link; the switch has
 a queue at each port, and marks packets before it drops them.`,
-	Parameters: []Parameter{hosts("how many hosts", 2, 8, 1023)},
+	Parameters: shape.Star.Parameters,
 	Link:       Link{Rate: 1e9, Delay: 50 * time.Microsecond},
 	write: func(f *file) {
 		n := f.Values["nodes"]
@@ -50,9 +52,7 @@ a queue at each port, and marks packets before it drops them.`,
 		f.queue("        ")
 		f.nodes("h", n)
 		f.line("  links:               # all hosts are in one subnet")
-		for i := range n {
-			f.link(fmt.Sprintf("h%d:eth0", i+1), fmt.Sprintf("switch1:p%d", i+1))
-		}
+		f.links(shape.Star.Plan(f.Values).Links)
 		if n == 2 {
 			f.work("h1", "h2", 4)
 			return
@@ -72,7 +72,7 @@ var ring = Shape{
 	Summary: "hosts, each linked to the next",
 	Text: `Hosts in a ring, each with a link to the next that has the rate, delay and loss.
 Hosts do not forward: each reaches its two neighbours.`,
-	Parameters: []Parameter{hosts("how many hosts", 3, 4, 2000)},
+	Parameters: shape.Ring.Parameters,
 	Link:       Link{Rate: 1e9, Delay: 100 * time.Microsecond},
 	write: func(f *file) {
 		n := f.Values["nodes"]
@@ -81,9 +81,7 @@ Hosts do not forward: each reaches its two neighbours.`,
 		f.line("  nodes:")
 		f.nodes("h", n)
 		f.line("  links:               # right of one, left of the next")
-		for i := range n {
-			f.link(fmt.Sprintf("h%d:right", i+1), fmt.Sprintf("h%d:left", (i+1)%n+1))
-		}
+		f.links(shape.Ring.Plan(f.Values).Links)
 		f.work("h1", "h2", 2)
 	},
 }
@@ -92,7 +90,7 @@ var mesh = Shape{
 	Name:       "mesh",
 	Summary:    "hosts, each linked to every other",
 	Text:       "Hosts, each with a link to every other that has the rate, delay and loss.",
-	Parameters: []Parameter{hosts("how many hosts", 2, 4, 64)},
+	Parameters: shape.Mesh.Parameters,
 	Link:       Link{Rate: 1e9, Delay: 100 * time.Microsecond},
 	write: func(f *file) {
 		n := f.Values["nodes"]
@@ -101,11 +99,7 @@ var mesh = Shape{
 		f.line("  nodes:")
 		f.nodes("h", n)
 		f.line("  links:               # an interface is named for the host at the other end")
-		for i := range n {
-			for j := i + 1; j < n; j++ {
-				f.link(fmt.Sprintf("h%d:h%d", i+1, j+1), fmt.Sprintf("h%d:h%d", j+1, i+1))
-			}
-		}
+		f.links(shape.Mesh.Plan(f.Values).Links)
 		f.work("h1", "h2", 2)
 	},
 }
@@ -115,7 +109,7 @@ var dumbbell = Shape{
 	Summary: "hosts at two switches, and a narrow link between",
 	Text: `Two switches with as many hosts at each, and one link between them with the rate,
 delay and loss, which all traffic from one side to the other shares.`,
-	Parameters: []Parameter{hosts("how many hosts on each side", 1, 4, 1000)},
+	Parameters: shape.Dumbbell.Parameters,
 	Link:       Link{Rate: 1e9, Delay: time.Millisecond},
 	write: func(f *file) {
 		n := f.Values["nodes"]
@@ -134,11 +128,7 @@ delay and loss, which all traffic from one side to the other shares.`,
 		f.line("    # The bottleneck.")
 		f.line(`    - endpoints: ["west:trunk", "east:trunk"]`)
 		f.impairment("      ")
-		for _, side := range []string{"west", "east"} {
-			for i := range n {
-				f.link(fmt.Sprintf("%c%d:eth0", side[0], i+1), fmt.Sprintf("%s:p%d", side, i+1))
-			}
-		}
+		f.links(shape.Dumbbell.Plan(f.Values).Links[1:])
 		if n == 1 {
 			f.work("w1", "e1", 2)
 			return
@@ -157,6 +147,18 @@ delay and loss, which all traffic from one side to the other shares.`,
 func (f *file) nodes(prefix string, n int) {
 	for i := range n {
 		f.line("    %s%d:", prefix, i+1)
+	}
+}
+
+// links writes links that have nothing of their own.
+func (f *file) links(links []shape.Link) {
+	part := ""
+	for _, l := range links {
+		if l.Part != part {
+			f.line("    # %s", l.Part)
+			part = l.Part
+		}
+		f.link(l.Ends[0], l.Ends[1])
 	}
 }
 
