@@ -6,7 +6,7 @@ VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 export CGO_ENABLED = 0
 BUILD   := $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
-.PHONY: help build demo test test-chaos conformance race sim interop baseline bench bench-fabric bench-scale lint fuzz clean go
+.PHONY: help build demo test test-chaos conformance race sim sim-links interop baseline bench bench-fabric bench-scale lint fuzz clean go
 
 help:  ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -45,6 +45,11 @@ sim: go  ## SEEDS random scenarios (default 20000, seed FIRST to begin with) on 
 
 baseline: build  ## the figures of examples/suite in virtual time, which tests hold it to, into examples/suite/baseline.json
 	@bin/ndklab run examples/suite --simulate --write-baseline examples/suite/baseline.json
+
+LINKS ?= 10000
+sim-links: go  ## LINKS random links without loss (default 10000, seed FIRST to begin with), on which nothing may be sent again
+	@case '$(LINKS) $(FIRST)' in *[!0-9\ ]*|\ *|*\ ) echo 'make: LINKS and FIRST are numbers, as in: make sim-links LINKS=10000 FIRST=1' >&2; exit 1;; esac
+	$(GO) test -count=1 -timeout 60m -v -run '^TestCleanLinks$$' ./fabric/simulate -links $(LINKS) -first $(FIRST)
 
 interop: go  ## labs with a Linux kernel's soft-RoCE in a virtual machine as a foreign node (Debian; fetches packages; QEMU; SHORT=1: less of it)
 	@fabric/interop/rxeguest/setup

@@ -212,6 +212,10 @@ func (qp *QP) takeCredit() {
 	if found := int64(qp.rc.RoundTrip()); found != qp.roundTrip {
 		qp.path.roundTrip.CompareAndSwap(qp.roundTrip, found)
 	}
+	if slow := int64(qp.rc.SlowRoundTrip()); slow != qp.slow {
+		qp.slow = slow
+		qp.path.slow.Store(slow)
+	}
 	qp.roundTrip = qp.path.roundTrip.Load()
 	qp.rc.SetRoundTrip(time.Duration(qp.roundTrip), pool.free.Load()+qp.credit < pool.size)
 }

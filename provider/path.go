@@ -10,6 +10,7 @@ import (
 // queue that all of them make: only who is alone can.
 type path struct {
 	roundTrip atomic.Int64 // the shortest, in nanoseconds; 0: nobody knows yet
+	slow      atomic.Int64 // rc.QP.SlowRoundTrip of who found out last that it has changed
 }
 
 // pathTo is the path to an address. There is one for each that the device has ever been

@@ -49,6 +49,7 @@ type QP struct {
 	delivery       *delivery  // that the packets are part of which are being handled; nil for none
 	path           *path      // to the peer; nil before there is one
 	roundTrip      int64      // that path had when progress last began
+	slow           int64      // that path was last told
 	credit         int64      // bytes of Miniport.credit that it has
 	turn           int64      // bytes of it that its turn in line has brought
 	inLine         bool       // for more of it
@@ -297,6 +298,9 @@ func (qp *QP) timeout() {
 	qp.timerAt = 0
 	if qp.halted {
 		return
+	}
+	if qp.path != nil {
+		qp.rc.SetSlowRoundTrip(time.Duration(qp.path.slow.Load()))
 	}
 	if deadline, ok := qp.rc.Deadline(); ok && deadline <= now {
 		qp.rc.HandleTimeout(now)

@@ -1,6 +1,9 @@
 package rc
 
-import "time"
+import (
+	"math/bits"
+	"time"
+)
 
 // SetCredit says how many bytes may be in flight beyond what the path itself holds,
 // from now on, as Connection.Credit did until now. With 0 nothing new is sent but what
@@ -17,6 +20,23 @@ func (q *QP) SetRoundTrip(known time.Duration, crowded bool) {
 // RoundTrip is the shortest round trip that is known of the path: what SetRoundTrip
 // told, or what this connection has found out since.
 func (q *QP) RoundTrip() time.Duration { return q.requester.window.known }
+
+// SlowRoundTrip is about how long acknowledgements take lately, up to twice as much, and 0
+// if that is nothing to be told to others.
+func (q *QP) SlowRoundTrip() time.Duration {
+	usual := q.requester.roundTrip.usual()
+	if usual < slowRoundTrip {
+		return 0
+	}
+	return 1 << bits.Len64(uint64(usual))
+}
+
+// slowRoundTrip is less than any AckTimeout that leaves a peer time to answer.
+const slowRoundTrip = 100 * time.Millisecond
+
+// SetSlowRoundTrip tells what SlowRoundTrip is of another connection on the path. On one
+// that is slow the first answer is waited for as long as later ones.
+func (q *QP) SetSlowRoundTrip(slow time.Duration) { q.requester.slow = slow }
 
 // Starved reports whether there was something to send when Next last reported false
 // that more credit would have let go.

@@ -27,8 +27,13 @@ type probe struct {
 
 	// Probes are sent again with a longer timeout. Each answer tells of what was sent
 	// before the first.
-	unanswered int8 // probes since at, the first included
-	stale      int8 // earlier ones, whose answers may still come
+	unanswered int8  // probes since at, the first included
+	last       int64 // requester.max when the last was sent
+
+	// Before the answers to earlier ones have come there may be something else to ask for.
+	// Those say that what was sent before them has arrived, and nothing of what is behind.
+	stale    int8  // so many
+	staleEnd int64 // last then
 }
 
 // mostProbes bounds what is counted of probes.
@@ -46,22 +51,24 @@ func (r *requester) asking() bool { return r.una < r.probe.end }
 func (r *requester) makeProbe(now time.Duration, p *roce.Packet) {
 	b := &r.probe
 	b.due = false
-	if r.asking() {
-		b.stale = 0 // or lost
-	} else {
-		b.stale = min(b.stale+b.unanswered, mostProbes)
+	if !r.asking() {
+		if r.una > b.staleEnd {
+			b.stale = 0
+		}
+		b.stale, b.staleEnd = min(b.stale+b.unanswered, mostProbes), b.last
 		b.at, b.end, b.unanswered = now, r.max, 0
 	}
+	b.last = r.max
 	b.unanswered = min(b.unanswered+1, mostProbes)
 	p.Header = roce.Header{Opcode: roce.WriteOnly, PSN: psn(r.una - 1), AckReq: true}
 }
 
-// repeated takes an acknowledgement that moves nothing: of a duplicate. It is a probe,
-// or a packet that was sent again and need not have been.
-func (r *requester) repeated(now time.Duration) {
+// repeated takes an acknowledgement that moves nothing, of sequence number at: of a
+// duplicate. It is a probe, or a packet that was sent again and need not have been.
+func (r *requester) repeated(now time.Duration, at int64) {
 	b := &r.probe
 	switch {
-	case b.stale > 0:
+	case b.stale > 0 && (r.una <= b.staleEnd || at < r.una-1):
 		b.stale--
 	case b.unanswered == 0:
 		r.countSpurious()
@@ -80,9 +87,8 @@ func (r *requester) repeated(now time.Duration) {
 // asked for but the probe: packets before the one that is missing had arrived, and did not
 // ask. Whether the rest is lost or late it does not tell, so the probe goes out again.
 func (r *requester) movedByProbe() {
-	if b := &r.probe; r.asking() && b.unanswered > 0 {
-		b.unanswered--
-		b.due = true
+	if r.asking() {
+		r.probe.due = true
 	}
 }
 

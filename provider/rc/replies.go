@@ -22,6 +22,7 @@ type replies struct {
 	fresh      bool // the acknowledgement that is due is not only of duplicates
 	syndrome   roce.Syndrome
 	duplicates int32 // to be answered
+	executed   int64 // what there was to acknowledge when the last duplicate came
 	at         int64 // of a NAK
 
 	// Of selective replies: reports wait, and what is asked for again is queued
@@ -62,7 +63,10 @@ func (r *replies) acknowledge() {
 // answerDuplicate notes that a duplicate is to be answered. Each has an
 // acknowledgement of its own, as from rxe. The requester tells by it what it has sent
 // for nothing, and an answer to a probe from what else is acknowledged.
-func (r *replies) answerDuplicate() {
+//
+// The answer says how far requests had come then, whatever has arrived since.
+func (r *replies) answerDuplicate(executed int64) {
+	r.executed = executed
 	r.duplicates = min(r.duplicates+1, mostDuplicates)
 	r.say()
 }
@@ -237,7 +241,11 @@ func (r *responder) nextPacket(p *roce.Packet) bool {
 	counters := &r.q.counters
 	switch s := r.replies.syndrome; {
 	case s.IsACK():
-		p.Header.PSN = psn(r.acknowledged() - 1)
+		end := r.acknowledged()
+		if !r.replies.fresh {
+			end = min(end, r.replies.executed)
+		}
+		p.Header.PSN = psn(end - 1)
 		counters.AcknowledgementsSent++
 	case s.IsRNR():
 		counters.RNRsSent++

@@ -106,6 +106,7 @@ type requester struct {
 	heardAt    time.Duration // when the responder last said anything
 	silent     int8          // times that the timer has run out since, 2 at most
 	tries      int8          // times that the oldest packet was sent again
+	slow       time.Duration // what others on the path know (SetSlowRoundTrip)
 
 	repair      *repair // while something is missing
 	spare       *repair // the last one, which the next one reuses
@@ -465,7 +466,7 @@ func (r *requester) giveUpAt() (time.Duration, bool) {
 	if int(r.tries) > c.RetryCount {
 		since = r.progressAt
 	}
-	return since + time.Duration(c.RetryCount+1)*max(c.AckTimeout, r.roundTrip.usual()), c.AckTimeout > 0
+	return since + time.Duration(c.RetryCount+1)*max(c.AckTimeout, r.roundTrip.usual(), r.slow), c.AckTimeout > 0
 }
 
 // tryAgain counts the retries of the oldest packet: that with sequence number s is sent

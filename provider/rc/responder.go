@@ -255,7 +255,7 @@ func (r *responder) duplicate(h *roce.Header, at int64) {
 	case h.Opcode == roce.ReadRequest:
 		r.replies.readAgain(h, at, r.q.connection.MTU)
 	case h.Opcode.IsSend(), h.Opcode.IsWrite():
-		r.replies.answerDuplicate()
+		r.replies.answerDuplicate(r.acknowledged())
 	}
 	if r.early != nil && r.early.count > 0 {
 		r.replies.report(r.early.end - 1) // the requester does not know much

@@ -40,7 +40,7 @@ func (r *requester) handle(now time.Duration, h *roce.Header, payload []byte) {
 		asked := r.window.times(at)
 		switch r.executed(now, at+1); {
 		case r.una == oldest:
-			r.repeated(now)
+			r.repeated(now, at)
 		case !asked:
 			r.movedByProbe()
 		}
@@ -63,7 +63,7 @@ func (r *requester) ghost(now time.Duration, h *roce.Header, at int64) {
 		// Of READs that are last, not all responders acknowledge more than what was
 		// before them (replies.acknowledged).
 		if at == r.una-1 || at < r.una && !r.q.connection.Selective {
-			r.repeated(now)
+			r.repeated(now, at)
 		}
 	case at < r.una && h.Opcode.IsReadResponse() && h.Opcode.Starts():
 		r.countSpurious()

@@ -1,0 +1,351 @@
+package simulate
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ndklab/ndklab/fabric/impair"
+	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/topology"
+)
+
+var (
+	soakLinks = flag.Uint64("links", 300, "how many random links TestCleanLinks tries")
+	soakFirst = flag.Uint64("first", 1, "the seed of the first")
+	soakSeed  = flag.Uint64("seed", 0, "try the link of this seed alone, and with -v show its topology and report")
+)
+
+// Of workloads that are alone and have what they may have outstanding so often at least,
+// each must get that share of what the link can carry, but for some round trips at first
+// in which the window grows.
+const (
+	leastGoodput    = 0.95
+	leastFlights    = 50
+	startRoundTrips = 4
+	mostJudged      = 10e9 // bits per second; above, adapters take as long as the link
+	readDepth       = 16   // READs that a queue pair may have outstanding
+)
+
+// TestCleanLinks: on links that lose nothing nothing is sent again, whatever their rate,
+// delay and queue, whether the queue pairs are the first there or not, and though the
+// rate changes by three orders of magnitude while they run; and what the links can carry
+// is made use of. Where queues overflow, hardly anything is sent again but what is lost.
+func TestCleanLinks(t *testing.T) {
+	if *soakSeed != 0 {
+		r, err := tryLink(*soakSeed)
+		if err != nil {
+			t.Error(err)
+		}
+		t.Logf("%s", r.file)
+		if r.run != nil {
+			t.Logf("%s", lines(t, r.run))
+		}
+		return
+	}
+	var (
+		next     atomic.Uint64
+		failures atomic.Int32
+		workers  sync.WaitGroup
+		mu       sync.Mutex // guards total
+		total    trial
+	)
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for failures.Load() < 40 {
+				n := next.Add(1) - 1
+				if n >= *soakLinks {
+					return
+				}
+				r, err := tryLink(*soakFirst + n)
+				if err != nil {
+					failures.Add(1)
+					t.Errorf("%v\nto replay:\n  go test ./fabric/simulate -run TestCleanLinks -v -seed %d", err, *soakFirst+n)
+				}
+				mu.Lock()
+				total.add(r)
+				mu.Unlock()
+			}
+		})
+	}
+	workers.Wait()
+	t.Logf("seeds from %d: %v", *soakFirst, &total)
+	if 100*total.spurious > total.sentAgain {
+		t.Error("more than one in a hundred packets that were sent again were not lost")
+	}
+	// A first packet behind more seconds of queue than a peer is waited for is one that
+	// nobody answers, if no other connection knows either how slow the path is.
+	if 50*total.gaveUp > total.clean+total.overflowed {
+		t.Error("peers were given up on more than one in fifty links")
+	}
+	if total.clean == 0 || total.overflowed == 0 || total.judged == 0 {
+		t.Error("some kind of link has not been tried")
+	}
+}
+
+// A trial is what came of links.
+type trial struct {
+	clean, overflowed    int // links without and with packets dropped at a full queue
+	packets              uint64
+	retransmitted        uint64 // on clean links
+	dropped, sentAgain   uint64 // on the others
+	spurious, duplicates uint64
+	timeouts             uint64
+	gaveUp               int     // links on which a peer was given up
+	judged               int     // workloads whose goodput is
+	worst                float64 // goodput, as a share of what the link can carry
+	worstSeed            uint64
+
+	file string
+	run  *report.Run
+}
+
+func (a *trial) add(b *trial) {
+	a.clean += b.clean
+	a.overflowed += b.overflowed
+	a.packets += b.packets
+	a.retransmitted += b.retransmitted
+	a.dropped += b.dropped
+	a.sentAgain += b.sentAgain
+	a.spurious += b.spurious
+	a.duplicates += b.duplicates
+	a.timeouts += b.timeouts
+	a.gaveUp += b.gaveUp
+	if b.judged > 0 && (a.judged == 0 || b.worst < a.worst) {
+		a.worst, a.worstSeed = b.worst, b.worstSeed
+	}
+	a.judged += b.judged
+}
+
+func (a *trial) String() string {
+	return fmt.Sprintf("%d clean links, on which %d packets were sent again; %d whose queue overflowed: %d packets dropped there, %d sent again; "+
+		"on all of them %d packets, %d timeouts, %d spurious retransmissions, %d duplicates; %d links on which a peer was given up; %d workloads got %.3f of what their link carries at least (seed %d)",
+		a.clean, a.retransmitted, a.overflowed, a.dropped, a.sentAgain, a.packets, a.timeouts, a.spurious, a.duplicates, a.gaveUp, a.judged, a.worst, a.worstSeed)
+}
+
+// tryLink runs the workloads of a seed on its link. The error says what is wrong.
+func tryLink(seed uint64) (*trial, error) {
+	p := newLinkPlan(seed)
+	result := &trial{file: p.file()}
+	topo, err := topology.Parse("soak.ndklab.yaml", []byte(result.file))
+	if err != nil {
+		return result, fmt.Errorf("seed %d: %w", seed, err)
+	}
+	r, err := Run(context.Background(), topo.Draw(seed), Options{})
+	if err != nil {
+		return result, fmt.Errorf("seed %d: %w", seed, err)
+	}
+	result.run = r
+	var again, rnrs uint64
+	for i := range r.Nodes {
+		c := r.Nodes[i].Transport
+		again += c["retransmitted"]
+		rnrs += c["rnr_naks_received"]
+		result.spurious += c["spurious_retransmissions"]
+		result.duplicates += c["duplicates"]
+		result.timeouts += c["timeouts"]
+		result.packets += c["packets_sent"]
+	}
+	for i := range r.Workloads {
+		if r.Workloads[i].Errors > 0 {
+			result.gaveUp = 1
+		}
+	}
+	for i := range r.Links[0].Directions {
+		result.dropped += r.Links[0].Directions[i].Lost
+	}
+	switch {
+	case len(r.Problems) > 0:
+		err = fmt.Errorf("%s", strings.Join(r.Problems, "; "))
+	case result.dropped == 0 && result.spurious+result.duplicates > 0:
+		err = fmt.Errorf("%d spurious retransmissions, %d duplicates, where %d packets were dropped", result.spurious, result.duplicates, result.dropped)
+	case result.dropped == 0 && again > rnrs:
+		err = fmt.Errorf("%d packets sent again, nothing was lost", again)
+	}
+	if result.dropped > 0 {
+		result.overflowed, result.sentAgain = 1, again
+	} else {
+		result.clean, result.retransmitted = 1, again
+	}
+	if err != nil {
+		return result, fmt.Errorf("seed %d: %w", seed, err)
+	}
+	if result.dropped > 0 {
+		return result, nil
+	}
+	for i := range r.Workloads {
+		w := &r.Workloads[i]
+		if !p.alone(r, i) || p.rate > mostJudged || w.Errors > 0 || p.works[i].flights() < leastFlights {
+			continue
+		}
+		roundTrip, _ := p.roundTrip(&p.works[i])
+		ideal := p.ideal(&p.works[i])
+		share := ideal / (w.Seconds - startRoundTrips*roundTrip)
+		result.judged++
+		if result.judged == 1 || share < result.worst {
+			result.worst, result.worstSeed = share, seed
+		}
+		if share < leastGoodput {
+			return result, fmt.Errorf("seed %d: %+v, mtu %d, delay %v, rate %.0f: workload %s had %.4f s for what takes %.4f s, and has a round trip of %.4f s", seed, p.works[i], p.mtu, p.delay, p.rate, w.Name, w.Seconds, ideal, roundTrip)
+		}
+	}
+	return result, nil
+}
+
+// A linkPlan is what a seed decides.
+type linkPlan struct {
+	rate    float64 // bits per second
+	delay   time.Duration
+	queue   string
+	mtu     int
+	works   []workPlan
+	changes []rateChange
+}
+
+type workPlan struct {
+	from, to         string
+	operation        string
+	size, depth, qps int
+	count            int // messages of all queue pairs
+	start            float64
+}
+
+type rateChange struct {
+	at   float64 // seconds
+	rate float64
+}
+
+func newLinkPlan(seed uint64) *linkPlan {
+	random := rand.New(rand.NewPCG(seed, 0x11A7))
+	logarithmic := func(low, high float64) float64 { return low * math.Pow(high/low, random.Float64()) }
+	pick := func(of ...int) int { return of[random.IntN(len(of))] }
+	p := &linkPlan{
+		rate: math.Round(logarithmic(1e6, 100e9)),
+		mtu:  pick(1500, 2200, 4200, 4200),
+	}
+	if random.IntN(8) > 0 {
+		p.delay = time.Duration(logarithmic(1e3, 200e6))
+	}
+	switch random.IntN(3) {
+	case 0:
+		p.queue = fmt.Sprintf(", queue: %dB", int(logarithmic(64<<10, 64<<20)))
+	case 1:
+		p.queue = fmt.Sprintf(", queue: %dpackets", int(logarithmic(16, 16384)))
+	}
+	start := 0.0
+	for range 1 + random.IntN(3) {
+		w := workPlan{
+			from: "a", to: "b", operation: []string{"write", "write", "read", "send"}[random.IntN(4)],
+			size: int(logarithmic(1, 1<<20)), depth: int(logarithmic(1, 65)), qps: pick(1, 1, 1, 2, 4, 16), start: start,
+		}
+		if random.IntN(4) == 0 {
+			w.from, w.to = "b", "a"
+		}
+		const packets = 3000
+		w.count = max(1, min(packets*rcPayload(p.mtu)/w.size, packets)/w.qps) * w.qps
+		p.works = append(p.works, w)
+		took := p.ideal(&w)
+		if random.IntN(4) == 0 {
+			start += random.Float64() * took // while this one runs
+		} else {
+			start += 1.2*took + 1
+		}
+	}
+	if random.IntN(3) == 0 {
+		for at := 0.0; len(p.changes) < 1+random.IntN(6); {
+			at += random.Float64() * start / 4
+			rate := min(max(p.rate*logarithmic(1e-3, 1e3), 1e6), 100e9)
+			p.changes = append(p.changes, rateChange{at, math.Round(rate)})
+		}
+	}
+	return p
+}
+
+// rcPayload is the payload of a full packet.
+func rcPayload(mtu int) int {
+	payload := 256
+	for payload*2+96 <= mtu {
+		payload *= 2
+	}
+	return payload
+}
+
+func (p *linkPlan) file() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "topology:\n  nodes: {a: , b: }\n  links:\n    - {endpoints: [\"a:eth0\", \"b:eth0\"], mtu: %d, delay: %dns, rate: %.0fbit%s}\nworkloads:\n",
+		p.mtu, p.delay.Nanoseconds(), p.rate, p.queue)
+	for i, w := range p.works {
+		fmt.Fprintf(&b, "  - {name: w%d, operation: %s, from: %s, to: %s, size: %dB, depth: %d, qps: %d, count: %d, start: %dus}\n",
+			i, w.operation, w.from, w.to, w.size, w.depth, w.qps, w.count, int(w.start*1e6))
+	}
+	if len(p.changes) > 0 {
+		fmt.Fprintf(&b, "timeline:\n")
+		for _, c := range p.changes {
+			fmt.Fprintf(&b, "  - {at: %dus, link: \"a:eth0\", set: {rate: %.0fbit}}\n", int(c.at*1e6), c.rate)
+		}
+	}
+	return b.String()
+}
+
+// alone reports whether no other workload ran, and no rate changed, while one did.
+func (p *linkPlan) alone(r *report.Run, i int) bool {
+	w := &r.Workloads[i]
+	for j := range r.Workloads {
+		if o := &r.Workloads[j]; j != i && o.Began < w.Ended && o.Ended > w.Began {
+			return false
+		}
+	}
+	for _, c := range p.changes {
+		if c.at < w.Ended {
+			return false
+		}
+	}
+	return true
+}
+
+// flights is how often a workload has all outstanding that it may have.
+func (w *workPlan) flights() int { return w.count / (w.depth * w.qps) }
+
+// roundTrip is how long a message takes at the least, in seconds, and how long it keeps
+// the link busy, in the direction in which it does so for longer.
+func (p *linkPlan) roundTrip(w *workPlan) (took, busy float64) {
+	const (
+		headers = 14 + 20 + 8 + 12 + 4 // Ethernet, IPv4, UDP, BTH, ICRC
+		reth    = 16                   // of the first packet of a WRITE, and of what asks for a READ
+		aeth    = 4                    // of an acknowledgement, and of the first and last packet of a READ
+	)
+	payload := rcPayload(p.mtu)
+	packets := (w.size + payload - 1) / payload
+	last := (w.size - (packets-1)*payload + 3) &^ 3
+	there, back := 0, impair.WireBytes(headers+aeth)
+	switch w.operation {
+	case "write":
+		last += reth
+	case "read":
+		there, back = impair.WireBytes(headers+reth), 0
+		last += aeth
+	}
+	wire := (packets-1)*impair.WireBytes(headers+payload) + impair.WireBytes(headers+last)
+	perByte := 8 / p.rate
+	took = float64(there+wire+back)*perByte + 2*p.delay.Seconds() + 2*(turnaround+wavering).Seconds()
+	return took, float64(max(there, wire)) * perByte
+}
+
+// ideal is how long a workload takes at the least, in seconds: what bounds it is the
+// link, or what it has outstanding in a round trip.
+func (p *linkPlan) ideal(w *workPlan) float64 {
+	roundTrip, busy := p.roundTrip(w)
+	outstanding := w.depth
+	if w.operation == "read" {
+		outstanding = min(outstanding, readDepth)
+	}
+	return float64(w.count) * max(busy, roundTrip/float64(outstanding*w.qps))
+}
