@@ -101,6 +101,9 @@ func (p *Play) conclude() {
 			}
 		}
 	}
+	if text := spurious(p.result); text != "" {
+		p.problem("%s", text)
+	}
 	p.leave()
 }
 

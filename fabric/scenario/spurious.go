@@ -1,0 +1,37 @@
+package scenario
+
+import (
+	"fmt"
+
+	"github.com/ndklab/ndklab/fabric/report"
+)
+
+// mostSpurious is the share of packets that may be sent again for nothing where nothing
+// was lost: in a lab, a process that does not get a processor in time may cause some. A
+// transport that is wrong about a path repeats itself far more often.
+const mostSpurious = 0.001
+
+// spurious is what is wrong with a run in which links and hosts lost nothing, and packets
+// were sent again that had arrived; "" if there is nothing to say.
+func spurious(r *report.Run) string {
+	for i := range r.Links {
+		for d := range r.Links[i].Directions {
+			if x := &r.Links[i].Directions[d]; x.Dropped+x.Lost+x.Duplicated+x.Reordered+x.Corrupted+x.Faulted > 0 {
+				return ""
+			}
+		}
+	}
+	var sent, again uint64
+	for i := range r.Nodes {
+		t := r.Nodes[i].Transport
+		if t["receive_overflow"]+t["send_dropped"]+t["icrc_errors"] > 0 || r.Nodes[i].Restarts > 0 {
+			return ""
+		}
+		sent += t["packets_sent"]
+		again += t["spurious_retransmissions"]
+	}
+	if float64(again) <= mostSpurious*float64(sent) {
+		return ""
+	}
+	return fmt.Sprintf("spurious retransmissions: %d of %d packets were sent again though they had arrived, and nothing was lost on any link", again, sent)
+}
