@@ -390,11 +390,12 @@ func adapterSchemas() keys {
 		_, asTruth := key.parse("true")
 		_, asSize := key.parse("1KiB")
 		_, asSmall := key.parse("1B")
+		_, asLarge := key.parse("1MiB")
 		_, asHex := key.parse("0x1")
 		switch {
 		case asTruth == nil:
 			k[key.name] = truthSchema().describedAs(name + ": true or false.")
-		case asSize == nil || asSmall == nil:
+		case asSize == nil || asSmall == nil || asLarge == nil:
 			k[key.name] = sizes.schema().describedAs(name + ": a size such as 64KiB.")
 		case asHex == nil:
 			k[key.name] = hexadecimal(largest(key)).describedAs(name + ": a number, decimal or 0x...")
