@@ -96,6 +96,7 @@ func workloadMetrics() []measured {
 		asTime(LatencyP999, "Its 99.9th percentile."),
 		asTime(LatencyP9999, "Its 99.99th percentile."),
 		asTime(LatencyMax, "The greatest of it."),
+		asTime(LatencyJitter, "By how much its 99th percentile exceeds its median."),
 		asTime(Recovered, "The longest time without a completion while there was something to do."),
 		asNumber(Fairness, "Jain's index of the flows' throughputs, up to 1."),
 	}

@@ -212,6 +212,8 @@ const (
 	LatencyP999  Metric = "latency_p999"
 	LatencyP9999 Metric = "latency_p9999"
 	LatencyMax   Metric = "latency_max"
+	// LatencyJitter is the 99th percentile less the median.
+	LatencyJitter Metric = "latency_jitter"
 	// Recovered is the longest time, in nanoseconds, in which the workload completed
 	// nothing while it had something to do.
 	Recovered Metric = "recovered"

@@ -97,9 +97,10 @@ func TestChecks(t *testing.T) {
 		{"workload: w, throughput: '>= 1gbit', messages: '> 5', message_rate: '> 1.5', connections: 3, connect_rate: '>= 500', reconnects: '>= 1'", Check{Workload: "w", Bounds: []Bound{
 			{Throughput, ">=", 1e9, ">= 1gbit"}, {MessageCount, ">", 5, "> 5"}, {MessageRate, ">", 1.5, "> 1.5"},
 			{Connections, "==", 3, "3"}, {ConnectRate, ">=", 500, ">= 500"}, {Reconnects, ">=", 1, ">= 1"}}}},
-		{"workload: w, latency_min: '> 1ns', latency_p50: '< 1us', latency_p90: '< 2us', latency_p99: '< 3us', latency_p999: '< 4us', latency_p9999: '< 5us', latency_max: '< 6us', recovered: '<= 2s', fairness: '>= 0.9'",
+		{"workload: w, latency_min: '> 1ns', latency_p50: '< 1us', latency_p90: '< 2us', latency_p99: '< 3us', latency_p999: '< 4us', latency_p9999: '< 5us', latency_max: '< 6us', latency_jitter: '< 7us', recovered: '<= 2s', fairness: '>= 0.9'",
 			Check{Workload: "w", Bounds: []Bound{{LatencyMin, ">", 1, "> 1ns"}, {LatencyP50, "<", 1e3, "< 1us"}, {LatencyP90, "<", 2e3, "< 2us"}, {LatencyP99, "<", 3e3, "< 3us"},
-				{LatencyP999, "<", 4e3, "< 4us"}, {LatencyP9999, "<", 5e3, "< 5us"}, {LatencyMax, "<", 6e3, "< 6us"}, {Recovered, "<=", 2e9, "<= 2s"}, {Fairness, ">=", 0.9, ">= 0.9"}}}},
+				{LatencyP999, "<", 4e3, "< 4us"}, {LatencyP9999, "<", 5e3, "< 5us"}, {LatencyMax, "<", 6e3, "< 6us"},
+				{LatencyJitter, "<", 7e3, "< 7us"}, {Recovered, "<=", 2e9, "<= 2s"}, {Fairness, ">=", 0.9, ">= 0.9"}}}},
 		{"counter: timeouts, value: '>= 3', node: b, at: 2s", Check{Counter: "timeouts", Node: "b", At: 2 * time.Second, Bounds: []Bound{{"", ">=", 3, ">= 3"}}}},
 		{"counter: Connect, value: 7, snapshot: early", Check{Counter: "Connect", Snapshot: "early", Bounds: []Bound{{"", "==", 7, "7"}}}},
 		{"link: 'b:e', from: s, dropped: '> 0', loss: '<= 2%', rate: '>= 1mbit', delay: '<= 1ms', delay_p99: '<= 2ms', overruns: 0", Check{OfLink: true, Link: 1, From: "s", Bounds: []Bound{

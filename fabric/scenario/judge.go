@@ -169,6 +169,8 @@ func measured(w *report.Workload, m topology.Metric) (got float64, known bool) {
 		got = w.Latency.P9999 * ns
 	case topology.LatencyMax:
 		got = w.Latency.Max * ns
+	case topology.LatencyJitter:
+		got = (w.Latency.P99 - w.Latency.P50) * ns
 	case topology.Recovered:
 		got = w.Recovered * s
 	case topology.Fairness:

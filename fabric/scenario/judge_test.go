@@ -70,6 +70,7 @@ func TestWorkloadMetrics(t *testing.T) {
 		{topology.LatencyP999, "<=", 3e9, false, "3.1s"},
 		{topology.LatencyP9999, "<=", 3.2e9, true, "3.2s"},
 		{topology.LatencyMax, "<=", 59e9, false, "60s"},
+		{topology.LatencyJitter, "<=", 2.9e9, false, "2.998s"},
 		{topology.Recovered, "<", 250e6, false, "250ms"},
 		{topology.Fairness, ">=", 0.99, false, "0.988"},
 	} {
@@ -131,7 +132,7 @@ func TestBaselineDirections(t *testing.T) {
 	for metric, relation := range map[topology.Metric]string{
 		topology.Throughput: ">=", topology.MessageCount: ">=", topology.MessageRate: ">=", topology.Connections: ">=", topology.ConnectRate: ">=", topology.Fairness: ">=",
 		topology.Errors: "<=", topology.Reconnects: "<=", topology.Recovered: "<=", topology.LatencyMin: "<=", topology.LatencyP50: "<=", topology.LatencyP90: "<=",
-		topology.LatencyP99: "<=", topology.LatencyP999: "<=", topology.LatencyP9999: "<=", topology.LatencyMax: "<=",
+		topology.LatencyP99: "<=", topology.LatencyP999: "<=", topology.LatencyP9999: "<=", topology.LatencyMax: "<=", topology.LatencyJitter: "<=",
 	} {
 		b := &topology.Baseline{Content: text, Tolerance: 0.1, Metrics: []topology.Metric{metric}}
 		got := compare(&topology.Topology{Baseline: b}, &report.Run{Lab: "lab", Workloads: []report.Workload{was}})
