@@ -37,7 +37,8 @@ transport below, which are
   cnps_received                    congestion notifications of peers; without effect
   unknown_qp                       packets dropped: no queue pair has their number
   misdirected                      packets dropped: one has, but they are not from its
-                                   peer, of another partition or of another kind
+                                   peer, of another partition or of another kind; and
+                                   messages about a connection that are not its peer's
   early_dropped                    packets ahead of one that was missing, dropped
                                    for want of room in the reorder_buffer
   bad_length                       packets longer or shorter than their kind and the
