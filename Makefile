@@ -6,7 +6,7 @@ VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 export CGO_ENABLED = 0
 BUILD   := $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
-.PHONY: help build demo test test-chaos conformance race sim sim-links interop baseline bench bench-fabric bench-scale lint fuzz clean go
+.PHONY: help build demo test test-chaos differential conformance race sim sim-links interop baseline bench bench-fabric bench-scale lint fuzz clean go
 
 help:  ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -28,6 +28,10 @@ TRIALS ?= 200
 SEED ?= 1
 test-chaos: go  ## TRIALS (default 200) of labs that are killed, interrupted, starved: nothing is left (SEED=n, TRIAL=n alone, ONLY=kill: faults of that name, DURING=run: at that time)
 	$(GO) test -count=1 -timeout 60m -v ./fabric/lab/chaos -args -trials $(TRIALS) -seed $(SEED) $(if $(TRIAL),-trial $(TRIAL)) $(if $(ONLY),-only '$(ONLY)') $(if $(DURING),-during '$(DURING)')
+
+differential: TRIALS = 25
+differential: go  ## TRIALS (default 25) of random topologies, run in a simulation and as a lab: they agree (SEED=n: the first)
+	$(GO) test -count=1 -timeout 60m -v ./fabric/differential -args -trials $(TRIALS) -seed $(SEED)
 
 conformance: go  ## every rule of docs/spec/ndkpi.md has a passing test (RULES=--all for the advisory ones too)
 	@bash -o pipefail -c '$(GO) test -timeout 9m -json ./provider/... | docs/spec/ndk-rules $(RULES)'

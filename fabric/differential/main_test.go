@@ -1,0 +1,42 @@
+package differential
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+var (
+	trials = flag.Int("trials", 4, "how many trials")
+	seed   = flag.Uint64("seed", 1, "the number of the first trial; the others follow")
+)
+
+// scratch is a directory for files of trials; ndklab is the program.
+var scratch, ndklab string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	if scratch, err = os.MkdirTemp("", "differential-"); err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(scratch)
+	ndklab = filepath.Join(scratch, "ndklab")
+	build := exec.Command("go", "build", "-o", ndklab, "github.com/ndklab/ndklab/cmd/ndklab")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("build ndklab: %w\n%s", err, out)
+	}
+	return m.Run(), nil
+}
