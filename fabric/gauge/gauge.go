@@ -30,9 +30,9 @@ type term struct {
 	Counts Measured // the counters; the rest is filled in by measured
 
 	losing    bool // the last packet was Dropped
-	delay     histogram
-	queueing  histogram
-	lateness  histogram
+	delay     durations
+	queueing  durations
+	lateness  durations
 	delivered meter
 }
 

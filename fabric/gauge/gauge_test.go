@@ -16,7 +16,7 @@ func TestHistogramPercentiles(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		values := rapid.SliceOfN(rapid.Int64Range(0, math.MaxInt64), 1, 300).Draw(t, "values")
 		scale := rapid.IntRange(0, 62).Draw(t, "scale")
-		var h histogram
+		var h durations
 		for i := range values {
 			values[i] >>= scale
 			h.record(values[i], 1)
@@ -68,7 +68,7 @@ func TestHistogramBins(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		base, spread := rapid.Int64Range(0, 1e9).Draw(t, "base"), rapid.Int64Range(1, 1e9).Draw(t, "spread")
 		values := rapid.SliceOfN(rapid.Int64Range(0, spread), 1, 300).Draw(t, "values")
-		var h histogram
+		var h durations
 		for _, v := range values {
 			h.record(base+v, 2)
 		}
@@ -102,14 +102,14 @@ func TestHistogramBins(t *testing.T) {
 			t.Fatalf("%d values in %+v, want %d", total, bins, 2*len(values))
 		}
 	})
-	var h histogram
+	var h durations
 	if bins := h.bins(&Distribution{}); bins != nil {
 		t.Errorf("bins of nothing: %v", bins)
 	}
 }
 
 func TestHistogramEdges(t *testing.T) {
-	var h histogram
+	var h durations
 	if d := h.distribution(); d != (Distribution{}) {
 		t.Errorf("empty: %+v", d)
 	}
@@ -118,7 +118,7 @@ func TestHistogramEdges(t *testing.T) {
 	if d := h.distribution(); d.Min != 0 || d.P1 != 0 || d.Max != math.MaxInt64 || d.P99 < math.MaxInt64/8192*8191 {
 		t.Errorf("extremes: %+v", d)
 	}
-	var weighted histogram
+	var weighted durations
 	weighted.record(1000, 98)
 	weighted.record(5000, 2)
 	if d := weighted.distribution(); d != (Distribution{Count: 100, Min: 1000, P1: 1000, P10: 1000, P50: 1000, P99: 5000, P999: 5000, Max: 5000}) {
@@ -165,8 +165,8 @@ func TestMeter(t *testing.T) {
 
 // Idle directions keep no histogram, of which a lab may have thousands.
 func TestIdleHistogram(t *testing.T) {
-	var h histogram
-	if d := h.distribution(); h.pages != nil || d != (Distribution{}) || h.bins(&d) != nil {
-		t.Errorf("%+v, %d pages", d, len(h.pages))
+	var h durations
+	if d := h.distribution(); h.buckets != nil || d != (Distribution{}) || h.bins(&d) != nil {
+		t.Errorf("%+v", d)
 	}
 }

@@ -3,41 +3,46 @@ package workload
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/ndklab/ndklab/internal/histogram"
 )
 
 // Latencies is how long messages took: those of a client as it goes, or those of several
 // results together. The zero value is none. Not for concurrent use.
 type Latencies struct {
-	histogram         *hdrhistogram.Histogram // nanoseconds, to three digits; nil: none so far
-	shortest, longest time.Duration           // exact
+	histogram         *histogram.Histogram // nanoseconds, to three digits; nil: none so far
+	shortest, longest time.Duration        // exact
 }
 
 // longestLatency is as far as latencies are told apart; longer ones count as this.
 const longestLatency = time.Minute
 
-func newHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, int64(longestLatency), 3) }
+// The precisions of histograms which tell values apart to three digits, and to two.
+const (
+	threeDigits = 10
+	twoDigits   = 7
+)
+
+// counted is a latency as histograms have it.
+func counted(latency time.Duration) int64 { return int64(max(1, min(latency, longestLatency))) }
 
 // Count is how many messages there are.
 func (l *Latencies) Count() uint64 {
 	if l.histogram == nil {
 		return 0
 	}
-	return uint64(l.histogram.TotalCount())
+	return l.histogram.Count()
 }
 
 // Record takes the latency of a message.
 func (l *Latencies) Record(latency time.Duration) {
 	if l.histogram == nil {
-		l.histogram = newHistogram()
+		l.histogram = histogram.New(threeDigits)
 	}
 	l.bound(latency, latency)
-	// The histogram refuses only what is out of its range.
-	_ = l.histogram.RecordValue(int64(max(1, min(latency, longestLatency))))
+	l.histogram.Record(counted(latency), 1)
 }
 
 // bound takes the shortest and the longest latency of messages that are then counted.
@@ -54,7 +59,7 @@ func (l *Latencies) Add(more Latency) error {
 		return nil
 	}
 	if l.histogram == nil {
-		l.histogram = newHistogram()
+		l.histogram = histogram.New(threeDigits)
 	}
 	l.bound(more.LatencyMin, more.LatencyMax)
 	broken := errors.New("histogram of latencies: it is broken")
@@ -62,18 +67,16 @@ func (l *Latencies) Add(more Latency) error {
 	if b[0] != histogramForm {
 		return broken
 	}
-	index := uint64(0)
+	index, last := uint64(0), uint64(l.histogram.Index(int64(longestLatency)))
 	for b = b[1:]; len(b) > 0; {
 		step, n := binary.Uvarint(b)
 		count, m := binary.Uvarint(b[max(n, 0):])
-		if n <= 0 || m <= 0 || step > 1<<20 || count > math.MaxInt64 {
+		if n <= 0 || m <= 0 || step > last-index || count > math.MaxInt64 {
 			return broken
 		}
 		b = b[n+m:]
 		index += step
-		if err := l.histogram.RecordValues(bucketStart(index), int64(count)); err != nil {
-			return fmt.Errorf("histogram of latencies: %w", err)
-		}
+		l.histogram.Record(l.histogram.Lowest(int(index)), count)
 	}
 	return nil
 }
@@ -84,7 +87,7 @@ func (l *Latencies) take(more *Latencies) {
 		*l = *more
 	} else if more.Count() > 0 {
 		l.bound(more.shortest, more.longest)
-		l.histogram.Merge(more.histogram)
+		l.histogram.Add(more.histogram)
 	}
 	*more = Latencies{}
 }
@@ -103,8 +106,15 @@ func (l *Latencies) Micros(percentile float64) float64 {
 	}
 	// A bucket of the histogram may begin below the shortest latency and end above the
 	// longest.
-	ns := l.histogram.ValueAtQuantile(percentile)
+	ns := percentileOf(l.histogram, percentile)
 	return float64(min(max(ns, int64(l.shortest)), int64(l.longest))) / 1e3
+}
+
+// percentileOf is the highest value of the bucket up to which that percentage of a
+// histogram's values are.
+func percentileOf(h *histogram.Histogram, percentile float64) int64 {
+	rank := uint64(percentile/100*float64(h.Count()) + 0.5)
+	return h.Highest(h.Ranked(max(1, rank)))
 }
 
 // histogramForm begins an encoded histogram. There follow, for each bucket with
@@ -119,21 +129,9 @@ func (l *Latencies) Encode() Latency {
 		return Latency{}
 	}
 	b, last := []byte{histogramForm}, 0
-	for i, count := range l.histogram.Export().Counts {
-		if count > 0 {
-			b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(i-last)), uint64(count))
-			last = i
-		}
+	for i, count := range l.histogram.Buckets() {
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(i-last)), count)
+		last = i
 	}
 	return Latency{l.shortest, l.longest, b}
-}
-
-// bucketStart is the least value of a bucket of newHistogram's, by its index. Values up to
-// 2,047 have buckets of their own; above, each doubling of the value has 1,024.
-func bucketStart(index uint64) int64 {
-	const half = 1 << 10
-	if index < 2*half {
-		return int64(index)
-	}
-	return int64((index%half + half) << min(index/half-1, 52))
 }

@@ -3,7 +3,7 @@ package workload
 import (
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/ndklab/ndklab/internal/histogram"
 )
 
 // A series is the course of a client over time, in pieces of equal length from an
@@ -12,8 +12,8 @@ type series struct {
 	from   time.Duration // when the first piece began
 	length time.Duration // of a piece
 	done   []Sample
-	now    Sample                  // the piece in progress, without its place in time
-	took   *hdrhistogram.Histogram // latencies of the piece in progress, nanoseconds, to two digits
+	now    Sample               // the piece in progress, without its place in time
+	took   *histogram.Histogram // latencies of the piece in progress, nanoseconds, to two digits
 }
 
 const (
@@ -22,7 +22,7 @@ const (
 )
 
 func newSeries(now time.Duration) *series {
-	return &series{from: now, length: pieceLength, took: hdrhistogram.New(1, int64(longestLatency), 2)}
+	return &series{from: now, length: pieceLength, took: histogram.New(twoDigits)}
 }
 
 // completed takes a message that has completed now.
@@ -30,8 +30,7 @@ func (s *series) completed(now time.Duration, size uint64, latency time.Duration
 	s.advance(now)
 	s.now.Messages++
 	s.now.Bytes += size
-	// The histogram refuses only what is out of its range.
-	_ = s.took.RecordValue(int64(max(1, min(latency, longestLatency))))
+	s.took.Record(counted(latency), 1)
 }
 
 // failed takes an error of now.
@@ -58,9 +57,9 @@ func (s *series) end() time.Duration   { return s.begin() + s.length }
 func (s *series) add(length time.Duration) {
 	s.now.At, s.now.Seconds = (s.begin() - s.from).Seconds(), length.Seconds()
 	if s.now.Messages > 0 {
-		s.now.P50 = float64(s.took.ValueAtQuantile(50)) / 1e3
-		s.now.P99 = float64(s.took.ValueAtQuantile(99)) / 1e3
-		s.took.Reset()
+		s.now.P50 = float64(percentileOf(s.took, 50)) / 1e3
+		s.now.P99 = float64(percentileOf(s.took, 99)) / 1e3
+		s.took.Clear()
 	}
 	s.done = append(s.done, s.now)
 	s.now = Sample{}
