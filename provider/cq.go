@@ -14,7 +14,8 @@ type CQ struct {
 	succeed      func() // calls notification with StatusSuccess
 
 	mu    sync.Mutex // guards what follows
-	ring  []ResultEx
+	ring  []ResultEx // with room for as many as there have been at once, up to depth
+	depth int
 	first int // index of the oldest entry
 	count int
 	// Entries are numbered from 1 in the order they arrive: newest is the last
@@ -46,7 +47,7 @@ func (a *Adapter) CreateCQ(depth uint32, notification CQNotification, notificati
 		return nil, StatusInvalidParameter
 	}
 	cq := &CQ{adapter: a, notification: notification, context: notificationContext,
-		callbacks: callbacks{clock: a.clock}, ring: make([]ResultEx, depth)}
+		callbacks: callbacks{clock: a.clock}, depth: int(depth)}
 	cq.succeed = func() { cq.call(StatusSuccess) }
 	if !cq.reserve(m, cqResource, m.capabilities.MaxCqCount) {
 		return nil, StatusInsufficientResources
@@ -212,6 +213,19 @@ func (cq *CQ) pop() ResultEx {
 	return result
 }
 
+// leastRing is how many entries a CQ has room for at first, unless its depth is less.
+const leastRing = 8
+
+// move moves the entries to a ring of another length, which has room for them. cq.mu is
+// held.
+func (cq *CQ) move(length int) {
+	ring := make([]ResultEx, length)
+	last := min(cq.first+cq.count, len(cq.ring))
+	n := copy(ring, cq.ring[cq.first:last])
+	copy(ring[n:], cq.ring[:cq.count-n])
+	cq.ring, cq.first = ring, 0
+}
+
 // push queues a completion. One more entry than the queue holds makes it and
 // its queue pairs unusable for good (NDK-CQ-23, 24).
 // Where d is not nil, what is told because of it is told when d is done.
@@ -223,9 +237,12 @@ func (cq *CQ) push(result *ResultEx, solicited bool, d *delivery) {
 	if cq.failure != StatusSuccess {
 		return
 	}
-	if cq.count == len(cq.ring) {
+	if cq.count == cq.depth {
 		cq.failWith(StatusBufferOverflow)
 		return
+	}
+	if cq.count == len(cq.ring) {
+		cq.move(min(cq.depth, max(leastRing, 2*len(cq.ring))))
 	}
 	at := cq.first + cq.count
 	if at >= len(cq.ring) {

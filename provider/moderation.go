@@ -39,7 +39,7 @@ func (cq *CQ) ControlInterruptModeration(interval, count uint32) Status {
 	}
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
-	if interval == math.MaxUint32 && uint64(count) > uint64(len(cq.ring)) {
+	if interval == math.MaxUint32 && uint64(count) > uint64(cq.depth) {
 		return StatusInvalidParameterMix
 	}
 	m := &cq.moderation
@@ -70,7 +70,7 @@ func (cq *CQ) satisfied() {
 // enough reports whether so many entries are queued that a notification is not
 // held back. cq.mu is held.
 func (cq *CQ) enough() bool {
-	return uint64(cq.count) >= min(uint64(cq.moderation.count), uint64(len(cq.ring)))
+	return uint64(cq.count) >= min(uint64(cq.moderation.count), uint64(cq.depth))
 }
 
 // moderate tells the consumer what has been held back for long enough, and sets

@@ -12,27 +12,25 @@ func (cq *CQ) Resize(depth uint32, completion RequestCompletion, context any) St
 	if depth == 0 || depth > m.info.MaxCqDepth {
 		return StatusInvalidParameter
 	}
-	ring := make([]ResultEx, depth) // not under the lock: completions wait for that
-	if status := cq.moveTo(ring); status != StatusSuccess {
+	if status := cq.setDepth(int(depth)); status != StatusSuccess {
 		return status
 	}
 	return m.settle(&cq.object, completion, context)
 }
 
-// moveTo moves the entries to another ring.
-func (cq *CQ) moveTo(ring []ResultEx) Status {
+func (cq *CQ) setDepth(depth int) Status {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
 	switch {
 	case cq.failure != StatusSuccess:
 		return StatusInvalidDeviceState
-	case cq.count > len(ring):
+	case cq.count > depth:
 		return StatusBufferOverflow
 	}
-	last := min(cq.first+cq.count, len(cq.ring))
-	n := copy(ring, cq.ring[cq.first:last])
-	copy(ring[n:], cq.ring[:cq.count-n])
-	cq.ring, cq.first = ring, 0
+	cq.depth = depth
+	if len(cq.ring) > depth {
+		cq.move(depth)
+	}
 	cq.moderate() // a queue that is full now waits no longer
 	return StatusSuccess
 }

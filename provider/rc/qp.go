@@ -49,8 +49,8 @@ type QP struct {
 	completions []Completion
 }
 
-// NewQP makes a QP in state Init. All memory that it will ever need for
-// requests is allocated here.
+// NewQP makes a QP in state Init. Memory for requests is allocated when there are more at
+// once than ever before.
 func NewQP(config Config) *QP {
 	q := &QP{config: config}
 	q.requester.init(q)

@@ -1,9 +1,11 @@
 package rc
 
 // A ReceiveQueue is a bounded queue of receives, for one QP or, with a lock
-// around it, for several. Neither Post nor Take allocates.
+// around it, for several. Take does not allocate, and Post only when there are more
+// receives than ever before.
 type ReceiveQueue struct {
-	ring   []Receive
+	ring   []Receive // with room for as many as there have been at once, up to depth
+	depth  int
 	maxSGE int
 	oldest int
 	queued int
@@ -11,12 +13,22 @@ type ReceiveQueue struct {
 
 // NewReceiveQueue makes a queue for depth receives of up to maxSGE pieces.
 func NewReceiveQueue(depth, maxSGE int) *ReceiveQueue {
-	q := &ReceiveQueue{ring: make([]Receive, depth), maxSGE: maxSGE}
-	pieces := make([]SGE, depth*maxSGE)
-	for i := range q.ring {
-		q.ring[i].SGL = pieces[i*maxSGE : i*maxSGE : (i+1)*maxSGE]
+	return &ReceiveQueue{depth: depth, maxSGE: maxSGE}
+}
+
+// leastReceives is how many receives there is room for at first, unless the depth is less.
+const leastReceives = 8
+
+// grow doubles the ring, which is full.
+func (q *ReceiveQueue) grow() {
+	ring := make([]Receive, min(q.depth, max(leastReceives, 2*len(q.ring))))
+	n := copy(ring, q.ring[q.oldest:])
+	n += copy(ring[n:], q.ring[:q.oldest])
+	pieces := make([]SGE, (len(ring)-n)*q.maxSGE)
+	for i := range ring[n:] {
+		ring[n+i].SGL = pieces[i*q.maxSGE : i*q.maxSGE : (i+1)*q.maxSGE]
 	}
-	return q
+	q.ring, q.oldest = ring, 0
 }
 
 // Post queues a receive. Nothing of r is kept. The error is ErrFull or ErrSGL.
@@ -24,8 +36,11 @@ func (q *ReceiveQueue) Post(r *Receive) error {
 	if len(r.SGL) > q.maxSGE {
 		return ErrSGL
 	}
-	if q.queued == len(q.ring) {
+	if q.queued == q.depth {
 		return ErrFull
+	}
+	if q.queued == len(q.ring) {
+		q.grow()
 	}
 	slot := &q.ring[q.place(q.queued)]
 	slot.Context = r.Context

@@ -35,7 +35,7 @@ type request struct {
 	readsBefore int64 // READs posted before
 	costBefore  int64 // of all requests posted before
 	token       uint32
-	place       uint32 // of the slot in the ring, and of its SGL and inline data, never changed
+	place       uint32 // of the slot's SGL and inline data
 	pieces      int16  // of the SGL, or inlined
 	op          Op
 	silent      bool
@@ -54,7 +54,8 @@ const inlined = -1
 // A requester is the half of a QP that carries out what the consumer posts.
 //
 // Requests are numbered in posting order; request i is in slot i modulo the
-// length of the ring, a power of two. Those in [head, tail) are not complete. A cursor walks through them,
+// length of the ring, a power of two, which grows up to the depth of the queue as there
+// are more at once. Those in [head, tail) are not complete. A cursor walks through them,
 // making packets; to resend, it goes back (go-back-N, roce.md 6.5). So there is
 // no record of single packets, only of how far each of these has got:
 //
@@ -114,13 +115,30 @@ type requester struct {
 }
 
 func (r *requester) init(q *QP) {
-	config := &q.config
-	*r = requester{q: q, ring: make([]request, 1<<bits.Len(uint(config.SendDepth-1)))}
-	r.pieces = make([]SGE, len(r.ring)*config.MaxSGE)
-	r.inline = make([]byte, len(r.ring)*config.MaxInline)
-	for i := range r.ring {
-		r.ring[i].place = uint32(i)
+	*r = requester{q: q}
+	r.resize(min(leastSlots, slotsFor(q.config.SendDepth)))
+}
+
+// leastSlots is how many slots there are at first, unless SendDepth is less. Few of ten
+// thousand connections ever use all that they might.
+const leastSlots = 2
+
+// slotsFor is how many slots a queue of a depth takes: a power of two.
+func slotsFor(depth int) int { return 1 << bits.Len(uint(depth-1)) }
+
+// resize moves the requests, which are in all slots that there are, to a longer ring.
+func (r *requester) resize(slots int) {
+	config := &r.q.config
+	ring := make([]request, slots)
+	for i := r.head; i < r.tail; i++ {
+		ring[i&int64(slots-1)] = *r.slot(i)
 	}
+	for i, place := r.tail, len(r.ring); place < slots; i, place = i+1, place+1 {
+		ring[i&int64(slots-1)].place = uint32(place)
+	}
+	r.ring = ring
+	r.pieces = append(make([]SGE, 0, slots*config.MaxSGE), r.pieces...)[:slots*config.MaxSGE]
+	r.inline = append(make([]byte, 0, slots*config.MaxInline), r.inline...)[:slots*config.MaxInline]
 }
 
 func (r *requester) connect() {
@@ -163,6 +181,9 @@ func (r *requester) post(p *Request) error {
 	end := r.posted
 	if !p.Op.isLocal() {
 		end += packets(length, c.MTU)
+	}
+	if r.tail-r.head == int64(len(r.ring)) {
+		r.resize(2 * len(r.ring))
 	}
 	// Every field is set, each in its place: see QP.complete.
 	w := r.slot(r.tail)
