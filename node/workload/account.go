@@ -22,7 +22,7 @@ type account struct {
 
 // newAccount is that of a client that is started now.
 func newAccount(s *Spec, now time.Duration) account {
-	return account{count: s.Count, duration: s.Duration, series: newSeries(now), began: now, last: now}
+	return account{count: s.Count, duration: s.Duration, series: newSeries(s, now), began: now, last: now}
 }
 
 // begin is when the client can begin to do something.

@@ -25,12 +25,13 @@ func (w *stream) taken() (n int, over bool) {
 // drain handles every completion there is. w.mu is held.
 func (w *stream) drain() (handled int) {
 	now := w.clock.Now()
-	for n := len(w.results); n == len(w.results) && !w.ending; handled += n {
-		n = w.cq.ResultsEx(w.results[:])
-		for i := range w.results[:n] {
-			c := w.results[i].QPContext.(*connection)
+	var results [atOnce]provider.ResultEx
+	for n := len(results); n == len(results) && !w.ending; handled += n {
+		n = w.cq.ResultsEx(results[:])
+		for i := range results[:n] {
+			c := results[i].QPContext.(*connection)
 			if c == c.lane.link && !w.ending { // or it is of a connection that was lost
-				c.handle(now, &w.results[i])
+				c.handle(now, &results[i])
 			}
 		}
 	}

@@ -20,6 +20,9 @@ type completions struct {
 	take func() (n int, over bool)
 }
 
+// atOnce is how many completions an end takes off its CQ at a time.
+const atOnce = 32
+
 // notified is the notification of the CQ.
 func (c *completions) notified(any, provider.Status) {
 	if c.polling {

@@ -67,9 +67,9 @@ func TestDisabledAdapter(t *testing.T) {
 		m.SetState(false)
 		var err error
 		if i == 0 {
-			_, err = run(m, l.clock, spec, clientAddress, serverAddress, func(Result) { t.Error("done") })
+			_, err = run(m, l.clock, nil, spec, clientAddress, serverAddress, func(Result) { t.Error("done") })
 		} else {
-			_, err = serve(m, l.clock, spec, serverAddress)
+			_, err = serve(m, l.clock, nil, spec, serverAddress)
 		}
 		if !errors.Is(err, provider.StatusAdapterNotReady) {
 			t.Errorf("%d: %v", i, err)
@@ -86,7 +86,7 @@ func TestDisabledAdapter(t *testing.T) {
 // within the call.
 func TestStopTwice(t *testing.T) {
 	l := newLab(t)
-	server, err := serve(l.devices[1], l.clock, Spec{Operation: topology.Send, Size: 1, Depth: 1}, serverAddress)
+	server, err := serve(l.devices[1], l.clock, nil, Spec{Operation: topology.Send, Size: 1, Depth: 1}, serverAddress)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestLimits(t *testing.T) {
 	} {
 		l := newLabWith(t, func(c *provider.Config) { test.narrow(&c.Info) })
 		spec := Spec{Name: "w", Operation: topology.Write, Size: 1000, Depth: 16, Count: 1}
-		_, err := serve(l.devices[1], l.clock, spec, serverAddress)
+		_, err := serve(l.devices[1], l.clock, nil, spec, serverAddress)
 		if err == nil || !strings.HasSuffix(err.Error(), "it needs "+test.want) {
 			t.Errorf("%v, want %s", err, test.want)
 		}
@@ -164,7 +164,7 @@ func TestEndedIsDeaf(t *testing.T) {
 	spec := Spec{Operation: topology.Send, Size: 1, Depth: 1, Count: 1}
 	t.Run("server", func(t *testing.T) {
 		l := newLab(t)
-		server, err := serve(l.devices[1], l.clock, spec, serverAddress)
+		server, err := serve(l.devices[1], l.clock, nil, spec, serverAddress)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,7 +194,7 @@ func TestEndedIsDeaf(t *testing.T) {
 	t.Run("client that has ended", func(t *testing.T) {
 		l := newLab(t)
 		var got *Result
-		w, err := run(l.devices[0], l.clock, spec, clientAddress, serverAddress, func(r Result) { got = &r })
+		w, err := run(l.devices[0], l.clock, nil, spec, clientAddress, serverAddress, func(r Result) { got = &r })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -138,7 +138,7 @@ func TestNewSpec(t *testing.T) {
 		Flows: make([]topology.Flow, 9),
 	}
 	want := Spec{
-		Name: "w", Flow: 1, Operation: topology.AllReduce, Measure: topology.Latency, Size: 2, Sizes: []uint64{1, 2}, Mixed: true, Depth: 3,
+		Name: "w", Flow: 1, Flows: 9, Operation: topology.AllReduce, Measure: topology.Latency, Size: 2, Sizes: []uint64{1, 2}, Mixed: true, Depth: 3,
 		QPs: 4, Inline: true, SRQ: true, Polling: true, Rate: 5, Count: 6, Duration: 7, WarmUp: 8, Verify: true, Reconnect: true,
 		Seed: 10, Rank: 1, Ranks: 9,
 	}

@@ -75,7 +75,7 @@ func (l *lane) ask(c *connection) error {
 	if c.qp, status = w.pd.CreateQP(w.cq, w.cq, c, slots, 2*slots, 1, 1, w.spec.inline(), nil, nil); status != provider.StatusSuccess {
 		return fmt.Errorf("create QP: %w", status)
 	}
-	for slot := range uint64(slots) {
+	for slot := range uint64(w.spec.clientReceives()) {
 		if err := l.postReceive(c, slot); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ndklab/ndklab/provider"
 )
@@ -26,6 +27,20 @@ func register(pd *provider.PD, bytes []byte, flags provider.MRFlags) (*memory, e
 		return nil, fmt.Errorf("register %d bytes: %w", len(bytes), status)
 	}
 	return &memory{bytes: bytes, mr: mr}, nil
+}
+
+// A Scratch is memory for the payload of messages that nobody compares. All flows of hosts
+// that are on one goroutine, as in a simulation, may share one.
+type Scratch struct{ bytes []byte }
+
+// of is memory for messages of a flow, n bytes. If somebody compares them, or there is no
+// Scratch, the flow has it to itself.
+func (s *Scratch) of(spec *Spec, n uint64) []byte {
+	if s == nil || spec.Verify {
+		return make([]byte, n)
+	}
+	s.bytes = slices.Grow(s.bytes[:0], int(n))
+	return s.bytes[:n:n]
 }
 
 // sge is the piece of length bytes at offset.

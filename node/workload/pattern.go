@@ -4,13 +4,57 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
+	"sync"
+	"weak"
 )
 
-// pattern is the bytes that messages are made of.
+// pattern is the bytes that the messages of a flow are made of.
 type pattern struct {
-	bytes []byte
-	size  uint64
-	span  uint64 // patternSpan
+	*random
+	size   uint64
+	span   uint64 // patternSpan
+	first  uint64 // where message 0 begins
+	stride uint64 // from there to where the next one does; odd
+}
+
+// random is random bytes, which the patterns of all flows of a workload share that are in
+// this process. Nobody writes to them.
+type random struct{ bytes []byte }
+
+// A kind of random bytes is what they depend on.
+type randomKind struct{ seed, length uint64 }
+
+// randoms are those that are in use, and may have some that are not any more.
+var randoms = struct {
+	sync.Mutex
+	of map[randomKind]weak.Pointer[random]
+}{of: map[randomKind]weak.Pointer[random]{}}
+
+// newRandom makes random bytes, or finds them.
+func newRandom(kind randomKind) *random {
+	randoms.Lock()
+	defer randoms.Unlock()
+	if r := randoms.of[kind].Value(); r != nil {
+		return r
+	}
+	source := rand.New(rand.NewPCG(kind.seed, 0x6E646B6C6162)) // "ndklab"
+	r := &random{make([]byte, kind.length)}
+	for i := 0; i < len(r.bytes); i += 8 {
+		binary.LittleEndian.PutUint64(r.bytes[i:], source.Uint64())
+	}
+	randoms.of[kind] = weak.Make(r)
+	runtime.AddCleanup(r, forgetRandom, kind)
+	return r
+}
+
+// forgetRandom is when random bytes are not in use any more. There may be others by now.
+func forgetRandom(kind randomKind) {
+	randoms.Lock()
+	defer randoms.Unlock()
+	if randoms.of[kind].Value() == nil {
+		delete(randoms.of, kind)
+	}
 }
 
 // The range of the offsets at which messages begin, in bytes: the most, which is that
@@ -38,19 +82,19 @@ func patternSpan(s *Spec) uint64 {
 // patternLen is the length of a workload's pattern in bytes: whole words.
 func patternLen(s *Spec) uint64 { return (patternSpan(s) + s.Size + 7) &^ 7 }
 
-// newPattern is the pattern of a flow, which is unlike those of the workload's others.
+// newPattern is the pattern of a flow. The workload's others begin with another place, and
+// go from one message to the next by another stride.
 func newPattern(s *Spec) *pattern {
-	random := rand.New(rand.NewPCG(s.Seed, 0x6E646B6C6162+uint64(s.Flow))) // "ndklab"
-	b := make([]byte, patternLen(s))
-	for i := 0; i < len(b); i += 8 {
-		binary.LittleEndian.PutUint64(b[i:], random.Uint64())
+	flow := scrambled(s.Seed ^ uint64(s.Flow)*golden)
+	return &pattern{
+		random: newRandom(randomKind{s.Seed, patternLen(s)}),
+		size:   s.Size, span: patternSpan(s), first: flow >> 32, stride: flow | 1,
 	}
-	return &pattern{bytes: b, size: s.Size, span: patternSpan(s)}
 }
 
-// offset is where message i begins in the pattern. The factor is odd, hence no
+// offset is where message i begins in the pattern. The stride is odd, hence no
 // two of span messages in a row share an offset.
-func (p *pattern) offset(i uint64) uint64 { return i * golden % p.span }
+func (p *pattern) offset(i uint64) uint64 { return (p.first + i*p.stride) % p.span }
 
 // message is what message i consists of.
 func (p *pattern) message(i uint64) []byte {

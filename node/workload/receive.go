@@ -45,11 +45,12 @@ func (s *target) taken() (n int, over bool) {
 // drain handles every completion there is: each is a message, or the notice of
 // one, and they come in the order in which the client posted. s.mu is held.
 func (s *target) drain() (handled int) {
-	for n := len(s.results); n == len(s.results); handled += n {
-		n = s.cq.ResultsEx(s.results[:])
-		for i := range s.results[:n] {
-			c := s.results[i].QPContext.(*served)
-			s.handle(c, &s.results[i])
+	var results [atOnce]provider.ResultEx
+	for n := len(results); n == len(results); handled += n {
+		n = s.cq.ResultsEx(results[:])
+		for i := range results[:n] {
+			c := results[i].QPContext.(*served)
+			s.handle(c, &results[i])
 		}
 	}
 	for _, c := range s.dirty {

@@ -11,18 +11,28 @@ import (
 type series struct {
 	from   time.Duration // when the first piece began
 	length time.Duration // of a piece
+	most   int           // pieces, even
 	done   []Sample
 	now    Sample               // the piece in progress, without its place in time
 	took   *histogram.Histogram // latencies of the piece in progress, nanoseconds, to two digits
 }
 
+// How many pieces a series has at most: a workload of hours must not grow without bound,
+// nor must one of tens of thousands of flows, which have fewer each.
 const (
 	pieceLength = 100 * time.Millisecond
-	mostPieces  = 2048 // a workload of hours must not grow without bound
+	mostPieces  = 2048
+	leastPieces = 64
+	allPieces   = 1 << 22 // of all flows of a workload, as long as each has leastPieces
 )
 
-func newSeries(now time.Duration) *series {
-	return &series{from: now, length: pieceLength, took: histogram.New(twoDigits)}
+// piecesFor is how many a client has at most of a workload with so many flows.
+func piecesFor(flows int) int {
+	return max(leastPieces, min(mostPieces, allPieces/max(1, flows))) &^ 1
+}
+
+func newSeries(s *Spec, now time.Duration) *series {
+	return &series{from: now, length: pieceLength, most: piecesFor(s.Flows), took: histogram.New(twoDigits)}
 }
 
 // completed takes a message that has completed now.
@@ -43,7 +53,7 @@ func (s *series) failed(now time.Duration) {
 func (s *series) advance(now time.Duration) {
 	for now >= s.end() {
 		s.add(s.length)
-		if len(s.done) == mostPieces {
+		if len(s.done) == s.most {
 			s.halve()
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // the workload does.
 func TestSeries(t *testing.T) {
 	const start = 7 * time.Second
-	s := newSeries(start)
+	s := newSeries(&Spec{}, start)
 	s.completed(start, 10, time.Millisecond)
 	s.completed(start+99*time.Millisecond, 20, time.Millisecond)
 	s.failed(start + 99*time.Millisecond)
@@ -32,14 +32,20 @@ func TestSeries(t *testing.T) {
 	if diff := cmp.Diff(want, got, near); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if got := newSeries(start).finish(start); len(got) != 0 {
+	if got := newSeries(&Spec{}, start).finish(start); len(got) != 0 {
 		t.Errorf("of no time at all: %+v", got)
 	}
 }
 
 // TestLongSeries has one that takes hours stay short, and lose nothing.
 func TestLongSeries(t *testing.T) {
-	s := newSeries(0)
+	for flows, most := range map[int]int{1: mostPieces, 4032: 1040, 65280: leastPieces} {
+		testLongSeries(t, flows, most)
+	}
+}
+
+func testLongSeries(t *testing.T, flows, most int) {
+	s := newSeries(&Spec{Flows: flows}, 0)
 	const each = 40 * time.Millisecond
 	messages := uint64(0)
 	for now := time.Duration(0); now < time.Hour; now += each {
@@ -48,7 +54,7 @@ func TestLongSeries(t *testing.T) {
 		messages++
 	}
 	got := s.finish(time.Hour)
-	if len(got) < mostPieces/2 || len(got) >= mostPieces {
+	if len(got) < most/2 || len(got) >= most {
 		t.Errorf("%d pieces", len(got))
 	}
 	var sum Sample

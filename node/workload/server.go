@@ -16,6 +16,7 @@ import (
 type target struct {
 	spec    Spec
 	clock   clock.Clock
+	scratch *Scratch // nil: there is none
 	pattern *pattern
 	adapter *instance
 	pd      *provider.PD
@@ -24,13 +25,12 @@ type target struct {
 	listener *provider.Listener
 	memory   *memory // what the client writes to, reads from or, in slots, sends into
 	source   *memory // what answers are taken from; nil if there are none
-	notices  *memory // written notices from the client, in slots
+	notices  *memory // written notices from the client, in slots; nil if there are none
 
 	mu       sync.Mutex // guards what follows
 	lanes    []arrival
 	receives []receive // by slot
 	dirty    []*served // connections whose clients are to be told what is compared
-	results  [64]provider.ResultEx
 	stopped  bool
 	closed   bool                 // everything is
 	waiting  []func(ServerResult) // for that
@@ -62,8 +62,8 @@ type receive struct {
 }
 
 // serve makes the server of a flow listen, as Host.Serve has it.
-func serve(m *provider.Miniport, c clock.Clock, spec Spec, at netip.AddrPort) (*target, error) {
-	s := &target{spec: spec, clock: c, pattern: newPattern(&spec), lanes: make([]arrival, spec.lanes())}
+func serve(m *provider.Miniport, c clock.Clock, scratch *Scratch, spec Spec, at netip.AddrPort) (*target, error) {
+	s := &target{spec: spec, clock: c, scratch: scratch, pattern: newPattern(&spec), lanes: make([]arrival, spec.lanes())}
 	s.completions = completions{clock: c, polling: spec.Polling, take: s.taken}
 	for i := range s.lanes {
 		s.lanes[i].index = i
@@ -110,9 +110,9 @@ func (s *target) makeMemory() (err error) {
 	case topology.Read:
 		s.memory, err = register(s.pd, s.pattern.bytes, provider.MRAllowRemoteRead)
 	case topology.Write:
-		s.memory, err = register(s.pd, make([]byte, s.spec.room()), provider.MRAllowRemoteWrite)
+		s.memory, err = register(s.pd, s.scratch.of(&s.spec, s.spec.room()), provider.MRAllowRemoteWrite)
 	default:
-		s.memory, err = register(s.pd, make([]byte, s.spec.room()), provider.MRAllowLocalWrite)
+		s.memory, err = register(s.pd, s.scratch.of(&s.spec, s.spec.room()), provider.MRAllowLocalWrite)
 	}
 	if err == nil && s.spec.answered() {
 		s.source, err = register(s.pd, s.pattern.bytes, provider.MRAllowLocalRead)
@@ -120,10 +120,13 @@ func (s *target) makeMemory() (err error) {
 	return err
 }
 
-// makeReceives makes the places for what is received: as many as all lanes have slots or,
+// makeReceives makes the places for what is received: as many as all lanes post or,
 // if they share them, as an SRQ has room for.
 func (s *target) makeReceives() (err error) {
-	n := uint32(s.spec.lanes() * s.spec.slots())
+	n := uint32(s.spec.lanes() * s.spec.serverReceives())
+	if n == 0 {
+		return nil
+	}
 	if s.spec.SRQ {
 		n = min(n, s.adapter.Info().MaxSrqDepth)
 		var status provider.Status
@@ -226,7 +229,7 @@ func (s *target) accept(c *served) error {
 		return fmt.Errorf("create QP: %w", status)
 	}
 	if s.srq == nil {
-		for i := range int(slots) {
+		for i := range s.spec.serverReceives() {
 			if err := s.postReceive(c, &s.receives[c.lane.index*int(slots)+i]); err != nil {
 				return err
 			}

@@ -56,11 +56,11 @@ type base struct {
 	shared  []closer // what all connections use, closed when the last one is
 	maxQPs  uint32   // that the device has for all consumers
 
-	mu      *sync.Mutex           // guards what follows, and all that the end and its sessions have
-	conns   list.List             // of *conn, from the oldest; those being closed, too
-	leaving int                   // of those: being closed
-	over    bool                  // nothing is heard any more
-	results [64]provider.ResultEx // scratch of drain
+	mu      *sync.Mutex               // guards what follows, and all that the end and its sessions have
+	conns   list.List                 // of *conn, from the oldest; those being closed, too
+	leaving int                       // of those: being closed
+	over    bool                      // nothing is heard any more
+	results [atOnce]provider.ResultEx // scratch of drain
 }
 
 // newBase makes what an end begins with.

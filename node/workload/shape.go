@@ -101,6 +101,23 @@ func (s *Spec) announces() bool {
 	return s.Operation == topology.Write && (s.Verify || s.Measure == topology.Latency)
 }
 
+// serverReceives is how many receives a QP of the server has posted: none where the client
+// sends it nothing.
+func (s *Spec) serverReceives() int {
+	if s.Operation == topology.Send || s.announces() {
+		return s.slots()
+	}
+	return 0
+}
+
+// clientReceives is likewise of the client.
+func (s *Spec) clientReceives() int {
+	if s.answered() || s.announces() {
+		return s.slots()
+	}
+	return 0
+}
+
 // unverifiedRoom is as much memory as a lane has for messages that nobody looks at,
 // unless a single one is longer: they may lie on top of each other.
 const unverifiedRoom = 1 << 20

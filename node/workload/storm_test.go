@@ -18,6 +18,7 @@ func (l *lab) play(spec Spec, meanwhile func(client, server *Host)) (Result, Ser
 	if err := to.Serve(spec, serverAddress); err != nil {
 		l.t.Fatal(err)
 	}
+	apart()
 	var result *Result
 	if err := from.Run(spec, clientAddress, serverAddress, func(r Result) { result = &r; l.ended = l.clock.Now() }); err != nil {
 		l.t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 type stream struct {
 	spec    Spec
 	clock   clock.Clock
+	scratch *Scratch // nil: there is none
 	pattern *pattern
 	from    netip.Addr
 	to      netip.AddrPort
@@ -27,7 +28,7 @@ type stream struct {
 	completions
 	source  *memory // the pattern, which sends and writes are taken from
 	sink    *memory // where reads arrive and, if Measure is Latency, the server's answers
-	notices *memory // what the server says of writes, in slots of the lanes
+	notices *memory // what the server says of writes, in slots of the lanes; nil if it says nothing
 
 	mu         sync.Mutex // guards what follows
 	lanes      []lane
@@ -50,7 +51,6 @@ type stream struct {
 	progress   Progress // warm-up and all
 	series     *series
 	result     Result
-	results    [64]provider.ResultEx // scratch of drain
 }
 
 // connectsAtOnce is how many connections a client asks for at a time: a server's node
@@ -58,8 +58,9 @@ type stream struct {
 const connectsAtOnce = 64
 
 // run starts the client of a flow, as Host.Run has it.
-func run(m *provider.Miniport, c clock.Clock, spec Spec, from netip.Addr, to netip.AddrPort, done func(Result)) (*stream, error) {
+func run(m *provider.Miniport, c clock.Clock, scratch *Scratch, spec Spec, from netip.Addr, to netip.AddrPort, done func(Result)) (*stream, error) {
 	w := newStream(c, spec, from, to, done)
+	w.scratch = scratch
 	if err := w.start(m); err != nil {
 		closeAll(w.objects(), w.adapter, func() {})
 		return nil, err
@@ -88,7 +89,7 @@ func (w *stream) start(m *provider.Miniport) (err error) {
 	defer func() { w.ending = err != nil }() // then there is nothing to abort
 	var status provider.Status
 	w.began = w.clock.Now()
-	w.series = newSeries(w.began)
+	w.series = newSeries(&w.spec, w.began)
 	if w.adapter, err = w.spec.open(m, func() { w.Abort(disabled) }); err != nil {
 		return err
 	}
@@ -102,12 +103,14 @@ func (w *stream) start(m *provider.Miniport) (err error) {
 		return err
 	}
 	if w.spec.Operation == topology.Read || w.spec.answered() {
-		if w.sink, err = register(w.pd, make([]byte, w.spec.room()), provider.MRAllowLocalWrite|provider.MRAllowRemoteWrite); err != nil {
+		if w.sink, err = register(w.pd, w.scratch.of(&w.spec, w.spec.room()), provider.MRAllowLocalWrite|provider.MRAllowRemoteWrite); err != nil {
 			return err
 		}
 	}
-	if w.notices, err = register(w.pd, make([]byte, len(w.lanes)*w.spec.slots()*noticeLen), provider.MRAllowLocalWrite); err != nil {
-		return err
+	if n := len(w.lanes) * w.spec.clientReceives(); n > 0 {
+		if w.notices, err = register(w.pd, make([]byte, n*noticeLen), provider.MRAllowLocalWrite); err != nil {
+			return err
+		}
 	}
 	for w.attempted < min(len(w.lanes), connectsAtOnce) {
 		if err := w.attemptNext(); err != nil {

@@ -38,6 +38,7 @@ import (
 type Spec struct {
 	Name      string
 	Flow      int // index in topology.Workload's Flows
+	Flows     int // how many those are
 	Operation topology.Operation
 	Measure   topology.Measure // "" is Bandwidth
 	Size      uint64           // bytes per message, the largest of Sizes
@@ -64,7 +65,7 @@ type Spec struct {
 // come from a seed.
 func NewSpec(w *topology.Workload, flow int, seed uint64) Spec {
 	s := Spec{
-		Name: w.Name, Flow: flow, Operation: w.Operation, Measure: w.Measure,
+		Name: w.Name, Flow: flow, Flows: len(w.Flows), Operation: w.Operation, Measure: w.Measure,
 		Size: w.Size, Sizes: w.Sizes, Mixed: w.Mixed, Depth: w.Depth, QPs: w.QPs,
 		Inline: w.Inline, SRQ: w.SRQ, Polling: w.Polling, Rate: w.Rate,
 		Count: w.Count, Duration: w.Duration, WarmUp: w.WarmUp,
@@ -99,8 +100,8 @@ type Result struct {
 	Latency
 
 	// Series is the course of the workload, in pieces of 100 ms that follow each other from
-	// when it was started. Of one that takes longer than 2,048 of them the pieces are twice
-	// as long, and so on.
+	// when it was started. Of one that takes longer than 2,048 of them, or than the fewer that
+	// a workload of more than 2,048 flows has, the pieces are twice as long, and so on.
 	Series []Sample
 	Steps  []Step // of a sweep: its sizes, as far as they were done
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -66,15 +67,24 @@ func newLabWith(t *testing.T, set func(*provider.Config)) *lab {
 	return l
 }
 
+// apart has the next end of a workload make random bytes of its own, as in a process of
+// its own.
+func apart() {
+	randoms.Lock()
+	defer randoms.Unlock()
+	clear(randoms.of)
+}
+
 // run runs a workload to its end and checks that nothing is left open.
 func (l *lab) run(spec Spec, meanwhile func(*target)) (Result, ServerResult) {
 	l.t.Helper()
-	server, err := serve(l.devices[1], l.clock, spec, serverAddress)
+	server, err := serve(l.devices[1], l.clock, nil, spec, serverAddress)
 	if err != nil {
 		l.t.Fatal(err)
 	}
+	apart()
 	var result *Result
-	if _, err := run(l.devices[0], l.clock, spec, clientAddress, serverAddress, func(r Result) { result = &r; l.ended = l.clock.Now() }); err != nil {
+	if _, err := run(l.devices[0], l.clock, nil, spec, clientAddress, serverAddress, func(r Result) { result = &r; l.ended = l.clock.Now() }); err != nil {
 		l.t.Fatal(err)
 	}
 	if meanwhile != nil {
@@ -159,7 +169,7 @@ func TestVerify(t *testing.T) {
 func TestNobodyServes(t *testing.T) {
 	l := newLab(t)
 	var result *Result
-	_, err := run(l.devices[0], l.clock, Spec{Operation: topology.Send, Size: 1, Depth: 1, Count: 1},
+	_, err := run(l.devices[0], l.clock, nil, Spec{Operation: topology.Send, Size: 1, Depth: 1, Count: 1},
 		clientAddress, serverAddress, func(r Result) { result = &r })
 	if err != nil {
 		t.Fatal(err)
@@ -218,13 +228,38 @@ func TestPatternSpan(t *testing.T) {
 	}
 }
 
-// Flows of one workload have patterns of their own; one that nobody compares is short.
+// Flows of one workload share the bytes of their patterns, as long as there are any of
+// them, and have messages of their own. A pattern that nobody compares is short.
 func TestPatternOfFlow(t *testing.T) {
 	spec := Spec{Size: 64, Seed: 1, Verify: true}
 	first := newPattern(&spec)
-	spec.Flow = 1
-	if second := newPattern(&spec); bytes.Equal(first.message(0), second.message(0)) {
-		t.Errorf("%x in both", first.message(0))
+	same := 0
+	for spec.Flow = 1; spec.Flow <= 300; spec.Flow++ {
+		other := newPattern(&spec)
+		if &other.bytes[0] != &first.bytes[0] {
+			t.Fatal("flows do not share their bytes")
+		}
+		for i := range uint64(100) {
+			if bytes.Equal(first.message(i), other.message(i)) {
+				same++
+			}
+		}
+	}
+	if same > 5 { // of 30,000, each by a chance of 1 to 2^20
+		t.Errorf("%d messages are those of another flow", same)
+	}
+	kind := randomKind{spec.Seed, patternLen(&spec)}
+	runtime.KeepAlive(first)
+	first = nil
+	c, kept := clock.Real(), true
+	for began := c.Now(); kept; runtime.Gosched() {
+		if c.Now()-began > 30*time.Second {
+			t.Fatal("the bytes are kept when nobody uses them")
+		}
+		runtime.GC()
+		randoms.Lock()
+		_, kept = randoms.of[kind]
+		randoms.Unlock()
 	}
 	spec.Verify = false
 	if p := newPattern(&spec); p.span != leastSpan {
