@@ -135,20 +135,20 @@ func distribution(l *workload.Latencies) []report.Quantile {
 	return points
 }
 
-// result fills in a workload's or a flow's numbers.
-func (t *tally) result(r *report.Workload) {
+// result fills in a workload's or a flow's numbers, and returns its latencies.
+func (t *tally) result(r *report.Workload) *workload.Latencies {
 	r.Messages, r.Bytes, r.Errors, r.Error = t.messages, t.bytes, t.errors, t.err
 	r.Connections, r.Reconnects, r.Retried, r.Recovered = t.connections, t.reconnects, t.retried, t.recovered
 	r.Seconds, r.Gbps = t.seconds, t.gbps()
 	l := merged(t.latencies)
-	r.Latency, r.CDF = latency(l), distribution(l)
-	r.Series = series(t.courses)
+	r.Latency = latency(l)
 	for i := range t.steps {
 		s := t.steps[i].Step
 		s.Gbps = gbps(s.Messages*s.Size, s.Seconds)
 		s.Latency = latency(merged(t.steps[i].latencies))
 		r.Steps = append(r.Steps, s)
 	}
+	return l
 }
 
 // usualPiece is how long the pieces of a course are unless it is a long one, in seconds.
@@ -226,7 +226,7 @@ func (w *work) report() report.Workload {
 		Operation: string(s.Operation), Measure: string(s.Measure), Size: s.Size, Mixed: s.Mixed, Depth: s.Depth, QPs: s.QPs,
 	}
 	w.tally.endRound() // of one that was interrupted
-	w.tally.result(&r)
+	r.CDF, r.Series = distribution(w.tally.result(&r)), series(w.tally.courses)
 	if r.Error != "" && w.drops != "" {
 		r.Error += "; until then, on the way: " + w.drops
 	}
@@ -239,7 +239,7 @@ func (w *work) report() report.Workload {
 	if len(w.flows) > 1 {
 		for _, f := range w.flows {
 			var n report.Workload
-			f.tally.courses, f.tally.steps = nil, nil // a flow's report has none
+			f.tally.steps = nil // a flow's report has none
 			f.tally.result(&n)
 			r.Flows = append(r.Flows, report.Flow{
 				From: f.from, To: f.to, Messages: n.Messages, Bytes: n.Bytes, Errors: n.Errors, Error: n.Error,

@@ -36,7 +36,7 @@ func TestTallyOfFlowsAndRounds(t *testing.T) {
 		total.endRound()
 	}
 	var r report.Workload
-	total.result(&r)
+	r.CDF = distribution(total.result(&r))
 	if r.Messages != 300 || r.Seconds != 4 || r.Gbps != 6 || r.Recovered != 0.5 || r.Connections != 2 || r.Reconnects != 2 || r.Retried != 6 {
 		t.Errorf("%+v", r)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ndklab/ndklab/fabric/impair"
 	"github.com/ndklab/ndklab/fabric/lab/revive"
+	"github.com/ndklab/ndklab/node/workload"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/provider/roce"
@@ -29,7 +30,8 @@ type network struct {
 	blocked []bool             // by link: what a spanning tree has no use for
 
 	frames   frames
-	identity impair.Identity // of the packet that a wire decides on
+	scratch  workload.Scratch // of all hosts
+	identity impair.Identity  // of the packet that a wire decides on
 	sealer   roce.Sealer
 	verifier roce.Verifier
 }

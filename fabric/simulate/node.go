@@ -109,7 +109,9 @@ func (n *node) start() error {
 	if err != nil {
 		return fmt.Errorf("node %s: adapter: %w", n.spec.Name, err)
 	}
-	n.life = &life{clock: c, port: p, device: device, host: workload.NewHost(device, c)}
+	host := workload.NewHost(device, c)
+	host.Scratch = &n.network.scratch
+	n.life = &life{clock: c, port: p, device: device, host: host}
 	return nil
 }
 
