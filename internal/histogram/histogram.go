@@ -20,13 +20,14 @@ import (
 type Histogram struct {
 	precision int
 	count     uint64
-	octaves   [][]page // by index >> precision, as far as there were values; nil: none was there
+	octaves   [][]*page // from the lowest to the highest that had values; nil: this one had none
+	lowest    int       // index >> precision of the first of octaves
 }
 
-// A page counts the values of pageLen buckets.
+// A page counts the values of pageLen buckets. There is none where there were no values.
 type page struct {
-	narrow *[pageLen]uint16 // nil: wide counts, or there are none
-	wide   *[pageLen]uint64
+	narrow [pageLen]uint16
+	wide   *[pageLen]uint64 // counts in place of narrow; nil: those suffice
 }
 
 // pageLen is a power of two, not above 2^precision.
@@ -41,47 +42,48 @@ func (h *Histogram) Count() uint64 { return h.count }
 // Record counts a value n times. A negative one counts as 0.
 func (h *Histogram) Record(value int64, n uint64) {
 	index := h.Index(value)
-	octave, rest := index>>h.precision, index&(1<<h.precision-1)
-	if octave >= len(h.octaves) || h.octaves[octave] == nil {
-		h.make(octave)
+	octave, rest := index>>h.precision-h.lowest, index&(1<<h.precision-1)
+	if uint(octave) >= uint(len(h.octaves)) || h.octaves[octave] == nil {
+		octave = h.make(octave)
 	}
-	h.octaves[octave][rest/pageLen].add(rest%pageLen, n)
+	p := h.octaves[octave][rest/pageLen]
+	if p == nil {
+		p = new(page)
+		h.octaves[octave][rest/pageLen] = p
+	}
+	p.add(rest%pageLen, n)
 	h.count += n
 }
 
-// make makes the table of an octave's pages.
-func (h *Histogram) make(octave int) {
-	if octave >= len(h.octaves) {
-		longer := make([][]page, octave+1)
-		copy(longer, h.octaves)
-		h.octaves = longer
+// make makes the table of an octave's pages, and returns where in octaves it is then.
+func (h *Histogram) make(octave int) int {
+	switch {
+	case len(h.octaves) == 0:
+		h.lowest, octave = h.lowest+octave, 0
+		h.octaves = make([][]*page, 1)
+	case octave < 0:
+		h.octaves = append(make([][]*page, -octave), h.octaves...)
+		h.lowest, octave = h.lowest+octave, 0
+	case octave >= len(h.octaves):
+		h.octaves = append(h.octaves, make([][]*page, octave+1-len(h.octaves))...)
 	}
-	h.octaves[octave] = make([]page, 1<<h.precision/pageLen)
+	h.octaves[octave] = make([]*page, 1<<h.precision/pageLen)
+	return octave
 }
 
 func (p *page) add(slot int, n uint64) {
 	switch {
 	case p.wide != nil:
 		p.wide[slot] += n
-	case p.narrow == nil && n <= math.MaxUint16:
-		p.narrow = new([pageLen]uint16)
-		p.narrow[slot] = uint16(n)
-	case p.narrow != nil && n <= math.MaxUint16-uint64(p.narrow[slot]):
+	case n <= math.MaxUint16-uint64(p.narrow[slot]):
 		p.narrow[slot] += uint16(n)
 	default:
-		p.widen()
-		p.wide[slot] += n
-	}
-}
-
-func (p *page) widen() {
-	p.wide = new([pageLen]uint64)
-	if p.narrow != nil {
+		p.wide = new([pageLen]uint64)
 		for i, n := range p.narrow {
 			p.wide[i] = uint64(n)
 		}
+		p.wide[slot] += n
 	}
-	p.narrow = nil
 }
 
 // Add counts the values of another histogram of the same precision.
@@ -95,10 +97,12 @@ func (h *Histogram) Add(more *Histogram) {
 func (h *Histogram) Clear() {
 	h.count = 0
 	for _, octave := range h.octaves {
-		for i := range octave {
-			if p := &octave[i]; p.wide != nil {
+		for _, p := range octave {
+			switch {
+			case p == nil:
+			case p.wide != nil:
 				clear(p.wide[:])
-			} else if p.narrow != nil {
+			default:
 				clear(p.narrow[:])
 			}
 		}
@@ -129,8 +133,8 @@ func (h *Histogram) shift(index int) int { return max(0, index>>h.precision-1) }
 func (h *Histogram) Buckets() iter.Seq2[int, uint64] {
 	return func(yield func(int, uint64) bool) {
 		for o, octave := range h.octaves {
-			for i := range octave {
-				if !octave[i].each(o<<h.precision+i*pageLen, yield) {
+			for i, p := range octave {
+				if p != nil && !p.each((h.lowest+o)<<h.precision+i*pageLen, yield) {
 					return
 				}
 			}
@@ -141,18 +145,13 @@ func (h *Histogram) Buckets() iter.Seq2[int, uint64] {
 // each yields the buckets of a page, the first of which has that index, until it is told
 // to stop.
 func (p *page) each(index int, yield func(int, uint64) bool) bool {
-	switch {
-	case p.wide != nil:
-		for i, n := range p.wide {
-			if n > 0 && !yield(index+i, n) {
-				return false
-			}
+	for i := range pageLen {
+		n := uint64(p.narrow[i])
+		if p.wide != nil {
+			n = p.wide[i]
 		}
-	case p.narrow != nil:
-		for i, n := range p.narrow {
-			if n > 0 && !yield(index+i, uint64(n)) {
-				return false
-			}
+		if n > 0 && !yield(index+i, n) {
+			return false
 		}
 	}
 	return true
