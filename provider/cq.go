@@ -214,7 +214,7 @@ func (cq *CQ) pop() ResultEx {
 }
 
 // leastRing is how many entries a CQ has room for at first, unless its depth is less.
-const leastRing = 8
+const leastRing = 4
 
 // move moves the entries to a ring of another length, which has room for them. cq.mu is
 // held.

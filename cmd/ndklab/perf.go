@@ -275,7 +275,7 @@ func (p *perfFlags) simulated(cmd *cobra.Command, args []string, files *fileFlag
 	if err := simulate.Refuse(only); err != nil {
 		return nil, err
 	}
-	run, err := reported(simulate.Run(cmd.Context(), only, simulate.Options{}))
+	run, err := reported(runSimulation(cmd.Context(), only, nil))
 	if err != nil {
 		return nil, err
 	}

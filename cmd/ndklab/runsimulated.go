@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 
+	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/fabric/scenario"
@@ -17,12 +19,21 @@ milliseconds where little happens, and the same seed always gives the same repor
 has no programs: files with commands, or with links to outside, are refused. It records
 no packets.`
 
+// runSimulation runs a topology in virtual time, in the memory that there is.
+func runSimulation(ctx context.Context, t *topology.Topology, events func(scenario.Event)) (*report.Run, error) {
+	run, err := simulate.Run(ctx, t, simulate.Options{Events: events, Memory: simulate.Available()})
+	if refused := (*simulate.NoMemoryError)(nil); errors.As(err, &refused) {
+		return nil, control.Errorf(control.Unable, "%v", err)
+	}
+	return run, err
+}
+
 // simulate runs a topology in virtual time and, if that fails, keeps the evidence: the
 // report and what runs it again, which is all that there is to know.
 func (e *evidence) simulate(ctx context.Context, t *topology.Topology, event func(lab.Event), say func(format string, args ...any)) (*report.Run, error) {
-	result, err := reported(simulate.Run(ctx, t, simulate.Options{Events: func(s scenario.Event) {
+	result, err := reported(runSimulation(ctx, t, func(s scenario.Event) {
 		event(lab.Event{At: s.At, Kind: s.Kind, Node: s.Node, Link: s.Link, Workload: s.Workload, Text: s.Text})
-	}}))
+	}))
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@
 package simulate
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -124,5 +125,41 @@ func TestMemoryOfFlows(t *testing.T) {
 				t.Errorf("a flow takes %.0f bytes, which may be %d", flow, flowBudget)
 			}
 		})
+	}
+}
+
+// TestEstimate has the estimate be above what a simulation takes, and not twice of that.
+func TestEstimate(t *testing.T) {
+	for _, workload := range []string{
+		"operation: write, size: 4KiB, depth: 4, duration: 1m",
+		"operation: write, size: 4KiB, depth: 4, duration: 1m, verify: true",
+		"operation: send, size: 64B, depth: 1, duration: 1m, verify: true",
+		"operation: read, size: 16KiB, depth: 8, duration: 1m, verify: true",
+	} {
+		for _, hosts := range []int{24, 48} {
+			topo := allToAll(t, hosts, workload)
+			took, estimate := fullest(t, topo, 5), total(Estimate(topo))
+			if ratio := float64(estimate) / float64(took); ratio < 1 || ratio > 2 {
+				t.Errorf("%s: %d hosts take %d bytes, and are estimated to take %.2f times that: %v", workload, hosts, took, ratio, Estimate(topo))
+			} else {
+				t.Logf("%s: %d hosts take %d bytes, and are estimated to take %.2f times that", workload, hosts, took, ratio)
+			}
+		}
+	}
+}
+
+// A simulation that does not fit is refused, with what takes most of the memory.
+func TestRefusesWhatDoesNotFit(t *testing.T) {
+	topo := allToAll(t, 16, "operation: write, size: 1MiB, depth: 64, count: 1, verify: true")
+	_, err := Run(t.Context(), topo, Options{Memory: 1 << 30})
+	var refused *NoMemoryError
+	if !errors.As(err, &refused) || refused.Need < 240*2*64<<20 || refused.Most.What != "messages that are compared (verify)" {
+		t.Errorf("%v", err)
+	}
+	if err := fits(Estimate(topo), refused.Need); err != nil {
+		t.Error(err)
+	}
+	if runtime.GOOS == "linux" && Available() == 0 {
+		t.Error("it is not known how much memory there is")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"time"
 
 	"github.com/ndklab/ndklab/fabric/report"
@@ -17,6 +18,9 @@ type Options struct {
 	// Events is told of what happens, with the lab's time; nil: nobody is. It is called on
 	// the goroutine that called Run, which goes on when it returns.
 	Events func(scenario.Event)
+	// Memory is how many bytes there are for it; 0: as many as it takes. With it, the
+	// process collects its garbage early while it runs a large one.
+	Memory uint64
 }
 
 // stepsAtOnce is how many events of the clock happen between two looks at a context.
@@ -25,10 +29,18 @@ const stepsAtOnce = 1 << 12
 // Run plays the scenario of a topology whose seed is known, in virtual time, and returns
 // its report, in which WallSeconds is left to the caller. Two runs of one seed give the
 // same report, but for Started and Host. When ctx ends first, so does the run, with the
-// report of what was until then and, as its error, the reason that ctx has. Other errors say what no simulation can do (Refuse), or which
-// adapter cannot be as the topology wants it.
+// report of what was until then and, as its error, the reason that ctx has. Other errors say what no simulation can do (Refuse), that it takes
+// more memory than there is (NoMemoryError), or which adapter cannot be as the topology
+// wants it.
 func Run(ctx context.Context, t *topology.Topology, o Options) (*report.Run, error) {
 	started := time.Now()
+	needs := Estimate(t)
+	if err := fits(needs, o.Memory); err != nil {
+		return nil, err
+	}
+	if o.Memory > 0 && total(needs) > large {
+		defer debug.SetGCPercent(debug.SetGCPercent(collectAt))
+	}
 	l, err := newLab(t)
 	if err != nil {
 		return nil, err

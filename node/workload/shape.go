@@ -135,6 +135,25 @@ func (s *Spec) laneSlots() uint64 {
 func (s *Spec) laneRoom() uint64 { return s.laneSlots() * s.Size }
 func (s *Spec) room() uint64     { return uint64(s.lanes()) * s.laneRoom() }
 
+// SlotsOfLane is how many messages a connection has room for.
+func (s *Spec) SlotsOfLane() uint64 { return uint64(s.slots()) }
+
+// Memory is how many bytes the ends of a flow have for messages, and how long the pattern
+// is of which those are made.
+func (s *Spec) Memory() (messages, pattern uint64) {
+	switch s.Operation {
+	case topology.Send, topology.Write:
+		if messages = s.room(); s.answered() {
+			messages *= 2
+		}
+	case topology.Read:
+		messages = s.room()
+	case topology.Storage, topology.AllReduce:
+		messages = 2 * uint64(s.lanes()*s.depth()) * s.Size
+	}
+	return messages, patternLen(s)
+}
+
 // place is where a slot's memory begins in that of all lanes.
 func (s *Spec) place(lane int, slot uint64) uint64 {
 	return uint64(lane)*s.laneRoom() + slot%s.laneSlots()*s.Size

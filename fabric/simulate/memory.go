@@ -1,0 +1,199 @@
+package simulate
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/node/adapter"
+	"github.com/ndklab/ndklab/node/workload"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// A Need is memory that a simulation takes for something, in bytes.
+type Need struct {
+	What  string
+	Bytes uint64
+}
+
+// What parts of a simulation take at most, in bytes. TestEstimate compares them with what
+// they do take.
+const (
+	baseTakes = 4 << 20   // the program, and a topology
+	nodeTakes = 160 << 10 // a host with its adapter, or a switch
+	wireTakes = 24 << 10  // a direction of a link, and its figures
+	flowTakes = 11 << 10  // both ends of a flow, and its results
+	laneTakes = 9 << 10   // a connection of a flow
+	slotTakes = 700       // a message that a connection has room for, without its payload
+	collected = 1 + collectAt/100.
+)
+
+// Garbage is collected when the memory in use has grown by collectAt percent, in a process
+// that runs a simulation of large bytes at least, which makes little of it.
+const (
+	collectAt = 15
+	large     = 256 << 20
+)
+
+// Estimate is what a simulation of a topology takes, the most first. It is rather too much
+// than too little.
+func Estimate(t *topology.Topology) []Need {
+	var flows, lanes, payload, scratch, patterns, underWay uint64
+	for i := range t.Workloads {
+		w := &t.Workloads[i]
+		if len(w.Flows) == 0 {
+			continue
+		}
+		s := workload.NewSpec(w, 0, 0)
+		n := uint64(len(w.Flows))
+		flows += n * flowTakes
+		lanes += n * uint64(max(1, s.QPs)) * (laneTakes + slotTakes*s.SlotsOfLane())
+		ends, pattern := s.Memory()
+		if patterns += pattern; s.Verify {
+			payload += n * ends
+		} else {
+			scratch = max(scratch, ends)
+		}
+		underWay += n * uint64(max(1, s.QPs)) * uint64(max(1, s.Depth)) * max(mostRoom, min(s.Size, 8<<20))
+	}
+	held := uint64(0)
+	for i := range t.Nodes {
+		if t.Nodes[i].Kind == topology.Host {
+			held += uint64(adapter.Config(&t.Nodes[i].Adapter).ReceiveBuffer)
+		}
+	}
+	for i := range t.Links {
+		for _, d := range t.Links[i].Directions {
+			rate := d.Rate
+			if rate == 0 {
+				rate = plainRate
+			}
+			held += uint64(d.Delay.Seconds()*float64(rate)/8) + d.Queue.Bytes
+		}
+	}
+	needs := []Need{
+		{"hosts, switches and links", baseTakes + uint64(len(t.Nodes))*nodeTakes + uint64(2*len(t.Links))*wireTakes},
+		{fmt.Sprintf("%d flows", countFlows(t)), flows + lanes},
+		{"messages that are compared (verify)", payload},
+		{"patterns of messages", patterns + scratch},
+		{"packets under way", min(underWay, held)},
+	}
+	for i := range needs {
+		needs[i].Bytes = uint64(collected * float64(needs[i].Bytes))
+	}
+	slices.SortStableFunc(needs, func(a, b Need) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	return needs
+}
+
+func countFlows(t *topology.Topology) (n int) {
+	for i := range t.Workloads {
+		n += len(t.Workloads[i].Flows)
+	}
+	return n
+}
+
+func total(needs []Need) (sum uint64) {
+	for _, n := range needs {
+		sum += n.Bytes
+	}
+	return sum
+}
+
+// fits says why a simulation is not begun that takes more memory than there is; 0 is as
+// much as one likes.
+func fits(needs []Need, available uint64) error {
+	sum := total(needs)
+	if available == 0 || sum <= available {
+		return nil
+	}
+	return &NoMemoryError{Need: sum, Available: available, Most: needs[0]}
+}
+
+// A NoMemoryError is that a simulation takes more memory than there is.
+type NoMemoryError struct {
+	Need, Available uint64 // bytes
+	Most            Need   // of Need
+}
+
+// Error says what takes most, and what to do.
+func (e *NoMemoryError) Error() string {
+	return fmt.Sprintf("the simulation would take about %s of memory, %s are available; %s take %s: fewer hosts or flows, a smaller size, depth or qps, or no verify take less",
+		report.Size(e.Need), report.Size(e.Available), e.Most.What, report.Size(e.Most.Bytes))
+}
+
+// Available is how much memory this process can still get, in bytes: of the machine, and
+// of its cgroup and those above. It is 0 where that is not known.
+func Available() uint64 {
+	least := field("/proc/meminfo", "MemAvailable:") << 10
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return least
+	}
+	for line := range strings.Lines(string(own)) {
+		part := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(part) < 3 {
+			continue
+		}
+		switch {
+		case part[0] == "0" && part[1] == "":
+			least = smaller(least, "/sys/fs/cgroup", part[2], "memory.max", "memory.current", "inactive_file")
+		case slices.Contains(strings.Split(part[1], ","), "memory"):
+			least = smaller(least, "/sys/fs/cgroup/memory", part[2], "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+		}
+	}
+	return least
+}
+
+// smaller is what a cgroup leaves, or one above it, if that is less. Files that the kernel
+// would drop do not count as used.
+func smaller(least uint64, root, group, limit, usage, dropped string) uint64 {
+	for ; ; group = path.Dir(group) {
+		at := path.Join(root, group)
+		if most := number(path.Join(at, limit)); most > 0 {
+			used := number(path.Join(at, usage))
+			used -= min(used, field(path.Join(at, "memory.stat"), dropped))
+			if left := most - min(most, used); least == 0 || left < least {
+				least = max(1, left)
+			}
+		}
+		if group == "/" || group == "." || group == "" {
+			return least
+		}
+	}
+}
+
+// number is what a file consists of; 0 if that is no number, as "max".
+func number(name string) uint64 {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// field is the number behind a name at the beginning of a file's line; 0 if there is none.
+func field(name, key string) uint64 {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == key {
+			n, err := strconv.ParseUint(f[1], 10, 64)
+			if err != nil {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
+}
