@@ -178,8 +178,10 @@ func WriteAdapter(w io.Writer, n NodeAdapter) error {
 		return p.flush()
 	}
 	i := &a.Info
-	p.line(p.paint.bold("node "+plain(n.Name)+", adapter: ") + fmt.Sprintf("%s, %s, version %s, VendorId 0x%06X, DeviceId 0x%X, receive buffer: %s, open instances: %d",
-		a.state(n.NodeState), i.RdmaTechnology, i.Version, i.VendorID, i.DeviceID, a.ReceiveBuffer.text(), a.Instances))
+	lead := "node " + plain(n.Name) + ", adapter: "
+	text := fmt.Sprintf("%s, %s, version %s, VendorId 0x%06X, DeviceId 0x%X, receive buffer: %s, open instances: %d",
+		a.state(n.NodeState), i.RdmaTechnology, i.Version, i.VendorID, i.DeviceID, a.ReceiveBuffer.text(), a.Instances)
+	p.hanging(p.paint, lead, text)
 	p.addresses(a.Addresses)
 	p.limits(a)
 	p.flags(i.AdapterFlags)

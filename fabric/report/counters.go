@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"time"
-	"unicode/utf8"
 )
 
 // WriteJSONLine writes v, a value of this package, as one JSON value on a line.
@@ -72,49 +71,27 @@ func Sum(nodes []Node, counter string) (sum uint64, found bool) {
 	return sum, found
 }
 
-// matrix writes counters as rows of as many tables as there must be for all
-// nodes to have a column.
+// matrix writes counters as rows of a table in which each node has a column.
 func (p *page) matrix(title string, names []string, nodes []Node, of func(*Node) map[string]uint64) {
-	if len(names) == 0 {
+	if len(names) == 0 || len(nodes) == 0 {
 		return
 	}
-	lead := utf8.RuneCountInString(title)
+	t := table{columns: []column{{title: title}}}
+	for i := range nodes {
+		t.columns = append(t.columns, column{title: plain(nodes[i].Name), right: true})
+	}
 	for _, name := range names {
-		lead = max(lead, utf8.RuneCountInString(name))
+		row := []string{name}
+		for i := range nodes {
+			cell := "-"
+			if value, known := of(&nodes[i])[name]; known {
+				cell = count(value)
+			}
+			row = append(row, cell)
+		}
+		t.add(row...)
 	}
-	for len(nodes) > 0 {
-		t := table{columns: []column{{title: title}}}
-		rows := make([][]string, len(names))
-		for i, name := range names {
-			rows[i] = []string{name}
-		}
-		taken, total := 0, lead
-		for ; taken < len(nodes); taken++ {
-			n := &nodes[taken]
-			cells := make([]string, len(names))
-			columnWidth := utf8.RuneCountInString(n.Name)
-			for i, name := range names {
-				cells[i] = "-"
-				if value, known := of(n)[name]; known {
-					cells[i] = count(value)
-				}
-				columnWidth = max(columnWidth, len(cells[i]))
-			}
-			total += len(gap) + columnWidth
-			if taken > 0 && total > p.width {
-				break
-			}
-			t.columns = append(t.columns, column{title: plain(n.Name), right: true})
-			for i, cell := range cells {
-				rows[i] = append(rows[i], cell)
-			}
-		}
-		for _, row := range rows {
-			t.add(row...)
-		}
-		p.table(&t)
-		nodes = nodes[taken:]
-	}
+	p.table(&t)
 }
 
 // trouble says which nodes are not ready, and why.

@@ -36,7 +36,7 @@ func (p *page) externals(externals []External) {
 	for i := range externals {
 		x := &externals[i]
 		p.section()
-		p.line(fmt.Sprintf("%s: expected to have %s, MTU %d", x.Endpoint, strings.Join(x.Addresses, ", "), x.MTU))
+		p.hanging(false, x.Endpoint+": ", fmt.Sprintf("expected to have %s, MTU %d", strings.Join(x.Addresses, ", "), x.MTU))
 		if x.Namespace != "" {
 			p.line("  namespace    " + x.Namespace + " (ip netns exec " + x.Namespace + " COMMAND...)")
 		} else {
@@ -46,18 +46,19 @@ func (p *page) externals(externals []External) {
 			p.line("  namespace    " + x.NamespacePath)
 			p.line("               (nsenter --preserve-credentials -U" + process + "/ns/user -n" + x.NamespacePath + " COMMAND...)")
 		}
+		// Paths stay whole, as they are to be copied.
 		p.line("  frames to    " + x.Socket)
 		p.line("  frames from  " + x.PeerSocket + ", once it is there")
 		if x.ToPeer+x.FromPeer+x.NoPeer+x.Lost == 0 {
 			continue
 		}
-		story := fmt.Sprintf("  so far       %s to the peer, %s from it", count(x.ToPeer), count(x.FromPeer))
+		story := fmt.Sprintf("%s to the peer, %s from it", count(x.ToPeer), count(x.FromPeer))
 		if x.NoPeer > 0 {
 			story += fmt.Sprintf(", %s while there was none", count(x.NoPeer))
 		}
 		if x.Lost > 0 {
 			story += fmt.Sprintf(", %s lost", count(x.Lost))
 		}
-		p.line(story)
+		p.hanging(false, "  so far       ", story)
 	}
 }

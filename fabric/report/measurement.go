@@ -20,8 +20,7 @@ type Measurement struct {
 // WriteMeasurement writes a measurement as tables for people, in the form that workloads
 // have in those of a run.
 func WriteMeasurement(w io.Writer, m *Measurement) error {
-	p := newPage(w)
-	p.width = runWidth
+	p := newPageOf(w, runWidth)
 	p.workloads([]Workload{m.Workload})
 	p.setByHand(m.SetByHand)
 	p.problems(m.Problems)

@@ -19,8 +19,7 @@ type Suite struct {
 // WriteSuite writes a suite as a table for people, with what has failed of each lab and
 // how to look into it; the last line begins with PASS or FAIL.
 func WriteSuite(w io.Writer, s *Suite) error {
-	p := newPage(w)
-	p.width = runWidth
+	p := newPageOf(w, runWidth)
 	if len(s.Labs) > 0 {
 		t := table{columns: []column{
 			{title: "lab", wraps: true}, {title: "file", wraps: true}, {title: "seed", right: true}, {title: "time", right: true},
@@ -49,7 +48,7 @@ func WriteSuite(w io.Writer, s *Suite) error {
 	for _, r := range s.Labs {
 		if !r.Passed {
 			p.section()
-			p.line(p.paint.bold(r.Lab) + ": " + r.Failure())
+			p.hanging(p.paint, r.Lab+": ", r.Failure())
 			p.reasons(r)
 		}
 	}

@@ -6,10 +6,16 @@ import (
 	"unicode/utf8"
 )
 
-// How many columns a text may take, unless its values cannot be made to fit.
+// How many columns a text takes that does not go to a terminal.
 const (
 	width    = 120
 	runWidth = 100 // of a run's report: what the logs of CI systems show
+)
+
+// How narrow and how wide texts are on a terminal.
+const (
+	narrowestPage = 60
+	widestPage    = 200
 )
 
 // gap is what stands between two columns.
@@ -38,14 +44,105 @@ func (t *table) add(cells ...string) {
 	t.rows = append(t.rows, cells)
 }
 
-// lines lays the table out in so many columns, each line without trailing spaces.
-// titles is how many of them are titles.
-func (t *table) lines(width int) (lines []string, titles int) {
+// A line of a table has no trailing spaces.
+type line struct {
+	text  string
+	title bool
+}
+
+// lines lays the table out in so many columns. Columns that wrap are narrowed. If that is
+// not enough the last ones follow below, behind the first one again, so that nothing is
+// left out.
+func (t *table) lines(width int) (all []line) {
+	for i, part := range t.parts(width) {
+		if i > 0 {
+			all = append(all, line{})
+		}
+		lines, titles := part.layOut(width)
+		for i, text := range lines {
+			all = append(all, line{text, i < titles})
+		}
+	}
+	return all
+}
+
+// parts is the table itself or, if it is too wide, tables of some of its columns each.
+func (t *table) parts(width int) []*table {
+	least := make([]int, len(t.columns)) // that the columns take
+	sum := -len(gap)
+	for i, c := range t.columns {
+		least[i] = t.natural(i)
+		if c.wraps {
+			least[i] = min(least[i], narrowest)
+		}
+		sum += len(gap) + least[i]
+	}
+	if sum <= width {
+		return []*table{t}
+	}
+	var parts []*table
+	for next := 1; next < len(t.columns); {
+		taken := []int{0}
+		room := width - min(least[0], (width-len(gap))/2)
+		for ; next < len(t.columns); next++ {
+			if room -= len(gap) + least[next]; room < 0 && len(taken) > 1 {
+				break
+			}
+			taken = append(taken, next)
+		}
+		parts = append(parts, t.only(taken))
+	}
+	if parts == nil {
+		parts = []*table{t}
+	}
+	for _, p := range parts { // what is too wide even so is broken
+		for i := range p.columns {
+			p.columns[i].wraps = p.columns[i].wraps || p.natural(i) > (width-len(gap))/2
+		}
+	}
+	return parts
+}
+
+// only is the table with some of its columns.
+func (t *table) only(columns []int) *table {
+	part := &table{}
+	for _, i := range columns {
+		part.columns = append(part.columns, t.columns[i])
+	}
+	for _, row := range t.rows {
+		var cells []string
+		for _, i := range columns {
+			cell := ""
+			if i < len(row) {
+				cell = row[i]
+			}
+			cells = append(cells, cell)
+		}
+		part.rows = append(part.rows, cells)
+	}
+	return part
+}
+
+// natural is the width of a column whose cells are not broken.
+func (t *table) natural(i int) int {
+	widest := lineWidth(t.columns[i].title)
+	for _, row := range t.rows {
+		if i < len(row) {
+			widest = max(widest, lineWidth(row[i]))
+		}
+	}
+	return widest
+}
+
+// layOut is the lines of a table. titles is how many of them are titles.
+func (t *table) layOut(width int) (lines []string, titles int) {
+	widths := t.widths(width)
 	head := make([][]string, len(t.columns))
 	for i, c := range t.columns {
-		head[i] = strings.Split(c.title, "\n")
+		for part := range strings.SplitSeq(c.title, "\n") {
+			head[i] = append(head[i], wrap(part, max(1, widths[i]))...)
+		}
 	}
-	widths := t.widths(width)
 	lines = t.line(head, widths, true)
 	titles = len(lines)
 	for _, row := range t.rows {
@@ -69,13 +166,8 @@ func (t *table) lines(width int) (lines []string, titles int) {
 func (t *table) widths(width int) []int {
 	widths := make([]int, len(t.columns))
 	sum := len(gap) * (len(t.columns) - 1)
-	for i, c := range t.columns {
-		widths[i] = lineWidth(c.title)
-		for _, row := range t.rows {
-			if i < len(row) {
-				widths[i] = max(widths[i], lineWidth(row[i]))
-			}
-		}
+	for i := range t.columns {
+		widths[i] = t.natural(i)
 		sum += widths[i]
 	}
 	for ; sum > width; sum-- {
@@ -176,7 +268,7 @@ func breakAt(runes []rune) int {
 		}
 	}
 	for i := most; i > most/2; i-- {
-		if strings.ContainsRune("-.:_/,", runes[i-1]) {
+		if strings.ContainsRune("-.:_/,", runes[i-1]) && !unicode.IsDigit(runes[i]) { // a number stays one
 			return i
 		}
 	}

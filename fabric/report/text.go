@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // WriteJSON writes v, a Run or another value of this package, as one indented
@@ -21,8 +24,7 @@ func WriteJSON(w io.Writer, v any) error {
 // with PASS or FAIL. There are colours if w is a terminal, unless the environment
 // has NO_COLOR.
 func WriteText(w io.Writer, r *Run) error {
-	p := newPage(w)
-	p.width = runWidth
+	p := newPageOf(w, runWidth)
 	p.workloads(r.Workloads)
 	p.happenings(r.Events)
 	p.nodes(r.Nodes)
@@ -45,8 +47,28 @@ type page struct {
 	started bool
 }
 
-func newPage(w io.Writer) *page {
+func newPage(w io.Writer) *page { return newPageOf(w, width) }
+
+// newPageOf is a page that is as wide as the terminal or, where it goes elsewhere, has that
+// width.
+func newPageOf(w io.Writer, width int) *page {
+	if columns := columnsOf(w); columns > 0 {
+		width = max(narrowestPage, min(widestPage, columns))
+	}
 	return &page{Writer: bufio.NewWriter(w), paint: paintFor(w), width: width}
+}
+
+// columnsOf is how many columns what is written has room for: COLUMNS, or the width of the
+// terminal; 0 if it goes to neither.
+func columnsOf(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	if columns, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil {
+		return columns
+	}
+	return columnsOfTerminal(f)
 }
 
 func (p *page) flush() error { return p.Flush() }
@@ -65,12 +87,23 @@ func (p *page) section() {
 // table writes a table as a section of its own.
 func (p *page) table(t *table) {
 	p.section()
-	lines, titles := t.lines(p.width)
-	for i, line := range lines {
-		if i < titles {
-			line = p.paint.bold(line)
+	for _, line := range t.lines(p.width) {
+		if line.title {
+			line.text = p.paint.bold(line.text)
 		}
-		p.line(line)
+		p.line(line.text)
+	}
+}
+
+// hanging writes text behind a lead of at most half a line, wrapped so that it stands beside
+// that. on is whether the lead is bold.
+func (p *page) hanging(on paint, lead, text string) {
+	lead = bounded(lead, p.width/2)
+	indent := utf8.RuneCountInString(lead)
+	lead = on.bold(lead)
+	for _, line := range wrap(text, p.width-indent) {
+		p.line(lead + line)
+		lead = strings.Repeat(" ", indent)
 	}
 }
 
@@ -159,15 +192,14 @@ func (c *Check) failure() string {
 // verdicts writes a table whose last column says FAIL of what has failed.
 func (p *page) verdicts(t *table) {
 	p.section()
-	lines, titles := t.lines(p.width)
-	for i, line := range lines {
+	for _, line := range t.lines(p.width) {
 		switch {
-		case i < titles:
-			line = p.paint.bold(line)
-		case strings.HasSuffix(line, gap+"FAIL"):
-			line = p.paint.red(line)
+		case line.title:
+			line.text = p.paint.bold(line.text)
+		case strings.HasSuffix(line.text, gap+"FAIL"):
+			line.text = p.paint.red(line.text)
 		}
-		p.line(line)
+		p.line(line.text)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -124,7 +125,8 @@ func TestNetemText(t *testing.T) {
 	}
 }
 
-func TestText(t *testing.T) {
+// texts are all that is written for people.
+func texts() map[string]func(io.Writer) error {
 	inspection := pair()
 	inspection.Nodes[0].PID, inspection.Nodes[1].PID = 4711, 4712
 	inspection.Nodes[0].Limits = &Limits{CPU: ref(0.5), Memory: new(uint64(256 << 20))}
@@ -134,16 +136,16 @@ func TestText(t *testing.T) {
 		inspection.Links[0].Directions[i].Achieved = Quality{}
 	}
 	up := Lab{Lab: "pair", Seed: 42, State: "ready", Nodes: 2, Links: 1, Up: 12.345}
-	for name, write := range map[string]func(*bytes.Buffer) error{
-		"pair":    func(b *bytes.Buffer) error { return WriteText(b, pair()) },
-		"trouble": func(b *bytes.Buffer) error { return WriteText(b, trouble()) },
-		"empty":   func(b *bytes.Buffer) error { return WriteText(b, &Run{Lab: "empty"}) },
-		"json":    func(b *bytes.Buffer) error { return WriteJSON(b, pair()) },
-		"inspect": func(b *bytes.Buffer) error {
+	return map[string]func(io.Writer) error{
+		"pair":    func(b io.Writer) error { return WriteText(b, pair()) },
+		"trouble": func(b io.Writer) error { return WriteText(b, trouble()) },
+		"empty":   func(b io.Writer) error { return WriteText(b, &Run{Lab: "empty"}) },
+		"json":    func(b io.Writer) error { return WriteJSON(b, pair()) },
+		"inspect": func(b io.Writer) error {
 			return WriteInspection(b, "pair", "ready", 42, inspection.Nodes, inspection.Links, nil)
 		},
-		"kinds": func(b *bytes.Buffer) error { return WriteInspection(b, "kinds", "ready", 42, kinds(), nil, nil) },
-		"externals": func(b *bytes.Buffer) error {
+		"kinds": func(b io.Writer) error { return WriteInspection(b, "kinds", "ready", 42, kinds(), nil, nil) },
+		"externals": func(b io.Writer) error {
 			return WriteInspection(b, "pair", "ready", 42, nil, nil, []External{
 				{Endpoint: "external:tap0", MTU: 1500, Addresses: []string{"10.0.0.2/24", "fd6e:646b:1::2/64"}, Namespace: "pair.tap0",
 					NamespacePath: "/proc/7/root/run/ndklab/ns/pair/tap0", Socket: "/run/ndklab/pair.external/tap0.lab", PeerSocket: "/run/ndklab/pair.external/tap0.peer"},
@@ -151,26 +153,30 @@ func TestText(t *testing.T) {
 					Socket: "/tmp/ndklab-1/pair.external/port.lab", PeerSocket: "/tmp/ndklab-1/pair.external/port.peer", ToPeer: 12345, FromPeer: 12, NoPeer: 3, Lost: 1},
 			})
 		},
-		"links":    func(b *bytes.Buffer) error { return WriteLinks(b, settings()) },
-		"settings": func(b *bytes.Buffer) error { return WriteSettings(b, settings()) },
-		"labs": func(b *bytes.Buffer) error {
+		"links":    func(b io.Writer) error { return WriteLinks(b, settings()) },
+		"settings": func(b io.Writer) error { return WriteSettings(b, settings()) },
+		"labs": func(b io.Writer) error {
 			return WriteLabs(b, []Lab{up, {Lab: "other", State: "starting"}})
 		},
-		"adapter":     func(b *bytes.Buffer) error { return WriteAdapter(b, adapters()[0]) },
-		"adapters":    func(b *bytes.Buffer) error { return WriteAdapters(b, adapters()) },
-		"adapterjson": func(b *bytes.Buffer) error { return WriteJSON(b, adapters()[0]) },
-		"noadapter":   func(b *bytes.Buffer) error { return WriteAdapter(b, adapters()[5]) },
-		"counters":    func(b *bytes.Buffer) error { return WriteCounters(b, pair().Nodes) },
-		"crowd":       func(b *bytes.Buffer) error { return WriteCounters(b, crowd()) },
-		"changes":     func(b *bytes.Buffer) error { return WriteChanges(b, changes()) },
-		"changesjson": func(b *bytes.Buffer) error { return WriteJSONLine(b, changes()) },
-		"nochanges": func(b *bytes.Buffer) error {
+		"adapter":     func(b io.Writer) error { return WriteAdapter(b, adapters()[0]) },
+		"adapters":    func(b io.Writer) error { return WriteAdapters(b, adapters()) },
+		"adapterjson": func(b io.Writer) error { return WriteJSON(b, adapters()[0]) },
+		"noadapter":   func(b io.Writer) error { return WriteAdapter(b, adapters()[5]) },
+		"counters":    func(b io.Writer) error { return WriteCounters(b, pair().Nodes) },
+		"crowd":       func(b io.Writer) error { return WriteCounters(b, crowd()) },
+		"changes":     func(b io.Writer) error { return WriteChanges(b, changes()) },
+		"changesjson": func(b io.Writer) error { return WriteJSONLine(b, changes()) },
+		"nochanges": func(b io.Writer) error {
 			return WriteChanges(b, &Changes{Nodes: Since(pair().Nodes, pair().Nodes)})
 		},
-		"connections":   func(b *bytes.Buffer) error { return WriteConnections(b, connections()) },
-		"noconnections": func(b *bytes.Buffer) error { return WriteConnections(b, &Connections{}) },
-		"nolabs":        func(b *bytes.Buffer) error { return WriteLabs(b, nil) },
-	} {
+		"connections":   func(b io.Writer) error { return WriteConnections(b, connections()) },
+		"noconnections": func(b io.Writer) error { return WriteConnections(b, &Connections{}) },
+		"nolabs":        func(b io.Writer) error { return WriteLabs(b, nil) },
+	}
+}
+
+func TestText(t *testing.T) {
+	for name, write := range texts() {
 		t.Run(name, func(t *testing.T) {
 			var got bytes.Buffer
 			if err := write(&got); err != nil {

@@ -1,0 +1,130 @@
+package report
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ndklab/ndklab/node/terminal"
+)
+
+// copied is what is to be copied to a command line.
+var copied = regexp.MustCompile(`^ *(replay|evidence): |^  frames (to|from) |\((nsenter|ip netns) `)
+
+// widthOf is how many columns the widest line has, and that line. What is copied is not
+// broken.
+func widthOf(text string) (widest int, line string) {
+	for l := range strings.Lines(text) {
+		l = strings.TrimRight(l, "\r\n")
+		if n := utf8.RuneCountInString(l); n > widest && !copied.MatchString(l) {
+			widest, line = n, l
+		}
+	}
+	return widest, line
+}
+
+// written is what is written to a file when the terminal has so many columns.
+func written(t *testing.T, columns int, write func(io.Writer) error) string {
+	t.Helper()
+	t.Setenv("COLUMNS", strconv.Itoa(columns))
+	name := filepath.Join(t.TempDir(), "text")
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := write(f); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Every text fits the terminal, and has all numbers that it has where there is room.
+func TestWidths(t *testing.T) {
+	number := regexp.MustCompile(`\b[0-9][0-9.,]*\b`)
+	numbers := func(text string) []string {
+		found := number.FindAllString(text, -1)
+		slices.Sort(found)
+		return slices.Compact(found)
+	}
+	all := texts()
+	all["long names"] = func(w io.Writer) error {
+		r := trouble()
+		for i := range r.Nodes {
+			r.Nodes[i].Name = strings.Repeat("rack-17-", 9) + r.Nodes[i].Name
+		}
+		for i := range r.Workloads {
+			r.Workloads[i].Name = strings.Repeat("shuffle-", 9) + r.Workloads[i].Name
+		}
+		for i := range r.Links {
+			r.Links[i].Endpoints[0] = strings.Repeat("x", 70) + ":eth0"
+		}
+		return WriteText(w, r)
+	}
+	all["suite"] = func(w io.Writer) error {
+		runs := []*Run{pair(), trouble()}
+		runs[0].File, runs[1].File = "examples/suite/"+strings.Repeat("long/", 20)+"pair.ndklab.yaml", "x.ndklab.yaml"
+		return WriteSuite(w, &Suite{Labs: runs})
+	}
+	for name, write := range all {
+		if strings.HasSuffix(name, "json") {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			all := numbers(written(t, 1000, write))
+			for _, columns := range []int{60, 80, 100, 120, 200} {
+				text := written(t, columns, write)
+				if n, line := widthOf(text); n > columns {
+					t.Errorf("%d columns of %d:\n%s", n, columns, line)
+				}
+				has := numbers(text)
+				for _, want := range all {
+					if !slices.Contains(has, want) && !strings.Contains(text, want) {
+						t.Errorf("in %d columns there is no %s", columns, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A report is as wide as the terminal that it is written to.
+func TestWidthOfTerminal(t *testing.T) {
+	t.Setenv("COLUMNS", "")
+	t.Setenv("NO_COLOR", "1")
+	for _, columns := range []int{60, 80, 120, 200} {
+		control, peer, err := terminal.Open()
+		if err != nil {
+			t.Skip(err)
+		}
+		if err := unix.IoctlSetWinsize(int(peer.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: uint16(columns)}); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan string)
+		go func() {
+			text, _ := io.ReadAll(control) // it ends with EIO when the peer is closed
+			done <- string(text)
+		}()
+		if err := WriteText(peer, trouble()); err != nil {
+			t.Error(err)
+		}
+		peer.Close()
+		text := <-done
+		control.Close()
+		if n, line := widthOf(text); n > columns || n < columns*2/3 && columns <= 120 {
+			t.Errorf("%d columns of %d:\n%s", n, columns, line)
+		}
+	}
+}
