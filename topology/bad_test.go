@@ -228,6 +228,10 @@ func TestEveryMessageIsTested(t *testing.T) {
 	for _, b := range badSettings {
 		said.WriteString(b.want + "\n")
 	}
+	for _, b := range badLabels {
+		said.WriteString(b.want + "\n")
+	}
+	said.WriteString(noLabel + "\n")
 	for _, b := range badOptions {
 		said.WriteString(b.want + "\n")
 	}

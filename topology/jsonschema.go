@@ -207,6 +207,7 @@ const (
 func labSchema() schema {
 	lab := complete(keys{
 		"name":      nameSchema(MaxLabName).describedAs("The lab's name, up to 40 characters of a-z, 0-9 and, inside, -. Absent: the file's name without its endings."),
+		"labels":    mapOf(schema{"pattern": labelName().String(), "maxLength": maxLabelName}, textSchema()).describedAs("By which commands select labs."),
 		"seed":      whole(0, math.MaxUint64).describedAs("Of every random decision. Absent: one is drawn and printed."),
 		"topology":  reference("topology").describedAs("Nodes and links."),
 		"workloads": listOf(reference("workload")).describedAs("RDMA traffic between hosts."),

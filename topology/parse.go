@@ -55,7 +55,7 @@ func ParseWith(o Options, name string, data []byte) (*Topology, error) {
 // resolve makes a Topology of what the file says. It goes on after errors, and
 // holds nothing against a value that was reported already.
 func (r *reader) resolve(m labMap) *Topology {
-	t := &Topology{Name: r.labName(m), Seed: m.seed.is, HasSeed: m.seed.ok}
+	t := &Topology{Name: r.labName(m), Seed: m.seed.is, HasSeed: m.seed.ok, Labels: m.labels}
 	var ports map[string][]portMap
 	t.Nodes, ports = r.nodes(m.topology)
 	l := r.links(m.topology, t.Nodes, ports)

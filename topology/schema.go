@@ -19,6 +19,7 @@ type labMap struct {
 	at        *yaml.Node
 	name      val[string]
 	seed      val[uint64]
+	labels    map[string]string
 	topology  topologyMap
 	workloads []workloadMap
 	timeline  []eventMap
@@ -36,6 +37,7 @@ func (r *reader) labMap(n *yaml.Node) labMap {
 	r.fields(n, "a lab",
 		one(r, "name", &m.name, plainName(MaxLabName)),
 		one(r, "seed", &m.seed, count[uint64](0, math.MaxUint64)),
+		field{"labels", func(n *yaml.Node) { m.labels = r.labels(n) }},
 		field{"topology", func(n *yaml.Node) { m.topology = r.topologyMap(n) }},
 		list(r, "workloads", &m.workloads, r.workloadMap),
 		list(r, "timeline", &m.timeline, r.eventMap),

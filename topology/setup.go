@@ -378,7 +378,7 @@ func (s setup) or(less setup) setup {
 }
 
 // merge is all of two maps, of which the first wins. It is not to be changed.
-func merge[T any](first, less map[string]val[T]) map[string]val[T] {
+func merge[T any](first, less map[string]T) map[string]T {
 	switch {
 	case len(less) == 0:
 		return first

@@ -19,8 +19,9 @@ import (
 // order of its slices is the order of the file.
 type Topology struct {
 	Name      string
-	Seed      uint64 // of every random decision; meaningful only if HasSeed
-	HasSeed   bool   // the file gave a seed
+	Seed      uint64            // of every random decision; meaningful only if HasSeed
+	HasSeed   bool              // the file gave a seed
+	Labels    map[string]string `json:",omitempty"` // by which commands select labs
 	Nodes     []Node
 	Links     []Link
 	Externals []Interface // the ends of links that are outside the lab

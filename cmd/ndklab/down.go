@@ -12,35 +12,53 @@ import (
 
 func downCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "down [LAB|--all] [-o text|json] [-t FILE]",
+		Use:     "down [LAB|--all [--yes]|--label NAME=VALUE] [-o text|json] [-t FILE]",
 		Aliases: []string{"destroy"},
 		Short:   "Take a lab down",
 		Long: `Takes a lab down: its nodes with everything that runs in them, its links and its
 files. It returns when nothing of the lab is left. --all takes down all labs of
-this user, and is content if there is none. Without either, the lab is that of the
+this user, and is content if there is none. At a terminal it says first which these
+are, and asks, unless there is --yes; a script is not asked. --label takes down the
+labs that have a label. Without any of these, the lab is that of the
 one *.ndklab.yaml in the current folder. With -o json it prints which labs it has taken
 down.`,
 		Example: `  ndklab down pair
-  ndklab down --all`,
+  ndklab down --all
+  ndklab down --label ci=4711`,
 	}
 	output := outputFlag(cmd)
 	topologyFlag(cmd)
 	all := cmd.Flags().Bool("all", false, "all labs of this user")
+	yes := cmd.Flags().Bool("yes", false, "with --all: do not ask")
+	labels := newSelectorFlag(cmd)
 	cmd.Args = labOrAll(all)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		sweep(cmd)
 		names := args
 		switch {
-		case !*all:
+		case *yes && !*all:
+			return misuse("--yes is for --all, which is not given")
+		case labels.given() && (*all || len(args) > 0 || cmd.Flags().Changed("topology")):
+			return misuse("down takes a lab, --all or --label, found several of them")
+		case !*all && !labels.given():
 			name, err := labArgument(cmd, args, "one lab or --all")
 			if err != nil {
 				return err
 			}
 			names = []string{name}
 		default:
-			labs, err := lab.List(cmd.Context())
+			labs, err := labels.labs(cmd.Context()) // all, unless some are selected
 			if err != nil {
 				return err
+			}
+			if *all && !*yes {
+				switch agreed, err := agreed(cmd, labs); {
+				case err != nil:
+					return err
+				case !agreed:
+					fmt.Fprintln(cmd.ErrOrStderr(), "no lab is taken down")
+					return exitStatus(exitFailed)
+				}
 			}
 			for _, l := range labs {
 				names = append(names, l.Lab)

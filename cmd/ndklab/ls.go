@@ -10,17 +10,18 @@ import (
 
 func lsCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "ls [-o text|json]",
+		Use:     "ls [--label NAME=VALUE] [-o text|json]",
 		Aliases: []string{"list", "ps"},
 		Short:   "List the labs that are up",
-		Long:    "Lists the labs of this user that are up.",
-		Example: "  ndklab ls\n  ndklab ls -o json",
+		Long:    "Lists the labs of this user that are up: all, or those with labels.",
+		Example: "  ndklab ls\n  ndklab ls --label team=storage -o json",
 		Args:    arguments(0, 0, "no arguments"),
 	}
 	output := outputFlag(cmd)
+	labels := newSelectorFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		sweep(cmd)
-		labs, err := lab.List(cmd.Context())
+		labs, err := labels.labs(cmd.Context())
 		if err != nil {
 			return err
 		}

@@ -34,8 +34,8 @@ type runFlags struct {
 
 func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: `run [FILE|-|LAB] [-o text|json] [--seed N] [--junit FILE] [--html FILE] [--artifacts DIR] [--keep] [--name NAME] [--reconfigure] [--node-filter NODES] [--record FILE] [--replay FILE] [--simulate [--baseline FILE | --write-baseline FILE]]
-  ndklab run DIR|FILE... [-j N] [--shard I/N] [--retries N] [--fail-fast] [--count N] [--seed N] [-o text|json] [--junit FILE] [--html FILE] [--artifacts DIR] [--simulate [--baseline FILE | --write-baseline FILE]]`,
+		Use: `run [FILE|-|LAB] [-o text|json] [--seed N] [--junit FILE] [--html FILE] [--artifacts DIR] [--keep] [--name NAME] [--reconfigure] [--node-filter NODES] [--label NAME=VALUE] [--record FILE] [--replay FILE] [--simulate [--baseline FILE | --write-baseline FILE]]
+  ndklab run DIR|FILE... [-j N] [--shard I/N] [--retries N] [--fail-fast] [--count N] [--seed N] [--label NAME=VALUE] [-o text|json] [--junit FILE] [--html FILE] [--artifacts DIR] [--simulate [--baseline FILE | --write-baseline FILE]]`,
 		Short: "Run a topology's workloads and report, or a suite of them",
 		Long: `Builds the lab of a topology file, runs its workloads and timeline, holds the
 results against its checks, takes the lab down and prints a report, which ends
@@ -88,6 +88,7 @@ was interrupted, and checks nothing; the exit code is 130. A second Ctrl-C ends 
 		simulate:    cmd.Flags().Bool("simulate", false, "play it in virtual time, without a lab"),
 		baseline:    newBaselineFlags(cmd),
 	}
+	f.files.labels = newLabelFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !*f.simulate {
 			sweep(cmd)
@@ -149,8 +150,8 @@ func runOne(cmd *cobra.Command, arg string, f *runFlags) error {
 			return misuse("--seed is for a file, and %s is none: a lab that is up has its seed already", arg)
 		case f.logs.given():
 			return misuse("--record and --replay are for a file, and %s is none: a lab that is up has its links already", arg)
-		case f.files.given() || *f.reconfigure:
-			return misuse("--name, --node-filter and --reconfigure are for a file, and %s is none", arg)
+		case f.files.given() || *f.reconfigure || cmd.Flags().Changed("label"):
+			return misuse("--name, --node-filter, --label and --reconfigure are for a file, and %s is none", arg)
 		}
 		do = func() (*report.Run, error) { return runLab(cmd, arg) }
 	}

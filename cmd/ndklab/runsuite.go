@@ -105,6 +105,9 @@ func runSuite(cmd *cobra.Command, paths []string, f *runFlags) error {
 	if len(paths) == 0 {
 		paths = []string{"."}
 	}
+	if _, err := f.files.labels.read(); err != nil {
+		return err
+	}
 	cases, err := f.plan(cmd, paths)
 	if err != nil {
 		return err
@@ -194,6 +197,9 @@ func (f *runFlags) runCase(ctx context.Context, c suite.Case, show display) (*re
 	}
 	t, err := text.parse(ctx, topology.Options{Name: c.Lab})
 	if err != nil {
+		return nil, err
+	}
+	if err := f.files.label(t); err != nil {
 		return nil, err
 	}
 	t.Seed, t.HasSeed = c.Seed, true

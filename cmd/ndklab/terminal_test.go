@@ -51,11 +51,17 @@ type screen struct {
 // show starts ndklab at a terminal of 33 rows and 99 columns.
 func show(t *testing.T, args ...string) *screen {
 	t.Helper()
+	return showCommand(t, exec.Command("ndklab", args...))
+}
+
+// showCommand is show of any command.
+func showCommand(t *testing.T, cmd *exec.Cmd) *screen {
+	t.Helper()
 	keys, tty, err := terminal.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &screen{Cmd: exec.Command("ndklab", args...), keys: keys, tty: tty}
+	s := &screen{Cmd: cmd, keys: keys, tty: tty}
 	s.resize(t, 33, 99)
 	s.before = s.attributes(t)
 	s.Stdin, s.Stdout, s.Stderr = tty, tty, tty
@@ -266,4 +272,43 @@ func supervisorOf(t *testing.T, labName string) int {
 	}
 	t.Fatalf("no supervisor of %s in\n%s", labName, out)
 	return 0
+}
+
+// At a terminal, down --all says which labs would go, and asks. The labs are in
+// namespaces of the test, where there are no others.
+func TestDownAllAsks(t *testing.T) {
+	if !canRun() || os.Geteuid() != 0 {
+		t.Skip("it needs labs and a folder /run of its own")
+	}
+	file := filepath.Join(t.TempDir(), "lab.ndklab.yaml")
+	if err := os.WriteFile(file, []byte("topology:\n  nodes: {a: , b: }\n  links: [{endpoints: [\"a:eth0\", \"b:eth0\"]}]\nlabels: {ci: 42}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("cli-ask-%d", os.Getpid())
+	for _, test := range []struct{ flags, answer, want, left string }{
+		{"", "n\n", "no lab is taken down", name},
+		{"", "\n", "no lab is taken down", name},
+		{"", "Yes\n", "lab " + name + " is down", ""},
+		{" --yes", "", "lab " + name + " is down", ""},
+		{" < /dev/null", "", "lab " + name + " is down", ""}, // a script
+	} {
+		s := showCommand(t, exec.Command("unshare", "-m", "-n", "sh", "-c", "mount -t tmpfs none /run && ndklab up --name "+name+" "+file+
+			"; ndklab down --all"+test.flags+"; echo status $?; ndklab ls; ndklab down --all --yes; echo end"))
+		if test.answer != "" {
+			s.expect(t, "  "+name+": ready, nodes: 2 (ci=42)\r\nTake down 1 lab? [y/N] ")
+			s.press(t, test.answer)
+		}
+		s.expect(t, test.want)
+		if test.left != "" {
+			s.expect(t, "status 1")
+			s.expect(t, test.left+"  ready")
+		} else {
+			s.expect(t, "status 0")
+			s.expect(t, "no lab is up")
+		}
+		s.expect(t, "end")
+		if err := s.Wait(); err != nil {
+			t.Errorf("%+v: %v", test, err)
+		}
+	}
 }

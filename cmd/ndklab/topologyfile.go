@@ -91,10 +91,11 @@ func labArgument(cmd *cobra.Command, args []string, what string) (string, error)
 	return t.Name, nil
 }
 
-// fileFlags are --name and --node-filter.
+// fileFlags are --name, --node-filter and, of verbs that make labs, --label.
 type fileFlags struct {
-	name  string
-	nodes []string
+	name   string
+	nodes  []string
+	labels *labelFlag // nil: the verb has none
 }
 
 func newFileFlags(cmd *cobra.Command) *fileFlags {
@@ -133,10 +134,26 @@ func (f *fileFlags) parse(cmd *cobra.Command, text *topologyText, running *topol
 			return nil, misuse("--name: %w", err)
 		}
 	}
-	return text.parse(cmd.Context(), topology.Options{
+	t, err := text.parse(cmd.Context(), topology.Options{
 		Name: f.name, Nodes: f.filter(), Running: running,
 		LeftOut: func(what string) { fmt.Fprintln(cmd.ErrOrStderr(), "left out:", what) },
 	})
+	if err != nil {
+		return nil, err
+	}
+	return t, f.label(t)
+}
+
+// label gives a lab that is to be made the labels of --label.
+func (f *fileFlags) label(t *topology.Topology) error {
+	if f.labels == nil {
+		return nil
+	}
+	labels, err := f.labels.read()
+	if err == nil && labels != nil {
+		t.AddLabels(labels)
+	}
+	return err
 }
 
 // filter is the words of --node-filter, of which commas in ranges are a part.

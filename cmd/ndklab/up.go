@@ -17,7 +17,7 @@ import (
 
 func upCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "up [FILE|-] [-o text|json] [--seed N] [--name NAME] [--reconfigure] [--node-filter NODES] [--dry-run] [--record FILE] [--replay FILE]",
+		Use:     "up [FILE|-] [-o text|json] [--seed N] [--name NAME] [--reconfigure] [--node-filter NODES] [--label NAME=VALUE] [--dry-run] [--record FILE] [--replay FILE]",
 		Aliases: []string{"deploy"},
 		Short:   "Build a lab and leave it up",
 		Long: `Builds the lab of a topology file and returns when every node is ready: its
@@ -29,7 +29,8 @@ workload: "ndklab run LAB" does. The lab stays up until "ndklab down LAB".
 ` + partHelp + `
 
 --reconfigure takes down a lab of that name that is up first; "ndklab apply" changes
-one that goes on. --dry-run says what the lab would have, and makes nothing.
+one that goes on. --label gives the lab a label, by which ls and down select labs.
+--dry-run says what the lab would have, and makes nothing.
 
 ` + logHelp,
 		Example: `  ndklab up examples/pair.ndklab.yaml
@@ -44,6 +45,7 @@ one that goes on. --dry-run says what the lab would have, and makes nothing.
 	seed := newSeedFlag(cmd)
 	logs := newLogFlags(cmd)
 	flags := newFileFlags(cmd)
+	flags.labels = newLabelFlag(cmd)
 	reconfigure := reconfigureFlag(cmd)
 	dry := cmd.Flags().Bool("dry-run", false, "say what would be made, and make nothing")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -145,7 +145,7 @@ func (s *Supervisor) info() Info {
 	if s.present.Load() == nil {
 		return Info{Lab: s.name, State: Starting}
 	}
-	info := Info{Lab: s.name, State: Ready, Seed: s.topo.Seed, Nodes: len(s.topo.Nodes), Links: len(s.links), Up: s.Since().Seconds()}
+	info := Info{Lab: s.name, State: Ready, Seed: s.topo.Seed, Nodes: len(s.topo.Nodes), Links: len(s.links), Up: s.Since().Seconds(), Labels: s.topo.Labels}
 	if s.checkReady() != nil {
 		info.State = Starting
 	}
@@ -173,7 +173,7 @@ func (s *Supervisor) inspect(ctx context.Context) (*Inspection, error) {
 	if s.checkReady() != nil {
 		state = Starting
 	}
-	return &Inspection{Lab: s.name, Seed: s.topo.Seed, State: state, Nodes: s.InspectNodes(ctx), Links: links, Externals: externals, Unfinished: s.standing().Unfinished}, nil
+	return &Inspection{Lab: s.name, Labels: s.topo.Labels, Seed: s.topo.Seed, State: state, Nodes: s.InspectNodes(ctx), Links: links, Externals: externals, Unfinished: s.standing().Unfinished}, nil
 }
 
 func (s *Supervisor) exec(ctx context.Context, r *control.Request) (any, error) {

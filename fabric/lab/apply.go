@@ -102,6 +102,7 @@ func (s *Supervisor) compare(params applyParams) (*diff.Difference, error) {
 		return nil, err
 	}
 	params.Topology.Seed, params.Topology.HasSeed = s.topo.Seed, true
+	params.Topology.KeepLabels(s.topo.Labels)
 	return d, errors.Join(checkEngines(params.Topology), checkPorts(params.Topology))
 }
 

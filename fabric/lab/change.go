@@ -128,7 +128,7 @@ func (s *Supervisor) removeNode(name string) error {
 // whose next hops are on these, nodes to wait for that remain, and of what is to be done with the lab nothing, until it
 // is complete again.
 func part(of *topology.Topology, node func(*topology.Node) bool, link func(*topology.Link) bool) *topology.Topology {
-	t := &topology.Topology{Name: of.Name, Seed: of.Seed, HasSeed: of.HasSeed}
+	t := &topology.Topology{Name: of.Name, Seed: of.Seed, HasSeed: of.HasSeed, Labels: of.Labels}
 	index := make([]int, len(of.Links))
 	for i := range of.Links {
 		if index[i] = -1; link(&of.Links[i]) {

@@ -81,6 +81,8 @@ type Info struct {
 	// Of the nodes, those that are down and those that are paused.
 	Down   int `json:"nodes_down,omitempty"`
 	Paused int `json:"nodes_paused,omitempty"`
+	// Labels are those of its topology.
+	Labels map[string]string `json:"labels,omitempty"`
 }
 
 // States of a lab.
@@ -93,11 +95,12 @@ const (
 // An Inspection is the state of every node and link, in the order of the
 // topology.
 type Inspection struct {
-	Lab   string        `json:"lab"`
-	Seed  uint64        `json:"seed"`
-	State string        `json:"state"`
-	Nodes []report.Node `json:"nodes"`
-	Links []report.Link `json:"links"`
+	Lab    string            `json:"lab"`
+	Labels map[string]string `json:"labels,omitempty"`
+	Seed   uint64            `json:"seed"`
+	State  string            `json:"state"`
+	Nodes  []report.Node     `json:"nodes"`
+	Links  []report.Link     `json:"links"`
 	// Externals are the ends of links outside the lab.
 	Externals []report.External `json:"externals"`
 	// Unfinished is why the last Apply did not come to its end; "" if it did.

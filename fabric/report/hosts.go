@@ -3,8 +3,11 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/ndklab/ndklab/topology"
 )
 
 // A Lab is one that is up, in a list of those.
@@ -18,6 +21,7 @@ type Lab struct {
 	// Of the nodes, those that are down and those that are paused.
 	Down   int
 	Paused int
+	Labels map[string]string
 }
 
 // WriteLabs writes a list of labs for people.
@@ -31,6 +35,10 @@ func WriteLabs(w io.Writer, labs []Lab) error {
 		{title: "lab", wraps: true}, {title: "state"}, {title: "nodes", right: true}, {title: "links", right: true},
 		{title: "up for", right: true}, {title: "seed", right: true},
 	}}
+	labelled := slices.ContainsFunc(labs, func(l Lab) bool { return len(l.Labels) > 0 })
+	if labelled {
+		t.columns = append(t.columns, column{title: "labels", wraps: true})
+	}
 	for _, l := range labs {
 		nodes, links, up, seed := "-", "-", "-", "-" // not known before it is ready
 		if l.Up > 0 {
@@ -43,7 +51,11 @@ func WriteLabs(w io.Writer, labs []Lab) error {
 		if l.Paused > 0 {
 			nodes += fmt.Sprintf(", %d paused", l.Paused)
 		}
-		t.add(l.Lab, l.State, nodes, links, up, seed)
+		row := []string{l.Lab, l.State, nodes, links, up, seed}
+		if labelled {
+			row = append(row, topology.FormatLabels(l.Labels))
+		}
+		t.add(row...)
 	}
 	p.table(&t)
 	return p.flush()

@@ -33,7 +33,7 @@ const (
 type Difference struct {
 	Nodes []Node `json:"nodes"` // those removed, then the others in the order of the new topology
 	Links []Link `json:"links"` // likewise
-	// Plans are what changes of what is done with the lab: "workloads", "timeline",
+	// Plans are what changes of what is done with the lab: "labels", "workloads", "timeline",
 	// "checks" and "capture". A lab that is up runs none of it, but records captures.
 	Plans []string `json:"plans"`
 }

@@ -153,6 +153,7 @@ func plans(was, is *topology.Topology) []string {
 		name   string
 		differ bool
 	}{
+		{"labels", relabelled(was.Labels, is.Labels)},
 		{"workloads", !same(workloads(was), workloads(is))},
 		{"timeline", !same(events(was), events(is)) || !same(chaos(was), chaos(is))},
 		{"checks", !same(checks(was), checks(is)) || !same(baseline(was), baseline(is))},
@@ -163,6 +164,17 @@ func plans(was, is *topology.Topology) []string {
 		}
 	}
 	return names
+}
+
+// relabelled reports whether a lab is to have labels that it has not. Those that it has
+// beyond the file's, it was given when it was made.
+func relabelled(was, is map[string]string) bool {
+	for name, value := range is {
+		if before, ok := was[name]; !ok || before != value {
+			return true
+		}
+	}
+	return false
 }
 
 // What follows is plans as they are compared: without their places in the file, and
