@@ -10,7 +10,7 @@ import (
 )
 
 // This file replaces entries of a file that stand for several by each of them: nodes and
-// links whose names have ranges, and workloads likewise. What remains is a file without
+// links whose names have ranges, workloads likewise, and the fabric block. What remains is a file without
 // such entries, in which each value has the place that it has in the file.
 
 // An expander replaces entries.
@@ -32,9 +32,7 @@ type autoInterface struct {
 func (r *reader) expand(root *yaml.Node) *yaml.Node {
 	x := &expander{reader: r, taken: make(map[string]bool)}
 	root = x.replaced(root, map[string]func(*yaml.Node) *yaml.Node{
-		"topology": func(n *yaml.Node) *yaml.Node {
-			return x.replaced(n, map[string]func(*yaml.Node) *yaml.Node{"nodes": x.nodes, "links": x.links})
-		},
+		"topology":  x.withFabric,
 		"workloads": func(n *yaml.Node) *yaml.Node { return x.each(n, "workloads", x.workload) },
 	})
 	if x.failed {
@@ -137,8 +135,11 @@ type declared struct {
 
 // nodes is a map of nodes with one entry for each. What an entry for the node alone has
 // comes before what ranges have, and that before what patterns have; of several ranges
-// or patterns the one further down comes first.
-func (x *expander) nodes(n *yaml.Node) *yaml.Node {
+// or patterns the one further down comes first. Behind all are those that are generated.
+func (x *expander) nodes(n *yaml.Node, generated []entry) *yaml.Node {
+	if isNull(n) && generated != nil {
+		n = flowMap(n)
+	}
 	if n.Kind != yaml.MappingNode {
 		return n
 	}
@@ -152,6 +153,9 @@ func (x *expander) nodes(n *yaml.Node) *yaml.Node {
 			order = append(order, name)
 		}
 		return d
+	}
+	for _, e := range generated {
+		add(e.key, e.key.Value)
 	}
 	type words struct {
 		entry
@@ -197,8 +201,11 @@ func (x *expander) nodes(n *yaml.Node) *yaml.Node {
 			nodes[name].others = append(nodes[name].others, w.value)
 		}
 	}
+	for _, e := range generated {
+		nodes[e.key.Value].others = append(nodes[e.key.Value].others, e.value)
+	}
 	is := *n
-	is.Content = nil
+	is.Content, is.Style = nil, 0
 	for _, name := range order {
 		d := nodes[name]
 		is.Content = append(is.Content, d.key, x.merge(d))

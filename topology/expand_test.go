@@ -120,6 +120,37 @@ chaos:
 capture:
   - {interfaces: ["h1:eth0", "s:p0", "h2:eth0", "s:p1"], file: a}
   - {interfaces: ["h1:eth0", "h2:eth0", "s:p2", "s:p3"], file: b}`},
+		{"fabric", `
+fabric:
+  shape: leaf-spine
+  spines: 2
+  leaves: 2
+  hosts_per_leaf: 1
+  tiers: {host: {rate: 10gbit, delay: 1us}, spine: {rate: 100gbit, queue: 1MiB, mtu: 9000}}
+defaults: {link: {delay: 5us, mtu: 9000}}
+nodes: {"leaf*": {port: {queue: 2MiB}}, h1-1: {cpu: 1}, extra: }
+links: [{endpoints: ["extra:eth0", "leaf1:down*"]}]`, `
+defaults: {link: {delay: 5us, mtu: 9000}}
+nodes:
+  spine1: {kind: router}
+  spine2: {kind: router}
+  leaf1: {kind: router, port: {queue: 2MiB}}
+  h1-1: {cpu: 1}
+  leaf2: {kind: router, port: {queue: 2MiB}}
+  h2-1:
+  extra:
+links:
+  - {endpoints: ["h1-1:eth0", "leaf1:down1"], rate: 10gbit, delay: 1us}
+  - {endpoints: ["h2-1:eth0", "leaf2:down1"], rate: 10gbit, delay: 1us}
+  - {endpoints: ["leaf1:up1", "spine1:leaf1"], rate: 100gbit, queue: 1MiB}
+  - {endpoints: ["leaf2:up1", "spine1:leaf2"], rate: 100gbit, queue: 1MiB}
+  - {endpoints: ["leaf1:up2", "spine2:leaf1"], rate: 100gbit, queue: 1MiB}
+  - {endpoints: ["leaf2:up2", "spine2:leaf2"], rate: 100gbit, queue: 1MiB}
+  - {endpoints: ["extra:eth0", "leaf1:down0"]}`},
+		{"fabric with its defaults", `
+fabric: {shape: dumbbell, nodes: 1, tiers: {trunk: {rate: 1gbit}}}`, `
+nodes: {west: {kind: switch}, east: {kind: switch}, w1: , e1: }
+links: [{endpoints: ["west:trunk", "east:trunk"], rate: 1gbit}, {endpoints: ["w1:eth0", "west:p1"]}, {endpoints: ["e1:eth0", "east:p1"]}]`},
 		{"anchors", `
 nodes: {"h[1-2]": &h {cpu: 1}, b: *h, c: {<<: *h, cpu: 2}}
 links: [&l {endpoints: ["h[1-2]:eth*", "b:eth*"], delay: 1ms}, {<<: *l, endpoints: ["c:eth0", "h[1]:eth*"]}]`, `
@@ -130,6 +161,16 @@ links: [{endpoints: ["h1:eth0", "b:eth0"], delay: 1ms}, {endpoints: ["h2:eth0", 
 			brief, long := parsed(t, inTopology(test.brief)), parsed(t, inTopology(test.long))
 			if diff := cmp.Diff(long, brief, cmpopts.IgnoreTypes(Place{}), cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{})); diff != "" {
 				t.Errorf("(-long +brief)\n%s", diff)
+			}
+			text, err := Expand(Options{}, "x.ndklab.yaml", []byte(inTopology(test.brief)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.ContainsAny(string(text), "&#") || strings.Contains(string(text), "fabric:") {
+				t.Errorf("expanded to\n%s", text)
+			}
+			if diff := cmp.Diff(long, parsed(t, string(text)), cmpopts.IgnoreTypes(Place{}), cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{})); diff != "" {
+				t.Errorf("(-long +expanded)\n%s\n%s", diff, text)
 			}
 		})
 	}
@@ -166,5 +207,35 @@ func TestExpandWork(t *testing.T) {
 	few, many := work(1000), work(4000)
 	if many > 4.2*few {
 		t.Errorf("%.0f allocations for 1000 nodes, %.0f for 4000", few, many)
+	}
+}
+
+// TestExpandText holds what is written to what is read: dollars, and values that look like
+// others.
+func TestExpandText(t *testing.T) {
+	text := `topology: {nodes: {a: {env: {A: "1", B: "$$HOME", C: "${SET}", D: "true", E: "x: y", F: "$$$${X}"}, exec: ["echo $$A"]}}}`
+	want, err := ParseWith(Options{Variable: variables}, "x.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	expanded, err := Expand(Options{Variable: variables}, "x.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want.Nodes, parsed(t, string(expanded)).Nodes); diff != "" {
+		t.Errorf("%s\n%s", diff, expanded)
+	}
+}
+
+// TestExpandShapes parses every shape with its defaults and no more.
+func TestExpandShapes(t *testing.T) {
+	for _, name := range shapeNames() {
+		lab := parsed(t, "topology: {fabric: {shape: "+name+"}}")
+		if len(lab.Nodes) < 4 || len(lab.Links) < 4 {
+			t.Errorf("%s has %d nodes and %d links", name, len(lab.Nodes), len(lab.Links))
+		}
+	}
+	if _, err := Expand(Options{}, "x.yaml", []byte("topology: {fabric: {shape: torus}}")); err == nil {
+		t.Error("a wrong file is expanded")
 	}
 }

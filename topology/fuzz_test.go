@@ -27,6 +27,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("topology: {defaults: {node: {env: {A: 1}, exec: [x], wait_for: [{node: r, stage: created}]}}, groups: {g: {files: {/etc/x: {content: y, mode: 0600}, /z: {source: good.txt}}, healthcheck: none}}, nodes: {a: {group: g, exec: [{command: x, stage: healthy}], wait_for: [{node: b, stage: healthy}]}, b: {env: {A: 2}, healthcheck: {command: x, retries: 2}}, r: {kind: router, wait_for: []}}}"))
 	f.Add([]byte("name: ${SET}-${EMPTY:=x}\nseed: ${NUMBER}\ntopology: {nodes: {a: {cpu: \"${NONE:-${NUMBER}}\"}, b: }, links: [{endpoints: [\"a:${NONE:=eth0}\", \"b:$eth\"]}, {endpoints: [\"a:$$\", \"b:${NONE:?no ${SET}}\"]}]}"))
 	f.Add([]byte(joinedLab + "workloads: [{name: w, operation: write, pattern: incast, to: a, nodes: [b, 'd*'], size: {mix: [1B]}, count: 1, verify: true}, {name: p, operation: send, pattern: permutation, nodes: '*', size: all, srq: true, duration: 1s}, {name: e, operation: exec, nodes: a, command: [ls], start: manual}, {name: c, operation: connect, from: a, to: b, depth: 3, count: 5}]\ntimeline: [{name: x, at: 1s, link: a:e, set: {loss: 1%}, repeat: 3, every: 1s}, {name: y, after: x, wait: 1s, kill: a}, {when: {counter: Connect, value: 3}, start: e}, {when: {workload: w, state: done}, snapshot: s}, {after: y, link: a:e, from: a, cut: true}]\nchaos: [{kind: impair, every: 100ms, for: 10ms, until: 1s, links: 'a:*', set: {loss: 1%}}, {kind: restart, every: 1s, until: 3s}]\nchecks: [{workload: w, verified: true, fairness: '> 0.5'}, {counter: Connect, node: a, value: 3, snapshot: s}, {link: a:e, loss: '< 3%'}, {leftovers: 0}, {exec: ls, node: a, output: x}]\nbaseline: {file: report.json, metrics: fairness}\n"))
+	f.Add([]byte("topology: {fabric: {shape: leaf-spine, spines: 2, leaves: 3, hosts_per_leaf: 1, tiers: {host: {rate: 1gbit}, spine: {delay: 1ms}}}, nodes: {leaf*: {port: {queue: 1MiB}}, x: }, links: [{endpoints: ['x:eth*', 'leaf1:down*']}]}"))
 	f.Add([]byte("topology: {nodes: {'h[1-3]': {cpu: 1}, h*: {pids: 64}, h2: , 's[1-2]': {kind: switch}}, links: [{endpoints: ['h[1-3]:eth0', 's1:p*']}, {endpoints: ['h[1-2]:x[1-2]', {node: 's[1-2]', interface: 'y*'}], cross: true}, {endpoints: ['s1:t', 's2:t']}]}\nworkloads: [{name: 'w[1-2]', from: 'h[1-2]', to: h3, operation: send, size: 1B, count: 1}]\ntimeline: [{at: 1s, link: 's?:*', from: 's*', set: {loss: 1%}}, {at: 1s, kill: 'h[1-2]'}]\nchecks: [{workload: 'w*', errors: 0}]\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		lab, err := ParseWith(Options{Read: readSamples, Variable: variables}, "fuzz.yaml", data)
@@ -41,6 +42,13 @@ func FuzzParse(f *testing.F) {
 				}
 			}
 			return
+		}
+		if text, err := Expand(Options{Variable: variables}, "fuzz.yaml", data); err != nil {
+			t.Errorf("a file that is right is not expanded: %v", err)
+		} else if again, err := ParseWith(Options{Read: readSamples}, "fuzz.yaml", text); err != nil {
+			t.Errorf("%v\n%s", err, text)
+		} else if len(again.Nodes) != len(lab.Nodes) || len(again.Links) != len(lab.Links) {
+			t.Errorf("%d nodes and %d links have become %d and %d", len(lab.Nodes), len(lab.Links), len(again.Nodes), len(again.Links))
 		}
 		if lab.Name == "" || len(lab.Nodes) == 0 {
 			t.Errorf("a lab without name or nodes: %+v", lab)

@@ -2,10 +2,14 @@ package topology
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ndklab/ndklab/topology/shape"
 )
 
 // This file is the schema for editors. Tests hold it to the parser: both have the same
@@ -207,7 +211,7 @@ const (
 func labSchema() schema {
 	lab := complete(keys{
 		"name":      nameSchema(MaxLabName).describedAs("The lab's name, up to 40 characters of a-z, 0-9 and, inside, -. Absent: the file's name without its endings."),
-		"labels":    mapOf(schema{"pattern": labelName().String(), "maxLength": maxLabelName}, textSchema()).describedAs("By which commands select labs."),
+		"labels":    mapOf(schema{"pattern": labelName().String(), "maxLength": maxLabelName}, labelSchema()).describedAs("By which commands select labs."),
 		"seed":      whole(0, math.MaxUint64).describedAs("Of every random decision. Absent: one is drawn and printed."),
 		"topology":  reference("topology").describedAs("Nodes and links."),
 		"workloads": listOf(reference("workload")).describedAs("RDMA traffic between hosts."),
@@ -226,12 +230,14 @@ func labSchema() schema {
 func definitions() map[string]schema {
 	defs := map[string]schema{
 		"topology": complete(keys{
+			"fabric":   reference("fabric").describedAs("Nodes and links of a usual shape; nodes and links add to them."),
 			"defaults": reference("defaults").describedAs("What holds for all, unless something nearer says otherwise."),
 			"kinds":    mapOf(keyNames(), reference("kind")).describedAs("What the nodes of each kind have in common; also of the kinds host, switch and router."),
 			"groups":   mapOf(keyNames(), reference("group")).describedAs("What the nodes of each group have in common."),
 			"nodes":    nodesSchema().describedAs("The nodes by name, or several by a range such as h[1-64]. A name with nothing behind it is a host with the defaults. A pattern such as leaf* says something of nodes that others declare."),
 			"links":    listOf(reference("link")).describedAs("The links, each between two nodes, or a node and what is outside."),
-		}, "nodes"),
+		}).atLeastOne("nodes", "fabric"),
+		"fabric": fabricSchema(),
 		"defaults": object(keys{
 			"node": object(setupKeys().and(keys{
 				"kind":    textSchema().describedAs("The kind of nodes that have none."),
@@ -327,6 +333,43 @@ func nodesSchema() schema {
 	nodes := mapOf(anyOf(one, schema{"pattern": nodesPattern}), reference("node"))
 	nodes["type"], nodes["minProperties"] = "object", 1
 	return nodes
+}
+
+func fabricSchema() schema {
+	k := keys{"shape": oneWord(shapeNames()...).describedAs("What it looks like.")}
+	tiers := keys{}
+	var rules []schema
+	for _, s := range shape.All() {
+		for _, p := range s.Parameters {
+			k[parameterKey(p)] = whole(uint64(p.Minimum), uint64(p.Maximum)).describedAs(fmt.Sprintf("%s: %s, %d to %d. Absent: %d.", s.Name, p.Usage, p.Minimum, p.Maximum, p.Default))
+		}
+		for _, tier := range s.Tiers {
+			tiers[tier] = object(linkKeys(false)).describedAs("What holds for the links of this tier, before the link defaults.")
+		}
+	}
+	k["nodes"] = whole(1, 2000).describedAs("How many hosts; of dumbbell on each side.")
+	k["tiers"] = object(tiers).describedAs("How the links of each tier fare: of hosts, and those that lead up to spines, or to the routers agg and core, or between two switches (trunk).")
+	for _, s := range shape.All() {
+		var barred []string
+		own := []string{"shape", "tiers"}
+		for _, p := range s.Parameters {
+			own = append(own, parameterKey(p))
+		}
+		for key := range k {
+			if !slices.Contains(own, key) {
+				barred = append(barred, key)
+			}
+		}
+		rules = append(rules, when(schema{"properties": bars(barred)}, map[string][]string{"shape": {s.Name}}))
+	}
+	f := complete(k, "shape")
+	f["allOf"] = rules
+	return f
+}
+
+// labelSchema is what labelValue takes.
+func labelSchema() schema {
+	return anyOf(schema{"type": []string{"number", "boolean"}}, schema{"type": "string", "pattern": `^[^\x00-\x1f\x7f-\x9f]*$`, "maxLength": maxLabelValue})
 }
 
 func limitKeys() keys {

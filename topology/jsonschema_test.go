@@ -45,7 +45,7 @@ var beyondSchema = []string{
 	`is no name of an external interface`, `^what nodes are given`, `^(source|file|jitter: file|jitter: no samples|no samples)\b.*(there is no file|files)`, `has more than 4194304 bytes`, `^file: `,
 
 	// Ranges of names.
-	`" has \d+ characters, expected`, `^endpoints: interface name .* has \d+ bytes`, `has no \] behind its`, `the range \[`, `^.* stands? for `, `has a pattern, expected`, `^addresses are given to the \d+ interfaces`, ` at each node for `, ` has a range and \*`, `^with (this entry|.*) the(re)? `,
+	`^the shape .* has no tier`, `is odd, expected`, `" has \d+ characters, expected`, `^endpoints: interface name .* has \d+ bytes`, `has no \] behind its`, `the range \[`, `^.* stands? for `, `has a pattern, expected`, `^addresses are given to the \d+ interfaces`, ` at each node for `, ` has a range and \*`, `^with (this entry|.*) the(re)? `,
 
 	`as a key, expected`, `after a merge key`, `^a fault matches`,
 	// Ranges, and whole numbers.
@@ -348,7 +348,7 @@ func TestSchemaKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.resolve(r.labMap(r.document(everything)))
+	r.resolve(r.labMap(r.expand(r.document(everything))))
 	if len(r.errors) > 0 {
 		t.Fatal(r.errors)
 	}
@@ -373,6 +373,7 @@ func TestSchemaKeys(t *testing.T) {
 		"a file": of("file"), "a command": of("exec"), "a healthcheck": of("healthcheck"), "an entry of wait_for": of("wait"),
 		"a link": of("link"), "reverse": in("link", "reverse"), "an endpoint": of("endpoint"), "tolerance": of("tolerance"),
 		"jitter": of("jitter"), "loss": of("loss"), "reorder": of("reorder"), "corrupt": of("corrupt"), "queue": of("queue"), "ecn": of("ecn"), "flap": of("flap"),
+		"a fabric": of("fabric"), "the links of a tier": properties(in("fabric", "tiers")["host"]),
 		"a fault": of("fault"), "match": of("match"), "a workload": of("workload"), "a size": of("mix"), "a timeline entry": of("event"), "when": of("trigger"), "set": of("set"), "an entry of chaos": of("chaos"),
 		"a check": of("check"), "the baseline": of("baseline"),
 		"a capture": of("capture"), "a ring": in("capture", "ring"),

@@ -61,6 +61,7 @@ type topologyMap struct {
 func (r *reader) topologyMap(n *yaml.Node) topologyMap {
 	m := topologyMap{at: n}
 	r.fields(n, "topology",
+		field{"fabric", func(*yaml.Node) {}}, // which expander.withFabric has replaced
 		field{"defaults", func(n *yaml.Node) { m.defaults = r.defaultsMap(n) }},
 		names(r, "kinds", &m.kinds, r.kindMap),
 		names(r, "groups", &m.groups, r.groupMap),

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/ndklab/ndklab/topology"
 	"github.com/spf13/cobra"
@@ -30,21 +31,27 @@ type validationProblem struct {
 
 func validateCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "validate [FILE...] [-o text|json] [--name NAME] [--node-filter NODES]",
+		Use:   "validate [FILE...] [--expand] [-o text|json] [--name NAME] [--node-filter NODES]",
 		Short: "Check topology files",
 		Long: `Checks topology files and starts nothing. Every error is printed, one a line, as
 FILE:LINE:COLUMN: what was found, what was expected. The exit code is 2 if there
 is any.
+
+With --expand it prints a file, if it is right, with each node, link and workload by
+itself: ranges, patterns in nodes, free interfaces and the fabric block are replaced by
+what they stand for, and variables by their values.
 
 ` + fileHelp + `
 
 ` + partHelp,
 		Example: `  ndklab validate examples/pair.ndklab.yaml
   ndklab generate ring --nodes 4 | ndklab validate -
-  ndklab validate -o json labs/*.yaml`,
+  ndklab validate -o json labs/*.yaml
+  ndklab validate --expand fabric.ndklab.yaml`,
 	}
 	output := outputFlag(cmd)
 	flags := newFileFlags(cmd)
+	expand := cmd.Flags().Bool("expand", false, "print a file with all that ranges and the fabric block stand for")
 	cmd.RunE = func(cmd *cobra.Command, files []string) error {
 		if len(files) == 0 {
 			file, err := fileArgument(cmd, nil, "one file or more")
@@ -52,6 +59,12 @@ is any.
 				return err
 			}
 			files = []string{file}
+		}
+		if *expand {
+			if len(files) > 1 || flags.given() || cmd.Flags().Changed("output") {
+				return misuse("validate --expand takes one file and nothing else")
+			}
+			return printExpanded(cmd, files[0])
 		}
 		var result struct {
 			Files []validation `json:"files"`
@@ -75,6 +88,23 @@ is any.
 		return nil
 	}
 	return cmd
+}
+
+// printExpanded prints a file that is right as topology.Expand writes it.
+func printExpanded(cmd *cobra.Command, file string) error {
+	text, err := readText(cmd.Context(), file)
+	if err != nil {
+		return err
+	}
+	if _, err := text.parse(cmd.Context(), topology.Options{}); err != nil {
+		return err
+	}
+	expanded, err := topology.Expand(topology.Options{Variable: os.LookupEnv}, text.name, text.data)
+	if err != nil {
+		return err
+	}
+	_, err = cmd.OutOrStdout().Write(expanded)
+	return written(err)
 }
 
 func validate(cmd *cobra.Command, file string, flags *fileFlags) (validation, error) {

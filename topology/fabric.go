@@ -1,0 +1,210 @@
+package topology
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/ndklab/ndklab/topology/shape"
+	"gopkg.in/yaml.v3"
+)
+
+// This file is the block that stands for the nodes and links of a usual shape.
+
+// A fabricMap is the block.
+type fabricMap struct {
+	shape  val[string]
+	values map[string]*val[int] // of the parameters, by key
+	tiers  map[string][]entry   // what links of each tier have
+}
+
+// shapeNames are the shapes that a block may have.
+func shapeNames() []string {
+	var names []string
+	for _, s := range shape.All() {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// parameterKey is the key of a shape's parameter.
+func parameterKey(p shape.Parameter) string { return strings.ReplaceAll(p.Name, "-", "_") }
+
+func (x *expander) fabricMap(n *yaml.Node) fabricMap {
+	m := fabricMap{values: make(map[string]*val[int]), tiers: make(map[string][]entry)}
+	fields := []field{
+		one(x.reader, "shape", &m.shape, wordOf(x.reader, shapeNames())),
+		{"tiers", func(n *yaml.Node) {
+			for _, e := range x.entries(n) {
+				var settings linkSettings
+				x.fields(e.value, "the links of a tier", x.linkSettings(&settings)...)
+				x.noSenders(settings.impairment)
+				m.tiers[e.key.Value] = []entry{e}
+			}
+		}},
+	}
+	for _, s := range shape.All() {
+		for _, p := range s.Parameters {
+			if key := parameterKey(p); m.values[key] == nil {
+				v := new(val[int])
+				m.values[key] = v
+				fields = append(fields, one(x.reader, key, v, count[int](0, 1<<16)))
+			}
+		}
+	}
+	x.fields(n, "a fabric", fields...)
+	x.required(n, "fabric", need("shape", m.shape))
+	return m
+}
+
+// fabric is the nodes and links that the block at n stands for.
+func (x *expander) fabric(n *yaml.Node) (nodes []entry, links []*yaml.Node) {
+	before := len(x.errors)
+	defer func() { x.failed = x.failed || len(x.errors) > before }()
+	m := x.fabricMap(n)
+	all := shape.All()
+	i := slices.IndexFunc(all, func(s shape.Shape) bool { return m.shape.ok && s.Name == m.shape.is })
+	if i < 0 {
+		return nil, nil
+	}
+	s := all[i]
+	values := make(map[string]int)
+	var keys []string
+	for _, p := range s.Parameters {
+		v := m.values[parameterKey(p)]
+		values[p.Name] = v.orElse(p.Default)
+		keys = append(keys, parameterKey(p))
+		if err := p.Check(values[p.Name]); v.ok && err != nil {
+			x.errorf(v.at, "%s: %v", parameterKey(p), err)
+		}
+	}
+	for key, v := range m.values {
+		if v.at != nil && !slices.Contains(keys, key) {
+			x.errorf(v.at, "%s stands with the shape %s, expected some of %s", key, s.Name, strings.Join(keys, ", "))
+		}
+	}
+	for tier, e := range m.tiers {
+		if !slices.Contains(s.Tiers, tier) {
+			x.errorf(e[0].key, "the shape %s has no tier %s, %s", s.Name, quote(tier), x.expectation(tier, s.Tiers))
+		}
+	}
+	if len(x.errors) > before {
+		return nil, nil
+	}
+	settings := make(map[string][]*yaml.Node) // of links, as a map's content
+	for tier, e := range m.tiers {
+		for _, e := range x.entries(e[0].value) {
+			settings[tier] = append(settings[tier], e.key, e.value)
+		}
+	}
+	plan := s.Plan(values)
+	for _, node := range plan.Nodes {
+		is := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Line: n.Line, Column: n.Column}
+		if node.Kind != "" {
+			is = flowMap(n, text(n, "kind"), text(n, node.Kind))
+		}
+		nodes = append(nodes, entry{text(n, node.Name), is})
+	}
+	for _, l := range plan.Links {
+		ends := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Style: yaml.FlowStyle, Line: n.Line, Column: n.Column,
+			Content: []*yaml.Node{text(n, l.Ends[0]), text(n, l.Ends[1])}}
+		links = append(links, flowMap(n, append([]*yaml.Node{text(n, "endpoints"), ends}, settings[l.Tier]...)...))
+	}
+	return nodes, links
+}
+
+// flowMap is a map on one line, at the place of another value.
+func flowMap(at *yaml.Node, content ...*yaml.Node) *yaml.Node {
+	return &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Style: yaml.FlowStyle, Line: at.Line, Column: at.Column, Content: content}
+}
+
+// withFabric is the topology at n with the nodes and links of its block, if it has one,
+// before those that it lists.
+func (x *expander) withFabric(n *yaml.Node) *yaml.Node {
+	if n.Kind != yaml.MappingNode {
+		return n
+	}
+	entries := x.entries(n)
+	var generated []entry
+	block := find(entries, "fabric")
+	if block != nil {
+		var links []*yaml.Node
+		generated, links = x.fabric(block)
+		if find(entries, "nodes") == nil {
+			entries = append(entries, entry{text(block, "nodes"), flowMap(block)})
+		}
+		list := find(entries, "links")
+		if list == nil || isNull(list) {
+			list = &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Line: block.Line, Column: block.Column}
+			entries = append(slices.DeleteFunc(entries, func(e entry) bool { return e.key.Value == "links" }), entry{text(block, "links"), list})
+		}
+		if list.Kind == yaml.SequenceNode {
+			both := *list
+			both.Anchor, both.Content, both.Style = "", append(links, list.Content...), 0
+			for i := range entries {
+				if entries[i].key.Value == "links" {
+					entries[i].value = &both
+				}
+			}
+		}
+	}
+	is := *n
+	is.Content = nil
+	for _, e := range entries {
+		switch e.key.Value {
+		case "fabric":
+			continue
+		case "nodes":
+			e.value = x.nodes(e.value, generated)
+		case "links":
+			e.value = x.links(e.value)
+		}
+		is.Content = append(is.Content, e.key, e.value)
+	}
+	return &is
+}
+
+// Expand is a topology file that says the same as another, with each node, link and
+// workload by itself: of ranges, patterns in nodes, free interfaces and the fabric block
+// nothing is left, nor of variables, anchors and comments. The error is nil or an
+// ErrorList.
+func Expand(o Options, name string, data []byte) ([]byte, error) {
+	r := &reader{Options: o, file: name}
+	root := r.document(data)
+	if root != nil {
+		root = r.expand(root)
+	}
+	if root == nil || len(r.errors) > 0 {
+		return nil, r.errors.ordered(name)
+	}
+	var b strings.Builder
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	if err := e.Encode(r.written(root)); err != nil {
+		return nil, err
+	}
+	return []byte(b.String()), e.Close()
+}
+
+// written is a value as it stands in a file: without aliases, and with its dollars as
+// they are written.
+func (r *reader) written(n *yaml.Node) *yaml.Node {
+	n = target(n)
+	is := &yaml.Node{Kind: n.Kind, Tag: n.Tag, Style: n.Style, Value: strings.ReplaceAll(n.Value, "$", "$$")}
+	switch {
+	case isNull(n):
+		is.Value, is.Style = "null", 0
+	case n.Kind == yaml.MappingNode:
+		for _, e := range r.entries(n) {
+			key := &yaml.Node{Kind: yaml.ScalarNode, Tag: e.key.Tag, Style: e.key.Style, Value: e.key.Value}
+			is.Content = append(is.Content, key, r.written(e.value))
+		}
+		if len(n.Content) == 0 {
+			is.Style = yaml.FlowStyle
+		}
+	case n.Kind == yaml.SequenceNode:
+		for _, item := range n.Content {
+			is.Content = append(is.Content, r.written(item))
+		}
+	}
+	return is
+}
