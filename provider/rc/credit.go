@@ -24,11 +24,11 @@ func (q *QP) RoundTrip() time.Duration { return q.requester.window.known }
 // SlowRoundTrip is about how long acknowledgements take lately, up to twice as much, and 0
 // if that is nothing to be told to others.
 func (q *QP) SlowRoundTrip() time.Duration {
-	usual := q.requester.roundTrip.usual()
-	if usual < slowRoundTrip {
+	slow := q.requester.roundTrip.slow()
+	if slow < slowRoundTrip {
 		return 0
 	}
-	return 1 << bits.Len64(uint64(usual))
+	return 1 << bits.Len64(uint64(slow))
 }
 
 // slowRoundTrip is less than any AckTimeout that leaves a peer time to answer.

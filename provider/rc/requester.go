@@ -481,14 +481,22 @@ func (r *requester) deadline() (time.Duration, bool) {
 // not help, as where only short packets pass, it counts since the last progress as
 // soon as the oldest packet has been sent as often as a NIC would. On a path that is
 // slower than the AckTimeout, as behind a deep queue, a retry takes as long as the path.
+// A peer that is dead is given up after RetryCount+1 AckTimeouts at the earliest, and
+// at the latest after those or longestSilence, whichever is longer.
 func (r *requester) giveUpAt() (time.Duration, bool) {
 	c := &r.q.connection
 	since := max(r.progressAt, r.heardAt)
 	if int(r.tries) > c.RetryCount {
 		since = r.progressAt
 	}
-	return since + time.Duration(c.RetryCount+1)*max(c.AckTimeout, r.roundTrip.usual(), r.slow), c.AckTimeout > 0
+	tries := time.Duration(c.RetryCount + 1)
+	onSlowPath := tries * min(max(r.roundTrip.slow(), r.slow), longestSilence/tries)
+	return since + max(tries*c.AckTimeout, onSlowPath), c.AckTimeout > 0
 }
+
+// longestSilence is how long a path may take that is slower than the AckTimeout: as
+// long as there may be between the two halves of making a connection.
+const longestSilence = 90 * time.Second
 
 // tryAgain counts the retries of the oldest packet: that with sequence number s is sent
 // again.

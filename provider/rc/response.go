@@ -127,8 +127,12 @@ func (r *requester) pass(now time.Duration, w *request, to int64) {
 // tries without progress.
 func (r *requester) progress(now time.Duration, before int64) {
 	// Nor is it known for what was sent before a probe: it may be the probe's.
-	if sample, ok := r.window.acknowledged(now, r.una, before >= max(r.resent, r.probe.end)); ok {
-		r.roundTrip.sample(sample)
+	took, once := r.window.acknowledged(now, r.una, before >= max(r.resent, r.probe.end))
+	switch {
+	case once:
+		r.roundTrip.sample(took)
+	case took > 0 && before >= r.resent:
+		r.roundTrip.boundBy(took)
 	}
 	r.progressAt = now
 	r.probeAt = now + r.roundTrip.timeout()

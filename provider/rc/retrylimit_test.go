@@ -83,3 +83,55 @@ func TestRNRTries(t *testing.T) {
 		}
 	}
 }
+
+// TestGivesUpOnSlowPath: what is acknowledged while a probe is out is no sample, but says
+// that the path is slow at most. From then on a peer is waited for as long as the path
+// may take, others on the path know it, and a peer that is dead is given up at last.
+func TestGivesUpOnSlowPath(t *testing.T) {
+	for _, test := range []struct{ delay, want time.Duration }{
+		{50 * time.Millisecond, 7 * 537 * time.Millisecond},
+		{time.Second, 7 * 2 * time.Second},
+		{3 * time.Second, 7 * 6 * time.Second},
+		{10 * time.Second, longestSilence / 7 * 7},
+	} {
+		c := testConnection
+		c.AckTimeout, c.RetryCount = 537*time.Millisecond, 6
+		p := newPair(t, testConfig, c, path{delay: test.delay}, 1)
+		p.a.memory.add(1, 4096)
+		p.b.memory.add(2, 4096)
+		r := Request{Op: OpWrite, SGL: []SGE{piece(1, 0, 100)}, VA: 2 << 32, Token: 2}
+		p.a.qp.SetSlowRoundTrip(30 * time.Second) // or it gives up on the first
+		p.a.post(r)
+		p.await(t, p.a, 1, time.Minute)
+		p.a.qp.SetSlowRoundTrip(0)
+		if got, least := p.a.qp.SlowRoundTrip(), 2*test.delay; got < least || got > 2*least {
+			t.Errorf("%v there and back: tells others of %v", least, got)
+		}
+		if mean := p.a.qp.requester.roundTrip.mean; mean != 0 {
+			t.Errorf("took a sample of %v", mean)
+		}
+		p.clock.Run(time.Minute) // for the answers to probes
+		p.a.out.down = true
+		start := p.clock.Now()
+		p.a.post(r)
+		p.await(t, p.a, 2, time.Hour)
+		if took := p.clock.Now() - start; took != test.want || p.a.done[1].Status != RetryExceeded {
+			t.Errorf("%v there and back: %v after %v, want %v", 2*test.delay, describe(p.a.done[1]), took, test.want)
+		}
+	}
+}
+
+// TestGivesUpAfterSlowHandshake: nor is anything else known of the path at first.
+func TestGivesUpAfterSlowHandshake(t *testing.T) {
+	c := testConnection
+	c.AckTimeout, c.RetryCount = 537*time.Millisecond, 6
+	p := newPair(t, testConfig, c, path{delay: 4 * time.Second}, 1)
+	p.a.memory.add(1, 4096)
+	p.b.memory.add(2, 4096)
+	p.a.qp.ExpectRoundTrip(8 * time.Second)
+	p.a.post(Request{Op: OpWrite, SGL: []SGE{piece(1, 0, 100)}, VA: 2 << 32, Token: 2})
+	p.await(t, p.a, 1, time.Minute)
+	if got := p.a.done[0]; got.Status != Success {
+		t.Errorf("%v after %v", describe(got), p.clock.Now())
+	}
+}

@@ -11,6 +11,7 @@ type roundTrip struct {
 	backedOff       uint          // times that the timeout has doubled
 	first           time.Duration // timeout before the first sample
 	slowest         time.Duration // of all samples
+	bound           time.Duration // longest that the last may have taken that is no sample
 	ackDelay        time.Duration // that the peer announced
 	longest         time.Duration
 }
@@ -46,6 +47,7 @@ func newRoundTrip(c *Connection) roundTrip {
 // timeout need not be much longer. It is no sample: it would linger in the mean.
 func (r *roundTrip) expect(atMost time.Duration) {
 	r.first = min(max(2*atMost, shortestFirst), longestFirst)
+	r.bound = atMost
 }
 
 // sample takes the time that one packet's acknowledgement took.
@@ -57,8 +59,13 @@ func (r *roundTrip) sample(took time.Duration) {
 		r.mean += (took - r.mean) / 8
 	}
 	r.slowest = max(r.slowest, took)
-	r.backedOff = 0
+	r.backedOff, r.bound = 0, 0
 }
+
+// boundBy takes how long an acknowledgement took at most that may be for a packet or
+// for the probe after it. It is no sample, but all that is heard behind a queue that
+// grows faster than the timeout: there a probe is always out.
+func (r *roundTrip) boundBy(took time.Duration) { r.bound = took }
 
 // shortest is the least that the timeout may be.
 func (r *roundTrip) shortest() time.Duration {
@@ -71,6 +78,9 @@ func (r *roundTrip) shortest() time.Duration {
 
 // usual is the longest that acknowledgements usually take, 0 before the first sample.
 func (r *roundTrip) usual() time.Duration { return r.mean + max(4*r.deviation, r.mean/4) }
+
+// slow is the longest that acknowledgements may take lately, as far as is known.
+func (r *roundTrip) slow() time.Duration { return max(r.usual(), r.bound) }
 
 // timeout is how long to wait for an acknowledgement before asking. Doubling
 // ends at the AckTimeout.

@@ -140,21 +140,24 @@ func (w *window) times(sequence int64) bool {
 }
 
 // acknowledged takes note that everything before una is acknowledged, and
-// returns how long that took, if a packet was timed and once says that all of
-// what was acknowledged at a stroke had been sent only once: else nobody knows
-// what the acknowledgement is for (Karn's rule).
-func (w *window) acknowledged(now time.Duration, una int64, once bool) (time.Duration, bool) {
+// returns how long that took at most, 0 if no packet was timed. It took as long if once
+// says that all of what was acknowledged at a stroke had been sent only once: else
+// nobody knows what the acknowledgement is for (Karn's rule).
+func (w *window) acknowledged(now time.Duration, una int64, once bool) (took time.Duration, sample bool) {
 	var m mark
 	found := false
 	for w.timed > 0 && w.marks[w.oldest].sequence < una {
-		m, found = w.marks[w.oldest], once
+		m, found = w.marks[w.oldest], true
 		w.oldest = (w.oldest + 1) & (len(w.marks) - 1)
 		w.timed--
 	}
 	if !found {
 		return 0, false
 	}
-	took := max(now-m.sentAt, 1)
+	took = max(now-m.sentAt, 1)
+	if !once {
+		return took, false
+	}
 	w.sampleDelay(now, took, m.inFlight <= few*w.packet)
 	delivered := w.delivered - m.delivered
 	// What was lost was in flight too. But where much is, it may be the receive
