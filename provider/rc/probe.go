@@ -34,6 +34,8 @@ type probe struct {
 	// Those say that what was sent before them has arrived, and nothing of what is behind.
 	stale    int8  // so many
 	staleEnd int64 // last then
+
+	hasLost bool // an answer ever said that something was
 }
 
 // mostProbes bounds what is counted of probes.
@@ -47,6 +49,14 @@ func isProbe(h *roce.Header, payload []byte) bool {
 // asking reports whether a probe is out, and what was sent before it is not all
 // acknowledged.
 func (r *requester) asking() bool { return r.una < r.probe.end }
+
+// staleLost reports whether the answers to earlier probes will not come any more. Where
+// packets are lost so are probes, and to wait for the answer to each
+// would take as many more, of which some are lost again. So they are waited for no longer
+// than the path takes.
+func (r *requester) staleLost(now time.Duration) bool {
+	return r.probe.hasLost && now-r.probe.at > 4*r.roundTrip.slow()
+}
 
 func (r *requester) makeProbe(now time.Duration, p *roce.Packet) {
 	b := &r.probe
@@ -68,7 +78,7 @@ func (r *requester) makeProbe(now time.Duration, p *roce.Packet) {
 func (r *requester) repeated(now time.Duration, at int64) {
 	b := &r.probe
 	switch {
-	case b.stale > 0 && (r.una <= b.staleEnd || at < r.una-1):
+	case b.stale > 0 && (r.una <= b.staleEnd || at < r.una-1 && r.q.connection.Selective) && !r.staleLost(now):
 		b.stale--
 	case b.unanswered == 0:
 		r.countSpurious()
@@ -95,6 +105,8 @@ func (r *requester) movedByProbe() {
 // loseProbed gives up for lost what was sent before the probe.
 func (r *requester) loseProbed(now time.Duration) {
 	b := &r.probe
+	b.hasLost = true
+	r.roundTrip.relax()
 	if r.q.connection.Selective {
 		r.begin(now)
 		p := r.repair

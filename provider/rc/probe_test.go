@@ -318,3 +318,23 @@ func TestDeepQueue(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestLostProbes: probes and their answers are lost like all else. What is lost a second
+// time is asked for anew, and not after the answers to all probes that ever were sent.
+func TestLostProbes(t *testing.T) {
+	const most = 2 * time.Minute
+	for _, selective := range []bool{false, true} {
+		for seed := range uint64(200) {
+			c := testConnection
+			c.MTU, c.AckTimeout, c.Selective, c.Credit = 256, 0, selective, 1
+			p := newPair(t, testConfig, c, path{delay: 100 * time.Microsecond, loss: 0.25}, seed)
+			p.a.memory.add(1, 8192)
+			p.b.memory.add(2, 8192)
+			p.a.post(Request{Op: OpRead, SGL: []SGE{piece(1, 0, 6401)}, VA: 2 << 32, Token: 2})
+			p.a.post(Request{Op: OpWrite, SGL: []SGE{piece(1, 0, 6401)}, VA: 2 << 32, Token: 2})
+			if !p.clock.RunUntil(func() bool { return len(p.a.done) == 2 }, most) {
+				t.Errorf("selective %v, seed %d: not done after %v: %+v", selective, seed, most, p.a.qp.Counters())
+			}
+		}
+	}
+}
