@@ -33,12 +33,24 @@ const (
 	startRoundTrips = 4
 	mostJudged      = 10e9 // bits per second; above, adapters take as long as the link
 	readDepth       = 16   // READs that a queue pair may have outstanding
+
+	mostGivenUp = 150 // one clean link in so many
 )
 
 // TestCleanLinks: on links that lose nothing nothing is sent again, whatever their rate,
 // delay and queue, whether the queue pairs are the first there or not, and though the
 // rate changes by three orders of magnitude while they run; and what the links can carry
 // is made use of. Where queues overflow, hardly anything is sent again but what is lost.
+//
+// Not judged, or not strictly:
+//   - A peer may be given up on few clean links: an acknowledgement that waits behind
+//     seconds of data which the peer itself sends comes too late for an adapter that has
+//     had nothing to tell it that the path is slow. Nor does a connection come about
+//     behind a queue of more than 30 s.
+//   - Where a queue overflows, retries may be used up, and an answer to a probe that was
+//     lost may be taken for the one to the next: 1 % of what is sent again may be spurious.
+//   - Goodput is that of workloads that run alone at one rate, of 10 gbit at most, and
+//     last long enough for the start to matter little. What several share is not.
 func TestCleanLinks(t *testing.T) {
 	if *soakSeed != 0 {
 		r, err := tryLink(*soakSeed)
@@ -81,10 +93,8 @@ func TestCleanLinks(t *testing.T) {
 	if 100*total.spurious > total.sentAgain {
 		t.Error("more than one in a hundred packets that were sent again were not lost")
 	}
-	// A first packet behind more seconds of queue than a peer is waited for is one that
-	// nobody answers, if no other connection knows either how slow the path is.
-	if 50*total.gaveUp > total.clean+total.overflowed {
-		t.Error("peers were given up on more than one in fifty links")
+	if mostGivenUp*total.cleanGaveUp > total.clean {
+		t.Errorf("peers were given up on more than one in %d links that lose nothing", mostGivenUp)
 	}
 	if total.clean == 0 || total.overflowed == 0 || total.judged == 0 {
 		t.Error("some kind of link has not been tried")
@@ -99,7 +109,7 @@ type trial struct {
 	dropped, sentAgain   uint64 // on the others
 	spurious, duplicates uint64
 	timeouts             uint64
-	gaveUp               int     // links on which a peer was given up
+	gaveUp, cleanGaveUp  int     // links on which a peer was given up, and the clean ones of them
 	judged               int     // workloads whose goodput is
 	worst                float64 // goodput, as a share of what the link can carry
 	worstSeed            uint64
@@ -119,6 +129,7 @@ func (a *trial) add(b *trial) {
 	a.duplicates += b.duplicates
 	a.timeouts += b.timeouts
 	a.gaveUp += b.gaveUp
+	a.cleanGaveUp += b.cleanGaveUp
 	if b.judged > 0 && (a.judged == 0 || b.worst < a.worst) {
 		a.worst, a.worstSeed = b.worst, b.worstSeed
 	}
@@ -127,8 +138,8 @@ func (a *trial) add(b *trial) {
 
 func (a *trial) String() string {
 	return fmt.Sprintf("%d clean links, on which %d packets were sent again; %d whose queue overflowed: %d packets dropped there, %d sent again; "+
-		"on all of them %d packets, %d timeouts, %d spurious retransmissions, %d duplicates; %d links on which a peer was given up; %d workloads got %.3f of what their link carries at least (seed %d)",
-		a.clean, a.retransmitted, a.overflowed, a.dropped, a.sentAgain, a.packets, a.timeouts, a.spurious, a.duplicates, a.gaveUp, a.judged, a.worst, a.worstSeed)
+		"on all of them %d packets, %d timeouts, %d spurious retransmissions, %d duplicates; %d links on which a peer was given up, %d of them clean; %d workloads got %.3f of what their link carries at least (seed %d)",
+		a.clean, a.retransmitted, a.overflowed, a.dropped, a.sentAgain, a.packets, a.timeouts, a.spurious, a.duplicates, a.gaveUp, a.cleanGaveUp, a.judged, a.worst, a.worstSeed)
 }
 
 // tryLink runs the workloads of a seed on its link. The error says what is wrong.
@@ -144,11 +155,10 @@ func tryLink(seed uint64) (*trial, error) {
 		return result, fmt.Errorf("seed %d: %w", seed, err)
 	}
 	result.run = r
-	var again, rnrs uint64
+	var again uint64
 	for i := range r.Nodes {
 		c := r.Nodes[i].Transport
 		again += c["retransmitted"]
-		rnrs += c["rnr_naks_received"]
 		result.spurious += c["spurious_retransmissions"]
 		result.duplicates += c["duplicates"]
 		result.timeouts += c["timeouts"]
@@ -167,13 +177,13 @@ func tryLink(seed uint64) (*trial, error) {
 		err = fmt.Errorf("%s", strings.Join(r.Problems, "; "))
 	case result.dropped == 0 && result.spurious+result.duplicates > 0:
 		err = fmt.Errorf("%d spurious retransmissions, %d duplicates, where %d packets were dropped", result.spurious, result.duplicates, result.dropped)
-	case result.dropped == 0 && again > rnrs:
+	case result.dropped == 0 && again > 0:
 		err = fmt.Errorf("%d packets sent again, nothing was lost", again)
 	}
 	if result.dropped > 0 {
 		result.overflowed, result.sentAgain = 1, again
 	} else {
-		result.clean, result.retransmitted = 1, again
+		result.clean, result.retransmitted, result.cleanGaveUp = 1, again, result.gaveUp
 	}
 	if err != nil {
 		return result, fmt.Errorf("seed %d: %w", seed, err)
