@@ -75,6 +75,14 @@ func Begin(stage Stage, topo *topology.Topology, done func(*report.Run, error)) 
 	return p
 }
 
+// InVirtualTime says that the stage is a simulation, right after Begin: then nothing is
+// forgiven that only a busy machine excuses.
+func (p *Play) InVirtualTime() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.result.Simulated = true
+}
+
 // goodOrder is how long clients of an interrupted play may take to end in good order.
 const goodOrder = time.Second
 

@@ -23,5 +23,10 @@ func TestSpurious(t *testing.T) {
 		if text := spurious(run(test.again, test.dropped, test.overflow)); (text != "") != test.fails {
 			t.Errorf("%+v: %q", test, text)
 		}
+		simulated := run(test.again, test.dropped, test.overflow)
+		simulated.Simulated = true
+		if text, fails := spurious(simulated), test.again > 0 && test.dropped+test.overflow == 0; (text != "") != fails {
+			t.Errorf("%+v in virtual time: %q", test, text)
+		}
 	}
 }

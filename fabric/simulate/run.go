@@ -49,6 +49,7 @@ func Run(ctx context.Context, t *topology.Topology, o Options) (*report.Run, err
 	var result *report.Run
 	var playErr error
 	play := scenario.Begin(l, t, func(r *report.Run, err error) { result, playErr = r, err })
+	play.InVirtualTime()
 	for interrupted := false; result == nil; {
 		if ctx.Err() != nil && !interrupted {
 			interrupted = true
@@ -63,7 +64,6 @@ func Run(ctx context.Context, t *topology.Topology, o Options) (*report.Run, err
 			}
 		}
 	}
-	result.Simulated = true
 	result.Started = started.Format(time.RFC3339)
 	result.Host = fmt.Sprintf("%s %s, cores: %d", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	if playErr != nil {
