@@ -482,7 +482,8 @@ func (r *requester) deadline() (time.Duration, bool) {
 // soon as the oldest packet has been sent as often as a NIC would. On a path that is
 // slower than the AckTimeout, as behind a deep queue, a retry takes as long as the path.
 // A peer that is dead is given up after RetryCount+1 AckTimeouts at the earliest, and
-// at the latest after those or longestSilence, whichever is longer.
+// at the latest after those or longestSilence, whichever is longer; where the path was
+// never measured to be slow, after longestSupposed.
 func (r *requester) giveUpAt() (time.Duration, bool) {
 	c := &r.q.connection
 	since := max(r.progressAt, r.heardAt)
@@ -490,13 +491,18 @@ func (r *requester) giveUpAt() (time.Duration, bool) {
 		since = r.progressAt
 	}
 	tries := time.Duration(c.RetryCount + 1)
-	onSlowPath := tries * min(max(r.roundTrip.slow(), r.slow), longestSilence/tries)
-	return since + max(tries*c.AckTimeout, onSlowPath), c.AckTimeout > 0
+	measured := min(tries*r.roundTrip.usual(), longestSilence)
+	supposed := min(tries*max(r.roundTrip.slow(), r.slow), longestSupposed)
+	return since + max(tries*c.AckTimeout, measured, supposed), c.AckTimeout > 0
 }
 
 // longestSilence is how long a path may take that is slower than the AckTimeout: as
 // long as there may be between the two halves of making a connection.
 const longestSilence = 90 * time.Second
+
+// longestSupposed is likewise of a path of which it is only known how slow it may be:
+// what an outage has held up looks the same.
+const longestSupposed = 15 * time.Second
 
 // tryAgain counts the retries of the oldest packet: that with sequence number s is sent
 // again.
