@@ -55,14 +55,19 @@ func (q *QP) CreditInUse() int64 {
 }
 
 // CreditWanted is what CreditInUse would be if all that has been posted were sent at
-// once, as far as the window goes.
+// once, as far as the window goes. It is 1 at least where nothing is in flight: with no
+// credit at all not even the first packet may go, however much the path holds.
 func (q *QP) CreditWanted() int64 {
 	r := &q.requester
 	if q.state != Ready || r.una == r.posted {
 		return 0
 	}
+	least := int64(0)
+	if r.inFlight == 0 {
+		least = 1
+	}
 	held := r.window.held()
-	return max(0, min(r.inFlight+r.backlog()-held, longestQueue(held)))
+	return max(least, min(r.inFlight+r.backlog()-held, longestQueue(held)))
 }
 
 // backlog is the bytes of what is to be sent, or sent again, at most.

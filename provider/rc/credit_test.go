@@ -59,6 +59,22 @@ func TestWithoutCredit(t *testing.T) {
 	}
 }
 
+// TestWithoutCreditOnALongPath: what the path holds is not enough to begin with. The QP says
+// that it lacks credit, or nothing would ever send what no timer waits for.
+func TestWithoutCreditOnALongPath(t *testing.T) {
+	e := newReady(t, nil)
+	w := &e.qp.requester.window
+	w.known, w.rate, w.draining = 10*time.Millisecond, 1e9, true
+	e.qp.SetCredit(0)
+	e.queue(reads(1, 16*256)) // whose answer is more than a window that drains takes
+	e.quiet()
+	if _, ok := e.qp.Deadline(); ok || !e.qp.Starved() || e.qp.CreditWanted() != 1 {
+		t.Errorf("a timer runs: %v; starved %v, %d bytes wanted", ok, e.qp.Starved(), e.qp.CreditWanted())
+	}
+	e.qp.SetCredit(1)
+	e.say("read request 100 4096@1000 ask")
+}
+
 // TestCrowd: a round trip that takes long for others' packets does not tell what the path
 // holds, one that is shorter does.
 func TestCrowd(t *testing.T) {

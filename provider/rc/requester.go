@@ -314,7 +314,7 @@ func (r *requester) fits(cost, limit int64) bool {
 	if r.inFlight+cost <= limit || r.inFlight == 0 && (r.window.credit > 0 || r.una < r.max) {
 		return true
 	}
-	r.starved = r.window.starves(limit)
+	r.starved = r.inFlight == 0 || r.window.starves(limit)
 	return false
 }
 
