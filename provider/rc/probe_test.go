@@ -338,3 +338,19 @@ func TestLostProbes(t *testing.T) {
 		}
 	}
 }
+
+// TestProbeOfREADs: where READs are all that rxe has executed, it acknowledges a probe by
+// the number before 0. Whether that is before or ahead of ours, the READ was lost.
+func TestProbeOfREADs(t *testing.T) {
+	for _, acknowledged := range []uint32{0xFFFFFF, 99, 101, 0x700000} {
+		e := newReady(t, nil)
+		e.queue(reads(1, 256))
+		e.answers(0)
+		now, _ := e.qp.Deadline()
+		e.qp.HandleTimeout(now)
+		e.at(now, "write only 99 0@0 ask")
+		h := ack(acknowledged, roce.SyndromeACK)
+		e.qp.Handle(now+time.Millisecond, &h, nil)
+		e.at(now+time.Millisecond, "read request 100 256@1000 ask")
+	}
+}

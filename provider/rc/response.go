@@ -55,14 +55,15 @@ func (r *requester) handle(now time.Duration, h *roce.Header, payload []byte) {
 	}
 }
 
-// ghost takes a response to what is acknowledged already (roce.md 6.3, 1): nothing
-// comes of it, but it may be the answer to a duplicate.
+// ghost takes a response to what is acknowledged already, or was never sent (roce.md 6.3,
+// 1): nothing comes of it, but it may be the answer to a duplicate.
 func (r *requester) ghost(now time.Duration, h *roce.Header, at int64) {
 	switch {
 	case h.Opcode == roce.Acknowledge && h.Syndrome.IsACK():
 		// Of READs that are last, not all responders acknowledge more than what was
-		// before them (replies.acknowledged).
-		if at == r.una-1 || at < r.una && !r.q.connection.Selective {
+		// before them (replies.acknowledged). Before it has executed anything else rxe
+		// acknowledges the number before 0, which may seem to be ahead.
+		if at == r.una-1 || !r.q.connection.Selective {
 			r.repeated(now, at)
 		}
 	case at < r.una && h.Opcode.IsReadResponse() && h.Opcode.Starts():
