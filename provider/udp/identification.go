@@ -43,9 +43,12 @@ const (
 // A peer is what is known of the identifications that an address sends. The
 // zero peer is one that nothing is known of.
 type peer struct {
+	// known says that some packet was believed.
+	known bool
 	// settled says that the newest packet had an identification that was expected.
 	settled bool
-	// counts says that there were identifications that our kind does not send.
+	// counts says that there were identifications that our kind does not send, or does
+	// not begin with.
 	counts bool
 	// last is the newest identification of a peer that counts, and since the
 	// instant, on the clock, after which it arrived.
@@ -62,6 +65,9 @@ type peer struct {
 // nothing but the solving to protect them. Two corrupted packets that can be
 // solved, one time in 2^16 each, would have to follow each other for one of them to pass.
 //
+// Our kind begins with 0. A peer that begins between 1 and maxID counts, or has lost its
+// first packet; without that distinction the first one past maxID would be lost.
+//
 // since is after when it arrived: no later than now.
 func (p *peer) believe(id uint16, since, now time.Duration) bool {
 	ahead := id - p.last // modulo 2^16, so what is behind is far ahead
@@ -74,9 +80,10 @@ func (p *peer) believe(id uint16, since, now time.Duration) bool {
 		return false
 	}
 	p.settled = expected
-	if near && newer || !expected {
+	if near && newer || !expected || !p.known {
 		p.counts, p.last, p.since = true, id, since
 	}
+	p.known = true
 	return true
 }
 
@@ -130,7 +137,7 @@ func (i *inspector) intact(flow *roce.Flow, packet []byte, index uint16) bool {
 		return false
 	}
 	if flow.Local.Is6() || id == index && !i.peer.counts {
-		i.peer.settled = true
+		i.peer.known, i.peer.settled = true, true
 		return true
 	}
 	i.foreign = true

@@ -76,7 +76,7 @@ func TestWaitingPackets(t *testing.T) {
 }
 
 // TestEveryIdentification has one peer count through all identifications, and
-// others begin at each.
+// others begin at each, and count on.
 func TestEveryIdentification(t *testing.T) {
 	counter := newJudge()
 	for i := range 1<<16 + 1000 {
@@ -87,6 +87,9 @@ func TestEveryIdentification(t *testing.T) {
 		beginner := newJudge()
 		if !beginner.takes(id, 0) {
 			t.Fatalf("a first packet with %d was dropped", id)
+		}
+		if id != 0 && !beginner.takes(id+nearby, 0) { // our kind begins with 0
+			t.Fatalf("%d after a first packet with %d was dropped", id+nearby, id)
 		}
 	}
 }
@@ -162,7 +165,7 @@ func TestBelieve(t *testing.T) {
 func TestCountingPeer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		j := newJudge()
-		id := rapid.Uint16Min(maxID+1).Draw(t, "first") // else it would be taken for one of our kind
+		id := rapid.Uint16Min(1).Draw(t, "first") // with 0 it would be taken for one of our kind
 		for range rapid.IntRange(1, 50).Draw(t, "packets") {
 			if !j.takes(id, 0) {
 				t.Fatalf("%d was dropped", id)
@@ -306,6 +309,9 @@ func BenchmarkInspection(b *testing.B) {
 			j := newJudge()
 			start := time.Now()
 			j.now = func() time.Duration { return time.Since(start) }
+			if test.id <= maxID && !j.takes(0, 0) {
+				b.Fatal("the first was dropped")
+			}
 			packet := j.packet(test.id, roce.Packet{Header: roce.Header{Opcode: roce.SendOnly}, Payload: [][]byte{make([]byte, 64)}})
 			b.ReportAllocs()
 			for b.Loop() {
