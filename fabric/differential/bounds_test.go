@@ -54,7 +54,7 @@ func differences(rate int, simulated, lab *report.Run) (list []difference) {
 		}
 		sl, ll := &s.Latency, &l.Latency
 		compare("us at the median", sl.P50, ll.P50, sl.P50/times-beside, math.Inf(1), true)
-		compare("us at the least", sl.Min, ll.Min, 0, sl.Min*times+beside, false)
+		compare("us at the median", sl.P50, ll.P50, 0, sl.P50*times+beside, false)
 	}
 	return list
 }
