@@ -50,6 +50,15 @@ type packets struct {
 
 func (p packets) roce() int { return p.ipv4 + p.ipv6 }
 
+// since returns what was captured after an earlier count.
+func (c capture) since(before capture) capture {
+	return capture{c.toGuest.since(before.toGuest), c.fromGuest.since(before.fromGuest), c.early - before.early, c.late - before.late}
+}
+
+func (p packets) since(before packets) packets {
+	return packets{p.frames - before.frames, p.ipv4 - before.ipv4, p.ipv6 - before.ipv6}
+}
+
 // rxeTimeout is how long rxe waits for an acknowledgement at least: what both
 // ends agree on (roce.md 12.3).
 const rxeTimeout = 537 * time.Millisecond
