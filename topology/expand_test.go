@@ -235,6 +235,13 @@ func TestExpandShapes(t *testing.T) {
 			t.Errorf("%s has %d nodes and %d links", name, len(lab.Nodes), len(lab.Links))
 		}
 	}
+	// Where a fabric has all nodes and links, the schema (TestSchemaVerdicts) takes lists of
+	// none beside it, too.
+	for _, text := range []string{"topology: {fabric: {shape: star}, nodes: {}, links: []}", "topology: {fabric: {shape: star}, nodes: , links: }"} {
+		if lab := parsed(t, text); len(lab.Nodes) != 9 {
+			t.Errorf("%s: %d nodes", text, len(lab.Nodes))
+		}
+	}
 	if _, err := Expand(Options{}, "x.yaml", []byte("topology: {fabric: {shape: torus}}")); err == nil {
 		t.Error("a wrong file is expanded")
 	}

@@ -236,7 +236,7 @@ func definitions() map[string]schema {
 			"groups":   mapOf(keyNames(), reference("group")).describedAs("What the nodes of each group have in common."),
 			"nodes":    nodesSchema().describedAs("The nodes by name, or several by a range such as h[1-64]. A name with nothing behind it is a host with the defaults. A pattern such as leaf* says something of nodes that others declare."),
 			"links":    listOf(reference("link")).describedAs("The links, each between two nodes, or a node and what is outside."),
-		}).atLeastOne("nodes", "fabric"),
+		}).nodesWithout("fabric"),
 		"fabric": fabricSchema(),
 		"defaults": object(keys{
 			"node": object(setupKeys().and(keys{
@@ -330,9 +330,15 @@ func stageWords() (words []string) {
 
 func nodesSchema() schema {
 	one := schema{"pattern": plain().String(), "maxLength": maxNodeName, "not": schema{"const": external}}
-	nodes := mapOf(anyOf(one, schema{"pattern": nodesPattern}), reference("node"))
-	nodes["type"], nodes["minProperties"] = "object", 1
-	return nodes
+	return mapOf(anyOf(one, schema{"pattern": nodesPattern}), reference("node"))
+}
+
+// nodesWithout is complete with nodes, one at least, where the map has not got a key
+// that stands for nodes.
+func (s schema) nodesWithout(key string) schema {
+	s["if"] = schema{"required": []string{key}}
+	s["else"] = schema{"required": []string{"nodes"}, "properties": schema{"nodes": schema{"type": "object", "minProperties": 1}}}
+	return s
 }
 
 func fabricSchema() schema {

@@ -547,6 +547,11 @@ func (d drawer) object(t *rapid.T, s schema, k keys) any {
 		properties, _ := then["properties"].(schema)
 		for _, key := range slices.Sorted(maps.Keys(properties)) {
 			if other, ok := properties[key].(schema); ok {
+				if k[key]["propertyNames"] != nil { // of which the rule has a part only
+					both := maps.Clone(k[key])
+					maps.Copy(both, other)
+					other = both
+				}
 				instead[key] = other
 				continue
 			}
