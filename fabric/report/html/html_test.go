@@ -76,6 +76,7 @@ func TestBounded(t *testing.T) {
 func TestLinks(t *testing.T) {
 	r := sample.Flap()
 	r.Problems = []string{"node c is down", "overrun of link c:eth0 to sw:eth2: median delay"}
+	r.SetByHand = []string{"c:eth0 loss=5%", "d is paused"}
 	page := markup(t, &report.Suite{Labs: []*report.Run{r}})
 	for _, want := range []string{
 		`<a href="#lab0-w0">bulk</a> recovered`, // a check by the name of its workload
@@ -83,6 +84,7 @@ func TestLinks(t *testing.T) {
 		`link <a href="#lab0-l0">a:eth0</a> - <a href="#lab0-l0">sw:eth0</a> is down`,
 		`<p>node <a href="#lab0-n2">c</a> is down</p>`,
 		`overrun of link <a href="#lab0-l2">c:eth0</a> to`,
+		`<p>Set by hand: <a href="#lab0-l2">c:eth0</a> loss=5%, d is paused</p>`,
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %s", want)

@@ -98,6 +98,9 @@ func (s *sheet) checks() group {
 	} else if !s.Passed {
 		body = append(body, el("p", class("bad"), text(s.Failure())))
 	}
+	if len(s.SetByHand) > 0 { // which may be the reason
+		body = append(body, el("p", append(group{text("Set by hand: ")}, s.at.linked(bounded(strings.Join(s.SetByHand, ", "), longText))...)...))
+	}
 	if s.Artifacts != "" || s.Replay != "" {
 		evidence := el("dl", class("evidence"))
 		for _, f := range []struct{ term, is string }{{"evidence", s.Artifacts}, {"run it again", s.Replay}} {

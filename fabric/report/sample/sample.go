@@ -181,7 +181,7 @@ func link(a, b string, lossy bool) report.Link {
 func Hostile(text string) *report.Run {
 	r := Flap()
 	r.Lab, r.Replay, r.Artifacts, r.Host, r.Started = text, text, text, text, text
-	r.Problems = []string{text}
+	r.Problems, r.SetByHand = []string{text}, []string{text}
 	r.Recorded.Error = text
 	for i := range r.Workloads {
 		w := &r.Workloads[i]
