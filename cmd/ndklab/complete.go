@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// What the shell completes is what a verb's usage line says of its arguments: where
+// What the shell completes is what a command's usage line says of its arguments: where
 // that has LAB/NODE, names of nodes, and so on. The values of a flag are those that its
 // type has, as in text|json, or files, if that is what it takes.
 
@@ -23,7 +23,7 @@ import (
 // by then have no names.
 const completeTime = 500 * time.Millisecond
 
-// completeArguments has the arguments and flags of all verbs below cmd completed.
+// completeArguments has the arguments and flags of all commands below cmd completed.
 func completeArguments(cmd *cobra.Command) {
 	for _, verb := range cmd.Commands() {
 		completeArguments(verb)
@@ -36,7 +36,7 @@ func completeArguments(cmd *cobra.Command) {
 	}
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		if complete := flagValues(f); complete != nil {
-			// It fails for a flag that is not the verb's.
+			// It fails for a flag that is not the command's.
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, complete)
 		}
 	})

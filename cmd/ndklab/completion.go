@@ -10,7 +10,7 @@ func completionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "completion bash|zsh|fish",
 		Short: "Print a script that has a shell complete command lines",
-		Long: `Prints a script by which a shell completes verbs, flags and their values, and the
+		Long: `Prints a script by which a shell completes commands, flags and their values, and the
 names of labs, nodes, interfaces and topology files. A lab that does not answer at
 once is asked no longer. The script for bash needs the package bash-completion.`,
 		Example: `  source <(ndklab completion bash)                      in this shell alone; in ~/.bashrc, in all

@@ -26,7 +26,7 @@ func newLogFlags(cmd *cobra.Command) *logFlags {
 	return f
 }
 
-// logHelp is what the help of verbs with those flags says of them.
+// logHelp describes those flags in the help of the commands that have them.
 const logHelp = `--record logs every decision of the link engine, as lines of JSON: which packet (its
 place in the direction and, of RoCEv2, opcode, QP and PSN), when, and what becomes of
 it. --replay has packets meet what was decided then on those in their places; with

@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Every flag of every verb can also be given by a variable of the environment: that
-// of `ndklab link set --from` is NDKLAB_LINK_SET_FROM. The verb is part of the name,
-// since flags of one name do different things to different verbs. What the command
+// Every flag of every command can also be given by a variable of the environment: that
+// of `ndklab link set --from` is NDKLAB_LINK_SET_FROM. The command is part of the name,
+// since flags of one name do different things to different commands. What the command
 // line gives goes before.
 
 // annotation marks flags that a variable has set, whose name it has.
@@ -22,7 +22,7 @@ func variable(cmd *cobra.Command, flag string) string {
 	return strings.ToUpper(strings.NewReplacer(" ", "_", "-", "_").Replace(cmd.CommandPath() + " " + flag))
 }
 
-// heedEnvironment has all verbs below cmd, and it, take flags from the environment
+// heedEnvironment has all commands below cmd, and it, take flags from the environment
 // before they check their arguments, which depends on flags.
 func heedEnvironment(cmd *cobra.Command) {
 	check := cmd.Args
@@ -56,7 +56,7 @@ func takeEnvironment(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// eachVariable calls f for every flag of a verb that has a variable.
+// eachVariable calls f for every flag of a command that has a variable.
 func eachVariable(cmd *cobra.Command, f func(flag *pflag.Flag, variable string)) {
 	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
 		if flag.Name != "help" {
@@ -65,14 +65,14 @@ func eachVariable(cmd *cobra.Command, f func(flag *pflag.Flag, variable string))
 	})
 }
 
-// fromEnvironment is which variables have set flags of the verb.
+// fromEnvironment lists the variables that have set flags of the command.
 func fromEnvironment(cmd *cobra.Command) []string {
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Annotations[annotation]...) })
 	return names
 }
 
-// variablesHelp is what --help says of the variables of a verb.
+// variablesHelp is the part of --help about the variables of a command.
 func variablesHelp(cmd *cobra.Command) string {
 	width := 0
 	eachVariable(cmd, func(_ *pflag.Flag, name string) { width = max(width, len(name)) })

@@ -10,11 +10,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Every flag of every verb has a variable that no other has, and which the verb's help
+// Every flag of every command has a variable that no other has, and which the command's help
 // names.
 func TestVariables(t *testing.T) {
 	of := map[string]string{}
-	for _, c := range verbs(rootCommand(io.Discard, io.Discard)) {
+	for _, c := range commands(rootCommand(io.Discard, io.Discard)) {
 		var help bytes.Buffer
 		c.SetOut(&help)
 		if err := c.Help(); err != nil {
@@ -43,7 +43,7 @@ func TestVariables(t *testing.T) {
 // A variable is as good as a flag, unless that is given or the variable is empty, for
 // every kind of value; what makes no sense names the variable.
 func TestTakeEnvironment(t *testing.T) {
-	for _, c := range verbs(rootCommand(io.Discard, io.Discard)) {
+	for _, c := range commands(rootCommand(io.Discard, io.Discard)) {
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			if f.Name == "help" {
 				return
@@ -88,7 +88,7 @@ func sensible(f *pflag.Flag) string {
 	return ""
 }
 
-// Every verb of the root is in a group, and every verb that prints data prints it as
+// Every command of the root is in a group, and every command that prints data prints it as
 // JSON, too.
 func TestVerbsAreWhole(t *testing.T) {
 	root := rootCommand(io.Discard, io.Discard)
@@ -103,7 +103,7 @@ func TestVerbsAreWhole(t *testing.T) {
 	}
 	// What prints no data, or what it prints is a format of its own or the command's.
 	without := []string{"help", "completion", "exec", "shell", "capture", "generate", "graph", "schema", "rping", "rc-pingpong"}
-	for _, c := range verbs(root) {
+	for _, c := range commands(root) {
 		if c.HasSubCommands() || c.Parent().Name() == "generate" {
 			continue
 		}
@@ -115,7 +115,7 @@ func TestVerbsAreWhole(t *testing.T) {
 		}
 	}
 	var names []string
-	for _, c := range verbs(root) {
+	for _, c := range commands(root) {
 		names = append(append(names, c.Name()), c.Aliases...)
 	}
 	for _, alias := range []string{"deploy", "destroy", "list", "ps"} {

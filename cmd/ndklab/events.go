@@ -79,7 +79,7 @@ that are up.`,
 	return cmd
 }
 
-// labOrAll checks the arguments of a verb that takes a lab or --all.
+// labOrAll checks the arguments of a command that takes a lab or --all.
 func labOrAll(all *bool) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {

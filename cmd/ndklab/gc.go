@@ -17,7 +17,7 @@ that was: state files, logs, directories of sockets, names for ip netns, control
 groups. Nothing else ever stays of a lab. It touches no lab that lives, and with names
 of labs only what those left.
 
-Every verb does so first, for the labs whose state files it finds. gc looks further, and
+Every command does so first, for the labs whose state files it finds. gc looks further, and
 finds what is left of a lab whose state file is missing, too.`,
 		Example: "  ndklab gc\n  ndklab gc pair\n  ndklab gc --dry-run -o json",
 		Args:    arguments(0, -1, "labs"),

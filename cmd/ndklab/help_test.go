@@ -17,20 +17,20 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// verbs are all of the command line, those of links and shapes included.
-func verbs(of *cobra.Command) []*cobra.Command {
+// commands returns all commands of the program, those of links and shapes included.
+func commands(of *cobra.Command) []*cobra.Command {
 	var all []*cobra.Command
 	for _, c := range of.Commands() {
-		all = append(append(all, c), verbs(c)...)
+		all = append(append(all, c), commands(c)...)
 	}
 	return all
 }
 
-// The examples of every verb begin with its name, and settings in them are such as
-// the verb takes.
+// The examples of every command begin with its name, and settings in them are such as
+// the command takes.
 func TestExamplesInHelp(t *testing.T) {
 	quoted := regexp.MustCompile(`'([^']*)'|(\S+)`)
-	for _, c := range verbs(rootCommand(io.Discard, io.Discard)) {
+	for _, c := range commands(rootCommand(io.Discard, io.Discard)) {
 		if !strings.Contains(c.Example, c.CommandPath()) {
 			t.Errorf("%s: its examples do not show it:\n%s", c.CommandPath(), c.Example)
 		}
@@ -68,7 +68,7 @@ func TestKeysInHelp(t *testing.T) {
 	}
 }
 
-// The README's table of commands has every verb, and no other.
+// The README's table of commands has every command, and no other.
 func TestVerbsInREADME(t *testing.T) {
 	data, err := os.ReadFile("../../README.md")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -96,7 +96,7 @@ func TestVerbsInREADME(t *testing.T) {
 		*names = slices.Compact(*names)
 	}
 	if !slices.Equal(shown, have) {
-		t.Errorf("the README has the verbs %v, ndklab has %v", shown, have)
+		t.Errorf("the README has the commands %v, ndklab has %v", shown, have)
 	}
 }
 
@@ -152,7 +152,7 @@ func TestKindsInHelp(t *testing.T) {
 // What fills a flag's place says what it is: a file, a number, a time.
 func TestPlacesInHelp(t *testing.T) {
 	lower := regexp.MustCompile(`^(string|file|name|duration|int64)$`)
-	for _, c := range verbs(rootCommand(io.Discard, io.Discard)) {
+	for _, c := range commands(rootCommand(io.Discard, io.Discard)) {
 		if c.Name() == "rping" || c.Name() == "rc-pingpong" { // which have another's flags
 			continue
 		}

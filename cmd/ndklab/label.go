@@ -15,7 +15,7 @@ import (
 
 // This file is the labels that labs are given, and which labs are meant.
 
-// A labelFlag is --label of verbs that make labs.
+// A labelFlag is --label of commands that make labs.
 type labelFlag struct{ texts []string }
 
 func newLabelFlag(cmd *cobra.Command) *labelFlag {
@@ -40,7 +40,7 @@ func (f *labelFlag) read() (map[string]string, error) {
 	return labels, nil
 }
 
-// A selectorFlag is --label of verbs that are about labs that are up.
+// A selectorFlag is --label of commands that are about labs that are up.
 type selectorFlag struct{ texts []string }
 
 func newSelectorFlag(cmd *cobra.Command) *selectorFlag {

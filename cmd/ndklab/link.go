@@ -31,7 +31,7 @@ NODE:IFACE.`,
   ndklab link down -t examples/pair.ndklab.yaml client:eth0`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return misuse("there is no verb %q of links%s", args[0], didYouMean(cmd.SuggestionsFor(args[0])))
+				return misuse("there is no command %q of links%s", args[0], didYouMean(cmd.SuggestionsFor(args[0])))
 			}
 			return nil
 		},
@@ -174,7 +174,7 @@ func linkUpCommand() *cobra.Command {
 	}, (*lab.Lab).LinkUp)
 }
 
-// linkSwitchCommand completes a verb that takes a link down or up.
+// linkSwitchCommand completes a command that takes a link down or up.
 func linkSwitchCommand(cmd *cobra.Command, do func(*lab.Lab, context.Context, string) error) *cobra.Command {
 	cmd.Args = arguments(1, 1, "one link")
 	output := outputFlag(cmd)

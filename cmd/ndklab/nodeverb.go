@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file is the verbs that do something to nodes of a lab that is up.
+// This file has the commands that do something to nodes of a lab that is up.
 
 func stopCommand() *cobra.Command {
 	return nodeCommand(lab.StopNode, "Switch nodes of a lab off", `Switches nodes off: everything that runs in them ends at once, also what exec left in
@@ -42,7 +42,7 @@ func restartCommand() *cobra.Command {
 
 func pauseCommand() *cobra.Command {
 	return nodeCommand(lab.PauseNode, "Stop all processes of nodes where they are", `Stops every process of nodes with SIGSTOP. Their interfaces stay, and nobody answers:
-peers see a machine that hangs. What is asked of a paused node by other verbs fails at
+peers see a machine that hangs. What is asked of a paused node by other commands fails at
 once. "ndklab resume" has it go on, "ndklab stop" ends it.`)
 }
 
@@ -83,7 +83,7 @@ func signalOf(text string) (syscall.Signal, error) {
 	return 0, errors.New("no signal")
 }
 
-// nodeCommand is the verb that does action to nodes.
+// nodeCommand makes a command that does action to nodes.
 func nodeCommand(action lab.Action, short, long string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   string(action) + " LAB/NODE... [-o text|json] [-t FILE]",
@@ -123,7 +123,7 @@ func nodeCommand(action lab.Action, short, long string) *cobra.Command {
 	return cmd
 }
 
-// act does the action of a verb to a node.
+// act does the action of a command to a node.
 func act(cmd *cobra.Command, l *lab.Lab, node string, action lab.Action) (*lab.NodeChange, error) {
 	if action != lab.KillNode {
 		return l.Change(cmd.Context(), node, action)

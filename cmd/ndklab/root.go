@@ -27,7 +27,7 @@ fault; 130 interrupted. exec returns the command's own status, or 125 if ndklab 
 
 Data goes to standard output, progress and errors to standard error. Flags that
 are not given are taken from variables such as NDKLAB_UP_SEED for up's --seed, if
-there are any; --help lists them for each verb.`
+there are any; --help lists them for each command.`
 
 const rootExamples = `  ndklab run examples/pair.ndklab.yaml     build the lab, run its workloads, report, take it down
   ndklab up examples/pair.ndklab.yaml      build the lab and leave it up
@@ -47,7 +47,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return misuse("there is no verb %q%s", args[0], didYouMean(cmd.SuggestionsFor(args[0])))
+				return misuse("there is no command %q%s", args[0], didYouMean(cmd.SuggestionsFor(args[0])))
 			}
 			return nil
 		},
@@ -99,7 +99,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	return root
 }
 
-// usageTemplate is the second half of a verb's --help.
+// usageTemplate is the second half of a command's --help.
 const usageTemplate = `Usage:
   {{.UseLine}}{{if .Aliases}}
   also called {{range $i, $name := .Aliases}}{{if $i}} and {{end}}{{$name}}{{end}}{{end}}
@@ -120,15 +120,15 @@ Flags:
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [VERB]",
-		Short:   "Explain a verb",
+		Short:   "Explain a command",
 		Long:    "Prints what VERB --help prints.",
 		Example: "  ndklab help run",
-		Args:    arguments(0, 2, "one verb at most"),
+		Args:    arguments(0, 2, "one command at most"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			verb, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 {
 				unknown := rest[0]
-				return misuse("there is no verb %q%s", unknown, didYouMean(verb.SuggestionsFor(unknown)))
+				return misuse("there is no command %q%s", unknown, didYouMean(verb.SuggestionsFor(unknown)))
 			}
 			verb.InitDefaultHelpFlag()
 			return verb.Help()
@@ -183,10 +183,10 @@ func didYouMean(names []string) string {
 	return fmt.Sprintf("; did you mean %s?", strings.Join(names, " or "))
 }
 
-// verbName is what a verb is called in errors: "up", "link up".
+// verbName is what a command is called in errors: "up", "link up".
 func verbName(cmd *cobra.Command) string { return strings.TrimPrefix(cmd.CommandPath(), "ndklab ") }
 
-// arguments checks that there are as many arguments as the verb takes, which
+// arguments checks that there are as many arguments as the command takes, which
 // what describes. most < 0 is any number.
 func arguments(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// This file is which topology file a verb is about, and what of it.
+// This file finds the topology file that a command is about, and the part of it.
 
 // filePattern matches the files that are found without being named.
 const filePattern = "*.ndklab.yaml"
@@ -26,11 +26,11 @@ const (
 	inputName     = "<stdin>"
 )
 
-// fileHelp is what the help of verbs says that take a topology file.
+// fileHelp is the part of the help of commands that take a topology file.
 const fileHelp = `Without FILE it is the one *.ndklab.yaml in the current folder; - is standard input.
 Variables in the file, such as ${DELAY:=1ms}, are those of the environment.`
 
-// partHelp is what the help of verbs with fileFlags says of them.
+// partHelp describes fileFlags in the help of the commands that have them.
 const partHelp = `--name gives the lab another name than the file does. --node-filter builds only the
 nodes that are named, by names, ranges or patterns such as leaf-*, and the links between
 them, with the addresses that they have in the whole lab. Workloads, checks,
@@ -53,8 +53,8 @@ func findFile() (string, error) {
 	return found[0], nil
 }
 
-// fileArgument is the file that the arguments of a verb name, or that of the current
-// folder. What names what the verb takes.
+// fileArgument is the file that the arguments of a command name, or that of the current
+// folder. What names what the command takes.
 func fileArgument(cmd *cobra.Command, args []string, what string) (string, error) {
 	if len(args) > 0 {
 		return args[0], nil
@@ -66,8 +66,8 @@ func fileArgument(cmd *cobra.Command, args []string, what string) (string, error
 	return file, err
 }
 
-// labArgument is the lab that the argument of a verb names, or that of -t or of the
-// file of the current folder. What names what the verb takes.
+// labArgument is the lab that the argument of a command names, or that of -t or of the
+// file of the current folder. What names what the command takes.
 func labArgument(cmd *cobra.Command, args []string, what string) (string, error) {
 	name, err := fileLab(cmd)
 	switch {
@@ -91,11 +91,11 @@ func labArgument(cmd *cobra.Command, args []string, what string) (string, error)
 	return t.Name, nil
 }
 
-// fileFlags are --name, --node-filter and, of verbs that make labs, --label.
+// fileFlags has --name, --node-filter and, of commands that make labs, --label.
 type fileFlags struct {
 	name   string
 	nodes  []string
-	labels *labelFlag // nil: the verb has none
+	labels *labelFlag // nil: the command has none
 }
 
 func newFileFlags(cmd *cobra.Command) *fileFlags {

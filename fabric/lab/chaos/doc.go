@@ -1,7 +1,7 @@
 // Package chaos holds the test that a lab leaves nothing behind and changes nothing
 // on its host, whatever happens to it and whenever.
 //
-// A trial (trial_test.go) starts the real program, has one of its verbs under way
+// A trial (trial_test.go) starts the real program, has one of its commands under way
 // (moments_test.go), does it some harm at a random instant of that (faults_test.go),
 // and then looks:
 //
