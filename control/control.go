@@ -29,7 +29,7 @@ const MaxMessage = 64 << 20
 // MaxFiles bounds the descriptors of one request.
 const MaxFiles = 16
 
-// boundedRequests is how many requests of a peer that is not trusted may have no answer.
+// boundedRequests is the number of requests of an untrusted peer that may be unanswered.
 const boundedRequests = 16
 
 // ErrClosed is the end of a channel: the peer is gone or Close was called.
@@ -100,8 +100,8 @@ type Conn struct {
 	nextID  uint64
 	calls   map[uint64]chan *message
 	serving map[uint64]context.CancelFunc
-	// unanswered is how many of the peer's requests have been begun whose answers it may
-	// not have read.
+	// unanswered counts the peer's requests that have begun and whose answers it may not
+	// have read.
 	unanswered int
 }
 

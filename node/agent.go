@@ -313,8 +313,8 @@ func (a *Agent) bringUp(ctx context.Context) error {
 	return nil
 }
 
-// ReceiveBuffer is what the kernel has granted of the adapter's receive buffer
-// (provider.ReceiveBuffer); 0 before Up, and of a node without an adapter.
+// ReceiveBuffer returns the bytes that the kernel has granted of the adapter's receive
+// buffer (provider.ReceiveBuffer); 0 before Up, and of a node without an adapter.
 func (a *Agent) ReceiveBuffer() uint32 { return a.buffer.Load() }
 
 // Counters reads the node's counters.

@@ -28,7 +28,7 @@ type Carrier interface {
 	// StatusHostUnreachable if the one there is refuses. StatusSuccess promises
 	// nothing about whoever is on the way. It does not block.
 	Reach(local, remote netip.Addr) Status
-	// ReceiveBuffer is how many bytes of packets may wait to be received at each address.
+	// ReceiveBuffer returns the bytes of packets that may wait to be received at each address.
 	ReceiveBuffer() int
 	// Counters counts what the carrier did, by name.
 	Counters() map[string]uint64

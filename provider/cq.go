@@ -213,7 +213,7 @@ func (cq *CQ) pop() ResultEx {
 	return result
 }
 
-// leastRing is how many entries a CQ has room for at first, unless its depth is less.
+// leastRing is the length of a CQ's first ring, in entries, unless its depth is less.
 const leastRing = 4
 
 // move moves the entries to a ring of another length, which has room for them. cq.mu is

@@ -51,7 +51,8 @@ func (m *Miniport) Busy() (n int) {
 func (m *Miniport) FreeCredit() int { return int(m.credit.free.Load()) }
 func (m *Miniport) Credit() int     { return int(m.credit.size) }
 
-// ReorderBuffer is how many bytes queue pairs have of what is for early packets.
+// ReorderBuffer returns the bytes that queue pairs have taken of the memory for early
+// packets.
 func (m *Miniport) ReorderBuffer() int { return int(m.ledger.sumOf(reorderResource)) }
 
 // AwaitRelease returns when ReleaseLAM waits for the users of the memory that lam has

@@ -124,7 +124,7 @@ func (l *Ledger) take(r resource, n, limit uint32) bool {
 	return true
 }
 
-// sumOf is what all processes hold.
+// sumOf adds up what all processes hold of a resource.
 func (l *Ledger) sumOf(r resource) (sum uint64) {
 	for i := range l.shares {
 		sum += uint64(l.shares[i].held[r].Load())

@@ -43,7 +43,7 @@ type Config struct {
 	// arrive before one that is missing, bytes: 64 KiB to 1 GiB, 0 for
 	// DefaultReorderBuffer. What finds no room is dropped as if it were lost.
 	ReorderBuffer uint32
-	// ReceiveBuffer is how many bytes of packets may wait to be received at each address,
+	// ReceiveBuffer bounds the bytes of packets that may wait to be received at each address,
 	// here and, as far as anybody knows, at the peers: so much the device's queue pairs
 	// together may have in flight beyond what their paths hold. 0 means
 	// DefaultReceiveBuffer; less counts if the Carrier has less.

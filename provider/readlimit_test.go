@@ -23,7 +23,7 @@ func (w *world) limits(t *testing.T, when string, c *provider.Connector, in, out
 
 // readers counts the READs in progress on the wire, by the address that reads:
 // those asked for whose last response is not yet sent. READs that are split are
-// counted as they were posted, if all are of one length and at multiples of it
+// counted as they were posted, if all have one length and lie at multiples of it
 // from base.
 type readers struct {
 	verifier roce.Verifier

@@ -111,7 +111,7 @@ func TestStranger(t *testing.T) {
 	}
 }
 
-// startingPSN is what a REQ or REP says that the peer's packets to begin with; 0 of others.
+// startingPSN returns the PSN that a REQ or REP has packets begin with; 0 for others.
 func startingPSN(b []byte) uint32 {
 	req, rep := new(mad.REQ), new(mad.REP)
 	switch {

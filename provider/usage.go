@@ -26,7 +26,7 @@ func (m *Miniport) Usage() Usage {
 // DefaultReceiveBuffer is Config.ReceiveBuffer where none is set, in bytes.
 const DefaultReceiveBuffer = 4 << 20
 
-// A ReceiveBuffer is how many bytes of packets may wait at each address of a device: as
+// A ReceiveBuffer holds the bytes of packets that may wait at each address of a device: as
 // many as its Config asked for, and as its carrier has room for. The carrier may have room
 // for more than was asked for, which does not count.
 type ReceiveBuffer struct{ Asked, Granted uint32 }

@@ -135,7 +135,7 @@ type declared struct {
 
 // nodes is a map of nodes with one entry for each. What an entry for the node alone has
 // comes before what ranges have, and that before what patterns have; of several ranges
-// or patterns the one further down comes first. Behind all are those that are generated.
+// or patterns the one further down comes first. Generated nodes come behind all others.
 func (x *expander) nodes(n *yaml.Node, generated []entry) *yaml.Node {
 	if isNull(n) && generated != nil {
 		n = flowMap(n)

@@ -176,8 +176,8 @@ links: [{endpoints: ["h1:eth0", "b:eth0"], delay: 1ms}, {endpoints: ["h2:eth0", 
 	}
 }
 
-// inTopology is a file of which the nodes and links are as they are in a topology, and
-// what follows them is behind it.
+// inTopology puts the nodes and links of a file under the key topology, and what follows
+// them behind it.
 func inTopology(text string) string {
 	before, after, _ := strings.Cut(strings.TrimSpace(text), "\nworkloads:")
 	if after != "" {

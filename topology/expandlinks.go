@@ -15,10 +15,10 @@ type endWord struct {
 	at          *yaml.Node
 	entries     []entry // of the long form
 	node, iface naming.Word
-	auto        bool // the interface is written as eth*, and iface is what comes before the *
+	auto        bool // the interface is written as eth*, and iface has the part before the *
 }
 
-// count is for how many endpoints it stands.
+// count returns the number of endpoints that it stands for.
 func (e *endWord) count() int { return e.node.Count() * e.iface.Count() }
 
 // several reports whether it may stand for anything but itself.

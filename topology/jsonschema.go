@@ -200,7 +200,7 @@ func severalPattern(several string) string {
 	return `^(?:[a-z0-9][a-z0-9-]*)?(?:` + several + `[a-z0-9-]*)*` + several + `(?:[a-z0-9-]*[a-z0-9])?$`
 }
 
-// interfacePattern is what interfaceName takes of a link's interface, but for
+// interfacePattern matches what interfaceName takes of a link's interface, but for
 // reservedInterfaces, and interfaceWord one that stands for several or is a free one.
 const (
 	interfacePattern   = `[!-$&-)+-.0-9;->@-Z\\-~]{1,15}`
@@ -373,7 +373,7 @@ func fabricSchema() schema {
 	return f
 }
 
-// labelSchema is what labelValue takes.
+// labelSchema admits what labelValue takes.
 func labelSchema() schema {
 	return anyOf(schema{"type": []string{"number", "boolean"}}, schema{"type": "string", "pattern": `^[^\x00-\x1f\x7f-\x9f]*$`, "maxLength": maxLabelValue})
 }

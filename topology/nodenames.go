@@ -59,7 +59,8 @@ func (r *reader) each(v val[string], what string, all []string) []val[string] {
 	return each
 }
 
-// cost is how many comparisons it takes to find a word among names; nil: one name.
+// cost returns the number of comparisons that finding a word among names takes; all is nil
+// where it is compared with one name.
 func cost(w naming.Word, all []string) int {
 	switch {
 	case w.Pattern():

@@ -63,8 +63,8 @@ func (e *tooLargeError) Error() string {
 	return quote(e.text) + " is too large, expected at most " + e.most
 }
 
-// excess is what is wrong with text of which the pattern number has matched a number that
-// goes on in rest.
+// excess describes what is wrong with text in which the pattern number has matched a number
+// that goes on in rest.
 func excess(text, rest string) error {
 	if rest == "" || rest[0] < '0' || rest[0] > '9' {
 		return nil

@@ -11,11 +11,11 @@ import (
 
 const delaySize = 1024 // bytes of payload
 
-// clockSlew is the part of a time by which the wall clock, which stamps are of, may be
-// wrong: Linux slews it by up to 500 ppm.
+// clockSlew divides a time into the part by which the wall clock may be wrong, which
+// stamps packets: Linux slews it by up to 500 ppm.
 const clockSlew = 2000
 
-// delayLimit is what delays are held to, in the table.
+// delayLimit returns the limits of delays as the table shows them.
 func (p *pace) delayLimit() string {
 	if p.p10Limit > 0 {
 		return fmt.Sprintf("none early, p10 <= +%v", short(p.p10Limit))

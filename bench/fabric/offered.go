@@ -81,8 +81,9 @@ func whileFull(sent, passed *By, asked uint64, begin, end int64) (rate, share fl
 	return bytes * 8 / (float64(full) * time.Millisecond.Seconds()), float64(full) / float64(all)
 }
 
-// best is how fast the link passed frames in the best of so many parts of a time, of
-// those in which it had plenty to send all along. It is 0 if there were none.
+// best divides a time into equal parts and returns the highest rate at which the link
+// passed frames in one of them. It takes only parts in which the link had plenty to send
+// all along, and returns 0 if there were none.
 func best(sent, passed *By, asked uint64, begin, end int64, parts int) (rate float64) {
 	length := (end - begin) / int64(parts)
 	for ; parts > 0; parts-- {

@@ -76,7 +76,7 @@ link alone; a range or a pattern, 'LAB/h[1-4]' or 'LAB/leaf*:*', stands for seve
 	return cmd
 }
 
-// An inspection is what is found in a lab, or of some of it.
+// An inspection describes a lab or the part of it that was asked for.
 type inspection struct {
 	*lab.Inspection
 	Adapters []report.NodeAdapter `json:"adapters,omitempty"` // of nodes that are named

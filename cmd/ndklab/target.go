@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// target is what LAB or LAB/NODE names; node is "" for the former.
+// target splits LAB or LAB/NODE; node is "" for the former.
 func target(arg string) (labName, node string, err error) {
 	labName, node, given := strings.Cut(arg, "/")
 	if labName == "" || given && node == "" || strings.Contains(node, "/") {
@@ -20,7 +20,7 @@ func target(arg string) (labName, node string, err error) {
 	return labName, node, nil
 }
 
-// targetArgument is what the arguments of a verb begin with: LAB or LAB/NODE or, with
+// targetArgument returns what the first arguments name: LAB or LAB/NODE or, with
 // -t, NODE or nothing. Without any it is the lab of the current folder's file.
 func targetArgument(cmd *cobra.Command, args []string) (labName, node string, err error) {
 	if labName, err = fileLab(cmd); err != nil {
@@ -94,7 +94,7 @@ func topologyFlag(cmd *cobra.Command) *string {
 	return cmd.Flags().StringP("topology", "t", "", "the lab is that of this `FILE`, and no argument")
 }
 
-// labArguments checks the arguments of a verb that takes a lab, unless -t is
+// labArguments checks the arguments of a command that takes a lab, unless -t is
 // given, and least to most more. One that takes nothing else does without the lab,
 // too: then it is that of the current folder's file.
 func labArguments(least, most int, what string) cobra.PositionalArgs {
@@ -215,7 +215,7 @@ func named(ctx context.Context, l *lab.Lab, word, what string, of func(lab.Names
 	return among(l.Info().Lab, word, what, of(names))
 }
 
-// among is those of a lab's names that a word stands for.
+// among returns the names of a lab, out of all, that a word stands for.
 func among(labName, word, what string, all []string) ([]string, error) {
 	w, err := naming.Parse(word)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 // How far a lab may be from its simulation (docs/topology.md, Simulation).
 const (
 	within = 1.25 // times as much goodput or latency as the simulation's, or as little
-	// lossyWithin is that where packets were lost: of a few hundred packets it is a matter of
-	// chance whether one of the last is lost, which takes a timeout.
+	// lossyWithin takes its place where packets were lost: of a few hundred packets, chance
+	// decides whether one of the last is lost, which takes a timeout.
 	lossyWithin = 2
 	beside      = 1000 // microseconds of latency, on top
 )
@@ -22,7 +22,8 @@ type difference struct {
 	better bool // which no busy machine explains
 }
 
-// differences are those of a lab's report, whose slowest link has a rate, in Mb/s.
+// differences returns the figures of a lab's report that its simulation did not foretell.
+// rate is that of the lab's slowest link, in Mb/s.
 func differences(rate int, simulated, lab *report.Run) (list []difference) {
 	if simulated.Passed != lab.Passed {
 		list = append(list, difference{fmt.Sprintf("passed: %v in the simulation, %v in the lab", simulated.Passed, lab.Passed), lab.Passed})
@@ -49,7 +50,7 @@ func differences(rate int, simulated, lab *report.Run) (list []difference) {
 		}
 		sg, lg := s.Gbps*1e3, l.Gbps*1e3
 		compare("Mb/s", sg, lg, 0, sg*times, true)
-		if sg >= 0.8*float64(rate) { // the link is what limits it, not how soon each end answers
+		if sg >= 0.8*float64(rate) { // the link limits it, not the time that an end takes to answer
 			compare("Mb/s", sg, lg, sg/times, math.Inf(1), false)
 		}
 		sl, ll := &s.Latency, &l.Latency

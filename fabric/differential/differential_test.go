@@ -14,10 +14,10 @@ import (
 	"github.com/ndklab/ndklab/fabric/report"
 )
 
-// runs is how many runs of a lab have to do worse than its simulation.
+// runs is the number of runs of a lab that all have to do worse than its simulation.
 const runs = 3
 
-// TestSimulationForetellsLab runs trials both ways.
+// TestSimulationForetellsLab runs trials in virtual time and as labs.
 func TestSimulationForetellsLab(t *testing.T) {
 	differ := 0
 	for n := *seed; n < *seed+uint64(*trials); n++ {

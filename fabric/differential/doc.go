@@ -1,6 +1,6 @@
 // Package differential holds the test that a simulation foretells a lab: random topologies
-// run both ways, and what comes out is the same, within the bounds that docs/topology.md
-// states under Simulation.
+// run in both, with the same results within the bounds that docs/topology.md states under
+// Simulation.
 //
 // A trial (trial_test.go) is a topology that a number draws: two to four hosts, on one link
 // or around a switch, with random rates, delays, loss and queues, and one or two workloads.

@@ -67,8 +67,8 @@ func draw(number uint64) trial {
 	return trial{number, text, slowest}
 }
 
-// buffers are what kernels grant: every one grants root the default, and an ordinary user
-// this much.
+// buffers returns the setting of receive buffers that every kernel grants: it grants root
+// the default, and an ordinary user this much.
 func buffers() string {
 	if os.Geteuid() == 0 {
 		return ""
@@ -76,7 +76,8 @@ func buffers() string {
 	return "  defaults: {adapter: {receive_buffer: 128KiB}}\n"
 }
 
-// operation is what a workload does where the slowest link has a rate, in Mb/s.
+// operation draws what a workload does, in keys of the file. rate is that of the slowest
+// link, in Mb/s.
 func operation(r *rand.Rand, rate int) string {
 	if r.IntN(8) == 0 {
 		return "operation: connect, depth: 1, count: 20"

@@ -25,7 +25,7 @@ type Gauge struct {
 	Tolerance topology.Tolerance // whose limits late packets are counted by
 }
 
-// A term is what was measured from one moment on.
+// A term holds the figures from one moment on.
 type term struct {
 	Counts Measured // the counters; the rest is filled in by measured
 
@@ -132,7 +132,7 @@ func (g *Gauge) Delivered(now time.Duration, packets, wire uint64, delay, queued
 	g.delivered.add(now, wire*8)
 }
 
-// Measured is what happened so far, in the direction that model decides for.
+// Measured returns all figures so far of the direction that model decides for.
 func (g *Gauge) Measured(model *impair.Direction) Measured {
 	all := &g.term
 	if g.earlier != nil {
@@ -143,7 +143,7 @@ func (g *Gauge) Measured(model *impair.Direction) Measured {
 	return all.measured(model.Asked(), model.Replayed(), g.Tolerance)
 }
 
-// MeasuredSince is what happened since Begin, likewise.
+// MeasuredSince returns the figures since Begin, likewise.
 func (g *Gauge) MeasuredSince(model *impair.Direction) Measured {
 	replayed := model.Replayed()
 	if g.earlier != nil {

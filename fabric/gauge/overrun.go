@@ -18,8 +18,8 @@ const (
 // overruns holds what happened in a direction of a link, at present asked for a
 // rate or 0, against the link's tolerance (docs/topology.md, Tolerance). What the link
 // itself does, such as a full queue, is no overrun: only what the engine did later, or
-// less of, than the model says. root is whether the lab is root's, who cannot be told
-// to become that.
+// less of, than the model says. root says that the lab is root's, whom no remedy tells to
+// become that.
 func (m *Measured) overruns(spec *topology.Link, rate uint64, root bool) []report.Overrun {
 	var found []report.Overrun
 	exceeds := func(o report.Overrun, asRoot string) {
@@ -63,7 +63,7 @@ func (m *Measured) overruns(spec *topology.Link, rate uint64, root bool) []repor
 	return found
 }
 
-// A beyond is how many packets left later than a tolerance's limit.
+// A beyond counts the packets that left later than a limit of the tolerance.
 type beyond struct {
 	report.Late
 	reason string // why there are too many, if there are
@@ -82,15 +82,15 @@ func (m *Measured) beyond(t topology.Tolerance) [3]beyond {
 	}
 }
 
-// tolerated is how many of so many packets a share is: a whole number, and one at least,
-// since a single packet says nothing of a share.
+// tolerated returns the number of packets that make up a share of all: one at least, since
+// a single packet says nothing of a share.
 func tolerated(packets uint64, share float64) uint64 {
 	const parts = 1000 // integers: 0.01 of 2,900 is less than 29 in binary
 	return max(1, packets*uint64(math.Round(share*parts))/parts)
 }
 
-// peakTime is what Measured.PeakRate is measured over, with what the slots there may
-// add.
+// peakTime is the time over which Measured.PeakRate is taken, with what the slots there
+// may add.
 const peakTime = 110 * time.Millisecond
 
 // Tolerance is a link's.
@@ -101,8 +101,8 @@ func Tolerance(spec *topology.Link) topology.Tolerance {
 	return spec.Tolerance
 }
 
-// leastPeak is what the engine has to have reached at its busiest, bits per second:
-// for as long as a packet waited in the queue, those before it were to leave at the
+// leastPeak returns the rate that the engine has to have reached at its busiest, bits per
+// second: for as long as a packet waited in the queue, those before it were to leave at the
 // rate. One that came before the rate was set waited for that alone, behind nothing
 // that was to leave: so the queue is not taken for longer than what was in it. It is
 // 0 if that is not known, because the rate was another before or packets were lost

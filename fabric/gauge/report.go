@@ -6,8 +6,8 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// Judged is what was measured in a direction of a link, at present asked for a rate or
-// 0, in the form of reports, and held against the link's tolerance. root is whether the
+// Judged returns the figures of a direction of a link in the form of reports, with the
+// overruns of the link's tolerance. rate is asked for at present, or 0. root says that the
 // lab is root's.
 func (m *Measured) Judged(spec *topology.Link, rate uint64, root bool) report.Direction {
 	d := m.Report()
@@ -20,7 +20,7 @@ func (m *Measured) Judged(spec *topology.Link, rate uint64, root bool) report.Di
 	return d
 }
 
-// Report is what was measured, in the form of reports.
+// Report returns the figures in the form of reports.
 func (m *Measured) Report() report.Direction {
 	return report.Direction{
 		Packets:  m.Packets,
@@ -43,7 +43,7 @@ func (m *Measured) Report() report.Direction {
 	}
 }
 
-// Set is what settings ask for.
+// Set returns the quality that settings ask for.
 func Set(settings topology.Impairment) *report.Quality {
 	asked := impair.AskedBy(&settings)
 	q := Asked(&asked)

@@ -69,7 +69,7 @@ func (s *sums) add(i *topology.Impairment, packets, certain uint64) {
 	}
 }
 
-// AskedBy is what settings ask for.
+// AskedBy returns what settings ask of a packet.
 func AskedBy(settings *topology.Impairment) Asked {
 	var s sums
 	s.add(settings, 1, 0)
@@ -108,14 +108,15 @@ func (a *account) begin(settings *topology.Impairment) {
 	a.before = sums{}
 }
 
-// Asked is what was asked of the packets so far; before the first, the settings.
+// Asked returns the mean of what was asked of the packets so far; before the first, the
+// settings.
 func (d *Direction) Asked() Asked {
 	s := d.asked.earlier
 	s.merge(&d.asked.before)
 	return d.sum(s)
 }
 
-// AskedSince is what was asked of the packets since Begin, like Asked.
+// AskedSince does so for the packets since Begin.
 func (d *Direction) AskedSince() Asked { return d.sum(d.asked.before) }
 
 // sum adds the packets that met the present settings.

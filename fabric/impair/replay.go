@@ -60,7 +60,7 @@ type Replayed struct {
 	Unrecorded uint64 `json:"unrecorded"` // packets whose place is not in the log
 }
 
-// Sub is how it went since earlier.
+// Sub returns the counts since earlier.
 func (r Replayed) Sub(earlier Replayed) Replayed {
 	return Replayed{Packets: r.Packets - earlier.Packets, Diverged: r.Diverged - earlier.Diverged, Unrecorded: r.Unrecorded - earlier.Unrecorded}
 }

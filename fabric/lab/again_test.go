@@ -50,7 +50,7 @@ checks:
 	return topo
 }
 
-// A remainder is what two runs of one file have in common, whatever the machine.
+// A remainder holds the figures that two runs of one file share on any machine.
 type remainder struct {
 	Messages, Bytes, Errors uint64
 	Verified                bool

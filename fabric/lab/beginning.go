@@ -8,14 +8,15 @@ import (
 	"github.com/ndklab/ndklab/fabric/report"
 )
 
-// A beginning is what had been counted when a run began: its figures count from there. What
-// the link engine has measured is not in it, which begins anew itself (linkem.Engine.Begin).
+// A beginning holds the counters as they stood when a run began: its figures count from
+// there. Those of the link engine are not in it, which begins anew itself
+// (linkem.Engine.Begin).
 type beginning struct {
 	links [][2]link.Counters // of the kernel, by the link's index
 	nodes map[string]earlier
 }
 
-// An earlier is what a node had counted when a run began.
+// An earlier holds the counters of a node as they stood when a run began.
 type earlier struct {
 	life *life // a later one has counted nothing before the run
 	report.Node

@@ -10,12 +10,12 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// This file is who asks what of links and nodes, in three layers. The file asks first. On
-// top of it is what commands ask, by hand: both together last. On top of that is what the
-// timeline and the chaos of a run ask, which lasts until the next run begins: restore then
-// has links and nodes be as it was lastingly asked.
+// This file keeps the requests for links and nodes in three layers. The lowest has those of
+// the lab's file, the second those of commands, by hand: these two last. The third has those
+// of the timeline and the chaos of a run, which last until the next run begins: restore then
+// brings links and nodes back to the two that last.
 
-// A source is who asks for a change.
+// A source names the layer that a request for a change belongs to.
 type source int
 
 const (
@@ -23,7 +23,7 @@ const (
 	byRun                // the timeline or the chaos of a run
 )
 
-// A request is what is asked of a link.
+// A request holds the settings and the state that are asked of a link.
 type request struct {
 	asked  [2]topology.Impairment
 	down   bool // by LinkDown, or from the start
@@ -46,8 +46,8 @@ func (l *labLink) last(by source, change func(*request)) {
 	change(&l.lasting)
 }
 
-// A nodeRequest is what is lastingly asked of a node, and whether a run has asked for
-// something else.
+// A nodeRequest holds the state that is lastingly asked of a node, and whether a run has
+// asked for another.
 type nodeRequest struct {
 	state string // nodeReady, nodeDown or nodePaused; "": nodeReady, as no command has said
 	left  bool   // a run has acted on the node since
@@ -181,8 +181,8 @@ func (s *Supervisor) restoreLocked(ctx context.Context, n *labNode) (started boo
 	return started, nil
 }
 
-// setByHand is what commands have made other than the file has it, in words such as
-// "client:eth0 loss=5%".
+// setByHand lists the settings and states that commands have made other than the file has
+// them, in words such as "client:eth0 loss=5%".
 func (s *Supervisor) setByHand() []string {
 	var words []string
 	for _, l := range s.links {

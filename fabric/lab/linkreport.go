@@ -46,8 +46,8 @@ func (s *Supervisor) linkFigures(ctx context.Context, began *beginning) ([]repor
 	return links, nil
 }
 
-// byKernel is what the kernel has counted while it had joined the link, given its counters
-// now. l.mu is held.
+// byKernel returns what the kernel has counted in the times when it joined the link. kernel
+// holds its counters now. l.mu is held.
 func (l *labLink) byKernel(kernel [2]link.Counters) (plain [2]link.Counters) {
 	for d := range plain {
 		plain[d] = l.carried[d]
@@ -59,12 +59,12 @@ func (l *labLink) byKernel(kernel [2]link.Counters) (plain [2]link.Counters) {
 	return plain
 }
 
-// report is a link's state and what the kernel has counted while it had joined it.
+// report returns a link's state and what the kernel has counted while it joined the link.
 func (l *labLink) report(kernel [2]link.Counters) report.Link {
 	return l.reportSince(kernel, [2]link.Counters{})
 }
 
-// reportSince is the same, less what the kernel had counted before.
+// reportSince returns the same, less what the kernel had counted before.
 func (l *labLink) reportSince(kernel, before [2]link.Counters) report.Link {
 	l.mu.Lock()
 	defer l.mu.Unlock()

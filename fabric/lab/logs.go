@@ -84,7 +84,7 @@ func (p place) hasNodes(ctx context.Context, nodes []string) error {
 	return nil
 }
 
-// linesOf is what lines are of some nodes, or all for nil: those that they wrote
+// linesOf matches the lines of some nodes, or all lines for nil: those that the nodes wrote
 // themselves, which begin with their names, and those that name them.
 func linesOf(nodes []string) *regexp.Regexp {
 	if nodes == nil {

@@ -81,7 +81,7 @@ type Info struct {
 	// Of the nodes, those that are down and those that are paused.
 	Down   int `json:"nodes_down,omitempty"`
 	Paused int `json:"nodes_paused,omitempty"`
-	// Labels are those of its topology.
+	// Labels holds the labels of its topology.
 	Labels map[string]string `json:"labels,omitempty"`
 }
 

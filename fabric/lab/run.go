@@ -68,8 +68,8 @@ func (l *Lab) run(ctx context.Context, params runParams) (*report.Run, error) {
 	return r, nil // it was over
 }
 
-// reportTime is how long a run that was interrupted may take to end and report. Nodes that
-// do not answer are given up by then.
+// reportTime bounds the time that an interrupted run takes to end and report. Nodes that do
+// not answer are given up by then.
 const reportTime = 20 * time.Second
 
 type runParams struct {

@@ -111,5 +111,5 @@ func (l *loop) finish(n *line, runs int) {
 // measure is what happened on the line so far.
 func (n *line) measure() gauge.Measured { return n.gauge.Measured(n.model) }
 
-// measureSince is what happened on the line since its gauge began another term.
+// measureSince returns the figures of the line since its gauge began its term.
 func (n *line) measureSince() gauge.Measured { return n.gauge.MeasuredSince(n.model) }

@@ -330,7 +330,7 @@ func (p *port) countOverruns() error {
 // measure is what happened on the link so far.
 func (k *link) measure() ([2]gauge.Measured, error) { return k.figures((*line).measure) }
 
-// measureSince is what happened on the link since begin.
+// measureSince returns the figures of the link since begin.
 func (k *link) measureSince() ([2]gauge.Measured, error) { return k.figures((*line).measureSince) }
 
 func (k *link) figures(of func(*line) gauge.Measured) (m [2]gauge.Measured, err error) {

@@ -16,8 +16,8 @@ import (
 // as the nodes see it. A busy machine makes packets late: all but some. So the least late
 // ones are held to promptness, and none may come early.
 
-// promptness is by how much the least late packets may be: it has the way through the
-// kernel at both ends and the wake-ups of two processes in it.
+// promptness bounds how late the least late packets may be: it includes the path through
+// the kernel at both ends and the wake-ups of two processes.
 const promptness = 200 * time.Microsecond
 
 // isPrompt holds how late packets were against what must be.
@@ -53,7 +53,7 @@ func TestDelayIsWhatWasAsked(t *testing.T) {
 	must(t, err)
 	for i, want := range []time.Duration{there, back} {
 		isPunctual(t, l, i)
-		// What the engine says of the delay is that and the lateness, and nothing else.
+		// The engine reports the delay as the one asked for plus the lateness.
 		d, late := m[linkName][i].Delay, m[linkName][i].Lateness
 		if added := time.Duration(d.P50-late.P50) - want; d.Count < 200 || time.Duration(d.Min) < want || added.Abs() > 20*time.Microsecond {
 			t.Errorf("direction %d, asked %v: delays %+v, lateness %+v", i, want, d, late)

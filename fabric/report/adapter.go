@@ -26,8 +26,8 @@ type Adapter struct {
 	ReceiveBuffer ReceiveBuffer    `json:"receive_buffer"`
 }
 
-// A ReceiveBuffer is how many bytes of packets may wait at each address of an adapter: as
-// its topology asks for, and as there is room for on this machine.
+// A ReceiveBuffer holds the bytes of packets that may wait at each address of an adapter: as
+// many as its topology asks for, and as many as this machine has room for.
 type ReceiveBuffer struct {
 	Asked   uint32 `json:"asked"`
 	Granted uint32 `json:"granted"`

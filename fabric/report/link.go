@@ -24,7 +24,7 @@ type Direction struct {
 	Lost     uint64  `json:"lost"`    // of those, for any other reason
 	Asked    Quality `json:"asked"`   // the mean over the packets that met settings
 	Achieved Quality `json:"achieved"`
-	// Set is what the present settings ask for; null if they are not known.
+	// Set holds what the present settings ask for; null if they are not known.
 	Set *Quality `json:"set,omitempty"`
 
 	LostBy     LostBy    `json:"lost_by"`            // Lost, by reason
@@ -75,7 +75,7 @@ type Lateness struct {
 	Late    []Late  `json:"late,omitempty"` // those that left later than the link tolerates
 }
 
-// Late is how many packets left later than a limit.
+// Late counts the packets that left later than a limit.
 type Late struct {
 	LimitUS   float64 `json:"limit_us"`
 	Packets   uint64  `json:"packets"`
@@ -198,8 +198,9 @@ func (p *page) lateness(links []Link) {
 	}
 }
 
-// figures are what was asked and what was achieved, in lines with their names. What is set
-// now has a line of its own if it is not what was asked of the packets, in the mean.
+// figures lists what was asked and what was measured, in lines with their names. The
+// present settings have a line of their own if the packets were asked for others, in the
+// mean.
 func (d *Direction) figures() []string {
 	asked, achieved := d.Asked.cells(given), d.Achieved.cells(nil)
 	if !d.Changed() {
@@ -321,8 +322,8 @@ func (d *Direction) Story() string {
 
 func packets(n float64) string { return significant(n) + " packets" }
 
-// against is what was asked and achieved, in parentheses, and what is set now if that is
-// something else.
+// against writes what was asked and measured, in parentheses, and what is set now if that
+// differs.
 func against(set, asked, got *float64, format func(float64) string) string {
 	text := func(v *float64) string {
 		if v == nil {

@@ -9,7 +9,7 @@ type Measurement struct {
 	Passed   bool     `json:"passed"`
 	Workload Workload `json:"workload"`
 	Problems []string `json:"problems,omitempty"` // as in Run
-	// Interrupted and SetByHand are as in Run.
+	// Interrupted and SetByHand mean the same as in Run.
 	Interrupted bool `json:"interrupted,omitempty"`
 
 	SetByHand []string `json:"set_by_hand,omitempty"`

@@ -27,7 +27,7 @@ type Run struct {
 	Snapshots map[string][]Node `json:"snapshots,omitempty"`
 	// Interrupted: it was ended early, with what was measured until then. No check was made.
 	Interrupted bool `json:"interrupted,omitempty"`
-	// SetByHand is what commands had made of links and nodes before the run, other than the
+	// SetByHand lists what commands had set of links and nodes before the run, other than the
 	// file has it: "client:eth0 loss=5%".
 	SetByHand []string `json:"set_by_hand,omitempty"`
 	// Simulated: it was played in virtual time, on no network.

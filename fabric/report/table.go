@@ -134,7 +134,7 @@ func (t *table) natural(i int) int {
 	return widest
 }
 
-// layOut is the lines of a table. titles is how many of them are titles.
+// layOut returns the lines of a table. titles counts those at the beginning that are titles.
 func (t *table) layOut(width int) (lines []string, titles int) {
 	widths := t.widths(width)
 	head := make([][]string, len(t.columns))

@@ -12,8 +12,8 @@ func isTerminal(f *os.File) bool {
 	return err == nil
 }
 
-// columnsOfTerminal is how many columns a terminal has; 0 if the file is none, or it does
-// not say.
+// columnsOfTerminal returns the number of columns of a terminal; 0 if the file is none, or
+// it does not say.
 func columnsOfTerminal(f *os.File) int {
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {

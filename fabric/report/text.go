@@ -49,7 +49,7 @@ type page struct {
 
 func newPage(w io.Writer) *page { return newPageOf(w, width) }
 
-// newPageOf is a page that is as wide as the terminal or, where it goes elsewhere, has that
+// newPageOf returns a page as wide as the terminal or, where it goes elsewhere, of the given
 // width.
 func newPageOf(w io.Writer, width int) *page {
 	if columns := columnsOf(w); columns > 0 {
@@ -58,8 +58,8 @@ func newPageOf(w io.Writer, width int) *page {
 	return &page{Writer: bufio.NewWriter(w), paint: paintFor(w), width: width}
 }
 
-// columnsOf is how many columns what is written has room for: COLUMNS, or the width of the
-// terminal; 0 if it goes to neither.
+// columnsOf returns the number of columns for text that is written to w: COLUMNS, or the
+// width of the terminal; 0 without both.
 func columnsOf(w io.Writer) int {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -96,7 +96,7 @@ func (p *page) table(t *table) {
 }
 
 // hanging writes text behind a lead of at most half a line, wrapped so that it stands beside
-// that. on is whether the lead is bold.
+// the lead. on paints the lead.
 func (p *page) hanging(on paint, lead, text string) {
 	lead = bounded(lead, p.width/2)
 	indent := utf8.RuneCountInString(lead)
@@ -310,7 +310,7 @@ func (r *Run) Failure() string {
 	problems := len(r.Problems)
 	if r.Interrupted {
 		parts = append([]string{"interrupted"}, parts...)
-		problems-- // which is that
+		problems-- // which Problems has, too
 	}
 	if problems > 0 {
 		parts = append(parts, plural(problems, "problem"))

@@ -19,8 +19,8 @@ type Usage struct {
 	PIDsRefused      *uint64  `json:"pids_refused"`      // that could not be started because of the limit
 }
 
-// since is what was used since before. The highest memory is known if it was higher than
-// any until then.
+// since returns what was used since before. The highest memory is known if it was higher
+// than any until then.
 func (u *Usage) since(before *Usage) *Usage {
 	if u == nil || before == nil {
 		return u
@@ -34,7 +34,7 @@ func (u *Usage) since(before *Usage) *Usage {
 	return &used
 }
 
-// less is what was counted since before; null if either is not known.
+// less returns what was counted since before; nil if either is not known.
 func less[T uint64 | float64](now, before *T) *T {
 	if now == nil || before == nil {
 		return nil

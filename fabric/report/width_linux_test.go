@@ -16,11 +16,11 @@ import (
 	"github.com/ndklab/ndklab/node/terminal"
 )
 
-// copied is what is to be copied to a command line.
+// copied matches lines that are to be copied to a command line.
 var copied = regexp.MustCompile(`^ *(replay|evidence): |^  frames (to|from) |\((nsenter|ip netns) `)
 
-// widthOf is how many columns the widest line has, and that line. What is copied is not
-// broken.
+// widthOf returns the number of columns of the widest line, and that line. It leaves out
+// lines that are to be copied, which nothing breaks.
 func widthOf(text string) (widest int, line string) {
 	for l := range strings.Lines(text) {
 		l = strings.TrimRight(l, "\r\n")
@@ -31,7 +31,7 @@ func widthOf(text string) (widest int, line string) {
 	return widest, line
 }
 
-// written is what is written to a file when the terminal has so many columns.
+// written returns what write writes to a file when COLUMNS says so many columns.
 func written(t *testing.T, columns int, write func(io.Writer) error) string {
 	t.Helper()
 	t.Setenv("COLUMNS", strconv.Itoa(columns))
@@ -100,7 +100,7 @@ func TestWidths(t *testing.T) {
 	}
 }
 
-// A report is as wide as the terminal that it is written to.
+// A report fits the terminal that it is written to.
 func TestWidthOfTerminal(t *testing.T) {
 	t.Setenv("COLUMNS", "")
 	t.Setenv("NO_COLOR", "1")

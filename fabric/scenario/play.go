@@ -83,7 +83,7 @@ func (p *Play) InVirtualTime() {
 	p.result.Simulated = true
 }
 
-// goodOrder is how long clients of an interrupted play may take to end in good order.
+// goodOrder bounds the time that clients of an interrupted play take to end in good order.
 const goodOrder = time.Second
 
 // Interrupt ends a play early. done is called soon, with what was measured until then.

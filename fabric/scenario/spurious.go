@@ -12,8 +12,8 @@ import (
 // every process has its processor, and none may be.
 const mostSpurious = 0.001
 
-// spurious is what is wrong with a run in which links and hosts lost nothing, and packets
-// were sent again that had arrived; "" if there is nothing to say.
+// spurious describes packets that were sent again although they had arrived, if a run has
+// too many of them; "" if not, or if links or hosts lost anything.
 func spurious(r *report.Run) string {
 	for i := range r.Links {
 		for d := range r.Links[i].Directions {

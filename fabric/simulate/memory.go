@@ -40,8 +40,8 @@ const (
 	large     = 256 << 20
 )
 
-// Estimate is what a simulation of a topology takes, the most first. It is rather too much
-// than too little.
+// Estimate lists the memory that a simulation of a topology takes, the most first. It errs
+// on the side of too much.
 func Estimate(t *topology.Topology) []Need {
 	var flows, lanes, payload, scratch, patterns, underWay uint64
 	for i := range t.Workloads {
@@ -114,7 +114,7 @@ func fits(needs []Need, available uint64) error {
 	return &NoMemoryError{Need: sum, Available: available, Most: needs[0]}
 }
 
-// A NoMemoryError is that a simulation takes more memory than there is.
+// A NoMemoryError reports that a simulation takes more memory than there is.
 type NoMemoryError struct {
 	Need, Available uint64 // bytes
 	Most            Need   // of Need
@@ -126,8 +126,8 @@ func (e *NoMemoryError) Error() string {
 		report.Size(e.Need), report.Size(e.Available), e.Most.What, report.Size(e.Most.Bytes))
 }
 
-// Available is how much memory this process can still get, in bytes: of the machine, and
-// of its cgroup and those above. It is 0 where that is not known.
+// Available returns the memory that this process can still get, in bytes: of the machine,
+// and of its cgroup and those above. It is 0 where that is not known.
 func Available() uint64 {
 	least := field("/proc/meminfo", "MemAvailable:") << 10
 	own, err := os.ReadFile("/proc/self/cgroup")
@@ -149,8 +149,8 @@ func Available() uint64 {
 	return least
 }
 
-// smaller is what a cgroup leaves, or one above it, if that is less. Files that the kernel
-// would drop do not count as used.
+// smaller returns least or, if that is less, what a cgroup or one above it leaves. Files
+// that the kernel would drop do not count as used.
 func smaller(least uint64, root, group, limit, usage, dropped string) uint64 {
 	for ; ; group = path.Dir(group) {
 		at := path.Join(root, group)
@@ -167,7 +167,7 @@ func smaller(least uint64, root, group, limit, usage, dropped string) uint64 {
 	}
 }
 
-// number is what a file consists of; 0 if that is no number, as "max".
+// number reads the number in a file; 0 if there is none, as where it says "max".
 func number(name string) uint64 {
 	text, err := os.ReadFile(name)
 	if err != nil {

@@ -43,7 +43,7 @@ func narrow(t *topology.Topology) *topology.Topology {
 	return t
 }
 
-// live is how many bytes are in use in the heap.
+// live returns the bytes that are in use in the heap.
 func live() uint64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -51,8 +51,8 @@ func live() uint64 {
 	return m.HeapAlloc
 }
 
-// fullest is how many bytes a simulation takes that has all flows in full swing, each of
-// which has completed so many messages.
+// fullest returns the bytes that a simulation takes with all flows in full swing, after each
+// has completed so many messages.
 func fullest(t testing.TB, topo *topology.Topology, messages uint64) uint64 {
 	t.Helper()
 	before := live()
@@ -101,9 +101,9 @@ func (l *lab) under(messages uint64) bool {
 // some messages. The memory for messages that are compared comes to that.
 const flowBudget = 20_000
 
-// TestMemoryOfFlows has each flow of a simulation take no more than it may. What the number
-// of flows costs is what does not grow in proportion to the number of hosts: three sizes
-// tell the two apart. Packets that are under way are not a flow's: the receive buffers of
+// TestMemoryOfFlows has each flow of a simulation take no more than it may. Three sizes tell
+// apart what flows cost and what hosts cost, since only the latter grows in proportion to the
+// number of hosts. Packets that are under way are not a flow's: the receive buffers of
 // hosts bound them.
 func TestMemoryOfFlows(t *testing.T) {
 	const few, some, many = 16, 32, 64

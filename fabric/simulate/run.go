@@ -18,7 +18,7 @@ type Options struct {
 	// Events is told of what happens, with the lab's time; nil: nobody is. It is called on
 	// the goroutine that called Run, which goes on when it returns.
 	Events func(scenario.Event)
-	// Memory is how many bytes there are for it; 0: as many as it takes. With it, the
+	// Memory bounds the simulation, bytes; 0: it has as many as it takes. With it, the
 	// process collects its garbage early while it runs a large one.
 	Memory uint64
 }

@@ -49,8 +49,8 @@ func lines(t testing.TB, r *report.Run) string {
 // suiteBaseline has the figures of the suite's examples.
 const suiteBaseline = "../../examples/suite/baseline.json"
 
-// The examples that take no machine pass, and those of the suite do so again in the same
-// way, with the figures that are kept of them.
+// The examples that take no machine pass, and those of the suite have the same figures in
+// each run, which are those of its baseline.
 func TestExamples(t *testing.T) {
 	text, err := os.ReadFile(suiteBaseline)
 	if err != nil {

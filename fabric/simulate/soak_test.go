@@ -49,8 +49,8 @@ const (
 //     behind a queue of more than 30 s.
 //   - Where a queue overflows, retries may be used up, and an answer to a probe that was
 //     lost may be taken for the one to the next: 1 % of what is sent again may be spurious.
-//   - Goodput is that of workloads that run alone at one rate, of 10 gbit at most, and
-//     last long enough for the start to matter little. What several share is not.
+//   - Goodput is judged only of workloads that run alone at one rate, of 10 gbit at most,
+//     and last long enough for the start to matter little. What several share is not.
 func TestCleanLinks(t *testing.T) {
 	if *soakSeed != 0 {
 		r, err := tryLink(*soakSeed)
@@ -101,7 +101,7 @@ func TestCleanLinks(t *testing.T) {
 	}
 }
 
-// A trial is what came of links.
+// A trial sums up runs over links.
 type trial struct {
 	clean, overflowed    int // links without and with packets dropped at a full queue
 	packets              uint64
@@ -210,7 +210,7 @@ func tryLink(seed uint64) (*trial, error) {
 	return result, nil
 }
 
-// A linkPlan is what a seed decides.
+// A linkPlan holds what a seed decides of a link, and its workloads.
 type linkPlan struct {
 	rate    float64 // bits per second
 	delay   time.Duration
@@ -321,11 +321,11 @@ func (p *linkPlan) alone(r *report.Run, i int) bool {
 	return true
 }
 
-// flights is how often a workload has all outstanding that it may have.
+// flights returns how often a workload has all outstanding that it may have.
 func (w *workPlan) flights() int { return w.count / (w.depth * w.qps) }
 
-// roundTrip is how long a message takes at the least, in seconds, and how long it keeps
-// the link busy, in the direction in which it does so for longer.
+// roundTrip returns the shortest time that a message takes, in seconds, and the time for
+// which it keeps the link busy, in the direction where that is longer.
 func (p *linkPlan) roundTrip(w *workPlan) (took, busy float64) {
 	const (
 		headers = 14 + 20 + 8 + 12 + 4 // Ethernet, IPv4, UDP, BTH, ICRC
@@ -349,8 +349,8 @@ func (p *linkPlan) roundTrip(w *workPlan) (took, busy float64) {
 	return took, float64(max(there, wire)) * perByte
 }
 
-// ideal is how long a workload takes at the least, in seconds: what bounds it is the
-// link, or what it has outstanding in a round trip.
+// ideal returns the shortest time that a workload takes, in seconds: the link bounds it, or
+// what it has outstanding in a round trip.
 func (p *linkPlan) ideal(w *workPlan) float64 {
 	roundTrip, busy := p.roundTrip(w)
 	outstanding := w.depth

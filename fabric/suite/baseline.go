@@ -23,7 +23,7 @@ type Baseline struct {
 	runs map[string]map[string]string // by lab and seed, by figure
 }
 
-// figures are those of a run that are kept.
+// figures holds those of a run that a baseline keeps.
 type figures struct {
 	Lab       string            `json:"lab"`
 	Seed      uint64            `json:"seed"`

@@ -20,7 +20,7 @@ func simulated() *report.Run {
 	}
 }
 
-// baselineOf is what a run's figures are once they were written and read.
+// baselineOf writes a baseline of runs and returns it as it is read.
 func baselineOf(t *testing.T, runs ...*report.Run) *Baseline {
 	t.Helper()
 	var text strings.Builder
@@ -78,7 +78,8 @@ func TestBaselineHolds(t *testing.T) {
 	}
 }
 
-// What is no run in virtual time that passed is no baseline, nor is what is no JSON.
+// No baseline is made of a run that failed or was in real time, nor read from other than
+// JSON.
 func TestNoBaseline(t *testing.T) {
 	for want, change := range map[string]func(*report.Run){
 		"lab pair was not simulated": func(r *report.Run) { r.Simulated = false },

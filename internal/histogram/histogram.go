@@ -2,7 +2,7 @@
 //
 // A simulation has a histogram for each of 65,536 flows, and a lab three for each of
 // thousands of links. Hence memory is made for the buckets around values that were there,
-// and narrow at first. The buckets are those of HdrHistogram.
+// and narrow at first. HdrHistogram has the same buckets.
 //
 // Start reading at Histogram.
 package histogram
@@ -36,7 +36,7 @@ const pageLen = 64
 // New is a histogram with no values, whose precision is 6 to 62.
 func New(precision int) *Histogram { return &Histogram{precision: precision} }
 
-// Count is how many values there are.
+// Count returns the number of values.
 func (h *Histogram) Count() uint64 { return h.count }
 
 // Record counts a value n times. A negative one counts as 0.
@@ -129,7 +129,7 @@ func (h *Histogram) Highest(index int) int64 {
 // shift is the binary logarithm of a bucket's width.
 func (h *Histogram) shift(index int) int { return max(0, index>>h.precision-1) }
 
-// Buckets are those that have values, in their order, and how many.
+// Buckets yields the buckets that have values, in their order, with the number of values.
 func (h *Histogram) Buckets() iter.Seq2[int, uint64] {
 	return func(yield func(int, uint64) bool) {
 		for o, octave := range h.octaves {

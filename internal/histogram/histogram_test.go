@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Buckets, counts and ranks are those of HdrHistogram.
+// Buckets, counts and ranks agree with HdrHistogram's.
 func TestAgainstHdrHistogram(t *testing.T) {
 	const most = int64(60e9)
 	for precision, digits := range map[int]int{7: 2, 10: 3} {

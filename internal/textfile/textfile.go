@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience is how long a pipe may have nobody who writes to it. Tests have less.
+// patience bounds the time for which a pipe may have no writer. Tests have less.
 var patience = 5 * time.Second
 
 // Read reads a file, but not more than most bytes of it: then the caller knows that it is
@@ -57,7 +57,7 @@ func Read(file string, most int64) ([]byte, error) {
 	return data, err
 }
 
-// pause is how long to wait before looking again for who writes.
+// pause lies between two looks for a writer.
 const pause = 10 * time.Millisecond
 
 // hungUp reports whether somebody has had the other end of a pipe open since it was

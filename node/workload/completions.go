@@ -20,10 +20,10 @@ type completions struct {
 	take func() (n int, over bool)
 }
 
-// atOnce is how many completions an end takes off its CQ at a time.
+// atOnce is the number of completions that an end takes off its CQ at a time.
 const atOnce = 32
 
-// notified is the notification of the CQ.
+// notified handles a notification of the CQ.
 func (c *completions) notified(any, provider.Status) {
 	if c.polling {
 		c.poll()

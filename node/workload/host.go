@@ -19,8 +19,9 @@ import (
 // be called from any goroutine and do not wait; what ends later calls back, never from
 // within the call that asked for it and with no lock held.
 type Host struct {
-	// Scratch is what the host's flows share for messages that nobody compares. Absent, each
-	// has memory of its own. It is set before anything else is done with the host.
+	// Scratch is memory that the host's flows share for messages that nobody compares. If it
+	// is nil, each has memory of its own. It is set before anything else is done with the
+	// host.
 	Scratch *Scratch
 
 	device *provider.Miniport

@@ -22,10 +22,10 @@ type pattern struct {
 // this process. Nobody writes to them.
 type random struct{ bytes []byte }
 
-// A kind of random bytes is what they depend on.
+// A randomKind determines random bytes.
 type randomKind struct{ seed, length uint64 }
 
-// randoms are those that are in use, and may have some that are not any more.
+// randoms holds the random bytes in use, and perhaps some that have gone out of use.
 var randoms = struct {
 	sync.Mutex
 	of map[randomKind]weak.Pointer[random]
@@ -48,7 +48,8 @@ func newRandom(kind randomKind) *random {
 	return r
 }
 
-// forgetRandom is when random bytes are not in use any more. There may be others by now.
+// forgetRandom is called when random bytes have gone out of use. Others of the kind may
+// have taken their place by then.
 func forgetRandom(kind randomKind) {
 	randoms.Lock()
 	defer randoms.Unlock()
@@ -82,8 +83,8 @@ func patternSpan(s *Spec) uint64 {
 // patternLen is the length of a workload's pattern in bytes: whole words.
 func patternLen(s *Spec) uint64 { return (patternSpan(s) + s.Size + 7) &^ 7 }
 
-// newPattern is the pattern of a flow. The workload's others begin with another place, and
-// go from one message to the next by another stride.
+// newPattern returns the pattern of a flow. The workload's others begin at another place,
+// and go from one message to the next by another stride.
 func newPattern(s *Spec) *pattern {
 	flow := scrambled(s.Seed ^ uint64(s.Flow)*golden)
 	return &pattern{
@@ -92,11 +93,11 @@ func newPattern(s *Spec) *pattern {
 	}
 }
 
-// offset is where message i begins in the pattern. The stride is odd, hence no
-// two of span messages in a row share an offset.
+// offset returns the place in the pattern at which message i begins. The stride is odd,
+// hence no two of span messages in a row share an offset.
 func (p *pattern) offset(i uint64) uint64 { return (p.first + i*p.stride) % p.span }
 
-// message is what message i consists of.
+// message returns the bytes of message i.
 func (p *pattern) message(i uint64) []byte {
 	offset := p.offset(i)
 	return p.bytes[offset : offset+p.size]

@@ -26,7 +26,7 @@ const (
 	allPieces   = 1 << 22 // of all flows of a workload, as long as each has leastPieces
 )
 
-// piecesFor is how many a client has at most of a workload with so many flows.
+// piecesFor returns the most pieces that a client has, of a workload with so many flows.
 func piecesFor(flows int) int {
 	return max(leastPieces, min(mostPieces, allPieces/max(1, flows))) &^ 1
 }

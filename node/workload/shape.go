@@ -101,8 +101,8 @@ func (s *Spec) announces() bool {
 	return s.Operation == topology.Write && (s.Verify || s.Measure == topology.Latency)
 }
 
-// serverReceives is how many receives a QP of the server has posted: none where the client
-// sends it nothing.
+// serverReceives returns the number of receives that a QP of the server has posted: none
+// where the client sends it nothing.
 func (s *Spec) serverReceives() int {
 	if s.Operation == topology.Send || s.announces() {
 		return s.slots()
@@ -135,11 +135,11 @@ func (s *Spec) laneSlots() uint64 {
 func (s *Spec) laneRoom() uint64 { return s.laneSlots() * s.Size }
 func (s *Spec) room() uint64     { return uint64(s.lanes()) * s.laneRoom() }
 
-// SlotsOfLane is how many messages a connection has room for.
+// SlotsOfLane returns the number of messages that a connection has room for.
 func (s *Spec) SlotsOfLane() uint64 { return uint64(s.slots()) }
 
-// Memory is how many bytes the ends of a flow have for messages, and how long the pattern
-// is of which those are made.
+// Memory returns the bytes that the ends of a flow have for messages, and the length of the
+// pattern that those are made of.
 func (s *Spec) Memory() (messages, pattern uint64) {
 	switch s.Operation {
 	case topology.Send, topology.Write:
@@ -154,12 +154,12 @@ func (s *Spec) Memory() (messages, pattern uint64) {
 	return messages, patternLen(s)
 }
 
-// place is where a slot's memory begins in that of all lanes.
+// place returns the offset of a slot's memory in that of all lanes.
 func (s *Spec) place(lane int, slot uint64) uint64 {
 	return uint64(lane)*s.laneRoom() + slot%s.laneSlots()*s.Size
 }
 
-// inline is how much a QP sends inline at most, in bytes.
+// inline returns the most that a QP sends inline, in bytes.
 func (s *Spec) inline() uint32 {
 	if s.Inline {
 		return uint32(max(noticeLen, s.Size))
@@ -167,7 +167,7 @@ func (s *Spec) inline() uint32 {
 	return noticeLen
 }
 
-// flags are those of a request that carries a message, of either end.
+// flags returns the flags of a request of either end that carries a message.
 func (s *Spec) flags() provider.OpFlags {
 	var flags provider.OpFlags
 	if s.Inline {

@@ -282,8 +282,8 @@ func (e *Endpoint) handleSIDRREQ(from path, b []byte) {
 	})
 }
 
-// Strays is how many datagrams have named a connection and come from another address
-// than its peer's, or to another than its own. They have no effect on it.
+// Strays counts the datagrams that named a connection and came from another address than
+// its peer's, or to another than its own. They have no effect on it.
 func (e *Endpoint) Strays() uint64 { return e.strays }
 
 // isOf reports whether a datagram that names a connection has come between its addresses.

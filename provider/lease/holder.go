@@ -118,8 +118,9 @@ func (h *holder) setState(s state) {
 	h.state <- s
 }
 
-// moreConnections is how many connections a process may have beyond the queue pairs that
-// it can have: those that it has not made a queue pair for yet, or not any more.
+// moreConnections is the number of connections that a process may have beyond the queue
+// pairs that it can have: for some it has yet to make a queue pair, of others it has closed
+// it.
 const moreConnections = 1024
 
 // note takes what the process says of a connection. The error says that it is none that

@@ -94,12 +94,12 @@ const (
 	// longestMessage bounds what a process says at once, bytes: its counters, or a list
 	// of errors, are less than a tenth of it.
 	longestMessage = 64 << 10
-	// mostConns is how many processes may be connected, most of which have a share or
-	// are told that there is none.
+	// mostConns bounds the processes that are connected, most of which have a share or are
+	// told that there is none.
 	mostConns = 4 * provider.MaxShares
 )
 
-// backlog is how many processes may wait to be accepted.
+// backlog is the number of processes that may wait to be accepted.
 const backlog = 128
 
 // listen is net.ListenUnix, but for the question how long backlogs may be, which is in

@@ -34,8 +34,8 @@ func (q *QP) SlowRoundTrip() time.Duration {
 // slowRoundTrip is less than any AckTimeout that leaves a peer time to answer.
 const slowRoundTrip = 100 * time.Millisecond
 
-// SetSlowRoundTrip tells what SlowRoundTrip is of another connection on the path. On one
-// that is slow the first answer is waited for as long as later ones.
+// SetSlowRoundTrip passes on the SlowRoundTrip of another connection on the path. On a slow
+// path the first answer is waited for as long as later ones.
 func (q *QP) SetSlowRoundTrip(slow time.Duration) { q.requester.slow = slow }
 
 // Starved reports whether there was something to send when Next last reported false

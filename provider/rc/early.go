@@ -38,8 +38,8 @@ import "github.com/ndklab/ndklab/provider/roce"
 // until the QP ends. EarlyMemory bounds the sum over QPs.
 const keepBytes = 32 << 20
 
-// An EarlyMemory is what all QPs of an adapter together may take to keep early
-// packets in, bytes. Whoever drives QPs that share one makes it safe for as many
+// An EarlyMemory counts the bytes that all QPs of an adapter together take to keep early
+// packets in, and bounds them. Whoever drives QPs that share one makes it safe for as many
 // callers as there are calls of QPs at once.
 type EarlyMemory interface {
 	// Take has so many bytes be the caller's; false if not so many are left.

@@ -231,7 +231,7 @@ func TestEarlyMemoryRunsOut(t *testing.T) {
 	}
 }
 
-// TestEarlyPacketBytes: what is accounted for is what it is.
+// TestEarlyPacketBytes: an early packet takes no more bytes than are accounted for it.
 func TestEarlyPacketBytes(t *testing.T) {
 	if n := unsafe.Sizeof(earlyPacket{}); n > earlyPacketBytes {
 		t.Errorf("an early packet is %d bytes", n)

@@ -186,9 +186,9 @@ func TestLikeALinuxRequester(t *testing.T) {
 	}
 }
 
-// TestLinuxNAKs: ten SENDs to a Linux responder that loses some; what we send
-// again is what it lacks. For what only the timer repairs a probe goes first, which has
-// the number of the packet before.
+// TestLinuxNAKs: ten SENDs to a Linux responder that loses some; we send again the
+// packets that it lacks. Where only the timer repairs, a probe goes first, which has the
+// number of the packet before.
 func TestLinuxNAKs(t *testing.T) {
 	packets := readCapture(t, "nak-sequence")
 	e := replay(t, packets, nil)

@@ -217,7 +217,7 @@ type Counters struct {
 	Timeouts                 uint64 // times the local timer ran out
 	AcknowledgementsSent     uint64 // selective ones too
 	AcknowledgementsReceived uint64
-	// EarlyDropped are those that came too far ahead to be kept, or for which there was
+	// EarlyDropped counts those that came too far ahead to be kept, or for which there was
 	// no EarlyMemory. BadLengths were longer or shorter than the opcode and the path MTU
 	// demand: they are dropped, and end the connection when they come in their turn.
 	EarlyDropped, BadLengths uint64

@@ -16,7 +16,7 @@ func NewReceiveQueue(depth, maxSGE int) *ReceiveQueue {
 	return &ReceiveQueue{depth: depth, maxSGE: maxSGE}
 }
 
-// leastReceives is how many receives there is room for at first, unless the depth is less.
+// leastReceives is the number of receives in the first ring, unless the depth is less.
 const leastReceives = 8
 
 // grow doubles the ring, which is full.

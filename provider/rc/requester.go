@@ -119,11 +119,11 @@ func (r *requester) init(q *QP) {
 	r.resize(min(leastSlots, slotsFor(q.config.SendDepth)))
 }
 
-// leastSlots is how many slots there are at first, unless SendDepth is less. Few of ten
+// leastSlots is the number of slots at first, unless SendDepth is less. Few of ten
 // thousand connections ever use all that they might.
 const leastSlots = 2
 
-// slotsFor is how many slots a queue of a depth takes: a power of two.
+// slotsFor returns the number of slots that a queue of a depth takes: a power of two.
 func slotsFor(depth int) int { return 1 << bits.Len(uint(depth-1)) }
 
 // resize moves the requests, which are in all slots that there are, to a longer ring.
@@ -229,7 +229,7 @@ func (r *requester) bytesBefore(w *request, s int64) int64 {
 	return min(w.length, (s-w.first)*int64(r.q.connection.MTU))
 }
 
-// payloadAt is how many bytes packet s of w carries.
+// payloadAt returns the bytes of payload that packet s of w carries.
 func (r *requester) payloadAt(w *request, s int64) int64 {
 	return r.bytesBefore(w, s+1) - r.bytesBefore(w, s)
 }
@@ -476,14 +476,14 @@ func (r *requester) deadline() (time.Duration, bool) {
 	return at, ok
 }
 
-// giveUpAt is when a NIC would have used up its retries; false if never. A peer that
-// says anything at all is there, so the time counts since it last did. If that does
-// not help, as where only short packets pass, it counts since the last progress as
-// soon as the oldest packet has been sent as often as a NIC would. On a path that is
-// slower than the AckTimeout, as behind a deep queue, a retry takes as long as the path.
-// A peer that is dead is given up after RetryCount+1 AckTimeouts at the earliest, and
-// at the latest after those or longestSilence, whichever is longer; where the path was
-// never measured to be slow, after longestSupposed.
+// giveUpAt returns the time at which a NIC would have used up its retries; false if never.
+// A peer that says anything at all is there, so the time counts since it last did. If that
+// does not help, as where only short packets pass, it counts since the last progress as soon
+// as the oldest packet has been sent as often as a NIC would. On a path that is slower than
+// the AckTimeout, as behind a deep queue, a retry takes as long as the path. A peer that is
+// dead is given up after RetryCount+1 AckTimeouts at the earliest, and at the latest after
+// those or longestSilence, whichever is longer; where the path was never measured to be
+// slow, after longestSupposed.
 func (r *requester) giveUpAt() (time.Duration, bool) {
 	c := &r.q.connection
 	since := max(r.progressAt, r.heardAt)
@@ -496,12 +496,12 @@ func (r *requester) giveUpAt() (time.Duration, bool) {
 	return since + max(tries*c.AckTimeout, measured, supposed), c.AckTimeout > 0
 }
 
-// longestSilence is how long a path may take that is slower than the AckTimeout: as
-// long as there may be between the two halves of making a connection.
+// longestSilence bounds the time of a path that is slower than the AckTimeout: as long as
+// there may be between the two halves of making a connection.
 const longestSilence = 90 * time.Second
 
-// longestSupposed is likewise of a path of which it is only known how slow it may be:
-// what an outage has held up looks the same.
+// longestSupposed does so for a path of which only an upper bound is known: what an
+// outage has held up looks the same.
 const longestSupposed = 15 * time.Second
 
 // tryAgain counts the retries of the oldest packet: that with sequence number s is sent

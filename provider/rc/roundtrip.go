@@ -82,7 +82,7 @@ func (r *roundTrip) usual() time.Duration { return r.mean + max(4*r.deviation, r
 // slow is the longest that acknowledgements may take lately, as far as is known.
 func (r *roundTrip) slow() time.Duration { return max(r.usual(), r.bound) }
 
-// timeout is how long to wait for an acknowledgement before asking. Doubling
+// timeout returns the time to wait for an acknowledgement before asking. Doubling
 // ends at the AckTimeout.
 func (r *roundTrip) timeout() time.Duration {
 	once := min(max(r.first, r.shortest()), r.longest)

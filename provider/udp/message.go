@@ -105,7 +105,7 @@ func (o *outgoing) segment(size int) {
 }
 
 // send sends the messages from first on and returns how many it sent. If it
-// sent none, the error is that of the first. It does not wait for room, so that Go's
+// sent none, it returns the error of the first. It does not wait for room, so that Go's
 // scheduler need not know of the system call.
 func (o *outgoing) send(fd, first int) (int, syscall.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd),

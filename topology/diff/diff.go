@@ -33,12 +33,13 @@ const (
 type Difference struct {
 	Nodes []Node `json:"nodes"` // those removed, then the others in the order of the new topology
 	Links []Link `json:"links"` // likewise
-	// Plans are what changes of what is done with the lab: "labels", "workloads", "timeline",
-	// "checks" and "capture". A lab that is up runs none of it, but records captures.
+	// Plans names the changed parts that neither make nodes nor links: "labels", "workloads",
+	// "timeline", "checks" and "capture". A lab that is up runs none of them, but records
+	// captures.
 	Plans []string `json:"plans"`
 }
 
-// A Node is what becomes of a node.
+// A Node says what happens to a node.
 type Node struct {
 	Action  Action         `json:"action"`
 	Name    string         `json:"name"`
@@ -46,7 +47,7 @@ type Node struct {
 	Was, Is *topology.Node `json:"-"`                 // nil for Add, and for Remove
 }
 
-// A Link is what becomes of a link. Its ends are the same before and afterwards: one
+// A Link says what happens to a link. Its ends are the same before and afterwards: one
 // with another end is another link.
 type Link struct {
 	Action    Action               `json:"action"`

@@ -188,10 +188,10 @@ func (w Word) Plain() bool {
 	return !w.pattern && !slices.ContainsFunc(w.parts, func(p part) bool { return p.ranges != nil })
 }
 
-// Count is how many names or, of a word that is a pattern, how many patterns All has.
+// Count returns the number of names that All yields or, for a pattern, of patterns.
 func (w Word) Count() int { return w.count }
 
-// At is name number i of All.
+// At returns name number i of All.
 func (w Word) At(i int) string {
 	texts := make([]string, len(w.parts))
 	for k, p := range slices.Backward(w.parts) {
@@ -201,7 +201,7 @@ func (w Word) At(i int) string {
 	return strings.Join(texts, "")
 }
 
-// All is the names that the word stands for or, if it is a pattern, the patterns.
+// All yields the names that the word stands for or, if it is a pattern, the patterns.
 func (w Word) All() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := range w.count {
@@ -250,9 +250,9 @@ func (p part) has(digits string) bool {
 	})
 }
 
-// Among is those of all that the word stands for: of a pattern in the order of all, of
-// others in its own. missing is what is not there, a name or the whole pattern; "" if
-// nothing is missing.
+// Among returns the names, out of all, that the word stands for: of a pattern in the order
+// of all, of others in its own. missing names what is not there, a name or the whole
+// pattern; "" if nothing is missing.
 func (w Word) Among(all []string) (found []string, missing string) {
 	if w.pattern {
 		for _, name := range all {

@@ -31,7 +31,7 @@ func Nearest(word string, candidates []string) (best string, ok bool) {
 	return best, ok
 }
 
-// distance is how many typing mistakes separate a and b: letters inserted, left
+// distance counts the typing mistakes that separate a and b: letters inserted, left
 // out, replaced, or swapped with their neighbour (optimal string alignment).
 func distance(a, b string) int {
 	var before, above []int

@@ -51,8 +51,8 @@ func figures(d *report.Direction) group {
 	return cell(el("div", class("asked"), text("asked")), el("div", text("achieved")))
 }
 
-// quality is delay, jitter, loss and rate, asked and achieved, and set now if that is
-// something else than asked.
+// quality returns delay, jitter, loss and rate, asked and measured, and set now if that
+// differs from what was asked.
 func quality(d *report.Direction) []group {
 	asked, achieved, set := &d.Asked, &d.Achieved, &d.Asked
 	if d.Changed() {
