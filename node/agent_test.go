@@ -264,15 +264,7 @@ func TestUp(t *testing.T) {
 		t.Errorf("MTU %d", got)
 	}
 	var addresses []string
-	list, err := h.AddrList(eth0, netlink.FAMILY_ALL)
-	// The kernel makes the link-local address when it has seen that the peer is up.
-	for deadline := time.Now().Add(time.Minute); err == nil && len(list) < 3 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		list, err = h.AddrList(eth0, netlink.FAMILY_ALL)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, address := range list {
+	for _, address := range awaitAddresses(t, a, h, eth0, 3) {
 		addresses = append(addresses, address.IPNet.String())
 		if address.IP.To4() != nil && address.Broadcast.String() != "10.0.0.3" {
 			t.Errorf("%s: broadcast %s", address, address.Broadcast)
@@ -391,6 +383,37 @@ func handleIn(t *testing.T, a *Agent) *netlink.Handle {
 	}
 	t.Cleanup(h.Close)
 	return h
+}
+
+// awaitAddresses waits until an interface has so many addresses, and lists them. The kernel
+// makes the link-local one when it has seen that the peer is up.
+func awaitAddresses(t *testing.T, a *Agent, h *netlink.Handle, link netlink.Link, count int) []netlink.Addr {
+	t.Helper()
+	ns, err := netns.GetFromPid(a.PID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	changes, done := make(chan netlink.AddrUpdate, 16), make(chan struct{})
+	defer close(done)
+	if err := netlink.AddrSubscribeAt(ns, changes, done); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.After(time.Minute)
+	for {
+		list, err := h.AddrList(link, netlink.FAMILY_ALL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list) >= count {
+			return list
+		}
+		select {
+		case <-changes:
+		case <-deadline:
+			t.Fatalf("it has only the addresses %v", list)
+		}
+	}
 }
 
 // TestUpStopped gives up on an agent that does not answer, and finds it working

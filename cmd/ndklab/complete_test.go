@@ -36,7 +36,8 @@ func TestPositional(t *testing.T) {
 }
 
 // stop stops a process. The signal takes effect later, one thread after the other: any of
-// them may answer a request until then.
+// them may answer a request until then. stop looks at the threads until all have stopped,
+// which the kernel tells only the parent of the process and those that trace it.
 func stop(t *testing.T, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {

@@ -111,7 +111,9 @@ func (l *lab) delivered(t *testing.T) uint64 {
 	return m[linkName][1].Delivered
 }
 
-// eventually waits until what is true, or the test has failed.
+// eventually waits until what is true, or the test has failed. It asks again and again for
+// what has been sent so far: the engine counts packets in another process and reports none
+// of them, and a sender that told of each would send more slowly.
 func eventually(t *testing.T, what func() bool) {
 	t.Helper()
 	for until := time.Now().Add(patience); !what(); {
@@ -369,7 +371,12 @@ func TestKilledEngineLeavesNothing(t *testing.T) {
 	if err := l.engine.Set(deadline(t), linkName, 0, topology.Impairment{}); !errors.Is(err, control.ErrClosed) {
 		t.Errorf("request to a dead engine: %v", err)
 	}
-	eventually(t, func() bool { return packetSockets(t) == 0 })
+	if err := l.cmd.Wait(); err == nil { // it closes files before its parent may learn of its end
+		t.Error("the killed engine has ended without an error")
+	}
+	if n := packetSockets(t); n != 0 {
+		t.Errorf("%d packet sockets are left", n)
+	}
 }
 
 func packetSockets(t *testing.T) int {

@@ -135,7 +135,7 @@ func newLab(t *testing.T) (*Tree, string) {
 			if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("%s is left", dir)
 			}
-			if above := filepath.Dir(dir); staysEmpty(above) {
+			if above := filepath.Dir(dir); staysEmpty(t, above) {
 				t.Errorf("%s is left", above)
 			}
 		}
@@ -145,13 +145,35 @@ func newLab(t *testing.T) (*Tree, string) {
 
 // staysEmpty reports whether a group is there, with none below it. It may be so for a
 // moment, while others' tests make or remove groups there.
-func staysEmpty(group string) bool {
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(removeInterval) {
+func staysEmpty(t *testing.T, group string) bool {
+	t.Helper()
+	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes := os.NewFile(uintptr(fd), "inotify")
+	defer changes.Close()
+	if err := changes.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{filepath.Dir(group), group} {
+		_, err := unix.InotifyAddWatch(fd, dir, unix.IN_CREATE|unix.IN_DELETE)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return false
+		case err != nil:
+			t.Fatal(err)
+		}
+	}
+	event := make([]byte, unix.SizeofInotifyEvent+unix.NAME_MAX+1)
+	for {
 		if _, err := os.Stat(group); err != nil || len(children(group)) > 0 {
 			return false
 		}
+		if _, err := changes.Read(event); err != nil {
+			return true
+		}
 	}
-	return true
 }
 
 func newGroup(t *testing.T, limits Limits) *Group {
