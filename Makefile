@@ -31,7 +31,7 @@ test-chaos: go  ## TRIALS (default 200) of labs that are killed, interrupted, st
 
 differential: TRIALS = 25
 differential: go  ## TRIALS (default 25) of random topologies, run in a simulation and as a lab: they agree (SEED=n: the first)
-	$(GO) test -count=1 -timeout 60m -v ./fabric/differential -args -trials $(TRIALS) -seed $(SEED)
+	NDKLAB_REQUIRED=1 $(GO) test -count=1 -timeout 60m -v ./fabric/differential -args -trials $(TRIALS) -seed $(SEED)
 
 conformance: go  ## every rule of docs/spec/ndkpi.md has a passing test (RULES=--all for the advisory ones too)
 	@bash -o pipefail -c '$(GO) test -timeout 9m -json ./provider/... | docs/spec/ndk-rules $(RULES)'
