@@ -121,9 +121,8 @@ func (s *setting) judge(t *testing.T, o observation) (slow []string) {
 	if s.plain {
 		fine = slices.Concat(fine, unsteady)
 	}
-	// Each time that our timer runs out a probe goes, which is a duplicate to the guest.
-	// Beside these it has as many as we send packets again.
-	asked := o.node["timeouts"] + o.node["retransmitted"]
+	// A probe is a duplicate to the guest, as is each packet that we send again.
+	asked := uint64(o.seen.probes) + o.node["retransmitted"]
 	for name, value := range o.guest {
 		switch {
 		case value == 0 || slices.Contains(fine, name):

@@ -40,6 +40,7 @@ type capture struct {
 	// early and late are requests of the guest that it sent again, less than the
 	// timeout after the first time, and later.
 	early, late int
+	probes      int // to the guest: empty WRITEs, which no program here makes
 }
 
 // packets are counts of one direction.
@@ -52,7 +53,7 @@ func (p packets) roce() int { return p.ipv4 + p.ipv6 }
 
 // since returns what was captured after an earlier count.
 func (c capture) since(before capture) capture {
-	return capture{c.toGuest.since(before.toGuest), c.fromGuest.since(before.fromGuest), c.early - before.early, c.late - before.late}
+	return capture{c.toGuest.since(before.toGuest), c.fromGuest.since(before.fromGuest), c.early - before.early, c.late - before.late, c.probes - before.probes}
 }
 
 func (p packets) since(before packets) packets {
@@ -110,6 +111,9 @@ func (g guest) captured(t *testing.T) (seen capture) {
 			direction.ipv4++
 		} else {
 			direction.ipv6++
+		}
+		if h := &p.Header; direction == &seen.toGuest && h.Opcode == roce.WriteOnly && h.DMALength == 0 {
+			seen.probes++
 		}
 		if direction == &seen.toGuest || !p.Header.Opcode.IsRC() || !p.Header.Opcode.IsRequest() {
 			continue
