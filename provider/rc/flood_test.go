@@ -124,6 +124,19 @@ func TestFarEarlyPacket(t *testing.T) {
 	if n := e.qp.Counters().EarlyDropped; n != 1 || memory.taken != 0 {
 		t.Errorf("%d dropped, %d bytes taken", n, memory.taken)
 	}
+	h = packet(roce.SendOnly, 100+uint32(reach(256)))
+	e.qp.Handle(0, &h, []byte{1})
+	if n := e.qp.Counters().EarlyDropped; n != 2 {
+		t.Errorf("%d dropped, want one beyond reach, too", n)
+	}
+	h = packet(roce.SendOnly, 102)
+	e.qp.Handle(0, &h, []byte{1})
+	if memory.taken == 0 {
+		t.Error("nothing is kept")
+	}
+	if e.qp.Flush(); memory.taken != 0 {
+		t.Errorf("%d bytes are never given back", memory.taken)
+	}
 }
 
 // TestEarlyWrongLength: what no packet of its kind can be as long as is not kept, whatever

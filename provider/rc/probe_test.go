@@ -250,6 +250,8 @@ func TestProbeIsAnswered(t *testing.T) {
 	}
 
 	// What came after it is another matter, which the answer is not to be taken for.
+	e.hear(probeOf(100), probeOf(100))
+	e.say("ack 100 msn 2", "ack 100 msn 2")
 	e.hear(probeOf(100), write(102))
 	e.say("ack 102 msn 3", "ack 100 msn 3")
 	e.quiet()

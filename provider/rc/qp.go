@@ -131,7 +131,7 @@ func (q *QP) Next(now time.Duration, p *roce.Packet) bool {
 		sent = q.responder.nextPacket(p) // what the peer must still be told
 	case q.responder.acknowledgementIsNext():
 		if !q.held || !q.responder.onlyAcknowledges() || q.responder.told && q.requester.mayBeRefused() {
-			sent = q.responder.nextPacket(p)
+			sent = q.responder.nextPacket(p) || q.requester.nextPacket(now, p)
 			break
 		}
 		sent = q.requester.nextPacket(now, p)
@@ -159,7 +159,7 @@ func (q *QP) HoldAcknowledgement(hold bool) { q.held = hold }
 
 // OwesAcknowledgement reports whether an acknowledgement waits.
 func (q *QP) OwesAcknowledgement() bool {
-	return q.state == Ready && q.responder.replies.due
+	return q.state == Ready && q.responder.replies.due()
 }
 
 // Deadline is when HandleTimeout is to be called; false if there is no need.

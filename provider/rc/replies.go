@@ -1,6 +1,7 @@
 package rc
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/ndklab/ndklab/provider/roce"
@@ -17,13 +18,12 @@ type replies struct {
 	reads              []read
 	answeredTo, newest int64
 
-	due        bool // reports too
 	selective  bool
-	fresh      bool // the acknowledgement that is due is not only of duplicates
-	syndrome   roce.Syndrome
-	duplicates int32 // to be answered
-	executed   int64 // what there was to acknowledge when the last duplicate came
-	at         int64 // of a NAK
+	fresh      bool          // what has been executed is to be acknowledged
+	nak        roce.Syndrome // goes out in place of an acknowledgement; 0: none
+	duplicates int32         // to be answered
+	executed   int64         // what there was to acknowledge when the last duplicate came
+	at         int64         // of nak
 
 	// Of selective replies: reports wait, and what is asked for again is queued
 	// apart, since there may be several such requests for one READ.
@@ -53,12 +53,14 @@ type read struct {
 	behind         int64 // of repeats: how many READs are answered before
 }
 
+// due reports whether an acknowledgement, a NAK or a report waits.
+func (r *replies) due() bool {
+	return r.fresh || r.nak != 0 || r.duplicates > 0 || len(r.reports.pending) > 0
+}
+
 // acknowledge notes that everything executed so far is to be acknowledged. A
 // NAK that waits says as much.
-func (r *replies) acknowledge() {
-	r.fresh = true
-	r.say()
-}
+func (r *replies) acknowledge() { r.fresh = true }
 
 // answerDuplicate notes that a duplicate is to be answered. Each has an
 // acknowledgement of its own, as from rxe. The requester tells by it what it has sent
@@ -68,50 +70,31 @@ func (r *replies) acknowledge() {
 func (r *replies) answerDuplicate(executed int64) {
 	r.executed = executed
 	r.duplicates = min(r.duplicates+1, mostDuplicates)
-	r.say()
-}
-
-// say notes that something is due.
-func (r *replies) say() {
-	if !r.due {
-		r.due, r.syndrome = true, roce.SyndromeACK
-	}
 }
 
 // said notes that an acknowledgement or NAK is sent.
 func (r *replies) said() {
-	if r.syndrome.IsACK() && !r.fresh {
+	if r.nak == 0 && !r.fresh {
 		r.duplicates--
 	}
-	r.fresh, r.due = false, r.duplicates > 0
-	if r.due {
-		r.syndrome = roce.SyndromeACK
-	}
+	r.fresh, r.nak = false, 0
 }
 
 // refuse notes a NAK for sequence number at.
-func (r *replies) refuse(s roce.Syndrome, at int64) {
-	r.due, r.syndrome, r.at = true, s, at
-}
+func (r *replies) refuse(s roce.Syndrome, at int64) { r.nak, r.at = s, at }
 
 // report notes that the requester is to be told of the early packets around at.
-func (r *replies) report(at int64) {
-	r.reports.add(at)
-	r.say()
-}
+func (r *replies) report(at int64) { r.reports.add(at) }
 
 // accepted drops a NAK that waits: what it complains of has arrived.
 func (r *replies) accepted() {
-	if r.syndrome != roce.SyndromeACK {
+	if r.nak != 0 {
 		r.withdraw()
 	}
 }
 
 // withdraw drops the acknowledgement or NAK that waits.
-func (r *replies) withdraw() {
-	r.fresh, r.syndrome = false, roce.SyndromeACK
-	r.due = r.duplicates > 0 || len(r.reports.pending) > 0
-}
+func (r *replies) withdraw() { r.fresh, r.nak = false, 0 }
 
 // room reports whether the peer may have another READ outstanding, of so many at
 // most. Most peers never send any; the first makes the ring.
@@ -209,12 +192,12 @@ func (r *replies) pendingOrRepeat() *read {
 // acknowledgementIsNext reports whether an acknowledgement or NAK waits and no
 // response must go before it.
 func (r *responder) acknowledgementIsNext() bool {
-	return r.replies.due && r.replies.pending() == nil
+	return r.replies.due() && r.replies.pending() == nil
 }
 
 // onlyAcknowledges reports whether what waits is a mere acknowledgement.
 func (r *responder) onlyAcknowledges() bool {
-	return r.replies.syndrome.IsACK() && len(r.replies.reports.pending) == 0
+	return r.replies.nak == 0 && len(r.replies.reports.pending) == 0
 }
 
 // nextPacket makes the next reply; false if there is none.
@@ -225,21 +208,21 @@ func (r *responder) nextPacket(p *roce.Packet) bool {
 			return true
 		}
 	}
-	if !r.replies.due {
-		return false
-	}
-	if len(r.replies.reports.pending) > 0 && r.makeReport(p) {
+	if r.makeReport(p) {
 		return true
+	}
+	if !r.replies.due() {
+		return false
 	}
 	r.told = false
 	p.Header = roce.Header{
 		Opcode:   roce.Acknowledge,
 		PSN:      psn(r.replies.at),
-		Syndrome: r.replies.syndrome,
+		Syndrome: cmp.Or(r.replies.nak, roce.SyndromeACK),
 		MSN:      r.msn & roce.PSNMask,
 	}
 	counters := &r.q.counters
-	switch s := r.replies.syndrome; {
+	switch s := p.Header.Syndrome; {
 	case s.IsACK():
 		end := r.acknowledged()
 		if !r.replies.fresh {

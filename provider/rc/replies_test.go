@@ -48,6 +48,19 @@ func readOf(psn uint32, offset uint64, n uint32) roce.Header {
 	return to(packet(roce.ReadRequest, psn), 2, offset, n)
 }
 
+// TestReportThatIsMoot: an early packet is reported, unless it has had its turn before. The
+// response to a READ acknowledges it then, and nothing else is left to say.
+func TestReportThatIsMoot(t *testing.T) {
+	e := newReady(t, selectively)
+	e.hear(readOf(101, 0, 1), readOf(100, 0, 1), readOf(102, 0, 1))
+	e.say("read response only 100 (1) msn 1", "read response only 101 (1) msn 2", "read response only 102 (1) msn 3")
+	e.quiet()
+	e.queue(sends(1, 1)) // which a report that is moot does not hold up
+	e.hear(readOf(104, 0, 1), readOf(103, 0, 1), readOf(105, 0, 1))
+	e.say("read response only 103 (1) msn 4", "read response only 104 (1) msn 5", "read response only 105 (1) msn 6", "send only 100 (1) ask")
+	e.quiet()
+}
+
 func TestAcknowledgementsCoalesce(t *testing.T) {
 	e := newReady(t, nil)
 	e.hear(write(100), write(101), write(102))

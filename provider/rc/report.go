@@ -42,6 +42,9 @@ const mapBits = 64
 // more to come.
 func (r *responder) makeReport(p *roce.Packet) bool {
 	q := &r.replies.reports
+	if len(q.pending) == 0 {
+		return false
+	}
 	q.pending = slices.DeleteFunc(q.pending, func(p report) bool { return p.newest < r.expected }) // an acknowledgement tells
 	if len(q.pending) == 0 {
 		return false
@@ -49,11 +52,10 @@ func (r *responder) makeReport(p *roce.Packet) bool {
 	newest := q.pending[0].newest
 	q.pending = slices.Delete(q.pending, 0, 1)
 	r.replies.fresh = false
-	r.replies.due = len(q.pending) > 0 || r.replies.duplicates > 0 || !r.replies.syndrome.IsACK()
 	p.Header = roce.Header{
 		Opcode:    roce.SelectiveAcknowledge,
 		PSN:       psn(r.expected),
-		Solicited: r.replies.due,
+		Solicited: r.replies.due(),
 		Syndrome:  roce.SyndromePSNSequence,
 		MSN:       psn(newest),
 	}

@@ -296,7 +296,7 @@ func (r *responder) flush() {
 // silence forgets whatever the peer has not been told, except that everything has been
 // executed: if that was put off (HoldAcknowledgement), the peer need not suffer.
 func (r *responder) silence() {
-	if r.replies.pending() != nil || !r.replies.syndrome.IsACK() {
+	if r.replies.pending() != nil || r.replies.nak != 0 {
 		r.replies = replies{}
 	}
 }
