@@ -2,8 +2,10 @@ package scenario
 
 import (
 	"testing"
+	"time"
 
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/topology"
 )
 
 // Where nothing was lost, hardly anything may be sent again.
@@ -27,6 +29,24 @@ func TestSpurious(t *testing.T) {
 		simulated.Simulated = true
 		if text, fails := spurious(simulated), test.again > 0 && test.dropped+test.overflow == 0; (text != "") != fails {
 			t.Errorf("%+v in virtual time: %q", test, text)
+		}
+	}
+}
+
+// A play that is told so has virtual time, where one packet sent again is too much.
+func TestSpuriousInVirtualTime(t *testing.T) {
+	for _, virtual := range []bool{false, true} {
+		topo := hosts(2)
+		topo.Workloads = []topology.Workload{pair("w", 100*time.Millisecond)}
+		s := newStage(t, topo)
+		s.transport = map[string]uint64{"packets_sent": 2000, "spurious_retransmissions": 1}
+		r, err := s.begin(func(p *Play) {
+			if virtual {
+				p.InVirtualTime()
+			}
+		})
+		if err != nil || r.Simulated != virtual || r.Passed == virtual {
+			t.Errorf("virtual time: %v; simulated %v, passed %v, problems %q, %v", virtual, r.Simulated, r.Passed, r.Problems, err)
 		}
 	}
 }

@@ -20,21 +20,22 @@ import (
 // an error after a second, as a lab does.
 type fakeStage struct {
 	*clock.Virtual
-	t       failer
-	topo    *topology.Topology
-	log     []string // what was asked of it, with its instant
-	watcher func(Event)
-	served  map[string]bool // workload/flow@node
-	clients map[string]*fakeClient
-	state   map[string]string // of nodes; ready unless it is here
-	life    map[string]int
-	counter map[string]func() uint64 // of every node, by name
-	exit    func(node string, c Command) (Exit, time.Duration)
-	inUse   report.InUse
-	found   *workload.ServerResult
-	links   []report.Link
-	refuse  map[string]error // what Change is to answer, by action in words
-	slow    map[string]time.Duration
+	t         failer
+	topo      *topology.Topology
+	log       []string // what was asked of it, with its instant
+	watcher   func(Event)
+	served    map[string]bool // workload/flow@node
+	clients   map[string]*fakeClient
+	state     map[string]string // of nodes; ready unless it is here
+	life      map[string]int
+	counter   map[string]func() uint64 // of every node, by name
+	transport map[string]uint64        // likewise, of its transport
+	exit      func(node string, c Command) (Exit, time.Duration)
+	inUse     report.InUse
+	found     *workload.ServerResult
+	links     []report.Link
+	refuse    map[string]error // what Change is to answer, by action in words
+	slow      map[string]time.Duration
 	// published is called for what is.
 	published func(Event)
 	changing  map[string]string // what goes on, by node; "" is links
@@ -341,6 +342,7 @@ func (s *fakeStage) Nodes(names []string, done func([]report.Node)) {
 				for c, value := range s.counter {
 					n.Counters[c] = value()
 				}
+				maps.Copy(n.Transport, s.transport)
 			}
 			all = append(all, n)
 		}

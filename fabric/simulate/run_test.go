@@ -73,8 +73,8 @@ func TestExamples(t *testing.T) {
 					t.Skip(err)
 				}
 				first := run(t, topo)
-				if !first.Passed {
-					t.Errorf("not passed: %s", lines(t, first))
+				if !first.Passed || !first.Simulated {
+					t.Errorf("passed %v, simulated %v: %s", first.Passed, first.Simulated, lines(t, first))
 				}
 				if !strings.Contains(file, "suite") {
 					return

@@ -34,7 +34,7 @@ const MaxMessage = 1 << 31
 // PSN, so that only the conversion at the edge knows of the wrap (see extend).
 //
 // There may be ten thousand that have nothing to do, so what is small stands
-// together. A QP is 1,240 bytes, for which the runtime takes 1,280.
+// together. A QP is 1,264 bytes, for which the runtime takes 1,280.
 type QP struct {
 	config     Config
 	connection Connection
