@@ -114,14 +114,14 @@ func (c *completer) argument(word string) ([]string, cobra.ShellCompDirective) {
 		return c.set(), none | cobra.ShellCompDirectiveNoSpace
 	case word == "TEST":
 		return perfTestNames(), none
-	case strings.Contains(word, "VERB"):
-		var verbs []string
-		for _, verb := range c.root.Commands() {
-			if verb.IsAvailableCommand() || verb.Name() == "help" {
-				verbs = append(verbs, verb.Name())
+	case word == "[COMMAND]": // of help; "COMMAND" is a program in a node
+		var commands []string
+		for _, command := range c.root.Commands() {
+			if command.IsAvailableCommand() || command.Name() == "help" {
+				commands = append(commands, command.Name())
 			}
 		}
-		return verbs, none
+		return commands, none
 	case strings.Contains(word, "COMMAND"), strings.Contains(word, "ARGUMENT"):
 		return nil, cobra.ShellCompDirectiveDefault
 	}

@@ -90,7 +90,7 @@ func sensible(f *pflag.Flag) string {
 
 // Every command of the root is in a group, and every command that prints data prints it as
 // JSON, too.
-func TestVerbsAreWhole(t *testing.T) {
+func TestCommandsAreWhole(t *testing.T) {
 	root := rootCommand(io.Discard, io.Discard)
 	groups := map[string]bool{}
 	for _, g := range root.Groups() {

@@ -38,7 +38,7 @@ of the shape's flags.`,
 		},
 		RunE: func(*cobra.Command, []string) error { return nil }, // Args has refused whatever led here
 	}
-	cmd.SetUsageTemplate(strings.Replace(usageTemplate, "Verbs:", "Shapes:", 1))
+	cmd.SetUsageTemplate(strings.Replace(usageTemplate, "Commands:", "Shapes:", 1))
 	for _, s := range generate.Shapes() {
 		shape := shapeCommand(s)
 		shape.DisableFlagsInUseLine = true

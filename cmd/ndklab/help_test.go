@@ -69,7 +69,7 @@ func TestKeysInHelp(t *testing.T) {
 }
 
 // The README's table of commands has every command, and no other.
-func TestVerbsInREADME(t *testing.T) {
+func TestCommandsInREADME(t *testing.T) {
 	data, err := os.ReadFile("../../README.md")
 	if errors.Is(err, fs.ErrNotExist) {
 		t.Skip("the tests run without the repository") // as the ordinary user's do

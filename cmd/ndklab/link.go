@@ -15,7 +15,7 @@ import (
 
 func linkCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "link VERB",
+		Use:   "link COMMAND",
 		Short: "Show, change, cut and probe the links of a lab that is up",
 		Long: `Shows what the links of a lab that is up do to packets, changes it, takes links
 down and up, cuts the lab into parts, and measures a link.

@@ -39,7 +39,7 @@ const rootExamples = `  ndklab run examples/pair.ndklab.yaml     build the lab, 
 // prints; commands in nodes get the process's own.
 func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
-		Use:           "ndklab VERB",
+		Use:           "ndklab COMMAND",
 		Short:         "RDMA labs on one machine",
 		Long:          rootHelp,
 		Example:       rootExamples,
@@ -107,7 +107,7 @@ const usageTemplate = `Usage:
 {{.Title}}:{{range $all}}{{if and (eq .GroupID $group.ID) .IsAvailableCommand}}
   {{rpad .Name .NamePadding}}  {{.Short}}{{end}}{{end}}
 {{end}}{{else if .HasAvailableSubCommands}}
-Verbs:{{range .Commands}}{{if .IsAvailableCommand}}
+Commands:{{range .Commands}}{{if .IsAvailableCommand}}
   {{rpad .Name .NamePadding}}  {{.Short}}{{end}}{{end}}
 {{end}}
 Examples:
@@ -119,9 +119,9 @@ Flags:
 
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "help [VERB]",
+		Use:     "help [COMMAND]",
 		Short:   "Explain a command",
-		Long:    "Prints what VERB --help prints.",
+		Long:    "Prints what COMMAND --help prints.",
 		Example: "  ndklab help run",
 		Args:    arguments(0, 2, "one command at most"),
 		RunE: func(cmd *cobra.Command, args []string) error {
