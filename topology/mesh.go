@@ -6,7 +6,7 @@ import (
 )
 
 // A mesh is the routers of a lab and the segments that they join, for one family
-// of addresses, and the shortest ways through it. A distance is how many routers
+// of addresses, and the shortest paths through it. A distance is how many routers
 // are passed.
 type mesh struct {
 	ports   []port

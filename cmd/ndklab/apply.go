@@ -30,9 +30,9 @@ It prints what changes, a line for each node and link, and then does it:
   ± link ... is made anew because ...    its interfaces are removed, and made again
 
 Routes and neighbours of other nodes follow. What "link set" has changed in a direction
-of a link stays, unless the file changes that direction. A lab that runs its workloads is not changed. The
-name, the seed and links to outside of the lab cannot change: "up --reconfigure" makes
-the lab anew.
+of a link stays, unless the file changes that direction. A lab that runs its workloads is
+not changed. The name, the seed and links to outside of the lab cannot change:
+"up --reconfigure" makes the lab anew.
 
 If it fails or is interrupted, what was done stays: inspect shows it, and another
 apply does the rest. --dry-run says what would change, and changes nothing.

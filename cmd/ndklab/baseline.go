@@ -9,9 +9,9 @@ import (
 )
 
 // baselineHelp is the part of run's help about figures that are held to earlier ones.
-const baselineHelp = `--baseline holds the figures of simulated runs to those in a file, where every one has
-to be the same, and names each that differs. --write-baseline writes that file. Files without a seed
-have seed 1 then.`
+const baselineHelp = `--baseline holds the figures of simulated runs to those in a file, where every one has to
+be the same, and names each that differs. --write-baseline writes that file. Files
+without a seed have seed 1 then.`
 
 // baselineFlags are the flags for the figures of simulated runs.
 type baselineFlags struct {

@@ -29,8 +29,8 @@ func execCommand() *cobra.Command {
 		Short: "Run a command in a node",
 		Long: `Runs a command in a node: in its network, with the caller's files, environment,
 working folder, standard input, output and error. Variables and files that the
-topology gives the node come before the caller's, and names of nodes resolve. Signals are passed on to it. The
-folder of ndklab itself is added to the end of PATH.
+topology gives the node come before the caller's, and names of nodes resolve. Signals are
+passed on to it. The folder of ndklab itself is added to the end of PATH.
 
 Where standard input and output are a terminal, the command gets one of its own in
 the node, of the same size: programs that fill the screen, and shells with their

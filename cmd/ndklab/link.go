@@ -229,7 +229,8 @@ func linkPartitionCommand() *cobra.Command {
 		Long: `Takes down every link between nodes of different sets. A set is a list of nodes
 with commas; nodes in no set form one more. Switches and routers are nodes, too:
 hosts that are to reach each other over one need it in their set. Ranges and patterns
-stand for several nodes: 'h[1-8],leaf*'. A partition takes the place of an earlier one; "link heal" ends it.`,
+stand for several nodes: 'h[1-8],leaf*'. A partition takes the place of an earlier one;
+"link heal" ends it.`,
 		Example: `  ndklab link partition ring a,b c,d
   ndklab link partition ring a          cut off one node
   ndklab link partition star a,b,sw c

@@ -51,16 +51,19 @@ passes leaves nothing.
 
 With the name of a lab that is up, runs the workloads of the file it was made
 from there, and leaves it up. Links and nodes are then as the file has them, but for
-what commands have changed by hand, and all figures begin anew. An argument that ends in .yaml or .yml, has a slash
-or is the name of a file or folder is one.
+what commands have changed by hand, and all figures begin anew. An argument that ends in
+.yaml or .yml, has a slash or is the name of a file or folder is one.
 
-` + simulateHelp + ` ` + baselineHelp + `
+` + simulateHelp + `
+
+` + baselineHelp + `
 
 Ctrl-C, or SIGTERM, ends the run early and takes the lab down, unless it was up before.
 The report then has what was measured until then, in all its forms, says that the run
 was interrupted, and checks nothing; the exit code is 130. A second Ctrl-C ends at once.
 
-` + fileHelp + ` --reconfigure takes down a lab of that name that is up first.
+` + fileHelp + `
+--reconfigure takes down a lab of that name that is up first.
 
 ` + partHelp + `
 

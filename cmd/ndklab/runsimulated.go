@@ -12,12 +12,13 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// simulateHelp is what run's help says of --simulate.
+// simulateHelp is the part of run's help about --simulate.
 const simulateHelp = `--simulate plays the topology in virtual time instead, in this process: the same
 adapters, link impairments, workloads, timeline and checks, without privileges, in
 milliseconds where little happens, and the same seed always gives the same report. It
 has no programs: files with commands, or with links to outside, are refused. It records
-no packets.`
+no packets, and makes no lab for --keep, --reconfigure, --record or --replay. What would
+not fit in memory is refused beforehand, with exit code 3.`
 
 // runSimulation runs a topology in virtual time, in the memory that there is.
 func runSimulation(ctx context.Context, t *topology.Topology, events func(scenario.Event)) (*report.Run, error) {

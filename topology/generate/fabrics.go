@@ -37,7 +37,7 @@ var fatTree = Shape{
 	Summary: "a fat tree of routers with k ports each",
 	Text: `A fat tree of routers with k ports each: k pods of k/2 edge and k/2 aggregation
 routers, k/2 hosts at each edge router, and k*k/4 core routers. Rate, delay and
-loss are those of every link. Flows are shared out over all shortest ways (ECMP, by
+loss are those of every link. Flows are shared out over all shortest paths (ECMP, by
 UDP source port).`,
 	Parameters: shape.FatTree.Parameters,
 	Link:       Link{Rate: 1e9, Delay: 20 * time.Microsecond},
@@ -107,7 +107,7 @@ func (f *file) plan(s shape.Shape) {
 			f.line("    %s: {kind: %s}", n.Name, n.Tier)
 		}
 	}
-	f.line("  links:               # each is a subnet; routes over all shortest ways are computed")
+	f.line("  links:               # each is a subnet; routes over all shortest paths are computed")
 	f.links(plan.Links)
 }
 

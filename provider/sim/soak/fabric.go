@@ -54,7 +54,7 @@ func (f *fabric) attach(h *host) {
 	}
 }
 
-// routesFrom finds the shortest ways from a host to all others.
+// routesFrom finds the shortest paths from a host to all others.
 func (f *fabric) routesFrom(from int) [][]hop {
 	n := len(f.run.plan.hosts) + 1 // one may be a switch
 	routes := make([][]hop, n)
