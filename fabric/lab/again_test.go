@@ -194,6 +194,42 @@ func TestRunAfterChangesByHand(t *testing.T) {
 	}
 }
 
+// A run goes on without nodes that commands have switched off or paused, and says how
+// those come back that it needs.
+func TestRunWithoutNodes(t *testing.T) {
+	topo, err := topology.Parse("test.ndklab.yaml", []byte(`
+name: `+strings.ToLower(uniqueName(t))+`
+topology:
+  nodes: {a: , b: , c: , d: , sw: {kind: switch}}
+  links: [{endpoints: ["a:eth0", "sw:p*"]}, {endpoints: ["b:eth0", "sw:p*"]}, {endpoints: ["c:eth0", "sw:p*"]}, {endpoints: ["d:eth0", "sw:p*"]}]
+workloads:
+  - {name: w, from: a, to: b, operation: write, size: 4KiB, count: 5}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := start(t, topo)
+	act(t, l, "c", StopNode, nodeDown)
+	act(t, l, "d", PauseNode, nodePaused)
+	r := runLab(t, l)
+	if diff := cmp.Diff([]string{"c down", "d paused"}, r.SetByHand); !r.Passed || diff != "" {
+		t.Errorf("passed: %v, problems: %q, set by hand (-want +got):\n%s", r.Passed, r.Problems, diff)
+	}
+	for _, tt := range []struct {
+		action, back Action
+		state, want  string
+	}{
+		{StopNode, StartNode, nodeDown, "node b is down: it was stopped: `ndklab start " + topo.Name + "/b` brings it back"},
+		{PauseNode, ResumeNode, nodePaused, "node b is paused: `ndklab resume " + topo.Name + "/b` brings it back"},
+	} {
+		act(t, l, "b", tt.action, tt.state)
+		if r := runLab(t, l); r.Passed || r.Workloads[0].Error != tt.want || len(r.Problems) > 0 {
+			t.Errorf("passed: %v, error %q, want %q; problems: %q", r.Passed, r.Workloads[0].Error, tt.want, r.Problems)
+		}
+		act(t, l, "b", tt.back, nodeReady)
+	}
+}
+
 // A link whose node was stopped is still its engine's, and what is set is told from what
 // was asked of the packets that came.
 func TestReportOfAChangedLink(t *testing.T) {

@@ -215,12 +215,28 @@ func (s *Supervisor) setByHand() []string {
 		}
 	}
 	for _, n := range s.nodes {
-		n.mu.Lock()
-		state := n.lasting.state
-		n.mu.Unlock()
-		if state == nodeDown || state == nodePaused {
+		if state := n.awayByHand(); state != "" {
 			words = append(words, n.spec.Name+" "+state)
 		}
 	}
 	return words
+}
+
+// awayByHand is nodeDown or nodePaused if a command has made that of the node, else "".
+func (n *labNode) awayByHand() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.lasting.state == nodeReady {
+		return ""
+	}
+	return n.lasting.state
+}
+
+// bringBack is the command that ends what a command has made of a node.
+func (s *Supervisor) bringBack(n *labNode) string {
+	action := "start"
+	if n.awayByHand() == nodePaused {
+		action = "resume"
+	}
+	return fmt.Sprintf("ndklab %s %s/%s", action, s.name, n.spec.Name)
 }

@@ -178,6 +178,9 @@ func (s *Supervisor) Node(name string) (*node.Agent, error) {
 		return nil, err
 	}
 	l, err := n.alive()
+	if err != nil && n.awayByHand() != "" {
+		return nil, control.Errorf(control.Usage, "%v: `%s` brings it back", err, s.bringBack(n))
+	}
 	if err != nil {
 		return nil, err
 	}

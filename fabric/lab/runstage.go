@@ -308,6 +308,17 @@ func (r *runStage) named(names []string) []*labNode {
 	return slices.DeleteFunc(slices.Clone(r.nodes), func(n *labNode) bool { return !slices.Contains(names, n.spec.Name) })
 }
 
+// Away is the nodes that commands have switched off or paused.
+func (r *runStage) Away() []string {
+	var names []string
+	for _, n := range r.nodes {
+		if n.awayByHand() != "" {
+			names = append(names, n.spec.Name)
+		}
+	}
+	return names
+}
+
 // Links is the state of all links, which count likewise.
 func (r *runStage) Links(done func([]report.Link, error)) {
 	go func() {

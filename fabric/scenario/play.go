@@ -44,14 +44,13 @@ type Play struct {
 	running  map[*program]bool // programs
 	asking   map[string]bool   // nodes that have still to say how far their clients are
 	problems []string
-	meant    map[string]bool // nodes that the timeline has left as they are: stopped, killed or paused
+	meant    map[string]bool // nodes that are stopped, killed or paused, by the timeline or, before the play, by somebody
 	result   *report.Run
 	left     map[string]report.InUse // what is left over, by node; nil if nobody asks
 	evidence evidence
 }
 
-// Begin begins to play a topology's scenario, with its seed, on a stage on which all
-// nodes are ready. It calls done once, later, with the report, in which Started, Host and
+// Begin begins to play a topology's scenario, with its seed, on a stage. It calls done once, later, with the report, in which Started, Host and
 // WallSeconds are left to the caller. The error is ErrInterrupted; the report has then
 // what was there so far, and has not passed.
 func Begin(stage Stage, topo *topology.Topology, done func(*report.Run, error)) *Play {
@@ -64,6 +63,9 @@ func Begin(stage Stage, topo *topology.Topology, done func(*report.Run, error)) 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.unwatch = stage.Watch(func(e Event) { p.enter(func() { p.witness(e) }) })
+	for _, node := range stage.Away() {
+		p.meant[node] = true
+	}
 	p.makeWorks()
 	p.then = p.open
 	for _, w := range p.works {

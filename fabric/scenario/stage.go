@@ -24,7 +24,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// A Stage is a lab that is up, as far as a scenario needs it: every node is ready.
+// A Stage is a lab that is up, as far as a scenario needs it: every node is ready but those of Away.
 // Nodes are called by their names, links by their indices in the topology.
 //
 // No method waits, since all are called with the scenario's lock held. A method that
@@ -62,6 +62,9 @@ type Stage interface {
 	// topology. One that is down or does not answer has the state that says so, and no
 	// counters.
 	Nodes(names []string, done func([]report.Node))
+	// Away is the nodes that somebody has switched off or paused before the play, and wants
+	// to stay so.
+	Away() []string
 	// Links is the state of all links, in the order of the topology.
 	Links(done func([]report.Link, error))
 	// Adapters is the state of hosts' adapters; nil: of all.

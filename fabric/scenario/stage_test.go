@@ -27,6 +27,7 @@ type fakeStage struct {
 	served    map[string]bool // workload/flow@node
 	clients   map[string]*fakeClient
 	state     map[string]string // of nodes; ready unless it is here
+	away      []string
 	life      map[string]int
 	counter   map[string]func() uint64 // of every node, by name
 	transport map[string]uint64        // likewise, of its transport
@@ -349,6 +350,8 @@ func (s *fakeStage) Nodes(names []string, done func([]report.Node)) {
 		done(all)
 	})
 }
+
+func (s *fakeStage) Away() []string { return s.away }
 
 func (s *fakeStage) Links(done func([]report.Link, error)) {
 	s.AfterFunc(time.Microsecond, func() { done(s.links, nil) })

@@ -124,6 +124,9 @@ func (l *lab) Progress(name string, done func([]workload.Progress, error)) {
 	l.clock.Go(func() { done(all, err) })
 }
 
+// Away implements scenario.Stage. Nobody acts on a simulation before it is played.
+func (l *lab) Away() []string { return nil }
+
 // Exec implements scenario.Stage. There are no programs.
 func (l *lab) Exec(name string, c scenario.Command, done func(scenario.Exit, error)) (cancel func()) {
 	l.clock.Go(func() {
