@@ -101,7 +101,7 @@ func (p *Play) conclude() {
 			}
 		}
 	}
-	if text := spurious(p.result); text != "" {
+	if text := spurious(p.topo, p.result); text != "" {
 		p.problem("%s", text)
 	}
 	p.leave()
