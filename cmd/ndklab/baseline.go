@@ -1,10 +1,9 @@
 package main
 
 import (
-	"os"
-
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/suite"
+	"github.com/ndklab/ndklab/internal/textfile"
 	"github.com/spf13/cobra"
 )
 
@@ -12,6 +11,9 @@ import (
 const baselineHelp = `--baseline holds the figures of simulated runs to those in a file, where every one has to
 be the same, and names each that differs. --write-baseline writes that file. Files
 without a seed have seed 1 then.`
+
+// mostBaseline is how long the file of figures may be, in bytes.
+const mostBaseline = 64 << 20
 
 // baselineFlags are the flags for the figures of simulated runs.
 type baselineFlags struct {
@@ -42,9 +44,12 @@ func (f *baselineFlags) take(simulate bool, seed *seedFlag) error {
 	if !reads {
 		return nil
 	}
-	content, err := os.ReadFile(f.file)
+	content, err := textfile.Read(f.file, mostBaseline+1)
 	if err != nil {
 		return control.Errorf(control.Usage, "--baseline: %v; --write-baseline makes one", err)
+	}
+	if len(content) > mostBaseline {
+		return control.Errorf(control.Usage, "--baseline: %s has more than %d bytes", f.file, mostBaseline)
 	}
 	if f.read, err = suite.ReadBaseline(f.file, content); err != nil {
 		return control.Errorf(control.Usage, "--baseline: %v", err)

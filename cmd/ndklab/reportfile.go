@@ -13,6 +13,7 @@ import (
 	"github.com/ndklab/ndklab/fabric/report/html"
 	"github.com/ndklab/ndklab/fabric/report/junit"
 	"github.com/ndklab/ndklab/fabric/suite"
+	"github.com/ndklab/ndklab/internal/textfile"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
@@ -100,7 +101,7 @@ func writeWhole(path string, write func(io.Writer) error) error {
 	mode := fs.FileMode(0o666)
 	if info, err := os.Stat(path); err == nil {
 		if !info.Mode().IsRegular() {
-			file, err := os.OpenFile(path, os.O_WRONLY, 0)
+			file, err := textfile.Open(path)
 			if err != nil {
 				return err
 			}

@@ -1,7 +1,7 @@
-// Package textfile reads what a user names as an input, of which it may be any file: a
-// directory, a device that never ends, a pipe that nobody writes to.
+// Package textfile reads and writes what a user names as an input or an output, which may
+// be any file: a directory, a device that never ends, a pipe with no other end.
 //
-// Read is all there is.
+// Read is for inputs, Open for outputs.
 package textfile
 
 import (
@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience bounds the time for which a pipe may have no writer. Tests have less.
+// patience bounds the time for which a pipe may have no other end. Tests have less.
 var patience = 5 * time.Second
 
 // Read reads a file, but not more than most bytes of it: then the caller knows that it is
@@ -57,7 +57,21 @@ func Read(file string, most int64) ([]byte, error) {
 	return data, err
 }
 
-// pause lies between two looks for a writer.
+// Open opens a file that is there, to write to it. The error names the file.
+func Open(file string) (*os.File, error) {
+	for end := time.Now().Add(patience); ; time.Sleep(pause) {
+		// To block, a pipe would wait for who reads it.
+		f, err := os.OpenFile(file, os.O_WRONLY|unix.O_NONBLOCK, 0)
+		if info, _ := os.Stat(file); !errors.Is(err, unix.ENXIO) || info == nil || info.Mode()&fs.ModeNamedPipe == 0 {
+			return f, err
+		}
+		if time.Now().After(end) {
+			return nil, fmt.Errorf("%s is a pipe that nobody reads", file)
+		}
+	}
+}
+
+// pause lies between two looks for the other end of a pipe.
 const pause = 10 * time.Millisecond
 
 // hungUp reports whether somebody has had the other end of a pipe open since it was

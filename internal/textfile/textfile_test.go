@@ -121,3 +121,38 @@ func TestReadPipe(t *testing.T) {
 		next <- struct{}{}
 	})
 }
+
+func TestOpen(t *testing.T) {
+	defer func(d time.Duration) { patience = d }(patience)
+	name := fifo(t)
+	patience = 0
+	if _, err := Open(name); err == nil || err.Error() != name+" is a pipe that nobody reads" {
+		t.Error(err)
+	}
+	if _, err := Open(filepath.Join(t.TempDir(), "none")); !os.IsNotExist(err) {
+		t.Error(err)
+	}
+	patience = time.Minute
+	got := make(chan []byte)
+	go func() {
+		data, err := os.ReadFile(name) // from when it is opened for writing
+		if err != nil {
+			t.Error(err)
+		}
+		got <- data
+	}()
+	f, err := Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := bytes.Repeat([]byte("x"), 1<<20) // more than a pipe has room for
+	if _, err := f.Write(text); err != nil {
+		t.Error(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	if data := <-got; !bytes.Equal(data, text) {
+		t.Errorf("%d bytes", len(data))
+	}
+}
