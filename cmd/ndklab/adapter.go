@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/topology/naming"
 	"github.com/spf13/cobra"
 )
 
@@ -16,25 +19,26 @@ func adapterCommand() *cobra.Command {
 		Short: "Show the nodes' RDMA adapters, or enable or disable one",
 		Long: `Shows a node's RDMA adapter: whether it is enabled, its addresses with the MTU
 and the RoCE frame size in force, its limits, flags and capabilities under their
-NDK names, how much of them is in use, and its configuration. With a lab, shows a
-line for each of its nodes.
+NDK names, how much of them is in use, and its configuration. With a lab, or nodes by a
+range or a pattern such as 'LAB/h[1-4]', shows a line for each.
 
 --disable asks every consumer in the node to close the adapter: workloads do, and end,
 and programs do that heed the event (Miniport.Subscribe); those that do not go on with
 what they have open. Until --enable nobody can open it again. It waits up to
 5 s for them; the exit code is 1 if any has the adapter open still. --enable
-and --disable do nothing if that is so already.`,
+and --disable do nothing if that is so already. Both take a range or a pattern.`,
 		Example: `  ndklab adapter pair
   ndklab adapter pair/client
   ndklab adapter pair/client -o json
+  ndklab adapter 'fabric/h[1-4]'
   ndklab adapter pair/client --disable
   ndklab adapter pair/client --enable`,
 		Args: arguments(0, 1, "one lab or node"),
 	}
 	output := outputFlag(cmd)
 	topologyFlag(cmd)
-	enable := cmd.Flags().Bool("enable", false, "enable the node's adapter")
-	disable := cmd.Flags().Bool("disable", false, "disable the node's adapter")
+	enable := cmd.Flags().Bool("enable", false, "enable the adapter")
+	disable := cmd.Flags().Bool("disable", false, "disable the adapter")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		labName, node, err := targetArgument(cmd, args)
 		switch {
@@ -43,7 +47,7 @@ and --disable do nothing if that is so already.`,
 		case *enable && *disable:
 			return misuse("adapter takes --enable or --disable, found both")
 		case (*enable || *disable) && node == "":
-			return misuse("--enable and --disable are for one node, expected %s/NODE", labName)
+			return misuse("--enable and --disable are for one node or some, expected %s/NODE", labName)
 		}
 		sweep(cmd)
 		l, err := lab.Open(cmd.Context(), labName)
@@ -51,11 +55,17 @@ and --disable do nothing if that is so already.`,
 			return err
 		}
 		defer l.Close()
-		if *enable || *disable {
-			return setAdapter(cmd.Context(), cmd.OutOrStdout(), l, node, *enable, *output)
-		}
-		adapters, err := l.Adapters(cmd.Context(), node)
-		if err != nil {
+		adapters, err := adaptersOf(cmd.Context(), l, node)
+		switch {
+		case *enable || *disable:
+			if !naming.IsSeveral(node) { // what is wrong with it, setting it finds out
+				return setAdapter(cmd.Context(), cmd.OutOrStdout(), l, node, *enable, *output)
+			}
+			if err == nil {
+				err = setAdapters(cmd.Context(), cmd.OutOrStdout(), l, adapters, *enable, *output)
+			}
+			return err
+		case err != nil:
 			return err
 		}
 		data := struct {
@@ -63,7 +73,7 @@ and --disable do nothing if that is so already.`,
 			Nodes []report.NodeAdapter `json:"nodes"`
 		}{labName, adapters}
 		return output.print(cmd.OutOrStdout(), data, func(w io.Writer) error {
-			if node != "" {
+			if node != "" && !naming.IsSeveral(node) {
 				return report.WriteAdapter(w, adapters[0])
 			}
 			return report.WriteAdapters(w, adapters)
@@ -72,21 +82,72 @@ and --disable do nothing if that is so already.`,
 	return cmd
 }
 
+// adaptersOf is the adapters of the hosts that a word stands for; of all for "".
+func adaptersOf(ctx context.Context, l *lab.Lab, word string) ([]report.NodeAdapter, error) {
+	if !naming.IsSeveral(word) {
+		return l.Adapters(ctx, word)
+	}
+	all, err := l.Adapters(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	var hosts []string
+	for _, a := range all {
+		hosts = append(hosts, a.Name)
+	}
+	chosen, err := among(l.Info().Lab, word, "host", hosts)
+	return slices.DeleteFunc(all, func(a report.NodeAdapter) bool { return !slices.Contains(chosen, a.Name) }), err
+}
+
+// setAdapters enables or disables some adapters, one after the other. It goes on after one
+// that fails.
+func setAdapters(ctx context.Context, w io.Writer, l *lab.Lab, adapters []report.NodeAdapter, enable bool, output format) error {
+	changed := struct {
+		Nodes []*lab.StateChange `json:"nodes"`
+	}{[]*lab.StateChange{}}
+	var failed error
+	left := false
+	for _, a := range adapters {
+		change, err := l.Enable(ctx, a.Name, enable)
+		if err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		changed.Nodes = append(changed.Nodes, change)
+		_, done := outcome(change, enable)
+		left = left || !done
+	}
+	if left && failed == nil {
+		failed = exitStatus(exitFailed)
+	}
+	return errors.Join(output.print(w, changed, func(w io.Writer) error {
+		for _, change := range changed.Nodes {
+			if err := writeOutcome(w, change, enable); err != nil {
+				return err
+			}
+		}
+		return nil
+	}), failed)
+}
+
+// writeOutcome writes what has become of an adapter.
+func writeOutcome(w io.Writer, change *lab.StateChange, enable bool) error {
+	text, _ := outcome(change, enable)
+	_, err := fmt.Fprintf(w, "%s/%s: adapter %s\n", change.Lab, change.Node, text)
+	return err
+}
+
 // setAdapter enables or disables a node's adapter.
 func setAdapter(ctx context.Context, w io.Writer, l *lab.Lab, node string, enable bool, output format) error {
 	change, err := l.Enable(ctx, node, enable)
 	if err != nil {
 		return err
 	}
-	text, done := outcome(change, enable)
-	err = output.print(w, change, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "%s/%s: adapter %s\n", change.Lab, change.Node, text)
-		return err
-	})
+	err = output.print(w, change, func(w io.Writer) error { return writeOutcome(w, change, enable) })
 	if err != nil {
 		return err
 	}
-	if !done {
+	if _, done := outcome(change, enable); !done {
 		return exitStatus(exitFailed)
 	}
 	return nil

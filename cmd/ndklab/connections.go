@@ -1,9 +1,13 @@
 package main
 
 import (
+	"context"
 	"io"
+	"slices"
 
+	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/topology/naming"
 	"github.com/spf13/cobra"
 )
 
@@ -16,7 +20,9 @@ a node, as "netstat -xan" does on Windows. Mode is Kernel for the node's own
 workloads, whose PID is 0, and User for other processes in the node, with their
 PID as the host knows it. State and queue pair numbers (QPN) are of connections;
 IfIndex is the index of the local address's interface in the node. Connections made
-without connection management, as by rc-pingpong, have no ports: 0 stands for them.`,
+without connection management, as by rc-pingpong, have no ports: 0 stands for them.
+
+A range or a pattern stands for several nodes: 'LAB/h[1-8]', 'LAB/leaf*'.`,
 		Example: `  ndklab connections pair
   ndklab connections pair/server -o json`,
 		Args: arguments(0, 1, "one lab or node"),
@@ -30,11 +36,30 @@ without connection management, as by rc-pingpong, have no ports: 0 stands for th
 			return err
 		}
 		defer l.Close()
-		list, err := l.Connections(cmd.Context(), node)
+		list, err := connectionsOf(cmd.Context(), l, node)
 		if err != nil {
 			return err
 		}
 		return output.print(cmd.OutOrStdout(), list, func(w io.Writer) error { return report.WriteConnections(w, list) })
 	}
 	return cmd
+}
+
+// connectionsOf is the connections of the hosts that a word stands for; of all for "".
+func connectionsOf(ctx context.Context, l *lab.Lab, word string) (*report.Connections, error) {
+	if !naming.IsSeveral(word) {
+		return l.Connections(ctx, word)
+	}
+	list, err := l.Connections(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	var hosts []string
+	for _, n := range list.Nodes {
+		hosts = append(hosts, n.Name)
+	}
+	chosen, err := among(list.Lab, word, "host", hosts)
+	list.Nodes = slices.DeleteFunc(list.Nodes, func(n report.NodeState) bool { return !slices.Contains(chosen, n.Name) })
+	list.Connections = slices.DeleteFunc(list.Connections, func(c report.Connection) bool { return !slices.Contains(chosen, c.Node) })
+	return list, err
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -41,6 +42,15 @@ With -t FILE the lab is the file's, and the node is named by NODE alone.`,
 		if err != nil {
 			return err
 		}
+		labName, word, _ := strings.Cut(target, "/")
+		nodes, err := namedIn(cmd.Context(), labName, word)
+		if err != nil {
+			return err
+		}
+		if len(nodes) != 1 {
+			return misuse("%q stands for %d nodes, and a shell runs in one: `ndklab exec` runs a command in several", word, len(nodes))
+		}
+		target = labName + "/" + nodes[0]
 		return runIn(cmd, target, []string{path}, withPrompt(os.Environ(), target), *plain)
 	}
 	return cmd
