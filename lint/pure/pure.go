@@ -22,7 +22,8 @@ import (
 
 // core are the packages that must be pure, by their path in the module.
 var core = []string{
-	"provider/roce", "provider/roce/mad", "provider/rc", "provider/cm", "fabric/impair", "fabric/gauge",
+	"provider/roce", "provider/roce/mad", "provider/rc", "provider/cm", "fabric/impair", "fabric/gauge", "fabric/report/graph",
+	"topology/naming", "topology/shape", "topology/generate", "topology/diff", "internal/histogram",
 }
 
 // clocked are the packages that must not know real time or global randomness.
