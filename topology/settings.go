@@ -116,31 +116,14 @@ func (i Impairment) String() string {
 }
 
 // change is the change of none into i.
-func (i Impairment) change() Change {
-	var c Change
-	none := Impairment{}
-	set(&c.Delay, i.Delay, i.Delay == none.Delay)
-	set(&c.Jitter, i.Jitter, i.Jitter.none())
-	set(&c.Loss, i.Loss, i.Loss.none())
-	set(&c.Duplicate, i.Duplicate, i.Duplicate == none.Duplicate)
-	set(&c.Reorder, i.Reorder, i.Reorder == none.Reorder)
-	set(&c.Corrupt, i.Corrupt, i.Corrupt == none.Corrupt)
-	set(&c.Rate, i.Rate, i.Rate == none.Rate)
-	set(&c.Burst, i.Burst, i.Burst == none.Burst)
-	set(&c.Queue, i.Queue, i.Queue == none.Queue)
-	set(&c.ECN, i.ECN, i.ECN == none.ECN)
-	set(&c.Cut, i.Cut, i.Cut == none.Cut)
-	set(&c.Flap, i.Flap, i.Flap == none.Flap)
-	set(&c.Faults, i.Faults, len(i.Faults) == 0)
-	return c
-}
+func (i Impairment) change() Change { return Difference(Impairment{}, i) }
 
 // Difference is the change that makes the second of two impairments of the first.
 func Difference(was, is Impairment) Change {
 	var c Change
 	set(&c.Delay, is.Delay, is.Delay == was.Delay)
-	set(&c.Jitter, is.Jitter, reflect.DeepEqual(is.Jitter, was.Jitter))
-	set(&c.Loss, is.Loss, reflect.DeepEqual(is.Loss, was.Loss))
+	set(&c.Jitter, is.Jitter, is.Jitter.none() && was.Jitter.none() || reflect.DeepEqual(is.Jitter, was.Jitter))
+	set(&c.Loss, is.Loss, is.Loss.none() && was.Loss.none() || reflect.DeepEqual(is.Loss, was.Loss))
 	set(&c.Duplicate, is.Duplicate, is.Duplicate == was.Duplicate)
 	set(&c.Reorder, is.Reorder, is.Reorder == was.Reorder)
 	set(&c.Corrupt, is.Corrupt, is.Corrupt == was.Corrupt)
@@ -154,8 +137,9 @@ func Difference(was, is Impairment) Change {
 	return c
 }
 
-func set[T any](to **T, value T, none bool) {
-	if !none {
+// set sets a field of a change to the value, unless that is the same as before.
+func set[T any](to **T, value T, same bool) {
+	if !same {
 		*to = &value
 	}
 }
