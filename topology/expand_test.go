@@ -5,9 +5,11 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/ndklab/ndklab/topology/shape"
 )
 
 // TestExpand holds files to others that say the same without ranges, patterns and free
@@ -227,12 +229,32 @@ func TestExpandText(t *testing.T) {
 	}
 }
 
-// TestExpandShapes parses every shape with its defaults and no more.
+// tierOf is the tier of a shape's link, by the names of what it joins.
+func tierOf(l Link) string {
+	ends := l.Endpoints[0].String() + " " + l.Endpoints[1].String()
+	for _, tier := range []string{"core", "agg", "spine", "trunk"} { // that a link leads up to
+		if strings.Contains(ends, tier) {
+			return tier
+		}
+	}
+	return "host"
+}
+
+// TestExpandShapes parses every shape with its defaults and no more, and with settings for
+// each tier, which the links of that tier have and no others.
 func TestExpandShapes(t *testing.T) {
-	for _, name := range shapeNames() {
-		lab := parsed(t, "topology: {fabric: {shape: "+name+"}}")
+	for _, s := range shape.All() {
+		lab := parsed(t, "topology: {fabric: {shape: "+s.Name+"}}")
 		if len(lab.Nodes) < 4 || len(lab.Links) < 4 {
-			t.Errorf("%s has %d nodes and %d links", name, len(lab.Nodes), len(lab.Links))
+			t.Errorf("%s has %d nodes and %d links", s.Name, len(lab.Nodes), len(lab.Links))
+		}
+		for _, tier := range s.Tiers {
+			lab := parsed(t, "topology: {fabric: {shape: "+s.Name+", tiers: {"+tier+": {delay: 7us}}}}")
+			for _, l := range lab.Links {
+				if got, want := l.Directions[0].Delay == 7*time.Microsecond, tierOf(l) == tier; got != want {
+					t.Errorf("%s: settings of %s at %v: %v", s.Name, tier, l.Endpoints, got)
+				}
+			}
 		}
 	}
 	// Where a fabric has all nodes and links, the schema (TestSchemaVerdicts) takes lists of
