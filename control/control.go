@@ -173,7 +173,7 @@ func (c *Conn) End() {
 	c.sock.Close()
 }
 
-// Peer is who is at the other end, as the kernel vouches for it.
+// Peer returns the process at the other end, as the kernel vouches for it.
 func (c *Conn) Peer() (*unix.Ucred, error) {
 	raw, err := c.sock.SyscallConn()
 	if err != nil {

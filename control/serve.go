@@ -6,7 +6,7 @@ import (
 	"errors"
 )
 
-// noticeQueue is how many notices may wait for their handler before the reader
+// noticeQueue is the number of notices that may wait for their handler before the reader
 // waits with them.
 const noticeQueue = 64
 

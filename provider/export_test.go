@@ -9,7 +9,7 @@ import (
 	"github.com/ndklab/ndklab/provider/roce/mad"
 )
 
-// InUse is how many connectors, endpoints, queue pairs, tokens and mappings the
+// InUse returns the numbers of connectors, endpoints, queue pairs, tokens and mappings the
 // device's tables hold.
 func (m *Miniport) InUse() int {
 	m.cmMu.Lock()
@@ -19,7 +19,7 @@ func (m *Miniport) InUse() int {
 	return len(m.connectors) + len(m.endpoints) + int(m.qps.count) + m.Tokens() + m.Mappings()
 }
 
-// HeldQPNs is how many queue pair numbers are kept for the timewait of
+// HeldQPNs counts the queue pair numbers that are kept for the timewait of
 // connections.
 func (m *Miniport) HeldQPNs() int {
 	m.qps.mu.Lock()
@@ -27,7 +27,7 @@ func (m *Miniport) HeldQPNs() int {
 	return len(m.qps.held)
 }
 
-// IDs is how many connection IDs connectors have: until the connection manager
+// IDs counts the connection IDs that connectors have: until the connection manager
 // needs them no more.
 func (m *Miniport) IDs() int {
 	m.cmMu.Lock()
@@ -35,7 +35,7 @@ func (m *Miniport) IDs() int {
 	return len(m.connectors)
 }
 
-// Busy is how many queue pairs wait for their peers.
+// Busy counts the queue pairs that wait for their peers.
 func (m *Miniport) Busy() (n int) {
 	m.qps.each(func(qp *QP) {
 		qp.mu.Lock()
@@ -47,7 +47,7 @@ func (m *Miniport) Busy() (n int) {
 	return n
 }
 
-// FreeCredit is how many bytes of credit nobody has, and Credit how many there are.
+// FreeCredit returns the bytes of credit that nobody has, and Credit those of all.
 func (m *Miniport) FreeCredit() int { return int(m.credit.free.Load()) }
 func (m *Miniport) Credit() int     { return int(m.credit.size) }
 
@@ -72,7 +72,7 @@ func AwaitRelease(lam *LAM) bool {
 // SetNextQPN has the search for a free queue pair number begin at n.
 func (m *Miniport) SetNextQPN(n uint32) { m.qps.next = n }
 
-// MaxInstances is how many instances may be open at once.
+// MaxInstances bounds the instances that are open at once.
 const MaxInstances = maxInstances
 
 // WithoutQPNs calls f while every queue pair number is in use.
@@ -92,7 +92,7 @@ func (cq *CQ) Fail() { cq.fail(StatusInternalError) }
 // Fail has the SRQ fail as when the device does.
 func (srq *SRQ) Fail() { srq.fail(StatusInternalError) }
 
-// Len is how many entries are queued.
+// Len counts the entries that are queued.
 func (cq *CQ) Len() int {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
@@ -102,7 +102,7 @@ func (cq *CQ) Len() int {
 // Take has a queue pair take a receive; false if there is none.
 func (srq *SRQ) Take() bool { return taker{srq}.Take(&rc.Receive{}) }
 
-// Queues is how many CQs and SRQs the instance knows.
+// Queues counts the CQs and SRQs that the instance knows.
 func (a *Adapter) Queues() int { return len(a.cqs.snapshot()) + len(a.srqs.snapshot()) }
 
 // FailQueues has every CQ and SRQ of the instance fail as when the device does.
@@ -111,10 +111,10 @@ func (a *Adapter) FailQueues() {
 	a.eachSRQ((*SRQ).Fail)
 }
 
-// Tokens is how many tokens of regions and windows are given out.
+// Tokens counts the tokens of regions and windows that are given out.
 func (m *Miniport) Tokens() int { return m.regions.inUse() }
 
-// Mappings is how many LAMs there are.
+// Mappings counts the LAMs.
 func (m *Miniport) Mappings() int { return m.mappings.inUse() }
 
 func (t *tokenTable[T]) inUse() int {

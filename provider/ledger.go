@@ -23,7 +23,7 @@ type Ledger struct {
 	ports  map[netip.Addr]*portTable
 }
 
-// MaxShares is how many processes can share an adapter, its owner included.
+// MaxShares bounds the processes that share an adapter, its owner included.
 const MaxShares = 64
 
 // A resource is what the adapter has a limited number of.
@@ -45,7 +45,7 @@ const (
 	resources
 )
 
-// share is what one process has. Its size is a multiple of a cache line.
+// share holds what one process has. Its size is a multiple of a cache line.
 type share struct {
 	held     [resources]atomic.Uint32
 	counters shareCounters
@@ -80,7 +80,7 @@ func holderOf(entry uint32) (share int, ok bool) {
 	return share, share >= 0 && share < MaxShares
 }
 
-// LedgerSize is how many bytes a ledger for so many addresses takes. Most of
+// LedgerSize returns the bytes that a ledger for so many addresses takes. Most of
 // them are never touched.
 func LedgerSize(addresses int) int {
 	return MaxShares*int(unsafe.Sizeof(share{})) + addresses*int(unsafe.Sizeof(portTable{}))
@@ -209,7 +209,7 @@ func (l *Ledger) Clear(share int) {
 // counters are this process's.
 func (l *Ledger) counters() *shareCounters { return &l.shares[l.own].counters }
 
-// sum is what all processes counted.
+// sum adds up what all processes counted.
 func (l *Ledger) sum() (sum Counters) {
 	for i := range l.shares {
 		c := &l.shares[i].counters

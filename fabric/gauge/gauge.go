@@ -164,7 +164,7 @@ func (t *term) measured(asked impair.Asked, replayed impair.Replayed, tolerance 
 	return m
 }
 
-// Measured is what has happened in one direction of a link. Packets are wire packets,
+// Measured holds the figures of one direction of a link. Packets are wire packets,
 // counted as they would be without segmentation offload; those still on their way are in
 // Packets only.
 type Measured struct {

@@ -50,7 +50,7 @@ func Set(settings topology.Impairment) *report.Quality {
 	return &q
 }
 
-// Asked is what was asked of a direction: the mean over the packets that met
+// Asked returns what was asked of a direction: the mean over the packets that met
 // settings, or the present ones if none did. What is zero was not asked for.
 func Asked(a *impair.Asked) report.Quality {
 	var q report.Quality
@@ -74,7 +74,7 @@ func Asked(a *impair.Asked) report.Quality {
 	return q
 }
 
-// achieved is what the engine measured.
+// achieved returns what the engine measured.
 func achieved(m *Measured) report.Quality {
 	var q report.Quality
 	set := func(field **float64, value float64) { *field = &value }

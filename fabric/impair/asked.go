@@ -7,7 +7,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// Asked is what the settings asked for, averaged over the packets that met
+// Asked holds what the settings asked for, averaged over the packets that met
 // them. Packets that found the direction down or cut met none.
 type Asked struct {
 	Packets   uint64        `json:"packets"`              // that met the settings

@@ -48,7 +48,7 @@ const (
 	minFrame = 60         // bytes: shorter frames are padded to this, 64 with the check sequence
 )
 
-// WireBytes is how many byte times a frame keeps an Ethernet wire busy. frame
+// WireBytes returns the byte times for which a frame keeps an Ethernet wire busy. frame
 // is its length in bytes from the destination address to the end of the
 // payload, as Linux counts, without the frame check sequence.
 func WireBytes(frame int) int { return max(frame, minFrame) + framing }
@@ -125,7 +125,7 @@ func (d *Direction) Begin(at time.Duration, logged bool) {
 	d.loss = newLoss(d.settings.Loss)
 }
 
-// depth is how many packets others may overtake.
+// depth returns the most packets that another may overtake.
 func (d *Direction) depth() int {
 	depth := 0
 	if d.settings.Reorder.Probability > 0 {
@@ -236,7 +236,7 @@ func (d *Direction) travel() time.Duration {
 	return t
 }
 
-// LeastDelay is how long every packet to come takes, or more, whatever is drawn: 0 if
+// LeastDelay returns the least delay of every packet to come, whatever is drawn: 0 if
 // the settings promise nothing. It changes with Set and Replay alone.
 func (d *Direction) LeastDelay() time.Duration {
 	s := &d.settings

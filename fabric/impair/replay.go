@@ -13,7 +13,7 @@ type Sequence struct {
 	depth     int             // the most that a packet overtakes
 }
 
-// recorded is what replaying needs of a record.
+// recorded holds what replaying needs of a record.
 type recorded struct {
 	place     uint64
 	delay     time.Duration
@@ -53,7 +53,7 @@ func (s *Sequence) add(r *Record) error {
 	return nil
 }
 
-// Replayed is how a replay went.
+// Replayed counts what a replay met.
 type Replayed struct {
 	Packets    uint64 `json:"packets"`    // that met the decision recorded for their place
 	Diverged   uint64 `json:"diverged"`   // of those, the ones of another identity or length than the recorded packet
@@ -78,7 +78,7 @@ func (d *Direction) Replay(s *Sequence) {
 	d.order.resize(d.depth())
 }
 
-// Replayed is how the replay went so far.
+// Replayed returns the counts so far.
 func (d *Direction) Replayed() Replayed { return d.replayed }
 
 // recorded is the decision that the log holds for the present packet, if any,

@@ -27,7 +27,7 @@ type LogOptions struct {
 	Follow bool     // go on until the lab is over or ctx ends, which is no error
 }
 
-// logPoll is how often a log that is followed is looked at: one stat and one flock.
+// logPoll lies between two looks at a log that is followed: one stat and one flock.
 const logPoll = 50 * time.Millisecond
 
 // Logs calls line for the lines of a lab's log, without the ends of lines, oldest
@@ -106,7 +106,7 @@ type logReader struct {
 	part   []byte // of a line whose end is not there yet
 }
 
-// mostLine is how much of a line without an end is waited for, in bytes.
+// mostLine bounds a line without an end that is waited for, in bytes.
 const mostLine = 1 << 20
 
 // read calls line for the wanted lines up to the present end.

@@ -138,7 +138,7 @@ func (s *Supervisor) interruptRun(q *control.Request) error {
 	return nil
 }
 
-// interruptTime is how far what interrupts a run may be behind the request for the next:
+// interruptTime bounds how late the interruption of a run may come after the next request:
 // a client does not wait until it has arrived.
 const interruptTime = time.Second
 

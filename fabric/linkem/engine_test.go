@@ -103,7 +103,7 @@ func TestTCPCrosses(t *testing.T) {
 	streams(t, l, "tcp4", 8<<20)
 }
 
-// delivered is how many packets the engine has delivered to node 0.
+// delivered counts the packets that the engine has delivered to node 0.
 func (l *lab) delivered(t *testing.T) uint64 {
 	t.Helper()
 	m, err := l.engine.Measure(deadline(t), nil)

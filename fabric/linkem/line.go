@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// retryAfter is how long a line waits when its interface takes no more frames.
+// retryAfter is the time that a line waits when its interface takes no more frames.
 const retryAfter = 50 * time.Microsecond
 
 // A line is one direction of a link: the frames on their way, in the order they
@@ -108,7 +108,7 @@ func (l *loop) finish(n *line, runs int) {
 	l.departures.fix(n)
 }
 
-// measure is what happened on the line so far.
+// measure returns the figures of the line so far.
 func (n *line) measure() gauge.Measured { return n.gauge.Measured(n.model) }
 
 // measureSince returns the figures of the line since its gauge began its term.

@@ -96,7 +96,7 @@ func (p *port) close() {
 	}
 }
 
-// closersAtOnce is how many ports are closed at once when the engine ends. Each
+// closersAtOnce is the number of ports that are closed at once when the engine ends. Each
 // takes one of the kernel's RCU grace periods, of some ms, which all that begin
 // before it share (net/packet/af_packet.c, packet_release). A process that is killed
 // closes one after the other.
@@ -327,7 +327,7 @@ func (p *port) countOverruns() error {
 	return nil
 }
 
-// measure is what happened on the link so far.
+// measure returns the figures of the link so far.
 func (k *link) measure() ([2]gauge.Measured, error) { return k.figures((*line).measure) }
 
 // measureSince returns the figures of the link since begin.

@@ -178,7 +178,7 @@ func (e *Engine) Record(ctx context.Context, seed uint64, file *os.File) error {
 	return e.conn.Call(ctx, methodRecord, seed, nil, file)
 }
 
-// Recorded is how a recording went.
+// Recorded counts what a recording has.
 type Recorded struct {
 	Records uint64 `json:"records"`         // written
 	Missing uint64 `json:"missing"`         // not written in time, or at all
@@ -241,7 +241,7 @@ func (e *Engine) Relay(ctx context.Context, iface string, namespace, directory *
 	return e.conn.Call(ctx, methodRelay, iface, nil, namespace, directory)
 }
 
-// Relays is what every relay has counted, by its interface.
+// Relays returns what every relay has counted, by its interface.
 func (e *Engine) Relays(ctx context.Context) (counts map[string]relay.Counts, err error) {
 	err = e.conn.Call(ctx, methodRelays, nil, &counts)
 	return counts, err

@@ -82,7 +82,7 @@ func TestWhoToldACorruptedPacket(t *testing.T) {
 	}
 }
 
-// entered is how many packets have entered the engine from node 0.
+// entered counts the packets that have entered the engine from node 0.
 func (l *lab) entered(tb testing.TB) uint64 {
 	tb.Helper()
 	m, err := l.engine.Measure(deadline(tb), nil)

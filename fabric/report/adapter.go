@@ -49,7 +49,7 @@ type AdapterAddress struct {
 	RoCEFrameSize int    `json:"roce_frame_size"` // bytes of payload in a RoCE packet
 }
 
-// AdapterInfo is what an adapter allows each consumer and object
+// AdapterInfo holds what an adapter allows each consumer and object
 // (NDK_ADAPTER_INFO). Lengths and sizes are in bytes.
 type AdapterInfo struct {
 	Version                string   `json:"Version"`
@@ -87,7 +87,7 @@ var AdapterFlags = []string{
 	"NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED",
 }
 
-// Capabilities are what an adapter allows all consumers together
+// Capabilities holds what an adapter allows all consumers together
 // (NDIS_NDK_CAPABILITIES).
 type Capabilities struct {
 	MaxQpCount           uint32 `json:"MaxQpCount"`
@@ -101,8 +101,8 @@ type Capabilities struct {
 	MissingCounterMask   uint64 `json:"MissingCounterMask"`
 }
 
-// InUse is how many objects there are on an adapter, of all consumers, and how
-// many READs their connections may have in progress.
+// InUse counts the objects on an adapter, of all consumers, and the READs that their
+// connections may have in progress.
 type InUse struct {
 	Qp           uint32 `json:"Qp"`
 	Cq           uint32 `json:"Cq"`

@@ -121,7 +121,7 @@ func (p *page) states(nodes []NodeState) {
 	}
 }
 
-// Changes are what nodes counted in an interval.
+// Changes holds what nodes counted in an interval.
 type Changes struct {
 	Lab     string    `json:"lab"`
 	Time    time.Time `json:"time"`    // of the interval's end
@@ -129,7 +129,7 @@ type Changes struct {
 	Nodes   []Node    `json:"nodes"`   // ActiveConnection is how many there are at the end
 }
 
-// Since is what nodes have counted since before, which are the same nodes.
+// Since returns what nodes have counted since before, which holds the same nodes.
 func Since(before, now []Node) []Node {
 	changed := slices.Clone(now)
 	for i := range changed {

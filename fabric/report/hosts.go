@@ -147,7 +147,7 @@ func (p *page) nodes(nodes []Node) {
 	p.ports(nodes)
 }
 
-// story is what there is to say of a node besides its counters.
+// story says what there is to say of a node besides its counters.
 func (n *Node) story() string {
 	var parts []string
 	if n.Kind == kindRouter {

@@ -51,21 +51,21 @@ type LostBy struct {
 	Kernel  uint64 `json:"kernel"`  // by the kernel while the link was plain: it could not keep up, or an end was down
 }
 
-// Delays is how many packets were delayed by FromUS microseconds and more, but less
+// Delays counts the packets that were delayed by FromUS microseconds and more, but less
 // than the next bar's. The first bar has those below it, too, and the last those above.
 type Delays struct {
 	FromUS  float64 `json:"from_us"`
 	Packets uint64  `json:"packets"`
 }
 
-// Replayed is how a direction met a log of decisions.
+// Replayed says how a direction met a log of decisions.
 type Replayed struct {
 	Packets    uint64 `json:"packets"`    // that met what was recorded for their place
 	Diverged   uint64 `json:"diverged"`   // of those, the ones that are not the packet that was recorded
 	Unrecorded uint64 `json:"unrecorded"` // packets whose place is not in the log
 }
 
-// Lateness is how much later than asked packets left the link, in microseconds.
+// Lateness says how much later than asked packets left the link, in microseconds.
 type Lateness struct {
 	Min     float64 `json:"min"`
 	P10     float64 `json:"p10"`
@@ -96,7 +96,7 @@ type Overrun struct {
 	Allowed   bool   `json:"allowed"` // by the file: the run has not failed
 }
 
-// Quality is how a direction treats packets; null is not asked for, or not
+// Quality says how a direction treats packets; null is not asked for, or not
 // measured. Settings that changed during the run are averaged over the packets
 // that met them.
 type Quality struct {
@@ -259,7 +259,7 @@ const usualQueue = 16 << 10 // bytes
 
 var usualLateness = Lateness{P50: 30, P99: 150}
 
-// Story is what there is to say of a direction besides its line in the table.
+// Story says what there is to say of a direction besides its line in the table.
 func (d *Direction) Story() string {
 	var parts []string
 	for _, c := range []struct {

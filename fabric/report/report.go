@@ -20,7 +20,7 @@ type Run struct {
 	// Problems are failures that are no workload's or check's: a node that
 	// died, an engine that could not keep up. A run with any has not passed.
 	Problems []string `json:"problems,omitempty"`
-	// Events are what the timeline did, what chaos did, and what befell the lab, in the
+	// Events lists what the timeline did, what chaos did, and what befell the lab, in the
 	// order of time.
 	Events []Happening `json:"events,omitempty"`
 	// Snapshots are counters of nodes that the timeline kept, by name.
@@ -38,7 +38,7 @@ type Run struct {
 	Artifacts string `json:"artifacts,omitempty"`
 	// File is the topology file, where a suite has run it.
 	File string `json:"file,omitempty"`
-	// Attempts is how often a suite ran it, this one included; Flaky: it has failed before.
+	// Attempts counts the runs of it in a suite, this one included; Flaky: it has failed before.
 	Attempts int  `json:"attempts,omitempty"`
 	Flaky    bool `json:"flaky,omitempty"`
 	// Recorded is the log of the link engine's decisions; null if there is none.
@@ -104,7 +104,7 @@ type Port struct {
 	MACs  int    `json:"macs"`  // addresses learned there
 }
 
-// Recorded is how a log of the link engine's decisions on packets went, since the lab
+// Recorded counts the link engine's decisions on packets in a log, since the lab
 // is up.
 type Recorded struct {
 	Records uint64 `json:"records"`         // in the file

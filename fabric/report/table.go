@@ -18,10 +18,10 @@ const (
 	widestPage    = 200
 )
 
-// gap is what stands between two columns.
+// gap stands between two columns.
 const gap = "  "
 
-// narrowest is how far a column that wraps may be narrowed.
+// narrowest is the least width of a column that wraps.
 const narrowest = 12
 
 // A table lays out cells in columns. A cell, or a column's title, may have
@@ -254,7 +254,7 @@ func wrap(text string, most int) []string {
 	return append(lines, string(runes))
 }
 
-// breakAt is where to break a line that is one character too long.
+// breakAt finds the place to break a line that is one character too long.
 func breakAt(runes []rune) int {
 	most := len(runes) - 1
 	for i := most; i > most*3/4; i-- {

@@ -180,7 +180,7 @@ func (p *page) checks(checks []Check) {
 	}
 }
 
-// failure is what a check that failed expected and got, and where it is written.
+// failure says what a check that failed expected and got, and where it is written.
 func (c *Check) failure() string {
 	text := "expected " + c.Expected + ", got " + c.Got
 	if c.At != "" {
@@ -231,7 +231,7 @@ func (p *page) problems(problems []string) {
 	}
 }
 
-// mostEvents is how many events a report for people has; the JSON form has them all.
+// mostEvents bounds the events of a report for people; the JSON form has them all.
 const mostEvents = 30
 
 // happenings are the events of a run; of many, the first and the last ones.
@@ -253,7 +253,7 @@ func (p *page) happenings(events []Happening) {
 	p.table(&t)
 }
 
-// evidence is where to find what is left of the run, and how to have it again.
+// evidence says where to find what is left of the run, and how to have it again.
 func (p *page) evidence(r *Run) {
 	if r.Artifacts == "" && (r.Replay == "" || r.Passed) {
 		return

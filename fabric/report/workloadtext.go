@@ -70,7 +70,7 @@ const (
 	connect = "connect"
 )
 
-// Between is who takes part, for people.
+// Between names those who take part, for people.
 func (w *Workload) Between() string {
 	switch {
 	case w.From != "" || w.To != "":
@@ -125,7 +125,7 @@ func (w *Workload) Speed() string {
 	}
 }
 
-// Outcome is how it ended, in two words.
+// Outcome says how it ended, in two words.
 func (w *Workload) Outcome() string {
 	switch {
 	case w.ExitStatus != nil && *w.ExitStatus != 0:
@@ -153,7 +153,7 @@ func (w *Workload) Failed() bool {
 // noticed is from how many seconds without a completion on a report mentions them.
 const noticed = 0.1
 
-// Story is what there is to say of a workload besides its figures; "" if nothing.
+// Story says what there is to say of a workload besides its figures; "" if nothing.
 func (w *Workload) Story() string {
 	var parts []string
 	if w.Operation == connect || w.Reconnects > 0 || w.Retried > 0 {
@@ -202,7 +202,7 @@ func cut(line string, room int) string {
 	return line
 }
 
-// mostFlows is how many flows of a workload a report for people has; the JSON form has them
+// mostFlows bounds the flows of a workload in a report for people; the JSON form has them
 // all.
 const mostFlows = 16
 

@@ -11,7 +11,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// ErrInterrupted is how a play ends that was interrupted.
+// ErrInterrupted ends a play that was interrupted.
 var ErrInterrupted = errors.New("the run was interrupted")
 
 // A Play is one pass through a topology's scenario on a stage. Its methods may be called
@@ -112,7 +112,7 @@ func (p *Play) Interrupt() {
 	})
 }
 
-// Ended is how a workload has ended last, in words, and whether it has had an error. over
+// Ended says how a workload has ended last, in words, and whether it has had an error. over
 // is false while it has not ended.
 func (p *Play) Ended(name string) (text string, failed, over bool) {
 	p.mu.Lock()

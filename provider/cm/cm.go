@@ -205,7 +205,7 @@ func (e *Endpoint) NextDatagram() (Datagram, bool) { return e.datagrams.pop() }
 // NextEvent takes the oldest event; false if there is none.
 func (e *Endpoint) NextEvent() (Event, bool) { return e.events.pop() }
 
-// Deadline is when HandleTimeout is to be called next; false if nothing is
+// Deadline returns the time of the next call of HandleTimeout; false if nothing is
 // waited for. It may change with every call that takes the time.
 func (e *Endpoint) Deadline() (time.Duration, bool) { return e.timers.first() }
 

@@ -42,7 +42,7 @@ func (q *QP) SetSlowRoundTrip(slow time.Duration) { q.requester.slow = slow }
 // that more credit would have let go.
 func (q *QP) Starved() bool { return q.state == Ready && q.requester.starved }
 
-// CreditInUse is how many bytes are in flight beyond what the path holds. When the
+// CreditInUse counts the bytes in flight beyond what the path holds. When the
 // timer has run out twice and nothing has been heard since, all of that is lost, or the
 // peer no longer there: others need not wait for it. Once may be the fault of a host
 // that was busy, and then of many connections at the same time.

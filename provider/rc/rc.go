@@ -189,7 +189,7 @@ type Connection struct {
 	Credit int
 }
 
-// PacketOverhead is what a packet in flight costs beside its payload, in bytes:
+// PacketOverhead counts for a packet in flight beside its payload, in bytes:
 // headers, and what the kernel charges a receive buffer for holding it.
 const PacketOverhead = 512
 

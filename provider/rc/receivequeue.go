@@ -63,7 +63,7 @@ func (q *ReceiveQueue) Take(r *Receive) bool {
 	return true
 }
 
-// place is where in the ring the n-th receive after the oldest is, or goes. A
+// place returns the index in the ring of the n-th receive after the oldest. A
 // division would take 5 ns.
 func (q *ReceiveQueue) place(n int) int {
 	if n += q.oldest; n >= len(q.ring) {
@@ -72,7 +72,7 @@ func (q *ReceiveQueue) place(n int) int {
 	return n
 }
 
-// Len is how many receives are queued.
+// Len counts the receives that are queued.
 func (q *ReceiveQueue) Len() int { return q.queued }
 
 // CopyTo queues all that is queued here in another queue, which is empty and

@@ -219,12 +219,12 @@ func (r *requester) inlineOf(w *request) []byte {
 	return r.inline[at : at+int(w.length)]
 }
 
-// packets is how many packets a message takes: one even if it is empty.
+// packets returns the number of packets of a message: one even if it is empty.
 func packets(length int64, mtu int) int64 {
 	return max(1, (length+int64(mtu)-1)/int64(mtu))
 }
 
-// bytesBefore is how many bytes of w the packets before sequence number s carry.
+// bytesBefore returns the bytes of w that the packets before sequence number s carry.
 func (r *requester) bytesBefore(w *request, s int64) int64 {
 	return min(w.length, (s-w.first)*int64(r.q.connection.MTU))
 }
@@ -234,7 +234,7 @@ func (r *requester) payloadAt(w *request, s int64) int64 {
 	return r.bytesBefore(w, s+1) - r.bytesBefore(w, s)
 }
 
-// cost is what the packets of w in [from, to) count in the window: those of a
+// cost returns what the packets of w in [from, to) count in the window: those of a
 // request to write or send, or those that answer a READ.
 func (r *requester) cost(w *request, from, to int64) int64 {
 	return r.bytesBefore(w, to) - r.bytesBefore(w, from) + (to-from)*PacketOverhead
@@ -318,7 +318,7 @@ func (r *requester) fits(cost, limit int64) bool {
 	return false
 }
 
-// limit is how many bytes may be in flight.
+// limit returns the most bytes that may be in flight.
 func (r *requester) limit() int64 {
 	if r.single || r.silent > 1 {
 		return 0

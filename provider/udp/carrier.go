@@ -51,7 +51,7 @@ type Config struct {
 	// Interfaces are the names of the interfaces that have the addresses, in the same
 	// order. If nil, Open has the kernel list all interfaces to find them.
 	Interfaces []string
-	// ReceiveBuffer is how many bytes of memory to ask for at each address, to
+	// ReceiveBuffer holds the bytes of memory to ask for at each address, to
 	// keep packets in until they are received; 0 means Memory(provider.DefaultReceiveBuffer).
 	ReceiveBuffer int
 	// Sockets, one for each of Addresses, are a share that the Carrier that
@@ -64,8 +64,8 @@ type Config struct {
 	// If nil, Open makes them, in the network namespace of the calling thread, which must
 	// then be that of Sockets.
 	Spare []*os.File
-	// BusyPoll is how long the Carrier looks for more after it has received something, at
-	// most, before it sleeps; 0 means DefaultBusyPoll, less means never.
+	// BusyPoll bounds the time for which the Carrier looks for more after it has received
+	// something, before it sleeps; 0 means DefaultBusyPoll, less means never.
 	BusyPoll time.Duration
 	// Lazy has the sockets that packets leave from opened when the first flow is to use
 	// them, but for one at each address, by the thread that asks for the flow's
@@ -241,7 +241,7 @@ func (c *Carrier) MTU(local netip.Addr) int {
 	return 0
 }
 
-// ReceiveBuffer is how many bytes of packets with 1 KiB of payload or more may
+// ReceiveBuffer returns the bytes of packets with 1 KiB of payload or more that may
 // wait to be received at a local address and none is lost, whoever sent them: those
 // that are Charged no more than the kernel has granted.
 func (c *Carrier) ReceiveBuffer() int {

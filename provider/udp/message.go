@@ -183,11 +183,11 @@ func (m *incoming) message(i int) (b []byte, segment int) {
 	return b, segment
 }
 
-// drops is how many messages a socket has dropped for want of room, 0 if the
+// drops counts the messages that a socket has dropped for want of room, 0 if the
 // kernel does not say (sk_get_meminfo in net/core/sock.c).
 func drops(fd int) uint64 { return uint64(memory(fd)[unix.SK_MEMINFO_DROPS]) }
 
-// memory is what a socket has of the kernel's memory, zero if the kernel does not say.
+// memory returns what a socket has of the kernel's memory, zero if the kernel does not say.
 func memory(fd int) (info [unix.SK_MEMINFO_VARS]uint32) {
 	size := uint32(unsafe.Sizeof(info))
 	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_MEMINFO,

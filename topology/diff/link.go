@@ -60,7 +60,7 @@ func (d *Difference) compareLinks(was, is *topology.Topology, replaced map[strin
 	}
 }
 
-// compareLink is what changes of a link between the same ends.
+// compareLink lists what changes of a link between the same ends.
 func compareLink(was, is *topology.Link) []Change {
 	var changes []Change
 	a, b := reflect.ValueOf(*was), reflect.ValueOf(*is)
@@ -93,7 +93,7 @@ func choice(of bool, yes, no string) string {
 	return no
 }
 
-// compareDirections is what changes of what a link does to packets, once if it is
+// compareDirections lists what changes of what a link does to packets, once if it is
 // the same in both directions.
 func compareDirections(was, is *topology.Link) []Change {
 	there := compareImpairments(was.Directions[0], is.Directions[0])
@@ -146,7 +146,7 @@ func orNone(text string) string {
 	return text
 }
 
-// plans is what changes of what is done with the lab.
+// plans names the parts that Difference.Plans tells of.
 func plans(was, is *topology.Topology) []string {
 	names := []string{}
 	for _, p := range []struct {
