@@ -196,3 +196,6 @@ func address(text string) (netip.Prefix, error) {
 	}
 	return p, nil
 }
+
+// ParseMemory is a size of memory in bytes, as a host's.
+func ParseMemory(text string) (uint64, error) { return memory(text) }

@@ -38,7 +38,7 @@ func perfTestNames() []string {
 
 func perfCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "perf LAB|FILE|- TEST [--from NODE] [--to NODE] [-s SIZE] [-n MESSAGES|-D TIME] [-q QPS] [--depth MESSAGES] [-t FILE] [--simulate] [-o text|json]",
+		Use:   "perf LAB|FILE|- TEST [--from NODE] [--to NODE] [-s SIZE] [-n MESSAGES|-D TIME] [-q QPS] [--depth MESSAGES] [-t FILE] [--simulate [--memory SIZE]] [-o text|json]",
 		Short: "Measure throughput or latency between nodes",
 		Long: `Runs one of perftest's tests between two nodes of a lab that is up, or of one that is
 made of a file for it: send-bw, write-bw and read-bw stream messages, many of them in
@@ -92,6 +92,9 @@ in a topology file.`,
 		if err != nil {
 			return err
 		}
+		if !*simulated && *p.memory > 0 {
+			return misuse("--memory is for --simulate")
+		}
 		measure := p.inLab
 		if *simulated {
 			measure = p.simulated
@@ -117,10 +120,11 @@ in a topology file.`,
 
 // perfFlags are the flags of perf that are about the workload.
 type perfFlags struct {
-	flags *pflag.FlagSet
-	sizes []string
-	nodes []string
-	mixed bool
+	flags  *pflag.FlagSet
+	sizes  []string
+	nodes  []string
+	mixed  bool
+	memory *memoryFlag
 }
 
 // perfKeys are the flags whose values are those of the workload's key of the same name.
@@ -128,7 +132,7 @@ var perfKeys = []string{"from", "to", "pattern", "depth", "qps", "inline", "srq"
 
 func newPerfFlags(cmd *cobra.Command) *perfFlags {
 	f := cmd.Flags()
-	p := &perfFlags{flags: f}
+	p := &perfFlags{flags: f, memory: newMemoryFlag(cmd)}
 	f.String("from", "", "the `NODE` that connects and posts")
 	f.String("to", "", "the `NODE` that serves")
 	f.StringSliceVarP(&p.sizes, "size", "s", nil, "the `SIZE` of messages, several with commas, or all; absent: 64KiB, for latency 8B")
@@ -275,7 +279,7 @@ func (p *perfFlags) simulated(cmd *cobra.Command, args []string, files *fileFlag
 	if err := simulate.Refuse(only); err != nil {
 		return nil, err
 	}
-	run, err := reported(runSimulation(cmd.Context(), only, nil))
+	run, err := reported(runSimulation(cmd.Context(), only, p.memory, nil))
 	if err != nil {
 		return nil, err
 	}

@@ -30,12 +30,13 @@ type runFlags struct {
 	suite       *suiteFlags
 	simulate    *bool
 	baseline    *baselineFlags
+	memory      *memoryFlag
 }
 
 func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: `run [FILE|-|LAB] [-o text|json] [--seed N] [--junit FILE] [--html FILE] [--artifacts DIR] [--keep] [--name NAME] [--reconfigure] [--node-filter NODES] [--label NAME=VALUE] [--record FILE] [--replay FILE] [--simulate [--baseline FILE | --write-baseline FILE]]
-  ndklab run DIR|FILE... [-j N] [--shard I/N] [--retries N] [--fail-fast] [--count N] [--seed N] [--label NAME=VALUE] [-o text|json] [--junit FILE] [--html FILE] [--artifacts DIR] [--simulate [--baseline FILE | --write-baseline FILE]]`,
+		Use: `run [FILE|-|LAB] [-o text|json] [--seed N] [--junit FILE] [--html FILE] [--artifacts DIR] [--keep] [--name NAME] [--reconfigure] [--node-filter NODES] [--label NAME=VALUE] [--record FILE] [--replay FILE] [--simulate [--memory SIZE] [--baseline FILE | --write-baseline FILE]]
+  ndklab run DIR|FILE... [-j N] [--shard I/N] [--retries N] [--fail-fast] [--count N] [--seed N] [--label NAME=VALUE] [-o text|json] [--junit FILE] [--html FILE] [--artifacts DIR] [--simulate [--memory SIZE] [--baseline FILE | --write-baseline FILE]]`,
 		Short: "Run a topology's workloads and report, or a suite of them",
 		Long: `Builds the lab of a topology file, runs its workloads and timeline, holds the
 results against its checks, takes the lab down and prints a report, which ends
@@ -90,6 +91,7 @@ was interrupted, and checks nothing; the exit code is 130. A second Ctrl-C ends 
 		suite:       newSuiteFlags(cmd),
 		simulate:    cmd.Flags().Bool("simulate", false, "play it in virtual time, without a lab"),
 		baseline:    newBaselineFlags(cmd),
+		memory:      newMemoryFlag(cmd),
 	}
 	f.files.labels = newLabelFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -105,6 +107,9 @@ was interrupted, and checks nothing; the exit code is 130. A second Ctrl-C ends 
 		}
 		if err := errors.Join(f.reports.check(), f.checkArtifacts(), f.baseline.take(*f.simulate, f.seed)); err != nil {
 			return err
+		}
+		if !*f.simulate && *f.memory > 0 {
+			return misuse("--memory is for --simulate: of a lab, each host has its own `memory:`")
 		}
 		if *f.simulate && (f.logs.given() || *f.keep || *f.reconfigure) {
 			return misuse("--record, --replay, --keep and --reconfigure are for labs, and --simulate makes none")
@@ -271,6 +276,9 @@ func (f *runFlags) again(file string, seed uint64, variables []string) string {
 		words = append(words, "--simulate")
 		if f.baseline.file != "" {
 			words = append(words, "--baseline", f.baseline.file)
+		}
+		if *f.memory > 0 {
+			words = append(words, "--memory", f.memory.String())
 		}
 	}
 	if f.logs.replay != "" {

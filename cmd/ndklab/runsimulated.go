@@ -10,6 +10,7 @@ import (
 	"github.com/ndklab/ndklab/fabric/scenario"
 	"github.com/ndklab/ndklab/fabric/simulate"
 	"github.com/ndklab/ndklab/topology"
+	"github.com/spf13/cobra"
 )
 
 // simulateHelp is the part of run's help about --simulate.
@@ -18,13 +19,49 @@ adapters, link impairments, workloads, timeline and checks, without privileges, 
 milliseconds where little happens, and the same seed always gives the same report. It
 has no programs: files with commands, or with links to outside, are refused. It records
 no packets, and makes no lab for --keep, --reconfigure, --record or --replay. What would
-not fit in memory is refused beforehand, with exit code 3.`
+not fit in memory is refused beforehand, with exit code 3; --memory has it take up to so
+much all the same.`
 
-// runSimulation runs a topology in virtual time, in the memory that there is.
-func runSimulation(ctx context.Context, t *topology.Topology, events func(scenario.Event)) (*report.Run, error) {
-	run, err := simulate.Run(ctx, t, simulate.Options{Events: events, Memory: simulate.Available()})
+// A memoryFlag is --memory, how much a simulation may take, in bytes. It is a pflag.Value.
+type memoryFlag uint64
+
+func newMemoryFlag(cmd *cobra.Command) *memoryFlag {
+	f := new(memoryFlag)
+	cmd.Flags().Var(f, "memory", "with --simulate: up to this `SIZE` of memory may be taken, such as 8GiB, instead of what is left")
+	return f
+}
+
+// Set implements pflag.Value.
+func (f *memoryFlag) Set(text string) error {
+	bytes, err := topology.ParseMemory(text)
+	*f = memoryFlag(bytes)
+	return err
+}
+
+// Type implements pflag.Value: what --help calls the value.
+func (f *memoryFlag) Type() string { return "SIZE" }
+
+// String implements pflag.Value: the default is what is left, which help has no value of.
+func (f *memoryFlag) String() string {
+	if *f == 0 {
+		return ""
+	}
+	return topology.FormatSize(uint64(*f))
+}
+
+// most is how much it may be: what is left, unless the flag is given.
+func (f *memoryFlag) most() uint64 {
+	if *f != 0 {
+		return uint64(*f)
+	}
+	return simulate.Available()
+}
+
+// runSimulation runs a topology in virtual time, in the memory that there may be.
+func runSimulation(ctx context.Context, t *topology.Topology, memory *memoryFlag, events func(scenario.Event)) (*report.Run, error) {
+	run, err := simulate.Run(ctx, t, simulate.Options{Events: events, Memory: memory.most()})
 	if refused := (*simulate.NoMemoryError)(nil); errors.As(err, &refused) {
-		return nil, control.Errorf(control.Unable, "%v", err)
+		return nil, control.Errorf(control.Unable, "%v; --memory SIZE lets it have more", err)
 	}
 	return run, err
 }
@@ -32,7 +69,7 @@ func runSimulation(ctx context.Context, t *topology.Topology, events func(scenar
 // simulate runs a topology in virtual time and, if that fails, keeps the evidence: the
 // report and what runs it again, which is all that there is to know.
 func (e *evidence) simulate(ctx context.Context, t *topology.Topology, event func(lab.Event), say func(format string, args ...any)) (*report.Run, error) {
-	result, err := reported(runSimulation(ctx, t, func(s scenario.Event) {
+	result, err := reported(runSimulation(ctx, t, e.memory, func(s scenario.Event) {
 		event(lab.Event{At: s.At, Kind: s.Kind, Node: s.Node, Link: s.Link, Workload: s.Workload, Text: s.Text})
 	}))
 	if err != nil {
