@@ -15,6 +15,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/ndklab/ndklab/fabric/report"
 )
 
 // A State sums a finding up.
@@ -69,7 +71,7 @@ func (d Diagnosis) Obstacles() []Finding {
 	return all
 }
 
-// WriteText writes the diagnosis for people.
+// WriteText writes the diagnosis for people, as wide as the terminal.
 func (d Diagnosis) WriteText(w io.Writer) error {
 	var b strings.Builder
 	wide := 0
@@ -77,15 +79,10 @@ func (d Diagnosis) WriteText(w io.Writer) error {
 		wide = max(wide, len(f.Name))
 	}
 	for _, f := range d.Findings {
-		fmt.Fprintf(&b, "%-7s  %-*s  %s\n", f.State, wide, f.Name, f.Found)
+		b.WriteString(report.Hang(w, fmt.Sprintf("%-7s  %-*s  ", f.State, wide, f.Name), f.Found))
 		for _, more := range []struct{ lead, text string }{{"means: ", f.Consequence}, {"remedy: ", f.Remedy}} {
-			if more.text == "" {
-				continue
-			}
-			lead := more.lead
-			for line := range strings.SplitSeq(more.text, "\n") {
-				fmt.Fprintf(&b, "%*s%s%s\n", len("limited")+wide+4, "", lead, line)
-				lead = strings.Repeat(" ", len(lead))
+			if more.text != "" {
+				b.WriteString(report.Hang(w, strings.Repeat(" ", len("limited")+wide+4)+more.lead, more.text))
 			}
 		}
 	}

@@ -28,8 +28,10 @@ type QPError struct {
 	More   uint64 `json:"more,omitempty"`
 }
 
-// WriteEvent writes an event as a line for people.
+// WriteEvent writes an event as a line for people, or as several on a terminal that is
+// too narrow for it.
 func WriteEvent(w io.Writer, e *Event) error {
-	_, err := fmt.Fprintf(w, "%s  %s  %-17s  %s\n", e.Time.Local().Format("2006-01-02 15:04:05.000"), e.Lab, e.Kind, e.Text)
+	lead := fmt.Sprintf("%s  %s  %-17s  ", e.Time.Local().Format("2006-01-02 15:04:05.000"), e.Lab, e.Kind)
+	_, err := io.WriteString(w, Hang(w, lead, e.Text))
 	return err
 }

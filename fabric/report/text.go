@@ -127,6 +127,37 @@ func (p *page) wrapped(lead, text string) []string {
 	return lines
 }
 
+// Hang is text behind a lead, each of its lines below where the first begins. Lines fit the
+// terminal that w is, and are as long as they are elsewhere.
+func Hang(w io.Writer, lead, text string) string {
+	columns := columnsOf(w)
+	indent := utf8.RuneCountInString(lead)
+	room := 0 // in a line; 0: as much as it takes
+	var lines []string
+	if columns > 0 {
+		columns = max(narrowestPage, min(widestPage, columns))
+		if indent > columns*2/3 { // and the text follows below
+			lines = wrap(strings.TrimRight(lead, " "), columns)
+			lead, indent = "", 4
+		}
+		room = columns - indent
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		parts := []string{line}
+		if room > 0 {
+			parts = wrap(line, room)
+		}
+		for _, part := range parts {
+			if lead == "" {
+				lead = strings.Repeat(" ", indent)
+			}
+			lines = append(lines, strings.TrimRight(lead+part, " "))
+			lead = ""
+		}
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
 // oneLine is lines one behind the other.
 func oneLine(text string) string {
 	all, rest, _ := strings.Cut(strings.TrimRight(text, " \n"), "\n")

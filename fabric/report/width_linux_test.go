@@ -128,3 +128,28 @@ func TestWidthOfTerminal(t *testing.T) {
 		}
 	}
 }
+
+// Events and what hangs behind a lead fit a terminal, and are one line each elsewhere.
+func TestWidthsOfEvents(t *testing.T) {
+	e := &Event{Lab: strings.Repeat("l", 40), Kind: "workload-started", Text: "workload bulk: write of 64KiB from " + strings.Repeat("rack ", 30) + "to b"}
+	var b strings.Builder
+	if err := WriteEvent(&b, e); err != nil || strings.Count(b.String(), "\n") != 1 {
+		t.Errorf("%v, more lines than one:\n%s", err, b.String())
+	}
+	words := func(text string) string { return strings.Join(strings.Fields(text), " ") }
+	for _, columns := range []int{60, 80, 120, 200} {
+		for _, lab := range []string{"l", e.Lab} {
+			e.Lab = lab
+			text := written(t, columns, func(w io.Writer) error { return WriteEvent(w, e) })
+			if n, line := widthOf(text); n > columns {
+				t.Errorf("%d columns of %d:\n%s", n, columns, line)
+			}
+			if !strings.HasSuffix(words(text), words(e.Text)) {
+				t.Errorf("in %d columns:\n%s", columns, text)
+			}
+		}
+	}
+	if got, want := Hang(&b, "  lead: ", "one\ntwo"), "  lead: one\n        two\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
