@@ -102,15 +102,13 @@ func (i *inspection) only(ctx context.Context, l *lab.Lab, word string) error {
 		return err
 	}
 	i.Nodes = slices.DeleteFunc(i.Nodes, func(n report.Node) bool { return !slices.Contains(nodes, n.Name) })
-	for _, n := range i.Nodes {
-		if n.Kind != string(topology.Host) {
-			continue
-		}
-		adapters, err := l.Adapters(ctx, n.Name)
+	if slices.ContainsFunc(i.Nodes, func(n report.Node) bool { return n.Kind == string(topology.Host) }) {
+		// Of all, also of those that are down, which is no error here.
+		adapters, err := l.Adapters(ctx, "")
 		if err != nil {
 			return err
 		}
-		i.Adapters = append(i.Adapters, adapters...)
+		i.Adapters = slices.DeleteFunc(adapters, func(a report.NodeAdapter) bool { return !slices.Contains(nodes, a.Name) })
 	}
 	named := func(endpoint string) bool {
 		node, _, _ := strings.Cut(endpoint, ":")
