@@ -1,8 +1,9 @@
 // Package histogram counts values in buckets whose width is a fixed part of their value.
 //
-// A simulation has a histogram for each of 65,536 flows, and a lab three for each of
-// thousands of links. Hence memory is made for the buckets around values that were there,
-// and narrow at first. HdrHistogram has the same buckets.
+// A simulation has two histograms for each of 65,536 flows, and a lab three for each of
+// thousands of links. Hence the first buckets that have values are a list of them, and
+// when that is full, memory is made for the buckets around values that were there, narrow
+// at first. The buckets are those of HdrHistogram.
 //
 // Start reading at Histogram.
 package histogram
@@ -11,18 +12,29 @@ import (
 	"iter"
 	"math"
 	"math/bits"
+	"slices"
 )
 
 // A Histogram counts values from 0 up. Values below 2^(precision+1) have buckets of their
 // own; above, each doubling of the value has 2^precision buckets. It allocates when a value
-// comes near which there was none before, or a bucket's count outgrows 16 bits. Not for
+// comes near which there was none before, or a bucket's count outgrows its bits. Not for
 // concurrent use.
 type Histogram struct {
 	precision int
 	count     uint64
-	octaves   [][]*page // from the lowest to the highest that had values; nil: this one had none
+	few       []bucket  // those with values, in their order, as long as there are mostFew at most; then nil
+	octaves   [][]*page // then: from the lowest to the highest that had values; nil: this one had none
 	lowest    int       // index >> precision of the first of octaves
 }
+
+// A bucket is one that has values.
+type bucket struct {
+	index int32
+	n     uint32
+}
+
+// mostFew is how many buckets are kept as a list.
+const mostFew = 64
 
 // A page counts the values of pageLen buckets. There is none where there were no values.
 type page struct {
@@ -33,7 +45,7 @@ type page struct {
 // pageLen is a power of two, not above 2^precision.
 const pageLen = 64
 
-// New is a histogram with no values, whose precision is 6 to 62.
+// New is a histogram with no values, whose precision is 6 to 24.
 func New(precision int) *Histogram { return &Histogram{precision: precision} }
 
 // Count returns the number of values.
@@ -41,7 +53,42 @@ func (h *Histogram) Count() uint64 { return h.count }
 
 // Record counts a value n times. A negative one counts as 0.
 func (h *Histogram) Record(value int64, n uint64) {
+	h.count += n
 	index := h.Index(value)
+	if h.octaves == nil {
+		if h.list(index, n) {
+			return
+		}
+		h.spread()
+	}
+	h.put(index, n)
+}
+
+// list counts values of a bucket in the list, if there is room.
+func (h *Histogram) list(index int, n uint64) bool {
+	i, there := slices.BinarySearchFunc(h.few, index, func(b bucket, index int) int { return int(b.index) - index })
+	switch {
+	case there && n <= math.MaxUint32-uint64(h.few[i].n):
+		h.few[i].n += uint32(n)
+	case !there && n <= math.MaxUint32 && len(h.few) < mostFew:
+		h.few = slices.Insert(h.few, i, bucket{int32(index), uint32(n)})
+	default:
+		return false
+	}
+	return true
+}
+
+// spread has pages in place of the list.
+func (h *Histogram) spread() {
+	few := h.few
+	h.few = nil
+	for _, b := range few {
+		h.put(int(b.index), uint64(b.n))
+	}
+}
+
+// put counts values of a bucket in its page.
+func (h *Histogram) put(index int, n uint64) {
 	octave, rest := index>>h.precision-h.lowest, index&(1<<h.precision-1)
 	if uint(octave) >= uint(len(h.octaves)) || h.octaves[octave] == nil {
 		octave = h.make(octave)
@@ -52,7 +99,6 @@ func (h *Histogram) Record(value int64, n uint64) {
 		h.octaves[octave][rest/pageLen] = p
 	}
 	p.add(rest%pageLen, n)
-	h.count += n
 }
 
 // make makes the table of an octave's pages, and returns where in octaves it is then.
@@ -95,7 +141,7 @@ func (h *Histogram) Add(more *Histogram) {
 
 // Clear forgets all values, and keeps the memory for others like them.
 func (h *Histogram) Clear() {
-	h.count = 0
+	h.count, h.few = 0, h.few[:0]
 	for _, octave := range h.octaves {
 		for _, p := range octave {
 			switch {
@@ -132,6 +178,11 @@ func (h *Histogram) shift(index int) int { return max(0, index>>h.precision-1) }
 // Buckets yields the buckets that have values, in their order, with the number of values.
 func (h *Histogram) Buckets() iter.Seq2[int, uint64] {
 	return func(yield func(int, uint64) bool) {
+		for _, b := range h.few {
+			if !yield(int(b.index), uint64(b.n)) {
+				return
+			}
+		}
 		for o, octave := range h.octaves {
 			for i, p := range octave {
 				if p != nil && !p.each((h.lowest+o)<<h.precision+i*pageLen, yield) {
