@@ -59,11 +59,9 @@ type QP struct {
 	broken         bool       // the error came by itself, from no flush
 	connector      *Connector // the connector this QP is used with, nil if none
 	timer          clock.Timer
-	timerAt        time.Duration   // when the timer will run; 0: it is not pending
-	batch          []roce.Packet   // scratch of progress; as long as was needed so far
-	completions    []rc.Completion // scratch of progress
-	sgl            []rc.SGE        // scratch of posts
-	inline         []byte          // scratch of posts
+	timerAt        time.Duration // when the timer will run; 0: it is not pending
+	sgl            []rc.SGE      // scratch of posts
+	inline         []byte        // scratch of posts
 	memory         view
 	changes        []*change       // posted by this queue pair and not performed
 	draining       int             // ended tokens whose memory is still in use
@@ -182,21 +180,29 @@ func (qp *QP) acknowledge() {
 	}
 }
 
+// A scratch is what progress needs while it runs. Queue pairs share them, since
+// hundreds of thousands may have to say something now and then, and few at once.
+type scratch struct {
+	batch       [batchSize]roce.Packet
+	completions []rc.Completion
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
 // progress moves what the state machine has to say: packets to the carrier,
 // completions to the CQs, its deadline to the timer, its failure to the
 // connector. qp.mu is held.
 func (qp *QP) progress(now time.Duration) {
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
 	qp.takeCredit()
 	for {
 		n, octets := 0, 0
 		for n < batchSize {
-			if n == len(qp.batch) {
-				qp.batch = append(qp.batch, roce.Packet{})
-			}
-			if !qp.rc.Next(now, &qp.batch[n]) {
+			if !qp.rc.Next(now, &s.batch[n]) {
 				break
 			}
-			octets += frameOctets(&qp.flow, qp.batch[n].Header.Opcode, qp.batch[n].PayloadLen())
+			octets += frameOctets(&qp.flow, s.batch[n].Header.Opcode, s.batch[n].PayloadLen())
 			n++
 		}
 		if n == 0 {
@@ -204,7 +210,7 @@ func (qp *QP) progress(now time.Duration) {
 		}
 		qp.pd.adapter.miniport.counters.outOctets.Add(uint64(octets))
 		qp.pd.adapter.miniport.counters.outFrames.Add(uint64(n))
-		if err := qp.pd.adapter.miniport.carrier.Send(qp.flow, qp.batch[:n]); err != nil {
+		if err := qp.pd.adapter.miniport.carrier.Send(qp.flow, s.batch[:n]); err != nil {
 			qp.rc.Flush() // the carrier is closed: nothing will ever be answered
 		}
 		qp.memory.done()
@@ -213,18 +219,18 @@ func (qp *QP) progress(now time.Duration) {
 	if qp.rc.State() == rc.Error {
 		qp.abandon()
 	}
-	qp.completions = qp.rc.Completions(qp.completions[:0])
+	s.completions = qp.rc.Completions(s.completions[:0])
 	if qp.rc.State() == rc.Error && !qp.failed {
-		qp.tellError(causeOf(qp.completions))
+		qp.tellError(causeOf(s.completions))
 	}
 	if qp.draining > 0 {
-		qp.heldBack = append(qp.heldBack, qp.completions...)
+		qp.heldBack = append(qp.heldBack, s.completions...)
 	} else {
-		for i := range qp.completions {
-			qp.complete(&qp.completions[i])
+		for i := range s.completions {
+			qp.complete(&s.completions[i])
 		}
 	}
-	clear(qp.completions) // lets go of the consumer's contexts
+	clear(s.completions) // lets go of the consumer's contexts
 	if qp.rc.State() == rc.Error {
 		if !qp.failed && qp.connector != nil {
 			qp.broken = true
