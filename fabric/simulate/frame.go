@@ -1,6 +1,8 @@
 package simulate
 
 import (
+	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/ndklab/ndklab/fabric/impair"
@@ -19,21 +21,22 @@ const (
 
 // A frame is a packet on its way. As long as no bit of it has flipped it is handed
 // over as what its sender gave to its carrier: nobody has to compute a checksum of what
-// cannot be wrong. Its payload is its own, since the sender's memory may change while
-// it is on its way.
+// cannot be wrong. Its payload is a copy, since the sender's memory may change while
+// it is on its way, unless it is known not to: of hundreds of thousands of packets in
+// queues the copies would take most of the memory.
 type frame struct {
-	flow    roce.Flow // as the sender sees it
 	header  roce.Header
-	payload []byte // part of room, or of whole
-	whole   []byte // the packet from its Ethernet header on, once bits of it have flipped; else nil
 	way     *way
-	hop     int // index in way.wires, of the next
-	room    []byte
+	payload []byte
+	whole   []byte // the packet from its Ethernet header on, once bits of it have flipped; else nil
+	next    *frame // in a list of frames
+	hop     int32  // index in way.wires, of the next
+	copied  bool   // the payload is a copy
 }
 
 // ip is the length of the IP and UDP headers.
 func (f *frame) ip() int {
-	if f.flow.Local.Is4() {
+	if f.way.flow.Local.Is4() {
 		return ipv4Len + udpLen
 	}
 	return ipv6Len + udpLen
@@ -62,7 +65,7 @@ func (f *frame) identity() impair.Identity {
 func (f *frame) flip(sealer *roce.Sealer, bits *impair.Flip) {
 	if f.whole == nil {
 		packet := roce.Packet{Header: f.header, Payload: [][]byte{f.payload}}
-		f.whole = sealer.AppendIP(make([]byte, ethernetLen, ethernetLen+f.size()), &f.flow, 0, &packet)
+		f.whole = sealer.AppendIP(make([]byte, ethernetLen, ethernetLen+f.size()), &f.way.flow, 0, &packet)
 	}
 	bits.Apply(f.whole)
 }
@@ -73,51 +76,87 @@ func (f *frame) intact() bool {
 	return [ethernetLen]byte(f.whole) == [ethernetLen]byte{}
 }
 
-// The room for payloads: that of most packets that carry none or a datagram of
-// connection management, and that of all.
-const (
-	littleRoom = 256
-	mostRoom   = 4096
-)
+// frames makes frames, and uses those again that have arrived, and the memory of their
+// payloads.
+type frames struct {
+	idle  *frame     // a list
+	rooms [][][]byte // for payloads of 2^index bytes at most
+}
 
-// frames are those that have arrived, for reuse, by their room.
-type frames struct{ little, large []*frame }
+// get is a frame with a payload, the rest of which the caller fills in. The payload is
+// copied, unless it is constant, and then in one piece.
+func (s *frames) get(payload [][]byte, constant bool) *frame {
+	f := s.idle
+	if f == nil {
+		f = new(frame)
+	} else {
+		s.idle, f.next = f.next, nil
+	}
+	switch n := length(payload); {
+	case n == 0:
+	case constant:
+		f.payload = payload[0]
+	default:
+		f.payload, f.copied = s.room(n)[:0], true
+		for _, piece := range payload {
+			f.payload = append(f.payload, piece...)
+		}
+	}
+	return f
+}
 
-// get is a frame with room for so many bytes of payload.
-func (s *frames) get(n int) *frame {
-	list, room := &s.little, littleRoom
-	if n > littleRoom {
-		list, room = &s.large, max(n, mostRoom)
+func length(pieces [][]byte) (n int) {
+	for _, p := range pieces {
+		n += len(p)
 	}
-	if last := len(*list) - 1; last >= 0 && cap((*list)[last].room) >= n {
-		f := (*list)[last]
-		*list = (*list)[:last]
-		return f
+	return n
+}
+
+// room is memory for a payload of n bytes, of which there are some.
+func (s *frames) room(n int) []byte {
+	class := bits.Len(uint(n - 1))
+	for len(s.rooms) <= class {
+		s.rooms = append(s.rooms, nil)
 	}
-	return &frame{room: make([]byte, room)}
+	idle := &s.rooms[class]
+	last := len(*idle) - 1
+	if last < 0 {
+		return make([]byte, 1<<class)
+	}
+	room := (*idle)[last]
+	*idle = (*idle)[:last]
+	return room
 }
 
 // put takes a frame back.
 func (s *frames) put(f *frame) {
-	f.whole, f.way, f.payload = nil, nil, nil
-	if len(f.room) > littleRoom {
-		s.large = append(s.large, f)
-	} else {
-		s.little = append(s.little, f)
+	if f.copied {
+		class := bits.Len(uint(cap(f.payload) - 1))
+		s.rooms[class] = append(s.rooms[class], f.payload)
 	}
+	*f = frame{next: s.idle}
+	s.idle = f
 }
 
 // copy is a second frame of the same packet.
 func (s *frames) copy(f *frame) *frame {
-	c := s.get(len(f.payload))
-	room := c.room
-	*c = *f
-	c.room = room
-	c.payload = room[:copy(room, f.payload)]
-	if f.whole != nil {
-		c.whole = append([]byte(nil), f.whole...)
-	}
+	c := s.get([][]byte{f.payload}, !f.copied)
+	c.header, c.way, c.hop = f.header, f.way, f.hop
+	c.whole = slices.Clone(f.whole)
 	return c
+}
+
+// A line is a list of frames, in the order in which they came.
+type line struct{ first, last *frame }
+
+// push puts a frame behind all others.
+func (l *line) push(f *frame) {
+	if l.first == nil {
+		l.first = f
+	} else {
+		l.last.next = f
+	}
+	l.last = f
 }
 
 // A transit is a frame on a wire.

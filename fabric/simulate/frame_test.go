@@ -33,25 +33,38 @@ func TestTransits(t *testing.T) {
 	})
 }
 
-// A copy of a frame has nothing in common with it, which may be another by the time that
-// the copy arrives.
+// A copy of a frame has nothing in common with it that changes, and it may be another by
+// the time that the copy arrives.
 func TestCopiesAreApart(t *testing.T) {
 	var s frames
-	f := s.get(3)
-	f.payload, f.whole = append(f.room[:0], "abc"...), []byte("abc")
+	memory := []byte("abc")
+	f := s.get([][]byte{memory[:1], memory[1:]}, false)
+	f.whole = []byte("abc")
 	c := s.copy(f)
-	f.payload[0], f.whole[0] = 'x', 'x'
+	memory[0], f.payload[1], f.whole[0] = 'x', 'x', 'x'
 	if string(c.payload) != "abc" || string(c.whole) != "abc" {
 		t.Errorf("the copy has become %s and %s", c.payload, c.whole)
 	}
-	for _, n := range []int{0, 1, littleRoom, littleRoom + 1, mostRoom, mostRoom + 1000} {
-		f := s.get(n)
-		if len(f.room) < n {
-			t.Errorf("room for %d, want %d", len(f.room), n)
-		}
+	constant := s.get([][]byte{memory}, true)
+	if c := s.copy(constant); &constant.payload[0] != &memory[0] || &c.payload[0] != &memory[0] {
+		t.Error("what does not change was copied")
+	}
+}
+
+// The memory of frames is used again, for payloads of about the same length.
+func TestFramesAreUsedAgain(t *testing.T) {
+	var s frames
+	for _, n := range []int{0, 1, 256, 257, 4096, 5096} {
+		payload := [][]byte{make([]byte, n)}
+		f := s.get(payload, false)
+		room := f.payload
 		s.put(f)
-		if again := s.get(n); again != f {
-			t.Errorf("a frame for %d is not used again", n)
+		again := s.get(payload, false)
+		if again != f || n > 0 && &again.payload[0] != &room[0] {
+			t.Errorf("a frame for %d bytes is not used again", n)
+		}
+		if cap(room) > 2*n {
+			t.Errorf("%d bytes take %d", n, cap(room))
 		}
 	}
 }
@@ -75,9 +88,9 @@ func TestDamagedPackets(t *testing.T) {
 		{"payload", func(w []byte) { w[len(w)-8] ^= 1 }, false, 1, 0},
 		{"the length in UDP's header", func(w []byte) { w[ethernetLen+ipv4Len+5] ^= 1 }, false, 0, 1},
 	} {
-		f := &frame{flow: roce.Flow{Local: path.From.Address, Remote: path.To.Address, SourcePort: 0xC000}, header: roce.Header{Opcode: roce.SendOnly}, payload: []byte("payload!")}
+		f := &frame{way: &way{flow: roce.Flow{Local: path.From.Address, Remote: path.To.Address, SourcePort: 0xC000}}, header: roce.Header{Opcode: roce.SendOnly}, payload: []byte("payload!")}
 		packet := roce.Packet{Header: f.header, Payload: [][]byte{f.payload}}
-		f.whole = l.network.sealer.AppendIP(make([]byte, ethernetLen), &f.flow, 0, &packet)
+		f.whole = l.network.sealer.AppendIP(make([]byte, ethernetLen), &f.way.flow, 0, &packet)
 		c.damage(f.whole)
 		wrong, malformed := p.wrong, p.malformed
 		var r roce.Received

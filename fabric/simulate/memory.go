@@ -27,10 +27,14 @@ const (
 	baseTakes = 4 << 20   // the program, and a topology
 	nodeTakes = 160 << 10 // a host with its adapter, or a switch
 	wireTakes = 24 << 10  // a direction of a link, and its figures
-	flowTakes = 11 << 10  // both ends of a flow, and its results
+	flowTakes = 10 << 10  // both ends of a flow, and its results
 	laneTakes = 9 << 10   // a connection of a flow
 	slotTakes = 700       // a message that a connection has room for, without its payload
 	collected = 1 + collectAt/100.
+
+	packetTakes  = 320  // one under way, without its payload
+	mostPayload  = 4096 // of a packet
+	leastPayload = 64   // that, with its headers, counts in a queue
 )
 
 // Garbage is collected when the memory in use has grown by collectAt percent, in a process
@@ -43,7 +47,7 @@ const (
 // Estimate lists the memory that a simulation of a topology takes, the most first. It errs
 // on the side of too much.
 func Estimate(t *topology.Topology) []Need {
-	var flows, lanes, payload, scratch, patterns, underWay uint64
+	var flows, lanes, payload, scratch, patterns, underWay, queued uint64
 	for i := range t.Workloads {
 		w := &t.Workloads[i]
 		if len(w.Flows) == 0 {
@@ -59,7 +63,13 @@ func Estimate(t *topology.Topology) []Need {
 		} else {
 			scratch = max(scratch, ends)
 		}
-		underWay += n * uint64(max(1, s.QPs)) * uint64(max(1, s.Depth)) * max(mostRoom, min(s.Size, 8<<20))
+		each := min(s.Size, mostPayload)
+		packets := n * uint64(max(1, s.QPs)) * uint64(max(1, s.Depth)) * max(1, min(s.Size, 8<<20)/mostPayload)
+		queued += packets * max(leastPayload, each)
+		underWay += packets * packetTakes
+		if !s.FromPattern() {
+			underWay += packets * each
+		}
 	}
 	held := uint64(0)
 	for i := range t.Nodes {
@@ -76,12 +86,15 @@ func Estimate(t *topology.Topology) []Need {
 			held += uint64(d.Delay.Seconds()*float64(rate)/8) + d.Queue.Bytes
 		}
 	}
+	if queued > held { // the rest waits for them, or is lost
+		underWay = uint64(float64(underWay) * float64(held) / float64(queued))
+	}
 	needs := []Need{
 		{"hosts, switches and links", baseTakes + uint64(len(t.Nodes))*nodeTakes + uint64(2*len(t.Links))*wireTakes},
 		{fmt.Sprintf("%d flows", countFlows(t)), flows + lanes},
 		{"messages that are compared (verify)", payload},
 		{"patterns of messages", patterns + scratch},
-		{"packets under way", min(underWay, held)},
+		{"packets under way", underWay},
 	}
 	for i := range needs {
 		needs[i].Bytes = uint64(collected * float64(needs[i].Bytes))

@@ -34,15 +34,6 @@ func allToAll(t testing.TB, hosts int, workload string) *topology.Topology {
 	return topo.Draw(1)
 }
 
-// narrow is the topology with receive buffers that few packets fill.
-func narrow(t *topology.Topology) *topology.Topology {
-	buffer := uint32(208 << 10)
-	for i := range t.Nodes {
-		t.Nodes[i].Adapter.ReceiveBuffer = &buffer
-	}
-	return t
-}
-
 // live returns the bytes that are in use in the heap.
 func live() uint64 {
 	var m runtime.MemStats
@@ -103,18 +94,18 @@ const flowBudget = 20_000
 
 // TestMemoryOfFlows has each flow of a simulation take no more than it may. Three sizes tell
 // apart what flows cost and what hosts cost, since only the latter grows in proportion to the
-// number of hosts. Packets that are under way are not a flow's: the receive buffers of
-// hosts bound them.
+// number of hosts. Packets that are under way are part of it.
 func TestMemoryOfFlows(t *testing.T) {
 	const few, some, many = 16, 32, 64
 	for _, workload := range []string{
 		"operation: write, size: 4KiB, depth: 4, duration: 1m",
+		"operation: send, size: 4KiB, depth: 4, duration: 1m",
 		"operation: send, size: 64B, depth: 1, duration: 1m, verify: true",
 	} {
 		t.Run(workload, func(t *testing.T) {
 			bytes := map[int]float64{}
 			for _, hosts := range []int{few, some, many} {
-				bytes[hosts] = float64(fullest(t, narrow(allToAll(t, hosts, workload)), 10))
+				bytes[hosts] = float64(fullest(t, allToAll(t, hosts, workload), 10))
 			}
 			// bytes = a + b hosts + c hosts^2
 			slope := func(from, to int) float64 { return (bytes[to] - bytes[from]) / float64(to-from) }

@@ -30,8 +30,9 @@ type network struct {
 	blocked []bool             // by link: what a spanning tree has no use for
 
 	frames   frames
-	scratch  workload.Scratch // of all hosts
-	identity impair.Identity  // of the packet that a wire decides on
+	batch    []roce.Received   // what a port hands over just now
+	payloads workload.Payloads // of all hosts
+	identity impair.Identity   // of the packet that a wire decides on
 	sealer   roce.Sealer
 	verifier roce.Verifier
 }
@@ -84,7 +85,7 @@ func (n *network) changed() {
 
 // arrive puts a frame on the next wire of its way, or hands it to who it is for.
 func (n *network) arrive(f *frame) {
-	if f.hop < len(f.way.wires) {
+	if int(f.hop) < len(f.way.wires) {
 		w := f.way.wires[f.hop]
 		f.hop++
 		w.enter(f)

@@ -110,7 +110,7 @@ func (n *node) start() error {
 		return fmt.Errorf("node %s: adapter: %w", n.spec.Name, err)
 	}
 	host := workload.NewHost(device, c)
-	host.Scratch = &n.network.scratch
+	host.Payloads = &n.network.payloads
 	n.life = &life{clock: c, port: p, device: device, host: host}
 	return nil
 }

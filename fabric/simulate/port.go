@@ -30,11 +30,9 @@ type port struct {
 	receiver provider.Receiver
 	closed   bool
 	buffer   int // bytes of packets that may wait for the adapter; more is lost
-	inbox    []*frame
+	inbox    line
 	waiting  int         // bytes in the inbox
 	timer    clock.Timer // runs deliver; nil before the first packet
-	batch    []roce.Received
-	taken    []*frame // those of batch
 
 	sent, received, dropped, tooBig, overflowed, wrong, malformed uint64
 }
@@ -55,13 +53,9 @@ func (p *port) Send(flow roce.Flow, packets []roce.Packet) error {
 		return nil
 	}
 	for i := range packets {
-		f := p.network.frames.get(packets[i].PayloadLen())
-		f.flow, f.header, f.way, f.hop = flow, packets[i].Header, way, 0
-		n := 0
-		for _, piece := range packets[i].Payload {
-			n += copy(f.room[n:], piece)
-		}
-		f.payload = f.room[:n]
+		payload := packets[i].Payload
+		f := p.network.frames.get(payload, len(payload) == 1 && p.network.payloads.Constant(payload[0]))
+		f.header, f.way = packets[i].Header, way
 		if f.size() > way.mtu {
 			p.tooBig++
 			p.network.frames.put(f)
@@ -85,9 +79,9 @@ func (p *port) take(f *frame) {
 		p.network.frames.put(f)
 		return
 	}
-	p.inbox = append(p.inbox, f)
+	p.inbox.push(f)
 	switch {
-	case len(p.inbox) > 1:
+	case p.inbox.first != f:
 	case p.timer == nil:
 		p.timer = p.clock.AfterFunc(p.turnaround(), p.deliver)
 	default:
@@ -101,24 +95,33 @@ func (p *port) turnaround() time.Duration {
 
 // deliver hands over what is in the inbox. What that makes others send arrives later.
 func (p *port) deliver() {
-	p.taken, p.inbox, p.waiting = p.inbox, p.taken[:0], 0
-	p.batch = p.batch[:0]
-	for _, f := range p.taken {
+	taken := p.inbox
+	p.inbox, p.waiting = line{}, 0
+	batch := p.network.batch[:0]
+	for f := taken.first; f != nil; f = f.next {
 		var r roce.Received
 		if f.whole == nil {
-			r = roce.Received{Flow: roce.Flow{Local: f.flow.Remote, Remote: f.flow.Local, SourcePort: f.flow.SourcePort}, Header: f.header, Payload: f.payload}
+			flow := &f.way.flow
+			r = roce.Received{Flow: roce.Flow{Local: flow.Remote, Remote: flow.Local, SourcePort: flow.SourcePort}, Header: f.header, Payload: f.payload}
 		} else if !p.decode(f, &r) {
 			continue
 		}
-		p.batch = append(p.batch, r)
+		batch = append(batch, r)
 	}
-	if len(p.batch) > 0 && p.receiver != nil {
-		p.received += uint64(len(p.batch))
-		p.receiver.Receive(p.batch)
+	p.network.batch = batch
+	if len(batch) > 0 && p.receiver != nil {
+		p.received += uint64(len(batch))
+		p.receiver.Receive(batch)
 	}
-	for i, f := range p.taken {
+	p.drop(taken)
+}
+
+// drop takes frames back.
+func (p *port) drop(taken line) {
+	for f := taken.first; f != nil; {
+		next := f.next
 		p.network.frames.put(f)
-		p.taken[i] = nil
+		f = next
 	}
 }
 
@@ -183,9 +186,7 @@ func (p *port) Close() error {
 	if p.timer != nil {
 		p.timer.Stop()
 	}
-	for _, f := range p.inbox {
-		p.network.frames.put(f)
-	}
-	p.inbox = nil
+	p.drop(p.inbox)
+	p.inbox = line{}
 	return nil
 }

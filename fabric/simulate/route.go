@@ -17,6 +17,7 @@ import (
 // A way is the wires that the packets of a flow take, from one adapter to another. It
 // has none within a host.
 type way struct {
+	flow  roce.Flow // as the sender sees it
 	wires []*wire
 	to    *node
 	mtu   int // of all links on it, bytes of IP packet
@@ -36,7 +37,7 @@ func (n *network) way(from *node, flow roce.Flow) *way {
 }
 
 func (n *network) find(from *node, flow roce.Flow) *way {
-	w, at := &way{mtu: math.MaxInt}, from
+	w, at := &way{flow: flow, mtu: math.MaxInt}, from
 	for range mostHops {
 		if place, ok := n.places[flow.Remote]; ok && place.node == at {
 			w.to = at

@@ -184,7 +184,7 @@ func TestEndedIsDeaf(t *testing.T) {
 	})
 	t.Run("client that could not start", func(t *testing.T) {
 		l := newLab(t)
-		w := newStream(l.clock, spec, serverAddress.Addr(), serverAddress, func(Result) { t.Error("done") })
+		w := newStream(l.clock, nil, spec, serverAddress.Addr(), serverAddress, func(Result) { t.Error("done") })
 		if err := w.start(l.devices[0]); err == nil {
 			t.Fatal("connected from an address of another's")
 		}

@@ -19,10 +19,9 @@ import (
 // be called from any goroutine and do not wait; what ends later calls back, never from
 // within the call that asked for it and with no lock held.
 type Host struct {
-	// Scratch is memory that the host's flows share for messages that nobody compares. If it
-	// is nil, each has memory of its own. It is set before anything else is done with the
-	// host.
-	Scratch *Scratch
+	// Payloads is the memory for messages that the host's flows share. If it is nil, each has
+	// memory of its own. It is set before anything else is done with the host.
+	Payloads *Payloads
 
 	device *provider.Miniport
 	clock  clock.Clock
@@ -102,7 +101,7 @@ func (h *Host) Serve(spec Spec, at netip.AddrPort) error {
 func (h *Host) listen(spec Spec, at netip.AddrPort) (server, error) {
 	switch spec.Operation {
 	case topology.Send, topology.Write, topology.Read:
-		return serve(h.device, h.clock, h.Scratch, spec, at)
+		return serve(h.device, h.clock, h.Payloads, spec, at)
 	case topology.Connect:
 		return serveStorm(h.device, h.clock, spec, at)
 	case topology.Storage:
@@ -149,7 +148,7 @@ func (h *Host) Run(spec Spec, from netip.Addr, to netip.AddrPort, done func(Resu
 func (h *Host) connect(spec Spec, from netip.Addr, to netip.AddrPort, done func(Result)) (client, error) {
 	switch spec.Operation {
 	case topology.Send, topology.Write, topology.Read:
-		return run(h.device, h.clock, h.Scratch, spec, from, to, done)
+		return run(h.device, h.clock, h.Payloads, spec, from, to, done)
 	case topology.Connect:
 		return runStorm(h.device, h.clock, spec, from, to, done)
 	case topology.Storage:

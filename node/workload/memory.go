@@ -3,6 +3,7 @@ package workload
 import (
 	"fmt"
 	"slices"
+	"unsafe"
 
 	"github.com/ndklab/ndklab/provider"
 )
@@ -29,19 +30,57 @@ func register(pd *provider.PD, bytes []byte, flags provider.MRFlags) (*memory, e
 	return &memory{bytes: bytes, mr: mr}, nil
 }
 
-// A Scratch is memory for the payload of messages that nobody compares. All flows of hosts
-// that are on one goroutine, as in a simulation, may share one.
-type Scratch struct{ bytes []byte }
+// Payloads is what flows share of the memory for messages. All flows of hosts that are on
+// one goroutine, as in a simulation, may share one.
+type Payloads struct {
+	scratch  []byte    // for messages that nobody compares
+	patterns []*random // of all flows that there have been, in the order of their addresses
+}
 
-// of is memory for messages of a flow, n bytes. If somebody compares them, or there is no
-// Scratch, the flow has it to itself.
-func (s *Scratch) of(spec *Spec, n uint64) []byte {
-	if s == nil || spec.Verify {
+// sink is memory for messages of a flow to arrive in, n bytes. If somebody compares them,
+// or there are no Payloads, the flow has it to itself.
+func (p *Payloads) sink(spec *Spec, n uint64) []byte {
+	if p == nil || spec.Verify {
 		return make([]byte, n)
 	}
-	s.bytes = slices.Grow(s.bytes[:0], int(n))
-	return s.bytes[:n:n]
+	p.scratch = slices.Grow(p.scratch[:0], int(n))
+	return p.scratch[:n:n]
 }
+
+// pattern is that of a flow.
+func (p *Payloads) pattern(spec *Spec) *pattern {
+	made := newPattern(spec)
+	if p != nil {
+		if i, known := p.find(made.bytes); !known {
+			p.patterns = slices.Insert(p.patterns, i, made.random)
+		}
+	}
+	return made
+}
+
+// Constant reports whether bytes are of a pattern, which nobody ever writes to: what is on
+// its way need not be copied.
+func (p *Payloads) Constant(bytes []byte) bool {
+	_, constant := p.find(bytes)
+	return constant
+}
+
+// find is where the pattern stands among the patterns that has those bytes, or would.
+func (p *Payloads) find(bytes []byte) (int, bool) {
+	return slices.BinarySearchFunc(p.patterns, address(bytes), func(r *random, at uintptr) int {
+		first := address(r.bytes)
+		switch {
+		case at < first:
+			return 1
+		case at-first >= uintptr(len(r.bytes)):
+			return -1
+		}
+		return 0
+	})
+}
+
+// address is that of the first byte.
+func address(bytes []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(bytes))) }
 
 // sge is the piece of length bytes at offset.
 func (m *memory) sge(offset, length uint64) provider.SGE {

@@ -10,9 +10,11 @@ import (
 
 // postReceive posts a receive, on c's QP or on the SRQ. s.mu is held, or s not shared yet.
 func (s *target) postReceive(c *served, r *receive) error {
-	sge := [1]provider.SGE{s.notices.sge(r.slot*noticeLen, noticeLen)}
+	var sge [1]provider.SGE
 	if s.spec.Operation == topology.Send {
 		sge[0] = s.memory.sge(s.placeOf(r), s.spec.Size)
+	} else {
+		sge[0] = s.notices.sge(r.slot*noticeLen, noticeLen)
 	}
 	var status provider.Status
 	if s.srq != nil {

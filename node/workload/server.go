@@ -14,12 +14,12 @@ import (
 // of its own. It serves one connection of each lane or, with Reconnect, the newest. This
 // file is its life and its connections, receive.go what arrives.
 type target struct {
-	spec    Spec
-	clock   clock.Clock
-	scratch *Scratch // nil: there is none
-	pattern *pattern
-	adapter *instance
-	pd      *provider.PD
+	spec     Spec
+	clock    clock.Clock
+	payloads *Payloads // nil: it shares none
+	pattern  *pattern
+	adapter  *instance
+	pd       *provider.PD
 	completions
 	srq      *provider.SRQ // nil: each QP has its own receives
 	listener *provider.Listener
@@ -62,8 +62,8 @@ type receive struct {
 }
 
 // serve makes the server of a flow listen, as Host.Serve has it.
-func serve(m *provider.Miniport, c clock.Clock, scratch *Scratch, spec Spec, at netip.AddrPort) (*target, error) {
-	s := &target{spec: spec, clock: c, scratch: scratch, pattern: newPattern(&spec), lanes: make([]arrival, spec.lanes())}
+func serve(m *provider.Miniport, c clock.Clock, payloads *Payloads, spec Spec, at netip.AddrPort) (*target, error) {
+	s := &target{spec: spec, clock: c, payloads: payloads, pattern: payloads.pattern(&spec), lanes: make([]arrival, spec.lanes())}
 	s.completions = completions{clock: c, polling: spec.Polling, take: s.taken}
 	for i := range s.lanes {
 		s.lanes[i].index = i
@@ -110,9 +110,9 @@ func (s *target) makeMemory() (err error) {
 	case topology.Read:
 		s.memory, err = register(s.pd, s.pattern.bytes, provider.MRAllowRemoteRead)
 	case topology.Write:
-		s.memory, err = register(s.pd, s.scratch.of(&s.spec, s.spec.room()), provider.MRAllowRemoteWrite)
+		s.memory, err = register(s.pd, s.payloads.sink(&s.spec, s.spec.room()), provider.MRAllowRemoteWrite)
 	default:
-		s.memory, err = register(s.pd, s.scratch.of(&s.spec, s.spec.room()), provider.MRAllowLocalWrite)
+		s.memory, err = register(s.pd, s.payloads.sink(&s.spec, s.spec.room()), provider.MRAllowLocalWrite)
 	}
 	if err == nil && s.spec.answered() {
 		s.source, err = register(s.pd, s.pattern.bytes, provider.MRAllowLocalRead)
@@ -135,8 +135,10 @@ func (s *target) makeReceives() (err error) {
 		}
 	}
 	s.receives = make([]receive, n)
-	if s.notices, err = register(s.pd, make([]byte, n*noticeLen), provider.MRAllowLocalWrite); err != nil {
-		return err
+	if s.spec.announces() {
+		if s.notices, err = register(s.pd, make([]byte, n*noticeLen), provider.MRAllowLocalWrite); err != nil {
+			return err
+		}
 	}
 	for i := range s.receives {
 		s.receives[i].slot = uint64(i)

@@ -179,6 +179,16 @@ func (s *Spec) flags() provider.OpFlags {
 	return flags
 }
 
+// FromPattern reports whether the packets of messages have their payload from the pattern.
+// That of others is from memory which changes.
+func (s *Spec) FromPattern() bool {
+	switch s.Operation {
+	case topology.Send, topology.Write, topology.Read:
+		return !s.Inline
+	}
+	return false
+}
+
 // payload is what a message is sent from: the pattern p, which source has registered.
 func (s *Spec) payload(source *memory, p *pattern, number, size uint64) provider.SGE {
 	if s.Inline {

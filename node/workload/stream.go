@@ -15,13 +15,13 @@ import (
 // of its own. It has one lane for each QP. This file is its life, lane.go its connections,
 // post.go what it posts, and arrive.go what comes of that.
 type stream struct {
-	spec    Spec
-	clock   clock.Clock
-	scratch *Scratch // nil: there is none
-	pattern *pattern
-	from    netip.Addr
-	to      netip.AddrPort
-	done    func(Result)
+	spec     Spec
+	clock    clock.Clock
+	payloads *Payloads // nil: it shares none
+	pattern  *pattern
+	from     netip.Addr
+	to       netip.AddrPort
+	done     func(Result)
 
 	adapter *instance
 	pd      *provider.PD
@@ -58,9 +58,8 @@ type stream struct {
 const connectsAtOnce = 64
 
 // run starts the client of a flow, as Host.Run has it.
-func run(m *provider.Miniport, c clock.Clock, scratch *Scratch, spec Spec, from netip.Addr, to netip.AddrPort, done func(Result)) (*stream, error) {
-	w := newStream(c, spec, from, to, done)
-	w.scratch = scratch
+func run(m *provider.Miniport, c clock.Clock, payloads *Payloads, spec Spec, from netip.Addr, to netip.AddrPort, done func(Result)) (*stream, error) {
+	w := newStream(c, payloads, spec, from, to, done)
 	if err := w.start(m); err != nil {
 		closeAll(w.objects(), w.adapter, func() {})
 		return nil, err
@@ -68,9 +67,9 @@ func run(m *provider.Miniport, c clock.Clock, scratch *Scratch, spec Spec, from 
 	return w, nil
 }
 
-func newStream(c clock.Clock, spec Spec, from netip.Addr, to netip.AddrPort, done func(Result)) *stream {
+func newStream(c clock.Clock, payloads *Payloads, spec Spec, from netip.Addr, to netip.AddrPort, done func(Result)) *stream {
 	w := &stream{
-		spec: spec, clock: c, pattern: newPattern(&spec), from: from, to: to, done: done,
+		spec: spec, clock: c, payloads: payloads, pattern: payloads.pattern(&spec), from: from, to: to, done: done,
 		lanes: make([]lane, spec.lanes()), ready: newQueue(spec.lanes()), pace: pace{rate: spec.Rate}, sizes: spec.steps(),
 	}
 	w.completions = completions{clock: c, polling: spec.Polling, take: w.taken}
@@ -103,7 +102,7 @@ func (w *stream) start(m *provider.Miniport) (err error) {
 		return err
 	}
 	if w.spec.Operation == topology.Read || w.spec.answered() {
-		if w.sink, err = register(w.pd, w.scratch.of(&w.spec, w.spec.room()), provider.MRAllowLocalWrite|provider.MRAllowRemoteWrite); err != nil {
+		if w.sink, err = register(w.pd, w.payloads.sink(&w.spec, w.spec.room()), provider.MRAllowLocalWrite|provider.MRAllowRemoteWrite); err != nil {
 			return err
 		}
 	}
