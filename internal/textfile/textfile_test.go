@@ -60,7 +60,7 @@ func TestRead(t *testing.T) {
 		t.Errorf("/dev/zero: %d bytes, %v", len(got), err)
 	}
 	for file, want := range map[string]string{
-		"": "empty", "/nonexistent/file": "no file /nonexistent/file", t.TempDir(): "is a directory", plain + "/x": "not a directory",
+		"": "empty", "/nonexistent/file": "no file /nonexistent/file", t.TempDir(): "is a directory, expected a file", plain + "/x": "not a directory",
 	} {
 		if _, err := Read(file, 1000); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", file, err)
