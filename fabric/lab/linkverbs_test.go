@@ -240,14 +240,19 @@ func TestVerifyLink(t *testing.T) {
 	}
 	l := start(t, topo)
 	plain := verified(t, l, "n0:eth0", Probes{Count: 500})
-	if d := plain.Directions[0]; !plain.Passed || plain.Engine != "plain" || d.Sent != 500 || d.Received != 500 || d.Delay.P50 <= 0 {
+	if d := plain.Directions[0]; !plain.Passed || plain.Engine != "plain" || d.Sent != 500 || d.Received != 500 || d.Delay.P50 <= 0 || !prompt(d.Delay.Min, 0) {
 		t.Errorf("plain: %+v", plain)
 	}
 	impaired := verified(t, l, "n2:eth1", Probes{})
 	there, back := impaired.Directions[0], impaired.Directions[1]
 	if !impaired.Passed || there.From != "n1:eth0" || there.Sent != 1000 || there.Lost < 100 || there.Duplicated < 30 ||
-		there.Delay.Min < 5000 || there.RateGbps == nil || back.Delay.Min < 1000 || back.Lost != 0 || back.Corrupted < 30 || back.RateGbps != nil {
+		!prompt(there.Delay.Min, 5000) || there.RateGbps == nil || !prompt(back.Delay.Min, 1000) || back.Lost != 0 || back.Corrupted < 30 || back.RateGbps != nil {
 		t.Errorf("impaired: %+v", impaired)
+	}
+	// So few that none leaves along with one that is late.
+	few := verified(t, l, "n2:eth1", Probes{Count: 50, PerSecond: 200})
+	if there, back := few.Directions[0].Delay.Min, few.Directions[1].Delay.Min; !prompt(there, 5000) || !prompt(back, 1000) {
+		t.Errorf("delays of %v and %v us at the least, asked 5000 and 1000", there, back)
 	}
 
 	for name, probes := range map[string]Probes{"too small": {Size: 10}, "too large": {Size: 5000}, "too many": {Count: MaxProbes + 1}, "negative": {PerSecond: -1}} {

@@ -126,8 +126,9 @@ func start(t testing.TB, topo *topology.Topology) *Lab {
 	return startWith(t, topo, Options{})
 }
 
-// patient is a tolerance for probes on a machine that is busy with other tests.
-var patient = topology.Tolerance{DelayP10: 100 * time.Millisecond, Delay: 100 * time.Millisecond, DelayP99: time.Second, Rate: 0.5, Loss: 0.01}
+// patient is a tolerance for probes on a machine that is busy with other tests, which is
+// no excuse for nine of ten.
+var patient = topology.Tolerance{DelayP10: topology.DefaultTolerance.DelayP10, Delay: 100 * time.Millisecond, DelayP99: time.Second, Rate: 0.5, Loss: 0.01}
 
 // startWith starts a lab whose links may be late on a machine that is busy with other
 // tests, unless they tolerate less than links usually do.

@@ -34,14 +34,32 @@ topology:
 	return topo
 }
 
+// runLab runs a lab's scenario, in which no link may be late with nine of ten packets.
 func runLab(t testing.TB, l *Lab) *report.Run {
 	t.Helper()
 	r, err := l.Run(testContext(t))
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, k := range r.Links {
+		for _, d := range k.Directions {
+			if d.Lateness != nil && d.Lateness.Packets >= fewest && d.Lateness.P10 > promptness {
+				t.Errorf("nine of ten packets from %s leave more than %d us late: %+v", d.From, promptness, d.Lateness)
+			}
+		}
+	}
 	return r
 }
+
+const (
+	// promptness is how much later than asked one of ten packets may be, in microseconds. A
+	// busy machine makes packets late, but not nine of ten.
+	promptness = 200
+	fewest     = 100 // packets of which that can be told
+)
+
+// prompt reports whether the least of some delays is the one asked, in microseconds.
+func prompt(least, asked float64) bool { return least >= asked && least <= asked+promptness }
 
 func TestRun(t *testing.T) {
 	for _, link := range []string{"mtu: 4200", "delay: 200us, jitter: 20us, loss: 1%, rate: 10gbit"} {

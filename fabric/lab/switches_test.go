@@ -183,7 +183,8 @@ func TestVerifyLinkOfSwitch(t *testing.T) {
 		v := verified(t, l, endpoint, Probes{Count: 300})
 		there, back := v.Directions[0], v.Directions[1]
 		if !v.Passed || there.From != v.Endpoints[0] || there.Sent != 300 || back.Sent != 300 || back.Received != 300 ||
-			(there.Lost > 0) != impaired || (there.Delay.Min >= 3000) != impaired || (back.Delay.Min >= 1000) != impaired {
+			(there.Lost > 0) != impaired || prompt(there.Delay.Min, 3000) != impaired || prompt(back.Delay.Min, 1000) != impaired ||
+			prompt(there.Delay.Min, 0) == impaired || prompt(back.Delay.Min, 0) == impaired {
 			t.Errorf("%s: %+v", endpoint, v)
 		}
 	}
