@@ -212,6 +212,7 @@ func (qp *QP) takeCredit() {
 	if found := int64(qp.rc.RoundTrip()); found != qp.roundTrip {
 		qp.path.roundTrip.CompareAndSwap(qp.roundTrip, found)
 	}
+	qp.path.noteAnswered(qp.rc.Answered())
 	if slow := int64(qp.rc.SlowRoundTrip()); slow != qp.slow {
 		qp.slow = slow
 		qp.path.slow.Store(slow)

@@ -200,7 +200,8 @@
 //   - T48: Flush on a connected queue pair is the end of its use: what the peer was
 //     sent cannot be called back.
 //   - T54: a peer that does not answer at all is waited for 30 s; one that asks for
-//     patience, as ours does for a slow consumer, 90 s: NDSPI wants long times.
+//     patience, as ours does for a slow consumer, or whose answer may be queued behind what
+//     comes from its address for other connections, 90 s: NDSPI wants long times.
 //   - T55: the flushed requests are on their CQs before Disconnect completes.
 //   - T57: requests may be posted when CompleteConnect or Accept has completed.
 //   - T60: plain and Ex functions may meet; only the event differs.

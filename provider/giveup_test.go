@@ -66,6 +66,34 @@ func TestGivesUp(t *testing.T) {
 	}
 }
 
+// TestGoneAmongTraffic: a queue pair that is gone is told from one whose answer is behind what
+// its host sends for others: another queue pair asks, if it sends nothing itself, and is
+// answered.
+func TestGoneAmongTraffic(t *testing.T) {
+	c := newCreditWorld(t, 2)
+	c.deaf[c.numbers[0]] = true
+	start := c.clock.Now()
+	c.write(0, 100)
+	done := false
+	var write func()
+	write = func() {
+		if !done {
+			c.want(c.server.qp.Write(nil, c.server.at(0, 100), base, c.client.mr.RemoteToken(), provider.OpSilentSuccess), success)
+			c.clock.AfterFunc(50*time.Millisecond, write)
+		}
+	}
+	write()
+	c.client.result(provider.StatusIOTimeout)
+	done = true
+	if took, want := c.clock.Now()-start, 7*mad.Timeout(17).Ack(); took != want {
+		t.Errorf("gave up after %v, not %v", took, want)
+	}
+	c.clock.Run(time.Second)
+	if counters := c.client.device.TransportCounters(); counters["spurious_retransmissions"] > 0 {
+		t.Errorf("%v", counters)
+	}
+}
+
 // TestRNRLimit: a peer that is never ready has as many tries as it said, and is
 // then taken to have timed out (roce.md 6.3, 7; 8); 7 is for ever.
 func TestRNRLimit(t *testing.T) {

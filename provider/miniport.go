@@ -166,7 +166,7 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 		guid = cfg.Rand.Uint64() | 1
 	}
 	m.cm = cm.New(cm.Config{
-		GUID: guid, Rand: cfg.Rand, Refuses: m.refuses, MaxMTU: m.maxMTU,
+		GUID: guid, Rand: cfg.Rand, Refuses: m.refuses, MaxMTU: m.maxMTU, Heard: m.heard,
 		Share: ledger.own, Track: cfg.Report != nil,
 	})
 	if p, ok := cfg.Carrier.(Poller); ok {

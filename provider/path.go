@@ -3,14 +3,63 @@ package provider
 import (
 	"net/netip"
 	"sync/atomic"
+	"time"
+
+	"github.com/ndklab/ndklab/provider/rc"
 )
 
 // A path is what the queue pairs of a device that are connected with one address find
 // out together about the way there. Each for itself could not tell a long way from a
 // queue that all of them make: only who is alone can.
 type path struct {
-	roundTrip atomic.Int64 // the shortest, in nanoseconds; 0: nobody knows yet
-	slow      atomic.Int64 // rc.QP.SlowRoundTrip of who found out last that it has changed
+	roundTrip atomic.Int64       // the shortest, in nanoseconds; 0: nobody knows yet
+	slow      atomic.Int64       // rc.QP.SlowRoundTrip of who found out last that it has changed
+	answered  atomic.Int64       // the latest rc.QP.Answered
+	heard     atomic.Int64       // when a packet last came from the address to any queue pair
+	witness   atomic.Pointer[QP] // which that was
+}
+
+// known is the path as a queue pair is to know it whose peer says nothing.
+func (p *path) known() rc.Path {
+	return rc.Path{
+		Slow:     time.Duration(p.slow.Load()),
+		Heard:    time.Duration(p.heard.Load()),
+		Answered: time.Duration(p.answered.Load()),
+	}
+}
+
+// hear takes note of packets from the address.
+func (p *path) hear(now time.Duration, qp *QP) {
+	p.heard.Store(int64(now))
+	if p.witness.Load() != qp {
+		p.witness.Store(qp)
+	}
+}
+
+// askWitness has the queue pair ask its peer which heard from it last, unless that is the one
+// whose peer says nothing. That one is locked.
+func (p *path) askWitness(silent *QP) {
+	if w := p.witness.Load(); w != nil && w != silent {
+		w.clock.Go(w.ask)
+	}
+}
+
+// heard is when packets last came to queue pairs from an address, and whether the answer to a
+// management datagram that was sent there at a time may be behind them. cmMu is held.
+func (m *Miniport) heard(remote netip.Addr, sentAt time.Duration) (at time.Duration, behind bool) {
+	p := m.paths[remote]
+	if p == nil {
+		return 0, false
+	}
+	known := p.known()
+	return known.Heard, known.MayHoldAnswer(sentAt)
+}
+
+// noteAnswered takes what a queue pair says. Where two do at once, either will do.
+func (p *path) noteAnswered(at time.Duration) {
+	if int64(at) > p.answered.Load() {
+		p.answered.Store(int64(at))
+	}
 }
 
 // pathTo is the path to an address. There is one for each that the device has ever been

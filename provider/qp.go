@@ -75,6 +75,9 @@ func (qp *QP) Close(completion CloseCompletion, context any) Status {
 		if qp.timer != nil {
 			qp.timer.Stop()
 		}
+		if qp.path != nil {
+			qp.path.witness.CompareAndSwap(qp, nil)
+		}
 		counted := qp.rc.Counters() // the last: in Error it counts nothing
 		qp.mu.Unlock()
 		qp.pd.adapter.miniport.retire(qp, counted)
@@ -157,6 +160,9 @@ func (qp *QP) receive(packets []roce.Received, how manner) {
 	}
 	counters.inOctets.Add(uint64(octets))
 	counters.inFrames.Add(uint64(frames))
+	if qp.path != nil && frames > 0 {
+		qp.path.hear(now, qp)
+	}
 	if qp.listening && requested {
 		qp.listening = false
 		qp.clock.Go(qp.connector.noteTraffic)
@@ -306,12 +312,26 @@ func (qp *QP) timeout() {
 		return
 	}
 	if qp.path != nil {
-		qp.rc.SetSlowRoundTrip(time.Duration(qp.path.slow.Load()))
+		qp.rc.SetPath(qp.path.known())
 	}
 	if deadline, ok := qp.rc.Deadline(); ok && deadline <= now {
 		qp.rc.HandleTimeout(now)
+		if qp.path != nil && qp.rc.NeedsWitness() {
+			qp.path.askWitness(qp)
+		}
 		qp.progress(now)
 		return
 	}
 	qp.setTimer(now)
+}
+
+// ask has the queue pair ask its peer for the sake of others on the path.
+func (qp *QP) ask() {
+	qp.mu.Lock()
+	defer qp.mu.Unlock()
+	if !qp.halted {
+		now := qp.clock.Now()
+		qp.rc.Ask(now)
+		qp.progress(now)
+	}
 }

@@ -96,9 +96,13 @@ type Config struct {
 	// person's patience.
 	Timeout time.Duration
 	// EstablishTimeout is the longest wait for the answer to a REQ or REP when the
-	// peer asks for patience (MRA). Default 90 s: above the 69 s that Linux asks
-	// for at once.
+	// peer asks for patience (MRA), or while Heard says that the answer may be on its way.
+	// Default 90 s: above the 69 s that Linux asks for at once.
 	EstablishTimeout time.Duration
+	// Heard is when packets of connections last came from an address, and whether the answer
+	// to what was sent there at a time may be behind them. It must not call the Endpoint.
+	// Nil stands for never.
+	Heard func(remote netip.Addr, sentAt time.Duration) (at time.Duration, behind bool)
 }
 
 const (
@@ -221,6 +225,11 @@ func (e *Endpoint) HandleTimeout(now time.Duration) {
 			e.resend(now, c)
 			continue
 		}
+		if until := e.waitUntil(c); now < until {
+			c.giveUp = until
+			e.timers.set(c, until)
+			continue
+		}
 		switch c.state {
 		case requestSent:
 			e.reject(now, c, mad.ReasonTimeout, nil)
@@ -236,6 +245,19 @@ func (e *Endpoint) HandleTimeout(now time.Duration) {
 			e.timers.stop(c)
 		}
 	}
+}
+
+// waitUntil is how long the answer to a REQ or REP is waited for, though it may be behind
+// other packets. Nothing is sent again for that: what was is on its way.
+func (e *Endpoint) waitUntil(c *connection) time.Duration {
+	if c.state != requestSent && c.state != replySent || e.config.Heard == nil {
+		return c.giveUp
+	}
+	at, behind := e.config.Heard(c.remote.Addr(), c.sentAt)
+	if !behind {
+		return c.giveUp
+	}
+	return min(at+e.config.Timeout, c.limit)
 }
 
 // Handle takes the payload of a UD packet that came to QP 1 with mad.QKey. What

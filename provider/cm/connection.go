@@ -51,6 +51,7 @@ type connection struct {
 	// its end. Most of it is such, and as long as a connection is idle there is
 	// little else to be kept of it.
 	message  []byte
+	sentAt   time.Duration // first
 	resends  int           // so far
 	interval time.Duration // to the next
 	slowest  time.Duration // limit of interval
@@ -108,6 +109,7 @@ func (e *Endpoint) find(from path, localID ID, peerID uint32) *connection {
 // start sends a message and has it repeated until giveUp at least.
 func (e *Endpoint) start(now time.Duration, c *connection, m interface{ Append([]byte) []byte }, slowest, giveUp time.Duration) {
 	c.message = bytes.Clone(bytes.TrimRight(m.Append(make([]byte, 0, mad.Size)), "\x00"))
+	c.sentAt = now
 	c.resends = 0
 	c.interval = firstResend
 	c.slowest = slowest

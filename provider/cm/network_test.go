@@ -39,6 +39,7 @@ type host struct {
 	addr      netip.Addr
 	listening bool
 	timer     clock.Timer
+	heardAt   time.Duration // when connections have heard from the peer, and the answer may be behind that
 
 	sent    []Datagram // everything that left
 	events  []Event    // everything that happened
@@ -72,6 +73,7 @@ func (n *network) addShare(addr string, share int) *host {
 			}
 			return mad.ReasonInvalidServiceID
 		},
+		Heard: func(netip.Addr, time.Duration) (time.Duration, bool) { return h.heardAt, h.heardAt > 0 },
 		Share: share,
 		Track: true,
 	})

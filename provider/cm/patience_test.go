@@ -159,3 +159,35 @@ func TestThinkingComplete(t *testing.T) {
 	active.none()
 	passive.none()
 }
+
+// TestAnswerBehindTraffic: while packets of other connections come from the peer, and the
+// answer to a REQ or REP may be behind them, it is waited for, until the limit. Nothing
+// more is sent for that than otherwise.
+func TestAnswerBehindTraffic(t *testing.T) {
+	for _, test := range []struct{ heardUntil, want time.Duration }{
+		{0, 30 * time.Second}, {20 * time.Second, 50 * time.Second}, {time.Hour, 90 * time.Second},
+	} {
+		for _, lost := range []mad.Attribute{mad.AttributeREQ, mad.AttributeRTU} {
+			n, active, passive := pair(t)
+			n.drop = dropAll(lost, mad.AttributeREJ)
+			for at := time.Second; at <= min(test.heardUntil, 2*time.Minute); at += time.Second {
+				n.clock.AfterFunc(at, func() { active.heardAt, passive.heardAt = n.now(), n.now() })
+			}
+			a := active.connect(passive, 0x11)
+			if lost == mad.AttributeREQ {
+				wait[ConnectFailed](active)
+			} else {
+				passive.must(passive.accept(wait[ConnectRequest](passive).ID, 0x12))
+				wait[ConnectReply](active)
+				active.must(active.complete(a))
+				wait[AcceptFailed](passive)
+			}
+			if got := n.now().Truncate(time.Second); got != test.want {
+				t.Errorf("gave up at %v, want %v", got, test.want)
+			}
+			if reqs, reps := active.count(mad.AttributeREQ), passive.count(mad.AttributeREP); max(reqs, reps) > 12 {
+				t.Errorf("%d REQs, %d REPs", reqs, reps)
+			}
+		}
+	}
+}

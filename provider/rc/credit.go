@@ -34,10 +34,6 @@ func (q *QP) SlowRoundTrip() time.Duration {
 // slowRoundTrip is less than any AckTimeout that leaves a peer time to answer.
 const slowRoundTrip = 100 * time.Millisecond
 
-// SetSlowRoundTrip passes on the SlowRoundTrip of another connection on the path. On a slow
-// path the first answer is waited for as long as later ones.
-func (q *QP) SetSlowRoundTrip(slow time.Duration) { q.requester.slow = slow }
-
 // Starved reports whether there was something to send when Next last reported false
 // that more credit would have let go.
 func (q *QP) Starved() bool { return q.state == Ready && q.requester.starved }

@@ -83,8 +83,11 @@ func (r *requester) repeated(now time.Duration, at int64) {
 	case b.unanswered == 0:
 		r.countSpurious()
 	default:
-		if b.unanswered == 1 && r.asking() {
-			r.roundTrip.sample(now - b.at)
+		if b.unanswered == 1 {
+			r.path.noteAnswered(b.at)
+			if r.asking() {
+				r.roundTrip.sample(now - b.at)
+			}
 		}
 		b.unanswered--
 		if r.asking() {

@@ -34,7 +34,7 @@ const MaxMessage = 1 << 31
 // PSN, so that only the conversion at the edge knows of the wrap (see extend).
 //
 // There may be ten thousand that have nothing to do, so what is small stands
-// together. A QP is 1,264 bytes, for which the runtime takes 1,280.
+// together. A QP is 1,280 bytes, which is a size that the runtime has.
 type QP struct {
 	config     Config
 	connection Connection
@@ -185,6 +185,7 @@ func (q *QP) Absent(d time.Duration) {
 	q.requester.window.timed = 0
 	q.requester.progressAt += d
 	q.requester.heardAt += d
+	q.requester.path.known.Heard += d
 }
 
 // Completions appends the completions that wait, oldest first, to dst, and

@@ -173,8 +173,12 @@ func (r *requester) selectiveAcknowledge(now time.Duration, h *roce.Header, at i
 // heard notes that the packet with sequence number s, and perhaps others, have
 // arrived early.
 func (r *requester) heard(now time.Duration, s int64) {
-	if sample, ok := r.window.acknowledged(now, s+1, !r.repair.record(s).again && !r.asking()); ok {
-		r.roundTrip.sample(sample)
+	took, once := r.window.acknowledged(now, s+1, !r.repair.record(s).again && !r.asking())
+	if once {
+		r.roundTrip.sample(took)
+	}
+	if took > 0 {
+		r.path.noteAnswered(now - took)
 	}
 	r.probeAt = now + r.roundTrip.timeout()
 }

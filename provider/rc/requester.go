@@ -100,14 +100,14 @@ type requester struct {
 	waiting    bool          // for rnrUntil (roce.md 6.3, 7)
 	unasked    int8          // packets since the last AckReq
 	rnrLeft    int8          // RNR NAKs to put up with until there is progress
+	silent     int8          // times that the timer has run out since heardAt, 2 at most
+	tries      int8          // times that the oldest packet was sent again
 	rnrUntil   time.Duration // when to try again
 	againAt    time.Duration // when to ask for a packet again, though nothing arrives; 0 for not
 	probeAt    time.Duration // when to ask how far the responder is, if anything is in flight
 	progressAt time.Duration // when something was last acknowledged, or first sent
 	heardAt    time.Duration // when the responder last said anything
-	silent     int8          // times that the timer has run out since, 2 at most
-	tries      int8          // times that the oldest packet was sent again
-	slow       time.Duration // what others on the path know (SetSlowRoundTrip)
+	path       peerPath
 
 	repair      *repair // while something is missing
 	spare       *repair // the last one, which the next one reuses
@@ -483,17 +483,25 @@ func (r *requester) deadline() (time.Duration, bool) {
 // the AckTimeout, as behind a deep queue, a retry takes as long as the path. A peer that is
 // dead is given up after RetryCount+1 AckTimeouts at the earliest, and at the latest after
 // those or longestSilence, whichever is longer; where the path was never measured to be
-// slow, after longestSupposed.
+// slow, after longestSupposed. A peer whose answer may wait behind what else comes from its
+// address is waited for while that comes (peerPath).
 func (r *requester) giveUpAt() (time.Duration, bool) {
 	c := &r.q.connection
-	since := max(r.progressAt, r.heardAt)
-	if int(r.tries) > c.RetryCount {
+	if c.AckTimeout == 0 {
+		return 0, false
+	}
+	since, useless := max(r.progressAt, r.heardAt), int(r.tries) > c.RetryCount
+	if useless {
 		since = r.progressAt
 	}
 	tries := time.Duration(c.RetryCount + 1)
 	measured := min(tries*r.roundTrip.usual(), longestSilence)
-	supposed := min(tries*max(r.roundTrip.slow(), r.slow), longestSupposed)
-	return since + max(tries*c.AckTimeout, measured, supposed), c.AckTimeout > 0
+	supposed := min(tries*max(r.roundTrip.slow(), r.path.known.Slow), longestSupposed)
+	at := since + max(tries*c.AckTimeout, measured, supposed)
+	if r.silent > 0 && !useless && r.path.mayHoldAnswer() {
+		at = max(at, min(r.path.known.Heard+tries*c.AckTimeout, since+longestSilence))
+	}
+	return at, true
 }
 
 // longestSilence bounds the time of a path that is slower than the AckTimeout: as long as
@@ -534,6 +542,9 @@ func (r *requester) handleTimeout(now time.Duration) {
 		r.q.counters.Timeouts++
 		r.roundTrip.backOff()
 		r.probe.due = true
+		if r.silent == 0 {
+			r.path.askedAt = now
+		}
 		r.silent = min(r.silent+1, 2)
 		r.probeAt = now + r.roundTrip.timeout()
 	}

@@ -129,6 +129,9 @@ func (r *requester) pass(now time.Duration, w *request, to int64) {
 func (r *requester) progress(now time.Duration, before int64) {
 	// Nor is it known for what was sent before a probe: it may be the probe's.
 	took, once := r.window.acknowledged(now, r.una, before >= max(r.resent, r.probe.end))
+	if took > 0 {
+		r.path.noteAnswered(now - took)
+	}
 	switch {
 	case once:
 		r.roundTrip.sample(took)
@@ -182,6 +185,7 @@ func (r *requester) notReady(now time.Duration, at int64, s roce.Syndrome) {
 	if !there || r.waiting {
 		return
 	}
+	r.path.noteAnswered(r.rnrUntil) // what was sent again then, or later
 	if r.rnrLeft == 0 {
 		r.fail(r.head, RNRRetryExceeded)
 		return

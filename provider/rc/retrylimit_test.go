@@ -99,10 +99,10 @@ func TestGivesUpOnSlowPath(t *testing.T) {
 		p.a.memory.add(1, 4096)
 		p.b.memory.add(2, 4096)
 		r := Request{Op: OpWrite, SGL: []SGE{piece(1, 0, 100)}, VA: 2 << 32, Token: 2}
-		p.a.qp.SetSlowRoundTrip(30 * time.Second) // or it gives up on the first
+		p.a.qp.SetPath(Path{Slow: 30 * time.Second}) // or it gives up on the first
 		p.a.post(r)
 		p.await(t, p.a, 1, time.Minute)
-		p.a.qp.SetSlowRoundTrip(0)
+		p.a.qp.SetPath(Path{})
 		if got, least := p.a.qp.SlowRoundTrip(), 2*test.delay; got < least || got > 2*least {
 			t.Errorf("%v there and back: tells others of %v", least, got)
 		}

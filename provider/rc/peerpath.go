@@ -1,0 +1,73 @@
+package rc
+
+import "time"
+
+// A Path is what all connections with one address of a peer know together.
+type Path struct {
+	// Slow is SlowRoundTrip of another connection. On a path that is slow the first
+	// answer is waited for as long as later ones.
+	Slow time.Duration
+	// Heard is when anything last came from the address.
+	Heard time.Duration
+	// Answered is the latest Answered of all connections.
+	Answered time.Duration
+}
+
+// A peerPath is a Path as a requester sees it whose peer says nothing.
+//
+// The question how far the peer has got may wait behind what others of us send, and the
+// answer behind what others of the peer's send: seconds where the path has become a
+// thousand times slower. As long as packets come from the peer's address they may be
+// those before the answer, and the peer is not given up.
+//
+// A path keeps the order of packets. So when another connection has had an answer to what it
+// sent after the question, the peer's host is there and its queue pair gone. One that
+// has nothing to send is made to ask for that (Ask). Whatever is known of the path, the wait ends
+// after longestSilence.
+type peerPath struct {
+	known   Path          // but Answered may be of this connection
+	askedAt time.Duration // when the peer was first asked since it last said anything
+}
+
+// mayHoldAnswer reports whether the answer that is waited for may be on its way.
+func (p *peerPath) mayHoldAnswer() bool { return p.known.MayHoldAnswer(p.askedAt) }
+
+// MayHoldAnswer reports whether the answer to a packet that was sent at a time may be behind
+// what comes from the peer's address.
+func (p Path) MayHoldAnswer(sentAt time.Duration) bool {
+	return p.Heard > sentAt && p.Answered <= sentAt
+}
+
+// noteAnswered takes note that a packet has been answered that was sent then or later.
+func (p *peerPath) noteAnswered(sentAt time.Duration) {
+	p.known.Answered = max(p.known.Answered, sentAt)
+}
+
+// SetPath tells what is known of the path to the peer. It is to be called before
+// HandleTimeout.
+func (q *QP) SetPath(known Path) {
+	p := &q.requester.path
+	known.Answered = max(known.Answered, p.known.Answered)
+	p.known = known
+}
+
+// Answered is when the latest packet was sent that the peer is known to have answered, or
+// earlier: on this connection or as SetPath told.
+func (q *QP) Answered() time.Duration { return q.requester.path.known.Answered }
+
+// NeedsWitness reports whether another connection on the path should Ask: the peer has
+// said nothing for long, and its address has.
+func (q *QP) NeedsWitness() bool {
+	r := &q.requester
+	return q.Busy() && r.silent > 1 && r.path.mayHoldAnswer()
+}
+
+// Ask has the QP ask its peer how far it has got, if it waits for no answer: other
+// connections learn from the answer that the path is not what keeps theirs. One that was lost
+// is asked for again after longestSupposed.
+func (q *QP) Ask(now time.Duration) {
+	r := &q.requester
+	if q.state == Ready && !q.Busy() && (r.probe.unanswered == 0 || now-r.probe.at > longestSupposed) {
+		r.probe.due = true
+	}
+}
