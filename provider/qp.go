@@ -316,7 +316,7 @@ func (qp *QP) timeout() {
 	}
 	if deadline, ok := qp.rc.Deadline(); ok && deadline <= now {
 		qp.rc.HandleTimeout(now)
-		if qp.path != nil && qp.rc.NeedsWitness() {
+		if qp.path != nil && qp.rc.NeedsWitness(now) {
 			qp.path.askWitness(qp)
 		}
 		qp.progress(now)
