@@ -140,10 +140,10 @@ func (p *linkPlan) judgeTogether(g *goodput, r *report.Run, works []int) {
 			link.rate = c.rate
 		}
 	}
-	least, _ := link.least(&p.works[works[0]], p.isKnown(r, works[0]))
+	least, _ := link.least(&p.works[works[0]])
 	for n, i := range works {
 		w, plan := &r.Workloads[i], &p.works[i]
-		_, fills := link.least(plan, false)
+		_, fills := link.least(plan)
 		switch {
 		case plan.qps > 1 && link.outstanding(plan) > provider.DefaultReceiveBuffer:
 			g.leave(creditShared, len(works))
@@ -179,16 +179,6 @@ func (p *linkPlan) judgeTogether(g *goodput, r *report.Run, works []int) {
 	}
 }
 
-// isKnown reports whether a workload's adapter has measured the path before.
-func (p *linkPlan) isKnown(r *report.Run, i int) bool {
-	for j := range p.works {
-		if p.works[j].from == p.works[i].from && r.Workloads[j].Ended < r.Workloads[i].Began {
-			return true
-		}
-	}
-	return false
-}
-
 // dataFrom is the node that a workload's data comes from.
 func (w *workPlan) dataFrom() string {
 	if w.operation == "read" {
@@ -222,7 +212,7 @@ func (p *linkPlan) outstanding(w *workPlan) float64 {
 // least is how long a workload takes at the least that is alone, in seconds, and whether it
 // fills the link. What may be in flight grows with each round trip, from a few packets on a path
 // of which nothing is known (rc, window.go), up to what the workload has outstanding.
-func (p *linkPlan) least(w *workPlan, known bool) (took float64, fills bool) {
+func (p *linkPlan) least(w *workPlan) (took float64, fills bool) {
 	const (
 		few    = 4       // packets
 		queue  = 1 << 20 // bytes of a queue pair that wait where the path is short
@@ -230,16 +220,12 @@ func (p *linkPlan) least(w *workPlan, known bool) (took float64, fills bool) {
 		crowd  = credit * 1e-9 // seconds: several queue pairs take a shorter path for a queue
 	)
 	roundTrip, busy := p.roundTrip(w)
-	roundTrip -= wavering.Seconds() // half of it at each end is usual
 	payload := rcPayload(p.mtu)
 	cost, qps := p.cost(w), float64(w.qps)
 	outstanding, left := p.outstanding(w), cost*float64(w.count)
 	perByte := busy / cost
-	window := min(credit, queue*qps)
-	if !known {
-		window = few * float64(payload+rc.PacketOverhead) * qps
-	}
-	for left > 0 {
+	window := few * float64(payload+rc.PacketOverhead) * qps
+	for round := 0; left > 0; round++ {
 		flight := min(window, outstanding, left)
 		if flight*perByte >= roundTrip {
 			return took + roundTrip + left*perByte - busy, true
@@ -253,8 +239,8 @@ func (p *linkPlan) least(w *workPlan, known bool) (took float64, fills bool) {
 		took += roundTrip
 		left -= flight
 		switch {
-		case !known:
-			known, window = true, min(credit, queue*qps)
+		case round == 0:
+			window = min(credit, queue*qps)
 		case w.qps == 1 || roundTrip > crowd:
 			window += min(credit, max(queue*qps, window))
 		}
