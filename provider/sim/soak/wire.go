@@ -65,11 +65,16 @@ func (l *life) said(flow *roce.Flow, p *roce.Packet) {
 // requests notes a request packet of the end's.
 func (e *end) requests(to *end, h *roce.Header, payload [][]byte) {
 	r, s := e.life.run, e.out
+	mayProbe := h.Opcode == roce.WriteOnly && h.DMALength == 0 && h.RKey == 0 // package rc
 	if !s.begun {
-		s.begun, s.next, s.frontier = true, int64(h.PSN), int64(h.PSN)
+		s.begun, s.next = true, int64(h.PSN)
+		if mayProbe { // of an end that has sent nothing: it has the number before the first
+			s.next++
+		}
+		s.frontier = s.next
 	}
-	if h.Opcode == roce.WriteOnly && h.DMALength == 0 && h.RKey == 0 && h.PSN != uint32(s.next)&roce.PSNMask {
-		return // a probe (package rc), which has the number of another packet
+	if mayProbe && h.PSN != uint32(s.next)&roce.PSNMask {
+		return // it has the number of another packet
 	}
 	at := extend(h.PSN, s.next)
 	if at > s.next {
