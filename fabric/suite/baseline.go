@@ -124,24 +124,33 @@ func WriteBaseline(w io.Writer, s *report.Suite) error {
 
 // ReadBaseline reads what WriteBaseline has written to a file.
 func ReadBaseline(file string, content []byte) (*Baseline, error) {
+	runs, err := readRuns(content)
+	if err != nil {
+		return nil, fmt.Errorf("%s is no baseline: %w; --write-baseline makes one", file, err)
+	}
+	return &Baseline{file, runs}, nil
+}
+
+// readRuns reads the figures of labs, by lab and seed.
+func readRuns(content []byte) (map[string]map[string]string, error) {
 	var all struct {
 		Labs []json.RawMessage `json:"labs"`
 	}
 	if err := json.Unmarshal(content, &all); err != nil {
-		return nil, fmt.Errorf("%s is no baseline: %w; --write-baseline makes one", file, err)
+		return nil, err
 	}
-	b := &Baseline{file, map[string]map[string]string{}}
+	runs := map[string]map[string]string{}
 	for _, text := range all.Labs {
 		var of figures
 		err := json.Unmarshal(text, &of)
 		if err == nil {
-			b.runs[nameOf(of.Lab, of.Seed)], err = flat(text)
+			runs[nameOf(of.Lab, of.Seed)], err = flat(text)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s is no baseline: %w; --write-baseline makes one", file, err)
+			return nil, err
 		}
 	}
-	return b, nil
+	return runs, nil
 }
 
 func nameOf(lab string, seed uint64) string { return fmt.Sprintf("%s with seed %d", lab, seed) }
