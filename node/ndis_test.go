@@ -41,7 +41,7 @@ func TestAdapter(t *testing.T) {
 	want := &adapter.State{
 		Info: provider.DefaultAdapterInfo(), Capabilities: provider.DefaultCapabilities(),
 		Configuration: provider.DefaultConfiguration(), Enabled: true,
-		Usage:         provider.Usage{Instances: 1, Cqs: 1, Mrs: 2, Pds: 1},
+		Usage:         provider.Usage{Instances: 1, Cqs: 1, Mrs: 1, Pds: 1},
 		ReceiveBuffer: provider.ReceiveBuffer{Asked: 64 << 10, Granted: 64 << 10},
 	}
 	want.Info.MaxCqDepth, want.Capabilities.MaxPdCount, want.Configuration.NetworkDirectRoCEFrameSize = 77, 5, 2048
