@@ -421,3 +421,37 @@ func TestReadsFitTheReceiveBuffer(t *testing.T) {
 	e.say("send first 100 (256) ask")
 	e.quiet()
 }
+
+// TestSpuriousReads: a READ that was asked for again and answered twice had not been lost. A
+// response of several packets counts once.
+func TestSpuriousReads(t *testing.T) {
+	e := newReady(t, nil)
+	answer := func(now time.Duration, psn uint32) {
+		for i, op := range []roce.Opcode{roce.ReadResponseFirst, roce.ReadResponseMiddle, roce.ReadResponseLast} {
+			h := response(op, psn+uint32(i))
+			e.qp.Handle(now, &h, make([]byte, 256))
+		}
+	}
+	counted := func(retransmitted, spurious uint64) {
+		t.Helper()
+		if got := e.qp.Counters(); got.Retransmitted != retransmitted || got.Spurious != spurious {
+			t.Errorf("%d sent again, %d of those for nothing, want %d and %d", got.Retransmitted, got.Spurious, retransmitted, spurious)
+		}
+	}
+	const both = "read request 100 768@1000 ask, read request 103 768@1000 ask"
+	e.queue(reads(1, 768), reads(2, 768))
+	e.at(0, both)
+	e.qp.HandleTimeout(firstTimeout)
+	e.at(firstTimeout, "write only 99 0@0 ask")
+	h := ack(99, roce.SyndromeACK) // which has overtaken the responses
+	e.qp.Handle(firstTimeout, &h, nil)
+	e.at(firstTimeout, both)
+	answer(firstTimeout, 100)
+	answer(firstTimeout, 103)
+	counted(2, 0)
+	answer(firstTimeout, 100)
+	counted(2, 1)
+	answer(firstTimeout, 103)
+	counted(2, 2)
+	e.completed("read ok 1", "read ok 2")
+}

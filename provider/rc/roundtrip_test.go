@@ -3,6 +3,8 @@ package rc
 import (
 	"testing"
 	"time"
+
+	"github.com/ndklab/ndklab/provider/roce"
 )
 
 func TestRoundTrip(t *testing.T) {
@@ -95,4 +97,77 @@ func TestRoundTrip(t *testing.T) {
 		r.backOff()
 	}
 	check(longestTimeout)
+}
+
+// TestAbsent: what waited while nobody was there to hear it says nothing of the path. What is
+// sent from then on is timed again.
+func TestAbsent(t *testing.T) {
+	const ms, away = time.Millisecond, time.Minute
+	e := newReady(t, nil)
+	acknowledge := func(now time.Duration, psn uint32) {
+		h := ack(psn, roce.SyndromeACK)
+		e.qp.Handle(now, &h, nil)
+	}
+	e.queue(sends(1, 1))
+	e.at(0, "send only 100 (1) ask")
+	e.qp.Absent(away)
+	acknowledge(away, 100)
+	if got := e.qp.RoundTrip() + e.qp.SlowRoundTrip() + e.qp.Answered(); got != 0 {
+		t.Errorf("a round trip takes %v, or %v lately; what was sent at %v has been answered", e.qp.RoundTrip(), e.qp.SlowRoundTrip(), e.qp.Answered())
+	}
+	e.queue(sends(2, 1))
+	e.at(away, "send only 101 (1) ask")
+	acknowledge(away+ms, 101)
+	if got := e.qp.RoundTrip(); got != ms {
+		t.Errorf("a round trip takes %v, want %v", got, ms)
+	}
+	e.completed("send ok 1", "send ok 2")
+}
+
+// TestGivesUpAfterAbsence: the peer is given up later by as much as nobody was there, whatever
+// the time counts from.
+func TestGivesUpAfterAbsence(t *testing.T) {
+	const ms, away = time.Millisecond, time.Minute
+	for _, test := range []struct {
+		name    string
+		retries int
+		before  func(e *end)
+		want    time.Duration // since the request
+	}{
+		{"the request", 6, func(*end) {}, 700 * ms},
+		{"what the peer said last", 6, func(e *end) {
+			h := ack(99, roce.SyndromeACK) // of another time
+			e.qp.Handle(300*ms, &h, nil)
+		}, 1000 * ms},
+		{"progress, since a retry did not help", 0, func(e *end) {
+			h := ack(100, roce.SyndromePSNSequence)
+			e.qp.Handle(50*ms, &h, nil)
+			e.at(50*ms, "send only 100 (1) ask")
+		}, 100 * ms},
+		{"progress, though the peer's address is heard", 0, func(e *end) {
+			h := ack(100, roce.SyndromePSNSequence)
+			e.qp.Handle(10*ms, &h, nil)
+			e.at(10*ms, "send only 100 (1) ask")
+			e.qp.HandleTimeout(50 * ms)
+			e.qp.SetPath(Path{Heard: 90 * ms})
+		}, 100 * ms},
+		{"when the peer's address was heard last", 6, func(e *end) {
+			e.qp.HandleTimeout(500 * ms)
+			e.qp.SetPath(Path{Heard: 600 * ms})
+		}, 1300 * ms},
+	} {
+		for _, absent := range []time.Duration{0, away} {
+			e := newReady(t, func(c *Connection) { c.AckTimeout, c.RetryCount = 100*ms, test.retries })
+			e.queue(sends(1, 1))
+			e.at(0, "send only 100 (1) ask")
+			test.before(e)
+			e.qp.Absent(absent)
+			e.qp.HandleTimeout(test.want + absent - 1)
+			early := e.qp.State() == Error
+			e.qp.HandleTimeout(test.want + absent)
+			if early || e.qp.State() != Error {
+				t.Errorf("it counts from %s, absent for %v: given up before %v: %v, then: %v", test.name, absent, test.want+absent, early, e.qp.State() == Error)
+			}
+		}
+	}
 }
