@@ -35,6 +35,18 @@ func (m *Miniport) IDs() int {
 	return len(m.connectors)
 }
 
+// Witnesses counts the queue pairs that are kept as the ones that heard from an address last.
+func (m *Miniport) Witnesses() (n int) {
+	m.cmMu.Lock()
+	defer m.cmMu.Unlock()
+	for _, p := range m.paths {
+		if p.witness.Load() != nil {
+			n++
+		}
+	}
+	return n
+}
+
 // Busy counts the queue pairs that wait for their peers.
 func (m *Miniport) Busy() (n int) {
 	m.qps.each(func(qp *QP) {

@@ -74,23 +74,120 @@ func TestGoneAmongTraffic(t *testing.T) {
 	c.deaf[c.numbers[0]] = true
 	start := c.clock.Now()
 	c.write(0, 100)
-	done := false
-	var write func()
-	write = func() {
-		if !done {
-			c.want(c.server.qp.Write(nil, c.server.at(0, 100), base, c.client.mr.RemoteToken(), provider.OpSilentSuccess), success)
-			c.clock.AfterFunc(50*time.Millisecond, write)
-		}
+	stop := c.chatter()
+	wait := 7 * mad.Timeout(17).Ack()
+	c.clock.Run(wait/2 - 1)
+	if n := c.arrived[c.numbers[1]]; n > 0 {
+		t.Errorf("the other queue pair has asked %d times before half of the time was over", n)
 	}
-	write()
 	c.client.result(provider.StatusIOTimeout)
-	done = true
-	if took, want := c.clock.Now()-start, 7*mad.Timeout(17).Ack(); took != want {
-		t.Errorf("gave up after %v, not %v", took, want)
+	stop()
+	if took := c.clock.Now() - start; took != wait {
+		t.Errorf("gave up after %v, not %v", took, wait)
 	}
 	c.clock.Run(time.Second)
 	if counters := c.client.device.TransportCounters(); counters["spurious_retransmissions"] > 0 {
 		t.Errorf("%v", counters)
+	}
+}
+
+// TestGoneIsNotForgotten: that a later packet was answered on one queue pair is known, though
+// all that is heard then is on another, which has had no answer.
+func TestGoneIsNotForgotten(t *testing.T) {
+	c := newCreditWorld(t, 3)
+	c.deaf[c.numbers[0]] = true
+	mute := c.qps[2].Number()
+	c.gates[0].change = func(p *roce.Received) {
+		if p.Header.DestQPN == mute && p.Header.Opcode == roce.Acknowledge {
+			p.Header.DestQPN = 0
+		}
+	}
+	start := c.clock.Now()
+	c.write(0, 100)
+	stop := c.chatter()
+	c.clock.Run(time.Second)
+	c.write(1, 100)
+	c.client.result(success)
+	c.client.result(provider.StatusIOTimeout)
+	stop()
+	if took, want := c.clock.Now()-start, 7*mad.Timeout(17).Ack(); took != want {
+		t.Errorf("gave up after %v, not %v", took, want)
+	}
+}
+
+// TestNoQuestionAfterTheEnd: a queue pair whose connection the peer has ended does not ask for
+// others.
+func TestNoQuestionAfterTheEnd(t *testing.T) {
+	c := newCreditWorld(t, 2)
+	c.deaf[c.numbers[0]] = true
+	c.write(0, 100)
+	stop := c.chatter()
+	c.clock.Run(time.Second)
+	stop()
+	c.want(c.finish(c.server.disconnect()), success)
+	c.client.result(provider.StatusIOTimeout)
+	if n := c.arrived[c.numbers[1]]; n > 0 {
+		t.Errorf("it has asked %d times", n)
+	}
+}
+
+// chatter has the server write on the connection that was made last, 20 times a second.
+func (w *world) chatter() (stop func()) {
+	client, server := w.hosts[0], w.hosts[1]
+	var next clock.Timer
+	var write func()
+	write = func() {
+		w.want(server.qp.Write(nil, server.at(0, 100), base, client.mr.RemoteToken(), provider.OpSilentSuccess), success)
+		next = w.clock.AfterFunc(50*time.Millisecond, write)
+	}
+	write()
+	return func() { next.Stop() }
+}
+
+// TestAnswersBehindTraffic: as long as a peer's host is heard, on whichever connection, and
+// nothing that was sent later is answered, a queue pair waits for its answer.
+func TestAnswersBehindTraffic(t *testing.T) {
+	c := newCreditWorld(t, 2)
+	late := true
+	c.gates[0].change = func(p *roce.Received) {
+		if late && p.Header.Opcode == roce.Acknowledge {
+			p.Header.DestQPN = 0
+		}
+	}
+	stop := c.chatter()
+	c.write(0, 100)
+	c.clock.Run(20 * time.Second)
+	late = false
+	c.client.result(success)
+	stop()
+}
+
+// TestDialBehindTraffic: so it is with the answer to a REQ, which is waited for for 90 s then.
+// Where packets that were sent later are answered it is 30 s, as where nothing is heard.
+func TestDialBehindTraffic(t *testing.T) {
+	for answered, want := range map[bool]time.Duration{false: 90 * time.Second, true: 30 * time.Second} {
+		w, gates := newGatedWorld(t)
+		client, server := w.connect()
+		gates[1].change = func(p *roce.Received) {
+			if p.Header.DestQPN == mad.QPN {
+				p.Header.DestQPN = 0
+			}
+		}
+		stop := w.chatter()
+		w.settle()
+		start := w.clock.Now()
+		dial := client.dialFrom(client.newConnector(), client.newQP(), client.ephemeral(), server.service())
+		w.clock.Run(time.Second)
+		if answered {
+			w.want(client.qp.Write(nil, client.at(0, 100), base, server.mr.RemoteToken(), 0), success)
+			client.result(success)
+		}
+		w.want(w.finish(dial), provider.StatusIOTimeout)
+		stop()
+		if took := w.clock.Now() - start; took.Truncate(time.Second) != want {
+			t.Errorf("others are answered: %v: gave up after %v, want %v", answered, took, want)
+		}
+		gates[1].change = nil
 	}
 }
 

@@ -39,7 +39,9 @@ type host struct {
 	addr      netip.Addr
 	listening bool
 	timer     clock.Timer
-	heardAt   time.Duration // when connections have heard from the peer, and the answer may be behind that
+	heardAt   time.Duration // when connections have heard from heardFrom last
+	heardFrom netip.Addr
+	answered  time.Duration // when the last was sent that it has answered on those
 
 	sent    []Datagram // everything that left
 	events  []Event    // everything that happened
@@ -73,7 +75,9 @@ func (n *network) addShare(addr string, share int) *host {
 			}
 			return mad.ReasonInvalidServiceID
 		},
-		Heard: func(netip.Addr, time.Duration) (time.Duration, bool) { return h.heardAt, h.heardAt > 0 },
+		Heard: func(remote netip.Addr, sentAt time.Duration) (time.Duration, bool) {
+			return h.heardAt, remote == h.heardFrom && h.heardAt > sentAt && h.answered <= sentAt
+		},
 		Share: share,
 		Track: true,
 	})

@@ -164,14 +164,36 @@ func TestThinkingComplete(t *testing.T) {
 // answer to a REQ or REP may be behind them, it is waited for, until the limit. Nothing
 // more is sent for that than otherwise.
 func TestAnswerBehindTraffic(t *testing.T) {
-	for _, test := range []struct{ heardUntil, want time.Duration }{
-		{0, 30 * time.Second}, {20 * time.Second, 50 * time.Second}, {time.Hour, 90 * time.Second},
+	const begin = 10 * time.Second
+	for _, test := range []struct {
+		name              string
+		elsewhere         bool          // the packets are another host's
+		until, answeredAt time.Duration // since begin
+		want              time.Duration
+	}{
+		{"nothing comes", false, 0, 0, 30 * time.Second},
+		{"for a time", false, 20 * time.Second, 0, 50 * time.Second},
+		{"all the time", false, time.Hour, 0, 90 * time.Second},
+		{"from elsewhere", true, time.Hour, 0, 30 * time.Second},
+		{"what was sent before is answered", false, time.Hour, -time.Second, 90 * time.Second},
+		{"what was sent later is answered", false, time.Hour, 5 * time.Second, 30 * time.Second},
+		{"later", false, time.Hour, 45 * time.Second, 60 * time.Second},
 	} {
 		for _, lost := range []mad.Attribute{mad.AttributeREQ, mad.AttributeRTU} {
 			n, active, passive := pair(t)
 			n.drop = dropAll(lost, mad.AttributeREJ)
-			for at := time.Second; at <= min(test.heardUntil, 2*time.Minute); at += time.Second {
-				n.clock.AfterFunc(at, func() { active.heardAt, passive.heardAt = n.now(), n.now() })
+			active.heardFrom, passive.heardFrom = passive.addr, active.addr
+			if test.elsewhere {
+				active.heardFrom, passive.heardFrom = active.addr, passive.addr
+			}
+			n.clock.Run(begin)
+			for at := time.Second; at <= min(test.until, 2*time.Minute); at += time.Second {
+				n.clock.AfterFunc(at, func() {
+					active.heardAt, passive.heardAt = n.now(), n.now()
+					if test.answeredAt != 0 && at >= test.answeredAt {
+						active.answered, passive.answered = begin+test.answeredAt, begin+test.answeredAt
+					}
+				})
 			}
 			a := active.connect(passive, 0x11)
 			if lost == mad.AttributeREQ {
@@ -182,12 +204,33 @@ func TestAnswerBehindTraffic(t *testing.T) {
 				active.must(active.complete(a))
 				wait[AcceptFailed](passive)
 			}
-			if got := n.now().Truncate(time.Second); got != test.want {
-				t.Errorf("gave up at %v, want %v", got, test.want)
+			if got := (n.now() - begin).Truncate(time.Second); got != test.want {
+				t.Errorf("%s: gave up after %v, want %v", test.name, got, test.want)
 			}
 			if reqs, reps := active.count(mad.AttributeREQ), passive.count(mad.AttributeREP); max(reqs, reps) > 12 {
-				t.Errorf("%d REQs, %d REPs", reqs, reps)
+				t.Errorf("%s: %d REQs, %d REPs", test.name, reqs, reps)
 			}
 		}
+	}
+}
+
+// TestEndBehindTraffic: nothing else is waited for longer because the peer is heard: neither
+// the answer to a DREQ nor the end of the timewait.
+func TestEndBehindTraffic(t *testing.T) {
+	var took [2]time.Duration
+	for i, heard := range []bool{false, true} {
+		n, active, passive := pair(t)
+		a, _ := establish(active, passive, 0x11, 0x12)
+		if heard {
+			active.heardFrom, active.heardAt = passive.addr, time.Hour
+		}
+		n.drop = dropAll(mad.AttributeDREQ)
+		active.must(active.disconnect(a))
+		diff(t, "done", DisconnectDone{ID: a, TimedOut: true}, wait[DisconnectDone](active))
+		wait[TimewaitOver](active)
+		took[i] = n.now()
+	}
+	if took[0] != took[1] {
+		t.Errorf("it takes %v while the peer is heard, and else %v", took[1], took[0])
 	}
 }
