@@ -306,6 +306,40 @@ func TestStoppedWhileWaiting(t *testing.T) {
 	}
 }
 
+// TestStoppedBehindTraffic: nor does it of a peer that it waited for as the peer's host was
+// heard, though that was not heard any more either.
+func TestStoppedBehindTraffic(t *testing.T) {
+	var sleepers []*sleeper
+	w := newWorldWith(t, addresses, func(cfg *provider.Config) {
+		s := &sleeper{Clock: cfg.Clock, gate: &gate{Carrier: cfg.Carrier}}
+		cfg.Clock, cfg.Carrier = s, s.gate
+		sleepers = append(sleepers, s)
+	})
+	client, server := w.connect()
+	qp, number := client.qp, server.qp.Number()
+	w.rejoin()
+	late := true
+	sleepers[0].change = func(p *roce.Received) {
+		if late && p.Header.Opcode == roce.Acknowledge {
+			p.Header.DestQPN = 0
+		}
+	}
+	stop := w.chatter()
+	w.want(qp.Write(nil, client.at(0, 100), base, server.mr.RemoteToken(), 0), success)
+	w.clock.Run(20 * time.Second)
+	sleepers[1].change = func(p *roce.Received) {
+		if late && p.Header.DestQPN == number { // a question, whose answer is to wait
+			late = false
+			stop()
+			sleepers[0].stop()
+		}
+	}
+	w.wait("a question", func() bool { return !late })
+	w.clock.Run(time.Minute)
+	sleepers[0].goOn()
+	client.result(success)
+}
+
 // A punctual is a clock that counts what it has had done at its time.
 type punctual struct {
 	clock.Clock

@@ -304,15 +304,15 @@ func (qp *QP) timeout() {
 	qp.mu.Lock()
 	defer qp.mu.Unlock()
 	now := qp.clock.Now()
+	if qp.path != nil {
+		qp.rc.SetPath(qp.path.known())
+	}
 	if late := now - qp.timerAt; late > absence && qp.timerAt > 0 {
 		qp.rc.Absent(late + absence)
 	}
 	qp.timerAt = 0
 	if qp.halted {
 		return
-	}
-	if qp.path != nil {
-		qp.rc.SetPath(qp.path.known())
 	}
 	if deadline, ok := qp.rc.Deadline(); ok && deadline <= now {
 		qp.rc.HandleTimeout(now)

@@ -44,7 +44,7 @@ func (p *peerPath) noteAnswered(sentAt time.Duration) {
 }
 
 // SetPath tells what is known of the path to the peer. It is to be called before
-// HandleTimeout.
+// HandleTimeout, and before Absent.
 func (q *QP) SetPath(known Path) {
 	p := &q.requester.path
 	known.Answered = max(known.Answered, p.known.Answered)
