@@ -14,22 +14,33 @@ import (
 	"github.com/ndklab/ndklab/provider/await"
 )
 
-// openedOver opens the device on a thread of another network namespace, over a
-// connection that the owner admits.
-func openedOver(t *testing.T, s *Server) (device *provider.Miniport, abandon func()) {
+// socketPair is a connection, and its other end for the owner to admit.
+func socketPair(t *testing.T) (conn *net.UnixConn, theirs *os.File) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	theirs, mine := os.NewFile(uintptr(fds[0]), "theirs"), os.NewFile(uintptr(fds[1]), "mine")
-	defer theirs.Close()
+	theirs = os.NewFile(uintptr(fds[0]), "theirs")
+	mine := os.NewFile(uintptr(fds[1]), "mine")
 	defer mine.Close()
-	if err := s.Admit(theirs); err != nil {
+	end, err := net.FileConn(mine)
+	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := net.FileConn(mine)
-	if err != nil {
+	t.Cleanup(func() {
+		theirs.Close()
+		end.Close()
+	})
+	return end.(*net.UnixConn), theirs
+}
+
+// openedOver opens the device on a thread of another network namespace, over a
+// connection that the owner admits.
+func openedOver(t *testing.T, s *Server) (device *provider.Miniport, abandon func()) {
+	t.Helper()
+	conn, theirs := socketPair(t)
+	if err := s.Admit(theirs); err != nil {
 		t.Fatal(err)
 	}
 	type result struct {
@@ -42,7 +53,7 @@ func openedOver(t *testing.T, s *Server) (device *provider.Miniport, abandon fun
 		runtime.LockOSThread() // for good: the thread ends with the goroutine
 		var r result
 		if r.err = unix.Unshare(unix.CLONE_NEWNET); r.err == nil {
-			r.device, r.abandon, r.err = OpenOver(patient(t), conn.(*net.UnixConn))
+			r.device, r.abandon, r.err = OpenOver(patient(t), conn)
 		}
 		opened <- r
 	}()
@@ -124,18 +135,7 @@ func TestAdmitRefused(t *testing.T) {
 	if err := s.Admit(f); err == nil {
 		t.Error("a UDP socket was admitted")
 	}
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	theirs := os.NewFile(uintptr(fds[0]), "theirs")
-	defer theirs.Close()
-	mine := os.NewFile(uintptr(fds[1]), "mine")
-	conn, err := net.FileConn(mine)
-	mine.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn, theirs := socketPair(t)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestAdmitRefused(t *testing.T) {
 		t.Error("a closed server admits")
 	}
 	theirs.Close()
-	if _, _, err := OpenOver(context.Background(), conn.(*net.UnixConn)); err == nil {
+	if _, _, err := OpenOver(context.Background(), conn); err == nil {
 		t.Error("a device without an owner opens")
 	}
 }

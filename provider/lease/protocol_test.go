@@ -6,6 +6,8 @@ import (
 	"errors"
 	"net"
 	"os"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +36,71 @@ func TestOneLease(t *testing.T) {
 	if s.taken[2] || s.holders[7].Load() != nil {
 		t.Error("a share is lost")
 	}
+}
+
+// TestMostProcesses: of more processes than may be connected the last is turned away, and
+// nothing is left of what it has asked for. There is room again when another is gone.
+func TestMostProcesses(t *testing.T) {
+	s := serving(t, config(1))
+	process := func() (conn *control.Conn, theirs *os.File) {
+		sock, theirs := socketPair(t)
+		conn = control.New(sock, nil)
+		t.Cleanup(conn.Close)
+		return conn, theirs
+	}
+	admit := func(theirs *os.File) {
+		if err := s.Admit(theirs); err != nil {
+			t.Error(err)
+		}
+		theirs.Close()
+	}
+	first, theirs := process()
+	admit(theirs)
+	for range mostConns - 1 {
+		_, theirs := process()
+		admit(theirs)
+	}
+	for range 10 {
+		late, theirs := process()
+		if err := late.Notify(methodLease, wish{}); err != nil {
+			t.Fatal(err)
+		}
+		s.mu.Lock() // what it has asked for would be read before it is turned away
+		admitted := make(chan struct{})
+		go func() {
+			admit(theirs)
+			close(admitted)
+		}()
+		for range 1000 {
+			runtime.Gosched()
+		}
+		s.mu.Unlock()
+		<-admitted
+		if n := s.connected(); n != mostConns {
+			t.Fatalf("%d processes are connected, want %d", n, mostConns)
+		}
+		<-late.Done()
+	}
+	s.mu.Lock()
+	if slices.Contains(s.taken[1:], true) {
+		t.Error("who was turned away has a share")
+	}
+	s.mu.Unlock()
+	first.Close()
+	for deadline := time.Now().Add(patience); s.connected() == mostConns; {
+		if time.Now().After(deadline) {
+			t.Fatal("a process that is gone is still connected")
+		}
+		runtime.Gosched()
+	}
+	opened(t)
+}
+
+// connected counts the processes that are connected.
+func (s *Server) connected() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns)
 }
 
 // A stingy carrier has no sockets for others.

@@ -170,18 +170,14 @@ func (s *Server) accept() {
 
 // serve serves the process at the other end of sock, unless the server is closed.
 func (s *Server) serve(sock *net.UnixConn) bool {
-	h := &holder{server: s}
-	conn := control.NewBounded(sock, h.handle, longestMessage)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.conns == nil {
-		conn.Close()
-		return false
+	if s.conns == nil || len(s.conns) == mostConns {
+		sock.Close() // before anything is read that it asks for
+		return s.conns != nil
 	}
-	if len(s.conns) == mostConns {
-		conn.End()
-		return true
-	}
+	h := &holder{server: s}
+	conn := control.NewBounded(sock, h.handle, longestMessage)
 	s.conns[conn] = struct{}{}
 	s.serving.Go(func() {
 		conn.Wait()
