@@ -50,30 +50,43 @@ func TestBlame(t *testing.T) {
 	}
 }
 
-// The best part of the time shows what a link can, and no pause of it excuses a link
-// that is too fast.
+// The best part of the time shows what a link can, and no pause excuses a link that is too
+// fast: neither its own nor its sender's. Where the sender pauses nothing is known.
 func TestBestAndExcess(t *testing.T) {
 	const asked, length = 80e6, 1000
+	always := func(int) bool { return true }
 	for _, c := range []struct {
 		name   string
+		offers func(ms int) bool   // whether the sender keeps the link full
 		passes func(ms int) uint64 // bytes in a millisecond, if it has so many
 		best   float64
 		ahead  float64 // at least; 0: not at all
 	}{
-		{"as asked", func(int) uint64 { return 10_000 }, 80e6, 0},
-		{"too slow", func(int) uint64 { return 9_000 }, 72e6, 0},
-		{"with pauses", func(ms int) uint64 {
+		{"as asked", always, func(int) uint64 { return 10_000 }, 80e6, 0},
+		{"too slow", always, func(int) uint64 { return 9_000 }, 72e6, 0},
+		{"with pauses", always, func(ms int) uint64 {
 			if ms%500 < 250 {
 				return 0
 			}
 			return 10_000
 		}, 80e6, 0},
-		{"too fast", func(int) uint64 { return 10_100 }, 80.8e6, 90_000},
+		{"too fast", always, func(int) uint64 { return 10_100 }, 80.8e6, 90_000},
+		{"too fast after a pause of the sender", func(ms int) bool { return ms >= 500 }, func(int) uint64 { return 10_100 }, 80.8e6, 40_000},
+		{"too fast where the sender pauses", func(ms int) bool { return ms >= 500 || ms%50 < 25 }, func(ms int) uint64 {
+			if ms < 500 {
+				return 11_000
+			}
+			return 9_000
+		}, 72e6, 20_000},
+		{"a sender that pauses", func(ms int) bool { return ms%50 < 25 }, func(int) uint64 { return 10_000 }, 0, 0},
 	} {
 		var sent, passed By
 		inside := uint64(0)
 		for ms := range length {
-			gives := 40_000 - min(inside, 40_000)
+			gives := uint64(0)
+			if c.offers(ms) {
+				gives = 40_000 - min(inside, 40_000)
+			}
 			inside += gives
 			takes := min(c.passes(ms), inside)
 			inside -= takes
