@@ -60,19 +60,7 @@ func TestWidths(t *testing.T) {
 		return slices.Compact(found)
 	}
 	all := texts()
-	all["long names"] = func(w io.Writer) error {
-		r := trouble()
-		for i := range r.Nodes {
-			r.Nodes[i].Name = strings.Repeat("rack-17-", 9) + r.Nodes[i].Name
-		}
-		for i := range r.Workloads {
-			r.Workloads[i].Name = strings.Repeat("shuffle-", 9) + r.Workloads[i].Name
-		}
-		for i := range r.Links {
-			r.Links[i].Endpoints[0] = strings.Repeat("x", 70) + ":eth0"
-		}
-		return WriteText(w, r)
-	}
+	all["long names"] = func(w io.Writer) error { return WriteText(w, longNames()) }
 	all["suite"] = func(w io.Writer) error {
 		runs := []*Run{pair(), trouble()}
 		runs[0].File, runs[1].File = "examples/suite/"+strings.Repeat("long/", 20)+"pair.ndklab.yaml", "x.ndklab.yaml"
@@ -100,11 +88,26 @@ func TestWidths(t *testing.T) {
 	}
 }
 
-// A report fits the terminal that it is written to.
+// longNames is trouble among nodes and workloads with long names.
+func longNames() *Run {
+	r := trouble()
+	for i := range r.Nodes {
+		r.Nodes[i].Name = strings.Repeat("rack-17-", 9) + r.Nodes[i].Name
+	}
+	for i := range r.Workloads {
+		r.Workloads[i].Name = strings.Repeat("shuffle-", 9) + r.Workloads[i].Name
+	}
+	for i := range r.Links {
+		r.Links[i].Endpoints[0] = strings.Repeat("x", 70) + ":eth0"
+	}
+	return r
+}
+
+// A report fits the terminal that it is written to, and has 200 columns on one that is wider.
 func TestWidthOfTerminal(t *testing.T) {
 	t.Setenv("COLUMNS", "")
 	t.Setenv("NO_COLOR", "1")
-	for _, columns := range []int{60, 80, 120, 200} {
+	for _, columns := range []int{60, 80, 120, 200, 300} {
 		control, peer, err := terminal.Open()
 		if err != nil {
 			t.Fatal(err)
@@ -117,13 +120,13 @@ func TestWidthOfTerminal(t *testing.T) {
 			text, _ := io.ReadAll(control) // it ends with EIO when the peer is closed
 			done <- string(text)
 		}()
-		if err := WriteText(peer, trouble()); err != nil {
+		if err := WriteText(peer, longNames()); err != nil {
 			t.Error(err)
 		}
 		peer.Close()
 		text := <-done
 		control.Close()
-		if n, line := widthOf(text); n > columns || n < columns*2/3 && columns <= 120 {
+		if n, line := widthOf(text); n > min(columns, 200) || n < min(columns, 200)*2/3 {
 			t.Errorf("%d columns of %d:\n%s", n, columns, line)
 		}
 	}
