@@ -1,11 +1,14 @@
 package simulate
 
 import (
+	"math/bits"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/fabric/impair"
 	"github.com/ndklab/ndklab/provider/roce"
+	"github.com/ndklab/ndklab/topology"
 	"pgregory.net/rapid"
 )
 
@@ -51,6 +54,37 @@ func TestCopiesAreApart(t *testing.T) {
 	}
 }
 
+// Bits flip in a packet, and not in the memory that it was sent from, of which other packets
+// are: neither in the first that has one flipped nor in a copy of it.
+func TestFlipsAreOfPackets(t *testing.T) {
+	l := up(t, pair("mtu: 4200"))
+	path, _ := l.topo.Path("a", "b")
+	flow := roce.Flow{Local: path.From.Address, Remote: path.To.Address, SourcePort: 0xC000}
+	damage := impair.New(1, "a link", 0)
+	damage.Set(topology.Impairment{Corrupt: topology.Corrupt{Probability: 1, Bits: 1}}, 0)
+	var s frames
+	for _, constant := range []bool{false, true} {
+		memory := []byte("payload!")
+		f := s.get([][]byte{memory}, constant)
+		f.way, f.header = &way{flow: flow}, roce.Header{Opcode: roce.SendOnly}
+		for flips := range 2 {
+			at := ethernetLen + f.ip() + f.header.Opcode.HeaderLen()
+			v := damage.Packet(&impair.Packet{Frame: at + len(memory), Payload: at}, 0)
+			f.flip(&l.network.sealer, &v.Flip)
+			flipped := 0
+			for i, b := range f.whole[at:][:len(memory)] {
+				flipped += bits.OnesCount8(b ^ "payload!"[i])
+			}
+			if flipped != flips+1 || string(memory) != "payload!" {
+				t.Errorf("constant %v: %d bits have flipped in %q, want %d, and %q is in memory", constant, flipped, f.whole[at:], flips+1, memory)
+			}
+			c := s.copy(f)
+			s.put(f)
+			f = c
+		}
+	}
+}
+
 // The memory of frames is used again, for payloads of about the same length.
 func TestFramesAreUsedAgain(t *testing.T) {
 	var s frames
@@ -65,6 +99,11 @@ func TestFramesAreUsedAgain(t *testing.T) {
 		}
 		if cap(room) > 2*n {
 			t.Errorf("%d bytes take %d", n, cap(room))
+		}
+		s.put(again)
+		s.put(s.get(payload, true)) // whose memory is not ours to use again
+		if next := s.get(payload, false); n > 0 && &next.payload[0] == &payload[0][0] {
+			t.Errorf("%d bytes of a sender's memory are used for another payload", n)
 		}
 	}
 }

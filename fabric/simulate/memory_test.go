@@ -147,8 +147,13 @@ func TestRefusesWhatDoesNotFit(t *testing.T) {
 	if !errors.As(err, &refused) || refused.Need < 240*2*64<<20 || refused.Most.What != "messages that are compared (verify)" {
 		t.Errorf("%v", err)
 	}
-	if err := fits(Estimate(topo), refused.Need); err != nil {
+	topo = allToAll(t, 2, "operation: write, size: 4KiB, count: 1")
+	need := total(Estimate(topo))
+	if _, err := Run(t.Context(), topo, Options{Memory: need}); err != nil {
 		t.Error(err)
+	}
+	if _, err := Run(t.Context(), topo, Options{Memory: need - 1}); !errors.As(err, &refused) || refused.Need != need || refused.Available != need-1 {
+		t.Errorf("with a byte less than %d: %v", need, err)
 	}
 	if runtime.GOOS == "linux" && Available() == 0 {
 		t.Error("it is not known how much memory there is")
