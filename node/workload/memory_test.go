@@ -36,7 +36,44 @@ func TestConstant(t *testing.T) {
 			t.Errorf("%s is said not to change", name)
 		}
 	}
+	room := make([]byte, 300)
+	between := Payloads{patterns: []*random{{bytes: room[100:200]}}}
+	if between.Constant(room[99:]) || !between.Constant(room[100:]) || !between.Constant(room[199:]) || between.Constant(room[200:]) {
+		t.Error("memory beside a pattern is said not to change, or part of it to change")
+	}
 	if (&Payloads{}).Constant(patterns[0].bytes) {
 		t.Error("without patterns something is said not to change")
+	}
+}
+
+// TestReceives: an end has receives for what the other sends it, and none where that sends
+// nothing: messages of sends, and notices of writes that are compared or measured one by one.
+func TestReceives(t *testing.T) {
+	for _, test := range []struct {
+		operation      topology.Operation
+		measure        topology.Measure
+		verify         bool
+		server, client bool
+	}{
+		{topology.Send, topology.Bandwidth, false, true, false},
+		{topology.Send, topology.Bandwidth, true, true, false},
+		{topology.Send, topology.Latency, false, true, true},
+		{topology.Write, topology.Bandwidth, false, false, false},
+		{topology.Write, topology.Bandwidth, true, true, true},
+		{topology.Write, topology.Latency, false, true, true},
+		{topology.Read, topology.Bandwidth, true, false, false},
+		{topology.Read, topology.Latency, true, false, false},
+	} {
+		for _, srq := range []bool{false, true} {
+			spec := Spec{Name: "w", Operation: test.operation, Measure: test.measure, Verify: test.verify, SRQ: srq, Size: 64, Depth: 3, QPs: 2, Count: 10}
+			server, notices := false, false
+			newLab(t).run(spec, func(s *target) { server, notices = len(s.receives) > 0 || s.srq != nil, s.notices != nil })
+			if client := spec.clientReceives() > 0; server != test.server || client != test.client {
+				t.Errorf("%+v: the server has receives: %v, the client: %v", spec, server, client)
+			}
+			if want := test.server && test.operation == topology.Write; notices != want {
+				t.Errorf("%+v: the server has memory for notices: %v", spec, notices)
+			}
+		}
 	}
 }
