@@ -77,6 +77,45 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// What was cleared or added counts as what was recorded, whether either histogram has few
+// buckets, or many, or had many once.
+func TestClearAndAddAnyNumber(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		fill := func(name string, histograms ...*Histogram) {
+			from := rapid.Int64Range(0, 1000).Draw(t, name+" from")
+			for i := range rapid.SampledFrom([]int64{0, 1, mostFew - 1, mostFew, mostFew + 1, 3 * mostFew}).Draw(t, name) {
+				for _, h := range histograms {
+					h.Record(from+i, 1+uint64(i%3))
+				}
+			}
+		}
+		equal := func(what string, got, want *Histogram) {
+			t.Helper()
+			if g, w := counts(got), counts(want); got.Count() != want.Count() || !slices.Equal(g, w) {
+				t.Errorf("%s: %d values in %v, want %d in %v", what, got.Count(), g, want.Count(), w)
+			}
+		}
+		h, more, want := New(7), New(7), New(7)
+		if rapid.Bool().Draw(t, "cleared") {
+			fill("before", h)
+			h.Clear()
+			equal("cleared", h, want)
+		}
+		fill("values", h, want)
+		fill("more", more, want)
+		h.Add(more)
+		equal("the sum", h, want)
+	})
+}
+
+// counts are the buckets of a histogram, each with its number of values.
+func counts(h *Histogram) (counts []uint64) {
+	for i, n := range h.Buckets() {
+		counts = append(counts, uint64(i), n)
+	}
+	return counts
+}
+
 // A histogram that was cleared, or added to another, counts as one that was not.
 func TestClearAndAdd(t *testing.T) {
 	h, more := New(7), New(7)
@@ -87,12 +126,20 @@ func TestClearAndAdd(t *testing.T) {
 	more.Record(1<<50, 1<<20)
 	h.Add(more)
 	h.Record(70, 1)
-	var got []uint64
-	for i, n := range h.Buckets() {
-		got = append(got, uint64(i), n)
+	if want := []uint64{70, 3, uint64(h.Index(1 << 50)), 1 << 20}; !slices.Equal(counts(h), want) || h.Count() != 1<<20+3 {
+		t.Errorf("%d values in %v, want %v", h.Count(), counts(h), want)
 	}
-	if want := []uint64{70, 3, uint64(h.Index(1 << 50)), 1 << 20}; !slices.Equal(got, want) || h.Count() != 1<<20+3 {
-		t.Errorf("%d values in %v, want %v", h.Count(), got, want)
+}
+
+// A bucket counts on where 32 bits do not suffice.
+func TestManyOfOne(t *testing.T) {
+	for _, first := range []uint64{1, math.MaxUint32, math.MaxUint32 + 1} {
+		h := New(7)
+		h.Record(70, first)
+		h.Record(70, math.MaxUint32)
+		if want := []uint64{70, first + math.MaxUint32}; !slices.Equal(counts(h), want) {
+			t.Errorf("values in %v, want %v", counts(h), want)
+		}
 	}
 }
 
