@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/allocations"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/provider/roce"
@@ -244,7 +245,7 @@ func TestAllocations(t *testing.T) {
 			b.take(t, 1, 33)
 		},
 	} {
-		if n := testing.AllocsPerRun(200, run); n != 0 {
+		if n := allocations.PerRun(t, 200, run); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
 		}
 	}
@@ -257,7 +258,7 @@ func TestSharedAllocations(t *testing.T) {
 		t.Fatal(s)
 	}
 	context := &struct{}{}
-	if n := testing.AllocsPerRun(200, func() {
+	if n := allocations.PerRun(t, 200, func() {
 		told := b.told
 		b.cqs[1].Arm(provider.NotifyAny)
 		for range 2 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/ndklab/ndklab/internal/allocations"
 	"github.com/ndklab/ndklab/node/workload"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/roce"
@@ -83,7 +84,7 @@ func TestPacketsAllocateNothing(t *testing.T) {
 	counts := &l.network.links[0].wires[0].gauge.Counts
 	before := counts.Packets
 	const runs = 10
-	allocated := testing.AllocsPerRun(runs, func() { l.clock.Run(10 * time.Millisecond) })
+	allocated := allocations.PerRun(t, runs, func() { l.clock.Run(10 * time.Millisecond) })
 	packets := float64(counts.Packets-before) / (runs + 1)
 	if perPacket := allocated / packets; packets < 2000 || perPacket > 0.25 {
 		t.Errorf("%.3f allocations for each of %.0f packets", perPacket, packets)

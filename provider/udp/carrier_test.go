@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netns"
 	"pgregory.net/rapid"
 
+	"github.com/ndklab/ndklab/internal/allocations"
 	"github.com/ndklab/ndklab/internal/leak"
 	"github.com/ndklab/ndklab/provider/roce"
 )
@@ -339,7 +340,7 @@ func TestNoAllocation(t *testing.T) {
 	flow := flowBetween(from, to, 0)
 	packets := append(writes(random(64<<10), 64<<10), acknowledgement(0))
 	var sent int64
-	perRun := testing.AllocsPerRun(500, func() {
+	perRun := allocations.PerRun(t, 500, func() {
 		mustSend(t, from, flow, packets)
 		for sent += int64(len(packets)); a.n.Load() < sent; {
 			<-a.more
