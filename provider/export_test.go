@@ -35,12 +35,12 @@ func (m *Miniport) IDs() int {
 	return len(m.connectors)
 }
 
-// Witnesses counts the queue pairs that are kept as the ones that heard from an address last.
-func (m *Miniport) Witnesses() (n int) {
+// HeardBy counts the queue pairs that are kept as the ones that heard from an address last.
+func (m *Miniport) HeardBy() (n int) {
 	m.cmMu.Lock()
 	defer m.cmMu.Unlock()
 	for _, p := range m.paths {
-		if p.witness.Load() != nil {
+		if p.heardBy.Load() != nil {
 			n++
 		}
 	}

@@ -221,7 +221,7 @@ func (w *world) end() {
 		}
 	}
 	for _, h := range w.hosts {
-		if n := h.device.InUse() + h.device.Witnesses() + h.Queues(); n != 0 {
+		if n := h.device.InUse() + h.device.HeardBy() + h.Queues(); n != 0 {
 			w.t.Fatalf("%d entries are left in the adapter's tables", n)
 		}
 	}

@@ -16,7 +16,7 @@ type path struct {
 	slow      atomic.Int64       // rc.QP.SlowRoundTrip of who found out last that it has changed
 	answered  atomic.Int64       // the latest rc.QP.Answered
 	heard     atomic.Int64       // when a packet last came from the address to any queue pair
-	witness   atomic.Pointer[QP] // which that was
+	heardBy   atomic.Pointer[QP] // the queue pair that it came to
 }
 
 // known is the path as a queue pair is to know it whose peer says nothing.
@@ -31,15 +31,15 @@ func (p *path) known() rc.Path {
 // hear takes note of packets from the address.
 func (p *path) hear(now time.Duration, qp *QP) {
 	p.heard.Store(int64(now))
-	if p.witness.Load() != qp {
-		p.witness.Store(qp)
+	if p.heardBy.Load() != qp {
+		p.heardBy.Store(qp)
 	}
 }
 
-// askWitness has the queue pair ask its peer which heard from it last, unless that is the one
-// whose peer says nothing. That one is locked.
-func (p *path) askWitness(silent *QP) {
-	if w := p.witness.Load(); w != nil && w != silent {
+// askOnAnother has the queue pair ask its peer that heard from the address last, unless that is
+// the one whose peer says nothing. That one is locked.
+func (p *path) askOnAnother(silent *QP) {
+	if w := p.heardBy.Load(); w != nil && w != silent {
 		w.clock.Go(w.ask)
 	}
 }

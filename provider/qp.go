@@ -76,7 +76,7 @@ func (qp *QP) Close(completion CloseCompletion, context any) Status {
 			qp.timer.Stop()
 		}
 		if qp.path != nil {
-			qp.path.witness.CompareAndSwap(qp, nil)
+			qp.path.heardBy.CompareAndSwap(qp, nil)
 		}
 		counted := qp.rc.Counters() // the last: in Error it counts nothing
 		qp.mu.Unlock()
@@ -316,8 +316,8 @@ func (qp *QP) timeout() {
 	}
 	if deadline, ok := qp.rc.Deadline(); ok && deadline <= now {
 		qp.rc.HandleTimeout(now)
-		if qp.path != nil && qp.rc.NeedsWitness(now) {
-			qp.path.askWitness(qp)
+		if qp.path != nil && qp.rc.NeedsAnswerElsewhere(now) {
+			qp.path.askOnAnother(qp)
 		}
 		qp.progress(now)
 		return

@@ -62,7 +62,7 @@ func Begin(stage Stage, topo *topology.Topology, done func(*report.Run, error)) 
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.unwatch = stage.Watch(func(e Event) { p.enter(func() { p.witness(e) }) })
+	p.unwatch = stage.Watch(func(e Event) { p.enter(func() { p.observe(e) }) })
 	for _, node := range stage.Away() {
 		p.meant[node] = true
 	}
@@ -226,8 +226,8 @@ func (p *Play) happened(e Event) {
 // mostHappenings bounds a report.
 const mostHappenings = 10000
 
-// witness takes what happens in the lab.
-func (p *Play) witness(e Event) {
+// observe takes what happens in the lab.
+func (p *Play) observe(e Event) {
 	if p.then == nil {
 		return
 	}

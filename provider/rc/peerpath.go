@@ -55,9 +55,9 @@ func (q *QP) SetPath(known Path) {
 // earlier: on this connection or as SetPath told.
 func (q *QP) Answered() time.Duration { return q.requester.path.known.Answered }
 
-// NeedsWitness reports whether another connection on the path should Ask: the peer has said
+// NeedsAnswerElsewhere reports whether another connection on the path should Ask: the peer has said
 // nothing for half the time after which a NIC gives it up, and its address has.
-func (q *QP) NeedsWitness(now time.Duration) bool {
+func (q *QP) NeedsAnswerElsewhere(now time.Duration) bool {
 	r, c := &q.requester, &q.connection
 	half := time.Duration(c.RetryCount+1) * c.AckTimeout / 2
 	return q.Busy() && r.silent > 0 && now-max(r.progressAt, r.heardAt) >= half && r.path.mayHoldAnswer()

@@ -165,14 +165,14 @@ func TestAnswered(t *testing.T) {
 	check(e, "what has arrived early", 3*ms)
 }
 
-// TestNeedsWitness: another connection is to ask when half of the time is over, as long as
+// TestNeedsAnswerElsewhere: another connection is to ask when half of the time is over, as long as
 // the answer may be on its way.
-func TestNeedsWitness(t *testing.T) {
+func TestNeedsAnswerElsewhere(t *testing.T) {
 	const ms = time.Millisecond
 	e := newReady(t, func(c *Connection) { c.AckTimeout, c.RetryCount = 100*ms, 6 })
 	check := func(when string, now time.Duration, want bool) {
 		t.Helper()
-		if got := e.qp.NeedsWitness(now); got != want {
+		if got := e.qp.NeedsAnswerElsewhere(now); got != want {
 			t.Errorf("%s, at %v: %v", when, now, got)
 		}
 	}
