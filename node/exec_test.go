@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -252,6 +253,32 @@ func devNull(t *testing.T) *os.File {
 	}
 	t.Cleanup(func() { f.Close() })
 	return f
+}
+
+// TestExecIgnoresNoSignal starts a node as nohup, and a shell's "&", would have it started:
+// commands in it ignore nothing of what they would not ignore elsewhere.
+func TestExecIgnoresNoSignal(t *testing.T) {
+	for _, s := range []os.Signal{unix.SIGHUP, unix.SIGINT} {
+		if !signal.Ignored(s) {
+			signal.Ignore(s)
+			defer func() { // Reset would not: it undoes Notify alone
+				taken := make(chan os.Signal, 1)
+				signal.Notify(taken, s)
+				signal.Stop(taken)
+			}()
+		}
+	}
+	a, _ := started(t, Config{Lab: "l", Name: "n"})
+	outR, out := pipe(t)
+	status, err := a.Exec(t.Context(), Command{Args: []string{"grep", "SigIgn", "/proc/self/status"}, Env: env}, devNull(t), out)
+	out.Close()
+	var ignored uint64 // signal n in bit n-1
+	if _, scanErr := fmt.Fscanf(outR, "SigIgn:\t%x", &ignored); status != 0 || err != nil || scanErr != nil {
+		t.Fatalf("status %d, %v, %v", status, err, scanErr)
+	}
+	if ignored&(1<<(unix.SIGHUP-1)|1<<(unix.SIGINT-1)) != 0 {
+		t.Errorf("ignores %#x", ignored)
+	}
 }
 
 // TestSignal's script, as others here, sleeps in short pieces: a shell that gets

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"os/signal"
 	"runtime"
 	"strings"
 	"sync"
@@ -79,6 +80,7 @@ func (a *agent) settle() error {
 	if err := standBack(); err != nil {
 		return err
 	}
+	heedSignals()
 	// Mounts made here stay here, and others' do not come in.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("private mounts: %w", err)
@@ -98,6 +100,17 @@ func standBack() error {
 		return fmt.Errorf("priority: %w", err)
 	}
 	return nil
+}
+
+// heedSignals has commands begin with no signal ignored, as nohup or a shell's "&" in front
+// of whoever started the lab would have it: a child does not ignore what its parent takes,
+// and of the signals that Go leaves ignored these are all.
+func heedSignals() {
+	for _, s := range []os.Signal{unix.SIGHUP, unix.SIGINT} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
 }
 
 // handle answers the supervisor's requests.

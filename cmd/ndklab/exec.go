@@ -148,12 +148,16 @@ func runIn(cmd *cobra.Command, target string, command, env []string, plain bool)
 }
 
 // forwardSignals has what would end us be for the command to act upon, from now
-// until cancel is called; the context it returns ends with that alone.
+// until cancel is called; the context it returns ends with that alone. SIGHUP would not end
+// us where nohup has it ignored.
 func forwardSignals(ctx context.Context, l *lab.Lab, nodeName, id string) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	signal.Reset(unix.SIGINT, unix.SIGTERM)
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
+	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGQUIT)
+	if !signal.Ignored(unix.SIGHUP) {
+		signal.Notify(signals, unix.SIGHUP)
+	}
 	go func() {
 		for {
 			select {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -39,6 +40,8 @@ func TestMain(m *testing.M) {
 //	$LAB                 a lab's name that nobody else on the machine has, in
 //	                     topology files, too
 func TestScript(t *testing.T) {
+	// Where nohup has the tests ignore it, no shell of a script could do otherwise.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		Setup:               setup,
