@@ -196,7 +196,16 @@ func TestInterruptInLab(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = cmd.Wait() // the exit code tells
-		if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || !strings.Contains(stdout.String(), `"interrupted": true`) || strings.Contains(stdout.String(), `"messages": 0,`) {
+		var r struct {
+			Interrupted bool
+			Workload    report.Workload   // of perf
+			Workloads   []report.Workload // of run
+		}
+		if err := stdjson.Unmarshal([]byte(stdout.String()), &r); err != nil {
+			t.Fatal(err)
+		}
+		measured := append(r.Workloads, r.Workload)[0]
+		if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || !r.Interrupted || measured.Messages == 0 {
 			t.Errorf("%v: exit code %d, and\n%s", args, code, &stdout)
 		}
 	}
