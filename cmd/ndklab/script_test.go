@@ -152,7 +152,10 @@ func TestOrdinaryUser(t *testing.T) {
 	if err := os.Chown(home, nobody, nobody); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), binary, "-test.v", "-test.skip=^TestInit$") // which asks the go command
+	cmd := exec.CommandContext(t.Context(), binary, "-test.skip=^TestInit$") // which asks the go command
+	if testing.Verbose() {
+		cmd.Args = append(cmd.Args, "-test.v")
+	}
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "HOME="+home, "TMPDIR="+home)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
