@@ -72,7 +72,8 @@ bench-scale: go  ## labs of 10 to 2,000 nodes: up, down, memory and processor ti
 	@$(BUILD) -o bin/bench-scale ./bench/scale
 	@bin/bench-scale -json bin/scale.json $(if $(NODES),-nodes $(NODES))
 
-lint: go  ## formatting, vet, staticcheck, and the purity of the protocol core
+lint: go  ## formatting, files that do not belong here, vet, staticcheck, and the purity of the protocol core
+	@test -z "$$(git ls-files -ci --exclude-standard)" || { echo 'make: committed, though .gitignore names them:' $$(git ls-files -ci --exclude-standard) >&2; exit 1; }
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -d $$(git ls-files '*.go'); exit 1; }
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
