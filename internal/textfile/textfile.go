@@ -42,19 +42,30 @@ func Read(file string, most int64) ([]byte, error) {
 		return nil, fmt.Errorf("%s is a directory, expected a file", file)
 	}
 	limited := io.LimitReader(f, most)
-	data, err := io.ReadAll(limited)
+	read := func() ([]byte, error) { return io.ReadAll(limited) }
 	if info.Mode()&fs.ModeNamedPipe == 0 {
-		return data, err
+		return read()
 	}
-	// As long as nobody has opened it to write, a pipe is at its end.
-	for end := time.Now().Add(patience); err == nil && len(data) == 0 && !hungUp(f); {
-		if time.Now().After(end) {
-			return nil, fmt.Errorf("%s is a pipe that nobody writes to", file)
-		}
-		time.Sleep(pause)
-		data, err = io.ReadAll(limited)
+	data, open, err := readPipe(read, func() bool { return hungUp(f) })
+	if !open {
+		return nil, fmt.Errorf("%s is a pipe that nobody writes to", file)
 	}
 	return data, err
+}
+
+// readPipe reads a pipe to its end. As long as nobody has opened it to write, it is at its end: open is false if nobody does.
+// read reads what there is, and ended reports whether somebody had it open who has no more.
+func readPipe(read func() ([]byte, error), ended func() bool) (data []byte, open bool, err error) {
+	for end := time.Now().Add(patience); ; time.Sleep(pause) {
+		// Who has ended has written everything, so that it is read.
+		last := ended()
+		if data, err = read(); last || err != nil || len(data) > 0 {
+			return data, true, err
+		}
+		if time.Now().After(end) {
+			return nil, false, nil
+		}
+	}
 }
 
 // Open opens a file that is there, to write to it. The error names the file.

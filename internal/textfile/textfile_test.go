@@ -122,6 +122,24 @@ func TestReadPipe(t *testing.T) {
 	})
 }
 
+// TestReadPipeOfTheQuick: who opens a pipe, writes and closes it between two looks has written all the same.
+func TestReadPipeOfTheQuick(t *testing.T) {
+	written, open := "", false
+	read := func() ([]byte, error) {
+		data := []byte(written)
+		if !open {
+			written, open = "text", true // right after this look
+		} else {
+			written = ""
+		}
+		return data, nil
+	}
+	data, open, err := readPipe(read, func() bool { return open })
+	if string(data) != "text" || !open || err != nil {
+		t.Errorf("%q, open %t, %v", data, open, err)
+	}
+}
+
 func TestOpen(t *testing.T) {
 	defer func(d time.Duration) { patience = d }(patience)
 	name := fifo(t)
