@@ -4,22 +4,17 @@
 package allocations
 
 import (
-	"runtime/debug"
-	"slices"
 	"testing"
+
+	"github.com/ndklab/ndklab/internal/race"
 )
 
 // PerRun returns the mean number of allocations of a call of run, rounded down, over the
 // given number of calls, of all goroutines. It skips the test under the race detector.
 func PerRun(t testing.TB, calls int, run func()) float64 {
 	t.Helper()
-	if underRaceDetector() {
+	if race.Enabled() {
 		t.Skip("the race detector has sync.Pool drop memory at random; the tests without it count")
 	}
 	return testing.AllocsPerRun(calls, run)
-}
-
-func underRaceDetector() bool {
-	build, ok := debug.ReadBuildInfo()
-	return ok && slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
