@@ -1,7 +1,8 @@
 // Package mad is the management datagram as connection management uses it: the
 // 256 bytes that travel in a UD packet to QP 1, and the messages in them,
 // encoded and decoded (roce.md section 10), with what rdma_cm puts into the
-// service ID and the private data (roce.md section 12).
+// service ID and the private data (roce.md section 12). Two more are those of
+// package pace.
 //
 // It does no I/O and keeps no state; what the messages mean is package cm's
 // business. Every message is a struct with Append, which adds one whole datagram

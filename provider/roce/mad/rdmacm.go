@@ -5,9 +5,12 @@ import (
 	"net/netip"
 )
 
-// servicePrefix is rdma_cm's port space for reliable connections, RDMA_PS_TCP,
-// above the 16 bits of the port (roce.md 12.1).
-const servicePrefix = 0x0106 << 16
+// The prefixes are rdma_cm's port spaces for reliable connections, RDMA_PS_TCP, and datagrams,
+// RDMA_PS_UDP, above the 16 bits of the port (roce.md 12.1).
+const (
+	servicePrefix  = 0x0106 << 16
+	datagramPrefix = 0x0111 << 16
+)
 
 // ServiceID is the service that listens on an rdma_cm port.
 func ServiceID(port uint16) uint64 { return servicePrefix | uint64(port) }
@@ -17,12 +20,24 @@ func ServicePort(id uint64) (port uint16, ok bool) {
 	return uint16(id), id&^0xFFFF == servicePrefix
 }
 
-// IPHeaderSize is how much of a REQ's private data rdma_cm uses, and
-// ConsumerPrivateData what it leaves, in bytes.
+// DatagramServiceID is the service of datagrams on an rdma_cm port.
+func DatagramServiceID(port uint16) uint64 { return datagramPrefix | uint64(port) }
+
+// DatagramServicePort is the inverse of DatagramServiceID; false for IDs outside its range.
+func DatagramServicePort(id uint64) (port uint16, ok bool) {
+	return uint16(id), id&^0xFFFF == datagramPrefix
+}
+
+// IPHeaderSize is how much of a REQ's and a SIDR_REQ's private data rdma_cm uses, and
+// ConsumerPrivateData and ConsumerLookUpData what it leaves, in bytes.
 const (
 	IPHeaderSize        = 36
 	ConsumerPrivateData = REQPrivateData - IPHeaderSize
+	ConsumerLookUpData  = SIDRREQPrivateData - IPHeaderSize
 )
+
+// DatagramQKey is the Q_Key that rdma_cm gives to the queue pairs of datagram services, RDMA_UDP_QKEY.
+const DatagramQKey = 0x01234567
 
 // An IPHeader is what rdma_cm puts in front of the private data of a REQ or
 // SIDR_REQ (roce.md 12.2). The destination's port is in the service ID.

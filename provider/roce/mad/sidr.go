@@ -41,14 +41,24 @@ func (m *SIDRREQ) Decode(b []byte) error {
 	return nil
 }
 
-// SIDRUnsupported is the status of a SIDRREP that says no.
-const SIDRUnsupported = 1
+// A SIDRStatus says what a SIDRREP is.
+type SIDRStatus uint8
+
+// The statuses (IBTA Vol. 1, 12.11.2).
+const (
+	SIDRValid              SIDRStatus = 0 // QPN and QKey are valid
+	SIDRUnsupported        SIDRStatus = 1 // no such service
+	SIDRReject             SIDRStatus = 2
+	SIDRNoQP               SIDRStatus = 3
+	SIDRRedirect           SIDRStatus = 4
+	SIDRUnsupportedVersion SIDRStatus = 5
+)
 
 // A SIDRREP answers a SIDRREQ.
 type SIDRREP struct {
 	TransactionID uint64
 	RequestID     uint32
-	Status        uint8 // 0: QPN and QKey are valid
+	Status        SIDRStatus
 	ARILength     uint8 // bytes of ARI that count
 	QPN           uint32
 	ServiceID     uint64
@@ -61,7 +71,7 @@ type SIDRREP struct {
 func (m *SIDRREP) Append(b []byte) []byte {
 	b, p := appendDatagram(b, m.TransactionID, AttributeSIDRREP)
 	binary.BigEndian.PutUint32(p[0:], m.RequestID)
-	p[4] = m.Status
+	p[4] = byte(m.Status)
 	p[5] = m.ARILength
 	put24(p[8:], m.QPN)
 	binary.BigEndian.PutUint64(p[12:], m.ServiceID)
@@ -79,7 +89,7 @@ func (m *SIDRREP) Decode(b []byte) error {
 	}
 	m.TransactionID = tid
 	m.RequestID = binary.BigEndian.Uint32(p[0:])
-	m.Status = p[4]
+	m.Status = SIDRStatus(p[4])
 	m.ARILength = p[5]
 	m.QPN = get24(p[8:])
 	m.ServiceID = binary.BigEndian.Uint64(p[12:])
