@@ -137,7 +137,7 @@ func TestDecodeErrors(t *testing.T) {
 		{"not a multiple of 4", good[:len(good)-1], ErrLength},
 		{"version 1", edit(func(b []byte) []byte { b[1] |= 1; return b }), ErrVersion},
 		{"reserved opcode", edit(func(b []byte) []byte { b[0] = 0x15; return b }), ErrOpcode},
-		{"unreliable connection", edit(func(b []byte) []byte { b[0] = 0x20; return b }), ErrOpcode},
+		{"reserved of the unreliable connection", edit(func(b []byte) []byte { b[0] = 0x2C; return b }), ErrOpcode},
 		{"reserved between SEND with Invalidate and FLUSH", edit(func(b []byte) []byte { b[0] = 0x18; return b }), ErrOpcode},
 		{"reserved behind ATOMIC WRITE", edit(func(b []byte) []byte { b[0] = 0x1E; return b }), ErrOpcode},
 		{"reliable datagram", edit(func(b []byte) []byte { b[0] = 0x44; return b }), ErrOpcode},

@@ -1,6 +1,9 @@
 package roce
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // An extension is a set of the headers that may follow the BTH. On the wire
 // they stand in the order of these bits (roce.md 3.1).
@@ -94,6 +97,12 @@ var opcodes = func() [256]opcodeInfo {
 
 		SelectiveAcknowledge: {"Selective Acknowledge", extAETH | extAtomicAckETH, kindResponse | only, 0},
 	}
+	for op := SendFirst; op <= WriteOnlyImm; op++ {
+		info := table[op]
+		info.name = "UC" + strings.TrimPrefix(info.name, "RC")
+		info.kind &^= kindRequest
+		table[op|unreliable] = info
+	}
 	for op := range table {
 		if info := &table[op]; info.name != "" {
 			info.length = uint8(bthLen + info.extension.bytes())
@@ -112,13 +121,20 @@ func (o Opcode) HeaderLen() int { return int(opcodes[o].length) }
 // IsRC reports whether o is of the reliable connection class.
 func (o Opcode) IsRC() bool { return o>>5 == 0 }
 
+// IsUC reports whether o is of the unreliable connection class.
+func (o Opcode) IsUC() bool { return o>>5 == unreliable>>5 }
+
+// Unreliable returns the opcode of an unreliable connection that corresponds to o, a SEND or WRITE
+// of a reliable one.
+func (o Opcode) Unreliable() Opcode { return o | unreliable }
+
 // IsRequest reports whether o is for the responder of a reliable connection.
 func (o Opcode) IsRequest() bool { return opcodes[o].kind&kindRequest != 0 }
 
 // IsResponse reports whether o is for the requester of a reliable connection.
 func (o Opcode) IsResponse() bool { return opcodes[o].kind&kindResponse != 0 }
 
-// IsSend reports whether o is part of a SEND, of class RC or UD.
+// IsSend reports whether o is part of a SEND, of any class.
 func (o Opcode) IsSend() bool { return opcodes[o].kind&kindSend != 0 }
 
 // IsWrite reports whether o is part of an RDMA WRITE.

@@ -21,6 +21,10 @@ func TestOpcodes(t *testing.T) {
 		0x13: {40, "raO"}, 0x14: {40, "raO"},
 		0x16: {16, "rsLv"}, 0x17: {16, "rsOv"},
 		0x1C: {32, "rOR"}, 0x1D: {28, "raOR"},
+		0x20: {12, "sF"}, 0x21: {12, "sM"}, 0x22: {12, "sL"}, 0x23: {16, "sLi"},
+		0x24: {12, "sO"}, 0x25: {16, "sOi"},
+		0x26: {28, "wFR"}, 0x27: {12, "wM"}, 0x28: {12, "wL"}, 0x29: {16, "wLi"},
+		0x2A: {28, "wOR"}, 0x2B: {32, "wORi"},
 		0x64: {20, "sO"}, 0x65: {24, "sOi"},
 		0x81: {12, "O"},
 		0xD1: {24, "pOA"},
@@ -49,8 +53,8 @@ func TestOpcodes(t *testing.T) {
 		if o.HeaderLen() > MaxHeaderLen {
 			t.Errorf("%v is longer than MaxHeaderLen", o)
 		}
-		if o.IsRC() != (i < 0x20) {
-			t.Errorf("%v: IsRC %v", o, o.IsRC())
+		if o.IsRC() != (i < 0x20) || o.IsUC() != (i >= 0x20 && i < 0x40) {
+			t.Errorf("%v: IsRC %v, IsUC %v", o, o.IsRC(), o.IsUC())
 		}
 	}
 }

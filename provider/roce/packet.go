@@ -49,6 +49,10 @@ const (
 	UDSendOnlyImm      Opcode = 0x65
 	CNP                Opcode = 0x81
 
+	// unreliable makes the opcodes of an unreliable connection of those of a reliable one, from
+	// SendFirst to WriteOnlyImm (roce.md 3.2).
+	unreliable Opcode = 0x20
+
 	// SelectiveAcknowledge is ours, from the range that the IBTA leaves to
 	// manufacturers (0xC0 to 0xFF): a NAK that also tells what has arrived behind
 	// the packet that is missing. It is sent only to a peer that has agreed to it
