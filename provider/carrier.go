@@ -47,6 +47,9 @@ type Poller interface {
 	// until there has been none for some milliseconds. It may be called from any goroutine;
 	// if another one is receiving just now, it does nothing.
 	Poll(r Receiver) bool
+	// PollBeside is Poll, but the carrier's own goroutines go on receiving, until the caller has shown that it polls all
+	// the time, and is alone: for consumers that may turn to something else without Resume.
+	PollBeside(r Receiver) (arrived, alone bool)
 	// Resume has the carrier's goroutines receive again.
 	Resume()
 }

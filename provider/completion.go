@@ -9,7 +9,7 @@ func (qp *QP) complete(c *rc.Completion) {
 	}
 	cq := qp.initiatorCQ
 	switch c.Op {
-	case rc.OpReceive, rc.OpReceiveInvalidate:
+	case rc.OpReceive, rc.OpReceiveInvalidate, rc.OpReceiveImmediate, rc.OpReceiveWrite:
 		cq = qp.receiveCQ
 		result.Type = OperationTypeReceive
 		result.BytesTransferred = c.Bytes
@@ -34,7 +34,7 @@ func (qp *QP) complete(c *rc.Completion) {
 		result.ProviderErrorCode = uint32(c.Status)
 		qp.timedOut = qp.timedOut || c.Status == rc.RetryExceeded || c.Status == rc.RNRRetryExceeded
 	}
-	cq.push(&result, c.Solicited, qp.delivery)
+	cq.push(&result, c.Solicited, qp.channel.Delivery())
 }
 
 // completionStatus is the NTSTATUS of a completion (ndkpi.md 2.9).

@@ -16,14 +16,14 @@ import (
 func (c *Connector) Connect(qp *QP, source, destination netip.AddrPort, inboundReadLimit, outboundReadLimit uint32,
 	privateData []byte, completion RequestCompletion, context any) Status {
 	m := c.adapter.miniport
-	m.cmMu.Lock()
-	defer m.cmMu.Unlock()
+	m.manager.Lock()
+	defer m.manager.Unlock()
 	if status := c.mayConnect(source, destination, privateData, completion); status != StatusSuccess {
 		return status
 	}
 	e, status := m.claim(source)
 	if status != StatusSuccess {
-		if other := m.endpoints[source]; other != nil && other.shared.leadsTo(destination) {
+		if m.sharedAt(source).leadsTo(destination) {
 			return StatusAddressAlreadyExists
 		}
 		return status
@@ -38,23 +38,23 @@ func (c *Connector) ConnectWithSharedEndpoint(qp *QP, endpoint *SharedEndpoint, 
 	inboundReadLimit, outboundReadLimit uint32, privateData []byte,
 	completion RequestCompletion, context any) Status {
 	m := c.adapter.miniport
-	m.cmMu.Lock()
-	defer m.cmMu.Unlock()
+	m.manager.Lock()
+	defer m.manager.Unlock()
 	if endpoint == nil || endpoint.adapter != c.adapter || !endpoint.open() {
 		return StatusInvalidParameter
 	}
 	e := endpoint.endpoint
-	if status := c.mayConnect(e.address, destination, privateData, completion); status != StatusSuccess {
+	if status := c.mayConnect(e.Address, destination, privateData, completion); status != StatusSuccess {
 		return status
 	}
 	if endpoint.leadsTo(destination) {
 		return StatusAddressAlreadyExists
 	}
-	e.references++
+	e.Refer()
 	return c.connect(e, qp, destination, inboundReadLimit, outboundReadLimit, privateData, request{completion, context})
 }
 
-// mayConnect checks what does not depend on the endpoint. cmMu is held.
+// mayConnect checks what does not depend on the endpoint. The manager's lock is held.
 func (c *Connector) mayConnect(source, destination netip.AddrPort, privateData []byte, completion RequestCompletion) Status {
 	switch {
 	case c.state != idle:
@@ -68,22 +68,22 @@ func (c *Connector) mayConnect(source, destination netip.AddrPort, privateData [
 }
 
 // connect asks for a connection from e, of which it takes over a reference.
-// cmMu is held.
+// The manager's lock is held.
 func (c *Connector) connect(e *endpoint, qp *QP, destination netip.AddrPort, inboundReadLimit, outboundReadLimit uint32,
 	privateData []byte, r request) Status {
 	m := c.adapter.miniport
-	mtu, status := m.path(e.address.Addr(), destination.Addr())
+	mtu, status := m.path(e.Address.Addr(), destination.Addr())
 	if status == StatusSuccess {
 		status = c.take(qp)
 	}
 	if status != StatusSuccess {
-		m.unclaim(e)
+		m.manager.Release(e)
 		return status
 	}
 	c.endpoint = e
-	c.local, c.remote = e.address, destination
-	if e.shared != nil {
-		c.joinSharedEndpoint(e.shared)
+	c.local, c.remote = e.Address, destination
+	if s := sharedOf(e); s != nil {
+		c.joinSharedEndpoint(s)
 	}
 	c.takeReads(min(inboundReadLimit, m.info.MaxInboundReadLimit), min(outboundReadLimit, m.info.MaxOutboundReadLimit))
 	c.private, c.privateSize = nil, 0
@@ -103,7 +103,7 @@ func (c *Connector) connect(e *endpoint, qp *QP, destination netip.AddrPort, inb
 	c.enter(connecting)
 	c.ask()
 	c.begin(r)
-	m.manage(m.clock.Now())
+	m.manager.Progress(m.clock.Now())
 	return StatusPending
 }
 
@@ -124,24 +124,24 @@ func (m *Miniport) path(local, remote netip.Addr) (mtu int, status Status) {
 // reach reports whether there is a way from a local address to a remote one: to
 // the device's own only if it can loop connections back.
 func (m *Miniport) reach(local, remote netip.Addr) Status {
-	if m.hasAddress(remote) && m.info.AdapterFlags&AdapterLoopbackConnections == 0 {
+	if m.manager.HasAddress(remote) && m.info.AdapterFlags&AdapterLoopbackConnections == 0 {
 		return StatusHostUnreachable
 	}
 	return m.carrier.Reach(local, remote)
 }
 
-// ask sends the request that connect has prepared. cmMu is held.
+// ask sends the request that connect has prepared. The manager's lock is held.
 func (c *Connector) ask() {
 	m := c.adapter.miniport
-	c.wish.QPN = c.qp.number
+	c.wish.QPN = c.qp.Number()
 	c.askedAt = m.clock.Now()
-	id, err := m.cm.Connect(c.askedAt, c.wish)
+	id, err := m.manager.CM.Connect(c.askedAt, c.wish)
 	if err != nil {
 		panic(err) // mayConnect lets nothing through that the connection manager minds
 	}
 	c.id = id
-	m.connectors[id] = c
-	m.qps.hold(c.qp.number)
+	m.manager.Join(id, conversation{c})
+	m.transport.HoldNumber(c.wish.QPN)
 }
 
 // staleRetries is how often a request is repeated that the peer calls stale: it
@@ -152,10 +152,10 @@ func (c *Connector) ask() {
 const staleRetries = 8
 
 // askAgain repeats a request under another queue pair number; false if there
-// is none left. cmMu is held.
+// is none left. The manager's lock is held.
 func (c *Connector) askAgain() bool {
 	m := c.adapter.miniport
-	if c.staleLeft == 0 || !m.qps.renumber(c.qp) {
+	if c.staleLeft == 0 || !m.transport.Renumber(&c.qp.channel.Pair) {
 		return false
 	}
 	c.staleLeft--
@@ -167,9 +167,9 @@ func (c *Connector) askAgain() bool {
 // askForLess repeats a request with the smaller MTU that the peer names (IBA
 // 12.6.7.2); false if it names none. The queue pair gets another number, since a
 // copy of the first request that comes late would make the peer take the new
-// connection, under the same number, for stale. cmMu is held.
+// connection, under the same number, for stale. The manager's lock is held.
 func (c *Connector) askForLess(mtu uint8) bool {
-	if mtu == 0 || mtu >= c.wish.MTU || !c.adapter.miniport.qps.renumber(c.qp) {
+	if mtu == 0 || mtu >= c.wish.MTU || !c.adapter.miniport.transport.Renumber(&c.qp.channel.Pair) {
 		return false
 	}
 	c.wish.MTU, c.agreed.MTU = mtu, roce.MTUOfCode(mtu)
@@ -227,7 +227,7 @@ func (c *Connector) backToIdle() {
 	c.enter(idle)
 	c.leaveQP()
 	c.forgetID()
-	m.unclaim(c.endpoint)
+	m.manager.Release(c.endpoint)
 	c.endpoint = nil
 }
 
@@ -253,8 +253,8 @@ func (c *Connector) CompleteConnectEx(event DisconnectEventEx, eventContext any,
 func (c *Connector) completeConnect(event DisconnectEventEx, eventContext any,
 	completion RequestCompletion, context any) Status {
 	m := c.adapter.miniport
-	m.cmMu.Lock()
-	defer m.cmMu.Unlock()
+	m.manager.Lock()
+	defer m.manager.Unlock()
 	if c.state == aborted {
 		return c.failure
 	}
@@ -262,13 +262,13 @@ func (c *Connector) completeConnect(event DisconnectEventEx, eventContext any,
 		return StatusConnectionInvalid
 	}
 	now := m.clock.Now()
-	if err := m.cm.CompleteConnect(now, c.id); err != nil {
+	if err := m.manager.CM.CompleteConnect(now, c.id); err != nil {
 		return c.abort(StatusConnectionAborted)
 	}
 	c.disconnectEvent, c.disconnectContext = event, eventContext
 	// The peer may send when it has the RTU, so the QP comes first.
 	c.connectQP(false)
 	c.enter(established)
-	m.manage(now)
+	m.manager.Progress(now)
 	return m.settle(&c.object, completion, context)
 }

@@ -2,29 +2,28 @@ package provider
 
 import (
 	"bytes"
+	"iter"
 	"net/netip"
 
 	"github.com/ndklab/ndklab/provider/cm"
-	"github.com/ndklab/ndklab/provider/roce"
+	"github.com/ndklab/ndklab/provider/internal/transport"
+	"github.com/ndklab/ndklab/provider/rc"
 )
 
 // connectQP completes what the two ends agreed on with our own side and has the
-// QP carry packets. listening has it report the peer's first request. m.cmMu is
-// held.
+// QP carry packets. listening has it report the peer's first request. The manager's
+// lock is held.
 func (c *Connector) connectQP(listening bool) {
-	m, qp, agreed := c.adapter.miniport, c.qp, c.agreed
+	qp, agreed := c.qp, c.agreed
 	agreed.RemoteQPN = c.remoteQPN
 	agreed.InitiatorDepth = int(c.outbound)
 	agreed.ResponderResources = int(c.inbound)
+	agreed.Rights = rc.AllowRead | rc.AllowWrite // NDKPI has no atomics
 	agreed.MinRNRTimer = minRNRTimer
-	agreed.Credit = int(m.credit.size)
-	flow := roce.Flow{Local: c.local.Addr(), Remote: c.remote.Addr()}
-	flow.SourcePort = m.carrier.SourcePort(flow.Local, roce.FlowLabel(qp.number, agreed.RemoteQPN))
-	qp.mu.Lock()
-	defer qp.mu.Unlock()
-	qp.flow, qp.path = flow, m.pathTo(flow.Remote)
-	qp.listening, qp.firstPSN = listening, agreed.ReceivePSN
-	if err := qp.rc.Connect(agreed); err != nil {
+	qp.channel.Lock()
+	defer qp.channel.Unlock()
+	peer := transport.Peer{Local: c.local.Addr(), Remote: c.remote.Addr(), Announce: listening}
+	if err := qp.channel.Connect(peer, agreed, (*rc.QP).Connect); err != nil {
 		qp.clock.Go(c.lost) // a CQ failed since the QP was taken, and with it the QP
 	}
 }
@@ -33,8 +32,8 @@ func (c *Connector) connectQP(listening bool) {
 // the peer's consent, after Connect and before CompleteConnect.
 func (c *Connector) Reject(privateData []byte) Status {
 	m := c.adapter.miniport
-	m.cmMu.Lock()
-	defer m.cmMu.Unlock()
+	m.manager.Lock()
+	defer m.manager.Unlock()
 	switch {
 	case c.state == aborted:
 		return StatusConnectionAborted
@@ -45,11 +44,11 @@ func (c *Connector) Reject(privateData []byte) Status {
 	}
 	now := m.clock.Now()
 	c.leaveQP()
-	if err := m.cm.Reject(now, c.id, privateData); err != nil {
+	if err := m.manager.CM.Reject(now, c.id, privateData); err != nil {
 		return c.abort(StatusConnectionAborted)
 	}
 	c.enter(refused)
-	m.manage(now)
+	m.manager.Progress(now)
 	return StatusSuccess
 }
 
@@ -58,8 +57,8 @@ func (c *Connector) Reject(privateData []byte) Status {
 // answer; the connection is ended all the same.
 func (c *Connector) Disconnect(completion RequestCompletion, context any) Status {
 	m := c.adapter.miniport
-	m.cmMu.Lock()
-	defer m.cmMu.Unlock()
+	m.manager.Lock()
+	defer m.manager.Unlock()
 	if completion == nil {
 		return StatusInvalidParameter
 	}
@@ -72,14 +71,14 @@ func (c *Connector) Disconnect(completion RequestCompletion, context any) Status
 	default:
 		return StatusConnectionInvalid
 	}
-	c.qp.acknowledge() // lest the peer learns first that the connection ends
+	c.qp.channel.Acknowledge() // lest the peer learns first that the connection ends
 	now := m.clock.Now()
-	if err := m.cm.Disconnect(now, c.id); err != nil {
+	if err := m.manager.CM.Disconnect(now, c.id); err != nil {
 		c.leaveQP() // there is nothing more to tell the peer
 		return m.settle(&c.object, completion, context)
 	}
 	c.begin(request{completion, context})
-	m.manage(now)
+	m.manager.Progress(now)
 	return StatusPending
 }
 
@@ -88,8 +87,8 @@ func (c *Connector) Disconnect(completion RequestCompletion, context any) Status
 func (c *Connector) Close(completion CloseCompletion, context any) Status {
 	m := c.adapter.miniport
 	return c.close(func() {
-		m.cmMu.Lock()
-		defer m.cmMu.Unlock()
+		m.manager.Lock()
+		defer m.manager.Unlock()
 		if c.state == established {
 			c.countBroken()
 		}
@@ -97,14 +96,14 @@ func (c *Connector) Close(completion CloseCompletion, context any) Status {
 		c.leaveQP()
 		c.complete(StatusCancelled)
 		now := m.clock.Now()
-		m.cm.Abandon(now, c.id)
-		m.manage(now)
+		m.manager.CM.Abandon(now, c.id)
+		m.manager.Progress(now)
 	}, func() {
-		m.cmMu.Lock()
-		defer m.cmMu.Unlock()
+		m.manager.Lock()
+		defer m.manager.Unlock()
 		c.forgetID()
 		if c.endpoint != nil {
-			m.unclaim(c.endpoint)
+			m.manager.Release(c.endpoint)
 		}
 	}, completion, context)
 }
@@ -115,8 +114,8 @@ func (c *Connector) Close(completion CloseCompletion, context any) Status {
 // return. Each pointer but length may be nil. The data is as long as the message
 // has room for; the peer's part is followed by zeros.
 func (c *Connector) GetConnectionData(inbound, outbound *uint32, privateData []byte, length *uint32) Status {
-	c.adapter.miniport.cmMu.Lock()
-	defer c.adapter.miniport.cmMu.Unlock()
+	c.adapter.miniport.manager.Lock()
+	defer c.adapter.miniport.manager.Unlock()
 	switch {
 	case length == nil:
 		return StatusInvalidParameter
@@ -145,15 +144,15 @@ func (c *Connector) GetConnectionData(inbound, outbound *uint32, privateData []b
 	return StatusSuccess
 }
 
-// keepPrivate keeps what a message of the peer's has for the consumer. cmMu is held.
+// keepPrivate keeps what a message of the peer's has for the consumer. The manager's lock is held.
 func (c *Connector) keepPrivate(data []byte) {
 	c.private, c.privateSize = bytes.Clone(bytes.TrimRight(data, "\x00")), len(data)
 }
 
 // LocalAddress is the connection's address on this adapter.
 func (c *Connector) LocalAddress() (netip.AddrPort, Status) {
-	c.adapter.miniport.cmMu.Lock()
-	defer c.adapter.miniport.cmMu.Unlock()
+	c.adapter.miniport.manager.Lock()
+	defer c.adapter.miniport.manager.Unlock()
 	if !c.local.IsValid() {
 		return netip.AddrPort{}, StatusInvalidDeviceState
 	}
@@ -162,64 +161,67 @@ func (c *Connector) LocalAddress() (netip.AddrPort, Status) {
 
 // PeerAddress is the connection's address at the peer.
 func (c *Connector) PeerAddress() (netip.AddrPort, Status) {
-	c.adapter.miniport.cmMu.Lock()
-	defer c.adapter.miniport.cmMu.Unlock()
+	c.adapter.miniport.manager.Lock()
+	defer c.adapter.miniport.manager.Unlock()
 	if !c.remote.IsValid() {
 		return netip.AddrPort{}, StatusInvalidDeviceState
 	}
 	return c.remote, StatusSuccess
 }
 
-// handleEvent tells a connector or listener what the connection manager found.
-// cmMu is held.
-func (m *Miniport) handleEvent(event cm.Event) {
+// conversation is a connector as the connection manager sees it.
+type conversation struct{ c *Connector }
+
+// HandleEvent implements manager.Conversation.
+func (v conversation) HandleEvent(event cm.Event) {
+	c := v.c
 	switch e := event.(type) {
-	case cm.ConnectRequest:
-		m.endpoints[e.Local].listener.deliver(e) // which refuses has just found there
 	case cm.ConnectReply:
-		m.withConnector(e.ID, func(c *Connector) { c.handleReply(e) })
+		c.handleReply(e)
 	case cm.Rejected:
-		m.withConnector(e.ID, func(c *Connector) { c.handleRejected(e) })
+		c.handleRejected(e)
 	case cm.ConnectFailed:
-		m.withConnector(e.ID, func(c *Connector) { c.handleFailure(e.Failure) })
+		c.handleFailure(e.Failure)
 	case cm.AcceptFailed:
-		m.withConnector(e.ID, func(c *Connector) { c.handleFailure(e.Failure) })
+		c.handleFailure(e.Failure)
 	case cm.Established:
-		m.withConnector(e.ID, func(c *Connector) {
-			if c.state == accepting {
-				c.handshake = m.clock.Now() - c.askedAt
-				c.enter(established)
-				c.complete(StatusSuccess)
-			}
-		})
+		if c.state == accepting {
+			c.handshake = c.adapter.miniport.clock.Now() - c.askedAt
+			c.enter(established)
+			c.complete(StatusSuccess)
+		}
 	case cm.Disconnected:
-		m.withConnector(e.ID, func(c *Connector) { c.handleDisconnected(e.Lost) })
+		c.handleDisconnected(e.Lost)
 	case cm.DisconnectDone:
-		m.withConnector(e.ID, func(c *Connector) { c.handleDisconnectDone(e.TimedOut) })
-		m.endOrphan(e.ID)
+		c.handleDisconnectDone(e.TimedOut)
 	case cm.TimewaitOver:
-		m.qps.release(e.QPN)
-		m.withConnector(e.ID, func(c *Connector) { c.forgetID() })
+		c.forgetID()
 	}
 }
 
-func (m *Miniport) withConnector(id cm.ID, f func(*Connector)) {
-	if c := m.connectors[id]; c != nil {
-		f(c)
+// connectors is every connector that has a connection, in the order in which they came. The manager's lock is
+// held.
+func (m *Miniport) connectors() iter.Seq[*Connector] {
+	return func(yield func(*Connector) bool) {
+		for _, v := range m.manager.Conversations() {
+			if v, ok := v.(conversation); ok && !yield(v.c) {
+				return
+			}
+		}
 	}
 }
 
 // forgetID leaves the connection's ID to the connection manager, which may give
-// it to another. cmMu is held.
+// it to another. The manager's lock is held.
 func (c *Connector) forgetID() {
-	delete(c.adapter.miniport.connectors, c.id)
+	c.adapter.miniport.manager.Leave(c.id)
 	c.id = 0 // no connection's
 }
 
 // handleFailure: no answer, or the peer gave up.
 func (c *Connector) handleFailure(failure cm.Failure) {
 	status := StatusIOTimeout
-	if failure == cm.Aborted {
+	if failure != cm.TimedOut {
 		status = StatusConnectionAborted
 	}
 	if c.state == connecting {
@@ -248,7 +250,7 @@ func (c *Connector) handleDisconnected(lost bool) {
 }
 
 // raiseDisconnect calls the consumer's event, as an established connection ends:
-// once. cmMu is held.
+// once. The manager's lock is held.
 func (c *Connector) raiseDisconnect(reason uint32) {
 	event, context := c.disconnectEvent, c.disconnectContext
 	if event == nil || !c.holdOpen() {
@@ -275,15 +277,15 @@ func (c *Connector) handleDisconnectDone(timedOut bool) {
 // noteTraffic takes the peer's first request for the RTU that may be lost.
 func (c *Connector) noteTraffic() {
 	m := c.adapter.miniport
-	m.cmMu.Lock()
-	defer m.cmMu.Unlock()
+	m.manager.Lock()
+	defer m.manager.Unlock()
 	now := m.clock.Now()
-	m.cm.NoteTraffic(now, c.id)
-	m.manage(now)
+	m.manager.CM.NoteTraffic(now, c.id)
+	m.manager.Progress(now)
 }
 
 // countBroken counts the error of an established connection that its consumer ends upon
-// the failed request's completion, before lost is called (NDK-CNT-04). cmMu is held.
+// the failed request's completion, before lost is called (NDK-CNT-04). The manager's lock is held.
 func (c *Connector) countBroken() {
 	if c.qp.isBroken() {
 		c.adapter.miniport.counters.connectionError.Add(1)
@@ -294,20 +296,20 @@ func (c *Connector) countBroken() {
 // not have noticed otherwise, and so is the consumer (ndkpi.md T26).
 func (c *Connector) lost() {
 	m := c.adapter.miniport
-	m.cmMu.Lock()
-	defer m.cmMu.Unlock()
+	m.manager.Lock()
+	defer m.manager.Unlock()
 	now := m.clock.Now()
 	switch c.state {
 	case established:
 		c.enter(ended)
 		m.counters.connectionError.Add(1)
 		c.raiseDisconnect(c.qp.failure())
-		if err := m.cm.Disconnect(now, c.id); err == nil {
-			m.manage(now)
+		if err := m.manager.CM.Disconnect(now, c.id); err == nil {
+			m.manager.Progress(now)
 		}
 	case accepting:
 		c.complete(c.abort(StatusConnectionAborted))
-		m.cm.Abandon(now, c.id)
-		m.manage(now)
+		m.manager.CM.Abandon(now, c.id)
+		m.manager.Progress(now)
 	}
 }

@@ -55,15 +55,15 @@ func (s connectorState) attempting() bool { return s >= connecting && s <= accep
 // live reports whether a connection is being made, up or being ended by us.
 func (s connectorState) live() bool { return s >= connecting && s <= disconnecting }
 
-// enter moves to a state and counts what that means. cmMu is held.
+// enter moves to a state and counts what that means. The manager's lock is held.
 func (c *Connector) enter(s connectorState) {
 	counters := &c.adapter.miniport.counters
 	switch {
 	case c.state == established:
 		counters.active.Add(^uint64(0))
-		c.qp.mu.Lock()
+		c.qp.channel.Lock()
 		c.qp.connected = false
-		c.qp.mu.Unlock()
+		c.qp.channel.Unlock()
 	case s == established && (c.state == replied || c.state == idle): // idle: ConnectUnmanaged
 		counters.connect.Add(1)
 	case s == established:
@@ -89,7 +89,7 @@ func (c *Connector) enter(s connectorState) {
 }
 
 // abort notes that the peer gave up before the connection was established, and
-// returns the status that says so. cmMu is held.
+// returns the status that says so. The manager's lock is held.
 func (c *Connector) abort(status Status) Status {
 	c.enter(aborted)
 	c.failure = status
@@ -105,7 +105,7 @@ type Connector struct {
 	callbacks callbacks
 	listener  *Listener // it came from, nil if none
 
-	// Guarded by Miniport.cmMu.
+	// Guarded by the lock of Miniport.manager.
 	state             connectorState
 	id                cm.ID
 	local, remote     netip.AddrPort
@@ -156,13 +156,13 @@ func newConnector(a *Adapter) *Connector {
 }
 
 // begin makes r the request under way; the object is held until its callback
-// has returned. cmMu is held.
+// has returned. The manager's lock is held.
 func (c *Connector) begin(r request) {
 	c.hold()
 	c.pending = r
 }
 
-// complete ends the request under way, if there is one. cmMu is held.
+// complete ends the request under way, if there is one. The manager's lock is held.
 func (c *Connector) complete(status Status) {
 	r := c.pending
 	if r.completion == nil {
@@ -175,14 +175,14 @@ func (c *Connector) complete(status Status) {
 	}, nil)
 }
 
-// take makes qp the connector's. cmMu is held.
+// take makes qp the connector's. The manager's lock is held.
 func (c *Connector) take(qp *QP) Status {
 	if qp == nil || qp.pd.adapter != c.adapter || !qp.open() {
 		return StatusInvalidParameter
 	}
-	qp.mu.Lock()
-	defer qp.mu.Unlock()
-	if qp.rc.State() != rc.Init || qp.connector != nil && qp.connector != c {
+	qp.channel.Lock()
+	defer qp.channel.Unlock()
+	if qp.channel.QP.State() != rc.Init || qp.connector != nil && qp.connector != c {
 		return StatusConnectionActive
 	}
 	qp.connector = c
@@ -195,17 +195,17 @@ func (c *Connector) take(qp *QP) Status {
 
 // leaveQP ends the connector's use of its QP, if it uses one. A QP that was to
 // be connected and never was is left as it was, for use with another connector;
-// any other is flushed. cmMu is held.
+// any other is flushed. The manager's lock is held.
 func (c *Connector) leaveQP() {
 	qp := c.qp
 	if qp == nil {
 		return
 	}
-	qp.mu.Lock()
-	defer qp.mu.Unlock()
+	qp.channel.Lock()
+	defer qp.channel.Unlock()
 	switch {
 	case qp.connector != c: // left before
-	case qp.rc.State() == rc.Init:
+	case qp.channel.QP.State() == rc.Init:
 		qp.connector = nil
 	default:
 		qp.flush()
@@ -233,8 +233,8 @@ func (c *Connector) AcceptEx(qp *QP, inboundReadLimit, outboundReadLimit uint32,
 func (c *Connector) accept(qp *QP, inboundReadLimit, outboundReadLimit uint32, privateData []byte,
 	event DisconnectEventEx, eventContext any, completion RequestCompletion, context any) Status {
 	m := c.adapter.miniport
-	m.cmMu.Lock()
-	defer m.cmMu.Unlock()
+	m.manager.Lock()
+	defer m.manager.Unlock()
 	switch {
 	case c.state == aborted:
 		return StatusConnectionAborted
@@ -250,8 +250,8 @@ func (c *Connector) accept(qp *QP, inboundReadLimit, outboundReadLimit uint32, p
 	}
 	c.takeReads(min(c.inbound, inboundReadLimit), min(c.outbound, outboundReadLimit))
 	now := m.clock.Now()
-	if err := m.cm.Accept(now, c.id, cm.AcceptParams{
-		QPN: qp.number, StartingPSN: c.agreed.ReceivePSN,
+	if err := m.manager.CM.Accept(now, c.id, cm.AcceptParams{
+		QPN: qp.Number(), StartingPSN: c.agreed.ReceivePSN,
 		ResponderResources: uint8(c.inbound), InitiatorDepth: uint8(c.outbound),
 		RNRRetryCount: rnrRetryCount, ECE: answer(c.agreed.Selective), PrivateData: privateData,
 	}); err != nil {
@@ -259,16 +259,16 @@ func (c *Connector) accept(qp *QP, inboundReadLimit, outboundReadLimit uint32, p
 		return c.abort(StatusConnectionAborted)
 	}
 	c.askedAt = now
-	m.qps.hold(qp.number)
+	m.transport.HoldNumber(qp.Number())
 	c.disconnectEvent, c.disconnectContext = event, eventContext
 	// The peer may send when it has the REP, so the QP comes first.
 	c.connectQP(true)
 	c.enter(accepting)
 	// The listener's endpoint is there still: the listener's close waits for
 	// this connector.
-	c.endpoint = m.endpoints[c.local]
-	c.endpoint.references++
+	c.endpoint = m.manager.EndpointAt(c.local)
+	c.endpoint.Refer()
 	c.begin(request{completion, context})
-	m.manage(now)
+	m.manager.Progress(now)
 	return StatusPending
 }

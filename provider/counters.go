@@ -1,13 +1,5 @@
 package provider
 
-import (
-	"sync"
-	"sync/atomic"
-
-	"github.com/ndklab/ndklab/provider/rc"
-	"github.com/ndklab/ndklab/provider/roce"
-)
-
 // Counters are NDIS_NDK_PERFORMANCE_COUNTERS without the reserved ones (ndkpi.md
 // 3.5).
 type Counters struct {
@@ -46,22 +38,6 @@ func (c *Counters) set() (set [30]uint64) {
 // and others.
 type counters struct {
 	*shareCounters
-	unknownQP, misdirected, cnps atomic.Uint64
-	badLength                    atomic.Uint64 // of management datagrams
-	strays                       atomic.Uint64 // likewise: cm.Endpoint.Strays
-
-	// mu guards closed, and makes a queue pair's step from the table to closed
-	// one step for those who sum up.
-	mu     sync.Mutex
-	closed rc.Counters // sum over the queue pairs that are no more
-}
-
-// retire removes a queue pair from the table and keeps what it counted.
-func (m *Miniport) retire(qp *QP, counted rc.Counters) {
-	m.counters.mu.Lock()
-	defer m.counters.mu.Unlock()
-	m.counters.closed = m.counters.closed.Plus(counted)
-	m.qps.remove(qp)
 }
 
 // Counters reads the counters, of all processes that share the device.
@@ -71,14 +47,7 @@ func (m *Miniport) Counters() Counters { return m.ledger.sum() }
 // all queue pairs of this process since the device was started, and the carrier's
 // own.
 func (m *Miniport) TransportCounters() map[string]uint64 {
-	m.counters.mu.Lock()
-	sum := m.counters.closed
-	m.qps.each(func(qp *QP) {
-		qp.mu.Lock()
-		defer qp.mu.Unlock()
-		sum = sum.Plus(qp.rc.Counters())
-	})
-	m.counters.mu.Unlock()
+	sum := m.transport.Counters()
 	named := map[string]uint64{
 		"packets_sent": sum.Sent, "packets_received": sum.Received, "retransmitted": sum.Retransmitted,
 		"spurious_retransmissions": sum.Spurious,
@@ -87,24 +56,13 @@ func (m *Miniport) TransportCounters() map[string]uint64 {
 		"rnr_naks_sent": sum.RNRsSent, "rnr_naks_received": sum.RNRsReceived,
 		"timeouts":  sum.Timeouts,
 		"acks_sent": sum.AcknowledgementsSent, "acks_received": sum.AcknowledgementsReceived,
-		"unknown_qp": m.counters.unknownQP.Load(), "misdirected": m.counters.misdirected.Load() + m.counters.strays.Load(),
-		"cnps_received": m.counters.cnps.Load(),
-		"early_dropped": sum.EarlyDropped, "bad_length": sum.BadLengths + m.counters.badLength.Load(),
+		"unknown_qp":    m.transport.UnknownQP.Load(),
+		"misdirected":   m.transport.Misdirected.Load() + m.manager.Foreign.Load() + m.manager.Strays.Load(),
+		"cnps_received": m.transport.CNPs.Load(),
+		"early_dropped": sum.EarlyDropped, "bad_length": sum.BadLengths + m.manager.BadLength.Load(),
 	}
 	for name, n := range m.carrier.Counters() {
 		named[name] = n
 	}
 	return named
-}
-
-// frameOctets is the length of the Ethernet frame around a packet: headers, ICRC
-// and padding, without preamble and frame check sequence, which belong to layer
-// 1 and to the hardware.
-func frameOctets(flow *roce.Flow, opcode roce.Opcode, payload int) int {
-	const ethernet, ipv4, ipv6, udp, icrc = 14, 20, 40, 8, 4
-	ip := ipv4
-	if flow.Local.Is6() {
-		ip = ipv6
-	}
-	return ethernet + ip + udp + opcode.HeaderLen() + (payload+3)&^3 + icrc
 }

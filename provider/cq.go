@@ -1,6 +1,10 @@
 package provider
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/ndklab/ndklab/provider/internal/transport"
+)
 
 // A CQ is a completion queue. Results and Arm are serialised by the consumer
 // (ndkpi.md 1.5).
@@ -25,8 +29,8 @@ type CQ struct {
 	// in the queue (NDK-CQ-05).
 	newest, newestSolicited, told uint64
 
-	delivery    *delivery // that the completion is part of which is being pushed; nil for none
-	idle        int       // times in a row that nothing was found while nobody would be told of the next
+	delivery    *transport.Delivery // that the completion is part of which is being pushed; nil for none
+	idle        int                 // times in a row that nothing was found while nobody would be told of the next
 	armed       bool
 	arm         NotifyType
 	moderation  moderation
@@ -229,7 +233,7 @@ func (cq *CQ) move(length int) {
 // push queues a completion. One more entry than the queue holds makes it and
 // its queue pairs unusable for good (NDK-CQ-23, 24).
 // Where d is not nil, what is told because of it is told when d is done.
-func (cq *CQ) push(result *ResultEx, solicited bool, d *delivery) {
+func (cq *CQ) push(result *ResultEx, solicited bool, d *transport.Delivery) {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
 	cq.delivery = d

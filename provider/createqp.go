@@ -58,20 +58,20 @@ func (pd *PD) createQP(qp *QP, initiatorQueueDepth, maxInitiatorRequestSge, inli
 	if qp.srq != nil {
 		config.Receives, config.SharedReceives = taker{qp.srq}, true
 	}
-	qp.rc = rc.NewQP(config)
+	qp.channel.Init(m.transport, config, owner{qp})
 	qp.Dispatch = qp
 	qp.init(pd.clock, ObjectTypeQP, &pd.object, &qp.receiveCQ.object, &qp.initiatorCQ.object)
 	if qp.srq != nil {
 		qp.addAntecedent(&qp.srq.object)
 	}
 	// Last: packets may come in as soon as it is in the table.
-	if !m.qps.add(qp) {
+	if !m.transport.Add(&qp.channel.Pair) {
 		qp.discard()
 		return nil, StatusInsufficientResources
 	}
 	// In the table, where a queue that fails from now on finds it.
 	if !qp.usable() {
-		m.qps.remove(qp)
+		m.transport.Remove(&qp.channel.Pair)
 		qp.discard()
 		return nil, StatusInvalidDeviceState
 	}

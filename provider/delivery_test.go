@@ -18,6 +18,7 @@ type tray struct {
 	provider.Carrier
 	receiver provider.Deferrer
 	passes   bool
+	alone    bool // who polls beside it receives alone
 	packets  []roce.Received
 	polls    int
 	resumed  int
@@ -54,6 +55,8 @@ func (c *tray) Poll(r provider.Receiver) bool {
 	c.polls++
 	return c.give(r)
 }
+
+func (c *tray) PollBeside(r provider.Receiver) (arrived, alone bool) { return c.Poll(r), c.alone }
 
 func (c *tray) Resume() { c.resumed++ }
 
@@ -151,6 +154,26 @@ func TestPolling(t *testing.T) {
 	}
 }
 
+// TestTurnsAway: what a consumer has polled for that then turns to something else is acknowledged within milliseconds,
+// before the carrier notices; its peer may wait for that.
+func TestTurnsAway(t *testing.T) {
+	for _, alone := range []bool{false, true} {
+		w, client, server, trays := newTrays(t)
+		at := trays[1]
+		at.alone = alone
+		w.want(server.qp.Receive(nil, nil), success)
+		w.want(client.qp.Send(nil, nil, 0), success)
+		w.arrive()
+		if !server.device.Poll() {
+			t.Fatal("nothing has arrived")
+		}
+		w.clock.Run(2 * time.Millisecond)
+		if d := cmp.Diff([]roce.Opcode{roce.Acknowledge}, at.forget()); d != "" {
+			t.Errorf("sent, alone %t (-want +got):\n%s", alone, d)
+		}
+	}
+}
+
 // TestPollingEndsWithTheQueue: what arrives for others must not wait until the carrier
 // notices that nobody polls any more.
 func TestPollingEndsWithTheQueue(t *testing.T) {
@@ -196,8 +219,8 @@ func TestDelivered(t *testing.T) {
 	}
 }
 
-// TestPolledAcknowledgement goes out when the consumer has found nothing again, behind its
-// answer; but is put off once only.
+// TestPolledAcknowledgement goes out right behind the consumer's answer, or when it has found nothing again; but is put off
+// once only.
 func TestPolledAcknowledgement(t *testing.T) {
 	w, client, server, trays := newTrays(t)
 	at := trays[1]
@@ -221,9 +244,7 @@ func TestPolledAcknowledgement(t *testing.T) {
 	server.cq.ResultsEx(results)
 	wantSent()
 	w.want(server.qp.Send(nil, nil, 0), success)
-	wantSent(roce.SendOnly)
-	server.cq.ResultsEx(results)
-	wantSent(roce.Acknowledge)
+	wantSent(roce.SendOnly, roce.Acknowledge)
 
 	send()
 	server.cq.ResultsEx(results)
@@ -232,6 +253,12 @@ func TestPolledAcknowledgement(t *testing.T) {
 	wantSent(roce.Acknowledge)
 
 	server.cq.ResultsEx(results)
+	send()
+	server.cq.ResultsEx(results)
+	wantSent()
+	server.cq.ResultsEx(results)
+	wantSent(roce.Acknowledge)
+
 	send()
 	server.cq.ResultsEx(results)
 	wantSent()

@@ -9,16 +9,16 @@
 // and so are the manners: what takes time returns StatusPending and calls back;
 // nothing else blocks; a Status is the NTSTATUS code and implements error.
 //
-// The package is the driver around the pure state machines of rc (a
-// connection's packets) and cm (its beginning and end): it owns their locks,
-// timers and callbacks and knows objects, memory and statuses. It knows nothing
-// of labs, namespaces or links.
+// The package knows objects, memory and statuses. The pure state machines of rc (a
+// connection's packets) and cm (its beginning and end) are driven by internal/transport
+// and internal/manager, which know none of these, and which other object models use, too.
+// It knows nothing of labs, namespaces or links.
 //
-// Locks are taken in the order Miniport.cmMu, counters.mu, QP.mu, SRQ.mu, CQ.mu,
-// grant.mu, MR.mu, and last those of tables, of objects, of callback queues, of what is put
-// off and of the credit pool, which are never held together. ndkState.mu stands beside: only
+// Locks are taken in the order manager.Manager's, that of the transport's retired counters,
+// transport.Channel's, SRQ.mu, CQ.mu, grant.mu, MR.mu, and last those of tables, of objects, of
+// callback queues, of what is put off and of the credit pool, which are never held together. ndkState.mu stands beside: only
 // those of objects and callback queues are taken inside. None is held while a
-// consumer's callback runs. The carrier is called with cmMu or a QP.mu held, so that
+// consumer's callback runs. The carrier is called with one of the first and third held, so that
 // it must not deliver packets within Send.
 //
 // Start reading at NewMiniport and Miniport.OpenAdapter; then QP and Connector.
@@ -30,7 +30,7 @@
 // which then runs the notifications of CQs that this led to; those should not block, as on
 // Windows. A consumer that looks for completions again and again instead (CQ.Results in
 // vain, twice in a row without an Arm) receives itself, within the call, and the
-// carrier's goroutine sleeps meanwhile. See delivery.go.
+// carrier's goroutine sleeps meanwhile. See internal/transport, delivery.go.
 //
 // # Congestion
 //

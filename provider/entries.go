@@ -33,10 +33,10 @@ type LocalEndpointEntry struct {
 // Connections lists the connections, those being made and those being ended
 // included, in the order of their addresses.
 func (m *Miniport) Connections() []ConnectionEntry {
-	m.cmMu.Lock()
-	defer m.cmMu.Unlock()
+	m.manager.Lock()
+	defer m.manager.Unlock()
 	var entries []ConnectionEntry
-	for _, c := range m.connectors {
+	for c := range m.connectors() {
 		if c.state.live() {
 			entries = append(entries, c.entry())
 		}
@@ -47,11 +47,11 @@ func (m *Miniport) Connections() []ConnectionEntry {
 	return entries
 }
 
-// entry is how the connection is listed. cmMu is held.
+// entry returns the connection as it is listed. The manager's lock is held.
 func (c *Connector) entry() ConnectionEntry {
 	e := ConnectionEntry{Local: c.local, Remote: c.remote, State: c.state.String(), RemoteQPN: c.remoteQPN}
 	if c.qp != nil {
-		e.QPN = c.qp.number
+		e.QPN = c.qp.Number()
 	}
 	return e
 }
@@ -59,14 +59,13 @@ func (c *Connector) entry() ConnectionEntry {
 // LocalEndpoints lists the listeners and shared endpoints, in the order of their
 // addresses. The endpoints that Connect makes are not listed (NDK-OID-11).
 func (m *Miniport) LocalEndpoints() []LocalEndpointEntry {
-	m.cmMu.Lock()
-	defer m.cmMu.Unlock()
+	m.manager.Lock()
+	defer m.manager.Unlock()
 	var entries []LocalEndpointEntry
-	for _, e := range m.endpoints {
-		if e.listener != nil || e.shared != nil {
-			entries = append(entries, LocalEndpointEntry{Local: e.address, Listener: e.listener != nil})
+	for e := range m.manager.Endpoints() {
+		if e.Listener != nil || sharedOf(e) != nil {
+			entries = append(entries, LocalEndpointEntry{Local: e.Address, Listener: e.Listener != nil})
 		}
 	}
-	slices.SortFunc(entries, func(a, b LocalEndpointEntry) int { return a.Local.Compare(b.Local) })
 	return entries
 }

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/ndklab/ndklab/provider/clock"
@@ -12,56 +13,34 @@ import (
 // InUse returns the numbers of connectors, endpoints, queue pairs, tokens and mappings the
 // device's tables hold.
 func (m *Miniport) InUse() int {
-	m.cmMu.Lock()
-	defer m.cmMu.Unlock()
-	m.qps.mu.Lock()
-	defer m.qps.mu.Unlock()
-	return len(m.connectors) + len(m.endpoints) + int(m.qps.count) + m.Tokens() + m.Mappings()
+	m.manager.Lock()
+	defer m.manager.Unlock()
+	return m.ids() + len(slices.Collect(m.manager.Endpoints())) + m.transport.Usage().Numbers + m.Tokens() + m.Mappings()
 }
 
 // HeldQPNs counts the queue pair numbers that are kept for the timewait of
 // connections.
-func (m *Miniport) HeldQPNs() int {
-	m.qps.mu.Lock()
-	defer m.qps.mu.Unlock()
-	return len(m.qps.held)
-}
+func (m *Miniport) HeldQPNs() int { return m.transport.Usage().Held }
 
 // IDs counts the connection IDs that connectors have: until the connection manager
 // needs them no more.
 func (m *Miniport) IDs() int {
-	m.cmMu.Lock()
-	defer m.cmMu.Unlock()
-	return len(m.connectors)
+	m.manager.Lock()
+	defer m.manager.Unlock()
+	return m.ids()
 }
+
+func (m *Miniport) ids() int { return len(slices.Collect(m.connectors())) }
 
 // HeardBy counts the queue pairs that are kept as the ones that heard from an address last.
-func (m *Miniport) HeardBy() (n int) {
-	m.cmMu.Lock()
-	defer m.cmMu.Unlock()
-	for _, p := range m.paths {
-		if p.heardBy.Load() != nil {
-			n++
-		}
-	}
-	return n
-}
+func (m *Miniport) HeardBy() int { return m.transport.Usage().Peers }
 
 // Busy counts the queue pairs that wait for their peers.
-func (m *Miniport) Busy() (n int) {
-	m.qps.each(func(qp *QP) {
-		qp.mu.Lock()
-		defer qp.mu.Unlock()
-		if qp.rc.Busy() && !qp.halted {
-			n++
-		}
-	})
-	return n
-}
+func (m *Miniport) Busy() int { return m.transport.Usage().Waiting }
 
 // FreeCredit returns the bytes of credit that nobody has, and Credit those of all.
-func (m *Miniport) FreeCredit() int { return int(m.credit.free.Load()) }
-func (m *Miniport) Credit() int     { return int(m.credit.size) }
+func (m *Miniport) FreeCredit() int { return int(m.transport.Usage().Unneeded) }
+func (m *Miniport) Credit() int     { return int(m.transport.Usage().Credit) }
 
 // ReorderBuffer returns the bytes that queue pairs have taken of the memory for early
 // packets.
@@ -82,21 +61,16 @@ func AwaitRelease(lam *LAM) bool {
 }
 
 // SetNextQPN has the search for a free queue pair number begin at n.
-func (m *Miniport) SetNextQPN(n uint32) { m.qps.next = n }
+func (m *Miniport) SetNextQPN(n uint32) { m.transport.SetNextNumber(n) }
 
 // MaxInstances bounds the instances that are open at once.
 const MaxInstances = maxInstances
 
 // WithoutQPNs calls f while every queue pair number is in use.
-func (m *Miniport) WithoutQPNs(f func()) {
-	count := m.qps.count
-	m.qps.count = m.qps.last - m.qps.first + 1
-	f()
-	m.qps.count = count
-}
+func (m *Miniport) WithoutQPNs(f func()) { m.transport.WithoutNumbers(f) }
 
 // QPNs are the bounds of queue pair numbers.
-func (m *Miniport) QPNs() (first, last uint32) { return m.qps.first, m.qps.last }
+func (m *Miniport) QPNs() (first, last uint32) { return m.transport.Numbers() }
 
 // Fail has the CQ fail as when the device does.
 func (cq *CQ) Fail() { cq.fail(StatusInternalError) }
@@ -124,24 +98,16 @@ func (a *Adapter) FailQueues() {
 }
 
 // Tokens counts the tokens of regions and windows that are given out.
-func (m *Miniport) Tokens() int { return m.regions.inUse() }
+func (m *Miniport) Tokens() int { return m.regions.InUse() }
 
 // Mappings counts the LAMs.
-func (m *Miniport) Mappings() int { return m.mappings.inUse() }
-
-func (t *tokenTable[T]) inUse() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.used
-}
+func (m *Miniport) Mappings() int { return m.mappings.InUse() }
 
 // LeaveTokens has no more than n tokens left that have never been used.
-func (m *Miniport) LeaveTokens(n uint32) { m.regions.leave(n) }
+func (m *Miniport) LeaveTokens(n uint32) { m.regions.Leave(n) }
 
 // LeaveMappings has no more than room for n LAMs left that has never been used.
-func (m *Miniport) LeaveMappings(n uint32) { m.mappings.leave(n) }
-
-func (t *tokenTable[T]) leave(n uint32) { t.next = tokenPages*tokenPageSize - 1 - n }
+func (m *Miniport) LeaveMappings(n uint32) { m.mappings.Leave(n) }
 
 // Extensions are the offer and the consent that our devices exchange.
 func Extensions() (offer, consent mad.ECE) { return offered, agreedTo }

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/ndklab/ndklab/provider/internal/transport"
 )
 
 // A CQ that overruns, and a CQ or an SRQ of a device that fails, is unusable for
@@ -66,11 +68,22 @@ func (m *Miniport) failQPs() {
 	}
 	m.clock.Go(func() {
 		m.failing.Store(false)
-		m.qps.each(func(qp *QP) {
+		m.eachQP(func(qp *QP) {
 			if !qp.usable() {
 				qp.fail()
 			}
 		})
+	})
+}
+
+// eachQP calls f for every queue pair of NDKPI's.
+func (m *Miniport) eachQP(f func(*QP)) {
+	m.transport.Each(func(p *transport.Pair) {
+		if c, ok := p.Owner.(*transport.Channel); ok {
+			if o, ok := c.Model().(owner); ok {
+				f(o.qp)
+			}
+		}
 	})
 }
 
@@ -81,10 +94,10 @@ func (qp *QP) usable() bool {
 
 // fail ends the queue pair because a queue of its own has failed (NDK-CQ-24).
 func (qp *QP) fail() {
-	qp.mu.Lock()
-	defer qp.mu.Unlock()
-	qp.rc.Flush()
-	qp.progress(qp.clock.Now())
+	qp.channel.Lock()
+	defer qp.channel.Unlock()
+	qp.channel.QP.Flush()
+	qp.progress()
 }
 
 // eachCQ calls f for every CQ of the instance that is open.

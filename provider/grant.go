@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/ndklab/ndklab/provider/internal/token"
 	"github.com/ndklab/ndklab/provider/rc"
 )
 
@@ -48,7 +49,7 @@ func (g *grant) prepare() Status {
 	if g.token != 0 {
 		return StatusSuccess
 	}
-	token, ok := g.miniport.regions.take()
+	token, ok := g.miniport.regions.Take()
 	if !ok {
 		return StatusInsufficientResources
 	}
@@ -59,7 +60,7 @@ func (g *grant) prepare() Status {
 
 // empty leaves a region in the slot that no token is valid for, by which the
 // grant can be found. g.mu is held.
-func (g *grant) empty() { g.miniport.regions.set(g.token, &region{grant: g}) }
+func (g *grant) empty() { g.miniport.regions.Set(g.token, &region{grant: g}) }
 
 // newest is the newest token, 0 for none.
 func (g *grant) newest() uint32 {
@@ -90,7 +91,7 @@ func (g *grant) close(o *object) {
 	if g.token == 0 {
 		return
 	}
-	g.miniport.regions.give(g.token)
+	g.miniport.regions.Give(g.token)
 	r := g.region
 	g.region = nil
 	r.letGo()
@@ -121,15 +122,14 @@ func (g *grant) revoke(by *QP) {
 // postChange queues a request that changes a grant, unless status, which is what
 // a look at its parameters has found, says that it is wrong.
 func (qp *QP) postChange(op rc.Op, context any, c *change, status Status, flags, allowed OpFlags) Status {
-	qp.mu.Lock()
-	defer qp.mu.Unlock()
-	now := qp.clock.Now()
+	qp.channel.Lock()
+	defer qp.channel.Unlock()
 	status = qp.queueChange(op, context, c, status, flags, allowed)
 	if status != StatusSuccess {
 		c.region.letGo()
 	}
 	if status != StatusSuccess || flags&OpDefer == 0 {
-		qp.progress(now)
+		qp.progress()
 	}
 	return status
 }
@@ -138,7 +138,7 @@ func (qp *QP) queueChange(op rc.Op, context any, c *change, status Status, flags
 	switch {
 	case flags&^allowed != 0:
 		return StatusInvalidParameter
-	case !qp.connected || qp.rc.State() != rc.Ready:
+	case !qp.connected || qp.channel.QP.State() != rc.Ready:
 		return StatusConnectionInvalid
 	case status != StatusSuccess:
 		return status
@@ -156,7 +156,7 @@ func (qp *QP) queueChange(op rc.Op, context any, c *change, status Status, flags
 	case c.region == nil && !g.registered():
 		return StatusInvalidDeviceRequest // NDK-INV-03
 	}
-	err := qp.rc.Post(&rc.Request{
+	err := qp.channel.QP.Post(&rc.Request{
 		Op: op, Context: context, Local: c,
 		Silent: flags&OpSilentSuccess != 0, Fence: flags&OpReadFence != 0,
 	})
@@ -164,7 +164,7 @@ func (qp *QP) queueChange(op rc.Op, context any, c *change, status Status, flags
 		return postStatus(err)
 	}
 	if c.region != nil {
-		g.token = nextKey(g.token)
+		g.token = token.Next(g.token)
 		c.region.token = g.token
 	}
 	qp.await(c)
@@ -215,13 +215,13 @@ func (c *change) Perform() rc.Status {
 		return rc.BadOperation
 	default:
 		g.region = c.region
-		g.miniport.regions.set(c.region.token, c.region)
+		g.miniport.regions.Set(c.region.token, c.region)
 	}
 	return rc.Success
 }
 
 // abandon forgets the changes that will never be performed because the queue
-// pair has ended. qp.mu is held.
+// pair has ended. qp.channel's lock is held.
 func (qp *QP) abandon() {
 	for len(qp.changes) > 0 {
 		c := qp.changes[0]
@@ -255,13 +255,13 @@ func (qp *QP) Invalidate(context any, mrOrMW Object, flags OpFlags) Status {
 // drain holds back what the queue pair has to report until nobody uses a region
 // whose token it has ended. The users are other queue pairs, each for as long as
 // it holds its lock, so that to wait for them with a lock held might be for ever.
-// qp.mu is held.
+// qp.channel's lock is held.
 func (qp *QP) drain(r *region) {
 	qp.draining++
 	qp.hold()
 	qp.clock.Go(func() {
 		r.users.Lock() // for good
-		qp.mu.Lock()
+		qp.channel.Lock()
 		qp.draining--
 		if qp.draining == 0 {
 			for i := range qp.heldBack {
@@ -269,7 +269,7 @@ func (qp *QP) drain(r *region) {
 			}
 			qp.heldBack = nil
 		}
-		qp.mu.Unlock()
+		qp.channel.Unlock()
 		qp.release()
 	})
 }

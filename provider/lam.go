@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/ndklab/ndklab/provider/internal/token"
 	"github.com/ndklab/ndklab/provider/rc"
 )
 
@@ -79,17 +80,17 @@ func (a *Adapter) BuildLAM(mdl *MDL, length uint64, completion RequestCompletion
 		return StatusBufferTooSmall
 	}
 	table := &a.miniport.mappings
-	if m.token, ok = table.take(); !ok {
+	if m.token, ok = table.Take(); !ok {
 		return StatusInsufficientResources
 	}
 	a.hold() // until ReleaseLAM (NDK-LIFE-31)
 	lam.AdapterContext = m
 	lam.Pages = slices.Grow(lam.Pages[:0], int(pages))
 	for i := range LogicalAddress(pages) {
-		lam.Pages = append(lam.Pages, LogicalAddress(m.token>>keyBits)<<mappingShift|i<<(offsetBits+guardBits))
+		lam.Pages = append(lam.Pages, LogicalAddress(m.token>>token.KeyBits)<<mappingShift|i<<(offsetBits+guardBits))
 	}
 	*fbo = uint32(m.fbo)
-	table.set(m.token, m)
+	table.Set(m.token, m)
 	return a.miniport.settle(&a.object, completion, context)
 }
 
@@ -105,7 +106,7 @@ func (a *Adapter) ReleaseLAM(lam *LAM) {
 		return
 	}
 	lam.AdapterContext, lam.Pages = nil, nil
-	a.miniport.mappings.give(m.token)
+	a.miniport.mappings.Give(m.token)
 	m.users.Lock() // for good
 	a.release()
 }
@@ -116,7 +117,7 @@ func (a *Adapter) mapping(address LogicalAddress) (*mapping, uint64) {
 	if address < 0 {
 		return nil, 0
 	}
-	m := a.miniport.mappings.at(uint32(address >> mappingShift << keyBits))
+	m := a.miniport.mappings.At(uint32(address >> mappingShift << token.KeyBits))
 	page := uint64(address) >> offsetBits % (maxLAMPages << guardBits)
 	if m == nil || m.adapter != a || page%(1<<guardBits) != 0 || page>>guardBits >= m.pages() {
 		return nil, 0

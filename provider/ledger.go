@@ -138,8 +138,8 @@ func (l *Ledger) note(r resource, n uint32) { l.shares[l.own].held[r].Add(n) }
 // give takes n off what this process holds.
 func (l *Ledger) give(r resource, n uint32) { l.shares[l.own].held[r].Add(-n) }
 
-// claimPort takes a port for this process; false if another has it.
-func (l *Ledger) claimPort(address netip.AddrPort) bool {
+// ClaimPort takes a port for this process; false if another has it.
+func (l *Ledger) ClaimPort(address netip.AddrPort) bool {
 	table := l.ports[address.Addr()]
 	return table == nil || table[address.Port()].CompareAndSwap(0, portEntry(l.own, PortOfConnection))
 }
@@ -151,8 +151,8 @@ func (l *Ledger) usePort(address netip.AddrPort, use PortUse) {
 	}
 }
 
-// releasePort gives a port of this process's up.
-func (l *Ledger) releasePort(address netip.AddrPort) {
+// ReleasePort gives a port of this process's up.
+func (l *Ledger) ReleasePort(address netip.AddrPort) {
 	if table := l.ports[address.Addr()]; table != nil {
 		table[address.Port()].Store(0)
 	}

@@ -42,7 +42,7 @@ func TestLedgerAtOnce(t *testing.T) {
 				}
 				port := (own + i) % len(ports)
 				at := netip.AddrPortFrom(address, uint16(port))
-				if !l.claimPort(at) {
+				if !l.ClaimPort(at) {
 					continue
 				}
 				if ports[port].Add(1) != 1 {
@@ -53,7 +53,7 @@ func TestLedgerAtOnce(t *testing.T) {
 				}
 				l.usePort(at, PortOfListener)
 				ports[port].Add(-1)
-				l.releasePort(at)
+				l.ReleasePort(at)
 			}
 		})
 	}
@@ -66,7 +66,7 @@ func TestLedgerAtOnce(t *testing.T) {
 	}
 	// Of one that dies with what it has, nothing stays but what it counted.
 	dead := ledgers[3]
-	if !dead.take(pdResource, limit, limit) || !dead.claimPort(netip.AddrPortFrom(address, 1)) {
+	if !dead.take(pdResource, limit, limit) || !dead.ClaimPort(netip.AddrPortFrom(address, 1)) {
 		t.Fatal("something was left")
 	}
 	dead.counters().connect.Add(7)

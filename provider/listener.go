@@ -18,7 +18,7 @@ type Listener struct {
 	context   any
 	callbacks callbacks
 
-	// Guarded by Miniport.cmMu.
+	// Guarded by the lock of Miniport.manager.
 	endpoint  *endpoint // nil before Listen
 	paused    bool
 	undecided int // requests delivered and neither accepted nor ended
@@ -28,7 +28,7 @@ type Listener struct {
 // More are refused (NDK-CONN-10).
 const backlog = 1024
 
-// refuses is why a request is not to be delivered, 0 if it is. cmMu is held.
+// refuses is why a request is not to be delivered, 0 if it is. The manager's lock is held.
 func (l *Listener) refuses() mad.Reason {
 	switch {
 	case l.paused: // as if nobody listened (NDK-LSN-06)
@@ -38,6 +38,15 @@ func (l *Listener) refuses() mad.Reason {
 	}
 	return 0
 }
+
+// service is a listener as the connection manager sees it.
+type service struct{ l *Listener }
+
+// Refuses implements manager.Listener.
+func (s service) Refuses() mad.Reason { return s.l.refuses() }
+
+// Deliver implements manager.Listener.
+func (s service) Deliver(request cm.ConnectRequest) { s.l.deliver(request) }
 
 // CreateListener makes a listener. event is called with context for every
 // connection request, with a new connector that the consumer then owns: to
@@ -60,8 +69,8 @@ func (a *Adapter) CreateListener(event ConnectEvent, eventContext any,
 // ephemeral port chosen.
 func (l *Listener) Listen(address netip.AddrPort, completion RequestCompletion, context any) Status {
 	m := l.adapter.miniport
-	m.cmMu.Lock()
-	defer m.cmMu.Unlock()
+	m.manager.Lock()
+	defer m.manager.Unlock()
 	if l.endpoint != nil || !l.open() {
 		return StatusInvalidDeviceState
 	}
@@ -69,27 +78,27 @@ func (l *Listener) Listen(address netip.AddrPort, completion RequestCompletion, 
 	if status != StatusSuccess {
 		return status
 	}
-	e.listener = l
+	e.Listener = service{l}
 	l.endpoint = e
-	m.ledger.usePort(e.address, PortOfListener)
+	m.ledger.usePort(e.Address, PortOfListener)
 	return m.settle(&l.object, completion, context)
 }
 
 // LocalAddress is where the listener listens.
 func (l *Listener) LocalAddress() (netip.AddrPort, Status) {
-	l.adapter.miniport.cmMu.Lock()
-	defer l.adapter.miniport.cmMu.Unlock()
+	l.adapter.miniport.manager.Lock()
+	defer l.adapter.miniport.manager.Unlock()
 	if l.endpoint == nil {
 		return netip.AddrPort{}, StatusInvalidDeviceState
 	}
-	return l.endpoint.address, StatusSuccess
+	return l.endpoint.Address, StatusSuccess
 }
 
 // ControlConnectEvents pauses or resumes listening; while paused, requests are
 // refused as if nobody listened.
 func (l *Listener) ControlConnectEvents(pause bool) {
-	l.adapter.miniport.cmMu.Lock()
-	defer l.adapter.miniport.cmMu.Unlock()
+	l.adapter.miniport.manager.Lock()
+	defer l.adapter.miniport.manager.Unlock()
 	l.paused = pause
 }
 
@@ -98,22 +107,22 @@ func (l *Listener) ControlConnectEvents(pause bool) {
 func (l *Listener) Close(completion CloseCompletion, context any) Status {
 	m := l.adapter.miniport
 	return l.close(func() {
-		m.cmMu.Lock()
-		defer m.cmMu.Unlock()
+		m.manager.Lock()
+		defer m.manager.Unlock()
 		if l.endpoint != nil {
-			l.endpoint.listener = nil
-			m.ledger.usePort(l.endpoint.address, PortOfConnection)
+			l.endpoint.Listener = nil
+			m.ledger.usePort(l.endpoint.Address, PortOfConnection)
 		}
 	}, func() {
-		m.cmMu.Lock()
-		defer m.cmMu.Unlock()
+		m.manager.Lock()
+		defer m.manager.Unlock()
 		if l.endpoint != nil {
-			m.unclaim(l.endpoint)
+			m.manager.Release(l.endpoint)
 		}
 	}, completion, context)
 }
 
-// deliver hands a connection request to the consumer. cmMu is held, and
+// deliver hands a connection request to the consumer. The manager's lock is held, and
 // refuses has just said nothing against it.
 func (l *Listener) deliver(request cm.ConnectRequest) {
 	m := l.adapter.miniport
@@ -138,7 +147,7 @@ func (l *Listener) deliver(request cm.ConnectRequest) {
 	c.keepPrivate(request.PrivateData[:])
 	c.inbound = min(m.info.MaxInboundReadLimit, uint32(request.InitiatorDepth))
 	c.outbound = min(m.info.MaxOutboundReadLimit, uint32(request.ResponderResources))
-	m.connectors[c.id] = c
+	m.manager.Join(c.id, conversation{c})
 	l.callbacks.add(func() {
 		l.event(l.context, c)
 		l.release()

@@ -1,21 +1,17 @@
 package provider
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
-	"net/netip"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/ndklab/ndklab/provider/clock"
-	"github.com/ndklab/ndklab/provider/cm"
+	"github.com/ndklab/ndklab/provider/internal/manager"
+	"github.com/ndklab/ndklab/provider/internal/token"
+	"github.com/ndklab/ndklab/provider/internal/transport"
 	"github.com/ndklab/ndklab/provider/roce"
-	"github.com/ndklab/ndklab/provider/roce/mad"
 )
 
 // A Config says how a device is started.
@@ -77,40 +73,27 @@ type Miniport struct {
 	receiveBuffer ReceiveBuffer
 	pend          bool
 	goBackN       bool
-	forward       Forward
-	report        Report
 	qpError       func(QPError)
 	state         ndkState
 
-	regions  tokenTable[region]
-	mappings tokenTable[mapping]
-	qps      qpTable
-	counters counters
-	poller   Poller   // carrier, if it is one
-	polled   Receiver // for poller's Poll
-	delivery delivery
-	credit   creditPool
-	reorder  reorderBuffer
-	closing  atomic.Bool
-	failing  atomic.Bool // a walk over the queue pairs is to come: see failQPs
+	regions   token.Table[region]
+	mappings  token.Table[mapping]
+	transport *transport.Device
+	counters  counters
+	poller    Poller   // carrier, if it is one
+	polled    Receiver // for poller's Poll
+	reorder   reorderBuffer
+	closing   atomic.Bool
+	listers   listers
+	failing   atomic.Bool // a walk over the queue pairs is to come: see failQPs
 
-	cmMu sync.Mutex // guards what follows, and the state of connectors and listeners
-	// cm is the connection manager; cmTimer runs it at its next deadline.
-	cm         *cm.Endpoint
-	cmTimer    clock.Timer
-	madPSN     uint32 // of the next management datagram
-	rand       *rand.Rand
-	endpoints  map[netip.AddrPort]*endpoint
-	nextPort   uint16 // where the search for a free ephemeral port begins
-	connectors map[cm.ID]*Connector
-	paths      map[netip.Addr]*path // by the peer's address
-	router     cm.Router
-	orphans    orphans
+	manager *manager.Manager // its lock guards what follows, and the state of connectors and listeners
+	rand    *rand.Rand
 	// The end: finish is set while a closing device lingers, for as long as
-	// lingerTimer runs at most; closed says that no timer is set any more.
+	// lingerTimer runs at most; finished says that nobody waits any more.
 	finish      func()
 	lingerTimer clock.Timer
-	closed      bool
+	finished    bool
 }
 
 // NewMiniport starts a device. The error says which part of the configuration
@@ -145,12 +128,8 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 	m := &Miniport{
 		carrier: cfg.Carrier, clock: cfg.Clock, info: cfg.Info, capabilities: cfg.Capabilities,
 		configuration: configuration, ledger: ledger, pend: cfg.Pend, goBackN: cfg.GoBackN, rand: cfg.Rand,
-		forward: cfg.Forward, report: cfg.Report, qpError: cfg.QPError,
-		router: cm.Router{Holder: ledger.PortHolder}, orphans: orphans{},
-		counters:   counters{shareCounters: ledger.counters()},
-		endpoints:  map[netip.AddrPort]*endpoint{},
-		nextPort:   firstEphemeralPort + uint16(cfg.Rand.IntN(lastEphemeralPort-firstEphemeralPort+1)),
-		connectors: map[cm.ID]*Connector{}, paths: map[netip.Addr]*path{},
+		qpError:  cfg.QPError,
+		counters: counters{shareCounters: ledger.counters()},
 	}
 	m.info.Version = InterfaceVersion
 	allowed := configuration.NetworkDirect != 0
@@ -158,16 +137,21 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 	m.state.allowed, m.state.wanted, m.state.enabled = allowed, allowed, allowed
 	m.state.events.clock = cfg.Clock
 	m.life.init(cfg.Clock, 0)
-	m.qps.init(uint32(ledger.own), cfg.Rand)
 	m.receiveBuffer = newReceiveBuffer(cfg.ReceiveBuffer, cfg.Carrier)
-	m.credit.init(int(m.receiveBuffer.Granted), cfg.Clock.Go)
+	firstPort := manager.AnyPort(cfg.Rand)
+	m.transport = transport.New(transport.Config{
+		Carrier: cfg.Carrier, Clock: cfg.Clock, Rand: cfg.Rand, Share: uint32(ledger.own), Credit: int(m.receiveBuffer.Granted),
+		Traffic:   transport.Traffic{InOctets: &m.counters.inOctets, OutOctets: &m.counters.outOctets, InFrames: &m.counters.inFrames, OutFrames: &m.counters.outFrames},
+		Datagrams: func(packets []roce.Received) { m.manager.Receive(packets) },
+	})
 	guid := cfg.GUID
 	if guid == 0 {
 		guid = cfg.Rand.Uint64() | 1
 	}
-	m.cm = cm.New(cm.Config{
-		GUID: guid, Rand: cfg.Rand, Refuses: m.refuses, MaxMTU: m.maxMTU, Heard: m.heard,
-		Share: ledger.own, Track: cfg.Report != nil,
+	m.manager = manager.New(manager.Config{
+		Carrier: cfg.Carrier, Clock: cfg.Clock, Rand: cfg.Rand, Ports: ledger, GUID: guid, Share: ledger.own, FirstPort: firstPort,
+		Forward: cfg.Forward, Report: cfg.Report, Failed: m.Failed, MaxMTU: m.maxMTU, Heard: m.transport.Heard,
+		ReleaseNumber: m.transport.ReleaseNumber, Progressed: func() { m.finishIfQuiet() },
 	})
 	if p, ok := cfg.Carrier.(Poller); ok {
 		m.poller, m.polled = p, polled{m}
@@ -207,8 +191,8 @@ func (m *Miniport) BeginClose(done func()) {
 const lingering = 500 * time.Millisecond
 
 func (m *Miniport) linger(done func()) {
-	m.cmMu.Lock()
-	defer m.cmMu.Unlock()
+	m.manager.Lock()
+	defer m.manager.Unlock()
 	m.finish = func() {
 		// Nothing is left to be lost: an error in closing a socket says nothing.
 		_ = m.carrier.Close()
@@ -218,144 +202,35 @@ func (m *Miniport) linger(done func()) {
 		return
 	}
 	m.lingerTimer = m.clock.AfterFunc(lingering, func() {
-		m.cmMu.Lock()
-		defer m.cmMu.Unlock()
+		m.manager.Lock()
+		defer m.manager.Unlock()
 		m.finishNow()
 	})
 }
 
-// finishIfQuiet ends the lingering when no peer has an answer to give. m.cmMu
-// is held.
+// finishIfQuiet ends the lingering when no peer has an answer to give. The manager's
+// lock is held.
 func (m *Miniport) finishIfQuiet() bool {
-	if m.finish == nil || m.cm.Disconnecting() > 0 {
+	if m.finish == nil || m.manager.CM.Disconnecting() > 0 {
 		return false
 	}
 	m.finishNow()
 	return true
 }
 
-// finishNow ends the lingering. cmMu is held.
+// finishNow ends the lingering. The manager's lock is held.
 func (m *Miniport) finishNow() {
-	if m.closed {
+	if m.finished {
 		return
 	}
-	m.closed = true
-	for _, t := range []clock.Timer{m.cmTimer, m.lingerTimer} {
-		if t != nil {
-			t.Stop()
-		}
+	m.finished = true
+	m.manager.Close()
+	if m.lingerTimer != nil {
+		m.lingerTimer.Stop()
 	}
 	m.clock.Go(m.finish)
 	m.finish = nil
 }
 
 // Receive implements Receiver.
-func (m *Miniport) Receive(packets []roce.Received) { m.receive(packets, atOnce) }
-
-// receive gives packets to their queue pairs, runs of one queue pair's together.
-func (m *Miniport) receive(packets []roce.Received, how manner) {
-	m.credit.beginReceiving()
-	defer m.credit.endReceiving()
-	for len(packets) > 0 {
-		number := packets[0].Header.DestQPN
-		n := 1
-		for n < len(packets) && packets[n].Header.DestQPN == number {
-			n++
-		}
-		run := packets[:n]
-		packets = packets[n:]
-		if number == mad.QPN {
-			m.receiveDatagrams(run)
-			continue
-		}
-		qp := m.qps.get(number)
-		if qp == nil {
-			m.counters.unknownQP.Add(uint64(n))
-			continue
-		}
-		qp.receive(run, how)
-	}
-}
-
-// receiveDatagrams gives management datagrams to the connection manager. What each
-// leads to is done before the next is looked at, so that a listener's backlog
-// counts the requests of one batch, too.
-func (m *Miniport) receiveDatagrams(packets []roce.Received) {
-	m.cmMu.Lock()
-	defer m.cmMu.Unlock()
-	now := m.clock.Now()
-	for i := range packets {
-		p := &packets[i]
-		if p.Header.Opcode != roce.UDSendOnly || p.Header.QKey != mad.QKey || !p.Header.InDefaultPartition() {
-			m.counters.misdirected.Add(1)
-			continue
-		}
-		if len(p.Payload) != mad.Size {
-			m.counters.badLength.Add(1)
-			continue
-		}
-		if !m.handOn(p) {
-			m.cm.Handle(now, p.Flow.Local, p.Flow.Remote, p.Payload)
-			m.manage(now)
-		}
-	}
-}
-
-// manage moves what the connection manager has to say: datagrams to the
-// carrier, events to connectors, its deadline to the timer. It follows every
-// call on m.cm. cmMu is held.
-func (m *Miniport) manage(now time.Duration) {
-	for {
-		m.reportChanges()
-		m.sendDatagrams()
-		event, ok := m.cm.NextEvent()
-		if !ok {
-			break
-		}
-		m.handleEvent(event)
-	}
-	m.counters.strays.Store(m.cm.Strays())
-	m.finishIfQuiet()
-	deadline, ok := m.cm.Deadline()
-	switch {
-	case !ok, m.closed:
-	case m.cmTimer == nil:
-		m.cmTimer = m.clock.AfterFunc(deadline-now, m.manageTimeout)
-	default:
-		m.cmTimer.Reset(deadline - now)
-	}
-}
-
-func (m *Miniport) manageTimeout() {
-	m.cmMu.Lock()
-	defer m.cmMu.Unlock()
-	now := m.clock.Now()
-	m.cm.HandleTimeout(now)
-	m.manage(now)
-}
-
-func (m *Miniport) sendDatagrams() {
-	for d, ok := m.cm.NextDatagram(); ok; d, ok = m.cm.NextDatagram() {
-		packet := [1]roce.Packet{{
-			Header: roce.Header{
-				Opcode: roce.UDSendOnly, PKey: roce.DefaultPKey, DestQPN: mad.QPN,
-				PSN: m.madPSN, QKey: mad.QKey, SourceQPN: mad.QPN,
-			},
-			Payload: [][]byte{d.MAD[:]},
-		}}
-		m.madPSN = roce.PSNAdd(m.madPSN, 1)
-		flow := roce.Flow{Local: d.Local, Remote: d.Remote, SourcePort: m.carrier.SourcePort(d.Local, mad.QPN)}
-		// The carrier fails only when it is closed, and then nobody waits.
-		_ = m.carrier.Send(flow, packet[:])
-	}
-}
-
-// connectorsInOrder is the connectors as they came. cmMu is held.
-func (m *Miniport) connectorsInOrder() []*Connector {
-	return slices.SortedFunc(maps.Values(m.connectors), func(a, b *Connector) int { return cmp.Compare(a.id, b.id) })
-}
-
-// hasAddress reports whether an address is the device's.
-func (m *Miniport) hasAddress(address netip.Addr) bool {
-	return slices.Contains(m.carrier.Addresses(), address)
-}
+func (m *Miniport) Receive(packets []roce.Received) { m.transport.Receive(packets, transport.AtOnce) }

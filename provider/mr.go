@@ -83,12 +83,12 @@ func (mr *MR) Register(mdl *MDL, length uint64, flags MRFlags, completion Reques
 	if mr.region != nil || !mr.open() {
 		return StatusInvalidDeviceState
 	}
-	token, ok := m.regions.take()
+	token, ok := m.regions.Take()
 	if !ok {
 		return StatusInsufficientResources
 	}
 	mr.region = &region{token: token, pd: mr.pd, base: mdl.VirtualAddress, flags: mr.pd.granted(flags), memory: memory}
-	m.regions.set(token, mr.region)
+	m.regions.Set(token, mr.region)
 	return m.settle(&mr.object, completion, context)
 }
 
@@ -120,12 +120,12 @@ func (mr *MR) Deregister(completion RequestCompletion, context any) Status {
 // the bytes. A QP uses them only while its lock is held, so that passing through
 // the locks once is enough, and the packets' path needs no reference counts.
 func (mr *MR) withdraw(r *region, done func()) {
-	mr.pd.adapter.miniport.regions.give(r.token)
+	mr.pd.adapter.miniport.regions.Give(r.token)
 	mr.clock.Go(func() {
-		mr.pd.adapter.miniport.qps.each(func(qp *QP) {
-			qp.mu.Lock()
+		mr.pd.adapter.miniport.eachQP(func(qp *QP) {
+			qp.channel.Lock()
 			//lint:ignore SA2001 the lock is taken to wait for its holder
-			qp.mu.Unlock()
+			qp.channel.Unlock()
 		})
 		done()
 	})

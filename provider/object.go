@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/ndklab/ndklab/provider/clock"
+	"github.com/ndklab/ndklab/provider/internal/transport"
 )
 
 // object is what every NDK object has in common: its place among antecedents
@@ -185,7 +186,7 @@ type callbacks struct {
 
 // add has f run soon: when what is being delivered has been handled, if d is not nil, or
 // by a goroutine of its own.
-func (c *callbacks) add(f func(), d *delivery) {
+func (c *callbacks) add(f func(), d *transport.Delivery) {
 	c.mu.Lock()
 	c.queue = append(c.queue, f)
 	start := !c.running
@@ -197,7 +198,7 @@ func (c *callbacks) add(f func(), d *delivery) {
 	switch {
 	case !start:
 	case d != nil:
-		d.call(c)
+		d.Call(c.loop)
 	default:
 		c.clock.Go(c.loop)
 	}

@@ -43,17 +43,14 @@ func (qp *QP) Read(context any, sgl []SGE, remoteAddress uint64, remoteToken uin
 // queued. A request that is refused starts what was deferred before it all the
 // same (NDK-DEFER-03).
 func (qp *QP) post(r *rc.Request, sgl []SGE, maxSGE int, flags, allowed OpFlags) Status {
-	qp.mu.Lock()
-	defer qp.mu.Unlock()
+	qp.channel.Lock()
+	defer qp.channel.Unlock()
 	status := qp.queue(r, sgl, maxSGE, flags, allowed)
 	if status == StatusSuccess && r.InvalidateLocal {
 		qp.awaitRead(sgl[0].MemoryRegionToken)
 	}
 	if status != StatusSuccess || flags&OpDefer == 0 {
-		// What answers the peer need not wait for an acknowledgement that follows.
-		qp.rc.HoldAcknowledgement(qp.owing.Load())
-		qp.progress(qp.clock.Now())
-		qp.rc.HoldAcknowledgement(false)
+		qp.channel.ProgressAfterPost()
 	}
 	return status
 }
@@ -100,7 +97,7 @@ func (qp *QP) queue(r *rc.Request, sgl []SGE, maxSGE int, flags, allowed OpFlags
 		}
 		r.InvalidateLocal = true
 	}
-	return postStatus(qp.rc.Post(r))
+	return postStatus(qp.channel.QP.Post(r))
 }
 
 // appendPieces appends sgl, as package rc has it, to dst.
@@ -138,13 +135,13 @@ func (qp *QP) Receive(context any, sgl []SGE) Status {
 	if status := qp.pd.adapter.miniport.checkReceive(sgl, qp.maxReceive); status != StatusSuccess {
 		return status
 	}
-	qp.mu.Lock()
-	defer qp.mu.Unlock()
+	qp.channel.Lock()
+	defer qp.channel.Unlock()
 	qp.sgl = appendPieces(qp.sgl[:0], sgl)
 	if err := qp.receives.Post(&rc.Receive{Context: context, SGL: qp.sgl}); err != nil {
 		return postStatus(err)
 	}
-	if qp.rc.State() == rc.Error {
+	if qp.channel.QP.State() == rc.Error {
 		qp.flush()
 	}
 	return StatusSuccess

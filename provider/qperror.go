@@ -19,13 +19,13 @@ type QPError struct {
 }
 
 // tellError tells of an error, once. cause is the first completion that neither
-// succeeded nor was flushed, nil if there is none. qp.mu is held.
+// succeeded nor was flushed, nil if there is none. qp.channel's lock is held.
 func (qp *QP) tellError(cause *rc.Completion) {
 	m := qp.pd.adapter.miniport
 	if m.qpError == nil || m.closing.Load() {
 		return
 	}
-	m.qpError(QPError{Number: qp.Number(), Remote: qp.flow.Remote, Reason: qp.reason(cause)})
+	m.qpError(QPError{Number: qp.Number(), Remote: qp.channel.Remote(), Reason: qp.reason(cause)})
 }
 
 // reason is why the queue pair is in error, in words.
@@ -36,8 +36,13 @@ func (qp *QP) reason(cause *rc.Completion) string {
 	case cause == nil:
 		return "a request of the peer was refused"
 	}
-	receive := cause.Op == rc.OpReceive || cause.Op == rc.OpReceiveInvalidate
-	switch cause.Status {
+	return ReasonOf(cause.Status, cause.Op.IsReceive())
+}
+
+// ReasonOf is why a queue pair is in error, in words, by the completion that tells so and
+// whether that is a receive's.
+func ReasonOf(status rc.Status, receive bool) string {
+	switch status {
 	case rc.LocalLength:
 		return "a message was longer than what it was to be received in"
 	case rc.LocalProtection:
@@ -60,7 +65,7 @@ func (qp *QP) reason(cause *rc.Completion) string {
 	case rc.RNRRetryExceeded:
 		return "the peer had no receive posted"
 	}
-	return fmt.Sprintf("status %d", cause.Status)
+	return fmt.Sprintf("status %d", status)
 }
 
 // causeOf is the first completion that neither succeeded nor was flushed; nil if there

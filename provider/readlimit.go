@@ -6,7 +6,7 @@ package provider
 // it wants, and gives it back when it has ended.
 
 // takeReads has the connection have up to so many READs in progress, depending
-// on what is left. cmMu is held.
+// on what is left. The manager's lock is held.
 func (c *Connector) takeReads(inbound, outbound uint32) {
 	m := c.adapter.miniport
 	c.inbound = m.takeReads(inboundReadResource, inbound, m.capabilities.MaxInboundReadLimit)
@@ -14,7 +14,7 @@ func (c *Connector) takeReads(inbound, outbound uint32) {
 	c.holdsReads = true
 }
 
-// lowerReads gives back what the peer does not want. cmMu is held.
+// lowerReads gives back what the peer does not want. The manager's lock is held.
 func (c *Connector) lowerReads(inbound, outbound uint32) {
 	ledger := c.adapter.miniport.ledger
 	inbound, outbound = min(c.inbound, inbound), min(c.outbound, outbound)
@@ -23,8 +23,8 @@ func (c *Connector) lowerReads(inbound, outbound uint32) {
 	c.inbound, c.outbound = inbound, outbound
 }
 
-// returnReads gives everything back. The limits can still be asked for. cmMu is
-// held.
+// returnReads gives everything back. The limits can still be asked for. The
+// manager's lock is held.
 func (c *Connector) returnReads() {
 	if !c.holdsReads {
 		return

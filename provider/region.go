@@ -83,7 +83,7 @@ func (r *region) unuse() {
 
 // region is nil for a token that is not valid.
 func (m *Miniport) region(token uint32) *region {
-	r := m.regions.at(token)
+	r := m.regions.At(token)
 	if r == nil || r.token != token {
 		return nil
 	}

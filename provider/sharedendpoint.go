@@ -11,7 +11,7 @@ type SharedEndpoint struct {
 	endpoint *endpoint // it holds one reference (ndkpi.md T28)
 
 	// destinations are where connectors are connected to from here, or are about
-	// to be. Guarded by Miniport.cmMu.
+	// to be. Guarded by the lock of Miniport.manager.
 	destinations map[netip.AddrPort]*Connector
 }
 
@@ -23,41 +23,41 @@ func (a *Adapter) CreateSharedEndpoint(address netip.AddrPort,
 		return nil, StatusInvalidDeviceState
 	}
 	m := a.miniport
-	m.cmMu.Lock()
-	defer m.cmMu.Unlock()
+	m.manager.Lock()
+	defer m.manager.Unlock()
 	e, status := m.claim(address)
 	if status != StatusSuccess {
 		return nil, status // ndkpi.md T29
 	}
 	s := &SharedEndpoint{adapter: a, endpoint: e, destinations: map[netip.AddrPort]*Connector{}}
-	e.shared = s
-	m.ledger.usePort(e.address, PortOfSharedEndpoint)
+	e.Owner = s
+	m.ledger.usePort(e.Address, PortOfSharedEndpoint)
 	s.Dispatch = s
 	s.init(a.clock, ObjectTypeSharedEndpoint, &a.object)
 	return created(m, s, &s.object, completion, context)
 }
 
 // LocalAddress is where connectors connect from.
-func (s *SharedEndpoint) LocalAddress() netip.AddrPort { return s.endpoint.address }
+func (s *SharedEndpoint) LocalAddress() netip.AddrPort { return s.endpoint.Address }
 
 // Close gives the address up when the connectors that were used with the
 // endpoint are closed, and until then changes nothing (NDK-EP-08).
 func (s *SharedEndpoint) Close(completion CloseCompletion, context any) Status {
 	m := s.adapter.miniport
 	return s.close(nil, func() {
-		m.cmMu.Lock()
-		defer m.cmMu.Unlock()
-		m.unclaim(s.endpoint)
+		m.manager.Lock()
+		defer m.manager.Unlock()
+		m.manager.Release(s.endpoint)
 	}, completion, context)
 }
 
 // leadsTo reports whether a connector is connected, or about to be, from here to
-// a destination. It may be nil. cmMu is held.
+// a destination. It may be nil. The manager's lock is held.
 func (s *SharedEndpoint) leadsTo(destination netip.AddrPort) bool {
 	return s != nil && s.destinations[destination] != nil
 }
 
-// joinSharedEndpoint has the connector connect from s. cmMu is held.
+// joinSharedEndpoint has the connector connect from s. The manager's lock is held.
 func (c *Connector) joinSharedEndpoint(s *SharedEndpoint) {
 	if c.shared != s { // a refused connector may try again from the same
 		c.addAntecedent(&s.object)
@@ -67,7 +67,7 @@ func (c *Connector) joinSharedEndpoint(s *SharedEndpoint) {
 }
 
 // leaveSharedEndpoint lets others connect to the connector's destination. It
-// keeps its references until it is closed. cmMu is held.
+// keeps its references until it is closed. The manager's lock is held.
 func (c *Connector) leaveSharedEndpoint() {
 	if c.shared != nil && c.shared.destinations[c.remote] == c {
 		delete(c.shared.destinations, c.remote)

@@ -160,16 +160,16 @@ func (m *Miniport) Recover() {
 
 // abortAttempts ends the connections that are being made.
 func (m *Miniport) abortAttempts() {
-	m.cmMu.Lock()
-	defer m.cmMu.Unlock()
+	m.manager.Lock()
+	defer m.manager.Unlock()
 	now := m.clock.Now()
-	for _, c := range m.connectorsInOrder() {
+	for c := range m.connectors() {
 		if c.state.attempting() {
-			m.cm.Abandon(now, c.id)
+			m.manager.CM.Abandon(now, c.id)
 			status := c.abort(StatusConnectionAborted)
 			c.leaveQP()
 			c.complete(status)
 		}
 	}
-	m.manage(now)
+	m.manager.Progress(now)
 }

@@ -57,15 +57,15 @@ func (u *UnmanagedConnection) check() Status {
 func (c *Connector) ConnectUnmanaged(qp *QP, u UnmanagedConnection, event DisconnectEventEx, eventContext any,
 	completion RequestCompletion, context any) Status {
 	m := c.adapter.miniport
-	m.cmMu.Lock()
-	defer m.cmMu.Unlock()
+	m.manager.Lock()
+	defer m.manager.Unlock()
 	status := u.check()
 	switch {
 	case c.state != idle:
 		return StatusInvalidDeviceState
 	case status != StatusSuccess:
 		return status
-	case !m.hasAddress(u.Local):
+	case !m.manager.HasAddress(u.Local):
 		return StatusInvalidAddress
 	}
 	mtu, status := m.path(u.Local, u.Remote)
@@ -88,14 +88,14 @@ func (c *Connector) ConnectUnmanaged(qp *QP, u UnmanagedConnection, event Discon
 		AckTimeout: timeout.Ack(), RetryCount: int(u.RetryCount), RNRRetryCount: int(u.RNRRetryCount),
 		AckDelay: foreignAckDelay.Ack(), // nobody knows what kind the peer is of, nor how far away
 	}
-	c.id = m.cm.Enter(cm.Unmanaged{
-		Local: u.Local, Remote: u.Remote, QPN: qp.number, PeerQPN: u.RemoteQPN, AckTimeout: timeout,
+	c.id = m.manager.CM.Enter(cm.Unmanaged{
+		Local: u.Local, Remote: u.Remote, QPN: qp.Number(), PeerQPN: u.RemoteQPN, AckTimeout: timeout,
 	})
-	m.connectors[c.id] = c
-	m.qps.hold(qp.number)
+	m.manager.Join(c.id, conversation{c})
+	m.transport.HoldNumber(qp.Number())
 	c.disconnectEvent, c.disconnectContext = event, eventContext
 	c.connectQP(false)
 	c.enter(established)
-	m.manage(m.clock.Now())
+	m.manager.Progress(m.clock.Now())
 	return m.settle(&c.object, completion, context)
 }

@@ -34,6 +34,9 @@ func (v *view) Remote(dst [][]byte, token uint32, va uint64, length uint32, acce
 	return v.resolve(dst, token, va, length, access)
 }
 
+// Atomic implements rc.Memory. NDKPI allows none, so it is not called.
+func (v *view) Atomic(rc.Op, uint32, uint64, uint64, uint64) uint64 { return 0 }
+
 func (v *view) resolve(dst [][]byte, token uint32, va uint64, length uint32, access rc.Access) ([][]byte, bool) {
 	r := v.qp.pd.adapter.miniport.region(token)
 	if r == nil || r.pd != v.qp.pd || !r.allows(access) || r.grant != nil && !v.use(r) {
@@ -85,7 +88,7 @@ func (v *view) Invalidate(token uint32) bool {
 // InvalidateLocal implements rc.Memory.
 func (v *view) InvalidateLocal(token uint32) bool {
 	m := v.qp.pd.adapter.miniport
-	if r := m.regions.at(token); r != nil && r.grant != nil {
+	if r := m.regions.At(token); r != nil && r.grant != nil {
 		r.grant.readDone(v.qp, token)
 	}
 	r := m.region(token)
@@ -118,7 +121,7 @@ func (qp *QP) permanent(token uint32) bool {
 // first piece, so that what is posted next may build on it. A token that is not
 // valid then will fail the READ.
 func (qp *QP) awaitRead(token uint32) {
-	r := qp.pd.adapter.miniport.regions.at(token)
+	r := qp.pd.adapter.miniport.regions.At(token)
 	if r == nil || r.grant == nil {
 		return
 	}

@@ -1,7 +1,6 @@
 package cm
 
 import (
-	"fmt"
 	"net/netip"
 	"time"
 
@@ -29,10 +28,10 @@ type ConnectParams struct {
 // sent then.
 func (e *Endpoint) Connect(now time.Duration, p ConnectParams) (ID, error) {
 	if len(p.PrivateData) > mad.ConsumerPrivateData {
-		return 0, fmt.Errorf("cm: connect: %d bytes of private data, at most %d fit", len(p.PrivateData), mad.ConsumerPrivateData)
+		return 0, tooLong("connect", p.PrivateData, mad.ConsumerPrivateData)
 	}
-	if !p.Local.IsValid() || !p.Remote.IsValid() || p.Local.Addr().Is4() != p.Remote.Addr().Is4() {
-		return 0, fmt.Errorf("cm: connect: %v and %v are not two addresses of one family", p.Local, p.Remote)
+	if err := checkFamily("connect", p.Local, p.Remote); err != nil {
+		return 0, err
 	}
 	c := &connection{
 		state:      requestSent,

@@ -39,8 +39,9 @@
 //	rejected by consumer   REQ whose rdma_cm header is not of the datagram's addresses; Reject
 //
 // The other reasons are about what we do not check or do not have. Path migration
-// is among that: LAP and APR are ignored, as they may be. A SIDR_REQ is answered,
-// since we have no UD services, by SIDR_REP with status unsupported.
+// is among that: LAP and APR are ignored, as they may be.
+//
+// A datagram service is looked up by SIDR_REQ and SIDR_REP, which makes no connection: lookup.go.
 //
 // Start reading at Endpoint; connection.go holds the states, active.go and
 // passive.go the two ways into a connection, disconnect.go and reject.go the
@@ -50,6 +51,7 @@ package cm
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -68,6 +70,23 @@ type ID uint32
 // event that says so be under way.
 var ErrState = errors.New("cm: the connection is not in a state for this")
 
+// tooLong refuses private data for what the call is to do.
+func tooLong(call string, data []byte, most int) error {
+	return fmt.Errorf("cm: %s: %d bytes of private data, at most %d fit", call, len(data), most)
+}
+
+// checkFamily refuses two addresses that cannot be the ends of one connection.
+func checkFamily(call string, local, remote netip.AddrPort) error {
+	if !local.IsValid() || !remote.IsValid() || local.Addr().Is4() != remote.Addr().Is4() {
+		return fmt.Errorf("cm: %s: %v and %v are not two addresses of one family", call, local, remote)
+	}
+	return nil
+}
+
+// Ignored is Config.Refuses's answer about a request that the peer is to repeat, since it may be
+// delivered then. It is no reason that a peer is told.
+const Ignored mad.Reason = 0xFFFF
+
 // A Config is fixed when an Endpoint is made. Zero values mean the defaults.
 type Config struct {
 	GUID uint64     // identifies the adapter to its peers; unique among them, not 0
@@ -81,9 +100,14 @@ type Config struct {
 
 	// Refuses says why a connection request from remote to local (address and
 	// rdma_cm port) is not to be delivered, which the peer is told: as a rule
-	// mad.ReasonInvalidServiceID, when nobody listens. 0 has it delivered. It must
-	// not call the Endpoint. Required.
+	// mad.ReasonInvalidServiceID, when nobody listens. 0 has it delivered, and Ignored
+	// has it be as if it had been lost. It must not call the Endpoint. Required.
 	Refuses func(local, remote netip.AddrPort) mad.Reason
+
+	// RefusesLookUp is Refuses for the look-up of a datagram service: the status that the
+	// peer is told, as a rule mad.SIDRUnsupported, mad.SIDRValid to have it delivered, or
+	// LookUpIgnored. Nil has none delivered.
+	RefusesLookUp func(local, remote netip.AddrPort) mad.SIDRStatus
 
 	// MaxMTU is the code of the largest path MTU that a local address takes part
 	// in, 1 (256) to 5 (4096). A request for more is refused, with this for the
@@ -159,6 +183,8 @@ type Endpoint struct {
 	byPeer map[peerKey]*connection
 	byQPN  map[qpnKey]*connection
 	timers timers
+	// lookUps are those of peers, from their SIDR_REQ until they need not be answered again.
+	lookUps map[lookUpKey]*connection
 
 	disconnecting int // connections in that state
 	strays        uint64
@@ -199,6 +225,8 @@ func New(config Config) *Endpoint {
 		byID:   make(map[ID]*connection),
 		byPeer: make(map[peerKey]*connection),
 		byQPN:  make(map[qpnKey]*connection),
+
+		lookUps: make(map[lookUpKey]*connection),
 	}
 }
 
@@ -239,7 +267,10 @@ func (e *Endpoint) HandleTimeout(now time.Duration) {
 			e.emit(c, AcceptFailed{ID: c.id, Failure: TimedOut})
 		case disconnecting:
 			e.finishDisconnect(now, c, true)
-		case closed:
+		case lookUpSent:
+			e.emit(c, LookUpFailed{ID: c.id})
+			e.remove(c)
+		case closed, lookUpReceived, lookUpAnswered:
 			e.remove(c)
 		default:
 			e.timers.stop(c)
@@ -286,22 +317,10 @@ func (e *Endpoint) Handle(now time.Duration, local, remote netip.Addr, b []byte)
 	case mad.AttributeDREP:
 		e.handleDREP(now, from, b)
 	case mad.AttributeSIDRREQ:
-		e.handleSIDRREQ(from, b)
+		e.handleSIDRREQ(now, from, b)
+	case mad.AttributeSIDRREP:
+		e.handleSIDRREP(from, b)
 	}
-}
-
-// handleSIDRREQ tells peers that look for a UD service that there is none.
-func (e *Endpoint) handleSIDRREQ(from path, b []byte) {
-	var q mad.SIDRREQ
-	if q.Decode(b) != nil {
-		return
-	}
-	e.send(from, &mad.SIDRREP{
-		TransactionID: q.TransactionID,
-		RequestID:     q.RequestID,
-		Status:        mad.SIDRUnsupported,
-		ServiceID:     q.ServiceID,
-	})
 }
 
 // Strays counts the datagrams that named a connection and came from another address than

@@ -19,6 +19,11 @@ const (
 	established
 	disconnecting // DREQ is repeated until answered
 	closed        // timewait: stray packets die and duplicates are answered
+
+	// A look-up is no connection, but has an ID, a peer and a message to repeat as one.
+	lookUpSent     // SIDR_REQ is repeated until answered
+	lookUpReceived // the consumer thinks
+	lookUpAnswered // duplicates are answered
 )
 
 // A connection is one end of a connection. It belongs to its Endpoint.
@@ -163,6 +168,9 @@ func (e *Endpoint) close(now time.Duration, c *connection) {
 func (e *Endpoint) remove(c *connection) {
 	e.timers.stop(c)
 	delete(e.byID, c.id)
+	if key := c.lookUpKey(); e.lookUps[key] == c {
+		delete(e.lookUps, key)
+	}
 	if key := c.peerKey(); e.byPeer[key] == c {
 		delete(e.byPeer, key)
 	}

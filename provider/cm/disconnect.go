@@ -75,13 +75,17 @@ func (e *Endpoint) handleDREP(now time.Duration, from path, b []byte) {
 // ended closes a connection that the peer has ended, in whatever state it is.
 // lost says that the peer does not know it any more.
 func (e *Endpoint) ended(now time.Duration, c *connection, lost bool) {
+	failure := Ended
+	if lost {
+		failure = Aborted
+	}
 	switch c.state {
 	case requestReceived, replySent:
 		e.close(now, c)
-		e.emit(c, AcceptFailed{ID: c.id, Failure: Aborted})
+		e.emit(c, AcceptFailed{ID: c.id, Failure: failure})
 	case replyReceived:
 		e.close(now, c)
-		e.emit(c, ConnectFailed{ID: c.id, Failure: Aborted})
+		e.emit(c, ConnectFailed{ID: c.id, Failure: failure})
 	case established:
 		e.close(now, c)
 		e.emit(c, Disconnected{ID: c.id, Lost: lost})

@@ -136,7 +136,7 @@ func TestDREQBeforeRTU(t *testing.T) {
 	active.must(active.complete(a))
 	active.must(active.disconnect(a))
 	diff(t, "active", DisconnectDone{ID: a}, wait[DisconnectDone](active))
-	diff(t, "passive", AcceptFailed{ID: p, Failure: Aborted}, wait[AcceptFailed](passive))
+	diff(t, "passive", AcceptFailed{ID: p, Failure: Ended}, wait[AcceptFailed](passive))
 	ended(t, active, passive)
 }
 

@@ -9,7 +9,7 @@ import (
 // An Event is something that the consumer is to be told: one of the structs
 // below. Each is delivered at most once for a connection.
 type Event interface {
-	of() ID // the connection
+	Of() ID // the connection
 }
 
 // A ConnectRequest is a peer's wish to connect to a service of ours. It stays
@@ -67,6 +67,7 @@ type Failure uint8
 const (
 	TimedOut Failure = iota + 1 // no answer: none from the peer, or none from us in the time the peer gives
 	Aborted                     // the peer gave up
+	Ended                       // the peer, to which the connection was established, has ended it
 )
 
 // ConnectFailed is the end of a connection on the active side: before
@@ -98,19 +99,41 @@ type DisconnectDone struct {
 	TimedOut bool
 }
 
-// TimewaitOver is the last event of every connection, also of an abandoned one:
+// A LookUpRequest is a peer's question for the queue pair of a datagram service of ours. It stays valid
+// until AnswerLookUp, Abandon or TimewaitOver.
+type LookUpRequest struct {
+	ID            ID
+	Local, Remote netip.AddrPort // the ports are rdma_cm's
+	PrivateData   [mad.ConsumerLookUpData]byte
+}
+
+// LookUpAnswered is the peer's answer to LookUp.
+type LookUpAnswered struct {
+	ID          ID
+	Status      mad.SIDRStatus // mad.SIDRValid: what follows is valid
+	QPN, QKey   uint32
+	PrivateData [mad.SIDRREPPrivateData]byte
+}
+
+// LookUpFailed says that the peer did not answer LookUp.
+type LookUpFailed struct{ ID ID }
+
+// TimewaitOver is the last event of every connection and look-up, also of an abandoned one:
 // no packet of it should be under way any more, and our QPN may be used again.
 type TimewaitOver struct {
 	ID  ID
 	QPN uint32 // ours, as Connect or Accept was given it; 0 without Accept
 }
 
-func (e ConnectRequest) of() ID { return e.ID }
-func (e ConnectReply) of() ID   { return e.ID }
-func (e Rejected) of() ID       { return e.ID }
-func (e Established) of() ID    { return e.ID }
-func (e ConnectFailed) of() ID  { return e.ID }
-func (e AcceptFailed) of() ID   { return e.ID }
-func (e Disconnected) of() ID   { return e.ID }
-func (e DisconnectDone) of() ID { return e.ID }
-func (e TimewaitOver) of() ID   { return e.ID }
+func (e ConnectRequest) Of() ID { return e.ID }
+func (e ConnectReply) Of() ID   { return e.ID }
+func (e Rejected) Of() ID       { return e.ID }
+func (e Established) Of() ID    { return e.ID }
+func (e ConnectFailed) Of() ID  { return e.ID }
+func (e AcceptFailed) Of() ID   { return e.ID }
+func (e Disconnected) Of() ID   { return e.ID }
+func (e DisconnectDone) Of() ID { return e.ID }
+func (e TimewaitOver) Of() ID   { return e.ID }
+func (e LookUpRequest) Of() ID  { return e.ID }
+func (e LookUpAnswered) Of() ID { return e.ID }
+func (e LookUpFailed) Of() ID   { return e.ID }

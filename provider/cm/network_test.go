@@ -291,7 +291,7 @@ func (n *network) empty() {
 	n.t.Helper()
 	n.clock.Run(10 * time.Minute)
 	for _, h := range n.hosts {
-		if len(h.byID) != 0 || len(h.byPeer) != 0 || len(h.byQPN) != 0 || len(h.timers.heap) != 0 || h.Disconnecting() != 0 {
+		if len(h.byID) != 0 || len(h.byPeer) != 0 || len(h.byQPN) != 0 || len(h.lookUps) != 0 || len(h.timers.heap) != 0 || h.Disconnecting() != 0 {
 			n.t.Fatalf("%v: %d connections, %d peers, %d QPNs and %d timers are left",
 				h.addr, len(h.byID), len(h.byPeer), len(h.byQPN), len(h.timers.heap))
 		}

@@ -1,7 +1,6 @@
 package cm
 
 import (
-	"fmt"
 	"net/netip"
 	"time"
 
@@ -25,7 +24,7 @@ type AcceptParams struct {
 // or AcceptFailed.
 func (e *Endpoint) Accept(now time.Duration, id ID, p AcceptParams) error {
 	if len(p.PrivateData) > mad.REPPrivateData {
-		return fmt.Errorf("cm: accept: %d bytes of private data, at most %d fit", len(p.PrivateData), mad.REPPrivateData)
+		return tooLong("accept", p.PrivateData, mad.REPPrivateData)
 	}
 	c := e.byID[id]
 	if c == nil || c.state != requestReceived {
@@ -159,7 +158,7 @@ func (e *Endpoint) admit(from path, q *mad.REQ, ip *mad.IPHeader) bool {
 		port, _ := mad.ServicePort(q.ServiceID)
 		reason = e.config.Refuses(netip.AddrPortFrom(from.local, port), netip.AddrPortFrom(from.remote, ip.Source.Port()))
 	}
-	if reason != 0 {
+	if reason != 0 && reason != Ignored {
 		e.refuseREQ(from, q, reason)
 	}
 	return reason == 0

@@ -114,7 +114,7 @@ func (w *world) connect() {
 // observe is the consumer's event handler: it checks that the event is due, and
 // decides what to do about it.
 func (w *world) observe(h *host, ev Event) {
-	id := ev.of()
+	id := ev.Of()
 	w.checkTimers(h)
 	w.trace = append(w.trace, fmt.Sprintf("%v %v %T", w.now(), h.addr, ev))
 	p := w.parties[h][id]

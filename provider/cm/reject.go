@@ -1,7 +1,6 @@
 package cm
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/ndklab/ndklab/provider/roce/mad"
@@ -11,14 +10,19 @@ import (
 // that is not completed yet, on behalf of the consumer. data is at most
 // mad.REJPrivateData bytes and copied.
 func (e *Endpoint) Reject(now time.Duration, id ID, data []byte) error {
+	return e.Refuse(now, id, mad.ReasonConsumer, data)
+}
+
+// Refuse is Reject for a reason that the consumer has.
+func (e *Endpoint) Refuse(now time.Duration, id ID, reason mad.Reason, data []byte) error {
 	if len(data) > mad.REJPrivateData {
-		return fmt.Errorf("cm: reject: %d bytes of private data, at most %d fit", len(data), mad.REJPrivateData)
+		return tooLong("reject", data, mad.REJPrivateData)
 	}
 	c := e.byID[id]
 	if c == nil || c.state != requestReceived && c.state != replyReceived {
 		return ErrState
 	}
-	e.reject(now, c, mad.ReasonConsumer, data)
+	e.reject(now, c, reason, data)
 	return nil
 }
 
@@ -31,7 +35,7 @@ func (e *Endpoint) Abandon(now time.Duration, id ID) {
 		return
 	}
 	c.abandoned = true
-	e.events.remove(func(ev Event) bool { return ev.of() == id })
+	e.events.remove(func(ev Event) bool { return ev.Of() == id })
 	switch c.state {
 	case requestSent:
 		e.reject(now, c, mad.ReasonTimeout, nil)
@@ -39,6 +43,10 @@ func (e *Endpoint) Abandon(now time.Duration, id ID) {
 		e.reject(now, c, mad.ReasonConsumer, nil)
 	case established:
 		e.hangUp(now, c)
+	case lookUpSent:
+		e.remove(c)
+	case lookUpReceived:
+		e.answer(now, c, &LookUpAnswer{Status: mad.SIDRReject})
 	}
 }
 

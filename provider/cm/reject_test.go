@@ -1,6 +1,7 @@
 package cm
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -379,5 +380,40 @@ func TestUnknownConnection(t *testing.T) {
 	h.none()
 	if len(h.sent) != 0 {
 		t.Error("malformed datagrams were answered")
+	}
+}
+
+// TestRefuse gives a reason of the consumer's own.
+func TestRefuse(t *testing.T) {
+	n, active, passive := pair(t)
+	active.connect(passive, 0x11)
+	passive.must(passive.Refuse(n.now(), wait[ConnectRequest](passive).ID, mad.ReasonVendorOption, []byte("no")))
+	passive.settle()
+	if r := wait[Rejected](active); r.Reason != mad.ReasonVendorOption || string(r.PrivateData[:2]) != "no" {
+		t.Errorf("rejected: %+v", r)
+	}
+	n.empty()
+}
+
+// TestIgnored has a request be as if it had been lost, until it is delivered.
+func TestIgnored(t *testing.T) {
+	n, active, passive := pair(t)
+	full := true
+	passive.config.Refuses = func(netip.AddrPort, netip.AddrPort) mad.Reason {
+		if full {
+			return Ignored
+		}
+		return 0
+	}
+	id := active.connect(passive, 0x11)
+	n.clock.Run(time.Second)
+	passive.none()
+	if len(passive.sent) != 0 {
+		t.Errorf("%v was sent", attribute(passive.sent[0]))
+	}
+	full = false
+	passive.must(passive.accept(wait[ConnectRequest](passive).ID, 0x22))
+	if r := wait[ConnectReply](active); r.ID != id {
+		t.Errorf("reply %+v", r)
 	}
 }

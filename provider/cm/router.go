@@ -59,6 +59,14 @@ func (r *Router) Route(local, remote netip.Addr, b []byte) int {
 		return ID(decoded(new(mad.DREQ), b).RemoteID).Share()
 	case mad.AttributeDREP:
 		return ID(decoded(new(mad.DREP), b).RemoteID).Share()
+	case mad.AttributeSIDRREQ:
+		if port, ok := mad.DatagramServicePort(decoded(new(mad.SIDRREQ), b).ServiceID); ok {
+			if share, ok := r.Holder(netip.AddrPortFrom(local, port)); ok {
+				return share
+			}
+		}
+	case mad.AttributeSIDRREP:
+		return ID(decoded(new(mad.SIDRREP), b).RequestID).Share()
 	}
 	return 0
 }

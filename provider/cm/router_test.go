@@ -42,10 +42,17 @@ func TestRoute(t *testing.T) {
 		{"REJ for another reason, of no REQ", another, 0},
 		{"DREQ", &mad.DREQ{LocalID: theirs, RemoteID: ours}, 5},
 		{"DREP", &mad.DREP{LocalID: theirs, RemoteID: ours}, 5},
-		{"SIDR_REQ", &mad.SIDRREQ{RequestID: ours}, 0},
-		{"SIDR_REP", &mad.SIDRREP{RequestID: ours}, 0},
+		{"SIDR_REQ", &mad.SIDRREQ{RequestID: ours, ServiceID: mad.DatagramServiceID(port)}, 3},
+		{"SIDR_REQ, nobody has the port", &mad.SIDRREQ{RequestID: ours, ServiceID: mad.DatagramServiceID(port + 1)}, 0},
+		{"SIDR_REQ, another service", &mad.SIDRREQ{RequestID: ours}, 0},
+		{"SIDR_REP", &mad.SIDRREP{RequestID: ours}, 5},
 	} {
-		r := Router{Holder: func(a netip.AddrPort) (int, bool) { share, ok := holders[a]; return share, ok }}
+		r := Router{Holder: func(a netip.AddrPort) (int, bool) {
+			if share, ok := holders[a]; ok {
+				return share, true
+			}
+			return -1, false
+		}}
 		r.Route(local, remote, req(1, port).Append(nil))
 		if got := r.Route(local, remote, test.m.Append(nil)); got != test.want {
 			t.Errorf("%s: share %d, want %d", test.name, got, test.want)

@@ -80,9 +80,9 @@ func (c *connection) record() Record {
 	}
 }
 
-// change notes that a connection's record has changed.
+// change notes that a connection's record has changed. Look-ups have none: nobody need end them.
 func (e *Endpoint) change(c *connection) {
-	if e.config.Track && !c.changed {
+	if e.config.Track && !c.changed && c.state < lookUpSent {
 		c.changed = true
 		e.changes.push(c)
 	}

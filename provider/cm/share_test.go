@@ -101,7 +101,7 @@ func TestAdopt(t *testing.T) {
 			r := wait[ConnectRequest](p)
 			p.must(p.accept(r.ID, 0x12))
 			wait[ConnectReply](a)
-			return a, p, []Event{AcceptFailed{r.ID, Aborted}}
+			return a, p, []Event{AcceptFailed{r.ID, Ended}}
 		}},
 		{"REP received, and the peer asked for patience", func(a, p *host) (*host, *host, []Event) {
 			a.connect(p, 0x11)
@@ -109,7 +109,7 @@ func TestAdopt(t *testing.T) {
 			p.must(p.accept(r.ID, 0x12))
 			wait[ConnectReply](a)
 			a.awaitSent(mad.AttributeMRA)
-			return a, p, []Event{AcceptFailed{r.ID, Aborted}}
+			return a, p, []Event{AcceptFailed{r.ID, Ended}}
 		}},
 		{"RTU sent", func(a, p *host) (*host, *host, []Event) {
 			id := a.connect(p, 0x11)
@@ -126,7 +126,7 @@ func TestAdopt(t *testing.T) {
 			wait[ConnectReply](a)
 			a.net.drop = dropFirst(mad.AttributeRTU)
 			a.must(a.complete(id))
-			return a, p, []Event{AcceptFailed{r.ID, Aborted}}
+			return a, p, []Event{AcceptFailed{r.ID, Ended}}
 		}},
 		{"established, active", func(a, p *host) (*host, *host, []Event) {
 			_, id := establish(a, p, 0x11, 0x12)
@@ -155,7 +155,7 @@ func TestAdopt(t *testing.T) {
 			r := wait[ConnectRequest](p)
 			p.must(p.accept(r.ID, 0x12))
 			wait[ConnectReply](a)
-			return p, a, []Event{ConnectFailed{id, Aborted}}
+			return p, a, []Event{ConnectFailed{id, Ended}}
 		}},
 		{"established, passive", func(a, p *host) (*host, *host, []Event) {
 			id, _ := establish(a, p, 0x11, 0x12)

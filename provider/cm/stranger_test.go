@@ -23,7 +23,7 @@ func TestStranger(t *testing.T) {
 			before, deadline, strays := *c, c.deadline, at.h.Strays()
 			at.h.deliver(active.addr.Next().Next(), m.make(&at))
 			for _, ev := range at.h.events {
-				if ev.of() == at.id {
+				if ev.Of() == at.id {
 					t.Errorf("%s, %s: %T", s.name, m.name, ev)
 				}
 			}

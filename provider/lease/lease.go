@@ -35,13 +35,14 @@ const socketName = "@ndklab/adapter"
 
 // The requests and notices of the channel (package control).
 const (
-	methodLease      = "lease"      // a request of the process: a wish, for a terms
-	methodFiles      = "files"      // a request of the owner's, while it serves that: takes descriptors
-	methodConnection = "connection" // a notice of the process: a cm.Record
-	methodCounters   = "counters"   // a request of the owner's: for the transport's; a notice of the process: its last
-	methodQPErrors   = "qp-errors"  // a notice of the process: a list of provider.QPError
-	methodDatagram   = "datagram"   // a notice of the owner's: a datagram
-	methodState      = "state"      // a notice of the owner's: a state
+	methodLease      = "lease"       // a request of the process: a wish, for a terms
+	methodFiles      = "files"       // a request of the owner's, while it serves that: takes descriptors
+	methodConnection = "connection"  // a notice of the process: a cm.Record
+	methodCounters   = "counters"    // a request of the owner's: for the transport's; a notice of the process: its last
+	methodQueuePairs = "queue-pairs" // a request of the owner's: the first number, for at most pageOfPairs provider.QueuePair
+	methodQPErrors   = "qp-errors"   // a notice of the process: a list of provider.QPError
+	methodDatagram   = "datagram"    // a notice of the owner's: a datagram
+	methodState      = "state"       // a notice of the owner's: a state
 )
 
 // A wish is what a process asks of a lease.

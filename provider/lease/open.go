@@ -15,34 +15,62 @@ import (
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/provider/cm"
+	"github.com/ndklab/ndklab/provider/internal/descriptor"
 	"github.com/ndklab/ndklab/provider/udp"
 )
 
 // Open opens the adapter of the node that the program runs in, for this process.
 // The device is configured as the node is, and has its addresses. It is to be
 // closed; if the process ends without, its connections are ended all the same.
-// If the node ends, the device fails (Miniport.Fail). ctx bounds Open alone.
+// If the node ends, the device fails (Miniport.Fail). ctx bounds Open alone. The error is unix.ENOSPC, too, if as many
+// processes share the adapter as can.
 //
 // The network namespace is that of the calling thread.
 func Open(ctx context.Context) (*provider.Miniport, error) {
+	m, _, err := OpenTelling(ctx)
+	return m, err
+}
+
+// OpenTelling is Open for a process that may end without closing the device. tell has the owner know which queue pairs have
+// failed and what the process's transport has counted until then, which a device that is closed says by itself.
+func OpenTelling(ctx context.Context) (m *provider.Miniport, tell func(), err error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", socketName)
 	if errors.Is(err, unix.ECONNREFUSED) {
-		return nil, errors.New("open adapter: there is none here: run the program in a node " +
+		return nil, nil, errors.New("open adapter: there is none here: run the program in a node " +
 			"whose interfaces have addresses, with `ndklab exec LAB/NODE -- PROGRAM`")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open adapter: %w", err)
+		return nil, nil, fmt.Errorf("open adapter: %w", err)
 	}
 	sock, ok := conn.(*net.UnixConn)
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("open adapter: %s is no Unix socket", socketName), conn.Close())
+		return nil, nil, errors.Join(fmt.Errorf("open adapter: %s is no Unix socket", socketName), conn.Close())
 	}
+	note(sock)
 	t, m, err := open(ctx, sock, wish{})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	go t.watch()
-	return m, nil
+	return m, func() {
+		t.errors.Flush()
+		t.tellCounters(m)
+	}, nil
+}
+
+// tellCounters has the owner know what the device's transport has counted.
+func (t *tenant) tellCounters(device *provider.Miniport) {
+	// The owner that does not hear of it is gone.
+	_ = t.conn.Notify(methodCounters, device.TransportCounters())
+}
+
+// note has a child of this process close the connection, which would keep its share.
+func note(sock *net.UnixConn) {
+	raw, err := sock.SyscallConn()
+	if err == nil {
+		err = raw.Control(func(fd uintptr) { descriptor.Note(int(fd)) })
+	}
+	_ = err // it is closed: then there is nothing to note
 }
 
 // OpenOver is Open for a process that is in another network namespace than the node: it
@@ -85,8 +113,9 @@ func open(ctx context.Context, sock *net.UnixConn, w wish) (*tenant, *provider.M
 type tenant struct {
 	conn  *control.Conn
 	files []*os.File // as the owner gave them; closed when Open returns
-	// carrier is the device's; set by start.
+	// carrier is the device's, and errors tells of its queue pairs'; set by start.
 	carrier *udp.Carrier
+	errors  *ErrorTeller
 
 	mu     sync.Mutex         // guards what follows
 	device *provider.Miniport // nil until it is started, and when it is closed
@@ -103,6 +132,10 @@ func (t *tenant) closeFiles() {
 func (t *tenant) start(ctx context.Context, w wish) (*provider.Miniport, error) {
 	var terms terms
 	if err := t.conn.Call(ctx, methodLease, w, &terms); err != nil {
+		var said *control.Error
+		if errors.As(err, &said) && said.Code == control.Unable {
+			return nil, fmt.Errorf("%w (%w)", err, unix.ENOSPC)
+		}
 		return nil, err
 	}
 	sockets := 1 + len(terms.Addresses)
@@ -127,7 +160,8 @@ func (t *tenant) start(ctx context.Context, w wish) (*provider.Miniport, error) 
 	cfg.Rand = rand.New(rand.NewPCG(terms.Seed[0], terms.Seed[1]))
 	cfg.Ledger = ledger
 	cfg.Report = t.report
-	cfg.QPError = NewErrorTeller(t.conn, methodQPErrors).Tell
+	t.errors = NewErrorTeller(t.conn, methodQPErrors)
+	cfg.QPError = t.errors.Tell
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	device, err := provider.NewMiniport(cfg)
@@ -182,6 +216,12 @@ func (t *tenant) handle(_ context.Context, r *control.Request) (any, error) {
 			return nil, control.Errorf(control.Unable, "the device is closed")
 		}
 		return device.TransportCounters(), nil
+	case methodQueuePairs:
+		var first uint32
+		if err := r.Decode(&first); err != nil {
+			return nil, err
+		}
+		return t.queuePairs(first), nil
 	case methodState:
 		var s state
 		if err := r.Decode(&s); err != nil {
@@ -233,8 +273,7 @@ func (c *leasedCarrier) Close() error {
 	t.device = nil
 	t.mu.Unlock()
 	if device != nil {
-		// The owner that does not hear of it is gone.
-		_ = t.conn.Notify(methodCounters, device.TransportCounters())
+		t.tellCounters(device)
 	}
 	t.conn.Close()
 	return err

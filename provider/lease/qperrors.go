@@ -22,6 +22,8 @@ type ErrorTeller struct {
 	conn   *control.Conn
 	method string
 
+	sending sync.Mutex // held while a list is taken and sent, so that Flush waits for that; locked before mu
+
 	mu      sync.Mutex // guards what follows
 	waiting []provider.QPError
 	more    uint64 // that came while so many waited
@@ -53,11 +55,7 @@ func (t *ErrorTeller) Tell(e provider.QPError) {
 
 // tell tells until there is nothing left, or the channel has ended.
 func (t *ErrorTeller) tell() {
-	for {
-		list := t.take()
-		if list == nil || t.conn.Notify(t.method, list) != nil {
-			return
-		}
+	for t.send() {
 		select {
 		case <-time.After(errorInterval):
 		case <-t.conn.Done():
@@ -66,15 +64,35 @@ func (t *ErrorTeller) tell() {
 	}
 }
 
-// take is what waits; nil if nothing does, and then the goroutine ends.
-func (t *ErrorTeller) take() []provider.QPError {
+// send sends what waits, as the goroutine. It is false if there was nothing, or the channel has ended.
+func (t *ErrorTeller) send() bool {
+	t.sending.Lock()
+	defer t.sending.Unlock()
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	list := t.take()
+	t.telling = list != nil
+	t.mu.Unlock()
+	return list != nil && t.conn.Notify(t.method, list) == nil
+}
+
+// Flush sends what waits, before the process ends.
+func (t *ErrorTeller) Flush() {
+	t.sending.Lock()
+	defer t.sending.Unlock()
+	t.mu.Lock()
+	list := t.take()
+	t.mu.Unlock()
+	if list != nil {
+		_ = t.conn.Notify(t.method, list) // the owner that does not hear of it is gone
+	}
+}
+
+// take removes and returns what waits; nil if nothing does. t.mu is held.
+func (t *ErrorTeller) take() []provider.QPError {
 	list := t.waiting
 	if t.more > 0 {
 		list = append(list, provider.QPError{More: t.more})
 	}
 	t.waiting, t.more = nil, 0
-	t.telling = len(list) > 0
 	return list
 }

@@ -12,25 +12,7 @@ import (
 // later are told of, too.
 func TestErrorTeller(t *testing.T) {
 	const many = 1000
-	notices := make(chan []provider.QPError, 8)
-	ours, theirs, err := control.Pair(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ours.Close()
-	peer, err := control.FromFile(theirs, func(_ context.Context, r *control.Request) (any, error) {
-		var list []provider.QPError
-		if err := r.Decode(&list); err != nil || r.Method != methodQPErrors {
-			t.Errorf("%s: %v", r.Method, err)
-		}
-		notices <- list
-		return nil, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer peer.Close()
-	teller := NewErrorTeller(ours, methodQPErrors)
+	teller, notices := newTeller(t)
 	tell := func(from, n int) {
 		for i := range n {
 			teller.Tell(provider.QPError{Number: uint32(from + i)})
@@ -60,5 +42,44 @@ func TestErrorTeller(t *testing.T) {
 	tell(2000, 1)
 	if list := <-notices; len(list) == 0 || list[0].Number != 2000 {
 		t.Errorf("told of %+v", list)
+	}
+}
+
+// newTeller makes a teller, and returns what it tells, too.
+func newTeller(t *testing.T) (*ErrorTeller, <-chan []provider.QPError) {
+	t.Helper()
+	notices := make(chan []provider.QPError, 8)
+	ours, theirs, err := control.Pair(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ours.Close() })
+	peer, err := control.FromFile(theirs, func(_ context.Context, r *control.Request) (any, error) {
+		var list []provider.QPError
+		if err := r.Decode(&list); err != nil || r.Method != methodQPErrors {
+			t.Errorf("%s: %v", r.Method, err)
+		}
+		notices <- list
+		return nil, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { peer.Close() })
+	return NewErrorTeller(ours, methodQPErrors), notices
+}
+
+// TestFlush: what waits is told of at once when the process ends, which the goroutine might not live to do.
+func TestFlush(t *testing.T) {
+	teller, notices := newTeller(t)
+	teller.telling = true // but gets no processor
+	teller.Tell(provider.QPError{Number: 1})
+	teller.Flush()
+	if list := <-notices; len(list) != 1 || list[0].Number != 1 {
+		t.Errorf("told of %+v", list)
+	}
+	teller.Flush() // nothing
+	if !teller.telling {
+		t.Error("the goroutine is taken for ended")
 	}
 }

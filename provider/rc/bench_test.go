@@ -23,6 +23,10 @@ func (m flatMemory) Remote(dst [][]byte, _ uint32, va uint64, length uint32, _ A
 func (m flatMemory) Invalidate(uint32) bool      { return true }
 func (m flatMemory) InvalidateLocal(uint32) bool { return true }
 
+func (m flatMemory) Atomic(op Op, _ uint32, va uint64, operand, compare uint64) uint64 {
+	return changeBytes(op, m[va:va+8], operand, compare)
+}
+
 // A loop is two QPs whose packets go from one to the other at once.
 type loop struct {
 	a, b        *QP

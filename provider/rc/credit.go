@@ -38,6 +38,16 @@ const slowRoundTrip = 100 * time.Millisecond
 // that more credit would have let go.
 func (q *QP) Starved() bool { return q.state == Ready && q.requester.starved }
 
+// Unsent returns the number of packets, or of READs and atomics, that have been posted and not sent, and InFlight those that
+// have been sent and not acknowledged.
+func (q *QP) Unsent() int64 { return q.requester.posted - q.requester.max }
+
+// Posted counts all requests that were ever posted.
+func (q *QP) Posted() int64 { return q.requester.tail }
+
+// InFlight is as Unsent says.
+func (q *QP) InFlight() int64 { return q.requester.max - q.requester.una }
+
 // CreditInUse counts the bytes in flight beyond what the path holds. When the
 // timer has run out twice and nothing has been heard since, all of that is lost, or the
 // peer no longer there: others need not wait for it. Once may be the fault of a host

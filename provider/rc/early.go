@@ -222,7 +222,7 @@ func (s *earlyStore) clear() {
 // keep takes a packet ahead of the one that is expected.
 func (r *responder) keep(h *roce.Header, at int64, payload []byte) {
 	switch {
-	case !lengthFits(h, len(payload), r.q.connection.MTU):
+	case !LengthFits(h, len(payload), r.q.connection.MTU):
 		r.q.counters.BadLengths++
 		return // it is refused when it comes in its turn
 	case at-r.expected >= reach(r.q.connection.MTU):
@@ -256,6 +256,7 @@ func (r *responder) executeAndResume(h *roce.Header, payload []byte) {
 		// A receive may be lacking: then the packet is dropped, as it would be
 		// without anything missing before it.
 		r.execute(&p.header, p.payload)
+		r.q.config.placed()
 		early.giveBack(p)
 	}
 	switch {

@@ -81,7 +81,7 @@ func TestHostilePeer(t *testing.T) {
 		requests, receives := 0, 0
 		for _, c := range e.qp.Completions(nil) {
 			next := &requests
-			if c.Op == OpReceive || c.Op == OpReceiveInvalidate {
+			if c.Op.IsReceive() {
 				next = &receives
 			}
 			if c.Context != *next {

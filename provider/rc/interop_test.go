@@ -69,11 +69,29 @@ func replay(t *testing.T, packets []captured, change func(*Connection)) *end {
 	}
 	e.memory.add(1, 8192)
 	for _, p := range packets {
-		if h := p.header; h.Opcode.HasRETH() {
+		switch h := p.header; {
+		case h.Opcode.HasRETH():
 			e.memory[h.RKey] = &region{base: h.VA, bytes: make([]byte, h.DMALength)}
+		case h.Opcode.IsAtomic():
+			e.memory.hold(h)
 		}
 	}
 	return e
+}
+
+// hold makes the region of an atomic request reach as far as the request does.
+func (m fakeMemory) hold(h roce.Header) {
+	r := m[h.RKey]
+	if r == nil {
+		r = &region{base: h.VA}
+		m[h.RKey] = r
+	}
+	if before := int(r.base) - int(h.VA); before > 0 {
+		r.base, r.bytes = h.VA, append(make([]byte, before), r.bytes...)
+	}
+	if beyond := int(h.VA-r.base) + atomicBytes - len(r.bytes); beyond > 0 {
+		r.bytes = append(r.bytes, make([]byte, beyond)...)
+	}
 }
 
 // TestLikeALinuxResponder: to what a Linux requester sent, we answer what the
@@ -93,6 +111,8 @@ func TestLikeALinuxResponder(t *testing.T) {
 		{name: "nak-sequence", lost: func(n int) bool { return n%5 == 4 }},
 		{name: "rnr-nak", late: 4, change: func(c *Connection) { c.MinRNRTimer = 26 }},
 		{name: "immediate"},
+		{name: "atomic-fetch-add", change: allowAtomics},
+		{name: "atomic-cmp-swap", change: allowAtomics},
 		{name: "nak-access", forget: true},
 	}
 	for _, test := range tests {
@@ -101,6 +121,10 @@ func TestLikeALinuxResponder(t *testing.T) {
 			e := replay(t, packets, test.change)
 			if test.forget {
 				clear(e.memory)
+			}
+			found := map[uint32]uint64{} // by atomics
+			for _, p := range packets {
+				found[p.header.PSN] = p.header.Original
 			}
 			n := 0
 			var got []string
@@ -118,6 +142,10 @@ func TestLikeALinuxResponder(t *testing.T) {
 					continue
 				}
 				h := p.header
+				if h.Opcode.IsAtomic() {
+					at := e.memory[h.RKey].bytes[h.VA-e.memory[h.RKey].base:]
+					binary.NativeEndian.PutUint64(at, found[h.PSN])
+				}
 				e.qp.Handle(0, &h, p.payload)
 				for e.qp.Next(0, &e.packet) {
 					got = append(got, describePacket(&e.packet))
@@ -133,12 +161,15 @@ func TestLikeALinuxResponder(t *testing.T) {
 // TestLikeALinuxRequester: we send what the Linux requester sent, and put up
 // with what the Linux responder answered.
 func TestLikeALinuxRequester(t *testing.T) {
-	for _, name := range []string{"send", "send-fragmented", "write", "read"} {
+	for _, name := range []string{"send", "send-fragmented", "write", "read", "atomic-fetch-add", "atomic-cmp-swap"} {
 		t.Run(name, func(t *testing.T) {
 			packets := readCapture(t, name)
 			e := replay(t, packets, nil)
 			size := 64
-			if name != "send" {
+			switch {
+			case strings.HasPrefix(name, "atomic"):
+				size = atomicBytes
+			case name != "send":
 				size = 3001
 			}
 			var payload []byte
@@ -149,14 +180,25 @@ func TestLikeALinuxRequester(t *testing.T) {
 			}
 			copy(e.memory[1].bytes, payload)
 			var got []captured
-			for range 5 {
-				r := sends(0, size)
-				if h := packets[0].header; h.Opcode.HasRETH() {
-					r.Op, r.VA, r.Token = OpWrite, h.VA, h.RKey
-					if h.Opcode == roce.ReadRequest {
-						r.Op = OpRead
-					}
+			var wanted []string
+			for _, p := range packets {
+				h := p.header
+				if !p.fromClient || !h.Opcode.Starts() {
+					continue
 				}
+				r := sends(0, size)
+				r.VA, r.Token, r.Operand, r.Compare = h.VA, h.RKey, h.SwapAdd, h.Compare
+				switch {
+				case h.Opcode.IsWrite():
+					r.Op = OpWrite
+				case h.Opcode == roce.ReadRequest:
+					r.Op = OpRead
+				case h.Opcode == roce.FetchAdd:
+					r.Op = OpFetchAdd
+				case h.Opcode == roce.CompareSwap:
+					r.Op = OpCompareSwap
+				}
+				wanted = append(wanted, describe(Completion{Op: r.Op, Context: 0}))
 				e.queue(r)
 			}
 			for e.qp.Next(0, &e.packet) {
@@ -176,9 +218,10 @@ func TestLikeALinuxRequester(t *testing.T) {
 				}
 			}
 			e.done = e.qp.Completions(nil)
-			op := strings.Split(name, "-")[0]
-			ok := op + " ok 0"
-			e.check(ok, ok, ok, ok, ok)
+			e.check(wanted...)
+			if last := packets[len(packets)-1].header; last.Opcode == roce.AtomicAcknowledge {
+				payload = binary.NativeEndian.AppendUint64(nil, last.Original)
+			}
 			if !bytes.Equal(e.memory[1].bytes[:size], payload[:size]) {
 				t.Error("the data differ")
 			}

@@ -18,6 +18,15 @@ package rc
 
 func (op Op) isLocal() bool { return op >= OpBind && op <= OpInvalidate }
 
+func (op Op) isAtomic() bool { return op >= OpFetchAdd && op <= OpAtomicWrite }
+
+// IsReceive reports whether it is the kind of a receive's completion.
+func (op Op) IsReceive() bool { return op >= OpReceive }
+
+// isAnswered reports whether the peer answers with more than an acknowledgement, so that only
+// that answer completes the request.
+func (op Op) isAnswered() bool { return op >= OpRead && op <= OpAtomicWrite }
+
 // passLocal moves the cursor, which is at a local operation, to the next request
 // that makes packets, and performs what has not been performed on the way. It
 // returns that request; nil if there is none, or an operation has to wait or

@@ -2,6 +2,7 @@ package rc
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -29,7 +30,10 @@ func (m fakeMemory) Local(dst [][]byte, sge SGE, access Access) ([][]byte, bool)
 
 func (m fakeMemory) Remote(dst [][]byte, token uint32, va uint64, length uint32, access Access) ([][]byte, bool) {
 	r := m[token]
-	if r == nil || r.deny[access] || va < r.base || va-r.base+uint64(length) > uint64(len(r.bytes)) {
+	if r == nil || r.deny[access] {
+		return dst, false
+	}
+	if size := uint64(len(r.bytes)); va-r.base > size || uint64(length) > size-(va-r.base) {
 		return dst, false
 	}
 	at, end := int(va-r.base), int(va-r.base)+int(length)
@@ -48,6 +52,24 @@ func (m fakeMemory) Invalidate(token uint32) bool {
 }
 
 func (m fakeMemory) InvalidateLocal(token uint32) bool { return m.Invalidate(token) }
+
+func (m fakeMemory) Atomic(op Op, token uint32, va uint64, operand, compare uint64) uint64 {
+	r := m[token]
+	return changeBytes(op, r.bytes[va-r.base:], operand, compare)
+}
+
+// changeBytes carries out an atomic operation on the first 8 bytes.
+func changeBytes(op Op, b []byte, operand, compare uint64) (original uint64) {
+	original = binary.NativeEndian.Uint64(b)
+	switch {
+	case op == OpFetchAdd:
+		operand += original
+	case op == OpCompareSwap && original != compare:
+		operand = original
+	}
+	binary.NativeEndian.PutUint64(b, operand)
+	return original
+}
 
 // add makes a region of n bytes that starts at address token<<32.
 func (m fakeMemory) add(token uint32, n int) *region {
@@ -195,7 +217,8 @@ type pair struct {
 var testConfig = Config{SendDepth: 64, MaxSGE: 4, MaxInline: 256}
 
 var testConnection = Connection{
-	MTU: 1024, SendPSN: 0xFFFFF0, ReceivePSN: 0xFFFFF0, InitiatorDepth: 4, ResponderResources: 4,
+	Rights: AllowRead | AllowWrite,
+	MTU:    1024, SendPSN: 0xFFFFF0, ReceivePSN: 0xFFFFF0, InitiatorDepth: 4, ResponderResources: 4,
 	AckTimeout: 67 * time.Millisecond, RetryCount: 6, RNRRetryCount: 6, MinRNRTimer: 12, Credit: 64 << 10,
 }
 
@@ -252,12 +275,16 @@ func (e *end) check(want ...string) {
 }
 
 func describe(c Completion) string {
-	s := fmt.Sprint([...]string{"", "send", "sendinv", "write", "read", "bind", "register", "invalidate", "receive", "receiveinv"}[c.Op], " ", statusNames[c.Status], " ", c.Context)
+	s := fmt.Sprint([...]string{"", "send", "sendinv", "sendimm", "write", "writeimm", "read", "add", "swap", "atomicwrite",
+		"bind", "register", "invalidate", "receive", "receiveinv", "receiveimm", "receivewrite"}[c.Op], " ", statusNames[c.Status], " ", c.Context)
 	if c.Bytes != 0 {
 		s += fmt.Sprint(" ", c.Bytes)
 	}
 	if c.Token != 0 {
 		s += fmt.Sprintf(" token %d", c.Token)
+	}
+	if c.Immediate != 0 {
+		s += fmt.Sprintf(" immediate %#x", c.Immediate)
 	}
 	if c.Solicited && c.Status == Success {
 		s += " solicited"

@@ -9,7 +9,8 @@ import (
 
 // bulkConnection is a connection as two nodes of a lab make it.
 var bulkConnection = Connection{
-	MTU: 4096, SendPSN: 0xFFFF00, InitiatorDepth: 16, ResponderResources: 16,
+	Rights: AllowRead | AllowWrite,
+	MTU:    4096, SendPSN: 0xFFFF00, InitiatorDepth: 16, ResponderResources: 16,
 	AckTimeout: 537 * time.Millisecond, RetryCount: 6, RNRRetryCount: 7, MinRNRTimer: 12,
 	Credit: 208 << 10,
 }

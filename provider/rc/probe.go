@@ -21,21 +21,21 @@ import (
 // nothing is the answer that what is missing is lost, and only then it is sent again.
 // One that moves something may be for the packets themselves, and the timer starts anew.
 type probe struct {
-	due bool          // to be sent next
 	at  time.Duration // when the first was sent that is not answered
 	end int64         // requester.max then; una has passed it when there is nothing left to ask
 
 	// Probes are sent again with a longer timeout. Each answer tells of what was sent
 	// before the first.
-	unanswered int8  // probes since at, the first included
 	last       int64 // requester.max when the last was sent
+	unanswered int8  // probes since at, the first included
+
+	due     bool // to be sent next
+	hasLost bool // an answer ever said that something was lost
 
 	// Before the answers to earlier ones have come there may be something else to ask for.
 	// Those say that what was sent before them has arrived, and nothing of what is behind.
 	stale    int8  // so many
 	staleEnd int64 // last then
-
-	hasLost bool // an answer ever said that something was
 }
 
 // mostProbes bounds what is counted of probes.

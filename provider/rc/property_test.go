@@ -2,6 +2,7 @@ package rc
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"testing"
@@ -18,15 +19,18 @@ const (
 	shelfToken  = 3 // what the peer reads; never changes
 	sinkToken   = 4 // where READs end up
 	inboxToken  = 5 // where receives end up
+	countsToken = 6 // what the peer's atomics change
 	victimToken = 100
 	aliasToken  = 1000 // and those above are registered and invalidated as it goes
 	areaSize    = 64 << 10
+	countsSize  = 4 * atomicBytes
 	slotSize    = 8 << 10
 )
 
 // A model is what one end should see in the end.
 type model struct {
 	target   []byte
+	counts   []byte
 	inbox    []byte
 	sink     []byte
 	requests []string // completions
@@ -60,7 +64,8 @@ func draw(t *rapid.T, name string, from *end, mine, theirs *model, count int, pe
 	for i := range count {
 		label := fmt.Sprintf("%s %d", name, i)
 		r := Request{
-			Op:      rapid.SampledFrom([]Op{OpSend, OpSendInvalidate, OpWrite, OpWrite, OpRead, OpRead, OpBind, OpFastRegister, OpFastRegister, OpInvalidate}).Draw(t, label+" op"),
+			Op: rapid.SampledFrom([]Op{OpSend, OpSendInvalidate, OpSendImmediate, OpWrite, OpWrite, OpWriteImmediate, OpRead, OpRead,
+				OpFetchAdd, OpFetchAdd, OpCompareSwap, OpAtomicWrite, OpBind, OpFastRegister, OpFastRegister, OpInvalidate}).Draw(t, label+" op"),
 			Context: i,
 			Silent:  rapid.IntRange(0, 4).Draw(t, label+" silent") == 0,
 			Fence:   rapid.IntRange(0, 4).Draw(t, label+" fence") == 0,
@@ -100,6 +105,25 @@ func draw(t *rapid.T, name string, from *end, mine, theirs *model, count int, pe
 			requests = append(requests, r)
 			continue
 		}
+		if r.Op.isAtomic() && reads == areaSize/slotSize {
+			r.Op = OpSend
+		}
+		if r.Op.isAtomic() {
+			at := rapid.IntRange(0, countsSize/atomicBytes-1).Draw(t, label+" count") * atomicBytes
+			r.VA, r.Token = countsToken<<32+uint64(at), countsToken
+			r.Operand, r.Compare = rapid.Uint64Range(0, 2).Draw(t, label+" operand"), rapid.Uint64Range(0, 2).Draw(t, label+" compare")
+			r.SGL = []SGE{piece(sinkToken, reads*slotSize, 3), piece(sinkToken, reads*slotSize+3, 5)}
+			original := changeBytes(r.Op, theirs.counts[at:], r.Operand, r.Compare)
+			if r.Op != OpAtomicWrite {
+				binary.NativeEndian.PutUint64(mine.sink[reads*slotSize:], original)
+			}
+			reads++
+			if !r.Silent {
+				mine.requests = append(mine.requests, describe(Completion{Op: r.Op, Context: i}))
+			}
+			requests = append(requests, r)
+			continue
+		}
 		r.Solicited = rapid.Bool().Draw(t, label+" solicited")
 		n := rapid.OneOf(rapid.IntRange(0, 300), rapid.IntRange(0, slotSize)).Draw(t, label+" length")
 		if r.Op == OpRead && reads == areaSize/slotSize {
@@ -122,23 +146,32 @@ func draw(t *rapid.T, name string, from *end, mine, theirs *model, count int, pe
 		} else {
 			r.SGL = []SGE{piece(token, base, cut), piece(token, base+cut, n-cut)}
 		}
+		c := Completion{Context: sent, Bytes: uint32(n), Solicited: r.Solicited}
 		switch r.Op {
+		case OpSend:
+			c.Op = OpReceive
+		case OpSendInvalidate:
+			c.Op, c.Token = OpReceiveInvalidate, victimToken+uint32(i)
+			r.Token = c.Token
+			peer.memory.add(r.Token, 1)
+		case OpSendImmediate, OpWriteImmediate:
+			c.Op, c.Immediate = OpReceiveImmediate, rapid.Uint32().Draw(t, label+" immediate")
+			r.Immediate = c.Immediate
+		}
+		switch at := uint64(rapid.IntRange(0, areaSize-n).Draw(t, label+" remote")); r.Op {
+		case OpWriteImmediate:
+			c.Op = OpReceiveWrite
+			fallthrough
 		case OpWrite:
-			at := rapid.IntRange(0, areaSize-n).Draw(t, label+" remote")
-			r.VA, r.Token = targetToken<<32+uint64(at), targetToken
+			r.VA, r.Token = targetToken<<32+at, targetToken
 			copy(theirs.target[at:], data)
 		case OpRead:
-			at := rapid.IntRange(0, areaSize-n).Draw(t, label+" remote")
-			r.VA, r.Token = shelfToken<<32+uint64(at), shelfToken
-			copy(mine.sink[base:], shelf[at:at+n])
+			r.VA, r.Token = shelfToken<<32+at, shelfToken
+			copy(mine.sink[base:], shelf[at:at+uint64(n)])
 		default:
-			c := Completion{Op: OpReceive, Context: sent, Bytes: uint32(n), Solicited: r.Solicited}
-			if r.Op == OpSendInvalidate {
-				r.Token = victimToken + uint32(i)
-				peer.memory.add(r.Token, 1)
-				c.Op, c.Token = OpReceiveInvalidate, r.Token
-			}
 			copy(theirs.inbox[sent*slotSize:], data)
+		}
+		if c.Op.IsReceive() {
 			theirs.receives = append(theirs.receives, describe(c))
 			sent++
 		}
@@ -162,6 +195,7 @@ func TestAnythingArrivesOnceInOrder(t *testing.T) {
 		c.InitiatorDepth = rapid.IntRange(1, 4).Draw(rt, "depth")
 		c.ResponderResources = c.InitiatorDepth
 		c.AckTimeout, c.RNRRetryCount = 0, 7
+		c.Rights = AllowRead | AllowWrite | AllowAtomic | AllowAtomicWrite
 		c.Selective = rapid.Bool().Draw(rt, "selective")
 		c.Credit = rapid.SampledFrom([]int{1, 10_000, 200_000}).Draw(rt, "credit")
 		percent := func(most int, name string) float64 {
@@ -190,7 +224,9 @@ func TestAnythingArrivesOnceInOrder(t *testing.T) {
 				}
 				pattern(e.memory.add(token, size).bytes, int(token)+i*10)
 			}
+			e.memory.add(countsToken, countsSize)
 			models[i] = &model{
+				counts: make([]byte, countsSize),
 				target: bytes.Clone(e.memory[targetToken].bytes),
 				inbox:  bytes.Clone(e.memory[inboxToken].bytes),
 				sink:   bytes.Clone(e.memory[sinkToken].bytes),
@@ -242,7 +278,7 @@ func TestAnythingArrivesOnceInOrder(t *testing.T) {
 			m := models[i]
 			var requests, receives []string
 			for _, c := range e.done {
-				if c.Op == OpReceive || c.Op == OpReceiveInvalidate {
+				if c.Op.IsReceive() {
 					receives = append(receives, describe(c))
 				} else {
 					requests = append(requests, describe(c))
@@ -254,7 +290,7 @@ func TestAnythingArrivesOnceInOrder(t *testing.T) {
 			if diff := cmp.Diff(m.receives, receives); diff != "" {
 				rt.Errorf("end %d: receives (-want +got):\n%s", i, diff)
 			}
-			for token, want := range map[uint32][]byte{targetToken: m.target, inboxToken: m.inbox, sinkToken: m.sink} {
+			for token, want := range map[uint32][]byte{targetToken: m.target, countsToken: m.counts, inboxToken: m.inbox, sinkToken: m.sink} {
 				if !bytes.Equal(e.memory[token].bytes, want) {
 					rt.Errorf("end %d: memory %d differs", i, token)
 				}

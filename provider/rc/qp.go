@@ -15,7 +15,8 @@ var (
 	ErrSGL       = errors.New("more pieces than agreed")
 	ErrInline    = errors.New("more inline data than agreed, or inline where it has no meaning")
 	ErrTooLong   = errors.New("longer than a message can be")
-	ErrNoReads   = errors.New("the connection allows no reads")
+	ErrNoReads   = errors.New("the connection allows no reads and no atomics")
+	ErrAtomic    = errors.New("an atomic is for an address that is a multiple of 8, and needs 8 bytes for what is there")
 	ErrOperation = errors.New("not an operation to request")
 	ErrMTU       = errors.New("not an MTU")
 )
@@ -34,13 +35,16 @@ const MaxMessage = 1 << 31
 // PSN, so that only the conversion at the edge knows of the wrap (see extend).
 //
 // There may be ten thousand that have nothing to do, so what is small stands
-// together. A QP is 1,280 bytes, which is a size that the runtime has.
+// together. A QP is 1,272 bytes, which with the 8 that the runtime adds is a size that it has.
 type QP struct {
 	config     Config
 	connection Connection
 	counters   Counters
 	state      State
 	held       bool // see HoldAcknowledgement
+	passive    bool // see ConnectToReceive
+	draining   bool // see SetDraining
+	refusal    Status
 	turn       int8 // see Next
 
 	requester requester
@@ -73,6 +77,35 @@ func (q *QP) Connect(c Connection) error {
 	return nil
 }
 
+// ConnectToReceive is Connect for a QP that is yet to be told what Sending says: it receives and
+// answers, and takes no requests before ConnectToSend (RTR; roce.md 8).
+func (q *QP) ConnectToReceive(c Connection) error {
+	err := q.Connect(c)
+	q.passive = err == nil
+	return err
+}
+
+// A Sending has the part of a Connection that only the requester needs.
+type Sending struct {
+	SendPSN                   uint32
+	InitiatorDepth            int
+	AckTimeout                time.Duration
+	RetryCount, RNRRetryCount int
+}
+
+// ConnectToSend has a QP take requests that was connected to receive (RTS).
+func (q *QP) ConnectToSend(s Sending) error {
+	if q.state != Ready || !q.passive {
+		return ErrState
+	}
+	c := &q.connection
+	c.SendPSN, c.InitiatorDepth = s.SendPSN, s.InitiatorDepth
+	c.AckTimeout, c.RetryCount, c.RNRRetryCount = s.AckTimeout, s.RetryCount, s.RNRRetryCount
+	q.passive = false
+	q.requester.connect()
+	return nil
+}
+
 // ExpectRoundTrip tells a QP that is Ready, before its first request, what a
 // round trip takes at most: as long as the peer took to answer when the
 // connection was made. Until a packet has been acknowledged, the time after which
@@ -82,11 +115,14 @@ func (q *QP) ExpectRoundTrip(atMost time.Duration) { q.requester.roundTrip.expec
 // Post queues a request. Nothing of r is kept. The error is one of those
 // above, and then there will be no completion.
 func (q *QP) Post(r *Request) error {
-	if q.state != Ready {
+	if q.state != Ready || q.passive {
 		return ErrState
 	}
 	return q.requester.post(r)
 }
+
+// Room counts the requests that may be outstanding besides.
+func (q *QP) Room() int { return q.config.SendDepth - int(q.requester.tail-q.requester.head) }
 
 // Handle takes a packet that arrived for this QP, decoded, its ICRC and its
 // addresses checked (roce.md 7.1, step 1). Neither argument is kept.
@@ -98,6 +134,7 @@ func (q *QP) Handle(now time.Duration, h *roce.Header, payload []byte) {
 	switch {
 	case h.Opcode.IsRequest():
 		q.responder.handle(h, payload)
+	case q.passive: // nothing was asked for
 	case h.Opcode.IsResponse():
 		if len(payload) > 0 && !h.Opcode.IsReadResponse() {
 			q.counters.BadLengths++
@@ -107,6 +144,10 @@ func (q *QP) Handle(now time.Duration, h *roce.Header, payload []byte) {
 		q.requester.checkOldest()
 	}
 }
+
+// FinishPlacing is to be called when payloads are gone that Handle was given. What cannot be copied then fails when the
+// rest of its message arrives.
+func (q *QP) FinishPlacing() { q.config.placed() }
 
 // burst is how many packets in a row Next takes from one half of the QP while
 // the other has some too: enough for a carrier to merge, few enough not to
@@ -207,13 +248,47 @@ func (q *QP) Flush() {
 	q.enterError()
 }
 
+// Refusal is the status with which a request of the peer was refused, which ended the connection; Success if none
+// was.
+func (q *QP) Refusal() Status { return q.refusal }
+
+// SetRights changes what the peer may do, from its next packet on.
+func (q *QP) SetRights(r Rights) { q.connection.Rights = r }
+
+// SetMinRNRTimer changes Connection.MinRNRTimer.
+func (q *QP) SetMinRNRTimer(code uint8) { q.connection.MinRNRTimer = code }
+
+// SetPatience changes Connection.AckTimeout, RetryCount and RNRRetryCount.
+func (q *QP) SetPatience(ackTimeout time.Duration, retries, rnrRetries int) {
+	c := &q.connection
+	c.AckTimeout, c.RetryCount, c.RNRRetryCount = ackTimeout, retries, rnrRetries
+	q.requester.rnrLeft = int8(rnrRetries)
+}
+
+// SetReads changes how many READs and atomics the QP, and the peer, may have outstanding. The QP has none when it may have
+// fewer than before; the peer is to have no more.
+func (q *QP) SetReads(initiatorDepth, responderResources int) {
+	c := &q.connection
+	c.InitiatorDepth, c.ResponderResources = initiatorDepth, responderResources
+	q.responder.replies.resize(c.readsOnWire(responderResources))
+}
+
+// SetDraining has the QP begin no request that has not begun, or go on (SQD; roce.md 8).
+func (q *QP) SetDraining(drain bool) { q.draining = drain }
+
+// Drained reports whether no request has begun that is not complete.
+func (q *QP) Drained() bool {
+	r := &q.requester
+	return r.una == r.max && (r.cursor == r.tail || r.slot(r.cursor).first == r.next)
+}
+
 // Busy reports whether the peer owes us an answer.
 func (q *QP) Busy() bool { return q.state == Ready && q.requester.una < q.requester.max }
 
 // State is the QP's present state.
 func (q *QP) State() State { return q.state }
 
-// Counters is what the QP has done so far.
+// Counters returns how much the QP has done.
 func (q *QP) Counters() Counters { return q.counters }
 
 // enterError flushes whatever has not been completed with another status.

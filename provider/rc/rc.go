@@ -32,13 +32,20 @@ type Op uint8
 const (
 	OpSend Op = iota + 1
 	OpSendInvalidate
+	OpSendImmediate
 	OpWrite
+	OpWriteImmediate
 	OpRead
+	OpFetchAdd // this and the next two are atomic
+	OpCompareSwap
+	OpAtomicWrite
 	OpBind         // of a memory window; this and the next two are local
 	OpFastRegister // of a memory region
 	OpInvalidate   // of a local token
-	OpReceive
-	OpReceiveInvalidate // a receive matched by the peer's send with invalidate; never with an error
+	OpReceive      // with an error, of whatever the peer sent
+	OpReceiveInvalidate
+	OpReceiveImmediate
+	OpReceiveWrite // a receive that a WRITE with immediate data has taken, and left as it was
 )
 
 // A Status says how a request ended.
@@ -76,6 +83,20 @@ const (
 	ReadSink // local write by the response to a read
 	RemoteRead
 	RemoteWrite
+	RemoteAtomic
+	RemoteAtomicWrite // of what may be written
+)
+
+// Rights bound what the peer may do with this QP to the memory that it has tokens for. Of what
+// it may not, memory is not asked.
+type Rights uint8
+
+// The rights.
+const (
+	AllowRead Rights = 1 << iota
+	AllowWrite
+	AllowAtomic
+	AllowAtomicWrite // of memory that may be written, without AllowAtomic too, as Linux's rxe has it
 )
 
 // Memory is the protection domain as a QP sees it. Local and Remote append the
@@ -86,6 +107,11 @@ type Memory interface {
 	Local(dst [][]byte, sge SGE, access Access) (_ [][]byte, ok bool)
 	// Remote resolves what the peer names: length bytes at va under token.
 	Remote(dst [][]byte, token uint32, va uint64, length uint32, access Access) (_ [][]byte, ok bool)
+	// Atomic carries out one of the atomic operations on the 8 bytes that Remote has just
+	// resolved for RemoteAtomic, or RemoteAtomicWrite, in host order, and returns what they were: OpFetchAdd adds
+	// operand, OpCompareSwap stores it if they equal compare, OpAtomicWrite stores it. va is a
+	// multiple of 8.
+	Atomic(op Op, token uint32, va uint64, operand, compare uint64) (original uint64)
 	// Invalidate ends a token on the peer's behalf (SEND with invalidate).
 	Invalidate(token uint32) bool
 	// InvalidateLocal ends a token of the consumer's own, into which a READ has
@@ -108,11 +134,17 @@ type Request struct {
 	Context   any
 	SGL       []SGE
 	Inline    []byte // the payload itself instead of SGL; copied by the post
-	VA        uint64 // remote, of OpWrite and OpRead
+	VA        uint64 // remote, of what writes, reads or is atomic
 	Token     uint32 // remote, of those and of OpSendInvalidate
+	Immediate uint32 // of OpSendImmediate and OpWriteImmediate
 	Silent    bool   // success makes no completion
-	Fence     bool   // start only when all earlier reads are complete
+	Fence     bool   // start only when all earlier reads and atomics are complete
 	Solicited bool
+
+	// Operand is the number that OpFetchAdd adds, OpAtomicWrite stores, and OpCompareSwap stores where it
+	// finds Compare. What was there before goes into the first 8 bytes of the SGL, in host
+	// order; OpAtomicWrite does not tell.
+	Operand, Compare uint64
 
 	Local LocalOperation // of OpBind, OpFastRegister and OpInvalidate
 
@@ -143,6 +175,7 @@ type Completion struct {
 	Context   any
 	Bytes     uint32 // of a receive: the message's length
 	Token     uint32 // of OpReceiveInvalidate: what was invalidated
+	Immediate uint32 // of OpReceiveImmediate and OpReceiveWrite
 	Solicited bool   // satisfies a wait for solicited events: asked for by the sender, or an error
 }
 
@@ -156,32 +189,39 @@ type Config struct {
 	// is left in it survives this QP's end.
 	SharedReceives bool
 	Memory         Memory
-	Early          EarlyMemory // nil: only keepBytes bounds it
+	// Place copies data to ranges that Memory has resolved, as Scatter does, where that may fail: false
+	// has the QP do as if they had not been resolved. nil: Scatter.
+	Place func(ranges [][]byte, data []byte) (ok bool)
+	// Placed is called before anybody is told of what Place has copied, or its data is gone. Place may put off copying
+	// until then; false says that some could not be copied. nil: Place puts off nothing.
+	Placed func() (ok bool)
+	Early  EarlyMemory // nil: only keepBytes bounds it
 }
 
 // A Connection is what the two ends agree on (roce.md sections 10 and 11).
 type Connection struct {
-	RemoteQPN          uint32
-	MTU                int    // payload bytes per packet: 256, 512, 1024, 2048 or 4096
-	SendPSN            uint32 // of our first request
-	ReceivePSN         uint32 // of the peer's first request
-	InitiatorDepth     int    // READs we may have outstanding
-	ResponderResources int    // READs the peer may have outstanding
+	RemoteQPN   uint32
+	SendPSN     uint32 // of our first request
+	ReceivePSN  uint32 // of the peer's first request
+	MinRNRTimer uint8  // code we send in RNR NAKs (roce.md 2.3)
+	Rights      Rights // of the peer
+	// Selective says that both ends keep packets that arrive early and send again
+	// only what is missing (early.go): the peer is one of ours and agreed to it.
+	// Otherwise either end goes back to the packet that is missing.
+	Selective          bool
+	MTU                int // payload bytes per packet: 256, 512, 1024, 2048 or 4096
+	InitiatorDepth     int // READs and atomics we may have outstanding
+	ResponderResources int // and the peer
 	// AckTimeout and RetryCount are what a NIC would retry by: with nothing
 	// acknowledged for RetryCount+1 AckTimeouts, the QP gives up. Resending is
 	// sooner (see roundTrip). An AckTimeout of 0 is for ever.
 	AckTimeout    time.Duration
 	RetryCount    int
-	RNRRetryCount int   // 7 is for ever
-	MinRNRTimer   uint8 // code we send in RNR NAKs (roce.md 2.3)
+	RNRRetryCount int // 7 is for ever
 	// AckDelay is how long the peer says it may take to acknowledge. Resending is
 	// not sooner, unless it has been much quicker so far. Peers of our kind say
 	// nothing, as they always are.
 	AckDelay time.Duration
-	// Selective says that both ends keep packets that arrive early and send again
-	// only what is missing (early.go): the peer is one of ours and agreed to it.
-	// Otherwise either end goes back to the packet that is missing.
-	Selective bool
 	// Credit is how many bytes may be in flight beyond what the path itself
 	// holds: the receive buffer that was really granted at the end where it is
 	// smaller, since the responses to READs fill our own. A packet counts as

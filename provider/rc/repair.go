@@ -39,7 +39,7 @@ func (r *requester) begin(now time.Duration) {
 	for i := range r.window.timed {
 		m := &r.window.marks[(r.window.oldest+i)%len(r.window.marks)]
 		end := m.sequence + 1
-		if w := r.slot(r.indexOf(m.sequence)); w.op == OpRead {
+		if w := r.slot(r.indexOf(m.sequence)); w.op.isAnswered() {
 			end = r.chunkEnd(w, m.sequence)
 		}
 		r.note(sequence, end, m.sentAt)
@@ -91,7 +91,7 @@ func (r *requester) resend(now time.Duration, packet *roce.Packet) bool {
 		return false
 	}
 	end, most := s+1, s+1
-	if w.op == OpRead {
+	if w.op.isAnswered() {
 		most = r.chunkEnd(w, s)
 	}
 	cost := int64(p.record(s).cost)
@@ -103,13 +103,11 @@ func (r *requester) resend(now time.Duration, packet *roce.Packet) bool {
 	if s > r.una && !r.fits(cost, limit) {
 		return false
 	}
-	if w.op == OpRead {
-		r.makeRead(w, s, end, packet)
-	} else if !r.makeData(w, s, packet) {
+	if !r.makePacket(w, s, end, packet) {
 		return false
 	}
 	r.unasked++
-	if w.op == OpRead || end == r.max || p.record(end).fate != lost ||
+	if w.op.isAnswered() || end == r.max || p.record(end).fate != lost ||
 		r.unasked >= askEvery || r.inFlight+2*cost > limit {
 		packet.Header.AckReq = true
 		r.unasked = 0
@@ -211,6 +209,7 @@ func (r *requester) proceed(now time.Duration) {
 			return
 		}
 		r.place(now, &response.header, response.sequence, response.payload)
+		r.q.config.placed()
 		p.responses.giveBack(response)
 	}
 }

@@ -12,7 +12,7 @@ import (
 // acknowledgement or NAK. One is enough, since each covers everything before
 // it, and so do the responses to a READ.
 type replies struct {
-	// reads is a ring of the READs last accepted. Those in [answeredTo, newest)
+	// reads is a ring of the READs and atomics last accepted. Those in [answeredTo, newest)
 	// may have responses to send. Older ones are kept to be repeated
 	// (roce.md 7.3): read i is in slot i modulo the length.
 	reads              []read
@@ -38,9 +38,12 @@ const maxRepeats = 256
 // mostDuplicates bounds how many are answered one by one.
 const mostDuplicates = 1 << 16
 
-// A read is a READ request accepted, and what is to be sent of its response.
+// A read is a READ request accepted, or an atomic carried out, and what is to be sent of its
+// response.
 type read struct {
-	first, end int64 // sequence numbers of the response
+	first, end int64       // sequence numbers of the response
+	atomic     roce.Opcode // of the request; 0, which is no atomic's, for a READ
+	original   uint64      // what the atomic found
 	va         uint64
 	token      uint32
 	length     int64
@@ -105,8 +108,23 @@ func (r *replies) room(limit int) bool {
 	if limit == 0 {
 		return false
 	}
-	oldest := r.slot(r.newest)
+	if r.newest < int64(limit) {
+		return true
+	}
+	oldest := r.slot(r.newest - int64(limit)) // the ring may be longer
 	return oldest.again || oldest.next == oldest.to
+}
+
+// resize has the ring be as long as the peer may have READs outstanding, or longer as long as more are to be answered.
+func (r *replies) resize(limit int) {
+	if r.reads == nil || limit == len(r.reads) {
+		return
+	}
+	ring := make([]read, max(1, int64(limit), r.newest-r.answeredTo))
+	for i := max(0, r.newest-int64(min(len(ring), len(r.reads)))); i < r.newest; i++ {
+		ring[i%int64(len(ring))] = *r.slot(i)
+	}
+	r.reads = ring
 }
 
 func (r *replies) slot(index int64) *read { return &r.reads[index%int64(len(r.reads))] }
@@ -117,12 +135,25 @@ func (r *replies) add(h *roce.Header, first, end int64, msn uint32) {
 		first: first, end: end, va: h.VA, token: h.RKey, length: int64(h.DMALength), msn: msn,
 		from: first, next: first, to: end, stop: int64(h.DMALength),
 	}
+	r.accept()
+}
+
+// addAtomic notes the answer to an atomic that has been carried out. There is room for it.
+func (r *replies) addAtomic(op roce.Opcode, at int64, msn uint32, original uint64) {
+	*r.slot(r.newest) = read{
+		first: at, end: at + 1, atomic: op, original: original, msn: msn, from: at, next: at, to: at + 1,
+	}
+	r.accept()
+}
+
+// accept has what is in the newest slot be answered.
+func (r *replies) accept() {
 	r.newest++
 	r.answeredTo = max(r.answeredTo, r.newest-int64(len(r.reads)))
 	r.withdraw() // the responses acknowledge everything before
 }
 
-// readAgain answers a READ request, or the rest of one, that was answered
+// readAgain answers a READ request, or the rest of one, or an atomic, that was answered
 // before (roce.md 7.4). The request that it repeats, if still known, goes back to
 // where it starts: the peer has what is before, and wants nothing after it
 // until it has this. READs accepted later keep their place; if the peer wants
@@ -135,7 +166,14 @@ func (r *replies) readAgain(h *roce.Header, at int64, mtu int) {
 		}
 		before := (at - d.first) * int64(mtu)
 		length := int64(h.DMALength)
-		if d.length > 0 && (h.RKey != d.token || h.VA != d.va+uint64(before)) || length > d.length-before {
+		if d.atomic != 0 {
+			length = 0
+		}
+		asked := h.Opcode
+		if asked == roce.ReadRequest {
+			asked = 0
+		}
+		if asked != d.atomic || d.length > 0 && (h.RKey != d.token || h.VA != d.va+uint64(before)) || length > d.length-before {
 			return
 		}
 		if r.selective {
@@ -263,8 +301,18 @@ func (r *responder) acknowledged() int64 {
 // makeResponse makes the next packet of a READ's response. The token is checked
 // for each (roce.md 7.3); if it is no longer good, the READ ends with a NAK
 // instead. That is fatal, unless the READ had been answered before: then the
-// request may be an old packet that the network repeated.
+// request may be an old packet that the network repeated. An atomic's answer is at hand.
 func (r *responder) makeResponse(d *read, p *roce.Packet) bool {
+	if d.atomic != 0 {
+		p.Header = roce.Header{
+			Opcode: roce.AtomicAcknowledge, PSN: psn(d.next), Syndrome: roce.SyndromeACK, MSN: d.msn & roce.PSNMask, Original: d.original,
+		}
+		if d.atomic == roce.AtomicWrite {
+			p.Header.Opcode = roce.ReadResponseOnly // roce.md 3.1
+		}
+		d.next++
+		return true
+	}
 	mtu := int64(r.q.connection.MTU)
 	offset := (d.next - d.first) * mtu
 	n := min(mtu, d.stop-offset)
@@ -297,6 +345,7 @@ func (r *responder) cannotRead(d *read) {
 	}
 	r.replies.answeredTo = r.replies.newest
 	if r.q.state == Ready {
+		r.q.refusal = RemoteAccess
 		r.q.enterError()
 	}
 }

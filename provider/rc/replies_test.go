@@ -214,3 +214,57 @@ func TestReplyCounters(t *testing.T) {
 		t.Errorf("counted %+v, want %+v", got, want)
 	}
 }
+
+// TestSetReads: how many READs may wait for their answers changes, and those that wait, or may be asked for again, stay.
+func TestSetReads(t *testing.T) {
+	answer := func(at, msn int) string { return fmt.Sprintf("read response only %d (1) msn %d", at, msn) }
+	e := newReady(t, func(c *Connection) { c.ResponderResources = 2 })
+	e.hear(readOf(100, 0, 1))
+	e.say(answer(100, 1))
+	e.hear(readOf(101, 0, 1), readOf(102, 0, 1))
+	e.qp.SetReads(4, 5)
+	e.hear(readOf(103, 0, 1), readOf(104, 0, 1), readOf(105, 0, 1))
+	e.say(answer(101, 2), answer(102, 3), answer(103, 4), answer(104, 5), answer(105, 6))
+	e.hear(readOf(101, 0, 1))
+	e.say(answer(101, 2))
+
+	e.hear(readOf(106, 0, 1), readOf(107, 0, 1), readOf(108, 0, 1))
+	e.qp.SetReads(4, 2)
+	e.say(answer(106, 7), answer(107, 8), answer(108, 9))
+	e.hear(readOf(107, 0, 1))
+	e.say(answer(107, 8))
+	e.hear(readOf(109, 0, 1), readOf(110, 0, 1), readOf(111, 0, 1))
+	if e.qp.State() != Error {
+		t.Error("a READ too many does not end the connection")
+	}
+	e.say(answer(109, 10), answer(110, 11), "nak61 111 msn 11")
+
+	e = newReady(t, nil)
+	e.hear(readOf(100, 0, 1))
+	e.qp.SetReads(0, 0)
+	e.say(answer(100, 1))
+	e.qp.SetReads(0, 1)
+	e.hear(readOf(101, 0, 1))
+	e.say(answer(101, 2))
+}
+
+// TestFewerReads: a requester that had more READs outstanding sends no further one before there are fewer.
+func TestFewerReads(t *testing.T) {
+	e := newReady(t, func(c *Connection) { c.InitiatorDepth = 3 })
+	for range 5 {
+		e.queue(Request{Op: OpRead, SGL: []SGE{{Address: 1 << 32, Length: 1, Token: 1}}, VA: 2 << 32, Token: 2})
+	}
+	requests := func() (n int) {
+		for e.qp.Next(0, &e.packet) {
+			n++
+		}
+		return n
+	}
+	if n := requests(); n != 3 {
+		t.Fatalf("%d requests, want 3", n)
+	}
+	e.qp.SetReads(1, 4)
+	if n := requests(); n != 0 {
+		t.Errorf("%d more requests, want none", n)
+	}
+}

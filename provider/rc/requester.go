@@ -32,7 +32,7 @@ type request struct {
 	length      int64
 	va          uint64
 	first, end  int64
-	readsBefore int64 // READs posted before
+	readsBefore int64 // answered requests posted before
 	costBefore  int64 // of all requests posted before
 	token       uint32
 	place       uint32 // of the slot's SGL and inline data
@@ -71,8 +71,9 @@ type requester struct {
 	ring               []request
 	pieces             []SGE  // of the slots, MaxSGE each
 	inline             []byte // likewise, MaxInline each
+	operands           *operandRing
 	head, tail, cursor int64
-	readsPosted        int64 // ever
+	readsPosted        int64 // and atomics, ever
 	readsDone          int64 // likewise, complete
 	chunk              int64 // the most that one READ on the wire asks for, in packets
 
@@ -80,16 +81,15 @@ type requester struct {
 	posted         int64 // end of the newest request
 	postedCost     int64 // of all requests ever posted
 	inFlight       int64 // bytes of [una, next), as window counts them
-	reads          int   // READs on the wire in [una, next)
-	answered       int   // READs on the wire that ever got all they asked for
+	reads          int   // READs on the wire and atomics in [una, next)
 	wentBack       int64 // una when the cursor last went back
 	wentBackAt     time.Duration
 	stragglers     int64 // what was in flight then, in bytes
 	resent         int64 // end of what has ever been sent more than once
 
-	gather   position // in the SGL of the request that a packet was last made of
+	gather   Position // in the SGL of the request that a packet was last made of
 	gatherOf int64    // its first sequence number
-	sink     position // in the SGL of the oldest request, a READ
+	sink     Position // in the SGL of the oldest request, a READ
 	ranges   [][]byte // scratch
 
 	roundTrip  roundTrip
@@ -139,6 +139,7 @@ func (r *requester) resize(slots int) {
 	r.ring = ring
 	r.pieces = append(make([]SGE, 0, slots*config.MaxSGE), r.pieces...)[:slots*config.MaxSGE]
 	r.inline = append(make([]byte, 0, slots*config.MaxInline), r.inline...)[:slots*config.MaxInline]
+	r.operands.resize(slots)
 }
 
 func (r *requester) connect() {
@@ -162,7 +163,7 @@ func (r *requester) post(p *Request) error {
 	switch {
 	case p.Op < OpSend || p.Op > OpInvalidate, p.Op.isLocal() && p.Local == nil:
 		return ErrOperation
-	case p.Op == OpRead && c.InitiatorDepth == 0:
+	case p.Op.isAnswered() && c.InitiatorDepth == 0:
 		return ErrNoReads
 	case p.Op >= OpRead && p.Inline != nil, len(p.Inline) > config.MaxInline:
 		return ErrInline
@@ -173,10 +174,16 @@ func (r *requester) post(p *Request) error {
 	}
 	length := int64(len(p.Inline))
 	if p.Inline == nil {
-		length = lengthOf(p.SGL)
+		length = LengthOf(p.SGL)
 	}
-	if length > MaxMessage {
+	switch {
+	case length > MaxMessage:
 		return ErrTooLong
+	case p.Op.isAtomic():
+		if p.VA%atomicBytes != 0 || length < atomicBytes && p.Op != OpAtomicWrite {
+			return ErrAtomic
+		}
+		length = atomicBytes
 	}
 	end := r.posted
 	if !p.Op.isLocal() {
@@ -198,7 +205,10 @@ func (r *requester) post(p *Request) error {
 		w.pieces = int16(len(p.SGL))
 		copy(r.sglOf(w), p.SGL)
 	}
-	if p.Op == OpRead {
+	if p.Op.hasOperands() {
+		r.setOperands(w, p)
+	}
+	if p.Op.isAnswered() {
 		r.readsPosted++
 	}
 	r.posted = end
@@ -248,7 +258,13 @@ func (r *requester) chunkEnd(w *request, s int64) int64 {
 }
 
 // mayBeRefused reports whether the next request to be sent is other than a mere SEND.
-func (r *requester) mayBeRefused() bool { return r.cursor < r.tail && r.slot(r.cursor).op != OpSend }
+func (r *requester) mayBeRefused() bool {
+	if r.cursor == r.tail {
+		return false
+	}
+	op := r.slot(r.cursor).op
+	return op != OpSend && op != OpSendImmediate
+}
 
 // nextPacket makes the next packet, having performed the local operations
 // before it; false if there is none, or not now.
@@ -268,6 +284,9 @@ func (r *requester) nextPacket(now time.Duration, p *roce.Packet) bool {
 		return false
 	}
 	w := r.slot(r.cursor)
+	if r.q.draining && w.first == r.next && r.next == r.max {
+		return false
+	}
 	if w.op.isLocal() {
 		if w = r.passLocal(); w == nil {
 			return false
@@ -279,11 +298,11 @@ func (r *requester) nextPacket(now time.Duration, p *roce.Packet) bool {
 	if w.fence && w.readsBefore > r.readsDone {
 		return false // roce.md 6.2
 	}
-	end := r.next + 1
-	if w.op == OpRead {
+	end, answered := r.next+1, w.op.isAnswered()
+	if answered {
 		end = r.chunkEnd(w, r.next)
 		c := &r.q.connection
-		if r.reads == c.readsOnWire(c.InitiatorDepth) || r.next == w.first && w.readsBefore-r.readsDone >= int64(c.InitiatorDepth) {
+		if r.reads >= c.readsOnWire(c.InitiatorDepth) || r.next == w.first && w.readsBefore-r.readsDone >= int64(c.InitiatorDepth) {
 			return false // NDK-RL-07
 		}
 	}
@@ -295,12 +314,10 @@ func (r *requester) nextPacket(now time.Duration, p *roce.Packet) bool {
 	if r.inFlight > 0 && (end-r.una > r.outstanding || r.pace(now, limit-r.inFlight-cost)) {
 		return false
 	}
-	if w.op == OpRead {
-		r.makeRead(w, r.next, end, p)
-	} else if !r.makeData(w, r.next, p) {
+	if !r.makePacket(w, r.next, end, p) {
 		return false
 	}
-	ask := w.op == OpRead || end == w.end || r.unasked+1 >= askEvery ||
+	ask := answered || end == w.end || r.unasked+1 >= askEvery ||
 		r.inFlight+2*cost > limit // no other will fit
 	p.Header.AckReq = ask
 	r.account(now, w, end, cost, ask)
@@ -326,6 +343,20 @@ func (r *requester) limit() int64 {
 	return r.window.limit()
 }
 
+// makePacket makes the packet for [s, end) of w, which is more than one sequence number of a
+// READ only; false if its memory cannot be read.
+func (r *requester) makePacket(w *request, s, end int64, p *roce.Packet) bool {
+	switch {
+	case !w.op.isAnswered():
+		return r.makeData(w, s, p)
+	case w.op == OpRead:
+		r.makeRead(w, s, end, p)
+	default:
+		r.makeAtomic(w, s, p)
+	}
+	return true
+}
+
 // makeRead makes the request for the part of w, a READ, from sequence number s
 // up to end.
 func (r *requester) makeRead(w *request, s, end int64, p *roce.Packet) {
@@ -348,10 +379,10 @@ func (r *requester) makeData(w *request, s int64, p *roce.Packet) bool {
 		}
 	} else {
 		if r.gatherOf != w.first {
-			r.gather, r.gatherOf = position{}, w.first
+			r.gather, r.gatherOf = Position{}, w.first
 		}
 		var ok bool
-		p.Payload, ok = r.gather.resolve(p.Payload[:0], r.q.config.Memory, r.sglOf(w), offset, int(n), LocalRead)
+		p.Payload, ok = r.gather.Resolve(p.Payload[:0], r.q.config.Memory, r.sglOf(w), offset, int(n), LocalRead)
 		if !ok {
 			w.status = LocalProtection
 			r.checkOldest()
@@ -360,20 +391,42 @@ func (r *requester) makeData(w *request, s int64, p *roce.Packet) bool {
 	}
 	p.Header = roce.Header{PSN: psn(s)}
 	starts, ends := s == w.first, s+1 == w.end
-	if w.op == OpWrite {
-		p.Header.Opcode = byPlace(starts, ends, roce.WriteFirst, roce.WriteMiddle, roce.WriteLast, roce.WriteOnly)
-		if starts {
-			p.Header.VA, p.Header.RKey, p.Header.DMALength = w.va, w.token, uint32(w.length)
-		}
+	p.Header.Opcode = w.op.Opcode(starts, ends)
+	if starts && (w.op == OpWrite || w.op == OpWriteImmediate) {
+		p.Header.VA, p.Header.RKey, p.Header.DMALength = w.va, w.token, uint32(w.length)
+	}
+	if !ends || w.op == OpWrite {
 		return true
 	}
-	p.Header.Opcode = byPlace(starts, ends, roce.SendFirst, roce.SendMiddle, roce.SendLast, roce.SendOnly)
-	p.Header.Solicited = w.solicited && ends
-	if w.op == OpSendInvalidate && ends {
-		p.Header.Opcode = byPlace(starts, ends, 0, 0, roce.SendLastInv, roce.SendOnlyInv)
+	p.Header.Solicited = w.solicited
+	switch w.op {
+	case OpSendInvalidate:
 		p.Header.InvalidateKey = w.token
+	case OpSendImmediate, OpWriteImmediate:
+		p.Header.Immediate = r.operandsOf(w).immediate
 	}
 	return true
+}
+
+// Opcode returns that of a packet of a request to send or write, by its place in the message.
+func (op Op) Opcode(starts, ends bool) roce.Opcode {
+	at := 0
+	if starts {
+		at = 2
+	}
+	if ends {
+		at++
+	}
+	return messages[op][at]
+}
+
+// messages are the opcodes of the packets of requests to send or write: in the middle, the last, the first, the only.
+var messages = [...][4]roce.Opcode{
+	OpSend:           {roce.SendMiddle, roce.SendLast, roce.SendFirst, roce.SendOnly},
+	OpSendInvalidate: {roce.SendMiddle, roce.SendLastInv, roce.SendFirst, roce.SendOnlyInv},
+	OpSendImmediate:  {roce.SendMiddle, roce.SendLastImm, roce.SendFirst, roce.SendOnlyImm},
+	OpWrite:          {roce.WriteMiddle, roce.WriteLast, roce.WriteFirst, roce.WriteOnly},
+	OpWriteImmediate: {roce.WriteMiddle, roce.WriteLastImm, roce.WriteFirst, roce.WriteOnlyImm},
 }
 
 // byPlace picks an opcode by a packet's place in its message.
@@ -413,7 +466,7 @@ func (r *requester) account(now time.Duration, w *request, end, cost int64, ask 
 	if ask {
 		r.unasked = 0
 	}
-	if w.op == OpRead {
+	if w.op.isAnswered() {
 		r.reads++
 	}
 	r.inFlight += cost
@@ -556,13 +609,13 @@ func (r *requester) finish(status Status) {
 	if status != Success || !w.silent {
 		r.q.complete(w.op, status, w.context)
 	}
-	if w.op == OpRead {
+	if w.op.isAnswered() {
 		r.readsDone++
 	}
 	w.context, w.local = nil, nil
 	r.head++
 	r.cursor = max(r.cursor, r.head)
-	r.sink = position{}
+	r.sink = Position{}
 }
 
 // checkOldest fails the QP if the oldest request is one that cannot go on.

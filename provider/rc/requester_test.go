@@ -271,8 +271,9 @@ func (m *endless) Remote(dst [][]byte, _ uint32, _ uint64, n uint32, _ Access) (
 	return append(dst, m[:n]), true
 }
 
-func (m *endless) Invalidate(uint32) bool      { return true }
-func (m *endless) InvalidateLocal(uint32) bool { return true }
+func (m *endless) Invalidate(uint32) bool                           { return true }
+func (m *endless) InvalidateLocal(uint32) bool                      { return true }
+func (m *endless) Atomic(Op, uint32, uint64, uint64, uint64) uint64 { return 0 }
 
 // TestOutstanding: however large the window, no more PSNs are in flight than
 // can be told apart (roce.md 5).

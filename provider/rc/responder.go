@@ -2,7 +2,7 @@ package rc
 
 import "github.com/ndklab/ndklab/provider/roce"
 
-// A message is what the responder is in the middle of.
+// A message is the one that the responder is in the middle of.
 type message uint8
 
 const (
@@ -29,7 +29,7 @@ type responder struct {
 
 	receive  Receive  // taken, and to be completed by this message
 	capacity int64    // bytes of receive
-	sink     position // in receive.SGL
+	sink     Position // in receive.SGL
 
 	replies replies
 	early   *earlyStore // requests that arrived before one that is missing; nil if none lately
@@ -75,7 +75,7 @@ func (r *responder) handle(h *roce.Header, payload []byte) {
 // in that order, since the order decides which error a peer sees.
 func (r *responder) execute(h *roce.Header, payload []byte) {
 	op := h.Opcode
-	kind := noMessage // READs and atomics
+	kind := noMessage // READs, atomics and what nobody may
 	switch {
 	case op.IsSend():
 		kind = sendMessage
@@ -87,12 +87,16 @@ func (r *responder) execute(h *roce.Header, payload []byte) {
 		r.fail(RemoteInvalidRequest, roce.SyndromeInvalidRequest)
 		return
 	}
-	if kind == noMessage && op != roce.ReadRequest { // an atomic, a FLUSH: NDK has none
+	if !r.q.connection.Rights.allow(op) {
 		r.fail(RemoteInvalidRequest, roce.SyndromeInvalidRequest)
 		return
 	}
-	if op == roce.ReadRequest {
+	switch {
+	case op == roce.ReadRequest:
 		r.executeRead(h, payload)
+		return
+	case op.IsAtomic():
+		r.executeAtomic(h, payload)
 		return
 	}
 	if kind == sendMessage && op.Starts() || kind == writeMessage && op.HasImmediate() {
@@ -104,7 +108,7 @@ func (r *responder) execute(h *roce.Header, payload []byte) {
 			return
 		}
 	}
-	fits := lengthFits(h, len(payload), r.q.connection.MTU)
+	fits := LengthFits(h, len(payload), r.q.connection.MTU)
 	if !fits {
 		r.q.counters.BadLengths++
 	}
@@ -122,13 +126,32 @@ func (r *responder) execute(h *roce.Header, payload []byte) {
 	}
 }
 
-// lengthFits reports whether a request has as many bytes of payload as its opcode
+// allow reports whether the peer may send a request of that kind. FLUSH nobody may.
+func (r Rights) allow(op roce.Opcode) bool {
+	switch {
+	case op.IsSend():
+		return true
+	case op.IsWrite():
+		return r&AllowWrite != 0
+	case op == roce.ReadRequest:
+		return r&AllowRead != 0
+	case op == roce.AtomicWrite:
+		return r&AllowAtomicWrite != 0
+	case op.IsAtomic():
+		return r&AllowAtomic != 0
+	}
+	return false
+}
+
+// LengthFits reports whether a request has as many bytes of payload as its opcode
 // and the path MTU allow (roce.md 7.1, step 6).
-func lengthFits(h *roce.Header, payload, mtu int) bool {
+func LengthFits(h *roce.Header, payload, mtu int) bool {
 	op := h.Opcode
 	switch {
-	case op == roce.ReadRequest:
+	case op == roce.ReadRequest, op == roce.FetchAdd, op == roce.CompareSwap:
 		return payload == 0
+	case op == roce.AtomicWrite:
+		return payload == atomicBytes && h.DMALength == atomicBytes
 	case !op.Ends():
 		return payload == mtu
 	case op.IsLast():
@@ -144,8 +167,8 @@ func (r *responder) take() bool {
 		return false
 	}
 	r.taken = true
-	r.capacity = lengthOf(r.receive.SGL)
-	r.sink = position{}
+	r.capacity = LengthOf(r.receive.SGL)
+	r.sink = Position{}
 	return true
 }
 
@@ -155,12 +178,11 @@ func (r *responder) executeSend(h *roce.Header, payload []byte) {
 		return
 	}
 	var ok bool
-	r.ranges, ok = r.sink.resolve(r.ranges[:0], r.q.config.Memory, r.receive.SGL, r.done, len(payload), LocalWrite)
-	if !ok {
+	r.ranges, ok = r.sink.Resolve(r.ranges[:0], r.q.config.Memory, r.receive.SGL, r.done, len(payload), LocalWrite)
+	if !ok || !r.q.config.Scatter(r.ranges, payload, h.Opcode.Ends()) {
 		r.fail(LocalProtection, roce.SyndromeRemoteOperation)
 		return
 	}
-	scatter(r.ranges, payload)
 	r.done += int64(len(payload))
 	if h.Opcode.HasInvalidate() && !r.q.config.Memory.Invalidate(h.InvalidateKey) {
 		r.fail(RemoteInvalidRequest, roce.SyndromeRemoteAccess)
@@ -192,7 +214,10 @@ func (r *responder) executeWrite(h *roce.Header, payload []byte) {
 		r.fail(RemoteInvalidRequest, roce.SyndromeInvalidRequest)
 		return
 	}
-	scatter(r.ranges, payload)
+	if !r.q.config.Scatter(r.ranges, payload, h.Opcode.Ends()) {
+		r.fail(RemoteAccess, roce.SyndromeRemoteAccess)
+		return
+	}
 	r.done += int64(len(payload))
 	r.accept(h)
 }
@@ -215,8 +240,13 @@ func (r *responder) accept(h *roce.Header) {
 	r.told = true
 	c := r.finish(Success)
 	c.Bytes, c.Solicited = uint32(r.done), h.Solicited
-	if h.Opcode.HasInvalidate() {
+	switch {
+	case h.Opcode.HasInvalidate():
 		c.Op, c.Token = OpReceiveInvalidate, h.InvalidateKey
+	case h.Opcode.IsWrite():
+		c.Op, c.Immediate = OpReceiveWrite, h.Immediate
+	case h.Opcode.HasImmediate():
+		c.Op, c.Immediate = OpReceiveImmediate, h.Immediate
 	}
 }
 
@@ -227,7 +257,7 @@ func (r *responder) accept(h *roce.Header) {
 // not overtake is the answer (roce.md 7.2).
 func (r *responder) executeRead(h *roce.Header, payload []byte) {
 	c := &r.q.connection
-	fits := lengthFits(h, len(payload), c.MTU)
+	fits := LengthFits(h, len(payload), c.MTU)
 	if !fits {
 		r.q.counters.BadLengths++
 	}
@@ -252,7 +282,7 @@ func (r *responder) executeRead(h *roce.Header, payload []byte) {
 // duplicate answers a packet that has been executed before (roce.md 7.4).
 func (r *responder) duplicate(h *roce.Header, at int64) {
 	switch {
-	case h.Opcode == roce.ReadRequest:
+	case h.Opcode == roce.ReadRequest, h.Opcode.IsAtomic():
 		r.replies.readAgain(h, at, r.q.connection.MTU)
 	case h.Opcode.IsSend(), h.Opcode.IsWrite():
 		r.replies.answerDuplicate(r.acknowledged())
@@ -267,6 +297,7 @@ func (r *responder) duplicate(h *roce.Header, at int64) {
 // will still make what the peer must be told: the responses to earlier READs,
 // then the NAK.
 func (r *responder) fail(status Status, s roce.Syndrome) {
+	r.q.refusal = status
 	r.replies.duplicates = 0
 	r.replies.refuse(s, r.expected)
 	if r.taken {

@@ -43,8 +43,15 @@ func describePacket(p *roce.Packet) string {
 	if h.Opcode.HasAETH() {
 		s += fmt.Sprintf(" msn %d", h.MSN)
 	}
-	if h.Opcode.HasRETH() {
+	switch {
+	case h.Opcode.HasRETH():
 		s += fmt.Sprintf(" %d@%x", h.DMALength, h.VA)
+	case h.Opcode.IsAtomic():
+		s += fmt.Sprintf(" %d,%d@%x", h.SwapAdd, h.Compare, h.VA)
+	case h.Opcode == roce.AtomicAcknowledge:
+		s += fmt.Sprintf(" was %d", h.Original)
+	case h.Opcode.HasImmediate():
+		s += fmt.Sprintf(" immediate %d", h.Immediate)
 	}
 	if h.AckReq {
 		s += " ask"
@@ -76,6 +83,12 @@ func newReady(t *testing.T, change func(*Connection)) *end {
 
 func packet(op roce.Opcode, psn uint32) roce.Header {
 	return roce.Header{Opcode: op, PSN: psn, AckReq: op.Ends()}
+}
+
+// with makes h carry immediate data.
+func with(h roce.Header, immediate uint32) roce.Header {
+	h.Immediate = immediate
+	return h
 }
 
 // to makes h address length bytes at offset of a token.
@@ -229,21 +242,21 @@ func TestResponder(t *testing.T) {
 			steps: []step{
 				{packet: to(packet(roce.WriteFirst, 100), 2, 0, 257), bytes: mtu},
 				{packet: packet(roce.WriteLastImm, 101), bytes: 1, want: "nak2c 101 msn 0"},
-				{packet: packet(roce.WriteLastImm, 101), bytes: 1, want: "ack 101 msn 1", before: receiving(0)},
+				{packet: with(packet(roce.WriteLastImm, 101), 0xABCD0001), bytes: 1, want: "ack 101 msn 1", before: receiving(0)},
 				{packet: to(packet(roce.WriteOnlyImm, 102), 2, 0, 5), bytes: 5, want: "nak2c 102 msn 1"},
 				{packet: to(packet(roce.WriteOnlyImm, 102), 2, 0, 5), bytes: 5, want: "ack 102 msn 2", before: receiving(0)},
 			},
-			done: []string{"receive ok 0 257", "receive ok 0 5"},
+			done: []string{"receivewrite ok 0 257 immediate 0xabcd0001", "receivewrite ok 0 5"},
 		},
 		{
-			name:  "SEND with immediate: the value is dropped",
+			name:  "SEND with immediate",
 			setup: receiving(1000, 10),
 			steps: []step{
 				{packet: packet(roce.SendFirst, 100), bytes: mtu},
-				{packet: packet(roce.SendLastImm, 101), bytes: 1, want: "ack 101 msn 1"},
-				{packet: packet(roce.SendOnlyImm, 102), bytes: 1, want: "ack 102 msn 2"},
+				{packet: with(packet(roce.SendLastImm, 101), 7), bytes: 1, want: "ack 101 msn 1"},
+				{packet: with(packet(roce.SendOnlyImm, 102), 8), bytes: 1, want: "ack 102 msn 2"},
 			},
-			done: []string{"receive ok 0 257", "receive ok 1 1"},
+			done: []string{"receiveimm ok 0 257 immediate 0x7", "receiveimm ok 1 1 immediate 0x8"},
 		},
 		{
 			name:    "7.1, 6: First shorter than the MTU",

@@ -25,7 +25,7 @@ func (r *requester) handle(now time.Duration, h *roce.Header, payload []byte) {
 		return
 	}
 	switch {
-	case h.Opcode.IsReadResponse():
+	case h.Opcode.IsReadResponse(), h.Opcode == roce.AtomicAcknowledge:
 		r.readResponse(now, h, at, payload)
 	case h.Opcode == roce.SelectiveAcknowledge:
 		// From a peer of another make it is a manufacturer's own packet, of which
@@ -33,8 +33,6 @@ func (r *requester) handle(now time.Duration, h *roce.Header, payload []byte) {
 		if r.q.connection.Selective {
 			r.selectiveAcknowledge(now, h, at)
 		}
-	case h.Opcode != roce.Acknowledge:
-		r.fail(r.head, BadResponse) // we never send atomics
 	case h.Syndrome.IsACK():
 		r.q.counters.AcknowledgementsReceived++
 		asked := r.window.times(at)
@@ -66,7 +64,7 @@ func (r *requester) ghost(now time.Duration, h *roce.Header, at int64) {
 		if at == r.una-1 || !r.q.connection.Selective {
 			r.repeated(now, at)
 		}
-	case at < r.una && h.Opcode.IsReadResponse() && h.Opcode.Starts():
+	case at < r.una && (h.Opcode.IsReadResponse() && h.Opcode.Starts() || h.Opcode == roce.AtomicAcknowledge):
 		r.countSpurious()
 	}
 }
@@ -95,7 +93,7 @@ func (r *requester) advance(now time.Duration, to int64) bool {
 	before := r.una
 	for r.una < to {
 		w := r.slot(r.head)
-		if w.op == OpRead {
+		if w.op.isAnswered() {
 			break
 		}
 		r.pass(now, w, min(to, w.end))
@@ -222,7 +220,7 @@ func (r *requester) refused(now time.Duration, at int64, s roce.Syndrome) {
 	r.fail(index, status)
 }
 
-// readResponse places a packet of a READ's data (roce.md 6.3, 5). Whether it is
+// readResponse places a packet of a READ's data (roce.md 6.3, 5), or an atomic's. Whether it is
 // First or Middle, and Last or Only, depends on how much the request asked for
 // that it answers, which after a retry may be more than one; Linux answers a
 // retry as if it went on (6.5). What is known is where a chunk begins and ends.
@@ -237,14 +235,33 @@ func (r *requester) readResponse(now time.Duration, h *roce.Header, at int64, pa
 	}
 }
 
-// place executes a packet of a READ's data in its turn.
+// place takes a packet of the answer to a READ or an atomic in its turn.
 func (r *requester) place(now time.Duration, h *roce.Header, at int64, payload []byte) {
 	w := r.slot(r.head)
-	if w.op != OpRead {
+	chunkEnd := r.chunkEnd(w, at)
+	switch {
+	case w.op == OpRead && h.Opcode.IsReadResponse():
+		if !r.placeData(w, h, at, chunkEnd, payload) {
+			return
+		}
+	case w.op.isAtomic() && len(payload) == 0:
+		if !r.placeOriginal(w, h) {
+			return
+		}
+	default:
 		r.fail(r.head, BadResponse)
 		return
 	}
-	chunkEnd := r.chunkEnd(w, at)
+	if at+1 == chunkEnd && r.next >= chunkEnd {
+		r.reads--
+	}
+	r.pass(now, w, at+1)
+	r.progress(now, at)
+}
+
+// placeData places the data of packet at of w, a READ, and reports whether all is well; if not,
+// the QP has failed.
+func (r *requester) placeData(w *request, h *roce.Header, at, chunkEnd int64, payload []byte) bool {
 	beginsChunk := (at-w.first)%r.chunk == 0
 	offset, n := r.bytesBefore(w, at), r.payloadAt(w, at)
 	ends := at+1 == chunkEnd
@@ -253,25 +270,17 @@ func (r *requester) place(now time.Duration, h *roce.Header, at int64, payload [
 	}
 	if h.Opcode.Ends() != ends && (ends || !r.q.connection.Selective) || beginsChunk && !h.Opcode.Starts() || int64(len(payload)) != n {
 		r.fail(r.head, BadResponse)
-		return
+		return false
 	}
 	var ok bool
-	r.ranges, ok = r.sink.resolve(r.ranges[:0], r.q.config.Memory, r.sglOf(w), offset, int(n), ReadSink)
-	if !ok {
+	r.ranges, ok = r.sink.Resolve(r.ranges[:0], r.q.config.Memory, r.sglOf(w), offset, int(n), ReadSink)
+	if !ok || !r.q.config.Scatter(r.ranges, payload, at+1 == w.end) {
 		r.fail(r.head, LocalProtection)
-		return
+		return false
 	}
-	scatter(r.ranges, payload)
 	if w.invalidate && at+1 == w.end && w.pieces > 0 && !r.q.config.Memory.InvalidateLocal(r.sglOf(w)[0].Token) {
 		r.fail(r.head, LocalProtection)
-		return
+		return false
 	}
-	if at+1 == chunkEnd {
-		r.answered++
-		if r.next >= chunkEnd {
-			r.reads--
-		}
-	}
-	r.pass(now, w, at+1)
-	r.progress(now, at)
+	return true
 }

@@ -128,7 +128,7 @@ func (r *requester) note(from, to int64, sentAt time.Duration) {
 			index++
 		}
 		w := r.slot(index)
-		*r.repair.record(s) = record{sentAt: sentAt, cost: int32(r.cost(w, s, s+1)), read: w.op == OpRead}
+		*r.repair.record(s) = record{sentAt: sentAt, cost: int32(r.cost(w, s, s+1)), read: w.op.isAnswered()}
 	}
 	r.repair.fly(from, to, sentAt)
 }

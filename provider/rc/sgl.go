@@ -1,7 +1,7 @@
 package rc
 
-// lengthOf is the number of bytes that an SGL describes.
-func lengthOf(sgl []SGE) int64 {
+// LengthOf is the number of bytes that an SGL describes.
+func LengthOf(sgl []SGE) int64 {
 	n := int64(0)
 	for i := range sgl {
 		n += int64(sgl[i].Length)
@@ -9,20 +9,23 @@ func lengthOf(sgl []SGE) int64 {
 	return n
 }
 
-// A position is a place in an SGL, kept so that the packets of a message,
+// A Position is a place in an SGL, kept so that the packets of a message,
 // which follow each other, each find theirs without a walk from the start.
-type position struct {
+type Position struct {
 	offset int64  // bytes of the SGL before it
 	piece  int    // index of the SGE it is in
 	within uint32 // bytes of that SGE before it
 }
 
-// resolve appends the memory of the n bytes of sgl at offset to dst and moves
-// to their end; false if the memory refuses. The SGL is long enough. A position
+// Offset counts the bytes of the SGL before it.
+func (p *Position) Offset() int64 { return p.offset }
+
+// Resolve appends the memory of the n bytes of sgl at offset to dst and moves
+// to their end; false if the memory refuses. The SGL is long enough. A Position
 // that has been used in one SGL must be zeroed before it is used in another.
-func (p *position) resolve(dst [][]byte, memory Memory, sgl []SGE, offset int64, n int, access Access) ([][]byte, bool) {
+func (p *Position) Resolve(dst [][]byte, memory Memory, sgl []SGE, offset int64, n int, access Access) ([][]byte, bool) {
 	if p.offset != offset {
-		*p = position{}
+		*p = Position{}
 		for p.offset < offset {
 			p.skip(sgl, uint32(min(offset-p.offset, int64(sgl[p.piece].Length))))
 		}
@@ -44,7 +47,7 @@ func (p *position) resolve(dst [][]byte, memory Memory, sgl []SGE, offset int64,
 }
 
 // skip moves n bytes on, within the present SGE or to its end.
-func (p *position) skip(sgl []SGE, n uint32) {
+func (p *Position) skip(sgl []SGE, n uint32) {
 	p.offset += int64(n)
 	p.within += n
 	if p.within == sgl[p.piece].Length {
@@ -53,8 +56,20 @@ func (p *position) skip(sgl []SGE, n uint32) {
 	}
 }
 
-// scatter copies data to the ranges, in order, as far as they reach.
-func scatter(ranges [][]byte, data []byte) {
+// Scatter copies data to ranges that Memory has resolved; false if that fails. The last of what is told together is there
+// when it returns, with what was before.
+func (c *Config) Scatter(ranges [][]byte, data []byte, last bool) (ok bool) {
+	if c.Place == nil {
+		Scatter(ranges, data)
+		return true
+	}
+	return c.Place(ranges, data) && (!last || c.placed())
+}
+
+func (c *Config) placed() bool { return c.Placed == nil || c.Placed() }
+
+// Scatter copies data to the ranges, in order, as far as they reach.
+func Scatter(ranges [][]byte, data []byte) {
 	for _, r := range ranges {
 		data = data[copy(r, data):]
 	}

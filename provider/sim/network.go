@@ -13,6 +13,7 @@ package sim
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/ndklab/ndklab/provider"
@@ -34,11 +35,12 @@ type Network struct {
 	carriers map[netip.Addr]*Carrier
 	tap      func(now time.Duration, packet []byte)
 	routes   map[netip.Prefix]provider.Status
+	groups   map[netip.Addr][]*Carrier // members of multicast groups, in the order of joining
 }
 
 // NewNetwork makes a network whose packets go over path.
 func NewNetwork(c *clock.Virtual, path Path) *Network {
-	return &Network{clock: c, path: path, carriers: map[netip.Addr]*Carrier{}, routes: map[netip.Prefix]provider.Status{}}
+	return &Network{clock: c, path: path, carriers: map[netip.Addr]*Carrier{}, routes: map[netip.Prefix]provider.Status{}, groups: map[netip.Addr][]*Carrier{}}
 }
 
 // Tap has f see every packet as it is sent, before the path does. The packet is
@@ -57,6 +59,14 @@ func (n *Network) Attach(mtu int, addresses ...netip.Addr) *Carrier {
 		n.carriers[a] = c
 	}
 	return c
+}
+
+// at is who has an address, which may be a group's.
+func (n *Network) at(a netip.Addr) []*Carrier {
+	if c := n.carriers[a]; c != nil {
+		return []*Carrier{c}
+	}
+	return n.groups[a]
 }
 
 // A Carrier is one adapter's place on the network. It implements
@@ -92,7 +102,7 @@ func (c *Carrier) Send(flow roce.Flow, packets []roce.Packet) error {
 		}
 		for _, delay := range n.path.Carry(n.clock.Now(), flow.Local, flow.Remote, packet) {
 			n.clock.AfterFunc(delay, func() {
-				if to := n.carriers[flow.Remote]; to != nil {
+				for _, to := range n.at(flow.Remote) {
 					to.deliver(packet)
 				}
 			})
@@ -113,6 +123,17 @@ func (c *Carrier) deliver(packet []byte) {
 	if r := c.receiverOf(&received[0]); r != nil {
 		r.Receive(received[:])
 	}
+}
+
+// Join has what is sent to a multicast group be received, until Leave. All copies of a packet take the same path.
+func (c *Carrier) Join(group netip.Addr) error {
+	c.network.groups[group] = append(slices.Clip(c.network.groups[group]), c)
+	return nil
+}
+
+// Leave ends what Join began.
+func (c *Carrier) Leave(group netip.Addr) {
+	c.network.groups[group] = slices.DeleteFunc(slices.Clone(c.network.groups[group]), func(o *Carrier) bool { return o == c })
 }
 
 // SourcePort implements provider.Carrier.

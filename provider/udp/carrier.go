@@ -28,7 +28,7 @@
 // Start reading at Carrier; send.go and receive.go are the two directions,
 // watch.go is about who receives, spin.go about how long to look before sleeping,
 // message.go is where memory is handed to the kernel, identification.go is about
-// foreign peers, share.go about several processes.
+// foreign peers, share.go about several processes, multicast.go about groups.
 package udp
 
 import (
@@ -101,8 +101,13 @@ type Carrier struct {
 	scouts  map[netip.Addr]*scout
 	adopted bool // the listeners are another Carrier's share
 
+	config Config // of further sockets
+
+	receiver provider.Receiver // set by Listen
+
 	closing sync.Once
-	sharing sync.Mutex // guards the listeners' members; locked before mu
+	sharing sync.Mutex               // guards the listeners' members, and groups; locked before mu
+	groups  map[netip.Addr]*listener // of multicast that were joined; nil when closed
 
 	// mu guards what follows. It is held for reading while packets are sent.
 	mu      sync.RWMutex
@@ -156,6 +161,8 @@ func Open(cfg Config) (*Carrier, error) {
 		ports:   make(map[netip.Addr]*[sourcePorts]uint16),
 		scouts:  make(map[netip.Addr]*scout),
 		adopted: cfg.Sockets != nil,
+		config:  Config{ReceiveBuffer: cfg.ReceiveBuffer, BusyPoll: cfg.BusyPoll},
+		groups:  make(map[netip.Addr]*listener),
 	}
 	for i, local := range cfg.Addresses {
 		if err := c.open(&cfg, i); err != nil {
@@ -207,6 +214,7 @@ func (c *Carrier) open(cfg *Config, i int) error {
 
 // Listen starts delivery to r. It is called once, before the first Send.
 func (c *Carrier) Listen(r provider.Receiver) {
+	c.receiver = r
 	for _, l := range c.listeners {
 		go l.receive(r)
 	}
@@ -310,6 +318,10 @@ func (c *Carrier) close() error {
 	for _, l := range c.listeners {
 		errs = append(errs, l.close())
 	}
+	for _, l := range c.groups {
+		errs = append(errs, l.close())
+	}
+	c.groups = nil
 	c.sharing.Unlock()
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("udp carrier: close: %w", err)

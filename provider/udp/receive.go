@@ -13,6 +13,7 @@ import (
 
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
+	"github.com/ndklab/ndklab/provider/internal/descriptor"
 	"github.com/ndklab/ndklab/provider/roce"
 )
 
@@ -50,7 +51,10 @@ type listener struct {
 	turn      sync.Mutex // of who receives; guards what follows
 	fd        int        // of file; -1 when closed
 	polls     uint64     // how often somebody polled
-	incoming  *incoming  // nil before the first message
+	beside    beside
+	missed    atomic.Bool // the goroutine wanted the turn in vain; who polled looks until the socket is empty, since it may have slept again
+	incoming  *incoming   // nil before the first message
+	heard     atomic.Bool // incoming is not nil
 	inspector inspector
 	flow      roce.Flow       // of the newest message
 	batch     []roce.Received // nil likewise
@@ -70,6 +74,7 @@ func newListener(local netip.Addr, device string, fd int, cfg *Config, n *counte
 		counters:  n,
 		flow:      roce.Flow{Local: local},
 		inspector: newInspector(clock.Real().Now),
+		beside:    beside{now: clock.Real().Now},
 		spin:      newSpin(cfg.BusyPoll),
 	}
 	if l.granted, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF); err != nil {
@@ -81,6 +86,7 @@ func newListener(local netip.Addr, device string, fd int, cfg *Config, n *counte
 	if err := l.watch.open(fd); err != nil {
 		return nil, errors.Join(err, l.file.Close())
 	}
+	descriptor.Note(fd)
 	return l, nil
 }
 
@@ -132,7 +138,7 @@ func (l *listener) mtu() (n int) {
 // how many messages that was; 0, too, if another goroutine is at it, or somebody polls, or the
 // socket is closed.
 func (l *listener) step(r provider.Receiver) int {
-	if !l.turn.TryLock() {
+	if !l.takeTurn() {
 		return 0
 	}
 	defer l.turn.Unlock()
@@ -140,6 +146,16 @@ func (l *listener) step(r provider.Receiver) int {
 		return 0
 	}
 	return l.stepInTurn(r)
+}
+
+// takeTurn locks l.turn, unless somebody has it, who then looks again: what has arrived since they last did might show
+// to nobody else.
+func (l *listener) takeTurn() bool {
+	if l.turn.TryLock() {
+		return true
+	}
+	l.missed.Store(true)
+	return l.turn.TryLock() // they may have looked whether it is set just before
 }
 
 // stepInTurn is step with l.turn held.
@@ -154,6 +170,7 @@ func (l *listener) stepInTurn(r provider.Receiver) int {
 			return 0
 		}
 		l.incoming, l.batch = newIncoming(), make([]roce.Received, 0, receiveBatch)
+		l.heard.Store(true)
 	}
 	n, more, errno := l.incoming.receive(l.fd)
 	if errno != 0 {

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/internal/descriptor"
 	"github.com/ndklab/ndklab/provider/roce"
 )
 
@@ -29,6 +30,7 @@ func openScout(local netip.Addr, unbound func() (fd int, err error)) (*scout, er
 	if err := bindSocket(fd, local, 0); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
+	descriptor.Note(fd)
 	return s, nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ndklab/ndklab/provider/internal/descriptor"
 	"github.com/ndklab/ndklab/provider/roce"
 )
 
@@ -131,6 +132,7 @@ func openSender(local netip.Addr, port uint16, unbound func() (fd int, err error
 	if err != nil {
 		return nil, 0, err
 	}
+	descriptor.Note(fd)
 	return &sender{fd: fd}, port, nil
 }
 

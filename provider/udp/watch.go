@@ -26,12 +26,17 @@ import (
 // Resume.
 const pollTick = 5 * time.Millisecond
 
+// firstTick is the same for one who has just been left alone, and may not be one who polls (beside): each tick that finds
+// that they have polled is followed by one twice as long.
+const firstTick = 250 * time.Microsecond
+
 // A watch is an epoll instance of one socket.
 type watch struct {
 	file *os.File
 	raw  syscall.RawConn // of file
 	seen uint64          // listener.polls at the last tick; of the goroutine that runs receive
-	tick time.Duration   // pollTick; tests have others
+	most time.Duration   // pollTick; tests have others
+	tick time.Duration   // the present one, of most at most; listener.turn guards it
 
 	polled atomic.Bool // between the first Poll and Resume
 
@@ -53,7 +58,7 @@ func (w *watch) open(socket int) error {
 	if err != nil {
 		return errors.Join(os.NewSyscallError("epoll_ctl", err), unix.Close(epoll))
 	}
-	w.socket, w.epoll, w.tick = socket, epoll, pollTick
+	w.socket, w.epoll, w.most = socket, epoll, pollTick
 	w.file = os.NewFile(uintptr(epoll), "epoll of a UDP socket")
 	w.raw, err = w.file.SyscallConn()
 	return err
@@ -90,11 +95,12 @@ func (w *watch) setHushed(hush bool) {
 	_ = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_MOD, w.socket, &event)
 }
 
-// beginPolling has the goroutine sleep on, whatever arrives, but for ticks. listener.turn is
-// held, so that from then on the goroutine takes nothing.
-func (w *watch) beginPolling() {
+// beginPolling has the goroutine sleep on, whatever arrives, but for ticks, of which the first comes after a time.
+// listener.turn is held, so that from then on the goroutine takes nothing.
+func (w *watch) beginPolling(tick time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.tick = min(tick, w.most)
 	w.polled.Store(true)
 	w.setHushed(true)
 	_ = w.file.SetReadDeadline(time.Now().Add(w.tick)) // fails when it is closed
@@ -111,8 +117,11 @@ func (w *watch) resume() {
 	w.setHushed(false)
 	// What arrived while it was hushed need not show: epoll tells only once of a socket that it
 	// had on its list already (ep_modify in fs/eventpoll.c). So the goroutine looks.
-	_ = w.file.SetReadDeadline(time.Unix(1, 0))
+	w.look()
 }
+
+// look has the goroutine end its sleep and look what has arrived.
+func (w *watch) look() { _ = w.file.SetReadDeadline(time.Unix(1, 0)) } // fails when it is closed
 
 // receive delivers to r until the socket is closed, or until another goroutine has taken
 // over because r took too long (relief).
@@ -202,9 +211,15 @@ func (s *sleep) lookAround(uintptr) bool {
 // tick ends polling if nobody has polled since the last one.
 func (l *listener) tick() {
 	l.turn.Lock()
+	defer l.turn.Unlock()
 	polls := l.polls
-	l.turn.Unlock()
-	if polls == l.watch.seen {
+	switch {
+	case polls != l.watch.seen:
+		l.watch.tick = min(2*l.watch.tick, l.watch.most)
+	case l.watch.polled.Load():
+		if l.fd >= 0 && readable(l.fd) {
+			l.beside.waited()
+		}
 		l.watch.resume()
 	}
 	l.watch.seen = polls
@@ -224,11 +239,65 @@ func (l *listener) poll(r provider.Receiver) bool {
 	}
 	l.polls++
 	if !l.watch.polled.Load() {
-		l.watch.beginPolling()
+		l.watch.beginPolling(l.watch.most)
 	}
 	n := l.stepInTurn(r)
 	l.turn.Unlock()
 	return n > 0
+}
+
+// mostLooks bounds the looks of one poll on behalf of the goroutine, before it leaves the rest to it: what comes without
+// end must not keep whoever polls.
+const mostLooks = 16
+
+// looksAlone bounds the looks of a poll whose consumer receives alone: the call costs it more than a look.
+const looksAlone = 4
+
+// pollBeside is poll, but has the goroutine receive, too, unless beside decides otherwise. The first message of all is left
+// to the goroutine: many listeners, of the adapter's other addresses, never have any, and to look costs a system call.
+func (l *listener) pollBeside(r provider.Receiver) (arrived, alone bool) {
+	if !l.heard.Load() {
+		return false, false
+	}
+	for range mostLooks {
+		if !l.turn.TryLock() {
+			return arrived, alone
+		}
+		l.polls++
+		missed := l.missed.Load()
+		if missed {
+			l.missed.Store(false)
+		}
+		n := l.stepInTurn(r)
+		for look := 1; n == 0 && look < looksAlone && l.watch.polled.Load(); look++ {
+			n = l.stepInTurn(r)
+		}
+		if missed && n > 0 {
+			l.missed.Store(true) // there may be more
+		}
+		if !l.watch.polled.Load() && l.beside.poll() {
+			l.watch.beginPolling(firstTick)
+		}
+		alone = l.watch.polled.Load()
+		l.turn.Unlock()
+		arrived = arrived || n > 0
+		if !l.missed.Load() {
+			return arrived, alone
+		}
+	}
+	l.missed.Store(false)
+	l.watch.look()
+	return arrived, alone
+}
+
+// PollBeside implements provider.Poller.
+func (c *Carrier) PollBeside(r provider.Receiver) (arrived, alone bool) {
+	alone = true
+	for _, l := range c.listeners {
+		some, all := l.pollBeside(r)
+		arrived, alone = arrived || some, alone && (all || !some)
+	}
+	return arrived, alone
 }
 
 // Poll implements provider.Poller.

@@ -1,12 +1,16 @@
 package soak
 
-import "time"
+import (
+	"time"
+
+	"github.com/ndklab/ndklab/provider/sim/trial"
+)
 
 // act schedules what happens until rest: first some connections, then one action
 // after the other at random times.
 func (r *run) act() {
-	for range 1 + r.rand.IntN(3) + len(r.hosts)/2 {
-		r.later(time.Millisecond, func() { r.withLife((*life).dial) })
+	for range 1 + r.Rand.IntN(3) + len(r.hosts)/2 {
+		r.Later(time.Millisecond, func() { r.withLife((*life).dial) })
 	}
 	interval := r.plan.duration / time.Duration(r.plan.actions)
 	var next func()
@@ -15,14 +19,14 @@ func (r *run) act() {
 			return
 		}
 		r.actOnce()
-		r.clock.AfterFunc(time.Duration(r.rand.ExpFloat64()*float64(interval)), next)
+		r.Clock.AfterFunc(time.Duration(r.Rand.ExpFloat64()*float64(interval)), next)
 	}
-	r.clock.AfterFunc(2*time.Millisecond, next)
+	r.Clock.AfterFunc(2*time.Millisecond, next)
 }
 
 // withLife does something with a random host that is up.
 func (r *run) withLife(do func(*life)) {
-	if l := pick(r, r.hosts).life; l != nil && !r.ending {
+	if l := trial.Pick(r.Rand, r.hosts).life; l != nil && !r.ending {
 		do(l)
 	}
 }
@@ -40,13 +44,13 @@ func (r *run) withEnd(do func(*end)) {
 			}
 		}
 	}
-	if e := pick(r, fit); e != nil {
+	if e := trial.Pick(r.Rand, fit); e != nil {
 		do(e)
 	}
 }
 
 func (r *run) actOnce() {
-	switch n := r.rand.IntN(100); {
+	switch n := r.Rand.IntN(100); {
 	case n < 60:
 		r.withEnd((*end).postSome)
 	case n < 78:
@@ -68,8 +72,8 @@ func (r *run) actOnce() {
 
 // change has a consumer write to memory that nobody uses.
 func (l *life) change() {
-	from := l.run.rand.IntN(len(l.memory.bytes))
-	to := min(len(l.memory.bytes), from+1+l.run.rand.IntN(1000))
+	from := l.run.Rand.IntN(len(l.memory.bytes))
+	to := min(len(l.memory.bytes), from+1+l.run.Rand.IntN(1000))
 	if l.memory.free(from, to, true) {
 		l.memory.fill(from, to)
 	}
@@ -78,18 +82,18 @@ func (l *life) change() {
 // strike has something fail. Outages are shorter and longer than what a
 // connection survives.
 func (r *run) strike(n int) {
-	outage := time.Duration(r.rand.Int64N(int64([]time.Duration{10 * time.Millisecond, 500 * time.Millisecond, 6 * time.Second}[r.rand.IntN(3)])))
+	outage := time.Duration(r.Rand.Int64N(int64([]time.Duration{10 * time.Millisecond, 500 * time.Millisecond, 6 * time.Second}[r.Rand.IntN(3)])))
 	switch {
 	case n < 96:
-		r.fabric.cut(pick(r, r.fabric.links), outage)
+		r.fabric.Cut(trial.Pick(r.Rand, r.fabric.Links), outage)
 	case n < 97: // a partition: about half of all links
-		for _, l := range r.fabric.links {
-			if r.chance(0.5) {
-				r.fabric.cut(l, outage)
+		for _, l := range r.fabric.Links {
+			if r.Chance(0.5) {
+				r.fabric.Cut(l, outage)
 			}
 		}
 	default:
-		h := pick(r, r.hosts)
+		h := trial.Pick(r.Rand, r.hosts)
 		if h.life == nil {
 			return
 		}
@@ -98,6 +102,6 @@ func (r *run) strike(n int) {
 		} else {
 			h.leave()
 		}
-		r.clock.AfterFunc(outage/4, h.boot)
+		r.Clock.AfterFunc(outage/4, h.boot)
 	}
 }

@@ -32,9 +32,9 @@ func (c *carrier) Receive(packets []roce.Received) {
 			l.touched = true
 			r.touched = append(r.touched, l)
 		}
-		r.digest.add(uint64(r.clock.Now()), uint64(p.Header.Opcode), uint64(p.Header.DestQPN), uint64(p.Header.PSN))
-		if r.journal != nil {
-			r.logf("%v < %v %v QP %#x PSN %#x, %d bytes%s", l, p.Flow.Remote, p.Header.Opcode, p.Header.DestQPN, p.Header.PSN,
+		r.Note(uint64(r.Clock.Now()), uint64(p.Header.Opcode), uint64(p.Header.DestQPN), uint64(p.Header.PSN))
+		if r.Journals() {
+			r.Logf("%v < %v %v QP %#x PSN %#x, %d bytes%s", l, p.Flow.Remote, p.Header.Opcode, p.Header.DestQPN, p.Header.PSN,
 				len(p.Payload), aside(&p.Header, p.Payload))
 		}
 		if p.Header.DestQPN != mad.QPN {
@@ -52,11 +52,11 @@ func (c *carrier) Send(flow roce.Flow, packets []roce.Packet) error {
 	l := c.life
 	for i := range packets {
 		p := &packets[i]
-		if l.run.journal != nil {
-			l.run.logf("%v > %v %v QP %#x PSN %#x, %d bytes%s", l, flow.Remote, p.Header.Opcode, p.Header.DestQPN, p.Header.PSN,
+		if l.run.Journals() {
+			l.run.Logf("%v > %v %v QP %#x PSN %#x, %d bytes%s", l, flow.Remote, p.Header.Opcode, p.Header.DestQPN, p.Header.PSN,
 				p.PayloadLen(), aside(&p.Header, p.Payload...))
 		}
-		l.run.coverage.count("packets sent")
+		l.run.Coverage.Count("packets sent")
 		if p.Header.DestQPN != mad.QPN {
 			c.frames++
 			if !l.dead {

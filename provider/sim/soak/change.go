@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/sim/trial"
 )
 
 // idle is a window that nothing is bound to; fast says which kind. Nil if there
@@ -49,10 +50,10 @@ func (q *request) bind() (provider.Status, bool) {
 		return 0, false
 	}
 	open := l.grants[0]
-	from := open.from + r.rand.IntN(open.to-open.from-1)
-	to := from + 1 + r.rand.IntN(open.to-from)
+	from := open.from + r.Rand.IntN(open.to-open.from-1)
+	to := from + 1 + r.Rand.IntN(open.to-from)
 	g := &grant{life: l, window: w, by: e, va: open.address(from), from: from, to: to, remote: true}
-	flags := []provider.OpFlags{provider.OpAllowRemoteRead, provider.OpAllowRemoteWrite, provider.OpAllowRemoteRead | provider.OpAllowRemoteWrite}[r.rand.IntN(3)]
+	flags := []provider.OpFlags{provider.OpAllowRemoteRead, provider.OpAllowRemoteWrite, provider.OpAllowRemoteRead | provider.OpAllowRemoteWrite}[r.Rand.IntN(3)]
 	g.flags = rights(flags)
 	q.grant = g
 	q.flags |= flags
@@ -68,17 +69,17 @@ func (q *request) fastRegister() (provider.Status, bool) {
 	if w == nil {
 		return 0, false
 	}
-	first := r.rand.IntN(len(l.lam.Pages))
-	count := 1 + r.rand.IntN(len(l.lam.Pages)-first)
-	fbo := r.rand.IntN(provider.PageSize)
-	length := 1 + r.rand.IntN(count*provider.PageSize-fbo)
+	first := r.Rand.IntN(len(l.lam.Pages))
+	count := 1 + r.Rand.IntN(len(l.lam.Pages)-first)
+	fbo := r.Rand.IntN(provider.PageSize)
+	length := 1 + r.Rand.IntN(count*provider.PageSize-fbo)
 	from := l.mappedFrom + first*provider.PageSize + fbo
 	g := &grant{life: l, window: w, by: e, va: 0x12_3400_0000 + uint64(fbo), from: from, to: from + length, local: true, remote: true}
 	var flags provider.OpFlags
 	for _, f := range []provider.OpFlags{
 		provider.OpAllowLocalWrite, provider.OpAllowRemoteRead, provider.OpAllowRemoteWrite, provider.OpReadSink,
 	} {
-		if r.chance(0.6) {
+		if r.Chance(0.6) {
 			flags |= f
 		}
 	}
@@ -124,7 +125,7 @@ func (q *request) invalidate() (provider.Status, bool) {
 			fit = append(fit, w)
 		}
 	}
-	w := pick(e.run, fit)
+	w := trial.Pick(e.run.Rand, fit)
 	if w == nil {
 		return 0, false
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/sim/trial"
 )
 
 // A listener is where a life's consumer waits for peers.
@@ -25,18 +26,18 @@ func (l *life) listen() {
 	if l.listener != nil {
 		return
 	}
-	n := &listener{since: l.run.clock.Now()}
+	n := &listener{since: l.run.Clock.Now()}
 	n.Listener = keep(l, made(l.adapter.CreateListener(func(_ any, c *provider.Connector) { l.requested(c) }, nil, nil, nil)))
-	address := netip.AddrPortFrom(pick(l.run, l.host.addresses), servicePort)
+	address := netip.AddrPortFrom(trial.Pick(l.run.Rand, l.host.addresses), servicePort)
 	if status := n.Listen(address, nil, nil); status == provider.StatusSharingViolation {
 		// Connections that came to the port before hold it yet.
 		l.close(n.Listener, nil)
 		return
 	} else if status != provider.StatusSuccess {
-		l.run.fail("requests end as they should", "%v: Listen %v", l, status)
+		l.run.Fail("requests end as they should", "%v: Listen %v", l, status)
 	}
 	l.listener = n
-	l.run.logf("%v listens at %v", l, address)
+	l.run.Logf("%v listens at %v", l, address)
 }
 
 // deafen has the life's consumer not be there for a while.
@@ -47,17 +48,17 @@ func (l *life) deafen() {
 		return
 	}
 	n.since = 1 << 62
-	if r.chance(0.5) {
-		r.coverage.count("listener closed")
+	if r.Chance(0.5) {
+		r.Coverage.Count("listener closed")
 		l.listener = nil
 		l.close(n.Listener, nil)
 		return
 	}
-	r.coverage.count("listener paused")
+	r.Coverage.Count("listener paused")
 	n.paused = true
 	n.ControlConnectEvents(true)
-	r.later(50*time.Millisecond, func() {
-		n.paused, n.since = false, r.clock.Now()
+	r.Later(50*time.Millisecond, func() {
+		n.paused, n.since = false, r.Clock.Now()
 		n.ControlConnectEvents(false)
 	})
 }
@@ -65,9 +66,9 @@ func (l *life) deafen() {
 // dial begins a connection to a random host.
 func (l *life) dial() {
 	r := l.run
-	to := pick(r, r.hosts)
-	source, destination := pick(r, l.host.addresses), pick(r, to.addresses)
-	if to.life != nil && to.life.listener != nil && r.chance(0.95) {
+	to := trial.Pick(r.Rand, r.hosts)
+	source, destination := trial.Pick(r.Rand, l.host.addresses), trial.Pick(r.Rand, to.addresses)
+	if to.life != nil && to.life.listener != nil && r.Chance(0.95) {
 		if at, status := to.life.listener.LocalAddress(); status == provider.StatusSuccess {
 			destination = at.Addr()
 		}
@@ -83,13 +84,13 @@ func (l *life) dial() {
 	e.connector = made(l.adapter.CreateConnector(nil, nil))
 	e.equip()
 	name := binary.BigEndian.AppendUint64(nil, uint64(e.number))
-	r.logf("%v connects to %v", e, to.number)
+	r.Logf("%v connects to %v", e, to.number)
 	answered := func(_ any, status provider.Status) { e.answered(status) }
 	e.destination = netip.AddrPortFrom(destination, servicePort)
-	inbound, outbound := uint32(r.rand.IntN(20)), uint32(r.rand.IntN(20))
+	inbound, outbound := uint32(r.Rand.IntN(20)), uint32(r.Rand.IntN(20))
 	var status provider.Status
-	if e.shares = l.endpoint != nil && l.endpoint.LocalAddress().Addr() == source && r.chance(0.5); e.shares {
-		r.coverage.count("connection from a shared endpoint")
+	if e.shares = l.endpoint != nil && l.endpoint.LocalAddress().Addr() == source && r.Chance(0.5); e.shares {
+		r.Coverage.Count("connection from a shared endpoint")
 		status = e.connector.ConnectWithSharedEndpoint(e.qp, l.endpoint, e.destination, inbound, outbound, name, answered, nil)
 	} else {
 		status = e.connector.Connect(e.qp, netip.AddrPortFrom(source, 0), e.destination, inbound, outbound, name, answered, nil)
@@ -104,7 +105,7 @@ func (l *life) dial() {
 		e.stage = failed
 		e.hurry()
 	default:
-		r.fail("requests end as they should", "%v: Connect %v", e, status)
+		r.Fail("requests end as they should", "%v: Connect %v", e, status)
 	}
 }
 
@@ -119,8 +120,8 @@ func (l *life) leadsTo(e *end) bool {
 // answered follows Connect.
 func (e *end) answered(status provider.Status) {
 	r := e.run
-	r.logf("%v: Connect %v", e, status)
-	r.coverage.count("Connect " + status.String())
+	r.Logf("%v: Connect %v", e, status)
+	r.Coverage.Count("Connect " + status.String())
 	if e.tearing {
 		return
 	}
@@ -129,12 +130,12 @@ func (e *end) answered(status provider.Status) {
 		e.stage = replied
 		e.qpn = e.qp.Number()
 		e.meet(r.named(e.connector))
-		r.later(r.thought(), e.complete)
+		r.Later(r.thought(), e.complete)
 		return
 	case status == provider.StatusConnectionRefused && e.mayBeRefused():
 	case status == provider.StatusIOTimeout && e.silence(e.begunAt):
 	default:
-		r.fail("requests end as they should", "%v: Connect %v", e, status)
+		r.Fail("requests end as they should", "%v: Connect %v", e, status)
 	}
 	e.stage = failed
 	e.tearDown()
@@ -165,11 +166,11 @@ func (r *run) named(c *provider.Connector) *end {
 	n := uint32(len(data))
 	var inbound, outbound uint32
 	if status := c.GetConnectionData(&inbound, &outbound, data[:], &n); status != provider.StatusSuccess {
-		r.fail("requests end as they should", "GetConnectionData %v", status)
+		r.Fail("requests end as they should", "GetConnectionData %v", status)
 	}
 	number := binary.BigEndian.Uint64(data[:])
 	if number >= uint64(len(r.ends)) {
-		r.fail("private data arrives", "an end is %#x", number)
+		r.Fail("private data arrives", "an end is %#x", number)
 	}
 	return r.ends[number]
 }
@@ -177,7 +178,7 @@ func (r *run) named(c *provider.Connector) *end {
 // meet notes who the peer of an active end is.
 func (e *end) meet(p *end) {
 	if p.peer != e {
-		e.run.fail("private data arrives", "%v has been accepted by %v, which has another peer", e, p)
+		e.run.Fail("private data arrives", "%v has been accepted by %v, which has another peer", e, p)
 	}
 	e.peer = p
 	e.mtu = min(e.frame(), p.frame())
@@ -186,7 +187,7 @@ func (e *end) meet(p *end) {
 	e.remote, p.remote = e.destination.Addr(), local.Addr()
 	e.limits()
 	if e.outbound > p.inbound || p.outbound > e.inbound {
-		e.run.fail("read limits agree", "%v has %d in %d out, %v %d in %d out", e, e.inbound, e.outbound, p, p.inbound, p.outbound)
+		e.run.Fail("read limits agree", "%v has %d in %d out, %v %d in %d out", e, e.inbound, e.outbound, p, p.inbound, p.outbound)
 	}
 }
 
@@ -194,7 +195,7 @@ func (e *end) meet(p *end) {
 func (e *end) limits() {
 	n := uint32(0)
 	if status := e.connector.GetConnectionData(&e.inbound, &e.outbound, nil, &n); status != provider.StatusSuccess {
-		e.run.fail("requests end as they should", "%v: GetConnectionData %v", e, status)
+		e.run.Fail("requests end as they should", "%v: GetConnectionData %v", e, status)
 	}
 }
 
@@ -206,14 +207,14 @@ func (e *end) frame() int64 {
 			return int64(a.FrameSize)
 		}
 	}
-	e.run.fail("connections have addresses", "%v: %v", e, local)
+	e.run.Fail("connections have addresses", "%v: %v", e, local)
 	return 0
 }
 
 // thought is how long a consumer takes to decide: mostly not long, but sometimes
 // longer than the peer is patient.
 func (r *run) thought() time.Duration {
-	if r.chance(0.1) {
+	if r.Chance(0.1) {
 		return 3 * time.Second
 	}
 	return time.Millisecond
@@ -225,28 +226,28 @@ func (e *end) complete() {
 	if e.tearing || e.life.dead || e.life.closing {
 		return
 	}
-	if r.chance(0.05) {
+	if r.Chance(0.05) {
 		status := e.connector.Reject([]byte("no"))
-		r.coverage.count("Reject of a reply " + status.String())
+		r.Coverage.Count("Reject of a reply " + status.String())
 		e.stage = failed
 		e.tearDown()
 		return
 	}
 	status := e.connector.CompleteConnectEx(func(_ any, reason uint32) { e.disconnected(reason) }, nil, nil, nil)
-	r.logf("%v: CompleteConnect %v", e, status)
-	r.coverage.count("CompleteConnect " + status.String())
+	r.Logf("%v: CompleteConnect %v", e, status)
+	r.Coverage.Count("CompleteConnect " + status.String())
 	switch {
 	case status == provider.StatusSuccess:
 		e.life.connects++
 		e.stage = established
 	case status == provider.StatusConnectionAborted || status == provider.StatusIOTimeout:
 		if !e.silence(e.begunAt) {
-			r.fail("requests end as they should", "%v: CompleteConnect %v", e, status)
+			r.Fail("requests end as they should", "%v: CompleteConnect %v", e, status)
 		}
 		e.stage = failed
 		e.tearDown()
 	default:
-		r.fail("requests end as they should", "%v: CompleteConnect %v", e, status)
+		r.Fail("requests end as they should", "%v: CompleteConnect %v", e, status)
 	}
 }
 
@@ -260,13 +261,13 @@ func (l *life) requested(c *provider.Connector) {
 	}
 	e.peer = l.run.named(c)
 	if p := e.peer; p.target != l.host || !p.active {
-		l.run.fail("private data arrives", "%v is delivered to %v", p, l)
+		l.run.Fail("private data arrives", "%v is delivered to %v", p, l)
 	}
-	l.run.logf("%v is asked by %v", e, e.peer)
+	l.run.Logf("%v is asked by %v", e, e.peer)
 	if p := e.peer; p.stage == connecting {
 		p.peer = e // until it hears otherwise
 	}
-	l.run.later(l.run.thought(), e.decide)
+	l.run.Later(l.run.thought(), e.decide)
 }
 
 // decide answers a request.
@@ -275,10 +276,10 @@ func (e *end) decide() {
 	if e.tearing || e.life.dead || e.life.closing {
 		return
 	}
-	if r.chance(0.1) {
-		r.coverage.count("request refused")
+	if r.Chance(0.1) {
+		r.Coverage.Count("request refused")
 		e.stage = failed
-		if r.chance(0.5) {
+		if r.Chance(0.5) {
 			e.connector.Reject([]byte("no"))
 		}
 		e.tearDown()
@@ -287,7 +288,7 @@ func (e *end) decide() {
 	e.equip()
 	name := binary.BigEndian.AppendUint64(nil, uint64(e.number))
 	e.stage = accepting
-	status := e.connector.AcceptEx(e.qp, uint32(r.rand.IntN(20)), uint32(r.rand.IntN(20)), name,
+	status := e.connector.AcceptEx(e.qp, uint32(r.Rand.IntN(20)), uint32(r.Rand.IntN(20)), name,
 		func(_ any, reason uint32) { e.disconnected(reason) }, nil,
 		func(_ any, status provider.Status) { e.accepted(status) }, nil)
 	switch {
@@ -297,7 +298,7 @@ func (e *end) decide() {
 		e.stage = failed
 		e.tearDown()
 	default:
-		r.fail("requests end as they should", "%v: Accept %v", e, status)
+		r.Fail("requests end as they should", "%v: Accept %v", e, status)
 	}
 }
 
@@ -312,13 +313,13 @@ func (e *end) abandoned() bool {
 // accepted follows Accept.
 func (e *end) accepted(status provider.Status) {
 	r := e.run
-	r.logf("%v: Accept %v", e, status)
-	r.coverage.count("Accept " + status.String())
+	r.Logf("%v: Accept %v", e, status)
+	r.Coverage.Count("Accept " + status.String())
 	switch {
 	case status == provider.StatusSuccess:
 		e.life.accepts++
 		if e.peer.stage != established {
-			r.fail("only what both want is established", "%v: its peer has not completed the connection", e)
+			r.Fail("only what both want is established", "%v: its peer has not completed the connection", e)
 		}
 		e.stage = established
 	case status == provider.StatusCancelled && e.connectorClosed:
@@ -327,6 +328,6 @@ func (e *end) accepted(status provider.Status) {
 		e.stage = failed
 		e.tearDown()
 	default:
-		r.fail("requests end as they should", "%v: Accept %v", e, status)
+		r.Fail("requests end as they should", "%v: Accept %v", e, status)
 	}
 }

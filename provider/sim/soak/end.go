@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/sim/trial"
 )
 
 // A stage is how far a connection has come at one of its ends.
@@ -76,7 +77,7 @@ func (e *end) String() string {
 
 func (l *life) newEnd() *end {
 	r := l.run
-	e := &end{run: r, number: len(r.ends), life: l, out: newStream(), begunAt: r.clock.Now()}
+	e := &end{run: r, number: len(r.ends), life: l, out: newStream(), begunAt: r.Clock.Now()}
 	r.ends = append(r.ends, e)
 	l.ends = append(l.ends, e)
 	return e
@@ -92,9 +93,9 @@ const (
 // equip gives the end a queue pair.
 func (e *end) equip() {
 	l := e.life
-	e.requestQueue, e.receiveQueue = pick(e.run, l.queues), pick(e.run, l.queues)
+	e.requestQueue, e.receiveQueue = trial.Pick(e.run.Rand, l.queues), trial.Pick(e.run.Rand, l.queues)
 	var status provider.Status
-	if l.shared != nil && e.run.chance(0.7) {
+	if l.shared != nil && e.run.Chance(0.7) {
 		e.qp, status = l.domain.CreateQPWithSRQ(e.receiveQueue.cq, e.requestQueue.cq, l.shared.srq, e,
 			initiatorDepth, maxPieces, maxInline, nil, nil)
 	} else {
@@ -104,7 +105,7 @@ func (e *end) equip() {
 	}
 	made(e.qp, status)
 	e.qpn = e.qp.Number()
-	if e.run.chance(0.5) {
+	if e.run.Chance(0.5) {
 		e.stock()
 	}
 }
@@ -144,17 +145,17 @@ func (e *end) tearDown() {
 	}
 	e.tearing = true
 	r := e.run
-	how := r.rand.IntN(4)
-	r.logf("%v is torn down (%d)", e, how)
+	how := r.Rand.IntN(4)
+	r.Logf("%v is torn down (%d)", e, how)
 	switch {
 	case how < 2 && e.stage == established:
 		e.disconnect()
 		return
 	case how == 2 && e.qp != nil:
-		r.coverage.count("teardown: Flush")
+		r.Coverage.Count("teardown: Flush")
 		e.qp.Flush()
 	default:
-		r.coverage.count("teardown: Close")
+		r.Coverage.Count("teardown: Close")
 	}
 	e.closeLater()
 }
@@ -162,14 +163,14 @@ func (e *end) tearDown() {
 // closeLater closes what the end is made of, in any order.
 func (e *end) closeLater() {
 	const soon = 20 * time.Millisecond
-	e.run.later(soon, e.closeConnector)
-	e.run.later(soon, e.closeQP)
+	e.run.Later(soon, e.closeConnector)
+	e.run.Later(soon, e.closeQP)
 }
 
 // hurry closes everything at once.
 func (e *end) hurry() {
 	e.tearing = true
-	if e.run.chance(0.5) {
+	if e.run.Chance(0.5) {
 		e.closeQP()
 		e.closeConnector()
 	} else {
@@ -180,16 +181,16 @@ func (e *end) hurry() {
 
 func (e *end) disconnect() {
 	r := e.run
-	r.coverage.count("teardown: Disconnect")
-	begun := r.clock.Now()
+	r.Coverage.Count("teardown: Disconnect")
+	begun := r.Clock.Now()
 	over := func(status provider.Status) {
-		r.logf("%v: Disconnect %v", e, status)
-		r.coverage.count("Disconnect " + status.String())
+		r.Logf("%v: Disconnect %v", e, status)
+		r.Coverage.Count("Disconnect " + status.String())
 		switch {
 		case status == provider.StatusSuccess, status == provider.StatusCancelled && e.connectorClosed:
 		case status == provider.StatusIOTimeout && e.silence(begun):
 		default:
-			r.fail("requests end as they should", "%v: Disconnect %v", e, status)
+			r.Fail("requests end as they should", "%v: Disconnect %v", e, status)
 		}
 		e.closeLater()
 	}
@@ -242,17 +243,17 @@ func (e *end) closed() {
 // disconnected is the connector's event.
 func (e *end) disconnected(reason uint32) {
 	r := e.run
-	r.logf("%v: disconnect event, reason %d", e, reason)
-	r.coverage.count(fmt.Sprintf("disconnect event, reason %d", reason))
+	r.Logf("%v: disconnect event, reason %d", e, reason)
+	r.Coverage.Count(fmt.Sprintf("disconnect event, reason %d", reason))
 	if e.event {
-		r.fail("one disconnect event", "%v", e)
+		r.Fail("one disconnect event", "%v", e)
 	}
 	e.event = true
-	if p := e.peer; !e.tearing && p.plausible() && e.plausible() && !e.silence(r.clock.Now()-silenceTime) {
-		r.fail("connections end for a reason", "%v: disconnect event with reason %d", e, reason)
+	if p := e.peer; !e.tearing && p.plausible() && e.plausible() && !e.silence(r.Clock.Now()-silenceTime) {
+		r.Fail("connections end for a reason", "%v: disconnect event with reason %d", e, reason)
 	}
 	if !e.life.dead {
-		r.later(30*time.Millisecond, e.tearDown)
+		r.Later(30*time.Millisecond, e.tearDown)
 	}
 }
 
@@ -277,11 +278,11 @@ const silenceTime = 10 * time.Second
 // been silent for long since an instant: because packets were lost, or since it
 // is not there any more.
 func (e *end) silence(since time.Duration) bool {
-	since = min(since, e.run.clock.Now()-silenceTime)
+	since = min(since, e.run.Clock.Now()-silenceTime)
 	to := e.target
 	if e.peer != nil {
 		to = e.peer.life.host
 	}
 	return e.peer != nil && (e.peer.life.dead || e.peer.life.closing || e.peer.tearing || e.peer.broken || e.peer.receivesOver || len(e.peer.dooms) > 0 || e.peer.stage == failed) ||
-		e.life.dead || to.life == nil || to.downAt >= since && to.born > 1 || e.run.fabric.lossesSince(e.life.host, to, since) >= 5
+		e.life.dead || to.life == nil || to.downAt >= since && to.born > 1 || e.run.fabric.LossesSince(e.life.host.number, to.number, since) >= 5
 }

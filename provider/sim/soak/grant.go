@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/sim/trial"
 )
 
 // A grant is what a token is good for: part of a memory. A registered region's
@@ -103,14 +104,14 @@ func (l *life) equip() {
 		made(mr, mr.InitializeFastRegister(uint32(len(l.lam.Pages)), true, nil, nil))
 		l.windows = append(l.windows, &window{life: l, mr: mr})
 	}
-	for range 1 + r.rand.IntN(2) {
+	for range 1 + r.Rand.IntN(2) {
 		l.queues = append(l.queues, newQueue(l))
 	}
 	if l.host.plan.srq {
 		l.shared = newSharedReceives(l)
 	}
-	if r.chance(0.5) {
-		l.endpoint = keep(l, made(l.adapter.CreateSharedEndpoint(netip.AddrPortFrom(pick(r, l.host.addresses), 0), nil, nil)))
+	if r.Chance(0.5) {
+		l.endpoint = keep(l, made(l.adapter.CreateSharedEndpoint(netip.AddrPortFrom(trial.Pick(r.Rand, l.host.addresses), 0), nil, nil)))
 	}
 	l.listen()
 }
@@ -137,10 +138,10 @@ func (l *life) reregister() {
 	}
 	g := l.grants[i]
 	g.ending = true
-	r.coverage.count("region deregistered")
+	r.Coverage.Count("region deregistered")
 	status := l.spare.Deregister(func(_ any, status provider.Status) {
 		if status != provider.StatusSuccess {
-			r.fail("requests end as they should", "%v: Deregister %v", l, status)
+			r.Fail("requests end as they should", "%v: Deregister %v", l, status)
 		}
 		l.memory.look()
 		g.end()
@@ -150,7 +151,7 @@ func (l *life) reregister() {
 		}
 	}, nil)
 	if status != provider.StatusPending {
-		r.fail("requests end as they should", "%v: Deregister %v", l, status)
+		r.Fail("requests end as they should", "%v: Deregister %v", l, status)
 	}
 }
 
@@ -219,7 +220,7 @@ func (l *life) grantFor(e *end, a access) *grant {
 			fit = append(fit, g)
 		}
 	}
-	return pick(l.run, fit)
+	return trial.Pick(l.run.Rand, fit)
 }
 
 // room finds a place for n bytes in the grant's memory that can be claimed.
@@ -232,9 +233,9 @@ func (g *grant) room(n int, write bool) (at int, ok bool) {
 		return 0, false
 	}
 	for range 4 {
-		at = g.from + g.life.run.rand.IntN(limit-max(n, 1)+1)
+		at = g.from + g.life.run.Rand.IntN(limit-max(n, 1)+1)
 		if g.logical {
-			at += g.life.run.rand.IntN((g.to-g.from)/provider.PageSize) * provider.PageSize
+			at += g.life.run.Rand.IntN((g.to-g.from)/provider.PageSize) * provider.PageSize
 		}
 		if n == 0 || g.life.memory.free(at, at+n, write) {
 			return at, true

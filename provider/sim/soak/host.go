@@ -94,13 +94,13 @@ func (s *source) Uint64() uint64 {
 func (h *host) source() rand.Source {
 	born := uint64(h.born)
 	s := &source{
-		rest:   *rand.NewPCG(h.run.seed<<8|uint64(h.number), born),
-		choose: rand.New(rand.NewPCG(h.run.seed, born)), nearWrap: h.plan.nearWrap,
+		rest:   *rand.NewPCG(h.run.Seed<<8|uint64(h.number), born),
+		choose: rand.New(rand.NewPCG(h.run.Seed, born)), nearWrap: h.plan.nearWrap,
 	}
 	if h.plan.forgetful {
 		born = 0
 	}
-	s.first = *rand.NewPCG(h.run.seed<<8|uint64(h.number), ^born)
+	s.first = *rand.NewPCG(h.run.Seed<<8|uint64(h.number), ^born)
 	return s
 }
 
@@ -111,12 +111,12 @@ func (h *host) boot() {
 	l := &life{run: r, host: h, number: h.born}
 	h.life = l
 	r.lives = append(r.lives, l)
-	r.coverage.count("host booted")
+	r.Coverage.Count("host booted")
 	l.carrier = &carrier{Carrier: r.network.Attach(h.plan.mtu, h.addresses...), life: l}
 	configuration := provider.DefaultConfiguration()
 	configuration.NetworkDirectRoCEFrameSize = h.plan.frameSize
 	device, err := provider.NewMiniport(provider.Config{
-		Carrier: l.carrier, Clock: r.clock, Info: h.plan.info, GUID: h.plan.guid, Pend: h.plan.pend, GoBackN: h.plan.goBackN,
+		Carrier: l.carrier, Clock: r.Clock, Info: h.plan.info, GUID: h.plan.guid, Pend: h.plan.pend, GoBackN: h.plan.goBackN,
 		Rand:          rand.New(h.source()),
 		Capabilities:  provider.DefaultCapabilities(),
 		Configuration: &configuration,
@@ -128,10 +128,10 @@ func (h *host) boot() {
 	l.adapter = made(device.OpenAdapter(provider.OpenParameters{Version: provider.Version{Major: 2}}))
 	l.domain = keep(l, made(l.adapter.CreatePD(nil, nil)))
 	l.equip()
-	r.logf("%v boots", l)
+	r.Logf("%v boots", l)
 	if h.born > 1 {
-		for range r.rand.IntN(3) {
-			r.later(5*time.Millisecond, func() {
+		for range r.Rand.IntN(3) {
+			r.Later(5*time.Millisecond, func() {
 				if h.life == l && !r.ending {
 					l.dial()
 				}
@@ -168,7 +168,7 @@ func (l *life) close(o provider.Object, then func()) {
 	r.closing++
 	done := func() {
 		if calls++; calls > 1 {
-			r.fail("a close completes once", "%v: %T", l, o)
+			r.Fail("a close completes once", "%v: %T", l, o)
 		}
 		r.closing--
 		if then != nil {
@@ -180,7 +180,7 @@ func (l *life) close(o provider.Object, then func()) {
 		done()
 	case provider.StatusPending:
 	default:
-		r.fail("a close does not fail", "%v: %T: %v", l, o, status)
+		r.Fail("a close does not fail", "%v: %T: %v", l, o, status)
 	}
 }
 
@@ -191,9 +191,9 @@ func (h *host) crash() {
 	if l == nil {
 		return
 	}
-	h.run.logf("%v crashes", l)
-	h.run.coverage.count("host crashed")
-	h.life, h.downAt = nil, h.run.clock.Now()
+	h.run.Logf("%v crashes", l)
+	h.run.Coverage.Count("host crashed")
+	h.life, h.downAt = nil, h.run.Clock.Now()
 	l.memory.look()
 	l.dead, l.memory.frozen = true, true
 	if err := l.carrier.Close(); err != nil {
@@ -208,9 +208,9 @@ func (h *host) leave() {
 	if l == nil {
 		return
 	}
-	h.run.logf("%v shuts down", l)
-	h.run.coverage.count("host shut down")
-	h.life, h.downAt = nil, h.run.clock.Now()
+	h.run.Logf("%v shuts down", l)
+	h.run.Coverage.Count("host shut down")
+	h.life, h.downAt = nil, h.run.Clock.Now()
 	l.shutDown()
 }
 
@@ -221,7 +221,7 @@ func (l *life) shutDown() {
 		e.hurry()
 	}
 	open := slices.Clone(l.open)
-	l.run.rand.Shuffle(len(open), func(i, j int) { open[i], open[j] = open[j], open[i] })
+	l.run.Rand.Shuffle(len(open), func(i, j int) { open[i], open[j] = open[j], open[i] })
 	for _, o := range open {
 		l.close(o, nil)
 	}

@@ -10,7 +10,7 @@ import (
 func (e *end) judge(q *request, result *provider.ResultEx) {
 	r := e.run
 	status := result.Status
-	r.coverage.count("completed " + opName(q.op) + " " + status.String())
+	r.Coverage.Count("completed " + opName(q.op) + " " + status.String())
 	at := -1
 	for i, p := range e.pending {
 		if p == q {
@@ -20,13 +20,13 @@ func (e *end) judge(q *request, result *provider.ResultEx) {
 	}
 	switch {
 	case q.end != e, at < 0:
-		r.fail("each request completes once", "%v: %v completes with %v, and is not pending", e, q, status)
+		r.Fail("each request completes once", "%v: %v completes with %v, and is not pending", e, q, status)
 	case result.Type != q.op:
-		r.fail("completions are of their request's kind", "%v: %v completes as %v", e, q, result.Type)
+		r.Fail("completions are of their request's kind", "%v: %v completes as %v", e, q, result.Type)
 	case status == provider.StatusSuccess && e.broken:
-		r.fail("nothing succeeds after a failure", "%v: %v", e, q)
+		r.Fail("nothing succeeds after a failure", "%v: %v", e, q)
 	case status == provider.StatusSuccess && q.has(provider.OpSilentSuccess):
-		r.fail("silent requests succeed silently", "%v: %v", e, q)
+		r.Fail("silent requests succeed silently", "%v: %v", e, q)
 	}
 	if status == provider.StatusRemoteResources {
 		e.peer.refused = true
@@ -36,7 +36,7 @@ func (e *end) judge(q *request, result *provider.ResultEx) {
 	e.pending = e.pending[at+1:]
 	for _, earlier := range before {
 		if !earlier.has(provider.OpSilentSuccess) {
-			r.fail("requests complete in order", "%v: %v before %v", e, q, earlier)
+			r.Fail("requests complete in order", "%v: %v before %v", e, q, earlier)
 		}
 		earlier.succeed()
 	}
@@ -45,7 +45,7 @@ func (e *end) judge(q *request, result *provider.ResultEx) {
 		return
 	}
 	if !q.mayFail(status) {
-		r.fail("requests end as they should", "%v: %v completes with %v", e, q, status)
+		r.Fail("requests end as they should", "%v: %v completes with %v", e, q, status)
 	}
 	e.broken = true
 	e.cause = e.cause || status != provider.StatusCancelled
@@ -59,7 +59,7 @@ func (q *request) mayFail(status provider.Status) bool {
 	case provider.StatusCancelled:
 		return e.flushed(q)
 	case provider.StatusIOTimeout:
-		return !e.cause && e.silence(e.run.clock.Now()-silenceTime)
+		return !e.cause && e.silence(e.run.Clock.Now()-silenceTime)
 	}
 	if e.cause {
 		return false // one fails, and all others are flushed
@@ -122,7 +122,7 @@ func (q *request) succeed() {
 	r := e.run
 	q.over = true
 	if q.doom != provider.StatusSuccess {
-		r.fail("no request succeeds that should not", "%v: %v", e, q)
+		r.Fail("no request succeeds that should not", "%v: %v", e, q)
 	}
 	switch q.op {
 	case provider.OperationTypeSend:
@@ -130,11 +130,11 @@ func (q *request) succeed() {
 			e.peer.receiveQueue.poll()
 		}
 		if !q.delivered {
-			r.fail("success means that the data is there", "%v: %v has not been received", e, q)
+			r.Fail("success means that the data is there", "%v: %v has not been received", e, q)
 		}
 	case provider.OperationTypeWrite:
 		if q.closed && !q.present {
-			r.fail("success means that the data is there", "%v: %v had not arrived when its target was closed", e, q)
+			r.Fail("success means that the data is there", "%v: %v had not arrived when its target was closed", e, q)
 		}
 		r.arrived(q.landing, q.data, q.String())
 	case provider.OperationTypeRead:
@@ -178,13 +178,13 @@ func (e *end) checkAllOver() {
 	e.receiveQueue.poll()
 	for _, q := range e.pending {
 		if !q.has(provider.OpSilentSuccess) {
-			r.fail("each request completes once", "%v is closed, and %v has not", e, q)
+			r.Fail("each request completes once", "%v is closed, and %v has not", e, q)
 		}
 		q.succeed()
 	}
 	e.pending = nil
 	if e.nextReceive < len(e.receives) {
-		r.fail("each request completes once", "%v is closed, and %v has not", e, e.receives[e.nextReceive])
+		r.Fail("each request completes once", "%v is closed, and %v has not", e, e.receives[e.nextReceive])
 	}
 	e.life.memory.look()
 	for _, q := range e.incoming {

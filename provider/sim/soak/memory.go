@@ -43,7 +43,7 @@ func newMemory(l *life, size int) *memory {
 
 // fill has the consumer write something new to its memory.
 func (m *memory) fill(from, to int) {
-	random := m.life.run.rand
+	random := m.life.run.Rand
 	for i := from; i < to; i += 8 {
 		v := random.Uint64()
 		for j := i; j < min(i+8, to); j++ {
@@ -61,7 +61,7 @@ func (m *memory) look() {
 	}
 	r := m.life.run
 	if m.frozen {
-		r.fail("memory as the model has it", "%v is dead and its memory changes", m.life)
+		r.Fail("memory as the model has it", "%v is dead and its memory changes", m.life)
 	}
 	for _, c := range m.claims {
 		if c.arrival == nil || bytes.Equal(m.bytes[c.from:c.to], m.image[c.from:c.to]) {
@@ -69,14 +69,14 @@ func (m *memory) look() {
 		}
 		first, last := differences(m.bytes[c.from:c.to], m.image[c.from:c.to])
 		if why := c.arrival.allows(c, first, last); why != "" {
-			r.fail("memory as the model has it", "%v: bytes %d to %d of [%d, %d), where %s arrives: %s",
+			r.Fail("memory as the model has it", "%v: bytes %d to %d of [%d, %d), where %s arrives: %s",
 				m.life, c.from+first, c.from+last, c.from, c.to, c.arrival.name(), why)
 		}
 		copy(m.image[c.from:c.to], m.bytes[c.from:c.to])
 	}
 	if !bytes.Equal(m.bytes, m.image) {
 		first, last := differences(m.bytes, m.image)
-		r.fail("memory as the model has it", "%v: bytes %d to %d have changed, or some of them, where nothing arrives", m.life, first, last)
+		r.Fail("memory as the model has it", "%v: bytes %d to %d have changed, or some of them, where nothing arrives", m.life, first, last)
 	}
 }
 
@@ -137,7 +137,7 @@ func (r *run) arrived(claims []*claim, data []byte, what string) {
 		c.memory.look()
 		if got, want := c.memory.image[c.from:c.to], data[c.offset:c.offset+c.to-c.from]; !bytes.Equal(got, want) {
 			first, _ := differences(got, want)
-			r.fail("success means that the data is there", "%s: byte %d is not", what, c.offset+first)
+			r.Fail("success means that the data is there", "%s: byte %d is not", what, c.offset+first)
 		}
 	}
 }

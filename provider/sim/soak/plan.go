@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/sim/trial"
 )
 
-// A plan is what a seed decides before the run begins.
+// A plan has what a seed decides before the run begins.
 type plan struct {
 	hosts    []hostPlan
-	links    []linkPlan // between hosts, or between hosts and a switch, whose number follows theirs
+	links    []trial.LinkPlan
 	duration time.Duration
 	actions  int  // that consumers and fate take in that time
 	largest  int  // bytes of the longest message
@@ -35,14 +36,6 @@ type hostPlan struct {
 	forgetful bool    // each device draws the queue pair numbers of the one before
 	eager     bool    // the consumer polls after each event, not when it is notified
 	srq       bool
-}
-
-// linkPlan is a link and its faults, which are the same in both directions.
-type linkPlan struct {
-	a, b                              int
-	delay                             time.Duration
-	rate                              float64 // bits per second
-	loss, duplicate, reorder, corrupt float64
 }
 
 func newPlan(r *rand.Rand) plan {
@@ -85,57 +78,18 @@ func newPlan(r *rand.Rand) plan {
 			}
 		}
 	}
-	p.wire(r)
+	p.links = trial.Wire(r, len(p.hosts), p.weather)
 	// In a time in which some thirty round trips pass there is a chance of
 	// everything being under way at once.
 	slowest := time.Duration(0)
 	for _, l := range p.links {
-		slowest = max(slowest, l.delay)
+		slowest = max(slowest, l.Delay)
 	}
 	p.duration = 20*time.Millisecond + time.Duration(10+r.IntN(200))*slowest
 	if p.cuts {
 		p.duration += time.Duration(r.Int64N(int64(5 * time.Second)))
 	}
 	return p
-}
-
-// wire makes the links: a star around a switch, or a tree of the hosts with a few
-// links more.
-func (p *plan) wire(r *rand.Rand) {
-	n := len(p.hosts)
-	if r.IntN(2) == 0 {
-		for i := range n {
-			p.links = append(p.links, p.link(r, i, n, 2))
-		}
-		return
-	}
-	for i := 1; i < n; i++ {
-		p.links = append(p.links, p.link(r, i, r.IntN(i), 3))
-	}
-	for range r.IntN(n) {
-		if a, b := r.IntN(n), r.IntN(n); a != b {
-			p.links = append(p.links, p.link(r, a, b, 3))
-		}
-	}
-}
-
-// link is a link of which paths have up to so many hops: a path loses 20 % at most,
-// or a little more on a long one.
-func (p *plan) link(r *rand.Rand, a, b, hops int) linkPlan {
-	l := linkPlan{
-		a: a, b: b,
-		delay: []time.Duration{time.Microsecond, 10 * time.Microsecond, 100 * time.Microsecond, time.Millisecond, 5 * time.Millisecond}[r.IntN(5)],
-		rate:  []float64{100e6, 1e9, 10e9, 100e9}[r.IntN(4)],
-	}
-	l.delay += time.Duration(r.Int64N(int64(l.delay)))
-	if !p.weather {
-		return l
-	}
-	some := func(most float64) float64 {
-		return most * []float64{0, 0.05, 0.3, 1}[r.IntN(4)] * r.Float64() / float64(hops)
-	}
-	l.loss, l.duplicate, l.reorder, l.corrupt = some(0.2), some(0.2), some(0.5), some(0.1)
-	return l
 }
 
 // String tells what the plan is, for the journal.
@@ -147,8 +101,7 @@ func (p *plan) String() string {
 			i, h.mtu, h.frameSize, h.info.MaxInboundReadLimit, h.info.MaxOutboundReadLimit, h.info.AdapterFlags, h.pend, h.goBackN, h.eager, h.srq)
 	}
 	for _, l := range p.links {
-		s += fmt.Sprintf("\n  link %d-%d: %v, %.0f Mbit/s, loss %.3f, duplicates %.3f, reordered %.3f, corrupted %.3f",
-			l.a, l.b, l.delay, l.rate/1e6, l.loss, l.duplicate, l.reorder, l.corrupt)
+		s += "\n  " + l.String()
 	}
 	return s
 }

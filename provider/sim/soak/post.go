@@ -4,16 +4,17 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/sim/trial"
 )
 
 // postSome posts a few requests of any kind.
 func (e *end) postSome() {
-	n := 1 + e.run.rand.IntN(8)
+	n := 1 + e.run.Rand.IntN(8)
 	for i := range n {
 		if !e.usable() {
 			return
 		}
-		e.postOne(i < n-1 && e.run.chance(0.2))
+		e.postOne(i < n-1 && e.run.Chance(0.2))
 	}
 }
 
@@ -25,16 +26,16 @@ func (e *end) postOne(deferred bool) {
 	if deferred {
 		q.flags |= provider.OpDefer
 	}
-	if r.chance(0.2) {
+	if r.Chance(0.2) {
 		q.flags |= provider.OpSilentSuccess
 	}
-	if r.chance(0.1) {
+	if r.Chance(0.1) {
 		q.flags |= provider.OpReadFence
 	}
 	kinds := []func() (provider.Status, bool){
 		q.send, q.send, q.send, q.write, q.write, q.write, q.read, q.read, q.read, q.bind, q.fastRegister, q.invalidate,
 	}
-	post := pick(r, kinds)
+	post := trial.Pick(r.Rand, kinds)
 	status, ok := post()
 	if ok {
 		e.posting(q, status)
@@ -46,33 +47,33 @@ func (e *end) postOne(deferred bool) {
 // posting notes what became of a post.
 func (e *end) posting(q *request, status provider.Status) {
 	r := e.run
-	r.logf("%v: posts %v, %d bytes, flags %#x: %v", e, q, len(q.data), uint32(q.flags), status)
+	r.Logf("%v: posts %v, %d bytes, flags %#x: %v", e, q, len(q.data), uint32(q.flags), status)
 	switch {
 	case status == provider.StatusSuccess:
 	case status == provider.StatusNoMoreEntries && len(e.pending) >= initiatorDepth,
 		status == provider.StatusConnectionInvalid && !(e.plausible() && e.peer.plausible() && !e.silence(0)),
 		status == provider.StatusInvalidDeviceState && q.op == provider.OperationTypeRead && e.outbound == 0:
-		r.coverage.count("post " + status.String())
+		r.Coverage.Count("post " + status.String())
 		q.drop()
 		if q.op == provider.OperationTypeSend {
 			e.sends = e.sends[:len(e.sends)-1]
 		}
 		return
 	default:
-		r.fail("posts are taken", "%v: %v: %v", e, q, status)
+		r.Fail("posts are taken", "%v: %v: %v", e, q, status)
 	}
 	e.posted++
 	e.pending = append(e.pending, q)
-	r.coverage.count("posted " + q.kind())
+	r.Coverage.Count("posted " + q.kind())
 	if q.doom != provider.StatusSuccess {
-		r.coverage.count("posted to fail with " + q.doom.String())
+		r.Coverage.Count("posted to fail with " + q.doom.String())
 		e.doomed(q)
 	}
 	switch q.op {
 	case provider.OperationTypeSend:
 		e.matched(q.index)
-		if r.chance(0.8) {
-			r.later(3*time.Millisecond, e.peer.restock)
+		if r.Chance(0.8) {
+			r.Later(3*time.Millisecond, e.peer.restock)
 		}
 	case provider.OperationTypeWrite:
 		if len(q.landing) > 0 {
@@ -118,18 +119,18 @@ func (q *request) kind() string {
 
 // size is a random length of a message.
 func (r *run) size() int {
-	switch r.rand.IntN(8) {
+	switch r.Rand.IntN(8) {
 	case 0:
 		return 0
 	case 1, 2:
-		return 1 + r.rand.IntN(64)
+		return 1 + r.Rand.IntN(64)
 	default:
-		return 1 + r.rand.IntN(r.plan.largest)
+		return 1 + r.Rand.IntN(r.plan.largest)
 	}
 }
 
 // mistake is true now and then where a plan has mistakes.
-func (r *run) mistake() bool { return r.plan.mistakes && !r.ending && r.chance(0.02) }
+func (r *run) mistake() bool { return r.plan.mistakes && !r.ending && r.Chance(0.02) }
 
 // source gives a SEND or WRITE something to carry.
 func (q *request) source() bool {
@@ -137,11 +138,11 @@ func (q *request) source() bool {
 	r := e.run
 	n := min(r.size(), q.longest())
 	switch {
-	case r.chance(0.15):
+	case r.Chance(0.15):
 		n = min(n, maxInline)
 		data := make([]byte, n)
 		for i := range data {
-			data[i] = byte(r.rand.Uint32())
+			data[i] = byte(r.Rand.Uint32())
 		}
 		q.data = append([]byte(nil), data...)
 		q.flags |= provider.OpInline
@@ -152,7 +153,7 @@ func (q *request) source() bool {
 		q.data = nil
 		q.doom = provider.StatusAccessViolation
 		return true
-	case r.chance(0.2):
+	case r.Chance(0.2):
 		// What an earlier READ brings, which the fence waits for.
 		for _, earlier := range e.pending {
 			if len(earlier.data) <= q.longest() && earlier.op == provider.OperationTypeRead && earlier.doom == provider.StatusSuccess && len(earlier.landing) == 1 &&
@@ -194,7 +195,7 @@ func (q *request) send() (provider.Status, bool) {
 	if !q.source() {
 		return 0, false
 	}
-	if r.chance(0.3) {
+	if r.Chance(0.3) {
 		q.flags |= provider.OpSendAndSolicitEvent
 	}
 	token := uint32(0)
@@ -203,7 +204,7 @@ func (q *request) send() (provider.Status, bool) {
 	case r.mistake():
 		token = e.peer.life.grants[0].token // of a registered region: only its owner can end it
 		q.doom = provider.StatusRemoteResources
-	case r.chance(0.2):
+	case r.Chance(0.2):
 		for _, w := range e.peer.life.windows {
 			g := w.current
 			const remote = (provider.MRAllowRemoteRead | provider.MRAllowRemoteWrite) &^ provider.MRAllowLocalWrite
@@ -241,9 +242,9 @@ func (q *request) misaim(a access) {
 	peer.prune()
 	open := peer.grants[0]
 	q.doom = provider.StatusRemoteResources
-	switch q.end.run.rand.IntN(5) {
+	switch q.end.run.Rand.IntN(5) {
 	case 4: // a token that has ended
-		g := pick(q.end.run, peer.former)
+		g := trial.Pick(q.end.run.Rand, peer.former)
 		if g == nil {
 			g = &grant{life: peer, token: badToken}
 		}
@@ -272,7 +273,7 @@ func (q *request) read() (provider.Status, bool) {
 	r := e.run
 	q.op = provider.OperationTypeRead
 	var written *request
-	if r.chance(0.2) {
+	if r.Chance(0.2) {
 		// What an earlier WRITE is bringing there.
 		for _, earlier := range e.pending {
 			if earlier.op == provider.OperationTypeWrite && earlier.doom == provider.StatusSuccess && len(earlier.landing) == 1 &&
@@ -288,7 +289,7 @@ func (q *request) read() (provider.Status, bool) {
 		q.uses = append(q.uses, written.remote)
 		q.reads = append(q.reads, c.memory.claim(c.from, c.to, nil, 0))
 	case r.mistake():
-		q.data = make([]byte, 1+r.rand.IntN(100))
+		q.data = make([]byte, 1+r.Rand.IntN(100))
 		q.misaim(remoteRead)
 	default:
 		if !q.aim(min(r.size(), r.plan.largest), remoteRead) {

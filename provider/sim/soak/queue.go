@@ -29,19 +29,19 @@ func newQueue(l *life) *queue {
 
 func (q *queue) notify(status provider.Status) {
 	if status != provider.StatusSuccess {
-		q.life.run.fail("completion queues do not fail", "%v: %v", q.life, status)
+		q.life.run.Fail("completion queues do not fail", "%v: %v", q.life, status)
 	}
 	if q.notified {
-		q.life.run.fail("one notification for each arm", "%v", q.life)
+		q.life.run.Fail("one notification for each arm", "%v", q.life)
 	}
 	q.notified = true
 	// What comes after the last poll is for the next notification, also if it
 	// comes before the queue is armed.
-	first := q.life.run.chance(0.5)
+	first := q.life.run.Chance(0.5)
 	if first {
 		q.poll()
 	}
-	q.life.run.later(50*time.Microsecond, func() {
+	q.life.run.Later(50*time.Microsecond, func() {
 		q.notified = false
 		q.cq.Arm(provider.NotifyAny)
 		if !first {
@@ -70,9 +70,9 @@ func (q *queue) poll() {
 			result := &q.taken[0]
 			q.taken = q.taken[1:]
 			e := result.QPContext.(*end)
-			r.digest.add(uint64(r.clock.Now()), uint64(e.number), uint64(result.Type), uint64(result.Status), uint64(result.BytesTransferred))
-			if r.journal != nil {
-				r.logf("%v: %v %v, %d bytes", e, result.RequestContext, result.Status, result.BytesTransferred)
+			r.Note(uint64(r.Clock.Now()), uint64(e.number), uint64(result.Type), uint64(result.Status), uint64(result.BytesTransferred))
+			if r.Journals() {
+				r.Logf("%v: %v %v, %d bytes", e, result.RequestContext, result.Status, result.BytesTransferred)
 			}
 			switch about := result.RequestContext.(type) {
 			case *request:

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/sim/trial"
 )
 
 // A receive is a buffer for one message, posted to a queue pair's own queue or to
@@ -74,10 +75,10 @@ func (v *receive) make(capacity int) bool {
 		v.sgl = []provider.SGE{{VirtualAddress: base, Length: uint32(capacity), MemoryRegionToken: badToken}}
 		return true
 	}
-	for pieces := 1 + r.rand.IntN(3); v.capacity < capacity; pieces-- {
+	for pieces := 1 + r.Rand.IntN(3); v.capacity < capacity; pieces-- {
 		length := capacity - v.capacity
 		if pieces > 1 {
-			length = r.rand.IntN(length + 1)
+			length = r.Rand.IntN(length + 1)
 		}
 		var fit []*grant
 		for _, g := range l.grants {
@@ -85,7 +86,7 @@ func (v *receive) make(capacity int) bool {
 				fit = append(fit, g)
 			}
 		}
-		g := pick(r, fit)
+		g := trial.Pick(r.Rand, fit)
 		if g.logical {
 			length = min(length, provider.PageSize)
 		}
@@ -124,10 +125,10 @@ func (e *end) postReceives(n int) {
 			e.receives = append(e.receives, v)
 			status = e.qp.Receive(v, v.sgl)
 		}
-		r.logf("%v: posts %v, %d bytes: %v", e, v, v.capacity, status)
+		r.Logf("%v: posts %v, %d bytes: %v", e, v, v.capacity, status)
 		if status != provider.StatusSuccess {
 			if status != provider.StatusNoMoreEntries {
-				r.fail("posts are taken", "%v: %v: %v", e, v, status)
+				r.Fail("posts are taken", "%v: %v: %v", e, v, status)
 			}
 			releaseAll(&v.claims)
 			if v.end != nil {
@@ -135,7 +136,7 @@ func (e *end) postReceives(n int) {
 			}
 			return
 		}
-		r.coverage.count("posted receive")
+		r.Coverage.Count("posted receive")
 		if v.end == nil {
 			l.shared.posted = append(l.shared.posted, v)
 			l.shared.count++
@@ -155,7 +156,7 @@ func (e *end) capacity(v *receive) int {
 	case v.end != nil && r.mistake():
 		return r.size()
 	case v.end != nil && e.peer != nil && v.index < len(e.peer.sends):
-		return len(e.peer.sends[v.index].data) + r.rand.IntN(64)
+		return len(e.peer.sends[v.index].data) + r.Rand.IntN(64)
 	case v.end == nil:
 		return sharedCapacity
 	}
@@ -186,7 +187,7 @@ func (e *end) stock() {
 	if e.takesShared() {
 		waiting = len(e.life.shared.posted)
 	}
-	e.postReceives(max(e.wanted(), min(3-waiting, e.run.rand.IntN(4))))
+	e.postReceives(max(e.wanted(), min(3-waiting, e.run.Rand.IntN(4))))
 }
 
 // matched notes, when the message and the receive with an index are both known,
@@ -197,7 +198,7 @@ func (e *end) matched(index int) {
 		return
 	}
 	if q := e.sends[index]; p.refuses(q) && !slices.Contains(e.dooms, q) {
-		e.run.coverage.count("posted to fail at the receiver")
+		e.run.Coverage.Count("posted to fail at the receiver")
 		e.doomed(q)
 	}
 }
@@ -226,16 +227,16 @@ func (e *end) restock() {
 func (e *end) judgeReceive(v *receive, result *provider.ResultEx) {
 	r := e.run
 	status := result.Status
-	r.coverage.count("completed receive " + status.String())
+	r.Coverage.Count("completed receive " + status.String())
 	switch {
 	case v.over, v.life != e.life, v.end != nil && v.end != e:
-		r.fail("each request completes once", "%v: %v completes with %v, and is over", e, v, status)
+		r.Fail("each request completes once", "%v: %v completes with %v, and is over", e, v, status)
 	case v.end == nil && !slices.Contains(e.life.shared.posted, v):
-		r.fail("each request completes once", "%v: %v completes with %v, and is not posted", e, v, status)
+		r.Fail("each request completes once", "%v: %v completes with %v, and is not posted", e, v, status)
 	case v.end != nil && e.receives[e.nextReceive] != v:
-		r.fail("requests complete in order", "%v: %v before %v", e, v, e.receives[e.nextReceive])
+		r.Fail("requests complete in order", "%v: %v before %v", e, v, e.receives[e.nextReceive])
 	case status == provider.StatusSuccess && e.receivesOver:
-		r.fail("nothing succeeds after a failure", "%v: %v", e, v)
+		r.Fail("nothing succeeds after a failure", "%v: %v", e, v)
 	}
 	v.over = true
 	if v.end != nil {
@@ -252,7 +253,7 @@ func (e *end) judgeReceive(v *receive, result *provider.ResultEx) {
 		e.receivedWell(v, q, result)
 	} else {
 		if !e.mayFailToReceive(v, q, status) {
-			r.fail("requests end as they should", "%v: %v completes with %v", e, v, status)
+			r.Fail("requests end as they should", "%v: %v completes with %v", e, v, status)
 		}
 		e.receivesOver = true
 		e.cause = e.cause || status != provider.StatusCancelled
@@ -265,11 +266,11 @@ func (e *end) receivedWell(v *receive, q *request, result *provider.ResultEx) {
 	r := e.run
 	switch {
 	case q == nil:
-		r.fail("what is received was sent", "%v: %v", e, v)
+		r.Fail("what is received was sent", "%v: %v", e, v)
 	case q.doom != provider.StatusSuccess, v.doom && len(q.data) > 0:
-		r.fail("no request succeeds that should not", "%v: %v receives %v", e, v, q)
+		r.Fail("no request succeeds that should not", "%v: %v receives %v", e, v, q)
 	case int(result.BytesTransferred) != len(q.data):
-		r.fail("what is received is what was sent", "%v: %v has %d bytes, of %v, which has %d", e, v, result.BytesTransferred, q, len(q.data))
+		r.Fail("what is received is what was sent", "%v: %v has %d bytes, of %v, which has %d", e, v, result.BytesTransferred, q, len(q.data))
 	}
 	var claims []*claim
 	for _, c := range v.claims {
@@ -287,7 +288,7 @@ func (e *end) receivedWell(v *receive, q *request, result *provider.ResultEx) {
 		q.grant.end()
 	}
 	if result.Type != want || result.TypeSpecificCompletionOutput != uint64(token) {
-		r.fail("what is received is what was sent", "%v: %v of %v is a %v of token %#x", e, v, q, result.Type, result.TypeSpecificCompletionOutput)
+		r.Fail("what is received is what was sent", "%v: %v of %v is a %v of token %#x", e, v, q, result.Type, result.TypeSpecificCompletionOutput)
 	}
 }
 

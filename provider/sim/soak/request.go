@@ -64,10 +64,10 @@ func (q *request) gather(n int, a access) bool {
 	if a != localRead {
 		by, claims = q, &q.landing
 	}
-	for offset, pieces := 0, 1+e.run.rand.IntN(3); offset < n || pieces > 0 && n == 0; pieces-- {
+	for offset, pieces := 0, 1+e.run.Rand.IntN(3); offset < n || pieces > 0 && n == 0; pieces-- {
 		length := n - offset
 		if pieces > 1 {
-			length = e.run.rand.IntN(length + 1)
+			length = e.run.Rand.IntN(length + 1)
 		}
 		g := e.life.grantFor(e, a)
 		if g == nil {

@@ -21,20 +21,20 @@ const (
 
 // rest ends the faults and looks whether everything comes to rest.
 func (r *run) rest() {
-	r.logf("the faults are over")
+	r.Logf("the faults are over")
 	r.ending = true
-	r.fabric.heal()
+	r.fabric.Heal()
 	r.feed()
 	r.kick()
-	r.runUntil("connections are made or not", slowestConnect, func() bool {
+	r.RunUntil("connections are made or not", slowestConnect, func() bool {
 		return !r.some(func(e *end) bool {
 			return e.stage != unconnected && e.stage != established && e.stage != failed && !e.tearing
 		})
 	})
-	r.runUntil("requests complete", slowestRequest, func() bool {
+	r.RunUntil("requests complete", slowestRequest, func() bool {
 		return !r.some((*end).busy)
 	})
-	r.runFor(silenceTime) // what was lost before explains nothing any more
+	r.RunFor(silenceTime) // what was lost before explains nothing any more
 	for _, h := range r.hosts {
 		if h.life == nil {
 			h.boot()
@@ -100,7 +100,7 @@ func (r *run) feed() {
 			}
 		}
 	}
-	r.clock.AfterFunc(5*time.Millisecond, func() {
+	r.Clock.AfterFunc(5*time.Millisecond, func() {
 		if !r.fed {
 			r.feed()
 		}
@@ -132,7 +132,7 @@ func (r *run) tryAll() {
 			from.posting(q, from.qp.Send(q, q.sgl, q.flags))
 		}
 	}
-	r.runUntil("messages arrive", slowestRequest, func() bool {
+	r.RunUntil("messages arrive", slowestRequest, func() bool {
 		return !r.some((*end).busy)
 	})
 	for _, e := range alive {
@@ -141,19 +141,19 @@ func (r *run) tryAll() {
 				continue // a receive was waiting that could not be
 			}
 			if !from.healthy() {
-				r.fail("connections that nothing has happened to work", "%v", from)
+				r.Fail("connections that nothing has happened to work", "%v", from)
 			}
-			r.coverage.count("connection's end still works at last")
+			r.Coverage.Count("connection's end still works at last")
 			if s := from.out; s.next != s.frontier {
-				r.fail("sequence numbers agree", "%v has sent all before %#x, of which all before %#x has arrived", from,
+				r.Fail("sequence numbers agree", "%v has sent all before %#x, of which all before %#x has arrived", from,
 					s.next&0xFFFFFF, s.frontier&0xFFFFFF)
 			}
 		}
 	}
-	r.runFor(time.Second) // for what a message has ended that met a receive made to fail
+	r.RunFor(time.Second) // for what a message has ended that met a receive made to fail
 	r.some(func(e *end) bool {
 		if e.usable() && e.cause {
-			r.fail("the consumer is told that a connection has failed", "%v", e)
+			r.Fail("the consumer is told that a connection has failed", "%v", e)
 		}
 		return false
 	})
@@ -162,7 +162,7 @@ func (r *run) tryAll() {
 			continue
 		}
 		if n, got := l.activeConnections(), l.device.Counters().ActiveConnection; n != got {
-			r.fail("counters count", "%v: %d active connections, by its counter %d", l, n, got)
+			r.Fail("counters count", "%v: %d active connections, by its counter %d", l, n, got)
 		}
 	}
 }
@@ -182,10 +182,10 @@ func (l *life) activeConnections() (n uint64) {
 func (r *run) closeAll() {
 	r.fed = true
 	for _, h := range r.hosts {
-		r.later(100*time.Millisecond, h.leave)
+		r.Later(100*time.Millisecond, h.leave)
 	}
-	r.runFor(100 * time.Millisecond)
-	r.runUntil("all is closed", slowestClose, func() bool {
+	r.RunFor(100 * time.Millisecond)
+	r.RunUntil("all is closed", slowestClose, func() bool {
 		for _, l := range r.lives {
 			if !l.over {
 				return false
@@ -194,10 +194,10 @@ func (r *run) closeAll() {
 		return r.closing == 0
 	})
 	r.lookAll()
-	limit := r.clock.Now() + slowestClose
-	for r.step() {
-		if r.clock.Now() > limit {
-			r.fail("nothing is left", "something is still scheduled a minute after everything was closed")
+	limit := r.Clock.Now() + slowestClose
+	for r.Step() {
+		if r.Clock.Now() > limit {
+			r.Fail("nothing is left", "something is still scheduled a minute after everything was closed")
 		}
 	}
 }
@@ -207,7 +207,7 @@ func (r *run) closeAll() {
 func (l *life) checkCounters() {
 	c := l.device.Counters()
 	if c.Connect != l.connects || c.Accept != l.accepts || c.ActiveConnection != 0 || c.RDMAOutFrames != l.carrier.frames {
-		l.run.fail("counters count", "%v: %d connected, %d accepted, 0 active, %d frames sent; its counters say %+v",
+		l.run.Fail("counters count", "%v: %d connected, %d accepted, 0 active, %d frames sent; its counters say %+v",
 			l, l.connects, l.accepts, l.carrier.frames, c)
 	}
 }
@@ -216,6 +216,6 @@ func (l *life) checkCounters() {
 func (l *life) checkNothingLeft() {
 	u := l.device.Usage()
 	if u != (provider.Usage{}) || len(l.device.Connections()) > 0 || len(l.device.LocalEndpoints()) > 0 || len(l.ends) > 0 {
-		l.run.fail("nothing is left", "%v: %+v, connections %v, endpoints %v, %d ends", l, u, l.device.Connections(), l.device.LocalEndpoints(), len(l.ends))
+		l.run.Fail("nothing is left", "%v: %+v, connections %v, endpoints %v, %d ends", l, u, l.device.Connections(), l.device.LocalEndpoints(), len(l.ends))
 	}
 }

@@ -31,65 +31,15 @@
 package soak
 
 import (
-	"errors"
-	"fmt"
 	"io"
-	"runtime/debug"
-	"time"
+
+	"github.com/ndklab/ndklab/provider/sim/trial"
 )
 
-// A Failure is an invariant that did not hold.
-type Failure struct {
-	Seed      uint64
-	At        time.Duration // virtual time
-	Event     uint64        // number of the event of the clock
-	Invariant string
-	Detail    string
-	Stack     []byte // of a panic in the code under test; nil otherwise
-}
-
-// Error implements error.
-func (f *Failure) Error() string {
-	s := fmt.Sprintf("seed %d, event %d at %v: %s: %s", f.Seed, f.Event, f.At, f.Invariant, f.Detail)
-	if f.Stack != nil {
-		s += "\n" + string(f.Stack)
-	}
-	return s
-}
-
-// A Report says what a run did.
-type Report struct {
-	Digest   uint64 // of everything that happened, in order
-	Events   uint64 // of the clock
-	Lasted   time.Duration
-	Coverage Coverage
-}
-
 // Run plays a seed's scenario. journal, unless it is nil, is written a line for
-// each thing that happens. The error is a *Failure, or of the journal.
-func Run(seed uint64, journal io.Writer) (Report, error) {
+// each thing that happens. The error is a *trial.Failure, or of the journal.
+func Run(seed uint64, journal io.Writer) (trial.Report, error) {
 	r := newRun(seed, journal)
-	err := r.attempt()
-	if failure := (*Failure)(nil); errors.As(err, &failure) {
-		r.logf("%v", failure)
-	}
-	return r.report(), err
-}
-
-// attempt plays, and returns what kept it from coming to the end.
-func (r *run) attempt() (err error) {
-	defer func() {
-		switch p := recover().(type) {
-		case nil:
-			err = r.journalError
-		case *Failure:
-			err = p
-		default:
-			f := r.failure("no panic", fmt.Sprint(p))
-			f.Stack = debug.Stack()
-			err = f
-		}
-	}()
-	r.play()
-	return nil
+	err := r.Attempt(r.play)
+	return r.Report(), err
 }

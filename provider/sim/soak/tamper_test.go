@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/ndklab/ndklab/provider/roce"
+	"github.com/ndklab/ndklab/provider/sim/trial"
 )
 
 // TestTamper: what a defect in the transport would do is noticed, within a few
@@ -56,12 +57,12 @@ func TestTamper(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var failure *Failure
+			var failure *trial.Failure
 			for seed := uint64(1); seed <= 20; seed++ {
 				r := newRun(seed, nil)
 				r.tamper = func(p *roce.Received) bool { return test.tamper(r, p) }
 				// Another may notice first, such as that a request fails for no reason.
-				if errors.As(r.attempt(), &failure) && failure.Invariant == test.invariant {
+				if errors.As(r.Attempt(r.play), &failure) && failure.Invariant == test.invariant {
 					return
 				}
 			}

@@ -56,7 +56,7 @@ func (l *life) said(flow *roce.Flow, p *roce.Packet) {
 		from.requests(to, h, p.Payload)
 	case h.Opcode == roce.Acknowledge && h.Syndrome.IsACK():
 		if s := to.out; s.begun && extend(h.PSN, s.frontier) >= s.frontier {
-			l.run.fail("nothing is acknowledged that has not arrived", "%v acknowledges %#x of %v, of which all before %#x has arrived",
+			l.run.Fail("nothing is acknowledged that has not arrived", "%v acknowledges %#x of %v, of which all before %#x has arrived",
 				from, h.PSN, to, s.frontier&roce.PSNMask)
 		}
 	}
@@ -78,10 +78,10 @@ func (e *end) requests(to *end, h *roce.Header, payload [][]byte) {
 	}
 	at := extend(h.PSN, s.next)
 	if at > s.next {
-		r.fail("sequence numbers without gaps", "%v sends %#x after %#x", e, h.PSN, (s.next-1)&roce.PSNMask)
+		r.Fail("sequence numbers without gaps", "%v sends %#x after %#x", e, h.PSN, (s.next-1)&roce.PSNMask)
 	}
 	if at < s.next {
-		r.coverage.count("packets retransmitted")
+		r.Coverage.Count("packets retransmitted")
 	}
 	if h.Opcode != roce.ReadRequest {
 		var hash maphash.Hash
@@ -92,7 +92,7 @@ func (e *end) requests(to *end, h *roce.Header, payload [][]byte) {
 		}
 		sum := hash.Sum64()
 		if before, ok := s.said[at]; ok && before != sum {
-			r.fail("what is sent again is as before", "%v sends %#x otherwise than it did", e, h.PSN)
+			r.Fail("what is sent again is as before", "%v sends %#x otherwise than it did", e, h.PSN)
 		}
 		s.said[at] = sum
 	}

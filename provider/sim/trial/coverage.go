@@ -1,4 +1,4 @@
-package soak
+package trial
 
 import (
 	"fmt"
@@ -10,7 +10,8 @@ import (
 // Coverage counts what happened, by name.
 type Coverage map[string]uint64
 
-func (c Coverage) count(what string) { c[what]++ }
+// Count counts one more.
+func (c Coverage) Count(what string) { c[what]++ }
 
 // Add adds another run's counts.
 func (c Coverage) Add(o Coverage) {

@@ -1,4 +1,4 @@
-package provider
+package transport
 
 import (
 	"sync"
@@ -48,8 +48,8 @@ type creditPool struct {
 
 // A creditRequest is a queue pair's place in the line, and how many bytes it can use.
 type creditRequest struct {
-	qp    *QP
-	bytes int64
+	channel *Channel
+	bytes   int64
 }
 
 // A creditQueue is first in, first out.
@@ -112,9 +112,9 @@ func (p *creditPool) isAllOf(bytes int64) bool { return bytes == p.size && p.nee
 
 // wait puts a queue pair that can use so many bytes at the end of the line. It will be
 // resumed.
-func (p *creditPool) wait(qp *QP, bytes int64) {
+func (p *creditPool) wait(c *Channel, bytes int64) {
 	p.mu.Lock()
-	p.line.push(creditRequest{qp, bytes})
+	p.line.push(creditRequest{c, bytes})
 	p.lookAtHead()
 	p.mu.Unlock()
 	p.serve() // something may have been given back just before
@@ -150,7 +150,7 @@ func (p *creditPool) serve() {
 		if !p.free.CompareAndSwap(free, free-bytes) {
 			continue
 		}
-		p.resumable.push(creditRequest{p.line.pop().qp, bytes})
+		p.resumable.push(creditRequest{p.line.pop().channel, bytes})
 		p.chosen.Add(1)
 	}
 	p.lookAtHead()
@@ -180,73 +180,73 @@ func (p *creditPool) resume() {
 		r := p.resumable.pop()
 		p.chosen.Add(-1)
 		p.mu.Unlock()
-		r.qp.resumeWith(r.bytes)
+		r.channel.resumeWith(r.bytes)
 	}
 }
 
 // resumeWith has a queue pair that waited for credit go on.
-func (qp *QP) resumeWith(credit int64) {
-	qp.mu.Lock()
-	defer qp.mu.Unlock()
-	qp.inLine, qp.turn = false, credit
-	qp.progress(qp.clock.Now())
+func (c *Channel) resumeWith(credit int64) {
+	c.Lock()
+	defer c.Unlock()
+	c.inLine, c.turn = false, credit
+	c.Progress(c.device.Clock.Now())
 }
 
 // takeCredit gets credit for what there is to be sent: what its turn brought, or what
 // is there if nobody waits for it. What has been acknowledged it gives back first, if
-// somebody does, lest it be used again at once. qp.mu is held.
-func (qp *QP) takeCredit() {
-	if qp.path == nil {
-		return // there was never a connection
+// somebody does, lest it be used again at once. The lock is held.
+func (c *Channel) takeCredit() {
+	pool := &c.device.credit
+	if c.credit > 0 && pool.needed.Load() > 0 {
+		c.giveUnused(pool)
 	}
-	pool := &qp.pd.adapter.miniport.credit
-	if qp.credit > 0 && pool.needed.Load() > 0 {
-		qp.giveUnused(pool)
+	c.credit += c.turn
+	c.turn = 0
+	if c.path == nil {
+		return // there was never a connection, or it was reset while it waited in line
 	}
-	qp.credit += qp.turn
-	qp.turn = 0
-	if wanted := qp.rc.CreditWanted(); wanted > qp.credit && !qp.inLine && !qp.halted {
-		qp.credit += pool.take(wanted - qp.credit)
+	if wanted := c.QP.CreditWanted(); wanted > c.credit && !c.inLine && !c.halted {
+		c.credit += pool.take(wanted - c.credit)
 	}
-	qp.rc.SetCredit(qp.credit)
-	if found := int64(qp.rc.RoundTrip()); found != qp.roundTrip {
-		qp.path.roundTrip.CompareAndSwap(qp.roundTrip, found)
+	c.QP.SetCredit(c.credit)
+	if found := int64(c.QP.RoundTrip()); found != c.roundTrip {
+		c.path.roundTrip.CompareAndSwap(c.roundTrip, found)
 	}
-	qp.path.noteAnswered(qp.rc.Answered())
-	if slow := int64(qp.rc.SlowRoundTrip()); slow != qp.slow {
-		qp.slow = slow
-		qp.path.slow.Store(slow)
+	c.path.noteAnswered(c.QP.Answered())
+	if slow := int64(c.QP.SlowRoundTrip()); slow != c.slow {
+		c.slow = slow
+		c.path.slow.Store(slow)
 	}
-	qp.roundTrip = qp.path.roundTrip.Load()
-	qp.rc.SetRoundTrip(time.Duration(qp.roundTrip), pool.free.Load()+qp.credit < pool.size)
+	c.roundTrip = c.path.roundTrip.Load()
+	c.QP.SetRoundTrip(time.Duration(c.roundTrip), pool.free.Load()+c.credit < pool.size)
 }
 
 // settleCredit gives back the credit that is not in use, and waits in line for more
-// if it was used up. It follows whatever may have changed that. qp.mu is held.
-func (qp *QP) settleCredit() {
-	starved := qp.rc.Starved() && !qp.halted
-	if qp.credit == 0 && !starved {
+// if it was used up. It follows whatever may have changed that. The lock is held.
+func (c *Channel) settleCredit() {
+	starved := c.QP.Starved() && !c.halted
+	if c.credit == 0 && !starved {
 		return
 	}
-	pool := &qp.pd.adapter.miniport.credit
-	if starved && pool.isAllOf(qp.credit) {
+	pool := &c.device.credit
+	if starved && pool.isAllOf(c.credit) {
 		return // it is what is acknowledged that makes room
 	}
-	qp.giveUnused(pool)
-	if lacking := qp.rc.CreditWanted() - qp.credit; starved && !qp.inLine && lacking > 0 {
-		qp.inLine = true
-		pool.wait(qp, lacking)
+	c.giveUnused(pool)
+	if lacking := c.QP.CreditWanted() - c.credit; starved && !c.inLine && lacking > 0 {
+		c.inLine = true
+		pool.wait(c, lacking)
 	}
 }
 
-// giveUnused gives back the credit that is not in use. qp.mu is held.
-func (qp *QP) giveUnused(pool *creditPool) {
+// giveUnused gives back the credit that is not in use. The lock is held.
+func (c *Channel) giveUnused(pool *creditPool) {
 	used := int64(0)
-	if !qp.halted {
-		used = min(qp.credit, qp.rc.CreditInUse())
+	if !c.halted {
+		used = min(c.credit, c.QP.CreditInUse())
 	}
-	if unused := qp.credit - used; unused > 0 {
-		qp.credit = used
+	if unused := c.credit - used; unused > 0 {
+		c.credit = used
 		pool.give(unused)
 	}
 }

@@ -1,4 +1,4 @@
-package provider
+package transport
 
 import (
 	"testing"
@@ -16,11 +16,11 @@ type poolTest struct {
 	*testing.T
 	pool    creditPool
 	started int
-	names   map[*QP]string
+	names   map[*Channel]string
 }
 
 func newPoolTest(t *testing.T, packets int) *poolTest {
-	p := &poolTest{T: t, names: map[*QP]string{}}
+	p := &poolTest{T: t, names: map[*Channel]string{}}
 	p.pool.init(packets*creditPacket, func(func()) { p.started++ })
 	p.pool.take(p.pool.size)
 	return p
@@ -28,9 +28,9 @@ func newPoolTest(t *testing.T, packets int) *poolTest {
 
 // wait has somebody wait for so many full packets.
 func (p *poolTest) wait(name string, packets int64) {
-	qp := &QP{}
-	p.names[qp] = name
-	p.pool.wait(qp, packets*creditPacket)
+	c := &Channel{}
+	p.names[c] = name
+	p.pool.wait(c, packets*creditPacket)
 }
 
 // given fails the test unless just these have been given credit since, for as many packets.
@@ -40,7 +40,7 @@ func (p *poolTest) given(want ...any) {
 	for p.pool.resumable.n > 0 {
 		r := p.pool.resumable.pop()
 		p.pool.chosen.Add(-1)
-		got = append(got, p.names[r.qp], int(r.bytes/creditPacket))
+		got = append(got, p.names[r.channel], int(r.bytes/creditPacket))
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		p.Errorf("given (-want +got):\n%s", d)

@@ -1,0 +1,59 @@
+package udp
+
+import "time"
+
+// A beside decides whether a consumer that polls is to receive alone. One that polls all the time is: whom nobody wakes
+// loses no time to anybody. But a consumer may also look at its memory alone, for what a peer writes there, and never call
+// again: for it the carrier's goroutine has to receive, whatever it did before. Which it is shows when nobody helps: a
+// consumer that has polled often for a period is left alone, first for a moment, then for longer. When packets have
+// had to wait for it, it is not alone again for a while, which doubles each time that it was alone for less.
+//
+// listener.turn guards it.
+type beside struct {
+	now     func() time.Duration
+	began   time.Duration // the present period
+	polls   int           // in it
+	since   time.Duration // when the consumer was last left alone
+	until   time.Duration // when it may be again
+	penalty time.Duration
+}
+
+const (
+	// besidePeriod is how long a consumer is watched, and besidePolls how often it polls then at least.
+	besidePeriod = time.Millisecond
+	besidePolls  = 32
+	// lookAtClock is every how many polls.
+	lookAtClock = 16
+
+	firstPenalty = 100 * time.Millisecond
+	mostPenalty  = time.Minute
+)
+
+// poll takes note of a poll, and reports whether the consumer is to receive alone from now on.
+func (b *beside) poll() (alone bool) {
+	b.polls++
+	if b.polls%lookAtClock != 0 {
+		return false
+	}
+	now := b.now()
+	length := now - b.began
+	if length < besidePeriod {
+		return false
+	}
+	alone = b.polls >= besidePolls && length < 2*besidePeriod && now >= b.until
+	b.began, b.polls = now, 0
+	if alone {
+		b.since = now
+	}
+	return alone
+}
+
+// waited takes note that packets have waited for a consumer that was alone.
+func (b *beside) waited() {
+	now := b.now()
+	if now-b.since >= b.penalty {
+		b.penalty = 0 // it was worth it
+	}
+	b.penalty = min(max(firstPenalty, 2*b.penalty), mostPenalty)
+	b.until = now + b.penalty
+}

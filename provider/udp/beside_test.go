@@ -1,0 +1,210 @@
+package udp
+
+import (
+	"errors"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ndklab/ndklab/provider/roce"
+)
+
+// periods has a consumer poll so often in each of n periods, and reports whether it is to be alone.
+func (b *beside) periods(now *time.Duration, n, polls int) (alone bool) {
+	for range n {
+		*now += besidePeriod
+		for range polls {
+			alone = b.poll() || alone
+		}
+	}
+	return alone
+}
+
+// TestBeside: who polls all the time receives alone; who polls now and then does not.
+func TestBeside(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		polls int // in each period
+		alone bool
+	}{
+		{"all the time", 1000, true},
+		{"often enough", besidePolls, true},
+		{"now and then", besidePolls - lookAtClock, false},
+	} {
+		var now time.Duration
+		b := beside{now: func() time.Duration { return now }}
+		if alone := b.periods(&now, 5, test.polls); alone != test.alone {
+			t.Errorf("%s: alone %t", test.name, alone)
+		}
+	}
+}
+
+// TestBesideWaits: each time that packets had to wait, the consumer does not receive alone for longer, a minute at most.
+func TestBesideWaits(t *testing.T) {
+	var now time.Duration
+	b := beside{now: func() time.Duration { return now }}
+	for want := firstPenalty; want < 100*time.Minute; want *= 2 {
+		if !b.periods(&now, 2, 2*besidePolls) {
+			t.Fatalf("before a penalty of %v: not alone", want)
+		}
+		b.waited()
+		until := now + min(want, mostPenalty)
+		for now < until-2*besidePeriod {
+			if b.periods(&now, 1, 2*besidePolls) {
+				t.Fatalf("alone at %v, before %v", now, until)
+			}
+		}
+		now = until
+	}
+}
+
+// TestBesideIsForgiven: who was alone for longer than the last penalty was begins with the shortest again.
+func TestBesideIsForgiven(t *testing.T) {
+	var now time.Duration
+	b := beside{now: func() time.Duration { return now }}
+	for range 3 {
+		now = b.until
+		b.periods(&now, 2, 2*besidePolls)
+		b.waited()
+	}
+	now = b.until
+	b.periods(&now, 2, 2*besidePolls)
+	now += 4 * firstPenalty
+	if b.waited(); b.until != now+firstPenalty {
+		t.Errorf("a penalty of %v, want %v", b.until-now, firstPenalty)
+	}
+}
+
+// TestTrial: a consumer that is left alone is watched closely at first, and loses nothing but time if packets wait for it.
+func TestTrial(t *testing.T) {
+	from, to := open(t, "127.0.0.1"), open(t, "127.0.0.2")
+	hear(t, from, to)
+	l := to.listeners[0]
+	l.beside.now = func() time.Duration { return time.Hour }
+	begin := func() {
+		l.turn.Lock()
+		defer l.turn.Unlock()
+		l.watch.beginPolling(firstTick)
+	}
+	begin()
+	for want := 2 * firstTick; want < 4*pollTick; want *= 2 {
+		to.PollBeside(newCollector())
+		if l.tick(); l.watch.tick != min(want, pollTick) {
+			t.Fatalf("the next tick is after %v, want %v", l.watch.tick, min(want, pollTick))
+		}
+	}
+	l.tick()
+	if l.watch.polled.Load() || l.beside.until != 0 {
+		t.Error("alone without polling, or not alone again though nothing has waited")
+	}
+	begin()
+	mustSend(t, from, flowBetween(from, to, 0), []roce.Packet{acknowledgement(1)})
+	l.tick()
+	if l.watch.polled.Load() || l.beside.until == 0 {
+		t.Error("alone though packets have waited")
+	}
+}
+
+// TestLooksAlone: a poll of a consumer that receives alone looks again when there is nothing, and one of another does not.
+func TestLooksAlone(t *testing.T) {
+	from, to := open(t, "127.0.0.1"), open(t, "127.0.0.2")
+	hear(t, from, to)
+	l := to.listeners[0]
+	l.inspector.foreign = true
+	looks := func() int {
+		n := 0
+		l.inspector.now = func() time.Duration { n++; return 0 } // at each look that finds nothing
+		to.PollBeside(newCollector())
+		return n
+	}
+	beside := looks()
+	l.watch.beginPolling(time.Hour)
+	if alone := looks(); beside == 0 || alone != looksAlone*beside {
+		t.Errorf("%d looks beside others, %d alone", beside, alone)
+	}
+}
+
+// hear has a packet arrive.
+func hear(t *testing.T, from, to *Carrier) {
+	t.Helper()
+	mustSend(t, from, flowBetween(from, to, 0), []roce.Packet{acknowledgement(0)})
+	if n := to.listeners[0].step(newCollector()); n != 1 {
+		t.Fatalf("%d messages received, want 1", n)
+	}
+}
+
+// TestFirstMessageIsLeft to the goroutine by a consumer that polls, which costs it nothing.
+func TestFirstMessageIsLeft(t *testing.T) {
+	from, to := open(t, "127.0.0.1"), open(t, "127.0.0.2")
+	mustSend(t, from, flowBetween(from, to, 0), []roce.Packet{acknowledgement(1)})
+	listens, polled := newCollector(), newCollector()
+	if to.PollBeside(polled); len(polled) > 0 {
+		t.Error("a poll received the first message")
+	}
+	to.Listen(listens)
+	listens.take(t, 1)
+}
+
+// TestWhatTheGoroutineMissed: when the goroutine was woken while somebody polled, it sleeps again, and no packet that is
+// there already wakes it. So whoever polls receives all of them, though they may never poll again.
+func TestWhatTheGoroutineMissed(t *testing.T) {
+	const packets = 5
+	from, to := open(t, "127.0.0.1"), open(t, "127.0.0.2")
+	hear(t, from, to)
+	for psn := range uint32(packets) {
+		mustSend(t, from, flowBetween(from, to, 0), []roce.Packet{acknowledgement(psn)})
+	}
+	l := to.listeners[0]
+	l.turn.Lock() // somebody polls
+	if l.step(newCollector()) != 0 {
+		t.Fatal("received while another has the turn")
+	}
+	l.turn.Unlock()
+	polled := newCollector()
+	to.PollBeside(polled)
+	if len(polled) != packets {
+		t.Errorf("%d of %d packets received by a poll for who missed them", len(polled), packets)
+	}
+	if l.missed.Load() {
+		t.Error("an empty socket has something for who missed it")
+	}
+}
+
+// An echo is a receiver that sends another packet for each that it receives.
+type echo struct {
+	again func()
+	n     atomic.Int32
+}
+
+func (e *echo) Receive(batch []roce.Received) {
+	for range batch {
+		e.n.Add(1)
+		e.again()
+	}
+}
+
+// TestPollEnds though packets come without end, and has the goroutine go on.
+func TestPollEnds(t *testing.T) {
+	from, to := open(t, "127.0.0.1"), open(t, "127.0.0.2")
+	send := func() { mustSend(t, from, flowBetween(from, to, 0), []roce.Packet{acknowledgement(1)}) }
+	hear(t, from, to)
+	send()
+	l := to.listeners[0]
+	l.missed.Store(true)
+	e := &echo{again: send}
+	to.PollBeside(e)
+	if n := e.n.Load(); n != mostLooks {
+		t.Errorf("a poll received %d packets, want %d", n, mostLooks)
+	}
+	woken := make(chan error, 1)
+	go func() { woken <- l.watch.raw.Read(func(uintptr) bool { return false }) }()
+	select {
+	case err := <-woken:
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error("the goroutine is woken for another reason:", err)
+		}
+	case <-time.After(patience):
+		t.Error("the goroutine sleeps on")
+	}
+}
