@@ -1,0 +1,12 @@
+package verbsoak_test
+
+import (
+	"testing"
+
+	"github.com/ndklab/ndklab/provider/sim/trial/trialtest"
+	"github.com/ndklab/ndklab/provider/sim/verbsoak"
+)
+
+func TestSeeds(t *testing.T) { trialtest.Seeds(t, "./provider/sim/verbsoak", 150, verbsoak.Run) }
+
+func TestRepeatable(t *testing.T) { trialtest.Repeatable(t, verbsoak.Run) }

@@ -1,0 +1,71 @@
+package ucm
+
+// A state is where an id stands, by what has been asked of it (cma.c of Linux). Resolving takes no time here, so that
+// the states of waiting for it are missing.
+type state uint8
+
+const (
+	idle state = iota
+	bound
+	addressResolved
+	routeResolved
+	connecting // or connected, or refused
+	disconnected
+	listening
+)
+
+// An action moves an id on.
+type action uint8
+
+const (
+	doBind action = iota
+	doResolveAddress
+	doResolveRoute
+	doConnect
+	doListen
+	doDisconnect
+)
+
+var transitions = map[state]map[action]state{
+	idle:            {doBind: bound},
+	bound:           {doResolveAddress: addressResolved, doListen: listening},
+	addressResolved: {doResolveRoute: routeResolved},
+	routeResolved:   {doConnect: connecting},
+	connecting:      {doDisconnect: disconnected},
+}
+
+// after is the state that an action leads to; false where it is out of place.
+func (s state) after(a action) (state, bool) {
+	next, ok := transitions[s][a]
+	return next, ok
+}
+
+// A handshake is how far the connection of an id has come, as far as the attributes of its queue pair depend on it.
+type handshake uint8
+
+const (
+	none      handshake = iota
+	asked               // we sent REQ
+	replied             // we have the REP
+	requested           // we have the REQ
+	accepted            // we sent REP
+	established
+	over
+)
+
+// enter moves an id on, and has the device count its connection. The manager's lock is held.
+func (s *Service) enter(i *id, h handshake) {
+	was := i.handshake
+	switch i.handshake = h; {
+	case h == established:
+		s.config.Device.CountConnection(was == replied)
+	case was == established:
+		s.config.Device.CountDisconnection()
+	}
+}
+
+// open reports whether there is a connection, or the beginning of one.
+func (h handshake) open() bool { return h != none && h != over }
+
+// paired reports whether both ends' queue pairs may be known.
+func (h handshake) paired() bool { return h >= replied && h != over }
