@@ -6,7 +6,7 @@ VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 export CGO_ENABLED = 0
 BUILD   := $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
-.PHONY: help build demo test test-chaos differential conformance race sim sim-links interop baseline bench bench-fabric bench-scale lint fuzz clean go
+.PHONY: help build verbs verbs-lib demo test test-chaos differential conformance race sim sim-links interop baseline bench bench-fabric bench-scale lint fuzz clean go
 
 help:  ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -17,6 +17,27 @@ go:
 
 build: go  ## bin/ndklab
 	@$(BUILD) -o bin/ndklab ./cmd/ndklab
+
+# Where the libraries go, and how C is compiled: the tests ask for another place and for sanitizers.
+VERBS_OUT    ?= bin/verbs
+VERBS_CFLAGS ?= -O2 -Wl,-z,defs
+verbs: go verbs-lib  ## bin/verbs, the libraries with which RDMA programs find a node's adapter (needs a C compiler)
+	@CGO_ENABLED=1 $(BUILD) -buildmode=c-shared -o $(VERBS_OUT)/libndklab-rnic.so ./provider/verbs/engine
+	@rm -f $(VERBS_OUT)/libndklab-rnic.h
+
+verbs-lib:
+	@command -v $(CC) >/dev/null || { \
+	  echo 'make: the C compiler "$(CC)" is missing: install one (the packages gcc and libc6-dev), or set CC' >&2; exit 1; }
+	@mkdir -p $(VERBS_OUT)/build
+	@awk -f verbs/lib/symbols.awk -v make=map verbs/lib/symbols >$(VERBS_OUT)/build/symbols.map
+	@awk -f verbs/lib/symbols.awk -v make=header verbs/lib/symbols >$(VERBS_OUT)/build/exports.h
+	@# libdl and libpthread by name: they are parts of libc since glibc 2.34, and not before.
+	@$(CC) -std=gnu11 -fPIC -Wall -Wextra -Werror -Wmissing-prototypes $(VERBS_CFLAGS) \
+	  -I$(VERBS_OUT)/build -shared -Wl,-soname,libibverbs.so.1 -Wl,--version-script=$(VERBS_OUT)/build/symbols.map \
+	  -Wl,-z,now -Wl,-z,nodelete -o $(VERBS_OUT)/libibverbs.so.1 verbs/lib/*.c \
+	  -Wl,--no-as-needed -l:libdl.so.2 -l:libpthread.so.0
+	@$(CC) -std=gnu11 -Wall -Wextra -Werror -Wmissing-prototypes $(VERBS_CFLAGS) -o $(VERBS_OUT)/ndklab-rnic verbs/rnic/*.c verbs/lib/room.c \
+	  -Wl,--no-as-needed -l:libdl.so.2 -l:libpthread.so.0
 
 demo: build  ## runs the example lab: two nodes, an impaired link, verified RDMA
 	@bin/ndklab run examples/pair.ndklab.yaml
@@ -43,9 +64,10 @@ race: go  ## the tests of what runs on many goroutines, under the race detector 
 
 SEEDS ?= 20000
 FIRST ?= 1
-sim: go  ## SEEDS random scenarios (default 20000, seed FIRST to begin with) on a simulated network with all faults
+sim: go  ## SEEDS random scenarios of NDKPI (default 20000, seed FIRST to begin with) and a quarter as many of verbs, on a simulated network with all faults
 	@case '$(SEEDS) $(FIRST)' in *[!0-9\ ]*|\ *|*\ ) echo 'make: SEEDS and FIRST are numbers, as in: make sim SEEDS=20000 FIRST=1' >&2; exit 1;; esac
 	$(GO) test -count=1 -timeout 60m -v -run '^TestSeeds$$' ./provider/sim/soak -seeds $(SEEDS) -first $(FIRST)
+	$(GO) test -count=1 -timeout 60m -v -run '^TestSeeds$$' ./provider/sim/verbsoak -seeds $$((($(SEEDS)+3)/4)) -first $(FIRST)
 
 baseline: build  ## the figures of examples/suite in virtual time, which tests hold it to, into examples/suite/baseline.json
 	@bin/ndklab run examples/suite --simulate --write-baseline examples/suite/baseline.json
