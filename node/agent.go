@@ -357,6 +357,12 @@ func (a *Agent) Exec(ctx context.Context, cmd Command, files ...*os.File) (statu
 	if twice {
 		return 0, control.Errorf(control.Usage, "node %s: command %q runs already", a.cfg.Name, cmd.ID)
 	}
+	if cmd.Started != nil {
+		go func() {
+			<-started
+			cmd.Started()
+		}()
+	}
 	defer func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -375,6 +381,18 @@ func (a *Agent) Exec(ctx context.Context, cmd Command, files ...*os.File) (statu
 // Signal sends a signal to the process group of the command that Exec runs under
 // id. It waits until the command has been started.
 func (a *Agent) Signal(ctx context.Context, id string, sig syscall.Signal) error {
+	if err := a.awaitStarted(ctx, id); err != nil {
+		return err
+	}
+	if err := a.conn.Call(ctx, methodSignal, signalParams{id, sig}, nil); err != nil {
+		return fmt.Errorf("node %s: %w", a.cfg.Name, err)
+	}
+	return nil
+}
+
+// awaitStarted waits until the command that Exec runs under id has been started, or will
+// not be.
+func (a *Agent) awaitStarted(ctx context.Context, id string) error {
 	a.mu.Lock()
 	started := a.running[id]
 	a.mu.Unlock()
@@ -383,11 +401,8 @@ func (a *Agent) Signal(ctx context.Context, id string, sig syscall.Signal) error
 	}
 	select {
 	case <-started:
+		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("node %s: %w", a.cfg.Name, ctx.Err())
 	}
-	if err := a.conn.Call(ctx, methodSignal, signalParams{id, sig}, nil); err != nil {
-		return fmt.Errorf("node %s: %w", a.cfg.Name, err)
-	}
-	return nil
 }

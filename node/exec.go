@@ -50,6 +50,7 @@ func (a *agent) exec(ctx context.Context, r *control.Request) (any, error) {
 	stdio := [3]*os.File{null, null, null}
 	copy(stdio[:], r.Files)
 
+	a.preparePrograms(&cmd)
 	p, err := a.startCommand(&cmd, stdio)
 	var failed *cannotRun
 	if errors.As(err, &failed) {
@@ -69,6 +70,7 @@ func (a *agent) exec(ctx context.Context, r *control.Request) (any, error) {
 	// Where this fails the channel has ended, and so has ctx.
 	_ = r.Conn.Notify(methodStarted, cmd.ID)
 
+	go a.updateWhile(p)
 	stop := context.AfterFunc(ctx, func() { p.terminate() })
 	p.awaitEnd()
 	if !stop() {

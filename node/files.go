@@ -13,14 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/node/mount"
 	"github.com/ndklab/ndklab/topology"
 )
 
 // This file is the files that a node alone has.
-
-// scratch is where the memory that holds a node's files is mounted while they are put
-// in place. Any folder would do in which nobody looks for something meanwhile.
-const scratch = "/sys"
 
 // mountFiles puts files in place. One that is there on the host has its file mounted
 // over it. For others the nearest folder that is there becomes an overlay, whose
@@ -45,26 +42,19 @@ func mountFiles(files []topology.File) error {
 	if err := joinFolders(added); err != nil {
 		return err
 	}
-	if err := unix.Mount("ndklab", scratch, "tmpfs", unix.MS_NODEV, "mode=0755"); err != nil {
-		return fmt.Errorf("files: memory for them: %w", err)
-	}
-	err := func() error {
+	err := mount.Memory(unix.MS_NODEV, func(memory string) error {
 		for i, folder := range slices.Sorted(maps.Keys(added)) {
-			if err := addFiles(fmt.Sprintf("%s/%d", scratch, i), folder, added[folder]); err != nil {
+			if err := addFiles(fmt.Sprintf("%s/%d", memory, i), folder, added[folder]); err != nil {
 				return control.Errorf(control.Unable, "files: %s: %v", filepath.Join(folder, added[folder][0].Path), err)
 			}
 		}
 		for i, f := range over {
-			if err := coverFile(fmt.Sprintf("%s/file%d", scratch, i), f); err != nil {
+			if err := coverFile(fmt.Sprintf("%s/file%d", memory, i), f); err != nil {
 				return control.Errorf(control.Unable, "files: %s: %v", f.Path, err)
 			}
 		}
 		return nil
-	}()
-	// What is mounted elsewhere keeps the memory.
-	if unmountErr := unix.Unmount(scratch, unix.MNT_DETACH); unmountErr != nil {
-		err = errors.Join(err, fmt.Errorf("files: unmount %s: %w", scratch, unmountErr))
-	}
+	})
 	if err != nil {
 		return err
 	}
@@ -169,7 +159,7 @@ func addFiles(dir, folder string, files []topology.File) error {
 	}
 	trees := make([]int, len(mounts))
 	for i, m := range mounts {
-		if trees[i], err = clone(m); err != nil {
+		if trees[i], err = mount.Clone(m); err != nil {
 			return err
 		}
 		defer unix.Close(trees[i])
@@ -181,7 +171,7 @@ func addFiles(dir, folder string, files []topology.File) error {
 		return fmt.Errorf("it is not on this machine, and this system allows no overlay over %s (%w), expected a file that is there", folder, err)
 	}
 	for i, m := range mounts {
-		if err := attach(trees[i], m); err != nil {
+		if err := mount.Attach(trees[i], m); err != nil {
 			return err
 		}
 	}
@@ -229,12 +219,7 @@ func coverFile(path string, f topology.File) error {
 	if err := writeFile(path, f); err != nil {
 		return err
 	}
-	tree, err := clone(path)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(tree)
-	return attach(tree, f.Path)
+	return mount.Over(path, f.Path)
 }
 
 func writeFile(path string, f topology.File) error {

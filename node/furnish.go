@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/node/mount"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -22,8 +23,9 @@ const methodFurnish = "furnish" // furniture
 
 // furniture is what is mounted in a node.
 type furniture struct {
-	Hosts string // see Config
-	Files []topology.File
+	Hosts    string // see Config
+	Files    []topology.File
+	Programs *programs // for RDMA; nil without
 }
 
 // Furnish puts the node's files in place, unless that is done already. Exec does so
@@ -33,7 +35,7 @@ func (a *Agent) Furnish(ctx context.Context) error {
 	if a.furnished.Load() {
 		return nil
 	}
-	if err := a.conn.Call(ctx, methodFurnish, furniture{a.cfg.Hosts, a.cfg.Files}, nil); err != nil {
+	if err := a.conn.Call(ctx, methodFurnish, furniture{a.cfg.Hosts, a.cfg.Files, a.cfg.programs()}, nil); err != nil {
 		return fmt.Errorf("node %s: %w", a.cfg.Name, err)
 	}
 	a.furnished.Store(true)
@@ -63,6 +65,9 @@ func (a *agent) furnish(r *control.Request) error {
 	}
 	a.furnishing.Do(func() {
 		a.prepareCommands()
+		if f.Programs != nil {
+			a.mountPrograms(f.Programs)
+		}
 		if a.unfurnished = mountFiles(f.Files); a.unfurnished != nil {
 			return
 		}
@@ -81,7 +86,7 @@ const hostsFile = "/etc/hosts"
 // mountHosts has the node see the lab's hosts instead of the host's, read only: it is
 // one file for all nodes.
 func mountHosts(hosts string) error {
-	tree, err := clone(hosts)
+	tree, err := mount.Clone(hosts)
 	if err != nil {
 		return err
 	}
@@ -89,22 +94,5 @@ func mountHosts(hosts string) error {
 	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
 		return fmt.Errorf("make %s read-only: %w", hosts, err)
 	}
-	return attach(tree, hostsFile)
-}
-
-// clone is a mount of what is at a path and below it, which is nowhere yet.
-func clone(path string) (tree int, err error) {
-	tree, err = unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
-	if err != nil {
-		return 0, fmt.Errorf("copy of the mount at %s: %w", path, err)
-	}
-	return tree, nil
-}
-
-// attach mounts a tree over what is at a path.
-func attach(tree int, path string) error {
-	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, path, unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_SYMLINKS); err != nil {
-		return fmt.Errorf("mount over %s: %w", path, err)
-	}
-	return nil
+	return mount.Attach(tree, hostsFile)
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/node/verbs"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -177,6 +178,14 @@ func BenchmarkFurnish(b *testing.B) {
 	if err := os.WriteFile(hosts, []byte("10.1.2.3 some-node\n"), 0o644); err != nil {
 		b.Fatal(err)
 	}
+	libraries := b.TempDir()
+	if library, err := os.ReadFile(installedLibrary(b, verbs.Ibverbs)); err != nil {
+		b.Fatal(err)
+	} else if err := os.WriteFile(filepath.Join(libraries, verbs.Ibverbs), library, 0o755); err != nil {
+		b.Fatal(err)
+	}
+	adapter := onLoopback()
+	adapter.Libraries = libraries
 	there, added := topology.File{Path: "/etc/hostname", Mode: 0o644, Content: []byte("x")}, topology.File{Path: "/etc/ndklab-test", Mode: 0o644}
 	for _, bench := range []struct {
 		name string
@@ -186,6 +195,7 @@ func BenchmarkFurnish(b *testing.B) {
 		{"hosts", Config{Hosts: hosts}},
 		{"hosts and a file", Config{Hosts: hosts, Files: []topology.File{there}}},
 		{"hosts and an overlay", Config{Hosts: hosts, Files: []topology.File{added}}},
+		{"adapter for programs", adapter},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			bench.cfg.Lab, bench.cfg.Name = "l", "a"

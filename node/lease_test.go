@@ -28,6 +28,7 @@ type program struct {
 	agent  *Agent
 	id     string
 	lines  *bufio.Scanner
+	begun  chan struct{} // closed when it runs
 	ended  chan struct{} // closed when it has
 	status int           // its exit status then
 }
@@ -35,8 +36,8 @@ type program struct {
 func runIn(t *testing.T, a *Agent, args ...string) *program {
 	t.Helper()
 	r, w := pipe(t)
-	p := &program{agent: a, id: strings.Join(args, " "), lines: bufio.NewScanner(r), ended: make(chan struct{})}
-	cmd := Command{ID: p.id, Args: append([]string{self}, args...), Env: append(env, envProgram+"=1")}
+	p := &program{agent: a, id: strings.Join(args, " "), lines: bufio.NewScanner(r), begun: make(chan struct{}), ended: make(chan struct{})}
+	cmd := Command{ID: p.id, Args: append([]string{self}, args...), Env: append(env, envProgram+"=1"), Started: func() { close(p.begun) }}
 	ctx, cancel := context.WithCancel(context.Background())
 	null := devNull(t)
 	go func() {
@@ -114,9 +115,12 @@ func TestProgramOutside(t *testing.T) {
 	}
 }
 
-// runProgram is what the programs do: "listen ADDRESS", which ends when its peer
+// runProgram runs a program: those of runListener; "listen ADDRESS", which ends when its peer
 // does, and "dial ADDRESS PEER", which waits to be killed.
 func runProgram(args []string) error {
+	if args[0] == listenOnSignal {
+		return runListener(args[1:])
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	device, err := lease.Open(ctx)

@@ -15,6 +15,9 @@ import (
 
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/node/reaper"
+	"github.com/ndklab/ndklab/node/verbs"
+	"github.com/ndklab/ndklab/node/verbs/sysclass"
+	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/provider/lease"
 )
@@ -39,6 +42,10 @@ type agent struct {
 	paused   bool                // no more commands are started, until it is resumed
 	pauses   uint64              // the number of the last pause or resumption
 	outside  *os.File            // the first /proc, for outsideProc; nil before
+
+	mounts  *verbs.Mounts     // for RDMA programs; nil before the first command, and without them
+	device  *sysclass.Device  // as they see it; not nil if mounts is not
+	counted provider.Counters // the counters of device
 }
 
 // Main runs an agent until its control channel ends.
@@ -124,6 +131,8 @@ func (a *agent) handle(ctx context.Context, r *control.Request) (any, error) {
 		return nil, a.furnish(r)
 	case methodExec:
 		return a.exec(ctx, r)
+	case methodListening:
+		return a.listening(ctx, r)
 	case methodSignal:
 		return nil, a.signal(r)
 	case methodPause:

@@ -5,6 +5,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ndklab/ndklab/node/mount"
 )
 
 const cgroups = "/sys/fs/cgroup"
@@ -52,17 +54,13 @@ func (a *agent) outsideProc() (*os.File, error) {
 func mountSys() error {
 	// The new /sys hides the cgroups, by which programs learn what cpu and memory
 	// they have.
-	tree, err := unix.OpenTree(unix.AT_FDCWD, cgroups,
-		unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	tree, err := mount.Clone(cgroups)
 	if err != nil {
-		return fmt.Errorf("copy of %s: %w", cgroups, err)
+		return err
 	}
 	defer unix.Close(tree)
 	if err := unix.Mount("sysfs", "/sys", "sysfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("mount sysfs: %w", err)
 	}
-	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, cgroups, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return fmt.Errorf("move %s: %w", cgroups, err)
-	}
-	return nil
+	return mount.Attach(tree, cgroups)
 }

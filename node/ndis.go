@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/ndklab/ndklab/control"
@@ -33,9 +36,13 @@ type Connection struct {
 	Remote    netip.AddrPort // of a connection
 	UserMode  bool           // it is another process's than the agent's
 	PID       int            // of that process, in the lab's PID namespace
+	Process   string         // its name
 	State     string         // of a connection
+	Transport string         // of a queue pair of verbs: RC, UC or UD
 	QPN       uint32         // 0 while not known
 	RemoteQPN uint32
+	// Sent and Received are packets, of a queue pair of verbs.
+	Sent, Received uint64
 }
 
 // A ConnectionKind is what a Connection is, as netstat -x has it on Windows.
@@ -46,6 +53,7 @@ const (
 	ActiveConnection ConnectionKind = "Connection"
 	Listener         ConnectionKind = "Listener"
 	SharedEndpoint   ConnectionKind = "SharedEndpoint"
+	QueuePair        ConnectionKind = "QueuePair" // of verbs, that connection management did not connect
 )
 
 // A StateChange is what enabling or disabling an adapter has done.
@@ -106,7 +114,7 @@ func (a *agent) handleAdapter(ctx context.Context, r *control.Request) (result a
 		if shared == nil {
 			return []Connection{}, true, nil
 		}
-		return a.connections(shared), true, nil
+		return a.connections(ctx, shared), true, nil
 	case methodSetState:
 		if shared == nil {
 			return nil, true, errNoAdapter
@@ -119,15 +127,24 @@ func (a *agent) handleAdapter(ctx context.Context, r *control.Request) (result a
 
 var errNoAdapter = control.Errorf(control.Usage, "the node has no adapter: it has no address")
 
-func (a *agent) connections(s *lease.Server) []Connection {
+func (a *agent) connections(ctx context.Context, s *lease.Server) []Connection {
 	interfaces := interfacesByAddress()
+	pairs := s.QueuePairs(ctx)
 	list := []Connection{}
 	for _, c := range s.Connections() {
 		i := interfaces[c.Local.Addr()]
-		list = append(list, Connection{
+		n := Connection{
 			Kind: ActiveConnection, Interface: i.Name, Index: i.Index, Local: c.Local, Remote: c.Remote,
-			UserMode: c.UserModeOwner, PID: a.pidOutside(c.OwnerPID), State: c.State, QPN: c.QPN, RemoteQPN: c.RemoteQPN,
-		})
+			UserMode: c.UserModeOwner, PID: a.pidOutside(c.OwnerPID), Process: processOf(c.OwnerPID), State: c.State, QPN: c.QPN, RemoteQPN: c.RemoteQPN,
+		}
+		if of := slices.IndexFunc(pairs, func(p lease.HeldQueuePair) bool { return c.UserModeOwner && p.Number == c.QPN }); of >= 0 {
+			n.Transport, n.Sent, n.Received = pairs[of].Transport, pairs[of].Sent, pairs[of].Received
+			pairs = slices.Delete(pairs, of, of+1)
+		}
+		list = append(list, n)
+	}
+	for i := range pairs {
+		list = append(list, a.queuePair(&pairs[i], interfaces))
 	}
 	for _, e := range s.LocalEndpoints() {
 		i := interfaces[e.Local.Addr()]
@@ -136,10 +153,34 @@ func (a *agent) connections(s *lease.Server) []Connection {
 			kind = Listener
 		}
 		list = append(list, Connection{
-			Kind: kind, Interface: i.Name, Index: i.Index, Local: e.Local, UserMode: e.UserModeOwner, PID: a.pidOutside(e.OwnerPID),
+			Kind: kind, Interface: i.Name, Index: i.Index, Local: e.Local, UserMode: e.UserModeOwner, PID: a.pidOutside(e.OwnerPID), Process: processOf(e.OwnerPID),
 		})
 	}
 	return list
+}
+
+func (a *agent) queuePair(p *lease.HeldQueuePair, interfaces map[netip.Addr]net.Interface) Connection {
+	i := interfaces[p.Local]
+	c := Connection{
+		Kind: QueuePair, Interface: i.Name, Index: i.Index, UserMode: true, PID: a.pidOutside(p.OwnerPID), Process: processOf(p.OwnerPID),
+		State: p.State, Transport: p.Transport, QPN: p.Number, RemoteQPN: p.PeerNumber, Sent: p.Sent, Received: p.Received,
+	}
+	if p.Remote.IsValid() {
+		c.Local, c.Remote = netip.AddrPortFrom(p.Local, 0), netip.AddrPortFrom(p.Remote, 0)
+	}
+	return c
+}
+
+// processOf is the name of a node's process; "" of one that has ended or is outside of it.
+func processOf(pid uint32) string {
+	if pid == 0 {
+		return ""
+	}
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(string(name), "\n")
 }
 
 // pidOutside is the process id of a node's process in the supervisor's PID namespace, 0

@@ -51,6 +51,9 @@ type Config struct {
 	Env   map[string]string `json:"-"` // variables, which win over those of Command.Env
 	Files []topology.File   `json:"-"`
 	Hosts string            `json:"-"` // a file of the supervisor's that stands for /etc/hosts; "": the host's does
+	// Libraries is the folder of the libraries by which programs for RDMA have the adapter
+	// (package verbs); "": they do not find it.
+	Libraries string `json:"-"`
 }
 
 // An Interface is how one of the node's interfaces is configured.
@@ -88,6 +91,8 @@ type Command struct {
 	// Terminal has the command lead a session, whose controlling terminal is its
 	// standard input.
 	Terminal bool
+	// Started, if not nil, is called once the command runs, or when it never will.
+	Started func() `json:"-"`
 }
 
 // Counters are a node's counts since its adapter was opened.

@@ -65,6 +65,9 @@ func (p *poller) deliver() {
 	}
 }
 
+// PollBeside implements provider.Poller.
+func (p *poller) PollBeside(r provider.Receiver) (arrived, alone bool) { return p.Poll(r), false }
+
 // Poll implements provider.Poller.
 func (p *poller) Poll(r provider.Receiver) bool {
 	p.polled = true

@@ -1,0 +1,200 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/provider/lease"
+)
+
+// This file is how it is known that a server listens. The kernel tells nobody of that, so
+// the agent looks: at the sockets of the server's processes, and at the listeners of the
+// adapter.
+
+// methodListening is the request to wait until a command listens.
+const methodListening = "listening"
+
+type listeningParams struct {
+	ID   string
+	Port uint16 // 0: any
+}
+
+// lookInterval is from one look to the next: short beside the start of a program, long
+// beside a look.
+const lookInterval = 5 * time.Millisecond
+
+// Listening waits until the command that Exec runs under id listens, or a process that it
+// has started, at a port of TCP or of RDMA; port 0 is any. The error is ErrNotListening if
+// the command ends before.
+func (a *Agent) Listening(ctx context.Context, id string, port uint16) error {
+	if err := a.awaitStarted(ctx, id); err != nil {
+		return err
+	}
+	var listens bool
+	if err := a.conn.Call(ctx, methodListening, listeningParams{id, port}, &listens); err != nil {
+		return fmt.Errorf("node %s: %w", a.cfg.Name, err)
+	}
+	if !listens {
+		return fmt.Errorf("node %s: %w", a.cfg.Name, ErrNotListening)
+	}
+	return nil
+}
+
+// ErrNotListening is that a command has ended and never listened.
+var ErrNotListening = errors.New("the command has ended, and did not listen")
+
+// listening answers Agent.Listening.
+func (a *agent) listening(ctx context.Context, r *control.Request) (bool, error) {
+	var params listeningParams
+	if err := r.Decode(&params); err != nil {
+		return false, err
+	}
+	a.mu.Lock()
+	p, shared := a.commands[params.ID], a.shared
+	a.mu.Unlock()
+	if p == nil {
+		return false, nil
+	}
+	look := time.NewTicker(lookInterval)
+	defer look.Stop()
+	for {
+		listens, err := p.listens(shared, params.Port)
+		if listens || err != nil {
+			return listens, err
+		}
+		select {
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-p.done:
+			return false, nil
+		case <-look.C:
+		}
+	}
+}
+
+// listens reports whether the process, or one of its group or below it, listens. shared is
+// nil in a node without an adapter.
+func (p *process) listens(shared *lease.Server, port uint16) (bool, error) {
+	family, err := p.family()
+	if err != nil {
+		return false, err
+	}
+	if shared != nil {
+		for _, e := range shared.LocalEndpoints() {
+			if e.Listener && (port == 0 || e.Local.Port() == port) && slices.Contains(family, int(e.OwnerPID)) {
+				return true, nil
+			}
+		}
+	}
+	sockets, err := listeningSockets(port)
+	if err != nil || len(sockets) == 0 {
+		return false, err
+	}
+	for _, pid := range family {
+		if holdsAny(pid, sockets) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// family is the ids of the process, of those in the group that it leads, and of those that
+// any of them has started and that have not outlived it.
+func (p *process) family() ([]int, error) {
+	processes, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	children := map[int][]int{}
+	family := []int{p.pid}
+	for _, e := range processes {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == p.pid {
+			continue
+		}
+		parent, group, err := parentAndGroup(pid)
+		switch {
+		case err != nil: // it has ended
+		case group == p.pid:
+			family = append(family, pid)
+		default:
+			children[parent] = append(children[parent], pid)
+		}
+	}
+	for i := 0; i < len(family); i++ {
+		family = append(family, children[family[i]]...)
+	}
+	return family, nil
+}
+
+// parentAndGroup reads /proc/PID/stat (man 5 proc), where a name in parentheses that may
+// have any character is before what is asked for.
+func parentAndGroup(pid int) (parent, group int, err error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, 0, err
+	}
+	var state string
+	_, err = fmt.Sscan(string(stat[bytes.LastIndexByte(stat, ')')+1:]), &state, &parent, &group)
+	return parent, group, err
+}
+
+// listeningSockets is the inodes of the TCP sockets of the node that listen at a port; 0:
+// at any.
+func listeningSockets(port uint16) (map[string]bool, error) {
+	const ( // fields of a line of /proc/net/tcp (man 5 proc)
+		local     = 1
+		state     = 3
+		inode     = 9
+		listening = "0A" // TCP_LISTEN of the kernel's net/tcp_states.h
+	)
+	sockets := map[string]bool{}
+	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		text, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) { // a kernel without IPv6
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(string(text)) {
+			fields := strings.Fields(line)
+			if len(fields) <= inode || fields[state] != listening {
+				continue
+			}
+			_, hex, _ := strings.Cut(fields[local], ":")
+			if at, err := strconv.ParseUint(hex, 16, 16); err == nil && (port == 0 || uint16(at) == port) {
+				sockets["socket:["+fields[inode]+"]"] = true
+			}
+		}
+	}
+	return sockets, nil
+}
+
+// holdsAny reports whether a process has one of the sockets open.
+func holdsAny(pid int, sockets map[string]bool) bool {
+	folder := fmt.Sprintf("/proc/%d/fd", pid)
+	fds, err := os.ReadDir(folder)
+	if err != nil {
+		return false // it has ended
+	}
+	buf := make([]byte, 64)
+	for _, fd := range fds {
+		n, err := unix.Readlink(folder+"/"+fd.Name(), buf)
+		if err == nil && sockets[string(buf[:n])] {
+			return true
+		}
+	}
+	return false
+}
