@@ -206,6 +206,12 @@ func (r *reader) checks(maps []checkMap, l *linked, t *Topology) []Check {
 	return checks
 }
 
+// programMetrics are those of programs: but for the errors, what they print.
+var programMetrics = []Metric{
+	Errors, Throughput, MessageCount, MessageRate,
+	LatencyMin, LatencyP50, LatencyP90, LatencyP99, LatencyP999, LatencyP9999, LatencyMax, LatencyJitter,
+}
+
 // checkWorkload reports if there is no such workload, or it has not what is checked.
 func (r *reader) checkWorkload(m checkMap, w *Workload, names []string) {
 	switch {
@@ -215,8 +221,8 @@ func (r *reader) checkWorkload(m checkMap, w *Workload, names []string) {
 		r.errorf(m.verified.at, "workload %s does not compare its payload, expected verify: true there (line %d)", w.Name, w.Place.Line)
 	case w.Operation == Program:
 		for _, k := range m.metrics {
-			if k.key != string(Errors) {
-				r.errorf(k.at, "workload %s is a program, which has no %s, expected errors", w.Name, k.key)
+			if !slices.Contains(programMetrics, Metric(k.key)) {
+				r.errorf(k.at, "workload %s is a program, which has no %s, expected some of %s", w.Name, k.key, strings.Join(texts(programMetrics), ", "))
 			}
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// beyondDraws is what the parser says of files that are drawn from the schema, too.
+// beyondDraws has the parser's errors about files that are drawn from the schema, too.
 var beyondDraws = []string{
 	`has too many digits`, `found "0[xob0-9].*expected a whole number`, `is negative`, `^mode: found "\d+"`, `found "[0-9]{20,}.*", expected ==`, `an empty command`, // of space that is not ASCII
 	`([0-9.]+(ns|us|µs|μs|ms|s|m|h)?)+(\.\.\.)?"? has no known unit, expected a duration`,
@@ -66,7 +66,7 @@ func (d drawer) draw(t *rapid.T, s schema) any {
 		m := map[string]any{}
 		names := s["propertyNames"].(schema)
 		least, _ := s["minProperties"].(int)
-		for range rapid.IntRange(least, least+2).Draw(t, "entries") {
+		for entries := rapid.IntRange(least, least+2).Draw(t, "entries"); len(m) < entries; {
 			is := names
 			if all, ok := names["anyOf"].([]schema); ok {
 				is = rapid.SampledFrom(all).Draw(t, "name")

@@ -84,6 +84,7 @@ func (r *reader) nodes(m topologyMap) ([]Node, map[string][]portMap) {
 		if node.Kind == Host {
 			l = l.or(m.defaults.limits)
 			node.CPU, node.Memory, node.PIDs = l.cpu.is, l.memory.is, l.pids.is
+			node.NoVerbs = l.noVerbs.is
 			node.Adapter = r.resolveAdapter(l.adapter)
 		}
 		var wait val[[]waitMap]
@@ -125,6 +126,9 @@ func (r *reader) fitsKind(n Node, l limits) {
 			r.errorf(at, "limits of processor, memory and processes are given to %s, which is a %s, expected none: the kernel forwards for it", n.Name, n.Kind)
 		}
 	}
+	if l.noVerbs.at != nil {
+		r.errorf(l.noVerbs.at, "verbs is given to %s, which is a %s, expected a host: only hosts have adapters", n.Name, n.Kind)
+	}
 	if len(l.adapter) > 0 {
 		at := slices.MinFunc(slices.Collect(maps.Values(l.adapter)), func(a, b val[func(*Adapter)]) int {
 			return cmp.Or(cmp.Compare(a.at.Line, b.at.Line), cmp.Compare(a.at.Column, b.at.Column))
@@ -152,6 +156,7 @@ func (l limits) or(less limits) limits {
 		pids:    l.pids.or(less.pids),
 		adapter: l.adapter.or(less.adapter),
 		restart: l.restart.or(less.restart),
+		noVerbs: l.noVerbs.or(less.noVerbs),
 		stp:     l.stp.or(less.stp),
 		ports:   append(l.ports[:len(l.ports):len(l.ports)], less.ports...),
 	}

@@ -45,6 +45,18 @@ var opcodes = [...]opcode{
 	{0x17, "SEND_ONLY_INVALIDATE", "send"},
 	{0x1C, "FLUSH", "flush"},
 	{0x1D, "ATOMIC_WRITE", "atomic"},
+	{0x20, "UC_SEND_FIRST", "send"},
+	{0x21, "UC_SEND_MIDDLE", "send"},
+	{0x22, "UC_SEND_LAST", "send"},
+	{0x23, "UC_SEND_LAST_IMMEDIATE", "send"},
+	{0x24, "UC_SEND_ONLY", "send"},
+	{0x25, "UC_SEND_ONLY_IMMEDIATE", "send"},
+	{0x26, "UC_WRITE_FIRST", "write"},
+	{0x27, "UC_WRITE_MIDDLE", "write"},
+	{0x28, "UC_WRITE_LAST", "write"},
+	{0x29, "UC_WRITE_LAST_IMMEDIATE", "write"},
+	{0x2A, "UC_WRITE_ONLY", "write"},
+	{0x2B, "UC_WRITE_ONLY_IMMEDIATE", "write"},
 	{udSendOnly, "UD_SEND_ONLY", "ud"},
 	{0x65, "UD_SEND_ONLY_IMMEDIATE", "ud"},
 	{0x81, "CNP", "cnp"},
@@ -76,7 +88,7 @@ func isAcknowledgement(code uint8) bool {
 func canonical(name string) string {
 	name = strings.NewReplacer(" ", "_", "-", "_").Replace(strings.ToUpper(name))
 	name = strings.TrimPrefix(name, "RC_")
-	name = strings.TrimPrefix(name, "RDMA_")
+	name = strings.Replace(name, "RDMA_", "", 1)
 	return strings.Replace(name, "_WITH_", "_", 1)
 }
 

@@ -173,6 +173,19 @@ topology:
 			}},
 		},
 		{
+			name: "verbs, which only hosts take from the defaults",
+			file: `
+topology:
+  defaults: {node: {verbs: off}}
+  groups: {seeing: {verbs: on}}
+  nodes:
+    a: {}
+    b: {group: seeing}
+    c: {group: seeing, verbs: off}
+    r: {kind: router}`,
+			want: Topology{Nodes: []Node{{Name: "a", NoVerbs: true}, {Name: "b"}, {Name: "c", NoVerbs: true}, {Name: "r", Kind: Router}}},
+		},
+		{
 			name: "the built-in kind takes settings",
 			file: `topology: {kinds: {host: {cpu: 2}}, nodes: {a: }}`,
 			want: Topology{Nodes: []Node{{Name: "a", CPU: 2}}},

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -21,7 +22,7 @@ const (
 	Storage   Operation = "storage"   // requests of a client whose memory the server reads and writes, as in SMB Direct
 	AllReduce Operation = "allreduce" // a ring of nodes adds up vectors, and each checks the sum
 	Rping     Operation = "rping"     // the rounds of rping
-	Program   Operation = "exec"      // a program of the user's, in one node or several
+	Program   Operation = "exec"      // programs of the user's, in one node or several
 )
 
 // A Pattern is who exchanges messages with whom among a workload's nodes.
@@ -72,11 +73,42 @@ type Workload struct {
 	// once more and go on, until its count or duration is done.
 	Reconnect bool
 
-	Command []string      // of Program: what is executed, and its arguments
-	Timeout time.Duration // of Program: when it is ended, and has failed
-	Start   time.Duration // after all nodes are ready
-	Manual  bool          // it starts when the timeline starts it, not at Start
-	Place   Place         // in its file
+	Command []string // of Program: what is executed in each of Nodes, and its arguments
+	// Commands are instead of Command where the first of Nodes has a server, and the others
+	// have clients of it: what is executed in each of Nodes, in their order. The clients
+	// begin when the server is ready.
+	Commands [][]string
+	Ready    Readiness     // of the server of Commands
+	Timeout  time.Duration // of Program: when it is ended, and has failed
+	Start    time.Duration // after all nodes are ready
+	Manual   bool          // it starts when the timeline starts it, not at Start
+	Place    Place         // in its file
+}
+
+// CommandOf returns the command that a Program executes in one of its Nodes, by its index.
+func (w *Workload) CommandOf(node int) []string {
+	if w.Commands != nil {
+		return w.Commands[node]
+	}
+	return w.Command
+}
+
+// A Readiness is when a server is ready for its clients. The zero value is: as soon as it
+// listens, at whatever port.
+type Readiness struct {
+	Started bool   // it is ready once it is started
+	Port    uint16 // it is ready once it listens at this port, of TCP or of RDMA; 0: at any
+}
+
+// String is the readiness as files have it.
+func (r Readiness) String() string {
+	switch {
+	case r.Started:
+		return readyStarted
+	case r.Port != 0:
+		return strconv.Itoa(int(r.Port))
+	}
+	return readyListening
 }
 
 // A Flow is one node that connects to another and posts.

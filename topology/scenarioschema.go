@@ -58,14 +58,22 @@ func workloadKeys() keys {
 		"verify":     truthSchema().describedAs("true: every payload is compared byte for byte."),
 		"reconnect":  truthSchema().describedAs("true: a connection that fails is made again, and what was in flight posted once more."),
 		"command":    reference("command").describedAs("Of exec: what sh -c runs, or a list of the program and its arguments."),
-		"timeout":    durationSchema().describedAs("Of exec: from which the program has failed. Absent: 10m."),
+		"timeout":    durationSchema().describedAs("Of exec: from which a program has failed. Absent: 10m."),
+		"exec":       programsSchema().describedAs("Programs by the hosts that they run in: first a server, then the clients that begin when it is ready."),
+		"ready":      readySchema().describedAs("With exec: when the server is ready: listening, started, or a port at which it listens. Absent: listening."),
 		"start":      orVariable(anyOf(schema{"const": manual}, durationSchema())).describedAs("After all nodes are ready, or manual: when the timeline starts it. Absent: at once."),
 	}
 }
 
 func workloadSchema() schema {
-	s := complete(workloadKeys(), "name", "operation")
-	var rules []schema
+	s := complete(workloadKeys(), "name")
+	var barred []string // beside exec
+	for key := range workloadKeys() {
+		if !slices.Contains(execKeys, key) && !slices.Contains([]string{"name", "start"}, key) {
+			barred = append(barred, key)
+		}
+	}
+	rules := []schema{rule(has("exec"), schema{"properties": bars(barred)}, schema{"properties": bars([]string{"ready"}), "required": []string{"operation"}})}
 	var withFlows []string
 	for _, o := range operations {
 		if slices.Contains(operationKeys[o], "pattern") {

@@ -97,6 +97,7 @@ func (r *reader) defaultsMap(n *yaml.Node) defaultsMap {
 				one(r, "memory", &m.limits.memory, memory),
 				one(r, "pids", &m.limits.pids, pids),
 				one(r, "restart", &m.limits.restart, restart),
+				one(r, "verbs", &m.limits.noVerbs, noVerbs),
 			}, r.setup(&m.setup)...)...)
 		}},
 		field{"link", func(n *yaml.Node) {
@@ -159,6 +160,7 @@ type limits struct {
 	pids    val[uint64]
 	adapter adapter
 	restart val[bool]
+	noVerbs val[bool]
 	stp     val[bool]
 	ports   []portMap // that of more precedence first
 }
@@ -170,6 +172,7 @@ func (r *reader) limits(m *limits) []field {
 		one(r, "pids", &m.pids, pids),
 		{"adapter", func(n *yaml.Node) { m.adapter = r.adapter(n) }},
 		one(r, "restart", &m.restart, restart),
+		one(r, "verbs", &m.noVerbs, noVerbs),
 		one(r, "stp", &m.stp, yes),
 		{"port", func(n *yaml.Node) { m.ports = []portMap{r.portMap(n)} }},
 	}

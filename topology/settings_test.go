@@ -100,7 +100,7 @@ func TestSettings(t *testing.T) {
 		{"flap={period: 1s, down: 100ms}", Change{Flap: &Flap{time.Second, 100 * time.Millisecond}}, "flap 100ms of every 1s", ""},
 		{"faults=[]", Change{Faults: &[]Fault{}}, "faults none", ""},
 		{"faults=[{match: {opcode: write}, action: drop}]",
-			Change{Faults: &[]Fault{{Match: Match{Opcodes: []uint8{6, 7, 8, 9, 10, 11}}, Action: Drop}}},
+			Change{Faults: &[]Fault{{Match: Match{Opcodes: []uint8{0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x26, 0x27, 0x28, 0x29, 0x2a, 0x2b}}, Action: Drop}}},
 			"faults drop {opcode: write}", ""},
 		{"faults=[{match: {opcode: RC SEND Last with Immediate}, action: drop}]",
 			Change{Faults: &[]Fault{{Match: Match{Opcodes: []uint8{3}}, Action: Drop}}},

@@ -64,6 +64,7 @@ type Node struct {
 	Memory       uint64  // bytes; 0 is no limit
 	PIDs         uint64  // processes and threads at once; 0 is no limit
 	Restart      bool    // not of a switch: when its agent has died it is started again
+	NoVerbs      bool    // programs for RDMA are not to find a host's adapter
 	Adapter      Adapter
 	Setup        Setup       // of a host or router
 	Interfaces   []Interface // one per link that ends here

@@ -116,6 +116,8 @@ var (
 	pids = count[uint64](64, 1<<22)
 	// Whether a node whose agent has died is started again.
 	restart = choice("never", "always")
+	// Whether programs for RDMA are kept from a host's adapter.
+	noVerbs = choice("on", "off")
 )
 
 // The values of a link.

@@ -82,6 +82,13 @@ func (r *reader) keysAgree(m *workloadMap) {
 	if m.measure.is == Latency && m.depth.at != nil {
 		r.errorf(m.depth.at, "key depth stands with measure latency, expected none: one message is in flight")
 	}
+	if m.exec.at != nil {
+		r.execAgrees(m)
+		return
+	}
+	if m.ready.at != nil {
+		r.errorf(m.ready.at, "key ready stands without exec, expected it only with exec, which has a server")
+	}
 	needs := []needed{need("name", m.name), need("operation", m.operation)}
 	if !m.operation.ok {
 		r.required(m.at, "workload", needs...)
@@ -110,6 +117,20 @@ func (r *reader) keysAgree(m *workloadMap) {
 	if sizes := m.size.is.sizes; m.operation.is == Rping && len(sizes) == 1 && (sizes[0] < rpingLeast || sizes[0] > rpingMost) {
 		r.errorf(m.size.at, "size: %s is out of range with operation rping, expected %s to %s", FormatSize(sizes[0]), FormatSize(rpingLeast), FormatSize(rpingMost))
 	}
+}
+
+// execKeys are the keys of workloads with exec, beside name and start.
+var execKeys = []string{"exec", "ready", "timeout"}
+
+// execAgrees reports keys that a workload with exec lacks, and those that do not stand
+// with it.
+func (r *reader) execAgrees(m *workloadMap) {
+	for _, k := range append(m.given(), need("operation", m.operation)) {
+		if k.at != nil && !slices.Contains(execKeys, k.key) {
+			r.errorf(k.at, "key %s stands with exec, expected only name, %s and start: the keys of exec are the nodes", k.key, strings.Join(execKeys, ", "))
+		}
+	}
+	r.required(m.at, "workload", need("name", m.name))
 }
 
 // patternAgrees is the keys that a workload with flows has to have for its pattern.

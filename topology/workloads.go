@@ -26,6 +26,8 @@ type workloadMap struct {
 	duration, warmup     val[time.Duration]
 	verify, reconnect    val[bool]
 	command              val[[]string]
+	exec                 val[[]execMap]
+	ready                val[Readiness]
 	timeout              val[time.Duration]
 	start                val[startMap]
 }
@@ -117,9 +119,14 @@ func (r *reader) workloadMap(n *yaml.Node) workloadMap {
 		one(r, "verify", &m.verify, yes),
 		one(r, "reconnect", &m.reconnect, yes),
 		field{"command", func(n *yaml.Node) { m.command = r.command(n) }},
+		field{"exec", func(n *yaml.Node) { m.exec = r.execMaps(n) }},
+		one(r, "ready", &m.ready, readiness),
 		one(r, "timeout", &m.timeout, runTime),
 		one(r, "start", &m.start, workloadStart),
 	)
+	if m.exec.at != nil && m.operation.at == nil {
+		m.operation.is = Program
+	}
 	r.keysAgree(&m)
 	return m
 }
@@ -281,6 +288,7 @@ func (w *workloadReader) workload(m workloadMap) Workload {
 		Verify:    m.verify.is,
 		Reconnect: m.reconnect.is,
 		Command:   m.command.is,
+		Ready:     m.ready.is,
 		Start:     m.start.is.at,
 		Manual:    m.start.is.manual,
 		Place:     Place{w.file, m.at.Line, m.at.Column},
@@ -306,7 +314,11 @@ func (w *workloadReader) workload(m workloadMap) Workload {
 	if m.name.at != nil && !m.name.ok {
 		is.Name = m.name.at.Value // that it is wrong was reported: others may refer to it
 	}
-	w.partnersOf(&is, m)
+	if m.exec.at != nil {
+		w.programsOf(&is, m)
+	} else {
+		w.partnersOf(&is, m)
+	}
 	return is
 }
 
@@ -342,15 +354,21 @@ func (w *workloadReader) partnersOf(is *Workload, m workloadMap) {
 	if is.Pattern == AllToAll {
 		number *= number - 1
 	}
-	if w.partners += number; w.partners > maxPartners {
-		if w.partners-number <= maxPartners {
-			w.errorf(m.nodes.at, "the workloads have more than %d flows with this one, expected fewer", maxPartners)
-		}
+	if !w.mayHave(number, m.nodes.at) {
 		return
 	}
 	is.Nodes = nodes
 	is.Flows = flows(is.Pattern, nodes)
 	w.reach(is, m)
+}
+
+// mayHave counts flows or nodes of a workload, and reports at a place if there are too many.
+func (w *workloadReader) mayHave(number int, at *yaml.Node) bool {
+	w.partners += number
+	if w.partners > maxPartners && w.partners-number <= maxPartners {
+		w.errorf(at, "the workloads have more than %d flows with this one, expected fewer", maxPartners)
+	}
+	return w.partners <= maxPartners
 }
 
 // pair reports whether one node can send messages to another.

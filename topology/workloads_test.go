@@ -57,6 +57,11 @@ func TestWorkloads(t *testing.T) {
 		{"operation: rping, from: b, to: a, size: 64B, count: 3, verify: true", Workload{Operation: Rping, Pattern: Pair, From: "b", To: "a", Flows: flowsOf("b-a"), Size: 64, Depth: 1, QPs: 1, Count: 3, Verify: true}},
 		{"operation: exec, nodes: 'd*', command: ls | wc, timeout: 3s", Workload{Operation: Program, Nodes: []string{"d1", "d2"}, Command: []string{"sh", "-c", "ls | wc"}, Timeout: 3 * time.Second}},
 		{"operation: exec, nodes: a, command: [ls, -l, '']", Workload{Operation: Program, Nodes: []string{"a"}, Command: []string{"ls", "-l", ""}, Timeout: 10 * time.Minute}},
+		{"exec: {b: [ib_write_bw], a: ib_write_bw b}", Workload{Operation: Program, Nodes: []string{"b", "a"}, Commands: [][]string{{"ib_write_bw"}, {"sh", "-c", "ib_write_bw b"}}, Timeout: 10 * time.Minute}},
+		{"exec: {c: [x], 'd*': [y], '*': [z]}, ready: started, timeout: 2s, start: manual", Workload{Operation: Program, Nodes: []string{"c", "d1", "d2", "a", "b"},
+			Commands: [][]string{{"x"}, {"y"}, {"y"}, {"z"}, {"z"}}, Ready: Readiness{Started: true}, Timeout: 2 * time.Second, Manual: true}},
+		{"exec: {a: [x], b: [y]}, ready: 5201", Workload{Operation: Program, Nodes: []string{"a", "b"}, Commands: [][]string{{"x"}, {"y"}}, Ready: Readiness{Port: 5201}, Timeout: 10 * time.Minute}},
+		{"exec: {a: [x], b: [y]}, ready: listening", Workload{Operation: Program, Nodes: []string{"a", "b"}, Commands: [][]string{{"x"}, {"y"}}, Timeout: 10 * time.Minute}},
 	}
 	for _, test := range tests {
 		got, err := Parse("f.yaml", []byte(joinedLab+"workloads:\n  - {name: w, "+test.file+"}\n"))

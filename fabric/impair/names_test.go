@@ -25,14 +25,14 @@ func matching(t *testing.T, match string) topology.Match {
 // the same names, and the classes that they form.
 func TestOpcodeNames(t *testing.T) {
 	classes := map[string]func(roce.Opcode) bool{
-		"send":          func(o roce.Opcode) bool { return o.IsSend() && o.IsRC() },
+		"send":          func(o roce.Opcode) bool { return o.IsSend() && (o.IsRC() || o.IsUC()) },
 		"write":         roce.Opcode.IsWrite,
 		"read":          func(o roce.Opcode) bool { return o == roce.ReadRequest },
 		"read-response": roce.Opcode.IsReadResponse,
 		"ack":           func(o roce.Opcode) bool { return o.HasAETH() && !o.IsReadResponse() },
 		"atomic":        roce.Opcode.IsAtomic,
 		"flush":         func(o roce.Opcode) bool { return o == roce.Flush },
-		"ud":            func(o roce.Opcode) bool { return o.IsSend() && !o.IsRC() },
+		"ud":            func(o roce.Opcode) bool { return o.IsSend() && !o.IsRC() && !o.IsUC() },
 		"cnp":           func(o roce.Opcode) bool { return o == roce.CNP },
 	}
 	want := make(map[string][]uint8)

@@ -91,6 +91,9 @@ func TestCompare(t *testing.T) {
 		{"a policy", ab, strings.Replace(ab, "a: ", "a: {restart: always}", 1), `
 ~ node a restart never -> always
 `},
+		{"programs", ab, strings.Replace(ab, "a: ", "a: {verbs: off}", 1), `
+± node a restarts because verbs on -> off (its agent has this from when it starts)
+`},
 		{"an adapter", ab, strings.Replace(ab, "a: ", "a: {cpu: 1, adapter: {max_srq_depth: 4096, roce_frame_size: 1024}}", 1), `
 ± node a restarts because cpu none -> 1, adapter.max_srq_depth the default -> 4096, adapter.roce_frame_size the default -> 1024 (whether its processes are limited they have from when they start)
 `},

@@ -148,7 +148,7 @@ func same(x, y any) bool {
 
 // key is how files write the name of a field: max_srq_depth of MaxSrqDepth.
 func key(field string) string {
-	field = strings.NewReplacer("RoCE", "Roce", "PIDs", "Pids").Replace(field)
+	field = strings.NewReplacer("RoCE", "Roce", "PIDs", "Pids", "NoVerbs", "Verbs").Replace(field)
 	upper := func(i int) bool { return i < len(field) && field[i] >= 'A' && field[i] <= 'Z' }
 	var b strings.Builder
 	for i := range len(field) {
@@ -183,6 +183,8 @@ func value(field string, of any) string {
 	switch {
 	case field == "Restart":
 		return choice(v.Bool(), "always", "never")
+	case field == "NoVerbs":
+		return choice(v.Bool(), "off", "on")
 	case field == "Memory":
 		text = topology.FormatSize(v.Uint())
 	case v.Kind() == reflect.Slice || v.Kind() == reflect.Map || v.Kind() == reflect.Struct:
