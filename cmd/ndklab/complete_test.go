@@ -43,7 +43,9 @@ func stop(t *testing.T, pid int) {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	for running := true; running; time.Sleep(time.Millisecond) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for running := true; running; <-tick.C {
 		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 		if err != nil || len(threads) == 0 {
 			t.Fatalf("threads of %d: %v, %v", pid, threads, err)

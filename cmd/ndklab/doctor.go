@@ -14,6 +14,10 @@ namespaces, links, the kernel's traffic control, control groups, socket offloads
 and buffers, and so on. Each finding is ok, limited or missing, and says what
 follows from it and what to do about it. Nothing is left behind.
 
+"verbs" is about programs for RDMA. A program that brings its own libibverbs.so.1,
+by an absolute path or RPATH, or is linked statically, does not find ndklab's: use
+your distribution's package of it, or link it dynamically and without RPATH.
+
 The exit code is 3 if labs cannot run here.`,
 		Example: "  ndklab doctor\n  ndklab doctor -o json",
 		Args:    arguments(0, 0, "no arguments"),

@@ -25,7 +25,7 @@ const (
 
 func execCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   execVerb + " [-T] [--all] [-t FILE] LAB/NODE -- COMMAND [ARGUMENT...]",
+		Use:   execVerb + " [-T] [--all] [--rnic program|process] [-t FILE] LAB/NODE -- COMMAND [ARGUMENT...]",
 		Short: "Run a command in a node",
 		Long: `Runs a command in a node: in its network, with the caller's files, environment,
 working folder, standard input, output and error. Variables and files that the
@@ -37,9 +37,17 @@ the node, of the same size: programs that fill the screen, and shells with their
 jobs, work, and Ctrl-C ends what runs in the foreground there. With --no-tty it has
 the caller's files as they are, as it has in a pipe.
 
+A program that uses libibverbs or librdmacm, such as ib_write_bw, finds the node's
+adapter as the device ndk0, if ndklab's libraries were built (make verbs):
+ndklab doctor says whether they were.
+
 With --all the command runs in all nodes of the lab LAB, and with a range or a pattern as in
 'LAB/h[1-8]' in those, side by side and without input, and what it writes has the node's name in
 front of each line. The exit code is that of the first node where it is not 0.
+
+Programs for RDMA (libibverbs) have the adapter in their own process. With --rnic=process it
+is in one beside each: slower, and for programs that use it in children of a fork, that sit in
+a debugger, or that have a Go runtime or a JVM.
 
 With -t FILE the lab is the file's, and the node is named by NODE alone; with --all by
 nothing.
@@ -53,12 +61,15 @@ itself failed, and 2 if there is no such lab or node, or the node is down or pau
   ndklab exec --all pair -- ip route
   ndklab exec 'fabric/leaf*' -- ip route
   ndklab exec pair/client -- sh -c 'ss -uln'
+  ndklab exec pair/client -- ib_write_bw server
   ndklab exec -t examples/pair.ndklab.yaml client -- ip address
+  ndklab exec --rnic=process pair/client -- fio verify.fio
   ndklab exec pair/server -- ndklab rping -s -a 10.0.0.2`,
 	}
 	cmd.Flags().SetInterspersed(false) // what follows the node is the command's
 	plain := noTTYFlag(cmd)
 	all := cmd.Flags().Bool("all", false, "in all nodes of a lab")
+	rnic := rnicFlag(cmd)
 	topologyFlag(cmd)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		target, command, inAll := execArguments(cmd, args, *all)
@@ -80,9 +91,9 @@ itself failed, and 2 if there is no such lab or node, or the node is down or pau
 		}
 		labName, word, _ := strings.Cut(target, "/")
 		if inAll || naming.IsSeveral(word) {
-			return runInAll(cmd, labName, word, command)
+			return runInAll(cmd, labName, word, command, rnic.environment())
 		}
-		return runIn(cmd, target, command, os.Environ(), *plain)
+		return runIn(cmd, target, command, rnic.environment(), *plain)
 	}
 	return cmd
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/ndklab/ndklab/fabric/lab"
@@ -24,7 +25,7 @@ const execWidth = 16
 // writes with the node's name in front of the line. The status is that of the first
 // node, in the order of the topology, whose command failed. When ctx ends, so do the
 // commands.
-func runInAll(cmd *cobra.Command, labName, word string, command []string) error {
+func runInAll(cmd *cobra.Command, labName, word string, command, env []string) error {
 	sweep(cmd)
 	ctx := cmd.Context()
 	dir, err := os.Getwd()
@@ -56,7 +57,7 @@ func runInAll(cmd *cobra.Command, labName, word string, command []string) error 
 		running.Go(func() {
 			defer func() { <-room }()
 			prefix := fmt.Sprintf("%-*s  ", width, name)
-			c := node.Command{Args: command, Env: withSelf(os.Environ()), Dir: dir}
+			c := node.Command{Args: command, Env: withSelf(slices.Clone(env)), Dir: dir}
 			statuses[i], problems[i] = runPrefixed(ctx, l, name, c, stdout.of(prefix), stderr.of(prefix))
 		})
 	}

@@ -10,7 +10,7 @@ import (
 
 func shellCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   shellVerb + " LAB/NODE [--shell PATH] [-T] [-t FILE]",
+		Use:   shellVerb + " LAB/NODE [--shell PATH] [-T] [--rnic program|process] [-t FILE]",
 		Short: "Run a shell in a node",
 		Long: `Runs a shell in a node, as exec runs any command: the one that SHELL names, or sh.
 Its prompt begins with the node's name, unless the shell's own files set another:
@@ -29,6 +29,7 @@ With -t FILE the lab is the file's, and the node is named by NODE alone.`,
 	}
 	shell := cmd.Flags().String("shell", "", "the shell's `PATH`, instead of $SHELL")
 	plain := noTTYFlag(cmd)
+	rnic := rnicFlag(cmd)
 	topologyFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		path := *shell
@@ -51,7 +52,7 @@ With -t FILE the lab is the file's, and the node is named by NODE alone.`,
 			return misuse("%q stands for %d nodes, and a shell runs in one: `ndklab exec` runs a command in several", word, len(nodes))
 		}
 		target = labName + "/" + nodes[0]
-		return runIn(cmd, target, []string{path}, withPrompt(os.Environ(), target), *plain)
+		return runIn(cmd, target, []string{path}, withPrompt(rnic.environment(), target), *plain)
 	}
 	return cmd
 }

@@ -55,6 +55,19 @@ type Facts struct {
 	SoftRoCE       bool // the kernel has rdma_rxe, built in, loaded or to be loaded
 	Tshark         bool
 	ReceiveMax     int // net.core.rmem_max, bytes; 0 if unknown
+
+	Programs Programs
+}
+
+// Programs tells what was found out about programs for RDMA.
+type Programs struct {
+	Folder    string  // of ndklab's libraries
+	Libraries Attempt // finding all of them
+	Glibc     string  // its version; "" if there is none
+	Musl      bool    // the C library is musl
+	Ibverbs   []string
+	RDMACM    []string // where the system has the libraries
+	Unfit     Attempt  // having nodes use these
 }
 
 // Inside is what was found out in a lab's namespaces.

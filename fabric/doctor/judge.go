@@ -23,7 +23,7 @@ func judge(f Facts) Diagnosis {
 	if f.Namespaces.ok() && findings[2].State != Missing {
 		findings = append(findings, f.netem())
 	}
-	findings = append(findings, f.tun(), f.softRoCE(), f.tshark())
+	findings = append(findings, f.programs(), f.tun(), f.softRoCE(), f.tshark())
 	d := Diagnosis{Findings: findings}
 	d.CanRun = len(d.Obstacles()) == 0
 	return d

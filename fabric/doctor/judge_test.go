@@ -11,7 +11,8 @@ import (
 func able() Facts {
 	return Facts{
 		Kernel: "6.8.0", Cores: 8, MaxUserNamespaces: 100000, Cgroups: "version 2", SoftRoCE: true, Tshark: true, ReceiveMax: 4 << 20,
-		Inside: Inside{PacketBuffer: 16 << 20, UDPBuffer: 9 << 20},
+		Inside:   Inside{PacketBuffer: 16 << 20, UDPBuffer: 9 << 20},
+		Programs: Programs{Folder: "/opt/verbs", Glibc: "2.36"},
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/containerd/cgroups/v3"
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/node/cgroup"
+	"github.com/ndklab/ndklab/node/verbs"
 	"golang.org/x/sys/unix"
 )
 
@@ -50,6 +51,7 @@ func probe(ctx context.Context) Facts {
 		SoftRoCE:          hasModule("rdma_rxe"),
 		ReceiveMax:        sysctl("net/core/rmem_max", 0),
 	}
+	f.Programs = lookForLibraries()
 	_, err := exec.LookPath("tshark")
 	f.Tshark = err == nil
 	f.Namespaces = attempt(f.lookInside(ctx))
@@ -57,6 +59,11 @@ func probe(ctx context.Context) Facts {
 		f.Userns = attempt(tryUserns(ctx))
 	}
 	return f
+}
+
+func lookForLibraries() Programs {
+	s := verbs.Look()
+	return Programs{s.Folder, attempt(s.Lacks), s.Glibc, s.Musl, s.Ibverbs, s.RDMACM, attempt(s.Unfit)}
 }
 
 // lookInside starts a child in a lab's namespaces. The error is that of starting;

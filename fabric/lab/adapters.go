@@ -114,13 +114,16 @@ func (s *Supervisor) connections(ctx context.Context, nodes []*labNode) *report.
 func (s *Supervisor) connection(nodeName string, c *node.Connection) report.Connection {
 	r := report.Connection{
 		Node: nodeName, Mode: "Kernel", Interface: c.Interface, IfIndex: c.Index, Type: string(c.Kind), Local: c.Local.String(),
-		State: c.State, QPN: c.QPN, RemoteQPN: c.RemoteQPN,
+		State: c.State, Transport: c.Transport, QPN: c.QPN, RemoteQPN: c.RemoteQPN, Sent: c.Sent, Received: c.Received,
+	}
+	if !c.Local.IsValid() { // of a queue pair that is not connected
+		r.Local = ""
 	}
 	if c.Remote.IsValid() {
 		r.Remote = c.Remote.String()
 	}
 	if c.UserMode {
-		r.Mode = "User"
+		r.Mode, r.Process = "User", c.Process
 		// It may have ended meanwhile.
 		r.PID, _ = node.PIDIn(s.hostProc, c.PID)
 	}

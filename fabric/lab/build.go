@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/fabric/lab/link"
+	"github.com/ndklab/ndklab/node/verbs"
 )
 
 // build makes the lab: its namespaces, agents, links and engine, and has every
@@ -18,6 +19,9 @@ func (s *Supervisor) build(ctx context.Context, params startParams, files []*os.
 	s.place = place{dir: params.StateDir, name: s.name}
 	s.named = params.Privileged
 	s.dir = params.Dir
+	if folder, err := verbs.Folder(); err == nil { // else commands run without, and ndklab doctor says what is missing
+		s.libraries = folder
+	}
 	if err := s.openExternalDir(); err != nil {
 		return err
 	}

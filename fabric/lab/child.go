@@ -9,6 +9,7 @@ import (
 
 	"github.com/ndklab/ndklab/fabric/linkem"
 	"github.com/ndklab/ndklab/node"
+	"github.com/ndklab/ndklab/node/verbs"
 	"golang.org/x/sys/unix"
 )
 
@@ -66,7 +67,7 @@ func inherited(fd int, name string) *os.File {
 
 // partVariables are the variables that the parts of a lab have beside those of nodes: those
 // that say where files are to be.
-var partVariables = []string{"XDG_RUNTIME_DIR", "TMPDIR", "GOCOVERDIR"}
+var partVariables = []string{"XDG_RUNTIME_DIR", "TMPDIR", "GOCOVERDIR", verbs.FolderVariable}
 
 // childCommand is the named part of a lab, ready to start. Its standard error
 // goes to the lab's log.

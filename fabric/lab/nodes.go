@@ -121,6 +121,9 @@ func (s *Supervisor) nodeConfig(spec *topology.Node) node.Config {
 		Forwards: spec.Kind == topology.Router, Routes: spec.Routes, PIDLimit: spec.PIDs != 0,
 		Env: spec.Setup.Env, Files: spec.Setup.Files, Hosts: s.hosts,
 	}
+	if !spec.NoVerbs {
+		cfg.Libraries = s.libraries
+	}
 	for _, i := range spec.Interfaces {
 		l := s.topo.Links[i.Link]
 		face := node.Interface{Name: i.Name, MTU: l.MTU, Addresses: i.Addresses, Wire: !l.Offload || l.Endpoints[1-i.End].External()}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ndklab/ndklab/control"
@@ -32,6 +33,7 @@ type runStage struct {
 	end      context.CancelFunc
 	began    *beginning
 	requests chan struct{} // holds a token for each request to an agent that does not take long
+	serverID atomic.Uint64 // numbers commands that are waited for
 
 	mu      sync.Mutex // guards what follows
 	servers map[flowEnd]*life
@@ -237,9 +239,9 @@ func (r *runStage) change(ctx context.Context, e *topology.Event) error {
 	return r.SetLink(ctx, byRun, e.Link, e.From, e.Set)
 }
 
-// keptOutput is how many lines are kept of the standard output of a scenario's program,
-// and lastLines of its standard error. The lab's log has all.
-const keptOutput = 200
+// keptOutput bounds the lines that are kept of the standard output of a scenario's program, in
+// which there may be figures, and lastLines of its standard error. The lab's log has all.
+const keptOutput = 4096
 
 // Exec runs a program in a node, in the folder where the lab was started, with the
 // environment of who started it.
@@ -287,9 +289,28 @@ func (r *runStage) program(ctx context.Context, name string, c scenario.Command)
 		return e, err
 	}
 	defer null.Close()
-	e.Status, err = agent.Exec(ctx, node.Command{Args: c.Args, Env: append(node.Environment(), c.Env...), Dir: r.dir}, null, stdout, stderr)
+	cmd := node.Command{Args: c.Args, Env: append(node.Environment(), c.Env...), Dir: r.dir}
+	if c.Ready != nil {
+		cmd.ID = fmt.Sprintf("server %d", r.serverID.Add(1))
+		cmd.Started = func() { awaitReady(ctx, agent, cmd.ID, &c) }
+	}
+	e.Status, err = agent.Exec(ctx, cmd, null, stdout, stderr)
 	e.Output, e.Errors = strings.Join(out.ended(), "\n"), strings.Join(errs.ended(), "\n")
 	return e, err
+}
+
+// awaitReady says when a server that has been started is ready.
+func awaitReady(ctx context.Context, agent *node.Agent, id string, c *scenario.Command) {
+	if !c.Readiness.Started {
+		err := agent.Listening(ctx, id, c.Readiness.Port)
+		if err != nil && ctx.Err() == nil && !errors.Is(err, node.ErrNotListening) && !errors.Is(err, control.ErrClosed) {
+			log.Printf("%v", err) // the scenario has a limit for it
+		}
+		if err != nil {
+			return
+		}
+	}
+	c.Ready()
 }
 
 // Nodes is the state of nodes, which count from the beginning of the run.

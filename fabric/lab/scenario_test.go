@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -227,6 +228,32 @@ workloads:
 	}
 	if got := bytes.Count(recorded, []byte("mark: half way")); got != 1 {
 		t.Errorf("%d marks in %d bytes", got, len(recorded))
+	}
+}
+
+// A client begins when its server listens, though that takes the server a while, and the
+// server that is not needed any more is ended.
+func TestServerAndClient(t *testing.T) {
+	topo := runnable(t, "mtu: 4200", "")
+	server := `import socket, time
+time.sleep(0.2)
+s = socket.socket()
+s.bind(("", 5201))
+s.listen()
+while True: s.accept()[0].close()`
+	client := `import socket; socket.create_connection(("server", 5201), 10).recv(1); print("8192000 bytes in 0.25 seconds = 262.14 Mbit/sec\n1000 iters in 0.25 seconds = 250.00 usec/iter")`
+	topo.Workloads = []topology.Workload{{
+		Name: "p", Operation: topology.Program, Nodes: []string{"server", "client"}, Timeout: 20 * time.Second,
+		Commands: [][]string{{"python3", "-c", server}, {"python3", "-c", client}},
+	}}
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip(err)
+	}
+	topo.Checks = []topology.Check{{Workload: "p", Bounds: []topology.Bound{{Metric: topology.Throughput, Relation: ">=", Value: 1e6}}}}
+	r := runLab(t, start(t, topo))
+	w := r.Workloads[0]
+	if !r.Passed || w.Messages != 1000 || w.Programs[0].Ended == "" || *w.Programs[1].ExitStatus != 0 {
+		t.Errorf("%+v", w)
 	}
 }
 

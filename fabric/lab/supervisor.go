@@ -48,6 +48,7 @@ type core struct {
 	dir       string // the working folder of the scenario's programs
 	named     bool   // externals get names for ip netns
 	hosts     string // the file that stands for /etc/hosts in nodes; "": the host's does
+	libraries string // the folder of the libraries for RDMA programs; "": there is none
 	network   *link.Network
 	sockets   *os.File // the directory of the externals' sockets; nil without externals
 	engine    engine

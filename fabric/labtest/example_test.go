@@ -34,6 +34,18 @@ func ExampleUp() {
 	}
 }
 
+// Unmodified programs for RDMA, a server and its client: what they measure is the test's.
+func ExampleLab_Workload() {
+	lab := labtest.Up(t, labtest.Topology().Hosts("server", "client").Link("server", "client", labtest.Loss(0.001)))
+	bw := lab.Workload(topology.Workload{
+		Operation: topology.Program, Nodes: []string{"server", "client"}, Timeout: time.Minute,
+		Commands: [][]string{{"ib_write_bw"}, {"ib_write_bw", "server"}},
+	})
+	if bw.Errors > 0 || bw.Gbps < 1 {
+		t.Errorf("%.1f Gb/s: %s\n%s", bw.Gbps, bw.Error, bw.Output)
+	}
+}
+
 // A topology made in code.
 func ExampleTopology() {
 	lab := labtest.Up(t, labtest.Topology().

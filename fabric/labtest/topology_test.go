@@ -102,6 +102,8 @@ workloads:
   - {name: three, operation: read, pattern: ring, nodes: [a, b, c], size: [1KiB, 2KiB], measure: latency, count: 7}
   - {name: four, operation: allreduce, nodes: [a, b, c], size: 1MiB, count: 2, verify: true}
   - {name: five, operation: exec, nodes: [a], command: [sh, -c, "echo \"a, b: [c]\""], timeout: 3s}
+  - {name: seven, exec: {b: [ib_write_bw], a: ["ib_write_bw", "b: c"], c: x}, ready: 18515, timeout: 3s}
+  - {name: eight, exec: {b: [x], a: [y]}, ready: started}
   - {name: six, operation: connect, from: a, to: b, depth: 1, qps: 1, count: 9}
 `))
 	for i := range topo.Workloads {

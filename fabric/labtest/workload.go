@@ -16,9 +16,12 @@ func workloadSettings(w *topology.Workload) []Setting {
 			all = append(all, Setting{key, value})
 		}
 	}
-	nodes := w.Nodes
+	nodes, operation := w.Nodes, w.Operation
+	if w.Commands != nil { // then the nodes are the keys of exec
+		nodes, operation = nil, ""
+	}
 	add(w.Name != "", "name", w.Name)
-	add(w.Operation != "", "operation", string(w.Operation))
+	add(operation != "", "operation", string(operation))
 	add(w.Pattern != "" && w.Pattern != topology.Pair && w.Operation != topology.AllReduce, "pattern", string(w.Pattern))
 	from, to := w.From, w.To
 	switch { // in a file, the one that the others have to do with is not among the nodes
@@ -55,10 +58,21 @@ func workloadSettings(w *topology.Workload) []Setting {
 	add(w.Verify, "verify", "true")
 	add(w.Reconnect, "reconnect", "true")
 	add(len(w.Command) > 0, "command", list(w.Command, quote))
+	add(w.Commands != nil, "exec", programs(w))
+	add(w.Ready != (topology.Readiness{}), "ready", w.Ready.String())
 	add(w.Timeout > 0, "timeout", topology.FormatDuration(w.Timeout))
 	add(w.Start > 0, "start", topology.FormatDuration(w.Start))
 	add(w.Manual, "start", "manual")
 	return all
+}
+
+// programs lists the commands of each of a workload's nodes, in one line of YAML.
+func programs(w *topology.Workload) string {
+	var entries []string
+	for i, node := range w.Nodes[:min(len(w.Nodes), len(w.Commands))] {
+		entries = append(entries, quote(node)+": "+list(w.Commands[i], quote))
+	}
+	return "{" + strings.Join(entries, ", ") + "}"
 }
 
 // list is a list in one line of YAML.

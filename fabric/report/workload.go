@@ -32,6 +32,9 @@ type Workload struct {
 	Fairness    float64 `json:"fairness,omitempty"`    // Jain's index of the flows' throughputs
 	ExitStatus  *int    `json:"exit_status,omitempty"` // of exec; of several nodes: the first that is not 0
 	Output      string  `json:"output,omitempty"`      // of exec: the last of what it printed
+	// MessageRate is of exec, per second, as its programs have measured it.
+	MessageRate float64   `json:"message_rate,omitempty"`
+	Programs    []Program `json:"programs,omitempty"` // of exec, in the order of the file
 
 	Flows []Flow `json:"flows,omitempty"` // where there are several
 	Steps []Step `json:"steps,omitempty"` // of a sweep over sizes
@@ -46,12 +49,26 @@ type Workload struct {
 // latency, half of a round trip.
 type Latency struct {
 	Min   float64 `json:"min"`
+	Mean  float64 `json:"mean,omitempty"` // of programs that print it
 	P50   float64 `json:"p50"`
 	P90   float64 `json:"p90"`
 	P99   float64 `json:"p99"`
 	P999  float64 `json:"p999"`
 	P9999 float64 `json:"p9999"`
 	Max   float64 `json:"max"`
+}
+
+// A Program is how one of a workload's programs ended, and what it printed.
+type Program struct {
+	Node       string   `json:"node"`
+	Server     bool     `json:"server,omitempty"` // the others are its clients
+	Command    []string `json:"command"`
+	ExitStatus *int     `json:"exit_status,omitempty"` // absent: it has not begun, or its node went down
+	Error      string   `json:"error,omitempty"`       // why it has failed, in words
+	// Ended is why the run has ended it, which is no failure; "": it ended by itself.
+	Ended  string `json:"ended,omitempty"`
+	Output string `json:"output,omitempty"` // the last of its standard output
+	Errors string `json:"stderr,omitempty"` // and of its standard error
 }
 
 // A Flow is the result of one flow of a workload.

@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,11 +38,11 @@ func (p *page) workloads(workloads []Workload) {
 	for i := range workloads {
 		w := &workloads[i]
 		moved := count(w.Messages) + "\n" + Size(w.Bytes)
-		if w.Operation == program {
+		if w.Operation == program && w.Messages == 0 {
 			moved = "-"
 		}
 		latency := w.Latency
-		if w.Messages == 0 {
+		if w.Messages == 0 && w.Operation != program {
 			latency = Latency{}
 		}
 		row := append([]string{w.Name, w.What() + "\n" + w.Between(), moved, w.Speed()}, latency.cells()...)
@@ -77,6 +78,10 @@ func (w *Workload) Between() string {
 		return w.From + " -> " + w.To
 	case len(w.Nodes) == 1:
 		return w.Nodes[0]
+	case w.served() && len(w.Nodes) == 2:
+		return w.Nodes[1] + " -> " + w.Nodes[0]
+	case w.served():
+		return plural(len(w.Nodes)-1, "client") + " -> " + w.Nodes[0]
 	case w.Operation == program:
 		return plural(len(w.Nodes), "node")
 	case w.Pattern != "":
@@ -86,10 +91,30 @@ func (w *Workload) Between() string {
 	}
 }
 
+// served reports whether it is programs of which the first node's serves the others.
+func (w *Workload) served() bool { return len(w.Programs) > 1 && w.Programs[0].Server }
+
+// name is the program's, also where a shell runs it, with variables in front.
+func (p *Program) name() string {
+	words := p.Command
+	if len(words) == 3 && words[0] == "sh" && words[1] == "-c" {
+		words = strings.Fields(words[2])
+	}
+	for i, word := range words {
+		if i == len(words)-1 || !strings.Contains(word, "=") {
+			return filepath.Base(word)
+		}
+	}
+	return program
+}
+
 // What is the operation, the size of its messages and the number of connections of each
 // flow, for people.
 func (w *Workload) What() string {
 	text := w.Operation
+	if w.served() {
+		text = w.Programs[1].name() // it is known by its client
+	}
 	if w.Measure == "latency" {
 		text += "-lat" // as perftest's programs are named
 	}
@@ -110,7 +135,7 @@ func (w *Workload) What() string {
 
 // Moves reports whether it is about payload, so that its throughput says something.
 func (w *Workload) Moves() bool {
-	return w.Bytes > 0 && w.Operation != connect && w.Operation != program
+	return w.Bytes > 0 && w.Operation != connect
 }
 
 // Speed is the throughput; of what moves no payload, how many connections a second were made.
@@ -118,7 +143,11 @@ func (w *Workload) Speed() string {
 	switch {
 	case w.Operation == connect && w.Seconds > 0 && w.Connections > 0:
 		return significant(float64(w.Connections)/w.Seconds) + " conn/s"
-	case w.Messages > 0 && w.Moves():
+	case w.Operation == program && w.Gbps == 0 && w.MessageRate > 0:
+		return significant(w.MessageRate) + " msg/s"
+	case w.Operation == program && w.Gbps == 0:
+		return "-"
+	case w.Messages > 0 && w.Moves(), w.Operation == program:
 		return Rate(w.Gbps)
 	default:
 		return "-"
@@ -171,6 +200,11 @@ func (w *Workload) Story() string {
 			text += ", of the " + Duration(all*1e6) + " from its start to its end"
 		}
 		parts = append(parts, text)
+	}
+	for i := range w.Programs {
+		if n := &w.Programs[i]; n.Ended != "" {
+			parts = append(parts, "the program of "+n.Node+" was ended "+n.Ended)
+		}
 	}
 	if w.Fairness > 0 && len(w.Flows) > 1 {
 		parts = append(parts, "fairness "+significant(w.Fairness)+" (Jain's index; 1 is even)")

@@ -76,6 +76,8 @@ func judgeWorkload(t *topology.Topology, r *report.Run, c *topology.Check) []rep
 		v := report.Check{Name: w.Name + " " + string(b.Metric), Expected: bound(b)}
 		got, known := measured(w, b.Metric)
 		switch {
+		case !known && isProgram(w):
+			v.Got = "none was printed by its programs"
 		case !known:
 			v.Got = "no message completed"
 		default:
@@ -130,9 +132,24 @@ func workloadOf(r *report.Run, name string) *report.Workload {
 	return nil
 }
 
+func isProgram(w *report.Workload) bool { return w.Operation == string(topology.Program) }
+
 // measured is a metric of a workload, in the unit of topology.Metric. known is false if
-// there is none since nothing was completed.
+// there is none since nothing was completed, or no program has printed it.
 func measured(w *report.Workload, m topology.Metric) (got float64, known bool) {
+	got, known = figure(w, m)
+	switch {
+	case !isProgram(w) || m == topology.Errors:
+	case m == topology.LatencyJitter:
+		known = w.Latency.P50 > 0 && w.Latency.P99 > 0
+	default:
+		known = got > 0
+	}
+	return got, known
+}
+
+// figure is a metric as the report has it, where what is not known is 0.
+func figure(w *report.Workload, m topology.Metric) (got float64, known bool) {
 	const ns, s = 1e3, 1e9 // of a microsecond and of a second, in nanoseconds
 	perSecond := func(n uint64) float64 {
 		if w.Seconds <= 0 {
@@ -148,6 +165,9 @@ func measured(w *report.Workload, m topology.Metric) (got float64, known bool) {
 	case topology.MessageCount:
 		return float64(w.Messages), true
 	case topology.MessageRate:
+		if isProgram(w) {
+			return w.MessageRate, true
+		}
 		return perSecond(w.Messages), true
 	case topology.Connections:
 		return float64(w.Connections), true

@@ -1,20 +1,17 @@
 package scenario
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/topology"
 )
 
 // A program runs in a node: of a workload, of the timeline, or of a check.
 type program struct {
-	node    string
-	cancel  func()
-	stopped bool // the timeline has stopped it: how it ends does not matter
+	node   string
+	cancel func()
 }
 
 // exec runs a program in a node. done is called when it has ended, with an error if it
@@ -26,6 +23,15 @@ func (p *Play) exec(node string, c Command, done func(Exit, error)) *program {
 		return n
 	}
 	p.running[n] = true
+	if ready := c.Ready; ready != nil {
+		c.Ready = func() {
+			p.enter(func() {
+				if p.running[n] {
+					ready()
+				}
+			})
+		}
+	}
 	callback := p.awaited()
 	n.cancel = p.stage.Exec(node, c, func(e Exit, err error) {
 		callback(func() {
@@ -56,70 +62,4 @@ func lastLine(e *Exit) string {
 		}
 	}
 	return ""
-}
-
-// exits is how the programs of a workload have ended.
-type exits struct {
-	programs []*program // of this round
-	ended    int
-	failed   int
-	status   int    // the first that is not 0
-	known    bool   // one has ended, so that there is a status
-	output   string // the last of what they printed
-}
-
-// runPrograms starts the workload's program in each of its nodes.
-func (w *work) runPrograms() {
-	w.under = len(w.spec.Nodes)
-	w.exits.programs = nil
-	began := w.now()
-	for _, node := range w.spec.Nodes {
-		var n *program
-		c := Command{Args: w.spec.Command, Env: w.environment(node), Timeout: w.spec.Timeout}
-		n = w.exec(node, c, func(e Exit, err error) {
-			w.tally.longest = max(w.tally.longest, (w.now() - began).Seconds())
-			w.exited(n, &e, err)
-			w.over()
-		})
-		w.exits.programs = append(w.exits.programs, n)
-	}
-}
-
-// exited takes how a program of the workload has ended.
-func (w *work) exited(n *program, e *Exit, err error) {
-	x := &w.exits
-	x.ended++
-	if err == nil {
-		if !x.known || x.status == 0 && !n.stopped {
-			x.status, x.known = e.Status, true
-		}
-		if e.Output != "" {
-			x.output = e.Output
-		} else if e.Errors != "" {
-			x.output = e.Errors
-		}
-		err = e.problem(w.spec.Timeout)
-	}
-	if err == nil || n.stopped || errors.Is(err, ErrInterrupted) {
-		return
-	}
-	x.failed++
-	w.tally.errors++
-	w.tally.note(fmt.Sprintf("node %s: %v", n.node, err))
-}
-
-func (w *work) stopPrograms() {
-	for _, n := range w.exits.programs {
-		if w.Play.running[n] {
-			n.stopped = true
-			n.cancel()
-		}
-	}
-}
-
-func (x *exits) result(r *report.Workload) {
-	if x.known {
-		status := x.status
-		r.ExitStatus, r.Output = &status, x.output
-	}
 }

@@ -115,12 +115,16 @@ type Command struct {
 	Args    []string
 	Env     []string      // NAME=VALUE, beside what every program in the node has
 	Timeout time.Duration // after which it is ended, first by SIGTERM; 0: none
+	// Ready, if not nil, is called like a callback of Stage, but once at most: when the
+	// program is ready as Readiness says, unless it has ended before.
+	Ready     func()
+	Readiness topology.Readiness
 }
 
 // An Exit is how a program ended.
 type Exit struct {
 	Status   int    // as shells have it: 128 and the signal's number if one ended it
-	Output   string // the last of its standard output
+	Output   string // the last of its standard output, mostOutput lines at most
 	Errors   string // the last of its standard error
 	TimedOut bool
 }

@@ -32,11 +32,13 @@ type fakeStage struct {
 	counter   map[string]func() uint64 // of every node, by name
 	transport map[string]uint64        // likewise, of its transport
 	exit      func(node string, c Command) (Exit, time.Duration)
-	inUse     report.InUse
-	found     *workload.ServerResult
-	links     []report.Link
-	refuse    map[string]error // what Change is to answer, by action in words
-	slow      map[string]time.Duration
+	// ready is how long a server takes to be so; less than 0: for ever.
+	ready  func(topology.Readiness) time.Duration
+	inUse  report.InUse
+	found  *workload.ServerResult
+	links  []report.Link
+	refuse map[string]error // what Change is to answer, by action in words
+	slow   map[string]time.Duration
 	// published is called for what is.
 	published func(Event)
 	changing  map[string]string // what goes on, by node; "" is links
@@ -315,6 +317,15 @@ func (s *fakeStage) Exec(node string, c Command, done func(Exit, error)) (cancel
 		exit, lasts = Exit{Status: 143, TimedOut: true}, c.Timeout
 	}
 	over := false
+	if c.Ready != nil && s.ready != nil {
+		if after := s.ready(c.Readiness); after >= 0 {
+			s.AfterFunc(after, func() {
+				if !over {
+					c.Ready()
+				}
+			})
+		}
+	}
 	finish := func(e Exit) {
 		if !over {
 			over = true

@@ -248,6 +248,6 @@ func (w *work) report() report.Workload {
 		}
 		r.Fairness = fairness(w.flows)
 	}
-	w.exits.result(&r)
+	w.jobs.result(&r)
 	return r
 }

@@ -24,7 +24,7 @@ func (w *work) announcement() string {
 	text := fmt.Sprintf("workload %s: ", s.Name)
 	switch {
 	case s.Operation == topology.Program:
-		return text + fmt.Sprintf("`%s` in %s", report.CommandLine(s.Command), nodes(s.Nodes))
+		return text + w.commands()
 	case s.Mixed:
 		text += fmt.Sprintf("%s of mixed sizes up to %s", s.Operation, topology.FormatSize(s.Size))
 	case len(s.Sizes) > 0:
@@ -47,9 +47,23 @@ func (w *work) announcement() string {
 func (w *work) outcome() string {
 	t := &w.tally
 	if w.spec.Operation == topology.Program {
-		return fmt.Sprintf("programs: %d, failed: %d", w.exits.ended, w.exits.failed)
+		text := fmt.Sprintf("programs: %d, failed: %d", w.jobs.over, w.jobs.failed)
+		if f := w.jobs.measured(); f != nil && f.Gbps > 0 {
+			text += ", " + report.Rate(f.Gbps)
+		}
+		return text
 	}
 	return fmt.Sprintf("messages: %d, errors: %d, %s", t.messages, t.errors, report.Rate(t.gbps()))
+}
+
+// commands is the workload's programs, and where they run: of clients the first one's.
+func (w *work) commands() string {
+	s := w.spec
+	text := fmt.Sprintf("`%s` in ", report.CommandLine(s.CommandOf(0)))
+	if s.Commands == nil {
+		return text + nodes(s.Nodes)
+	}
+	return text + fmt.Sprintf("%s, then `%s` in %s", s.Nodes[0], report.CommandLine(s.CommandOf(1)), nodes(s.Nodes[1:]))
 }
 
 // nodes is a list of nodes' names that is not too long.

@@ -30,7 +30,7 @@ type work struct {
 	under   int    // flows or programs of this round that are not over
 	rounds  int    // how often it has begun
 	tally   tally
-	exits   exits         // of Program
+	jobs    jobs          // of Program
 	said    string        // how the last round ended, in words
 	beganAt time.Duration // the first round, since the run began
 	endedAt time.Duration // when the last round was

@@ -39,7 +39,7 @@ func (f *fault) moments() []moment {
 	})
 }
 
-var lives = []string{"exec", "capture"} // moments at which the lab is up and stays up
+var lives = []string{"exec", "capture", "verbs"} // moments at which the lab is up and stays up
 
 var faults = []fault{
 	{name: "kill-command", strike: toCommand(unix.SIGKILL), command: true},

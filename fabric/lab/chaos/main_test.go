@@ -49,5 +49,24 @@ func run(m *testing.M) (code int, err error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("build ndklab: %w\n%s", err, out)
 	}
+	if err := buildLibraries(); err != nil {
+		return 0, err
+	}
 	return m.Run(), nil
+}
+
+// buildLibraries has programs for RDMA find the adapter, and run at a moment of their own,
+// where there is a C compiler and such a program.
+func buildLibraries() error {
+	for _, program := range []string{"cc", pingpong} {
+		if _, err := exec.LookPath(program); err != nil {
+			return nil
+		}
+	}
+	folder := filepath.Join(scratch, "verbs") // where ndklab looks for them
+	if out, err := exec.Command("make", "-C", filepath.Join("..", "..", ".."), "verbs", "VERBS_OUT="+folder).CombinedOutput(); err != nil {
+		return fmt.Errorf("make verbs: %w\n%s", err, out)
+	}
+	moments = append(moments, verbsMoment)
+	return nil
 }

@@ -34,6 +34,16 @@ var moments = []moment{
 	{name: "down", args: func(t *trial) []string { return []string{"down", t.lab} }, up: true, usual: 40 * time.Millisecond},
 }
 
+// pingpong is a program that uses libibverbs.
+const pingpong = "ibv_rc_pingpong"
+
+// verbsMoment is while such a program and its peer exchange messages in node a, for as long
+// as the trial takes.
+var verbsMoment = moment{name: "verbs", args: func(t *trial) []string {
+	const exchange = pingpong + " -g 0 -n 100000000"
+	return []string{"exec", t.lab + "/a", "--", "sh", "-c", exchange + " >/dev/null & until " + exchange + " a >/dev/null 2>&1; do :; done"}
+}, up: true, usual: 300 * time.Millisecond}
+
 // A shape is what a lab has besides nodes and plain links.
 type shape struct {
 	impaired  bool // a link engine

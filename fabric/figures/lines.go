@@ -1,0 +1,98 @@
+package figures
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// This file is the programs that print some lines for people: ucx_perftest, qperf, and
+// ibv_rc_pingpong and the like.
+
+// ucxHead is the title of the column behind the iterations, which is of half of a round trip only
+// where it says latency, and ucxLine the figures of the whole run.
+const (
+	ucxHead = "latency (usec)"
+	ucxLine = "Final:"
+)
+
+// ucx reads the line of the whole run: iterations; median, mean and overall mean in
+// microseconds; MB of 2^20 bytes per second; messages per second.
+func ucx(output string) (f Figures, known bool) {
+	const fields = 8
+	latency := strings.Contains(output, ucxHead)
+	for line := range strings.Lines(output) {
+		rest, ok := strings.CutPrefix(strings.TrimSpace(line), ucxLine)
+		if !ok {
+			continue
+		}
+		n, ok := numbers(rest)
+		if !ok || len(n) != fields {
+			continue
+		}
+		f = Figures{Messages: uint64(n[0]), Gbps: n[5] * 8 * (1 << 20) / 1e9, MessageRate: n[7]}
+		if latency {
+			f.Latency.P50, f.Latency.Mean = n[1], n[3]
+		}
+		known = true
+	}
+	return f, known
+}
+
+// qperfLine is a figure of qperf, which prints one test after the other: a name and a value
+// with its unit.
+var qperfLine = regexp.MustCompile(`^\s+(bw|send_bw|recv_bw|msg_rate|latency)\s+=\s+([0-9.]+) (\S+)$`)
+
+// qperfUnits are its units, which are decimal (qperf's man page, -us).
+var qperfUnits = map[string]float64{
+	"bytes/sec": 8e-9, "KB/sec": 8e-6, "MB/sec": 8e-3, "GB/sec": 8, "TB/sec": 8e3, // in 10^9 bits per second
+	"/sec": 1, "K/sec": 1e3, "M/sec": 1e6, "G/sec": 1e9,
+	"ns": 1e-3, "us": 1, "ms": 1e3, "sec": 1e6, // in microseconds
+}
+
+// qperf takes of each figure the last that is told.
+func qperf(output string) (f Figures, known bool) {
+	for line := range strings.Lines(output) {
+		m := qperfLine.FindStringSubmatch(strings.TrimRight(line, "\r\n"))
+		if m == nil {
+			continue
+		}
+		value, err := strconv.ParseFloat(m[2], 64)
+		factor, ok := qperfUnits[m[3]]
+		if err != nil || !ok {
+			continue
+		}
+		known = true
+		switch value *= factor; m[1] {
+		case "bw", "recv_bw": // what arrives counts, and is told last
+			f.Gbps = value
+		case "msg_rate":
+			f.MessageRate = value
+		case "latency":
+			f.Latency.Mean = value
+		}
+	}
+	return f, known
+}
+
+// The last lines of ibv_rc_pingpong and the like.
+var (
+	pingpongBytes  = regexp.MustCompile(`(?m)^(\d+) bytes in [0-9.]+ seconds = ([0-9.]+) Mbit/sec`)
+	pingpongRounds = regexp.MustCompile(`(?m)^(\d+) iters in [0-9.]+ seconds = ([0-9.]+) usec/iter`)
+)
+
+// pingpong reads the throughput of both directions together and the mean of the rounds, of
+// which half is the latency of a message.
+func pingpong(output string) (f Figures, known bool) {
+	moved, rounds := pingpongBytes.FindStringSubmatch(output), pingpongRounds.FindStringSubmatch(output)
+	if moved == nil || rounds == nil {
+		return Figures{}, false
+	}
+	// What does not fit is as good as absent: the patterns have digits alone.
+	f.Bytes, _ = strconv.ParseUint(moved[1], 10, 64)
+	f.Messages, _ = strconv.ParseUint(rounds[1], 10, 64)
+	mbit, _ := strconv.ParseFloat(moved[2], 64)
+	round, _ := strconv.ParseFloat(rounds[2], 64)
+	f.Gbps, f.Latency.Mean = mbit/1e3, round/2
+	return f, true
+}
