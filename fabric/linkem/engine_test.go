@@ -116,11 +116,18 @@ func (l *lab) delivered(t *testing.T) uint64 {
 // of them, and a sender that told of each would send more slowly.
 func eventually(t *testing.T, what func() bool) {
 	t.Helper()
-	for until := time.Now().Add(patience); !what(); {
-		if t.Failed() || time.Now().After(until) {
+	late := time.After(patience)
+	tick := time.NewTicker(time.Millisecond) // the processor may be needed for what is waited for
+	defer tick.Stop()
+	for !what() {
+		select {
+		case <-tick.C:
+		case <-late:
 			t.Fatal("waited in vain")
 		}
-		time.Sleep(time.Millisecond) // the processor may be needed for what is waited for
+		if t.Failed() {
+			t.FailNow()
+		}
 	}
 }
 
