@@ -6,7 +6,7 @@ VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 export CGO_ENABLED = 0
 BUILD   := $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
-.PHONY: help build verbs verbs-lib demo test test-chaos differential conformance race sim sim-links interop baseline bench bench-fabric bench-scale lint fuzz clean go
+.PHONY: help build verbs verbs-lib demo test judges test-chaos differential conformance race sim sim-links interop baseline bench bench-fabric bench-scale lint fuzz clean go
 
 help:  ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -45,6 +45,9 @@ demo: build  ## runs the example lab: two nodes, an impaired link, verified RDMA
 test: build  ## all tests but the long ones
 	$(GO) test -timeout 9m ./...
 
+judges: go  ## programs for RDMA that nobody here wrote, in nodes: those that are installed, or all with NDKLAB_REQUIRED=1 (ONLY=UCX: tests of that name; ALL=1: longer tables)
+	$(if $(ALL),NDKLAB_PROGRAMS=all) $(GO) test -count=1 -timeout 60m -v $(if $(ONLY),-run '$(ONLY)') ./fabric/programs
+
 TRIALS ?= 200
 SEED ?= 1
 test-chaos: go  ## TRIALS (default 200) of labs that are killed, interrupted, starved: nothing is left (SEED=n, TRIAL=n alone, ONLY=kill: faults of that name, DURING=run: at that time)
@@ -77,9 +80,9 @@ sim-links: go  ## LINKS random links without loss (default 10000, seed FIRST to 
 	@case '$(LINKS) $(FIRST)' in *[!0-9\ ]*|\ *|*\ ) echo 'make: LINKS and FIRST are numbers, as in: make sim-links LINKS=10000 FIRST=1' >&2; exit 1;; esac
 	$(GO) test -count=1 -timeout 60m -v -run '^TestCleanLinks$$' ./fabric/simulate -links $(LINKS) -first $(FIRST)
 
-interop: go  ## labs with a Linux kernel's soft-RoCE in a virtual machine as a foreign node (Debian; fetches packages; QEMU; SHORT=1: less of it)
+interop: verbs  ## labs with a Linux kernel's soft-RoCE in a virtual machine as a foreign node (Debian; fetches packages; QEMU; a C compiler; SHORT=1: less of it)
 	@fabric/interop/rxeguest/setup
-	NDKLAB_INTEROP=1 $(GO) test $(if $(SHORT),-short) -timeout 60m -count=1 -v ./fabric/interop
+	NDKLAB_INTEROP=1 NDKLAB_LIBRARIES=$(abspath $(VERBS_OUT)) $(GO) test $(if $(SHORT),-short) -timeout 60m -count=1 -v ./fabric/interop
 
 ROUNDS ?= 5
 bench: go  ## the data path against the kernel's floor and against UCX, libfabric, sockperf and iperf3, into bench/results.json (as root; ROUNDS=n; ONLY=regular expression of figures: those, into bin/bench.json)

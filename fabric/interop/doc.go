@@ -20,6 +20,16 @@
 //   - That every packet which crossed the guest's network card in all this has
 //     the right ICRC, and is taken apart by tshark.
 //
+// And with programs for libibverbs and librdmacm, each with one end in the node and one
+// in the guest, both ways (TestPrograms):
+//
+//   - Those of ibverbs-utils, perftest and rdmacm-utils, as Debian ships them, of RC, UC
+//     and UD, by events and by polling, over shared receive queues, connected by
+//     themselves, by rdma_cm and by rsockets, and multicast.
+//   - A program of testdata/verbs, which compares what those do not: immediate data,
+//     the results of atomic operations, the GRH of datagrams, and what a responder
+//     refuses.
+//
 // On the clean link two things stay that are the guest's own affair, and are
 // checked to be that (counters_test.go): rxe's timer also runs out when it need
 // not; and an emulated machine that gets no processor for 134 ms acknowledges later
@@ -30,6 +40,7 @@
 // tests are run by `make interop`; SHORT=1 has it do less of the same. They are
 // skipped elsewhere, since they need QEMU and take minutes.
 //
-// Start reading at interop_test.go: what is tested, subject by subject. A lab with a
+// Start reading at interop_test.go: what is tested, subject by subject; and at
+// programs_test.go, which has the tables of programs. A lab with a
 // guest is in setting_test.go, the machine itself in guest_test.go.
 package interop

@@ -98,11 +98,15 @@ func finished(t *testing.T, rounds int, out string) {
 // gid is the index of an address in the guest's table of GIDs.
 func (g guest) gid(t *testing.T, a netip.Addr) string {
 	t.Helper()
+	return strings.TrimSpace(g.run(t, findGID("rxe0", a)))
+}
+
+// findGID is the command that prints the index of an address in a device's table of GIDs.
+func findGID(device string, a netip.Addr) string {
 	var groups []string
 	bytes := a.As16()
 	for i := 0; i < len(bytes); i += 2 {
 		groups = append(groups, fmt.Sprintf("%02x%02x", bytes[i], bytes[i+1]))
 	}
-	file := g.run(t, "cd /sys/class/infiniband/rxe0/ports/1/gids; grep -lx "+strings.Join(groups, ":")+" *")
-	return strings.TrimSpace(file)
+	return fmt.Sprintf("cd /sys/class/infiniband/%s/ports/1/gids; grep -lx %s *", device, strings.Join(groups, ":"))
 }

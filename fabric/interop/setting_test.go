@@ -72,7 +72,7 @@ topology:
 // nextPort is a port that nothing in the setting has used.
 func (s *setting) nextPort() uint16 { return uint16(7000 + s.ports.Add(1)) }
 
-// A running is one of our programs in the node.
+// A running is a program in the node.
 type running struct {
 	id     string
 	out    *bufio.Reader
@@ -84,6 +84,12 @@ type running struct {
 // ours starts a program of main_test.go in the node.
 func (s *setting) ours(t *testing.T, program string) *running {
 	t.Helper()
+	return s.inNode(t, node.Command{Args: []string{"/proc/self/exe"}, Env: append(os.Environ(), "NDKLAB_TEST_PROGRAM="+program)})
+}
+
+// inNode starts a command in the node, and names it.
+func (s *setting) inNode(t *testing.T, cmd node.Command) *running {
+	t.Helper()
 	var files [6]*os.File // reading and writing ends of its input, output and error output
 	for i := 0; i < len(files); i += 2 {
 		r, w, err := os.Pipe()
@@ -94,10 +100,10 @@ func (s *setting) ours(t *testing.T, program string) *running {
 		t.Cleanup(func() { r.Close(); w.Close() })
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), commandTime)
-	p := &running{id: fmt.Sprint("program ", s.programs.Add(1)), out: bufio.NewReader(files[2]), kill: cancel, ended: make(chan error, 1)}
+	cmd.ID = fmt.Sprint("program ", s.programs.Add(1))
+	p := &running{id: cmd.ID, out: bufio.NewReader(files[2]), kill: cancel, ended: make(chan error, 1)}
 	t.Cleanup(cancel)
 	go func() {
-		cmd := node.Command{ID: p.id, Args: []string{"/proc/self/exe"}, Env: append(os.Environ(), "NDKLAB_TEST_PROGRAM="+program)}
 		status, err := s.lab.Exec(ctx, "us", cmd, files[0], files[3], files[5])
 		files[3].Close()
 		files[5].Close()
