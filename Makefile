@@ -6,7 +6,7 @@ VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 export CGO_ENABLED = 0
 BUILD   := $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
-.PHONY: help build verbs verbs-lib demo test judges test-chaos differential conformance race sim sim-links interop baseline bench bench-fabric bench-scale lint fuzz clean go
+.PHONY: help build verbs verbs-lib demo test judges test-chaos differential conformance race sim sim-links interop baseline bench bench-fabric bench-scale bench-verbs lint fuzz clean go
 
 help:  ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -47,6 +47,7 @@ test: build  ## all tests but the long ones
 
 judges: go  ## programs for RDMA that nobody here wrote, in nodes: those that are installed, or all with NDKLAB_REQUIRED=1 (ONLY=UCX: tests of that name; ALL=1: longer tables)
 	$(if $(ALL),NDKLAB_PROGRAMS=all) $(GO) test -count=1 -timeout 60m -v $(if $(ONLY),-run '$(ONLY)') ./fabric/programs
+	$(if $(ONLY),,$(GO) test -count=1 -timeout 20m -v -run '^TestPrograms$$' ./examples)
 
 TRIALS ?= 200
 SEED ?= 1
@@ -96,6 +97,10 @@ bench-fabric: go  ## what links do against what they promise, into bin/fabric.js
 bench-scale: go  ## labs of 10 to 2,000 nodes: up, down, memory and processor time per node, and 1,000 nodes exchanging messages, into bin/scale.json
 	@$(BUILD) -o bin/bench-scale ./bench/scale
 	@bin/bench-scale -json bin/scale.json $(if $(NODES),-nodes $(NODES))
+
+bench-verbs: build verbs  ## perftest and UCX between two nodes, against their limits and against TCP, into bin/verbs.json (ROUNDS=n; SHORT=1: one, with limits for a busy machine; ONLY=regular expression of figures)
+	@$(BUILD) -o bin/bench-verbs ./bench/verbs
+	@bin/bench-verbs -json bin/verbs.json -rounds '$(ROUNDS)' $(if $(SHORT),-short) $(if $(ONLY),-only '$(ONLY)')
 
 lint: go  ## formatting, files that do not belong here, vet, staticcheck, and the purity of the protocol core
 	@test -z "$$(git ls-files -ci --exclude-standard)" || { echo 'make: committed, though .gitignore names them:' $$(git ls-files -ci --exclude-standard) >&2; exit 1; }
