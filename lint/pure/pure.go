@@ -22,12 +22,12 @@ import (
 
 // core are the packages that must be pure, by their path in the module.
 var core = []string{
-	"provider/roce", "provider/roce/mad", "provider/rc", "provider/cm", "fabric/impair", "fabric/gauge", "fabric/report/graph",
+	"provider/roce", "provider/roce/mad", "provider/rc", "provider/uc", "provider/ud", "provider/pace", "provider/cm", "fabric/impair", "fabric/gauge", "fabric/report/graph", "fabric/figures", "node/verbs/rdmacm", "node/verbs/sysclass", "node/verbs/ldcache",
 	"topology/naming", "topology/shape", "topology/generate", "topology/diff", "internal/histogram",
 }
 
 // clocked are the packages that must not know real time or global randomness.
-var clocked = []string{"provider", "provider/sim", "provider/sim/soak", "node/workload", "topology", "fabric/scenario"}
+var clocked = []string{"provider", "provider/internal/transport", "provider/internal/manager", "provider/verbs/ucm", "provider/sim", "provider/sim/soak", "provider/sim/trial", "provider/sim/verbsoak", "node/workload", "topology", "fabric/scenario"}
 
 // forbiddenImports are what a core package has no use for.
 var forbiddenImports = []string{
