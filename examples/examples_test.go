@@ -5,6 +5,7 @@ package examples_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,6 +57,7 @@ type account struct {
 	name       string
 	credential *syscall.Credential // nil: who runs the test
 	env        []string
+	folder     string // where it runs programs; else where they are
 }
 
 // accounts are all that the test can be.
@@ -78,7 +80,7 @@ func accounts(t *testing.T) []account {
 	}
 	return []account{
 		{name: "root"},
-		{"nobody", &syscall.Credential{Uid: nobody, Gid: nobody}, []string{"HOME=" + home, "TMPDIR=" + home, "XDG_RUNTIME_DIR="}},
+		{name: "nobody", credential: &syscall.Credential{Uid: nobody, Gid: nobody}, env: []string{"HOME=" + home, "TMPDIR=" + home, "XDG_RUNTIME_DIR="}},
 	}
 }
 
@@ -99,7 +101,7 @@ func (a *account) start(t *testing.T, command string, args ...string) *process {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	p := &process{t: t, cmd: exec.CommandContext(ctx, filepath.Join(bin, command), args...)}
-	p.cmd.Dir = bin
+	p.cmd.Dir = cmp.Or(a.folder, bin)
 	p.cmd.Env = append(os.Environ(), a.env...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: a.credential}
 	p.cmd.Stderr = &p.errors

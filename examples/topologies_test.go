@@ -1,6 +1,8 @@
 package examples_test
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,6 +48,100 @@ func TestFabrics(t *testing.T) {
 			})
 		}
 	}
+}
+
+// ofPrograms are the examples with programs for RDMA, by name: what they need, and what is compiled for them.
+var ofPrograms = map[string]struct {
+	needs   []string
+	compile []string
+}{
+	"perftest": {needs: []string{"ib_write_bw", "ib_send_lat", "ucmatose"}},
+	"fio":      {needs: []string{"fio"}},
+	"iser":     {needs: []string{"tgtd", "tgtadm", "iscsi-inq", "qemu-img"}},
+	"mpi": {
+		needs:   []string{"mpiexec.mpich", "mpicc.mpich"},
+		compile: []string{"mpicc.mpich", "-O2", "-o", "bin/sum", "examples/mpi/sum.c"},
+	},
+	"all-reduce": {
+		compile: []string{"cc", "-O2", "-o", "bin/all-reduce", "examples/all-reduce/all-reduce.c", "-lrdmacm", "-libverbs"},
+	},
+}
+
+// TestPrograms runs the examples with programs for RDMA, as whoever runs the test and as an ordinary user, with
+// libraries that it builds, in a folder that is laid out as the repository is.
+func TestPrograms(t *testing.T) {
+	if !doctor.Examine(t.Context()).CanRun {
+		t.Skip("labs cannot run here: `ndklab doctor` says why")
+	}
+	lacking(t, installed("cc"))
+	folder := t.TempDir()
+	libraries := filepath.Join(folder, "verbs")
+	if out, err := exec.Command("make", "-C", "..", "verbs", "VERBS_OUT="+libraries).CombinedOutput(); err != nil {
+		t.Fatalf("make verbs: %v\n%s", err, out)
+	}
+	if err := errors.Join(os.Chmod(folder, 0o755), os.Chmod(filepath.Dir(folder), 0o755), os.Chmod(libraries, 0o755),
+		os.Mkdir(filepath.Join(folder, "bin"), 0o755), os.CopyFS(filepath.Join(folder, "examples"), os.DirFS("."))); err != nil {
+		t.Fatal(err)
+	}
+	for example, of := range ofPrograms {
+		t.Run(example, func(t *testing.T) {
+			lacking(t, installed(of.needs...))
+			if of.compile != nil {
+				compile := exec.Command(of.compile[0], of.compile[1:]...)
+				compile.Dir = folder
+				if out, err := compile.CombinedOutput(); err != nil {
+					lacking(t, fmt.Errorf("%s: %w: %s", strings.Join(of.compile, " "), err, out))
+				}
+			}
+			for _, user := range accounts(t) {
+				user.env = append(user.env, "NDKLAB_LIBRARIES="+libraries, "PATH="+os.Getenv("PATH")+":"+filepath.Join(folder, "bin"))
+				user.folder = folder
+				t.Run(user.name, func(t *testing.T) { runProgram(t, user, example) })
+			}
+		})
+	}
+}
+
+// runProgram runs an example by a name of its own. Whether the machine keeps up with the links is for it to say.
+func runProgram(t *testing.T, user account, example string) {
+	t.Helper()
+	data, err := os.ReadFile(example + ".ndklab.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const link = "link: {mtu: 4200}"
+	if !strings.Contains(string(data), link) {
+		t.Fatalf("the example has no %q:\n%s", link, data)
+	}
+	file := filepath.Join(user.folder, "examples", example+".ndklab.yaml")
+	if err := os.WriteFile(file, []byte(strings.Replace(string(data), link, "link: {mtu: 4200, overrun: allow}", 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	name := example + "-" + strconv.Itoa(os.Getpid())
+	p := user.start(t, "ndklab", "run", file, "--name", name, "--artifacts", filepath.Join(os.TempDir(), name+"-"+user.name))
+	if code := p.end(); code != 0 {
+		t.Fatalf("exit code %d\n%s%s", code, &p.printed, &p.errors)
+	}
+}
+
+// lacking skips a test for want of something, or fails it where all of it is required.
+func lacking(t *testing.T, err error) {
+	t.Helper()
+	if err != nil && os.Getenv("NDKLAB_REQUIRED") != "" {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Skip(err)
+	}
+}
+
+// installed says which programs are not on this machine.
+func installed(programs ...string) (all error) {
+	for _, program := range programs {
+		_, err := exec.LookPath(program)
+		all = errors.Join(all, err)
+	}
+	return all
 }
 
 // TestSuite plays the suite in virtual time; what links of this machine make of it is for
