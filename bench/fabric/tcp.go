@@ -8,7 +8,10 @@ import (
 	"io"
 	"net"
 	"os"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func init() {
@@ -18,6 +21,12 @@ func init() {
 
 // iperfPort is iperf3's.
 const iperfPort = 5201
+
+// congestion is the senders' congestion control. Its slow start ends by a loss or by the
+// receiver's window, so that megabytes are in flight and a rate stays busy while an end
+// gets no processor. That of cubic ends when delay grows (RFC 9406), with some 50 KB in
+// flight. It is built into every Linux kernel.
+const congestion = "reno"
 
 // sendTCP sends from one place to another for some time, and says how many bits of
 // payload arrived per second.
@@ -55,7 +64,7 @@ func sendIperf(ctx context.Context, from, to place, length time.Duration) (float
 	if err := pause(ctx, 200*time.Millisecond); err != nil {
 		return 0, err
 	}
-	client, err := from.command(ctx, []string{"iperf3", "--client", addresses[1].String(), "--json",
+	client, err := from.command(ctx, []string{"iperf3", "--client", addresses[1].String(), "--json", "--congestion", congestion,
 		"--time", fmt.Sprint(int((length + time.Second - 1) / time.Second))})
 	if err != nil {
 		return 0, err
@@ -101,7 +110,14 @@ func tcpSend(args []string) error {
 	if err != nil {
 		return err
 	}
-	conn, err := net.Dial("tcp", net.JoinHostPort(args[0], fmt.Sprint(iperfPort)))
+	dialer := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
+		var set error
+		err := c.Control(func(fd uintptr) {
+			set = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, congestion)
+		})
+		return errors.Join(err, set)
+	}}
+	conn, err := dialer.Dial("tcp", net.JoinHostPort(args[0], fmt.Sprint(iperfPort)))
 	if err != nil {
 		return err
 	}
