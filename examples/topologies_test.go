@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/ndklab/ndklab/fabric/doctor"
+	"github.com/ndklab/ndklab/internal/need"
 )
 
 // TestFabrics runs the examples that have switches, routers and impairments, as whoever runs the
@@ -73,7 +74,7 @@ func TestPrograms(t *testing.T) {
 	if !doctor.Examine(t.Context()).CanRun {
 		t.Skip("labs cannot run here: `ndklab doctor` says why")
 	}
-	lacking(t, installed("cc"))
+	need.Check(t, need.Programs("cc"))
 	folder := t.TempDir()
 	libraries := filepath.Join(folder, "verbs")
 	if out, err := exec.Command("make", "-C", "..", "verbs", "VERBS_OUT="+libraries).CombinedOutput(); err != nil {
@@ -85,12 +86,12 @@ func TestPrograms(t *testing.T) {
 	}
 	for example, of := range ofPrograms {
 		t.Run(example, func(t *testing.T) {
-			lacking(t, installed(of.needs...))
+			need.Check(t, need.Programs(of.needs...))
 			if of.compile != nil {
 				compile := exec.Command(of.compile[0], of.compile[1:]...)
 				compile.Dir = folder
 				if out, err := compile.CombinedOutput(); err != nil {
-					lacking(t, fmt.Errorf("%s: %w: %s", strings.Join(of.compile, " "), err, out))
+					need.Check(t, fmt.Errorf("%s: %w: %s", strings.Join(of.compile, " "), err, out))
 				}
 			}
 			for _, user := range accounts(t) {
@@ -122,26 +123,6 @@ func runProgram(t *testing.T, user account, example string) {
 	if code := p.end(); code != 0 {
 		t.Fatalf("exit code %d\n%s%s", code, &p.printed, &p.errors)
 	}
-}
-
-// lacking skips a test for want of something, or fails it where all of it is required.
-func lacking(t *testing.T, err error) {
-	t.Helper()
-	if err != nil && os.Getenv("NDKLAB_REQUIRED") != "" {
-		t.Fatal(err)
-	}
-	if err != nil {
-		t.Skip(err)
-	}
-}
-
-// installed says which programs are not on this machine.
-func installed(programs ...string) (all error) {
-	for _, program := range programs {
-		_, err := exec.LookPath(program)
-		all = errors.Join(all, err)
-	}
-	return all
 }
 
 // TestSuite plays the suite in virtual time; what links of this machine make of it is for

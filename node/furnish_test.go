@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/internal/need"
 	"github.com/ndklab/ndklab/node/verbs"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -117,9 +118,7 @@ func TestHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, err := os.ReadFile(hostsFile)
-	if err != nil {
-		t.Skip(err)
-	}
+	need.Check(t, err)
 	a, log := started(t, Config{Lab: "l", Name: "a", Hosts: hosts})
 	wantOutput(t, a, "getent ahosts some-node | cut -d' ' -f1 | sort -u", "10.1.2.3\nfd00::7\n")
 	wantOutput(t, a, "echo x 2>/dev/null >>/etc/hosts || echo refused", "refused\n")

@@ -3,6 +3,7 @@ package node
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ndklab/ndklab/internal/need"
 	"github.com/ndklab/ndklab/node/verbs"
 	"github.com/ndklab/ndklab/node/verbs/ldcache"
 )
@@ -22,16 +24,14 @@ const linkerCache = "/etc/ld.so.cache"
 func installedLibrary(t testing.TB, name string) string {
 	t.Helper()
 	file, err := os.ReadFile(linkerCache)
-	if err != nil {
-		t.Skip(err)
-	}
+	need.Check(t, err)
 	cache, err := ldcache.Parse(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	paths := cache.Find(name)
 	if len(paths) == 0 {
-		t.Skipf("this machine has no %s", name)
+		need.Check(t, fmt.Errorf("%s is not installed", name))
 	}
 	return paths[0]
 }
@@ -114,9 +114,7 @@ func TestProgramsFindAdapter(t *testing.T) {
 
 // Commands get terminals of their own as on the machine.
 func TestProgramsTerminals(t *testing.T) {
-	if _, err := exec.LookPath("script"); err != nil {
-		t.Skip(err)
-	}
+	need.Check(t, need.Programs("script"))
 	a, _ := startedFor(t, standIns(t), nil)
 	_, out, stderr := run(t, a, Command{Args: []string{"script", "-qec", "test -t 0 && test -c $(tty) && echo fine", "/dev/null"}}, "")
 	if out != "fine\r\n" {
@@ -185,9 +183,7 @@ func TestProgramsWithoutLibrary(t *testing.T) {
 	}
 	libraries := standIns(t)
 	program, err := exec.LookPath("ibv_devices")
-	if err != nil {
-		t.Skip(err)
-	}
+	need.Check(t, err)
 	file, err := os.ReadFile(linkerCache)
 	if err != nil {
 		t.Fatal(err)

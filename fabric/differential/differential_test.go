@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/internal/need"
 )
 
 // runs is the number of runs of a lab that all have to do worse than its simulation.
@@ -77,7 +78,7 @@ func play(t *testing.T, file string, more ...string) *report.Run {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	exit := new(exec.ExitError)
-	if errors.As(err, &exit) && exit.ExitCode() == 3 && os.Getenv("NDKLAB_REQUIRED") == "" {
+	if errors.As(err, &exit) && exit.ExitCode() == 3 && !need.Required() {
 		t.Skipf("no labs here: %s", strings.TrimSpace(stderr.String()))
 	}
 	r := new(report.Run)

@@ -14,8 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ndklab/ndklab/fabric/lab"
 	"golang.org/x/sys/unix"
+
+	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/internal/need"
 )
 
 // upLine is by which a test tells of its lab.
@@ -230,7 +232,7 @@ func TestUnable(t *testing.T) {
 		{"", "--- SKIP: TestInnerUnable"},
 		{"1", "--- FAIL: TestInnerUnable"},
 	} {
-		cmd := again(t, "TestInnerUnable", envRequired+"="+test.required, envArtifacts+"="+t.TempDir())
+		cmd := again(t, "TestInnerUnable", need.Variable+"="+test.required, envArtifacts+"="+t.TempDir())
 		cmd.SysProcAttr = &syscall.SysProcAttr{
 			Cloneflags:  unix.CLONE_NEWUSER,
 			UidMappings: []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/leak"
+	"github.com/ndklab/ndklab/internal/need"
 )
 
 // TestMain does nothing for labs: that is what the package promises.
@@ -48,7 +49,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 		t.Skip("this is an ordinary user")
 	}
 	cmd := exec.Command("/proc/self/exe", "-test.timeout=20m", "-test.skip=^TestExampleModule$", "-test.v")
-	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR=", "HOME=/nonexistent", "NDKLAB_REQUIRED=1", envArtifacts+"=")
+	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR=", "HOME=/nonexistent", need.Variable+"=1", envArtifacts+"=")
 	cmd.Dir = "/" // the user need not be able to reach this folder
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	out, err := cmd.CombinedOutput()

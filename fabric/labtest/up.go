@@ -18,12 +18,12 @@ import (
 	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/doctor"
 	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/internal/need"
 	"github.com/ndklab/ndklab/topology"
 )
 
 // The environment of tests.
 const (
-	envRequired  = "NDKLAB_REQUIRED"  // not empty: a machine without labs fails a test
 	envSeed      = "NDKLAB_SEED"      // of all labs, whatever their topologies say
 	envArtifacts = "NDKLAB_ARTIFACTS" // the folder for evidence
 )
@@ -80,7 +80,7 @@ func Variable(name, value string) Option {
 
 func settingsOf(options []Option) (*settings, error) {
 	s := &settings{
-		required: os.Getenv(envRequired) != "", patience: 30 * time.Second, variables: map[string]string{},
+		required: need.Required(), patience: 30 * time.Second, variables: map[string]string{},
 	}
 	for _, o := range options {
 		o(s)
@@ -253,7 +253,7 @@ func refuse(t testing.TB, set *settings, err error) {
 		text += "\n" + f.String()
 	}
 	if set.required {
-		t.Fatalf("%s\n(the test is not skipped: %s is set, or the lab is Required)", text, envRequired)
+		t.Fatalf("%s\n(the test is not skipped: %s is set, or the lab is Required)", text, need.Variable)
 	}
 	t.Skip(text)
 }

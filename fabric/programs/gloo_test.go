@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/ndklab/ndklab/internal/need"
 )
 
 // glooSource is a program over Gloo, which is a library.
@@ -18,10 +20,10 @@ var glooSource []byte
 
 // TestGloo has four nodes sum up by Gloo. They find each other by files.
 func TestGloo(t *testing.T) {
-	lacking(t, unfit)
-	lacking(t, installed("g++"))
+	need.Check(t, unfit)
+	need.Check(t, need.Programs("g++"))
 	if _, err := os.Stat("/usr/include/gloo/transport/ibverbs/device.h"); err != nil {
-		lacking(t, fmt.Errorf("the package libgloo-dev: %w", err))
+		need.Check(t, fmt.Errorf("the package libgloo-dev: %w", err))
 	}
 	folder := t.TempDir()
 	program, store := filepath.Join(folder, "gloo"), filepath.Join(folder, "store")

@@ -1,10 +1,14 @@
 package programs
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/ndklab/ndklab/internal/need"
+)
 
 // Programs of ibverbs-utils, without the options for on-demand paging and timestamps, and without XRC, which are refused.
 func TestIbverbsUtils(t *testing.T) {
-	lacking(t, unfit)
+	need.Check(t, unfit)
 	pairs := []pair{
 		{
 			name: "ibv_devices", server: "true", client: "ibv_devices", holds: []claim{clientPrints(`^ +ndk0 +`)},

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/fabric/labtest"
+	"github.com/ndklab/ndklab/internal/need"
 )
 
 // targetScript makes a target of tgt.
@@ -34,9 +35,9 @@ const cutTime = 2 * time.Second
 // loses packets and is cut. It loses none of a login: tgt takes the first command for an error that arrives when the
 // acknowledgement of its answer to the login is lost ("non-login pdu during login phase").
 func TestISER(t *testing.T) {
-	lacking(t, unfit)
-	lacking(t, installed("tgtd", "tgtadm", "iscsi-inq", "iscsi-readcapacity16", "iscsi-perf"))
-	lacking(t, knowsISER("qemu-img"))
+	need.Check(t, unfit)
+	need.Check(t, need.Programs("tgtd", "tgtadm", "iscsi-inq", "iscsi-readcapacity16", "iscsi-perf"))
+	need.Check(t, knowsISER("qemu-img"))
 	work := t.TempDir()
 	t.Setenv("WORK", work)
 	image := make([]byte, 16<<20) // the disk's size

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/ndklab/ndklab/internal/need"
 )
 
 // librpmaVariable names a folder with librpma's sources, of which the examples are run: Debian's packages are without.
@@ -38,7 +40,7 @@ var librpmaExamples = []struct {
 
 // TestLibrpma runs the examples of librpma, with the library that is installed.
 func TestLibrpma(t *testing.T) {
-	lacking(t, unfit)
+	need.Check(t, unfit)
 	sources := os.Getenv(librpmaVariable)
 	if sources == "" {
 		t.Skip(librpmaVariable + " names no folder with librpma's sources")

@@ -10,11 +10,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ndklab/ndklab/internal/need"
 	"github.com/ndklab/ndklab/node/verbs"
 )
-
-// required has what cannot be tested fail, as it has in package labtest.
-var required = os.Getenv("NDKLAB_REQUIRED") != ""
 
 // unfit says why nodes of this machine have no libraries for programs, if so.
 var unfit error
@@ -48,17 +46,6 @@ func build(folder string) error {
 	return nil
 }
 
-// lacking skips a test for want of something, or fails it where all of it is required.
-func lacking(t *testing.T, err error) {
-	t.Helper()
-	if err != nil && required {
-		t.Fatal(err)
-	}
-	if err != nil {
-		t.Skip(err)
-	}
-}
-
 // nobody is an ordinary user.
 const nobody = 65534
 
@@ -67,7 +54,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("this is an ordinary user")
 	}
-	lacking(t, unfit)
+	need.Check(t, unfit)
 	home := t.TempDir()
 	// The folders that lead to it are root's alone.
 	if err := errors.Join(os.Chown(home, nobody, nobody), os.Chmod(filepath.Dir(home), 0o755)); err != nil {
@@ -84,7 +71,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	if required && !strings.Contains(string(out), "--- PASS: TestRDMACM") {
+	if need.Required() && !strings.Contains(string(out), "--- PASS: TestRDMACM") {
 		t.Errorf("no tests ran:\n%s", out)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/fabric/labtest"
+	"github.com/ndklab/ndklab/internal/need"
 )
 
 // mpis are the two that Debian has: how each compiles, and starts a program in the nodes that a file names.
@@ -30,11 +31,11 @@ var mpis = []struct{ name, compiler, hosts, run string }{
 
 // TestMPI has eight nodes compute together.
 func TestMPI(t *testing.T) {
-	lacking(t, unfit)
+	need.Check(t, unfit)
 	l, nodes := starLab(t, 8)
 	for _, m := range mpis {
 		t.Run(m.name, func(t *testing.T) {
-			lacking(t, installed(m.compiler, m.run))
+			need.Check(t, need.Programs(programs(m.compiler, m.run)...))
 			l := l.In(t)
 			folder := t.TempDir()
 			program, hosts := filepath.Join(folder, "collectives"), filepath.Join(folder, "hosts")

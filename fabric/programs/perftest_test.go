@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/ndklab/ndklab/fabric/labtest"
+	"github.com/ndklab/ndklab/internal/need"
 )
 
 // all has the whole of the tables run, not the short form.
@@ -92,7 +93,7 @@ var perftestLong = []string{
 const perftestFigures = `^ *\d+ +\d+ +\S+ +[0-9.]+`
 
 func TestPerftest(t *testing.T) {
-	lacking(t, unfit)
+	need.Check(t, unfit)
 	commands := perftest
 	if all {
 		commands = append(perftest, perftestLong...)

@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/ndklab/ndklab/fabric/labtest"
+	"github.com/ndklab/ndklab/internal/need"
 )
 
 // TestPort: programs see the port go down with the link and come back with it.
 func TestPort(t *testing.T) {
-	lacking(t, unfit)
+	need.Check(t, unfit)
 	const watch, show = "ibv_asyncwatch", "ibv_devinfo"
-	lacking(t, installed(watch, show))
+	need.Check(t, need.Programs(programs(watch, show)...))
 	l := labtest.Up(t, labtest.Topology().Hosts("server", "client").Link("server", "client"))
 	watching := start(l.Context(), t, l, "client", "stdbuf -oL "+watch+" -d ndk0")
 	watching.awaitReady("async event FD")

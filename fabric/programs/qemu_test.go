@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/fabric/labtest"
+	"github.com/ndklab/ndklab/internal/need"
 )
 
 // guestSource is a guest that checks and fills its memory, and says so letter by letter.
@@ -24,8 +25,8 @@ var guestSource []byte
 // TestMigration has QEMU migrate a running guest from node to node by RDMA, over a link that loses packets. The guest's
 // letters go on at the destination where they ended at the source: its registers and its memory are there.
 func TestMigration(t *testing.T) {
-	lacking(t, unfit)
-	lacking(t, installed(qemu, "gcc"))
+	need.Check(t, unfit)
+	need.Check(t, need.Programs(qemu, "gcc"))
 	work := t.TempDir()
 	t.Setenv("WORK", work)
 	buildGuest(t, filepath.Join(work, "guest"))

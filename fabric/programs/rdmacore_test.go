@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/fabric/labtest"
+	"github.com/ndklab/ndklab/internal/need"
 )
 
 // The package with rdma-core's tests and the Python modules that they use, and where it has
@@ -41,13 +42,13 @@ const suiteTime = 3 * time.Minute
 // TestRDMACore runs rdma-core's own tests in a node, with both ends there, wherever the engine
 // is: those that testdata names pass, and none fails.
 func TestRDMACore(t *testing.T) {
-	lacking(t, unfit)
+	need.Check(t, unfit)
 	version, err := installedVersion("source:Upstream-Version")
-	lacking(t, err)
+	need.Check(t, err)
 	want, err := namesOf(version)
-	lacking(t, err)
+	need.Check(t, err)
 	tests := filepath.Join(t.TempDir(), "tests")
-	lacking(t, fetchTests(t, tests))
+	need.Check(t, fetchTests(t, tests))
 
 	l := labtest.Up(t, labtest.Topology().Hosts("server", "client").Link("server", "client"))
 	for name, of := range map[string]struct{ variable, skips string }{
@@ -84,9 +85,9 @@ func runSuite(t *testing.T, l *labtest.Lab, command string, pass []string) {
 
 // TestClocks reads the times of a completion, by the Python modules.
 func TestClocks(t *testing.T) {
-	lacking(t, unfit)
+	need.Check(t, unfit)
 	_, err := installedVersion("Version")
-	lacking(t, err)
+	need.Check(t, err)
 	script := filepath.Join(t.TempDir(), "clock.py")
 	if err := os.WriteFile(script, clockScript, 0o644); err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/fabric/labtest"
+	"github.com/ndklab/ndklab/internal/need"
 )
 
 // A pair is a program's two ends and what must hold of them. In their commands, which a
@@ -31,21 +31,18 @@ type pair struct {
 // installed says which of the pair's programs are not on this machine.
 func (p *pair) installed() error {
 	if p.needs != "" {
-		return installed(strings.Fields(p.needs)...)
+		return need.Programs(strings.Fields(p.needs)...)
 	}
-	return installed(p.server, p.client)
+	return need.Programs(programs(p.server, p.client)...)
 }
 
-// installed says which programs of commands are not on this machine: their first words, but for variables.
-func installed(commands ...string) error {
-	var all error
+// programs are those that commands run: their first words, but for variables.
+func programs(commands ...string) (names []string) {
 	for _, command := range commands {
 		words := strings.Fields(command)
-		program := slices.IndexFunc(words, func(word string) bool { return !strings.Contains(word, "=") })
-		_, err := exec.LookPath(words[program])
-		all = errors.Join(all, err)
+		names = append(names, words[slices.IndexFunc(words, func(word string) bool { return !strings.Contains(word, "=") })])
 	}
-	return all
+	return names
 }
 
 // A claim is something that must hold of a pair that has ended, each end with status 0.
@@ -81,7 +78,7 @@ func runAll(t *testing.T, l *labtest.Lab, pairs []pair) {
 			continue
 		}
 		t.Run(p.name, func(t *testing.T) {
-			lacking(t, p.installed())
+			need.Check(t, p.installed())
 			p.run(t, l.In(t))
 		})
 	}
@@ -160,7 +157,7 @@ func (p *pair) kill(t *testing.T, l *labtest.Lab, dies string) {
 
 // TestFlaw: a pair whose program has ended by a flaw of its own is run again.
 func TestFlaw(t *testing.T) {
-	lacking(t, unfit)
+	need.Check(t, unfit)
 	ran := filepath.Join(t.TempDir(), "ran")
 	client := fmt.Sprintf(`test -e %s || { >%[1]s; echo "Can't produce a report"; exit 1; }`, ran)
 	runAll(t, plainLab(t), []pair{{name: "twice", server: "true", client: client, needs: "test"}})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/labtest"
+	"github.com/ndklab/ndklab/internal/need"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -19,8 +20,8 @@ var writes = topology.Workload{
 // running starts the writes, and returns when there is traffic.
 func running(t *testing.T) (*labtest.Lab, *labtest.Running) {
 	t.Helper()
-	lacking(t, unfit)
-	lacking(t, installed("ib_write_bw"))
+	need.Check(t, unfit)
+	need.Check(t, need.Programs("ib_write_bw"))
 	l := labtest.Up(t, labtest.Topology().Hosts("server", "client").Link("server", "client"))
 	r := l.StartWorkloads(writes)
 	l.Node("client").Await("RDMAOutFrames>1000")
@@ -81,8 +82,8 @@ func TestNodeOfProgramDies(t *testing.T) {
 
 // What the transport has counted of a program is there when the program has ended, which as a rule closes no device.
 func TestCountersOfEnded(t *testing.T) {
-	lacking(t, unfit)
-	lacking(t, installed("ib_write_bw"))
+	need.Check(t, unfit)
+	need.Check(t, need.Programs("ib_write_bw"))
 	l := labtest.Up(t, labtest.Topology().Hosts("server", "client").Link("server", "client"))
 	w := writes
 	w.Commands = [][]string{{"ib_write_bw", "-n", "200"}, {"ib_write_bw", "-n", "200", "server"}}

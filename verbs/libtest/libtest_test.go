@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ndklab/ndklab/internal/need"
 )
 
 // sources is the folder of the library's.
@@ -26,11 +28,7 @@ var plain = mode{"plain", "-O2 -Wl,-z,defs"}
 // needCompiler skips a test where nothing can be compiled.
 func needCompiler(t *testing.T) {
 	t.Helper()
-	for _, tool := range []string{"make", "gcc", "awk"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip("the library is not compiled: ", err)
-		}
-	}
+	need.Check(t, need.Programs("make", "gcc", "awk"))
 }
 
 // compileLibrary returns the folder with the library.

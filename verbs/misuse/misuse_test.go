@@ -2,6 +2,7 @@ package misuse
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/ndklab/ndklab/fabric/labtest"
 	"github.com/ndklab/ndklab/internal/leak"
+	"github.com/ndklab/ndklab/internal/need"
 	"github.com/ndklab/ndklab/node/verbs"
 )
 
@@ -35,11 +37,7 @@ func compile(t *testing.T) string {
 	if made := os.Getenv(envProgram); made != "" {
 		return made
 	}
-	for _, tool := range []string{"make", "gcc", "go"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip("the libraries are not compiled: ", err)
-		}
-	}
+	need.Check(t, need.Programs("make", "gcc", "go"))
 	dir, err := os.MkdirTemp("", "misuse")
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +53,7 @@ func compile(t *testing.T) string {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command("gcc", "-E", "-include", "infiniband/verbs.h", "-x", "c", os.DevNull).CombinedOutput(); err != nil {
-		t.Skipf("the headers of libibverbs are not installed: %s", out)
+		need.Check(t, fmt.Errorf("the headers of libibverbs cannot be used: %w: %s", err, out))
 	}
 	run(t, "gcc", append([]string{"-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-o", program},
 		append(sources, filepath.Join(libraries, verbs.Ibverbs), "-lpthread", "-ldl")...)...)
@@ -125,7 +123,7 @@ func TestRace(t *testing.T) {
 	build := exec.Command("go", "build", "-race", "-buildvcs=false", "-buildmode=c-archive", "-o", archive, "../../provider/verbs/engine")
 	build.Env = append(os.Environ(), "CGO_ENABLED=1")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Skipf("there is no race detector: %v\n%s", err, out)
+		need.Check(t, fmt.Errorf("there is no race detector: %w\n%s", err, out))
 	}
 	sources, err := filepath.Glob("testdata/*.c")
 	if err != nil {

@@ -1,0 +1,39 @@
+package need
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+const envInner = "NDKLAB_TEST_NEED"
+
+// TestInner is what TestCheck has another process run.
+func TestInner(t *testing.T) {
+	if os.Getenv(envInner) == "" {
+		t.Skip("TestCheck runs it")
+	}
+	Check(t, nil)
+	Check(t, Programs("go", "no-such-program"))
+	t.Error("the test goes on")
+}
+
+func TestCheck(t *testing.T) {
+	for _, c := range []struct {
+		required, outcome string
+		unmet             int
+	}{{"", "--- SKIP", 1}, {"1", "--- FAIL", 0}} {
+		cmd := exec.Command("/proc/self/exe", "-test.v", "-test.run=^TestInner$")
+		cmd.Env = append(os.Environ(), envInner+"=1", Variable+"="+c.required)
+		out, err := cmd.CombinedOutput()
+		if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		if text := string(out); !strings.Contains(text, c.outcome) || strings.Contains(text, "the test goes on") ||
+			!strings.Contains(text, `"no-such-program"`) || strings.Contains(text, `"go"`) || Unmet(text) != c.unmet {
+			t.Errorf("required %q: %d unmet\n%s", c.required, Unmet(text), text)
+		}
+	}
+}
