@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/need"
 	"github.com/ndklab/ndklab/node/verbs"
 )
 
@@ -22,15 +23,19 @@ func TestPrograms(t *testing.T) {
 	node, guest := s.node(t), s.foreign(t)
 	node.cases, guest.cases = s.cases(t)
 	for _, of := range []struct {
-		name      string
+		name      string   // of the package that has the programs
+		needs     []string // of these on this machine; the guest has its own
 		exchanges []exchange
 	}{
-		{"verbs", verbsCases},
-		{"ibverbs-utils", ibverbsUtils},
-		{"perftest", perftest},
-		{"rdmacm-utils", rdmacmUtils},
+		{"verbs", nil, verbsCases},
+		{"ibverbs-utils", []string{"ibv_rc_pingpong"}, ibverbsUtils},
+		{"perftest", []string{"ib_send_bw"}, perftest},
+		{"rdmacm-utils", []string{"rping"}, rdmacmUtils},
 	} {
-		t.Run(of.name, func(t *testing.T) { s.exchanges(t, of.exchanges, node, guest) })
+		t.Run(of.name, func(t *testing.T) {
+			need.Check(t, need.Programs(of.needs...))
+			s.exchanges(t, of.exchanges, node, guest)
+		})
 	}
 	t.Run("counters", s.endured)
 	t.Run("ICRC", func(t *testing.T) { t.Logf("%+v", s.guest.captured(t)) })
