@@ -217,7 +217,11 @@ func Serve(ctx context.Context, adapter *provider.Adapter, port uint16, o Option
 	if err != nil {
 		return Result{}, fmt.Errorf("client %v: %w", conn.RemoteAddr(), err)
 	}
-	return e.run(connected, lost, false)
+	r, err := e.run(connected, lost, false)
+	if err == nil && !r.Unacknowledged {
+		stay(ctx)
+	}
+	return r, err
 }
 
 // accept waits for a TCP connection.
@@ -289,21 +293,27 @@ func Call(ctx context.Context, adapter *provider.Adapter, server string, o Optio
 // leastLinger is some of the ACK timeouts of ibv_rc_pingpong, of 67 ms.
 const leastLinger = 500 * time.Millisecond
 
-// lingerFor waits until the server does not need our queue pair any more, which has
-// to acknowledge the last message again if that comes again. A server of ours ends
-// its TCP connection then. ibv_rc_pingpong has ended it before the first message; if
-// it repeats the last one to nobody it waits for ever (rxe of Linux 6.1).
+// stay keeps our queue pair for leastLinger, or until ctx ends. It acknowledges the peer's last message again, whose
+// acknowledgement may have been lost: ibv_rc_pingpong repeats it for ever (rxe of Linux 6.1).
+func stay(ctx context.Context) {
+	select {
+	case <-time.After(leastLinger):
+	case <-ctx.Done():
+	}
+}
+
+// lingerFor waits until the server does not need our queue pair any more. A server of ours ends its TCP connection
+// then; ibv_rc_pingpong has ended it before the first message.
 func lingerFor(ctx context.Context, conn net.Conn) {
-	atLeast := time.After(leastLinger)
 	// It is more than our server's patience with its last message, (retryCount+1) x
-	// 268 ms. What the connection says does not matter.
+	// 268 ms, and its own stay. What the connection says does not matter.
 	const longEnough = 3 * time.Second
 	_ = conn.SetReadDeadline(time.Now().Add(longEnough))
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	staying := time.Now()
 	_, _ = conn.Read(make([]byte, 1))
-	select {
-	case <-atLeast:
-	case <-ctx.Done():
+	if time.Since(staying) < leastLinger {
+		stay(ctx)
 	}
 }
 

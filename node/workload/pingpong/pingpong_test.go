@@ -45,7 +45,8 @@ func freePort(t *testing.T) uint16 {
 // An outcome is what an end returned.
 type outcome struct {
 	Result
-	err error
+	err  error
+	took time.Duration // of a server
 }
 
 // serve starts a server at a port, and returns when a client may come.
@@ -54,8 +55,9 @@ func serve(ctx context.Context, t *testing.T, adapter *provider.Adapter, port ui
 	listening := make(chan struct{})
 	served = make(chan outcome, 1)
 	go func() {
+		began := time.Now()
 		r, err := Serve(ctx, adapter, port, o, func() { close(listening) })
-		served <- outcome{r, err}
+		served <- outcome{r, err, time.Since(began)}
 	}()
 	select {
 	case <-listening:
@@ -81,7 +83,7 @@ func exchange(t *testing.T, pend, inVain bool, server, client Options) (served, 
 	calling := make(chan outcome, 1)
 	go func() {
 		r, err := Call(ctx, ours, netip.AddrPortFrom(address, port).String(), client)
-		calling <- outcome{r, err}
+		calling <- outcome{Result: r, err: err}
 	}()
 	served = <-serving
 	if inVain {
@@ -116,6 +118,9 @@ func TestExchange(t *testing.T) {
 			served, called := exchange(t, test.pend, false, o, client)
 			if served.err != nil || called.err != nil {
 				t.Fatal(served.err, called.err)
+			}
+			if served.took < leastLinger {
+				t.Errorf("the server is gone after %v, and could not have acknowledged a message again", served.took)
 			}
 			for _, r := range []outcome{served, called} {
 				if r.Bytes != int64(2*o.Size*o.Iterations) || r.Iterations != o.Iterations || r.Elapsed <= 0 || r.Unacknowledged {
