@@ -43,7 +43,9 @@ func init() {
 // pingpong in both directions, over both IP versions, in messages of four packets
 // and of many. TCP is over IPv4 alone, at which ibv_rc_pingpong listens.
 func (s *setting) pingpong(t *testing.T) {
-	all := []struct{ size, rounds int }{{pingpong.DefaultSize, 1000}, {100000, 50}}
+	// A message has less than 64 packets: of more, rxe of Linux 6.1 may never send the rest. It stops when so many are in
+	// its queue, and misses that it may go on if they leave just then, with everything that it has sent acknowledged.
+	all := []struct{ size, rounds int }{{pingpong.DefaultSize, 1000}, {60000, 50}}
 	if s.short {
 		all[0].rounds, all[1].rounds = 100, 5
 	}
