@@ -48,7 +48,7 @@ test: build  ## all tests but the long ones
 judges: go  ## programs for RDMA that nobody here wrote, in nodes: those that are installed, or all with NDKLAB_REQUIRED=1 (ONLY=UCX: tests of that name; ALL=1: longer tables)
 	$(if $(ALL),NDKLAB_PROGRAMS=all) $(GO) test -count=1 -timeout 60m -v $(if $(ONLY),-run '$(ONLY)') ./fabric/programs
 	$(if $(ONLY),,$(GO) test -count=1 -timeout 20m -v -run '^TestPrograms$$' ./examples)
-	$(if $(ONLY),,$(GO) test -count=1 -timeout 20m ./node ./verbs/...)
+	$(if $(ONLY),,$(GO) test -timeout 20m ./node ./verbs/...)
 
 TRIALS ?= 200
 SEED ?= 1
