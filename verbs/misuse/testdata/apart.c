@@ -1,6 +1,7 @@
 /* An engine in a process of its own, which may end before the program or after it, and goes on while the program does not.
  * Where the engine is in the program's process there is nothing of that. */
 #include <dirent.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -70,9 +71,43 @@ static pid_t find_engine(void)
 	return found;
 }
 
+/* Says what each thread of a process does that should have ended. */
+static void describe(pid_t pid)
+{
+	char path[64], text[256];
+	struct dirent *entry;
+	DIR *all;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	all = opendir(path);
+	while (all && (entry = readdir(all))) {
+		static const char *const files[] = { "stat", "wchan", "syscall" };
+
+		if (entry->d_name[0] == '.')
+			continue;
+		for (unsigned i = 0; i < sizeof(files) / sizeof(*files); i++) {
+			ssize_t n = -1;
+			int file;
+
+			snprintf(path, sizeof(path), "/proc/%d/task/%.20s/%s", (int)pid, entry->d_name, files[i]);
+			file = open(path, O_RDONLY);
+			if (file >= 0)
+				n = read(file, text, sizeof(text) - 1);
+			text[n < 0 ? 0 : n] = 0;
+			fprintf(stderr, "%s: %s\n", path, text);
+			if (file >= 0)
+				close(file);
+		}
+	}
+	if (all)
+		closedir(all);
+}
+
 static void await_end(pid_t pid, double seconds)
 {
 	while (!kill(pid, 0)) {
+		if (seconds <= 0)
+			describe(pid);
 		CHECK(seconds > 0);
 		usleep(10000);
 		seconds -= 0.01;
