@@ -69,10 +69,11 @@ race: go  ## the tests of what runs on many goroutines, under the race detector 
 
 SEEDS ?= 20000
 FIRST ?= 1
-sim: go  ## SEEDS random scenarios of NDKPI (default 20000, seed FIRST to begin with) and a quarter as many of verbs, on a simulated network with all faults
+sim: go  ## SEEDS random scenarios of NDKPI (default 20000, seed FIRST to begin with) and a quarter as many of verbs, on a simulated network with all faults, and as many lives of labs
 	@case '$(SEEDS) $(FIRST)' in *[!0-9\ ]*|\ *|*\ ) echo 'make: SEEDS and FIRST are numbers, as in: make sim SEEDS=20000 FIRST=1' >&2; exit 1;; esac
 	$(GO) test -count=1 -timeout 60m -v -run '^TestSeeds$$' ./provider/sim/soak -seeds $(SEEDS) -first $(FIRST)
 	$(GO) test -count=1 -timeout 60m -v -run '^TestSeeds$$' ./provider/sim/verbsoak -seeds $$((($(SEEDS)+3)/4)) -first $(FIRST)
+	$(GO) test -count=1 -timeout 60m -run '^TestSeeds$$' ./internal/fabric/core -seeds $$((($(SEEDS)+3)/4)) -first $(FIRST)
 
 baseline: build  ## the figures of examples/suite in virtual time, which tests hold it to, into examples/suite/baseline.json
 	@bin/ndklab run examples/suite --simulate --write-baseline examples/suite/baseline.json

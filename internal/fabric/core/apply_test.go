@@ -1,0 +1,250 @@
+package core
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ndklab/ndklab/topology"
+)
+
+// applied parses what the lab of a world is to become.
+func (w *world) applied(text string) Apply {
+	w.t.Helper()
+	s := w.lab.Standing()
+	to, err := topology.ParseWith(topology.Options{Running: s.Topology}, "test.ndklab.yaml", []byte(text))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return Apply{to, s.Generation}
+}
+
+const changedSquare = `
+name: square
+seed: 1
+topology:
+  nodes: {a: {}, b: {restart: always}, c: {env: {X: "1"}}, e: {}, s: {kind: switch}}
+  links:
+    - {endpoints: ["a:eth0", "b:eth0"], loss: 1%}
+    - {endpoints: ["b:eth1", "c:eth0"], mtu: 1500}
+    - {endpoints: ["a:eth1", "s:eth0"]}
+    - {endpoints: ["e:eth0", "s:eth1"]}
+`
+
+// A lab becomes what another file says: what goes, goes first, what stays is not disturbed.
+func TestApply(t *testing.T) {
+	w := built(t, square)
+	told, done := len(w.told), len(w.done)
+	w.must(w.applied(changedSquare))
+	w.wantTold(told,
+		"link c:eth1 to d:eth0 is removed", "link d:eth1 to a:eth1 is removed", "node d is down: it was removed", "node d is removed",
+		"link a:eth0 - b:eth0 loss none -> 1%", "link b:eth1 - c:eth0 mtu 4200 -> 1500",
+		"node a is down: it starts again with other settings", "node c is down: it starts again with other settings",
+		"node e is up", "node c is up again", "node a is up again",
+		"link a:eth1 to s:eth0 is there", "link e:eth0 to s:eth1 is there", "lab square is as its file says: nodes: 5, links: 4")
+	for _, d := range w.done[done:] {
+		if d == "KillAgent b" || d == "Configure b" {
+			t.Errorf("%s", d)
+		}
+	}
+	w.judge()
+	done = len(w.done)
+	w.must(w.applied(changedSquare))
+	for _, d := range w.done[done:] {
+		if !strings.HasPrefix(d, "Reconfigure") && d != "RenewNames" {
+			t.Errorf("nothing changes, and %s", d)
+		}
+	}
+	w.must(w.applied(square))
+	w.judge()
+}
+
+// An Apply that fails or is interrupted leaves the rest to the next.
+func TestApplyUnfinished(t *testing.T) {
+	for _, action := range []string{"ResizeLink", "Impair link a:eth0", "MakeSwitch", "MakeEnds link a:eth1", "StartAgent e", "Reconfigure", "Configure", "Connect link e"} {
+		t.Run(action, func(t *testing.T) {
+			w := built(t, square)
+			w.failing(action, Done{Err: errors.New("no")})
+			a := w.answer(w.ask(ByHand, w.applied(changedSquare)))
+			w.fail = nil
+			if s := w.lab.Standing(); a.Err == nil || !strings.HasSuffix(s.Unfinished, "no") || s.Applying {
+				t.Errorf("unfinished: %q", s.Unfinished)
+			}
+			w.rest()
+			w.refused(BeginRun{}, "lab square is changed in part ("+w.lab.Standing().Unfinished+"): `ndklab apply` does the rest")
+			w.must(w.applied(changedSquare))
+			w.rest()
+			w.judge()
+			if s := w.lab.Standing(); s.Unfinished != "" || len(s.Topology.Nodes) != 5 {
+				t.Errorf("%+v", s)
+			}
+			for _, n := range w.lab.nodes {
+				if n.down() {
+					t.Errorf("node %s is down: %s", n.spec.Name, n.reason)
+				}
+			}
+		})
+	}
+}
+
+// Wherever an Apply is interrupted, another one does the rest.
+func TestApplyInterrupted(t *testing.T) {
+	for at := 0; ; at++ {
+		w := built(t, square)
+		id := w.ask(ByHand, w.applied(changedSquare))
+		for range at {
+			w.step()
+		}
+		if w.answers[id] != nil {
+			if at < 20 {
+				t.Errorf("done after %d steps", at)
+			}
+			return
+		}
+		w.handle(Cancel{id, errors.New("gone")})
+		a := w.answer(id)
+		if a.Err != nil && a.Err.Error() != "lab square is changed in part: it was interrupted" {
+			t.Fatalf("after %d steps: %v", at, a.Err)
+		}
+		w.rest()
+		w.judge()
+		w.must(w.applied(changedSquare))
+		w.rest()
+		w.judge()
+		if t.Failed() {
+			t.Fatalf("interrupted after %d steps", at)
+		}
+	}
+}
+
+// An Apply that nobody waits for any more begins no further step.
+func TestApplyCancelled(t *testing.T) {
+	w := built(t, square)
+	told := len(w.told)
+	id := w.ask(ByHand, w.applied(changedSquare))
+	w.handle(Cancel{id, errors.New("gone")})
+	if a := w.answer(id); a.Err == nil || a.Err.Error() != "lab square is changed in part: it was interrupted" {
+		t.Errorf("%v", a.Err)
+	}
+	w.rest()
+	w.wantTold(told, "link c:eth1 to d:eth0 is removed")
+	w.judge()
+}
+
+// A node that has started with its new settings already is not started again for them.
+func TestApplyFindsNodeStarted(t *testing.T) {
+	w := built(t, square)
+	w.slow = func(a Action) time.Duration {
+		if s, ok := a.(StartAgent); ok && s.Node == "c" {
+			return time.Minute
+		}
+		return 0
+	}
+	restart := w.ask(ByHand, ChangeNode{Node: "c", Action: topology.RestartNode})
+	w.run(time.Second)
+	w.must(w.applied(strings.Replace(square, "c: {}", `c: {env: {X: "1"}}`, 1)))
+	w.answer(restart)
+	if s := w.lab.Node("c"); s.Restarts != 2 { // the first was told of the old settings
+		t.Errorf("%+v", s)
+	}
+
+	w = built(t, square)
+	w.slow = func(a Action) time.Duration {
+		if _, ok := a.(PauseAgent); ok {
+			return time.Minute
+		}
+		return 0
+	}
+	w.ask(ByHand, ChangeNode{Node: "c", Action: topology.PauseNode})
+	restart = w.ask(ByHand, ChangeNode{Node: "c", Action: topology.RestartNode})
+	w.must(w.applied(strings.Replace(square, "c: {}", `c: {env: {X: "1"}}`, 1)))
+	w.answer(restart)
+	if s := w.lab.Node("c"); s.Restarts != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+const routed = `
+name: routed
+seed: 1
+topology:
+  nodes: {r: {kind: router}, s: {kind: switch}, a: {}}
+  links:
+    - {endpoints: ["a:eth0", "r:eth0"]}
+`
+
+// A link that could not be connected is tried again by the next Apply, also between nodes that go on.
+func TestApplyTriesAgain(t *testing.T) {
+	w := built(t, routed)
+	more := routed + "    - {endpoints: [\"r:eth1\", \"s:eth0\"]}\n"
+	w.failing("Connect", Done{Err: errors.New("no")})
+	w.refused(w.applied(more), "lab routed is changed in part: link r:eth1: no")
+	w.fail = nil
+	w.must(w.applied(more))
+	w.judge()
+	if s := w.lab.Node("r"); s.Restarts != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// What remains of a topology is whole: its interfaces are at its links, and its routes lead over those.
+func TestWithout(t *testing.T) {
+	whole := parse(t, routed+"    - {endpoints: [\"r:eth1\", \"s:eth0\"]}\n")
+	whole.Nodes[2].Routes = append(whole.Nodes[2].Routes, topology.Route{To: whole.Nodes[0].Interfaces[1].Addresses[0].Masked(), Via: []netip.Addr{whole.Nodes[0].Interfaces[0].Addresses[0].Addr()}})
+	remains := without(whole, keepNode, func(l *topology.Link) bool { return l.Endpoints[0].Node != "a" }, nil)
+	var got []string
+	for _, n := range remains.Nodes {
+		line := n.Name
+		for _, f := range n.Interfaces {
+			line += " " + remains.Links[f.Link].Endpoints[f.End].String()
+		}
+		got = append(got, line+strings.Repeat(" route", len(n.Routes)))
+	}
+	if got := strings.Join(got, "; "); got != "r r:eth1; s s:eth0; a" {
+		t.Error(got)
+	}
+	if len(whole.Links) != 2 || len(whole.Nodes[0].Interfaces) != 2 || len(whole.Nodes[2].Routes) == 0 {
+		t.Error("the whole was changed")
+	}
+}
+
+// What an Apply is refused for changes nothing.
+func TestApplyRefused(t *testing.T) {
+	w := built(t, square)
+	stale := w.applied(changedSquare)
+	w.must(BeginRun{})
+	w.refused(stale, "lab square is running its workloads: apply when they are done")
+	w.must(EndRun{})
+	first := w.ask(ByHand, stale)
+	w.refused(w.applied(changedSquare), "lab square is being changed already")
+	w.refused(BeginRun{}, "lab square is being changed: run its workloads when that is done")
+	w.answer(first)
+	w.refused(stale, "lab square was changed meanwhile: apply again")
+	other := w.applied(changedSquare)
+	other.Topology.Name = "other"
+	w.refused(other, "the name changes from square to other, which a lab that is up cannot")
+}
+
+// Commands for nodes and links that go meanwhile are refused, and those for others done.
+func TestApplyAmidCommands(t *testing.T) {
+	w := built(t, square)
+	apply := w.ask(ByHand, w.applied(changedSquare))
+	gone := w.ask(ByHand, ChangeNode{Node: "d", Action: topology.RestartNode})
+	link := w.ask(ByHand, SetLink{Link: 2, Change: change(t, "loss=1%")})
+	stays := w.ask(ByHand, ChangeNode{Node: "a", Action: topology.RestartNode})
+	for id, want := range map[uint64]string{apply: "", stays: "", gone: "node d is down: it was removed", link: "link c:eth1 is in the lab no more"} {
+		a := w.answer(id)
+		if got := ""; a.Err != nil {
+			got = a.Err.Error()
+			if got != want {
+				t.Errorf("command %d: %v, want %q", id, a.Err, want)
+			}
+		} else if want != "" {
+			t.Errorf("command %d: no error, want %q", id, want)
+		}
+	}
+	w.rest()
+	w.judge()
+}

@@ -1,0 +1,271 @@
+package core
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/ndklab/ndklab/internal/failure"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// A link is a link of the lab: what is asked of it, and what was found.
+type link struct {
+	index   int // in Topology.Links
+	spec    *topology.Link
+	nodes   [2]*node   // at its ends; nil: a switch, or outside
+	bridges [2]*bridge // at its ends; nil: a node, or outside
+	touched bool       // it is in Lab.touchedLinks
+	removed bool       // it is not in the lab any more
+	gone    func()     // has it be removed, and is called when it has been; nil: it stays
+
+	asked   linkAsked // at present
+	lasting linkAsked // what the next run begins with
+
+	made       [2]bool // the interface is there
+	given      [2]bool // the node's agent was told of it
+	configured [2]bool // and has set it up
+	mtu        int     // of the interfaces
+	engine     bool    // its engine has it
+	impairs    [2]topology.Impairment
+	connected  bool
+
+	busy     bool  // an action is under way
+	stuck    error // why the last action failed, after which nothing is tried until something changes
+	idling   bool  // AwaitIdle is under way
+	idle     bool  // the engine can give it back
+	kept     bool  // the engine could not, and keeps it until something else is asked
+	requests []*linkRequest
+	plain    []*linkRequest // that wait for the engine to give it back
+}
+
+// A linkAsked is what is asked of a link.
+type linkAsked struct {
+	impairments [2]topology.Impairment
+	down        bool // by SwitchLink, or from the start
+	parted      bool // by Partition
+}
+
+func (a *linkAsked) equal(b *linkAsked) bool {
+	return a.down == b.down && a.parted == b.parted && a.impairments[0].Equal(b.impairments[0]) && a.impairments[1].Equal(b.impairments[1])
+}
+
+func (a *linkAsked) impaired() bool { return !a.impairments[0].None() || !a.impairments[1].None() }
+
+func newLink(spec *topology.Link) *link {
+	asked := linkAsked{impairments: spec.Directions, down: spec.Down}
+	return &link{spec: spec, asked: asked, lasting: asked}
+}
+
+// name is the link's in the engine and in messages: an endpoint names its link.
+func (k *link) name() string { return k.spec.Endpoints[0].String() }
+
+// whole reports whether both ends of the link are there.
+func (k *link) whole() bool { return k.made[0] && k.made[1] }
+
+// off reports whether the link carries nothing, for whatever reason.
+func (k *link) off() bool { return k.asked.down || k.asked.parted || !k.whole() }
+
+// goes reports whether the link is being removed. That waits for nodes that are being started, whose agents were told of it.
+func (k *link) goes() bool {
+	configures := func(n *node) bool { return n != nil && n.phase >= starting && n.phase <= configuring }
+	return k.gone != nil && !configures(k.nodes[0]) && !configures(k.nodes[1])
+}
+
+// wants reports whether the link is to have an interface at an end.
+func (k *link) wants(end int) bool {
+	switch n, b := k.nodes[end], k.bridges[end]; {
+	case k.goes():
+		return false
+	case n != nil:
+		return n.phase >= linking && n.phase <= up
+	case b != nil:
+		return b.made
+	}
+	return true
+}
+
+// checkEnds says if a node at an end of the link is down, whose interface has gone with it. That of a node which is
+// paused is there.
+func (k *link) checkEnds() error {
+	for _, n := range k.nodes {
+		if n != nil && n.down() {
+			return failure.Errorf(failure.Usage, "link %s: node %s is down: %s", k.name(), n.spec.Name, n.reason)
+		}
+	}
+	return nil
+}
+
+// missing returns which ends are to be made. Those of a lab that is being built are made together.
+func (l *Lab) missing(k *link) (ends [2]bool) {
+	all := k.wants(0) && k.wants(1)
+	for end := range ends {
+		ends[end] = k.wants(end) && !k.made[end] && (all || l.building == nil)
+	}
+	return ends
+}
+
+// settled reports whether a link does what it is asked to, as far as its ends are there.
+func (l *Lab) settled(k *link) bool {
+	if k.busy {
+		return false
+	}
+	a, _ := l.nextOf(k)
+	return a == nil
+}
+
+// nextOf returns what is to be done next for the link to be what it is asked to be, and what that changes of what was
+// found; nil if it is.
+func (l *Lab) nextOf(k *link) (a Action, found func()) {
+	for end := range 2 {
+		if !k.made[end] || k.wants(end) {
+			continue
+		}
+		if k.connected || k.engine {
+			return TakeApart{k.spec}, func() { k.connected, k.engine, k.idle = false, false, false }
+		}
+		return RemoveEnd{k.spec, end}, func() { k.made[end], k.given[end], k.configured[end], k.stuck = false, false, false, nil }
+	}
+	if ends := l.missing(k); ends != [2]bool{} {
+		return MakeEnds{k.spec, ends, !k.asked.down && !k.asked.parted}, func() {
+			k.made = [2]bool{k.made[0] || ends[0], k.made[1] || ends[1]}
+			k.mtu = k.spec.MTU
+			for end := range ends {
+				k.configured[end] = k.made[end] && k.nodes[end] == nil || k.configured[end]
+			}
+		}
+	}
+	ready := k.whole() && k.configured[0] && k.configured[1] && l.carries
+	off := k.off()
+	switch {
+	case !k.whole():
+		return nil, nil
+	case k.mtu != k.spec.MTU:
+		return ResizeLink{k.spec}, func() { k.mtu = k.spec.MTU }
+	case off && k.connected:
+		return Disconnect{k.spec}, func() { k.connected = false }
+	case !ready:
+		return nil, nil
+	case !k.engine && k.asked.impaired():
+		asked := k.asked.impairments
+		return Impair{k.spec, asked}, func() { k.engine, k.impairs = true, asked }
+	}
+	if k.engine {
+		for d, to := range k.asked.impairments {
+			if !to.Equal(k.impairs[d]) {
+				return SetImpairment{k.spec, d, to}, func() { k.impairs[d] = to }
+			}
+		}
+	}
+	if !off && !k.connected {
+		return Connect{k.spec}, func() { k.connected = true }
+	}
+	return nil, nil
+}
+
+// advanceLink has the next thing be done with a link.
+func (l *Lab) advanceLink(k *link) {
+	if k.busy || k.removed {
+		return
+	}
+	if len(k.requests) > 0 && !k.requests[0].begun {
+		l.beginLink(k, k.requests[0])
+	}
+	a, found := l.nextOf(k)
+	switch {
+	case a != nil && (k.stuck == nil || removes(a)):
+		k.busy = true
+		l.do(a, func(d Done) {
+			k.busy = false
+			l.touchLink(k)
+			if d.Err != nil && removes(a) {
+				l.tell(Tell{Kind: Warning, Link: k.name(), Text: fmt.Sprintf("link %s: %v", k.name(), d.Err)})
+				d.Err = nil // nothing is left to be done about it
+			}
+			if d.Err == nil {
+				found()
+				return
+			}
+			l.linkFailed(k, a, d.Err)
+		})
+	case a == nil && k.goes():
+		k.removed = true
+		for _, r := range k.requests {
+			r.done(false, failure.Errorf(failure.Usage, "link %s is in the lab no more", k.name()))
+		}
+		k.requests = nil
+		k.gone()
+	case a == nil:
+		l.finishLink(k)
+		l.advanceRelief(k)
+	}
+}
+
+// removes reports whether an action only takes away.
+func removes(a Action) bool {
+	switch a.(type) {
+	case TakeApart, RemoveEnd:
+		return true
+	}
+	return false
+}
+
+// linkFailed takes the failure of an action. Whoever wanted it has it said.
+func (l *Lab) linkFailed(k *link, a Action, err error) {
+	if l.building != nil {
+		step := stepOf[connecting]
+		if _, making := a.(MakeEnds); making {
+			step = stepOf[linking]
+		}
+		l.buildFailed(step, fmt.Errorf("%s: %w", linkTo(k.spec), err))
+		return
+	}
+	err = fmt.Errorf("link %s: %w", k.name(), err)
+	if len(k.requests) > 0 && k.requests[0].begun {
+		l.abortLink(k, err)
+		return
+	}
+	for _, n := range k.nodes {
+		if n != nil && (n.phase == linking || n.phase == connecting) {
+			l.startFailed(n, fmt.Errorf("node %s: %w", n.spec.Name, err)) // the other one may fare better
+			return
+		}
+	}
+	k.stuck = err
+	if !l.applyFailed(err) {
+		l.tell(Tell{Kind: Warning, Link: k.name(), Text: err.Error()})
+	}
+}
+
+// advanceRelief has the engine of a link that is not impaired any more give it back when no packet is on its way. That may
+// take as long as the longest delay or queue that it had, and the link can be changed meanwhile: if it is impaired again
+// by then, it stays with its engine.
+func (l *Lab) advanceRelief(k *link) {
+	if !k.engine || k.asked.impaired() || !k.whole() {
+		k.idle = false
+		l.finishPlain(k)
+		return
+	}
+	switch {
+	case k.idle:
+		k.idle, k.busy = false, true
+		l.do(Relieve{k.spec}, func(d Done) {
+			k.busy = false
+			switch {
+			case d.Err == nil && !d.Late:
+				k.engine, k.connected = false, !k.off()
+			case d.Err != nil:
+				k.kept = true
+				if k.checkEnds() == nil {
+					l.tell(Tell{Kind: Warning, Link: k.name(), Text: fmt.Sprintf("link %s stays with %s: %v", k.name(), cmp.Or(k.spec.Engine, topology.Linkem), d.Err)})
+				}
+			}
+			l.touchLink(k)
+		})
+	case !k.idling && !k.kept:
+		k.idling = true
+		l.do(AwaitIdle{k.spec}, func(d Done) {
+			k.idling, k.idle, k.kept = false, d.Err == nil, d.Err != nil
+			l.touchLink(k)
+		})
+	}
+}
