@@ -6,10 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/ndklab/ndklab/fabric/impair"
 	"github.com/ndklab/ndklab/provider/roce"
 	"github.com/ndklab/ndklab/topology"
-	"pgregory.net/rapid"
 )
 
 // Frames leave in the order of their times, those of one time as they came.

@@ -4,7 +4,6 @@ import (
 	"net/netip"
 
 	"github.com/ndklab/ndklab/fabric/impair"
-	"github.com/ndklab/ndklab/fabric/lab/revive"
 	"github.com/ndklab/ndklab/node/workload"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
@@ -15,12 +14,13 @@ import (
 // A network is the links of a topology and what passes packets from one to the next. It
 // is driven by its clock and belongs to the goroutine that runs that.
 type network struct {
-	clock  *clock.Virtual
-	topo   *topology.Topology
-	nodes  []*node // in the order of the topology
-	byName map[string]*node
-	links  []*link // likewise
-	places map[netip.Addr]place
+	clock    *clock.Virtual
+	topo     *topology.Topology
+	nodes    []*node // in the order of the topology
+	byName   map[string]*node
+	links    []*link // likewise
+	byNumber map[int]*link
+	places   map[netip.Addr]place
 
 	// qpError is told of queue pairs that go to error otherwise than by their consumer's
 	// doing, with locks of their adapter held.
@@ -46,9 +46,9 @@ type place struct {
 // newNetwork makes the links of a topology whose seed is known, between nodes that are
 // down.
 func newNetwork(t *topology.Topology, c *clock.Virtual, qpError func(string, provider.QPError)) *network {
-	n := &network{clock: c, topo: t, qpError: qpError, byName: map[string]*node{}, places: map[netip.Addr]place{}}
+	n := &network{clock: c, topo: t, qpError: qpError, byName: map[string]*node{}, byNumber: map[int]*link{}, places: map[netip.Addr]place{}}
 	for i := range t.Nodes {
-		at := &node{network: n, spec: &t.Nodes[i], seed: t.SeedOf("node " + t.Nodes[i].Name), down: notStarted, reviver: revive.Reviver{Clock: c}}
+		at := &node{network: n, spec: &t.Nodes[i], seed: t.SeedOf("node " + t.Nodes[i].Name)}
 		n.nodes = append(n.nodes, at)
 		n.byName[at.spec.Name] = at
 		for j := range at.spec.Interfaces {
@@ -60,27 +60,27 @@ func newNetwork(t *topology.Topology, c *clock.Virtual, qpError func(string, pro
 		at.addresses = addresses(at.spec)
 	}
 	for i := range t.Links {
-		l := &link{index: i, spec: &t.Links[i], down: t.Links[i].Down}
+		l := &link{index: i, spec: &t.Links[i]}
 		for end, e := range l.spec.Endpoints {
 			l.nodes[end] = n.byName[e.Node]
 			l.wires[end] = newWire(n, l, end)
 		}
 		n.links = append(n.links, l)
+		n.byNumber[l.spec.Number] = l
 	}
 	n.changed()
 	return n
 }
 
-// changed is called after links went down or came up, or nodes did.
+// linkOf returns a link by its specification.
+func (n *network) linkOf(spec *topology.Link) *link {
+	return n.byNumber[spec.Number]
+}
+
+// changed is called after links went down or came up.
 func (n *network) changed() {
 	n.ways = map[roce.Flow]*way{}
 	n.blocked = n.spare()
-	for _, l := range n.links {
-		if l.off() {
-			l.wires[0].cut()
-			l.wires[1].cut()
-		}
-	}
 }
 
 // arrive puts a frame on the next wire of its way, or hands it to who it is for.

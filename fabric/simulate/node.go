@@ -5,9 +5,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
-	"time"
 
-	"github.com/ndklab/ndklab/fabric/lab/revive"
 	"github.com/ndklab/ndklab/node/adapter"
 	"github.com/ndklab/ndklab/node/workload"
 	"github.com/ndklab/ndklab/provider"
@@ -21,16 +19,10 @@ type node struct {
 	seed      uint64
 	addresses []netip.Addr // of its adapter
 
-	down     string // why it is down; "" if it is up
 	paused   bool
-	restarts int
-	began    time.Duration  // when it was last started
-	reviver  revive.Reviver // of one that comes back when it has died
-	life     *life          // of a host that is up and has an address; else nil
+	restarts int   // of the last start
+	life     *life // of a host that is up and has an address; else nil
 }
-
-// notStarted is why a node is down before the lab is up.
-const notStarted = "it was not started"
 
 // A life is a host's from when it is started until it ends.
 type life struct {
@@ -86,13 +78,10 @@ func addresses(spec *topology.Node) (list []netip.Addr) {
 	return list
 }
 
-// up reports whether the node is there, be it paused.
-func (n *node) up() bool { return n.down == "" }
-
-// start begins a life of the node, which is down or has not been up as yet. The adapter
+// start begins a life of the node, which is down or has not been up as yet, after some restarts. The adapter
 // is what a node's agent makes of the same topology.
-func (n *node) start() error {
-	n.down, n.paused, n.began = "", false, n.network.clock.Now()
+func (n *node) start(restarts int) error {
+	n.paused, n.restarts = false, restarts
 	if len(n.addresses) == 0 {
 		return nil
 	}
@@ -128,8 +117,8 @@ func (n *node) lifeSeed() uint64 {
 }
 
 // end ends the life of the node as a crash does: its adapter is gone and says nothing.
-func (n *node) end(why string) {
-	n.down, n.paused = why, false
+func (n *node) end() {
+	n.paused = false
 	l := n.life
 	if l == nil {
 		return

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/ndklab/ndklab/internal/allocations"
 	"github.com/ndklab/ndklab/node/workload"
 	"github.com/ndklab/ndklab/provider"

@@ -18,7 +18,7 @@ const engine = "simulated"
 func (l *lab) Nodes(names []string, done func([]report.Node)) {
 	var all []report.Node
 	for _, n := range l.chosen(names, func(*node) bool { return true }) {
-		all = append(all, n.report())
+		all = append(all, l.report(n))
 	}
 	l.clock.Go(func() { done(all) })
 }
@@ -27,7 +27,7 @@ func (l *lab) Nodes(names []string, done func([]report.Node)) {
 func (l *lab) Adapters(names []string, done func([]report.NodeAdapter)) {
 	var all []report.NodeAdapter
 	for _, n := range l.chosen(names, func(n *node) bool { return n.spec.Kind == topology.Host }) {
-		a := report.NodeAdapter{NodeState: n.state()}
+		a := report.NodeAdapter{NodeState: l.state(n)}
 		if n.life != nil && !n.paused {
 			a.Adapter = report.AdapterOf(adapter.Describe(n.life.device, n.interfaces()))
 		}
@@ -63,19 +63,17 @@ func (l *lab) chosen(names []string, keep func(*node) bool) (list []*node) {
 	return list
 }
 
-func (n *node) state() report.NodeState {
-	switch {
-	case !n.up():
-		return report.NodeState{Name: n.spec.Name, State: report.NodeDown, Reason: n.down}
-	case n.paused:
-		return report.NodeState{Name: n.spec.Name, State: report.NodePaused}
+func (l *lab) state(n *node) report.NodeState {
+	if n.spec.Kind == topology.Switch {
+		return report.NodeState{Name: n.spec.Name, State: report.NodeReady}
 	}
-	return report.NodeState{Name: n.spec.Name, State: report.NodeReady}
+	s := l.core.Node(n.spec.Name)
+	return report.NodeState{Name: n.spec.Name, State: s.State, Reason: s.Reason}
 }
 
-func (n *node) report() report.Node {
+func (l *lab) report(n *node) report.Node {
 	r := report.Node{
-		NodeState: n.state(), Kind: string(n.spec.Kind), Restarts: n.restarts,
+		NodeState: l.state(n), Kind: string(n.spec.Kind), Restarts: n.restarts,
 		Addresses: []string{}, Counters: map[string]uint64{}, Transport: map[string]uint64{},
 	}
 	for _, i := range n.spec.Interfaces {
@@ -102,7 +100,7 @@ func (n *node) interfaces() map[netip.Addr]string {
 
 func (k *link) report() report.Link {
 	r := report.Link{Engine: engine, State: "up"}
-	if k.off() {
+	if !k.on {
 		r.State = "down"
 	}
 	for d, e := range k.spec.Endpoints {

@@ -90,7 +90,7 @@ func (n *network) next(at *node, to netip.Addr, flow roce.Flow) (face *topology.
 	}
 	live := make([]netip.Addr, 0, len(route.Via))
 	for _, hop := range route.Via {
-		if f := at.toward(hop); f != nil && !n.links[f.Link].off() {
+		if f := at.toward(hop); f != nil && n.links[f.Link].on {
 			live = append(live, hop)
 		}
 	}
@@ -171,9 +171,9 @@ func (n *network) spare() []bool {
 		return s
 	}
 	blocked := make([]bool, len(n.links))
-	for _, off := range []bool{false, true} {
+	for _, on := range []bool{true, false} {
 		for i, l := range n.links {
-			if l.off() != off || l.nodes[0].spec.Kind != topology.Switch || l.nodes[1].spec.Kind != topology.Switch {
+			if l.on != on || l.nodes[0].spec.Kind != topology.Switch || l.nodes[1].spec.Kind != topology.Switch {
 				continue
 			}
 			a, b := find(l.nodes[0]), find(l.nodes[1])

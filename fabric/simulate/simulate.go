@@ -15,12 +15,13 @@
 // A run depends on nothing but the topology and its seed. All of it happens on the
 // goroutine that runs the clock.
 //
-// Start reading at Run; network.go is how packets get from one adapter to another,
-// stage.go what a scenario does with all that.
+// Start reading at Run; driver.go is how it carries out what package core decides on nodes and links,
+// network.go how packets get from one adapter to another, stage.go what a scenario does with all that.
 package simulate
 
 import (
 	"github.com/ndklab/ndklab/fabric/scenario"
+	"github.com/ndklab/ndklab/internal/fabric/core"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -30,6 +31,12 @@ import (
 type lab struct {
 	topo     *topology.Topology
 	clock    *clock.Virtual
+	core     *core.Lab
+	events   []core.Event           // that the core is to be given
+	asked    map[uint64]func(error) // by the ID of the command: who waits for its answer
+	lastAsk  uint64
+	switched bool        // links have come up or gone down, and routes are not those of by then
+	timer    clock.Timer // of the core's deadline; nil before the first
 	network  *network
 	watchers []*watcher
 	follow   func(scenario.Event) // is told of all that happens and that a scenario does; nil: nobody is
@@ -44,13 +51,12 @@ func newLab(t *topology.Topology) (*lab, error) {
 	if err := Refuse(t); err != nil {
 		return nil, err
 	}
-	l := &lab{topo: t, clock: clock.NewVirtual()}
+	l := &lab{topo: t, clock: clock.NewVirtual(), core: core.New(t), asked: map[uint64]func(error){}}
 	l.network = newNetwork(t, l.clock, l.tellQPError)
-	for _, n := range l.network.nodes {
-		if err := n.start(); err != nil {
-			return nil, err
-		}
+	var failed error
+	l.ask(core.Build{}, func(err error) { failed = err })
+	if failed != nil {
+		return nil, failed
 	}
-	l.network.changed()
 	return l, nil
 }

@@ -18,18 +18,13 @@ func (l *lab) Clock() clock.Clock { return l.clock }
 
 // alive is the life of a host, or why nothing can be asked of it.
 func (l *lab) alive(name string) (*life, error) {
-	n := l.network.byName[name]
-	switch {
-	case n == nil:
-		return nil, fmt.Errorf("there is no node %q", name)
-	case !n.up():
-		return nil, fmt.Errorf("node %s is down: %s", name, n.down)
-	case n.paused:
-		return nil, fmt.Errorf("node %s is paused", name)
-	case n.life == nil:
-		return nil, fmt.Errorf("node %s has no adapter", name)
+	if err := l.core.Alive(name); err != nil {
+		return nil, err
 	}
-	return n.life, nil
+	if n := l.network.byName[name]; n.life != nil {
+		return n.life, nil
+	}
+	return nil, fmt.Errorf("node %s has no adapter", name)
 }
 
 // Serve implements scenario.Stage.

@@ -19,16 +19,12 @@ const (
 
 // A link is two wires.
 type link struct {
-	index  int // in Topology.Links
-	spec   *topology.Link
-	nodes  [2]*node
-	wires  [2]*wire // [0] from nodes[0], [1] back
-	down   bool     // by the file or an event
-	parted bool     // by a partition
+	index int // in Topology.Links
+	spec  *topology.Link
+	nodes [2]*node
+	wires [2]*wire // [0] from nodes[0], [1] back
+	on    bool     // it carries packets
 }
-
-// off reports whether the link is down, for whatever reason: it needs both its ends.
-func (l *link) off() bool { return l.down || l.parted || !l.nodes[0].up() || !l.nodes[1].up() }
 
 // name is the link's, as in a lab: its draws depend on that.
 func (l *link) name() string { return l.spec.Endpoints[0].String() }
@@ -57,7 +53,7 @@ func (w *wire) enter(f *frame) {
 	now := w.network.clock.Now()
 	bytes := ethernetLen + f.size()
 	w.gauge.Entered(bytes)
-	if w.link.off() {
+	if !w.link.on {
 		w.gauge.Counts.LostDown++
 		w.network.frames.put(f)
 		return
