@@ -108,7 +108,7 @@ static void with_limit(int what, rlim_t most)
 	CHECK(!setrlimit(what, &limit));
 	context = ibv_open_device(list[0]);
 	if (!context) {
-		CHECK(errno == EMFILE || errno == ENOMEM || errno == EAGAIN || errno == ENODEV);
+		CHECK(is_lacking(what) || errno == EAGAIN || errno == ENODEV);
 		_exit(0);
 	}
 	for (int i = 0; i < 2000; i++) {
