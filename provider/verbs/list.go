@@ -37,11 +37,11 @@ func (qp *QP) entry() provider.QueuePair {
 	return e
 }
 
-// tellError tells of a queue pair that has gone to error by itself. The lock is held.
-func (qp *QP) tellError() {
-	reason := qp.reason
-	if reason == "" {
-		reason = "a request of the peer was refused"
+// tellError tells, once, of a queue pair that has gone to error by itself. The lock is held.
+func (qp *QP) tellError(reason string) {
+	if qp.reason != "" {
+		return
 	}
+	qp.reason = reason
 	qp.pd.context.device.TellQPError(provider.QPError{Number: qp.pair.Number(), Remote: qp.attributes.Address.Remote, Reason: reason})
 }

@@ -93,10 +93,15 @@ func TestErrorsTold(t *testing.T) {
 	qps := w.pair(verbs.RC, nil)
 	other := w.pair(verbs.RC, nil)
 	check(t, qps[1].Destroy())
+	a.cq.Arm(false)
 	w.post(qps[0], a.request(rc.OpWrite, 1, 0, 10, 0))
 	w.modify(other[0], verbs.Attributes{State: verbs.Error}, 0)
 	w.clock.Run(10 * time.Second)
 	if len(a.errors) != 1 || a.errors[0].Number != qps[0].Number() || a.errors[0].Remote != w.hosts[1].address || !strings.HasPrefix(a.errors[0].Reason, "no answer from the peer") {
 		t.Errorf("%+v", a.errors)
+	}
+	// With the completion the program may end.
+	if !a.unknown || a.notified != 1 {
+		t.Errorf("told before the program knows: %v; notified %d times", a.unknown, a.notified)
 	}
 }

@@ -80,7 +80,7 @@ type QP struct {
 	tags       tags
 	notifying  bool   // EventSendQueueDrained is to be raised
 	lastWQE    bool   // EventLastWQEReached has been
-	reason     string // why it is in error, as its first completion says that tells so; "" if none has
+	reason     string // why it is in error by itself, of which has been told (tellError); "" if it is not
 	destroyed  bool
 	datagrams  []ud.Completion // scratch of Settle
 	messages   []rc.Completion // likewise

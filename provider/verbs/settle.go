@@ -96,6 +96,9 @@ func (m machine) Settle() {
 	qp.settle(qp.uc.State(), qp.uc.SendFailed())
 }
 
+// peerRefused is why a queue pair is in error of which no completion says why.
+const peerRefused = "a request of the peer was refused"
+
 // settle follows whatever may have changed the state machine's state, or have a request of one that is unreliable fail.
 // The lock is held.
 func (qp *QP) settle(state rc.State, sendFailed bool) {
@@ -108,7 +111,7 @@ func (qp *QP) settle(state rc.State, sendFailed bool) {
 	}
 	if sendFailed && (qp.state == ReadyToSend || qp.state == SendQueueDrain) {
 		qp.state = SendQueueError
-		qp.tellError()
+		qp.tellError(peerRefused)
 	}
 	if state != rc.Error {
 		return
@@ -116,7 +119,7 @@ func (qp *QP) settle(state rc.State, sendFailed bool) {
 	defer qp.flushQueues()
 	if qp.state != Error {
 		qp.state = Error
-		qp.tellError()
+		qp.tellError(peerRefused)
 		if qp.config.Type == RC {
 			switch qp.channel.QP.Refusal() {
 			case rc.RemoteAccess:
@@ -182,8 +185,9 @@ func (qp *QP) complete(c *rc.Completion, source uint32, network Network) {
 	if qp.destroyed {
 		return
 	}
-	if qp.reason == "" && c.Status != rc.Success && c.Status != rc.Flushed {
-		qp.reason = provider.ReasonOf(c.Status, receive)
+	if c.Status != rc.Success && c.Status != rc.Flushed && qp.state != Error {
+		// Before the program knows: it may end with the next instruction.
+		qp.tellError(provider.ReasonOf(c.Status, receive))
 	}
 	cq := qp.config.SendCQ
 	if receive {

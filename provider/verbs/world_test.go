@@ -38,6 +38,7 @@ type host struct {
 	mr       *verbs.MR // of memory, with every right, at base
 	events   []string
 	errors   []provider.QPError // that the device was told of
+	unknown  bool               // at the last of these the program had not been notified
 }
 
 const (
@@ -79,7 +80,7 @@ func newWorldAt(t testing.TB, seed uint64, addresses int, over func(provider.Car
 		device, err := provider.NewMiniport(provider.Config{
 			Carrier: over(network.Attach(4200, at...)), Clock: w.clock, Rand: rand.New(rand.NewPCG(seed, uint64(i))),
 			Info: provider.DefaultAdapterInfo(), Capabilities: provider.DefaultCapabilities(), Configuration: &configuration,
-			QPError: func(e provider.QPError) { h.errors = append(h.errors, e) },
+			QPError: func(e provider.QPError) { h.errors, h.unknown = append(h.errors, e), h.notified == 0 },
 		})
 		h.device = device
 		h.Context, err = verbs.Open(must(t, device, err), verbs.DefaultLimits(), h.noteEvent)
