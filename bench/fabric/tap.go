@@ -66,7 +66,8 @@ func (t *tap) run(done <-chan struct{}, see func(stamp int64, frame []byte)) err
 				return err
 			}
 			for i := range n {
-				see(t.receiver.Stamp(i), t.receiver.Frame(i))
+				stamp, _ := t.receiver.Stamp(i)
+				see(stamp, t.receiver.Frame(i))
 			}
 		}
 		if last {

@@ -137,7 +137,8 @@ func (c *chunk) add(receiver *frame.Receiver, n int) (lost uint64) {
 		}
 		begin := len(c.bytes)
 		c.bytes = append(c.bytes, receiver.Frame(i)...)
-		c.frames = append(c.frames, taken{begin, len(c.bytes), receiver.Stamp(i), receiver.Outgoing(i)})
+		stamp, _ := receiver.Stamp(i)
+		c.frames = append(c.frames, taken{begin, len(c.bytes), stamp, receiver.Outgoing(i)})
 	}
 	return lost
 }

@@ -3,6 +3,7 @@ package frame
 import (
 	"fmt"
 	"os"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -53,8 +54,10 @@ func configure(fd int, outgoing bool, buffer int) error {
 	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1); err != nil {
 		return fmt.Errorf("PACKET_VNET_HDR: %w", err)
 	}
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1); err != nil {
-		return fmt.Errorf("SO_TIMESTAMPNS: %w", err)
+	// Not SO_TIMESTAMPNS: of a frame without a stamp that says when it was taken.
+	const software = unix.SOF_TIMESTAMPING_RX_SOFTWARE | unix.SOF_TIMESTAMPING_SOFTWARE
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPING, software); err != nil {
+		return fmt.Errorf("SO_TIMESTAMPING: %w", err)
 	}
 	if !outgoing {
 		if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1); err != nil {
@@ -97,10 +100,11 @@ type mmsghdr struct {
 	length uint32
 }
 
-// stamp is the one control message there is, a timestamp.
+// stamp is the one control message there is: struct scm_timestamping, of which the
+// last two are of hardware.
 type stamp struct {
 	header unix.Cmsghdr
-	time   unix.Timespec
+	times  [3]unix.Timespec
 }
 
 // NewReceiver makes a Receiver into the given buffers, of MaxLen bytes unless
@@ -167,12 +171,14 @@ func (r *Receiver) Frame(i int) []byte { return r.buffers[i][:r.messages[i].leng
 // Cut reports whether frame i was longer than its buffer.
 func (r *Receiver) Cut(i int) bool { return r.messages[i].header.Flags&unix.MSG_TRUNC != 0 }
 
-// Stamp is when the kernel received frame i, in ns of the wall clock since
-// 1970; 0 if it did not say.
-func (r *Receiver) Stamp(i int) int64 {
+// Stamp returns when the kernel received or sent frame i, in ns of the wall clock
+// since 1970, and whether the kernel says so. It does not of the first frames after
+// nobody wanted stamps: it begins to stamp in the background. Of these Stamp returns
+// the time now.
+func (r *Receiver) Stamp(i int) (at int64, stamped bool) {
 	c := &r.control[i]
-	if r.messages[i].header.Controllen < uint64(unsafe.Sizeof(stamp{})) || c.header.Level != unix.SOL_SOCKET || c.header.Type != unix.SCM_TIMESTAMPNS {
-		return 0
+	if r.messages[i].header.Controllen < uint64(unsafe.Sizeof(stamp{})) || c.header.Level != unix.SOL_SOCKET || c.header.Type != unix.SCM_TIMESTAMPING {
+		return time.Now().UnixNano(), false
 	}
-	return c.time.Nano()
+	return c.times[0].Nano(), true
 }

@@ -29,7 +29,8 @@ func (l *loop) receive(p *port) bool {
 	l.offset = clock.UnixNano() - int64(now)
 	offset := l.offset
 	if p.other != nil && p.line.link.state != started { // the kernel may forward what has just arrived
-		last := min(time.Duration(l.receiver.Stamp(n-1)-offset), now)
+		stamp, _ := l.receiver.Stamp(n - 1)
+		last := min(time.Duration(stamp-offset), now)
 		for l.now() < last+settling {
 		}
 		p.other.update()
@@ -41,7 +42,8 @@ func (l *loop) receive(p *port) bool {
 		}
 		// If the wall clock was set in the meantime the stamp is off; but it cannot
 		// be older than the last time there was nothing, nor in the future.
-		arrived := min(max(time.Duration(l.receiver.Stamp(i)-offset), p.empty), now)
+		stamp, _ := l.receiver.Stamp(i)
+		arrived := min(max(time.Duration(stamp-offset), p.empty), now)
 		p.empty = arrived
 		l.stream.bytes += len(raw)
 		l.enter(p.line, i, raw, arrived)

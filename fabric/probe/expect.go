@@ -16,11 +16,11 @@ type Figures struct {
 	Sent       int
 	Received   int // once or more
 	Lost       int
-	Duplicated int // arrivals beyond a probe's first
-	Reordered  int // probes that arrived behind one that was sent later
-	Corrupted  int // arrivals
-	Marked     int // arrivals
-	DelayMin   time.Duration
+	Duplicated int           // arrivals beyond a probe's first
+	Reordered  int           // probes that arrived behind one that was sent later
+	Corrupted  int           // arrivals
+	Marked     int           // arrivals
+	DelayMin   time.Duration // delays are of probes that the kernel stamped at both ends, if there are any
 	DelayP50   time.Duration
 	DelayP99   time.Duration
 	DelayMax   time.Duration
@@ -44,6 +44,7 @@ func (f *Flight) Figures(skip uint64) Figures {
 	highest, first := -1, -1
 	var firstAt, highestAt time.Duration
 	delays := make([]time.Duration, 0, len(f.Arrivals))
+	var late []time.Duration // of probes that the kernel did not stamp
 	for _, a := range f.Arrivals {
 		if a.Corrupted {
 			r.Corrupted++
@@ -61,7 +62,11 @@ func (f *Flight) Figures(skip uint64) Figures {
 		}
 		seen[a.Probe] = true
 		r.Received++
-		delays = append(delays, a.At-f.Sent[a.Probe])
+		if delay := a.At - f.Sent[a.Probe]; a.Late || f.SentLate != nil && f.SentLate[a.Probe] {
+			late = append(late, delay)
+		} else {
+			delays = append(delays, delay)
+		}
 		if a.Probe < highest {
 			r.Reordered++
 			continue
@@ -74,6 +79,9 @@ func (f *Flight) Figures(skip uint64) Figures {
 	r.Lost = max(0, r.Sent-r.Received)
 	if first >= 0 && highestAt > firstAt {
 		r.Rate = float64(uint64(highest-first)*wire*8) / (highestAt - firstAt).Seconds()
+	}
+	if len(delays) == 0 {
+		delays = late
 	}
 	if len(delays) > 0 {
 		slices.Sort(delays)

@@ -115,6 +115,7 @@ type Options struct {
 type Flight struct {
 	Size     int             // of each probe, bytes from the Ethernet header on
 	Sent     []time.Duration // when the kernel sent each; 0: it did not
+	SentLate []bool          // of each, Sent is when it was noticed: the kernel did not stamp it; nil: it stamped all
 	Arrivals []Arrival       // in their order
 	Missed   uint64          // frames that the sockets had no room for, which may be probes
 }
@@ -123,6 +124,7 @@ type Flight struct {
 type Arrival struct {
 	Probe     int           // its number, from 0; -1 if it cannot be told, so much was changed
 	At        time.Duration // when the kernel received it
+	Late      bool          // At is when it was noticed: the kernel did not stamp it
 	Corrupted bool          // bits are not as they were sent
 	Marked    bool          // with Congestion Experienced
 }
@@ -132,7 +134,7 @@ type Arrival struct {
 // not wait.
 func (p *Path) Fly(ctx context.Context, from int, o Options, until func(*Flight) time.Duration) (*Flight, error) {
 	number := rand.Uint32() // so far from others that a few bits do not make one of the other
-	f := &Flight{Size: o.Size, Sent: make([]time.Duration, o.Count)}
+	f := &Flight{Size: o.Size, Sent: make([]time.Duration, o.Count), SentLate: make([]bool, o.Count)}
 	outgoing := newSight(p.ends[from].see, number, o)
 	incoming := newSight(p.ends[1-from].see, number, o)
 	outgoing.begin()
@@ -146,7 +148,7 @@ func (p *Path) Fly(ctx context.Context, from int, o Options, until func(*Flight)
 	}
 	for _, a := range outgoing.arrivals {
 		if a.Probe >= 0 {
-			f.Sent[a.Probe] = a.At
+			f.Sent[a.Probe], f.SentLate[a.Probe] = a.At, a.Late
 		}
 	}
 	if sendErr == nil {

@@ -69,6 +69,18 @@ func TestFigures(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 
+	late := evenly(3, time.Millisecond)
+	late.SentLate = []bool{true, false, false}
+	late.Sent[0] += 2 * time.Millisecond // as if it had arrived before it was sent
+	late.Arrivals[2].At, late.Arrivals[2].Late = late.Arrivals[2].At+time.Second, true
+	if got := late.Figures(0); got.Received != 3 || got.DelayMin != time.Millisecond || got.DelayMax != time.Millisecond {
+		t.Errorf("two of three were not stamped: %+v", got)
+	}
+	late.SentLate[1] = true
+	if got := late.Figures(0); got.Received != 3 || got.DelayMin != -time.Millisecond || got.DelayMax != time.Second+time.Millisecond {
+		t.Errorf("none was stamped at both ends: %+v", got)
+	}
+
 	none := Flight{Size: 100, Sent: []time.Duration{1, 2}}
 	if diff := cmp.Diff(Figures{Sent: 2, Lost: 2}, none.Figures(0)); diff != "" {
 		t.Errorf("nothing arrived (-want +got):\n%s", diff)

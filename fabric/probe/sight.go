@@ -96,20 +96,21 @@ func (s *sight) collect() error {
 		}
 		for i := range n {
 			if !s.receiver.Cut(i) {
-				s.look(s.receiver.Frame(i), time.Duration(s.receiver.Stamp(i)))
+				stamp, stamped := s.receiver.Stamp(i)
+				s.look(s.receiver.Frame(i), time.Duration(stamp), stamped)
 			}
 		}
 	}
 }
 
 // look notes a frame, behind its virtio header, if it is of the flight.
-func (s *sight) look(b []byte, at time.Duration) {
+func (s *sight) look(b []byte, at time.Duration, stamped bool) {
 	b = b[min(frame.HeaderLen, len(b)):]
 	if len(b) != s.size || !isProbe(b) {
 		return
 	}
 	flight, number := decompose(b)
-	a := Arrival{Probe: -1, At: at, Marked: marked(b)}
+	a := Arrival{Probe: -1, At: at, Late: !stamped, Marked: marked(b)}
 	switch {
 	case flight == s.flight && number < uint32(len(s.seen)):
 		a.Probe = int(number)
