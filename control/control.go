@@ -8,7 +8,8 @@
 // methods of their own. When the peer goes away every pending call fails with
 // ErrClosed, which is how one process learns of another's death.
 //
-// Start reading at Conn.
+// What can be asked is declared as values that both ends use: Method, Procedure and
+// Notice. Start reading there (method.go), then at Conn.
 package control
 
 import (

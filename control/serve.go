@@ -108,7 +108,7 @@ func (c *Conn) answer(ctx context.Context, m *message) *message {
 	r := &Request{Method: m.Method, Params: m.Params, Files: m.files, Conn: c}
 	defer func() { closeFiles(r.Files) }() // of which the handler may have kept some
 	if c.handler == nil {
-		return &message{ID: m.ID, Error: Errorf(Usage, "unknown request %q", m.Method)}
+		return &message{ID: m.ID, Error: unknown(m.Method)}
 	}
 	result, err := c.handler(ctx, r)
 	var body json.RawMessage
