@@ -180,7 +180,7 @@ func (a *agent) bringUp(r *control.Request) (granted uint32, err error) {
 	if len(params.Addresses) == 0 {
 		return 0, nil
 	}
-	shared, err := startAdapter(&params, clock.Real(), lease.NewErrorTeller(r.Conn, methodQPErrors).Tell)
+	shared, err := startAdapter(&params, clock.Real(), lease.NewErrorTeller(r.Conn).Tell)
 	if err != nil {
 		return 0, err
 	}

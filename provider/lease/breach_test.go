@@ -19,24 +19,29 @@ import (
 func TestBreach(t *testing.T) {
 	zoned := netip.MustParseAddrPort("[fe80::1%" + strings.Repeat("z", 1000) + "]:1")
 	for name, test := range map[string]struct {
-		method string
-		say    func(i int) any
+		say    func(conn *control.Conn, i int) error
 		most   int // notices
 		reason string
 	}{
-		"another's connection": {methodConnection, func(int) any { return cm.Record{ID: 2 << 26, State: cm.Connected} }, 1, "not of its share"},
-		"an address with a zone": {methodConnection, func(int) any {
-			return cm.Record{ID: 1 << 26, State: cm.Connected, Remote: zoned}
+		"another's connection": {func(c *control.Conn, _ int) error {
+			return noticeConnection.Send(c, cm.Record{ID: 2 << 26, State: cm.Connected})
+		}, 1, "not of its share"},
+		"an address with a zone": {func(c *control.Conn, _ int) error {
+			return noticeConnection.Send(c, cm.Record{ID: 1 << 26, State: cm.Connected, Remote: zoned})
 		}, 1, "a zone"},
-		"connections without end": {methodConnection, func(i int) any {
+		"connections without end": {func(c *control.Conn, i int) error {
 			// No peer is to be told of the end of one that the CM does not manage.
-			return cm.Record{ID: cm.ID(1<<26 + 1 + i), State: cm.Connected, Unmanaged: true}
+			return noticeConnection.Send(c, cm.Record{ID: cm.ID(1<<26 + 1 + i), State: cm.Connected, Unmanaged: true})
 		}, 10 + moreConnections + 1, "1035 connections"},
-		"many errors at once": {methodQPErrors, func(int) any { return make([]provider.QPError, errorsAtOnce+2) }, 1, "18 errors"},
-		"a long error": {methodQPErrors, func(int) any {
-			return []provider.QPError{{Reason: strings.Repeat("x", longestReason+1)}}
+		"many errors at once": {func(c *control.Conn, _ int) error {
+			return NoticeQPErrors.Send(c, make([]provider.QPError, errorsAtOnce+2))
+		}, 1, "18 errors"},
+		"a long error": {func(c *control.Conn, _ int) error {
+			return NoticeQPErrors.Send(c, []provider.QPError{{Reason: strings.Repeat("x", longestReason+1)}})
 		}, 1, "not of a device's making"},
-		"a long message": {methodCounters, func(int) any { return map[string]uint64{strings.Repeat("x", longestMessage): 1} }, 1, ""},
+		"a long message": {func(c *control.Conn, _ int) error {
+			return noticeCounters.Send(c, map[string]uint64{strings.Repeat("x", longestMessage): 1})
+		}, 1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(1)
@@ -45,12 +50,12 @@ func TestBreach(t *testing.T) {
 			cfg.Log = func(message string) { logged <- message }
 			s := serving(t, cfg)
 			conn := dial(t, func(context.Context, *control.Request) (any, error) { return nil, nil })
-			if err := conn.Call(patient(t), methodLease, nil, &terms{}); err != nil {
+			if _, err := methodLease.Call(patient(t), conn, wish{}); err != nil {
 				t.Fatal(err)
 			}
 			for i := range test.most {
 				// What comes behind the breach finds nobody.
-				_ = conn.Notify(test.method, test.say(i))
+				_ = test.say(conn, i)
 			}
 			select {
 			case <-conn.Done():
@@ -76,7 +81,7 @@ func TestBreach(t *testing.T) {
 func TestCountersWithoutEnd(t *testing.T) {
 	s := serving(t, config(1))
 	conn := dial(t, func(context.Context, *control.Request) (any, error) { return nil, nil })
-	if err := conn.Call(patient(t), methodLease, nil, &terms{}); err != nil {
+	if _, err := methodLease.Call(patient(t), conn, wish{}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 1000 {
@@ -84,11 +89,12 @@ func TestCountersWithoutEnd(t *testing.T) {
 		for j := range 100 {
 			counted[fmt.Sprint("invented", i, " ", j)] = 1
 		}
-		if err := conn.Notify(methodCounters, counted); err != nil {
+		if err := noticeCounters.Send(conn, counted); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := conn.Call(patient(t), methodCounters, map[string]uint64{}, nil); err != nil {
+	nothing := map[string]uint64{}
+	if err := control.NewProcedure[map[string]uint64]("counters").Call(patient(t), conn, nothing); err != nil { // until all are handled
 		t.Fatal(err)
 	}
 	conn.Close()

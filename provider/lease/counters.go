@@ -40,9 +40,8 @@ func (s *Server) TransportCounters(ctx context.Context) map[string]uint64 {
 
 // askCounters has the process say what it has counted.
 func (h *holder) askCounters(ctx context.Context) {
-	var counted map[string]uint64
 	// If it does not answer, what it said before counts.
-	if err := h.conn.Call(ctx, methodCounters, nil, &counted); err == nil {
+	if counted, err := methodCounters.Call(ctx, h.conn, nil); err == nil {
 		h.noteCounters(counted)
 	}
 }

@@ -32,35 +32,21 @@ type holder struct {
 // while it keeps that many waiting are lost; their senders repeat them.
 const waitingDatagrams = 1024
 
-func (h *holder) handle(ctx context.Context, r *control.Request) (any, error) {
-	switch r.Method {
-	case methodLease:
-		var w wish
-		if err := r.Decode(&w); err != nil {
-			return nil, err
-		}
-		return h.server.lease(ctx, h, w, r.Conn)
-	case methodConnection:
-		var record cm.Record
-		if err := r.Decode(&record); err != nil {
-			return nil, err
-		}
-		return nil, h.breach(r.Conn, h.note(record))
-	case methodCounters:
-		var counted map[string]uint64
-		if err := r.Decode(&counted); err != nil {
-			return nil, err
-		}
+// requests answers the process.
+func (h *holder) requests() *control.Mux {
+	var mux control.Mux
+	methodLease.Handle(&mux, h.lease)
+	noticeConnection.Handle(&mux, func(_ context.Context, r *control.Request, record cm.Record) error {
+		return h.breach(r.Conn, h.note(record))
+	})
+	noticeCounters.Handle(&mux, func(_ context.Context, _ *control.Request, counted map[string]uint64) error {
 		h.noteCounters(counted)
-		return nil, nil
-	case methodQPErrors:
-		var list []provider.QPError
-		if err := r.Decode(&list); err != nil {
-			return nil, err
-		}
-		return nil, h.breach(r.Conn, h.tell(list))
-	}
-	return nil, control.Errorf(control.Usage, "unknown request %q", r.Method)
+		return nil
+	})
+	NoticeQPErrors.Handle(&mux, func(_ context.Context, r *control.Request, list []provider.QPError) error {
+		return h.breach(r.Conn, h.tell(list))
+	})
+	return &mux
 }
 
 // begin makes h the holder of a share.
@@ -88,9 +74,9 @@ func (h *holder) send() {
 		var err error
 		select {
 		case s := <-h.state:
-			err = h.conn.Notify(methodState, s)
+			err = noticeState.Send(h.conn, s)
 		case d := <-h.out:
-			err = h.conn.Notify(methodDatagram, d)
+			err = noticeDatagram.Send(h.conn, d)
 		case <-h.conn.Done():
 			return
 		}

@@ -25,7 +25,9 @@ package lease
 import (
 	"net/netip"
 
+	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/cm"
 	"github.com/ndklab/ndklab/provider/roce"
 )
 
@@ -33,16 +35,23 @@ import (
 // namespace.
 const socketName = "@ndklab/adapter"
 
-// The requests and notices of the channel (package control).
-const (
-	methodLease      = "lease"       // a request of the process: a wish, for a terms
-	methodFiles      = "files"       // a request of the owner's, while it serves that: takes descriptors
-	methodConnection = "connection"  // a notice of the process: a cm.Record
-	methodCounters   = "counters"    // a request of the owner's: for the transport's; a notice of the process: its last
-	methodQueuePairs = "queue-pairs" // a request of the owner's: the first number, for at most pageOfPairs provider.QueuePair
-	methodQPErrors   = "qp-errors"   // a notice of the process: a list of provider.QPError
-	methodDatagram   = "datagram"    // a notice of the owner's: a datagram
-	methodState      = "state"       // a notice of the owner's: a state
+// What the process asks and tells the owner (package control).
+var (
+	methodLease      = control.NewMethod[wish, terms]("lease")
+	noticeConnection = control.NewNotice[cm.Record]("connection")
+	noticeCounters   = control.NewNotice[map[string]uint64]("counters") // of its transport, the last
+)
+
+// NoticeQPErrors tells of queue pairs in error; see ErrorTeller.
+var NoticeQPErrors = control.NewNotice[[]provider.QPError]("qp-errors")
+
+// What the owner asks and tells the process.
+var (
+	methodFiles      = control.NewProcedure[control.None]("files").WithFiles(1, control.MaxFiles) // while it serves methodLease
+	methodCounters   = control.NewMethod[control.None, map[string]uint64]("counters")             // of its transport
+	methodQueuePairs = control.NewMethod[uint32, []provider.QueuePair]("queue-pairs")             // from a number on, at most pageOfPairs
+	noticeDatagram   = control.NewNotice[datagram]("datagram")
+	noticeState      = control.NewNotice[state]("state")
 )
 
 // A wish is what a process asks of a lease.

@@ -61,7 +61,7 @@ func OpenTelling(ctx context.Context) (m *provider.Miniport, tell func(), err er
 // tellCounters has the owner know what the device's transport has counted.
 func (t *tenant) tellCounters(device *provider.Miniport) {
 	// The owner that does not hear of it is gone.
-	_ = t.conn.Notify(methodCounters, device.TransportCounters())
+	_ = noticeCounters.Send(t.conn, device.TransportCounters())
 }
 
 // note has a child of this process close the connection, which would keep its share.
@@ -100,7 +100,7 @@ func OpenOver(ctx context.Context, sock *net.UnixConn) (m *provider.Miniport, ab
 func open(ctx context.Context, sock *net.UnixConn, w wish) (*tenant, *provider.Miniport, error) {
 	t := &tenant{}
 	defer t.closeFiles()
-	t.conn = control.New(sock, t.handle)
+	t.conn = control.New(sock, t.requests().Serve)
 	m, err := t.start(ctx, w)
 	if err != nil {
 		t.conn.Close()
@@ -130,8 +130,8 @@ func (t *tenant) closeFiles() {
 
 // start asks for the lease and starts the device with it.
 func (t *tenant) start(ctx context.Context, w wish) (*provider.Miniport, error) {
-	var terms terms
-	if err := t.conn.Call(ctx, methodLease, w, &terms); err != nil {
+	terms, err := methodLease.Call(ctx, t.conn, w)
+	if err != nil {
 		var said *control.Error
 		if errors.As(err, &said) && said.Code == control.Unable {
 			return nil, fmt.Errorf("%w (%w)", err, unix.ENOSPC)
@@ -160,7 +160,7 @@ func (t *tenant) start(ctx context.Context, w wish) (*provider.Miniport, error) 
 	cfg.Rand = rand.New(rand.NewPCG(terms.Seed[0], terms.Seed[1]))
 	cfg.Ledger = ledger
 	cfg.Report = t.report
-	t.errors = NewErrorTeller(t.conn, methodQPErrors)
+	t.errors = NewErrorTeller(t.conn)
 	cfg.QPError = t.errors.Tell
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -189,51 +189,53 @@ func (t *tenant) watch() {
 	}
 }
 
-func (t *tenant) handle(_ context.Context, r *control.Request) (any, error) {
-	switch r.Method {
-	case methodFiles:
-		// These come one after the other, and before the answer that start waits for.
-		t.files = append(t.files, r.Files...)
-		clear(r.Files)
-		return nil, nil
-	case methodDatagram:
-		var d datagram
-		if err := r.Decode(&d); err != nil {
-			return nil, err
-		}
-		t.mu.Lock()
-		device := t.device
-		t.mu.Unlock()
-		if device != nil {
-			device.HandIn(d.Flow, d.Payload)
-		}
-		return nil, nil
-	case methodCounters:
-		t.mu.Lock()
-		device := t.device
-		t.mu.Unlock()
-		if device == nil {
-			return nil, control.Errorf(control.Unable, "the device is closed")
-		}
-		return device.TransportCounters(), nil
-	case methodQueuePairs:
-		var first uint32
-		if err := r.Decode(&first); err != nil {
-			return nil, err
-		}
-		return t.queuePairs(first), nil
-	case methodState:
-		var s state
-		if err := r.Decode(&s); err != nil {
-			return nil, err
-		}
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.state = s
-		t.applyState()
-		return nil, nil
+// requests answers the owner.
+func (t *tenant) requests() *control.Mux {
+	var mux control.Mux
+	methodFiles.Handle(&mux, t.takeFiles)
+	methodCounters.Handle(&mux, t.transportCounters)
+	methodQueuePairs.Handle(&mux, t.queuePairs)
+	noticeDatagram.Handle(&mux, t.handIn)
+	noticeState.Handle(&mux, t.setState)
+	return &mux
+}
+
+// takeFiles keeps descriptors. They come one after the other, and before the answer that
+// start waits for.
+func (t *tenant) takeFiles(_ context.Context, r *control.Request, _ control.None) error {
+	t.files = append(t.files, r.Files...)
+	clear(r.Files)
+	return nil
+}
+
+func (t *tenant) handIn(_ context.Context, _ *control.Request, d datagram) error {
+	if device := t.openDevice(); device != nil {
+		device.HandIn(d.Flow, d.Payload)
 	}
-	return nil, control.Errorf(control.Usage, "unknown request %q", r.Method)
+	return nil
+}
+
+func (t *tenant) transportCounters(context.Context, *control.Request, control.None) (map[string]uint64, error) {
+	device := t.openDevice()
+	if device == nil {
+		return nil, control.Errorf(control.Unable, "the device is closed")
+	}
+	return device.TransportCounters(), nil
+}
+
+func (t *tenant) setState(_ context.Context, _ *control.Request, s state) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.state = s
+	t.applyState()
+	return nil
+}
+
+// openDevice returns the device; nil until it is started, and when it is closed.
+func (t *tenant) openDevice() *provider.Miniport {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.device
 }
 
 // applyState has the device do as the owner's. mu is held.
@@ -255,7 +257,7 @@ func (t *tenant) applyState() {
 // what is in it, the owner knows.
 func (t *tenant) report(r cm.Record) {
 	// If the channel has ended, so has the owner, and the device is about to fail.
-	_ = t.conn.Notify(methodConnection, r)
+	_ = noticeConnection.Send(t.conn, r)
 }
 
 // A leasedCarrier ends the lease when the device closes it.

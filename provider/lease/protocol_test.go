@@ -22,12 +22,13 @@ import (
 func TestOneLease(t *testing.T) {
 	s := serving(t, config(1))
 	conn := dial(t, func(context.Context, *control.Request) (any, error) { return nil, nil })
-	refused(t, conn.Call(patient(t), "nonsense", nil, nil), "unknown request")
-	refused(t, conn.Call(patient(t), methodConnection, "nonsense", nil), "")
-	if err := conn.Call(patient(t), methodLease, nil, &terms{}); err != nil {
+	refused(t, control.NewProcedure[control.None]("nonsense").Call(patient(t), conn, nil), "unknown request")
+	refused(t, control.NewProcedure[string]("connection").Call(patient(t), conn, "nonsense"), "connection: parameters")
+	if _, err := methodLease.Call(patient(t), conn, wish{}); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, conn.Call(patient(t), methodLease, nil, &terms{}), "has a share already")
+	_, err := methodLease.Call(patient(t), conn, wish{})
+	refused(t, err, "has a share already")
 	gone := &holder{server: s}
 	gone.end()
 	if err := gone.begin(7, 1, conn); err == nil {
@@ -62,7 +63,7 @@ func TestMostProcesses(t *testing.T) {
 	}
 	for range 10 {
 		late, theirs := process()
-		if err := late.Notify(methodLease, wish{}); err != nil {
+		if err := control.NewNotice[wish]("lease").Send(late, wish{}); err != nil {
 			t.Fatal(err)
 		}
 		s.mu.Lock() // what it has asked for would be read before it is turned away
@@ -153,7 +154,7 @@ func TestOwnersMistakes(t *testing.T) {
 	(<-owner).Wait()
 
 	tenant := &tenant{}
-	_, err = tenant.handle(t.Context(), &control.Request{Method: "nonsense"})
+	_, err = tenant.requests().Serve(t.Context(), &control.Request{Method: "nonsense"})
 	refused(t, err, "unknown request")
 
 	short, err := newMemory(len(ours) - 1)
@@ -173,8 +174,8 @@ func TestGarbledNotices(t *testing.T) {
 	was := state{Known: true, Enabled: true}
 	tenant, holder := &tenant{state: was}, &holder{server: &Server{}}
 	for method, handle := range map[string]control.Handler{
-		methodState: tenant.handle, methodDatagram: tenant.handle,
-		methodConnection: holder.handle, methodCounters: holder.handle,
+		"state": tenant.requests().Serve, "datagram": tenant.requests().Serve,
+		"connection": holder.requests().Serve, "counters": holder.requests().Serve,
 	} {
 		for _, params := range []string{``, `7`, `["Enabled"]`, `{"Enabled": false`} {
 			_, err := handle(t.Context(), &control.Request{Method: method, Params: json.RawMessage(params)})
@@ -182,8 +183,8 @@ func TestGarbledNotices(t *testing.T) {
 		}
 	}
 	half := json.RawMessage(`{"Known": true, "Enabled": false, "Failed": "yes"}`)
-	_, err := tenant.handle(t.Context(), &control.Request{Method: methodState, Params: half})
-	refused(t, err, methodState+": parameters")
+	_, err := tenant.requests().Serve(t.Context(), &control.Request{Method: "state", Params: half})
+	refused(t, err, "state: parameters")
 	if tenant.state != was || holder.counted != nil {
 		t.Errorf("state %+v, counters %v", tenant.state, holder.counted)
 	}

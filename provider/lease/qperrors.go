@@ -15,12 +15,10 @@ const (
 	errorInterval = 250 * time.Millisecond
 )
 
-// An ErrorTeller tells another process of queue pairs in error, with notices that each
-// have a list of provider.QPError. Its goroutine lives only while there is something
-// to tell.
+// An ErrorTeller tells another process of queue pairs in error, by NoticeQPErrors. Its
+// goroutine lives only while there is something to tell.
 type ErrorTeller struct {
-	conn   *control.Conn
-	method string
+	conn *control.Conn
 
 	sending sync.Mutex // held while a list is taken and sent, so that Flush waits for that; locked before mu
 
@@ -30,10 +28,8 @@ type ErrorTeller struct {
 	telling bool   // the goroutine is there
 }
 
-// NewErrorTeller tells over conn, by notices of that method.
-func NewErrorTeller(conn *control.Conn, method string) *ErrorTeller {
-	return &ErrorTeller{conn: conn, method: method}
-}
+// NewErrorTeller tells over conn.
+func NewErrorTeller(conn *control.Conn) *ErrorTeller { return &ErrorTeller{conn: conn} }
 
 // Tell takes an error to be told of. It does not block.
 func (t *ErrorTeller) Tell(e provider.QPError) {
@@ -72,7 +68,7 @@ func (t *ErrorTeller) send() bool {
 	list := t.take()
 	t.telling = list != nil
 	t.mu.Unlock()
-	return list != nil && t.conn.Notify(t.method, list) == nil
+	return list != nil && NoticeQPErrors.Send(t.conn, list) == nil
 }
 
 // Flush sends what waits, before the process ends.
@@ -83,7 +79,7 @@ func (t *ErrorTeller) Flush() {
 	list := t.take()
 	t.mu.Unlock()
 	if list != nil {
-		_ = t.conn.Notify(t.method, list) // the owner that does not hear of it is gone
+		_ = NoticeQPErrors.Send(t.conn, list) // the owner that does not hear of it is gone
 	}
 }
 

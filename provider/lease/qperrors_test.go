@@ -54,19 +54,17 @@ func newTeller(t *testing.T) (*ErrorTeller, <-chan []provider.QPError) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { ours.Close() })
-	peer, err := control.FromFile(theirs, func(_ context.Context, r *control.Request) (any, error) {
-		var list []provider.QPError
-		if err := r.Decode(&list); err != nil || r.Method != methodQPErrors {
-			t.Errorf("%s: %v", r.Method, err)
-		}
+	var mux control.Mux
+	NoticeQPErrors.Handle(&mux, func(_ context.Context, _ *control.Request, list []provider.QPError) error {
 		notices <- list
-		return nil, nil
+		return nil
 	})
+	peer, err := control.FromFile(theirs, mux.Serve)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { peer.Close() })
-	return NewErrorTeller(ours, methodQPErrors), notices
+	return NewErrorTeller(ours), notices
 }
 
 // TestFlush: what waits is told of at once when the process ends, which the goroutine might not live to do.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/provider"
 )
 
@@ -57,8 +58,8 @@ func (h *holder) askQueuePairs(ctx context.Context) (all []HeldQueuePair) {
 	share, pid := h.share, uint32(h.pid)
 	h.mu.Unlock()
 	for next := uint32(0); len(all) < mostPairs; {
-		var page []provider.QueuePair
-		if h.conn.Call(ctx, methodQueuePairs, next, &page) != nil || len(page) == 0 {
+		page, err := methodQueuePairs.Call(ctx, h.conn, next)
+		if err != nil || len(page) == 0 {
 			return all
 		}
 		for i := range page {
@@ -87,14 +88,12 @@ func strange(p *provider.QueuePair, first uint32, share int) error {
 }
 
 // queuePairs answers the owner: those of this process from a number on.
-func (t *tenant) queuePairs(first uint32) []provider.QueuePair {
-	t.mu.Lock()
-	device := t.device
-	t.mu.Unlock()
+func (t *tenant) queuePairs(_ context.Context, _ *control.Request, first uint32) ([]provider.QueuePair, error) {
+	device := t.openDevice()
 	if device == nil {
-		return nil
+		return nil, nil
 	}
 	all := device.QueuePairs()
 	i, _ := slices.BinarySearchFunc(all, first, func(p provider.QueuePair, number uint32) int { return cmp.Compare(p.Number, number) })
-	return all[i:min(len(all), i+pageOfPairs)]
+	return all[i:min(len(all), i+pageOfPairs)], nil
 }

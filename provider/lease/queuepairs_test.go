@@ -60,13 +60,16 @@ func TestStrangeQueuePairs(t *testing.T) {
 			if test.reason == "" {
 				s.answering = 50 * time.Millisecond
 			}
-			conn := dial(t, func(ctx context.Context, r *control.Request) (any, error) {
-				if test.reason == "" && r.Method == methodQueuePairs {
+			var mux control.Mux
+			methodFiles.Handle(&mux, func(context.Context, *control.Request, control.None) error { return nil })
+			methodQueuePairs.Handle(&mux, func(ctx context.Context, _ *control.Request, _ uint32) ([]provider.QueuePair, error) {
+				if test.reason == "" {
 					<-ctx.Done()
 				}
 				return []provider.QueuePair{test.pair}, nil
 			})
-			if err := conn.Call(patient(t), methodLease, nil, &terms{}); err != nil {
+			conn := dial(t, mux.Serve)
+			if _, err := methodLease.Call(patient(t), conn, wish{}); err != nil {
 				t.Fatal(err)
 			}
 			if got := s.QueuePairs(t.Context()); len(got) != 0 {

@@ -177,7 +177,7 @@ func (s *Server) serve(sock *net.UnixConn) bool {
 		return s.conns != nil
 	}
 	h := &holder{server: s}
-	conn := control.NewBounded(sock, h.handle, longestMessage)
+	conn := control.NewBounded(sock, h.requests().Serve, longestMessage)
 	s.conns[conn] = struct{}{}
 	s.serving.Go(func() {
 		conn.Wait()
@@ -247,20 +247,21 @@ func (s *Server) follow(e provider.NetEvent) {
 	}
 }
 
-// lease serves methodLease for h.
-func (s *Server) lease(ctx context.Context, h *holder, w wish, conn *control.Conn) (*terms, error) {
+// lease gives the process a share.
+func (h *holder) lease(ctx context.Context, r *control.Request, w wish) (terms, error) {
+	s, conn := h.server, r.Conn
 	peer, err := conn.Peer()
 	if err != nil {
-		return nil, err
+		return terms{}, err
 	}
 	share, seed, err := s.grant()
 	if err != nil {
-		return nil, err
+		return terms{}, err
 	}
 	files, err := s.carrier.Share(share)
 	if err != nil {
 		s.free(share)
-		return nil, err
+		return terms{}, err
 	}
 	defer func() {
 		for _, f := range files {
@@ -271,20 +272,20 @@ func (s *Server) lease(ctx context.Context, h *holder, w wish, conn *control.Con
 		spare, err := udp.Spare(s.carrier.Addresses())
 		if err != nil {
 			s.free(share)
-			return nil, err
+			return terms{}, err
 		}
 		files = append(files, spare...)
 	}
 	if err := h.begin(share, int(peer.Pid), conn); err != nil {
 		s.free(share)
-		return nil, err
+		return terms{}, err
 	}
 	for batch := range slices.Chunk(append([]*os.File{s.memory}, files...), control.MaxFiles) {
-		if err := conn.Call(ctx, methodFiles, nil, nil, batch...); err != nil {
-			return nil, err
+		if err := methodFiles.Call(ctx, conn, nil, batch...); err != nil {
+			return terms{}, err
 		}
 	}
-	return &terms{
+	return terms{
 		Share: share, Addresses: s.carrier.Addresses(), Interfaces: s.carrier.Interfaces(), Config: s.config, Seed: seed,
 	}, nil
 }
