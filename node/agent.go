@@ -20,18 +20,22 @@ import (
 	"github.com/ndklab/ndklab/node/cgroup"
 	"github.com/ndklab/ndklab/node/rtnl"
 	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/lease"
 	"github.com/ndklab/ndklab/topology"
 )
 
-// The requests that an agent answers, and its notices.
-const (
-	methodUp       = "up" // upParams -> what is granted of the adapter's receive buffer, 0 without one
-	methodCounters = "counters"
-	methodExec     = "exec"
-	methodSignal   = "signal"
-	methodStarted  = "started"   // the agent's: the command of that ID runs
-	methodQPErrors = "qp-errors" // the agent's: a list of provider.QPError
+// The requests that an agent answers. Those about workloads, the adapter, files, pauses
+// and listeners are in the files on these.
+var (
+	methodUp       = control.NewMethod[upParams, uint32]("up") // returns what is granted of the adapter's receive buffer, 0 without one
+	methodCounters = control.NewMethod[control.None, Counters]("counters")
+	methodExec     = control.NewMethod[Command, int]("exec").WithFiles(0, 3) // returns the exit status
+	methodSignal   = control.NewProcedure[signalParams]("signal")
 )
+
+// noticeStarted is the agent's: the command of that ID runs. Its other notice is
+// lease.NoticeQPErrors.
+var noticeStarted = control.NewNotice[string]("started")
 
 // upParams are what an agent makes its adapter of, of which it has none without addresses.
 type upParams struct {
@@ -47,10 +51,6 @@ type upParams struct {
 type localAddress struct {
 	Address   netip.Addr
 	Interface string
-}
-
-type execResult struct {
-	Status int
 }
 
 type signalParams struct {
@@ -72,8 +72,8 @@ type Agent struct {
 	furnished atomic.Bool   // see Furnish
 
 	mu      sync.Mutex
-	running map[string]chan struct{} // by Command.ID; closed when the command has been started, or will not be
-	network *rtnl.Socket             // to configure the interfaces by; nil once Up has
+	running map[string]*beginning // by Command.ID
+	network *rtnl.Socket          // to configure the interfaces by; nil once Up has
 	// configured is how the network was configured last.
 	configured *Config
 }
@@ -87,7 +87,7 @@ type Agent struct {
 // A supervisor that reaps orphans must leave the agents to this package: with
 // waitid(P_ALL, WNOWAIT) it sees who ended before it reaps.
 func Start(cfg Config, group *cgroup.Group, stderr *os.File) (*Agent, error) {
-	a := &Agent{cfg: cfg, done: make(chan struct{}), running: map[string]chan struct{}{}}
+	a := &Agent{cfg: cfg, done: make(chan struct{}), running: map[string]*beginning{}}
 	a.configured = &a.cfg
 	if err := a.start(group, stderr); err != nil {
 		return nil, fmt.Errorf("node %s: %w", cfg.Name, err)
@@ -114,7 +114,7 @@ func (a *Agent) start(group *cgroup.Group, stderr *os.File) error {
 		return err
 	}
 	defer log.Close()
-	conn, theirs, err := control.Pair(a.handle)
+	conn, theirs, err := control.Pair(a.notices().Serve)
 	if err != nil {
 		logged.Close()
 		return err
@@ -122,7 +122,7 @@ func (a *Agent) start(group *cgroup.Group, stderr *os.File) error {
 	defer theirs.Close()
 
 	attr := &syscall.ProcAttr{
-		Env:   withVariables(Environment("GOCOVERDIR"), map[string]string{"GOMAXPROCS": "1"}), // until there is traffic: see agent.handleTraffic
+		Env:   withVariables(Environment("GOCOVERDIR"), map[string]string{"GOMAXPROCS": "1"}), // until there is traffic: see agent.readyForTraffic
 		Files: []uintptr{null.Fd(), log.Fd(), log.Fd(), theirs.Fd()},                          // controlFD is the last
 		Sys: &syscall.SysProcAttr{
 			Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWNS | unix.CLONE_NEWPID,
@@ -201,32 +201,35 @@ func copyLines(w *os.File, prefix string, r *os.File) {
 	}
 }
 
-// handle takes the agent's notices.
-func (a *Agent) handle(_ context.Context, r *control.Request) (any, error) {
-	switch r.Method {
-	case methodStarted:
-	case methodQPErrors:
-		return nil, a.tellQPErrors(r)
-	default:
-		return nil, control.Errorf(control.Usage, "unknown request %q", r.Method)
-	}
-	var id string
-	if err := r.Decode(&id); err != nil {
-		return nil, err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if started := a.running[id]; started != nil && !isClosed(started) {
-		close(started)
-	}
-	return nil, nil
+// A beginning is the start of a command.
+type beginning struct {
+	over <-chan struct{} // closed when the command has been started, or will not be
+	end  func()          // closes it, the first time
 }
 
-func (a *Agent) tellQPErrors(r *control.Request) error {
-	var list []provider.QPError
-	if err := r.Decode(&list); err != nil {
-		return err
+func newBeginning() *beginning {
+	over := make(chan struct{})
+	return &beginning{over, sync.OnceFunc(func() { close(over) })}
+}
+
+// notices takes the agent's notices.
+func (a *Agent) notices() *control.Mux {
+	var mux control.Mux
+	noticeStarted.Handle(&mux, a.noteStarted)
+	lease.NoticeQPErrors.Handle(&mux, a.tellQPErrors)
+	return &mux
+}
+
+func (a *Agent) noteStarted(_ context.Context, _ *control.Request, id string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if b := a.running[id]; b != nil {
+		b.end()
 	}
+	return nil
+}
+
+func (a *Agent) tellQPErrors(_ context.Context, _ *control.Request, list []provider.QPError) error {
 	if a.cfg.QPError != nil {
 		for _, e := range list {
 			a.cfg.QPError(e)
@@ -235,13 +238,18 @@ func (a *Agent) tellQPErrors(r *control.Request) error {
 	return nil
 }
 
-func isClosed(c chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
+// ask makes a request of the agent.
+func ask[Params, Result any](ctx context.Context, a *Agent, m control.Method[Params, Result], params Params, files ...*os.File) (Result, error) {
+	result, err := m.Call(ctx, a.conn, params, files...)
+	return result, a.named(err)
+}
+
+// named says of an error in which node it is.
+func (a *Agent) named(err error) error {
+	if err == nil {
+		return nil
 	}
+	return fmt.Errorf("node %s: %w", a.cfg.Name, err)
 }
 
 // Name is the node's name.
@@ -266,20 +274,12 @@ func (a *Agent) Kill() {
 // Send sends a signal to the agent. What does not end it does not concern the
 // commands of Exec.
 func (a *Agent) Send(sig syscall.Signal) error {
-	if err := a.proc.signal(sig, false); err != nil {
-		return fmt.Errorf("node %s: %w", a.cfg.Name, err)
-	}
-	return nil
+	return a.named(a.proc.signal(sig, false))
 }
 
 // Up configures the node's interfaces, which must exist by now, and opens the
 // adapter. The node is ready when it returns.
-func (a *Agent) Up(ctx context.Context) error {
-	if err := a.bringUp(ctx); err != nil {
-		return fmt.Errorf("node %s: %w", a.cfg.Name, err)
-	}
-	return nil
-}
+func (a *Agent) Up(ctx context.Context) error { return a.named(a.bringUp(ctx)) }
 
 func (a *Agent) bringUp(ctx context.Context) error {
 	network := a.takeNetwork()
@@ -305,8 +305,8 @@ func (a *Agent) bringUp(ctx context.Context) error {
 			return err
 		}
 	}
-	var granted uint32
-	if err := a.conn.Call(ctx, methodUp, params, &granted); err != nil {
+	granted, err := methodUp.Call(ctx, a.conn, params)
+	if err != nil {
 		return err
 	}
 	a.buffer.Store(granted)
@@ -319,11 +319,7 @@ func (a *Agent) ReceiveBuffer() uint32 { return a.buffer.Load() }
 
 // Counters reads the node's counters.
 func (a *Agent) Counters(ctx context.Context) (Counters, error) {
-	var c Counters
-	if err := a.conn.Call(ctx, methodCounters, nil, &c); err != nil {
-		return Counters{}, fmt.Errorf("node %s: %w", a.cfg.Name, err)
-	}
-	return c, nil
+	return ask(ctx, a, methodCounters, nil)
 }
 
 // Exec runs a command in the node, with files as its standard input, output and
@@ -347,7 +343,7 @@ func (a *Agent) Exec(ctx context.Context, cmd Command, files ...*os.File) (statu
 	if cmd.ID == "" {
 		cmd.ID = "#" + strconv.FormatUint(a.nextID.Add(1), 10)
 	}
-	started := make(chan struct{})
+	started := newBeginning()
 	a.mu.Lock()
 	_, twice := a.running[cmd.ID]
 	if !twice {
@@ -359,7 +355,7 @@ func (a *Agent) Exec(ctx context.Context, cmd Command, files ...*os.File) (statu
 	}
 	if cmd.Started != nil {
 		go func() {
-			<-started
+			<-started.over
 			cmd.Started()
 		}()
 	}
@@ -367,15 +363,9 @@ func (a *Agent) Exec(ctx context.Context, cmd Command, files ...*os.File) (statu
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		delete(a.running, cmd.ID)
-		if !isClosed(started) {
-			close(started)
-		}
+		started.end()
 	}()
-	var result execResult
-	if err := a.conn.Call(ctx, methodExec, cmd, &result, files...); err != nil {
-		return 0, fmt.Errorf("node %s: %w", a.cfg.Name, err)
-	}
-	return result.Status, nil
+	return ask(ctx, a, methodExec, cmd, files...)
 }
 
 // Signal sends a signal to the process group of the command that Exec runs under
@@ -384,10 +374,7 @@ func (a *Agent) Signal(ctx context.Context, id string, sig syscall.Signal) error
 	if err := a.awaitStarted(ctx, id); err != nil {
 		return err
 	}
-	if err := a.conn.Call(ctx, methodSignal, signalParams{id, sig}, nil); err != nil {
-		return fmt.Errorf("node %s: %w", a.cfg.Name, err)
-	}
-	return nil
+	return a.named(methodSignal.Call(ctx, a.conn, signalParams{id, sig}))
 }
 
 // awaitStarted waits until the command that Exec runs under id has been started, or will
@@ -400,9 +387,9 @@ func (a *Agent) awaitStarted(ctx context.Context, id string) error {
 		return control.Errorf(control.Usage, "node %s: no command %q runs", a.cfg.Name, id)
 	}
 	select {
-	case <-started:
+	case <-started.over:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("node %s: %w", a.cfg.Name, ctx.Err())
+		return a.named(ctx.Err())
 	}
 }

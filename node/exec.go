@@ -28,23 +28,19 @@ const (
 )
 
 // exec runs a command until it ends; see Agent.Exec.
-func (a *agent) exec(ctx context.Context, r *control.Request) (any, error) {
-	var cmd Command
-	if err := r.Decode(&cmd); err != nil {
-		return nil, err
-	}
-	if len(cmd.Args) == 0 || len(r.Files) > 3 {
-		return nil, control.Errorf(control.Usage, "exec: %d arguments and %d files", len(cmd.Args), len(r.Files))
+func (a *agent) exec(ctx context.Context, r *control.Request, cmd Command) (status int, err error) {
+	if len(cmd.Args) == 0 {
+		return 0, control.Errorf(control.Usage, "exec: no command")
 	}
 	if cmd.Dir != "" {
 		// Starting the command would fail the same way as if it were not there.
 		if info, err := os.Stat(cmd.Dir); err != nil || !info.IsDir() {
-			return nil, control.Errorf(control.Usage, "working directory %s: no such directory", cmd.Dir)
+			return 0, control.Errorf(control.Usage, "working directory %s: no such directory", cmd.Dir)
 		}
 	}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	defer null.Close()
 	stdio := [3]*os.File{null, null, null}
@@ -56,10 +52,10 @@ func (a *agent) exec(ctx context.Context, r *control.Request) (any, error) {
 	if errors.As(err, &failed) {
 		// A standard error that cannot be written to is the caller's choice.
 		_, _ = fmt.Fprintf(stdio[2], "%s: %v\n", a.name, failed)
-		return execResult{Status: failed.status}, nil
+		return failed.status, nil
 	}
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	// The command has its own now. What remained open here would keep the other
 	// ends waiting for an end that has come.
@@ -68,7 +64,7 @@ func (a *agent) exec(ctx context.Context, r *control.Request) (any, error) {
 		r.Files[i] = nil
 	}
 	// Where this fails the channel has ended, and so has ctx.
-	_ = r.Conn.Notify(methodStarted, cmd.ID)
+	_ = noticeStarted.Send(r.Conn, cmd.ID)
 
 	go a.updateWhile(p)
 	stop := context.AfterFunc(ctx, func() { p.terminate() })
@@ -83,7 +79,7 @@ func (a *agent) exec(ctx context.Context, r *control.Request) (any, error) {
 	a.mu.Lock()
 	delete(a.commands, cmd.ID)
 	a.mu.Unlock()
-	return execResult{Status: p.exit.Shell()}, nil
+	return p.exit.Shell(), nil
 }
 
 // terminate ends the process group that p leads, by force after killDelay. Both
@@ -191,11 +187,7 @@ func variable(env []string, name string) string {
 }
 
 // signal passes a signal on to a running command's process group.
-func (a *agent) signal(r *control.Request) error {
-	var to signalParams
-	if err := r.Decode(&to); err != nil {
-		return err
-	}
+func (a *agent) signal(_ context.Context, _ *control.Request, to signalParams) error {
 	a.mu.Lock()
 	p := a.commands[to.ID]
 	a.mu.Unlock()

@@ -127,8 +127,8 @@ func TestExecRefused(t *testing.T) {
 		files []*os.File
 		want  string
 	}{
-		{"nothing", Command{}, nil, "node n: exec: 0 arguments and 0 files"},
-		{"files", sh("true"), []*os.File{r, r, r, r}, "node n: exec: 4 arguments and 4 files"},
+		{"nothing", Command{}, nil, "node n: exec: no command"},
+		{"files", sh("true"), []*os.File{r, r, r, r}, "node n: exec: 4 files, expected 0 to 3"},
 		{"directory", Command{Args: []string{"true"}, Dir: "/no/such"}, nil, "node n: working directory /no/such: no such directory"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

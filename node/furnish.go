@@ -19,7 +19,7 @@ import (
 // files, which are mounts of the node's own. They are mounted for the first command,
 // so that a node that runs none does not pay for them.
 
-const methodFurnish = "furnish" // furniture
+var methodFurnish = control.NewProcedure[furniture]("furnish")
 
 // furniture is what is mounted in a node.
 type furniture struct {
@@ -35,8 +35,8 @@ func (a *Agent) Furnish(ctx context.Context) error {
 	if a.furnished.Load() {
 		return nil
 	}
-	if err := a.conn.Call(ctx, methodFurnish, furniture{a.cfg.Hosts, a.cfg.Files, a.cfg.programs()}, nil); err != nil {
-		return fmt.Errorf("node %s: %w", a.cfg.Name, err)
+	if err := methodFurnish.Call(ctx, a.conn, furniture{a.cfg.Hosts, a.cfg.Files, a.cfg.programs()}); err != nil {
+		return a.named(err)
 	}
 	a.furnished.Store(true)
 	return nil
@@ -58,11 +58,7 @@ func withVariables(env []string, variables map[string]string) []string {
 }
 
 // furnish does what Furnish asks for, the first time.
-func (a *agent) furnish(r *control.Request) error {
-	var f furniture
-	if err := r.Decode(&f); err != nil {
-		return err
-	}
+func (a *agent) furnish(_ context.Context, _ *control.Request, f furniture) error {
 	a.furnishing.Do(func() {
 		a.prepareCommands()
 		if f.Programs != nil {

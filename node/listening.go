@@ -22,8 +22,8 @@ import (
 // the agent looks: at the sockets of the server's processes, and at the listeners of the
 // adapter.
 
-// methodListening is the request to wait until a command listens.
-const methodListening = "listening"
+// methodListening waits until a command listens, or has ended, and returns whether it does.
+var methodListening = control.NewMethod[listeningParams, bool]("listening")
 
 type listeningParams struct {
 	ID   string
@@ -41,25 +41,18 @@ func (a *Agent) Listening(ctx context.Context, id string, port uint16) error {
 	if err := a.awaitStarted(ctx, id); err != nil {
 		return err
 	}
-	var listens bool
-	if err := a.conn.Call(ctx, methodListening, listeningParams{id, port}, &listens); err != nil {
-		return fmt.Errorf("node %s: %w", a.cfg.Name, err)
+	listens, err := methodListening.Call(ctx, a.conn, listeningParams{id, port})
+	if err == nil && !listens {
+		err = ErrNotListening
 	}
-	if !listens {
-		return fmt.Errorf("node %s: %w", a.cfg.Name, ErrNotListening)
-	}
-	return nil
+	return a.named(err)
 }
 
 // ErrNotListening is that a command has ended and never listened.
 var ErrNotListening = errors.New("the command has ended, and did not listen")
 
 // listening answers Agent.Listening.
-func (a *agent) listening(ctx context.Context, r *control.Request) (bool, error) {
-	var params listeningParams
-	if err := r.Decode(&params); err != nil {
-		return false, err
-	}
+func (a *agent) listening(ctx context.Context, _ *control.Request, params listeningParams) (bool, error) {
 	a.mu.Lock()
 	p, shared := a.commands[params.ID], a.shared
 	a.mu.Unlock()

@@ -20,10 +20,10 @@ import (
 // what it is and can do, who is connected, and whether it is enabled.
 
 // The requests about the adapter.
-const (
-	methodAdapter     = "adapter"     // -> adapter.State, or null in a node without one
-	methodConnections = "connections" // -> list of Connection
-	methodSetState    = "set-state"   // whether to enable -> StateChange
+var (
+	methodAdapter     = control.NewMethod[control.None, *adapter.State]("adapter") // nil in a node without one
+	methodConnections = control.NewMethod[control.None, []Connection]("connections")
+	methodSetState    = control.NewMethod[bool, StateChange]("set-state") // whether to enable
 )
 
 // A Connection is an entry of the adapter's connections, listeners and shared
@@ -66,71 +66,53 @@ type StateChange struct {
 
 // Adapter asks what the node's adapter is; nil if it has none.
 func (a *Agent) Adapter(ctx context.Context) (*adapter.State, error) {
-	var state *adapter.State
-	if err := a.conn.Call(ctx, methodAdapter, nil, &state); err != nil {
-		return nil, fmt.Errorf("node %s: %w", a.cfg.Name, err)
-	}
-	return state, nil
+	return ask(ctx, a, methodAdapter, nil)
 }
 
 // Connections lists the adapter's connections, those being made and ended
 // included, and then its listeners and shared endpoints, each in the order of
 // their addresses.
 func (a *Agent) Connections(ctx context.Context) ([]Connection, error) {
-	var list []Connection
-	if err := a.conn.Call(ctx, methodConnections, nil, &list); err != nil {
-		return nil, fmt.Errorf("node %s: %w", a.cfg.Name, err)
-	}
-	return list, nil
+	return ask(ctx, a, methodConnections, nil)
 }
 
 // SetState enables or disables the adapter. Disabling asks every consumer to close
 // its instances, and waits for that; enabling waits for instances from before the
 // adapter was disabled. Neither waits longer than settleTime.
 func (a *Agent) SetState(ctx context.Context, enabled bool) (StateChange, error) {
-	var change StateChange
-	if err := a.conn.Call(ctx, methodSetState, enabled, &change); err != nil {
-		return change, fmt.Errorf("node %s: %w", a.cfg.Name, err)
-	}
-	return change, nil
+	return ask(ctx, a, methodSetState, enabled)
 }
 
 // settleTime is how long consumers may take to close their instances before
 // SetState says that they have not.
 const settleTime = 5 * time.Second
 
-// handleAdapter answers the requests about the adapter; ok is false if r is none.
-func (a *agent) handleAdapter(ctx context.Context, r *control.Request) (result any, ok bool, err error) {
+// sharedAdapter returns the node's adapter; nil before it is started, and in a node
+// without one.
+func (a *agent) sharedAdapter() *lease.Server {
 	a.mu.Lock()
-	shared := a.shared
-	a.mu.Unlock()
-	switch r.Method {
-	case methodAdapter:
-		if shared == nil {
-			return nil, true, nil
-		}
-		return adapter.Describe(shared.Device(), interfaceNames()), true, nil
-	case methodConnections:
-		if shared == nil {
-			return []Connection{}, true, nil
-		}
-		return a.connections(ctx, shared), true, nil
-	case methodSetState:
-		if shared == nil {
-			return nil, true, errNoAdapter
-		}
-		result, err = setState(ctx, shared.Device(), r)
-		return result, true, err
+	defer a.mu.Unlock()
+	return a.shared
+}
+
+func (a *agent) describe(context.Context, *control.Request, control.None) (*adapter.State, error) {
+	shared := a.sharedAdapter()
+	if shared == nil {
+		return nil, nil
 	}
-	return nil, false, nil
+	return adapter.Describe(shared.Device(), interfaceNames()), nil
 }
 
 var errNoAdapter = control.Errorf(control.Usage, "the node has no adapter: it has no address")
 
-func (a *agent) connections(ctx context.Context, s *lease.Server) []Connection {
+func (a *agent) connections(ctx context.Context, _ *control.Request, _ control.None) ([]Connection, error) {
+	list := []Connection{}
+	s := a.sharedAdapter()
+	if s == nil {
+		return list, nil
+	}
 	interfaces := interfacesByAddress()
 	pairs := s.QueuePairs(ctx)
-	list := []Connection{}
 	for _, c := range s.Connections() {
 		i := interfaces[c.Local.Addr()]
 		n := Connection{
@@ -156,7 +138,7 @@ func (a *agent) connections(ctx context.Context, s *lease.Server) []Connection {
 			Kind: kind, Interface: i.Name, Index: i.Index, Local: e.Local, UserMode: e.UserModeOwner, PID: a.pidOutside(e.OwnerPID), Process: processOf(e.OwnerPID),
 		})
 	}
-	return list
+	return list, nil
 }
 
 func (a *agent) queuePair(p *lease.HeldQueuePair, interfaces map[netip.Addr]net.Interface) Connection {
@@ -222,21 +204,21 @@ func interfaceNames() map[netip.Addr]string {
 	return names
 }
 
-// setState answers methodSetState.
-func setState(ctx context.Context, m *provider.Miniport, r *control.Request) (*StateChange, error) {
-	var enable bool
-	if err := r.Decode(&enable); err != nil {
-		return nil, err
+func (a *agent) setState(ctx context.Context, _ *control.Request, enable bool) (change StateChange, err error) {
+	shared := a.sharedAdapter()
+	if shared == nil {
+		return change, errNoAdapter
 	}
-	change := &StateChange{Was: m.Attributes().Enabled, Open: m.Usage().Instances}
+	m := shared.Device()
+	change = StateChange{Was: m.Attributes().Enabled, Open: m.Usage().Instances}
 	switch status := m.SetState(enable); status {
 	case provider.StatusSuccess:
 	case provider.StatusNotSupported:
-		return nil, control.Errorf(control.Usage, "the adapter cannot be enabled: the topology has network_direct: false for it")
+		return change, control.Errorf(control.Usage, "the adapter cannot be enabled: the topology has network_direct: false for it")
 	default:
-		return nil, fmt.Errorf("set state: %w", status)
+		return change, fmt.Errorf("set state: %w", status)
 	}
-	err := until(ctx, settleTime, func() bool {
+	err = until(ctx, settleTime, func() bool {
 		change.Enabled, change.Left = m.Attributes().Enabled, m.Usage().Instances
 		return change.Enabled == enable && (enable || change.Left == 0)
 	})

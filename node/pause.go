@@ -11,7 +11,7 @@ import (
 
 // methodPause is the request to pause or resume, which the agent answers for the node's
 // other processes.
-const methodPause = "pause"
+var methodPause = control.NewProcedure[pauseParams]("pause")
 
 // pauseParams say which of both. Requests may overtake each other: one that is numbered
 // less than another that has been answered does nothing.
@@ -40,10 +40,7 @@ func (a *Agent) Pause(ctx context.Context) error {
 }
 
 func (a *Agent) callPause(ctx context.Context, pause bool) error {
-	if err := a.conn.Call(ctx, methodPause, pauseParams{a.pauses.Add(1), pause}, nil); err != nil {
-		return fmt.Errorf("node %s: %w", a.cfg.Name, err)
-	}
-	return nil
+	return a.named(methodPause.Call(ctx, a.conn, pauseParams{a.pauses.Add(1), pause}))
 }
 
 // Resume has every process of the node go on with SIGCONT, also those that somebody
@@ -57,11 +54,7 @@ func (a *Agent) Resume(ctx context.Context) error {
 
 // pause stops or continues every process of the node but this one. The kernel does
 // that in one go: what is being forked is stopped, too (kernel/fork.c, copy_process).
-func (a *agent) pause(r *control.Request) error {
-	var params pauseParams
-	if err := r.Decode(&params); err != nil {
-		return err
-	}
+func (a *agent) pause(_ context.Context, _ *control.Request, params pauseParams) error {
 	a.mu.Lock() // no command is half started
 	defer a.mu.Unlock()
 	if params.Number < a.pauses {
