@@ -56,23 +56,24 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// The requests of the channel.
-const (
-	methodAttach   = "attach"
-	methodStart    = "start"
-	methodSet      = "set"
-	methodIdle     = "idle"
-	methodRelease  = "release"
-	methodDetach   = "detach"
-	methodMeasure  = "measure"
-	methodBegin    = "begin"
-	methodRecord   = "record"   // seed, and a file
-	methodRecorded = "recorded" // -> Recorded
-	methodReplay   = "replay"   // a file
-	methodLosses   = "losses"   // seed, and a file
-	methodTap      = "tap"      // and a file; lasts until the caller gives up
-	methodRelay    = "relay"    // name of an interface, and two files
-	methodRelays   = "relays"   // -> relay.Counts by interface
+// The requests of the channel. Parameters that are strings are the name of a link, or of
+// the interface of a relay; those that are numbers are the lab's seed.
+var (
+	methodAttach   = control.NewProcedure[Link]("attach")
+	methodStart    = control.NewProcedure[string]("start")
+	methodSet      = control.NewProcedure[setting]("set")
+	methodIdle     = control.NewProcedure[string]("idle")
+	methodRelease  = control.NewProcedure[string]("release")
+	methodDetach   = control.NewMethod[string, [2]gauge.Measured]("detach")
+	methodMeasure  = control.NewMethod[measuring, map[string][2]gauge.Measured]("measure") // by link
+	methodBegin    = control.NewProcedure[control.None]("begin")
+	methodRecord   = control.NewProcedure[uint64]("record").WithFiles(1, 1)
+	methodRecorded = control.NewMethod[control.None, Recorded]("recorded")
+	methodReplay   = control.NewMethod[control.None, Log]("replay").WithFiles(1, 1)
+	methodLosses   = control.NewProcedure[uint64]("losses").WithFiles(1, 1)
+	methodTap      = control.NewProcedure[tapping]("tap").WithFiles(1, 1)  // lasts until the caller gives up
+	methodRelay    = control.NewProcedure[string]("relay").WithFiles(2, 2) // a namespace and a directory
+	methodRelays   = control.NewMethod[control.None, map[string]relay.Counts]("relays")
 )
 
 // A Link is what the engine is told of a link.
@@ -108,74 +109,60 @@ func (e *Engine) Done() <-chan struct{} { return e.conn.Done() }
 // Attach opens a link's interfaces. A link that the engine had before under the
 // same name goes on where it was: its random sequence and its measurements.
 func (e *Engine) Attach(ctx context.Context, link Link) error {
-	return e.conn.Call(ctx, methodAttach, link, nil)
+	return methodAttach.Call(ctx, e.conn, link)
 }
 
 // Start begins to forward.
 func (e *Engine) Start(ctx context.Context, link string) error {
-	return e.conn.Call(ctx, methodStart, target{Link: link}, nil)
+	return methodStart.Call(ctx, e.conn, link)
 }
 
 // Set changes the settings of a direction, 0 or 1, for the packets to come;
 // those on their way keep their fate.
 func (e *Engine) Set(ctx context.Context, link string, direction int, settings topology.Impairment) error {
-	return e.conn.Call(ctx, methodSet, setting{link, direction, settings}, nil)
+	return methodSet.Call(ctx, e.conn, setting{link, direction, settings})
 }
 
 // Idle waits until no packet is on its way on a link, which without impairments is
 // soon the case.
 func (e *Engine) Idle(ctx context.Context, link string) error {
-	return e.conn.Call(ctx, methodIdle, target{Link: link}, nil)
+	return methodIdle.Call(ctx, e.conn, link)
 }
 
 // Release removes all impairments from a link and waits until every packet on
 // its way has left. If ctx ends first the link stays the engine's: Set changes it, or
 // Release is called again.
 func (e *Engine) Release(ctx context.Context, link string) error {
-	return e.conn.Call(ctx, methodRelease, target{Link: link}, nil)
+	return methodRelease.Call(ctx, e.conn, link)
 }
 
 // Detach stops forwarding, closes the link's interfaces and says what happened
 // in its two directions.
 func (e *Engine) Detach(ctx context.Context, link string) ([2]gauge.Measured, error) {
-	var m [2]gauge.Measured
-	err := e.conn.Call(ctx, methodDetach, target{Link: link}, &m)
-	return m, err
+	return methodDetach.Call(ctx, e.conn, link)
 }
 
 // Measure says what happened on every link that the engine has or has had. Late packets
 // are counted by the tolerances of links by name, which may be fewer.
 func (e *Engine) Measure(ctx context.Context, tolerances map[string]topology.Tolerance) (map[string][2]gauge.Measured, error) {
-	return e.measure(ctx, measuring{Tolerances: tolerances})
+	return methodMeasure.Call(ctx, e.conn, measuring{Tolerances: tolerances})
 }
 
 // MeasureSince says what happened since Begin, likewise.
 func (e *Engine) MeasureSince(ctx context.Context, tolerances map[string]topology.Tolerance) (map[string][2]gauge.Measured, error) {
-	return e.measure(ctx, measuring{Since: true, Tolerances: tolerances})
-}
-
-// measuring are the parameters of methodMeasure.
-type measuring struct {
-	Since      bool                          `json:"since"`
-	Tolerances map[string]topology.Tolerance `json:"tolerances"` // by link
-}
-
-func (e *Engine) measure(ctx context.Context, what measuring) (map[string][2]gauge.Measured, error) {
-	var m map[string][2]gauge.Measured
-	err := e.conn.Call(ctx, methodMeasure, what, &m)
-	return m, err
+	return methodMeasure.Call(ctx, e.conn, measuring{Since: true, Tolerances: tolerances})
 }
 
 // Begin has every link begin anew: the next packet in a direction is the first, and
 // MeasureSince counts from there (impair.Direction.Begin, gauge.Gauge.Begin).
-func (e *Engine) Begin(ctx context.Context) error { return e.conn.Call(ctx, methodBegin, nil, nil) }
+func (e *Engine) Begin(ctx context.Context) error { return methodBegin.Call(ctx, e.conn, nil) }
 
 // Record has every decision from now on logged to file, in the format of package
 // impair. seed is the lab's. A goroutine writes what the links' thread leaves in a
 // buffer of some 12 MiB; decisions for which that has no room, or which cannot be
 // written, are missing, and counted there and by Recorded. It is for once.
 func (e *Engine) Record(ctx context.Context, seed uint64, file *os.File) error {
-	return e.conn.Call(ctx, methodRecord, seed, nil, file)
+	return methodRecord.Call(ctx, e.conn, seed, file)
 }
 
 // Recorded counts what a recording has.
@@ -187,18 +174,16 @@ type Recorded struct {
 
 // Recorded writes what was decided until now to the file, and says how recording
 // went. An engine that ends writes the rest by itself, if it can within 2 s.
-func (e *Engine) Recorded(ctx context.Context) (r Recorded, err error) {
-	err = e.conn.Call(ctx, methodRecorded, nil, &r)
-	return r, err
+func (e *Engine) Recorded(ctx context.Context) (Recorded, error) {
+	return methodRecorded.Call(ctx, e.conn, nil)
 }
 
 // Replay has the links meet the decisions of a log again, which is read from
 // where file is at to its end, and may have 1 GiB; see impair.Direction.Replay.
 // It is for once, before links are attached. What a replay came to is in
 // gauge.Measured.
-func (e *Engine) Replay(ctx context.Context, file *os.File) (log Log, err error) {
-	err = e.conn.Call(ctx, methodReplay, nil, &log, file)
-	return log, err
+func (e *Engine) Replay(ctx context.Context, file *os.File) (Log, error) {
+	return methodReplay.Call(ctx, e.conn, nil, file)
 }
 
 // A Log is what a log of decisions has.
@@ -216,13 +201,14 @@ type Log struct {
 // they wait in 8 MiB of memory. file stays the caller's, and becomes
 // non-blocking.
 func (e *Engine) Tap(ctx context.Context, link string, snaplen int, file *os.File) error {
-	return e.conn.Call(ctx, methodTap, tapping{link, snaplen}, nil, file)
+	return methodTap.Call(ctx, e.conn, tapping{link, snaplen}, file)
 }
 
 // Parameters of the requests.
 type (
-	target struct {
-		Link string
+	measuring struct {
+		Since      bool                          `json:"since"`
+		Tolerances map[string]topology.Tolerance `json:"tolerances"` // by link
 	}
 	setting struct {
 		Link      string
@@ -238,11 +224,10 @@ type (
 // Relay opens a relay of an interface of a network namespace, with its sockets
 // in a directory; see package relay. It lasts as long as the process.
 func (e *Engine) Relay(ctx context.Context, iface string, namespace, directory *os.File) error {
-	return e.conn.Call(ctx, methodRelay, iface, nil, namespace, directory)
+	return methodRelay.Call(ctx, e.conn, iface, namespace, directory)
 }
 
 // Relays returns what every relay has counted, by its interface.
-func (e *Engine) Relays(ctx context.Context) (counts map[string]relay.Counts, err error) {
-	err = e.conn.Call(ctx, methodRelays, nil, &counts)
-	return counts, err
+func (e *Engine) Relays(ctx context.Context) (map[string]relay.Counts, error) {
+	return methodRelays.Call(ctx, e.conn, nil)
 }

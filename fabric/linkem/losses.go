@@ -51,14 +51,7 @@ func (s *losses) all() (records []impair.Record, before uint64) {
 }
 
 // serveLosses writes the last losses to a file.
-func (l *loop) serveLosses(r *control.Request) error {
-	var seed uint64
-	if err := r.Decode(&seed); err != nil {
-		return err
-	}
-	if len(r.Files) != 1 {
-		return control.Errorf(control.Usage, "losses: %d files, expected one", len(r.Files))
-	}
+func (l *loop) serveLosses(_ context.Context, r *control.Request, seed uint64) error {
 	var records []impair.Record
 	var before uint64
 	if err := l.try(func() error { records, before = l.losses.all(); return nil }); err != nil {
@@ -81,5 +74,5 @@ func (l *loop) serveLosses(r *control.Request) error {
 // on packets that were lost, doubled or changed, on all links. It is a log of decisions
 // (package impair) in which those on others are missing. seed is the lab's.
 func (e *Engine) Losses(ctx context.Context, seed uint64, file *os.File) error {
-	return e.conn.Call(ctx, methodLosses, seed, nil, file)
+	return methodLosses.Call(ctx, e.conn, seed, file)
 }

@@ -37,14 +37,7 @@ type recorder struct {
 }
 
 // serveRecord begins to record.
-func (l *loop) serveRecord(r *control.Request) error {
-	var seed uint64
-	if err := r.Decode(&seed); err != nil {
-		return err
-	}
-	if len(r.Files) != 1 {
-		return control.Errorf(control.Usage, "record: %d files, expected one", len(r.Files))
-	}
+func (l *loop) serveRecord(_ context.Context, r *control.Request, seed uint64) error {
 	rec := &recorder{spool: newSpool[impair.Record](recordBatch), file: r.Files[0]}
 	set := func(from, to *recorder) error {
 		return l.try(func() error {
@@ -115,7 +108,7 @@ func bare(err error) error {
 }
 
 // serveRecorded writes what was decided until now and says how recording went.
-func (l *loop) serveRecorded() (Recorded, error) {
+func (l *loop) serveRecorded(context.Context, *control.Request, control.None) (Recorded, error) {
 	var rec *recorder
 	if err := l.try(func() error { rec = l.recorder; return nil }); err != nil {
 		return Recorded{}, err
@@ -148,10 +141,7 @@ func (r *recorder) end() {
 }
 
 // serveReplay reads a log, has the links' directions replay it, and says what it is.
-func (l *loop) serveReplay(r *control.Request) (Log, error) {
-	if len(r.Files) != 1 {
-		return Log{}, control.Errorf(control.Usage, "replay: %d files, expected one", len(r.Files))
-	}
+func (l *loop) serveReplay(_ context.Context, r *control.Request, _ control.None) (Log, error) {
 	log, err := impair.ReadLog(&limited{r.Files[0], maxLog})
 	if err != nil {
 		return Log{}, control.Errorf(control.Usage, "%v", err)

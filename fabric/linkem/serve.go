@@ -28,7 +28,7 @@ func Main(channel *os.File) error {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- l.run() }()
-	conn, err := control.FromFile(channel, l.serve)
+	conn, err := control.FromFile(channel, l.requests().Serve)
 	if err != nil {
 		return fmt.Errorf("link engine: %w", err)
 	}
@@ -51,50 +51,26 @@ func Main(channel *os.File) error {
 
 var errEnded = errors.New("the engine is ending")
 
-// serve answers the supervisor's requests. What is slow it does itself; the
-// rest it has the loop do.
-func (l *loop) serve(ctx context.Context, r *control.Request) (any, error) {
-	switch r.Method {
-	case methodAttach:
-		var a Link
-		if err := r.Decode(&a); err != nil {
-			return nil, err
-		}
-		return nil, l.serveAttach(a)
-	case methodStart:
-		return l.serveStart(r)
-	case methodSet:
-		var s setting
-		if err := r.Decode(&s); err != nil {
-			return nil, err
-		}
-		return nil, l.try(func() error { return l.set(s) })
-	case methodIdle:
-		return nil, l.serveIdle(ctx, r)
-	case methodRelease:
-		return l.serveRelease(ctx, r)
-	case methodDetach:
-		return l.serveDetach(r)
-	case methodMeasure:
-		return l.serveMeasure(r)
-	case methodBegin:
-		return nil, l.eachLink(func(_ string, k *link) error { return k.begin(l.now(), l.recorder != nil || l.log != nil) })
-	case methodTap:
-		return nil, l.serveTap(ctx, r)
-	case methodRecord:
-		return nil, l.serveRecord(r)
-	case methodRecorded:
-		return l.serveRecorded()
-	case methodReplay:
-		return l.serveReplay(r)
-	case methodLosses:
-		return nil, l.serveLosses(r)
-	case methodRelay:
-		return nil, l.relays.serve(r)
-	case methodRelays:
-		return l.relays.counts()
-	}
-	return nil, control.Errorf(control.Usage, "unknown request %q", r.Method)
+// requests answers the supervisor. What is slow it does itself; the rest it has the loop
+// do.
+func (l *loop) requests() *control.Mux {
+	var mux control.Mux
+	methodAttach.Handle(&mux, l.serveAttach)
+	methodStart.Handle(&mux, l.serveStart)
+	methodSet.Handle(&mux, l.serveSet)
+	methodIdle.Handle(&mux, l.serveIdle)
+	methodRelease.Handle(&mux, l.serveRelease)
+	methodDetach.Handle(&mux, l.serveDetach)
+	methodMeasure.Handle(&mux, l.serveMeasure)
+	methodBegin.Handle(&mux, l.serveBegin)
+	methodTap.Handle(&mux, l.serveTap)
+	methodRecord.Handle(&mux, l.serveRecord)
+	methodRecorded.Handle(&mux, l.serveRecorded)
+	methodReplay.Handle(&mux, l.serveReplay)
+	methodLosses.Handle(&mux, l.serveLosses)
+	methodRelay.Handle(&mux, l.relays.serve)
+	methodRelays.Handle(&mux, l.relays.counts)
+	return &mux
 }
 
 // try has the loop run f.
@@ -104,7 +80,7 @@ func (l *loop) try(f func() error) error {
 	return err
 }
 
-func (l *loop) serveAttach(a Link) error {
+func (l *loop) serveAttach(_ context.Context, _ *control.Request, a Link) error {
 	for i, s := range a.Directions {
 		if err := s.Check(); err != nil {
 			return control.Errorf(control.Usage, "link %s, direction %d: %v", a.Name, i, err)
@@ -158,14 +134,18 @@ func (l *loop) keepUp(name string) {
 	}
 }
 
-func (l *loop) serveStart(r *control.Request) (any, error) {
-	var t target
-	if err := r.Decode(&t); err != nil {
-		return nil, err
-	}
+func (l *loop) serveSet(_ context.Context, _ *control.Request, s setting) error {
+	return l.try(func() error { return l.set(s) })
+}
+
+func (l *loop) serveBegin(context.Context, *control.Request, control.None) error {
+	return l.eachLink(func(_ string, k *link) error { return k.begin(l.now(), l.recorder != nil || l.log != nil) })
+}
+
+func (l *loop) serveStart(_ context.Context, _ *control.Request, name string) error {
 	var watches [2]*watch
 	err := l.try(func() (err error) {
-		watches, err = l.start(t.Link)
+		watches, err = l.start(name)
 		return err
 	})
 	for _, w := range watches {
@@ -173,19 +153,15 @@ func (l *loop) serveStart(r *control.Request) (any, error) {
 			w.close()
 		}
 	}
-	return nil, err
+	return err
 }
 
-func (l *loop) serveIdle(ctx context.Context, r *control.Request) error {
-	var t target
-	if err := r.Decode(&t); err != nil {
-		return err
-	}
+func (l *loop) serveIdle(ctx context.Context, _ *control.Request, name string) error {
 	var idle <-chan struct{}
 	err := l.try(func() error {
-		k := l.links[t.Link]
+		k := l.links[name]
 		if k == nil {
-			return control.Errorf(control.Usage, "the engine has no link %s", t.Link)
+			return control.Errorf(control.Usage, "the engine has no link %s", name)
 		}
 		idle = k.wait()
 		return nil
@@ -201,27 +177,23 @@ func (l *loop) serveIdle(ctx context.Context, r *control.Request) error {
 	}
 }
 
-func (l *loop) serveRelease(ctx context.Context, r *control.Request) (any, error) {
-	var t target
-	if err := r.Decode(&t); err != nil {
-		return nil, err
-	}
+func (l *loop) serveRelease(ctx context.Context, _ *control.Request, name string) error {
 	var idle <-chan struct{}
 	var interfaces [2]string
 	err := l.try(func() (err error) {
-		if idle, err = l.release(t.Link); err == nil {
-			k := l.links[t.Link]
+		if idle, err = l.release(name); err == nil {
+			k := l.links[name]
 			interfaces = [2]string{k.ports[0].name, k.ports[1].name}
 		}
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	select {
 	case <-idle:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
 	var watches [2]*watch // of the other interface
 	for i := range watches {
@@ -230,27 +202,22 @@ func (l *loop) serveRelease(ctx context.Context, r *control.Request) (any, error
 			if i == 1 {
 				watches[0].close()
 			}
-			return nil, fmt.Errorf("link %s: %w", t.Link, err)
+			return fmt.Errorf("link %s: %w", name, err)
 		}
 		watches[i] = w
 	}
-	err = l.try(func() error { return l.released(t.Link, watches) })
+	err = l.try(func() error { return l.released(name, watches) })
 	if err != nil {
 		watches[0].close()
 		watches[1].close()
 	}
-	return nil, err
+	return err
 }
 
-func (l *loop) serveDetach(r *control.Request) (any, error) {
-	var t target
-	if err := r.Decode(&t); err != nil {
-		return nil, err
-	}
-	var measured [2]gauge.Measured
+func (l *loop) serveDetach(_ context.Context, _ *control.Request, name string) (measured [2]gauge.Measured, err error) {
 	var ports [2]*port
-	err := l.try(func() error {
-		k, err := l.detach(t.Link)
+	err = l.try(func() error {
+		k, err := l.detach(name)
 		if err != nil {
 			return err
 		}
@@ -259,18 +226,14 @@ func (l *loop) serveDetach(r *control.Request) (any, error) {
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return measured, err
 	}
 	ports[0].close()
 	ports[1].close()
 	return measured, nil
 }
 
-func (l *loop) serveMeasure(r *control.Request) (map[string][2]gauge.Measured, error) {
-	var what measuring
-	if err := r.Decode(&what); err != nil {
-		return nil, err
-	}
+func (l *loop) serveMeasure(_ context.Context, _ *control.Request, what measuring) (map[string][2]gauge.Measured, error) {
 	all := map[string][2]gauge.Measured{}
 	measure := (*link).measure
 	if what.Since {

@@ -1,6 +1,7 @@
 package linkem
 
 import (
+	"context"
 	"fmt"
 	"sync"
 
@@ -15,14 +16,7 @@ type relays struct {
 }
 
 // serve opens one. Its directory stays open with it.
-func (all *relays) serve(r *control.Request) error {
-	var iface string
-	if err := r.Decode(&iface); err != nil {
-		return err
-	}
-	if len(r.Files) != 2 {
-		return control.Errorf(control.Usage, "relay of %s: %d files, expected a namespace and a directory", iface, len(r.Files))
-	}
+func (all *relays) serve(_ context.Context, r *control.Request, iface string) error {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if all.open[iface] != nil {
@@ -40,7 +34,7 @@ func (all *relays) serve(r *control.Request) error {
 	return nil
 }
 
-func (all *relays) counts() (map[string]relay.Counts, error) {
+func (all *relays) counts(context.Context, *control.Request, control.None) (map[string]relay.Counts, error) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	counts := make(map[string]relay.Counts, len(all.open))

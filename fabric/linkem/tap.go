@@ -114,13 +114,9 @@ const lastWords = 100 * time.Millisecond
 
 // serveTap tells a file of what happens to the packets of a link, until ctx ends
 // or its reader is gone.
-func (l *loop) serveTap(ctx context.Context, r *control.Request) error {
-	var p tapping
-	if err := r.Decode(&p); err != nil {
-		return err
-	}
-	if len(r.Files) != 1 || p.Snaplen < 0 {
-		return control.Errorf(control.Usage, "tap of link %s: %d files, snapshot length %d", p.Link, len(r.Files), p.Snaplen)
+func (l *loop) serveTap(ctx context.Context, r *control.Request, p tapping) error {
+	if p.Snaplen < 0 {
+		return control.Errorf(control.Usage, "tap of link %s: snapshot length %d", p.Link, p.Snaplen)
 	}
 	file, err := pollable(r.Files[0])
 	if err != nil {
