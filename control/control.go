@@ -61,6 +61,15 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
+// AsError returns err with its code: that of the Error which it wraps, or Failed.
+func AsError(err error) *Error {
+	e := &Error{Code: Failed, Message: err.Error()}
+	if kind := (*Error)(nil); errors.As(err, &kind) {
+		e.Code = kind.Code
+	}
+	return e
+}
+
 // A Request is what the peer asks. Files are closed when the handler returns;
 // one that it keeps it replaces with nil in the slice.
 type Request struct {

@@ -96,7 +96,7 @@ func (c *Conn) serve(ctx context.Context, m *message) {
 	err := c.send(c.ctx, answer, nil)
 	if err != nil && !errors.Is(err, ErrClosed) {
 		// The answer cannot be sent, but somebody waits for one.
-		_ = c.send(c.ctx, &message{ID: m.ID, Error: asError(err)}, nil)
+		_ = c.send(c.ctx, &message{ID: m.ID, Error: AsError(err)}, nil)
 	}
 	c.mu.Lock()
 	c.unanswered--
@@ -116,15 +116,7 @@ func (c *Conn) answer(ctx context.Context, m *message) *message {
 		body, err = json.Marshal(result)
 	}
 	if err != nil {
-		return &message{ID: m.ID, Error: asError(err)}
+		return &message{ID: m.ID, Error: AsError(err)}
 	}
 	return &message{ID: m.ID, Result: body}
-}
-
-func asError(err error) *Error {
-	e := &Error{Code: Failed, Message: err.Error()}
-	if kind := (*Error)(nil); errors.As(err, &kind) {
-		e.Code = kind.Code
-	}
-	return e
 }

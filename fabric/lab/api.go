@@ -30,7 +30,7 @@ func (s *Supervisor) start(ctx context.Context, r *control.Request) (any, error)
 	s.watch(r.Conn, 0)
 	if err := s.build(ctx, params, r.Files); err != nil {
 		err = fmt.Errorf("lab %s: %w", s.name, err)
-		s.end(asError(err))
+		s.end(control.AsError(err))
 		return nil, err
 	}
 	return s.info(), nil

@@ -70,7 +70,7 @@ func TestChangeInterrupted(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(random.Int64N(int64(30*time.Millisecond))))
 			_, err := l.Change(ctx, "n1", action)
 			cancel()
-			if err != nil && !errors.Is(err, context.DeadlineExceeded) && asError(err).Code != control.Usage {
+			if err != nil && !errors.Is(err, context.DeadlineExceeded) && control.AsError(err).Code != control.Usage {
 				t.Error(err)
 			}
 		}

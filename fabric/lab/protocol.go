@@ -1,12 +1,9 @@
 package lab
 
 import (
-	"errors"
 	"syscall"
 	"time"
 
-	"github.com/ndklab/ndklab/control"
-	"github.com/ndklab/ndklab/fabric/lab/link"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/fabric/scenario"
 	"github.com/ndklab/ndklab/node"
@@ -208,14 +205,3 @@ const (
 	Marked           = scenario.Marked
 	LinkOverrun      = scenario.LinkOverrun
 )
-
-// asError gives a failure its kind.
-func asError(err error) *control.Error {
-	e := &control.Error{Code: control.Failed, Message: err.Error()}
-	if kind := (*control.Error)(nil); errors.As(err, &kind) {
-		e.Code = kind.Code
-	} else if errors.Is(err, link.ErrNoRedirect) || errors.Is(err, link.ErrNoBridge) {
-		e.Code = control.Unable
-	}
-	return e
-}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/ndklab/ndklab/control"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -74,7 +75,7 @@ func QuietBridges() error {
 }
 
 // ErrNoBridge means that this kernel has no bridges.
-var ErrNoBridge = errors.New("this kernel lacks bridges (CONFIG_BRIDGE)")
+var ErrNoBridge error = control.Errorf(control.Unable, "this kernel lacks bridges (CONFIG_BRIDGE)")
 
 // MakeBridge makes the bridge of that number, which forwards from now on. It takes
 // part in no spanning tree if tree is nil.

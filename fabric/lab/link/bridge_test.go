@@ -7,8 +7,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/node/rtnl"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
+
+// What a kernel lacks is what the machine is unable to do, however it is wrapped.
+func TestWhatAKernelLacks(t *testing.T) {
+	for _, lack := range []error{ErrNoBridge, noRedirect(&rtnl.Error{Request: 1, Err: unix.ENOENT})} {
+		if e := control.AsError(fmt.Errorf("link the nodes: %w", lack)); e.Code != control.Unable {
+			t.Errorf("%v is %s", lack, e.Code)
+		}
+	}
+}
 
 // newBridge makes a bridge for the time of a test.
 func newBridge(t *testing.T, n *Network, number int, tree *Tree) *Bridge {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/node/rtnl"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -11,7 +12,7 @@ import (
 )
 
 // ErrNoRedirect means that this kernel cannot join the middles of a plain link.
-var ErrNoRedirect = errors.New("this kernel lacks tc redirection (NET_SCH_INGRESS, NET_SCH_FIFO, NET_ACT_MIRRED, and NET_CLS_U32 or NET_CLS_MATCHALL)")
+var ErrNoRedirect error = control.Errorf(control.Unable, "this kernel lacks tc redirection (NET_SCH_INGRESS, NET_SCH_FIFO, NET_ACT_MIRRED, and NET_CLS_U32 or NET_CLS_MATCHALL)")
 
 // addQdiscs asks for the queue disciplines of a new middle: the ingress one that Join hangs
 // its filter on, and a root one that is there for its counters (see Counters).
