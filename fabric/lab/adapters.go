@@ -15,35 +15,23 @@ import (
 
 // Nodes is the state and the counters of a host, or of every host for "".
 func (l *Lab) Nodes(ctx context.Context, nodeName string) ([]report.Node, error) {
-	var nodes []report.Node
-	err := l.call(ctx, methodNodes, nodeName, &nodes)
-	return nodes, err
+	return call(ctx, l, methodNodes, nodeName)
 }
 
 // Adapters is what the adapter of a host is, or that of every host for "".
 func (l *Lab) Adapters(ctx context.Context, nodeName string) ([]report.NodeAdapter, error) {
-	var adapters []report.NodeAdapter
-	err := l.call(ctx, methodAdapter, nodeName, &adapters)
-	return adapters, err
+	return call(ctx, l, methodAdapter, nodeName)
 }
 
 // Connections lists the connections, listeners and shared endpoints of a node's
 // adapter, or of every node's for "".
 func (l *Lab) Connections(ctx context.Context, nodeName string) (*report.Connections, error) {
-	list := new(report.Connections)
-	if err := l.call(ctx, methodConnections, nodeName, list); err != nil {
-		return nil, err
-	}
-	return list, nil
+	return call(ctx, l, methodConnections, nodeName)
 }
 
 // Enable enables or disables a node's adapter; see node.Agent.SetState.
 func (l *Lab) Enable(ctx context.Context, nodeName string, enable bool) (*StateChange, error) {
-	change := new(StateChange)
-	if err := l.call(ctx, methodEnable, enableParams{nodeName, enable}, change); err != nil {
-		return nil, err
-	}
-	return change, nil
+	return call(ctx, l, methodEnable, enableParams{nodeName, enable})
 }
 
 // up has a node's agent configure its interfaces and open its adapter. That the kernel grants
@@ -64,17 +52,15 @@ func (s *Supervisor) up(ctx context.Context, n *labNode, l *life) error {
 	return nil
 }
 
-// answered is the answer to a request about a host or all hosts.
-func answered[T any](ctx context.Context, s *Supervisor, r *control.Request, answer func(context.Context, []*labNode) T) (any, error) {
-	var name string
-	if err := r.Decode(&name); err != nil {
-		return nil, err
+// ofNodes is a handler of requests about a host or, for "", all hosts.
+func ofNodes[T any](s *Supervisor, get func(context.Context, []*labNode) T) func(context.Context, *control.Request, string) (T, error) {
+	return func(ctx context.Context, _ *control.Request, name string) (found T, err error) {
+		nodes, err := s.pick(name)
+		if err != nil {
+			return found, err
+		}
+		return get(ctx, nodes), nil
 	}
-	nodes, err := s.pick(name)
-	if err != nil {
-		return nil, err
-	}
-	return answer(ctx, nodes), nil
 }
 
 // adapters answers methodAdapter.
@@ -131,11 +117,7 @@ func (s *Supervisor) connection(nodeName string, c *node.Connection) report.Conn
 }
 
 // enable answers methodEnable.
-func (s *Supervisor) enable(ctx context.Context, r *control.Request) (*StateChange, error) {
-	var params enableParams
-	if err := r.Decode(&params); err != nil {
-		return nil, err
-	}
+func (s *Supervisor) enable(ctx context.Context, _ *control.Request, params enableParams) (*StateChange, error) {
 	n, err := s.host(params.Node)
 	if err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ func (l *Lab) OpenDevice(ctx context.Context, nodeName string) (device *provider
 	conn, err := net.FileConn(ours)
 	ours.Close()
 	if err == nil {
-		err = l.call(ctx, methodAdmit, admitParams{nodeName}, nil, theirs)
+		err = l.whyEnded(methodAdmit.Call(ctx, l.conn, admitParams{nodeName}, theirs))
 	}
 	theirs.Close()
 	if err != nil {
@@ -44,14 +44,7 @@ func (l *Lab) OpenDevice(ctx context.Context, nodeName string) (device *provider
 }
 
 // admit answers methodAdmit.
-func (s *Supervisor) admit(ctx context.Context, r *control.Request) error {
-	var params admitParams
-	if err := r.Decode(&params); err != nil {
-		return err
-	}
-	if len(r.Files) != 1 {
-		return control.Errorf(control.Usage, "%d files, expected a socket", len(r.Files))
-	}
+func (s *Supervisor) admit(ctx context.Context, r *control.Request, params admitParams) error {
 	n, err := s.host(params.Node)
 	if err != nil {
 		return err

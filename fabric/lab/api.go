@@ -5,131 +5,123 @@ import (
 	"fmt"
 
 	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/fabric/report"
 )
 
 // handleOwner answers the command that starts the lab.
 func (s *Supervisor) handleOwner(ctx context.Context, r *control.Request) (any, error) {
-	switch r.Method {
-	case methodStart:
-		return s.start(ctx, r)
-	case methodRelease:
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.released = true
-		return nil, nil
-	}
-	return s.handle(ctx, r)
-}
-
-// start builds the lab, or ends it with the reason why it could not.
-func (s *Supervisor) start(ctx context.Context, r *control.Request) (any, error) {
-	var params startParams
-	if err := r.Decode(&params); err != nil {
-		return nil, err
-	}
-	s.watch(r.Conn, 0)
-	if err := s.build(ctx, params, r.Files); err != nil {
-		err = fmt.Errorf("lab %s: %w", s.name, err)
-		s.end(control.AsError(err))
-		return nil, err
-	}
-	return s.info(), nil
+	mux := s.now().requests()
+	methodStart.Handle(mux, s.start)
+	methodRelease.Handle(mux, s.release)
+	return mux.Serve(ctx, r)
 }
 
 // handle answers any command.
 func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error) {
-	s = s.now()
-	switch r.Method {
-	case methodInfo:
-		return s.info(), nil
-	case methodDown:
-		s.end(control.Errorf(control.Usage, "lab %s was taken down", s.name))
-		return nil, nil
-	case methodWait:
-		select {
-		case <-s.over:
-			return nil, s.reason
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	case methodEvents:
-		var params eventsParams
-		if err := r.Decode(&params); err != nil {
-			return nil, err
-		}
-		events, next := s.history.all(params.Since)
-		return eventsAnswer{events, next}, nil
-	case methodWatch:
-		var params watchParams
-		if err := r.Decode(&params); err != nil {
-			return nil, err
-		}
-		s.watch(r.Conn, params.From)
-		return nil, nil
-	}
-	if s.present.Load() == nil {
-		return nil, s.checkReady()
-	}
-	if result, ok, err := s.handleLook(ctx, r); ok {
-		return result, err
-	}
-	if err := s.checkReady(); err != nil {
-		return nil, err
-	}
-	switch r.Method {
-	case methodRun:
-		return s.run(ctx, r)
-	case methodInterrupt:
-		return nil, s.interruptRun(r)
-	case methodMiddles:
-		return nil, s.middles(ctx, r)
-	case methodLosses:
-		return nil, s.losses(ctx, r)
-	case methodAwait:
-		return s.await(ctx, r)
-	case methodEnable:
-		return s.enable(ctx, r)
-	case methodStanding:
-		return s.standing(), nil
-	case methodApply:
-		return nil, s.apply(ctx, r)
-	case methodChange:
-		return s.change(ctx, r)
-	}
-	return s.handleLinks(ctx, r)
+	return s.now().requests().Serve(ctx, r)
 }
 
-// handleLook answers those who look at the lab and into its nodes; ok is false if r asks
-// for something else. They may do so from when all is built, while nodes are still waited
-// for: to see why, for instance, one does not become healthy.
-func (s *Supervisor) handleLook(ctx context.Context, r *control.Request) (result any, ok bool, err error) {
-	switch r.Method {
-	case methodInspect:
-		result, err = s.inspect(ctx)
-	case methodExternals:
-		result, err = s.InspectExternals(ctx)
-	case methodExec:
-		result, err = s.exec(ctx, r)
-	case methodSignal:
-		err = s.signal(ctx, r)
-	case methodAdmit:
-		err = s.admit(ctx, r)
-	case methodCapture:
-		err = s.capture(ctx, r)
-	case methodNodes:
-		result, err = answered(ctx, s, r, inspect)
-	case methodAdapter:
-		result, err = answered(ctx, s, r, adapters)
-	case methodConnections:
-		result, err = answered(ctx, s, r, s.connections)
-	case methodLinks:
-		result, err = s.showLinks(ctx, r)
-	case methodNames:
-		result = NamesOf(s.topo)
-	default:
-		return nil, false, nil
+// requests answers what any command asks of the lab that s sees. Those who look at the lab
+// and into its nodes may do so from when all is built, while nodes are still waited for: to
+// see why, for instance, one does not become healthy. What changes it is for one that is
+// ready.
+func (s *Supervisor) requests() *control.Mux {
+	mux := new(control.Mux)
+	methodInfo.Handle(mux, answer(s.info))
+	methodDown.Handle(mux, s.takeDown)
+	methodWait.Handle(mux, s.awaitOver)
+	methodEvents.Handle(mux, s.events)
+	methodWatch.Handle(mux, s.watchEvents)
+
+	built := mux.When(s.checkBuilt)
+	methodInspect.Handle(built, s.inspect)
+	methodExternals.Handle(built, s.inspectExternals)
+	methodExec.Handle(built, s.exec)
+	methodSignal.Handle(built, s.signal)
+	methodAdmit.Handle(built, s.admit)
+	methodCapture.Handle(built, s.capture)
+	methodNodes.Handle(built, ofNodes(s, inspect))
+	methodAdapter.Handle(built, ofNodes(s, adapters))
+	methodConnections.Handle(built, ofNodes(s, s.connections))
+	methodLinks.Handle(built, s.showLinks)
+	methodNames.Handle(built, answer(func() Names { return NamesOf(s.topo) }))
+
+	ready := mux.When(s.checkReady)
+	methodRun.Handle(ready, s.run)
+	methodInterrupt.Handle(ready, s.interruptRun)
+	methodMiddles.Handle(ready, s.middles)
+	methodLosses.Handle(ready, s.losses)
+	methodAwait.Handle(ready, s.await)
+	methodEnable.Handle(ready, s.enable)
+	methodStanding.Handle(ready, answer(s.standing))
+	methodApply.Handle(ready, s.apply)
+	methodChange.Handle(ready, s.change)
+	methodSet.Handle(ready, s.set)
+	methodReset.Handle(ready, s.reset)
+	methodLink.Handle(ready, s.carrier)
+	methodVerify.Handle(ready, s.verify)
+	methodPartition.Handle(ready, s.partition)
+	methodHeal.Handle(ready, s.heal)
+	return mux
+}
+
+// answer is a handler that answers with what get returns.
+func answer[T any](get func() T) func(context.Context, *control.Request, control.None) (T, error) {
+	return func(context.Context, *control.Request, control.None) (T, error) { return get(), nil }
+}
+
+func (s *Supervisor) release(context.Context, *control.Request, control.None) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.released = true
+	return nil
+}
+
+// start builds the lab, or ends it with the reason why it could not.
+func (s *Supervisor) start(ctx context.Context, r *control.Request, params startParams) (Info, error) {
+	s.watch(r.Conn, 0)
+	if err := s.build(ctx, params, r.Files); err != nil {
+		err = fmt.Errorf("lab %s: %w", s.name, err)
+		s.end(control.AsError(err))
+		return Info{}, err
 	}
-	return result, true, err
+	return s.info(), nil
+}
+
+func (s *Supervisor) takeDown(context.Context, *control.Request, control.None) error {
+	s.end(control.Errorf(control.Usage, "lab %s was taken down", s.name))
+	return nil
+}
+
+func (s *Supervisor) awaitOver(ctx context.Context, _ *control.Request, _ control.None) error {
+	select {
+	case <-s.over:
+		return s.reason
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *Supervisor) events(_ context.Context, _ *control.Request, params eventsParams) (eventsAnswer, error) {
+	events, next := s.history.all(params.Since)
+	return eventsAnswer{events, next}, nil
+}
+
+func (s *Supervisor) watchEvents(_ context.Context, r *control.Request, params watchParams) error {
+	s.watch(r.Conn, params.From)
+	return nil
+}
+
+func (s *Supervisor) inspectExternals(ctx context.Context, _ *control.Request, _ control.None) ([]report.External, error) {
+	return s.InspectExternals(ctx)
+}
+
+// checkBuilt returns an error before the lab is built.
+func (s *Supervisor) checkBuilt() error {
+	if s.present.Load() == nil {
+		return s.checkReady()
+	}
+	return nil
 }
 
 func (s *Supervisor) checkReady() error {
@@ -160,7 +152,7 @@ func (s *Supervisor) info() Info {
 	return info
 }
 
-func (s *Supervisor) inspect(ctx context.Context) (*Inspection, error) {
+func (s *Supervisor) inspect(ctx context.Context, _ *control.Request, _ control.None) (*Inspection, error) {
 	links, err := s.InspectLinks(ctx)
 	if err != nil {
 		return nil, err
@@ -176,29 +168,16 @@ func (s *Supervisor) inspect(ctx context.Context) (*Inspection, error) {
 	return &Inspection{Lab: s.name, Labels: s.topo.Labels, Seed: s.topo.Seed, State: state, Nodes: s.InspectNodes(ctx), Links: links, Externals: externals, Unfinished: s.standing().Unfinished}, nil
 }
 
-func (s *Supervisor) exec(ctx context.Context, r *control.Request) (any, error) {
-	var params execParams
-	if err := r.Decode(&params); err != nil {
-		return nil, err
-	}
+func (s *Supervisor) exec(ctx context.Context, r *control.Request, params execParams) (status int, err error) {
 	agent, err := s.Node(params.Node)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	params.Command.ID = s.commandID(r.Conn, params.Command.ID)
-	files := r.Files
-	status, err := agent.Exec(ctx, params.Command, files...)
-	if err != nil {
-		return nil, err
-	}
-	return status, nil
+	return agent.Exec(ctx, params.Command, r.Files...)
 }
 
-func (s *Supervisor) signal(ctx context.Context, r *control.Request) error {
-	var params signalParams
-	if err := r.Decode(&params); err != nil {
-		return err
-	}
+func (s *Supervisor) signal(ctx context.Context, r *control.Request, params signalParams) error {
 	agent, err := s.Node(params.Node)
 	if err != nil {
 		return err

@@ -37,11 +37,7 @@ type Standing struct {
 
 // Standing is what the lab is at present.
 func (l *Lab) Standing(ctx context.Context) (*Standing, error) {
-	standing := new(Standing)
-	if err := l.call(ctx, methodStanding, nil, standing); err != nil {
-		return nil, err
-	}
-	return standing, nil
+	return call(ctx, l, methodStanding, nil)
 }
 
 // Apply makes the lab that of another topology, which was read with that of from as
@@ -50,7 +46,7 @@ func (l *Lab) Standing(ctx context.Context) (*Standing, error) {
 // so, and a later Apply does the rest. It is refused while the lab runs its workloads,
 // if the lab was changed since from, and for what diff.Compare refuses.
 func (l *Lab) Apply(ctx context.Context, topo *topology.Topology, from *Standing) error {
-	return l.call(ctx, methodApply, applyParams{Topology: topo, Generation: from.Generation}, nil)
+	return l.whyEnded(methodApply.Call(ctx, l.conn, applyParams{Topology: topo, Generation: from.Generation}))
 }
 
 func (s *Supervisor) standing() *Standing {
@@ -60,11 +56,7 @@ func (s *Supervisor) standing() *Standing {
 }
 
 // apply answers methodApply.
-func (s *Supervisor) apply(ctx context.Context, r *control.Request) error {
-	var params applyParams
-	if err := r.Decode(&params); err != nil {
-		return err
-	}
+func (s *Supervisor) apply(ctx context.Context, _ *control.Request, params applyParams) error {
 	if err := s.beginApply(); err != nil {
 		return err
 	}

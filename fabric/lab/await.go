@@ -154,7 +154,12 @@ func (p place) awaitInside(ctx, waiting context.Context, node string, c Conditio
 	}
 	defer l.Close()
 	*a = Awaited{}
-	return l.call(ctx, methodAwait, params, a)
+	found, err := call(ctx, l, methodAwait, params)
+	if err != nil {
+		return err
+	}
+	*a = *found
+	return nil
 }
 
 type awaitParams struct {
@@ -164,11 +169,7 @@ type awaitParams struct {
 }
 
 // await answers methodAwait.
-func (s *Supervisor) await(ctx context.Context, r *control.Request) (*Awaited, error) {
-	var params awaitParams
-	if err := r.Decode(&params); err != nil {
-		return nil, err
-	}
+func (s *Supervisor) await(ctx context.Context, _ *control.Request, params awaitParams) (*Awaited, error) {
 	var late <-chan time.Time
 	if params.Timeout > 0 {
 		late = time.After(params.Timeout)

@@ -44,7 +44,7 @@ func (l *Lab) beginCapture(ctx context.Context, endpoint string) (capture.Source
 	var over error
 	why := func() error { return over }
 	go func() {
-		over = l.call(ctx, methodCapture, params, nil)
+		over = l.whyEnded(methodCapture.Call(ctx, l.conn, params))
 		l.mu.Lock()
 		delete(l.captures, params.ID)
 		l.mu.Unlock()
@@ -69,14 +69,7 @@ func (l *Lab) beginCapture(ctx context.Context, endpoint string) (capture.Source
 }
 
 // takeSocket takes what Capture waits for.
-func (l *Lab) takeSocket(r *control.Request) error {
-	var params socketParams
-	if err := r.Decode(&params); err != nil {
-		return err
-	}
-	if len(r.Files) != 2 {
-		return control.Errorf(control.Usage, "capture: %d files, expected a socket and a tap", len(r.Files))
-	}
+func (l *Lab) takeSocket(_ context.Context, r *control.Request, params socketParams) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	arrived := l.captures[params.ID]
@@ -90,11 +83,7 @@ func (l *Lab) takeSocket(r *control.Request) error {
 }
 
 // capture answers methodCapture, when the capture is over.
-func (s *Supervisor) capture(ctx context.Context, r *control.Request) error {
-	var params captureParams
-	if err := r.Decode(&params); err != nil {
-		return err
-	}
+func (s *Supervisor) capture(ctx context.Context, r *control.Request, params captureParams) error {
 	index, err := s.Link(params.Endpoint)
 	if err != nil {
 		return control.Errorf(control.Usage, "lab %s has no interface %s", s.name, params.Endpoint)
@@ -125,7 +114,7 @@ func (s *Supervisor) capture(ctx context.Context, r *control.Request) error {
 		return err
 	}
 	defer socket.Close()
-	err = r.Conn.Call(ctx, methodSocket, socketParams{ID: params.ID, Direction: end, Carried: carried}, nil, socket, theirs)
+	err = methodSocket.Call(ctx, r.Conn, socketParams{ID: params.ID, Direction: end, Carried: carried}, socket, theirs)
 	theirs.Close()
 	socket.Close() // or it would keep all that the command does not take
 	if err != nil {

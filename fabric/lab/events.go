@@ -127,7 +127,7 @@ func (s *Supervisor) watch(conn *control.Conn, number uint64) {
 	if number == 0 {
 		number = s.history.next()
 	}
-	go s.history.send(conn.Done(), number, func(e Event) error { return conn.Notify(noticeEvent, e) })
+	go s.history.send(conn.Done(), number, func(e Event) error { return noticeEvent.Send(conn, e) })
 }
 
 // send passes on the events from number on, until done is closed or one cannot be
@@ -170,8 +170,7 @@ type watchParams struct{ From uint64 }
 // Events are those that the lab still keeps and that came at since or later, oldest
 // first. The number is that of the next, for WatchFrom.
 func (l *Lab) Events(ctx context.Context, since time.Time) (events []Event, next uint64, err error) {
-	var answer eventsAnswer
-	err = l.call(ctx, methodEvents, eventsParams{since}, &answer)
+	answer, err := call(ctx, l, methodEvents, eventsParams{since})
 	return answer.Events, answer.Next, err
 }
 
@@ -187,7 +186,7 @@ func (l *Lab) WatchFrom(ctx context.Context, number uint64, events func(Event)) 
 	l.mu.Lock()
 	l.events = events
 	l.mu.Unlock()
-	return l.call(ctx, methodWatch, watchParams{number}, nil)
+	return l.whyEnded(methodWatch.Call(ctx, l.conn, watchParams{number}))
 }
 
 // Report is the event as reports have it, of a lab of that name.

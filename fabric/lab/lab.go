@@ -128,7 +128,8 @@ func Start(ctx context.Context, topo *topology.Topology, options Options) (*Lab,
 			files, *log.name = append(files, log.file), log.file.Name()
 		}
 	}
-	startErr := l.call(ctx, methodStart, params, &l.info, files...)
+	var startErr error
+	l.info, startErr = call(ctx, l, methodStart, params, files...)
 	if startErr == nil {
 		startErr = l.startCaptures(ctx, topo.Captures)
 	}
@@ -180,7 +181,7 @@ func (l *Lab) launch(ctx context.Context, records bool) (logFile *os.File, err e
 		return nil, noState("log", err)
 	}
 	open = append(open, logFile)
-	conn, theirs, err := control.Pair(l.handle)
+	conn, theirs, err := control.Pair(l.requests().Serve)
 	if err != nil {
 		return nil, err
 	}
@@ -271,9 +272,9 @@ func open(ctx context.Context, p place, limit time.Duration) (*Lab, error) {
 		return nil, err
 	}
 	l := &Lab{place: p, life: life, over: make(chan struct{}), captures: map[uint64]chan<- capture.Source{}}
-	l.conn = control.New(sock, l.handle)
+	l.conn = control.New(sock, l.requests().Serve)
 	go l.wait()
-	if err := l.conn.Call(asked, methodInfo, nil, &l.info); err != nil {
+	if l.info, err = methodInfo.Call(asked, l.conn, nil); err != nil {
 		// A client's close does no more than close.
 		_ = l.Close()
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
@@ -342,45 +343,56 @@ func look(ctx context.Context, p place) *Info {
 	return &Info{Lab: p.name, State: Unknown}
 }
 
-// handle takes the lab's events, and the sockets of captures and memories.
-func (l *Lab) handle(_ context.Context, r *control.Request) (any, error) {
+// requests takes the lab's events, and the sockets of captures and memories.
+func (l *Lab) requests() *control.Mux {
+	var mux control.Mux
+	methodSocket.Handle(&mux, l.takeSocket)
+	methodTakeMiddles.Handle(&mux, l.takeMiddles)
+	noticeEvent.Handle(&mux, l.takeEvent)
+	return &mux
+}
+
+func (l *Lab) takeMiddles(_ context.Context, r *control.Request, params middlesParams) error {
+	l.mu.Lock()
+	memory := l.memory
+	l.mu.Unlock()
+	if memory == nil {
+		return control.Errorf(control.Usage, "nobody waits for sockets")
+	}
+	return memory.take(r, params)
+}
+
+func (l *Lab) takeEvent(_ context.Context, _ *control.Request, e Event) error {
 	l.mu.Lock()
 	events, memory := l.events, l.memory
 	l.mu.Unlock()
-	switch r.Method {
-	case methodSocket:
-		return nil, l.takeSocket(r)
-	case methodMiddles:
-		if memory == nil {
-			return nil, control.Errorf(control.Usage, "nobody waits for sockets")
-		}
-		return nil, memory.take(r)
-	}
-	var e Event
-	if err := r.Decode(&e); err != nil {
-		return nil, err
-	}
 	if memory != nil {
 		memory.event(&e)
 	}
 	if events != nil {
 		events(e)
 	}
-	return nil, nil
+	return nil
 }
 
 // wait waits for the lab's end and keeps the reason. Recordings keep the connection
 // for as long as the lab waits for their last packets (Supervisor.farewell).
 func (l *Lab) wait() {
-	l.reason = l.conn.Call(context.Background(), methodWait, nil, nil)
+	l.reason = methodWait.Call(context.Background(), l.conn, nil)
 	close(l.over)
 	l.recordings.Wait()
 	l.conn.Close()
 }
 
 // call makes a request. When the lab ends, it fails with the reason.
-func (l *Lab) call(ctx context.Context, method string, params, result any, files ...*os.File) error {
-	err := l.conn.Call(ctx, method, params, result, files...)
+func call[Params, Result any](ctx context.Context, l *Lab, m control.Method[Params, Result], params Params, files ...*os.File) (Result, error) {
+	result, err := m.Call(ctx, l.conn, params, files...)
+	return result, l.whyEnded(err)
+}
+
+// whyEnded returns the reason of the lab's end for the error of a request that it has
+// ended, and any other error as it is.
+func (l *Lab) whyEnded(err error) error {
 	if errors.Is(err, control.ErrClosed) {
 		<-l.over
 		return l.reason
@@ -406,8 +418,8 @@ func (l *Lab) Release(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := l.call(context.WithoutCancel(ctx), methodRelease, nil, nil); err != nil {
-		return err
+	if err := methodRelease.Call(context.WithoutCancel(ctx), l.conn, nil); err != nil {
+		return l.whyEnded(err)
 	}
 	l.owner = false
 	return nil
@@ -425,7 +437,7 @@ func (l *Lab) Close() error {
 func (l *Lab) Down(ctx context.Context) error {
 	asked, cancel := context.WithTimeout(ctx, endTime)
 	defer cancel()
-	err := l.conn.Call(asked, methodDown, nil, nil)
+	err := methodDown.Call(asked, l.conn, nil)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		return l.place.mute()
 	}
@@ -469,19 +481,13 @@ func (l *Lab) close(ending bool) error {
 
 // Inspect is the state of every node and link.
 func (l *Lab) Inspect(ctx context.Context) (*Inspection, error) {
-	inspection := new(Inspection)
-	if err := l.call(ctx, methodInspect, nil, inspection); err != nil {
-		return nil, err
-	}
-	return inspection, nil
+	return call(ctx, l, methodInspect, nil)
 }
 
 // Externals is the state of the ends of links outside the lab. Unlike Inspect it asks
 // no node.
 func (l *Lab) Externals(ctx context.Context) ([]report.External, error) {
-	var externals []report.External
-	err := l.call(ctx, methodExternals, nil, &externals)
-	return externals, err
+	return call(ctx, l, methodExternals, nil)
 }
 
 // Exec runs a command in a node, with files as its standard input, output and
@@ -489,12 +495,11 @@ func (l *Lab) Externals(ctx context.Context) ([]report.External, error) {
 // command's process group is killed when ctx ends, or this process. cmd.ID, which
 // may be empty, names the command for Signal and is the caller's to choose.
 func (l *Lab) Exec(ctx context.Context, nodeName string, cmd node.Command, files ...*os.File) (status int, err error) {
-	err = l.call(ctx, methodExec, execParams{Node: nodeName, Command: cmd}, &status, files...)
-	return status, err
+	return call(ctx, l, methodExec, execParams{Node: nodeName, Command: cmd}, files...)
 }
 
 // Signal sends a signal to the process group of a command that Exec of this Lab
 // runs.
 func (l *Lab) Signal(ctx context.Context, nodeName, id string, sig syscall.Signal) error {
-	return l.call(ctx, methodSignal, signalParams{Node: nodeName, ID: id, Signal: sig}, nil)
+	return l.whyEnded(methodSignal.Call(ctx, l.conn, signalParams{Node: nodeName, ID: id, Signal: sig}))
 }

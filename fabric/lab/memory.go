@@ -88,15 +88,11 @@ type middle struct {
 
 // open begins to remember packets.
 func (m *Memory) open(ctx context.Context) error {
-	return m.lab.call(ctx, methodMiddles, nil, nil)
+	return m.lab.whyEnded(methodMiddles.Call(ctx, m.lab.conn, nil))
 }
 
 // take takes some of the sockets that open asks for, and opens them, all at once.
-func (m *Memory) take(r *control.Request) error {
-	var params middlesParams
-	if err := r.Decode(&params); err != nil {
-		return err
-	}
+func (m *Memory) take(r *control.Request, params middlesParams) error {
 	size := min(max(memorySize/params.Of, leastMemory), mostMemory)
 	recents := make([]*capture.Recent, len(r.Files))
 	failures := make([]error, len(r.Files))
@@ -233,7 +229,7 @@ func (m *Memory) losses(ctx context.Context, file func(name string, write func(i
 	}
 	text := os.NewFile(uintptr(fd), "losses")
 	defer text.Close()
-	if err := m.lab.call(ctx, methodLosses, nil, nil, text); err != nil {
+	if err := m.lab.whyEnded(methodLosses.Call(ctx, m.lab.conn, nil, text)); err != nil {
 		return fmt.Errorf("losses: %w", err)
 	}
 	return file("losses.log", func(w io.Writer) error {
@@ -249,7 +245,7 @@ type middlesParams struct {
 }
 
 // middles sends a command the sockets for its Memory, when it asks for them.
-func (s *Supervisor) middles(ctx context.Context, r *control.Request) error {
+func (s *Supervisor) middles(ctx context.Context, r *control.Request, _ control.None) error {
 	links := s.links[:min(len(s.links), rememberedLinks)]
 	params := middlesParams{Of: 2 * len(links)}
 	var sockets []*os.File
@@ -262,7 +258,7 @@ func (s *Supervisor) middles(ctx context.Context, r *control.Request) error {
 		if len(sockets) == 0 {
 			return nil
 		}
-		err := r.Conn.Call(ctx, methodMiddles, params, nil, sockets...)
+		err := methodTakeMiddles.Call(ctx, r.Conn, params, sockets...)
 		for _, socket := range sockets {
 			socket.Close() // or it would go on when the command has closed it
 		}
@@ -289,9 +285,9 @@ func (s *Supervisor) middles(ctx context.Context, r *control.Request) error {
 
 // losses has the link engine write to a file of a command. Without an engine, nothing was
 // lost.
-func (s *Supervisor) losses(ctx context.Context, r *control.Request) error {
+func (s *Supervisor) losses(ctx context.Context, r *control.Request, _ control.None) error {
 	engine := s.engine.current()
-	if engine == nil || len(r.Files) != 1 {
+	if engine == nil {
 		return nil
 	}
 	return engine.Losses(ctx, s.topo.Seed, r.Files[0])

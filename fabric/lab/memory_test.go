@@ -3,7 +3,6 @@ package lab
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -149,11 +148,8 @@ func TestMemoryIsForgotten(t *testing.T) {
 	if err != nil {
 		t.Skip(err) // this process is no root's
 	}
-	params, err := json.Marshal(middlesParams{Middles: []middle{{"n0:eth0", 1}}, Of: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := m.take(&control.Request{Params: params, Files: []*os.File{socket}}); err != nil {
+	params := middlesParams{Middles: []middle{{"n0:eth0", 1}}, Of: 1}
+	if err := m.take(&control.Request{Files: []*os.File{socket}}, params); err != nil {
 		t.Error(err)
 	}
 	maps, err := os.ReadFile("/proc/self/maps")

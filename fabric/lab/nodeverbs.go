@@ -53,19 +53,11 @@ func (l *Lab) Kill(ctx context.Context, nodeName string, sig syscall.Signal) (*N
 }
 
 func (l *Lab) change(ctx context.Context, params changeParams) (*NodeChange, error) {
-	change := new(NodeChange)
-	if err := l.call(ctx, methodChange, params, change); err != nil {
-		return nil, err
-	}
-	return change, nil
+	return call(ctx, l, methodChange, params)
 }
 
 // change answers methodChange.
-func (s *Supervisor) change(ctx context.Context, r *control.Request) (*NodeChange, error) {
-	var params changeParams
-	if err := r.Decode(&params); err != nil {
-		return nil, err
-	}
+func (s *Supervisor) change(ctx context.Context, _ *control.Request, params changeParams) (*NodeChange, error) {
 	return s.changeNode(ctx, byHand, params)
 }
 

@@ -242,7 +242,7 @@ func intrude(args []string) error {
 	}
 	conn := control.New(sock, nil)
 	defer conn.Close()
-	err = conn.Call(context.Background(), methodInfo, nil, nil)
+	_, err = methodInfo.Call(context.Background(), conn, nil)
 	if errors.Is(err, control.ErrClosed) {
 		fmt.Println("refused")
 		return nil

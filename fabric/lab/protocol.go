@@ -4,6 +4,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/fabric/scenario"
 	"github.com/ndklab/ndklab/node"
@@ -11,51 +12,58 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// What a command asks of a supervisor. The first two are for the command that
-// starts the lab.
-const (
-	methodStart       = "start"       // startParams and its files -> Info
-	methodRelease     = "release"     // the lab may outlive its owner
-	methodInfo        = "info"        // -> Info
-	methodInspect     = "inspect"     // -> Inspection
-	methodExternals   = "externals"   // -> list of report.External
-	methodRun         = "run"         // runParams -> report.Run
-	methodInterrupt   = "interrupt"   // runParams.Token -> nothing
-	methodExec        = "exec"        // execParams and three files -> exit status
-	methodSignal      = "signal"      // signalParams
-	methodAdmit       = "admit"       // admitParams and a file
-	methodLinks       = "links"       // endpoint of a link, "" for all -> list of report.Link
-	methodSet         = "set"         // setParams
-	methodReset       = "reset"       // setParams without a change
-	methodLink        = "link"        // linkParams
-	methodVerify      = "verify"      // verifyParams -> report.Verification
-	methodPartition   = "partition"   // sets of nodes -> names of links
-	methodHeal        = "heal"        // -> names of links
-	methodNodes       = "nodes"       // name of a node, "" for all -> list of report.Node
-	methodAdapter     = "adapter"     // name of a node, "" for all -> list of report.NodeAdapter
-	methodEnable      = "enable"      // enableParams -> StateChange
-	methodChange      = "change"      // changeParams -> NodeChange
-	methodConnections = "connections" // name of a node, "" for all -> report.Connections
-	methodCapture     = "capture"     // captureParams; answers when the capture is over
-	methodMiddles     = "middles"     // answers when sockets were sent
-	methodLosses      = "losses"      // and a file
-	methodStanding    = "standing"    // -> Standing
-	methodApply       = "apply"       // applyParams
-	methodEvents      = "events"      // eventsParams -> eventsAnswer
-	methodWatch       = "watch"       // watchParams; then send events
-	methodNames       = "names"       // -> Names
-	methodAwait       = "await"       // awaitParams -> Awaited
-	methodDown        = "down"        // end the lab
-	methodWait        = "wait"        // answers when the lab is over, with an error that says why
+// What the command that starts the lab asks of its supervisor.
+var (
+	methodStart   = control.NewMethod[startParams, Info]("start").WithFiles(0, 2)
+	methodRelease = control.NewProcedure[control.None]("release") // the lab may outlive its owner
 )
 
-// methodSocket is what the supervisor asks of a command that captures: to take a
-// packet socket and a tap. Of one that remembers it asks methodMiddles in turn, with
-// middlesParams and as many files.
-const methodSocket = "socket" // socketParams and two files
+// What any command asks of a supervisor. Where the parameter is a string, it is the name
+// of a node or the endpoint of a link, and "" is all of them.
+var (
+	methodInfo        = control.NewMethod[control.None, Info]("info")
+	methodInspect     = control.NewMethod[control.None, *Inspection]("inspect")
+	methodExternals   = control.NewMethod[control.None, []report.External]("externals")
+	methodRun         = control.NewMethod[runParams, *report.Run]("run")
+	methodInterrupt   = control.NewProcedure[string]("interrupt") // runParams.Token
+	methodExec        = control.NewMethod[execParams, int]("exec").WithFiles(0, 3)
+	methodSignal      = control.NewProcedure[signalParams]("signal")
+	methodAdmit       = control.NewProcedure[admitParams]("admit").WithFiles(1, 1)
+	methodLinks       = control.NewMethod[string, []report.Link]("links")
+	methodSet         = control.NewProcedure[setParams]("set")
+	methodReset       = control.NewProcedure[resetParams]("reset")
+	methodLink        = control.NewProcedure[linkParams]("link")
+	methodVerify      = control.NewMethod[verifyParams, *report.Verification]("verify")
+	methodPartition   = control.NewMethod[[][]string, []string]("partition") // sets of nodes, for names of links
+	methodHeal        = control.NewMethod[control.None, []string]("heal")    // returns names of links
+	methodNodes       = control.NewMethod[string, []report.Node]("nodes")
+	methodAdapter     = control.NewMethod[string, []report.NodeAdapter]("adapter")
+	methodEnable      = control.NewMethod[enableParams, *StateChange]("enable")
+	methodChange      = control.NewMethod[changeParams, *NodeChange]("change")
+	methodConnections = control.NewMethod[string, *report.Connections]("connections")
+	methodCapture     = control.NewProcedure[captureParams]("capture") // lasts as long as the capture
+	methodMiddles     = control.NewProcedure[control.None]("middles")  // lasts until sockets were sent
+	methodLosses      = control.NewProcedure[control.None]("losses").WithFiles(1, 1)
+	methodStanding    = control.NewMethod[control.None, *Standing]("standing")
+	methodApply       = control.NewProcedure[applyParams]("apply")
+	methodEvents      = control.NewMethod[eventsParams, eventsAnswer]("events")
+	methodWatch       = control.NewProcedure[watchParams]("watch") // then noticeEvent
+	methodNames       = control.NewMethod[control.None, Names]("names")
+	methodAwait       = control.NewMethod[awaitParams, *Awaited]("await")
+	methodDown        = control.NewProcedure[control.None]("down")
+	methodWait        = control.NewProcedure[control.None]("wait") // lasts as long as the lab, and fails with the reason of its end
+)
 
-// noticeEvent is an Event, to clients that watch.
-const noticeEvent = "event"
+// What a supervisor asks and tells a command.
+var (
+	// methodSocket asks one that captures to take a packet socket and a tap.
+	methodSocket = control.NewProcedure[socketParams]("socket").WithFiles(2, 2)
+	// methodTakeMiddles asks one that remembers to take sockets, while it serves
+	// methodMiddles.
+	methodTakeMiddles = control.NewProcedure[middlesParams]("middles").WithFiles(1, control.MaxFiles)
+	// noticeEvent is for those that watch.
+	noticeEvent = control.NewNotice[Event]("event")
+)
 
 type startParams struct {
 	Topology   *topology.Topology
@@ -120,6 +128,8 @@ type setParams struct {
 	From     string // node whose outgoing direction alone changes; "" is both
 	Change   topology.Change
 }
+
+type resetParams struct{ Endpoint, From string } // as in setParams
 
 type linkParams struct {
 	Endpoint string

@@ -26,13 +26,13 @@ import (
 // the lab for as long as it takes to complete the files: it shares the lock by which
 // others tell that the lab is over. The lab does not depend on it.
 
-// methodRecord is what the command that starts the lab asks of the recorder:
-// list of topology.Capture, with absolute paths. It answers when all have begun.
-const methodRecord = "record"
+// methodRecord is what the command that starts the lab asks of the recorder, with absolute
+// paths. It returns when all captures have begun.
+var methodRecord = control.NewProcedure[[]topology.Capture]("record")
 
 // startRecorder starts the recorder, which waits for startCaptures.
 func (l *Lab) startRecorder(logFile, locked *os.File) error {
-	conn, theirs, err := control.Pair(l.handle)
+	conn, theirs, err := control.Pair(l.requests().Serve)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (l *Lab) startCaptures(ctx context.Context, captures []topology.Capture) er
 		}
 		captures[i].File = path
 	}
-	return l.recorder.Call(ctx, methodRecord, captures, nil)
+	return methodRecord.Call(ctx, l.recorder, captures)
 }
 
 // record is the recorder process.
@@ -80,16 +80,14 @@ func record(name string) error {
 	defer stop()
 	var asked atomic.Bool
 	recorded := make(chan error, 1)
-	conn, err := control.FromFile(owner, func(_ context.Context, r *control.Request) (any, error) {
+	var mux control.Mux
+	methodRecord.Handle(&mux, func(_ context.Context, r *control.Request, captures []topology.Capture) error {
 		asked.Store(true)
-		var captures []topology.Capture
-		if err := r.Decode(&captures); err != nil {
-			return nil, err
-		}
 		began := make(chan error, 1)
 		go func() { recorded <- recordAll(ctx, name, captures, r.Conn, began) }()
-		return nil, <-began
+		return <-began
 	})
+	conn, err := control.FromFile(owner, mux.Serve)
 	if err != nil {
 		return err
 	}
@@ -123,7 +121,7 @@ func recordAll(ctx context.Context, name string, captures []topology.Capture, ow
 		e := Event{Kind: kind, Text: fmt.Sprintf(format, args...)}
 		log.Print(e.Text)
 		// The owner may have gone.
-		_ = owner.Notify(noticeEvent, e)
+		_ = noticeEvent.Send(owner, e)
 	}
 	var running sync.WaitGroup
 	starts := make(chan error)

@@ -34,11 +34,15 @@ func (l *Lab) RunWorkloads(ctx context.Context, workloads ...topology.Workload) 
 
 func (l *Lab) run(ctx context.Context, params runParams) (*report.Run, error) {
 	params.Token = rand.Text()
-	r := new(report.Run)
+	var r *report.Run
 	running, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer giveUp(nil)
 	ended := make(chan error, 1)
-	go func() { ended <- l.call(running, methodRun, params, r) }()
+	go func() {
+		var err error
+		r, err = call(running, l, methodRun, params)
+		ended <- err
+	}()
 	select {
 	case err := <-ended:
 		if err != nil {
@@ -49,7 +53,7 @@ func (l *Lab) run(ctx context.Context, params runParams) (*report.Run, error) {
 	}
 	soon, cancel := context.WithTimeout(running, reportTime)
 	defer cancel()
-	if l.call(soon, methodInterrupt, params.Token, nil) != nil { // it has not begun, or is over
+	if methodInterrupt.Call(soon, l.conn, params.Token) != nil { // it has not begun, or is over
 		cancel()
 	}
 	var err error
@@ -88,11 +92,7 @@ type run struct {
 }
 
 // run answers methodRun.
-func (s *Supervisor) run(ctx context.Context, q *control.Request) (*report.Run, error) {
-	var params runParams
-	if err := q.Decode(&params); err != nil {
-		return nil, err
-	}
+func (s *Supervisor) run(ctx context.Context, _ *control.Request, params runParams) (*report.Run, error) {
 	r := &run{token: params.Token, over: make(chan struct{})}
 	r.ctx, r.interrupt = context.WithCancelCause(ctx)
 	defer r.interrupt(nil)
@@ -124,11 +124,7 @@ var errReport = errors.New("the run is interrupted")
 
 // interruptRun answers methodInterrupt: the run with that token ends, and is answered with
 // what was until then.
-func (s *Supervisor) interruptRun(q *control.Request) error {
-	var token string
-	if err := q.Decode(&token); err != nil {
-		return err
-	}
+func (s *Supervisor) interruptRun(_ context.Context, _ *control.Request, token string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running == nil || s.running.token != token || isClosed(s.running.over) {

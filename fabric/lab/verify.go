@@ -41,11 +41,7 @@ const etherLen = 14 // bytes of an Ethernet header
 // holds what becomes of them against what the link is set to do, with its tolerance.
 // The link should have no other traffic meanwhile.
 func (l *Lab) VerifyLink(ctx context.Context, endpoint string, probes Probes) (*report.Verification, error) {
-	v := new(report.Verification)
-	if err := l.call(ctx, methodVerify, verifyParams{endpoint, probes}, v); err != nil {
-		return nil, err
-	}
-	return v, nil
+	return call(ctx, l, methodVerify, verifyParams{endpoint, probes})
 }
 
 // VerifyLink is Lab.VerifyLink of a link by its index in the topology.
