@@ -85,7 +85,7 @@ func TestBounded(t *testing.T) {
 		other := New(peer.(*net.UnixConn), nil)
 		defer other.Close()
 		for range 10 * boundedRequests {
-			if err := other.Call(t.Context(), "nothing", nil, nil); err != nil {
+			if err := other.call(t.Context(), "nothing", nil, nil); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -79,8 +79,8 @@ type Request struct {
 	Conn   *Conn
 }
 
-// Decode reads the parameters into v.
-func (r *Request) Decode(v any) error {
+// decode reads the parameters into v.
+func (r *Request) decode(v any) error {
 	if err := json.Unmarshal(r.Params, v); err != nil {
 		return Errorf(Usage, "%s: parameters: %v", r.Method, err)
 	}
@@ -202,12 +202,9 @@ func (c *Conn) Peer() (*unix.Ucred, error) {
 	return cred, nil
 }
 
-// Call asks the peer and waits for its answer, which is read into result unless
-// that is nil. files are sent along and stay the caller's. When ctx ends, the
-// peer is told and the call fails with ctx's error, also if the peer has
-// stopped reading. A failure that the peer reported is an *Error.
-func (c *Conn) Call(ctx context.Context, method string, params, result any, files ...*os.File) error {
-	m, err := c.call(ctx, method, params, files)
+// call is Method.Call. The answer is read into result unless that is nil.
+func (c *Conn) call(ctx context.Context, method string, params, result any, files ...*os.File) error {
+	m, err := c.exchange(ctx, method, params, files)
 	if err != nil {
 		return fmt.Errorf("%s: %w", method, err)
 	}
@@ -223,8 +220,8 @@ func (c *Conn) Call(ctx context.Context, method string, params, result any, file
 	return nil
 }
 
-// call sends a request and waits for its answer.
-func (c *Conn) call(ctx context.Context, method string, params any, files []*os.File) (*message, error) {
+// exchange sends a request and waits for its answer.
+func (c *Conn) exchange(ctx context.Context, method string, params any, files []*os.File) (*message, error) {
 	body, err := json.Marshal(params)
 	if err != nil {
 		return nil, err
@@ -272,9 +269,8 @@ func (c *Conn) giveUp(id uint64) {
 	}()
 }
 
-// Notify tells the peer something and expects no answer. Notices arrive in the
-// order they were sent. It blocks while the peer does not read.
-func (c *Conn) Notify(method string, params any) error {
+// notify is Notice.Send.
+func (c *Conn) notify(method string, params any) error {
 	body, err := json.Marshal(params)
 	if err != nil {
 		return fmt.Errorf("%s: %w", method, err)

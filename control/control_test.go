@@ -80,7 +80,7 @@ func double(_ context.Context, r *Request) (any, error) {
 		return nil, fmt.Errorf("no %s: %w", r.Method, Errorf(Unable, "not here"))
 	}
 	var n int
-	if err := r.Decode(&n); err != nil {
+	if err := r.decode(&n); err != nil {
 		return nil, err
 	}
 	return 2 * n, nil
@@ -94,7 +94,7 @@ func TestCallBothWaysAtOnce(t *testing.T) {
 		for _, c := range []*Conn{a, b} {
 			go func() {
 				var got int
-				err := c.Call(t.Context(), "double", i, &got)
+				err := c.call(t.Context(), "double", i, &got)
 				if err == nil && got != 2*i {
 					err = fmt.Errorf("twice %d is %d", i, got)
 				}
@@ -122,23 +122,23 @@ func TestErrorsCross(t *testing.T) {
 		{a, "double", "x", Usage, "double: parameters: json: cannot unmarshal string into Go value of type int"},
 		{b, "double", 1, Usage, `unknown request "double"`}, // no handler
 	} {
-		err := test.conn.Call(t.Context(), test.method, test.params, nil)
+		err := test.conn.call(t.Context(), test.method, test.params, nil)
 		var e *Error
 		if !errors.As(err, &e) || e.Code != test.code || e.Message != test.text {
 			t.Errorf("%s: got %#v, want %s %q", test.method, err, test.code, test.text)
 		}
 	}
 	var text string
-	if err := a.Call(t.Context(), "double", 1, &text); err == nil || !strings.HasPrefix(err.Error(), "double: answer: ") {
+	if err := a.call(t.Context(), "double", 1, &text); err == nil || !strings.HasPrefix(err.Error(), "double: answer: ") {
 		t.Errorf("an answer of the wrong type: %v", err)
 	}
-	if err := a.Call(t.Context(), "double", 1, nil); err != nil {
+	if err := a.call(t.Context(), "double", 1, nil); err != nil {
 		t.Errorf("an answer that is not wanted: %v", err)
 	}
-	if err := a.Call(t.Context(), "double", make(chan int), nil); err == nil {
+	if err := a.call(t.Context(), "double", make(chan int), nil); err == nil {
 		t.Error("parameters that cannot be sent were")
 	}
-	if err := a.Notify("x", make(chan int)); err == nil {
+	if err := a.notify("x", make(chan int)); err == nil {
 		t.Error("a notice that cannot be sent was")
 	}
 }
@@ -151,7 +151,7 @@ func TestResultThatCannotBeSent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, _ := pair(t, nil, func(context.Context, *Request) (any, error) { return result, nil })
 			var e *Error
-			if err := a.Call(t.Context(), "x", nil, nil); !errors.As(err, &e) || e.Code != Failed {
+			if err := a.call(t.Context(), "x", nil, nil); !errors.As(err, &e) || e.Code != Failed {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -175,17 +175,17 @@ func TestCancel(t *testing.T) {
 		<-serving
 		cancel()
 	}()
-	if err := a.Call(ctx, "wait", nil, nil); !errors.Is(err, context.Canceled) {
+	if err := a.call(ctx, "wait", nil, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("the caller got %v", err)
 	}
 	if err := <-given; !errors.Is(err, context.Canceled) {
 		t.Errorf("the handler's context: %v", err)
 	}
 	var got int // the channel works on, and the late answer is nobody's
-	if err := a.Call(t.Context(), "double", 4, &got); err != nil || got != 8 {
+	if err := a.call(t.Context(), "double", 4, &got); err != nil || got != 8 {
 		t.Errorf("got %d, %v", got, err)
 	}
-	if err := a.Call(ctx, "double", 4, &got); !errors.Is(err, context.Canceled) {
+	if err := a.call(ctx, "double", 4, &got); !errors.Is(err, context.Canceled) {
 		t.Errorf("a call with an ended context: %v", err)
 	}
 }
@@ -200,7 +200,7 @@ func TestPeerDeath(t *testing.T) {
 		return nil, nil
 	})
 	pending := make(chan error, 1)
-	go func() { pending <- a.Call(t.Context(), "wait", nil, nil) }()
+	go func() { pending <- a.call(t.Context(), "wait", nil, nil) }()
 	<-serving
 	b.Close()
 	if err := <-pending; !errors.Is(err, ErrClosed) {
@@ -209,10 +209,10 @@ func TestPeerDeath(t *testing.T) {
 	<-a.Done()
 	<-handlerEnded
 	for _, c := range []*Conn{a, b} {
-		if err := c.Call(t.Context(), "x", nil, nil); !errors.Is(err, ErrClosed) {
+		if err := c.call(t.Context(), "x", nil, nil); !errors.Is(err, ErrClosed) {
 			t.Errorf("a later call: %v", err)
 		}
-		if err := c.Notify("x", nil); !errors.Is(err, ErrClosed) {
+		if err := c.notify("x", nil); !errors.Is(err, ErrClosed) {
 			t.Errorf("a later notice: %v", err)
 		}
 		c.Close() // again
@@ -224,7 +224,7 @@ func TestLastAnswer(t *testing.T) {
 	a, raw := rawPair(t, nil)
 	result := make(chan error, 1)
 	var got int
-	go func() { result <- a.Call(t.Context(), "x", nil, &got) }()
+	go func() { result <- a.call(t.Context(), "x", nil, &got) }()
 	m := readFrame(t, raw)
 	if _, err := raw.Write(frame(fmt.Sprintf(`{"id":%d,"result":7}`, m.ID))); err != nil {
 		t.Fatal(err)
@@ -247,12 +247,12 @@ func TestPeerDoesNotRead(t *testing.T) {
 	}
 	defer r.Close()
 	first, second := make(chan error, 1), make(chan error, 1)
-	go func() { first <- a.Call(ctx, "first", big, nil, w) }()
+	go func() { first <- a.call(ctx, "first", big, nil, w) }()
 	var head [4]byte
 	if _, err := raw.Read(head[:1]); err != nil { // it is being sent
 		t.Fatal(err)
 	}
-	go func() { second <- a.Call(ctx, "second", nil, nil) }()
+	go func() { second <- a.call(ctx, "second", nil, nil) }()
 	cancel()
 	if err := <-first; !errors.Is(err, context.Canceled) {
 		t.Errorf("the call that is half sent: %v", err)
@@ -286,14 +286,14 @@ func TestNoticesInOrder(t *testing.T) {
 	got := make(chan int, n)
 	_, b := pair(t, func(_ context.Context, r *Request) (any, error) {
 		var i int
-		if err := r.Decode(&i); err != nil {
+		if err := r.decode(&i); err != nil {
 			t.Error(err)
 		}
 		got <- i
 		return nil, errors.New("nobody hears this")
 	}, nil)
 	for i := range n {
-		if err := b.Notify("n", i); err != nil {
+		if err := b.notify("n", i); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -307,10 +307,10 @@ func TestNoticesInOrder(t *testing.T) {
 // TestNoticeToNobody sends a notice to an end without a handler.
 func TestNoticeToNobody(t *testing.T) {
 	a, b := pair(t, nil, double)
-	if err := b.Notify("x", nil); err != nil {
+	if err := b.notify("x", nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Call(t.Context(), "double", 1, nil); err != nil {
+	if err := a.call(t.Context(), "double", 1, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -340,7 +340,7 @@ func TestFiles(t *testing.T) {
 			}
 			readers, writers = append(readers, r), append(writers, w)
 		}
-		if err := a.Call(t.Context(), "write", nil, nil, writers...); err != nil {
+		if err := a.call(t.Context(), "write", nil, nil, writers...); err != nil {
 			t.Fatal(err)
 		}
 		for i, w := range writers {
@@ -360,7 +360,7 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if err := a.Call(t.Context(), "keep", nil, nil, w); err != nil {
+	if err := a.call(t.Context(), "keep", nil, nil, w); err != nil {
 		t.Fatal(err)
 	}
 	w.Close()
@@ -384,7 +384,7 @@ func TestFileStaysAsItIs(t *testing.T) {
 	}
 	defer r.Close()
 	defer w.Close()
-	if err := a.Call(t.Context(), "x", nil, nil, r); err != nil {
+	if err := a.call(t.Context(), "x", nil, nil, r); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.SetReadDeadline(time.Now()); err != nil {
@@ -402,14 +402,14 @@ func TestFilesRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed.Close()
-	if err := a.Call(t.Context(), "double", 1, nil, closed); err == nil {
+	if err := a.call(t.Context(), "double", 1, nil, closed); err == nil {
 		t.Error("a closed file was sent")
 	}
-	if err := a.Call(t.Context(), "double", 1, nil, make([]*os.File, MaxFiles+1)...); err == nil {
+	if err := a.call(t.Context(), "double", 1, nil, make([]*os.File, MaxFiles+1)...); err == nil {
 		t.Error("more than MaxFiles were sent")
 	}
 	var got int
-	if err := a.Call(t.Context(), "double", 1, &got); err != nil || got != 2 {
+	if err := a.call(t.Context(), "double", 1, &got); err != nil || got != 2 {
 		t.Errorf("afterwards: %d, %v", got, err)
 	}
 }
@@ -417,11 +417,11 @@ func TestFilesRefused(t *testing.T) {
 // TestOversize asks for more than fits: the call fails and the channel lives.
 func TestOversize(t *testing.T) {
 	a, _ := pair(t, nil, double)
-	if err := a.Call(t.Context(), "double", strings.Repeat("x", MaxMessage), nil); !errors.Is(err, errTooLong) {
+	if err := a.call(t.Context(), "double", strings.Repeat("x", MaxMessage), nil); !errors.Is(err, errTooLong) {
 		t.Errorf("got %v", err)
 	}
 	var got int
-	if err := a.Call(t.Context(), "double", 1, &got); err != nil || got != 2 {
+	if err := a.call(t.Context(), "double", 1, &got); err != nil || got != 2 {
 		t.Errorf("afterwards: %d, %v", got, err)
 	}
 }
@@ -496,7 +496,7 @@ func TestUnexpected(t *testing.T) {
 	result := make(chan int, 1)
 	go func() {
 		var got int
-		if err := a.Call(t.Context(), "x", nil, &got); err != nil {
+		if err := a.call(t.Context(), "x", nil, &got); err != nil {
 			t.Error(err)
 		}
 		result <- got
@@ -598,7 +598,7 @@ func BenchmarkCall(b *testing.B) {
 	defer c.Close()
 	defer a.Close()
 	for b.Loop() {
-		if err := a.Call(b.Context(), "double", 1, nil); err != nil {
+		if err := a.call(b.Context(), "double", 1, nil); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -612,7 +612,7 @@ func TestLastNotices(t *testing.T) {
 	a, raw := rawPair(t, func(_ context.Context, r *Request) (any, error) {
 		<-release
 		var i int
-		if err := r.Decode(&i); err != nil {
+		if err := r.decode(&i); err != nil {
 			t.Error(err)
 		}
 		if i >= n-noticeQueue/2 { // which the reader need not wait for

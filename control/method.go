@@ -30,10 +30,13 @@ func (m Method[Params, Result]) WithFiles(least, most int) Method[Params, Result
 	return m
 }
 
-// Call asks the peer of c and returns its answer; see Conn.Call.
+// Call asks the peer of c and waits for its answer. files are sent along and stay the
+// caller's. When ctx ends, the peer is told and the call fails with ctx's error, also if
+// the peer has stopped reading; when the channel ends, it fails with ErrClosed. A failure
+// that the peer reported is an *Error. With an error, the result is the zero value.
 func (m Method[Params, Result]) Call(ctx context.Context, c *Conn, params Params, files ...*os.File) (Result, error) {
 	var result, none Result
-	if err := c.Call(ctx, m.name, params, &result, files...); err != nil {
+	if err := c.call(ctx, m.name, params, &result, files...); err != nil {
 		return none, err // not what was read of an answer
 	}
 	return result, nil
@@ -50,7 +53,7 @@ func (m Method[Params, Result]) Handle(mux *Mux, handle func(ctx context.Context
 		}
 		var params Params
 		if _, none := any(params).(None); !none {
-			if err := r.Decode(&params); err != nil {
+			if err := r.decode(&params); err != nil {
 				return nil, err
 			}
 		}
@@ -78,7 +81,7 @@ func (p Procedure[Params]) WithFiles(least, most int) Procedure[Params] {
 	return Procedure[Params]{p.method.WithFiles(least, most)}
 }
 
-// Call asks the peer of c and waits until it has done it; see Conn.Call.
+// Call asks the peer of c and waits until it has done so; see Method.Call.
 func (p Procedure[Params]) Call(ctx context.Context, c *Conn, params Params, files ...*os.File) error {
 	_, err := p.method.Call(ctx, c, params, files...)
 	return err
@@ -101,9 +104,10 @@ func NewNotice[Params any](name string) Notice[Params] {
 	return Notice[Params]{NewProcedure[Params](name)}
 }
 
-// Send tells the peer of c; see Conn.Notify.
+// Send tells the peer of c. Notices arrive in the order they were sent. It blocks while the
+// peer does not read.
 func (n Notice[Params]) Send(c *Conn, params Params) error {
-	return c.Notify(n.procedure.method.name, params)
+	return c.notify(n.procedure.method.name, params)
 }
 
 // Handle has handle take the notices to mux, one after the other; see Handler. It
