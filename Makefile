@@ -65,7 +65,7 @@ conformance: go  ## every rule of docs/spec/ndkpi.md has a passing test (RULES=-
 race: go  ## the tests of what runs on many goroutines, under the race detector (needs a C compiler)
 	@# A race-enabled process sleeps for a second when it ends, unless told otherwise:
 	@# tests of what ends when would see that. What runs for an ordinary user is the same code.
-	GORACE=atexit_sleep_ms=0 CGO_ENABLED=1 $(GO) test -race -timeout 20m -skip '^TestAsOrdinaryUser$$' ./control/... ./provider/... ./node/... ./fabric/...
+	GORACE=atexit_sleep_ms=0 CGO_ENABLED=1 $(GO) test -race -timeout 20m -skip '^TestAsOrdinaryUser$$' ./internal/control/... ./provider/... ./node/... ./fabric/...
 
 SEEDS ?= 20000
 FIRST ?= 1

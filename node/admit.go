@@ -4,7 +4,7 @@ import (
 	"context"
 	"os"
 
-	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/internal/control"
 )
 
 // This file is how a process outside the node shares the node's adapter, as those inside

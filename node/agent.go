@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/node/cgroup"
 	"github.com/ndklab/ndklab/node/rtnl"
 	"github.com/ndklab/ndklab/provider"

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/internal/control"
 )
 
 var env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C"}

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/need"
 	"github.com/ndklab/ndklab/node/verbs"
 	"github.com/ndklab/ndklab/topology"

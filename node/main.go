@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/node/reaper"
 	"github.com/ndklab/ndklab/node/verbs"
 	"github.com/ndklab/ndklab/node/verbs/sysclass"

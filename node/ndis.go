@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/node/adapter"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/lease"

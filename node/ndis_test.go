@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/node/adapter"
 	"github.com/ndklab/ndklab/node/workload"
 	"github.com/ndklab/ndklab/provider"

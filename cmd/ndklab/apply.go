@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/topology"
 	"github.com/ndklab/ndklab/topology/diff"
 	"github.com/spf13/cobra"

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/node/terminal"
 	"github.com/ndklab/ndklab/topology/naming"

@@ -8,7 +8,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/topology"
 	"github.com/ndklab/ndklab/topology/generate"
 	"github.com/spf13/cobra"

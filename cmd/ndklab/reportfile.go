@@ -8,11 +8,11 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/fabric/report/html"
 	"github.com/ndklab/ndklab/fabric/report/junit"
 	"github.com/ndklab/ndklab/fabric/suite"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/textfile"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/node/workload/rping"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/lease"

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/fabric/simulate"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )

@@ -8,11 +8,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/fabric/simulate"
 	"github.com/ndklab/ndklab/fabric/suite"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/topology"
 	"github.com/spf13/cobra"
 )

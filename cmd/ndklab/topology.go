@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/textfile"
 	"github.com/ndklab/ndklab/topology"
 	"github.com/spf13/cobra"

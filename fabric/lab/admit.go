@@ -6,7 +6,7 @@ import (
 	"net"
 	"os"
 
-	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/lease"
 	"golang.org/x/sys/unix"

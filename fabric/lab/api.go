@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/internal/control"
 )
 
 // handleOwner answers the command that starts the lab.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/lab/link"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
 )

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/internal/control"
 )
 
 // This file is how commands wait for a lab to be in some state. What is in the lab the

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/internal/control"
 )
 
 // A Condition is what can be waited for in a lab. The zero value is none.

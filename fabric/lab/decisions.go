@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/linkem"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/internal/control"
 )
 
 // This file is logs of what the link engine decides on packets: recorded, and done

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/linkem"
+	"github.com/ndklab/ndklab/internal/control"
 )
 
 // An engine is the lab's link engine process, which is started when the first

@@ -18,9 +18,9 @@ import (
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
-	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/relay"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/topology"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/internal/control"
 	"golang.org/x/sys/unix"
 )
 

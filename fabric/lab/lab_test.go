@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/node"
 	"golang.org/x/sys/unix"
 )

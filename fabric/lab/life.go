@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/node/cgroup"
 	"github.com/ndklab/ndklab/provider"

@@ -10,10 +10,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/capture"
 	"github.com/ndklab/ndklab/fabric/lab/link"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/internal/control"
 	"golang.org/x/sys/unix"
 )
 

@@ -7,7 +7,7 @@ import (
 	"log"
 	"os"
 
-	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/internal/control"
 	"golang.org/x/sys/unix"
 )
 

@@ -10,10 +10,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/lab/link"
 	"github.com/ndklab/ndklab/fabric/lab/revive"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/topology"

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"syscall"
 
-	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
 )

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/node"
 	"golang.org/x/sys/unix"
 )

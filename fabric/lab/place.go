@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/node/cgroup"
 	"golang.org/x/sys/unix"
 )

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/internal/control"
 	"golang.org/x/sys/unix"
 )
 

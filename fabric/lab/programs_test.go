@@ -16,7 +16,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
 )

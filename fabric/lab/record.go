@@ -8,8 +8,8 @@ import (
 	"io/fs"
 	"sync"
 
-	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/capture"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/topology"
 	"github.com/ndklab/ndklab/topology/filter"
 	"golang.org/x/sys/unix"

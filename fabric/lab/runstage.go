@@ -13,9 +13,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/fabric/scenario"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/node/workload"
 	"github.com/ndklab/ndklab/provider/clock"

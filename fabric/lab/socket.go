@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/internal/control"
 	"golang.org/x/sys/unix"
 )
 

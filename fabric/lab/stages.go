@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/topology"
 )

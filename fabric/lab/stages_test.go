@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"

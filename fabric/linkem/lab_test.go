@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/topology"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"

@@ -5,9 +5,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/frame"
 	"github.com/ndklab/ndklab/fabric/impair"
+	"github.com/ndklab/ndklab/internal/control"
 )
 
 // mostLosses is how many packets the engine remembers that it lost or spoiled, 3 MiB of

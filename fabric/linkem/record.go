@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/impair"
+	"github.com/ndklab/ndklab/internal/control"
 )
 
 const (

@@ -8,8 +8,8 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/gauge"
+	"github.com/ndklab/ndklab/internal/control"
 )
 
 // Main is the engine process: it serves the supervisor at the other end of

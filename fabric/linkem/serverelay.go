@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/relay"
+	"github.com/ndklab/ndklab/internal/control"
 )
 
 // The relays of the process, which the loop has nothing to do with.

@@ -8,10 +8,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ndklab/ndklab/control"
 	"github.com/ndklab/ndklab/fabric/frame"
 	"github.com/ndklab/ndklab/fabric/impair"
 	"github.com/ndklab/ndklab/fabric/linkem/tap"
+	"github.com/ndklab/ndklab/internal/control"
 	"golang.org/x/sys/unix"
 )
 

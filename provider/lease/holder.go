@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/cm"
 )

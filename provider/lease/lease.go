@@ -25,7 +25,7 @@ package lease
 import (
 	"net/netip"
 
-	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/cm"
 	"github.com/ndklab/ndklab/provider/roce"

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/provider"
 )
 

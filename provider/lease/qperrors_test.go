@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/provider"
 )
 

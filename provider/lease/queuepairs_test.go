@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/provider"
 )
 

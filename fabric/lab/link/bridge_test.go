@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/node/rtnl"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"

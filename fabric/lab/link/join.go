@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/ndklab/ndklab/control"
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/node/rtnl"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"

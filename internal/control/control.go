@@ -1,12 +1,13 @@
-// Package control is the channel over which ndklab's processes talk: requests,
+// Package control is the channel over which processes of one machine talk: requests,
 // answers and notices as JSON over a Unix stream socket, with file descriptors
 // where a request carries some.
 //
 // Both ends of a Conn may make requests at any time, and any number may be
-// under way at once. The package knows nothing of what is asked; the command
-// line and the supervisor, the supervisor and its agents and engines each have
-// methods of their own. When the peer goes away every pending call fails with
-// ErrClosed, which is how one process learns of another's death.
+// under way at once. The package knows nothing of what is asked: a command and the
+// supervisor of a lab, the supervisor and its agents and engines, and the processes that
+// share an adapter (package lease) each have methods of their own. When the peer goes away
+// every pending call fails with ErrClosed, which is how one process learns of another's
+// death.
 //
 // What can be asked is declared as values that both ends use: Method, Procedure and
 // Notice. Start reading there (method.go), then at Conn.
@@ -36,8 +37,7 @@ const boundedRequests = 16
 // ErrClosed is the end of a channel: the peer is gone or Close was called.
 var ErrClosed = errors.New("control channel closed")
 
-// A Code says what kind of failure an Error is; the command line turns it into
-// an exit code.
+// A Code says what kind of failure an Error is.
 type Code string
 
 // The codes.
