@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -65,38 +63,6 @@ func TestKeysInHelp(t *testing.T) {
 		if !regexp.MustCompile(`[ '\n]` + key + "=").MatchString(help) {
 			t.Errorf("it has no %s", key)
 		}
-	}
-}
-
-// The README's table of commands has every command, and no other.
-func TestCommandsInREADME(t *testing.T) {
-	data, err := os.ReadFile("../../README.md")
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skip("the tests run without the repository") // as the ordinary user's do
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, table, _ := strings.Cut(string(data), "\n## Commands\n")
-	table, _, _ = strings.Cut(table, "\n## ")
-	var shown, have []string
-	for line := range strings.Lines(table) {
-		if cell, isRow := strings.CutPrefix(line, "| `ndklab "); isRow {
-			cell, _, _ = strings.Cut(cell, " | ")
-			for _, words := range regexp.MustCompile("(?:^|, `)([a-z-]+)").FindAllStringSubmatch(cell, -1) {
-				shown = append(shown, words[1])
-			}
-		}
-	}
-	for _, c := range rootCommand(io.Discard, io.Discard).Commands() {
-		have = append(have, c.Name())
-	}
-	for _, names := range []*[]string{&shown, &have} {
-		slices.Sort(*names)
-		*names = slices.Compact(*names)
-	}
-	if !slices.Equal(shown, have) {
-		t.Errorf("the README has the commands %v, ndklab has %v", shown, have)
 	}
 }
 
