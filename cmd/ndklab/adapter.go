@@ -17,16 +17,16 @@ func adapterCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "adapter [LAB[/NODE]] [-o text|json] [--enable|--disable] [-t FILE]",
 		Short: "Show the nodes' RDMA adapters, or enable or disable one",
-		Long: `Shows a node's RDMA adapter: whether it is enabled, its addresses with the MTU
-and the RoCE frame size in force, its limits, flags and capabilities under their
-NDK names, how much of them is in use, and its configuration. With a lab, or nodes by a
-range or a pattern such as 'LAB/h[1-4]', shows a line for each.
+		Long: `Shows a node's RDMA adapter: whether it is enabled, its addresses with the MTU and the
+RoCE frame size in force, its limits, flags and capabilities under their NDK names, how
+much of them is in use, and its configuration. For a lab, or for nodes by a range or a
+pattern such as 'LAB/h[1-4]', it shows a line for each adapter.
 
---disable asks every consumer in the node to close the adapter: workloads do, and end,
-and programs do that heed the event (Miniport.Subscribe); those that do not go on with
-what they have open. Until --enable nobody can open it again. It waits up to
-5 s for them; the exit code is 1 if any has the adapter open still. --enable
-and --disable do nothing if that is so already. Both take a range or a pattern.`,
+--disable asks every consumer in the node to close the adapter. Workloads do, and end;
+so do programs that subscribe to the event (Miniport.Subscribe). Other programs go on
+with what they have open. Nobody can open the adapter until --enable. The command waits
+up to 5 s for them; the exit code is 1 if any still has the adapter open. --enable and
+--disable change nothing if the adapter is so already. Both take a range or a pattern.`,
 		Example: `  ndklab adapter pair
   ndklab adapter pair/client
   ndklab adapter pair/client -o json

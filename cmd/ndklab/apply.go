@@ -18,24 +18,24 @@ func applyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply [FILE|-] [-o text|json] [--dry-run] [--name NAME] [--node-filter NODES]",
 		Short: "Change a lab that is up to what its file says now",
-		Long: `Brings the lab of a topology file that is up to what the file says now, and leaves
-what is the same alone: the processes there, their connections and their counters
-go on. Links keep their addresses wherever they are in the file now.
+		Long: `Changes a lab that is up to what its topology file says now. What is the same is left
+alone: its processes, their connections and their counters go on. Links keep their
+addresses wherever they are in the file now.
 
-It prints what changes, a line for each node and link, and then does it:
+The command prints what changes, a line for each node and link, and then does it:
 
   + node c, + link ...   is added        - node c, - link ...   is removed
   ~ link ... delay 1ms -> 2ms            is changed while it goes on
-  ± node c restarts because ...          its processes end, and new ones begin
-  ± link ... is made anew because ...    its interfaces are removed, and made again
+  ± node c restarts because ...          has its processes ended and begun anew
+  ± link ... is made anew because ...    has its interfaces removed and made anew
 
 Routes and neighbours of other nodes follow. What "link set" has changed in a direction
 of a link stays, unless the file changes that direction. A lab that runs its workloads is
 not changed. The name, the seed and links to outside of the lab cannot change:
 "up --reconfigure" makes the lab anew.
 
-If it fails or is interrupted, what was done stays: inspect shows it, and another
-apply does the rest. --dry-run says what would change, and changes nothing.
+If the command fails or is interrupted, what was done stays: inspect shows it, and
+another apply does the rest. --dry-run says what would change, and changes nothing.
 
 ` + fileHelp + `
 

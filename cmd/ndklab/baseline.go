@@ -8,9 +8,9 @@ import (
 )
 
 // baselineHelp is the part of run's help about figures that are held to earlier ones.
-const baselineHelp = `--baseline holds the figures of simulated runs to those in a file, where every one has to
-be the same, and names each that differs. --write-baseline writes that file. Files
-without a seed have seed 1 then.`
+const baselineHelp = `--baseline compares the figures of simulated runs with those in a file. Every one must
+be the same; the report names each that differs. --write-baseline writes that file.
+With either flag, files without a seed have seed 1.`
 
 // mostBaseline is how long the file of figures may be, in bytes.
 const mostBaseline = 64 << 20
@@ -24,7 +24,7 @@ type baselineFlags struct {
 
 func newBaselineFlags(cmd *cobra.Command) *baselineFlags {
 	f := &baselineFlags{cmd: cmd}
-	cmd.Flags().StringVar(&f.file, "baseline", "", "hold the figures of simulated runs to those in `FILE`")
+	cmd.Flags().StringVar(&f.file, "baseline", "", "compare the figures of simulated runs with those in `FILE`")
 	return f
 }
 

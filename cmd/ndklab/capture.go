@@ -22,23 +22,22 @@ func captureCommand() *cobra.Command {
 		Use:   "capture LAB/NODE:IFACE... -w FILE [-t FILE] [--filter EXPRESSION] [--snaplen N] [--count N] [--duration TIME] [--ring-size SIZE [--ring-files N]]",
 		Short: "Record packets of interfaces",
 		Long: `Records what interfaces of a lab send and receive, as pcapng, until Ctrl-C or the
-end of the lab; "-w -" writes to standard output, for Wireshark or tshark to read.
+end of the lab. "-w -" writes to standard output, for Wireshark or tshark to read.
 Packets are those of a wire: what a node sends as one for many is split, and
 checksums are filled in. Times are the kernel's, in nanoseconds.
 
-Where an engine carries the link, each packet that the interface sends has a
-comment that says what became of it: "dropped: loss", "duplicated", "delayed
-1.002ms". Packets that never arrive are thus in the capture of who sent them
-(frame.comment in Wireshark).
+Where an engine carries the link, each packet that the interface sends has a comment
+that says what became of it: "dropped: loss", "duplicated", "delayed 1.002ms". So packets
+that never arrive are in the capture of their sender (frame.comment in Wireshark).
 
---filter takes an expression in the language of tcpdump, with addresses and
-numbers instead of names; it decides on the packets of the wire.
+--filter takes an expression in the language of tcpdump, with addresses and numbers
+instead of names. It decides on the packets of the wire.
 
-The capture never holds the lab up: what cannot be recorded in time is left out
-and counted, in the summary at the end and in the file.
+The lab never waits for the capture. What cannot be recorded in time is left out and
+counted, in the summary at the end and in the file.
 
 A range or a pattern stands for several interfaces: 'LAB/leaf*:*'. With -t FILE the lab
-is the file's, and interfaces are named by NODE:IFACE alone.`,
+is the file's, and interfaces are named NODE:IFACE.`,
 		Example: `  ndklab capture pair/client:eth0 -w client.pcapng
   ndklab capture pair/client:eth0 -w - | tshark -r - -Y infiniband
   ndklab capture pair/client:eth0 pair/server:eth0 -w both.pcapng --filter 'udp port 4791' --duration 10s
@@ -47,13 +46,13 @@ is the file's, and interfaces are named by NODE:IFACE alone.`,
 	}
 	flags := cmd.Flags()
 	file := flags.StringP("write", "w", "", "the `FILE` to write, - for standard output")
-	expression := flags.String("filter", "", "record only packets that the `EXPRESSION` takes")
+	expression := flags.String("filter", "", "record only packets that match the `EXPRESSION`")
 	snaplen := flags.Int("snaplen", 0, "record `N` bytes of each packet; 0: all")
 	count := flags.Int64("count", 0, "end after `N` packets; 0: never")
-	duration := flags.Duration("duration", 0, "end after this `TIME`; 0: never")
+	duration := flags.Duration("duration", 0, "end after `TIME`; 0: never")
 	ringSize := flags.String("ring-size", "", "begin another file, FILE_00002 and so on, whenever one has this `SIZE`, such as 10MiB")
 	topologyFlag(cmd)
-	ringFiles := flags.Int("ring-files", 5, "`N` files of a ring stay; the oldest is removed")
+	ringFiles := flags.Int("ring-files", 5, "keep `N` files of a ring, and remove the oldest")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		for i, arg := range args {
 			var err error

@@ -9,10 +9,10 @@ import (
 func completionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "completion bash|zsh|fish",
-		Short: "Print a script that has a shell complete command lines",
+		Short: "Print a script by which a shell completes command lines",
 		Long: `Prints a script by which a shell completes commands, flags and their values, and the
-names of labs, nodes, interfaces and topology files. A lab that does not answer at
-once is asked no longer. The script for bash needs the package bash-completion.`,
+names of labs, nodes, interfaces and topology files. A lab that does not answer at once
+is left out. The script for bash needs the package bash-completion.`,
 		Example: `  source <(ndklab completion bash)                      in this shell alone; in ~/.bashrc, in all
   ndklab completion zsh > "${fpath[1]}/_ndklab"
   ndklab completion fish > ~/.config/fish/completions/ndklab.fish`,

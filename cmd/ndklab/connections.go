@@ -15,17 +15,17 @@ func connectionsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "connections [LAB[/NODE]] [-o text|json] [-t FILE]",
 		Short: "List RDMA connections, queue pairs, listeners and shared endpoints",
-		Long: `Lists the connections, listeners and shared endpoints of the adapters of a lab or
-a node, as "netstat -xan" does on Windows. Mode is Kernel for the node's own
-workloads, whose PID is 0, and User for other processes in the node, with their
-PID as the host knows it. State and queue pair numbers (QPN) are of connections;
-IfIndex is the index of the local address's interface in the node. Connections made
-without connection management, as by rc-pingpong, have no ports: 0 stands for them.
+		Long: `Lists the connections, listeners and shared endpoints of the adapters of a lab or a
+node, as "netstat -xan" does on Windows. Mode is Kernel for the node's own workloads,
+whose PID is 0. It is User for other processes in the node, with their PID as the host
+knows it. Only connections have a state and queue pair numbers (QPN). IfIndex is the
+index of the local address's interface in the node. Connections made without connection
+management, as by rc-pingpong, have the port 0.
 
-A QueuePair is one of a program that uses libibverbs, which the program has connected
-by itself, or not at all: with its transport (RC, UC or UD), its state as ibv_query_qp
-has it, and the packets that it has sent and received. So has the Connection of a
-program that uses librdmacm. Of a process that is stopped none are listed.
+A QueuePair is one of a program that uses libibverbs and has connected it by itself, or
+not at all. It has its transport (RC, UC or UD), its state as ibv_query_qp has it, and
+the packets that it has sent and received. The Connection of a program that uses
+librdmacm has these, too. A process that is stopped has none in the list.
 
 A range or a pattern stands for several nodes: 'LAB/h[1-8]', 'LAB/leaf*'.`,
 		Example: `  ndklab connections pair

@@ -16,14 +16,14 @@ func countersCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "counters [LAB[/NODE]] [-o text|json] [--watch [INTERVAL]] [-t FILE]",
 		Short: "Show the NDK counters of nodes, once or as they count",
-		Long: `Shows the counters of the adapters of a lab or of some nodes, since they came up:
-those of NDIS_NDK_PERFORMANCE_COUNTERS under their names there, and those of the
-transport below, which are
+		Long: `Shows the counters of the adapters of a lab or of some nodes, since they came up. They
+are those of NDIS_NDK_PERFORMANCE_COUNTERS, under their names there, and below these
+those of the transport, which are
 
   packets_sent, packets_received   RoCE packets of the queue pairs and of the
                                    connection manager, with those sent again
   super_packets_sent, ..._received how often the kernel took or gave several at once
-  segmentation_refused             how often it refused to take several
+  segmentation_refused             how often the kernel refused to take several
   acks_sent, acks_received         acknowledgements, selective ones too
   naks_sent, naks_received         those that say that a packet is missing
   rnr_naks_sent, ..._received      those that say that no receive is posted
@@ -34,11 +34,12 @@ transport below, which are
                                    so that the peer was asked
   duplicates                       requests received again
   out_of_sequence                  packets received ahead of one that was missing
-  cnps_received                    congestion notifications of peers; without effect
+  cnps_received                    congestion notifications of peers, without effect
   unknown_qp                       packets dropped: no queue pair has their number
-  misdirected                      packets dropped: one has, but they are not from its
-                                   peer, of another partition or of another kind; and
-                                   messages about a connection that are not its peer's
+  misdirected                      packets dropped: a queue pair has their number, but
+                                   they are not from its peer, or of another partition
+                                   or kind; and messages about a connection that are
+                                   not from its peer
   early_dropped                    packets ahead of one that was missing, dropped
                                    for want of room in the reorder_buffer
   bad_length                       packets longer or shorter than their kind and the
@@ -47,10 +48,10 @@ transport below, which are
   receive_overflow                 packets lost to a full receive buffer
   send_too_big, send_dropped       packets not sent: above the MTU; for other reasons
 
---watch shows what was counted in each interval, 1 s unless another is given, until
-Ctrl-C, which is no error here: the exit code is 0. Counters that did not change are
-left out; ActiveConnection, the one that also falls, is the number at the end of
-the interval. With -o json, each interval is one line with one object.`,
+--watch shows what was counted in each interval, of 1 s unless another is given, until
+Ctrl-C. The exit code is 0 then. Counters that did not change are left out.
+ActiveConnection, which falls as well as rises, is the number at the end of the
+interval. With -o json, each interval is one line with one object.`,
 		Example: `  ndklab counters pair
   ndklab counters pair/client -o json
   ndklab counters 'fabric/h[1-4]'
@@ -60,7 +61,7 @@ the interval. With -o json, each interval is one line with one object.`,
 	output := outputFlag(cmd)
 	topologyFlag(cmd)
 	watch := new(watchFlag)
-	cmd.Flags().Var(watch, "watch", "show changes from now on, every `INTERVAL`")
+	cmd.Flags().Var(watch, "watch", "show what changes from now on, every `INTERVAL`")
 	cmd.Flags().Lookup("watch").NoOptDefVal = "1s"
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if watch.interval > 0 && len(args) == 2 {

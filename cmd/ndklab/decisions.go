@@ -22,17 +22,17 @@ type logFlags struct {
 func newLogFlags(cmd *cobra.Command) *logFlags {
 	f := &logFlags{flags: cmd.Flags()}
 	cmd.Flags().StringVar(&f.record, "record", "", "log every decision on a packet to `FILE`")
-	cmd.Flags().StringVar(&f.replay, "replay", "", "do again what `FILE`, such a log, has")
+	cmd.Flags().StringVar(&f.replay, "replay", "", "repeat the decisions of `FILE`, such a log")
 	return f
 }
 
 // logHelp describes those flags in the help of the commands that have them.
-const logHelp = `--record logs every decision of the link engine, as lines of JSON: which packet (its
-place in the direction and, of RoCEv2, opcode, QP and PSN), when, and what becomes of
-it. --replay has packets meet what was decided then on those in their places; with
-the same --seed, packets beyond those fare as they would have then. The report says
-how many packets were others than those recorded. Plain links, which do nothing to
-packets, and netem's have no decisions.`
+const logHelp = `--record logs every decision of the link engine, as lines of JSON: the packet (its
+place in the direction and, of RoCEv2, opcode, QP and PSN), the time, and what becomes
+of it. --replay repeats the decisions of such a log, each for the packet in the same
+place. Packets beyond the log meet, with the same --seed, what they would have met then.
+The report says how many packets were others than those in the log. Plain links, which
+do nothing to packets, and links of netem have no decisions.`
 
 // given reports whether there are any.
 func (f *logFlags) given() bool { return f.record != "" || f.replay != "" }

@@ -8,11 +8,11 @@ import (
 func doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor [-o text|json]",
-		Short: "Say what this machine can do, and what to do about the rest",
+		Short: "Say what this machine can do, and the remedy for what it cannot",
 		Long: `Tries out what labs need of this machine, as the present user: privileges, user
 namespaces, links, the kernel's traffic control, control groups, socket offloads
-and buffers, and so on. Each finding is ok, limited or missing, and says what
-follows from it and what to do about it. Nothing is left behind.
+and buffers, and others. Each finding is ok, limited or missing, and has what follows
+from it and the remedy. Nothing of this stays.
 
 "verbs" is about programs for RDMA. A program that brings its own libibverbs.so.1,
 by an absolute path or RPATH, or is linked statically, does not find ndklab's: use

@@ -16,12 +16,13 @@ func downCommand() *cobra.Command {
 		Aliases: []string{"destroy"},
 		Short:   "Take a lab down",
 		Long: `Takes a lab down: its nodes with everything that runs in them, its links and its
-files. It returns when nothing of the lab is left. --all takes down all labs of
-this user, and is content if there is none. At a terminal it says first which these
-are, and asks, unless there is --yes; a script is not asked. --label takes down the
-labs that have a label. Without any of these, the lab is that of the
-one *.ndklab.yaml in the current folder. With -o json it prints which labs it has taken
-down.`,
+files. It returns when nothing of the lab is left.
+
+--all takes down all labs of this user; that there is none is no error. At a terminal it
+first lists them and asks, unless --yes is given; a script is not asked. --label takes
+down the labs that have a label. Without any of these, the command takes down the lab of
+the one *.ndklab.yaml in the current folder. With -o json it prints the labs that it has
+taken down.`,
 		Example: `  ndklab down pair
   ndklab down --all
   ndklab down --label ci=4711`,

@@ -16,35 +16,35 @@ import (
 func eventsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events [LAB|--all] [-f] [--since TIME] [-o text|json] [-t FILE]",
-		Short: "Show what happened in a lab, or happens",
-		Long: `Shows what happened in a lab: the last 4096 events, which the lab keeps, and with
---follow those that come, until the lab is down or Ctrl-C, which is no error here:
-the exit code is 0. Kinds of events are
+		Short: "Print what happened in a lab, and what happens",
+		Long: `Prints what happened in a lab: the last 4096 events, which the lab keeps. --follow goes
+on with the events that come, until the lab is down or Ctrl-C. The exit code is 0 after
+Ctrl-C, too. Kinds of events are
 
   lab-ready                     every node is ready, for the first time
-  lab-waiting                   for what nodes, before every node is ready
+  lab-waiting                   the lab is not ready yet, with the nodes it waits for
   lab-changed                   an apply is done
   node-down, node-up            a node's agent has ended; is there, or there again
-  node-paused, node-resumed     a node hangs; goes on
-  node-removed                  by an apply
+  node-paused, node-resumed     a node is paused; goes on
+  node-removed                  an apply has removed a node
   health-changed                a node is healthy or not, by its healthcheck
   link-changed                  a link was set, reset, cut or joined
-  link-added, link-removed      by an apply
+  link-added, link-removed      an apply has added a link; removed one
   link-overrun                  the host could not keep up with a link
   workload-started,
   workload-progress,
-  workload-done                 of a run; also done is one that failed
-  timeline                      of a run: a command of it has run, counters are kept
-  timeline-left                 only the timeline's entries are to come
-  mark                          the timeline's, with its text
+  workload-done                 a workload of a run began, goes on, has ended or failed
+  timeline                      a command of the timeline has run, or counters are kept
+  timeline-left                 only entries of the timeline are still to come
+  mark                          a mark of the timeline, with its text
   qp-error                      a queue pair is in error, and why; where many are at
                                 once, how many more
   capture-started, capture-done packets of an interface are recorded
   spanning-tree                 the switches look for loops, or are done
-  warning                       what has no effect, and why
-  events-lost                   they came faster than they were read
+  warning                       something has no effect, and why
+  events-lost                   events came faster than they were read
 
-With -o json, each event is one line with one object. --all is all labs of this user
+With -o json, each event is one line with one object. --all takes all labs of this user
 that are up.`,
 		Example: `  ndklab events pair
   ndklab events pair -f -o json
@@ -56,7 +56,7 @@ that are up.`,
 	follow := cmd.Flags().BoolP("follow", "f", false, "go on with the events that come")
 	all := cmd.Flags().Bool("all", false, "all labs of this user")
 	since := new(sinceFlag)
-	cmd.Flags().Var(since, "since", "none from before `TIME`, such as 5m ago or 2026-01-02T15:04:05Z")
+	cmd.Flags().Var(since, "since", "print no events from before `TIME`, such as 5m (ago) or 2026-01-02T15:04:05Z")
 	cmd.Args = labOrAll(all)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		sweep(cmd)

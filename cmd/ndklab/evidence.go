@@ -19,7 +19,7 @@ import (
 // evidenceHelp is what run's help says a run leaves that has failed.
 const evidenceHelp = `the
 report, the topology, the log of the lab and its events, the counters, the last
-packets of every link and what the link engine last dropped or spoiled.`
+packets of every link and what the link engine last dropped or changed.`
 
 // topologyCopy is the file of the evidence that is the topology.
 const topologyCopy = "topology.yaml"

@@ -28,31 +28,31 @@ func execCommand() *cobra.Command {
 		Use:   execVerb + " [-T] [--all] [--rnic program|process] [-t FILE] LAB/NODE -- COMMAND [ARGUMENT...]",
 		Short: "Run a command in a node",
 		Long: `Runs a command in a node: in its network, with the caller's files, environment,
-working folder, standard input, output and error. Variables and files that the
-topology gives the node come before the caller's, and names of nodes resolve. Signals are
-passed on to it. The folder of ndklab itself is added to the end of PATH.
+working folder, standard input, output and error. Variables and files that the topology
+gives the node come before the caller's. Names of nodes resolve. Signals are passed on to
+the command. The folder of ndklab itself is added to the end of PATH.
 
-Where standard input and output are a terminal, the command gets one of its own in
-the node, of the same size: programs that fill the screen, and shells with their
-jobs, work, and Ctrl-C ends what runs in the foreground there. With --no-tty it has
-the caller's files as they are, as it has in a pipe.
+Where standard input and output are a terminal, the command gets a terminal of its own in
+the node, of the same size. Programs that fill the screen work, and so do shells with
+their jobs; Ctrl-C ends what runs in the foreground there. With --no-tty, as in a pipe,
+the command has the caller's files as they are.
 
 A program that uses libibverbs or librdmacm, such as ib_write_bw, finds the node's
-adapter as the device ndk0, if ndklab's libraries were built (make verbs):
-ndklab doctor says whether they were.
+adapter as the device ndk0, if ndklab's libraries were built (make verbs): "ndklab
+doctor" says whether they were. It has the adapter in its own process. With
+--rnic=process the adapter is in a process beside it, which is slower. That is for
+programs that use it in children of a fork, that are in a debugger, or that have a Go
+runtime or a JVM.
 
-With --all the command runs in all nodes of the lab LAB, and with a range or a pattern as in
-'LAB/h[1-8]' in those, side by side and without input, and what it writes has the node's name in
-front of each line. The exit code is that of the first node where it is not 0.
+With --all the command runs in all nodes of the lab LAB; with a range or a pattern, as in
+'LAB/h[1-8]', in those nodes. It runs side by side and without input, and each line that
+it writes begins with the node's name. The exit code is that of the first node where it
+is not 0.
 
-Programs for RDMA (libibverbs) have the adapter in their own process. With --rnic=process it
-is in one beside each: slower, and for programs that use it in children of a fork, that sit in
-a debugger, or that have a Go runtime or a JVM.
+With -t FILE the lab is the file's, and the node is named NODE; with --all it is not
+named.
 
-With -t FILE the lab is the file's, and the node is named by NODE alone; with --all by
-nothing.
-
-The exit code is the command's: 128 and the signal's number if one killed it, 127
+The exit code is the command's: 128 and the signal's number if a signal killed it, 127
 if there is no such command, 126 if it cannot be executed. It is 125 if ndklab
 itself failed, and 2 if there is no such lab or node, or the node is down or paused.`,
 		Example: `  ndklab exec pair/client -- ip address
@@ -68,7 +68,7 @@ itself failed, and 2 if there is no such lab or node, or the node is down or pau
 	}
 	cmd.Flags().SetInterspersed(false) // what follows the node is the command's
 	plain := noTTYFlag(cmd)
-	all := cmd.Flags().Bool("all", false, "in all nodes of a lab")
+	all := cmd.Flags().Bool("all", false, "run it in all nodes of a lab")
 	rnic := rnicFlag(cmd)
 	topologyFlag(cmd)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -116,7 +116,7 @@ func execArguments(cmd *cobra.Command, args []string, all bool) (target string, 
 
 // noTTYFlag adds --no-tty.
 func noTTYFlag(cmd *cobra.Command) *bool {
-	return cmd.Flags().BoolP("no-tty", "T", false, "no terminal of its own for the command")
+	return cmd.Flags().BoolP("no-tty", "T", false, "give the command no terminal of its own")
 }
 
 // runIn runs a command in the node that target, LAB/NODE, names, with our standard

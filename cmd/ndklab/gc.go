@@ -11,19 +11,19 @@ import (
 func gcCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gc [LAB...] [-o text|json] [--dry-run]",
-		Short: "Remove what dead labs left",
-		Long: `Removes what labs of this user left whose processes were all killed, and says what
-that was: state files, logs, directories of sockets, names for ip netns, control
-groups. Nothing else ever stays of a lab. It touches no lab that lives, and with names
-of labs only what those left.
+		Short: "Remove what killed labs left",
+		Long: `Removes what labs of this user left whose processes were all killed, and prints what
+it removed: state files, logs, directories of sockets, names for ip netns, control
+groups. Nothing else of a lab ever stays. gc touches no lab that lives. With names of
+labs it removes only what those left.
 
-Every command does so first, for the labs whose state files it finds. gc looks further, and
-finds what is left of a lab whose state file is missing, too.`,
+Every command first does so for the labs whose state files it finds. gc also finds what
+is left of a lab whose state file is missing.`,
 		Example: "  ndklab gc\n  ndklab gc pair\n  ndklab gc --dry-run -o json",
 		Args:    arguments(0, -1, "labs"),
 	}
 	output := outputFlag(cmd)
-	dryRun := cmd.Flags().Bool("dry-run", false, "say what is left, and leave it")
+	dryRun := cmd.Flags().Bool("dry-run", false, "print what is left, and leave it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		for _, name := range args {
 			if err := lab.CheckName(name); err != nil {

@@ -19,10 +19,9 @@ func generateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "generate SHAPE [FLAG...] [-w FILE]",
 		Short: "Write a topology file of a usual shape",
-		Long: `Writes a topology file of a usual shape, to be edited: with comments, what is
-common to all in one place, a small workload and checks. It goes to standard
-output, or to a file that does not exist yet. "ndklab generate SHAPE --help" tells
-of the shape's flags.`,
+		Long: `Writes a topology file of a usual shape, to be edited. It has comments, what is common
+to all in one place, a small workload and checks. It goes to standard output, or to a
+file that does not exist yet. "ndklab generate SHAPE --help" explains the shape's flags.`,
 		Example: `  ndklab generate pair --delay 5ms --loss 0.1%
   ndklab generate star --nodes 12 --rate 10gbit -w star.ndklab.yaml
   ndklab generate leaf-spine --spines 4 --leaves 8 --hosts-per-leaf 4`,

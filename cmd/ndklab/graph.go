@@ -16,16 +16,16 @@ func graphCommand() *cobra.Command {
 		Use:   "graph [FILE|-|LAB] [-f svg|dot|mermaid] [-w FILE]",
 		Short: "Draw a topology or a lab that is up",
 		Long: `Draws the nodes and links of a topology file or of a lab that is up, with the names
-of the interfaces and the impairments of the links. Of a lab it shows which nodes and
-links are down, and the impairments that links have now. What ends in .yaml or .yml, or
-has a slash in it, is a file.
+of the interfaces and the impairments of the links. A drawing of a lab shows which nodes
+and links are down, and the impairments that links have now. An argument is a file if it
+ends in .yaml or .yml, or has a slash.
 
 ` + fileHelp + `
 
-There are three forms: svg, a picture that browsers show, light or dark as the reader
-wants; dot, for graphviz; and mermaid, a diagram for Markdown. The drawing goes to
-standard output, or to a file that does not exist yet. In a picture of many links, what
-most of them have in common is said below; pointing at a link or node tells all of it.`,
+There are three forms: svg, a picture for browsers, light or dark as the reader wants;
+dot, for graphviz; and mermaid, a diagram for Markdown. The drawing goes to standard
+output, or to a file that does not exist yet. A picture of many links says below what
+most of them have in common. The mouse over a link or node shows all of it.`,
 		Example: `  ndklab graph examples/leaf-spine.ndklab.yaml -w leaf-spine.svg
   ndklab graph pair -f mermaid
   ndklab graph -w lab.svg                  the file in this folder

@@ -18,20 +18,22 @@ func inspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect [LAB[/NODE[:IFACE]]] [-o text|json] [-t FILE]",
 		Short: "Show the nodes and links of a lab that is up, or one of them",
-		Long: `Shows the nodes of a lab that is up, with their process ids, addresses and NDK
-counters, the ports of its switches, with their state and how many MAC addresses
-were learned there, its links, with what was asked of them and what they did so
-far, and where the ends of links are that are outside the lab. Of nodes with limits
-it shows what they have used: processor time and how long they were throttled, memory
-now and at its peak, processes and threads now and how many were refused; a node that
-is down because it went over its memory says so. The name of a port is that of the
-link's end at the switch. A port that is blocking is a spare of the
-spanning tree; one that is disabled has no carrier. Without LAB it is that of the one
-*.ndklab.yaml in the current folder.
+		Long: `Shows the nodes and links of a lab that is up. Nodes have their process ids, addresses
+and NDK counters. Links have what was asked of them and what they did so far. Ends of
+links outside the lab have the paths by which frames get there.
 
-With LAB/NODE it shows that node, its links and its adapter, with LAB/NODE:IFACE that
-link alone; a range or a pattern, 'LAB/h[1-4]' or 'LAB/leaf*:*', stands for several. With
--t FILE the lab is the file's, and they are named by NODE and NODE:IFACE.`,
+A node with limits has what it has used: processor time and how long it was throttled,
+memory now and at its peak, processes and threads now and how many were refused. A node
+that is down because it went over its memory says so.
+
+A switch has its ports, each by the name of the link's end there, with its state and how
+many MAC addresses were learned there. A port that is blocking is a spare of the spanning
+tree. A port that is disabled has no carrier.
+
+LAB/NODE is that node, its links and its adapter. LAB/NODE:IFACE is that link. A range or
+a pattern, 'LAB/h[1-4]' or 'LAB/leaf*:*', stands for several. Without LAB it is the lab
+of the one *.ndklab.yaml in the current folder. With -t FILE the lab is the file's, and
+nodes and links are named NODE and NODE:IFACE.`,
 		Example: `  ndklab inspect pair
   ndklab inspect pair -o json
   ndklab inspect pair/client

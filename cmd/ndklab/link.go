@@ -21,7 +21,7 @@ func linkCommand() *cobra.Command {
 down and up, cuts the lab into parts, and measures a link.
 
 A link is named by either of its ends, LAB/NODE:IFACE, and several by a range or a
-pattern, 'LAB/leaf[1-4]:*'. With -t FILE the lab is the file's, and the link is
+pattern, 'LAB/leaf[1-4]:*'. With -t FILE the lab is the file's, and the link is named
 NODE:IFACE.`,
 		Example: `  ndklab link show pair
   ndklab link set pair/client:eth0 delay=5ms loss=1%
@@ -58,9 +58,9 @@ func linkShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show [LAB[/NODE:IFACE]] [-o text|json] [-t FILE]",
 		Short: "Show what links are set to, and what they did",
-		Long: `Shows a link, or all links of a lab: what they are set to do to the packets of each
-direction, as "link set" takes it, who carries them (plain: the kernel, because
-there is nothing to do), whether they are up, and what they have done so far.`,
+		Long: `Shows a link, or all links of a lab. A link has, for each direction, what it is set to
+do to packets, as "link set" takes it; its engine, which carries the packets (plain: the
+kernel, because there is nothing to do); whether it is up; and what it has done so far.`,
 		Example: `  ndklab link show pair
   ndklab link show pair/client:eth0 -o json
   ndklab link show -t examples/pair.ndklab.yaml`,
@@ -86,9 +86,9 @@ func linkSetCommand() *cobra.Command {
 		Use:   "set LAB/NODE:IFACE KEY=VALUE... [--from NODE] [-o text|json] [-t FILE]",
 		Short: "Change what a link does to packets",
 		Long: `Changes what a link does to packets from now on, in both directions or, with
---from, in the one that the node sends in. What is not named stays; packets on
-their way keep their fate. Keys and values are those of links in topology files,
-where a value that is a map or a list is written as in one line of such a file;
+--from, in the direction of the packets that the node sends. What is not named stays as
+it is. Nothing changes for packets that are under way. Keys and values are those of links
+in topology files; a map or a list is written as in one line of such a file. The value
 none takes a setting away.
 
   delay=5ms  jitter=1ms  loss=1%  duplicate=0.1%  reorder=1%  corrupt=0.01%
@@ -132,8 +132,8 @@ func linkResetCommand() *cobra.Command {
 		Use:   "reset LAB/NODE:IFACE [--from NODE] [-o text|json] [-t FILE]",
 		Short: "Set a link to what the topology file has for it",
 		Long: `Takes back what "link set" and the timeline have changed of a link, in both
-directions or, with --from, in the one that the node sends in. Whether the link
-is up does not change.`,
+directions or, with --from, in the direction of the packets that the node sends. Whether
+the link is up does not change.`,
 		Example: `  ndklab link reset pair/client:eth0
   ndklab link reset pair/client:eth0 --from client`,
 		Args: arguments(1, 1, "one link"),
@@ -158,9 +158,9 @@ func linkDownCommand() *cobra.Command {
 		Use:   "down LAB/NODE:IFACE [-o text|json] [-t FILE]",
 		Short: "Take a link down",
 		Long: `Takes a link down, as if its cable were pulled: the interfaces at its ends lose their
-carrier, and packets on their way are lost. A link that is down stays down.
+carrier, and packets under way are lost. A link that is down already stays down.
 
-"link set LAB/NODE:IFACE cut=true" has it lose everything with the carrier on.`,
+"link set LAB/NODE:IFACE cut=true" has a link lose everything and keep the carrier.`,
 		Example: `  ndklab link down pair/client:eth0`,
 	}, (*lab.Lab).LinkDown)
 }
@@ -169,7 +169,7 @@ func linkUpCommand() *cobra.Command {
 	return linkSwitchCommand(&cobra.Command{
 		Use:     "up LAB/NODE:IFACE [-o text|json] [-t FILE]",
 		Short:   "Bring a link up again",
-		Long:    `Brings a link up, whether "link down", a partition or the topology file took it down.`,
+		Long:    `Brings up a link that "link down", a partition or the topology file took down.`,
 		Example: `  ndklab link up pair/client:eth0`,
 	}, (*lab.Lab).LinkUp)
 }
@@ -227,9 +227,9 @@ func linkPartitionCommand() *cobra.Command {
 		Use:   "partition LAB SET... [-o text|json] [-t FILE]",
 		Short: "Cut a lab into parts that do not reach each other",
 		Long: `Takes down every link between nodes of different sets. A set is a list of nodes
-with commas; nodes in no set form one more. Switches and routers are nodes, too:
+with commas. Nodes in no set form one more. Switches and routers are nodes, too:
 hosts that are to reach each other over one need it in their set. Ranges and patterns
-stand for several nodes: 'h[1-8],leaf*'. A partition takes the place of an earlier one;
+stand for several nodes: 'h[1-8],leaf*'. A partition takes the place of an earlier one.
 "link heal" ends it.`,
 		Example: `  ndklab link partition ring a,b c,d
   ndklab link partition ring a          cut off one node
@@ -267,8 +267,8 @@ func linkHealCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "heal [LAB] [-o text|json] [-t FILE]",
 		Short: "End a partition",
-		Long: `Brings up what "link partition" or the timeline's partition took down, but for links
-that "link down" took down as well.`,
+		Long: `Brings up the links that "link partition" or a partition of the timeline took down,
+but for those that "link down" took down as well.`,
 		Example: `  ndklab link heal ring`,
 		Args:    labArguments(0, 0, "one lab"),
 	}

@@ -13,16 +13,16 @@ import (
 func linkVerifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify LAB/NODE:IFACE [--count N] [--rate N] [--size N] [-o text|json] [-t FILE]",
-		Short: "Probe a link and hold it against what it is set to",
+		Short: "Probe a link and compare it with what it is set to",
 		Long: `Sends numbered packets across a link, in both directions, and prints what became
-of them: delay, jitter, loss, duplicates, reordering, corruption, marks, and, where
-there is one, the rate of a burst. Delays are from the kernel's timestamp as a packet
-leaves one end to that as it arrives at the other.
+of them: delay, jitter, loss, duplicates, reordering, corruption, marks and, of a link
+with a rate, the rate of a burst. Delays are between the kernel's timestamps of a packet
+as it leaves one end and as it arrives at the other.
 
-What is expected is what the model of links does with the same packets, many times
-with other seeds, and the tolerance of the link beyond that. The exit code is 1 if a
-figure is outside of it. Other traffic on the link counts for the queue before its
-rate: it should be idle. Faults that match RDMA packets do not meet probes.`,
+What is expected is what the model of links does with the same packets, many times with
+other seeds, and beyond that the tolerance of the link. The exit code is 1 if a figure is
+outside. Other traffic on the link fills the queue before its rate: the link should be
+idle. Faults that match RDMA packets do not match probes.`,
 		Example: `  ndklab link verify pair/client:eth0
   ndklab link verify pair/client:eth0 --count 100000 --rate 10000
   ndklab link verify pair/client:eth0 --size 4000 -o json`,

@@ -13,15 +13,15 @@ import (
 func logsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs [LAB[/NODE]] [-f] [--tail N] [-o text|json] [-t FILE]",
-		Short: "Show what a lab's processes have logged",
-		Long: `Shows the log of a lab that is up, which its processes write to: the supervisor its
-events and warnings, a node's agent what goes wrong with its adapter. With LAB/NODE
-it is only the lines that the node wrote and those that name it; a range or a pattern,
-'LAB/h[1-4]', stands for several nodes, of a lab that answers.
+		Short: "Print what a lab's processes have logged",
+		Long: `Prints the log of a lab that is up, or of one that does not answer any more. The lab's
+processes write to it: the supervisor its events and warnings, a node's agent what goes
+wrong with its adapter. LAB/NODE prints the lines that the node wrote and those that
+name it. A range or a pattern, 'LAB/h[1-4]', stands for several nodes of a lab that
+answers.
 
---follow goes on with the lines that come, until the lab is down or Ctrl-C, which
-is no error here: the exit code is 0. The log is read also of a lab that does not
-answer any more. With -o json, each line is one line with one object.`,
+--follow goes on with the lines that come, until the lab is down or Ctrl-C. The exit code
+is 0 after Ctrl-C, too. With -o json, each line is one line with one object.`,
 		Example: `  ndklab logs pair
   ndklab logs pair/server -f
   ndklab logs pair --tail 20`,
@@ -31,7 +31,7 @@ answer any more. With -o json, each line is one line with one object.`,
 	topologyFlag(cmd)
 	follow := cmd.Flags().BoolP("follow", "f", false, "go on with the lines that come")
 	tail := tailFlag(-1)
-	cmd.Flags().Var(&tail, "tail", "of the lines that there are, the last `N` only")
+	cmd.Flags().Var(&tail, "tail", "print the last `N` only of the lines that there are")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		sweep(cmd)
 		labName, word, err := targetArgument(cmd, args)

@@ -13,7 +13,7 @@ func lsCommand() *cobra.Command {
 		Use:     "ls [--label NAME=VALUE] [-o text|json]",
 		Aliases: []string{"list", "ps"},
 		Short:   "List the labs that are up",
-		Long:    "Lists the labs of this user that are up: all, or those with labels.",
+		Long:    "Lists the labs of this user that are up, or, with --label, those that have a label.",
 		Example: "  ndklab ls\n  ndklab ls --label team=storage -o json",
 		Args:    arguments(0, 0, "no arguments"),
 	}

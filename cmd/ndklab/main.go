@@ -70,7 +70,7 @@ func execute(args []string, stdout, stderr io.Writer) int {
 		}
 	}
 	if errors.Is(err, errCommandLine) {
-		fmt.Fprintf(stderr, "ndklab: `%s --help` has the whole story\n", cmd.CommandPath())
+		fmt.Fprintf(stderr, "ndklab: see `%s --help`\n", cmd.CommandPath())
 	}
 	return code
 }

@@ -17,23 +17,23 @@ import (
 // This file has the commands that do something to nodes of a lab that is up.
 
 func stopCommand() *cobra.Command {
-	return nodeCommand(lab.StopNode, "Switch nodes of a lab off", `Switches nodes off: everything that runs in them ends at once, also what exec left in
+	return nodeCommand(lab.StopNode, "Switch nodes of a lab off", `Switches nodes off. Everything that runs in them ends at once, also what exec left in
 the background, and their interfaces vanish. The far ends of their links lose the
 carrier, and peers see what they would see of a machine whose power fails. The lab
-goes on. "ndklab start" switches them on again.
+goes on. "ndklab start" switches the nodes on again.
 
-Several nodes are stopped one after the other. One that is down already is left as it
+Several nodes are stopped one after the other. A node that is down already is left as it
 is, with exit code 0.`)
 }
 
 func startCommand() *cobra.Command {
-	return nodeCommand(lab.StartNode, "Switch nodes of a lab on again", `Switches nodes on that were stopped, or whose agent has died, and returns when they are
-ready. They have the same names, addresses, routes and limits as before; counters
-begin at zero, and nothing runs in them. Their links are as they were last asked to
-be, also by "ndklab link" and the timeline.
+	return nodeCommand(lab.StartNode, "Switch nodes of a lab on again", `Switches nodes on that were stopped, or whose agent has ended, and returns when they are
+ready. They have the same names, addresses, routes and limits as before. Counters begin
+at zero, and nothing runs in the nodes. Their links are as they were last set, by
+"ndklab link" and the timeline, too.
 
-One that is up already is left as it is, with exit code 0; one that is paused is an
-error ("ndklab resume").`)
+A node that is up already is left as it is, with exit code 0. A node that is paused is an
+error: "ndklab resume" is for that.`)
 }
 
 func restartCommand() *cobra.Command {
@@ -41,24 +41,24 @@ func restartCommand() *cobra.Command {
 }
 
 func pauseCommand() *cobra.Command {
-	return nodeCommand(lab.PauseNode, "Stop all processes of nodes where they are", `Stops every process of nodes with SIGSTOP. Their interfaces stay, and nobody answers:
-peers see a machine that hangs. What is asked of a paused node by other commands fails at
-once. "ndklab resume" has it go on, "ndklab stop" ends it.`)
+	return nodeCommand(lab.PauseNode, "Have nodes hang: stop all their processes", `Stops every process of nodes with SIGSTOP. Their interfaces stay, and nobody answers:
+peers see a machine that hangs. Other commands fail at once for a node that is paused.
+"ndklab resume" has it go on, "ndklab stop" ends it.`)
 }
 
 func resumeCommand() *cobra.Command {
-	return nodeCommand(lab.ResumeNode, "Have nodes go on that were paused", `Has every process of paused nodes go on, also those that somebody else has stopped.`)
+	return nodeCommand(lab.ResumeNode, "Have paused nodes go on", `Has every process of paused nodes go on, those that somebody else has stopped included.`)
 }
 
 func killCommand() *cobra.Command {
 	signal := "KILL"
-	cmd := nodeCommand(lab.KillNode, "Have nodes crash", `Kills the agents of nodes, as a crash would: everything that runs in them ends, and their
-interfaces vanish. What comes next says "restart:" in the topology: never (the default)
-leaves the node down, always starts it again.
+	cmd := nodeCommand(lab.KillNode, "Have nodes crash", `Kills the agents of nodes, as a crash would. Everything that runs in the nodes ends, and
+their interfaces vanish. The key "restart" of a node in the topology says what comes
+next: never (the default) leaves the node down, always starts it again.
 
---signal sends another signal than SIGKILL, of which the agent may not end, and does
-not wait for what comes of it: SIGSTOP, for instance, leaves a node whose agent does not
-answer, until SIGCONT.`)
+--signal sends another signal than SIGKILL, and does not wait for its effect: the agent
+may go on. SIGSTOP, for instance, leaves a node whose agent does not answer until
+SIGCONT.`)
 	cmd.Use = strings.Replace(cmd.Use, " [-o", " [--signal SIGNAL] [-o", 1)
 	cmd.Example += "\n  ndklab kill pair/server --signal STOP"
 	cmd.Flags().StringVarP(&signal, "signal", "s", signal, "the `SIGNAL` to send, by name or number")
@@ -88,7 +88,7 @@ func nodeCommand(action lab.Action, short, long string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   string(action) + " LAB/NODE... [-o text|json] [-t FILE]",
 		Short: short,
-		Long:  long + "\n\nA range or a pattern stands for several nodes: 'LAB/h[1-8]', 'LAB/leaf*'. With -t FILE the\nlab is the file's, and nodes are named by NODE alone.",
+		Long:  long + "\n\nA range or a pattern stands for several nodes: 'LAB/h[1-8]', 'LAB/leaf*'. With -t FILE the\nlab is the file's, and nodes are named NODE.",
 		Example: fmt.Sprintf(`  ndklab %[1]s pair/server
   ndklab %[1]s 'fabric/h[1-8]'
   ndklab %[1]s pair/client pair/server -o json

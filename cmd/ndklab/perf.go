@@ -40,30 +40,29 @@ func perfCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "perf LAB|FILE|- TEST [--from NODE] [--to NODE] [-s SIZE] [-n MESSAGES|-D TIME] [-q QPS] [--depth MESSAGES] [-t FILE] [--simulate [--memory SIZE]] [-o text|json]",
 		Short: "Measure throughput or latency between nodes",
-		Long: `Runs one of perftest's tests between two nodes of a lab that is up, or of one that is
-made of a file for it: send-bw, write-bw and read-bw stream messages, many of them in
-flight; send-lat, write-lat and read-lat send one at a time. The latency of sends and
-writes is half of a round trip, since the other end answers in kind; that of reads, and
-of messages that are streamed, is from post to completion.
+		Long: `Runs one of perftest's tests between two nodes of a lab that is up, or of a lab that it
+makes of a file and takes down again. send-bw, write-bw and read-bw stream messages, many
+of them in flight. send-lat, write-lat and read-lat send one at a time. The latency of
+sends and writes is half of a round trip, since the other end answers in kind. The
+latency of reads, and of messages that are streamed, is from post to completion.
 
-The node of --from connects and posts, that of --to serves. Where the lab has two hosts
-only, they need not be named. With --pattern there are several flows at once between
---nodes, names or patterns such as leaf-*: ring, all-to-all and permutation; incast, all
-of them to --to; and broadcast, from --from to all of them.
+The node of --from connects and posts, the node of --to serves. In a lab of two hosts
+they need not be named. --pattern has several flows at once between --nodes, names or
+patterns such as leaf-*: ring, all-to-all and permutation; incast, from all of them to
+--to; and broadcast, from --from to all of them.
 
 -s takes a size, such as 64KiB; several with commas, one after the other; or all, which
-is 2B, 4B ... to 8MiB. With --mixed each message has one of the sizes. It takes 2 seconds
-or, if there are several, half a second for each, unless -D or -n says otherwise.
+is 2B, 4B ... to 8MiB. With --mixed each message has one of the sizes. One size takes 2
+seconds, each of several half a second, unless -D or -n says otherwise.
 
-With --poll the ends keep a processor busy, each of them: it pays on a machine that has
-one to spare for each node. -t FILE stands for a lab that is up.
+With --poll each end keeps a processor busy: it pays on a machine that has one to spare
+for each node. -t FILE stands for a lab that is up. --verify takes memory for twice
+--depth messages of the largest size on each QP.
 
---verify takes memory for twice --depth messages of the largest size on each QP.
+With --simulate the file's lab runs in virtual time, as with "ndklab run --simulate":
+the result is what its links do to messages, whatever this machine can do.
 
-With --simulate the file's lab is played in virtual time, as "ndklab run --simulate"
-does it: what its links would do to messages, whatever this machine can do.
-
-The lab's own workloads, timeline and checks are not run. The exit code is 1 if a message
+The lab's own workloads, timeline and checks do not run. The exit code is 1 if a message
 failed or, with --verify, arrived wrong. The flags mean what the keys of a workload mean
 in a topology file.`,
 		Example: `  ndklab perf pair write-bw
@@ -78,7 +77,7 @@ in a topology file.`,
 	seed := newSeedFlag(cmd)
 	files := newFileFlags(cmd)
 	file := topologyFlag(cmd)
-	simulated := cmd.Flags().Bool("simulate", false, "play it in virtual time, without a lab")
+	simulated := cmd.Flags().Bool("simulate", false, "run it in virtual time, without a lab")
 	p := newPerfFlags(cmd)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if *file != "" {

@@ -18,14 +18,14 @@ func rcPingpongCommand() *cobra.Command {
 		Use:     "rc-pingpong [-p PORT] [-s SIZE] [-m MTU] [-n COUNT] [-r COUNT] [-c] [-I ADDRESS] [SERVER]",
 		Aliases: []string{"rc_pingpong", "ibv_rc_pingpong"},
 		Short:   "In a node: be one end of rdma-core's ibv_rc_pingpong",
-		Long: `Is run in a node, by "ndklab exec", and is one end of ibv_rc_pingpong there, with
-the flags of rdma-core's program, which may be the other end: the server without
-SERVER, the client with its address. The ends find each other over TCP, do without
-connection management, and send a message to and fro. Size, MTU and count are to be
-the same at both. The server serves one client and ends with it.
+		Long: `Runs one end of ibv_rc_pingpong, in a node, by "ndklab exec". It has the flags of
+rdma-core's ibv_rc_pingpong, and the other end may be that program. Without SERVER it is
+the server, with the server's address the client. The ends find each other over TCP, do
+without connection management, and send a message to and fro. Size, MTU and count must
+be the same at both. The server serves one client and ends with it.
 
-The GID is the node's address from which the peer is reached, or that of -I. With
--c every byte that arrives is compared, at both ends; give it to both.`,
+The GID is the node's address from which the peer is reached, or that of -I. With -c
+every byte that arrives is compared; both ends need it.`,
 		Example: `  ndklab exec pair/server -- ndklab rc-pingpong
   ndklab exec pair/client -- ndklab rc-pingpong -s 65536 -n 100 10.0.0.2`,
 		Args: arguments(0, 1, "one server at most"),

@@ -13,7 +13,7 @@ type rnicPlace string
 // rnicFlag adds --rnic.
 func rnicFlag(cmd *cobra.Command) *rnicPlace {
 	place := new(rnicPlace)
-	cmd.Flags().Var(place, "rnic", "where a program for RDMA has the adapter: within itself, or in a process beside it")
+	cmd.Flags().Var(place, "rnic", "where a program for RDMA has the adapter: in its own process, or in one beside it")
 	return place
 }
 

@@ -15,25 +15,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const rootHelp = `ndklab gives you an RDMA cluster on this one machine: a YAML file says which
-nodes there are and how they are linked; each becomes a network namespace with
-an emulated RDMA adapter, and the links carry real RoCEv2 packets with the
-delay, jitter, loss and rate that the file asks for.
+const rootHelp = `ndklab runs an RDMA cluster on this machine. A YAML file has the nodes and how they
+are linked. Each node becomes a network namespace with an emulated RDMA adapter. The
+links carry real RoCEv2 packets, with the delay, jitter, loss and rate of the file.
 
 Exit codes: 0 done, and every check passed; 1 a check, a workload or a node's own
 command failed; 2 the command line or the topology is wrong, or names what does
 not exist; 3 this machine cannot do it ("ndklab doctor" says why); 4 ndklab's own
 fault; 130 interrupted. exec returns the command's own status, or 125 if ndklab failed.
 
-Data goes to standard output, progress and errors to standard error. Flags that
-are not given are taken from variables such as NDKLAB_UP_SEED for up's --seed, if
-there are any; --help lists them for each command.`
+Data goes to standard output, progress and errors to standard error. A flag that is
+not given is taken from a variable of the environment, such as NDKLAB_UP_SEED for
+--seed of up. The --help of a command lists its variables.`
 
 const rootExamples = `  ndklab run examples/pair.ndklab.yaml     build the lab, run its workloads, report, take it down
   ndklab up examples/pair.ndklab.yaml      build the lab and leave it up
   ndklab exec pair/client -- ip address    run a command in a node
   ndklab down pair                         take the lab down
-  ndklab doctor                            what can this machine do?`
+  ndklab doctor                            say what this machine can do`
 
 // rootCommand is the command line. Writers are for what the command itself
 // prints; commands in nodes get the process's own.

@@ -16,10 +16,9 @@ func rpingCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rping -s|-c -a ADDRESS [-p PORT] [-C COUNT] [-S SIZE] [-I ADDRESS] [-v]",
 		Short: "In a node: be one end of rdma-core's rping",
-		Long: `Is run in a node, by "ndklab exec", and is one end of rping there, with the flags
-of rdma-core's program, which may be the other end. The server serves one client
-and ends with it. The client compares every answer byte for byte, as rping does
-with -V.`,
+		Long: `Runs one end of rping, in a node, by "ndklab exec". It has the flags of rdma-core's
+rping, and the other end may be that program. The server serves one client and ends with
+it. The client compares every answer byte for byte, as rping does with -V.`,
 		Example: `  ndklab exec pair/server -- ndklab rping -s -a 10.0.0.2 -v
   ndklab exec pair/client -- ndklab rping -c -a 10.0.0.2 -C 10 -v`,
 		Args: arguments(0, 0, "no arguments"),

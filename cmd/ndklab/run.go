@@ -38,33 +38,34 @@ func runCommand() *cobra.Command {
 		Use: `run [FILE|-|LAB] [-o text|json] [--seed N] [--junit FILE] [--html FILE] [--artifacts DIR] [--keep] [--name NAME] [--reconfigure] [--node-filter NODES] [--label NAME=VALUE] [--record FILE] [--replay FILE] [--simulate [--memory SIZE] [--baseline FILE | --write-baseline FILE]]
   ndklab run DIR|FILE... [-j N] [--shard I/N] [--retries N] [--fail-fast] [--count N] [--seed N] [--label NAME=VALUE] [-o text|json] [--junit FILE] [--html FILE] [--artifacts DIR] [--simulate [--memory SIZE] [--baseline FILE | --write-baseline FILE]]`,
 		Short: "Run a topology's workloads and report, or a suite of them",
-		Long: `Builds the lab of a topology file, runs its workloads and timeline, holds the
-results against its checks, takes the lab down and prints a report, which ends
-with PASS or FAIL. The exit code is 1 if a check or a workload failed.
+		Long: `Builds the lab of a topology file, runs its workloads and timeline, compares the
+results with its checks, takes the lab down and prints a report. The report ends with
+PASS or FAIL. The exit code is 1 if a check or a workload failed.
 
-With a folder or several files, runs a suite: every file, and every *.ndklab.yaml in
-the folder and those in it. The report is a line for each, what has failed, and the
-verdict. ` + suiteHelp + `
+With a folder or several files, the command runs a suite: every file, and every
+*.ndklab.yaml in the folder and those in it. The report has a line for each lab, what
+has failed, and the verdict. ` + suiteHelp + `
 
 A run that fails leaves its evidence in ndklab-artifacts/LAB-SEED: ` + evidenceHelp + `
 The command that repeats the run is there and at the end of the report. A run that
 passes leaves nothing.
 
-With the name of a lab that is up, runs the workloads of the file it was made
-from there, and leaves it up. Links and nodes are then as the file has them, but for
-what commands have changed by hand, and all figures begin anew. An argument that ends in
-.yaml or .yml, has a slash or is the name of a file or folder is one.
+With the name of a lab that is up, the command runs the workloads of the file that the
+lab was made from, and leaves the lab up. Links and nodes are then as the file has them,
+but for what commands have changed by hand. All figures begin anew. An argument is a
+file or folder if it ends in .yaml or .yml, has a slash, or is the name of one.
 
 ` + simulateHelp + `
 
 ` + baselineHelp + `
 
-Ctrl-C, or SIGTERM, ends the run early and takes the lab down, unless it was up before.
-The report then has what was measured until then, in all its forms, says that the run
-was interrupted, and checks nothing; the exit code is 130. A second Ctrl-C ends at once.
+Ctrl-C or SIGTERM ends the run early and takes the lab down, unless it was up before.
+The report then has what was measured until then, in all its forms. It says that the run
+was interrupted, and checks nothing. The exit code is 130. A second Ctrl-C ends the
+command at once.
 
 ` + fileHelp + `
---reconfigure takes down a lab of that name that is up first.
+--reconfigure first takes down a lab of that name that is up.
 
 ` + partHelp + `
 
@@ -89,7 +90,7 @@ was interrupted, and checks nothing; the exit code is 130. A second Ctrl-C ends 
 		reports:     newReportFlags(cmd),
 		artifacts:   cmd.Flags().String("artifacts", "ndklab-artifacts", "where runs that fail leave their evidence, a `DIR`"),
 		suite:       newSuiteFlags(cmd),
-		simulate:    cmd.Flags().Bool("simulate", false, "play it in virtual time, without a lab"),
+		simulate:    cmd.Flags().Bool("simulate", false, "run it in virtual time, without a lab"),
 		baseline:    newBaselineFlags(cmd),
 		memory:      newMemoryFlag(cmd),
 	}

@@ -14,13 +14,13 @@ import (
 )
 
 // simulateHelp is the part of run's help about --simulate.
-const simulateHelp = `--simulate plays the topology in virtual time instead, in this process: the same
-adapters, link impairments, workloads, timeline and checks, without privileges, in
-milliseconds where little happens, and the same seed always gives the same report. It
-has no programs: files with commands, or with links to outside, are refused. It records
-no packets, and makes no lab for --keep, --reconfigure, --record or --replay. What would
-not fit in memory is refused beforehand, with exit code 3; --memory has it take up to so
-much all the same.`
+const simulateHelp = `--simulate runs the topology in virtual time instead, in this process and without
+privileges: the same adapters, link impairments, workloads, timeline and checks. Time in
+which little happens takes milliseconds. The same seed always gives the same report. A
+simulation has no programs: files with commands, or with links to outside, are refused.
+It records no packets, and has no lab for --keep, --reconfigure, --record or --replay. A
+topology that would not fit in memory is refused beforehand, with exit code 3; --memory
+allows it up to so much all the same.`
 
 // A memoryFlag is --memory, how much a simulation may take, in bytes. It is a pflag.Value.
 type memoryFlag uint64

@@ -18,13 +18,13 @@ import (
 )
 
 // suiteHelp is what run's help says of suites.
-const suiteHelp = `-j runs several labs at once; those that have the same name get
-names with numbers. --shard 2/4 is the second of four parts, of about the same length,
-which is the same part wherever the files are the same. --retries runs a lab that fails
-again, with the same seed, and calls it flaky if it passes then. --count runs each file
-so many times, with as many seeds: the one it would have, and those that follow it. The
-exit code is 4 if ndklab had a fault, else 1 if a lab failed, else that of the first lab
-that could not be made, and 130 after Ctrl-C.`
+const suiteHelp = `-j runs several labs at once; labs of the same name get
+names with numbers. --shard 2/4 runs the second of four parts of about the same length;
+the parts depend on the files alone. --retries runs a lab that fails again, with the
+same seed, and calls it flaky if it passes then. --count runs each file so many times,
+with as many seeds: the one it would have, and those that follow it. The exit code is 4
+if ndklab had a fault, else 1 if a lab failed, else that of the first lab that could not
+be made, and 130 after Ctrl-C.`
 
 // suiteFlags are the flags that make a suite of what is run.
 type suiteFlags struct {

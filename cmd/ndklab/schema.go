@@ -9,9 +9,9 @@ func schemaCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of topology files, for editors",
-		Long: `Prints the JSON Schema (draft 2020-12) of topology files. Editors complete and
-explain keys by it, and mark most of what "ndklab validate" would refuse; what
-depends on other parts of the file, such as names, validate alone knows.
+		Long: `Prints the JSON Schema (draft 2020-12) of topology files. Editors complete and explain
+keys by it, and mark most of what "ndklab validate" refuses. What depends on other parts
+of the file, such as names, only validate checks.
 
 With the YAML language server, a file's first line says where the schema is:
 

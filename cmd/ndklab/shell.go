@@ -12,11 +12,11 @@ func shellCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   shellVerb + " LAB/NODE [--shell PATH] [-T] [--rnic program|process] [-t FILE]",
 		Short: "Run a shell in a node",
-		Long: `Runs a shell in a node, as exec runs any command: the one that SHELL names, or sh.
-Its prompt begins with the node's name, unless the shell's own files set another:
-bash, dash and busybox do as they are told.
+		Long: `Runs a shell in a node, as "ndklab exec" runs any command: the shell that the variable
+SHELL names, or sh. Its prompt begins with the node's name, unless the shell's own files
+set another; this works with bash, dash and busybox.
 
-With -t FILE the lab is the file's, and the node is named by NODE alone.`,
+With -t FILE the lab is the file's, and the node is named NODE.`,
 		Example: `  ndklab shell pair/client
   ndklab shell pair/client --shell /bin/sh
   echo 'ip route' | ndklab shell pair/client`,
@@ -27,7 +27,7 @@ With -t FILE the lab is the file's, and the node is named by NODE alone.`,
 			return isNode(cmd, args[0])
 		},
 	}
-	shell := cmd.Flags().String("shell", "", "the shell's `PATH`, instead of $SHELL")
+	shell := cmd.Flags().String("shell", "", "run the shell at this `PATH`, instead of $SHELL")
 	plain := noTTYFlag(cmd)
 	rnic := rnicFlag(cmd)
 	topologyFlag(cmd)

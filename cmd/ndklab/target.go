@@ -91,7 +91,7 @@ func withFileLab(cmd *cobra.Command, name string) (string, error) {
 
 // topologyFlag adds -t, which stands for the lab in the first argument.
 func topologyFlag(cmd *cobra.Command) *string {
-	return cmd.Flags().StringP("topology", "t", "", "the lab is that of this `FILE`, and no argument")
+	return cmd.Flags().StringP("topology", "t", "", "take the lab of this `FILE`, instead of an argument")
 }
 
 // labArguments checks the arguments of a command that takes a lab, unless -t is

@@ -27,14 +27,14 @@ const (
 )
 
 // fileHelp is the part of the help of commands that take a topology file.
-const fileHelp = `Without FILE it is the one *.ndklab.yaml in the current folder; - is standard input.
-Variables in the file, such as ${DELAY:=1ms}, are those of the environment.`
+const fileHelp = `Without FILE the command takes the one *.ndklab.yaml in the current folder. FILE - is
+standard input. Variables in the file, such as ${DELAY:=1ms}, are the environment's.`
 
 // partHelp describes fileFlags in the help of the commands that have them.
-const partHelp = `--name gives the lab another name than the file does. --node-filter builds only the
-nodes that are named, by names, ranges or patterns such as leaf-*, and the links between
-them, with the addresses that they have in the whole lab. Workloads, checks,
-timeline entries and captures that need other nodes are left out, and told of.`
+const partHelp = `--name gives the lab another name than the file does. --node-filter takes only the
+nodes that it names, by names, ranges or patterns such as leaf-*, and the links between
+them, with the addresses that they have in the whole lab. Workloads, checks, timeline
+entries and captures that need other nodes are left out, which the command says.`
 
 // errNoFile is that the current folder has no topology file.
 var errNoFile = errors.New("this folder has no " + filePattern)

@@ -28,8 +28,8 @@ workload: "ndklab run LAB" does. The lab stays up until "ndklab down LAB".
 
 ` + partHelp + `
 
---reconfigure takes down a lab of that name that is up first; "ndklab apply" changes
-one that goes on. --label gives the lab a label, by which ls and down select labs.
+--reconfigure first takes down a lab of that name that is up; "ndklab apply" changes a
+lab while it goes on. --label gives the lab a label, by which ls and down select labs.
 --dry-run says what the lab would have, and makes nothing.
 
 ` + logHelp,
@@ -73,7 +73,7 @@ one that goes on. --label gives the lab a label, by which ls and down select lab
 
 // reconfigureFlag adds --reconfigure.
 func reconfigureFlag(cmd *cobra.Command) *bool {
-	return cmd.Flags().Bool("reconfigure", false, "take down a lab of that name that is up first")
+	return cmd.Flags().Bool("reconfigure", false, "first take down a lab of that name that is up")
 }
 
 // start builds the lab of a file and says so.

@@ -33,13 +33,13 @@ func validateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate [FILE...] [--expand] [-o text|json] [--name NAME] [--node-filter NODES]",
 		Short: "Check topology files",
-		Long: `Checks topology files and starts nothing. Every error is printed, one a line, as
-FILE:LINE:COLUMN: what was found, what was expected. The exit code is 2 if there
-is any.
+		Long: `Checks topology files and starts nothing. It prints every error on a line of its own:
+FILE:LINE:COLUMN, what was found, and what was expected. The exit code is 2 if there is
+any.
 
-With --expand it prints a file, if it is right, with each node, link and workload by
-itself: ranges, patterns in nodes, free interfaces and the fabric block are replaced by
-what they stand for, and variables by their values.
+--expand prints a file without errors with each node, link and workload by itself.
+Ranges, patterns in nodes, free interfaces and the fabric block are replaced by what they
+stand for, and variables by their values.
 
 ` + fileHelp + `
 

@@ -14,21 +14,22 @@ func waitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait [LAB[/NODE]] --for CONDITION [--timeout TIME] [-o text|json] [-t FILE]",
 		Short: "Wait until a lab or a node is in some state",
-		Long: `Waits until a condition holds, and says what it found. Conditions are
+		Long: `Waits until a condition holds, and prints what it found. Conditions are
 
   ready           every node of the lab is ready, or the node is; the lab need not
                   be there yet
   down            nothing is left of the lab, or the node is down
   workload=NAME   the workload of that name is done, in the run that goes on or was
-                  the last; if there was none, in the one to come
-  COUNTER>=N      that counter of the node, or the sum of all nodes' of the lab, is
-                  so, or with >, ==, <=, <: the NDIS and transport counters of
+                  the last; if there was none, in the next one
+  COUNTER>=N      that counter of the node, or the sum over the lab's nodes, is N or
+                  more; likewise with >, ==, <= and <. Counters are those of
                   "ndklab counters", under their names there
 
-A range or a pattern, 'LAB/h[1-4]', stands for several nodes of a lab that is there: it
-waits for one after the other, with the time for all, and says of each what it found.
+A range or a pattern, 'LAB/h[1-4]', stands for several nodes of a lab that is there. The
+command waits for one after the other, within one --timeout for all, and prints what it
+found of each.
 
-The exit code is 0 if it holds; 1 if it does not within --timeout, or if the
+The exit code is 0 if the condition holds; 1 if it does not within --timeout, or if the
 workload had errors; 2 if there is no such lab, node, workload or counter.`,
 		Example: `  ndklab wait pair --for ready
   ndklab wait pair --for workload=bulk --timeout 5m
@@ -40,7 +41,7 @@ workload had errors; 2 if there is no such lab, node, workload or counter.`,
 	output := outputFlag(cmd)
 	topologyFlag(cmd)
 	forWhat := cmd.Flags().String("for", "", "what to wait for: a `CONDITION`")
-	timeout := cmd.Flags().Duration("timeout", 30*time.Second, "wait no longer than `TIME`; 0 is without end")
+	timeout := cmd.Flags().Duration("timeout", 30*time.Second, "wait no longer than `TIME`; 0: without end")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		labName, node, err := targetArgument(cmd, args)
 		if err != nil {
