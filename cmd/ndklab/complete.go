@@ -25,8 +25,8 @@ const completeTime = 500 * time.Millisecond
 
 // completeArguments has the arguments and flags of all commands below cmd completed.
 func completeArguments(cmd *cobra.Command) {
-	for _, verb := range cmd.Commands() {
-		completeArguments(verb)
+	for _, command := range cmd.Commands() {
+		completeArguments(command)
 	}
 	if cmd.ValidArgs == nil && cmd.ValidArgsFunction == nil && !cmd.HasSubCommands() {
 		words := positional(cmd.Use)

@@ -35,8 +35,8 @@ func heedEnvironment(cmd *cobra.Command) {
 		}
 		return check(cmd, args)
 	}
-	for _, verb := range cmd.Commands() {
-		heedEnvironment(verb)
+	for _, command := range cmd.Commands() {
+		heedEnvironment(command)
 	}
 }
 

@@ -84,9 +84,9 @@ func labOrAll(all *bool) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case *all && (len(args) > 0 || cmd.Flags().Changed("topology")):
-			return misuse("%s takes a lab or --all, found both", verbName(cmd))
+			return misuse("%s takes a lab or --all, found both", commandName(cmd))
 		case len(args) > 1:
-			return misuse("%s takes one lab or --all, found %d labs", verbName(cmd), len(args))
+			return misuse("%s takes one lab or --all, found %d labs", commandName(cmd), len(args))
 		}
 		return nil
 	}

@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	execVerb  = "exec"
-	shellVerb = "shell"
+	execName  = "exec"
+	shellName = "shell"
 )
 
 func execCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   execVerb + " [-T] [--all] [--rnic program|process] [-t FILE] LAB/NODE -- COMMAND [ARGUMENT...]",
+		Use:   execName + " [-T] [--all] [--rnic program|process] [-t FILE] LAB/NODE -- COMMAND [ARGUMENT...]",
 		Short: "Run a command in a node",
 		Long: `Runs a command in a node: in its network, with the caller's files, environment,
 working folder, standard input, output and error. Variables and files that the topology

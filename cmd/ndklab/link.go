@@ -44,12 +44,12 @@ NODE:IFACE.`,
 		},
 	}
 	cmd.SuggestionsMinimumDistance = 2
-	for _, verb := range []*cobra.Command{
+	for _, command := range []*cobra.Command{
 		linkShowCommand(), linkSetCommand(), linkResetCommand(), linkDownCommand(), linkUpCommand(),
 		linkPartitionCommand(), linkHealCommand(), linkVerifyCommand(),
 	} {
-		verb.DisableFlagsInUseLine = true
-		cmd.AddCommand(verb)
+		command.DisableFlagsInUseLine = true
+		cmd.AddCommand(command)
 	}
 	return cmd
 }

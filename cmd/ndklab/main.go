@@ -60,7 +60,7 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	code := exitCode(ctx, err)
-	if (cmd.Name() == execVerb || cmd.Name() == shellVerb) && (code == exitUnable || code == exitFault) && !errors.As(err, new(exitStatus)) {
+	if (cmd.Name() == execName || cmd.Name() == shellName) && (code == exitUnable || code == exitFault) && !errors.As(err, new(exitStatus)) {
 		code = exitExecFault
 	}
 	tell(stderr, err, code)

@@ -69,8 +69,8 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	cobra.EnableCommandSorting = false
 	help := helpCommand()
 	for _, group := range []struct {
-		title string
-		verbs []*cobra.Command
+		title    string
+		commands []*cobra.Command
 	}{
 		{"Labs", []*cobra.Command{
 			runCommand(), upCommand(), applyCommand(), downCommand(), lsCommand(), inspectCommand(), waitCommand(), eventsCommand(), logsCommand(),
@@ -86,10 +86,10 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 		{"This machine and ndklab", []*cobra.Command{doctorCommand(), gcCommand(), versionCommand(), completionCommand(), help}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
-		for _, verb := range group.verbs {
-			verb.GroupID = group.title
-			verb.DisableFlagsInUseLine = true
-			root.AddCommand(verb)
+		for _, command := range group.commands {
+			command.GroupID = group.title
+			command.DisableFlagsInUseLine = true
+			root.AddCommand(command)
 		}
 	}
 	root.SetHelpCommand(help) // or cobra adds its own
@@ -124,13 +124,13 @@ func helpCommand() *cobra.Command {
 		Example: "  ndklab help run",
 		Args:    arguments(0, 2, "one command at most"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			verb, rest, err := cmd.Root().Find(args)
+			command, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 {
 				unknown := rest[0]
-				return misuse("there is no command %q%s", unknown, didYouMean(verb.SuggestionsFor(unknown)))
+				return misuse("there is no command %q%s", unknown, didYouMean(command.SuggestionsFor(unknown)))
 			}
-			verb.InitDefaultHelpFlag()
-			return verb.Help()
+			command.InitDefaultHelpFlag()
+			return command.Help()
 		},
 	}
 }
@@ -182,15 +182,15 @@ func didYouMean(names []string) string {
 	return fmt.Sprintf("; did you mean %s?", strings.Join(names, " or "))
 }
 
-// verbName is what a command is called in errors: "up", "link up".
-func verbName(cmd *cobra.Command) string { return strings.TrimPrefix(cmd.CommandPath(), "ndklab ") }
+// commandName returns the name that errors have for a command: "up", "link up".
+func commandName(cmd *cobra.Command) string { return strings.TrimPrefix(cmd.CommandPath(), "ndklab ") }
 
 // arguments checks that there are as many arguments as the command takes, which
 // what describes. most < 0 is any number.
 func arguments(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || most >= 0 && len(args) > most {
-			return misuse("%s takes %s, found %d", verbName(cmd), what, len(args))
+			return misuse("%s takes %s, found %d", commandName(cmd), what, len(args))
 		}
 		return nil
 	}

@@ -10,7 +10,7 @@ import (
 
 func shellCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   shellVerb + " LAB/NODE [--shell PATH] [-T] [--rnic program|process] [-t FILE]",
+		Use:   shellName + " LAB/NODE [--shell PATH] [-T] [--rnic program|process] [-t FILE]",
 		Short: "Run a shell in a node",
 		Long: `Runs a shell in a node, as "ndklab exec" runs any command: the shell that the variable
 SHELL names, or sh. Its prompt begins with the node's name, unless the shell's own files

@@ -61,7 +61,7 @@ func fileArgument(cmd *cobra.Command, args []string, what string) (string, error
 	}
 	file, err := findFile()
 	if errors.Is(err, errNoFile) {
-		return "", misuse("%s takes %s, and %w", verbName(cmd), what, err)
+		return "", misuse("%s takes %s, and %w", commandName(cmd), what, err)
 	}
 	return file, err
 }
@@ -74,7 +74,7 @@ func labArgument(cmd *cobra.Command, args []string, what string) (string, error)
 	case err != nil:
 		return "", err
 	case name != "" && len(args) > 0:
-		return "", misuse("%s takes a lab or -t, found both", verbName(cmd))
+		return "", misuse("%s takes a lab or -t, found both", commandName(cmd))
 	case name != "":
 		return name, nil
 	case len(args) > 0:
