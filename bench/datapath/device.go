@@ -150,7 +150,7 @@ func (f *flow) learn() error {
 }
 
 // accept takes n connections.
-func (g *group) accept(ctx context.Context, l *await.Listener, n int) error {
+func (g *group) accept(ctx context.Context, l *await.RequestListener, n int) error {
 	for range n {
 		c, err := l.Next(ctx)
 		if err != nil {
@@ -176,7 +176,7 @@ func (g *group) accept(ctx context.Context, l *await.Listener, n int) error {
 }
 
 // listen waits for connections at this end's address.
-func (d *device) listen(ctx context.Context) (*await.Listener, error) {
+func (d *device) listen(ctx context.Context) (*await.RequestListener, error) {
 	l, err := await.Listen(ctx, d.adapter, netip.AddrPortFrom(d.Local, port))
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)

@@ -110,7 +110,7 @@ func Serve(ctx context.Context, adapter *provider.Adapter, at netip.AddrPort, si
 }
 
 // serveOne serves the next client until that is done.
-func serveOne(ctx context.Context, adapter *provider.Adapter, pd *provider.PD, listener *await.Listener, memory *await.Memory) error {
+func serveOne(ctx context.Context, adapter *provider.Adapter, pd *provider.PD, listener *await.RequestListener, memory *await.Memory) error {
 	p, err := newPeer(ctx, adapter, pd)
 	if err != nil {
 		return err

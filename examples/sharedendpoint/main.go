@@ -124,7 +124,7 @@ func (e *end) close() {
 }
 
 func (p *process) serve(ctx context.Context, first netip.AddrPort, ports int) error {
-	var listeners []*await.Listener
+	var listeners []*await.RequestListener
 	for address := first; len(listeners) < ports; address = next(address) {
 		l, err := await.Listen(ctx, p.adapter, address)
 		if err != nil {
@@ -149,7 +149,7 @@ func (p *process) serve(ctx context.Context, first netip.AddrPort, ports int) er
 }
 
 // greet tells one client where it comes from, and waits until it disconnects.
-func (p *process) greet(ctx context.Context, l *await.Listener) error {
+func (p *process) greet(ctx context.Context, l *await.RequestListener) error {
 	connection, err := l.Next(ctx)
 	if err != nil {
 		return err

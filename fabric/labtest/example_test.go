@@ -85,7 +85,7 @@ func ExampleNode_Adapter() {
 	// Nothing needs to be closed: what is open is ended with the test.
 }
 
-func serve(context.Context, *await.Listener) {}
+func serve(context.Context, *await.RequestListener) {}
 
 // A consumer that is ended like a program that dies.
 func ExampleNode_Do() {

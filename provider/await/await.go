@@ -1,17 +1,22 @@
-// Package await has blocking forms of what package provider does by callback,
-// for programs that want to write a consumer in straight lines.
+// Package await has calls that block for what package provider does by callback, for programs that
+// want to write a consumer in straight lines. It has two levels.
 //
-// Request, Create and Close wait for any call that may pend. Dial, Listener, CQ,
-// QP and Memory join several calls into what nearly every consumer does: connect,
-// wait for the next connection, post requests and wait for completions, register
-// memory. What may take time takes a context; when that ends the call returns its
-// cause (context.Cause) at once, and what was asked for goes on: closing the
+// An Endpoint is the front door. It opens an adapter, registers memory, dials and listens; its
+// Conns send, receive, read and write; its Close closes everything in the order that NDKPI asks
+// for. An Endpoint and what is made on it may be used by any number of goroutines.
+//
+// Request, Create and Close wait for one call that may pend. Dial, Accept, RequestListener, CQ, QP
+// and Memory join several, for consumers that make the objects themselves: a CQ of many queue
+// pairs, say, or an SRQ.
+//
+// What may take time takes a context. When that ends the call returns its cause (context.Cause) at
+// once. What was asked for goes on, but for the methods of Conn that say otherwise: closing the
 // object ends it.
 //
-// The package adds nothing that a consumer could not do with the callbacks
-// themselves, and must not be used from within one: a callback must not block.
+// The package adds nothing that a consumer could not do with the callbacks themselves, and must not
+// be used from within one: a callback must not block.
 //
-// Start reading at Request.
+// Start reading at Open, or at Request.
 package await
 
 import (

@@ -101,7 +101,7 @@ func TestConversation(t *testing.T) {
 }
 
 // converse connects two ends and sends a message.
-func converse(t *testing.T, pend bool, o await.Options) (ends [2]*end, l *await.Listener, c, serverSide *provider.Connector) {
+func converse(t *testing.T, pend bool, o await.Options) (ends [2]*end, l *await.RequestListener, c, serverSide *provider.Connector) {
 	t.Helper()
 	ctx := t.Context()
 	ends = newEnds(t, pend)
@@ -139,7 +139,7 @@ func converse(t *testing.T, pend bool, o await.Options) (ends [2]*end, l *await.
 }
 
 // conclude closes everything.
-func conclude(t *testing.T, ends [2]*end, l *await.Listener, connectors ...*provider.Connector) {
+func conclude(t *testing.T, ends [2]*end, l *await.RequestListener, connectors ...*provider.Connector) {
 	t.Helper()
 	for _, c := range connectors {
 		must(t, await.Close(t.Context(), c))

@@ -18,21 +18,29 @@ type Memory struct {
 // Register makes size bytes of memory that the adapter may access with the given
 // rights.
 func Register(ctx context.Context, pd *provider.PD, size int, rights provider.MRFlags) (*Memory, error) {
-	mr, err := Create(ctx, func(completion provider.CreateCompletion, context any) (*provider.MR, provider.Status) {
-		return pd.CreateMR(false, completion, context)
-	})
+	m, err := register(ctx, pd, make([]byte, size), rights)
 	if err != nil {
-		return nil, err
-	}
-	m := &Memory{mr, make([]byte, size)}
-	err = Request(ctx, func(completion provider.RequestCompletion, context any) provider.Status {
-		return mr.Register(&provider.MDL{Bytes: m.Bytes}, uint64(size), rights, completion, context)
-	})
-	if err != nil {
-		mr.Close(nil, nil)
 		return nil, fmt.Errorf("register %d bytes: %w", size, err)
 	}
 	return m, nil
+}
+
+func register(ctx context.Context, pd *provider.PD, bytes []byte, rights provider.MRFlags) (*Memory, error) {
+	mr, err := Create(ctx, func(completion provider.CreateCompletion, context any) (*provider.MR, provider.Status) {
+		return pd.CreateMR(false, completion, context)
+	})
+	if err == nil {
+		err = Request(ctx, func(completion provider.RequestCompletion, context any) provider.Status {
+			return mr.Register(&provider.MDL{Bytes: bytes}, uint64(len(bytes)), rights, completion, context)
+		})
+		if err != nil {
+			mr.Close(nil, nil)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Memory{mr, bytes}, nil
 }
 
 // SGL names length bytes from offset on in a request.

@@ -69,7 +69,7 @@ func (c *consumer) dial(ctx context.Context, local netip.Addr, remote netip.Addr
 	return err
 }
 
-func (c *consumer) accept(ctx context.Context, l *await.Listener) (err error) {
+func (c *consumer) accept(ctx context.Context, l *await.RequestListener) (err error) {
 	if c.conn, err = l.Next(ctx); err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func consuming(t *testing.T, device *provider.Miniport) *consumer {
 }
 
 // listening has a consumer's instance listen for the test.
-func listening(t *testing.T, c *consumer, at netip.AddrPort) *await.Listener {
+func listening(t *testing.T, c *consumer, at netip.AddrPort) *await.RequestListener {
 	t.Helper()
 	l, err := await.Listen(patient(t), c.adapter, at)
 	if err != nil {
@@ -161,7 +161,7 @@ func listening(t *testing.T, c *consumer, at netip.AddrPort) *await.Listener {
 }
 
 // join connects two consumers and has them exchange messages.
-func join(t *testing.T, client *consumer, local netip.Addr, server *consumer, l *await.Listener) {
+func join(t *testing.T, client *consumer, local netip.Addr, server *consumer, l *await.RequestListener) {
 	t.Helper()
 	ctx := patient(t)
 	remote, err := l.Address()
