@@ -253,7 +253,7 @@ type expectation struct {
 func expectations(server netip.AddrPort) []expectation {
 	const token = `0x[0-9a-f]+`
 	// Which of the two overtakes the other is not said.
-	const refused = `(STATUS_REMOTE_RESOURCES|the peer has ended the connection)`
+	const refused = `(STATUS_REMOTE_RESOURCES|the connection has ended)`
 	ip := `10\.0\.0\.1`
 	if server.Addr().Is6() {
 		ip = `\[fd6e:646b:1::1\]`
@@ -289,13 +289,13 @@ func expectations(server netip.AddrPort) []expectation {
 		},
 		{
 			program: "fastregister", args: []string{"-stale"},
-			client: blocks, clientError: "fastregister: token " + token + " has ended: the peer has ended the connection\n",
-			server: []string{listening}, serverError: "fastregister: access the client's memory under token " + token + ": " + refused + "\n",
+			client: blocks, clientError: "fastregister: token " + token + " has ended: the connection has ended\n",
+			server: []string{listening}, serverError: "fastregister: access the client's memory under token " + token + ": read from " + from + ": " + refused + "\n",
 			code: 1,
 		},
 		{
 			program: "window",
-			client:  []string{"read page 1 under token " + token, "wrote page 2 under token " + token, "refused one byte further: " + refused},
+			client:  []string{"read page 1 under token " + token, "wrote page 2 under token " + token, "refused one byte further: write to " + at + ": " + refused},
 			server: []string{listening, "page 1 can be read under token " + token, "page 2 can be written under token " + token,
 				"page 2 is written, and no other"},
 		},
@@ -307,7 +307,7 @@ func expectations(server netip.AddrPort) []expectation {
 		{
 			program: "sharedendpoint",
 			client: []string{"connecting from " + from, at + " sees " + from, port(1) + " sees " + from, port(2) + " sees " + from,
-				"a second connection to " + at + ": STATUS_ADDRESS_ALREADY_EXISTS"},
+				"a second connection: dial " + at + ": there is such a connection already: STATUS_ADDRESS_ALREADY_EXISTS"},
 			server: []string{listening + " and the next 2 ports", at + " is connected with " + from,
 				port(1) + " is connected with " + from, port(2) + " is connected with " + from},
 		},
@@ -339,8 +339,8 @@ func TestManyClients(t *testing.T) {
 		`16 clients, 320 messages, refilled \d+ times`)
 }
 
-// gone is what an end says whose peer has ended, while it was waiting or about to post.
-const gone = "(the peer has ended the connection|STATUS_CONNECTION_INVALID)\n"
+// gone is what an end says whose peer has ended.
+const gone = "the connection has ended\n"
 
 // TestServerKilled: the client of a server that dies says so and fails.
 func TestServerKilled(t *testing.T) {
@@ -393,13 +393,13 @@ func TestMistakes(t *testing.T) {
 		}
 		user.start(t, program, "-listen", at).ends(1, program+": open adapter: there is none here: .*`ndklab exec LAB/NODE -- PROGRAM`\n")
 		l.exec("server", "./"+program, "-listen", "10.9.9.9:7174").
-			ends(1, program+": listen at 10.9.9.9:7174, which must be a free port of an address of this node's: STATUS_INVALID_ADDRESS\n")
+			ends(1, program+": listen at 10.9.9.9:7174: the adapter does not have the local address: STATUS_INVALID_ADDRESS\n")
 		printed := []string{}
 		if program == "sharedendpoint" {
 			printed = append(printed, "connecting from .*")
 		}
 		l.exec("client", "./"+program, "-connect", at).
-			ends(1, program+": connect to "+at+", where the server must listen already: STATUS_CONNECTION_REFUSED\n", printed...)
+			ends(1, program+": dial "+at+": nobody listens there, or the peer refuses: STATUS_CONNECTION_REFUSED\n", printed...)
 	}
 }
 

@@ -29,6 +29,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -69,185 +70,131 @@ func main() {
 	}
 }
 
-// run opens the node's adapter and makes what both ends need: a protection
-// domain, a queue pair in it, and memory that the queue pair may use. Every object
-// is closed before the one that it was made on.
 func run(ctx context.Context, listen, connect netip.AddrPort, rounds uint64) error {
-	device, err := lease.Open(ctx)
+	endpoint, err := await.Open(ctx, lease.Open)
 	if err != nil {
 		return err
 	}
-	defer device.Close()
-	adapter, status := device.OpenAdapter(provider.OpenParameters{Version: provider.InterfaceVersion})
-	if status != provider.StatusSuccess {
-		return fmt.Errorf("open adapter: %w", status)
-	}
-	defer adapter.Close() // waits until what was made on it is closed
-	pd, err := await.Create(ctx, adapter.CreatePD)
+	defer endpoint.Close() // and whatever is made on it
+	// The server's data is to be lent, the client's to write from and read to.
+	data, err := endpoint.Register(make([]byte, size), provider.MRAllowRemoteRead|provider.MRAllowRemoteWrite)
 	if err != nil {
 		return err
 	}
-	defer pd.Close(nil, nil)
-	qp, err := await.NewQP(ctx, adapter, pd, 4, 1)
+	messages, err := endpoint.Register(make([]byte, 2*messageSize), provider.MRAllowLocalWrite)
 	if err != nil {
 		return err
 	}
-	defer qp.Close()
-	messages, err := await.Register(ctx, pd, 2*messageSize, provider.MRAllowLocalWrite)
+	if !listen.IsValid() {
+		connection, err := endpoint.Dial(ctx, connect)
+		if err != nil {
+			return err
+		}
+		return (&peer{connection, messages, data}).call(ctx, rounds)
+	}
+	listener, err := endpoint.Listen(ctx, listen)
 	if err != nil {
 		return err
 	}
-	defer messages.Close(nil, nil)
-	// The server's is to be lent, the client's to write from and read to.
-	data, err := await.Register(ctx, pd, size, provider.MRAllowRemoteRead|provider.MRAllowRemoteWrite)
+	fmt.Println("listening at", listen)
+	connection, err := listener.Accept(ctx)
 	if err != nil {
 		return err
 	}
-	defer data.Close(nil, nil)
-
-	// The peer may send as soon as it is connected, so the receive comes first.
-	p := &peer{qp, messages, data}
-	if err := p.expect(); err != nil {
-		return err
-	}
-	// When the peer ends the connection, or dies, there is nothing to wait for.
-	ctx, end := context.WithCancelCause(ctx)
-	options := await.Options{
-		InboundReadLimit: 1, OutboundReadLimit: 1, // how many READs there may be at a time
-		Disconnected: func() { end(errDisconnected) },
-	}
-	if listen.IsValid() {
-		return p.serve(ctx, adapter, listen, options)
-	}
-	return p.call(ctx, adapter, connect, options, rounds)
+	return (&peer{connection, messages, data}).serve(ctx)
 }
-
-var errDisconnected = errors.New("the peer has ended the connection")
 
 // A peer is one end of the connection.
 type peer struct {
-	qp       *await.QP
-	messages *await.Memory // one to send, then one to receive
-	data     *await.Memory
+	*await.Conn
+	messages *await.Buffer // one to send, then one to receive
+	data     *await.Buffer
 }
 
-func (p *peer) serve(ctx context.Context, adapter *provider.Adapter, address netip.AddrPort, options await.Options) error {
-	listener, err := await.Listen(ctx, adapter, address)
-	if err != nil {
-		return fmt.Errorf("listen at %v, which must be a free port of an address of this node's: %w", address, err)
-	}
-	defer listener.Close(ctx)
-	fmt.Println("listening at", address)
-	connection, err := listener.Next(ctx)
-	if err != nil {
-		return err
-	}
-	if err := await.Accept(ctx, connection, p.qp.QP, options); err != nil {
-		return fmt.Errorf("accept: %w", err)
-	}
-	defer connection.Close(nil, nil)
-	client, _ := connection.PeerAddress()
-
+func (p *peer) serve(ctx context.Context) error {
 	// Memory that is registered by itself has addresses that begin at 0.
 	token := p.data.RemoteToken()
-	fmt.Printf("connected with %v: lent %d bytes at %#x under token %#x\n", client, size, 0, token)
-	if err := p.send(0, uint64(token)); err != nil {
-		return fmt.Errorf("send the token: %w", err)
+	fmt.Printf("connected with %v: lent %d bytes at %#x under token %#x\n", p.RemoteAddr(), size, 0, token)
+	if err := p.send(ctx, 0, uint64(token)); err != nil {
+		return err
 	}
-	for last := false; !last; {
-		round, rounds, err := p.receive(ctx)
-		if err != nil {
-			return fmt.Errorf("receive: %w", err)
+	for round, rounds := uint64(0), uint64(1); round < rounds; {
+		var err error
+		if round, rounds, err = p.receive(ctx); err != nil {
+			return err
 		}
-		for i := range p.data.Bytes {
-			if got, want := p.data.Bytes[i], pattern(round, i); got != want {
-				return fmt.Errorf("round %d: byte %d is %#x, want %#x", round, i, got, want)
-			}
-			p.data.Bytes[i] ^= 0xFF
+		if !bytes.Equal(p.data.Bytes, pattern(round, 0)) {
+			return fmt.Errorf("round %d: the client has written something else", round)
 		}
-		if err := p.send(round, rounds); err != nil {
-			return fmt.Errorf("round %d: answer: %w", round, err)
+		copy(p.data.Bytes, pattern(round, 0xFF))
+		if err := p.send(ctx, round, rounds); err != nil {
+			return fmt.Errorf("round %d: %w", round, err)
 		}
-		if last = round == rounds; last {
+		if round == rounds {
 			fmt.Printf("received %d bytes in each of %d rounds, all as expected\n", size, rounds)
 		}
 	}
-	// The client reads once more, and then disconnects.
-	<-ctx.Done()
-	if err := context.Cause(ctx); err != errDisconnected {
-		return err
-	}
-	return nil
+	return p.Wait(ctx) // the client reads once more, and then disconnects
 }
 
-func (p *peer) call(ctx context.Context, adapter *provider.Adapter, server netip.AddrPort, options await.Options, rounds uint64) error {
-	connection, err := await.Dial(ctx, adapter, p.qp.QP, netip.Addr{}, server, options)
-	if err != nil {
-		return fmt.Errorf("connect to %v, where the server must listen already: %w", server, err)
-	}
-	defer connection.Close(nil, nil)
+func (p *peer) call(ctx context.Context, rounds uint64) error {
 	address, token, err := p.receive(ctx)
 	if err != nil {
-		return fmt.Errorf("receive the token: %w", err)
+		return err
 	}
-	fmt.Printf("connected with %v: borrowed %d bytes at %#x under token %#x\n", server, size, address, token)
-
-	all := p.data.SGL(0, size)
+	fmt.Printf("connected with %v: borrowed %d bytes at %#x under token %#x\n", p.RemoteAddr(), size, address, token)
 	for round := uint64(1); round <= rounds; round++ {
-		for i := range p.data.Bytes {
-			p.data.Bytes[i] = pattern(round, i)
-		}
-		if _, err := p.qp.Done(ctx, p.qp.Write(nil, all, address, uint32(token), 0)); err != nil {
-			return fmt.Errorf("round %d: write: %w", round, err)
-		}
-		if err := p.send(round, rounds); err != nil {
-			return fmt.Errorf("round %d: send: %w", round, err)
-		}
-		if _, _, err := p.receive(ctx); err != nil {
-			return fmt.Errorf("round %d: receive the answer: %w", round, err)
-		}
-		if _, err := p.qp.Done(ctx, p.qp.Read(nil, all, address, uint32(token), 0)); err != nil {
-			return fmt.Errorf("round %d: read: %w", round, err)
-		}
-		for i, got := range p.data.Bytes {
-			if want := ^pattern(round, i); got != want {
-				return fmt.Errorf("round %d: byte %d is %#x, want %#x", round, i, got, want)
-			}
+		if err := p.exchange(ctx, address, uint32(token), round, rounds); err != nil {
+			return fmt.Errorf("round %d: %w", round, err)
 		}
 	}
 	fmt.Printf("wrote %d bytes and read them back, inverted, in each of %d rounds\n", size, rounds)
-	return await.Disconnect(ctx, connection)
+	return nil
 }
 
-// pattern is what a round writes to byte i.
-func pattern(round uint64, i int) byte { return byte(round) + byte(i) + byte(i>>8) }
+// exchange is one round of the client's.
+func (p *peer) exchange(ctx context.Context, address uint64, token uint32, round, rounds uint64) error {
+	copy(p.data.Bytes, pattern(round, 0))
+	if err := p.Write(ctx, p.data.SGL(0, size), address, token); err != nil {
+		return err
+	}
+	if err := p.send(ctx, round, rounds); err != nil {
+		return err
+	}
+	if _, _, err := p.receive(ctx); err != nil {
+		return err
+	}
+	if err := p.Read(ctx, p.data.SGL(0, size), address, token); err != nil {
+		return err
+	}
+	if !bytes.Equal(p.data.Bytes, pattern(round, 0xFF)) {
+		return errors.New("the server has made something else of it")
+	}
+	return nil
+}
 
-// send sends a message, and does not wait: what the peer does next says that it
-// has arrived, and if it disconnects then, its acknowledgement may never come. So
-// only a failure is to complete.
-func (p *peer) send(a, b uint64) error {
+// pattern is what a round writes, with the bits of flip inverted in each byte.
+func pattern(round uint64, flip byte) []byte {
+	data := make([]byte, size)
+	for i := range data {
+		data[i] = (byte(round) + byte(i) + byte(i>>8)) ^ flip
+	}
+	return data
+}
+
+// send sends a message, and does not wait: what the peer does next says that it has arrived, and
+// if it disconnects then, its acknowledgement may never come.
+func (p *peer) send(ctx context.Context, a, b uint64) error {
 	binary.BigEndian.PutUint64(p.messages.Bytes, a)
 	binary.BigEndian.PutUint64(p.messages.Bytes[8:], b)
-	if status := p.qp.Send(nil, p.messages.SGL(0, messageSize), provider.OpSilentSuccess); status != provider.StatusSuccess {
-		return status
-	}
-	return nil
+	_, err := p.PostSend(ctx, p.messages.SGL(0, messageSize))
+	return err
 }
 
-// expect posts the receive of the next message.
-func (p *peer) expect() error {
-	if status := p.qp.Receive(nil, p.messages.SGL(messageSize, messageSize)); status != provider.StatusSuccess {
-		return fmt.Errorf("post a receive: %w", status)
-	}
-	return nil
-}
-
-// receive waits for a message, and expects the next.
 func (p *peer) receive(ctx context.Context) (a, b uint64, err error) {
-	if _, err := p.qp.Received(ctx); err != nil {
+	if _, err := p.Receive(ctx, p.messages.SGL(messageSize, messageSize)); err != nil {
 		return 0, 0, err
 	}
-	a = binary.BigEndian.Uint64(p.messages.Bytes[messageSize:])
-	b = binary.BigEndian.Uint64(p.messages.Bytes[messageSize+8:])
-	return a, b, p.expect()
+	in := p.messages.Bytes[messageSize:]
+	return binary.BigEndian.Uint64(in), binary.BigEndian.Uint64(in[8:]), nil
 }

@@ -68,7 +68,6 @@ type operation uint32
 const (
 	writeBlock operation = iota // the server reads the client's memory
 	readBlock                   // the server writes to it
-	goodbye
 )
 
 const requestSize = 12
@@ -92,143 +91,95 @@ func main() {
 	}
 }
 
-var errDisconnected = errors.New("the peer has ended the connection")
-
-// run makes what both ends need, and closes it in the opposite order.
 func run(ctx context.Context, listen, connect netip.AddrPort, stale bool) error {
-	device, err := lease.Open(ctx)
+	endpoint, err := await.Open(ctx, lease.Open)
 	if err != nil {
 		return err
 	}
-	defer device.Close()
-	adapter, status := device.OpenAdapter(provider.OpenParameters{Version: provider.InterfaceVersion})
-	if status != provider.StatusSuccess {
-		return fmt.Errorf("open adapter: %w", status)
-	}
-	defer adapter.Close()
-	pd, err := await.Create(ctx, adapter.CreatePD)
+	defer endpoint.Close()
+	message, err := endpoint.Register(make([]byte, requestSize), provider.MRAllowLocalWrite)
 	if err != nil {
 		return err
-	}
-	defer pd.Close(nil, nil)
-	qp, err := await.NewQP(ctx, adapter, pd, 4, 1)
-	if err != nil {
-		return err
-	}
-	defer qp.Close()
-	message, err := await.Register(ctx, pd, requestSize, provider.MRAllowLocalWrite)
-	if err != nil {
-		return err
-	}
-	defer message.Close(nil, nil)
-
-	ctx, end := context.WithCancelCause(ctx)
-	options := await.Options{
-		InboundReadLimit: 1, OutboundReadLimit: 1, // the server READs
-		Disconnected: func() { end(errDisconnected) },
 	}
 	if listen.IsValid() {
-		return serve(ctx, adapter, pd, qp, message, listen, options)
+		return serve(ctx, endpoint, message, listen)
 	}
-	return call(ctx, adapter, pd, qp, message, connect, options, stale)
+	return call(ctx, endpoint, message, connect, stale)
 }
 
-func serve(ctx context.Context, adapter *provider.Adapter, pd *provider.PD, qp *await.QP, message *await.Memory,
-	address netip.AddrPort, options await.Options) error {
+func serve(ctx context.Context, endpoint *await.Endpoint, message *await.Buffer, address netip.AddrPort) error {
 	// The server's memory is for itself: no peer has a right to it.
-	store, err := await.Register(ctx, pd, blocks*blockSize, provider.MRAllowLocalWrite)
+	store, err := endpoint.Register(make([]byte, blocks*blockSize), provider.MRAllowLocalWrite)
 	if err != nil {
 		return err
 	}
-	defer store.Close(nil, nil)
-	if status := qp.Receive(nil, message.SGL(0, requestSize)); status != provider.StatusSuccess {
-		return fmt.Errorf("post a receive: %w", status)
-	}
-	listener, err := await.Listen(ctx, adapter, address)
+	listener, err := endpoint.Listen(ctx, address)
 	if err != nil {
-		return fmt.Errorf("listen at %v, which must be a free port of an address of this node's: %w", address, err)
+		return err
 	}
-	defer listener.Close(ctx)
 	fmt.Println("listening at", address)
-	connection, err := listener.Next(ctx)
+	connection, err := listener.Accept(ctx)
 	if err != nil {
 		return err
 	}
-	if err := await.Accept(ctx, connection, qp.QP, options); err != nil {
-		return fmt.Errorf("accept: %w", err)
-	}
-	defer connection.Close(nil, nil)
-
 	done := map[operation]int{}
 	for {
-		if _, err := qp.Received(ctx); err != nil {
-			return fmt.Errorf("receive a request: %w", err)
+		_, err := connection.Receive(ctx, message.SGL(0, requestSize))
+		if errors.Is(err, await.ErrDisconnected) {
+			break // the client has all that it wants
+		}
+		if err != nil {
+			return err
 		}
 		var r request
-		if _, err := binary.Decode(message.Bytes, binary.BigEndian, &r); err != nil {
-			return fmt.Errorf("request: %w", err)
-		}
-		if r.Operation == goodbye {
-			break
-		}
+		_, _ = binary.Decode(message.Bytes, binary.BigEndian, &r) // it is as long as the message
 		if r.Block >= blocks {
 			return fmt.Errorf("the client asks for block %d of %d", r.Block, blocks)
 		}
-		block := store.SGL(int(r.Block)*blockSize, blockSize)
-		var posted provider.Status
+		access := connection.Write
 		if r.Operation == writeBlock {
-			posted = qp.Read(nil, block, 0, r.Token, 0)
-		} else {
-			posted = qp.Write(nil, block, 0, r.Token, 0)
+			access = connection.Read
 		}
-		if _, err := qp.Done(ctx, posted); err != nil {
+		if err := access(ctx, store.SGL(int(r.Block)*blockSize, blockSize), 0, r.Token); err != nil {
 			return fmt.Errorf("access the client's memory under token %#x: %w", r.Token, err)
 		}
 		done[r.Operation]++
-		// The answer is empty, so that its receive and the next request's do not mix.
-		if status := qp.Receive(nil, message.SGL(0, requestSize)); status != provider.StatusSuccess {
-			return fmt.Errorf("post a receive: %w", status)
-		}
-		// The next request will say that the answer has arrived: only a failure is to
-		// complete.
-		if status := qp.SendAndInvalidate(nil, nil, provider.OpSilentSuccess, r.Token); status != provider.StatusSuccess {
-			return fmt.Errorf("answer: %w", status)
+		// The answer is empty. The next request will say that it has arrived.
+		_, err = connection.Post(ctx, func(qp *provider.QP, context any) provider.Status {
+			return qp.SendAndInvalidate(context, nil, 0, r.Token)
+		})
+		if err != nil {
+			return fmt.Errorf("answer: %w", err)
 		}
 	}
 	fmt.Printf("wrote %d blocks and read %d\n", done[writeBlock], done[readBlock])
-	// Who said goodbye disconnects, when it knows that we have heard it.
-	<-ctx.Done()
-	if err := context.Cause(ctx); err != errDisconnected {
-		return err
-	}
 	return nil
 }
 
 // A client is what asks.
 type client struct {
-	qp      *await.QP
-	message *await.Memory
+	*await.Conn
+	message *await.Buffer
 	buffer  []byte
 	lam     provider.LAM // the pages of buffer
 	mr      *provider.MR // stands for some of them
 }
 
-func call(ctx context.Context, adapter *provider.Adapter, pd *provider.PD, qp *await.QP, message *await.Memory,
-	server netip.AddrPort, options await.Options, stale bool) error {
-	c := &client{qp: qp, message: message, buffer: make([]byte, blocks*blockSize)}
+func call(ctx context.Context, endpoint *await.Endpoint, message *await.Buffer, server netip.AddrPort, stale bool) error {
+	c := &client{message: message, buffer: make([]byte, blocks*blockSize)}
 	// As all MDLs this one begins at a virtual address, 0, which is that of a page.
 	// So is the place of its first byte in the first page, fbo.
 	var fbo uint32
 	lamSize := uint32(16 + 8*blocks*blockPages) // of a LAM: a header, and 8 bytes for each page
 	err := await.Request(ctx, func(completion provider.RequestCompletion, context any) provider.Status {
-		return adapter.BuildLAM(&provider.MDL{Bytes: c.buffer}, uint64(len(c.buffer)), completion, context, &c.lam, &lamSize, &fbo)
+		return endpoint.Adapter.BuildLAM(&provider.MDL{Bytes: c.buffer}, uint64(len(c.buffer)), completion, context, &c.lam, &lamSize, &fbo)
 	})
 	if err != nil {
 		return fmt.Errorf("map the buffer: %w", err)
 	}
-	defer adapter.ReleaseLAM(&c.lam)
+	defer endpoint.Adapter.ReleaseLAM(&c.lam)
 	c.mr, err = await.Create(ctx, func(completion provider.CreateCompletion, context any) (*provider.MR, provider.Status) {
-		return pd.CreateMR(true, completion, context)
+		return endpoint.PD.CreateMR(true, completion, context)
 	})
 	if err != nil {
 		return err
@@ -241,11 +192,9 @@ func call(ctx context.Context, adapter *provider.Adapter, pd *provider.PD, qp *a
 		return fmt.Errorf("initialize a region of %d pages: %w", blockPages, err)
 	}
 
-	connection, err := await.Dial(ctx, adapter, qp.QP, netip.Addr{}, server, options)
-	if err != nil {
-		return fmt.Errorf("connect to %v, where the server must listen already: %w", server, err)
+	if c.Conn, err = endpoint.Dial(ctx, server); err != nil {
+		return err
 	}
-	defer connection.Close(nil, nil)
 	var token uint32
 	for block := range blocks {
 		// From one part of the buffer to the next one, of which the last is the first.
@@ -267,20 +216,17 @@ func call(ctx context.Context, adapter *provider.Adapter, pd *provider.PD, qp *a
 			return fmt.Errorf("block %d is not what it was", block)
 		}
 	}
-	if stale {
-		// The refusal may be here before the acknowledgement, which may never come then: only
-		// a failure is to complete.
-		if status := c.post(request{writeBlock, 0, token}, provider.OpSilentSuccess); status != provider.StatusSuccess {
-			return fmt.Errorf("send token %#x: %w", token, status)
-		}
-		<-ctx.Done() // the server ends the connection
-		return fmt.Errorf("token %#x has ended: %w", token, context.Cause(ctx))
+	if !stale {
+		fmt.Printf("wrote %d blocks of %d bytes and read them back\n", blocks, blockSize)
+		return nil
 	}
-	fmt.Printf("wrote %d blocks of %d bytes and read them back\n", blocks, blockSize)
-	if err := c.send(ctx, request{Operation: goodbye}); err != nil {
-		return fmt.Errorf("send: %w", err)
+	if err := c.request(ctx, request{writeBlock, 0, token}); err != nil {
+		return err
 	}
-	return await.Disconnect(ctx, connection)
+	if err := c.Wait(ctx); err != nil {
+		return err
+	}
+	return fmt.Errorf("token %#x has ended: %w", token, c.Err()) // upon the server's access
 }
 
 func (c *client) part(i int) []byte { return c.buffer[i*blockSize : (i+1)*blockSize] }
@@ -294,22 +240,23 @@ func (c *client) ask(ctx context.Context, o operation, block, part int) (token u
 	if o == readBlock {
 		rights = provider.OpAllowRemoteWrite
 	}
-	// Only a failure would complete: the completion of what is sent next says enough.
-	status := c.qp.FastRegister(nil, c.mr, c.lam.Pages[part*blockPages:(part+1)*blockPages], 0, blockSize, 0,
-		rights|provider.OpSilentSuccess)
-	if status != provider.StatusSuccess {
-		return 0, fmt.Errorf("fast-register pages %s: %w", pages(part), status)
+	_, err = c.Post(ctx, func(qp *provider.QP, context any) provider.Status {
+		return qp.FastRegister(context, c.mr, c.lam.Pages[part*blockPages:(part+1)*blockPages], 0, blockSize, 0, rights)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("fast-register pages %s: %w", pages(part), err)
 	}
 	token = c.mr.RemoteToken()
-	if status := c.qp.Receive(nil, nil); status != provider.StatusSuccess {
-		return 0, fmt.Errorf("post a receive: %w", status)
-	}
-	if err := c.send(ctx, request{o, uint32(block), token}); err != nil {
-		return 0, fmt.Errorf("send: %w", err)
-	}
-	answer, err := c.qp.Received(ctx)
+	posted, err := c.PostReceive(ctx, nil)
 	if err != nil {
-		return 0, fmt.Errorf("receive the answer: %w", err)
+		return 0, err
+	}
+	if err := c.request(ctx, request{o, uint32(block), token}); err != nil {
+		return 0, err
+	}
+	answer, err := posted.Wait(ctx)
+	if err != nil {
+		return 0, err
 	}
 	// A client that trusts its server less than this one would post an Invalidate
 	// instead of giving up.
@@ -319,12 +266,9 @@ func (c *client) ask(ctx context.Context, o operation, block, part int) (token u
 	return token, nil
 }
 
-func (c *client) send(ctx context.Context, r request) error {
-	_, err := c.qp.Done(ctx, c.post(r, 0))
-	return err
-}
-
-func (c *client) post(r request, flags provider.OpFlags) provider.Status {
+// request sends a request. The answer will say that it has arrived.
+func (c *client) request(ctx context.Context, r request) error {
 	_, _ = binary.Encode(c.message.Bytes, binary.BigEndian, r) // there is room for it
-	return c.qp.Send(nil, c.message.SGL(0, requestSize), flags)
+	_, err := c.PostSend(ctx, c.message.SGL(0, requestSize))
+	return err
 }

@@ -29,7 +29,7 @@
 //	10.0.0.2:7174 sees 10.0.0.1:49152
 //	10.0.0.2:7175 sees 10.0.0.1:49152
 //	10.0.0.2:7176 sees 10.0.0.1:49152
-//	a second connection to 10.0.0.2:7174: STATUS_ADDRESS_ALREADY_EXISTS
+//	a second connection: dial 10.0.0.2:7174: there is such a connection already: STATUS_ADDRESS_ALREADY_EXISTS
 package main
 
 import (
@@ -40,7 +40,6 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
-	"sync"
 	"syscall"
 
 	"github.com/ndklab/ndklab/provider"
@@ -70,197 +69,95 @@ func main() {
 }
 
 func run(ctx context.Context, listen, connect netip.AddrPort, ports int) error {
-	device, err := lease.Open(ctx)
+	endpoint, err := await.Open(ctx, lease.Open)
 	if err != nil {
 		return err
 	}
-	defer device.Close()
-	adapter, status := device.OpenAdapter(provider.OpenParameters{Version: provider.InterfaceVersion})
-	if status != provider.StatusSuccess {
-		return fmt.Errorf("open adapter: %w", status)
-	}
-	defer adapter.Close()
-	pd, err := await.Create(ctx, adapter.CreatePD)
-	if err != nil {
-		return err
-	}
-	defer pd.Close(nil, nil)
-	p := &process{adapter, pd}
+	defer endpoint.Close()
 	if listen.IsValid() {
-		return p.serve(ctx, listen, ports)
+		return serve(ctx, endpoint, listen, ports)
 	}
-	return p.call(ctx, connect, ports)
+	return call(ctx, endpoint, connect, ports)
 }
 
-type process struct {
-	adapter *provider.Adapter
-	pd      *provider.PD
-}
-
-var errDisconnected = errors.New("the peer has ended the connection")
-
-// An end is one connection's, with memory for one message.
-type end struct {
-	*await.QP
-	message *await.Memory
-}
-
-func (p *process) newEnd(ctx context.Context) (*end, error) {
-	qp, err := await.NewQP(ctx, p.adapter, p.pd, 1, 1)
-	if err != nil {
-		return nil, err
-	}
-	message, err := await.Register(ctx, p.pd, messageSize, provider.MRAllowLocalWrite)
-	if err != nil {
-		qp.Close()
-		return nil, err
-	}
-	return &end{qp, message}, nil
-}
-
-func (e *end) close() {
-	e.Close()
-	e.message.Close(nil, nil)
-}
-
-func (p *process) serve(ctx context.Context, first netip.AddrPort, ports int) error {
-	var listeners []*await.RequestListener
-	for address := first; len(listeners) < ports; address = next(address) {
-		l, err := await.Listen(ctx, p.adapter, address)
+func serve(ctx context.Context, endpoint *await.Endpoint, first netip.AddrPort, ports int) error {
+	var listeners []*await.Listener
+	for port := range ports {
+		listener, err := endpoint.Listen(ctx, next(first, port))
 		if err != nil {
-			return fmt.Errorf("listen at %v, which must be a free port of an address of this node's: %w", address, err)
+			return err
 		}
-		defer l.Close(ctx)
-		listeners = append(listeners, l)
+		listeners = append(listeners, listener)
 	}
 	fmt.Printf("listening at %v and the next %d ports\n", first, ports-1)
-	ctx, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
-	var serving sync.WaitGroup
-	for _, l := range listeners {
-		serving.Go(func() {
-			if err := p.greet(ctx, l); err != nil {
-				fail(err)
-			}
-		})
+	var connections []*await.Conn
+	for _, listener := range listeners {
+		connection, err := listener.Accept(ctx)
+		if err != nil {
+			return err
+		}
+		client := connection.RemoteAddr().String()
+		fmt.Printf("%v is connected with %s\n", listener.Addr(), client)
+		message, err := endpoint.Register([]byte(client), provider.MRAllowLocalRead)
+		if err != nil {
+			return err
+		}
+		// The client disconnects when it has all messages, and does not acknowledge the last, perhaps.
+		if _, err := connection.PostSend(ctx, message.SGL(0, len(client))); err != nil {
+			return err
+		}
+		connections = append(connections, connection)
 	}
-	serving.Wait()
-	return context.Cause(ctx)
-}
-
-// greet tells one client where it comes from, and waits until it disconnects.
-func (p *process) greet(ctx context.Context, l *await.RequestListener) error {
-	connection, err := l.Next(ctx)
-	if err != nil {
-		return err
-	}
-	e, err := p.newEnd(ctx)
-	if err != nil {
-		connection.Close(nil, nil)
-		return err
-	}
-	defer e.close()
-	connected, disconnect := context.WithCancelCause(ctx)
-	options := await.Options{Disconnected: func() { disconnect(errDisconnected) }}
-	if err := await.Accept(ctx, connection, e.QP.QP, options); err != nil {
-		return fmt.Errorf("accept: %w", err)
-	}
-	defer connection.Close(nil, nil)
-	local, _ := connection.LocalAddress()
-	client, _ := connection.PeerAddress()
-	fmt.Printf("%v is connected with %v\n", local, client)
-	length := copy(e.message.Bytes, client.String())
-	// The client disconnects when it has the message, whose acknowledgement may never
-	// come then: only a failure is to complete.
-	if status := e.Send(nil, e.message.SGL(0, length), provider.OpSilentSuccess); status != provider.StatusSuccess {
-		return fmt.Errorf("send to %v: %w", client, status)
-	}
-	<-connected.Done()
-	if err := context.Cause(connected); err != errDisconnected {
-		return err
+	for _, connection := range connections {
+		if err := connection.Wait(ctx); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func (p *process) call(ctx context.Context, first netip.AddrPort, ports int) error {
+func call(ctx context.Context, endpoint *await.Endpoint, first netip.AddrPort, ports int) error {
 	local, err := await.LocalAddress(first.Addr())
 	if err != nil {
 		return err
 	}
 	shared, err := await.Create(ctx, func(completion provider.CreateCompletion, context any) (*provider.SharedEndpoint, provider.Status) {
-		return p.adapter.CreateSharedEndpoint(netip.AddrPortFrom(local, 0), completion, context)
+		return endpoint.Adapter.CreateSharedEndpoint(netip.AddrPortFrom(local, 0), completion, context)
 	})
 	if err != nil {
 		return err
 	}
 	defer shared.Close(nil, nil)
 	fmt.Println("connecting from", shared.LocalAddress())
-
-	connected, disconnect := context.WithCancelCause(ctx)
-	disconnected := func(any) { disconnect(errDisconnected) }
-	server := first
-	for range ports {
-		e, err := p.newEnd(ctx)
+	message, err := endpoint.Register(make([]byte, messageSize), provider.MRAllowLocalWrite)
+	if err != nil {
+		return err
+	}
+	for port := range ports {
+		server := next(first, port)
+		connection, err := endpoint.DialShared(ctx, shared, server)
 		if err != nil {
 			return err
 		}
-		defer e.close()
-		if status := e.Receive(nil, e.message.SGL(0, messageSize)); status != provider.StatusSuccess {
-			return fmt.Errorf("post a receive: %w", status)
-		}
-		connection, err := p.connect(connected, shared, e, server, disconnected)
+		n, err := connection.Receive(ctx, message.SGL(0, messageSize))
 		if err != nil {
-			return fmt.Errorf("connect to %v, where the server must listen already: %w", server, err)
+			return err
 		}
-		defer connection.Close(nil, nil)
-		r, err := e.Received(connected)
-		if err != nil {
-			return fmt.Errorf("receive from %v: %w", server, err)
-		}
-		seen := string(e.message.Bytes[:r.BytesTransferred])
+		seen := string(message.Bytes[:n])
 		fmt.Printf("%v sees %s\n", server, seen)
 		if seen != shared.LocalAddress().String() {
 			return fmt.Errorf("%v is connected with another address than the shared endpoint's", server)
 		}
-		server = next(server)
 	}
-
-	e, err := p.newEnd(ctx)
-	if err != nil {
-		return err
-	}
-	defer e.close()
-	again, err := p.connect(connected, shared, e, first, disconnected)
-	if err == nil {
-		again.Close(nil, nil)
-	}
+	_, err = endpoint.DialShared(ctx, shared, first)
 	if !errors.Is(err, provider.StatusAddressAlreadyExists) {
 		return fmt.Errorf("a second connection to %v ended with %w, want %v", first, err, provider.StatusAddressAlreadyExists)
 	}
-	fmt.Printf("a second connection to %v: %v\n", first, err)
+	fmt.Println("a second connection:", err)
 	return nil
 }
 
-// connect is what await.Dial does, from a shared endpoint.
-func (p *process) connect(ctx context.Context, shared *provider.SharedEndpoint, e *end, server netip.AddrPort,
-	disconnected provider.DisconnectEvent) (*provider.Connector, error) {
-	connector, err := await.Create(ctx, p.adapter.CreateConnector)
-	if err != nil {
-		return nil, err
-	}
-	err = await.Request(ctx, func(completion provider.RequestCompletion, context any) provider.Status {
-		return connector.ConnectWithSharedEndpoint(e.QP.QP, shared, server, 0, 0, nil, completion, context)
-	})
-	if err == nil {
-		err = await.Request(ctx, func(completion provider.RequestCompletion, context any) provider.Status {
-			return connector.CompleteConnect(disconnected, nil, completion, context)
-		})
-	}
-	if err != nil {
-		connector.Close(nil, nil)
-		return nil, err
-	}
-	return connector, nil
+// next returns the address whose port is n higher.
+func next(a netip.AddrPort, n int) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr(), a.Port()+uint16(n))
 }
-
-func next(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr(), a.Port()+1) }

@@ -33,7 +33,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"flag"
 	"fmt"
 	"net/netip"
@@ -75,23 +74,13 @@ func main() {
 }
 
 func run(ctx context.Context, listen, connect netip.AddrPort, clients, messages int) error {
-	device, err := lease.Open(ctx)
+	endpoint, err := await.Open(ctx, lease.Open)
 	if err != nil {
 		return err
 	}
-	defer device.Close()
-	adapter, status := device.OpenAdapter(provider.OpenParameters{Version: provider.InterfaceVersion})
-	if status != provider.StatusSuccess {
-		return fmt.Errorf("open adapter: %w", status)
-	}
-	defer adapter.Close()
-	pd, err := await.Create(ctx, adapter.CreatePD)
-	if err != nil {
-		return err
-	}
-	defer pd.Close(nil, nil)
+	defer endpoint.Close()
 	if listen.IsValid() {
-		return serve(ctx, adapter, pd, listen)
+		return serve(ctx, endpoint, listen)
 	}
 	// The first client that fails ends the others.
 	ctx, fail := context.WithCancelCause(ctx)
@@ -99,7 +88,7 @@ func run(ctx context.Context, listen, connect netip.AddrPort, clients, messages 
 	var all sync.WaitGroup
 	for range clients {
 		all.Go(func() {
-			if err := call(ctx, adapter, pd, connect, messages); err != nil {
+			if err := call(ctx, endpoint, connect, messages); err != nil {
 				fail(err)
 			}
 		})
@@ -114,13 +103,12 @@ func run(ctx context.Context, listen, connect netip.AddrPort, clients, messages 
 
 // A server answers what arrives.
 type server struct {
-	adapter *provider.Adapter
-	pd      *provider.PD
-	memory  *await.Memory // the buffers, which are known by their numbers
-	cq      *await.CQ     // of all clients
-	srq     *provider.SRQ
-	free    chan int             // buffers that are neither posted nor being sent
-	low     chan provider.Status // what the SRQ notifies of
+	endpoint *await.Endpoint
+	memory   *await.Buffer // the buffers, which are known by their numbers
+	cq       *await.CQ     // of all clients
+	srq      *provider.SRQ
+	free     chan int             // buffers that are neither posted nor being sent
+	low      chan provider.Status // what the SRQ notifies of
 
 	clients, messages, refills atomic.Int64
 }
@@ -128,34 +116,27 @@ type server struct {
 // A client is one as the server knows it.
 type client struct {
 	qp       *provider.QP
+	accepted chan struct{} // is closed when the client can be sent to, or never will
 	messages atomic.Int64
-
-	mu        sync.Mutex // guards what follows
-	connected bool
-	early     []answer // to messages that came before that
 }
 
-// An answer is what is in a buffer.
-type answer struct{ buffer, length int }
-
-func serve(interrupted context.Context, adapter *provider.Adapter, pd *provider.PD, address netip.AddrPort) error {
+func serve(interrupted context.Context, endpoint *await.Endpoint, address netip.AddrPort) error {
 	ctx, fail := context.WithCancelCause(interrupted)
 	defer fail(nil)
 	// Of notifications there are one between two calls of Modify and one of failure.
-	s := &server{adapter: adapter, pd: pd, free: make(chan int, buffers), low: make(chan provider.Status, 2)}
+	s := &server{endpoint: endpoint, free: make(chan int, buffers), low: make(chan provider.Status, 2)}
 	var err error
-	if s.memory, err = await.Register(ctx, pd, buffers*messageSize, provider.MRAllowLocalWrite); err != nil {
+	if s.memory, err = endpoint.Register(make([]byte, buffers*messageSize), provider.MRAllowLocalWrite); err != nil {
 		return err
 	}
-	defer s.memory.Close(nil, nil)
 	// A buffer has one completion at a time, so that there is room for all.
-	if s.cq, err = await.NewCQ(adapter, buffers); err != nil {
+	if s.cq, err = await.NewCQ(endpoint.Adapter, buffers); err != nil {
 		return fmt.Errorf("create CQ: %w", err)
 	}
 	defer s.cq.Close(nil, nil)
 	s.srq, err = await.Create(ctx, func(completion provider.CreateCompletion, context any) (*provider.SRQ, provider.Status) {
 		notify := func(_ any, status provider.Status) { s.low <- status }
-		return pd.CreateSRQ(buffers, 1, lowWatermark, notify, nil, nil, completion, context)
+		return endpoint.PD.CreateSRQ(buffers, 1, lowWatermark, notify, nil, nil, completion, context)
 	})
 	if err != nil {
 		return err
@@ -167,30 +148,22 @@ func serve(interrupted context.Context, adapter *provider.Adapter, pd *provider.
 	if err := s.post(ctx, buffers); err != nil {
 		return err
 	}
-	listener, err := await.Listen(ctx, adapter, address)
+	listener, err := endpoint.Listen(ctx, address)
 	if err != nil {
-		return fmt.Errorf("listen at %v, which must be a free port of an address of this node's: %w", address, err)
+		return err
 	}
 	fmt.Println("listening at", address)
 
 	var working sync.WaitGroup
 	working.Go(func() { fail(s.refill(ctx)) })
 	working.Go(func() { fail(s.answer(ctx)) })
-	for {
-		connection, err := listener.Next(ctx)
-		if err != nil {
-			break // it is over
+	for ctx.Err() == nil {
+		// Accept would make a queue pair with receives of its own.
+		if connection, err := listener.Next(ctx); err == nil {
+			working.Go(func() { s.attend(ctx, connection) })
 		}
-		working.Go(func() {
-			if err := s.attend(ctx, connection); err != nil {
-				fmt.Fprintln(os.Stderr, "srq:", err) // and the other clients go on
-			}
-		})
 	}
 	working.Wait()
-	if err := listener.Close(context.Background()); err != nil {
-		return err
-	}
 	fmt.Printf("%d clients, %d messages, refilled %d times\n", s.clients.Load(), s.messages.Load(), s.refills.Load())
 	if interrupted.Err() != nil {
 		return nil // as it is meant to end
@@ -198,32 +171,29 @@ func serve(interrupted context.Context, adapter *provider.Adapter, pd *provider.
 	return context.Cause(ctx)
 }
 
-// attend connects with a client and waits until it disconnects.
-func (s *server) attend(ctx context.Context, connection *provider.Connector) error {
+// attend connects with a client and waits until it disconnects. What fails is the client's end alone.
+func (s *server) attend(ctx context.Context, connection *provider.Connector) {
+	defer connection.Close(nil, nil) // refuses a client that is not accepted
 	address, _ := connection.PeerAddress()
-	c := &client{}
+	c := &client{accepted: make(chan struct{})}
 	var err error
 	c.qp, err = await.Create(ctx, func(completion provider.CreateCompletion, context any) (*provider.QP, provider.Status) {
-		return s.pd.CreateQPWithSRQ(s.cq.CQ, s.cq.CQ, s.srq, c, buffers, 1, 0, completion, context)
+		return s.endpoint.PD.CreateQPWithSRQ(s.cq.CQ, s.cq.CQ, s.srq, c, buffers, 1, 0, completion, context)
 	})
-	if err != nil {
-		connection.Close(nil, nil) // refuses the client
-		return err
+	if err == nil {
+		defer c.qp.Close(nil, nil)
+		connected, end := context.WithCancel(ctx)
+		defer end()
+		err = await.Accept(ctx, connection, c.qp, await.Options{Disconnected: end})
+		close(c.accepted)
+		if err == nil {
+			<-connected.Done()
+			s.clients.Add(1)
+			fmt.Printf("%v: %d messages\n", address, c.messages.Load())
+			return
+		}
 	}
-	defer c.qp.Close(nil, nil)
-	ctx, end := context.WithCancel(ctx)
-	defer end()
-	// A message may be there before Accept completes, but until then there can be no
-	// answer. If Accept fails, so do the answers.
-	err = await.Accept(ctx, connection, c.qp, await.Options{Disconnected: end})
-	s.connected(c)
-	if err != nil {
-		return fmt.Errorf("accept %v: %w", address, err)
-	}
-	<-ctx.Done()
-	s.clients.Add(1)
-	fmt.Printf("%v: %d messages\n", address, c.messages.Load())
-	return await.Close(context.Background(), connection)
+	fmt.Fprintf(os.Stderr, "srq: client %v: %v\n", address, err)
 }
 
 // post posts n buffers to the SRQ, and waits until they are free.
@@ -277,75 +247,44 @@ func (s *server) answer(ctx context.Context) error {
 		for _, r := range results[:n] {
 			c, buffer := r.QPContext.(*client), r.RequestContext.(int)
 			if r.Status == provider.StatusSuccess && r.Type == provider.OperationTypeReceive {
+				// Accept is about to end, since the client is connected that sends.
+				<-c.accepted
 				c.messages.Add(1)
 				s.messages.Add(1)
-				s.send(c, answer{buffer, int(r.BytesTransferred)})
-				continue
+				answer := s.memory.SGL(buffer*messageSize, int(r.BytesTransferred))
+				if c.qp.Send(buffer, answer, 0) == provider.StatusSuccess {
+					continue
+				}
 			}
 			s.free <- buffer // sent, or its client is gone
 		}
 	}
 }
 
-// send sends an answer, as soon as its client is connected.
-func (s *server) send(c *client, a answer) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.connected {
-		c.early = append(c.early, a)
-	} else if c.qp.Send(a.buffer, s.memory.SGL(a.buffer*messageSize, a.length), 0) != provider.StatusSuccess {
-		s.free <- a.buffer // the client is gone
-	}
-}
-
-// connected has a client get its answers from now on.
-func (s *server) connected(c *client) {
-	c.mu.Lock()
-	early := c.early
-	c.connected, c.early = true, nil
-	c.mu.Unlock()
-	for _, a := range early {
-		s.send(c, a)
-	}
-}
-
-var errDisconnected = errors.New("the server has ended the connection")
-
 // call is one client.
-func call(ctx context.Context, adapter *provider.Adapter, pd *provider.PD, server netip.AddrPort, messages int) error {
-	qp, err := await.NewQP(ctx, adapter, pd, 2, 1)
+func call(ctx context.Context, endpoint *await.Endpoint, server netip.AddrPort, messages int) error {
+	memory, err := endpoint.Register(make([]byte, 2*messageSize), provider.MRAllowLocalWrite)
 	if err != nil {
 		return err
 	}
-	defer qp.Close()
-	memory, err := await.Register(ctx, pd, 2*messageSize, provider.MRAllowLocalWrite)
+	connection, err := endpoint.Dial(ctx, server)
 	if err != nil {
 		return err
 	}
-	defer memory.Close(nil, nil)
-	ctx, end := context.WithCancelCause(ctx)
-	connection, err := await.Dial(ctx, adapter, qp.QP, netip.Addr{}, server,
-		await.Options{Disconnected: func() { end(errDisconnected) }})
-	if err != nil {
-		return fmt.Errorf("connect to %v, where the server must listen already: %w", server, err)
-	}
-	defer connection.Close(nil, nil)
+	defer connection.Close()
 	out, in := memory.Bytes[:messageSize], memory.Bytes[messageSize:]
 	for n := range messages {
 		binary.BigEndian.PutUint64(out, uint64(n))
-		binary.BigEndian.PutUint64(out[8:], uint64(qp.Number())) // so that no two clients send the same
-		if status := qp.Receive(nil, memory.SGL(messageSize, messageSize)); status != provider.StatusSuccess {
-			return fmt.Errorf("post a receive: %w", status)
+		binary.BigEndian.PutUint64(out[8:], uint64(connection.QP.Number())) // so that no two clients send the same
+		if _, err := connection.PostSend(ctx, memory.SGL(0, messageSize)); err != nil {
+			return err
 		}
-		if _, err := qp.Done(ctx, qp.Send(nil, memory.SGL(0, messageSize), 0)); err != nil {
-			return fmt.Errorf("send message %d: %w", n, err)
-		}
-		if _, err := qp.Received(ctx); err != nil {
-			return fmt.Errorf("receive answer %d: %w", n, err)
+		if _, err := connection.Receive(ctx, memory.SGL(messageSize, messageSize)); err != nil {
+			return err
 		}
 		if !bytes.Equal(in, out) {
 			return fmt.Errorf("the answer to message %d is %x, want %x", n, in, out)
 		}
 	}
-	return await.Disconnect(ctx, connection)
+	return nil
 }

@@ -28,7 +28,7 @@
 //
 //	read page 1 under token 0x302
 //	wrote page 2 under token 0x303
-//	refused one byte further: STATUS_REMOTE_RESOURCES
+//	refused one byte further: write to 10.0.0.2:7174: STATUS_REMOTE_RESOURCES
 package main
 
 import (
@@ -72,193 +72,132 @@ func main() {
 	}
 }
 
-var errDisconnected = errors.New("the peer has ended the connection")
-
-// A peer is what both ends have.
-type peer struct {
-	adapter *provider.Adapter
-	pd      *provider.PD
-	qp      *await.QP
-	message *await.Memory
-	memory  *await.Memory
-	options await.Options
-}
-
 func run(ctx context.Context, listen, connect netip.AddrPort) error {
-	device, err := lease.Open(ctx)
+	endpoint, err := await.Open(ctx, lease.Open)
 	if err != nil {
 		return err
 	}
-	defer device.Close()
-	adapter, status := device.OpenAdapter(provider.OpenParameters{Version: provider.InterfaceVersion})
-	if status != provider.StatusSuccess {
-		return fmt.Errorf("open adapter: %w", status)
-	}
-	defer adapter.Close()
-	pd, err := await.Create(ctx, adapter.CreatePD)
+	defer endpoint.Close()
+	// The pages, and behind them the message. A window can only be written to if its region
+	// can, locally.
+	memory, err := endpoint.Register(make([]byte, pages*page+tokenSize), provider.MRAllowLocalWrite)
 	if err != nil {
 		return err
 	}
-	defer pd.Close(nil, nil)
-	qp, err := await.NewQP(ctx, adapter, pd, 4, 1)
-	if err != nil {
-		return err
-	}
-	defer qp.Close()
-	message, err := await.Register(ctx, pd, tokenSize, provider.MRAllowLocalWrite)
-	if err != nil {
-		return err
-	}
-	defer message.Close(nil, nil)
-	// A window can only be written to if its region can, locally.
-	memory, err := await.Register(ctx, pd, pages*page, provider.MRAllowLocalWrite)
-	if err != nil {
-		return err
-	}
-	defer memory.Close(nil, nil)
-
-	ctx, end := context.WithCancelCause(ctx)
-	p := &peer{adapter, pd, qp, message, memory, await.Options{
-		InboundReadLimit: 1, OutboundReadLimit: 1,
-		Disconnected: func() { end(errDisconnected) },
-	}}
 	if listen.IsValid() {
-		return p.serve(ctx, listen)
+		return serve(ctx, endpoint, memory, listen)
 	}
-	return p.call(ctx, connect)
+	return call(ctx, endpoint, memory, connect)
 }
 
-func (p *peer) serve(ctx context.Context, address netip.AddrPort) error {
-	for i := range p.memory.Bytes {
-		p.memory.Bytes[i] = content(i)
-	}
-	window, err := await.Create(ctx, p.pd.CreateMW)
+func serve(ctx context.Context, endpoint *await.Endpoint, memory *await.Buffer, address netip.AddrPort) error {
+	copy(memory.Bytes, filled("abcd"))
+	window, err := await.Create(ctx, endpoint.PD.CreateMW)
 	if err != nil {
 		return err
 	}
-	defer window.Close(nil, nil)
-	listener, err := await.Listen(ctx, p.adapter, address)
+	defer window.Close(nil, nil) // before the memory is closed, which it is bound to
+	listener, err := endpoint.Listen(ctx, address)
 	if err != nil {
-		return fmt.Errorf("listen at %v, which must be a free port of an address of this node's: %w", address, err)
+		return err
 	}
-	defer listener.Close(ctx)
 	fmt.Println("listening at", address)
-	connection, err := listener.Next(ctx)
+	connection, err := listener.Accept(ctx)
 	if err != nil {
 		return err
 	}
-	// The client says with an empty message that it is done with the page.
-	if status := p.qp.Receive(nil, nil); status != provider.StatusSuccess {
-		return fmt.Errorf("post a receive: %w", status)
-	}
-	if err := await.Accept(ctx, connection, p.qp.QP, p.options); err != nil {
-		return fmt.Errorf("accept: %w", err)
-	}
-	defer connection.Close(nil, nil)
 
-	if err := p.lend(ctx, window, 1, provider.OpAllowRemoteRead); err != nil {
+	if err := lend(ctx, connection, memory, window, 1, provider.OpAllowRemoteRead); err != nil {
 		return err
 	}
 	fmt.Printf("page 1 can be read under token %#x\n", window.RemoteToken())
-	if _, err := p.qp.Received(ctx); err != nil {
-		return fmt.Errorf("wait for the client to read: %w", err)
+	// The client says with an empty message that it is done with the page.
+	if _, err := connection.Receive(ctx, nil); err != nil {
+		return err
 	}
-	if _, err := p.qp.Done(ctx, p.qp.Invalidate(nil, window, 0)); err != nil {
+	_, err = connection.Do(ctx, func(qp *provider.QP, context any) provider.Status {
+		return qp.Invalidate(context, window, 0)
+	})
+	if err != nil {
 		return fmt.Errorf("invalidate: %w", err)
 	}
-	if err := p.lend(ctx, window, 2, provider.OpAllowRemoteWrite); err != nil {
+	if err := lend(ctx, connection, memory, window, 2, provider.OpAllowRemoteWrite); err != nil {
 		return err
 	}
 	fmt.Printf("page 2 can be written under token %#x\n", window.RemoteToken())
-
-	<-ctx.Done() // the client does what it must not
-	if err := context.Cause(ctx); err != errDisconnected {
+	if err := connection.Wait(ctx); err != nil { // the client does what it must not
 		return err
 	}
-	for i, got := range p.memory.Bytes {
-		want := content(i)
-		if i/page == 2 {
-			want = ^want
-		}
-		if got != want {
-			return fmt.Errorf("byte %d of page %d is %#x, want %#x", i%page, i/page, got, want)
-		}
+	if !bytes.Equal(memory.Bytes[:pages*page], filled("abXd")) {
+		return errors.New("the client has not written page 2 and no other")
 	}
 	fmt.Println("page 2 is written, and no other")
 	return nil
 }
 
-// lend binds the window to page n and sends its token to the client. The window's
-// addresses are those of the region. What the client does next says that the token
-// has arrived, so only a failure to send it is to complete.
-func (p *peer) lend(ctx context.Context, window *provider.MW, n uint64, rights provider.OpFlags) error {
-	if _, err := p.qp.Done(ctx, p.qp.Bind(nil, p.memory.MR, window, n*page, page, rights)); err != nil {
+// lend binds the window to page n, and sends its token to the client. The window's addresses are
+// those of the memory.
+func lend(ctx context.Context, connection *await.Conn, memory *await.Buffer, window *provider.MW, n uint64, rights provider.OpFlags) error {
+	_, err := connection.Do(ctx, func(qp *provider.QP, context any) provider.Status {
+		return qp.Bind(context, memory.MR, window, n*page, page, rights)
+	})
+	if err != nil {
 		return fmt.Errorf("bind to page %d: %w", n, err)
 	}
-	binary.BigEndian.PutUint32(p.message.Bytes, window.RemoteToken())
-	if status := p.qp.Send(nil, p.message.SGL(0, tokenSize), provider.OpSilentSuccess); status != provider.StatusSuccess {
-		return fmt.Errorf("send the token: %w", status)
-	}
-	return nil
+	binary.BigEndian.PutUint32(memory.Bytes[pages*page:], window.RemoteToken())
+	// What the client does next says that it has the token.
+	_, err = connection.PostSend(ctx, memory.SGL(pages*page, tokenSize))
+	return err
 }
 
-func (p *peer) call(ctx context.Context, server netip.AddrPort) error {
-	if status := p.qp.Receive(nil, p.message.SGL(0, tokenSize)); status != provider.StatusSuccess {
-		return fmt.Errorf("post a receive: %w", status)
-	}
-	connection, err := await.Dial(ctx, p.adapter, p.qp.QP, netip.Addr{}, server, p.options)
-	if err != nil {
-		return fmt.Errorf("connect to %v, where the server must listen already: %w", server, err)
-	}
-	defer connection.Close(nil, nil)
-
-	token, err := p.borrow(ctx)
+func call(ctx context.Context, endpoint *await.Endpoint, memory *await.Buffer, server netip.AddrPort) error {
+	connection, err := endpoint.Dial(ctx, server)
 	if err != nil {
 		return err
 	}
-	if _, err := p.qp.Done(ctx, p.qp.Read(nil, p.memory.SGL(page, page), page, token, 0)); err != nil {
-		return fmt.Errorf("read page 1: %w", err)
+	token, err := borrow(ctx, connection, memory)
+	if err != nil {
+		return err
 	}
-	want := make([]byte, 2*page)
-	for i := range page {
-		want[i], want[page+i] = content(page+i), ^content(2*page+i)
+	if err := connection.Read(ctx, memory.SGL(0, page), page, token); err != nil {
+		return err
 	}
-	if !bytes.Equal(p.memory.Bytes[page:2*page], want[:page]) {
+	if !bytes.Equal(memory.Bytes[:page], filled("b")) {
 		return errors.New("page 1 is not what it should be")
 	}
 	fmt.Printf("read page 1 under token %#x\n", token)
-	if status := p.qp.Receive(nil, p.message.SGL(0, tokenSize)); status != provider.StatusSuccess {
-		return fmt.Errorf("post a receive: %w", status)
-	}
-	if _, err := p.qp.Done(ctx, p.qp.Send(nil, nil, 0)); err != nil {
-		return fmt.Errorf("say that page 1 is read: %w", err)
-	}
-
-	if token, err = p.borrow(ctx); err != nil {
+	if _, err := connection.PostSend(ctx, nil); err != nil {
 		return err
 	}
-	copy(p.memory.Bytes[2*page:], want[page:])
-	if _, err := p.qp.Done(ctx, p.qp.Write(nil, p.memory.SGL(2*page, page), 2*page, token, 0)); err != nil {
-		return fmt.Errorf("write page 2: %w", err)
+
+	if token, err = borrow(ctx, connection, memory); err != nil {
+		return err
+	}
+	copy(memory.Bytes, filled("X"))
+	if err := connection.Write(ctx, memory.SGL(0, page), 2*page, token); err != nil {
+		return err
 	}
 	fmt.Printf("wrote page 2 under token %#x\n", token)
-	_, err = p.qp.Done(ctx, p.qp.Write(nil, p.memory.SGL(0, 1), 3*page, token, 0))
-	// The server's adapter refuses, and then ends the connection. If the refusal is
-	// lost, that is what we see.
-	if !errors.Is(err, provider.StatusRemoteResources) && !errors.Is(err, errDisconnected) {
+	// The server's adapter refuses, and then ends the connection. If the refusal is lost,
+	// that is what we see.
+	err = connection.Write(ctx, memory.SGL(0, 1), 3*page, token)
+	if !errors.Is(err, provider.StatusRemoteResources) && !errors.Is(err, await.ErrDisconnected) {
 		return fmt.Errorf("one byte beyond the window was not refused: %w", err)
 	}
 	fmt.Println("refused one byte further:", err)
 	return nil
 }
 
-// borrow waits for the token that the server sends.
-func (p *peer) borrow(ctx context.Context) (token uint32, err error) {
-	if _, err := p.qp.Received(ctx); err != nil {
-		return 0, fmt.Errorf("receive a token: %w", err)
-	}
-	return binary.BigEndian.Uint32(p.message.Bytes), nil
+// borrow waits for a token of the server's.
+func borrow(ctx context.Context, connection *await.Conn, memory *await.Buffer) (token uint32, err error) {
+	_, err = connection.Receive(ctx, memory.SGL(pages*page, tokenSize))
+	return binary.BigEndian.Uint32(memory.Bytes[pages*page:]), err
 }
 
-// content is what byte i of the server's memory is.
-func content(i int) byte { return byte(i) + byte(i>>8) + 1 }
+// filled returns a page of each of the letters.
+func filled(letters string) (b []byte) {
+	for _, letter := range []byte(letters) {
+		b = append(b, bytes.Repeat([]byte{letter}, page)...)
+	}
+	return b
+}
