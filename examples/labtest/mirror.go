@@ -8,8 +8,6 @@ package mirror
 import (
 	"context"
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"net/netip"
 	"time"
 
@@ -24,81 +22,52 @@ const (
 	retryInterval = 10 * time.Millisecond // from a connection that has failed to the next
 )
 
-// A peer is one end of a connection: a queue pair, and memory for a message to send and
-// one to receive.
+// A peer is one end of a connection.
 type peer struct {
-	qp       *await.QP
-	messages *await.Memory
-}
-
-func newPeer(ctx context.Context, adapter *provider.Adapter, pd *provider.PD) (*peer, error) {
-	qp, err := await.NewQP(ctx, adapter, pd, 4, 1)
-	if err != nil {
-		return nil, err
-	}
-	messages, err := await.Register(ctx, pd, 2*messageSize, provider.MRAllowLocalWrite)
-	if err != nil {
-		qp.Close()
-		return nil, err
-	}
-	p := &peer{qp, messages}
-	if err := p.expect(); err != nil {
-		p.close()
-		return nil, err
-	}
-	return p, nil
-}
-
-// expect posts the receive of the next message.
-func (p *peer) expect() error {
-	if status := p.qp.Receive(nil, p.messages.SGL(messageSize, messageSize)); status != provider.StatusSuccess {
-		return status
-	}
-	return nil
-}
-
-func (p *peer) close() {
-	p.qp.Close()
-	p.messages.Close(nil, nil)
+	*await.Conn
+	messages *await.Buffer // one to send, then one to receive
 }
 
 // send sends a number, and does not wait: what the peer does next says that it has arrived.
-func (p *peer) send(n uint64) error {
+func (p *peer) send(ctx context.Context, n uint64) error {
 	binary.BigEndian.PutUint64(p.messages.Bytes, n)
-	if status := p.qp.Send(nil, p.messages.SGL(0, messageSize), provider.OpSilentSuccess); status != provider.StatusSuccess {
-		return status
-	}
-	return nil
+	_, err := p.PostSend(ctx, p.messages.SGL(0, messageSize))
+	return err
 }
 
 // receive waits for the next number of the peer's.
 func (p *peer) receive(ctx context.Context) (uint64, error) {
-	if _, err := p.qp.Received(ctx); err != nil {
-		return 0, err
-	}
-	return binary.BigEndian.Uint64(p.messages.Bytes[messageSize:]), p.expect()
+	_, err := p.Receive(ctx, p.messages.SGL(messageSize, messageSize))
+	return binary.BigEndian.Uint64(p.messages.Bytes[messageSize:]), err
 }
 
 // Serve has a replica of size bytes at an address of the adapter's, and returns its memory
 // when a client has copied all that it wanted to.
 func Serve(ctx context.Context, adapter *provider.Adapter, at netip.AddrPort, size int) ([]byte, error) {
-	pd, err := await.Create(ctx, adapter.CreatePD)
+	endpoint, err := await.NewEndpoint(ctx, adapter)
 	if err != nil {
 		return nil, err
 	}
-	defer pd.Close(nil, nil)
-	memory, err := await.Register(ctx, pd, size, provider.MRAllowRemoteWrite)
+	defer endpoint.Close()
+	memory, err := endpoint.Register(make([]byte, size), provider.MRAllowRemoteWrite)
 	if err != nil {
 		return nil, err
 	}
-	defer memory.Close(nil, nil)
-	listener, err := await.Listen(ctx, adapter, at)
+	messages, err := endpoint.Register(make([]byte, 2*messageSize), provider.MRAllowLocalWrite)
 	if err != nil {
-		return nil, fmt.Errorf("listen at %v: %w", at, err)
+		return nil, err
 	}
-	defer listener.Close(ctx)
+	listener, err := endpoint.Listen(ctx, at)
+	if err != nil {
+		return nil, err
+	}
 	for {
-		err := serveOne(ctx, adapter, pd, listener, memory)
+		connection, err := listener.Accept(ctx)
+		if err != nil {
+			return nil, err
+		}
+		err = (&peer{connection, messages}).serve(ctx, memory)
+		connection.Close()
 		switch {
 		case err == nil:
 			return memory.Bytes, nil
@@ -109,55 +78,41 @@ func Serve(ctx context.Context, adapter *provider.Adapter, at netip.AddrPort, si
 	}
 }
 
-// serveOne serves the next client until that is done.
-func serveOne(ctx context.Context, adapter *provider.Adapter, pd *provider.PD, listener *await.RequestListener, memory *await.Memory) error {
-	p, err := newPeer(ctx, adapter, pd)
-	if err != nil {
-		return err
-	}
-	defer p.close()
-	connection, err := listener.Next(ctx)
-	if err != nil {
-		return err
-	}
-	defer connection.Close(nil, nil)
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	options := await.Options{Disconnected: func() { end(errors.New("the client has gone")) }}
-	if err := await.Accept(ctx, connection, p.qp.QP, options); err != nil {
-		return err
-	}
-	if err := p.send(uint64(memory.RemoteToken())); err != nil {
+// serve serves one client until that is done.
+func (p *peer) serve(ctx context.Context, memory *await.Buffer) error {
+	if err := p.send(ctx, uint64(memory.RemoteToken())); err != nil {
 		return err
 	}
 	size, err := p.receive(ctx) // when all is written
 	if err != nil {
 		return err
 	}
-	if err := p.send(size); err != nil {
+	if err := p.send(ctx, size); err != nil {
 		return err
 	}
-	<-ctx.Done() // the client has heard that, and goes
-	return nil
+	return p.Wait(ctx) // the client hears that, and goes
 }
 
 // Copy copies data to the replica at an address, from an address of the adapter's. It
 // connects as often as it takes, and says how often that was.
 func Copy(ctx context.Context, adapter *provider.Adapter, from netip.Addr, to netip.AddrPort, data []byte) (connections int, err error) {
-	pd, err := await.Create(ctx, adapter.CreatePD)
+	endpoint, err := await.NewEndpoint(ctx, adapter)
 	if err != nil {
 		return 0, err
 	}
-	defer pd.Close(nil, nil)
-	source, err := await.Register(ctx, pd, len(data), provider.MRAllowLocalWrite)
+	defer endpoint.Close()
+	endpoint.Local = from
+	source, err := endpoint.Register(data, provider.MRAllowLocalRead)
 	if err != nil {
 		return 0, err
 	}
-	defer source.Close(nil, nil)
-	copy(source.Bytes, data)
+	messages, err := endpoint.Register(make([]byte, 2*messageSize), provider.MRAllowLocalWrite)
+	if err != nil {
+		return 0, err
+	}
 	for {
 		connections++
-		err := copyOnce(ctx, adapter, pd, from, to, source)
+		err := copyOnce(ctx, endpoint, messages, source, to)
 		if err == nil {
 			return connections, nil
 		}
@@ -170,35 +125,26 @@ func Copy(ctx context.Context, adapter *provider.Adapter, from netip.Addr, to ne
 }
 
 // copyOnce copies over one connection.
-func copyOnce(ctx context.Context, adapter *provider.Adapter, pd *provider.PD, from netip.Addr, to netip.AddrPort, source *await.Memory) error {
-	p, err := newPeer(ctx, adapter, pd)
+func copyOnce(ctx context.Context, endpoint *await.Endpoint, messages, source *await.Buffer, to netip.AddrPort) error {
+	connection, err := endpoint.Dial(ctx, to)
 	if err != nil {
 		return err
 	}
-	defer p.close()
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	options := await.Options{Disconnected: func() { end(errors.New("the replica has gone")) }}
-	connection, err := await.Dial(ctx, adapter, p.qp.QP, from, to, options)
-	if err != nil {
-		return err
-	}
-	defer connection.Close(nil, nil)
+	defer connection.Close()
+	p := &peer{connection, messages}
 	token, err := p.receive(ctx)
 	if err != nil {
 		return err
 	}
 	for at := 0; at < len(source.Bytes); at += chunk {
 		n := min(chunk, len(source.Bytes)-at)
-		if _, err := p.qp.Done(ctx, p.qp.Write(nil, source.SGL(at, n), uint64(at), uint32(token), 0)); err != nil {
+		if err := p.Write(ctx, source.SGL(at, n), uint64(at), uint32(token)); err != nil {
 			return err
 		}
 	}
-	if err := p.send(uint64(len(source.Bytes))); err != nil {
+	if err := p.send(ctx, uint64(len(source.Bytes))); err != nil {
 		return err
 	}
-	if _, err := p.receive(ctx); err != nil {
-		return err
-	}
-	return await.Disconnect(ctx, connection)
+	_, err = p.receive(ctx)
+	return err
 }
