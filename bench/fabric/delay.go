@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ndklab/ndklab/fabric/report/words"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -85,7 +86,7 @@ func (p *pair) delay(ctx context.Context, pace *pace, asked time.Duration) (find
 		f.values["engine_p50_us"] = *got - us(asked)
 	}
 	if !f.ok && len(d.Overruns) > 0 {
-		f.why, f.note = "overrun", f.note+"; "+d.Overruns[0].String()
+		f.why, f.note = "overrun", f.note+"; "+words.Overrun(&d.Overruns[0])
 	}
 	return f, nil
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"time"
 
+	"github.com/ndklab/ndklab/fabric/report/words"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -140,7 +141,7 @@ func (b *bench) wire(ctx context.Context, topo *topology.Topology, traffic func(
 	}
 	w := &crossed{}
 	for _, o := range in.Links[0].Directions[0].Overruns {
-		w.overrun = o.String()
+		w.overrun = words.Overrun(&o)
 	}
 	return w, errors.Join(taps[0].result(&w.left), taps[1].result(&w.Wire))
 }

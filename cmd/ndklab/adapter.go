@@ -9,6 +9,7 @@ import (
 
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/text"
 	"github.com/ndklab/ndklab/topology/naming"
 	"github.com/spf13/cobra"
 )
@@ -74,9 +75,9 @@ up to 5 s for them; the exit code is 1 if any still has the adapter open. --enab
 		}{labName, adapters}
 		return output.print(cmd.OutOrStdout(), data, func(w io.Writer) error {
 			if node != "" && !naming.IsSeveral(node) {
-				return report.WriteAdapter(w, adapters[0])
+				return text.WriteAdapter(w, adapters[0])
 			}
-			return report.WriteAdapters(w, adapters)
+			return text.WriteAdapters(w, adapters)
 		})
 	}
 	return cmd

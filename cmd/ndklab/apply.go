@@ -97,7 +97,7 @@ func applyFile(cmd *cobra.Command, file *topologyText, flags *fileFlags, dry boo
 		return err
 	}
 	a := application{t.Name, dry, !d.None() || standing.Unfinished != "", standing.Unfinished, d}
-	if output == text {
+	if output == textFormat {
 		if err := written(a.announce(cmd.OutOrStdout())); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/text"
 	"github.com/ndklab/ndklab/topology/naming"
 	"github.com/spf13/cobra"
 )
@@ -45,7 +46,7 @@ A range or a pattern stands for several nodes: 'LAB/h[1-8]', 'LAB/leaf*'.`,
 		if err != nil {
 			return err
 		}
-		return output.print(cmd.OutOrStdout(), list, func(w io.Writer) error { return report.WriteConnections(w, list) })
+		return output.print(cmd.OutOrStdout(), list, func(w io.Writer) error { return text.WriteConnections(w, list) })
 	}
 	return cmd
 }

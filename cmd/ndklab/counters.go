@@ -9,6 +9,7 @@ import (
 
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/text"
 	"github.com/spf13/cobra"
 )
 
@@ -101,7 +102,7 @@ interval. With -o json, each interval is one line with one object.`,
 			Lab   string        `json:"lab"`
 			Nodes []report.Node `json:"nodes"`
 		}{l.Info().Lab, nodes}
-		return output.print(cmd.OutOrStdout(), data, func(w io.Writer) error { return report.WriteCounters(w, nodes) })
+		return output.print(cmd.OutOrStdout(), data, func(w io.Writer) error { return text.WriteCounters(w, nodes) })
 	}
 	return cmd
 }
@@ -162,10 +163,10 @@ func watchCounters(ctx context.Context, w io.Writer, l *lab.Lab, names []string,
 		now := time.Now()
 		changes := &report.Changes{Lab: l.Info().Lab, Time: now, Seconds: now.Sub(last).Seconds(), Nodes: report.Since(before, nodes)}
 		before, last = nodes, now
-		if output == json {
+		if output == jsonFormat {
 			err = written(report.WriteJSONLine(w, changes))
 		} else {
-			err = written(report.WriteChanges(w, changes))
+			err = written(text.WriteChanges(w, changes))
 		}
 	}
 	if ctx.Err() != nil {

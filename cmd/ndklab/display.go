@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ndklab/ndklab/fabric/lab"
-	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/words"
 	"github.com/ndklab/ndklab/fabric/suite"
 	"golang.org/x/sys/unix"
 )
@@ -41,7 +41,7 @@ func newDisplay(w io.Writer, cases int) display {
 func outcomeText(o *suite.Outcome) (word, text string) {
 	took := ""
 	if o.Run != nil {
-		took = report.Duration(o.Run.WallSeconds * 1e6)
+		took = words.Duration(o.Run.WallSeconds * 1e6)
 	}
 	switch {
 	case o.Run == nil || o.Run.Interrupted:
@@ -62,7 +62,7 @@ func reason(o *suite.Outcome) string {
 		first, _, _ := strings.Cut(o.Err.Error(), "\n")
 		return first
 	}
-	return o.Run.Failure()
+	return words.Failure(o.Run)
 }
 
 // A logDisplay is a display for the log of a CI system: whole lines, without control

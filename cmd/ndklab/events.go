@@ -10,6 +10,7 @@ import (
 
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/text"
 	"github.com/spf13/cobra"
 )
 
@@ -199,10 +200,10 @@ func (ew *eventWriter) write(labName string, e *lab.Event) {
 		return
 	}
 	r := e.Report(labName)
-	if ew.output == json {
+	if ew.output == jsonFormat {
 		ew.err = written(report.WriteJSONLine(ew.w, r))
 	} else {
-		ew.err = written(report.WriteEvent(ew.w, r))
+		ew.err = written(text.WriteEvent(ew.w, r))
 	}
 }
 

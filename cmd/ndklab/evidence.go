@@ -11,6 +11,7 @@ import (
 
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/text"
 	"github.com/ndklab/ndklab/fabric/suite"
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/topology"
@@ -136,7 +137,7 @@ func (e *evidence) write(result *report.Run, more func(evidenceFile) error) erro
 	)
 	if result != nil {
 		problems = errors.Join(problems,
-			file("report.txt", func(w io.Writer) error { return report.WriteText(w, result) }),
+			file("report.txt", func(w io.Writer) error { return text.WriteRun(w, result) }),
 			file("report.json", func(w io.Writer) error { return report.WriteJSON(w, result) }),
 		)
 	}

@@ -46,7 +46,7 @@ is left of a lab whose state file is missing.`,
 		if problems != nil {
 			return problems
 		}
-		if err == nil && *output == text {
+		if err == nil && *output == textFormat {
 			err = tellLeft(cmd.ErrOrStderr(), len(left), *dryRun)
 		}
 		return err

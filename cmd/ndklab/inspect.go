@@ -9,6 +9,7 @@ import (
 
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/text"
 	"github.com/ndklab/ndklab/topology"
 	"github.com/ndklab/ndklab/topology/naming"
 	"github.com/spf13/cobra"
@@ -64,11 +65,11 @@ nodes and links are named NODE and NODE:IFACE.`,
 			if i.Unfinished != "" {
 				state += ", changed in part (" + i.Unfinished + "): `ndklab apply` does the rest"
 			}
-			err := report.WriteInspection(w, i.Lab, state, i.Seed, i.Nodes, i.Links, i.Externals)
+			err := text.WriteInspection(w, i.Lab, state, i.Seed, i.Nodes, i.Links, i.Externals)
 			for _, a := range found.Adapters {
 				if err == nil && a.Adapter != nil {
 					if _, err = fmt.Fprintln(w); err == nil {
-						err = report.WriteAdapter(w, a)
+						err = text.WriteAdapter(w, a)
 					}
 				}
 			}

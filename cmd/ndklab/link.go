@@ -8,6 +8,7 @@ import (
 
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/text"
 	"github.com/ndklab/ndklab/topology"
 	"github.com/ndklab/ndklab/topology/naming"
 	"github.com/spf13/cobra"
@@ -75,7 +76,7 @@ kernel, because there is nothing to do); whether it is up; and what it has done 
 	file := topologyFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return withLinks(cmd, *file, args, true, func(l *lab.Lab, endpoints, _ []string) error {
-			return showLinks(cmd, l, endpoints, *output, report.WriteLinks)
+			return showLinks(cmd, l, endpoints, *output, text.WriteLinks)
 		})
 	}
 	return cmd
@@ -121,7 +122,7 @@ docs/topology.md explains each, under Impairments and Faults.`,
 			if err != nil {
 				return err
 			}
-			return showLinks(cmd, l, endpoints, *output, report.WriteSettings)
+			return showLinks(cmd, l, endpoints, *output, text.WriteSettings)
 		})
 	}
 	return cmd
@@ -147,7 +148,7 @@ the link is up does not change.`,
 			if err != nil {
 				return err
 			}
-			return showLinks(cmd, l, endpoints, *output, report.WriteSettings)
+			return showLinks(cmd, l, endpoints, *output, text.WriteSettings)
 		})
 	}
 	return cmd
@@ -185,7 +186,7 @@ func linkSwitchCommand(cmd *cobra.Command, do func(*lab.Lab, context.Context, st
 			if err != nil {
 				return err
 			}
-			return showLinks(cmd, l, endpoints, *output, report.WriteSettings)
+			return showLinks(cmd, l, endpoints, *output, text.WriteSettings)
 		})
 	}
 	return cmd

@@ -6,7 +6,7 @@ import (
 
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/probe"
-	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/text"
 	"github.com/spf13/cobra"
 )
 
@@ -49,7 +49,7 @@ idle. Faults that match RDMA packets do not match probes.`,
 			if err != nil {
 				return err
 			}
-			err = output.print(cmd.OutOrStdout(), v, func(w io.Writer) error { return report.WriteVerification(w, v) })
+			err = output.print(cmd.OutOrStdout(), v, func(w io.Writer) error { return text.WriteVerification(w, v) })
 			if err != nil {
 				return err
 			}

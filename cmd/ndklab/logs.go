@@ -46,7 +46,7 @@ is 0 after Ctrl-C, too. With -o json, each line is one line with one object.`,
 		}
 		w := cmd.OutOrStdout()
 		return lab.Logs(cmd.Context(), labName, options, func(line []byte) error {
-			if *output == json {
+			if *output == jsonFormat {
 				return written(report.WriteJSONLine(w, &report.LogLine{Lab: labName, Text: string(line)}))
 			}
 			_, err := fmt.Fprintf(w, "%s\n", line)

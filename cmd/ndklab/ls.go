@@ -5,6 +5,7 @@ import (
 
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/text"
 	"github.com/spf13/cobra"
 )
 
@@ -33,7 +34,7 @@ func lsCommand() *cobra.Command {
 			for i, l := range labs {
 				rows[i] = report.Lab(l)
 			}
-			return report.WriteLabs(w, rows)
+			return text.WriteLabs(w, rows)
 		})
 	}
 	return cmd

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/text"
 	"github.com/ndklab/ndklab/fabric/simulate"
 	"github.com/ndklab/ndklab/topology"
 	"github.com/spf13/cobra"
@@ -102,7 +103,7 @@ in a topology file.`,
 		if err != nil {
 			return err
 		}
-		err = output.print(cmd.OutOrStdout(), result, func(w io.Writer) error { return report.WriteMeasurement(w, result) })
+		err = output.print(cmd.OutOrStdout(), result, func(w io.Writer) error { return text.WriteMeasurement(w, result) })
 		if err != nil && !errors.Is(err, unix.EPIPE) {
 			return err
 		}

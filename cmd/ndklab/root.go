@@ -200,14 +200,14 @@ func arguments(least, most int, what string) cobra.PositionalArgs {
 type format string
 
 const (
-	text format = "text"
-	json format = "json"
+	textFormat format = "text"
+	jsonFormat format = "json"
 )
 
 func (f *format) String() string { return string(*f) }
 func (f *format) Type() string   { return "text|json" }
 func (f *format) Set(value string) error {
-	if value != string(text) && value != string(json) {
+	if value != string(textFormat) && value != string(jsonFormat) {
 		return errors.New("expected text or json")
 	}
 	*f = format(value)
@@ -216,14 +216,14 @@ func (f *format) Set(value string) error {
 
 // outputFlag adds -o.
 func outputFlag(cmd *cobra.Command) *format {
-	f := text
+	f := textFormat
 	cmd.Flags().VarP(&f, "output", "o", "how to print: text or json")
 	return &f
 }
 
 // print prints data as the user wants it: as JSON, or by asText.
 func (f format) print(w io.Writer, data any, asText func(io.Writer) error) error {
-	if f == json {
+	if f == jsonFormat {
 		return written(report.WriteJSON(w, data))
 	}
 	return written(asText(w))

@@ -11,6 +11,8 @@ import (
 
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/text"
+	"github.com/ndklab/ndklab/fabric/report/words"
 	"github.com/ndklab/ndklab/fabric/simulate"
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/spf13/cobra"
@@ -176,12 +178,12 @@ func runOne(cmd *cobra.Command, arg string, f *runFlags) error {
 		code = exitInterrupted
 	case !result.Passed:
 		code = exitFailed
-		if *f.output == json && result.Replay != "" {
+		if *f.output == jsonFormat && result.Replay != "" {
 			fmt.Fprintf(cmd.ErrOrStderr(), "evidence: %s\nreplay:   %s\n", result.Artifacts, result.Replay)
 		}
 	}
 	one := &report.Suite{Passed: result.Passed, Interrupted: result.Interrupted, Labs: []*report.Run{result}, WallSeconds: result.WallSeconds}
-	return f.conclude(cmd, code, one, result, func(w io.Writer) error { return report.WriteText(w, result) })
+	return f.conclude(cmd, code, one, result, func(w io.Writer) error { return text.WriteRun(w, result) })
 }
 
 // conclude writes a suite to files, prints data, and is what ends the command with the
@@ -266,26 +268,26 @@ func watchedRun(ctx context.Context, l *lab.Lab, show *progress) (*report.Run, e
 // again is the command line that runs a file once more, with the same seed and what else
 // decides how it goes, variables (NAME=value) of the environment among it.
 func (f *runFlags) again(file string, seed uint64, variables []string) string {
-	words := []string{"ndklab", "run", file, "--seed", fmt.Sprint(seed)}
+	line := []string{"ndklab", "run", file, "--seed", fmt.Sprint(seed)}
 	if f.files.name != "" {
-		words = append(words, "--name", f.files.name)
+		line = append(line, "--name", f.files.name)
 	}
 	if len(f.files.nodes) > 0 {
-		words = append(words, "--node-filter", strings.Join(f.files.nodes, ","))
+		line = append(line, "--node-filter", strings.Join(f.files.nodes, ","))
 	}
 	if *f.simulate {
-		words = append(words, "--simulate")
+		line = append(line, "--simulate")
 		if f.baseline.file != "" {
-			words = append(words, "--baseline", f.baseline.file)
+			line = append(line, "--baseline", f.baseline.file)
 		}
 		if *f.memory > 0 {
-			words = append(words, "--memory", f.memory.String())
+			line = append(line, "--memory", f.memory.String())
 		}
 	}
 	if f.logs.replay != "" {
-		words = append(words, "--replay", f.logs.replay)
+		line = append(line, "--replay", f.logs.replay)
 	}
-	return assignments(variables) + report.CommandLine(words)
+	return assignments(variables) + words.CommandLine(line)
 }
 
 // assignments is what has a shell set variables for the command that follows.
@@ -293,7 +295,7 @@ func assignments(variables []string) string {
 	var text strings.Builder
 	for _, v := range variables {
 		name, value, _ := strings.Cut(v, "=")
-		text.WriteString(name + "=" + report.CommandLine([]string{value}) + " ")
+		text.WriteString(name + "=" + words.CommandLine([]string{value}) + " ")
 	}
 	return text.String()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/text"
 	"github.com/ndklab/ndklab/fabric/simulate"
 	"github.com/ndklab/ndklab/fabric/suite"
 	"github.com/ndklab/ndklab/internal/control"
@@ -127,7 +128,7 @@ func runSuite(cmd *cobra.Command, paths []string, f *runFlags) error {
 		}
 	}
 	summary := result.Report(time.Since(begin))
-	return f.conclude(cmd, suiteCode(&result), summary, summary, func(w io.Writer) error { return report.WriteSuite(w, summary) })
+	return f.conclude(cmd, suiteCode(&result), summary, summary, func(w io.Writer) error { return text.WriteSuite(w, summary) })
 }
 
 // plan reads the files that paths name and plans their runs. Nothing is run if one of them

@@ -9,6 +9,7 @@ import (
 	"github.com/ndklab/ndklab/fabric/doctor"
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/text"
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/topology"
 	"github.com/spf13/cobra"
@@ -138,6 +139,6 @@ func tellUp(cmd *cobra.Command, l *lab.Lab, output *format) error {
 	}{l.Info(), externals}
 	return output.print(cmd.OutOrStdout(), result, func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "lab %s is up: `ndklab inspect %s` shows it, `ndklab down %s` takes it down\n", result.Lab, result.Lab, result.Lab)
-		return errors.Join(err, report.WriteExternals(w, result.Externals))
+		return errors.Join(err, text.WriteExternals(w, result.Externals))
 	})
 }

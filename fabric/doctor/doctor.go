@@ -16,7 +16,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/text"
 )
 
 // A State sums a finding up.
@@ -79,10 +79,10 @@ func (d Diagnosis) WriteText(w io.Writer) error {
 		wide = max(wide, len(f.Name))
 	}
 	for _, f := range d.Findings {
-		b.WriteString(report.Hang(w, fmt.Sprintf("%-7s  %-*s  ", f.State, wide, f.Name), f.Found))
+		b.WriteString(text.Hang(w, fmt.Sprintf("%-7s  %-*s  ", f.State, wide, f.Name), f.Found))
 		for _, more := range []struct{ lead, text string }{{"means: ", f.Consequence}, {"remedy: ", f.Remedy}} {
 			if more.text != "" {
-				b.WriteString(report.Hang(w, strings.Repeat(" ", len("limited")+wide+4)+more.lead, more.text))
+				b.WriteString(text.Hang(w, strings.Repeat(" ", len("limited")+wide+4)+more.lead, more.text))
 			}
 		}
 	}

@@ -2,8 +2,8 @@
 // entered it, how long those took that left it, and at what rate they left.
 //
 // It is told of each packet by what carries the link, the link engine or a
-// simulation, and knows neither of them. Report holds what was measured against what
-// was asked for, in the form that reports have.
+// simulation, and knows neither of them. Package linkreport holds what was measured
+// against what was asked for.
 //
 // Start reading at Gauge.
 package gauge

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ndklab/ndklab/fabric/gauge"
 	"github.com/ndklab/ndklab/fabric/lab/link"
 	"github.com/ndklab/ndklab/fabric/linkem"
+	"github.com/ndklab/ndklab/fabric/linkreport"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -112,7 +112,7 @@ func (s linkemCarrier) measure(ctx context.Context, since bool) (map[string][2]r
 	}
 	tolerances := make(map[string]topology.Tolerance, len(s.links))
 	for _, l := range s.links {
-		tolerances[l.name()] = gauge.Tolerance(l.spec)
+		tolerances[l.name()] = linkreport.Tolerance(l.spec)
 	}
 	measure := engine.Measure
 	if since {
@@ -128,7 +128,7 @@ func (s linkemCarrier) measure(ctx context.Context, since bool) (map[string][2]r
 			l.mu.Lock()
 			present := l.asked
 			l.mu.Unlock()
-			found[l.name()] = [2]report.Direction{both[0].Judged(l.spec, present[0].Rate, s.named), both[1].Judged(l.spec, present[1].Rate, s.named)}
+			found[l.name()] = [2]report.Direction{linkreport.Judged(&both[0], l.spec, present[0].Rate, s.named), linkreport.Judged(&both[1], l.spec, present[1].Rate, s.named)}
 		}
 	}
 	return found, nil

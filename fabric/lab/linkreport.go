@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 
-	"github.com/ndklab/ndklab/fabric/gauge"
 	"github.com/ndklab/ndklab/fabric/lab/link"
+	"github.com/ndklab/ndklab/fabric/linkreport"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -80,7 +80,7 @@ func (l *labLink) reportSince(kernel, before [2]link.Counters) report.Link {
 		r.Endpoints[d] = e.String()
 		plain := counted[d].Sub(before[d])
 		r.Directions[d] = report.Direction{
-			From: e.String(), Settings: l.asked[d].Settings(), Set: gauge.Set(l.asked[d]), Packets: plain.Packets, Bytes: plain.Bytes,
+			From: e.String(), Settings: l.asked[d].Settings(), Set: linkreport.Set(l.asked[d]), Packets: plain.Packets, Bytes: plain.Bytes,
 			Lost: plain.Lost, LostBy: report.LostBy{Kernel: plain.Lost},
 		}
 		if l.spec.Engine == topology.Netem {

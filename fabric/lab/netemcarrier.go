@@ -7,9 +7,9 @@ import (
 	"log"
 	"slices"
 
-	"github.com/ndklab/ndklab/fabric/gauge"
 	"github.com/ndklab/ndklab/fabric/impair"
 	"github.com/ndklab/ndklab/fabric/lab/link"
+	"github.com/ndklab/ndklab/fabric/linkreport"
 	"github.com/ndklab/ndklab/fabric/netem"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/internal/control"
@@ -132,7 +132,7 @@ func (l *labLink) setNetem(direction int, to topology.Impairment) error {
 // queue full. l.mu is held.
 func (l *labLink) reportNetem(d *report.Direction, direction int, kernel link.Counters) {
 	present := l.asked[direction]
-	d.Asked = gauge.Asked(&impair.Asked{Delay: present.Delay, Jitter: present.Jitter.Spread, Loss: present.Loss.Rate, Burst: present.Loss.Burst, Rate: present.Rate})
+	d.Asked = linkreport.Asked(&impair.Asked{Delay: present.Delay, Jitter: present.Jitter.Spread, Loss: present.Loss.Rate, Burst: present.Loss.Burst, Rate: present.Rate})
 	d.LostBy.Kernel -= kernel.Queue
 	if l.lossy[direction] {
 		d.Dropped += kernel.Queue

@@ -6,11 +6,12 @@ import (
 	"math"
 	"time"
 
-	"github.com/ndklab/ndklab/fabric/gauge"
 	"github.com/ndklab/ndklab/fabric/impair"
 	"github.com/ndklab/ndklab/fabric/lab/link"
+	"github.com/ndklab/ndklab/fabric/linkreport"
 	"github.com/ndklab/ndklab/fabric/probe"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/words"
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -124,7 +125,7 @@ func (s *Supervisor) prepare(l *labLink, ends [2]probe.End, from int, probes Pro
 	l.mu.Lock()
 	asked := l.asked[from]
 	l.mu.Unlock()
-	p := &probing{ends: ends, from: from, asked: asked, tolerance: gauge.Tolerance(l.spec), mtu: l.spec.MTU}
+	p := &probing{ends: ends, from: from, asked: asked, tolerance: linkreport.Tolerance(l.spec), mtu: l.spec.MTU}
 	largest := p.mtu + etherLen
 	switch {
 	case probes.Size != 0 && (probes.Size < probe.MinSize || probes.Size > largest):
@@ -211,11 +212,11 @@ func (p *probing) fly(ctx context.Context) error {
 	return nil
 }
 
-func micros(d time.Duration) float64 { return gauge.Microseconds(int64(d)) }
+func micros(d time.Duration) float64 { return linkreport.Microseconds(int64(d)) }
 
 func (p *probing) judgeDelay(figure string, got time.Duration, expected probe.Range, tolerance time.Duration) {
-	low, high := max(0, gauge.Microseconds(int64(expected.Low))-micros(earliest)), gauge.Microseconds(int64(expected.High))+micros(tolerance)
-	p.judge(figure, micros(got), low, high, report.Duration)
+	low, high := max(0, linkreport.Microseconds(int64(expected.Low))-micros(earliest)), linkreport.Microseconds(int64(expected.High))+micros(tolerance)
+	p.judge(figure, micros(got), low, high, words.Duration)
 }
 
 func (p *probing) judgeCount(figure string, got int, expected probe.Range, tolerance float64) {
@@ -281,7 +282,7 @@ func (p *probing) burst(ctx context.Context) error {
 		o.Size, o.Count, o.PerSecond = size, n, max(1, int(burstFaster*rate/wireBits(size)))
 	}
 	if seconds := float64(o.Count) * wireBits(size) / rate; seconds > burstLimit.Seconds() {
-		p.found.Remark = fmt.Sprintf("the rate was not measured: a burst would take %s", report.Duration(seconds*1e6))
+		p.found.Remark = fmt.Sprintf("the rate was not measured: a burst would take %s", words.Duration(seconds*1e6))
 		return nil
 	}
 	flight, expected, err := p.expecting(ctx, o, p.asked.Burst)
@@ -300,9 +301,9 @@ func (p *probing) burst(ctx context.Context) error {
 	gbps := got.Rate / 1e9
 	p.found.RateGbps = &gbps
 	low, high := expected.Rate.Low*(1-p.tolerance.Rate)/1e9, expected.Rate.High*(1+p.tolerance.Rate)/1e9
-	p.judge("rate", gbps, low, high, report.Rate)
+	p.judge("rate", gbps, low, high, words.Rate)
 	if expected.Rate.High < 0.9*rate {
-		p.found.Remark = fmt.Sprintf("the rate is what the machine sent: no more than %s", report.Rate(expected.Rate.High/1e9))
+		p.found.Remark = fmt.Sprintf("the rate is what the machine sent: no more than %s", words.Rate(expected.Rate.High/1e9))
 	}
 	return nil
 }

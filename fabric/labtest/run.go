@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/text"
 	"github.com/ndklab/ndklab/fabric/simulate"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -86,11 +87,11 @@ func judge(t testing.TB, topo *topology.Topology, r *report.Run) {
 	if r.Passed {
 		return
 	}
-	var text bytes.Buffer
-	if err := report.WriteText(&text, r); err != nil {
+	var printed bytes.Buffer
+	if err := text.WriteRun(&printed, r); err != nil {
 		t.Error(err)
 	}
-	t.Errorf("the run has not passed:\n%s", &text)
+	t.Errorf("the run has not passed:\n%s", &printed)
 }
 
 // sub is a subtest of a test that has such.

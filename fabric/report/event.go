@@ -1,10 +1,6 @@
 package report
 
-import (
-	"fmt"
-	"io"
-	"time"
-)
+import "time"
 
 // An Event is something that happened in a lab.
 type Event struct {
@@ -26,12 +22,4 @@ type QPError struct {
 	Remote string `json:"remote,omitempty"` // the peer's address
 	Reason string `json:"reason,omitempty"`
 	More   uint64 `json:"more,omitempty"`
-}
-
-// WriteEvent writes an event as a line for people, or as several on a terminal that is
-// too narrow for it.
-func WriteEvent(w io.Writer, e *Event) error {
-	lead := fmt.Sprintf("%s  %s  %-17s  ", e.Time.Local().Format("2006-01-02 15:04:05.000"), e.Lab, e.Kind)
-	_, err := io.WriteString(w, Hang(w, lead, e.Text))
-	return err
 }

@@ -1,8 +1,10 @@
-// Package report holds what a run leaves behind: the result of every workload,
-// node, link and check, and its forms as JSON and as tables for people.
+// Package report holds what a run leaves behind, and what a lab shows of itself: each
+// noun (run, workload, link, node, check, event ...) once, as a struct with JSON tags.
 //
-// It computes nothing but totals and formatting; the lab fills it in. The JSON
-// field names are an API that test suites read: they are never renamed.
+// The JSON field names are an API that test suites read: they are never renamed. The
+// lab fills the structs in; this package computes nothing but sums. How they are worded
+// is in package words; package text has the tables for people, html the page, junit the
+// file for CI systems, and graph the picture.
 //
 // Start reading at Run.
 package report

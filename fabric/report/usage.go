@@ -42,36 +42,3 @@ func less[T uint64 | float64](now, before *T) *T {
 	rest := *now - min(*now, *before)
 	return &rest
 }
-
-// usage writes what nodes with limits have used, next to these.
-func (p *page) usage(nodes []Node) {
-	t := table{columns: []column{
-		{title: "node", wraps: true},
-		{title: "cpu\nused", right: true}, {title: "throttled", right: true}, {title: "limit", right: true},
-		{title: "memory\nnow", right: true}, {title: "peak", right: true}, {title: "limit", right: true},
-		{title: "pids\nnow", right: true}, {title: "refused", right: true}, {title: "limit", right: true},
-	}}
-	for i := range nodes {
-		n := &nodes[i]
-		if n.Usage == nil || n.Limits == nil {
-			continue
-		}
-		u, l := n.Usage, n.Limits
-		t.add(n.Name, cell(u.CPUSeconds, seconds), cell(u.ThrottledSeconds, seconds), cell(l.CPU, significant),
-			cell(u.Memory, Size), cell(u.MemoryPeak, Size), cell(l.Memory, Size),
-			cell(u.PIDs, count), cell(u.PIDsRefused, count), cell(l.PIDs, count))
-	}
-	if len(t.rows) > 0 {
-		p.table(&t)
-	}
-}
-
-func seconds(s float64) string { return Duration(s * 1e6) }
-
-// cell is a value for people; "-" is none.
-func cell[T any](value *T, format func(T) string) string {
-	if value == nil {
-		return "-"
-	}
-	return format(*value)
-}

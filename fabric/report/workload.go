@@ -1,5 +1,12 @@
 package report
 
+import (
+	"cmp"
+	"slices"
+
+	"github.com/ndklab/ndklab/topology"
+)
+
 // A Workload is the result of one workload, over all of its flows.
 type Workload struct {
 	Name      string   `json:"name"`
@@ -109,4 +116,29 @@ type Sample struct {
 type Quantile struct {
 	Micros   float64 `json:"us"`
 	Fraction float64 `json:"fraction"` // 0 to 1
+}
+
+// Moves reports whether it is about payload, so that its throughput says something.
+func (w *Workload) Moves() bool {
+	return w.Bytes > 0 && w.Operation != string(topology.Connect)
+}
+
+// Failed reports whether it has had an error.
+func (w *Workload) Failed() bool {
+	return w.Errors > 0 || w.Error != "" || w.ExitStatus != nil && *w.ExitStatus != 0
+}
+
+// Slowest are a workload's flows; of more than so many, the slowest ones, failed ones first.
+func (w *Workload) Slowest(most int) []Flow {
+	if len(w.Flows) <= most {
+		return w.Flows
+	}
+	flows := slices.Clone(w.Flows)
+	slices.SortStableFunc(flows, func(a, b Flow) int {
+		if bad := cmp.Compare(min(b.Errors, 1), min(a.Errors, 1)); bad != 0 {
+			return bad
+		}
+		return cmp.Compare(a.Gbps, b.Gbps)
+	})
+	return flows[:most]
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/words"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -175,7 +176,7 @@ func remains(n *report.Node, m topology.Metric) (sum uint64, text string, known 
 // judgeProgram holds how a program ended, and what it printed, against a check.
 func judgeProgram(lab string, c *topology.Check, v *ran) report.Check {
 	r := report.Check{
-		Name:     fmt.Sprintf("`%s` in %s", report.CommandLine(c.Command), c.Node),
+		Name:     fmt.Sprintf("`%s` in %s", words.CommandLine(c.Command), c.Node),
 		Expected: fmt.Sprintf("exit status %d", c.Status),
 	}
 	matches := true
@@ -197,7 +198,7 @@ func judgeProgram(lab string, c *topology.Check, v *ran) report.Check {
 		r.Got, r.Passed = fmt.Sprintf("exit status %d", v.Status), true
 		return r
 	}
-	r.Where = fmt.Sprintf("the lab's log, and the program itself: `ndklab exec %s/%s -- %s` in a lab that `run --keep` leaves up", lab, c.Node, report.CommandLine(c.Command))
+	r.Where = fmt.Sprintf("the lab's log, and the program itself: `ndklab exec %s/%s -- %s` in a lab that `run --keep` leaves up", lab, c.Node, words.CommandLine(c.Command))
 	return r
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/words"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -112,7 +113,7 @@ func whereOfDirection(l *report.Link, d int, measured bool) string {
 		text += ": " + lost
 	}
 	for _, o := range m.Overruns {
-		text += "; overrun: " + o.String()
+		text += "; overrun: " + words.Overrun(&o)
 	}
 	return text
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/words"
 	"github.com/ndklab/ndklab/node/workload"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -104,7 +104,7 @@ func (w *work) tellProgress() {
 	if w.rounds > 0 && now > w.pace.told {
 		rate := gbps(bytes-min(bytes, w.pace.shown), (now - w.pace.told).Seconds())
 		w.publish(Event{Kind: WorkloadProgress, Node: w.place(), Workload: w.spec.Name,
-			Text: fmt.Sprintf("workload %s: messages: %d, %s", w.spec.Name, messages, report.Rate(rate))})
+			Text: fmt.Sprintf("workload %s: messages: %d, %s", w.spec.Name, messages, words.Rate(rate))})
 	}
 	w.pace.told, w.pace.shown = now, bytes
 	if messages != w.pace.before || w.timeline.busy > 0 {

@@ -113,9 +113,9 @@ func TestChangesTakeTurns(t *testing.T) {
 			default:
 				e.Node, e.NodeAction = fmt.Sprintf("n%d", i%2), topology.RestartNode
 			}
-			s.slow[words(e)] = time.Duration(rapid.IntRange(0, 50).Draw(r, "takes")) * time.Millisecond
+			s.slow[changeOf(e)] = time.Duration(rapid.IntRange(0, 50).Draw(r, "takes")) * time.Millisecond
 			if rapid.IntRange(0, 4).Draw(r, "fails") == 0 {
-				s.refuse[words(e)] = errors.New("it cannot be")
+				s.refuse[changeOf(e)] = errors.New("it cannot be")
 			}
 		})
 		report := s.play()
@@ -123,7 +123,7 @@ func TestChangesTakeTurns(t *testing.T) {
 		for i := range topo.Timeline {
 			e := &topo.Timeline[i]
 			times += max(e.Repeat, 1)
-			if s.refuse[words(e)] != nil {
+			if s.refuse[changeOf(e)] != nil {
 				failed += max(e.Repeat, 1)
 			}
 		}

@@ -207,8 +207,8 @@ func (s *fakeStage) Progress(node string, done func([]workload.Progress, error))
 	})
 }
 
-// words is an event's change.
-func words(e *topology.Event) string {
+// changeOf returns what an event changes, in words.
+func changeOf(e *topology.Event) string {
 	switch {
 	case e.NodeAction != "":
 		return string(e.NodeAction) + " " + e.Node
@@ -227,7 +227,7 @@ func words(e *topology.Event) string {
 }
 
 func (s *fakeStage) Change(e *topology.Event, done func(error)) {
-	what := words(e)
+	what := changeOf(e)
 	s.note("%s", what)
 	if now := s.changing[e.Node]; now != "" {
 		s.overlaps = now + " and " + what
@@ -277,7 +277,7 @@ func (s *fakeStage) act(e *topology.Event) {
 		delete(s.state, e.Node)
 		tell(NodeResumed, "goes on")
 	default:
-		s.tell(Event{Kind: LinkChanged, Link: s.topo.Links[e.Link].Endpoints[0].String(), Text: words(e)})
+		s.tell(Event{Kind: LinkChanged, Link: s.topo.Links[e.Link].Endpoints[0].String(), Text: changeOf(e)})
 	}
 }
 

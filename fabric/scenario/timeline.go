@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/words"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -102,10 +103,10 @@ func (p *Play) perform(e *topology.Event, done func(error)) {
 				err = exit.problem(e.Timeout)
 			}
 			if err != nil {
-				done(fmt.Errorf("`%s` in node %s: %w", report.CommandLine(e.Command), e.Node, err))
+				done(fmt.Errorf("`%s` in node %s: %w", words.CommandLine(e.Command), e.Node, err))
 				return
 			}
-			p.publish(Event{Kind: TimelineDone, Node: e.Node, Text: fmt.Sprintf("`%s` in node %s has ended with status 0", report.CommandLine(e.Command), e.Node)})
+			p.publish(Event{Kind: TimelineDone, Node: e.Node, Text: fmt.Sprintf("`%s` in node %s has ended with status 0", words.CommandLine(e.Command), e.Node)})
 			done(nil)
 		})
 	case e.Snapshot != "":
@@ -255,7 +256,7 @@ func (p *Play) words(e *topology.Event) string {
 	case e.Workload != "":
 		text = "starting workload " + e.Workload
 	case len(e.Command) > 0:
-		text = fmt.Sprintf("`%s` in node %s", report.CommandLine(e.Command), e.Node)
+		text = fmt.Sprintf("`%s` in node %s", words.CommandLine(e.Command), e.Node)
 	case e.Snapshot != "":
 		text = "snapshot " + e.Snapshot
 	case e.Mark != "":

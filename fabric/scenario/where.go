@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/words"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -121,9 +122,9 @@ func linksBetween(t *topology.Topology, links []report.Link, nodes []string, m t
 			}
 			switch asked := &l.Directions[d].Asked; {
 			case perTime(m) && asked.RateGbps != nil && (bounded == 0 || *asked.RateGbps < bounded):
-				bounds, bounded = name+", whose rate is "+report.Rate(*asked.RateGbps), *asked.RateGbps
+				bounds, bounded = name+", whose rate is "+words.Rate(*asked.RateGbps), *asked.RateGbps
 			case isLatency(m) && asked.DelayUS != nil && *asked.DelayUS > bounded:
-				bounds, bounded = name+", whose delay is "+report.Duration(*asked.DelayUS), *asked.DelayUS
+				bounds, bounded = name+", whose delay is "+words.Duration(*asked.DelayUS), *asked.DelayUS
 			}
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/words"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -49,21 +49,21 @@ func (w *work) outcome() string {
 	if w.spec.Operation == topology.Program {
 		text := fmt.Sprintf("programs: %d, failed: %d", w.jobs.over, w.jobs.failed)
 		if f := w.jobs.measured(); f != nil && f.Gbps > 0 {
-			text += ", " + report.Rate(f.Gbps)
+			text += ", " + words.Rate(f.Gbps)
 		}
 		return text
 	}
-	return fmt.Sprintf("messages: %d, errors: %d, %s", t.messages, t.errors, report.Rate(t.gbps()))
+	return fmt.Sprintf("messages: %d, errors: %d, %s", t.messages, t.errors, words.Rate(t.gbps()))
 }
 
 // commands is the workload's programs, and where they run: of clients the first one's.
 func (w *work) commands() string {
 	s := w.spec
-	text := fmt.Sprintf("`%s` in ", report.CommandLine(s.CommandOf(0)))
+	text := fmt.Sprintf("`%s` in ", words.CommandLine(s.CommandOf(0)))
 	if s.Commands == nil {
 		return text + nodes(s.Nodes)
 	}
-	return text + fmt.Sprintf("%s, then `%s` in %s", s.Nodes[0], report.CommandLine(s.CommandOf(1)), nodes(s.Nodes[1:]))
+	return text + fmt.Sprintf("%s, then `%s` in %s", s.Nodes[0], words.CommandLine(s.CommandOf(1)), nodes(s.Nodes[1:]))
 }
 
 // nodes is a list of nodes' names that is not too long.

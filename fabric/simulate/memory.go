@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/words"
 	"github.com/ndklab/ndklab/node/adapter"
 	"github.com/ndklab/ndklab/node/workload"
 	"github.com/ndklab/ndklab/topology"
@@ -132,5 +132,5 @@ type NoMemoryError struct {
 // Error says what takes most, and what to do.
 func (e *NoMemoryError) Error() string {
 	return fmt.Sprintf("the simulation would take about %s of memory, %s are available; %s take %s: fewer hosts or flows, a smaller size, depth or qps, or no verify take less",
-		report.Size(e.Need), report.Size(e.Available), e.Most.What, report.Size(e.Most.Bytes))
+		words.Size(e.Need), words.Size(e.Available), e.Most.What, words.Size(e.Most.Bytes))
 }

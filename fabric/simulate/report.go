@@ -3,7 +3,7 @@ package simulate
 import (
 	"net/netip"
 
-	"github.com/ndklab/ndklab/fabric/gauge"
+	"github.com/ndklab/ndklab/fabric/linkreport"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/node/adapter"
 	"github.com/ndklab/ndklab/topology"
@@ -106,9 +106,9 @@ func (k *link) report() report.Link {
 	for d, e := range k.spec.Endpoints {
 		r.Endpoints[d] = e.String()
 		m := k.wires[d].gauge.Measured(k.wires[d].model)
-		r.Directions[d] = m.Report()
+		r.Directions[d] = linkreport.Direction(&m)
 		settings := k.wires[d].model.Settings()
-		r.Directions[d].From, r.Directions[d].Settings, r.Directions[d].Set = e.String(), settings.Settings(), gauge.Set(settings)
+		r.Directions[d].From, r.Directions[d].Settings, r.Directions[d].Set = e.String(), settings.Settings(), linkreport.Set(settings)
 	}
 	return r
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/text"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -42,14 +42,14 @@ func TestReportOfAnOverload(t *testing.T) {
 		!strings.Contains(w.Error, "lost to a full queue before the rate, ") || !strings.HasSuffix(w.Error, " lost while it was cut") {
 		t.Errorf("%q lacks %q and why", w.Error, want)
 	}
-	var text strings.Builder
-	if err := report.WriteText(&text, r); err != nil {
+	var printed strings.Builder
+	if err := text.WriteRun(&printed, r); err != nil {
 		t.Fatal(err)
 	}
 	// 5 % is of the packets that met no cut.
 	for _, want := range []string{" s from its start to its end", "set now", "mean asked"} {
-		if !strings.Contains(strings.Join(strings.Fields(text.String()), " "), want) {
-			t.Errorf("%q is not in\n%s", want, &text)
+		if !strings.Contains(strings.Join(strings.Fields(printed.String()), " "), want) {
+			t.Errorf("%q is not in\n%s", want, &printed)
 		}
 	}
 	if d.Set == nil || d.Set.Loss == nil || *d.Set.Loss != 0.05 || d.Asked.Loss != nil {

@@ -22,7 +22,7 @@ import (
 
 // core are the packages that must be pure, by their path in the module.
 var core = []string{
-	"provider/roce", "provider/roce/mad", "provider/rc", "provider/uc", "provider/ud", "provider/pace", "provider/cm", "internal/fabric/core", "internal/failure", "fabric/impair", "fabric/gauge", "fabric/report/graph", "fabric/figures", "node/verbs/rdmacm", "node/verbs/sysclass", "node/verbs/ldcache",
+	"provider/roce", "provider/roce/mad", "provider/rc", "provider/uc", "provider/ud", "provider/pace", "provider/cm", "internal/fabric/core", "internal/failure", "fabric/impair", "fabric/gauge", "fabric/linkreport", "fabric/report/graph", "fabric/report/words", "fabric/figures", "node/verbs/rdmacm", "node/verbs/sysclass", "node/verbs/ldcache",
 	"topology/naming", "topology/shape", "topology/generate", "topology/diff", "internal/histogram",
 }
 

@@ -22,6 +22,7 @@ import (
 	"strings"
 
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/words"
 )
 
 // The assets. As strings they cost nothing when a process starts.
@@ -112,7 +113,7 @@ func header(s *report.Suite) *element {
 		facts = append(facts, "interrupted")
 	}
 	if s.WallSeconds > 0 {
-		facts = append(facts, report.Duration(s.WallSeconds*1e6)+" in all")
+		facts = append(facts, words.Duration(s.WallSeconds*1e6)+" in all")
 	}
 	if len(s.Labs) > 0 {
 		facts = append(facts, s.Labs[0].Started, s.Labs[0].Host)
@@ -157,10 +158,10 @@ func overview(s *report.Suite) *element {
 		}
 		name := group{to(labID(i), text(bounded(r.Lab, longName)))}
 		if !r.Passed {
-			name = append(name, el("div", class("note"), text(r.Failure())))
+			name = append(name, el("div", class("note"), text(words.Failure(r))))
 		}
 		t.add(cell(mark...), cell(name...), cell(el("code", text(bounded(r.File, longName)))), cell(text(fmt.Sprintf("%d of %d", passed, len(r.Checks)))),
-			cell(number(len(r.Workloads))), cell(text(report.Duration(r.Seconds*1e6))), cell(text(strconv.FormatUint(r.Seed, 10))))
+			cell(number(len(r.Workloads))), cell(text(words.Duration(r.Seconds*1e6))), cell(text(strconv.FormatUint(r.Seed, 10))))
 	}
 	for _, wanted := range []bool{false, true} {
 		for i, r := range s.Labs {

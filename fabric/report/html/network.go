@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/words"
 )
 
 // links has a row for each direction of each link: what was asked, and below it what was achieved.
@@ -29,14 +30,14 @@ func (s *sheet) links() group {
 				mark = group{id(s.at.link(i))}
 			}
 			cells := []group{cell(text(bounded(l.Endpoints[end], longName) + " → " + bounded(l.Endpoints[1-end], longName))), cell(engine...), cell(number(d.Packets)),
-				cell(text(report.Size(d.Bytes))), cell(number(d.Dropped)), cell(number(d.Lost)), figures(d)}
+				cell(text(words.Size(d.Bytes))), cell(number(d.Dropped)), cell(number(d.Lost)), figures(d)}
 			cells = append(cells, quality(d)...)
 			t.row(mark, append(cells, delays(d.Delays))...)
-			if story := d.Story(); story != "" {
+			if story := words.DirectionStory(d); story != "" {
 				t.across("", text(bounded(story, longText)))
 			}
 			for _, o := range d.Overruns {
-				t.across("bad", text("overrun: "+bounded(o.String(), longText)))
+				t.across("bad", text("overrun: "+bounded(words.Overrun(&o), longText)))
 			}
 		}
 	}
@@ -45,7 +46,7 @@ func (s *sheet) links() group {
 
 // figures are the names of the lines of quality.
 func figures(d *report.Direction) group {
-	if d.Changed() {
+	if words.Changed(d) {
 		return cell(el("div", class("asked"), text("set now")), el("div", class("asked"), text("mean asked")), el("div", text("achieved")))
 	}
 	return cell(el("div", class("asked"), text("asked")), el("div", text("achieved")))
@@ -55,7 +56,7 @@ func figures(d *report.Direction) group {
 // differs from what was asked.
 func quality(d *report.Direction) []group {
 	asked, achieved, set := &d.Asked, &d.Achieved, &d.Asked
-	if d.Changed() {
+	if words.Changed(d) {
 		set = d.Set
 	}
 	var cells []group
@@ -63,8 +64,8 @@ func quality(d *report.Direction) []group {
 		set, asked, achieved *float64
 		format               func(float64) string
 	}{
-		{set.DelayUS, asked.DelayUS, achieved.DelayUS, report.Duration}, {set.JitterUS, asked.JitterUS, achieved.JitterUS, report.Duration},
-		{set.Loss, asked.Loss, achieved.Loss, report.Percent}, {set.RateGbps, asked.RateGbps, achieved.RateGbps, report.Rate},
+		{set.DelayUS, asked.DelayUS, achieved.DelayUS, words.Duration}, {set.JitterUS, asked.JitterUS, achieved.JitterUS, words.Duration},
+		{set.Loss, asked.Loss, achieved.Loss, words.Percent}, {set.RateGbps, asked.RateGbps, achieved.RateGbps, words.Rate},
 	} {
 		form := func(p *float64) text {
 			if p == nil {
@@ -73,7 +74,7 @@ func quality(d *report.Direction) []group {
 			return text(v.format(*p))
 		}
 		var lines group
-		if d.Changed() {
+		if words.Changed(d) {
 			lines = group{el("div", class("asked"), form(v.set))}
 		}
 		cells = append(cells, cell(append(lines, el("div", class("asked"), form(v.asked)), el("div", form(v.achieved)))...))
@@ -97,12 +98,12 @@ func delays(bars []report.Delays) group {
 		up := height * float64(b.Packets) / float64(most)
 		fmt.Fprintf(&path, "M%.1f %dv%.1fh%.1fv%.1fz", float64(i)*step, height, -up, step*0.85, up)
 	}
-	about := fmt.Sprintf("Histogram of delay, from %s to %s", report.Duration(bars[0].FromUS), report.Duration(bars[len(bars)-1].FromUS))
+	about := fmt.Sprintf("Histogram of delay, from %s to %s", words.Duration(bars[0].FromUS), words.Duration(bars[len(bars)-1].FromUS))
 	return group{
 		el("svg", class("histogram"), attr("role", "img"), attr("aria-label", about), attr("viewBox", fmt.Sprintf("0 0 %d %d", width, height)),
 			attr("width", strconv.Itoa(width)), attr("height", strconv.Itoa(height)), attr("preserveAspectRatio", "none"),
 			el("title", text(about)), el("path", attr("d", path.String()))),
-		el("div", class("note range"), el("span", text(report.Duration(bars[0].FromUS))), el("span", text(report.Duration(bars[len(bars)-1].FromUS))))}
+		el("div", class("note range"), el("span", text(words.Duration(bars[0].FromUS))), el("span", text(words.Duration(bars[len(bars)-1].FromUS))))}
 }
 
 // counters are the nodes, and their counters at the end and, folded, at each of the

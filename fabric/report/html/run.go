@@ -9,6 +9,7 @@ import (
 
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/fabric/report/graph"
+	"github.com/ndklab/ndklab/fabric/report/words"
 )
 
 // A sheet is the part of the page that is about one lab's run.
@@ -22,7 +23,7 @@ type sheet struct {
 func lab(i int, r *report.Run, open bool) *element {
 	s := &sheet{Run: r, id: labID(i)}
 	s.at = anchorsOf(s)
-	facts := []string{"seed " + strconv.FormatUint(r.Seed, 10), report.Duration(r.Seconds * 1e6)}
+	facts := []string{"seed " + strconv.FormatUint(r.Seed, 10), words.Duration(r.Seconds * 1e6)}
 	if r.Simulated {
 		facts = append(facts, "simulated")
 	}
@@ -31,7 +32,7 @@ func lab(i int, r *report.Run, open bool) *element {
 	}
 	facts = append(facts, r.File)
 	if !r.Passed {
-		facts = append(facts, r.Failure())
+		facts = append(facts, words.Failure(r))
 	}
 	// In the order in which a person who looks for a reason needs them.
 	var contents, sections group
@@ -83,9 +84,9 @@ func (s *sheet) checks() group {
 		if w := &s.Workloads[i]; w.Failed() {
 			reason := w.Error
 			if reason == "" {
-				reason = w.Outcome()
+				reason = words.Outcome(w)
 			}
-			failed = append(failed, el("li", el("strong", class("bad"), text("✗ workload "), to(s.at.workload(i), text(bounded(w.Name, longName))), text(": "+w.Outcome())),
+			failed = append(failed, el("li", el("strong", class("bad"), text("✗ workload "), to(s.at.workload(i), text(bounded(w.Name, longName))), text(": "+words.Outcome(w))),
 				el("p", s.at.linked(bounded(reason, longText))...)))
 		}
 	}
@@ -96,7 +97,7 @@ func (s *sheet) checks() group {
 	if len(failed) > 0 {
 		body = append(body, el("ul", append(group{class("failures")}, failed...)...))
 	} else if !s.Passed {
-		body = append(body, el("p", class("bad"), text(s.Failure())))
+		body = append(body, el("p", class("bad"), text(words.Failure(s.Run))))
 	}
 	if len(s.SetByHand) > 0 { // which may be the reason
 		body = append(body, el("p", append(group{text("Set by hand: ")}, s.at.linked(bounded(strings.Join(s.SetByHand, ", "), longText))...)...))
@@ -167,15 +168,15 @@ func (s *sheet) overTime() group {
 	}
 	var plots group
 	if payload {
-		plots = append(plots, s.plot("throughput", "Throughput", "of payload", s.summary(func(w *report.Workload) string { return w.Speed() })))
+		plots = append(plots, s.plot("throughput", "Throughput", "of payload", s.summary(func(w *report.Workload) string { return words.Speed(w) })))
 	}
 	if without {
-		plots = append(plots, s.plot("rate", "Operations per second", "completed", s.summary(func(w *report.Workload) string { return w.Speed() })))
+		plots = append(plots, s.plot("rate", "Operations per second", "completed", s.summary(func(w *report.Workload) string { return words.Speed(w) })))
 	}
 	if payload || without {
 		plots = append(plots, s.plot("latency", "Latency", "median, and up to the 99th percentile",
 			s.summary(func(w *report.Workload) string {
-				return "median " + report.Duration(w.Latency.P50) + ", 99th percentile " + report.Duration(w.Latency.P99)
+				return "median " + words.Duration(w.Latency.P50) + ", 99th percentile " + words.Duration(w.Latency.P99)
 			})))
 	}
 	if plots != nil {

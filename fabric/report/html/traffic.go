@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/words"
 )
 
 // latencies are the columns of a latency.
@@ -24,7 +25,7 @@ func duration(us float64) string {
 	if us <= 0 {
 		return "–"
 	}
-	return report.Duration(us)
+	return words.Duration(us)
 }
 
 // workloads are in one table, followed by the distribution of their latencies and by what only some
@@ -40,14 +41,14 @@ func (s *sheet) workloads() group {
 	for i := range s.Workloads {
 		w := &s.Workloads[i]
 		distributed = distributed || len(w.CDF) > 0
-		outcome := el("span", text(w.Outcome()))
+		outcome := el("span", text(words.Outcome(w)))
 		if w.Failed() {
-			outcome = el("strong", class("bad"), text("✗ "+w.Outcome()))
+			outcome = el("strong", class("bad"), text("✗ "+words.Outcome(w)))
 		}
-		cells := []group{cell(text(bounded(w.Name, longName))), cell(text(bounded(w.What(), longName)), el("div", class("note"), text(bounded(w.Between(), longName)))),
-			cell(number(w.Messages)), cell(text(report.Size(w.Bytes))), cell(text(w.Speed()))}
+		cells := []group{cell(text(bounded(w.Name, longName))), cell(text(bounded(words.Operation(w), longName)), el("div", class("note"), text(bounded(words.Between(w), longName)))),
+			cell(number(w.Messages)), cell(text(words.Size(w.Bytes))), cell(text(words.Speed(w)))}
 		t.row(group{id(s.at.workload(i))}, append(append(cells, latencyCells(w.Latency)...), cell(outcome))...)
-		if story := w.Story(); story != "" {
+		if story := words.WorkloadStory(w); story != "" {
 			t.across("", text(story))
 		}
 		if w.Error != "" {
@@ -64,7 +65,7 @@ func (s *sheet) workloads() group {
 	if distributed {
 		body = append(body, s.plot("cdf", "Distribution of latency", "the fraction of messages that took at most so long, stretched towards 100 %",
 			s.summary(func(w *report.Workload) string {
-				return "median " + report.Duration(w.Latency.P50) + ", 99.99 % within " + report.Duration(w.Latency.P9999)
+				return "median " + words.Duration(w.Latency.P50) + ", 99.99 % within " + words.Duration(w.Latency.P9999)
 			})))
 	}
 	return append(body, more...)
@@ -95,7 +96,7 @@ func flows(w *report.Workload) group {
 		if f.Errors > 0 || f.Error != "" {
 			outcome = group{el("strong", class("bad"), text("✗ "+plural(int(f.Errors), "error"))), el("div", class("note"), text(bounded(f.Error, longName)))}
 		}
-		cells := []group{cell(text(bounded(f.From, longName) + " → " + bounded(f.To, longName))), cell(number(f.Messages)), cell(bar(f.Gbps, fastest, report.Rate(f.Gbps)))}
+		cells := []group{cell(text(bounded(f.From, longName) + " → " + bounded(f.To, longName))), cell(number(f.Messages)), cell(bar(f.Gbps, fastest, words.Rate(f.Gbps)))}
 		t.add(append(append(cells, latencyCells(f.Latency)...), outcome)...)
 	}
 	return group{el("h4", text(title)), t.element()}
@@ -124,7 +125,7 @@ func (s *sheet) steps(i int) group {
 		if step.Seconds > 0 {
 			rate = strconv.FormatFloat(float64(step.Messages)/step.Seconds, 'f', 0, 64)
 		}
-		cells := []group{cell(text(report.Size(step.Size))), cell(number(step.Messages)), cell(number(step.Errors)), cell(text(rate)), cell(text(report.Rate(step.Gbps)))}
+		cells := []group{cell(text(words.Size(step.Size))), cell(number(step.Messages)), cell(number(step.Errors)), cell(text(rate)), cell(text(words.Rate(step.Gbps)))}
 		t.add(append(cells, latencyCells(step.Latency)...)...)
 	}
 	plots := el("div", class("plots"))

@@ -20,6 +20,8 @@ import (
 	"strings"
 
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/text"
+	"github.com/ndklab/ndklab/fabric/report/words"
 )
 
 type testsuites struct {
@@ -105,13 +107,13 @@ func lab(r *report.Run) (testsuite, error) {
 	for i, problem := range r.Problems {
 		s.cases = append(s.cases, testcase{name: "problem " + strconv.Itoa(i+1), err: &outcome{message(problem), "problem", problem}})
 	}
-	var words strings.Builder
-	if err := report.WriteText(&words, r); err != nil {
+	var printed strings.Builder
+	if err := text.WriteRun(&printed, r); err != nil {
 		return testsuite{}, err
 	}
-	whole := testcase{name: "run", seconds: r.Seconds, output: words.String()}
+	whole := testcase{name: "run", seconds: r.Seconds, output: printed.String()}
 	if !r.Passed && !said(s.cases) {
-		whole.err = &outcome{message(r.Failure()), "run", ""}
+		whole.err = &outcome{message(words.Failure(r)), "run", ""}
 	}
 	s.cases = append(s.cases, whole)
 	names := map[string]int{}
@@ -141,35 +143,35 @@ func check(c *report.Check, r *report.Run) testcase {
 	if c.Passed {
 		return t
 	}
-	words := fmt.Sprintf("%s\nexpected: %s\ngot:      %s\n", c.Name, c.Expected, c.Got)
+	account := fmt.Sprintf("%s\nexpected: %s\ngot:      %s\n", c.Name, c.Expected, c.Got)
 	for _, l := range []struct{ name, value string }{
 		{"look at:  ", c.Where}, {"check at: ", c.At}, {"evidence: ", r.Artifacts}, {"replay:   ", r.Replay},
 	} {
 		if l.value != "" {
-			words += l.name + l.value + "\n"
+			account += l.name + l.value + "\n"
 		}
 	}
-	t.failure = &outcome{message(fmt.Sprintf("expected %s, got %s", c.Expected, c.Got)), "check", words}
+	t.failure = &outcome{message(fmt.Sprintf("expected %s, got %s", c.Expected, c.Got)), "check", account}
 	return t
 }
 
 func workload(w *report.Workload) testcase {
 	t := testcase{name: "workload " + w.Name, seconds: w.Seconds}
-	words := fmt.Sprintf("%s, %s: messages: %d, errors: %d, throughput: %s, %s\n", w.What(), w.Between(), w.Messages, w.Errors, w.Speed(), w.Outcome())
-	if story := w.Story(); story != "" {
-		words += story + "\n"
+	account := fmt.Sprintf("%s, %s: messages: %d, errors: %d, throughput: %s, %s\n", words.Operation(w), words.Between(w), w.Messages, w.Errors, words.Speed(w), words.Outcome(w))
+	if story := words.WorkloadStory(w); story != "" {
+		account += story + "\n"
 	}
 	if w.Failed() {
 		why := w.Error
 		if why == "" {
-			why = w.Outcome()
+			why = words.Outcome(w)
 		}
 		t.err = &outcome{message(why), "workload", why + "\n"}
 	}
 	if w.Output != "" {
-		words += "\n" + w.Output
+		account += "\n" + w.Output
 	}
-	t.output = words
+	t.output = account
 	return t
 }
 

@@ -1,9 +1,11 @@
-package report
+package text
 
 import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/ndklab/ndklab/fabric/report/words"
 )
 
 // How many columns a text takes that does not go to a terminal.
@@ -39,7 +41,7 @@ type column struct {
 
 func (t *table) add(cells ...string) {
 	for i, c := range cells {
-		cells[i] = plain(bounded(c, mostOfCell))
+		cells[i] = plain(words.Bounded(c, mostOfCell))
 	}
 	t.rows = append(t.rows, cells)
 }

@@ -1,4 +1,4 @@
-package report
+package text
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/ndklab/ndklab/fabric/report"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -19,40 +20,40 @@ var update = flag.Bool("update", false, "write the golden files")
 func ref(v float64) *float64 { return &v }
 
 // pair is what the example lab reports.
-func pair() *Run {
+func pair() *report.Run {
 	counters := func(connect, accept, in, out uint64) map[string]uint64 {
 		return map[string]uint64{
 			"Connect": connect, "Accept": accept, "ConnectFailure": 0, "ConnectionError": 0, "ActiveConnection": 0, "CQError": 0,
 			"RDMAInOctets": in, "RDMAOutOctets": out, "RDMAInFrames": in / 4170, "RDMAOutFrames": out / 4170,
 		}
 	}
-	asked := Quality{DelayUS: ref(1000), JitterUS: ref(50), Loss: ref(0.00731), RateGbps: ref(10)}
-	return &Run{
+	asked := report.Quality{DelayUS: ref(1000), JitterUS: ref(50), Loss: ref(0.00731), RateGbps: ref(10)}
+	return &report.Run{
 		Lab: "pair", Seed: 42, Passed: true, Seconds: 4.063,
-		Workloads: []Workload{
+		Workloads: []report.Workload{
 			{Name: "bulk", From: "client", To: "server", Operation: "write", Size: 65536, Depth: 16, Messages: 12345, Bytes: 12345 * 65536,
-				Seconds: 3.001, Gbps: 2.157, Latency: Latency{Min: 2071.3, P50: 2310.5, P99: 9870, Max: 31234}, Verified: true},
+				Seconds: 3.001, Gbps: 2.157, Latency: report.Latency{Min: 2071.3, P50: 2310.5, P99: 9870, Max: 31234}, Verified: true},
 			{Name: "fetch", From: "client", To: "server", Operation: "read", Size: 65536, Depth: 16, Messages: 9876, Bytes: 9876 * 65536,
-				Seconds: 3.002, Gbps: 0.8725, Latency: Latency{Min: 2093.1, P50: 2402.5, P99: 12400, Max: 40100}, Verified: true},
+				Seconds: 3.002, Gbps: 0.8725, Latency: report.Latency{Min: 2093.1, P50: 2402.5, P99: 12400, Max: 40100}, Verified: true},
 			{Name: "ping", From: "client", To: "server", Operation: "send", Size: 64, Depth: 1, Messages: 1000, Bytes: 64000,
-				Seconds: 2.2, Gbps: 0.000232, Latency: Latency{Min: 2003, P50: 2101, P99: 8000, Max: 8100}},
+				Seconds: 2.2, Gbps: 0.000232, Latency: report.Latency{Min: 2003, P50: 2101, P99: 8000, Max: 8100}},
 		},
-		Nodes: []Node{
-			{NodeState: NodeState{Name: "client", State: "ready"}, Kind: "host", Addresses: []string{"10.0.0.1/30", "fd6e:646b::1/126"}, Counters: counters(3, 0, 700<<20, 900<<20),
+		Nodes: []report.Node{
+			{NodeState: report.NodeState{Name: "client", State: "ready"}, Kind: "host", Addresses: []string{"10.0.0.1/30", "fd6e:646b::1/126"}, Counters: counters(3, 0, 700<<20, 900<<20),
 				Transport: map[string]uint64{"packets_sent": 226000, "packets_received": 176000, "retransmitted": 1733, "naks_received": 1312, "timeouts": 2}},
-			{NodeState: NodeState{Name: "server", State: "ready"}, Kind: "host", Addresses: []string{"10.0.0.2/30", "fd6e:646b::2/126"}, Counters: counters(0, 3, 900<<20, 700<<20),
+			{NodeState: report.NodeState{Name: "server", State: "ready"}, Kind: "host", Addresses: []string{"10.0.0.2/30", "fd6e:646b::2/126"}, Counters: counters(0, 3, 900<<20, 700<<20),
 				Transport: map[string]uint64{"packets_sent": 176000, "packets_received": 224000, "naks_sent": 1312, "out_of_sequence": 14000}},
 		},
-		Links: []Link{{
+		Links: []report.Link{{
 			Endpoints: [2]string{"client:eth0", "server:eth0"}, Engine: "linkem", State: "up",
-			Directions: [2]Direction{
+			Directions: [2]report.Direction{
 				{From: "client:eth0", Packets: 226012, Bytes: 912 << 20, Dropped: 1644, Asked: asked,
-					Achieved: Quality{DelayUS: ref(1010.2), JitterUS: ref(48.7), Loss: ref(0.00727), RateGbps: ref(3.31)}},
+					Achieved: report.Quality{DelayUS: ref(1010.2), JitterUS: ref(48.7), Loss: ref(0.00727), RateGbps: ref(3.31)}},
 				{From: "server:eth0", Packets: 176010, Bytes: 702 << 20, Dropped: 1271, Lost: 3, Asked: asked,
-					Achieved: Quality{DelayUS: ref(1009.8), JitterUS: ref(49.9), Loss: ref(0.00722), RateGbps: ref(1.94)}},
+					Achieved: report.Quality{DelayUS: ref(1009.8), JitterUS: ref(49.9), Loss: ref(0.00722), RateGbps: ref(1.94)}},
 			},
 		}},
-		Checks: []Check{
+		Checks: []report.Check{
 			{Name: "bulk errors", Passed: true, Expected: "== 0", Got: "0"},
 			{Name: "bulk throughput", Passed: true, Expected: ">= 200 Mb/s", Got: "2.16 Gb/s"},
 			{Name: "ping latency_p99", Passed: true, Expected: "<= 50 ms", Got: "8.00 ms"},
@@ -62,18 +63,18 @@ func pair() *Run {
 }
 
 // kinds is a host, a router and two switches.
-func kinds() []Node {
-	router := Node{NodeState: NodeState{Name: "r1", State: "ready"}, Kind: "router", PID: 4713, Addresses: []string{"10.0.0.254/24", "10.0.1.254/24"}}
-	leaf := Node{NodeState: NodeState{Name: "leaf", State: "ready"}, Kind: "switch", Ports: []Port{
+func kinds() []report.Node {
+	router := report.Node{NodeState: report.NodeState{Name: "r1", State: "ready"}, Kind: "router", PID: 4713, Addresses: []string{"10.0.0.254/24", "10.0.1.254/24"}}
+	leaf := report.Node{NodeState: report.NodeState{Name: "leaf", State: "ready"}, Kind: "switch", Ports: []report.Port{
 		{Name: "eth0", To: "client:eth0", State: "forwarding", MACs: 1}, {Name: "eth1", To: "r1:eth0", State: "blocking"},
 	}}
-	spine := Node{NodeState: NodeState{Name: "spine", State: "ready", Reason: "read ports: no such device"}, Kind: "switch",
-		Ports: []Port{{Name: "eth0", To: "external:tap0", State: "disabled"}}}
-	return []Node{pair().Nodes[0], router, leaf, spine}
+	spine := report.Node{NodeState: report.NodeState{Name: "spine", State: "ready", Reason: "read ports: no such device"}, Kind: "switch",
+		Ports: []report.Port{{Name: "eth0", To: "external:tap0", State: "disabled"}}}
+	return []report.Node{pair().Nodes[0], router, leaf, spine}
 }
 
 // trouble is a run in which everything is wrong, under long names.
-func trouble() *Run {
+func trouble() *report.Run {
 	r := pair()
 	r.Passed = false
 	r.Seed = 18446744073709551615
@@ -86,16 +87,16 @@ func trouble() *Run {
 	r.Nodes[1].State, r.Nodes[1].Reason, r.Nodes[1].Counters, r.Nodes[1].Transport = "down", "its agent was ended by SIGKILL", nil, nil
 	r.Links[0].Endpoints = [2]string{"storage-frontend-01:eth0", "storage-backend-02:eth0"}
 	r.Links[0].State = "down"
-	r.Links = append(r.Links, Link{Endpoints: [2]string{"client:eth1", "server:eth1"}, Engine: "plain", State: "up",
-		Directions: [2]Direction{{Packets: 12, Bytes: 1234, Asked: Quality{Loss: ref(0.5)}}, {Achieved: Quality{Loss: ref(0)}}}})
+	r.Links = append(r.Links, report.Link{Endpoints: [2]string{"client:eth1", "server:eth1"}, Engine: "plain", State: "up",
+		Directions: [2]report.Direction{{Packets: 12, Bytes: 1234, Asked: report.Quality{Loss: ref(0.5)}}, {Achieved: report.Quality{Loss: ref(0)}}}})
 	bad := &r.Links[0].Directions[0]
-	bad.Lost, bad.LostBy = 1234, LostBy{Queue: 1000, Down: 200, Cut: 20, Fault: 10, Overrun: 3, Kernel: 1}
+	bad.Lost, bad.LostBy = 1234, report.LostBy{Queue: 1000, Down: 200, Cut: 20, Fault: 10, Overrun: 3, Kernel: 1}
 	bad.Duplicated, bad.Reordered, bad.Corrupted, bad.Marked, bad.Faulted = 226, 113, 12, 34, 10
 	bad.Asked.Duplicate, bad.Asked.Reorder, bad.Asked.Corrupt, bad.Asked.Burst = ref(0.001), ref(0.0005), ref(0.00005), ref(5)
 	bad.Achieved.Duplicate, bad.Achieved.Reorder, bad.Achieved.Corrupt, bad.Achieved.Marked, bad.Achieved.Burst =
 		ref(0.000999), ref(0.000499), ref(0.000053), ref(0.00015), ref(4.87)
-	bad.QueuePeak, bad.Lateness = new(uint64(4<<20)), &Lateness{P50: 2310, P99: 31200}
-	bad.Overruns = []Overrun{
+	bad.QueuePeak, bad.Lateness = new(uint64(4<<20)), &report.Lateness{P50: 2310, P99: 31200}
+	bad.Overruns = []report.Overrun{
 		{Figure: "median delay", Tolerated: "up to 1ms late", Got: "2.31 ms late", Reason: "the host could not keep up", Remedy: "slower traffic"},
 		{Figure: "packets", Tolerated: "up to 0.001% lost", Got: "0.00133 % lost (3)", Reason: "the host could not keep up", Remedy: "less traffic", Allowed: true},
 	}
@@ -105,8 +106,8 @@ func trouble() *Run {
 }
 
 // settings are links as "ndklab link" shows them.
-func settings() []Link {
-	links := append(pair().Links, Link{Endpoints: [2]string{"a:eth1", "b:eth1"}, Engine: "plain", State: "down"})
+func settings() []report.Link {
+	links := append(pair().Links, report.Link{Endpoints: [2]string{"a:eth1", "b:eth1"}, Engine: "plain", State: "down"})
 	links[0].Directions[0].Settings = []string{"delay=1ms", "jitter=50us", "loss={rate: 0.731%, burst: 5, every: 1000}", "rate=10gbit", "queue=4MiB"}
 	links[0].Directions[1].Settings = []string{"delay=1ms"}
 	return links
@@ -114,10 +115,10 @@ func settings() []Link {
 
 // What netem does not measure is not shown as if it were nothing.
 func TestNetemText(t *testing.T) {
-	link := Link{Endpoints: [2]string{"a:eth0", "b:eth0"}, Engine: "netem", State: "up",
-		Directions: [2]Direction{{Packets: 12, Dropped: 3, Asked: Quality{DelayUS: ref(1000)}}, {}}}
+	link := report.Link{Endpoints: [2]string{"a:eth0", "b:eth0"}, Engine: "netem", State: "up",
+		Directions: [2]report.Direction{{Packets: 12, Dropped: 3, Asked: report.Quality{DelayUS: ref(1000)}}, {}}}
 	var b strings.Builder
-	if err := WriteLinks(&b, []Link{link}); err != nil {
+	if err := WriteLinks(&b, []report.Link{link}); err != nil {
 		t.Fatal(err)
 	}
 	if got := b.String(); strings.Contains(got, "achieved") || !strings.Contains(got, "what netem achieves is not measured") {
@@ -129,24 +130,24 @@ func TestNetemText(t *testing.T) {
 func texts() map[string]func(io.Writer) error {
 	inspection := pair()
 	inspection.Nodes[0].PID, inspection.Nodes[1].PID = 4711, 4712
-	inspection.Nodes[0].Limits = &Limits{CPU: ref(0.5), Memory: new(uint64(256 << 20))}
-	inspection.Nodes[0].Usage = &Usage{CPUSeconds: ref(1.234), ThrottledSeconds: ref(0.05), Memory: new(uint64(9 << 20)),
+	inspection.Nodes[0].Limits = &report.Limits{CPU: ref(0.5), Memory: new(uint64(256 << 20))}
+	inspection.Nodes[0].Usage = &report.Usage{CPUSeconds: ref(1.234), ThrottledSeconds: ref(0.05), Memory: new(uint64(9 << 20)),
 		PIDs: new(uint64(11)), PIDsRefused: new(uint64(0))}
 	for i := range inspection.Links[0].Directions {
-		inspection.Links[0].Directions[i].Achieved = Quality{}
+		inspection.Links[0].Directions[i].Achieved = report.Quality{}
 	}
-	up := Lab{Lab: "pair", Seed: 42, State: "ready", Nodes: 2, Links: 1, Up: 12.345}
+	up := report.Lab{Lab: "pair", Seed: 42, State: "ready", Nodes: 2, Links: 1, Up: 12.345}
 	return map[string]func(io.Writer) error{
-		"pair":    func(b io.Writer) error { return WriteText(b, pair()) },
-		"trouble": func(b io.Writer) error { return WriteText(b, trouble()) },
-		"empty":   func(b io.Writer) error { return WriteText(b, &Run{Lab: "empty"}) },
-		"json":    func(b io.Writer) error { return WriteJSON(b, pair()) },
+		"pair":    func(b io.Writer) error { return WriteRun(b, pair()) },
+		"trouble": func(b io.Writer) error { return WriteRun(b, trouble()) },
+		"empty":   func(b io.Writer) error { return WriteRun(b, &report.Run{Lab: "empty"}) },
+		"json":    func(b io.Writer) error { return report.WriteJSON(b, pair()) },
 		"inspect": func(b io.Writer) error {
 			return WriteInspection(b, "pair", "ready", 42, inspection.Nodes, inspection.Links, nil)
 		},
 		"kinds": func(b io.Writer) error { return WriteInspection(b, "kinds", "ready", 42, kinds(), nil, nil) },
 		"externals": func(b io.Writer) error {
-			return WriteInspection(b, "pair", "ready", 42, nil, nil, []External{
+			return WriteInspection(b, "pair", "ready", 42, nil, nil, []report.External{
 				{Endpoint: "external:tap0", MTU: 1500, Addresses: []string{"10.0.0.2/24", "fd6e:646b:1::2/64"}, Namespace: "pair.tap0",
 					NamespacePath: "/proc/7/root/run/ndklab/ns/pair/tap0", Socket: "/run/ndklab/pair.external/tap0.lab", PeerSocket: "/run/ndklab/pair.external/tap0.peer"},
 				{Endpoint: "external:port", MTU: 4200, Addresses: []string{"10.0.1.2/24"}, NamespacePath: "/proc/7/root/tmp/ndklab-1/ns/pair/port",
@@ -156,21 +157,21 @@ func texts() map[string]func(io.Writer) error {
 		"links":    func(b io.Writer) error { return WriteLinks(b, settings()) },
 		"settings": func(b io.Writer) error { return WriteSettings(b, settings()) },
 		"labs": func(b io.Writer) error {
-			return WriteLabs(b, []Lab{up, {Lab: "other", State: "starting"}})
+			return WriteLabs(b, []report.Lab{up, {Lab: "other", State: "starting"}})
 		},
 		"adapter":     func(b io.Writer) error { return WriteAdapter(b, adapters()[0]) },
 		"adapters":    func(b io.Writer) error { return WriteAdapters(b, adapters()) },
-		"adapterjson": func(b io.Writer) error { return WriteJSON(b, adapters()[0]) },
+		"adapterjson": func(b io.Writer) error { return report.WriteJSON(b, adapters()[0]) },
 		"noadapter":   func(b io.Writer) error { return WriteAdapter(b, adapters()[5]) },
 		"counters":    func(b io.Writer) error { return WriteCounters(b, pair().Nodes) },
 		"crowd":       func(b io.Writer) error { return WriteCounters(b, crowd()) },
 		"changes":     func(b io.Writer) error { return WriteChanges(b, changes()) },
-		"changesjson": func(b io.Writer) error { return WriteJSONLine(b, changes()) },
+		"changesjson": func(b io.Writer) error { return report.WriteJSONLine(b, changes()) },
 		"nochanges": func(b io.Writer) error {
-			return WriteChanges(b, &Changes{Nodes: Since(pair().Nodes, pair().Nodes)})
+			return WriteChanges(b, &report.Changes{Nodes: report.Since(pair().Nodes, pair().Nodes)})
 		},
 		"connections":   func(b io.Writer) error { return WriteConnections(b, connections()) },
-		"noconnections": func(b io.Writer) error { return WriteConnections(b, &Connections{}) },
+		"noconnections": func(b io.Writer) error { return WriteConnections(b, &report.Connections{}) },
 		"nolabs":        func(b io.Writer) error { return WriteLabs(b, nil) },
 	}
 }
@@ -211,10 +212,10 @@ func TestText(t *testing.T) {
 // The JSON form is an API: what is read back is the same.
 func TestJSONRoundTrip(t *testing.T) {
 	var b bytes.Buffer
-	if err := WriteJSON(&b, trouble()); err != nil {
+	if err := report.WriteJSON(&b, trouble()); err != nil {
 		t.Fatal(err)
 	}
-	var back Run
+	var back report.Run
 	d := json.NewDecoder(&b)
 	d.DisallowUnknownFields()
 	if err := d.Decode(&back); err != nil {
@@ -225,21 +226,6 @@ func TestJSONRoundTrip(t *testing.T) {
 	}
 }
 
-func TestUnits(t *testing.T) {
-	for _, c := range []struct{ got, want string }{
-		{Size(0), "0 B"}, {Size(64), "64 B"}, {Size(1023), "1023 B"}, {Size(1024), "1 KiB"}, {Size(1025), "1.00 KiB"},
-		{Size(65536), "64 KiB"}, {Size(12345678), "11.8 MiB"}, {Size(1 << 30), "1 GiB"}, {Size(1000 << 10), "1000 KiB"}, {Size(1<<64 - 1), "16777216 TiB"},
-		{Rate(0), "0 b/s"}, {Rate(8.41), "8.41 Gb/s"}, {Rate(0.812), "812 Mb/s"}, {Rate(0.99999), "1.00 Gb/s"}, {Rate(62.04), "62.0 Gb/s"}, {Rate(1e-9), "1.00 b/s"},
-		{Duration(0), "0 us"}, {Duration(0.123), "0.123 us"}, {Duration(1.5), "1.50 us"}, {Duration(999.7), "1.00 ms"}, {Duration(1020), "1.02 ms"}, {Duration(4063000), "4.06 s"}, {Duration(3.6e9), "3600 s"},
-		{Percent(0), "0 %"}, {Percent(0.0052), "0.520 %"}, {Percent(0.001), "0.100 %"}, {Percent(1), "100 %"}, {Percent(1e-6), "0.000100 %"},
-		{given("1.00 ms"), "1 ms"}, {given("0.100 %"), "0.1 %"}, {given("100 %"), "100 %"}, {given("0 us"), "0 us"}, {given("10.0 Gb/s"), "10 Gb/s"},
-	} {
-		if c.got != c.want {
-			t.Errorf("got %q, want %q", c.got, c.want)
-		}
-	}
-}
-
 // A failing writer is reported, whatever is written.
 func TestWriteError(t *testing.T) {
 	f, err := os.Open(os.DevNull) // for reading only
@@ -247,7 +233,7 @@ func TestWriteError(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := WriteText(f, pair()); err == nil {
+	if err := WriteRun(f, pair()); err == nil {
 		t.Error("no error")
 	}
 }
@@ -278,7 +264,7 @@ func TestPaint(t *testing.T) {
 
 // Decisions that are missing from a log are so for one of two reasons.
 func TestMissingRecords(t *testing.T) {
-	for want, r := range map[string]Recorded{
+	for want, r := range map[string]report.Recorded{
 		"7 decisions on packets were recorded\n":                                                           {Records: 7},
 		"7 decisions on packets were recorded; 3 are missing, which came too fast to be written\n":         {Records: 7, Missing: 3},
 		"7 decisions on packets were recorded; 3 are missing, which could not be written: no space left\n": {Records: 7, Missing: 3, Error: "no space left"},
@@ -292,26 +278,10 @@ func TestMissingRecords(t *testing.T) {
 	}
 }
 
-// What every link does is not told of each, and that jitter reorders, too, is.
-func TestStory(t *testing.T) {
-	n := func(v float64) *float64 { return &v }
-	for want, d := range map[string]Direction{
-		"": {QueuePeak: new(uint64(16<<10 - 1)), Lateness: &Lateness{P50: 30, P99: 150}},
-		"at most 16 KiB in the queue, left 30.1 us late at the median, 150 us at the 99th percentile": {QueuePeak: new(uint64(16 << 10)), Lateness: &Lateness{P50: 30.1, P99: 150}},
-		"left 1.00 us late at the median, 151 us at the 99th percentile":                              {Lateness: &Lateness{P50: 1, P99: 151}},
-		"8 overtook others (asked 1 %, achieved 8.00 %)":                                              {Reordered: 8, Asked: Quality{Reorder: n(0.01)}, Achieved: Quality{Reorder: n(0.08)}},
-		"7 overtook others by reorder or jitter (asked 1 %, achieved 8.00 %)":                         {Reordered: 7, Asked: Quality{Reorder: n(0.01), JitterUS: n(5)}, Achieved: Quality{Reorder: n(0.08)}},
-	} {
-		if got := d.Story(); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-}
-
 // A setting stands on one line, unless it is as long as one.
 func TestSettingsAreNotBroken(t *testing.T) {
 	long := "faults=[" + strings.Repeat("{match: {opcode: ack, nth: 3}, action: drop}, ", 3) + "{match: {}, action: drop}]"
-	links := []Link{{Endpoints: [2]string{"a:eth0", "b:eth0"}, Engine: "linkem", State: "up", Directions: [2]Direction{
+	links := []report.Link{{Endpoints: [2]string{"a:eth0", "b:eth0"}, Engine: "linkem", State: "up", Directions: [2]report.Direction{
 		{Settings: []string{"delay=1ms", "jitter={spread: 200us, distribution: normal}", "loss={rate: 1%, burst: 5}", "flap={period: 20ms, down: 5ms}", long}},
 	}}}
 	var b strings.Builder
@@ -344,27 +314,15 @@ func TestOneLine(t *testing.T) {
 	}
 }
 
-// A link with ecn on which nothing is marked says why not.
-func TestECNMarksNothing(t *testing.T) {
-	d := Direction{Settings: []string{"rate=1gbit", "ecn={min: 64KiB, max: 192KiB}"}}
-	const want = "nothing marked by ecn, since RDMA packets are not ECN-capable yet"
-	if got := d.Story(); got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-	if d.Marked = 1; strings.Contains(d.Story(), want) {
-		t.Error("that is said of a link that has marked a packet")
-	}
-}
-
 // Of all links, the report says how late the direction was whose 10th percentile was
 // latest, and how much of that it tolerates.
 func TestWriteLateness(t *testing.T) {
-	late := func(p10 float64, packets uint64) *Lateness {
-		return &Lateness{Min: 1, P10: p10, P50: 20, P99: 300, Packets: 12345, Late: []Late{{200, packets, 0.9}, {1000, 99, 0.5}}}
+	late := func(p10 float64, packets uint64) *report.Lateness {
+		return &report.Lateness{Min: 1, P10: p10, P50: 20, P99: 300, Packets: 12345, Late: []report.Late{{LimitUS: 200, Packets: packets, Tolerated: 0.9}, {LimitUS: 1000, Packets: 99, Tolerated: 0.5}}}
 	}
-	links := []Link{
-		{Endpoints: [2]string{"a:eth0", "b:eth0"}, Directions: [2]Direction{{Lateness: late(3, 123)}, {Lateness: late(4, 1234)}}},
-		{Endpoints: [2]string{"c:eth0", "d:eth0"}, Directions: [2]Direction{{Lateness: late(2, 12)}, {Lateness: &Lateness{P10: 5}}}}, // simulated
+	links := []report.Link{
+		{Endpoints: [2]string{"a:eth0", "b:eth0"}, Directions: [2]report.Direction{{Lateness: late(3, 123)}, {Lateness: late(4, 1234)}}},
+		{Endpoints: [2]string{"c:eth0", "d:eth0"}, Directions: [2]report.Direction{{Lateness: late(2, 12)}, {Lateness: &report.Lateness{P10: 5}}}}, // simulated
 		{Endpoints: [2]string{"e:eth0", "f:eth0"}},
 	}
 	var b strings.Builder

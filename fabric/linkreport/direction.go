@@ -1,27 +1,35 @@
-package gauge
+// Package linkreport makes the report of a link's directions out of what was measured
+// there (package gauge): what was asked for beside what was achieved, and each figure
+// that left the link's tolerance because the machine did not keep up.
+//
+// It is pure. It measures nothing, and writes no text but that of an overrun.
+//
+// Start reading at Judged.
+package linkreport
 
 import (
+	"github.com/ndklab/ndklab/fabric/gauge"
 	"github.com/ndklab/ndklab/fabric/impair"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/topology"
 )
 
-// Judged returns the figures of a direction of a link in the form of reports, with the
-// overruns of the link's tolerance. rate is asked for at present, or 0. root says that the
-// lab is root's.
-func (m *Measured) Judged(spec *topology.Link, rate uint64, root bool) report.Direction {
-	d := m.Report()
+// Judged returns what was measured in a direction of a link, with the overruns of the
+// link's tolerance. rate is asked for at present, in bits per second, or 0. root says that
+// the lab is root's.
+func Judged(m *gauge.Measured, spec *topology.Link, rate uint64, root bool) report.Direction {
+	d := Direction(m)
 	if d.Lateness != nil {
-		for _, b := range m.beyond(Tolerance(spec)) {
+		for _, b := range allBeyond(m, Tolerance(spec)) {
 			d.Lateness.Late = append(d.Lateness.Late, b.Late)
 		}
 	}
-	d.Overruns = m.overruns(spec, rate, root)
+	d.Overruns = overruns(m, spec, rate, root)
 	return d
 }
 
-// Report returns the figures in the form of reports.
-func (m *Measured) Report() report.Direction {
+// Direction returns what was measured in a direction of a link, without judging it.
+func Direction(m *gauge.Measured) report.Direction {
 	return report.Direction{
 		Packets:  m.Packets,
 		Bytes:    m.Bytes,
@@ -75,7 +83,7 @@ func Asked(a *impair.Asked) report.Quality {
 }
 
 // achieved returns what the engine measured.
-func achieved(m *Measured) report.Quality {
+func achieved(m *gauge.Measured) report.Quality {
 	var q report.Quality
 	set := func(field **float64, value float64) { *field = &value }
 	if m.Delay.Count > 0 {
@@ -102,14 +110,14 @@ func achieved(m *Measured) report.Quality {
 	return q
 }
 
-func lateness(d Distribution) *report.Lateness {
+func lateness(d gauge.Distribution) *report.Lateness {
 	if d.Count == 0 {
 		return nil
 	}
 	return &report.Lateness{Min: Microseconds(d.Min), P10: Microseconds(d.P10), P50: Microseconds(d.P50), P99: Microseconds(d.P99), Packets: d.Count}
 }
 
-func delays(bins []Bin) []report.Delays {
+func delays(bins []gauge.Bin) []report.Delays {
 	var all []report.Delays
 	for _, b := range bins {
 		all = append(all, report.Delays{FromUS: Microseconds(b.From), Packets: b.Count})
@@ -124,5 +132,5 @@ func replayed(r impair.Replayed) *report.Replayed {
 	return &report.Replayed{Packets: r.Packets, Diverged: r.Diverged, Unrecorded: r.Unrecorded}
 }
 
-// Microseconds is a duration of so many nanoseconds as reports have it.
+// Microseconds returns nanoseconds in the unit that reports have.
 func Microseconds(ns int64) float64 { return float64(ns) / 1000 }

@@ -1,4 +1,4 @@
-package report
+package text
 
 import (
 	"io"
@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/node/terminal"
 )
 
@@ -60,11 +61,11 @@ func TestWidths(t *testing.T) {
 		return slices.Compact(found)
 	}
 	all := texts()
-	all["long names"] = func(w io.Writer) error { return WriteText(w, longNames()) }
+	all["long names"] = func(w io.Writer) error { return WriteRun(w, longNames()) }
 	all["suite"] = func(w io.Writer) error {
-		runs := []*Run{pair(), trouble()}
+		runs := []*report.Run{pair(), trouble()}
 		runs[0].File, runs[1].File = "examples/suite/"+strings.Repeat("long/", 20)+"pair.ndklab.yaml", "x.ndklab.yaml"
-		return WriteSuite(w, &Suite{Labs: runs})
+		return WriteSuite(w, &report.Suite{Labs: runs})
 	}
 	for name, write := range all {
 		if strings.HasSuffix(name, "json") {
@@ -89,7 +90,7 @@ func TestWidths(t *testing.T) {
 }
 
 // longNames is trouble among nodes and workloads with long names.
-func longNames() *Run {
+func longNames() *report.Run {
 	r := trouble()
 	for i := range r.Nodes {
 		r.Nodes[i].Name = strings.Repeat("rack-17-", 9) + r.Nodes[i].Name
@@ -120,7 +121,7 @@ func TestWidthOfTerminal(t *testing.T) {
 			text, _ := io.ReadAll(control) // it ends with EIO when the peer is closed
 			done <- string(text)
 		}()
-		if err := WriteText(peer, longNames()); err != nil {
+		if err := WriteRun(peer, longNames()); err != nil {
 			t.Error(err)
 		}
 		peer.Close()
@@ -134,7 +135,7 @@ func TestWidthOfTerminal(t *testing.T) {
 
 // Events and what hangs behind a lead fit a terminal, and are one line each elsewhere.
 func TestWidthsOfEvents(t *testing.T) {
-	e := &Event{Lab: strings.Repeat("l", 40), Kind: "workload-started", Text: "workload bulk: write of 64KiB from " + strings.Repeat("rack ", 30) + "to b"}
+	e := &report.Event{Lab: strings.Repeat("l", 40), Kind: "workload-started", Text: "workload bulk: write of 64KiB from " + strings.Repeat("rack ", 30) + "to b"}
 	var b strings.Builder
 	if err := WriteEvent(&b, e); err != nil || strings.Count(b.String(), "\n") != 1 {
 		t.Errorf("%v, more lines than one:\n%s", err, b.String())

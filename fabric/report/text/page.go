@@ -1,29 +1,29 @@
-package report
+// Package text writes reports for people: tables, and paragraphs that fit the terminal,
+// in colours where it has them.
+//
+// What is shown is decided by what the report holds and by the width of the page, never
+// by where the text goes. Package words has the wording that the page and JUnit share.
+//
+// Start reading at WriteRun.
+package text
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/words"
 )
 
-// WriteJSON writes v, a Run or another value of this package, as one indented
-// JSON value.
-func WriteJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false) // expectations have < and >
-	e.SetIndent("", "  ")
-	return e.Encode(v)
-}
-
-// WriteText writes a run as tables for people, which end with a line that begins
+// WriteRun writes a run as tables for people, which end with a line that begins
 // with PASS or FAIL. There are colours if w is a terminal, unless the environment
 // has NO_COLOR.
-func WriteText(w io.Writer, r *Run) error {
+func WriteRun(w io.Writer, r *report.Run) error {
 	p := newPageOf(w, runWidth)
 	p.workloads(r.Workloads)
 	p.happenings(r.Events)
@@ -35,6 +35,16 @@ func WriteText(w io.Writer, r *Run) error {
 	p.problems(r.Problems)
 	p.evidence(r)
 	p.verdict(r)
+	return p.flush()
+}
+
+// WriteMeasurement writes a measurement as tables for people, in the form that workloads
+// have in those of a run.
+func WriteMeasurement(w io.Writer, m *report.Measurement) error {
+	p := newPageOf(w, runWidth)
+	p.workloads([]report.Workload{m.Workload})
+	p.setByHand(m.SetByHand)
+	p.problems(m.Problems)
 	return p.flush()
 }
 
@@ -98,7 +108,7 @@ func (p *page) table(t *table) {
 // hanging writes text behind a lead of at most half a line, wrapped so that it stands beside
 // the lead. on paints the lead.
 func (p *page) hanging(on paint, lead, text string) {
-	lead = bounded(lead, p.width/2)
+	lead = words.Bounded(lead, p.width/2)
 	indent := utf8.RuneCountInString(lead)
 	lead = on.bold(lead)
 	for _, line := range wrap(text, p.width-indent) {
@@ -116,7 +126,7 @@ func (p *page) paragraph(lead, text string) {
 
 func (p *page) wrapped(lead, text string) []string {
 	const indent = "  "
-	text = oneLine(plain(bounded(lead+text, mostOfParagraph)))
+	text = oneLine(plain(words.Bounded(lead+text, mostOfParagraph)))
 	lines := wrap(text, p.width-2*len(indent))
 	for i, line := range lines {
 		if i > 0 {
@@ -179,7 +189,7 @@ func (p *page) setByHand(words []string) {
 	}
 }
 
-func (p *page) checks(checks []Check) {
+func (p *page) checks(checks []report.Check) {
 	if len(checks) == 0 {
 		return
 	}
@@ -201,7 +211,7 @@ func (p *page) checks(checks []Check) {
 				p.line("")
 				first = false
 			}
-			for _, line := range p.wrapped("FAIL "+c.Name+": ", c.failure()) {
+			for _, line := range p.wrapped("FAIL "+c.Name+": ", words.CheckFailure(c)) {
 				p.line(p.paint.red(line))
 			}
 			if c.Where != "" {
@@ -209,15 +219,6 @@ func (p *page) checks(checks []Check) {
 			}
 		}
 	}
-}
-
-// failure says what a check that failed expected and got, and where it is written.
-func (c *Check) failure() string {
-	text := "expected " + c.Expected + ", got " + c.Got
-	if c.At != "" {
-		text += " (" + c.At + ")"
-	}
-	return text
 }
 
 // verdicts writes a table whose last column says FAIL of what has failed.
@@ -234,18 +235,18 @@ func (p *page) verdicts(t *table) {
 	}
 }
 
-func (p *page) recorded(r *Recorded) {
+func (p *page) recorded(r *report.Recorded) {
 	if r == nil {
 		return
 	}
 	p.section()
-	text := count(r.Records) + " decisions on packets were recorded"
+	text := words.Count(r.Records) + " decisions on packets were recorded"
 	if r.Missing > 0 {
-		text += "; " + count(r.Missing) + " are missing, which "
+		text += "; " + words.Count(r.Missing) + " are missing, which "
 		if r.Error == "" {
 			text += "came too fast to be written"
 		} else {
-			text += "could not be written: " + plain(bounded(r.Error, mostOfCell))
+			text += "could not be written: " + plain(words.Bounded(r.Error, mostOfCell))
 		}
 	}
 	p.line(text)
@@ -266,7 +267,7 @@ func (p *page) problems(problems []string) {
 const mostEvents = 30
 
 // happenings are the events of a run; of many, the first and the last ones.
-func (p *page) happenings(events []Happening) {
+func (p *page) happenings(events []report.Happening) {
 	if len(events) == 0 {
 		return
 	}
@@ -278,14 +279,14 @@ func (p *page) happenings(events []Happening) {
 			e := &events[i]
 			t.add(fmt.Sprintf("%.3f s", e.At), e.Kind, e.Text)
 		case i == from:
-			t.add("", "...", plural(left, "event")+" between these")
+			t.add("", "...", words.Plural(left, "event")+" between these")
 		}
 	}
 	p.table(&t)
 }
 
 // evidence says where to find what is left of the run, and how to have it again.
-func (p *page) evidence(r *Run) {
+func (p *page) evidence(r *report.Run) {
 	if r.Artifacts == "" && (r.Replay == "" || r.Passed) {
 		return
 	}
@@ -299,9 +300,9 @@ func (p *page) evidence(r *Run) {
 }
 
 // verdict writes the last lines. The verdict itself is where the last one begins.
-func (p *page) verdict(r *Run) {
+func (p *page) verdict(r *report.Run) {
 	p.section()
-	which := fmt.Sprintf("lab %s, seed %d, %s", plain(r.Lab), r.Seed, Duration(r.Seconds*1e6))
+	which := fmt.Sprintf("lab %s, seed %d, %s", plain(r.Lab), r.Seed, words.Duration(r.Seconds*1e6))
 	if r.Simulated {
 		which += " simulated"
 	}
@@ -309,7 +310,7 @@ func (p *page) verdict(r *Run) {
 		p.line(p.paint.green("PASS") + ": " + which)
 		return
 	}
-	for i, line := range wrap("FAIL: "+r.Failure()+" ("+which+")", p.width-2) {
+	for i, line := range wrap("FAIL: "+words.Failure(r)+" ("+which+")", p.width-2) {
 		if i == 0 {
 			p.line(p.paint.red("FAIL") + strings.TrimPrefix(line, "FAIL"))
 		} else {
@@ -318,61 +319,9 @@ func (p *page) verdict(r *Run) {
 	}
 }
 
-// Failure says in a few words why a run has not passed.
-func (r *Run) Failure() string {
-	checks, workloads := 0, 0
-	for _, c := range r.Checks {
-		if !c.Passed {
-			checks++
-		}
-	}
-	for _, w := range r.Workloads {
-		if w.Errors > 0 || w.Error != "" {
-			workloads++
-		}
-	}
-	var parts []string
-	if checks > 0 {
-		parts = append(parts, fmt.Sprintf("%d of %s failed", checks, plural(len(r.Checks), "check")))
-	}
-	if workloads > 0 {
-		parts = append(parts, fmt.Sprintf("%d of %s had errors", workloads, plural(len(r.Workloads), "workload")))
-	}
-	problems := len(r.Problems)
-	if r.Interrupted {
-		parts = append([]string{"interrupted"}, parts...)
-		problems-- // which Problems has, too
-	}
-	if problems > 0 {
-		parts = append(parts, plural(problems, "problem"))
-	}
-	if len(parts) == 0 {
-		return "the run was not completed"
-	}
-	return strings.Join(parts, ", ")
-}
-
 // How many characters a text may have that a program or a peer may have made. What is cut is
 // in the JSON form.
 const (
 	mostOfCell      = 600
 	mostOfParagraph = 4000
 )
-
-// bounded is the beginning of a text.
-func bounded(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most]) + " ..."
-	}
-	return text
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}

@@ -1,11 +1,13 @@
-package gauge
+package linkreport
 
 import (
 	"fmt"
 	"math"
 	"time"
 
+	"github.com/ndklab/ndklab/fabric/gauge"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/words"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -15,12 +17,12 @@ const (
 	realTime = "whose link engine has real-time priority"
 )
 
-// overruns holds what happened in a direction of a link, at present asked for a
+// overruns returns what happened in a direction of a link, at present asked for a
 // rate or 0, against the link's tolerance (docs/topology.md, Tolerance). What the link
 // itself does, such as a full queue, is no overrun: only what the engine did later, or
 // less of, than the model says. root says that the lab is root's, whom no remedy tells to
 // become that.
-func (m *Measured) overruns(spec *topology.Link, rate uint64, root bool) []report.Overrun {
+func overruns(m *gauge.Measured, spec *topology.Link, rate uint64, root bool) []report.Overrun {
 	var found []report.Overrun
 	exceeds := func(o report.Overrun, asRoot string) {
 		if !root {
@@ -31,13 +33,13 @@ func (m *Measured) overruns(spec *topology.Link, rate uint64, root bool) []repor
 		found = append(found, o)
 	}
 	t := Tolerance(spec)
-	for _, b := range m.beyond(t) {
+	for _, b := range allBeyond(m, t) {
 		if b.Packets <= tolerated(m.Lateness.Count, b.Tolerated) {
 			continue
 		}
 		exceeds(report.Overrun{
-			Figure: "packets more than " + b.Limit() + " late", Tolerated: "up to " + topology.FormatPercent(b.Tolerated),
-			Got:    fmt.Sprintf("%s (%d of %d)", report.Percent(float64(b.Packets)/float64(m.Lateness.Count)), b.Packets, m.Lateness.Count),
+			Figure: "packets more than " + words.Limit(&b.Late) + " late", Tolerated: "up to " + topology.FormatPercent(b.Tolerated),
+			Got:    fmt.Sprintf("%s (%d of %d)", words.Percent(float64(b.Packets)/float64(m.Lateness.Count)), b.Packets, m.Lateness.Count),
 			Reason: b.reason, Remedy: "fewer links or slower traffic, more processors",
 		}, realTime)
 	}
@@ -50,13 +52,13 @@ func (m *Measured) overruns(spec *topology.Link, rate uint64, root bool) []repor
 	if lost := float64(m.LostOverrun); lost > t.Loss*float64(m.Packets) {
 		exceeds(report.Overrun{
 			Figure: "packets", Tolerated: "up to " + topology.FormatPercent(t.Loss) + " lost",
-			Got:    fmt.Sprintf("%s lost (%d of %d)", report.Percent(lost/float64(max(m.Packets, 1))), m.LostOverrun, m.Packets),
+			Got:    fmt.Sprintf("%s lost (%d of %d)", words.Percent(lost/float64(max(m.Packets, 1))), m.LostOverrun, m.Packets),
 			Reason: tooSlow, Remedy: "less traffic or a shorter delay, so that less is on its way at once",
 		}, "who gets larger socket buffers")
 	}
 	if least := leastPeak(rate, m) * (1 - t.Rate); m.PeakRate < least {
 		exceeds(report.Overrun{
-			Figure: "rate", Tolerated: report.Rate(least/1e9) + " at least while packets wait", Got: report.Rate(m.PeakRate / 1e9),
+			Figure: "rate", Tolerated: words.Rate(least/1e9) + " at least while packets wait", Got: words.Rate(m.PeakRate / 1e9),
 			Reason: tooSlow, Remedy: "a lower rate, more processors",
 		}, realTime)
 	}
@@ -69,9 +71,9 @@ type beyond struct {
 	reason string // why there are too many, if there are
 }
 
-// beyond counts by the three limits of a tolerance. A machine that is busy makes packets
+// allBeyond counts by the three limits of a tolerance. A machine that is busy makes packets
 // late, but not nine of ten: so many are the engine's own doing.
-func (m *Measured) beyond(t topology.Tolerance) [3]beyond {
+func allBeyond(m *gauge.Measured, t topology.Tolerance) [3]beyond {
 	of := func(limit time.Duration, packets uint64, tolerated float64, reason string) beyond {
 		return beyond{report.Late{LimitUS: Microseconds(int64(limit)), Packets: packets, Tolerated: tolerated}, reason}
 	}
@@ -89,11 +91,11 @@ func tolerated(packets uint64, share float64) uint64 {
 	return max(1, packets*uint64(math.Round(share*parts))/parts)
 }
 
-// peakTime is the time over which Measured.PeakRate is taken, with what the slots there
+// peakTime is the time over which gauge.Measured.PeakRate is taken, with what the slots there
 // may add.
 const peakTime = 110 * time.Millisecond
 
-// Tolerance is a link's.
+// Tolerance returns the tolerance of a link.
 func Tolerance(spec *topology.Link) topology.Tolerance {
 	if spec.Tolerance == (topology.Tolerance{}) { // of a topology that no file was read for
 		return topology.DefaultTolerance
@@ -107,7 +109,7 @@ func Tolerance(spec *topology.Link) topology.Tolerance {
 // that was to leave: so the queue is not taken for longer than what was in it. It is
 // 0 if that is not known, because the rate was another before or packets were lost
 // behind the queue other than evenly.
-func leastPeak(rate uint64, m *Measured) float64 {
+func leastPeak(rate uint64, m *gauge.Measured) float64 {
 	if rate == 0 || rate != m.Asked.Rate || m.LostCut+m.LostFault+m.LostDown > 0 || m.Asked.Burst > 0 {
 		return 0
 	}

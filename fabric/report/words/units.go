@@ -1,4 +1,4 @@
-package report
+package words
 
 import (
 	"math"
@@ -30,11 +30,11 @@ func (s scale) number(value float64) string {
 			best = u
 		}
 	}
-	return significant(value/best.of) + " " + best.name
+	return Significant(value/best.of) + " " + best.name
 }
 
-// significant is a number with three significant digits and no exponent.
-func significant(x float64) string {
+// Significant returns a number with three significant digits and no exponent.
+func Significant(x float64) string {
 	switch abs := math.Abs(x); {
 	case math.IsNaN(x) || math.IsInf(x, 0):
 		return strconv.FormatFloat(x, 'g', -1, 64)
@@ -52,9 +52,8 @@ func significant(x float64) string {
 	}
 }
 
-// given is a formatted value as a person would have asked for it: 1 ms for
-// 1.00 ms.
-func given(text string) string {
+// Short returns a value without the zeros that end its fraction: 1 ms for 1.00 ms.
+func Short(text string) string {
 	number, unit, _ := strings.Cut(text, " ")
 	if strings.Contains(number, ".") {
 		number = strings.TrimRight(strings.TrimRight(number, "0"), ".")
@@ -62,7 +61,7 @@ func given(text string) string {
 	return number + " " + unit
 }
 
-// Size is a number of bytes: 64 KiB, 12.3 MiB.
+// Size returns a number of bytes: 64 KiB, 12.3 MiB.
 func Size(bytes uint64) string {
 	text := sizes.number(float64(bytes))
 	if bytes < 1<<10 || strings.HasSuffix(text, " B") {
@@ -70,19 +69,31 @@ func Size(bytes uint64) string {
 	}
 	for _, u := range sizes[1:] {
 		if n := float64(bytes) / u.of; n < 1000 && n >= 1 && n == math.Trunc(n) {
-			return given(text) // exact
+			return Short(text) // exact
 		}
 	}
 	return text
 }
 
-// Rate is a throughput given in Gb/s (10^9 bits per second): 812 Mb/s.
+// Rate returns a throughput given in Gb/s (10^9 bits per second): 812 Mb/s.
 func Rate(gbps float64) string { return rates.number(gbps * 1e9) }
 
-// Duration is a time given in microseconds: 1.02 ms.
+// Duration returns a time given in microseconds: 1.02 ms.
 func Duration(us float64) string { return times.number(us) }
 
-// Percent is a fraction: 0.520 % for 0.0052.
-func Percent(fraction float64) string { return significant(fraction*100) + " %" }
+// Percent returns a fraction: 0.520 % for 0.0052.
+func Percent(fraction float64) string { return Significant(fraction*100) + " %" }
 
-func count(n uint64) string { return strconv.FormatUint(n, 10) }
+// Count returns a whole number.
+func Count(n uint64) string { return strconv.FormatUint(n, 10) }
+
+// ExactSize returns a number of bytes in the largest unit that it is a whole number of.
+func ExactSize(bytes uint64) string {
+	unit, of := "B", uint64(1)
+	for _, u := range sizes[1:] {
+		if n := uint64(u.of); bytes >= n && bytes%n == 0 {
+			unit, of = u.name, n
+		}
+	}
+	return Count(bytes/of) + " " + unit
+}
