@@ -3,40 +3,20 @@ package lab
 import (
 	"context"
 	"fmt"
-	"math"
-	"time"
 
-	"github.com/ndklab/ndklab/fabric/impair"
 	"github.com/ndklab/ndklab/fabric/lab/link"
-	"github.com/ndklab/ndklab/fabric/linkreport"
 	"github.com/ndklab/ndklab/fabric/probe"
 	"github.com/ndklab/ndklab/fabric/report"
-	"github.com/ndklab/ndklab/fabric/report/words"
+	"github.com/ndklab/ndklab/fabric/verify"
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/topology"
 )
 
-// Probes say what VerifyLink sends in each direction. What is 0 is chosen so that
-// it suits the link.
-type Probes struct {
-	Count     int // at most MaxProbes
-	PerSecond int
-	Size      int // bytes from the Ethernet header on: probe.MinSize to the MTU with that header
-}
+// Probes say what VerifyLink sends in each direction.
+type Probes = verify.Probes
 
-// MaxProbes bounds Probes.Count: each is remembered.
-const MaxProbes = 1_000_000
-
-// What is sent unless something else is asked for.
-const (
-	usualCount     = 1000
-	usualPerSecond = 1000
-	usualSize      = 128 // bytes
-	usualTime      = 10  // seconds at most, where a low rate slows probes down
-	usualShare     = 0.5 // of the rate that probes take, at most
-)
-
-const etherLen = 14 // bytes of an Ethernet header
+// MaxProbes bounds Probes.Count.
+const MaxProbes = verify.MaxProbes
 
 // VerifyLink sends probes across the link with an endpoint, in both directions, and
 // holds what becomes of them against what the link is set to do, with its tolerance.
@@ -57,27 +37,30 @@ func (s *Supervisor) VerifyLink(ctx context.Context, index int, probes Probes) (
 		return nil, control.Errorf(control.Usage, "link %s is down: `ndklab link up %s/%s` brings it up", l.name(), s.name, l.name())
 	}
 	v := &report.Verification{Lab: s.name, Endpoints: before.Endpoints, Engine: before.Engine, Passed: true}
-	var directions [2]*probing
+	var directions [2]*verify.Direction
 	for d := range directions {
-		if directions[d], err = s.prepare(l, ends, d, probes); err != nil {
+		l.mu.Lock()
+		asked := l.asked[d]
+		l.mu.Unlock()
+		if directions[d], err = verify.Prepare(l.spec, ends, d, asked, probes); err != nil {
 			return nil, err
 		}
 	}
-	err = parallel(ctx, 2, 2, func(ctx context.Context, d int) error { return directions[d].fly(ctx) })
+	err = parallel(ctx, 2, 2, func(ctx context.Context, d int) error { return directions[d].Fly(ctx) })
 	for d := 0; d < 2 && err == nil; d++ {
-		err = directions[d].burst(ctx)
+		err = directions[d].Burst(ctx)
 	}
 	// What went wrong may be because of a change, which explains it better.
-	if after := l.report([2]link.Counters{}); after.State != "up" || !l.asks(directions[0].asked, directions[1].asked) {
+	if after := l.report([2]link.Counters{}); after.State != "up" || !l.asks(directions[0].Asked, directions[1].Asked) {
 		return nil, control.Errorf(control.Usage, "link %s was changed while it was probed: probe it again", l.name())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("link %s: %w", l.name(), err)
 	}
 	for d, p := range directions {
-		p.found.From = before.Endpoints[d]
-		v.Directions[d] = p.found
-		for _, f := range p.found.Findings {
+		p.Found.From = before.Endpoints[d]
+		v.Directions[d] = p.Found
+		for _, f := range p.Found.Findings {
 			v.Passed = v.Passed && f.Passed
 		}
 	}
@@ -107,203 +90,4 @@ func (l *labLink) asks(both ...topology.Impairment) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.asked[0].Equal(both[0]) && l.asked[1].Equal(both[1])
-}
-
-// A probing is what VerifyLink does in one direction.
-type probing struct {
-	ends      [2]probe.End
-	from      int
-	asked     topology.Impairment
-	tolerance topology.Tolerance
-	mtu       int
-	options   probe.Options
-	found     report.Probed
-}
-
-// prepare decides what to send.
-func (s *Supervisor) prepare(l *labLink, ends [2]probe.End, from int, probes Probes) (*probing, error) {
-	l.mu.Lock()
-	asked := l.asked[from]
-	l.mu.Unlock()
-	p := &probing{ends: ends, from: from, asked: asked, tolerance: linkreport.Tolerance(l.spec), mtu: l.spec.MTU}
-	largest := p.mtu + etherLen
-	switch {
-	case probes.Size != 0 && (probes.Size < probe.MinSize || probes.Size > largest):
-		return nil, control.Errorf(control.Usage, "probes of %d bytes, expected %d to %d on this link", probes.Size, probe.MinSize, largest)
-	case probes.Count < 0 || probes.Count > MaxProbes:
-		return nil, control.Errorf(control.Usage, "%d probes, expected 1 to %d", probes.Count, MaxProbes)
-	case probes.PerSecond < 0 || probes.PerSecond > MaxProbes:
-		return nil, control.Errorf(control.Usage, "%d probes each second, expected 1 to %d", probes.PerSecond, MaxProbes)
-	}
-	o := probe.Options{Count: probes.Count, PerSecond: probes.PerSecond, Size: probes.Size}
-	if o.Size == 0 {
-		o.Size = min(usualSize, largest)
-	}
-	if o.PerSecond == 0 {
-		o.PerSecond = usualPerSecond
-		if asked.Rate > 0 {
-			o.PerSecond = int(min(usualPerSecond, usualShare*float64(asked.Rate)/wireBits(o.Size)))
-			if o.PerSecond == 0 {
-				return nil, control.Errorf(control.Usage, "link %s: its rate of %s is too low for a probe a second, unless you say how many", l.name(), topology.FormatRate(asked.Rate))
-			}
-		}
-	}
-	if o.Count == 0 {
-		o.Count = min(usualCount, usualTime*o.PerSecond)
-	}
-	p.options = o
-	p.found = report.Probed{Settings: asked.Settings(), Size: o.Size, PerSecond: o.PerSecond, Findings: []report.Finding{}}
-	if p.found.Settings == nil {
-		p.found.Settings = []string{}
-	}
-	return p, nil
-}
-
-// wireBits is how many bits a probe is on a wire.
-func wireBits(size int) float64 { return 8 * float64(impair.WireBytes(size)) }
-
-// expecting flies probes and says what of them was expected.
-func (p *probing) expecting(ctx context.Context, o probe.Options, skip uint64) (*probe.Flight, probe.Expected, error) {
-	var expected probe.Expected
-	path, err := probe.Open(p.ends)
-	if err != nil {
-		return nil, expected, err
-	}
-	defer path.Close()
-	flight, err := path.Fly(ctx, p.from, o, func(f *probe.Flight) time.Duration {
-		expected = probe.Expect(f, p.asked, skip)
-		late := max(p.tolerance.DelayP99, patience)
-		return time.Duration(max(0, int64(expected.Last)-time.Now().UnixNano())) + late
-	})
-	return flight, expected, err
-}
-
-// patience is how late probes may be and still be seen.
-const patience = 200 * time.Millisecond
-
-// earliest is how much less than its delay a packet may seem to take, as clocks are
-// read.
-const earliest = 20 * time.Microsecond
-
-// fly sends the probes that tell of everything but the rate.
-func (p *probing) fly(ctx context.Context) error {
-	flight, expected, err := p.expecting(ctx, p.options, 0)
-	if err != nil {
-		return err
-	}
-	if flight.Missed > 0 {
-		return control.Errorf(control.Unable, "the kernel had no room for %d probes or other packets that were to be seen: fewer each second, or root, help", flight.Missed)
-	}
-	got := flight.Figures(0)
-	r := &p.found
-	r.Sent, r.Received, r.Lost, r.Duplicated = got.Sent, got.Received, got.Lost, got.Duplicated
-	r.Reordered, r.Corrupted, r.Marked = got.Reordered, got.Corrupted, got.Marked
-	r.Delay = report.Latency{Min: micros(got.DelayMin), P50: micros(got.DelayP50), P99: micros(got.DelayP99), Max: micros(got.DelayMax)}
-	r.JitterUS = micros(got.Jitter)
-	if got.Received > 0 {
-		p.judgeDelay("delay p50", got.DelayP50, expected.DelayP50, p.tolerance.Delay)
-		p.judgeDelay("delay p99", got.DelayP99, expected.DelayP99, p.tolerance.DelayP99)
-	}
-	p.judgeCount("lost", got.Lost, expected.Lost, p.tolerance.Loss*float64(got.Sent))
-	p.judgeCount("duplicated", got.Duplicated, expected.Duplicated, 0)
-	p.judgeCount("reordered", got.Reordered, expected.Reordered, 0)
-	p.judgeCount("corrupted", got.Corrupted, expected.Corrupted, 0)
-	p.judgeCount("marked", got.Marked, expected.Marked, 0)
-	return nil
-}
-
-func micros(d time.Duration) float64 { return linkreport.Microseconds(int64(d)) }
-
-func (p *probing) judgeDelay(figure string, got time.Duration, expected probe.Range, tolerance time.Duration) {
-	low, high := max(0, linkreport.Microseconds(int64(expected.Low))-micros(earliest)), linkreport.Microseconds(int64(expected.High))+micros(tolerance)
-	p.judge(figure, micros(got), low, high, words.Duration)
-}
-
-func (p *probing) judgeCount(figure string, got int, expected probe.Range, tolerance float64) {
-	low, high := max(0, math.Floor(expected.Low-tolerance)), math.Ceil(expected.High+tolerance)
-	p.judge(figure, float64(got), low, high, func(n float64) string { return fmt.Sprint(int(n)) })
-}
-
-func (p *probing) judge(figure string, got, low, high float64, format func(float64) string) {
-	f := report.Finding{Figure: figure, Low: low, High: high, Got: got, Passed: got >= low && got <= high, Expected: format(low), Found: format(got)}
-	if high > low {
-		f.Expected += " to " + format(high)
-	}
-	p.found.Findings = append(p.found.Findings, f)
-}
-
-// What a burst is that shows a rate.
-const (
-	burstTime   = 200 * time.Millisecond // how long the link takes for it
-	burstLeast  = 50                     // probes
-	burstMost   = 20_000                 // probes
-	burstFaster = 2                      // times the rate, to be sent at
-	burstLimit  = 5 * time.Second        // for the least
-)
-
-// queued is how many probes of a size, up to most, pass an idle link's rate if all
-// come at once.
-func queued(asked topology.Impairment, size, most int) int {
-	model := impair.New(0, "queue", 0)
-	model.Set(topology.Impairment{Rate: asked.Rate, Burst: asked.Burst, Queue: asked.Queue}, 0)
-	p := impair.Packet{Frame: size}
-	for n := range most {
-		if model.Packet(&p, 0).Fate != impair.Passes {
-			return n
-		}
-	}
-	return most
-}
-
-// burst sends more than the rate lets through, if there is one.
-func (p *probing) burst(ctx context.Context) error {
-	if p.asked.Rate == 0 {
-		return nil
-	}
-	rate := float64(p.asked.Rate)
-	// Probes as large as fit, unless that would be too few.
-	size := min(p.mtu+etherLen, max(probe.MinSize, int(rate*burstTime.Seconds()/8/burstLeast)))
-	o := probe.Options{
-		Size:      size,
-		PerSecond: max(1, int(burstFaster*rate/wireBits(size))),
-		Count:     max(burstLeast, min(burstMost, int(rate*burstTime.Seconds()/wireBits(size)))) + int(float64(p.asked.Burst)*8/wireBits(size)),
-	}
-	// What a full queue drops has not crossed: no more than it holds, in probes small
-	// enough that this is a burst.
-	if n := queued(p.asked, size, o.Count); n < o.Count {
-		if n < burstLeast {
-			size = max(probe.MinSize, size*n/burstLeast)
-			n = queued(p.asked, size, o.Count)
-		}
-		if n < burstLeast {
-			p.found.Remark = fmt.Sprintf("the rate was not measured: the queue before it holds %d probes of %d B, a burst has %d", n, size, burstLeast)
-			return nil
-		}
-		o.Size, o.Count, o.PerSecond = size, n, max(1, int(burstFaster*rate/wireBits(size)))
-	}
-	if seconds := float64(o.Count) * wireBits(size) / rate; seconds > burstLimit.Seconds() {
-		p.found.Remark = fmt.Sprintf("the rate was not measured: a burst would take %s", words.Duration(seconds*1e6))
-		return nil
-	}
-	flight, expected, err := p.expecting(ctx, o, p.asked.Burst)
-	if err != nil {
-		return err
-	}
-	got := flight.Figures(p.asked.Burst)
-	switch {
-	case flight.Missed > 0:
-		p.found.Remark = fmt.Sprintf("the rate was not measured: the kernel had no room for %d packets that were to be seen, which is different for root", flight.Missed)
-		return nil
-	case got.Rate == 0:
-		p.found.Remark = "the rate was not measured: too few of a burst arrived"
-		return nil
-	}
-	gbps := got.Rate / 1e9
-	p.found.RateGbps = &gbps
-	low, high := expected.Rate.Low*(1-p.tolerance.Rate)/1e9, expected.Rate.High*(1+p.tolerance.Rate)/1e9
-	p.judge("rate", gbps, low, high, words.Rate)
-	if expected.Rate.High < 0.9*rate {
-		p.found.Remark = fmt.Sprintf("the rate is what the machine sent: no more than %s", words.Rate(expected.Rate.High/1e9))
-	}
-	return nil
 }
