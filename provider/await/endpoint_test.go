@@ -169,6 +169,31 @@ func TestEndpointClosed(t *testing.T) {
 	})
 }
 
+// TestRegisterWhileClosing: what is made just when the endpoint is closed is closed, too, or Close
+// would wait for it.
+func TestRegisterWhileClosing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire(t)
+		w.pend = true
+		for range 20 { // whether it is closed before or afterwards, is a race
+			e := w.endpoint(clientAddress)
+			ended := make(chan error)
+			for range 8 {
+				go func() {
+					_, err := e.Register(make([]byte, 8), 0)
+					ended <- err
+				}()
+			}
+			must(t, e.Close())
+			for range 8 {
+				if err := <-ended; err != nil && !errors.Is(err, net.ErrClosed) {
+					t.Error(err)
+				}
+			}
+		}
+	})
+}
+
 // TestAddresses: an address that does not do is named, and what is wrong with it.
 func TestAddresses(t *testing.T) {
 	onWire(t, func(t *testing.T, w *wire, client, server *await.Endpoint) {

@@ -58,6 +58,28 @@ func TestCloseRefuses(t *testing.T) {
 	}
 }
 
+// TestCloseWakes: all who wait for a request learn that the listener is closed.
+func TestCloseWakes(t *testing.T) {
+	onWire(t, func(t *testing.T, w *wire, client, server *await.Endpoint) {
+		l, err := await.Listen(t.Context(), server.Adapter, service)
+		must(t, err)
+		ended := make(chan error)
+		for range 3 {
+			go func() {
+				_, err := l.Next(t.Context())
+				ended <- err
+			}()
+		}
+		synctest.Wait()
+		must(t, l.Close(t.Context()))
+		for range 3 {
+			if err := <-ended; err != net.ErrClosed {
+				t.Error(err)
+			}
+		}
+	})
+}
+
 // A reluctant object takes its time to close.
 type reluctant struct {
 	provider.Object
