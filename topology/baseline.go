@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"gopkg.in/yaml.v3"
 )
@@ -31,23 +32,33 @@ func baselineMetrics() []Metric {
 	return all
 }
 
-func (r *reader) baselineMap(n *yaml.Node) *baselineMap {
-	m := &baselineMap{at: n}
-	r.fields(n, "the baseline",
-		one(r, "file", &m.file, anyText),
-		one(r, "tolerance", &m.tolerance, probability),
-		field{"metrics", func(n *yaml.Node) {
-			before := len(r.errors)
-			for _, name := range r.nameList(n).is {
-				m.metrics.is = append(m.metrics.is, scalar(r, name.at, wordOf(r, baselineMetrics())).is)
-			}
-			m.metrics.at, m.metrics.ok = n, len(r.errors) == before
-		}},
-		field{"workloads", func(n *yaml.Node) { m.workloads = r.nameList(n) }},
-	)
-	r.required(n, "baseline", need("file", m.file))
-	return m
+var baselineTable = sync.OnceValue(func() *keyTable[baselineMap] {
+	return &keyTable[baselineMap]{
+		what: "the baseline", noun: "baseline", def: "baseline", required: []string{"file"},
+		keys: []key[baselineMap]{
+			one("file", anyText, func(m *baselineMap) *val[string] { return &m.file }, "the report, as `ndklab run -o json` prints it; a relative path is from the topology's folder"),
+			one("tolerance", probability, func(m *baselineMap) *val[float64] { return &m.tolerance }, "by which a metric may be worse").orElse(FormatPercent(defaultBaselineTolerance)),
+			one("metrics", metricList, func(m *baselineMap) *val[[]Metric] { return &m.metrics }, "which: `throughput`, `message_rate`, `connect_rate`, any `latency_`, `recovered`, `fairness`").orElse("`throughput` and `latency_p99`"),
+			one("workloads", nameList, func(m *baselineMap) *val[[]val[string]] { return &m.workloads }, "whose, by name or by patterns").orElse("all that both have"),
+		},
+	}
+})
+
+// metricList is a metric that can be better or worse, or a list of them.
+var metricList = form[[]Metric]{
+	schema: func() schema { return oneOrList(oneWord(texts(baselineMetrics())...), 1<<30) },
+	read: func(r *reader, n *yaml.Node) (all []Metric) {
+		for _, name := range nameList.of(r, n).is {
+			all = append(all, manyWords(baselineMetrics).of(r, name.at).is)
+		}
+		return all
+	},
 }
+
+var baselineForm = mapOf(baselineTable, func(_ *reader, n *yaml.Node, m *baselineMap) *baselineMap {
+	m.at = n
+	return m
+})
 
 // baseline reads the file of a baseline, so that what is wrong with it is said with a
 // line. What is in it is for others to know.

@@ -3,18 +3,17 @@ package topology
 import (
 	"errors"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/ndklab/ndklab/topology/filter"
 	"gopkg.in/yaml.v3"
 )
 
-// The values of captures.
-var (
-	captureRing  = sized[uint64](sizes, 16<<10, 1<<40) // smaller files would hold little but their headers
-	captureFiles = count[int](1, 10000)
-	captureSnap  = count[int](MinSnaplen, 1<<18)
-)
+// captureRing is the size of a ring's files: smaller ones would hold little but their
+// headers.
+var captureRing = sized[uint64](sizes, 16<<10, 1<<40)
 
 // MinSnaplen is how many bytes of a packet a capture records at least: the Ethernet
 // header.
@@ -22,7 +21,7 @@ const MinSnaplen = 14
 
 // ParseRingSize reads from how many bytes on a file of a ring is full, with its
 // unit, such as 10MiB.
-func ParseRingSize(text string) (uint64, error) { return captureRing(text) }
+func ParseRingSize(text string) (uint64, error) { return captureRing.parse(text) }
 
 // defaultRingFiles is how many files of a ring stay.
 const defaultRingFiles = 5
@@ -33,8 +32,18 @@ func captureFilter(text string) (string, error) {
 	return text, err
 }
 
-// captureFile is a parser for a path.
-func captureFile(text string) (string, error) {
+// captureFile is a path.
+var captureFile = single(capturePath, func() schema { return reference("path") })
+
+// linkCapture is a link's own key: true, false, or the file.
+var linkCapture = single(func(text string) (string, error) {
+	if text == "true" || text == "false" {
+		return text, nil
+	}
+	return capturePath(text)
+}, func() schema { return anyOf(truthSchema(), captureFile.schema()) })
+
+func capturePath(text string) (string, error) {
 	if text == "" || text == "-" || strings.HasSuffix(text, "/") {
 		return "", errors.New("found " + quote(text) + ", expected the path of a file such as client.pcapng")
 	}
@@ -44,46 +53,60 @@ func captureFile(text string) (string, error) {
 type captureMap struct {
 	at         *yaml.Node
 	link       val[Endpoint]
-	interfaces []val[Endpoint]
-	listed     val[bool] // interfaces is given
+	interfaces val[[]val[Endpoint]]
 	file       val[string]
 	filter     val[string]
 	snaplen    val[int]
-	size       val[uint64] // of a ring's files
-	files      val[int]
+	ring       ringMap
 }
 
-func (r *reader) captureMap(n *yaml.Node) captureMap {
-	m := captureMap{at: n}
-	r.fields(n, "a capture",
-		one(r, "link", &m.link, endpoint),
-		field{"interfaces", func(n *yaml.Node) {
-			m.listed.at = n
-			list(r, "interfaces", &m.interfaces, func(n *yaml.Node) val[Endpoint] { return scalar(r, n, endpoint) }).read(n)
-			if isNull(n) || n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
-				r.valueError(n, "no interfaces, expected some such as [\"node-1:eth0\"]")
-			}
-		}},
-		one(r, "file", &m.file, captureFile),
-		one(r, "filter", &m.filter, captureFilter),
-		one(r, "snaplen", &m.snaplen, captureSnap),
-		field{"ring", func(n *yaml.Node) {
-			r.fields(n, "a ring", one(r, "size", &m.size, captureRing), one(r, "files", &m.files, captureFiles))
-			r.required(n, "ring", need("size", m.size))
-		}},
-	)
-	r.required(n, "capture", need("file", m.file))
-	r.exactlyOne(n, "capture", need("link", m.link), need("interfaces", m.listed))
-	return m
+// A ringMap is files that follow each other.
+type ringMap struct {
+	size  val[uint64]
+	files val[int]
 }
 
-// linkCapture is a link's own key: true, false, or the file.
-func linkCapture(text string) (string, error) {
-	if text == "true" || text == "false" {
-		return text, nil
+var ringTable = sync.OnceValue(func() *keyTable[ringMap] {
+	return &keyTable[ringMap]{
+		what: "a ring", noun: "ring", required: []string{"size"},
+		keys: []key[ringMap]{
+			one("size", captureRing, func(m *ringMap) *val[uint64] { return &m.size }, "from which a file is full and another begun, $range"),
+			one("files", count[int](1, 10000), func(m *ringMap) *val[int] { return &m.files }, "how many of the last files stay, $range").orElse(strconv.Itoa(defaultRingFiles)),
+		},
 	}
-	return captureFile(text)
+})
+
+var captureTable = sync.OnceValue(func() *keyTable[captureMap] {
+	ring := mapOf(ringTable, func(_ *reader, _ *yaml.Node, m *ringMap) ringMap { return *m })
+	return &keyTable[captureMap]{
+		what: "a capture", noun: "capture", def: "capture", required: []string{"file"}, exactlyOne: []string{"link", "interfaces"},
+		keys: []key[captureMap]{
+			one("link", endpointName, func(m *captureMap) *val[Endpoint] { return &m.link }, "a link, by an endpoint: both its ends are recorded"),
+			one("interfaces", captureEnds, func(m *captureMap) *val[[]val[Endpoint]] { return &m.interfaces }, "or a list of endpoints. One of both is needed"),
+			one("file", captureFile, func(m *captureMap) *val[string] { return &m.file }, "where to, below the folder where ndklab is started. What is there is overwritten. Each capture has its own"),
+			one("filter", single(captureFilter, textSchema), func(m *captureMap) *val[string] { return &m.filter }, "which packets, in the language of tcpdump, with addresses and numbers instead of names").orElse("all"),
+			one("snaplen", count[int](MinSnaplen, 1<<18), func(m *captureMap) *val[int] { return &m.snaplen }, "bytes of each packet that are kept, $range").orElse("all"),
+			into("ring", ring, func(m *captureMap) *ringMap { return &m.ring }, "`{size: 10MiB, files: 5}`: a new file, `ring_00001.pcapng` and so on, after each `size`, of which the last `files` stay, see below"),
+		},
+	}
+})
+
+// captureEnds is a list of endpoints, one at least.
+var captureEnds = form[[]val[Endpoint]]{
+	schema: func() schema { return schema{"type": "array", "minItems": 1, "items": endpointName.schema()} },
+	read: func(r *reader, n *yaml.Node) []val[Endpoint] {
+		ends := listOf(placed(endpointName)).of(r, n).is
+		if isNull(n) || n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
+			r.valueError(n, "no interfaces, expected some such as [\"node-1:eth0\"]")
+		}
+		return ends
+	},
 }
+
+var captureForm = mapOf(captureTable, func(_ *reader, n *yaml.Node, m *captureMap) captureMap {
+	m.at = n
+	return *m
+})
 
 // captures resolves the captures of the file: those of links, and those on their
 // own.
@@ -111,16 +134,16 @@ func (r *reader) captures(lab string, links []linkMap, maps []captureMap, l *lin
 		add(m.capture.at, c)
 	}
 	for _, m := range maps {
-		c := Capture{File: m.file.is, Filter: m.filter.is, Snaplen: m.snaplen.is, RingSize: m.size.is}
-		if m.size.ok {
-			c.RingFiles = m.files.orElse(defaultRingFiles)
+		c := Capture{File: m.file.is, Filter: m.filter.is, Snaplen: m.snaplen.is, RingSize: m.ring.size.is}
+		if m.ring.size.ok {
+			c.RingFiles = m.ring.files.orElse(defaultRingFiles)
 		}
 		for _, e := range r.linksAt(m.link, l) {
 			if i, ok := r.linkAt(e, l); ok {
 				c.Interfaces = append(c.Interfaces, l.links[i].Endpoints[:]...)
 			}
 		}
-		c.Interfaces = append(c.Interfaces, r.interfacesAt(m.interfaces, l)...)
+		c.Interfaces = append(c.Interfaces, r.interfacesAt(m.interfaces.is, l)...)
 		if m.file.ok {
 			add(m.file.at, c)
 		}

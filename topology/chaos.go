@@ -1,6 +1,9 @@
 package topology
 
 import (
+	"slices"
+	"strconv"
+	"sync"
 	"time"
 
 	"gopkg.in/yaml.v3"
@@ -26,55 +29,52 @@ var chaosKinds = []ChaosKind{DownLink, ImpairLink, KillAny, PauseAny, RestartAny
 // onLink reports whether it is links that something happens to.
 func (k ChaosKind) onLink() bool { return k == DownLink || k == ImpairLink }
 
-// chaosNeeds are the keys beside those of all that chaos of a kind has to have, and
-// chaosBars those that it cannot have.
-func chaosNeeds(k ChaosKind) []string {
-	switch k {
-	case ImpairLink:
-		return []string{"for", "set"}
-	case RestartAny:
-		return []string{}
-	}
-	return []string{"for"}
+// chaosNeeds are the keys beside those of all that chaos of a kind has to have.
+func chaosNeeds(t *keyTable[chaosMap], k ChaosKind) []string {
+	return slices.DeleteFunc(t.with(string(k)), func(key string) bool { return key != "for" && key != "set" })
 }
 
-func chaosBars(k ChaosKind) []string {
-	switch k {
-	case DownLink:
-		return []string{"nodes", "set"}
-	case ImpairLink:
-		return []string{"nodes"}
-	case RestartAny:
-		return []string{"links", "set", "for"}
+var chaosTable = sync.OnceValue(func() *keyTable[chaosMap] {
+	targets := matching(`[^:]*:[\s\S]*|[\s\S]*[*?\[][\s\S]*`)
+	return &keyTable[chaosMap]{
+		what: "an entry of chaos", noun: "entry of chaos", def: "chaos",
+		also: func(t *keyTable[chaosMap], s schema) {
+			var rules []schema
+			for _, k := range chaosKinds {
+				then := schema{"properties": bars(t.notWith(string(k))), "required": append([]string{}, chaosNeeds(t, k)...)}
+				rules = append(rules, when(then, map[string][]string{"kind": {string(k)}}))
+			}
+			s["type"], s["required"], s["allOf"] = "object", []string{"kind", "every", "until"}, rules
+		},
+		keys: []key[chaosMap]{
+			one("kind", manyWords(func() []ChaosKind { return chaosKinds }), func(m *chaosMap) *val[ChaosKind] { return &m.kind },
+				"`down` (a link loses its carrier), `impair` (a link is set, and reset to what the file says), `kill` (a node crashes, and is started again), `pause`, or `restart`"),
+			one("start", instant, func(m *chaosMap) *val[time.Duration] { return &m.start }, "no effect begins before").orElse("at once"),
+			one("until", instant, func(m *chaosMap) *val[time.Duration] { return &m.until }, "no effect begins from here on"),
+			one("every", interval, func(m *chaosMap) *val[time.Duration] { return &m.every }, "from one time to the next, at the mean; at most "+strconv.Itoa(maxStrokes)+" times in all"),
+			only(one("for", interval, func(m *chaosMap) *val[time.Duration] { return &m.lasts }, "how long each effect lasts. Needed"), DownLink, ImpairLink, KillAny, PauseAny),
+			only(one("links", listOfNames(single(anyText.parse, func() schema { return targets })), func(m *chaosMap) *val[[]val[string]] { return &m.links },
+				"endpoints, or patterns of them such as `\"leaf-*:eth*\"`"), DownLink, ImpairLink).orElse("all links"),
+			only(one("nodes", nameList, func(m *chaosMap) *val[[]val[string]] { return &m.nodes }, "nodes, or patterns of names"), KillAny, PauseAny, RestartAny).orElse("all hosts"),
+			only(one("set", setForm, func(m *chaosMap) *val[impairment] { return &m.set }, "keys of [impairments](#impairments). Needed"), ImpairLink),
+		},
 	}
-	return []string{"links", "set"}
-}
+})
 
-func (r *reader) chaosMap(n *yaml.Node) chaosMap {
-	m := chaosMap{at: n}
-	r.fields(n, "an entry of chaos",
-		one(r, "kind", &m.kind, wordOf(r, chaosKinds)),
-		one(r, "start", &m.start, instant),
-		one(r, "until", &m.until, instant),
-		one(r, "every", &m.every, interval),
-		one(r, "for", &m.lasts, interval),
-		field{"links", func(n *yaml.Node) { m.links = r.nameList(n) }},
-		field{"nodes", func(n *yaml.Node) { m.nodes = r.nameList(n) }},
-		field{"set", func(n *yaml.Node) { m.set = r.setMap(n) }},
-	)
-	needs := []needed{need("kind", m.kind), need("every", m.every), need("until", m.until)}
-	given := []needed{need("for", m.lasts), need("set", m.set), need("links", m.links), need("nodes", m.nodes)}
+var chaosForm = mapOf(chaosTable, func(r *reader, n *yaml.Node, m *chaosMap) chaosMap {
+	m.at = n
+	t, needs := chaosTable(), []string{"kind", "every", "until"}
 	if m.kind.ok {
-		needs = append(needs, only(given, chaosNeeds(m.kind.is))...)
-		for _, k := range only(given, chaosBars(m.kind.is)) {
+		needs = append(needs, chaosNeeds(t, m.kind.is)...)
+		for _, k := range t.given(m, t.notWith(string(m.kind.is))...) {
 			if k.at != nil {
 				r.errorf(k.at, "key %s stands with kind %s, which has none, expected another kind", k.key, m.kind.is)
 			}
 		}
 	}
-	r.required(n, "entry of chaos", needs...)
-	return m
-}
+	r.required(n, t.noun, t.given(m, needs...)...)
+	return *m
+})
 
 // chaos finds the links and nodes that something happens to.
 func (r *reader) chaos(maps []chaosMap, l *linked, t *Topology) []Chaos {

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"gopkg.in/yaml.v3"
@@ -30,33 +31,19 @@ type checkMap struct {
 	status     val[int]
 	output     val[string]
 	timeout    val[time.Duration]
-	metrics    []needed // those with a bound
+	metrics    map[Metric]*yaml.Node // those with a bound
 	bounds     []Bound
 }
 
 // checkSubjects are the keys of what a check is about, of which it has one.
 var checkSubjects = []string{"workload", "counter", "link", string(Leftovers), string(OpenConnections), "exec"}
 
-// checkKeys are the keys that checks of each subject may have, and checkNeeds those that
-// they need, all of them or, of metrics, one at least.
-func checkKeys(subject string) []string {
+// checkNeeds are the keys that checks of a subject need, all of them or, of metrics, one
+// at least.
+func checkNeeds(t *keyTable[checkMap], subject string) (all, some []string) {
 	switch subject {
 	case "workload":
-		return append(metricKeys(workloadMetrics()), "verified")
-	case "counter":
-		return []string{"value", "node", "at", "snapshot"}
-	case "link":
-		return append(metricKeys(linkMetrics()), "from")
-	case "exec":
-		return []string{"node", "status", "output", "timeout"}
-	}
-	return []string{"node"}
-}
-
-func checkNeeds(subject string) (all, some []string) {
-	switch subject {
-	case "workload":
-		return nil, checkKeys(subject)
+		return nil, t.with(subject)
 	case "counter":
 		return []string{"value"}, nil
 	case "link":
@@ -67,41 +54,86 @@ func checkNeeds(subject string) (all, some []string) {
 	return nil, nil
 }
 
-var exitStatus = count[int](0, 255)
+var checkTable = sync.OnceValue(func() *keyTable[checkMap] {
+	bounds := func(metrics []measured, subject string) (keys []key[checkMap]) {
+		for _, m := range metrics {
+			keys = append(keys, only(boundKey(m), subject))
+		}
+		return keys
+	}
+	return &keyTable[checkMap]{
+		what: "a check", noun: "check", def: "check",
+		also: checkRules,
+		keys: slices.Concat(
+			[]key[checkMap]{
+				one("workload", anyText, func(m *checkMap) *val[string] { return &m.workload }, "a workload, by its name"),
+				one("counter", counterName, func(m *checkMap) *val[string] { return &m.counter }, "a [counter](#counters), by its name"),
+				one("link", endpointName, func(m *checkMap) *val[Endpoint] { return &m.link }, "a link, by an endpoint: each of its directions"),
+				one(string(Leftovers), counted, func(m *checkMap) *val[condition] { return &m.leftovers }, "how many NDK objects are left when all workloads have ended"),
+				one(string(OpenConnections), counted, func(m *checkMap) *val[condition] { return &m.connections }, "how many queue pairs are connected when all workloads have ended"),
+				one("exec", commandForm, func(m *checkMap) *val[[]string] { return &m.exec }, "a command that runs in a node when all is over: text for `sh -c`, or a list of the program and its arguments"),
+			},
+			bounds(workloadMetrics(), "workload"),
+			[]key[checkMap]{
+				only(one("verified", onlyTrue, func(m *checkMap) *val[bool] { return &m.verified }, "`true`: every payload was right, which needs `verify: true` there"), "workload"),
+				only(one("value", counted, func(m *checkMap) *val[condition] { return &m.value }, "such as `\"> 0\"`. Needed"), "counter"),
+				only(one("node", anyText, func(m *checkMap) *val[string] { return &m.node }, "the host whose counter, objects or connections are meant; where `exec` runs, which needs it"), "counter", string(Leftovers), string(OpenConnections), "exec").orElse("all hosts together"),
+				only(one("at", instant, func(m *checkMap) *val[time.Duration] { return &m.instant }, "when, after all nodes are ready"), "counter").orElse("at the end"),
+				only(one("snapshot", anyText, func(m *checkMap) *val[string] { return &m.snapshot }, "as the timeline has kept it under that name"), "counter"),
+			},
+			bounds(linkMetrics(), "link"),
+			[]key[checkMap]{
+				only(one("from", anyText, func(m *checkMap) *val[string] { return &m.from }, "the node whose sent packets alone are meant"), "link"),
+				only(one("status", count[int](0, 255), func(m *checkMap) *val[int] { return &m.status }, "what it ends with"), "exec").orElse("0"),
+				only(one("output", single(expression, textSchema), func(m *checkMap) *val[string] { return &m.output }, "a [regular expression](https://pkg.go.dev/regexp/syntax) that its output matches"), "exec"),
+				only(one("timeout", runTime, func(m *checkMap) *val[time.Duration] { return &m.timeout }, "from which it has failed"), "exec").orElse("1m"),
+			},
+		),
+	}
+})
 
-func (r *reader) checkMap(n *yaml.Node) checkMap {
-	m := checkMap{at: n}
-	fields := []field{
-		one(r, "workload", &m.workload, anyText),
-		one(r, "counter", &m.counter, counter(r)),
-		one(r, "link", &m.link, endpoint),
-		one(r, string(Leftovers), &m.leftovers, counted),
-		one(r, string(OpenConnections), &m.connections, counted),
-		field{"exec", func(n *yaml.Node) { m.exec = r.command(n) }},
-		one(r, "verified", &m.verified, onlyTrue),
-		one(r, "value", &m.value, counted),
-		one(r, "node", &m.node, anyText),
-		one(r, "from", &m.from, anyText),
-		one(r, "at", &m.instant, instant),
-		one(r, "snapshot", &m.snapshot, anyText),
-		one(r, "status", &m.status, exitStatus),
-		one(r, "output", &m.output, expression),
-		one(r, "timeout", &m.timeout, runTime),
-	}
-	for _, measured := range slices.Concat(workloadMetrics(), linkMetrics()) {
-		fields = append(fields, field{string(measured.metric), func(n *yaml.Node) {
-			m.metrics = append(m.metrics, needed{string(measured.metric), n})
-			if c := scalar(r, n, measured.parse); c.ok {
-				m.bounds = append(m.bounds, c.is.of(measured.metric))
+// boundKey is the key of a metric that has a bound.
+func boundKey(of measured) key[checkMap] {
+	return key[checkMap]{
+		name: string(of.metric), doc: of.doc, schema: of.form.schema,
+		at: func(m *checkMap) *yaml.Node { return m.metrics[of.metric] },
+		read: func(r *reader, n *yaml.Node, m *checkMap) {
+			if m.metrics == nil {
+				m.metrics = make(map[Metric]*yaml.Node)
 			}
-		}})
+			m.metrics[of.metric] = n
+			if c := of.form.of(r, n); c.ok {
+				m.bounds = append(m.bounds, c.is.of(of.metric))
+			}
+		},
 	}
-	r.fields(n, "a check", fields...)
-	if isMap(n) {
-		r.checkAgrees(&m)
-	}
-	return m
 }
+
+// checkRules adds to the schema of a check which keys stand together.
+func checkRules(t *keyTable[checkMap], s schema) {
+	var rules []schema
+	for _, subject := range checkSubjects {
+		all, some := checkNeeds(t, subject)
+		then := schema{"properties": bars(t.notWith(subject))}
+		if all != nil {
+			then["required"] = all
+		}
+		if some != nil {
+			then.requiring("anyOf", some...)
+		}
+		rules = append(rules, rule(has(subject), then, nil))
+	}
+	s["type"] = "object"
+	s.requiring("oneOf", checkSubjects...)["allOf"] = append(rules, rule(has("snapshot"), schema{"properties": bars([]string{"at"})}, nil))
+}
+
+var checkForm = mapOf(checkTable, func(r *reader, n *yaml.Node, m *checkMap) checkMap {
+	m.at = n
+	if isMap(n) {
+		r.checkAgrees(m)
+	}
+	return *m
+})
 
 // expression is a parser for a regular expression.
 func expression(text string) (string, error) {
@@ -114,16 +146,10 @@ func expression(text string) (string, error) {
 // checkAgrees reports keys of a check that are absent, and those that do not stand with
 // others.
 func (r *reader) checkAgrees(m *checkMap) {
-	subjects := []needed{
-		need("workload", m.workload), need("counter", m.counter), need("link", m.link),
-		need(string(Leftovers), m.leftovers), need(string(OpenConnections), m.connections), need("exec", m.exec),
-	}
-	others := append([]needed{
-		need("verified", m.verified), need("value", m.value), need("node", m.node), need("from", m.from), need("at", m.instant), need("snapshot", m.snapshot),
-		need("status", m.status), need("output", m.output), need("timeout", m.timeout),
-	}, m.metrics...)
-	subjects = slices.DeleteFunc(subjects, func(k needed) bool { return k.at == nil })
-	others = slices.DeleteFunc(others, func(k needed) bool { return k.at == nil })
+	t := checkTable()
+	absent := func(k needed) bool { return k.at == nil }
+	subjects := slices.DeleteFunc(t.given(m, checkSubjects...), absent)
+	others := slices.DeleteFunc(t.given(m, t.names()...), func(k needed) bool { return absent(k) || slices.Contains(checkSubjects, k.key) })
 	switch len(subjects) {
 	case 0:
 		r.errorf(m.at, "the check is about nothing, expected one of %s", strings.Join(checkSubjects, ", "))
@@ -136,11 +162,11 @@ func (r *reader) checkAgrees(m *checkMap) {
 	subject := subjects[0].key
 	has := func(key string) bool { return slices.ContainsFunc(others, func(k needed) bool { return k.key == key }) }
 	for _, k := range others {
-		if may := checkKeys(subject); !slices.Contains(may, k.key) {
+		if may := t.with(subject); !slices.Contains(may, k.key) {
 			r.errorf(k.at, "key %s stands in a check of %s, expected some of %s", k.key, subject, strings.Join(may, ", "))
 		}
 	}
-	all, some := checkNeeds(subject)
+	all, some := checkNeeds(t, subject)
 	for _, key := range all {
 		if !has(key) {
 			r.errorf(m.at, "the check has no %s, expected %s and %s", key, subject, key)
@@ -220,9 +246,9 @@ func (r *reader) checkWorkload(m checkMap, w *Workload, names []string) {
 	case m.verified.ok && !w.Verify:
 		r.errorf(m.verified.at, "workload %s does not compare its payload, expected verify: true there (line %d)", w.Name, w.Place.Line)
 	case w.Operation == Program:
-		for _, k := range m.metrics {
-			if !slices.Contains(programMetrics, Metric(k.key)) {
-				r.errorf(k.at, "workload %s is a program, which has no %s, expected some of %s", w.Name, k.key, strings.Join(texts(programMetrics), ", "))
+		for metric, at := range m.metrics {
+			if !slices.Contains(programMetrics, metric) {
+				r.errorf(at, "workload %s is a program, which has no %s, expected some of %s", w.Name, metric, strings.Join(texts(programMetrics), ", "))
 			}
 		}
 	}

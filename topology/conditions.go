@@ -35,16 +35,19 @@ func bound[T uint64 | float64 | time.Duration](parse func(string) (T, error), ex
 	}
 }
 
-// counted is a parser for a bound on a count, where a bare number is the exact one.
-func counted(text string) (condition, error) {
+// counted is a bound on a count, where a bare number is the exact one.
+var counted = single(func(text string) (condition, error) {
 	if n, err := parseCount(text); err == nil {
 		return condition{"==", float64(n), text}, nil
 	}
 	return bound(parseCount, "<= 3")(text)
-}
-
-func countedSchema() schema {
+}, func() schema {
 	return anyOf(schema{"type": "integer", "minimum": 0}, matching("(?:"+relations+")?[0-9]+"))
+})
+
+// boundOf is a relation and a value that matches a pattern.
+func boundOf[T uint64 | float64 | time.Duration](parse func(string) (T, error), pattern, example string) form[condition] {
+	return single(bound(parse, example), func() schema { return matching(relations + pattern) })
 }
 
 // parseNumber reads a number without a unit, which need not be whole.
@@ -55,62 +58,61 @@ func parseNumber(text string) (float64, error) {
 // A measured is a metric that a check may have a bound on.
 type measured struct {
 	metric Metric
-	parse  func(string) (condition, error)
-	schema schema
-	what   string // for the schema
+	form   form[condition]
+	doc    string
 }
 
 // asCount, asRate and so on are metrics whose values are of that kind.
-func asCount(m Metric, what string) measured { return measured{m, counted, countedSchema(), what} }
+func asCount(m Metric, doc string) measured { return measured{m, counted, doc} }
 
-func asRate(m Metric, what string) measured {
-	return measured{m, bound(parseRate, ">= 200mbit"), matching(relations + rates.pattern()), what}
+func asRate(m Metric, doc string) measured {
+	return measured{m, boundOf(parseRate, rates.pattern(), ">= 200mbit"), doc}
 }
 
-func asTime(m Metric, what string) measured {
-	return measured{m, bound(instant, "<= 50ms"), matching(relations + `\+?` + goDuration), what}
+func asTime(m Metric, doc string) measured {
+	return measured{m, boundOf(instant.parse, `\+?`+goDuration, "<= 50ms"), doc}
 }
 
-func asShare(m Metric, what string) measured {
-	return measured{m, bound(parsePercent, "<= 1%"), matching(relations + percentages.pattern()), what}
+func asShare(m Metric, doc string) measured {
+	return measured{m, boundOf(parsePercent, percentages.pattern(), "<= 1%"), doc}
 }
 
-func asNumber(m Metric, what string) measured {
-	return measured{m, bound(parseNumber, ">= 0.9"), matching(relations + decimals), what}
+func asNumber(m Metric, doc string) measured {
+	return measured{m, boundOf(parseNumber, decimals, ">= 0.9"), doc}
 }
 
 // workloadMetrics are those of workloads.
 func workloadMetrics() []measured {
 	return []measured{
-		asCount(Errors, "How many requests may fail: a number, or a relation and a number."),
-		asRate(Throughput, `Of payload, such as ">= 200mbit".`),
-		asCount(MessageCount, "How many messages, requests or rounds were completed."),
-		asNumber(MessageRate, `Of those, per second, such as ">= 10000".`),
-		asCount(Connections, "How many connections were made."),
-		asNumber(ConnectRate, `Of those, per second, such as ">= 500".`),
-		asCount(Reconnects, "How many of those were made in the place of connections that failed."),
-		asTime(LatencyMin, `The least time from post to completion, such as "<= 50ms".`),
-		asTime(LatencyP50, "The median of that time."),
-		asTime(LatencyP90, "Its 90th percentile."),
-		asTime(LatencyP99, "Its 99th percentile."),
-		asTime(LatencyP999, "Its 99.9th percentile."),
-		asTime(LatencyP9999, "Its 99.99th percentile."),
-		asTime(LatencyMax, "The greatest of it."),
-		asTime(LatencyJitter, "By how much its 99th percentile exceeds its median."),
-		asTime(Recovered, "The longest time without a completion while there was something to do."),
-		asNumber(Fairness, "Jain's index of the flows' throughputs, up to 1."),
+		asCount(Errors, "how many requests may fail: a number, or a relation and a number"),
+		asRate(Throughput, "of payload, such as `\">= 200mbit\"`"),
+		asCount(MessageCount, "how many messages, requests or rounds were completed"),
+		asNumber(MessageRate, "of those, per second, such as `\">= 10000\"`"),
+		asCount(Connections, "how many connections were made"),
+		asNumber(ConnectRate, "of those, per second, such as `\">= 500\"`"),
+		asCount(Reconnects, "how many of those were made in the place of connections that failed"),
+		asTime(LatencyMin, "the least time from post to completion, such as `\"<= 50ms\"`"),
+		asTime(LatencyP50, "the median of that time"),
+		asTime(LatencyP90, "its 90th percentile"),
+		asTime(LatencyP99, "its 99th percentile"),
+		asTime(LatencyP999, "its 99.9th percentile"),
+		asTime(LatencyP9999, "its 99.99th percentile"),
+		asTime(LatencyMax, "the greatest of it"),
+		asTime(LatencyJitter, "by how much its 99th percentile exceeds its median"),
+		asTime(Recovered, "the longest time without a completion while there was something to do"),
+		asNumber(Fairness, "Jain's index of the flows' throughputs, up to 1"),
 	}
 }
 
 // linkMetrics are those of a direction of a link.
 func linkMetrics() []measured {
 	return []measured{
-		asCount(LinkDropped, "How many packets were dropped, for whatever reason."),
-		asShare(LinkLoss, `The share of packets that were dropped, such as "<= 2%".`),
-		asRate(LinkRate, "What the link carried per second while it had packets."),
-		asTime(LinkDelay, "The median of the delay."),
-		asTime(LinkDelayP99, "The 99th percentile of the delay."),
-		asCount(LinkOverruns, "How often the machine did not keep up."),
+		asCount(LinkDropped, "how many packets were dropped, for whatever reason"),
+		asShare(LinkLoss, "the share of packets that were dropped, such as `\"<= 2%\"`"),
+		asRate(LinkRate, "what the link carried per second while it had packets"),
+		asTime(LinkDelay, "the median of the delay"),
+		asTime(LinkDelayP99, "the 99th percentile of the delay"),
+		asCount(LinkOverruns, "how often the machine did not keep up"),
 	}
 }
 

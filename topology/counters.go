@@ -21,5 +21,5 @@ var (
 	}
 )
 
-// counter is a parser for the name of a counter.
-func counter(r *reader) func(string) (string, error) { return wordOf(r, Counters()) }
+// counterName is the name of a counter.
+var counterName = manyWords(Counters)

@@ -84,8 +84,8 @@ func (r *eventReader) event(m eventMap) Event {
 			r.snapshots[m.snapshot.is] = m.snapshot.at
 		}
 	}
-	for _, action := range []NodeAction{RestartNode, KillNode, PauseNode, ResumeNode} {
-		if v := *m.onNode[action]; v.at != nil {
+	for action, v := range map[NodeAction]val[string]{RestartNode: m.restart, KillNode: m.kill, PauseNode: m.pause, ResumeNode: m.resume} {
+		if v.at != nil {
 			e.Node, e.NodeAction = v.is, action
 			r.runsCommands(v, r.linked, r.lab)
 		}

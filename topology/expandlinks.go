@@ -59,7 +59,7 @@ func (x *expander) link(n *yaml.Node) []*yaml.Node {
 	a, b := &of[0], &of[1]
 	cross := false
 	if v := find(entries, "cross"); v != nil {
-		is, err := yes(v.Value)
+		is, err := yes.parse(v.Value)
 		if err != nil || v.Kind != yaml.ScalarNode {
 			return []*yaml.Node{n}
 		}

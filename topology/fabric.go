@@ -1,8 +1,10 @@
 package topology
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/ndklab/ndklab/topology/shape"
 	"gopkg.in/yaml.v3"
@@ -14,7 +16,7 @@ import (
 type fabricMap struct {
 	shape  val[string]
 	values map[string]*val[int] // of the parameters, by key
-	tiers  map[string][]entry   // what links of each tier have
+	tiers  map[string]entry     // what links of each tier have
 }
 
 // shapeNames are the shapes that a block may have.
@@ -29,38 +31,79 @@ func shapeNames() []string {
 // parameterKey is the key of a shape's parameter.
 func parameterKey(p shape.Parameter) string { return strings.ReplaceAll(p.Name, "-", "_") }
 
-func (x *expander) fabricMap(n *yaml.Node) fabricMap {
-	m := fabricMap{values: make(map[string]*val[int]), tiers: make(map[string][]entry)}
-	fields := []field{
-		one(x.reader, "shape", &m.shape, wordOf(x.reader, shapeNames())),
-		{"tiers", func(n *yaml.Node) {
-			for _, e := range x.entries(n) {
-				var settings linkSettings
-				x.fields(e.value, "the links of a tier", x.linkSettings(&settings)...)
-				x.noSenders(settings.impairment)
-				m.tiers[e.key.Value] = []entry{e}
-			}
-		}},
+var fabricTable = sync.OnceValue(func() *keyTable[fabricMap] {
+	t := &keyTable[fabricMap]{
+		what: "a fabric", noun: "fabric", def: "fabric", required: []string{"shape"},
+		also: fabricRules,
+		keys: []key[fabricMap]{
+			one("shape", manyWords(shapeNames), func(m *fabricMap) *val[string] { return &m.shape }, "what it looks like"),
+			readBy("tiers", tiersSchema, func(r *reader, n *yaml.Node, m *fabricMap) {
+				m.tiers = make(map[string]entry)
+				for _, e := range r.entries(n) {
+					linksForm(tierTable).of(r, e.value)
+					m.tiers[e.key.Value] = e
+				}
+			}, "how the links of each tier fare: of hosts, and those that lead up to spines, or to the routers agg and core, or between two switches (trunk)"),
+		},
 	}
 	for _, s := range shape.All() {
 		for _, p := range s.Parameters {
-			if key := parameterKey(p); m.values[key] == nil {
-				v := new(val[int])
-				m.values[key] = v
-				fields = append(fields, one(x.reader, key, v, count[int](0, 1<<16)))
+			name := parameterKey(p)
+			doc := fmt.Sprintf("%s: %s, %d to %d, else %d", s.Name, p.Usage, p.Minimum, p.Maximum, p.Default)
+			i := slices.Index(t.names(), name)
+			if i >= 0 { // a parameter of several shapes
+				t.keys[i].doc += "; " + doc
+				continue
 			}
+			number := count[int](0, 1<<16) // of which Check knows the range
+			t.keys = append(t.keys, one(name, number, func(m *fabricMap) *val[int] {
+				if m.values == nil {
+					m.values = make(map[string]*val[int])
+				}
+				if m.values[name] == nil {
+					m.values[name] = new(val[int])
+				}
+				return m.values[name]
+			}, doc))
 		}
 	}
-	x.fields(n, "a fabric", fields...)
-	x.required(n, "fabric", need("shape", m.shape))
-	return m
+	return t
+})
+
+// tierTable is the keys of the links of a tier.
+var tierTable = linkSettingsTable("the links of a tier")
+
+// tiersSchema is the schema of what the links of all tiers have.
+func tiersSchema() schema {
+	tiers := map[string]schema{}
+	for _, s := range shape.All() {
+		for _, tier := range s.Tiers {
+			tiers[tier] = tierTable().schema().describedAs("What holds for the links of this tier, before the link defaults.")
+		}
+	}
+	return schema{"type": []string{"object", "null"}, "properties": tiers, "additionalProperties": false}
+}
+
+// fabricRules adds to the schema of a block which keys each shape has.
+func fabricRules(t *keyTable[fabricMap], f schema) {
+	var rules []schema
+	for _, s := range shape.All() {
+		own := []string{"shape", "tiers"}
+		for _, p := range s.Parameters {
+			own = append(own, parameterKey(p))
+		}
+		barred := slices.DeleteFunc(t.names(), func(key string) bool { return slices.Contains(own, key) })
+		rules = append(rules, when(schema{"properties": bars(barred)}, map[string][]string{"shape": {s.Name}}))
+	}
+	f["allOf"] = rules
 }
 
 // fabric is the nodes and links that the block at n stands for.
 func (x *expander) fabric(n *yaml.Node) (nodes []entry, links []*yaml.Node) {
 	before := len(x.errors)
 	defer func() { x.failed = x.failed || len(x.errors) > before }()
-	m := x.fabricMap(n)
+	var m fabricMap
+	fabricTable().read(x.reader, n, &m)
 	all := shape.All()
 	i := slices.IndexFunc(all, func(s shape.Shape) bool { return m.shape.ok && s.Name == m.shape.is })
 	if i < 0 {
@@ -70,7 +113,10 @@ func (x *expander) fabric(n *yaml.Node) (nodes []entry, links []*yaml.Node) {
 	values := make(map[string]int)
 	var keys []string
 	for _, p := range s.Parameters {
-		v := m.values[parameterKey(p)]
+		var v val[int]
+		if given := m.values[parameterKey(p)]; given != nil {
+			v = *given
+		}
 		values[p.Name] = v.orElse(p.Default)
 		keys = append(keys, parameterKey(p))
 		if err := p.Check(values[p.Name]); v.ok && err != nil {
@@ -84,7 +130,7 @@ func (x *expander) fabric(n *yaml.Node) (nodes []entry, links []*yaml.Node) {
 	}
 	for tier, e := range m.tiers {
 		if !slices.Contains(s.Tiers, tier) {
-			x.errorf(e[0].key, "the shape %s has no tier %s, %s", s.Name, quote(tier), x.expectation(tier, s.Tiers))
+			x.errorf(e.key, "the shape %s has no tier %s, %s", s.Name, quote(tier), x.expectation(tier, s.Tiers))
 		}
 	}
 	if len(x.errors) > before {
@@ -92,7 +138,7 @@ func (x *expander) fabric(n *yaml.Node) (nodes []entry, links []*yaml.Node) {
 	}
 	settings := make(map[string][]*yaml.Node) // of links, as a map's content
 	for tier, e := range m.tiers {
-		for _, e := range x.entries(e[0].value) {
+		for _, e := range x.entries(e.value) {
 			settings[tier] = append(settings[tier], e.key, e.value)
 		}
 	}

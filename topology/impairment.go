@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"reflect"
 	"slices"
 	"time"
 )
@@ -32,15 +31,7 @@ func (i Impairment) None() bool { return i.Equal(Impairment{}) }
 
 // Equal reports whether two impairments do the same.
 func (i Impairment) Equal(j Impairment) bool {
-	// Samples may be many, and reflection is slow.
-	if !slices.Equal(i.Jitter.Samples, j.Jitter.Samples) {
-		return false
-	}
-	i.Jitter.Samples, j.Jitter.Samples = nil, nil
-	if len(i.Faults) == 0 && len(j.Faults) == 0 {
-		i.Faults, j.Faults = nil, nil
-	}
-	return reflect.DeepEqual(i, j)
+	return !slices.ContainsFunc(impairmentKeys(), func(k impairmentKey) bool { return !k.equal(&i, &j) })
 }
 
 // A Distribution is how jitter is spread around the delay.
@@ -165,19 +156,9 @@ type Change struct {
 
 // Apply is the impairment with the change made.
 func (c Change) Apply(i Impairment) Impairment {
-	replace(&i.Delay, c.Delay)
-	replace(&i.Jitter, c.Jitter)
-	replace(&i.Loss, c.Loss)
-	replace(&i.Duplicate, c.Duplicate)
-	replace(&i.Reorder, c.Reorder)
-	replace(&i.Corrupt, c.Corrupt)
-	replace(&i.Rate, c.Rate)
-	replace(&i.Burst, c.Burst)
-	replace(&i.Queue, c.Queue)
-	replace(&i.ECN, c.ECN)
-	replace(&i.Cut, c.Cut)
-	replace(&i.Flap, c.Flap)
-	replace(&i.Faults, c.Faults)
+	for _, k := range impairmentKeys() {
+		k.apply(&i, &c)
+	}
 	return i
 }
 

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"gopkg.in/yaml.v3"
@@ -27,133 +29,217 @@ type impairment struct {
 	senders []val[string]         // for each of the faults, the node whose packets alone it is for
 }
 
-// impairmentKeys are the keys in the order of Impairment.
-var impairmentKeys = []string{"delay", "jitter", "loss", "duplicate", "reorder", "corrupt", "rate", "burst", "queue", "ecn", "cut", "flap", "faults"}
+// An impairmentKey is a key of an impairment, with what there is to do with its value.
+type impairmentKey struct {
+	key[impairment]
+	apply func(*Impairment, *Change)                       // gives an impairment what a change has of the key
+	equal func(a, b *Impairment) bool                      // reports whether both do the same by it
+	take  func(*Change, *Impairment)                       // has a change set what an impairment has
+	write func(*Change) (value, text string, changed bool) // as a file has it, and in words
+	port  bool                                             // ports of switches and routers have it, too
+}
 
-// impairment is the fields of an impairment, in the order of impairmentKeys.
-func (r *reader) impairment(m *impairment) []field {
-	c := &m.change
-	faults := setting(r, m, "faults", &c.Faults, func(n *yaml.Node) []Fault { return r.faults(n, m) })
-	return []field{
-		setting(r, m, "delay", &c.Delay, single(r, linkDelay)),
-		setting(r, m, "jitter", &c.Jitter, r.jitter),
-		setting(r, m, "loss", &c.Loss, r.loss),
-		setting(r, m, "duplicate", &c.Duplicate, single(r, probability)),
-		setting(r, m, "reorder", &c.Reorder, r.reorder),
-		setting(r, m, "corrupt", &c.Corrupt, r.corrupt),
-		setting(r, m, "rate", &c.Rate, single(r, linkRate)),
-		setting(r, m, "burst", &c.Burst, single(r, burstSize)),
-		setting(r, m, "queue", &c.Queue, r.queue),
-		setting(r, m, "ecn", &c.ECN, r.ecn),
-		setting(r, m, "cut", &c.Cut, single(r, yes)),
-		setting(r, m, "flap", &c.Flap, r.flap),
-		{"faults", func(n *yaml.Node) {
-			faults.read(n)
-			if c.Faults != nil && *c.Faults == nil {
-				c.Faults = &[]Fault{} // JSON does not tell nil from no change
+// setting is a key for a field of Impairment and the same of Change.
+func setting[T any](name string, f form[T], of func(*Impairment) *T, to func(*Change) **T,
+	equal func(a, b T) bool, write func(T) (value, text string), doc string) impairmentKey {
+	return settingOf(name, f, func(r *reader, n *yaml.Node, _ *impairment) T { return f.of(r, n).is }, of, to, equal, write, doc)
+}
+
+// settingOf is setting with what else reads the value.
+func settingOf[T any](name string, f form[T], read func(*reader, *yaml.Node, *impairment) T, of func(*Impairment) *T, to func(*Change) **T,
+	equal func(a, b T) bool, write func(T) (value, text string), doc string) impairmentKey {
+	return impairmentKey{
+		key: key[impairment]{
+			name: name, doc: doc, ranges: f.ranges,
+			schema: func() schema { return orNone(f.schema()) },
+			read: func(r *reader, n *yaml.Node, m *impairment) {
+				if m.at == nil {
+					m.at = make(map[string]*yaml.Node)
+				}
+				m.at[name] = n
+				var v T
+				before := len(r.errors)
+				if !isNone(n) {
+					v = read(r, n, m)
+				}
+				if len(r.errors) > before {
+					m.broken = true
+					return
+				}
+				*to(&m.change) = &v
+			},
+			at: func(m *impairment) *yaml.Node { return m.at[name] },
+		},
+		apply: func(i *Impairment, c *Change) {
+			if by := *to(c); by != nil {
+				*of(i) = *by
 			}
-		}},
+		},
+		equal: func(a, b *Impairment) bool { return equal(*of(a), *of(b)) },
+		take: func(c *Change, i *Impairment) {
+			v := *of(i)
+			*to(c) = &v
+		},
+		write: func(c *Change) (value, text string, changed bool) {
+			v := *to(c)
+			if v == nil {
+				return "", "", false
+			}
+			value, text = write(*v)
+			return value, text, true
+		},
 	}
+}
+
+// atPorts is the key as one that ports have, too.
+func (k impairmentKey) atPorts() impairmentKey {
+	k.port = true
+	return k
+}
+
+// impairmentKeys are the keys in the order of Impairment.
+var impairmentKeys = sync.OnceValue(func() []impairmentKey {
+	return []impairmentKey{
+		setting("delay", linkDelay, func(i *Impairment) *time.Duration { return &i.Delay }, func(c *Change) **time.Duration { return &c.Delay },
+			equal, inWords(FormatDuration), "added one way, $range"),
+		setting("jitter", jitterForm, func(i *Impairment) *Jitter { return &i.Jitter }, func(c *Change) **Jitter { return &c.Jitter },
+			Jitter.equal, Jitter.format, "varies the delay: `50us`, or a map, see below. Packets stay in order unless `reorder` is there, too"),
+		setting("loss", lossForm, func(i *Impairment) *Loss { return &i.Loss }, func(c *Change) **Loss { return &c.Loss },
+			Loss.equal, Loss.format, "packets that do not arrive: `1%`, or a map, see below"),
+		setting("duplicate", probability, func(i *Impairment) *float64 { return &i.Duplicate }, func(c *Change) **float64 { return &c.Duplicate },
+			equal, inWords(FormatPercent), "share of packets that arrive twice, `0.1%`"),
+		setting("reorder", reorderForm, func(i *Impairment) *Reorder { return &i.Reorder }, func(c *Change) **Reorder { return &c.Reorder },
+			equal, Reorder.format, "share of packets that overtake others on their way: `1%`, or a map, see below. Needs `delay`: else nothing is on its way"),
+		setting("corrupt", corruptForm, func(i *Impairment) *Corrupt { return &i.Corrupt }, func(c *Change) **Corrupt { return &c.Corrupt },
+			equal, Corrupt.format, "share of packets in which a bit is flipped: `0.01%`, or a map, see below. Checksums are those from before, so that the receiver's ICRC has to catch it; of what `where: anywhere` hits, some bits of headers are covered by no checksum"),
+		setting("rate", linkRate, func(i *Impairment) *uint64 { return &i.Rate }, func(c *Change) **uint64 { return &c.Rate },
+			equal, unlessZero(FormatRate), "$range per second, of bytes as a wire has them: preamble, padding, check sequence and gap included, which is 24 bytes a packet").atPorts(),
+		setting("burst", burstSize, func(i *Impairment) *uint64 { return &i.Burst }, func(c *Change) **uint64 { return &c.Burst },
+			equal, unlessZero(FormatSize), "bytes that pass at once after a pause, ahead of `rate`, `64KiB`; absent: none").atPorts(),
+		setting("queue", queueForm, func(i *Impairment) *Queue { return &i.Queue }, func(c *Change) **Queue { return &c.Queue },
+			equal, Queue.format, "what may wait for `rate`; what comes when it is full is dropped: `4MiB`, `1000packets`, or both in a map of `bytes` and `packets`, `{bytes: 4MiB, packets: 1000}`; no less than a packet of the MTU takes on a wire. Absent: 50 ms of the rate, and 4 MiB at least").atPorts(),
+		setting("ecn", ecnForm, func(i *Impairment) *ECN { return &i.ECN }, func(c *Change) **ECN { return &c.ECN },
+			equal, ECN.format, "`{min: 100KiB, max: 400KiB}`: ECN-capable packets are marked if more than `min` waits in the queue, all from `max` on, in between a share that grows evenly. RDMA packets are not ECN-capable yet, as adapters have no congestion control: they are never marked, other traffic is").atPorts(),
+		setting("cut", yes, func(i *Impairment) *bool { return &i.Cut }, func(c *Change) **bool { return &c.Cut },
+			equal, inWords(strconv.FormatBool), "`true`: nothing arrives, though the ends keep their carrier"),
+		setting("flap", flapForm, func(i *Impairment) *Flap { return &i.Flap }, func(c *Change) **Flap { return &c.Flap },
+			equal, Flap.format, "`{period: 1s, down: 100ms}`: the direction is cut for the last `down` of each `period`"),
+		faultsKey(),
+	}
+})
+
+// equal is == of values that have it.
+func equal[T comparable](a, b T) bool { return a == b }
+
+// inWords is values that are the same in a file and in words.
+func inWords[T any](format func(T) string) func(T) (value, text string) {
+	return func(v T) (value, text string) { return format(v), format(v) }
+}
+
+// unlessZero is inWords, where 0 is nothing.
+func unlessZero(format func(uint64) string) func(uint64) (value, text string) {
+	return inWords(func(n uint64) string { return unless(n == 0, format(n)) })
+}
+
+// impairmentTable is the keys of an impairment of a link itself.
+var impairmentTable = sync.OnceValue(func() *keyTable[impairment] {
+	return &keyTable[impairment]{what: "settings", noun: "impairment", keys: impaired(true)}
+})
+
+// impaired is the keys as those of a map that is read into an impairment. Only the faults
+// of a link itself may say whose packets they are for.
+func impaired(ofLink bool) []key[impairment] {
+	var all []key[impairment]
+	for _, k := range impairmentKeys() {
+		if k.name == "faults" && !ofLink {
+			k.schema = func() schema { return orNone(faultList("faultOfAny")) }
+		}
+		all = append(all, k.key)
+	}
+	return all
 }
 
 func isNone(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Value == none }
 
-// setting is the field of one key, whose value read reads and to receives if it
-// is right.
-func setting[T any](r *reader, m *impairment, key string, to **T, read func(*yaml.Node) T) field {
-	return field{key, func(n *yaml.Node) {
-		if m.at == nil {
-			m.at = make(map[string]*yaml.Node)
-		}
-		m.at[key] = n
-		var v T
-		before := len(r.errors)
-		if !isNone(n) {
-			v = read(n)
-		}
-		if len(r.errors) > before {
-			m.broken = true
-			return
-		}
-		*to = &v
-	}}
-}
-
-// single reads a value that has no other form than parse's.
-func single[T any](r *reader, parse func(string) (T, error)) func(*yaml.Node) T {
-	return func(n *yaml.Node) T { return scalar(r, n, parse).is }
-}
-
-// brief reads a value in its brief form, or reports false if it is a map. What it
-// is called in its brief form is for messages.
-func brief[T any](r *reader, n *yaml.Node, what string, parse func(string) (T, error)) (v T, ok bool) {
-	switch {
-	case n.Kind == yaml.MappingNode:
-		return v, false
-	case n.Kind == yaml.SequenceNode || isNull(n):
-		r.valueError(n, "found %s, expected %s or a map", describe(n), what)
-		return v, true
-	}
-	return scalar(r, n, parse).is, true
-}
-
 // The values of an impairment's keys.
 var (
 	linkDelay   = span(0, maxDelay)
-	probability = within(parsePercent, FormatPercent, 0, 1)
-	chance      = within(parsePercent, FormatPercent, 1e-12, 1) // a probability other than never
-	linkRate    = rateAbove0(within(parseRate, FormatRate, 1, maxRate))
+	probability = share(0)
+	linkRate    = rateAbove0(ranged(parseRate, FormatRate, 1, maxRate, rates.schema))
 	burstSize   = sized[uint64](sizes, 0, maxBytes)
-	queueSize   = sized[uint64](queueSizes, minQueue, maxBytes)
-	queueLength = within(func(text string) (uint64, error) { return packetCounts.whole(text, "packets") }, formatPackets, 1, maxPackets)
-	markSize    = sized[uint64](sizes, 0, maxBytes)
 	place       = count[uint64](1, 1<<40)
 )
 
-// rateAbove0 is parse with a message of its own for a rate of nothing.
-func rateAbove0(parse func(string) (uint64, error)) func(string) (uint64, error) {
-	return func(text string) (uint64, error) {
+// share is probabilities from the least on.
+func share(least float64) form[float64] {
+	return ranged(parsePercent, FormatPercent, least, 1, percentages.schema)
+}
+
+// rateAbove0 is the form with a message of its own for a rate of nothing.
+func rateAbove0(f form[uint64]) form[uint64] {
+	parse := f.parse
+	f.parse = func(text string) (uint64, error) {
 		if n, err := parseRate(text); err == nil && n == 0 {
 			return 0, fmt.Errorf("%s passes nothing, expected 1bit to 1tbit, none for no limit, or cut: true", text)
 		}
 		return parse(text)
 	}
+	return f
 }
 
-func (r *reader) jitter(n *yaml.Node) Jitter {
-	if spread, ok := brief(r, n, "a duration such as 50us", linkDelay); ok {
-		return Jitter{Spread: spread}
+type jitterMap struct {
+	spread        val[time.Duration]
+	samples, file val[[]time.Duration]
+	distribution  val[Distribution]
+}
+
+var jitterTable = sync.OnceValue(func() *keyTable[jitterMap] {
+	return &keyTable[jitterMap]{
+		what: "jitter", noun: "jitter", def: "jitter", exactlyOne: []string{"spread", "samples", "file"},
+		also: func(_ *keyTable[jitterMap], s schema) {
+			s["dependentRequired"] = schema{"distribution": []string{"spread"}}
+		},
+		keys: []key[jitterMap]{
+			one("spread", linkDelay, func(m *jitterMap) *val[time.Duration] { return &m.spread }, "up to the delay"),
+			one("samples", form[[]time.Duration]{read: (*reader).sampleList, schema: func() schema {
+				return schema{"type": "array", "items": signedSchema(), "minItems": 1, "maxItems": maxSamples}
+			}}, func(m *jitterMap) *val[[]time.Duration] { return &m.samples },
+				"a list of durations, of which a random one is added to the delay; may be negative, but not below minus the delay"),
+			one("file", form[[]time.Duration]{schema: textSchema, read: func(r *reader, n *yaml.Node) []time.Duration {
+				if name := anyText.of(r, n); name.ok {
+					return r.sampleFile(n, name.is)
+				}
+				return nil
+			}}, func(m *jitterMap) *val[[]time.Duration] { return &m.file },
+				"a file of such durations, one a line, with comments from `#` on, up to 1 MiB and 16384 samples; a relative path is from the topology's folder, or from where `ndklab link set` runs"),
+			one("distribution", fewWords(Uniform, Normal, Pareto), func(m *jitterMap) *val[Distribution] { return &m.distribution },
+				"with `spread`: `uniform` (the default: evenly, up to the spread either way), `normal` (the spread is the standard deviation), `pareto` (the same, with a long tail of late packets). A packet's delay is never below 0"),
+		},
 	}
-	var spread val[time.Duration]
-	var distributed val[Distribution]
-	var samples []time.Duration
-	var list, file val[[]time.Duration]
-	r.fields(n, "jitter",
-		one(r, "spread", &spread, linkDelay),
-		one(r, "distribution", &distributed, distribution),
-		field{"samples", func(n *yaml.Node) {
-			list.at = n
-			before := len(r.errors)
-			r.items(n, func(n *yaml.Node) { samples = append(samples, scalar(r, n, sample).is) })
-			if len(r.errors) == before {
-				r.hasSamples(n, samples)
+})
+
+var jitterForm = briefly("a duration such as 50us", made(linkDelay, func(d time.Duration) Jitter { return Jitter{Spread: d} }), jitterTable,
+	func(r *reader, _ *yaml.Node, m *jitterMap) Jitter {
+		if samples := slices.Concat(m.samples.is, m.file.is); samples != nil {
+			if m.distribution.at != nil {
+				r.errorf(m.distribution.at, "distribution stands with samples, expected it with spread: samples are their own distribution")
 			}
-		}},
-		field{"file", func(n *yaml.Node) {
-			file.at = n
-			if name := scalar(r, n, anyText); name.ok {
-				samples = r.sampleFile(n, name.is)
-			}
-		}},
-	)
-	r.exactlyOne(n, "jitter", need("spread", spread), need("samples", list), need("file", file))
-	if samples != nil {
-		if distributed.at != nil {
-			r.errorf(distributed.at, "distribution stands with samples, expected it with spread: samples are their own distribution")
+			return Jitter{Distribution: Sampled, Samples: samples}
 		}
-		return Jitter{Distribution: Sampled, Samples: samples}
+		if m.distribution.is == Uniform { // which is what there is without
+			m.distribution.is = ""
+		}
+		return Jitter{Spread: m.spread.is, Distribution: m.distribution.is}
+	})
+
+// sampleList reads durations, which may be negative.
+func (r *reader) sampleList(n *yaml.Node) (samples []time.Duration) {
+	before := len(r.errors)
+	r.items(n, func(n *yaml.Node) { samples = append(samples, scalar(r, n, sample).is) })
+	if len(r.errors) == before {
+		r.hasSamples(n, samples)
 	}
-	return Jitter{Spread: spread.is, Distribution: distributed.is}
+	return samples
 }
 
 // hasSamples reports if there are too few or too many.
@@ -163,140 +249,167 @@ func (r *reader) hasSamples(n *yaml.Node, samples []time.Duration) {
 	}
 }
 
-// distribution is a parser for how jitter is spread. Uniform is what there is
-// without.
-func distribution(text string) (Distribution, error) {
-	switch d := Distribution(text); d {
-	case Uniform:
-		return "", nil
-	case Normal, Pareto:
-		return d, nil
-	}
-	return "", fmt.Errorf("found %s, expected uniform, normal or pareto", quote(text))
-}
-
 // sample is a parser for a duration that may be negative.
 var sample = within(parseDuration, formatSigned, -maxDelay, maxDelay)
 
-func (r *reader) loss(n *yaml.Node) Loss {
-	if rate, ok := brief(r, n, "a percentage such as 0.1%", probability); ok {
-		return Loss{Rate: rate}
-	}
-	var rate, burst val[float64]
-	var every val[uint64]
-	var packets val[[]uint64]
-	r.fields(n, "loss",
-		one(r, "rate", &rate, probability),
-		one(r, "burst", &burst, within(parseLength, formatNumber, 1, maxBurst)),
-		one(r, "every", &every, place),
-		field{"packets", func(n *yaml.Node) { packets = r.places(n) }},
-	)
-	if burst.at != nil && rate.at == nil {
-		r.errorf(burst.at, "burst stands without rate, expected rate too: what share of packets is lost")
-	} else {
-		r.anyOf(n, "loss", need("rate", rate), need("every", every), need("packets", packets))
-	}
-	return Loss{Rate: rate.is, Burst: burst.is, Every: every.is, Packets: packets.is}
+type lossMap struct {
+	rate, burst val[float64]
+	every       val[uint64]
+	packets     val[[]uint64]
 }
 
-// places reads which packets of a sequence, as a number or a list; they are
-// returned in ascending order.
-func (r *reader) places(n *yaml.Node) val[[]uint64] {
-	v := val[[]uint64]{at: n}
-	if n.Kind == yaml.ScalarNode && !isNull(n) {
-		v.is = []uint64{scalar(r, n, place).is}
-		return v
+var lossTable = sync.OnceValue(func() *keyTable[lossMap] {
+	return &keyTable[lossMap]{
+		what: "loss", noun: "loss", def: "loss",
+		also: func(_ *keyTable[lossMap], s schema) {
+			s["type"] = "object"
+			s.requiring("anyOf", "rate", "every", "packets")["dependentRequired"] = schema{"burst": []string{"rate"}}
+		},
+		keys: []key[lossMap]{
+			one("rate", probability, func(m *lossMap) *val[float64] { return &m.rate }, "share of packets"),
+			one("burst", ranged(parseLength, formatNumber, 1, maxBurst, func() schema { return fraction(1, maxBurst) }), func(m *lossMap) *val[float64] { return &m.burst },
+				"with `rate`: mean number of packets that are lost in a row, by Gilbert and Elliott's model, from 1 on; the share stays `rate`, which is at most burst/(burst+1). Absent: each packet for itself"),
+			one("every", place, func(m *lossMap) *val[uint64] { return &m.every }, "each so many-th packet"),
+			one("packets", places, func(m *lossMap) *val[[]uint64] { return &m.packets }, "those at these places, `[3, 17]`; 1 is the first that meets this `loss`"),
+		},
 	}
-	before := len(r.errors)
-	r.items(n, func(n *yaml.Node) { v.is = append(v.is, scalar(r, n, place).is) })
-	slices.Sort(v.is)
-	v.is = slices.Compact(v.is)
-	if len(r.errors) == before && (len(v.is) == 0 || len(v.is) > maxPlaces) {
-		r.valueError(n, "%d places, expected 1 to %d, of which 1 is the first packet's", len(v.is), maxPlaces)
-	}
-	return v
+})
+
+var lossForm = briefly("a percentage such as 0.1%", made(probability, func(p float64) Loss { return Loss{Rate: p} }), lossTable,
+	func(r *reader, n *yaml.Node, m *lossMap) Loss {
+		if m.burst.at != nil && m.rate.at == nil {
+			r.errorf(m.burst.at, "burst stands without rate, expected rate too: what share of packets is lost")
+		} else {
+			r.anyOf(n, "loss", lossTable().given(m, "rate", "every", "packets")...)
+		}
+		return Loss{Rate: m.rate.is, Burst: m.burst.is, Every: m.every.is, Packets: m.packets.is}
+	})
+
+// places is which packets of a sequence, as a number or a list, in ascending order.
+var places = form[[]uint64]{
+	schema: func() schema { return oneOrList(place.schema(), maxPlaces) },
+	read: func(r *reader, n *yaml.Node) (list []uint64) {
+		if n.Kind == yaml.ScalarNode && !isNull(n) {
+			return []uint64{place.of(r, n).is}
+		}
+		before := len(r.errors)
+		r.items(n, func(n *yaml.Node) { list = append(list, place.of(r, n).is) })
+		slices.Sort(list)
+		list = slices.Compact(list)
+		if len(r.errors) == before && (len(list) == 0 || len(list) > maxPlaces) {
+			r.valueError(n, "%d places, expected 1 to %d, of which 1 is the first packet's", len(list), maxPlaces)
+		}
+		return list
+	},
 }
 
-func (r *reader) reorder(n *yaml.Node) Reorder {
-	if p, ok := brief(r, n, "a percentage such as 1%", probability); ok {
-		return Reorder{Probability: p}
-	}
-	var p val[float64]
-	var depth val[int]
-	r.fields(n, "reorder",
-		one(r, "probability", &p, probability),
-		one(r, "depth", &depth, count[int](1, MaxReorderDepth)),
-	)
-	r.required(n, "reorder", need("probability", p))
-	return Reorder{Probability: p.is, Depth: depth.is}
+type reorderMap struct {
+	probability val[float64]
+	depth       val[int]
 }
 
-func (r *reader) corrupt(n *yaml.Node) Corrupt {
-	if p, ok := brief(r, n, "a percentage such as 0.1%", probability); ok {
-		return Corrupt{Probability: p}
+var reorderTable = sync.OnceValue(func() *keyTable[reorderMap] {
+	return &keyTable[reorderMap]{
+		what: "reorder", noun: "reorder", def: "reorder", required: []string{"probability"},
+		keys: []key[reorderMap]{
+			one("probability", probability, func(m *reorderMap) *val[float64] { return &m.probability }, "share of packets"),
+			one("depth", count[int](1, MaxReorderDepth), func(m *reorderMap) *val[int] { return &m.depth }, "how many packets each overtakes at most, $range").orElse("1"),
+		},
 	}
-	var p val[float64]
-	var anywhere val[bool]
-	var bits val[int]
-	r.fields(n, "corrupt",
-		one(r, "probability", &p, probability),
-		one(r, "where", &anywhere, choice("payload", "anywhere")),
-		one(r, "bits", &bits, count[int](1, MaxCorruptBits)),
-	)
-	r.required(n, "corrupt", need("probability", p))
-	return Corrupt{Probability: p.is, Anywhere: anywhere.is, Bits: bits.is}
+})
+
+var reorderForm = briefly("a percentage such as 1%", made(probability, func(p float64) Reorder { return Reorder{Probability: p} }), reorderTable,
+	func(_ *reader, _ *yaml.Node, m *reorderMap) Reorder {
+		return Reorder{Probability: m.probability.is, Depth: m.depth.is}
+	})
+
+type corruptMap struct {
+	probability val[float64]
+	anywhere    val[bool]
+	bits        val[int]
 }
 
-func (r *reader) queue(n *yaml.Node) Queue {
-	if q, ok := brief(r, n, "a size such as 4MiB, a number of packets such as 1000packets", queueBound); ok {
-		return q
+var corruptTable = sync.OnceValue(func() *keyTable[corruptMap] {
+	return &keyTable[corruptMap]{
+		what: "corrupt", noun: "corrupt", def: "corrupt", required: []string{"probability"},
+		keys: []key[corruptMap]{
+			one("probability", probability, func(m *corruptMap) *val[float64] { return &m.probability }, "share of packets"),
+			one("where", choice("payload", "anywhere"), func(m *corruptMap) *val[bool] { return &m.anywhere },
+				"`payload` of UDP or TCP, or `anywhere` behind the Ethernet header").orElse("`payload`"),
+			one("bits", count[int](1, MaxCorruptBits), func(m *corruptMap) *val[int] { return &m.bits }, "how many bits are flipped, $range").orElse("1"),
+		},
 	}
-	var bytes, packets val[uint64]
-	r.fields(n, "queue",
-		one(r, "bytes", &bytes, sized[uint64](sizes, minQueue, maxBytes)),
-		one(r, "packets", &packets, count[uint64](1, maxPackets)),
-	)
-	r.anyOf(n, "queue", need("bytes", bytes), need("packets", packets))
-	return Queue{Bytes: bytes.is, Packets: packets.is}
-}
+})
 
-// queueBound is a parser for one bound of a queue.
-func queueBound(text string) (q Queue, err error) {
+var corruptForm = briefly("a percentage such as 0.1%", made(probability, func(p float64) Corrupt { return Corrupt{Probability: p} }), corruptTable,
+	func(_ *reader, _ *yaml.Node, m *corruptMap) Corrupt {
+		return Corrupt{Probability: m.probability.is, Anywhere: m.anywhere.is, Bits: m.bits.is}
+	})
+
+type queueMap struct{ bytes, packets val[uint64] }
+
+var queueTable = sync.OnceValue(func() *keyTable[queueMap] {
+	return &keyTable[queueMap]{
+		what: "queue", noun: "queue", def: "queue", atLeastOne: []string{"bytes", "packets"},
+		keys: []key[queueMap]{
+			one("bytes", sized[uint64](sizes, minQueue, maxBytes), func(m *queueMap) *val[uint64] { return &m.bytes }, "at most so many bytes"),
+			one("packets", count[uint64](1, maxPackets), func(m *queueMap) *val[uint64] { return &m.packets }, "at most so many packets"),
+		},
+	}
+})
+
+var queueForm = briefly("a size such as 4MiB, a number of packets such as 1000packets", queueBound, queueTable,
+	func(_ *reader, _ *yaml.Node, m *queueMap) Queue {
+		return Queue{Bytes: m.bytes.is, Packets: m.packets.is}
+	})
+
+var (
+	queueSize   = sized[uint64](queueSizes, minQueue, maxBytes)
+	queueLength = ranged(func(text string) (uint64, error) { return packetCounts.whole(text, "packets") }, formatPackets, 1, maxPackets, packetCounts.schema)
+)
+
+// queueBound is one bound of a queue.
+var queueBound = single(func(text string) (q Queue, err error) {
 	if strings.HasSuffix(text, packetCounts.usual) {
-		q.Packets, err = queueLength(text)
+		q.Packets, err = queueLength.parse(text)
 	} else {
-		q.Bytes, err = queueSize(text)
+		q.Bytes, err = queueSize.parse(text)
 	}
 	return q, err
-}
+}, func() schema { return anyOf(queueSize.schema(), queueLength.schema()) })
 
-func (r *reader) ecn(n *yaml.Node) ECN {
-	if n.Kind != yaml.MappingNode {
-		r.valueError(n, "found %s, expected a map such as {min: 100KiB, max: 400KiB}", describe(n))
-		return ECN{}
-	}
-	var least, most val[uint64]
-	r.fields(n, "ecn",
-		one(r, "min", &least, markSize),
-		one(r, "max", &most, markSize),
-	)
-	r.required(n, "ecn", need("min", least), need("max", most))
-	return ECN{Min: least.is, Max: most.is}
-}
+type ecnMap struct{ least, most val[uint64] }
 
-func (r *reader) flap(n *yaml.Node) Flap {
-	if n.Kind != yaml.MappingNode {
-		r.valueError(n, "found %s, expected a map such as {period: 1s, down: 100ms}", describe(n))
-		return Flap{}
+var ecnTable = sync.OnceValue(func() *keyTable[ecnMap] {
+	mark := sized[uint64](sizes, 0, maxBytes)
+	return &keyTable[ecnMap]{
+		what: "ecn", noun: "ecn", def: "ecn", required: []string{"min", "max"},
+		keys: []key[ecnMap]{
+			one("min", mark, func(m *ecnMap) *val[uint64] { return &m.least }, "above which packets are marked"),
+			one("max", mark, func(m *ecnMap) *val[uint64] { return &m.most }, "from which all are"),
+		},
 	}
-	var period, down val[time.Duration]
-	r.fields(n, "flap",
-		one(r, "period", &period, span(minPeriod, maxPeriod)),
-		one(r, "down", &down, span(1, maxPeriod)),
-	)
-	r.required(n, "flap", need("period", period), need("down", down))
-	return Flap{Period: period.is, Down: down.is}
-}
+})
+
+var ecnForm = onlyMap("{min: 100KiB, max: 400KiB}", ecnTable, func(_ *reader, _ *yaml.Node, m *ecnMap) ECN {
+	return ECN{Min: m.least.is, Max: m.most.is}
+})
+
+type flapMap struct{ period, down val[time.Duration] }
+
+var flapTable = sync.OnceValue(func() *keyTable[flapMap] {
+	return &keyTable[flapMap]{
+		what: "flap", noun: "flap", def: "flap", required: []string{"period", "down"},
+		keys: []key[flapMap]{
+			one("period", span(minPeriod, maxPeriod), func(m *flapMap) *val[time.Duration] { return &m.period }, "from one time to the next, $range"),
+			one("down", span(1, maxPeriod), func(m *flapMap) *val[time.Duration] { return &m.down }, "for how long, at its end"),
+		},
+	}
+})
+
+var flapForm = onlyMap("{period: 1s, down: 100ms}", flapTable, func(_ *reader, _ *yaml.Node, m *flapMap) Flap {
+	return Flap{Period: m.period.is, Down: m.down.is}
+})
 
 // place is where the first of the impairments gives one of the keys that an error
 // has to do with, or at if none does.

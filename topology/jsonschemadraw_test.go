@@ -27,7 +27,7 @@ func (d drawer) draw(t *rapid.T, s schema) any {
 	if ref, ok := s["$ref"].(string); ok {
 		return d.draw(t, d.defs[strings.TrimPrefix(ref, "#/$defs/")])
 	}
-	if k, ok := s["properties"].(keys); ok {
+	if k, ok := s["properties"].(map[string]schema); ok {
 		return d.object(t, s, k)
 	}
 	if all, ok := s["anyOf"].([]schema); ok {
@@ -110,7 +110,7 @@ func bound64(of any, absent uint64) uint64 {
 }
 
 // object is a map with the keys that it needs and some others.
-func (d drawer) object(t *rapid.T, s schema, k keys) any {
+func (d drawer) object(t *rapid.T, s schema, k map[string]schema) any {
 	m := map[string]any{}
 	instead := map[string]schema{} // what rules have keys be in place of k
 	give := func(key string) {

@@ -12,20 +12,24 @@ import (
 // maxNamed bounds the names that all lists of a file are compared with.
 const maxNamed = 1 << 24
 
-// nameList reads a name or a list of them.
-func (r *reader) nameList(n *yaml.Node) val[[]val[string]] {
-	v := val[[]val[string]]{at: n}
-	before := len(r.errors)
-	if n.Kind == yaml.ScalarNode && !isNull(n) {
-		v.is = []val[string]{scalar(r, n, anyText)}
-	} else {
-		r.items(n, func(n *yaml.Node) { v.is = append(v.is, scalar(r, n, anyText)) })
-		if len(n.Content) == 0 {
-			r.valueError(n, "found nothing in the list, expected one at least")
-		}
+// nameList is a name or a list of them.
+var nameList = listOfNames(anyText)
+
+// listOfNames is texts, alone or in a list, of which the schema says what form does.
+func listOfNames(f form[string]) form[[]val[string]] {
+	return form[[]val[string]]{
+		schema: func() schema { return oneOrList(f.schema(), 1<<30) },
+		read: func(r *reader, n *yaml.Node) (names []val[string]) {
+			if n.Kind == yaml.ScalarNode && !isNull(n) {
+				return []val[string]{f.of(r, n)}
+			}
+			r.items(n, func(n *yaml.Node) { names = append(names, f.of(r, n)) })
+			if len(n.Content) == 0 {
+				r.valueError(n, "found nothing in the list, expected one at least")
+			}
+			return names
+		},
 	}
-	v.ok = len(r.errors) == before
-	return v
 }
 
 // each is the names that a word stands for: of a pattern those of all, which are called

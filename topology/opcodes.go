@@ -73,7 +73,7 @@ func opcodesNamed(word string) []uint8 {
 			found = append(found, o.code)
 		}
 	}
-	if n, err := identifier(0xff)(word); err == nil {
+	if n, err := identifier(0xff).parse(word); err == nil {
 		found = append(found, uint8(n))
 	}
 	return found
@@ -144,7 +144,7 @@ func messageNamed(word string) (uint16, bool) {
 	if i := slices.Index(messages[:], strings.ToUpper(word)); i >= 0 {
 		return firstMessage + uint16(i), true
 	}
-	n, err := identifier(0xffff)(word)
+	n, err := identifier(0xffff).parse(word)
 	return uint16(n), err == nil
 }
 

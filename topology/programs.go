@@ -28,7 +28,7 @@ func readiness(text string) (Readiness, error) {
 	case readyStarted:
 		return Readiness{Started: true}, nil
 	}
-	port, err := portNumber(text)
+	port, err := portNumber.parse(text)
 	if err != nil {
 		return Readiness{}, fmt.Errorf("%w, or %s or %s", err, readyListening, readyStarted)
 	}
@@ -46,23 +46,20 @@ func programsSchema() schema {
 }
 
 // execMaps reads the programs of exec, in the order of the file.
-func (r *reader) execMaps(n *yaml.Node) val[[]execMap] {
-	v := val[[]execMap]{at: n}
-	before := len(r.errors)
+func (r *reader) execMaps(n *yaml.Node) (all []execMap) {
 	if n.Kind != yaml.MappingNode {
 		r.valueError(n, "found %s, expected a map from hosts to programs such as {server: [ib_write_bw], client: [ib_write_bw, server]}", describe(n))
-		return v
+		return nil
 	}
 	for _, e := range r.entries(n) {
-		m := execMap{nodes: scalar(r, e.key, anyText)}
+		m := execMap{nodes: anyText.of(r, e.key)}
 		outer := r.key
 		r.key = e.key.Value
-		m.command = r.command(e.value)
+		m.command = commandForm.of(r, e.value)
 		r.key = outer
-		v.is = append(v.is, m)
+		all = append(all, m)
 	}
-	v.ok = len(r.errors) == before
-	return v
+	return all
 }
 
 // programsOf gives a workload the nodes of its exec and what runs in each. A node that

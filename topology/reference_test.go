@@ -1,41 +1,165 @@
 package topology
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
+	"cmp"
+	"flag"
+	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
 
-// TestEveryKeyIsDocumented finds the keys of the schema in the source, and each in
-// the reference, where those of adapters are in the example that it refers to.
-func TestEveryKeyIsDocumented(t *testing.T) {
-	reference, err := os.ReadFile("../docs/topology.md")
+var rewrite = flag.Bool("rewrite", false, "write the tables of keys in docs/topology.md anew")
+
+const referencePath = "../docs/topology.md"
+
+// A documentedKey is what docs/topology.md says of a key.
+type documentedKey struct{ name, with, text, absent string }
+
+// A documentedTable is a table whose keys are documented under a name.
+type documentedTable interface {
+	documented() (name string, rows []documentedKey)
+}
+
+func (t *keyTable[M]) documented() (name string, rows []documentedKey) {
+	required, _ := t.schema()["required"].([]string)
+	var words []string // with which any key stands
+	for _, k := range t.keys {
+		for _, word := range k.with {
+			if !slices.Contains(words, word) {
+				words = append(words, word)
+			}
+		}
+	}
+	for _, k := range t.keys {
+		if k.schema == nil { // it is refused
+			continue
+		}
+		row := documentedKey{k.name, "", k.text(), k.absent}
+		if slices.Contains(required, k.name) {
+			row.absent = "needed"
+		}
+		others := slices.DeleteFunc(slices.Clone(words), func(word string) bool { return slices.Contains(k.with, word) })
+		switch {
+		case k.with == nil:
+		case len(others) > 0 && len(others) < len(k.with):
+			row.with = "all but `" + strings.Join(others, "`, `") + "`"
+		default:
+			row.with = "`" + strings.Join(k.with, "`, `") + "`"
+		}
+		rows = append(rows, row)
+	}
+	return t.noun, rows
+}
+
+// documentedKeys is all keys by their table.
+func documentedKeys() map[string][]documentedKey {
+	all := make(map[string][]documentedKey)
+	for _, t := range tables() {
+		name, rows := t.(documentedTable).documented()
+		all[name] = rows
+	}
+	return all
+}
+
+// inMarkdown is keys as a table, with the columns that they need.
+func inMarkdown(rows []documentedKey) string {
+	hasWith := slices.ContainsFunc(rows, func(k documentedKey) bool { return k.with != "" })
+	hasAbsent := slices.ContainsFunc(rows, func(k documentedKey) bool { return k.absent != "" })
+	var b strings.Builder
+	line := func(k documentedKey) {
+		cells := []string{k.name}
+		if hasWith {
+			cells = append(cells, k.with)
+		}
+		cells = append(cells, k.text)
+		if hasAbsent {
+			cells = append(cells, k.absent)
+		}
+		b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
+	}
+	line(documentedKey{"key", "with", "value", "absent"})
+	rule := 2
+	for _, has := range []bool{hasWith, hasAbsent} {
+		if has {
+			rule++
+		}
+	}
+	b.WriteString(strings.Repeat("|---", rule) + "|\n")
+	for _, k := range rows {
+		k.name = "`" + k.name + "`"
+		line(k)
+	}
+	return b.String()
+}
+
+// section matches a table of docs/topology.md, which says of what map it is and, if not of
+// all, of what keys.
+var section = regexp.MustCompile(`(?s)<!-- keys of ([^:]*?)(?:: (.*?))? -->\n.*?<!-- end of keys -->`)
+
+// TestKeysAreDocumented has every key in a table of docs/topology.md, as its own table has
+// it.
+func TestKeysAreDocumented(t *testing.T) {
+	data, err := os.ReadFile(referencePath)
 	if err != nil {
 		t.Fatal(err)
 	}
-	adapters, err := os.ReadFile("../examples/adapter.ndklab.yaml")
-	if err != nil {
+	keys := documentedKeys()
+	found := make(map[string]bool) // table and key
+	written := section.ReplaceAllStringFunc(string(data), func(old string) string {
+		parts := section.FindStringSubmatch(old)
+		rows := slices.Clone(keys[parts[1]])
+		if rows == nil {
+			t.Errorf("there is no table of %s", parts[1])
+		}
+		names := strings.Fields(parts[2])
+		if len(names) > 0 {
+			var some []documentedKey
+			for _, name := range names {
+				i := slices.IndexFunc(rows, func(k documentedKey) bool { return k.name == name })
+				if i < 0 {
+					t.Errorf("%s has no key %s", parts[1], name)
+					continue
+				}
+				some = append(some, rows[i])
+			}
+			rows = some
+		}
+		for _, k := range rows {
+			found[parts[1]+" "+k.name] = true
+		}
+		head, _, _ := strings.Cut(old, "\n")
+		return fmt.Sprintf("%s\n\n%s\n<!-- end of keys -->", head, inMarkdown(rows))
+	})
+	elsewhere := map[string]string{ // what has a table with the same keys, less some
+		"kind": "node", "group": "node", "node defaults": "node", "link defaults": "link", "links of a tier": "link", "fault of any": "fault",
+	}
+	for name, rows := range keys {
+		for _, k := range rows {
+			if !found[cmp.Or(elsewhere[name], name)+" "+k.name] && !found["impairment "+k.name] && name != "fabric" { // whose table is by shape
+				t.Errorf("%s has no table with the key %s of %s", referencePath, k.name, name)
+			}
+		}
+	}
+	if written == string(data) {
+		return
+	}
+	if !*rewrite {
+		t.Fatalf("%s is not what the tables of keys say: run go generate ./topology", referencePath)
+	}
+	if err := os.WriteFile(referencePath, []byte(written), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	keys := schemaKeys(t)
-	if len(keys) < 70 {
-		t.Errorf("found only %d keys in the source", len(keys))
-	}
-	for key, source := range keys {
-		if key == "rdma_technology" { // it is refused
-			continue
-		}
-		if strings.Contains(string(reference), "`"+key+"`") || source == "adapter.go" && strings.Contains(string(adapters), " "+key+": ") {
-			continue
-		}
-		t.Errorf("%s: the key %s is not in docs/topology.md", source, key)
+}
+
+// TestEveryWordIsDocumented finds the words that values have in the reference, and the keys
+// of adapters in the example that it refers to.
+func TestEveryWordIsDocumented(t *testing.T) {
+	reference, err := os.ReadFile(referencePath)
+	if err != nil {
+		t.Fatal(err)
 	}
 	words := slices.Concat(metricKeys(workloadMetrics()), metricKeys(linkMetrics()), Counters(), texts(operations), texts(patterns), texts(measures), texts(chaosKinds), texts(states), eventActions, checkSubjects)
 	for _, word := range words {
@@ -43,58 +167,13 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 			t.Errorf("the word %s is not in docs/topology.md", word)
 		}
 	}
-}
-
-// schemaKeys is every key that a field of a map is made with, and the file that
-// has it.
-func schemaKeys(t *testing.T) map[string]string {
-	makers := map[string]bool{"one": true, "list": true, "names": true, "setting": true, "words": true, "sets": true}
-	keys := make(map[string]string)
-	sources, err := filepath.Glob("*.go")
+	adapters, err := os.ReadFile("../examples/adapter.ndklab.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, source := range sources {
-		if strings.HasSuffix(source, "_test.go") {
-			continue
+	for _, k := range adapterTable().keys {
+		if k.schema != nil && !strings.Contains(string(adapters), " "+k.name+": ") {
+			t.Errorf("the key %s is not in the example", k.name)
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), source, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		// add takes the first that is a text of what a field is made of.
-		add := func(of []ast.Expr) {
-			for _, e := range of {
-				if l, ok := e.(*ast.BasicLit); ok && l.Kind == token.STRING {
-					key, _ := strconv.Unquote(l.Value)
-					keys[key] = source
-					return
-				}
-			}
-		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.CallExpr:
-				if f, ok := n.Fun.(*ast.Ident); ok && makers[f.Name] {
-					add(n.Args)
-				}
-			case *ast.CompositeLit:
-				if f, ok := n.Type.(*ast.Ident); ok && f.Name == "field" {
-					add(n.Elts)
-				}
-				// The elements of []field{{"key", ...}} have no type of their own.
-				if a, ok := n.Type.(*ast.ArrayType); ok {
-					if f, ok := a.Elt.(*ast.Ident); ok && f.Name == "field" {
-						for _, e := range n.Elts {
-							if inner, ok := e.(*ast.CompositeLit); ok {
-								add(inner.Elts)
-							}
-						}
-					}
-				}
-			}
-			return true
-		})
 	}
-	return keys
 }

@@ -3,7 +3,6 @@ package topology
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 )
@@ -12,7 +11,7 @@ import (
 // values of a file, and as people read them.
 
 // ChangeKeys are the keys that ParseChange takes.
-func ChangeKeys() []string { return slices.Clone(impairmentKeys) }
+func ChangeKeys() []string { return impairmentTable().names() }
 
 // ParseChange reads settings such as loss=1% and
 // jitter={spread: 50us, distribution: normal}. Files of samples are read with
@@ -25,21 +24,21 @@ func ParseChange(read ReadFile, settings []string) (Change, error) {
 	}
 	r := &reader{Options: Options{Read: read}}
 	var m impairment
-	fields := r.impairment(&m)
+	t := impairmentTable()
 	var bad []error
 	for _, setting := range settings {
 		r.errors = nil
 		key, value, ok := strings.Cut(setting, "=")
-		i := slices.Index(impairmentKeys, key)
+		i := slices.Index(t.names(), key)
 		switch {
 		case !ok:
 			bad = append(bad, fmt.Errorf("found %s, expected KEY=VALUE such as loss=1%%", quote(setting)))
 			continue
 		case i < 0:
-			if reason := unsettable[key]; reason != "" {
+			if reason := unsettable(key); reason != "" {
 				bad = append(bad, fmt.Errorf("%s: %s", key, reason))
 			} else {
-				bad = append(bad, fmt.Errorf("unknown key %s, %s", quote(key), r.expectation(key, impairmentKeys)))
+				bad = append(bad, fmt.Errorf("unknown key %s, %s", quote(key), r.expectation(key, t.names())))
 			}
 			continue
 		case m.at[key] != nil:
@@ -47,7 +46,7 @@ func ParseChange(read ReadFile, settings []string) (Change, error) {
 			continue
 		}
 		if n, ok := r.value([]byte(value)); ok {
-			fields[i].read(n)
+			t.keys[i].read(r, n, &m)
 		}
 		for _, e := range r.errors {
 			if e.File == "" {
@@ -68,20 +67,22 @@ func ParseChange(read ReadFile, settings []string) (Change, error) {
 	return m.change, nil
 }
 
-// unsettable is why a key that links have in a topology file is no setting.
-var unsettable = map[string]string{
-	"endpoints": fixed,
-	"mtu":       fixed,
-	"engine":    fixed,
-	"offload":   fixed,
-	"tolerance": fixed,
-	"overrun":   fixed,
-	"reverse":   "no setting, expected --from NODE beside settings for what that node sends",
-	"down":      "no setting, expected \"ndklab link down\" or \"ndklab link up\"",
-	"capture":   "no setting, expected \"ndklab capture\"",
+// unsettable is why a key that links have in a topology file is no setting, "" if they
+// have no such key.
+func unsettable(name string) string {
+	reasons := map[string]string{
+		"reverse": "no setting, expected --from NODE beside settings for what that node sends",
+		"down":    `no setting, expected "ndklab link down" or "ndklab link up"`,
+		"capture": `no setting, expected "ndklab capture"`,
+	}
+	switch {
+	case reasons[name] != "":
+		return reasons[name]
+	case slices.Contains(linkTable().names(), name):
+		return "fixed while the lab is up, expected a change of the topology file"
+	}
+	return ""
 }
-
-const fixed = "fixed while the lab is up, expected a change of the topology file"
 
 // Settings is what ParseChange reads as the same change.
 func (c Change) Settings() []string {
@@ -121,31 +122,20 @@ func (i Impairment) change() Change { return Difference(Impairment{}, i) }
 // Difference is the change that makes the second of two impairments of the first.
 func Difference(was, is Impairment) Change {
 	var c Change
-	set(&c.Delay, is.Delay, is.Delay == was.Delay)
-	set(&c.Jitter, is.Jitter, is.Jitter.none() && was.Jitter.none() || reflect.DeepEqual(is.Jitter, was.Jitter))
-	set(&c.Loss, is.Loss, is.Loss.none() && was.Loss.none() || reflect.DeepEqual(is.Loss, was.Loss))
-	set(&c.Duplicate, is.Duplicate, is.Duplicate == was.Duplicate)
-	set(&c.Reorder, is.Reorder, is.Reorder == was.Reorder)
-	set(&c.Corrupt, is.Corrupt, is.Corrupt == was.Corrupt)
-	set(&c.Rate, is.Rate, is.Rate == was.Rate)
-	set(&c.Burst, is.Burst, is.Burst == was.Burst)
-	set(&c.Queue, is.Queue, is.Queue == was.Queue)
-	set(&c.ECN, is.ECN, is.ECN == was.ECN)
-	set(&c.Cut, is.Cut, is.Cut == was.Cut)
-	set(&c.Flap, is.Flap, is.Flap == was.Flap)
-	set(&c.Faults, is.Faults, len(is.Faults)+len(was.Faults) == 0 || reflect.DeepEqual(is.Faults, was.Faults))
+	for _, k := range impairmentKeys() {
+		if !k.equal(&was, &is) {
+			k.take(&c, &is)
+		}
+	}
 	return c
 }
 
-// set sets a field of a change to the value, unless that is the same as before.
-func set[T any](to **T, value T, same bool) {
-	if !same {
-		*to = &value
-	}
+func (j Jitter) equal(k Jitter) bool {
+	none := func(j Jitter) bool { return j.Spread == 0 && len(j.Samples) == 0 }
+	return none(j) && none(k) || j.Spread == k.Spread && j.Distribution == k.Distribution && slices.Equal(j.Samples, k.Samples)
 }
 
-func (j Jitter) none() bool { return j.Spread == 0 && len(j.Samples) == 0 }
-
-func (l Loss) none() bool {
-	return l.Rate == 0 && l.Every == 0 && len(l.Packets) == 0
+func (l Loss) equal(m Loss) bool {
+	none := func(l Loss) bool { return l.Rate == 0 && l.Every == 0 && len(l.Packets) == 0 }
+	return none(l) && none(m) || l.Rate == m.Rate && l.Burst == m.Burst && l.Every == m.Every && slices.Equal(l.Packets, m.Packets)
 }

@@ -220,7 +220,7 @@ func TestSettingsAreExact(t *testing.T) {
 		}
 		r, m := &reader{}, impairment{}
 		n, _ := r.value([]byte(strings.Join(lines, "\n")))
-		r.fields(n, "settings", r.impairment(&m)...)
+		impairmentTable().read(r, n, &m)
 		if diff := cmp.Diff(want, m.change); diff != "" || r.errors != nil {
 			t.Errorf("in a file (-want +got):\n%s\n%v", diff, r.errors)
 		}
@@ -354,7 +354,7 @@ func TestKeysAreTheSameEverywhere(t *testing.T) {
 			}
 		}
 	}
-	for _, key := range impairmentKeys {
+	for _, key := range impairmentTable().names() {
 		if !keys[key] {
 			t.Errorf("%s is not tested", key)
 		}

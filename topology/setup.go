@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"gopkg.in/yaml.v3"
@@ -94,15 +95,8 @@ const (
 	setupEntry = 32
 )
 
-// The values of a healthcheck, and what they are where a file has none.
-var (
-	healthInterval = span(10*time.Millisecond, 24*time.Hour)
-	healthTimeout  = span(10*time.Millisecond, time.Hour)
-	healthRetries  = count[int](1, 1000)
-	startPeriod    = span(0, 24*time.Hour)
-
-	defaultHealth = Healthcheck{Interval: 10 * time.Second, Timeout: 5 * time.Second, Retries: 3, StartPeriod: 30 * time.Second}
-)
+// What a healthcheck is where a file says nothing.
+var defaultHealth = Healthcheck{Interval: 10 * time.Second, Timeout: 5 * time.Second, Retries: 3, StartPeriod: 30 * time.Second}
 
 // A setup is what a map gives of a Setup's keys.
 type setup struct {
@@ -126,45 +120,51 @@ type waitMap struct {
 	stage val[Stage]
 }
 
-func (r *reader) setup(m *setup) []field {
-	fields := []field{
-		{"env", func(n *yaml.Node) { m.env = r.env(n, m) }},
-		{"files", func(n *yaml.Node) { m.files = r.files(n, m) }},
-		{"exec", func(n *yaml.Node) {
+// setupKeys are the keys of a setup.
+func setupKeys() []key[setup] {
+	keys := []key[setup]{
+		readBy("env", func() schema { return mapSchema(schema{"pattern": variableName().String()}, textSchema()) },
+			func(r *reader, n *yaml.Node, m *setup) { m.env = r.env(n, m) },
+			"a map of variables, which every command in the node has: those of `exec` and `healthcheck`, and those of `ndklab exec`, where they win over the caller's own"),
+		readBy("files", filesSchema, func(r *reader, n *yaml.Node, m *setup) { m.files = r.files(n, m) },
+			"a map of absolute paths to files that this node alone sees, see below"),
+		readBy("exec", func() schema { return listSchema(reference("exec")) }, func(r *reader, n *yaml.Node, m *setup) {
 			m.exec = val[[]Exec]{at: n, is: []Exec{}, ok: true}
 			r.items(n, func(n *yaml.Node) {
-				e := r.execItem(n)
+				e := execForm.of(r, n).is
 				m.exec.is = append(m.exec.is, e)
 				m.size += setupEntry + len(e.Command)
 			})
-		}},
-		{"healthcheck", func(n *yaml.Node) {
+		}, "a list of commands, one after the other: text that `sh -c` runs, or `{command: ..., stage: ...}` with the stage from which it runs: `created`, `configured` (the default) or `healthy`"),
+		readBy("healthcheck", func() schema { return orNone(healthForm.schema()) }, func(r *reader, n *yaml.Node, m *setup) {
 			m.health = val[*Healthcheck]{at: n, ok: true}
 			if !isNone(n) {
-				m.health.is = r.healthcheck(n)
+				m.health.is = new(healthForm.of(r, n).is)
 				m.size += setupEntry + len(m.health.is.Command)
 			}
-		}},
-		{"wait_for", func(n *yaml.Node) {
+		}, "a command that tells whether the node does what it is there for, see below; `none`: no check, whatever the group, the kind or the defaults say"),
+		readBy("wait_for", func() schema {
+			return schema{"type": []string{"array", "null"}, "items": waitForm.schema(), "maxItems": maxWaits}
+		}, func(r *reader, n *yaml.Node, m *setup) {
 			m.waits = val[[]waitMap]{at: n, ok: true}
 			if len(n.Content) > maxWaits {
 				r.valueError(n, "%d nodes to wait for, expected at most %d", len(n.Content), maxWaits)
 				return
 			}
 			r.items(n, func(n *yaml.Node) {
-				w := r.waitMap(n)
+				w := waitForm.of(r, n).is
 				m.waits.is = append(m.waits.is, w)
 				m.size += setupEntry + len(w.node.is)
 			})
-		}},
+		}, "a list of `{node: server, stage: healthy}`: other nodes, and the `stage` that each must have reached before this node runs its commands of the stage `configured` and its healthcheck"),
 	}
-	for i, f := range fields {
-		fields[i].read = func(n *yaml.Node) {
-			m.given = append(m.given, givenKey{f.key, n})
-			f.read(n)
+	for i, k := range keys {
+		keys[i].read = func(r *reader, n *yaml.Node, m *setup) {
+			m.given = append(m.given, givenKey{k.name, n})
+			k.read(r, n, m)
 		}
 	}
-	return fields
+	return keys
 }
 
 // variableName is what a shell takes as the name of a variable.
@@ -198,71 +198,85 @@ func argument(most int) func(string) (string, error) {
 	}
 }
 
-// command is a parser for what sh -c runs.
-func command(text string) (string, error) {
+// commandText is what sh -c runs.
+var commandText = single(func(text string) (string, error) {
 	if strings.TrimSpace(text) == "" {
 		return "", errors.New("an empty command, expected one such as ip address")
 	}
 	return argument(maxArgument)(text)
+}, func() schema { return reference("commandText") })
+
+type execItem struct {
+	command val[string]
+	stage   val[Stage]
 }
 
-// stageOf is a parser for one of the stages.
-func stageOf(stages ...Stage) func(string) (Stage, error) {
-	return func(text string) (Stage, error) {
-		if !slices.Contains(stages, Stage(text)) {
-			var words []string
-			for _, s := range stages {
-				words = append(words, string(s))
-			}
-			last := len(words) - 1
-			return "", fmt.Errorf("found %s, expected %s or %s", quote(text), strings.Join(words[:last], ", "), words[last])
+var execTable = sync.OnceValue(func() *keyTable[execItem] {
+	return &keyTable[execItem]{
+		what: "a command", noun: "command of exec", required: []string{"command"},
+		keys: []key[execItem]{
+			one("command", commandText, func(m *execItem) *val[string] { return &m.command }, "what `sh -c` runs"),
+			one("stage", fewWords(Created, Configured, Healthy), func(m *execItem) *val[Stage] { return &m.stage }, "from which stage of the node it runs: `created`, `configured` or `healthy`").orElse("`configured`"),
+		},
+	}
+})
+
+var execForm = form[Exec]{
+	schema: func() schema { return reference("exec") },
+	read: func(r *reader, n *yaml.Node) Exec {
+		if n.Kind != yaml.MappingNode {
+			return Exec{commandText.of(r, n).is, Configured}
 		}
-		return Stage(text), nil
-	}
+		var m execItem
+		execTable().read(r, n, &m)
+		return Exec{m.command.is, m.stage.orElse(Configured)}
+	},
 }
 
-func (r *reader) execItem(n *yaml.Node) Exec {
-	if n.Kind != yaml.MappingNode {
-		return Exec{scalar(r, n, command).is, Configured}
-	}
-	var text val[string]
-	var stage val[Stage]
-	r.fields(n, "a command",
-		one(r, "command", &text, command),
-		one(r, "stage", &stage, stageOf(Created, Configured, Healthy)),
-	)
-	r.required(n, "command of exec", need("command", text))
-	return Exec{text.is, stage.orElse(Configured)}
+type healthMap struct {
+	command                  val[string]
+	interval, timeout, start val[time.Duration]
+	retries                  val[int]
 }
 
-func (r *reader) healthcheck(n *yaml.Node) *Healthcheck {
-	if n.Kind != yaml.MappingNode {
-		r.valueError(n, "found %s, expected a map such as {command: ...}, or none", describe(n))
-		return &Healthcheck{}
-	}
-	var text val[string]
-	var interval, timeout, start val[time.Duration]
-	var retries val[int]
-	r.fields(n, "a healthcheck",
-		one(r, "command", &text, command),
-		one(r, "interval", &interval, healthInterval),
-		one(r, "timeout", &timeout, healthTimeout),
-		one(r, "retries", &retries, healthRetries),
-		one(r, "start_period", &start, startPeriod),
-	)
-	r.required(n, "healthcheck", need("command", text))
+var healthTable = sync.OnceValue(func() *keyTable[healthMap] {
 	d := defaultHealth
-	return &Healthcheck{text.is, interval.orElse(d.Interval), timeout.orElse(d.Timeout), retries.orElse(d.Retries), start.orElse(d.StartPeriod)}
-}
+	return &keyTable[healthMap]{
+		what: "a healthcheck", noun: "healthcheck", def: "healthcheck", required: []string{"command"},
+		keys: []key[healthMap]{
+			one("command", commandText, func(m *healthMap) *val[string] { return &m.command }, "what `sh -c` runs: status 0 is healthy"),
+			one("interval", span(10*time.Millisecond, 24*time.Hour), func(m *healthMap) *val[time.Duration] { return &m.interval },
+				"from the end of a check to the next, $range").orElse(FormatDuration(d.Interval)),
+			one("timeout", span(10*time.Millisecond, time.Hour), func(m *healthMap) *val[time.Duration] { return &m.timeout },
+				"from which a check has failed, $range").orElse(FormatDuration(d.Timeout)),
+			one("retries", count[int](1, 1000), func(m *healthMap) *val[int] { return &m.retries },
+				"so many checks that fail in a row make the node unhealthy, $range").orElse(strconv.Itoa(d.Retries)),
+			one("start_period", span(0, 24*time.Hour), func(m *healthMap) *val[time.Duration] { return &m.start },
+				"for how long checks that fail do not count, from the first check until one succeeds. In this time checks come sooner: 100 ms after the first, then after twice as long each time, up to `interval`").orElse(FormatDuration(d.StartPeriod)),
+		},
+	}
+})
 
-func (r *reader) waitMap(n *yaml.Node) waitMap {
-	var m waitMap
-	r.fields(n, "an entry of wait_for",
-		one(r, "node", &m.node, anyText),
-		one(r, "stage", &m.stage, stageOf(Stages...)),
-	)
-	r.required(n, "entry of wait_for", need("node", m.node), need("stage", m.stage))
-	return m
+var healthForm = onlyMap("{command: ...}, or none", healthTable, func(_ *reader, _ *yaml.Node, m *healthMap) Healthcheck {
+	d := defaultHealth
+	return Healthcheck{m.command.is, m.interval.orElse(d.Interval), m.timeout.orElse(d.Timeout), m.retries.orElse(d.Retries), m.start.orElse(d.StartPeriod)}
+})
+
+var waitTable = sync.OnceValue(func() *keyTable[waitMap] {
+	return &keyTable[waitMap]{
+		what: "an entry of wait_for", noun: "entry of wait_for", def: "wait", required: []string{"node", "stage"},
+		keys: []key[waitMap]{
+			one("node", anyText, func(m *waitMap) *val[string] { return &m.node }, "the node to wait for"),
+			one("stage", fewWords(Stages...), func(m *waitMap) *val[Stage] { return &m.stage }, "what it must have come to"),
+		},
+	}
+})
+
+var waitForm = mapOf(waitTable, func(_ *reader, _ *yaml.Node, m *waitMap) waitMap { return *m })
+
+// filesSchema is the schema of files, by their paths.
+func filesSchema() schema {
+	return mapSchema(schema{"pattern": `^(/[^/\x00]+)+$`, "not": schema{"pattern": `/\.\.?(/|$)|^/(proc|sys|dev)(/|$)`}, "maxLength": maxPath}, fileTable().reference())
 }
 
 func (r *reader) files(n *yaml.Node, m *setup) map[string]val[File] {
@@ -320,20 +334,32 @@ func fileMode(text string) (fs.FileMode, error) {
 	return fs.FileMode(bits), err
 }
 
+type fileMap struct {
+	source, content val[string]
+	mode            val[fs.FileMode]
+}
+
+var fileTable = sync.OnceValue(func() *keyTable[fileMap] {
+	return &keyTable[fileMap]{
+		what: "a file", noun: "file", def: "file", exactlyOne: []string{"source", "content"},
+		keys: []key[fileMap]{
+			one("source", anyText, func(m *fileMap) *val[string] { return &m.source }, "the file to copy; a relative path is from the topology's folder. It is read when the topology is, up to 4 MiB"),
+			one("content", anyText, func(m *fileMap) *val[string] { return &m.content }, "or the text itself. One of both is needed"),
+			one("mode", single(fileMode, func() schema {
+				return anyOf(schema{"type": "integer", "minimum": 0, "maximum": 777}, matching("(?:0o?)?[0-7]{3}"))
+			}), func(m *fileMap) *val[fs.FileMode] { return &m.mode }, "permissions in octal, `0755`").orElse("`0644`"),
+		},
+	}
+})
+
 // fileMap reads one entry of files. Source is read here, so that what is wrong with
 // it is said with a line, and so that a node that is started again has the same.
 func (r *reader) fileMap(n *yaml.Node) File {
-	var source, content val[string]
-	var mode val[fs.FileMode]
-	r.fields(n, "a file",
-		one(r, "source", &source, anyText),
-		one(r, "content", &content, anyText),
-		one(r, "mode", &mode, fileMode),
-	)
-	r.exactlyOne(n, "file", need("source", source), need("content", content))
-	f := File{Mode: mode.orElse(0o644), Content: []byte(content.is)}
-	if source.ok {
-		f.Content = r.source(source.at, source.is)
+	var m fileMap
+	fileTable().read(r, n, &m)
+	f := File{Mode: m.mode.orElse(0o644), Content: []byte(m.content.is)}
+	if m.source.ok {
+		f.Content = r.source(m.source.at, m.source.is)
 	}
 	return f
 }

@@ -89,14 +89,14 @@ func (r *reader) eachEvent(maps []eventMap, l *linked, t *Topology) []eventMap {
 				m.link, m.from = link, r.senderAt(m.from, link, l)
 			})
 		} else if v := m.target(); v != nil {
-			all = eachOf(all, m, r.each(*v, "node", nodes), func(m *eventMap, node val[string]) { m.aim(node) })
+			all = eachOf(all, m, r.each(*v, "node", nodes), func(m *eventMap, node val[string]) { *m.target() = node })
 		} else {
 			all = append(all, m)
 		}
 		if len(all) == begin { // an error was reported, and others may refer to the entry
 			m.link = val[Endpoint]{}
-			if m.target() != nil {
-				m.aim(val[string]{})
+			if v := m.target(); v != nil {
+				*v = val[string]{}
 			}
 			all = append(all, m)
 		}
@@ -112,27 +112,12 @@ func (r *reader) eachEvent(maps []eventMap, l *linked, t *Topology) []eventMap {
 
 // target is the node, or the workload, that an entry names; nil if it names none.
 func (m *eventMap) target() *val[string] {
-	all := []*val[string]{&m.stop, &m.start, &m.node}
-	for _, v := range m.onNode {
-		all = append(all, v)
-	}
-	for _, v := range all {
+	for _, v := range []*val[string]{&m.stop, &m.start, &m.node, &m.restart, &m.kill, &m.pause, &m.resume} {
 		if v.at != nil {
 			return v
 		}
 	}
 	return nil
-}
-
-// aim puts another name in the place of the entry's target.
-func (m *eventMap) aim(node val[string]) {
-	onNode := make(map[NodeAction]*val[string], len(m.onNode))
-	for action, v := range m.onNode {
-		is := *v
-		onNode[action] = &is
-	}
-	m.onNode = onNode
-	*m.target() = node
 }
 
 // eachCheck is the checks with one for each link, node or workload that is named.

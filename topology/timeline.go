@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"gopkg.in/yaml.v3"
@@ -28,7 +29,8 @@ type eventMap struct {
 	partition      val[[][]val[string]]
 	heal           val[bool]
 	stop, start    val[string] // a node or a workload
-	onNode         map[NodeAction]*val[string]
+	restart, kill  val[string] // nodes
+	pause, resume  val[string]
 	node           val[string] // of exec
 	exec           val[[]string]
 	timeout        val[time.Duration]
@@ -54,12 +56,11 @@ const (
 	maxMark   = 200 // bytes
 )
 
-// The values of the timeline.
-var (
-	repeats  = count[int](1, maxRepeat)
-	interval = span(time.Millisecond, 24*time.Hour)
-	states   = []WorkloadState{WorkloadStarted, WorkloadDone, WorkloadFailed}
-)
+// states are what a workload has come to.
+var states = []WorkloadState{WorkloadStarted, WorkloadDone, WorkloadFailed}
+
+// interval is the time from one event to the next.
+var interval = span(time.Millisecond, 24*time.Hour)
 
 // linkActions are the keys of what happens to a link, directedActions those of them that
 // may happen to one direction alone. Heal without a link is about a partition.
@@ -68,81 +69,93 @@ var (
 	directedActions = []string{"set", "reset", "cut", "heal"}
 )
 
-// eventActions are the keys of all that can happen.
+// eventActions are the keys of all that can happen, of which an entry has one.
 var eventActions = []string{"set", "reset", "cut", "down", "up", "partition", "heal", "stop", "start", "restart", "kill", "pause", "resume", "exec", "snapshot", "mark"}
 
-// actions are the keys of what happens in an entry, of which it has one.
-func (m *eventMap) actions() []needed {
-	return []needed{
-		need("set", m.set), need("reset", m.reset), need("cut", m.cut), need("down", m.down), need("up", m.up), need("partition", m.partition), need("heal", m.heal),
-		need("stop", m.stop), need("start", m.start), need("restart", *m.onNode[RestartNode]), need("kill", *m.onNode[KillNode]),
-		need("pause", *m.onNode[PauseNode]), need("resume", *m.onNode[ResumeNode]), need("exec", m.exec), need("snapshot", m.snapshot), need("mark", m.mark),
+var eventTable = sync.OnceValue(func() *keyTable[eventMap] {
+	return &keyTable[eventMap]{
+		what: "a timeline entry", noun: "timeline entry", def: "event",
+		also: eventRules,
+		keys: []key[eventMap]{
+			one("name", nameForm(maxNodeName), func(m *eventMap) *val[string] { return &m.name }, "by which other entries refer to this one"),
+			one("at", instant, func(m *eventMap) *val[time.Duration] { return &m.instant }, "so long after all nodes are ready"),
+			one("when", triggerForm, func(m *eventMap) *val[triggerMap] { return &m.when }, "once a condition holds, below"),
+			one("after", anyText, func(m *eventMap) *val[string] { return &m.after }, "once the entry of that `name` has happened, as often as it does"),
+			one("wait", instant, func(m *eventMap) *val[time.Duration] { return &m.wait }, "with `when` and `after`: so long after that").orElse("at once"),
+			one("repeat", count[int](1, maxRepeat), func(m *eventMap) *val[int] { return &m.repeat }, "how often it happens, $range").orElse("once"),
+			one("every", interval, func(m *eventMap) *val[time.Duration] { return &m.every }, "with `repeat`: from one time to the next"),
+			one("link", endpointName, func(m *eventMap) *val[Endpoint] { return &m.link }, "the link that it happens to, by an endpoint"),
+			one("from", anyText, func(m *eventMap) *val[string] { return &m.from }, "with `link`, and `set`, `reset`, `cut` or `heal`: a node at the link, whose sent packets alone are meant"),
+			one("set", setForm, func(m *eventMap) *val[impairment] { return &m.set }, "with `link`: keys of [impairments](#impairments); what it does not name stays"),
+			one("reset", onlyTrue, func(m *eventMap) *val[bool] { return &m.reset }, "with `link`, `true`: the impairments are those of the file again. That the link is down or up stays"),
+			one("cut", onlyTrue, func(m *eventMap) *val[bool] { return &m.cut }, "with `link`, `true`: nothing arrives any more, though the ends keep their carrier. Brief for `set: {cut: true}`"),
+			one("down", onlyTrue, func(m *eventMap) *val[bool] { return &m.down }, "with `link`, `true`: the carrier goes, in both directions, as when a cable is pulled"),
+			one("up", onlyTrue, func(m *eventMap) *val[bool] { return &m.up }, "with `link`, `true`: the carrier comes back"),
+			one("partition", listOf(listOf(placed(anyText))), func(m *eventMap) *val[[][]val[string]] { return &m.partition }, "sets of nodes: links between different sets go down. Nodes in none of them form one more set, and `external` ends stay with their node. Switches and routers are nodes like others: `[[a, b, s], [c]]` keeps `a` and `b` together at the switch `s`. What an earlier partition took down comes back first"),
+			one("heal", onlyTrue, func(m *eventMap) *val[bool] { return &m.heal }, "`true`: with `link` it is not cut any more, brief for `set: {cut: false}`; without, what the partition took down comes back"),
+			one("stop", anyText, func(m *eventMap) *val[string] { return &m.stop }, "a node that is switched off, or a workload that ends early, in good order"),
+			one("start", anyText, func(m *eventMap) *val[string] { return &m.start }, "a node that is switched on, or a workload that starts, which says `start: manual`"),
+			one("restart", anyText, func(m *eventMap) *val[string] { return &m.restart }, "a node that is switched off and on"),
+			one("kill", anyText, func(m *eventMap) *val[string] { return &m.kill }, "a node that crashes"),
+			one("pause", anyText, func(m *eventMap) *val[string] { return &m.pause }, "a node that stops where it is"),
+			one("resume", anyText, func(m *eventMap) *val[string] { return &m.resume }, "a node that goes on from there"),
+			one("exec", commandForm, func(m *eventMap) *val[[]string] { return &m.exec }, "a command that runs in a host or router: text for `sh -c`, or a list of the program and its arguments. If its status is not 0, the run fails"),
+			one("node", anyText, func(m *eventMap) *val[string] { return &m.node }, "with `exec`: where it runs"),
+			one("timeout", runTime, func(m *eventMap) *val[time.Duration] { return &m.timeout }, "with `exec`: the run fails if the command has not ended by then").orElse("1m"),
+			one("snapshot", nameForm(maxNodeName), func(m *eventMap) *val[string] { return &m.snapshot }, "a name, under which the counters of all nodes are kept for [checks](#checks) and the report"),
+			one("mark", single(markText, func() schema {
+				return anyOf(schema{"type": "string", "pattern": `^[^\r\n]+$`, "maxLength": maxMark}, schema{"type": []string{"number", "boolean"}})
+			}), func(m *eventMap) *val[string] { return &m.mark }, "a comment, which captures and reports have at this time"),
+		},
+	}
+})
+
+// eventRules adds to the schema of an entry which keys stand together.
+func eventRules(_ *keyTable[eventMap], s schema) {
+	s["type"] = "object"
+	s.requiring("oneOf", eventActions...)["dependentRequired"] = schema{"repeat": []string{"every"}, "every": []string{"repeat"}}
+	withLink := slices.DeleteFunc(slices.Clone(linkActions), func(action string) bool { return action == "heal" })
+	withoutLink := slices.DeleteFunc(slices.Clone(eventActions), func(action string) bool { return slices.Contains(linkActions, action) })
+	s["allOf"] = []schema{
+		schema{}.requiring("oneOf", "at", "when", "after"),
+		rule(has("at"), schema{"properties": bars([]string{"wait"})}, nil),
+		rule(has(withLink...), schema{"required": []string{"link"}}, nil),
+		rule(has(withoutLink...), schema{"properties": bars([]string{"link", "from"})}, nil),
+		rule(schema{"required": []string{"link"}}, schema{}, schema{"properties": bars([]string{"from"})}),
+		rule(has("down", "up"), schema{"properties": bars([]string{"from"})}, nil),
+		rule(has("exec"), schema{"required": []string{"node"}}, schema{"properties": bars([]string{"node", "timeout"})}),
 	}
 }
 
-func (r *reader) eventMap(n *yaml.Node) eventMap {
-	m := eventMap{at: n, onNode: map[NodeAction]*val[string]{RestartNode: {}, KillNode: {}, PauseNode: {}, ResumeNode: {}}}
-	r.fields(n, "a timeline entry",
-		one(r, "name", &m.name, plainName(maxNodeName)),
-		one(r, "at", &m.instant, instant),
-		field{"when", func(n *yaml.Node) { m.when = r.trigger(n) }},
-		one(r, "after", &m.after, anyText),
-		one(r, "wait", &m.wait, instant),
-		one(r, "repeat", &m.repeat, repeats),
-		one(r, "every", &m.every, interval),
-		one(r, "link", &m.link, endpoint),
-		one(r, "from", &m.from, anyText),
-		field{"set", func(n *yaml.Node) { m.set = r.setMap(n) }},
-		one(r, "reset", &m.reset, onlyTrue),
-		one(r, "cut", &m.cut, onlyTrue),
-		one(r, "down", &m.down, onlyTrue),
-		one(r, "up", &m.up, onlyTrue),
-		field{"partition", func(n *yaml.Node) { m.partition = r.sets(n) }},
-		one(r, "heal", &m.heal, onlyTrue),
-		one(r, "stop", &m.stop, anyText),
-		one(r, "start", &m.start, anyText),
-		one(r, "restart", m.onNode[RestartNode], anyText),
-		one(r, "kill", m.onNode[KillNode], anyText),
-		one(r, "pause", m.onNode[PauseNode], anyText),
-		one(r, "resume", m.onNode[ResumeNode], anyText),
-		field{"exec", func(n *yaml.Node) { m.exec = r.command(n) }},
-		one(r, "node", &m.node, anyText),
-		one(r, "timeout", &m.timeout, runTime),
-		one(r, "snapshot", &m.snapshot, plainName(maxNodeName)),
-		one(r, "mark", &m.mark, markText),
-	)
+var eventForm = mapOf(eventTable, func(r *reader, n *yaml.Node, m *eventMap) eventMap {
+	m.at = n
 	if isMap(n) {
-		r.eventAgrees(&m)
+		r.eventAgrees(m)
 	}
 	if m.cut.ok || m.heal.ok && m.link.at != nil { // which are brief for what set says
 		m.set.is = impairment{change: Change{Cut: &m.cut.is}, at: map[string]*yaml.Node{"cut": m.cut.at}}
 	}
-	return m
+	return *m
+})
+
+// setForm is what changes of a link.
+var setForm = form[impairment]{
+	schema: func() schema { return setTable().reference() },
+	read: func(r *reader, n *yaml.Node) impairment {
+		m := impairmentForm(setTable).of(r, n).is
+		if isMap(n) && len(n.Content) == 0 {
+			r.errorf(n, "nothing to set, expected some of %s", strings.Join(setTable().names(), ", "))
+		}
+		return m
+	},
 }
 
-// setMap reads what changes of a link.
-func (r *reader) setMap(n *yaml.Node) val[impairment] {
-	v := val[impairment]{at: n, ok: true}
-	r.fields(n, "set", r.impairment(&v.is)...)
-	r.noSenders(v.is)
-	if isMap(n) && len(n.Content) == 0 {
-		r.errorf(n, "nothing to set, expected some of %s", strings.Join(impairmentKeys, ", "))
+var setTable = sync.OnceValue(func() *keyTable[impairment] {
+	return &keyTable[impairment]{
+		what: "set", noun: "set", def: "set", keys: impaired(false),
+		also: func(_ *keyTable[impairment], s schema) { s["type"], s["minProperties"] = "object", 1 },
 	}
-	return v
-}
-
-// sets reads the sets of a partition.
-func (r *reader) sets(n *yaml.Node) val[[][]val[string]] {
-	v := val[[][]val[string]]{at: n}
-	before := len(r.errors)
-	r.items(n, func(n *yaml.Node) {
-		var set []val[string]
-		r.items(n, func(n *yaml.Node) { set = append(set, scalar(r, n, anyText)) })
-		v.is = append(v.is, set)
-	})
-	v.ok = len(r.errors) == before
-	return v
-}
+})
 
 // markText is a parser for a comment.
 func markText(text string) (string, error) {
@@ -156,7 +169,8 @@ func markText(text string) (string, error) {
 // others.
 func (r *reader) eventAgrees(m *eventMap) {
 	var given []string
-	for _, k := range m.actions() {
+	t := eventTable()
+	for _, k := range t.given(m, eventActions...) {
 		if k.at != nil {
 			given = append(given, k.key)
 		}
@@ -167,7 +181,7 @@ func (r *reader) eventAgrees(m *eventMap) {
 	case len(given) > 1:
 		r.errorf(m.at, "the timeline entry has %s, expected only one of them", strings.Join(given, " and "))
 	}
-	r.exactlyOne(m.at, "timeline entry", need("at", m.instant), need("when", m.when), need("after", m.after))
+	r.exactlyOne(m.at, "timeline entry", t.given(m, "at", "when", "after")...)
 	if m.instant.at != nil && m.wait.at != nil {
 		r.errorf(m.wait.at, "wait stands with at, expected it only with when or after")
 	}
@@ -182,7 +196,7 @@ func (r *reader) eventAgrees(m *eventMap) {
 	}
 	action := given[0]
 	if m.link.at == nil && slices.Contains(linkActions, action) && action != "heal" {
-		r.required(m.at, "timeline entry", need("link", m.link))
+		r.required(m.at, "timeline entry", t.given(m, "link")...)
 	}
 	if m.link.at != nil && !slices.Contains(linkActions, action) {
 		r.errorf(m.link.at, "link stands with %s, expected it only with one of %s", action, strings.Join(linkActions, ", "))
@@ -191,44 +205,51 @@ func (r *reader) eventAgrees(m *eventMap) {
 		r.errorf(m.from.at, "from stands with %s, expected it only with a link and one of %s", action, strings.Join(directedActions, ", "))
 	}
 	if action == "exec" {
-		r.required(m.at, "timeline entry", need("exec", m.exec), need("node", m.node))
+		r.required(m.at, "timeline entry", t.given(m, "exec", "node")...)
 	}
-	for _, k := range []needed{need("node", m.node), need("timeout", m.timeout)} {
+	for _, k := range t.given(m, "node", "timeout") {
 		if k.at != nil && action != "exec" {
 			r.errorf(k.at, "%s stands with %s, expected it only with exec", k.key, action)
 		}
 	}
 }
 
-// trigger reads what an entry waits for.
-func (r *reader) trigger(n *yaml.Node) val[triggerMap] {
-	v := val[triggerMap]{at: n}
-	m := &v.is
-	before := len(r.errors)
-	r.fields(n, "when",
-		one(r, "workload", &m.workload, anyText),
-		one(r, "state", &m.state, wordOf(r, states)),
-		one(r, "messages", &m.messages, counted),
-		one(r, "counter", &m.counter, counter(r)),
-		one(r, "node", &m.node, anyText),
-		one(r, "value", &m.value, counted),
-	)
-	r.exactlyOne(n, "condition of when", need("workload", m.workload), need("counter", m.counter))
+var triggerTable = sync.OnceValue(func() *keyTable[triggerMap] {
+	return &keyTable[triggerMap]{
+		what: "when", noun: "condition of when", def: "trigger", exactlyOne: []string{"workload", "counter"},
+		also: func(t *keyTable[triggerMap], s schema) {
+			of := schema{"properties": bars(t.notWith("workload"))}
+			s["allOf"] = []schema{
+				rule(has("workload"), of.requiring("oneOf", t.with("workload")...), nil),
+				rule(has("counter"), schema{"properties": bars(t.notWith("counter")), "required": []string{"value"}}, nil),
+			}
+		},
+		keys: []key[triggerMap]{
+			one("workload", anyText, func(m *triggerMap) *val[string] { return &m.workload }, "a workload's name"),
+			only(one("state", manyWords(func() []WorkloadState { return states }), func(m *triggerMap) *val[WorkloadState] { return &m.state }, "when the workload has `started`, is `done`, or has `failed`: it has had an error"), "workload"),
+			only(one("messages", counted, func(m *triggerMap) *val[condition] { return &m.messages }, "or when it has completed so many, summed over its flows, such as `\">= 1000\"`"), "workload"),
+			one("counter", counterName, func(m *triggerMap) *val[string] { return &m.counter }, "a [counter](#counters)'s name"),
+			only(one("node", anyText, func(m *triggerMap) *val[string] { return &m.node }, "whose counter it is").orElse("the sum over all hosts"), "counter"),
+			only(one("value", counted, func(m *triggerMap) *val[condition] { return &m.value }, "what the counter has come to, such as `\"> 0\"`"), "counter"),
+		},
+	}
+})
+
+// triggerForm is what an entry waits for.
+var triggerForm = mapOf(triggerTable, func(r *reader, n *yaml.Node, m *triggerMap) triggerMap {
+	t := triggerTable()
 	if m.workload.at != nil {
-		r.exactlyOne(n, "condition of when", need("state", m.state), need("messages", m.messages))
+		r.exactlyOne(n, t.noun, t.given(m, t.with("workload")...)...)
 	} else if m.counter.at != nil {
-		r.required(n, "condition of when", need("counter", m.counter), need("value", m.value))
+		r.required(n, t.noun, t.given(m, "counter", "value")...)
 	}
-	for _, k := range []needed{need("state", m.state), need("messages", m.messages)} {
-		if k.at != nil && m.counter.at != nil {
-			r.errorf(k.at, "%s stands with counter, expected it only with workload", k.key)
+	subjects := t.given(m, t.exactlyOne...)
+	for i, s := range subjects {
+		for _, k := range t.given(m, t.notWith(s.key)...) {
+			if k.at != nil && s.at != nil {
+				r.errorf(k.at, "%s stands with %s, expected it only with %s", k.key, s.key, subjects[1-i].key)
+			}
 		}
 	}
-	for _, k := range []needed{need("node", m.node), need("value", m.value)} {
-		if k.at != nil && m.workload.at != nil {
-			r.errorf(k.at, "%s stands with workload, expected it only with counter", k.key)
-		}
-	}
-	v.ok = len(r.errors) == before
-	return v
-}
+	return *m
+})

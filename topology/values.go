@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"gopkg.in/yaml.v3"
 )
 
 // The names of things and the ranges of values. They are wide: they refuse what
@@ -50,9 +53,14 @@ func plainName(most int) func(string) (string, error) {
 	}
 }
 
-// anyText takes a reference to something by its name as it is: whether that
-// exists is found out later.
-func anyText(text string) (string, error) { return text, nil }
+// nameForm is plain names of at most most characters.
+func nameForm(most int) form[string] {
+	return single(plainName(most), func() schema { return nameSchema(most) })
+}
+
+// anyText is a reference to something by its name: whether that exists is found out
+// later.
+var anyText = single(func(text string) (string, error) { return text, nil }, textSchema)
 
 // interfaceName takes what the kernel does (dev_valid_name in net/core/dev.c),
 // less what it gives a meaning of its own: lo, a pattern (%), and the
@@ -83,33 +91,42 @@ func within[T cmp.Ordered](parse func(string) (T, error), format func(T) string,
 	}
 }
 
-// count is a parser for a number without unit.
-func count[T int | uint32 | uint64](least, most uint64) func(string) (T, error) {
-	parse := within(parseCount, func(n uint64) string { return strconv.FormatUint(n, 10) }, least, most)
-	return func(text string) (T, error) {
-		n, err := parse(text)
-		return T(n), err
-	}
+// ranged is numbers or quantities from the least to the most.
+func ranged[T cmp.Ordered](parse func(string) (T, error), format func(T) string, least, most T, s func() schema) form[T] {
+	f := single(within(parse, format, least, most), s)
+	f.ranges = func() string { return format(least) + " to " + format(most) }
+	return f
 }
 
-// sized is a parser for a size.
-func sized[T uint32 | uint64](q quantity, least, most uint64) func(string) (T, error) {
-	parse := within(func(text string) (uint64, error) { return q.whole(text, "bytes") }, FormatSize, least, most)
-	return func(text string) (T, error) {
-		n, err := parse(text)
+// as is the form with its values as another type of numbers, which has room for them.
+func as[T int | uint32 | uint64](f form[uint64]) form[T] {
+	return form[T]{schema: f.schema, ranges: f.ranges, parse: func(text string) (T, error) {
+		n, err := f.parse(text)
 		return T(n), err
-	}
+	}}
 }
 
-// span is a parser for a duration.
-func span(least, most time.Duration) func(string) (time.Duration, error) {
-	return within(parseDuration, FormatDuration, least, most)
+// count is numbers without unit.
+func count[T int | uint32 | uint64](least, most uint64) form[T] {
+	format := func(n uint64) string { return strconv.FormatUint(n, 10) }
+	return as[T](ranged(parseCount, format, least, most, func() schema { return whole(least, most) }))
+}
+
+// sized is sizes.
+func sized[T uint32 | uint64](q quantity, least, most uint64) form[T] {
+	parse := func(text string) (uint64, error) { return q.whole(text, "bytes") }
+	return as[T](ranged(parse, FormatSize, least, most, sizes.schema))
+}
+
+// span is durations.
+func span(least, most time.Duration) form[time.Duration] {
+	return ranged(parseDuration, FormatDuration, least, most, durationSchema)
 }
 
 // The values of a node.
 var (
 	// The kernel's smallest cpu.max quota is 1 ms, and its period 100 ms.
-	cores  = within(parseCores, formatNumber, 0.01, 4096)
+	cores  = ranged(parseCores, formatNumber, 0.01, 4096, func() schema { return fraction(0.01, 4096) })
 	memory = sized[uint64](memories, 16<<20, 16<<40)
 	// A host's own process has some twenty threads, and more on machines with many cores.
 	// The most is the kernel's PID_MAX_LIMIT.
@@ -120,50 +137,79 @@ var (
 	noVerbs = choice("on", "off")
 )
 
-// The values of a link.
-var (
-	// From the least that IPv6 works on (RFC 8200, section 5) to the most that
-	// a veth takes: ETH_MAX_MTU less an Ethernet header.
-	mtu = count[int](1280, 65521)
-)
+// From the least that IPv6 works on (RFC 8200, section 5) to the most that a veth takes:
+// ETH_MAX_MTU less an Ethernet header.
+var mtu = count[int](1280, 65521)
 
-// yes is a parser for true and false.
-func yes(text string) (bool, error) {
-	switch text {
-	case "true":
-		return true, nil
-	case "false":
-		return false, nil
+// yes is true and false.
+var yes = single(func(text string) (bool, error) {
+	if text != "true" && text != "false" {
+		return false, fmt.Errorf("found %s, expected true or false", quote(text))
 	}
-	return false, fmt.Errorf("found %s, expected true or false", quote(text))
-}
+	return text == "true", nil
+}, truthSchema)
 
-// choice is a parser for one of two words, of which the second is true.
-func choice(no, yes string) func(string) (bool, error) {
-	return func(text string) (bool, error) {
+// onlyTrue is what is either true or left away.
+var onlyTrue = single(func(text string) (bool, error) {
+	if text != "true" {
+		return false, fmt.Errorf("found %s, expected true", quote(text))
+	}
+	return true, nil
+}, onlyTrueSchema)
+
+// choice is one of two words, of which the second is true.
+func choice(no, yes string) form[bool] {
+	parse := func(text string) (bool, error) {
 		if text != no && text != yes {
 			return false, fmt.Errorf("found %s, expected %s or %s", quote(text), no, yes)
 		}
 		return text == yes, nil
 	}
+	return single(parse, func() schema { return oneWord(no, yes) })
 }
 
-// engine is a parser for what applies a link's impairments.
-func engine(text string) (Engine, error) {
-	switch e := Engine(text); e {
-	case Linkem, Netem:
-		return e, nil
+// fewWords is one of a few words, all of which a message names.
+func fewWords[T ~string](words ...T) form[T] {
+	parse := func(text string) (T, error) {
+		if !slices.Contains(words, T(text)) {
+			return "", fmt.Errorf("found %s, expected %s", quote(text), alternatives(texts(words)))
+		}
+		return T(text), nil
 	}
-	return "", fmt.Errorf("found %s, expected linkem or netem", quote(text))
+	return single(parse, func() schema { return oneWord(texts(words)...) })
 }
 
-// onlyTrue is a parser for what is either true or left away.
-func onlyTrue(text string) (bool, error) {
-	if text != "true" {
-		return false, fmt.Errorf("found %s, expected true", quote(text))
+// alternatives is words, of which the last two have an or between them.
+func alternatives(words []string) string {
+	if last := len(words) - 1; last > 0 {
+		return strings.Join(words[:last], ", ") + " or " + words[last]
 	}
-	return true, nil
+	return words[0]
 }
+
+// manyWords is one of some words, of which a message suggests the nearest.
+func manyWords[T ~string](words func() []T) form[T] {
+	return form[T]{schema: func() schema { return oneWord(texts(words())...) }, read: func(r *reader, n *yaml.Node) T {
+		return scalar(r, n, func(text string) (T, error) {
+			if slices.Contains(words(), T(text)) {
+				return T(text), nil
+			}
+			return "", fmt.Errorf("found %s, %s", quote(text), r.expectation(text, texts(words())))
+		}).is
+	}}
+}
+
+// texts is some words as texts.
+func texts[T ~string](words []T) []string {
+	all := make([]string, len(words))
+	for i, w := range words {
+		all[i] = string(w)
+	}
+	return all
+}
+
+// endpointName is a link by one of its ends, or an end.
+var endpointName = single(endpoint, func() schema { return matching(`[^:]*:[\s\S]*`) })
 
 // endpoint is a parser for a link's end in its brief form.
 func endpoint(text string) (Endpoint, error) {
@@ -200,4 +246,4 @@ func address(text string) (netip.Prefix, error) {
 }
 
 // ParseMemory is a size of memory in bytes, as a host's.
-func ParseMemory(text string) (uint64, error) { return memory(text) }
+func ParseMemory(text string) (uint64, error) { return memory.parse(text) }

@@ -2,7 +2,6 @@ package topology
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -14,15 +13,15 @@ type reader struct {
 	Options
 	file       string
 	errors     ErrorList
-	key        string                          // being read, to begin messages with; "" outside of fields
-	suggested  int                             // see suggestions
-	partitions int                             // see checkedPartitions
-	namings    int                             // see maxNamed
-	samples    map[string][]time.Duration      // of files, by path
-	sources    map[string][]byte               // content of files, by path
-	seen       func(what string, keys []field) // told of every map that is read; nil but in tests
-	needs      []Need                          // met so far
-	setups     int                             // bytes of what nodes are given, as far as they are resolved
+	key        string                     // being read, to begin messages with; "" outside of fields
+	suggested  int                        // see suggestions
+	partitions int                        // see checkedPartitions
+	namings    int                        // see maxNamed
+	samples    map[string][]time.Duration // of files, by path
+	sources    map[string][]byte          // content of files, by path
+	seen       func(what string)          // told of every map that is read; nil but in tests
+	needs      []Need                     // met so far
+	setups     int                        // bytes of what nodes are given, as far as they are resolved
 }
 
 // A val is a value with its place in the file.
@@ -74,17 +73,6 @@ func (r *reader) valueError(n *yaml.Node, format string, args ...any) {
 	r.errorf(n, "%s", message)
 }
 
-// A field is a key that a map may have, and what reads its value.
-type field struct {
-	key  string
-	read func(*yaml.Node)
-}
-
-// one is a field with one value, which parse makes of its text.
-func one[T any](r *reader, key string, to *val[T], parse func(string) (T, error)) field {
-	return field{key, func(n *yaml.Node) { *to = scalar(r, n, parse) }}
-}
-
 // scalar is the value of n.
 func scalar[T any](r *reader, n *yaml.Node, parse func(string) (T, error)) val[T] {
 	v := val[T]{at: n}
@@ -99,30 +87,6 @@ func scalar[T any](r *reader, n *yaml.Node, parse func(string) (T, error)) val[T
 	}
 	v.is, v.ok = is, true
 	return v
-}
-
-// fields reads a map that has these keys and no others, in the order of the
-// file. Nothing at all is an empty map.
-func (r *reader) fields(n *yaml.Node, what string, fields ...field) {
-	if r.seen != nil {
-		r.seen(what, fields)
-	}
-	for _, e := range r.entries(n) {
-		i := slices.IndexFunc(fields, func(f field) bool { return f.key == e.key.Value })
-		if i < 0 {
-			var known []string
-			for _, f := range fields {
-				known = append(known, f.key)
-			}
-			r.errorf(e.key, "unknown key %s in %s, %s", quote(e.key.Value), what, r.expectation(e.key.Value, known))
-			continue
-		}
-		f := fields[i]
-		outer := r.key
-		r.key = f.key
-		f.read(e.value)
-		r.key = outer
-	}
 }
 
 // items reads a list. Nothing at all is an empty list.
@@ -236,48 +200,11 @@ func quote(text string) string {
 	return fmt.Sprintf("%q", strings.ToValidUTF8(text, ""))
 }
 
-// maxItems bounds the items of a list: aliases take 3 bytes of a file each, and what
-// they stand for a thousand of memory.
-const maxItems = subnets
-
-// list is a field with a list whose items read reads.
-func list[T any](r *reader, key string, to *[]T, read func(*yaml.Node) T) field {
-	return field{key, func(n *yaml.Node) {
-		if items := len(n.Content); n.Kind == yaml.SequenceNode {
-			if items > maxItems {
-				r.errorf(n, "the list has %d items, expected up to %d", items, maxItems)
-				return
-			}
-			*to = make([]T, 0, items)
-		}
-		r.items(n, func(item *yaml.Node) { *to = append(*to, read(item)) })
-	}}
-}
-
-// A named is an entry of a map whose keys are names that the file chooses.
-type named[T any] struct {
-	name val[string]
-	is   T
-}
-
-// names is a field with a map from plain names to what read reads.
-func names[T any](r *reader, key string, to *[]named[T], read func(*yaml.Node) T) field {
-	return field{key, func(n *yaml.Node) {
-		for _, e := range r.entries(n) {
-			name := scalar(r, e.key, plainName(maxNodeName))
-			name.is = e.key.Value
-			*to = append(*to, named[T]{name, read(e.value)})
-		}
-	}}
-}
-
 // A needed is a key that a map may have to have.
 type needed struct {
 	key string
 	at  *yaml.Node // nil: it has not
 }
-
-func need[T any](key string, v val[T]) needed { return needed{key, v.at} }
 
 // required reports the keys that are absent from the map at n.
 func (r *reader) required(n *yaml.Node, what string, all ...needed) {

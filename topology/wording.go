@@ -18,54 +18,10 @@ type part struct {
 // parts is what a change names, in the order of impairmentKeys.
 func (c Change) parts() []part {
 	var parts []part
-	add := func(key, value, text string) { parts = append(parts, part{key, value, text}) }
-	same := func(key, value string) { add(key, value, value) }
-	if c.Delay != nil {
-		same("delay", FormatDuration(*c.Delay))
-	}
-	if c.Jitter != nil {
-		value, text := c.Jitter.format()
-		add("jitter", value, text)
-	}
-	if c.Loss != nil {
-		value, text := c.Loss.format()
-		add("loss", value, text)
-	}
-	if c.Duplicate != nil {
-		same("duplicate", FormatPercent(*c.Duplicate))
-	}
-	if c.Reorder != nil {
-		value, text := c.Reorder.format()
-		add("reorder", value, text)
-	}
-	if c.Corrupt != nil {
-		value, text := c.Corrupt.format()
-		add("corrupt", value, text)
-	}
-	if c.Rate != nil {
-		same("rate", unless(*c.Rate == 0, FormatRate(*c.Rate)))
-	}
-	if c.Burst != nil {
-		same("burst", unless(*c.Burst == 0, FormatSize(*c.Burst)))
-	}
-	if c.Queue != nil {
-		value, text := c.Queue.format()
-		add("queue", value, text)
-	}
-	if e := c.ECN; e != nil {
-		least, most := FormatSize(e.Min), FormatSize(e.Max)
-		add("ecn", unless(*e == ECN{}, flow("min", least, "max", most)), unless(*e == ECN{}, "from "+least+" to "+most))
-	}
-	if c.Cut != nil {
-		same("cut", strconv.FormatBool(*c.Cut))
-	}
-	if f := c.Flap; f != nil {
-		down, period := FormatDuration(f.Down), FormatDuration(f.Period)
-		add("flap", unless(*f == Flap{}, flow("period", period, "down", down)), unless(*f == Flap{}, down+" of every "+period))
-	}
-	if c.Faults != nil {
-		value, text := formatFaults(*c.Faults)
-		add("faults", value, text)
+	for _, k := range impairmentKeys() {
+		if value, text, changed := k.write(&c); changed {
+			parts = append(parts, part{k.name, value, text})
+		}
 	}
 	return parts
 }
@@ -200,6 +156,22 @@ func (q Queue) format() (value, text string) {
 		return packets, packets
 	}
 	return flow("bytes", bytes, "packets", formatCount(q.Packets)), bytes + " or " + packets
+}
+
+func (e ECN) format() (value, text string) {
+	if e == (ECN{}) {
+		return none, none
+	}
+	least, most := FormatSize(e.Min), FormatSize(e.Max)
+	return flow("min", least, "max", most), "from " + least + " to " + most
+}
+
+func (f Flap) format() (value, text string) {
+	if f == (Flap{}) {
+		return none, none
+	}
+	down, period := FormatDuration(f.Down), FormatDuration(f.Period)
+	return flow("period", period, "down", down), down + " of every " + period
 }
 
 // formatFaults has the faults in words in the syntax of values, too: a match says

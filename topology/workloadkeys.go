@@ -7,27 +7,12 @@ import (
 
 // This file is which keys of a workload stand together.
 
-// flowKeys are those of operations whose workloads have flows of any pattern, and
-// untilKeys those of all that do not end by themselves.
+// partnerKeys are the keys beside pattern that say whose a workload is, and untilKeys
+// those of which a workload that does not end by itself has one.
 var (
-	flowKeys  = []string{"from", "to", "pattern", "nodes"}
-	untilKeys = []string{"count", "duration"}
-	// messageKeys are those of Send, Write and Read.
-	messageKeys = slices.Concat(flowKeys, untilKeys, []string{"size", "measure", "depth", "qps", "completion", "rate", "warmup", "verify", "reconnect"})
+	partnerKeys = []string{"from", "to", "nodes"}
+	untilKeys   = []string{"count", "duration"}
 )
-
-// operationKeys are the keys that workloads of each operation may have, beside those of
-// all, which are name, operation and start.
-var operationKeys = map[Operation][]string{
-	Send:      append(messageKeys[:len(messageKeys):len(messageKeys)], "inline", "srq"),
-	Write:     append(messageKeys[:len(messageKeys):len(messageKeys)], "inline"),
-	Read:      messageKeys,
-	Connect:   slices.Concat(flowKeys, untilKeys, []string{"depth", "qps"}),
-	Storage:   slices.Concat(flowKeys, untilKeys, []string{"size", "depth", "qps", "verify", "reconnect"}),
-	AllReduce: slices.Concat(untilKeys, []string{"nodes", "size", "verify"}),
-	Rping:     slices.Concat(flowKeys, untilKeys, []string{"size", "verify"}),
-	Program:   {"nodes", "command", "timeout"},
-}
 
 // patternKeys are the keys that say which nodes a pattern is of, all of which it needs.
 var patternKeys = map[Pattern][]string{
@@ -53,26 +38,6 @@ func operationNeeds(o Operation) []string {
 	return []string{"size"}
 }
 
-// given is a workload's keys but for those that all have.
-func (m *workloadMap) given() []needed {
-	return []needed{
-		need("from", m.from), need("to", m.to), need("pattern", m.pattern), need("nodes", m.nodes), need("size", m.size), need("measure", m.measure),
-		need("depth", m.depth), need("qps", m.qps), need("inline", m.inline), need("srq", m.srq), need("completion", m.polling), need("rate", m.rate),
-		need("count", m.count), need("duration", m.duration), need("warmup", m.warmup), need("verify", m.verify), need("reconnect", m.reconnect),
-		need("command", m.command), need("timeout", m.timeout),
-	}
-}
-
-// only is those of the keys that have these names.
-func only(all []needed, names []string) (some []needed) {
-	for _, k := range all {
-		if slices.Contains(names, k.key) {
-			some = append(some, k)
-		}
-	}
-	return some
-}
-
 // keysAgree reports keys of a workload that are absent, and those that do not stand with
 // others.
 func (r *reader) keysAgree(m *workloadMap) {
@@ -89,25 +54,25 @@ func (r *reader) keysAgree(m *workloadMap) {
 	if m.ready.at != nil {
 		r.errorf(m.ready.at, "key ready stands without exec, expected it only with exec, which has a server")
 	}
-	needs := []needed{need("name", m.name), need("operation", m.operation)}
+	t, needs := workloadTable(), []string{"name", "operation"}
 	if !m.operation.ok {
-		r.required(m.at, "workload", needs...)
+		r.required(m.at, "workload", t.given(m, needs...)...)
 		return
 	}
-	given, may := m.given(), operationKeys[m.operation.is]
-	for _, k := range given {
-		if k.at != nil && !slices.Contains(may, k.key) {
-			r.errorf(k.at, "key %s stands with operation %s, expected it only with %s", k.key, m.operation.is, operationsWith(k.key))
+	operation := string(m.operation.is)
+	for _, k := range t.keys {
+		if at := k.at(m); at != nil && k.with != nil && !slices.Contains(k.with, operation) {
+			r.errorf(at, "key %s stands with operation %s, expected it only with %s", k.name, operation, alternatives(k.with))
 		}
 	}
-	if slices.Contains(may, "pattern") {
-		needs = append(needs, r.patternAgrees(m, given)...)
+	if slices.Contains(flowOperations, m.operation.is) {
+		needs = append(needs, r.patternAgrees(m)...)
 	}
-	r.required(m.at, "workload", append(needs, only(given, operationNeeds(m.operation.is))...)...)
+	r.required(m.at, "workload", t.given(m, append(needs, operationNeeds(m.operation.is)...)...)...)
 	if m.operation.is != Program {
-		r.exactlyOne(m.at, "workload", only(given, untilKeys)...)
+		r.exactlyOne(m.at, "workload", t.given(m, untilKeys...)...)
 	}
-	switch sweeps := slices.Contains(may, "measure"); {
+	switch sweeps := slices.Contains(messageOperations, m.operation.is); {
 	case !m.size.ok || len(m.size.is.sizes) == 1 && !m.size.is.mixed:
 	case !sweeps && !m.size.is.mixed:
 		r.errorf(m.size.at, "several sizes stand with operation %s, expected one", m.operation.is)
@@ -122,20 +87,26 @@ func (r *reader) keysAgree(m *workloadMap) {
 // execKeys are the keys of workloads with exec, beside name and start.
 var execKeys = []string{"exec", "ready", "timeout"}
 
+// notWithExec are the other keys.
+func notWithExec(t *keyTable[workloadMap]) []string {
+	return slices.DeleteFunc(t.names(), func(name string) bool { return slices.Contains(execKeys, name) || name == "name" || name == "start" })
+}
+
 // execAgrees reports keys that a workload with exec lacks, and those that do not stand
 // with it.
 func (r *reader) execAgrees(m *workloadMap) {
-	for _, k := range append(m.given(), need("operation", m.operation)) {
-		if k.at != nil && !slices.Contains(execKeys, k.key) {
+	t := workloadTable()
+	for _, k := range t.given(m, notWithExec(t)...) {
+		if k.at != nil {
 			r.errorf(k.at, "key %s stands with exec, expected only name, %s and start: the keys of exec are the nodes", k.key, strings.Join(execKeys, ", "))
 		}
 	}
-	r.required(m.at, "workload", need("name", m.name))
+	r.required(m.at, "workload", t.given(m, "name")...)
 }
 
 // patternAgrees is the keys that a workload with flows has to have for its pattern.
 // It reports keys that stand with another pattern.
-func (r *reader) patternAgrees(m *workloadMap, given []needed) []needed {
+func (r *reader) patternAgrees(m *workloadMap) []string {
 	pattern := m.pattern.orElse(Pair)
 	switch {
 	case m.pattern.at != nil && !m.pattern.ok:
@@ -145,24 +116,39 @@ func (r *reader) patternAgrees(m *workloadMap, given []needed) []needed {
 		return nil
 	}
 	names := patternKeys[pattern]
-	for _, k := range given {
-		if k.at != nil && k.key != "pattern" && slices.Contains(flowKeys, k.key) && !slices.Contains(names, k.key) {
+	for _, k := range workloadTable().given(m, partnerKeys...) {
+		if k.at != nil && !slices.Contains(names, k.key) {
 			r.errorf(k.at, "key %s stands with pattern %s, expected %s", k.key, pattern, strings.Join(names, " and "))
 		}
 	}
-	return only(given, names)
+	return names
 }
 
-// operationsWith is the operations that have a key, in words.
-func operationsWith(key string) string {
-	var words []string
+// workloadRules adds to the schema of a workload which keys stand together.
+func workloadRules(t *keyTable[workloadMap], s schema) {
+	s["type"], s["required"] = "object", []string{"name"}
+	rules := []schema{rule(has("exec"), schema{"properties": bars(notWithExec(t))}, schema{"properties": bars([]string{"ready"}), "required": []string{"operation"}})}
 	for _, o := range operations {
-		if slices.Contains(operationKeys[o], key) {
-			words = append(words, string(o))
+		then := schema{"properties": bars(append(t.notWith(string(o)), "exec", "ready")), "required": operationNeeds(o)}
+		if o != Program {
+			then.requiring("oneOf", untilKeys...)
 		}
+		single := anyOf(sizes.schema(), schema{"type": "string", "pattern": variable})
+		switch {
+		case slices.Contains(messageOperations, o) || !slices.Contains(sizedOperations, o):
+		case o == Storage:
+			then["properties"].(schema)["size"] = anyOf(single, mixTable().reference())
+		default:
+			then["properties"].(schema)["size"] = single
+		}
+		rules = append(rules, when(then, map[string][]string{"operation": {string(o)}}))
 	}
-	if last := len(words) - 1; last > 0 {
-		return strings.Join(words[:last], ", ") + " or " + words[last]
+	flows := texts(flowOperations)
+	for _, p := range patterns {
+		barred := slices.DeleteFunc(slices.Clone(partnerKeys), func(key string) bool { return slices.Contains(patternKeys[p], key) })
+		rules = append(rules, when(schema{"properties": bars(barred), "required": patternKeys[p]}, map[string][]string{"operation": flows, "pattern": {string(p)}}))
 	}
-	return words[0]
+	absent := when(schema{"properties": bars([]string{"nodes"}), "required": patternKeys[Pair]}, map[string][]string{"operation": flows})
+	absent["if"].(schema)["not"] = schema{"required": []string{"pattern"}}
+	s["allOf"] = append(rules, absent, when(schema{"properties": bars([]string{"depth"})}, map[string][]string{"measure": {string(Latency)}}))
 }

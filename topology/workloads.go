@@ -3,6 +3,8 @@ package topology
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"sync"
 	"time"
 
 	"gopkg.in/yaml.v3"
@@ -43,6 +45,7 @@ const (
 type sizesMap struct {
 	sizes []uint64
 	mixed bool
+	mix   val[[]uint64] // those of a mix, in the file
 }
 
 // A startMap is when a workload starts.
@@ -76,11 +79,8 @@ func sweep() []uint64 {
 // The values of workloads.
 var (
 	messageSize  = sized[uint64](sizes, 0, 1<<30)
-	queueDepth   = count[int](1, 4096)
-	qpCount      = count[int](1, 1<<16)
 	messageCount = count[uint64](1, 1<<40)
 	runTime      = span(time.Millisecond, 24*time.Hour)
-	postRate     = within(parseRate, FormatRate, 1, maxRate)
 	instant      = span(0, 24*time.Hour)
 )
 
@@ -96,53 +96,78 @@ const (
 	manual   = "manual"
 )
 
-func (r *reader) workloadMap(n *yaml.Node) workloadMap {
-	m := workloadMap{at: n}
-	r.fields(n, "a workload",
-		one(r, "name", &m.name, plainName(maxNodeName)),
-		one(r, "operation", &m.operation, wordOf(r, operations)),
-		one(r, "from", &m.from, anyText),
-		one(r, "to", &m.to, anyText),
-		one(r, "pattern", &m.pattern, wordOf(r, patterns)),
-		field{"nodes", func(n *yaml.Node) { m.nodes = r.nameList(n) }},
-		field{"size", func(n *yaml.Node) { m.size = r.sizes(n) }},
-		one(r, "measure", &m.measure, wordOf(r, measures)),
-		one(r, "depth", &m.depth, queueDepth),
-		one(r, "qps", &m.qps, qpCount),
-		one(r, "inline", &m.inline, yes),
-		one(r, "srq", &m.srq, yes),
-		one(r, "completion", &m.polling, choice("event", "poll")),
-		one(r, "rate", &m.rate, postRate),
-		one(r, "count", &m.count, messageCount),
-		one(r, "duration", &m.duration, runTime),
-		one(r, "warmup", &m.warmup, instant),
-		one(r, "verify", &m.verify, yes),
-		one(r, "reconnect", &m.reconnect, yes),
-		field{"command", func(n *yaml.Node) { m.command = r.command(n) }},
-		field{"exec", func(n *yaml.Node) { m.exec = r.execMaps(n) }},
-		one(r, "ready", &m.ready, readiness),
-		one(r, "timeout", &m.timeout, runTime),
-		one(r, "start", &m.start, workloadStart),
-	)
+// The operations that keys stand with.
+var (
+	messageOperations = []Operation{Send, Write, Read}
+	// flowOperations are those whose workloads have flows of any pattern, and
+	// queueOperations those of them that have queue pairs of their own.
+	flowOperations  = []Operation{Send, Write, Read, Connect, Storage, Rping}
+	queueOperations = []Operation{Send, Write, Read, Connect, Storage}
+	sizedOperations = []Operation{Send, Write, Read, Storage, AllReduce, Rping}
+	untilOperations = []Operation{Send, Write, Read, Connect, Storage, AllReduce, Rping}
+)
+
+var workloadTable = sync.OnceValue(func() *keyTable[workloadMap] {
+	return &keyTable[workloadMap]{
+		what: "a workload", noun: "workload", def: "workload",
+		also: workloadRules,
+		keys: []key[workloadMap]{
+			one("name", single(plainName(maxNodeName), workloadNameSchema), func(m *workloadMap) *val[string] { return &m.name },
+				"the workload's, needed; with a range such as `flow-[1-4]` one workload for each"),
+			one("operation", manyWords(func() []Operation { return operations }), func(m *workloadMap) *val[Operation] { return &m.operation },
+				"what it does: messages of `send`, `write` or `read`, connections of `connect`, requests of `storage`, rounds of `allreduce` or `rping`, or the program of `exec`. Needed, but with the key `exec`"),
+			only(one("from", anyText, func(m *workloadMap) *val[string] { return &m.from }, "the host that connects and posts; a range where the name has one"), flowOperations...),
+			only(one("to", anyText, func(m *workloadMap) *val[string] { return &m.to }, "the host that it connects to; a range where the name has one"), flowOperations...),
+			only(one("pattern", manyWords(func() []Pattern { return patterns }), func(m *workloadMap) *val[Pattern] { return &m.pattern }, "who exchanges messages with whom"), flowOperations...).orElse("`pair`, `from` with `to`"),
+			one("nodes", nameList, func(m *workloadMap) *val[[]val[string]] { return &m.nodes }, "a host or a list of hosts, by name or by patterns such as `\"worker-*\"`: `\"*\"` is all hosts"),
+			only(one("size", sizesForm, func(m *workloadMap) *val[sizesMap] { return &m.size },
+				"of a message, request or vector, 0B to 1GiB; `[64B, 4KiB]`, of `send`, `write` and `read`, a sweep: one size after the other, with `count`, `duration` and `warmup` for each; `all`: a sweep of the powers of two from 2B to 8MiB; `{mix: [1KiB, 64KiB]}`, of these and `storage`: each message has one of the sizes, at random. Needed"), sizedOperations...),
+			only(one("measure", manyWords(func() []Measure { return measures }), func(m *workloadMap) *val[Measure] { return &m.measure },
+				"`bandwidth`: as many messages as possible, `depth` of them in flight; `latency`: one at a time, answered in kind, of which half the way there and back is the latency (a `read` is its own answer)"), messageOperations...).orElse("`bandwidth`"),
+			only(one("depth", count[int](1, 4096), func(m *workloadMap) *val[int] { return &m.depth },
+				"messages or requests in flight on a connection, $range; of `connect` connections that are made at once. Not with `measure: latency`"), queueOperations...).orElse("1; of `connect` " + strconv.Itoa(defaultConnects)),
+			only(one("qps", count[int](1, 1<<16), func(m *workloadMap) *val[int] { return &m.qps },
+				"connections of each flow, $range; of `connect` those that are open at once"), queueOperations...).orElse("1; of `connect` as many as `depth`"),
+			only(one("inline", yes, func(m *workloadMap) *val[bool] { return &m.inline },
+				"`true`: messages are sent inline, which then have no more than the adapter's `max_inline_data_size` (absent: 928 bytes)"), Send, Write).orElse("`false`"),
+			only(one("srq", yes, func(m *workloadMap) *val[bool] { return &m.srq }, "`true`: the queue pairs of the server take receives from one SRQ"), Send).orElse("`false`"),
+			only(one("completion", choice("event", "poll"), func(m *workloadMap) *val[bool] { return &m.polling },
+				"`event`: completions are waited for; `poll`: asked for all the time"), messageOperations...).orElse("`event`"),
+			only(one("rate", ranged(parseRate, FormatRate, 1, maxRate, rates.schema), func(m *workloadMap) *val[uint64] { return &m.rate },
+				"of payload, that each flow posts at most, `2gbit`"), messageOperations...).orElse("no limit"),
+			only(one("count", messageCount, func(m *workloadMap) *val[uint64] { return &m.count },
+				"how many messages, connections, requests or rounds in each flow. This or `duration` is needed"), untilOperations...),
+			only(one("duration", runTime, func(m *workloadMap) *val[time.Duration] { return &m.duration }, "for how long"), untilOperations...),
+			only(one("warmup", instant, func(m *workloadMap) *val[time.Duration] { return &m.warmup },
+				"at the beginning, before `count` or `duration`, and not measured"), messageOperations...).orElse("none"),
+			only(one("verify", yes, func(m *workloadMap) *val[bool] { return &m.verify }, "`true`: every payload is compared byte for byte"), sizedOperations...).orElse("`false`"),
+			only(one("reconnect", yes, func(m *workloadMap) *val[bool] { return &m.reconnect },
+				"`true`: a connection that fails is made again, and what was in flight is posted once more; `false`: it is an error"), Send, Write, Read, Storage).orElse("`false`"),
+			only(one("command", commandForm, func(m *workloadMap) *val[[]string] { return &m.command },
+				"text that `sh -c` runs, or a list of the program and its arguments. Needed"), Program),
+			only(one("timeout", runTime, func(m *workloadMap) *val[time.Duration] { return &m.timeout },
+				"from which a program has failed, and is ended"), Program).orElse("10m"),
+			one("exec", form[[]execMap]{read: (*reader).execMaps, schema: programsSchema}, func(m *workloadMap) *val[[]execMap] { return &m.exec },
+				"a server and its clients, [programs](#programs) of yours, by the hosts that they run in"),
+			one("ready", single(readiness, readySchema), func(m *workloadMap) *val[Readiness] { return &m.ready },
+				"with the key `exec`: when the server is ready, from when on the clients begin, all at once: `listening`: it listens, for TCP or by librdmacm; a port: it listens there; `started`: as soon as it runs").orElse("`listening`"),
+			one("start", single(workloadStart, func() schema { return orVariable(anyOf(schema{"const": manual}, durationSchema())) }), func(m *workloadMap) *val[startMap] { return &m.start },
+				"when, after all nodes are ready; `manual`: when the [timeline](#timeline) starts it").orElse("at once"),
+		},
+	}
+})
+
+var workloadForm = mapOf(workloadTable, func(r *reader, n *yaml.Node, m *workloadMap) workloadMap {
+	m.at = n
 	if m.exec.at != nil && m.operation.at == nil {
 		m.operation.is = Program
 	}
-	r.keysAgree(&m)
-	return m
-}
+	r.keysAgree(m)
+	return *m
+})
 
-// wordOf is a parser for one of some words.
-func wordOf[T ~string](r *reader, words []T) func(string) (T, error) {
-	return func(text string) (T, error) {
-		if slices.Contains(words, T(text)) {
-			return T(text), nil
-		}
-		known := make([]string, len(words))
-		for i, w := range words {
-			known[i] = string(w)
-		}
-		return "", fmt.Errorf("found %s, %s", quote(text), r.expectation(text, known))
-	}
+func workloadNameSchema() schema {
+	return anyOf(nameSchema(maxNodeName), schema{"type": "string", "pattern": rangePattern})
 }
 
 // workloadStart is a parser for when a workload starts.
@@ -150,35 +175,46 @@ func workloadStart(text string) (startMap, error) {
 	if text == manual {
 		return startMap{manual: true}, nil
 	}
-	at, err := instant(text)
+	at, err := instant.parse(text)
 	if err != nil {
 		err = fmt.Errorf("%w, or manual: the timeline starts it", err)
 	}
 	return startMap{at: at}, err
 }
 
-// sizes reads a size, those of a sweep or those of a mix.
-func (r *reader) sizes(n *yaml.Node) val[sizesMap] {
-	v := val[sizesMap]{at: n}
-	before := len(r.errors)
-	switch {
-	case n.Kind == yaml.SequenceNode:
-		v.is.sizes = r.sizeList(n)
-	case n.Kind == yaml.MappingNode:
-		v.is.mixed = true
-		var mix val[[]uint64]
-		r.fields(n, "a size", field{"mix", func(n *yaml.Node) { mix = val[[]uint64]{at: n, is: r.sizeList(n)} }})
-		r.required(n, "size", need("mix", mix))
-		v.is.sizes = mix.is
-	case n.Value == allSizes:
-		v.is.sizes = sweep()
-	case isNull(n):
-		r.valueError(n, "found nothing, expected a size such as 64KiB, all, a list for a sweep or {mix: [...]}")
-	default:
-		v.is.sizes = []uint64{scalar(r, n, messageSize).is}
+var mixTable = sync.OnceValue(func() *keyTable[sizesMap] {
+	list := form[[]uint64]{read: (*reader).sizeList, schema: sizeListSchema}
+	return &keyTable[sizesMap]{
+		what: "a size", noun: "size", def: "mix", required: []string{"mix"},
+		keys: []key[sizesMap]{one("mix", list, func(m *sizesMap) *val[[]uint64] { return &m.mix }, "sizes, of which each message has one, at random")},
 	}
-	v.ok = len(r.errors) == before
-	return v
+})
+
+func sizeListSchema() schema {
+	return schema{"type": "array", "items": sizes.schema(), "minItems": 1, "maxItems": maxSizes}
+}
+
+// sizesForm is a size, those of a sweep or those of a mix.
+var sizesForm = form[sizesMap]{
+	schema: func() schema {
+		return anyOf(orVariable(anyOf(sizes.schema(), schema{"const": allSizes})), sizeListSchema(), mixTable().reference())
+	},
+	read: func(r *reader, n *yaml.Node) (m sizesMap) {
+		switch {
+		case n.Kind == yaml.SequenceNode:
+			m.sizes = r.sizeList(n)
+		case n.Kind == yaml.MappingNode:
+			mixTable().read(r, n, &m)
+			m.sizes, m.mixed = m.mix.is, true
+		case n.Value == allSizes:
+			m.sizes = sweep()
+		case isNull(n):
+			r.valueError(n, "found nothing, expected a size such as 64KiB, all, a list for a sweep or {mix: [...]}")
+		default:
+			m.sizes = []uint64{messageSize.of(r, n).is}
+		}
+		return m
+	},
 }
 
 func (r *reader) sizeList(n *yaml.Node) []uint64 {
@@ -191,30 +227,29 @@ func (r *reader) sizeList(n *yaml.Node) []uint64 {
 		r.valueError(n, "%d sizes, expected 1 to %d", len(n.Content), maxSizes)
 		return nil
 	}
-	r.items(n, func(n *yaml.Node) { list = append(list, scalar(r, n, messageSize).is) })
+	r.items(n, func(n *yaml.Node) { list = append(list, messageSize.of(r, n).is) })
 	return list
 }
 
-// command reads what is executed: a text for sh -c, or a program and its arguments.
-func (r *reader) command(n *yaml.Node) val[[]string] {
-	v := val[[]string]{at: n}
-	before := len(r.errors)
-	if n.Kind != yaml.SequenceNode {
-		v.is = []string{"sh", "-c", scalar(r, n, command).is}
-	} else {
+// commandForm is what is executed: a text for sh -c, or a program and its arguments.
+var commandForm = form[[]string]{
+	schema: func() schema { return reference("command") },
+	read: func(r *reader, n *yaml.Node) (words []string) {
+		if n.Kind != yaml.SequenceNode {
+			return []string{"sh", "-c", commandText.of(r, n).is}
+		}
 		r.items(n, func(n *yaml.Node) {
 			parse := argument(maxArgument)
-			if v.is == nil {
-				parse = command
+			if words == nil {
+				parse = commandText.parse
 			}
-			v.is = append(v.is, scalar(r, n, parse).is)
+			words = append(words, scalar(r, n, parse).is)
 		})
-		if len(v.is) == 0 {
+		if len(words) == 0 {
 			r.valueError(n, "found nothing in the list, expected a program and its arguments")
 		}
-	}
-	v.ok = len(r.errors) == before
-	return v
+		return words
+	},
 }
 
 // A workloadReader makes workloads of what the file says.

@@ -31,7 +31,7 @@ func (t *Topology) ParseWorkload(settings []string) (Workload, error) {
 		}
 		r.errors = nil
 	}
-	m := r.workloadMap(n)
+	m := workloadForm.of(r, n).is
 	workloads := []Workload{{}}
 	if len(r.errors) == 0 {
 		l := &linked{nodes: map[string]int{}}

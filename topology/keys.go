@@ -1,0 +1,227 @@
+package topology
+
+import (
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// This file is what tables of keys are made of. Each map of the file has one table, from
+// which come what reads the map, its JSON Schema, completion, and its part of
+// docs/topology.md. A new key is a row of its table, and the code that acts on it.
+
+//go:generate go test -count=1 -run ^TestKeysAreDocumented$ . -rewrite
+
+// A key is a key of a map of the file, which is read into an M.
+type key[M any] struct {
+	name   string
+	doc    string        // what it says, in Markdown, without a full stop; $range is what its form has
+	absent string        // what holds where a map has not got the key, if doc does not say it
+	with   []string      // with what the key stands, such as operations of workloads; nil: with all
+	schema func() schema // nil: the key is known only to be refused
+	ranges func() string // see form; nil: none
+	read   func(*reader, *yaml.Node, *M)
+	at     func(*M) *yaml.Node // where the map has it: nil if it has not, or nobody needs to know
+}
+
+// one is a key whose value has a place of its own in the map.
+func one[M, T any](name string, f form[T], to func(*M) *val[T], doc string) key[M] {
+	return key[M]{
+		name: name, doc: doc, schema: f.schema, ranges: f.ranges,
+		read: func(r *reader, n *yaml.Node, m *M) { *to(m) = f.of(r, n) },
+		at:   func(m *M) *yaml.Node { return to(m).at },
+	}
+}
+
+// into is a key of which only the value is kept.
+func into[M, T any](name string, f form[T], to func(*M) *T, doc string) key[M] {
+	return key[M]{
+		name: name, doc: doc, schema: f.schema, ranges: f.ranges,
+		read: func(r *reader, n *yaml.Node, m *M) { *to(m) = f.of(r, n).is },
+		at:   func(*M) *yaml.Node { return nil },
+	}
+}
+
+// readBy is a key whose value read puts where it belongs.
+func readBy[M any](name string, s func() schema, read func(*reader, *yaml.Node, *M), doc string) key[M] {
+	return key[M]{name: name, doc: doc, schema: s, read: read, at: func(*M) *yaml.Node { return nil }}
+}
+
+// orElse is the key with what holds where it is absent.
+func (k key[M]) orElse(absent string) key[M] {
+	k.absent = absent
+	return k
+}
+
+// only is the key as one that stands with some words alone.
+func only[M any, W ~string](k key[M], words ...W) key[M] {
+	k.with = texts(words)
+	return k
+}
+
+// shared is keys of a map that are read into a part of it.
+func shared[M, P any](keys []key[P], part func(*M) *P) []key[M] {
+	all := make([]key[M], len(keys))
+	for i, k := range keys {
+		all[i] = key[M]{
+			name: k.name, doc: k.doc, absent: k.absent, with: k.with, schema: k.schema, ranges: k.ranges,
+			read: func(r *reader, n *yaml.Node, m *M) { k.read(r, n, part(m)) },
+			at:   func(m *M) *yaml.Node { return k.at(part(m)) },
+		}
+	}
+	return all
+}
+
+// keysWithout is the keys but some.
+func keysWithout[M any](keys []key[M], names ...string) []key[M] {
+	return slices.DeleteFunc(slices.Clone(keys), func(k key[M]) bool { return slices.Contains(names, k.name) })
+}
+
+// text is the documentation of a key, in Markdown.
+func (k key[M]) text() string {
+	if k.ranges == nil {
+		return k.doc
+	}
+	return strings.ReplaceAll(k.doc, "$range", k.ranges())
+}
+
+// plain is the documentation of a key, without Markdown.
+func (k key[M]) plain() string {
+	text := strings.ReplaceAll(markdownLink().ReplaceAllString(k.text(), "$1"), "`", "") + "."
+	if k.absent != "" {
+		text += " Absent: " + strings.ReplaceAll(k.absent, "`", "") + "."
+	}
+	return strings.ToUpper(text[:1]) + text[1:]
+}
+
+// described is the schema of a key's values, with its documentation.
+func (k key[M]) described() schema { return k.schema().describedAs(k.plain()) }
+
+// markdownLink matches a link.
+var markdownLink = lazily(`\[([^]]+)\]\([^)]+\)`)
+
+// A keyTable is the keys of a map.
+type keyTable[M any] struct {
+	what string // "a workload", as messages have it
+	noun string // that without its article, or as messages about absent keys have it
+	keys []key[M]
+	// Of these keys a map has all, exactly one, or one at least.
+	required, exactlyOne, atLeastOne []string
+	also                             func(*keyTable[M], schema) // adds what the schema says beside all that
+	def                              string                     // of the schema in $defs; "": it stands in place
+}
+
+// read reads a map, and reports keys that are wrong or absent.
+func (t *keyTable[M]) read(r *reader, n *yaml.Node, m *M) {
+	if r.seen != nil {
+		r.seen(t.what)
+	}
+	for _, e := range r.entries(n) {
+		i := slices.IndexFunc(t.keys, func(k key[M]) bool { return k.name == e.key.Value })
+		if i < 0 {
+			r.errorf(e.key, "unknown key %s in %s, %s", quote(e.key.Value), t.what, r.expectation(e.key.Value, t.names()))
+			continue
+		}
+		outer := r.key
+		r.key = t.keys[i].name
+		t.keys[i].read(r, e.value, m)
+		r.key = outer
+	}
+	if t.required != nil {
+		r.required(n, t.noun, t.given(m, t.required...)...)
+	}
+	if t.exactlyOne != nil {
+		r.exactlyOne(n, t.noun, t.given(m, t.exactlyOne...)...)
+	}
+	if t.atLeastOne != nil {
+		r.anyOf(n, t.noun, t.given(m, t.atLeastOne...)...)
+	}
+}
+
+// names is the names of the keys.
+func (t *keyTable[M]) names() []string {
+	names := make([]string, len(t.keys))
+	for i, k := range t.keys {
+		names[i] = k.name
+	}
+	return names
+}
+
+// with is the names of keys that stand with a word, and not with all.
+func (t *keyTable[M]) with(word string) []string {
+	var names []string
+	for _, k := range t.keys {
+		if slices.Contains(k.with, word) {
+			names = append(names, k.name)
+		}
+	}
+	return names
+}
+
+// notWith is the names of keys that do not stand with a word.
+func (t *keyTable[M]) notWith(word string) []string {
+	var names []string
+	for _, k := range t.keys {
+		if k.with != nil && !slices.Contains(k.with, word) {
+			names = append(names, k.name)
+		}
+	}
+	return names
+}
+
+// given is where a map has keys.
+func (t *keyTable[M]) given(m *M, names ...string) []needed {
+	var all []needed
+	for _, name := range names {
+		i := slices.IndexFunc(t.keys, func(k key[M]) bool { return k.name == name })
+		all = append(all, needed{name, t.keys[i].at(m)})
+	}
+	return all
+}
+
+// reference is the schema of maps with the keys, where it stands in $defs.
+func (t *keyTable[M]) reference() schema {
+	if t.def == "" {
+		return t.schema()
+	}
+	return reference(t.def)
+}
+
+// schema is the JSON Schema of maps with the keys.
+func (t *keyTable[M]) schema() schema {
+	properties := map[string]schema{}
+	for _, k := range t.keys {
+		if k.schema != nil {
+			properties[k.name] = k.described()
+		}
+	}
+	s := schema{"type": []string{"object", "null"}, "properties": properties, "additionalProperties": false}
+	if t.required != nil || t.exactlyOne != nil || t.atLeastOne != nil {
+		s["type"] = "object" // since nothing at all has no keys
+	}
+	if t.required != nil {
+		s["required"] = t.required
+	}
+	if t.exactlyOne != nil {
+		s.requiring("oneOf", t.exactlyOne...)
+	}
+	if t.atLeastOne != nil {
+		s.requiring("anyOf", t.atLeastOne...)
+	}
+	if t.also != nil {
+		t.also(t, s)
+	}
+	return s
+}
+
+// title is what messages call the map.
+func (t *keyTable[M]) title() string { return t.what }
+
+// definition is the schema as it stands in $defs, under that name.
+func (t *keyTable[M]) definition() (name string, s schema) {
+	if t.def == "" {
+		return "", nil
+	}
+	return t.def, t.schema()
+}
