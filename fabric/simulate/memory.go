@@ -52,7 +52,7 @@ func Estimate(t *topology.Topology) []Need {
 		s := workload.NewSpec(w, 0, 0)
 		n := uint64(len(w.Flows))
 		flows += n * flowTakes
-		lanes += n * uint64(max(1, s.QPs)) * (laneTakes + slotTakes*s.SlotsOfLane())
+		lanes += n * uint64(max(1, s.QPs)) * (laneTakes + slotTakes*s.SlotsOfChannel())
 		ends, pattern := s.Memory()
 		if patterns += pattern; s.Verify {
 			payload += n * ends

@@ -8,44 +8,50 @@ import (
 	"github.com/ndklab/ndklab/provider"
 )
 
-// An acceptor is a server whose connections come and go: it accepts whoever asks, as long
-// as it has room, and closes what its peer has ended.
+// An acceptor is a server: it accepts whoever asks for a connection, as long as it has room,
+// and closes what its peer has ended.
 type acceptor struct {
-	base
+	endpoint
 	most     int // connections that it has room for
 	listener *provider.Listener
-	// meet makes the session of a connection that is asked for. The private data is the
-	// peer's, privateLen bytes of it.
-	meet       func(private []byte) (guest, error)
-	privateLen int
+	// newSession makes the session of a connection that is asked for with private data. The
+	// error may be errStranger or errLater.
+	newSession func(private []byte) (serverSession, error)
 
-	// Guarded by base.mu.
+	// Guarded by endpoint.mu.
 	result   ServerResult
-	waiting  []*provider.Connector // requests for which there will be a QP when one is closed
+	waiting  []*provider.Connector // requests that are decided on again when a connection is closed
 	stopping bool
 	closed   bool                 // everything is
-	stopped  []func(ServerResult) // who waits for that
+	stopped  []func(ServerResult) // are called then
 }
 
-// A guest is the session of a connection that was accepted.
-type guest interface {
+// A serverSession is the session of a connection that was accepted.
+type serverSession interface {
 	session
-	// room is what its QP is to have room for.
-	room() room
-	// consent is what the peer is told: private data, and how many READs there may be in
-	// progress at once in either direction.
-	consent() (private []byte, inbound, outbound uint32)
+	// shape returns what its QP is to have room for.
+	shape() qpShape
+	// acceptance returns what the peer is told.
+	acceptance() terms
 }
 
-// listen starts the server. needs are the limits of each connection's and the whole
-// server's; each connection has at most entries of them on the CQ.
-func (a *acceptor) listen(at netip.AddrPort, needs func(provider.AdapterInfo) []need, entries int, prepare func() error) error {
+// Why a request for a connection is not accepted.
+var (
+	// errStranger refuses a peer that is no client of the workload, which is no failure.
+	errStranger = errors.New("the peer is no client")
+	// errLater keeps a request until another connection is closed.
+	errLater = errors.New("a connection is still being closed")
+)
+
+// listen starts the server. needs are the limits that each connection and the whole server
+// need, and entries is the depth of the CQ.
+func (a *acceptor) listen(at netip.AddrPort, needs func(provider.AdapterInfo) []need, entries uint64, prepare func() error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.owner == nil {
 		a.owner = a
 	}
-	err := a.open(needs, a.most, entries, func() { a.abort(disabled) })
+	err := a.open(needs, entries, func() { a.abort(disabled) })
 	if err == nil && prepare != nil {
 		err = prepare()
 	}
@@ -55,13 +61,15 @@ func (a *acceptor) listen(at netip.AddrPort, needs func(provider.AdapterInfo) []
 	if err != nil {
 		a.stopping = true
 		a.end(func() {}, a.listeners()...)
+		return err
 	}
-	return err
+	a.await()
+	return nil
 }
 
 func (a *acceptor) startListener(at netip.AddrPort) error {
 	var status provider.Status
-	if a.listener, status = a.adapter.CreateListener(a.asked, nil, nil, nil); status != provider.StatusSuccess {
+	if a.listener, status = a.adapter.CreateListener(a.requested, nil, nil, nil); status != provider.StatusSuccess {
 		return fmt.Errorf("create listener: %w", status)
 	}
 	if status := a.listener.Listen(at, nil, nil); status != provider.StatusSuccess {
@@ -77,60 +85,62 @@ func (a *acceptor) listeners() []closer {
 	return []closer{a.listener}
 }
 
-// asked takes a request for a connection.
-func (a *acceptor) asked(_ any, connector *provider.Connector) {
+// requested takes a request for a connection.
+func (a *acceptor) requested(_ any, connector *provider.Connector) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.decide(connector)
 }
 
-// decide accepts a request, refuses it, or keeps it until a QP is closed: a peer may ask
-// for its next connection before all of the last one is closed here.
+// decide accepts a request, refuses it, or keeps it until a connection is closed: a peer may
+// ask for its next connection before all of the last one is closed here.
 func (a *acceptor) decide(connector *provider.Connector) {
 	if a.stopping {
 		connector.Close(nil, nil)
 		return
 	}
-	if a.leaving > 0 && (a.conns.Len() >= a.most || a.device.Usage().Qps >= a.maxQPs) {
-		a.waiting = append(a.waiting, connector)
-		return
-	}
-	err := fmt.Errorf("it has %d connections already", a.most)
-	if a.conns.Len() < a.most {
+	err := errLater
+	if a.closing == 0 || a.conns.count < a.most && a.device.Usage().Qps < a.maxQPs {
 		err = a.accept(connector)
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		return
-	}
-	if !errors.Is(err, provider.StatusConnectionAborted) { // by the peer, who knows why
-		a.note(err.Error())
+	case errors.Is(err, errLater):
+		a.waiting = append(a.waiting, connector)
+		return
+	case errors.Is(err, errStranger), errors.Is(err, provider.StatusConnectionAborted): // by the peer, who knows why
+	default:
+		a.trouble(err.Error())
 	}
 	connector.Reject(nil)
 	connector.Close(nil, nil)
 }
 
 func (a *acceptor) accept(connector *provider.Connector) error {
-	private, err := privateData(connector, a.privateLen)
+	if a.conns.count >= a.most {
+		return fmt.Errorf("it has %d connections already", a.most)
+	}
+	private, err := privateData(connector)
 	if err != nil {
 		return err
 	}
-	g, err := a.meet(private)
+	s, err := a.newSession(private)
 	if err != nil {
 		return err
 	}
-	c, err := a.newConn(g, g.room())
+	c, err := a.newConnection(s, s.shape())
 	if err != nil {
 		return err
 	}
-	private, inbound, outbound := g.consent()
-	return c.accept(connector, inbound, outbound, private)
+	return c.accept(connector, s.acceptance())
 }
 
-// lost: the peer has ended a connection, or knows why it failed.
-func (a *acceptor) lost(*conn, string) {}
+// lost implements owner: the peer has ended a connection, or knows why it failed.
+func (a *acceptor) lost(*connection, string) {}
 
-// gone: there may be room for who waits.
-func (a *acceptor) gone(*conn) {
+// gone implements owner: there may be room for a request that waits.
+func (a *acceptor) gone(*connection) {
 	waiting := a.waiting
 	a.waiting = nil
 	for _, connector := range waiting {
@@ -138,9 +148,10 @@ func (a *acceptor) gone(*conn) {
 	}
 }
 
-// advance closes the server when it is to end and its connections are closed.
+// advance implements owner: it closes the server when that is to end and its connections
+// are closed.
 func (a *acceptor) advance() {
-	if !a.stopping || a.over || a.conns.Len() > 0 {
+	if !a.stopping || a.over || a.conns.count > 0 {
 		return
 	}
 	a.end(func() {
@@ -161,7 +172,15 @@ func (a *acceptor) note(text string) {
 	}
 }
 
-// abort ends the server, with the reason as what went wrong unless something else did.
+// trouble notes a failure of a connection, unless the client makes another one then. a.mu is
+// held.
+func (a *acceptor) trouble(text string) {
+	if !a.spec.Reconnect {
+		a.note(text)
+	}
+}
+
+// abort ends the server. The reason is its error, unless there is one.
 func (a *acceptor) abort(reason string) {
 	a.mu.Lock()
 	a.note(reason)
@@ -169,7 +188,7 @@ func (a *acceptor) abort(reason string) {
 	a.Stop(func(ServerResult) {})
 }
 
-// Stop ends the server, whatever it is in the middle of, and calls done with what it
+// Stop ends the server, whatever it is in the middle of, and calls done with what it has
 // found when everything is closed. It may be called again.
 func (a *acceptor) Stop(done func(ServerResult)) {
 	a.mu.Lock()
@@ -183,10 +202,10 @@ func (a *acceptor) Stop(done func(ServerResult)) {
 	if a.stopping {
 		return
 	}
+	a.stopping = true
 	if !a.over {
 		a.drain()
 	}
-	a.stopping = true
 	for _, connector := range a.waiting {
 		connector.Close(nil, nil)
 	}

@@ -5,81 +5,125 @@ import (
 	"time"
 )
 
-// An account is what a client of sessions is to do, and what it has done so far.
+// An account is what a client is to do, and what it has done so far.
 type account struct {
-	count     uint64        // messages that are to be completed; 0: until the duration has passed
-	duration  time.Duration // from began
-	stopped   bool          // nothing more is begun
-	result    Result
-	latencies Latencies
-	series    *series
-	quiet     silence
-	began     time.Duration // when there was something to do
-	last      time.Duration // when something was completed
-	underWay  int           // messages that are begun and have not come to their end
-	ended     uint64        // messages that have
+	order    *Spec
+	started  bool // begin has been called
+	stopped  bool // nothing more is begun
+	finished bool // the result is complete
+	underWay int  // messages that are begun and have not come to their end
+	// messages and bytes are those that have completed with success, with those of the
+	// warm-up.
+	messages, bytes uint64
+	step            tally     // of the size that is being done: of a sweep one after the other
+	total           Latencies // of the steps that are done
+	series          *series
+	quiet           silence
+	result          Result
 }
 
-// newAccount is that of a client that is started now.
+// newAccount returns the account of a client that is started now.
 func newAccount(s *Spec, now time.Duration) account {
-	return account{count: s.Count, duration: s.Duration, series: newSeries(s, now), began: now, last: now}
+	return account{order: s, series: newSeries(s, now)}
 }
 
-// begin is when the client can begin to do something.
-func (a *account) begin(now time.Duration) { a.began, a.last = now, now }
+// begin begins a step, in which messages have a size at most: its warm-up begins now.
+func (a *account) begin(now time.Duration, size uint64) {
+	from := now + a.order.WarmUp
+	a.step = tally{size: size, from: from, last: from}
+	a.quiet.since = from
+	a.started = true
+}
 
-// wanted is how many messages are to be begun yet.
+// endStep ends the step, and adds it to the result.
+func (a *account) endStep() {
+	t, r := &a.step, &a.result
+	r.Seconds += (t.last - t.from).Seconds()
+	r.Messages += t.messages
+	r.Bytes += t.bytes
+	if a.order.sweeps() {
+		r.Steps = append(r.Steps, t.step())
+	}
+	a.total.take(&t.latencies)
+}
+
+// wanted returns how many messages are to be begun yet.
 func (a *account) wanted(now time.Duration) uint64 {
-	switch so := a.ended + uint64(a.underWay); {
+	t := &a.step
+	switch {
 	case a.stopped:
-	case a.count > so:
-		return a.count - so
-	case a.count == 0 && now-a.began < a.duration:
+	case now < t.from: // warming up
+		return math.MaxUint64
+	case a.order.Count > t.begun:
+		return a.order.Count - t.begun
+	case a.order.Count == 0 && now-t.from < a.order.Duration:
 		return math.MaxUint64
 	}
 	return 0
 }
 
-// begun takes a message that is begun now.
-func (a *account) begun(now time.Duration) {
-	if a.underWay++; a.underWay == 1 {
-		a.quiet.since = now
+// deadline returns when a client stops that has a duration and no count; 0 if that is not
+// known yet, or Stop has been called.
+func (a *account) deadline() time.Duration {
+	if !a.started || a.order.Count > 0 || a.stopped {
+		return 0
+	}
+	return a.step.from + a.order.Duration
+}
+
+// warm reports whether a message that is begun now is of the warm-up.
+func (a *account) warm(now time.Duration) bool { return now < a.step.from }
+
+// begun takes a message that is begun now. It could have been begun at the instant due.
+func (a *account) begun(now, due time.Duration) {
+	a.attend(due)
+	a.underWay++
+	if !a.warm(now) {
+		a.step.begun++
 	}
 }
 
-// completed takes a message that was begun at an instant and has come to its end now,
-// with success.
-func (a *account) completed(now, begun time.Duration, bytes uint64) {
-	a.endOne(now)
-	a.result.Messages++
-	a.result.Bytes += bytes
-	a.latencies.Record(now - begun)
-	a.series.completed(now, bytes, now-begun)
+// attend has a silence begin no earlier than there was something to do: if nothing is under
+// way, that is at the instant due.
+func (a *account) attend(due time.Duration) {
+	if a.underWay == 0 {
+		a.quiet.since = max(a.quiet.since, due)
+	}
 }
 
-// wrong takes a message that has come to its end now, but not as it should.
-func (a *account) wrong(now time.Duration, why string) {
-	a.endOne(now)
-	a.failed(now, why)
-}
-
-func (a *account) endOne(now time.Duration) {
+// ended takes a message that has come to its end now, with success or without.
+func (a *account) ended(now time.Duration) {
 	a.underWay--
-	a.ended++
 	a.quiet.broken(now)
-	a.last = now
 }
 
-// failed takes a failure, and keeps the first one's reason.
+// completed counts a message that has come to its end now, with success, and took so long.
+// It counts as measured unless it is of the warm-up.
+func (a *account) completed(now time.Duration, size uint64, took time.Duration, warm bool) {
+	a.messages++
+	a.bytes += size
+	a.series.completed(now, size, took)
+	if !warm {
+		a.step.completed(now, size, took)
+	}
+}
+
+// failed counts a failure, and keeps the reason of the first.
 func (a *account) failed(now time.Duration, why string) {
 	a.result.Errors++
+	a.step.errors++
 	a.series.failed(now)
+	a.note(why)
+}
+
+// note keeps the first reason of a failure.
+func (a *account) note(why string) {
 	if a.result.Error == "" {
 		a.result.Error = why
 	}
 }
 
-// giveUp is when nothing that is under way will come to its end.
+// giveUp has nothing that is under way come to its end, and nothing more be begun.
 func (a *account) giveUp(now time.Duration) {
 	if a.underWay > 0 {
 		a.quiet.broken(now)
@@ -87,15 +131,63 @@ func (a *account) giveUp(now time.Duration) {
 	a.underWay, a.stopped = 0, true
 }
 
-// conclude is the result.
-func (a *account) conclude(now time.Duration) Result {
-	r := a.result
-	r.Completed, r.Seconds, r.Recovered, r.Series = r.Messages, (a.last - a.began).Seconds(), a.quiet.longest.Seconds(), a.series.finish(now)
-	r.Latency = a.latencies.Encode()
-	return r
+// finish completes the result and returns it. The first call counts.
+func (a *account) finish(now time.Duration) Result {
+	r := &a.result
+	if a.finished {
+		return *r
+	}
+	a.finished = true
+	if a.started {
+		a.endStep()
+	}
+	r.Completed, r.Recovered, r.Series = a.messages, a.quiet.longest.Seconds(), a.series.finish(now)
+	r.Latency = a.total.Encode()
+	return *r
 }
 
-// progress is how far the client is.
+// progress returns how far the client is.
 func (a *account) progress() Progress {
-	return Progress{Messages: a.result.Messages, Bytes: a.result.Bytes, Errors: a.result.Errors}
+	return Progress{Messages: a.messages, Bytes: a.bytes, Errors: a.result.Errors}
+}
+
+// A tally is what a client measures of messages of one size or, where each has its own,
+// of all.
+type tally struct {
+	size      uint64        // of the step of a sweep
+	from      time.Duration // when it began, and the warm-up before it was over
+	last      time.Duration // when the last message completed; from if none has
+	begun     uint64        // messages
+	messages  uint64        // completed with success
+	bytes     uint64        // payload of those
+	errors    uint64
+	latencies Latencies
+}
+
+// completed takes a message that has completed with success.
+func (t *tally) completed(now time.Duration, size uint64, latency time.Duration) {
+	t.last = now
+	t.messages++
+	t.bytes += size
+	t.latencies.Record(latency)
+}
+
+// step returns the tally as a step of a sweep.
+func (t *tally) step() Step {
+	return Step{
+		Size: t.size, Messages: t.messages, Errors: t.errors, Seconds: (t.last - t.from).Seconds(), Latency: t.latencies.Encode(),
+	}
+}
+
+// A silence is the longest time in which nothing completed while there was something to
+// do.
+type silence struct {
+	since   time.Duration // when something completed or, if later, there began to be something to do
+	longest time.Duration
+}
+
+// broken ends a silence, or finds that it lasts still.
+func (s *silence) broken(now time.Duration) {
+	s.longest = max(s.longest, now-s.since)
+	s.since = max(s.since, now)
 }

@@ -67,9 +67,9 @@ func TestDisabledAdapter(t *testing.T) {
 		m.SetState(false)
 		var err error
 		if i == 0 {
-			_, err = run(m, l.clock, nil, spec, clientAddress, serverAddress, func(Result) { t.Error("done") })
+			_, err = runStream(m, l.clock, nil, spec, clientAddress, serverAddress, func(Result) { t.Error("done") })
 		} else {
-			_, err = serve(m, l.clock, nil, spec, serverAddress)
+			_, err = serveMessages(m, l.clock, nil, spec, serverAddress)
 		}
 		if !errors.Is(err, provider.StatusAdapterNotReady) {
 			t.Errorf("%d: %v", i, err)
@@ -86,7 +86,7 @@ func TestDisabledAdapter(t *testing.T) {
 // within the call.
 func TestStopTwice(t *testing.T) {
 	l := newLab(t)
-	server, err := serve(l.devices[1], l.clock, nil, Spec{Operation: topology.Send, Size: 1, Depth: 1}, serverAddress)
+	server, err := serveMessages(l.devices[1], l.clock, nil, Spec{Operation: topology.Send, Size: 1, Depth: 1}, serverAddress)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestLimits(t *testing.T) {
 	} {
 		l := newLabWith(t, func(c *provider.Config) { test.narrow(&c.Info) })
 		spec := Spec{Name: "w", Operation: topology.Write, Size: 1000, Depth: 16, Count: 1}
-		_, err := serve(l.devices[1], l.clock, nil, spec, serverAddress)
+		_, err := serveMessages(l.devices[1], l.clock, nil, spec, serverAddress)
 		if err == nil || !strings.HasSuffix(err.Error(), "it needs "+test.want) {
 			t.Errorf("%v, want %s", err, test.want)
 		}
@@ -164,7 +164,7 @@ func TestEndedIsDeaf(t *testing.T) {
 	spec := Spec{Operation: topology.Send, Size: 1, Depth: 1, Count: 1}
 	t.Run("server", func(t *testing.T) {
 		l := newLab(t)
-		server, err := serve(l.devices[1], l.clock, nil, spec, serverAddress)
+		server, err := serveMessages(l.devices[1], l.clock, nil, spec, serverAddress)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -184,8 +184,8 @@ func TestEndedIsDeaf(t *testing.T) {
 	})
 	t.Run("client that could not start", func(t *testing.T) {
 		l := newLab(t)
-		w := newStream(l.clock, nil, spec, serverAddress.Addr(), serverAddress, func(Result) { t.Error("done") })
-		if err := w.start(l.devices[0]); err == nil {
+		w := newStream(l.devices[0], l.clock, nil, spec, serverAddress.Addr(), serverAddress, func(Result) { t.Error("done") })
+		if err := w.run(nil); err == nil {
 			t.Fatal("connected from an address of another's")
 		}
 		w.Abort("too late")
@@ -194,14 +194,14 @@ func TestEndedIsDeaf(t *testing.T) {
 	t.Run("client that has ended", func(t *testing.T) {
 		l := newLab(t)
 		var got *Result
-		w, err := run(l.devices[0], l.clock, nil, spec, clientAddress, serverAddress, func(r Result) { got = &r })
+		w, err := runStream(l.devices[0], l.clock, nil, spec, clientAddress, serverAddress, func(r Result) { got = &r })
 		if err != nil {
 			t.Fatal(err)
 		}
-		connecting := w.lanes[0].link
+		connecting := w.channels[0].conn
 		w.Abort("enough")
 		l.clock.Run(time.Microsecond)
-		connecting.replied(nil, provider.StatusSuccess) // which was on its way
+		connecting.answered(nil, provider.StatusSuccess) // which was on its way
 		l.clock.Run(time.Minute)
 		if got == nil || got.Error != "enough" || w.result.Error != got.Error || w.started || l.devices[0].Usage() != (provider.Usage{}) {
 			t.Errorf("%+v, %+v", got, w.result)

@@ -9,187 +9,193 @@ import (
 	"github.com/ndklab/ndklab/provider/clock"
 )
 
-// An exchange is the client of the operations that are made of requests and answers. It
-// has QPs lines, each a connection that carries requests, and begins to ask when all are
-// connected.
+// An exchange is the client of the operations whose connections stay: sends, writes and
+// reads (stream.go), and what is made of requests and answers (requests.go). It has
+// Spec.QPs channels, each with a connection, and begins its work when all are connected.
 //
-// A line whose connection fails ends the exchange or, with Reconnect, connects again, on
-// the terms of a stream's lanes (lane.go), and then asks once more for what had not been
-// answered.
+// A channel whose connection fails ends the exchange or, with Spec.Reconnect, connects
+// again, and does once more what may not have arrived.
 type exchange struct {
-	base
+	endpoint
 	from netip.Addr
 	to   netip.AddrPort
 	done func(Result)
-	// meet makes the asker of a line's next connection.
-	meet func(l *line) asker
+	work work
 
-	// Guarded by base.mu.
+	// Guarded by endpoint.mu.
 	account
-	lines     []line
-	attempted int      // lines whose first connection was asked for
-	connected int      // lines that have been connected
-	started   bool     // all have
-	next      uint64   // the first request that was never made, by number
-	again     []uint64 // requests to be made once more, which come first
-	broken    bool     // the connections that there were are dropped
-	leaving   bool     // they are ended in good order
+	channels  []channel
+	attempted int32 // channels whose first connection was asked for
+	connected int32 // channels that have been connected
+	broken    bool  // the exchange has failed, and its connections are dropped
+	leaving   bool  // all is done, and the connections are ended in good order
 }
 
-// An asker is the client's session on one connection.
-type asker interface {
+// work is what an exchange does on its channels. Its methods are called with the endpoint's
+// lock held.
+type work interface {
+	// session returns the session of a channel's next connection.
+	session(ch *channel) clientSession
+	// start begins the work: all channels are connected.
+	start(now time.Duration)
+	// proceed begins what may be begun now.
+	proceed()
+	// complete reports whether nothing is left to do.
+	complete(now time.Duration) bool
+	// retry has what was under way on a connection, which has failed, be done once more.
+	retry(s clientSession)
+	// abandon counts what is under way as failed: the exchange has failed.
+	abandon(now time.Duration, why string)
+}
+
+// A clientSession is the session of a channel's connection.
+type clientSession interface {
 	session
-	of() *line
-	// terms are what its QP is to have room for, what the server is told with the request
-	// for the connection, and how many READs the server may have in progress.
-	terms() (r room, private []byte, inbound uint32)
-	// asks reports whether it can ask for something more.
-	asks() bool
-	// ask makes a request, by number. It tells the line when that is answered.
-	ask(number uint64) provider.Status
-	// unanswered are the requests that it has made and that have no answer, in order.
-	unanswered() []uint64
+	of() *channel
+	// request returns what is needed to ask for the connection.
+	request() (qpShape, terms)
 }
 
-// A line is where an exchange has one connection after the other.
-type line struct {
+// A channel has one connection of an exchange after the other.
+type channel struct {
 	exchange *exchange
 	index    int
-	conn     *conn         // nil: there is none
-	asker    asker         // of conn
+	conn     *connection   // nil: there is none
 	met      bool          // it has been connected
 	lost     time.Duration // since when it is not connected
 	why      string        // it is not
 	timer    clock.Timer   // for the next connection, or the end of an attempt to make one; nil before there is need
 }
 
-// start starts the client. entries is how many of the CQ's a line may take.
-func (w *exchange) start(needs func(provider.AdapterInfo) []need, entries int, prepare func() error) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.owner = w
-	err := w.open(needs, w.spec.lanes(), entries, func() { w.Abort(disabled) })
+// connectsAtOnce is how many connections a client asks for at a time: a server's node
+// need not have room for the requests of thousands.
+const connectsAtOnce = 64
+
+// With Spec.Reconnect:
+const (
+	// connectPause is the time from an attempt to connect that has failed to the next.
+	connectPause = 100 * time.Millisecond
+	// connectTime is how long an attempt may take. The adapter would repeat its request for
+	// longer, but at ever longer intervals, so that a network that works again would be
+	// noticed late.
+	connectTime = 2 * time.Second
+	// patience is how long a connection may be missing when nothing else is wanted but that
+	// messages which were in flight be completed, or while the first ones are made.
+	patience = 30 * time.Second
+)
+
+// newExchange returns an exchange that is not open yet.
+func newExchange(m *provider.Miniport, c clock.Clock, spec *Spec, from netip.Addr, to netip.AddrPort, done func(Result)) exchange {
+	return exchange{endpoint: newEndpoint(m, c, spec), from: from, to: to, done: done}
+}
+
+// open opens the endpoint and has prepare make what all channels have in common. When that
+// fails, everything is being closed. w.mu is held.
+func (w *exchange) open(work work, needs func(provider.AdapterInfo) []need, entries uint64, prepare func() error) error {
+	w.owner, w.work = w, work
+	now := w.clock.Now()
+	w.account = newAccount(w.spec, now)
+	w.channels = make([]channel, w.spec.channels())
+	for i := range w.channels {
+		w.channels[i] = channel{exchange: w, index: i, lost: now}
+	}
+	err := w.endpoint.open(needs, entries, func() { w.Abort(disabled) })
 	if err == nil {
 		err = prepare()
 	}
 	if err != nil {
-		w.end(func() {})
-		return err
+		w.cancel()
 	}
-	now := w.clock.Now()
-	w.account = newAccount(&w.spec, now)
-	w.lines = make([]line, w.spec.lanes())
-	for i := range w.lines {
-		w.lines[i] = line{exchange: w, index: i, lost: now}
-	}
-	w.watch()
-	w.soon()
-	return nil
+	return err
 }
 
-// advance connects, asks, and ends the exchange when all is done.
+// cancel closes everything of an exchange that could not be started, which has no result.
+func (w *exchange) cancel() {
+	w.done = func(Result) {}
+	w.broken = true
+	w.dropAll()
+	w.advance()
+}
+
+// advance connects, works, and ends the exchange when all is done.
 func (w *exchange) advance() {
 	if w.over {
 		return
 	}
 	if !w.broken && !w.leaving {
-		w.connectLines()
-		w.askAll()
-		if (w.started || w.stopped) && !w.broken && w.underWay == 0 && w.wanted(w.clock.Now()) == 0 {
+		if err := w.connectChannels(); err != nil {
+			w.fail(err.Error())
+		}
+		w.work.proceed()
+		if !w.broken && w.work.complete(w.clock.Now()) {
 			w.leave()
 		}
 	}
-	if w.conns.Len() == 0 && (w.broken || w.leaving) {
-		result := w.conclude(w.clock.Now())
+	if w.conns.count == 0 && (w.broken || w.leaving) {
+		result := w.finish(w.clock.Now())
 		w.end(func() { w.done(result) })
 	}
 }
 
-// connectLines asks for the first connections, connectsAtOnce at a time.
-func (w *exchange) connectLines() {
-	for ; w.attempted < len(w.lines) && w.attempted < w.connected+connectsAtOnce && !w.broken; w.attempted++ {
-		w.lines[w.attempted].connect()
-	}
-}
-
-// askAll makes as many requests as may be made.
-func (w *exchange) askAll() {
-	if !w.started {
-		return
-	}
-	for i := range w.lines {
-		for l := &w.lines[i]; l.up() && l.asker.asks(); {
-			now := w.clock.Now()
-			var number uint64
-			switch {
-			case len(w.again) > 0:
-				number, w.again = w.again[0], w.again[1:]
-				w.result.Retried++
-			case w.wanted(now) > 0:
-				number = w.next
-				w.next++
-				w.begun(now)
-			default:
-				return
-			}
-			if status := l.asker.ask(number); status != provider.StatusSuccess {
-				l.conn.fail(fmt.Sprintf("request %d: %v", number, status))
-			}
+// connectChannels asks for the first connections, connectsAtOnce at a time.
+func (w *exchange) connectChannels() error {
+	for int(w.attempted) < len(w.channels) && w.attempted < w.connected+connectsAtOnce && !w.broken {
+		w.attempted++
+		if err := w.channels[w.attempted-1].connect(); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // leave ends the connections in good order, when all is done.
 func (w *exchange) leave() {
 	w.leaving = true
-	for i := range w.lines {
-		l := &w.lines[i]
-		l.stopTimer()
-		if l.up() {
-			l.conn.disconnect()
-		} else if l.conn != nil {
-			l.conn.drop()
+	for i := range w.channels {
+		ch := &w.channels[i]
+		ch.stopTimer()
+		if ch.up() {
+			ch.conn.disconnect()
+		} else if ch.conn != nil {
+			ch.conn.drop()
 		}
 	}
 }
 
-// fail ends the exchange: nothing that is under way will be answered.
+// fail ends the exchange: nothing that is under way will come to its end.
 func (w *exchange) fail(why string) {
 	if w.broken || w.leaving {
 		return
 	}
 	w.broken = true
-	now := w.clock.Now()
-	for range max(1, w.underWay) {
-		w.failed(now, why)
-	}
-	w.giveUp(now)
+	w.work.abandon(w.clock.Now(), why)
 	w.dropAll()
 }
 
-// lost has the line of a connection make another one, if it may.
-func (w *exchange) lost(c *conn, why string) {
+// lost implements owner: the channel connects again, if it may.
+func (w *exchange) lost(c *connection, why string) {
 	if !w.spec.Reconnect {
 		w.fail(why)
 		return
 	}
-	a := c.session.(asker)
-	w.again = append(w.again, a.unanswered()...)
-	a.of().why = why
+	s := c.session.(clientSession)
+	ch := s.of()
+	if ch.why = why; c.established {
+		ch.lost = w.clock.Now()
+	}
+	w.work.retry(s)
 }
 
-// gone: the line has room for its next connection.
-func (w *exchange) gone(c *conn) {
-	l := c.session.(asker).of()
-	l.conn = nil
-	if w.broken || w.leaving {
-		return
-	}
-	if c.established {
-		l.lost = w.clock.Now()
-		l.connect()
-	} else {
-		l.after(connectPause, l.connect)
+// gone implements owner: the channel has room for its next connection.
+func (w *exchange) gone(c *connection) {
+	ch := c.session.(clientSession).of()
+	ch.conn = nil
+	switch {
+	case w.broken || w.leaving:
+	case c.established:
+		ch.reconnect()
+	default:
+		ch.after(connectPause, ch.reconnect)
 	}
 }
 
@@ -216,73 +222,69 @@ func (w *exchange) Progress() Progress {
 	return w.progress()
 }
 
-func (l *line) up() bool { return l.conn != nil && l.conn.stage == up }
+// up reports whether the channel has a connection that is established.
+func (ch *channel) up() bool { return ch.conn != nil && ch.conn.stage == up }
 
-// connect asks for a connection, unless that has been tried for too long.
-func (l *line) connect() {
-	w := l.exchange
-	if w.broken || w.leaving || l.conn != nil {
-		return
-	}
-	now, until := w.clock.Now(), l.lost
-	if w.started && w.spec.Count == 0 && !w.stopped {
-		until = max(until, w.began+w.spec.Duration)
-	}
-	if now-until >= patience {
-		w.fail(fmt.Sprintf("no connection could be made for %v: %s", (now - l.lost).Round(time.Second), l.why))
-		return
-	}
-	l.asker = w.meet(l)
-	room, private, inbound := l.asker.terms()
-	c, err := w.newConn(l.asker, room)
-	l.conn = c
+// connect asks for a connection. An error is why that is not possible, unless the channel
+// tries again then.
+func (ch *channel) connect() error {
+	w := ch.exchange
+	s := w.work.session(ch)
+	shape, terms := s.request()
+	c, err := w.newConnection(s, shape)
+	ch.conn = c
 	if err == nil {
-		err = c.connect(w.from, w.to, inbound, 0, private)
+		err = c.connect(w.from, w.to, terms)
 	}
 	switch {
+	case !w.spec.Reconnect:
+		return err
 	case err != nil:
 		w.lost(c, err.Error())
-	case w.spec.Reconnect:
-		l.after(connectTime, func() {
-			if c.stage == making {
+	default:
+		ch.after(connectTime, func() {
+			if c.stage == connecting {
 				c.fail("connect: no answer")
 			}
 		})
 	}
+	return nil
 }
 
-// connected is when the line has a connection.
-func (l *line) connected() {
-	w := l.exchange
-	l.stopTimer()
+// reconnect asks for another connection, unless that has been tried for too long.
+func (ch *channel) reconnect() {
+	w := ch.exchange
+	if w.broken || w.leaving || ch.conn != nil {
+		return
+	}
+	now := w.clock.Now()
+	if now-max(ch.lost, w.deadline()) >= patience {
+		w.fail(fmt.Sprintf("no connection could be made for %v: %s", (now - ch.lost).Round(time.Second), ch.why))
+		return
+	}
+	_ = ch.connect() // with Reconnect there is no error
+}
+
+// connected notes that the channel's connection is established.
+func (ch *channel) connected() {
+	w := ch.exchange
+	ch.stopTimer()
 	w.result.Connections++
-	if l.met {
+	if ch.met {
 		w.result.Reconnects++
 		return
 	}
-	l.met = true
-	if w.connected++; w.connected == len(w.lines) {
-		w.started = true
-		w.account.begin(w.clock.Now())
-	}
-}
-
-// answered is when a request that was made at an instant has been answered as it should
-// be, or has not: then why says how.
-func (l *line) answered(made time.Duration, bytes uint64, why string) {
-	now := l.exchange.clock.Now()
-	if why != "" {
-		l.exchange.wrong(now, why)
-	} else {
-		l.exchange.completed(now, made, bytes)
+	ch.met = true
+	if w.connected++; int(w.connected) == len(w.channels) {
+		w.work.start(w.clock.Now())
 	}
 }
 
 // after has f run later, in place of what was to run so before.
-func (l *line) after(d time.Duration, f func()) {
-	l.stopTimer()
-	w := l.exchange
-	l.timer = w.clock.AfterFunc(d, func() {
+func (ch *channel) after(d time.Duration, f func()) {
+	ch.stopTimer()
+	w := ch.exchange
+	ch.timer = w.clock.AfterFunc(d, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if !w.over {
@@ -292,8 +294,8 @@ func (l *line) after(d time.Duration, f func()) {
 	})
 }
 
-func (l *line) stopTimer() {
-	if l.timer != nil {
-		l.timer.Stop()
+func (ch *channel) stopTimer() {
+	if ch.timer != nil {
+		ch.timer.Stop()
 	}
 }

@@ -5,11 +5,11 @@ import "encoding/binary"
 // This file is what the ends of a flow of sends, writes or reads tell each other when they
 // connect.
 
-// hello is what a client tells the server when it connects: which of its lanes it is,
+// hello is what a client tells the server when it connects: which of its channels it is for,
 // with which message it begins, and the memory that answers are to be written to. It
 // travels as private data, big-endian, after a word that tells it from what others send.
 type hello struct {
-	lane    uint32
+	channel uint32
 	token   uint32
 	next    uint64
 	address uint64
@@ -22,7 +22,7 @@ const (
 
 func (h hello) encode() []byte {
 	b := binary.BigEndian.AppendUint32(make([]byte, 0, helloLen), helloWord)
-	b = binary.BigEndian.AppendUint32(b, h.lane)
+	b = binary.BigEndian.AppendUint32(b, h.channel)
 	b = binary.BigEndian.AppendUint32(b, h.token)
 	b = binary.BigEndian.AppendUint64(b, h.next)
 	return binary.BigEndian.AppendUint64(b, h.address)
@@ -34,7 +34,7 @@ func decodeHello(b []byte) (hello, bool) {
 		return hello{}, false
 	}
 	return hello{
-		lane: binary.BigEndian.Uint32(b[4:]), token: binary.BigEndian.Uint32(b[8:]),
+		channel: binary.BigEndian.Uint32(b[4:]), token: binary.BigEndian.Uint32(b[8:]),
 		next: binary.BigEndian.Uint64(b[12:]), address: binary.BigEndian.Uint64(b[20:]),
 	}, true
 }

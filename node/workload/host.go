@@ -101,7 +101,7 @@ func (h *Host) Serve(spec Spec, at netip.AddrPort) error {
 func (h *Host) listen(spec Spec, at netip.AddrPort) (server, error) {
 	switch spec.Operation {
 	case topology.Send, topology.Write, topology.Read:
-		return serve(h.device, h.clock, h.Payloads, spec, at)
+		return serveMessages(h.device, h.clock, h.Payloads, spec, at)
 	case topology.Connect:
 		return serveStorm(h.device, h.clock, spec, at)
 	case topology.Storage:
@@ -148,7 +148,7 @@ func (h *Host) Run(spec Spec, from netip.Addr, to netip.AddrPort, done func(Resu
 func (h *Host) connect(spec Spec, from netip.Addr, to netip.AddrPort, done func(Result)) (client, error) {
 	switch spec.Operation {
 	case topology.Send, topology.Write, topology.Read:
-		return run(h.device, h.clock, h.Payloads, spec, from, to, done)
+		return runStream(h.device, h.clock, h.Payloads, spec, from, to, done)
 	case topology.Connect:
 		return runStorm(h.device, h.clock, spec, from, to, done)
 	case topology.Storage:

@@ -38,13 +38,13 @@ func TestWrongPartner(t *testing.T) {
 			test.client(&client)
 			test.server(&at)
 			l := newLab(t)
-			server, err := serve(l.devices[1], l.clock, nil, at, serverAddress)
+			server, err := serveMessages(l.devices[1], l.clock, nil, at, serverAddress)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var got *Result
 			var found *ServerResult
-			if _, err := run(l.devices[0], l.clock, nil, client, clientAddress, serverAddress, func(r Result) { got = &r }); err != nil {
+			if _, err := runStream(l.devices[0], l.clock, nil, client, clientAddress, serverAddress, func(r Result) { got = &r }); err != nil {
 				t.Fatal(err)
 			}
 			l.clock.RunUntil(func() bool { return got != nil }, time.Minute)
@@ -74,7 +74,7 @@ func TestSecondClient(t *testing.T) {
 	var second *Result
 	got, found := l.run(spec, func(*target) {
 		l.clock.Run(100 * time.Millisecond)
-		if _, err := run(l.devices[0], l.clock, nil, spec, clientAddress, serverAddress, func(r Result) { second = &r }); err != nil {
+		if _, err := runStream(l.devices[0], l.clock, nil, spec, clientAddress, serverAddress, func(r Result) { second = &r }); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -91,7 +91,7 @@ func TestSecondClient(t *testing.T) {
 func TestStranger(t *testing.T) {
 	spec := Spec{Operation: topology.Send, Size: 10, Depth: 1, Count: 5, Verify: true}
 	l := newLab(t)
-	server, err := serve(l.devices[1], l.clock, nil, spec, serverAddress)
+	server, err := serveMessages(l.devices[1], l.clock, nil, spec, serverAddress)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestStranger(t *testing.T) {
 	}
 	cq, _ := adapter.CreateCQ(8, nil, nil, nil, nil, nil)
 	pd, _ := adapter.CreatePD(nil, nil)
-	for _, private := range [][]byte{nil, []byte("hello"), hello{lane: 1}.encode()} {
+	for _, private := range [][]byte{nil, []byte("hello"), hello{channel: 1}.encode()} {
 		qp, _ := pd.CreateQP(cq, cq, nil, 4, 4, 1, 1, 0, nil, nil)
 		connector, _ := adapter.CreateConnector(nil, nil)
 		var answer provider.Status
@@ -114,7 +114,7 @@ func TestStranger(t *testing.T) {
 		qp.Close(nil, nil)
 	}
 	var got *Result
-	if _, err := run(l.devices[0], l.clock, nil, spec, clientAddress, serverAddress, func(r Result) { got = &r }); err != nil {
+	if _, err := runStream(l.devices[0], l.clock, nil, spec, clientAddress, serverAddress, func(r Result) { got = &r }); err != nil {
 		t.Fatal(err)
 	}
 	l.clock.Run(time.Second)

@@ -14,15 +14,8 @@ type instance struct {
 	unsubscribe func()
 }
 
-// disabled is why a workload ends when its adapter is disabled.
+// disabled is the reason why a workload ends when its adapter is disabled.
 const disabled = "the adapter was disabled"
-
-// open opens an instance of the device, and has disable called when the device
-// asks for it to be closed. The error says which of the device's limits are too
-// narrow for the workload.
-func (s *Spec) open(m *provider.Miniport, disable func()) (*instance, error) {
-	return openInstance(m, s.fits, disable)
-}
 
 // openInstance opens an instance of a device whose limits fit, and has disable called
 // when the device asks for it to be closed.
@@ -54,13 +47,12 @@ func (i *instance) close(done func()) {
 	i.BeginClose(done)
 }
 
-// fits says which of an adapter's limits is too narrow for the workload.
-func (s *Spec) fits(info provider.AdapterInfo) error {
+// messageNeeds returns the limits that an end of a flow of sends, writes or reads needs.
+func (s *Spec) messageNeeds(info provider.AdapterInfo) []need {
 	slots := uint64(s.slots())
-	limits := []need{
+	needs := []need{
 		{"MaxInitiatorQueueDepth", 2 * slots, uint64(info.MaxInitiatorQueueDepth)},
 		{"MaxReceiveQueueDepth", slots, uint64(info.MaxReceiveQueueDepth)},
-		{"MaxCqDepth", uint64(s.cqDepth()), uint64(info.MaxCqDepth)},
 		{"MaxTransferLength", s.Size, uint64(info.MaxTransferLength)},
 		{"MaxRegistrationSize", max(s.room(), patternLen(s)), info.MaxRegistrationSize},
 		{"MaxInlineDataSize", uint64(s.inline()), uint64(info.MaxInlineDataSize)},
@@ -69,19 +61,12 @@ func (s *Spec) fits(info provider.AdapterInfo) error {
 		{"MaxSrqDepth", 0, uint64(info.MaxSrqDepth)},
 	}
 	if s.SRQ {
-		limits[len(limits)-1].needed = slots
+		needs[len(needs)-1].needed = slots
 	}
-	return satisfied(limits)
+	return needs
 }
 
-// A need is a limit of an adapter's, under its NDK name, and what a workload needs it to
-// be.
-type need struct {
-	limit       string
-	needed, has uint64
-}
-
-// satisfied says which of the limits is too narrow.
+// satisfied returns an error that says which of the limits is too narrow.
 func satisfied(needs []need) error {
 	for _, n := range needs {
 		if n.needed > n.has {
@@ -91,8 +76,8 @@ func satisfied(needs []need) error {
 	return nil
 }
 
-// reads is how many READs a connection may have in progress in either
-// direction: what perftest asks for, or as many as the adapter can.
+// reads returns how many READs a connection may have in progress in either direction: as
+// many as perftest asks for, or as the adapter can.
 func (i *instance) reads() (inbound, outbound uint32) {
 	const asked = 16
 	info := i.Info()

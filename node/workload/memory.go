@@ -2,6 +2,7 @@ package workload
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"unsafe"
 
@@ -35,6 +36,23 @@ func register(pd *provider.PD, bytes []byte, flags provider.MRFlags) (*memory, e
 type Payloads struct {
 	scratch  []byte    // for messages that nobody compares
 	patterns []*random // of all flows that there have been, in the order of their addresses
+	last     *Spec     // of the flow that came last, for others of its workload
+}
+
+// spec returns the spec of a flow that is given, or the one of another flow of the same
+// workload: all but Flow and Rank are the same. So flows of a workload share one.
+func (p *Payloads) spec(given *Spec) *Spec {
+	if p == nil {
+		return given
+	}
+	same := *given
+	if p.last != nil {
+		same.Flow, same.Rank = p.last.Flow, p.last.Rank
+	}
+	if p.last == nil || !reflect.DeepEqual(*p.last, same) {
+		p.last = &same
+	}
+	return p.last
 }
 
 // sink is memory for messages of a flow to arrive in, n bytes. If somebody compares them,

@@ -9,35 +9,33 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// message is a message in flight: the context of its request.
+// A message is in flight, and the context of its request.
 type message struct {
-	index  uint64 // on its lane
-	size   uint64
+	index  uint64        // in its pipeline
 	posted time.Duration // for the first time
+	size   uint32        // bytes, which MaxTransferLength bounds
 	warm   bool          // it is of the warm-up
 }
 
-// pump posts what may be posted, and goes on when there is nothing left to do. w.mu is
-// held.
-func (w *stream) pump() {
-	for l := w.ready.head(); l != nil && !w.ending; l = w.ready.head() {
+// proceed implements work: it posts what may be posted.
+func (w *stream) proceed() {
+	for p := w.ready.head(); p != nil && !w.broken; p = w.ready.head() {
 		now := w.clock.Now()
-		if !l.mayPost(now) {
+		if !p.mayPost(now) {
 			w.ready.pop()
 			continue
 		}
 		if wait := w.pace.wait(now); wait > 0 {
 			w.wake(wait)
-			break
+			return
 		}
 		w.ready.pop()
-		if status := l.post(now); status != provider.StatusSuccess {
-			w.lose(l.link, fmt.Sprintf("post message %d: %v", l.next, status))
+		if status := p.post(now); status != provider.StatusSuccess {
+			p.channel.conn.fail(fmt.Sprintf("post message %d: %v", p.next, status))
 			continue
 		}
-		w.ready.push(l)
+		w.ready.push(p)
 	}
-	w.settle()
 }
 
 // wake has more be posted later.
@@ -49,104 +47,80 @@ func (w *stream) wake(d time.Duration) {
 	w.alarm = w.clock.AfterFunc(d, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.pump()
+		w.advance()
 	})
 }
 
-// wants reports whether another message is to be posted.
-func (w *stream) wants(now time.Duration) bool {
+// mayPost reports whether the pipeline may post a message now.
+func (p *pipeline) mayPost(now time.Duration) bool {
+	w := p.stream
 	switch {
-	case w.stopped || w.broken:
+	case !p.channel.up():
 		return false
-	case now < w.step.from: // warming up
+	case p.next < p.posted: // it was posted before, and had its place then
 		return true
-	case w.spec.Count > 0:
-		return w.step.posted < w.spec.Count
-	}
-	return now-w.step.from < w.spec.Duration
-}
-
-// mayPost reports whether the lane may post a message now.
-func (l *lane) mayPost(now time.Duration) bool {
-	w := l.stream
-	switch {
-	case l.link == nil || !l.link.up:
+	case p.posted-p.finished >= uint64(w.spec.depth()):
 		return false
-	case l.next < l.posted: // it was posted before, and had its place then
-		return true
-	case l.posted-l.finished >= uint64(w.spec.depth()):
-		return false
-	case w.spec.announces() && l.posted-l.released >= uint64(len(l.messages)):
+	case w.spec.announces() && p.posted-p.released >= uint64(len(p.messages)):
 		return false // every slot at the server is waiting to be compared
 	}
-	return w.wants(now)
+	return w.wanted(now) > 0
 }
 
-// post posts the lane's next message. w.mu is held.
-func (l *lane) post(now time.Duration) provider.Status {
-	w := l.stream
-	m := &l.messages[l.next%uint64(len(l.messages))]
-	first := l.next == l.posted
+// post posts the pipeline's next message.
+func (p *pipeline) post(now time.Duration) provider.Status {
+	w := p.stream
+	m := &p.messages[p.next%uint64(len(p.messages))]
+	first := p.next == p.posted
 	if first {
-		*m = message{index: l.next, size: w.size(l), posted: now, warm: now < w.step.from}
+		*m = message{index: p.next, size: uint32(w.nextSize(p)), posted: now, warm: w.warm(now)}
 	}
-	if status := l.request(m); status != provider.StatusSuccess {
+	if status := p.send(m); status != provider.StatusSuccess {
 		return status
 	}
-	w.attend()
-	w.pace.spend(now, m.size)
-	l.next++
+	due := w.pace.due
+	w.pace.spend(now, uint64(m.size))
+	p.next++
 	if !first {
 		w.result.Retried++
 		return provider.StatusSuccess
 	}
-	l.posted++
-	if !m.warm {
-		w.step.posted++
-	}
-	w.unfinished++
+	p.posted++
+	w.begun(now, due)
 	if w.spec.announces() {
 		w.unreleased++
 	}
 	return provider.StatusSuccess
 }
 
-// attend has the silence begin no earlier than there was something to do. With nothing in
-// flight that is since the next message is due. It is called before there is.
-func (w *stream) attend() {
-	if w.unfinished == 0 {
-		w.quiet.since = max(w.quiet.since, w.pace.due)
-	}
-}
-
-// size is that of the lane's next message.
-func (w *stream) size(l *lane) uint64 {
+// nextSize returns the size of the pipeline's next message.
+func (w *stream) nextSize(p *pipeline) uint64 {
 	if w.spec.Mixed {
-		return w.spec.drawn(w.spec.number(l.index, l.next))
+		return w.spec.drawn(w.spec.number(p.channel.index, p.next))
 	}
 	return w.step.size
 }
 
-// request makes the requests of a message.
-func (l *lane) request(m *message) provider.Status {
-	w, c := l.stream, l.link
-	slot := m.index % uint64(len(l.messages))
-	number := w.spec.number(l.index, m.index)
+// send posts the requests of a message.
+func (p *pipeline) send(m *message) provider.Status {
+	w, qp, index := p.stream, p.channel.conn.qp, p.channel.index
+	slot := m.index % uint64(len(p.messages))
+	number := w.spec.number(index, m.index)
 	flags := w.spec.flags()
 	switch w.spec.Operation {
 	case topology.Read:
-		sink := [1]provider.SGE{w.sink.sge(w.spec.place(l.index, slot), m.size)}
-		return c.qp.Read(m, sink[:], c.grant.address+w.pattern.offset(number), c.grant.token, 0)
+		sink := [1]provider.SGE{w.sink.sge(w.spec.place(index, slot), uint64(m.size))}
+		return qp.Read(m, sink[:], p.grant.address+w.pattern.offset(number), p.grant.token, 0)
 	case topology.Write:
-		source := [1]provider.SGE{w.spec.payload(w.source, w.pattern, number, m.size)}
-		status := c.qp.Write(m, source[:], c.grant.address+w.spec.place(l.index, slot), c.grant.token, flags)
+		source := [1]provider.SGE{w.spec.payload(w.source, w.pattern, number, uint64(m.size))}
+		status := qp.Write(m, source[:], p.grant.address+w.spec.place(index, slot), p.grant.token, flags)
 		if status == provider.StatusSuccess && w.spec.announces() {
-			status = notify(c.qp, m.index, m.size)
+			status = notify(qp, m.index, uint64(m.size))
 		}
 		return status
 	default:
-		source := [1]provider.SGE{w.spec.payload(w.source, w.pattern, number, m.size)}
-		return c.qp.Send(m, source[:], flags)
+		source := [1]provider.SGE{w.spec.payload(w.source, w.pattern, number, uint64(m.size))}
+		return qp.Send(m, source[:], flags)
 	}
 }
 

@@ -1,26 +1,26 @@
 package workload
 
-// A queue has the lanes of a client that may post, each once, in the order in which they
-// take turns.
+// A queue has the pipelines of a client that may post, each once, in the order in which
+// they take turns.
 type queue struct {
-	ring         []*lane // with room for all
+	ring         []*pipeline // with room for all
 	first, count int
 }
 
-func newQueue(lanes int) queue { return queue{ring: make([]*lane, lanes)} }
+func newQueue(pipelines int) queue { return queue{ring: make([]*pipeline, pipelines)} }
 
-// push adds a lane behind all others, unless it is there already.
-func (q *queue) push(l *lane) {
-	if l.queued {
+// push adds a pipeline behind all others, unless it is there already.
+func (q *queue) push(p *pipeline) {
+	if p.queued {
 		return
 	}
-	l.queued = true
-	q.ring[(q.first+q.count)%len(q.ring)] = l
+	p.queued = true
+	q.ring[(q.first+q.count)%len(q.ring)] = p
 	q.count++
 }
 
-// head is the lane whose turn it is; nil if there is none.
-func (q *queue) head() *lane {
+// head returns the pipeline whose turn it is; nil if there is none.
+func (q *queue) head() *pipeline {
 	if q.count == 0 {
 		return nil
 	}

@@ -66,7 +66,7 @@ func TestReconnectToAnother(t *testing.T) {
 			t.Fatal("the first server does not end")
 		}
 		// It had a listener at the same place; its result is what l.run asks for.
-		again, err := serve(l.devices[1], l.clock, nil, spec, serverAddress)
+		again, err := serveMessages(l.devices[1], l.clock, nil, spec, serverAddress)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,11 +162,11 @@ func TestReconnectFromTheStart(t *testing.T) {
 	spec := Spec{Name: "w", Operation: topology.Read, Size: 10, Depth: 1, Count: 3, Verify: true, Reconnect: true}
 	l := newLab(t)
 	var got *Result
-	if _, err := run(l.devices[0], l.clock, nil, spec, clientAddress, serverAddress, func(r Result) { got = &r }); err != nil {
+	if _, err := runStream(l.devices[0], l.clock, nil, spec, clientAddress, serverAddress, func(r Result) { got = &r }); err != nil {
 		t.Fatal(err)
 	}
 	l.clock.Run(2 * time.Second)
-	if _, err := serve(l.devices[1], l.clock, nil, spec, serverAddress); err != nil {
+	if _, err := serveMessages(l.devices[1], l.clock, nil, spec, serverAddress); err != nil {
 		t.Fatal(err)
 	}
 	l.clock.Run(2 * time.Second)
@@ -184,7 +184,7 @@ func TestGiveUpEarly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			spec := Spec{Name: "w", Operation: topology.Write, Size: 10, Depth: 2, Duration: time.Hour, Rate: 8e4, Verify: true, Reconnect: true}
 			l := newLab(t)
-			server, err := serve(l.devices[1], l.clock, nil, spec, serverAddress)
+			server, err := serveMessages(l.devices[1], l.clock, nil, spec, serverAddress)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -24,17 +24,17 @@ import (
 // is the last one, and says so in its messages; each rank passes that on. Who fails ends
 // its connections, so that its neighbours fail, and so all.
 type rank struct {
-	base
+	endpoint
 	from  netip.Addr
 	to    netip.AddrPort
 	done  func(Result)
 	sum   sum
 	slots *memory // of messages on their way to the next rank, in turn
 
-	// Guarded by base.mu, which is the inbox's, too.
+	// Guarded by endpoint.mu, which is the inbox's, too.
 	account
-	inbox     *inbox // nil: there is none as yet, or any more
-	conn      *conn  // to the next rank
+	inbox     *inbox      // nil: there is none as yet, or any more
+	conn      *connection // to the next rank
 	vector    []uint64
 	posted    uint64 // messages to the next rank
 	delivered uint64 // of those
@@ -73,7 +73,7 @@ func (s *Spec) ringFits() error {
 
 // runRing starts a rank. Its inbox may be nil, and come later.
 func runRing(m *provider.Miniport, c clock.Clock, spec Spec, in *inbox, from netip.Addr, to netip.AddrPort, done func(Result)) (client, error) {
-	w := &rank{base: newBase(m, c, spec), from: from, to: to, done: done, sum: newSum(&spec)}
+	w := &rank{endpoint: newEndpoint(m, c, &spec), from: from, to: to, done: done, sum: newSum(&spec)}
 	if in != nil {
 		w.mu = in.mu
 	}
@@ -81,7 +81,7 @@ func runRing(m *provider.Miniport, c clock.Clock, spec Spec, in *inbox, from net
 	defer w.mu.Unlock()
 	w.owner = w
 	if err := w.prepare(); err != nil {
-		w.base.end(func() {})
+		w.endpoint.end(func() {})
 		if in != nil {
 			in.refuse() // so that the others do not wait for this one
 		}
@@ -90,19 +90,20 @@ func runRing(m *provider.Miniport, c clock.Clock, spec Spec, in *inbox, from net
 	if in != nil {
 		in.attach(w)
 	}
-	w.account = newAccount(&spec, c.Now())
-	w.watch()
+	w.account = newAccount(w.spec, c.Now())
+	w.startProbes()
 	c.AfterFunc(patience, w.awaitedEnough)
 	w.soon()
 	return w, nil
 }
 
 func (w *rank) prepare() error {
-	if err := w.open(w.needs, 1, ringSlots, func() { w.Abort(disabled) }); err != nil {
+	if err := w.open(w.needs, cqEntries(1, ringSlots), func() { w.Abort(disabled) }); err != nil {
 		return err
 	}
 	w.vector = make([]uint64, w.sum.words)
 	var err error
+	w.await()
 	w.slots, err = w.register(make([]byte, ringSlots*w.sum.messageLen()), provider.MRAllowLocalRead)
 	return err
 }
@@ -126,20 +127,20 @@ func (w *rank) advance() {
 	if w.conn == nil && !w.broken && !w.leaving {
 		w.connect()
 	}
-	if w.conns.Len() == 0 && (w.broken || w.leaving) {
+	if w.conns.count == 0 && (w.broken || w.leaving) {
 		if w.inbox != nil {
 			w.inbox.rank, w.inbox = nil, nil
 		}
-		result := w.conclude(w.clock.Now())
-		w.base.end(func() { w.done(result) })
+		result := w.finish(w.clock.Now())
+		w.endpoint.end(func() { w.done(result) })
 	}
 }
 
 func (w *rank) connect() {
 	var err error
-	w.conn, err = w.newConn(&outflow{w}, room{receives: 1, requests: ringSlots})
+	w.conn, err = w.newConnection(&outflow{w}, probed(1, ringSlots))
 	if err == nil {
-		err = w.conn.connect(w.from, w.to, 0, 0, nil)
+		err = w.conn.connect(w.from, w.to, terms{})
 	}
 	if err != nil {
 		w.fail("the next rank: " + err.Error())
@@ -153,7 +154,7 @@ func (w *rank) beginRound() {
 	if w.spec.Rank == 0 && (w.marks&wish != 0 || w.wanted(now) <= 1) {
 		w.marks |= last
 	}
-	w.begun(now)
+	w.begun(now, now)
 	w.sum.fill(w.vector, w.round, w.spec.Rank)
 }
 
@@ -230,10 +231,11 @@ func (w *rank) take(message []byte) {
 // endRound checks the sum, and begins the next round unless this was the last.
 func (w *rank) endRound() {
 	now := w.clock.Now()
+	w.ended(now)
 	if why := w.sum.difference(w.vector, w.round); why != "" {
-		w.wrong(now, why)
+		w.failed(now, why)
 	} else {
-		w.completed(now, w.since, w.payload)
+		w.completed(now, w.payload, now-w.since, false)
 	}
 	if w.marks&last != 0 {
 		w.leaving = true
@@ -277,10 +279,10 @@ func (w *rank) fail(why string) {
 }
 
 // lost implements owner.
-func (w *rank) lost(_ *conn, why string) { w.fail("the next rank: " + why) }
+func (w *rank) lost(_ *connection, why string) { w.fail("the next rank: " + why) }
 
 // gone implements owner.
-func (w *rank) gone(*conn) {}
+func (w *rank) gone(*connection) {}
 
 // Stop implements client: there is one more round, since all others have to hear of it.
 func (w *rank) Stop() {
@@ -306,17 +308,17 @@ func (w *rank) Progress() Progress {
 // An outflow is a rank's session on the connection to the next one.
 type outflow struct{ rank *rank }
 
-func (o *outflow) prepare(*conn) error { return nil }
+func (o *outflow) prepare(*connection) error { return nil }
 
 func (o *outflow) begin() {
 	w := o.rank
 	w.result.Connections++
-	w.account.begin(w.clock.Now())
+	w.account.begin(w.clock.Now(), w.spec.Size)
 	w.beginRound()
 	w.proceed()
 }
 
-func (o *outflow) handle(r *provider.ResultEx) {
+func (o *outflow) handle(_ time.Duration, r provider.ResultEx) {
 	w := o.rank
 	switch {
 	case r.Status == provider.StatusCancelled: // the connection is over, as its disconnect event tells

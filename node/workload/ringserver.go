@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
+	"time"
 
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
@@ -15,7 +16,7 @@ type inbox struct {
 	acceptor
 	sum sum
 
-	// Guarded by base.mu.
+	// Guarded by endpoint.mu.
 	rank    *rank   // nil: it has not begun, or has ended
 	from    *inflow // the connection from the rank before; nil: there has been none
 	refuses bool    // the rank has failed, which the one before is to know
@@ -23,19 +24,19 @@ type inbox struct {
 
 // serveRing starts an inbox. Its rank may be nil, and come later.
 func serveRing(m *provider.Miniport, c clock.Clock, spec Spec, w *rank, at netip.AddrPort) (server, error) {
-	s := &inbox{acceptor: acceptor{base: newBase(m, c, spec), most: 2}, sum: newSum(&spec)}
+	s := &inbox{acceptor: acceptor{endpoint: newEndpoint(m, c, &spec), most: 2}, sum: newSum(&spec)}
 	if w != nil {
 		s.mu = w.mu
 	}
 	s.owner = s
-	s.meet = func([]byte) (guest, error) {
+	s.newSession = func([]byte) (serverSession, error) {
 		if s.refuses {
 			return nil, errors.New("the rank has failed")
 		}
 		s.from = &inflow{inbox: s}
 		return s.from, nil
 	}
-	if err := s.listen(at, s.needs, spec.Ranks, nil); err != nil {
+	if err := s.listen(at, s.needs, cqEntries(s.most, spec.Ranks), nil); err != nil {
 		return nil, err
 	}
 	if w != nil {
@@ -62,7 +63,7 @@ func (s *inbox) refuse() {
 }
 
 // lost implements owner.
-func (s *inbox) lost(c *conn, why string) {
+func (s *inbox) lost(c *connection, why string) {
 	if f := c.session.(*inflow); s.rank != nil && f == s.from && !f.complete() {
 		s.rank.fail("the rank before: " + why)
 	}
@@ -105,7 +106,7 @@ func (s *inbox) release() {
 	if f.conn.stage != up {
 		return
 	}
-	if err := f.conn.post(f.place(place), nil); err != nil {
+	if err := f.conn.postReceive(f.place(place), nil); err != nil {
 		f.conn.fail(err.Error())
 	}
 }
@@ -113,21 +114,21 @@ func (s *inbox) release() {
 // An inflow is the inbox's session on the connection from the rank before.
 type inflow struct {
 	inbox   *inbox
-	conn    *conn
+	conn    *connection
 	memory  *memory  // a place for each message, in turn
 	lengths []uint32 // of the messages there
 	arrived uint64   // messages
 	taken   uint64   // of those, by the rank
 }
 
-func (f *inflow) room() room {
-	return room{receives: uint32(f.inbox.spec.Ranks), requests: 1}
-}
+// shape implements serverSession.
+func (f *inflow) shape() qpShape { return probed(f.inbox.spec.Ranks, 1) }
 
-func (f *inflow) consent() ([]byte, uint32, uint32) { return nil, 0, 0 }
+// acceptance implements serverSession.
+func (f *inflow) acceptance() terms { return terms{} }
 
 // prepare implements session.
-func (f *inflow) prepare(c *conn) (err error) {
+func (f *inflow) prepare(c *connection) (err error) {
 	f.conn = c
 	s := f.inbox
 	f.lengths = make([]uint32, s.spec.Ranks)
@@ -135,7 +136,7 @@ func (f *inflow) prepare(c *conn) (err error) {
 		return err
 	}
 	for i := range f.lengths {
-		if err := c.post(f.place(i), nil); err != nil {
+		if err := c.postReceive(f.place(i), nil); err != nil {
 			return err
 		}
 	}
@@ -152,7 +153,7 @@ func (f *inflow) place(i int) provider.SGE {
 func (f *inflow) begin() {}
 
 // handle implements session.
-func (f *inflow) handle(r *provider.ResultEx) {
+func (f *inflow) handle(_ time.Duration, r provider.ResultEx) {
 	switch {
 	case r.Status == provider.StatusCancelled: // the connection is over, as its disconnect event tells
 	case r.Status != provider.StatusSuccess:

@@ -15,32 +15,32 @@ import (
 // server READs a text that it is lent, and WRITEs it back to where it is told. What comes
 // back is always compared.
 type rpingClient struct {
-	exchange
-	texts    *memory // of each line, lent to be read
-	answers  *memory // of each line, lent to be written to
-	messages *memory // of each line, one to send and one to receive
+	requests
+	texts    *memory // of each channel, lent to be read
+	answers  *memory // of each channel, lent to be written to
+	messages *memory // of each channel, one to send and one to receive
 }
 
 func runRping(m *provider.Miniport, c clock.Clock, spec Spec, from netip.Addr, to netip.AddrPort, done func(Result)) (client, error) {
-	w := &rpingClient{exchange: exchange{base: newBase(m, c, spec), from: from, to: to, done: done}}
-	w.meet = func(l *line) asker { return &pinger{client: w, line: l} }
+	w := &rpingClient{requests: requests{exchange: newExchange(m, c, &spec, from, to, done)}}
 	if err := spec.textFits(); err != nil {
 		return nil, err
 	}
 	needs := func(info provider.AdapterInfo) []need {
 		return w.spec.rpingNeeds(info, info.MaxInboundReadLimit, "MaxInboundReadLimit")
 	}
-	if err := w.start(needs, rpingEntries, w.prepare); err != nil {
+	if err := w.run(w, needs, rpingEntries, w.prepare); err != nil {
 		return nil, err
 	}
 	return w, nil
 }
 
-// rpingRoom is what a QP of either end has room for, and rpingEntries how many of the CQ's
-// entries its requests may take.
-var rpingRoom = room{receives: 1, requests: 4}
-
-const rpingEntries = 5
+// What a QP of either end has room for, and the number of entries of the CQ that it may take.
+const (
+	rpingReceives = 1
+	rpingRequests = 4
+	rpingEntries  = rpingReceives + rpingRequests
+)
 
 // textFits says whether rping can have texts of the workload's size.
 func (s *Spec) textFits() error {
@@ -54,31 +54,34 @@ func (s *Spec) textFits() error {
 // another one for each end.
 func (s *Spec) rpingNeeds(info provider.AdapterInfo, reads uint32, limit string) []need {
 	return []need{
-		requestsFit(info, int(rpingRoom.requests)),
+		requestsFit(info, rpingRequests),
 		{"MaxTransferLength", s.Size, uint64(info.MaxTransferLength)},
-		{"MaxRegistrationSize", uint64(s.lanes()) * s.Size, info.MaxRegistrationSize},
+		{"MaxRegistrationSize", uint64(s.channels()) * s.Size, info.MaxRegistrationSize},
 		{limit, 1, uint64(reads)},
 	}
 }
 
-// prepare makes what all lines have in common.
+// prepare makes what all channels have in common.
 func (w *rpingClient) prepare() (err error) {
-	lines := uint64(w.spec.lanes())
-	if w.texts, err = w.register(make([]byte, lines*w.spec.Size), provider.MRAllowRemoteRead); err != nil {
+	channels := uint64(w.spec.channels())
+	if w.texts, err = w.register(make([]byte, channels*w.spec.Size), provider.MRAllowRemoteRead); err != nil {
 		return err
 	}
-	if w.answers, err = w.register(make([]byte, lines*w.spec.Size), provider.MRAllowRemoteWrite); err != nil {
+	if w.answers, err = w.register(make([]byte, channels*w.spec.Size), provider.MRAllowRemoteWrite); err != nil {
 		return err
 	}
-	w.messages, err = w.register(make([]byte, lines*2*rping.MessageLen), provider.MRAllowLocalWrite)
+	w.messages, err = w.register(make([]byte, channels*2*rping.MessageLen), provider.MRAllowLocalWrite)
 	return err
 }
 
+// session implements work.
+func (w *rpingClient) session(ch *channel) clientSession { return &pinger{client: w, channel: ch} }
+
 // A pinger is the client's session on one connection.
 type pinger struct {
-	client *rpingClient
-	line   *line
-	conn   *conn
+	client  *rpingClient
+	channel *channel
+	conn    *connection
 
 	busy   bool // a round is under way
 	number uint64
@@ -96,23 +99,27 @@ const (
 	lentAnswer                 // which it writes to
 )
 
-func (p *pinger) of() *line { return p.line }
+// of implements clientSession.
+func (p *pinger) of() *channel { return p.channel }
 
-func (p *pinger) terms() (room, []byte, uint32) { return rpingRoom, nil, 1 }
+// request implements clientSession.
+func (p *pinger) request() (qpShape, terms) {
+	return probed(rpingReceives, rpingRequests), terms{inbound: 1}
+}
 
 // prepare implements session.
-func (p *pinger) prepare(c *conn) error {
+func (p *pinger) prepare(c *connection) error {
 	p.conn = c
 	return p.expect()
 }
 
 // expect posts the receive of the server's next message.
 func (p *pinger) expect() error {
-	return p.conn.post(p.client.messages.sge(p.at(rping.MessageLen)*2+rping.MessageLen, rping.MessageLen), nil)
+	return p.conn.postReceive(p.client.messages.sge(p.at(rping.MessageLen)*2+rping.MessageLen, rping.MessageLen), nil)
 }
 
-// at is where the line's part begins of memory that has so many bytes for each line.
-func (p *pinger) at(size uint64) uint64 { return uint64(p.line.index) * size }
+// at returns where the channel's part begins of memory that has so many bytes for each.
+func (p *pinger) at(size uint64) uint64 { return uint64(p.channel.index) * size }
 
 func (p *pinger) text() []byte {
 	return p.client.texts.bytes[p.at(p.client.spec.Size):][:p.client.spec.Size]
@@ -123,11 +130,12 @@ func (p *pinger) answer() []byte {
 }
 
 // begin implements session.
-func (p *pinger) begin() { p.line.connected() }
+func (p *pinger) begin() { p.channel.connected() }
 
-func (p *pinger) asks() bool { return !p.busy }
+// ready implements requester.
+func (p *pinger) ready() bool { return !p.busy }
 
-// ask implements asker.
+// ask implements requester.
 func (p *pinger) ask(number uint64) provider.Status {
 	p.busy, p.number, p.made = true, number, p.client.clock.Now()
 	rping.Fill(p.text(), int(number))
@@ -135,7 +143,7 @@ func (p *pinger) ask(number uint64) provider.Status {
 	return p.lend(lentText, p.client.texts)
 }
 
-// lend lends the server the line's part of memory.
+// lend lends the server the channel's part of memory.
 func (p *pinger) lend(step pingStep, m *memory) provider.Status {
 	size := p.client.spec.Size
 	p.step, p.sent, p.heard = step, false, false
@@ -144,7 +152,7 @@ func (p *pinger) lend(step pingStep, m *memory) provider.Status {
 	return p.conn.qp.Send(nil, []provider.SGE{message}, 0)
 }
 
-// unanswered implements asker.
+// unanswered implements requester.
 func (p *pinger) unanswered() []uint64 {
 	if p.busy {
 		return []uint64{p.number}
@@ -153,7 +161,7 @@ func (p *pinger) unanswered() []uint64 {
 }
 
 // handle implements session.
-func (p *pinger) handle(r *provider.ResultEx) {
+func (p *pinger) handle(_ time.Duration, r provider.ResultEx) {
 	switch {
 	case r.Status == provider.StatusCancelled: // the connection is over, as its disconnect event tells
 		return
@@ -177,7 +185,7 @@ func (p *pinger) handle(r *provider.ResultEx) {
 		}
 	case p.busy:
 		p.busy = false
-		p.line.answered(p.made, p.client.spec.Size, p.difference())
+		p.client.answered(p.made, p.client.spec.Size, p.difference())
 	}
 }
 

@@ -40,7 +40,7 @@ func TestRpingCompares(t *testing.T) {
 		w := client.clients[end{"w", 0}].(*rpingClient)
 		l.clock.RunUntil(func() bool { return w.next == 8 }, time.Second)
 		l.clock.Run(3500 * time.Microsecond) // round 7's text is at the server
-		server.servers[end{"w", 0}].(*rpingServer).conns.Front().Value.(*conn).session.(*ponger).text.bytes[30] = '!'
+		server.servers[end{"w", 0}].(*rpingServer).conns.first.session.(*ponger).text.bytes[30] = '!'
 	})
 	if got.Messages != 19 || got.Errors != 1 || !strings.HasPrefix(got.Error, "round 7: byte 30 came back as 0x21, sent was 0x") {
 		t.Errorf("%+v", got)

@@ -3,6 +3,7 @@ package workload
 import (
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/ndklab/ndklab/node/workload/rping"
 	"github.com/ndklab/ndklab/provider"
@@ -14,21 +15,21 @@ type rpingServer struct{ acceptor }
 
 func serveRping(m *provider.Miniport, c clock.Clock, spec Spec, at netip.AddrPort) (server, error) {
 	// Of each connection there may be the one before it, which the client has given up.
-	s := &rpingServer{acceptor{base: newBase(m, c, spec), most: 2 * spec.lanes()}}
-	s.meet = func([]byte) (guest, error) { return &ponger{server: s}, nil }
+	s := &rpingServer{acceptor{endpoint: newEndpoint(m, c, &spec), most: 2 * spec.channels()}}
+	s.newSession = func([]byte) (serverSession, error) { return &ponger{server: s}, nil }
 	if err := spec.textFits(); err != nil {
 		return nil, err
 	}
 	needs := func(info provider.AdapterInfo) []need {
 		return spec.rpingNeeds(info, info.MaxOutboundReadLimit, "MaxOutboundReadLimit")
 	}
-	return s, s.listen(at, needs, rpingEntries, nil)
+	return s, s.listen(at, needs, cqEntries(s.most, rpingEntries), nil)
 }
 
 // A ponger is the server's session on one connection.
 type ponger struct {
 	server   *rpingServer
-	conn     *conn
+	conn     *connection
 	text     *memory
 	messages *memory      // one to send, which says nothing, and one to receive
 	reads    bool         // the text is there, and the next buffer is for the answer
@@ -36,12 +37,14 @@ type ponger struct {
 	busy     bool         // the text is on its way, in either direction
 }
 
-func (p *ponger) room() room { return rpingRoom }
+// shape implements serverSession.
+func (p *ponger) shape() qpShape { return probed(rpingReceives, rpingRequests) }
 
-func (p *ponger) consent() ([]byte, uint32, uint32) { return nil, 0, 1 }
+// acceptance implements serverSession.
+func (p *ponger) acceptance() terms { return terms{outbound: 1} }
 
 // prepare implements session.
-func (p *ponger) prepare(c *conn) (err error) {
+func (p *ponger) prepare(c *connection) (err error) {
 	p.conn = c
 	s := p.server
 	if p.text, err = register(s.pd, make([]byte, s.spec.Size), provider.MRAllowLocalWrite|provider.MRReadSink); err != nil {
@@ -54,14 +57,14 @@ func (p *ponger) prepare(c *conn) (err error) {
 }
 
 func (p *ponger) expect() error {
-	return p.conn.post(p.messages.sge(rping.MessageLen, rping.MessageLen), nil)
+	return p.conn.postReceive(p.messages.sge(rping.MessageLen, rping.MessageLen), nil)
 }
 
 // begin implements session.
 func (p *ponger) begin() {}
 
 // handle implements session.
-func (p *ponger) handle(r *provider.ResultEx) {
+func (p *ponger) handle(_ time.Duration, r provider.ResultEx) {
 	switch {
 	case r.Status == provider.StatusCancelled: // the connection is over, as its disconnect event tells
 	case r.Status != provider.StatusSuccess:

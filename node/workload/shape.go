@@ -11,11 +11,11 @@ import (
 // This file is what the two ends of a flow of sends, writes or reads both derive from its
 // spec.
 
-// lanes is how many QPs there are. Each has messages of its own, and slots: places for
+// channels returns the number of QPs. Each has messages of its own, and slots: places for
 // those in flight, which they take in turn.
-func (s *Spec) lanes() int { return max(1, s.QPs) }
+func (s *Spec) channels() int { return max(1, s.QPs) }
 
-// depth is how many messages are in flight on a lane.
+// depth is how many messages are in flight on a channel.
 func (s *Spec) depth() int {
 	if s.Measure == topology.Latency {
 		return 1
@@ -27,7 +27,7 @@ func (s *Spec) depth() int {
 // what they send to and fro: requests stay in the queue for a little longer.
 const latencySlots = 8
 
-// slots is how many messages a lane has room for. It is more than are in flight, so that
+// slots is how many messages a channel has room for. It is more than are in flight, so that
 // a slot can be verified and given back while others are used.
 func (s *Spec) slots() int {
 	if s.Measure == topology.Latency {
@@ -38,22 +38,32 @@ func (s *Spec) slots() int {
 
 // cqDepth is the depth of either end's CQ: for all that a QP may have queued, with room
 // for one that has been given up.
-func (s *Spec) cqDepth() uint32 { return uint32(4 * s.slots() * s.lanes()) }
+func (s *Spec) cqDepth() uint32 { return uint32(4 * s.slots() * s.channels()) }
 
-// steps are the sizes that are done one after the other.
-func (s *Spec) steps() []uint64 {
+// steps returns the number of sizes that are done one after the other.
+func (s *Spec) steps() int {
 	if s.sweeps() {
-		return s.Sizes
+		return len(s.Sizes)
 	}
-	return []uint64{s.Size}
+	return 1
+}
+
+// stepSize returns the size of messages in a step, from 0; the largest, if each has its own.
+func (s *Spec) stepSize(step int) uint64 {
+	if s.sweeps() {
+		return s.Sizes[step]
+	}
+	return s.Size
 }
 
 // sweeps reports whether Sizes are done one after the other.
 func (s *Spec) sweeps() bool { return len(s.Sizes) > 0 && !s.Mixed }
 
-// number is the number of a lane's message among all of the flow's, by which its contents
+// number is the number of a channel's message among all of the flow's, by which its contents
 // are known.
-func (s *Spec) number(lane int, index uint64) uint64 { return index*uint64(s.lanes()) + uint64(lane) }
+func (s *Spec) number(channel int, index uint64) uint64 {
+	return index*uint64(s.channels()) + uint64(channel)
+}
 
 // drawn is the size of a message, by its number, if each has its own.
 func (s *Spec) drawn(number uint64) uint64 {
@@ -118,12 +128,12 @@ func (s *Spec) clientReceives() int {
 	return 0
 }
 
-// unverifiedRoom is as much memory as a lane has for messages that nobody looks at,
+// unverifiedRoom is as much memory as a channel has for messages that nobody looks at,
 // unless a single one is longer: they may lie on top of each other.
 const unverifiedRoom = 1 << 20
 
-// laneSlots is how many of a lane's slots have memory of their own.
-func (s *Spec) laneSlots() uint64 {
+// channelSlots is how many of a channel's slots have memory of their own.
+func (s *Spec) channelSlots() uint64 {
 	slots := uint64(s.slots())
 	if s.Verify {
 		return slots
@@ -131,12 +141,12 @@ func (s *Spec) laneSlots() uint64 {
 	return min(slots, max(1, unverifiedRoom/max(1, s.Size)))
 }
 
-// laneRoom is how much memory a lane has for messages, in bytes; room is that of all.
-func (s *Spec) laneRoom() uint64 { return s.laneSlots() * s.Size }
-func (s *Spec) room() uint64     { return uint64(s.lanes()) * s.laneRoom() }
+// channelRoom is how much memory a channel has for messages, in bytes; room is that of all.
+func (s *Spec) channelRoom() uint64 { return s.channelSlots() * s.Size }
+func (s *Spec) room() uint64        { return uint64(s.channels()) * s.channelRoom() }
 
-// SlotsOfLane returns the number of messages that a connection has room for.
-func (s *Spec) SlotsOfLane() uint64 { return uint64(s.slots()) }
+// SlotsOfChannel returns the number of messages that a connection has room for.
+func (s *Spec) SlotsOfChannel() uint64 { return uint64(s.slots()) }
 
 // Memory returns the bytes that the ends of a flow have for messages, and the length of the
 // pattern that those are made of.
@@ -149,14 +159,14 @@ func (s *Spec) Memory() (messages, pattern uint64) {
 	case topology.Read:
 		messages = s.room()
 	case topology.Storage, topology.AllReduce:
-		messages = 2 * uint64(s.lanes()*s.depth()) * s.Size
+		messages = 2 * uint64(s.channels()*s.depth()) * s.Size
 	}
 	return messages, patternLen(s)
 }
 
-// place returns the offset of a slot's memory in that of all lanes.
-func (s *Spec) place(lane int, slot uint64) uint64 {
-	return uint64(lane)*s.laneRoom() + slot%s.laneSlots()*s.Size
+// place returns the offset of a slot's memory in that of all channels.
+func (s *Spec) place(channel int, slot uint64) uint64 {
+	return uint64(channel)*s.channelRoom() + slot%s.channelSlots()*s.Size
 }
 
 // inline returns the most that a QP sends inline, in bytes.

@@ -81,10 +81,10 @@ func (s *Spec) sizeOf(number uint64) uint64 {
 	return s.Size
 }
 
-// lineNumberLen is the length of what a client's request for a connection tells: which of
-// its lines it is for, big-endian.
-const lineNumberLen = 4
+// channelNumberLen is the length of what a client's request for a connection tells: which of
+// its channels it is for, big-endian.
+const channelNumberLen = 4
 
-// creditsLen is the length of what the server's consent tells: how many requests the
+// creditsLen is the length of what the server's acceptance tells: how many requests the
 // client may make, big-endian.
 const creditsLen = 4

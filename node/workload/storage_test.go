@@ -54,8 +54,8 @@ func TestStorageLends(t *testing.T) {
 			got, _ := l.play(spec, func(client, _ *Host) {
 				w := client.clients[end{"w", 0}].(*storageClient)
 				l.clock.RunUntil(func() bool {
-					for i := range w.lines {
-						if a, ok := w.lines[i].asker.(*lender); ok {
+					for i := range w.channels {
+						if a := lenderOf(&w.channels[i]); a != nil {
 							for _, loan := range a.loans {
 								if loan.busy {
 									kinds[loan.request.kind]++
@@ -164,7 +164,7 @@ func TestStorageCredits(t *testing.T) {
 		if !l.clock.RunUntil(func() bool { return w.started }, time.Second) {
 			t.Fatal("not connected")
 		}
-		b := w.lines[0].asker.(*lender)
+		b := lenderOf(&w.channels[0])
 		if busy := len(b.unanswered()); busy != 1 || b.credits != 0 {
 			t.Errorf("%d requests, %d credits to begin with", busy, b.credits)
 		}
@@ -172,7 +172,7 @@ func TestStorageCredits(t *testing.T) {
 		if busy := len(b.unanswered()); busy != 8 {
 			t.Errorf("%d requests under way in the end, want 8", busy)
 		}
-		k := server.servers[end{"w", 0}].(*storageServer).lines[0]
+		k := server.servers[end{"w", 0}].(*storageServer).current[0]
 		k.server.mu.Lock()
 		defer k.server.mu.Unlock()
 		k.granted = 0
@@ -189,7 +189,7 @@ func TestStorageInvalidation(t *testing.T) {
 	got, _ := l.play(Spec{Name: "w", Operation: topology.Storage, Size: 64, Depth: 1, Count: 100}, func(client, _ *Host) {
 		w := client.clients[end{"w", 0}].(*storageClient)
 		l.clock.RunUntil(func() bool { return w.next == 9 }, time.Second) // request 8 is under way
-		w.lines[0].asker.(*lender).loans[0].request.token++
+		lenderOf(&w.channels[0]).loans[0].request.token++
 	})
 	if got.Messages != 8 || got.Errors != 1 || !strings.HasPrefix(got.Error, "request 8: the answer has not ended just its token 0x") {
 		t.Errorf("%+v", got)
@@ -297,7 +297,7 @@ func TestStorageClientsVanish(t *testing.T) {
 		if err := c.hosts[client].Run(spec, c.address(client), at, func(r Result) { got = &r }); err != nil {
 			t.Fatal(err)
 		}
-		busy := func() bool { b := s.lines[0]; return b != nil && b.granted == 0 }
+		busy := func() bool { b := s.current[0]; return b != nil && b.granted == 0 }
 		for range 10 { // requests that the server is at
 			if !c.clock.RunUntil(busy, time.Second) || !c.clock.RunUntil(func() bool { return !busy() }, time.Second) {
 				t.Fatalf("client %d is not served", client)
@@ -313,12 +313,12 @@ func TestStorageClientsVanish(t *testing.T) {
 		if !c.clock.RunUntil(busy, time.Second) {
 			t.Fatal("the server is never busy")
 		}
-		c.hosts[client].clients[end{"w", 0}].(*storageClient).lines[0].asker.(*lender).credits = math.MaxUint32
+		lenderOf(&c.hosts[client].clients[end{"w", 0}].(*storageClient).channels[0]).credits = math.MaxUint32
 		c.clock.Run(100 * time.Millisecond)
 		c.cut = client
 		c.clock.Run(time.Minute)
-		if s.conns.Len() != 1 {
-			t.Errorf("client %d: the server has %d connections", client, s.conns.Len())
+		if s.conns.count != 1 {
+			t.Errorf("client %d: the server has %d connections", client, s.conns.count)
 		}
 	}
 }
@@ -341,4 +341,12 @@ func TestStorageLimits(t *testing.T) {
 		spec := Spec{Name: "w", Operation: topology.Storage, Size: 100000, Depth: 16, QPs: 2, Count: 1}
 		newLabWith(t, test.narrow).refused(spec, test.want)
 	}
+}
+
+// lenderOf returns the session of a channel's connection; nil if there is none.
+func lenderOf(ch *channel) *lender {
+	if ch.conn == nil {
+		return nil
+	}
+	return ch.conn.session.(*lender)
 }

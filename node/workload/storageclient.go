@@ -17,14 +17,14 @@ import (
 // registered until it is answered and the memory is the client's alone again, which is its
 // latency.
 type storageClient struct {
-	exchange
+	requests
 	pattern *pattern
 	window  uint64 // the longest that a window may be, bytes; 0: there are none
 	fast    uint64 // the longest that a fast registration may be, bytes
 
 	lent     *memory      // what the server reads and writes: a place of pages for each loan
 	pages    provider.LAM // of it
-	messages *memory      // requests and answers: of each line, one of both for each loan
+	messages *memory      // requests and answers: of each channel, one of both for each loan
 }
 
 // loanSize is how much memory a loan has, in bytes: whole pages.
@@ -33,18 +33,17 @@ func (w *storageClient) loanSize() uint64 {
 }
 
 func runStorage(m *provider.Miniport, c clock.Clock, spec Spec, from netip.Addr, to netip.AddrPort, done func(Result)) (client, error) {
-	w := &storageClient{exchange: exchange{base: newBase(m, c, spec), from: from, to: to, done: done}}
-	w.meet = func(l *line) asker { return &lender{client: w, line: l} }
+	w := &storageClient{requests: requests{exchange: newExchange(m, c, &spec, from, to, done)}}
 	// A loan is registered, sent and invalidated, and answered.
-	if err := w.start(w.needs, 4*spec.Depth, w.prepare); err != nil {
+	if err := w.run(w, w.needs, 4*spec.Depth, w.prepare); err != nil {
 		return nil, err
 	}
 	return w, nil
 }
 
 func (w *storageClient) needs(info provider.AdapterInfo) []need {
-	s, all := &w.spec, w.device.Attributes().Capabilities
-	loans := uint64(s.lanes() * s.Depth)
+	s, all := w.spec, w.device.Attributes().Capabilities
+	loans := uint64(s.channels() * s.Depth)
 	w.fast = uint64(info.FRMRPageCount) * provider.PageSize
 	if all.MaxMwCount > 0 {
 		w.window = info.MaxWindowSize
@@ -54,7 +53,7 @@ func (w *storageClient) needs(info provider.AdapterInfo) []need {
 		{"MaxReceiveQueueDepth", uint64(s.Depth), uint64(info.MaxReceiveQueueDepth)},
 		{"MaxRegistrationSize", max(loans*w.loanSize(), loans*loanRoom), info.MaxRegistrationSize},
 		{"MaxInboundReadLimit", 1, uint64(info.MaxInboundReadLimit)},
-		{"MaxCallerData", lineNumberLen, uint64(info.MaxCallerData)},
+		{"MaxCallerData", channelNumberLen, uint64(info.MaxCallerData)},
 		{"MaxMrCount", loans + 2, uint64(all.MaxMrCount)},
 	}
 	if w.window > 0 {
@@ -73,11 +72,11 @@ const (
 	loanRoom = loanRequestLen + loanAnswerLen
 )
 
-// prepare makes what all lines have in common.
+// prepare makes what all channels have in common.
 func (w *storageClient) prepare() (err error) {
-	loans := uint64(w.spec.lanes() * w.spec.Depth)
+	loans := uint64(w.spec.channels() * w.spec.Depth)
 	if w.spec.Verify {
-		w.pattern = newPattern(&w.spec)
+		w.pattern = newPattern(w.spec)
 	}
 	if w.messages, err = w.register(make([]byte, loans*loanRoom), provider.MRAllowLocalWrite); err != nil {
 		return err
@@ -120,11 +119,14 @@ func (w *storageClient) kindOf(number, size uint64) kind {
 	return k
 }
 
+// session implements work.
+func (w *storageClient) session(ch *channel) clientSession { return &lender{client: w, channel: ch} }
+
 // A lender is the client's session on one connection.
 type lender struct {
 	client  *storageClient
-	line    *line
-	conn    *conn
+	channel *channel
+	conn    *connection
 	loans   []loan
 	places  []place
 	idle    []int // loans that are not under way
@@ -150,16 +152,18 @@ type loan struct {
 	wrong    bool // the server got something else than it should
 }
 
-func (b *lender) of() *line { return b.line }
+// of implements clientSession.
+func (b *lender) of() *channel { return b.channel }
 
-func (b *lender) terms() (room, []byte, uint32) {
-	depth := uint32(b.client.spec.Depth)
+// request implements clientSession.
+func (b *lender) request() (qpShape, terms) {
+	depth := b.client.spec.Depth
 	inbound, _ := b.client.adapter.reads()
-	return room{receives: depth, requests: 3 * depth}, binary.BigEndian.AppendUint32(nil, uint32(b.line.index)), inbound
+	return probed(depth, 3*depth), terms{inbound: inbound, private: binary.BigEndian.AppendUint32(nil, uint32(b.channel.index))}
 }
 
 // prepare implements session.
-func (b *lender) prepare(c *conn) error {
+func (b *lender) prepare(c *connection) error {
 	b.conn = c
 	w := b.client
 	b.loans, b.places = make([]loan, w.spec.Depth), make([]place, w.spec.Depth)
@@ -181,15 +185,15 @@ func (b *lender) prepare(c *conn) error {
 			}
 		}
 		b.places[i].index = i
-		if err := c.post(b.answerOf(i), &b.places[i]); err != nil {
+		if err := c.postReceive(b.answerOf(i), &b.places[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// of64 is a loan's index among those of all lines.
-func (b *lender) of64(i int) uint64 { return uint64(b.line.index*b.client.spec.Depth + i) }
+// of64 is a loan's index among those of all channels.
+func (b *lender) of64(i int) uint64 { return uint64(b.channel.index*b.client.spec.Depth + i) }
 
 // requestOf and answerOf are where the messages of a loan are; answers arrive in the order
 // in which their receives are posted, whichever loan they are about.
@@ -203,18 +207,19 @@ func (b *lender) answerOf(i int) provider.SGE {
 
 // begin implements session.
 func (b *lender) begin() {
-	private, err := privateData(b.conn.connector, creditsLen)
+	private, err := b.conn.acceptance(creditsLen)
 	if err != nil {
 		b.conn.fail(err.Error())
 		return
 	}
 	b.credits = binary.BigEndian.Uint32(private)
-	b.line.connected()
+	b.channel.connected()
 }
 
-func (b *lender) asks() bool { return b.credits > 0 && len(b.idle) > 0 }
+// ready implements requester.
+func (b *lender) ready() bool { return b.credits > 0 && len(b.idle) > 0 }
 
-// ask implements asker.
+// ask implements requester.
 func (b *lender) ask(number uint64) provider.Status {
 	w := b.client
 	last := len(b.idle) - 1
@@ -264,7 +269,7 @@ func (b *lender) lend(l *loan) provider.Status {
 // memoryOf is what a loan's request is about.
 func (w *storageClient) memoryOf(l *loan) []byte { return w.lent.bytes[l.at:][:l.request.size] }
 
-// unanswered implements asker.
+// unanswered implements requester.
 func (b *lender) unanswered() []uint64 {
 	var numbers []uint64
 	for i := range b.loans {
@@ -277,7 +282,7 @@ func (b *lender) unanswered() []uint64 {
 }
 
 // handle implements session.
-func (b *lender) handle(r *provider.ResultEx) {
+func (b *lender) handle(_ time.Duration, r provider.ResultEx) {
 	l, _ := r.RequestContext.(*loan)
 	switch {
 	case r.Status == provider.StatusCancelled: // the connection is over, as its disconnect event tells
@@ -304,11 +309,11 @@ func (b *lender) handle(r *provider.ResultEx) {
 
 // hear takes the answer that has arrived in one of the places for answers. It returns the
 // loan that it is about, nil if it makes no sense.
-func (b *lender) hear(place int, r *provider.ResultEx) *loan {
+func (b *lender) hear(place int, r provider.ResultEx) *loan {
 	w := b.client
 	sge := b.answerOf(place)
 	answer := decodeLoanAnswer(w.messages.bytes[sge.VirtualAddress:][:loanAnswerLen])
-	if err := b.conn.post(sge, &b.places[place]); err != nil {
+	if err := b.conn.postReceive(sge, &b.places[place]); err != nil {
 		b.conn.fail(err.Error())
 		return nil
 	}
@@ -354,7 +359,7 @@ func (b *lender) settle(l *loan) {
 	}
 	l.busy = false
 	b.idle = append(b.idle, int(l.request.loan))
-	b.line.answered(l.made, uint64(l.request.size), why)
+	w.answered(l.made, uint64(l.request.size), why)
 }
 
 // waits implements session.

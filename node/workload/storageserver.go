@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
@@ -19,17 +20,17 @@ import (
 type storageServer struct {
 	acceptor
 	pattern *pattern
-	lines   []*borrower // the connection of each of the client's lines; nil: there is none
+	current []*borrower // the session of each of the client's channels; nil: there is none
 }
 
 func serveStorage(m *provider.Miniport, c clock.Clock, spec Spec, at netip.AddrPort) (server, error) {
-	s := &storageServer{acceptor: acceptor{base: newBase(m, c, spec), privateLen: lineNumberLen}}
-	s.lines = make([]*borrower, spec.lanes())
-	s.most = 2 * spec.lanes() // of each line one and the one before it, which is being closed
-	s.meet = s.greet
+	s := &storageServer{acceptor: acceptor{endpoint: newEndpoint(m, c, &spec)}}
+	s.current = make([]*borrower, spec.channels())
+	s.most = 2 * spec.channels() // of each channel one and the one before it, which is being closed
+	s.newSession = s.newBorrower
 	// A transfer has a request that moves data, and one that answers; and there are
 	// receives.
-	return s, s.listen(at, s.needs, 3*spec.Depth, s.prepare)
+	return s, s.listen(at, s.needs, cqEntries(s.most, 3*spec.Depth), s.prepare)
 }
 
 func (s *storageServer) needs(info provider.AdapterInfo) []need {
@@ -46,30 +47,33 @@ func (s *storageServer) needs(info provider.AdapterInfo) []need {
 
 func (s *storageServer) prepare() error {
 	if s.spec.Verify {
-		s.pattern = newPattern(&s.spec)
+		s.pattern = newPattern(s.spec)
 	}
 	return nil
 }
 
-// greet makes the session of a line's new connection. It ends the one that the line had:
-// the client has given that up.
-func (s *storageServer) greet(private []byte) (guest, error) {
-	line := binary.BigEndian.Uint32(private)
-	if int(line) >= len(s.lines) {
-		return nil, fmt.Errorf("the client asks for line %d of %d", line, len(s.lines))
+// newBorrower makes the session of a channel's next connection. It ends the connection that
+// the channel had: the client has given that up.
+func (s *storageServer) newBorrower(private []byte) (serverSession, error) {
+	if err := longEnough(private, channelNumberLen); err != nil {
+		return nil, err
 	}
-	if before := s.lines[line]; before != nil && before.conn != nil {
+	channel := binary.BigEndian.Uint32(private)
+	if int(channel) >= len(s.current) {
+		return nil, fmt.Errorf("the client asks for line %d of %d", channel, len(s.current))
+	}
+	if before := s.current[channel]; before != nil && before.conn != nil {
 		before.conn.drop()
 	}
 	b := &borrower{server: s}
-	s.lines[line] = b
+	s.current[channel] = b
 	return b, nil
 }
 
 // A borrower is the server's session on one connection.
 type borrower struct {
 	server    *storageServer
-	conn      *conn
+	conn      *connection
 	data      *memory // of each transfer a piece of Size
 	messages  *memory // of each transfer a request as it arrives, and an answer
 	transfers []transfer
@@ -90,19 +94,21 @@ type transfer struct {
 // behind it for an answer.
 const transferRoom = loanRequestLen + loanAnswerLen
 
-func (b *borrower) room() room {
-	depth := uint32(b.server.spec.Depth)
-	return room{receives: depth, requests: 2 * depth}
+// shape implements serverSession.
+func (b *borrower) shape() qpShape {
+	depth := b.server.spec.Depth
+	return probed(depth, 2*depth)
 }
 
-func (b *borrower) consent() ([]byte, uint32, uint32) {
+// acceptance implements serverSession.
+func (b *borrower) acceptance() terms {
 	_, outbound := b.server.adapter.reads()
 	b.granted = 1
-	return binary.BigEndian.AppendUint32(nil, b.granted), 0, outbound
+	return terms{outbound: outbound, private: binary.BigEndian.AppendUint32(nil, b.granted)}
 }
 
 // prepare implements session.
-func (b *borrower) prepare(c *conn) (err error) {
+func (b *borrower) prepare(c *connection) (err error) {
 	b.conn = c
 	s := b.server
 	depth := s.spec.Depth
@@ -115,7 +121,7 @@ func (b *borrower) prepare(c *conn) (err error) {
 	b.transfers, b.places, b.idle = make([]transfer, depth), make([]place, depth), free(depth)
 	for i := range b.transfers {
 		b.transfers[i].index, b.places[i].index = i, i
-		if err := c.post(b.requestAt(i), &b.places[i]); err != nil {
+		if err := c.postReceive(b.requestAt(i), &b.places[i]); err != nil {
 			return err
 		}
 	}
@@ -134,7 +140,7 @@ func (b *borrower) answerAt(i int) provider.SGE {
 func (b *borrower) begin() {}
 
 // handle implements session.
-func (b *borrower) handle(r *provider.ResultEx) {
+func (b *borrower) handle(_ time.Duration, r provider.ResultEx) {
 	t, _ := r.RequestContext.(*transfer)
 	switch {
 	case r.Status == provider.StatusCancelled: // the connection is over, as its disconnect event tells
@@ -155,9 +161,7 @@ func (b *borrower) handle(r *provider.ResultEx) {
 // fail ends the connection for a reason that the client does not know. With Reconnect it
 // may have another one then.
 func (b *borrower) fail(why string) {
-	if !b.server.spec.Reconnect {
-		b.server.note(why)
-	}
+	b.server.trouble(why)
 	b.conn.fail(why)
 }
 
@@ -172,7 +176,7 @@ func (b *borrower) hear(place int, length uint32) {
 		b.fail(fmt.Sprintf("request %d came without a credit", request.number))
 	default:
 		b.granted--
-		if err := b.conn.post(at, &b.places[place]); err != nil {
+		if err := b.conn.postReceive(at, &b.places[place]); err != nil {
 			b.fail(err.Error())
 			return
 		}
@@ -271,9 +275,9 @@ func (b *borrower) objects() []closer { return append(b.data.closers(), b.messag
 
 // closed implements session.
 func (b *borrower) closed() {
-	for i, of := range b.server.lines {
+	for i, of := range b.server.current {
 		if of == b {
-			b.server.lines[i] = nil
+			b.server.current[i] = nil
 		}
 	}
 }

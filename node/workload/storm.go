@@ -19,13 +19,13 @@ import (
 // only then does either end know that the other can use it. So long is its latency, from
 // Connect on. The first one that fails ends the storm.
 type storm struct {
-	base
+	endpoint
 	from    netip.Addr
 	to      netip.AddrPort
 	done    func(Result)
 	numbers *memory // of each connection a slot: its number as it goes, and as it comes back
 
-	// Guarded by base.mu.
+	// Guarded by endpoint.mu.
 	account
 	number   uint64    // connections that were begun
 	ending   int       // that are being ended in good order
@@ -38,7 +38,7 @@ type storm struct {
 const numberLen = 8
 
 func runStorm(m *provider.Miniport, c clock.Clock, spec Spec, from netip.Addr, to netip.AddrPort, done func(Result)) (client, error) {
-	w := &storm{base: newBase(m, c, spec), from: from, to: to, done: done}
+	w := &storm{endpoint: newEndpoint(m, c, &spec), from: from, to: to, done: done}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.owner = w
@@ -46,18 +46,20 @@ func runStorm(m *provider.Miniport, c clock.Clock, spec Spec, from netip.Addr, t
 		w.end(func() {})
 		return nil, err
 	}
-	w.account = newAccount(&spec, c.Now())
-	w.watch()
+	w.account = newAccount(w.spec, c.Now())
+	w.begin(c.Now(), 0)
+	w.startProbes()
 	w.soon()
 	return w, nil
 }
 
 // prepare makes what all connections have in common.
 func (w *storm) prepare() error {
-	qps := w.spec.lanes()
-	if err := w.open(w.stormNeeds(2*numberLen*qps), qps, stormEntries, func() { w.Abort(disabled) }); err != nil {
+	qps := w.spec.channels()
+	if err := w.open(w.stormNeeds(2*numberLen*qps), cqEntries(qps, stormEntries), func() { w.Abort(disabled) }); err != nil {
 		return err
 	}
+	w.await()
 	w.slots = free(qps)
 	var err error
 	w.numbers, err = w.register(make([]byte, qps*2*numberLen), provider.MRAllowLocalWrite)
@@ -69,10 +71,10 @@ func (w *storm) prepare() error {
 const stormEntries = 2
 
 // stormNeeds are the limits that an end of a storm needs with so many bytes of memory.
-func (b *base) stormNeeds(bytes int) func(provider.AdapterInfo) []need {
+func (e *endpoint) stormNeeds(bytes int) func(provider.AdapterInfo) []need {
 	return func(info provider.AdapterInfo) []need {
 		return []need{
-			{"MaxQpCount", uint64(b.spec.lanes()), uint64(b.device.Attributes().Capabilities.MaxQpCount)},
+			{"MaxQpCount", uint64(e.spec.channels()), uint64(e.device.Attributes().Capabilities.MaxQpCount)},
 			{"MaxRegistrationSize", uint64(bytes), info.MaxRegistrationSize},
 		}
 	}
@@ -94,8 +96,8 @@ func (w *storm) advance() {
 	}
 	for !w.broken && w.underWay+w.ending < w.spec.Depth && w.step() {
 	}
-	if now := w.clock.Now(); w.conns.Len() == 0 && (w.broken || w.wanted(now) == 0) {
-		result := w.conclude(now)
+	if now := w.clock.Now(); w.conns.count == 0 && (w.broken || w.wanted(now) == 0) {
+		result := w.finish(now)
 		w.end(func() { w.done(result) })
 	}
 }
@@ -104,12 +106,12 @@ func (w *storm) advance() {
 // false if there is nothing to do now.
 func (w *storm) step() bool {
 	wanted := w.wanted(w.clock.Now())
-	leaving := uint64(w.conns.Len() - w.underWay - w.standing.Len()) // whose places will soon be free
+	leaving := uint64(w.conns.count - w.underWay - w.standing.Len()) // whose places will soon be free
 	switch {
-	case wanted > 0 && w.conns.Len() < w.spec.lanes():
+	case wanted > 0 && w.conns.count < w.spec.channels():
 		w.attempt()
 	case w.standing.Len() > 0 && (wanted > leaving || wanted == 0 && w.underWay == 0):
-		w.finish()
+		w.endOldest()
 	default:
 		return false
 	}
@@ -120,18 +122,18 @@ func (w *storm) step() bool {
 func (w *storm) attempt() {
 	a := &attempt{storm: w, number: w.number, asked: w.clock.Now(), slot: -1}
 	w.number++
-	w.begun(a.asked)
-	c, err := w.newConn(a, room{receives: 1, requests: 1})
+	w.begun(a.asked, a.asked)
+	c, err := w.newConnection(a, probed(1, 1))
 	if err == nil {
-		err = c.connect(w.from, w.to, 0, 0, nil)
+		err = c.connect(w.from, w.to, terms{})
 	}
 	if err != nil {
 		w.lost(c, err.Error())
 	}
 }
 
-// finish ends the oldest connection in good order.
-func (w *storm) finish() {
+// endOldest ends the oldest connection in good order.
+func (w *storm) endOldest() {
 	a := w.standing.Remove(w.standing.Front()).(*attempt)
 	a.ends = true
 	w.ending++
@@ -139,7 +141,7 @@ func (w *storm) finish() {
 }
 
 // lost: a connection was not made, or ended before its time.
-func (w *storm) lost(c *conn, why string) {
+func (w *storm) lost(c *connection, why string) {
 	w.fail(fmt.Sprintf("connection %d: %s", c.session.(*attempt).number, why))
 }
 
@@ -155,7 +157,7 @@ func (w *storm) fail(why string) {
 }
 
 // gone: there is room for another connection.
-func (w *storm) gone(c *conn) {
+func (w *storm) gone(c *connection) {
 	if a := c.session.(*attempt); a.ends {
 		w.ending--
 	}
@@ -165,7 +167,9 @@ func (w *storm) gone(c *conn) {
 func (w *storm) made(a *attempt) {
 	a.made = true
 	w.standing.PushBack(a)
-	w.completed(w.clock.Now(), a.asked, 0)
+	now := w.clock.Now()
+	w.ended(now)
+	w.completed(now, 0, now-a.asked, false)
 	w.result.Connections++
 }
 
@@ -195,7 +199,7 @@ func (w *storm) Progress() Progress {
 // An attempt is the storm's session on one connection.
 type attempt struct {
 	storm  *storm
-	conn   *conn
+	conn   *connection
 	number uint64
 	asked  time.Duration // when
 	slot   int           // of the storm's numbers; -1: none as yet
@@ -204,12 +208,12 @@ type attempt struct {
 }
 
 // prepare implements session.
-func (a *attempt) prepare(c *conn) error {
+func (a *attempt) prepare(c *connection) error {
 	a.conn = c
 	last := len(a.storm.slots) - 1
 	a.slot, a.storm.slots = a.storm.slots[last], a.storm.slots[:last]
 	_, answer := a.numbers()
-	return c.post(answer, nil)
+	return c.postReceive(answer, nil)
 }
 
 // numbers is where the number goes from, and comes back to.
@@ -228,7 +232,7 @@ func (a *attempt) begin() {
 }
 
 // handle implements session.
-func (a *attempt) handle(r *provider.ResultEx) {
+func (a *attempt) handle(_ time.Duration, r provider.ResultEx) {
 	switch {
 	case r.Status == provider.StatusCancelled: // the connection is over, as its disconnect event tells
 	case r.Status != provider.StatusSuccess:

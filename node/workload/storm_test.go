@@ -213,7 +213,7 @@ func TestStormWaitsForQP(t *testing.T) {
 		got, found := l.play(spec, func(_, server *Host) {
 			s := server.servers[end{"w", 0}].(*stormServer)
 			release := l.occupy(1, 1)
-			s.leaving++ // as if it were ours
+			s.closing++ // as if it were ours
 			l.clock.Run(time.Second)
 			if len(s.waiting) != 1 {
 				t.Fatalf("%d requests wait", len(s.waiting))
@@ -222,7 +222,7 @@ func TestStormWaitsForQP(t *testing.T) {
 			l.clock.Run(time.Second)
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.leaving--
+			s.closing--
 			if stays {
 				s.gone(nil)
 				return
@@ -292,7 +292,7 @@ func TestStormCompares(t *testing.T) {
 		w := client.clients[end{"w", 0}].(*storm)
 		l.clock.RunUntil(func() bool { return w.number == 8 }, time.Second)
 		l.clock.Run(2500 * time.Microsecond) // the number is on its way
-		w.conns.Back().Value.(*conn).session.(*attempt).number = 99
+		w.conns.last.session.(*attempt).number = 99
 	})
 	if got.Messages != 7 || got.Errors != 1 || got.Error != "connection 99: it was answered as 7" {
 		t.Errorf("%+v", got)

@@ -3,6 +3,7 @@ package workload
 import (
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
@@ -17,12 +18,12 @@ type stormServer struct {
 }
 
 func serveStorm(m *provider.Miniport, c clock.Clock, spec Spec, at netip.AddrPort) (server, error) {
-	s := &stormServer{acceptor: acceptor{base: newBase(m, c, spec)}}
+	s := &stormServer{acceptor: acceptor{endpoint: newEndpoint(m, c, &spec)}}
 	// The client may have the place of a connection for another one before the server has
 	// closed it.
-	s.most = spec.lanes() + spec.Depth
-	s.meet = func([]byte) (guest, error) { return &visit{server: s, slot: -1}, nil }
-	return s, s.listen(at, s.stormNeeds(numberLen*s.most), stormEntries, s.prepare)
+	s.most = spec.channels() + spec.Depth
+	s.newSession = func([]byte) (serverSession, error) { return &visit{server: s, slot: -1}, nil }
+	return s, s.listen(at, s.stormNeeds(numberLen*s.most), cqEntries(s.most, stormEntries), s.prepare)
 }
 
 // prepare makes what messages arrive in.
@@ -35,20 +36,22 @@ func (s *stormServer) prepare() (err error) {
 // A visit is the server's session on one connection.
 type visit struct {
 	server *stormServer
-	conn   *conn
+	conn   *connection
 	slot   int // of the server's memory; -1: none as yet
 }
 
-func (v *visit) room() room { return room{receives: 1, requests: 1} }
+// shape implements serverSession.
+func (v *visit) shape() qpShape { return probed(1, 1) }
 
-func (v *visit) consent() ([]byte, uint32, uint32) { return nil, 0, 0 }
+// acceptance implements serverSession.
+func (v *visit) acceptance() terms { return terms{} }
 
 // prepare implements session.
-func (v *visit) prepare(c *conn) error {
+func (v *visit) prepare(c *connection) error {
 	v.conn = c
 	last := len(v.server.slots) - 1
 	v.slot, v.server.slots = v.server.slots[last], v.server.slots[:last]
-	return c.post(v.message(), nil)
+	return c.postReceive(v.message(), nil)
 }
 
 func (v *visit) message() provider.SGE {
@@ -60,7 +63,7 @@ func (v *visit) begin() {}
 
 // handle implements session: the message goes back as it came. What fails concerns the
 // client, too.
-func (v *visit) handle(r *provider.ResultEx) {
+func (v *visit) handle(_ time.Duration, r provider.ResultEx) {
 	if r.Status != provider.StatusSuccess || r.Type != provider.OperationTypeReceive {
 		return
 	}

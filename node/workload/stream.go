@@ -1,9 +1,7 @@
 package workload
 
 import (
-	"fmt"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/ndklab/ndklab/provider"
@@ -11,304 +9,224 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// A stream is the active end of a flow of sends, writes or reads, on an adapter instance
-// of its own. It has one lane for each QP. This file is its life, lane.go its connections,
-// post.go what it posts, and arrive.go what comes of that.
+// A stream is the client of a flow of sends, writes or reads: an exchange in which a request
+// is a message. It has a pipeline for each channel. This file is its life, post.go what it
+// posts, and complete.go what comes of that.
 type stream struct {
-	spec     Spec
-	clock    clock.Clock
-	payloads *Payloads // nil: it shares none
-	pattern  *pattern
-	from     netip.Addr
-	to       netip.AddrPort
-	done     func(Result)
-
-	adapter *instance
-	pd      *provider.PD
-	completions
+	exchange
+	pattern *pattern
 	source  *memory // the pattern, which sends and writes are taken from
 	sink    *memory // where reads arrive and, if Measure is Latency, the server's answers
-	notices *memory // what the server says of writes, in slots of the lanes; nil if it says nothing
+	notices *memory // what the server says of writes, in slots of the pipelines; nil if it says nothing
 
-	mu         sync.Mutex // guards what follows
-	lanes      []lane
-	attempted  int           // lanes whose first connection was asked for
-	connected  int           // lanes that have been connected
-	started    bool          // all have
-	ready      queue         // lanes that may post
-	pace       pace          // when
-	alarm      clock.Timer   // for that; nil before it is first needed
-	sizes      []uint64      // of a sweep, and of any other workload that one; those that are to be done
-	step       tally         // of the first of sizes
-	total      tally         // of those that are done
-	began      time.Duration // when it was started
-	unfinished uint64        // messages in flight, as to completions
-	unreleased uint64        // and as to the server's word, if that counts
-	quiet      silence
-	stopped    bool // nothing more is wanted
-	broken     bool // it cannot go on
-	ending     bool
-	progress   Progress // warm-up and all
-	series     *series
-	result     Result
+	// Guarded by endpoint.mu.
+	pipelines  []pipeline
+	ready      queue       // pipelines that may post
+	pace       pace        // when
+	alarm      clock.Timer // for that; nil before it is first needed
+	size       int         // which of Spec.steps is being done
+	unreleased uint64      // messages in flight as to the server's word, if that counts
 }
 
-// connectsAtOnce is how many connections a client asks for at a time: a server's node
-// need not have room for the requests of thousands.
-const connectsAtOnce = 64
+// A pipeline has messages with numbers of their own, which are posted in order on a channel.
+// It is the session of each of the channel's connections, one after the other.
+type pipeline struct {
+	stream   *stream
+	channel  *channel
+	messages []message // by slot
+	posted   uint64    // messages that were posted
+	next     uint64    // the message to post next; below posted where it is posted again
+	finished uint64    // messages that have completed, either way
+	counted  uint64    // messages that have completed for the first time
+	released uint64    // messages whose slots at the server are free again
+	queued   bool      // it is in the stream's queue
 
-// run starts the client of a flow, as Host.Run has it.
-func run(m *provider.Miniport, c clock.Clock, payloads *Payloads, spec Spec, from netip.Addr, to netip.AddrPort, done func(Result)) (*stream, error) {
-	w := newStream(c, payloads, spec, from, to, done)
-	if err := w.start(m); err != nil {
-		closeAll(w.objects(), w.adapter, func() {})
-		return nil, err
-	}
-	return w, nil
+	// Of the connection:
+	grant   grant
+	arrived uint64 // receives that have completed
 }
 
-func newStream(c clock.Clock, payloads *Payloads, spec Spec, from netip.Addr, to netip.AddrPort, done func(Result)) *stream {
+// runStream starts the client of a flow, as Host.Run does.
+func runStream(m *provider.Miniport, c clock.Clock, payloads *Payloads, spec Spec, from netip.Addr, to netip.AddrPort, done func(Result)) (*stream, error) {
+	w := newStream(m, c, payloads, spec, from, to, done)
+	return w, w.run(payloads)
+}
+
+func newStream(m *provider.Miniport, c clock.Clock, payloads *Payloads, spec Spec, from netip.Addr, to netip.AddrPort, done func(Result)) *stream {
 	w := &stream{
-		spec: spec, clock: c, payloads: payloads, pattern: payloads.pattern(&spec), from: from, to: to, done: done,
-		lanes: make([]lane, spec.lanes()), ready: newQueue(spec.lanes()), pace: pace{rate: spec.Rate}, sizes: spec.steps(),
+		exchange: newExchange(m, c, payloads.spec(&spec), from, to, done), pattern: payloads.pattern(&spec),
+		pipelines: make([]pipeline, spec.channels()), ready: newQueue(spec.channels()), pace: pace{rate: spec.Rate},
 	}
-	w.completions = completions{clock: c, polling: spec.Polling, take: w.taken}
 	slots := spec.slots()
-	messages := make([]message, len(w.lanes)*slots)
-	for i := range w.lanes {
-		w.lanes[i] = lane{stream: w, index: i, messages: messages[i*slots:][:slots:slots]}
+	messages := make([]message, len(w.pipelines)*slots)
+	for i := range w.pipelines {
+		w.pipelines[i] = pipeline{stream: w, messages: messages[i*slots:][:slots:slots]}
 	}
 	return w
 }
 
-// start makes what all lanes share and asks for the first connections.
-func (w *stream) start(m *provider.Miniport) (err error) {
+// run makes what all channels have in common, and asks for the first connections.
+func (w *stream) run(payloads *Payloads) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	defer func() { w.ending = err != nil }() // then there is nothing to abort
-	var status provider.Status
-	w.began = w.clock.Now()
-	w.series = newSeries(&w.spec, w.began)
-	if w.adapter, err = w.spec.open(m, func() { w.Abort(disabled) }); err != nil {
+	if err := w.open(w, w.spec.messageNeeds, uint64(w.spec.cqDepth()), func() error { return w.prepare(payloads) }); err != nil {
 		return err
 	}
-	if w.pd, status = w.adapter.CreatePD(nil, nil); status != provider.StatusSuccess {
-		return fmt.Errorf("create PD: %w", status)
+	err := w.connectChannels()
+	if err != nil {
+		w.cancel()
 	}
-	if w.cq, status = w.adapter.CreateCQ(w.spec.cqDepth(), w.notified, nil, nil, nil, nil); status != provider.StatusSuccess {
-		return fmt.Errorf("create CQ: %w", status)
-	}
-	if w.source, err = register(w.pd, w.pattern.bytes, provider.MRAllowLocalRead); err != nil {
+	return err
+}
+
+func (w *stream) prepare(payloads *Payloads) (err error) {
+	if w.source, err = w.register(w.pattern.bytes, provider.MRAllowLocalRead); err != nil {
 		return err
 	}
 	if w.spec.Operation == topology.Read || w.spec.answered() {
-		if w.sink, err = register(w.pd, w.payloads.sink(&w.spec, w.spec.room()), provider.MRAllowLocalWrite|provider.MRAllowRemoteWrite); err != nil {
+		if w.sink, err = w.register(payloads.sink(w.spec, w.spec.room()), provider.MRAllowLocalWrite|provider.MRAllowRemoteWrite); err != nil {
 			return err
 		}
 	}
-	if n := len(w.lanes) * w.spec.clientReceives(); n > 0 {
-		if w.notices, err = register(w.pd, make([]byte, n*noticeLen), provider.MRAllowLocalWrite); err != nil {
-			return err
-		}
+	if n := len(w.channels) * w.spec.clientReceives(); n > 0 {
+		w.notices, err = w.register(make([]byte, n*noticeLen), provider.MRAllowLocalWrite)
 	}
-	for w.attempted < min(len(w.lanes), connectsAtOnce) {
-		if err := w.attemptNext(); err != nil {
+	return err
+}
+
+// session implements work.
+func (w *stream) session(ch *channel) clientSession {
+	p := &w.pipelines[ch.index]
+	p.channel, p.arrived = ch, 0
+	return p
+}
+
+// start implements work.
+func (w *stream) start(now time.Duration) {
+	w.await()
+	w.beginStep(now)
+}
+
+// beginStep begins the size that is next.
+func (w *stream) beginStep(now time.Duration) {
+	w.begin(now, w.spec.stepSize(w.size))
+	w.pace.due = now
+	for i := range w.pipelines {
+		w.ready.push(&w.pipelines[i])
+	}
+}
+
+// complete implements work. It goes on to the next size when one is done.
+func (w *stream) complete(now time.Duration) bool {
+	for !w.broken {
+		switch {
+		case !w.started:
+			return w.stopped
+		case w.underWay > 0 || w.unreleased > 0 || w.wanted(now) > 0:
+			return false
+		case w.stopped || w.size+1 == w.spec.steps():
+			w.conclude(now)
+			return true
+		}
+		w.endStep()
+		w.size++
+		w.beginStep(now)
+		w.proceed()
+	}
+	return false
+}
+
+// retry implements work: the pipeline posts again what may not have arrived.
+func (w *stream) retry(s clientSession) {
+	p := s.(*pipeline)
+	p.next = p.finished
+	if !w.spec.announces() {
+		return
+	}
+	// That a write is complete does not mean that the server has heard of it, nor the other
+	// way round.
+	p.next = min(p.finished, p.released)
+	w.underWay += int(p.finished - p.next)
+	w.unreleased += p.released - p.next
+	p.finished, p.released = p.next, p.next
+}
+
+// abandon implements work.
+func (w *stream) abandon(now time.Duration, why string) {
+	w.note(why)
+	if w.started {
+		w.attend(w.pace.due)
+		w.quiet.broken(now)
+	}
+	for range w.underWay {
+		w.failed(now, why)
+	}
+	w.giveUp(now)
+	w.result.Errors = max(1, w.result.Errors) // it may have failed before there was a message to fail
+	w.conclude(now)
+}
+
+// conclude completes the result: what the connections take to end is no part of it.
+func (w *stream) conclude(now time.Duration) {
+	if w.alarm != nil {
+		w.alarm.Stop()
+	}
+	w.finish(now)
+}
+
+// of implements clientSession.
+func (p *pipeline) of() *channel { return p.channel }
+
+// request implements clientSession.
+func (p *pipeline) request() (qpShape, terms) {
+	w := p.stream
+	h := hello{channel: uint32(p.channel.index), next: p.next}
+	if w.sink != nil {
+		h.address, h.token = w.spec.channelRoom()*uint64(p.channel.index), w.sink.mr.RemoteToken()
+	}
+	slots := uint32(w.spec.slots())
+	inbound, outbound := w.adapter.reads()
+	return qpShape{receives: slots, requests: 2 * slots, inline: w.spec.inline()}, terms{inbound, outbound, h.encode()}
+}
+
+// prepare implements session.
+func (p *pipeline) prepare(c *connection) error {
+	for slot := range uint64(p.stream.spec.clientReceives()) {
+		if err := p.postReceive(c, slot); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// attemptNext asks for the first connection of the next lane. w.mu is held.
-func (w *stream) attemptNext() error {
-	l := &w.lanes[w.attempted]
-	w.attempted++
-	l.lost = w.clock.Now()
-	err := l.connect()
-	if err != nil && w.spec.Reconnect {
-		l.putOff(err)
-		return nil
+// postReceive posts the receive of a slot: for an answer, or for a notice.
+func (p *pipeline) postReceive(c *connection, slot uint64) error {
+	w := p.stream
+	if w.spec.answersBySend() {
+		return c.postReceive(w.sink.sge(w.spec.place(p.channel.index, slot), w.spec.Size), nil)
 	}
-	return err
+	return c.postReceive(w.notices.sge((uint64(p.channel.index*w.spec.slots())+slot)*noticeLen, noticeLen), nil)
 }
 
-// begin is when all lanes are connected. w.mu is held.
-func (w *stream) begin() {
-	w.started = true
-	w.completions.begin()
-	w.beginStep()
-	w.pump()
-}
-
-// beginStep begins the first of the sizes that are left. w.mu is held.
-func (w *stream) beginStep() {
-	now := w.clock.Now()
-	from := now + w.spec.WarmUp
-	w.step = tally{size: w.sizes[0], from: from, last: from}
-	w.pace.due, w.quiet.since = now, from
-	for i := range w.lanes {
-		w.ready.push(&w.lanes[i])
-	}
-}
-
-// endStep ends it, and counts it in the total. w.mu is held.
-func (w *stream) endStep() {
-	t := &w.step
-	w.result.Seconds += (t.last - t.from).Seconds()
-	w.result.Messages += t.messages
-	w.result.Bytes += t.bytes
-	if w.spec.sweeps() {
-		w.result.Steps = append(w.result.Steps, t.step())
-	}
-	w.total.latencies.take(&t.latencies)
-	w.sizes = w.sizes[1:]
-}
-
-// settle goes on to the next size, or ends, when there is nothing left to do. w.mu is
-// held.
-func (w *stream) settle() {
-	switch {
-	case w.ending:
-	case w.broken:
-		w.end()
-	case !w.started || w.unfinished > 0 || w.unreleased > 0 || w.wants(w.clock.Now()):
-	case w.stopped || len(w.sizes) == 1:
-		w.end()
-	default:
-		w.endStep()
-		w.beginStep()
-		w.pump()
-	}
-}
-
-// Stop has the client post nothing more, and end when what is in flight is done.
-func (w *stream) Stop() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.stopped = true
-	if !w.ending && !w.started {
-		w.end()
+// begin implements session.
+func (p *pipeline) begin() {
+	private, err := p.channel.conn.acceptance(grantLen)
+	if err != nil {
+		p.channel.conn.fail("connect: " + err.Error())
 		return
 	}
-	w.settle()
-}
-
-// Abort ends the workload before its time. Unless something else failed before,
-// its result has the reason.
-func (w *stream) Abort(reason string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.fail(reason)
-}
-
-// fail ends the workload for a failure after which it cannot go on. w.mu is held.
-func (w *stream) fail(text string) {
-	if w.ending {
-		return
-	}
-	w.broken = true
-	w.note(text)
-	w.end()
-}
-
-// note keeps the first failure.
-func (w *stream) note(text string) {
-	if w.result.Error == "" {
-		w.result.Error = text
+	p.grant = decodeGrant(private)
+	p.channel.connected()
+	if p.stream.started {
+		p.stream.ready.push(p)
 	}
 }
 
-// mistake counts a message that failed. w.mu is held.
-func (w *stream) mistake(now time.Duration, text string) {
-	w.result.Errors++
-	w.step.errors++
-	w.series.failed(now)
-	w.note(text)
-}
+// waits implements session.
+func (p *pipeline) waits() bool { return false }
 
-// end closes everything and reports. w.mu is held.
-func (w *stream) end() {
-	w.ending = true
-	now := w.clock.Now()
-	if w.alarm != nil {
-		w.alarm.Stop()
-	}
-	if w.started {
-		if w.broken {
-			w.attend()
-			w.quiet.broken(now)
-		}
-		w.step.errors += w.unfinished
-		w.endStep()
-	}
-	w.conclude(now)
-	closed := func() { closeAll(w.objects(), w.adapter, func() { w.done(w.result) }) }
-	if w.broken { // a peer that no longer answers is not waited for
-		w.clock.Go(closed)
-		return
-	}
-	w.disconnect(closed)
-}
+// objects implements session.
+func (p *pipeline) objects() []closer { return nil }
 
-// conclude completes the result. w.mu is held.
-func (w *stream) conclude(now time.Duration) {
-	r := &w.result
-	for range w.unfinished {
-		w.series.failed(now)
-	}
-	r.Errors += w.unfinished
-	if r.Error != "" && r.Errors == 0 {
-		r.Errors = 1 // it failed before there was a message to fail
-	}
-	r.Completed, r.Recovered, r.Series = w.progress.Messages, w.quiet.longest.Seconds(), w.series.finish(now)
-	r.Latency = w.total.latencies.Encode()
-}
-
-// disconnect disconnects every lane and then calls closed. w.mu is held.
-func (w *stream) disconnect(closed func()) {
-	left := newCountdown(w.clock, closed)
-	for i := range w.lanes {
-		c := w.lanes[i].link
-		if c == nil {
-			continue
-		}
-		left.add()
-		if c.connector.Disconnect(func(any, provider.Status) { left.done(nil) }, nil) != provider.StatusPending {
-			left.done(nil)
-		}
-	}
-	left.done(nil)
-}
-
-// objects are those that are to be closed.
-func (w *stream) objects() []closer {
-	var open []closer
-	for i := range w.lanes {
-		l := &w.lanes[i]
-		if l.timer != nil {
-			l.timer.Stop()
-		}
-		if l.link != nil {
-			open = append(open, l.link.objects()...)
-		}
-	}
-	for _, m := range []*memory{w.notices, w.sink, w.source} {
-		open = append(open, m.closers()...)
-	}
-	if w.cq != nil {
-		open = append(open, w.cq)
-	}
-	if w.pd != nil {
-		open = append(open, w.pd)
-	}
-	return open
-}
-
-// Progress is how far the client is.
-func (w *stream) Progress() Progress {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	p := w.progress
-	p.Errors = w.result.Errors
-	return p
-}
+// closed implements session.
+func (p *pipeline) closed() {}

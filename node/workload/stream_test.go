@@ -145,7 +145,7 @@ func TestSmallSRQ(t *testing.T) {
 		t.Errorf("%+v, %+v", got, found)
 	}
 	l := narrow(3)
-	if _, err := serve(l.devices[1], l.clock, nil, spec, serverAddress); err == nil || err.Error() != "it needs a MaxSrqDepth of 4, the adapter has 3" {
+	if _, err := serveMessages(l.devices[1], l.clock, nil, spec, serverAddress); err == nil || err.Error() != "it needs a MaxSrqDepth of 4, the adapter has 3" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -209,7 +209,7 @@ func TestSweep(t *testing.T) {
 	t.Run("stopped", func(t *testing.T) {
 		l := newLab(t)
 		h := NewHost(l.devices[0], l.clock)
-		if _, err := serve(l.devices[1], l.clock, nil, spec, serverAddress); err != nil {
+		if _, err := serveMessages(l.devices[1], l.clock, nil, spec, serverAddress); err != nil {
 			t.Fatal(err)
 		}
 		var got *Result

@@ -6,11 +6,12 @@
 // callbacks and take their time from a clock, so that they run unchanged in a
 // simulation. They know nothing of namespaces and links.
 //
-// There are two families. Sends, writes and reads are streams of messages over QPs that
-// stay (stream.go, server.go). Connection storms (storm.go), storage (storage.go) and
-// rping (rpingclient.go), which are made of requests and answers (exchange.go), and
-// all-reduce (ring.go) are made of sessions on connections that come and go
-// (sessions.go, acceptor.go).
+// Every end is an endpoint (endpoint.go) with connections (connection.go), and a session on
+// each of them. Servers are acceptors (acceptor.go). The clients whose connections stay are
+// exchanges (exchange.go), which connect again where that is asked for: streams of sends,
+// writes and reads (stream.go, target.go), and what is made of requests and answers
+// (requests.go), storage (storage.go) and rping (rpingclient.go). Connection storms
+// (storm.go) and all-reduce (ring.go) have clients of their own.
 //
 // Both ends derive the same pattern from the workload's seed; message i is the
 // pattern from an offset that depends on i, so that a byte lost, stale or out of

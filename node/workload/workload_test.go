@@ -78,13 +78,13 @@ func apart() {
 // run runs a workload to its end and checks that nothing is left open.
 func (l *lab) run(spec Spec, meanwhile func(*target)) (Result, ServerResult) {
 	l.t.Helper()
-	server, err := serve(l.devices[1], l.clock, nil, spec, serverAddress)
+	server, err := serveMessages(l.devices[1], l.clock, nil, spec, serverAddress)
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	apart()
 	var result *Result
-	if _, err := run(l.devices[0], l.clock, nil, spec, clientAddress, serverAddress, func(r Result) { result = &r; l.ended = l.clock.Now() }); err != nil {
+	if _, err := runStream(l.devices[0], l.clock, nil, spec, clientAddress, serverAddress, func(r Result) { result = &r; l.ended = l.clock.Now() }); err != nil {
 		l.t.Fatal(err)
 	}
 	if meanwhile != nil {
@@ -169,7 +169,7 @@ func TestVerify(t *testing.T) {
 func TestNobodyServes(t *testing.T) {
 	l := newLab(t)
 	var result *Result
-	_, err := run(l.devices[0], l.clock, nil, Spec{Operation: topology.Send, Size: 1, Depth: 1, Count: 1},
+	_, err := runStream(l.devices[0], l.clock, nil, Spec{Operation: topology.Send, Size: 1, Depth: 1, Count: 1},
 		clientAddress, serverAddress, func(r Result) { result = &r })
 	if err != nil {
 		t.Fatal(err)
