@@ -137,7 +137,7 @@ func (e *evidence) write(result *report.Run, more func(evidenceFile) error) erro
 	)
 	if result != nil {
 		problems = errors.Join(problems,
-			file("report.txt", func(w io.Writer) error { return text.WriteRun(w, result) }),
+			file("report.txt", func(w io.Writer) error { return text.WriteRun(w, result, text.Full) }),
 			file("report.json", func(w io.Writer) error { return report.WriteJSON(w, result) }),
 		)
 	}

@@ -17,7 +17,7 @@ import (
 
 func inspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "inspect [LAB[/NODE[:IFACE]]] [-o text|json] [-t FILE]",
+		Use:   "inspect [LAB[/NODE[:IFACE]]] [-o text|json] [-v] [-t FILE]",
 		Short: "Show the nodes and links of a lab that is up, or one of them",
 		Long: `Shows the nodes and links of a lab that is up. Nodes have their process ids, addresses
 and NDK counters. Links have what was asked of them and what they did so far. Ends of
@@ -31,6 +31,9 @@ A switch has its ports, each by the name of the link's end there, with its state
 many MAC addresses were learned there. A port that is blocking is a spare of the spanning
 tree. A port that is disabled has no carrier.
 
+Of a lab whose rows would not fit a screen it shows totals and the worst five. With -v it
+shows all rows.
+
 LAB/NODE is that node, its links and its adapter. LAB/NODE:IFACE is that link. A range or
 a pattern, 'LAB/h[1-4]' or 'LAB/leaf*:*', stands for several. Without LAB it is the lab
 of the one *.ndklab.yaml in the current folder. With -t FILE the lab is the file's, and
@@ -41,7 +44,7 @@ nodes and links are named NODE and NODE:IFACE.`,
   ndklab inspect 'fabric/leaf*:*'`,
 		Args: arguments(0, 1, "one lab, node or link"),
 	}
-	output := outputFlag(cmd)
+	output, verbose := outputFlag(cmd), verboseFlag(cmd)
 	topologyFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		sweep(cmd)
@@ -65,7 +68,7 @@ nodes and links are named NODE and NODE:IFACE.`,
 			if i.Unfinished != "" {
 				state += ", changed in part (" + i.Unfinished + "): `ndklab apply` does the rest"
 			}
-			err := text.WriteInspection(w, i.Lab, state, i.Seed, i.Nodes, i.Links, i.Externals)
+			err := text.WriteInspection(w, i.Lab, state, i.Seed, i.Nodes, i.Links, i.Externals, detail(*verbose || word != ""))
 			for _, a := range found.Adapters {
 				if err == nil && a.Adapter != nil {
 					if _, err = fmt.Fprintln(w); err == nil {

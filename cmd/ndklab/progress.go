@@ -4,15 +4,49 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/ndklab/ndklab/fabric/lab"
 )
 
-// progress tells people what a lab is doing, a line for each event: terminals
-// and the logs of test systems get the same.
+// progress tells people what a lab is doing, a line for each event, but for those of many
+// workloads: terminals and the logs of test systems get the same.
 type progress struct {
-	mu sync.Mutex // guards w: one line at a time
+	mu sync.Mutex // guards w, one line at a time, and workloads
 	w  io.Writer
+
+	workloads workloadCount
+}
+
+// A workloadCount says how far workloads are: of a few each, of many their number.
+type workloadCount struct {
+	started, done int
+	told          time.Duration // when their number was told last
+}
+
+// fewWorkloads is how many workloads have lines of their own.
+const fewWorkloads = 5
+
+// text returns what to say of an event, "" if nothing: from the time that many workloads
+// have been started, their number each second and when all are done.
+func (c *workloadCount) text(e *lab.Event) string {
+	switch e.Kind {
+	case lab.WorkloadStarted:
+		c.started++
+	case lab.WorkloadDone:
+		c.done++
+	case lab.WorkloadProgress:
+	default:
+		return e.Text
+	}
+	if c.started <= fewWorkloads {
+		return e.Text
+	}
+	if e.At < c.told+time.Second && c.done < c.started {
+		return ""
+	}
+	c.told = e.At
+	return fmt.Sprintf("workloads: %d started, %d done", c.started, c.done)
 }
 
 // event shows an event of the lab, with its time since all nodes were ready, unless
@@ -22,11 +56,16 @@ func (p *progress) event(e lab.Event) {
 	case lab.LabReady, lab.LinkOverrun, lab.CaptureStarted, lab.CaptureDone, lab.QPError:
 		return
 	}
-	if e.At == 0 {
-		p.say("%s", e.Text)
-		return
+	p.mu.Lock()
+	text := p.workloads.text(&e)
+	p.mu.Unlock()
+	switch {
+	case text == "":
+	case e.At == 0:
+		p.say("%s", text)
+	default:
+		p.say("%6.1f s  %s", e.At.Seconds(), text)
 	}
-	p.say("%6.1f s  %s", e.At.Seconds(), e.Text)
 }
 
 // say writes a line.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/fabric/report/text"
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -219,6 +220,19 @@ func outputFlag(cmd *cobra.Command) *format {
 	f := textFormat
 	cmd.Flags().VarP(&f, "output", "o", "how to print: text or json")
 	return &f
+}
+
+// verboseFlag adds -v.
+func verboseFlag(cmd *cobra.Command) *bool {
+	return cmd.Flags().BoolP("verbose", "v", false, "print all rows, also where they do not fit a screen")
+}
+
+// detail says how much to print.
+func detail(verbose bool) text.Detail {
+	if verbose {
+		return text.Full
+	}
+	return text.Brief
 }
 
 // print prints data as the user wants it: as JSON, or by asText.

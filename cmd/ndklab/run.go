@@ -33,20 +33,27 @@ type runFlags struct {
 	simulate    *bool
 	baseline    *baselineFlags
 	memory      *memoryFlag
+	verbose     *bool
 }
+
+// detail says how much of a report to print.
+func (f *runFlags) detail() text.Detail { return detail(*f.verbose) }
 
 func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: `run [FILE|-|LAB] [-o text|json] [--seed N] [--junit FILE] [--html FILE] [--artifacts DIR] [--keep] [--name NAME] [--reconfigure] [--node-filter NODES] [--label NAME=VALUE] [--record FILE] [--replay FILE] [--simulate [--memory SIZE] [--baseline FILE | --write-baseline FILE]]
+		Use: `run [FILE|-|LAB] [-o text|json] [--seed N] [--junit FILE] [--html FILE] [--artifacts DIR] [-v] [--keep] [--name NAME] [--reconfigure] [--node-filter NODES] [--label NAME=VALUE] [--record FILE] [--replay FILE] [--simulate [--memory SIZE] [--baseline FILE | --write-baseline FILE]]
   ndklab run DIR|FILE... [-j N] [--shard I/N] [--retries N] [--fail-fast] [--count N] [--seed N] [--label NAME=VALUE] [-o text|json] [--junit FILE] [--html FILE] [--artifacts DIR] [--simulate [--memory SIZE] [--baseline FILE | --write-baseline FILE]]`,
 		Short: "Run a topology's workloads and report, or a suite of them",
 		Long: `Builds the lab of a topology file, runs its workloads and timeline, compares the
 results with its checks, takes the lab down and prints a report. The report ends with
 PASS or FAIL. The exit code is 1 if a check or a workload failed.
 
+A report that would not fit a screen has totals, the worst five of each kind, and what
+failed. -v prints all rows. --html and -o json have all rows in any case.
+
 With a folder or several files, the command runs a suite: every file, and every
 *.ndklab.yaml in the folder and those in it. The report has a line for each lab, what
-has failed, and the verdict. ` + suiteHelp + `
+has failed, and the verdict. With -v the report of each lab comes before that. ` + suiteHelp + `
 
 A run that fails leaves its evidence in ndklab-artifacts/LAB-SEED: ` + evidenceHelp + `
 The command that repeats the run is there and at the end of the report. A run that
@@ -95,6 +102,7 @@ command at once.
 		simulate:    cmd.Flags().Bool("simulate", false, "run it in virtual time, without a lab"),
 		baseline:    newBaselineFlags(cmd),
 		memory:      newMemoryFlag(cmd),
+		verbose:     verboseFlag(cmd),
 	}
 	f.files.labels = newLabelFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -183,7 +191,7 @@ func runOne(cmd *cobra.Command, arg string, f *runFlags) error {
 		}
 	}
 	one := &report.Suite{Passed: result.Passed, Interrupted: result.Interrupted, Labs: []*report.Run{result}, WallSeconds: result.WallSeconds}
-	return f.conclude(cmd, code, one, result, func(w io.Writer) error { return text.WriteRun(w, result) })
+	return f.conclude(cmd, code, one, result, func(w io.Writer) error { return text.WriteRun(w, result, f.detail()) })
 }
 
 // conclude writes a suite to files, prints data, and is what ends the command with the

@@ -128,7 +128,19 @@ func runSuite(cmd *cobra.Command, paths []string, f *runFlags) error {
 		}
 	}
 	summary := result.Report(time.Since(begin))
-	return f.conclude(cmd, suiteCode(&result), summary, summary, func(w io.Writer) error { return text.WriteSuite(w, summary) })
+	return f.conclude(cmd, suiteCode(&result), summary, summary, func(w io.Writer) error {
+		if *f.verbose {
+			for _, r := range summary.Labs {
+				if err := text.WriteRun(w, r, text.Full); err != nil {
+					return err
+				}
+				if _, err := fmt.Fprintln(w); err != nil {
+					return err
+				}
+			}
+		}
+		return text.WriteSuite(w, summary)
+	})
 }
 
 // plan reads the files that paths name and plans their runs. Nothing is run if one of them

@@ -88,7 +88,7 @@ func judge(t testing.TB, topo *topology.Topology, r *report.Run) {
 		return
 	}
 	var printed bytes.Buffer
-	if err := text.WriteRun(&printed, r); err != nil {
+	if err := text.WriteRun(&printed, r, text.Brief); err != nil {
 		t.Error(err)
 	}
 	t.Errorf("the run has not passed:\n%s", &printed)

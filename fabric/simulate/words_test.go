@@ -43,7 +43,7 @@ func TestReportOfAnOverload(t *testing.T) {
 		t.Errorf("%q lacks %q and why", w.Error, want)
 	}
 	var printed strings.Builder
-	if err := text.WriteRun(&printed, r); err != nil {
+	if err := text.WriteRun(&printed, r, text.Brief); err != nil {
 		t.Fatal(err)
 	}
 	// 5 % is of the packets that met no cut.

@@ -33,7 +33,7 @@ func (s *sheet) links() group {
 				cell(text(words.Size(d.Bytes))), cell(number(d.Dropped)), cell(number(d.Lost)), figures(d)}
 			cells = append(cells, quality(d)...)
 			t.row(mark, append(cells, delays(d.Delays))...)
-			if story := words.DirectionStory(d); story != "" {
+			if story := words.DirectionStory(d, true); story != "" {
 				t.across("", text(bounded(story, longText)))
 			}
 			for _, o := range d.Overruns {

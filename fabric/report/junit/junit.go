@@ -108,7 +108,7 @@ func lab(r *report.Run) (testsuite, error) {
 		s.cases = append(s.cases, testcase{name: "problem " + strconv.Itoa(i+1), err: &outcome{message(problem), "problem", problem}})
 	}
 	var printed strings.Builder
-	if err := text.WriteRun(&printed, r); err != nil {
+	if err := text.WriteRun(&printed, r, text.Full); err != nil {
 		return testsuite{}, err
 	}
 	whole := testcase{name: "run", seconds: r.Seconds, output: printed.String()}

@@ -12,6 +12,7 @@ import (
 // WriteLinks writes links for people: what they are set to, and what they did.
 func WriteLinks(w io.Writer, links []report.Link) error {
 	p := newPage(w)
+	p.full = true
 	p.settings(links)
 	p.links(links)
 	return p.flush()
@@ -26,7 +27,7 @@ func WriteSettings(w io.Writer, links []report.Link) error {
 
 func (p *page) settings(links []report.Link) {
 	t := table{columns: []column{{title: "link"}, {title: "engine"}, {title: "state"}, {title: "settings", wraps: true}}}
-	for _, l := range links {
+	for i, l := range links {
 		for end, d := range l.Directions {
 			var settings []string
 			for _, s := range d.Settings {
@@ -35,51 +36,56 @@ func (p *page) settings(links []report.Link) {
 			if settings == nil {
 				settings = []string{"-"}
 			}
-			t.add(directionName(&l, end), l.Engine, l.State, strings.Join(settings, " "))
+			t.add(side{&links[i], end}.name(), l.Engine, l.State, strings.Join(settings, " "))
 		}
 	}
 	p.table(&t)
-}
-
-// directionName names a direction of a link by its two ends.
-func directionName(l *report.Link, from int) string {
-	return l.Endpoints[from] + " -> " + l.Endpoints[1-from]
 }
 
 func (p *page) links(links []report.Link) {
 	if len(links) == 0 {
 		return
 	}
+	shown := sides(links)
+	if p.brief && len(shown) > few {
+		shown = worstSides(shown)
+		p.totals(linkTotals(links), len(shown), "directions that lost most")
+		if len(shown) == 0 {
+			return
+		}
+		p.started = false
+	}
 	t := table{columns: []column{
 		{title: "link", wraps: true}, {title: "engine"}, {title: "packets\nbytes", right: true},
 		{title: "dropped\nlost", right: true}, {title: ""},
 		{title: "delay", right: true}, {title: "jitter", right: true}, {title: "loss", right: true}, {title: "rate", right: true},
 	}}
-	for _, l := range links {
-		engine := l.Engine
-		if l.State != "up" {
-			engine += "\n" + l.State
+	for _, s := range shown {
+		engine, d := s.Engine, s.direction()
+		if s.State != "up" {
+			engine += "\n" + s.State
 		}
-		for end, d := range l.Directions {
-			row := []string{directionName(&l, end), engine, words.Count(d.Packets) + "\n" + words.Size(d.Bytes), words.Count(d.Dropped) + "\n" + words.Count(d.Lost)}
-			t.add(append(row, figures(&d)...)...)
-		}
+		row := []string{s.name(), engine, words.Count(d.Packets) + "\n" + words.Size(d.Bytes), words.Count(d.Dropped) + "\n" + words.Count(d.Lost)}
+		t.add(append(row, figures(d)...)...)
 	}
 	p.table(&t)
-	p.linkStories(links)
-	p.lateness(links)
+	p.linkStories(shown)
+	p.lateness(shown)
 }
 
 // lateness says how late the packets of the direction left whose 10th percentile was
-// latest: what a machine that is busy does not spoil.
-func (p *page) lateness(links []report.Link) {
+// latest, which a busy machine does not spoil: of those that left their tolerance, on a
+// full page of all.
+func (p *page) lateness(shown []side) {
 	var name string
 	var worst *report.Lateness
-	for _, l := range links {
-		for end := range l.Directions {
-			if d := l.Directions[end].Lateness; d != nil && d.Late != nil && (worst == nil || d.P10 > worst.P10) {
-				name, worst = directionName(&l, end), d
-			}
+	for _, s := range shown {
+		d := s.direction()
+		if !p.full && len(d.Overruns) == 0 {
+			continue
+		}
+		if l := d.Lateness; l != nil && l.Late != nil && (worst == nil || l.P10 > worst.P10) {
+			name, worst = s.name(), l
 		}
 	}
 	if worst == nil {
@@ -114,7 +120,7 @@ func figures(d *report.Direction) []string {
 }
 
 // linkStories says what there is to say of links besides their tables.
-func (p *page) linkStories(links []report.Link) {
+func (p *page) linkStories(shown []side) {
 	first := true
 	tell := func(lead, text string, in func(string) string) {
 		if first {
@@ -125,24 +131,22 @@ func (p *page) linkStories(links []report.Link) {
 			p.line(in(line))
 		}
 	}
-	for _, l := range links {
-		for end := range l.Directions {
-			if story := words.DirectionStory(&l.Directions[end]); story != "" {
-				tell(directionName(&l, end), story, func(line string) string { return line })
-			}
+	inBlack := func(line string) string { return line }
+	for _, s := range shown {
+		if story := words.DirectionStory(s.direction(), p.full); story != "" {
+			tell(s.name(), story, inBlack)
 		}
 	}
-	for _, l := range links {
-		if l.Engine == "netem" {
-			tell(l.Endpoints[0]+" - "+l.Endpoints[1], "what netem achieves is not measured, nor is an overrun noticed: see `ndklab link verify`",
-				func(line string) string { return line })
+	var unmeasured *report.Link
+	for _, s := range shown {
+		if s.Engine == "netem" && s.Link != unmeasured {
+			unmeasured = s.Link
+			tell(s.Endpoints[0]+" - "+s.Endpoints[1], "what netem achieves is not measured, nor is an overrun noticed: see `ndklab link verify`", inBlack)
 		}
 	}
-	for _, l := range links {
-		for end := range l.Directions {
-			for _, o := range l.Directions[end].Overruns {
-				tell("OVERRUN "+directionName(&l, end), words.Overrun(&o), p.paint.red)
-			}
+	for _, s := range shown {
+		for _, o := range s.direction().Overruns {
+			tell("OVERRUN "+s.name(), words.Overrun(&o), p.paint.red)
 		}
 	}
 }

@@ -12,14 +12,21 @@ import (
 )
 
 // WriteInspection writes the state of a lab that is up for people.
-func WriteInspection(w io.Writer, lab, state string, seed uint64, nodes []report.Node, links []report.Link, externals []report.External) error {
+func WriteInspection(w io.Writer, lab, state string, seed uint64, nodes []report.Node, links []report.Link, externals []report.External, detail Detail) error {
 	p := newPage(w)
+	p.full, p.brief = detail == Full, detail == Brief && rowsOf(nodes, links) > screen
 	p.section()
 	p.line(fmt.Sprintf("lab %s: %s, seed %d", lab, state, seed))
 	p.nodes(nodes)
-	p.usage(nodes)
+	if !p.brief {
+		p.usage(nodes)
+	}
 	p.links(links)
 	p.externals(externals)
+	if p.brief {
+		p.section()
+		p.paragraph("", "some rows are left out: `ndklab inspect -v` prints them, and -o json has them")
+	}
 	return p.flush()
 }
 
@@ -67,13 +74,22 @@ func (p *page) nodes(nodes []report.Node) {
 	if len(nodes) == 0 {
 		return
 	}
+	if p.brief && len(nodes) > few {
+		all := nodes
+		nodes = worstNodes(all)
+		p.totals(nodeTotals(all), len(nodes), "with most trouble")
+		for i := range nodes {
+			p.paragraph(nodes[i].Name+": ", nodeTrouble(&nodes[i]))
+		}
+		return
+	}
 	t := table{columns: []column{{title: "node", wraps: true}}}
 	names := report.NDISNames()
 	for _, name := range names {
 		t.columns = append(t.columns, column{title: counterTitle(name), right: true})
 	}
 	for _, n := range nodes {
-		if n.Kind == string(topology.Switch) || n.Kind == string(topology.Router) {
+		if !hasAdapter(&n) {
 			continue // without an adapter nothing is counted
 		}
 		row := []string{n.Name}
@@ -102,6 +118,33 @@ func nodeStory(n *report.Node) string {
 	if n.Kind == string(topology.Router) {
 		parts = append(parts, string(topology.Router))
 	}
+	parts = append(parts, condition(n)...)
+	if n.PID != 0 {
+		parts = append(parts, fmt.Sprintf("pid %d", n.PID))
+	}
+	parts = append(parts, n.Addresses...)
+	if sent, ok := n.Transport["packets_sent"]; ok {
+		parts = append(parts, words.Count(sent)+" packets sent")
+	}
+	if received, ok := n.Transport["packets_received"]; ok {
+		parts = append(parts, words.Count(received)+" received")
+	}
+	return strings.Join(append(parts, packetTrouble(n.Transport)...), ", ")
+}
+
+// nodeTrouble says what is wrong with a node, and what went wrong there.
+func nodeTrouble(n *report.Node) string {
+	parts := condition(n)
+	for _, name := range failureCounters {
+		if value := n.Counters[name]; value > 0 {
+			parts = append(parts, words.Count(value)+" "+name)
+		}
+	}
+	return strings.Join(append(parts, packetTrouble(n.Transport)...), ", ")
+}
+
+// condition says what of a node's state is not as it always is.
+func condition(n *report.Node) (parts []string) {
 	if n.State != "" && n.State != report.NodeReady || n.Reason != "" {
 		state := n.State
 		if n.Reason != "" {
@@ -116,25 +159,20 @@ func nodeStory(n *report.Node) string {
 		}
 		parts = append(parts, health)
 	}
-	if n.PID != 0 {
-		parts = append(parts, fmt.Sprintf("pid %d", n.PID))
-	}
 	if n.Restarts > 0 {
 		parts = append(parts, fmt.Sprintf("restarts: %d", n.Restarts))
 	}
-	parts = append(parts, n.Addresses...)
-	if sent, ok := n.Transport["packets_sent"]; ok {
-		parts = append(parts, words.Count(sent)+" packets sent")
-	}
-	if received, ok := n.Transport["packets_received"]; ok {
-		parts = append(parts, words.Count(received)+" received")
-	}
+	return parts
+}
+
+// packetTrouble says what went wrong with packets, by the transport's counters.
+func packetTrouble(counters map[string]uint64) (parts []string) {
 	for _, t := range transportTroubles {
-		if value := n.Transport[t.name]; value > 0 {
+		if value := counters[t.name]; value > 0 {
 			parts = append(parts, words.Count(value)+" "+t.words)
 		}
 	}
-	return strings.Join(parts, ", ")
+	return parts
 }
 
 // ports writes the ports of switches, each with where its link leads.

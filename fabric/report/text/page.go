@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -23,8 +24,9 @@ import (
 // WriteRun writes a run as tables for people, which end with a line that begins
 // with PASS or FAIL. There are colours if w is a terminal, unless the environment
 // has NO_COLOR.
-func WriteRun(w io.Writer, r *report.Run) error {
+func WriteRun(w io.Writer, r *report.Run, detail Detail) error {
 	p := newPageOf(w, runWidth)
+	p.full, p.brief = detail == Full, detail == Brief && !fits(r)
 	p.workloads(r.Workloads)
 	p.happenings(r.Events)
 	p.nodes(r.Nodes)
@@ -33,6 +35,10 @@ func WriteRun(w io.Writer, r *report.Run) error {
 	p.recorded(r.Recorded)
 	p.checks(r.Checks)
 	p.problems(r.Problems)
+	if p.brief {
+		p.section()
+		p.paragraph("", "some rows are left out: `ndklab run -v` prints them, and --html and -o json have them")
+	}
 	p.evidence(r)
 	p.verdict(r)
 	return p.flush()
@@ -55,6 +61,8 @@ type page struct {
 	paint   paint
 	width   int // columns
 	started bool
+	full    bool // tells what there is to tell of every link
+	brief   bool // has totals and the worst rows
 }
 
 func newPage(w io.Writer) *page { return newPageOf(w, width) }
@@ -193,6 +201,11 @@ func (p *page) checks(checks []report.Check) {
 	if len(checks) == 0 {
 		return
 	}
+	if p.brief && len(checks) > few {
+		p.totals(checkTotals(checks), 0, "")
+		p.failedChecks(checks)
+		return
+	}
 	t := table{columns: []column{
 		{title: "check", wraps: true}, {title: "expected", wraps: true}, {title: "got", wraps: true}, {title: "verdict"},
 	}}
@@ -204,12 +217,20 @@ func (p *page) checks(checks []report.Check) {
 		t.add(c.Name, c.Expected, c.Got, verdict)
 	}
 	p.verdicts(&t)
-	first := true
+	p.failedChecks(checks)
+}
+
+// failedChecks says of checks that failed what was expected; of many, of a few when the
+// page is brief.
+func (p *page) failedChecks(checks []report.Check) {
+	failed := 0
 	for i := range checks {
 		if c := &checks[i]; !c.Passed {
-			if first {
+			if failed++; failed == 1 {
 				p.line("")
-				first = false
+			}
+			if p.brief && failed > few {
+				continue
 			}
 			for _, line := range p.wrapped("FAIL "+c.Name+": ", words.CheckFailure(c)) {
 				p.line(p.paint.red(line))
@@ -218,6 +239,9 @@ func (p *page) checks(checks []report.Check) {
 				p.paragraph("  look at: ", c.Where)
 			}
 		}
+	}
+	if p.brief && failed > few {
+		p.paragraph("", fmt.Sprintf("and %d more", failed-few))
 	}
 }
 
@@ -258,7 +282,11 @@ func (p *page) problems(problems []string) {
 	}
 	p.section()
 	p.line(p.paint.bold("problems"))
-	for _, problem := range problems {
+	for i, problem := range problems {
+		if p.brief && i == few {
+			p.paragraph("", fmt.Sprintf("and %d more", len(problems)-few))
+			break
+		}
 		p.paragraph("", problem)
 	}
 }
@@ -271,10 +299,19 @@ func (p *page) happenings(events []report.Happening) {
 	if len(events) == 0 {
 		return
 	}
+	most := mostEvents
+	if p.brief {
+		events, most = slices.DeleteFunc(slices.Clone(events), func(e report.Happening) bool {
+			return e.Kind == "workload-started" || e.Kind == "workload-done" // as the workloads have it
+		}), 2*few
+		if len(events) == 0 {
+			return
+		}
+	}
 	t := table{columns: []column{{title: "at", right: true}, {title: "event"}, {title: "what happened", wraps: true}}}
-	left := max(0, len(events)-mostEvents)
+	left := max(0, len(events)-most)
 	for i := range events {
-		switch from := mostEvents / 2; {
+		switch from := most / 2; {
 		case left == 0 || i < from || i >= from+left:
 			e := &events[i]
 			t.add(fmt.Sprintf("%.3f s", e.At), e.Kind, e.Text)

@@ -20,7 +20,7 @@ func TestScenarioText(t *testing.T) {
 	for name, r := range map[string]*report.Run{"flap": sample.Flap(), "sweep": sample.Sweep(), "storm": sample.Storm()} {
 		t.Run(name, func(t *testing.T) {
 			var got bytes.Buffer
-			if err := text.WriteRun(&got, r); err != nil {
+			if err := text.WriteRun(&got, r, text.Full); err != nil {
 				t.Fatal(err)
 			}
 			golden := filepath.Join("testdata", name+".golden")
@@ -50,7 +50,7 @@ func TestBoundedText(t *testing.T) {
 	r := sample.Hostile(strings.Repeat("x\x1b[2J\n", 100_000))
 	r.Lab, r.Replay, r.Artifacts = "", "", "" // the user's own
 	var got bytes.Buffer
-	if err := text.WriteRun(&got, r); err != nil {
+	if err := text.WriteRun(&got, r, text.Full); err != nil {
 		t.Fatal(err)
 	}
 	if n := got.Len(); n > 1_000_000 {

@@ -138,21 +138,21 @@ func texts() map[string]func(io.Writer) error {
 	}
 	up := report.Lab{Lab: "pair", Seed: 42, State: "ready", Nodes: 2, Links: 1, Up: 12.345}
 	return map[string]func(io.Writer) error{
-		"pair":    func(b io.Writer) error { return WriteRun(b, pair()) },
-		"trouble": func(b io.Writer) error { return WriteRun(b, trouble()) },
-		"empty":   func(b io.Writer) error { return WriteRun(b, &report.Run{Lab: "empty"}) },
+		"pair":    func(b io.Writer) error { return WriteRun(b, pair(), Full) },
+		"trouble": func(b io.Writer) error { return WriteRun(b, trouble(), Full) },
+		"empty":   func(b io.Writer) error { return WriteRun(b, &report.Run{Lab: "empty"}, Full) },
 		"json":    func(b io.Writer) error { return report.WriteJSON(b, pair()) },
 		"inspect": func(b io.Writer) error {
-			return WriteInspection(b, "pair", "ready", 42, inspection.Nodes, inspection.Links, nil)
+			return WriteInspection(b, "pair", "ready", 42, inspection.Nodes, inspection.Links, nil, Full)
 		},
-		"kinds": func(b io.Writer) error { return WriteInspection(b, "kinds", "ready", 42, kinds(), nil, nil) },
+		"kinds": func(b io.Writer) error { return WriteInspection(b, "kinds", "ready", 42, kinds(), nil, nil, Full) },
 		"externals": func(b io.Writer) error {
 			return WriteInspection(b, "pair", "ready", 42, nil, nil, []report.External{
 				{Endpoint: "external:tap0", MTU: 1500, Addresses: []string{"10.0.0.2/24", "fd6e:646b:1::2/64"}, Namespace: "pair.tap0",
 					NamespacePath: "/proc/7/root/run/ndklab/ns/pair/tap0", Socket: "/run/ndklab/pair.external/tap0.lab", PeerSocket: "/run/ndklab/pair.external/tap0.peer"},
 				{Endpoint: "external:port", MTU: 4200, Addresses: []string{"10.0.1.2/24"}, NamespacePath: "/proc/7/root/tmp/ndklab-1/ns/pair/port",
 					Socket: "/tmp/ndklab-1/pair.external/port.lab", PeerSocket: "/tmp/ndklab-1/pair.external/port.peer", ToPeer: 12345, FromPeer: 12, NoPeer: 3, Lost: 1},
-			})
+			}, Full)
 		},
 		"links":    func(b io.Writer) error { return WriteLinks(b, settings()) },
 		"settings": func(b io.Writer) error { return WriteSettings(b, settings()) },
@@ -233,7 +233,7 @@ func TestWriteError(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := WriteRun(f, pair()); err == nil {
+	if err := WriteRun(f, pair(), Full); err == nil {
 		t.Error("no error")
 	}
 }

@@ -61,7 +61,7 @@ func TestWidths(t *testing.T) {
 		return slices.Compact(found)
 	}
 	all := texts()
-	all["long names"] = func(w io.Writer) error { return WriteRun(w, longNames()) }
+	all["long names"] = func(w io.Writer) error { return WriteRun(w, longNames(), Full) }
 	all["suite"] = func(w io.Writer) error {
 		runs := []*report.Run{pair(), trouble()}
 		runs[0].File, runs[1].File = "examples/suite/"+strings.Repeat("long/", 20)+"pair.ndklab.yaml", "x.ndklab.yaml"
@@ -121,7 +121,7 @@ func TestWidthOfTerminal(t *testing.T) {
 			text, _ := io.ReadAll(control) // it ends with EIO when the peer is closed
 			done <- string(text)
 		}()
-		if err := WriteRun(peer, longNames()); err != nil {
+		if err := WriteRun(peer, longNames(), Full); err != nil {
 			t.Error(err)
 		}
 		peer.Close()

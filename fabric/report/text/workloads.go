@@ -32,6 +32,12 @@ func (p *page) workloads(workloads []report.Workload) {
 	if len(workloads) == 0 {
 		return
 	}
+	if p.brief && len(workloads) > few {
+		all := workloads
+		workloads = worstWorkloads(all)
+		p.totals(workloadTotals(all), len(workloads), "worst, by errors and throughput")
+		p.started = false
+	}
 	t := table{columns: append([]column{
 		{title: "workload", wraps: true}, {title: "operation\nfrom -> to", wraps: true},
 		{title: "messages\nbytes", right: true}, {title: "throughput", right: true},
@@ -101,7 +107,11 @@ func (p *page) flows(w *report.Workload) {
 	}
 	name := plain(words.Bounded(w.Name, mostOfCell))
 	title := name + "\nflow"
-	shown := w.Slowest(mostFlows)
+	most := mostFlows
+	if p.brief {
+		most = few
+	}
+	shown := w.Slowest(most)
 	if left := len(w.Flows) - len(shown); left > 0 {
 		title = name + ": the slowest " + strconv.Itoa(len(shown)) + " of\n" + strconv.Itoa(len(w.Flows)) + " flows"
 	}

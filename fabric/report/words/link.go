@@ -8,14 +8,10 @@ import (
 	"github.com/ndklab/ndklab/fabric/report"
 )
 
-// What is less than this is not worth a word: a queue of a few packets before a rate,
-// and what a machine that is not saturated may be late (docs/topology.md, Tolerance).
-const usualQueue = 16 << 10 // bytes
-
-var usualLateness = report.Lateness{P50: 30, P99: 150}
-
 // DirectionStory says what there is to say of a direction besides its figures; "" if nothing.
-func DirectionStory(d *report.Direction) string {
+// Unless full, it says how much waited in the queue where that was full, and how late
+// packets left where that is out of the link's tolerance.
+func DirectionStory(d *report.Direction, full bool) string {
 	var parts []string
 	for _, c := range []struct {
 		n     uint64
@@ -66,10 +62,10 @@ func DirectionStory(d *report.Direction) string {
 	if r := d.Replayed; r != nil {
 		parts = append(parts, fmt.Sprintf("%d met what was recorded, of which %d diverged: other packets than then; %d were not recorded", r.Packets, r.Diverged, r.Unrecorded))
 	}
-	if d.QueuePeak != nil && *d.QueuePeak >= usualQueue {
+	if d.QueuePeak != nil && *d.QueuePeak > 0 && (full || d.LostBy.Queue > 0) {
 		parts = append(parts, "at most "+Size(*d.QueuePeak)+" in the queue")
 	}
-	if l := d.Lateness; l != nil && (l.P50 > usualLateness.P50 || l.P99 > usualLateness.P99) {
+	if l := d.Lateness; l != nil && (full && l.Packets > 0 || len(d.Overruns) > 0) {
 		parts = append(parts, fmt.Sprintf("left %s late at the median, %s at the 99th percentile", Duration(l.P50), Duration(l.P99)))
 	}
 	return strings.Join(parts, ", ")

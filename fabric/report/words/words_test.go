@@ -50,18 +50,33 @@ func TestWhat(t *testing.T) {
 	}
 }
 
-// What every link does is not told of each, and that jitter reorders, too, is.
-func TestStory(t *testing.T) {
+// What waited in a queue and how late packets left is told where it says that something
+// went wrong, else in full alone. That jitter reorders, too, is.
+func TestDirectionStory(t *testing.T) {
 	n := func(v float64) *float64 { return &v }
-	for want, d := range map[string]report.Direction{
-		"": {QueuePeak: new(uint64(16<<10 - 1)), Lateness: &report.Lateness{P50: 30, P99: 150}},
-		"at most 16 KiB in the queue, left 30.1 us late at the median, 150 us at the 99th percentile": {QueuePeak: new(uint64(16 << 10)), Lateness: &report.Lateness{P50: 30.1, P99: 150}},
-		"left 1.00 us late at the median, 151 us at the 99th percentile":                              {Lateness: &report.Lateness{P50: 1, P99: 151}},
-		"8 overtook others (asked 1 %, achieved 8.00 %)":                                              {Reordered: 8, Asked: report.Quality{Reorder: n(0.01)}, Achieved: report.Quality{Reorder: n(0.08)}},
-		"7 overtook others by reorder or jitter (asked 1 %, achieved 8.00 %)":                         {Reordered: 7, Asked: report.Quality{Reorder: n(0.01), JitterUS: n(5)}, Achieved: report.Quality{Reorder: n(0.08)}},
+	usual := report.Direction{QueuePeak: new(uint64(16 << 10)), Lateness: &report.Lateness{P50: 30.1, P99: 150, Packets: 9}}
+	full, late := usual, usual
+	full.LostBy.Queue = 3
+	late.Overruns = []report.Overrun{{Figure: "packets more than 1 ms late"}}
+	const queue, left = "at most 16 KiB in the queue", "left 30.1 us late at the median, 150 us at the 99th percentile"
+	for _, tt := range []struct {
+		of          report.Direction
+		brief, full string
+	}{
+		{usual, "", queue + ", " + left},
+		{full, "3 lost to a full queue before the rate, " + queue, "3 lost to a full queue before the rate, " + queue + ", " + left},
+		{late, left, queue + ", " + left},
+		{report.Direction{QueuePeak: new(uint64(0)), Lateness: &report.Lateness{}}, "", ""}, // nothing has crossed
+		{report.Direction{Reordered: 8, Asked: report.Quality{Reorder: n(0.01)}, Achieved: report.Quality{Reorder: n(0.08)}},
+			"8 overtook others (asked 1 %, achieved 8.00 %)", "8 overtook others (asked 1 %, achieved 8.00 %)"},
+		{report.Direction{Reordered: 7, Asked: report.Quality{Reorder: n(0.01), JitterUS: n(5)}, Achieved: report.Quality{Reorder: n(0.08)}},
+			"7 overtook others by reorder or jitter (asked 1 %, achieved 8.00 %)", "7 overtook others by reorder or jitter (asked 1 %, achieved 8.00 %)"},
 	} {
-		if got := DirectionStory(&d); got != want {
-			t.Errorf("got %q, want %q", got, want)
+		if got := DirectionStory(&tt.of, false); got != tt.brief {
+			t.Errorf("brief: %q, want %q", got, tt.brief)
+		}
+		if got := DirectionStory(&tt.of, true); got != tt.full {
+			t.Errorf("full: %q, want %q", got, tt.full)
 		}
 	}
 }
@@ -70,10 +85,10 @@ func TestStory(t *testing.T) {
 func TestECNMarksNothing(t *testing.T) {
 	d := report.Direction{Settings: []string{"rate=1gbit", "ecn={min: 64KiB, max: 192KiB}"}}
 	const want = "nothing marked by ecn, since RDMA packets are not ECN-capable yet"
-	if got := DirectionStory(&d); got != want {
+	if got := DirectionStory(&d, false); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if d.Marked = 1; strings.Contains(DirectionStory(&d), want) {
+	if d.Marked = 1; strings.Contains(DirectionStory(&d, false), want) {
 		t.Error("that is said of a link that has marked a packet")
 	}
 }

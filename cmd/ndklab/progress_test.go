@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ndklab/ndklab/fabric/lab"
+)
+
+// Each of a few workloads has lines of its own.
+func TestProgressOfFew(t *testing.T) {
+	var b strings.Builder
+	p := &progress{w: &b}
+	for i := range fewWorkloads {
+		p.event(lab.Event{Kind: lab.WorkloadStarted, Text: fmt.Sprintf("workload w%d", i)})
+		p.event(lab.Event{Kind: lab.WorkloadProgress, At: time.Second, Text: fmt.Sprintf("w%d: messages", i)})
+		p.event(lab.Event{Kind: lab.WorkloadDone, At: 2 * time.Second, Text: fmt.Sprintf("w%d done", i)})
+	}
+	if got := strings.Count(b.String(), "\n"); got != 3*fewWorkloads {
+		t.Errorf("%d lines, want %d:\n%s", got, 3*fewWorkloads, b.String())
+	}
+}
+
+// Of many, their number is told once a second and when all are done; other events are.
+func TestProgressOfMany(t *testing.T) {
+	var b strings.Builder
+	p := &progress{w: &b}
+	for i := range 64 {
+		p.event(lab.Event{Kind: lab.WorkloadStarted, Text: fmt.Sprintf("workload w%d", i)})
+	}
+	for second := range 3 {
+		for range 64 {
+			p.event(lab.Event{Kind: lab.WorkloadProgress, At: time.Duration(second) * time.Second, Text: "messages"})
+		}
+	}
+	p.event(lab.Event{Kind: lab.LinkChanged, At: 2500 * time.Millisecond, Text: "link a:eth0: loss 2%"})
+	for range 64 {
+		p.event(lab.Event{Kind: lab.WorkloadDone, At: 2600 * time.Millisecond, Text: "done"})
+	}
+	const want = `workload w0
+workload w1
+workload w2
+workload w3
+workload w4
+   1.0 s  workloads: 64 started, 0 done
+   2.0 s  workloads: 64 started, 0 done
+   2.5 s  link a:eth0: loss 2%
+   2.6 s  workloads: 64 started, 64 done
+`
+	if b.String() != want {
+		t.Errorf("%s\nwant\n%s", b.String(), want)
+	}
+}
