@@ -23,6 +23,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ndklab/ndklab/internal/failure"
 )
 
 // MaxMessage bounds a message, in bytes: a report on thousands of nodes fits.
@@ -38,27 +40,22 @@ const boundedRequests = 16
 var ErrClosed = errors.New("control channel closed")
 
 // A Code says what kind of failure an Error is.
-type Code string
+type Code = failure.Code
 
 // The codes.
 const (
-	Usage  Code = "usage"  // the caller asked for what makes no sense or does not exist
-	Unable Code = "unable" // this machine cannot do it
-	Failed Code = "failed" // it should have worked
-	Unmet  Code = "unmet"  // it works, but what the caller runs or checks by it does not
+	Usage  = failure.Usage
+	Unable = failure.Unable
+	Failed = failure.Failed
+	Unmet  = failure.Unmet
 )
 
 // An Error is a failure that crosses the channel with its kind.
-type Error struct {
-	Code    Code   `json:"code"`
-	Message string `json:"message"`
-}
-
-func (e *Error) Error() string { return e.Message }
+type Error = failure.Error
 
 // Errorf makes an Error.
 func Errorf(code Code, format string, args ...any) *Error {
-	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+	return failure.Errorf(code, format, args...)
 }
 
 // AsError returns err with its code: that of the Error which it wraps, or Failed.

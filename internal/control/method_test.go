@@ -69,7 +69,7 @@ func TestMethods(t *testing.T) {
 		t.Errorf("area: %d, %v", area, err)
 	}
 	area, err := methodArea.Call(ctx, a, rectangle{-1, 4})
-	if e := (*Error)(nil); !errors.As(err, &e) || *e != (Error{Unable, "a width of -1"}) || area != 0 {
+	if e := (*Error)(nil); !errors.As(err, &e) || *e != (Error{Code: Unable, Message: "a width of -1"}) || area != 0 {
 		t.Errorf("area: %d, %v", area, err)
 	}
 	if about, err := methodAbout.Call(ctx, a, nil); !reflect.DeepEqual(about, map[string]int{"sides": 4}) || err != nil {
@@ -117,7 +117,7 @@ func TestMethodFiles(t *testing.T) {
 	} {
 		var e *Error
 		err := test.call([]*os.File{r, r, r}[:test.n]...)
-		if !errors.As(err, &e) || *e != (Error{Usage, test.text}) {
+		if !errors.As(err, &e) || *e != (Error{Code: Usage, Message: test.text}) {
 			t.Errorf("%d files: %v, want %q", test.n, err, test.text)
 		}
 	}
@@ -136,7 +136,7 @@ func TestBadRequests(t *testing.T) {
 		"a notice":   {func() error { return NewProcedure[int]("size").Call(t.Context(), a, 7) }, "size: parameters: json: cannot unmarshal number into Go value of type control.rectangle"},
 	} {
 		var e *Error
-		if err := test.call(); !errors.As(err, &e) || *e != (Error{Usage, test.text}) {
+		if err := test.call(); !errors.As(err, &e) || *e != (Error{Code: Usage, Message: test.text}) {
 			t.Errorf("%s: got %v, want %q", name, err, test.text)
 		}
 	}
