@@ -7,7 +7,8 @@ import (
 )
 
 // An Action is something that a driver has to do: one of the structs below. Every action is idempotent: done twice,
-// it leaves what it leaves when done once. The driver answers each with Done and its number, but for Tell, Answer and End.
+// it leaves what it leaves when done once. The driver answers each with Done and its number, but for
+// ForgetNode, ForgetLink, Tell, Answer and End.
 //
 // Links are called by their specification, nodes by their names and the number of their life: whatever comes of an
 // action of an earlier life is of no interest any more.
@@ -97,8 +98,8 @@ type SetImpairment struct {
 // Other actions of the link go on meanwhile.
 type AwaitIdle struct{ Link *topology.Link }
 
-// Relieve has the link's engine give it back, after which the kernel carries its packets. Done.Late says that there
-// were packets on their way for too long, and that the engine has the link as before.
+// Relieve has the link's engine give it back, after which the kernel carries its packets if it is connected. Done.Late
+// says that there were packets on their way for too long, and that the engine has the link as before.
 type Relieve struct{ Link *topology.Link }
 
 // Connect has a link carry packets: it sets its carrier on, and its ports at switches open.
@@ -123,6 +124,12 @@ type AwaitTree struct {
 	All   bool // of all links of a lab that is being built
 }
 
+// ForgetNode says that a node is in the lab no more.
+type ForgetNode struct{ Node string }
+
+// ForgetLink says that a link is in the lab no more, of which no interface is left.
+type ForgetLink struct{ Link *topology.Link }
+
 // Tell tells everyone who follows the lab of something that has happened.
 type Tell struct {
 	Kind string
@@ -136,6 +143,7 @@ type Answer struct {
 	ID       uint64
 	Err      error  // why it was not done
 	Was      string // of ChangeNode: the state before
+	Is       NodeStatus
 	Links    []*topology.Link
 	Restored bool // of BeginRun: it is not the first run
 }

@@ -25,7 +25,7 @@ type apply struct {
 	// What follows is of the last step.
 	complete func(error) // ends it; nil before it, and when only spanning trees are waited for
 	added    []*link     // that were not there before
-	started  int         // nodes that are still to become ready
+	pending  int         // nodes that are still to become ready, and RenewNames
 }
 
 // apply takes Apply.
@@ -118,6 +118,7 @@ func (l *Lab) endApply(err error) {
 	l.applying = nil
 	if err != nil {
 		l.unfinished = err.Error()
+		l.do(RenewNames{}, nil)
 		l.answer(Answer{ID: p.id, Err: fmt.Errorf("lab %s is changed in part: %w", l.name, err)})
 		return
 	}
@@ -146,6 +147,7 @@ func (l *Lab) removeLink(ends [2]topology.Endpoint, done func(error)) {
 	k.stuck = nil
 	k.gone = func() {
 		l.take(without(l.topo, keepNode, func(l *topology.Link) bool { return l.Endpoints != ends }, nil))
+		l.do(ForgetLink{k.spec}, nil)
 		l.tell(Tell{Kind: LinkRemoved, Link: k.name(), Text: fmt.Sprintf("%s is removed", linkTo(k.spec))})
 		done(nil)
 	}
@@ -157,6 +159,7 @@ func (l *Lab) removeNode(name string, done func(error)) {
 	gone := func(err error) {
 		if err == nil {
 			l.take(without(l.topo, func(n *topology.Node) bool { return n.Name != name }, keepLink, nil))
+			l.do(ForgetNode{name}, nil)
 			l.tell(Tell{Kind: NodeRemoved, Node: name, Text: fmt.Sprintf("node %s is removed", name)})
 		}
 		done(err)
@@ -200,20 +203,26 @@ func (l *Lab) adopt(p *apply, d *diff.Difference, done func(error)) {
 		}
 		n.due = n.due || restart[n.spec.Name] && n.phase != absent && n.phase != clearing
 		n.stale = n.phase != absent && !n.due
-		if n.due {
+		if n.due || n.owed {
 			l.startDue(p, n)
 		}
 		l.touch(n)
 	}
-	l.do(RenewNames{}, nil)
+	p.pending++
+	l.do(RenewNames{}, func(d Done) {
+		p.pending--
+		if d.Err != nil {
+			l.tell(Tell{Kind: Warning, Text: d.Err.Error()})
+		}
+	})
 	p.complete = done
 }
 
 // startDue has a node be started, also if it is up.
 func (l *Lab) startDue(p *apply, n *node) {
-	p.started++
+	p.pending++
 	l.askNode(n, &nodeRequest{stop: changed, start: true, due: true, done: func(_ *nodeRequest, err error) {
-		p.started--
+		p.pending--
 		if err != nil && l.applying == p {
 			l.applyFailed(err) // others may wait for this one
 		}
@@ -223,7 +232,7 @@ func (l *Lab) startDue(p *apply, n *node) {
 // advanceApply goes on when wanted and found are the same.
 func (l *Lab) advanceApply() (advanced bool) {
 	p := l.applying
-	if p == nil || p.complete == nil || p.started > 0 {
+	if p == nil || p.complete == nil || p.pending > 0 {
 		return false
 	}
 	for _, n := range l.nodes {

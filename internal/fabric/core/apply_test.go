@@ -89,34 +89,54 @@ func TestApplyUnfinished(t *testing.T) {
 	}
 }
 
-// Wherever an Apply is interrupted, another one does the rest.
+// Wherever an Apply is interrupted, another one does the rest, whether or not what has begun has come to its end.
 func TestApplyInterrupted(t *testing.T) {
-	for at := 0; ; at++ {
-		w := built(t, square)
-		id := w.ask(ByHand, w.applied(changedSquare))
-		for range at {
-			w.step()
+	for at, over := 0, false; !over; at++ {
+		interruptedAt(t, at, true)
+		over = interruptedAt(t, at, false)
+		if over && at < 20 {
+			t.Errorf("done after %d steps", at)
 		}
-		if w.answers[id] != nil {
-			if at < 20 {
-				t.Errorf("done after %d steps", at)
-			}
-			return
-		}
-		w.handle(Cancel{id, errors.New("gone")})
-		a := w.answer(id)
-		if a.Err != nil && a.Err.Error() != "lab square is changed in part: it was interrupted" {
-			t.Fatalf("after %d steps: %v", at, a.Err)
-		}
-		w.rest()
-		w.judge()
-		w.must(w.applied(changedSquare))
-		w.rest()
-		w.judge()
 		if t.Failed() {
 			t.Fatalf("interrupted after %d steps", at)
 		}
 	}
+}
+
+// interruptedAt interrupts an Apply after some steps, and has another one do the rest; false if it was over by then.
+func interruptedAt(t *testing.T, at int, rest bool) (over bool) {
+	w := built(t, square)
+	w.slow = func(a Action) time.Duration {
+		if _, ok := a.(StartAgent); ok {
+			return 10 * time.Millisecond // after all that is done with others
+		}
+		return 0
+	}
+	id := w.ask(ByHand, w.applied(changedSquare))
+	for range at {
+		w.step()
+	}
+	if w.answers[id] != nil {
+		return true
+	}
+	w.handle(Cancel{id, errors.New("gone")})
+	a := w.answer(id)
+	if a.Err != nil && a.Err.Error() != "lab square is changed in part: it was interrupted" {
+		t.Errorf("%v", a.Err)
+	}
+	if rest {
+		w.rest()
+		w.judge()
+	}
+	w.must(w.applied(changedSquare))
+	for _, n := range w.lab.nodes {
+		if n.down() {
+			t.Errorf("node %s is down: %s", n.spec.Name, n.reason)
+		}
+	}
+	w.rest()
+	w.judge()
+	return false
 }
 
 // An Apply that nobody waits for any more begins no further step.
@@ -210,6 +230,60 @@ func TestWithout(t *testing.T) {
 	}
 }
 
+// While some nodes have gone and the others are not yet as they are to be, nobody waits for those that have gone, nor has
+// routes by way of them; what leads outside stays.
+func TestWithoutForgets(t *testing.T) {
+	whole := parse(t, `
+name: part
+seed: 1
+topology:
+  nodes:
+    a: {wait_for: [{node: b, stage: healthy}, {node: c, stage: configured}]}
+    r: {kind: router}
+    b:
+    c:
+  links:
+    - {endpoints: ["a:eth0", "r:1"]}
+    - {endpoints: ["r:2", "b:eth0"]}
+    - {endpoints: ["a:eth1", "c:eth0"]}
+    - {endpoints: ["c:eth1", "external:x"]}
+`)
+	remains := without(whole, func(n *topology.Node) bool { return n.Name == "a" || n.Name == "c" },
+		func(l *topology.Link) bool { return l.Endpoints[1].Node == "c" || l.Endpoints[0].Node == "c" }, nil)
+	a := remains.FindNode("a")
+	if waits := a.Setup.WaitFor; len(waits) != 1 || waits[0].Node != "c" {
+		t.Errorf("a waits for %v", waits)
+	}
+	if len(whole.FindNode("a").Routes) == 0 || len(a.Routes) != 0 || len(a.Interfaces) != 1 || len(remains.Links) != 2 || a.Interfaces[0].Link != 0 {
+		t.Errorf("%+v", remains)
+	}
+	if waits := whole.FindNode("a").Setup.WaitFor; len(waits) != 2 {
+		t.Errorf("the whole was changed: %v", waits)
+	}
+	if x := remains.Externals; len(x) != 1 || x[0].Link != 1 || len(whole.Externals) != 1 || whole.Externals[0].Link != 3 {
+		t.Errorf("externals %+v of %+v", x, whole.Externals)
+	}
+}
+
+// The driver is told of what is in the lab no more, and has named everyone before an Apply is over.
+func TestApplyForgets(t *testing.T) {
+	w := built(t, square)
+	w.slow = func(a Action) time.Duration {
+		if _, ok := a.(RenewNames); ok {
+			return time.Minute
+		}
+		return 0
+	}
+	began := w.now
+	w.must(w.applied(changedSquare))
+	if w.now-began < time.Minute {
+		t.Error("names were not waited for")
+	}
+	if got, want := strings.Join(w.forgotten, ", "), "link c:eth1 to d:eth0, link d:eth1 to a:eth1, d"; got != want {
+		t.Errorf("forgotten %s, want %s", got, want)
+	}
+}
+
 // What an Apply is refused for changes nothing.
 func TestApplyRefused(t *testing.T) {
 	w := built(t, square)
@@ -227,14 +301,14 @@ func TestApplyRefused(t *testing.T) {
 	w.refused(other, "the name changes from square to other, which a lab that is up cannot")
 }
 
-// Commands for nodes and links that go meanwhile are refused, and those for others done.
+// Commands for links that go meanwhile are refused, and those done that come to their turn before.
 func TestApplyAmidCommands(t *testing.T) {
 	w := built(t, square)
 	apply := w.ask(ByHand, w.applied(changedSquare))
 	gone := w.ask(ByHand, ChangeNode{Node: "d", Action: topology.RestartNode})
 	link := w.ask(ByHand, SetLink{Link: 2, Change: change(t, "loss=1%")})
 	stays := w.ask(ByHand, ChangeNode{Node: "a", Action: topology.RestartNode})
-	for id, want := range map[uint64]string{apply: "", stays: "", gone: "node d is down: it was removed", link: "link c:eth1 is in the lab no more"} {
+	for id, want := range map[uint64]string{apply: "", stays: "", gone: "", link: "link c:eth1 is in the lab no more"} {
 		a := w.answer(id)
 		if got := ""; a.Err != nil {
 			got = a.Err.Error()

@@ -13,7 +13,7 @@ func (l *Lab) ask(a Ask) {
 		l.build(a)
 		return
 	}
-	if err := l.checkReady(); err != nil {
+	if err := l.CheckReady(); err != nil {
 		l.answer(Answer{ID: a.ID, Err: err})
 		return
 	}

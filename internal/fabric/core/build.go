@@ -19,15 +19,25 @@ type build struct {
 	busy  bool // an action is waited for
 }
 
+const notReady = "the nodes are not ready"
+
 // stepOf are the words for what a build does in a phase of a node.
 var stepOf = map[phase]string{
 	starting: "start the nodes", linking: "link the nodes", furnishing: "link the nodes", configuring: "link the nodes",
-	connecting: "connect the links",
+	connecting: "connect the links", up: notReady,
 }
 
 // build takes Build.
 func (l *Lab) build(a Ask) {
 	l.building = &build{id: a.ID}
+	for _, k := range l.links {
+		for _, asked := range k.asked.impairments {
+			if err := k.check(asked); err != nil {
+				l.buildFailed(stepOf[linking], fmt.Errorf("%s: %w", linkTo(k.spec), err))
+				return
+			}
+		}
+	}
 	l.nextNotice = l.now + firstNotice
 	for _, n := range l.nodes {
 		l.start(n)
@@ -200,8 +210,8 @@ func (l *Lab) awaitTree(links []*link, then func(error)) {
 	l.do(AwaitTree{of, l.building != nil}, func(d Done) { then(d.Err) })
 }
 
-// checkReady refuses what cannot be asked of a lab that is still being built.
-func (l *Lab) checkReady() error {
+// CheckReady refuses what cannot be asked of a lab that is still being built.
+func (l *Lab) CheckReady() error {
 	if l.building != nil || !l.present {
 		return failure.Errorf(failure.Usage, "lab %s is still starting", l.name)
 	}

@@ -4,10 +4,9 @@
 //
 // It is pure. Commands, results of actions and the time go in (Handle); actions come out (Next), with the time at
 // which it wants to be called again (Deadline). It makes no namespace, moves no packet and starts no process: a
-// driver carries the actions out. That of virtual time is package simulate; package lab, whose labs are of the kernel's
-// namespaces, has these rules in its own way still. Actions can be carried out side by side, since for one node or one
-// link there is never more than one under way, but for those that only wait. Nothing here assumes that all nodes are on
-// one host.
+// driver carries the actions out. That of virtual time is package simulate, and that of the kernel's namespaces package lab.
+// Actions can be carried out side by side, since for one node or one link there is never more than one under way, but for
+// those that only wait. Nothing here assumes that all nodes are on one host.
 //
 // It also plays no scenario: the timeline and the chaos of a run are commands of package scenario.
 //
@@ -100,7 +99,8 @@ func (l *Lab) Handle(now time.Duration, e Event) {
 }
 
 // Next takes the oldest action that is to be carried out, with its number; false if there is none. Actions of
-// different nodes and links may be carried out in any order; Tell, Answer and End in the order in which they come.
+// different nodes and links may be carried out in any order; those that are not answered with Done in the order in which
+// they come.
 func (l *Lab) Next() (number int, a Action, ok bool) {
 	if len(l.actions) == 0 {
 		return 0, nil, false

@@ -51,6 +51,16 @@ func (w *world) failing(text string, d Done) {
 
 const theLink = "link a:eth0 to b:eth0"
 
+// A link that is to do what its engine cannot keeps a lab from being built, before anything is made.
+func TestBuildRefused(t *testing.T) {
+	w := newWorld(t, pair)
+	w.lab.links[0].asked.impairments[0].Loss.Rate = 2
+	a := w.answer(w.ask(ByHand, Build{}))
+	if a.Err == nil || !strings.HasPrefix(a.Err.Error(), "lab pair: link the nodes: "+theLink+": link a:eth0: ") || w.ended == nil || len(w.done) > 0 {
+		t.Errorf("%v, ended: %v, done: %v", a.Err, w.ended, w.done)
+	}
+}
+
 // A lab comes up in the order that agents, links and adapters need.
 func TestBuild(t *testing.T) {
 	w := built(t, pair)
@@ -103,6 +113,11 @@ func TestBuildLosesNode(t *testing.T) {
 	w := newWorld(t, pair)
 	w.after(1500*time.Microsecond, func() { w.crash("a") })
 	w.refused(Build{}, "lab pair: link the nodes: node a: its agent was killed by SIGKILL")
+
+	w = newWorld(t, staged)
+	w.healthy = func(string) string { return "ill" }
+	w.after(500*time.Millisecond, func() { w.crash("a") })
+	w.refused(Build{}, "lab staged: the nodes are not ready: node a is down: its agent was killed by SIGKILL")
 }
 
 // Nothing else can be asked of a lab that is still being built.
@@ -155,6 +170,13 @@ func TestTurns(t *testing.T) {
 		t.Errorf("start: %v, stop: %v", a.Err, w.answers[stop])
 	}
 	w.wantTold(1, "node a is down: it was stopped", "node a is up again")
+	restart, stop := w.ask(ByHand, ChangeNode{Node: "a", Action: topology.RestartNode}), w.ask(ByHand, ChangeNode{Node: "a", Action: topology.StopNode})
+	if a := w.answer(stop); a.Err != nil || a.Is.State != NodeIsDown {
+		t.Errorf("stop: %+v", a)
+	}
+	if a := w.answers[restart]; a == nil || a.Err != nil || a.Is.State != NodeIsReady {
+		t.Errorf("restart: %+v", a)
+	}
 }
 
 // A start that comes to nothing leaves nothing, and the node down for the reason that it was down for.

@@ -252,7 +252,7 @@ func (l *Lab) advanceRelief(k *link) {
 			k.busy = false
 			switch {
 			case d.Err == nil && !d.Late:
-				k.engine, k.connected = false, !k.off()
+				k.engine = false
 			case d.Err != nil:
 				k.kept = true
 				if k.checkEnds() == nil {

@@ -158,8 +158,11 @@ func (l *Lab) agentEnded(n *node, reason string) {
 		return
 	case l.building != nil || n.down(): // it was being started
 		err := fmt.Errorf("node %s: %s", n.spec.Name, reason)
-		if n.stages.running != "" {
+		switch {
+		case n.stages.running != "":
 			err = failure.Errorf(failure.Unmet, "node %s: %s was cut short: %s", n.spec.Name, brief(n.stages.running), reason)
+		case n.health.state != "":
+			err = failure.Errorf(failure.Unmet, "node %s is down: %s", n.spec.Name, reason)
 		}
 		l.startFailed(n, err)
 		return
@@ -185,7 +188,9 @@ func (l *Lab) advanceNode(n *node) {
 	if !n.busy && n.open == 0 {
 		l.advancePhase(n)
 	}
-	l.advanceRequests(n)
+	if !n.touched { // else it goes on with its phase first: who has started it may be about to be done
+		l.advanceRequests(n)
+	}
 }
 
 func (l *Lab) advancePhase(n *node) {

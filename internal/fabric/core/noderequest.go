@@ -45,7 +45,7 @@ func (l *Lab) changeNode(a Ask, c ChangeNode) {
 		return
 	}
 	r := &nodeRequest{id: a.ID, by: a.By, action: c.Action, signal: c.Signal, done: func(r *nodeRequest, err error) {
-		l.answer(Answer{ID: a.ID, Err: err, Was: r.was})
+		l.answer(Answer{ID: a.ID, Err: err, Was: r.was, Is: l.Node(c.Node)})
 	}}
 	switch c.Action {
 	case topology.StopNode:
@@ -60,18 +60,6 @@ func (l *Lab) changeNode(a Ask, c ChangeNode) {
 		return
 	}
 	l.askNode(n, r)
-}
-
-// withProcesses returns the host or router of that name, whatever its state.
-func (l *Lab) withProcesses(name string) (*node, error) {
-	switch n := l.byName[name]; {
-	case l.switchOf(name) != nil:
-		return nil, failure.Errorf(failure.Usage, "%s is a %s: it has no processes", name, topology.Switch)
-	case n == nil:
-		return nil, failure.Errorf(failure.Usage, "lab %s has no node %q", l.name, name)
-	default:
-		return n, nil
-	}
 }
 
 // advanceRequests goes on with the first request, and begins it when no other life is under way.

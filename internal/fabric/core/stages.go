@@ -180,7 +180,7 @@ func (l *Lab) settle(n *node, err error) {
 	s.doing, s.running = "", ""
 	l.wake()
 	if err != nil && l.building != nil {
-		l.buildFailed("the nodes are not ready", err)
+		l.buildFailed(notReady, err)
 		return
 	}
 	if err != nil && !n.down() {

@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 
+	"github.com/ndklab/ndklab/internal/failure"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -51,6 +52,27 @@ func (l *Lab) Node(name string) NodeStatus {
 	return s
 }
 
+// withProcesses returns the host or router of that name, whatever its state.
+func (l *Lab) withProcesses(name string) (*node, error) {
+	switch n := l.byName[name]; {
+	case l.switchOf(name) != nil:
+		return nil, failure.Errorf(failure.Usage, "%s is a %s: it has no processes", name, topology.Switch)
+	case n == nil:
+		return nil, failure.Errorf(failure.Usage, "lab %s has no node %q", l.name, name)
+	default:
+		return n, nil
+	}
+}
+
+// Spec returns what the topology says of a host or router, whatever its state.
+func (l *Lab) Spec(name string) (*topology.Node, error) {
+	n, err := l.withProcesses(name)
+	if err != nil {
+		return nil, err
+	}
+	return n.spec, nil
+}
+
 // Alive says why nothing can be asked of a host or router; nil if it can.
 func (l *Lab) Alive(name string) error {
 	n, err := l.withProcesses(name)
@@ -83,11 +105,17 @@ type LinkStatus struct {
 	Connected    bool
 }
 
+// Off reports whether the link carries nothing, for whatever reason.
+func (s *LinkStatus) Off() bool { return s.Down || s.Parted || s.Made != [2]bool{true, true} }
+
 // Link returns how the link of an index in Topology.Links fares.
 func (l *Lab) Link(index int) LinkStatus {
 	k := l.links[index]
 	return LinkStatus{k.asked.impairments, k.asked.down, k.asked.parted, k.made, k.engine, k.connected}
 }
+
+// Ends says which node at an end of the link of an index is down, whose interface has gone with it; nil if none is.
+func (l *Lab) Ends(index int) error { return l.links[index].checkEnds() }
 
 // A Standing is what the lab is at present, for who wants to change it.
 type Standing struct {

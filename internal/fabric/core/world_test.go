@@ -30,16 +30,18 @@ type world struct {
 	links    map[int]*worldLink // by Number
 	busy     map[string]bool    // nodes and links that an action is under way for
 
-	slow     func(a Action) time.Duration // how much longer an action takes; nil: none does
-	fail     func(a Action) *Done         // what comes of an action; nil: that it succeeds
-	healthy  func(node string) string
-	answers  map[uint64]*Answer
-	asked    uint64
-	told     []string
-	done     []string // actions, in the order in which they were carried out
-	ended    error
-	parallel int // actions under way, and the most that were
-	most     int
+	slow    func(a Action) time.Duration // how much longer an action takes; nil: none does
+	fail    func(a Action) *Done         // what comes of an action; nil: that it succeeds
+	healthy func(node string) string
+	answers map[uint64]*Answer
+	asked   uint64
+	told    []string
+	// forgotten are nodes and links that the lab has had the world forget.
+	forgotten []string
+	done      []string // actions, in the order in which they were carried out
+	ended     error
+	parallel  int // actions under way, and the most that were
+	most      int
 }
 
 const debug = false
@@ -209,6 +211,18 @@ func (w *world) begin(number int, a Action) {
 		return
 	case End:
 		w.ended = a.Reason
+		return
+	case ForgetNode:
+		if w.lab.byName[a.Node] != nil || w.agents[a.Node] != 0 {
+			w.wrong("node %s is to be forgotten, and is there", a.Node)
+		}
+		w.forgotten = append(w.forgotten, a.Node)
+		return
+	case ForgetLink:
+		if k := w.link(a.Link); k.made != [2]bool{} || k.engine || k.connected {
+			w.wrong("%s is to be forgotten, and is %+v", linkTo(a.Link), *k)
+		}
+		w.forgotten = append(w.forgotten, linkTo(a.Link))
 		return
 	case StartAgent:
 		w.given[a.Node] = a.Topology
