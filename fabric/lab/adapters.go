@@ -2,12 +2,11 @@ package lab
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/node"
-	"github.com/ndklab/ndklab/provider/udp"
+	"github.com/ndklab/ndklab/topology"
 )
 
 // This file is what commands ask of nodes' adapters, at both ends of the lab's
@@ -34,26 +33,8 @@ func (l *Lab) Enable(ctx context.Context, nodeName string, enable bool) (*StateC
 	return call(ctx, l, methodEnable, enableParams{nodeName, enable})
 }
 
-// up has a node's agent configure its interfaces and open its adapter. That the kernel grants
-// less of a receive buffer than the file asks for is said once.
-func (s *Supervisor) up(ctx context.Context, n *labNode, l *life) error {
-	if err := l.up(ctx); err != nil {
-		return err
-	}
-	asked, granted := n.spec.Adapter.ReceiveBuffer, l.agent.ReceiveBuffer()
-	if asked == nil || granted == 0 || granted >= *asked {
-		return nil
-	}
-	s.short.Do(func() {
-		s.Publish(Event{Kind: Warning, Node: n.spec.Name, Text: fmt.Sprintf("node %s: receive_buffer: the kernel grants room for %d of %d bytes: "+
-			"run ndklab as root or, as root, sysctl -w net.core.rmem_max=%d; `ndklab adapter` shows what every node has",
-			n.spec.Name, granted, *asked, udp.Charged(int(*asked))/2)})
-	})
-	return nil
-}
-
 // ofNodes is a handler of requests about a host or, for "", all hosts.
-func ofNodes[T any](s *Supervisor, get func(context.Context, []*labNode) T) func(context.Context, *control.Request, string) (T, error) {
+func ofNodes[T any](s *Supervisor, get func(context.Context, []*topology.Node) T) func(context.Context, *control.Request, string) (T, error) {
 	return func(ctx context.Context, _ *control.Request, name string) (found T, err error) {
 		nodes, err := s.pick(name)
 		if err != nil {
@@ -64,9 +45,9 @@ func ofNodes[T any](s *Supervisor, get func(context.Context, []*labNode) T) func
 }
 
 // adapters answers methodAdapter.
-func adapters(ctx context.Context, nodes []*labNode) []report.NodeAdapter {
+func (s *Supervisor) adapters(ctx context.Context, nodes []*topology.Node) []report.NodeAdapter {
 	found := make([]report.NodeAdapter, len(nodes))
-	states := ask(ctx, nodes, func(ctx context.Context, i int, agent *node.Agent) error {
+	states := s.askNodes(ctx, nodes, func(ctx context.Context, i int, agent *node.Agent) error {
 		a, err := agent.Adapter(ctx)
 		if a != nil {
 			found[i].Adapter = report.AdapterOf(a)
@@ -81,16 +62,16 @@ func adapters(ctx context.Context, nodes []*labNode) []report.NodeAdapter {
 
 // connections answers methodConnections: node by node, in the order of the
 // topology.
-func (s *Supervisor) connections(ctx context.Context, nodes []*labNode) *report.Connections {
+func (s *Supervisor) connections(ctx context.Context, nodes []*topology.Node) *report.Connections {
 	found := make([][]node.Connection, len(nodes))
 	r := &report.Connections{Lab: s.name, Connections: []report.Connection{}}
-	r.Nodes = ask(ctx, nodes, func(ctx context.Context, i int, agent *node.Agent) (err error) {
+	r.Nodes = s.askNodes(ctx, nodes, func(ctx context.Context, i int, agent *node.Agent) (err error) {
 		found[i], err = agent.Connections(ctx)
 		return err
 	})
 	for i, n := range nodes {
 		for _, c := range found[i] {
-			r.Connections = append(r.Connections, s.connection(n.spec.Name, &c))
+			r.Connections = append(r.Connections, s.connection(n.Name, &c))
 		}
 	}
 	return r
@@ -111,18 +92,18 @@ func (s *Supervisor) connection(nodeName string, c *node.Connection) report.Conn
 	if c.UserMode {
 		r.Mode, r.Process = "User", c.Process
 		// It may have ended meanwhile.
-		r.PID, _ = node.PIDIn(s.hostProc, c.PID)
+		r.PID, _ = node.PIDIn(s.nodes.hostProc, c.PID)
 	}
 	return r
 }
 
 // enable answers methodEnable.
 func (s *Supervisor) enable(ctx context.Context, _ *control.Request, params enableParams) (*StateChange, error) {
-	n, err := s.host(params.Node)
+	l, err := s.host(params.Node)
 	if err != nil {
 		return nil, err
 	}
-	change, err := n.current().agent.SetState(ctx, params.Enable)
+	change, err := l.agent.SetState(ctx, params.Enable)
 	if err != nil {
 		return nil, err
 	}

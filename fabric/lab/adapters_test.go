@@ -278,7 +278,8 @@ func TestUserConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer proc.Close()
-	s := &Supervisor{core: &core{hostProc: proc}}
+	s := newSupervisor("lab")
+	s.nodes.hostProc = proc
 	entry := node.Connection{Kind: node.SharedEndpoint, Interface: "eth0", Index: 2, Local: netip.MustParseAddrPort("[fd00::1]:445"),
 		UserMode: true, PID: os.Getpid()}
 	want := report.Connection{Node: "n", Mode: "User", Interface: "eth0", IfIndex: 2, Type: "SharedEndpoint", Local: "[fd00::1]:445", PID: os.Getpid()}

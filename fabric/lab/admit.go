@@ -45,9 +45,9 @@ func (l *Lab) OpenDevice(ctx context.Context, nodeName string) (device *provider
 
 // admit answers methodAdmit.
 func (s *Supervisor) admit(ctx context.Context, r *control.Request, params admitParams) error {
-	n, err := s.host(params.Node)
+	l, err := s.host(params.Node)
 	if err != nil {
 		return err
 	}
-	return n.current().agent.Admit(ctx, r.Files[0])
+	return l.agent.Admit(ctx, r.Files[0])
 }

@@ -6,11 +6,12 @@ import (
 
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/core"
 )
 
 // handleOwner answers the command that starts the lab.
 func (s *Supervisor) handleOwner(ctx context.Context, r *control.Request) (any, error) {
-	mux := s.now().requests()
+	mux := s.requests()
 	methodStart.Handle(mux, s.start)
 	methodRelease.Handle(mux, s.release)
 	return mux.Serve(ctx, r)
@@ -18,10 +19,10 @@ func (s *Supervisor) handleOwner(ctx context.Context, r *control.Request) (any, 
 
 // handle answers any command.
 func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error) {
-	return s.now().requests().Serve(ctx, r)
+	return s.requests().Serve(ctx, r)
 }
 
-// requests answers what any command asks of the lab that s sees. Those who look at the lab
+// requests answers what any command asks of the lab. Those who look at the lab
 // and into its nodes may do so from when all is built, while nodes are still waited for: to
 // see why, for instance, one does not become healthy. What changes it is for one that is
 // ready.
@@ -40,11 +41,11 @@ func (s *Supervisor) requests() *control.Mux {
 	methodSignal.Handle(built, s.signal)
 	methodAdmit.Handle(built, s.admit)
 	methodCapture.Handle(built, s.capture)
-	methodNodes.Handle(built, ofNodes(s, inspect))
-	methodAdapter.Handle(built, ofNodes(s, adapters))
+	methodNodes.Handle(built, ofNodes(s, s.inspectNodes))
+	methodAdapter.Handle(built, ofNodes(s, s.adapters))
 	methodConnections.Handle(built, ofNodes(s, s.connections))
 	methodLinks.Handle(built, s.showLinks)
-	methodNames.Handle(built, answer(func() Names { return NamesOf(s.topo) }))
+	methodNames.Handle(built, answer(func() Names { return NamesOf(s.topology()) }))
 
 	ready := mux.When(s.checkReady)
 	methodRun.Handle(ready, s.run)
@@ -53,13 +54,13 @@ func (s *Supervisor) requests() *control.Mux {
 	methodLosses.Handle(ready, s.losses)
 	methodAwait.Handle(ready, s.await)
 	methodEnable.Handle(ready, s.enable)
-	methodStanding.Handle(ready, answer(s.standing))
+	methodStanding.Handle(ready, answer(s.standingOf))
 	methodApply.Handle(ready, s.apply)
 	methodChange.Handle(ready, s.change)
 	methodSet.Handle(ready, s.set)
 	methodReset.Handle(ready, s.reset)
-	methodLink.Handle(ready, s.carrier)
-	methodVerify.Handle(ready, s.verify)
+	methodLink.Handle(ready, s.switchLink)
+	methodVerify.Handle(ready, s.verifyLink)
 	methodPartition.Handle(ready, s.partition)
 	methodHeal.Handle(ready, s.heal)
 	return mux
@@ -81,7 +82,6 @@ func (s *Supervisor) release(context.Context, *control.Request, control.None) er
 func (s *Supervisor) start(ctx context.Context, r *control.Request, params startParams) (Info, error) {
 	s.watch(r.Conn, 0)
 	if err := s.build(ctx, params, r.Files); err != nil {
-		err = fmt.Errorf("lab %s: %w", s.name, err)
 		s.end(control.AsError(err))
 		return Info{}, err
 	}
@@ -113,63 +113,64 @@ func (s *Supervisor) watchEvents(_ context.Context, r *control.Request, params w
 }
 
 func (s *Supervisor) inspectExternals(ctx context.Context, _ *control.Request, _ control.None) ([]report.External, error) {
-	return s.InspectExternals(ctx)
+	return s.links.inspectExternals(ctx, s.topology())
 }
 
 // checkBuilt returns an error before the lab is built.
 func (s *Supervisor) checkBuilt() error {
-	if s.present.Load() == nil {
+	if !s.standing().Present {
 		return s.checkReady()
 	}
 	return nil
 }
 
-func (s *Supervisor) checkReady() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ready.IsZero() {
-		return control.Errorf(control.Usage, "lab %s is still starting", s.name)
-	}
-	return nil
-}
-
-func (s *Supervisor) info() Info {
-	if s.present.Load() == nil {
-		return Info{Lab: s.name, State: Starting}
-	}
-	info := Info{Lab: s.name, State: Ready, Seed: s.topo.Seed, Nodes: len(s.topo.Nodes), Links: len(s.links), Up: s.Since().Seconds(), Labels: s.topo.Labels}
-	if s.checkReady() != nil {
-		info.State = Starting
-	}
-	for _, n := range s.nodes {
-		switch n.status().State {
-		case nodeDown:
-			info.Down++
-		case nodePaused:
-			info.Paused++
+func (s *Supervisor) info() (info Info) {
+	s.look(func(l *core.Lab) {
+		standing := l.Standing()
+		if !standing.Present {
+			info = Info{Lab: s.name, State: Starting}
+			return
 		}
-	}
+		topo := standing.Topology
+		info = Info{Lab: s.name, State: stateOf(standing), Seed: topo.Seed, Nodes: len(topo.Nodes), Links: len(topo.Links), Up: s.Since().Seconds(), Labels: topo.Labels}
+		for _, spec := range withProcesses(topo) {
+			switch l.Node(spec.Name).State {
+			case nodeDown:
+				info.Down++
+			case nodePaused:
+				info.Paused++
+			}
+		}
+	})
 	return info
 }
 
+// stateOf returns the state of a lab that can be looked at.
+func stateOf(standing core.Standing) string {
+	if standing.Ready {
+		return Ready
+	}
+	return Starting
+}
+
 func (s *Supervisor) inspect(ctx context.Context, _ *control.Request, _ control.None) (*Inspection, error) {
-	links, err := s.InspectLinks(ctx)
+	var standing core.Standing
+	var states []core.LinkStatus
+	s.look(func(l *core.Lab) { standing, states = l.Standing(), linkStates(l) })
+	topo := standing.Topology
+	links, err := s.linkFigures(ctx, topo, states, nil)
 	if err != nil {
 		return nil, err
 	}
-	externals, err := s.InspectExternals(ctx)
+	externals, err := s.links.inspectExternals(ctx, topo)
 	if err != nil {
 		return nil, err
 	}
-	state := Ready
-	if s.checkReady() != nil {
-		state = Starting
-	}
-	return &Inspection{Lab: s.name, Labels: s.topo.Labels, Seed: s.topo.Seed, State: state, Nodes: s.InspectNodes(ctx), Links: links, Externals: externals, Unfinished: s.standing().Unfinished}, nil
+	return &Inspection{Lab: s.name, Labels: topo.Labels, Seed: topo.Seed, State: stateOf(standing), Nodes: s.inspectAll(ctx, topo), Links: links, Externals: externals, Unfinished: standing.Unfinished}, nil
 }
 
 func (s *Supervisor) exec(ctx context.Context, r *control.Request, params execParams) (status int, err error) {
-	agent, err := s.Node(params.Node)
+	agent, err := s.agent(params.Node)
 	if err != nil {
 		return 0, err
 	}
@@ -178,7 +179,7 @@ func (s *Supervisor) exec(ctx context.Context, r *control.Request, params execPa
 }
 
 func (s *Supervisor) signal(ctx context.Context, r *control.Request, params signalParams) error {
-	agent, err := s.Node(params.Node)
+	agent, err := s.agent(params.Node)
 	if err != nil {
 		return err
 	}

@@ -317,7 +317,7 @@ func TestApplyWhileStopped(t *testing.T) {
 	l := start(t, parsed(t, uniqueName(t), nil, starFile))
 	act(t, l, "b", StopNode, nodeDown)
 	applied(t, l, edited(t, starFile, "b: ,", "b: {adapter: {max_cq_depth: 77}},", "delay: 1ms", "delay: 2ms"))
-	if n := nodeOf(t, inspected(t, l), "b"); n.State != nodeDown || n.Reason != stopped {
+	if n := nodeOf(t, inspected(t, l), "b"); n.State != nodeDown || n.Reason != "it was stopped" {
 		t.Errorf("%+v", n.NodeState)
 	}
 	act(t, l, "b", StartNode, nodeReady)

@@ -152,34 +152,6 @@ func TestWaitAmidApply(t *testing.T) {
 	}
 }
 
-// While some nodes have gone and the others are not yet as they are to be, nobody waits
-// for those that have gone, nor has routes by way of them.
-func TestPartForgets(t *testing.T) {
-	topo := parsed(t, "part", nil, `topology:
-  nodes:
-    a: {wait_for: [{node: b, stage: healthy}, {node: c, stage: configured}]}
-    r: {kind: router}
-    b:
-    c:
-  links:
-    - {endpoints: ["a:eth0", "r:1"]}
-    - {endpoints: ["r:2", "b:eth0"]}
-    - {endpoints: ["a:eth1", "c:eth0"]}
-`)
-	remains := part(topo, func(n *topology.Node) bool { return n.Name == "a" || n.Name == "c" },
-		func(l *topology.Link) bool { return l.Endpoints[1].Node == "c" || l.Endpoints[0].Node == "c" })
-	a := remains.FindNode("a")
-	if waits := a.Setup.WaitFor; len(waits) != 1 || waits[0].Node != "c" {
-		t.Errorf("a waits for %v", waits)
-	}
-	if len(topo.FindNode("a").Routes) == 0 || len(a.Routes) != 0 || len(a.Interfaces) != 1 || len(remains.Links) != 1 || a.Interfaces[0].Link != 0 {
-		t.Errorf("%+v", remains)
-	}
-	if waits := topo.FindNode("a").Setup.WaitFor; len(waits) != 2 {
-		t.Errorf("the whole was changed: %v", waits)
-	}
-}
-
 // What the kernel cannot do is found before anything of the lab is changed.
 func TestApplyTooLarge(t *testing.T) {
 	l := start(t, parsed(t, uniqueName(t), nil, crowdFile))

@@ -10,6 +10,8 @@ import (
 
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/core"
+	"github.com/ndklab/ndklab/topology"
 )
 
 // This file is how commands wait for a lab to be in some state. What is in the lab the
@@ -175,9 +177,9 @@ func (s *Supervisor) await(ctx context.Context, _ *control.Request, params await
 		late = time.After(params.Timeout)
 	}
 	for {
-		begin, next, changing := time.Now(), s.history.next(), s.isApplying()
-		a, err := s.now().look(ctx, &params) // who is in the lab may have changed
-		changing = changing || s.isApplying()
+		begin, next, changing := time.Now(), s.history.next(), s.standing().Applying
+		a, err := s.lookFor(ctx, &params)
+		changing = changing || s.standing().Applying
 		if err != nil && changing { // what is made anew is not there for a while
 			a, err = &Awaited{Got: err.Error()}, nil
 		}
@@ -208,32 +210,35 @@ func (s *Supervisor) await(ctx context.Context, _ *control.Request, params await
 // counterPoll is how often counters are read that somebody waits for, at most.
 const counterPoll = 20 * time.Millisecond
 
-// look looks whether a condition holds.
-func (s *Supervisor) look(ctx context.Context, params *awaitParams) (*Awaited, error) {
+// lookFor looks whether a condition holds.
+func (s *Supervisor) lookFor(ctx context.Context, params *awaitParams) (*Awaited, error) {
 	c := params.Condition
 	switch {
 	case c.Workload != "" && params.Node != "":
 		return nil, control.Errorf(control.Usage, "workload=%s is of a lab, not of a node", c.Workload)
 	case c.Workload != "":
-		if s.topo.FindWorkload(c.Workload) == nil {
+		if s.topology().FindWorkload(c.Workload) == nil {
 			return nil, control.Errorf(control.Usage, "lab %s has no workload %q", s.name, c.Workload)
 		}
 		return s.lookAtWorkload(c.Workload), nil
-	case c.Counter != "":
-		nodes, err := s.pick(params.Node)
-		if err != nil && s.byName[params.Node] == nil {
-			return nil, err
-		}
-		if err != nil { // it is down
-			nodes = []*labNode{s.byName[params.Node]}
-		}
-		return lookAtCounter(c, inspect(ctx, nodes))
 	}
-	n, err := s.labNode(params.Node)
-	if err != nil {
+	var spec *topology.Node
+	var err error
+	s.look(func(l *core.Lab) { spec, err = l.Spec(params.Node) })
+	switch {
+	case c.Counter != "":
+		nodes, pickErr := s.pick(params.Node)
+		if pickErr != nil && err != nil {
+			return nil, pickErr
+		}
+		if pickErr != nil { // it is down
+			nodes = []*topology.Node{spec}
+		}
+		return lookAtCounter(c, s.inspectNodes(ctx, nodes))
+	case err != nil:
 		return nil, err
 	}
-	state := inspect(ctx, []*labNode{n})[0].State
+	state := s.inspectNodes(ctx, []*topology.Node{spec})[0].State
 	return &Awaited{Reached: state == c.State, Got: state}, nil
 }
 

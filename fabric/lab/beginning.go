@@ -18,32 +18,33 @@ type beginning struct {
 
 // An earlier holds the counters of a node as they stood when a run began.
 type earlier struct {
-	life *life // a later one has counted nothing before the run
+	life int // a later one has counted nothing before the run
 	report.Node
 }
 
 // beginFigures begins the figures of a run.
 func (s *Supervisor) beginFigures(ctx context.Context) (*beginning, error) {
-	if engine := s.engine.current(); engine != nil {
+	if engine := s.links.engine.current(); engine != nil {
 		if err := engine.Begin(ctx); err != nil {
 			return nil, fmt.Errorf("engine: %w", err)
 		}
 	}
-	kernel, err := s.network.Counters()
+	kernel, err := s.links.network.Counters()
 	if err != nil {
 		return nil, err
 	}
-	b := &beginning{links: make([][2]link.Counters, len(s.links)), nodes: make(map[string]earlier, len(s.nodes))}
-	for i, l := range s.links {
-		l.mu.Lock()
-		b.links[i] = l.byKernel(kernel[l.spec.Number])
-		l.mu.Unlock()
+	topo := s.topology()
+	nodes := withProcesses(topo)
+	b := &beginning{links: make([][2]link.Counters, len(topo.Links)), nodes: make(map[string]earlier, len(nodes))}
+	for i := range topo.Links {
+		spec := &topo.Links[i]
+		b.links[i] = s.links.link(spec).byKernel(kernel[spec.Number])
 	}
-	lives := make([]*life, len(s.nodes))
-	for i, n := range s.nodes {
-		lives[i] = n.current()
+	lives := make([]int, len(nodes))
+	for i, n := range nodes {
+		lives[i] = s.node(n.Name).Life
 	}
-	for i, n := range inspect(ctx, s.nodes) {
+	for i, n := range s.inspectNodes(ctx, nodes) {
 		b.nodes[n.Name] = earlier{lives[i], n}
 	}
 	return b, nil
@@ -58,7 +59,7 @@ func (b *beginning) since(s *Supervisor, nodes []report.Node) []report.Node {
 			continue // a switch
 		}
 		n.Restarts -= before.Restarts
-		if s.byName[n.Name].current() == before.life {
+		if s.node(n.Name).Life == before.life {
 			*n = report.Since([]report.Node{before.Node}, nodes[i:i+1])[0]
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/ndklab/ndklab/fabric/lab/link"
 	"github.com/ndklab/ndklab/fabric/linkem/tap"
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
 )
 
@@ -84,31 +85,33 @@ func (l *Lab) takeSocket(_ context.Context, r *control.Request, params socketPar
 
 // capture answers methodCapture, when the capture is over.
 func (s *Supervisor) capture(ctx context.Context, r *control.Request, params captureParams) error {
-	index, err := s.Link(params.Endpoint)
+	topo := s.topology()
+	index, err := findLink(topo, params.Endpoint)
 	if err != nil {
 		return control.Errorf(control.Usage, "lab %s has no interface %s", s.name, params.Endpoint)
 	}
-	l := s.links[index]
+	spec := &topo.Links[index]
+	l := s.links.link(spec)
 	end := 0
-	if l.spec.Endpoints[1].String() == params.Endpoint {
+	if spec.Endpoints[1].String() == params.Endpoint {
 		end = 1
 	}
+	e := spec.Endpoints[end]
 	ctx, cancel := context.WithCancel(ctx) // before untap, which waits for nobody
 	defer cancel()
-	theirs, carried, untap, err := s.tap(ctx, l)
+	theirs, carried, untap, err := l.tap(ctx)
 	if untap != nil {
 		defer untap()
 	}
 	if err != nil {
 		return err
 	}
-	var present *life
+	present := s.nodes.life(e.Node)
 	var down chan struct{} // of an external or a switch: never
-	if n := s.byName[l.spec.Endpoints[end].Node]; n != nil {
-		present = n.current()
+	if present != nil {
 		down = present.down
 	}
-	socket, err := s.openCapture(l, end) // behind the tap, which then tells of all that it gets
+	socket, err := s.openCapture(spec, end) // behind the tap, which then tells of all that it gets
 	if err != nil {
 		theirs.Close()
 		return err
@@ -120,29 +123,29 @@ func (s *Supervisor) capture(ctx context.Context, r *control.Request, params cap
 	if err != nil {
 		return err
 	}
-	s.Publish(Event{Kind: CaptureStarted, Node: l.spec.Endpoints[end].Node, Link: params.Endpoint, Text: fmt.Sprintf("capture of %s begins", params.Endpoint)})
-	defer s.Publish(Event{Kind: CaptureDone, Node: l.spec.Endpoints[end].Node, Link: params.Endpoint, Text: fmt.Sprintf("capture of %s is over", params.Endpoint)})
+	s.Publish(Event{Kind: CaptureStarted, Node: e.Node, Link: params.Endpoint, Text: fmt.Sprintf("capture of %s begins", params.Endpoint)})
+	defer s.Publish(Event{Kind: CaptureDone, Node: e.Node, Link: params.Endpoint, Text: fmt.Sprintf("capture of %s is over", params.Endpoint)})
 	select {
 	case <-down: // the socket would keep its interface alive
-		return control.Errorf(control.Usage, "node %s is down: %s", l.spec.Endpoints[end].Node, present.reason)
+		return control.Errorf(control.Usage, "node %s is down: %s", e.Node, present.reason)
 	case <-l.gone:
-		return control.Errorf(control.Usage, "link %s is in the lab no more", l.name())
+		return control.Errorf(control.Usage, "link %s is in the lab no more", spec.Endpoints[0])
 	case <-ctx.Done():
 	}
 	return nil
 }
 
 // openCapture opens a packet socket at a link's end, which stays in its namespace.
-func (s *Supervisor) openCapture(l *labLink, end int) (*os.File, error) {
+func (s *Supervisor) openCapture(spec *topology.Link, end int) (*os.File, error) {
 	var namespace *os.File
-	e := l.spec.Endpoints[end]
+	e := spec.Endpoints[end]
 	switch {
-	case s.switches[e.Node] != nil:
-		return capture.Open(link.Port(l.spec.Number, end)) // in our own
+	case s.links.switchOf(e.Node) != nil:
+		return capture.Open(link.Port(spec.Number, end)) // in our own
 	case e.External():
-		namespace = s.externalOf(e).namespace
+		namespace = s.links.externals[e.Interface].namespace
 	default:
-		agent, err := s.Node(e.Node)
+		agent, err := s.agent(e.Node)
 		if err != nil {
 			return nil, err
 		}
@@ -177,28 +180,28 @@ type linkTap struct {
 }
 
 // tap makes a tap on a link. If the engine carries the link, the tap is on.
-func (s *Supervisor) tap(ctx context.Context, l *labLink) (theirs *os.File, carried bool, untap func(), err error) {
+func (l *labLink) tap(ctx context.Context) (theirs *os.File, carried bool, untap func(), err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, false, nil, fmt.Errorf("tap: %w", err)
 	}
 	t := &linkTap{ctx: ctx, file: os.NewFile(uintptr(fds[0]), "tap")}
 	theirs = os.NewFile(uintptr(fds[1]), "tap")
-	l.changing <- struct{}{}
-	defer l.unlock()
+	l.acting.Lock()
+	defer l.acting.Unlock()
 	l.taps = append(l.taps, t)
 	untap = func() {
-		l.changing <- struct{}{}
-		defer l.unlock()
+		l.acting.Lock()
+		defer l.acting.Unlock()
 		l.taps = slices.DeleteFunc(l.taps, func(u *linkTap) bool { return u == t })
 		if !t.on {
 			t.file.Close()
 		}
 	}
-	if _, ours := l.carrier.(linkemCarrier); !ours {
+	if _, ours := l.carrier().(linkemCarrier); !ours || !l.engaged {
 		return theirs, false, untap, nil
 	}
-	s.startTaps(l)
+	l.startTaps()
 	if err := awaitTap(theirs); err != nil {
 		theirs.Close()
 		return nil, false, untap, fmt.Errorf("link %s: tap: %w", l.name(), err)
@@ -206,19 +209,19 @@ func (s *Supervisor) tap(ctx context.Context, l *labLink) (theirs *os.File, carr
 	return theirs, true, untap, nil
 }
 
-// startTaps has the engine, which has the link, tell the taps that are not on. The
-// caller holds l.changing.
-func (s *Supervisor) startTaps(l *labLink) {
+// startTaps has the engine, which has the link, tell the taps that are not on. acting
+// is held.
+func (l *labLink) startTaps() {
 	for _, t := range l.taps {
 		if t.on {
 			continue
 		}
 		t.on = true
-		engine := s.engine.current()
+		engine, name := l.engine.current(), l.name()
 		go func() {
 			defer t.file.Close()
-			if err := engine.Tap(t.ctx, l.name(), capture.TapLength, t.file); err != nil && t.ctx.Err() == nil {
-				log.Printf("link %s: tap: %v", l.name(), err)
+			if err := engine.Tap(t.ctx, name, capture.TapLength, t.file); err != nil && t.ctx.Err() == nil {
+				log.Printf("link %s: tap: %v", name, err)
 			}
 		}()
 	}

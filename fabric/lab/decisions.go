@@ -11,6 +11,7 @@ import (
 	"github.com/ndklab/ndklab/fabric/linkem"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/topology"
 )
 
 // This file is logs of what the link engine decides on packets: recorded, and done
@@ -22,7 +23,7 @@ func (s *Supervisor) openLogs(ctx context.Context, params startParams, files []*
 	if params.Record == "" && params.Replay == "" {
 		return nil
 	}
-	engine, err := s.startedEngine()
+	engine, err := s.links.engine.start()
 	if err != nil {
 		return err
 	}
@@ -30,8 +31,8 @@ func (s *Supervisor) openLogs(ctx context.Context, params startParams, files []*
 		file string
 		open func(*os.File) error
 	}{
-		{params.Record, func(f *os.File) error { return engine.Record(ctx, s.topo.Seed, f) }},
-		{params.Replay, func(f *os.File) error { return s.replay(ctx, engine, params.Replay, f) }},
+		{params.Record, func(f *os.File) error { return engine.Record(ctx, params.Topology.Seed, f) }},
+		{params.Replay, func(f *os.File) error { return s.replay(ctx, engine, params, f) }},
 	} {
 		if l.file == "" {
 			continue
@@ -44,23 +45,25 @@ func (s *Supervisor) openLogs(ctx context.Context, params startParams, files []*
 		}
 		files = files[1:]
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.recording = params.Record
 	return nil
 }
 
 // replay has the engine replay a log, which is for a lab that has all of its links.
-func (s *Supervisor) replay(ctx context.Context, engine *linkem.Engine, name string, file *os.File) error {
+func (s *Supervisor) replay(ctx context.Context, engine *linkem.Engine, params startParams, file *os.File) error {
 	log, err := engine.Replay(ctx, file)
 	if err != nil {
 		return err
 	}
 	for _, link := range log.Links {
-		if !slices.ContainsFunc(s.links, func(l *labLink) bool { return l.name() == link }) {
+		if !slices.ContainsFunc(params.Topology.Links, func(l topology.Link) bool { return l.Endpoints[0].String() == link }) {
 			return control.Errorf(control.Usage, "decisions on the link %s, which lab %s does not have: this is the log of another lab", link, s.name)
 		}
 	}
 	if log.CutShort || log.Missing > 0 {
-		s.Publish(Event{Kind: Warning, Text: fmt.Sprintf("%s is not whole: packets without a record meet the settings", name)})
+		s.Publish(Event{Kind: Warning, Text: fmt.Sprintf("%s is not whole: packets without a record meet the settings", params.Replay)})
 	}
 	return nil
 }
@@ -68,10 +71,13 @@ func (s *Supervisor) replay(ctx context.Context, engine *linkem.Engine, name str
 // recorded is how recording has gone until now, with everything that was decided
 // in the file; nil if nothing is recorded.
 func (s *Supervisor) recorded(ctx context.Context) (*report.Recorded, error) {
-	if s.recording == "" {
+	s.mu.Lock()
+	recording := s.recording
+	s.mu.Unlock()
+	if recording == "" {
 		return nil, nil
 	}
-	r, err := s.engine.current().Recorded(ctx)
+	r, err := s.links.engine.current().Recorded(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}

@@ -30,7 +30,6 @@ import (
 // reaches that through the supervisor's root directory in /proc, to which, for
 // ip netns, a link in /run/netns leads: once the lab is gone it leads nowhere.
 type external struct {
-	spec      *topology.Interface
 	namespace *os.File
 	path      string // of the namespace, as the host reaches it
 	name      string // of the link in /run/netns; "" for ordinary users, who may not make one
@@ -48,15 +47,15 @@ func (p place) namespaceDir() string { return filepath.Join(p.dir, "ns", p.name)
 
 // openExternalDir makes the directory for the sockets of externals, if there are
 // any. It is called before the state directory is covered.
-func (s *Supervisor) openExternalDir() (err error) {
-	if len(s.topo.Externals) == 0 {
+func (d *linkDriver) openExternalDir(topo *topology.Topology) (err error) {
+	if len(topo.Externals) == 0 {
 		return nil
 	}
-	p := s.place
-	for _, x := range s.topo.Externals {
+	p := d.place
+	for _, x := range topo.Externals {
 		// struct sockaddr_un has 108 bytes, with a final zero. We need fewer.
 		if path := filepath.Join(p.externalDir(), relay.PeerSocket(x.Name)); len(path) > 107 {
-			s.Publish(Event{Kind: Warning, Text: fmt.Sprintf("the path %s has %d bytes, a socket's may have 107: use it from within its directory, or %s with a shorter path", path, len(path), elsewhere)})
+			d.publish(Event{Kind: Warning, Text: fmt.Sprintf("the path %s has %d bytes, a socket's may have 107: use it from within its directory, or %s with a shorter path", path, len(path), elsewhere)})
 		}
 	}
 	if err := p.removeExternals(); err != nil { // of a lab that was killed
@@ -65,36 +64,35 @@ func (s *Supervisor) openExternalDir() (err error) {
 	if err := os.Mkdir(p.externalDir(), 0o700); err != nil {
 		return noState("directory for sockets", err)
 	}
-	s.sockets, err = os.Open(p.externalDir())
+	d.sockets, err = os.Open(p.externalDir())
 	return err
 }
 
 // makeExternals makes the namespaces of externals.
-func (s *Supervisor) makeExternals(context.Context) error {
-	if len(s.topo.Externals) == 0 {
+func (d *linkDriver) makeExternals(topo *topology.Topology, hostProc *os.File) error {
+	if len(topo.Externals) == 0 {
 		return nil
 	}
-	pid, err := node.PIDIn(s.hostProc, os.Getpid())
+	pid, err := node.PIDIn(hostProc, os.Getpid())
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(s.place.namespaceDir(), 0o755); err != nil {
+	if err := os.MkdirAll(d.place.namespaceDir(), 0o755); err != nil {
 		return err
 	}
-	for i := range s.topo.Externals {
-		x := &external{spec: &s.topo.Externals[i]}
-		file := filepath.Join(s.place.namespaceDir(), x.spec.Name)
-		x.path = "/proc/" + strconv.Itoa(pid) + "/root" + file
+	for _, spec := range topo.Externals {
+		file := filepath.Join(d.place.namespaceDir(), spec.Name)
+		x := &external{path: "/proc/" + strconv.Itoa(pid) + "/root" + file}
 		if x.namespace, err = newNamespace(file); err != nil {
-			return fmt.Errorf("namespace of external:%s: %w", x.spec.Name, err)
+			return fmt.Errorf("namespace of external:%s: %w", spec.Name, err)
 		}
-		if s.named {
-			x.name = s.name + "." + x.spec.Name
+		if d.named {
+			x.name = d.place.name + "." + spec.Name
 			if err := nameNamespace(x.name, x.path); err != nil {
 				return err
 			}
 		}
-		s.externals = append(s.externals, x)
+		d.externals[spec.Name] = x
 	}
 	return nil
 }
@@ -212,34 +210,25 @@ func externalNames() ([]externalName, error) {
 	return found, err
 }
 
-// externalOf is the external at an endpoint.
-func (s *Supervisor) externalOf(e topology.Endpoint) *external {
-	for _, x := range s.externals {
-		if x.spec.Name == e.Interface {
-			return x
-		}
-	}
-	return nil
-}
-
 // configureExternals sets up the interfaces of externals, and has the engine
 // relay what crosses them.
-func (s *Supervisor) configureExternals(ctx context.Context) error {
-	for _, x := range s.externals {
-		if err := s.configureExternal(ctx, x); err != nil {
-			return fmt.Errorf("external:%s: %w", x.spec.Name, err)
+func (d *linkDriver) configureExternals(ctx context.Context, topo *topology.Topology) error {
+	for _, spec := range topo.Externals {
+		if err := d.configureExternal(ctx, spec.Name); err != nil {
+			return fmt.Errorf("external:%s: %w", spec.Name, err)
 		}
 	}
 	return nil
 }
 
-func (s *Supervisor) configureExternal(ctx context.Context, x *external) error {
-	h, err := netlink.NewHandleAt(netns.NsHandle(x.namespace.Fd()), unix.NETLINK_ROUTE)
+func (d *linkDriver) configureExternal(ctx context.Context, external string) error {
+	namespace := d.externals[external].namespace
+	h, err := netlink.NewHandleAt(netns.NsHandle(namespace.Fd()), unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("netlink: %w", err)
 	}
 	defer h.Close()
-	for _, name := range []string{"lo", x.spec.Name} {
+	for _, name := range []string{"lo", external} {
 		iface, err := h.LinkByName(name)
 		if err == nil {
 			err = h.LinkSetUp(iface)
@@ -248,40 +237,39 @@ func (s *Supervisor) configureExternal(ctx context.Context, x *external) error {
 			return fmt.Errorf("set %s up: %w", name, err)
 		}
 	}
-	engine, err := s.startedEngine()
+	engine, err := d.engine.start()
 	if err != nil {
 		return err
 	}
-	if err := engine.Relay(ctx, x.spec.Name, x.namespace, s.sockets); err != nil {
+	if err := engine.Relay(ctx, external, namespace, d.sockets); err != nil {
 		return fmt.Errorf("engine: %w", err)
 	}
 	return nil
 }
 
-// InspectExternals is the state of every external, in the order of the links.
-func (s *Supervisor) InspectExternals(ctx context.Context) ([]report.External, error) {
+// inspectExternals returns the state of every external of the lab's topology, in the order of the links.
+func (d *linkDriver) inspectExternals(ctx context.Context, topo *topology.Topology) ([]report.External, error) {
 	found := []report.External{}
-	if len(s.externals) == 0 {
+	if len(topo.Externals) == 0 {
 		return found, nil
 	}
-	counts, err := s.engine.current().Relays(ctx)
+	counts, err := d.engine.current().Relays(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
-	for _, x := range s.externals {
-		l := s.topo.Links[x.spec.Link]
-		n := counts[x.spec.Name]
+	for _, spec := range topo.Externals {
+		l, x, n := topo.Links[spec.Link], d.externals[spec.Name], counts[spec.Name]
 		r := report.External{
-			Endpoint:      l.Endpoints[x.spec.End].String(),
+			Endpoint:      l.Endpoints[spec.End].String(),
 			MTU:           l.MTU,
 			Addresses:     []string{},
 			Namespace:     x.name,
 			NamespacePath: x.path,
-			Socket:        filepath.Join(s.place.externalDir(), relay.Socket(x.spec.Name)),
-			PeerSocket:    filepath.Join(s.place.externalDir(), relay.PeerSocket(x.spec.Name)),
+			Socket:        filepath.Join(d.place.externalDir(), relay.Socket(spec.Name)),
+			PeerSocket:    filepath.Join(d.place.externalDir(), relay.PeerSocket(spec.Name)),
 			ToPeer:        n.ToPeer, FromPeer: n.FromPeer, NoPeer: n.NoPeer, Lost: n.Lost,
 		}
-		for _, a := range x.spec.Addresses {
+		for _, a := range spec.Addresses {
 			r.Addresses = append(r.Addresses, a.String())
 		}
 		found = append(found, r)

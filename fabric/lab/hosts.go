@@ -11,25 +11,26 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// writeHosts writes the file that stands for /etc/hosts in all nodes. It is one file in
-// the memory that covers the state directory: commands that are started later and
-// those that run see what is written there again. The host's own file has no part in
-// it, and where there is none no file can stand for it.
-func (s *Supervisor) writeHosts() error {
+// writeHosts writes the file that stands for /etc/hosts in all nodes, into the memory that covers the state directory. It
+// is one file: commands that are started later and those that run see what is written there again. The host's own file
+// has no part in it, and where there is none no file can stand for it.
+func (d *nodeDriver) writeHosts(stateDir string, topo *topology.Topology) error {
 	if _, err := os.Stat("/etc/hosts"); errors.Is(err, fs.ErrNotExist) {
 		log.Print("names of nodes do not resolve in nodes: this machine has no /etc/hosts")
 		return nil
 	}
-	s.hosts = filepath.Join(s.place.dir, "hosts")
-	return s.renewHosts()
+	d.hosts = filepath.Join(stateDir, "hosts")
+	return d.renewHosts(func() *topology.Topology { return topo })
 }
 
-// renewHosts writes the file again for a topology that has changed, if there is one.
-func (s *Supervisor) renewHosts() error {
-	if s.hosts == "" {
+// renewHosts writes the file again for the lab's present topology, if there is one.
+func (d *nodeDriver) renewHosts(present func() *topology.Topology) error {
+	if d.hosts == "" {
 		return nil
 	}
-	if err := overwrite(s.hosts, hosts(s.topo)); err != nil {
+	d.naming.Lock()
+	defer d.naming.Unlock()
+	if err := overwrite(d.hosts, hosts(present())); err != nil {
 		return fmt.Errorf("names of nodes: %w", err)
 	}
 	return nil

@@ -9,9 +9,10 @@
 // socket: a *Lab is their end. All of these processes are the same binary; a program
 // that uses this package calls Child first of all.
 //
-// Nodes are stopped and started, killed and paused while the lab goes on: a labNode
-// stays, its agent is another one each time (life.go), and its links are connected
-// again as they were last asked to be (plug.go).
+// What becomes of nodes and links is decided by package core: how a lab is built, changed to another topology, and what
+// a command or the end of an agent leads to. The driver (driver.go) gives it commands and results, and carries its
+// actions out: on agents, of which a node has another one each time that it is started (nodedriver.go, life.go), and on
+// links and switches (linkdriver.go, lablink.go, switches.go).
 //
 // The package knows no YAML and prints nothing. Workloads run in the agents; here
 // is who tells them when (run.go), and asks for their adapters (adapters.go); what
@@ -19,11 +20,7 @@
 // back when a run has failed (memory.go). A link may end outside the lab (externals.go),
 // and a program outside have a node's adapter (admit.go).
 //
-// While it is up, a lab can become that of another topology (apply.go, change.go): who
-// is in it is a roster, which is never changed, but another one takes its place.
-//
-// Start reading at Start and Lab for the commands' side, at supervise and
-// Supervisor.build for the lab's.
+// Start reading at Start and Lab for the commands' side, at supervise, Supervisor.build and driver for the lab's.
 package lab
 
 import (

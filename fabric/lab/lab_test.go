@@ -359,7 +359,7 @@ func TestStartFails(t *testing.T) {
 		topo.Nodes[1].Interfaces[0].Name = "eth0"
 		_, err := Start(testContext(t), topo, Options{})
 		wantCode(t, err, control.Failed)
-		if err == nil || !strings.Contains(err.Error(), "link n1:eth0 to n2:eth1") {
+		if err == nil || !strings.Contains(err.Error(), "n1:eth0") { // whichever of the two was made last
 			t.Errorf("%v does not say what failed", err)
 		}
 		if rest := remains(t, topo.Name); rest != "" {

@@ -29,28 +29,34 @@ func newKind(was, is cgroup.Limits) bool {
 	return was.CPU == 0 && is.CPU != 0 || was.Memory == 0 && is.Memory != 0 || was.PIDs == 0 && is.PIDs != 0
 }
 
-// openGroups makes ready for the groups of nodes with limits; nil if there are none. What
-// limits cannot be had is said once.
-func (s *Supervisor) openGroups() *cgroup.Tree {
-	all := limitsOfAny(s.topo)
-	if all == (cgroup.Limits{}) {
-		return nil
+// groupsOf returns where the groups of nodes with limits are, for a topology; nil if there are none. What limits cannot be
+// had is said once.
+func (d *nodeDriver) groupsOf(topo *topology.Topology) *cgroup.Tree {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.limitsOf == topo {
+		return d.groups
 	}
-	groups := cgroup.Open()
-	if err := groups.Prepare(all); err != nil {
-		s.Publish(Event{Kind: Warning, Text: "limits of nodes have no effect on " + strings.ReplaceAll(err.Error(), "\n", "; ")})
+	d.limitsOf = topo
+	all := limitsOfAny(topo)
+	if !newKind(d.limited, all) {
+		return d.groups
 	}
-	return groups
+	d.limited, d.groups = all, cgroup.Open()
+	if err := d.groups.Prepare(all); err != nil {
+		d.publish(Event{Kind: Warning, Text: "limits of nodes have no effect on " + strings.ReplaceAll(err.Error(), "\n", "; ")})
+	}
+	return d.groups
 }
 
 // limit gives a node that is about to start its group, if it has limits.
-func (l *life) limit(lab string, spec *topology.Node, groups *cgroup.Tree) error {
-	limits := limitsOf(spec)
+func (l *life) limit(lab string, groups *cgroup.Tree) error {
+	limits := limitsOf(l.spec)
 	if groups == nil || limits == (cgroup.Limits{}) {
 		return nil
 	}
 	var err error
-	if l.group, err = groups.Create(lab, spec.Name, limits); err != nil || l.group == nil {
+	if l.group, err = groups.Create(lab, l.Node, limits); err != nil || l.group == nil {
 		return err
 	}
 	l.unwatch, err = l.group.DieWhole()

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/core"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -53,79 +54,75 @@ func (l *Lab) Heal(ctx context.Context) (links []string, err error) {
 	return call(ctx, l, methodHeal, nil)
 }
 
-// heal ends a partition and waits until the links that came up carry packets, or are
-// spares of a spanning tree.
+func (s *Supervisor) set(ctx context.Context, _ *control.Request, params setParams) error {
+	return s.askLink(ctx, params.Endpoint, func(index int) core.Command {
+		return core.SetLink{Link: index, From: params.From, Change: params.Change}
+	})
+}
+
+func (s *Supervisor) reset(ctx context.Context, _ *control.Request, params resetParams) error {
+	return s.askLink(ctx, params.Endpoint, func(index int) core.Command { return core.ResetLink{Link: index, From: params.From} })
+}
+
+func (s *Supervisor) switchLink(ctx context.Context, _ *control.Request, params linkParams) error {
+	return s.askLink(ctx, params.Endpoint, func(index int) core.Command { return core.SwitchLink{Link: index, Up: params.Up} })
+}
+
+func (s *Supervisor) partition(ctx context.Context, _ *control.Request, sets [][]string) ([]string, error) {
+	return namesOf(s.ask(ctx, core.ByHand, core.Partition{Sets: sets}))
+}
+
 func (s *Supervisor) heal(ctx context.Context, _ *control.Request, _ control.None) ([]string, error) {
-	healed, err := s.Heal(ctx, byHand)
+	return namesOf(s.ask(ctx, core.ByHand, core.Heal{}))
+}
+
+// askLink has something done with the link with an endpoint.
+func (s *Supervisor) askLink(ctx context.Context, endpoint string, command func(index int) core.Command) error {
+	_, err := s.askOf(ctx, core.ByHand, func(l *core.Lab) (core.Command, error) {
+		index, err := findLink(l.Topology(), endpoint)
+		if err != nil {
+			return nil, err
+		}
+		return command(index), nil
+	})
+	return err
+}
+
+// namesOf returns the names of the links of an answer.
+func namesOf(a core.Answer, err error) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
 	names := []string{}
-	for _, i := range healed {
-		names = append(names, s.links[i].name())
+	for _, l := range a.Links {
+		names = append(names, l.Endpoints[0].String())
 	}
-	return names, s.growTree(ctx, healed...)
+	return names, nil
+}
+
+// findLink returns the index of the link with an endpoint, node:interface.
+func findLink(topo *topology.Topology, endpoint string) (int, error) {
+	if i, ok := topo.FindLink(endpoint); ok {
+		return i, nil
+	}
+	return 0, control.Errorf(control.Usage, "lab %s has no link with the endpoint %q", topo.Name, endpoint)
 }
 
 func (s *Supervisor) showLinks(ctx context.Context, _ *control.Request, endpoint string) ([]report.Link, error) {
-	first, end := 0, len(s.links)
+	var topo *topology.Topology
+	var states []core.LinkStatus
+	s.look(func(l *core.Lab) { topo, states = l.Topology(), linkStates(l) })
+	first, end := 0, len(states)
 	if endpoint != "" {
-		index, err := s.Link(endpoint)
+		index, err := findLink(topo, endpoint)
 		if err != nil {
 			return nil, err
 		}
 		first, end = index, index+1
 	}
-	links, err := s.InspectLinks(ctx)
+	links, err := s.linkFigures(ctx, topo, states, nil)
 	if err != nil {
 		return nil, err
 	}
 	return links[first:end], nil
-}
-
-func (s *Supervisor) set(ctx context.Context, _ *control.Request, params setParams) error {
-	return s.alter(ctx, params.Endpoint, func(index int) error { return s.SetLink(ctx, byHand, index, params.From, params.Change) })
-}
-
-func (s *Supervisor) reset(ctx context.Context, _ *control.Request, params resetParams) error {
-	return s.alter(ctx, params.Endpoint, func(index int) error { return s.ResetLink(ctx, byHand, index, params.From) })
-}
-
-// alter changes the settings of a link and waits until the kernel has it if it is plain.
-func (s *Supervisor) alter(ctx context.Context, endpoint string, change func(index int) error) error {
-	index, err := s.Link(endpoint)
-	if err != nil {
-		return err
-	}
-	if err := change(index); err != nil {
-		return err
-	}
-	s.links[index].awaitPlain(ctx)
-	return nil
-}
-
-func (s *Supervisor) partition(ctx context.Context, _ *control.Request, sets [][]string) ([]string, error) {
-	return s.Partition(ctx, byHand, sets)
-}
-
-func (s *Supervisor) carrier(ctx context.Context, _ *control.Request, params linkParams) error {
-	index, err := s.Link(params.Endpoint)
-	if err != nil {
-		return err
-	}
-	if params.Up {
-		if err := s.LinkUp(ctx, byHand, index); err != nil {
-			return err
-		}
-		return s.growTree(ctx, index)
-	}
-	return s.LinkDown(ctx, byHand, index)
-}
-
-func (s *Supervisor) verify(ctx context.Context, _ *control.Request, params verifyParams) (*report.Verification, error) {
-	index, err := s.Link(params.Endpoint)
-	if err != nil {
-		return nil, err
-	}
-	return s.VerifyLink(ctx, index, params.Probes)
 }

@@ -3,88 +3,99 @@ package lab
 import (
 	"cmp"
 	"context"
+	"fmt"
 
 	"github.com/ndklab/ndklab/fabric/lab/link"
 	"github.com/ndklab/ndklab/fabric/linkreport"
 	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/internal/fabric/core"
 	"github.com/ndklab/ndklab/topology"
 )
 
-// InspectLinks is the state of every link, in the order of the topology.
-func (s *Supervisor) InspectLinks(ctx context.Context) ([]report.Link, error) {
-	return s.linkFigures(ctx, nil)
+// linkStates returns how each link of the lab's topology fares.
+func linkStates(l *core.Lab) (states []core.LinkStatus) {
+	for i := range l.Topology().Links {
+		states = append(states, l.Link(i))
+	}
+	return states
 }
 
-// linkFigures is the state of every link, with figures from a beginning on, or from when
-// the lab came up if that is nil.
-func (s *Supervisor) linkFigures(ctx context.Context, began *beginning) ([]report.Link, error) {
-	kernel, err := s.network.Counters()
+// linkFigures returns figures of every link of a topology, in its order, whose states are known, from a beginning on, or
+// from when the lab came up if that is nil.
+func (s *Supervisor) linkFigures(ctx context.Context, topo *topology.Topology, states []core.LinkStatus, began *beginning) ([]report.Link, error) {
+	kernel, err := s.links.network.Counters()
 	if err != nil {
 		return nil, err
 	}
-	links := make([]report.Link, len(s.links))
-	for i, l := range s.links {
+	links := make([]report.Link, len(states))
+	for i := range states {
+		spec := &topo.Links[i]
 		var before [2]link.Counters
 		if began != nil {
 			before = began.links[i]
 		}
-		links[i] = l.reportSince(kernel[l.spec.Number], before)
+		links[i] = s.links.link(spec).report(spec, &states[i], kernel[spec.Number], before)
 	}
-	for _, c := range s.carriers() {
-		measured, err := c.measure(ctx, began != nil)
-		if err != nil {
-			return nil, err
-		}
-		for i, l := range s.links {
-			if both, ok := measured[l.name()]; ok {
-				for d := range both {
-					add(&links[i].Directions[d], &both[d])
-				}
+	return links, s.links.measure(ctx, topo, states, links, began != nil)
+}
+
+// measure adds what the link engine knows of links, or since it last began anew.
+func (d *linkDriver) measure(ctx context.Context, topo *topology.Topology, states []core.LinkStatus, links []report.Link, since bool) error {
+	engine := d.engine.current()
+	if engine == nil {
+		return nil
+	}
+	tolerances := make(map[string]topology.Tolerance, len(states))
+	for i := range topo.Links {
+		tolerances[topo.Links[i].Endpoints[0].String()] = linkreport.Tolerance(&topo.Links[i])
+	}
+	measure := engine.Measure
+	if since {
+		measure = engine.MeasureSince
+	}
+	all, err := measure(ctx, tolerances)
+	if err != nil {
+		return fmt.Errorf("engine: %w", err)
+	}
+	for i := range topo.Links {
+		spec := &topo.Links[i]
+		both, ok := all[spec.Endpoints[0].String()]
+		for end := range both {
+			if ok {
+				judged := linkreport.Judged(&both[end], spec, states[i].Asked[end].Rate, d.named)
+				add(&links[i].Directions[end], &judged)
 			}
 		}
 	}
-	return links, nil
+	return nil
 }
 
-// byKernel returns what the kernel has counted in the times when it joined the link. kernel
-// holds its counters now. l.mu is held.
-func (l *labLink) byKernel(kernel [2]link.Counters) (plain [2]link.Counters) {
-	for d := range plain {
-		plain[d] = l.carried[d]
-		if l.joined {
-			l.seen[d] = l.seen[d].Latest(kernel[d]) // which is gone with a node
-			plain[d] = plain[d].Add(l.seen[d].Sub(l.base[d]))
-		}
+// stateOfLink returns a link's engine and state, for reports.
+func stateOfLink(spec *topology.Link, status *core.LinkStatus) (engine, state string) {
+	engine, state = "plain", "up"
+	if status.Engine || !status.Asked[0].None() || !status.Asked[1].None() { // which will have it once a node is back
+		engine = cmp.Or(string(spec.Engine), string(topology.Linkem))
 	}
-	return plain
+	if status.Off() {
+		state = "down"
+	}
+	return engine, state
 }
 
-// report returns a link's state and what the kernel has counted while it joined the link.
-func (l *labLink) report(kernel [2]link.Counters) report.Link {
-	return l.reportSince(kernel, [2]link.Counters{})
-}
-
-// reportSince returns the same, less what the kernel had counted before.
-func (l *labLink) reportSince(kernel, before [2]link.Counters) report.Link {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	r := report.Link{Engine: "plain", State: "up"}
-	if l.carrier != nil || l.impaired() { // which it will be carried by once a node is back
-		r.Engine = cmp.Or(string(l.spec.Engine), string(topology.Linkem))
-	}
-	if l.off() {
-		r.State = "down"
-	}
+// report returns a link's state and what the kernel has counted while it joined the link, less what it had counted before.
+func (l *labLink) report(spec *topology.Link, status *core.LinkStatus, kernel, before [2]link.Counters) report.Link {
+	var r report.Link
+	r.Engine, r.State = stateOfLink(spec, status)
 	counted := l.byKernel(kernel)
-	for d, e := range l.spec.Endpoints {
+	for d, e := range spec.Endpoints {
 		r.Endpoints[d] = e.String()
-		plain := counted[d].Sub(before[d])
+		plain, asked := counted[d].Sub(before[d]), status.Asked[d]
 		r.Directions[d] = report.Direction{
-			From: e.String(), Settings: l.asked[d].Settings(), Set: linkreport.Set(l.asked[d]), Packets: plain.Packets, Bytes: plain.Bytes,
+			From: e.String(), Settings: asked.Settings(), Set: linkreport.Set(asked), Packets: plain.Packets, Bytes: plain.Bytes,
 			Lost: plain.Lost, LostBy: report.LostBy{Kernel: plain.Lost},
 		}
-		if l.spec.Engine == topology.Netem {
-			l.reportNetem(&r.Directions[d], d, plain)
+		if spec.Engine == topology.Netem {
+			l.reportNetem(&r.Directions[d], d, asked, plain)
 		}
 	}
 	return r

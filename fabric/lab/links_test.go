@@ -306,22 +306,22 @@ func TestCountersAcrossHands(t *testing.T) {
 func TestReadBeforeItsTerm(t *testing.T) {
 	read := link.Counters{Packets: 10, Bytes: 1000, Lost: 1}
 	later := link.Counters{Packets: 15, Bytes: 1500, Lost: 2}
-	l := &labLink{spec: &topology.Link{}, linkState: &linkState{joined: true, base: [2]link.Counters{later, read}}}
-	r := l.report([2]link.Counters{read, later})
-	if d := r.Directions[0]; d.Packets != 0 || d.Bytes != 0 || d.Lost != 0 {
+	l := &labLink{joined: true, base: [2]link.Counters{later, read}}
+	counted := l.byKernel([2]link.Counters{read, later})
+	if d := counted[0]; d.Packets != 0 || d.Bytes != 0 || d.Lost != 0 {
 		t.Errorf("before its term: %+v", d)
 	}
-	if d := r.Directions[1]; d.Packets != 5 || d.Bytes != 500 || d.Lost != 1 {
+	if d := counted[1]; d.Packets != 5 || d.Bytes != 500 || d.Lost != 1 {
 		t.Errorf("in its term: %+v", d)
 	}
 }
 
 // What was counted stays when a node dies and its interface is gone.
 func TestCountsOfAnInterfaceThatIsGone(t *testing.T) {
-	l := &labLink{spec: &topology.Link{}, linkState: &linkState{joined: true}}
-	l.report([2]link.Counters{{Packets: 10, Bytes: 1000, Lost: 1}, {Packets: 7}})
-	r := l.report([2]link.Counters{{}, {Packets: 8}})
-	if d := r.Directions[0]; d.Packets != 10 || d.Bytes != 1000 || d.Lost != 1 || r.Directions[1].Packets != 8 {
-		t.Errorf("%+v", r.Directions)
+	l := &labLink{joined: true}
+	l.byKernel([2]link.Counters{{Packets: 10, Bytes: 1000, Lost: 1}, {Packets: 7}})
+	counted := l.byKernel([2]link.Counters{{}, {Packets: 8}})
+	if d := counted[0]; d.Packets != 10 || d.Bytes != 1000 || d.Lost != 1 || counted[1].Packets != 8 {
+		t.Errorf("%+v", counted)
 	}
 }

@@ -246,7 +246,8 @@ type middlesParams struct {
 
 // middles sends a command the sockets for its Memory, when it asks for them.
 func (s *Supervisor) middles(ctx context.Context, r *control.Request, _ control.None) error {
-	links := s.links[:min(len(s.links), rememberedLinks)]
+	links := s.topology().Links
+	links = links[:min(len(links), rememberedLinks)]
 	params := middlesParams{Of: 2 * len(links)}
 	var sockets []*os.File
 	defer func() {
@@ -266,13 +267,13 @@ func (s *Supervisor) middles(ctx context.Context, r *control.Request, _ control.
 		return err
 	}
 	for _, l := range links {
-		for end, e := range l.spec.Endpoints {
+		for end, e := range l.Endpoints {
 			socket, err := capture.RecentSocket()
 			if err != nil {
 				return err
 			}
 			sockets = append(sockets, socket)
-			params.Middles = append(params.Middles, middle{e.String(), link.MiddleIndex(l.spec.Number, end)})
+			params.Middles = append(params.Middles, middle{e.String(), link.MiddleIndex(l.Number, end)})
 		}
 		if len(sockets)+2 > control.MaxFiles {
 			if err := send(); err != nil {
@@ -286,9 +287,9 @@ func (s *Supervisor) middles(ctx context.Context, r *control.Request, _ control.
 // losses has the link engine write to a file of a command. Without an engine, nothing was
 // lost.
 func (s *Supervisor) losses(ctx context.Context, r *control.Request, _ control.None) error {
-	engine := s.engine.current()
+	engine := s.links.engine.current()
 	if engine == nil {
 		return nil
 	}
-	return engine.Losses(ctx, s.topo.Seed, r.Files[0])
+	return engine.Losses(ctx, s.links.seed, r.Files[0])
 }

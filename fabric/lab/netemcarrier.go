@@ -22,20 +22,19 @@ import (
 // nothing to do, so that no packet is lost by putting it there.
 type netemCarrier struct{}
 
-func (netemCarrier) name() string    { return "netem" }
 func (netemCarrier) needsJoin() bool { return true }
 
-func (c netemCarrier) attach(ctx context.Context, l *labLink) error {
-	for d := range l.asked {
-		if err := c.set(ctx, l, d, l.asked[d]); err != nil {
+func (c netemCarrier) attach(l *labLink, asked [2]topology.Impairment) error {
+	for d, to := range asked {
+		if err := c.set(l, d, to); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (netemCarrier) set(_ context.Context, l *labLink, direction int, to topology.Impairment) error {
-	if err := l.setNetem(direction, to); err != nil {
+func (netemCarrier) set(l *labLink, direction int, to topology.Impairment) error {
+	if err := setNetem(l.spec, direction, to); err != nil {
 		return err
 	}
 	l.mu.Lock()
@@ -45,11 +44,11 @@ func (netemCarrier) set(_ context.Context, l *labLink, direction int, to topolog
 }
 
 // idle need not wait: the kernel goes on to hand out what netem has.
-func (netemCarrier) idle(context.Context, *labLink) error { return nil }
+func (netemCarrier) idle(context.Context, string) error { return nil }
 
-func (netemCarrier) detach(_ context.Context, l *labLink) error {
-	for d := range l.asked {
-		if err := l.setNetem(d, topology.Impairment{}); err != nil {
+func (netemCarrier) detach(l *labLink) error {
+	for d := range l.spec.Directions {
+		if err := setNetem(l.spec, d, topology.Impairment{}); err != nil {
 			return err
 		}
 	}
@@ -58,12 +57,7 @@ func (netemCarrier) detach(_ context.Context, l *labLink) error {
 
 // abandon leaves what remains of the link as it is: attach says anew what is to be
 // done.
-func (netemCarrier) abandon(context.Context, *labLink) error { return nil }
-
-// measure: the kernel's counters are all there is.
-func (netemCarrier) measure(context.Context, bool) (map[string][2]report.Direction, error) {
-	return nil, nil
-}
+func (netemCarrier) abandon(*labLink) error { return nil }
 
 // checkEngines says, before anything is made or changed of the lab, if a link wants
 // netem and the kernel has none. It tries it in the lab's own namespace.
@@ -89,19 +83,19 @@ func checkEngines(topo *topology.Topology) error {
 const loopback = 1
 
 // addNetem gives the new middle at one end of a link netem if the link wants it.
-func (l *labLink) addNetem(end int) error {
-	if l.spec.Engine != topology.Netem {
+func addNetem(spec *topology.Link, end int) error {
+	if spec.Engine != topology.Netem {
 		return nil
 	}
 	var processors unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &processors); err != nil {
 		return fmt.Errorf("processors: %w", err)
 	}
-	if err := l.setNetem(1-end, topology.Impairment{}); err != nil {
+	if err := setNetem(spec, 1-end, topology.Impairment{}); err != nil {
 		return err
 	}
-	if err := netem.KeepOrder(link.Middle(l.spec.Number, end), pick(&processors, 2*l.spec.Number+end)); err != nil {
-		log.Printf("link %s: netem: packets may overtake each other between processors: %v", l.name(), err)
+	if err := netem.KeepOrder(link.Middle(spec.Number, end), pick(&processors, 2*spec.Number+end)); err != nil {
+		log.Printf("link %s: netem: packets may overtake each other between processors: %v", spec.Endpoints[0], err)
 	}
 	return nil
 }
@@ -120,20 +114,21 @@ func pick(processors *unix.CPUSet, number int) int {
 
 // setNetem has netem do something to what is sent in a direction, which leaves by
 // the middle at its far end.
-func (l *labLink) setNetem(direction int, to topology.Impairment) error {
+func setNetem(spec *topology.Link, direction int, to topology.Impairment) error {
 	return netem.Set(netem.Interface{
-		Index: link.MiddleIndex(l.spec.Number, 1-direction), MTU: l.spec.MTU, Wire: !l.spec.Offload,
+		Index: link.MiddleIndex(spec.Number, 1-direction), MTU: spec.MTU, Wire: !spec.Offload,
 	}, to)
 }
 
 // reportNetem adds to a report what is known of a direction that netem impairs:
 // what is asked of it at present, and the packets that it dropped. Those are lost
 // as was asked, if loss ever was; netem does not tell them from those that found its
-// queue full. l.mu is held.
-func (l *labLink) reportNetem(d *report.Direction, direction int, kernel link.Counters) {
-	present := l.asked[direction]
+// queue full.
+func (l *labLink) reportNetem(d *report.Direction, direction int, present topology.Impairment, kernel link.Counters) {
 	d.Asked = linkreport.Asked(&impair.Asked{Delay: present.Delay, Jitter: present.Jitter.Spread, Loss: present.Loss.Rate, Burst: present.Loss.Burst, Rate: present.Rate})
 	d.LostBy.Kernel -= kernel.Queue
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.lossy[direction] {
 		d.Dropped += kernel.Queue
 		d.Lost -= kernel.Queue

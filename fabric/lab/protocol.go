@@ -7,6 +7,7 @@ import (
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/fabric/scenario"
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/core"
 	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/topology"
@@ -201,8 +202,8 @@ const (
 	Captured    = "captured" // a capture of the topology is complete
 	Warning     = "warning"
 
-	HealthChanged = "health-changed"
-	LabWaiting    = "lab-waiting" // for nodes, before all are ready
+	HealthChanged = core.HealthChanged
+	LabWaiting    = core.LabWaiting // for nodes, before all are ready
 )
 
 // Kinds of events of a run.

@@ -12,6 +12,7 @@ import (
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/fabric/scenario"
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/core"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
@@ -96,19 +97,15 @@ func (s *Supervisor) run(ctx context.Context, _ *control.Request, params runPara
 	r := &run{token: params.Token, over: make(chan struct{})}
 	r.ctx, r.interrupt = context.WithCancelCause(ctx)
 	defer r.interrupt(nil)
-	again, err := s.beginRun(r)
+	again, err := s.beginRun(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	defer close(r.over)
-	s = s.now() // which does not change while the lab runs
+	defer s.endRun(r)
 	if again {
-		if err := s.restore(ctx); err != nil {
-			return nil, err
-		}
 		s.clearHosts(ctx)
 	}
-	topo := s.topo
+	topo := s.topology()
 	if params.Others {
 		topo = topo.Only(params.Workloads...)
 	}
@@ -139,30 +136,40 @@ func (s *Supervisor) interruptRun(_ context.Context, _ *control.Request, token s
 const interruptTime = time.Second
 
 // beginRun sees to it that only one run goes on at a time. One that was interrupted
-// is waited for. again says that there was one before.
-func (s *Supervisor) beginRun(r *run) (again bool, err error) {
-	for {
-		s.mu.Lock()
-		if err := s.mayRun(); err != nil {
-			s.mu.Unlock()
-			return false, err
-		}
-		before := s.running
-		if before == nil || isClosed(before.over) {
-			s.running = r
-			s.mu.Unlock()
-			return before != nil, nil
-		}
-		s.mu.Unlock()
-		if !clock.Within(interruptTime, before.ctx.Done()) { // which comes with its end, too
-			return false, control.Errorf(control.Usage, "lab %s is running its workloads already", s.name)
-		}
+// is waited for. again says that there was one before, of which nothing is left.
+func (s *Supervisor) beginRun(ctx context.Context, r *run) (again bool, err error) {
+	s.mu.Lock()
+	before := s.running
+	s.mu.Unlock()
+	if before != nil && clock.Within(interruptTime, before.ctx.Done()) { // which comes with its end, too
 		select {
 		case <-before.over:
 		case <-r.ctx.Done():
 			return false, r.ctx.Err()
 		}
 	}
+	s.mu.Lock()
+	if before = s.running; before == nil || isClosed(before.over) {
+		s.running = r // so that it can be interrupted
+	}
+	s.mu.Unlock()
+	answer, err := s.ask(ctx, core.ByHand, core.BeginRun{})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil:
+		s.running = r
+	case s.running == r:
+		s.running = before
+		close(r.over)
+	}
+	return answer.Restored, err
+}
+
+// endRun ends what beginRun began.
+func (s *Supervisor) endRun(r *run) {
+	_, _ = s.ask(context.Background(), core.ByHand, core.EndRun{}) // which cannot fail
+	close(r.over)
 }
 
 // clearHosts ends what an earlier run has left on hosts: of a node that was paused or did
@@ -171,8 +178,8 @@ func (s *Supervisor) beginRun(r *run) (again bool, err error) {
 func (s *Supervisor) clearHosts(ctx context.Context) {
 	hosts, _ := s.pick("") // which fails for a name only
 	_ = parallel(ctx, requestsAtOnce, len(hosts), func(ctx context.Context, i int) error {
-		l, err := hosts[i].alive()
-		if err != nil || hosts[i].status().State == nodePaused {
+		l, err := s.alive(hosts[i].Name)
+		if err != nil {
 			return nil
 		}
 		ctx, cancel := context.WithTimeout(ctx, answerTime)
@@ -194,7 +201,8 @@ func isClosed(c <-chan struct{}) bool {
 // playRun plays a scenario to its end, or until nobody waits for the result.
 func (s *Supervisor) playRun(r *run, topo *topology.Topology, beginning *beginning) (*report.Run, error) {
 	began := time.Now()
-	setByHand := s.setByHand()
+	var setByHand []string
+	s.look(func(l *core.Lab) { setByHand = l.SetByHand() })
 	stage := newRunStage(r.ctx, s, beginning)
 	defer stage.end()
 	done := make(chan error, 1)

@@ -16,6 +16,7 @@ import (
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/fabric/scenario"
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/core"
 	"github.com/ndklab/ndklab/node"
 	"github.com/ndklab/ndklab/node/workload"
 	"github.com/ndklab/ndklab/provider/clock"
@@ -91,11 +92,10 @@ func (r *runStage) request(limit time.Duration, name string, make func(ctx conte
 func (r *runStage) Serve(name string, spec workload.Spec, at netip.AddrPort, done func(error)) {
 	go func() {
 		done(r.request(serveTime, name, func(ctx context.Context) error {
-			n, err := r.host(name)
+			l, err := r.host(name)
 			if err != nil {
 				return err
 			}
-			l := n.current()
 			r.mu.Lock()
 			r.servers[flowEnd{name, spec.Name, spec.Flow}] = l
 			r.mu.Unlock()
@@ -112,11 +112,10 @@ func (r *runStage) Unserve(name, w string, flow int, done func(workload.ServerRe
 			r.mu.Lock()
 			served := r.servers[flowEnd{name, w, flow}]
 			r.mu.Unlock()
-			n, err := r.host(name)
+			l, err := r.host(name)
 			if err != nil {
 				return err
 			}
-			l := n.current()
 			if l != served {
 				return fmt.Errorf("node %s was started again, and what its server had found is lost", name)
 			}
@@ -129,7 +128,7 @@ func (r *runStage) Unserve(name, w string, flow int, done func(workload.ServerRe
 
 // Run runs a client.
 func (r *runStage) Run(name string, spec workload.Spec, from netip.Addr, to netip.AddrPort, done func(workload.Result, error)) {
-	agent, err := r.Node(name)
+	agent, err := r.agent(name)
 	if err != nil {
 		go done(workload.Result{}, err)
 		return
@@ -195,7 +194,7 @@ func (r *runStage) Progress(name string, done func([]workload.Progress, error)) 
 	go func() {
 		var all []workload.Progress
 		err := r.request(answerTime, name, func(ctx context.Context) error {
-			agent, err := r.Node(name)
+			agent, err := r.agent(name)
 			if err == nil {
 				all, err = agent.Progress(ctx)
 			}
@@ -210,33 +209,12 @@ func (r *runStage) Change(e *topology.Event, done func(error)) {
 	go func() {
 		ctx, cancel := context.WithTimeout(r.caller, changeTime)
 		defer cancel()
-		err := r.change(ctx, e)
+		_, err := r.ask(ctx, core.ByRun, core.CommandOf(e))
 		if errors.Is(err, context.DeadlineExceeded) {
 			err = fmt.Errorf("%w: it takes longer than %v", err, changeTime)
 		}
 		done(err)
 	}()
-}
-
-func (r *runStage) change(ctx context.Context, e *topology.Event) error {
-	switch {
-	case e.NodeAction != "":
-		_, err := r.changeNode(ctx, byRun, changeParams{Node: e.Node, Action: Action(e.NodeAction), Signal: unix.SIGKILL})
-		return err
-	case e.Down:
-		return r.LinkDown(ctx, byRun, e.Link)
-	case e.Up:
-		return r.LinkUp(ctx, byRun, e.Link)
-	case e.Reset:
-		return r.ResetLink(ctx, byRun, e.Link, e.From)
-	case len(e.Partition) > 0:
-		_, err := r.Partition(ctx, byRun, e.Partition)
-		return err
-	case e.Heal:
-		_, err := r.Heal(ctx, byRun)
-		return err
-	}
-	return r.SetLink(ctx, byRun, e.Link, e.From, e.Set)
 }
 
 // keptOutput bounds the lines that are kept of the standard output of a scenario's program, in
@@ -270,7 +248,7 @@ func (r *runStage) Exec(name string, c scenario.Command, done func(scenario.Exit
 }
 
 func (r *runStage) program(ctx context.Context, name string, c scenario.Command) (e scenario.Exit, err error) {
-	agent, err := r.Node(name)
+	agent, err := r.agent(name)
 	if err != nil {
 		return e, err
 	}
@@ -317,26 +295,27 @@ func awaitReady(ctx context.Context, agent *node.Agent, id string, c *scenario.C
 func (r *runStage) Nodes(names []string, done func([]report.Node)) {
 	go func() {
 		if names == nil {
-			done(r.began.since(r.Supervisor, r.InspectNodes(r.ctx)))
+			done(r.began.since(r.Supervisor, r.inspectAll(r.ctx, r.topology())))
 			return
 		}
-		done(r.began.since(r.Supervisor, inspect(r.ctx, r.named(names))))
+		done(r.began.since(r.Supervisor, r.inspectNodes(r.ctx, r.named(names))))
 	}()
 }
 
 // named is the hosts and routers among the names.
-func (r *runStage) named(names []string) []*labNode {
-	return slices.DeleteFunc(slices.Clone(r.nodes), func(n *labNode) bool { return !slices.Contains(names, n.spec.Name) })
+func (r *runStage) named(names []string) []*topology.Node {
+	return slices.DeleteFunc(withProcesses(r.topology()), func(n *topology.Node) bool { return !slices.Contains(names, n.Name) })
 }
 
 // Away is the nodes that commands have switched off or paused.
-func (r *runStage) Away() []string {
-	var names []string
-	for _, n := range r.nodes {
-		if n.awayByHand() != "" {
-			names = append(names, n.spec.Name)
+func (r *runStage) Away() (names []string) {
+	r.look(func(l *core.Lab) {
+		for _, n := range withProcesses(l.Topology()) {
+			if state, _ := l.Away(n.Name); state != "" {
+				names = append(names, n.Name)
+			}
 		}
-	}
+	})
 	return names
 }
 
@@ -345,7 +324,10 @@ func (r *runStage) Links(done func([]report.Link, error)) {
 	go func() {
 		ctx, cancel := context.WithTimeout(r.ctx, linksTime)
 		defer cancel()
-		done(r.linkFigures(ctx, r.began))
+		var topo *topology.Topology
+		var states []core.LinkStatus
+		r.look(func(l *core.Lab) { topo, states = l.Topology(), linkStates(l) })
+		done(r.linkFigures(ctx, topo, states, r.began))
 	}()
 }
 
@@ -356,7 +338,7 @@ func (r *runStage) Adapters(names []string, done func([]report.NodeAdapter)) {
 		if names != nil {
 			nodes = r.named(names)
 		}
-		done(adapters(r.ctx, nodes))
+		done(r.adapters(r.ctx, nodes))
 	}()
 }
 

@@ -12,11 +12,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/ndklab/ndklab/fabric/lab/link"
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/core"
 	"github.com/ndklab/ndklab/node/reaper"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/topology"
@@ -27,54 +26,43 @@ import (
 // namespace, in whose network namespace all links meet. Its end is the end of
 // everything else, so it cleans nothing up: when the lab is over it exits.
 //
-// Who is in the lab can change while it is up (apply.go). A Supervisor sees it as it
-// was at one moment: each request is answered with the lab as it was when it came, so
-// that what it finds by a name or an index stays what it was. now is how to see it
-// as it is.
+// What becomes of nodes and links is decided by the lab's core; the driver carries that out. A Supervisor answers for the
+// lab, and plays its scenario. Who is in the lab can change at any time, so that each request looks at one topology.
 type Supervisor struct {
-	*core
-	*roster
-}
-
-// A core is what a lab has once, whoever is in it.
-type core struct {
-	name     string
-	reaper   *reaper.Reaper
-	hostProc *os.File // the host's /proc; nil until the namespaces are entered
-
-	// What follows is set by build, before the lab is ready, and not changed
-	// afterwards.
-	place     place
-	dir       string // the working folder of the scenario's programs
-	named     bool   // externals get names for ip netns
-	hosts     string // the file that stands for /etc/hosts in nodes; "": the host's does
-	libraries string // the folder of the libraries for RDMA programs; "": there is none
-	network   *link.Network
-	sockets   *os.File // the directory of the externals' sockets; nil without externals
-	engine    engine
-	recording string // the file of the engine's decisions; "": none
-
-	parting sync.Mutex // held while a partition begins or ends
-
-	short sync.Once // says that a receive buffer is less than the file asks for
-
+	name string
+	*driver
 	history history
+
+	dir string // the working folder of the scenario's programs; set by build, before the lab is ready
 
 	over chan struct{} // closed when reason is set
 
-	present atomic.Pointer[roster] // nil before all of the lab is built; changed by who has applying
-
 	mu       sync.Mutex // guards what follows
 	running  *run       // the last one that began
-	applying bool       // who is in the lab is being changed, and no run can begin
-	// unfinished is why the last change of who is in the lab did not come to its end;
-	// "" if it did.
-	unfinished string
-	ready      time.Time // when all nodes were; zero before
-	released   bool      // the lab may outlive its owner
-	reason     *control.Error
-	clients    map[*control.Conn]*client
-	served     int // clients so far
+	ready    time.Time  // when all nodes were; zero before
+	released bool       // the lab may outlive its owner
+	reason   *control.Error
+	clients  map[*control.Conn]*client
+	served   int // clients so far
+	// recording is the file of the engine's decisions; "": none.
+	recording string
+}
+
+// newSupervisor returns that of a lab in which nothing is as yet.
+func newSupervisor(name string) *Supervisor {
+	s := &Supervisor{name: name, clients: map[*control.Conn]*client{}, over: make(chan struct{})}
+	children := reaper.New()
+	nodes := &nodeDriver{lab: name, reaper: children, publish: s.Publish, qpError: s.publishQPError, lives: map[string]*life{}}
+	links := &linkDriver{
+		engine: engine{lab: name, reaper: children, died: s.end}, nodes: nodes, publish: s.Publish,
+		externals: map[string]*external{}, links: map[int]*labLink{}, switches: map[string]*labSwitch{},
+	}
+	s.driver = &driver{
+		nodes: nodes, links: links, publish: s.Publish, ended: s.end, allUp: s.beReady, lanes: newLanes(),
+		core: core.New(&topology.Topology{Name: name}), started: time.Now(), asked: map[uint64]chan<- core.Answer{},
+	}
+	nodes.ended = s.agentEnded
+	return s
 }
 
 // A client is a command's channel. Its fields are guarded by Supervisor.mu.
@@ -89,12 +77,7 @@ func supervise(name string) error {
 	listener := inherited(listenFile, "listener")
 	locked := inherited(stateFile, "state")
 	defer runtime.KeepAlive(locked) // the lock is held to the very end of the process
-	s := &Supervisor{&core{
-		name:    name,
-		reaper:  reaper.New(),
-		clients: map[*control.Conn]*client{},
-		over:    make(chan struct{}),
-	}, newRoster()}
+	s := newSupervisor(name)
 	// Commands of nodes find this program also where it was started by a path.
 	if self, err := os.Executable(); err == nil {
 		os.Setenv("PATH", strings.TrimPrefix(os.Getenv("PATH")+":"+filepath.Dir(self), ":"))
@@ -105,7 +88,7 @@ func supervise(name string) error {
 	go func() {
 		s.end(control.Errorf(control.Failed, "lab %s was ended by %s", name, unix.SignalName((<-signals).(unix.Signal))))
 	}()
-	go s.reaper.Run()
+	go s.nodes.reaper.Run()
 
 	if err := s.serveOwner(owner); err != nil {
 		return err
@@ -117,7 +100,7 @@ func supervise(name string) error {
 	log.Print(s.reason)
 	s.closeLog()
 	s.farewell()
-	s.endEngine()
+	s.links.engine.end()
 	return nil
 }
 
@@ -129,6 +112,13 @@ func (s *Supervisor) end(reason *control.Error) {
 		s.reason = reason
 		close(s.over)
 	}
+}
+
+// beReady begins the lab's clock.
+func (s *Supervisor) beReady() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ready = time.Now()
 }
 
 // farewellTime bounds how long clients may take to hear why the lab is over.
@@ -237,6 +227,3 @@ func (s *Supervisor) Since() time.Duration {
 	}
 	return time.Since(s.ready)
 }
-
-// Topology is the lab's, with its seed. It must not be changed.
-func (s *Supervisor) Topology() *topology.Topology { return s.topo }

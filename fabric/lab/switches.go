@@ -1,14 +1,13 @@
 package lab
 
 import (
-	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/ndklab/ndklab/fabric/lab/link"
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/core"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -18,24 +17,15 @@ const SpanningTree = "spanning-tree"
 // A labSwitch is a switch of the running lab: a bridge of the kernel in the
 // supervisor's own network namespace, at which links end. It has no process.
 type labSwitch struct {
-	spec   *topology.Node
 	number int // of the bridge
 	bridge *link.Bridge
 }
 
-// makeSwitches makes the bridges. The switch that the file lists first is the root
-// of the spanning tree that it is in.
-func (s *Supervisor) makeSwitches(context.Context) error {
-	for i := range s.topo.Nodes {
-		spec := &s.topo.Nodes[i]
-		if spec.Kind != topology.Switch {
-			continue
-		}
-		if err := s.makeSwitch(spec, i); err != nil {
-			return err
-		}
-	}
-	return nil
+// switchOf returns the switch of that name; nil if there is none.
+func (d *linkDriver) switchOf(name string) *labSwitch {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.switches[name]
 }
 
 // checkPorts says, before anything is made or changed of the lab, if a switch has more
@@ -49,22 +39,49 @@ func checkPorts(topo *topology.Topology) error {
 	return nil
 }
 
-// makeSwitch makes a bridge of that number.
-func (s *Supervisor) makeSwitch(spec *topology.Node, number int) error {
-	if len(s.switches) == 0 {
-		if err := link.QuietBridges(); err != nil {
-			return control.Errorf(control.Unable, "keep the packet filter out of switches: %v", err)
-		}
+// makeSwitch returns what makes the bridge of a switch. Its number is the lowest that is free: of those that are made one
+// after the other, the first is the root of the spanning tree that it is in.
+func (d *linkDriver) makeSwitch(topo *topology.Topology, spec *topology.Node) func() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	used := map[int]bool{}
+	for _, sw := range d.switches {
+		used[sw.number] = true
 	}
+	number := 0
+	for used[number] {
+		number++
+	}
+	first := len(d.switches) == 0
+	sw := &labSwitch{number: number}
+	d.switches[spec.Name] = sw
 	var tree *link.Tree
 	if spec.SpanningTree {
-		tree = &link.Tree{ForwardDelay: forwardDelay(s.topo, spec)}
+		tree = &link.Tree{ForwardDelay: forwardDelay(topo, spec)}
 	}
-	bridge, err := s.network.MakeBridge(number, tree)
-	if err != nil {
+	return func() error {
+		if first {
+			if err := link.QuietBridges(); err != nil {
+				return control.Errorf(control.Unable, "keep the packet filter out of switches: %v", err)
+			}
+		}
+		bridge, err := d.network.MakeBridge(number, tree)
+		if err != nil {
+			return fmt.Errorf("switch %s: %w", spec.Name, err)
+		}
+		sw.bridge = bridge // before any link ends at it
+		return nil
+	}
+}
+
+// removeSwitch removes the bridge of a switch.
+func (d *linkDriver) removeSwitch(spec *topology.Node) error {
+	if err := d.network.RemoveBridge(d.switchOf(spec.Name).bridge); err != nil {
 		return fmt.Errorf("switch %s: %w", spec.Name, err)
 	}
-	s.switches[spec.Name] = &labSwitch{spec: spec, number: number, bridge: bridge}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.switches, spec.Name)
 	return nil
 }
 
@@ -100,26 +117,6 @@ func farthest(topo *topology.Topology, of *topology.Node) int {
 	}
 }
 
-// openPorts sets the ends at switches of a link up that carries packets, or is down
-// itself. Sooner, a
-// spanning tree would begin to look for loops, and see none.
-func (s *Supervisor) openPorts(ctx context.Context, l *labLink) error {
-	ports := false
-	for end, e := range l.spec.Endpoints {
-		if s.switches[e.Node] == nil {
-			continue
-		}
-		if err := s.network.OpenPort(l.spec.Number, end); err != nil {
-			return err
-		}
-		ports = true
-	}
-	if !ports || l.down {
-		return nil
-	}
-	return s.settle(ctx, l.spec.Number)
-}
-
 // How long a spanning tree may take beyond what it waits for anyway, and how often
 // it is looked at.
 const (
@@ -127,26 +124,24 @@ const (
 	treeTime = 10 * time.Second
 )
 
-// growTrees waits until the spanning trees of the lab, if there are any, stand.
-func (s *Supervisor) growTrees(ctx context.Context) error {
-	var all []int
+// awaitTree waits until the ports of some links that are up forward, or are spares. Of all links of the lab it says so.
+func (d *linkDriver) awaitTree(topo *topology.Topology, a core.AwaitTree) error {
 	var slowest time.Duration
-	for _, sw := range s.switches {
-		if sw.spec.SpanningTree {
-			slowest = max(slowest, forwardDelay(s.topo, sw.spec))
-			for _, i := range sw.spec.Interfaces {
-				all = append(all, i.Link)
+	for _, l := range a.Links {
+		for _, e := range l.Endpoints {
+			if spec := topo.FindNode(e.Node); spec != nil && spec.Kind == topology.Switch && spec.SpanningTree {
+				slowest = max(slowest, forwardDelay(topo, spec))
 			}
 		}
 	}
-	if len(all) == 0 {
-		return nil
+	if !a.All {
+		return d.awaitPorts(a.Links, treeTime+2*slowest)
 	}
-	s.Publish(Event{Kind: SpanningTree, Text: fmt.Sprintf("the switches look for loops, which takes %v at least", 2*slowest)})
-	if err := s.growTree(ctx, all...); err != nil {
+	d.publish(Event{Kind: SpanningTree, Text: fmt.Sprintf("the switches look for loops, which takes %v at least", 2*slowest)})
+	if err := d.awaitPorts(a.Links, treeTime+2*slowest); err != nil {
 		return err
 	}
-	states, err := s.network.PortStates()
+	states, err := d.network.PortStates()
 	if err != nil {
 		return err
 	}
@@ -154,78 +149,52 @@ func (s *Supervisor) growTrees(ctx context.Context) error {
 	for _, state := range states {
 		count[state]++
 	}
-	s.Publish(Event{Kind: SpanningTree, Text: fmt.Sprintf("the switches have found their spanning tree: forwarding ports: %d, blocking: %d", count[link.Forwarding], count[link.Blocking])})
+	d.publish(Event{Kind: SpanningTree, Text: fmt.Sprintf("the switches have found their spanning tree: forwarding ports: %d, blocking: %d", count[link.Forwarding], count[link.Blocking])})
 	return nil
 }
 
-// growTree waits until the ports of some links that are up forward, or are spares.
-// Those of switches without a spanning tree forward from the beginning.
-func (s *Supervisor) growTree(ctx context.Context, links ...int) error {
-	limit := treeTime
-	links = slices.DeleteFunc(slices.Clone(links), func(index int) bool {
-		tree := false
-		for _, e := range s.links[index].spec.Endpoints {
-			if sw := s.switches[e.Node]; sw != nil && sw.spec.SpanningTree {
-				limit = max(limit, treeTime+2*forwardDelay(s.topo, sw.spec))
-				tree = true
-			}
-		}
-		return !tree
-	})
-	if len(links) == 0 {
-		return nil // the kernel need not be asked, which tells of all ports there are
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("after %v", limit))
-	defer cancel()
+// awaitPorts waits until spanning trees know of the ports of links.
+func (d *linkDriver) awaitPorts(links []*topology.Link, limit time.Duration) error {
+	late := time.After(limit)
 	tick := time.NewTicker(treePoll)
 	defer tick.Stop()
 	for {
-		states, err := s.network.PortStates()
+		states, err := d.network.PortStates()
 		if err != nil {
 			return err
 		}
-		port, state := s.undecided(states, links)
+		port, state := undecided(states, links)
 		if port == "" {
 			return nil
 		}
 		select {
 		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("port %s is still %s: %w", port, state, context.Cause(ctx))
+		case <-late:
+			return fmt.Errorf("port %s is still %s: after %v", port, state, limit)
 		}
 	}
-}
-
-// switched is the links of a node that end at a switch.
-func (s *Supervisor) switched(n *labNode) (links []int) {
-	for _, i := range n.spec.Interfaces {
-		if s.switches[s.links[i.Link].spec.Endpoints[1-i.End].Node] != nil {
-			links = append(links, i.Link)
-		}
-	}
-	return links
 }
 
 // undecided is a port of those links of which the spanning tree does not know yet,
 // or "".
-func (s *Supervisor) undecided(states map[[2]int]link.PortState, links []int) (string, link.PortState) {
-	for _, index := range links {
-		for end := range 2 {
-			if state := states[[2]int{s.links[index].spec.Number, end}]; state == link.Listening || state == link.Learning {
-				return s.links[index].spec.Endpoints[end].String(), state
+func undecided(states map[[2]int]link.PortState, links []*topology.Link) (string, link.PortState) {
+	for _, l := range links {
+		for end, e := range l.Endpoints {
+			if state := states[[2]int{l.Number, end}]; state == link.Listening || state == link.Learning {
+				return e.String(), state
 			}
 		}
 	}
 	return "", 0
 }
 
-// inspectSwitch is the state of a switch. ports are those of all switches.
-func (sw *labSwitch) inspect(topo *topology.Topology, ports map[[2]int]link.PortStatus) report.Node {
+// inspectSwitch returns the state of a switch. ports are those of all switches.
+func inspectSwitch(topo *topology.Topology, spec *topology.Node, ports map[[2]int]link.PortStatus) report.Node {
 	r := report.Node{
-		NodeState: report.NodeState{Name: sw.spec.Name, State: nodeReady}, Kind: string(topology.Switch),
+		NodeState: report.NodeState{Name: spec.Name, State: nodeReady}, Kind: string(topology.Switch),
 		Addresses: []string{}, Counters: map[string]uint64{}, Transport: map[string]uint64{}, Ports: []report.Port{},
 	}
-	for _, i := range sw.spec.Interfaces {
+	for _, i := range spec.Interfaces {
 		status := ports[[2]int{topo.Links[i.Link].Number, i.End}]
 		r.Ports = append(r.Ports, report.Port{
 			Name: i.Name, To: topo.Links[i.Link].Endpoints[1-i.End].String(), State: status.State.String(), MACs: status.MACs,

@@ -9,6 +9,7 @@ import (
 	"github.com/ndklab/ndklab/fabric/report"
 	"github.com/ndklab/ndklab/fabric/verify"
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/core"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -25,24 +26,26 @@ func (l *Lab) VerifyLink(ctx context.Context, endpoint string, probes Probes) (*
 	return call(ctx, l, methodVerify, verifyParams{endpoint, probes})
 }
 
-// VerifyLink is Lab.VerifyLink of a link by its index in the topology.
-func (s *Supervisor) VerifyLink(ctx context.Context, index int, probes Probes) (*report.Verification, error) {
-	l := s.links[index]
-	ends, err := s.probeEnds(l)
+// verifyLink answers methodVerify.
+func (s *Supervisor) verifyLink(ctx context.Context, _ *control.Request, params verifyParams) (*report.Verification, error) {
+	spec, before, err := s.linkToProbe(params.Endpoint)
 	if err != nil {
 		return nil, err
 	}
-	before := l.report([2]link.Counters{})
-	if before.State != "up" {
-		return nil, control.Errorf(control.Usage, "link %s is down: `ndklab link up %s/%s` brings it up", l.name(), s.name, l.name())
+	ends, err := s.probeEnds(spec)
+	if err != nil {
+		return nil, err
 	}
-	v := &report.Verification{Lab: s.name, Endpoints: before.Endpoints, Engine: before.Engine, Passed: true}
+	name := spec.Endpoints[0]
+	engine, state := stateOfLink(spec, before)
+	if state != "up" {
+		return nil, control.Errorf(control.Usage, "link %s is down: `ndklab link up %s/%s` brings it up", name, s.name, name)
+	}
+	v := &report.Verification{Lab: s.name, Engine: engine, Passed: true}
 	var directions [2]*verify.Direction
 	for d := range directions {
-		l.mu.Lock()
-		asked := l.asked[d]
-		l.mu.Unlock()
-		if directions[d], err = verify.Prepare(l.spec, ends, d, asked, probes); err != nil {
+		v.Endpoints[d] = spec.Endpoints[d].String()
+		if directions[d], err = verify.Prepare(spec, ends, d, before.Asked[d], params.Probes); err != nil {
 			return nil, err
 		}
 	}
@@ -51,14 +54,15 @@ func (s *Supervisor) VerifyLink(ctx context.Context, index int, probes Probes) (
 		err = directions[d].Burst(ctx)
 	}
 	// What went wrong may be because of a change, which explains it better.
-	if after := l.report([2]link.Counters{}); after.State != "up" || !l.asks(directions[0].Asked, directions[1].Asked) {
-		return nil, control.Errorf(control.Usage, "link %s was changed while it was probed: probe it again", l.name())
+	_, after, changed := s.linkToProbe(params.Endpoint)
+	if changed != nil || after.Off() || !after.Asked[0].Equal(before.Asked[0]) || !after.Asked[1].Equal(before.Asked[1]) {
+		return nil, control.Errorf(control.Usage, "link %s was changed while it was probed: probe it again", name)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("link %s: %w", l.name(), err)
+		return nil, fmt.Errorf("link %s: %w", name, err)
 	}
 	for d, p := range directions {
-		p.Found.From = before.Endpoints[d]
+		p.Found.From = v.Endpoints[d]
 		v.Directions[d] = p.Found
 		for _, f := range p.Found.Findings {
 			v.Passed = v.Passed && f.Passed
@@ -67,27 +71,31 @@ func (s *Supervisor) VerifyLink(ctx context.Context, index int, probes Probes) (
 	return v, nil
 }
 
+// linkToProbe returns the link with an endpoint, whose nodes are up.
+func (s *Supervisor) linkToProbe(endpoint string) (spec *topology.Link, status *core.LinkStatus, err error) {
+	s.look(func(l *core.Lab) {
+		topo := l.Topology()
+		var index int
+		if index, err = findLink(topo, endpoint); err != nil {
+			return
+		}
+		found := l.Link(index)
+		spec, status, err = &topo.Links[index], &found, l.Ends(index)
+	})
+	return spec, status, err
+}
+
 // probeEnds is where the ends of a link are, in nodes that are up.
-func (s *Supervisor) probeEnds(l *labLink) (ends [2]probe.End, err error) {
-	if err := s.checkEnds(l); err != nil {
-		return ends, err
-	}
-	for end, e := range l.spec.Endpoints {
+func (s *Supervisor) probeEnds(spec *topology.Link) (ends [2]probe.End, err error) {
+	for end, e := range spec.Endpoints {
 		switch {
 		case e.External():
-			return ends, control.Errorf(control.Usage, "link %s has an end outside the lab, %s, where no probe can be seen", l.name(), e)
-		case s.switches[e.Node] != nil:
-			ends[end] = probe.End{Interface: link.Port(l.spec.Number, end)}
+			return ends, control.Errorf(control.Usage, "link %s has an end outside the lab, %s, where no probe can be seen", spec.Endpoints[0], e)
+		case s.links.switchOf(e.Node) != nil:
+			ends[end] = probe.End{Interface: link.Port(spec.Number, end)}
 		default:
-			ends[end] = probe.End{Interface: e.Interface, PID: s.byName[e.Node].current().agent.PID()}
+			ends[end] = probe.End{Interface: e.Interface, PID: s.nodes.life(e.Node).agent.PID()}
 		}
 	}
 	return ends, nil
-}
-
-// asks reports whether that is asked of the link's directions.
-func (l *labLink) asks(both ...topology.Impairment) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.asked[0].Equal(both[0]) && l.asked[1].Equal(both[1])
 }

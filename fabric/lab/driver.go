@@ -1,0 +1,236 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/core"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// A driver has the lab's core decide (package core), and carries out on this machine what comes of it. Actions on nodes
+// are in nodedriver.go and life.go, those on links in linkdriver.go and lablink.go, those on switches in switches.go.
+type driver struct {
+	nodes   *nodeDriver
+	links   *linkDriver
+	publish func(Event)
+	ended   func(*control.Error) // is told of the lab's end
+	allUp   func()               // is told that all nodes are ready, before everyone is
+	lanes   lanes
+	// beginLinks carries BeginLinks out. It is set before the first command.
+	beginLinks func() error
+
+	// mu guards what follows. It is held while the core is asked or looked at, and while everyone is told what the core
+	// tells, which keeps the order. Who holds it may take any other lock of the lab, never the other way round. Actions
+	// are carried out without it.
+	mu      sync.Mutex
+	core    *core.Lab
+	started time.Time                     // the core's time 0
+	asked   map[uint64]chan<- core.Answer // commands without an answer
+	lastAsk uint64
+	timer   *time.Timer // of the core's deadline
+}
+
+// lanes bound how many actions of a kind are carried out at once.
+type lanes struct {
+	start  chan struct{} // more than there are processors would only queue for the kernel's namespace lock
+	make   chan struct{} // the kernel makes one interface at a time
+	change chan struct{} // others do the work
+}
+
+func newLanes() lanes {
+	return lanes{make(chan struct{}, runtime.GOMAXPROCS(0)), make(chan struct{}, 1), make(chan struct{}, requestsAtOnce)}
+}
+
+// of returns what bounds actions like that; nil: nothing does, since they wait for something or are over at once.
+func (l *lanes) of(a core.Action) chan struct{} {
+	switch a.(type) {
+	case core.StartAgent:
+		return l.start
+	case core.MakeSwitch, core.MakeEnds:
+		return l.make
+	case core.Execute, core.CheckHealth, core.KillAgent, core.SignalAgent, core.AwaitIdle, core.AwaitTree, core.BeginLinks, core.RenewNames:
+		return nil
+	}
+	return l.change
+}
+
+// handle gives the core an event, and has done what comes of it.
+func (d *driver) handle(e core.Event) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.handleLocked(e)
+}
+
+func (d *driver) handleLocked(e core.Event) {
+	d.core.Handle(time.Since(d.started), e)
+	for {
+		number, a, ok := d.core.Next()
+		if !ok {
+			break
+		}
+		switch a := a.(type) {
+		case core.Tell:
+			if a.Kind == core.LabReady {
+				d.allUp()
+			}
+			d.publish(Event{Kind: a.Kind, Node: a.Node, Link: a.Link, Text: a.Text})
+		case core.Answer:
+			if answer := d.asked[a.ID]; answer != nil {
+				answer <- a // which has room
+				delete(d.asked, a.ID)
+			}
+		case core.End:
+			d.ended(control.AsError(a.Reason))
+		case core.ForgetNode:
+			d.nodes.forget(a.Node)
+		case core.ForgetLink:
+			d.links.forget(a.Link)
+		default:
+			d.carryOut(number, a)
+		}
+	}
+	d.arm()
+}
+
+// arm has the core called when it wants to be. mu is held.
+func (d *driver) arm() {
+	at, ok := d.core.Deadline()
+	switch {
+	case !ok && d.timer != nil:
+		d.timer.Stop()
+	case !ok:
+	case d.timer == nil:
+		d.timer = time.AfterFunc(at-time.Since(d.started), func() { d.handle(core.Tick{}) })
+	default:
+		d.timer.Reset(at - time.Since(d.started))
+	}
+}
+
+// carryOut begins an action. mu is held, so that actions which hang on the lab's topology see the one that they came of.
+func (d *driver) carryOut(number int, a core.Action) {
+	act := d.action(a)
+	lane := d.lanes.of(a)
+	go func() {
+		if lane != nil {
+			lane <- struct{}{}
+		}
+		done := act()
+		if lane != nil {
+			<-lane
+		}
+		done.Number = number
+		d.handle(done)
+	}()
+}
+
+// action returns how to carry out an action.
+func (d *driver) action(a core.Action) func() core.Done {
+	failing := func(do func() error) func() core.Done { return func() core.Done { return core.Done{Err: do()} } }
+	topo := d.core.Topology()
+	switch a := a.(type) {
+	case core.BeginLinks:
+		return failing(d.beginLinks)
+	case core.RenewNames:
+		return failing(func() error { return d.nodes.renewHosts(d.topology) })
+	case core.MakeSwitch:
+		return failing(d.links.makeSwitch(topo, a.Spec))
+	case core.RemoveSwitch:
+		return failing(func() error { return d.links.removeSwitch(a.Spec) })
+	case core.AwaitTree:
+		return failing(func() error { return d.links.awaitTree(topo, a) })
+	}
+	if act := d.nodes.action(a); act != nil {
+		return act
+	}
+	if act := d.links.action(a); act != nil {
+		return act
+	}
+	return func() core.Done { return core.Done{Err: fmt.Errorf("unknown action %T", a)} }
+}
+
+// agentEnded tells the core that the agent of a life has ended, and everyone who waits for that.
+func (d *driver) agentEnded(l *life, reason string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.handleLocked(core.AgentEnded{Of: l.Of, Reason: reason})
+	if l.reason = d.core.Node(l.Node).Reason; l.reason == "" {
+		l.reason = reason
+	}
+	close(l.down)
+}
+
+// ask has a command done and returns the answer. When ctx ends first, what has not begun is not done, and what has
+// begun comes to its end before ask returns.
+func (d *driver) ask(ctx context.Context, by core.Source, c core.Command) (core.Answer, error) {
+	return d.askOf(ctx, by, func(*core.Lab) (core.Command, error) { return c, nil })
+}
+
+// askOf is ask with a command that depends on what there is in the lab.
+func (d *driver) askOf(ctx context.Context, by core.Source, command func(*core.Lab) (core.Command, error)) (core.Answer, error) {
+	answered := make(chan core.Answer, 1)
+	d.mu.Lock()
+	c, err := command(d.core)
+	if err != nil {
+		d.mu.Unlock()
+		return core.Answer{}, err
+	}
+	d.lastAsk++
+	id := d.lastAsk
+	d.asked[id] = answered
+	d.handleLocked(core.Ask{ID: id, By: by, Command: c})
+	d.mu.Unlock()
+	select {
+	case a := <-answered:
+		return a, a.Err
+	case <-ctx.Done():
+	}
+	d.handle(core.Cancel{ID: id, Cause: ctx.Err()})
+	a := <-answered
+	return a, a.Err
+}
+
+// look has look see the core.
+func (d *driver) look(look func(*core.Lab)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	look(d.core)
+}
+
+// topology returns that of the nodes and links that there are by now. It must not be changed.
+func (d *driver) topology() (topo *topology.Topology) {
+	d.look(func(l *core.Lab) { topo = l.Topology() })
+	return topo
+}
+
+// standing returns what the lab is at present.
+func (d *driver) standing() (standing core.Standing) {
+	d.look(func(l *core.Lab) { standing = l.Standing() })
+	return standing
+}
+
+// checkReady refuses what cannot be asked of a lab that is still starting.
+func (d *driver) checkReady() (err error) {
+	d.look(func(l *core.Lab) { err = l.CheckReady() })
+	return err
+}
+
+// node returns how a host or router fares.
+func (d *driver) node(name string) (status core.NodeStatus) {
+	d.look(func(l *core.Lab) { status = l.Node(name) })
+	return status
+}
+
+// alive returns the life of a host or router that is up, else an error that says why it is not.
+func (d *driver) alive(name string) (life *life, err error) {
+	d.look(func(l *core.Lab) {
+		if err = l.Alive(name); err == nil {
+			life = d.nodes.life(name)
+		}
+	})
+	return life, err
+}
