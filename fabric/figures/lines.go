@@ -40,8 +40,8 @@ func ucx(output string) (f Figures, known bool) {
 }
 
 // qperfLine is a figure of qperf, which prints one test after the other: a name and a value
-// with its unit.
-var qperfLine = regexp.MustCompile(`^\s+(bw|send_bw|recv_bw|msg_rate|latency)\s+=\s+([0-9.]+) (\S+)$`)
+// with its unit. Patterns are compiled when a program has ended: an agent has no use for them.
+const qperfLine = `^\s+(bw|send_bw|recv_bw|msg_rate|latency)\s+=\s+([0-9.]+) (\S+)$`
 
 // qperfUnits are its units, which are decimal (qperf's man page, -us).
 var qperfUnits = map[string]float64{
@@ -52,8 +52,9 @@ var qperfUnits = map[string]float64{
 
 // qperf takes of each figure the last that is told.
 func qperf(output string) (f Figures, known bool) {
+	figure := regexp.MustCompile(qperfLine)
 	for line := range strings.Lines(output) {
-		m := qperfLine.FindStringSubmatch(strings.TrimRight(line, "\r\n"))
+		m := figure.FindStringSubmatch(strings.TrimRight(line, "\r\n"))
 		if m == nil {
 			continue
 		}
@@ -76,15 +77,16 @@ func qperf(output string) (f Figures, known bool) {
 }
 
 // The last lines of ibv_rc_pingpong and the like.
-var (
-	pingpongBytes  = regexp.MustCompile(`(?m)^(\d+) bytes in [0-9.]+ seconds = ([0-9.]+) Mbit/sec`)
-	pingpongRounds = regexp.MustCompile(`(?m)^(\d+) iters in [0-9.]+ seconds = ([0-9.]+) usec/iter`)
+const (
+	pingpongBytes  = `(?m)^(\d+) bytes in [0-9.]+ seconds = ([0-9.]+) Mbit/sec`
+	pingpongRounds = `(?m)^(\d+) iters in [0-9.]+ seconds = ([0-9.]+) usec/iter`
 )
 
 // pingpong reads the throughput of both directions together and the mean of the rounds, of
 // which half is the latency of a message.
 func pingpong(output string) (f Figures, known bool) {
-	moved, rounds := pingpongBytes.FindStringSubmatch(output), pingpongRounds.FindStringSubmatch(output)
+	moved := regexp.MustCompile(pingpongBytes).FindStringSubmatch(output)
+	rounds := regexp.MustCompile(pingpongRounds).FindStringSubmatch(output)
 	if moved == nil || rounds == nil {
 		return Figures{}, false
 	}

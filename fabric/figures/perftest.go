@@ -42,14 +42,14 @@ type perftestLine struct {
 
 // perftestTitle is one title: titles have single spaces within, and none of them but those
 // of bandwidth, percentiles and transactions has any.
-var perftestTitle = regexp.MustCompile(`BW (?:peak|average)\[[^\]]*\]|[0-9.]+% percentile\[[^\]]*\]|tps average|\S+`)
+const perftestTitle = `BW (?:peak|average)\[[^\]]*\]|[0-9.]+% percentile\[[^\]]*\]|tps average|\S+`
 
 func perftest(output string) (f Figures, known bool) {
 	var columns []string
 	for line := range strings.Lines(output) {
 		line = strings.TrimSpace(line)
 		if strings.HasPrefix(line, "#bytes") {
-			columns = perftestTitle.FindAllString(line, -1)
+			columns = regexp.MustCompile(perftestTitle).FindAllString(line, -1)
 			continue
 		}
 		values, ok := numbers(line)
