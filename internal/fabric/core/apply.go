@@ -25,8 +25,14 @@ type apply struct {
 	// What follows is of the last step.
 	complete func(error) // ends it; nil before it, and when only spanning trees are waited for
 	added    []*link     // that were not there before
+	starts   []*node     // that are still to be started, in the order of the topology
+	starting []*node     // whose agents are being started, or the ones before ended
 	pending  int         // nodes that are still to become ready, and RenewNames
 }
+
+// startsAtOnce bounds how many agents an Apply has started at once, so that those it has not come to stay down when
+// nobody waits for it any more. Nodes that wait for others do not count: their agents are there.
+const startsAtOnce = 16
 
 // apply takes Apply.
 func (l *Lab) apply(a Ask, c Apply) {
@@ -204,10 +210,11 @@ func (l *Lab) adopt(p *apply, d *diff.Difference, done func(error)) {
 		n.due = n.due || restart[n.spec.Name] && n.phase != absent && n.phase != clearing
 		n.stale = n.phase != absent && !n.due
 		if n.due || n.owed {
-			l.startDue(p, n)
+			p.starts = append(p.starts, n)
 		}
 		l.touch(n)
 	}
+	l.beginStarts(p)
 	p.pending++
 	l.do(RenewNames{}, func(d Done) {
 		p.pending--
@@ -216,6 +223,19 @@ func (l *Lab) adopt(p *apply, d *diff.Difference, done func(error)) {
 		}
 	})
 	p.complete = done
+}
+
+// beginStarts has the next nodes be started, and reports whether there were any.
+func (l *Lab) beginStarts(p *apply) (begun bool) {
+	p.starting = slices.DeleteFunc(p.starting, func(n *node) bool { return !n.due && n.phase != starting })
+	for len(p.starts) > 0 && len(p.starting) < startsAtOnce {
+		n := p.starts[0]
+		p.starts = p.starts[1:]
+		p.starting = append(p.starting, n)
+		l.startDue(p, n)
+		begun = true
+	}
+	return begun
 }
 
 // startDue has a node be started, also if it is up.
@@ -232,7 +252,12 @@ func (l *Lab) startDue(p *apply, n *node) {
 // advanceApply goes on when wanted and found are the same.
 func (l *Lab) advanceApply() (advanced bool) {
 	p := l.applying
-	if p == nil || p.complete == nil || p.pending > 0 {
+	switch {
+	case p == nil || p.complete == nil:
+		return false
+	case l.beginStarts(p):
+		return true
+	case p.pending > 0:
 		return false
 	}
 	for _, n := range l.nodes {

@@ -2,6 +2,7 @@ package core
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -137,6 +138,67 @@ func interruptedAt(t *testing.T, at int, rest bool) (over bool) {
 	w.rest()
 	w.judge()
 	return false
+}
+
+// An Apply has no more than startsAtOnce agents started at once. Interrupted, it leaves those nodes down that it has not
+// come to, and another one starts them.
+func TestApplyStartsInTurn(t *testing.T) {
+	const many = 3 * startsAtOnce
+	var nodes strings.Builder
+	for i := range many {
+		fmt.Fprintf(&nodes, "    h%d: {}\n", i)
+	}
+	small := "name: crowd\nseed: 1\ntopology:\n  nodes:\n    a: {}\n"
+	w := built(t, small)
+	w.slow = func(a Action) time.Duration {
+		if _, ok := a.(StartAgent); ok {
+			return time.Second
+		}
+		return 0
+	}
+	large := small + nodes.String()
+	phases := func() (begun, ready int) {
+		atOnce := 0
+		for _, n := range w.lab.nodes {
+			if n.phase == starting {
+				atOnce++
+			}
+			if n.life > 0 {
+				begun++
+			}
+			if !n.down() {
+				ready++
+			}
+		}
+		if atOnce > startsAtOnce {
+			t.Errorf("%d are being started at once", atOnce)
+		}
+		return begun, ready
+	}
+	id := w.ask(ByHand, w.applied(large))
+	for _, ready := phases(); ready == 1; _, ready = phases() {
+		if !w.step() {
+			t.Fatal("none comes up")
+		}
+	}
+	w.handle(Cancel{id, errors.New("gone")})
+	w.rest()
+	w.judge()
+	begun, ready := phases()
+	if begun != ready || begun < 1+startsAtOnce || begun > 1+2*startsAtOnce {
+		t.Errorf("begun: %d, ready: %d of %d", begun, ready, many+1)
+	}
+	for _, n := range w.lab.nodes {
+		if n.down() && n.reason != notStarted {
+			t.Errorf("node %s is down: %s", n.spec.Name, n.reason)
+		}
+	}
+	w.must(w.applied(large))
+	w.rest()
+	w.judge()
+	if _, ready := phases(); ready != many+1 {
+		t.Errorf("ready: %d of %d", ready, many+1)
+	}
 }
 
 // An Apply that nobody waits for any more begins no further step.
