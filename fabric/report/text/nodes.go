@@ -122,6 +122,7 @@ func nodeStory(n *report.Node) string {
 	if n.PID != 0 {
 		parts = append(parts, fmt.Sprintf("pid %d", n.PID))
 	}
+	parts = append(parts, restarts(n)...)
 	parts = append(parts, n.Addresses...)
 	if sent, ok := n.Transport["packets_sent"]; ok {
 		parts = append(parts, words.Count(sent)+" packets sent")
@@ -134,7 +135,7 @@ func nodeStory(n *report.Node) string {
 
 // nodeTrouble says what is wrong with a node, and what went wrong there.
 func nodeTrouble(n *report.Node) string {
-	parts := condition(n)
+	parts := append(condition(n), restarts(n)...)
 	for _, name := range failureCounters {
 		if value := n.Counters[name]; value > 0 {
 			parts = append(parts, words.Count(value)+" "+name)
@@ -159,10 +160,15 @@ func condition(n *report.Node) (parts []string) {
 		}
 		parts = append(parts, health)
 	}
-	if n.Restarts > 0 {
-		parts = append(parts, fmt.Sprintf("restarts: %d", n.Restarts))
-	}
 	return parts
+}
+
+// restarts says how often a node was started again, if it was.
+func restarts(n *report.Node) []string {
+	if n.Restarts == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("restarts: %d", n.Restarts)}
 }
 
 // packetTrouble says what went wrong with packets, by the transport's counters.
