@@ -39,7 +39,7 @@ func TestFabrics(t *testing.T) {
 				if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 					t.Fatal(err)
 				}
-				p := user.start(t, "ndklab", "run", file)
+				p := user.start(t, "ndklab", "run", "-v", file)
 				if code := p.end(); code != 0 {
 					t.Fatalf("exit code %d\n%s%s", code, &p.printed, &p.errors)
 				}
