@@ -37,7 +37,9 @@ func (d *linkDriver) action(a core.Action) func() core.Done {
 			l.acting.Lock()
 			defer l.acting.Unlock()
 			l.spec = spec
-			return do(l)
+			done := do(l)
+			done.Agent = done.Err != nil && d.nodes.ending(spec)
+			return done
 		}
 	}
 	failing := func(spec *topology.Link, do func(*labLink) error) func() core.Done {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -90,6 +91,14 @@ func (d *nodeDriver) life(name string) *life {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.lives[name]
+}
+
+// ending reports whether the agent of a node at an end of a link has ended, and the core is still to be told.
+func (d *nodeDriver) ending(spec *topology.Link) bool {
+	return slices.ContainsFunc(spec.Endpoints[:], func(e topology.Endpoint) bool {
+		l := d.life(e.Node)
+		return l != nil && isClosed(l.agent.Done()) && !isClosed(l.down)
+	})
 }
 
 // forget forgets a node that is in the lab no more.

@@ -27,7 +27,7 @@ type Cancel struct {
 type Done struct {
 	Number  int
 	Err     error    // why it was not done. Agent says that the node's agent has ended, and AgentEnded is about to come
-	Agent   bool     // Err is the end of the agent
+	Agent   bool     // Err is the end of the agent, or of one at the ends of the link
 	Late    bool     // of Relieve
 	Status  int      // of Execute: the exit status
 	Output  []string // of Execute: the last lines that were written

@@ -379,6 +379,36 @@ func names(links []*topology.Link) (all []string) {
 	return all
 }
 
+// A node is started though an interface of it cannot be made at first, since the node at the far end of the link has just
+// died. It does not matter which is heard of first.
+func TestStartMeetsEnd(t *testing.T) {
+	for name, delay := range map[string]time.Duration{"then the end": 50 * time.Millisecond, "the end before": 0} {
+		t.Run(name, func(t *testing.T) {
+			w := built(t, square)
+			lives := true
+			w.fail = func(a Action) *Done {
+				if m, ok := a.(MakeEnds); !ok || m.Link.Endpoints[0].String() != "c:eth1" || !lives {
+					return nil
+				}
+				lives = false
+				if delay == 0 {
+					w.crash("c")
+				} else {
+					w.after(delay, func() { w.crash("c") })
+				}
+				return &Done{Err: errGone, Agent: true}
+			}
+			w.must(ChangeNode{Node: "d", Action: topology.RestartNode})
+			if lives || w.lab.byName["d"].down() || !w.lab.byName["c"].down() {
+				t.Error("c is up, or d is down")
+			}
+			w.must(ChangeNode{Node: "c", Action: topology.StartNode})
+			w.rest()
+			w.judge()
+		})
+	}
+}
+
 // A partition takes the place of the one before, and its end leaves down what was down by itself.
 func TestPartition(t *testing.T) {
 	w := built(t, square)

@@ -30,6 +30,7 @@ type link struct {
 	connected  bool
 
 	busy     bool  // an action is under way
+	ending   bool  // it has failed by the end of an agent, whose AgentEnded is awaited; busy until then
 	stuck    error // why the last action failed, after which nothing is tried until something changes
 	idling   bool  // AwaitIdle is under way
 	idle     bool  // the engine can give it back
@@ -82,6 +83,16 @@ func (k *link) wants(end int) bool {
 		return b.made
 	}
 	return true
+}
+
+// lives returns the lives of the nodes at the ends; 0 for one that has ended, and where there is no node.
+func (k *link) lives() (lives [2]int) {
+	for end, n := range k.nodes {
+		if n != nil && !n.ended {
+			lives[end] = n.life
+		}
+	}
+	return lives
 }
 
 // checkEnds says if a node at an end of the link is down, whose interface has gone with it. That of a node which is
@@ -174,18 +185,26 @@ func (l *Lab) advanceLink(k *link) {
 	switch {
 	case a != nil && (k.stuck == nil || removes(a)):
 		k.busy = true
+		lives := k.lives()
 		l.do(a, func(d Done) {
+			if d.Agent && k.lives() == lives {
+				k.ending = true
+				return
+			}
 			k.busy = false
 			l.touchLink(k)
 			if d.Err != nil && removes(a) {
-				l.tell(Tell{Kind: Warning, Link: k.name(), Text: fmt.Sprintf("link %s: %v", k.name(), d.Err)})
+				if !d.Agent {
+					l.tell(Tell{Kind: Warning, Link: k.name(), Text: fmt.Sprintf("link %s: %v", k.name(), d.Err)})
+				}
 				d.Err = nil // nothing is left to be done about it
 			}
-			if d.Err == nil {
+			switch {
+			case d.Err == nil:
 				found()
-				return
+			case !d.Agent:
+				l.linkFailed(k, a, d.Err)
 			}
-			l.linkFailed(k, a, d.Err)
 		})
 	case a == nil && k.goes():
 		k.removed = true

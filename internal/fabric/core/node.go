@@ -149,6 +149,11 @@ func (l *Lab) agentEnded(n *node, reason string) {
 		return
 	}
 	n.ended, n.busy = true, false
+	for _, i := range n.spec.Interfaces {
+		if k := l.links[i.Link]; k.ending {
+			k.busy, k.ending = false, false
+		}
+	}
 	l.touchLinks(n)
 	switch {
 	case n.phase == clearing && n.unseen:
