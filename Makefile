@@ -43,7 +43,7 @@ demo: build  ## runs the example lab: two nodes, an impaired link, verified RDMA
 	@bin/ndklab run examples/pair.ndklab.yaml
 
 test: build  ## all tests but the long ones
-	$(GO) test -timeout 9m ./...
+	$(GO) test -timeout 25m ./...
 
 judges: go  ## programs for RDMA that nobody here wrote, in nodes: those that are installed, or all with NDKLAB_REQUIRED=1 (ONLY=UCX: tests of that name; ALL=1: longer tables)
 	$(if $(ALL),NDKLAB_PROGRAMS=all) $(GO) test -count=1 -timeout 60m -v $(if $(ONLY),-run '$(ONLY)') ./fabric/programs
@@ -65,7 +65,7 @@ conformance: go  ## every rule of docs/spec/ndkpi.md has a passing test (RULES=-
 race: go  ## the tests of what runs on many goroutines, under the race detector (needs a C compiler)
 	@# A race-enabled process sleeps for a second when it ends, unless told otherwise:
 	@# tests of what ends when would see that. What runs for an ordinary user is the same code.
-	GORACE=atexit_sleep_ms=0 CGO_ENABLED=1 $(GO) test -race -timeout 20m -skip '^TestAsOrdinaryUser$$' ./internal/control/... ./provider/... ./node/... ./fabric/...
+	GORACE=atexit_sleep_ms=0 CGO_ENABLED=1 $(GO) test -race -timeout 40m -skip '^TestAsOrdinaryUser$$' ./internal/control/... ./provider/... ./node/... ./fabric/...
 
 SEEDS ?= 20000
 FIRST ?= 1
