@@ -26,8 +26,8 @@ type Cancel struct {
 // Done is the result of an action.
 type Done struct {
 	Number  int
-	Err     error    // why it was not done. Agent says that the node's agent has ended, and AgentEnded is about to come
-	Agent   bool     // Err is the end of the agent, or of one at the ends of the link
+	Err     error    // why it was not done
+	Agent   bool     // the agent of the node, or of one at the ends of the link, has ended, and AgentEnded is about to come
 	Late    bool     // of Relieve
 	Status  int      // of Execute: the exit status
 	Output  []string // of Execute: the last lines that were written

@@ -396,7 +396,7 @@ func TestStartMeetsEnd(t *testing.T) {
 				} else {
 					w.after(delay, func() { w.crash("c") })
 				}
-				return &Done{Err: errGone, Agent: true}
+				return &Done{Err: errGone, Agent: delay > 0}
 			}
 			w.must(ChangeNode{Node: "d", Action: topology.RestartNode})
 			if lives || w.lab.byName["d"].down() || !w.lab.byName["c"].down() {

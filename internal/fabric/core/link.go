@@ -187,14 +187,15 @@ func (l *Lab) advanceLink(k *link) {
 		k.busy = true
 		lives := k.lives()
 		l.do(a, func(d Done) {
-			if d.Agent && k.lives() == lives {
+			ended := k.lives() != lives // which explains a failure
+			if d.Agent && !ended {
 				k.ending = true
 				return
 			}
 			k.busy = false
 			l.touchLink(k)
 			if d.Err != nil && removes(a) {
-				if !d.Agent {
+				if !ended {
 					l.tell(Tell{Kind: Warning, Link: k.name(), Text: fmt.Sprintf("link %s: %v", k.name(), d.Err)})
 				}
 				d.Err = nil // nothing is left to be done about it
@@ -202,7 +203,7 @@ func (l *Lab) advanceLink(k *link) {
 			switch {
 			case d.Err == nil:
 				found()
-			case !d.Agent:
+			case !ended:
 				l.linkFailed(k, a, d.Err)
 			}
 		})
