@@ -339,7 +339,7 @@ func TestManyClients(t *testing.T) {
 		`16 clients, 320 messages, refilled \d+ times`)
 }
 
-// gone is what an end says whose peer has ended.
+// gone ends the error of an end whose peer has ended.
 const gone = "the connection has ended\n"
 
 // TestServerKilled: the client of a server that dies says so and fails.

@@ -192,7 +192,7 @@ func has(keys ...string) schema {
 	return schema{"anyOf": any}
 }
 
-// rule is what holds of maps that meet a condition, and of those that do not.
+// rule returns a schema of which one part holds for maps that meet a condition, and another for those that do not.
 func rule(condition, then, otherwise schema) schema {
 	s := schema{"if": condition, "then": then}
 	if otherwise != nil {

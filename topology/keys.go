@@ -170,7 +170,7 @@ func (t *keyTable[M]) notWith(word string) []string {
 	return names
 }
 
-// given is where a map has keys.
+// given returns the places at which a map has keys.
 func (t *keyTable[M]) given(m *M, names ...string) []needed {
 	var all []needed
 	for _, name := range names {
@@ -215,7 +215,7 @@ func (t *keyTable[M]) schema() schema {
 	return s
 }
 
-// title is what messages call the map.
+// title returns the name of the map in messages.
 func (t *keyTable[M]) title() string { return t.what }
 
 // definition is the schema as it stands in $defs, under that name.

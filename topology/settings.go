@@ -67,8 +67,8 @@ func ParseChange(read ReadFile, settings []string) (Change, error) {
 	return m.change, nil
 }
 
-// unsettable is why a key that links have in a topology file is no setting, "" if they
-// have no such key.
+// unsettable says why a key that links have in a topology file is no setting. It returns ""
+// if they have no such key.
 func unsettable(name string) string {
 	reasons := map[string]string{
 		"reverse": "no setting, expected --from NODE beside settings for what that node sends",

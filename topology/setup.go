@@ -198,7 +198,7 @@ func argument(most int) func(string) (string, error) {
 	}
 }
 
-// commandText is what sh -c runs.
+// commandText reads a text that sh -c runs.
 var commandText = single(func(text string) (string, error) {
 	if strings.TrimSpace(text) == "" {
 		return "", errors.New("an empty command, expected one such as ip address")

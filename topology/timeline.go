@@ -138,7 +138,7 @@ var eventForm = mapOf(eventTable, func(r *reader, n *yaml.Node, m *eventMap) eve
 	return *m
 })
 
-// setForm is what changes of a link.
+// setForm reads the changes of a link.
 var setForm = form[impairment]{
 	schema: func() schema { return setTable().reference() },
 	read: func(r *reader, n *yaml.Node) impairment {
@@ -235,7 +235,7 @@ var triggerTable = sync.OnceValue(func() *keyTable[triggerMap] {
 	}
 })
 
-// triggerForm is what an entry waits for.
+// triggerForm reads the condition that an entry waits for.
 var triggerForm = mapOf(triggerTable, func(r *reader, n *yaml.Node, m *triggerMap) triggerMap {
 	t := triggerTable()
 	if m.workload.at != nil {

@@ -149,7 +149,7 @@ var yes = single(func(text string) (bool, error) {
 	return text == "true", nil
 }, truthSchema)
 
-// onlyTrue is what is either true or left away.
+// onlyTrue reads a value that is either true or left out.
 var onlyTrue = single(func(text string) (bool, error) {
 	if text != "true" {
 		return false, fmt.Errorf("found %s, expected true", quote(text))

@@ -231,7 +231,7 @@ func (r *reader) sizeList(n *yaml.Node) []uint64 {
 	return list
 }
 
-// commandForm is what is executed: a text for sh -c, or a program and its arguments.
+// commandForm reads a command: a text for sh -c, or a program and its arguments.
 var commandForm = form[[]string]{
 	schema: func() schema { return reference("command") },
 	read: func(r *reader, n *yaml.Node) (words []string) {

@@ -24,7 +24,7 @@ type workloadCount struct {
 	told          time.Duration // when their number was told last
 }
 
-// fewWorkloads is how many workloads have lines of their own.
+// fewWorkloads bounds the workloads that have lines of their own.
 const fewWorkloads = 5
 
 // text returns what to say of an event, "" if nothing: from the time that many workloads

@@ -173,7 +173,7 @@ func (p *peer) exchange(ctx context.Context, address uint64, token uint32, round
 	return nil
 }
 
-// pattern is what a round writes, with the bits of flip inverted in each byte.
+// pattern returns the bytes that a round writes, with the bits of flip inverted in each byte.
 func pattern(round uint64, flip byte) []byte {
 	data := make([]byte, size)
 	for i := range data {

@@ -40,10 +40,10 @@ type life struct {
 	fresh  bool           // an interface was made since
 }
 
-// startTime is how long an agent may take to put the files of its node in place, or to set it up.
+// startTime bounds the time in which an agent puts the files of its node in place, or sets it up.
 const startTime = 30 * time.Second
 
-// answerTime is how long an agent may take to answer what takes it no time. One
+// answerTime bounds the time in which an agent answers a request that takes it no time. One
 // that is stopped never does. Tests have other times.
 var answerTime = time.Second
 

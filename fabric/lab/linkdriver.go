@@ -97,7 +97,7 @@ func (d *linkDriver) forget(spec *topology.Link) {
 	delete(d.links, spec.Number)
 }
 
-// ends is what the network is told of a link's ends. The process of one in a host
+// ends returns a link's ends as the network takes them. The process of one in a host
 // or router is whatever the node has.
 func (d *linkDriver) ends(spec *topology.Link) (ends [2]link.End) {
 	for end, e := range spec.Endpoints {

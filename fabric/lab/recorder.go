@@ -26,8 +26,8 @@ import (
 // the lab for as long as it takes to complete the files: it shares the lock by which
 // others tell that the lab is over. The lab does not depend on it.
 
-// methodRecord is what the command that starts the lab asks of the recorder, with absolute
-// paths. It returns when all captures have begun.
+// methodRecord has the recorder begin captures, with absolute paths. The command that starts
+// the lab asks for it. It returns when all captures have begun.
 var methodRecord = control.NewProcedure[[]topology.Capture]("record")
 
 // startRecorder starts the recorder, which waits for startCaptures.

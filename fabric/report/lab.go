@@ -14,7 +14,7 @@ type Lab struct {
 	Labels map[string]string
 }
 
-// Awaited is how waiting for a condition ended.
+// Awaited tells how waiting for a condition ended.
 type Awaited struct {
 	Lab     string  `json:"lab"`
 	Node    string  `json:"node,omitempty"`

@@ -94,7 +94,7 @@ func Prepare(spec *topology.Link, ends [2]probe.End, from int, asked topology.Im
 	return p, nil
 }
 
-// wireBits is how many bits a probe is on a wire.
+// wireBits returns the bits of a probe on a wire.
 func wireBits(size int) float64 { return 8 * float64(impair.WireBytes(size)) }
 
 // expecting flies probes and says what of them was expected.
@@ -113,11 +113,11 @@ func (p *Direction) expecting(ctx context.Context, o probe.Options, skip uint64)
 	return flight, expected, err
 }
 
-// patience is how late probes may be and still be seen.
+// patience is the lateness within which probes are still seen.
 const patience = 200 * time.Millisecond
 
-// earliest is how much less than its delay a packet may seem to take, as clocks are
-// read.
+// earliest is the time by which a packet may seem to take less than its delay, as clocks
+// are read.
 const earliest = 20 * time.Microsecond
 
 // Fly sends the probes that tell of everything but the rate, and judges what became of
@@ -177,7 +177,7 @@ const (
 	burstLimit  = 5 * time.Second        // for the least
 )
 
-// queued is how many probes of a size, up to most, pass an idle link's rate if all
+// queued returns the number of probes of a size, up to most, that pass an idle link's rate if all
 // come at once.
 func queued(asked topology.Impairment, size, most int) int {
 	model := impair.New(0, "queue", 0)

@@ -254,7 +254,7 @@ func (c *connection) disconnected(any) {
 	e.owner.advance()
 }
 
-// peerDisconnected is why a connection ends that the peer has ended.
+// peerDisconnected is the reason of a connection that the peer has ended.
 const peerDisconnected = "the peer disconnected"
 
 // fail closes a connection that is of no use any more, and tells the owner.

@@ -209,7 +209,7 @@ func (e *endpoint) dropAll() {
 // probe is the context of a probe.
 var probe any = new(byte)
 
-// probeInterval is how long a client waits, at most twice, until it probes.
+// probeInterval is the time after which a client probes, at most twice that.
 const probeInterval = time.Second
 
 // startProbes has the endpoint probe, from now on, the peers that its sessions wait for.

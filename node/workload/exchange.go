@@ -31,7 +31,7 @@ type exchange struct {
 	leaving   bool  // all is done, and the connections are ended in good order
 }
 
-// work is what an exchange does on its channels. Its methods are called with the endpoint's
+// work moves the data of an exchange on its channels. Its methods are called with the endpoint's
 // lock held.
 type work interface {
 	// session returns the session of a channel's next connection.
@@ -67,7 +67,7 @@ type channel struct {
 	timer    clock.Timer   // for the next connection, or the end of an attempt to make one; nil before there is need
 }
 
-// connectsAtOnce is how many connections a client asks for at a time: a server's node
+// connectsAtOnce bounds the connections that a client asks for at a time: a server's node
 // need not have room for the requests of thousands.
 const connectsAtOnce = 64
 

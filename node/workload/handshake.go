@@ -5,7 +5,7 @@ import "encoding/binary"
 // This file is what the ends of a flow of sends, writes or reads tell each other when they
 // connect.
 
-// hello is what a client tells the server when it connects: which of its channels it is for,
+// hello tells the server, when a client connects, which of its channels it is for,
 // with which message it begins, and the memory that answers are to be written to. It
 // travels as private data, big-endian, after a word that tells it from what others send.
 type hello struct {

@@ -15,7 +15,7 @@ import (
 // those in flight, which they take in turn.
 func (s *Spec) channels() int { return max(1, s.QPs) }
 
-// depth is how many messages are in flight on a channel.
+// depth returns the number of messages in flight on a channel.
 func (s *Spec) depth() int {
 	if s.Measure == topology.Latency {
 		return 1
@@ -27,7 +27,7 @@ func (s *Spec) depth() int {
 // what they send to and fro: requests stay in the queue for a little longer.
 const latencySlots = 8
 
-// slots is how many messages a channel has room for. It is more than are in flight, so that
+// slots returns the number of messages that a channel has room for. It is more than are in flight, so that
 // a slot can be verified and given back while others are used.
 func (s *Spec) slots() int {
 	if s.Measure == topology.Latency {
@@ -132,7 +132,7 @@ func (s *Spec) clientReceives() int {
 // unless a single one is longer: they may lie on top of each other.
 const unverifiedRoom = 1 << 20
 
-// channelSlots is how many of a channel's slots have memory of their own.
+// channelSlots returns the number of a channel's slots that have memory of their own.
 func (s *Spec) channelSlots() uint64 {
 	slots := uint64(s.slots())
 	if s.Verify {
@@ -141,7 +141,7 @@ func (s *Spec) channelSlots() uint64 {
 	return min(slots, max(1, unverifiedRoom/max(1, s.Size)))
 }
 
-// channelRoom is how much memory a channel has for messages, in bytes; room is that of all.
+// channelRoom returns the memory that a channel has for messages, in bytes; room that of all.
 func (s *Spec) channelRoom() uint64 { return s.channelSlots() * s.Size }
 func (s *Spec) room() uint64        { return uint64(s.channels()) * s.channelRoom() }
 

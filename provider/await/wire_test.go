@@ -35,7 +35,7 @@ type bubbleTime struct {
 
 func (b bubbleTime) Now() time.Duration { return time.Since(b.epoch) }
 
-// latency is how long packets are on the wire.
+// latency is the time that packets are on the wire.
 const latency = time.Millisecond
 
 // The addresses of the devices.

@@ -63,7 +63,7 @@ func crowd() []report.Node {
 	return nodes
 }
 
-// changes is what pair counted in a second in which little happened.
+// changes returns what pair counted in a second in which little happened.
 func changes() *report.Changes {
 	nodes := pair().Nodes
 	nodes[0].Counters["RDMAOutOctets"] += 4170

@@ -72,7 +72,7 @@ func (p *page) workloads(workloads []report.Workload) {
 	}
 }
 
-// mostOutput is how many of the last lines of what a program printed a report for people has.
+// mostOutput bounds the last lines of a program that a report for people has.
 const mostOutput = 10
 
 // output is the end of what the programs of a workload that failed printed.
