@@ -4,6 +4,8 @@ GO      ?= go
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 # A static binary: the same file is command line, supervisor, engine and agent.
 export CGO_ENABLED = 0
+# The values that property tests draw: the same in every run. 0: others each time.
+export RAPID_SEED ?= 1
 BUILD   := $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
 .PHONY: help build verbs verbs-lib demo test judges test-chaos differential conformance race sim sim-links interop baseline bench bench-fabric bench-scale bench-verbs lint fuzz clean go
