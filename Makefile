@@ -24,7 +24,7 @@ build: go  ## bin/ndklab
 VERBS_OUT    ?= bin/verbs
 VERBS_CFLAGS ?= -O2 -Wl,-z,defs
 verbs: go verbs-lib  ## bin/verbs, the libraries with which RDMA programs find a node's adapter (needs a C compiler)
-	@CGO_ENABLED=1 $(BUILD) -buildmode=c-shared -o $(VERBS_OUT)/libndklab-rnic.so ./provider/verbs/engine
+	@CGO_ENABLED=1 $(BUILD) -buildmode=c-shared -o $(VERBS_OUT)/libndklab-rnic.so ./verbs/engine
 	@rm -f $(VERBS_OUT)/libndklab-rnic.h
 
 verbs-lib:
@@ -48,33 +48,33 @@ test: build  ## all tests but the long ones
 	$(GO) test -timeout 25m ./...
 
 judges: go  ## programs for RDMA that nobody here wrote, in nodes: those that are installed, or all with NDKLAB_REQUIRED=1 (ONLY=UCX: tests of that name; ALL=1: longer tables)
-	$(if $(ALL),NDKLAB_PROGRAMS=all) $(GO) test -count=1 -timeout 60m -v $(if $(ONLY),-run '$(ONLY)') ./fabric/programs
+	$(if $(ALL),NDKLAB_PROGRAMS=all) $(GO) test -count=1 -timeout 60m -v $(if $(ONLY),-run '$(ONLY)') ./internal/fabric/programs
 	$(if $(ONLY),,$(GO) test -count=1 -timeout 20m -v -run '^TestPrograms$$' ./examples)
-	$(if $(ONLY),,$(GO) test -timeout 20m ./node ./verbs/...)
+	$(if $(ONLY),,$(GO) test -timeout 20m ./internal/node ./verbs/...)
 
 TRIALS ?= 200
 SEED ?= 1
 test-chaos: go  ## TRIALS (default 200) of labs that are killed, interrupted, starved: nothing is left (SEED=n, TRIAL=n alone, ONLY=kill: faults of that name, DURING=run: at that time)
-	$(GO) test -count=1 -timeout 60m -v ./fabric/lab/chaos -args -trials $(TRIALS) -seed $(SEED) $(if $(TRIAL),-trial $(TRIAL)) $(if $(ONLY),-only '$(ONLY)') $(if $(DURING),-during '$(DURING)')
+	$(GO) test -count=1 -timeout 60m -v ./internal/fabric/lab/chaos -args -trials $(TRIALS) -seed $(SEED) $(if $(TRIAL),-trial $(TRIAL)) $(if $(ONLY),-only '$(ONLY)') $(if $(DURING),-during '$(DURING)')
 
 differential: TRIALS = 25
 differential: go  ## TRIALS (default 25) of random topologies, run in a simulation and as a lab: they agree (SEED=n: the first)
-	NDKLAB_REQUIRED=1 $(GO) test -count=1 -timeout 60m -v ./fabric/differential -args -trials $(TRIALS) -seed $(SEED)
+	NDKLAB_REQUIRED=1 $(GO) test -count=1 -timeout 60m -v ./internal/fabric/differential -args -trials $(TRIALS) -seed $(SEED)
 
 conformance: go  ## every rule of docs/spec/ndkpi.md has a passing test (RULES=--all for the advisory ones too)
-	@bash -o pipefail -c '$(GO) test -timeout 9m -json ./provider/... | docs/spec/ndk-rules $(RULES)'
+	@bash -o pipefail -c '$(GO) test -timeout 9m -json ./provider/... ./internal/provider/... | docs/spec/ndk-rules $(RULES)'
 
 race: go  ## the tests of what runs on many goroutines, under the race detector (needs a C compiler)
 	@# A race-enabled process sleeps for a second when it ends, unless told otherwise:
 	@# tests of what ends when would see that. What runs for an ordinary user is the same code.
-	GORACE=atexit_sleep_ms=0 CGO_ENABLED=1 $(GO) test -race -timeout 40m -skip '^TestAsOrdinaryUser$$' ./internal/control/... ./provider/... ./node/... ./fabric/...
+	GORACE=atexit_sleep_ms=0 CGO_ENABLED=1 $(GO) test -race -timeout 40m -skip '^TestAsOrdinaryUser$$' ./internal/control/... ./provider/... ./internal/provider/... ./internal/node/... ./fabric/... ./internal/fabric/...
 
 SEEDS ?= 20000
 FIRST ?= 1
 sim: go  ## SEEDS random scenarios of NDKPI (default 20000, seed FIRST to begin with) and a quarter as many of verbs, on a simulated network with all faults, and as many lives of labs
 	@case '$(SEEDS) $(FIRST)' in *[!0-9\ ]*|\ *|*\ ) echo 'make: SEEDS and FIRST are numbers, as in: make sim SEEDS=20000 FIRST=1' >&2; exit 1;; esac
-	$(GO) test -count=1 -timeout 60m -v -run '^TestSeeds$$' ./provider/sim/soak -seeds $(SEEDS) -first $(FIRST)
-	$(GO) test -count=1 -timeout 60m -v -run '^TestSeeds$$' ./provider/sim/verbsoak -seeds $$((($(SEEDS)+3)/4)) -first $(FIRST)
+	$(GO) test -count=1 -timeout 60m -v -run '^TestSeeds$$' ./internal/provider/sim/soak -seeds $(SEEDS) -first $(FIRST)
+	$(GO) test -count=1 -timeout 60m -v -run '^TestSeeds$$' ./internal/provider/sim/verbsoak -seeds $$((($(SEEDS)+3)/4)) -first $(FIRST)
 	$(GO) test -count=1 -timeout 60m -run '^TestSeeds$$' ./internal/fabric/core -seeds $$((($(SEEDS)+3)/4)) -first $(FIRST)
 
 baseline: build  ## the figures of examples/suite in virtual time, which tests hold it to, into examples/suite/baseline.json
@@ -83,11 +83,11 @@ baseline: build  ## the figures of examples/suite in virtual time, which tests h
 LINKS ?= 10000
 sim-links: go  ## LINKS random links without loss (default 10000, seed FIRST to begin with), on which nothing may be sent again
 	@case '$(LINKS) $(FIRST)' in *[!0-9\ ]*|\ *|*\ ) echo 'make: LINKS and FIRST are numbers, as in: make sim-links LINKS=10000 FIRST=1' >&2; exit 1;; esac
-	$(GO) test -count=1 -timeout 60m -v -run '^TestCleanLinks$$' ./fabric/simulate -links $(LINKS) -first $(FIRST)
+	$(GO) test -count=1 -timeout 60m -v -run '^TestCleanLinks$$' ./internal/fabric/simulate -links $(LINKS) -first $(FIRST)
 
 interop: verbs  ## labs with a Linux kernel's soft-RoCE in a virtual machine as a foreign node (Debian; fetches packages; QEMU; a C compiler; SHORT=1: less of it)
-	@fabric/interop/rxeguest/setup
-	NDKLAB_INTEROP=1 NDKLAB_LIBRARIES=$(abspath $(VERBS_OUT)) $(GO) test $(if $(SHORT),-short) -timeout 60m -count=1 -v ./fabric/interop
+	@internal/fabric/interop/rxeguest/setup
+	NDKLAB_INTEROP=1 NDKLAB_LIBRARIES=$(abspath $(VERBS_OUT)) $(GO) test $(if $(SHORT),-short) -timeout 60m -count=1 -v ./internal/fabric/interop
 
 ROUNDS ?= 5
 bench: go  ## the data path against the kernel's floor and against UCX, libfabric, sockperf and iperf3, into bench/results.json (as root; ROUNDS=n; ONLY=regular expression of figures: those, into bin/bench.json)

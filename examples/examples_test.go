@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ndklab/ndklab/fabric/doctor"
+	"github.com/ndklab/ndklab/internal/fabric/doctor"
 )
 
 // bin is the folder with ndklab and the examples.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ndklab/ndklab/fabric/doctor"
+	"github.com/ndklab/ndklab/internal/fabric/doctor"
 	"github.com/ndklab/ndklab/internal/need"
 )
 

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ndklab/ndklab/internal/provider/sim"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
-	"github.com/ndklab/ndklab/provider/sim"
 )
 
 func TestOpen(t *testing.T) {

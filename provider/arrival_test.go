@@ -7,9 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ndklab/ndklab/internal/provider/roce"
+	"github.com/ndklab/ndklab/internal/provider/roce/mad"
 	"github.com/ndklab/ndklab/provider"
-	"github.com/ndklab/ndklab/provider/roce"
-	"github.com/ndklab/ndklab/provider/roce/mad"
 )
 
 // A gate is a carrier before whose adapter packets can be changed or kept.

@@ -3,7 +3,7 @@ package provider
 import (
 	"net/netip"
 
-	"github.com/ndklab/ndklab/provider/roce"
+	"github.com/ndklab/ndklab/internal/provider/roce"
 )
 
 // A Carrier moves an adapter's packets: UDP sockets (package udp) or a

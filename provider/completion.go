@@ -1,6 +1,6 @@
 package provider
 
-import "github.com/ndklab/ndklab/provider/rc"
+import "github.com/ndklab/ndklab/internal/provider/rc"
 
 // complete moves a completion to its CQ.
 func (qp *QP) complete(c *rc.Completion) {

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/ndklab/ndklab/internal/leak"
+	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
-	"github.com/ndklab/ndklab/provider/roce"
 )
 
 // await makes a call that may pend and waits for its end.

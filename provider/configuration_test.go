@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/provider/roce"
+	"github.com/ndklab/ndklab/internal/provider/roce/mad"
+	"github.com/ndklab/ndklab/internal/provider/sim"
 	"github.com/ndklab/ndklab/provider"
-	"github.com/ndklab/ndklab/provider/roce"
-	"github.com/ndklab/ndklab/provider/roce/mad"
-	"github.com/ndklab/ndklab/provider/sim"
 )
 
 // uneven is a carrier whose addresses are on interfaces with MTUs of their own.

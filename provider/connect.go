@@ -3,10 +3,10 @@ package provider
 import (
 	"net/netip"
 
-	"github.com/ndklab/ndklab/provider/cm"
-	"github.com/ndklab/ndklab/provider/rc"
-	"github.com/ndklab/ndklab/provider/roce"
-	"github.com/ndklab/ndklab/provider/roce/mad"
+	"github.com/ndklab/ndklab/internal/provider/cm"
+	"github.com/ndklab/ndklab/internal/provider/rc"
+	"github.com/ndklab/ndklab/internal/provider/roce"
+	"github.com/ndklab/ndklab/internal/provider/roce/mad"
 )
 
 // Connect asks for a connection from a local address to a peer's. Port 0 has

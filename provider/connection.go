@@ -5,9 +5,9 @@ import (
 	"iter"
 	"net/netip"
 
-	"github.com/ndklab/ndklab/provider/cm"
-	"github.com/ndklab/ndklab/provider/internal/transport"
-	"github.com/ndklab/ndklab/provider/rc"
+	"github.com/ndklab/ndklab/internal/provider/cm"
+	"github.com/ndklab/ndklab/internal/provider/rc"
+	"github.com/ndklab/ndklab/internal/provider/transport"
 )
 
 // connectQP completes what the two ends agreed on with our own side and has the

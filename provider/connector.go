@@ -4,9 +4,9 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/ndklab/ndklab/provider/cm"
-	"github.com/ndklab/ndklab/provider/rc"
-	"github.com/ndklab/ndklab/provider/roce/mad"
+	"github.com/ndklab/ndklab/internal/provider/cm"
+	"github.com/ndklab/ndklab/internal/provider/rc"
+	"github.com/ndklab/ndklab/internal/provider/roce/mad"
 )
 
 // What a connection of ours agrees on with its peer.

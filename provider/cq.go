@@ -3,7 +3,7 @@ package provider
 import (
 	"sync"
 
-	"github.com/ndklab/ndklab/provider/internal/transport"
+	"github.com/ndklab/ndklab/internal/provider/transport"
 )
 
 // A CQ is a completion queue. Results and Arm are serialised by the consumer

@@ -1,6 +1,6 @@
 package provider
 
-import "github.com/ndklab/ndklab/provider/rc"
+import "github.com/ndklab/ndklab/internal/provider/rc"
 
 // CreateQP makes a queue pair. Each number is at most the adapter's limit of
 // the like name; receives complete on receiveCQ, all else on initiatorCQ, and

@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/provider/rc"
+	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/provider"
-	"github.com/ndklab/ndklab/provider/rc"
-	"github.com/ndklab/ndklab/provider/roce"
 )
 
 // A creditWorld is a client with several queue pairs connected with one server, which

@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/provider"
-	"github.com/ndklab/ndklab/provider/roce"
 )
 
 // A tray is a carrier that can be polled: what arrives lies there until it is delivered or

@@ -3,7 +3,7 @@ package provider
 import (
 	"net/netip"
 
-	"github.com/ndklab/ndklab/provider/internal/manager"
+	"github.com/ndklab/ndklab/internal/provider/manager"
 )
 
 // An endpoint is a local address and port in use (NDK-EP-01 to 13): by a

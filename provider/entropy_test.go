@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ndklab/ndklab/provider/roce"
+	"github.com/ndklab/ndklab/internal/provider/roce"
 )
 
 // TestEntropy is roce.md 1: a queue pair's packets have a UDP source port that

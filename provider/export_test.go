@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/provider/rc"
+	"github.com/ndklab/ndklab/internal/provider/roce/mad"
 	"github.com/ndklab/ndklab/provider/clock"
-	"github.com/ndklab/ndklab/provider/rc"
-	"github.com/ndklab/ndklab/provider/roce/mad"
 )
 
 // InUse returns the numbers of connectors, endpoints, queue pairs, tokens and mappings the

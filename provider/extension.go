@@ -1,6 +1,6 @@
 package provider
 
-import "github.com/ndklab/ndklab/provider/roce/mad"
+import "github.com/ndklab/ndklab/internal/provider/roce/mad"
 
 // Two of our own devices find each other by the ECE of REQ and REP, which
 // consumers do not see and foreign peers let pass: the active side offers what it

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/ndklab/ndklab/provider/internal/transport"
+	"github.com/ndklab/ndklab/internal/provider/transport"
 )
 
 // A CQ that overruns, and a CQ or an SRQ of a device that fails, is unusable for

@@ -3,7 +3,7 @@ package provider
 import (
 	"slices"
 
-	"github.com/ndklab/ndklab/provider/rc"
+	"github.com/ndklab/ndklab/internal/provider/rc"
 )
 
 // maxFastRegisterPages is the most pages that an FRMR can have.

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/provider/roce"
+	"github.com/ndklab/ndklab/internal/provider/roce/mad"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
-	"github.com/ndklab/ndklab/provider/roce"
-	"github.com/ndklab/ndklab/provider/roce/mad"
 )
 
 // TestGivesUp: how long a peer is waited for that says nothing any more follows

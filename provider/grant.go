@@ -4,8 +4,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/ndklab/ndklab/provider/internal/token"
-	"github.com/ndklab/ndklab/provider/rc"
+	"github.com/ndklab/ndklab/internal/provider/rc"
+	"github.com/ndklab/ndklab/internal/provider/token"
 )
 
 // A grant is what an FRMR or a window is to the device: a slot in the table of

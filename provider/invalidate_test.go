@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/provider"
-	"github.com/ndklab/ndklab/provider/roce"
 )
 
 // revocables are what can be invalidated: each makes a token of a host's with all

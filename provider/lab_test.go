@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/provider/sim"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
-	"github.com/ndklab/ndklab/provider/sim"
 )
 
 // A world is two adapters on a simulated network in virtual time. Its end is a

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/ndklab/ndklab/provider/internal/token"
-	"github.com/ndklab/ndklab/provider/rc"
+	"github.com/ndklab/ndklab/internal/provider/rc"
+	"github.com/ndklab/ndklab/internal/provider/token"
 )
 
 // PageSize is the size of an adapter page in bytes (PAGE_SIZE).

@@ -3,8 +3,8 @@ package provider
 import (
 	"fmt"
 
-	"github.com/ndklab/ndklab/provider/rc"
-	"github.com/ndklab/ndklab/provider/roce/mad"
+	"github.com/ndklab/ndklab/internal/provider/rc"
+	"github.com/ndklab/ndklab/internal/provider/roce/mad"
 )
 
 // An AdapterInfo holds an adapter's limits, under the names of

@@ -7,11 +7,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/provider/manager"
+	"github.com/ndklab/ndklab/internal/provider/roce"
+	"github.com/ndklab/ndklab/internal/provider/token"
+	"github.com/ndklab/ndklab/internal/provider/transport"
 	"github.com/ndklab/ndklab/provider/clock"
-	"github.com/ndklab/ndklab/provider/internal/manager"
-	"github.com/ndklab/ndklab/provider/internal/token"
-	"github.com/ndklab/ndklab/provider/internal/transport"
-	"github.com/ndklab/ndklab/provider/roce"
 )
 
 // A Config says how a device is started.

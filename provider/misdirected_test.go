@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ndklab/ndklab/provider/roce"
+	"github.com/ndklab/ndklab/internal/provider/roce"
 )
 
 // TestMisdirected is roce.md 1, 2.1, 3.2 and 7.1, step 1: what makes a packet a

@@ -11,9 +11,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/ndklab/ndklab/internal/provider/sim"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
-	"github.com/ndklab/ndklab/provider/sim"
 )
 
 // TestModel has four consumers, two on each of two devices, make calls at random

@@ -3,10 +3,10 @@ package provider
 import (
 	"net/netip"
 
+	"github.com/ndklab/ndklab/internal/provider/manager"
+	"github.com/ndklab/ndklab/internal/provider/rc"
+	"github.com/ndklab/ndklab/internal/provider/transport"
 	"github.com/ndklab/ndklab/provider/clock"
-	"github.com/ndklab/ndklab/provider/internal/manager"
-	"github.com/ndklab/ndklab/provider/internal/transport"
-	"github.com/ndklab/ndklab/provider/rc"
 )
 
 // This file gives object models beside NDKPI's access to a device (package verbs).

@@ -1,6 +1,6 @@
 package provider
 
-import "github.com/ndklab/ndklab/provider/rc"
+import "github.com/ndklab/ndklab/internal/provider/rc"
 
 // An MW is a memory window: a part of a registered region with rights and a
 // token of its own, for peers, that comes and goes with requests of a queue

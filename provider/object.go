@@ -4,8 +4,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/ndklab/ndklab/internal/provider/transport"
 	"github.com/ndklab/ndklab/provider/clock"
-	"github.com/ndklab/ndklab/provider/internal/transport"
 )
 
 // object is what every NDK object has in common: its place among antecedents

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/allocations"
+	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
-	"github.com/ndklab/ndklab/provider/roce"
 )
 
 // A still is a clock whose timers never run. What is to run on the side waits

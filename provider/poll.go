@@ -1,8 +1,8 @@
 package provider
 
 import (
-	"github.com/ndklab/ndklab/provider/internal/transport"
-	"github.com/ndklab/ndklab/provider/roce"
+	"github.com/ndklab/ndklab/internal/provider/roce"
+	"github.com/ndklab/ndklab/internal/provider/transport"
 )
 
 // A deferrer is the Miniport as the goroutines of a Poller see it.

@@ -3,7 +3,7 @@ package provider
 import (
 	"errors"
 
-	"github.com/ndklab/ndklab/provider/rc"
+	"github.com/ndklab/ndklab/internal/provider/rc"
 )
 
 // Send sends a message into the peer's next receive.

@@ -3,8 +3,8 @@ package provider
 import (
 	"time"
 
-	"github.com/ndklab/ndklab/provider/internal/transport"
-	"github.com/ndklab/ndklab/provider/rc"
+	"github.com/ndklab/ndklab/internal/provider/rc"
+	"github.com/ndklab/ndklab/internal/provider/transport"
 )
 
 // A QP is a queue pair.

@@ -3,7 +3,7 @@ package provider
 import (
 	"sync"
 
-	"github.com/ndklab/ndklab/provider/rc"
+	"github.com/ndklab/ndklab/internal/provider/rc"
 )
 
 // A region is what a token grants: memory under virtual addresses, and what may

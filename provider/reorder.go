@@ -1,6 +1,6 @@
 package provider
 
-import "github.com/ndklab/ndklab/provider/rc"
+import "github.com/ndklab/ndklab/internal/provider/rc"
 
 const (
 	// DefaultReorderBuffer is Config.ReorderBuffer unless it is set, bytes: four queue

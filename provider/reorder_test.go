@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/provider/roce"
+	"github.com/ndklab/ndklab/internal/provider/roce/mad"
 	"github.com/ndklab/ndklab/provider"
-	"github.com/ndklab/ndklab/provider/roce"
-	"github.com/ndklab/ndklab/provider/roce/mad"
 )
 
 // TestReorderBuffer: what all queue pairs of a device together keep of early packets is

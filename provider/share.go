@@ -1,9 +1,9 @@
 package provider
 
 import (
-	"github.com/ndklab/ndklab/provider/cm"
-	"github.com/ndklab/ndklab/provider/internal/transport"
-	"github.com/ndklab/ndklab/provider/roce"
+	"github.com/ndklab/ndklab/internal/provider/cm"
+	"github.com/ndklab/ndklab/internal/provider/roce"
+	"github.com/ndklab/ndklab/internal/provider/transport"
 )
 
 // This file is about a device that several processes share. Each has a Miniport

@@ -3,7 +3,7 @@ package provider
 import (
 	"sync"
 
-	"github.com/ndklab/ndklab/provider/rc"
+	"github.com/ndklab/ndklab/internal/provider/rc"
 )
 
 // An SRQ is a shared receive queue: receives that several queue pairs take from.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ndklab/ndklab/provider/roce"
-	"github.com/ndklab/ndklab/provider/roce/mad"
+	"github.com/ndklab/ndklab/internal/provider/roce"
+	"github.com/ndklab/ndklab/internal/provider/roce/mad"
 )
 
 // TestStranger: whoever has another address than the peer of a connection does it no harm

@@ -3,7 +3,7 @@ package provider
 import (
 	"slices"
 
-	"github.com/ndklab/ndklab/provider/rc"
+	"github.com/ndklab/ndklab/internal/provider/rc"
 )
 
 // A view is the memory of a protection domain as one of its queue pairs sees it.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/ndklab/ndklab/topology/filter"
+	"github.com/ndklab/ndklab/internal/topology/filter"
 	"gopkg.in/yaml.v3"
 )
 

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ndklab/ndklab/topology/naming"
+	"github.com/ndklab/ndklab/internal/topology/naming"
 	"gopkg.in/yaml.v3"
 )
 

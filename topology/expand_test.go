@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/ndklab/ndklab/topology/shape"
+	"github.com/ndklab/ndklab/internal/topology/shape"
 )
 
 // TestExpand holds files to others that say the same without ranges, patterns and free

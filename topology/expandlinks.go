@@ -3,7 +3,7 @@ package topology
 import (
 	"strings"
 
-	"github.com/ndklab/ndklab/topology/naming"
+	"github.com/ndklab/ndklab/internal/topology/naming"
 	"gopkg.in/yaml.v3"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/ndklab/ndklab/topology/shape"
+	"github.com/ndklab/ndklab/internal/topology/shape"
 	"gopkg.in/yaml.v3"
 )
 

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ndklab/ndklab/provider/roce"
+	"github.com/ndklab/ndklab/internal/provider/roce"
 )
 
 func TestFramesAreTheAdapters(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/ndklab/ndklab/topology/naming"
+	"github.com/ndklab/ndklab/internal/topology/naming"
 )
 
 const (

@@ -1,7 +1,7 @@
 package topology
 
 import (
-	"github.com/ndklab/ndklab/topology/naming"
+	"github.com/ndklab/ndklab/internal/topology/naming"
 	"gopkg.in/yaml.v3"
 )
 

@@ -27,7 +27,7 @@ import (
 	"os"
 	"os/signal"
 
-	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"golang.org/x/sys/unix"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ndklab/ndklab/fabric/frame"
+	"github.com/ndklab/ndklab/internal/fabric/frame"
 )
 
 // made is a frame of UDP or TCP over IPv4 as a packet socket gives it, of which

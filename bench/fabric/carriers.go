@@ -7,10 +7,10 @@ import (
 	"os"
 	"os/exec"
 
-	"github.com/ndklab/ndklab/fabric/frame"
-	"github.com/ndklab/ndklab/fabric/lab/link"
-	"github.com/ndklab/ndklab/fabric/linkem"
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/frame"
+	"github.com/ndklab/ndklab/internal/fabric/lab/link"
+	"github.com/ndklab/ndklab/internal/fabric/linkem"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
 )

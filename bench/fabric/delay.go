@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ndklab/ndklab/fabric/report/words"
+	"github.com/ndklab/ndklab/internal/fabric/report/words"
 	"github.com/ndklab/ndklab/topology"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ndklab/ndklab/fabric/frame"
+	"github.com/ndklab/ndklab/internal/fabric/frame"
 )
 
 // A link of 80 Mb/s passes 10,000 bytes in a millisecond.

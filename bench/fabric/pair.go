@@ -7,8 +7,8 @@ import (
 	"os"
 	"sync/atomic"
 
-	"github.com/ndklab/ndklab/fabric/lab"
-	"github.com/ndklab/ndklab/node"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/topology"
 )
 

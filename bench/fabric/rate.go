@@ -8,7 +8,7 @@ import (
 	"os/exec"
 	"time"
 
-	"github.com/ndklab/ndklab/fabric/report/words"
+	"github.com/ndklab/ndklab/internal/fabric/report/words"
 	"github.com/ndklab/ndklab/topology"
 )
 

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ndklab/ndklab/fabric/lab/link"
+	"github.com/ndklab/ndklab/internal/fabric/lab/link"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"

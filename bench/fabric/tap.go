@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/ndklab/ndklab/fabric/frame"
+	"github.com/ndklab/ndklab/internal/fabric/frame"
 	"golang.org/x/sys/unix"
 )
 

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/ndklab/ndklab/node/workload"
+	"github.com/ndklab/ndklab/internal/node/workload"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/provider/udp"

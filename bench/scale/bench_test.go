@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/ndklab/ndklab/topology"
 )
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
 )
 
 // messages is how many each host sends to the next, of 4 KiB.

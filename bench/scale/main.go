@@ -24,7 +24,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"golang.org/x/sys/unix"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/topology"
 )
 

@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/bench/machine"
-	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
 )

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ndklab/ndklab/fabric/lab"
-	"github.com/ndklab/ndklab/node"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/node"
 )
 
 // The probes of what it takes to have the device open.

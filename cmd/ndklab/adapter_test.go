@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
 )
 
 // TestOutcome has everything that enabling and disabling can end in, also with

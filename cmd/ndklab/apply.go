@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/topology/diff"
 	"github.com/ndklab/ndklab/topology"
-	"github.com/ndklab/ndklab/topology/diff"
 	"github.com/spf13/cobra"
 )
 

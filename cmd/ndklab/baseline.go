@@ -1,8 +1,8 @@
 package main
 
 import (
-	"github.com/ndklab/ndklab/fabric/suite"
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/suite"
 	"github.com/ndklab/ndklab/internal/textfile"
 	"github.com/spf13/cobra"
 )

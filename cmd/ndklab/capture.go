@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ndklab/ndklab/fabric/capture"
-	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/capture"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/topology/filter"
 	"github.com/ndklab/ndklab/topology"
-	"github.com/ndklab/ndklab/topology/filter"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )

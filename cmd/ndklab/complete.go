@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/ndklab/ndklab/topology"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"

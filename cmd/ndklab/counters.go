@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ndklab/ndklab/fabric/lab"
-	"github.com/ndklab/ndklab/fabric/report"
-	"github.com/ndklab/ndklab/fabric/report/text"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/internal/fabric/report/text"
 	"github.com/spf13/cobra"
 )
 

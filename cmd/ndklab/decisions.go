@@ -6,8 +6,8 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"

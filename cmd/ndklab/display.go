@@ -11,9 +11,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/ndklab/ndklab/fabric/lab"
-	"github.com/ndklab/ndklab/fabric/report/words"
-	"github.com/ndklab/ndklab/fabric/suite"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/report/words"
+	"github.com/ndklab/ndklab/internal/fabric/suite"
 	"golang.org/x/sys/unix"
 )
 

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"github.com/ndklab/ndklab/fabric/doctor"
+	"github.com/ndklab/ndklab/internal/fabric/doctor"
 	"github.com/spf13/cobra"
 )
 

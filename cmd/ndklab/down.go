@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/spf13/cobra"
 )
 

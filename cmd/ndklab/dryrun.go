@@ -6,9 +6,9 @@ import (
 	"io"
 	"slices"
 
-	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/topology/diff"
 	"github.com/ndklab/ndklab/topology"
-	"github.com/ndklab/ndklab/topology/diff"
 	"github.com/spf13/cobra"
 )
 

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/internal/control"
-	"github.com/ndklab/ndklab/node"
-	"github.com/ndklab/ndklab/node/terminal"
-	"github.com/ndklab/ndklab/topology/naming"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/node"
+	"github.com/ndklab/ndklab/internal/node/terminal"
+	"github.com/ndklab/ndklab/internal/topology/naming"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/ndklab/ndklab/fabric/lab"
-	"github.com/ndklab/ndklab/node"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/node"
 	"github.com/spf13/cobra"
 )
 

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/topology/generate"
 	"github.com/ndklab/ndklab/topology"
-	"github.com/ndklab/ndklab/topology/generate"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )

@@ -6,8 +6,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/ndklab/ndklab/fabric/lab"
-	"github.com/ndklab/ndklab/fabric/report/graph"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/report/graph"
 	"github.com/spf13/cobra"
 )
 

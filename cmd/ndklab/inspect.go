@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ndklab/ndklab/fabric/lab"
-	"github.com/ndklab/ndklab/fabric/report"
-	"github.com/ndklab/ndklab/fabric/report/text"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/internal/fabric/report/text"
+	"github.com/ndklab/ndklab/internal/topology/naming"
 	"github.com/ndklab/ndklab/topology"
-	"github.com/ndklab/ndklab/topology/naming"
 	"github.com/spf13/cobra"
 )
 

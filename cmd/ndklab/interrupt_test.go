@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/gopacket/gopacket/pcapgo"
-	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/internal/fabric/report"
 )
 
 // longRun is a topology that keeps a run busy for longer than any test.

@@ -7,7 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/ndklab/ndklab/topology"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"

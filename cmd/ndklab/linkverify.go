@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/ndklab/ndklab/fabric/lab"
-	"github.com/ndklab/ndklab/fabric/probe"
-	"github.com/ndklab/ndklab/fabric/report/text"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/probe"
+	"github.com/ndklab/ndklab/internal/fabric/report/text"
 	"github.com/spf13/cobra"
 )
 

@@ -15,9 +15,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ndklab/ndklab/fabric/doctor"
-	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/doctor"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
 )

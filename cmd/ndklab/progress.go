@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
 )
 
 // progress tells people what a lab is doing, a line for each event, but for those of many

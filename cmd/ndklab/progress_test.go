@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
 )
 
 // Each of a few workloads has lines of its own.

@@ -7,9 +7,9 @@ import (
 	"net/netip"
 	"strconv"
 
-	"github.com/ndklab/ndklab/node/workload/pingpong"
+	"github.com/ndklab/ndklab/internal/node/workload/pingpong"
+	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/provider"
-	"github.com/ndklab/ndklab/provider/roce"
 	"github.com/spf13/cobra"
 )
 

@@ -7,10 +7,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ndklab/ndklab/fabric/lab"
-	"github.com/ndklab/ndklab/fabric/report"
-	"github.com/ndklab/ndklab/fabric/report/text"
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/internal/fabric/report/text"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/ndklab/ndklab/internal/control"
-	"github.com/ndklab/ndklab/node/workload/rping"
+	"github.com/ndklab/ndklab/internal/node/workload/rping"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/lease"
 	"github.com/spf13/cobra"

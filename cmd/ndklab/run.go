@@ -9,12 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ndklab/ndklab/fabric/lab"
-	"github.com/ndklab/ndklab/fabric/report"
-	"github.com/ndklab/ndklab/fabric/report/text"
-	"github.com/ndklab/ndklab/fabric/report/words"
-	"github.com/ndklab/ndklab/fabric/simulate"
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/internal/fabric/report/text"
+	"github.com/ndklab/ndklab/internal/fabric/report/words"
+	"github.com/ndklab/ndklab/internal/fabric/simulate"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )

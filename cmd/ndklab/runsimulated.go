@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 
-	"github.com/ndklab/ndklab/fabric/lab"
-	"github.com/ndklab/ndklab/fabric/report"
-	"github.com/ndklab/ndklab/fabric/scenario"
-	"github.com/ndklab/ndklab/fabric/simulate"
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/internal/fabric/scenario"
+	"github.com/ndklab/ndklab/internal/fabric/simulate"
 	"github.com/ndklab/ndklab/topology"
 	"github.com/spf13/cobra"
 )

@@ -8,12 +8,12 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/ndklab/ndklab/fabric/lab"
-	"github.com/ndklab/ndklab/fabric/report"
-	"github.com/ndklab/ndklab/fabric/report/text"
-	"github.com/ndklab/ndklab/fabric/simulate"
-	"github.com/ndklab/ndklab/fabric/suite"
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/internal/fabric/report/text"
+	"github.com/ndklab/ndklab/internal/fabric/simulate"
+	"github.com/ndklab/ndklab/internal/fabric/suite"
 	"github.com/ndklab/ndklab/topology"
 	"github.com/spf13/cobra"
 )

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/ndklab/ndklab/fabric/report"
-	"github.com/ndklab/ndklab/fabric/suite"
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/internal/fabric/suite"
 )
 
 // A suite ends with the exit code of what is worst for who reads it: a fault of ours, then

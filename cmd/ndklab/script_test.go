@@ -15,9 +15,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/ndklab/ndklab/fabric/doctor"
-	"github.com/ndklab/ndklab/fabric/lab"
-	"github.com/ndklab/ndklab/node/cgroup"
+	"github.com/ndklab/ndklab/internal/fabric/doctor"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/node/cgroup"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/ndklab/ndklab/node/terminal"
+	"github.com/ndklab/ndklab/internal/node/terminal"
 	"golang.org/x/sys/unix"
 )
 

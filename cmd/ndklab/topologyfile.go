@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/topology/naming"
 	"github.com/ndklab/ndklab/topology"
-	"github.com/ndklab/ndklab/topology/naming"
 	"github.com/spf13/cobra"
 )
 

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/internal/fabric/report"
 )
 
 // A watcher is ndklab counters --watch, running.

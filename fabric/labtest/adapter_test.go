@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/await"
 )

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ndklab/ndklab/node"
+	"github.com/ndklab/ndklab/internal/node"
 	"golang.org/x/sys/unix"
 )
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
 )
 
 // An Event is something that has happened in a lab. Package lab has the kinds.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/fabric/labtest"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/await"
 	"github.com/ndklab/ndklab/topology"

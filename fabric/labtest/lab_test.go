@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
 )
 
 // Labs of one file are there at the same time, each with a name of its own.

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ndklab/ndklab/fabric/lab"
-	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/report"
 )
 
 // A Link is a link of a lab.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/ndklab/ndklab/fabric/lab"
-	"github.com/ndklab/ndklab/fabric/report"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/topology"
 )
 

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ndklab/ndklab/fabric/report"
-	"github.com/ndklab/ndklab/fabric/report/text"
-	"github.com/ndklab/ndklab/fabric/simulate"
+	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/internal/fabric/report/text"
+	"github.com/ndklab/ndklab/internal/fabric/simulate"
 	"github.com/ndklab/ndklab/topology"
 )
 

@@ -1,8 +1,8 @@
 package labtest
 
 import (
-	"github.com/ndklab/ndklab/fabric/doctor"
-	"github.com/ndklab/ndklab/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/doctor"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
 )
 
 // A process of a lab never leaves this function. It works on another goroutine than the

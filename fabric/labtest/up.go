@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ndklab/ndklab/fabric/doctor"
-	"github.com/ndklab/ndklab/fabric/lab"
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/doctor"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/ndklab/ndklab/internal/need"
 	"github.com/ndklab/ndklab/topology"
 )

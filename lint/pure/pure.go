@@ -22,12 +22,21 @@ import (
 
 // core are the packages that must be pure, by their path in the module.
 var core = []string{
-	"provider/roce", "provider/roce/mad", "provider/rc", "provider/uc", "provider/ud", "provider/pace", "provider/cm", "internal/fabric/core", "internal/failure", "fabric/impair", "fabric/gauge", "fabric/linkreport", "fabric/report/graph", "fabric/report/words", "fabric/figures", "node/verbs/rdmacm", "node/verbs/sysclass", "node/verbs/ldcache",
-	"topology/naming", "topology/shape", "topology/generate", "topology/diff", "internal/histogram",
+	"internal/provider/roce", "internal/provider/roce/mad", "internal/provider/rc", "internal/provider/uc",
+	"internal/provider/ud", "internal/provider/pace", "internal/provider/cm",
+	"internal/fabric/core", "internal/fabric/impair", "internal/fabric/gauge", "internal/fabric/linkreport",
+	"internal/fabric/report/graph", "internal/fabric/report/words", "internal/fabric/figures",
+	"internal/node/verbs/rdmacm", "internal/node/verbs/sysclass", "internal/node/verbs/ldcache",
+	"internal/topology/naming", "internal/topology/shape", "internal/topology/generate", "internal/topology/diff",
+	"internal/failure", "internal/histogram",
 }
 
 // clocked are the packages that must not know real time or global randomness.
-var clocked = []string{"provider", "provider/internal/transport", "provider/internal/manager", "provider/verbs/ucm", "provider/sim", "provider/sim/soak", "provider/sim/trial", "provider/sim/verbsoak", "node/workload", "topology", "fabric/scenario"}
+var clocked = []string{
+	"provider", "internal/provider/transport", "internal/provider/manager", "internal/provider/verbs/ucm",
+	"internal/provider/sim", "internal/provider/sim/soak", "internal/provider/sim/trial", "internal/provider/sim/verbsoak",
+	"internal/node/workload", "topology", "internal/fabric/scenario",
+}
 
 // forbiddenImports are what a core package has no use for.
 var forbiddenImports = []string{

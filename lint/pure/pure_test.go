@@ -9,5 +9,5 @@ import (
 func TestAnalyzer(t *testing.T) {
 	const module = "github.com/ndklab/ndklab/"
 	analysistest.Run(t, analysistest.TestData(), Analyzer,
-		module+"provider/rc", module+"node/workload", module+"fabric/lab")
+		module+"internal/provider/rc", module+"internal/node/workload", module+"internal/fabric/lab")
 }

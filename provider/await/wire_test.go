@@ -9,10 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/await"
 	"github.com/ndklab/ndklab/provider/clock"
-	"github.com/ndklab/ndklab/provider/roce"
 )
 
 // A wire joins devices in a bubble of testing/synctest, where time is virtual: it passes when

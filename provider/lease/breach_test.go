@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/provider/cm"
 	"github.com/ndklab/ndklab/provider"
-	"github.com/ndklab/ndklab/provider/cm"
 )
 
 // TestBreach: a process that says what no device says loses its share, and the owner's log

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/provider/cm"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/await"
-	"github.com/ndklab/ndklab/provider/cm"
 	"github.com/ndklab/ndklab/provider/udp"
 )
 

@@ -9,8 +9,8 @@ import (
 	"sync"
 
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/provider/cm"
 	"github.com/ndklab/ndklab/provider"
-	"github.com/ndklab/ndklab/provider/cm"
 )
 
 // A holder is a process that has a share, or is about to, as the owner sees it.

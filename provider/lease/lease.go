@@ -26,9 +26,9 @@ import (
 	"net/netip"
 
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/provider/cm"
+	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/provider"
-	"github.com/ndklab/ndklab/provider/cm"
-	"github.com/ndklab/ndklab/provider/roce"
 )
 
 // socketName is the abstract name of the socket. Such names are per network

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/ndklab/ndklab/internal/provider/cm"
 	"github.com/ndklab/ndklab/provider"
-	"github.com/ndklab/ndklab/provider/cm"
 )
 
 // Connections lists the connections of all processes, as Miniport.Connections

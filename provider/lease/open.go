@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/provider/cm"
+	"github.com/ndklab/ndklab/internal/provider/descriptor"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
-	"github.com/ndklab/ndklab/provider/cm"
-	"github.com/ndklab/ndklab/provider/internal/descriptor"
 	"github.com/ndklab/ndklab/provider/udp"
 )
 

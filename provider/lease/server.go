@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/provider"
-	"github.com/ndklab/ndklab/provider/roce"
 	"github.com/ndklab/ndklab/provider/udp"
 )
 

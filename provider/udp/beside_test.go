@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ndklab/ndklab/provider/roce"
+	"github.com/ndklab/ndklab/internal/provider/roce"
 )
 
 // periods has a consumer poll so often in each of n periods, and reports whether it is to be alone.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/ndklab/ndklab/internal/allocations"
 	"github.com/ndklab/ndklab/internal/leak"
-	"github.com/ndklab/ndklab/provider/roce"
+	"github.com/ndklab/ndklab/internal/provider/roce"
 )
 
 type receiverFunc func(batch []roce.Received)

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/ndklab/ndklab/provider/roce"
+	"github.com/ndklab/ndklab/internal/provider/roce"
 )
 
 // This file verifies packets whose IPv4 identification, which the ICRC covers,

@@ -11,10 +11,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ndklab/ndklab/internal/provider/descriptor"
+	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
-	"github.com/ndklab/ndklab/provider/internal/descriptor"
-	"github.com/ndklab/ndklab/provider/roce"
 )
 
 const (

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/provider"
-	"github.com/ndklab/ndklab/provider/roce"
 )
 
 // TestBacklog has more arrive, before Listen, than a Receiver is given at once.

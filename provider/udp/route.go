@@ -8,9 +8,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ndklab/ndklab/internal/provider/descriptor"
+	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/provider"
-	"github.com/ndklab/ndklab/provider/internal/descriptor"
-	"github.com/ndklab/ndklab/provider/roce"
 )
 
 // A scout is a socket that has the kernel look for routes from a local address.

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ndklab/ndklab/provider/internal/descriptor"
-	"github.com/ndklab/ndklab/provider/roce"
+	"github.com/ndklab/ndklab/internal/provider/descriptor"
+	"github.com/ndklab/ndklab/internal/provider/roce"
 )
 
 const (

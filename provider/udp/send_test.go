@@ -10,7 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/ndklab/ndklab/provider/roce"
+	"github.com/ndklab/ndklab/internal/provider/roce"
 )
 
 func TestSuperPackets(t *testing.T) {

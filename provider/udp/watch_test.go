@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ndklab/ndklab/provider/roce"
+	"github.com/ndklab/ndklab/internal/provider/roce"
 )
 
 // A deferrer is a receiver that has something put off.

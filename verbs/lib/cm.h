@@ -1,6 +1,6 @@
 /* What the copy of the system's librdmacm.so.1 in a node calls in the place of libc and libnl: its imports of
  * open, write, close, fstat, __fxstat and nl_connect are renamed to these, the ends of names that it has anyway
- * (node/verbs/rdmacm has the same list).
+ * (internal/node/verbs/rdmacm has the same list).
  */
 #ifndef NDKLAB_CM_H
 #define NDKLAB_CM_H

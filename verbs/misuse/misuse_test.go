@@ -15,7 +15,7 @@ import (
 	"github.com/ndklab/ndklab/fabric/labtest"
 	"github.com/ndklab/ndklab/internal/leak"
 	"github.com/ndklab/ndklab/internal/need"
-	"github.com/ndklab/ndklab/node/verbs"
+	"github.com/ndklab/ndklab/internal/node/verbs"
 )
 
 const (
@@ -120,7 +120,7 @@ func TestRace(t *testing.T) {
 	compile(t)
 	dir := filepath.Dir(os.Getenv(envProgram))
 	archive, program, library := filepath.Join(dir, "engine.a"), filepath.Join(dir, "race"), filepath.Join(dir, "linked.so")
-	build := exec.Command("go", "build", "-race", "-buildvcs=false", "-buildmode=c-archive", "-o", archive, "../../provider/verbs/engine")
+	build := exec.Command("go", "build", "-race", "-buildvcs=false", "-buildmode=c-archive", "-o", archive, "../../verbs/engine")
 	build.Env = append(os.Environ(), "CGO_ENABLED=1")
 	if out, err := build.CombinedOutput(); err != nil {
 		need.Check(t, fmt.Errorf("there is no race detector: %w\n%s", err, out))

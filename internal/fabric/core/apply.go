@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/ndklab/ndklab/internal/failure"
+	"github.com/ndklab/ndklab/internal/topology/diff"
 	"github.com/ndklab/ndklab/topology"
-	"github.com/ndklab/ndklab/topology/diff"
 )
 
 // This file is how a lab that is up becomes that of another topology. It first removes what is not to stay, then alters

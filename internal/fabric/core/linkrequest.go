@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/failure"
+	"github.com/ndklab/ndklab/internal/topology/diff"
 	"github.com/ndklab/ndklab/topology"
-	"github.com/ndklab/ndklab/topology/diff"
 )
 
 // This file is what is asked of links. Of several at once for one link each waits for the one before.

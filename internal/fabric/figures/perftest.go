@@ -1,0 +1,87 @@
+package figures
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/ndklab/ndklab/internal/fabric/report"
+)
+
+// This file is perftest: ib_write_bw, ib_send_lat and the others. Each prints a line that
+// begins with #bytes and names the columns with their units, and below it a line of
+// numbers for each size.
+
+// perftestTitles are where the number below a title goes, and by what it is multiplied. The
+// units of bandwidth are MB of 2^20 bytes, which newer versions call MiB, and Gb of 10^9
+// bits.
+var perftestTitles = map[string]struct {
+	factor float64
+	set    func(line *perftestLine, value float64)
+}{
+	"#bytes":                 {1, func(l *perftestLine, v float64) { l.size = v }},
+	"#iterations":            {1, func(l *perftestLine, v float64) { l.messages = v }},
+	"BW average[MB/sec]":     {8 * (1 << 20) / 1e9, func(l *perftestLine, v float64) { l.gbps = v }},
+	"BW average[MiB/sec]":    {8 * (1 << 20) / 1e9, func(l *perftestLine, v float64) { l.gbps = v }},
+	"BW average[Gb/sec]":     {1, func(l *perftestLine, v float64) { l.gbps = v }},
+	"MsgRate[Mpps]":          {1e6, func(l *perftestLine, v float64) { l.rate = v }},
+	"tps average":            {1, func(l *perftestLine, v float64) { l.rate = v }},
+	"t_min[usec]":            {1, func(l *perftestLine, v float64) { l.latency.Min = v }},
+	"t_max[usec]":            {1, func(l *perftestLine, v float64) { l.latency.Max = v }},
+	"t_typical[usec]":        {1, func(l *perftestLine, v float64) { l.latency.P50 = v }}, // the median
+	"t_avg[usec]":            {1, func(l *perftestLine, v float64) { l.latency.Mean = v }},
+	"99% percentile[usec]":   {1, func(l *perftestLine, v float64) { l.latency.P99 = v }},
+	"99.9% percentile[usec]": {1, func(l *perftestLine, v float64) { l.latency.P999 = v }},
+}
+
+// A perftestLine is the numbers of one size.
+type perftestLine struct {
+	size, messages float64
+	gbps, rate     float64 // 10^9 bits and messages per second
+	latency        report.Latency
+}
+
+// perftestTitle is one title: titles have single spaces within, and none of them but those
+// of bandwidth, percentiles and transactions has any.
+const perftestTitle = `BW (?:peak|average)\[[^\]]*\]|[0-9.]+% percentile\[[^\]]*\]|tps average|\S+`
+
+func perftest(output string) (f Figures, known bool) {
+	var columns []string
+	for line := range strings.Lines(output) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "#bytes") {
+			columns = regexp.MustCompile(perftestTitle).FindAllString(line, -1)
+			continue
+		}
+		values, ok := numbers(line)
+		if columns == nil || !ok || len(values) < len(columns) { // the processor's use may stand behind
+			continue
+		}
+		var l perftestLine
+		for i, title := range columns {
+			if t := perftestTitles[title]; t.set != nil {
+				t.set(&l, values[i]*t.factor)
+			}
+		}
+		l.addTo(&f)
+	}
+	if len(f.Steps) == 0 {
+		return Figures{}, false
+	}
+	if len(f.Steps) == 1 {
+		f.Steps = nil
+	}
+	return f, true
+}
+
+// addTo adds a size to the figures: the messages add up, and the rest is that of the last
+// size, the largest.
+func (l *perftestLine) addTo(f *Figures) {
+	s := report.Step{Size: uint64(l.size), Messages: uint64(l.messages), Gbps: l.gbps, Latency: l.latency}
+	if l.rate > 0 {
+		s.Seconds = l.messages / l.rate
+	}
+	f.Steps = append(f.Steps, s)
+	f.Messages += s.Messages
+	f.Bytes += s.Messages * s.Size
+	f.Gbps, f.MessageRate, f.Latency = l.gbps, l.rate, l.latency
+}

@@ -1,0 +1,237 @@
+// Package gauge measures one direction of a link: what became of the packets that
+// entered it, how long those took that left it, and at what rate they left.
+//
+// It is told of each packet by what carries the link, the link engine or a
+// simulation, and knows neither of them. Package linkreport holds what was measured
+// against what was asked for.
+//
+// Start reading at Gauge.
+package gauge
+
+import (
+	"time"
+
+	"github.com/ndklab/ndklab/internal/fabric/impair"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// A Gauge is the measuring of one direction: in all, and since Begin. It allocates
+// nothing per packet, but for pages of its histograms when a duration of that length
+// comes for the first time. It is not for use by several goroutines at once.
+type Gauge struct {
+	term          // since Begin
+	earlier *term // until then; nil before the first Begin
+
+	Tolerance topology.Tolerance // whose limits late packets are counted by
+}
+
+// A term holds the figures from one moment on.
+type term struct {
+	Counts Measured // the counters; the rest is filled in by measured
+
+	losing    bool // the last packet was Dropped
+	delay     durations
+	queueing  durations
+	lateness  durations
+	delivered meter
+}
+
+// Begin begins another term of the direction that model decides for, at an instant of
+// its time (impair.Direction.Begin).
+func (g *Gauge) Begin(model *impair.Direction, at time.Duration, logged bool) {
+	model.Begin(at, logged)
+	if g.earlier == nil {
+		g.earlier = new(term)
+	}
+	g.earlier.merge(&g.term)
+	g.earlier.Counts.Replayed = model.Replayed()
+	g.term = term{}
+}
+
+// merge adds a later term.
+func (t *term) merge(later *term) {
+	t.Counts.merge(&later.Counts)
+	t.delay.merge(&later.delay)
+	t.queueing.merge(&later.queueing)
+	t.lateness.merge(&later.lateness)
+	t.delivered.merge(&later.delivered)
+}
+
+// merge adds the counters of a later term.
+func (m *Measured) merge(later *Measured) {
+	for _, c := range []struct{ to, from *uint64 }{
+		{&m.Packets, &later.Packets}, {&m.Bytes, &later.Bytes}, {&m.Delivered, &later.Delivered},
+		{&m.Dropped, &later.Dropped}, {&m.Bursts, &later.Bursts},
+		{&m.LostFault, &later.LostFault}, {&m.LostQueue, &later.LostQueue}, {&m.LostCut, &later.LostCut},
+		{&m.LostDown, &later.LostDown}, {&m.LostOverrun, &later.LostOverrun},
+		{&m.Duplicated, &later.Duplicated}, {&m.Reordered, &later.Reordered}, {&m.Corrupted, &later.Corrupted},
+		{&m.Marked, &later.Marked}, {&m.Faulted, &later.Faulted}, {&m.Early, &later.Early},
+	} {
+		*c.to += *c.from
+	}
+	m.PeakPackets = max(m.PeakPackets, later.PeakPackets)
+	m.PeakBytes = max(m.PeakBytes, later.PeakBytes)
+}
+
+// Decided counts what a direction has decided on a packet that entered it. Copies are
+// counted by who makes them.
+func (g *Gauge) Decided(model *impair.Direction, v *impair.Verdict) {
+	m := &g.Counts
+	switch v.Fate {
+	case impair.Lost:
+		if v.Cause == impair.Fault {
+			m.LostFault++
+			break
+		}
+		m.Dropped++
+		if !g.losing {
+			m.Bursts++
+		}
+	case impair.QueueFull:
+		m.LostQueue++
+	case impair.Down:
+		m.LostCut++
+	}
+	g.losing = v.Fate == impair.Lost && v.Cause != impair.Fault
+	if v.Fault != 0 {
+		m.Faulted++
+	}
+	if v.Overtakes > 0 {
+		m.Reordered++
+	}
+	if v.Mark {
+		m.Marked++
+	}
+	if v.Flip.Any() {
+		m.Corrupted++
+	}
+	if v.Queued > 0 {
+		packets, bytes := model.Backlog()
+		m.PeakPackets = max(m.PeakPackets, uint64(packets))
+		m.PeakBytes = max(m.PeakBytes, bytes)
+	}
+}
+
+// Entered counts a packet that entered, of so many bytes from the Ethernet header on.
+func (g *Gauge) Entered(frame int) {
+	g.Counts.Packets++
+	g.Counts.Bytes += uint64(frame)
+}
+
+// Delivered counts packets that left together at an instant, so many wire bytes
+// (impair.WireBytes) altogether. Each took delay and, before that, queued for the
+// direction's rate, and was late by so much.
+func (g *Gauge) Delivered(now time.Duration, packets, wire uint64, delay, queued, late time.Duration) {
+	g.Counts.Delivered += packets
+	g.delay.record(int64(delay), packets)
+	g.queueing.record(int64(queued), packets)
+	g.lateness.record(int64(late), packets)
+	if late < 0 {
+		g.Counts.Early += packets
+	}
+	g.delivered.add(now, wire*8)
+}
+
+// Measured returns all figures so far of the direction that model decides for.
+func (g *Gauge) Measured(model *impair.Direction) Measured {
+	all := &g.term
+	if g.earlier != nil {
+		all = new(term)
+		all.merge(g.earlier)
+		all.merge(&g.term)
+	}
+	return all.measured(model.Asked(), model.Replayed(), g.Tolerance)
+}
+
+// MeasuredSince returns the figures since Begin, likewise.
+func (g *Gauge) MeasuredSince(model *impair.Direction) Measured {
+	replayed := model.Replayed()
+	if g.earlier != nil {
+		replayed = replayed.Sub(g.earlier.Counts.Replayed)
+	}
+	return g.measured(model.AskedSince(), replayed, g.Tolerance)
+}
+
+func (t *term) measured(asked impair.Asked, replayed impair.Replayed, tolerance topology.Tolerance) Measured {
+	m := t.Counts
+	m.Asked, m.Replayed = asked, replayed
+	m.Delay = t.delay.distribution()
+	m.Delays = t.delay.bins(&m.Delay)
+	m.Queueing = t.queueing.distribution()
+	m.Lateness = t.lateness.distribution()
+	m.Late = t.late(tolerance)
+	m.PeakRate, m.MeanRate = t.delivered.rates()
+	return m
+}
+
+// Measured holds the figures of one direction of a link. Packets are wire packets,
+// counted as they would be without segmentation offload; those still on their way are in
+// Packets only.
+type Measured struct {
+	Packets     uint64 `json:"packets"`      // that entered
+	Bytes       uint64 `json:"bytes"`        // of those, from the Ethernet header on, without check sequence
+	Delivered   uint64 `json:"delivered"`    // copies too
+	Dropped     uint64 `json:"dropped"`      // by the loss that was asked for
+	Bursts      uint64 `json:"bursts"`       // of how many series of packets in a row those are
+	LostFault   uint64 `json:"lost_fault"`   // by a fault that drops
+	LostQueue   uint64 `json:"lost_queue"`   // no room before the direction's rate
+	LostCut     uint64 `json:"lost_cut"`     // the direction was cut, for good or by its flapping
+	LostDown    uint64 `json:"lost_down"`    // the link or an interface was down
+	LostOverrun uint64 `json:"lost_overrun"` // the engine could not keep up, or had no memory left; of frames that the kernel dropped before the engine saw them, a super-packet counts once
+
+	// Of those that entered:
+	Duplicated uint64 `json:"duplicated"` // copies made
+	Reordered  uint64 `json:"reordered"`  // sent before others that had entered earlier
+	Corrupted  uint64 `json:"corrupted"`
+	Marked     uint64 `json:"marked"`  // with Congestion Experienced
+	Faulted    uint64 `json:"faulted"` // met a fault, whatever it did
+
+	PeakPackets uint64 `json:"peak_packets"` // the most that was in the queue before the rate, with those in transmission
+	PeakBytes   uint64 `json:"peak_bytes"`   // likewise, in wire bytes
+
+	Replayed impair.Replayed `json:"replayed"`
+
+	Asked    impair.Asked `json:"asked"`
+	Delay    Distribution `json:"delay_ns"`    // from the kernel's receive timestamp to the moment after the send, without Queueing
+	Delays   []Bin        `json:"delays"`      // the histogram of Delay, in at most 26 bins of one width
+	Queueing Distribution `json:"queueing_ns"` // before the direction's rate: the queue and the packet's own transmission
+	Lateness Distribution `json:"lateness_ns"` // of Delay, what exceeds the model's
+	Early    uint64       `json:"early"`       // packets delivered before the model has them leave, which are a defect; in Lateness they are 0
+	Late     Late         `json:"late"`
+	PeakRate float64      `json:"peak_bps"` // delivered over the busiest 100 ms, bits per second with Ethernet framing (impair.WireBytes)
+	MeanRate float64      `json:"mean_bps"` // the same from the first to the last packet delivered; 0 if there were not two
+}
+
+// A Distribution sums up durations in nanoseconds. Percentiles are within
+// 1/8192 of the true value. It is all zero if Count is.
+type Distribution struct {
+	Count uint64 `json:"count"`
+	Min   int64  `json:"min"`
+	P1    int64  `json:"p1"`
+	P10   int64  `json:"p10"`
+	P50   int64  `json:"p50"`
+	P99   int64  `json:"p99"`
+	P999  int64  `json:"p999"`
+	Max   int64  `json:"max"`
+}
+
+// Late counts packets delivered that left later than the limits of a tolerance, each to
+// within 1/4096 of the limit.
+type Late struct {
+	P10 uint64 `json:"p10"` // than Tolerance.DelayP10
+	P50 uint64 `json:"p50"` // than Tolerance.Delay
+	P99 uint64 `json:"p99"` // than Tolerance.DelayP99
+}
+
+// late counts the packets that left later than the limits of a tolerance.
+func (t *term) late(limits topology.Tolerance) Late {
+	above := func(limit time.Duration) uint64 { return t.lateness.above(int64(limit)) }
+	return Late{P10: above(limits.DelayP10), P50: above(limits.Delay), P99: above(limits.DelayP99)}
+}
+
+// A Bin is how many of the durations are from From on and below the next bin's.
+// The first has those below it, too, and the last those above.
+type Bin struct {
+	From  int64  `json:"from_ns"`
+	Count uint64 `json:"count"`
+}

@@ -1,0 +1,113 @@
+package lab
+
+import (
+	"context"
+
+	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/internal/node"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// This file is what commands ask of nodes' adapters, at both ends of the lab's
+// channel.
+
+// Nodes is the state and the counters of a host, or of every host for "".
+func (l *Lab) Nodes(ctx context.Context, nodeName string) ([]report.Node, error) {
+	return call(ctx, l, methodNodes, nodeName)
+}
+
+// Adapters is what the adapter of a host is, or that of every host for "".
+func (l *Lab) Adapters(ctx context.Context, nodeName string) ([]report.NodeAdapter, error) {
+	return call(ctx, l, methodAdapter, nodeName)
+}
+
+// Connections lists the connections, listeners and shared endpoints of a node's
+// adapter, or of every node's for "".
+func (l *Lab) Connections(ctx context.Context, nodeName string) (*report.Connections, error) {
+	return call(ctx, l, methodConnections, nodeName)
+}
+
+// Enable enables or disables a node's adapter; see node.Agent.SetState.
+func (l *Lab) Enable(ctx context.Context, nodeName string, enable bool) (*StateChange, error) {
+	return call(ctx, l, methodEnable, enableParams{nodeName, enable})
+}
+
+// ofNodes is a handler of requests about a host or, for "", all hosts.
+func ofNodes[T any](s *Supervisor, get func(context.Context, []*topology.Node) T) func(context.Context, *control.Request, string) (T, error) {
+	return func(ctx context.Context, _ *control.Request, name string) (found T, err error) {
+		nodes, err := s.pick(name)
+		if err != nil {
+			return found, err
+		}
+		return get(ctx, nodes), nil
+	}
+}
+
+// adapters answers methodAdapter.
+func (s *Supervisor) adapters(ctx context.Context, nodes []*topology.Node) []report.NodeAdapter {
+	found := make([]report.NodeAdapter, len(nodes))
+	states := s.askNodes(ctx, nodes, func(ctx context.Context, i int, agent *node.Agent) error {
+		a, err := agent.Adapter(ctx)
+		if a != nil {
+			found[i].Adapter = report.AdapterOf(a)
+		}
+		return err
+	})
+	for i := range found {
+		found[i].NodeState = states[i]
+	}
+	return found
+}
+
+// connections answers methodConnections: node by node, in the order of the
+// topology.
+func (s *Supervisor) connections(ctx context.Context, nodes []*topology.Node) *report.Connections {
+	found := make([][]node.Connection, len(nodes))
+	r := &report.Connections{Lab: s.name, Connections: []report.Connection{}}
+	r.Nodes = s.askNodes(ctx, nodes, func(ctx context.Context, i int, agent *node.Agent) (err error) {
+		found[i], err = agent.Connections(ctx)
+		return err
+	})
+	for i, n := range nodes {
+		for _, c := range found[i] {
+			r.Connections = append(r.Connections, s.connection(n.Name, &c))
+		}
+	}
+	return r
+}
+
+// connection is a connection in a report.
+func (s *Supervisor) connection(nodeName string, c *node.Connection) report.Connection {
+	r := report.Connection{
+		Node: nodeName, Mode: "Kernel", Interface: c.Interface, IfIndex: c.Index, Type: string(c.Kind), Local: c.Local.String(),
+		State: c.State, Transport: c.Transport, QPN: c.QPN, RemoteQPN: c.RemoteQPN, Sent: c.Sent, Received: c.Received,
+	}
+	if !c.Local.IsValid() { // of a queue pair that is not connected
+		r.Local = ""
+	}
+	if c.Remote.IsValid() {
+		r.Remote = c.Remote.String()
+	}
+	if c.UserMode {
+		r.Mode, r.Process = "User", c.Process
+		// It may have ended meanwhile.
+		r.PID, _ = node.PIDIn(s.nodes.hostProc, c.PID)
+	}
+	return r
+}
+
+// enable answers methodEnable.
+func (s *Supervisor) enable(ctx context.Context, _ *control.Request, params enableParams) (*StateChange, error) {
+	l, err := s.host(params.Node)
+	if err != nil {
+		return nil, err
+	}
+	change, err := l.agent.SetState(ctx, params.Enable)
+	if err != nil {
+		return nil, err
+	}
+	return &StateChange{
+		Lab: s.name, Node: params.Node, Was: change.Was, Enabled: change.Enabled, Open: change.Open, Left: change.Left,
+	}, nil
+}

@@ -1,0 +1,67 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ndklab/ndklab/internal/fabric/lab/link"
+	"github.com/ndklab/ndklab/internal/fabric/report"
+)
+
+// A beginning holds the counters as they stood when a run began: its figures count from
+// there. Those of the link engine are not in it, which begins anew itself
+// (linkem.Engine.Begin).
+type beginning struct {
+	links [][2]link.Counters // of the kernel, by the link's index
+	nodes map[string]earlier
+}
+
+// An earlier holds the counters of a node as they stood when a run began.
+type earlier struct {
+	life int // a later one has counted nothing before the run
+	report.Node
+}
+
+// beginFigures begins the figures of a run.
+func (s *Supervisor) beginFigures(ctx context.Context) (*beginning, error) {
+	if engine := s.links.engine.current(); engine != nil {
+		if err := engine.Begin(ctx); err != nil {
+			return nil, fmt.Errorf("engine: %w", err)
+		}
+	}
+	kernel, err := s.links.network.Counters()
+	if err != nil {
+		return nil, err
+	}
+	topo := s.topology()
+	nodes := withProcesses(topo)
+	b := &beginning{links: make([][2]link.Counters, len(topo.Links)), nodes: make(map[string]earlier, len(nodes))}
+	for i := range topo.Links {
+		spec := &topo.Links[i]
+		b.links[i] = s.links.link(spec).byKernel(kernel[spec.Number])
+	}
+	lives := make([]int, len(nodes))
+	for i, n := range nodes {
+		lives[i] = s.node(n.Name).Life
+	}
+	for i, n := range s.inspectNodes(ctx, nodes) {
+		b.nodes[n.Name] = earlier{lives[i], n}
+	}
+	return b, nil
+}
+
+// since has nodes count from the beginning of the run.
+func (b *beginning) since(s *Supervisor, nodes []report.Node) []report.Node {
+	for i := range nodes {
+		n := &nodes[i]
+		before, known := b.nodes[n.Name]
+		if !known {
+			continue // a switch
+		}
+		n.Restarts -= before.Restarts
+		if s.node(n.Name).Life == before.life {
+			*n = report.Since([]report.Node{before.Node}, nodes[i:i+1])[0]
+		}
+	}
+	return nodes
+}

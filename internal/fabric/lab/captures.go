@@ -1,0 +1,240 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/capture"
+	"github.com/ndklab/ndklab/internal/fabric/lab/link"
+	"github.com/ndklab/ndklab/internal/fabric/linkem/tap"
+	"github.com/ndklab/ndklab/topology"
+	"golang.org/x/sys/unix"
+)
+
+// This file is how commands get at the packets of interfaces, at both ends of
+// the lab's channel. The supervisor opens a packet socket where the interface is
+// and hands it to the command, which reads it for as long as its request stands:
+// what captures cost in processor time and memory is the command's, and what it
+// writes it writes as its user.
+
+// Capture begins to capture an interface, node:interface, until ctx ends, its
+// node or the lab. It is for package capture to read.
+func (l *Lab) Capture(ctx context.Context, endpoint string) (capture.Source, error) {
+	source, _, err := l.beginCapture(ctx, endpoint)
+	return source, err
+}
+
+// beginCapture also returns a function that says why there is nothing more to come,
+// to be called once that is so (Source.Gone).
+func (l *Lab) beginCapture(ctx context.Context, endpoint string) (capture.Source, func() error, error) {
+	arrived := make(chan capture.Source, 1)
+	l.mu.Lock()
+	l.nextCapture++
+	params := captureParams{ID: l.nextCapture, Endpoint: endpoint}
+	l.captures[params.ID] = arrived
+	l.mu.Unlock()
+	gone := make(chan struct{})
+	var over error
+	why := func() error { return over }
+	go func() {
+		over = l.whyEnded(methodCapture.Call(ctx, l.conn, params))
+		l.mu.Lock()
+		delete(l.captures, params.ID)
+		l.mu.Unlock()
+		close(gone)
+	}()
+	select {
+	case source := <-arrived:
+		source.Name, source.Gone = endpoint, gone
+		return source, why, nil
+	case <-gone:
+		select {
+		case source := <-arrived: // and it is over already
+			source.Name, source.Gone = endpoint, gone
+			return source, why, nil
+		default:
+		}
+		if over == nil {
+			over = fmt.Errorf("capture of %s: nothing came", endpoint)
+		}
+		return capture.Source{}, nil, over
+	}
+}
+
+// takeSocket takes what Capture waits for.
+func (l *Lab) takeSocket(_ context.Context, r *control.Request, params socketParams) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	arrived := l.captures[params.ID]
+	if arrived == nil {
+		return control.Errorf(control.Usage, "nobody waits for capture %d", params.ID)
+	}
+	delete(l.captures, params.ID)
+	arrived <- capture.Source{Socket: r.Files[0], Tap: r.Files[1], Direction: params.Direction, Carried: params.Carried}
+	r.Files[0], r.Files[1] = nil, nil
+	return nil
+}
+
+// capture answers methodCapture, when the capture is over.
+func (s *Supervisor) capture(ctx context.Context, r *control.Request, params captureParams) error {
+	topo := s.topology()
+	index, err := findLink(topo, params.Endpoint)
+	if err != nil {
+		return control.Errorf(control.Usage, "lab %s has no interface %s", s.name, params.Endpoint)
+	}
+	spec := &topo.Links[index]
+	l := s.links.link(spec)
+	end := 0
+	if spec.Endpoints[1].String() == params.Endpoint {
+		end = 1
+	}
+	e := spec.Endpoints[end]
+	ctx, cancel := context.WithCancel(ctx) // before untap, which waits for nobody
+	defer cancel()
+	theirs, carried, untap, err := l.tap(ctx)
+	if untap != nil {
+		defer untap()
+	}
+	if err != nil {
+		return err
+	}
+	present := s.nodes.life(e.Node)
+	var down chan struct{} // of an external or a switch: never
+	if present != nil {
+		down = present.down
+	}
+	socket, err := s.openCapture(spec, end) // behind the tap, which then tells of all that it gets
+	if err != nil {
+		theirs.Close()
+		return err
+	}
+	defer socket.Close()
+	err = methodSocket.Call(ctx, r.Conn, socketParams{ID: params.ID, Direction: end, Carried: carried}, socket, theirs)
+	theirs.Close()
+	socket.Close() // or it would keep all that the command does not take
+	if err != nil {
+		return err
+	}
+	s.Publish(Event{Kind: CaptureStarted, Node: e.Node, Link: params.Endpoint, Text: fmt.Sprintf("capture of %s begins", params.Endpoint)})
+	defer s.Publish(Event{Kind: CaptureDone, Node: e.Node, Link: params.Endpoint, Text: fmt.Sprintf("capture of %s is over", params.Endpoint)})
+	select {
+	case <-down: // the socket would keep its interface alive
+		return control.Errorf(control.Usage, "node %s is down: %s", e.Node, present.reason)
+	case <-l.gone:
+		return control.Errorf(control.Usage, "link %s is in the lab no more", spec.Endpoints[0])
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// openCapture opens a packet socket at a link's end, which stays in its namespace.
+func (s *Supervisor) openCapture(spec *topology.Link, end int) (*os.File, error) {
+	var namespace *os.File
+	e := spec.Endpoints[end]
+	switch {
+	case s.links.switchOf(e.Node) != nil:
+		return capture.Open(link.Port(spec.Number, end)) // in our own
+	case e.External():
+		namespace = s.links.externals[e.Interface].namespace
+	default:
+		agent, err := s.agent(e.Node)
+		if err != nil {
+			return nil, err
+		}
+		namespace, err = os.Open("/proc/" + strconv.Itoa(agent.PID()) + "/ns/net")
+		if err != nil {
+			return nil, fmt.Errorf("node %s: %w", e.Node, err)
+		}
+		defer namespace.Close()
+	}
+	var socket *os.File
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET)
+		if err == nil {
+			socket, err = capture.Open(e.Interface)
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		return nil, fmt.Errorf("interface %s: %w", e, err)
+	}
+	return socket, nil
+}
+
+// A linkTap is a tap on a link for a capture. It begins with the engine's first
+// term with the link, and from then on tells of each.
+type linkTap struct {
+	ctx  context.Context // ends with the capture
+	file *os.File        // for the engine to write to
+	on   bool            // the engine has it
+}
+
+// tap makes a tap on a link. If the engine carries the link, the tap is on.
+func (l *labLink) tap(ctx context.Context) (theirs *os.File, carried bool, untap func(), err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, false, nil, fmt.Errorf("tap: %w", err)
+	}
+	t := &linkTap{ctx: ctx, file: os.NewFile(uintptr(fds[0]), "tap")}
+	theirs = os.NewFile(uintptr(fds[1]), "tap")
+	l.acting.Lock()
+	defer l.acting.Unlock()
+	l.taps = append(l.taps, t)
+	untap = func() {
+		l.acting.Lock()
+		defer l.acting.Unlock()
+		l.taps = slices.DeleteFunc(l.taps, func(u *linkTap) bool { return u == t })
+		if !t.on {
+			t.file.Close()
+		}
+	}
+	if _, ours := l.carrier().(linkemCarrier); !ours || !l.engaged {
+		return theirs, false, untap, nil
+	}
+	l.startTaps()
+	if err := awaitTap(theirs); err != nil {
+		theirs.Close()
+		return nil, false, untap, fmt.Errorf("link %s: tap: %w", l.name(), err)
+	}
+	return theirs, true, untap, nil
+}
+
+// startTaps has the engine, which has the link, tell the taps that are not on. acting
+// is held.
+func (l *labLink) startTaps() {
+	for _, t := range l.taps {
+		if t.on {
+			continue
+		}
+		t.on = true
+		engine, name := l.engine.current(), l.name()
+		go func() {
+			defer t.file.Close()
+			if err := engine.Tap(t.ctx, name, capture.TapLength, t.file); err != nil && t.ctx.Err() == nil {
+				log.Printf("link %s: tap: %v", name, err)
+			}
+		}()
+	}
+}
+
+// awaitTap takes the packet with which the stream of a tap begins.
+func awaitTap(f *os.File) error {
+	if err := f.SetReadDeadline(time.Now().Add(answerTime)); err != nil {
+		return err
+	}
+	first := io.LimitReader(f, int64(tap.Len(&tap.Packet{}))) // and nothing behind it
+	if _, err := tap.NewReader(first).Next(); err != nil {
+		return err
+	}
+	return f.SetReadDeadline(time.Time{})
+}

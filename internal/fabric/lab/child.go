@@ -1,0 +1,96 @@
+package lab
+
+import (
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/ndklab/ndklab/internal/fabric/linkem"
+	"github.com/ndklab/ndklab/internal/node"
+	"github.com/ndklab/ndklab/internal/node/verbs"
+	"golang.org/x/sys/unix"
+)
+
+// The parts of a lab, as argv[0] names them: ps shows them with the lab's name
+// behind.
+const (
+	guardianName   = "ndklab-guardian"
+	supervisorName = "ndklab-supervisor"
+	engineName     = "ndklab-linkem"
+	recorderName   = "ndklab-recorder"
+)
+
+// Child runs a part of a lab and exits, if that is what this process was
+// started for; otherwise it returns at once. Every program that starts labs
+// calls it first thing in main or TestMain, since a lab's processes are the
+// program's own binary started under other names.
+func Child() {
+	var run func() error
+	part, lab, _ := strings.Cut(os.Args[0], " ")
+	switch {
+	case node.IsAgent():
+		run = node.Main
+	case part == guardianName:
+		run = func() error { return guard(lab) }
+	case part == supervisorName:
+		run = func() error { return supervise(lab) }
+	case part == recorderName:
+		run = func() error { return record(lab) }
+	case part == engineName:
+		run = func() error { return linkem.Main(inherited(firstFile, "control")) }
+	default:
+		return
+	}
+	// Through /proc/self/exe the kernel has named us "exe".
+	if err := os.WriteFile("/proc/self/comm", []byte(part), 0); err != nil {
+		log.Printf("process name: %v", err)
+	}
+	log.SetPrefix(part + ": ")
+	if err := run(); err != nil {
+		log.Print(err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// firstFile is the descriptor of a child's first inherited file.
+const firstFile = 3
+
+// inherited is a file that the parent passed on, which this process's own
+// children do not inherit.
+func inherited(fd int, name string) *os.File {
+	unix.CloseOnExec(fd)
+	return os.NewFile(uintptr(fd), name)
+}
+
+// partVariables are the variables that the parts of a lab have beside those of nodes: those
+// that say where files are to be.
+var partVariables = []string{"XDG_RUNTIME_DIR", "TMPDIR", "GOCOVERDIR", verbs.FolderVariable}
+
+// childCommand is the named part of a lab, ready to start. Its standard error
+// goes to the lab's log.
+func childCommand(part, lab string, logFile *os.File, files ...*os.File) *exec.Cmd {
+	return &exec.Cmd{
+		Path:       "/proc/self/exe", // this very binary, even if its file was replaced since
+		Args:       []string{part + " " + lab},
+		Dir:        "/",
+		Env:        node.Environment(partVariables...),
+		Stderr:     logFile,
+		ExtraFiles: files,
+	}
+}
+
+// firstProblem is what a dead lab's log says first, to tell the user instead of
+// an exit status.
+func firstProblem(logFile *os.File) string {
+	buf := make([]byte, 4096)
+	n, err := logFile.ReadAt(buf, 0)
+	for line := range strings.Lines(string(buf[:n])) {
+		if line = strings.TrimSpace(line); line != "" {
+			return line
+		}
+	}
+	return fmt.Sprintf("and logged nothing (%v)", err)
+}

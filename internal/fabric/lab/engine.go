@@ -1,0 +1,87 @@
+package lab
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/linkem"
+	"github.com/ndklab/ndklab/internal/node/reaper"
+)
+
+// An engine is the lab's link engine process, which is started when the first
+// link needs it.
+type engine struct {
+	lab    string
+	reaper *reaper.Reaper
+	died   func(*control.Error) // is told of the end of the process
+
+	mu      sync.Mutex     // guards what follows
+	running *linkem.Engine // nil before
+	conn    *control.Conn  // of running
+	ended   chan struct{}  // closed when its process is gone
+}
+
+// current is the engine if there is one.
+func (e *engine) current() *linkem.Engine {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.running
+}
+
+// start returns the engine, started if it was not. The lab cannot keep its
+// promises without one, so its end is the lab's.
+func (e *engine) start() (*linkem.Engine, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.running != nil {
+		return e.running, nil
+	}
+	conn, theirs, err := control.Pair(nil)
+	if err != nil {
+		return nil, fmt.Errorf("start link engine: %w", err)
+	}
+	cmd := childCommand(engineName, e.lab, os.Stderr, theirs)
+	err = e.reaper.Start(func() (int, error) {
+		if err := cmd.Start(); err != nil {
+			return 0, err
+		}
+		return cmd.Process.Pid, nil
+	})
+	theirs.Close()
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("start link engine: %w", err)
+	}
+	ended := make(chan struct{})
+	e.running, e.conn, e.ended = linkem.NewEngine(conn), conn, ended
+	go func() {
+		err := cmd.Wait()
+		close(ended)
+		e.reaper.Collected(cmd.Process.Pid)
+		e.died(control.Errorf(control.Failed, "the link engine of lab %s died (%v)", e.lab, err))
+	}()
+	return e.running, nil
+}
+
+// engineTime bounds how long the engine may take to end by itself.
+const engineTime = 2 * time.Second
+
+// end has the engine end, and waits for that, when the lab is over. By itself
+// it closes its sockets all at once; when it is killed with the lab's other processes
+// the kernel takes some ms for each of them.
+func (e *engine) end() {
+	e.mu.Lock()
+	conn, ended := e.conn, e.ended
+	e.mu.Unlock()
+	if conn == nil {
+		return
+	}
+	conn.Close()
+	select {
+	case <-ended:
+	case <-time.After(engineTime):
+	}
+}

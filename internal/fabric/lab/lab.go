@@ -1,0 +1,502 @@
+// Package lab runs labs: it starts the processes of a topology, joins them, and
+// answers for them until they are taken down, after which nothing is left.
+//
+// A lab is a supervisor process in namespaces of its own (supervisor.go), from
+// which everything else hangs: one agent per host and router (package node), the
+// switches (switches.go) and links (package link), and a link engine if a link is
+// impaired (package linkem). A guardian outside (guardian.go) removes what the kernel
+// does not when the supervisor has ended. Commands are clients of the supervisor's
+// socket: a *Lab is their end. All of these processes are the same binary; a program
+// that uses this package calls Child first of all.
+//
+// What becomes of nodes and links is decided by package core: how a lab is built, changed to another topology, and what
+// a command or the end of an agent leads to. The driver (driver.go) gives it commands and results, and carries its
+// actions out: on agents, of which a node has another one each time that it is started (nodedriver.go, life.go), and on
+// links and switches (linkdriver.go, lablink.go, switches.go).
+//
+// The package knows no YAML and prints nothing. Workloads run in the agents; here
+// is who tells them when (run.go), and asks for their adapters (adapters.go); what
+// happens is kept for who looks on (events.go, logs.go), waits (await.go) or has to look
+// back when a run has failed (memory.go). A link may end outside the lab (externals.go),
+// and a program outside have a node's adapter (admit.go).
+//
+// Start reading at Start and Lab for the commands' side, at supervise, Supervisor.build and driver for the lab's.
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/capture"
+	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/internal/node"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// A Lab is a command's connection to a running lab. Its methods may be called
+// from any goroutine. What fails because of the caller's request, the machine
+// or the lab is a *control.Error of that code; after the lab's end every method
+// fails with the reason of it.
+type Lab struct {
+	place place
+	life  *os.File // the state file, whose lock tells when the lab's processes are gone; nil if it was removed
+	conn  *control.Conn
+	info  Info
+	owner bool // the lab ends with the connection
+	// recorder is the process that writes the captures which the topology asks for;
+	// nil for who did not start the lab.
+	recorder *control.Conn
+
+	closing  sync.Once
+	closeErr error // of closing
+
+	over   chan struct{} // closed when the lab is ending, or the connection has
+	reason error         // why it ended; valid once over is closed
+
+	recordings sync.WaitGroup
+
+	mu          sync.Mutex // guards what follows
+	events      func(Event)
+	captures    map[uint64]chan<- capture.Source // that have been asked for, by captureParams.ID
+	nextCapture uint64
+	memory      *Memory // nil: nobody asked
+}
+
+// Options are what a caller of Start may choose.
+type Options struct {
+	// Events is called for every event of the lab, in order, one at a time. nil
+	// if nobody wants them.
+	Events func(Event)
+	// Record, if not nil, is a file that every decision of the link engine is logged
+	// to, which package impair says more of. Links that are plain, or netem's, have
+	// none. What is logged is complete when the lab has ended. It stays the caller's.
+	Record *os.File
+	// Replay, if not nil, is such a log: packets meet what was decided then on those
+	// in their places. It is read before Start returns, and stays the caller's.
+	Replay *os.File
+	// NotStarted is called with the lab's log if it does not come up: the log goes with
+	// it. nil if nobody wants it.
+	NotStarted func(log io.Reader)
+}
+
+// Start makes the lab of a topology and returns when every node is ready. The
+// caller owns the lab, which ends with the caller's process, or with Close,
+// unless Release is called. When ctx ends first, or anything fails, Start takes
+// down what was made before it returns. topo must have a seed, and links of different
+// numbers.
+func Start(ctx context.Context, topo *topology.Topology, options Options) (*Lab, error) {
+	p, err := placeOf(topo.Name)
+	if err != nil {
+		return nil, err
+	}
+	allowed := systemCapacity()
+	if err := allowed.check(topo); err != nil {
+		return nil, err
+	}
+	l := &Lab{place: p, owner: true, over: make(chan struct{}), captures: map[uint64]chan<- capture.Source{}, events: options.Events}
+	logFile, err := l.launch(ctx, len(topo.Captures) > 0)
+	if err != nil {
+		return nil, err
+	}
+	defer logFile.Close()
+	params := startParams{
+		Topology: topo, StateDir: p.dir, Privileged: privileged(),
+	}
+	if params.Dir, err = os.Getwd(); err != nil {
+		return nil, err
+	}
+	var files []*os.File
+	for _, log := range []struct {
+		file *os.File
+		name *string
+	}{{options.Record, &params.Record}, {options.Replay, &params.Replay}} {
+		if log.file != nil {
+			files, *log.name = append(files, log.file), log.file.Name()
+		}
+	}
+	var startErr error
+	l.info, startErr = call(ctx, l, methodStart, params, files...)
+	if startErr == nil {
+		startErr = l.startCaptures(ctx, topo.Captures)
+	}
+	if startErr == nil {
+		return l, nil
+	}
+	if errors.Is(startErr, control.ErrClosed) {
+		startErr = control.Errorf(control.Failed, "lab %s died while it was starting: %s", p.name, firstProblem(logFile))
+	}
+	if l.recorder != nil {
+		l.recorder.Close() // it has nothing to complete
+	}
+	closeErr := l.Close()
+	if options.NotStarted != nil {
+		options.NotStarted(io.NewSectionReader(logFile, 0, 1<<62)) // from its beginning
+	}
+	return nil, errors.Join(startErr, closeErr)
+}
+
+// launch starts the guardian, and through it the supervisor, and if need be the
+// recorder. The log is open for reading when it returns.
+func (l *Lab) launch(ctx context.Context, records bool) (logFile *os.File, err error) {
+	listener, err := l.place.bind()
+	if err != nil {
+		return nil, err
+	}
+	defer listener.Close()
+	locked, err := l.place.reserve(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer locked.Close()
+	var open []*os.File
+	defer func() {
+		if err == nil {
+			return
+		}
+		for _, f := range open {
+			f.Close()
+		}
+		err = errors.Join(err, l.place.clean())
+	}()
+	if l.life, err = os.Open(l.place.stateFile()); err != nil {
+		return nil, err
+	}
+	open = append(open, l.life)
+	logFile, err = os.OpenFile(l.place.logFile(), os.O_RDWR|os.O_CREATE|os.O_TRUNC|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, noState("log", err)
+	}
+	open = append(open, logFile)
+	conn, theirs, err := control.Pair(l.requests().Serve)
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	guardian := childCommand(guardianName, l.place.name, logFile, theirs, listener, locked)
+	guardian.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // out of the reach of the terminal's signals
+	if records {
+		if err := l.startRecorder(logFile, locked); err != nil {
+			conn.Close()
+			return nil, err
+		}
+	}
+	if err := guardian.Start(); err != nil {
+		conn.Close()
+		if records {
+			l.recorder.Close()
+		}
+		return nil, fmt.Errorf("start guardian: %w", err)
+	}
+	go func() {
+		// For as long as we live it is our child; how it ends does not matter.
+		_ = guardian.Wait()
+	}()
+	l.conn = conn
+	go l.wait()
+	return logFile, nil
+}
+
+// Open connects to a lab of the caller's that is up.
+func Open(ctx context.Context, name string) (*Lab, error) {
+	p, err := placeOf(name)
+	if err != nil {
+		return nil, err
+	}
+	l, err := open(ctx, p, endTime)
+	if err == nil || !errors.Is(err, errNoLab) {
+		return l, err
+	}
+	labs, listErr := List(ctx)
+	if listErr != nil {
+		return nil, listErr
+	}
+	return nil, notUp(name, labs)
+}
+
+// notUp is the error that a lab is not up, and which labs are.
+func notUp(name string, labs []Info) error {
+	var names []string
+	for _, info := range labs {
+		if info.Lab != name { // one that has come up, or not quite ended, meanwhile
+			names = append(names, info.Lab)
+		}
+	}
+	up := "no lab is"
+	switch len(names) {
+	case 0:
+	case 1:
+		up = names[0] + " is"
+	default:
+		up = strings.Join(names, ", ") + " are"
+	}
+	return control.Errorf(control.Usage, "lab %s is not up (%s)", name, up)
+}
+
+var errNoLab = errors.New("no such lab")
+
+// open connects to a lab, which has until limit to say what it is.
+func open(ctx context.Context, p place, limit time.Duration) (*Lab, error) {
+	asked, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	life, err := os.Open(p.stateFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		life, err = nil, nil // somebody may have removed that of a lab which is up
+	}
+	if err != nil {
+		return nil, err
+	}
+	sock, err := p.dial(asked)
+	if err != nil {
+		life.Close()
+		var failure net.Error
+		switch {
+		case errors.Is(err, syscall.ECONNREFUSED):
+			return nil, errNoLab
+		case errors.As(err, &failure) && failure.Timeout() && ctx.Err() == nil:
+			return nil, p.mute()
+		}
+		return nil, err
+	}
+	l := &Lab{place: p, life: life, over: make(chan struct{}), captures: map[uint64]chan<- capture.Source{}}
+	l.conn = control.New(sock, l.requests().Serve)
+	go l.wait()
+	if l.info, err = methodInfo.Call(asked, l.conn, nil); err != nil {
+		// A client's close does no more than close.
+		_ = l.Close()
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			return nil, p.mute()
+		}
+		if errors.Is(err, control.ErrClosed) {
+			return nil, errNoLab // it was about to end
+		}
+		return nil, err
+	}
+	return l, nil
+}
+
+// answerTimeout is how long List waits for a lab to say what it is.
+const answerTimeout = time.Second
+
+// List is what labs of the caller are up, by name. It does not wait for a lab
+// that does not answer.
+func List(ctx context.Context) ([]Info, error) {
+	dir, err := stateDir()
+	if err != nil {
+		return nil, err
+	}
+	names, err := labNames(dir)
+	if err != nil {
+		return nil, err
+	}
+	others, err := heard()
+	if err != nil {
+		return nil, err
+	}
+	names = append(names, others...)
+	slices.Sort(names)
+	names = slices.Compact(names)
+	found := make([]*Info, len(names))
+	err = parallel(ctx, 16, len(names), func(ctx context.Context, i int) error {
+		found[i] = look(ctx, place{dir: dir, name: names[i]})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	labs := []Info{}
+	for _, info := range found {
+		if info != nil {
+			labs = append(labs, *info)
+		}
+	}
+	return labs, nil
+}
+
+// look asks a lab what it is; nil if there is none.
+func look(ctx context.Context, p place) *Info {
+	l, err := open(ctx, p, answerTimeout)
+	if err == nil {
+		_ = l.Close()
+		return &l.info
+	}
+	locked, lockErr := p.lock(false)
+	if lockErr == nil {
+		locked.Close()
+	}
+	if !errors.Is(lockErr, errLocked) {
+		return nil
+	}
+	return &Info{Lab: p.name, State: Unknown}
+}
+
+// requests takes the lab's events, and the sockets of captures and memories.
+func (l *Lab) requests() *control.Mux {
+	var mux control.Mux
+	methodSocket.Handle(&mux, l.takeSocket)
+	methodTakeMiddles.Handle(&mux, l.takeMiddles)
+	noticeEvent.Handle(&mux, l.takeEvent)
+	return &mux
+}
+
+func (l *Lab) takeMiddles(_ context.Context, r *control.Request, params middlesParams) error {
+	l.mu.Lock()
+	memory := l.memory
+	l.mu.Unlock()
+	if memory == nil {
+		return control.Errorf(control.Usage, "nobody waits for sockets")
+	}
+	return memory.take(r, params)
+}
+
+func (l *Lab) takeEvent(_ context.Context, _ *control.Request, e Event) error {
+	l.mu.Lock()
+	events, memory := l.events, l.memory
+	l.mu.Unlock()
+	if memory != nil {
+		memory.event(&e)
+	}
+	if events != nil {
+		events(e)
+	}
+	return nil
+}
+
+// wait waits for the lab's end and keeps the reason. Recordings keep the connection
+// for as long as the lab waits for their last packets (Supervisor.farewell).
+func (l *Lab) wait() {
+	l.reason = methodWait.Call(context.Background(), l.conn, nil)
+	close(l.over)
+	l.recordings.Wait()
+	l.conn.Close()
+}
+
+// call makes a request. When the lab ends, it fails with the reason.
+func call[Params, Result any](ctx context.Context, l *Lab, m control.Method[Params, Result], params Params, files ...*os.File) (Result, error) {
+	result, err := m.Call(ctx, l.conn, params, files...)
+	return result, l.whyEnded(err)
+}
+
+// whyEnded returns the reason of the lab's end for the error of a request that it has
+// ended, and any other error as it is.
+func (l *Lab) whyEnded(err error) error {
+	if errors.Is(err, control.ErrClosed) {
+		<-l.over
+		return l.reason
+	}
+	return err
+}
+
+// Info is what the lab was when it was started or opened.
+func (l *Lab) Info() Info { return l.info }
+
+// Done is closed when the lab has ended, or the connection to it.
+func (l *Lab) Done() <-chan struct{} { return l.over }
+
+// Err is why the lab has ended; valid once Done is closed. It is
+// control.ErrClosed if that is not known because the supervisor was killed, or
+// if the connection was closed.
+func (l *Lab) Err() error { return l.reason }
+
+// Release lets the lab live on after the caller's end. It is for the caller of
+// Start. That ctx ends does not interrupt it once it has begun, so that nobody is left
+// not knowing whose the lab is.
+func (l *Lab) Release(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := methodRelease.Call(context.WithoutCancel(ctx), l.conn, nil); err != nil {
+		return l.whyEnded(err)
+	}
+	l.owner = false
+	return nil
+}
+
+// Close ends the connection, and the lab with it if the caller owns it; then it
+// waits until nothing of the lab is left. After Close or Down it does nothing.
+func (l *Lab) Close() error {
+	return l.close(l.owner)
+}
+
+// Down takes the lab down and returns when nothing of it is left. The Lab is
+// closed then. If the lab's guardian was killed, the kernel may be about to end its
+// last processes. It fails if the lab does not answer, as one whose supervisor is stopped.
+func (l *Lab) Down(ctx context.Context) error {
+	asked, cancel := context.WithTimeout(ctx, endTime)
+	defer cancel()
+	err := methodDown.Call(asked, l.conn, nil)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return l.place.mute()
+	}
+	if err != nil && !errors.Is(err, control.ErrClosed) { // the end of the channel is the lab's
+		return err
+	}
+	select {
+	case <-l.over:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return l.close(true)
+}
+
+// close closes the connection and, if the lab is ending, waits for its end.
+func (l *Lab) close(ending bool) error {
+	l.closing.Do(func() {
+		l.conn.Close()
+		<-l.over
+		l.mu.Lock()
+		memory := l.memory
+		l.mu.Unlock()
+		if memory != nil {
+			var forgetting sync.WaitGroup // while the lab ends: either takes some milliseconds
+			forgetting.Go(memory.forget)
+			defer forgetting.Wait()
+		}
+		defer l.life.Close()
+		if ending {
+			l.closeErr = l.place.awaitEnd(l.life)
+		}
+		if l.recorder != nil {
+			if ending && l.closeErr == nil {
+				l.recorder.Wait() // for what it has to say
+			}
+			l.recorder.Close()
+		}
+	})
+	return l.closeErr
+}
+
+// Inspect is the state of every node and link.
+func (l *Lab) Inspect(ctx context.Context) (*Inspection, error) {
+	return call(ctx, l, methodInspect, nil)
+}
+
+// Externals is the state of the ends of links outside the lab. Unlike Inspect it asks
+// no node.
+func (l *Lab) Externals(ctx context.Context) ([]report.External, error) {
+	return call(ctx, l, methodExternals, nil)
+}
+
+// Exec runs a command in a node, with files as its standard input, output and
+// error, and returns its exit status as shells do; see node.Agent.Exec. The
+// command's process group is killed when ctx ends, or this process. cmd.ID, which
+// may be empty, names the command for Signal and is the caller's to choose.
+func (l *Lab) Exec(ctx context.Context, nodeName string, cmd node.Command, files ...*os.File) (status int, err error) {
+	return call(ctx, l, methodExec, execParams{Node: nodeName, Command: cmd}, files...)
+}
+
+// Signal sends a signal to the process group of a command that Exec of this Lab
+// runs.
+func (l *Lab) Signal(ctx context.Context, nodeName, id string, sig syscall.Signal) error {
+	return l.whyEnded(methodSignal.Call(ctx, l.conn, signalParams{Node: nodeName, ID: id, Signal: sig}))
+}

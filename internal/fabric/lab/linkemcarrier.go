@@ -1,0 +1,104 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ndklab/ndklab/internal/fabric/lab/link"
+	"github.com/ndklab/ndklab/internal/fabric/linkem"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// linkemCarrier carries links with the link engine.
+type linkemCarrier struct {
+	*engine
+	seed uint64 // the lab's
+}
+
+func (linkemCarrier) needsJoin() bool { return false }
+
+// attach takes over from the kernel if that has joined the link (package linkem
+// says how).
+func (c linkemCarrier) attach(l *labLink, asked [2]topology.Impairment) error {
+	engine, err := c.start()
+	if err != nil {
+		return err
+	}
+	ctx := context.Background() // the engine's end ends it
+	atOnce := !l.joined && len(l.taps) == 0
+	err = engine.Attach(ctx, linkem.Link{
+		Name:       l.name(),
+		Seed:       c.seed,
+		Interfaces: [2]string{link.Middle(l.spec.Number, 0), link.Middle(l.spec.Number, 1)},
+		Directions: asked,
+		Joined:     l.joined,
+		Started:    atOnce,
+	})
+	if err != nil {
+		return fmt.Errorf("engine: %w", err)
+	}
+	if atOnce {
+		return nil
+	}
+	l.startTaps()
+	if err := l.part(); err != nil {
+		return err
+	}
+	if err := engine.Start(ctx, l.name()); err != nil {
+		return fmt.Errorf("engine: %w", err)
+	}
+	return nil
+}
+
+func (c linkemCarrier) set(l *labLink, direction int, to topology.Impairment) error {
+	engine, err := c.start()
+	if err != nil {
+		return err
+	}
+	if err := engine.Set(context.Background(), l.name(), direction, to); err != nil {
+		return fmt.Errorf("engine: %w", err)
+	}
+	return nil
+}
+
+func (c linkemCarrier) idle(ctx context.Context, name string) error {
+	engine, err := c.start()
+	if err != nil {
+		return err
+	}
+	return engine.Idle(ctx, name)
+}
+
+// releaseTime is how long packets that came since a link was idle may take to leave
+// it. On one with more traffic than the engine keeps up with there is no such time.
+const releaseTime = time.Second
+
+func (c linkemCarrier) detach(l *labLink) error {
+	engine, err := c.start()
+	if err != nil {
+		return err
+	}
+	soon, cancel := context.WithTimeout(context.Background(), releaseTime)
+	defer cancel()
+	if err := engine.Release(soon, l.name()); err != nil {
+		return fmt.Errorf("engine: %w", err)
+	}
+	if l.connected {
+		if err := l.join(); err != nil {
+			return err
+		}
+	}
+	return c.abandon(l)
+}
+
+func (c linkemCarrier) abandon(l *labLink) error {
+	engine, err := c.start()
+	if err != nil {
+		return err
+	}
+	if _, err := engine.Detach(context.Background(), l.name()); err != nil { // its measurements stay with the engine
+		return fmt.Errorf("engine: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package lab
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/ndklab/ndklab/internal/fabric/core"
+	"github.com/ndklab/ndklab/internal/fabric/lab/link"
+	"github.com/ndklab/ndklab/internal/fabric/linkreport"
+	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// linkStates returns how each link of the lab's topology fares.
+func linkStates(l *core.Lab) (states []core.LinkStatus) {
+	for i := range l.Topology().Links {
+		states = append(states, l.Link(i))
+	}
+	return states
+}
+
+// linkFigures returns figures of every link of a topology, in its order, whose states are known, from a beginning on, or
+// from when the lab came up if that is nil.
+func (s *Supervisor) linkFigures(ctx context.Context, topo *topology.Topology, states []core.LinkStatus, began *beginning) ([]report.Link, error) {
+	kernel, err := s.links.network.Counters()
+	if err != nil {
+		return nil, err
+	}
+	links := make([]report.Link, len(states))
+	for i := range states {
+		spec := &topo.Links[i]
+		var before [2]link.Counters
+		if began != nil {
+			before = began.links[i]
+		}
+		links[i] = s.links.link(spec).report(spec, &states[i], kernel[spec.Number], before)
+	}
+	return links, s.links.measure(ctx, topo, states, links, began != nil)
+}
+
+// measure adds what the link engine knows of links, or since it last began anew.
+func (d *linkDriver) measure(ctx context.Context, topo *topology.Topology, states []core.LinkStatus, links []report.Link, since bool) error {
+	engine := d.engine.current()
+	if engine == nil {
+		return nil
+	}
+	tolerances := make(map[string]topology.Tolerance, len(states))
+	for i := range topo.Links {
+		tolerances[topo.Links[i].Endpoints[0].String()] = linkreport.Tolerance(&topo.Links[i])
+	}
+	measure := engine.Measure
+	if since {
+		measure = engine.MeasureSince
+	}
+	all, err := measure(ctx, tolerances)
+	if err != nil {
+		return fmt.Errorf("engine: %w", err)
+	}
+	for i := range topo.Links {
+		spec := &topo.Links[i]
+		both, ok := all[spec.Endpoints[0].String()]
+		for end := range both {
+			if ok {
+				judged := linkreport.Judged(&both[end], spec, states[i].Asked[end].Rate, d.named)
+				add(&links[i].Directions[end], &judged)
+			}
+		}
+	}
+	return nil
+}
+
+// stateOfLink returns a link's engine and state, for reports.
+func stateOfLink(spec *topology.Link, status *core.LinkStatus) (engine, state string) {
+	engine, state = "plain", "up"
+	if status.Engine || !status.Asked[0].None() || !status.Asked[1].None() { // which will have it once a node is back
+		engine = cmp.Or(string(spec.Engine), string(topology.Linkem))
+	}
+	if status.Off() {
+		state = "down"
+	}
+	return engine, state
+}
+
+// report returns a link's state and what the kernel has counted while it joined the link, less what it had counted before.
+func (l *labLink) report(spec *topology.Link, status *core.LinkStatus, kernel, before [2]link.Counters) report.Link {
+	var r report.Link
+	r.Engine, r.State = stateOfLink(spec, status)
+	counted := l.byKernel(kernel)
+	for d, e := range spec.Endpoints {
+		r.Endpoints[d] = e.String()
+		plain, asked := counted[d].Sub(before[d]), status.Asked[d]
+		r.Directions[d] = report.Direction{
+			From: e.String(), Settings: asked.Settings(), Set: linkreport.Set(asked), Packets: plain.Packets, Bytes: plain.Bytes,
+			Lost: plain.Lost, LostBy: report.LostBy{Kernel: plain.Lost},
+		}
+		if spec.Engine == topology.Netem {
+			l.reportNetem(&r.Directions[d], d, asked, plain)
+		}
+	}
+	return r
+}
+
+// add adds what a carrier knows of a direction.
+func add(to, from *report.Direction) {
+	to.Packets += from.Packets
+	to.Bytes += from.Bytes
+	to.Dropped += from.Dropped
+	to.Lost += from.Lost
+	from.LostBy.Kernel += to.LostBy.Kernel
+	to.LostBy = from.LostBy
+	to.Duplicated, to.Reordered, to.Corrupted, to.Marked, to.Faulted = from.Duplicated, from.Reordered, from.Corrupted, from.Marked, from.Faulted
+	to.QueuePeak, to.Lateness, to.Delays, to.Replayed, to.Overruns = from.QueuePeak, from.Lateness, from.Delays, from.Replayed, from.Overruns
+	to.Asked, to.Achieved = from.Asked, from.Achieved
+}

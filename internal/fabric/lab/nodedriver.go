@@ -1,0 +1,195 @@
+package lab
+
+import (
+	"bytes"
+	"fmt"
+	"log"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+
+	"github.com/ndklab/ndklab/internal/fabric/core"
+	"github.com/ndklab/ndklab/internal/fabric/lab/link"
+	"github.com/ndklab/ndklab/internal/node"
+	"github.com/ndklab/ndklab/internal/node/cgroup"
+	"github.com/ndklab/ndklab/internal/node/reaper"
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// A nodeDriver carries out actions on hosts and routers, and has what it found of them on this machine: their agents.
+type nodeDriver struct {
+	lab     string
+	reaper  *reaper.Reaper
+	publish func(Event)
+	qpError func(node string, e provider.QPError)
+	ended   func(l *life, reason string) // is told of the end of an agent
+
+	// What follows is set before the first action.
+	hostProc  *os.File // the host's /proc
+	hosts     string   // the file that stands for /etc/hosts in nodes; "": the host's does
+	libraries string   // the folder of the libraries for RDMA programs; "": there is none
+
+	naming sync.Mutex // held while hosts is written
+	short  sync.Once  // says that a receive buffer is less than the file asks for
+
+	mu       sync.Mutex         // guards what follows
+	lives    map[string]*life   // the present or the last one of each node
+	of       *topology.Topology // whose segments are known
+	segments [][]node.Neighbour // who is on the segment of each link
+	groups   *cgroup.Tree       // where nodes with limits have their groups; nil if there are none
+	limitsOf *topology.Topology // which was asked for limits last
+	limited  cgroup.Limits      // what groups is ready for
+}
+
+// action returns how to carry out an action on a node; nil if it is none.
+func (d *nodeDriver) action(a core.Action) func() core.Done {
+	on := func(of core.Of, do func(*life) core.Done) func() core.Done {
+		l := d.life(of.Node)
+		return func() core.Done {
+			done := do(l)
+			if done.Err != nil && isClosed(l.agent.Done()) {
+				done.Agent = true
+			}
+			return done
+		}
+	}
+	failing := func(of core.Of, do func(*life) error) func() core.Done {
+		return on(of, func(l *life) core.Done { return l.done(do(l)) })
+	}
+	switch a := a.(type) {
+	case core.StartAgent:
+		return func() core.Done { return core.Done{Err: d.start(a)} }
+	case core.PlaceFiles:
+		return failing(a.Of, (*life).placeFiles)
+	case core.Execute:
+		return on(a.Of, func(l *life) core.Done { return l.execute(a.Command) })
+	case core.Configure:
+		return failing(a.Of, func(l *life) error { return l.configure(d) })
+	case core.Reconfigure:
+		return failing(a.Of, func(l *life) error { return l.reconfigure(d, a) })
+	case core.CheckHealth:
+		return on(a.Of, (*life).checkHealth)
+	case core.PauseAgent:
+		return failing(a.Of, (*life).pause)
+	case core.ResumeAgent:
+		return failing(a.Of, (*life).resume)
+	case core.SignalAgent:
+		return failing(a.Of, func(l *life) error { return l.send(syscall.Signal(a.Signal)) })
+	case core.KillAgent:
+		return on(a.Of, func(l *life) core.Done {
+			l.agent.Kill()
+			return core.Done{}
+		})
+	}
+	return nil
+}
+
+// life returns the present life of a node, or its last; nil if it has had none.
+func (d *nodeDriver) life(name string) *life {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lives[name]
+}
+
+// ending reports whether the agent of a node at an end of a link has ended, and the core is still to be told.
+func (d *nodeDriver) ending(spec *topology.Link) bool {
+	return slices.ContainsFunc(spec.Endpoints[:], func(e topology.Endpoint) bool {
+		l := d.life(e.Node)
+		return l != nil && isClosed(l.agent.Done()) && !isClosed(l.down)
+	})
+}
+
+// forget forgets a node that is in the lab no more.
+func (d *nodeDriver) forget(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.lives, name)
+}
+
+// start starts the agent of a node.
+func (d *nodeDriver) start(a core.StartAgent) error {
+	spec := a.Topology.FindNode(a.Node)
+	l := &life{Of: a.Of, spec: spec, told: d.config(a.Topology, spec, a.Restarts), unwatch: func() {}, down: make(chan struct{})}
+	if err := l.limit(d.lab, d.groupsOf(a.Topology)); err != nil {
+		return fmt.Errorf("node %s: limits: %w", spec.Name, err)
+	}
+	cfg := l.told
+	cfg.QPError = func(e provider.QPError) { d.qpError(spec.Name, e) }
+	err := d.reaper.Start(func() (pid int, err error) {
+		if l.agent, err = node.Start(cfg, l.group, os.Stderr); err != nil {
+			return 0, err
+		}
+		return l.agent.PID(), nil
+	})
+	if err != nil {
+		l.unwatch()
+		return err
+	}
+	if l.hostPID, err = node.PIDIn(d.hostProc, l.agent.PID()); err != nil {
+		log.Printf("node %s: %v", spec.Name, err) // it is only shown
+	}
+	d.mu.Lock()
+	d.lives[a.Node] = l
+	d.mu.Unlock()
+	go func() {
+		<-l.agent.Done()
+		d.reaper.Collected(l.agent.PID())
+		l.unwatch()
+		d.ended(l, l.end())
+	}()
+	return nil
+}
+
+// config returns what a node is told when it is started for the start-th time after the first: its routes, and its
+// neighbours, since who is on each of its segments is known beforehand, unless it is outside the lab. A later start has
+// other random numbers than the one before: what is still under way must not be taken for the new node's.
+func (d *nodeDriver) config(topo *topology.Topology, spec *topology.Node, start int) node.Config {
+	seed := "node " + spec.Name
+	if start > 0 {
+		seed = fmt.Sprintf("node %s, start %d", spec.Name, start)
+	}
+	cfg := node.Config{
+		Lab: d.lab, Name: spec.Name, Seed: topo.SeedOf(seed), Adapter: spec.Adapter,
+		Forwards: spec.Kind == topology.Router, Routes: spec.Routes, PIDLimit: spec.PIDs != 0,
+		Env: spec.Setup.Env, Files: spec.Setup.Files, Hosts: d.hosts,
+	}
+	if !spec.NoVerbs {
+		cfg.Libraries = d.libraries
+	}
+	onSegments := d.segmentsOf(topo)
+	for _, i := range spec.Interfaces {
+		l := topo.Links[i.Link]
+		face := node.Interface{Name: i.Name, MTU: l.MTU, Addresses: i.Addresses, Wire: !l.Offload || l.Endpoints[1-i.End].External()}
+		if segment := onSegments[i.Link]; len(segment) <= maxNeighbours {
+			own := link.MAC(l.Number, i.End)
+			for _, n := range segment {
+				if !bytes.Equal(n.MAC, own) {
+					face.Neighbours = append(face.Neighbours, n)
+				}
+			}
+		}
+		cfg.Interfaces = append(cfg.Interfaces, face)
+	}
+	return cfg
+}
+
+// segmentsOf returns who is on the segment of each link.
+func (d *nodeDriver) segmentsOf(topo *topology.Topology) [][]node.Neighbour {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.of != topo {
+		d.of, d.segments = topo, segments(topo)
+	}
+	return d.segments
+}
+
+// madeInterface notes that a node has an interface that its agent has not set up.
+func (d *nodeDriver) madeInterface(name string) {
+	if l := d.life(name); l != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.fresh = true
+	}
+}

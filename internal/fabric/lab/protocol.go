@@ -1,0 +1,218 @@
+package lab
+
+import (
+	"syscall"
+	"time"
+
+	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/core"
+	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/internal/fabric/scenario"
+	"github.com/ndklab/ndklab/internal/node"
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// What the command that starts the lab asks of its supervisor.
+var (
+	methodStart   = control.NewMethod[startParams, Info]("start").WithFiles(0, 2)
+	methodRelease = control.NewProcedure[control.None]("release") // the lab may outlive its owner
+)
+
+// What any command asks of a supervisor. Where the parameter is a string, it is the name
+// of a node or the endpoint of a link, and "" is all of them.
+var (
+	methodInfo        = control.NewMethod[control.None, Info]("info")
+	methodInspect     = control.NewMethod[control.None, *Inspection]("inspect")
+	methodExternals   = control.NewMethod[control.None, []report.External]("externals")
+	methodRun         = control.NewMethod[runParams, *report.Run]("run")
+	methodInterrupt   = control.NewProcedure[string]("interrupt") // runParams.Token
+	methodExec        = control.NewMethod[execParams, int]("exec").WithFiles(0, 3)
+	methodSignal      = control.NewProcedure[signalParams]("signal")
+	methodAdmit       = control.NewProcedure[admitParams]("admit").WithFiles(1, 1)
+	methodLinks       = control.NewMethod[string, []report.Link]("links")
+	methodSet         = control.NewProcedure[setParams]("set")
+	methodReset       = control.NewProcedure[resetParams]("reset")
+	methodLink        = control.NewProcedure[linkParams]("link")
+	methodVerify      = control.NewMethod[verifyParams, *report.Verification]("verify")
+	methodPartition   = control.NewMethod[[][]string, []string]("partition") // sets of nodes, for names of links
+	methodHeal        = control.NewMethod[control.None, []string]("heal")    // returns names of links
+	methodNodes       = control.NewMethod[string, []report.Node]("nodes")
+	methodAdapter     = control.NewMethod[string, []report.NodeAdapter]("adapter")
+	methodEnable      = control.NewMethod[enableParams, *StateChange]("enable")
+	methodChange      = control.NewMethod[changeParams, *NodeChange]("change")
+	methodConnections = control.NewMethod[string, *report.Connections]("connections")
+	methodCapture     = control.NewProcedure[captureParams]("capture") // lasts as long as the capture
+	methodMiddles     = control.NewProcedure[control.None]("middles")  // lasts until sockets were sent
+	methodLosses      = control.NewProcedure[control.None]("losses").WithFiles(1, 1)
+	methodStanding    = control.NewMethod[control.None, *Standing]("standing")
+	methodApply       = control.NewProcedure[applyParams]("apply")
+	methodEvents      = control.NewMethod[eventsParams, eventsAnswer]("events")
+	methodWatch       = control.NewProcedure[watchParams]("watch") // then noticeEvent
+	methodNames       = control.NewMethod[control.None, Names]("names")
+	methodAwait       = control.NewMethod[awaitParams, *Awaited]("await")
+	methodDown        = control.NewProcedure[control.None]("down")
+	methodWait        = control.NewProcedure[control.None]("wait") // lasts as long as the lab, and fails with the reason of its end
+)
+
+// What a supervisor asks and tells a command.
+var (
+	// methodSocket asks one that captures to take a packet socket and a tap.
+	methodSocket = control.NewProcedure[socketParams]("socket").WithFiles(2, 2)
+	// methodTakeMiddles asks one that remembers to take sockets, while it serves
+	// methodMiddles.
+	methodTakeMiddles = control.NewProcedure[middlesParams]("middles").WithFiles(1, control.MaxFiles)
+	// noticeEvent is for those that watch.
+	noticeEvent = control.NewNotice[Event]("event")
+)
+
+type startParams struct {
+	Topology   *topology.Topology
+	StateDir   string
+	Dir        string // the working folder of the scenario's programs
+	Privileged bool   // the lab's user is root, outside as well
+	// Record and Replay are the names of files of which each comes along, in this
+	// order, unless it is "".
+	Record, Replay string
+}
+
+// Info says what a lab is.
+type Info struct {
+	Lab   string  `json:"lab"`
+	Seed  uint64  `json:"seed"`
+	State string  `json:"state"`
+	Nodes int     `json:"nodes"`
+	Links int     `json:"links"`
+	Up    float64 `json:"up_seconds"` // since all nodes were ready
+	// Of the nodes, those that are down and those that are paused.
+	Down   int `json:"nodes_down,omitempty"`
+	Paused int `json:"nodes_paused,omitempty"`
+	// Labels holds the labels of its topology.
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// States of a lab.
+const (
+	Starting = "starting"
+	Ready    = "ready"
+	Unknown  = "unknown" // it does not answer, at least not in this network namespace
+)
+
+// An Inspection is the state of every node and link, in the order of the
+// topology.
+type Inspection struct {
+	Lab    string            `json:"lab"`
+	Labels map[string]string `json:"labels,omitempty"`
+	Seed   uint64            `json:"seed"`
+	State  string            `json:"state"`
+	Nodes  []report.Node     `json:"nodes"`
+	Links  []report.Link     `json:"links"`
+	// Externals are the ends of links outside the lab.
+	Externals []report.External `json:"externals"`
+	// Unfinished is why the last Apply did not come to its end; "" if it did.
+	Unfinished string `json:"unfinished,omitempty"`
+}
+
+type execParams struct {
+	Node    string
+	Command node.Command // its ID is unique within the channel
+}
+
+type signalParams struct {
+	Node   string
+	ID     string
+	Signal syscall.Signal
+}
+
+type setParams struct {
+	Endpoint string // node:interface of either end
+	From     string // node whose outgoing direction alone changes; "" is both
+	Change   topology.Change
+}
+
+type resetParams struct{ Endpoint, From string } // as in setParams
+
+type linkParams struct {
+	Endpoint string
+	Up       bool
+}
+
+type verifyParams struct {
+	Endpoint string
+	Probes   Probes
+}
+
+type captureParams struct {
+	ID       uint64 // tells captures of the channel apart
+	Endpoint string // node:interface
+}
+
+type socketParams struct {
+	ID        uint64 // of captureParams
+	Direction int    // of the link: the one that the interface sends into
+	Carried   bool   // the tap is on
+}
+
+type enableParams struct {
+	Node   string
+	Enable bool
+}
+
+type applyParams struct {
+	Topology   *topology.Topology
+	Generation int // of the Standing that it was read for
+}
+
+type changeParams struct {
+	Node   string
+	Action Action
+	Signal syscall.Signal // of KillNode
+}
+
+// A StateChange is what enabling or disabling a node's adapter has done.
+type StateChange struct {
+	Lab     string `json:"lab"`
+	Node    string `json:"node"`
+	Was     bool   `json:"was_enabled"`
+	Enabled bool   `json:"enabled"`        // now
+	Open    int    `json:"instances"`      // of the adapter that consumers had open before
+	Left    int    `json:"instances_left"` // that they have open still
+}
+
+// An Event is something that happened in a lab.
+type Event struct {
+	At       time.Duration     `json:"at"` // since all nodes were ready; 0 before
+	Time     time.Time         `json:"time"`
+	Kind     string            `json:"kind"`
+	Node     string            `json:"node,omitempty"`
+	Link     string            `json:"link,omitempty"` // one of its endpoints
+	Workload string            `json:"workload,omitempty"`
+	Text     string            `json:"text"`           // for people
+	Lost     uint64            `json:"lost,omitempty"` // of EventsLost: how many
+	QP       *provider.QPError `json:"qp,omitempty"`   // of QPError
+}
+
+// Kinds of events.
+const (
+	NodeDown    = scenario.NodeDown
+	NodeUp      = scenario.NodeUp
+	NodePaused  = scenario.NodePaused
+	NodeResumed = scenario.NodeResumed
+	LinkChanged = scenario.LinkChanged
+	Captured    = "captured" // a capture of the topology is complete
+	Warning     = "warning"
+
+	HealthChanged = core.HealthChanged
+	LabWaiting    = core.LabWaiting // for nodes, before all are ready
+)
+
+// Kinds of events of a run.
+const (
+	WorkloadStarted  = scenario.WorkloadStarted
+	WorkloadProgress = scenario.WorkloadProgress
+	WorkloadDone     = scenario.WorkloadDone
+	TimelineLeft     = scenario.TimelineLeft
+	TimelineDone     = scenario.TimelineDone
+	Marked           = scenario.Marked
+	LinkOverrun      = scenario.LinkOverrun
+)

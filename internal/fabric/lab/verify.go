@@ -1,0 +1,101 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/core"
+	"github.com/ndklab/ndklab/internal/fabric/lab/link"
+	"github.com/ndklab/ndklab/internal/fabric/probe"
+	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/internal/fabric/verify"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// Probes say what VerifyLink sends in each direction.
+type Probes = verify.Probes
+
+// MaxProbes bounds Probes.Count.
+const MaxProbes = verify.MaxProbes
+
+// VerifyLink sends probes across the link with an endpoint, in both directions, and
+// holds what becomes of them against what the link is set to do, with its tolerance.
+// The link should have no other traffic meanwhile.
+func (l *Lab) VerifyLink(ctx context.Context, endpoint string, probes Probes) (*report.Verification, error) {
+	return call(ctx, l, methodVerify, verifyParams{endpoint, probes})
+}
+
+// verifyLink answers methodVerify.
+func (s *Supervisor) verifyLink(ctx context.Context, _ *control.Request, params verifyParams) (*report.Verification, error) {
+	spec, before, err := s.linkToProbe(params.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	ends, err := s.probeEnds(spec)
+	if err != nil {
+		return nil, err
+	}
+	name := spec.Endpoints[0]
+	engine, state := stateOfLink(spec, before)
+	if state != "up" {
+		return nil, control.Errorf(control.Usage, "link %s is down: `ndklab link up %s/%s` brings it up", name, s.name, name)
+	}
+	v := &report.Verification{Lab: s.name, Engine: engine, Passed: true}
+	var directions [2]*verify.Direction
+	for d := range directions {
+		v.Endpoints[d] = spec.Endpoints[d].String()
+		if directions[d], err = verify.Prepare(spec, ends, d, before.Asked[d], params.Probes); err != nil {
+			return nil, err
+		}
+	}
+	err = parallel(ctx, 2, 2, func(ctx context.Context, d int) error { return directions[d].Fly(ctx) })
+	for d := 0; d < 2 && err == nil; d++ {
+		err = directions[d].Burst(ctx)
+	}
+	// What went wrong may be because of a change, which explains it better.
+	_, after, changed := s.linkToProbe(params.Endpoint)
+	if changed != nil || after.Off() || !after.Asked[0].Equal(before.Asked[0]) || !after.Asked[1].Equal(before.Asked[1]) {
+		return nil, control.Errorf(control.Usage, "link %s was changed while it was probed: probe it again", name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("link %s: %w", name, err)
+	}
+	for d, p := range directions {
+		p.Found.From = v.Endpoints[d]
+		v.Directions[d] = p.Found
+		for _, f := range p.Found.Findings {
+			v.Passed = v.Passed && f.Passed
+		}
+	}
+	return v, nil
+}
+
+// linkToProbe returns the link with an endpoint, whose nodes are up.
+func (s *Supervisor) linkToProbe(endpoint string) (spec *topology.Link, status *core.LinkStatus, err error) {
+	s.look(func(l *core.Lab) {
+		topo := l.Topology()
+		var index int
+		if index, err = findLink(topo, endpoint); err != nil {
+			return
+		}
+		found := l.Link(index)
+		spec, status, err = &topo.Links[index], &found, l.Ends(index)
+	})
+	return spec, status, err
+}
+
+// probeEnds is where the ends of a link are, in nodes that are up.
+func (s *Supervisor) probeEnds(spec *topology.Link) (ends [2]probe.End, err error) {
+	for end, e := range spec.Endpoints {
+		switch {
+		case e.External():
+			return ends, control.Errorf(control.Usage, "link %s has an end outside the lab, %s, where no probe can be seen", spec.Endpoints[0], e)
+		case s.links.switchOf(e.Node) != nil:
+			ends[end] = probe.End{Interface: link.Port(spec.Number, end)}
+		default:
+			ends[end] = probe.End{Interface: e.Interface, PID: s.nodes.life(e.Node).agent.PID()}
+		}
+	}
+	return ends, nil
+}

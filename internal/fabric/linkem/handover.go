@@ -1,0 +1,127 @@
+package linkem
+
+import (
+	"fmt"
+	"hash/maphash"
+	"time"
+
+	"github.com/ndklab/ndklab/internal/fabric/frame"
+	"golang.org/x/sys/unix"
+)
+
+// While a link changes hands both the kernel and the engine see the frames that
+// arrive: packet sockets come before the filter that redirects a frame, so the
+// engine's has all of them, forwarded or not. Which ones the kernel did forward
+// shows at the other interface, where they leave: a watch there sees those and
+// nothing else. What arrived and is not among them is the engine's to forward.
+
+// maxHandover bounds how long frames wait until the loop takes the first, so that a
+// wall clock set meanwhile does no harm to their time of arrival.
+const maxHandover = time.Second
+
+// settling is how long after a frame's arrival the watch surely knows whether
+// the kernel forwarded it: the two happen in one go, some us apart.
+const settling = 50 * time.Microsecond
+
+// What the kernel forwards between Attach and Start would fill the sockets if the
+// supervisor were held up then, and what arrives at a full one after the filter has gone
+// would be lost. So the loop takes some of it every keepUpEvery: at each port
+// keepUpBatches at most, lest it does nothing else.
+const (
+	keepUpEvery   = 5 * time.Millisecond
+	keepUpBatches = 128
+)
+
+// makeRoom takes what has arrived at the ports of a link, nil if there is none any more, and
+// reports whether it is attached still.
+func (l *loop) makeRoom(k *link) bool {
+	if k == nil || k.state != attached {
+		return false
+	}
+	for _, p := range k.ports {
+		for n := 0; n < keepUpBatches && l.receive(p); n++ {
+		}
+	}
+	return true
+}
+
+// signed is how much of a frame tells it from others, bytes: all headers up to
+// the RoCE packet sequence number or the TCP sequence number and time stamps,
+// and some payload.
+const signed = 192
+
+var signatures = maphash.MakeSeed()
+
+// signature identifies a frame with its virtio header.
+func signature(b []byte) uint64 {
+	b = b[min(len(b), frame.HeaderLen):]
+	return maphash.Bytes(signatures, b[:min(len(b), signed)])
+}
+
+// A watch is a socket that sees what the kernel sends through an interface.
+type watch struct {
+	fd       int
+	receiver *frame.Receiver
+	sent     map[uint64]int // signatures of what it saw, and how often
+}
+
+// openWatch begins to watch an interface. It is slow and therefore not for the
+// loop's thread, as is close.
+func openWatch(iface string) (*watch, error) {
+	fd, err := frame.Open(iface, true, receiveBuffer)
+	if err != nil {
+		return nil, err
+	}
+	// Let in what the kernel sends, and of that the part that is signed.
+	outgoing := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: adPacketType},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.PACKET_OUTGOING, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: signed},
+		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
+	}
+	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(outgoing)), Filter: &outgoing[0]}); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("watch on %s: SO_ATTACH_FILTER: %w", iface, err)
+	}
+	buffers := make([][]byte, 32)
+	for i := range buffers {
+		buffers[i] = make([]byte, frame.HeaderLen+signed)
+	}
+	return &watch{fd: fd, receiver: frame.NewReceiver(buffers), sent: map[uint64]int{}}, nil
+}
+
+// adPacketType is SKF_AD_OFF + SKF_AD_PKTTYPE (linux/filter.h).
+const adPacketType = 0xfffff000 + 4
+
+func (w *watch) close() { unix.Close(w.fd) }
+
+// update takes note of what has been sent since the last time.
+func (w *watch) update() {
+	for {
+		n, err := w.receiver.Receive(w.fd)
+		if err != nil {
+			return // EAGAIN: that was all. Any other error: no more will come.
+		}
+		for i := range n {
+			w.sent[signature(w.receiver.Frame(i))]++
+		}
+	}
+}
+
+// saw reports whether a frame was sent, once for every time it was. A nil watch
+// has seen nothing.
+func (w *watch) saw(b []byte) bool {
+	if w == nil || len(w.sent) == 0 {
+		return false
+	}
+	s := signature(b)
+	switch n := w.sent[s]; n {
+	case 0:
+		return false
+	case 1:
+		delete(w.sent, s)
+	default:
+		w.sent[s] = n - 1
+	}
+	return true
+}

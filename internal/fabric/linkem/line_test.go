@@ -1,0 +1,427 @@
+package linkem
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/ndklab/ndklab/internal/fabric/frame"
+	"github.com/ndklab/ndklab/internal/fabric/impair"
+	"github.com/ndklab/ndklab/topology"
+	"golang.org/x/sys/unix"
+)
+
+// A bench is a loop without a thread, with a started link whose ports are Unix
+// datagram sockets: what one end of a pair sends is a frame with its virtio
+// header to the other.
+type bench struct {
+	*loop
+	k    *link
+	ends [2]int // the nodes' ends
+}
+
+func newBench(tb testing.TB, there topology.Impairment) *bench {
+	tb.Helper()
+	l, err := newLoop()
+	must(tb, err)
+	b := &bench{loop: l}
+	var ports [2]*port
+	for i := range ports {
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+		must(tb, err)
+		for _, fd := range pair {
+			must(tb, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 1<<20))
+		}
+		b.ends[i] = pair[0]
+		ports[i] = &port{name: "lo", fd: pair[1]}
+		tb.Cleanup(func() {
+			unix.Close(pair[0])
+			unix.Close(pair[1])
+		})
+	}
+	tb.Cleanup(func() {
+		unix.Close(l.poll)
+		unix.Close(l.wake)
+	})
+	must(tb, l.attach(Link{Name: "x", Seed: 1, Directions: [2]topology.Impairment{there}}, ports))
+	_, err = l.start("x")
+	must(tb, err)
+	b.k = l.links["x"]
+	return b
+}
+
+// superPacket is a UDP super-packet of n datagrams of size bytes, the payload of
+// each its number.
+func superPacket(n, size int) []byte {
+	b := make([]byte, frame.HeaderLen+42, frame.HeaderLen+42+n*size)
+	b[0], b[1] = 1, 5 // checksum needed, UDP
+	binary.NativeEndian.PutUint16(b[4:], uint16(size))
+	binary.NativeEndian.PutUint16(b[6:], 34)
+	binary.NativeEndian.PutUint16(b[8:], 6)
+	eth := b[frame.HeaderLen:]
+	eth[12], eth[13] = 8, 0
+	eth[14], eth[23] = 0x45, 17
+	for i := range n {
+		b = append(b, bytes.Repeat([]byte{byte(i)}, size)...)
+	}
+	return b
+}
+
+// arrive has a frame arrive at port 0 and the loop take it.
+func (b *bench) arrive(tb testing.TB, raw []byte) {
+	tb.Helper()
+	_, err := unix.Write(b.ends[0], raw)
+	must(tb, err)
+	b.receive(b.k.ports[0])
+}
+
+// left is the payload numbers of the frames that have left at port 1, and how
+// many frames that were.
+func (b *bench) left(tb testing.TB) (numbers []byte, frames int) {
+	tb.Helper()
+	buf := make([]byte, frame.MaxLen)
+	for {
+		n, err := unix.Read(b.ends[1], buf)
+		if err == unix.EAGAIN {
+			return numbers, frames
+		}
+		must(tb, err)
+		frames++
+		f, err := frame.Parse(buf[:n])
+		must(tb, err)
+		for i := range f.Segments() {
+			p := f.AppendPacket(nil, i)
+			numbers = append(numbers, p[len(p)-1])
+		}
+	}
+}
+
+// wire is the packets that have left at port 1, as a wire would have carried them.
+func (b *bench) wire(tb testing.TB) (packets [][]byte) {
+	tb.Helper()
+	buf := make([]byte, frame.MaxLen)
+	for {
+		n, err := unix.Read(b.ends[1], buf)
+		if err == unix.EAGAIN {
+			return packets
+		}
+		must(tb, err)
+		f, err := frame.Parse(buf[:n])
+		must(tb, err)
+		for i := range f.Segments() {
+			packets = append(packets, f.AppendPacket(nil, i))
+		}
+	}
+}
+
+// shift moves all departures and arrivals into the past.
+func (b *bench) shift(by time.Duration) { b.epoch = b.epoch.Add(-by) }
+
+func numbers(from, to int) (all []byte) {
+	for i := from; i < to; i++ {
+		all = append(all, byte(i))
+	}
+	return all
+}
+
+func TestWholeFramesPassAsTheyAre(t *testing.T) {
+	b := newBench(t, topology.Impairment{})
+	for _, raw := range [][]byte{superPacket(15, 4096), superPacket(3, 100), superPacket(1, 60)} {
+		b.arrive(t, raw)
+		b.send(b.k.lines[0])
+		buf := make([]byte, frame.MaxLen)
+		n, err := unix.Read(b.ends[1], buf)
+		must(t, err)
+		if !bytes.Equal(buf[:n], raw) {
+			t.Errorf("a frame of %d bytes was altered", len(raw))
+		}
+	}
+}
+
+func TestRatedPacketsLeaveInTurn(t *testing.T) {
+	// 10 packets of 1000 bytes at 80 s each, which is more than any pause of the machine.
+	b := newBench(t, topology.Impairment{Rate: 8 * uint64(impair.WireBytes(1042)) / 80})
+	b.arrive(t, superPacket(10, 1000))
+	n := b.k.lines[0]
+	b.send(n)
+	if got, _ := b.left(t); len(got) != 0 {
+		t.Fatalf("packets %v left before their time", got)
+	}
+	b.shift(250 * time.Second) // the first three are due, and leave as one
+	b.send(n)
+	if got, frames := b.left(t); !bytes.Equal(got, numbers(0, 3)) || frames != 1 {
+		t.Fatalf("packets %v in %d frames, want 0 to 2 in one", got, frames)
+	}
+	b.shift(1000 * time.Second)
+	b.send(n)
+	if got, frames := b.left(t); !bytes.Equal(got, numbers(3, 10)) || frames != 1 {
+		t.Fatalf("packets %v in %d frames, want 3 to 9 in one", got, frames)
+	}
+	if !n.queue.empty() || len(b.departures) != 0 || len(b.spare) != 1 || n.shared != nil {
+		t.Error("something is held after all has left")
+	}
+	m := n.measure()
+	if m.Packets != 10 || m.Delivered != 10 || m.Bytes != 10*1042 || m.Delay.Count != 10 || time.Duration(m.Queueing.Min) < 80*time.Second || time.Duration(m.Queueing.Max) < 800*time.Second {
+		t.Errorf("measured %+v", m)
+	}
+}
+
+func TestLostPacketsLeaveGaps(t *testing.T) {
+	b := newBench(t, topology.Impairment{Loss: topology.Loss{Rate: 0.3}})
+	n := b.k.lines[0]
+	model := impair.New(1, "x", 0) // meets the same fate
+	model.Set(topology.Impairment{Loss: topology.Loss{Rate: 0.3}}, 0)
+	for round := range 50 {
+		var want []byte
+		runs, last := 0, -2
+		for i := range 15 {
+			if model.Packet(&impair.Packet{Frame: 1042}, 0).Fate == impair.Passes {
+				want = append(want, byte(i))
+				if i != last+1 {
+					runs++
+				}
+				last = i
+			}
+		}
+		b.arrive(t, superPacket(15, 1000))
+		if !n.queue.empty() {
+			b.send(n)
+		}
+		if got, frames := b.left(t); !bytes.Equal(got, want) || frames != runs {
+			t.Fatalf("round %d: packets %v in %d frames, want %v in %d", round, got, frames, want, runs)
+		}
+	}
+	if m := n.measure(); m.Dropped+m.Delivered != 750 || m.Packets != 750 {
+		t.Errorf("measured %+v", m)
+	}
+}
+
+// When the delay lines' memory is spent, packets are lost and counted, and the
+// rest is delivered.
+func TestMemoryBudget(t *testing.T) {
+	b := newBench(t, topology.Impairment{Delay: time.Hour})
+	small, err := newPool(10 * (bufferLen + heldCost + runCost))
+	must(t, err)
+	b.pool = small
+	n := b.k.lines[0]
+	for range 15 {
+		b.arrive(t, superPacket(15, 4096))
+	}
+	b.arrive(t, superPacket(2, 100))
+	if m := n.measure(); m.Packets != 15*15+2 || m.LostOverrun != 5*15+2 {
+		t.Errorf("measured %+v, want 5 super-packets of 15 and one of 2 lost", m)
+	}
+	b.shift(time.Hour)
+	for !n.queue.empty() {
+		b.send(n)
+	}
+	if m := n.measure(); m.Delivered != 10*15 {
+		t.Errorf("measured %+v, want 10 super-packets delivered", m)
+	}
+	b.arrive(t, superPacket(2, 100))
+	if m := n.measure(); m.LostOverrun != 5*15+2 {
+		t.Error("memory was not given back")
+	}
+}
+
+// Short frames share buffers, and all buffers come back.
+func TestShortFramesShareMemory(t *testing.T) {
+	b := newBench(t, topology.Impairment{Delay: time.Hour})
+	const memory = 2*bufferLen + 300*(heldCost+runCost)
+	small, err := newPool(memory)
+	must(t, err)
+	b.pool = small
+	n := b.k.lines[0]
+	const count = 300
+	for i := range count {
+		raw := superPacket(1, 300)
+		raw[len(raw)-1] = byte(i)
+		b.arrive(t, raw)
+	}
+	b.shift(time.Hour)
+	var got []byte
+	for !n.queue.empty() {
+		b.send(n)
+		some, _ := b.left(t)
+		got = append(got, some...)
+	}
+	if !bytes.Equal(got, numbers(0, count)) {
+		t.Errorf("%d frames left, or not in order: %v", len(got), got)
+	}
+	if m := n.measure(); m.LostOverrun != 0 {
+		t.Errorf("measured %+v", m)
+	}
+	if len(b.pool.free) != 2 || b.pool.left != memory {
+		t.Error("not all memory came back")
+	}
+}
+
+// What is kept of frames besides their bytes is within the budget, too: of short
+// ones, of copies, and of packets that each leave at a time of their own.
+func TestBudgetCoversWhatIsKept(t *testing.T) {
+	const memory = 8 * bufferLen
+	for name, c := range map[string]struct {
+		settings topology.Impairment
+		raw      []byte
+	}{
+		"short":     {topology.Impairment{Delay: time.Hour}, superPacket(1, 18)},
+		"copied":    {topology.Impairment{Delay: time.Hour, Duplicate: 1}, superPacket(1, 18)},
+		"reordered": {topology.Impairment{Delay: time.Hour, Reorder: topology.Reorder{Probability: 0.5, Depth: 9}}, superPacket(15, 4)},
+		"corrupted": {topology.Impairment{Delay: time.Hour, Corrupt: topology.Corrupt{Probability: 1}}, superPacket(15, 4)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, c.settings)
+			small, err := newPool(memory)
+			must(t, err)
+			b.pool = small
+			n := b.k.lines[0]
+			for n.gauge.Counts.LostOverrun == 0 {
+				b.arrive(t, c.raw)
+			}
+			buffers := map[*buffer]bool{}
+			kept := 0
+			seen := map[*held]bool{}
+			n.queue.merge(math.MaxInt64)
+			for _, r := range n.queue.upcoming() {
+				buffers[r.held.buffer], seen[r.held] = true, true
+				kept += int(unsafe.Sizeof(r))
+			}
+			kept += len(buffers)*bufferLen + len(seen)*int(unsafe.Sizeof(held{}))
+			if kept > memory || kept < memory/3 {
+				t.Errorf("%d bytes are kept, the budget is %d", kept, memory)
+			}
+			b.flush(n, false)
+			if b.pool.left != memory {
+				t.Errorf("%d bytes of %d came back", b.pool.left, memory)
+			}
+		})
+	}
+}
+
+// An interface that takes no more holds frames up, it does not lose them.
+func TestFullInterface(t *testing.T) {
+	b := newBench(t, topology.Impairment{})
+	n := b.k.lines[0]
+	must(t, unix.SetsockoptInt(b.k.ports[1].fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 100<<10))
+	for range 20 {
+		b.arrive(t, superPacket(5, 4096))
+	}
+	taken := 0
+	for tries := 0; !n.queue.empty(); tries++ {
+		before, began := n.gauge.Counts.Delivered, b.now()
+		b.send(n)
+		if n.gauge.Counts.Delivered > before {
+			continue
+		}
+		if n.release < began+retryAfter || len(b.departures) != 1 {
+			t.Fatal("no later try is scheduled")
+		}
+		got, _ := b.left(t)
+		if taken += len(got); len(got) == 0 || tries > 1000 {
+			t.Fatal("no progress")
+		}
+	}
+	got, _ := b.left(t)
+	if m := n.measure(); taken+len(got) != 100 || m.Delivered != 100 || taken == 0 {
+		t.Errorf("%d and %d packets left; measured %+v", taken, len(got), m)
+	}
+}
+
+// Neither forwarding allocates, whatever is asked for, nor recording, nor a tap.
+func TestForwardingDoesNotAllocate(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		settings topology.Impairment
+		told     bool // recorded and tapped
+	}{
+		{"rate and loss", topology.Impairment{Rate: 1e9, Loss: topology.Loss{Rate: 0.01}}, false},
+		{"everything", topology.Impairment{Delay: time.Millisecond, Jitter: topology.Jitter{Spread: time.Millisecond, Distribution: topology.Normal},
+			Rate: 1e9, ECN: topology.ECN{Max: 1000}, Loss: topology.Loss{Rate: 0.1, Burst: 3}, Duplicate: 0.1,
+			Reorder: topology.Reorder{Probability: 0.1, Depth: 5}, Corrupt: topology.Corrupt{Probability: 0.1, Bits: 3},
+			Faults: []topology.Fault{{Match: topology.Match{Every: 7}, Action: topology.Double}}}, false},
+		{"nothing, recorded and tapped", topology.Impairment{}, true},
+	} {
+		b := newBench(t, c.settings)
+		if c.told {
+			b.record(logFile(t), 100)
+			b.listen(1<<20, 0)
+		}
+		buf := make([]byte, frame.MaxLen)
+		long, short := roceSuperPacket(15, 4096, 2), roceSuperPacket(1, 100, 2)
+		round := func() {
+			for _, raw := range [][]byte{long, short} {
+				_, err := unix.Write(b.ends[0], raw)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b.receive(b.k.ports[0])
+				b.shift(10 * time.Millisecond)
+				for n := b.k.lines[0]; !n.queue.empty(); {
+					b.send(n)
+				}
+				for {
+					if _, err := unix.Read(b.ends[1], buf); err != nil {
+						break
+					}
+				}
+			}
+		}
+		for range 100 {
+			round() // pools, queues and histograms grow to their size
+		}
+		// The count is of the whole process, and another test's goroutines may be on
+		// their last steps; a histogram takes a page at times. What the path itself
+		// allocates shows every time.
+		least := testing.AllocsPerRun(50, round)
+		for range 4 {
+			least = min(least, testing.AllocsPerRun(50, round))
+		}
+		if least > 0 {
+			t.Errorf("%s: %v allocations per round", c.name, least)
+		}
+	}
+}
+
+func TestDeparturesAreInOrder(t *testing.T) {
+	var d departures
+	lines := make([]*line, 100)
+	for i := range lines {
+		lines[i] = newLine(nil, 0, nil)
+		lines[i].release = time.Duration(i * 37 % 100)
+		d.fix(lines[i])
+	}
+	lines[10].release = 1000
+	d.fix(lines[10])
+	d.remove(lines[20])
+	d.remove(lines[20]) // which changes nothing
+	last := time.Duration(-1)
+	for n := 99; n > 0; n-- {
+		if d[0].release < last || d.Len() != n {
+			t.Fatalf("%v after %v, %d left", d[0].release, last, d.Len())
+		}
+		last = d[0].release
+		d.remove(d[0])
+	}
+	if last != 1000 {
+		t.Errorf("last is %v, want the one that was put off", last)
+	}
+}
+
+func TestWakeUpAdapts(t *testing.T) {
+	l := &loop{early: maxEarly / 2}
+	for range 1000 {
+		l.adapt(5 * time.Microsecond)
+	}
+	if l.early < 4*time.Microsecond || l.early > 7*time.Microsecond {
+		t.Errorf("early by %v after wake-ups that are 5 us late", l.early)
+	}
+	for range 100 {
+		l.adapt(time.Second)
+	}
+	if l.early != maxEarly {
+		t.Errorf("early by %v, want the most", l.early)
+	}
+}

@@ -1,0 +1,233 @@
+// Package linkem is our link emulator: a process that carries the packets of
+// impaired links between the two veth ends that meet in its network namespace,
+// and makes of each wire packet what the link's settings (package impair) say.
+//
+// It reads each end with a packet socket, keeps what it read in a line of
+// departures, and sends at the other end when the time has come. A super-packet
+// is decided on packet by packet and passed on in as few parts as that leaves.
+// It measures what it did: every delay counts from the kernel's receive
+// timestamp to the moment after the send, less the time in the queue before the
+// direction's rate.
+//
+// The supervisor holds an Engine; the process at the other end of its channel
+// runs Main. One thread there, pinned and if possible of real-time priority,
+// owns every line and does all the work (loop.go, line.go).
+//
+// A link whose middles the kernel joins while it is plain is taken over, and
+// given back, without losing packets:
+//
+//  1. Attach, with Joined set: the sockets are bound, and what the kernel does not
+//     forward is, which is nothing yet.
+//  2. The supervisor stops the kernel's forwarding, in each direction by one
+//     atomic change (deleting the redirecting filter, or adding one that drops).
+//  3. Start: everything is forwarded. Until then, frames that the kernel
+//     forwarded are recognised and skipped.
+//
+// And back:
+//
+//  1. Release: the link is unimpaired from now on; it returns when all packets
+//     on their way have left.
+//  2. The supervisor starts the kernel's forwarding again.
+//  3. Detach: what the kernel did not forward is, and the sockets are closed.
+//
+// Packets keep their order, but for those within some 100 us of the moment the
+// kernel takes over again; and one may be doubled if a processor stalls just
+// then. Transports put up with both.
+//
+// Without Joined, Start may follow Attach at once, and Detach needs no Release:
+// packets on their way are then dropped and counted.
+//
+// The process also holds the relays of the links that end outside the lab
+// (package relay, serverelay.go); they and the links know nothing of each other.
+//
+// Frames of any protocol cross, but for VLAN tags: the kernel keeps them beside
+// the frame, so that the ends must have VLAN offload off to use them.
+//
+// Start reading at Engine, then at loop.
+package linkem
+
+import (
+	"context"
+	"os"
+
+	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/gauge"
+	"github.com/ndklab/ndklab/internal/fabric/relay"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// The requests of the channel. Parameters that are strings are the name of a link, or of
+// the interface of a relay; those that are numbers are the lab's seed.
+var (
+	methodAttach   = control.NewProcedure[Link]("attach")
+	methodStart    = control.NewProcedure[string]("start")
+	methodSet      = control.NewProcedure[setting]("set")
+	methodIdle     = control.NewProcedure[string]("idle")
+	methodRelease  = control.NewProcedure[string]("release")
+	methodDetach   = control.NewMethod[string, [2]gauge.Measured]("detach")
+	methodMeasure  = control.NewMethod[measuring, map[string][2]gauge.Measured]("measure") // by link
+	methodBegin    = control.NewProcedure[control.None]("begin")
+	methodRecord   = control.NewProcedure[uint64]("record").WithFiles(1, 1)
+	methodRecorded = control.NewMethod[control.None, Recorded]("recorded")
+	methodReplay   = control.NewMethod[control.None, Log]("replay").WithFiles(1, 1)
+	methodLosses   = control.NewProcedure[uint64]("losses").WithFiles(1, 1)
+	methodTap      = control.NewProcedure[tapping]("tap").WithFiles(1, 1)  // lasts until the caller gives up
+	methodRelay    = control.NewProcedure[string]("relay").WithFiles(2, 2) // a namespace and a directory
+	methodRelays   = control.NewMethod[control.None, map[string]relay.Counts]("relays")
+)
+
+// A Link is what the engine is told of a link.
+type Link struct {
+	Name string // tells the link from others, and seeds its randomness
+	Seed uint64 // the lab's
+	// Interfaces are the middles in the engine's network namespace: what comes
+	// in at [0] was sent by the link's first endpoint. Both have the link's MTU.
+	Interfaces [2]string
+	// Directions says how packets fare: [0] from Interfaces[0] to [1], [1] back.
+	Directions [2]topology.Impairment
+	Joined     bool // the kernel forwards between the interfaces at present
+	// Started has the engine begin to forward at once, without a request to Start. It
+	// is for links that are not Joined.
+	Started bool
+}
+
+// An Engine is the supervisor's end of a link engine. Its methods may be called
+// from any goroutine; requests for one link are made one after the other. A
+// request that makes no sense fails with a *control.Error of code control.Usage,
+// and every one with control.ErrClosed once the process has ended.
+type Engine struct {
+	conn *control.Conn
+}
+
+// NewEngine makes an Engine of the channel to a process that runs Main. The
+// channel stays the caller's to close, which ends the process.
+func NewEngine(conn *control.Conn) *Engine { return &Engine{conn} }
+
+// Done is closed when the process has ended.
+func (e *Engine) Done() <-chan struct{} { return e.conn.Done() }
+
+// Attach opens a link's interfaces. A link that the engine had before under the
+// same name goes on where it was: its random sequence and its measurements.
+func (e *Engine) Attach(ctx context.Context, link Link) error {
+	return methodAttach.Call(ctx, e.conn, link)
+}
+
+// Start begins to forward.
+func (e *Engine) Start(ctx context.Context, link string) error {
+	return methodStart.Call(ctx, e.conn, link)
+}
+
+// Set changes the settings of a direction, 0 or 1, for the packets to come;
+// those on their way keep their fate.
+func (e *Engine) Set(ctx context.Context, link string, direction int, settings topology.Impairment) error {
+	return methodSet.Call(ctx, e.conn, setting{link, direction, settings})
+}
+
+// Idle waits until no packet is on its way on a link, which without impairments is
+// soon the case.
+func (e *Engine) Idle(ctx context.Context, link string) error {
+	return methodIdle.Call(ctx, e.conn, link)
+}
+
+// Release removes all impairments from a link and waits until every packet on
+// its way has left. If ctx ends first the link stays the engine's: Set changes it, or
+// Release is called again.
+func (e *Engine) Release(ctx context.Context, link string) error {
+	return methodRelease.Call(ctx, e.conn, link)
+}
+
+// Detach stops forwarding, closes the link's interfaces and says what happened
+// in its two directions.
+func (e *Engine) Detach(ctx context.Context, link string) ([2]gauge.Measured, error) {
+	return methodDetach.Call(ctx, e.conn, link)
+}
+
+// Measure says what happened on every link that the engine has or has had. Late packets
+// are counted by the tolerances of links by name, which may be fewer.
+func (e *Engine) Measure(ctx context.Context, tolerances map[string]topology.Tolerance) (map[string][2]gauge.Measured, error) {
+	return methodMeasure.Call(ctx, e.conn, measuring{Tolerances: tolerances})
+}
+
+// MeasureSince says what happened since Begin, likewise.
+func (e *Engine) MeasureSince(ctx context.Context, tolerances map[string]topology.Tolerance) (map[string][2]gauge.Measured, error) {
+	return methodMeasure.Call(ctx, e.conn, measuring{Since: true, Tolerances: tolerances})
+}
+
+// Begin has every link begin anew: the next packet in a direction is the first, and
+// MeasureSince counts from there (impair.Direction.Begin, gauge.Gauge.Begin).
+func (e *Engine) Begin(ctx context.Context) error { return methodBegin.Call(ctx, e.conn, nil) }
+
+// Record has every decision from now on logged to file, in the format of package
+// impair. seed is the lab's. A goroutine writes what the links' thread leaves in a
+// buffer of some 12 MiB; decisions for which that has no room, or which cannot be
+// written, are missing, and counted there and by Recorded. It is for once.
+func (e *Engine) Record(ctx context.Context, seed uint64, file *os.File) error {
+	return methodRecord.Call(ctx, e.conn, seed, file)
+}
+
+// Recorded counts what a recording has.
+type Recorded struct {
+	Records uint64 `json:"records"`         // written
+	Missing uint64 `json:"missing"`         // not written in time, or at all
+	Error   string `json:"error,omitempty"` // why nothing more is written, such as a full disk; the file may end amid a line
+}
+
+// Recorded writes what was decided until now to the file, and says how recording
+// went. An engine that ends writes the rest by itself, if it can within 2 s.
+func (e *Engine) Recorded(ctx context.Context) (Recorded, error) {
+	return methodRecorded.Call(ctx, e.conn, nil)
+}
+
+// Replay has the links meet the decisions of a log again, which is read from
+// where file is at to its end, and may have 1 GiB; see impair.Direction.Replay.
+// It is for once, before links are attached. What a replay came to is in
+// gauge.Measured.
+func (e *Engine) Replay(ctx context.Context, file *os.File) (Log, error) {
+	return methodReplay.Call(ctx, e.conn, nil, file)
+}
+
+// A Log is what a log of decisions has.
+type Log struct {
+	Links    []string `json:"links"`     // names of those it has decisions on
+	Missing  uint64   `json:"missing"`   // decisions that could not be written
+	CutShort bool     `json:"cut_short"` // it ends amid a line, which was left out
+}
+
+// Tap writes to file, a pipe or a stream socket, what becomes of each packet of a
+// link, as package tap has it: of every packet no more than snaplen bytes, or all
+// if that is 0. It returns when ctx ends, with that error, when whoever reads the
+// file is gone, which shows at the next packet, or when writing fails. Packets
+// for which the reader is too slow are left out of the stream and counted there;
+// they wait in 8 MiB of memory. file stays the caller's, and becomes
+// non-blocking.
+func (e *Engine) Tap(ctx context.Context, link string, snaplen int, file *os.File) error {
+	return methodTap.Call(ctx, e.conn, tapping{link, snaplen}, file)
+}
+
+// Parameters of the requests.
+type (
+	measuring struct {
+		Since      bool                          `json:"since"`
+		Tolerances map[string]topology.Tolerance `json:"tolerances"` // by link
+	}
+	setting struct {
+		Link      string
+		Direction int
+		Settings  topology.Impairment
+	}
+	tapping struct {
+		Link    string
+		Snaplen int
+	}
+)
+
+// Relay opens a relay of an interface of a network namespace, with its sockets
+// in a directory; see package relay. It lasts as long as the process.
+func (e *Engine) Relay(ctx context.Context, iface string, namespace, directory *os.File) error {
+	return methodRelay.Call(ctx, e.conn, iface, namespace, directory)
+}
+
+// Relays returns what every relay has counted, by its interface.
+func (e *Engine) Relays(ctx context.Context) (map[string]relay.Counts, error) {
+	return methodRelays.Call(ctx, e.conn, nil)
+}

@@ -1,0 +1,195 @@
+// Package probe measures what a link does to packets: it sends numbered ones from
+// the interface at one end to that at the other, and notes when the kernel sent
+// each and when it received it.
+//
+// Probes are IPv4 and UDP, addressed to the group of the nearest bridge, so that
+// they reach the other end of the link and nothing beyond: hosts and routers drop
+// them behind the packet socket that sees them, and no bridge forwards them. That
+// needs no addresses, and nothing that runs in a node. All timestamps are the
+// kernel's, of one clock, so that they do not depend on when a process gets a
+// processor.
+//
+// What a link should have done is not worked out anew here: the model (package
+// impair) decides on the very same packets, many times with other seeds, and what
+// it does at most and at least is what is expected (expect.go).
+//
+// The package knows no labs. Start reading at Open and Path.Fly, then at Expect.
+package probe
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/ndklab/ndklab/internal/fabric/frame"
+	"golang.org/x/sys/unix"
+)
+
+// An End is an interface at one end of a link.
+type End struct {
+	Interface string
+	PID       int // of a process in its network namespace, as the caller sees it; 0: the caller's own namespace
+}
+
+// A Path is the way between a link's two ends. It is not for use by several
+// goroutines at once.
+type Path struct {
+	ends [2]*sockets
+}
+
+// sockets are those of an end: one to send, and one that sees what crosses the
+// interface in either direction, but nothing that it sent itself.
+type sockets struct {
+	send, see *os.File
+}
+
+// seeBuffer is what is asked for what waits to be seen, bytes. Without privilege
+// the kernel grants less.
+const seeBuffer = 32 << 20
+
+// Open opens both ends of a link. Whoever may make network namespaces may do that.
+func Open(ends [2]End) (*Path, error) {
+	p := new(Path)
+	for i, e := range ends {
+		opened := make(chan error)
+		go func() {
+			var err error
+			p.ends[i], err = e.open()
+			opened <- err
+		}()
+		if err := <-opened; err != nil {
+			p.Close()
+			return nil, fmt.Errorf("interface %s: %w", e.Interface, err)
+		}
+	}
+	return p, nil
+}
+
+// open is for a goroutine that ends with it: its thread may be left in the
+// namespace, and ends, too.
+func (e End) open() (*sockets, error) {
+	if e.PID != 0 {
+		runtime.LockOSThread() // for good
+		process, err := unix.PidfdOpen(e.PID, 0)
+		if err != nil {
+			return nil, fmt.Errorf("pidfd of %d: %w", e.PID, err)
+		}
+		defer unix.Close(process)
+		if err := unix.Setns(process, unix.CLONE_NEWNET); err != nil {
+			return nil, fmt.Errorf("network namespace of %d: %w", e.PID, err)
+		}
+	}
+	see, err := frame.Open(e.Interface, true, seeBuffer)
+	if err != nil {
+		return nil, err
+	}
+	send, err := frame.Open(e.Interface, false, 0)
+	if err != nil {
+		unix.Close(see)
+		return nil, err
+	}
+	return &sockets{send: os.NewFile(uintptr(send), "send"), see: os.NewFile(uintptr(see), "see")}, nil
+}
+
+// Close closes the ends.
+func (p *Path) Close() {
+	for _, s := range p.ends {
+		if s != nil {
+			s.send.Close()
+			s.see.Close()
+		}
+	}
+}
+
+// Options say what to send.
+type Options struct {
+	Count     int // of probes
+	Size      int // of each, bytes from the Ethernet header on: MinSize to the MTU with that header
+	PerSecond int // 0: as many as go
+}
+
+// A Flight is a series of probes in one direction.
+type Flight struct {
+	Size     int             // of each probe, bytes from the Ethernet header on
+	Sent     []time.Duration // when the kernel sent each; 0: it did not
+	SentLate []bool          // of each, Sent is when it was noticed: the kernel did not stamp it; nil: it stamped all
+	Arrivals []Arrival       // in their order
+	Missed   uint64          // frames that the sockets had no room for, which may be probes
+}
+
+// An Arrival is a probe's at the far end.
+type Arrival struct {
+	Probe     int           // its number, from 0; -1 if it cannot be told, so much was changed
+	At        time.Duration // when the kernel received it
+	Late      bool          // At is when it was noticed: the kernel did not stamp it
+	Corrupted bool          // bits are not as they were sent
+	Marked    bool          // with Congestion Experienced
+}
+
+// Fly sends probes from an end, 0 or 1, to the other. All being sent, it has until
+// say how long to wait for those that are on their way; if all are there, it does
+// not wait.
+func (p *Path) Fly(ctx context.Context, from int, o Options, until func(*Flight) time.Duration) (*Flight, error) {
+	number := rand.Uint32() // so far from others that a few bits do not make one of the other
+	f := &Flight{Size: o.Size, Sent: make([]time.Duration, o.Count), SentLate: make([]bool, o.Count)}
+	outgoing := newSight(p.ends[from].see, number, o)
+	incoming := newSight(p.ends[1-from].see, number, o)
+	outgoing.begin()
+	incoming.begin()
+	sendErr := p.ends[from].sendAll(ctx, number, o)
+	if sendErr == nil {
+		// What is sent has been seen by then, as it is by the kernel while it sends.
+		outgoing.finish(ctx, 0)
+	} else {
+		outgoing.stop()
+	}
+	for _, a := range outgoing.arrivals {
+		if a.Probe >= 0 {
+			f.Sent[a.Probe], f.SentLate[a.Probe] = a.At, a.Late
+		}
+	}
+	if sendErr == nil {
+		incoming.finish(ctx, until(f))
+	} else {
+		incoming.stop()
+	}
+	f.Arrivals = incoming.arrivals
+	f.Missed = outgoing.missed + incoming.missed
+	for _, err := range []error{sendErr, outgoing.err, incoming.err, ctx.Err()} {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// sendAll sends a flight's probes at their times; one that is behind is sent at
+// once.
+func (s *sockets) sendAll(ctx context.Context, flight uint32, o Options) error {
+	begin := time.Now()
+	b := make([]byte, frame.HeaderLen+o.Size)
+	for n := range o.Count {
+		if o.PerSecond > 0 {
+			due := begin.Add(time.Duration(n) * time.Second / time.Duration(o.PerSecond))
+			if ahead := time.Until(due); ahead > 0 {
+				timer := time.NewTimer(ahead)
+				select {
+				case <-timer.C:
+				case <-ctx.Done():
+					timer.Stop()
+				}
+			}
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		compose(b[frame.HeaderLen:], flight, uint32(n))
+		if _, err := s.send.Write(b); err != nil {
+			return fmt.Errorf("send probe: %w", err)
+		}
+	}
+	return nil
+}

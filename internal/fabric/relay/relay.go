@@ -1,0 +1,257 @@
+// Package relay gives a process that may not open an interface the Ethernet
+// frames of one, over Unix datagram sockets: each datagram is one frame, from its
+// Ethernet header on, without check sequence. It is what QEMU speaks with
+// -netdev dgram, and easily spoken by any program.
+//
+// A directory holds two sockets for interface NAME. The relay receives on
+// NAME.lab what is to be sent through the interface. What arrives there it
+// sends to NAME.peer, which the process makes. Nothing is agreed beforehand:
+// frames for which there is no NAME.peer are dropped, as on a cable that is not
+// plugged in, and a process that ends may be followed by another that makes
+// NAME.peer anew.
+//
+// The relay takes frames as the kernel has them: who wants them as on a wire
+// makes sure that no segmentation and no checksum is left to be done by the
+// time that they reach the interface (package link does, for such ends).
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ndklab/ndklab/internal/fabric/frame"
+	"golang.org/x/sys/unix"
+)
+
+// Socket is the name, in the relay's directory, of the socket that takes frames
+// for an interface.
+func Socket(iface string) string { return iface + ".lab" }
+
+// PeerSocket is the name of the socket that gets the interface's frames.
+func PeerSocket(iface string) string { return iface + ".peer" }
+
+const (
+	// maxFrame is the length of the longest frame: an IP packet of 65535 bytes.
+	maxFrame    = ethernetLen + 65535
+	ethernetLen = 14
+
+	// receiveBuffer is what to ask for, bytes: a peer may be slow for a while.
+	// Without privilege the kernel grants less.
+	receiveBuffer = 4 << 20
+)
+
+// patience is how long a peer may take to make room for a frame, such as an
+// emulated machine that gets no processor. The kernel queues some ten
+// (net.unix.max_dgram_qlen), and those that come meanwhile wait in the
+// interface's receive buffer. Tests change it.
+var patience = 2 * time.Second
+
+// Counts are of frames since the relay was opened.
+type Counts struct {
+	ToPeer   uint64 `json:"to_peer"`   // that it has taken, or may still
+	FromPeer uint64 `json:"from_peer"` // that went into the interface
+	NoPeer   uint64 `json:"no_peer"`   // dropped because there was nobody to take them
+	Lost     uint64 `json:"lost"`      // either way: a peer too slow, a frame too long, an interface that was down
+}
+
+// A Relay is between one interface and its peer. Its methods may be called from
+// any goroutine.
+type Relay struct {
+	iface  *os.File // packet socket
+	socket *os.File // NAME.lab
+	out    int      // an unnamed socket for sending to the peer: unlike the others, it blocks
+	peer   unix.SockaddrUnix
+	// directory is where the sockets are, kept open because peer has its descriptor.
+	directory *os.File
+
+	running sync.WaitGroup
+
+	toPeer, fromPeer, noPeer, lost atomic.Uint64
+}
+
+// Open opens an interface of a network namespace, makes its socket in a
+// directory, and relays until Close. The directory's file is the Relay's from then
+// on, unless Open fails.
+func Open(namespace *os.File, iface string, directory *os.File) (*Relay, error) {
+	r := &Relay{out: -1}
+	if err := r.open(namespace, iface, directory); err != nil {
+		r.Close()
+		return nil, fmt.Errorf("relay of %s: %w", iface, err)
+	}
+	r.directory = directory
+	r.running.Go(r.outward)
+	r.running.Go(r.inward)
+	return r, nil
+}
+
+func (r *Relay) open(namespace *os.File, iface string, directory *os.File) (err error) {
+	if r.iface, err = openInterface(namespace, iface); err != nil {
+		return err
+	}
+	// By way of the descriptor the directory is reached wherever it lies, also if
+	// something else is mounted over it, and the address is short.
+	base := fmt.Sprintf("/proc/self/fd/%d/", directory.Fd())
+	r.peer.Name = base + PeerSocket(iface)
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	r.socket = os.NewFile(uintptr(fd), Socket(iface))
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: base + Socket(iface)}); err != nil {
+		return fmt.Errorf("socket %s: %w", Socket(iface), err)
+	}
+	if r.out, err = unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
+		return err
+	}
+	limit := unix.NsecToTimeval(int64(patience))
+	if err := unix.SetsockoptTimeval(r.out, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit); err != nil {
+		return fmt.Errorf("SO_SNDTIMEO: %w", err)
+	}
+	return nil
+}
+
+// openInterface opens a packet socket for what enters an interface of a
+// namespace. The socket stays there.
+func openInterface(namespace *os.File, iface string) (*os.File, error) {
+	var file *os.File
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET)
+		if err == nil {
+			file, err = packetSocket(iface)
+		}
+		done <- err
+	}()
+	return file, <-done
+}
+
+func packetSocket(iface string) (*os.File, error) {
+	device, err := net.InterfaceByName(iface)
+	if err != nil {
+		return nil, err
+	}
+	// Protocol 0 receives nothing until bind names one, so that no frame of
+	// another interface gets in.
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("packet socket: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), iface)
+	if err := configure(fd, device.Index); err != nil {
+		file.Close()
+		return nil, fmt.Errorf("packet socket: %w", err)
+	}
+	return file, nil
+}
+
+func configure(fd, index int) error {
+	// What the namespace itself sends is not for the peer.
+	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1); err != nil {
+		return fmt.Errorf("PACKET_IGNORE_OUTGOING: %w", err)
+	}
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer) != nil {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer); err != nil {
+			return fmt.Errorf("SO_RCVBUF: %w", err)
+		}
+	}
+	const all = unix.ETH_P_ALL<<8 | unix.ETH_P_ALL>>8 // in network byte order
+	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all & 0xffff, Ifindex: index}); err != nil {
+		return fmt.Errorf("bind: %w", err)
+	}
+	return nil
+}
+
+// Close ends the relay. The sockets' files stay for the owner of the directory
+// to remove.
+func (r *Relay) Close() {
+	for _, file := range []*os.File{r.iface, r.socket} {
+		if file != nil {
+			file.Close()
+		}
+	}
+	r.running.Wait()
+	if r.directory != nil {
+		r.directory.Close()
+	}
+	if r.out >= 0 {
+		unix.Close(r.out)
+	}
+}
+
+// outward hands what enters the interface to the peer.
+func (r *Relay) outward() {
+	buffer := make([]byte, maxFrame)
+	for {
+		n, err := r.iface.Read(buffer)
+		switch {
+		case errors.Is(err, os.ErrClosed):
+			return
+		case err != nil: // the interface went down; the socket remains
+			continue
+		}
+		switch err := r.hand(buffer[:n]); {
+		case err == nil:
+			r.toPeer.Add(1)
+		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ECONNREFUSED):
+			r.noPeer.Add(1)
+		default:
+			r.lost.Add(1)
+		}
+	}
+}
+
+// hand sends a frame to the peer. Where sending has a time limit, signals end it
+// even if they have system calls go on (signal(7)); Go's runtime sends itself some.
+func (r *Relay) hand(frame []byte) error {
+	for began := time.Now(); ; {
+		err := unix.Sendto(r.out, frame, unix.MSG_NOSIGNAL, &r.peer)
+		if err != unix.EINTR || time.Since(began) > patience {
+			return err
+		}
+	}
+}
+
+// inward puts what the peer sends into the interface.
+func (r *Relay) inward() {
+	buffer := make([]byte, maxFrame+1) // so that a longer datagram is seen to be one
+	for {
+		n, err := r.socket.Read(buffer)
+		switch {
+		case errors.Is(err, os.ErrClosed):
+			return
+		case err != nil && !errors.Is(err, io.EOF): // which here is a datagram of no length
+			continue
+		}
+		// The kernel refuses a frame that the interface's MTU has no room for.
+		if n < ethernetLen {
+			r.lost.Add(1)
+		} else if _, err := r.iface.Write(buffer[:n]); err != nil {
+			r.lost.Add(1)
+		} else {
+			r.fromPeer.Add(1)
+		}
+	}
+}
+
+// Counts is what happened so far.
+func (r *Relay) Counts() (Counts, error) {
+	raw, err := r.iface.SyscallConn()
+	if err != nil {
+		return Counts{}, err
+	}
+	var overruns uint64
+	var countErr error
+	if err := raw.Control(func(fd uintptr) { overruns, countErr = frame.Overruns(int(fd)) }); err != nil {
+		return Counts{}, err
+	}
+	r.lost.Add(overruns)
+	return Counts{ToPeer: r.toPeer.Load(), FromPeer: r.fromPeer.Load(), NoPeer: r.noPeer.Load(), Lost: r.lost.Load()}, countErr
+}

@@ -1,0 +1,109 @@
+package text
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+
+	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/internal/fabric/report/words"
+)
+
+// WriteCounters writes the counters of nodes for people, in full: first those of
+// NDIS, in their order there, then the transport's.
+func WriteCounters(w io.Writer, nodes []report.Node) error {
+	p := newPage(w)
+	p.matrix("NDIS counter", report.NDISNames(), nodes, ndis)
+	p.matrix("transport counter", report.TransportNames(nodes), nodes, transport)
+	p.trouble(nodes)
+	return p.flush()
+}
+
+// The two sets of counters of a node.
+func ndis(n *report.Node) map[string]uint64      { return n.Counters }
+func transport(n *report.Node) map[string]uint64 { return n.Transport }
+
+// matrix writes counters as rows of a table in which each node has a column.
+func (p *page) matrix(title string, names []string, nodes []report.Node, of func(*report.Node) map[string]uint64) {
+	if len(names) == 0 || len(nodes) == 0 {
+		return
+	}
+	t := table{columns: []column{{title: title}}}
+	for i := range nodes {
+		t.columns = append(t.columns, column{title: plain(nodes[i].Name), right: true})
+	}
+	for _, name := range names {
+		row := []string{name}
+		for i := range nodes {
+			cell := "-"
+			if value, known := of(&nodes[i])[name]; known {
+				cell = words.Count(value)
+			}
+			row = append(row, cell)
+		}
+		t.add(row...)
+	}
+	p.table(&t)
+}
+
+// trouble says which nodes are not ready, and why.
+func (p *page) trouble(nodes []report.Node) {
+	states := make([]report.NodeState, len(nodes))
+	for i := range nodes {
+		states[i] = nodes[i].NodeState
+	}
+	p.states(states)
+}
+
+func (p *page) states(nodes []report.NodeState) {
+	first := true
+	for _, n := range nodes {
+		if n.State == report.NodeReady && n.Reason == "" {
+			continue
+		}
+		if first {
+			p.section()
+			first = false
+		}
+		text := n.State
+		if n.Reason != "" {
+			text += " (" + n.Reason + ")"
+		}
+		p.paragraph("node "+n.Name+": ", text)
+	}
+}
+
+// WriteChanges writes what has changed in an interval for people.
+func WriteChanges(w io.Writer, c *report.Changes) error {
+	p := newPage(w)
+	p.section()
+	when := fmt.Sprintf("%s, in %s s", c.Time.Format("15:04:05.000"), strconv.FormatFloat(c.Seconds, 'f', 3, 64))
+	var names []string
+	for _, name := range report.NDISNames() {
+		if counted(c.Nodes, name, ndis) {
+			names = append(names, name)
+		}
+	}
+	var below []string
+	for _, name := range report.TransportNames(c.Nodes) {
+		if counted(c.Nodes, name, transport) {
+			below = append(below, name)
+		}
+	}
+	if len(names)+len(below) == 0 {
+		when += ": nothing counted"
+	}
+	p.line(p.paint.bold(when))
+	p.started = false // no empty line behind this one
+	p.matrix("NDIS counter", names, c.Nodes, ndis)
+	p.matrix("transport counter", below, c.Nodes, transport)
+	p.trouble(c.Nodes)
+	p.line("")
+	return p.flush()
+}
+
+// counted reports whether any node has counted something.
+func counted(nodes []report.Node, name string, of func(*report.Node) map[string]uint64) bool {
+	return slices.ContainsFunc(nodes, func(n report.Node) bool { return of(&n)[name] > 0 })
+}

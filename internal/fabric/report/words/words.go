@@ -1,0 +1,78 @@
+// Package words puts figures and results into words that texts, pages and files for CI
+// systems share: sizes, rates and times with their units, how a workload or a run ended,
+// and what there is to say of a link beside its figures.
+//
+// It is pure, and lays nothing out. Values that a topology file could hold are written
+// by package topology.
+//
+// Start reading at units.go, then at Outcome and DirectionStory.
+package words
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/ndklab/ndklab/internal/fabric/report"
+)
+
+// Failure says in a few words why a run has not passed.
+func Failure(r *report.Run) string {
+	checks, workloads := 0, 0
+	for _, c := range r.Checks {
+		if !c.Passed {
+			checks++
+		}
+	}
+	for _, w := range r.Workloads {
+		if w.Errors > 0 || w.Error != "" {
+			workloads++
+		}
+	}
+	var parts []string
+	if checks > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %s failed", checks, Plural(len(r.Checks), "check")))
+	}
+	if workloads > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %s had errors", workloads, Plural(len(r.Workloads), "workload")))
+	}
+	problems := len(r.Problems)
+	if r.Interrupted {
+		parts = append([]string{"interrupted"}, parts...)
+		problems-- // which Problems has, too
+	}
+	if problems > 0 {
+		parts = append(parts, Plural(problems, "problem"))
+	}
+	if len(parts) == 0 {
+		return "the run was not completed"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// CheckFailure says what a check that failed expected and got, and where it is written.
+func CheckFailure(c *report.Check) string {
+	text := "expected " + c.Expected + ", got " + c.Got
+	if c.At != "" {
+		text += " (" + c.At + ")"
+	}
+	return text
+}
+
+// Bounded returns the beginning of a text, at most so many characters.
+func Bounded(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most]) + " ..."
+	}
+	return text
+}
+
+// Plural returns a number of things: "1 node", "2 nodes".
+func Plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,230 @@
+package scenario
+
+import (
+	"fmt"
+
+	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/internal/node/workload"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// This file is the way of a flow through a round: it is served, its client runs, its
+// server ends and says what it has found.
+
+// serve has the flow's server listen. A client that waits for that runs then.
+func (f *flow) serve() {
+	f.serving = asked
+	callback := f.awaited()
+	f.stage.Serve(f.to, f.toSpec(), f.at, func(err error) {
+		callback(func() {
+			f.serving = served
+			if err != nil {
+				f.serving = unserved
+			}
+			f.answered(err)
+		})
+	})
+}
+
+// answered goes on when it is known whether the flow is served.
+func (f *flow) answered(err error) {
+	switch {
+	case f.ending:
+		f.ending = false
+		f.unserve()
+	case f.client: // which reconnects, to a node that has started again
+		if err != nil {
+			f.failed(fmt.Errorf("node %s has started again, but does not serve: %w", f.to, err))
+		}
+	case !f.wanted: // ahead of its time; if that went wrong it is tried again then
+	case err != nil:
+		f.wanted = false
+		f.failed(err)
+		f.over()
+	default:
+		f.run()
+	}
+}
+
+func (f *flow) toSpec() workload.Spec {
+	return workload.NewSpec(f.spec, f.index, f.topo.SeedOf("workload "+f.spec.Name))
+}
+
+// run runs the flow's client.
+func (f *flow) run() {
+	f.wanted = false
+	if f.interrupted || f.stopped {
+		f.unserve()
+		return
+	}
+	f.client, f.began = true, f.now()
+	callback := f.awaited()
+	f.stage.Run(f.from, f.toSpec(), f.local, f.at, func(result workload.Result, err error) {
+		callback(func() {
+			f.client, f.progress = false, workload.Progress{}
+			if err != nil {
+				f.failed(err)
+			} else {
+				f.completed = result.Completed
+				f.tally.add(&result, f.began)
+				f.work.tally.add(&result, f.began)
+				f.note(result.Error)
+			}
+			f.unserve()
+		})
+	})
+}
+
+// failed records why the flow could not do what it was to do.
+func (f *flow) failed(err error) {
+	f.tally.errors++
+	f.work.tally.errors++
+	f.note(err.Error())
+}
+
+// note keeps what went wrong first, for the flow and for the workload.
+func (f *flow) note(text string) {
+	if text == "" {
+		return
+	}
+	if f.work.tally.err == "" {
+		f.explain()
+	}
+	f.tally.note(text)
+	f.work.tally.note(f.told(text))
+}
+
+// explain asks what links have lost until now, since something went wrong.
+func (f *flow) explain() {
+	callback := f.awaited()
+	f.stage.Links(func(all []report.Link, err error) {
+		callback(func() {
+			if err == nil { // else there is nothing to say, and gather meets the same
+				f.work.drops = lossesBetween(f.topo, all, []string{f.from, f.to})
+			}
+		})
+	})
+}
+
+// noteServer keeps what went wrong at the server, behind what its client knows of: that
+// may be no more than that the server is gone.
+func (f *flow) noteServer(text string) {
+	text = "at the server: " + text
+	before := f.tally.err
+	if before == "" {
+		f.note(text)
+		return
+	}
+	f.tally.err += "; " + text
+	if f.work.tally.err == f.told(before) {
+		f.work.tally.err = f.told(f.tally.err)
+	}
+}
+
+// told is what the workload says of what went wrong with the flow.
+func (f *flow) told(text string) string {
+	if len(f.flows) > 1 {
+		return fmt.Sprintf("%s to %s: %s", f.from, f.to, text)
+	}
+	return text
+}
+
+// unserve ends the flow's server, and with that the flow's round.
+func (f *flow) unserve() {
+	switch f.serving {
+	case unserved: // its node went down
+		f.found(workload.ServerResult{}, nil)
+		return
+	case asked: // again, after its node had gone down
+		f.ending = true
+		return
+	}
+	f.serving = asked
+	callback := f.awaited()
+	f.stage.Unserve(f.to, f.spec.Name, f.index, func(result workload.ServerResult, err error) {
+		callback(func() {
+			f.serving = unserved
+			f.found(result, err)
+		})
+	})
+}
+
+// found adds what the server has found in this round: sends and writes are verified
+// where they arrive.
+func (f *flow) found(r workload.ServerResult, err error) {
+	defer f.over()
+	atServer := f.spec.Verify && (f.spec.Operation == topology.Send || f.spec.Operation == topology.Write)
+	switch {
+	case f.lost && f.spec.Reconnect: // that is what it is to get over
+		f.unproven = f.unproven || atServer
+	case err != nil:
+		f.unproven = true
+		f.failed(err)
+		return
+	case f.lost && atServer:
+		f.unproven = true
+		f.failed(fmt.Errorf("node %s went down, and what its server had found is lost", f.to))
+		return
+	}
+	f.tally.errors += r.Mismatches
+	f.work.tally.errors += r.Mismatches
+	if r.Error != "" {
+		f.noteServer(r.Error)
+	}
+	if short := f.completed - min(r.Verified, f.completed); atServer && !f.unproven && short > 0 && f.tally.errors == 0 {
+		f.tally.errors += short
+		f.work.tally.errors += short
+		f.note(fmt.Sprintf("%d of %d messages were not verified", short, f.completed))
+	}
+}
+
+// dismissAll ends servers that no client has come to.
+func (w *work) dismissAll() {
+	for _, f := range w.flows {
+		f.dismiss()
+	}
+}
+
+func (f *flow) dismiss() {
+	if f.serving != served {
+		return
+	}
+	f.serving = asked
+	callback := f.awaited()
+	f.stage.Unserve(f.to, f.spec.Name, f.index, func(workload.ServerResult, error) {
+		callback(func() { f.serving = unserved })
+	})
+}
+
+// nodeDown takes the end of a node: its servers have gone, and clients of these that do
+// not connect again have a while to notice that. What its clients say comes from them.
+func (w *work) nodeDown(name string) {
+	for _, f := range w.flows {
+		if f.to != name || f.serving == unserved {
+			continue
+		}
+		if f.serving == served {
+			f.serving = unserved
+		}
+		if !f.client {
+			continue
+		}
+		f.lost = true
+		if round := w.rounds; !w.spec.Reconnect {
+			w.aside(noticeTime, func() {
+				if f.client && w.rounds == round {
+					w.stage.Abort(f.from, w.spec.Name, f.index, fmt.Sprintf("node %s went down", name))
+				}
+			})
+		}
+	}
+}
+
+// nodeUp has a node that has started again serve what it is still needed for.
+func (w *work) nodeUp(name string) {
+	for _, f := range w.flows {
+		if f.to == name && f.serving == unserved && !w.interrupted && (f.client && w.spec.Reconnect || w.state == due) {
+			f.serve()
+		}
+	}
+}

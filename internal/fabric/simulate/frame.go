@@ -1,0 +1,205 @@
+package simulate
+
+import (
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/ndklab/ndklab/internal/fabric/impair"
+	"github.com/ndklab/ndklab/internal/provider/roce"
+	"github.com/ndklab/ndklab/internal/provider/roce/mad"
+)
+
+// Lengths of headers, bytes.
+const (
+	ethernetLen = 14
+	ipv4Len     = 20
+	ipv6Len     = 40
+	udpLen      = 8
+	icrcLen     = 4
+)
+
+// A frame is a packet on its way. As long as no bit of it has flipped it is handed
+// over as what its sender gave to its carrier: nobody has to compute a checksum of what
+// cannot be wrong. Its payload is a copy, since the sender's memory may change while
+// it is on its way, unless it is known not to: of hundreds of thousands of packets in
+// queues the copies would take most of the memory.
+type frame struct {
+	header  roce.Header
+	way     *way
+	payload []byte
+	whole   []byte // the packet from its Ethernet header on, once bits of it have flipped; else nil
+	next    *frame // in a list of frames
+	hop     int32  // index in way.wires, of the next
+	copied  bool   // the payload is a copy
+}
+
+// ip is the length of the IP and UDP headers.
+func (f *frame) ip() int {
+	if f.way.flow.Local.Is4() {
+		return ipv4Len + udpLen
+	}
+	return ipv6Len + udpLen
+}
+
+// size is the packet's length in bytes from the IP header on.
+func (f *frame) size() int {
+	return f.ip() + f.header.Opcode.HeaderLen() + (len(f.payload)+3)&^3 + icrcLen
+}
+
+// identity is what impair.Identify would find in the packet.
+func (f *frame) identity() impair.Identity {
+	id := impair.Identity{Opcode: f.header.Opcode, QP: f.header.DestQPN & roce.PSNMask, PSN: f.header.PSN & roce.PSNMask}
+	if id.Opcode.HasAETH() {
+		id.Syndrome = f.header.Syndrome
+	}
+	if id.QP == mad.QPN && id.Opcode == roce.UDSendOnly && len(f.payload) >= mad.Size {
+		if h, err := mad.DecodeHeader(f.payload[:mad.Size]); err == nil {
+			id.CM = h.Attribute
+		}
+	}
+	return id
+}
+
+// flip flips bits of the packet, which from now on is bytes.
+func (f *frame) flip(sealer *roce.Sealer, bits *impair.Flip) {
+	if f.whole == nil {
+		packet := roce.Packet{Header: f.header, Payload: [][]byte{f.payload}}
+		f.whole = sealer.AppendIP(make([]byte, ethernetLen, ethernetLen+f.size()), &f.way.flow, 0, &packet)
+	}
+	bits.Apply(f.whole)
+}
+
+// intact reports whether no bit of the Ethernet header has flipped: they are all 0 in a
+// simulation, where no address of Ethernet says anything.
+func (f *frame) intact() bool {
+	return [ethernetLen]byte(f.whole) == [ethernetLen]byte{}
+}
+
+// frames makes frames, and uses those again that have arrived, and the memory of their
+// payloads.
+type frames struct {
+	idle  *frame     // a list
+	rooms [][][]byte // for payloads of 2^index bytes at most
+}
+
+// get is a frame with a payload, the rest of which the caller fills in. The payload is
+// copied, unless it is constant, and then in one piece.
+func (s *frames) get(payload [][]byte, constant bool) *frame {
+	f := s.idle
+	if f == nil {
+		f = new(frame)
+	} else {
+		s.idle, f.next = f.next, nil
+	}
+	switch n := length(payload); {
+	case n == 0:
+	case constant:
+		f.payload = payload[0]
+	default:
+		f.payload, f.copied = s.room(n)[:0], true
+		for _, piece := range payload {
+			f.payload = append(f.payload, piece...)
+		}
+	}
+	return f
+}
+
+func length(pieces [][]byte) (n int) {
+	for _, p := range pieces {
+		n += len(p)
+	}
+	return n
+}
+
+// room is memory for a payload of n bytes, of which there are some.
+func (s *frames) room(n int) []byte {
+	class := bits.Len(uint(n - 1))
+	for len(s.rooms) <= class {
+		s.rooms = append(s.rooms, nil)
+	}
+	idle := &s.rooms[class]
+	last := len(*idle) - 1
+	if last < 0 {
+		return make([]byte, 1<<class)
+	}
+	room := (*idle)[last]
+	*idle = (*idle)[:last]
+	return room
+}
+
+// put takes a frame back.
+func (s *frames) put(f *frame) {
+	if f.copied {
+		class := bits.Len(uint(cap(f.payload) - 1))
+		s.rooms[class] = append(s.rooms[class], f.payload)
+	}
+	*f = frame{next: s.idle}
+	s.idle = f
+}
+
+// copy is a second frame of the same packet.
+func (s *frames) copy(f *frame) *frame {
+	c := s.get([][]byte{f.payload}, !f.copied)
+	c.header, c.way, c.hop = f.header, f.way, f.hop
+	c.whole = slices.Clone(f.whole)
+	return c
+}
+
+// A line is a list of frames, in the order in which they came.
+type line struct{ first, last *frame }
+
+// push puts a frame behind all others.
+func (l *line) push(f *frame) {
+	if l.first == nil {
+		l.first = f
+	} else {
+		l.last.next = f
+	}
+	l.last = f
+}
+
+// A transit is a frame on a wire.
+type transit struct {
+	frame   *frame
+	departs time.Duration // when it leaves the wire
+	queued  time.Duration // before the wire's rate
+	delay   time.Duration // on the wire behind that
+}
+
+// transits are frames in the order in which they leave, a ring.
+type transits struct {
+	ring       []transit // of a power of two
+	head, used int
+}
+
+func (q *transits) at(i int) *transit { return &q.ring[(q.head+i)&(len(q.ring)-1)] }
+
+func (q *transits) first() *transit { return q.at(0) }
+
+// push puts a frame behind all that leave before it or with it. Few ever leave before
+// others that came earlier.
+func (q *transits) push(t transit) {
+	if q.used == len(q.ring) {
+		ring := make([]transit, max(16, 2*len(q.ring)))
+		for i := range q.used {
+			ring[i] = *q.at(i)
+		}
+		q.ring, q.head = ring, 0
+	}
+	i := q.used
+	q.used++
+	for ; i > 0 && q.at(i-1).departs > t.departs; i-- {
+		*q.at(i) = *q.at(i - 1)
+	}
+	*q.at(i) = t
+}
+
+// pop takes the first off.
+func (q *transits) pop() transit {
+	t := *q.first()
+	q.first().frame = nil
+	q.head = (q.head + 1) & (len(q.ring) - 1)
+	q.used--
+	return t
+}

@@ -1,0 +1,99 @@
+package simulate
+
+import (
+	"net/netip"
+
+	"github.com/ndklab/ndklab/internal/fabric/impair"
+	"github.com/ndklab/ndklab/internal/node/workload"
+	"github.com/ndklab/ndklab/internal/provider/roce"
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/clock"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// A network is the links of a topology and what passes packets from one to the next. It
+// is driven by its clock and belongs to the goroutine that runs that.
+type network struct {
+	clock    *clock.Virtual
+	topo     *topology.Topology
+	nodes    []*node // in the order of the topology
+	byName   map[string]*node
+	links    []*link // likewise
+	byNumber map[int]*link
+	places   map[netip.Addr]place
+
+	// qpError is told of queue pairs that go to error otherwise than by their consumer's
+	// doing, with locks of their adapter held.
+	qpError func(node string, e provider.QPError)
+
+	ways    map[roce.Flow]*way // found since links last changed; nil: there is none
+	blocked []bool             // by link: what a spanning tree has no use for
+
+	frames   frames
+	batch    []roce.Received   // what a port hands over just now
+	payloads workload.Payloads // of all hosts
+	identity impair.Identity   // of the packet that a wire decides on
+	sealer   roce.Sealer
+	verifier roce.Verifier
+}
+
+// A place is where an address is.
+type place struct {
+	node *node
+	face *topology.Interface
+}
+
+// newNetwork makes the links of a topology whose seed is known, between nodes that are
+// down.
+func newNetwork(t *topology.Topology, c *clock.Virtual, qpError func(string, provider.QPError)) *network {
+	n := &network{clock: c, topo: t, qpError: qpError, byName: map[string]*node{}, byNumber: map[int]*link{}, places: map[netip.Addr]place{}}
+	for i := range t.Nodes {
+		at := &node{network: n, spec: &t.Nodes[i], seed: t.SeedOf("node " + t.Nodes[i].Name)}
+		n.nodes = append(n.nodes, at)
+		n.byName[at.spec.Name] = at
+		for j := range at.spec.Interfaces {
+			face := &at.spec.Interfaces[j]
+			for _, a := range face.Addresses {
+				n.places[a.Addr()] = place{at, face}
+			}
+		}
+		at.addresses = addresses(at.spec)
+	}
+	for i := range t.Links {
+		l := &link{index: i, spec: &t.Links[i]}
+		for end, e := range l.spec.Endpoints {
+			l.nodes[end] = n.byName[e.Node]
+			l.wires[end] = newWire(n, l, end)
+		}
+		n.links = append(n.links, l)
+		n.byNumber[l.spec.Number] = l
+	}
+	n.changed()
+	return n
+}
+
+// linkOf returns a link by its specification.
+func (n *network) linkOf(spec *topology.Link) *link {
+	return n.byNumber[spec.Number]
+}
+
+// changed is called after links went down or came up.
+func (n *network) changed() {
+	n.ways = map[roce.Flow]*way{}
+	n.blocked = n.spare()
+}
+
+// arrive puts a frame on the next wire of its way, or hands it to who it is for.
+func (n *network) arrive(f *frame) {
+	if int(f.hop) < len(f.way.wires) {
+		w := f.way.wires[f.hop]
+		f.hop++
+		w.enter(f)
+		return
+	}
+	if life := f.way.to.life; life != nil {
+		life.port.take(f)
+		return
+	}
+	n.frames.put(f)
+}

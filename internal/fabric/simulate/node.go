@@ -1,0 +1,153 @@
+package simulate
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+
+	"github.com/ndklab/ndklab/internal/node/adapter"
+	"github.com/ndklab/ndklab/internal/node/workload"
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// A node is a host, a router or a switch of the lab.
+type node struct {
+	network   *network
+	spec      *topology.Node
+	seed      uint64
+	addresses []netip.Addr // of its adapter
+
+	paused   bool
+	restarts int   // of the last start
+	life     *life // of a host that is up and has an address; else nil
+}
+
+// A life is a host's from when it is started until it ends.
+type life struct {
+	clock  *lifeClock
+	port   *port
+	device *provider.Miniport
+	host   *workload.Host
+	owed   []*answer // in the order in which they were asked for
+}
+
+// An answer is one that somebody waits for who is to be told if the life ends before.
+type answer struct {
+	life   *life
+	fail   func(error) // nil once it was given
+	client client      // whose result it is; zero if it is no client's
+}
+
+// A client is the end of a workload's flow that runs on a host.
+type client struct {
+	name string
+	flow int
+}
+
+// owes has fail called if the life ends before the answer is given.
+func (l *life) owes(fail func(error)) *answer {
+	a := &answer{life: l, fail: fail}
+	l.owed = append(l.owed, a)
+	return a
+}
+
+// give reports whether the answer is still waited for, which it is once at most.
+func (a *answer) give() bool {
+	if a.fail == nil {
+		return false
+	}
+	a.fail = nil
+	a.life.owed = slices.DeleteFunc(a.life.owed, func(o *answer) bool { return o == a })
+	return true
+}
+
+// addresses are those of a host that its adapter can have.
+func addresses(spec *topology.Node) (list []netip.Addr) {
+	if spec.Kind != topology.Host {
+		return nil
+	}
+	for _, i := range spec.Interfaces {
+		for _, a := range i.Addresses {
+			if adapter.Takes(a.Addr()) {
+				list = append(list, a.Addr())
+			}
+		}
+	}
+	return list
+}
+
+// start begins a life of the node, which is down or has not been up as yet, after some restarts. The adapter
+// is what a node's agent makes of the same topology.
+func (n *node) start(restarts int) error {
+	n.paused, n.restarts = false, restarts
+	if len(n.addresses) == 0 {
+		return nil
+	}
+	c := &lifeClock{Virtual: n.network.clock}
+	config := adapter.Config(&n.spec.Adapter)
+	p := &port{
+		network: n.network, node: n, clock: c, rand: rand.New(rand.NewPCG(n.lifeSeed(), portStream)),
+		buffer: int(config.ReceiveBuffer),
+	}
+	config.Carrier, config.Clock = p, c
+	config.Rand = adapter.Rand(n.lifeSeed())
+	config.QPError = func(e provider.QPError) { n.network.qpError(n.spec.Name, e) }
+	device, err := provider.NewMiniport(config)
+	if err != nil {
+		return fmt.Errorf("node %s: adapter: %w", n.spec.Name, err)
+	}
+	host := workload.NewHost(device, c)
+	host.Payloads = &n.network.payloads
+	n.life = &life{clock: c, port: p, device: device, host: host}
+	return nil
+}
+
+// portStream keeps the random numbers of a port apart from others of the same seed.
+const portStream = 0x706F7274 // "port"
+
+// lifeSeed is the seed of a life of the node. A later one has other random numbers than
+// the one before: what is still under way must not be taken for the new node's.
+func (n *node) lifeSeed() uint64 {
+	if n.restarts == 0 {
+		return n.seed
+	}
+	return n.network.topo.SeedOf(fmt.Sprintf("node %s, start %d", n.spec.Name, n.restarts))
+}
+
+// end ends the life of the node as a crash does: its adapter is gone and says nothing.
+func (n *node) end() {
+	n.paused = false
+	l := n.life
+	if l == nil {
+		return
+	}
+	n.life = nil
+	l.clock.end()
+	// A port always closes well.
+	_ = l.port.Close()
+	for _, a := range l.owed {
+		fail := a.fail
+		a.fail = nil
+		n.network.clock.Go(func() { fail(fmt.Errorf("node %s went down", n.spec.Name)) })
+	}
+	l.owed = nil
+}
+
+// pause stops the node where it is. Its kernel goes on: a router forwards, and packets
+// for its adapter wait as long as there is room.
+func (n *node) pause() {
+	n.paused = true
+	if n.life != nil {
+		n.life.clock.paused = true
+	}
+}
+
+// resume has the node go on.
+func (n *node) resume() {
+	n.paused = false
+	if n.life != nil {
+		n.life.clock.resume()
+	}
+}

@@ -1,0 +1,192 @@
+package simulate
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"github.com/ndklab/ndklab/internal/provider/roce"
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/clock"
+)
+
+// The time that a packet takes from the end of its last wire to the adapter: what a
+// machine does about it. All that come in that time are handed over together, as an
+// interrupt does. Part of it is random, as on a machine: without, flows that share a
+// queue would keep in step, and the same one would always find it full.
+const (
+	turnaround = 8 * time.Microsecond
+	wavering   = 4 * time.Microsecond // at most, beyond that
+)
+
+// A port is the place of one life of a host's adapter on the network. It implements
+// provider.Carrier.
+type port struct {
+	network  *network
+	node     *node
+	clock    clock.Clock // the life's
+	rand     *rand.Rand
+	receiver provider.Receiver
+	closed   bool
+	buffer   int // bytes of packets that may wait for the adapter; more is lost
+	inbox    line
+	waiting  int         // bytes in the inbox
+	timer    clock.Timer // runs deliver; nil before the first packet
+
+	sent, received, dropped, tooBig, overflowed, wrong, malformed uint64
+}
+
+var _ provider.Carrier = (*port)(nil)
+
+// Listen implements provider.Carrier.
+func (p *port) Listen(r provider.Receiver) { p.receiver = r }
+
+// Send implements provider.Carrier.
+func (p *port) Send(flow roce.Flow, packets []roce.Packet) error {
+	if p.closed {
+		return errors.New("simulate: carrier is closed")
+	}
+	way := p.network.way(p.node, flow)
+	if way == nil {
+		p.dropped += uint64(len(packets))
+		return nil
+	}
+	for i := range packets {
+		payload := packets[i].Payload
+		f := p.network.frames.get(payload, len(payload) == 1 && p.network.payloads.Constant(payload[0]))
+		f.header, f.way = packets[i].Header, way
+		if f.size() > way.mtu {
+			p.tooBig++
+			p.network.frames.put(f)
+			continue
+		}
+		p.sent++
+		p.network.arrive(f)
+	}
+	return nil
+}
+
+// take puts a frame that has arrived into the inbox.
+func (p *port) take(f *frame) {
+	if p.closed {
+		p.network.frames.put(f)
+		return
+	}
+	if p.waiting += f.size(); p.waiting > p.buffer {
+		p.waiting -= f.size()
+		p.overflowed++
+		p.network.frames.put(f)
+		return
+	}
+	p.inbox.push(f)
+	switch {
+	case p.inbox.first != f:
+	case p.timer == nil:
+		p.timer = p.clock.AfterFunc(p.turnaround(), p.deliver)
+	default:
+		p.timer.Reset(p.turnaround())
+	}
+}
+
+func (p *port) turnaround() time.Duration {
+	return turnaround + time.Duration(p.rand.Int64N(int64(wavering)+1))
+}
+
+// deliver hands over what is in the inbox. What that makes others send arrives later.
+func (p *port) deliver() {
+	taken := p.inbox
+	p.inbox, p.waiting = line{}, 0
+	batch := p.network.batch[:0]
+	for f := taken.first; f != nil; f = f.next {
+		var r roce.Received
+		if f.whole == nil {
+			flow := &f.way.flow
+			r = roce.Received{Flow: roce.Flow{Local: flow.Remote, Remote: flow.Local, SourcePort: flow.SourcePort}, Header: f.header, Payload: f.payload}
+		} else if !p.decode(f, &r) {
+			continue
+		}
+		batch = append(batch, r)
+	}
+	p.network.batch = batch
+	if len(batch) > 0 && p.receiver != nil {
+		p.received += uint64(len(batch))
+		p.receiver.Receive(batch)
+	}
+	p.drop(taken)
+}
+
+// drop takes frames back.
+func (p *port) drop(taken line) {
+	for f := taken.first; f != nil; {
+		next := f.next
+		p.network.frames.put(f)
+		f = next
+	}
+}
+
+// decode takes a packet apart some bits of which have flipped, as the kernel and a
+// carrier on sockets would.
+func (p *port) decode(f *frame, r *roce.Received) bool {
+	if !f.intact() {
+		return false // it is for another host, or not for IP
+	}
+	err := p.network.verifier.DecodeIP(f.whole[ethernetLen:], r)
+	switch {
+	case err == nil:
+		return true // what has flipped means nothing
+	case errors.Is(err, roce.ErrChecksum), errors.Is(err, roce.ErrNotRoCE):
+		// The kernel drops it.
+	case errors.Is(err, roce.ErrICRC):
+		p.wrong++
+	default:
+		p.malformed++
+	}
+	return false
+}
+
+// SourcePort implements provider.Carrier.
+func (p *port) SourcePort(_ netip.Addr, hash uint32) uint16 { return 0xC000 | uint16(hash) }
+
+// Addresses implements provider.Carrier.
+func (p *port) Addresses() []netip.Addr { return p.node.addresses }
+
+// MTU implements provider.Carrier.
+func (p *port) MTU(local netip.Addr) int {
+	at, ok := p.network.places[local]
+	if !ok || at.node != p.node {
+		return 0
+	}
+	return p.network.links[at.face.Link].spec.MTU
+}
+
+// Reach implements provider.Carrier.
+func (p *port) Reach(_, remote netip.Addr) provider.Status {
+	if _, _, ok := p.network.next(p.node, remote, roce.Flow{}); !ok {
+		return provider.StatusNetworkUnreachable
+	}
+	return provider.StatusSuccess
+}
+
+// ReceiveBuffer implements provider.Carrier.
+func (p *port) ReceiveBuffer() int { return p.buffer }
+
+// Counters implements provider.Carrier. The names are those of package udp.
+func (p *port) Counters() map[string]uint64 {
+	return map[string]uint64{
+		"packets_sent": p.sent, "super_packets_sent": 0, "send_dropped": p.dropped, "send_too_big": p.tooBig, "segmentation_refused": 0,
+		"packets_received": p.received, "super_packets_received": 0, "receive_overflow": p.overflowed,
+		"icrc_errors": p.wrong, "malformed": p.malformed,
+	}
+}
+
+// Close implements provider.Carrier.
+func (p *port) Close() error {
+	p.closed = true
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	p.drop(p.inbox)
+	p.inbox = line{}
+	return nil
+}

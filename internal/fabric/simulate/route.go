@@ -1,0 +1,186 @@
+package simulate
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+	"math"
+	"net/netip"
+
+	"github.com/ndklab/ndklab/internal/provider/roce"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// This file is which way packets go. Hosts and routers look up subnets and routes as
+// the kernel does in a lab; switches pass frames on along the one way that there is, or
+// that a spanning tree leaves.
+
+// A way is the wires that the packets of a flow take, from one adapter to another. It
+// has none within a host.
+type way struct {
+	flow  roce.Flow // as the sender sees it
+	wires []*wire
+	to    *node
+	mtu   int // of all links on it, bytes of IP packet
+}
+
+// mostHops bounds the routers on a way: the hop limit of packets.
+const mostHops = 64
+
+// way is the way of a flow from a host; nil if its packets do not arrive anywhere.
+func (n *network) way(from *node, flow roce.Flow) *way {
+	w, known := n.ways[flow]
+	if !known {
+		w = n.find(from, flow)
+		n.ways[flow] = w
+	}
+	return w
+}
+
+func (n *network) find(from *node, flow roce.Flow) *way {
+	w, at := &way{flow: flow, mtu: math.MaxInt}, from
+	for range mostHops {
+		if place, ok := n.places[flow.Remote]; ok && place.node == at {
+			w.to = at
+			return w
+		}
+		face, via, ok := n.next(at, flow.Remote, flow)
+		if !ok {
+			return nil
+		}
+		to, ok := n.places[via]
+		if !ok {
+			return nil // nobody has the address
+		}
+		wires := n.cross(n.links[face.Link].wires[face.End], n.links[to.face.Link].wires[1-to.face.End])
+		if wires == nil {
+			return nil
+		}
+		for _, wire := range wires {
+			w.wires = append(w.wires, wire)
+			w.mtu = min(w.mtu, wire.link.spec.MTU)
+		}
+		at = to.node
+	}
+	return nil
+}
+
+// next is by which interface a node sends packets to an address, and to which next hop:
+// the address itself if a subnet of the node's has it. Of several next hops that are
+// equally near, flows share those whose link is up.
+func (n *network) next(at *node, to netip.Addr, flow roce.Flow) (face *topology.Interface, via netip.Addr, ok bool) {
+	if p, own := n.places[to]; own && p.node == at {
+		return p.face, to, true
+	}
+	bits := -1
+	for i := range at.spec.Interfaces {
+		for _, a := range at.spec.Interfaces[i].Addresses {
+			if a.Bits() > bits && a.Masked().Contains(to) {
+				face, via, bits = &at.spec.Interfaces[i], to, a.Bits()
+			}
+		}
+	}
+	var route *topology.Route
+	for i := range at.spec.Routes {
+		if r := &at.spec.Routes[i]; r.To.Bits() > bits && r.To.Contains(to) {
+			route, bits = r, r.To.Bits()
+		}
+	}
+	if route == nil {
+		return face, via, face != nil
+	}
+	live := make([]netip.Addr, 0, len(route.Via))
+	for _, hop := range route.Via {
+		if f := at.toward(hop); f != nil && n.links[f.Link].on {
+			live = append(live, hop)
+		}
+	}
+	if len(live) == 0 {
+		live = route.Via
+	}
+	via = live[share(at.seed, flow)%uint64(len(live))]
+	face = at.toward(via)
+	return face, via, face != nil
+}
+
+// toward is the node's interface in whose subnet an address is; nil if there is none.
+func (n *node) toward(to netip.Addr) *topology.Interface {
+	for i := range n.spec.Interfaces {
+		for _, a := range n.spec.Interfaces[i].Addresses {
+			if a.Masked().Contains(to) {
+				return &n.spec.Interfaces[i]
+			}
+		}
+	}
+	return nil
+}
+
+// share is a hash of a flow. Ports count, so that the queue pairs between two hosts
+// part, and each node hashes otherwise, as in a lab (node.Config.Routes), though not by
+// the kernel's function.
+func share(seed uint64, flow roce.Flow) uint64 {
+	h := fnv.New64a()
+	local, remote := flow.Local.As16(), flow.Remote.As16()
+	h.Write(local[:]) // a hash.Hash never fails
+	h.Write(remote[:])
+	h.Write(binary.LittleEndian.AppendUint64(nil, seed))
+	h.Write(binary.LittleEndian.AppendUint16(nil, flow.SourcePort))
+	return h.Sum64() >> 1 // the lowest bit of this hash says little
+}
+
+// cross is the wires from one, on which frames leave a host or router, to another, on
+// which they arrive at one: the two are the same, or switches join them. It is nil if
+// none do.
+func (n *network) cross(from, to *wire) []*wire {
+	if from == to {
+		return []*wire{from}
+	}
+	at := from.end()
+	if at == nil || at.spec.Kind != topology.Switch {
+		return nil
+	}
+	for _, face := range at.spec.Interfaces {
+		if face.Link == from.link.index || n.blocked[face.Link] {
+			continue
+		}
+		if rest := n.cross(n.links[face.Link].wires[face.End], to); rest != nil {
+			return append([]*wire{from}, rest...)
+		}
+	}
+	return nil
+}
+
+// end is the node at the end of the wire.
+func (w *wire) end() *node {
+	if w == w.link.wires[0] {
+		return w.link.nodes[1]
+	}
+	return w.link.nodes[0]
+}
+
+// spare is, by link, those between switches that a tree of all switches has no use for.
+// The tree prefers links that are up, and of those the ones that come first: it is there
+// at once, and not the tree that the kernel would choose.
+func (n *network) spare() []bool {
+	root := map[*node]*node{}
+	var find func(s *node) *node
+	find = func(s *node) *node {
+		if up, ok := root[s]; ok {
+			root[s] = find(up)
+			return root[s]
+		}
+		return s
+	}
+	blocked := make([]bool, len(n.links))
+	for _, on := range []bool{true, false} {
+		for i, l := range n.links {
+			if l.on != on || l.nodes[0].spec.Kind != topology.Switch || l.nodes[1].spec.Kind != topology.Switch {
+				continue
+			}
+			a, b := find(l.nodes[0]), find(l.nodes[1])
+			if blocked[i] = a == b; a != b {
+				root[b] = a
+			}
+		}
+	}
+	return blocked
+}

@@ -1,0 +1,73 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/internal/fabric/scenario"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// Options are how a topology is run. The zero Options are right.
+type Options struct {
+	// Events is told of what happens, with the lab's time; nil: nobody is. It is called on
+	// the goroutine that called Run, which goes on when it returns.
+	Events func(scenario.Event)
+	// Memory bounds the simulation, bytes; 0: it has as many as it takes. With it, the
+	// process collects its garbage early while it runs a large one.
+	Memory uint64
+}
+
+// stepsAtOnce is how many events of the clock happen between two looks at a context.
+const stepsAtOnce = 1 << 12
+
+// Run plays the scenario of a topology whose seed is known, in virtual time, and returns
+// its report, in which WallSeconds is left to the caller. Two runs of one seed give the
+// same report, but for Started and Host. When ctx ends first, so does the run, with the
+// report of what was until then and, as its error, the reason that ctx has. Other errors say what no simulation can do (Refuse), that it takes
+// more memory than there is (NoMemoryError), or which adapter cannot be as the topology
+// wants it.
+func Run(ctx context.Context, t *topology.Topology, o Options) (*report.Run, error) {
+	started := time.Now()
+	needs := Estimate(t)
+	if err := fits(needs, o.Memory); err != nil {
+		return nil, err
+	}
+	if o.Memory > 0 && total(needs) > large {
+		defer debug.SetGCPercent(debug.SetGCPercent(collectAt))
+	}
+	l, err := newLab(t)
+	if err != nil {
+		return nil, err
+	}
+	l.follow = o.Events
+	var result *report.Run
+	var playErr error
+	play := scenario.Begin(l, t, func(r *report.Run, err error) { result, playErr = r, err })
+	play.InVirtualTime()
+	for interrupted := false; result == nil; {
+		if ctx.Err() != nil && !interrupted {
+			interrupted = true
+			play.Interrupt()
+		}
+		for range stepsAtOnce {
+			if result != nil {
+				break
+			}
+			if !l.clock.Step() {
+				return nil, errors.New("simulate: nothing is left that could happen, and the run is not over")
+			}
+		}
+	}
+	result.Started = started.Format(time.RFC3339)
+	result.Host = fmt.Sprintf("%s %s, cores: %d", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	if playErr != nil {
+		return result, context.Cause(ctx)
+	}
+	return result, nil
+}

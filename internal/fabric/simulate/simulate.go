@@ -1,0 +1,62 @@
+// Package simulate is a lab in virtual time, in one process: the adapters of a topology's
+// hosts on a simulated network, whose links do to packets what the link engine does in a
+// lab. It needs no privileges and no Linux, and minutes of a lab take milliseconds.
+//
+// What is real in it: the adapters (package provider), made of the topology as a node's
+// agent makes them; the model of links (package impair), with the same draws, so that
+// the same packets in the same order meet the same fate as in a lab of the same seed;
+// the workloads and the scenario, which run unchanged. What is not: nodes are no
+// processes, and have neither processors that could be too slow nor programs. Packets
+// take some 10 us from a wire to the adapter, which takes no time for anything else, and a
+// link without a rate carries what a machine could (wire.go). Routers and switches
+// forward in no time; a spanning tree is there at once; of equal ways, flows take others
+// than the kernel would choose.
+//
+// A run depends on nothing but the topology and its seed. All of it happens on the
+// goroutine that runs the clock.
+//
+// Start reading at Run; driver.go is how it carries out what package core decides on nodes and links,
+// network.go how packets get from one adapter to another, stage.go what a scenario does with all that.
+package simulate
+
+import (
+	"github.com/ndklab/ndklab/internal/fabric/core"
+	"github.com/ndklab/ndklab/internal/fabric/scenario"
+	"github.com/ndklab/ndklab/provider/clock"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// A lab is a topology that is up in virtual time, and the stage of its scenario. Its time
+// goes on when its clock is run, on whose goroutine all of it is.
+type lab struct {
+	topo     *topology.Topology
+	clock    *clock.Virtual
+	core     *core.Lab
+	events   []core.Event           // that the core is to be given
+	asked    map[uint64]func(error) // by the ID of the command: who waits for its answer
+	lastAsk  uint64
+	switched bool        // links have come up or gone down, and routes are not those of by then
+	timer    clock.Timer // of the core's deadline; nil before the first
+	network  *network
+	watchers []*watcher
+	follow   func(scenario.Event) // is told of all that happens and that a scenario does; nil: nobody is
+}
+
+var _ scenario.Stage = (*lab)(nil)
+
+// newLab brings a topology up whose seed is known and drawn (Topology.Draw): every node is
+// ready. The error says what no simulation can do (Refuse), or which adapter cannot be
+// as the topology wants it.
+func newLab(t *topology.Topology) (*lab, error) {
+	if err := Refuse(t); err != nil {
+		return nil, err
+	}
+	l := &lab{topo: t, clock: clock.NewVirtual(), core: core.New(t), asked: map[uint64]func(error){}}
+	l.network = newNetwork(t, l.clock, l.tellQPError)
+	var failed error
+	l.ask(core.Build{}, func(err error) { failed = err })
+	if failed != nil {
+		return nil, failed
+	}
+	return l, nil
+}

@@ -1,0 +1,395 @@
+package node
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/node/cgroup"
+	"github.com/ndklab/ndklab/internal/node/rtnl"
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/lease"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// The requests that an agent answers. Those about workloads, the adapter, files, pauses
+// and listeners are in the files on these.
+var (
+	methodUp       = control.NewMethod[upParams, uint32]("up") // returns what is granted of the adapter's receive buffer, 0 without one
+	methodCounters = control.NewMethod[control.None, Counters]("counters")
+	methodExec     = control.NewMethod[Command, int]("exec").WithFiles(0, 3) // returns the exit status
+	methodSignal   = control.NewProcedure[signalParams]("signal")
+)
+
+// noticeStarted is the agent's: the command of that ID runs. Its other notice is
+// lease.NoticeQPErrors.
+var noticeStarted = control.NewNotice[string]("started")
+
+// upParams are what an agent makes its adapter of, of which it has none without addresses.
+type upParams struct {
+	Seed      uint64
+	Addresses []localAddress
+	PIDLimit  bool // the node's
+	// Adapter is a topology.Adapter, or nothing if that sets nothing: to learn of its
+	// fields takes package json half a millisecond.
+	Adapter json.RawMessage `json:",omitempty"`
+}
+
+// A localAddress is an address of one of the node's interfaces.
+type localAddress struct {
+	Address   netip.Addr
+	Interface string
+}
+
+type signalParams struct {
+	ID     string
+	Signal syscall.Signal
+}
+
+// An Agent is a running node as its supervisor sees it. Its methods may be
+// called from any goroutine.
+type Agent struct {
+	cfg  Config
+	conn *control.Conn
+	proc *process
+	done chan struct{} // closed when the process is reaped and its last words are logged
+
+	nextID    atomic.Uint64 // of commands that came without one
+	buffer    atomic.Uint32 // see ReceiveBuffer
+	pauses    atomic.Uint64 // numbers requests to pause and resume
+	furnished atomic.Bool   // see Furnish
+
+	mu      sync.Mutex
+	running map[string]*beginning // by Command.ID
+	network *rtnl.Socket          // to configure the interfaces by; nil once Up has
+	// configured is how the network was configured last.
+	configured *Config
+}
+
+// Start starts the agent of a node: the running binary again, in new network,
+// UTS, mount and PID namespaces and, unless group is nil, in that cgroup before it
+// does any work. It needs CAP_SYS_ADMIN in the caller's user namespace. What the
+// agent writes to its standard error, panics included, goes to stderr line by
+// line with the node's name in front. The agent ends when its supervisor does.
+//
+// A supervisor that reaps orphans must leave the agents to this package: with
+// waitid(P_ALL, WNOWAIT) it sees who ended before it reaps.
+func Start(cfg Config, group *cgroup.Group, stderr *os.File) (*Agent, error) {
+	a := &Agent{cfg: cfg, done: make(chan struct{}), running: map[string]*beginning{}}
+	a.configured = &a.cfg
+	if err := a.start(group, stderr); err != nil {
+		return nil, fmt.Errorf("node %s: %w", cfg.Name, err)
+	}
+	return a, nil
+}
+
+func (a *Agent) start(group *cgroup.Group, stderr *os.File) error {
+	var born *os.File // the cgroup that the agent is born in, where the kernel can do that
+	if group != nil {
+		var err error
+		if born, err = group.Directory(); err != nil {
+			return err
+		}
+		defer born.Close() // of nil does nothing
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	logged, log, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	conn, theirs, err := control.Pair(a.notices().Serve)
+	if err != nil {
+		logged.Close()
+		return err
+	}
+	defer theirs.Close()
+
+	attr := &syscall.ProcAttr{
+		Env:   withVariables(Environment("GOCOVERDIR"), map[string]string{"GOMAXPROCS": "1"}), // until there is traffic: see agent.readyForTraffic
+		Files: []uintptr{null.Fd(), log.Fd(), log.Fd(), theirs.Fd()},                          // controlFD is the last
+		Sys: &syscall.SysProcAttr{
+			Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWNS | unix.CLONE_NEWPID,
+			Setpgid:    true, // for standBack
+		},
+	}
+	if born != nil {
+		attr.Sys.CgroupFD, attr.Sys.UseCgroupFD = int(born.Fd()), true
+	}
+	proc, err := startProcess("/proc/self/exe", []string{argv0(a.cfg.Lab, a.cfg.Name)}, attr)
+	if err != nil {
+		conn.Close()
+		logged.Close()
+		return fmt.Errorf("start agent: %w", err)
+	}
+	a.conn, a.proc = conn, proc
+	network, networkErr := openNetwork(proc)
+	a.network = network
+	copied := make(chan struct{})
+	go func() {
+		defer close(copied)
+		defer logged.Close()
+		copyLines(stderr, "node "+a.cfg.Name+": ", logged)
+	}()
+	go func() {
+		proc.wait()
+		conn.Close()
+		if network := a.takeNetwork(); network != nil {
+			network.Close()
+		}
+		select {
+		case <-copied:
+		case <-time.After(10 * time.Second): // a process of its that still holds the pipe
+		}
+		close(a.done)
+	}()
+	if group != nil && born == nil {
+		// The agent waits for its first request, which comes after this.
+		if err := group.Add(proc.pid); err != nil {
+			a.Kill()
+			return err
+		}
+	}
+	if networkErr != nil {
+		a.Kill()
+		return networkErr
+	}
+	return nil
+}
+
+// takeNetwork is the socket to configure the interfaces by, for who asks first.
+func (a *Agent) takeNetwork() *rtnl.Socket {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	network := a.network
+	a.network = nil
+	return network
+}
+
+// copyLines copies lines from r to w, each with prefix and in one write.
+func copyLines(w *os.File, prefix string, r *os.File) {
+	in := bufio.NewReaderSize(r, 1024)
+	for {
+		line, err := in.ReadSlice('\n') // or as much of it as fits
+		if len(line) > 0 {
+			out := append([]byte(prefix), line...)
+			if line[len(line)-1] != '\n' {
+				out = append(out, '\n')
+			}
+			// Nobody can be told that the log is gone; the agent must not block on it.
+			_, _ = w.Write(out)
+		}
+		if err != nil && err != bufio.ErrBufferFull {
+			return
+		}
+	}
+}
+
+// A beginning is the start of a command.
+type beginning struct {
+	over <-chan struct{} // closed when the command has been started, or will not be
+	end  func()          // closes it, the first time
+}
+
+func newBeginning() *beginning {
+	over := make(chan struct{})
+	return &beginning{over, sync.OnceFunc(func() { close(over) })}
+}
+
+// notices takes the agent's notices.
+func (a *Agent) notices() *control.Mux {
+	var mux control.Mux
+	noticeStarted.Handle(&mux, a.noteStarted)
+	lease.NoticeQPErrors.Handle(&mux, a.tellQPErrors)
+	return &mux
+}
+
+func (a *Agent) noteStarted(_ context.Context, _ *control.Request, id string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if b := a.running[id]; b != nil {
+		b.end()
+	}
+	return nil
+}
+
+func (a *Agent) tellQPErrors(_ context.Context, _ *control.Request, list []provider.QPError) error {
+	if a.cfg.QPError != nil {
+		for _, e := range list {
+			a.cfg.QPError(e)
+		}
+	}
+	return nil
+}
+
+// ask makes a request of the agent.
+func ask[Params, Result any](ctx context.Context, a *Agent, m control.Method[Params, Result], params Params, files ...*os.File) (Result, error) {
+	result, err := m.Call(ctx, a.conn, params, files...)
+	return result, a.named(err)
+}
+
+// named says of an error in which node it is.
+func (a *Agent) named(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("node %s: %w", a.cfg.Name, err)
+}
+
+// Name is the node's name.
+func (a *Agent) Name() string { return a.cfg.Name }
+
+// PID is the agent's process id, in the caller's PID namespace.
+func (a *Agent) PID() int { return a.proc.pid }
+
+// Done is closed when the agent process has ended, for whatever reason.
+func (a *Agent) Done() <-chan struct{} { return a.done }
+
+// Exit is how the agent process ended; valid once Done is closed.
+func (a *Agent) Exit() Exit { return a.proc.exit }
+
+// Kill ends the agent at once, and with it every process of the node: the agent is
+// process 1 of their PID namespace. Done tells when all are gone.
+func (a *Agent) Kill() {
+	// The only failure is that the process has ended already.
+	_ = a.proc.signal(unix.SIGKILL, false)
+}
+
+// Send sends a signal to the agent. What does not end it does not concern the
+// commands of Exec.
+func (a *Agent) Send(sig syscall.Signal) error {
+	return a.named(a.proc.signal(sig, false))
+}
+
+// Up configures the node's interfaces, which must exist by now, and opens the
+// adapter. The node is ready when it returns.
+func (a *Agent) Up(ctx context.Context) error { return a.named(a.bringUp(ctx)) }
+
+func (a *Agent) bringUp(ctx context.Context) error {
+	network := a.takeNetwork()
+	if network == nil {
+		select {
+		case <-a.conn.Done(): // the agent has ended, and the socket was given back
+			return control.ErrClosed
+		default:
+			return errors.New("up already")
+		}
+	}
+	defer network.Close()
+	if err := a.configure(ctx, network); err != nil {
+		return err
+	}
+	params := upParams{Seed: a.cfg.Seed, Addresses: a.cfg.addresses(), PIDLimit: a.cfg.PIDLimit}
+	if a.cfg.Forwards || len(params.Addresses) == 0 && !params.PIDLimit {
+		return nil
+	}
+	if a.cfg.Adapter != (topology.Adapter{}) {
+		var err error
+		if params.Adapter, err = json.Marshal(&a.cfg.Adapter); err != nil {
+			return err
+		}
+	}
+	granted, err := methodUp.Call(ctx, a.conn, params)
+	if err != nil {
+		return err
+	}
+	a.buffer.Store(granted)
+	return nil
+}
+
+// ReceiveBuffer returns the bytes that the kernel has granted of the adapter's receive
+// buffer (provider.ReceiveBuffer); 0 before Up, and of a node without an adapter.
+func (a *Agent) ReceiveBuffer() uint32 { return a.buffer.Load() }
+
+// Counters reads the node's counters.
+func (a *Agent) Counters(ctx context.Context) (Counters, error) {
+	return ask(ctx, a, methodCounters, nil)
+}
+
+// Exec runs a command in the node, with files as its standard input, output and
+// error (/dev/null where there are fewer), and returns its exit status as shells
+// do: 128 and the signal's number if one killed it; 127 if there is no such
+// command and 126 if it cannot be executed, with the reason on its standard
+// error. An error means that nothing is known of the command's end.
+//
+// The command leads a process group, and with cmd.Terminal a session. When ctx ends,
+// Exec returns with its error and the group gets SIGTERM and, killDelay later, SIGKILL; likewise when the
+// control channel ends. Processes that left the group, and those that the command
+// leaves behind when it ends by itself, live on until the agent ends.
+func (a *Agent) Exec(ctx context.Context, cmd Command, files ...*os.File) (status int, err error) {
+	if err := a.Furnish(ctx); err != nil {
+		return 0, err
+	}
+	if cmd.Env == nil {
+		cmd.Env = Environment()
+	}
+	cmd.Env = withVariables(cmd.Env, a.cfg.Env)
+	if cmd.ID == "" {
+		cmd.ID = "#" + strconv.FormatUint(a.nextID.Add(1), 10)
+	}
+	started := newBeginning()
+	a.mu.Lock()
+	_, twice := a.running[cmd.ID]
+	if !twice {
+		a.running[cmd.ID] = started
+	}
+	a.mu.Unlock()
+	if twice {
+		return 0, control.Errorf(control.Usage, "node %s: command %q runs already", a.cfg.Name, cmd.ID)
+	}
+	if cmd.Started != nil {
+		go func() {
+			<-started.over
+			cmd.Started()
+		}()
+	}
+	defer func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.running, cmd.ID)
+		started.end()
+	}()
+	return ask(ctx, a, methodExec, cmd, files...)
+}
+
+// Signal sends a signal to the process group of the command that Exec runs under
+// id. It waits until the command has been started.
+func (a *Agent) Signal(ctx context.Context, id string, sig syscall.Signal) error {
+	if err := a.awaitStarted(ctx, id); err != nil {
+		return err
+	}
+	return a.named(methodSignal.Call(ctx, a.conn, signalParams{id, sig}))
+}
+
+// awaitStarted waits until the command that Exec runs under id has been started, or will
+// not be.
+func (a *Agent) awaitStarted(ctx context.Context, id string) error {
+	a.mu.Lock()
+	started := a.running[id]
+	a.mu.Unlock()
+	if started == nil {
+		return control.Errorf(control.Usage, "node %s: no command %q runs", a.cfg.Name, id)
+	}
+	select {
+	case <-started.over:
+		return nil
+	case <-ctx.Done():
+		return a.named(ctx.Err())
+	}
+}

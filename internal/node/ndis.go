@@ -1,0 +1,244 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/node/adapter"
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/lease"
+)
+
+// This file is what NDIS asks of an adapter and tells it, for administrators:
+// what it is and can do, who is connected, and whether it is enabled.
+
+// The requests about the adapter.
+var (
+	methodAdapter     = control.NewMethod[control.None, *adapter.State]("adapter") // nil in a node without one
+	methodConnections = control.NewMethod[control.None, []Connection]("connections")
+	methodSetState    = control.NewMethod[bool, StateChange]("set-state") // whether to enable
+)
+
+// A Connection is an entry of the adapter's connections, listeners and shared
+// endpoints.
+type Connection struct {
+	Kind      ConnectionKind
+	Interface string // by which the local address is had, and its index in the node
+	Index     int
+	Local     netip.AddrPort
+	Remote    netip.AddrPort // of a connection
+	UserMode  bool           // it is another process's than the agent's
+	PID       int            // of that process, in the lab's PID namespace
+	Process   string         // its name
+	State     string         // of a connection
+	Transport string         // of a queue pair of verbs: RC, UC or UD
+	QPN       uint32         // 0 while not known
+	RemoteQPN uint32
+	// Sent and Received are packets, of a queue pair of verbs.
+	Sent, Received uint64
+}
+
+// A ConnectionKind is what a Connection is, as netstat -x has it on Windows.
+type ConnectionKind string
+
+// The kinds.
+const (
+	ActiveConnection ConnectionKind = "Connection"
+	Listener         ConnectionKind = "Listener"
+	SharedEndpoint   ConnectionKind = "SharedEndpoint"
+	QueuePair        ConnectionKind = "QueuePair" // of verbs, that connection management did not connect
+)
+
+// A StateChange is what enabling or disabling an adapter has done.
+type StateChange struct {
+	Was     bool // whether it was enabled before
+	Enabled bool // and is now
+	Open    int  // instances that were open before
+	Left    int  // and are still
+}
+
+// Adapter asks what the node's adapter is; nil if it has none.
+func (a *Agent) Adapter(ctx context.Context) (*adapter.State, error) {
+	return ask(ctx, a, methodAdapter, nil)
+}
+
+// Connections lists the adapter's connections, those being made and ended
+// included, and then its listeners and shared endpoints, each in the order of
+// their addresses.
+func (a *Agent) Connections(ctx context.Context) ([]Connection, error) {
+	return ask(ctx, a, methodConnections, nil)
+}
+
+// SetState enables or disables the adapter. Disabling asks every consumer to close
+// its instances, and waits for that; enabling waits for instances from before the
+// adapter was disabled. Neither waits longer than settleTime.
+func (a *Agent) SetState(ctx context.Context, enabled bool) (StateChange, error) {
+	return ask(ctx, a, methodSetState, enabled)
+}
+
+// settleTime is how long consumers may take to close their instances before
+// SetState says that they have not.
+const settleTime = 5 * time.Second
+
+// sharedAdapter returns the node's adapter; nil before it is started, and in a node
+// without one.
+func (a *agent) sharedAdapter() *lease.Server {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.shared
+}
+
+func (a *agent) describe(context.Context, *control.Request, control.None) (*adapter.State, error) {
+	shared := a.sharedAdapter()
+	if shared == nil {
+		return nil, nil
+	}
+	return adapter.Describe(shared.Device(), interfaceNames()), nil
+}
+
+var errNoAdapter = control.Errorf(control.Usage, "the node has no adapter: it has no address")
+
+func (a *agent) connections(ctx context.Context, _ *control.Request, _ control.None) ([]Connection, error) {
+	list := []Connection{}
+	s := a.sharedAdapter()
+	if s == nil {
+		return list, nil
+	}
+	interfaces := interfacesByAddress()
+	pairs := s.QueuePairs(ctx)
+	for _, c := range s.Connections() {
+		i := interfaces[c.Local.Addr()]
+		n := Connection{
+			Kind: ActiveConnection, Interface: i.Name, Index: i.Index, Local: c.Local, Remote: c.Remote,
+			UserMode: c.UserModeOwner, PID: a.pidOutside(c.OwnerPID), Process: processOf(c.OwnerPID), State: c.State, QPN: c.QPN, RemoteQPN: c.RemoteQPN,
+		}
+		if of := slices.IndexFunc(pairs, func(p lease.HeldQueuePair) bool { return c.UserModeOwner && p.Number == c.QPN }); of >= 0 {
+			n.Transport, n.Sent, n.Received = pairs[of].Transport, pairs[of].Sent, pairs[of].Received
+			pairs = slices.Delete(pairs, of, of+1)
+		}
+		list = append(list, n)
+	}
+	for i := range pairs {
+		list = append(list, a.queuePair(&pairs[i], interfaces))
+	}
+	for _, e := range s.LocalEndpoints() {
+		i := interfaces[e.Local.Addr()]
+		kind := SharedEndpoint
+		if e.Listener {
+			kind = Listener
+		}
+		list = append(list, Connection{
+			Kind: kind, Interface: i.Name, Index: i.Index, Local: e.Local, UserMode: e.UserModeOwner, PID: a.pidOutside(e.OwnerPID), Process: processOf(e.OwnerPID),
+		})
+	}
+	return list, nil
+}
+
+func (a *agent) queuePair(p *lease.HeldQueuePair, interfaces map[netip.Addr]net.Interface) Connection {
+	i := interfaces[p.Local]
+	c := Connection{
+		Kind: QueuePair, Interface: i.Name, Index: i.Index, UserMode: true, PID: a.pidOutside(p.OwnerPID), Process: processOf(p.OwnerPID),
+		State: p.State, Transport: p.Transport, QPN: p.Number, RemoteQPN: p.PeerNumber, Sent: p.Sent, Received: p.Received,
+	}
+	if p.Remote.IsValid() {
+		c.Local, c.Remote = netip.AddrPortFrom(p.Local, 0), netip.AddrPortFrom(p.Remote, 0)
+	}
+	return c
+}
+
+// processOf is the name of a node's process; "" of one that has ended or is outside of it.
+func processOf(pid uint32) string {
+	if pid == 0 {
+		return ""
+	}
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(string(name), "\n")
+}
+
+// pidOutside is the process id of a node's process in the supervisor's PID namespace, 0
+// of one that has ended or is outside of the node's.
+func (a *agent) pidOutside(pid uint32) int {
+	outside, err := a.outsideProc()
+	if pid == 0 || err != nil {
+		return 0
+	}
+	found, err := PIDIn(outside, int(pid))
+	if err != nil {
+		return 0
+	}
+	return found
+}
+
+// interfacesByAddress is which interface of the node has which address.
+func interfacesByAddress() map[netip.Addr]net.Interface {
+	found := map[netip.Addr]net.Interface{}
+	// What cannot be found out is not shown: an interface may go at any time.
+	interfaces, _ := net.Interfaces()
+	for _, i := range interfaces {
+		addresses, _ := i.Addrs()
+		for _, a := range addresses {
+			if prefix, err := netip.ParsePrefix(a.String()); err == nil {
+				found[prefix.Addr()] = i
+			}
+		}
+	}
+	return found
+}
+
+// interfaceNames is the name of the interface that has each address of the node.
+func interfaceNames() map[netip.Addr]string {
+	names := map[netip.Addr]string{}
+	for address, i := range interfacesByAddress() {
+		names[address] = i.Name
+	}
+	return names
+}
+
+func (a *agent) setState(ctx context.Context, _ *control.Request, enable bool) (change StateChange, err error) {
+	shared := a.sharedAdapter()
+	if shared == nil {
+		return change, errNoAdapter
+	}
+	m := shared.Device()
+	change = StateChange{Was: m.Attributes().Enabled, Open: m.Usage().Instances}
+	switch status := m.SetState(enable); status {
+	case provider.StatusSuccess:
+	case provider.StatusNotSupported:
+		return change, control.Errorf(control.Usage, "the adapter cannot be enabled: the topology has network_direct: false for it")
+	default:
+		return change, fmt.Errorf("set state: %w", status)
+	}
+	err = until(ctx, settleTime, func() bool {
+		change.Enabled, change.Left = m.Attributes().Enabled, m.Usage().Instances
+		return change.Enabled == enable && (enable || change.Left == 0)
+	})
+	return change, err
+}
+
+// until waits for a condition, for at most limit, and fails only with ctx.
+func until(ctx context.Context, limit time.Duration, condition func() bool) error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(limit)
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-late:
+			condition() // this process may have slept, and others not
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}

@@ -1,0 +1,262 @@
+package node
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/ndklab/ndklab/internal/node/rtnl"
+)
+
+// This file sets up a node's network, from the supervisor's side: what an agent
+// does itself it does for the first time, which costs each of them more than a
+// millisecond.
+
+// openNetwork prepares the network namespace of a process for interfaces that are
+// made later, and returns a socket to configure them by.
+func openNetwork(p *process) (socket *rtnl.Socket, err error) {
+	inside := p.inNetwork(func() {
+		if err = quieten(); err == nil {
+			socket, err = rtnl.Open()
+		}
+	})
+	if inside != nil {
+		return nil, inside
+	}
+	return socket, err
+}
+
+// inNetwork calls f on a thread that is in the process's network namespace.
+func (p *process) inNetwork(f func()) error {
+	raw, err := p.fd.SyscallConn()
+	if err != nil {
+		return err
+	}
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		// Unless it is unlocked the thread ends with the goroutine.
+		own, err := os.Open("/proc/thread-self/ns/net")
+		if err != nil {
+			done <- err
+			return
+		}
+		defer own.Close()
+		e := raw.Control(func(fd uintptr) { err = unix.Setns(int(fd), unix.CLONE_NEWNET) })
+		if err = errors.Join(e, os.NewSyscallError("setns", err)); err == nil {
+			f()
+			if unix.Setns(int(own.Fd()), unix.CLONE_NEWNET) == nil {
+				runtime.UnlockOSThread()
+			}
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+// quieten keeps the kernel from sending what no lab needs by the interfaces that the
+// namespace gets: duplicate address detection for the link-local address and router
+// solicitations. Both are only noise on the link, so a kernel without IPv6 and a
+// read-only /proc/sys, as containers have it, are no errors.
+//
+// It is done once for all interfaces: every namespace has files of the same names,
+// and the kernel goes through those of all to find one (fs/proc/proc_sysctl.c,
+// proc_sys_compare).
+func quieten() error {
+	dir, err := os.OpenRoot("/proc/sys/net/ipv6/conf/default")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	for _, setting := range []string{"accept_dad", "accept_ra"} {
+		err := dir.WriteFile(setting, []byte("0"), 0)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.EROFS) && !errors.Is(err, fs.ErrPermission) {
+			return err
+		}
+	}
+	return nil
+}
+
+// configure sets up the loopback interface and the node's, which exist, and its
+// routes.
+func (a *Agent) configure(ctx context.Context, network *rtnl.Socket) error {
+	cfg := &a.cfg
+	indices, err := cfg.findInterfaces(network)
+	if err != nil {
+		return err
+	}
+	if settings := cfg.routing(); len(settings) > 0 {
+		inside := a.proc.inNetwork(func() {
+			for _, s := range settings {
+				if err = s.apply(); err != nil {
+					return
+				}
+			}
+		})
+		if err := errors.Join(inside, err); err != nil {
+			return err
+		}
+	}
+	var b rtnl.Batch
+	for i := range cfg.Interfaces {
+		cfg.Interfaces[i].configure(&b, indices[i], unix.NLM_F_EXCL)
+	}
+	if _, err := network.Do(&b); err != nil {
+		return err
+	}
+	if err := cfg.awaitLocal(ctx, network, indices); err != nil || len(cfg.Routes) == 0 {
+		return err
+	}
+	inside := a.proc.inNetwork(func() {
+		var h *netlink.Handle
+		if h, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+			return
+		}
+		defer h.Close()
+		err = cfg.putRoutes(h, h.RouteAdd)
+	})
+	return errors.Join(inside, err)
+}
+
+// loopback is the index of lo, which every namespace has from the beginning.
+const loopback = 1
+
+// findInterfaces sets the loopback interface up and finds the indices of the others.
+func (cfg *Config) findInterfaces(s *rtnl.Socket) ([]int, error) {
+	var b rtnl.Batch
+	b.Add("interface lo", unix.RTM_NEWLINK, 0, setUp(loopback))
+	for _, i := range cfg.Interfaces {
+		b.Add("interface "+i.Name, unix.RTM_GETLINK, 0, nl.NewIfInfomsg(unix.AF_UNSPEC),
+			nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(i.Name)), rtnl.SkipStatistics())
+	}
+	answers, err := s.Do(&b)
+	if err != nil {
+		return nil, err
+	}
+	indices := make([]int, len(cfg.Interfaces))
+	for i := range indices {
+		answer := answers[1+i]
+		if len(answer) < unix.SizeofIfInfomsg {
+			return nil, fmt.Errorf("interface %s: an answer of %d bytes", cfg.Interfaces[i].Name, len(answer))
+		}
+		indices[i] = int(nl.DeserializeIfInfomsg(answer).Index)
+	}
+	return indices, nil
+}
+
+// setUp is what sets an interface up.
+func setUp(index int) *nl.IfInfomsg {
+	m := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	m.Index, m.Flags, m.Change = int32(index), unix.IFF_UP, unix.IFF_UP
+	return m
+}
+
+// configure sets the interface up. An address that it has already is an error with
+// NLM_F_EXCL, and none with NLM_F_REPLACE.
+func (i *Interface) configure(b *rtnl.Batch, index, twice int) {
+	// Up comes first. An interface that goes up with IPv6 addresses has the kernel
+	// make their routes under a spin lock, for which per-CPU memory can run out
+	// while hundreds of nodes start; it then drops the address without a word to us
+	// (net/ipv6/addrconf.c, fixup_permanent_addr). And taking it down clears its
+	// neighbours.
+	link := []nl.NetlinkRequestData{setUp(index), nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(i.MTU)))}
+	if i.Wire || !superPacketsCross() {
+		link = append(link, nl.NewRtAttr(unix.IFLA_GSO_MAX_SEGS, nl.Uint32Attr(1))) // segmentation offload is off
+	}
+	b.Add(fmt.Sprintf("interface %s: up, MTU %d", i.Name, i.MTU), unix.RTM_NEWLINK, 0, link...)
+	for _, prefix := range i.Addresses {
+		b.Add(fmt.Sprintf("interface %s: address %s", i.Name, prefix), unix.RTM_NEWADDR, unix.NLM_F_CREATE|twice, address(index, prefix)...)
+	}
+	for _, n := range i.Neighbours {
+		b.Add(fmt.Sprintf("interface %s: neighbour %s at %s", i.Name, n.Addr, n.MAC), unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_REPLACE,
+			&netlink.Ndmsg{Family: family(n.Addr), Index: uint32(index), State: netlink.NUD_PERMANENT},
+			nl.NewRtAttr(netlink.NDA_DST, n.Addr.AsSlice()), nl.NewRtAttr(netlink.NDA_LLADDR, n.MAC))
+	}
+}
+
+// address is what gives an interface an address.
+func address(index int, prefix netip.Prefix) []nl.NetlinkRequestData {
+	a := prefix.Addr()
+	m := nl.NewIfAddrmsg(int(family(a)))
+	m.Index, m.Prefixlen = uint32(index), uint8(prefix.Bits())
+	data := []nl.NetlinkRequestData{m, nl.NewRtAttr(unix.IFA_LOCAL, a.AsSlice()), nl.NewRtAttr(unix.IFA_ADDRESS, a.AsSlice())}
+	switch {
+	case a.Is6():
+		m.IfAddrmsg.Flags = unix.IFA_F_NODAD // usable as soon as awaitLocal says, whatever quieten could do
+	case prefix.Bits() < 31: // smaller subnets have no broadcast (RFC 3021)
+		all := a.As4()
+		binary.BigEndian.PutUint32(all[:], binary.BigEndian.Uint32(all[:])|(1<<(32-prefix.Bits())-1))
+		data = append(data, nl.NewRtAttr(unix.IFA_BROADCAST, net.IP(all[:])))
+	}
+	return data
+}
+
+// How long the kernel may take to see to IPv6 addresses.
+const (
+	localPoll = time.Millisecond
+	localTime = 5 * time.Second
+)
+
+// awaitLocal waits until the kernel takes the IPv6 addresses of the interfaces, of these
+// indices, for the node's own. Also where it
+// is not to look for duplicates, a thread of its own makes the routes that say so
+// (addrconf_dad_start in net/ipv6/addrconf.c): of 200 addresses 13 had none at first, one for
+// 36 ms. What comes for such an address is not for the node.
+func (cfg *Config) awaitLocal(ctx context.Context, s *rtnl.Socket, indices []int) error {
+	var b rtnl.Batch
+	for k, i := range cfg.Interfaces {
+		for _, prefix := range i.Addresses {
+			if a := prefix.Addr(); a.Is6() {
+				b.Add(fmt.Sprintf("interface %s: address %s: route", i.Name, prefix), unix.RTM_GETROUTE, 0,
+					&nl.RtMsg{RtMsg: unix.RtMsg{Family: unix.AF_INET6, Dst_len: 128}},
+					nl.NewRtAttr(unix.RTA_DST, a.AsSlice()), nl.NewRtAttr(unix.RTA_OIF, nl.Uint32Attr(uint32(indices[k]))))
+			}
+		}
+	}
+	if b.Len() == 0 {
+		return nil
+	}
+	waiting, cancel := context.WithTimeout(ctx, localTime)
+	defer cancel()
+	for {
+		over := waiting.Err() // before it looks, as this process may have slept
+		answers, err := s.Do(&b)
+		if err == nil && !slices.ContainsFunc(answers, isForeign) {
+			return nil
+		}
+		if over != nil {
+			return errors.Join(fmt.Errorf("IPv6 addresses have no local routes yet: %w", over), err)
+		}
+		select {
+		case <-waiting.Done():
+		case <-time.After(localPoll):
+		}
+	}
+}
+
+// isForeign reports whether an answer is anything but a route to this node.
+func isForeign(route []byte) bool {
+	return len(route) < unix.SizeofRtMsg || nl.DeserializeRtMsg(route).Type != unix.RTN_LOCAL
+}
+
+func family(a netip.Addr) uint8 {
+	if a.Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
+}

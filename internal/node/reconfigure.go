@@ -1,0 +1,120 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/ndklab/ndklab/internal/node/rtnl"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// Reconfigure changes the network of a node that is up: its interfaces, which exist by
+// now or have gone, their MTU, addresses and neighbours, and its routes. What stays is
+// as before, and what somebody else has added is left alone. The adapter goes on with
+// the addresses that it was opened with, of which it loses those that are taken away.
+// The rest of cfg must be as when the agent was started. It is called by one at a time,
+// after Up.
+func (a *Agent) Reconfigure(cfg Config) error {
+	if err := a.reconfigure(&cfg); err != nil {
+		return fmt.Errorf("node %s: %w", cfg.Name, err)
+	}
+	return nil
+}
+
+func (a *Agent) reconfigure(cfg *Config) error {
+	a.mu.Lock()
+	before := a.configured
+	a.mu.Unlock()
+	var failed error
+	inside := a.proc.inNetwork(func() { failed = cfg.replace(before) })
+	if err := errors.Join(inside, failed); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.configured = cfg
+	return nil
+}
+
+// replace makes the network of the thread's namespace what cfg says, where it was what
+// before says, or is on the way from there.
+func (cfg *Config) replace(before *Config) error {
+	socket, err := rtnl.Open()
+	if err != nil {
+		return err
+	}
+	defer socket.Close()
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("netlink: %w", err)
+	}
+	defer h.Close()
+	indices, err := cfg.findInterfaces(socket)
+	if err != nil {
+		return err
+	}
+	for _, s := range cfg.routing() {
+		if err := s.apply(); err != nil {
+			return err
+		}
+	}
+	// Routes by next hops that will not be there any more go first, and addresses
+	// before those that take their subnet.
+	for _, r := range before.Routes {
+		if !slices.ContainsFunc(cfg.Routes, func(n topology.Route) bool { return n.To == r.To }) {
+			err := h.RouteDel(&netlink.Route{Dst: ipNet(r.To), Protocol: unix.RTPROT_STATIC})
+			if err != nil && !errors.Is(err, unix.ESRCH) { // the kernel has, with the interface
+				return fmt.Errorf("route to %s: delete: %w", r.To, err)
+			}
+		}
+	}
+	var b rtnl.Batch
+	for i := range cfg.Interfaces {
+		face := &cfg.Interfaces[i]
+		if err := face.forget(h, indices[i], before); err != nil {
+			return fmt.Errorf("interface %s: %w", face.Name, err)
+		}
+		face.configure(&b, indices[i], unix.NLM_F_REPLACE)
+	}
+	if _, err := socket.Do(&b); err != nil {
+		return err
+	}
+	if err := cfg.awaitLocal(context.Background(), socket, indices); err != nil {
+		return err
+	}
+	return cfg.putRoutes(h, h.RouteReplace)
+}
+
+// forget takes away the addresses and neighbours that the interface had before and is
+// not to have any more.
+func (i *Interface) forget(h *netlink.Handle, index int, before *Config) error {
+	k := slices.IndexFunc(before.Interfaces, func(o Interface) bool { return o.Name == i.Name })
+	if k < 0 {
+		return nil
+	}
+	link := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: index, Name: i.Name}}
+	for _, prefix := range before.Interfaces[k].Addresses {
+		if slices.Contains(i.Addresses, prefix) {
+			continue
+		}
+		err := h.AddrDel(link, &netlink.Addr{IPNet: ipNet(prefix)})
+		if err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) { // the interface is another one
+			return fmt.Errorf("address %s: delete: %w", prefix, err)
+		}
+	}
+	for _, n := range before.Interfaces[k].Neighbours {
+		if slices.ContainsFunc(i.Neighbours, func(o Neighbour) bool { return o.Addr == n.Addr }) {
+			continue
+		}
+		err := h.NeighDel(&netlink.Neigh{LinkIndex: index, IP: n.Addr.AsSlice()})
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("neighbour %s: delete: %w", n.Addr, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,211 @@
+package cm
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/ndklab/ndklab/internal/provider/roce/mad"
+)
+
+// ConnectParams are what Connect asks the peer for.
+type ConnectParams struct {
+	Local, Remote      netip.AddrPort // of one family; the ports are rdma_cm's
+	QPN                uint32
+	StartingPSN        uint32 // of the peer's first request: the receiver chooses (roce.md 5)
+	MTU                uint8  // code of the path MTU, 1 (256) to 5 (4096)
+	ResponderResources uint8  // READs that we answer at once
+	InitiatorDepth     uint8  // READs that we want to have outstanding
+	RetryCount         uint8  // for both sides' sends; at most 6 lets a Linux peer notice our death
+	RNRRetryCount      uint8  // for the peer's sends; 7 is for ever
+	AckTimeout         mad.Timeout
+	SRQ                bool
+	ECE                mad.ECE
+	PrivateData        []byte // at most mad.ConsumerPrivateData; copied
+}
+
+// Connect asks a peer for a connection. What becomes of it is told by one of
+// ConnectReply, Rejected and ConnectFailed. The error is about p: nothing was
+// sent then.
+func (e *Endpoint) Connect(now time.Duration, p ConnectParams) (ID, error) {
+	if len(p.PrivateData) > mad.ConsumerPrivateData {
+		return 0, tooLong("connect", p.PrivateData, mad.ConsumerPrivateData)
+	}
+	if err := checkFamily("connect", p.Local, p.Remote); err != nil {
+		return 0, err
+	}
+	c := &connection{
+		state:      requestSent,
+		active:     true,
+		local:      p.Local,
+		remote:     p.Remote,
+		qpn:        p.QPN,
+		ackTimeout: p.AckTimeout,
+		limit:      now + e.config.EstablishTimeout,
+	}
+	e.add(c)
+	c.transactionID = establishTransaction | uint64(c.id)
+
+	q := mad.REQ{
+		TransactionID:         c.transactionID,
+		LocalID:               uint32(c.id),
+		ServiceID:             mad.ServiceID(p.Remote.Port()),
+		GUID:                  e.config.GUID,
+		QPN:                   p.QPN,
+		ResponderResources:    p.ResponderResources,
+		InitiatorDepth:        p.InitiatorDepth,
+		RemoteResponseTimeout: responseTimeout,
+		StartingPSN:           p.StartingPSN,
+		LocalResponseTimeout:  responseTimeout,
+		RetryCount:            p.RetryCount,
+		PKey:                  defaultPKey,
+		MTU:                   p.MTU,
+		RNRRetryCount:         p.RNRRetryCount,
+		MaxCMRetries:          maxRetries,
+		SRQ:                   p.SRQ,
+		ECE:                   p.ECE,
+		Primary: mad.Path{
+			LocalLID:   roceLID,
+			RemoteLID:  roceLID,
+			LocalGID:   p.Local.Addr(),
+			RemoteGID:  p.Remote.Addr(),
+			FlowLabel:  mad.FlowLabel(p.Local.Port(), p.Remote.Port()),
+			HopLimit:   hopLimit,
+			AckTimeout: p.AckTimeout,
+		},
+	}
+	mad.IPHeader{Source: p.Local, Destination: p.Remote.Addr()}.Put(q.PrivateData[:])
+	copy(q.PrivateData[mad.IPHeaderSize:], p.PrivateData)
+	e.start(now, c, &q, slowestREQ, now+e.config.Timeout)
+	return c.id, nil
+}
+
+const (
+	// The upper halves of our transaction IDs; the lower one is the communication
+	// ID. That makes the IDs of two attempts differ, which is all they are for.
+	establishTransaction  = 1 << 32
+	disconnectTransaction = 2 << 32
+
+	defaultPKey = 0xFFFF
+	roceLID     = 0xFFFF // where there are no LIDs and packets may be routed
+	hopLimit    = 64
+)
+
+// CompleteConnect answers a ConnectReply: the connection is established, and the
+// peer is told.
+func (e *Endpoint) CompleteConnect(now time.Duration, id ID) error {
+	c := e.byID[id]
+	if c == nil || c.state != replyReceived {
+		return ErrState
+	}
+	c.state = established
+	c.connected = true
+	rtu := mad.RTU{TransactionID: c.transactionID, LocalID: uint32(c.id), RemoteID: c.peerID}
+	e.start(now, c, &rtu, slowest, now+rejectMemory)
+	if !c.silenced {
+		// A lost RTU is repeated when the peer repeats its REP.
+		e.timers.stop(c)
+	}
+	return nil
+}
+
+// handleREP takes the peer's consent.
+func (e *Endpoint) handleREP(now time.Duration, from path, b []byte) {
+	var p mad.REP
+	if p.Decode(b) != nil {
+		return
+	}
+	c := e.byID[ID(p.RemoteID)]
+	switch {
+	case c == nil || !c.active || !e.isOf(c, from):
+		e.refuseREP(from, &p, mad.ReasonInvalidCommID)
+	case c.state == requestSent:
+		e.firstREP(now, c, &p)
+	case c.peerID != p.LocalID:
+		// We gave up before, or a stray duplicate of our REQ was accepted too.
+		e.refuseREP(from, &p, mad.ReasonInvalidCommID)
+	case c.state == replyReceived:
+		e.askForPatience(now, c, mad.MessageREP)
+	case c.state == established, c.rejected:
+		e.transmit(c) // the RTU, the REJ
+	case c.state == closed:
+		e.refuseREP(from, &p, mad.ReasonInvalidCommID)
+	}
+}
+
+func (e *Endpoint) firstREP(now time.Duration, c *connection, p *mad.REP) {
+	if stale := e.byQPN[qpnKey{c.remote.Addr(), p.GUID, p.QPN}]; stale != nil {
+		// The peer's adapter lost what we believe in. It hears of both.
+		e.lost(now, stale)
+		e.refuseREP(c.path(), p, mad.ReasonStaleConnection)
+		e.close(now, c)
+		e.emit(c, Rejected{ID: c.id, Reason: mad.ReasonStaleConnection})
+		return
+	}
+	e.setPeer(c, p.GUID, p.LocalID, p.QPN)
+	c.state = replyReceived
+	c.thinkingSince = now
+	e.timers.stop(c)
+	e.emit(c, ConnectReply{
+		ID:                 c.id,
+		GUID:               p.GUID,
+		QPN:                p.QPN,
+		StartingPSN:        p.StartingPSN,
+		ResponderResources: p.ResponderResources,
+		InitiatorDepth:     p.InitiatorDepth,
+		TargetAckDelay:     p.TargetAckDelay,
+		RNRRetryCount:      p.RNRRetryCount,
+		SRQ:                p.SRQ,
+		ECE:                p.ECE,
+		PrivateData:        p.PrivateData,
+	})
+}
+
+// refuseREP answers a REP that belongs to no connection, so that its sender need
+// not wait for its timeout.
+func (e *Endpoint) refuseREP(to path, p *mad.REP, reason mad.Reason) {
+	e.send(to, &mad.REJ{
+		TransactionID: p.TransactionID,
+		LocalID:       p.RemoteID,
+		RemoteID:      p.LocalID,
+		Message:       mad.MessageREP,
+		Reason:        reason,
+	})
+}
+
+// handleMRA takes the peer's plea for patience with its consumer.
+func (e *Endpoint) handleMRA(now time.Duration, from path, b []byte) {
+	var m mad.MRA
+	if m.Decode(b) != nil {
+		return
+	}
+	c := e.byID[ID(m.RemoteID)]
+	if c == nil || c.unmanaged || !e.isOf(c, from) {
+		return
+	}
+	switch {
+	case c.state == requestSent && m.Message == mad.MessageREQ:
+	case c.state == replySent && m.Message == mad.MessageREP && c.peerID == m.LocalID:
+	default:
+		return
+	}
+	wait := m.ServiceTimeout.Duration() + packetLifeTime.Duration()
+	c.giveUp = min(now+wait+e.config.Timeout, c.limit)
+	e.timers.set(c, min(now+wait, c.giveUp))
+}
+
+// askForPatience answers a duplicate of the message that the consumer has yet to
+// answer, if it has taken long. The peer then stops repeating it.
+func (e *Endpoint) askForPatience(now time.Duration, c *connection, about mad.Message) {
+	if now-c.thinkingSince < thinkTime {
+		return
+	}
+	c.silenced = true
+	e.change(c)
+	e.send(c.path(), &mad.MRA{
+		TransactionID:  c.transactionID,
+		LocalID:        uint32(c.id),
+		RemoteID:       c.peerID,
+		Message:        about,
+		ServiceTimeout: serviceTimeout,
+	})
+}

@@ -1,0 +1,77 @@
+package manager
+
+import (
+	"github.com/ndklab/ndklab/internal/provider/cm"
+	"github.com/ndklab/ndklab/internal/provider/roce"
+)
+
+// handOn forwards a management datagram if it is another process's. The lock is held.
+func (m *Manager) handOn(p *roce.Received) bool {
+	if m.config.Forward == nil {
+		return false
+	}
+	share := m.router.Route(p.Flow.Local, p.Flow.Remote, p.Payload)
+	return share != m.config.Share && m.config.Forward(share, p.Flow, p.Payload)
+}
+
+// HandIn takes a management datagram that the owner of the device forwarded. It
+// is lent. The lock is not held.
+func (m *Manager) HandIn(flow roce.Flow, datagram []byte) {
+	m.Lock()
+	defer m.Unlock()
+	now := m.config.Clock.Now()
+	m.CM.Handle(now, flow.Local, flow.Remote, datagram)
+	m.Progress(now)
+}
+
+// reportChanges tells what became of connections.
+func (m *Manager) reportChanges() {
+	for r, ok := m.CM.NextChange(); ok; r, ok = m.CM.NextChange() {
+		m.config.Report(r)
+	}
+}
+
+// orphans are, by share, the connections of processes that are gone whose peers
+// have yet to confirm that they know.
+type orphans map[int]*orphanage
+
+type orphanage struct {
+	waiting int
+	done    func()
+}
+
+// TakeOver ends the connections that a process left that is gone, in the owner's name. Nothing may be
+// forwarded to it any more. done is called when the peers have confirmed the end, or have not for long
+// enough: only then may another process have the share, since the connections' IDs are of it. The lock is
+// not held.
+func (m *Manager) TakeOver(share int, left []cm.Record, done func()) {
+	m.Lock()
+	defer m.Unlock()
+	m.router.Forget(share)
+	now := m.config.Clock.Now()
+	o := &orphanage{waiting: 1, done: done}
+	m.orphans[share] = o
+	for _, r := range left {
+		if m.CM.Adopt(now, r) {
+			o.waiting++
+		}
+	}
+	m.Progress(now)
+	m.endOne(share)
+}
+
+// endOrphan follows the end of a connection, which may be an orphan.
+func (m *Manager) endOrphan(id cm.ID) {
+	if id.Share() != m.config.Share {
+		m.endOne(id.Share())
+	}
+}
+
+func (m *Manager) endOne(share int) {
+	o := m.orphans[share]
+	o.waiting--
+	if o.waiting == 0 {
+		delete(m.orphans, share)
+		m.config.Clock.Go(o.done)
+	}
+}

@@ -1,0 +1,170 @@
+// Package pace holds packets back that nobody acknowledges, those of unreliable connections and of
+// datagrams, while a peer has as many as its receive buffer has room for: what flow control of the link
+// (IEEE 802.1Qbb) does for adapters on a lossless fabric.
+//
+// It is pure: what was sent, what the peer says and the time go in, how much may be sent goes out.
+//
+// A sender counts the bytes that it has sent to one receive buffer of a peer. Behind some of them it sends
+// a Mark (package mad), which says how many there were. The peer answers each Mark when it has taken it out of the buffer:
+// then it has taken out what was sent before, or that was lost, which makes no difference. So nothing that
+// is lost stays counted, and the peer keeps no account. What is lost of Marks and Answers is made up for by
+// those that follow; when none does, the Mark is sent again.
+//
+// Only adapters of our kind answer. Who has not answered for a while is not waited for any more, until it
+// does answer.
+//
+// Start reading at Path, which is the sender's; Buffer is the receiver's.
+package pace
+
+import (
+	"math"
+	"time"
+
+	"github.com/ndklab/ndklab/internal/provider/roce/mad"
+)
+
+const (
+	// First is how many bytes may be under way to a peer that has not answered yet. Some ten peers may begin
+	// at once with the least receive buffer that Linux gives.
+	First = 32 << 10
+	// Least is the least window, with room for two packets of 4 KiB.
+	Least = 10 << 10
+	// marks is how many Marks a window has, and few how many it has if they would be less than a super-packet apart.
+	marks       = 4
+	few         = 2
+	superPacket = 64 << 10
+	// blind is how many bytes lie between Marks to a peer that does not answer.
+	blind = 1 << 20
+
+	// leastAsk is after how long at least a Mark is sent again that has not been answered while somebody waits for that,
+	// firstAsk where no round trip is known. Each further one takes twice as long, up to mostAsk.
+	leastAsk = time.Millisecond
+	firstAsk = 10 * time.Millisecond
+	mostAsk  = 100 * time.Millisecond
+	// strange is for how long somebody waits who has never been answered, and silent for how long one who has.
+	strange = 300 * time.Millisecond
+	silent  = 2 * time.Second
+	// stale is how old the last Mark may be for the round trip that was the shortest then to count still.
+	stale = 10 * time.Second
+)
+
+// A Path is the way to one receive buffer of a peer. Calls must not overlap. The bytes sent are the caller's
+// to count: they are those of all packets so far, with what a packet takes beside its payload.
+type Path struct {
+	id       uint64
+	unpaced  bool // the peer does not answer
+	answered bool // it did once
+	window   uint64
+	taken    uint64 // bytes, as the newest Mark that was answered says
+	takenAt  time.Duration
+	marked   uint64 // likewise the newest Mark that was sent
+	markedAt time.Duration
+	least    time.Duration // the shortest round trip; 0: unknown
+
+	since, next, interval time.Duration // somebody waits since, and asks next; next is 0 if nobody does
+}
+
+// NewPath makes a path that no other of the peer's senders has the ID of.
+func NewPath(id uint64) *Path { return &Path{id: id, window: First} }
+
+// Limit returns the number of bytes that may have been sent before the next packet.
+func (p *Path) Limit() uint64 {
+	if p.unpaced {
+		return math.MaxUint64
+	}
+	return p.taken + p.window
+}
+
+// Due is at how many bytes sent the next Mark is due.
+func (p *Path) Due() uint64 {
+	if p.unpaced {
+		return p.marked + blind
+	}
+	return p.marked + max(p.window/marks, min(p.window/few, superPacket))
+}
+
+// Mark makes the Mark that is to follow the bytes sent so far.
+func (p *Path) Mark(now time.Duration, sent uint64) mad.Mark {
+	if now-p.markedAt > stale {
+		p.least = 0
+	}
+	p.marked, p.markedAt = sent, now
+	return mad.Mark{ID: p.id, Sent: sent, At: now, Taken: p.taken, Since: p.takenAt}
+}
+
+// Answer takes the peer's Answer. One that is old, or of another sender, changes nothing.
+func (p *Path) Answer(now time.Duration, a *mad.Answer) {
+	if a.ID != p.id || a.Sent <= p.taken || a.Sent > p.marked || a.Taken >= a.Sent || a.Since > a.At || a.At > now {
+		return
+	}
+	took := max(1, now-a.At)
+	if p.least == 0 || took < p.least {
+		p.least = took
+	}
+	p.taken, p.takenAt, p.next = a.Sent, now, 0
+	p.answered, p.unpaced = true, false
+	// What is on its way takes no room in the buffer: as much as is taken in the shortest round trip.
+	held := float64(a.Sent-a.Taken) * float64(p.least) / float64(max(1, now-a.Since))
+	p.window = max(uint64(a.Window), Least) + uint64(held)
+}
+
+// Wait says that somebody waits for more than Limit. It is repeated after each Answer as long as somebody does.
+func (p *Path) Wait(now time.Duration) {
+	if p.next != 0 {
+		return
+	}
+	p.interval = firstAsk
+	if p.least > 0 {
+		p.interval = min(max(4*p.least, leastAsk), mostAsk)
+	}
+	p.since, p.next = now, now+p.interval
+}
+
+// Deadline is when Timeout is to be called while somebody waits.
+func (p *Path) Deadline() time.Duration { return p.next }
+
+// Timeout is called when the deadline has passed, and somebody still waits. It reports whether a Mark is to be sent;
+// if not, nobody need wait any more.
+func (p *Path) Timeout(now time.Duration) (ask bool) {
+	patience := strange
+	if p.answered {
+		patience = silent
+	}
+	if now-p.since >= patience {
+		p.unpaced, p.next = true, 0
+		return false
+	}
+	p.interval = min(2*p.interval, mostAsk)
+	p.next = min(now+p.interval, p.since+patience)
+	return true
+}
+
+// period is for how long a sender counts that has sent a Mark, at least.
+const period = 100 * time.Millisecond
+
+// A Buffer shares out a receive buffer among those who send there. Calls must not overlap.
+type Buffer struct {
+	size        uint64
+	began       time.Duration       // of the present period
+	now, before map[uint64]struct{} // senders in the present period and the one before
+}
+
+// NewBuffer makes a Buffer of so many bytes of packets.
+func NewBuffer(size int) *Buffer {
+	return &Buffer{size: uint64(size), now: map[uint64]struct{}{}, before: map[uint64]struct{}{}}
+}
+
+// Answer answers a Mark that has been taken out of the buffer.
+func (b *Buffer) Answer(now time.Duration, m *mad.Mark) mad.Answer {
+	if passed := now - b.began; passed >= period {
+		b.now, b.before = b.before, b.now
+		clear(b.now)
+		if passed >= 2*period {
+			clear(b.before)
+		}
+		b.began = now
+	}
+	b.now[m.ID] = struct{}{}
+	window := b.size / uint64(max(len(b.now), len(b.before)))
+	return mad.Answer{Mark: *m, Window: uint32(min(max(window, Least), math.MaxUint32))}
+}

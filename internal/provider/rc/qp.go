@@ -1,0 +1,327 @@
+package rc
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ndklab/ndklab/internal/provider/roce"
+)
+
+// What Connect and Post refuse. The QP is as before.
+var (
+	ErrState     = errors.New("not possible in this state")
+	ErrFull      = errors.New("as many requests outstanding as the queue is deep")
+	ErrSGL       = errors.New("more pieces than agreed")
+	ErrInline    = errors.New("more inline data than agreed, or inline where it has no meaning")
+	ErrTooLong   = errors.New("longer than a message can be")
+	ErrNoReads   = errors.New("the connection allows no reads and no atomics")
+	ErrAtomic    = errors.New("an atomic is for an address that is a multiple of 8, and needs 8 bytes for what is there")
+	ErrOperation = errors.New("not an operation to request")
+	ErrMTU       = errors.New("not an MTU")
+)
+
+// MaxMessage is the longest message in bytes (roce.md 5).
+const MaxMessage = 1 << 31
+
+// A QP is one end of a reliable connection. Calls must not overlap.
+//
+// After Post, Handle and HandleTimeout there may be packets to send: call Next
+// until it reports false, or until enough are in hand to send, and again when
+// those are gone. After any call the State may be Error and completions may
+// wait, and Deadline may have changed.
+//
+// Sequence numbers are carried extended: as int64, whose low 24 bits are the
+// PSN, so that only the conversion at the edge knows of the wrap (see extend).
+//
+// There may be ten thousand that have nothing to do, so what is small stands
+// together. A QP is 1,272 bytes, which with the 8 that the runtime adds is a size that it has.
+type QP struct {
+	config     Config
+	connection Connection
+	counters   Counters
+	state      State
+	held       bool // see HoldAcknowledgement
+	passive    bool // see ConnectToReceive
+	draining   bool // see SetDraining
+	refusal    Status
+	turn       int8 // see Next
+
+	requester requester
+	responder responder
+
+	completions []Completion
+}
+
+// NewQP makes a QP in state Init. Memory for requests is allocated when there are more at
+// once than ever before.
+func NewQP(config Config) *QP {
+	q := &QP{config: config}
+	q.requester.init(q)
+	q.responder.init(q)
+	return q
+}
+
+// Connect takes the QP from Init to Ready.
+func (q *QP) Connect(c Connection) error {
+	if q.state != Init {
+		return ErrState
+	}
+	if roce.MTUCode(c.MTU) == 0 {
+		return fmt.Errorf("%d: %w", c.MTU, ErrMTU)
+	}
+	q.connection = c
+	q.state = Ready
+	q.requester.connect()
+	q.responder.connect()
+	return nil
+}
+
+// ConnectToReceive is Connect for a QP that is yet to be told what Sending says: it receives and
+// answers, and takes no requests before ConnectToSend (RTR; roce.md 8).
+func (q *QP) ConnectToReceive(c Connection) error {
+	err := q.Connect(c)
+	q.passive = err == nil
+	return err
+}
+
+// A Sending has the part of a Connection that only the requester needs.
+type Sending struct {
+	SendPSN                   uint32
+	InitiatorDepth            int
+	AckTimeout                time.Duration
+	RetryCount, RNRRetryCount int
+}
+
+// ConnectToSend has a QP take requests that was connected to receive (RTS).
+func (q *QP) ConnectToSend(s Sending) error {
+	if q.state != Ready || !q.passive {
+		return ErrState
+	}
+	c := &q.connection
+	c.SendPSN, c.InitiatorDepth = s.SendPSN, s.InitiatorDepth
+	c.AckTimeout, c.RetryCount, c.RNRRetryCount = s.AckTimeout, s.RetryCount, s.RNRRetryCount
+	q.passive = false
+	q.requester.connect()
+	return nil
+}
+
+// ExpectRoundTrip tells a QP that is Ready, before its first request, what a
+// round trip takes at most: as long as the peer took to answer when the
+// connection was made. Until a packet has been acknowledged, the time after which
+// to resend follows from that.
+func (q *QP) ExpectRoundTrip(atMost time.Duration) { q.requester.roundTrip.expect(atMost) }
+
+// Post queues a request. Nothing of r is kept. The error is one of those
+// above, and then there will be no completion.
+func (q *QP) Post(r *Request) error {
+	if q.state != Ready || q.passive {
+		return ErrState
+	}
+	return q.requester.post(r)
+}
+
+// Room counts the requests that may be outstanding besides.
+func (q *QP) Room() int { return q.config.SendDepth - int(q.requester.tail-q.requester.head) }
+
+// Handle takes a packet that arrived for this QP, decoded, its ICRC and its
+// addresses checked (roce.md 7.1, step 1). Neither argument is kept.
+func (q *QP) Handle(now time.Duration, h *roce.Header, payload []byte) {
+	if q.state != Ready {
+		return
+	}
+	q.counters.Received++
+	switch {
+	case h.Opcode.IsRequest():
+		q.responder.handle(h, payload)
+	case q.passive: // nothing was asked for
+	case h.Opcode.IsResponse():
+		if len(payload) > 0 && !h.Opcode.IsReadResponse() {
+			q.counters.BadLengths++
+			return
+		}
+		q.requester.handle(now, h, payload)
+		q.requester.checkOldest()
+	}
+}
+
+// FinishPlacing is to be called when payloads are gone that Handle was given. What cannot be copied then fails when the
+// rest of its message arrives.
+func (q *QP) FinishPlacing() { q.config.placed() }
+
+// burst is how many packets in a row Next takes from one half of the QP while
+// the other has some too: enough for a carrier to merge, few enough not to
+// starve the other.
+const burst = 16
+
+// Next makes the next packet to send in p, reusing the space that p.Payload
+// has; false if there is none now. The pieces of the payload are the
+// consumer's own memory, as Memory resolves it.
+//
+// Local operations are performed on the way, when their turn comes: also if
+// there is nothing to send.
+//
+// An acknowledgement goes first, unless responses to READs are due before it
+// (roce.md 7.2). Those and requests take turns.
+func (q *QP) Next(now time.Duration, p *roce.Packet) bool {
+	p.Payload = p.Payload[:0]
+	sent := false
+	switch {
+	case q.state == Init:
+	case q.state == Error:
+		sent = q.responder.nextPacket(p) // what the peer must still be told
+	case q.responder.acknowledgementIsNext():
+		if !q.held || !q.responder.onlyAcknowledges() || q.responder.told && q.requester.mayBeRefused() {
+			sent = q.responder.nextPacket(p) || q.requester.nextPacket(now, p)
+			break
+		}
+		sent = q.requester.nextPacket(now, p)
+	case q.turn < burst:
+		sent = q.responder.nextPacket(p) || q.requester.nextPacket(now, p)
+	default:
+		sent = q.requester.nextPacket(now, p) || q.responder.nextPacket(p)
+	}
+	if !sent {
+		return false
+	}
+	q.turn = (q.turn + 1) % (2 * burst)
+	q.counters.Sent++
+	p.Header.PKey = roce.DefaultPKey
+	p.Header.DestQPN = q.connection.RemoteQPN
+	return true
+}
+
+// HoldAcknowledgement has Next make no acknowledgement, until it is called with false. What
+// else there is to say, NAKs too, is said. A request that the peer may refuse, as it
+// names memory, does not overtake the acknowledgement of a message that the consumer has been
+// told of, and may be answering: the peer's refusal would end the connection, and
+// cancel what it has sent.
+func (q *QP) HoldAcknowledgement(hold bool) { q.held = hold }
+
+// OwesAcknowledgement reports whether an acknowledgement waits.
+func (q *QP) OwesAcknowledgement() bool {
+	return q.state == Ready && q.responder.replies.due()
+}
+
+// Deadline is when HandleTimeout is to be called; false if there is no need.
+func (q *QP) Deadline() (time.Duration, bool) {
+	if q.state != Ready {
+		return 0, false
+	}
+	return q.requester.deadline()
+}
+
+// HandleTimeout does what is due by now. To call it early is harmless. Packets
+// that have arrived are to be handled first, or it may resend in vain.
+func (q *QP) HandleTimeout(now time.Duration) {
+	if q.state == Ready {
+		q.requester.handleTimeout(now)
+	}
+}
+
+// Absent says that of the time in which the peer has said nothing, for so long nobody was
+// there to hear it. The QP gives up that much later, and what is on its way says nothing
+// of how long the path takes.
+func (q *QP) Absent(d time.Duration) {
+	q.requester.window.timed = 0
+	q.requester.progressAt += d
+	q.requester.heardAt += d
+	q.requester.path.known.Heard += d
+}
+
+// Completions appends the completions that wait, oldest first, to dst, and
+// forgets them.
+func (q *QP) Completions(dst []Completion) []Completion {
+	dst = append(dst, q.completions...)
+	clear(q.completions) // of the consumer's contexts
+	q.completions = q.completions[:0]
+	return dst
+}
+
+// Flush takes the QP to Error, silently: every request and receive completes
+// Flushed, and the peer is told nothing but an acknowledgement that was put off. In Error it
+// flushes the receives that were posted since.
+func (q *QP) Flush() {
+	if q.state != Error {
+		q.responder.silence()
+	}
+	q.enterError()
+}
+
+// Refusal is the status with which a request of the peer was refused, which ended the connection; Success if none
+// was.
+func (q *QP) Refusal() Status { return q.refusal }
+
+// SetRights changes what the peer may do, from its next packet on.
+func (q *QP) SetRights(r Rights) { q.connection.Rights = r }
+
+// SetMinRNRTimer changes Connection.MinRNRTimer.
+func (q *QP) SetMinRNRTimer(code uint8) { q.connection.MinRNRTimer = code }
+
+// SetPatience changes Connection.AckTimeout, RetryCount and RNRRetryCount.
+func (q *QP) SetPatience(ackTimeout time.Duration, retries, rnrRetries int) {
+	c := &q.connection
+	c.AckTimeout, c.RetryCount, c.RNRRetryCount = ackTimeout, retries, rnrRetries
+	q.requester.rnrLeft = int8(rnrRetries)
+}
+
+// SetReads changes how many READs and atomics the QP, and the peer, may have outstanding. The QP has none when it may have
+// fewer than before; the peer is to have no more.
+func (q *QP) SetReads(initiatorDepth, responderResources int) {
+	c := &q.connection
+	c.InitiatorDepth, c.ResponderResources = initiatorDepth, responderResources
+	q.responder.replies.resize(c.readsOnWire(responderResources))
+}
+
+// SetDraining has the QP begin no request that has not begun, or go on (SQD; roce.md 8).
+func (q *QP) SetDraining(drain bool) { q.draining = drain }
+
+// Drained reports whether no request has begun that is not complete.
+func (q *QP) Drained() bool {
+	r := &q.requester
+	return r.una == r.max && (r.cursor == r.tail || r.slot(r.cursor).first == r.next)
+}
+
+// Busy reports whether the peer owes us an answer.
+func (q *QP) Busy() bool { return q.state == Ready && q.requester.una < q.requester.max }
+
+// State is the QP's present state.
+func (q *QP) State() State { return q.state }
+
+// Counters returns how much the QP has done.
+func (q *QP) Counters() Counters { return q.counters }
+
+// enterError flushes whatever has not been completed with another status.
+func (q *QP) enterError() {
+	q.state = Error
+	q.requester.flush()
+	q.responder.flush()
+	if q.requester.spare != nil {
+		q.requester.spare.responses.clear()
+	}
+	if q.responder.early != nil {
+		q.responder.early.clear()
+	}
+	q.requester.repair, q.requester.spare, q.responder.early = nil, nil, nil
+	q.responder.replies.reports = reports{}
+}
+
+// complete makes a completion, to which its maker may add. It is written where it
+// stays: a copy of what has just been written in smaller pieces would have to wait
+// until these are in the cache, 5 ns each time.
+func (q *QP) complete(op Op, status Status, context any) *Completion {
+	q.completions = append(q.completions, Completion{})
+	c := &q.completions[len(q.completions)-1]
+	c.Op, c.Status, c.Context = op, status, context
+	c.Solicited = status != Success // roce.md 7.6
+	return c
+}
+
+// extend is the extended sequence number with the given PSN that is nearest to
+// near.
+func extend(psn uint32, near int64) int64 {
+	return near + int64(roce.PSNDiff(psn, uint32(near)))
+}
+
+// psn is the PSN of an extended sequence number.
+func psn(sequence int64) uint32 { return uint32(sequence) & roce.PSNMask }

@@ -1,0 +1,107 @@
+package soak
+
+import (
+	"time"
+
+	"github.com/ndklab/ndklab/internal/provider/sim/trial"
+)
+
+// act schedules what happens until rest: first some connections, then one action
+// after the other at random times.
+func (r *run) act() {
+	for range 1 + r.Rand.IntN(3) + len(r.hosts)/2 {
+		r.Later(time.Millisecond, func() { r.withLife((*life).dial) })
+	}
+	interval := r.plan.duration / time.Duration(r.plan.actions)
+	var next func()
+	next = func() {
+		if r.ending {
+			return
+		}
+		r.actOnce()
+		r.Clock.AfterFunc(time.Duration(r.Rand.ExpFloat64()*float64(interval)), next)
+	}
+	r.Clock.AfterFunc(2*time.Millisecond, next)
+}
+
+// withLife does something with a random host that is up.
+func (r *run) withLife(do func(*life)) {
+	if l := trial.Pick(r.Rand, r.hosts).life; l != nil && !r.ending {
+		do(l)
+	}
+}
+
+// withEnd does something with a random end at which requests can be posted.
+func (r *run) withEnd(do func(*end)) {
+	var fit []*end
+	for _, h := range r.hosts {
+		if h.life == nil {
+			continue
+		}
+		for _, e := range h.life.ends {
+			if e.usable() {
+				fit = append(fit, e)
+			}
+		}
+	}
+	if e := trial.Pick(r.Rand, fit); e != nil {
+		do(e)
+	}
+}
+
+func (r *run) actOnce() {
+	switch n := r.Rand.IntN(100); {
+	case n < 60:
+		r.withEnd((*end).postSome)
+	case n < 78:
+		r.withEnd((*end).stock)
+	case n < 86:
+		r.withLife((*life).dial)
+	case n < 88:
+		r.withEnd((*end).tearDown)
+	case n < 89:
+		r.withLife((*life).change)
+	case n < 90:
+		r.withLife((*life).reregister)
+	case n < 91:
+		r.withLife((*life).deafen)
+	case r.plan.cuts:
+		r.strike(n)
+	}
+}
+
+// change has a consumer write to memory that nobody uses.
+func (l *life) change() {
+	from := l.run.Rand.IntN(len(l.memory.bytes))
+	to := min(len(l.memory.bytes), from+1+l.run.Rand.IntN(1000))
+	if l.memory.free(from, to, true) {
+		l.memory.fill(from, to)
+	}
+}
+
+// strike has something fail. Outages are shorter and longer than what a
+// connection survives.
+func (r *run) strike(n int) {
+	outage := time.Duration(r.Rand.Int64N(int64([]time.Duration{10 * time.Millisecond, 500 * time.Millisecond, 6 * time.Second}[r.Rand.IntN(3)])))
+	switch {
+	case n < 96:
+		r.fabric.Cut(trial.Pick(r.Rand, r.fabric.Links), outage)
+	case n < 97: // a partition: about half of all links
+		for _, l := range r.fabric.Links {
+			if r.Chance(0.5) {
+				r.fabric.Cut(l, outage)
+			}
+		}
+	default:
+		h := trial.Pick(r.Rand, r.hosts)
+		if h.life == nil {
+			return
+		}
+		if n < 99 {
+			h.crash()
+		} else {
+			h.leave()
+		}
+		r.Clock.AfterFunc(outage/4, h.boot)
+	}
+}

@@ -1,0 +1,333 @@
+package soak
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/ndklab/ndklab/internal/provider/sim/trial"
+	"github.com/ndklab/ndklab/provider"
+)
+
+// A listener is where a life's consumer waits for peers.
+type listener struct {
+	*provider.Listener
+	since  time.Duration // when it last began to accept
+	paused bool
+}
+
+// servicePort is where consumers listen, if they do.
+const servicePort = 7000
+
+// listen has the life's consumer wait for peers, at one of its addresses each
+// time.
+func (l *life) listen() {
+	if l.listener != nil {
+		return
+	}
+	n := &listener{since: l.run.Clock.Now()}
+	n.Listener = keep(l, made(l.adapter.CreateListener(func(_ any, c *provider.Connector) { l.requested(c) }, nil, nil, nil)))
+	address := netip.AddrPortFrom(trial.Pick(l.run.Rand, l.host.addresses), servicePort)
+	if status := n.Listen(address, nil, nil); status == provider.StatusSharingViolation {
+		// Connections that came to the port before hold it yet.
+		l.close(n.Listener, nil)
+		return
+	} else if status != provider.StatusSuccess {
+		l.run.Fail("requests end as they should", "%v: Listen %v", l, status)
+	}
+	l.listener = n
+	l.run.Logf("%v listens at %v", l, address)
+}
+
+// deafen has the life's consumer not be there for a while.
+func (l *life) deafen() {
+	r, n := l.run, l.listener
+	if n == nil {
+		l.listen()
+		return
+	}
+	n.since = 1 << 62
+	if r.Chance(0.5) {
+		r.Coverage.Count("listener closed")
+		l.listener = nil
+		l.close(n.Listener, nil)
+		return
+	}
+	r.Coverage.Count("listener paused")
+	n.paused = true
+	n.ControlConnectEvents(true)
+	r.Later(50*time.Millisecond, func() {
+		n.paused, n.since = false, r.Clock.Now()
+		n.ControlConnectEvents(false)
+	})
+}
+
+// dial begins a connection to a random host.
+func (l *life) dial() {
+	r := l.run
+	to := trial.Pick(r.Rand, r.hosts)
+	source, destination := trial.Pick(r.Rand, l.host.addresses), trial.Pick(r.Rand, to.addresses)
+	if to.life != nil && to.life.listener != nil && r.Chance(0.95) {
+		if at, status := to.life.listener.LocalAddress(); status == provider.StatusSuccess {
+			destination = at.Addr()
+		}
+	}
+	for i := 0; source.Is4() != destination.Is4(); i++ {
+		if i == len(l.host.addresses) {
+			return
+		}
+		source = l.host.addresses[i]
+	}
+	e := l.newEnd()
+	e.active, e.target = true, to
+	e.connector = made(l.adapter.CreateConnector(nil, nil))
+	e.equip()
+	name := binary.BigEndian.AppendUint64(nil, uint64(e.number))
+	r.Logf("%v connects to %v", e, to.number)
+	answered := func(_ any, status provider.Status) { e.answered(status) }
+	e.destination = netip.AddrPortFrom(destination, servicePort)
+	inbound, outbound := uint32(r.Rand.IntN(20)), uint32(r.Rand.IntN(20))
+	var status provider.Status
+	if e.shares = l.endpoint != nil && l.endpoint.LocalAddress().Addr() == source && r.Chance(0.5); e.shares {
+		r.Coverage.Count("connection from a shared endpoint")
+		status = e.connector.ConnectWithSharedEndpoint(e.qp, l.endpoint, e.destination, inbound, outbound, name, answered, nil)
+	} else {
+		status = e.connector.Connect(e.qp, netip.AddrPortFrom(source, 0), e.destination, inbound, outbound, name, answered, nil)
+	}
+	switch loopback := l.host.plan.info.AdapterFlags&provider.AdapterLoopbackConnections != 0; {
+	case status == provider.StatusPending && (to != l.host || loopback):
+		e.stage = connecting
+	case status == provider.StatusHostUnreachable && to == l.host && !loopback:
+		e.stage = failed
+		e.hurry()
+	case status == provider.StatusAddressAlreadyExists && e.shares && l.leadsTo(e):
+		e.stage = failed
+		e.hurry()
+	default:
+		r.Fail("requests end as they should", "%v: Connect %v", e, status)
+	}
+}
+
+// leadsTo reports whether another end than e connects, or once did and is not
+// closed, from the shared endpoint to where e is to.
+func (l *life) leadsTo(e *end) bool {
+	return slices.ContainsFunc(l.ends, func(o *end) bool {
+		return o != e && o.shares && o.destination == e.destination && o.stage != failed
+	})
+}
+
+// answered follows Connect.
+func (e *end) answered(status provider.Status) {
+	r := e.run
+	r.Logf("%v: Connect %v", e, status)
+	r.Coverage.Count("Connect " + status.String())
+	if e.tearing {
+		return
+	}
+	switch {
+	case status == provider.StatusSuccess:
+		e.stage = replied
+		e.qpn = e.qp.Number()
+		e.meet(r.named(e.connector))
+		r.Later(r.thought(), e.complete)
+		return
+	case status == provider.StatusConnectionRefused && e.mayBeRefused():
+	case status == provider.StatusIOTimeout && e.silence(e.begunAt):
+	default:
+		r.Fail("requests end as they should", "%v: Connect %v", e, status)
+	}
+	e.stage = failed
+	e.tearDown()
+}
+
+// mayBeRefused reports whether a peer that was asked may have said no: because
+// its consumer did, because nobody listened at some time meanwhile or at that
+// address, or because the host has started anew.
+func (e *end) mayBeRefused() bool {
+	if slices.ContainsFunc(e.run.ends, func(p *end) bool { return p.peer == e && (p.tearing || p.stage == failed) }) {
+		return true
+	}
+	if e.life.number > 1 {
+		return true // by its peers, for one of before
+	}
+	l := e.target.life
+	if l == nil || l.listener == nil || l.listener.since >= e.begunAt || l.closing {
+		return true
+	}
+	at, status := l.listener.LocalAddress()
+	remote, _ := e.connector.PeerAddress()
+	return status != provider.StatusSuccess || at != remote
+}
+
+// named is the end whose number a connector's peer has sent.
+func (r *run) named(c *provider.Connector) *end {
+	var data [256]byte
+	n := uint32(len(data))
+	var inbound, outbound uint32
+	if status := c.GetConnectionData(&inbound, &outbound, data[:], &n); status != provider.StatusSuccess {
+		r.Fail("requests end as they should", "GetConnectionData %v", status)
+	}
+	number := binary.BigEndian.Uint64(data[:])
+	if number >= uint64(len(r.ends)) {
+		r.Fail("private data arrives", "an end is %#x", number)
+	}
+	return r.ends[number]
+}
+
+// meet notes who the peer of an active end is.
+func (e *end) meet(p *end) {
+	if p.peer != e {
+		e.run.Fail("private data arrives", "%v has been accepted by %v, which has another peer", e, p)
+	}
+	e.peer = p
+	e.mtu = min(e.frame(), p.frame())
+	p.mtu = e.mtu
+	local, _ := e.connector.LocalAddress()
+	e.remote, p.remote = e.destination.Addr(), local.Addr()
+	e.limits()
+	if e.outbound > p.inbound || p.outbound > e.inbound {
+		e.run.Fail("read limits agree", "%v has %d in %d out, %v %d in %d out", e, e.inbound, e.outbound, p, p.inbound, p.outbound)
+	}
+}
+
+// limits reads the effective read limits.
+func (e *end) limits() {
+	n := uint32(0)
+	if status := e.connector.GetConnectionData(&e.inbound, &e.outbound, nil, &n); status != provider.StatusSuccess {
+		e.run.Fail("requests end as they should", "%v: GetConnectionData %v", e, status)
+	}
+}
+
+// frame is the largest payload of a packet at the end's address.
+func (e *end) frame() int64 {
+	local, _ := e.connector.LocalAddress()
+	for _, a := range e.life.device.ActiveAddresses() {
+		if a.Address == local.Addr() {
+			return int64(a.FrameSize)
+		}
+	}
+	e.run.Fail("connections have addresses", "%v: %v", e, local)
+	return 0
+}
+
+// thought is how long a consumer takes to decide: mostly not long, but sometimes
+// longer than the peer is patient.
+func (r *run) thought() time.Duration {
+	if r.Chance(0.1) {
+		return 3 * time.Second
+	}
+	return time.Millisecond
+}
+
+// complete establishes what the peer has accepted, or refuses it after all.
+func (e *end) complete() {
+	r := e.run
+	if e.tearing || e.life.dead || e.life.closing {
+		return
+	}
+	if r.Chance(0.05) {
+		status := e.connector.Reject([]byte("no"))
+		r.Coverage.Count("Reject of a reply " + status.String())
+		e.stage = failed
+		e.tearDown()
+		return
+	}
+	status := e.connector.CompleteConnectEx(func(_ any, reason uint32) { e.disconnected(reason) }, nil, nil, nil)
+	r.Logf("%v: CompleteConnect %v", e, status)
+	r.Coverage.Count("CompleteConnect " + status.String())
+	switch {
+	case status == provider.StatusSuccess:
+		e.life.connects++
+		e.stage = established
+	case status == provider.StatusConnectionAborted || status == provider.StatusIOTimeout:
+		if !e.silence(e.begunAt) {
+			r.Fail("requests end as they should", "%v: CompleteConnect %v", e, status)
+		}
+		e.stage = failed
+		e.tearDown()
+	default:
+		r.Fail("requests end as they should", "%v: CompleteConnect %v", e, status)
+	}
+}
+
+// requested takes a connection request that a listener delivers.
+func (l *life) requested(c *provider.Connector) {
+	e := l.newEnd()
+	e.connector, e.stage = c, requested
+	if l.closing || l.dead {
+		e.hurry()
+		return
+	}
+	e.peer = l.run.named(c)
+	if p := e.peer; p.target != l.host || !p.active {
+		l.run.Fail("private data arrives", "%v is delivered to %v", p, l)
+	}
+	l.run.Logf("%v is asked by %v", e, e.peer)
+	if p := e.peer; p.stage == connecting {
+		p.peer = e // until it hears otherwise
+	}
+	l.run.Later(l.run.thought(), e.decide)
+}
+
+// decide answers a request.
+func (e *end) decide() {
+	r := e.run
+	if e.tearing || e.life.dead || e.life.closing {
+		return
+	}
+	if r.Chance(0.1) {
+		r.Coverage.Count("request refused")
+		e.stage = failed
+		if r.Chance(0.5) {
+			e.connector.Reject([]byte("no"))
+		}
+		e.tearDown()
+		return
+	}
+	e.equip()
+	name := binary.BigEndian.AppendUint64(nil, uint64(e.number))
+	e.stage = accepting
+	status := e.connector.AcceptEx(e.qp, uint32(r.Rand.IntN(20)), uint32(r.Rand.IntN(20)), name,
+		func(_ any, reason uint32) { e.disconnected(reason) }, nil,
+		func(_ any, status provider.Status) { e.accepted(status) }, nil)
+	switch {
+	case status == provider.StatusPending:
+		e.limits()
+	case status == provider.StatusConnectionAborted && e.abandoned():
+		e.stage = failed
+		e.tearDown()
+	default:
+		r.Fail("requests end as they should", "%v: Accept %v", e, status)
+	}
+}
+
+// abandoned reports whether the active end may not want, or know, the connection
+// any more.
+func (e *end) abandoned() bool {
+	p := e.peer
+	return e.life.number > 1 || // the peer takes it for one of before
+		p.stage != connecting || p.peer != e || e.silence(e.begunAt)
+}
+
+// accepted follows Accept.
+func (e *end) accepted(status provider.Status) {
+	r := e.run
+	r.Logf("%v: Accept %v", e, status)
+	r.Coverage.Count("Accept " + status.String())
+	switch {
+	case status == provider.StatusSuccess:
+		e.life.accepts++
+		if e.peer.stage != established {
+			r.Fail("only what both want is established", "%v: its peer has not completed the connection", e)
+		}
+		e.stage = established
+	case status == provider.StatusCancelled && e.connectorClosed:
+		e.stage = failed
+	case (status == provider.StatusConnectionAborted || status == provider.StatusIOTimeout) && (e.tearing || e.abandoned()):
+		e.stage = failed
+		e.tearDown()
+	default:
+		r.Fail("requests end as they should", "%v: Accept %v", e, status)
+	}
+}

@@ -1,0 +1,275 @@
+package soak
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/ndklab/ndklab/internal/provider/sim/trial"
+	"github.com/ndklab/ndklab/provider"
+)
+
+// A grant is what a token is good for: part of a memory. A registered region's
+// lasts as long as the device; those of windows and fast registrations come and
+// go with requests.
+type grant struct {
+	life     *life
+	token    uint32
+	va       uint64 // of the byte at from
+	from, to int
+	flags    provider.MRFlags
+	local    bool // can be named in an SGL
+	remote   bool // can be named by the peer
+	logical  bool // the privileged token: addresses are those of life.lam's pages
+	window   *window
+	fleeting bool // the spare region's
+	by       *end // on whose queue it was asked for
+	begun    bool // has been in effect
+	ending   bool // its end has been asked for, by somebody
+	ended    bool // and has come
+}
+
+// A window is what a grant can be given to again and again: a memory window, or a
+// region for fast registration.
+type window struct {
+	life    *life
+	mw      *provider.MW // or
+	mr      *provider.MR
+	current *grant // nil if there is none
+	useless bool   // nobody knows whether its last grant is in effect
+}
+
+// object is what Invalidate takes.
+func (w *window) object() provider.Object {
+	if w.mw != nil {
+		return w.mw
+	}
+	return w.mr
+}
+
+// newest is the token of the latest registration.
+func (w *window) newest() uint32 {
+	if w.mw != nil {
+		return w.mw.RemoteToken()
+	}
+	return w.mr.RemoteToken()
+}
+
+// The regions of each memory, in units of plan.unit.
+const (
+	openUnits    = 8 // peers may do what they like
+	readOnly     = 1 // peers may read
+	privateUnits = 1 // local access only
+	mappedUnits  = 2 // by a LAM, for logical addresses and fast registration
+	spareUnits   = 1 // like the first, and deregistered now and then
+	outside      = 1 // not registered
+	allUnits     = openUnits + readOnly + privateUnits + mappedUnits + spareUnits + outside
+)
+
+// base is where memory begins: an address that nobody could dereference.
+const base = 0x70_0000_0000_0000
+
+// equip makes on a device what every consumer here uses.
+func (l *life) equip() {
+	r, u := l.run, l.run.plan.unit
+	l.memory = newMemory(l, allUnits*u)
+	at := 0
+	part := func(units int) (from, to int) {
+		from, at = at, at+units*u
+		return from, at
+	}
+	newMR := func() *provider.MR { return keep(l, made(l.domain.CreateMR(false, nil, nil))) }
+	const all = provider.MRAllowRemoteRead | provider.MRAllowRemoteWrite | provider.MRReadSink
+	l.bindable, l.spare = newMR(), newMR()
+	from, to := part(openUnits)
+	l.register(l.bindable, from, to, all)
+	from, to = part(readOnly)
+	l.register(newMR(), from, to, provider.MRAllowRemoteRead)
+	from, to = part(privateUnits)
+	l.register(newMR(), from, to, provider.MRAllowLocalWrite|provider.MRReadSink)
+	from, to = part(spareUnits)
+	l.register(l.spare, from, to, all).fleeting = true
+	l.estrange()
+	from, to = part(mappedUnits)
+	l.mappedFrom = from
+	size, fbo := uint32(1<<20), uint32(0)
+	made(0, l.adapter.BuildLAM(&provider.MDL{VirtualAddress: base + uint64(from), Bytes: l.memory.bytes[from:to]},
+		uint64(to-from), nil, nil, &l.lam, &size, &fbo))
+	l.grants = append(l.grants, &grant{
+		life: l, token: l.domain.PrivilegedMemoryRegionToken(), from: from, to: to,
+		flags: provider.MRAllowLocalWrite, local: true, logical: true, begun: true,
+	})
+	for range 2 {
+		l.windows = append(l.windows, &window{life: l, mw: keep(l, made(l.domain.CreateMW(nil, nil)))})
+		mr := keep(l, made(l.domain.CreateMR(true, nil, nil)))
+		made(mr, mr.InitializeFastRegister(uint32(len(l.lam.Pages)), true, nil, nil))
+		l.windows = append(l.windows, &window{life: l, mr: mr})
+	}
+	for range 1 + r.Rand.IntN(2) {
+		l.queues = append(l.queues, newQueue(l))
+	}
+	if l.host.plan.srq {
+		l.shared = newSharedReceives(l)
+	}
+	if r.Chance(0.5) {
+		l.endpoint = keep(l, made(l.adapter.CreateSharedEndpoint(netip.AddrPortFrom(trial.Pick(r.Rand, l.host.addresses), 0), nil, nil)))
+	}
+	l.listen()
+}
+
+// register registers part of the memory.
+func (l *life) register(mr *provider.MR, from, to int, flags provider.MRFlags) *grant {
+	mdl := &provider.MDL{VirtualAddress: base + uint64(from), Bytes: l.memory.bytes[from:to]}
+	made(mr, mr.Register(mdl, uint64(to-from), flags, nil, nil))
+	g := &grant{
+		life: l, token: mr.LocalToken(), va: base + uint64(from), from: from, to: to, flags: flags,
+		local: true, remote: true, begun: true,
+	}
+	l.grants = append(l.grants, g)
+	return g
+}
+
+// reregister takes the spare region away, if nobody uses it, and then registers
+// it anew, which gives it another token.
+func (l *life) reregister() {
+	r := l.run
+	i := slices.IndexFunc(l.grants, func(g *grant) bool { return g.fleeting && !g.ending })
+	if i < 0 || l.inUse(l.grants[i]) && !r.mistake() {
+		return
+	}
+	g := l.grants[i]
+	g.ending = true
+	r.Coverage.Count("region deregistered")
+	status := l.spare.Deregister(func(_ any, status provider.Status) {
+		if status != provider.StatusSuccess {
+			r.Fail("requests end as they should", "%v: Deregister %v", l, status)
+		}
+		l.memory.look()
+		g.end()
+		l.prune()
+		if !l.closing && !l.dead {
+			l.register(l.spare, g.from, g.to, g.flags).fleeting = true
+		}
+	}, nil)
+	if status != provider.StatusPending {
+		r.Fail("requests end as they should", "%v: Deregister %v", l, status)
+	}
+}
+
+// estrange registers the first part of the memory in another domain, too, whose
+// tokens are no good on this one's connections.
+func (l *life) estrange() {
+	domain := keep(l, made(l.adapter.CreatePD(nil, nil)))
+	mr := keep(l, made(domain.CreateMR(false, nil, nil)))
+	to := openUnits * l.run.plan.unit
+	mdl := &provider.MDL{VirtualAddress: base, Bytes: l.memory.bytes[:to]}
+	made(mr, mr.Register(mdl, uint64(to), provider.MRAllowRemoteRead|provider.MRAllowRemoteWrite|provider.MRReadSink, nil, nil))
+	l.strange = mr.RemoteToken()
+}
+
+// An access is what a grant is needed for.
+type access int
+
+const (
+	localRead access = iota
+	localWrite
+	readSink
+	remoteRead
+	remoteWrite
+)
+
+// allows reports whether the grant has the right to an access.
+func (g *grant) allows(a access) bool {
+	free := g.life.host.plan.info.AdapterFlags&provider.AdapterReadSinkNotRequired != 0
+	switch a {
+	case localRead:
+		return g.local
+	case localWrite:
+		return g.local && g.flags&provider.MRAllowLocalWrite != 0
+	case readSink:
+		return g.allows(localWrite) && (free || g.flags&provider.MRReadSink != 0)
+	case remoteRead:
+		return g.remote && g.flags&provider.MRAllowRemoteRead != 0
+	default:
+		return g.remote && g.flags&provider.MRAllowRemoteWrite == provider.MRAllowRemoteWrite
+	}
+}
+
+// known reports whether a request that is posted now on one of the queues of a
+// connection's ends finds the grant in effect, unless something goes wrong. The
+// peer is told of a grant when it is in effect.
+func (g *grant) known(e *end) bool {
+	return !g.ending && !g.ended && (g.begun || g.by == e)
+}
+
+// address is the virtual or logical address of a place in the memory.
+func (g *grant) address(at int) uint64 {
+	offset := at - g.from
+	if g.logical {
+		page := min(offset/provider.PageSize, len(g.life.lam.Pages)-1) // nothing may be at its end
+		return uint64(g.life.lam.Pages[page]) + uint64(offset-page*provider.PageSize)
+	}
+	return g.va + uint64(offset)
+}
+
+// grantFor is a random grant with a right, for use with an end; nil if there is
+// none.
+func (l *life) grantFor(e *end, a access) *grant {
+	var fit []*grant
+	for _, g := range l.grants {
+		if g.known(e) && g.allows(a) {
+			fit = append(fit, g)
+		}
+	}
+	return trial.Pick(l.run.Rand, fit)
+}
+
+// room finds a place for n bytes in the grant's memory that can be claimed.
+func (g *grant) room(n int, write bool) (at int, ok bool) {
+	limit := g.to - g.from
+	if g.logical {
+		limit = provider.PageSize
+	}
+	if n > limit {
+		return 0, false
+	}
+	for range 4 {
+		at = g.from + g.life.run.Rand.IntN(limit-max(n, 1)+1)
+		if g.logical {
+			at += g.life.run.Rand.IntN((g.to-g.from)/provider.PageSize) * provider.PageSize
+		}
+		if n == 0 || g.life.memory.free(at, at+n, write) {
+			return at, true
+		}
+	}
+	return 0, false
+}
+
+// end notes that a grant is over.
+func (g *grant) end() {
+	g.ending, g.ended = true, true
+	if g.window != nil && g.window.current == g {
+		g.window.current = nil
+	}
+}
+
+// doubt notes that nobody knows whether the grant is in effect.
+func (g *grant) doubt() {
+	g.ending = true
+	if g.window != nil {
+		g.window.useless = true
+	}
+}
+
+// prune drops the grants that are over.
+func (l *life) prune() {
+	kept := l.grants[:0]
+	for _, g := range l.grants {
+		if !g.ended {
+			kept = append(kept, g)
+		} else if g.remote {
+			l.former = append(l.former, g)
+		}
+	}
+	l.grants = kept
+	l.former = l.former[max(0, len(l.former)-20):] // tokens come again after 256 times
+}

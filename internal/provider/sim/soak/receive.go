@@ -1,0 +1,313 @@
+package soak
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ndklab/ndklab/internal/provider/sim/trial"
+	"github.com/ndklab/ndklab/provider"
+)
+
+// A receive is a buffer for one message, posted to a queue pair's own queue or to
+// an SRQ.
+type receive struct {
+	life     *life
+	end      *end // nil for an SRQ's
+	index    int  // in its queue
+	claims   []*claim
+	sgl      []provider.SGE
+	capacity int
+	doom     bool // its memory cannot be written to
+	over     bool
+}
+
+// String names the receive.
+func (v *receive) String() string {
+	if v.end == nil {
+		return fmt.Sprintf("SRQ receive %d of %v", v.index, v.life)
+	}
+	return fmt.Sprintf("receive %d of end %d", v.index, v.end.number)
+}
+
+func (v *receive) name() string { return v.String() }
+
+// sharedReceives is an SRQ.
+type sharedReceives struct {
+	life   *life
+	srq    *provider.SRQ
+	posted []*receive // that are not over
+	count  int
+}
+
+func newSharedReceives(l *life) *sharedReceives {
+	s := &sharedReceives{life: l}
+	s.srq = keep(l, made(l.domain.CreateSRQ(64, maxPieces, 0, nil, nil, nil, nil, nil)))
+	return s
+}
+
+// allows implements arrival.
+func (v *receive) allows(c *claim, first, last int) string {
+	if v.end != nil {
+		if p := v.end.peer; p != nil && v.index < len(p.sends) && c.explains(p.sends[v.index].data, first, last, false) {
+			return ""
+		}
+		return "that is not the message"
+	}
+	for _, e := range v.life.run.ends {
+		if e.life != v.life || !e.takesShared() || e.peer == nil {
+			continue
+		}
+		for _, q := range e.peer.sends[min(e.received, len(e.peer.sends)):] {
+			if c.explains(q.data, first, last, false) {
+				return ""
+			}
+		}
+	}
+	return "that is nobody's message"
+}
+
+// make prepares a receive of some capacity; false if there is no room.
+func (v *receive) make(capacity int) bool {
+	l := v.life
+	r := l.run
+	if v.end != nil && v.end.peer != nil && r.mistake() && capacity > 0 {
+		v.doom, v.capacity = true, capacity
+		v.sgl = []provider.SGE{{VirtualAddress: base, Length: uint32(capacity), MemoryRegionToken: badToken}}
+		return true
+	}
+	for pieces := 1 + r.Rand.IntN(3); v.capacity < capacity; pieces-- {
+		length := capacity - v.capacity
+		if pieces > 1 {
+			length = r.Rand.IntN(length + 1)
+		}
+		var fit []*grant
+		for _, g := range l.grants {
+			if g.window == nil && !g.fleeting && g.allows(localWrite) { // others could end before the message comes
+				fit = append(fit, g)
+			}
+		}
+		g := trial.Pick(r.Rand, fit)
+		if g.logical {
+			length = min(length, provider.PageSize)
+		}
+		at, ok := g.room(length, true)
+		if !ok || len(v.sgl) == maxPieces {
+			releaseAll(&v.claims)
+			return false
+		}
+		v.sgl = append(v.sgl, provider.SGE{VirtualAddress: g.address(at), Length: uint32(length), MemoryRegionToken: g.token})
+		if length > 0 {
+			v.claims = append(v.claims, l.memory.claim(at, at+length, v, v.capacity))
+		}
+		v.capacity += length
+	}
+	return true
+}
+
+// postReceives posts buffers to the end's queue, or to the SRQ that it has.
+func (e *end) postReceives(n int) {
+	r, l := e.run, e.life
+	for range n {
+		v := &receive{life: l}
+		if !e.takesShared() {
+			v.end, v.index = e, len(e.receives)
+		} else {
+			v.index = l.shared.count
+		}
+		if !v.make(e.capacity(v)) {
+			continue
+		}
+		var status provider.Status
+		if v.end == nil {
+			status = l.shared.srq.Receive(v, v.sgl)
+		} else {
+			// First, since on a queue pair in error it completes at once.
+			e.receives = append(e.receives, v)
+			status = e.qp.Receive(v, v.sgl)
+		}
+		r.Logf("%v: posts %v, %d bytes: %v", e, v, v.capacity, status)
+		if status != provider.StatusSuccess {
+			if status != provider.StatusNoMoreEntries {
+				r.Fail("posts are taken", "%v: %v: %v", e, v, status)
+			}
+			releaseAll(&v.claims)
+			if v.end != nil {
+				e.receives = e.receives[:len(e.receives)-1]
+			}
+			return
+		}
+		r.Coverage.Count("posted receive")
+		if v.end == nil {
+			l.shared.posted = append(l.shared.posted, v)
+			l.shared.count++
+			continue
+		}
+		if e.peer != nil {
+			e.peer.matched(v.index)
+		}
+	}
+}
+
+// capacity is how long a buffer is to be: enough for the message that it is for,
+// if that is known, but for mistakes; for an SRQ's enough for any.
+func (e *end) capacity(v *receive) int {
+	r := e.run
+	switch {
+	case v.end != nil && r.mistake():
+		return r.size()
+	case v.end != nil && e.peer != nil && v.index < len(e.peer.sends):
+		return len(e.peer.sends[v.index].data) + r.Rand.IntN(64)
+	case v.end == nil:
+		return sharedCapacity
+	}
+	return r.size()
+}
+
+// sharedCapacity is how long the buffers in an SRQ are, and the longest messages
+// to those who take from one: nobody knows which will meet.
+const sharedCapacity = 700
+
+// wanted is how many more receives are needed for the messages that the peer has
+// sent.
+func (e *end) wanted() int {
+	if !e.paired() {
+		return 0
+	}
+	n := len(e.peer.sends) - e.received
+	if e.takesShared() {
+		return n - len(e.life.shared.posted)
+	}
+	return n - (len(e.receives) - e.nextReceive)
+}
+
+// stock has the consumer post receives: those that are wanted, and maybe a few
+// more.
+func (e *end) stock() {
+	waiting := len(e.receives) - e.nextReceive
+	if e.takesShared() {
+		waiting = len(e.life.shared.posted)
+	}
+	e.postReceives(max(e.wanted(), min(3-waiting, e.run.Rand.IntN(4))))
+}
+
+// matched notes, when the message and the receive with an index are both known,
+// whether they go together.
+func (e *end) matched(index int) {
+	p := e.peer
+	if index >= len(e.sends) {
+		return
+	}
+	if q := e.sends[index]; p.refuses(q) && !slices.Contains(e.dooms, q) {
+		e.run.Coverage.Count("posted to fail at the receiver")
+		e.doomed(q)
+	}
+}
+
+// refuses reports whether the receive that a message of the peer's meets is not
+// made for it.
+func (e *end) refuses(q *request) bool {
+	switch {
+	case e.takesShared():
+		return len(q.data) > sharedCapacity
+	case q.index >= len(e.receives):
+		return false
+	}
+	v := e.receives[q.index]
+	return len(q.data) > v.capacity || v.doom && len(q.data) > 0
+}
+
+// restock is stock for later.
+func (e *end) restock() {
+	if e.usable() {
+		e.stock()
+	}
+}
+
+// judgeReceive takes the completion of a receive.
+func (e *end) judgeReceive(v *receive, result *provider.ResultEx) {
+	r := e.run
+	status := result.Status
+	r.Coverage.Count("completed receive " + status.String())
+	switch {
+	case v.over, v.life != e.life, v.end != nil && v.end != e:
+		r.Fail("each request completes once", "%v: %v completes with %v, and is over", e, v, status)
+	case v.end == nil && !slices.Contains(e.life.shared.posted, v):
+		r.Fail("each request completes once", "%v: %v completes with %v, and is not posted", e, v, status)
+	case v.end != nil && e.receives[e.nextReceive] != v:
+		r.Fail("requests complete in order", "%v: %v before %v", e, v, e.receives[e.nextReceive])
+	case status == provider.StatusSuccess && e.receivesOver:
+		r.Fail("nothing succeeds after a failure", "%v: %v", e, v)
+	}
+	v.over = true
+	if v.end != nil {
+		e.nextReceive++
+	} else {
+		e.life.shared.posted = slices.DeleteFunc(e.life.shared.posted, func(o *receive) bool { return o == v })
+	}
+	var q *request
+	if e.peer != nil && e.received < len(e.peer.sends) {
+		q = e.peer.sends[e.received]
+	}
+	e.life.memory.look()
+	if status == provider.StatusSuccess {
+		e.receivedWell(v, q, result)
+	} else {
+		if !e.mayFailToReceive(v, q, status) {
+			r.Fail("requests end as they should", "%v: %v completes with %v", e, v, status)
+		}
+		e.receivesOver = true
+		e.cause = e.cause || status != provider.StatusCancelled
+	}
+	releaseAll(&v.claims)
+}
+
+// receivedWell checks a message that has been received.
+func (e *end) receivedWell(v *receive, q *request, result *provider.ResultEx) {
+	r := e.run
+	switch {
+	case q == nil:
+		r.Fail("what is received was sent", "%v: %v", e, v)
+	case q.doom != provider.StatusSuccess, v.doom && len(q.data) > 0:
+		r.Fail("no request succeeds that should not", "%v: %v receives %v", e, v, q)
+	case int(result.BytesTransferred) != len(q.data):
+		r.Fail("what is received is what was sent", "%v: %v has %d bytes, of %v, which has %d", e, v, result.BytesTransferred, q, len(q.data))
+	}
+	var claims []*claim
+	for _, c := range v.claims {
+		if part := *c; c.offset < len(q.data) {
+			part.to = min(c.to, c.from+len(q.data)-c.offset)
+			claims = append(claims, &part)
+		}
+	}
+	r.arrived(claims, q.data, v.String())
+	e.received++
+	q.delivered = true
+	want, token := provider.OperationTypeReceive, uint32(0)
+	if q.grant != nil {
+		want, token = provider.OperationTypeReceiveAndInvalidate, q.grant.token
+		q.grant.end()
+	}
+	if result.Type != want || result.TypeSpecificCompletionOutput != uint64(token) {
+		r.Fail("what is received is what was sent", "%v: %v of %v is a %v of token %#x", e, v, q, result.Type, result.TypeSpecificCompletionOutput)
+	}
+}
+
+// mayFailToReceive reports whether there is something that explains how a receive
+// ended.
+func (e *end) mayFailToReceive(v *receive, q *request, status provider.Status) bool {
+	if status == provider.StatusCancelled {
+		return e.flushed(nil)
+	}
+	if e.cause || q == nil {
+		return false
+	}
+	switch status {
+	case provider.StatusBufferOverflow:
+		return len(q.data) > v.capacity
+	case provider.StatusAccessViolation:
+		return v.doom
+	case provider.StatusRemoteResources: // the token that was to be ended
+		return q.doom == provider.StatusRemoteResources || q.grant != nil
+	}
+	return false
+}

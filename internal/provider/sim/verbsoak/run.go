@@ -1,0 +1,172 @@
+package verbsoak
+
+import (
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"github.com/ndklab/ndklab/internal/provider/roce"
+	"github.com/ndklab/ndklab/internal/provider/sim"
+	"github.com/ndklab/ndklab/internal/provider/sim/trial"
+	"github.com/ndklab/ndklab/internal/provider/verbs"
+)
+
+// A run is one scenario while it is played. Everything happens on one goroutine, within events of the clock.
+type run struct {
+	*trial.Trial
+	plan     plan
+	fabric   *trial.Fabric
+	network  *sim.Network
+	hosts    []*host
+	ends     []*end // by their number
+	lastID   uint64
+	requests map[uint64]*request // under way
+	receives map[uint64]*receive
+	flight   map[flown]fragment
+	strays   []*request    // not complete, or with a failure, that may arrive
+	lifetime time.Duration // of a packet, at most
+	ending   bool          // no new work
+	fed      bool          // no receives need be posted any more
+	touched  []*host       // that packets came to in this event
+
+	// tamper, unless it is nil, may change what comes to a device, or drop it by returning false, when the ICRC has
+	// been verified: to see whether what follows is noticed.
+	tamper func(*roce.Received) bool
+}
+
+func newRun(seed uint64, journal io.Writer) *run {
+	r := &run{
+		Trial: trial.New(seed, journal), requests: map[uint64]*request{}, receives: map[uint64]*receive{}, flight: map[flown]fragment{},
+	}
+	r.Follow, r.Unfinished = r.follow, r.unfinished
+	r.plan = newPlan(r.Rand)
+	r.fabric = trial.NewFabric(r.Trial, rand.New(rand.NewPCG(seed, 2)), len(r.plan.hosts), r.plan.links)
+	r.network = sim.NewNetwork(r.Clock, r.fabric)
+	r.lifetime = 50 * time.Millisecond // for what waits for a line
+	for _, l := range r.plan.links {
+		r.lifetime += 5*l.Delay + min(trial.LongestLife, 50*l.Delay)
+	}
+	return r
+}
+
+func (r *run) play() {
+	r.Logf("plan: %v", &r.plan)
+	for i := range r.plan.hosts {
+		h := newHost(r, i)
+		r.hosts = append(r.hosts, h)
+		h.start()
+	}
+	r.act()
+	r.RunFor(r.plan.duration)
+	r.rest()
+}
+
+// act has actions happen at random times until the rest.
+func (r *run) act() {
+	for range 1 + r.Rand.IntN(3) {
+		r.connect(verbs.RC)
+	}
+	for range r.Rand.IntN(3) {
+		r.connect(verbs.UC)
+	}
+	for _, h := range r.hosts {
+		for range r.Rand.IntN(3) {
+			h.datagrams()
+		}
+	}
+	interval := r.plan.duration / time.Duration(r.plan.actions)
+	var next func()
+	next = func() {
+		if r.ending {
+			return
+		}
+		r.actOnce()
+		r.Clock.AfterFunc(time.Duration(r.Rand.ExpFloat64()*float64(interval)), next)
+	}
+	r.Clock.AfterFunc(3*time.Millisecond, next)
+}
+
+// some is a random end that is not destroyed and of which is holds; nil if there is none.
+func (r *run) some(is func(*end) bool) *end {
+	var fit []*end
+	for _, e := range r.ends {
+		if !e.gone && is(e) {
+			fit = append(fit, e)
+		}
+	}
+	return trial.Pick(r.Rand, fit)
+}
+
+func (r *run) actOnce() {
+	h := trial.Pick(r.Rand, r.hosts)
+	n := r.Rand.IntN(100)
+	switch {
+	case n < 70:
+		if e := r.some((*end).usable); e != nil {
+			e.postSome()
+		}
+	case n < 84:
+		if e := r.some(func(e *end) bool {
+			return e.state >= verbs.Init && !e.cause && e.receives.end == e || e.receives.srq != nil
+		}); e != nil {
+			e.receives.post(1 + r.Rand.IntN(4))
+		}
+	case n < 86:
+		if !r.plan.scarce || r.Chance(0.5) {
+			trial.Pick(r.Rand, h.queues).resize()
+		}
+	case n < 87:
+		h.pin()
+	case n < 88 && r.plan.mistakes:
+		h.fleeting.change()
+	case n < 90 && len(h.srqs) > 0:
+		s := h.srqs[trial.Pick(r.Rand, []verbs.QPType{verbs.RC, verbs.UD})]
+		if s.setLimit(); r.Chance(0.3) {
+			s.resize()
+		}
+	case n < 92 && r.plan.cuts:
+		r.fabric.Cut(trial.Pick(r.Rand, r.fabric.Links), time.Duration(r.Rand.Int64N(int64([]time.Duration{10 * time.Millisecond, time.Second, 20 * time.Second}[r.Rand.IntN(3)]))))
+	case r.plan.states:
+		r.changeState(n)
+	}
+}
+
+// changeState takes an end to another state, or away, or has there be more.
+func (r *run) changeState(n int) {
+	e := r.some(func(e *end) bool { return !e.busy })
+	switch {
+	case n < 93 || e == nil:
+		if r.Chance(0.5) {
+			r.connect(trial.Pick(r.Rand, []verbs.QPType{verbs.RC, verbs.UC}))
+		} else {
+			trial.Pick(r.Rand, r.hosts).datagrams()
+		}
+	case n < 95:
+		e.drain()
+	case n < 96:
+		e.toError()
+	case n < 99:
+		e.recycle()
+	default:
+		e.destroy()
+	}
+}
+
+// follow checks what holds after each event.
+func (r *run) follow() {
+	for _, h := range r.touched {
+		h.memory.look()
+		h.touched = false
+	}
+	r.touched = r.touched[:0]
+	for _, h := range r.hosts {
+		if r.Events%64 == 0 {
+			h.memory.look()
+		}
+		if h.plan.eager && h.context != nil {
+			for _, q := range h.queues {
+				q.poll()
+			}
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package ucm
+
+import (
+	"syscall"
+
+	"github.com/ndklab/ndklab/internal/provider/roce/mad"
+)
+
+// States of a queue pair (enum ibv_qp_state).
+const (
+	qpInit  = 1
+	qpRTR   = 2
+	qpRTS   = 3
+	qpError = 6
+)
+
+// Bits of qpAttr.Mask (enum ibv_qp_attr_mask).
+const (
+	maskState              = 1 << 0
+	maskAccess             = 1 << 3
+	maskPKeyIndex          = 1 << 4
+	maskPort               = 1 << 5
+	maskQKey               = 1 << 6
+	maskAV                 = 1 << 7
+	maskPathMTU            = 1 << 8
+	maskTimeout            = 1 << 9
+	maskRetryCount         = 1 << 10
+	maskRNRRetry           = 1 << 11
+	maskRQPSN              = 1 << 12
+	maskMaxReadAtomic      = 1 << 13
+	maskMinRNRTimer        = 1 << 15
+	maskSQPSN              = 1 << 16
+	maskMaxDestReadAtomic  = 1 << 17
+	maskDestQPN            = 1 << 20
+	accessRemoteWrite      = 1 << 1
+	accessRemoteRead       = 1 << 2
+	accessRemoteAtomic     = 1 << 3
+	maskConnectionlessInit = maskState | maskPKeyIndex | maskPort
+)
+
+// port is the device's only one.
+const port = 1
+
+// hopLimit is that of the packets of connections.
+const hopLimit = 64
+
+// minRNRTimer asks the peer to repeat after 0.64 ms what there was no receive for. Linux leaves 0, which is 655 ms
+// (roce.md 12.5, 13).
+const minRNRTimer = 12
+
+func (c *Channel) initQPAttr(r request) error {
+	cmd, err := decoded[initQPAttr](r.body)
+	if err != nil {
+		return err
+	}
+	const size = 144
+	if r.out < size {
+		return syscall.ENOSPC
+	}
+	i, err := c.find(cmd.ID)
+	if err != nil {
+		return err
+	}
+	if cmd.QPState > qpError || !i.hasDevice() {
+		return syscall.EINVAL
+	}
+	a, ok := c.service.attributes(i, cmd.QPState)
+	if !ok {
+		return syscall.EINVAL
+	}
+	return c.respond(cmd.Response, r.out, size, &a)
+}
+
+// attributes are those that move the queue pair of an id to a state; false if the connection has not come so far.
+func (s *Service) attributes(i *id, state uint32) (a qpAttr, ok bool) {
+	a.State, a.Port = state, port
+	switch {
+	case i.datagrams():
+		a.Mask, a.QKey = maskConnectionlessInit|maskQKey, mad.DatagramQKey
+		return a, true
+	case i.handshake == none:
+		a.Mask = maskConnectionlessInit | maskAccess
+		return a, true
+	case state == qpInit && i.handshake.open():
+		a.Mask = maskConnectionlessInit | maskAccess
+		a.Access = accessRemoteWrite
+		if i.agreed.responderResources > 0 {
+			a.Access |= accessRemoteRead | accessRemoteAtomic
+		}
+		return a, true
+	case state == qpRTR && i.handshake.paired():
+		s.receiving(i, &a)
+		return a, true
+	case state == qpRTS && i.handshake.paired():
+		sending(i, &a)
+		return a, true
+	}
+	return qpAttr{}, false
+}
+
+// receiving are the attributes that a queue pair receives with.
+func (s *Service) receiving(i *id, a *qpAttr) {
+	a.Mask = maskState | maskAV | maskPathMTU | maskDestQPN | maskRQPSN | maskMaxDestReadAtomic | maskMinRNRTimer
+	a.AH = s.addressHandle(i)
+	a.PathMTU, a.DestQPN, a.RQPSN = uint32(i.agreed.mtu), i.agreed.remoteQPN, i.ownPSN
+	a.MaxDestReadAtomic, a.MinRNRTimer = i.agreed.responderResources, minRNRTimer
+}
+
+// sending are those that it sends with.
+func sending(i *id, a *qpAttr) {
+	a.Mask = maskState | maskSQPSN | maskTimeout | maskRetryCount | maskRNRRetry | maskMaxReadAtomic
+	a.SQPSN, a.RetryCount, a.RNRRetryCount = i.agreed.sendPSN, i.agreed.retryCount, i.agreed.rnrRetryCount
+	a.MaxReadAtomic, a.Timeout = i.agreed.initiatorDepth, uint8(i.agreed.ackTimeout)
+	if i.options.ackTimeoutSet {
+		a.Timeout = uint8(i.options.ackTimeout)
+	}
+}
+
+// addressHandle leads to an id's peer.
+func (s *Service) addressHandle(i *id) ahAttr {
+	return ahAttr{
+		DGID: gidOf(i.remote.Addr()), FlowLabel: mad.FlowLabel(i.local.Port(), i.remote.Port()),
+		SGIDIndex: s.gidIndex(i.local.Addr()), HopLimit: hopLimit, TrafficClass: i.options.service,
+		Global: 1, Port: port,
+	}
+}

@@ -1,0 +1,238 @@
+package ucm
+
+import (
+	"net/netip"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/ndklab/ndklab/internal/provider/cm"
+	"github.com/ndklab/ndklab/internal/provider/manager"
+	"github.com/ndklab/ndklab/internal/provider/roce/mad"
+	"github.com/ndklab/ndklab/provider"
+)
+
+// A portKey is a port in its space: spaces have nothing to do with each other.
+type portKey struct {
+	space  uint16
+	number uint16
+}
+
+func (i *id) port() portKey { return portKey{i.space, i.local.Port()} }
+
+func (c *Channel) bindIP(r request) error {
+	cmd, err := decoded[bindIP](r.body)
+	if err != nil {
+		return err
+	}
+	i, err := c.find(cmd.ID)
+	if err != nil {
+		return err
+	}
+	return c.service.bind(i, cmd.Address[:])
+}
+
+func (c *Channel) bind(r request) error {
+	cmd, err := decoded[bind](r.body)
+	if err != nil {
+		return err
+	}
+	if cmd.Reserved != 0 || cmd.Size == 0 || int(cmd.Size) != sizeOf(cmd.Address[:]) {
+		return syscall.EINVAL
+	}
+	i, err := c.find(cmd.ID)
+	if err != nil {
+		return err
+	}
+	return c.service.bind(i, cmd.Address[:])
+}
+
+func (s *Service) bind(i *id, sockaddr []byte) error {
+	address, err := addressIn(sockaddr)
+	if err != nil {
+		return err
+	}
+	return s.bindTo(i, address)
+}
+
+// bindTo takes a port of an address, or of all for the wildcard, choosing one if it is 0.
+func (s *Service) bindTo(i *id, address netip.AddrPort) error {
+	if _, ok := i.state.after(doBind); !ok {
+		return syscall.EINVAL
+	}
+	if i.space == spaceIB {
+		return syscall.EOPNOTSUPP
+	}
+	if err := s.isOurs(address.Addr()); err != nil {
+		return err
+	}
+	if !i.options.familyOnlySet {
+		i.options.familyOnly = address.Addr().Is4()
+	}
+	i.local = address
+	if err := s.takePort(i); err != nil {
+		i.local = netip.AddrPort{}
+		return err
+	}
+	s.ports[i.port()] = append(s.ports[i.port()], i)
+	return i.step(doBind)
+}
+
+// isAny reports whether an address stands for all of the device's. Beside the wildcard, that of loopback does: there is
+// no RDMA device to it (cma_any_addr of Linux).
+func isAny(a netip.Addr) bool { return a.IsUnspecified() || a.IsLoopback() }
+
+// isOurs is nil for the device's addresses, and what stands for all of them.
+func (s *Service) isOurs(address netip.Addr) error {
+	if isAny(address) || s.manager.HasAddress(address) {
+		return nil
+	}
+	return syscall.EADDRNOTAVAIL
+}
+
+// takePort takes what an id binds to.
+func (s *Service) takePort(i *id) error {
+	if i.local.Port() != 0 {
+		if err := s.mayUse(i, i.options.reuse); err != nil {
+			return err
+		}
+		if !s.claim(i) {
+			return syscall.EADDRINUSE
+		}
+		return nil
+	}
+	// The first address gives a port that it has free; the others may have it in use.
+	const attempts = 64
+	for range attempts {
+		if s.claim(i) {
+			return nil
+		}
+		i.local = netip.AddrPortFrom(i.local.Addr(), 0)
+	}
+	return syscall.EADDRNOTAVAIL
+}
+
+// mayUse asks the other ids of this process on the same port (cma_check_port of Linux): with reuse, those that agree
+// to it and do not listen are none.
+func (s *Service) mayUse(i *id, reuse bool) error {
+	for _, other := range s.ports[i.port()] {
+		here, there := i.local.Addr(), other.local.Addr()
+		switch {
+		case other == i, reuse && other.options.reuse && other.state != listening,
+			i.options.familyOnly && other.options.familyOnly && here.Is4() != there.Is4():
+		case isAny(here) || isAny(there):
+			return syscall.EADDRNOTAVAIL
+		case here == there:
+			return syscall.EADDRINUSE
+		}
+	}
+	return nil
+}
+
+// claim takes the port of every address that the id is bound to; false, and none taken, if one is in use. The local
+// port is then known.
+func (s *Service) claim(i *id) bool {
+	for _, a := range s.boundTo(i) {
+		e := s.claimOne(i, netip.AddrPortFrom(a, i.local.Port()))
+		if e == nil {
+			s.releaseEndpoints(i)
+			return false
+		}
+		i.endpoints = append(i.endpoints, e)
+		i.local = netip.AddrPortFrom(i.local.Addr(), e.Address.Port())
+	}
+	return len(i.endpoints) > 0
+}
+
+// claimOne takes one port, or has a part in it if other ids of this process have it.
+func (s *Service) claimOne(i *id, address netip.AddrPort) *manager.Endpoint {
+	if e := s.manager.EndpointAt(address); e != nil && e.Owner == any(s) {
+		e.Refer()
+		return e
+	}
+	e, ok := s.manager.Claim(address)
+	if !ok {
+		return nil
+	}
+	e.Owner = s
+	return e
+}
+
+// boundTo are the device's addresses that an id's stands for.
+func (s *Service) boundTo(i *id) []netip.Addr {
+	if i.hasDevice() {
+		return []netip.Addr{i.local.Addr()}
+	}
+	return slices.DeleteFunc(s.addresses(), func(a netip.Addr) bool {
+		return i.options.familyOnly && a.Is4() != i.local.Addr().Is4() || a.Is6() && i.local.Addr().Is4()
+	})
+}
+
+// releaseEndpoints gives up an id's part in its port.
+func (s *Service) releaseEndpoints(i *id) {
+	for _, e := range i.endpoints {
+		if e.Listener == (listener{i}) || e.LookUps == (listener{i}) {
+			s.depart(i, e)
+		} else {
+			s.manager.Release(e)
+		}
+	}
+	i.endpoints = nil
+}
+
+// returnTime is the time that requests to a port are left alone on which a program has stopped to listen. It may be about
+// to listen again, as perftest does for its second connection, while its peer, which it has told so, has asked
+// already: the peer repeats the request.
+const returnTime = 5 * time.Second
+
+// A departed is a listener that may come back, in either space. It takes no requests.
+type departed struct{ endpoint *manager.Endpoint }
+
+// Refuses leaves requests alone.
+func (*departed) Refuses() mad.Reason { return cm.Ignored }
+
+// RefusesLookUp leaves look-ups alone.
+func (*departed) RefusesLookUp() mad.SIDRStatus { return cm.LookUpIgnored }
+
+// Deliver is never called.
+func (*departed) Deliver(cm.ConnectRequest) {}
+
+// DeliverLookUp is never called.
+func (*departed) DeliverLookUp(cm.LookUpRequest) {}
+
+// depart gives up an id's part in an endpoint that it has listened on, in a while.
+func (s *Service) depart(i *id, e *manager.Endpoint) {
+	d := &departed{e}
+	if _, live := e.Listener.(listener); !live || e.Listener == (listener{i}) {
+		e.Listener = d
+	}
+	if _, live := e.LookUps.(listener); !live || e.LookUps == (listener{i}) {
+		e.LookUps = d
+	}
+	if e.Listener == d && e.LookUps == d {
+		s.config.Device.UsePort(e.Address, provider.PortOfConnection)
+	}
+	s.config.Device.Clock().AfterFunc(returnTime, func() {
+		s.manager.Lock()
+		defer s.manager.Unlock()
+		if e.Listener == d {
+			e.Listener = nil
+		}
+		if e.LookUps == d {
+			e.LookUps = nil
+		}
+		s.manager.Release(e)
+	})
+}
+
+// unbind gives up the port of an id.
+func (s *Service) unbind(i *id) {
+	if !slices.Contains(s.ports[i.port()], i) {
+		return
+	}
+	s.releaseEndpoints(i)
+	s.ports[i.port()] = slices.DeleteFunc(s.ports[i.port()], func(o *id) bool { return o == i })
+	if len(s.ports[i.port()]) == 0 {
+		delete(s.ports, i.port())
+	}
+}

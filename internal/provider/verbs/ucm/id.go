@@ -1,0 +1,181 @@
+package ucm
+
+import (
+	"net/netip"
+	"syscall"
+
+	"github.com/ndklab/ndklab/internal/provider/cm"
+	"github.com/ndklab/ndklab/internal/provider/manager"
+	"github.com/ndklab/ndklab/internal/provider/roce"
+	"github.com/ndklab/ndklab/internal/provider/roce/mad"
+)
+
+// Port spaces (enum rdma_ucm_port_space).
+const (
+	spaceIPoIB = 0x0002
+	spaceTCP   = 0x0106
+	spaceUDP   = 0x0111
+	spaceIB    = 0x013F
+)
+
+// An id is the program's rdma_cm_id.
+type id struct {
+	service  *Service
+	channel  *Channel
+	number   uint32
+	uid      uint64 // the program's name for it; 0 before a request is accepted
+	reported uint32 // events that the program has taken
+
+	state         state
+	space         uint16
+	local, remote netip.AddrPort // invalid before they are bound and resolved
+	options       options
+
+	// What it has of the port that it is bound to, or listens on: an address of the device's each.
+	endpoints []*manager.Endpoint
+	backlog   int // requests that may still be delivered and not taken
+
+	// The connection.
+	connection cm.ID
+	handshake  handshake
+	ownPSN     uint32 // of the first request that we receive
+	ownQPN     uint32 // that the program accepted with
+	agreed     agreement
+	groups     []*multicast
+}
+
+// options are set by SET_OPTION.
+type options struct {
+	service       uint8 // type of service
+	reuse         bool
+	familyOnly    bool
+	familyOnlySet bool
+	ackTimeout    mad.Timeout
+	ackTimeoutSet bool
+}
+
+// An agreement has what the two ends of a connection told each other, as this end's queue pair uses it.
+type agreement struct {
+	remoteQPN, sendPSN uint32
+	mtu                uint8 // code
+	responderResources uint8
+	initiatorDepth     uint8
+	retryCount         uint8
+	rnrRetryCount      uint8
+	ackTimeout         mad.Timeout
+}
+
+// newID makes an id in the space that a command or a listener names.
+func (c *Channel) newID(uid uint64, space uint16) *id {
+	s := c.service
+	i := &id{service: s, channel: c, number: s.number(), uid: uid, space: space, ownPSN: s.config.Rand.Uint32() & roce.PSNMask}
+	s.ids[i.number] = i
+	return i
+}
+
+// datagrams reports whether the id is of a space of unreliable datagrams.
+func (i *id) datagrams() bool { return i.space == spaceUDP }
+
+// hasDevice reports whether the id is bound to one of the device's addresses.
+func (i *id) hasDevice() bool { return i.local.IsValid() && !isAny(i.local.Addr()) }
+
+// step moves an id on: EINVAL if that is out of place.
+func (i *id) step(a action) error {
+	next, ok := i.state.after(a)
+	if !ok {
+		return syscall.EINVAL
+	}
+	i.state = next
+	return nil
+}
+
+func (c *Channel) createID(r request) error {
+	cmd, err := decoded[createID](r.body)
+	if err != nil {
+		return err
+	}
+	switch cmd.PortSpace {
+	case spaceTCP, spaceUDP, spaceIB:
+	case spaceIPoIB:
+		return syscall.EOPNOTSUPP
+	default:
+		return syscall.EINVAL
+	}
+	i := c.newID(cmd.UID, cmd.PortSpace)
+	if err := c.respond(cmd.Response, r.out, 4, idResponse{i.number}); err != nil {
+		delete(c.service.ids, i.number)
+		return err
+	}
+	return nil
+}
+
+func (c *Channel) destroyID(r request) error {
+	cmd, err := decoded[destroyID](r.body)
+	if err != nil {
+		return err
+	}
+	if r.out < 4 {
+		return syscall.ENOSPC
+	}
+	i, err := c.find(cmd.ID)
+	if err != nil {
+		return err
+	}
+	c.service.destroy(i)
+	return c.respond(cmd.Response, r.out, 4, eventsResponse{i.reported})
+}
+
+// destroy ends what an id has begun, and drops its events. Requests to a listener that nobody has taken are refused.
+func (s *Service) destroy(i *id) {
+	delete(s.ids, i.number)
+	for _, e := range i.channel.remove(func(e *event) bool { return e.id == i }) {
+		if e.request != nil {
+			s.destroy(e.request)
+		}
+	}
+	for len(i.groups) > 0 {
+		s.leave(i.groups[0])
+	}
+	s.endConnection(i)
+	s.unbind(i)
+}
+
+// endConnection ends whatever there is of a connection.
+func (s *Service) endConnection(i *id) {
+	if i.handshake == none {
+		return
+	}
+	s.manager.CM.Abandon(s.config.Device.Clock().Now(), i.connection)
+	s.manager.Leave(i.connection)
+	s.forgetQPN(i)
+	s.enter(i, over)
+}
+
+// migrateID takes an id over from another channel, with the events that were not taken yet.
+func (c *Channel) migrateID(r request) error {
+	cmd, err := decoded[migrateID](r.body)
+	if err != nil {
+		return err
+	}
+	if r.out < 4 {
+		return syscall.ENOSPC
+	}
+	from := c.service.channels[cmd.Descriptor]
+	if from == nil {
+		return syscall.ENOENT
+	}
+	i, err := from.find(cmd.ID)
+	if err != nil {
+		return err
+	}
+	if from != c {
+		i.channel = c
+		for _, e := range from.remove(func(e *event) bool { return e.id == i }) {
+			if e.request != nil {
+				e.request.channel = c
+			}
+			c.push(e)
+		}
+	}
+	return c.respond(cmd.Response, r.out, 4, eventsResponse{i.reported})
+}
