@@ -84,7 +84,7 @@ func TestUnlessInterrupted(t *testing.T) {
 // The help of events has every kind of event that packages lab and scenario have a
 // constant for.
 func TestKindsInHelp(t *testing.T) {
-	const source = "../../fabric"
+	const source = "../../internal/fabric"
 	var files []string
 	for _, pattern := range []string{"lab/*.go", "scenario/*.go"} {
 		found, err := filepath.Glob(filepath.Join(source, pattern))
