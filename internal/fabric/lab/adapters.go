@@ -45,9 +45,9 @@ func ofNodes[T any](s *Supervisor, get func(context.Context, []*topology.Node) T
 }
 
 // adapters answers methodAdapter.
-func (s *Supervisor) adapters(ctx context.Context, nodes []*topology.Node) []report.NodeAdapter {
+func (a *nodeAPI) adapters(ctx context.Context, nodes []*topology.Node) []report.NodeAdapter {
 	found := make([]report.NodeAdapter, len(nodes))
-	states := s.askNodes(ctx, nodes, func(ctx context.Context, i int, agent *node.Agent) error {
+	states := a.askNodes(ctx, nodes, func(ctx context.Context, i int, agent *node.Agent) error {
 		a, err := agent.Adapter(ctx)
 		if a != nil {
 			found[i].Adapter = report.AdapterOf(a)
@@ -62,23 +62,23 @@ func (s *Supervisor) adapters(ctx context.Context, nodes []*topology.Node) []rep
 
 // connections answers methodConnections: node by node, in the order of the
 // topology.
-func (s *Supervisor) connections(ctx context.Context, nodes []*topology.Node) *report.Connections {
+func (a *nodeAPI) connections(ctx context.Context, nodes []*topology.Node) *report.Connections {
 	found := make([][]node.Connection, len(nodes))
-	r := &report.Connections{Lab: s.name, Connections: []report.Connection{}}
-	r.Nodes = s.askNodes(ctx, nodes, func(ctx context.Context, i int, agent *node.Agent) (err error) {
+	r := &report.Connections{Lab: a.lab, Connections: []report.Connection{}}
+	r.Nodes = a.askNodes(ctx, nodes, func(ctx context.Context, i int, agent *node.Agent) (err error) {
 		found[i], err = agent.Connections(ctx)
 		return err
 	})
 	for i, n := range nodes {
 		for _, c := range found[i] {
-			r.Connections = append(r.Connections, s.connection(n.Name, &c))
+			r.Connections = append(r.Connections, a.connection(n.Name, &c))
 		}
 	}
 	return r
 }
 
 // connection is a connection in a report.
-func (s *Supervisor) connection(nodeName string, c *node.Connection) report.Connection {
+func (a *nodeAPI) connection(nodeName string, c *node.Connection) report.Connection {
 	r := report.Connection{
 		Node: nodeName, Mode: "Kernel", Interface: c.Interface, IfIndex: c.Index, Type: string(c.Kind), Local: c.Local.String(),
 		State: c.State, Transport: c.Transport, QPN: c.QPN, RemoteQPN: c.RemoteQPN, Sent: c.Sent, Received: c.Received,
@@ -92,14 +92,14 @@ func (s *Supervisor) connection(nodeName string, c *node.Connection) report.Conn
 	if c.UserMode {
 		r.Mode, r.Process = "User", c.Process
 		// It may have ended meanwhile.
-		r.PID, _ = node.PIDIn(s.nodes.hostProc, c.PID)
+		r.PID, _ = node.PIDIn(a.nodes.hostProc, c.PID)
 	}
 	return r
 }
 
 // enable answers methodEnable.
-func (s *Supervisor) enable(ctx context.Context, _ *control.Request, params enableParams) (*StateChange, error) {
-	l, err := s.host(params.Node)
+func (a *nodeAPI) enable(ctx context.Context, _ *control.Request, params enableParams) (*StateChange, error) {
+	l, err := a.host(params.Node)
 	if err != nil {
 		return nil, err
 	}
@@ -108,6 +108,6 @@ func (s *Supervisor) enable(ctx context.Context, _ *control.Request, params enab
 		return nil, err
 	}
 	return &StateChange{
-		Lab: s.name, Node: params.Node, Was: change.Was, Enabled: change.Enabled, Open: change.Open, Left: change.Left,
+		Lab: a.lab, Node: params.Node, Was: change.Was, Enabled: change.Enabled, Open: change.Open, Left: change.Left,
 	}, nil
 }

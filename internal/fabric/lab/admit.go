@@ -44,8 +44,8 @@ func (l *Lab) OpenDevice(ctx context.Context, nodeName string) (device *provider
 }
 
 // admit answers methodAdmit.
-func (s *Supervisor) admit(ctx context.Context, r *control.Request, params admitParams) error {
-	l, err := s.host(params.Node)
+func (a *nodeAPI) admit(ctx context.Context, r *control.Request, params admitParams) error {
+	l, err := a.host(params.Node)
 	if err != nil {
 		return err
 	}

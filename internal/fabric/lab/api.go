@@ -9,17 +9,12 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/report"
 )
 
-// handleOwner answers the command that starts the lab.
-func (s *Supervisor) handleOwner(ctx context.Context, r *control.Request) (any, error) {
+// ownerRequests answers what the command that starts the lab asks, too.
+func (s *Supervisor) ownerRequests() *control.Mux {
 	mux := s.requests()
 	methodStart.Handle(mux, s.start)
 	methodRelease.Handle(mux, s.release)
-	return mux.Serve(ctx, r)
-}
-
-// handle answers any command.
-func (s *Supervisor) handle(ctx context.Context, r *control.Request) (any, error) {
-	return s.requests().Serve(ctx, r)
+	return mux
 }
 
 // requests answers what any command asks of the lab. Those who look at the lab
@@ -48,8 +43,8 @@ func (s *Supervisor) requests() *control.Mux {
 	methodNames.Handle(built, answer(func() Names { return NamesOf(s.topology()) }))
 
 	ready := mux.When(s.checkReady)
-	methodRun.Handle(ready, s.run)
-	methodInterrupt.Handle(ready, s.interruptRun)
+	methodRun.Handle(ready, s.runs.run)
+	methodInterrupt.Handle(ready, s.runs.interruptRun)
 	methodMiddles.Handle(ready, s.middles)
 	methodLosses.Handle(ready, s.losses)
 	methodAwait.Handle(ready, s.await)
@@ -192,11 +187,5 @@ func (s *Supervisor) commandID(conn *control.Conn, id string) string {
 	if id == "" {
 		return ""
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	number := 0 // of a client that has just gone, and with it its commands
-	if c := s.clients[conn]; c != nil {
-		number = c.number
-	}
-	return fmt.Sprintf("%d/%s", number, id)
+	return fmt.Sprintf("%d/%s", s.clients.number(conn), id)
 }

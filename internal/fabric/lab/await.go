@@ -220,7 +220,7 @@ func (s *Supervisor) lookFor(ctx context.Context, params *awaitParams) (*Awaited
 		if s.topology().FindWorkload(c.Workload) == nil {
 			return nil, control.Errorf(control.Usage, "lab %s has no workload %q", s.name, c.Workload)
 		}
-		return s.lookAtWorkload(c.Workload), nil
+		return s.runs.lookAtWorkload(c.Workload), nil
 	}
 	var spec *topology.Node
 	var err error
@@ -244,10 +244,10 @@ func (s *Supervisor) lookFor(ctx context.Context, params *awaitParams) (*Awaited
 
 // lookAtWorkload is how a workload fares in the present run or, if none goes on, fared
 // in the last.
-func (s *Supervisor) lookAtWorkload(name string) *Awaited {
-	s.mu.Lock()
-	r := s.running
-	s.mu.Unlock()
+func (a *runAPI) lookAtWorkload(name string) *Awaited {
+	a.mu.Lock()
+	r := a.running
+	a.mu.Unlock()
 	if r == nil {
 		return &Awaited{Got: "no run has begun"}
 	}

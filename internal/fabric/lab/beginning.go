@@ -23,28 +23,28 @@ type earlier struct {
 }
 
 // beginFigures begins the figures of a run.
-func (s *Supervisor) beginFigures(ctx context.Context) (*beginning, error) {
-	if engine := s.links.engine.current(); engine != nil {
+func (a *runAPI) beginFigures(ctx context.Context) (*beginning, error) {
+	if engine := a.links.engine.current(); engine != nil {
 		if err := engine.Begin(ctx); err != nil {
 			return nil, fmt.Errorf("engine: %w", err)
 		}
 	}
-	kernel, err := s.links.network.Counters()
+	kernel, err := a.links.network.Counters()
 	if err != nil {
 		return nil, err
 	}
-	topo := s.topology()
+	topo := a.topology()
 	nodes := withProcesses(topo)
 	b := &beginning{links: make([][2]link.Counters, len(topo.Links)), nodes: make(map[string]earlier, len(nodes))}
 	for i := range topo.Links {
 		spec := &topo.Links[i]
-		b.links[i] = s.links.link(spec).byKernel(kernel[spec.Number])
+		b.links[i] = a.links.link(spec).byKernel(kernel[spec.Number])
 	}
 	lives := make([]int, len(nodes))
 	for i, n := range nodes {
-		lives[i] = s.node(n.Name).Life
+		lives[i] = a.node(n.Name).Life
 	}
-	for i, n := range s.inspectNodes(ctx, nodes) {
+	for i, n := range a.inspectNodes(ctx, nodes) {
 		b.nodes[n.Name] = earlier{lives[i], n}
 	}
 	return b, nil

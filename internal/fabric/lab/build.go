@@ -22,7 +22,7 @@ func (s *Supervisor) build(ctx context.Context, params startParams, files []*os.
 		if err := s.links.configureExternals(ctx, params.Topology); err != nil {
 			return fmt.Errorf("configure the externals: %w", err)
 		}
-		if err := s.openLogs(ctx, params, files); err != nil {
+		if err := s.decisions.open(ctx, params, files); err != nil {
 			return fmt.Errorf("log of decisions: %w", err)
 		}
 		return nil

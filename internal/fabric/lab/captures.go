@@ -84,14 +84,14 @@ func (l *Lab) takeSocket(_ context.Context, r *control.Request, params socketPar
 }
 
 // capture answers methodCapture, when the capture is over.
-func (s *Supervisor) capture(ctx context.Context, r *control.Request, params captureParams) error {
-	topo := s.topology()
+func (a *linkAPI) capture(ctx context.Context, r *control.Request, params captureParams) error {
+	topo := a.topology()
 	index, err := findLink(topo, params.Endpoint)
 	if err != nil {
-		return control.Errorf(control.Usage, "lab %s has no interface %s", s.name, params.Endpoint)
+		return control.Errorf(control.Usage, "lab %s has no interface %s", a.lab, params.Endpoint)
 	}
 	spec := &topo.Links[index]
-	l := s.links.link(spec)
+	l := a.links.link(spec)
 	end := 0
 	if spec.Endpoints[1].String() == params.Endpoint {
 		end = 1
@@ -106,12 +106,12 @@ func (s *Supervisor) capture(ctx context.Context, r *control.Request, params cap
 	if err != nil {
 		return err
 	}
-	present := s.nodes.life(e.Node)
+	present := a.nodes.life(e.Node)
 	var down chan struct{} // of an external or a switch: never
 	if present != nil {
 		down = present.down
 	}
-	socket, err := s.openCapture(spec, end) // behind the tap, which then tells of all that it gets
+	socket, err := a.openCapture(spec, end) // behind the tap, which then tells of all that it gets
 	if err != nil {
 		theirs.Close()
 		return err
@@ -123,8 +123,8 @@ func (s *Supervisor) capture(ctx context.Context, r *control.Request, params cap
 	if err != nil {
 		return err
 	}
-	s.Publish(Event{Kind: CaptureStarted, Node: e.Node, Link: params.Endpoint, Text: fmt.Sprintf("capture of %s begins", params.Endpoint)})
-	defer s.Publish(Event{Kind: CaptureDone, Node: e.Node, Link: params.Endpoint, Text: fmt.Sprintf("capture of %s is over", params.Endpoint)})
+	a.publish(Event{Kind: CaptureStarted, Node: e.Node, Link: params.Endpoint, Text: fmt.Sprintf("capture of %s begins", params.Endpoint)})
+	defer a.publish(Event{Kind: CaptureDone, Node: e.Node, Link: params.Endpoint, Text: fmt.Sprintf("capture of %s is over", params.Endpoint)})
 	select {
 	case <-down: // the socket would keep its interface alive
 		return control.Errorf(control.Usage, "node %s is down: %s", e.Node, present.reason)
@@ -136,16 +136,16 @@ func (s *Supervisor) capture(ctx context.Context, r *control.Request, params cap
 }
 
 // openCapture opens a packet socket at a link's end, which stays in its namespace.
-func (s *Supervisor) openCapture(spec *topology.Link, end int) (*os.File, error) {
+func (a *linkAPI) openCapture(spec *topology.Link, end int) (*os.File, error) {
 	var namespace *os.File
 	e := spec.Endpoints[end]
 	switch {
-	case s.links.switchOf(e.Node) != nil:
+	case a.links.switchOf(e.Node) != nil:
 		return capture.Open(link.Port(spec.Number, end)) // in our own
 	case e.External():
-		namespace = s.links.externals[e.Interface].namespace
+		namespace = a.links.externals[e.Interface].namespace
 	default:
-		agent, err := s.agent(e.Node)
+		agent, err := a.nodeAPI.agent(e.Node)
 		if err != nil {
 			return nil, err
 		}

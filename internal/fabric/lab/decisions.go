@@ -6,6 +6,7 @@ import (
 	"log"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
@@ -14,70 +15,76 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// This file is logs of what the link engine decides on packets: recorded, and done
-// again.
+// A decisionLog has the link engine record what it decides on packets, and decide again as an earlier log has it.
+type decisionLog struct {
+	engine  *engine
+	publish func(Event)
 
-// openLogs has the engine replay a log and record another, as params say, before it
+	mu   sync.Mutex // guards what follows
+	file string     // that is recorded to; "": none
+}
+
+// open has the engine replay a log and record another, as params say, before it
 // has any link.
-func (s *Supervisor) openLogs(ctx context.Context, params startParams, files []*os.File) error {
+func (l *decisionLog) open(ctx context.Context, params startParams, files []*os.File) error {
 	if params.Record == "" && params.Replay == "" {
 		return nil
 	}
-	engine, err := s.links.engine.start()
+	engine, err := l.engine.start()
 	if err != nil {
 		return err
 	}
-	for _, l := range []struct {
+	for _, asked := range []struct {
 		file string
 		open func(*os.File) error
 	}{
 		{params.Record, func(f *os.File) error { return engine.Record(ctx, params.Topology.Seed, f) }},
-		{params.Replay, func(f *os.File) error { return s.replay(ctx, engine, params, f) }},
+		{params.Replay, func(f *os.File) error { return l.replay(ctx, engine, params, f) }},
 	} {
-		if l.file == "" {
+		if asked.file == "" {
 			continue
 		}
 		if len(files) == 0 {
-			return control.Errorf(control.Usage, "%s did not come along", l.file)
+			return control.Errorf(control.Usage, "%s did not come along", asked.file)
 		}
-		if err := l.open(files[0]); err != nil {
-			return fmt.Errorf("%s: %w", l.file, err)
+		if err := asked.open(files[0]); err != nil {
+			return fmt.Errorf("%s: %w", asked.file, err)
 		}
 		files = files[1:]
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.recording = params.Record
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.file = params.Record
 	return nil
 }
 
 // replay has the engine replay a log, which is for a lab that has all of its links.
-func (s *Supervisor) replay(ctx context.Context, engine *linkem.Engine, params startParams, file *os.File) error {
+func (l *decisionLog) replay(ctx context.Context, engine *linkem.Engine, params startParams, file *os.File) error {
 	log, err := engine.Replay(ctx, file)
 	if err != nil {
 		return err
 	}
 	for _, link := range log.Links {
 		if !slices.ContainsFunc(params.Topology.Links, func(l topology.Link) bool { return l.Endpoints[0].String() == link }) {
-			return control.Errorf(control.Usage, "decisions on the link %s, which lab %s does not have: this is the log of another lab", link, s.name)
+			return control.Errorf(control.Usage, "decisions on the link %s, which lab %s does not have: this is the log of another lab", link, params.Topology.Name)
 		}
 	}
 	if log.CutShort || log.Missing > 0 {
-		s.Publish(Event{Kind: Warning, Text: fmt.Sprintf("%s is not whole: packets without a record meet the settings", params.Replay)})
+		l.publish(Event{Kind: Warning, Text: fmt.Sprintf("%s is not whole: packets without a record meet the settings", params.Replay)})
 	}
 	return nil
 }
 
 // recorded is how recording has gone until now, with everything that was decided
 // in the file; nil if nothing is recorded.
-func (s *Supervisor) recorded(ctx context.Context) (*report.Recorded, error) {
-	s.mu.Lock()
-	recording := s.recording
-	s.mu.Unlock()
-	if recording == "" {
+func (l *decisionLog) recorded(ctx context.Context) (*report.Recorded, error) {
+	l.mu.Lock()
+	file := l.file
+	l.mu.Unlock()
+	if file == "" {
 		return nil, nil
 	}
-	r, err := s.links.engine.current().Recorded(ctx)
+	r, err := l.engine.current().Recorded(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
@@ -88,12 +95,12 @@ func (s *Supervisor) recorded(ctx context.Context) (*report.Recorded, error) {
 // file may be a pipe that nobody reads.
 const lastRecords = 2 * time.Second
 
-// closeLog has the rest of the log written, before the lab ends and its processes
+// close has the rest of the log written, before the lab ends and its processes
 // are killed. An engine that has died has written what it could.
-func (s *Supervisor) closeLog() {
+func (l *decisionLog) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), lastRecords)
 	defer cancel()
-	r, err := s.recorded(ctx)
+	r, err := l.recorded(ctx)
 	switch {
 	case err != nil:
 		log.Printf("log of decisions: %v", err)

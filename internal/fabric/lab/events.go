@@ -117,13 +117,9 @@ func (s *Supervisor) publishQPError(node string, e provider.QPError) {
 // watch sends a client the events from number on; 0: those from now on. A client
 // watches once.
 func (s *Supervisor) watch(conn *control.Conn, number uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := s.clients[conn]
-	if c == nil || c.watches {
+	if !s.clients.beginWatch(conn) {
 		return
 	}
-	c.watches = true
 	if number == 0 {
 		number = s.history.next()
 	}

@@ -54,31 +54,38 @@ func (l *Lab) Heal(ctx context.Context) (links []string, err error) {
 	return call(ctx, l, methodHeal, nil)
 }
 
-func (s *Supervisor) set(ctx context.Context, _ *control.Request, params setParams) error {
-	return s.askLink(ctx, params.Endpoint, func(index int) core.Command {
+// A linkAPI answers what commands and runs ask of links.
+type linkAPI struct {
+	*driver
+	lab     string
+	nodeAPI *nodeAPI // of the nodes at its ends
+}
+
+func (a *linkAPI) set(ctx context.Context, _ *control.Request, params setParams) error {
+	return a.askLink(ctx, params.Endpoint, func(index int) core.Command {
 		return core.SetLink{Link: index, From: params.From, Change: params.Change}
 	})
 }
 
-func (s *Supervisor) reset(ctx context.Context, _ *control.Request, params resetParams) error {
-	return s.askLink(ctx, params.Endpoint, func(index int) core.Command { return core.ResetLink{Link: index, From: params.From} })
+func (a *linkAPI) reset(ctx context.Context, _ *control.Request, params resetParams) error {
+	return a.askLink(ctx, params.Endpoint, func(index int) core.Command { return core.ResetLink{Link: index, From: params.From} })
 }
 
-func (s *Supervisor) switchLink(ctx context.Context, _ *control.Request, params linkParams) error {
-	return s.askLink(ctx, params.Endpoint, func(index int) core.Command { return core.SwitchLink{Link: index, Up: params.Up} })
+func (a *linkAPI) switchLink(ctx context.Context, _ *control.Request, params linkParams) error {
+	return a.askLink(ctx, params.Endpoint, func(index int) core.Command { return core.SwitchLink{Link: index, Up: params.Up} })
 }
 
-func (s *Supervisor) partition(ctx context.Context, _ *control.Request, sets [][]string) ([]string, error) {
-	return namesOf(s.ask(ctx, core.ByHand, core.Partition{Sets: sets}))
+func (a *linkAPI) partition(ctx context.Context, _ *control.Request, sets [][]string) ([]string, error) {
+	return namesOf(a.ask(ctx, core.ByHand, core.Partition{Sets: sets}))
 }
 
-func (s *Supervisor) heal(ctx context.Context, _ *control.Request, _ control.None) ([]string, error) {
-	return namesOf(s.ask(ctx, core.ByHand, core.Heal{}))
+func (a *linkAPI) heal(ctx context.Context, _ *control.Request, _ control.None) ([]string, error) {
+	return namesOf(a.ask(ctx, core.ByHand, core.Heal{}))
 }
 
 // askLink has something done with the link with an endpoint.
-func (s *Supervisor) askLink(ctx context.Context, endpoint string, command func(index int) core.Command) error {
-	_, err := s.askOf(ctx, core.ByHand, func(l *core.Lab) (core.Command, error) {
+func (a *linkAPI) askLink(ctx context.Context, endpoint string, command func(index int) core.Command) error {
+	_, err := a.askOf(ctx, core.ByHand, func(l *core.Lab) (core.Command, error) {
 		index, err := findLink(l.Topology(), endpoint)
 		if err != nil {
 			return nil, err
@@ -108,10 +115,10 @@ func findLink(topo *topology.Topology, endpoint string) (int, error) {
 	return 0, control.Errorf(control.Usage, "lab %s has no link with the endpoint %q", topo.Name, endpoint)
 }
 
-func (s *Supervisor) showLinks(ctx context.Context, _ *control.Request, endpoint string) ([]report.Link, error) {
+func (a *linkAPI) showLinks(ctx context.Context, _ *control.Request, endpoint string) ([]report.Link, error) {
 	var topo *topology.Topology
 	var states []core.LinkStatus
-	s.look(func(l *core.Lab) { topo, states = l.Topology(), linkStates(l) })
+	a.look(func(l *core.Lab) { topo, states = l.Topology(), linkStates(l) })
 	first, end := 0, len(states)
 	if endpoint != "" {
 		index, err := findLink(topo, endpoint)
@@ -120,7 +127,7 @@ func (s *Supervisor) showLinks(ctx context.Context, _ *control.Request, endpoint
 		}
 		first, end = index, index+1
 	}
-	links, err := s.linkFigures(ctx, topo, states, nil)
+	links, err := a.linkFigures(ctx, topo, states, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -22,8 +22,8 @@ func linkStates(l *core.Lab) (states []core.LinkStatus) {
 
 // linkFigures returns figures of every link of a topology, in its order, whose states are known, from a beginning on, or
 // from when the lab came up if that is nil.
-func (s *Supervisor) linkFigures(ctx context.Context, topo *topology.Topology, states []core.LinkStatus, began *beginning) ([]report.Link, error) {
-	kernel, err := s.links.network.Counters()
+func (a *linkAPI) linkFigures(ctx context.Context, topo *topology.Topology, states []core.LinkStatus, began *beginning) ([]report.Link, error) {
+	kernel, err := a.links.network.Counters()
 	if err != nil {
 		return nil, err
 	}
@@ -34,9 +34,9 @@ func (s *Supervisor) linkFigures(ctx context.Context, topo *topology.Topology, s
 		if began != nil {
 			before = began.links[i]
 		}
-		links[i] = s.links.link(spec).report(spec, &states[i], kernel[spec.Number], before)
+		links[i] = a.links.link(spec).report(spec, &states[i], kernel[spec.Number], before)
 	}
-	return links, s.links.measure(ctx, topo, states, links, began != nil)
+	return links, a.links.measure(ctx, topo, states, links, began != nil)
 }
 
 // measure adds what the link engine knows of links, or since it last began anew.

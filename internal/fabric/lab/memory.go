@@ -245,8 +245,8 @@ type middlesParams struct {
 }
 
 // middles sends a command the sockets for its Memory, when it asks for them.
-func (s *Supervisor) middles(ctx context.Context, r *control.Request, _ control.None) error {
-	links := s.topology().Links
+func (a *linkAPI) middles(ctx context.Context, r *control.Request, _ control.None) error {
+	links := a.topology().Links
 	links = links[:min(len(links), rememberedLinks)]
 	params := middlesParams{Of: 2 * len(links)}
 	var sockets []*os.File
@@ -286,10 +286,10 @@ func (s *Supervisor) middles(ctx context.Context, r *control.Request, _ control.
 
 // losses has the link engine write to a file of a command. Without an engine, nothing was
 // lost.
-func (s *Supervisor) losses(ctx context.Context, r *control.Request, _ control.None) error {
-	engine := s.links.engine.current()
+func (a *linkAPI) losses(ctx context.Context, r *control.Request, _ control.None) error {
+	engine := a.links.engine.current()
 	if engine == nil {
 		return nil
 	}
-	return engine.Losses(ctx, s.links.seed, r.Files[0])
+	return engine.Losses(ctx, a.links.seed, r.Files[0])
 }

@@ -14,7 +14,11 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// This file is what is asked of the agents of nodes, and what is told of nodes.
+// A nodeAPI answers what commands and runs ask of nodes: of their agents, and of how they fare.
+type nodeAPI struct {
+	*driver
+	lab string
+}
 
 // withProcesses returns the hosts and routers of a topology.
 func withProcesses(topo *topology.Topology) (specs []*topology.Node) {
@@ -28,12 +32,12 @@ func withProcesses(topo *topology.Topology) (specs []*topology.Node) {
 
 // agent returns the agent of a host or router that is up. Of one that somebody has stopped or paused, the error
 // says how to bring it back.
-func (s *Supervisor) agent(name string) (*node.Agent, error) {
-	l, err := s.alive(name)
+func (a *nodeAPI) agent(name string) (*node.Agent, error) {
+	l, err := a.alive(name)
 	if err == nil {
 		return l.agent, nil
 	}
-	s.look(func(l *core.Lab) {
+	a.look(func(l *core.Lab) {
 		if _, command := l.Away(name); command != "" {
 			err = control.Errorf(control.Usage, "%v: `%s` brings it back", err, command)
 		}
@@ -42,23 +46,23 @@ func (s *Supervisor) agent(name string) (*node.Agent, error) {
 }
 
 // host returns the life of a host, which must be up. Only hosts have adapters.
-func (s *Supervisor) host(name string) (*life, error) {
-	if spec := s.topology().FindNode(name); spec != nil && (spec.Kind == topology.Switch || spec.Kind == topology.Router) {
+func (a *nodeAPI) host(name string) (*life, error) {
+	if spec := a.topology().FindNode(name); spec != nil && (spec.Kind == topology.Switch || spec.Kind == topology.Router) {
 		return nil, control.Errorf(control.Usage, "%s is a %s: it has no adapter", name, spec.Kind)
 	}
-	if _, err := s.agent(name); err != nil {
+	if _, err := a.agent(name); err != nil {
 		return nil, err
 	}
-	return s.alive(name)
+	return a.alive(name)
 }
 
 // pick returns the host of that name, which must be up; all hosts for "".
-func (s *Supervisor) pick(name string) ([]*topology.Node, error) {
-	topo := s.topology()
+func (a *nodeAPI) pick(name string) ([]*topology.Node, error) {
+	topo := a.topology()
 	if name == "" {
 		return slices.DeleteFunc(withProcesses(topo), func(n *topology.Node) bool { return n.Kind == topology.Router }), nil
 	}
-	if _, err := s.host(name); err != nil {
+	if _, err := a.host(name); err != nil {
 		return nil, err
 	}
 	return []*topology.Node{topo.FindNode(name)}, nil
@@ -74,8 +78,8 @@ const (
 )
 
 // nodeState returns the state of a host or router, as far as it is known without asking it.
-func (s *Supervisor) nodeState(name string) report.NodeState {
-	return stateOfNode(name, s.node(name))
+func (a *nodeAPI) nodeState(name string) report.NodeState {
+	return stateOfNode(name, a.node(name))
 }
 
 func stateOfNode(name string, status core.NodeStatus) report.NodeState {
@@ -84,13 +88,13 @@ func stateOfNode(name string, status core.NodeStatus) report.NodeState {
 
 // askNodes makes a request of each of some nodes, all of which is answered soon, and
 // says in what state the node was found, and why if that is not ready.
-func (s *Supervisor) askNodes(ctx context.Context, nodes []*topology.Node, request func(ctx context.Context, i int, agent *node.Agent) error) []report.NodeState {
+func (a *nodeAPI) askNodes(ctx context.Context, nodes []*topology.Node, request func(ctx context.Context, i int, agent *node.Agent) error) []report.NodeState {
 	states := make([]report.NodeState, len(nodes))
 	// The states tell of errors.
 	_ = parallel(ctx, requestsAtOnce, len(nodes), func(ctx context.Context, i int) error {
 		name := nodes[i].Name
-		l, err := s.alive(name)
-		if states[i] = s.nodeState(name); err != nil {
+		l, err := a.alive(name)
+		if states[i] = a.nodeState(name); err != nil {
 			return nil
 		}
 		ctx, cancel := context.WithTimeout(ctx, answerTime)
@@ -103,7 +107,7 @@ func (s *Supervisor) askNodes(ctx context.Context, nodes []*topology.Node, reque
 			<-l.down // which says why, and is not far behind
 			states[i].State, states[i].Reason = nodeDown, l.reason
 		case errors.Is(err, context.DeadlineExceeded):
-			if states[i] = s.nodeState(name); states[i].State != nodeReady { // it was paused meanwhile
+			if states[i] = a.nodeState(name); states[i].State != nodeReady { // it was paused meanwhile
 				return nil
 			}
 			states[i].State, states[i].Reason = nodeMute, fmt.Sprintf("its agent does not answer within %v", answerTime)
@@ -116,16 +120,16 @@ func (s *Supervisor) askNodes(ctx context.Context, nodes []*topology.Node, reque
 }
 
 // inspectAll returns the state of every node of the lab's topology, in its order.
-func (s *Supervisor) inspectAll(ctx context.Context, topo *topology.Topology) []report.Node {
-	agents := s.inspectNodes(ctx, withProcesses(topo))
-	ports, err := s.links.network.Ports()
+func (a *nodeAPI) inspectAll(ctx context.Context, topo *topology.Topology) []report.Node {
+	agents := a.inspectNodes(ctx, withProcesses(topo))
+	ports, err := a.links.network.Ports()
 	nodes := make([]report.Node, 0, len(topo.Nodes))
 	for i := range topo.Nodes {
 		spec := &topo.Nodes[i]
 		if spec.Kind != topology.Switch {
 			nodes = append(nodes, agents[0])
 			agents = agents[1:]
-			if status := s.node(spec.Name); nodes[i].State == nodeReady && status.State == nodeStarts {
+			if status := a.node(spec.Name); nodes[i].State == nodeReady && status.State == nodeStarts {
 				nodes[i].State, nodes[i].Reason = nodeStarts, status.Reason
 			}
 			continue
@@ -139,15 +143,15 @@ func (s *Supervisor) inspectAll(ctx context.Context, topo *topology.Topology) []
 }
 
 // inspectNodes returns the state of hosts and routers.
-func (s *Supervisor) inspectNodes(ctx context.Context, nodes []*topology.Node) []report.Node {
+func (a *nodeAPI) inspectNodes(ctx context.Context, nodes []*topology.Node) []report.Node {
 	counters := make([]node.Counters, len(nodes))
-	states := s.askNodes(ctx, nodes, func(ctx context.Context, i int, agent *node.Agent) (err error) {
+	states := a.askNodes(ctx, nodes, func(ctx context.Context, i int, agent *node.Agent) (err error) {
 		counters[i], err = agent.Counters(ctx)
 		return err
 	})
 	inspected := make([]report.Node, len(nodes))
 	for i, spec := range nodes {
-		status := s.node(spec.Name)
+		status := a.node(spec.Name)
 		r := &inspected[i]
 		*r = report.Node{NodeState: states[i], Kind: kindOf(spec), Addresses: []string{}, Counters: map[string]uint64{}, Transport: map[string]uint64{}, Restarts: status.Restarts}
 		for _, face := range spec.Interfaces {
@@ -155,7 +159,7 @@ func (s *Supervisor) inspectNodes(ctx context.Context, nodes []*topology.Node) [
 				r.Addresses = append(r.Addresses, a.String())
 			}
 		}
-		if l := s.nodes.life(spec.Name); l != nil {
+		if l := a.nodes.life(spec.Name); l != nil {
 			r.Limits, r.Usage = l.usage()
 			if r.State != nodeDown {
 				r.PID = l.hostPID

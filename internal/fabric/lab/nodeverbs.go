@@ -55,10 +55,10 @@ func (l *Lab) change(ctx context.Context, params changeParams) (*NodeChange, err
 }
 
 // change answers methodChange.
-func (s *Supervisor) change(ctx context.Context, _ *control.Request, params changeParams) (*NodeChange, error) {
-	answer, err := s.ask(ctx, core.ByHand, core.ChangeNode{Node: params.Node, Action: params.Action, Signal: core.Signal(params.Signal)})
+func (a *nodeAPI) change(ctx context.Context, _ *control.Request, params changeParams) (*NodeChange, error) {
+	answer, err := a.ask(ctx, core.ByHand, core.ChangeNode{Node: params.Node, Action: params.Action, Signal: core.Signal(params.Signal)})
 	if err != nil {
 		return nil, err
 	}
-	return &NodeChange{Lab: s.name, Was: answer.Was, NodeState: stateOfNode(params.Node, answer.Is), Restarts: answer.Is.Restarts}, nil
+	return &NodeChange{Lab: a.lab, Was: answer.Was, NodeState: stateOfNode(params.Node, answer.Is), Restarts: answer.Is.Restarts}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -92,28 +93,36 @@ type run struct {
 	play      atomic.Pointer[scenario.Play]
 }
 
+// A runAPI plays the lab's scenario for commands, one run at a time.
+type runAPI struct {
+	*Supervisor
+
+	mu      sync.Mutex // guards what follows
+	running *run       // the last one that began
+}
+
 // run answers methodRun.
-func (s *Supervisor) run(ctx context.Context, _ *control.Request, params runParams) (*report.Run, error) {
+func (a *runAPI) run(ctx context.Context, _ *control.Request, params runParams) (*report.Run, error) {
 	r := &run{token: params.Token, over: make(chan struct{})}
 	r.ctx, r.interrupt = context.WithCancelCause(ctx)
 	defer r.interrupt(nil)
-	again, err := s.beginRun(ctx, r)
+	again, err := a.beginRun(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	defer s.endRun(r)
+	defer a.endRun(r)
 	if again {
-		s.clearHosts(ctx)
+		a.clearHosts(ctx)
 	}
-	topo := s.topology()
+	topo := a.topology()
 	if params.Others {
 		topo = topo.Only(params.Workloads...)
 	}
-	began, err := s.beginFigures(ctx)
+	began, err := a.beginFigures(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return s.playRun(r, topo, began)
+	return a.playRun(r, topo, began)
 }
 
 // errReport is why a run ends whose report is wanted all the same.
@@ -121,13 +130,13 @@ var errReport = errors.New("the run is interrupted")
 
 // interruptRun answers methodInterrupt: the run with that token ends, and is answered with
 // what was until then.
-func (s *Supervisor) interruptRun(_ context.Context, _ *control.Request, token string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.running == nil || s.running.token != token || isClosed(s.running.over) {
-		return control.Errorf(control.Usage, "lab %s runs no such scenario", s.name)
+func (a *runAPI) interruptRun(_ context.Context, _ *control.Request, token string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.running == nil || a.running.token != token || isClosed(a.running.over) {
+		return control.Errorf(control.Usage, "lab %s runs no such scenario", a.name)
 	}
-	s.running.interrupt(errReport)
+	a.running.interrupt(errReport)
 	return nil
 }
 
@@ -137,10 +146,10 @@ const interruptTime = time.Second
 
 // beginRun sees to it that only one run goes on at a time. One that was interrupted
 // is waited for. again says that there was one before, of which nothing is left.
-func (s *Supervisor) beginRun(ctx context.Context, r *run) (again bool, err error) {
-	s.mu.Lock()
-	before := s.running
-	s.mu.Unlock()
+func (a *runAPI) beginRun(ctx context.Context, r *run) (again bool, err error) {
+	a.mu.Lock()
+	before := a.running
+	a.mu.Unlock()
 	if before != nil && clock.Within(interruptTime, before.ctx.Done()) { // which comes with its end, too
 		select {
 		case <-before.over:
@@ -148,37 +157,37 @@ func (s *Supervisor) beginRun(ctx context.Context, r *run) (again bool, err erro
 			return false, r.ctx.Err()
 		}
 	}
-	s.mu.Lock()
-	if before = s.running; before == nil || isClosed(before.over) {
-		s.running = r // so that it can be interrupted
+	a.mu.Lock()
+	if before = a.running; before == nil || isClosed(before.over) {
+		a.running = r // so that it can be interrupted
 	}
-	s.mu.Unlock()
-	answer, err := s.ask(ctx, core.ByHand, core.BeginRun{})
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	a.mu.Unlock()
+	answer, err := a.ask(ctx, core.ByHand, core.BeginRun{})
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	switch {
 	case err == nil:
-		s.running = r
-	case s.running == r:
-		s.running = before
+		a.running = r
+	case a.running == r:
+		a.running = before
 		close(r.over)
 	}
 	return answer.Restored, err
 }
 
 // endRun ends what beginRun began.
-func (s *Supervisor) endRun(r *run) {
-	_, _ = s.ask(context.Background(), core.ByHand, core.EndRun{}) // which cannot fail
+func (a *runAPI) endRun(r *run) {
+	_, _ = a.ask(context.Background(), core.ByHand, core.EndRun{}) // which cannot fail
 	close(r.over)
 }
 
 // clearHosts ends what an earlier run has left on hosts: of a node that was paused or did
 // not answer, a run gives up its clients and servers, which go on when the node does. A
 // host that does not answer in time is one that this run will find so, too.
-func (s *Supervisor) clearHosts(ctx context.Context) {
-	hosts, _ := s.pick("") // which fails for a name only
+func (a *runAPI) clearHosts(ctx context.Context) {
+	hosts, _ := a.pick("") // which fails for a name only
 	_ = parallel(ctx, requestsAtOnce, len(hosts), func(ctx context.Context, i int) error {
-		l, err := s.alive(hosts[i].Name)
+		l, err := a.alive(hosts[i].Name)
 		if err != nil {
 			return nil
 		}
@@ -199,11 +208,11 @@ func isClosed(c <-chan struct{}) bool {
 }
 
 // playRun plays a scenario to its end, or until nobody waits for the result.
-func (s *Supervisor) playRun(r *run, topo *topology.Topology, beginning *beginning) (*report.Run, error) {
+func (a *runAPI) playRun(r *run, topo *topology.Topology, beginning *beginning) (*report.Run, error) {
 	began := time.Now()
 	var setByHand []string
-	s.look(func(l *core.Lab) { setByHand = l.SetByHand() })
-	stage := newRunStage(r.ctx, s, beginning)
+	a.look(func(l *core.Lab) { setByHand = l.SetByHand() })
+	stage := newRunStage(r.ctx, a.Supervisor, beginning)
 	defer stage.end()
 	done := make(chan error, 1)
 	var result *report.Run
@@ -223,11 +232,11 @@ func (s *Supervisor) playRun(r *run, topo *topology.Topology, beginning *beginni
 		return nil, context.Cause(r.ctx)
 	}
 	result.Started, result.Host, result.SetByHand = began.Format(time.RFC3339), host(), setByHand
-	if result.Recorded, err = s.recorded(context.WithoutCancel(r.ctx)); err != nil {
+	if result.Recorded, err = a.decisions.recorded(context.WithoutCancel(r.ctx)); err != nil {
 		return nil, err
 	}
 	if result.Recorded != nil && result.Recorded.Error != "" {
-		result.Problems = append(result.Problems, fmt.Sprintf("the log %s ends early: %s", s.recording, result.Recorded.Error))
+		result.Problems = append(result.Problems, fmt.Sprintf("the log %s ends early: %s", a.decisions.file, result.Recorded.Error))
 		result.Passed = false
 	}
 	return result, nil

@@ -3,13 +3,11 @@ package lab
 import (
 	"fmt"
 	"log"
-	"maps"
 	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,7 +15,6 @@ import (
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/core"
 	"github.com/ndklab/ndklab/internal/node/reaper"
-	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
 )
@@ -26,31 +23,33 @@ import (
 // namespace, in whose network namespace all links meet. Its end is the end of
 // everything else, so it cleans nothing up: when the lab is over it exits.
 //
-// What becomes of nodes and links is decided by the lab's core; the driver carries that out. A Supervisor answers for the
-// lab, and plays its scenario. Who is in the lab can change at any time, so that each request looks at one topology.
+// The lab's core decides what becomes of nodes and links, and the driver carries that out. A Supervisor answers for the
+// lab as a whole. What is asked of nodes and links its parts answer, and its runs play the scenario. Who is in the lab can
+// change at any time, so that each request looks at one topology.
 type Supervisor struct {
 	name string
 	*driver
-	history history
+	*nodeAPI
+	*linkAPI
+	runs      *runAPI
+	decisions *decisionLog
+	history   history
+	clients   clients
 
 	dir string // the working folder of the scenario's programs; set by build, before the lab is ready
 
 	over chan struct{} // closed when reason is set
 
 	mu       sync.Mutex // guards what follows
-	running  *run       // the last one that began
 	ready    time.Time  // when all nodes were; zero before
 	released bool       // the lab may outlive its owner
 	reason   *control.Error
-	clients  map[*control.Conn]*client
-	served   int // clients so far
-	// recording is the file of the engine's decisions; "": none.
-	recording string
 }
 
 // newSupervisor returns that of a lab in which nothing is as yet.
 func newSupervisor(name string) *Supervisor {
-	s := &Supervisor{name: name, clients: map[*control.Conn]*client{}, over: make(chan struct{})}
+	s := &Supervisor{name: name, over: make(chan struct{})}
+	s.runs = &runAPI{Supervisor: s}
 	children := reaper.New()
 	nodes := &nodeDriver{lab: name, reaper: children, publish: s.Publish, qpError: s.publishQPError, lives: map[string]*life{}}
 	links := &linkDriver{
@@ -62,13 +61,10 @@ func newSupervisor(name string) *Supervisor {
 		core: core.New(&topology.Topology{Name: name}), started: time.Now(), asked: map[uint64]chan<- core.Answer{},
 	}
 	nodes.ended = s.agentEnded
+	s.nodeAPI = &nodeAPI{driver: s.driver, lab: name}
+	s.linkAPI = &linkAPI{driver: s.driver, lab: name, nodeAPI: s.nodeAPI}
+	s.decisions = &decisionLog{engine: &links.engine, publish: s.Publish}
 	return s
-}
-
-// A client is a command's channel. Its fields are guarded by Supervisor.mu.
-type client struct {
-	number  int  // tells channels apart
-	watches bool // events are sent to it
 }
 
 // supervise is the supervisor process. It returns when the lab is over.
@@ -98,8 +94,8 @@ func supervise(name string) error {
 	}
 	<-s.over
 	log.Print(s.reason)
-	s.closeLog()
-	s.farewell()
+	s.decisions.close()
+	s.clients.awaitGone()
 	s.links.engine.end()
 	return nil
 }
@@ -121,29 +117,10 @@ func (s *Supervisor) beReady() {
 	s.ready = time.Now()
 }
 
-// farewellTime bounds how long clients may take to hear why the lab is over.
-const farewellTime = 100 * time.Millisecond
-
-// farewell waits until every client has had the answer to its wait request and
-// closed its channel, but not for one that reads nothing because it was stopped.
-func (s *Supervisor) farewell() {
-	s.mu.Lock()
-	conns := slices.Collect(maps.Keys(s.clients))
-	s.mu.Unlock()
-	gone := make(chan struct{})
-	go func() {
-		defer close(gone)
-		for _, conn := range conns {
-			<-conn.Done()
-		}
-	}()
-	clock.Within(farewellTime, gone)
-}
-
 // serveOwner serves the command that starts the lab, and ends the lab if that
 // command goes away before it has released it.
 func (s *Supervisor) serveOwner(owner *os.File) error {
-	conn, err := s.addClient(func() (*control.Conn, error) { return control.FromFile(owner, s.handleOwner) })
+	conn, err := s.clients.add(func() (*control.Conn, error) { return control.FromFile(owner, s.ownerRequests().Serve) })
 	if err != nil {
 		return err
 	}
@@ -195,27 +172,7 @@ func (s *Supervisor) serveClient(sock *net.UnixConn) {
 		return
 	}
 	// New cannot fail.
-	_, _ = s.addClient(func() (*control.Conn, error) { return control.New(sock, s.handle), nil })
-}
-
-// addClient makes a client's channel and knows it before it serves its first
-// request.
-func (s *Supervisor) addClient(open func() (*control.Conn, error)) (*control.Conn, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	conn, err := open()
-	if err != nil {
-		return nil, err
-	}
-	s.served++
-	s.clients[conn] = &client{number: s.served}
-	go func() {
-		<-conn.Done()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.clients, conn)
-	}()
-	return conn, nil
+	_, _ = s.clients.add(func() (*control.Conn, error) { return control.New(sock, s.requests().Serve), nil })
 }
 
 // Since is the lab's clock: how long all nodes have been ready. It is 0 before.

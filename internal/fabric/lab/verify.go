@@ -27,21 +27,21 @@ func (l *Lab) VerifyLink(ctx context.Context, endpoint string, probes Probes) (*
 }
 
 // verifyLink answers methodVerify.
-func (s *Supervisor) verifyLink(ctx context.Context, _ *control.Request, params verifyParams) (*report.Verification, error) {
-	spec, before, err := s.linkToProbe(params.Endpoint)
+func (a *linkAPI) verifyLink(ctx context.Context, _ *control.Request, params verifyParams) (*report.Verification, error) {
+	spec, before, err := a.linkToProbe(params.Endpoint)
 	if err != nil {
 		return nil, err
 	}
-	ends, err := s.probeEnds(spec)
+	ends, err := a.probeEnds(spec)
 	if err != nil {
 		return nil, err
 	}
 	name := spec.Endpoints[0]
 	engine, state := stateOfLink(spec, before)
 	if state != "up" {
-		return nil, control.Errorf(control.Usage, "link %s is down: `ndklab link up %s/%s` brings it up", name, s.name, name)
+		return nil, control.Errorf(control.Usage, "link %s is down: `ndklab link up %s/%s` brings it up", name, a.lab, name)
 	}
-	v := &report.Verification{Lab: s.name, Engine: engine, Passed: true}
+	v := &report.Verification{Lab: a.lab, Engine: engine, Passed: true}
 	var directions [2]*verify.Direction
 	for d := range directions {
 		v.Endpoints[d] = spec.Endpoints[d].String()
@@ -54,7 +54,7 @@ func (s *Supervisor) verifyLink(ctx context.Context, _ *control.Request, params 
 		err = directions[d].Burst(ctx)
 	}
 	// What went wrong may be because of a change, which explains it better.
-	_, after, changed := s.linkToProbe(params.Endpoint)
+	_, after, changed := a.linkToProbe(params.Endpoint)
 	if changed != nil || after.Off() || !after.Asked[0].Equal(before.Asked[0]) || !after.Asked[1].Equal(before.Asked[1]) {
 		return nil, control.Errorf(control.Usage, "link %s was changed while it was probed: probe it again", name)
 	}
@@ -72,8 +72,8 @@ func (s *Supervisor) verifyLink(ctx context.Context, _ *control.Request, params 
 }
 
 // linkToProbe returns the link with an endpoint, whose nodes are up.
-func (s *Supervisor) linkToProbe(endpoint string) (spec *topology.Link, status *core.LinkStatus, err error) {
-	s.look(func(l *core.Lab) {
+func (a *linkAPI) linkToProbe(endpoint string) (spec *topology.Link, status *core.LinkStatus, err error) {
+	a.look(func(l *core.Lab) {
 		topo := l.Topology()
 		var index int
 		if index, err = findLink(topo, endpoint); err != nil {
@@ -86,15 +86,15 @@ func (s *Supervisor) linkToProbe(endpoint string) (spec *topology.Link, status *
 }
 
 // probeEnds is where the ends of a link are, in nodes that are up.
-func (s *Supervisor) probeEnds(spec *topology.Link) (ends [2]probe.End, err error) {
+func (a *linkAPI) probeEnds(spec *topology.Link) (ends [2]probe.End, err error) {
 	for end, e := range spec.Endpoints {
 		switch {
 		case e.External():
 			return ends, control.Errorf(control.Usage, "link %s has an end outside the lab, %s, where no probe can be seen", spec.Endpoints[0], e)
-		case s.links.switchOf(e.Node) != nil:
+		case a.links.switchOf(e.Node) != nil:
 			ends[end] = probe.End{Interface: link.Port(spec.Number, end)}
 		default:
-			ends[end] = probe.End{Interface: e.Interface, PID: s.nodes.life(e.Node).agent.PID()}
+			ends[end] = probe.End{Interface: e.Interface, PID: a.nodes.life(e.Node).agent.PID()}
 		}
 	}
 	return ends, nil
