@@ -44,7 +44,8 @@
 // a file is a test in one line. Each check is a subtest.
 //
 // Simulate plays a topology in virtual time, in the test's own process: no privileges,
-// milliseconds for minutes, and the same result for the same seed.
+// milliseconds for minutes, and the same result for the same seed. Client and Server run
+// functions of the test in it, which have the adapters of its nodes.
 //
 // Start reading at Up for labs, at Topology for topologies made in code.
 package labtest

@@ -2,6 +2,7 @@ package labtest
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -69,6 +70,37 @@ func TestInnerLosesItsLab(t *testing.T) {
 	}
 	if err := other.Down(bounded(t)); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestInnerSimulatedFails(t *testing.T) {
+	inner(t)
+	Simulate(t, pairOf(), 1, Client("a", func(context.Context, *Simulated) error { return errors.New("no luck") }))
+}
+
+func TestInnerSimulatedElsewhere(t *testing.T) {
+	inner(t)
+	Simulate(t, pairOf(), 1, Client("c", func(context.Context, *Simulated) error { return nil }))
+}
+
+func TestInnerUpWithClient(t *testing.T) {
+	inner(t)
+	Up(t, pairOf(), Client("a", func(context.Context, *Simulated) error { return nil }))
+}
+
+// What a function in a simulation returns fails the test, and so does one that cannot run.
+func TestFunctionsFail(t *testing.T) {
+	t.Parallel()
+	for test, want := range map[string]string{
+		"TestInnerSimulatedFails":     "node a: no luck",
+		"TestInnerSimulatedElsewhere": `has no host "c" with an adapter`,
+		"TestInnerUpWithClient":       "Node.Do runs a function",
+	} {
+		out, err := again(t, test).CombinedOutput()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(out), want) {
+			t.Errorf("%s: %v, expected %q in\n%s", test, err, want, out)
+		}
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/fabric/report/text"
-	"github.com/ndklab/ndklab/internal/fabric/simulate"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -25,7 +24,8 @@ func (l *Lab) Run() *report.Run {
 
 // Simulate plays a topology in virtual time: its workloads, timeline and checks, with the
 // same adapters and the same impairments of links as in a lab (package simulate). It
-// judges and returns the report as Lab.Run does. The same seed gives the same report.
+// judges and returns the report as Lab.Run does. The same seed gives the same report. Client
+// and Server run functions of the test in its nodes.
 // NDKLAB_SEED in the environment comes before seed.
 func Simulate[S Source](t testing.TB, source S, seed uint64, options ...Option) *report.Run {
 	t.Helper()
@@ -44,7 +44,7 @@ func Simulate[S Source](t testing.TB, source S, seed uint64, options ...Option) 
 	set.settle(topo)
 	ctx, cancel := untilDeadline(t)
 	defer cancel()
-	r, err := simulate.Run(ctx, topo, simulate.Options{})
+	r, err := set.play(ctx, t, topo)
 	if err != nil {
 		t.Fatalf("simulation of %s, seed %d: %v", topo.Name, topo.Seed, err)
 	}

@@ -57,6 +57,7 @@ type settings struct {
 	required  bool
 	patience  time.Duration
 	variables map[string]string
+	programs  []program // of Simulate
 }
 
 // An Option is something that Up and Simulate do otherwise.
@@ -122,6 +123,9 @@ func Up[S Source](t testing.TB, source S, options ...Option) *Lab {
 	set, err := settingsOf(options)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if len(set.programs) > 0 {
+		t.Fatal("Client and Server are options of Simulate: in a lab, Node.Do runs a function")
 	}
 	doc, err := read(source)
 	if err != nil {

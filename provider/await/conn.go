@@ -69,7 +69,7 @@ func (e *Endpoint) newConn(ctx context.Context) (*Conn, error) {
 		over: make(chan struct{}), ended: make(chan struct{}),
 	}
 	c.stop = sync.OnceFunc(func() { close(c.over) })
-	c.close = sync.OnceFunc(func() {
+	c.close = once(func() {
 		c.end(net.ErrClosed)
 		c.endpoint.remove(c)
 		c.disconnect()

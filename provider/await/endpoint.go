@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ndklab/ndklab/provider"
 )
@@ -34,8 +37,9 @@ type Endpoint struct {
 	end    context.CancelCauseFunc
 	close  func() // once
 
-	mu   sync.Mutex             // guards what follows
-	open map[io.Closer]struct{} // connections, listeners and memory; nil when Close is called
+	mu    sync.Mutex        // guards what follows
+	open  map[io.Closer]int // connections, listeners and memory, which are numbered; nil when Close is called
+	added int               // so far
 }
 
 // Open opens a device and makes an Endpoint on it. A program in a node of a lab opens the node's
@@ -71,9 +75,9 @@ func NewEndpoint(ctx context.Context, adapter *provider.Adapter) (*Endpoint, err
 	if err != nil {
 		return nil, err
 	}
-	e := &Endpoint{Adapter: adapter, PD: pd, open: map[io.Closer]struct{}{}}
+	e := &Endpoint{Adapter: adapter, PD: pd, open: map[io.Closer]int{}}
 	e.life, e.end = context.WithCancelCause(context.Background())
-	e.close = sync.OnceFunc(e.closeAll)
+	e.close = once(e.closeAll)
 	return e, nil
 }
 
@@ -93,7 +97,8 @@ func (e *Endpoint) closeAll() {
 	open := e.open
 	e.open = nil
 	e.mu.Unlock()
-	for c := range open {
+	// In the order in which they were opened, so that a simulation can be repeated.
+	for _, c := range slices.SortedFunc(maps.Keys(open), func(a, b io.Closer) int { return open[a] - open[b] }) {
 		c.Close()
 	}
 	waitClosed(e.PD)
@@ -103,12 +108,28 @@ func (e *Endpoint) closeAll() {
 	}
 }
 
+// once returns a function that calls f the first time, and always returns when f has. Callers wait on a channel, so that
+// package testing/synctest knows that they wait, which it does not of sync.Once.
+func once(f func()) func() {
+	var begun atomic.Bool
+	done := make(chan struct{})
+	return func() {
+		if begun.Swap(true) {
+			<-done
+			return
+		}
+		defer close(done)
+		f()
+	}
+}
+
 // add notes what Close is to close. If the Endpoint is closed meanwhile, it closes c itself.
 func (e *Endpoint) add(c io.Closer) error {
 	e.mu.Lock()
 	open := e.open != nil
 	if open {
-		e.open[c] = struct{}{}
+		e.added++
+		e.open[c] = e.added
 	}
 	e.mu.Unlock()
 	if !open {

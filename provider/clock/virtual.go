@@ -32,6 +32,17 @@ func (v *Virtual) AfterFunc(d time.Duration, f func()) Timer {
 // Go has f run by the loop at the present instant.
 func (v *Virtual) Go(f func()) { v.AfterFunc(0, f) }
 
+// Next returns the instant of the next event; false if there is none.
+func (v *Virtual) Next() (at time.Duration, ok bool) {
+	if len(v.events) == 0 {
+		return 0, false
+	}
+	return v.events[0].at, true
+}
+
+// Advance moves time forward to an instant that no event is due before. Time never goes back.
+func (v *Virtual) Advance(to time.Duration) { v.now = max(v.now, to) }
+
 // Step runs the next event, moving time forward to it; false if there is none.
 func (v *Virtual) Step() bool {
 	if len(v.events) == 0 {

@@ -29,6 +29,7 @@ type network struct {
 	ways    map[roce.Flow]*way // found since links last changed; nil: there is none
 	blocked []bool             // by link: what a spanning tree has no use for
 
+	programs *programs
 	frames   frames
 	batch    []roce.Received   // what a port hands over just now
 	payloads workload.Payloads // of all hosts
@@ -45,8 +46,8 @@ type place struct {
 
 // newNetwork makes the links of a topology whose seed is known, between nodes that are
 // down.
-func newNetwork(t *topology.Topology, c *clock.Virtual, qpError func(string, provider.QPError)) *network {
-	n := &network{clock: c, topo: t, qpError: qpError, byName: map[string]*node{}, byNumber: map[int]*link{}, places: map[netip.Addr]place{}}
+func newNetwork(t *topology.Topology, p *programs, qpError func(string, provider.QPError)) *network {
+	n := &network{clock: p.clock, programs: p, topo: t, qpError: qpError, byName: map[string]*node{}, byNumber: map[int]*link{}, places: map[netip.Addr]place{}}
 	for i := range t.Nodes {
 		at := &node{network: n, spec: &t.Nodes[i], seed: t.SeedOf("node " + t.Nodes[i].Name)}
 		n.nodes = append(n.nodes, at)

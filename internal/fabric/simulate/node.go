@@ -31,6 +31,8 @@ type life struct {
 	device *provider.Miniport
 	host   *workload.Host
 	owed   []*answer // in the order in which they were asked for
+
+	activities []*activity // its programs
 }
 
 // An answer is one that somebody waits for who is to be told if the life ends before.
@@ -91,16 +93,29 @@ func (n *node) start(restarts int) error {
 		network: n.network, node: n, clock: c, rand: rand.New(rand.NewPCG(n.lifeSeed(), portStream)),
 		buffer: int(config.ReceiveBuffer),
 	}
+	l := &life{clock: c, port: p}
 	config.Carrier, config.Clock = p, c
 	config.Rand = adapter.Rand(n.lifeSeed())
 	config.QPError = func(e provider.QPError) { n.network.qpError(n.spec.Name, e) }
+	programs := n.network.programs
+	if l.activities = programs.activities(n.spec.Name); l.activities != nil {
+		config.Carrier, config.Clock = programPort{p, programs}, programClock{c, programs}
+		config.QPError = func(e provider.QPError) {
+			programs.lock()
+			defer programs.unlock()
+			if n.life == l {
+				n.network.qpError(n.spec.Name, e)
+			}
+		}
+		c.AfterFunc(0, func() { programs.start(l) })
+	}
 	device, err := provider.NewMiniport(config)
 	if err != nil {
 		return fmt.Errorf("node %s: adapter: %w", n.spec.Name, err)
 	}
-	host := workload.NewHost(device, c)
-	host.Payloads = &n.network.payloads
-	n.life = &life{clock: c, port: p, device: device, host: host}
+	l.device, l.host = device, workload.NewHost(device, c)
+	l.host.Payloads = &n.network.payloads
+	n.life = l
 	return nil
 }
 
@@ -124,9 +139,13 @@ func (n *node) end() {
 		return
 	}
 	n.life = nil
-	l.clock.end()
 	// A port always closes well.
 	_ = l.port.Close()
+	if l.activities == nil {
+		l.clock.end()
+	} else { // which still calls back
+		n.network.clock.Go(func() { n.network.programs.kill(l, fmt.Errorf("node %s went down", n.spec.Name)) })
+	}
 	for _, a := range l.owed {
 		fail := a.fail
 		a.fail = nil

@@ -21,6 +21,12 @@ type Options struct {
 	// Memory bounds the simulation, bytes; 0: it has as many as it takes. With it, the
 	// process collects its garbage early while it runs a large one.
 	Memory uint64
+	// Programs run in nodes beside the scenario. The run is over when they have returned, too; their errors are
+	// Problems of its report.
+	Programs []Program
+	// Settle waits until all goroutines but the caller's wait for something. With Programs it is needed: Run must be
+	// called in a bubble of testing/synctest, whose Wait it is.
+	Settle func()
 }
 
 // stepsAtOnce is how many events of the clock happen between two looks at a context.
@@ -41,7 +47,7 @@ func Run(ctx context.Context, t *topology.Topology, o Options) (*report.Run, err
 	if o.Memory > 0 && total(needs) > large {
 		defer debug.SetGCPercent(debug.SetGCPercent(collectAt))
 	}
-	l, err := newLab(t)
+	l, err := newLab(t, o)
 	if err != nil {
 		return nil, err
 	}
@@ -50,19 +56,14 @@ func Run(ctx context.Context, t *topology.Topology, o Options) (*report.Run, err
 	var playErr error
 	play := scenario.Begin(l, t, func(r *report.Run, err error) { result, playErr = r, err })
 	play.InVirtualTime()
-	for interrupted := false; result == nil; {
-		if ctx.Err() != nil && !interrupted {
-			interrupted = true
-			play.Interrupt()
+	over := func() bool { return result != nil }
+	if len(o.Programs) > 0 {
+		l.network.programs.run(ctx, over, play.Interrupt)
+		for _, err := range l.network.programs.errors {
+			result.Problems, result.Passed = append(result.Problems, err.Error()), false
 		}
-		for range stepsAtOnce {
-			if result != nil {
-				break
-			}
-			if !l.clock.Step() {
-				return nil, errors.New("simulate: nothing is left that could happen, and the run is not over")
-			}
-		}
+	} else if err := l.run(ctx, over, play.Interrupt); err != nil {
+		return nil, err
 	}
 	result.Started = started.Format(time.RFC3339)
 	result.Host = fmt.Sprintf("%s %s, cores: %d", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
@@ -70,4 +71,23 @@ func Run(ctx context.Context, t *topology.Topology, o Options) (*report.Run, err
 		return result, context.Cause(ctx)
 	}
 	return result, nil
+}
+
+// run runs the lab's clock until over reports true. If ctx ends before, interrupt is called, once.
+func (l *lab) run(ctx context.Context, over func() bool, interrupt func()) error {
+	for interrupted := false; !over(); {
+		if ctx.Err() != nil && !interrupted {
+			interrupted = true
+			interrupt()
+		}
+		for range stepsAtOnce {
+			if over() {
+				break
+			}
+			if !l.clock.Step() {
+				return errors.New("simulate: nothing is left that could happen, and the run is not over")
+			}
+		}
+	}
+	return nil
 }

@@ -13,7 +13,9 @@
 // than the kernel would choose.
 //
 // A run depends on nothing but the topology and its seed. All of it happens on the
-// goroutine that runs the clock.
+// goroutine that runs the clock, but for programs.
+//
+// Functions can run in nodes (program.go), on goroutines that take turns with the clock's.
 //
 // Start reading at Run; driver.go is how it carries out what package core decides on nodes and links,
 // network.go how packets get from one adapter to another, stage.go what a scenario does with all that.
@@ -47,12 +49,16 @@ var _ scenario.Stage = (*lab)(nil)
 // newLab brings a topology up whose seed is known and drawn (Topology.Draw): every node is
 // ready. The error says what no simulation can do (Refuse), or which adapter cannot be
 // as the topology wants it.
-func newLab(t *topology.Topology) (*lab, error) {
+func newLab(t *topology.Topology, o Options) (*lab, error) {
 	if err := Refuse(t); err != nil {
 		return nil, err
 	}
 	l := &lab{topo: t, clock: clock.NewVirtual(), core: core.New(t), asked: map[uint64]func(error){}}
-	l.network = newNetwork(t, l.clock, l.tellQPError)
+	programs, err := newPrograms(t, &o, l.clock)
+	if err != nil {
+		return nil, err
+	}
+	l.network = newNetwork(t, programs, l.tellQPError)
 	var failed error
 	l.ask(core.Build{}, func(err error) { failed = err })
 	if failed != nil {
