@@ -56,7 +56,7 @@ func (l *Lab) apply(a Ask, c Apply) {
 	for i := range d.Links {
 		if c := &d.Links[i]; c.Action == diff.Alter {
 			p.steps = append(p.steps, func(done func(error)) {
-				l.alterLink(l.linkBetween(c.Endpoints), *c, func(err error) {
+				l.linkBetween(c.Endpoints).alter(*c, func(err error) {
 					if err == nil {
 						l.take(without(l.topo, keepNode, keepLink, c.Is))
 					}
@@ -157,7 +157,7 @@ func (l *Lab) removeLink(ends [2]topology.Endpoint, done func(error)) {
 		l.tell(Tell{Kind: LinkRemoved, Link: k.name(), Text: fmt.Sprintf("%s is removed", linkTo(k.spec))})
 		done(nil)
 	}
-	l.touchLink(k)
+	k.schedule()
 }
 
 // removeNode removes a node, whose links have gone.
@@ -172,10 +172,10 @@ func (l *Lab) removeNode(name string, done func(error)) {
 	}
 	if b := l.switchOf(name); b != nil {
 		b.gone = gone
-		l.advanceSwitch(b)
+		b.advance()
 		return
 	}
-	l.askNode(l.byName[name], &nodeRequest{stop: removed, remove: true, done: func(_ *nodeRequest, err error) { gone(err) }})
+	l.byName[name].request(&nodeRequest{stop: removed, remove: true, done: func(_ *nodeRequest, err error) { gone(err) }})
 }
 
 // adopt has the new topology be the lab's, with what is new in it down, and has the rest follow.
@@ -194,14 +194,14 @@ func (l *Lab) adopt(p *apply, d *diff.Difference, done func(error)) {
 		restart[c.Name] = c.Action == diff.Restart
 	}
 	for _, b := range l.switches {
-		l.advanceSwitch(b)
+		b.advance()
 	}
 	for _, k := range l.links {
 		k.stuck = nil
 		if !old[k] || !k.whole() {
 			p.added = append(p.added, k)
 		}
-		l.touchLink(k)
+		k.schedule()
 	}
 	for _, n := range l.nodes {
 		if !was[n] {
@@ -212,7 +212,7 @@ func (l *Lab) adopt(p *apply, d *diff.Difference, done func(error)) {
 		if n.due || n.owed {
 			p.starts = append(p.starts, n)
 		}
-		l.touch(n)
+		n.schedule()
 	}
 	l.beginStarts(p)
 	p.pending++
@@ -241,7 +241,7 @@ func (l *Lab) beginStarts(p *apply) (begun bool) {
 // startDue has a node be started, also if it is up.
 func (l *Lab) startDue(p *apply, n *node) {
 	p.pending++
-	l.askNode(n, &nodeRequest{stop: changed, start: true, due: true, done: func(_ *nodeRequest, err error) {
+	n.request(&nodeRequest{stop: changed, start: true, due: true, done: func(_ *nodeRequest, err error) {
 		p.pending--
 		if err != nil && l.applying == p {
 			l.applyFailed(err) // others may wait for this one
@@ -266,7 +266,7 @@ func (l *Lab) advanceApply() (advanced bool) {
 		}
 	}
 	for _, k := range l.links {
-		if !l.settled(k) {
+		if !k.converged() {
 			return false
 		}
 	}

@@ -40,13 +40,13 @@ func (l *Lab) build(a Ask) {
 	}
 	l.nextNotice = l.now + firstNotice
 	for _, n := range l.nodes {
-		l.start(n)
+		n.start()
 	}
 	for _, b := range l.switches {
-		l.advanceSwitch(b)
+		b.advance()
 	}
 	for _, k := range l.links {
-		l.touchLink(k)
+		k.schedule()
 	}
 }
 
@@ -70,10 +70,10 @@ func (l *Lab) advanceBuild() (advanced bool) {
 	touchAll := func() {
 		b.busy = false
 		for _, n := range l.nodes {
-			l.touchLinks(n)
+			n.scheduleWithLinks()
 		}
 		for _, k := range l.links {
-			l.touchLink(k)
+			k.schedule()
 		}
 	}
 	switch {
@@ -114,7 +114,7 @@ func (l *Lab) passed(b *build) bool {
 	}
 	for ; b.links < len(l.links); b.links++ {
 		k := l.links[b.links]
-		if !l.carries && !k.whole() || !l.present && !l.settled(k) {
+		if !l.carries && !k.whole() || !l.present && !k.converged() {
 			return false
 		}
 	}
@@ -145,50 +145,6 @@ func (l *Lab) elapseBuild() {
 	if len(texts) > 0 {
 		l.tell(Tell{Kind: LabWaiting, Text: "waiting: " + strings.Join(texts, ", ")})
 	}
-}
-
-// A bridge is a switch.
-type bridge struct {
-	spec *topology.Node
-	made bool
-	busy bool        // an action is under way
-	gone func(error) // has it be removed, and is called when it has been; nil: it stays
-}
-
-// advanceSwitch makes a switch that is to be there, or removes one that is to go, whose links have gone.
-func (l *Lab) advanceSwitch(b *bridge) {
-	switch {
-	case b.busy:
-		return
-	case b.gone != nil && !b.made:
-		b.gone(nil)
-		return
-	case b.gone == nil && b.made:
-		return
-	}
-	b.busy = true
-	if b.gone != nil {
-		l.do(RemoveSwitch{b.spec}, func(d Done) {
-			b.busy, b.made = false, d.Err != nil
-			b.gone(d.Err)
-		})
-		return
-	}
-	l.do(MakeSwitch{b.spec}, func(d Done) {
-		b.busy, b.made = false, d.Err == nil
-		switch {
-		case d.Err != nil && l.building != nil:
-			l.buildFailed("make the switches", d.Err)
-		case d.Err != nil:
-			l.applyFailed(d.Err) // the next one tries again
-		case b.gone != nil:
-			l.advanceSwitch(b)
-		default:
-			for _, i := range b.spec.Interfaces {
-				l.touchLink(l.links[i.Link])
-			}
-		}
-	})
 }
 
 // awaitTree waits until the spanning trees at the ends of links know of them. Those of switches without one forward from

@@ -52,14 +52,14 @@ func (h *health) result(ok bool, since time.Duration) time.Duration {
 }
 
 // checked takes the step of a node's becoming healthy, if it has. The checks go on to the end of its life.
-func (l *Lab) checked(n *node) bool {
+func (n *node) checked() bool {
 	switch n.health.state {
 	case "":
 		n.stages.doing = "is checked by its healthcheck"
-		n.health.state, n.health.began = Starting, l.now
-		l.checkHealth(n)
+		n.health.state, n.health.began = Starting, n.lab.now
+		n.checkHealth()
 	case Unhealthy:
-		l.settle(n, failure.Errorf(failure.Unmet, "node %s is unhealthy: %s", n.spec.Name, n.health.output))
+		n.finishStages(failure.Errorf(failure.Unmet, "node %s is unhealthy: %s", n.spec.Name, n.health.output))
 	case Healthy:
 		n.stages.take()
 		return true
@@ -68,24 +68,24 @@ func (l *Lab) checked(n *node) bool {
 }
 
 // checkHealth makes one check. A node that is paused can neither fail nor do well.
-func (l *Lab) checkHealth(n *node) {
+func (n *node) checkHealth() {
 	n.checkAt = 0
 	if n.paused {
-		n.checkAt = l.now + n.health.check.Interval
-		l.timed(n)
+		n.checkAt = n.lab.now + n.health.check.Interval
+		n.lab.timed(n)
 		return
 	}
 	life := n.life
-	l.do(CheckHealth{n.of()}, func(d Done) {
+	n.lab.do(CheckHealth{n.of()}, func(d Done) {
 		if n.life != life || n.phase != up || d.Agent {
 			return
 		}
 		h := &n.health
 		was := h.state
-		n.checkAt = l.now + h.result(d.Failure == "", l.now-h.began)
+		n.checkAt = n.lab.now + h.result(d.Failure == "", n.lab.now-h.began)
 		h.output = d.Failure
-		l.timed(n)
-		l.touch(n)
+		n.lab.timed(n)
+		n.schedule()
 		if h.state == was {
 			return
 		}
@@ -93,7 +93,7 @@ func (l *Lab) checkHealth(n *node) {
 		if h.output != "" {
 			text += ": " + h.output
 		}
-		l.tell(Tell{Kind: HealthChanged, Node: n.spec.Name, Text: text})
+		n.lab.tell(Tell{Kind: HealthChanged, Node: n.spec.Name, Text: text})
 	})
 }
 
@@ -109,10 +109,10 @@ func (l *Lab) timed(n *node) {
 func (l *Lab) elapse() {
 	for _, n := range slices.Clone(l.timers) {
 		if n.checkAt > 0 && n.checkAt <= l.now {
-			l.checkHealth(n)
+			n.checkHealth()
 		}
 		if n.reviveAt > 0 && n.reviveAt <= l.now {
-			l.revive(n)
+			n.revive()
 		}
 	}
 	l.timers = slices.DeleteFunc(l.timers, func(n *node) bool { return n.checkAt == 0 && n.reviveAt == 0 })

@@ -90,7 +90,7 @@ func (l *Lab) Handle(now time.Duration, e Event) {
 		}
 	case AgentEnded:
 		if n := l.byName[e.Node]; n != nil && n.life == e.Life {
-			l.agentEnded(n, e.Reason)
+			n.agentEnded(e.Reason)
 		}
 	case Tick:
 	}
@@ -171,11 +171,11 @@ func (l *Lab) decide() {
 		case len(l.touchedNodes) > 0:
 			n := l.touchedNodes[0]
 			l.touchedNodes, n.touched = l.touchedNodes[1:], false
-			l.advanceNode(n)
+			n.advance()
 		case len(l.touchedLinks) > 0:
 			k := l.touchedLinks[0]
 			l.touchedLinks, k.touched = l.touchedLinks[1:], false
-			l.advanceLink(k)
+			k.advance()
 		case !l.advanceWhole():
 			return
 		}
@@ -187,31 +187,31 @@ func (l *Lab) advanceWhole() bool {
 	return l.advanceBuild() || l.advanceApply() || l.advanceSeparation() || l.advanceRestore()
 }
 
-// touch has decide look at a node, and at its links, on which it may depend.
-func (l *Lab) touch(n *node) {
+// schedule has decide look at a node, and at its links, on which it may depend.
+func (n *node) schedule() {
 	if !n.touched {
 		n.touched = true
-		l.touchedNodes = append(l.touchedNodes, n)
+		n.lab.touchedNodes = append(n.lab.touchedNodes, n)
 	}
 }
 
-// touchLinks has decide look at a node and its links.
-func (l *Lab) touchLinks(n *node) {
-	l.touch(n)
+// scheduleWithLinks has decide look at a node and its links.
+func (n *node) scheduleWithLinks() {
+	n.schedule()
 	for _, i := range n.spec.Interfaces {
-		l.touchLink(l.links[i.Link])
+		n.lab.links[i.Link].schedule()
 	}
 }
 
-// touchLink has decide look at a link and the nodes at its ends.
-func (l *Lab) touchLink(k *link) {
+// schedule has decide look at a link and the nodes at its ends.
+func (k *link) schedule() {
 	if !k.touched {
 		k.touched = true
-		l.touchedLinks = append(l.touchedLinks, k)
+		k.lab.touchedLinks = append(k.lab.touchedLinks, k)
 	}
 	for _, n := range k.nodes {
 		if n != nil {
-			l.touch(n)
+			n.schedule()
 		}
 	}
 }
@@ -230,13 +230,13 @@ func (l *Lab) take(t *topology.Topology) {
 	for i := range t.Nodes {
 		spec := &t.Nodes[i]
 		if spec.Kind == topology.Switch {
-			l.switches = append(l.switches, cmp.Or(switches[spec.Name], &bridge{}))
+			l.switches = append(l.switches, cmp.Or(switches[spec.Name], &bridge{lab: l}))
 			l.switches[len(l.switches)-1].spec = spec
 			continue
 		}
 		n := nodes[spec.Name]
 		if n == nil {
-			n = &node{}
+			n = &node{lab: l}
 		}
 		n.spec = spec
 		l.nodes = append(l.nodes, n)
@@ -246,7 +246,7 @@ func (l *Lab) take(t *topology.Topology) {
 		spec := &t.Links[i]
 		k := links[spec.Endpoints]
 		if k == nil || k.spec.Number != spec.Number {
-			k = newLink(spec)
+			k = newLink(l, spec)
 		}
 		k.index, k.spec = i, spec
 		for end, e := range spec.Endpoints {

@@ -10,6 +10,7 @@ import (
 
 // A link is a link of the lab: what is asked of it, and what was found.
 type link struct {
+	lab     *Lab
 	index   int // in Topology.Links
 	spec    *topology.Link
 	nodes   [2]*node   // at its ends; nil: a switch, or outside
@@ -52,9 +53,9 @@ func (a *linkAsked) equal(b *linkAsked) bool {
 
 func (a *linkAsked) impaired() bool { return !a.impairments[0].None() || !a.impairments[1].None() }
 
-func newLink(spec *topology.Link) *link {
+func newLink(l *Lab, spec *topology.Link) *link {
 	asked := linkAsked{impairments: spec.Directions, down: spec.Down}
-	return &link{spec: spec, asked: asked, lasting: asked}
+	return &link{lab: l, spec: spec, asked: asked, lasting: asked}
 }
 
 // name is the link's in the engine and in messages: an endpoint names its link.
@@ -107,26 +108,26 @@ func (k *link) checkEnds() error {
 }
 
 // missing returns which ends are to be made. Those of a lab that is being built are made together.
-func (l *Lab) missing(k *link) (ends [2]bool) {
+func (k *link) missing() (ends [2]bool) {
 	all := k.wants(0) && k.wants(1)
 	for end := range ends {
-		ends[end] = k.wants(end) && !k.made[end] && (all || l.building == nil)
+		ends[end] = k.wants(end) && !k.made[end] && (all || k.lab.building == nil)
 	}
 	return ends
 }
 
-// settled reports whether a link does what it is asked to, as far as its ends are there.
-func (l *Lab) settled(k *link) bool {
+// converged reports whether a link does what it is asked to, as far as its ends are there.
+func (k *link) converged() bool {
 	if k.busy {
 		return false
 	}
-	a, _ := l.nextOf(k)
+	a, _ := k.next()
 	return a == nil
 }
 
-// nextOf returns what is to be done next for the link to be what it is asked to be, and what that changes of what was
+// next returns what is to be done next for the link to be what it is asked to be, and what that changes of what was
 // found; nil if it is.
-func (l *Lab) nextOf(k *link) (a Action, found func()) {
+func (k *link) next() (a Action, found func()) {
 	for end := range 2 {
 		if !k.made[end] || k.wants(end) {
 			continue
@@ -136,7 +137,7 @@ func (l *Lab) nextOf(k *link) (a Action, found func()) {
 		}
 		return RemoveEnd{k.spec, end}, func() { k.made[end], k.given[end], k.configured[end], k.stuck = false, false, false, nil }
 	}
-	if ends := l.missing(k); ends != [2]bool{} {
+	if ends := k.missing(); ends != [2]bool{} {
 		return MakeEnds{k.spec, ends, !k.asked.down && !k.asked.parted}, func() {
 			k.made = [2]bool{k.made[0] || ends[0], k.made[1] || ends[1]}
 			k.mtu = k.spec.MTU
@@ -145,7 +146,7 @@ func (l *Lab) nextOf(k *link) (a Action, found func()) {
 			}
 		}
 	}
-	ready := k.whole() && k.configured[0] && k.configured[1] && l.carries
+	ready := k.whole() && k.configured[0] && k.configured[1] && k.lab.carries
 	off := k.off()
 	switch {
 	case !k.whole():
@@ -173,30 +174,30 @@ func (l *Lab) nextOf(k *link) (a Action, found func()) {
 	return nil, nil
 }
 
-// advanceLink has the next thing be done with a link.
-func (l *Lab) advanceLink(k *link) {
+// advance has the next thing be done with a link.
+func (k *link) advance() {
 	if k.busy || k.removed {
 		return
 	}
 	if len(k.requests) > 0 && !k.requests[0].begun {
-		l.beginLink(k, k.requests[0])
+		k.beginRequest(k.requests[0])
 	}
-	a, found := l.nextOf(k)
+	a, found := k.next()
 	switch {
 	case a != nil && (k.stuck == nil || removes(a)):
 		k.busy = true
 		lives := k.lives()
-		l.do(a, func(d Done) {
+		k.lab.do(a, func(d Done) {
 			ended := k.lives() != lives // which explains a failure
 			if d.Agent && !ended {
 				k.ending = true
 				return
 			}
 			k.busy = false
-			l.touchLink(k)
+			k.schedule()
 			if d.Err != nil && removes(a) {
 				if !ended {
-					l.tell(Tell{Kind: Warning, Link: k.name(), Text: fmt.Sprintf("link %s: %v", k.name(), d.Err)})
+					k.lab.tell(Tell{Kind: Warning, Link: k.name(), Text: fmt.Sprintf("link %s: %v", k.name(), d.Err)})
 				}
 				d.Err = nil // nothing is left to be done about it
 			}
@@ -204,7 +205,7 @@ func (l *Lab) advanceLink(k *link) {
 			case d.Err == nil:
 				found()
 			case !ended:
-				l.linkFailed(k, a, d.Err)
+				k.actionFailed(a, d.Err)
 			}
 		})
 	case a == nil && k.goes():
@@ -215,8 +216,8 @@ func (l *Lab) advanceLink(k *link) {
 		k.requests = nil
 		k.gone()
 	case a == nil:
-		l.finishLink(k)
-		l.advanceRelief(k)
+		k.finishRequest()
+		k.advanceRelease()
 	}
 }
 
@@ -229,46 +230,46 @@ func removes(a Action) bool {
 	return false
 }
 
-// linkFailed takes the failure of an action. Whoever wanted it has it said.
-func (l *Lab) linkFailed(k *link, a Action, err error) {
-	if l.building != nil {
+// actionFailed takes the failure of an action. Whoever wanted it has it said.
+func (k *link) actionFailed(a Action, err error) {
+	if k.lab.building != nil {
 		step := stepOf[connecting]
 		if _, making := a.(MakeEnds); making {
 			step = stepOf[linking]
 		}
-		l.buildFailed(step, fmt.Errorf("%s: %w", linkTo(k.spec), err))
+		k.lab.buildFailed(step, fmt.Errorf("%s: %w", linkTo(k.spec), err))
 		return
 	}
 	err = fmt.Errorf("link %s: %w", k.name(), err)
 	if len(k.requests) > 0 && k.requests[0].begun {
-		l.abortLink(k, err)
+		k.abortRequest(err)
 		return
 	}
 	for _, n := range k.nodes {
 		if n != nil && (n.phase == linking || n.phase == connecting) {
-			l.startFailed(n, fmt.Errorf("node %s: %w", n.spec.Name, err)) // the other one may fare better
+			n.abortStart(fmt.Errorf("node %s: %w", n.spec.Name, err)) // the other one may fare better
 			return
 		}
 	}
 	k.stuck = err
-	if !l.applyFailed(err) {
-		l.tell(Tell{Kind: Warning, Link: k.name(), Text: err.Error()})
+	if !k.lab.applyFailed(err) {
+		k.lab.tell(Tell{Kind: Warning, Link: k.name(), Text: err.Error()})
 	}
 }
 
-// advanceRelief has the engine of a link that is not impaired any more give it back when no packet is on its way. That may
+// advanceRelease has the engine of a link that is not impaired any more give it back when no packet is on its way. That may
 // take as long as the longest delay or queue that it had, and the link can be changed meanwhile: if it is impaired again
 // by then, it stays with its engine.
-func (l *Lab) advanceRelief(k *link) {
+func (k *link) advanceRelease() {
 	if !k.engine || k.asked.impaired() || !k.whole() {
 		k.idle = false
-		l.finishPlain(k)
+		k.finishPlain()
 		return
 	}
 	switch {
 	case k.idle:
 		k.idle, k.busy = false, true
-		l.do(Relieve{k.spec}, func(d Done) {
+		k.lab.do(Relieve{k.spec}, func(d Done) {
 			k.busy = false
 			switch {
 			case d.Err == nil && !d.Late:
@@ -276,16 +277,16 @@ func (l *Lab) advanceRelief(k *link) {
 			case d.Err != nil:
 				k.kept = true
 				if k.checkEnds() == nil {
-					l.tell(Tell{Kind: Warning, Link: k.name(), Text: fmt.Sprintf("link %s stays with %s: %v", k.name(), cmp.Or(k.spec.Engine, topology.Linkem), d.Err)})
+					k.lab.tell(Tell{Kind: Warning, Link: k.name(), Text: fmt.Sprintf("link %s stays with %s: %v", k.name(), cmp.Or(k.spec.Engine, topology.Linkem), d.Err)})
 				}
 			}
-			l.touchLink(k)
+			k.schedule()
 		})
 	case !k.idling && !k.kept:
 		k.idling = true
-		l.do(AwaitIdle{k.spec}, func(d Done) {
+		k.lab.do(AwaitIdle{k.spec}, func(d Done) {
 			k.idling, k.idle, k.kept = false, d.Err == nil, d.Err != nil
-			l.touchLink(k)
+			k.schedule()
 		})
 	}
 }

@@ -39,14 +39,14 @@ func (l *Lab) linkOf(index int) (*link, error) {
 	return l.links[index], nil
 }
 
-// askLink puts a request behind the others.
-func (l *Lab) askLink(k *link, r *linkRequest) {
+// request puts a request behind the others.
+func (k *link) request(r *linkRequest) {
 	k.requests = append(k.requests, r)
-	l.touchLink(k)
+	k.schedule()
 }
 
-// beginLink begins what a request asks for.
-func (l *Lab) beginLink(k *link, r *linkRequest) {
+// beginRequest begins what a request asks for.
+func (k *link) beginRequest(r *linkRequest) {
 	r.begun, r.before, r.wasOff = true, k.asked, k.off()
 	asked, lasting := k.asked, k.lasting
 	var err error
@@ -59,14 +59,14 @@ func (l *Lab) beginLink(k *link, r *linkRequest) {
 	if err != nil {
 		k.requests = k.requests[1:]
 		r.done(false, err)
-		l.touchLink(k)
+		k.schedule()
 		return
 	}
 	k.asked, r.last, k.stuck, k.kept = asked, lasting, nil, false
 }
 
-// finishLink ends the request under way, after which the link does what it is asked to.
-func (l *Lab) finishLink(k *link) {
+// finishRequest ends the request under way, after which the link does what it is asked to.
+func (k *link) finishRequest() {
 	if len(k.requests) == 0 || !k.requests[0].begun {
 		return
 	}
@@ -76,20 +76,20 @@ func (l *Lab) finishLink(k *link) {
 		k.lasting = r.last
 	}
 	if r.words != "" {
-		l.tell(Tell{Kind: LinkChanged, Link: k.name(), Text: r.words})
+		k.lab.tell(Tell{Kind: LinkChanged, Link: k.name(), Text: r.words})
 	}
 	if r.late > 0 && k.engine && !k.asked.impaired() && k.whole() {
-		r.late = l.now + plainTime
+		r.late = k.lab.now + plainTime
 		k.plain = append(k.plain, r)
-		l.plain = append(l.plain, k)
+		k.lab.plain = append(k.lab.plain, k)
 	} else {
 		r.done(r.wasOff && !k.off(), nil)
 	}
-	l.touchLink(k)
+	k.schedule()
 }
 
 // finishPlain answers those who wait for a link to be plain.
-func (l *Lab) finishPlain(k *link) {
+func (k *link) finishPlain() {
 	for _, r := range k.plain {
 		r.done(false, nil)
 	}
@@ -100,14 +100,14 @@ func (l *Lab) finishPlain(k *link) {
 func (l *Lab) elapsePlain() {
 	for _, k := range slices.Clone(l.plain) {
 		if len(k.plain) == 0 || k.plain[0].late <= l.now {
-			l.finishPlain(k)
+			k.finishPlain()
 			l.plain = slices.DeleteFunc(l.plain, func(p *link) bool { return p == k })
 		}
 	}
 }
 
-// abortLink ends the request under way, which failed: what was asked before is asked again.
-func (l *Lab) abortLink(k *link, err error) {
+// abortRequest ends the request under way, which failed: what was asked before is asked again.
+func (k *link) abortRequest(err error) {
 	r := k.requests[0]
 	k.requests = k.requests[1:]
 	if k.checkEnds() != nil { // the end has vanished
@@ -158,7 +158,7 @@ func (l *Lab) setLink(a Ask, index int, from, words string, to func(k *link, dir
 		}
 		return nil
 	}
-	l.askLink(k, r)
+	k.request(r)
 }
 
 // check says what is wrong with an impairment, or what of it the link's engine cannot do.
@@ -210,15 +210,15 @@ func (l *Lab) switchLink(a Ask, c SwitchLink) {
 		}
 		l.awaitTree([]*link{k}, func(err error) { l.answer(Answer{ID: a.ID, Err: err}) })
 	}
-	l.askLink(k, r)
+	k.request(r)
 }
 
-// alterLink changes what a link does and how large its packets are, as a file says that has been changed. What the file
+// alter changes what a link does and how large its packets are, as a file says that has been changed. What the file
 // leaves as it was stays as it is, also if a command has changed it.
-func (l *Lab) alterLink(k *link, d diff.Link, done func(error)) {
+func (k *link) alter(d diff.Link, done func(error)) {
 	was, is := d.Was, d.Is
 	k.spec = is
-	l.askLink(k, &linkRequest{by: ByHand, away: true, words: d.String()[len("~ "):],
+	k.request(&linkRequest{by: ByHand, away: true, words: d.String()[len("~ "):],
 		change: func(asked, lasting *linkAsked) error {
 			for direction := range asked.impairments {
 				if to := is.Directions[direction]; !was.Directions[direction].Equal(to) {
@@ -321,7 +321,7 @@ func (l *Lab) advanceSeparation() (advanced bool) {
 // separate has a link be parted, or not any more.
 func (l *Lab) separate(s *separation, k *link) {
 	parted := s.parted[k]
-	l.askLink(k, &linkRequest{by: s.by, away: true,
+	k.request(&linkRequest{by: s.by, away: true,
 		change: func(asked, lasting *linkAsked) error {
 			asked.parted, lasting.parted = parted, parted
 			return nil

@@ -25,6 +25,7 @@ const (
 
 // A node is a host or a router.
 type node struct {
+	lab     *Lab
 	spec    *topology.Node
 	touched bool // it is in Lab.touchedNodes
 	removed bool // it is not in the lab any more
@@ -82,41 +83,41 @@ func (n *node) alive() error {
 }
 
 // start begins a life of a node that is absent.
-func (l *Lab) start(n *node) {
+func (n *node) start() {
 	if n.life > 0 {
 		n.restarts++
 	}
 	*n = node{
-		spec: n.spec, touched: n.touched, restarts: n.restarts, reason: n.reason, delay: n.delay, owed: n.due || n.owed,
+		lab: n.lab, spec: n.spec, touched: n.touched, restarts: n.restarts, reason: n.reason, delay: n.delay, owed: n.due || n.owed,
 		lasting: n.lasting, requests: n.requests, waiting: n.waiting,
-		phase: starting, life: n.life + 1, began: l.now, stages: newStages(&n.spec.Setup), health: newHealth(n.spec.Setup.Healthcheck),
+		phase: starting, life: n.life + 1, began: n.lab.now, stages: newStages(&n.spec.Setup), health: newHealth(n.spec.Setup.Healthcheck),
 	}
-	l.everyLink(n, func(k *link, end int) bool {
+	n.everyLink(func(k *link, end int) bool {
 		k.given[end], k.stuck = true, nil
 		return true
 	})
-	l.work(n, StartAgent{n.of(), l.topo, n.restarts}, func(Done) { n.phase = linking })
-	l.timed(n)
+	n.work(StartAgent{n.of(), n.lab.topo, n.restarts}, func(Done) { n.phase = linking })
+	n.lab.timed(n)
 }
 
 // work does an action of the node's phase. If it fails, so does the start.
-func (l *Lab) work(n *node, a Action, then func(Done)) {
+func (n *node) work(a Action, then func(Done)) {
 	n.busy = true
 	in := n.phase
-	l.doIn(n, a, func(d Done) {
+	n.doIn(a, func(d Done) {
 		if n.phase != in {
 			return // its end came first
 		}
 		n.busy = false
-		l.touchLinks(n)
+		n.scheduleWithLinks()
 		switch {
 		case d.Err != nil && in == starting:
 			n.ended = true
-			l.startFailed(n, d.Err)
+			n.abortStart(d.Err)
 		case d.Agent: // AgentEnded says why
 			n.busy = true
 		case d.Err != nil:
-			l.startFailed(n, d.Err)
+			n.abortStart(d.Err)
 		default:
 			then(d)
 		}
@@ -124,44 +125,44 @@ func (l *Lab) work(n *node, a Action, then func(Done)) {
 }
 
 // doIn has an action carried out in a node. The life of the node is the same when its result comes.
-func (l *Lab) doIn(n *node, a Action, then func(Done)) {
+func (n *node) doIn(a Action, then func(Done)) {
 	n.open++
-	l.do(a, func(d Done) {
+	n.lab.do(a, func(d Done) {
 		n.open--
-		l.touch(n)
+		n.schedule()
 		then(d)
 	})
 }
 
-// startFailed ends a life that has come to nothing.
-func (l *Lab) startFailed(n *node, err error) {
-	if l.building != nil {
-		l.buildFailed(stepOf[n.phase], err)
+// abortStart ends a life that has come to nothing.
+func (n *node) abortStart(err error) {
+	if n.lab.building != nil {
+		n.lab.buildFailed(stepOf[n.phase], err)
 		return
 	}
 	n.phase, n.unseen, n.failed, n.due, n.owed = clearing, true, err, n.due || n.owed, false
-	l.touchLinks(n)
+	n.scheduleWithLinks()
 }
 
 // agentEnded takes the end of a node's agent. The far ends of its links, which lose the carrier, and the rest of the lab stay.
-func (l *Lab) agentEnded(n *node, reason string) {
+func (n *node) agentEnded(reason string) {
 	if n.ended || n.phase == absent {
 		return
 	}
 	n.ended, n.busy = true, false
 	for _, i := range n.spec.Interfaces {
-		if k := l.links[i.Link]; k.ending {
+		if k := n.lab.links[i.Link]; k.ending {
 			k.busy, k.ending = false, false
 		}
 	}
-	l.touchLinks(n)
+	n.scheduleWithLinks()
 	switch {
 	case n.phase == clearing && n.unseen:
 		return
-	case l.building != nil && n.stages.settled && n.stages.err == nil:
-		l.end(failure.Errorf(failure.Failed, "lab %s: node %s: %s", l.name, n.spec.Name, reason))
+	case n.lab.building != nil && n.stages.settled && n.stages.err == nil:
+		n.lab.end(failure.Errorf(failure.Failed, "lab %s: node %s: %s", n.lab.name, n.spec.Name, reason))
 		return
-	case l.building != nil || n.down(): // it was being started
+	case n.lab.building != nil || n.down(): // it was being started
 		err := fmt.Errorf("node %s: %s", n.spec.Name, reason)
 		switch {
 		case n.stages.running != "":
@@ -169,77 +170,77 @@ func (l *Lab) agentEnded(n *node, reason string) {
 		case n.health.state != "":
 			err = failure.Errorf(failure.Unmet, "node %s is down: %s", n.spec.Name, reason)
 		}
-		l.startFailed(n, err)
+		n.abortStart(err)
 		return
 	}
 	n.reason, n.checkAt = n.stopping, 0
 	if n.reason == "" {
 		n.reason = reason
-		n.farewell = l.reviveLater(n, l.now-n.began)
+		n.farewell = n.reviveLater(n.lab.now - n.began)
 	}
 	n.phase = clearing
-	l.settle(n, failure.Errorf(failure.Unmet, "node %s is down: %s", n.spec.Name, n.reason))
-	l.wake()
+	n.finishStages(failure.Errorf(failure.Unmet, "node %s is down: %s", n.spec.Name, n.reason))
+	n.lab.wake()
 }
 
 // stop ends a node that is up as if it were switched off: its interfaces go before it can say anything.
-func (l *Lab) stop(n *node, why string) {
+func (n *node) stop(why string) {
 	n.stopping, n.phase, n.checkAt = why, clearing, 0
-	l.touchLinks(n)
+	n.scheduleWithLinks()
 }
 
-// advanceNode has a node do what is to be done next.
-func (l *Lab) advanceNode(n *node) {
+// advance has a node do what is to be done next.
+func (n *node) advance() {
 	if !n.busy && n.open == 0 {
-		l.advancePhase(n)
+		n.advancePhase()
 	}
 	if !n.touched { // else it goes on with its phase first: who has started it may be about to be done
-		l.advanceRequests(n)
+		n.advanceRequests()
 	}
 }
 
-func (l *Lab) advancePhase(n *node) {
+func (n *node) advancePhase() {
 	if n.phase == linking || n.phase == connecting {
 		for _, i := range n.spec.Interfaces {
-			if err := l.links[i.Link].stuck; err != nil {
-				l.startFailed(n, fmt.Errorf("node %s: %w", n.spec.Name, err))
+			if err := n.lab.links[i.Link].stuck; err != nil {
+				n.abortStart(fmt.Errorf("node %s: %w", n.spec.Name, err))
 				return
 			}
 		}
 	}
 	switch n.phase {
 	case linking:
-		if l.everyLink(n, func(k *link, end int) bool { return k.made[end] }) {
+		if n.everyLink(func(k *link, end int) bool { return k.made[end] }) {
 			n.phase = furnishing
-			l.touch(n)
+			n.schedule()
 		}
 	case furnishing:
-		if l.advanceStages(n) {
+		if n.advanceStages() {
 			n.phase = configuring
-			l.work(n, Configure{n.of()}, func(Done) {
+			n.work(Configure{n.of()}, func(Done) {
 				n.phase = connecting
-				l.configured(n)
+				n.configured()
 			})
 		}
 	case connecting:
-		if l.everyLink(n, func(k *link, _ int) bool { return l.settled(k) }) && l.carries {
-			l.comeUp(n)
+		if n.everyLink(func(k *link, _ int) bool { return k.converged() }) && n.lab.carries {
+			n.comeUp()
 		}
 	case up:
 		switch {
-		case n.stale && l.everyLink(n, func(k *link, end int) bool { return k.made[end] }):
-			l.reconfigure(n)
-		case l.present:
-			l.advanceStages(n)
+		case n.stale && n.everyLink(func(k *link, end int) bool { return k.made[end] }):
+			n.reconfigure()
+		case n.lab.present:
+			n.advanceStages()
 		}
 	case clearing:
-		l.clear(n)
+		n.tearDown()
 	}
 }
 
 // comeUp has everyone see a life, all of whose links do what they are asked to.
-func (l *Lab) comeUp(n *node) {
-	if l.building != nil {
+func (n *node) comeUp() {
+	if n.lab.building != nil {
 		n.phase = up // the spanning trees of all are waited for at once
 		return
 	}
@@ -248,61 +249,61 @@ func (l *Lab) comeUp(n *node) {
 		words = "node %s is up"
 	}
 	n.phase, n.reason, n.owed = growing, "", false
-	l.tell(Tell{Kind: NodeUp, Node: n.spec.Name, Text: fmt.Sprintf(words, n.spec.Name)})
+	n.lab.tell(Tell{Kind: NodeUp, Node: n.spec.Name, Text: fmt.Sprintf(words, n.spec.Name)})
 	var links []*link
 	for _, i := range n.spec.Interfaces {
-		links = append(links, l.links[i.Link])
+		links = append(links, n.lab.links[i.Link])
 	}
 	life := n.life
-	l.awaitTree(links, func(err error) {
+	n.lab.awaitTree(links, func(err error) {
 		if n.life == life && n.phase == growing {
 			n.phase, n.failed = up, err
-			l.touch(n)
+			n.schedule()
 		}
 	})
 }
 
 // reconfigure has a node that is up be what the topology says by now.
-func (l *Lab) reconfigure(n *node) {
+func (n *node) reconfigure() {
 	n.busy, n.stale = true, false
-	l.everyLink(n, func(k *link, end int) bool {
+	n.everyLink(func(k *link, end int) bool {
 		k.given[end] = true
 		return true
 	})
-	l.doIn(n, Reconfigure{n.of(), l.topo, n.restarts}, func(d Done) {
+	n.doIn(Reconfigure{n.of(), n.lab.topo, n.restarts}, func(d Done) {
 		if n.phase != up {
 			return
 		}
 		n.busy = d.Agent // AgentEnded is about to come
 		if d.Err != nil {
-			l.applyFailed(d.Err)
+			n.lab.applyFailed(d.Err)
 			return
 		}
-		l.configured(n)
-		l.touchLinks(n)
+		n.configured()
+		n.scheduleWithLinks()
 	})
 }
 
-// clear goes on with the end of a life: the interfaces go first, then the agent.
-func (l *Lab) clear(n *node) {
+// tearDown goes on with the end of a life: the interfaces go first, then the agent.
+func (n *node) tearDown() {
 	switch {
-	case !l.everyLink(n, func(k *link, end int) bool { return !k.made[end] && !k.busy }):
+	case !n.everyLink(func(k *link, end int) bool { return !k.made[end] && !k.busy }):
 	case !n.ended:
 		n.busy = true // until AgentEnded
-		l.doIn(n, KillAgent{n.of()}, func(Done) {})
+		n.doIn(KillAgent{n.of()}, func(Done) {})
 	default:
 		n.phase = absent
 		if !n.unseen {
-			l.tell(Tell{Kind: NodeDown, Node: n.spec.Name, Text: fmt.Sprintf("node %s is down: %s%s", n.spec.Name, n.reason, n.farewell)})
+			n.lab.tell(Tell{Kind: NodeDown, Node: n.spec.Name, Text: fmt.Sprintf("node %s is down: %s%s", n.spec.Name, n.reason, n.farewell)})
 		}
-		l.touch(n)
+		n.schedule()
 	}
 }
 
 // everyLink reports whether something is so of every link of a node, which is called with the link and the node's end of it.
-func (l *Lab) everyLink(n *node, is func(k *link, end int) bool) bool {
+func (n *node) everyLink(is func(k *link, end int) bool) bool {
 	for _, i := range n.spec.Interfaces {
-		if !is(l.links[i.Link], i.End) {
+		if !is(n.lab.links[i.Link], i.End) {
 			return false
 		}
 	}
@@ -310,8 +311,8 @@ func (l *Lab) everyLink(n *node, is func(k *link, end int) bool) bool {
 }
 
 // configured notes that the interfaces that a node was told of are set up, so that their links can carry packets.
-func (l *Lab) configured(n *node) {
-	l.everyLink(n, func(k *link, end int) bool {
+func (n *node) configured() {
+	n.everyLink(func(k *link, end int) bool {
 		k.configured[end] = k.given[end]
 		return true
 	})

@@ -32,9 +32,9 @@ type nodeRequest struct {
 }
 
 // ask puts a request behind the others.
-func (l *Lab) askNode(n *node, r *nodeRequest) {
+func (n *node) request(r *nodeRequest) {
 	n.requests = append(n.requests, r)
-	l.touch(n)
+	n.schedule()
 }
 
 // changeNode takes a command.
@@ -59,19 +59,19 @@ func (l *Lab) changeNode(a Ask, c ChangeNode) {
 		l.answer(Answer{ID: a.ID, Err: failure.Errorf(failure.Usage, "unknown action %q", c.Action)})
 		return
 	}
-	l.askNode(n, r)
+	n.request(r)
 }
 
 // advanceRequests goes on with the first request, and begins it when no other life is under way.
-func (l *Lab) advanceRequests(n *node) {
+func (n *node) advanceRequests() {
 	for len(n.requests) > 0 {
 		r := n.requests[0]
 		if !r.begun && (n.phase != absent && n.phase != up || n.busy) {
 			return
 		}
 		if !r.begun {
-			r.begun, r.was = true, l.Node(n.spec.Name).State
-			l.beginRequest(n, r)
+			r.begun, r.was = true, n.lab.Node(n.spec.Name).State
+			n.beginRequest(r)
 		}
 		if len(n.requests) == 0 || n.requests[0] != r {
 			continue
@@ -81,48 +81,48 @@ func (l *Lab) advanceRequests(n *node) {
 			return
 		case r.ending && r.start:
 			r.ending = false
-			l.start(n)
+			n.start()
 		default:
-			l.finishNode(n, r, n.failed)
+			n.finishRequest(r, n.failed)
 		}
 	}
 }
 
 // beginRequest begins what a request asks for.
-func (l *Lab) beginRequest(n *node, r *nodeRequest) {
+func (n *node) beginRequest(r *nodeRequest) {
 	n.failed = nil
 	switch {
 	case n.removed:
-		l.finishNode(n, r, failure.Errorf(failure.Usage, "node %s is in the lab no more", n.spec.Name))
+		n.finishRequest(r, failure.Errorf(failure.Usage, "node %s is in the lab no more", n.spec.Name))
 	case r.action == topology.KillNode:
-		l.kill(n, r)
+		n.kill(r)
 	case r.action == topology.PauseNode:
-		l.pause(n, r)
+		n.pause(r)
 	case r.action == topology.ResumeNode:
-		l.resume(n, r)
+		n.resume(r)
 	case r.restore:
-		l.beginRestore(n, r)
+		n.beginRestore(r)
 	case r.due && (!n.due || n.down() && n.reason != notStarted && n.reason != changed): // what stopped it meanwhile has its way
 		n.due = false
-		l.finishNode(n, r, nil)
+		n.finishRequest(r, nil)
 	case r.revive && (!n.down() || !n.spec.Restart):
-		l.finishNode(n, r, nil)
+		n.finishRequest(r, nil)
 	case r.stop != "":
 		n.reviveAt, r.ending = 0, true
 		if !n.down() {
-			l.stop(n, r.stop)
+			n.stop(r.stop)
 		}
 	case !n.down():
-		l.finishNode(n, r, n.alive())
+		n.finishRequest(r, n.alive())
 	default:
-		l.start(n)
+		n.start()
 	}
 }
 
-// finishNode ends a request. Who has started the node waits for it to be ready.
-func (l *Lab) finishNode(n *node, r *nodeRequest, err error) {
+// finishRequest ends a request. Who has started the node waits for it to be ready.
+func (n *node) finishRequest(r *nodeRequest, err error) {
 	n.requests = n.requests[1:]
-	l.touch(n)
+	n.schedule()
 	if err == nil {
 		n.note(r)
 	}
@@ -140,62 +140,62 @@ func (l *Lab) finishNode(n *node, r *nodeRequest, err error) {
 }
 
 // kill sends a signal to the agent of a node. One that is paused takes SIGKILL alone.
-func (l *Lab) kill(n *node, r *nodeRequest) {
+func (n *node) kill(r *nodeRequest) {
 	if err := n.alive(); err != nil && (n.down() || r.signal != Kill) {
-		l.finishNode(n, r, err)
+		n.finishRequest(r, err)
 		return
 	}
-	l.act(n, r, SignalAgent{n.of(), r.signal}, func(err error) error {
+	n.act(r, SignalAgent{n.of(), r.signal}, func(err error) error {
 		r.ending = err == nil && r.signal == Kill
 		return err
 	})
 }
 
 // pause stops the processes of a node. From its beginning requests are refused that nobody would answer.
-func (l *Lab) pause(n *node, r *nodeRequest) {
+func (n *node) pause(r *nodeRequest) {
 	if err := n.alive(); err != nil {
-		l.finishNode(n, r, err)
+		n.finishRequest(r, err)
 		return
 	}
 	n.paused = true
-	l.act(n, r, PauseAgent{n.of()}, func(err error) error {
+	n.act(r, PauseAgent{n.of()}, func(err error) error {
 		if err != nil {
 			n.paused = false
 			return err
 		}
-		l.tell(Tell{Kind: NodePaused, Node: n.spec.Name, Text: fmt.Sprintf("node %s is paused", n.spec.Name)})
+		n.lab.tell(Tell{Kind: NodePaused, Node: n.spec.Name, Text: fmt.Sprintf("node %s is paused", n.spec.Name)})
 		return nil
 	})
 }
 
 // resume has the processes of a node that is paused go on.
-func (l *Lab) resume(n *node, r *nodeRequest) {
+func (n *node) resume(r *nodeRequest) {
 	switch err := n.alive(); {
 	case err == nil:
-		l.finishNode(n, r, failure.Errorf(failure.Usage, "node %s is not paused", n.spec.Name))
+		n.finishRequest(r, failure.Errorf(failure.Usage, "node %s is not paused", n.spec.Name))
 		return
 	case n.down():
-		l.finishNode(n, r, err)
+		n.finishRequest(r, err)
 		return
 	}
-	l.act(n, r, ResumeAgent{n.of()}, func(err error) error {
+	n.act(r, ResumeAgent{n.of()}, func(err error) error {
 		if err != nil {
 			return err
 		}
 		n.paused = false
-		l.tell(Tell{Kind: NodeResumed, Node: n.spec.Name, Text: fmt.Sprintf("node %s goes on", n.spec.Name)})
+		n.lab.tell(Tell{Kind: NodeResumed, Node: n.spec.Name, Text: fmt.Sprintf("node %s goes on", n.spec.Name)})
 		return nil
 	})
 }
 
 // act does the action that a request is, and ends the request with what then makes of the result, unless that has more to
 // wait for.
-func (l *Lab) act(n *node, r *nodeRequest, a Action, then func(error) error) {
+func (n *node) act(r *nodeRequest, a Action, then func(error) error) {
 	r.acting = true
-	l.doIn(n, a, func(d Done) {
+	n.doIn(a, func(d Done) {
 		r.acting = false
 		if err := then(d.Err); err != nil || !r.ending {
-			l.finishNode(n, r, err)
+			n.finishRequest(r, err)
 		}
 	})
 }
@@ -209,30 +209,30 @@ const (
 )
 
 // reviveLater has a node started again whose life has ended by itself, if the topology wants that, and says in words when.
-func (l *Lab) reviveLater(n *node, lived time.Duration) string {
-	if l.building != nil || !n.spec.Restart || n.removed {
+func (n *node) reviveLater(lived time.Duration) string {
+	if n.lab.building != nil || !n.spec.Restart || n.removed {
 		return ""
 	}
 	n.delay = min(2*n.delay, maxDelay)
 	if n.delay == 0 || lived >= recovered {
 		n.delay = firstDelay
 	}
-	n.reviveAt = l.now + n.delay
-	l.timed(n)
+	n.reviveAt = n.lab.now + n.delay
+	n.lab.timed(n)
 	return fmt.Sprintf("; it is started again in %v", n.delay)
 }
 
 // revive starts a node again that nobody has asked for since it died.
-func (l *Lab) revive(n *node) {
+func (n *node) revive() {
 	n.reviveAt = 0
-	l.askNode(n, &nodeRequest{by: ByRun, start: true, revive: true, done: func(_ *nodeRequest, err error) {
+	n.request(&nodeRequest{by: ByRun, start: true, revive: true, done: func(_ *nodeRequest, err error) {
 		if err == nil || n.stages.err == err { // which has been told
 			return
 		}
 		words := ""
 		if n.down() {
-			words = l.reviveLater(n, 0)
+			words = n.reviveLater(0)
 		}
-		l.tell(Tell{Kind: Warning, Node: n.spec.Name, Text: fmt.Sprintf("node %s does not start as it should: %v%s", n.spec.Name, err, words)})
+		n.lab.tell(Tell{Kind: Warning, Node: n.spec.Name, Text: fmt.Sprintf("node %s does not start as it should: %v%s", n.spec.Name, err, words)})
 	}})
 }

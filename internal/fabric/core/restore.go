@@ -93,7 +93,7 @@ func (l *Lab) restoreLink(r *restore, k *link) {
 			r.risen = append(r.risen, k)
 		}
 	}
-	l.askLink(k, q)
+	k.request(q)
 }
 
 // advanceRestore goes on to the nodes when the links are done, and ends.
@@ -122,7 +122,7 @@ func (l *Lab) advanceRestore() (advanced bool) {
 
 // restoreNode brings a node back to what is lastingly asked of it, which may take two steps.
 func (l *Lab) restoreNode(r *restore, n *node) {
-	l.askNode(n, &nodeRequest{by: ByRun, restore: true, done: func(_ *nodeRequest, err error) {
+	n.request(&nodeRequest{by: ByRun, restore: true, done: func(_ *nodeRequest, err error) {
 		if err == nil && n.lasting.left {
 			l.restoreNode(r, n)
 			return
@@ -135,23 +135,23 @@ func (l *Lab) restoreNode(r *restore, n *node) {
 }
 
 // beginRestore takes a step back to what is lastingly asked of a node.
-func (l *Lab) beginRestore(n *node, r *nodeRequest) {
+func (n *node) beginRestore(r *nodeRequest) {
 	switch wanted := n.lasting.state; {
 	case !n.lasting.left:
-		l.finishNode(n, r, nil)
+		n.finishRequest(r, nil)
 	case wanted == NodeIsDown && !n.down():
 		r.ending = true
-		l.stop(n, stopped)
+		n.stop(stopped)
 	case wanted != NodeIsDown && n.down():
 		r.start = true
-		l.start(n)
+		n.start()
 	case wanted == NodeIsPaused && !n.down() && !n.paused:
-		l.pause(n, r)
+		n.pause(r)
 	case wanted != NodeIsPaused && n.paused:
-		l.resume(n, r)
+		n.resume(r)
 	default:
 		n.lasting.left = false
-		l.finishNode(n, r, nil)
+		n.finishRequest(r, nil)
 	}
 }
 

@@ -63,19 +63,19 @@ func (s *stages) has(stage topology.Stage) bool {
 }
 
 // advanceStages takes the steps of a node that can be taken, and reports whether it is to be configured now.
-func (l *Lab) advanceStages(n *node) (configure bool) {
+func (n *node) advanceStages() (configure bool) {
 	s := &n.stages
 	for !n.busy && !s.settled {
 		if len(s.steps) == 0 {
-			l.settle(n, nil)
+			n.finishStages(nil)
 			return false
 		}
 		switch next := s.steps[0]; {
 		case next.place:
 			s.doing = "puts its files in place"
-			l.work(n, PlaceFiles{n.of()}, func(Done) { s.take() })
+			n.work(PlaceFiles{n.of()}, func(Done) { s.take() })
 		case next.run != "":
-			l.execute(n, next.run)
+			n.execute(next.run)
 		case next.configure && n.phase == furnishing:
 			return true
 		case next.configure:
@@ -83,13 +83,13 @@ func (l *Lab) advanceStages(n *node) (configure bool) {
 		case next.reach != "":
 			s.take()
 			s.reached = next.reach
-			l.wake()
+			n.lab.wake()
 		case next.wait != nil:
-			if !l.waited(n, next.wait) {
+			if !n.waited(next.wait) {
 				return false
 			}
 		case next.check:
-			if !l.checked(n) {
+			if !n.checked() {
 				return false
 			}
 		}
@@ -101,12 +101,12 @@ func (l *Lab) advanceStages(n *node) (configure bool) {
 func (s *stages) take() { s.steps, s.doing, s.running = s.steps[1:], "", "" }
 
 // execute runs a command of a node.
-func (l *Lab) execute(n *node, command string) {
+func (n *node) execute(command string) {
 	s := &n.stages
 	s.doing, s.running = "runs "+brief(command), command
 	n.busy = true
 	in := n.phase
-	l.doIn(n, Execute{n.of(), command}, func(d Done) {
+	n.doIn(Execute{n.of(), command}, func(d Done) {
 		if n.phase != in {
 			return // its end came first
 		}
@@ -128,17 +128,17 @@ func (l *Lab) execute(n *node, command string) {
 		case err == nil:
 			s.take()
 		case in == furnishing:
-			l.startFailed(n, err)
+			n.abortStart(err)
 		default:
-			l.settle(n, err)
+			n.finishStages(err)
 		}
 	})
 }
 
 // waited takes the step of waiting for another node, if that has come far enough.
-func (l *Lab) waited(n *node, w *topology.Wait) bool {
+func (n *node) waited(w *topology.Wait) bool {
 	n.stages.doing = fmt.Sprintf("waits for %s to be %s", w.Node, w.Stage)
-	other := l.byName[w.Node]
+	other := n.lab.byName[w.Node]
 	if other == nil { // an Apply has removed it
 		n.stages.take()
 		return true
@@ -155,7 +155,7 @@ func (l *Lab) waited(n *node, w *topology.Wait) bool {
 		never = s.err
 	}
 	if never != nil {
-		l.settle(n, fmt.Errorf("node %s waits for %s: %w", n.spec.Name, w.Node, never))
+		n.finishStages(fmt.Errorf("node %s waits for %s: %w", n.spec.Name, w.Node, never))
 	}
 	return false
 }
@@ -164,27 +164,27 @@ func (l *Lab) waited(n *node, w *topology.Wait) bool {
 func (l *Lab) wake() {
 	for _, n := range l.nodes {
 		if !n.stages.settled && len(n.stages.steps) > 0 && n.stages.steps[0].wait != nil {
-			l.touch(n)
+			n.schedule()
 		}
 	}
 }
 
-// settle ends the way of a node through its stages. A lab that is being built comes to nothing by an error; else it goes on
+// finishStages ends the way of a node through its stages. A lab that is being built comes to nothing by an error; else it goes on
 // without the node, and says so.
-func (l *Lab) settle(n *node, err error) {
+func (n *node) finishStages(err error) {
 	s := &n.stages
 	if s.settled {
 		return
 	}
 	s.settled, s.err = true, err
 	s.doing, s.running = "", ""
-	l.wake()
-	if err != nil && l.building != nil {
-		l.buildFailed(notReady, err)
+	n.lab.wake()
+	if err != nil && n.lab.building != nil {
+		n.lab.buildFailed(notReady, err)
 		return
 	}
 	if err != nil && !n.down() {
-		l.tell(Tell{Kind: Warning, Node: n.spec.Name, Text: err.Error()})
+		n.lab.tell(Tell{Kind: Warning, Node: n.spec.Name, Text: err.Error()})
 	}
 	for _, r := range n.waiting {
 		r.done(r, err)
