@@ -11,18 +11,17 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// This file is how a lab that is up becomes that of another topology. It first removes what is not to stay, then alters
-// links that go on, then has the new topology be the lab's, with all that is new in it as if it had gone down, and waits
-// until wanted and found are the same again. After each step Lab.topo says what there is: whoever looks meanwhile, or
-// after an Apply that came to no end, sees that, and another Apply goes on from there.
-
-// An apply is an Apply on its way.
+// An apply is an Apply that is under way. It turns the lab into that of another topology. It first removes what is not to
+// stay, then alters links that stay. Then it replaces the lab's topology, with all that is new in it down, and waits until
+// wanted and found are the same again. After each step Lab.topo says what there is: that is what others see meanwhile, or
+// after an Apply that has failed, and another Apply goes on from there.
 type apply struct {
+	lab       *Lab
 	id        uint64 // of the Ask
 	to        *topology.Topology
 	steps     []func(done func(error)) // that are still to be taken, one after the other
 	cancelled bool
-	// What follows is of the last step.
+	// The following are of the last step.
 	complete func(error) // ends it; nil before it, and when only spanning trees are waited for
 	added    []*link     // that were not there before
 	starts   []*node     // that are still to be started, in the order of the topology
@@ -30,51 +29,47 @@ type apply struct {
 	pending  int         // nodes that are still to become ready, and RenewNames
 }
 
-// startsAtOnce bounds how many agents an Apply has started at once, so that those it has not come to stay down when
-// nobody waits for it any more. Nodes that wait for others do not count: their agents are there.
+// startsAtOnce bounds how many agents an Apply has started at once, so that the others stay down when it is cancelled.
+// Nodes that wait for others do not count: their agents are there.
 const startsAtOnce = 16
 
+// errInterrupted is why a cancelled Apply fails.
+var errInterrupted = errors.New("it was interrupted")
+
 // apply takes Apply.
-func (l *Lab) apply(a Ask, c Apply) {
+func (l *Lab) apply(a Ask, c Apply) error {
 	d, err := l.compare(c)
 	if err != nil {
-		l.answer(Answer{ID: a.ID, Err: err})
-		return
+		return err
 	}
-	p := &apply{id: a.ID, to: c.Topology}
+	p := &apply{lab: l, id: a.ID, to: c.Topology}
 	l.applying = p
 	for i := range d.Links {
 		if c := &d.Links[i]; c.Action == diff.Remove || c.Action == diff.Replace {
-			p.steps = append(p.steps, func(done func(error)) { l.removeLink(c.Endpoints, done) })
+			p.steps = append(p.steps, func(done func(error)) { p.removeLink(c.Endpoints, done) })
 		}
 	}
 	for i := range d.Nodes {
 		if c := &d.Nodes[i]; c.Action == diff.Remove || c.Action == diff.Replace {
-			p.steps = append(p.steps, func(done func(error)) { l.removeNode(c.Name, done) })
+			p.steps = append(p.steps, func(done func(error)) { p.removeNode(c.Name, done) })
 		}
 	}
 	for i := range d.Links {
 		if c := &d.Links[i]; c.Action == diff.Alter {
-			p.steps = append(p.steps, func(done func(error)) {
-				l.linkBetween(c.Endpoints).alter(*c, func(err error) {
-					if err == nil {
-						l.take(without(l.topo, keepNode, keepLink, c.Is))
-					}
-					done(err)
-				})
-			})
+			p.steps = append(p.steps, func(done func(error)) { p.alterLink(*c, done) })
 		}
 	}
-	p.steps = append(p.steps, func(done func(error)) { l.adopt(p, d, done) })
-	l.stepApply()
+	p.steps = append(p.steps, func(done func(error)) { p.replaceTopology(d, done) })
+	p.step()
+	return nil
 }
 
-// compare is what has to happen for the lab to be that of a topology, which it gives the lab's seed.
+// compare returns what has to happen for the lab to be that of a topology, which it gives the lab's seed.
 func (l *Lab) compare(c Apply) (*diff.Difference, error) {
 	switch {
 	case l.applying != nil:
 		return nil, failure.Errorf(failure.Usage, "lab %s is being changed already", l.name)
-	case l.running || l.restoring != nil:
+	case l.runs.underWay():
 		return nil, failure.Errorf(failure.Usage, "lab %s is running its workloads: apply when they are done", l.name)
 	case c.Generation != l.generation:
 		return nil, failure.Errorf(failure.Usage, "lab %s was changed meanwhile: apply again", l.name)
@@ -91,36 +86,50 @@ func (l *Lab) compare(c Apply) (*diff.Difference, error) {
 	return d, nil
 }
 
-// stepApply takes the next step. When nobody waits for the Apply any more, none begins, and none is interrupted.
-func (l *Lab) stepApply() {
-	p := l.applying
+// step takes the next step. No step begins when the Apply is cancelled, and none is interrupted.
+func (p *apply) step() {
 	switch {
 	case p.cancelled:
-		l.endApply(errInterrupted)
+		p.end(errInterrupted)
 	case len(p.steps) == 0:
-		l.endApply(nil)
+		p.end(nil)
 	default:
 		next := p.steps[0]
 		p.steps = p.steps[1:]
 		next(func(err error) {
-			if l.applying != p { // it has ended by another failure
-				return
+			switch {
+			case p.ended():
+			case err != nil:
+				p.end(err)
+			default:
+				p.step()
 			}
-			if err != nil {
-				l.endApply(err)
-				return
-			}
-			l.stepApply()
 		})
 	}
 }
 
-// errInterrupted is why an Apply does not come to its end that nobody waits for.
-var errInterrupted = errors.New("it was interrupted")
+// ended reports whether the Apply has ended, which an action that fails may do at any time.
+func (p *apply) ended() bool { return p.lab.applying != p }
 
-// endApply ends an Apply, with what has kept it from coming to its end.
-func (l *Lab) endApply(err error) {
-	p := l.applying
+// cancel ends the Apply after the step under way, or at once if that only waits.
+func (p *apply) cancel() {
+	p.cancelled = true
+	if p.complete != nil || len(p.steps) == 0 {
+		p.end(errInterrupted)
+	}
+}
+
+// fail ends the Apply by the failure of an action, and reports whether there is an Apply: p may be nil.
+func (p *apply) fail(err error) bool {
+	if p != nil {
+		p.end(err)
+	}
+	return p != nil
+}
+
+// end ends the Apply. err is why it has failed.
+func (p *apply) end(err error) {
+	l := p.lab
 	l.applying = nil
 	if err != nil {
 		l.unfinished = err.Error()
@@ -129,57 +138,62 @@ func (l *Lab) endApply(err error) {
 		return
 	}
 	l.unfinished = ""
-	l.tell(Tell{Kind: LabChanged, Text: fmt.Sprintf("lab %s is as its file says: nodes: %d, links: %d", l.name, len(p.to.Nodes), len(p.to.Links))})
+	l.notify(Tell{Kind: LabChanged, Text: fmt.Sprintf("lab %s is as its file says: nodes: %d, links: %d", l.name, len(p.to.Nodes), len(p.to.Links))})
 	l.answer(Answer{ID: p.id})
 }
 
-// applyFailed ends an Apply under way by a failure, and reports whether there was one.
-func (l *Lab) applyFailed(err error) bool {
-	if l.applying == nil {
-		return false
-	}
-	l.endApply(err)
-	return true
-}
-
-// linkBetween is the link between two ends.
-func (l *Lab) linkBetween(ends [2]topology.Endpoint) *link {
-	return l.links[slices.IndexFunc(l.links, func(k *link) bool { return k.spec.Endpoints == ends })]
+// link returns the lab's link between two ends.
+func (p *apply) link(ends [2]topology.Endpoint) *link {
+	links := p.lab.links
+	return links[slices.IndexFunc(links, func(k *link) bool { return k.spec.Endpoints == ends })]
 }
 
 // removeLink removes a link with its interfaces.
-func (l *Lab) removeLink(ends [2]topology.Endpoint, done func(error)) {
-	k := l.linkBetween(ends)
+func (p *apply) removeLink(ends [2]topology.Endpoint, done func(error)) {
+	k, l := p.link(ends), p.lab
 	k.stuck = nil
-	k.gone = func() {
-		l.take(without(l.topo, keepNode, func(l *topology.Link) bool { return l.Endpoints != ends }, nil))
+	k.onRemoved = func() {
+		l.setTopology(without(l.topo, keepNode, func(l *topology.Link) bool { return l.Endpoints != ends }, nil))
 		l.do(ForgetLink{k.spec}, nil)
-		l.tell(Tell{Kind: LinkRemoved, Link: k.name(), Text: fmt.Sprintf("%s is removed", linkTo(k.spec))})
+		k.notify(LinkRemoved, "%s is removed", linkTo(k.spec))
 		done(nil)
 	}
 	k.schedule()
 }
 
-// removeNode removes a node, whose links have gone.
-func (l *Lab) removeNode(name string, done func(error)) {
-	gone := func(err error) {
+// removeNode removes a node or a switch, whose links have gone.
+func (p *apply) removeNode(name string, done func(error)) {
+	l := p.lab
+	onRemoved := func(err error) {
 		if err == nil {
-			l.take(without(l.topo, func(n *topology.Node) bool { return n.Name != name }, keepLink, nil))
+			l.setTopology(without(l.topo, func(n *topology.Node) bool { return n.Name != name }, keepLink, nil))
 			l.do(ForgetNode{name}, nil)
-			l.tell(Tell{Kind: NodeRemoved, Node: name, Text: fmt.Sprintf("node %s is removed", name)})
+			l.notify(Tell{Kind: NodeRemoved, Node: name, Text: fmt.Sprintf("node %s is removed", name)})
 		}
 		done(err)
 	}
 	if b := l.switchOf(name); b != nil {
-		b.gone = gone
+		b.onRemoved = onRemoved
 		b.advance()
 		return
 	}
-	l.byName[name].request(&nodeRequest{stop: removed, remove: true, done: func(_ *nodeRequest, err error) { gone(err) }})
+	l.byName[name].request(&nodeRequest{stop: removed, remove: true, done: func(_ *nodeRequest, err error) { onRemoved(err) }})
 }
 
-// adopt has the new topology be the lab's, with what is new in it down, and has the rest follow.
-func (l *Lab) adopt(p *apply, d *diff.Difference, done func(error)) {
+// alterLink changes a link that stays.
+func (p *apply) alterLink(d diff.Link, done func(error)) {
+	l := p.lab
+	p.link(d.Endpoints).alter(d, func(err error) {
+		if err == nil {
+			l.setTopology(without(l.topo, keepNode, keepLink, d.Is))
+		}
+		done(err)
+	})
+}
+
+// replaceTopology gives the lab the new topology. It has nodes started that are new, or that start again by the difference.
+func (p *apply) replaceTopology(d *diff.Difference, done func(error)) {
+	l := p.lab
 	was := map[*node]bool{}
 	for _, n := range l.nodes {
 		was[n] = true
@@ -188,7 +202,7 @@ func (l *Lab) adopt(p *apply, d *diff.Difference, done func(error)) {
 	for _, k := range l.links {
 		old[k] = true
 	}
-	l.take(p.to)
+	l.setTopology(p.to)
 	restart := map[string]bool{}
 	for _, c := range d.Nodes {
 		restart[c.Name] = c.Action == diff.Restart
@@ -205,67 +219,62 @@ func (l *Lab) adopt(p *apply, d *diff.Difference, done func(error)) {
 	}
 	for _, n := range l.nodes {
 		if !was[n] {
-			n.reason, n.due = notStarted, true
+			n.reason, n.startPending = notStarted, true
 		}
-		n.due = n.due || restart[n.spec.Name] && n.phase != absent && n.phase != clearing
-		n.stale = n.phase != absent && !n.due
-		if n.due || n.owed {
+		n.startPending = n.startPending || restart[n.spec.Name] && n.phase != absent && n.phase != removing
+		n.stale = n.phase != absent && !n.startPending
+		if n.startPending || n.required {
 			p.starts = append(p.starts, n)
 		}
 		n.schedule()
 	}
-	l.beginStarts(p)
+	p.startNext()
 	p.pending++
 	l.do(RenewNames{}, func(d Done) {
 		p.pending--
 		if d.Err != nil {
-			l.tell(Tell{Kind: Warning, Text: d.Err.Error()})
+			l.notify(Tell{Kind: Warning, Text: d.Err.Error()})
 		}
 	})
 	p.complete = done
 }
 
-// beginStarts has the next nodes be started, and reports whether there were any.
-func (l *Lab) beginStarts(p *apply) (begun bool) {
-	p.starting = slices.DeleteFunc(p.starting, func(n *node) bool { return !n.due && n.phase != starting })
+// startNext has the next nodes started, also if they are up, and reports whether there were any.
+func (p *apply) startNext() (started bool) {
+	p.starting = slices.DeleteFunc(p.starting, func(n *node) bool { return !n.startPending && n.phase != starting })
 	for len(p.starts) > 0 && len(p.starting) < startsAtOnce {
 		n := p.starts[0]
 		p.starts = p.starts[1:]
 		p.starting = append(p.starting, n)
-		l.startDue(p, n)
-		begun = true
+		p.pending++
+		n.request(&nodeRequest{stop: changed, start: true, pending: true, done: func(_ *nodeRequest, err error) {
+			p.pending--
+			if err != nil && !p.ended() {
+				p.end(err) // others may wait for this node
+			}
+		}})
+		started = true
 	}
-	return begun
+	return started
 }
 
-// startDue has a node be started, also if it is up.
-func (l *Lab) startDue(p *apply, n *node) {
-	p.pending++
-	n.request(&nodeRequest{stop: changed, start: true, due: true, done: func(_ *nodeRequest, err error) {
-		p.pending--
-		if err != nil && l.applying == p {
-			l.applyFailed(err) // others may wait for this one
-		}
-	}})
-}
-
-// advanceApply goes on when wanted and found are the same.
-func (l *Lab) advanceApply() (advanced bool) {
-	p := l.applying
+// advance goes on with the last step, which ends when wanted and found are the same, and reports whether it has. p may be
+// nil.
+func (p *apply) advance() (advanced bool) {
 	switch {
 	case p == nil || p.complete == nil:
 		return false
-	case l.beginStarts(p):
+	case p.startNext():
 		return true
 	case p.pending > 0:
 		return false
 	}
-	for _, n := range l.nodes {
-		if n.phase == up && (n.stale || n.open > 0 && n.stages.settled) {
+	for _, n := range p.lab.nodes {
+		if n.phase == up && (n.stale || n.open > 0 && n.stages.finished) {
 			return false
 		}
 	}
-	for _, k := range l.links {
+	for _, k := range p.lab.links {
 		if !k.converged() {
 			return false
 		}
@@ -274,10 +283,10 @@ func (l *Lab) advanceApply() (advanced bool) {
 	p.complete = nil
 	made := slices.DeleteFunc(p.added, func(k *link) bool { return !k.whole() })
 	for _, k := range made {
-		l.tell(Tell{Kind: LinkAdded, Link: k.name(), Text: fmt.Sprintf("%s is there", linkTo(k.spec))})
+		k.notify(LinkAdded, "%s is there", linkTo(k.spec))
 	}
-	l.awaitTree(made, func(err error) {
-		if l.applying == p {
+	p.lab.awaitSpanningTree(made, func(err error) {
+		if !p.ended() {
 			done(err)
 		}
 	})
@@ -287,9 +296,9 @@ func (l *Lab) advanceApply() (advanced bool) {
 func keepNode(*topology.Node) bool { return true }
 func keepLink(*topology.Link) bool { return true }
 
-// without is what remains of a topology with some of its nodes and links: of routes those whose next hops are on these,
-// nodes to wait for that remain, and of what is to be done with the lab nothing, until it is complete again. altered
-// takes the place of the link with the same ends; it may be nil.
+// without returns a topology without some of its nodes and links, and without the routes and waits that need these. It has
+// no workloads, timeline or checks: they need the complete topology. altered takes the place of the link with the same
+// ends; it may be nil.
 func without(of *topology.Topology, node func(*topology.Node) bool, link func(*topology.Link) bool, altered *topology.Link) *topology.Topology {
 	t := &topology.Topology{Name: of.Name, Seed: of.Seed, HasSeed: of.HasSeed, Labels: of.Labels}
 	index := make([]int, len(of.Links))
@@ -327,7 +336,7 @@ func without(of *topology.Topology, node func(*topology.Node) bool, link func(*t
 	return t
 }
 
-// onInterfaces is the routes by next hops in subnets of interfaces.
+// onInterfaces returns the routes whose next hops are in subnets of the interfaces, with no other next hops.
 func onInterfaces(routes []topology.Route, faces []topology.Interface) []topology.Route {
 	var stay []topology.Route
 	for _, r := range routes {

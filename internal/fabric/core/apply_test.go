@@ -163,7 +163,7 @@ func TestApplyStartsInTurn(t *testing.T) {
 			if n.phase == starting {
 				atOnce++
 			}
-			if n.life > 0 {
+			if n.number > 0 {
 				begun++
 			}
 			if !n.down() {

@@ -4,56 +4,93 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ndklab/ndklab/internal/failure"
 	"github.com/ndklab/ndklab/topology"
 )
 
-// ask takes a command.
-func (l *Lab) ask(a Ask) {
+// begin begins a command, which is answered later. It returns the error if the command is refused.
+func (l *Lab) begin(a Ask) error {
 	if _, first := a.Command.(Build); first {
-		l.build(a)
-		return
+		l.building = &build{lab: l, id: a.ID}
+		l.building.begin()
+		return nil
 	}
 	if err := l.CheckReady(); err != nil {
-		l.answer(Answer{ID: a.ID, Err: err})
-		return
+		return err
 	}
 	switch c := a.Command.(type) {
 	case ChangeNode:
-		l.changeNode(a, c)
+		n, err := l.withProcesses(c.Node)
+		if err != nil {
+			return err
+		}
+		return n.change(a, c)
 	case SetLink:
-		l.setLink(a, c.Link, c.From, c.Change.String(), func(_ *link, _ int, i topology.Impairment) topology.Impairment { return c.Change.Apply(i) })
+		return l.withLink(c.Link, func(k *link) error {
+			return k.set(a, c.From, c.Change.String(), func(_ int, i topology.Impairment) topology.Impairment { return c.Change.Apply(i) })
+		})
 	case ResetLink:
-		l.setLink(a, c.Link, c.From, "reset", func(k *link, d int, _ topology.Impairment) topology.Impairment { return k.spec.Directions[d] })
+		return l.withLink(c.Link, func(k *link) error {
+			return k.set(a, c.From, "reset", func(d int, _ topology.Impairment) topology.Impairment { return k.spec.Directions[d] })
+		})
 	case SwitchLink:
-		l.switchLink(a, c)
+		return l.withLink(c.Link, func(k *link) error {
+			k.switchTo(a, c.Up)
+			return nil
+		})
 	case Partition:
-		l.partition(a, c.Sets)
+		return l.partitions.begin(a, c.Sets)
 	case Heal:
-		l.heal(a)
+		l.partitions.heal(a)
 	case Apply:
-		l.apply(a, c)
+		return l.apply(a, c)
 	case BeginRun:
-		l.beginRun(a)
+		return l.runs.begin(a)
 	case EndRun:
-		l.running = false
-		l.answer(Answer{ID: a.ID})
+		l.runs.end(a)
+	}
+	return nil
+}
+
+// CheckReady returns an error while the lab is being built and takes no other command.
+func (l *Lab) CheckReady() error {
+	if l.building != nil || !l.present {
+		return failure.Errorf(failure.Usage, "lab %s is still starting", l.name)
+	}
+	return nil
+}
+
+// withProcesses returns the host or router of a name, whatever its state.
+func (l *Lab) withProcesses(name string) (*node, error) {
+	switch n := l.byName[name]; {
+	case l.switchOf(name) != nil:
+		return nil, failure.Errorf(failure.Usage, "%s is a %s: it has no processes", name, topology.Switch)
+	case n == nil:
+		return nil, failure.Errorf(failure.Usage, "lab %s has no node %q", l.name, name)
+	default:
+		return n, nil
 	}
 }
 
-// answer answers a command; nothing, if it was none that is answered.
+// withLink calls do with the link of an index.
+func (l *Lab) withLink(index int, do func(*link) error) error {
+	if index < 0 || index >= len(l.links) {
+		return failure.Errorf(failure.Usage, "lab %s has no link %d", l.name, index)
+	}
+	return do(l.links[index])
+}
+
+// answer answers a command. It does nothing for a request that is not a command.
 func (l *Lab) answer(a Answer) {
 	if a.ID != 0 {
 		l.do(a, nil)
 	}
 }
 
-// cancel takes it that nobody waits for an answer any more. What has begun is not left half done.
+// cancel takes it that nobody waits for an answer any more. What has begun is finished.
 func (l *Lab) cancel(c Cancel) {
 	if p := l.applying; p != nil && p.id == c.ID {
-		p.cancelled = true
-		if p.complete != nil || len(p.steps) == 0 { // it only waits
-			l.endApply(errInterrupted)
-		}
+		p.cancel()
 		return
 	}
 	for _, n := range l.nodes {

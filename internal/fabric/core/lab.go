@@ -4,9 +4,9 @@
 //
 // It is pure. Commands, results of actions and the time go in (Handle); actions come out (Next), with the time at
 // which it wants to be called again (Deadline). It makes no namespace, moves no packet and starts no process: a
-// driver carries the actions out. That of virtual time is package simulate, and that of the kernel's namespaces package lab.
-// Actions can be carried out side by side, since for one node or one link there is never more than one under way, but for
-// those that only wait. Nothing here assumes that all nodes are on one host.
+// driver carries the actions out. Package simulate is the driver of virtual time, package lab that of the kernel's
+// namespaces. Of one node or one link at most one action is under way, apart from those that only wait, so that a
+// driver can carry out all actions in parallel. Nothing here assumes that all nodes are on one host.
 //
 // It also plays no scenario: the timeline and the chaos of a run are commands of package scenario.
 //
@@ -17,7 +17,6 @@ package core
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/ndklab/ndklab/topology"
@@ -26,50 +25,37 @@ import (
 // A Lab is the state of one lab. It is not safe for concurrent use: its driver calls it from one goroutine, or
 // holds a lock.
 type Lab struct {
-	name     string
-	topo     *topology.Topology // whose nodes and links there are by now; not changed, but replaced
-	nodes    []*node            // hosts and routers, in the order of topo
-	byName   map[string]*node
-	switches []*bridge
-	links    []*link // in the order of topo.Links
-	now      time.Duration
+	name       string
+	topo       *topology.Topology // whose nodes and links the lab has now; it is replaced, not changed
+	generation int                // counts the topologies that topo has been
+	nodes      []*node            // hosts and routers, in the order of topo
+	byName     map[string]*node
+	switches   []*bridge
+	links      []*link // in the order of topo.Links
+	now        time.Duration
+	ended      bool // End was the last action
+	carries    bool // links may carry packets: all nodes of the first topology are configured
+	present    bool // all of the first topology is built, so that the lab can be looked at
 
-	building     *build // until every node is ready; else nil
-	ended        bool   // End was the last action
-	carries      bool   // links may carry packets: all nodes of the first topology are configured
-	present      bool   // the lab can be looked at: all of it is built
-	nextNotice   time.Duration
-	applying     *apply        // the Apply under way; nil: none
-	unfinished   string        // why the last Apply did not come to its end; "" if it did
-	generation   int           // counts what has become of topo
-	running      bool          // a run goes on
-	ran          bool          // there was a run
-	separations  []*separation // the first goes on
-	restoring    *restore      // BeginRun under way; nil: none
-	timers       []*node       // that wait for a time, in no order
-	plain        []*link       // that a command waits for to be plain
-	touchedNodes []*node       // that decide is to look at, as touchedLinks
-	touchedLinks []*link
-	deciding     bool
-	actions      []numbered // that Next has still to give
-	lastAction   int
-	continuation map[int]func(Done) // by the number of an action under way
-}
-
-// A numbered is an action with its number.
-type numbered struct {
-	number int
-	action Action
+	building   *build // nil once every node is ready
+	applying   *apply // nil: no Apply is under way
+	unfinished string // why the last Apply failed; "" if it succeeded
+	runs       runs
+	partitions partitions
+	worklist   worklist
+	timers     timers
+	actions    actions
 }
 
 // New returns a lab with nothing in it. The topology has its seed, and is not changed afterwards.
 func New(t *topology.Topology) *Lab {
-	l := &Lab{name: t.Name, topo: t, byName: map[string]*node{}, continuation: map[int]func(Done){}}
-	l.take(t)
+	l := &Lab{name: t.Name, byName: map[string]*node{}, actions: actions{results: map[int]func(Done){}}}
+	l.runs.lab, l.partitions.lab = l, l
+	l.setTopology(t)
 	return l
 }
 
-// Topology returns the topology whose nodes and links there are by now. It must not be changed.
+// Topology returns the topology whose nodes and links the lab has now. It must not be changed.
 func (l *Lab) Topology() *topology.Topology { return l.topo }
 
 // Handle takes an event that came at a time, which never goes back.
@@ -80,75 +66,49 @@ func (l *Lab) Handle(now time.Duration, e Event) {
 	}
 	switch e := e.(type) {
 	case Ask:
-		l.ask(e)
+		if err := l.begin(e); err != nil {
+			l.answer(Answer{ID: e.ID, Err: err})
+		}
 	case Cancel:
 		l.cancel(e)
 	case Done:
-		if then := l.continuation[e.Number]; then != nil {
-			delete(l.continuation, e.Number)
-			then(e)
-		}
+		l.actions.done(e)
 	case AgentEnded:
-		if n := l.byName[e.Node]; n != nil && n.life == e.Life {
+		if n := l.byName[e.Node]; n != nil && n.life.number == e.Life {
 			n.agentEnded(e.Reason)
 		}
 	case Tick:
 	}
-	l.elapse()
-	l.decide()
+	l.timers.expire(l.now)
+	l.building.expire()
+	// What one node comes to, another may have waited for.
+	for !l.ended && (l.worklist.advance() || l.building.advance() || l.applying.advance() || l.partitions.advance() || l.runs.advance()) {
+	}
 }
 
-// Next takes the oldest action that is to be carried out, with its number; false if there is none. Actions of
+// Next returns the oldest action that is to be carried out, with its number; false if there is none. Actions of
 // different nodes and links may be carried out in any order; those that are not answered with Done in the order in which
 // they come.
 func (l *Lab) Next() (number int, a Action, ok bool) {
-	if len(l.actions) == 0 {
-		return 0, nil, false
-	}
-	first := l.actions[0]
-	l.actions = l.actions[1:]
-	return first.number, first.action, true
+	first, ok := l.actions.next()
+	return first.number, first.action, ok
 }
 
-// Deadline returns when Handle is to be called with a Tick, unless something else comes before; false if nothing is
-// waited for. It may change with every Handle.
+// Deadline returns when Handle is to be called with a Tick, unless another event comes before; false if the lab waits
+// for no time. It may change with every Handle.
 func (l *Lab) Deadline() (at time.Duration, ok bool) {
-	earliest := func(t time.Duration) {
-		if !ok || t < at {
-			at, ok = t, true
-		}
-	}
-	for _, n := range l.timers {
-		if n.reviveAt > 0 {
-			earliest(n.reviveAt)
-		}
-		if n.checkAt > 0 {
-			earliest(n.checkAt)
-		}
-	}
-	if l.building != nil {
-		earliest(l.nextNotice)
-	}
-	for _, k := range l.plain {
-		if len(k.plain) > 0 {
-			earliest(k.plain[0].late)
-		}
+	at, ok = l.timers.deadline()
+	if b := l.building; b != nil && (!ok || b.nextNotice < at) {
+		return b.nextNotice, true
 	}
 	return at, ok
 }
 
-// do has an action carried out. then takes its result; nil: nobody waits for one.
-func (l *Lab) do(a Action, then func(Done)) int {
-	l.lastAction++
-	if then != nil {
-		l.continuation[l.lastAction] = then
-	}
-	l.actions = append(l.actions, numbered{l.lastAction, a})
-	return l.lastAction
-}
+// do has an action carried out. then receives its result; it may be nil.
+func (l *Lab) do(a Action, then func(Done)) { l.actions.add(a, then) }
 
-// tell has everyone told who follows the lab.
-func (l *Lab) tell(t Tell) { l.do(t, nil) }
+// notify tells everyone who follows the lab what has happened.
+func (l *Lab) notify(n Tell) { l.do(n, nil) }
 
 // end ends the lab.
 func (l *Lab) end(reason error) {
@@ -158,66 +118,8 @@ func (l *Lab) end(reason error) {
 	}
 }
 
-// decide goes over the nodes and links that something was changed of, until nothing changes any more: what one node
-// comes to, another may have waited for.
-func (l *Lab) decide() {
-	if l.deciding {
-		return
-	}
-	l.deciding = true
-	defer func() { l.deciding = false }()
-	for !l.ended {
-		switch {
-		case len(l.touchedNodes) > 0:
-			n := l.touchedNodes[0]
-			l.touchedNodes, n.touched = l.touchedNodes[1:], false
-			n.advance()
-		case len(l.touchedLinks) > 0:
-			k := l.touchedLinks[0]
-			l.touchedLinks, k.touched = l.touchedLinks[1:], false
-			k.advance()
-		case !l.advanceWhole():
-			return
-		}
-	}
-}
-
-// advanceWhole goes on with what concerns many nodes and links, and reports whether it has.
-func (l *Lab) advanceWhole() bool {
-	return l.advanceBuild() || l.advanceApply() || l.advanceSeparation() || l.advanceRestore()
-}
-
-// schedule has decide look at a node, and at its links, on which it may depend.
-func (n *node) schedule() {
-	if !n.touched {
-		n.touched = true
-		n.lab.touchedNodes = append(n.lab.touchedNodes, n)
-	}
-}
-
-// scheduleWithLinks has decide look at a node and its links.
-func (n *node) scheduleWithLinks() {
-	n.schedule()
-	for _, i := range n.spec.Interfaces {
-		n.lab.links[i.Link].schedule()
-	}
-}
-
-// schedule has decide look at a link and the nodes at its ends.
-func (k *link) schedule() {
-	if !k.touched {
-		k.touched = true
-		k.lab.touchedLinks = append(k.lab.touchedLinks, k)
-	}
-	for _, n := range k.nodes {
-		if n != nil {
-			n.schedule()
-		}
-	}
-}
-
-// take has a topology be the lab's: those of its nodes and links that were there before stay as they are.
-func (l *Lab) take(t *topology.Topology) {
+// setTopology replaces the lab's topology. Nodes and links that are in both stay as they are.
+func (l *Lab) setTopology(t *topology.Topology) {
 	nodes, links := l.byName, map[[2]topology.Endpoint]*link{}
 	for _, k := range l.links {
 		links[k.spec.Endpoints] = k
@@ -230,13 +132,14 @@ func (l *Lab) take(t *topology.Topology) {
 	for i := range t.Nodes {
 		spec := &t.Nodes[i]
 		if spec.Kind == topology.Switch {
-			l.switches = append(l.switches, cmp.Or(switches[spec.Name], &bridge{lab: l}))
-			l.switches[len(l.switches)-1].spec = spec
+			b := cmp.Or(switches[spec.Name], &bridge{lab: l})
+			b.spec = spec
+			l.switches = append(l.switches, b)
 			continue
 		}
 		n := nodes[spec.Name]
 		if n == nil {
-			n = &node{lab: l}
+			n = newNode(l)
 		}
 		n.spec = spec
 		l.nodes = append(l.nodes, n)
@@ -257,11 +160,33 @@ func (l *Lab) take(t *topology.Topology) {
 	l.generation++
 }
 
+// switchOf returns the switch of a name; nil if the lab has none.
 func (l *Lab) switchOf(name string) *bridge {
-	if i := slices.IndexFunc(l.switches, func(b *bridge) bool { return b.spec.Name == name }); i >= 0 {
-		return l.switches[i]
+	for _, b := range l.switches {
+		if b.spec.Name == name {
+			return b
+		}
 	}
 	return nil
+}
+
+// awaitSpanningTree waits until the spanning trees of the switches at the ends of links know of them. Switches without one forward
+// from the beginning.
+func (l *Lab) awaitSpanningTree(links []*link, then func(error)) {
+	var specs []*topology.Link
+	for _, k := range links {
+		for _, b := range k.bridges {
+			if b != nil && b.spec.SpanningTree {
+				specs = append(specs, k.spec)
+				break
+			}
+		}
+	}
+	if len(specs) == 0 {
+		then(nil)
+		return
+	}
+	l.do(AwaitTree{specs, l.building != nil}, func(d Done) { then(d.Err) })
 }
 
 // linkTo formats a link with both its ends.

@@ -10,14 +10,14 @@ import (
 
 // A link is a link of the lab: what is asked of it, and what was found.
 type link struct {
-	lab     *Lab
-	index   int // in Topology.Links
-	spec    *topology.Link
-	nodes   [2]*node   // at its ends; nil: a switch, or outside
-	bridges [2]*bridge // at its ends; nil: a node, or outside
-	touched bool       // it is in Lab.touchedLinks
-	removed bool       // it is not in the lab any more
-	gone    func()     // has it be removed, and is called when it has been; nil: it stays
+	lab       *Lab
+	index     int // in Topology.Links
+	spec      *topology.Link
+	nodes     [2]*node   // at its ends; nil: a switch, or outside
+	bridges   [2]*bridge // at its ends; nil: a node, or outside
+	scheduled bool       // it is in Lab.worklist
+	removed   bool       // it is not in the lab any more
+	onRemoved func()     // is called when the link has been removed; nil: it is not to be removed
 
 	asked   linkAsked // at present
 	lasting linkAsked // what the next run begins with
@@ -40,19 +40,6 @@ type link struct {
 	plain    []*linkRequest // that wait for the engine to give it back
 }
 
-// A linkAsked is what is asked of a link.
-type linkAsked struct {
-	impairments [2]topology.Impairment
-	down        bool // by SwitchLink, or from the start
-	parted      bool // by Partition
-}
-
-func (a *linkAsked) equal(b *linkAsked) bool {
-	return a.down == b.down && a.parted == b.parted && a.impairments[0].Equal(b.impairments[0]) && a.impairments[1].Equal(b.impairments[1])
-}
-
-func (a *linkAsked) impaired() bool { return !a.impairments[0].None() || !a.impairments[1].None() }
-
 func newLink(l *Lab, spec *topology.Link) *link {
 	asked := linkAsked{impairments: spec.Directions, down: spec.Down}
 	return &link{lab: l, spec: spec, asked: asked, lasting: asked}
@@ -61,22 +48,27 @@ func newLink(l *Lab, spec *topology.Link) *link {
 // name is the link's in the engine and in messages: an endpoint names its link.
 func (k *link) name() string { return k.spec.Endpoints[0].String() }
 
+// notify tells everyone who follows the lab what has happened to the link.
+func (k *link) notify(kind, format string, args ...any) {
+	k.lab.notify(Tell{Kind: kind, Link: k.name(), Text: fmt.Sprintf(format, args...)})
+}
+
 // whole reports whether both ends of the link are there.
 func (k *link) whole() bool { return k.made[0] && k.made[1] }
 
 // off reports whether the link carries nothing, for whatever reason.
-func (k *link) off() bool { return k.asked.down || k.asked.parted || !k.whole() }
+func (k *link) off() bool { return k.asked.down || k.asked.partitioned || !k.whole() }
 
-// goes reports whether the link is being removed. That waits for nodes that are being started, whose agents were told of it.
-func (k *link) goes() bool {
+// leaving reports whether the link is being removed. That waits for nodes that are being started, whose agents were told of it.
+func (k *link) leaving() bool {
 	configures := func(n *node) bool { return n != nil && n.phase >= starting && n.phase <= configuring }
-	return k.gone != nil && !configures(k.nodes[0]) && !configures(k.nodes[1])
+	return k.onRemoved != nil && !configures(k.nodes[0]) && !configures(k.nodes[1])
 }
 
-// wants reports whether the link is to have an interface at an end.
-func (k *link) wants(end int) bool {
+// wantsEnd reports whether the link is to have an interface at an end.
+func (k *link) wantsEnd(end int) bool {
 	switch n, b := k.nodes[end], k.bridges[end]; {
-	case k.goes():
+	case k.leaving():
 		return false
 	case n != nil:
 		return n.phase >= linking && n.phase <= up
@@ -90,7 +82,7 @@ func (k *link) wants(end int) bool {
 func (k *link) lives() (lives [2]int) {
 	for end, n := range k.nodes {
 		if n != nil && !n.ended {
-			lives[end] = n.life
+			lives[end] = n.number
 		}
 	}
 	return lives
@@ -107,11 +99,11 @@ func (k *link) checkEnds() error {
 	return nil
 }
 
-// missing returns which ends are to be made. Those of a lab that is being built are made together.
-func (k *link) missing() (ends [2]bool) {
-	all := k.wants(0) && k.wants(1)
+// missingEnds returns which ends are to be made. Those of a lab that is being built are made together.
+func (k *link) missingEnds() (ends [2]bool) {
+	all := k.wantsEnd(0) && k.wantsEnd(1)
 	for end := range ends {
-		ends[end] = k.wants(end) && !k.made[end] && (all || k.lab.building == nil)
+		ends[end] = k.wantsEnd(end) && !k.made[end] && (all || k.lab.building == nil)
 	}
 	return ends
 }
@@ -129,7 +121,7 @@ func (k *link) converged() bool {
 // found; nil if it is.
 func (k *link) next() (a Action, found func()) {
 	for end := range 2 {
-		if !k.made[end] || k.wants(end) {
+		if !k.made[end] || k.wantsEnd(end) {
 			continue
 		}
 		if k.connected || k.engine {
@@ -137,8 +129,8 @@ func (k *link) next() (a Action, found func()) {
 		}
 		return RemoveEnd{k.spec, end}, func() { k.made[end], k.given[end], k.configured[end], k.stuck = false, false, false, nil }
 	}
-	if ends := k.missing(); ends != [2]bool{} {
-		return MakeEnds{k.spec, ends, !k.asked.down && !k.asked.parted}, func() {
+	if ends := k.missingEnds(); ends != [2]bool{} {
+		return MakeEnds{k.spec, ends, !k.asked.down && !k.asked.partitioned}, func() {
 			k.made = [2]bool{k.made[0] || ends[0], k.made[1] || ends[1]}
 			k.mtu = k.spec.MTU
 			for end := range ends {
@@ -197,7 +189,7 @@ func (k *link) advance() {
 			k.schedule()
 			if d.Err != nil && removes(a) {
 				if !ended {
-					k.lab.tell(Tell{Kind: Warning, Link: k.name(), Text: fmt.Sprintf("link %s: %v", k.name(), d.Err)})
+					k.notify(Warning, "link %s: %v", k.name(), d.Err)
 				}
 				d.Err = nil // nothing is left to be done about it
 			}
@@ -208,13 +200,13 @@ func (k *link) advance() {
 				k.actionFailed(a, d.Err)
 			}
 		})
-	case a == nil && k.goes():
+	case a == nil && k.leaving():
 		k.removed = true
 		for _, r := range k.requests {
 			r.done(false, failure.Errorf(failure.Usage, "link %s is in the lab no more", k.name()))
 		}
 		k.requests = nil
-		k.gone()
+		k.onRemoved()
 	case a == nil:
 		k.finishRequest()
 		k.advanceRelease()
@@ -232,12 +224,12 @@ func removes(a Action) bool {
 
 // actionFailed takes the failure of an action. Whoever wanted it has it said.
 func (k *link) actionFailed(a Action, err error) {
-	if k.lab.building != nil {
+	if b := k.lab.building; b != nil {
 		step := stepOf[connecting]
 		if _, making := a.(MakeEnds); making {
 			step = stepOf[linking]
 		}
-		k.lab.buildFailed(step, fmt.Errorf("%s: %w", linkTo(k.spec), err))
+		b.fail(step, fmt.Errorf("%s: %w", linkTo(k.spec), err))
 		return
 	}
 	err = fmt.Errorf("link %s: %w", k.name(), err)
@@ -247,13 +239,13 @@ func (k *link) actionFailed(a Action, err error) {
 	}
 	for _, n := range k.nodes {
 		if n != nil && (n.phase == linking || n.phase == connecting) {
-			n.abortStart(fmt.Errorf("node %s: %w", n.spec.Name, err)) // the other one may fare better
+			n.abort(fmt.Errorf("node %s: %w", n.spec.Name, err)) // the other one may fare better
 			return
 		}
 	}
 	k.stuck = err
-	if !k.lab.applyFailed(err) {
-		k.lab.tell(Tell{Kind: Warning, Link: k.name(), Text: err.Error()})
+	if !k.lab.applying.fail(err) {
+		k.notify(Warning, "%v", err)
 	}
 }
 
@@ -263,7 +255,7 @@ func (k *link) actionFailed(a Action, err error) {
 func (k *link) advanceRelease() {
 	if !k.engine || k.asked.impaired() || !k.whole() {
 		k.idle = false
-		k.finishPlain()
+		k.answerPlain()
 		return
 	}
 	switch {
@@ -277,7 +269,7 @@ func (k *link) advanceRelease() {
 			case d.Err != nil:
 				k.kept = true
 				if k.checkEnds() == nil {
-					k.lab.tell(Tell{Kind: Warning, Link: k.name(), Text: fmt.Sprintf("link %s stays with %s: %v", k.name(), cmp.Or(k.spec.Engine, topology.Linkem), d.Err)})
+					k.notify(Warning, "link %s stays with %s: %v", k.name(), cmp.Or(k.spec.Engine, topology.Linkem), d.Err)
 				}
 			}
 			k.schedule()

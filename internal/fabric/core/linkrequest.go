@@ -1,10 +1,7 @@
 package core
 
 import (
-	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/ndklab/ndklab/internal/failure"
@@ -12,7 +9,8 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// This file is what is asked of links. Of several at once for one link each waits for the one before.
+// Links are asked for something by commands, by a run, by a partition, and by Apply. Of several requests for one link each
+// waits for the one before.
 
 // A linkRequest is a change of what is asked of a link.
 type linkRequest struct {
@@ -20,23 +18,15 @@ type linkRequest struct {
 	by    Source
 	begun bool
 	// change changes what is asked, at present and, by hand, lastingly. The error says why it cannot be.
-	change func(asked, lasting *linkAsked) error
-	away   bool   // the nodes at its ends need not be up
-	words  string // what everyone is told when it is done; "": nothing
-	before linkAsked
-	last   linkAsked // what lasts once it is done
-	wasOff bool
-	late   time.Duration // until when a command waits for the link to be plain
-	// done is called once. rose says that the link came up.
-	done func(rose bool, err error)
-}
-
-// linkOf returns the link of an index.
-func (l *Lab) linkOf(index int) (*link, error) {
-	if index < 0 || index >= len(l.links) {
-		return nil, failure.Errorf(failure.Usage, "lab %s has no link %d", l.name, index)
-	}
-	return l.links[index], nil
+	change        func(asked, lasting *linkAsked) error
+	endsMayBeDown bool   // the nodes at the link's ends need not be up
+	text          string // what everyone is told when it is done; "": nothing
+	before        linkAsked
+	last          linkAsked // what lasts once it is done
+	wasOff        bool
+	late          time.Duration // until when a command waits for the link to be plain
+	// done is called once. cameUp says that the link came up.
+	done func(cameUp bool, err error)
 }
 
 // request puts a request behind the others.
@@ -50,7 +40,7 @@ func (k *link) beginRequest(r *linkRequest) {
 	r.begun, r.before, r.wasOff = true, k.asked, k.off()
 	asked, lasting := k.asked, k.lasting
 	var err error
-	if !r.away {
+	if !r.endsMayBeDown {
 		err = k.checkEnds()
 	}
 	if err == nil {
@@ -75,35 +65,25 @@ func (k *link) finishRequest() {
 	if r.by == ByHand {
 		k.lasting = r.last
 	}
-	if r.words != "" {
-		k.lab.tell(Tell{Kind: LinkChanged, Link: k.name(), Text: r.words})
+	if r.text != "" {
+		k.notify(LinkChanged, "%s", r.text)
 	}
 	if r.late > 0 && k.engine && !k.asked.impaired() && k.whole() {
 		r.late = k.lab.now + plainTime
 		k.plain = append(k.plain, r)
-		k.lab.plain = append(k.lab.plain, k)
+		k.lab.timers.links = append(k.lab.timers.links, k)
 	} else {
 		r.done(r.wasOff && !k.off(), nil)
 	}
 	k.schedule()
 }
 
-// finishPlain answers those who wait for a link to be plain.
-func (k *link) finishPlain() {
+// answerPlain answers the requests that wait for the link to be plain.
+func (k *link) answerPlain() {
 	for _, r := range k.plain {
 		r.done(false, nil)
 	}
 	k.plain = nil
-}
-
-// elapsePlain answers those who have waited for a link to be plain for long enough.
-func (l *Lab) elapsePlain() {
-	for _, k := range slices.Clone(l.plain) {
-		if len(k.plain) == 0 || k.plain[0].late <= l.now {
-			k.finishPlain()
-			l.plain = slices.DeleteFunc(l.plain, func(p *link) bool { return p == k })
-		}
-	}
 }
 
 // abortRequest ends the request under way, which failed: what was asked before is asked again.
@@ -121,21 +101,14 @@ func (k *link) abortRequest(err error) {
 	r.done(false, err)
 }
 
-// setLink takes SetLink and ResetLink. to is what becomes of the settings of a direction.
-func (l *Lab) setLink(a Ask, index int, from, words string, to func(k *link, direction int, i topology.Impairment) topology.Impairment) {
-	fail := func(err error) { l.answer(Answer{ID: a.ID, Err: err}) }
-	k, err := l.linkOf(index)
-	if err != nil {
-		fail(err)
-		return
-	}
+// set takes SetLink and ResetLink. to returns the new settings of a direction, whose old ones it gets.
+func (k *link) set(a Ask, from, text string, to func(direction int, i topology.Impairment) topology.Impairment) error {
 	ends := k.spec.Endpoints
 	if from != "" && from != ends[0].Node && from != ends[1].Node {
-		fail(failure.Errorf(failure.Usage, "node %q is at neither end of the %s", from, linkTo(k.spec)))
-		return
+		return failure.Errorf(failure.Usage, "node %q is at neither end of the %s", from, linkTo(k.spec))
 	}
-	r := &linkRequest{id: a.ID, by: a.By, words: fmt.Sprintf("link %s: %s", k.name(), inDirection(words, from)),
-		done: func(_ bool, err error) { fail(err) }}
+	r := &linkRequest{id: a.ID, by: a.By, text: fmt.Sprintf("link %s: %s", k.name(), inDirection(text, from)),
+		done: func(_ bool, err error) { k.lab.answer(Answer{ID: a.ID, Err: err}) }}
 	if a.By == ByHand {
 		r.late = 1
 	}
@@ -145,7 +118,7 @@ func (l *Lab) setLink(a Ask, index int, from, words string, to func(k *link, dir
 				continue
 			}
 			now, then := &asked.impairments[d], &lasting.impairments[d]
-			*now, *then = to(k, d, *now), to(k, d, *then)
+			*now, *then = to(d, *now), to(d, *then)
 			if err := now.Check(); err != nil {
 				return failure.Errorf(failure.Usage, "link %s: packets from %s: %v", k.name(), e.Node, err)
 			}
@@ -159,6 +132,7 @@ func (l *Lab) setLink(a Ask, index int, from, words string, to func(k *link, dir
 		return nil
 	}
 	k.request(r)
+	return nil
 }
 
 // check says what is wrong with an impairment, or what of it the link's engine cannot do.
@@ -176,39 +150,35 @@ func (k *link) check(i topology.Impairment) error {
 	return nil
 }
 
-// inDirection says of which direction words are.
-func inDirection(words, from string) string {
+// inDirection adds the direction to a text; "" is both.
+func inDirection(text, from string) string {
 	if from == "" {
-		return words
+		return text
 	}
-	return words + " from " + from
+	return text + " from " + from
 }
 
-// switchLink takes SwitchLink.
-func (l *Lab) switchLink(a Ask, c SwitchLink) {
-	k, err := l.linkOf(c.Link)
-	if err != nil {
-		l.answer(Answer{ID: a.ID, Err: err})
-		return
-	}
-	r := &linkRequest{id: a.ID, by: a.By, words: fmt.Sprintf("link %s is down", k.name())}
+// switchTo takes SwitchLink.
+func (k *link) switchTo(a Ask, up bool) {
+	r := &linkRequest{id: a.ID, by: a.By, text: fmt.Sprintf("link %s is down", k.name())}
 	r.change = func(asked, lasting *linkAsked) error {
 		asked.down, lasting.down = true, true
 		return nil
 	}
-	if c.Up {
-		r.words = fmt.Sprintf("link %s is up", k.name())
+	if up {
+		r.text = fmt.Sprintf("link %s is up", k.name())
 		r.change = func(asked, lasting *linkAsked) error {
-			asked.down, asked.parted, lasting.down, lasting.parted = false, false, false, false
+			asked.down, asked.partitioned, lasting.down, lasting.partitioned = false, false, false, false
 			return nil
 		}
 	}
+	answer := func(err error) { k.lab.answer(Answer{ID: a.ID, Err: err}) }
 	r.done = func(_ bool, err error) {
-		if err != nil || !c.Up || a.By == ByRun {
-			l.answer(Answer{ID: a.ID, Err: err})
+		if err != nil || !up || a.By == ByRun {
+			answer(err)
 			return
 		}
-		l.awaitTree([]*link{k}, func(err error) { l.answer(Answer{ID: a.ID, Err: err}) })
+		k.lab.awaitSpanningTree([]*link{k}, answer)
 	}
 	k.request(r)
 }
@@ -218,7 +188,7 @@ func (l *Lab) switchLink(a Ask, c SwitchLink) {
 func (k *link) alter(d diff.Link, done func(error)) {
 	was, is := d.Was, d.Is
 	k.spec = is
-	k.request(&linkRequest{by: ByHand, away: true, words: d.String()[len("~ "):],
+	k.request(&linkRequest{by: ByHand, endsMayBeDown: true, text: d.String()[len("~ "):],
 		change: func(asked, lasting *linkAsked) error {
 			for direction := range asked.impairments {
 				if to := is.Directions[direction]; !was.Directions[direction].Equal(to) {
@@ -236,118 +206,4 @@ func (k *link) alter(d diff.Link, done func(error)) {
 			}
 			done(err)
 		}})
-}
-
-// A separation is a Partition or its end on its way.
-type separation struct {
-	begun  bool
-	by     Source
-	parted map[*link]bool
-	words  func(up int) string
-	left   int // links that have not been gone over
-	risen  []*link
-	err    error
-	done   func(s *separation)
-}
-
-// partition takes Partition.
-func (l *Lab) partition(a Ask, sets [][]string) {
-	fail := func(err error) { l.answer(Answer{ID: a.ID, Err: err}) }
-	if err := l.checkSets(sets); err != nil {
-		fail(err)
-		return
-	}
-	parted := map[*link]bool{}
-	var links []*topology.Link
-	for _, i := range l.topo.Between(sets) {
-		parted[l.links[i]] = true
-		links = append(links, l.links[i].spec)
-	}
-	if len(links) == 0 {
-		fail(failure.Errorf(failure.Usage, "no link joins nodes of different sets"))
-		return
-	}
-	var words []string
-	for _, set := range sets {
-		words = append(words, strings.Join(set, ","))
-	}
-	text := fmt.Sprintf("partition %s: links that are down: %d", strings.Join(words, " "), len(links))
-	l.separations = append(l.separations, &separation{by: a.By, parted: parted, words: func(int) string { return text },
-		done: func(s *separation) { l.answer(Answer{ID: a.ID, Err: s.err, Links: links}) }})
-}
-
-// heal takes Heal.
-func (l *Lab) heal(a Ask) {
-	words := func(up int) string { return fmt.Sprintf("the partition is over: links that are up again: %d", up) }
-	l.separations = append(l.separations, &separation{by: a.By, words: words, done: func(s *separation) {
-		answer := Answer{ID: a.ID, Err: s.err}
-		for _, k := range s.risen {
-			answer.Links = append(answer.Links, k.spec)
-		}
-		if s.err != nil || a.By == ByRun {
-			l.answer(answer)
-			return
-		}
-		l.awaitTree(s.risen, func(err error) {
-			answer.Err = err
-			l.answer(answer)
-		})
-	}})
-}
-
-// advanceSeparation begins the first separation, and ends it when every link has been gone over.
-func (l *Lab) advanceSeparation() (advanced bool) {
-	if len(l.separations) == 0 {
-		return false
-	}
-	s := l.separations[0]
-	switch {
-	case !s.begun:
-		s.begun, s.left = true, len(l.links)
-		for _, k := range l.links {
-			l.separate(s, k)
-		}
-		return true
-	case s.left > 0:
-		return false
-	}
-	l.separations = l.separations[1:]
-	slices.SortFunc(s.risen, func(a, b *link) int { return a.index - b.index })
-	l.tell(Tell{Kind: LinkChanged, Text: s.words(len(s.risen))})
-	s.done(s)
-	return true
-}
-
-// separate has a link be parted, or not any more.
-func (l *Lab) separate(s *separation, k *link) {
-	parted := s.parted[k]
-	k.request(&linkRequest{by: s.by, away: true,
-		change: func(asked, lasting *linkAsked) error {
-			asked.parted, lasting.parted = parted, parted
-			return nil
-		},
-		done: func(rose bool, err error) {
-			s.left--
-			s.err = errors.Join(s.err, err)
-			if rose {
-				s.risen = append(s.risen, k)
-			}
-		}})
-}
-
-// checkSets says what is wrong with the sets of a partition.
-func (l *Lab) checkSets(sets [][]string) error {
-	setOf := map[string]int{}
-	for i, set := range sets {
-		for _, name := range set {
-			if l.topo.FindNode(name) == nil {
-				return failure.Errorf(failure.Usage, "lab %s has no node %q", l.name, name)
-			}
-			if before, twice := setOf[name]; twice && before != i {
-				return failure.Errorf(failure.Usage, "node %q is in two sets of the partition", name)
-			}
-			setOf[name] = i
-		}
-	}
-	return nil
 }

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/ndklab/ndklab/internal/failure"
@@ -12,50 +13,54 @@ import (
 type phase int
 
 const (
-	absent      phase = iota // it has no agent and no interface
-	starting                 // its agent is being started
-	linking                  // its interfaces are being made
-	furnishing               // its files and its commands of stage Created
-	configuring              // its interfaces are set up and its adapter is opened
-	connecting               // its links are connected, as far as their other ends are there
-	growing                  // the spanning trees at its links are waited for
-	up                       // it goes through the other stages, or has
-	clearing                 // its links are taken apart and its agent is ended
+	absent           phase = iota // it has no agent and no interface
+	starting                      // its agent is being started
+	linking                       // its interfaces are being made
+	preparing                     // its files are placed and its commands of stage Created run
+	configuring                   // its interfaces are set up and its adapter is opened
+	connecting                    // its links are connected, as far as their other ends are there
+	awaitingSwitches              // the spanning trees at its links are waited for
+	up                            // it goes through the other stages, or has
+	removing                      // its links are taken apart and its agent is ended
 )
 
 // A node is a host or a router.
 type node struct {
-	lab     *Lab
-	spec    *topology.Node
-	touched bool // it is in Lab.touchedNodes
-	removed bool // it is not in the lab any more
+	lab       *Lab
+	spec      *topology.Node
+	scheduled bool // it is in Lab.worklist
+	removed   bool // it is not in the lab any more
 
-	phase    phase
-	life     int // counts starts, also those that came to nothing
+	life         // the present one, or the last
 	restarts int // counts starts after the first
-	began    time.Duration
-	open     int    // actions under way, but for healthchecks
-	busy     bool   // the phase waits for one of them, or for AgentEnded
-	ended    bool   // there is no agent
-	unseen   bool   // the life has come to nothing, and nobody saw it
-	paused   bool   // its processes are stopped
-	stale    bool   // the topology says something else of it than when it was last configured
+	policy   restartPolicy
 	reason   string // why it is down; "" while it is up
-	stopping string // why it is being stopped; "" if its end is its own
-	farewell string // what is said beside the reason of an end
-	failed   error  // why the last start came to nothing, or is not all that it should be
 
-	stages   stages
-	health   health
-	checkAt  time.Duration // when the next healthcheck begins; 0: none is to
-	reviveAt time.Duration // when it is started without being asked for; 0: it is not
-	delay    time.Duration // before the last of such starts
+	startPending bool // an Apply requires a start, also if the node is up
+	lasting      nodeAsked
+	requests     []*nodeRequest // the first may have begun
+	waiting      []*nodeRequest // for the node, which they have started, to be ready
+}
 
-	due      bool // since an Apply it is to be started, also if it is up
-	owed     bool // the start under way is the one that was due
-	lasting  nodeAsked
-	requests []*nodeRequest // the first may have begun
-	waiting  []*nodeRequest // for the node, which they have started, to be ready
+// A life of a node is what lasts from one start of its agent to the next.
+type life struct {
+	number int // counts starts, also those that failed
+	began  time.Duration
+	phase  phase
+	open   int  // actions under way, but for healthchecks
+	busy   bool // the phase waits for one of them, or for AgentEnded
+	ended  bool // there is no agent
+	paused bool // its processes are stopped
+	stale  bool // the topology says something else of it than when it was last configured
+
+	required bool   // an Apply requires this start
+	aborted  bool   // the start has failed before the node was up, and nobody is told of the end
+	failed   error  // why the start has failed, or has left something undone
+	stopping string // why it is being stopped; "" if its agent has ended by itself
+	restart  string // when it is started again, in words that follow the reason of its end; "" if it is not
+
+	stages stages
+	health health
 }
 
 // Why nodes are down.
@@ -66,12 +71,18 @@ const (
 	notStarted = "it has not been started yet"
 )
 
+func newNode(l *Lab) *node {
+	n := &node{lab: l}
+	n.policy.node = n
+	return n
+}
+
 func (n *node) down() bool { return n.reason != "" }
 
 // of names the node's life.
-func (n *node) of() Of { return Of{n.spec.Name, n.life} }
+func (n *node) of() Of { return Of{n.spec.Name, n.number} }
 
-// alive says why nothing can be asked of the node; nil if it can.
+// alive returns why nothing can be asked of the node; nil if it can.
 func (n *node) alive() error {
 	switch {
 	case n.down():
@@ -82,29 +93,53 @@ func (n *node) alive() error {
 	return nil
 }
 
+// notify tells everyone who follows the lab what has happened to the node.
+func (n *node) notify(kind, format string, args ...any) {
+	n.lab.notify(Tell{Kind: kind, Node: n.spec.Name, Text: fmt.Sprintf(format, args...)})
+}
+
+// links returns the node's links, and which end of them is the node's.
+func (n *node) links() iter.Seq2[*link, int] {
+	return func(yield func(*link, int) bool) {
+		for _, i := range n.spec.Interfaces {
+			if !yield(n.lab.links[i.Link], i.End) {
+				return
+			}
+		}
+	}
+}
+
+// everyLink reports whether a condition holds for all of the node's links.
+func (n *node) everyLink(holds func(k *link, end int) bool) bool {
+	for k, end := range n.links() {
+		if !holds(k, end) {
+			return false
+		}
+	}
+	return true
+}
+
 // start begins a life of a node that is absent.
 func (n *node) start() {
-	if n.life > 0 {
+	if n.number > 0 {
 		n.restarts++
 	}
-	*n = node{
-		lab: n.lab, spec: n.spec, touched: n.touched, restarts: n.restarts, reason: n.reason, delay: n.delay, owed: n.due || n.owed,
-		lasting: n.lasting, requests: n.requests, waiting: n.waiting,
-		phase: starting, life: n.life + 1, began: n.lab.now, stages: newStages(&n.spec.Setup), health: newHealth(n.spec.Setup.Healthcheck),
+	n.life = life{
+		number: n.number + 1, began: n.lab.now, phase: starting, required: n.startPending || n.required,
+		stages: newStages(n), health: newHealth(n, n.spec.Setup.Healthcheck),
 	}
-	n.everyLink(func(k *link, end int) bool {
+	n.startPending, n.policy.next = false, 0
+	for k, end := range n.links() {
 		k.given[end], k.stuck = true, nil
-		return true
-	})
+	}
 	n.work(StartAgent{n.of(), n.lab.topo, n.restarts}, func(Done) { n.phase = linking })
-	n.lab.timed(n)
 }
 
 // work does an action of the node's phase. If it fails, so does the start.
 func (n *node) work(a Action, then func(Done)) {
 	n.busy = true
 	in := n.phase
-	n.doIn(a, func(d Done) {
+	n.do(a, func(d Done) {
 		if n.phase != in {
 			return // its end came first
 		}
@@ -113,19 +148,19 @@ func (n *node) work(a Action, then func(Done)) {
 		switch {
 		case d.Err != nil && in == starting:
 			n.ended = true
-			n.abortStart(d.Err)
+			n.abort(d.Err)
 		case d.Agent: // AgentEnded says why
 			n.busy = true
 		case d.Err != nil:
-			n.abortStart(d.Err)
+			n.abort(d.Err)
 		default:
 			then(d)
 		}
 	})
 }
 
-// doIn has an action carried out in a node. The life of the node is the same when its result comes.
-func (n *node) doIn(a Action, then func(Done)) {
+// do has an action carried out in the node. The life of the node is the same when its result comes.
+func (n *node) do(a Action, then func(Done)) {
 	n.open++
 	n.lab.do(a, func(d Done) {
 		n.open--
@@ -134,88 +169,92 @@ func (n *node) doIn(a Action, then func(Done)) {
 	})
 }
 
-// abortStart ends a life that has come to nothing.
-func (n *node) abortStart(err error) {
-	if n.lab.building != nil {
-		n.lab.buildFailed(stepOf[n.phase], err)
+// abort ends a life whose start has failed.
+func (n *node) abort(err error) {
+	if b := n.lab.building; b != nil {
+		b.fail(stepOf[n.phase], err)
 		return
 	}
-	n.phase, n.unseen, n.failed, n.due, n.owed = clearing, true, err, n.due || n.owed, false
+	n.startPending = n.startPending || n.required
+	n.phase, n.aborted, n.failed, n.required = removing, true, err, false
 	n.scheduleWithLinks()
 }
 
-// agentEnded takes the end of a node's agent. The far ends of its links, which lose the carrier, and the rest of the lab stay.
+// agentEnded takes the end of the node's agent. The far ends of its links, which lose the carrier, and the rest of the
+// lab stay.
 func (n *node) agentEnded(reason string) {
 	if n.ended || n.phase == absent {
 		return
 	}
 	n.ended, n.busy = true, false
-	for _, i := range n.spec.Interfaces {
-		if k := n.lab.links[i.Link]; k.ending {
+	for k := range n.links() {
+		if k.ending {
 			k.busy, k.ending = false, false
 		}
 	}
 	n.scheduleWithLinks()
+	building := n.lab.building != nil
 	switch {
-	case n.phase == clearing && n.unseen:
+	case n.phase == removing && n.aborted:
 		return
-	case n.lab.building != nil && n.stages.settled && n.stages.err == nil:
+	case building && n.stages.finished && n.stages.err == nil:
 		n.lab.end(failure.Errorf(failure.Failed, "lab %s: node %s: %s", n.lab.name, n.spec.Name, reason))
 		return
-	case n.lab.building != nil || n.down(): // it was being started
+	case building || n.down(): // it was being started
 		err := fmt.Errorf("node %s: %s", n.spec.Name, reason)
 		switch {
 		case n.stages.running != "":
-			err = failure.Errorf(failure.Unmet, "node %s: %s was cut short: %s", n.spec.Name, brief(n.stages.running), reason)
+			err = failure.Errorf(failure.Unmet, "node %s: %s was cut short: %s", n.spec.Name, firstLine(n.stages.running), reason)
 		case n.health.state != "":
 			err = failure.Errorf(failure.Unmet, "node %s is down: %s", n.spec.Name, reason)
 		}
-		n.abortStart(err)
+		n.abort(err)
 		return
 	}
-	n.reason, n.checkAt = n.stopping, 0
+	n.reason, n.health.next = n.stopping, 0
 	if n.reason == "" {
 		n.reason = reason
-		n.farewell = n.reviveLater(n.lab.now - n.began)
+		n.restart = n.policy.schedule(n.lab.now - n.began)
 	}
-	n.phase = clearing
-	n.finishStages(failure.Errorf(failure.Unmet, "node %s is down: %s", n.spec.Name, n.reason))
-	n.lab.wake()
+	n.phase = removing
+	n.stages.finish(failure.Errorf(failure.Unmet, "node %s is down: %s", n.spec.Name, n.reason))
+	n.lab.scheduleWaiting()
 }
 
-// stop ends a node that is up as if it were switched off: its interfaces go before it can say anything.
+// stop ends the life of a node that is up as if it were switched off: its interfaces go before it can send anything.
 func (n *node) stop(why string) {
-	n.stopping, n.phase, n.checkAt = why, clearing, 0
+	n.stopping, n.phase, n.health.next = why, removing, 0
 	n.scheduleWithLinks()
 }
 
-// advance has a node do what is to be done next.
+// advance does what is to be done next with the node.
 func (n *node) advance() {
 	if !n.busy && n.open == 0 {
 		n.advancePhase()
 	}
-	if !n.touched { // else it goes on with its phase first: who has started it may be about to be done
+	if !n.scheduled { // else its phase goes on first, which may finish the request that has started it
 		n.advanceRequests()
 	}
 }
 
 func (n *node) advancePhase() {
 	if n.phase == linking || n.phase == connecting {
-		for _, i := range n.spec.Interfaces {
-			if err := n.lab.links[i.Link].stuck; err != nil {
-				n.abortStart(fmt.Errorf("node %s: %w", n.spec.Name, err))
+		for k := range n.links() {
+			if k.stuck != nil {
+				n.abort(fmt.Errorf("node %s: %w", n.spec.Name, k.stuck))
 				return
 			}
 		}
 	}
+	made := func(k *link, end int) bool { return k.made[end] }
 	switch n.phase {
 	case linking:
-		if n.everyLink(func(k *link, end int) bool { return k.made[end] }) {
-			n.phase = furnishing
+		if n.everyLink(made) {
+			n.phase = preparing
 			n.schedule()
 		}
-	case furnishing:
-		if n.advanceStages() {
+	case preparing:
+		if n.stages.advance() {
 			n.phase = configuring
 			n.work(Configure{n.of()}, func(Done) {
 				n.phase = connecting
@@ -228,55 +267,54 @@ func (n *node) advancePhase() {
 		}
 	case up:
 		switch {
-		case n.stale && n.everyLink(func(k *link, end int) bool { return k.made[end] }):
+		case n.stale && n.everyLink(made):
 			n.reconfigure()
 		case n.lab.present:
-			n.advanceStages()
+			n.stages.advance()
 		}
-	case clearing:
-		n.tearDown()
+	case removing:
+		n.advanceRemoval()
 	}
 }
 
-// comeUp has everyone see a life, all of whose links do what they are asked to.
+// comeUp ends the start of a node, all of whose links do what they are asked to, and tells everyone.
 func (n *node) comeUp() {
 	if n.lab.building != nil {
-		n.phase = up // the spanning trees of all are waited for at once
+		n.phase = up // the build waits for the spanning trees of all links at once
 		return
 	}
-	words := "node %s is up again"
+	text := "node %s is up again"
 	if n.reason == notStarted {
-		words = "node %s is up"
+		text = "node %s is up"
 	}
-	n.phase, n.reason, n.owed = growing, "", false
-	n.lab.tell(Tell{Kind: NodeUp, Node: n.spec.Name, Text: fmt.Sprintf(words, n.spec.Name)})
+	n.phase, n.reason, n.required = awaitingSwitches, "", false
+	n.notify(NodeUp, text, n.spec.Name)
 	var links []*link
-	for _, i := range n.spec.Interfaces {
-		links = append(links, n.lab.links[i.Link])
+	for k := range n.links() {
+		links = append(links, k)
 	}
-	life := n.life
-	n.lab.awaitTree(links, func(err error) {
-		if n.life == life && n.phase == growing {
+	number := n.number
+	n.lab.awaitSpanningTree(links, func(err error) {
+		if n.number == number && n.phase == awaitingSwitches {
 			n.phase, n.failed = up, err
 			n.schedule()
 		}
 	})
 }
 
-// reconfigure has a node that is up be what the topology says by now.
+// reconfigure makes a node that is up what the topology says now.
 func (n *node) reconfigure() {
 	n.busy, n.stale = true, false
-	n.everyLink(func(k *link, end int) bool {
+	for k, end := range n.links() {
 		k.given[end] = true
-		return true
-	})
-	n.doIn(Reconfigure{n.of(), n.lab.topo, n.restarts}, func(d Done) {
+	}
+	n.do(Reconfigure{n.of(), n.lab.topo, n.restarts}, func(d Done) {
 		if n.phase != up {
 			return
 		}
 		n.busy = d.Agent // AgentEnded is about to come
 		if d.Err != nil {
-			n.lab.applyFailed(d.Err)
+			n.lab.applying.fail(d.Err)
 			return
 		}
 		n.configured()
@@ -284,36 +322,25 @@ func (n *node) reconfigure() {
 	})
 }
 
-// tearDown goes on with the end of a life: the interfaces go first, then the agent.
-func (n *node) tearDown() {
+// configured notes that the interfaces that the node was told of are set up, so that their links can carry packets.
+func (n *node) configured() {
+	for k, end := range n.links() {
+		k.configured[end] = k.given[end]
+	}
+}
+
+// advanceRemoval goes on with the end of a life: the interfaces go first, then the agent.
+func (n *node) advanceRemoval() {
 	switch {
 	case !n.everyLink(func(k *link, end int) bool { return !k.made[end] && !k.busy }):
 	case !n.ended:
 		n.busy = true // until AgentEnded
-		n.doIn(KillAgent{n.of()}, func(Done) {})
+		n.do(KillAgent{n.of()}, func(Done) {})
 	default:
 		n.phase = absent
-		if !n.unseen {
-			n.lab.tell(Tell{Kind: NodeDown, Node: n.spec.Name, Text: fmt.Sprintf("node %s is down: %s%s", n.spec.Name, n.reason, n.farewell)})
+		if !n.aborted {
+			n.notify(NodeDown, "node %s is down: %s%s", n.spec.Name, n.reason, n.restart)
 		}
 		n.schedule()
 	}
-}
-
-// everyLink reports whether something is so of every link of a node, which is called with the link and the node's end of it.
-func (n *node) everyLink(is func(k *link, end int) bool) bool {
-	for _, i := range n.spec.Interfaces {
-		if !is(n.lab.links[i.Link], i.End) {
-			return false
-		}
-	}
-	return true
-}
-
-// configured notes that the interfaces that a node was told of are set up, so that their links can carry packets.
-func (n *node) configured() {
-	n.everyLink(func(k *link, end int) bool {
-		k.configured[end] = k.given[end]
-		return true
-	})
 }

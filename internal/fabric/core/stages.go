@@ -9,16 +9,15 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// This file takes nodes through their stages: their files, their commands, whom they wait for, and their health.
-
-// Stages are how far a life has come.
+// stages take a node through one life: its files, its commands, the nodes it waits for, and its health.
 type stages struct {
-	steps   []step         // that are still to be taken
-	reached topology.Stage // "" if none is
-	doing   string         // what the node is at, for people; "" is nothing
-	running string         // the command that runs; "" is none
-	settled bool           // no step is left, or one has failed
-	err     error          // that failed
+	node     *node
+	steps    []step         // that are still to be taken
+	reached  topology.Stage // "" if none is
+	doing    string         // what the node is doing, for people; "" is nothing
+	running  string         // the command that runs; "" is none
+	finished bool           // no step is left, or one has failed
+	err      error          // why it has failed
 }
 
 // A step is one thing to do: the only field that is not zero says what.
@@ -31,7 +30,8 @@ type step struct {
 	reach     topology.Stage
 }
 
-func newStages(s *topology.Setup) stages {
+func newStages(n *node) stages {
+	s := &n.spec.Setup
 	var all []step
 	run := func(stage topology.Stage) {
 		for _, e := range s.Exec {
@@ -54,7 +54,7 @@ func newStages(s *topology.Setup) stages {
 		all = append(all, step{check: true})
 	}
 	run(topology.Healthy)
-	return stages{steps: append(all, step{reach: topology.Healthy})}
+	return stages{node: n, steps: append(all, step{reach: topology.Healthy})}
 }
 
 // has reports whether a stage is reached.
@@ -62,34 +62,34 @@ func (s *stages) has(stage topology.Stage) bool {
 	return s.reached != "" && slices.Index(topology.Stages, s.reached) >= slices.Index(topology.Stages, stage)
 }
 
-// advanceStages takes the steps of a node that can be taken, and reports whether it is to be configured now.
-func (n *node) advanceStages() (configure bool) {
-	s := &n.stages
-	for !n.busy && !s.settled {
+// advance takes the steps that can be taken, and reports whether the node is to be configured now.
+func (s *stages) advance() (configure bool) {
+	n := s.node
+	for !n.busy && !s.finished {
 		if len(s.steps) == 0 {
-			n.finishStages(nil)
+			s.finish(nil)
 			return false
 		}
 		switch next := s.steps[0]; {
 		case next.place:
 			s.doing = "puts its files in place"
-			n.work(PlaceFiles{n.of()}, func(Done) { s.take() })
+			n.work(PlaceFiles{n.of()}, func(Done) { s.taken() })
 		case next.run != "":
-			n.execute(next.run)
-		case next.configure && n.phase == furnishing:
+			s.execute(next.run)
+		case next.configure && n.phase == preparing:
 			return true
 		case next.configure:
-			s.take()
+			s.taken()
 		case next.reach != "":
-			s.take()
+			s.taken()
 			s.reached = next.reach
-			n.lab.wake()
+			n.lab.scheduleWaiting()
 		case next.wait != nil:
-			if !n.waited(next.wait) {
+			if !s.waited(next.wait) {
 				return false
 			}
 		case next.check:
-			if !n.checked() {
+			if !s.checked() {
 				return false
 			}
 		}
@@ -97,16 +97,16 @@ func (n *node) advanceStages() (configure bool) {
 	return false
 }
 
-// take notes that a step was taken.
-func (s *stages) take() { s.steps, s.doing, s.running = s.steps[1:], "", "" }
+// taken notes that the first step was taken.
+func (s *stages) taken() { s.steps, s.doing, s.running = s.steps[1:], "", "" }
 
-// execute runs a command of a node.
-func (n *node) execute(command string) {
-	s := &n.stages
-	s.doing, s.running = "runs "+brief(command), command
+// execute runs a command of the node.
+func (s *stages) execute(command string) {
+	n := s.node
+	s.doing, s.running = "runs "+firstLine(command), command
 	n.busy = true
 	in := n.phase
-	n.doIn(Execute{n.of(), command}, func(d Done) {
+	n.do(Execute{n.of(), command}, func(d Done) {
 		if n.phase != in {
 			return // its end came first
 		}
@@ -116,9 +116,9 @@ func (n *node) execute(command string) {
 		case d.Agent:
 			return
 		case d.Err != nil:
-			err = fmt.Errorf("%s: %w", brief(command), d.Err)
+			err = fmt.Errorf("%s: %w", firstLine(command), d.Err)
 		case d.Status != 0:
-			text := fmt.Sprintf("node %s: %s ended with status %d", n.spec.Name, brief(command), d.Status)
+			text := fmt.Sprintf("node %s: %s ended with status %d", n.spec.Name, firstLine(command), d.Status)
 			if len(d.Output) > 0 {
 				text += ", having written:\n  " + strings.Join(d.Output, "\n  ")
 			}
@@ -126,65 +126,73 @@ func (n *node) execute(command string) {
 		}
 		switch {
 		case err == nil:
-			s.take()
-		case in == furnishing:
-			n.abortStart(err)
+			s.taken()
+		case in == preparing:
+			n.abort(err)
 		default:
-			n.finishStages(err)
+			s.finish(err)
 		}
 	})
 }
 
-// waited takes the step of waiting for another node, if that has come far enough.
-func (n *node) waited(w *topology.Wait) bool {
-	n.stages.doing = fmt.Sprintf("waits for %s to be %s", w.Node, w.Stage)
-	other := n.lab.byName[w.Node]
+// waited takes the step of waiting for another node if that node has come far enough, and reports whether it has. The
+// stages finish with an error if it never will.
+func (s *stages) waited(w *topology.Wait) bool {
+	s.doing = fmt.Sprintf("waits for %s to be %s", w.Node, w.Stage)
+	other := s.node.lab.byName[w.Node]
 	if other == nil { // an Apply has removed it
-		n.stages.take()
+		s.taken()
 		return true
 	}
 	var never error
-	switch s := &other.stages; {
-	case other.down() && !other.due && !other.owed && other.reason != notStarted:
+	switch {
+	case other.down() && !other.startPending && !other.required && other.reason != notStarted:
 		never = failure.Errorf(failure.Unmet, "node %s is down: %s", w.Node, other.reason)
 	case other.down():
-	case s.has(w.Stage):
-		n.stages.take()
+	case other.stages.has(w.Stage):
+		s.taken()
 		return true
-	case s.settled:
-		never = s.err
+	case other.stages.finished:
+		never = other.stages.err
 	}
 	if never != nil {
-		n.finishStages(fmt.Errorf("node %s waits for %s: %w", n.spec.Name, w.Node, never))
+		s.finish(fmt.Errorf("node %s waits for %s: %w", s.node.spec.Name, w.Node, never))
 	}
 	return false
 }
 
-// wake has the nodes looked at that wait for others.
-func (l *Lab) wake() {
-	for _, n := range l.nodes {
-		if !n.stages.settled && len(n.stages.steps) > 0 && n.stages.steps[0].wait != nil {
-			n.schedule()
-		}
+// checked takes the step of waiting for the healthcheck if the node is healthy, and reports whether it is. The stages
+// finish with an error if it is unhealthy. The checks go on to the end of its life.
+func (s *stages) checked() bool {
+	switch h := &s.node.health; h.state {
+	case "":
+		s.doing = "is checked by its healthcheck"
+		h.begin()
+	case Unhealthy:
+		s.finish(failure.Errorf(failure.Unmet, "node %s is unhealthy: %s", s.node.spec.Name, h.output))
+	case Healthy:
+		s.taken()
+		return true
 	}
+	return false
 }
 
-// finishStages ends the way of a node through its stages. A lab that is being built comes to nothing by an error; else it goes on
-// without the node, and says so.
-func (n *node) finishStages(err error) {
-	s := &n.stages
-	if s.settled {
+// finish ends the stages. An error ends a lab that is being built; afterwards the lab goes on without the node, and says
+// so.
+func (s *stages) finish(err error) {
+	n := s.node
+	if s.finished {
 		return
 	}
-	s.settled, s.err = true, err
+	s.finished, s.err = true, err
 	s.doing, s.running = "", ""
-	n.lab.wake()
-	if err != nil && n.lab.building != nil {
-		n.lab.buildFailed(notReady, err)
+	n.lab.scheduleWaiting()
+	if b := n.lab.building; err != nil && b != nil {
+		b.fail(notReady, err)
 		return
 	}
 	if err != nil && !n.down() {
-		n.lab.tell(Tell{Kind: Warning, Node: n.spec.Name, Text: err.Error()})
+		n.notify(Warning, "%v", err)
 	}
 	for _, r := range n.waiting {
 		r.done(r, err)
@@ -192,8 +200,17 @@ func (n *node) finishStages(err error) {
 	n.waiting = nil
 }
 
-// brief is a command for messages: its first line, if that is not long.
-func brief(command string) string {
+// scheduleWaiting adds the nodes that wait for others to the worklist.
+func (l *Lab) scheduleWaiting() {
+	for _, n := range l.nodes {
+		if s := &n.stages; !s.finished && len(s.steps) > 0 && s.steps[0].wait != nil {
+			n.schedule()
+		}
+	}
+}
+
+// firstLine formats a command for messages: its first line, of which it shows no more than 60 characters.
+func firstLine(command string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(command), "\n")
 	const most = 60 // characters
 	if runes := []rune(line); len(runes) > most {

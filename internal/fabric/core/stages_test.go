@@ -169,7 +169,7 @@ func TestHealth(t *testing.T) {
 // The pauses between checks double in the start period, whose failures do not count.
 func TestHealthCourse(t *testing.T) {
 	s, ms := time.Second, time.Millisecond
-	h := newHealth(&topology.Healthcheck{Interval: 5 * s, Retries: 2, StartPeriod: time.Second})
+	h := newHealth(nil, &topology.Healthcheck{Interval: 5 * s, Retries: 2, StartPeriod: time.Second})
 	h.state = Starting
 	for i, c := range []struct {
 		ok    bool

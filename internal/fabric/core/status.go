@@ -1,9 +1,6 @@
 package core
 
 import (
-	"fmt"
-
-	"github.com/ndklab/ndklab/internal/failure"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -34,7 +31,7 @@ func (l *Lab) Node(name string) NodeStatus {
 	if n == nil {
 		return NodeStatus{State: NodeIsDown, Reason: "it is not in the lab"}
 	}
-	s := NodeStatus{State: NodeIsReady, Life: n.life, Restarts: n.restarts}
+	s := NodeStatus{State: NodeIsReady, Life: n.number, Restarts: n.restarts}
 	if h := &n.health; h.check != nil {
 		s.Health, s.Failures, s.Output = Starting, h.failures, h.output
 		if h.state != "" {
@@ -50,18 +47,6 @@ func (l *Lab) Node(name string) NodeStatus {
 		s.State, s.Reason = NodeIsStarting, n.stages.doing
 	}
 	return s
-}
-
-// withProcesses returns the host or router of that name, whatever its state.
-func (l *Lab) withProcesses(name string) (*node, error) {
-	switch n := l.byName[name]; {
-	case l.switchOf(name) != nil:
-		return nil, failure.Errorf(failure.Usage, "%s is a %s: it has no processes", name, topology.Switch)
-	case n == nil:
-		return nil, failure.Errorf(failure.Usage, "lab %s has no node %q", l.name, name)
-	default:
-		return n, nil
-	}
 }
 
 // Spec returns what the topology says of a host or router, whatever its state.
@@ -82,20 +67,6 @@ func (l *Lab) Alive(name string) error {
 	return n.alive()
 }
 
-// Away returns the state to which a command has brought a node, if that is not ready, and the command that brings it
-// back; else "".
-func (l *Lab) Away(name string) (state, command string) {
-	n := l.byName[name]
-	if n == nil || n.lasting.away() == "" {
-		return "", ""
-	}
-	action := topology.StartNode
-	if n.lasting.state == NodeIsPaused {
-		action = topology.ResumeNode
-	}
-	return n.lasting.state, fmt.Sprintf("ndklab %s %s/%s", action, l.name, name)
-}
-
 // A LinkStatus is how a link fares.
 type LinkStatus struct {
 	Asked        [2]topology.Impairment
@@ -111,7 +82,7 @@ func (s *LinkStatus) Off() bool { return s.Down || s.Parted || s.Made != [2]bool
 // Link returns how the link of an index in Topology.Links fares.
 func (l *Lab) Link(index int) LinkStatus {
 	k := l.links[index]
-	return LinkStatus{k.asked.impairments, k.asked.down, k.asked.parted, k.made, k.engine, k.connected}
+	return LinkStatus{k.asked.impairments, k.asked.down, k.asked.partitioned, k.made, k.engine, k.connected}
 }
 
 // Ends says which node at an end of the link of an index is down, whose interface has gone with it; nil if none is.
@@ -130,5 +101,5 @@ type Standing struct {
 
 // Standing returns what the lab is at present.
 func (l *Lab) Standing() Standing {
-	return Standing{l.topo, l.unfinished, l.generation, l.applying != nil, l.present, l.present && l.building == nil, l.running}
+	return Standing{l.topo, l.unfinished, l.generation, l.applying != nil, l.present, l.present && l.building == nil, l.runs.running}
 }

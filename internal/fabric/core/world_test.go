@@ -473,7 +473,7 @@ func (w *world) linkResult(a Action) Done {
 // dying reports whether the end of a node's agent is known here and not yet there.
 func (w *world) dying(name string) bool {
 	n := w.lab.byName[name]
-	return n == nil || n.ended || n.phase == clearing
+	return n == nil || n.ended || n.phase == removing
 }
 
 // judge says where wanted and found differ in a lab at rest.
@@ -501,7 +501,7 @@ func (w *world) judge() {
 		case k.stuck != nil && (w.saw(k.stuck.Error()) || w.lab.unfinished != ""): // until it is asked for something else
 		case is.made != [2]bool{up(0), up(1)}:
 			w.wrong("%s has the ends %v", linkTo(k.spec), is.made)
-		case is.connected != (whole && !k.asked.down && !k.asked.parted):
+		case is.connected != (whole && !k.asked.down && !k.asked.partitioned):
 			w.wrong("%s is connected: %t, whole: %t, asked: %+v", linkTo(k.spec), is.connected, whole, k.asked)
 		case whole && k.asked.impaired() && (!is.engine || !is.impairs[0].Equal(k.asked.impairments[0]) || !is.impairs[1].Equal(k.asked.impairments[1])):
 			w.wrong("%s does not what is asked of it", linkTo(k.spec))

@@ -1,0 +1,107 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ndklab/ndklab/topology"
+)
+
+// What is asked of links and nodes has three layers. The lowest is the lab's file. Above it is what commands have asked by
+// hand: these two last. The highest is what the timeline and the chaos of a run have asked. It lasts until the next run
+// begins, when BeginRun restores the two that last.
+
+// A linkAsked is what is asked of a link.
+type linkAsked struct {
+	impairments [2]topology.Impairment
+	down        bool // by SwitchLink, or from the start
+	partitioned bool // by Partition
+}
+
+func (a *linkAsked) equal(b *linkAsked) bool {
+	return a.down == b.down && a.partitioned == b.partitioned && a.impairments[0].Equal(b.impairments[0]) && a.impairments[1].Equal(b.impairments[1])
+}
+
+func (a *linkAsked) impaired() bool { return !a.impairments[0].None() || !a.impairments[1].None() }
+
+// A nodeAsked is what is lastingly asked of a node, and whether a run has asked for something else.
+type nodeAsked struct {
+	state   string // NodeIsReady, NodeIsDown or NodePaused; "": ready, as no command has said
+	changed bool   // a run has acted on the node since
+}
+
+// otherThanReady returns the state to which a command has brought the node; "" if that is ready.
+func (a *nodeAsked) otherThanReady() string {
+	if a.state == NodeIsReady {
+		return ""
+	}
+	return a.state
+}
+
+// recordAsked records that a command was done.
+func (n *node) recordAsked(r *nodeRequest) {
+	switch {
+	case r.action == "":
+	case r.by == ByRun:
+		n.lasting.changed = true
+	case r.action == topology.StopNode:
+		n.lasting = nodeAsked{state: NodeIsDown}
+	case r.action == topology.PauseNode:
+		n.lasting = nodeAsked{state: NodeIsPaused}
+	case r.action != topology.KillNode:
+		n.lasting = nodeAsked{state: NodeIsReady}
+	case n.down() && !n.spec.Restart: // else the restart policy decides on its state
+		n.lasting = nodeAsked{state: NodeIsDown}
+	}
+}
+
+// Away returns the state to which a command has brought a node, if that is not ready, and the command that brings it
+// back; else "".
+func (l *Lab) Away(name string) (state, command string) {
+	n := l.byName[name]
+	if n == nil || n.lasting.otherThanReady() == "" {
+		return "", ""
+	}
+	action := topology.StartNode
+	if n.lasting.state == NodeIsPaused {
+		action = topology.ResumeNode
+	}
+	return n.lasting.state, fmt.Sprintf("ndklab %s %s/%s", action, l.name, name)
+}
+
+// SetByHand lists the settings and states that commands have made other than the file has them, in words such as
+// "client:eth0 loss=5%".
+func (l *Lab) SetByHand() (words []string) {
+	for _, k := range l.links {
+		var both [2][]string
+		for d := range both {
+			both[d] = topology.Difference(k.spec.Directions[d], k.lasting.impairments[d]).Settings()
+		}
+		if slices.Equal(both[0], both[1]) {
+			for _, setting := range both[0] {
+				words = append(words, k.name()+" "+setting)
+			}
+		} else {
+			for d, e := range k.spec.Endpoints {
+				for _, setting := range both[d] {
+					words = append(words, k.name()+" "+inDirection(setting, e.Node))
+				}
+			}
+		}
+		switch {
+		case k.lasting.down && !k.spec.Down:
+			words = append(words, k.name()+" down")
+		case !k.lasting.down && k.spec.Down:
+			words = append(words, k.name()+" up")
+		}
+		if k.lasting.partitioned {
+			words = append(words, k.name()+" down by a partition")
+		}
+	}
+	for _, n := range l.nodes {
+		if state := n.lasting.otherThanReady(); state != "" {
+			words = append(words, n.spec.Name+" "+state)
+		}
+	}
+	return words
+}

@@ -1,0 +1,53 @@
+package core
+
+import (
+	"fmt"
+	"time"
+)
+
+// How long a node whose agent has died waits before it is started again: each time twice as long as before, until it has
+// lived for a while. These are Docker's times.
+const (
+	firstDelay = 100 * time.Millisecond
+	maxDelay   = time.Minute
+	recovered  = 10 * time.Second // a life of this length was no failure of the start
+)
+
+// A restartPolicy starts a node again whose life has ended by itself, if the topology wants that.
+type restartPolicy struct {
+	node  *node
+	delay time.Duration // before the last of such starts
+	next  time.Duration // when the node is started; 0: it is not
+}
+
+// schedule has the node started after a delay, and returns words that say so; "" if it is not started. The life that has
+// ended has lasted for lived.
+func (p *restartPolicy) schedule(lived time.Duration) string {
+	n := p.node
+	if n.lab.building != nil || !n.spec.Restart || n.removed {
+		return ""
+	}
+	p.delay = min(2*p.delay, maxDelay)
+	if p.delay == 0 || lived >= recovered {
+		p.delay = firstDelay
+	}
+	p.next = n.lab.now + p.delay
+	n.lab.timers.add(n)
+	return fmt.Sprintf("; it is started again in %v", p.delay)
+}
+
+// start starts the node, unless it was started since it died.
+func (p *restartPolicy) start() {
+	n := p.node
+	p.next = 0
+	n.request(&nodeRequest{by: ByRun, start: true, policy: true, done: func(_ *nodeRequest, err error) {
+		if err == nil || n.stages.err == err { // everyone was told of the latter
+			return
+		}
+		again := ""
+		if n.down() {
+			again = p.schedule(0)
+		}
+		n.notify(Warning, "node %s does not start as it should: %v%s", n.spec.Name, err, again)
+	}})
+}
