@@ -7,14 +7,14 @@ import (
 )
 
 // An Action is something that a driver has to do: one of the structs below. Every action is idempotent: done twice,
-// it leaves what it leaves when done once. The driver answers each with Done and its number, but for
-// ForgetNode, ForgetLink, Tell, Answer and End.
+// it has the same effect as done once. The driver reports the result of each with Done and its number, except for
+// ForgetNode, ForgetLink, Notify, Answer and End.
 //
-// Links are called by their specification, nodes by their names and the number of their life: whatever comes of an
-// action of an earlier life is of no interest any more.
+// An action names a link by its specification, and a node by its name and the number of its life. The lab ignores the
+// results of earlier lives.
 type Action any
 
-// MakeSwitch makes a switch, whose ports are the ends of links that are made later.
+// MakeSwitch makes a switch without ports. These are the ends of links that are made later.
 type MakeSwitch struct{ Spec *topology.Node }
 
 // RemoveSwitch removes a switch, whose links have gone.
@@ -30,17 +30,18 @@ type StartAgent struct {
 // PlaceFiles puts the files of a node in place.
 type PlaceFiles struct{ Of }
 
-// Execute runs a command in a node by a shell. Done.Status and Done.Output are of its end.
+// Execute runs a command in a node by a shell. It is done when the command has ended: Done.Status is its exit status, and
+// Done.Output its last lines.
 type Execute struct {
 	Of
 	Command string
 }
 
-// Configure sets the interfaces up that StartAgent told of, and opens the adapter.
+// Configure sets up the interfaces of StartAgent's topology, and opens the adapter.
 type Configure struct{ Of }
 
-// Reconfigure has the interfaces, addresses, routes, neighbours and limits of a node that is up be what another topology
-// says. Most often nothing of them differs.
+// Reconfigure changes the interfaces, addresses, routes, neighbours and limits of a node that is up to those of another
+// topology. Most often none of them differs.
 type Reconfigure struct {
 	Of
 	Topology *topology.Topology
@@ -53,7 +54,7 @@ type CheckHealth struct{ Of }
 // PauseAgent stops the processes of a node.
 type PauseAgent struct{ Of }
 
-// ResumeAgent has the processes of a node that is paused go on.
+// ResumeAgent continues the processes of a node that is paused.
 type ResumeAgent struct{ Of }
 
 // SignalAgent sends a signal to a node's agent.
@@ -65,7 +66,7 @@ type SignalAgent struct {
 // KillAgent ends a node's agent at once. AgentEnded follows.
 type KillAgent struct{ Of }
 
-// MakeEnds makes interfaces of a link: Ends of them. With Up, the link is to carry packets soon.
+// MakeEnds makes the interfaces of a link at Ends. Up says that the link is to carry packets soon.
 type MakeEnds struct {
 	Link *topology.Link
 	Ends [2]bool
@@ -78,10 +79,10 @@ type RemoveEnd struct {
 	End  int
 }
 
-// ResizeLink has the interfaces of a link take packets of its MTU.
+// ResizeLink sets the MTU of the interfaces of a link.
 type ResizeLink struct{ Link *topology.Link }
 
-// Impair has the link's engine take it over, to do to its packets what Asked says.
+// Impair has the link's engine take the link over and impair its packets as Asked says.
 type Impair struct {
 	Link  *topology.Link
 	Asked [2]topology.Impairment
@@ -94,44 +95,44 @@ type SetImpairment struct {
 	To        topology.Impairment
 }
 
-// AwaitIdle waits until no packet is on its way on a link that its engine has and that is not impaired any more.
-// Other actions of the link go on meanwhile.
+// AwaitIdle waits until no packet is on its way on a link that has its engine but is not impaired any more. Other
+// actions of the link go on meanwhile.
 type AwaitIdle struct{ Link *topology.Link }
 
-// Relieve has the link's engine give it back, after which the kernel carries its packets if it is connected. Done.Late
-// says that there were packets on their way for too long, and that the engine has the link as before.
-type Relieve struct{ Link *topology.Link }
+// ReleaseLink has the link's engine give the link back. Afterwards the kernel carries its packets, if it is connected.
+// Done.Late says that packets were on their way for too long, and that the engine has kept the link.
+type ReleaseLink struct{ Link *topology.Link }
 
-// Connect has a link carry packets: it sets its carrier on, and its ports at switches open.
+// Connect has a link carry packets: it sets the carrier on, and opens the ports at switches.
 type Connect struct{ Link *topology.Link }
 
 // Disconnect takes the carrier of a link away, as when a cable is pulled. Packets on their way are lost.
 type Disconnect struct{ Link *topology.Link }
 
-// TakeApart ends whatever is done with the packets of a link, of which an end is about to vanish or has.
+// TakeApart disconnects a link and removes its engine, when an end of it has vanished or is about to.
 type TakeApart struct{ Link *topology.Link }
 
 // BeginLinks says that all nodes of a lab that is being built are configured: the driver does what it has to do
 // before links carry packets.
 type BeginLinks struct{}
 
-// RenewNames has all nodes know the names and addresses of the lab's topology.
+// RenewNames gives all nodes the names and addresses of the lab's topology.
 type RenewNames struct{}
 
-// AwaitTree waits until the spanning trees of switches know what to do with links.
-type AwaitTree struct {
+// AwaitSpanningTree waits until the spanning trees of switches have decided whether links forward.
+type AwaitSpanningTree struct {
 	Links []*topology.Link
 	All   bool // of all links of a lab that is being built
 }
 
-// ForgetNode says that a node is in the lab no more.
+// ForgetNode says that a node has left the lab.
 type ForgetNode struct{ Node string }
 
-// ForgetLink says that a link is in the lab no more, of which no interface is left.
+// ForgetLink says that a link has left the lab. None of its interfaces is left.
 type ForgetLink struct{ Link *topology.Link }
 
-// Tell tells everyone who follows the lab of something that has happened.
-type Tell struct {
+// Notify tells everyone who follows the lab what has happened.
+type Notify struct {
 	Kind string
 	Node string
 	Link string // an endpoint of it
@@ -157,10 +158,10 @@ type Of struct {
 	Life int
 }
 
-// The kinds of Tell.
+// The kinds of Notify.
 const (
 	LabReady      = "lab-ready"
-	LabWaiting    = "lab-waiting" // not ready yet: who is waited for
+	LabWaiting    = "lab-waiting" // the lab is not ready yet: Text names the nodes that it waits for
 	LabChanged    = "lab-changed"
 	NodeDown      = "node-down"
 	NodeUp        = "node-up"
@@ -174,7 +175,7 @@ const (
 	Warning       = "warning"
 )
 
-// How long a start may take before it says whom it waits for, and how often it does.
+// When a build first names the nodes that it waits for, and how often it does afterwards.
 const (
 	firstNotice   = 3 * time.Second
 	waitingPeriod = 10 * time.Second

@@ -138,7 +138,7 @@ func (p *apply) end(err error) {
 		return
 	}
 	l.unfinished = ""
-	l.notify(Tell{Kind: LabChanged, Text: fmt.Sprintf("lab %s is as its file says: nodes: %d, links: %d", l.name, len(p.to.Nodes), len(p.to.Links))})
+	l.notify(Notify{Kind: LabChanged, Text: fmt.Sprintf("lab %s is as its file says: nodes: %d, links: %d", l.name, len(p.to.Nodes), len(p.to.Links))})
 	l.answer(Answer{ID: p.id})
 }
 
@@ -168,7 +168,7 @@ func (p *apply) removeNode(name string, done func(error)) {
 		if err == nil {
 			l.setTopology(without(l.topo, func(n *topology.Node) bool { return n.Name != name }, keepLink, nil))
 			l.do(ForgetNode{name}, nil)
-			l.notify(Tell{Kind: NodeRemoved, Node: name, Text: fmt.Sprintf("node %s is removed", name)})
+			l.notify(Notify{Kind: NodeRemoved, Node: name, Text: fmt.Sprintf("node %s is removed", name)})
 		}
 		done(err)
 	}
@@ -233,7 +233,7 @@ func (p *apply) replaceTopology(d *diff.Difference, done func(error)) {
 	l.do(RenewNames{}, func(d Done) {
 		p.pending--
 		if d.Err != nil {
-			l.notify(Tell{Kind: Warning, Text: d.Err.Error()})
+			l.notify(Notify{Kind: Warning, Text: d.Err.Error()})
 		}
 	})
 	p.complete = done

@@ -55,9 +55,9 @@ func (n *node) recordAsked(r *nodeRequest) {
 	}
 }
 
-// Away returns the state to which a command has brought a node, if that is not ready, and the command that brings it
+// StateByHand returns the state to which a command has brought a node, if that is not ready, and the command that brings it
 // back; else "".
-func (l *Lab) Away(name string) (state, command string) {
+func (l *Lab) StateByHand(name string) (state, command string) {
 	n := l.byName[name]
 	if n == nil || n.lasting.otherThanReady() == "" {
 		return "", ""

@@ -11,7 +11,7 @@ import (
 type build struct {
 	lab        *Lab
 	id         uint64 // of the Ask
-	nodes      int    // those before this index have passed, as passed says
+	nodes      int    // those before this index have passed the step under way
 	links      int
 	busy       bool // an action is waited for
 	nextNotice time.Duration
@@ -72,7 +72,7 @@ func (b *build) advance() (advanced bool) {
 		l.awaitSpanningTree(l.links, func(err error) { b.stepDone("spanning tree", err, &l.present) })
 	default:
 		l.building = nil
-		l.notify(Tell{Kind: LabReady, Text: "all nodes are ready"})
+		l.notify(Notify{Kind: LabReady, Text: "all nodes are ready"})
 		l.answer(Answer{ID: b.id})
 	}
 	return true
@@ -134,6 +134,6 @@ func (b *build) expire() {
 		texts = append(texts, fmt.Sprintf("and %d others", others))
 	}
 	if len(texts) > 0 {
-		b.lab.notify(Tell{Kind: LabWaiting, Text: "waiting: " + strings.Join(texts, ", ")})
+		b.lab.notify(Notify{Kind: LabWaiting, Text: "waiting: " + strings.Join(texts, ", ")})
 	}
 }

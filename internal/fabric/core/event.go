@@ -6,7 +6,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// An Event is something that a lab is told: one of the structs below.
+// An Event is something that a driver reports to a lab: one of the structs below.
 type Event any
 
 // Ask is a command. An Answer with its ID follows, once.
@@ -16,8 +16,8 @@ type Ask struct {
 	Command Command
 }
 
-// Cancel says that nobody waits for the answer to a command any more. What waits for its turn is not done, what has
-// begun comes to an end, but for an Apply, which begins no further step.
+// Cancel says that nobody waits for the answer to a command any more. A command that has not begun is dropped, and one that
+// has begun is finished. An Apply only finishes the step under way.
 type Cancel struct {
 	ID    uint64
 	Cause error
@@ -28,7 +28,7 @@ type Done struct {
 	Number  int
 	Err     error    // why it was not done
 	Agent   bool     // the agent of the node, or of one at the ends of the link, has ended, and AgentEnded is about to come
-	Late    bool     // of Relieve
+	Late    bool     // of ReleaseLink: the engine has kept the link
 	Status  int      // of Execute: the exit status
 	Output  []string // of Execute: the last lines that were written
 	Failure string   // of CheckHealth: why it has failed; "" if it has not
@@ -43,8 +43,8 @@ type AgentEnded struct {
 // Tick says that a Deadline has come.
 type Tick struct{}
 
-// A Source names the layer that a command belongs to. The lab's file is the lowest; what is asked by hand lasts; what
-// a run asks lasts until the next run begins.
+// A Source names the layer that a command belongs to. The lab's file is the lowest layer. Changes by hand last, and changes
+// by a run last until the next run begins.
 type Source int
 
 // The sources.
@@ -53,10 +53,10 @@ const (
 	ByRun                // the timeline or the chaos of a run
 )
 
-// A Command is what is asked of a lab: one of the structs below.
+// A Command asks a lab for something: one of the structs below.
 type Command any
 
-// Build has everything be made and started that the topology names. It is the first command.
+// Build makes and starts everything that the topology names. It is the first command.
 type Build struct{}
 
 // A Signal is a signal's number on Linux.
@@ -65,13 +65,13 @@ type Signal int
 // Kill is SIGKILL.
 const Kill Signal = 9
 
-// ChangeNode does something to a host or router. A node that is started is ready when it is answered, and its links
-// carry packets as they were last asked to. To stop a node that is down and to start one that is up changes nothing;
-// to pause one that is paused, to resume one that is not, and to start one that is paused are errors.
+// ChangeNode does something to a host or router. The answer to a start comes when the node is ready, and its links carry
+// packets as they were last asked to. Stopping a node that is down and starting one that is up change nothing. Pausing or
+// starting a node that is paused, and resuming one that is not, are errors.
 type ChangeNode struct {
 	Node   string
 	Action topology.NodeAction
-	Signal Signal // of topology.KillNode; only of SIGKILL is the end waited for
+	Signal Signal // of topology.KillNode; the answer waits for the node's end only after SIGKILL
 }
 
 // CommandOf returns what an entry of a timeline asks of links or of a node.
@@ -91,7 +91,7 @@ func CommandOf(e *topology.Event) Command {
 	return SetLink{e.Link, e.From, e.Set}
 }
 
-// SetLink changes what a link does to packets, in the direction that the node From sends; "" is both.
+// SetLink changes what a link does to packets that the node From sends; "" is both nodes.
 type SetLink struct {
 	Link   int // index in Topology.Links
 	From   string
@@ -104,30 +104,32 @@ type ResetLink struct {
 	From string
 }
 
-// SwitchLink takes a link down, as if its cable were pulled, or up, whatever took it down.
+// SwitchLink takes a link down, as if its cable were pulled, or brings it up, whatever took it down.
 type SwitchLink struct {
 	Link int
 	Up   bool
 }
 
-// Partition takes down every link between nodes of different sets, where those in no set form one more, and brings up
-// what an earlier partition took down. Answer.Links are down because of it.
+// Partition takes down every link between nodes of different sets. The nodes in no set form one more. It brings up what an
+// earlier partition took down. Answer.Links are the links that it takes down.
 type Partition struct{ Sets [][]string }
 
-// Heal brings up what the last partition took down, but for what SwitchLink took down as well. Answer.Links came up.
+// Heal brings up what the last partition took down, except for what SwitchLink took down as well. Answer.Links are the
+// links that came up.
 type Heal struct{}
 
-// Apply makes the lab that of another topology, which was read with that of Generation in mind.
+// Apply turns the lab into that of another topology. Generation is the Standing.Generation at which that was read.
 type Apply struct {
 	Topology   *topology.Topology
 	Generation int
 }
 
-// BeginRun has links and nodes be as the file and the commands by hand ask, and keeps Apply and other runs away until EndRun.
+// BeginRun restores links and nodes to what the file and the commands by hand ask. Apply and other runs are refused until
+// EndRun.
 type BeginRun struct{}
 
-// EndRun ends what BeginRun began.
+// EndRun ends the run that BeginRun has begun.
 type EndRun struct{}
 
-// plainTime bounds how long a command that makes a link plain waits for the link to be so.
+// plainTime bounds how long a command that ends the impairment of a link waits for the link to be plain.
 const plainTime = 2 * time.Second

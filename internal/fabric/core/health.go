@@ -73,8 +73,8 @@ func (h *health) runAfter(pause time.Duration) {
 	h.node.lab.timers.add(h.node)
 }
 
-// result takes what came of a check that ended at an instant since the first began, and returns how long after that the
-// next begins.
+// result records the result of a check that ended some time after the first began, and returns the pause until the next
+// begins.
 func (h *health) result(ok bool, since time.Duration) time.Duration {
 	switch {
 	case ok:

@@ -1,6 +1,6 @@
-// Package core decides what a lab does: it holds what is wanted of nodes and links, and what was found of them,
-// and says which actions bring the two together. Building a lab, starting a node again, applying a changed file,
-// cutting a link and a partition are the same thing to it: wanted and found differ.
+// Package core decides what a lab does: it holds what is wanted of nodes and links, and what was found of them, and
+// decides which actions bring the two together. Building a lab, starting a node again, applying a changed file, cutting a
+// link and a partition are the same thing to it: wanted and found differ.
 //
 // It is pure. Commands, results of actions and the time go in (Handle); actions come out (Next), with the time at
 // which it wants to be called again (Deadline). It makes no namespace, moves no packet and starts no process: a
@@ -10,8 +10,7 @@
 //
 // It also plays no scenario: the timeline and the chaos of a run are commands of package scenario.
 //
-// Start reading at Lab, then at action.go and event.go, which are all that a driver has to know. node.go and link.go
-// hold the rules.
+// Start reading at Lab. A driver only has to know that file, action.go and event.go. node.go and link.go hold the rules.
 package core
 
 import (
@@ -81,13 +80,13 @@ func (l *Lab) Handle(now time.Duration, e Event) {
 	}
 	l.timers.expire(l.now)
 	l.building.expire()
-	// What one node comes to, another may have waited for.
+	// Advancing one of them may schedule others.
 	for !l.ended && (l.worklist.advance() || l.building.advance() || l.applying.advance() || l.partitions.advance() || l.runs.advance()) {
 	}
 }
 
 // Next returns the oldest action that is to be carried out, with its number; false if there is none. Actions of
-// different nodes and links may be carried out in any order; those that are not answered with Done in the order in which
+// different nodes and links may be carried out in any order. Actions without a result are carried out in the order in which
 // they come.
 func (l *Lab) Next() (number int, a Action, ok bool) {
 	first, ok := l.actions.next()
@@ -108,7 +107,7 @@ func (l *Lab) Deadline() (at time.Duration, ok bool) {
 func (l *Lab) do(a Action, then func(Done)) { l.actions.add(a, then) }
 
 // notify tells everyone who follows the lab what has happened.
-func (l *Lab) notify(n Tell) { l.do(n, nil) }
+func (l *Lab) notify(n Notify) { l.do(n, nil) }
 
 // end ends the lab.
 func (l *Lab) end(reason error) {
@@ -118,7 +117,7 @@ func (l *Lab) end(reason error) {
 	}
 }
 
-// setTopology replaces the lab's topology. Nodes and links that are in both stay as they are.
+// setTopology replaces the lab's topology. Nodes and links that are in both topologies keep their state.
 func (l *Lab) setTopology(t *topology.Topology) {
 	nodes, links := l.byName, map[[2]topology.Endpoint]*link{}
 	for _, k := range l.links {
@@ -170,8 +169,8 @@ func (l *Lab) switchOf(name string) *bridge {
 	return nil
 }
 
-// awaitSpanningTree waits until the spanning trees of the switches at the ends of links know of them. Switches without one forward
-// from the beginning.
+// awaitSpanningTree waits until the spanning trees of the switches at the ends of links know of them. A switch without one
+// forwards from the beginning.
 func (l *Lab) awaitSpanningTree(links []*link, then func(error)) {
 	var specs []*topology.Link
 	for _, k := range links {
@@ -186,7 +185,7 @@ func (l *Lab) awaitSpanningTree(links []*link, then func(error)) {
 		then(nil)
 		return
 	}
-	l.do(AwaitTree{specs, l.building != nil}, func(d Done) { then(d.Err) })
+	l.do(AwaitSpanningTree{specs, l.building != nil}, func(d Done) { then(d.Err) })
 }
 
 // linkTo formats a link with both its ends.

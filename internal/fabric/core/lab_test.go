@@ -291,7 +291,7 @@ func TestLinkChanges(t *testing.T) {
 	w.must(ResetLink{From: "a"})
 	w.must(ResetLink{})
 	w.rest()
-	w.wantDone(done, "Impair "+theLink, "SetImpairment "+theLink, "SetImpairment "+theLink, "SetImpairment "+theLink, "AwaitIdle", "Relieve "+theLink)
+	w.wantDone(done, "Impair "+theLink, "SetImpairment "+theLink, "SetImpairment "+theLink, "SetImpairment "+theLink, "AwaitIdle", "ReleaseLink "+theLink)
 	w.wantTold(told, "link a:eth0: loss 1%", "link a:eth0: loss 2% from b", "link a:eth0: reset from a", "link a:eth0: reset")
 	w.judge()
 	w.refused(SetLink{Change: change(t, "loss=1%"), From: "c"}, `node "c" is at neither end of the link a:eth0 to b:eth0`)
@@ -330,7 +330,7 @@ func TestLinkStaysBusy(t *testing.T) {
 	w := built(t, pair)
 	never := 0
 	w.fail = func(a Action) *Done {
-		if _, ok := a.(Relieve); ok && never < 3 {
+		if _, ok := a.(ReleaseLink); ok && never < 3 {
 			never++
 			return &Done{Late: true}
 		}
@@ -344,7 +344,7 @@ func TestLinkStaysBusy(t *testing.T) {
 	w.fail = nil
 	w.must(SetLink{Change: change(t, "delay=1ms")})
 	w.fail = func(a Action) *Done {
-		if _, ok := a.(Relieve); ok {
+		if _, ok := a.(ReleaseLink); ok {
 			return &Done{Late: true}
 		}
 		return nil
@@ -355,7 +355,7 @@ func TestLinkStaysBusy(t *testing.T) {
 		t.Errorf("answered after %v", took)
 	}
 	told := len(w.told)
-	w.failing("Relieve", Done{Err: errors.New("no")})
+	w.failing("ReleaseLink", Done{Err: errors.New("no")})
 	w.rest()
 	w.wantTold(told, "link a:eth0 stays with linkem: no")
 }
@@ -459,7 +459,7 @@ func TestRunRestores(t *testing.T) {
 	if diff := cmp.Diff([]string{"b:eth1 loss=2%", "c paused", "d down"}, w.lab.SetByHand()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if state, command := w.lab.Away("c"); state != NodeIsPaused || command != "ndklab resume square/c" {
+	if state, command := w.lab.StateByHand("c"); state != NodeIsPaused || command != "ndklab resume square/c" {
 		t.Errorf("%s, %s", state, command)
 	}
 	if a := w.must(BeginRun{}); !a.Restored {

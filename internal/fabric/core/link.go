@@ -8,7 +8,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// A link is a link of the lab: what is asked of it, and what was found.
+// A link holds what is asked of a link of the lab, and what was found of it.
 type link struct {
 	lab       *Lab
 	index     int // in Topology.Links
@@ -16,28 +16,28 @@ type link struct {
 	nodes     [2]*node   // at its ends; nil: a switch, or outside
 	bridges   [2]*bridge // at its ends; nil: a node, or outside
 	scheduled bool       // it is in Lab.worklist
-	removed   bool       // it is not in the lab any more
-	onRemoved func()     // is called when the link has been removed; nil: it is not to be removed
+	removed   bool       // it has left the lab
+	onRemoved func()     // is called when the link has been removed; nil: the link stays
 
 	asked   linkAsked // at present
 	lasting linkAsked // what the next run begins with
 
-	made       [2]bool // the interface is there
-	given      [2]bool // the node's agent was told of it
-	configured [2]bool // and has set it up
-	mtu        int     // of the interfaces
-	engine     bool    // its engine has it
-	impairs    [2]topology.Impairment
+	made       [2]bool                // the interface is there
+	given      [2]bool                // the node's agent was told of it
+	configured [2]bool                // and has set it up
+	mtu        int                    // of the interfaces
+	engine     bool                   // its engine has it
+	impairs    [2]topology.Impairment // what the engine does to its packets
 	connected  bool
 
-	busy     bool  // an action is under way
-	ending   bool  // it has failed by the end of an agent, whose AgentEnded is awaited; busy until then
-	stuck    error // why the last action failed, after which nothing is tried until something changes
-	idling   bool  // AwaitIdle is under way
-	idle     bool  // the engine can give it back
-	kept     bool  // the engine could not, and keeps it until something else is asked
-	requests []*linkRequest
-	plain    []*linkRequest // that wait for the engine to give it back
+	busy         bool  // an action is under way
+	awaitsEnd    bool  // the action has failed since an agent has ended; busy until AgentEnded comes
+	stuck        error // why the last action failed; nothing is tried again until something changes
+	awaitsIdle   bool  // AwaitIdle is under way
+	idle         bool  // the engine can release it
+	releaseFails bool  // the engine keeps it until something else is asked
+	requests     []*linkRequest
+	plain        []*linkRequest // that wait for the engine to release it
 }
 
 func newLink(l *Lab, spec *topology.Link) *link {
@@ -45,12 +45,12 @@ func newLink(l *Lab, spec *topology.Link) *link {
 	return &link{lab: l, spec: spec, asked: asked, lasting: asked}
 }
 
-// name is the link's in the engine and in messages: an endpoint names its link.
+// name returns the name of the link in the engine and in messages: its first endpoint.
 func (k *link) name() string { return k.spec.Endpoints[0].String() }
 
 // notify tells everyone who follows the lab what has happened to the link.
 func (k *link) notify(kind, format string, args ...any) {
-	k.lab.notify(Tell{Kind: kind, Link: k.name(), Text: fmt.Sprintf(format, args...)})
+	k.lab.notify(Notify{Kind: kind, Link: k.name(), Text: fmt.Sprintf(format, args...)})
 }
 
 // whole reports whether both ends of the link are there.
@@ -59,7 +59,8 @@ func (k *link) whole() bool { return k.made[0] && k.made[1] }
 // off reports whether the link carries nothing, for whatever reason.
 func (k *link) off() bool { return k.asked.down || k.asked.partitioned || !k.whole() }
 
-// leaving reports whether the link is being removed. That waits for nodes that are being started, whose agents were told of it.
+// leaving reports whether the link is being removed. Its removal waits for nodes that are being started, since their agents
+// were told of it.
 func (k *link) leaving() bool {
 	configures := func(n *node) bool { return n != nil && n.phase >= starting && n.phase <= configuring }
 	return k.onRemoved != nil && !configures(k.nodes[0]) && !configures(k.nodes[1])
@@ -78,7 +79,7 @@ func (k *link) wantsEnd(end int) bool {
 	return true
 }
 
-// lives returns the lives of the nodes at the ends; 0 for one that has ended, and where there is no node.
+// lives returns the numbers of the lives of the nodes at the ends: 0 if it has ended, or if there is no node.
 func (k *link) lives() (lives [2]int) {
 	for end, n := range k.nodes {
 		if n != nil && !n.ended {
@@ -88,8 +89,8 @@ func (k *link) lives() (lives [2]int) {
 	return lives
 }
 
-// checkEnds says if a node at an end of the link is down, whose interface has gone with it. That of a node which is
-// paused is there.
+// checkEnds returns an error if a node at an end of the link is down, since its interface has gone with it. A node that is
+// paused keeps its interface.
 func (k *link) checkEnds() error {
 	for _, n := range k.nodes {
 		if n != nil && n.down() {
@@ -99,7 +100,7 @@ func (k *link) checkEnds() error {
 	return nil
 }
 
-// missingEnds returns which ends are to be made. Those of a lab that is being built are made together.
+// missingEnds returns which ends are to be made. Both ends are made together while the lab is being built.
 func (k *link) missingEnds() (ends [2]bool) {
 	all := k.wantsEnd(0) && k.wantsEnd(1)
 	for end := range ends {
@@ -108,7 +109,7 @@ func (k *link) missingEnds() (ends [2]bool) {
 	return ends
 }
 
-// converged reports whether a link does what it is asked to, as far as its ends are there.
+// converged reports whether the link does what is asked of it, as far as its ends are there.
 func (k *link) converged() bool {
 	if k.busy {
 		return false
@@ -117,8 +118,8 @@ func (k *link) converged() bool {
 	return a == nil
 }
 
-// next returns what is to be done next for the link to be what it is asked to be, and what that changes of what was
-// found; nil if it is.
+// next returns the next action that brings the link nearer to what is asked of it, and a function that records its success;
+// nil if nothing is to be done.
 func (k *link) next() (a Action, found func()) {
 	for end := range 2 {
 		if !k.made[end] || k.wantsEnd(end) {
@@ -166,7 +167,7 @@ func (k *link) next() (a Action, found func()) {
 	return nil, nil
 }
 
-// advance has the next thing be done with a link.
+// advance does what is to be done next with the link.
 func (k *link) advance() {
 	if k.busy || k.removed {
 		return
@@ -180,9 +181,9 @@ func (k *link) advance() {
 		k.busy = true
 		lives := k.lives()
 		k.lab.do(a, func(d Done) {
-			ended := k.lives() != lives // which explains a failure
+			ended := k.lives() != lives // an agent has, which explains a failure
 			if d.Agent && !ended {
-				k.ending = true
+				k.awaitsEnd = true
 				return
 			}
 			k.busy = false
@@ -191,7 +192,7 @@ func (k *link) advance() {
 				if !ended {
 					k.notify(Warning, "link %s: %v", k.name(), d.Err)
 				}
-				d.Err = nil // nothing is left to be done about it
+				d.Err = nil
 			}
 			switch {
 			case d.Err == nil:
@@ -213,7 +214,7 @@ func (k *link) advance() {
 	}
 }
 
-// removes reports whether an action only takes away.
+// removes reports whether an action only removes something. If it fails, nothing is left to be done.
 func removes(a Action) bool {
 	switch a.(type) {
 	case TakeApart, RemoveEnd:
@@ -222,7 +223,8 @@ func removes(a Action) bool {
 	return false
 }
 
-// actionFailed takes the failure of an action. Whoever wanted it has it said.
+// actionFailed passes the failure of an action on to the build, the request, the node or the Apply that wanted it. If there
+// is none, it warns everyone.
 func (k *link) actionFailed(a Action, err error) {
 	if b := k.lab.building; b != nil {
 		step := stepOf[connecting]
@@ -249,9 +251,9 @@ func (k *link) actionFailed(a Action, err error) {
 	}
 }
 
-// advanceRelease has the engine of a link that is not impaired any more give it back when no packet is on its way. That may
-// take as long as the longest delay or queue that it had, and the link can be changed meanwhile: if it is impaired again
-// by then, it stays with its engine.
+// advanceRelease has the engine release a link that is not impaired any more, once no packet is on its way. That may take
+// as long as the longest delay or queue that the link had. If the link is impaired again meanwhile, it stays with its
+// engine.
 func (k *link) advanceRelease() {
 	if !k.engine || k.asked.impaired() || !k.whole() {
 		k.idle = false
@@ -261,23 +263,23 @@ func (k *link) advanceRelease() {
 	switch {
 	case k.idle:
 		k.idle, k.busy = false, true
-		k.lab.do(Relieve{k.spec}, func(d Done) {
+		k.lab.do(ReleaseLink{k.spec}, func(d Done) {
 			k.busy = false
 			switch {
 			case d.Err == nil && !d.Late:
 				k.engine = false
 			case d.Err != nil:
-				k.kept = true
+				k.releaseFails = true
 				if k.checkEnds() == nil {
 					k.notify(Warning, "link %s stays with %s: %v", k.name(), cmp.Or(k.spec.Engine, topology.Linkem), d.Err)
 				}
 			}
 			k.schedule()
 		})
-	case !k.idling && !k.kept:
-		k.idling = true
+	case !k.awaitsIdle && !k.releaseFails:
+		k.awaitsIdle = true
 		k.lab.do(AwaitIdle{k.spec}, func(d Done) {
-			k.idling, k.idle, k.kept = false, d.Err == nil, d.Err != nil
+			k.awaitsIdle, k.idle, k.releaseFails = false, d.Err == nil, d.Err != nil
 			k.schedule()
 		})
 	}

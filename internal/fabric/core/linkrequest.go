@@ -24,9 +24,19 @@ type linkRequest struct {
 	before        linkAsked
 	last          linkAsked // what lasts once it is done
 	wasOff        bool
-	late          time.Duration // until when a command waits for the link to be plain
+	awaitsPlain   bool          // it waits for the engine to release a link that is not impaired any more
+	plainBy       time.Duration // until when it waits
 	// done is called once. cameUp says that the link came up.
 	done func(cameUp bool, err error)
+}
+
+// changeBoth returns a change that changes what is asked at present and lastingly alike.
+func changeBoth(change func(*linkAsked)) func(asked, lasting *linkAsked) error {
+	return func(asked, lasting *linkAsked) error {
+		change(asked)
+		change(lasting)
+		return nil
+	}
 }
 
 // request puts a request behind the others.
@@ -35,7 +45,7 @@ func (k *link) request(r *linkRequest) {
 	k.schedule()
 }
 
-// beginRequest begins what a request asks for.
+// beginRequest changes what is asked of the link as the request says, or ends the request with an error.
 func (k *link) beginRequest(r *linkRequest) {
 	r.begun, r.before, r.wasOff = true, k.asked, k.off()
 	asked, lasting := k.asked, k.lasting
@@ -52,10 +62,10 @@ func (k *link) beginRequest(r *linkRequest) {
 		k.schedule()
 		return
 	}
-	k.asked, r.last, k.stuck, k.kept = asked, lasting, nil, false
+	k.asked, r.last, k.stuck, k.releaseFails = asked, lasting, nil, false
 }
 
-// finishRequest ends the request under way, after which the link does what it is asked to.
+// finishRequest ends the request under way, if there is one: the link does what is asked of it.
 func (k *link) finishRequest() {
 	if len(k.requests) == 0 || !k.requests[0].begun {
 		return
@@ -68,8 +78,8 @@ func (k *link) finishRequest() {
 	if r.text != "" {
 		k.notify(LinkChanged, "%s", r.text)
 	}
-	if r.late > 0 && k.engine && !k.asked.impaired() && k.whole() {
-		r.late = k.lab.now + plainTime
+	if r.awaitsPlain && k.engine && !k.asked.impaired() && k.whole() {
+		r.plainBy = k.lab.now + plainTime
 		k.plain = append(k.plain, r)
 		k.lab.timers.links = append(k.lab.timers.links, k)
 	} else {
@@ -86,11 +96,11 @@ func (k *link) answerPlain() {
 	k.plain = nil
 }
 
-// abortRequest ends the request under way, which failed: what was asked before is asked again.
+// abortRequest ends the request under way by the failure of an action. What was asked before is asked again.
 func (k *link) abortRequest(err error) {
 	r := k.requests[0]
 	k.requests = k.requests[1:]
-	if k.checkEnds() != nil { // the end has vanished
+	if k.checkEnds() != nil { // the node has ended, which explains the failure
 		if r.by == ByHand {
 			k.lasting = r.last
 		}
@@ -107,11 +117,8 @@ func (k *link) set(a Ask, from, text string, to func(direction int, i topology.I
 	if from != "" && from != ends[0].Node && from != ends[1].Node {
 		return failure.Errorf(failure.Usage, "node %q is at neither end of the %s", from, linkTo(k.spec))
 	}
-	r := &linkRequest{id: a.ID, by: a.By, text: fmt.Sprintf("link %s: %s", k.name(), inDirection(text, from)),
+	r := &linkRequest{id: a.ID, by: a.By, awaitsPlain: a.By == ByHand, text: fmt.Sprintf("link %s: %s", k.name(), inDirection(text, from)),
 		done: func(_ bool, err error) { k.lab.answer(Answer{ID: a.ID, Err: err}) }}
-	if a.By == ByHand {
-		r.late = 1
-	}
 	r.change = func(asked, lasting *linkAsked) error {
 		for d, e := range ends {
 			if from != "" && from != e.Node {
@@ -135,7 +142,7 @@ func (k *link) set(a Ask, from, text string, to func(direction int, i topology.I
 	return nil
 }
 
-// check says what is wrong with an impairment, or what of it the link's engine cannot do.
+// check returns an error if an impairment is invalid, or if the link's engine cannot do it.
 func (k *link) check(i topology.Impairment) error {
 	err := i.Check()
 	if err == nil {
@@ -161,17 +168,13 @@ func inDirection(text, from string) string {
 // switchTo takes SwitchLink.
 func (k *link) switchTo(a Ask, up bool) {
 	r := &linkRequest{id: a.ID, by: a.By, text: fmt.Sprintf("link %s is down", k.name())}
-	r.change = func(asked, lasting *linkAsked) error {
-		asked.down, lasting.down = true, true
-		return nil
-	}
 	if up {
 		r.text = fmt.Sprintf("link %s is up", k.name())
-		r.change = func(asked, lasting *linkAsked) error {
-			asked.down, asked.partitioned, lasting.down, lasting.partitioned = false, false, false, false
-			return nil
-		}
 	}
+	r.change = changeBoth(func(asked *linkAsked) {
+		asked.down = !up
+		asked.partitioned = asked.partitioned && !up
+	})
 	answer := func(err error) { k.lab.answer(Answer{ID: a.ID, Err: err}) }
 	r.done = func(_ bool, err error) {
 		if err != nil || !up || a.By == ByRun {
@@ -183,23 +186,22 @@ func (k *link) switchTo(a Ask, up bool) {
 	k.request(r)
 }
 
-// alter changes what a link does and how large its packets are, as a file says that has been changed. What the file
-// leaves as it was stays as it is, also if a command has changed it.
+// alter changes the impairments, the state and the MTU of the link as a changed file says. What the file has not changed
+// stays as it is, also if a command has changed it.
 func (k *link) alter(d diff.Link, done func(error)) {
 	was, is := d.Was, d.Is
 	k.spec = is
 	k.request(&linkRequest{by: ByHand, endsMayBeDown: true, text: d.String()[len("~ "):],
-		change: func(asked, lasting *linkAsked) error {
-			for direction := range asked.impairments {
-				if to := is.Directions[direction]; !was.Directions[direction].Equal(to) {
-					asked.impairments[direction], lasting.impairments[direction] = to, to
+		change: changeBoth(func(asked *linkAsked) {
+			for direction, to := range is.Directions {
+				if !was.Directions[direction].Equal(to) {
+					asked.impairments[direction] = to
 				}
 			}
 			if was.Down != is.Down {
-				asked.down, lasting.down = is.Down, is.Down
+				asked.down = is.Down
 			}
-			return nil
-		},
+		}),
 		done: func(_ bool, err error) {
 			if err != nil {
 				k.spec = was

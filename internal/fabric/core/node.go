@@ -29,7 +29,7 @@ type node struct {
 	lab       *Lab
 	spec      *topology.Node
 	scheduled bool // it is in Lab.worklist
-	removed   bool // it is not in the lab any more
+	removed   bool // it has left the lab
 
 	life         // the present one, or the last
 	restarts int // counts starts after the first
@@ -42,20 +42,20 @@ type node struct {
 	waiting      []*nodeRequest // for the node, which they have started, to be ready
 }
 
-// A life of a node is what lasts from one start of its agent to the next.
+// A life of a node lasts from one start of its agent to the next.
 type life struct {
 	number int // counts starts, also those that failed
 	began  time.Duration
 	phase  phase
-	open   int  // actions under way, but for healthchecks
+	open   int  // actions under way other than healthchecks
 	busy   bool // the phase waits for one of them, or for AgentEnded
 	ended  bool // there is no agent
 	paused bool // its processes are stopped
-	stale  bool // the topology says something else of it than when it was last configured
+	stale  bool // the topology of the node has changed since it was last configured
 
 	required bool   // an Apply requires this start
 	aborted  bool   // the start has failed before the node was up, and nobody is told of the end
-	failed   error  // why the start has failed, or has left something undone
+	failed   error  // why the start has failed, or the wait for the switches after it
 	stopping string // why it is being stopped; "" if its agent has ended by itself
 	restart  string // when it is started again, in words that follow the reason of its end; "" if it is not
 
@@ -82,7 +82,7 @@ func (n *node) down() bool { return n.reason != "" }
 // of names the node's life.
 func (n *node) of() Of { return Of{n.spec.Name, n.number} }
 
-// alive returns why nothing can be asked of the node; nil if it can.
+// alive returns an error if the node is down or paused.
 func (n *node) alive() error {
 	switch {
 	case n.down():
@@ -95,7 +95,7 @@ func (n *node) alive() error {
 
 // notify tells everyone who follows the lab what has happened to the node.
 func (n *node) notify(kind, format string, args ...any) {
-	n.lab.notify(Tell{Kind: kind, Node: n.spec.Name, Text: fmt.Sprintf(format, args...)})
+	n.lab.notify(Notify{Kind: kind, Node: n.spec.Name, Text: fmt.Sprintf(format, args...)})
 }
 
 // links returns the node's links, and which end of them is the node's.
@@ -135,13 +135,13 @@ func (n *node) start() {
 	n.work(StartAgent{n.of(), n.lab.topo, n.restarts}, func(Done) { n.phase = linking })
 }
 
-// work does an action of the node's phase. If it fails, so does the start.
+// work does an action that the node's phase waits for. If the action fails, so does the start.
 func (n *node) work(a Action, then func(Done)) {
 	n.busy = true
 	in := n.phase
 	n.do(a, func(d Done) {
 		if n.phase != in {
-			return // its end came first
+			return // the life has ended before
 		}
 		n.busy = false
 		n.scheduleWithLinks()
@@ -159,7 +159,7 @@ func (n *node) work(a Action, then func(Done)) {
 	})
 }
 
-// do has an action carried out in the node. The life of the node is the same when its result comes.
+// do has an action carried out in the node. No other life begins before its result comes.
 func (n *node) do(a Action, then func(Done)) {
 	n.open++
 	n.lab.do(a, func(d Done) {
@@ -180,16 +180,15 @@ func (n *node) abort(err error) {
 	n.scheduleWithLinks()
 }
 
-// agentEnded takes the end of the node's agent. The far ends of its links, which lose the carrier, and the rest of the
-// lab stay.
+// agentEnded takes the end of the node's agent. The far ends of its links lose the carrier, but stay.
 func (n *node) agentEnded(reason string) {
 	if n.ended || n.phase == absent {
 		return
 	}
 	n.ended, n.busy = true, false
 	for k := range n.links() {
-		if k.ending {
-			k.busy, k.ending = false, false
+		if k.awaitsEnd {
+			k.busy, k.awaitsEnd = false, false
 		}
 	}
 	n.scheduleWithLinks()

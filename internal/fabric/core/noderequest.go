@@ -15,12 +15,12 @@ type nodeRequest struct {
 	by      Source
 	action  topology.NodeAction // of a command
 	signal  Signal
-	stop    string // why the node is to be stopped, if it is up; "": it is not
-	start   bool   // it is to be started, if it is down by then
-	policy  bool   // the restart policy asks, which wants it only while the node is still down
-	pending bool   // an Apply asks, which wants it only while the start is still pending
+	stop    string // why the node is to be stopped, if it is up; "": it is not to be
+	start   bool   // the node is to be started, if it is down then
+	policy  bool   // from the restart policy: only if the node is still down
+	pending bool   // from an Apply: only if the start is still pending
 	remove  bool   // the node leaves the lab
-	restore bool   // the node comes a step nearer to what is lastingly asked of it
+	restore bool   // the node takes one step towards what is lastingly asked of it
 	was     string // the state in which the request found the node
 	begun   bool
 	acting  bool // an action is waited for

@@ -114,7 +114,7 @@ func (q *partitions) advance() (advanced bool) {
 	}
 	q.queue = q.queue[1:]
 	sortLinks(p.cameUp)
-	q.lab.notify(Tell{Kind: LinkChanged, Text: p.text()})
+	q.lab.notify(Notify{Kind: LinkChanged, Text: p.text()})
 	p.done()
 	return true
 }
@@ -125,10 +125,7 @@ func (p *partition) begin() {
 	for _, k := range p.lab.links {
 		partitioned := p.links[k]
 		k.request(&linkRequest{by: p.by, endsMayBeDown: true,
-			change: func(asked, lasting *linkAsked) error {
-				asked.partitioned, lasting.partitioned = partitioned, partitioned
-				return nil
-			},
+			change: changeBoth(func(asked *linkAsked) { asked.partitioned = partitioned }),
 			done: func(cameUp bool, err error) {
 				p.left--
 				p.err = errors.Join(p.err, err)

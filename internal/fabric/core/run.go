@@ -18,7 +18,7 @@ type runs struct {
 // A restore brings links and nodes back to what is lastingly asked of them, before a run begins.
 type restore struct {
 	id     uint64 // of the Ask
-	left   int    // links or nodes that are not as they were
+	left   int    // links, or nodes and spanning trees, that are not restored yet
 	nodes  bool   // the links are done
 	cameUp []*link
 	err    error
@@ -127,7 +127,7 @@ func (r *restore) node(n *node) {
 	}})
 }
 
-// restoreStep takes a step back to what is lastingly asked of the node.
+// restoreStep takes one step towards what is lastingly asked of the node.
 func (r *nodeRequest) restoreStep() {
 	n := r.node
 	switch wanted := n.lasting.state; {

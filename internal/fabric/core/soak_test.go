@@ -46,11 +46,11 @@ func live(t *testing.T, seed uint64) {
 			return nil
 		}
 		switch a.(type) {
-		case StartAgent, Configure, Reconfigure, PlaceFiles, PauseAgent, ResumeAgent, MakeEnds, ResizeLink, Impair, SetImpairment, Connect, Disconnect, AwaitTree, MakeSwitch:
+		case StartAgent, Configure, Reconfigure, PlaceFiles, PauseAgent, ResumeAgent, MakeEnds, ResizeLink, Impair, SetImpairment, Connect, Disconnect, AwaitSpanningTree, MakeSwitch:
 			return &Done{Err: errors.New("a fault")}
 		case Execute:
 			return &Done{Status: 1}
-		case Relieve:
+		case ReleaseLink:
 			return &Done{Late: true}
 		}
 		return nil

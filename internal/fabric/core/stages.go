@@ -12,7 +12,7 @@ import (
 // stages take a node through one life: its files, its commands, the nodes it waits for, and its health.
 type stages struct {
 	node     *node
-	steps    []step         // that are still to be taken
+	steps    []step         // still to be taken
 	reached  topology.Stage // "" if none is
 	doing    string         // what the node is doing, for people; "" is nothing
 	running  string         // the command that runs; "" is none
@@ -108,7 +108,7 @@ func (s *stages) execute(command string) {
 	in := n.phase
 	n.do(Execute{n.of(), command}, func(d Done) {
 		if n.phase != in {
-			return // its end came first
+			return // the life has ended before
 		}
 		n.busy = d.Agent // AgentEnded is about to come
 		var err error
@@ -177,8 +177,8 @@ func (s *stages) checked() bool {
 	return false
 }
 
-// finish ends the stages. An error ends a lab that is being built; afterwards the lab goes on without the node, and says
-// so.
+// finish ends the stages. An error ends a lab that is being built. A lab that is up goes on without the node, and warns
+// everyone.
 func (s *stages) finish(err error) {
 	n := s.node
 	if s.finished {

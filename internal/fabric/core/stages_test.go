@@ -221,7 +221,7 @@ func TestSpanningTree(t *testing.T) {
 	w := newWorld(t, switched)
 	var trees [][]string
 	w.fail = func(a Action) *Done {
-		if tree, ok := a.(AwaitTree); ok {
+		if tree, ok := a.(AwaitSpanningTree); ok {
 			trees = append(trees, names(tree.Links))
 		}
 		return nil
@@ -238,7 +238,7 @@ func TestSpanningTree(t *testing.T) {
 	}
 	w.judge()
 	w.refused(ChangeNode{Node: "s", Action: topology.StopNode}, "s is a switch: it has no processes")
-	w.failing("AwaitTree", Done{Err: errors.New("port a is still listening")})
+	w.failing("AwaitSpanningTree", Done{Err: errors.New("port a is still listening")})
 	w.refused(ChangeNode{Node: "a", Action: topology.RestartNode}, "port a is still listening")
 	if s := w.lab.Node("a"); s.State != NodeIsReady {
 		t.Errorf("%+v", s)

@@ -1,10 +1,6 @@
 package core
 
-import (
-	"github.com/ndklab/ndklab/topology"
-)
-
-// This file is what can be seen of a lab. Looking changes nothing.
+import "github.com/ndklab/ndklab/topology"
 
 // The states of a node.
 const (
@@ -14,10 +10,10 @@ const (
 	NodeIsPaused   = "paused"
 )
 
-// A NodeStatus is how a host or router fares, as far as the lab knows without asking it.
+// A NodeStatus is the state of a host or router, as far as the lab knows without asking its agent.
 type NodeStatus struct {
 	State    string
-	Reason   string // why it is down, or what it is at while it starts
+	Reason   string // why it is down, or what it is doing while it starts
 	Life     int    // counts its starts
 	Restarts int    // counts those after the first
 	Health   string // "" if it has no healthcheck
@@ -25,7 +21,7 @@ type NodeStatus struct {
 	Output   string // why the last check failed
 }
 
-// Node returns how a host or router fares. One that the lab does not have is down.
+// Node returns the state of a host or router. A node that the lab does not have is down.
 func (l *Lab) Node(name string) NodeStatus {
 	n := l.byName[name]
 	if n == nil {
@@ -58,7 +54,7 @@ func (l *Lab) Spec(name string) (*topology.Node, error) {
 	return n.spec, nil
 }
 
-// Alive says why nothing can be asked of a host or router; nil if it can.
+// Alive returns an error if a host or router cannot be asked for anything, because it is down or paused.
 func (l *Lab) Alive(name string) error {
 	n, err := l.withProcesses(name)
 	if err != nil {
@@ -67,39 +63,39 @@ func (l *Lab) Alive(name string) error {
 	return n.alive()
 }
 
-// A LinkStatus is how a link fares.
+// A LinkStatus is the state of a link.
 type LinkStatus struct {
-	Asked        [2]topology.Impairment
-	Down, Parted bool
-	Made         [2]bool // the interface at the end is there
-	Engine       bool    // its engine has it
-	Connected    bool
+	Asked             [2]topology.Impairment // by direction
+	Down, Partitioned bool
+	Made              [2]bool // the interface at the end is there
+	Engine            bool    // its engine has it
+	Connected         bool
 }
 
 // Off reports whether the link carries nothing, for whatever reason.
-func (s *LinkStatus) Off() bool { return s.Down || s.Parted || s.Made != [2]bool{true, true} }
+func (s *LinkStatus) Off() bool { return s.Down || s.Partitioned || s.Made != [2]bool{true, true} }
 
-// Link returns how the link of an index in Topology.Links fares.
+// Link returns the state of the link of an index in Topology.Links.
 func (l *Lab) Link(index int) LinkStatus {
 	k := l.links[index]
 	return LinkStatus{k.asked.impairments, k.asked.down, k.asked.partitioned, k.made, k.engine, k.connected}
 }
 
-// Ends says which node at an end of the link of an index is down, whose interface has gone with it; nil if none is.
+// Ends returns an error if a node at an end of the link of an index is down, since its interface has gone with it.
 func (l *Lab) Ends(index int) error { return l.links[index].checkEnds() }
 
-// A Standing is what the lab is at present, for who wants to change it.
+// A Standing is the state of the lab as a whole.
 type Standing struct {
 	Topology   *topology.Topology
-	Unfinished string // why the last Apply did not come to its end; "" if it did
-	Generation int    // counts what has become of the lab
-	Applying   bool   // nodes and links come and go at present
+	Unfinished string // why the last Apply failed; "" if it succeeded
+	Generation int    // counts the topologies that the lab has had
+	Applying   bool   // an Apply is under way
 	Present    bool   // all of it has been built, and can be looked at
 	Ready      bool   // every node was ready once
 	Running    bool   // between BeginRun and EndRun
 }
 
-// Standing returns what the lab is at present.
+// Standing returns the state of the lab as a whole.
 func (l *Lab) Standing() Standing {
 	return Standing{l.topo, l.unfinished, l.generation, l.applying != nil, l.present, l.present && l.building == nil, l.runs.running}
 }

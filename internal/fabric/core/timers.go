@@ -7,8 +7,8 @@ import (
 
 // timers are the nodes and links that wait for a time.
 type timers struct {
-	nodes []*node // that wait for a healthcheck or for a start by their restart policy, in no order
-	links []*link // that commands wait for to be released by their engine
+	nodes []*node // with a healthcheck or a start by the restart policy to come, in no order
+	links []*link // with requests that wait for their engine to release them
 }
 
 // add has a node wait, if it has a time to wait for.
@@ -34,7 +34,7 @@ func (t *timers) deadline() (at time.Duration, ok bool) {
 	}
 	for _, k := range t.links {
 		if len(k.plain) > 0 {
-			earliest(k.plain[0].late)
+			earliest(k.plain[0].plainBy)
 		}
 	}
 	return at, ok
@@ -52,7 +52,7 @@ func (t *timers) expire(now time.Duration) {
 	}
 	t.nodes = slices.DeleteFunc(t.nodes, func(n *node) bool { return !n.waits() })
 	t.links = slices.DeleteFunc(t.links, func(k *link) bool {
-		if len(k.plain) > 0 && k.plain[0].late > now {
+		if len(k.plain) > 0 && k.plain[0].plainBy > now {
 			return false
 		}
 		k.answerPlain()

@@ -197,7 +197,7 @@ func (w *world) wrong(format string, args ...any) {
 // begin begins to carry out an action.
 func (w *world) begin(number int, a Action) {
 	switch a := a.(type) {
-	case Tell:
+	case Notify:
 		w.told = append(w.told, a.Text)
 		if debug {
 			w.t.Log(w.now, a.Text)
@@ -307,7 +307,7 @@ func subject(a Action) string {
 		return linkTo(a.Link)
 	case SetImpairment:
 		return linkTo(a.Link)
-	case Relieve:
+	case ReleaseLink:
 		return linkTo(a.Link)
 	case Connect:
 		return linkTo(a.Link)
@@ -370,7 +370,7 @@ func (w *world) result(a Action) Done {
 		if a.Signal == Kill {
 			w.after(w.takes(), func() { w.ends(a.Of, "its agent was killed by SIGKILL") })
 		}
-	case Configure, Reconfigure, BeginLinks, AwaitTree, RenewNames, AwaitIdle, PlaceFiles, Execute, PauseAgent, ResumeAgent, ResizeLink:
+	case Configure, Reconfigure, BeginLinks, AwaitSpanningTree, RenewNames, AwaitIdle, PlaceFiles, Execute, PauseAgent, ResumeAgent, ResizeLink:
 	default:
 		return w.linkResult(a)
 	}
@@ -455,7 +455,7 @@ func (w *world) linkResult(a Action) Done {
 			w.wrong("%s has no engine", linkTo(a.Link))
 		}
 		k.impairs[a.Direction] = a.To
-	case Relieve:
+	case ReleaseLink:
 		whole(a.Link).engine = false
 	case Connect:
 		told(a.Link).connected = true

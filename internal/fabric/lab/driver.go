@@ -53,7 +53,7 @@ func (l *lanes) of(a core.Action) chan struct{} {
 		return l.start
 	case core.MakeSwitch, core.MakeEnds:
 		return l.make
-	case core.Execute, core.CheckHealth, core.KillAgent, core.SignalAgent, core.AwaitIdle, core.AwaitTree, core.BeginLinks, core.RenewNames:
+	case core.Execute, core.CheckHealth, core.KillAgent, core.SignalAgent, core.AwaitIdle, core.AwaitSpanningTree, core.BeginLinks, core.RenewNames:
 		return nil
 	}
 	return l.change
@@ -74,7 +74,7 @@ func (d *driver) handleLocked(e core.Event) {
 			break
 		}
 		switch a := a.(type) {
-		case core.Tell:
+		case core.Notify:
 			if a.Kind == core.LabReady {
 				d.allUp()
 			}
@@ -141,7 +141,7 @@ func (d *driver) action(a core.Action) func() core.Done {
 		return failing(d.links.makeSwitch(topo, a.Spec))
 	case core.RemoveSwitch:
 		return failing(func() error { return d.links.removeSwitch(a.Spec) })
-	case core.AwaitTree:
+	case core.AwaitSpanningTree:
 		return failing(func() error { return d.links.awaitTree(topo, a) })
 	}
 	if act := d.nodes.action(a); act != nil {

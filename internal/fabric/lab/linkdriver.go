@@ -61,7 +61,7 @@ func (d *linkDriver) action(a core.Action) func() core.Done {
 		return func() core.Done {
 			return core.Done{Err: carrier.idle(context.Background(), a.Link.Endpoints[0].String())}
 		}
-	case core.Relieve:
+	case core.ReleaseLink:
 		return on(a.Link, func(l *labLink) core.Done {
 			late, err := l.relieve()
 			return core.Done{Err: err, Late: late}

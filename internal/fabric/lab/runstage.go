@@ -311,7 +311,7 @@ func (r *runStage) named(names []string) []*topology.Node {
 func (r *runStage) Away() (names []string) {
 	r.look(func(l *core.Lab) {
 		for _, n := range withProcesses(l.Topology()) {
-			if state, _ := l.Away(n.Name); state != "" {
+			if state, _ := l.StateByHand(n.Name); state != "" {
 				names = append(names, n.Name)
 			}
 		}

@@ -125,7 +125,7 @@ const (
 )
 
 // awaitTree waits until the ports of some links that are up forward, or are spares. Of all links of the lab it says so.
-func (d *linkDriver) awaitTree(topo *topology.Topology, a core.AwaitTree) error {
+func (d *linkDriver) awaitTree(topo *topology.Topology, a core.AwaitSpanningTree) error {
 	var slowest time.Duration
 	for _, l := range a.Links {
 		for _, e := range l.Endpoints {

@@ -28,7 +28,7 @@ func (l *lab) handle(e core.Event) {
 			continue
 		}
 		switch a := a.(type) {
-		case core.Tell:
+		case core.Notify:
 			if a.Kind == core.LabReady {
 				continue // nobody follows the lab before
 			}
@@ -88,7 +88,7 @@ func (l *lab) carryOut(a core.Action) error {
 		l.impair(a.Link, a.Asked)
 	case core.SetImpairment:
 		l.network.linkOf(a.Link).wires[a.Direction].set(a.To)
-	case core.Relieve:
+	case core.ReleaseLink:
 		l.impair(a.Link, [2]topology.Impairment{})
 	case core.Connect:
 		l.connect(a.Link, true)
