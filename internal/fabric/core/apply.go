@@ -194,14 +194,6 @@ func (p *apply) alterLink(d diff.Link, done func(error)) {
 // replaceTopology gives the lab the new topology. It has nodes started that are new, or that start again by the difference.
 func (p *apply) replaceTopology(d *diff.Difference, done func(error)) {
 	l := p.lab
-	was := map[*node]bool{}
-	for _, n := range l.nodes {
-		was[n] = true
-	}
-	old := map[*link]bool{}
-	for _, k := range l.links {
-		old[k] = true
-	}
 	l.setTopology(p.to)
 	restart := map[string]bool{}
 	for _, c := range d.Nodes {
@@ -212,15 +204,12 @@ func (p *apply) replaceTopology(d *diff.Difference, done func(error)) {
 	}
 	for _, k := range l.links {
 		k.stuck = nil
-		if !old[k] || !k.whole() {
+		if !k.whole() {
 			p.added = append(p.added, k)
 		}
 		k.schedule()
 	}
 	for _, n := range l.nodes {
-		if !was[n] {
-			n.reason, n.startPending = notStarted, true
-		}
 		n.startPending = n.startPending || restart[n.spec.Name] && n.phase != absent && n.phase != removing
 		n.stale = n.phase != absent && !n.startPending
 		if n.startPending || n.required {

@@ -3,18 +3,17 @@ package core
 import (
 	"fmt"
 	"strings"
-	"time"
 )
 
 // A build is the first start of a lab. It adds two things to the rules of nodes and links: all of them wait for each other,
 // and the failure of one ends the lab.
 type build struct {
-	lab        *Lab
-	id         uint64 // of the Ask
-	nodes      int    // those before this index have passed the step under way
-	links      int
-	busy       bool // an action is waited for
-	nextNotice time.Duration
+	lab    *Lab
+	id     uint64 // of the Ask
+	nodes  int    // those before this index have passed the step under way
+	links  int
+	busy   bool  // an action is waited for
+	notice timer // when everyone is told next which nodes the build waits for
 }
 
 const notReady = "the nodes are not ready"
@@ -36,7 +35,8 @@ func (b *build) begin() {
 			}
 		}
 	}
-	b.nextNotice = l.now + firstNotice
+	b.notice.expired = b.notify
+	l.timers.set(&b.notice, l.now+firstNotice)
 	for _, n := range l.nodes {
 		n.start()
 	}
@@ -72,6 +72,7 @@ func (b *build) advance() (advanced bool) {
 		l.awaitSpanningTree(l.links, func(err error) { b.stepDone("spanning tree", err, &l.present) })
 	default:
 		l.building = nil
+		b.notice.stop()
 		l.notify(Notify{Kind: LabReady, Text: "all nodes are ready"})
 		l.answer(Answer{ID: b.id})
 	}
@@ -112,12 +113,9 @@ func (b *build) passed() bool {
 	return true
 }
 
-// expire tells everyone which nodes the build waits for, when it is time to do so. b may be nil.
-func (b *build) expire() {
-	if b == nil || b.lab.now < b.nextNotice {
-		return
-	}
-	b.nextNotice = b.lab.now + waitingPeriod
+// notify tells everyone which nodes the build waits for.
+func (b *build) notify() {
+	b.lab.timers.set(&b.notice, b.lab.now+waitingPeriod)
 	const most = 8
 	var texts []string
 	others := 0

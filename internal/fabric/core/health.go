@@ -23,10 +23,10 @@ type health struct {
 	check    *topology.Healthcheck // nil: there is none
 	state    string                // "" before the first check
 	began    time.Duration
-	next     time.Duration // when the next check begins; 0: none is to
 	failures int           // in a row, that count
 	pause    time.Duration // the last one of the start period
 	output   string        // why the last check failed
+	timer    timer         // begins the next check
 }
 
 func newHealth(n *node, check *topology.Healthcheck) health {
@@ -35,14 +35,13 @@ func newHealth(n *node, check *topology.Healthcheck) health {
 
 // begin makes the first check.
 func (h *health) begin() {
-	h.state, h.began = Starting, h.node.lab.now
+	h.state, h.began, h.timer.expired = Starting, h.node.lab.now, h.run
 	h.run()
 }
 
 // run makes one check. It skips the check of a node that is paused, which could not pass.
 func (h *health) run() {
 	n := h.node
-	h.next = 0
 	if n.paused {
 		h.runAfter(h.check.Interval)
 		return
@@ -69,8 +68,7 @@ func (h *health) run() {
 
 // runAfter has the next check begin after a pause.
 func (h *health) runAfter(pause time.Duration) {
-	h.next = h.node.lab.now + pause
-	h.node.lab.timers.add(h.node)
+	h.node.lab.timers.set(&h.timer, h.node.lab.now+pause)
 }
 
 // result records the result of a check that ended some time after the first began, and returns the pause until the next

@@ -79,7 +79,6 @@ func (l *Lab) Handle(now time.Duration, e Event) {
 	case Tick:
 	}
 	l.timers.expire(l.now)
-	l.building.expire()
 	// Advancing one of them may schedule others.
 	for !l.ended && (l.worklist.advance() || l.building.advance() || l.applying.advance() || l.partitions.advance() || l.runs.advance()) {
 	}
@@ -95,13 +94,7 @@ func (l *Lab) Next() (number int, a Action, ok bool) {
 
 // Deadline returns when Handle is to be called with a Tick, unless another event comes before; false if the lab waits
 // for no time. It may change with every Handle.
-func (l *Lab) Deadline() (at time.Duration, ok bool) {
-	at, ok = l.timers.deadline()
-	if b := l.building; b != nil && (!ok || b.nextNotice < at) {
-		return b.nextNotice, true
-	}
-	return at, ok
-}
+func (l *Lab) Deadline() (at time.Duration, ok bool) { return l.timers.deadline() }
 
 // do has an action carried out. then receives its result; it may be nil.
 func (l *Lab) do(a Action, then func(Done)) { l.actions.add(a, then) }

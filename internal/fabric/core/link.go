@@ -38,11 +38,14 @@ type link struct {
 	releaseFails bool  // the engine keeps it until something else is asked
 	requests     []*linkRequest
 	plain        []*linkRequest // that wait for the engine to release it
+	plainTimer   timer          // ends their waiting
 }
 
 func newLink(l *Lab, spec *topology.Link) *link {
 	asked := linkAsked{impairments: spec.Directions, down: spec.Down}
-	return &link{lab: l, spec: spec, asked: asked, lasting: asked}
+	k := &link{lab: l, spec: spec, asked: asked, lasting: asked}
+	k.plainTimer.expired = k.answerPlain
+	return k
 }
 
 // name returns the name of the link in the engine and in messages: its first endpoint.

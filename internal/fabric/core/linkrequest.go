@@ -2,7 +2,6 @@ package core
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/ndklab/ndklab/internal/failure"
 	"github.com/ndklab/ndklab/internal/topology/diff"
@@ -24,8 +23,7 @@ type linkRequest struct {
 	before        linkAsked
 	last          linkAsked // what lasts once it is done
 	wasOff        bool
-	awaitsPlain   bool          // it waits for the engine to release a link that is not impaired any more
-	plainBy       time.Duration // until when it waits
+	awaitsPlain   bool // it waits for the engine to release a link that is not impaired any more
 	// done is called once. cameUp says that the link came up.
 	done func(cameUp bool, err error)
 }
@@ -79,9 +77,10 @@ func (k *link) finishRequest() {
 		k.notify(LinkChanged, "%s", r.text)
 	}
 	if r.awaitsPlain && k.engine && !k.asked.impaired() && k.whole() {
-		r.plainBy = k.lab.now + plainTime
+		if len(k.plain) == 0 {
+			k.lab.timers.set(&k.plainTimer, k.lab.now+plainTime)
+		}
 		k.plain = append(k.plain, r)
-		k.lab.timers.links = append(k.lab.timers.links, k)
 	} else {
 		r.done(r.wasOff && !k.off(), nil)
 	}
@@ -94,6 +93,7 @@ func (k *link) answerPlain() {
 		r.done(false, nil)
 	}
 	k.plain = nil
+	k.plainTimer.stop()
 }
 
 // abortRequest ends the request under way by the failure of an action. What was asked before is asked again.

@@ -72,8 +72,11 @@ const (
 )
 
 func newNode(l *Lab) *node {
-	n := &node{lab: l}
-	n.policy.node = n
+	n := &node{lab: l, startPending: l.present}
+	if l.present { // an Apply adds it
+		n.reason = notStarted
+	}
+	n.policy.node, n.policy.timer.expired = n, n.policy.start
 	return n
 }
 
@@ -128,7 +131,8 @@ func (n *node) start() {
 		number: n.number + 1, began: n.lab.now, phase: starting, required: n.startPending || n.required,
 		stages: newStages(n), health: newHealth(n, n.spec.Setup.Healthcheck),
 	}
-	n.startPending, n.policy.next = false, 0
+	n.startPending = false
+	n.policy.timer.stop()
 	for k, end := range n.links() {
 		k.given[end], k.stuck = true, nil
 	}
@@ -210,7 +214,8 @@ func (n *node) agentEnded(reason string) {
 		n.abort(err)
 		return
 	}
-	n.reason, n.health.next = n.stopping, 0
+	n.reason = n.stopping
+	n.health.timer.stop()
 	if n.reason == "" {
 		n.reason = reason
 		n.restart = n.policy.schedule(n.lab.now - n.began)
@@ -222,7 +227,8 @@ func (n *node) agentEnded(reason string) {
 
 // stop ends the life of a node that is up as if it were switched off: its interfaces go before it can send anything.
 func (n *node) stop(why string) {
-	n.stopping, n.phase, n.health.next = why, removing, 0
+	n.stopping, n.phase = why, removing
+	n.health.timer.stop()
 	n.scheduleWithLinks()
 }
 

@@ -103,7 +103,8 @@ func (r *nodeRequest) begin() {
 	case r.policy && (!n.down() || !n.spec.Restart):
 		r.finish(nil)
 	case r.stop != "":
-		n.policy.next, r.ending = 0, true
+		r.ending = true
+		n.policy.timer.stop()
 		if !n.down() {
 			n.stop(r.stop)
 		}

@@ -17,7 +17,7 @@ const (
 type restartPolicy struct {
 	node  *node
 	delay time.Duration // before the last of such starts
-	next  time.Duration // when the node is started; 0: it is not
+	timer timer         // starts the node
 }
 
 // schedule has the node started after a delay, and returns words that say so; "" if it is not started. The life that has
@@ -31,15 +31,13 @@ func (p *restartPolicy) schedule(lived time.Duration) string {
 	if p.delay == 0 || lived >= recovered {
 		p.delay = firstDelay
 	}
-	p.next = n.lab.now + p.delay
-	n.lab.timers.add(n)
+	n.lab.timers.set(&p.timer, n.lab.now+p.delay)
 	return fmt.Sprintf("; it is started again in %v", p.delay)
 }
 
 // start starts the node, unless it was started since it died.
 func (p *restartPolicy) start() {
 	n := p.node
-	p.next = 0
 	n.request(&nodeRequest{by: ByRun, start: true, policy: true, done: func(_ *nodeRequest, err error) {
 		if err == nil || n.stages.err == err { // everyone was told of the latter
 			return
