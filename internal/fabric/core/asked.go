@@ -26,16 +26,8 @@ func (a *linkAsked) impaired() bool { return !a.impairments[0].None() || !a.impa
 
 // A nodeAsked is what is lastingly asked of a node, and whether a run has asked for something else.
 type nodeAsked struct {
-	state   string // NodeIsReady, NodeIsDown or NodePaused; "": ready, as no command has said
+	state   string // to which a command has brought the node: NodeIsDown or NodeIsPaused; "" is ready
 	changed bool   // a run has acted on the node since
-}
-
-// otherThanReady returns the state to which a command has brought the node; "" if that is ready.
-func (a *nodeAsked) otherThanReady() string {
-	if a.state == NodeIsReady {
-		return ""
-	}
-	return a.state
 }
 
 // recordAsked records that a command was done.
@@ -49,7 +41,7 @@ func (n *node) recordAsked(r *nodeRequest) {
 	case r.action == topology.PauseNode:
 		n.lasting = nodeAsked{state: NodeIsPaused}
 	case r.action != topology.KillNode:
-		n.lasting = nodeAsked{state: NodeIsReady}
+		n.lasting = nodeAsked{}
 	case n.down() && !n.spec.Restart: // else the restart policy decides on its state
 		n.lasting = nodeAsked{state: NodeIsDown}
 	}
@@ -59,7 +51,7 @@ func (n *node) recordAsked(r *nodeRequest) {
 // back; else "".
 func (l *Lab) StateByHand(name string) (state, command string) {
 	n := l.byName[name]
-	if n == nil || n.lasting.otherThanReady() == "" {
+	if n == nil || n.lasting.state == "" {
 		return "", ""
 	}
 	action := topology.StartNode
@@ -99,8 +91,8 @@ func (l *Lab) SetByHand() (words []string) {
 		}
 	}
 	for _, n := range l.nodes {
-		if state := n.lasting.otherThanReady(); state != "" {
-			words = append(words, n.spec.Name+" "+state)
+		if n.lasting.state != "" {
+			words = append(words, n.spec.Name+" "+n.lasting.state)
 		}
 	}
 	return words
