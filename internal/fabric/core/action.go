@@ -175,7 +175,7 @@ const (
 	Warning       = "warning"
 )
 
-// When a build first names the nodes that it waits for, and how often it does afterwards.
+// A build names the nodes that it waits for after firstNotice, and then in every waitingPeriod.
 const (
 	firstNotice   = 3 * time.Second
 	waitingPeriod = 10 * time.Second

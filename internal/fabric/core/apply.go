@@ -13,8 +13,8 @@ import (
 
 // An apply is an Apply that is under way. It turns the lab into that of another topology. It first removes what is not to
 // stay, then alters links that stay. Then it replaces the lab's topology, with all that is new in it down, and waits until
-// wanted and found are the same again. After each step Lab.topo says what there is: that is what others see meanwhile, or
-// after an Apply that has failed, and another Apply goes on from there.
+// wanted and found are the same again. Each step leaves the nodes and links that there are in Lab.topo. Others see these
+// meanwhile, and another Apply goes on from there if this one fails.
 type apply struct {
 	lab       *Lab
 	id        uint64 // of the Ask

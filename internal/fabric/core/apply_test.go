@@ -201,7 +201,7 @@ func TestApplyStartsInTurn(t *testing.T) {
 	}
 }
 
-// An Apply that nobody waits for any more begins no further step.
+// An Apply that is cancelled begins no further step.
 func TestApplyCancelled(t *testing.T) {
 	w := built(t, square)
 	told := len(w.told)
@@ -271,7 +271,7 @@ func TestApplyTriesAgain(t *testing.T) {
 	}
 }
 
-// What remains of a topology is whole: its interfaces are at its links, and its routes lead over those.
+// A topology without some of its nodes is consistent: its interfaces are at its links, and its routes lead over those.
 func TestWithout(t *testing.T) {
 	whole := parse(t, routed+"    - {endpoints: [\"r:eth1\", \"s:eth0\"]}\n")
 	whole.Nodes[2].Routes = append(whole.Nodes[2].Routes, topology.Route{To: whole.Nodes[0].Interfaces[1].Addresses[0].Masked(), Via: []netip.Addr{whole.Nodes[0].Interfaces[0].Addresses[0].Addr()}})
@@ -327,7 +327,7 @@ topology:
 	}
 }
 
-// The driver is told of what is in the lab no more, and has named everyone before an Apply is over.
+// The driver is told of nodes and links that have left the lab, and renews the names before an Apply is done.
 func TestApplyForgets(t *testing.T) {
 	w := built(t, square)
 	w.slow = func(a Action) time.Duration {
@@ -346,7 +346,7 @@ func TestApplyForgets(t *testing.T) {
 	}
 }
 
-// What an Apply is refused for changes nothing.
+// An Apply that is refused changes nothing.
 func TestApplyRefused(t *testing.T) {
 	w := built(t, square)
 	stale := w.applied(changedSquare)

@@ -87,7 +87,7 @@ func (l *Lab) answer(a Answer) {
 	}
 }
 
-// cancel takes it that nobody waits for an answer any more. What has begun is finished.
+// cancel takes Cancel. It drops the request of the command, if that has not begun, and answers a request that only waits.
 func (l *Lab) cancel(c Cancel) {
 	if p := l.applying; p != nil && p.id == c.ID {
 		p.cancel()

@@ -7,11 +7,11 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// What is asked of links and nodes has three layers. The lowest is the lab's file. Above it is what commands have asked by
-// hand: these two last. The highest is what the timeline and the chaos of a run have asked. It lasts until the next run
-// begins, when BeginRun restores the two that last.
+// Three layers ask links and nodes for something. The lowest is the lab's file, and the second the commands by hand: these
+// two last. The highest is the timeline and the chaos of a run. It lasts until the next run begins, when BeginRun restores
+// the two that last.
 
-// A linkAsked is what is asked of a link.
+// A linkAsked holds the impairments and the state that are asked of a link.
 type linkAsked struct {
 	impairments [2]topology.Impairment
 	down        bool // by SwitchLink, or from the start
@@ -24,10 +24,10 @@ func (a *linkAsked) equal(b *linkAsked) bool {
 
 func (a *linkAsked) impaired() bool { return !a.impairments[0].None() || !a.impairments[1].None() }
 
-// A nodeAsked is what is lastingly asked of a node, and whether a run has asked for something else.
+// A nodeAsked holds the state that is lastingly asked of a node.
 type nodeAsked struct {
 	state   string // to which a command has brought the node: NodeIsDown or NodeIsPaused; "" is ready
-	changed bool   // a run has acted on the node since
+	changed bool   // a run has acted on the node since, whose state may be another
 }
 
 // recordAsked records that a command was done.

@@ -14,7 +14,7 @@ const (
 	Unhealthy = "unhealthy"
 )
 
-// firstPause is how long after the first check the second follows. Each pause in the start period is twice the one before.
+// firstPause is the pause between the first two checks. Each pause in the start period is twice the one before.
 const firstPause = 100 * time.Millisecond
 
 // A health is the course of a healthcheck in one life of a node.

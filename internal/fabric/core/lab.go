@@ -73,7 +73,7 @@ func (l *Lab) Handle(now time.Duration, e Event) {
 	case Done:
 		l.actions.done(e)
 	case AgentEnded:
-		if n := l.byName[e.Node]; n != nil && n.life.number == e.Life {
+		if n := l.byName[e.Node]; n != nil && n.number == e.Life {
 			n.agentEnded(e.Reason)
 		}
 	case Tick:

@@ -89,7 +89,7 @@ func TestBuildIsParallel(t *testing.T) {
 	w.judge()
 }
 
-// What goes wrong in a build ends the lab, and says at what step.
+// A failure in a build ends the lab, and the error names the step.
 func TestBuildFails(t *testing.T) {
 	for _, c := range []struct{ action, want string }{
 		{"StartAgent b", "lab pair: start the nodes: no"},
@@ -108,7 +108,7 @@ func TestBuildFails(t *testing.T) {
 	}
 }
 
-// A node that dies while the lab is built has it come to nothing.
+// A node that dies while the lab is built ends the lab.
 func TestBuildLosesNode(t *testing.T) {
 	w := newWorld(t, pair)
 	w.after(1500*time.Microsecond, func() { w.crash("a") })
@@ -179,7 +179,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// A start that comes to nothing leaves nothing, and the node down for the reason that it was down for.
+// A start that fails leaves nothing, and the node down for the same reason as before.
 func TestStartFails(t *testing.T) {
 	for _, c := range []struct{ action, want string }{
 		{"StartAgent", "no"}, {"Configure", "no"}, {"MakeEnds", "node a: link a:eth0: no"}, {"Connect", "node a: link a:eth0: no"}, {"Impair", "node a: link a:eth0: no"},
@@ -306,7 +306,7 @@ func TestLinkChanges(t *testing.T) {
 	w.judge()
 }
 
-// What an engine refuses is not so afterwards.
+// A change that an engine refuses leaves the link as it was.
 func TestLinkChangeFails(t *testing.T) {
 	w := built(t, pair)
 	for _, c := range []struct {

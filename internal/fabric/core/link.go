@@ -8,7 +8,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// A link holds what is asked of a link of the lab, and what was found of it.
+// A link is a link of the lab, with what is asked of it and what was found.
 type link struct {
 	lab       *Lab
 	index     int // in Topology.Links

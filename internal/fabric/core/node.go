@@ -9,7 +9,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// A phase is how far a node has come in a life.
+// A phase says how far a node has come in a life.
 type phase int
 
 const (

@@ -97,7 +97,8 @@ func (r *nodeRequest) begin() {
 		r.resume()
 	case r.restore:
 		r.restoreStep()
-	case r.pending && (!n.startPending || n.down() && n.reason != notStarted && n.reason != changed): // a stop meanwhile prevails
+	// A stop meanwhile prevails over the start.
+	case r.pending && (!n.startPending || n.down() && n.reason != notStarted && n.reason != changed):
 		n.startPending = false
 		r.finish(nil)
 	case r.policy && (!n.down() || !n.spec.Restart):

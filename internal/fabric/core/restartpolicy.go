@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// How long a node whose agent has died waits before it is started again: each time twice as long as before, until it has
-// lived for a while. These are Docker's times.
+// A node whose agent has died is started again after firstDelay. The delay doubles each time up to maxDelay, until the node
+// has lived for a while. These are Docker's times.
 const (
 	firstDelay = 100 * time.Millisecond
 	maxDelay   = time.Minute
@@ -35,7 +35,7 @@ func (p *restartPolicy) schedule(lived time.Duration) string {
 	return fmt.Sprintf("; it is started again in %v", p.delay)
 }
 
-// start starts the node, unless it was started since it died.
+// start requests a start of the node. It warns everyone if the start fails.
 func (p *restartPolicy) start() {
 	n := p.node
 	n.request(&nodeRequest{by: ByRun, start: true, policy: true, done: func(_ *nodeRequest, err error) {

@@ -13,8 +13,8 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// A world carries out the actions of a lab in virtual time, and judges them: whoever makes an interface in a node that has
-// no agent, connects a link with one end, or asks for two things of one node at once, has it say so.
+// A world carries out the actions of a lab in virtual time, and judges them: it reports an interface that is made in a node
+// without an agent, a link that is connected with one end, and two actions at once of one node.
 type world struct {
 	t      testing.TB
 	lab    *Lab
@@ -148,7 +148,7 @@ func (w *world) must(c Command) *Answer {
 	return a
 }
 
-// refused has a command come to nothing, with an error.
+// refused has a command refused with an error.
 func (w *world) refused(c Command, want string) {
 	w.t.Helper()
 	if a := w.answer(w.ask(ByHand, c)); a.Err == nil || a.Err.Error() != want {
@@ -269,10 +269,10 @@ func (w *world) configure(node string) {
 	}
 }
 
-// name is what kind of action it is.
+// name returns the kind of an action.
 func name(a Action) string { return fmt.Sprintf("%T", a)[len("core."):] }
 
-// subject is what there must be one action at a time for; "" if that does not matter.
+// subject returns the node or link of which an action must be the only one under way; "" if there may be others.
 func subject(a Action) string {
 	switch a := a.(type) {
 	case MakeSwitch:
