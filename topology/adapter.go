@@ -3,7 +3,6 @@ package topology
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"strconv"
 	"strings"
@@ -15,20 +14,17 @@ import (
 // This file is the adapter block: its keys, what their values may be, and what
 // becomes of several blocks that one node has.
 
-// An adapter is an adapter block: what it gives, by key.
-type adapter map[string]val[func(*Adapter)]
-
-// limit is the key of a field of Adapter.
-func limit[T any](name string, f form[T], field func(*Adapter) **T, doc string) key[adapter] {
-	return key[adapter]{
+// limit is the key of a field of Adapter, of which each node gets a copy of its own.
+func limit[T any](name string, f form[T], field func(*Adapter) **T, doc string) key[Adapter] {
+	return key[Adapter]{
 		name: name, doc: doc, schema: f.schema, ranges: f.ranges,
-		read: func(r *reader, n *yaml.Node, m *adapter) {
-			if *m == nil {
-				*m = adapter{}
-			}
+		read: func(r *reader, n *yaml.Node) func(*Adapter) {
 			v := f.of(r, n)
-			// Each node gets a copy of its own.
-			(*m)[name] = val[func(*Adapter)]{n, func(a *Adapter) { *field(a) = new(v.is) }, v.ok}
+			return func(a *Adapter) {
+				if *field(a) = nil; v.ok {
+					*field(a) = new(v.is)
+				}
+			}
 		},
 	}
 }
@@ -36,13 +32,13 @@ func limit[T any](name string, f form[T], field func(*Adapter) **T, doc string) 
 // adapterTable is the keys of an adapter block. The ranges are what the provider
 // accepts. They are made when they are first used, for the reason that lazily
 // gives.
-var adapterTable = sync.OnceValue(func() *keyTable[adapter] {
+var adapterTable = sync.OnceValue(func() *keyTable[Adapter] {
 	depth := count[uint32](1, 1<<20)
 	readLimit := count[uint32](0, 255) // REQ and REP have 8 bits for it
 	objects := count[uint32](1, 1<<24)
 	objectsOrNone := count[uint32](0, 1<<24)
 	systemReadLimit := count[uint32](0, 1<<20) // 0: no such limit (NDK-CAP-02)
-	return &keyTable[adapter]{what: "an adapter", noun: "adapter", def: "adapter", keys: []key[adapter]{
+	return &keyTable[Adapter]{what: "an adapter", noun: "adapter", def: "adapter", keys: []key[Adapter]{
 		limit("max_registration_size", sized[uint64](sizes, 1, 1<<48), func(a *Adapter) **uint64 { return &a.MaxRegistrationSize }, "bytes of a memory region, $range"),
 		limit("max_window_size", sized[uint64](sizes, 0, 1<<48), func(a *Adapter) **uint64 { return &a.MaxWindowSize }, "bytes of a memory window, $range"),
 		limit("frmr_page_count", count[uint32](16, 1<<20), func(a *Adapter) **uint32 { return &a.FRMRPageCount }, "pages of a fast-registered region, $range"), // NDK-INFO-03
@@ -87,8 +83,9 @@ var adapterTable = sync.OnceValue(func() *keyTable[adapter] {
 		limit("reorder_buffer", sized[uint32](sizes, 64<<10, 1<<30), func(a *Adapter) **uint32 { return &a.ReorderBuffer }, "$range, `128MiB` if absent: what all queue pairs of the node together may keep of packets that arrive before one that is missing. What finds no room is dropped as if it were lost, and counted as `early_dropped`"),
 		limit("pend", yes, func(a *Adapter) **bool { return &a.Pend }, "`true`: creates and requests complete by callback, even where they could at once, as with drivers of hardware"),
 		// It is a field of NDK_ADAPTER_INFO, so that it will be looked for here.
-		{name: "rdma_technology", read: func(r *reader, n *yaml.Node, _ *adapter) {
+		{name: "rdma_technology", read: func(r *reader, n *yaml.Node) func(*Adapter) {
 			r.valueError(n, "every adapter is RoCEv2, expected no such key")
+			return func(*Adapter) {}
 		}},
 	}}
 })
@@ -129,40 +126,24 @@ var frameSize = single(func(text string) (uint32, error) {
 	return orVariable(schema{"enum": all})
 })
 
-var adapterForm = mapOf(adapterTable, func(_ *reader, _ *yaml.Node, m *adapter) adapter { return *m })
+var adapterForm = mapOf(adapterTable, withPlaces)
 
-// or is a with what it does not give taken from a block of less precedence.
-func (a adapter) or(less adapter) adapter {
-	switch {
-	case len(less) == 0:
-		return a
-	case len(a) == 0:
-		return less
-	}
-	all := maps.Clone(less)
-	maps.Copy(all, a)
-	return all
-}
-
-// resolveAdapter is a node's adapter as Topology has it. It reports what the
-// file says of it that does not go together, which may be of several blocks.
-func (r *reader) resolveAdapter(m adapter) Adapter {
+// resolveAdapter returns the adapter that several blocks make, that of most precedence
+// first. It reports what the blocks say that does not go together.
+func resolveAdapter(r *reader, blocks layers[Adapter]) Adapter {
 	var a Adapter
-	for _, v := range m {
-		if v.ok {
-			v.is(&a)
-		}
-	}
+	blocks.apply(&a)
+	at := func(key string) *yaml.Node { return blocks.find(key).at }
 	if read, all := a.MaxReadRequestSge, a.MaxInitiatorRequestSge; read != nil && all != nil && *read > *all {
-		r.errorf(m["max_read_request_sge"].at, "max_read_request_sge %d exceeds max_initiator_request_sge %d (line %d), expected at most that",
-			*read, *all, m["max_initiator_request_sge"].at.Line)
+		r.errorf(at("max_read_request_sge"), "max_read_request_sge %d exceeds max_initiator_request_sge %d (line %d), expected at most that",
+			*read, *all, at("max_initiator_request_sge").Line)
 	}
 	depth, number := a.MaxSrqDepth, a.MaxSrqCount
 	switch {
 	case depth != nil && number != nil:
 		if (*depth == 0) != (*number == 0) { // NDK-CAP-04
-			r.errorf(m["max_srq_count"].at, "max_srq_count %d stands with max_srq_depth %d (line %d), expected 0 for both, which is no SRQs, or for neither",
-				*number, *depth, m["max_srq_depth"].at.Line)
+			r.errorf(at("max_srq_count"), "max_srq_count %d stands with max_srq_depth %d (line %d), expected 0 for both, which is no SRQs, or for neither",
+				*number, *depth, at("max_srq_depth").Line)
 		}
 	case depth != nil && *depth == 0:
 		a.MaxSrqCount = new(uint32(0))

@@ -57,13 +57,13 @@ func (p pool) overlap(prefix netip.Prefix) (first, end int) {
 // more ends than a /24 has addresses gets as many free numbers in a row there as
 // make a subnet that is large enough. What the running lab has chosen comes before
 // what would be chosen now.
-func (r *reader) addresses(of []Link, links []linkMap, segments []segment) [][2][]netip.Prefix {
+func (r *reader) addresses(of []Link, links []*mapping[linkMap], segments []segment) [][2][]netip.Prefix {
 	all := make([][2][]netip.Prefix, len(links))
 	owner := make(map[netip.Addr]*yaml.Node)
 	given := make(map[netip.Prefix]bool) // subnets
 	taken := make([]bool, subnets)       // numbers of subnets
 	for i, l := range links {
-		for end, e := range l.endpoints[:min(2, len(l.endpoints))] {
+		for end, e := range l.is.endpoints[:min(2, len(l.is.endpoints))] {
 			for _, v := range e.addresses {
 				if !v.ok {
 					continue
@@ -91,10 +91,10 @@ func (r *reader) addresses(of []Link, links []linkMap, segments []segment) [][2]
 	}
 	next := make(map[netip.Prefix]netip.Addr)
 	for _, s := range segments {
-		if slices.ContainsFunc(s.links, func(i int) bool { return len(links[i].endpoints) != 2 }) {
+		if slices.ContainsFunc(s.links, func(i int) bool { return len(links[i].is.endpoints) != 2 }) {
 			continue
 		}
-		i := slices.IndexFunc(s.ends, func(e linkEnd) bool { return links[e.link].gives(e.end) })
+		i := slices.IndexFunc(s.ends, func(e linkEnd) bool { return links[e.link].is.gives(e.end) })
 		if i < 0 && before != nil {
 			i = slices.IndexFunc(s.ends, func(e linkEnd) bool { return len(all[e.link][e.end]) > 0 })
 		}
@@ -141,16 +141,16 @@ func free(taken []bool, from, size int) int {
 // each of the subnets of one that has, and checks that the others that the file gives
 // some share one of these. Owner has all addresses that are taken, and next where to go
 // on looking in a subnet.
-func (r *reader) beside(s segment, first linkEnd, links []linkMap, all [][2][]netip.Prefix, owner map[netip.Addr]*yaml.Node, next map[netip.Prefix]netip.Addr) {
+func (r *reader) beside(s segment, first linkEnd, links []*mapping[linkMap], all [][2][]netip.Prefix, owner map[netip.Addr]*yaml.Node, next map[netip.Prefix]netip.Addr) {
 	given := all[first.link][first.end]
 	if len(given) == 0 {
 		return // there was an error in each
 	}
-	at := links[first.link].endpoints[first.end].at
+	at := links[first.link].is.endpoints[first.end].at
 	inside := subnetsOf(given)
 	for _, e := range s.ends {
 		own := &all[e.link][e.end]
-		if theirs := links[e.link].endpoints[e.end].addresses; len(theirs) > 0 {
+		if theirs := links[e.link].is.endpoints[e.end].addresses; len(theirs) > 0 {
 			switch {
 			case len(*own) == 0 || shareSubnet(given, *own):
 			case len(s.links) == 1:

@@ -2,7 +2,6 @@ package topology
 
 import (
 	"encoding/json"
-	"path/filepath"
 	"slices"
 	"sync"
 
@@ -11,12 +10,10 @@ import (
 
 // This file is the keys of the baseline.
 
+// A baselineMap is a baseline, with the words for its workloads.
 type baselineMap struct {
-	at        *yaml.Node
-	file      val[string]
-	tolerance val[float64]
-	metrics   val[[]Metric]
-	workloads val[[]val[string]]
+	Baseline
+	workloads []val[string]
 }
 
 const defaultBaselineTolerance = 0.1
@@ -34,12 +31,12 @@ func baselineMetrics() []Metric {
 
 var baselineTable = sync.OnceValue(func() *keyTable[baselineMap] {
 	return &keyTable[baselineMap]{
-		what: "the baseline", noun: "baseline", def: "baseline", required: []string{"file"},
+		what: "the baseline", noun: "baseline", def: "baseline", required: []string{"file"}, initial: baselineMap{Baseline: Baseline{Tolerance: defaultBaselineTolerance}},
 		keys: []key[baselineMap]{
-			one("file", anyText, func(m *baselineMap) *val[string] { return &m.file }, "the report, as `ndklab run -o json` prints it; a relative path is from the topology's folder"),
-			one("tolerance", probability, func(m *baselineMap) *val[float64] { return &m.tolerance }, "by which a metric may be worse").orElse(FormatPercent(defaultBaselineTolerance)),
-			one("metrics", metricList, func(m *baselineMap) *val[[]Metric] { return &m.metrics }, "which: `throughput`, `message_rate`, `connect_rate`, any `latency_`, `recovered`, `fairness`").orElse("`throughput` and `latency_p99`"),
-			one("workloads", nameList, func(m *baselineMap) *val[[]val[string]] { return &m.workloads }, "whose, by name or by patterns").orElse("all that both have"),
+			one("file", anyText, func(m *baselineMap) *string { return &m.File }, "the report, as `ndklab run -o json` prints it; a relative path is from the topology's folder"),
+			one("tolerance", probability, func(m *baselineMap) *float64 { return &m.Tolerance }, "by which a metric may be worse").orElse(FormatPercent(defaultBaselineTolerance)),
+			one("metrics", metricList, func(m *baselineMap) *[]Metric { return &m.Metrics }, "which: `throughput`, `message_rate`, `connect_rate`, any `latency_`, `recovered`, `fairness`").orElse("`throughput` and `latency_p99`"),
+			one("workloads", nameList, func(m *baselineMap) *[]val[string] { return &m.workloads }, "whose, by name or by patterns").orElse("all that both have"),
 		},
 	}
 })
@@ -55,37 +52,30 @@ var metricList = form[[]Metric]{
 	},
 }
 
-var baselineForm = mapOf(baselineTable, func(_ *reader, n *yaml.Node, m *baselineMap) *baselineMap {
-	m.at = n
-	return m
-})
-
 // baseline reads the file of a baseline, so that what is wrong with it is said with a
 // line. What is in it is for others to know.
-func (r *reader) baseline(m *baselineMap, t *Topology) *Baseline {
+func (r *reader) baseline(m *mapping[baselineMap], t *Topology) *Baseline {
 	if m == nil {
 		return nil
 	}
-	b := &Baseline{Tolerance: m.tolerance.orElse(defaultBaselineTolerance), Metrics: m.metrics.is, Place: Place{r.file, m.at.Line, m.at.Column}}
+	b := m.is.Baseline
+	b.Place = m.where()
 	known, names := t.workloadsByName()
-	b.Workloads, _ = r.named(m.workloads.is, "workload", names, func(v val[string]) bool {
+	b.Workloads, _ = r.named(m.is.workloads, "workload", names, func(v val[string]) bool {
 		if known[v.is] == nil {
 			r.errorf(v.at, "no workload has the name %s, %s", quote(v.is), r.expectation(v.is, names))
 		}
 		return known[v.is] != nil
 	})
-	if m.file.ok {
-		b.File, b.Content = r.report(m.file)
+	if m.ok("file") {
+		b.File, b.Content = report(r, m.word("file"))
 	}
-	return b
+	return &b
 }
 
 // report is the path and the content of a file that is an earlier run's report.
-func (r *reader) report(v val[string]) (path string, content []byte) {
-	path = v.is
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(filepath.Dir(r.file), path)
-	}
+func report(r *reader, v val[string]) (path string, content []byte) {
+	path = r.path(v.is)
 	if r.Read == nil {
 		r.errorf(v.at, "files are not read here, expected no baseline")
 		return path, nil

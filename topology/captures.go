@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"errors"
 	"path/filepath"
 	"strconv"
@@ -50,43 +51,32 @@ func capturePath(text string) (string, error) {
 	return text, nil
 }
 
+// A captureMap is a capture, with the words for what it records.
 type captureMap struct {
-	at         *yaml.Node
-	link       val[Endpoint]
-	interfaces val[[]val[Endpoint]]
-	file       val[string]
-	filter     val[string]
-	snaplen    val[int]
-	ring       ringMap
+	Capture
+	interfaces []val[Endpoint]
 }
 
-// A ringMap is files that follow each other.
-type ringMap struct {
-	size  val[uint64]
-	files val[int]
-}
-
-var ringTable = sync.OnceValue(func() *keyTable[ringMap] {
-	return &keyTable[ringMap]{
+var ringTable = sync.OnceValue(func() *keyTable[Capture] {
+	return &keyTable[Capture]{
 		what: "a ring", noun: "ring", required: []string{"size"},
-		keys: []key[ringMap]{
-			one("size", captureRing, func(m *ringMap) *val[uint64] { return &m.size }, "from which a file is full and another begun, $range"),
-			one("files", count[int](1, 10000), func(m *ringMap) *val[int] { return &m.files }, "how many of the last files stay, $range").orElse(strconv.Itoa(defaultRingFiles)),
+		keys: []key[Capture]{
+			one("size", captureRing, func(m *Capture) *uint64 { return &m.RingSize }, "from which a file is full and another begun, $range"),
+			one("files", count[int](1, 10000), func(m *Capture) *int { return &m.RingFiles }, "how many of the last files stay, $range").orElse(strconv.Itoa(defaultRingFiles)),
 		},
 	}
 })
 
 var captureTable = sync.OnceValue(func() *keyTable[captureMap] {
-	ring := mapOf(ringTable, func(_ *reader, _ *yaml.Node, m *ringMap) ringMap { return *m })
 	return &keyTable[captureMap]{
 		what: "a capture", noun: "capture", def: "capture", required: []string{"file"}, exactlyOne: []string{"link", "interfaces"},
 		keys: []key[captureMap]{
-			one("link", endpointName, func(m *captureMap) *val[Endpoint] { return &m.link }, "a link, by an endpoint: both its ends are recorded"),
-			one("interfaces", captureEnds, func(m *captureMap) *val[[]val[Endpoint]] { return &m.interfaces }, "or a list of endpoints. One of both is needed"),
-			one("file", captureFile, func(m *captureMap) *val[string] { return &m.file }, "where to, below the folder where ndklab is started. What is there is overwritten. Each capture has its own"),
-			one("filter", single(captureFilter, textSchema), func(m *captureMap) *val[string] { return &m.filter }, "which packets, in the language of tcpdump, with addresses and numbers instead of names").orElse("all"),
-			one("snaplen", count[int](MinSnaplen, 1<<18), func(m *captureMap) *val[int] { return &m.snaplen }, "bytes of each packet that are kept, $range").orElse("all"),
-			into("ring", ring, func(m *captureMap) *ringMap { return &m.ring }, "`{size: 10MiB, files: 5}`: a new file, `ring_00001.pcapng` and so on, after each `size`, of which the last `files` stay, see below"),
+			asking[captureMap]("link", endpointName, "a link, by an endpoint: both its ends are recorded"),
+			one("interfaces", captureEnds, func(m *captureMap) *[]val[Endpoint] { return &m.interfaces }, "or a list of endpoints. One of both is needed"),
+			one("file", captureFile, func(m *captureMap) *string { return &m.File }, "where to, below the folder where ndklab is started. What is there is overwritten. Each capture has its own"),
+			one("filter", single(captureFilter, textSchema), func(m *captureMap) *string { return &m.Filter }, "which packets, in the language of tcpdump, with addresses and numbers instead of names").orElse("all"),
+			one("snaplen", count[int](MinSnaplen, 1<<18), func(m *captureMap) *int { return &m.Snaplen }, "bytes of each packet that are kept, $range").orElse("all"),
+			block("ring", mapOf(ringTable, withPlaces), func(m *captureMap) *Capture { return &m.Capture }, "`{size: 10MiB, files: 5}`: a new file, `ring_00001.pcapng` and so on, after each `size`, of which the last `files` stay, see below"),
 		},
 	}
 })
@@ -103,14 +93,9 @@ var captureEnds = form[[]val[Endpoint]]{
 	},
 }
 
-var captureForm = mapOf(captureTable, func(_ *reader, n *yaml.Node, m *captureMap) captureMap {
-	m.at = n
-	return *m
-})
-
 // captures resolves the captures of the file: those of links, and those on their
 // own.
-func (r *reader) captures(lab string, links []linkMap, maps []captureMap, l *linked) []Capture {
+func (r *reader) captures(lab string, links []*mapping[linkMap], maps []*mapping[captureMap], l *linked) []Capture {
 	var captures []Capture
 	taken := map[string]*yaml.Node{}
 	add := func(at *yaml.Node, c Capture) {
@@ -123,29 +108,29 @@ func (r *reader) captures(lab string, links []linkMap, maps []captureMap, l *lin
 		captures = append(captures, c)
 	}
 	for i, m := range links {
-		if !m.capture.ok || m.capture.is == "false" {
+		if !m.ok("capture") || m.is.capture == "false" {
 			continue
 		}
-		c := Capture{Interfaces: l.links[i].Endpoints[:], File: m.capture.is}
+		c := Capture{Interfaces: l.links[i].Endpoints[:], File: m.is.capture}
 		if c.File == "true" {
 			e := c.Interfaces[0]
 			c.File = lab + "-" + e.Node + "-" + e.Interface + ".pcapng"
 		}
-		add(m.capture.at, c)
+		add(m.place("capture"), c)
 	}
 	for _, m := range maps {
-		c := Capture{File: m.file.is, Filter: m.filter.is, Snaplen: m.snaplen.is, RingSize: m.ring.size.is}
-		if m.ring.size.ok {
-			c.RingFiles = m.ring.files.orElse(defaultRingFiles)
+		c := m.is.Capture
+		if c.RingSize > 0 {
+			c.RingFiles = cmp.Or(c.RingFiles, defaultRingFiles)
 		}
-		for _, e := range r.linksAt(m.link, l) {
-			if i, ok := r.linkAt(e, l); ok {
+		for _, e := range r.linksAt(m.word("link"), l) {
+			if i, ok := r.linkAt(asEndpoint(e), l); ok {
 				c.Interfaces = append(c.Interfaces, l.links[i].Endpoints[:]...)
 			}
 		}
-		c.Interfaces = append(c.Interfaces, r.interfacesAt(m.interfaces.is, l)...)
-		if m.file.ok {
-			add(m.file.at, c)
+		c.Interfaces = append(c.Interfaces, r.interfacesAt(m.is.interfaces, l)...)
+		if m.ok("file") {
+			add(m.place("file"), c)
 		}
 	}
 	return captures
@@ -161,8 +146,7 @@ func (r *reader) interfacesAt(words []val[Endpoint], l *linked) []Endpoint {
 		return nil
 	}
 	names, _ := r.named(list, "interface", l.names, func(v val[string]) bool {
-		e, _ := endpoint(v.is)
-		_, ok := r.linkAt(val[Endpoint]{v.at, e, v.ok}, l)
+		_, ok := r.linkAt(asEndpoint(v), l)
 		return ok
 	})
 	var all []Endpoint

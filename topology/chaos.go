@@ -5,20 +5,15 @@ import (
 	"strconv"
 	"sync"
 	"time"
-
-	"gopkg.in/yaml.v3"
 )
 
 // This file is the keys of chaos; what becomes of it is in draw.go.
 
-// A chaosMap is an entry of chaos.
+// A chaosMap is an entry of chaos, with what becomes of it when the whole lab is known.
 type chaosMap struct {
-	at           *yaml.Node
-	kind         val[ChaosKind]
-	start, until val[time.Duration]
-	every, lasts val[time.Duration]
-	links, nodes val[[]val[string]]
-	set          val[impairment]
+	Chaos
+	links, nodes []val[string]
+	set          impairment
 }
 
 // maxStrokes bounds how often a chaos strikes at the mean.
@@ -47,61 +42,57 @@ var chaosTable = sync.OnceValue(func() *keyTable[chaosMap] {
 			s["type"], s["required"], s["allOf"] = "object", []string{"kind", "every", "until"}, rules
 		},
 		keys: []key[chaosMap]{
-			one("kind", manyWords(func() []ChaosKind { return chaosKinds }), func(m *chaosMap) *val[ChaosKind] { return &m.kind },
+			one("kind", manyWords(func() []ChaosKind { return chaosKinds }), func(m *chaosMap) *ChaosKind { return &m.Kind },
 				"`down` (a link loses its carrier), `impair` (a link is set, and reset to what the file says), `kill` (a node crashes, and is started again), `pause`, or `restart`"),
-			one("start", instant, func(m *chaosMap) *val[time.Duration] { return &m.start }, "no effect begins before").orElse("at once"),
-			one("until", instant, func(m *chaosMap) *val[time.Duration] { return &m.until }, "no effect begins from here on"),
-			one("every", interval, func(m *chaosMap) *val[time.Duration] { return &m.every }, "from one time to the next, at the mean; at most "+strconv.Itoa(maxStrokes)+" times in all"),
-			only(one("for", interval, func(m *chaosMap) *val[time.Duration] { return &m.lasts }, "how long each effect lasts. Needed"), DownLink, ImpairLink, KillAny, PauseAny),
-			only(one("links", listOfNames(single(anyText.parse, func() schema { return targets })), func(m *chaosMap) *val[[]val[string]] { return &m.links },
+			one("start", instant, func(m *chaosMap) *time.Duration { return &m.Start }, "no effect begins before").orElse("at once"),
+			one("until", instant, func(m *chaosMap) *time.Duration { return &m.Until }, "no effect begins from here on"),
+			one("every", interval, func(m *chaosMap) *time.Duration { return &m.Every }, "from one time to the next, at the mean; at most "+strconv.Itoa(maxStrokes)+" times in all"),
+			only(one("for", interval, func(m *chaosMap) *time.Duration { return &m.For }, "how long each effect lasts. Needed"), DownLink, ImpairLink, KillAny, PauseAny),
+			only(one("links", listOfNames(single(anyText.parse, func() schema { return targets })), func(m *chaosMap) *[]val[string] { return &m.links },
 				"endpoints, or patterns of them such as `\"leaf-*:eth*\"`"), DownLink, ImpairLink).orElse("all links"),
-			only(one("nodes", nameList, func(m *chaosMap) *val[[]val[string]] { return &m.nodes }, "nodes, or patterns of names"), KillAny, PauseAny, RestartAny).orElse("all hosts"),
-			only(one("set", setForm, func(m *chaosMap) *val[impairment] { return &m.set }, "keys of [impairments](#impairments). Needed"), ImpairLink),
+			only(one("nodes", nameList, func(m *chaosMap) *[]val[string] { return &m.nodes }, "nodes, or patterns of names"), KillAny, PauseAny, RestartAny).orElse("all hosts"),
+			only(one("set", setForm, func(m *chaosMap) *impairment { return &m.set }, "keys of [impairments](#impairments). Needed"), ImpairLink),
 		},
 	}
 })
 
-var chaosForm = mapOf(chaosTable, func(r *reader, n *yaml.Node, m *chaosMap) chaosMap {
-	m.at = n
-	t, needs := chaosTable(), []string{"kind", "every", "until"}
-	if m.kind.ok {
-		needs = append(needs, chaosNeeds(t, m.kind.is)...)
-		for _, k := range t.given(m, t.notWith(string(m.kind.is))...) {
-			if k.at != nil {
-				r.errorf(k.at, "key %s stands with kind %s, which has none, expected another kind", k.key, m.kind.is)
-			}
+var chaosForm = mapOf(chaosTable, func(m *mapping[chaosMap]) *mapping[chaosMap] {
+	needs, kind := []string{"kind", "every", "until"}, m.is.Kind
+	if m.ok("kind") {
+		needs = append(needs, chaosNeeds(m.table, kind)...)
+		for _, g := range m.among(m.table.notWith(string(kind))...) {
+			m.errorf(g.at, "key %s stands with kind %s, which has none, expected another kind", g.key, kind)
 		}
 	}
-	r.required(n, t.noun, t.given(m, needs...)...)
-	return *m
+	m.required(needs...)
+	return m
 })
 
 // chaos finds the links and nodes that something happens to.
-func (r *reader) chaos(maps []chaosMap, l *linked, t *Topology) []Chaos {
+func (r *reader) chaos(maps []*mapping[chaosMap], l *linked, t *Topology) []Chaos {
 	hosts := t.Hosts()
 	var all []Chaos
 	for _, m := range maps {
-		c := Chaos{
-			Start: m.start.is, Until: m.until.is, Kind: m.kind.is, Every: m.every.is, For: m.lasts.is, Set: m.set.is.change,
-			Place: Place{r.file, m.at.Line, m.at.Column},
+		c := m.is.Chaos
+		c.Set, c.Place = m.is.set.change, m.where()
+		switch {
+		case !m.ok("until") || !m.ok("every"):
+		case c.Until <= c.Start:
+			r.errorf(m.place("until"), "until %s is not after start %s, expected a later time", FormatDuration(c.Until), FormatDuration(c.Start))
+		case (c.Until-c.Start)/c.Every > maxStrokes:
+			r.errorf(m.place("every"), "every %s until %s is more than %d times, expected fewer", FormatDuration(c.Every), FormatDuration(c.Until), maxStrokes)
 		}
 		switch {
-		case !m.until.ok || !m.every.ok:
-		case c.Until <= c.Start:
-			r.errorf(m.until.at, "until %s is not after start %s, expected a later time", FormatDuration(c.Until), FormatDuration(c.Start))
-		case (c.Until-c.Start)/c.Every > maxStrokes:
-			r.errorf(m.every.at, "every %s until %s is more than %d times, expected fewer", FormatDuration(c.Every), FormatDuration(c.Until), maxStrokes)
-		}
-		if m.kind.ok && m.kind.is.onLink() {
+		case !m.ok("kind"):
+		case c.Kind.onLink():
 			c.Links = r.chaosLinks(m, l)
 			if len(r.errors) == 0 {
-				r.chaosFits(m, c, t.Links)
+				chaosFits(m, c, t.Links)
 			}
-		} else if m.kind.ok {
+		case m.ok("nodes"):
+			c.Nodes, _ = r.named(m.is.nodes, "host", hosts, func(v val[string]) bool { return r.runsCommands(v, l, t) })
+		default:
 			c.Nodes = hosts
-			if m.nodes.ok {
-				c.Nodes, _ = r.named(m.nodes.is, "host", hosts, func(v val[string]) bool { return r.runsCommands(v, l, t) })
-			}
 		}
 		all = append(all, c)
 	}
@@ -110,12 +101,12 @@ func (r *reader) chaos(maps []chaosMap, l *linked, t *Topology) []Chaos {
 
 // chaosLinks is the links that something happens to: those of a list of endpoints, or
 // all.
-func (r *reader) chaosLinks(m chaosMap, l *linked) []int {
-	list := m.links.is
-	if m.links.at == nil {
+func (r *reader) chaosLinks(m *mapping[chaosMap], l *linked) []int {
+	list := m.is.links
+	if !m.has("links") {
 		list = []val[string]{{at: m.at, is: "*", ok: true}}
 	}
-	if m.links.at != nil && !m.links.ok || l.broken {
+	if m.has("links") && !m.ok("links") || l.broken {
 		return nil
 	}
 	names, ok := r.named(list, "link", l.names, func(v val[string]) bool {
@@ -143,12 +134,12 @@ func (r *reader) chaosLinks(m chaosMap, l *linked) []int {
 }
 
 // chaosFits reports if what is set cannot be on a link as the file has it.
-func (r *reader) chaosFits(m chaosMap, c Chaos, links []Link) {
+func chaosFits(m *mapping[chaosMap], c Chaos, links []Link) {
 	for _, i := range c.Links {
 		for end, from := range links[i].Endpoints {
-			before := len(r.errors)
-			r.fits(&links[i], c.Set.Apply(links[i].Directions[end]), from.Node, m.at, m.set.is)
-			if len(r.errors) > before {
+			before := len(m.errors)
+			fits(m.reader, &links[i], c.Set.Apply(links[i].Directions[end]), from.Node, m.at, m.is.set)
+			if len(m.errors) > before {
 				return
 			}
 		}

@@ -13,34 +13,12 @@ import (
 
 // This file is the keys of checks, and what they refer to.
 
-// A checkMap is an entry of checks.
-type checkMap struct {
-	at          *yaml.Node
-	workload    val[string]
-	counter     val[string]
-	link        val[Endpoint]
-	leftovers   val[condition]
-	connections val[condition] // that are open
-	exec        val[[]string]
-
-	verified   val[bool]
-	value      val[condition]
-	node, from val[string]
-	instant    val[time.Duration]
-	snapshot   val[string]
-	status     val[int]
-	output     val[string]
-	timeout    val[time.Duration]
-	metrics    map[Metric]*yaml.Node // those with a bound
-	bounds     []Bound
-}
-
 // checkSubjects are the keys of what a check is about, of which it has one.
 var checkSubjects = []string{"workload", "counter", "link", string(Leftovers), string(OpenConnections), "exec"}
 
 // checkNeeds are the keys that checks of a subject need, all of them or, of metrics, one
 // at least.
-func checkNeeds(t *keyTable[checkMap], subject string) (all, some []string) {
+func checkNeeds(t *keyTable[Check], subject string) (all, some []string) {
 	switch subject {
 	case "workload":
 		return nil, t.with(subject)
@@ -54,63 +32,58 @@ func checkNeeds(t *keyTable[checkMap], subject string) (all, some []string) {
 	return nil, nil
 }
 
-var checkTable = sync.OnceValue(func() *keyTable[checkMap] {
-	bounds := func(metrics []measured, subject string) (keys []key[checkMap]) {
+var checkTable = sync.OnceValue(func() *keyTable[Check] {
+	bounds := func(metrics []measured, subject string) (keys []key[Check]) {
 		for _, m := range metrics {
-			keys = append(keys, only(boundKey(m), subject))
+			keys = append(keys, only(boundKey(string(m.metric), m.metric, m.form, m.doc), subject))
 		}
 		return keys
 	}
-	return &keyTable[checkMap]{
+	return &keyTable[Check]{
 		what: "a check", noun: "check", def: "check",
 		also: checkRules,
 		keys: slices.Concat(
-			[]key[checkMap]{
-				one("workload", anyText, func(m *checkMap) *val[string] { return &m.workload }, "a workload, by its name"),
-				one("counter", counterName, func(m *checkMap) *val[string] { return &m.counter }, "a [counter](#counters), by its name"),
-				one("link", endpointName, func(m *checkMap) *val[Endpoint] { return &m.link }, "a link, by an endpoint: each of its directions"),
-				one(string(Leftovers), counted, func(m *checkMap) *val[condition] { return &m.leftovers }, "how many NDK objects are left when all workloads have ended"),
-				one(string(OpenConnections), counted, func(m *checkMap) *val[condition] { return &m.connections }, "how many queue pairs are connected when all workloads have ended"),
-				one("exec", commandForm, func(m *checkMap) *val[[]string] { return &m.exec }, "a command that runs in a node when all is over: text for `sh -c`, or a list of the program and its arguments"),
+			[]key[Check]{
+				one("workload", anyText, func(m *Check) *string { return &m.Workload }, "a workload, by its name"),
+				one("counter", counterName, func(m *Check) *string { return &m.Counter }, "a [counter](#counters), by its name"),
+				asking[Check]("link", endpointName, "a link, by an endpoint: each of its directions"),
+				boundKey(string(Leftovers), Leftovers, counted, "how many NDK objects are left when all workloads have ended"),
+				boundKey(string(OpenConnections), OpenConnections, counted, "how many queue pairs are connected when all workloads have ended"),
+				one("exec", commandForm, func(m *Check) *[]string { return &m.Command }, "a command that runs in a node when all is over: text for `sh -c`, or a list of the program and its arguments"),
 			},
 			bounds(workloadMetrics(), "workload"),
-			[]key[checkMap]{
-				only(one("verified", onlyTrue, func(m *checkMap) *val[bool] { return &m.verified }, "`true`: every payload was right, which needs `verify: true` there"), "workload"),
-				only(one("value", counted, func(m *checkMap) *val[condition] { return &m.value }, "such as `\"> 0\"`. Needed"), "counter"),
-				only(one("node", anyText, func(m *checkMap) *val[string] { return &m.node }, "the host whose counter, objects or connections are meant; where `exec` runs, which needs it"), "counter", string(Leftovers), string(OpenConnections), "exec").orElse("all hosts together"),
-				only(one("at", instant, func(m *checkMap) *val[time.Duration] { return &m.instant }, "when, after all nodes are ready"), "counter").orElse("at the end"),
-				only(one("snapshot", anyText, func(m *checkMap) *val[string] { return &m.snapshot }, "as the timeline has kept it under that name"), "counter"),
+			[]key[Check]{
+				only(one("verified", onlyTrue, func(m *Check) *bool { return &m.Verified }, "`true`: every payload was right, which needs `verify: true` there"), "workload"),
+				only(boundKey("value", "", counted, "such as `\"> 0\"`. Needed"), "counter"),
+				only(one("node", anyText, func(m *Check) *string { return &m.Node }, "the host whose counter, objects or connections are meant; where `exec` runs, which needs it"), "counter", string(Leftovers), string(OpenConnections), "exec").orElse("all hosts together"),
+				only(one("at", instant, func(m *Check) *time.Duration { return &m.At }, "when, after all nodes are ready"), "counter").orElse("at the end"),
+				only(one("snapshot", anyText, func(m *Check) *string { return &m.Snapshot }, "as the timeline has kept it under that name"), "counter"),
 			},
 			bounds(linkMetrics(), "link"),
-			[]key[checkMap]{
-				only(one("from", anyText, func(m *checkMap) *val[string] { return &m.from }, "the node whose sent packets alone are meant"), "link"),
-				only(one("status", count[int](0, 255), func(m *checkMap) *val[int] { return &m.status }, "what it ends with"), "exec").orElse("0"),
-				only(one("output", single(expression, textSchema), func(m *checkMap) *val[string] { return &m.output }, "a [regular expression](https://pkg.go.dev/regexp/syntax) that its output matches"), "exec"),
-				only(one("timeout", runTime, func(m *checkMap) *val[time.Duration] { return &m.timeout }, "from which it has failed"), "exec").orElse("1m"),
+			[]key[Check]{
+				only(one("from", anyText, func(m *Check) *string { return &m.From }, "the node whose sent packets alone are meant"), "link"),
+				only(one("status", count[int](0, 255), func(m *Check) *int { return &m.Status }, "what it ends with"), "exec").orElse("0"),
+				only(one("output", single(expression, textSchema), func(m *Check) *string { return &m.Output }, "a [regular expression](https://pkg.go.dev/regexp/syntax) that its output matches"), "exec"),
+				only(one("timeout", runTime, func(m *Check) *time.Duration { return &m.Timeout }, "from which it has failed"), "exec").orElse("1m"),
 			},
 		),
 	}
 })
 
-// boundKey is the key of a metric that has a bound.
-func boundKey(of measured) key[checkMap] {
-	return key[checkMap]{
-		name: string(of.metric), doc: of.doc, schema: of.form.schema,
-		at: func(m *checkMap) *yaml.Node { return m.metrics[of.metric] },
-		read: func(r *reader, n *yaml.Node, m *checkMap) {
-			if m.metrics == nil {
-				m.metrics = make(map[Metric]*yaml.Node)
+// boundKey is a key whose value is a bound of a metric.
+func boundKey(name string, of Metric, f form[condition], doc string) key[Check] {
+	return readBy(name, f.schema, func(r *reader, n *yaml.Node) func(*Check) {
+		c := f.of(r, n)
+		return func(m *Check) {
+			if c.ok {
+				m.Bounds = append(m.Bounds, c.is.of(of))
 			}
-			m.metrics[of.metric] = n
-			if c := of.form.of(r, n); c.ok {
-				m.bounds = append(m.bounds, c.is.of(of.metric))
-			}
-		},
-	}
+		}
+	}, doc)
 }
 
 // checkRules adds to the schema of a check which keys stand together.
-func checkRules(t *keyTable[checkMap], s schema) {
+func checkRules(t *keyTable[Check], s schema) {
 	var rules []schema
 	for _, subject := range checkSubjects {
 		all, some := checkNeeds(t, subject)
@@ -127,12 +100,11 @@ func checkRules(t *keyTable[checkMap], s schema) {
 	s.requiring("oneOf", checkSubjects...)["allOf"] = append(rules, rule(has("snapshot"), schema{"properties": bars([]string{"at"})}, nil))
 }
 
-var checkForm = mapOf(checkTable, func(r *reader, n *yaml.Node, m *checkMap) checkMap {
-	m.at = n
-	if isMap(n) {
-		r.checkAgrees(m)
+var checkForm = mapOf(checkTable, func(m *mapping[Check]) *mapping[Check] {
+	if isMap(m.at) {
+		checkAgrees(m)
 	}
-	return *m
+	return m
 })
 
 // expression is a parser for a regular expression.
@@ -145,87 +117,76 @@ func expression(text string) (string, error) {
 
 // checkAgrees reports keys of a check that are absent, and those that do not stand with
 // others.
-func (r *reader) checkAgrees(m *checkMap) {
-	t := checkTable()
-	absent := func(k needed) bool { return k.at == nil }
-	subjects := slices.DeleteFunc(t.given(m, checkSubjects...), absent)
-	others := slices.DeleteFunc(t.given(m, t.names()...), func(k needed) bool { return absent(k) || slices.Contains(checkSubjects, k.key) })
-	switch len(subjects) {
-	case 0:
-		r.errorf(m.at, "the check is about nothing, expected one of %s", strings.Join(checkSubjects, ", "))
+func checkAgrees(m *mapping[Check]) {
+	t := m.table
+	subjects := m.among(checkSubjects...)
+	if len(subjects) == 0 {
+		m.errorf(m.at, "the check is about nothing, expected one of %s", strings.Join(checkSubjects, ", "))
 		return
-	case 1:
-	default:
-		r.errorf(m.at, "the check is about %s and %s, expected only one of them", subjects[0].key, subjects[1].key)
+	}
+	if len(subjects) > 1 {
+		m.errorf(m.at, "the check is about %s and %s, expected only one of them", subjects[0].key, subjects[1].key)
 		return
 	}
 	subject := subjects[0].key
-	has := func(key string) bool { return slices.ContainsFunc(others, func(k needed) bool { return k.key == key }) }
-	for _, k := range others {
-		if may := t.with(subject); !slices.Contains(may, k.key) {
-			r.errorf(k.at, "key %s stands in a check of %s, expected some of %s", k.key, subject, strings.Join(may, ", "))
+	for _, g := range m.keys {
+		if may := t.with(subject); g.key != subject && !slices.Contains(may, g.key) {
+			m.errorf(g.at, "key %s stands in a check of %s, expected some of %s", g.key, subject, strings.Join(may, ", "))
 		}
 	}
 	all, some := checkNeeds(t, subject)
-	for _, key := range all {
-		if !has(key) {
-			r.errorf(m.at, "the check has no %s, expected %s and %s", key, subject, key)
-		}
+	for _, key := range m.absent(all...) {
+		m.errorf(m.at, "the check has no %s, expected %s and %s", key, subject, key)
 	}
-	if some != nil && !slices.ContainsFunc(some, has) {
-		r.errorf(m.at, "the check of a %s has no bound, expected at least one of %s", subject, strings.Join(some, ", "))
+	if some != nil && m.among(some...) == nil {
+		m.errorf(m.at, "the check of a %s has no bound, expected at least one of %s", subject, strings.Join(some, ", "))
 	}
-	if m.instant.at != nil && m.snapshot.at != nil {
-		r.errorf(m.instant.at, "at stands with snapshot, expected one of them: a snapshot has its time")
+	if at := m.place("at"); at != nil && m.has("snapshot") {
+		m.errorf(at, "at stands with snapshot, expected one of them: a snapshot has its time")
 	}
 }
 
 // checks makes sure that what checks are about exists.
-func (r *reader) checks(maps []checkMap, l *linked, t *Topology) []Check {
+func (r *reader) checks(maps []*mapping[Check], l *linked, t *Topology) []Check {
 	workloads, names := t.workloadsByName()
 	var snapshots []string
-	taken := make(map[string]bool)
 	for _, e := range t.Timeline {
 		if e.Snapshot != "" {
 			snapshots = append(snapshots, e.Snapshot)
-			taken[e.Snapshot] = true
 		}
+	}
+	taken := make(map[string]bool)
+	for _, name := range snapshots {
+		taken[name] = true
 	}
 	var checks []Check
 	for _, m := range r.eachCheck(maps, l, t) {
-		c := Check{
-			Workload: m.workload.is, Verified: m.verified.is, Counter: m.counter.is, Node: m.node.is, Snapshot: m.snapshot.is, At: m.instant.is,
-			From: m.from.is, Left: m.leftovers.ok || m.connections.ok, Command: m.exec.is, Status: m.status.is, Output: m.output.is,
-			Bounds: m.bounds, Place: Place{r.file, m.at.Line, m.at.Column},
-		}
+		c := m.is
+		c.Place = m.where()
+		c.Left = m.has(string(Leftovers)) || m.has(string(OpenConnections))
+		exec := m.has("exec")
 		switch {
-		case m.leftovers.ok:
-			c.Bounds = []Bound{m.leftovers.is.of(Leftovers)}
-		case m.connections.ok:
-			c.Bounds = []Bound{m.connections.is.of(OpenConnections)}
-		case m.counter.ok && m.value.ok:
-			c.Bounds = []Bound{m.value.is.of("")}
-		case m.exec.at != nil:
-			c.Timeout = m.timeout.orElse(defaultCommandTimeout)
-		case m.link.at != nil:
+		case exec && !m.ok("timeout"):
+			c.Timeout = defaultCommandTimeout
+		case m.has("link"):
 			var ok bool
 			c.OfLink = true
-			if c.Link, ok = r.linkAt(m.link, l); ok && m.from.ok {
-				r.atLink(m.from, m.link.is, &l.links[c.Link])
+			if c.Link, ok = r.linkAt(m.endpoint("link"), l); ok && m.ok("from") {
+				r.atLink(m.word("from"), &l.links[c.Link], m.endpoint("link").is)
 			}
 		}
-		if m.workload.ok {
-			r.checkWorkload(m, workloads[m.workload.is], names)
+		if m.ok("workload") {
+			checkWorkload(m, workloads[c.Workload], names)
 		}
-		if m.snapshot.ok && !taken[m.snapshot.is] {
-			r.errorf(m.snapshot.at, "no timeline entry takes the snapshot %s, %s", quote(m.snapshot.is), r.expectation(m.snapshot.is, snapshots))
+		if m.ok("snapshot") && !taken[c.Snapshot] {
+			r.errorf(m.place("snapshot"), "no timeline entry takes the snapshot %s, %s", quote(c.Snapshot), r.expectation(c.Snapshot, snapshots))
 		}
-		switch {
-		case !m.node.ok:
-		case m.exec.at != nil:
-			r.runsCommands(m.node, l, t)
+		switch node := m.word("node"); {
+		case !node.ok:
+		case exec:
+			r.runsCommands(node, l, t)
 		default:
-			r.adapterOf(m.node, l, t)
+			r.adapterOf(node, l, t)
 		}
 		checks = append(checks, c)
 	}
@@ -239,16 +200,17 @@ var programMetrics = []Metric{
 }
 
 // checkWorkload reports if there is no such workload, or it has not what is checked.
-func (r *reader) checkWorkload(m checkMap, w *Workload, names []string) {
+func checkWorkload(m *mapping[Check], w *Workload, names []string) {
+	name, verified := m.word("workload"), m.find("verified")
 	switch {
 	case w == nil:
-		r.errorf(m.workload.at, "no workload has the name %s, %s", quote(m.workload.is), r.expectation(m.workload.is, names))
-	case m.verified.ok && !w.Verify:
-		r.errorf(m.verified.at, "workload %s does not compare its payload, expected verify: true there (line %d)", w.Name, w.Place.Line)
+		m.errorf(name.at, "no workload has the name %s, %s", quote(name.is), m.expectation(name.is, names))
+	case verified.ok && !w.Verify:
+		m.errorf(verified.at, "workload %s does not compare its payload, expected verify: true there (line %d)", w.Name, w.Place.Line)
 	case w.Operation == Program:
-		for metric, at := range m.metrics {
-			if !slices.Contains(programMetrics, metric) {
-				r.errorf(at, "workload %s is a program, which has no %s, expected some of %s", w.Name, metric, strings.Join(texts(programMetrics), ", "))
+		for _, g := range m.among(metricKeys(workloadMetrics())...) {
+			if !slices.Contains(programMetrics, Metric(g.key)) {
+				m.errorf(g.at, "workload %s is a program, which has no %s, expected some of %s", w.Name, g.key, strings.Join(texts(programMetrics), ", "))
 			}
 		}
 	}

@@ -23,20 +23,21 @@ type eventReader struct {
 }
 
 // timeline finds what events refer to, and checks every impairment that comes about.
-func (r *reader) timeline(maps []eventMap, l *linked, t *Topology) []Event {
+func (r *reader) timeline(maps []*mapping[eventMap], l *linked, t *Topology) []Event {
 	er := eventReader{reader: r, linked: l, lab: t, index: make(map[string]int), snapshots: make(map[string]*yaml.Node)}
 	er.workloads, er.names = t.workloadsByName()
 	maps = r.eachEvent(maps, l, t)
 	for i, m := range maps {
-		if !m.name.ok {
+		name := m.word("name")
+		if !name.ok {
 			continue
 		}
-		if first, ok := er.index[m.name.is]; ok {
-			r.errorf(m.name.at, "a second timeline entry %q, expected another name (line %d has it)", m.name.is, maps[first].name.at.Line)
+		if first, ok := er.index[name.is]; ok {
+			r.errorf(name.at, "a second timeline entry %q, expected another name (line %d has it)", name.is, maps[first].place("name").Line)
 			continue
 		}
-		er.index[m.name.is] = i
-		er.order = append(er.order, m.name.is)
+		er.index[name.is] = i
+		er.order = append(er.order, name.is)
 	}
 	var events []Event
 	for _, m := range maps {
@@ -44,50 +45,48 @@ func (r *reader) timeline(maps []eventMap, l *linked, t *Topology) []Event {
 	}
 	er.waitsEnd(maps)
 	if len(r.errors) == 0 {
-		r.play(maps, events, l.links)
+		er.play(maps, events)
 	}
 	return events
 }
 
-func (r *eventReader) event(m eventMap) Event {
-	e := Event{
-		Name: m.name.is, At: m.instant.is + m.wait.is, After: m.after.is, Repeat: m.repeat.is, Every: m.every.is,
-		From: m.from.is, Set: m.set.is.change, Down: m.down.is, Up: m.up.is, Reset: m.reset.is,
-		Command: m.exec.is, Snapshot: m.snapshot.is, Mark: m.mark.is,
-		Place: Place{r.file, m.at.Line, m.at.Column},
+func (r *eventReader) event(m *mapping[eventMap]) Event {
+	e := m.is.Event
+	e.Set = m.is.set.change
+	if m.ok("when") {
+		e.When = r.when(m.is.when)
 	}
-	if m.when.ok {
-		e.When = r.when(m.when.is)
+	if after := m.word("after"); after.ok {
+		if _, ok := r.index[after.is]; !ok {
+			r.errorf(after.at, "no timeline entry has the name %s, %s", quote(after.is), r.expectation(after.is, r.order))
+		}
 	}
-	if _, ok := r.index[m.after.is]; m.after.ok && !ok {
-		r.errorf(m.after.at, "no timeline entry has the name %s, %s", quote(m.after.is), r.expectation(m.after.is, r.order))
-	}
-	if m.link.at != nil {
+	if m.has("link") {
 		e.Link = r.eventLink(m)
 	}
 	switch {
-	case m.partition.at != nil:
-		e.Partition = r.partition(m.partition, r.linked)
-	case m.heal.ok:
-		e.Heal = m.link.at == nil
-	case m.stop.ok:
-		r.startOrStop(&e, m.stop, StopNode)
-	case m.start.ok:
-		r.startOrStop(&e, m.start, StartNode)
-	case m.exec.at != nil:
-		e.Node, e.Timeout = m.node.is, m.timeout.orElse(defaultCommandTimeout)
-		r.runsCommands(m.node, r.linked, r.lab)
-	case m.snapshot.ok:
-		if first := r.snapshots[m.snapshot.is]; first != nil {
-			r.errorf(m.snapshot.at, "a second snapshot %q, expected another name (line %d has it)", m.snapshot.is, first.Line)
+	case m.has("partition"):
+		e.Partition = r.partition(m)
+	case m.ok("stop"):
+		r.startOrStop(&e, m.word("stop"), StopNode)
+	case m.ok("start"):
+		r.startOrStop(&e, m.word("start"), StartNode)
+	case m.has("exec"):
+		if !m.ok("timeout") {
+			e.Timeout = defaultCommandTimeout
+		}
+		r.runsCommands(m.word("node"), r.linked, r.lab)
+	case m.ok("snapshot"):
+		at := m.place("snapshot")
+		if first := r.snapshots[e.Snapshot]; first != nil {
+			r.errorf(at, "a second snapshot %q, expected another name (line %d has it)", e.Snapshot, first.Line)
 		} else {
-			r.snapshots[m.snapshot.is] = m.snapshot.at
+			r.snapshots[e.Snapshot] = at
 		}
 	}
-	for action, v := range map[NodeAction]val[string]{RestartNode: m.restart, KillNode: m.kill, PauseNode: m.pause, ResumeNode: m.resume} {
-		if v.at != nil {
-			e.Node, e.NodeAction = v.is, action
-			r.runsCommands(v, r.linked, r.lab)
+	for _, action := range []NodeAction{RestartNode, KillNode, PauseNode, ResumeNode} {
+		if m.has(string(action)) {
+			r.runsCommands(m.word(string(action)), r.linked, r.lab)
 		}
 	}
 	return e
@@ -128,21 +127,14 @@ func (r *eventReader) startOrStop(e *Event, v val[string], action NodeAction) {
 }
 
 // when is the trigger of an event.
-func (r *eventReader) when(m triggerMap) *Trigger {
-	t := &Trigger{Workload: m.workload.is, State: m.state.is, Node: m.node.is, Counter: m.counter.is}
-	switch {
-	case m.messages.ok:
-		t.Bound = m.messages.is.of(MessageCount)
-	case m.value.ok:
-		t.Bound = m.value.is.of("")
+func (r *eventReader) when(m *mapping[Trigger]) *Trigger {
+	if w := m.word("workload"); w.ok && r.workloads[w.is] == nil {
+		r.errorf(w.at, "no workload has the name %s, %s", quote(w.is), r.expectation(w.is, r.names))
 	}
-	if m.workload.ok && r.workloads[m.workload.is] == nil {
-		r.errorf(m.workload.at, "no workload has the name %s, %s", quote(m.workload.is), r.expectation(m.workload.is, r.names))
+	if m.ok("node") {
+		r.adapterOf(m.word("node"), r.linked, r.lab)
 	}
-	if m.node.ok {
-		r.adapterOf(m.node, r.linked, r.lab)
-	}
-	return t
+	return &m.is
 }
 
 // adapterOf reports if v names no node that has counters.
@@ -156,10 +148,11 @@ func (r *reader) adapterOf(v val[string], l *linked, t *Topology) {
 }
 
 // eventLink is the index of the link of an event, whose direction it checks too.
-func (r *eventReader) eventLink(m eventMap) int {
-	index, ok := r.linkAt(m.link, r.linked)
-	if ok && m.from.ok {
-		r.atLink(m.from, m.link.is, &r.linked.links[index])
+func (r *eventReader) eventLink(m *mapping[eventMap]) int {
+	name := m.endpoint("link")
+	index, ok := r.linkAt(name, r.linked)
+	if ok && m.ok("from") {
+		r.atLink(m.word("from"), &r.linked.links[index], name.is)
 	}
 	return index
 }
@@ -174,7 +167,7 @@ func (r *reader) linkAt(v val[Endpoint], l *linked) (index int, ok bool) {
 }
 
 // atLink reports if a node is not at a link.
-func (r *reader) atLink(node val[string], name Endpoint, l *Link) {
+func (r *reader) atLink(node val[string], l *Link, name Endpoint) {
 	if ends := l.Endpoints; node.is != ends[0].Node && node.is != ends[1].Node {
 		r.errorf(node.at, "%s is not on the link %s, expected %s or %s", quote(node.is), name, ends[0].Node, ends[1].Node)
 	}
@@ -185,11 +178,12 @@ func (r *reader) atLink(node val[string], name Endpoint, l *Link) {
 const checkedPartitions = 100
 
 // partition is the sets of nodes that an event separates.
-func (r *reader) partition(v val[[][]val[string]], l *linked) [][]string {
+func (r *eventReader) partition(m *mapping[eventMap]) [][]string {
+	l, v := r.linked, m.is.partition
 	seen := make(map[string]*yaml.Node)
-	sets := make([][]string, len(v.is))
+	sets := make([][]string, len(v))
 	before := len(r.errors)
-	for i, words := range v.is {
+	for i, words := range v {
 		var set []val[string]
 		for _, word := range words {
 			set = append(set, r.each(word, "node", l.nodeNames)...)
@@ -205,26 +199,27 @@ func (r *reader) partition(v val[[][]val[string]], l *linked) [][]string {
 		}
 	}
 	r.partitions++
-	if t := (&Topology{Links: l.links}); r.partitions <= checkedPartitions && v.ok && len(r.errors) == before && !l.broken && len(t.Between(sets)) == 0 {
-		r.errorf(v.at, "the partition separates nothing, expected sets of nodes with links between them, or to nodes in none of them")
+	if t := (&Topology{Links: l.links}); r.partitions <= checkedPartitions && m.ok("partition") && len(r.errors) == before && !l.broken && len(t.Between(sets)) == 0 {
+		r.errorf(m.place("partition"), "the partition separates nothing, expected sets of nodes with links between them, or to nodes in none of them")
 	}
 	return sets
 }
 
 // waitsEnd reports entries that wait for each other. Each waits for one other at most, so
 // that to go from one to the next, from each that no earlier walk has come to, finds all.
-func (r *eventReader) waitsEnd(maps []eventMap) {
+func (r *eventReader) waitsEnd(maps []*mapping[eventMap]) {
 	walk := make([]int, len(maps)) // the one that came to an entry, from 1
 	for start := range maps {
 		for i := start; walk[i] == 0; {
 			walk[i] = start + 1
-			next, ok := r.index[maps[i].after.is]
+			after := maps[i].word("after")
+			next, ok := r.index[after.is]
 			switch {
-			case !maps[i].after.ok || !ok:
+			case !after.ok || !ok:
 			case next == i:
-				r.errorf(maps[i].after.at, "entry %s waits for itself, expected another", maps[i].name.is)
+				r.errorf(after.at, "entry %s waits for itself, expected another", maps[i].is.Name)
 			case walk[next] == start+1:
-				r.errorf(maps[i].after.at, "entry %s waits for %s, which waits for it in turn, expected one of them not to", maps[i].name.is, maps[next].name.is)
+				r.errorf(after.at, "entry %s waits for %s, which waits for it in turn, expected one of them not to", maps[i].is.Name, maps[next].is.Name)
 			default:
 				i = next
 			}
@@ -279,7 +274,8 @@ func instants(events []Event) []time.Duration {
 // play goes through the timeline in the order of time, and reports the event that
 // leaves a link with an impairment that cannot be. Events of which nobody knows when
 // they come are tried on links that no others change.
-func (r *reader) play(maps []eventMap, events []Event, file []Link) {
+func (r *eventReader) play(maps []*mapping[eventMap], events []Event) {
+	file := r.linked.links
 	at := instants(events)
 	var order []int
 	changed := make(map[int]int) // how many events change each link
@@ -308,7 +304,7 @@ func (r *reader) play(maps []eventMap, events []Event, file []Link) {
 			}
 			changed := e.Set.Apply(*direction)
 			if !changed.Equal(*direction) {
-				r.fits(&links[e.Link], changed, from, maps[i].at, maps[i].set.is)
+				fits(r.reader, &links[e.Link], changed, from, maps[i].at, maps[i].is.set)
 			}
 			*direction = changed
 		}

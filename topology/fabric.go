@@ -14,9 +14,9 @@ import (
 
 // A fabricMap is the block.
 type fabricMap struct {
-	shape  val[string]
-	values map[string]*val[int] // of the parameters, by key
-	tiers  map[string]entry     // what links of each tier have
+	shape  string
+	values map[string]int   // of the parameters, by key
+	tiers  map[string]entry // what links of each tier have
 }
 
 // shapeNames are the shapes that a block may have.
@@ -36,13 +36,14 @@ var fabricTable = sync.OnceValue(func() *keyTable[fabricMap] {
 		what: "a fabric", noun: "fabric", def: "fabric", required: []string{"shape"},
 		also: fabricRules,
 		keys: []key[fabricMap]{
-			one("shape", manyWords(shapeNames), func(m *fabricMap) *val[string] { return &m.shape }, "what it looks like"),
-			readBy("tiers", tiersSchema, func(r *reader, n *yaml.Node, m *fabricMap) {
-				m.tiers = make(map[string]entry)
+			one("shape", manyWords(shapeNames), func(m *fabricMap) *string { return &m.shape }, "what it looks like"),
+			readBy("tiers", tiersSchema, func(r *reader, n *yaml.Node) func(*fabricMap) {
+				tiers := make(map[string]entry)
 				for _, e := range r.entries(n) {
 					linksForm(tierTable).of(r, e.value)
-					m.tiers[e.key.Value] = e
+					tiers[e.key.Value] = e
 				}
+				return func(m *fabricMap) { m.tiers = tiers }
 			}, "how the links of each tier fare: of hosts, and those that lead up to spines, or to the routers agg and core, or between two switches (trunk)"),
 		},
 	}
@@ -56,14 +57,9 @@ var fabricTable = sync.OnceValue(func() *keyTable[fabricMap] {
 				continue
 			}
 			number := count[int](0, 1<<16) // of which Check knows the range
-			t.keys = append(t.keys, one(name, number, func(m *fabricMap) *val[int] {
-				if m.values == nil {
-					m.values = make(map[string]*val[int])
-				}
-				if m.values[name] == nil {
-					m.values[name] = new(val[int])
-				}
-				return m.values[name]
+			t.keys = append(t.keys, readBy(name, number.schema, func(r *reader, n *yaml.Node) func(*fabricMap) {
+				v := number.of(r, n).is
+				return func(m *fabricMap) { m.values = merge(map[string]int{name: v}, m.values) }
 			}, doc))
 		}
 	}
@@ -71,7 +67,7 @@ var fabricTable = sync.OnceValue(func() *keyTable[fabricMap] {
 })
 
 // tierTable is the keys of the links of a tier.
-var tierTable = linkSettingsTable("the links of a tier")
+var tierTable = linksTable("the links of a tier")
 
 // tiersSchema is the schema of what the links of all tiers have.
 func tiersSchema() schema {
@@ -102,10 +98,9 @@ func fabricRules(t *keyTable[fabricMap], f schema) {
 func (x *expander) fabric(n *yaml.Node) (nodes []entry, links []*yaml.Node) {
 	before := len(x.errors)
 	defer func() { x.failed = x.failed || len(x.errors) > before }()
-	var m fabricMap
-	fabricTable().read(x.reader, n, &m)
+	m := fabricTable().read(x.reader, n)
 	all := shape.All()
-	i := slices.IndexFunc(all, func(s shape.Shape) bool { return m.shape.ok && s.Name == m.shape.is })
+	i := slices.IndexFunc(all, func(s shape.Shape) bool { return s.Name == m.is.shape })
 	if i < 0 {
 		return nil, nil
 	}
@@ -113,22 +108,22 @@ func (x *expander) fabric(n *yaml.Node) (nodes []entry, links []*yaml.Node) {
 	values := make(map[string]int)
 	var keys []string
 	for _, p := range s.Parameters {
-		var v val[int]
-		if given := m.values[parameterKey(p)]; given != nil {
-			v = *given
-		}
-		values[p.Name] = v.orElse(p.Default)
-		keys = append(keys, parameterKey(p))
-		if err := p.Check(values[p.Name]); v.ok && err != nil {
-			x.errorf(v.at, "%s: %v", parameterKey(p), err)
-		}
-	}
-	for key, v := range m.values {
-		if v.at != nil && !slices.Contains(keys, key) {
-			x.errorf(v.at, "%s stands with the shape %s, expected some of %s", key, s.Name, strings.Join(keys, ", "))
+		name := parameterKey(p)
+		keys = append(keys, name)
+		values[p.Name] = p.Default
+		if m.ok(name) {
+			values[p.Name] = m.is.values[name]
+			if err := p.Check(values[p.Name]); err != nil {
+				x.errorf(m.place(name), "%s: %v", name, err)
+			}
 		}
 	}
-	for tier, e := range m.tiers {
+	for _, g := range m.keys {
+		if g.key != "shape" && g.key != "tiers" && !slices.Contains(keys, g.key) {
+			x.errorf(g.at, "%s stands with the shape %s, expected some of %s", g.key, s.Name, strings.Join(keys, ", "))
+		}
+	}
+	for tier, e := range m.is.tiers {
 		if !slices.Contains(s.Tiers, tier) {
 			x.errorf(e.key, "the shape %s has no tier %s, %s", s.Name, quote(tier), x.expectation(tier, s.Tiers))
 		}
@@ -137,7 +132,7 @@ func (x *expander) fabric(n *yaml.Node) (nodes []entry, links []*yaml.Node) {
 		return nil, nil
 	}
 	settings := make(map[string][]*yaml.Node) // of links, as a map's content
-	for tier, e := range m.tiers {
+	for tier, e := range m.is.tiers {
 		for _, e := range x.entries(e.value) {
 			settings[tier] = append(settings[tier], e.key, e.value)
 		}

@@ -45,7 +45,7 @@ const maxItems = subnets
 
 // placed is the form, of whose values the places are kept.
 func placed[T any](f form[T]) form[val[T]] {
-	return form[val[T]]{schema: f.schema, read: func(r *reader, n *yaml.Node) val[T] { return f.of(r, n) }}
+	return form[val[T]]{schema: f.schema, ranges: f.ranges, read: func(r *reader, n *yaml.Node) val[T] { return f.of(r, n) }}
 }
 
 // listOf is lists, or nothing at all.
@@ -82,16 +82,21 @@ func namedOf[T any](what form[T]) form[[]named[T]] {
 }
 
 // mapOf is maps with the keys of a table, of which full makes the value.
-func mapOf[T, M any](t func() *keyTable[M], full func(*reader, *yaml.Node, *M) T) form[T] {
-	return form[T]{schema: func() schema { return t().reference() }, read: func(r *reader, n *yaml.Node) T {
-		var m M
-		t().read(r, n, &m)
-		return full(r, n, &m)
-	}}
+func mapOf[T, M any](t func() *keyTable[M], full func(*mapping[M]) T) form[T] {
+	return form[T]{
+		schema: func() schema { return t().reference() },
+		read:   func(r *reader, n *yaml.Node) T { return full(t().read(r, n)) },
+	}
 }
 
+// itself is the value of a map whose keys say all of it, for mapOf.
+func itself[M any](p *mapping[M]) M { return p.is }
+
+// withPlaces is the map with the places of its keys, for mapOf.
+func withPlaces[M any](p *mapping[M]) *mapping[M] { return p }
+
 // onlyMap is mapOf for what cannot be nothing at all.
-func onlyMap[T, M any](example string, t func() *keyTable[M], full func(*reader, *yaml.Node, *M) T) form[T] {
+func onlyMap[T, M any](example string, t func() *keyTable[M], full func(*mapping[M]) T) form[T] {
 	f := mapOf(t, full)
 	read := f.read
 	f.read = func(r *reader, n *yaml.Node) (v T) {
@@ -106,7 +111,7 @@ func onlyMap[T, M any](example string, t func() *keyTable[M], full func(*reader,
 
 // briefly is single values, which are called what in messages, or maps with the keys of a
 // table.
-func briefly[T, M any](what string, brief form[T], t func() *keyTable[M], full func(*reader, *yaml.Node, *M) T) form[T] {
+func briefly[T, M any](what string, brief form[T], t func() *keyTable[M], full func(*mapping[M]) T) form[T] {
 	f := mapOf(t, full)
 	read := f.read
 	return form[T]{schema: func() schema { return anyOf(brief.schema(), f.schema()) }, read: func(r *reader, n *yaml.Node) (v T) {

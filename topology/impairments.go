@@ -42,33 +42,34 @@ type impairmentKey struct {
 // setting is a key for a field of Impairment and the same of Change.
 func setting[T any](name string, f form[T], of func(*Impairment) *T, to func(*Change) **T,
 	equal func(a, b T) bool, write func(T) (value, text string), doc string) impairmentKey {
-	return settingOf(name, f, func(r *reader, n *yaml.Node, _ *impairment) T { return f.of(r, n).is }, of, to, equal, write, doc)
+	return settingOf(name, f, func(v T, _ *impairment) T { return v }, of, to, equal, write, doc)
 }
 
-// settingOf is setting with what else reads the value.
-func settingOf[T any](name string, f form[T], read func(*reader, *yaml.Node, *impairment) T, of func(*Impairment) *T, to func(*Change) **T,
+// settingOf is setting with what makes the field of the value, and keeps the rest.
+func settingOf[S, T any](name string, f form[S], make func(S, *impairment) T, of func(*Impairment) *T, to func(*Change) **T,
 	equal func(a, b T) bool, write func(T) (value, text string), doc string) impairmentKey {
 	return impairmentKey{
 		key: key[impairment]{
 			name: name, doc: doc, ranges: f.ranges,
 			schema: func() schema { return orNone(f.schema()) },
-			read: func(r *reader, n *yaml.Node, m *impairment) {
-				if m.at == nil {
-					m.at = make(map[string]*yaml.Node)
-				}
-				m.at[name] = n
-				var v T
+			read: func(r *reader, n *yaml.Node) func(*impairment) {
+				var v S
 				before := len(r.errors)
 				if !isNone(n) {
-					v = read(r, n, m)
+					v = f.of(r, n).is
 				}
-				if len(r.errors) > before {
-					m.broken = true
-					return
+				bad := len(r.errors) > before
+				return func(m *impairment) {
+					if m.at == nil {
+						m.at = map[string]*yaml.Node{}
+					}
+					m.at[name] = n
+					made := make(v, m)
+					if m.broken = m.broken || bad; !bad {
+						*to(&m.change) = &made
+					}
 				}
-				*to(&m.change) = &v
 			},
-			at: func(m *impairment) *yaml.Node { return m.at[name] },
 		},
 		apply: func(i *Impairment, c *Change) {
 			if by := *to(c); by != nil {
@@ -187,63 +188,53 @@ func rateAbove0(f form[uint64]) form[uint64] {
 	return f
 }
 
-type jitterMap struct {
-	spread        val[time.Duration]
-	samples, file val[[]time.Duration]
-	distribution  val[Distribution]
-}
-
-var jitterTable = sync.OnceValue(func() *keyTable[jitterMap] {
-	return &keyTable[jitterMap]{
+var jitterTable = sync.OnceValue(func() *keyTable[Jitter] {
+	samples := func(m *Jitter) *[]time.Duration { return &m.Samples }
+	return &keyTable[Jitter]{
 		what: "jitter", noun: "jitter", def: "jitter", exactlyOne: []string{"spread", "samples", "file"},
-		also: func(_ *keyTable[jitterMap], s schema) {
+		also: func(_ *keyTable[Jitter], s schema) {
 			s["dependentRequired"] = schema{"distribution": []string{"spread"}}
 		},
-		keys: []key[jitterMap]{
-			one("spread", linkDelay, func(m *jitterMap) *val[time.Duration] { return &m.spread }, "up to the delay"),
-			one("samples", form[[]time.Duration]{read: (*reader).sampleList, schema: func() schema {
+		keys: []key[Jitter]{
+			one("spread", linkDelay, func(m *Jitter) *time.Duration { return &m.Spread }, "up to the delay"),
+			one("samples", form[[]time.Duration]{read: sampleList, schema: func() schema {
 				return schema{"type": "array", "items": signedSchema(), "minItems": 1, "maxItems": maxSamples}
-			}}, func(m *jitterMap) *val[[]time.Duration] { return &m.samples },
-				"a list of durations, of which a random one is added to the delay; may be negative, but not below minus the delay"),
-			one("file", form[[]time.Duration]{schema: textSchema, read: func(r *reader, n *yaml.Node) []time.Duration {
-				if name := anyText.of(r, n); name.ok {
-					return r.sampleFile(n, name.is)
-				}
-				return nil
-			}}, func(m *jitterMap) *val[[]time.Duration] { return &m.file },
+			}}, samples, "a list of durations, of which a random one is added to the delay; may be negative, but not below minus the delay"),
+			one("file", form[[]time.Duration]{schema: textSchema, read: sampleFile}, samples,
 				"a file of such durations, one a line, with comments from `#` on, up to 1 MiB and 16384 samples; a relative path is from the topology's folder, or from where `ndklab link set` runs"),
-			one("distribution", fewWords(Uniform, Normal, Pareto), func(m *jitterMap) *val[Distribution] { return &m.distribution },
+			one("distribution", fewWords(Uniform, Normal, Pareto), func(m *Jitter) *Distribution { return &m.Distribution },
 				"with `spread`: `uniform` (the default: evenly, up to the spread either way), `normal` (the spread is the standard deviation), `pareto` (the same, with a long tail of late packets). A packet's delay is never below 0"),
 		},
 	}
 })
 
 var jitterForm = briefly("a duration such as 50us", made(linkDelay, func(d time.Duration) Jitter { return Jitter{Spread: d} }), jitterTable,
-	func(r *reader, _ *yaml.Node, m *jitterMap) Jitter {
-		if samples := slices.Concat(m.samples.is, m.file.is); samples != nil {
-			if m.distribution.at != nil {
-				r.errorf(m.distribution.at, "distribution stands with samples, expected it with spread: samples are their own distribution")
+	func(m *mapping[Jitter]) Jitter {
+		j := m.is
+		switch {
+		case j.Samples != nil:
+			if at := m.place("distribution"); at != nil {
+				m.errorf(at, "distribution stands with samples, expected it with spread: samples are their own distribution")
 			}
-			return Jitter{Distribution: Sampled, Samples: samples}
+			j.Distribution = Sampled
+		case j.Distribution == Uniform: // which is what there is without
+			j.Distribution = ""
 		}
-		if m.distribution.is == Uniform { // which is what there is without
-			m.distribution.is = ""
-		}
-		return Jitter{Spread: m.spread.is, Distribution: m.distribution.is}
+		return j
 	})
 
 // sampleList reads durations, which may be negative.
-func (r *reader) sampleList(n *yaml.Node) (samples []time.Duration) {
+func sampleList(r *reader, n *yaml.Node) (samples []time.Duration) {
 	before := len(r.errors)
 	r.items(n, func(n *yaml.Node) { samples = append(samples, scalar(r, n, sample).is) })
 	if len(r.errors) == before {
-		r.hasSamples(n, samples)
+		hasSamples(r, n, samples)
 	}
 	return samples
 }
 
 // hasSamples reports if there are too few or too many.
-func (r *reader) hasSamples(n *yaml.Node, samples []time.Duration) {
+func hasSamples(r *reader, n *yaml.Node, samples []time.Duration) {
 	if len(samples) == 0 || len(samples) > maxSamples {
 		r.valueError(n, "%d samples, expected 1 to %d", len(samples), maxSamples)
 	}
@@ -252,37 +243,31 @@ func (r *reader) hasSamples(n *yaml.Node, samples []time.Duration) {
 // sample is a parser for a duration that may be negative.
 var sample = within(parseDuration, formatSigned, -maxDelay, maxDelay)
 
-type lossMap struct {
-	rate, burst val[float64]
-	every       val[uint64]
-	packets     val[[]uint64]
-}
-
-var lossTable = sync.OnceValue(func() *keyTable[lossMap] {
-	return &keyTable[lossMap]{
+var lossTable = sync.OnceValue(func() *keyTable[Loss] {
+	return &keyTable[Loss]{
 		what: "loss", noun: "loss", def: "loss",
-		also: func(_ *keyTable[lossMap], s schema) {
+		also: func(_ *keyTable[Loss], s schema) {
 			s["type"] = "object"
 			s.requiring("anyOf", "rate", "every", "packets")["dependentRequired"] = schema{"burst": []string{"rate"}}
 		},
-		keys: []key[lossMap]{
-			one("rate", probability, func(m *lossMap) *val[float64] { return &m.rate }, "share of packets"),
-			one("burst", ranged(parseLength, formatNumber, 1, maxBurst, func() schema { return fraction(1, maxBurst) }), func(m *lossMap) *val[float64] { return &m.burst },
+		keys: []key[Loss]{
+			one("rate", probability, func(m *Loss) *float64 { return &m.Rate }, "share of packets"),
+			one("burst", ranged(parseLength, formatNumber, 1, maxBurst, func() schema { return fraction(1, maxBurst) }), func(m *Loss) *float64 { return &m.Burst },
 				"with `rate`: mean number of packets that are lost in a row, by Gilbert and Elliott's model, from 1 on; the share stays `rate`, which is at most burst/(burst+1). Absent: each packet for itself"),
-			one("every", place, func(m *lossMap) *val[uint64] { return &m.every }, "each so many-th packet"),
-			one("packets", places, func(m *lossMap) *val[[]uint64] { return &m.packets }, "those at these places, `[3, 17]`; 1 is the first that meets this `loss`"),
+			one("every", place, func(m *Loss) *uint64 { return &m.Every }, "each so many-th packet"),
+			one("packets", places, func(m *Loss) *[]uint64 { return &m.Packets }, "those at these places, `[3, 17]`; 1 is the first that meets this `loss`"),
 		},
 	}
 })
 
 var lossForm = briefly("a percentage such as 0.1%", made(probability, func(p float64) Loss { return Loss{Rate: p} }), lossTable,
-	func(r *reader, n *yaml.Node, m *lossMap) Loss {
-		if m.burst.at != nil && m.rate.at == nil {
-			r.errorf(m.burst.at, "burst stands without rate, expected rate too: what share of packets is lost")
+	func(m *mapping[Loss]) Loss {
+		if m.has("burst") && !m.has("rate") {
+			m.errorf(m.place("burst"), "burst stands without rate, expected rate too: what share of packets is lost")
 		} else {
-			r.anyOf(n, "loss", lossTable().given(m, "rate", "every", "packets")...)
+			m.anyOf("rate", "every", "packets")
 		}
-		return Loss{Rate: m.rate.is, Burst: m.burst.is, Every: m.every.is, Packets: m.packets.is}
+		return m.is
 	})
 
 // places is which packets of a sequence, as a number or a list, in ascending order.
@@ -303,65 +288,43 @@ var places = form[[]uint64]{
 	},
 }
 
-type reorderMap struct {
-	probability val[float64]
-	depth       val[int]
-}
-
-var reorderTable = sync.OnceValue(func() *keyTable[reorderMap] {
-	return &keyTable[reorderMap]{
+var reorderTable = sync.OnceValue(func() *keyTable[Reorder] {
+	return &keyTable[Reorder]{
 		what: "reorder", noun: "reorder", def: "reorder", required: []string{"probability"},
-		keys: []key[reorderMap]{
-			one("probability", probability, func(m *reorderMap) *val[float64] { return &m.probability }, "share of packets"),
-			one("depth", count[int](1, MaxReorderDepth), func(m *reorderMap) *val[int] { return &m.depth }, "how many packets each overtakes at most, $range").orElse("1"),
+		keys: []key[Reorder]{
+			one("probability", probability, func(m *Reorder) *float64 { return &m.Probability }, "share of packets"),
+			one("depth", count[int](1, MaxReorderDepth), func(m *Reorder) *int { return &m.Depth }, "how many packets each overtakes at most, $range").orElse("1"),
 		},
 	}
 })
 
-var reorderForm = briefly("a percentage such as 1%", made(probability, func(p float64) Reorder { return Reorder{Probability: p} }), reorderTable,
-	func(_ *reader, _ *yaml.Node, m *reorderMap) Reorder {
-		return Reorder{Probability: m.probability.is, Depth: m.depth.is}
-	})
+var reorderForm = briefly("a percentage such as 1%", made(probability, func(p float64) Reorder { return Reorder{Probability: p} }), reorderTable, itself)
 
-type corruptMap struct {
-	probability val[float64]
-	anywhere    val[bool]
-	bits        val[int]
-}
-
-var corruptTable = sync.OnceValue(func() *keyTable[corruptMap] {
-	return &keyTable[corruptMap]{
+var corruptTable = sync.OnceValue(func() *keyTable[Corrupt] {
+	return &keyTable[Corrupt]{
 		what: "corrupt", noun: "corrupt", def: "corrupt", required: []string{"probability"},
-		keys: []key[corruptMap]{
-			one("probability", probability, func(m *corruptMap) *val[float64] { return &m.probability }, "share of packets"),
-			one("where", choice("payload", "anywhere"), func(m *corruptMap) *val[bool] { return &m.anywhere },
+		keys: []key[Corrupt]{
+			one("probability", probability, func(m *Corrupt) *float64 { return &m.Probability }, "share of packets"),
+			one("where", choice("payload", "anywhere"), func(m *Corrupt) *bool { return &m.Anywhere },
 				"`payload` of UDP or TCP, or `anywhere` behind the Ethernet header").orElse("`payload`"),
-			one("bits", count[int](1, MaxCorruptBits), func(m *corruptMap) *val[int] { return &m.bits }, "how many bits are flipped, $range").orElse("1"),
+			one("bits", count[int](1, MaxCorruptBits), func(m *Corrupt) *int { return &m.Bits }, "how many bits are flipped, $range").orElse("1"),
 		},
 	}
 })
 
-var corruptForm = briefly("a percentage such as 0.1%", made(probability, func(p float64) Corrupt { return Corrupt{Probability: p} }), corruptTable,
-	func(_ *reader, _ *yaml.Node, m *corruptMap) Corrupt {
-		return Corrupt{Probability: m.probability.is, Anywhere: m.anywhere.is, Bits: m.bits.is}
-	})
+var corruptForm = briefly("a percentage such as 0.1%", made(probability, func(p float64) Corrupt { return Corrupt{Probability: p} }), corruptTable, itself)
 
-type queueMap struct{ bytes, packets val[uint64] }
-
-var queueTable = sync.OnceValue(func() *keyTable[queueMap] {
-	return &keyTable[queueMap]{
+var queueTable = sync.OnceValue(func() *keyTable[Queue] {
+	return &keyTable[Queue]{
 		what: "queue", noun: "queue", def: "queue", atLeastOne: []string{"bytes", "packets"},
-		keys: []key[queueMap]{
-			one("bytes", sized[uint64](sizes, minQueue, maxBytes), func(m *queueMap) *val[uint64] { return &m.bytes }, "at most so many bytes"),
-			one("packets", count[uint64](1, maxPackets), func(m *queueMap) *val[uint64] { return &m.packets }, "at most so many packets"),
+		keys: []key[Queue]{
+			one("bytes", sized[uint64](sizes, minQueue, maxBytes), func(m *Queue) *uint64 { return &m.Bytes }, "at most so many bytes"),
+			one("packets", count[uint64](1, maxPackets), func(m *Queue) *uint64 { return &m.Packets }, "at most so many packets"),
 		},
 	}
 })
 
-var queueForm = briefly("a size such as 4MiB, a number of packets such as 1000packets", queueBound, queueTable,
-	func(_ *reader, _ *yaml.Node, m *queueMap) Queue {
-		return Queue{Bytes: m.bytes.is, Packets: m.packets.is}
-	})
+var queueForm = briefly("a size such as 4MiB, a number of packets such as 1000packets", queueBound, queueTable, itself)
 
 var (
 	queueSize   = sized[uint64](queueSizes, minQueue, maxBytes)
@@ -378,38 +341,30 @@ var queueBound = single(func(text string) (q Queue, err error) {
 	return q, err
 }, func() schema { return anyOf(queueSize.schema(), queueLength.schema()) })
 
-type ecnMap struct{ least, most val[uint64] }
-
-var ecnTable = sync.OnceValue(func() *keyTable[ecnMap] {
+var ecnTable = sync.OnceValue(func() *keyTable[ECN] {
 	mark := sized[uint64](sizes, 0, maxBytes)
-	return &keyTable[ecnMap]{
+	return &keyTable[ECN]{
 		what: "ecn", noun: "ecn", def: "ecn", required: []string{"min", "max"},
-		keys: []key[ecnMap]{
-			one("min", mark, func(m *ecnMap) *val[uint64] { return &m.least }, "above which packets are marked"),
-			one("max", mark, func(m *ecnMap) *val[uint64] { return &m.most }, "from which all are"),
+		keys: []key[ECN]{
+			one("min", mark, func(m *ECN) *uint64 { return &m.Min }, "above which packets are marked"),
+			one("max", mark, func(m *ECN) *uint64 { return &m.Max }, "from which all are"),
 		},
 	}
 })
 
-var ecnForm = onlyMap("{min: 100KiB, max: 400KiB}", ecnTable, func(_ *reader, _ *yaml.Node, m *ecnMap) ECN {
-	return ECN{Min: m.least.is, Max: m.most.is}
-})
+var ecnForm = onlyMap("{min: 100KiB, max: 400KiB}", ecnTable, itself)
 
-type flapMap struct{ period, down val[time.Duration] }
-
-var flapTable = sync.OnceValue(func() *keyTable[flapMap] {
-	return &keyTable[flapMap]{
+var flapTable = sync.OnceValue(func() *keyTable[Flap] {
+	return &keyTable[Flap]{
 		what: "flap", noun: "flap", def: "flap", required: []string{"period", "down"},
-		keys: []key[flapMap]{
-			one("period", span(minPeriod, maxPeriod), func(m *flapMap) *val[time.Duration] { return &m.period }, "from one time to the next, $range"),
-			one("down", span(1, maxPeriod), func(m *flapMap) *val[time.Duration] { return &m.down }, "for how long, at its end"),
+		keys: []key[Flap]{
+			one("period", span(minPeriod, maxPeriod), func(m *Flap) *time.Duration { return &m.Period }, "from one time to the next, $range"),
+			one("down", span(1, maxPeriod), func(m *Flap) *time.Duration { return &m.Down }, "for how long, at its end"),
 		},
 	}
 })
 
-var flapForm = onlyMap("{period: 1s, down: 100ms}", flapTable, func(_ *reader, _ *yaml.Node, m *flapMap) Flap {
-	return Flap{Period: m.period.is, Down: m.down.is}
-})
+var flapForm = onlyMap("{period: 1s, down: 100ms}", flapTable, itself)
 
 // place is where the first of the impairments gives one of the keys that an error
 // has to do with, or at if none does.
@@ -426,7 +381,7 @@ func (e *ImpairmentError) place(at *yaml.Node, impairments ...impairment) *yaml.
 
 // fits reports what is wrong with an impairment of a link, of packets from who,
 // where the impairments that it is made of give it, or at.
-func (r *reader) fits(l *Link, i Impairment, who string, at *yaml.Node, of ...impairment) {
+func fits(r *reader, l *Link, i Impairment, who string, at *yaml.Node, of ...impairment) {
 	if slices.ContainsFunc(of, func(i impairment) bool { return i.broken }) {
 		return
 	}

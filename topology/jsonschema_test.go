@@ -335,7 +335,7 @@ func TestEveryMap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.resolve(r.labMap(r.expand(r.document(everything))))
+	r.resolve(labTable().read(r, r.expand(r.document(everything))))
 	if len(r.errors) > 0 {
 		t.Fatal(r.errors)
 	}

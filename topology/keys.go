@@ -21,31 +21,37 @@ type key[M any] struct {
 	with   []string      // with what the key stands, such as operations of workloads; nil: with all
 	schema func() schema // nil: the key is known only to be refused
 	ranges func() string // see form; nil: none
-	read   func(*reader, *yaml.Node, *M)
-	at     func(*M) *yaml.Node // where the map has it: nil if it has not, or nobody needs to know
+	// read reads a value, whose errors it reports, and returns what puts it into an M.
+	read func(*reader, *yaml.Node) func(*M)
 }
 
-// one is a key whose value has a place of its own in the map.
-func one[M, T any](name string, f form[T], to func(*M) *val[T], doc string) key[M] {
+// one is a key for a field of M. A single value that is wrong leaves the field as it is.
+func one[M, T any](name string, f form[T], to func(*M) *T, doc string) key[M] {
 	return key[M]{
 		name: name, doc: doc, schema: f.schema, ranges: f.ranges,
-		read: func(r *reader, n *yaml.Node, m *M) { *to(m) = f.of(r, n) },
-		at:   func(m *M) *yaml.Node { return to(m).at },
+		read: func(r *reader, n *yaml.Node) func(*M) {
+			v := f.of(r, n)
+			return func(m *M) {
+				if v.ok || f.read != nil {
+					*to(m) = v.is
+				}
+			}
+		},
 	}
 }
 
-// into is a key of which only the value is kept.
-func into[M, T any](name string, f form[T], to func(*M) *T, doc string) key[M] {
-	return key[M]{
-		name: name, doc: doc, schema: f.schema, ranges: f.ranges,
-		read: func(r *reader, n *yaml.Node, m *M) { *to(m) = f.of(r, n).is },
-		at:   func(*M) *yaml.Node { return nil },
-	}
+// asking is a key whose value stays in the file, where mapping.word finds it: it names what
+// only the whole lab has.
+func asking[M, T any](name string, f form[T], doc string) key[M] {
+	return readBy(name, f.schema, func(r *reader, n *yaml.Node) func(*M) {
+		f.of(r, n)
+		return func(*M) {}
+	}, doc)
 }
 
-// readBy is a key whose value read puts where it belongs.
-func readBy[M any](name string, s func() schema, read func(*reader, *yaml.Node, *M), doc string) key[M] {
-	return key[M]{name: name, doc: doc, schema: s, read: read, at: func(*M) *yaml.Node { return nil }}
+// readBy is a key whose value read reads.
+func readBy[M any](name string, s func() schema, read func(*reader, *yaml.Node) func(*M), doc string) key[M] {
+	return key[M]{name: name, doc: doc, schema: s, read: read}
 }
 
 // orElse is the key with what holds where it is absent.
@@ -60,14 +66,25 @@ func only[M any, W ~string](k key[M], words ...W) key[M] {
 	return k
 }
 
+// block is a key for a field of M whose value is a map, which leaves what it does not have
+// of the field as it is.
+func block[M, P any](name string, f form[*mapping[P]], to func(*M) *P, doc string) key[M] {
+	return readBy(name, f.schema, func(r *reader, n *yaml.Node) func(*M) {
+		p := f.of(r, n).is
+		return func(m *M) { layers[P]{p}.apply(to(m)) }
+	}, doc)
+}
+
 // shared is keys of a map that are read into a part of it.
 func shared[M, P any](keys []key[P], part func(*M) *P) []key[M] {
 	all := make([]key[M], len(keys))
 	for i, k := range keys {
 		all[i] = key[M]{
 			name: k.name, doc: k.doc, absent: k.absent, with: k.with, schema: k.schema, ranges: k.ranges,
-			read: func(r *reader, n *yaml.Node, m *M) { k.read(r, n, part(m)) },
-			at:   func(m *M) *yaml.Node { return k.at(part(m)) },
+			read: func(r *reader, n *yaml.Node) func(*M) {
+				set := k.read(r, n)
+				return func(m *M) { set(part(m)) }
+			},
 		}
 	}
 	return all
@@ -103,9 +120,10 @@ var markdownLink = lazily(`\[([^]]+)\]\([^)]+\)`)
 
 // A keyTable is the keys of a map.
 type keyTable[M any] struct {
-	what string // "a workload", as messages have it
-	noun string // that without its article, or as messages about absent keys have it
-	keys []key[M]
+	what    string // "a workload", as messages have it
+	noun    string // that without its article, or as messages about absent keys have it
+	keys    []key[M]
+	initial M // of which keys that are absent leave what it has
 	// Of these keys a map has all, exactly one, or one at least.
 	required, exactlyOne, atLeastOne []string
 	also                             func(*keyTable[M], schema) // adds what the schema says beside all that
@@ -113,30 +131,44 @@ type keyTable[M any] struct {
 }
 
 // read reads a map, and reports keys that are wrong or absent.
-func (t *keyTable[M]) read(r *reader, n *yaml.Node, m *M) {
+func (t *keyTable[M]) read(r *reader, n *yaml.Node) *mapping[M] {
 	if r.seen != nil {
 		r.seen(t.what)
 	}
+	before := len(r.errors)
+	p := &mapping[M]{reader: r, table: t, at: n, is: t.initial}
 	for _, e := range r.entries(n) {
-		i := slices.IndexFunc(t.keys, func(k key[M]) bool { return k.name == e.key.Value })
-		if i < 0 {
+		k := t.find(e.key.Value)
+		if k.read == nil {
 			r.errorf(e.key, "unknown key %s in %s, %s", quote(e.key.Value), t.what, r.expectation(e.key.Value, t.names()))
 			continue
 		}
 		outer := r.key
-		r.key = t.keys[i].name
-		t.keys[i].read(r, e.value, m)
+		r.key = k.name
+		p.set(k, e.value)
 		r.key = outer
 	}
 	if t.required != nil {
-		r.required(n, t.noun, t.given(m, t.required...)...)
+		p.required(t.required...)
 	}
 	if t.exactlyOne != nil {
-		r.exactlyOne(n, t.noun, t.given(m, t.exactlyOne...)...)
+		p.exactlyOne(t.exactlyOne...)
 	}
 	if t.atLeastOne != nil {
-		r.anyOf(n, t.noun, t.given(m, t.atLeastOne...)...)
+		p.anyOf(t.atLeastOne...)
 	}
+	p.right = len(r.errors) == before
+	return p
+}
+
+// find returns the key of that name, the zero key if there is none.
+func (t *keyTable[M]) find(name string) key[M] {
+	for _, k := range t.keys {
+		if k.name == name {
+			return k
+		}
+	}
+	return key[M]{}
 }
 
 // names is the names of the keys.
@@ -168,16 +200,6 @@ func (t *keyTable[M]) notWith(word string) []string {
 		}
 	}
 	return names
-}
-
-// given returns the places at which a map has keys.
-func (t *keyTable[M]) given(m *M, names ...string) []needed {
-	var all []needed
-	for _, name := range names {
-		i := slices.IndexFunc(t.keys, func(k key[M]) bool { return k.name == name })
-		all = append(all, needed{name, t.keys[i].at(m)})
-	}
-	return all
 }
 
 // reference is the schema of maps with the keys, where it stands in $defs.

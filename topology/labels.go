@@ -21,12 +21,12 @@ const (
 var labelName = lazily(`^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$`)
 
 // labelsForm is a map of labels. The schema of a value admits what labelValue takes.
-var labelsForm = form[map[string]string]{read: (*reader).labels, schema: func() schema {
+var labelsForm = form[map[string]string]{read: labels, schema: func() schema {
 	value := schema{"type": "string", "pattern": `^[^\x00-\x1f\x7f-\x9f]*$`, "maxLength": maxLabelValue}
 	return mapSchema(schema{"pattern": labelName().String(), "maxLength": maxLabelName}, anyOf(schema{"type": []string{"number", "boolean"}}, value))
 }}
 
-func (r *reader) labels(n *yaml.Node) map[string]string {
+func labels(r *reader, n *yaml.Node) map[string]string {
 	labels := map[string]string{}
 	for _, e := range r.entries(n) {
 		if err := checkLabelName(e.key.Value); err != nil {

@@ -22,7 +22,7 @@ func (r *reader) leaveOut(t *Topology, m topologyMap) {
 	}
 	index := make([]int, len(t.Links)) // in the links that stay, or -1
 	var links []Link
-	var maps []linkMap
+	var maps []*mapping[linkMap]
 	for i, l := range t.Links {
 		index[i] = -1
 		a, b := l.Endpoints[0], l.Endpoints[1]

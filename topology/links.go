@@ -30,20 +30,21 @@ func (r *reader) links(m topologyMap, nodes []Node, ports map[string][]portMap) 
 	used := make(map[Endpoint]*yaml.Node)
 	for i, link := range m.links {
 		var of [2][]portMap // of the two ends
-		for end, e := range link.endpoints[:min(2, len(link.endpoints))] {
+		for end, e := range link.is.endpoints[:min(2, len(link.is.endpoints))] {
 			of[end] = ports[e.node.is]
 		}
-		l.links = append(l.links, link.resolve(m.defaults.link, of))
-		if at := link.engine.or(m.defaults.link.engine).at; at != nil {
-			l.links[i].EngineAt = Place{r.file, at.Line, at.Column}
+		all := layers[linkMap]{link, m.defaults.link}
+		l.links = append(l.links, resolveLink(all, of))
+		if at := all.find("engine").at; at != nil {
+			l.links[i].EngineAt = r.place(at)
 		}
-		if len(link.endpoints) != 2 {
-			r.errorf(link.at, "the number of endpoints is %d, expected 2", len(link.endpoints))
+		if len(link.is.endpoints) != 2 {
+			r.errorf(link.at, "the number of endpoints is %d, expected 2", len(link.is.endpoints))
 			l.broken = true
 			continue
 		}
 		good := true
-		for end, e := range link.endpoints {
+		for end, e := range link.is.endpoints {
 			if !r.end(e, l) {
 				good = false
 				continue
@@ -66,69 +67,58 @@ func (r *reader) links(m topologyMap, nodes []Node, ports map[string][]portMap) 
 		switch {
 		case !good || from != to:
 		case from == external:
-			r.errorf(link.endpoints[1].at, "both ends of the link are external, expected a node at one")
+			r.errorf(link.is.endpoints[1].at, "both ends of the link are external, expected a node at one")
 			good = false
 		default:
-			r.errorf(link.endpoints[1].at, "both ends of the link are on %s, expected two nodes", from)
+			r.errorf(link.is.endpoints[1].at, "both ends of the link are on %s, expected two nodes", from)
 			good = false
 		}
 		if !good {
 			l.broken = true
 			continue
 		}
-		r.directions(&l.links[i], link, of)
+		directions(r, &l.links[i], link, of)
 	}
 	return l
 }
 
-// resolve is the link as Topology has it, but for its endpoints, addresses and
+// resolveLink is the link as Topology has it, but for its endpoints, addresses and
 // those faults that are for one direction. What the link says comes before what
 // the ports at its ends do, and that before the defaults.
-func (m linkMap) resolve(defaults linkSettings, ports [2][]portMap) Link {
-	var directions [2]Impairment
-	for end := range directions {
-		i := defaults.impairment.change.Apply(Impairment{})
+func resolveLink(all layers[linkMap], ports [2][]portMap) Link {
+	m := linkMap{Link: Link{MTU: defaultMTU, Engine: Linkem, Offload: true, Tolerance: DefaultTolerance}}
+	all.apply(&m)
+	for end := range m.Directions {
+		var i Impairment
+		if defaults := all[1]; defaults != nil {
+			i = defaults.is.impairment.change.Apply(i)
+		}
 		for _, p := range slices.Backward(ports[end]) {
 			i = p.impairment.change.Apply(i)
 		}
-		directions[end] = m.impairment.change.Apply(i)
+		m.Directions[end] = all[0].is.impairment.change.Apply(i)
 	}
-	directions[1] = m.reverse.change.Apply(directions[1])
-	t, d := m.tolerance, defaults.tolerance
-	return Link{
-		MTU:        m.mtu.or(defaults.mtu).orElse(defaultMTU),
-		Directions: directions,
-		Down:       m.down.is,
-		Engine:     m.engine.or(defaults.engine).orElse(Linkem),
-		Offload:    m.offload.or(defaults.offload).orElse(true),
-		Tolerance: Tolerance{
-			DelayP10: t.delayP10.or(d.delayP10).orElse(DefaultTolerance.DelayP10),
-			Delay:    t.delay.or(d.delay).orElse(DefaultTolerance.Delay),
-			DelayP99: t.delayP99.or(d.delayP99).orElse(DefaultTolerance.DelayP99),
-			Rate:     t.rate.or(d.rate).orElse(DefaultTolerance.Rate),
-			Loss:     t.loss.or(d.loss).orElse(DefaultTolerance.Loss),
-		},
-		AllowOverrun: m.allowOverrun.or(defaults.allowOverrun).is,
-	}
+	m.Directions[1] = m.reverse.change.Apply(m.Directions[1])
+	return m.Link
 }
 
 // directions gives each direction of a link, whose endpoints are known by now, its
 // faults, and checks what became of it.
-func (r *reader) directions(l *Link, m linkMap, ports [2][]portMap) {
-	from, to := l.Endpoints[0].Node, l.Endpoints[1].Node
+func directions(r *reader, l *Link, link *mapping[linkMap], ports [2][]portMap) {
+	from, to, m := l.Endpoints[0].Node, l.Endpoints[1].Node, &link.is
 	for _, s := range m.impairment.senders {
 		if s.ok && !r.is(s, from) && !r.is(s, to) {
 			r.errorf(s.at, "%s is not on the link, expected %s or %s", quote(s.is), from, to)
 		}
 	}
 	forward, backward := &l.Directions[0], &l.Directions[1]
-	replace(&forward.Faults, r.faultsFrom(m.impairment, from))
+	replace(&forward.Faults, faultsFrom(r, m.impairment, from))
 	if m.reverse.change.Faults == nil {
-		replace(&backward.Faults, r.faultsFrom(m.impairment, to))
+		replace(&backward.Faults, faultsFrom(r, m.impairment, to))
 	}
-	r.fits(l, *forward, from, m.at, impairments(ports[0], m.impairment)...)
+	fits(r, l, *forward, from, link.at, impairments(ports[0], m.impairment)...)
 	if !backward.Equal(*forward) {
-		r.fits(l, *backward, to, m.at, impairments(ports[1], m.reverse, m.impairment)...)
+		fits(r, l, *backward, to, link.at, impairments(ports[1], m.reverse, m.impairment)...)
 	}
 }
 

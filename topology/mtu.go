@@ -48,7 +48,7 @@ func (l *Link) CheckQueue(i Impairment) error {
 // routedMTU reports links on the ways between hosts that are too narrow for their
 // RoCE packets, which are never fragmented: each link once. An adapter knows the
 // MTU of its own links alone.
-func (r *reader) routedMTU(t *Topology, m *mesh, segments []segment, links []linkMap) (few bool) {
+func (r *reader) routedMTU(t *Topology, m *mesh, segments []segment, links []*mapping[linkMap]) (few bool) {
 	mtu := make([]int, len(segments))
 	for i, s := range segments {
 		mtu[i] = t.Links[s.links[0]].MTU
@@ -95,7 +95,7 @@ func (r *reader) routedMTU(t *Topology, m *mesh, segments []segment, links []lin
 				}
 				told[s] = true
 				l := segments[s].links[0]
-				r.errorf(firstAt(links[l].mtu.at, links[l].at), "MTU %d of the link %s, over which %s reaches %s, is too small for their RoCE packets, expected at least %d, or adapter: {roce_frame_size: %d} at one of them",
+				r.errorf(firstAt(links[l].place("mtu"), links[l].at), "MTU %d of the link %s, over which %s reaches %s, is too small for their RoCE packets, expected at least %d, or adapter: {roce_frame_size: %d} at one of them",
 					mtu[s], t.Links[l].name(), n.Name, t.Nodes[other.node].Name, frame+roceHeaders, frameFor(mtu[s]))
 			}
 		}

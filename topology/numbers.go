@@ -72,11 +72,11 @@ func (r *reader) chosenBefore(links []Link) map[linkEnd][]netip.Prefix {
 // which no other segment has. The subnets are those of the first end that the file
 // gives addresses, else of the first that has been chosen some. What it keeps it adds
 // to all, and what others must not get to the sets.
-func (r *reader) keep(before map[linkEnd][]netip.Prefix, segments []segment, links []linkMap, all [][2][]netip.Prefix, owner map[netip.Addr]*yaml.Node, taken []bool) {
+func (r *reader) keep(before map[linkEnd][]netip.Prefix, segments []segment, links []*mapping[linkMap], all [][2][]netip.Prefix, owner map[netip.Addr]*yaml.Node, taken []bool) {
 	for _, s := range segments {
 		var inside []netip.Prefix
 		for _, e := range s.ends {
-			if links[e.link].gives(e.end) {
+			if links[e.link].is.gives(e.end) {
 				inside = subnetsOf(all[e.link][e.end])
 				break
 			}
@@ -86,13 +86,13 @@ func (r *reader) keep(before map[linkEnd][]netip.Prefix, segments []segment, lin
 				inside = subnetsOf(before[e])
 				take(inside, taken)
 			}
-			if chosen := before[e]; chosen == nil || links[e.link].gives(e.end) || !slices.Equal(subnetsOf(chosen), inside) ||
+			if chosen := before[e]; chosen == nil || links[e.link].is.gives(e.end) || !slices.Equal(subnetsOf(chosen), inside) ||
 				slices.ContainsFunc(chosen, func(a netip.Prefix) bool { return owner[a.Addr()] != nil }) {
 				continue
 			}
 			all[e.link][e.end] = before[e]
 			for _, a := range before[e] {
-				owner[a.Addr()] = links[e.link].endpoints[e.end].at
+				owner[a.Addr()] = links[e.link].is.endpoints[e.end].at
 			}
 		}
 	}

@@ -44,7 +44,7 @@ func ParseWith(o Options, name string, data []byte) (*Topology, error) {
 	r := &reader{Options: o, file: name}
 	if root := r.document(data); root != nil {
 		if root = r.expand(root); root != nil {
-			if t := r.resolve(r.labMap(root)); len(r.errors) == 0 {
+			if t := r.resolve(labTable().read(r, root)); len(r.errors) == 0 {
 				return t, nil
 			}
 		}
@@ -54,8 +54,12 @@ func ParseWith(o Options, name string, data []byte) (*Topology, error) {
 
 // resolve makes a Topology of what the file says. It goes on after errors, and
 // holds nothing against a value that was reported already.
-func (r *reader) resolve(m labMap) *Topology {
-	t := &Topology{Name: r.labName(m), Seed: m.seed.is, HasSeed: m.seed.ok, Labels: m.labels}
+func (r *reader) resolve(lab *mapping[labMap]) *Topology {
+	m, t := lab.is, &lab.is.Topology
+	t.Name, t.HasSeed = labName(lab), lab.ok("seed")
+	if !lab.has("topology") && isMap(lab.at) {
+		m.topology.at = lab.at
+	}
 	var ports map[string][]portMap
 	t.Nodes, ports = r.nodes(m.topology)
 	l := r.links(m.topology, t.Nodes, ports)
@@ -66,10 +70,10 @@ func (r *reader) resolve(m labMap) *Topology {
 	addresses := r.addresses(t.Links, m.topology.links, segments)
 	for i, link := range t.Links {
 		for end, e := range link.Endpoints {
-			face := Interface{Name: e.Interface, Link: i, End: end, Addresses: addresses[i][end], Given: m.topology.links[i].gives(end)}
+			face := Interface{Name: e.Interface, Link: i, End: end, Addresses: addresses[i][end], Given: m.topology.links[i].is.gives(end)}
 			if e.External() {
 				t.Externals = append(t.Externals, face)
-				r.need(link.Endpoints[1-end].Node, m.topology.links[i].endpoints[end].at, "a link leads outside the lab")
+				r.need(link.Endpoints[1-end].Node, m.topology.links[i].is.endpoints[end].at, "a link leads outside the lab")
 			} else if n, ok := l.nodes[e.Node]; ok {
 				t.Nodes[n].Interfaces = append(t.Nodes[n].Interfaces, face)
 			}
@@ -97,23 +101,24 @@ func CheckName(name string) error {
 	return err
 }
 
-func (r *reader) labName(m labMap) string {
-	if r.Name != "" {
-		if err := CheckName(r.Name); err != nil {
-			r.errorf(m.at, "the lab is to have another name: %v", err)
+// labName returns the name of the lab: that of the options, of the file's key, or of the file.
+func labName(m *mapping[labMap]) string {
+	if m.Name != "" {
+		if err := CheckName(m.Name); err != nil {
+			m.errorf(m.at, "the lab is to have another name: %v", err)
 		}
-		return r.Name
+		return m.Name
 	}
-	if m.name.at != nil {
-		return m.name.is
+	if m.has("name") {
+		return m.is.Name
 	}
-	base := filepath.Base(r.file)
+	base := filepath.Base(m.file)
 	for _, suffix := range []string{".yaml", ".yml", ".ndklab"} {
 		base = strings.TrimSuffix(base, suffix)
 	}
 	name, err := plainName(MaxLabName)(base)
 	if err != nil {
-		r.errorf(m.at, "the lab has no name, expected one: the file's name gives none (%v)", err)
+		m.errorf(m.at, "the lab has no name, expected one: the file's name gives none (%v)", err)
 	}
 	return name
 }

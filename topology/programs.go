@@ -46,7 +46,7 @@ func programsSchema() schema {
 }
 
 // execMaps reads the programs of exec, in the order of the file.
-func (r *reader) execMaps(n *yaml.Node) (all []execMap) {
+func execMaps(r *reader, n *yaml.Node) (all []execMap) {
 	if n.Kind != yaml.MappingNode {
 		r.valueError(n, "found %s, expected a map from hosts to programs such as {server: [ib_write_bw], client: [ib_write_bw, server]}", describe(n))
 		return nil
@@ -64,13 +64,13 @@ func (r *reader) execMaps(n *yaml.Node) (all []execMap) {
 
 // programsOf gives a workload the nodes of its exec and what runs in each. A node that
 // several keys name has the program of the first.
-func (w *workloadReader) programsOf(is *Workload, m workloadMap) {
-	if !m.exec.ok {
+func (w *workloadReader) programsOf(is *Workload, m *mapping[workloadMap]) {
+	if !m.ok("exec") {
 		return
 	}
 	var nodes []string
 	commands := map[string][]string{}
-	for i, e := range m.exec.is {
+	for i, e := range m.is.exec {
 		named, ok := w.named([]val[string]{e.nodes}, "host", w.hosts, func(v val[string]) bool { return w.host(v, w.linked, w.lab.Nodes) })
 		if !ok {
 			return
@@ -87,14 +87,14 @@ func (w *workloadReader) programsOf(is *Workload, m workloadMap) {
 		}
 	}
 	if len(nodes) < 2 {
-		w.errorf(m.exec.at, "exec has no client, expected a server's host and then those of its clients; one program alone is operation: exec")
+		w.errorf(m.place("exec"), "exec has no client, expected a server's host and then those of its clients; one program alone is operation: exec")
 		return
 	}
-	if !w.mayHave(len(nodes), m.exec.at) {
+	if !w.mayHave(len(nodes), m.place("exec")) {
 		return
 	}
 	for _, node := range nodes[1:] {
-		if !w.joined(node, nodes[0], m.exec.at) {
+		if !w.joined(node, nodes[0], m.place("exec")) {
 			return
 		}
 	}

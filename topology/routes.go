@@ -28,7 +28,7 @@ type subnet struct {
 // share one; so has a host, which has a default route instead where all that it
 // gets to has the same next hops. A route covers no address of another segment,
 // and a router has no default route: packets to what does not exist come to an end.
-func (r *reader) routes(t *Topology, segments []segment, links []linkMap, at *yaml.Node) {
+func (r *reader) routes(t *Topology, segments []segment, links []*mapping[linkMap], at *yaml.Node) {
 	in := segmentOf(segments, len(t.Links))
 	subnets := r.subnets(t, segments, links)
 	r.subnetsDiffer(t, segments, subnets, links)
@@ -77,7 +77,7 @@ func (r *reader) tooManyRoutes(at *yaml.Node, nodes, subnets int) {
 // subnets is the subnets of segments, in the order of their addresses. At a
 // segment with a router, every end must have an address in each, so that whatever
 // the router can send there arrives.
-func (r *reader) subnets(t *Topology, segments []segment, links []linkMap) []subnet {
+func (r *reader) subnets(t *Topology, segments []segment, links []*mapping[linkMap]) []subnet {
 	router := make(map[string]bool)
 	for _, n := range t.Nodes {
 		router[n.Name] = n.Kind == Router
@@ -111,8 +111,8 @@ func (r *reader) subnets(t *Topology, segments []segment, links []linkMap) []sub
 			for _, p := range own {
 				if !slices.ContainsFunc(addresses[e.link][e.end], func(a netip.Prefix) bool { return a.Masked() == p }) {
 					f := first[p]
-					r.errorf(links[e.link].endpoints[e.end].at, "%s has no address in %s, expected one: %s (line %d) has, and a router is in the segment",
-						t.Links[e.link].Endpoints[e.end], p, t.Links[f.link].Endpoints[f.end], links[f.link].endpoints[f.end].at.Line)
+					r.errorf(links[e.link].is.endpoints[e.end].at, "%s has no address in %s, expected one: %s (line %d) has, and a router is in the segment",
+						t.Links[e.link].Endpoints[e.end], p, t.Links[f.link].Endpoints[f.end], links[f.link].is.endpoints[f.end].at.Line)
 				}
 			}
 		}
@@ -128,7 +128,7 @@ func (r *reader) subnets(t *Topology, segments []segment, links []linkMap) []sub
 
 // subnetsDiffer reports segments that have addresses in common although routers
 // lead to both.
-func (r *reader) subnetsDiffer(t *Topology, segments []segment, subnets []subnet, links []linkMap) {
+func (r *reader) subnetsDiffer(t *Topology, segments []segment, subnets []subnet, links []*mapping[linkMap]) {
 	parts := t.parts(segments)
 	last := make(map[int]subnet) // that reaches farthest, by part
 	for _, s := range subnets {

@@ -2,7 +2,6 @@ package topology
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -24,12 +23,12 @@ const (
 type ReadFile func(path string) ([]byte, error)
 
 // sampleFile is the samples in a file that n names, nil if errors were reported.
-// A relative name is from the folder of the file that has it.
-func (r *reader) sampleFile(n *yaml.Node, name string) []time.Duration {
-	path := name
-	if !filepath.IsAbs(name) {
-		path = filepath.Join(filepath.Dir(r.file), name)
+func sampleFile(r *reader, n *yaml.Node) []time.Duration {
+	name := anyText.of(r, n)
+	if !name.ok {
+		return nil
 	}
+	path := r.path(name.is)
 	if samples, ok := r.samples[path]; ok {
 		return samples
 	}
@@ -54,19 +53,19 @@ func (r *reader) sampleFile(n *yaml.Node, name string) []time.Duration {
 		r.valueError(n, "%s has more than %d bytes (1 MiB), expected no more", path, maxSampleSize)
 		return nil
 	}
-	in := reader{file: path}
-	samples := in.sampleLines(string(data))
+	in := &reader{file: path}
+	samples := sampleLines(in, string(data))
 	if in.errors != nil {
 		r.errors = append(r.errors, in.errors...)
 		return nil
 	}
-	r.hasSamples(n, samples)
+	hasSamples(r, n, samples)
 	r.samples[path] = samples
 	return samples
 }
 
 // sampleLines is the samples in a file's text.
-func (r *reader) sampleLines(text string) []time.Duration {
+func sampleLines(r *reader, text string) []time.Duration {
 	var samples []time.Duration
 	number, others := 0, 0
 	for line := range strings.Lines(text) {

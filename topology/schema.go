@@ -18,17 +18,14 @@ import (
 
 // A labMap is the whole file.
 type labMap struct {
-	at        *yaml.Node
-	name      val[string]
-	seed      val[uint64]
-	labels    map[string]string
+	Topology  // with what the file says itself
 	topology  topologyMap
-	workloads []workloadMap
-	timeline  []eventMap
-	chaos     []chaosMap
-	checks    []checkMap
-	baseline  *baselineMap // nil: none
-	captures  []captureMap
+	workloads []*mapping[workloadMap]
+	timeline  []*mapping[eventMap]
+	chaos     []*mapping[chaosMap]
+	checks    []*mapping[Check]
+	baseline  *mapping[baselineMap] // nil: none
+	captures  []*mapping[captureMap]
 }
 
 var labTable = sync.OnceValue(func() *keyTable[labMap] {
@@ -36,41 +33,36 @@ var labTable = sync.OnceValue(func() *keyTable[labMap] {
 		what: "a lab", noun: "lab",
 		also: func(_ *keyTable[labMap], s schema) { s["type"], s["required"] = "object", []string{"topology"} },
 		keys: []key[labMap]{
-			one("name", nameForm(MaxLabName), func(m *labMap) *val[string] { return &m.name }, "the lab's name, up to 40 characters; absent: the file's name without its endings"),
-			one("seed", count[uint64](0, math.MaxUint64), func(m *labMap) *val[uint64] { return &m.seed }, "a whole number, of every random decision; absent: one is drawn and printed"),
-			into("labels", labelsForm, func(m *labMap) *map[string]string { return &m.labels }, "a map of names to values, such as `{team: storage, ci: \"42\"}`, by which `ndklab ls` and `ndklab down` select labs with `--label`. `--label` of `up` and `run` adds others; `apply` adds and changes labels, and takes none away"),
-			into("topology", topologyForm, func(m *labMap) *topologyMap { return &m.topology }, "[nodes and links](#topology)"),
-			into("workloads", listOf(workloadForm), func(m *labMap) *[]workloadMap { return &m.workloads }, "[traffic](#workloads) between hosts"),
-			into("timeline", listOf(eventForm), func(m *labMap) *[]eventMap { return &m.timeline }, "[what changes while the lab runs](#timeline)"),
-			into("chaos", listOf(chaosForm), func(m *labMap) *[]chaosMap { return &m.chaos }, "[what changes at random](#chaos)"),
-			into("checks", listOf(checkForm), func(m *labMap) *[]checkMap { return &m.checks }, "[what has to hold](#checks)"),
-			into("baseline", baselineForm, func(m *labMap) **baselineMap { return &m.baseline }, "[an earlier run](#baseline) that this one is compared with"),
-			into("capture", listOf(captureForm), func(m *labMap) *[]captureMap { return &m.captures }, "[packets to be recorded](#captures)"),
+			one("name", nameForm(MaxLabName), func(m *labMap) *string { return &m.Name }, "the lab's name, up to 40 characters; absent: the file's name without its endings"),
+			one("seed", count[uint64](0, math.MaxUint64), func(m *labMap) *uint64 { return &m.Seed }, "a whole number, of every random decision; absent: one is drawn and printed"),
+			one("labels", labelsForm, func(m *labMap) *map[string]string { return &m.Labels }, "a map of names to values, such as `{team: storage, ci: \"42\"}`, by which `ndklab ls` and `ndklab down` select labs with `--label`. `--label` of `up` and `run` adds others; `apply` adds and changes labels, and takes none away"),
+			one("topology", topologyForm, func(m *labMap) *topologyMap { return &m.topology }, "[nodes and links](#topology)"),
+			one("workloads", listOf(workloadForm), func(m *labMap) *[]*mapping[workloadMap] { return &m.workloads }, "[traffic](#workloads) between hosts"),
+			one("timeline", listOf(eventForm), func(m *labMap) *[]*mapping[eventMap] { return &m.timeline }, "[what changes while the lab runs](#timeline)"),
+			one("chaos", listOf(chaosForm), func(m *labMap) *[]*mapping[chaosMap] { return &m.chaos }, "[what changes at random](#chaos)"),
+			one("checks", listOf(checkForm), func(m *labMap) *[]*mapping[Check] { return &m.checks }, "[what has to hold](#checks)"),
+			one("baseline", mapOf(baselineTable, withPlaces), func(m *labMap) **mapping[baselineMap] { return &m.baseline }, "[an earlier run](#baseline) that this one is compared with"),
+			one("capture", listOf(mapOf(captureTable, withPlaces)), func(m *labMap) *[]*mapping[captureMap] { return &m.captures }, "[packets to be recorded](#captures)"),
 		},
 	}
 })
 
-func (r *reader) labMap(n *yaml.Node) labMap {
-	m := labMap{at: n}
-	if isMap(n) {
-		m.topology.at = n // until the key topology has a place of its own
-	}
-	labTable().read(r, n, &m)
-	return m
-}
-
 type topologyMap struct {
 	at       *yaml.Node // where nodes are missed, if they are; nil if something else is wrong there
 	defaults defaultsMap
-	kinds    []named[nodeMap]
-	groups   []named[nodeMap]
-	nodes    []named[nodeMap]
-	links    []linkMap
+	kinds    []named[*mapping[nodeMap]]
+	groups   []named[*mapping[nodeMap]]
+	nodes    []named[*mapping[nodeMap]]
+	links    []*mapping[linkMap]
 }
 
 var topologyTable = sync.OnceValue(func() *keyTable[topologyMap] {
-	nodes := readBy("nodes", nodesSchema, func(r *reader, n *yaml.Node, m *topologyMap) {
-		m.at, m.nodes = n, namedOf(nodeForm(nodeTable)).of(r, n).is
+	of := func(t func() *keyTable[nodeMap]) form[[]named[*mapping[nodeMap]]] {
+		return namedOf(mapOf(t, withPlaces))
+	}
+	nodes := readBy("nodes", nodesSchema, func(r *reader, n *yaml.Node) func(*topologyMap) {
+		nodes := of(nodeTable).of(r, n).is
+		return func(m *topologyMap) { m.at, m.nodes = n, nodes }
 	}, "the nodes by name, or several by a range such as `h[1-64]`: a map of each node's keys, where `a:` with nothing is a host with the defaults. A pattern such as `leaf*` says something of nodes that others declare")
 	return &keyTable[topologyMap]{
 		what: "topology", noun: "topology", def: "topology",
@@ -79,90 +71,80 @@ var topologyTable = sync.OnceValue(func() *keyTable[topologyMap] {
 			s["else"] = schema{"required": []string{"nodes"}, "properties": schema{"nodes": schema{"type": "object", "minProperties": 1}}}
 		},
 		keys: []key[topologyMap]{
-			readBy("fabric", func() schema { return reference("fabric") }, func(*reader, *yaml.Node, *topologyMap) {}, // which expander.withFabric has replaced
+			readBy("fabric", func() schema { return reference("fabric") }, func(*reader, *yaml.Node) func(*topologyMap) { return func(*topologyMap) {} }, // which expander.withFabric has replaced
 				"nodes and links of a [usual shape](#fabrics), beside which `nodes` and `links` add others"),
-			into("defaults", defaultsForm, func(m *topologyMap) *defaultsMap { return &m.defaults }, "what holds for all, unless something nearer says otherwise: `node`, `link`, `adapter`"),
-			into("kinds", namedOf(nodeForm(kindTable)), func(m *topologyMap) *[]named[nodeMap] { return &m.kinds }, "a map of names to what the nodes of each kind have in common; also of the kinds `host`, `switch` and `router`"),
-			into("groups", namedOf(nodeForm(groupTable)), func(m *topologyMap) *[]named[nodeMap] { return &m.groups }, "a map of names to what the nodes of each group have in common"),
+			one("defaults", mapOf(defaultsTable, itself), func(m *topologyMap) *defaultsMap { return &m.defaults }, "what holds for all, unless something nearer says otherwise: `node`, `link`, `adapter`"),
+			one("kinds", of(kindTable), func(m *topologyMap) *[]named[*mapping[nodeMap]] { return &m.kinds }, "a map of names to what the nodes of each kind have in common; also of the kinds `host`, `switch` and `router`"),
+			one("groups", of(groupTable), func(m *topologyMap) *[]named[*mapping[nodeMap]] { return &m.groups }, "a map of names to what the nodes of each group have in common"),
 			nodes,
-			into("links", listOf(linkForm), func(m *topologyMap) *[]linkMap { return &m.links }, "a list of links, each between two nodes, or a node and what is outside"),
+			one("links", listOf(linkForm), func(m *topologyMap) *[]*mapping[linkMap] { return &m.links }, "a list of links, each between two nodes, or a node and what is outside"),
 		},
 	}
 })
 
-var topologyForm = form[topologyMap]{
-	schema: func() schema { return topologyTable().reference() },
-	read: func(r *reader, n *yaml.Node) topologyMap {
-		m := topologyMap{at: n}
-		topologyTable().read(r, n, &m)
-		if !isMap(m.at) {
-			m.at = nil
-		}
-		return m
-	},
-}
+var topologyForm = mapOf(topologyTable, func(m *mapping[topologyMap]) topologyMap {
+	if m.is.at == nil {
+		m.is.at = m.at
+	}
+	if !isMap(m.is.at) {
+		m.is.at = nil
+	}
+	return m.is
+})
 
 // Defaults apply to every node and link. The adapter has a place of its own
 // beside node, not inside it.
 type defaultsMap struct {
-	nodeMap
-	link linkSettings
+	node    *mapping[nodeMap]
+	link    *mapping[linkMap]
+	adapter *mapping[Adapter]
 }
 
 var defaultsTable = sync.OnceValue(func() *keyTable[defaultsMap] {
-	node := func(r *reader, n *yaml.Node, m *defaultsMap) { nodeDefaultsTable().read(r, n, &m.nodeMap) }
 	return &keyTable[defaultsMap]{
 		what: "defaults", noun: "defaults", def: "defaults",
 		keys: []key[defaultsMap]{
-			readBy("node", nodeDefaultsTable().schema, node, "what holds for nodes"),
-			into("link", linksForm(linkDefaultsTable), func(m *defaultsMap) *linkSettings { return &m.link }, "what holds for links"),
-			into("adapter", adapterForm, func(m *defaultsMap) *adapter { return &m.limits.adapter }, "what holds for the adapters of hosts"),
+			one("node", mapOf(nodeDefaultsTable, withPlaces), func(m *defaultsMap) **mapping[nodeMap] { return &m.node }, "what holds for nodes"),
+			one("link", linksForm(linkDefaultsTable), func(m *defaultsMap) **mapping[linkMap] { return &m.link }, "what holds for links"),
+			one("adapter", adapterForm, func(m *defaultsMap) **mapping[Adapter] { return &m.adapter }, "what holds for the adapters of hosts"),
 		},
 	}
 })
 
 var nodeDefaultsTable = nodeTableOf("the node defaults", "", "adapter", "stp", "port")
 
-var linkDefaultsTable = linkSettingsTable("the link defaults")
+var linkDefaultsTable = linksTable("the link defaults")
 
-var defaultsForm = mapOf(defaultsTable, func(_ *reader, _ *yaml.Node, m *defaultsMap) defaultsMap { return *m })
-
-// A nodeMap is a node, or what nodes of a kind or group have in common.
+// A nodeMap is a node, or what nodes of a kind or group have in common. What several maps
+// say of it comes together in one, that of the most precedence last.
 type nodeMap struct {
-	kind, group val[string] // of a kind: the built-in one that it is
-	limits      limits
-	setup       setup
+	Node
+	adapter layers[Adapter] // its blocks
+	ports   []portMap       // that of most precedence first
+	setupMap
 }
 
-// The limits are the keys beside kind and group that are not of the setup.
-type limits struct {
-	cpu     val[float64]
-	memory  val[uint64]
-	pids    val[uint64]
-	adapter adapter
-	restart val[bool]
-	noVerbs val[bool]
-	stp     val[bool]
-	ports   []portMap // that of more precedence first
-}
-
-// nodeKeys are the keys of a node but for those of its setup.
+// nodeKeys are the keys that are not of the setup.
 func nodeKeys() []key[nodeMap] {
 	return []key[nodeMap]{
-		one("kind", anyText, func(m *nodeMap) *val[string] { return &m.kind }, "`host` (the default: an emulated machine with an RDMA adapter), `switch` (Ethernet), `router` (IP), or one of `kinds`, which are hosts unless their own `kind` says otherwise"),
-		one("group", anyText, func(m *nodeMap) *val[string] { return &m.group }, "one of `groups`"),
-		one("cpu", cores, func(m *nodeMap) *val[float64] { return &m.limits.cpu }, "cores that a host may use, $range, such as `0.5`; absent: no limit"),
-		one("memory", memory, func(m *nodeMap) *val[uint64] { return &m.limits.memory }, "that a host may use, swap and the page cache of its files included, $range; absent: no limit"),
-		one("pids", pids, func(m *nodeMap) *val[uint64] { return &m.limits.pids }, "processes and threads that a host may have at once, $range, some twenty of them ndklab's own; absent: no limit"),
-		into("adapter", adapterForm, func(m *nodeMap) *adapter { return &m.limits.adapter }, "the host's RDMA adapter: a map of [its keys](#the-adapter)"),
-		one("restart", restart, func(m *nodeMap) *val[bool] { return &m.limits.restart }, "of a host or router whose agent has died, by `ndklab kill` or a crash: `never` (the default) leaves it down, `always` starts it again, after 100 ms and, if it soon dies again, after twice as long each time, up to 1 min. One that was stopped by `ndklab stop` stays down"),
-		one("verbs", noVerbs, func(m *nodeMap) *val[bool] { return &m.limits.noVerbs }, "`off`: programs in the host that use libibverbs or librdmacm find what the machine itself has, not the host's adapter; absent: `on`"),
-		one("stp", yes, func(m *nodeMap) *val[bool] { return &m.limits.stp }, "`true`: switches whose links make a ring agree on a tree by the spanning tree protocol; without, a ring is an error, and so are two links between the same switches"),
-		into("port", portForm, func(m *nodeMap) *[]portMap { return &m.limits.ports }, "of a switch or router: `rate`, `burst`, `queue` and `ecn` of each of its ports, that is of the packets that it sends. A link's own keys come before these, these before `defaults: link:`"),
+		asking[nodeMap]("kind", anyText, "`host` (the default: an emulated machine with an RDMA adapter), `switch` (Ethernet), `router` (IP), or one of `kinds`, which are hosts unless their own `kind` says otherwise"),
+		asking[nodeMap]("group", anyText, "one of `groups`"),
+		one("cpu", cores, func(m *nodeMap) *float64 { return &m.CPU }, "cores that a host may use, $range, such as `0.5`; absent: no limit"),
+		one("memory", memory, func(m *nodeMap) *uint64 { return &m.Memory }, "that a host may use, swap and the page cache of its files included, $range; absent: no limit"),
+		one("pids", pids, func(m *nodeMap) *uint64 { return &m.PIDs }, "processes and threads that a host may have at once, $range, some twenty of them ndklab's own; absent: no limit"),
+		readBy("adapter", adapterForm.schema, func(r *reader, n *yaml.Node) func(*nodeMap) {
+			p := adapterForm.of(r, n).is
+			return func(m *nodeMap) { m.adapter = append(layers[Adapter]{p}, m.adapter...) }
+		}, "the host's RDMA adapter: a map of [its keys](#the-adapter)"),
+		one("restart", restart, func(m *nodeMap) *bool { return &m.Restart }, "of a host or router whose agent has died, by `ndklab kill` or a crash: `never` (the default) leaves it down, `always` starts it again, after 100 ms and, if it soon dies again, after twice as long each time, up to 1 min. One that was stopped by `ndklab stop` stays down"),
+		one("verbs", noVerbs, func(m *nodeMap) *bool { return &m.NoVerbs }, "`off`: programs in the host that use libibverbs or librdmacm find what the machine itself has, not the host's adapter; absent: `on`"),
+		one("stp", yes, func(m *nodeMap) *bool { return &m.SpanningTree }, "`true`: switches whose links make a ring agree on a tree by the spanning tree protocol; without, a ring is an error, and so are two links between the same switches"),
+		readBy("port", portForm.schema, func(r *reader, n *yaml.Node) func(*nodeMap) {
+			p := portForm.of(r, n).is
+			return func(m *nodeMap) { m.ports = append([]portMap{p}, m.ports...) }
+		}, "of a switch or router: `rate`, `burst`, `queue` and `ecn` of each of its ports, that is of the packets that it sends. A link's own keys come before these, these before `defaults: link:`"),
 	}
 }
-
-func setupOf(m *nodeMap) *setup { return &m.setup }
 
 var (
 	nodeTable  = nodeTableOf("a node", "node")
@@ -173,12 +155,8 @@ var (
 // nodeTableOf is the keys of a node but some. Def is the name of the schema, if it has one.
 func nodeTableOf(what, def string, less ...string) func() *keyTable[nodeMap] {
 	return sync.OnceValue(func() *keyTable[nodeMap] {
-		return &keyTable[nodeMap]{what: what, noun: strings.TrimPrefix(strings.TrimPrefix(what, "a "), "the "), def: def, keys: keysWithout(slices.Concat(nodeKeys(), shared(setupKeys(), setupOf)), less...)}
+		return &keyTable[nodeMap]{what: what, noun: strings.TrimPrefix(strings.TrimPrefix(what, "a "), "the "), def: def, keys: keysWithout(slices.Concat(nodeKeys(), setupKeys()), less...)}
 	})
-}
-
-func nodeForm(t func() *keyTable[nodeMap]) form[nodeMap] {
-	return mapOf(t, func(_ *reader, _ *yaml.Node, m *nodeMap) nodeMap { return *m })
 }
 
 // A portMap is what all ports of a switch or router have in common: how the packets
@@ -198,78 +176,56 @@ var portTable = sync.OnceValue(func() *keyTable[portMap] {
 	return &keyTable[portMap]{what: "a port", noun: "port", keys: shared(of, func(m *portMap) *impairment { return &m.impairment })}
 })
 
-var portForm = mapOf(portTable, func(_ *reader, n *yaml.Node, m *portMap) []portMap { return []portMap{{n, m.impairment}} })
+var portForm = mapOf(portTable, func(m *mapping[portMap]) portMap { return portMap{m.at, m.is.impairment} })
 
-// The linkSettings are the keys that links and link defaults share.
-type linkSettings struct {
-	impairment   impairment
-	mtu          val[int]
-	engine       val[Engine]
-	offload      val[bool]
-	tolerance    toleranceMap
-	allowOverrun val[bool]
+// A linkMap is a link, or what links have in common.
+type linkMap struct {
+	Link
+	endpoints  []endpointMap
+	impairment impairment
+	reverse    impairment // of packets sent by the second endpoint
+	capture    string     // true, false or a path
 }
 
-// linkKeys are the keys of linkSettings beside those of impairments.
-func linkKeys() []key[linkSettings] {
-	return []key[linkSettings]{
-		one("mtu", mtu, func(m *linkSettings) *val[int] { return &m.mtu }, "bytes of IP packet, $range; 4200 carries RoCE packets of 4096 bytes").orElse("4200"),
-		one("engine", fewWords(Linkem, Netem), func(m *linkSettings) *val[Engine] { return &m.engine }, "[which](#engines) does the impairments: `linkem`, ours, in userspace, all of them, and measures it; `netem`, the kernel's, some of them").orElse("`linkem`"),
-		one("offload", choice("off", "on"), func(m *linkSettings) *val[bool] { return &m.offload }, "`off`: every wire packet leaves its node by itself; `on`: nodes may hand over super-packets, which are decided on packet by packet all the same").orElse("`on`"),
-		into("tolerance", toleranceForm, func(m *linkSettings) *toleranceMap { return &m.tolerance }, "[how far](#tolerance) the link may be from what was asked"),
-		one("overrun", choice("fail", "allow"), func(m *linkSettings) *val[bool] { return &m.allowOverrun }, "`fail`: a link beyond its tolerance fails the run; `allow`: it is reported").orElse("`fail`"),
-	}
+// linkSettingKeys are the keys that links and settings for several links share.
+func linkSettingKeys(ofLink bool) []key[linkMap] {
+	return append(shared(impaired(ofLink), func(m *linkMap) *impairment { return &m.impairment }),
+		one("mtu", mtu, func(m *linkMap) *int { return &m.MTU }, "bytes of IP packet, $range; 4200 carries RoCE packets of 4096 bytes").orElse("4200"),
+		one("engine", fewWords(Linkem, Netem), func(m *linkMap) *Engine { return &m.Engine }, "[which](#engines) does the impairments: `linkem`, ours, in userspace, all of them, and measures it; `netem`, the kernel's, some of them").orElse("`linkem`"),
+		one("offload", choice("off", "on"), func(m *linkMap) *bool { return &m.Offload }, "`off`: every wire packet leaves its node by itself; `on`: nodes may hand over super-packets, which are decided on packet by packet all the same").orElse("`on`"),
+		block("tolerance", mapOf(toleranceTable, withPlaces), func(m *linkMap) *Tolerance { return &m.Tolerance }, "[how far](#tolerance) the link may be from what was asked"),
+		one("overrun", choice("fail", "allow"), func(m *linkMap) *bool { return &m.AllowOverrun }, "`fail`: a link beyond its tolerance fails the run; `allow`: it is reported").orElse("`fail`"),
+	)
 }
 
-// linkSettingKeys are all keys of linkSettings.
-func linkSettingKeys(ofLink bool) []key[linkSettings] {
-	return append(shared(impaired(ofLink), func(m *linkSettings) *impairment { return &m.impairment }), linkKeys()...)
-}
-
-// linkSettingsTable is the keys of settings for several links.
-func linkSettingsTable(what string) func() *keyTable[linkSettings] {
-	return sync.OnceValue(func() *keyTable[linkSettings] {
-		return &keyTable[linkSettings]{what: what, noun: strings.TrimPrefix(what, "the "), keys: linkSettingKeys(false)}
+// linksTable is the keys of settings for several links.
+func linksTable(what string) func() *keyTable[linkMap] {
+	return sync.OnceValue(func() *keyTable[linkMap] {
+		return &keyTable[linkMap]{what: what, noun: strings.TrimPrefix(what, "the "), keys: linkSettingKeys(false)}
 	})
 }
 
 // linksForm is settings for several links.
-func linksForm(t func() *keyTable[linkSettings]) form[linkSettings] {
-	return mapOf(t, func(r *reader, _ *yaml.Node, m *linkSettings) linkSettings {
-		r.noSenders(m.impairment)
-		return *m
+func linksForm(t func() *keyTable[linkMap]) form[*mapping[linkMap]] {
+	return mapOf(t, func(m *mapping[linkMap]) *mapping[linkMap] {
+		noSenders(m.reader, m.is.impairment)
+		return m
 	})
 }
 
-type toleranceMap struct {
-	delayP10, delay, delayP99 val[time.Duration]
-	rate, loss                val[float64]
-}
-
-var toleranceTable = sync.OnceValue(func() *keyTable[toleranceMap] {
+var toleranceTable = sync.OnceValue(func() *keyTable[Tolerance] {
 	d := DefaultTolerance
-	return &keyTable[toleranceMap]{
+	return &keyTable[Tolerance]{
 		what: "tolerance", noun: "tolerance", def: "tolerance",
-		keys: []key[toleranceMap]{
-			one("delay_p10", linkDelay, func(m *toleranceMap) *val[time.Duration] { return &m.delayP10 }, "later than this at most 90 % of the packets may leave").orElse(FormatDuration(d.DelayP10)),
-			one("delay", linkDelay, func(m *toleranceMap) *val[time.Duration] { return &m.delay }, "later than this at most 50 %").orElse(FormatDuration(d.Delay)),
-			one("delay_p99", linkDelay, func(m *toleranceMap) *val[time.Duration] { return &m.delayP99 }, "later than this at most 1 %").orElse(FormatDuration(d.DelayP99)),
-			one("rate", probability, func(m *toleranceMap) *val[float64] { return &m.rate }, "by which the rate may fall short while packets wait").orElse(FormatPercent(d.Rate)),
-			one("loss", probability, func(m *toleranceMap) *val[float64] { return &m.loss }, "share of packets that may be lost unasked").orElse(FormatPercent(d.Loss)),
+		keys: []key[Tolerance]{
+			one("delay_p10", linkDelay, func(m *Tolerance) *time.Duration { return &m.DelayP10 }, "later than this at most 90 % of the packets may leave").orElse(FormatDuration(d.DelayP10)),
+			one("delay", linkDelay, func(m *Tolerance) *time.Duration { return &m.Delay }, "later than this at most 50 %").orElse(FormatDuration(d.Delay)),
+			one("delay_p99", linkDelay, func(m *Tolerance) *time.Duration { return &m.DelayP99 }, "later than this at most 1 %").orElse(FormatDuration(d.DelayP99)),
+			one("rate", probability, func(m *Tolerance) *float64 { return &m.Rate }, "by which the rate may fall short while packets wait").orElse(FormatPercent(d.Rate)),
+			one("loss", probability, func(m *Tolerance) *float64 { return &m.Loss }, "share of packets that may be lost unasked").orElse(FormatPercent(d.Loss)),
 		},
 	}
 })
-
-var toleranceForm = mapOf(toleranceTable, func(_ *reader, _ *yaml.Node, m *toleranceMap) toleranceMap { return *m })
-
-type linkMap struct {
-	linkSettings
-	at        *yaml.Node
-	endpoints []endpointMap
-	down      val[bool]
-	reverse   impairment  // of packets sent by the second endpoint
-	capture   val[string] // true, false or a path
-}
 
 var linkTable = sync.OnceValue(func() *keyTable[linkMap] {
 	endpoints := listOf(endpointForm)
@@ -279,21 +235,18 @@ var linkTable = sync.OnceValue(func() *keyTable[linkMap] {
 	return &keyTable[linkMap]{
 		what: "a link", noun: "link", def: "link",
 		also: func(_ *keyTable[linkMap], s schema) { s["type"], s["required"] = "object", []string{"endpoints"} },
-		keys: append(shared(linkSettingKeys(true), func(m *linkMap) *linkSettings { return &m.linkSettings }),
-			into("endpoints", endpoints, func(m *linkMap) *[]endpointMap { return &m.endpoints }, "a list of two: `\"node:interface\"` or the long form. Interfaces of hosts are best called `eth0`, `eth1` ...; `eth*` is the next that is free, and [ranges](#ranges-and-patterns) make several links"),
-			readBy("cross", yes.schema, func(r *reader, n *yaml.Node, _ *linkMap) { yes.of(r, n) }, // which expander.link has acted upon
+		keys: append(linkSettingKeys(true),
+			one("endpoints", endpoints, func(m *linkMap) *[]endpointMap { return &m.endpoints }, "a list of two: `\"node:interface\"` or the long form. Interfaces of hosts are best called `eth0`, `eth1` ...; `eth*` is the next that is free, and [ranges](#ranges-and-patterns) make several links"),
+			asking[linkMap]("cross", yes, // which expander.link has acted upon
 				"`true`: where both ends have ranges, from each node of the first to each of the second").orElse("`false`"),
-			one("down", yes, func(m *linkMap) *val[bool] { return &m.down }, "`true`: the link starts without carrier").orElse("`false`"),
-			one("capture", linkCapture, func(m *linkMap) *val[string] { return &m.capture }, "`true`: both ends are recorded, in a file named after them; or the file").orElse("`false`"),
-			into("reverse", impairmentForm(reverseTable), func(m *linkMap) *impairment { return &m.reverse }, "a map of the keys of [impairments](#impairments): what differs for packets that the second endpoint sends"),
+			one("down", yes, func(m *linkMap) *bool { return &m.Down }, "`true`: the link starts without carrier").orElse("`false`"),
+			one("capture", linkCapture, func(m *linkMap) *string { return &m.capture }, "`true`: both ends are recorded, in a file named after them; or the file").orElse("`false`"),
+			one("reverse", impairmentForm(reverseTable), func(m *linkMap) *impairment { return &m.reverse }, "a map of the keys of [impairments](#impairments): what differs for packets that the second endpoint sends"),
 		),
 	}
 })
 
-var linkForm = mapOf(linkTable, func(_ *reader, n *yaml.Node, m *linkMap) linkMap {
-	m.at = n
-	return *m
-})
+var linkForm = mapOf(linkTable, withPlaces)
 
 // reverseTable is the keys of an impairment that is not of a link itself.
 var reverseTable = sync.OnceValue(func() *keyTable[impairment] {
@@ -301,9 +254,9 @@ var reverseTable = sync.OnceValue(func() *keyTable[impairment] {
 })
 
 func impairmentForm(t func() *keyTable[impairment]) form[impairment] {
-	return mapOf(t, func(r *reader, _ *yaml.Node, m *impairment) impairment {
-		r.noSenders(*m)
-		return *m
+	return mapOf(t, func(m *mapping[impairment]) impairment {
+		noSenders(m.reader, m.is)
+		return m.is
 	})
 }
 
@@ -321,11 +274,11 @@ var endpointTable = sync.OnceValue(func() *keyTable[endpointMap] {
 	return &keyTable[endpointMap]{
 		what: "an endpoint", noun: "endpoint", required: []string{"node", "interface"},
 		keys: []key[endpointMap]{
-			one("node", anyText, func(m *endpointMap) *val[string] { return &m.node }, "the node, or `external`: what is outside of the lab"),
-			one("interface", single(interfaceName, func() schema {
+			one("node", placed(anyText), func(m *endpointMap) *val[string] { return &m.node }, "the node, or `external`: what is outside of the lab"),
+			one("interface", placed(single(interfaceName, func() schema {
 				return anyOf(matching(interfacePattern).except("^"+reservedInterfaces), matching(interfaceWord), schema{"type": []string{"integer", "boolean"}})
-			}), func(m *endpointMap) *val[string] { return &m.iface }, "the interface's name, such as `eth0`"),
-			into("addresses", listOf(addresses), func(m *endpointMap) *[]val[netip.Prefix] { return &m.addresses }, "with their prefix lengths").orElse("chosen"),
+			})), func(m *endpointMap) *val[string] { return &m.iface }, "the interface's name, such as `eth0`"),
+			one("addresses", listOf(addresses), func(m *endpointMap) *[]val[netip.Prefix] { return &m.addresses }, "with their prefix lengths").orElse("chosen"),
 		},
 	}
 })
@@ -335,7 +288,8 @@ var endpointForm = form[endpointMap]{
 	read: func(r *reader, n *yaml.Node) endpointMap {
 		m := endpointMap{at: n}
 		if n.Kind != yaml.ScalarNode || isNull(n) {
-			endpointTable().read(r, n, &m)
+			m = endpointTable().read(r, n).is
+			m.at = n
 			return m
 		}
 		brief := scalar(r, n, endpoint)

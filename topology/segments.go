@@ -138,15 +138,15 @@ func (p partition) join(i, j int) bool {
 
 // segmentsWork reports what cannot work in a segment: loops of switches that do
 // not break them, nodes that are in it twice, and links of different MTU.
-func (r *reader) segmentsWork(t *Topology, segments []segment, links []linkMap) {
+func (r *reader) segmentsWork(t *Topology, segments []segment, links []*mapping[linkMap]) {
 	r.portsSuffice(t, links)
 	r.loops(t, links)
 	for _, s := range segments {
 		first := s.links[0]
 		for _, i := range s.links[1:] {
 			if t.Links[i].MTU != t.Links[first].MTU {
-				r.errorf(firstAt(links[i].mtu.at, links[i].at), "MTU %d in one segment with the link %s, whose MTU is %d (line %d), expected one MTU: a switch passes no frame that is too large for a link",
-					t.Links[i].MTU, t.Links[first].name(), t.Links[first].MTU, firstAt(links[first].mtu.at, links[first].at).Line)
+				r.errorf(firstAt(links[i].place("mtu"), links[i].at), "MTU %d in one segment with the link %s, whose MTU is %d (line %d), expected one MTU: a switch passes no frame that is too large for a link",
+					t.Links[i].MTU, t.Links[first].name(), t.Links[first].MTU, firstAt(links[first].place("mtu"), links[first].at).Line)
 			}
 		}
 		if len(s.links) == 1 {
@@ -157,8 +157,8 @@ func (r *reader) segmentsWork(t *Topology, segments []segment, links []linkMap) 
 			name := t.Links[e.link].Endpoints[e.end]
 			before, twice := in[name.Node]
 			if twice && name.Node != "" && !name.External() {
-				r.errorf(links[e.link].endpoints[e.end].at, "%s is in the same segment a second time, expected once (line %d): with two addresses in one subnet, packets leave by either interface; give each its own switch",
-					name.Node, links[before.link].endpoints[before.end].at.Line)
+				r.errorf(links[e.link].is.endpoints[e.end].at, "%s is in the same segment a second time, expected once (line %d): with two addresses in one subnet, packets leave by either interface; give each its own switch",
+					name.Node, links[before.link].is.endpoints[before.end].at.Line)
 				continue
 			}
 			in[name.Node] = e
@@ -171,7 +171,7 @@ func (r *reader) segmentsWork(t *Topology, segments []segment, links []linkMap) 
 const maxPorts = 1023
 
 // portsSuffice reports the switches at which too many links end.
-func (r *reader) portsSuffice(t *Topology, links []linkMap) {
+func (r *reader) portsSuffice(t *Topology, links []*mapping[linkMap]) {
 	ports := make(map[string]int)
 	for _, n := range t.Nodes {
 		if n.Kind == Switch {
@@ -182,7 +182,7 @@ func (r *reader) portsSuffice(t *Topology, links []linkMap) {
 		for end, e := range l.Endpoints {
 			used, isSwitch := ports[e.Node]
 			if isSwitch && used == maxPorts {
-				r.errorf(links[i].endpoints[end].at, "switch %s has more than %d links, expected fewer: a second switch, joined to it by a link, takes the others", e.Node, maxPorts)
+				r.errorf(links[i].is.endpoints[end].at, "switch %s has more than %d links, expected fewer: a second switch, joined to it by a link, takes the others", e.Node, maxPorts)
 			}
 			if isSwitch {
 				ports[e.Node] = used + 1
@@ -196,7 +196,7 @@ func (r *reader) portsSuffice(t *Topology, links []linkMap) {
 // It looks at those that one link each closes in a tree of the others. That is
 // enough: every other loop is made of these, so that each of its switches is in
 // one of them.
-func (r *reader) loops(t *Topology, links []linkMap) {
+func (r *reader) loops(t *Topology, links []*mapping[linkMap]) {
 	type edge struct{ link, to int }
 	number := make(map[string]int) // of a switch
 	var tree []bool                // spanning tree is on

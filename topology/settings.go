@@ -23,30 +23,30 @@ func ParseChange(read ReadFile, settings []string) (Change, error) {
 		return Change{}, errors.New("nothing to set, expected KEY=VALUE such as loss=1% or rate=none")
 	}
 	r := &reader{Options: Options{Read: read}}
-	var m impairment
 	t := impairmentTable()
+	m := &mapping[impairment]{reader: r, table: t}
 	var bad []error
 	for _, setting := range settings {
 		r.errors = nil
 		key, value, ok := strings.Cut(setting, "=")
-		i := slices.Index(t.names(), key)
+		k := t.find(key)
 		switch {
 		case !ok:
 			bad = append(bad, fmt.Errorf("found %s, expected KEY=VALUE such as loss=1%%", quote(setting)))
 			continue
-		case i < 0:
+		case k.read == nil:
 			if reason := unsettable(key); reason != "" {
 				bad = append(bad, fmt.Errorf("%s: %s", key, reason))
 			} else {
 				bad = append(bad, fmt.Errorf("unknown key %s, %s", quote(key), r.expectation(key, t.names())))
 			}
 			continue
-		case m.at[key] != nil:
+		case m.has(key):
 			bad = append(bad, fmt.Errorf("%s a second time, expected it once", key))
 			continue
 		}
 		if n, ok := r.value([]byte(value)); ok {
-			t.keys[i].read(r, n, &m)
+			m.set(k, n)
 		}
 		for _, e := range r.errors {
 			if e.File == "" {
@@ -56,7 +56,7 @@ func ParseChange(read ReadFile, settings []string) (Change, error) {
 			}
 		}
 	}
-	for _, s := range m.senders {
+	for _, s := range m.is.senders {
 		if s.at != nil {
 			bad = append(bad, errors.New("faults: from stands in a fault, expected none: the direction is chosen for all settings"))
 		}
@@ -64,7 +64,7 @@ func ParseChange(read ReadFile, settings []string) (Change, error) {
 	if bad != nil {
 		return Change{}, errors.Join(bad...)
 	}
-	return m.change, nil
+	return m.is.change, nil
 }
 
 // unsettable says why a key that links have in a topology file is no setting. It returns ""

@@ -218,10 +218,10 @@ func TestSettingsAreExact(t *testing.T) {
 		for _, setting := range want.Settings() {
 			lines = append(lines, strings.Replace(setting, "=", ": ", 1))
 		}
-		r, m := &reader{}, impairment{}
+		r := &reader{}
 		n, _ := r.value([]byte(strings.Join(lines, "\n")))
-		impairmentTable().read(r, n, &m)
-		if diff := cmp.Diff(want, m.change); diff != "" || r.errors != nil {
+		m := impairmentTable().read(r, n)
+		if diff := cmp.Diff(want, m.is.change); diff != "" || r.errors != nil {
 			t.Errorf("in a file (-want +got):\n%s\n%v", diff, r.errors)
 		}
 	})

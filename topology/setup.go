@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"maps"
 	"path"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -98,21 +97,11 @@ const (
 // What a healthcheck is where a file says nothing.
 var defaultHealth = Healthcheck{Interval: 10 * time.Second, Timeout: 5 * time.Second, Retries: 3, StartPeriod: 30 * time.Second}
 
-// A setup is what a map gives of a Setup's keys.
-type setup struct {
-	env    map[string]val[string]
-	files  map[string]val[File]
-	exec   val[[]Exec]
-	health val[*Healthcheck]
-	waits  val[[]waitMap]
-	given  []givenKey
-	size   int // bytes that this takes in a node
-}
-
-// A givenKey is a key of a setup that a map has.
-type givenKey struct {
-	key string
-	at  *yaml.Node
+// A setupMap is what a map has of a setup beside what a Setup has.
+type setupMap struct {
+	files map[string]val[File]
+	waits val[[]waitMap]
+	size  int // bytes that the setup takes in a node
 }
 
 type waitMap struct {
@@ -120,69 +109,95 @@ type waitMap struct {
 	stage val[Stage]
 }
 
-// setupKeys are the keys of a setup.
-func setupKeys() []key[setup] {
-	keys := []key[setup]{
+// setupKeys are the keys of a setup. Of env and files each variable and file has the
+// precedence by itself.
+func setupKeys() []key[nodeMap] {
+	return []key[nodeMap]{
 		readBy("env", func() schema { return mapSchema(schema{"pattern": variableName().String()}, textSchema()) },
-			func(r *reader, n *yaml.Node, m *setup) { m.env = r.env(n, m) },
+			func(r *reader, n *yaml.Node) func(*nodeMap) {
+				env, size := environment(r, n)
+				return func(m *nodeMap) {
+					m.Setup.Env = merge(env, m.Setup.Env)
+					m.size += size
+				}
+			},
 			"a map of variables, which every command in the node has: those of `exec` and `healthcheck`, and those of `ndklab exec`, where they win over the caller's own"),
-		readBy("files", filesSchema, func(r *reader, n *yaml.Node, m *setup) { m.files = r.files(n, m) },
-			"a map of absolute paths to files that this node alone sees, see below"),
-		readBy("exec", func() schema { return listSchema(reference("exec")) }, func(r *reader, n *yaml.Node, m *setup) {
-			m.exec = val[[]Exec]{at: n, is: []Exec{}, ok: true}
+		readBy("files", filesSchema, func(r *reader, n *yaml.Node) func(*nodeMap) {
+			files, size := files(r, n)
+			return func(m *nodeMap) {
+				m.files = merge(files, m.files)
+				m.size += size
+			}
+		}, "a map of absolute paths to files that this node alone sees, see below"),
+		readBy("exec", func() schema { return listSchema(reference("exec")) }, func(r *reader, n *yaml.Node) func(*nodeMap) {
+			list, size := []Exec{}, 0
 			r.items(n, func(n *yaml.Node) {
 				e := execForm.of(r, n).is
-				m.exec.is = append(m.exec.is, e)
-				m.size += setupEntry + len(e.Command)
+				list = append(list, e)
+				size += setupEntry + len(e.Command)
 			})
+			return func(m *nodeMap) {
+				m.Setup.Exec = list
+				m.size += size
+			}
 		}, "a list of commands, one after the other: text that `sh -c` runs, or `{command: ..., stage: ...}` with the stage from which it runs: `created`, `configured` (the default) or `healthy`"),
-		readBy("healthcheck", func() schema { return orNone(healthForm.schema()) }, func(r *reader, n *yaml.Node, m *setup) {
-			m.health = val[*Healthcheck]{at: n, ok: true}
+		readBy("healthcheck", func() schema { return orNone(healthForm.schema()) }, func(r *reader, n *yaml.Node) func(*nodeMap) {
+			var check *Healthcheck
 			if !isNone(n) {
-				m.health.is = new(healthForm.of(r, n).is)
-				m.size += setupEntry + len(m.health.is.Command)
+				check = new(healthForm.of(r, n).is)
+			}
+			return func(m *nodeMap) {
+				if m.Setup.Healthcheck = check; check != nil {
+					m.size += setupEntry + len(check.Command)
+				}
 			}
 		}, "a command that tells whether the node does what it is there for, see below; `none`: no check, whatever the group, the kind or the defaults say"),
 		readBy("wait_for", func() schema {
 			return schema{"type": []string{"array", "null"}, "items": waitForm.schema(), "maxItems": maxWaits}
-		}, func(r *reader, n *yaml.Node, m *setup) {
-			m.waits = val[[]waitMap]{at: n, ok: true}
+		}, func(r *reader, n *yaml.Node) func(*nodeMap) {
+			waits, size := val[[]waitMap]{at: n, ok: true}, 0
 			if len(n.Content) > maxWaits {
 				r.valueError(n, "%d nodes to wait for, expected at most %d", len(n.Content), maxWaits)
-				return
+			} else {
+				r.items(n, func(n *yaml.Node) {
+					w := waitForm.of(r, n).is
+					waits.is = append(waits.is, w)
+					size += setupEntry + len(w.node.is)
+				})
 			}
-			r.items(n, func(n *yaml.Node) {
-				w := waitForm.of(r, n).is
-				m.waits.is = append(m.waits.is, w)
-				m.size += setupEntry + len(w.node.is)
-			})
+			return func(m *nodeMap) {
+				m.waits = waits
+				m.size += size
+			}
 		}, "a list of `{node: server, stage: healthy}`: other nodes, and the `stage` that each must have reached before this node runs its commands of the stage `configured` and its healthcheck"),
 	}
-	for i, k := range keys {
-		keys[i].read = func(r *reader, n *yaml.Node, m *setup) {
-			m.given = append(m.given, givenKey{k.name, n})
-			k.read(r, n, m)
-		}
+}
+
+// setupNames are the names of the keys of a setup.
+func setupNames() []string {
+	var names []string
+	for _, k := range setupKeys() {
+		names = append(names, k.name)
 	}
-	return keys
+	return names
 }
 
 // variableName is what a shell takes as the name of a variable.
 var variableName = lazily(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-func (r *reader) env(n *yaml.Node, m *setup) map[string]val[string] {
-	env := make(map[string]val[string])
+// environment reads variables, and returns also how many bytes of a setup they take.
+func environment(r *reader, n *yaml.Node) (env map[string]string, size int) {
+	env = make(map[string]string)
 	for _, e := range r.entries(n) {
 		name := e.key.Value
 		if !variableName().MatchString(name) {
 			r.valueError(e.key, "%s is no name of a variable, expected letters, digits and _, such as LOG_LEVEL", quote(name))
 			continue
 		}
-		v := scalar(r, e.value, argument(maxArgument-len(name)-len("=")))
-		env[name] = v
-		m.size += setupEntry + len(name) + len(v.is)
+		env[name] = scalar(r, e.value, argument(maxArgument-len(name)-len("="))).is
+		size += setupEntry + len(name) + len(env[name])
 	}
-	return env
+	return env, size
 }
 
 // argument is a parser for text that a process is started with.
@@ -206,17 +221,12 @@ var commandText = single(func(text string) (string, error) {
 	return argument(maxArgument)(text)
 }, func() schema { return reference("commandText") })
 
-type execItem struct {
-	command val[string]
-	stage   val[Stage]
-}
-
-var execTable = sync.OnceValue(func() *keyTable[execItem] {
-	return &keyTable[execItem]{
-		what: "a command", noun: "command of exec", required: []string{"command"},
-		keys: []key[execItem]{
-			one("command", commandText, func(m *execItem) *val[string] { return &m.command }, "what `sh -c` runs"),
-			one("stage", fewWords(Created, Configured, Healthy), func(m *execItem) *val[Stage] { return &m.stage }, "from which stage of the node it runs: `created`, `configured` or `healthy`").orElse("`configured`"),
+var execTable = sync.OnceValue(func() *keyTable[Exec] {
+	return &keyTable[Exec]{
+		what: "a command", noun: "command of exec", required: []string{"command"}, initial: Exec{Stage: Configured},
+		keys: []key[Exec]{
+			one("command", commandText, func(m *Exec) *string { return &m.Command }, "what `sh -c` runs"),
+			one("stage", fewWords(Created, Configured, Healthy), func(m *Exec) *Stage { return &m.Stage }, "from which stage of the node it runs: `created`, `configured` or `healthy`").orElse("`configured`"),
 		},
 	}
 })
@@ -227,73 +237,63 @@ var execForm = form[Exec]{
 		if n.Kind != yaml.MappingNode {
 			return Exec{commandText.of(r, n).is, Configured}
 		}
-		var m execItem
-		execTable().read(r, n, &m)
-		return Exec{m.command.is, m.stage.orElse(Configured)}
+		return execTable().read(r, n).is
 	},
 }
 
-type healthMap struct {
-	command                  val[string]
-	interval, timeout, start val[time.Duration]
-	retries                  val[int]
-}
-
-var healthTable = sync.OnceValue(func() *keyTable[healthMap] {
+var healthTable = sync.OnceValue(func() *keyTable[Healthcheck] {
 	d := defaultHealth
-	return &keyTable[healthMap]{
-		what: "a healthcheck", noun: "healthcheck", def: "healthcheck", required: []string{"command"},
-		keys: []key[healthMap]{
-			one("command", commandText, func(m *healthMap) *val[string] { return &m.command }, "what `sh -c` runs: status 0 is healthy"),
-			one("interval", span(10*time.Millisecond, 24*time.Hour), func(m *healthMap) *val[time.Duration] { return &m.interval },
+	return &keyTable[Healthcheck]{
+		what: "a healthcheck", noun: "healthcheck", def: "healthcheck", required: []string{"command"}, initial: d,
+		keys: []key[Healthcheck]{
+			one("command", commandText, func(m *Healthcheck) *string { return &m.Command }, "what `sh -c` runs: status 0 is healthy"),
+			one("interval", span(10*time.Millisecond, 24*time.Hour), func(m *Healthcheck) *time.Duration { return &m.Interval },
 				"from the end of a check to the next, $range").orElse(FormatDuration(d.Interval)),
-			one("timeout", span(10*time.Millisecond, time.Hour), func(m *healthMap) *val[time.Duration] { return &m.timeout },
+			one("timeout", span(10*time.Millisecond, time.Hour), func(m *Healthcheck) *time.Duration { return &m.Timeout },
 				"from which a check has failed, $range").orElse(FormatDuration(d.Timeout)),
-			one("retries", count[int](1, 1000), func(m *healthMap) *val[int] { return &m.retries },
+			one("retries", count[int](1, 1000), func(m *Healthcheck) *int { return &m.Retries },
 				"so many checks that fail in a row make the node unhealthy, $range").orElse(strconv.Itoa(d.Retries)),
-			one("start_period", span(0, 24*time.Hour), func(m *healthMap) *val[time.Duration] { return &m.start },
+			one("start_period", span(0, 24*time.Hour), func(m *Healthcheck) *time.Duration { return &m.StartPeriod },
 				"for how long checks that fail do not count, from the first check until one succeeds. In this time checks come sooner: 100 ms after the first, then after twice as long each time, up to `interval`").orElse(FormatDuration(d.StartPeriod)),
 		},
 	}
 })
 
-var healthForm = onlyMap("{command: ...}, or none", healthTable, func(_ *reader, _ *yaml.Node, m *healthMap) Healthcheck {
-	d := defaultHealth
-	return Healthcheck{m.command.is, m.interval.orElse(d.Interval), m.timeout.orElse(d.Timeout), m.retries.orElse(d.Retries), m.start.orElse(d.StartPeriod)}
-})
+var healthForm = onlyMap("{command: ...}, or none", healthTable, itself)
 
 var waitTable = sync.OnceValue(func() *keyTable[waitMap] {
 	return &keyTable[waitMap]{
 		what: "an entry of wait_for", noun: "entry of wait_for", def: "wait", required: []string{"node", "stage"},
 		keys: []key[waitMap]{
-			one("node", anyText, func(m *waitMap) *val[string] { return &m.node }, "the node to wait for"),
-			one("stage", fewWords(Stages...), func(m *waitMap) *val[Stage] { return &m.stage }, "what it must have come to"),
+			one("node", placed(anyText), func(m *waitMap) *val[string] { return &m.node }, "the node to wait for"),
+			one("stage", placed(fewWords(Stages...)), func(m *waitMap) *val[Stage] { return &m.stage }, "what it must have come to"),
 		},
 	}
 })
 
-var waitForm = mapOf(waitTable, func(_ *reader, _ *yaml.Node, m *waitMap) waitMap { return *m })
+var waitForm = mapOf(waitTable, itself)
 
 // filesSchema is the schema of files, by their paths.
 func filesSchema() schema {
 	return mapSchema(schema{"pattern": `^(/[^/\x00]+)+$`, "not": schema{"pattern": `/\.\.?(/|$)|^/(proc|sys|dev)(/|$)`}, "maxLength": maxPath}, fileTable().reference())
 }
 
-func (r *reader) files(n *yaml.Node, m *setup) map[string]val[File] {
-	files := make(map[string]val[File])
+// files reads files by their paths, and returns also how many bytes of a setup they take.
+func files(r *reader, n *yaml.Node) (files map[string]val[File], size int) {
+	files = make(map[string]val[File])
 	for _, e := range r.entries(n) {
 		place, err := filePath(e.key.Value)
 		if err != nil {
 			r.valueError(e.key, "%v", err)
 		}
-		f := r.fileMap(e.value)
+		f := fileForm.of(r, e.value).is
 		f.Path = place
 		if err == nil {
 			files[place] = val[File]{e.key, f, true}
 		}
-		m.size += setupEntry + len(place) + len(f.Content)
+		size += setupEntry + len(place) + len(f.Content)
 	}
-	return files
+	return files, size
 }
 
 // kernelFolders are those whose files are the kernel's own.
@@ -334,41 +334,30 @@ func fileMode(text string) (fs.FileMode, error) {
 	return fs.FileMode(bits), err
 }
 
-type fileMap struct {
-	source, content val[string]
-	mode            val[fs.FileMode]
-}
-
-var fileTable = sync.OnceValue(func() *keyTable[fileMap] {
-	return &keyTable[fileMap]{
-		what: "a file", noun: "file", def: "file", exactlyOne: []string{"source", "content"},
-		keys: []key[fileMap]{
-			one("source", anyText, func(m *fileMap) *val[string] { return &m.source }, "the file to copy; a relative path is from the topology's folder. It is read when the topology is, up to 4 MiB"),
-			one("content", anyText, func(m *fileMap) *val[string] { return &m.content }, "or the text itself. One of both is needed"),
+var fileTable = sync.OnceValue(func() *keyTable[File] {
+	content := func(m *File) *[]byte { return &m.Content }
+	return &keyTable[File]{
+		what: "a file", noun: "file", def: "file", exactlyOne: []string{"source", "content"}, initial: File{Mode: 0o644},
+		keys: []key[File]{
+			one("source", form[[]byte]{schema: textSchema, read: source}, content, "the file to copy; a relative path is from the topology's folder. It is read when the topology is, up to 4 MiB"),
+			one("content", made(anyText, func(text string) []byte { return []byte(text) }), content, "or the text itself. One of both is needed"),
 			one("mode", single(fileMode, func() schema {
 				return anyOf(schema{"type": "integer", "minimum": 0, "maximum": 777}, matching("(?:0o?)?[0-7]{3}"))
-			}), func(m *fileMap) *val[fs.FileMode] { return &m.mode }, "permissions in octal, `0755`").orElse("`0644`"),
+			}), func(m *File) *fs.FileMode { return &m.Mode }, "permissions in octal, `0755`").orElse("`0644`"),
 		},
 	}
 })
 
-// fileMap reads one entry of files. Source is read here, so that what is wrong with
-// it is said with a line, and so that a node that is started again has the same.
-func (r *reader) fileMap(n *yaml.Node) File {
-	var m fileMap
-	fileTable().read(r, n, &m)
-	f := File{Mode: m.mode.orElse(0o644), Content: []byte(m.content.is)}
-	if m.source.ok {
-		f.Content = r.source(m.source.at, m.source.is)
-	}
-	return f
-}
+var fileForm = mapOf(fileTable, itself)
 
-// source is the content of a file that n names.
-func (r *reader) source(n *yaml.Node, name string) []byte {
-	if !filepath.IsAbs(name) {
-		name = filepath.Join(filepath.Dir(r.file), name)
+// source returns the content of the file that n names. It is read here, so that what is
+// wrong with it is said with a line, and so that a node that is started again has the same.
+func source(r *reader, n *yaml.Node) []byte {
+	word := anyText.of(r, n)
+	if !word.ok {
+		return nil
 	}
+	name := r.path(word.is)
 	if content, ok := r.sources[name]; ok {
 		return content
 	}
@@ -391,18 +380,6 @@ func (r *reader) source(n *yaml.Node, name string) []byte {
 	return content
 }
 
-// or is s with what it does not give taken from a setup of less precedence: of env
-// and files each variable and file by itself, of the other keys all or nothing.
-func (s setup) or(less setup) setup {
-	return setup{
-		env:    merge(s.env, less.env),
-		files:  merge(s.files, less.files),
-		exec:   s.exec.or(less.exec),
-		health: s.health.or(less.health),
-		waits:  s.waits.or(less.waits),
-	}
-}
-
 // merge is all of two maps, of which the first wins. It is not to be changed.
 func merge[T any](first, less map[string]T) map[string]T {
 	switch {
@@ -416,59 +393,46 @@ func merge[T any](first, less map[string]T) map[string]T {
 	return all
 }
 
-// resolveSetup is a node's setup of several, that of more precedence first, and the
-// waits that are left for waits to resolve.
-func (r *reader) resolveSetup(n Node, at *yaml.Node, setups ...setup) (Setup, val[[]waitMap]) {
-	if n.Kind == Switch {
-		for _, m := range setups {
-			for _, g := range m.given {
-				r.errorf(g.at, "%s is given to %s, which is a switch, expected a host or router: a switch runs no commands", g.key, n.Name)
-			}
-		}
-		return Setup{}, val[[]waitMap]{}
-	}
+// setupFits reports whether what all nodes are given, with what these maps of one have, is
+// not too much, and the error if it is.
+func (r *nodeReader) setupFits(at *yaml.Node, all layers[nodeMap]) bool {
 	before := r.setups
-	var m setup
-	for _, less := range setups {
-		r.setups += less.size
-	}
-	if r.setups > maxSetup {
-		if before <= maxSetup {
-			r.errorf(at, "what nodes are given, each by itself, takes more than %d bytes (32 MiB) with this one, expected smaller files or fewer entries", maxSetup)
-		}
-		return Setup{}, val[[]waitMap]{}
-	}
-	for _, less := range setups {
-		m = m.or(less)
-	}
-	s := Setup{Exec: m.exec.is, Healthcheck: m.health.is}
-	if len(s.Exec) > 0 {
-		r.need(n.Name, m.exec.at, "a node executes commands")
-	}
-	if s.Healthcheck != nil {
-		r.need(n.Name, m.health.at, "a node has a healthcheck")
-	}
-	if len(m.env) > 0 {
-		s.Env = make(map[string]string, len(m.env))
-		for name, v := range m.env {
-			s.Env[name] = v.is
+	for _, m := range all {
+		if m != nil {
+			r.setups += m.is.size
 		}
 	}
-	for _, f := range m.files {
-		s.Files = append(s.Files, f.is)
+	if r.setups > maxSetup && before <= maxSetup {
+		r.errorf(at, "what nodes are given, each by itself, takes more than %d bytes (32 MiB) with this one, expected smaller files or fewer entries", maxSetup)
 	}
-	slices.SortFunc(s.Files, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
-	for _, f := range s.Files {
+	return r.setups <= maxSetup
+}
+
+// completeSetup gives a node its files, and notes what of its setup takes a machine.
+func (r *nodeReader) completeSetup(n *nodeMap, all layers[nodeMap]) {
+	if len(n.Setup.Exec) > 0 {
+		r.need(n.Name, all.find("exec").at, "a node executes commands")
+	}
+	if n.Setup.Healthcheck != nil {
+		r.need(n.Name, all.find("healthcheck").at, "a node has a healthcheck")
+	}
+	if len(n.Setup.Env) == 0 {
+		n.Setup.Env = nil
+	}
+	for _, f := range n.files {
+		n.Setup.Files = append(n.Setup.Files, f.is)
+	}
+	slices.SortFunc(n.Setup.Files, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
+	for _, f := range n.Setup.Files {
 		for folder := path.Dir(f.Path); folder != "/"; folder = path.Dir(folder) {
-			if file, ok := m.files[folder]; ok {
-				r.errorf(m.files[f.Path].at, "files: %s lies below %s, which is a file (line %d), expected it elsewhere", quote(f.Path), quote(folder), file.at.Line)
+			if file, ok := n.files[folder]; ok {
+				r.errorf(n.files[f.Path].at, "files: %s lies below %s, which is a file (line %d), expected it elsewhere", quote(f.Path), quote(folder), file.at.Line)
 			}
 		}
 	}
-	return s, m.waits
 }
 
 // need notes what takes a machine.
 func (r *reader) need(node string, at *yaml.Node, what string) {
-	r.needs = append(r.needs, Need{node, what, Place{r.file, at.Line, at.Column}})
+	r.needs = append(r.needs, Need{node, what, r.place(at)})
 }

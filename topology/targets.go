@@ -8,20 +8,23 @@ import (
 // This file is entries of the timeline and of checks that are about several nodes or
 // links, each of which becomes an entry of its own.
 
+// asEndpoint is a word as an endpoint, the zero Endpoint if it is none.
+func asEndpoint(word val[string]) val[Endpoint] {
+	e, _ := endpoint(word.is)
+	return val[Endpoint]{word.at, e, word.ok}
+}
+
 // linksAt is the links that a word for endpoints stands for, each by one of its ends.
-func (r *reader) linksAt(v val[Endpoint], l *linked) []val[Endpoint] {
-	if l.broken && naming.IsSeveral(v.is.String()) {
+func (r *reader) linksAt(v val[string], l *linked) []val[string] {
+	if !v.ok || l.broken && naming.IsSeveral(v.is) {
 		return nil // what is absent may be a consequence
 	}
-	words := r.each(val[string]{v.at, v.is.String(), v.ok}, "link", l.names)
-	var links []val[Endpoint]
+	var links []val[string]
 	has := make(map[int]bool)
-	for _, w := range words {
-		e := val[Endpoint]{at: v.at, ok: v.ok}
-		e.is, _ = endpoint(w.is)
-		i, found := l.index[e.is]
+	for _, w := range r.each(v, "link", l.names) {
+		i, found := l.index[asEndpoint(w).is]
 		if !found || !has[i] { // that it is not there is reported where it is looked up
-			links = append(links, e)
+			links = append(links, w)
 		}
 		has[i] = found
 	}
@@ -30,8 +33,8 @@ func (r *reader) linksAt(v val[Endpoint], l *linked) []val[Endpoint] {
 
 // senderAt is the node at a link that a word stands for. It is nothing if both ends are
 // meant, and the word itself if it is neither.
-func (r *reader) senderAt(from val[string], link val[Endpoint], l *linked) val[string] {
-	i, ok := l.index[link.is]
+func (r *reader) senderAt(from, link val[string], l *linked) val[string] {
+	i, ok := l.index[asEndpoint(link).is]
 	if !from.ok || !ok {
 		return from
 	}
@@ -58,14 +61,31 @@ func (t *Topology) withProcesses() []string {
 	return names
 }
 
-// eachOf adds to entries what one becomes for each of the names.
-func eachOf[M, T any](entries []M, m M, names []T, set func(*M, T)) []M {
-	for _, name := range names {
-		one := m
-		set(&one, name)
-		entries = append(entries, one)
+// eachOf is a map with each of some words as the value of a key.
+func eachOf[M any](m *mapping[M], key string, words []val[string]) []*mapping[M] {
+	all := make([]*mapping[M], len(words))
+	for i, word := range words {
+		all[i] = m.saying(key, word)
 	}
-	return entries
+	return all
+}
+
+// eachLink is a map with each of the links that its key link names, and from as the node
+// there that is meant. From is where the map has the node.
+func eachLink[M any](r *reader, m *mapping[M], l *linked, from func(*M) *string) []*mapping[M] {
+	all := eachOf(m, "link", r.linksAt(m.word("link"), l))
+	for i, one := range all {
+		if !one.has("from") {
+			continue
+		}
+		if sender := r.senderAt(one.word("from"), one.word("link"), l); sender.at != nil {
+			all[i] = one.saying("from", sender)
+		} else {
+			all[i] = one.without("from")
+			*from(&all[i].is) = ""
+		}
+	}
+	return all
 }
 
 // tooMany reports whether entries have become more than a list may have, and the error.
@@ -79,68 +99,53 @@ func (r *reader) tooMany(entries int, at *yaml.Node) bool {
 // eachEvent is the timeline with an entry for each link or node that is named. Of those
 // that one entry stands for the last has the name, so that what comes after it comes
 // after all of them.
-func (r *reader) eachEvent(maps []eventMap, l *linked, t *Topology) []eventMap {
+func (r *reader) eachEvent(maps []*mapping[eventMap], l *linked, t *Topology) []*mapping[eventMap] {
 	nodes := t.withProcesses()
-	var all []eventMap
+	var all []*mapping[eventMap]
 	for _, m := range maps {
-		begin := len(all)
-		if m.link.ok {
-			all = eachOf(all, m, r.linksAt(m.link, l), func(m *eventMap, link val[Endpoint]) {
-				m.link, m.from = link, r.senderAt(m.from, link, l)
-			})
-		} else if v := m.target(); v != nil {
-			all = eachOf(all, m, r.each(*v, "node", nodes), func(m *eventMap, node val[string]) { *m.target() = node })
-		} else {
-			all = append(all, m)
+		each := []*mapping[eventMap]{m}
+		target := m.among("stop", "start", "node", string(RestartNode), string(KillNode), string(PauseNode), string(ResumeNode))
+		if m.ok("link") {
+			each = eachLink(r, m, l, func(m *eventMap) *string { return &m.From })
+		} else if target != nil {
+			each = eachOf(m, target[0].key, r.each(m.word(target[0].key), "node", nodes))
 		}
-		if len(all) == begin { // an error was reported, and others may refer to the entry
-			m.link = val[Endpoint]{}
-			if v := m.target(); v != nil {
-				*v = val[string]{}
+		if len(each) == 0 { // an error was reported, and others may refer to the entry
+			m = m.without("link")
+			if target != nil {
+				m = m.without(target[0].key)
 			}
-			all = append(all, m)
+			each = append(each, m)
 		}
-		for i := begin; i < len(all)-1; i++ {
-			all[i].name = val[string]{}
+		for i := range len(each) - 1 {
+			each[i] = each[i].without("name")
+			each[i].is.Name = ""
 		}
-		if r.tooMany(len(all), m.at) {
+		if all = append(all, each...); r.tooMany(len(all), m.at) {
 			return nil
 		}
 	}
 	return all
 }
 
-// target is the node, or the workload, that an entry names; nil if it names none.
-func (m *eventMap) target() *val[string] {
-	for _, v := range []*val[string]{&m.stop, &m.start, &m.node, &m.restart, &m.kill, &m.pause, &m.resume} {
-		if v.at != nil {
-			return v
-		}
-	}
-	return nil
-}
-
 // eachCheck is the checks with one for each link, node or workload that is named.
-func (r *reader) eachCheck(maps []checkMap, l *linked, t *Topology) []checkMap {
+func (r *reader) eachCheck(maps []*mapping[Check], l *linked, t *Topology) []*mapping[Check] {
 	_, workloads := t.workloadsByName()
 	hosts, nodes := t.Hosts(), t.withProcesses()
-	var all []checkMap
+	var all []*mapping[Check]
 	for _, m := range maps {
+		each := []*mapping[Check]{m}
 		switch {
-		case m.link.ok:
-			all = eachOf(all, m, r.linksAt(m.link, l), func(m *checkMap, link val[Endpoint]) {
-				m.link, m.from = link, r.senderAt(m.from, link, l)
-			})
-		case m.workload.ok:
-			all = eachOf(all, m, r.each(m.workload, "workload", workloads), func(m *checkMap, name val[string]) { m.workload = name })
-		case m.node.ok && m.exec.at != nil:
-			all = eachOf(all, m, r.each(m.node, "node", nodes), func(m *checkMap, name val[string]) { m.node = name })
-		case m.node.ok:
-			all = eachOf(all, m, r.each(m.node, "host", hosts), func(m *checkMap, name val[string]) { m.node = name })
-		default:
-			all = append(all, m)
+		case m.ok("link"):
+			each = eachLink(r, m, l, func(m *Check) *string { return &m.From })
+		case m.ok("workload"):
+			each = eachOf(m, "workload", r.each(m.word("workload"), "workload", workloads))
+		case m.ok("node") && m.has("exec"):
+			each = eachOf(m, "node", r.each(m.word("node"), "node", nodes))
+		case m.ok("node"):
+			each = eachOf(m, "node", r.each(m.word("node"), "host", hosts))
 		}
-		if r.tooMany(len(all), m.at) {
+		if all = append(all, each...); r.tooMany(len(all), m.at) {
 			return nil
 		}
 	}

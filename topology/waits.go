@@ -11,7 +11,7 @@ import (
 // This file is what nodes wait for.
 
 // waits gives nodes what they wait for, and reports what nobody can wait for.
-func (r *reader) waits(nodes []Node, of []val[[]waitMap]) {
+func (r *nodeReader) waits(nodes []Node, of []val[[]waitMap]) {
 	if !slices.ContainsFunc(of, func(v val[[]waitMap]) bool { return len(v.is) > 0 }) {
 		return
 	}
@@ -36,7 +36,7 @@ func (r *reader) waits(nodes []Node, of []val[[]waitMap]) {
 	}
 	w := waitWalk{nodes: nodes, lists: lists, state: make([]waitState, len(nodes))}
 	for i := range nodes {
-		w.from(r, i)
+		w.from(r.reader, i)
 	}
 }
 
@@ -47,7 +47,7 @@ type waitList struct {
 	at    []*yaml.Node // where each names its node
 }
 
-func (r *reader) waitList(maps []waitMap, nodes []Node, index map[string]int, names []string) *waitList {
+func (r *nodeReader) waitList(maps []waitMap, nodes []Node, index map[string]int, names []string) *waitList {
 	l := new(waitList)
 	for _, m := range maps {
 		if !m.node.ok || !m.stage.ok {

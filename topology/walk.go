@@ -2,6 +2,7 @@ package topology
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -21,7 +22,6 @@ type reader struct {
 	sources    map[string][]byte          // content of files, by path
 	seen       func(what string)          // told of every map that is read; nil but in tests
 	needs      []Need                     // met so far
-	setups     int                        // bytes of what nodes are given, as far as they are resolved
 }
 
 // A val is a value with its place in the file.
@@ -47,14 +47,6 @@ func (v val[T]) orElse(d T) T {
 	return d
 }
 
-// pointer is a pointer to the value, or nil if the file does not give it.
-func (v val[T]) pointer() *T {
-	if !v.ok {
-		return nil
-	}
-	return &v.is
-}
-
 func (r *reader) errorAt(line, column int, format string, args ...any) {
 	r.errors = append(r.errors, Error{File: r.file, Line: line, Column: column, Message: fmt.Sprintf(format, args...)})
 }
@@ -62,6 +54,18 @@ func (r *reader) errorAt(line, column int, format string, args ...any) {
 // errorf reports an error at n.
 func (r *reader) errorf(n *yaml.Node, format string, args ...any) {
 	r.errorAt(n.Line, n.Column, format, args...)
+}
+
+// place returns where the file has n.
+func (r *reader) place(n *yaml.Node) Place { return Place{r.file, n.Line, n.Column} }
+
+// path is where the program finds a file that this one names: a relative name is from the
+// folder of the file that has it.
+func (r *reader) path(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(filepath.Dir(r.file), name)
 }
 
 // valueError reports what is wrong with a value, after the key that it is of.
@@ -198,59 +202,4 @@ func quote(text string) string {
 		text = string(runes[:most]) + "..."
 	}
 	return fmt.Sprintf("%q", strings.ToValidUTF8(text, ""))
-}
-
-// A needed is a key that a map may have to have.
-type needed struct {
-	key string
-	at  *yaml.Node // nil: it has not
-}
-
-// required reports the keys that are absent from the map at n.
-func (r *reader) required(n *yaml.Node, what string, all ...needed) {
-	if !isMap(n) {
-		return
-	}
-	var absent, keys []string
-	for _, k := range all {
-		keys = append(keys, k.key)
-		if k.at == nil {
-			absent = append(absent, k.key)
-		}
-	}
-	if absent != nil {
-		r.errorf(n, "the %s has no %s, expected %s", what, strings.Join(absent, " and no "), strings.Join(keys, ", "))
-	}
-}
-
-// exactlyOne reports if the map at n has none of the keys, or several.
-func (r *reader) exactlyOne(n *yaml.Node, what string, all ...needed) {
-	if !isMap(n) {
-		return
-	}
-	var given, keys []string
-	for _, k := range all {
-		keys = append(keys, k.key)
-		if k.at != nil {
-			given = append(given, k.key)
-		}
-	}
-	switch {
-	case len(given) == 0:
-		r.errorf(n, "the %s has no %s, expected one of them", what, strings.Join(keys, " and no "))
-	case len(given) > 1:
-		r.errorf(n, "the %s has %s, expected only one of them", what, strings.Join(given, " and "))
-	}
-}
-
-// anyOf reports if the map at n has none of the keys.
-func (r *reader) anyOf(n *yaml.Node, what string, all ...needed) {
-	var keys []string
-	for _, k := range all {
-		if k.at != nil {
-			return
-		}
-		keys = append(keys, k.key)
-	}
-	r.errorf(n, "the %s has no %s, expected at least one of them", what, strings.Join(keys, " and no "))
 }

@@ -40,47 +40,46 @@ func operationNeeds(o Operation) []string {
 
 // keysAgree reports keys of a workload that are absent, and those that do not stand with
 // others.
-func (r *reader) keysAgree(m *workloadMap) {
+func keysAgree(m *mapping[workloadMap]) {
 	if !isMap(m.at) {
 		return
 	}
-	if m.measure.is == Latency && m.depth.at != nil {
-		r.errorf(m.depth.at, "key depth stands with measure latency, expected none: one message is in flight")
+	if at := m.place("depth"); at != nil && m.is.Measure == Latency {
+		m.errorf(at, "key depth stands with measure latency, expected none: one message is in flight")
 	}
-	if m.exec.at != nil {
-		r.execAgrees(m)
+	if m.has("exec") {
+		execAgrees(m)
 		return
 	}
-	if m.ready.at != nil {
-		r.errorf(m.ready.at, "key ready stands without exec, expected it only with exec, which has a server")
+	if at := m.place("ready"); at != nil {
+		m.errorf(at, "key ready stands without exec, expected it only with exec, which has a server")
 	}
-	t, needs := workloadTable(), []string{"name", "operation"}
-	if !m.operation.ok {
-		r.required(m.at, "workload", t.given(m, needs...)...)
+	needs := []string{"name", "operation"}
+	if !m.ok("operation") {
+		m.required(needs...)
 		return
 	}
-	operation := string(m.operation.is)
-	for _, k := range t.keys {
-		if at := k.at(m); at != nil && k.with != nil && !slices.Contains(k.with, operation) {
-			r.errorf(at, "key %s stands with operation %s, expected it only with %s", k.name, operation, alternatives(k.with))
-		}
+	operation := m.is.Operation
+	for _, g := range m.among(m.table.notWith(string(operation))...) {
+		m.errorf(g.at, "key %s stands with operation %s, expected it only with %s", g.key, operation, alternatives(m.table.find(g.key).with))
 	}
-	if slices.Contains(flowOperations, m.operation.is) {
-		needs = append(needs, r.patternAgrees(m)...)
+	if slices.Contains(flowOperations, operation) {
+		needs = append(needs, patternAgrees(m)...)
 	}
-	r.required(m.at, "workload", t.given(m, append(needs, operationNeeds(m.operation.is)...)...)...)
-	if m.operation.is != Program {
-		r.exactlyOne(m.at, "workload", t.given(m, untilKeys...)...)
+	m.required(append(needs, operationNeeds(operation)...)...)
+	if operation != Program {
+		m.exactlyOne(untilKeys...)
 	}
-	switch sweeps := slices.Contains(messageOperations, m.operation.is); {
-	case !m.size.ok || len(m.size.is.sizes) == 1 && !m.size.is.mixed:
-	case !sweeps && !m.size.is.mixed:
-		r.errorf(m.size.at, "several sizes stand with operation %s, expected one", m.operation.is)
-	case !sweeps && m.operation.is != Storage:
-		r.errorf(m.size.at, "a mix stands with operation %s, expected one size", m.operation.is)
+	sizes, at := m.is.size.sizes, m.place("size")
+	switch sweeps := slices.Contains(messageOperations, operation); {
+	case !m.ok("size") || len(sizes) == 1 && !m.is.size.mixed:
+	case !sweeps && !m.is.size.mixed:
+		m.errorf(at, "several sizes stand with operation %s, expected one", operation)
+	case !sweeps && operation != Storage:
+		m.errorf(at, "a mix stands with operation %s, expected one size", operation)
 	}
-	if sizes := m.size.is.sizes; m.operation.is == Rping && len(sizes) == 1 && (sizes[0] < rpingLeast || sizes[0] > rpingMost) {
-		r.errorf(m.size.at, "size: %s is out of range with operation rping, expected %s to %s", FormatSize(sizes[0]), FormatSize(rpingLeast), FormatSize(rpingMost))
+	if operation == Rping && len(sizes) == 1 && (sizes[0] < rpingLeast || sizes[0] > rpingMost) {
+		m.errorf(at, "size: %s is out of range with operation rping, expected %s to %s", FormatSize(sizes[0]), FormatSize(rpingLeast), FormatSize(rpingMost))
 	}
 }
 
@@ -94,31 +93,27 @@ func notWithExec(t *keyTable[workloadMap]) []string {
 
 // execAgrees reports keys that a workload with exec lacks, and those that do not stand
 // with it.
-func (r *reader) execAgrees(m *workloadMap) {
-	t := workloadTable()
-	for _, k := range t.given(m, notWithExec(t)...) {
-		if k.at != nil {
-			r.errorf(k.at, "key %s stands with exec, expected only name, %s and start: the keys of exec are the nodes", k.key, strings.Join(execKeys, ", "))
-		}
+func execAgrees(m *mapping[workloadMap]) {
+	for _, g := range m.among(notWithExec(m.table)...) {
+		m.errorf(g.at, "key %s stands with exec, expected only name, %s and start: the keys of exec are the nodes", g.key, strings.Join(execKeys, ", "))
 	}
-	r.required(m.at, "workload", t.given(m, "name")...)
+	m.required("name")
 }
 
 // patternAgrees is the keys that a workload with flows has to have for its pattern.
 // It reports keys that stand with another pattern.
-func (r *reader) patternAgrees(m *workloadMap) []string {
-	pattern := m.pattern.orElse(Pair)
-	switch {
-	case m.pattern.at != nil && !m.pattern.ok:
+func patternAgrees(m *mapping[workloadMap]) []string {
+	switch nodes := m.place("nodes"); {
+	case m.has("pattern") && !m.ok("pattern"):
 		return nil
-	case m.pattern.at == nil && m.nodes.at != nil:
-		r.errorf(m.nodes.at, "nodes stand without pattern, expected pattern too: ring, all-to-all, incast, broadcast or permutation")
+	case !m.has("pattern") && nodes != nil:
+		m.errorf(nodes, "nodes stand without pattern, expected pattern too: ring, all-to-all, incast, broadcast or permutation")
 		return nil
 	}
-	names := patternKeys[pattern]
-	for _, k := range workloadTable().given(m, partnerKeys...) {
-		if k.at != nil && !slices.Contains(names, k.key) {
-			r.errorf(k.at, "key %s stands with pattern %s, expected %s", k.key, pattern, strings.Join(names, " and "))
+	names := patternKeys[m.is.Pattern]
+	for _, g := range m.among(partnerKeys...) {
+		if !slices.Contains(names, g.key) {
+			m.errorf(g.at, "key %s stands with pattern %s, expected %s", g.key, m.is.Pattern, strings.Join(names, " and "))
 		}
 	}
 	return names

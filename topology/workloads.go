@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,25 +14,13 @@ import (
 // This file is the keys of workloads, and who exchanges messages with whom in each;
 // what the keys are together is in workloadkeys.go.
 
-// A workloadMap is an entry of workloads.
+// A workloadMap is an entry of workloads, with what becomes of it when the whole lab is
+// known.
 type workloadMap struct {
-	at                   *yaml.Node
-	name, from, to       val[string]
-	operation            val[Operation]
-	pattern              val[Pattern]
-	nodes                val[[]val[string]] // names of hosts, or patterns of them
-	size                 val[sizesMap]
-	measure              val[Measure]
-	depth, qps           val[int]
-	inline, srq, polling val[bool]
-	rate, count          val[uint64]
-	duration, warmup     val[time.Duration]
-	verify, reconnect    val[bool]
-	command              val[[]string]
-	exec                 val[[]execMap]
-	ready                val[Readiness]
-	timeout              val[time.Duration]
-	start                val[startMap]
+	Workload
+	nodes []val[string] // names of hosts, or patterns of them
+	size  sizesMap
+	exec  []execMap
 }
 
 // Texts of rping have these sizes, of what they begin with and at most
@@ -45,13 +34,6 @@ const (
 type sizesMap struct {
 	sizes []uint64
 	mixed bool
-	mix   val[[]uint64] // those of a mix, in the file
-}
-
-// A startMap is when a workload starts.
-type startMap struct {
-	at     time.Duration
-	manual bool
 }
 
 // What a workload has where its file says nothing.
@@ -110,83 +92,85 @@ var (
 var workloadTable = sync.OnceValue(func() *keyTable[workloadMap] {
 	return &keyTable[workloadMap]{
 		what: "a workload", noun: "workload", def: "workload",
-		also: workloadRules,
+		also: workloadRules, initial: workloadMap{Workload: Workload{Pattern: Pair, Depth: 1, QPs: 1}},
 		keys: []key[workloadMap]{
-			one("name", single(plainName(maxNodeName), workloadNameSchema), func(m *workloadMap) *val[string] { return &m.name },
+			one("name", single(plainName(maxNodeName), workloadNameSchema), func(m *workloadMap) *string { return &m.Name },
 				"the workload's, needed; with a range such as `flow-[1-4]` one workload for each"),
-			one("operation", manyWords(func() []Operation { return operations }), func(m *workloadMap) *val[Operation] { return &m.operation },
+			one("operation", manyWords(func() []Operation { return operations }), func(m *workloadMap) *Operation { return &m.Operation },
 				"what it does: messages of `send`, `write` or `read`, connections of `connect`, requests of `storage`, rounds of `allreduce` or `rping`, or the program of `exec`. Needed, but with the key `exec`"),
-			only(one("from", anyText, func(m *workloadMap) *val[string] { return &m.from }, "the host that connects and posts; a range where the name has one"), flowOperations...),
-			only(one("to", anyText, func(m *workloadMap) *val[string] { return &m.to }, "the host that it connects to; a range where the name has one"), flowOperations...),
-			only(one("pattern", manyWords(func() []Pattern { return patterns }), func(m *workloadMap) *val[Pattern] { return &m.pattern }, "who exchanges messages with whom"), flowOperations...).orElse("`pair`, `from` with `to`"),
-			one("nodes", nameList, func(m *workloadMap) *val[[]val[string]] { return &m.nodes }, "a host or a list of hosts, by name or by patterns such as `\"worker-*\"`: `\"*\"` is all hosts"),
-			only(one("size", sizesForm, func(m *workloadMap) *val[sizesMap] { return &m.size },
+			only(one("from", anyText, func(m *workloadMap) *string { return &m.From }, "the host that connects and posts; a range where the name has one"), flowOperations...),
+			only(one("to", anyText, func(m *workloadMap) *string { return &m.To }, "the host that it connects to; a range where the name has one"), flowOperations...),
+			only(one("pattern", manyWords(func() []Pattern { return patterns }), func(m *workloadMap) *Pattern { return &m.Pattern }, "who exchanges messages with whom"), flowOperations...).orElse("`pair`, `from` with `to`"),
+			one("nodes", nameList, func(m *workloadMap) *[]val[string] { return &m.nodes }, "a host or a list of hosts, by name or by patterns such as `\"worker-*\"`: `\"*\"` is all hosts"),
+			only(one("size", sizesForm, func(m *workloadMap) *sizesMap { return &m.size },
 				"of a message, request or vector, 0B to 1GiB; `[64B, 4KiB]`, of `send`, `write` and `read`, a sweep: one size after the other, with `count`, `duration` and `warmup` for each; `all`: a sweep of the powers of two from 2B to 8MiB; `{mix: [1KiB, 64KiB]}`, of these and `storage`: each message has one of the sizes, at random. Needed"), sizedOperations...),
-			only(one("measure", manyWords(func() []Measure { return measures }), func(m *workloadMap) *val[Measure] { return &m.measure },
+			only(one("measure", manyWords(func() []Measure { return measures }), func(m *workloadMap) *Measure { return &m.Measure },
 				"`bandwidth`: as many messages as possible, `depth` of them in flight; `latency`: one at a time, answered in kind, of which half the way there and back is the latency (a `read` is its own answer)"), messageOperations...).orElse("`bandwidth`"),
-			only(one("depth", count[int](1, 4096), func(m *workloadMap) *val[int] { return &m.depth },
+			only(one("depth", count[int](1, 4096), func(m *workloadMap) *int { return &m.Depth },
 				"messages or requests in flight on a connection, $range; of `connect` connections that are made at once. Not with `measure: latency`"), queueOperations...).orElse("1; of `connect` " + strconv.Itoa(defaultConnects)),
-			only(one("qps", count[int](1, 1<<16), func(m *workloadMap) *val[int] { return &m.qps },
+			only(one("qps", count[int](1, 1<<16), func(m *workloadMap) *int { return &m.QPs },
 				"connections of each flow, $range; of `connect` those that are open at once"), queueOperations...).orElse("1; of `connect` as many as `depth`"),
-			only(one("inline", yes, func(m *workloadMap) *val[bool] { return &m.inline },
+			only(one("inline", yes, func(m *workloadMap) *bool { return &m.Inline },
 				"`true`: messages are sent inline, which then have no more than the adapter's `max_inline_data_size` (absent: 928 bytes)"), Send, Write).orElse("`false`"),
-			only(one("srq", yes, func(m *workloadMap) *val[bool] { return &m.srq }, "`true`: the queue pairs of the server take receives from one SRQ"), Send).orElse("`false`"),
-			only(one("completion", choice("event", "poll"), func(m *workloadMap) *val[bool] { return &m.polling },
+			only(one("srq", yes, func(m *workloadMap) *bool { return &m.SRQ }, "`true`: the queue pairs of the server take receives from one SRQ"), Send).orElse("`false`"),
+			only(one("completion", choice("event", "poll"), func(m *workloadMap) *bool { return &m.Polling },
 				"`event`: completions are waited for; `poll`: asked for all the time"), messageOperations...).orElse("`event`"),
-			only(one("rate", ranged(parseRate, FormatRate, 1, maxRate, rates.schema), func(m *workloadMap) *val[uint64] { return &m.rate },
+			only(one("rate", ranged(parseRate, FormatRate, 1, maxRate, rates.schema), func(m *workloadMap) *uint64 { return &m.Rate },
 				"of payload, that each flow posts at most, `2gbit`"), messageOperations...).orElse("no limit"),
-			only(one("count", messageCount, func(m *workloadMap) *val[uint64] { return &m.count },
+			only(one("count", messageCount, func(m *workloadMap) *uint64 { return &m.Count },
 				"how many messages, connections, requests or rounds in each flow. This or `duration` is needed"), untilOperations...),
-			only(one("duration", runTime, func(m *workloadMap) *val[time.Duration] { return &m.duration }, "for how long"), untilOperations...),
-			only(one("warmup", instant, func(m *workloadMap) *val[time.Duration] { return &m.warmup },
+			only(one("duration", runTime, func(m *workloadMap) *time.Duration { return &m.Duration }, "for how long"), untilOperations...),
+			only(one("warmup", instant, func(m *workloadMap) *time.Duration { return &m.WarmUp },
 				"at the beginning, before `count` or `duration`, and not measured"), messageOperations...).orElse("none"),
-			only(one("verify", yes, func(m *workloadMap) *val[bool] { return &m.verify }, "`true`: every payload is compared byte for byte"), sizedOperations...).orElse("`false`"),
-			only(one("reconnect", yes, func(m *workloadMap) *val[bool] { return &m.reconnect },
+			only(one("verify", yes, func(m *workloadMap) *bool { return &m.Verify }, "`true`: every payload is compared byte for byte"), sizedOperations...).orElse("`false`"),
+			only(one("reconnect", yes, func(m *workloadMap) *bool { return &m.Reconnect },
 				"`true`: a connection that fails is made again, and what was in flight is posted once more; `false`: it is an error"), Send, Write, Read, Storage).orElse("`false`"),
-			only(one("command", commandForm, func(m *workloadMap) *val[[]string] { return &m.command },
+			only(one("command", commandForm, func(m *workloadMap) *[]string { return &m.Command },
 				"text that `sh -c` runs, or a list of the program and its arguments. Needed"), Program),
-			only(one("timeout", runTime, func(m *workloadMap) *val[time.Duration] { return &m.timeout },
+			only(one("timeout", runTime, func(m *workloadMap) *time.Duration { return &m.Timeout },
 				"from which a program has failed, and is ended"), Program).orElse("10m"),
-			one("exec", form[[]execMap]{read: (*reader).execMaps, schema: programsSchema}, func(m *workloadMap) *val[[]execMap] { return &m.exec },
+			one("exec", form[[]execMap]{read: execMaps, schema: programsSchema}, func(m *workloadMap) *[]execMap { return &m.exec },
 				"a server and its clients, [programs](#programs) of yours, by the hosts that they run in"),
-			one("ready", single(readiness, readySchema), func(m *workloadMap) *val[Readiness] { return &m.ready },
+			one("ready", single(readiness, readySchema), func(m *workloadMap) *Readiness { return &m.Ready },
 				"with the key `exec`: when the server is ready, from when on the clients begin, all at once: `listening`: it listens, for TCP or by librdmacm; a port: it listens there; `started`: as soon as it runs").orElse("`listening`"),
-			one("start", single(workloadStart, func() schema { return orVariable(anyOf(schema{"const": manual}, durationSchema())) }), func(m *workloadMap) *val[startMap] { return &m.start },
-				"when, after all nodes are ready; `manual`: when the [timeline](#timeline) starts it").orElse("at once"),
+			startKey("when, after all nodes are ready; `manual`: when the [timeline](#timeline) starts it").orElse("at once"),
 		},
 	}
 })
 
-var workloadForm = mapOf(workloadTable, func(r *reader, n *yaml.Node, m *workloadMap) workloadMap {
-	m.at = n
-	if m.exec.at != nil && m.operation.at == nil {
-		m.operation.is = Program
+var workloadForm = mapOf(workloadTable, func(m *mapping[workloadMap]) *mapping[workloadMap] {
+	if m.has("exec") && !m.has("operation") {
+		m.is.Operation = Program
 	}
-	r.keysAgree(m)
-	return *m
+	keysAgree(m)
+	return m
 })
 
 func workloadNameSchema() schema {
 	return anyOf(nameSchema(maxNodeName), schema{"type": "string", "pattern": rangePattern})
 }
 
-// workloadStart is a parser for when a workload starts.
-func workloadStart(text string) (startMap, error) {
-	if text == manual {
-		return startMap{manual: true}, nil
-	}
-	at, err := instant.parse(text)
-	if err != nil {
-		err = fmt.Errorf("%w, or manual: the timeline starts it", err)
-	}
-	return startMap{at: at}, err
+// startKey is the key of when a workload starts.
+func startKey(doc string) key[workloadMap] {
+	f := single(func(text string) (start time.Duration, err error) {
+		if text != manual {
+			if start, err = instant.parse(text); err != nil {
+				err = fmt.Errorf("%w, or manual: the timeline starts it", err)
+			}
+		}
+		return start, err
+	}, func() schema { return orVariable(anyOf(schema{"const": manual}, durationSchema())) })
+	return readBy("start", f.schema, func(r *reader, n *yaml.Node) func(*workloadMap) {
+		start := f.of(r, n).is
+		return func(m *workloadMap) { m.Start, m.Manual = start, n.Value == manual }
+	}, doc)
 }
 
 var mixTable = sync.OnceValue(func() *keyTable[sizesMap] {
-	list := form[[]uint64]{read: (*reader).sizeList, schema: sizeListSchema}
+	list := form[[]uint64]{read: sizeList, schema: sizeListSchema}
 	return &keyTable[sizesMap]{
-		what: "a size", noun: "size", def: "mix", required: []string{"mix"},
-		keys: []key[sizesMap]{one("mix", list, func(m *sizesMap) *val[[]uint64] { return &m.mix }, "sizes, of which each message has one, at random")},
+		what: "a size", noun: "size", def: "mix", required: []string{"mix"}, initial: sizesMap{mixed: true},
+		keys: []key[sizesMap]{one("mix", list, func(m *sizesMap) *[]uint64 { return &m.sizes }, "sizes, of which each message has one, at random")},
 	}
 })
 
@@ -202,10 +186,9 @@ var sizesForm = form[sizesMap]{
 	read: func(r *reader, n *yaml.Node) (m sizesMap) {
 		switch {
 		case n.Kind == yaml.SequenceNode:
-			m.sizes = r.sizeList(n)
+			m.sizes = sizeList(r, n)
 		case n.Kind == yaml.MappingNode:
-			mixTable().read(r, n, &m)
-			m.sizes, m.mixed = m.mix.is, true
+			m = mixTable().read(r, n).is
 		case n.Value == allSizes:
 			m.sizes = sweep()
 		case isNull(n):
@@ -217,7 +200,7 @@ var sizesForm = form[sizesMap]{
 	},
 }
 
-func (r *reader) sizeList(n *yaml.Node) []uint64 {
+func sizeList(r *reader, n *yaml.Node) []uint64 {
 	var list []uint64
 	if n.Kind != yaml.SequenceNode {
 		r.valueError(n, "found %s, expected a list of sizes such as [4KiB, 64KiB]", describe(n))
@@ -263,16 +246,16 @@ type workloadReader struct {
 }
 
 // workloads checks that the nodes of every workload exist and are joined.
-func (r *reader) workloads(maps []workloadMap, l *linked, t *Topology, segments []segment) []Workload {
+func (r *reader) workloads(maps []*mapping[workloadMap], l *linked, t *Topology, segments []segment) []Workload {
 	w := workloadReader{reader: r, linked: l, lab: t, parts: t.parts(segments), in: segmentOf(segments, len(t.Links)), hosts: t.Hosts()}
 	var workloads []Workload
 	names := make(map[string]*yaml.Node)
 	for _, m := range maps {
-		if m.name.ok {
-			if first := names[m.name.is]; first != nil {
-				r.errorf(m.name.at, "a second workload %q, expected another name (line %d has it)", m.name.is, first.Line)
+		if name := m.word("name"); name.ok {
+			if first := names[name.is]; first != nil {
+				r.errorf(name.at, "a second workload %q, expected another name (line %d has it)", name.is, first.Line)
 			} else {
-				names[m.name.is] = m.name.at
+				names[name.is] = name.at
 			}
 		}
 		workloads = append(workloads, w.workload(m))
@@ -304,31 +287,10 @@ func (t *Topology) Hosts() []string {
 	return hosts
 }
 
-func (w *workloadReader) workload(m workloadMap) Workload {
-	is := Workload{
-		Name:      m.name.is,
-		Operation: m.operation.is,
-		Pattern:   m.pattern.orElse(Pair),
-		Mixed:     m.size.is.mixed,
-		Measure:   m.measure.is,
-		Depth:     m.depth.orElse(1),
-		QPs:       m.qps.orElse(1),
-		Inline:    m.inline.is,
-		SRQ:       m.srq.is,
-		Polling:   m.polling.is,
-		Rate:      m.rate.is,
-		Count:     m.count.is,
-		Duration:  m.duration.is,
-		WarmUp:    m.warmup.is,
-		Verify:    m.verify.is,
-		Reconnect: m.reconnect.is,
-		Command:   m.command.is,
-		Ready:     m.ready.is,
-		Start:     m.start.is.at,
-		Manual:    m.start.is.manual,
-		Place:     Place{w.file, m.at.Line, m.at.Column},
-	}
-	if list := m.size.is.sizes; len(list) > 0 {
+func (w *workloadReader) workload(m *mapping[workloadMap]) Workload {
+	is := m.is.Workload
+	is.Place, is.Mixed = m.where(), m.is.size.mixed
+	if list := m.is.size.sizes; len(list) > 0 {
 		is.Size = slices.Max(list)
 		if len(list) > 1 || is.Mixed {
 			is.Sizes = list
@@ -336,20 +298,24 @@ func (w *workloadReader) workload(m workloadMap) Workload {
 	}
 	switch is.Operation {
 	case Send, Write, Read:
-		is.Measure = m.measure.orElse(Bandwidth)
+		is.Measure = cmp.Or(is.Measure, Bandwidth)
 	case Connect:
-		is.Depth = m.depth.orElse(defaultConnects)
-		is.QPs = m.qps.orElse(is.Depth)
+		if !m.ok("depth") {
+			is.Depth = defaultConnects
+		}
+		if !m.ok("qps") {
+			is.QPs = is.Depth
+		}
 	case AllReduce:
 		is.Pattern = Ring
 	case Program:
 		is.Pattern, is.Depth, is.QPs = "", 0, 0
-		is.Timeout = m.timeout.orElse(defaultTimeout)
+		is.Timeout = cmp.Or(is.Timeout, defaultTimeout)
 	}
-	if m.name.at != nil && !m.name.ok {
-		is.Name = m.name.at.Value // that it is wrong was reported: others may refer to it
+	if at := m.place("name"); at != nil && !m.ok("name") {
+		is.Name = at.Value // that it is wrong was reported: others may refer to it
 	}
-	if m.exec.at != nil {
+	if m.has("exec") {
 		w.programsOf(&is, m)
 	} else {
 		w.partnersOf(&is, m)
@@ -358,22 +324,23 @@ func (w *workloadReader) workload(m workloadMap) Workload {
 }
 
 // partnersOf gives a workload its nodes and flows.
-func (w *workloadReader) partnersOf(is *Workload, m workloadMap) {
+func (w *workloadReader) partnersOf(is *Workload, m *mapping[workloadMap]) {
+	from, to := m.word("from"), m.word("to")
 	if is.Pattern == Pair {
-		is.From, is.To = m.from.is, m.to.is
-		if w.pair(m.from, m.to) {
-			is.Flows = []Flow{{m.from.is, m.to.is}}
+		if w.pair(from, to) {
+			is.Flows = []Flow{{from.is, to.is}}
 		}
 		return
 	}
-	center := m.to // of Incast
+	is.From, is.To = "", ""
+	center := to // of Incast
 	if is.Pattern == Broadcast {
-		center = m.from
+		center = from
 	}
-	if centered := is.Pattern == Incast || is.Pattern == Broadcast; !m.operation.ok || !m.nodes.ok || centered && !center.ok {
+	if centered := is.Pattern == Incast || is.Pattern == Broadcast; !m.ok("operation") || !m.ok("nodes") || centered && !center.ok {
 		return
 	}
-	list := m.nodes.is
+	list := m.is.nodes
 	if center.at != nil {
 		list = append([]val[string]{center}, list...)
 	}
@@ -382,14 +349,14 @@ func (w *workloadReader) partnersOf(is *Workload, m workloadMap) {
 	case !ok:
 		return
 	case len(nodes) == 1 && is.Operation != Program:
-		w.errorf(m.nodes.at, "the workload has only the node %s, expected more", nodes[0])
+		w.errorf(m.place("nodes"), "the workload has only the node %s, expected more", nodes[0])
 		return
 	}
 	number := len(nodes)
 	if is.Pattern == AllToAll {
 		number *= number - 1
 	}
-	if !w.mayHave(number, m.nodes.at) {
+	if !w.mayHave(number, m.place("nodes")) {
 		return
 	}
 	is.Nodes = nodes
@@ -440,13 +407,13 @@ func (w *workloadReader) joined(from, to string, at *yaml.Node) bool {
 // reach reports the first two nodes of a workload that have no way between them. Which
 // of a Permutation's have to have one is not known as yet: all that are next to each other
 // in the list do, so that nodes in several parts of the lab are found.
-func (w *workloadReader) reach(is *Workload, m workloadMap) {
+func (w *workloadReader) reach(is *Workload, m *mapping[workloadMap]) {
 	all := is.Flows
 	if is.Pattern == Permutation {
 		all = flows(Ring, is.Nodes)
 	}
 	for _, f := range all {
-		if !w.joined(f.From, f.To, m.nodes.at) {
+		if !w.joined(f.From, f.To, m.place("nodes")) {
 			return
 		}
 	}

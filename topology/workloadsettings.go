@@ -39,7 +39,7 @@ func (t *Topology) ParseWorkload(settings []string) (Workload, error) {
 			l.nodes[node.Name] = i
 			l.nodeNames = append(l.nodeNames, node.Name)
 		}
-		workloads = r.workloads([]workloadMap{m}, l, t, t.segments())
+		workloads = r.workloads([]*mapping[workloadMap]{m}, l, t, t.segments())
 	}
 	for _, e := range r.errors.ordered("") {
 		bad = append(bad, errors.New(e.about(settings)))
