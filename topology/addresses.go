@@ -49,6 +49,15 @@ func (p pool) overlap(prefix netip.Prefix) (first, end int) {
 	return first, first + 1<<max(0, p.bits-prefix.Bits())
 }
 
+// An addressing gives the ends of links their addresses.
+type addressing struct {
+	network
+	all   [][2][]netip.Prefix         // of each link's ends, so far
+	owner map[netip.Addr]*yaml.Node   // of all addresses that are taken
+	taken []bool                      // numbers of subnets
+	next  map[netip.Prefix]netip.Addr // where to go on looking in a subnet
+}
+
 // addresses is the addresses of every link's ends: those the file gives, else
 // the first free ones in the subnets of the first end in the segment that the
 // file gives addresses, else of the subnets with the segment's number. If the
@@ -57,11 +66,10 @@ func (p pool) overlap(prefix netip.Prefix) (first, end int) {
 // more ends than a /24 has addresses gets as many free numbers in a row there as
 // make a subnet that is large enough. What the running lab has chosen comes before
 // what would be chosen now.
-func (r *reader) addresses(of []Link, links []*mapping[linkMap], segments []segment) [][2][]netip.Prefix {
-	all := make([][2][]netip.Prefix, len(links))
-	owner := make(map[netip.Addr]*yaml.Node)
+func (n network) addresses() [][2][]netip.Prefix {
+	r := addressing{n, make([][2][]netip.Prefix, len(n.links)), make(map[netip.Addr]*yaml.Node), make([]bool, subnets), make(map[netip.Prefix]netip.Addr)}
+	of, links, all, owner, taken := n.lab.Links, n.links, r.all, r.owner, r.taken
 	given := make(map[netip.Prefix]bool) // subnets
-	taken := make([]bool, subnets)       // numbers of subnets
 	for i, l := range links {
 		for end, e := range l.is.endpoints[:min(2, len(l.is.endpoints))] {
 			for _, v := range e.addresses {
@@ -81,16 +89,15 @@ func (r *reader) addresses(of []Link, links []*mapping[linkMap], segments []segm
 			}
 		}
 	}
-	before := r.chosenBefore(of)
+	before := chosenBefore(r.Running, of)
 	if before != nil {
-		r.keep(before, segments, links, all, owner, taken)
+		r.keep(before)
 	}
 	spare := len(links)
 	for _, l := range of {
 		spare = max(spare, l.Number+1)
 	}
-	next := make(map[netip.Prefix]netip.Addr)
-	for _, s := range segments {
+	for _, s := range n.segments {
 		if slices.ContainsFunc(s.links, func(i int) bool { return len(links[i].is.endpoints) != 2 }) {
 			continue
 		}
@@ -99,7 +106,7 @@ func (r *reader) addresses(of []Link, links []*mapping[linkMap], segments []segm
 			i = slices.IndexFunc(s.ends, func(e linkEnd) bool { return len(all[e.link][e.end]) > 0 })
 		}
 		if i >= 0 {
-			r.beside(s, s.ends[i], links, all, owner, next)
+			r.beside(s, s.ends[i])
 			continue
 		}
 		extra := max(0, bits.Len(uint(len(s.ends)+1))-8) // bits of a host in IPv4 beyond 8: all but two addresses are usable
@@ -139,9 +146,9 @@ func free(taken []bool, from, size int) int {
 
 // beside gives the ends of a segment that have no addresses the first free ones in
 // each of the subnets of one that has, and checks that the others that the file gives
-// some share one of these. Owner has all addresses that are taken, and next where to go
-// on looking in a subnet.
-func (r *reader) beside(s segment, first linkEnd, links []*mapping[linkMap], all [][2][]netip.Prefix, owner map[netip.Addr]*yaml.Node, next map[netip.Prefix]netip.Addr) {
+// some share one of these.
+func (r *addressing) beside(s segment, first linkEnd) {
+	links, all, owner, next := r.links, r.all, r.owner, r.next
 	given := all[first.link][first.end]
 	if len(given) == 0 {
 		return // there was an error in each

@@ -54,7 +54,7 @@ var metricList = form[[]Metric]{
 
 // baseline reads the file of a baseline, so that what is wrong with it is said with a
 // line. What is in it is for others to know.
-func (r *reader) baseline(m *mapping[baselineMap], t *Topology) *Baseline {
+func baseline(r *reader, m *mapping[baselineMap], t *Topology) *Baseline {
 	if m == nil {
 		return nil
 	}

@@ -95,13 +95,13 @@ var captureEnds = form[[]val[Endpoint]]{
 
 // captures resolves the captures of the file: those of links, and those on their
 // own.
-func (r *reader) captures(lab string, links []*mapping[linkMap], maps []*mapping[captureMap], l *linked) []Capture {
+func (l *linked) captures(links []*mapping[linkMap], maps []*mapping[captureMap]) []Capture {
 	var captures []Capture
 	taken := map[string]*yaml.Node{}
 	add := func(at *yaml.Node, c Capture) {
 		// The same file by another path is for the system to notice.
 		if first := taken[filepath.Clean(c.File)]; first != nil {
-			r.errorf(at, "a second capture to %s, expected another file (line %d has it)", quote(c.File), first.Line)
+			l.errorf(at, "a second capture to %s, expected another file (line %d has it)", quote(c.File), first.Line)
 			return
 		}
 		taken[filepath.Clean(c.File)] = at
@@ -114,7 +114,7 @@ func (r *reader) captures(lab string, links []*mapping[linkMap], maps []*mapping
 		c := Capture{Interfaces: l.links[i].Endpoints[:], File: m.is.capture}
 		if c.File == "true" {
 			e := c.Interfaces[0]
-			c.File = lab + "-" + e.Node + "-" + e.Interface + ".pcapng"
+			c.File = l.lab.Name + "-" + e.Node + "-" + e.Interface + ".pcapng"
 		}
 		add(m.place("capture"), c)
 	}
@@ -123,12 +123,12 @@ func (r *reader) captures(lab string, links []*mapping[linkMap], maps []*mapping
 		if c.RingSize > 0 {
 			c.RingFiles = cmp.Or(c.RingFiles, defaultRingFiles)
 		}
-		for _, e := range r.linksAt(m.word("link"), l) {
-			if i, ok := r.linkAt(asEndpoint(e), l); ok {
+		for _, e := range l.linksAt(m.word("link")) {
+			if i, ok := l.linkAt(asEndpoint(e)); ok {
 				c.Interfaces = append(c.Interfaces, l.links[i].Endpoints[:]...)
 			}
 		}
-		c.Interfaces = append(c.Interfaces, r.interfacesAt(m.is.interfaces, l)...)
+		c.Interfaces = append(c.Interfaces, l.interfacesAt(m.is.interfaces)...)
 		if m.ok("file") {
 			add(m.place("file"), c)
 		}
@@ -137,7 +137,7 @@ func (r *reader) captures(lab string, links []*mapping[linkMap], maps []*mapping
 }
 
 // interfacesAt is the endpoints that words stand for, each once.
-func (r *reader) interfacesAt(words []val[Endpoint], l *linked) []Endpoint {
+func (l *linked) interfacesAt(words []val[Endpoint]) []Endpoint {
 	var list []val[string]
 	for _, w := range words {
 		list = append(list, val[string]{w.at, w.is.String(), w.ok})
@@ -145,8 +145,8 @@ func (r *reader) interfacesAt(words []val[Endpoint], l *linked) []Endpoint {
 	if l.broken {
 		return nil
 	}
-	names, _ := r.named(list, "interface", l.names, func(v val[string]) bool {
-		_, ok := r.linkAt(asEndpoint(v), l)
+	names, _ := l.named(list, "interface", l.names, func(v val[string]) bool {
+		_, ok := l.linkAt(asEndpoint(v))
 		return ok
 	})
 	var all []Endpoint

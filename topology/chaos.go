@@ -69,8 +69,8 @@ var chaosForm = mapOf(chaosTable, func(m *mapping[chaosMap]) *mapping[chaosMap] 
 })
 
 // chaos finds the links and nodes that something happens to.
-func (r *reader) chaos(maps []*mapping[chaosMap], l *linked, t *Topology) []Chaos {
-	hosts := t.Hosts()
+func (l *linked) chaos(maps []*mapping[chaosMap]) []Chaos {
+	hosts := l.lab.Hosts()
 	var all []Chaos
 	for _, m := range maps {
 		c := m.is.Chaos
@@ -78,19 +78,19 @@ func (r *reader) chaos(maps []*mapping[chaosMap], l *linked, t *Topology) []Chao
 		switch {
 		case !m.ok("until") || !m.ok("every"):
 		case c.Until <= c.Start:
-			r.errorf(m.place("until"), "until %s is not after start %s, expected a later time", FormatDuration(c.Until), FormatDuration(c.Start))
+			l.errorf(m.place("until"), "until %s is not after start %s, expected a later time", FormatDuration(c.Until), FormatDuration(c.Start))
 		case (c.Until-c.Start)/c.Every > maxStrokes:
-			r.errorf(m.place("every"), "every %s until %s is more than %d times, expected fewer", FormatDuration(c.Every), FormatDuration(c.Until), maxStrokes)
+			l.errorf(m.place("every"), "every %s until %s is more than %d times, expected fewer", FormatDuration(c.Every), FormatDuration(c.Until), maxStrokes)
 		}
 		switch {
 		case !m.ok("kind"):
 		case c.Kind.onLink():
-			c.Links = r.chaosLinks(m, l)
-			if len(r.errors) == 0 {
-				chaosFits(m, c, t.Links)
+			c.Links = l.chaosLinks(m)
+			if len(l.errors) == 0 {
+				chaosFits(m, c, l.links)
 			}
 		case m.ok("nodes"):
-			c.Nodes, _ = r.named(m.is.nodes, "host", hosts, func(v val[string]) bool { return r.runsCommands(v, l, t) })
+			c.Nodes, _ = l.named(m.is.nodes, "host", hosts, l.runsCommands)
 		default:
 			c.Nodes = hosts
 		}
@@ -101,7 +101,7 @@ func (r *reader) chaos(maps []*mapping[chaosMap], l *linked, t *Topology) []Chao
 
 // chaosLinks is the links that something happens to: those of a list of endpoints, or
 // all.
-func (r *reader) chaosLinks(m *mapping[chaosMap], l *linked) []int {
+func (l *linked) chaosLinks(m *mapping[chaosMap]) []int {
 	list := m.is.links
 	if !m.has("links") {
 		list = []val[string]{{at: m.at, is: "*", ok: true}}
@@ -109,13 +109,13 @@ func (r *reader) chaosLinks(m *mapping[chaosMap], l *linked) []int {
 	if m.has("links") && !m.ok("links") || l.broken {
 		return nil
 	}
-	names, ok := r.named(list, "link", l.names, func(v val[string]) bool {
+	names, ok := l.named(list, "link", l.names, func(v val[string]) bool {
 		e, err := endpoint(v.is)
 		if err != nil {
-			r.errorf(v.at, "%v", err)
+			l.errorf(v.at, "%v", err)
 			return false
 		}
-		_, found := r.linkAt(val[Endpoint]{v.at, e, true}, l)
+		_, found := l.linkAt(val[Endpoint]{v.at, e, true})
 		return found
 	})
 	if !ok {

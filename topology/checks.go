@@ -147,10 +147,10 @@ func checkAgrees(m *mapping[Check]) {
 }
 
 // checks makes sure that what checks are about exists.
-func (r *reader) checks(maps []*mapping[Check], l *linked, t *Topology) []Check {
-	workloads, names := t.workloadsByName()
+func (l *linked) checks(maps []*mapping[Check]) []Check {
+	workloads, names := l.lab.workloadsByName()
 	var snapshots []string
-	for _, e := range t.Timeline {
+	for _, e := range l.lab.Timeline {
 		if e.Snapshot != "" {
 			snapshots = append(snapshots, e.Snapshot)
 		}
@@ -160,7 +160,7 @@ func (r *reader) checks(maps []*mapping[Check], l *linked, t *Topology) []Check 
 		taken[name] = true
 	}
 	var checks []Check
-	for _, m := range r.eachCheck(maps, l, t) {
+	for _, m := range eachCheck(l, maps) {
 		c := m.is
 		c.Place = m.where()
 		c.Left = m.has(string(Leftovers)) || m.has(string(OpenConnections))
@@ -171,22 +171,22 @@ func (r *reader) checks(maps []*mapping[Check], l *linked, t *Topology) []Check 
 		case m.has("link"):
 			var ok bool
 			c.OfLink = true
-			if c.Link, ok = r.linkAt(m.endpoint("link"), l); ok && m.ok("from") {
-				r.atLink(m.word("from"), &l.links[c.Link], m.endpoint("link").is)
+			if c.Link, ok = l.linkAt(m.endpoint("link")); ok && m.ok("from") {
+				l.atLink(m.word("from"), &l.links[c.Link], m.endpoint("link").is)
 			}
 		}
 		if m.ok("workload") {
 			checkWorkload(m, workloads[c.Workload], names)
 		}
 		if m.ok("snapshot") && !taken[c.Snapshot] {
-			r.errorf(m.place("snapshot"), "no timeline entry takes the snapshot %s, %s", quote(c.Snapshot), r.expectation(c.Snapshot, snapshots))
+			l.errorf(m.place("snapshot"), "no timeline entry takes the snapshot %s, %s", quote(c.Snapshot), l.expectation(c.Snapshot, snapshots))
 		}
 		switch node := m.word("node"); {
 		case !node.ok:
 		case exec:
-			r.runsCommands(node, l, t)
+			l.runsCommands(node)
 		default:
-			r.adapterOf(node, l, t)
+			l.adapterOf(node)
 		}
 		checks = append(checks, c)
 	}

@@ -38,7 +38,7 @@ func (r *reader) document(data []byte) *yaml.Node {
 		return nil
 	}
 	size := MaxSize
-	if r.substitute(root, &size); len(r.errors) > 0 {
+	if substitute(r, root, &size); len(r.errors) > 0 {
 		return nil
 	}
 	return root
@@ -51,7 +51,7 @@ func (r *reader) value(data []byte) (root *yaml.Node, ok bool) {
 		r.errorAt(1, 1, "the file has more than %d bytes (4 MiB), expected no more", MaxSize)
 		return nil, false
 	}
-	if !r.text(data) {
+	if !printable(r, data) {
 		return nil, false
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
@@ -59,14 +59,14 @@ func (r *reader) value(data []byte) (root *yaml.Node, ok bool) {
 	if err := decode(decoder, &first); errors.Is(err, io.EOF) {
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Line: 1, Column: 1}, true
 	} else if err != nil {
-		r.syntaxError(data, err)
+		syntaxError(r, data, err)
 		return nil, false
 	}
 	if err := decode(decoder, &second); err == nil {
 		r.errorf(&second, "a second YAML document, expected only one")
 		return nil, false
 	} else if !errors.Is(err, io.EOF) {
-		r.syntaxError(data, err)
+		syntaxError(r, data, err)
 		return nil, false
 	}
 	root = first.Content[0]
@@ -88,10 +88,10 @@ func decode(d *yaml.Decoder, n *yaml.Node) (err error) {
 	return d.Decode(n)
 }
 
-// text reports whether data is what YAML calls printable: UTF-8 without control
+// printable reports whether data is what YAML calls printable: UTF-8 without control
 // characters (YAML 1.2, section 5.1). yaml.v3 checks that too, but does not say
 // where.
-func (r *reader) text(data []byte) bool {
+func printable(r *reader, data []byte) bool {
 	line, column := 1, 1
 	for rest := data; len(rest) > 0; {
 		c, size := utf8.DecodeRune(rest)
@@ -125,7 +125,7 @@ var (
 
 // syntaxError reports an error of yaml.v3, which knows a line at best: often
 // the one where the surrounding map or list begins.
-func (r *reader) syntaxError(data []byte, err error) {
+func syntaxError(r *reader, data []byte, err error) {
 	match := yamlMessage().FindStringSubmatch(strings.ReplaceAll(err.Error(), "\n", " "))
 	if match == nil {
 		r.errorAt(1, 1, "not YAML: %v", err)

@@ -12,9 +12,7 @@ import (
 
 // An eventReader makes events of what the file says.
 type eventReader struct {
-	*reader
-	linked    *linked
-	lab       *Topology // with its nodes and workloads
+	*linked   // of a lab with its workloads
 	workloads map[string]*Workload
 	names     []string       // of workloads
 	index     map[string]int // of entries with names, in the timeline
@@ -23,17 +21,17 @@ type eventReader struct {
 }
 
 // timeline finds what events refer to, and checks every impairment that comes about.
-func (r *reader) timeline(maps []*mapping[eventMap], l *linked, t *Topology) []Event {
-	er := eventReader{reader: r, linked: l, lab: t, index: make(map[string]int), snapshots: make(map[string]*yaml.Node)}
-	er.workloads, er.names = t.workloadsByName()
-	maps = r.eachEvent(maps, l, t)
+func timeline(l *linked, maps []*mapping[eventMap]) []Event {
+	er := eventReader{linked: l, index: make(map[string]int), snapshots: make(map[string]*yaml.Node)}
+	er.workloads, er.names = l.lab.workloadsByName()
+	maps = eachEvent(l, maps)
 	for i, m := range maps {
 		name := m.word("name")
 		if !name.ok {
 			continue
 		}
 		if first, ok := er.index[name.is]; ok {
-			r.errorf(name.at, "a second timeline entry %q, expected another name (line %d has it)", name.is, maps[first].place("name").Line)
+			l.errorf(name.at, "a second timeline entry %q, expected another name (line %d has it)", name.is, maps[first].place("name").Line)
 			continue
 		}
 		er.index[name.is] = i
@@ -44,7 +42,7 @@ func (r *reader) timeline(maps []*mapping[eventMap], l *linked, t *Topology) []E
 		events = append(events, er.event(m))
 	}
 	er.waitsEnd(maps)
-	if len(r.errors) == 0 {
+	if len(l.errors) == 0 {
 		er.play(maps, events)
 	}
 	return events
@@ -75,7 +73,7 @@ func (r *eventReader) event(m *mapping[eventMap]) Event {
 		if !m.ok("timeout") {
 			e.Timeout = defaultCommandTimeout
 		}
-		r.runsCommands(m.word("node"), r.linked, r.lab)
+		r.runsCommands(m.word("node"))
 	case m.ok("snapshot"):
 		at := m.place("snapshot")
 		if first := r.snapshots[e.Snapshot]; first != nil {
@@ -86,19 +84,19 @@ func (r *eventReader) event(m *mapping[eventMap]) Event {
 	}
 	for _, action := range []NodeAction{RestartNode, KillNode, PauseNode, ResumeNode} {
 		if m.has(string(action)) {
-			r.runsCommands(m.word(string(action)), r.linked, r.lab)
+			r.runsCommands(m.word(string(action)))
 		}
 	}
 	return e
 }
 
 // runsCommands reports whether v names a node that runs commands, and the error if not.
-func (r *reader) runsCommands(v val[string], l *linked, t *Topology) bool {
-	if !r.node(v, l) {
+func (l *linked) runsCommands(v val[string]) bool {
+	if !l.node(v) {
 		return false
 	}
-	if t.Nodes[l.nodes[v.is]].Kind == Switch {
-		r.errorf(v.at, "%s is a switch, expected a host or router: a switch has no processes", v.is)
+	if l.lab.Nodes[l.nodes[v.is]].Kind == Switch {
+		l.errorf(v.at, "%s is a switch, expected a host or router: a switch has no processes", v.is)
 		return false
 	}
 	return true
@@ -106,16 +104,16 @@ func (r *reader) runsCommands(v val[string], l *linked, t *Topology) bool {
 
 // startOrStop finds out whether it is a node or a workload that starts or stops.
 func (r *eventReader) startOrStop(e *Event, v val[string], action NodeAction) {
-	_, isNode := r.linked.nodes[v.is]
+	_, isNode := r.nodes[v.is]
 	w := r.workloads[v.is]
 	switch {
 	case isNode && w != nil:
 		r.errorf(v.at, "%s is a node and a workload, expected another name for one of them", quote(v.is))
 	case isNode:
 		e.Node, e.NodeAction = v.is, action
-		r.runsCommands(v, r.linked, r.lab)
+		r.runsCommands(v)
 	case w == nil:
-		known := slices.Concat(r.linked.nodeNames, r.names)
+		known := slices.Concat(r.nodeNames, r.names)
 		r.errorf(v.at, "no node or workload has the name %s, %s", quote(v.is), r.expectation(v.is, known))
 	case action == StartNode && !w.Manual:
 		r.errorf(v.at, "workload %s starts by itself, expected start: manual there (line %d)", v.is, w.Place.Line)
@@ -132,44 +130,44 @@ func (r *eventReader) when(m *mapping[Trigger]) *Trigger {
 		r.errorf(w.at, "no workload has the name %s, %s", quote(w.is), r.expectation(w.is, r.names))
 	}
 	if m.ok("node") {
-		r.adapterOf(m.word("node"), r.linked, r.lab)
+		r.adapterOf(m.word("node"))
 	}
-	return &m.is
+	return new(m.is)
 }
 
 // adapterOf reports if v names no node that has counters.
-func (r *reader) adapterOf(v val[string], l *linked, t *Topology) {
-	if !r.node(v, l) {
+func (l *linked) adapterOf(v val[string]) {
+	if !l.node(v) {
 		return
 	}
-	if n := t.Nodes[l.nodes[v.is]]; n.Kind != Host {
-		r.errorf(v.at, "%s is a %s, expected a host: only hosts have adapters", n.Name, n.Kind)
+	if n := l.lab.Nodes[l.nodes[v.is]]; n.Kind != Host {
+		l.errorf(v.at, "%s is a %s, expected a host: only hosts have adapters", n.Name, n.Kind)
 	}
 }
 
 // eventLink is the index of the link of an event, whose direction it checks too.
 func (r *eventReader) eventLink(m *mapping[eventMap]) int {
 	name := m.endpoint("link")
-	index, ok := r.linkAt(name, r.linked)
+	index, ok := r.linkAt(name)
 	if ok && m.ok("from") {
-		r.atLink(m.word("from"), &r.linked.links[index], name.is)
+		r.atLink(m.word("from"), &r.links[index], name.is)
 	}
 	return index
 }
 
 // linkAt is the index of the link that has an endpoint.
-func (r *reader) linkAt(v val[Endpoint], l *linked) (index int, ok bool) {
+func (l *linked) linkAt(v val[Endpoint]) (index int, ok bool) {
 	index, ok = l.index[v.is]
 	if !ok && v.ok && !l.broken {
-		r.errorf(v.at, "no link has the endpoint %s, %s", quote(v.is.String()), r.expectation(v.is.String(), l.names))
+		l.errorf(v.at, "no link has the endpoint %s, %s", quote(v.is.String()), l.expectation(v.is.String(), l.names))
 	}
 	return index, ok
 }
 
 // atLink reports if a node is not at a link.
-func (r *reader) atLink(node val[string], l *Link, name Endpoint) {
-	if ends := l.Endpoints; node.is != ends[0].Node && node.is != ends[1].Node {
-		r.errorf(node.at, "%s is not on the link %s, expected %s or %s", quote(node.is), name, ends[0].Node, ends[1].Node)
+func (l *linked) atLink(node val[string], link *Link, name Endpoint) {
+	if ends := link.Endpoints; node.is != ends[0].Node && node.is != ends[1].Node {
+		l.errorf(node.at, "%s is not on the link %s, expected %s or %s", quote(node.is), name, ends[0].Node, ends[1].Node)
 	}
 }
 
@@ -179,18 +177,18 @@ const checkedPartitions = 100
 
 // partition is the sets of nodes that an event separates.
 func (r *eventReader) partition(m *mapping[eventMap]) [][]string {
-	l, v := r.linked, m.is.partition
+	v := m.is.partition
 	seen := make(map[string]*yaml.Node)
 	sets := make([][]string, len(v))
 	before := len(r.errors)
 	for i, words := range v {
 		var set []val[string]
 		for _, word := range words {
-			set = append(set, r.each(word, "node", l.nodeNames)...)
+			set = append(set, r.each(word, "node", r.nodeNames)...)
 		}
 		for _, node := range set {
-			if _, ok := l.nodes[node.is]; node.ok && !ok {
-				r.errorf(node.at, "unknown node %s, %s", quote(node.is), r.expectation(node.is, l.nodeNames))
+			if _, ok := r.nodes[node.is]; node.ok && !ok {
+				r.errorf(node.at, "unknown node %s, %s", quote(node.is), r.expectation(node.is, r.nodeNames))
 			} else if first := seen[node.is]; first != nil {
 				r.errorf(node.at, "node %s a second time, expected it in one set (line %d has it)", node.is, first.Line)
 			}
@@ -199,7 +197,7 @@ func (r *eventReader) partition(m *mapping[eventMap]) [][]string {
 		}
 	}
 	r.partitions++
-	if t := (&Topology{Links: l.links}); r.partitions <= checkedPartitions && m.ok("partition") && len(r.errors) == before && !l.broken && len(t.Between(sets)) == 0 {
+	if t := (&Topology{Links: r.links}); r.partitions <= checkedPartitions && m.ok("partition") && len(r.errors) == before && !r.broken && len(t.Between(sets)) == 0 {
 		r.errorf(m.place("partition"), "the partition separates nothing, expected sets of nodes with links between them, or to nodes in none of them")
 	}
 	return sets
@@ -275,7 +273,7 @@ func instants(events []Event) []time.Duration {
 // leaves a link with an impairment that cannot be. Events of which nobody knows when
 // they come are tried on links that no others change.
 func (r *eventReader) play(maps []*mapping[eventMap], events []Event) {
-	file := r.linked.links
+	file := r.links
 	at := instants(events)
 	var order []int
 	changed := make(map[int]int) // how many events change each link

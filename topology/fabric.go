@@ -220,7 +220,7 @@ func Expand(o Options, name string, data []byte) ([]byte, error) {
 	var b strings.Builder
 	e := yaml.NewEncoder(&b)
 	e.SetIndent(2)
-	if err := e.Encode(r.written(root)); err != nil {
+	if err := e.Encode(written(r, root)); err != nil {
 		return nil, err
 	}
 	return []byte(b.String()), e.Close()
@@ -228,7 +228,7 @@ func Expand(o Options, name string, data []byte) ([]byte, error) {
 
 // written is a value as it stands in a file: without aliases, and with its dollars as
 // they are written.
-func (r *reader) written(n *yaml.Node) *yaml.Node {
+func written(r *reader, n *yaml.Node) *yaml.Node {
 	n = target(n)
 	is := &yaml.Node{Kind: n.Kind, Tag: n.Tag, Style: n.Style, Value: strings.ReplaceAll(n.Value, "$", "$$")}
 	switch {
@@ -237,14 +237,14 @@ func (r *reader) written(n *yaml.Node) *yaml.Node {
 	case n.Kind == yaml.MappingNode:
 		for _, e := range r.entries(n) {
 			key := &yaml.Node{Kind: yaml.ScalarNode, Tag: e.key.Tag, Style: e.key.Style, Value: e.key.Value}
-			is.Content = append(is.Content, key, r.written(e.value))
+			is.Content = append(is.Content, key, written(r, e.value))
 		}
 		if len(n.Content) == 0 {
 			is.Style = yaml.FlowStyle
 		}
 	case n.Kind == yaml.SequenceNode:
 		for _, item := range n.Content {
-			is.Content = append(is.Content, r.written(item))
+			is.Content = append(is.Content, written(r, item))
 		}
 	}
 	return is

@@ -8,12 +8,21 @@ import (
 
 // This file is labs of only some of a file's nodes (Options.Nodes).
 
+// A selection leaves out what needs nodes that a lab has not got.
+type selection struct {
+	*reader
+	lab   *Topology
+	index []int           // of each link of the whole lab: its index by now, or -1
+	stays map[string]bool // nodes
+	gone  map[string]bool // workloads
+}
+
 // leaveOut leaves of a complete lab the nodes that are asked for. What needs others
 // is left out with them: links, workloads that cannot reach their peer without
 // them, their checks, what a timeline does to their links, and captures there.
-func (r *reader) leaveOut(t *Topology, m topologyMap) {
+func leaveOut(r *reader, t *Topology, m topologyMap) {
 	all := t.Nodes
-	if t.Nodes = r.chosen(all, m); len(r.errors) > 0 {
+	if t.Nodes = chosen(r, all, m); len(r.errors) > 0 {
 		return
 	}
 	stays := make(map[string]bool, len(t.Nodes))
@@ -41,13 +50,15 @@ func (r *reader) leaveOut(t *Topology, m topologyMap) {
 	t.Needs = slices.DeleteFunc(t.Needs, func(n Need) bool { return !stays[n.Node] })
 	segments := t.segments()
 	if slices.ContainsFunc(t.Nodes, func(n Node) bool { return n.Kind == Router }) {
-		r.routes(t, segments, maps, m.at)
+		n := network{r, t, segments, maps}
+		n.routes(m.at)
 	}
-	r.leaveOutUses(t, index, stays)
+	s := selection{r, t, index, stays, make(map[string]bool)}
+	s.leaveOutUses()
 }
 
 // chosen is the nodes that are asked for.
-func (r *reader) chosen(all []Node, m topologyMap) []Node {
+func chosen(r *reader, all []Node, m topologyMap) []Node {
 	var names []string
 	for _, n := range all {
 		names = append(names, n.Name)
@@ -77,14 +88,14 @@ func onLinks(interfaces []Interface, index []int) []Interface {
 }
 
 // leaveOutUses leaves out what uses nodes and links that are not there.
-func (r *reader) leaveOutUses(t *Topology, index []int, stays map[string]bool) {
+func (s *selection) leaveOutUses() {
+	r, t, index, stays, gone := s.reader, s.lab, s.index, s.stays, s.gone
 	in := segmentOf(t.segments(), len(t.Links))
-	gone := make(map[string]bool) // workloads
 	t.Workloads = without(r, "workloads", t.Workloads, func(w *Workload) (string, bool) {
 		gone[w.Name] = !t.reaches(w, in)
 		return w.Name, !gone[w.Name]
 	})
-	t.Timeline = r.leaveOutEvents(t, index, stays, gone)
+	t.Timeline = s.leaveOutEvents()
 	snapshots := map[string]bool{"": true}
 	for _, e := range t.Timeline {
 		snapshots[e.Snapshot] = true
@@ -155,32 +166,34 @@ func staying(names []string, stays map[string]bool) []string {
 
 // leaveOutEvents is the timeline without what happens to what is not there, and without
 // what waits for that or for anything that is left out.
-func (r *reader) leaveOutEvents(t *Topology, index []int, stays, gone map[string]bool) []Event {
+func (s *selection) leaveOutEvents() []Event {
+	t := s.lab
 	left := make(map[string]bool) // names of events that are left out
 	for _, i := range inOrder(t.Timeline) {
 		e := t.Timeline[i] // a copy, which eventStays changes
-		if left[e.After] || !t.eventStays(&e, index, stays, gone) {
+		if left[e.After] || !s.eventStays(&e) {
 			left[e.Name] = e.Name != ""
 		}
 	}
-	return without(r, "timeline entries at", t.Timeline, func(e *Event) (string, bool) {
+	return without(s.reader, "timeline entries at", t.Timeline, func(e *Event) (string, bool) {
 		at := FormatDuration(e.At)
 		if e.Name != "" {
 			at = e.Name
 		}
-		return at, !left[e.After] && t.eventStays(e, index, stays, gone)
+		return at, !left[e.After] && s.eventStays(e)
 	})
 }
 
 // eventStays reports whether what an event is about is there, and gives the event the
 // index that its link has now, or the sets that its partition has.
-func (t *Topology) eventStays(e *Event, index []int, stays, gone map[string]bool) bool {
+func (s *selection) eventStays(e *Event) bool {
+	t, stays, gone := s.lab, s.stays, s.gone
 	if w := e.When; w != nil && (gone[w.Workload] || w.Node != "" && !stays[w.Node]) {
 		return false
 	}
 	switch {
 	case e.OfLink():
-		e.Link = index[e.Link]
+		e.Link = s.index[e.Link]
 		return e.Link >= 0
 	case len(e.Partition) > 0:
 		var sets [][]string

@@ -7,8 +7,11 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// linked is the links, and what is asked of them by name.
+// linked is the nodes and links of a lab by their names. It reports what they cannot be used
+// for.
 type linked struct {
+	*reader
+	lab       *Topology // with its nodes
 	links     []Link
 	nodes     map[string]int // index in Topology.Nodes
 	nodeNames []string
@@ -17,16 +20,19 @@ type linked struct {
 	broken    bool             // an endpoint was wrong, so that what is absent here may be a consequence
 }
 
-// links checks endpoints and applies defaults, ports and directions.
-func (r *reader) links(m topologyMap, nodes []Node, ports map[string][]portMap) *linked {
-	l := &linked{
-		nodes: make(map[string]int),
-		index: make(map[Endpoint]int),
-	}
-	for i, n := range nodes {
+// newLinked is the nodes of a lab, as yet without links.
+func newLinked(r *reader, t *Topology) *linked {
+	l := &linked{reader: r, lab: t, nodes: make(map[string]int), index: make(map[Endpoint]int)}
+	for i, n := range t.Nodes {
 		l.nodes[n.Name] = i
 		l.nodeNames = append(l.nodeNames, n.Name)
 	}
+	return l
+}
+
+// links checks endpoints and applies defaults, ports and directions.
+func (r *reader) links(m topologyMap, t *Topology, ports map[string][]portMap) *linked {
+	l := newLinked(r, t)
 	used := make(map[Endpoint]*yaml.Node)
 	for i, link := range m.links {
 		var of [2][]portMap // of the two ends
@@ -45,7 +51,7 @@ func (r *reader) links(m topologyMap, nodes []Node, ports map[string][]portMap) 
 		}
 		good := true
 		for end, e := range link.is.endpoints {
-			if !r.end(e, l) {
+			if !l.end(e) {
 				good = false
 				continue
 			}
@@ -56,7 +62,7 @@ func (r *reader) links(m topologyMap, nodes []Node, ports map[string][]portMap) 
 				continue
 			}
 			used[name] = e.at
-			if n, ok := l.nodes[name.Node]; ok && nodes[n].Kind == Switch && len(e.addresses) > 0 {
+			if n, ok := l.nodes[name.Node]; ok && t.Nodes[n].Kind == Switch && len(e.addresses) > 0 {
 				r.errorf(e.addresses[0].at, "an address is given to the switch %s, expected none: only hosts and routers have addresses", name.Node)
 			}
 			l.links[i].Endpoints[end] = name
@@ -131,18 +137,18 @@ func impairments(ports []portMap, of ...impairment) []impairment {
 }
 
 // end reports whether a link can end there, and the error if not.
-func (r *reader) end(e endpointMap, l *linked) bool {
+func (l *linked) end(e endpointMap) bool {
 	if e.node.ok && e.node.is == external {
 		if !e.iface.ok {
 			return false
 		}
 		if !outsideName().MatchString(e.iface.is) {
-			r.errorf(e.iface.at, "%s is no name of an external interface, expected letters, digits, _, - and ., a letter or digit first", quote(e.iface.is))
+			l.errorf(e.iface.at, "%s is no name of an external interface, expected letters, digits, _, - and ., a letter or digit first", quote(e.iface.is))
 			return false
 		}
 		return true
 	}
-	return r.node(e.node, l) && e.iface.ok
+	return l.node(e.node) && e.iface.ok
 }
 
 // outsideName matches the name of an external interface, which is also part of
@@ -150,17 +156,17 @@ func (r *reader) end(e endpointMap, l *linked) bool {
 var outsideName = lazily(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
 
 // node reports whether v names a node, and the error if not.
-func (r *reader) node(v val[string], l *linked) bool {
+func (l *linked) node(v val[string]) bool {
 	if !v.ok {
 		return false
 	}
 	if v.is == external {
-		r.errorf(v.at, "external is outside the lab, expected a node: workloads run in nodes")
+		l.errorf(v.at, "external is outside the lab, expected a node: workloads run in nodes")
 		return false
 	}
 	if _, ok := l.nodes[v.is]; !ok {
 		if len(l.nodeNames) > 0 { // else that there are none was reported
-			r.errorf(v.at, "unknown node %s, %s", quote(v.is), r.expectation(v.is, l.nodeNames))
+			l.errorf(v.at, "unknown node %s, %s", quote(v.is), l.expectation(v.is, l.nodeNames))
 		}
 		return false
 	}
@@ -168,12 +174,12 @@ func (r *reader) node(v val[string], l *linked) bool {
 }
 
 // host reports whether v names a host, and the error if not.
-func (r *reader) host(v val[string], l *linked, nodes []Node) bool {
-	if !r.node(v, l) {
+func (l *linked) host(v val[string]) bool {
+	if !l.node(v) {
 		return false
 	}
-	if n := nodes[l.nodes[v.is]]; n.Kind != Host {
-		r.errorf(v.at, "%s is a %s, expected a host: workloads run in hosts", n.Name, n.Kind)
+	if n := l.lab.Nodes[l.nodes[v.is]]; n.Kind != Host {
+		l.errorf(v.at, "%s is a %s, expected a host: workloads run in hosts", n.Name, n.Kind)
 		return false
 	}
 	return true

@@ -48,7 +48,8 @@ func (l *Link) CheckQueue(i Impairment) error {
 // routedMTU reports links on the ways between hosts that are too narrow for their
 // RoCE packets, which are never fragmented: each link once. An adapter knows the
 // MTU of its own links alone.
-func (r *reader) routedMTU(t *Topology, m *mesh, segments []segment, links []*mapping[linkMap]) (few bool) {
+func (r *network) routedMTU(m *mesh) (few bool) {
+	t, segments, links := r.lab, r.segments, r.links
 	mtu := make([]int, len(segments))
 	for i, s := range segments {
 		mtu[i] = t.Links[s.links[0]].MTU

@@ -3,22 +3,20 @@ package topology
 import (
 	"net/netip"
 	"slices"
-
-	"gopkg.in/yaml.v3"
 )
 
 // This file is what stays of a running lab when its file changes: the numbers of
 // links, and the addresses that the lab chose (Options.Running).
 
-// number gives each link its number: that which it has in the running lab, if both
+// numberLinks gives each link its number: that which it has in the running lab, if both
 // of its ends are the same there; else its place in the file, if that is free; else
 // one that is.
-func (r *reader) number(links []Link) {
+func numberLinks(links []Link, before *Topology) {
 	taken := make(map[int]bool)
 	numbered := make([]bool, len(links))
-	if r.Running != nil {
-		running := make(map[[2]Endpoint]int, len(r.Running.Links))
-		for _, l := range r.Running.Links {
+	if before != nil {
+		running := make(map[[2]Endpoint]int, len(before.Links))
+		for _, l := range before.Links {
 			running[l.Endpoints] = l.Number
 		}
 		for i := range links {
@@ -43,8 +41,8 @@ func (r *reader) number(links []Link) {
 
 // chosenBefore is the addresses that the running lab has chosen for the ends of links that
 // it has.
-func (r *reader) chosenBefore(links []Link) map[linkEnd][]netip.Prefix {
-	if r.Running == nil {
+func chosenBefore(running *Topology, links []Link) map[linkEnd][]netip.Prefix {
+	if running == nil {
 		return nil
 	}
 	at := make(map[int]int, len(links)) // by number
@@ -54,16 +52,16 @@ func (r *reader) chosenBefore(links []Link) map[linkEnd][]netip.Prefix {
 	chosen := make(map[linkEnd][]netip.Prefix)
 	add := func(faces []Interface) {
 		for _, f := range faces {
-			l := r.Running.Links[f.Link]
+			l := running.Links[f.Link]
 			if i, ok := at[l.Number]; ok && links[i].Endpoints == l.Endpoints && !f.Given && len(f.Addresses) > 0 {
 				chosen[linkEnd{i, f.End}] = f.Addresses
 			}
 		}
 	}
-	for _, n := range r.Running.Nodes {
+	for _, n := range running.Nodes {
 		add(n.Interfaces)
 	}
-	add(r.Running.Externals)
+	add(running.Externals)
 	return chosen
 }
 
@@ -72,8 +70,9 @@ func (r *reader) chosenBefore(links []Link) map[linkEnd][]netip.Prefix {
 // which no other segment has. The subnets are those of the first end that the file
 // gives addresses, else of the first that has been chosen some. What it keeps it adds
 // to all, and what others must not get to the sets.
-func (r *reader) keep(before map[linkEnd][]netip.Prefix, segments []segment, links []*mapping[linkMap], all [][2][]netip.Prefix, owner map[netip.Addr]*yaml.Node, taken []bool) {
-	for _, s := range segments {
+func (r *addressing) keep(before map[linkEnd][]netip.Prefix) {
+	links, all, owner, taken := r.links, r.all, r.owner, r.taken
+	for _, s := range r.segments {
 		var inside []netip.Prefix
 		for _, e := range s.ends {
 			if links[e.link].is.gives(e.end) {

@@ -62,35 +62,36 @@ func (r *reader) resolve(lab *mapping[labMap]) *Topology {
 	}
 	var ports map[string][]portMap
 	t.Nodes, ports = r.nodes(m.topology)
-	l := r.links(m.topology, t.Nodes, ports)
+	l := r.links(m.topology, t, ports)
 	t.Links = l.links
 	segments := t.segments()
-	r.segmentsWork(t, segments, m.topology.links)
-	r.number(t.Links)
-	addresses := r.addresses(t.Links, m.topology.links, segments)
+	n := network{r, t, segments, m.topology.links}
+	n.segmentsWork()
+	numberLinks(t.Links, r.Running)
+	addresses := n.addresses()
 	for i, link := range t.Links {
 		for end, e := range link.Endpoints {
 			face := Interface{Name: e.Interface, Link: i, End: end, Addresses: addresses[i][end], Given: m.topology.links[i].is.gives(end)}
 			if e.External() {
 				t.Externals = append(t.Externals, face)
 				r.need(link.Endpoints[1-end].Node, m.topology.links[i].is.endpoints[end].at, "a link leads outside the lab")
-			} else if n, ok := l.nodes[e.Node]; ok {
-				t.Nodes[n].Interfaces = append(t.Nodes[n].Interfaces, face)
+			} else if i, ok := l.nodes[e.Node]; ok {
+				t.Nodes[i].Interfaces = append(t.Nodes[i].Interfaces, face)
 			}
 		}
 	}
 	if len(r.errors) == 0 && slices.ContainsFunc(t.Nodes, func(n Node) bool { return n.Kind == Router }) {
-		r.routes(t, segments, m.topology.links, m.topology.at)
+		n.routes(m.topology.at)
 	}
 	t.Needs = r.needs
-	t.Workloads = r.workloads(m.workloads, l, t, segments)
-	t.Timeline = r.timeline(m.timeline, l, t)
-	t.Chaos = r.chaos(m.chaos, l, t)
-	t.Checks = r.checks(m.checks, l, t)
-	t.Baseline = r.baseline(m.baseline, t)
-	t.Captures = r.captures(t.Name, m.topology.links, m.captures, l)
+	t.Workloads = workloads(l, m.workloads, segments)
+	t.Timeline = timeline(l, m.timeline)
+	t.Chaos = l.chaos(m.chaos)
+	t.Checks = l.checks(m.checks)
+	t.Baseline = baseline(r, m.baseline, t)
+	t.Captures = l.captures(m.topology.links, m.captures)
 	if r.Nodes != nil && len(r.errors) == 0 {
-		r.leaveOut(t, m.topology)
+		leaveOut(r, t, m.topology)
 	}
 	return t
 }

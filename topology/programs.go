@@ -71,7 +71,7 @@ func (w *workloadReader) programsOf(is *Workload, m *mapping[workloadMap]) {
 	var nodes []string
 	commands := map[string][]string{}
 	for i, e := range m.is.exec {
-		named, ok := w.named([]val[string]{e.nodes}, "host", w.hosts, func(v val[string]) bool { return w.host(v, w.linked, w.lab.Nodes) })
+		named, ok := w.named([]val[string]{e.nodes}, "host", w.hosts, w.host)
 		if !ok {
 			return
 		}

@@ -28,10 +28,11 @@ type subnet struct {
 // share one; so has a host, which has a default route instead where all that it
 // gets to has the same next hops. A route covers no address of another segment,
 // and a router has no default route: packets to what does not exist come to an end.
-func (r *reader) routes(t *Topology, segments []segment, links []*mapping[linkMap], at *yaml.Node) {
+func (r *network) routes(at *yaml.Node) {
+	t, segments := r.lab, r.segments
 	in := segmentOf(segments, len(t.Links))
-	subnets := r.subnets(t, segments, links)
-	r.subnetsDiffer(t, segments, subnets, links)
+	subnets := r.subnets()
+	r.subnetsDiffer(subnets)
 	routers := 0
 	for _, n := range t.Nodes {
 		if n.Kind == Router {
@@ -57,7 +58,7 @@ func (r *reader) routes(t *Topology, segments []segment, links []*mapping[linkMa
 		}
 		if of == nil || !slices.Equal(takesPart, before) {
 			of, before = newMesh(t, in, takesPart), takesPart
-			if !t.sameMTU(of) && !r.routedMTU(t, of, segments, links) {
+			if !t.sameMTU(of) && !r.routedMTU(of) {
 				r.tooManyRoutes(at, len(t.Nodes), len(subnets))
 				return
 			}
@@ -70,14 +71,15 @@ func (r *reader) routes(t *Topology, segments []segment, links []*mapping[linkMa
 	}
 }
 
-func (r *reader) tooManyRoutes(at *yaml.Node, nodes, subnets int) {
+func (r *network) tooManyRoutes(at *yaml.Node, nodes, subnets int) {
 	r.errorf(at, "%d nodes with routes to %d subnets are too many, expected switches in the place of some routers", nodes, subnets)
 }
 
 // subnets is the subnets of segments, in the order of their addresses. At a
 // segment with a router, every end must have an address in each, so that whatever
 // the router can send there arrives.
-func (r *reader) subnets(t *Topology, segments []segment, links []*mapping[linkMap]) []subnet {
+func (r *network) subnets() []subnet {
+	t, links := r.lab, r.links
 	router := make(map[string]bool)
 	for _, n := range t.Nodes {
 		router[n.Name] = n.Kind == Router
@@ -92,7 +94,7 @@ func (r *reader) subnets(t *Topology, segments []segment, links []*mapping[linkM
 		addresses[i.Link][i.End] = i.Addresses
 	}
 	var all []subnet
-	for number, s := range segments {
+	for number, s := range r.segments {
 		isRouter := func(e linkEnd) bool { return router[t.Links[e.link].Endpoints[e.end].Node] }
 		if !slices.ContainsFunc(s.ends, isRouter) {
 			continue
@@ -128,7 +130,8 @@ func (r *reader) subnets(t *Topology, segments []segment, links []*mapping[linkM
 
 // subnetsDiffer reports segments that have addresses in common although routers
 // lead to both.
-func (r *reader) subnetsDiffer(t *Topology, segments []segment, subnets []subnet, links []*mapping[linkMap]) {
+func (r *network) subnetsDiffer(subnets []subnet) {
+	t, segments, links := r.lab, r.segments, r.links
 	parts := t.parts(segments)
 	last := make(map[int]subnet) // that reaches farthest, by part
 	for _, s := range subnets {

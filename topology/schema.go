@@ -11,10 +11,9 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// This file is one type and one table of keys for the file, its topology, nodes and
-// links; the adapter block, which has many keys, is in adapter.go. What depends on more
-// than one value (precedence, references, addresses) is in parse.go and the files it
-// leads to.
+// This file is the tables of keys for the file, its topology, nodes and links; that of the
+// adapter block, which has many keys, is in adapter.go. What depends on more than one value
+// (precedence, references, addresses) is in parse.go and the files it leads to.
 
 // A labMap is the whole file.
 type labMap struct {

@@ -13,6 +13,15 @@ type segment struct {
 	ends  []linkEnd // those that are not at switches, in the order of the file
 }
 
+// A network is the segments of a lab, with what the file says of its links. It reports what
+// cannot work.
+type network struct {
+	*reader
+	lab      *Topology
+	segments []segment
+	links    []*mapping[linkMap]
+}
+
 // A linkEnd is one end of a link.
 type linkEnd struct {
 	link int // index in Topology.Links
@@ -138,10 +147,11 @@ func (p partition) join(i, j int) bool {
 
 // segmentsWork reports what cannot work in a segment: loops of switches that do
 // not break them, nodes that are in it twice, and links of different MTU.
-func (r *reader) segmentsWork(t *Topology, segments []segment, links []*mapping[linkMap]) {
-	r.portsSuffice(t, links)
-	r.loops(t, links)
-	for _, s := range segments {
+func (r *network) segmentsWork() {
+	t, links := r.lab, r.links
+	r.portsSuffice()
+	r.loops()
+	for _, s := range r.segments {
 		first := s.links[0]
 		for _, i := range s.links[1:] {
 			if t.Links[i].MTU != t.Links[first].MTU {
@@ -171,7 +181,8 @@ func (r *reader) segmentsWork(t *Topology, segments []segment, links []*mapping[
 const maxPorts = 1023
 
 // portsSuffice reports the switches at which too many links end.
-func (r *reader) portsSuffice(t *Topology, links []*mapping[linkMap]) {
+func (r *network) portsSuffice() {
+	t, links := r.lab, r.links
 	ports := make(map[string]int)
 	for _, n := range t.Nodes {
 		if n.Kind == Switch {
@@ -196,7 +207,8 @@ func (r *reader) portsSuffice(t *Topology, links []*mapping[linkMap]) {
 // It looks at those that one link each closes in a tree of the others. That is
 // enough: every other loop is made of these, so that each of its switches is in
 // one of them.
-func (r *reader) loops(t *Topology, links []*mapping[linkMap]) {
+func (r *network) loops() {
+	t, links := r.lab, r.links
 	type edge struct{ link, to int }
 	number := make(map[string]int) // of a switch
 	var tree []bool                // spanning tree is on

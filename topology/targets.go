@@ -15,13 +15,13 @@ func asEndpoint(word val[string]) val[Endpoint] {
 }
 
 // linksAt is the links that a word for endpoints stands for, each by one of its ends.
-func (r *reader) linksAt(v val[string], l *linked) []val[string] {
+func (l *linked) linksAt(v val[string]) []val[string] {
 	if !v.ok || l.broken && naming.IsSeveral(v.is) {
 		return nil // what is absent may be a consequence
 	}
 	var links []val[string]
 	has := make(map[int]bool)
-	for _, w := range r.each(v, "link", l.names) {
+	for _, w := range l.each(v, "link", l.names) {
 		i, found := l.index[asEndpoint(w).is]
 		if !found || !has[i] { // that it is not there is reported where it is looked up
 			links = append(links, w)
@@ -33,13 +33,13 @@ func (r *reader) linksAt(v val[string], l *linked) []val[string] {
 
 // senderAt is the node at a link that a word stands for. It is nothing if both ends are
 // meant, and the word itself if it is neither.
-func (r *reader) senderAt(from, link val[string], l *linked) val[string] {
+func (l *linked) senderAt(from, link val[string]) val[string] {
 	i, ok := l.index[asEndpoint(link).is]
 	if !from.ok || !ok {
 		return from
 	}
 	a, b := l.links[i].Endpoints[0].Node, l.links[i].Endpoints[1].Node
-	switch atA, atB := r.is(from, a), r.is(from, b); {
+	switch atA, atB := l.is(from, a), l.is(from, b); {
 	case atA && atB:
 		return val[string]{}
 	case atA:
@@ -72,13 +72,13 @@ func eachOf[M any](m *mapping[M], key string, words []val[string]) []*mapping[M]
 
 // eachLink is a map with each of the links that its key link names, and from as the node
 // there that is meant. From is where the map has the node.
-func eachLink[M any](r *reader, m *mapping[M], l *linked, from func(*M) *string) []*mapping[M] {
-	all := eachOf(m, "link", r.linksAt(m.word("link"), l))
+func eachLink[M any](l *linked, m *mapping[M], from func(*M) *string) []*mapping[M] {
+	all := eachOf(m, "link", l.linksAt(m.word("link")))
 	for i, one := range all {
 		if !one.has("from") {
 			continue
 		}
-		if sender := r.senderAt(one.word("from"), one.word("link"), l); sender.at != nil {
+		if sender := l.senderAt(one.word("from"), one.word("link")); sender.at != nil {
 			all[i] = one.saying("from", sender)
 		} else {
 			all[i] = one.without("from")
@@ -89,7 +89,7 @@ func eachLink[M any](r *reader, m *mapping[M], l *linked, from func(*M) *string)
 }
 
 // tooMany reports whether entries have become more than a list may have, and the error.
-func (r *reader) tooMany(entries int, at *yaml.Node) bool {
+func tooMany(r *reader, entries int, at *yaml.Node) bool {
 	if entries > maxItems {
 		r.errorf(at, "with all that this stands for the list has more than %d entries, expected up to that", maxItems)
 	}
@@ -99,16 +99,16 @@ func (r *reader) tooMany(entries int, at *yaml.Node) bool {
 // eachEvent is the timeline with an entry for each link or node that is named. Of those
 // that one entry stands for the last has the name, so that what comes after it comes
 // after all of them.
-func (r *reader) eachEvent(maps []*mapping[eventMap], l *linked, t *Topology) []*mapping[eventMap] {
-	nodes := t.withProcesses()
+func eachEvent(l *linked, maps []*mapping[eventMap]) []*mapping[eventMap] {
+	nodes := l.lab.withProcesses()
 	var all []*mapping[eventMap]
 	for _, m := range maps {
 		each := []*mapping[eventMap]{m}
 		target := m.among("stop", "start", "node", string(RestartNode), string(KillNode), string(PauseNode), string(ResumeNode))
 		if m.ok("link") {
-			each = eachLink(r, m, l, func(m *eventMap) *string { return &m.From })
+			each = eachLink(l, m, func(m *eventMap) *string { return &m.From })
 		} else if target != nil {
-			each = eachOf(m, target[0].key, r.each(m.word(target[0].key), "node", nodes))
+			each = eachOf(m, target[0].key, l.each(m.word(target[0].key), "node", nodes))
 		}
 		if len(each) == 0 { // an error was reported, and others may refer to the entry
 			m = m.without("link")
@@ -121,7 +121,7 @@ func (r *reader) eachEvent(maps []*mapping[eventMap], l *linked, t *Topology) []
 			each[i] = each[i].without("name")
 			each[i].is.Name = ""
 		}
-		if all = append(all, each...); r.tooMany(len(all), m.at) {
+		if all = append(all, each...); tooMany(l.reader, len(all), m.at) {
 			return nil
 		}
 	}
@@ -129,23 +129,23 @@ func (r *reader) eachEvent(maps []*mapping[eventMap], l *linked, t *Topology) []
 }
 
 // eachCheck is the checks with one for each link, node or workload that is named.
-func (r *reader) eachCheck(maps []*mapping[Check], l *linked, t *Topology) []*mapping[Check] {
-	_, workloads := t.workloadsByName()
-	hosts, nodes := t.Hosts(), t.withProcesses()
+func eachCheck(l *linked, maps []*mapping[Check]) []*mapping[Check] {
+	_, workloads := l.lab.workloadsByName()
+	hosts, nodes := l.lab.Hosts(), l.lab.withProcesses()
 	var all []*mapping[Check]
 	for _, m := range maps {
 		each := []*mapping[Check]{m}
 		switch {
 		case m.ok("link"):
-			each = eachLink(r, m, l, func(m *Check) *string { return &m.From })
+			each = eachLink(l, m, func(m *Check) *string { return &m.From })
 		case m.ok("workload"):
-			each = eachOf(m, "workload", r.each(m.word("workload"), "workload", workloads))
+			each = eachOf(m, "workload", l.each(m.word("workload"), "workload", workloads))
 		case m.ok("node") && m.has("exec"):
-			each = eachOf(m, "node", r.each(m.word("node"), "node", nodes))
+			each = eachOf(m, "node", l.each(m.word("node"), "node", nodes))
 		case m.ok("node"):
-			each = eachOf(m, "node", r.each(m.word("node"), "host", hosts))
+			each = eachOf(m, "node", l.each(m.word("node"), "host", hosts))
 		}
-		if all = append(all, each...); r.tooMany(len(all), m.at) {
+		if all = append(all, each...); tooMany(l.reader, len(all), m.at) {
 			return nil
 		}
 	}

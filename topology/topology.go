@@ -6,7 +6,14 @@
 // Linux, namespaces or adapters: those who build a lab take the Topology from
 // here and need not look at YAML again.
 //
-// Start reading at Parse and at the types in this file.
+// Start reading at Parse and at the types in this file. A table of keys (keyTable) reads
+// each map of the file into the type that the package exports for it, and returns the
+// places of the keys beside that (mapping). A key is a row of its table, and a field.
+//
+// The types whose names end in Map are for maps that say more than the exported type has:
+// names and patterns of nodes and links, which only the whole lab turns into indices; what
+// several maps say of one node or link, each impairment by itself; and values whose places
+// are told of later. They embed the exported type where there is one.
 package topology
 
 import (

@@ -30,15 +30,15 @@ type Variables func(name string) (value string, set bool)
 
 // substitute puts variables into all values below n, keys excepted. What an alias
 // stands for is where its anchor is. Size is how many bytes all of them may become.
-func (r *reader) substitute(n *yaml.Node, size *int) {
+func substitute(r *reader, n *yaml.Node, size *int) {
 	switch n.Kind {
 	case yaml.MappingNode:
 		for i := 1; i < len(n.Content); i += 2 {
-			r.substitute(n.Content[i], size)
+			substitute(r, n.Content[i], size)
 		}
 	case yaml.SequenceNode:
 		for _, item := range n.Content {
-			r.substitute(item, size)
+			substitute(r, item, size)
 		}
 	case yaml.ScalarNode:
 		if !strings.Contains(n.Value, "$") {

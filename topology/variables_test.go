@@ -40,7 +40,7 @@ func TestSubstitute(t *testing.T) {
 	} {
 		n := &yaml.Node{Kind: yaml.ScalarNode, Value: text}
 		r, size := &reader{Options: Options{Variable: variables}}, 100
-		if r.substitute(n, &size); len(r.errors) > 0 || n.Value != want {
+		if substitute(r, n, &size); len(r.errors) > 0 || n.Value != want {
 			t.Errorf("%q is %q with the errors %v, want %q", text, n.Value, r.errors, want)
 		}
 		if strings.Contains(text, "$") && size != 100-len(want) {

@@ -237,23 +237,22 @@ var commandForm = form[[]string]{
 
 // A workloadReader makes workloads of what the file says.
 type workloadReader struct {
-	*reader
-	linked    *linked
-	lab       *Topology
+	*linked
 	parts, in []int // of each link: see Topology.parts and Topology.Segments
 	hosts     []string
 	partners  int // see maxPartners
 }
 
 // workloads checks that the nodes of every workload exist and are joined.
-func (r *reader) workloads(maps []*mapping[workloadMap], l *linked, t *Topology, segments []segment) []Workload {
-	w := workloadReader{reader: r, linked: l, lab: t, parts: t.parts(segments), in: segmentOf(segments, len(t.Links)), hosts: t.Hosts()}
+func workloads(l *linked, maps []*mapping[workloadMap], segments []segment) []Workload {
+	t := l.lab
+	w := workloadReader{linked: l, parts: t.parts(segments), in: segmentOf(segments, len(t.Links)), hosts: t.Hosts()}
 	var workloads []Workload
 	names := make(map[string]*yaml.Node)
 	for _, m := range maps {
 		if name := m.word("name"); name.ok {
 			if first := names[name.is]; first != nil {
-				r.errorf(name.at, "a second workload %q, expected another name (line %d has it)", name.is, first.Line)
+				l.errorf(name.at, "a second workload %q, expected another name (line %d has it)", name.is, first.Line)
 			} else {
 				names[name.is] = name.at
 			}
@@ -290,6 +289,7 @@ func (t *Topology) Hosts() []string {
 func (w *workloadReader) workload(m *mapping[workloadMap]) Workload {
 	is := m.is.Workload
 	is.Place, is.Mixed = m.where(), m.is.size.mixed
+	is.Pattern = cmp.Or(is.Pattern, Pair) // also where it is wrong
 	if list := m.is.size.sizes; len(list) > 0 {
 		is.Size = slices.Max(list)
 		if len(list) > 1 || is.Mixed {
@@ -344,7 +344,7 @@ func (w *workloadReader) partnersOf(is *Workload, m *mapping[workloadMap]) {
 	if center.at != nil {
 		list = append([]val[string]{center}, list...)
 	}
-	nodes, ok := w.named(list, "host", w.hosts, func(v val[string]) bool { return w.host(v, w.linked, w.lab.Nodes) })
+	nodes, ok := w.named(list, "host", w.hosts, w.host)
 	switch {
 	case !ok:
 		return
@@ -375,7 +375,7 @@ func (w *workloadReader) mayHave(number int, at *yaml.Node) bool {
 
 // pair reports whether one node can send messages to another.
 func (w *workloadReader) pair(from, to val[string]) bool {
-	a, b := w.host(from, w.linked, w.lab.Nodes), w.host(to, w.linked, w.lab.Nodes)
+	a, b := w.host(from), w.host(to)
 	switch {
 	case !a || !b:
 		return false
@@ -389,10 +389,10 @@ func (w *workloadReader) pair(from, to val[string]) bool {
 
 // joined reports at a place if there is no way from one node to another.
 func (w *workloadReader) joined(from, to string, at *yaml.Node) bool {
-	if w.linked.broken {
+	if w.broken {
 		return true
 	}
-	a, b := &w.lab.Nodes[w.linked.nodes[from]], &w.lab.Nodes[w.linked.nodes[to]]
+	a, b := &w.lab.Nodes[w.nodes[from]], &w.lab.Nodes[w.nodes[to]]
 	if !meet(a, b, w.parts) {
 		w.errorf(at, "no link, switch or router joins %s and %s, expected nodes that are joined: hosts do not forward", from, to)
 		return false

@@ -32,14 +32,9 @@ func (t *Topology) ParseWorkload(settings []string) (Workload, error) {
 		r.errors = nil
 	}
 	m := workloadForm.of(r, n).is
-	workloads := []Workload{{}}
+	list := []Workload{{}}
 	if len(r.errors) == 0 {
-		l := &linked{nodes: map[string]int{}}
-		for i, node := range t.Nodes {
-			l.nodes[node.Name] = i
-			l.nodeNames = append(l.nodeNames, node.Name)
-		}
-		workloads = r.workloads([]*mapping[workloadMap]{m}, l, t, t.segments())
+		list = workloads(newLinked(r, t), []*mapping[workloadMap]{m}, t.segments())
 	}
 	for _, e := range r.errors.ordered("") {
 		bad = append(bad, errors.New(e.about(settings)))
@@ -47,7 +42,7 @@ func (t *Topology) ParseWorkload(settings []string) (Workload, error) {
 	if bad != nil {
 		return Workload{}, errors.Join(bad...)
 	}
-	alone := &Topology{Workloads: workloads}
+	alone := &Topology{Workloads: list}
 	return alone.Draw(t.Seed).Workloads[0], nil
 }
 
