@@ -26,7 +26,7 @@
 // queue pair numbers, and a Carrier of another process is opened with it.
 //
 // Start reading at Carrier; send.go and receive.go are the two directions,
-// watch.go is about who receives, spin.go about how long to look before sleeping,
+// watch.go is about who receives, busypoll.go about how long to look before sleeping,
 // message.go is where memory is handed to the kernel, identification.go is about
 // foreign peers, share.go about several processes, multicast.go about groups.
 package udp
@@ -74,7 +74,7 @@ type Config struct {
 	Lazy bool
 }
 
-// Charged is the least memory that the kernel takes for a receive buffer of so many bytes of
+// Charged returns the least memory that the kernel takes for a receive buffer of so many bytes of
 // packets with 1 KiB of payload or more: it charges for the memory that packets lie in. On
 // Linux 6.18 a packet of 4 KiB that a link emulator sent on takes 9.1 KB, one that a Carrier
 // sent 5.0 KB alone and 4.8 KB in a super-packet. One without payload takes 0.8 KB, and
@@ -98,8 +98,8 @@ type Carrier struct {
 	counters  counters
 
 	// Fixed by Open.
-	scouts  map[netip.Addr]*scout
-	adopted bool // the listeners are another Carrier's share
+	routeSockets map[netip.Addr]*routeSocket
+	adopted      bool // the listeners are another Carrier's share
 
 	config Config // of further sockets
 
@@ -157,12 +157,12 @@ func Open(cfg Config) (*Carrier, error) {
 		return nil, fmt.Errorf("udp carrier: %d interfaces for %d addresses", len(cfg.Interfaces), len(cfg.Addresses))
 	}
 	c := &Carrier{
-		senders: make(map[netip.AddrPort]*sender),
-		ports:   make(map[netip.Addr]*[sourcePorts]uint16),
-		scouts:  make(map[netip.Addr]*scout),
-		adopted: cfg.Sockets != nil,
-		config:  Config{ReceiveBuffer: cfg.ReceiveBuffer, BusyPoll: cfg.BusyPoll},
-		groups:  make(map[netip.Addr]*listener),
+		senders:      make(map[netip.AddrPort]*sender),
+		ports:        make(map[netip.Addr]*[sourcePorts]uint16),
+		routeSockets: make(map[netip.Addr]*routeSocket),
+		adopted:      cfg.Sockets != nil,
+		config:       Config{ReceiveBuffer: cfg.ReceiveBuffer, BusyPoll: cfg.BusyPoll},
+		groups:       make(map[netip.Addr]*listener),
 	}
 	for i, local := range cfg.Addresses {
 		if err := c.open(&cfg, i); err != nil {
@@ -179,7 +179,7 @@ func (c *Carrier) open(cfg *Config, i int) error {
 	if !local.IsValid() || local.Is4In6() || local.Zone() != "" || local.IsUnspecified() || local.IsMulticast() {
 		return errors.New("cannot be a local address")
 	}
-	if c.scouts[local] != nil {
+	if c.routeSockets[local] != nil {
 		return errors.New("given twice")
 	}
 	if cfg.Interfaces[i] == "" {
@@ -188,7 +188,7 @@ func (c *Carrier) open(cfg *Config, i int) error {
 	var fd int
 	var err error
 	if c.adopted {
-		fd, err = adopt(local, cfg.Sockets[i])
+		fd, err = duplicateChecked(local, cfg.Sockets[i])
 	} else {
 		fd, err = openGroup(local, cfg.ReceiveBuffer)
 	}
@@ -200,15 +200,15 @@ func (c *Carrier) open(cfg *Config, i int) error {
 		return err
 	}
 	c.listeners = append(c.listeners, l)
-	unbound := fresh(local)
+	unbound := newSocketOf(local)
 	if cfg.Spare != nil {
-		unbound = take(cfg.Spare[i*spareSockets : (i+1)*spareSockets])
+		unbound = takeSpare(cfg.Spare[i*spareSockets : (i+1)*spareSockets])
 	}
-	s, err := openScout(local, unbound)
+	s, err := openRouteSocket(local, unbound)
 	if err != nil {
 		return err
 	}
-	c.scouts[local] = s
+	c.routeSockets[local] = s
 	return c.openSenders(local, cfg.Lazy && cfg.Spare == nil, unbound)
 }
 
@@ -220,7 +220,7 @@ func (c *Carrier) Listen(r provider.Receiver) {
 	}
 }
 
-// Interfaces are the names of the interfaces that have Addresses, in the same order.
+// Interfaces returns the names of the interfaces that have Addresses, in the same order.
 func (c *Carrier) Interfaces() []string {
 	names := make([]string, len(c.listeners))
 	for i, l := range c.listeners {
@@ -229,7 +229,7 @@ func (c *Carrier) Interfaces() []string {
 	return names
 }
 
-// Addresses are the local addresses, as configured.
+// Addresses returns the local addresses, as configured.
 func (c *Carrier) Addresses() []netip.Addr {
 	addresses := make([]netip.Addr, len(c.listeners))
 	for i, l := range c.listeners {
@@ -238,7 +238,7 @@ func (c *Carrier) Addresses() []netip.Addr {
 	return addresses
 }
 
-// MTU is the present IP MTU, in bytes, of the interface that has a local
+// MTU returns the present IP MTU, in bytes, of the interface that has a local
 // address; 0 if the carrier has no such address or the interface is gone.
 func (c *Carrier) MTU(local netip.Addr) int {
 	for _, l := range c.listeners {
@@ -260,7 +260,7 @@ func (c *Carrier) ReceiveBuffer() int {
 	return granted / 9 * 4
 }
 
-// Counters are the carrier's counts since Open, by name:
+// Counters returns the carrier's counts since Open, by name:
 //
 //   - packets_sent, packets_received: RoCE packets, one by one
 //   - super_packets_sent, super_packets_received: how often the kernel took or
@@ -311,7 +311,7 @@ func (c *Carrier) close() error {
 	for _, s := range c.senders {
 		errs = append(errs, s.close())
 	}
-	for _, s := range c.scouts {
+	for _, s := range c.routeSockets {
 		errs = append(errs, s.close())
 	}
 	c.sharing.Lock()

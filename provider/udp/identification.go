@@ -56,7 +56,7 @@ type peer struct {
 	since time.Duration
 }
 
-// believe reports whether a packet is intact of which that depends on an
+// accept reports whether a packet is intact of which that depends on an
 // identification that it was solved for.
 //
 // A packet that is not as expected is dropped, unless the one before was
@@ -69,7 +69,7 @@ type peer struct {
 // first packet; without that distinction the first one past maxID would be lost.
 //
 // since is after when it arrived: no later than now.
-func (p *peer) believe(id uint16, since, now time.Duration) bool {
+func (p *peer) accept(id uint16, since, now time.Duration) bool {
 	ahead := id - p.last // modulo 2^16, so what is behind is far ahead
 	// After 65 ms an identification can be both; then it is what was sent later.
 	newer := time.Duration(ahead) <= nearby+(now-p.since)/spacing
@@ -87,11 +87,11 @@ func (p *peer) believe(id uint16, since, now time.Duration) bool {
 	return true
 }
 
-// An inspector verifies packets, for one goroutine.
-type inspector struct {
-	verifier roce.Verifier
-	now      func() time.Duration
-	peers    map[netip.Addr]*peer
+// A verifier verifies packets, for one goroutine.
+type verifier struct {
+	icrc  roce.Verifier
+	now   func() time.Duration
+	peers map[netip.Addr]*peer
 	// emptied is when the socket was last found empty: what is there now arrived
 	// later, and may have waited for the process to get its turn.
 	emptied time.Duration
@@ -102,12 +102,12 @@ type inspector struct {
 	peer   *peer
 }
 
-func newInspector(now func() time.Duration) inspector {
-	return inspector{now: now, peers: make(map[netip.Addr]*peer)}
+func newVerifier(now func() time.Duration) verifier {
+	return verifier{now: now, peers: make(map[netip.Addr]*peer)}
 }
 
-// turnTo prepares for packets from an address.
-func (i *inspector) turnTo(remote netip.Addr) {
+// setPeer prepares for packets from an address.
+func (i *verifier) setPeer(remote netip.Addr) {
 	if remote == i.remote {
 		return
 	}
@@ -122,8 +122,8 @@ func (i *inspector) turnTo(remote netip.Addr) {
 	i.remote, i.peer = remote, p
 }
 
-// emptiedNow notes that the socket is empty. As long as no peer counts, nobody asks.
-func (i *inspector) emptiedNow() {
+// noteEmpty notes that the socket is empty. As long as no peer counts, nobody asks.
+func (i *verifier) noteEmpty() {
 	if i.foreign {
 		i.emptied = i.now()
 	}
@@ -131,8 +131,8 @@ func (i *inspector) emptiedNow() {
 
 // intact reports whether the ICRC of a packet is right. index is its place in the
 // super-packet, which is the identification that it most likely has.
-func (i *inspector) intact(flow *roce.Flow, packet []byte, index uint16) bool {
-	id, ok := i.verifier.Verify(flow, packet, index)
+func (i *verifier) intact(flow *roce.Flow, packet []byte, index uint16) bool {
+	id, ok := i.icrc.Verify(flow, packet, index)
 	if !ok {
 		return false
 	}
@@ -141,5 +141,5 @@ func (i *inspector) intact(flow *roce.Flow, packet []byte, index uint16) bool {
 		return true
 	}
 	i.foreign = true
-	return i.peer.believe(id, i.emptied, i.now())
+	return i.peer.accept(id, i.emptied, i.now())
 }

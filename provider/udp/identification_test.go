@@ -28,9 +28,9 @@ func (s *sealed) packet(id uint16, p roce.Packet) []byte {
 	return s.buf[20+8:]
 }
 
-// A judge is an inspector of packets from foreign, and its clock.
+// A judge is a verifier of packets from foreign, and its clock.
 type judge struct {
-	inspector
+	verifier
 	sealed
 	received roce.Flow
 	time     time.Duration
@@ -38,19 +38,19 @@ type judge struct {
 
 func newJudge() *judge {
 	j := &judge{received: roce.Flow{Local: foreign.Remote, Remote: foreign.Local, SourcePort: foreign.SourcePort}}
-	j.inspector = newInspector(func() time.Duration { return j.time })
+	j.verifier = newVerifier(func() time.Duration { return j.time })
 	return j
 }
 
 // takes reports whether an intact packet passes that arrives just now.
 func (j *judge) takes(id, index uint16) bool {
-	j.emptiedNow()
+	j.noteEmpty()
 	return j.takesLate(id, index)
 }
 
 // takesLate is takes of a packet that may have waited.
 func (j *judge) takesLate(id, index uint16) bool {
-	j.turnTo(j.received.Remote)
+	j.setPeer(j.received.Remote)
 	return j.intact(&j.received, j.packet(id, acknowledgement(uint32(id))), index)
 }
 
@@ -69,7 +69,7 @@ func TestWaitingPackets(t *testing.T) {
 			t.Errorf("%d, which was sent within 10 ms, was dropped", id)
 		}
 	}
-	j.emptiedNow()
+	j.noteEmpty()
 	if j.takesLate(20002+2*nearby+10_000+nearby+1+10_000, 0) {
 		t.Error("what cannot have been sent within 10 ms was taken")
 	}
@@ -240,7 +240,7 @@ func TestCorruption(t *testing.T) {
 				if j.intact(&j.received, b, 0) {
 					passed++
 				}
-				if _, ok := j.verifier.Verify(&j.received, b, 0); ok {
+				if _, ok := j.icrc.Verify(&j.received, b, 0); ok {
 					solved++
 				}
 			}
@@ -259,12 +259,12 @@ func TestPeersAreApart(t *testing.T) {
 	if !j.takes(48000, 0) || !j.takes(48001, 0) {
 		t.Fatal("a peer that counts is not believed")
 	}
-	j.turnTo(own)
-	if !j.peer.believe(7, 0, 0) || j.peer.believe(48002, 0, 0) {
+	j.setPeer(own)
+	if !j.peer.accept(7, 0, 0) || j.peer.accept(48002, 0, 0) {
 		t.Error("a peer of our kind is believed what another counts")
 	}
-	j.turnTo(counting)
-	if !j.peer.believe(48002, 0, 0) || j.peer.believe(128, 0, 0) {
+	j.setPeer(counting)
+	if !j.peer.accept(48002, 0, 0) || j.peer.accept(128, 0, 0) {
 		t.Error("a peer that counts is forgotten")
 	}
 }
@@ -274,7 +274,7 @@ func TestStrangers(t *testing.T) {
 	j := newJudge()
 	a := netip.MustParseAddr("10.0.0.0")
 	for range 3 * maxPeers {
-		j.turnTo(a)
+		j.setPeer(a)
 		a = a.Next()
 	}
 	if n := len(j.peers); n == 0 || n > maxPeers {
@@ -315,7 +315,7 @@ func BenchmarkInspection(b *testing.B) {
 			packet := j.packet(test.id, roce.Packet{Header: roce.Header{Opcode: roce.SendOnly}, Payload: [][]byte{make([]byte, 64)}})
 			b.ReportAllocs()
 			for b.Loop() {
-				j.turnTo(j.received.Remote)
+				j.setPeer(j.received.Remote)
 				if !j.intact(&j.received, packet, test.index) {
 					b.Fatal("dropped")
 				}

@@ -40,7 +40,7 @@ func (s *sockaddr) put(a netip.Addr, port uint16) uint32 {
 	return unix.SizeofSockaddrInet6
 }
 
-// get is the address that the kernel wrote.
+// get returns the address that the kernel wrote.
 func (s *sockaddr) get() (netip.Addr, uint16) {
 	port := binary.BigEndian.Uint16(s[2:])
 	if binary.NativeEndian.Uint16(s[:]) == unix.AF_INET {
@@ -168,7 +168,7 @@ func (m *incoming) receive(fd int) (n int, more bool, errno syscall.Errno) {
 	return m.used, more, 0
 }
 
-// message is the i-th message received: its bytes and the size of the datagrams
+// message returns the i-th message received: its bytes and the size of the datagrams
 // that the kernel joined in it, which is that of the whole if it is but one.
 func (m *incoming) message(i int) (b []byte, segment int) {
 	b = m.buffers[i][:m.messages[i].Len]

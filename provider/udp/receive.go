@@ -45,37 +45,37 @@ type listener struct {
 	// first. Carrier.sharing guards it.
 	members []int
 
-	watch watch
-	spin  spin // of the goroutine that runs receive
+	watch    watch
+	busyPoll busyPoll // of the goroutine that runs receive
 
-	turn      sync.Mutex // of who receives; guards what follows
-	fd        int        // of file; -1 when closed
-	polls     uint64     // how often somebody polled
-	beside    beside
-	missed    atomic.Bool // the goroutine wanted the turn in vain; who polled looks until the socket is empty, since it may have slept again
-	incoming  *incoming   // nil before the first message
-	heard     atomic.Bool // incoming is not nil
-	inspector inspector
-	flow      roce.Flow       // of the newest message
-	batch     []roce.Received // nil likewise
-	receiver  provider.Receiver
+	turn     sync.Mutex // of who receives; guards what follows
+	fd       int        // of file; -1 when closed
+	polls    uint64     // how often somebody polled
+	soloPoll soloPoll
+	missed   atomic.Bool // the goroutine wanted the turn in vain; who polled looks until the socket is empty, since it may have slept again
+	incoming *incoming   // nil before the first message
+	heard    atomic.Bool // incoming is not nil
+	verifier verifier
+	flow     roce.Flow       // of the newest message
+	batch    []roce.Received // nil likewise
+	receiver provider.Receiver
 }
 
 // newListener receives from a socket that is bound to local already, which from
 // now on is the listener's.
 func newListener(local netip.Addr, device string, fd int, cfg *Config, n *counters) (_ *listener, err error) {
 	l := &listener{
-		local:     local,
-		file:      os.NewFile(uintptr(fd), netip.AddrPortFrom(local, roce.Port).String()),
-		fd:        fd,
-		device:    device,
-		asked:     cfg.ReceiveBuffer,
-		before:    drops(fd),
-		counters:  n,
-		flow:      roce.Flow{Local: local},
-		inspector: newInspector(clock.Real().Now),
-		beside:    beside{now: clock.Real().Now},
-		spin:      newSpin(cfg.BusyPoll),
+		local:    local,
+		file:     os.NewFile(uintptr(fd), netip.AddrPortFrom(local, roce.Port).String()),
+		fd:       fd,
+		device:   device,
+		asked:    cfg.ReceiveBuffer,
+		before:   drops(fd),
+		counters: n,
+		flow:     roce.Flow{Local: local},
+		verifier: newVerifier(clock.Real().Now),
+		soloPoll: soloPoll{now: clock.Real().Now},
+		busyPoll: newBusyPoll(cfg.BusyPoll),
 	}
 	if l.granted, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF); err != nil {
 		return nil, errors.Join(os.NewSyscallError("getsockopt SO_RCVBUF", err), l.file.Close())
@@ -95,8 +95,8 @@ func (l *listener) close() error {
 	l.dropped.Store(l.overflow())
 	err := l.watch.close()
 	for _, fd := range l.members {
-		// Others may have it open. The group is no longer what steer takes it for.
-		err = errors.Join(err, silence(fd), os.NewSyscallError("close", unix.Close(fd)))
+		// Others may have it open. The group is no longer as large as the filter takes it to be.
+		err = errors.Join(err, blockAndDrain(fd), os.NewSyscallError("close", unix.Close(fd)))
 	}
 	l.turn.Lock()
 	l.fd = -1
@@ -108,7 +108,7 @@ func (l *listener) close() error {
 	return nil
 }
 
-// overflow is how many messages the kernel has dropped for want of room.
+// overflow returns how many messages the kernel has dropped for want of room.
 func (l *listener) overflow() uint64 {
 	n := l.dropped.Load()
 	// Control fails when the socket is closed, and then n is the count.
@@ -116,7 +116,7 @@ func (l *listener) overflow() uint64 {
 	return n
 }
 
-// mtu is the MTU of the listener's interface, in bytes; 0 if it is gone. The
+// mtu returns the MTU of the listener's interface, in bytes; 0 if it is gone. The
 // socket knows its network namespace, whatever the caller's.
 func (l *listener) mtu() (n int) {
 	request, err := unix.NewIfreq(l.device)
@@ -174,7 +174,7 @@ func (l *listener) stepInTurn(r provider.Receiver) int {
 	}
 	n, more, errno := l.incoming.receive(l.fd)
 	if errno != 0 {
-		l.inspector.emptiedNow()
+		l.verifier.noteEmpty()
 		return 0 // EAGAIN or EINTR; no other is expected of an unconnected socket
 	}
 	l.receiver = r
@@ -183,7 +183,7 @@ func (l *listener) stepInTurn(r provider.Receiver) int {
 	}
 	l.deliver()
 	if !more {
-		l.inspector.emptiedNow() // recvmmsg found the socket empty
+		l.verifier.noteEmpty() // recvmmsg found the socket empty
 	}
 	return n
 }
@@ -199,7 +199,7 @@ func readable(fd int) bool {
 func (l *listener) take(i int) {
 	b, segment := l.incoming.message(i)
 	l.flow.Remote, l.flow.SourcePort = l.incoming.peers[i].get()
-	l.inspector.turnTo(l.flow.Remote)
+	l.verifier.setPeer(l.flow.Remote)
 	if len(b) > segment {
 		l.counters.superPacketsReceived.Add(1)
 	}
@@ -224,7 +224,7 @@ func (l *listener) takePacket(b []byte, index uint16) {
 		l.counters.malformed.Add(1)
 		return
 	}
-	if !l.inspector.intact(&l.flow, b, index) {
+	if !l.verifier.intact(&l.flow, b, index) {
 		l.counters.icrcErrors.Add(1)
 		return
 	}

@@ -13,20 +13,20 @@ import (
 	"github.com/ndklab/ndklab/provider"
 )
 
-// A scout is a socket that has the kernel look for routes from a local address.
+// A routeSocket is a socket that has the kernel look for routes from a local address.
 // It neither sends nor receives. It is opened before there is a question,
 // since a socket knows its network namespace, whatever the caller's.
-type scout struct {
+type routeSocket struct {
 	mu sync.Mutex
 	fd int // -1 when closed
 }
 
-func openScout(local netip.Addr, unbound func() (fd int, err error)) (*scout, error) {
+func openRouteSocket(local netip.Addr, unbound func() (fd int, err error)) (*routeSocket, error) {
 	fd, err := unbound()
 	if err != nil {
 		return nil, err
 	}
-	s := &scout{fd: fd}
+	s := &routeSocket{fd: fd}
 	if err := bindSocket(fd, local, 0); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
@@ -41,7 +41,7 @@ func openScout(local netip.Addr, unbound func() (fd int, err error)) (*scout, er
 // family. StatusSuccess promises nothing: whoever is on the way may be silent, or
 // not exist. It does not block and may be called from any goroutine (NDK-CONN-11).
 func (c *Carrier) Reach(local, remote netip.Addr) provider.Status {
-	s := c.scouts[local]
+	s := c.routeSockets[local]
 	if s == nil || local.BitLen() != remote.BitLen() {
 		return provider.StatusInvalidAddress
 	}
@@ -58,7 +58,7 @@ func (c *Carrier) Reach(local, remote netip.Addr) provider.Status {
 	return provider.StatusSuccess // a route "blackhole" is meant to tell nobody
 }
 
-func (s *scout) close() error {
+func (s *routeSocket) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err := unix.Close(s.fd)

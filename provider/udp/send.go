@@ -55,7 +55,7 @@ type sender struct {
 	plain atomic.Bool
 }
 
-// SourcePort is the UDP source port, 0xC000 to 0xFFFF, that a flow from a local
+// SourcePort returns the UDP source port, 0xC000 to 0xFFFF, that a flow from a local
 // address is to use, and 0 if the carrier has no such address. Equal hashes give
 // equal ports. It may open a socket (Config.Lazy); if that fails, the flow shares
 // the port of others, as do flows of equal hashes.
@@ -73,7 +73,7 @@ func (c *Carrier) SourcePort(local netip.Addr, hash uint32) uint16 {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if ports[i] == 0 && (c.closed || c.openSender(local, i, fresh(local)) != nil) {
+	if ports[i] == 0 && (c.closed || c.openSender(local, i, newSocketOf(local)) != nil) {
 		return ports[0]
 	}
 	return ports[i]
@@ -149,8 +149,8 @@ type superPacket struct {
 	cut     bool // the kernel is asked to cut it apart, if need be
 }
 
-// takes reports whether a packet of size bytes may follow.
-func (s *superPacket) takes(size int) bool {
+// fits reports whether a packet of size bytes may follow.
+func (s *superPacket) fits(size int) bool {
 	return !s.full && size <= s.segment && s.bytes+size <= maxUDPPayload && s.packets < maxSegments
 }
 
@@ -267,7 +267,7 @@ func (b *sending) fill(flow *roce.Flow, packets []roce.Packet, plain bool) int {
 		if len(buf)+size > len(b.buf) {
 			return i
 		}
-		if plain || !m.takes(size) {
+		if plain || !m.fits(size) {
 			if b.outgoing.n == sendMessages {
 				return i
 			}

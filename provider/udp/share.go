@@ -33,12 +33,12 @@ import (
 // shareShift is how many bits of a queue pair number are below the share.
 const shareShift = 18
 
-// steer is the program that picks a socket of a group of n. It is shown the UDP
+// shareFilter returns the program that picks a socket of a group of n. It is shown the UDP
 // payload, that is the BTH, whose byte 5 is the highest of the destination's
 // number (roce.md 3). Where there is no such socket, or no such byte, share 0 is
 // picked; had the program a higher number than there are sockets, the kernel would
 // pick by a hash of the flow (reuseport_select_sock).
-func steer(n int) []unix.SockFilter {
+func shareFilter(n int) []unix.SockFilter {
 	return []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: 5},
 		{Code: unix.BPF_ALU | unix.BPF_RSH | unix.BPF_K, K: shareShift - 16},
@@ -48,13 +48,13 @@ func steer(n int) []unix.SockFilter {
 	}
 }
 
-// refuse is the filter that lets nothing into a socket, so that a share that
+// refuseFilter returns the filter that lets nothing into a socket, so that a share that
 // nobody holds takes no memory.
-func refuse() []unix.SockFilter {
+func refuseFilter() []unix.SockFilter {
 	return []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
 }
 
-func attach(fd, option int, program []unix.SockFilter) error {
+func attachFilter(fd, option int, program []unix.SockFilter) error {
 	return os.NewSyscallError("setsockopt attach program", unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, option,
 		&unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}))
 }
@@ -63,12 +63,12 @@ func attach(fd, option int, program []unix.SockFilter) error {
 // program before it is bound makes it a group already, which joins no other: if
 // somebody has the port, bind fails (udp_lib_lport_inuse2 in net/ipv4/udp.c).
 func openGroup(local netip.Addr, buffer int) (fd int, err error) {
-	return openReceiver(local, buffer, unix.SO_ATTACH_REUSEPORT_CBPF, steer(1))
+	return openReceiver(local, buffer, unix.SO_ATTACH_REUSEPORT_CBPF, shareFilter(1))
 }
 
 // openMember opens a further socket, which lets nothing in as yet.
 func openMember(local netip.Addr, buffer int) (fd int, err error) {
-	return openReceiver(local, buffer, unix.SO_ATTACH_FILTER, refuse())
+	return openReceiver(local, buffer, unix.SO_ATTACH_FILTER, refuseFilter())
 }
 
 // openReceiver opens a socket that asks for a receive buffer of so many bytes.
@@ -99,7 +99,7 @@ func openReceiver(local netip.Addr, buffer, option int, program []unix.SockFilte
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
 		return -1, os.NewSyscallError("setsockopt SO_REUSEPORT", err)
 	}
-	if err := attach(fd, option, program); err != nil {
+	if err := attachFilter(fd, option, program); err != nil {
 		return -1, err
 	}
 	if err := bindSocket(fd, local, roce.Port); err != nil {
@@ -158,7 +158,7 @@ func (c *Carrier) Reclaim(k int) error {
 		if k > len(l.members) {
 			continue
 		}
-		if err := silence(l.members[k-1]); err != nil {
+		if err := blockAndDrain(l.members[k-1]); err != nil {
 			return fmt.Errorf("udp carrier: share %d: %w", k, err)
 		}
 	}
@@ -180,7 +180,7 @@ func (c *Carrier) checkShare(k int) error {
 	return nil
 }
 
-// grow appends sockets to the group until share k has one. Then steer learns of
+// grow appends sockets to the group until share k has one. Then the filter learns of
 // them; while it does not, nothing is picked that it does not know.
 func (l *listener) grow(k int) error {
 	for len(l.members) < k {
@@ -192,7 +192,7 @@ func (l *listener) grow(k int) error {
 	}
 	var err error
 	if e := l.raw.Control(func(fd uintptr) {
-		err = attach(int(fd), unix.SO_ATTACH_REUSEPORT_CBPF, steer(1+len(l.members)))
+		err = attachFilter(int(fd), unix.SO_ATTACH_REUSEPORT_CBPF, shareFilter(1+len(l.members)))
 	}); e != nil {
 		return e
 	}
@@ -202,7 +202,7 @@ func (l *listener) grow(k int) error {
 // handOut duplicates a member of a group for a new holder, and opens it to
 // packets.
 func handOut(fd int, name string) (*os.File, error) {
-	if err := silence(fd); err != nil {
+	if err := blockAndDrain(fd); err != nil {
 		return nil, err
 	}
 	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
@@ -216,9 +216,9 @@ func handOut(fd int, name string) (*os.File, error) {
 	return f, nil
 }
 
-// silence lets nothing more into a socket, and throws away what is there.
-func silence(fd int) error {
-	if err := attach(fd, unix.SO_ATTACH_FILTER, refuse()); err != nil {
+// blockAndDrain lets nothing more into a socket, and throws away what is there.
+func blockAndDrain(fd int) error {
+	if err := attachFilter(fd, unix.SO_ATTACH_FILTER, refuseFilter()); err != nil {
 		return err
 	}
 	for {
@@ -232,8 +232,8 @@ func silence(fd int) error {
 	}
 }
 
-// adopt is a descriptor of its own for a socket that Share gave.
-func adopt(local netip.Addr, socket *os.File) (_ int, err error) {
+// duplicateChecked returns a descriptor of its own for a socket that Share gave.
+func duplicateChecked(local netip.Addr, socket *os.File) (_ int, err error) {
 	fd, err := duplicate(socket)
 	if err != nil {
 		return -1, err
@@ -251,7 +251,7 @@ func adopt(local netip.Addr, socket *os.File) (_ int, err error) {
 	return fd, nil
 }
 
-// duplicate is another descriptor for a socket that somebody has handed over.
+// duplicate returns another descriptor for a socket that somebody has handed over.
 func duplicate(socket *os.File) (fd int, err error) {
 	raw, err := socket.SyscallConn()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // it: so a process there makes all that a Carrier needs, and hands them over.
 
 // spareSockets is how many sockets a Carrier opens at an address besides the one that
-// receives: a scout and the senders, in this order.
+// receives: a routeSocket and the senders, in this order.
 const spareSockets = 1 + sourcePorts
 
 // Spare makes the sockets that a Carrier of these addresses needs besides those of a
@@ -35,13 +35,13 @@ func Spare(addresses []netip.Addr) ([]*os.File, error) {
 	return files, nil
 }
 
-// fresh is how sockets are made of the network namespace of the thread that needs one.
-func fresh(local netip.Addr) func() (fd int, err error) {
+// newSocketOf returns a function that makes sockets in the network namespace of the calling thread.
+func newSocketOf(local netip.Addr) func() (fd int, err error) {
 	return func() (int, error) { return newSocket(local) }
 }
 
-// take is how the sockets that were made for one address are taken, one after the other.
-func take(spare []*os.File) func() (fd int, err error) {
+// takeSpare returns a function that duplicates the sockets that were made for one address, one after the other.
+func takeSpare(spare []*os.File) func() (fd int, err error) {
 	return func() (int, error) {
 		next := spare[0]
 		spare = spare[1:]

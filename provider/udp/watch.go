@@ -19,31 +19,31 @@ import (
 // While somebody looks, nobody must be woken: a packet that arrives at a socket in Go's
 // poller has the kernel wake a thread, at the sender's expense, which on another processor
 // takes both from those who would use it. So what Go's poller watches is not the
-// socket but an epoll instance with the socket in it, which can be hushed: then
+// socket but an epoll instance with the socket in it, which can be muted: then
 // arrivals do not show. It is, unless the goroutine sleeps and nobody polls.
 
 // pollTick is how long packets may wait for somebody who polled and has stopped, without
 // Resume.
 const pollTick = 5 * time.Millisecond
 
-// firstTick is the same for one who has just been left alone, and may not be one who polls (beside): each tick that finds
+// firstTick is the same for one who has just been left alone, and may not be one who polls (soloPoll): each tick that finds
 // that they have polled is followed by one twice as long.
 const firstTick = 250 * time.Microsecond
 
 // A watch is an epoll instance of one socket.
 type watch struct {
-	file *os.File
-	raw  syscall.RawConn // of file
-	seen uint64          // listener.polls at the last tick; of the goroutine that runs receive
-	most time.Duration   // pollTick; tests have others
-	tick time.Duration   // the present one, of most at most; listener.turn guards it
+	file         *os.File
+	raw          syscall.RawConn // of file
+	pollsSeen    uint64          // listener.polls at the last tick; of the goroutine that runs receive
+	maxTick      time.Duration   // pollTick; tests have others
+	tickInterval time.Duration   // the present one, of maxTick at most; listener.turn guards it
 
 	polled atomic.Bool // between the first Poll and Resume
 
 	mu     sync.Mutex // guards what follows, and changes of polled
 	socket int        // -1 when closed
 	epoll  int
-	hushed bool
+	muted  bool
 }
 
 // open watches a socket.
@@ -58,7 +58,7 @@ func (w *watch) open(socket int) error {
 	if err != nil {
 		return errors.Join(os.NewSyscallError("epoll_ctl", err), unix.Close(epoll))
 	}
-	w.socket, w.epoll, w.most = socket, epoll, pollTick
+	w.socket, w.epoll, w.maxTick = socket, epoll, pollTick
 	w.file = os.NewFile(uintptr(epoll), "epoll of a UDP socket")
 	w.raw, err = w.file.SyscallConn()
 	return err
@@ -72,23 +72,23 @@ func (w *watch) close() error {
 	return w.file.Close()
 }
 
-// hush has arrivals not show, or show again: then those of before, too.
-func (w *watch) hush(hush bool) {
+// mute hides arrivals from Go's poller, or shows them again: then those of before, too.
+func (w *watch) mute(mute bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.polled.Load() {
-		w.setHushed(hush)
+		w.setMuted(mute)
 	}
 }
 
-// setHushed is hush with w.mu held, whoever polls.
-func (w *watch) setHushed(hush bool) {
-	if w.hushed == hush || w.socket < 0 {
+// setMuted is mute with w.mu held, whoever polls.
+func (w *watch) setMuted(muted bool) {
+	if w.muted == muted || w.socket < 0 {
 		return
 	}
-	w.hushed = hush
+	w.muted = muted
 	event := unix.EpollEvent{Events: unix.EPOLLIN}
-	if hush {
+	if muted {
 		event.Events = 0
 	}
 	// It fails for no reason that could arise here: both descriptors are open.
@@ -100,13 +100,13 @@ func (w *watch) setHushed(hush bool) {
 func (w *watch) beginPolling(tick time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.tick = min(tick, w.most)
+	w.tickInterval = min(tick, w.maxTick)
 	w.polled.Store(true)
-	w.setHushed(true)
-	_ = w.file.SetReadDeadline(time.Now().Add(w.tick)) // fails when it is closed
+	w.setMuted(true)
+	_ = w.file.SetReadDeadline(time.Now().Add(w.tickInterval)) // fails when it is closed
 }
 
-// resume has the goroutine woken by what arrives, or has.
+// resume has arrivals wake the goroutine again, those of before, too.
 func (w *watch) resume() {
 	if !w.polled.Load() {
 		return
@@ -114,25 +114,25 @@ func (w *watch) resume() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.polled.Store(false)
-	w.setHushed(false)
-	// What arrived while it was hushed need not show: epoll tells only once of a socket that it
+	w.setMuted(false)
+	// What arrived while it was muted need not show: epoll tells only once of a socket that it
 	// had on its list already (ep_modify in fs/eventpoll.c). So the goroutine looks.
-	w.look()
+	w.wake()
 }
 
-// look has the goroutine end its sleep and look what has arrived.
-func (w *watch) look() { _ = w.file.SetReadDeadline(time.Unix(1, 0)) } // fails when it is closed
+// wake ends the goroutine's sleep. It then receives what has arrived.
+func (w *watch) wake() { _ = w.file.SetReadDeadline(time.Unix(1, 0)) } // fails when it is closed
 
 // receive delivers to r until the socket is closed, or until another goroutine has taken
-// over because r took too long (relief).
+// over because r took too long (watchdog).
 func (l *listener) receive(r provider.Receiver) {
 	deferrer, _ := r.(provider.Deferrer)
-	relief, sleep := newRelief(l, r), newSleep(l, r)
+	watchdog, sleep := newWatchdog(l, r), newSleep(l, r)
 	later := false // something is put off, for a moment
 	for {
 		n := l.step(r)
 		if n == 0 && !later {
-			if !l.watch.polled.Load() && l.spin.goesOn() {
+			if !l.watch.polled.Load() && l.busyPoll.mayPoll() {
 				continue
 			}
 			var open bool
@@ -141,7 +141,7 @@ func (l *listener) receive(r provider.Receiver) {
 			}
 		}
 		if n > 0 {
-			l.spin.arrived()
+			l.busyPoll.noteArrival()
 		}
 		// Whoever polls does what is put off, but for what we have received ourselves. When they
 		// have stopped, it is left to us.
@@ -149,7 +149,7 @@ func (l *listener) receive(r provider.Receiver) {
 			continue
 		}
 		var mine bool
-		if later, mine = relief.deliver(deferrer); !mine {
+		if later, mine = watchdog.run(deferrer); !mine {
 			for later { // whoever has taken over knows nothing of it
 				later = deferrer.Delivered()
 			}
@@ -160,16 +160,16 @@ func (l *listener) receive(r provider.Receiver) {
 
 // A sleep is a goroutine that waits for what arrives.
 type sleep struct {
-	l     *listener
-	r     provider.Receiver
-	look  func(uintptr) bool // lookAround; made once, since making it allocates
-	woken bool
-	n     int // messages that were there
+	l       *listener
+	r       provider.Receiver
+	onReady func(uintptr) bool // check; made once, since making it allocates
+	woken   bool
+	n       int // messages that were there
 }
 
 func newSleep(l *listener, r provider.Receiver) *sleep {
 	s := &sleep{l: l, r: r}
-	s.look = s.lookAround
+	s.onReady = s.check
 	return s
 }
 
@@ -177,9 +177,9 @@ func newSleep(l *listener, r provider.Receiver) *sleep {
 // closed. With 0 messages somebody polls, or did.
 func (s *sleep) wait() (n int, open bool) {
 	s.woken = false
-	s.l.spin.sleeps()
+	s.l.busyPoll.noteSleep()
 	// The poller keeps an arrival in mind that comes after Read has begun.
-	err := s.l.watch.raw.Read(s.look)
+	err := s.l.watch.raw.Read(s.onReady)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		s.l.tick()
@@ -187,23 +187,23 @@ func (s *sleep) wait() (n int, open bool) {
 	case err != nil:
 		return 0, false
 	}
-	s.l.watch.hush(true)
+	s.l.watch.mute(true)
 	return s.n, true
 }
 
-// lookAround reports whether something has arrived: Read calls it when it begins, and
+// check reports whether something has arrived: Read calls it when it begins, and
 // when something shows.
-func (s *sleep) lookAround(uintptr) bool {
+func (s *sleep) check(uintptr) bool {
 	l := s.l
 	if s.woken {
-		l.spin.woken()
-		l.watch.hush(true)
+		l.busyPoll.noteWakeup()
+		l.watch.mute(true)
 		if s.n = l.step(s.r); s.n > 0 {
 			return true
 		}
 	}
 	s.woken = true
-	l.watch.hush(false)
+	l.watch.mute(false)
 	s.n = l.step(s.r)
 	return s.n > 0
 }
@@ -214,20 +214,20 @@ func (l *listener) tick() {
 	defer l.turn.Unlock()
 	polls := l.polls
 	switch {
-	case polls != l.watch.seen:
-		l.watch.tick = min(2*l.watch.tick, l.watch.most)
+	case polls != l.watch.pollsSeen:
+		l.watch.tickInterval = min(2*l.watch.tickInterval, l.watch.maxTick)
 	case l.watch.polled.Load():
 		if l.fd >= 0 && readable(l.fd) {
-			l.beside.waited()
+			l.soloPoll.notePacketsWaited()
 		}
 		l.watch.resume()
 	}
-	l.watch.seen = polls
+	l.watch.pollsSeen = polls
 	l.watch.mu.Lock() // lest a deadline that beginPolling sets just now is taken away
 	defer l.watch.mu.Unlock()
 	deadline := time.Time{}
 	if l.watch.polled.Load() {
-		deadline = time.Now().Add(l.watch.tick)
+		deadline = time.Now().Add(l.watch.tickInterval)
 	}
 	_ = l.watch.file.SetReadDeadline(deadline)
 }
@@ -239,27 +239,27 @@ func (l *listener) poll(r provider.Receiver) bool {
 	}
 	l.polls++
 	if !l.watch.polled.Load() {
-		l.watch.beginPolling(l.watch.most)
+		l.watch.beginPolling(l.watch.maxTick)
 	}
 	n := l.stepInTurn(r)
 	l.turn.Unlock()
 	return n > 0
 }
 
-// mostLooks bounds the looks of one poll on behalf of the goroutine, before it leaves the rest to it: what comes without
+// maxSteps bounds the looks of one poll on behalf of the goroutine, before it leaves the rest to it: what comes without
 // end must not keep whoever polls.
-const mostLooks = 16
+const maxSteps = 16
 
-// looksAlone bounds the looks of a poll whose consumer receives alone: the call costs it more than a look.
-const looksAlone = 4
+// soloSteps bounds the looks of a poll whose consumer receives alone: the call costs it more than a look.
+const soloSteps = 4
 
-// pollBeside is poll, but has the goroutine receive, too, unless beside decides otherwise. The first message of all is left
+// pollBeside is poll, but has the goroutine receive, too, unless soloPoll decides otherwise. The first message of all is left
 // to the goroutine: many listeners, of the adapter's other addresses, never have any, and to look costs a system call.
 func (l *listener) pollBeside(r provider.Receiver) (arrived, alone bool) {
 	if !l.heard.Load() {
 		return false, false
 	}
-	for range mostLooks {
+	for range maxSteps {
 		if !l.turn.TryLock() {
 			return arrived, alone
 		}
@@ -269,13 +269,13 @@ func (l *listener) pollBeside(r provider.Receiver) (arrived, alone bool) {
 			l.missed.Store(false)
 		}
 		n := l.stepInTurn(r)
-		for look := 1; n == 0 && look < looksAlone && l.watch.polled.Load(); look++ {
+		for look := 1; n == 0 && look < soloSteps && l.watch.polled.Load(); look++ {
 			n = l.stepInTurn(r)
 		}
 		if missed && n > 0 {
 			l.missed.Store(true) // there may be more
 		}
-		if !l.watch.polled.Load() && l.beside.poll() {
+		if !l.watch.polled.Load() && l.soloPoll.notePoll() {
 			l.watch.beginPolling(firstTick)
 		}
 		alone = l.watch.polled.Load()
@@ -286,7 +286,7 @@ func (l *listener) pollBeside(r provider.Receiver) (arrived, alone bool) {
 		}
 	}
 	l.missed.Store(false)
-	l.watch.look()
+	l.watch.wake()
 	return arrived, alone
 }
 

@@ -42,7 +42,7 @@ func poll(t *testing.T, c *Carrier, polled collector, n int) []roce.Received {
 func TestWhoPollsReceives(t *testing.T) {
 	from, to := open(t, "127.0.0.1"), open(t, "127.0.0.2")
 	flow := flowBetween(from, to, 0)
-	to.listeners[0].watch.most = time.Hour
+	to.listeners[0].watch.maxTick = time.Hour
 	listens, polled := newCollector(), newCollector()
 	to.Listen(listens)
 	mustSend(t, from, flow, []roce.Packet{acknowledgement(1)})
@@ -192,7 +192,7 @@ func receiving() int {
 func TestArrivalsAreHushed(t *testing.T) {
 	from, to := open(t, "127.0.0.1"), open(t, "127.0.0.2")
 	watch := &to.listeners[0].watch
-	watch.most = time.Hour
+	watch.maxTick = time.Hour
 	shows := func() bool { return readable(watch.epoll) }
 	beginPolling(to, newCollector())
 	mustSend(t, from, flowBetween(from, to, 0), []roce.Packet{acknowledgement(1)})

@@ -11,11 +11,11 @@ import (
 )
 
 // periods has a consumer poll so often in each of n periods, and reports whether it is to be alone.
-func (b *beside) periods(now *time.Duration, n, polls int) (alone bool) {
+func (b *soloPoll) periods(now *time.Duration, n, polls int) (alone bool) {
 	for range n {
-		*now += besidePeriod
+		*now += soloPeriod
 		for range polls {
-			alone = b.poll() || alone
+			alone = b.notePoll() || alone
 		}
 	}
 	return alone
@@ -29,11 +29,11 @@ func TestBeside(t *testing.T) {
 		alone bool
 	}{
 		{"all the time", 1000, true},
-		{"often enough", besidePolls, true},
-		{"now and then", besidePolls - lookAtClock, false},
+		{"often enough", soloPolls, true},
+		{"now and then", soloPolls - clockInterval, false},
 	} {
 		var now time.Duration
-		b := beside{now: func() time.Duration { return now }}
+		b := soloPoll{now: func() time.Duration { return now }}
 		if alone := b.periods(&now, 5, test.polls); alone != test.alone {
 			t.Errorf("%s: alone %t", test.name, alone)
 		}
@@ -43,15 +43,15 @@ func TestBeside(t *testing.T) {
 // TestBesideWaits: each time that packets had to wait, the consumer does not receive alone for longer, a minute at most.
 func TestBesideWaits(t *testing.T) {
 	var now time.Duration
-	b := beside{now: func() time.Duration { return now }}
+	b := soloPoll{now: func() time.Duration { return now }}
 	for want := firstPenalty; want < 100*time.Minute; want *= 2 {
-		if !b.periods(&now, 2, 2*besidePolls) {
+		if !b.periods(&now, 2, 2*soloPolls) {
 			t.Fatalf("before a penalty of %v: not alone", want)
 		}
-		b.waited()
-		until := now + min(want, mostPenalty)
-		for now < until-2*besidePeriod {
-			if b.periods(&now, 1, 2*besidePolls) {
+		b.notePacketsWaited()
+		until := now + min(want, maxPenalty)
+		for now < until-2*soloPeriod {
+			if b.periods(&now, 1, 2*soloPolls) {
 				t.Fatalf("alone at %v, before %v", now, until)
 			}
 		}
@@ -62,16 +62,16 @@ func TestBesideWaits(t *testing.T) {
 // TestBesideIsForgiven: who was alone for longer than the last penalty was begins with the shortest again.
 func TestBesideIsForgiven(t *testing.T) {
 	var now time.Duration
-	b := beside{now: func() time.Duration { return now }}
+	b := soloPoll{now: func() time.Duration { return now }}
 	for range 3 {
 		now = b.until
-		b.periods(&now, 2, 2*besidePolls)
-		b.waited()
+		b.periods(&now, 2, 2*soloPolls)
+		b.notePacketsWaited()
 	}
 	now = b.until
-	b.periods(&now, 2, 2*besidePolls)
+	b.periods(&now, 2, 2*soloPolls)
 	now += 4 * firstPenalty
-	if b.waited(); b.until != now+firstPenalty {
+	if b.notePacketsWaited(); b.until != now+firstPenalty {
 		t.Errorf("a penalty of %v, want %v", b.until-now, firstPenalty)
 	}
 }
@@ -81,7 +81,7 @@ func TestTrial(t *testing.T) {
 	from, to := open(t, "127.0.0.1"), open(t, "127.0.0.2")
 	hear(t, from, to)
 	l := to.listeners[0]
-	l.beside.now = func() time.Duration { return time.Hour }
+	l.soloPoll.now = func() time.Duration { return time.Hour }
 	begin := func() {
 		l.turn.Lock()
 		defer l.turn.Unlock()
@@ -90,18 +90,18 @@ func TestTrial(t *testing.T) {
 	begin()
 	for want := 2 * firstTick; want < 4*pollTick; want *= 2 {
 		to.PollBeside(newCollector())
-		if l.tick(); l.watch.tick != min(want, pollTick) {
-			t.Fatalf("the next tick is after %v, want %v", l.watch.tick, min(want, pollTick))
+		if l.tick(); l.watch.tickInterval != min(want, pollTick) {
+			t.Fatalf("the next tick is after %v, want %v", l.watch.tickInterval, min(want, pollTick))
 		}
 	}
 	l.tick()
-	if l.watch.polled.Load() || l.beside.until != 0 {
+	if l.watch.polled.Load() || l.soloPoll.until != 0 {
 		t.Error("alone without polling, or not alone again though nothing has waited")
 	}
 	begin()
 	mustSend(t, from, flowBetween(from, to, 0), []roce.Packet{acknowledgement(1)})
 	l.tick()
-	if l.watch.polled.Load() || l.beside.until == 0 {
+	if l.watch.polled.Load() || l.soloPoll.until == 0 {
 		t.Error("alone though packets have waited")
 	}
 }
@@ -111,16 +111,16 @@ func TestLooksAlone(t *testing.T) {
 	from, to := open(t, "127.0.0.1"), open(t, "127.0.0.2")
 	hear(t, from, to)
 	l := to.listeners[0]
-	l.inspector.foreign = true
+	l.verifier.foreign = true
 	looks := func() int {
 		n := 0
-		l.inspector.now = func() time.Duration { n++; return 0 } // at each look that finds nothing
+		l.verifier.now = func() time.Duration { n++; return 0 } // at each look that finds nothing
 		to.PollBeside(newCollector())
 		return n
 	}
 	beside := looks()
 	l.watch.beginPolling(time.Hour)
-	if alone := looks(); beside == 0 || alone != looksAlone*beside {
+	if alone := looks(); beside == 0 || alone != soloSteps*beside {
 		t.Errorf("%d looks beside others, %d alone", beside, alone)
 	}
 }
@@ -194,8 +194,8 @@ func TestPollEnds(t *testing.T) {
 	l.missed.Store(true)
 	e := &echo{again: send}
 	to.PollBeside(e)
-	if n := e.n.Load(); n != mostLooks {
-		t.Errorf("a poll received %d packets, want %d", n, mostLooks)
+	if n := e.n.Load(); n != maxSteps {
+		t.Errorf("a poll received %d packets, want %d", n, maxSteps)
 	}
 	woken := make(chan error, 1)
 	go func() { woken <- l.watch.raw.Read(func(uintptr) bool { return false }) }()

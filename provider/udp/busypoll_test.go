@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// A spinner is a spin in a time of its own.
+// A spinner is a busyPoll in a time of its own.
 type spinner struct {
-	spin
+	busyPoll
 	at time.Duration
 }
 
 func newSpinner(most time.Duration) *spinner {
-	s := &spinner{spin: newSpin(most), at: time.Second}
+	s := &spinner{busyPoll: newBusyPoll(most), at: time.Second}
 	s.now = func() time.Duration { return s.at }
 	return s
 }
 
 // sleepFor has the goroutine sleep and be woken by an arrival.
 func (s *spinner) sleepFor(d time.Duration) {
-	s.sleeps()
+	s.noteSleep()
 	s.at += d
-	s.woken()
-	s.arrived()
+	s.noteWakeup()
+	s.noteArrival()
 }
 
 // looks looks every microsecond until an arrival, d from now, or until it is time to
@@ -30,12 +30,12 @@ func (s *spinner) sleepFor(d time.Duration) {
 func (s *spinner) looks(d time.Duration) time.Duration {
 	began := s.at
 	for s.at-began < d {
-		if !s.goesOn() {
+		if !s.mayPoll() {
 			return s.at - began
 		}
 		s.at += time.Microsecond
 	}
-	s.arrived()
+	s.noteArrival()
 	return s.at - began
 }
 
@@ -60,19 +60,19 @@ func TestSpin(t *testing.T) {
 		}, time.Second, most + time.Microsecond},
 		"where others need the processor it sleeps, many times": {func(s *spinner) {
 			s.sleepFor(30 * time.Microsecond)
-			s.goesOn()
+			s.mayPoll()
 			s.at += 200 * time.Microsecond
-			s.goesOn()
-			for range restrained - 1 {
+			s.mayPoll()
+			for range sleepsAfterPreemption - 1 {
 				s.sleepFor(30 * time.Microsecond)
 			}
 		}, time.Second, 0},
 		"and then looks again": {func(s *spinner) {
 			s.sleepFor(30 * time.Microsecond)
-			s.goesOn()
+			s.mayPoll()
 			s.at += 200 * time.Microsecond
-			s.goesOn()
-			for range restrained + 1 {
+			s.mayPoll()
+			for range sleepsAfterPreemption + 1 {
 				s.sleepFor(30 * time.Microsecond)
 			}
 		}, time.Second, most + time.Microsecond},

@@ -2,14 +2,14 @@ package udp
 
 import "time"
 
-// A beside decides whether a consumer that polls is to receive alone. One that polls all the time is: whom nobody wakes
+// A soloPoll decides whether a consumer that polls is to receive alone. One that polls all the time is: whom nobody wakes
 // loses no time to anybody. But a consumer may also look at its memory alone, for what a peer writes there, and never call
 // again: for it the carrier's goroutine has to receive, whatever it did before. Which it is shows when nobody helps: a
 // consumer that has polled often for a period is left alone, first for a moment, then for longer. When packets have
 // had to wait for it, it is not alone again for a while, which doubles each time that it was alone for less.
 //
 // listener.turn guards it.
-type beside struct {
+type soloPoll struct {
 	now     func() time.Duration
 	began   time.Duration // the present period
 	polls   int           // in it
@@ -19,28 +19,28 @@ type beside struct {
 }
 
 const (
-	// besidePeriod is how long a consumer is watched, and besidePolls how often it polls then at least.
-	besidePeriod = time.Millisecond
-	besidePolls  = 32
-	// lookAtClock is every how many polls.
-	lookAtClock = 16
+	// soloPeriod is how long a consumer is watched, and soloPolls how often it polls then at least.
+	soloPeriod = time.Millisecond
+	soloPolls  = 32
+	// clockInterval is every how many polls.
+	clockInterval = 16
 
 	firstPenalty = 100 * time.Millisecond
-	mostPenalty  = time.Minute
+	maxPenalty   = time.Minute
 )
 
-// poll takes note of a poll, and reports whether the consumer is to receive alone from now on.
-func (b *beside) poll() (alone bool) {
+// notePoll takes note of a poll, and reports whether the consumer is to receive alone from now on.
+func (b *soloPoll) notePoll() (alone bool) {
 	b.polls++
-	if b.polls%lookAtClock != 0 {
+	if b.polls%clockInterval != 0 {
 		return false
 	}
 	now := b.now()
 	length := now - b.began
-	if length < besidePeriod {
+	if length < soloPeriod {
 		return false
 	}
-	alone = b.polls >= besidePolls && length < 2*besidePeriod && now >= b.until
+	alone = b.polls >= soloPolls && length < 2*soloPeriod && now >= b.until
 	b.began, b.polls = now, 0
 	if alone {
 		b.since = now
@@ -48,12 +48,12 @@ func (b *beside) poll() (alone bool) {
 	return alone
 }
 
-// waited takes note that packets have waited for a consumer that was alone.
-func (b *beside) waited() {
+// notePacketsWaited takes note that packets have waited for a consumer that was alone.
+func (b *soloPoll) notePacketsWaited() {
 	now := b.now()
 	if now-b.since >= b.penalty {
 		b.penalty = 0 // it was worth it
 	}
-	b.penalty = min(max(firstPenalty, 2*b.penalty), mostPenalty)
+	b.penalty = min(max(firstPenalty, 2*b.penalty), maxPenalty)
 	b.until = now + b.penalty
 }
