@@ -50,7 +50,7 @@ func TestBreach(t *testing.T) {
 			cfg.Log = func(message string) { logged <- message }
 			s := serving(t, cfg)
 			conn := dial(t, func(context.Context, *control.Request) (any, error) { return nil, nil })
-			if _, err := methodLease.Call(patient(t), conn, wish{}); err != nil {
+			if _, err := methodLease.Call(patient(t), conn, leaseRequest{}); err != nil {
 				t.Fatal(err)
 			}
 			for i := range test.most {
@@ -81,7 +81,7 @@ func TestBreach(t *testing.T) {
 func TestCountersWithoutEnd(t *testing.T) {
 	s := serving(t, config(1))
 	conn := dial(t, func(context.Context, *control.Request) (any, error) { return nil, nil })
-	if _, err := methodLease.Call(patient(t), conn, wish{}); err != nil {
+	if _, err := methodLease.Call(patient(t), conn, leaseRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 1000 {

@@ -262,17 +262,17 @@ func TestForeignRecords(t *testing.T) {
 	s := &Server{config: provider.Config{Capabilities: provider.DefaultCapabilities()}}
 	h := &holder{server: s, share: 2, connections: map[cm.ID]cm.Record{}}
 	own, others := cm.Record{ID: 2 << 26, State: cm.Connected}, cm.Record{ID: 3 << 26, State: cm.Connected}
-	if err := h.note(own); err != nil {
+	if err := h.recordConnection(own); err != nil {
 		t.Error(err)
 	}
-	if err := h.note(others); err == nil {
+	if err := h.recordConnection(others); err == nil {
 		t.Error("the connection of another share is taken")
 	}
 	if len(h.connections) != 1 || h.connections[own.ID] != own {
 		t.Errorf("on record: %v", h.connections)
 	}
 	own.State = cm.Closed
-	if err := h.note(own); err != nil {
+	if err := h.recordConnection(own); err != nil {
 		t.Error(err)
 	}
 	if len(h.connections) != 0 {

@@ -37,14 +37,14 @@ func (h *holder) requests() *control.Mux {
 	var mux control.Mux
 	methodLease.Handle(&mux, h.lease)
 	noticeConnection.Handle(&mux, func(_ context.Context, r *control.Request, record cm.Record) error {
-		return h.breach(r.Conn, h.note(record))
+		return h.endForViolation(r.Conn, h.recordConnection(record))
 	})
 	noticeCounters.Handle(&mux, func(_ context.Context, _ *control.Request, counted map[string]uint64) error {
 		h.noteCounters(counted)
 		return nil
 	})
 	NoticeQPErrors.Handle(&mux, func(_ context.Context, r *control.Request, list []provider.QPError) error {
-		return h.breach(r.Conn, h.tell(list))
+		return h.endForViolation(r.Conn, h.reportQPErrors(list))
 	})
 	return &mux
 }
@@ -109,9 +109,9 @@ func (h *holder) setState(s state) {
 // it.
 const moreConnections = 1024
 
-// note takes what the process says of a connection. The error says that it is none that
-// the process can have.
-func (h *holder) note(r cm.Record) error {
+// recordConnection keeps what the process reports of a connection. It returns an error if the process
+// cannot have the connection.
+func (h *holder) recordConnection(r cm.Record) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.connections == nil {
@@ -137,8 +137,8 @@ func (h *holder) note(r cm.Record) error {
 // longestReason bounds the reason of a queue pair's error, bytes.
 const longestReason = 256
 
-// tell tells of queue pairs in error. The error says that no ErrorTeller has told so.
-func (h *holder) tell(list []provider.QPError) error {
+// reportQPErrors tells of queue pairs in error. The error says that no ErrorTeller has told so.
+func (h *holder) reportQPErrors(list []provider.QPError) error {
 	if len(list) > errorsAtOnce+1 {
 		return fmt.Errorf("it tells of %d errors at once", len(list))
 	}
@@ -154,9 +154,9 @@ func (h *holder) tell(list []provider.QPError) error {
 	return nil
 }
 
-// breach ends the lease of a process that has said what no device says, if why is not
+// endForViolation ends the lease of a process that has said what no device says, if why is not
 // nil, and returns why. What it had is freed as if it had died, and its device fails.
-func (h *holder) breach(conn *control.Conn, why error) error {
+func (h *holder) endForViolation(conn *control.Conn, why error) error {
 	if why == nil {
 		return nil
 	}
@@ -183,5 +183,5 @@ func (h *holder) end() {
 	h.leaveCounters()
 	// It fails only if the carrier is closed, and then nothing arrives anyway.
 	_ = s.carrier.Reclaim(share)
-	s.device.TakeOver(share, left, func() { s.free(share) })
+	s.device.TakeOver(share, left, func() { s.freeShare(share) })
 }

@@ -37,7 +37,7 @@ const socketName = "@ndklab/adapter"
 
 // What the process asks and tells the owner (package control).
 var (
-	methodLease      = control.NewMethod[wish, terms]("lease")
+	methodLease      = control.NewMethod[leaseRequest, leaseReply]("lease")
 	noticeConnection = control.NewNotice[cm.Record]("connection")
 	noticeCounters   = control.NewNotice[map[string]uint64]("counters") // of its transport, the last
 )
@@ -54,15 +54,15 @@ var (
 	noticeState      = control.NewNotice[state]("state")
 )
 
-// A wish is what a process asks of a lease.
-type wish struct {
+// A leaseRequest is what a process asks of a lease.
+type leaseRequest struct {
 	Outside bool // it is in another network namespace, and needs all sockets
 }
 
-// terms are the answer to methodLease. The files are, in this order, the ledger's
+// A leaseReply is the answer to methodLease. The files are, in this order, the ledger's
 // memory, the sockets of the share, one for each address, and for a process that is
 // outside what udp.Spare makes.
-type terms struct {
+type leaseReply struct {
 	Share      int
 	Addresses  []netip.Addr
 	Interfaces []string        // that have them

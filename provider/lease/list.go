@@ -34,7 +34,7 @@ func (h *holder) entries() []provider.ConnectionEntry {
 	return entries
 }
 
-// entry is how a connection is listed. mu is held.
+// entry returns how a connection is listed. mu is held.
 func (h *holder) entry(r *cm.Record) provider.ConnectionEntry {
 	return provider.ConnectionEntry{
 		Local: r.Local, Remote: r.Remote, UserModeOwner: true, OwnerPID: uint32(h.pid),

@@ -46,8 +46,8 @@ func OpenTelling(ctx context.Context) (m *provider.Miniport, tell func(), err er
 	if !ok {
 		return nil, nil, errors.Join(fmt.Errorf("open adapter: %s is no Unix socket", socketName), conn.Close())
 	}
-	note(sock)
-	t, m, err := open(ctx, sock, wish{})
+	closeInChild(sock)
+	t, m, err := open(ctx, sock, leaseRequest{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -59,13 +59,13 @@ func OpenTelling(ctx context.Context) (m *provider.Miniport, tell func(), err er
 }
 
 // tellCounters has the owner know what the device's transport has counted.
-func (t *tenant) tellCounters(device *provider.Miniport) {
+func (t *client) tellCounters(device *provider.Miniport) {
 	// The owner that does not hear of it is gone.
 	_ = noticeCounters.Send(t.conn, device.TransportCounters())
 }
 
-// note has a child of this process close the connection, which would keep its share.
-func note(sock *net.UnixConn) {
+// closeInChild has a child of this process close the connection, which would keep its share.
+func closeInChild(sock *net.UnixConn) {
 	raw, err := sock.SyscallConn()
 	if err == nil {
 		err = raw.Control(func(fd uintptr) { descriptor.Note(int(fd)) })
@@ -82,7 +82,7 @@ func note(sock *net.UnixConn) {
 // that is open on it: the device fails, its connections are ended, and its sockets are
 // closed when abandon returns. Of a device that is closed it does nothing.
 func OpenOver(ctx context.Context, sock *net.UnixConn) (m *provider.Miniport, abandon func(), err error) {
-	t, m, err := open(ctx, sock, wish{Outside: true})
+	t, m, err := open(ctx, sock, leaseRequest{Outside: true})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -97,8 +97,8 @@ func OpenOver(ctx context.Context, sock *net.UnixConn) (m *provider.Miniport, ab
 	}, nil
 }
 
-func open(ctx context.Context, sock *net.UnixConn, w wish) (*tenant, *provider.Miniport, error) {
-	t := &tenant{}
+func open(ctx context.Context, sock *net.UnixConn, w leaseRequest) (*client, *provider.Miniport, error) {
+	t := &client{}
 	defer t.closeFiles()
 	t.conn = control.New(sock, t.requests().Serve)
 	m, err := t.start(ctx, w)
@@ -109,8 +109,8 @@ func open(ctx context.Context, sock *net.UnixConn, w wish) (*tenant, *provider.M
 	return t, m, nil
 }
 
-// A tenant is this process's side of a lease.
-type tenant struct {
+// A client is this process's side of a lease.
+type client struct {
 	conn  *control.Conn
 	files []*os.File // as the owner gave them; closed when Open returns
 	// carrier is the device's, and errors tells of its queue pairs'; set by start.
@@ -122,14 +122,14 @@ type tenant struct {
 	state  state              // as the owner said last
 }
 
-func (t *tenant) closeFiles() {
+func (t *client) closeFiles() {
 	for _, f := range t.files {
 		f.Close()
 	}
 }
 
 // start asks for the lease and starts the device with it.
-func (t *tenant) start(ctx context.Context, w wish) (*provider.Miniport, error) {
+func (t *client) start(ctx context.Context, w leaseRequest) (*provider.Miniport, error) {
 	terms, err := methodLease.Call(ctx, t.conn, w)
 	if err != nil {
 		var said *control.Error
@@ -175,7 +175,7 @@ func (t *tenant) start(ctx context.Context, w wish) (*provider.Miniport, error) 
 }
 
 // watch fails the device when the owner is gone, and lets go of its network namespace.
-func (t *tenant) watch() {
+func (t *client) watch() {
 	<-t.conn.Done()
 	t.mu.Lock()
 	device := t.device
@@ -190,7 +190,7 @@ func (t *tenant) watch() {
 }
 
 // requests answers the owner.
-func (t *tenant) requests() *control.Mux {
+func (t *client) requests() *control.Mux {
 	var mux control.Mux
 	methodFiles.Handle(&mux, t.takeFiles)
 	methodCounters.Handle(&mux, t.transportCounters)
@@ -202,20 +202,20 @@ func (t *tenant) requests() *control.Mux {
 
 // takeFiles keeps descriptors. They come one after the other, and before the answer that
 // start waits for.
-func (t *tenant) takeFiles(_ context.Context, r *control.Request, _ control.None) error {
+func (t *client) takeFiles(_ context.Context, r *control.Request, _ control.None) error {
 	t.files = append(t.files, r.Files...)
 	clear(r.Files)
 	return nil
 }
 
-func (t *tenant) handIn(_ context.Context, _ *control.Request, d datagram) error {
+func (t *client) handIn(_ context.Context, _ *control.Request, d datagram) error {
 	if device := t.openDevice(); device != nil {
 		device.HandIn(d.Flow, d.Payload)
 	}
 	return nil
 }
 
-func (t *tenant) transportCounters(context.Context, *control.Request, control.None) (map[string]uint64, error) {
+func (t *client) transportCounters(context.Context, *control.Request, control.None) (map[string]uint64, error) {
 	device := t.openDevice()
 	if device == nil {
 		return nil, control.Errorf(control.Unable, "the device is closed")
@@ -223,7 +223,7 @@ func (t *tenant) transportCounters(context.Context, *control.Request, control.No
 	return device.TransportCounters(), nil
 }
 
-func (t *tenant) setState(_ context.Context, _ *control.Request, s state) error {
+func (t *client) setState(_ context.Context, _ *control.Request, s state) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.state = s
@@ -232,14 +232,14 @@ func (t *tenant) setState(_ context.Context, _ *control.Request, s state) error 
 }
 
 // openDevice returns the device; nil until it is started, and when it is closed.
-func (t *tenant) openDevice() *provider.Miniport {
+func (t *client) openDevice() *provider.Miniport {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.device
 }
 
 // applyState has the device do as the owner's. mu is held.
-func (t *tenant) applyState() {
+func (t *client) applyState() {
 	if t.device == nil || t.state == (state{}) {
 		return
 	}
@@ -255,7 +255,7 @@ func (t *tenant) applyState() {
 
 // report implements provider.Report. The channel's buffer outlives this process:
 // what is in it, the owner knows.
-func (t *tenant) report(r cm.Record) {
+func (t *client) report(r cm.Record) {
 	// If the channel has ended, so has the owner, and the device is about to fail.
 	_ = noticeConnection.Send(t.conn, r)
 }
@@ -263,13 +263,13 @@ func (t *tenant) report(r cm.Record) {
 // A leasedCarrier ends the lease when the device closes it.
 type leasedCarrier struct {
 	*udp.Carrier
-	tenant *tenant
+	client *client
 }
 
 // Close implements provider.Carrier.
 func (c *leasedCarrier) Close() error {
 	err := c.Carrier.Close()
-	t := c.tenant
+	t := c.client
 	t.mu.Lock()
 	device := t.device
 	t.device = nil

@@ -24,10 +24,10 @@ func TestOneLease(t *testing.T) {
 	conn := dial(t, func(context.Context, *control.Request) (any, error) { return nil, nil })
 	refused(t, control.NewProcedure[control.None]("nonsense").Call(patient(t), conn, nil), "unknown request")
 	refused(t, control.NewProcedure[string]("connection").Call(patient(t), conn, "nonsense"), "connection: parameters")
-	if _, err := methodLease.Call(patient(t), conn, wish{}); err != nil {
+	if _, err := methodLease.Call(patient(t), conn, leaseRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := methodLease.Call(patient(t), conn, wish{})
+	_, err := methodLease.Call(patient(t), conn, leaseRequest{})
 	refused(t, err, "has a share already")
 	gone := &holder{server: s}
 	gone.end()
@@ -63,7 +63,7 @@ func TestMostProcesses(t *testing.T) {
 	}
 	for range 10 {
 		late, theirs := process()
-		if err := control.NewNotice[wish]("lease").Send(late, wish{}); err != nil {
+		if err := control.NewNotice[leaseRequest]("lease").Send(late, leaseRequest{}); err != nil {
 			t.Fatal(err)
 		}
 		s.mu.Lock() // what it has asked for would be read before it is turned away
@@ -148,13 +148,13 @@ func TestOwnersMistakes(t *testing.T) {
 			owner <- control.New(sock, func(context.Context, *control.Request) (any, error) { return <-answers, nil })
 		}
 	}()
-	answers <- &terms{Share: 1, Addresses: ours}
+	answers <- &leaseReply{Share: 1, Addresses: ours}
 	_, err = Open(patient(t))
 	refused(t, err, "0 files for 2 addresses")
 	(<-owner).Wait()
 
-	tenant := &tenant{}
-	_, err = tenant.requests().Serve(t.Context(), &control.Request{Method: "nonsense"})
+	process := &client{}
+	_, err = process.requests().Serve(t.Context(), &control.Request{Method: "nonsense"})
 	refused(t, err, "unknown request")
 
 	short, err := newMemory(len(ours) - 1)
@@ -172,9 +172,9 @@ func TestOwnersMistakes(t *testing.T) {
 // TestGarbledNotices: what cannot be read changes nothing, on either side.
 func TestGarbledNotices(t *testing.T) {
 	was := state{Known: true, Enabled: true}
-	tenant, holder := &tenant{state: was}, &holder{server: &Server{}}
+	process, holder := &client{state: was}, &holder{server: &Server{}}
 	for method, handle := range map[string]control.Handler{
-		"state": tenant.requests().Serve, "datagram": tenant.requests().Serve,
+		"state": process.requests().Serve, "datagram": process.requests().Serve,
 		"connection": holder.requests().Serve, "counters": holder.requests().Serve,
 	} {
 		for _, params := range []string{``, `7`, `["Enabled"]`, `{"Enabled": false`} {
@@ -183,10 +183,10 @@ func TestGarbledNotices(t *testing.T) {
 		}
 	}
 	half := json.RawMessage(`{"Known": true, "Enabled": false, "Failed": "yes"}`)
-	_, err := tenant.requests().Serve(t.Context(), &control.Request{Method: "state", Params: half})
+	_, err := process.requests().Serve(t.Context(), &control.Request{Method: "state", Params: half})
 	refused(t, err, "state: parameters")
-	if tenant.state != was || holder.counted != nil {
-		t.Errorf("state %+v, counters %v", tenant.state, holder.counted)
+	if process.state != was || holder.counted != nil {
+		t.Errorf("state %+v, counters %v", process.state, holder.counted)
 	}
 }
 
@@ -217,8 +217,8 @@ func TestClosedServer(t *testing.T) {
 // process's is as it was started.
 func TestNothingKnown(t *testing.T) {
 	device := peer(t)
-	tenant := &tenant{device: device}
-	tenant.applyState()
+	process := &client{device: device}
+	process.applyState()
 	a, status := device.OpenAdapter(provider.OpenParameters{Version: provider.InterfaceVersion})
 	if status != provider.StatusSuccess {
 		t.Fatal(status)

@@ -64,8 +64,8 @@ func (h *holder) askQueuePairs(ctx context.Context) (all []HeldQueuePair) {
 		}
 		for i := range page {
 			p := &page[i]
-			if why := strange(p, next, share); why != nil {
-				_ = h.breach(h.conn, why) // the lease is over, and says why in the log
+			if why := checkQueuePair(p, next, share); why != nil {
+				_ = h.endForViolation(h.conn, why) // the lease is over, and says why in the log
 				return nil
 			}
 			next = p.Number + 1
@@ -75,8 +75,8 @@ func (h *holder) askQueuePairs(ctx context.Context) (all []HeldQueuePair) {
 	return all
 }
 
-// strange is why a process of a share cannot have a queue pair, of those from a number on.
-func strange(p *provider.QueuePair, first uint32, share int) error {
+// checkQueuePair returns an error if a process of a share cannot have a queue pair, of those from a number on.
+func checkQueuePair(p *provider.QueuePair, first uint32, share int) error {
 	const longest = 16 // bytes of a word
 	switch {
 	case p.Number < first || int(p.Number>>provider.ShareShift) != share:
@@ -88,7 +88,7 @@ func strange(p *provider.QueuePair, first uint32, share int) error {
 }
 
 // queuePairs answers the owner: those of this process from a number on.
-func (t *tenant) queuePairs(_ context.Context, _ *control.Request, first uint32) ([]provider.QueuePair, error) {
+func (t *client) queuePairs(_ context.Context, _ *control.Request, first uint32) ([]provider.QueuePair, error) {
 	device := t.openDevice()
 	if device == nil {
 		return nil, nil

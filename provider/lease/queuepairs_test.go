@@ -69,7 +69,7 @@ func TestStrangeQueuePairs(t *testing.T) {
 				return []provider.QueuePair{test.pair}, nil
 			})
 			conn := dial(t, mux.Serve)
-			if _, err := methodLease.Call(patient(t), conn, wish{}); err != nil {
+			if _, err := methodLease.Call(patient(t), conn, leaseRequest{}); err != nil {
 				t.Fatal(err)
 			}
 			if got := s.QueuePairs(t.Context()); len(got) != 0 {

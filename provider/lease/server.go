@@ -85,7 +85,7 @@ func Serve(cfg provider.Config, carrier Carrier) (*Server, error) {
 	}
 	s.countable = s.device.TransportCounters()
 	s.state = state{Known: true, Enabled: cfg.Configuration == nil || cfg.Configuration.NetworkDirect != 0}
-	s.unsubscribe = s.device.Subscribe(s.follow)
+	s.unsubscribe = s.device.Subscribe(s.setState)
 	s.serving.Go(s.accept)
 	return s, nil
 }
@@ -125,7 +125,7 @@ func listen() (*net.UnixListener, error) {
 	return l.(*net.UnixListener), nil
 }
 
-// Device is the owner's part of the device.
+// Device returns the owner's part of the device.
 func (s *Server) Device() *provider.Miniport { return s.device }
 
 // Close ends all leases, as if their processes had died, and shares no more.
@@ -206,8 +206,8 @@ func (s *Server) Admit(f *os.File) error {
 	return nil
 }
 
-// grant finds a free share.
-func (s *Server) grant() (share int, seed [2]uint64, err error) {
+// takeShare takes a free share.
+func (s *Server) takeShare() (share int, seed [2]uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	share = 1 + slices.Index(s.taken[1:], false)
@@ -219,7 +219,7 @@ func (s *Server) grant() (share int, seed [2]uint64, err error) {
 	return share, [2]uint64{s.rand.Uint64(), s.rand.Uint64()}, nil
 }
 
-func (s *Server) free(share int) {
+func (s *Server) freeShare(share int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.taken[share] = false
@@ -235,8 +235,8 @@ func (s *Server) forward(share int, flow roce.Flow, payload []byte) bool {
 	return true
 }
 
-// follow has all processes' devices do as the owner's has done.
-func (s *Server) follow(e provider.NetEvent) {
+// setState enables, disables or fails the devices of all processes as the owner's.
+func (s *Server) setState(e provider.NetEvent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state = state{true, e.Code == provider.NetEventNDKEnable, s.device.Failed()}
@@ -248,20 +248,20 @@ func (s *Server) follow(e provider.NetEvent) {
 }
 
 // lease gives the process a share.
-func (h *holder) lease(ctx context.Context, r *control.Request, w wish) (terms, error) {
+func (h *holder) lease(ctx context.Context, r *control.Request, w leaseRequest) (leaseReply, error) {
 	s, conn := h.server, r.Conn
 	peer, err := conn.Peer()
 	if err != nil {
-		return terms{}, err
+		return leaseReply{}, err
 	}
-	share, seed, err := s.grant()
+	share, seed, err := s.takeShare()
 	if err != nil {
-		return terms{}, err
+		return leaseReply{}, err
 	}
 	files, err := s.carrier.Share(share)
 	if err != nil {
-		s.free(share)
-		return terms{}, err
+		s.freeShare(share)
+		return leaseReply{}, err
 	}
 	defer func() {
 		for _, f := range files {
@@ -271,21 +271,21 @@ func (h *holder) lease(ctx context.Context, r *control.Request, w wish) (terms, 
 	if w.Outside {
 		spare, err := udp.Spare(s.carrier.Addresses())
 		if err != nil {
-			s.free(share)
-			return terms{}, err
+			s.freeShare(share)
+			return leaseReply{}, err
 		}
 		files = append(files, spare...)
 	}
 	if err := h.begin(share, int(peer.Pid), conn); err != nil {
-		s.free(share)
-		return terms{}, err
+		s.freeShare(share)
+		return leaseReply{}, err
 	}
 	for batch := range slices.Chunk(append([]*os.File{s.memory}, files...), control.MaxFiles) {
 		if err := methodFiles.Call(ctx, conn, nil, batch...); err != nil {
-			return terms{}, err
+			return leaseReply{}, err
 		}
 	}
-	return terms{
+	return leaseReply{
 		Share: share, Addresses: s.carrier.Addresses(), Interfaces: s.carrier.Interfaces(), Config: s.config, Seed: seed,
 	}, nil
 }
