@@ -68,7 +68,7 @@ func (a *Adapter) QueryAdapterInfo(info *AdapterInfo, size *uint32) Status {
 	return StatusSuccess
 }
 
-// Info is the adapter's limits, and the version that the instance works with.
+// Info returns the adapter's limits, and the version that the instance works with.
 func (a *Adapter) Info() AdapterInfo {
 	info := a.miniport.info
 	info.Version = a.Version()
@@ -100,7 +100,7 @@ func (a *Adapter) forget() {
 	defer s.mu.Unlock()
 	s.instances = slices.DeleteFunc(s.instances, func(x *Adapter) bool { return x == a })
 	a.miniport.ledger.give(instanceResource, 1)
-	s.settle()
+	s.update()
 }
 
 // fail has all queues of the instance fail, and with them its queue pairs and

@@ -9,7 +9,7 @@ const (
 	sockaddrIn6 = 28
 )
 
-// giveAddress is how all address getters answer: length holds the bytes that
+// giveAddress answers for all address getters: length holds the bytes that
 // address has room for, counted as a SOCKADDR, and then the bytes written; if
 // they are too few, StatusBufferTooSmall and the bytes needed (NDK-CONN-34, 35).
 // from finds the address.
@@ -33,22 +33,22 @@ func giveAddress(from func() (netip.AddrPort, Status), address *netip.AddrPort, 
 	return StatusSuccess
 }
 
-// GetLocalAddress is the connection's address on this adapter, in a buffer.
+// GetLocalAddress stores the connection's address on this adapter.
 func (c *Connector) GetLocalAddress(address *netip.AddrPort, length *uint32) Status {
 	return giveAddress(c.LocalAddress, address, length)
 }
 
-// GetPeerAddress is the connection's address at the peer, in a buffer.
+// GetPeerAddress stores the connection's address at the peer.
 func (c *Connector) GetPeerAddress(address *netip.AddrPort, length *uint32) Status {
 	return giveAddress(c.PeerAddress, address, length)
 }
 
-// GetLocalAddress is where the listener listens, in a buffer.
+// GetLocalAddress stores the address at which the listener listens.
 func (l *Listener) GetLocalAddress(address *netip.AddrPort, length *uint32) Status {
 	return giveAddress(l.LocalAddress, address, length)
 }
 
-// GetLocalAddress is where connectors connect from, in a buffer.
+// GetLocalAddress stores the address that connectors connect from.
 func (s *SharedEndpoint) GetLocalAddress(address *netip.AddrPort, length *uint32) Status {
 	from := func() (netip.AddrPort, Status) { return s.LocalAddress(), StatusSuccess }
 	return giveAddress(from, address, length)

@@ -37,7 +37,7 @@ func (qp *QP) complete(c *rc.Completion) {
 	cq.push(&result, c.Solicited, qp.channel.Delivery())
 }
 
-// completionStatus is the NTSTATUS of a completion (ndkpi.md 2.9).
+// completionStatus returns the NTSTATUS of a completion (ndkpi.md 2.9).
 func completionStatus(c *rc.Completion) Status {
 	switch c.Status {
 	case rc.Success:

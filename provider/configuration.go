@@ -23,7 +23,7 @@ type Configuration struct {
 	NetworkDirectRoCEFrameSize uint32
 }
 
-// DefaultConfiguration is what the keywords are where nothing is set
+// DefaultConfiguration returns what the keywords are where nothing is set
 // (NDK-CFG-01).
 func DefaultConfiguration() Configuration {
 	return Configuration{NetworkDirect: 1, NetworkDirectTechnology: RoCEv2, NetworkDirectRoCEFrameSize: 1024}
@@ -42,7 +42,7 @@ func (c *Configuration) check() error {
 // Configuration reads the keywords.
 func (m *Miniport) Configuration() Configuration { return m.configuration }
 
-// pathMTU is the largest path MTU for connections of a local address; 0 if not
+// pathMTU returns the largest path MTU for connections of a local address; 0 if not
 // even the smallest fits, or the interface is gone.
 func (m *Miniport) pathMTU(local netip.Addr) int {
 	mtu := roce.PathMTU(m.carrier.MTU(local))

@@ -74,7 +74,7 @@ func (c *Connector) connect(e *endpoint, qp *QP, destination netip.AddrPort, inb
 	m := c.adapter.miniport
 	mtu, status := m.path(e.Address.Addr(), destination.Addr())
 	if status == StatusSuccess {
-		status = c.take(qp)
+		status = c.takeQP(qp)
 	}
 	if status != StatusSuccess {
 		m.manager.Release(e)
@@ -97,17 +97,17 @@ func (c *Connector) connect(e *endpoint, qp *QP, destination netip.AddrPort, inb
 		MTU:                roce.MTUCode(mtu),
 		ResponderResources: uint8(c.inbound), InitiatorDepth: uint8(c.outbound),
 		RetryCount: retryCount, RNRRetryCount: rnrRetryCount, AckTimeout: ackTimeout,
-		ECE:         m.offer(),
+		ECE:         m.extensionOffer(),
 		PrivateData: append([]byte(nil), privateData...),
 	}
 	c.enter(connecting)
-	c.ask()
+	c.sendRequest()
 	c.begin(r)
 	m.manager.Progress(m.clock.Now())
 	return StatusPending
 }
 
-// path is the path MTU from a local address, and whether a remote one can be
+// path returns the path MTU from a local address, and whether a remote one can be
 // reached. That it cannot counts as a failed attempt to connect.
 func (m *Miniport) path(local, remote netip.Addr) (mtu int, status Status) {
 	mtu = m.pathMTU(local)
@@ -130,8 +130,8 @@ func (m *Miniport) reach(local, remote netip.Addr) Status {
 	return m.carrier.Reach(local, remote)
 }
 
-// ask sends the request that connect has prepared. The manager's lock is held.
-func (c *Connector) ask() {
+// sendRequest sends the request that connect has prepared. The manager's lock is held.
+func (c *Connector) sendRequest() {
 	m := c.adapter.miniport
 	c.wish.QPN = c.qp.Number()
 	c.askedAt = m.clock.Now()
@@ -151,30 +151,30 @@ func (c *Connector) ask() {
 // another queue pair (roce.md 15.2); ours do not see the reason.
 const staleRetries = 8
 
-// askAgain repeats a request under another queue pair number; false if there
+// retryWithNewNumber repeats a request under another queue pair number; false if there
 // is none left. The manager's lock is held.
-func (c *Connector) askAgain() bool {
+func (c *Connector) retryWithNewNumber() bool {
 	m := c.adapter.miniport
 	if c.staleLeft == 0 || !m.transport.Renumber(&c.qp.channel.Pair) {
 		return false
 	}
 	c.staleLeft--
 	c.forgetID()
-	c.ask()
+	c.sendRequest()
 	return true
 }
 
-// askForLess repeats a request with the smaller MTU that the peer names (IBA
+// retryWithSmallerMTU repeats a request with the smaller MTU that the peer names (IBA
 // 12.6.7.2); false if it names none. The queue pair gets another number, since a
 // copy of the first request that comes late would make the peer take the new
 // connection, under the same number, for stale. The manager's lock is held.
-func (c *Connector) askForLess(mtu uint8) bool {
+func (c *Connector) retryWithSmallerMTU(mtu uint8) bool {
 	if mtu == 0 || mtu >= c.wish.MTU || !c.adapter.miniport.transport.Renumber(&c.qp.channel.Pair) {
 		return false
 	}
 	c.wish.MTU, c.agreed.MTU = mtu, roce.MTUOfCode(mtu)
 	c.forgetID()
-	c.ask()
+	c.sendRequest()
 	return true
 }
 
@@ -185,7 +185,7 @@ func (c *Connector) handleReply(e cm.ConnectReply) {
 	}
 	c.enter(replied)
 	c.handshake = c.adapter.miniport.clock.Now() - c.askedAt
-	c.keepPrivate(e.PrivateData[:])
+	c.setPrivateData(e.PrivateData[:])
 	c.lowerReads(uint32(e.InitiatorDepth), uint32(e.ResponderResources))
 	c.remoteQPN, c.agreed.SendPSN = e.QPN, e.StartingPSN
 	c.agreed.RNRRetryCount = int(e.RNRRetryCount)
@@ -196,19 +196,19 @@ func (c *Connector) handleReply(e cm.ConnectReply) {
 
 // handleRejected: a refused connector may try again.
 func (c *Connector) handleRejected(e cm.Rejected) {
-	if c.state != connecting || e.Reason == mad.ReasonStaleConnection && c.askAgain() ||
-		c.askForLess(e.MTU) {
+	if c.state != connecting || e.Reason == mad.ReasonStaleConnection && c.retryWithNewNumber() ||
+		c.retryWithSmallerMTU(e.MTU) {
 		return
 	}
 	if e.Reason == mad.ReasonConsumer {
-		c.keepPrivate(e.PrivateData[:])
+		c.setPrivateData(e.PrivateData[:])
 	}
 	c.backToIdle()
-	c.complete(refusal(e.Reason))
+	c.complete(statusOfRejection(e.Reason))
 }
 
-// refusal is the status of a Connect that was refused for a reason (roce.md 15.2).
-func refusal(r mad.Reason) Status {
+// statusOfRejection returns the status of a Connect that was refused for a reason (roce.md 15.2).
+func statusOfRejection(r mad.Reason) Status {
 	switch r {
 	case mad.ReasonTimeout:
 		// The peer has accepted, and none of its replies has come through.
@@ -270,5 +270,5 @@ func (c *Connector) completeConnect(event DisconnectEventEx, eventContext any,
 	c.connectQP(false)
 	c.enter(established)
 	m.manager.Progress(now)
-	return m.settle(&c.object, completion, context)
+	return m.completeRequest(&c.object, completion, context)
 }

@@ -24,7 +24,7 @@ func (c *Connector) connectQP(listening bool) {
 	defer qp.channel.Unlock()
 	peer := transport.Peer{Local: c.local.Addr(), Remote: c.remote.Addr(), Announce: listening}
 	if err := qp.channel.Connect(peer, agreed, (*rc.QP).Connect); err != nil {
-		qp.clock.Go(c.lost) // a CQ failed since the QP was taken, and with it the QP
+		qp.clock.Go(c.handleQPFailure) // a CQ failed since the QP was taken, and with it the QP
 	}
 }
 
@@ -75,7 +75,7 @@ func (c *Connector) Disconnect(completion RequestCompletion, context any) Status
 	now := m.clock.Now()
 	if err := m.manager.CM.Disconnect(now, c.id); err != nil {
 		c.leaveQP() // there is nothing more to tell the peer
-		return m.settle(&c.object, completion, context)
+		return m.completeRequest(&c.object, completion, context)
 	}
 	c.begin(request{completion, context})
 	m.manager.Progress(now)
@@ -144,12 +144,12 @@ func (c *Connector) GetConnectionData(inbound, outbound *uint32, privateData []b
 	return StatusSuccess
 }
 
-// keepPrivate keeps what a message of the peer's has for the consumer. The manager's lock is held.
-func (c *Connector) keepPrivate(data []byte) {
+// setPrivateData keeps what a message of the peer's has for the consumer. The manager's lock is held.
+func (c *Connector) setPrivateData(data []byte) {
 	c.private, c.privateSize = bytes.Clone(bytes.TrimRight(data, "\x00")), len(data)
 }
 
-// LocalAddress is the connection's address on this adapter.
+// LocalAddress returns the connection's address on this adapter.
 func (c *Connector) LocalAddress() (netip.AddrPort, Status) {
 	c.adapter.miniport.manager.Lock()
 	defer c.adapter.miniport.manager.Unlock()
@@ -159,7 +159,7 @@ func (c *Connector) LocalAddress() (netip.AddrPort, Status) {
 	return c.local, StatusSuccess
 }
 
-// PeerAddress is the connection's address at the peer.
+// PeerAddress returns the connection's address at the peer.
 func (c *Connector) PeerAddress() (netip.AddrPort, Status) {
 	c.adapter.miniport.manager.Lock()
 	defer c.adapter.miniport.manager.Unlock()
@@ -199,7 +199,7 @@ func (v conversation) HandleEvent(event cm.Event) {
 	}
 }
 
-// connectors is every connector that has a connection, in the order in which they came. The manager's lock is
+// connectors returns every connector that has a connection, in the order in which they came. The manager's lock is
 // held.
 func (m *Miniport) connectors() iter.Seq[*Connector] {
 	return func(yield func(*Connector) bool) {
@@ -292,9 +292,9 @@ func (c *Connector) countBroken() {
 	}
 }
 
-// lost ends a connection whose QP has failed: the peer is told, which it may
+// handleQPFailure ends a connection whose QP has failed: the peer is told, which it may
 // not have noticed otherwise, and so is the consumer (ndkpi.md T26).
-func (c *Connector) lost() {
+func (c *Connector) handleQPFailure() {
 	m := c.adapter.miniport
 	m.manager.Lock()
 	defer m.manager.Unlock()

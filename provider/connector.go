@@ -43,7 +43,7 @@ const (
 	refused // by us
 )
 
-// String is the state's name for people.
+// String returns the state's name for people.
 func (s connectorState) String() string {
 	return [...]string{"idle", "connecting", "replied", "requested", "accepting", "established",
 		"disconnecting", "ended", "aborted", "refused"}[s]
@@ -145,7 +145,7 @@ func (a *Adapter) CreateConnector(completion CreateCompletion, context any) (*Co
 		return nil, StatusInvalidDeviceState
 	}
 	c := newConnector(a)
-	return created(a.miniport, c, &c.object, completion, context)
+	return completeCreate(a.miniport, c, &c.object, completion, context)
 }
 
 func newConnector(a *Adapter) *Connector {
@@ -175,8 +175,8 @@ func (c *Connector) complete(status Status) {
 	}, nil)
 }
 
-// take makes qp the connector's. The manager's lock is held.
-func (c *Connector) take(qp *QP) Status {
+// takeQP makes qp the connector's. The manager's lock is held.
+func (c *Connector) takeQP(qp *QP) Status {
 	if qp == nil || qp.pd.adapter != c.adapter || !qp.open() {
 		return StatusInvalidParameter
 	}
@@ -245,7 +245,7 @@ func (c *Connector) accept(qp *QP, inboundReadLimit, outboundReadLimit uint32, p
 	case completion == nil:
 		return StatusInvalidParameter
 	}
-	if status := c.take(qp); status != StatusSuccess {
+	if status := c.takeQP(qp); status != StatusSuccess {
 		return status
 	}
 	c.takeReads(min(c.inbound, inboundReadLimit), min(c.outbound, outboundReadLimit))
@@ -253,7 +253,7 @@ func (c *Connector) accept(qp *QP, inboundReadLimit, outboundReadLimit uint32, p
 	if err := m.manager.CM.Accept(now, c.id, cm.AcceptParams{
 		QPN: qp.Number(), StartingPSN: c.agreed.ReceivePSN,
 		ResponderResources: uint8(c.inbound), InitiatorDepth: uint8(c.outbound),
-		RNRRetryCount: rnrRetryCount, ECE: answer(c.agreed.Selective), PrivateData: privateData,
+		RNRRetryCount: rnrRetryCount, ECE: extensionAnswer(c.agreed.Selective), PrivateData: privateData,
 	}); err != nil {
 		c.leaveQP()
 		return c.abort(StatusConnectionAborted)

@@ -15,7 +15,7 @@ type Counters struct {
 	RDMAOutFrames    uint64
 }
 
-// Map is the counters under their NDIS names.
+// Map returns the counters under their NDIS names.
 func (c Counters) Map() map[string]uint64 {
 	return map[string]uint64{
 		"Connect": c.Connect, "Accept": c.Accept, "ConnectFailure": c.ConnectFailure,
@@ -25,7 +25,7 @@ func (c Counters) Map() map[string]uint64 {
 	}
 }
 
-// set is the counters at their places in NDIS_NDK_PERFORMANCE_COUNTERS; those in
+// set returns the counters at their places in NDIS_NDK_PERFORMANCE_COUNTERS; those in
 // between are reserved and 0 (NDK-CNT-07).
 func (c *Counters) set() (set [30]uint64) {
 	set[0], set[1], set[2], set[3], set[4] = c.Connect, c.Accept, c.ConnectFailure, c.ConnectionError, c.ActiveConnection

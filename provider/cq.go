@@ -65,7 +65,7 @@ func (a *Adapter) CreateCQ(depth uint32, notification CQNotification, notificati
 		cq.discard()
 		return nil, StatusDeviceNotReady
 	}
-	return created(m, cq, &cq.object, completion, context)
+	return completeCreate(m, cq, &cq.object, completion, context)
 }
 
 // has reports whether a CQ is there, open and the instance's.
@@ -101,7 +101,7 @@ func (cq *CQ) endPolling() {
 
 // doArm is Arm with cq.mu held.
 func (cq *CQ) doArm(t NotifyType) {
-	if !cq.armed || strength(t) > strength(cq.arm) {
+	if !cq.armed || notifyStrength(t) > notifyStrength(cq.arm) {
 		cq.arm = t
 	}
 	cq.armed = true
@@ -113,12 +113,12 @@ func (cq *CQ) doArm(t NotifyType) {
 	case cq.count == 0:
 	case cq.arm == NotifyAny && cq.newest > cq.told,
 		cq.arm == NotifySolicited && cq.newestSolicited > max(cq.told, cq.newest-uint64(cq.count)):
-		cq.satisfied()
+		cq.notifyOrModerate()
 	}
 }
 
-// strength orders the arms: errors, solicited, any.
-func strength(t NotifyType) int {
+// notifyStrength orders the arms: errors, solicited, any.
+func notifyStrength(t NotifyType) int {
 	switch t {
 	case NotifyAny:
 		return 2
@@ -259,6 +259,6 @@ func (cq *CQ) push(result *ResultEx, solicited bool, d *transport.Delivery) {
 		cq.newestSolicited = cq.newest
 	}
 	if cq.armed && (cq.arm == NotifyAny || cq.arm == NotifySolicited && solicited || cq.moderation.delayed) {
-		cq.satisfied()
+		cq.notifyOrModerate()
 	}
 }

@@ -20,9 +20,9 @@ type Object interface {
 // or says why there is none.
 type CreateCompletion func(context any, status Status, object Object)
 
-// created ends the creation of o, whose object is base: at once, or, if the
+// completeCreate ends the creation of o, whose object is base: at once, or, if the
 // device is to pend and there is a completion to call, a little later.
-func created[T Object](m *Miniport, o T, base *object, completion CreateCompletion, context any) (T, Status) {
+func completeCreate[T Object](m *Miniport, o T, base *object, completion CreateCompletion, context any) (T, Status) {
 	if !m.pend || completion == nil {
 		return o, StatusSuccess
 	}
@@ -35,9 +35,9 @@ func created[T Object](m *Miniport, o T, base *object, completion CreateCompleti
 	return none, StatusPending
 }
 
-// settle is the result of a request of o's that is done: it is told at once, or,
+// completeRequest tells the result of a request of o's that is done: at once, or,
 // if the device is to pend and there is a completion to call, a little later.
-func (m *Miniport) settle(o *object, completion RequestCompletion, context any) Status {
+func (m *Miniport) completeRequest(o *object, completion RequestCompletion, context any) Status {
 	if !m.pend || completion == nil {
 		return StatusSuccess
 	}
@@ -52,5 +52,5 @@ func (m *Miniport) settle(o *object, completion RequestCompletion, context any) 
 // discard undoes the making of an object that the consumer never gets.
 func (o *object) discard() {
 	o.end(nil)
-	o.letGo()
+	o.releaseAntecedents()
 }

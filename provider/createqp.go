@@ -56,7 +56,7 @@ func (pd *PD) createQP(qp *QP, initiatorQueueDepth, maxInitiatorRequestSge, inli
 		Receives: qp.receives, Memory: &qp.memory, Early: m.reorder,
 	}
 	if qp.srq != nil {
-		config.Receives, config.SharedReceives = taker{qp.srq}, true
+		config.Receives, config.SharedReceives = srqReceives{qp.srq}, true
 	}
 	qp.channel.Init(m.transport, config, owner{qp})
 	qp.Dispatch = qp
@@ -75,5 +75,5 @@ func (pd *PD) createQP(qp *QP, initiatorQueueDepth, maxInitiatorRequestSge, inli
 		qp.discard()
 		return nil, StatusInvalidDeviceState
 	}
-	return created(m, qp, &qp.object, completion, context)
+	return completeCreate(m, qp, &qp.object, completion, context)
 }

@@ -9,7 +9,7 @@ const (
 	DisconnectReasonError                   // a request failed, ours or the peer's, or a completion queue
 )
 
-// withReason is the event in the form in which a connector keeps it.
+// withReason returns the event in the form in which a connector keeps it.
 func (e DisconnectEvent) withReason() DisconnectEventEx {
 	if e == nil {
 		return nil

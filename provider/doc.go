@@ -15,7 +15,7 @@
 // It knows nothing of labs, namespaces or links.
 //
 // Locks are taken in the order manager.Manager's, that of the transport's retired counters,
-// transport.Channel's, SRQ.mu, CQ.mu, grant.mu, MR.mu, and last those of tables, of objects, of
+// transport.Channel's, SRQ.mu, CQ.mu, tokenSlot.mu, MR.mu, and last those of tables, of objects, of
 // callback queues, of what is put off and of the credit pool, which are never held together. ndkState.mu stands beside: only
 // those of objects and callback queues are taken inside. None is held while a
 // consumer's callback runs. The carrier is called with one of the first and third held, so that

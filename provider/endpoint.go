@@ -28,7 +28,7 @@ func (m *Miniport) claim(address netip.AddrPort) (*endpoint, Status) {
 	return nil, StatusSharingViolation
 }
 
-// sharedAt is the shared endpoint at an address; nil if there is none. The manager's lock is held.
+// sharedAt returns the shared endpoint at an address; nil if there is none. The manager's lock is held.
 func (m *Miniport) sharedAt(address netip.AddrPort) *SharedEndpoint {
 	if e := m.manager.EndpointAt(address); e != nil {
 		return sharedOf(e)

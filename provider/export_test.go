@@ -86,7 +86,7 @@ func (cq *CQ) Len() int {
 }
 
 // Take has a queue pair take a receive; false if there is none.
-func (srq *SRQ) Take() bool { return taker{srq}.Take(&rc.Receive{}) }
+func (srq *SRQ) Take() bool { return srqReceives{srq}.Take(&rc.Receive{}) }
 
 // Queues counts the CQs and SRQs that the instance knows.
 func (a *Adapter) Queues() int { return len(a.cqs.snapshot()) + len(a.srqs.snapshot()) }

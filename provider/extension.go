@@ -17,16 +17,16 @@ var (
 	agreedTo = mad.ECE{Vendor: vendorID, Options: 1 | 1<<31}
 )
 
-// offer is what the device asks a peer for.
-func (m *Miniport) offer() mad.ECE {
+// extensionOffer returns what the device asks a peer for.
+func (m *Miniport) extensionOffer() mad.ECE {
 	if m.goBackN {
 		return mad.ECE{}
 	}
 	return offered
 }
 
-// answer is what the passive side says to an offer.
-func answer(agreed bool) mad.ECE {
+// extensionAnswer returns what the passive side says to an offer.
+func extensionAnswer(agreed bool) mad.ECE {
 	if agreed {
 		return agreedTo
 	}

@@ -137,7 +137,7 @@ func (s *objectSet[T]) remove(object T) {
 	delete(s.members, object)
 }
 
-// snapshot is the members in the order they were added, so that a simulation
+// snapshot returns the members in the order they were added, so that a simulation
 // repeats.
 func (s *objectSet[T]) snapshot() []T {
 	s.mu.Lock()

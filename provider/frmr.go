@@ -21,13 +21,13 @@ func (mr *MR) InitializeFastRegister(adapterPageCount uint32, remoteAccess bool,
 	case adapterPageCount > maxFastRegisterPages:
 		return StatusImplementationLimit
 	}
-	if status := mr.grant.prepare(); status != StatusSuccess {
+	if status := mr.slot.allocate(); status != StatusSuccess {
 		return status
 	}
 	mr.mu.Lock()
 	mr.maxPages, mr.remoteAccess = adapterPageCount, remoteAccess
 	mr.mu.Unlock()
-	return mr.pd.adapter.miniport.settle(&mr.object, completion, context)
+	return mr.pd.adapter.miniport.completeRequest(&mr.object, completion, context)
 }
 
 // FastRegister has an FRMR stand for length bytes of the pages, from byte fbo of
@@ -39,15 +39,15 @@ func (mr *MR) InitializeFastRegister(adapterPageCount uint32, remoteAccess bool,
 // pages may be of several LAMs, and are copied. Parts of them that lie outside of
 // the memory that was mapped are part of the region, but cannot be accessed.
 func (qp *QP) FastRegister(context any, mr *MR, pages []LogicalAddress, fbo uint32, length uint64, baseVirtualAddress uint64, flags OpFlags) Status {
-	c, status := &change{}, StatusInvalidParameter
+	c, status := &tokenChange{}, StatusInvalidParameter
 	if mr != nil {
-		c.grant, c.pd = &mr.grant, mr.pd
+		c.slot, c.pd = &mr.slot, mr.pd
 		c.region, status = mr.fastRegion(pages, fbo, length, baseVirtualAddress, flags)
 	}
 	return qp.postChange(rc.OpFastRegister, context, c, status, flags, opFlagsOfFastRegister)
 }
 
-// fastRegion is the region that a FastRegister asks for.
+// fastRegion returns the region that a FastRegister asks for.
 func (mr *MR) fastRegion(pages []LogicalAddress, fbo uint32, length, base uint64, flags OpFlags) (*region, Status) {
 	mr.mu.Lock()
 	maxPages, remoteAccess := mr.maxPages, mr.remoteAccess
@@ -66,7 +66,7 @@ func (mr *MR) fastRegion(pages []LogicalAddress, fbo uint32, length, base uint64
 	case !remoteAccess && rights&(MRAllowRemoteRead|MRAllowRemoteWrite)&^MRAllowLocalWrite != 0:
 		return nil, StatusAccessViolation
 	}
-	r := &region{pd: mr.pd, base: base, flags: mr.pd.granted(rights), grant: &mr.grant}
+	r := &region{pd: mr.pd, base: base, flags: mr.pd.rightsOfRegion(rights), slot: &mr.slot}
 	if !r.gather(mr.pd.adapter, pages, uint64(fbo), uint64(fbo)+length) {
 		return nil, StatusInvalidParameter
 	}
@@ -108,7 +108,7 @@ func (r *region) gather(a *Adapter, pages []LogicalAddress, from, to uint64) boo
 	return true
 }
 
-// rightsOf is the rights that a FastRegister or Bind asks for; false if they ask
+// rightsOf returns the rights that a FastRegister or Bind asks for; false if they ask
 // for remote without local write (ndkpi.md T34).
 func rightsOf(flags OpFlags) (_ MRFlags, ok bool) {
 	if flags&OpAllowRemoteWrite == OpAllowRemoteWrite&^OpAllowLocalWrite {

@@ -91,7 +91,7 @@ func (a *Adapter) BuildLAM(mdl *MDL, length uint64, completion RequestCompletion
 	}
 	*fbo = uint32(m.fbo)
 	table.Set(m.token, m)
-	return a.miniport.settle(&a.object, completion, context)
+	return a.miniport.completeRequest(&a.object, completion, context)
 }
 
 // ReleaseLAM ends a mapping that BuildLAM made. No request that uses its pages
@@ -111,7 +111,7 @@ func (a *Adapter) ReleaseLAM(lam *LAM) {
 	a.release()
 }
 
-// mapping is the mapping with a logical address, and where in it that is,
+// mapping returns the mapping with a logical address, and where in it that is,
 // counted from the start of the first page; nil if the adapter has no such page.
 func (a *Adapter) mapping(address LogicalAddress) (*mapping, uint64) {
 	if address < 0 {

@@ -86,7 +86,7 @@ func LedgerSize(addresses int) int {
 	return MaxShares*int(unsafe.Sizeof(share{})) + addresses*int(unsafe.Sizeof(portTable{}))
 }
 
-// NewLedger is the ledger in memory, which begins as zeros, for the process that
+// NewLedger returns the ledger in memory, which begins as zeros, for the process that
 // has the share own. All processes must give the same addresses. The memory must
 // stay mapped for as long as the ledger or an adapter with it is used.
 func NewLedger(memory []byte, addresses []netip.Addr, own int) (*Ledger, error) {
@@ -109,7 +109,7 @@ func NewLedger(memory []byte, addresses []netip.Addr, own int) (*Ledger, error) 
 	return l, nil
 }
 
-// newPrivateLedger is the ledger of an adapter that nobody shares.
+// newPrivateLedger returns the ledger of an adapter that nobody shares.
 func newPrivateLedger() *Ledger { return &Ledger{shares: make([]share, 1)} }
 
 // take adds n to what this process holds; false if all would then hold more
@@ -158,7 +158,7 @@ func (l *Ledger) ReleasePort(address netip.AddrPort) {
 	}
 }
 
-// PortHolder is the share that has a port.
+// PortHolder returns the share that has a port.
 func (l *Ledger) PortHolder(address netip.AddrPort) (share int, ok bool) {
 	table := l.ports[address.Addr()]
 	if table == nil {

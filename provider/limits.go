@@ -35,7 +35,7 @@ type AdapterInfo struct {
 	RdmaTechnology         RDMATechnology
 }
 
-// DefaultAdapterInfo is what an adapter reports unless told otherwise: the
+// DefaultAdapterInfo returns what an adapter reports unless told otherwise: the
 // limits of a present-day RNIC, and of RoCE connection management (roce.md
 // 15.2).
 func DefaultAdapterInfo() AdapterInfo {
@@ -115,7 +115,7 @@ type Capabilities struct {
 	MaxSrqCount          uint32
 }
 
-// DefaultCapabilities are those of a present-day RNIC.
+// DefaultCapabilities returns the capabilities of a present-day RNIC.
 func DefaultCapabilities() Capabilities {
 	return Capabilities{
 		MaxQpCount: 1 << 17, MaxCqCount: 1 << 18, MaxMrCount: 1 << 23, MaxPdCount: 1 << 18,

@@ -28,7 +28,7 @@ type Listener struct {
 // More are refused (NDK-CONN-10).
 const backlog = 1024
 
-// refuses is why a request is not to be delivered, 0 if it is. The manager's lock is held.
+// refuses returns why a request is not to be delivered, 0 if it is. The manager's lock is held.
 func (l *Listener) refuses() mad.Reason {
 	switch {
 	case l.paused: // as if nobody listened (NDK-LSN-06)
@@ -62,7 +62,7 @@ func (a *Adapter) CreateListener(event ConnectEvent, eventContext any,
 	l := &Listener{adapter: a, event: event, context: eventContext, callbacks: callbacks{clock: a.clock}}
 	l.Dispatch = l
 	l.init(a.clock, ObjectTypeListener, &a.object)
-	return created(a.miniport, l, &l.object, completion, context)
+	return completeCreate(a.miniport, l, &l.object, completion, context)
 }
 
 // Listen starts to listen at an address of the adapter's. Port 0 has a free
@@ -81,10 +81,10 @@ func (l *Listener) Listen(address netip.AddrPort, completion RequestCompletion, 
 	e.Listener = service{l}
 	l.endpoint = e
 	m.ledger.usePort(e.Address, PortOfListener)
-	return m.settle(&l.object, completion, context)
+	return m.completeRequest(&l.object, completion, context)
 }
 
-// LocalAddress is where the listener listens.
+// LocalAddress returns where the listener listens.
 func (l *Listener) LocalAddress() (netip.AddrPort, Status) {
 	l.adapter.miniport.manager.Lock()
 	defer l.adapter.miniport.manager.Unlock()
@@ -139,12 +139,12 @@ func (l *Listener) deliver(request cm.ConnectRequest) {
 		SendPSN: request.StartingPSN, ReceivePSN: m.rand.Uint32() & roce.PSNMask,
 		AckTimeout: request.AckTimeout.Ack(), RetryCount: int(request.RetryCount),
 		RNRRetryCount: int(request.RNRRetryCount),
-		Selective:     m.offer() == offered && request.ECE == offered,
+		Selective:     m.extensionOffer() == offered && request.ECE == offered,
 	}
 	if request.ECE.Vendor != vendorID {
 		c.agreed.AckDelay = foreignAckDelay.Ack()
 	}
-	c.keepPrivate(request.PrivateData[:])
+	c.setPrivateData(request.PrivateData[:])
 	c.inbound = min(m.info.MaxInboundReadLimit, uint32(request.InitiatorDepth))
 	c.outbound = min(m.info.MaxOutboundReadLimit, uint32(request.ResponderResources))
 	m.manager.Join(c.id, conversation{c})

@@ -53,7 +53,7 @@ func (p pieces) length() uint64 {
 	return p[len(p)-1].end
 }
 
-// at is the index of the piece that has offset.
+// at returns the index of the piece that has offset.
 func (p pieces) at(offset uint64) int {
 	return sort.Search(len(p), func(i int) bool { return p[i].end > offset })
 }

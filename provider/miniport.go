@@ -150,12 +150,12 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 	}
 	m.manager = manager.New(manager.Config{
 		Carrier: cfg.Carrier, Clock: cfg.Clock, Rand: cfg.Rand, Ports: ledger, GUID: guid, Share: ledger.own, FirstPort: firstPort,
-		Forward: cfg.Forward, Report: cfg.Report, Failed: m.Failed, MaxMTU: m.maxMTU, Heard: m.transport.Heard,
+		Forward: cfg.Forward, Report: cfg.Report, Failed: m.Failed, MaxMTU: m.maxMTU, Heard: m.transport.LastHeard,
 		ReleaseNumber: m.transport.ReleaseNumber, Progressed: func() { m.finishIfQuiet() },
 	})
 	if p, ok := cfg.Carrier.(Poller); ok {
-		m.poller, m.polled = p, polled{m}
-		p.Listen(deferrer{m})
+		m.poller, m.polled = p, pollReceiver{m}
+		p.Listen(deferredReceiver{m})
 	} else {
 		cfg.Carrier.Listen(m)
 	}
@@ -179,7 +179,7 @@ func (m *Miniport) BeginClose(done func()) {
 		done()
 		return
 	}
-	linger := func(any) { m.linger(done) }
+	linger := func(any) { m.waitForQuiet(done) }
 	if m.life.close(nil, nil, linger, nil) != StatusPending {
 		linger(nil)
 	}
@@ -190,7 +190,7 @@ func (m *Miniport) BeginClose(done func()) {
 // nobody left to repeat them, and the peers would find out only by timeout.
 const lingering = 500 * time.Millisecond
 
-func (m *Miniport) linger(done func()) {
+func (m *Miniport) waitForQuiet(done func()) {
 	m.manager.Lock()
 	defer m.manager.Unlock()
 	m.finish = func() {

@@ -17,7 +17,7 @@ func (m *Miniport) Transport() *transport.Device { return m.transport }
 // Manager makes and ends the device's connections.
 func (m *Miniport) Manager() *manager.Manager { return m.manager }
 
-// Clock is the device's.
+// Clock returns the device's clock.
 func (m *Miniport) Clock() clock.Clock { return m.clock }
 
 // EarlyMemory returns the memory in which queue pairs keep early packets.
@@ -27,10 +27,10 @@ func (m *Miniport) EarlyMemory() rc.EarlyMemory { return m.reorder }
 // goroutines go on receiving, unless the caller polls all the time. It does nothing where the carrier is no Poller.
 func (m *Miniport) Poll() (arrived bool) { return m.pollBeside() }
 
-// StopPolling has the carrier's own goroutines receive again.
+// StopPolling lets the carrier's own goroutines receive again.
 func (m *Miniport) StopPolling() { m.stopPolling() }
 
-// PathMTU is the largest payload of a packet from a local address, in bytes; 0 if none fits.
+// PathMTU returns the largest payload of a packet from a local address, in bytes; 0 if none fits.
 func (m *Miniport) PathMTU(local netip.Addr) int { return m.pathMTU(local) }
 
 // Reach is Carrier.Reach of the device: StatusSuccess unless there is no route.

@@ -54,12 +54,12 @@ func (cq *CQ) ControlInterruptModeration(interval, count uint32) Status {
 	return StatusSuccess
 }
 
-// satisfied has the consumer told that what it armed for has happened, now or
+// notifyOrModerate has the consumer told that what it armed for has happened, now or
 // as moderation has it. cq.mu is held.
-func (cq *CQ) satisfied() {
+func (cq *CQ) notifyOrModerate() {
 	m := &cq.moderation
 	switch {
-	case m.interval == 0, cq.enough():
+	case m.interval == 0, cq.isCountReached():
 		cq.notify(StatusSuccess)
 	case !m.delayed:
 		m.delayed, m.since = true, cq.clock.Now()
@@ -67,9 +67,9 @@ func (cq *CQ) satisfied() {
 	}
 }
 
-// enough reports whether so many entries are queued that a notification is not
+// isCountReached reports whether so many entries are queued that a notification is not
 // held back. cq.mu is held.
-func (cq *CQ) enough() bool {
+func (cq *CQ) isCountReached() bool {
 	return uint64(cq.count) >= min(uint64(cq.moderation.count), uint64(cq.depth))
 }
 
@@ -85,7 +85,7 @@ func (cq *CQ) moderate() {
 		left = m.since + m.interval - cq.clock.Now()
 	}
 	switch {
-	case left <= 0, cq.enough():
+	case left <= 0, cq.isCountReached():
 		cq.notify(StatusSuccess)
 	case left == forever:
 	case m.timer == nil:

@@ -10,7 +10,7 @@ type MR struct {
 	Dispatch     MRDispatch // as Adapter.Dispatch
 	pd           *PD
 	fastRegister bool
-	grant        grant // of an FRMR
+	slot         tokenSlot // of an FRMR
 
 	mu      sync.Mutex // guards what follows
 	region  *region    // nil while not registered by Register
@@ -28,13 +28,13 @@ func (pd *PD) CreateMR(fastRegister bool, completion CreateCompletion, context a
 		return nil, StatusInvalidDeviceState
 	}
 	m := pd.adapter.miniport
-	mr := &MR{pd: pd, fastRegister: fastRegister, grant: grant{miniport: m}}
+	mr := &MR{pd: pd, fastRegister: fastRegister, slot: tokenSlot{miniport: m}}
 	if !mr.reserve(m, mrResource, m.capabilities.MaxMrCount) {
 		return nil, StatusInsufficientResources
 	}
 	mr.Dispatch = mr
 	mr.init(pd.clock, ObjectTypeMR, &pd.object)
-	return created(m, mr, &mr.object, completion, context)
+	return completeCreate(m, mr, &mr.object, completion, context)
 }
 
 // Close deregisters the region if need be and closes it. Windows that are bound
@@ -42,7 +42,7 @@ func (pd *PD) CreateMR(fastRegister bool, completion CreateCompletion, context a
 // (NDK-LIFE-29, 32).
 func (mr *MR) Close(completion CloseCompletion, context any) Status {
 	return mr.close(func() {
-		mr.grant.close(&mr.object)
+		mr.slot.close(&mr.object)
 		mr.mu.Lock()
 		defer mr.mu.Unlock()
 		if mr.region == nil {
@@ -87,9 +87,9 @@ func (mr *MR) Register(mdl *MDL, length uint64, flags MRFlags, completion Reques
 	if !ok {
 		return StatusInsufficientResources
 	}
-	mr.region = &region{token: token, pd: mr.pd, base: mdl.VirtualAddress, flags: mr.pd.granted(flags), memory: memory}
+	mr.region = &region{token: token, pd: mr.pd, base: mdl.VirtualAddress, flags: mr.pd.rightsOfRegion(flags), memory: memory}
 	m.regions.Set(token, mr.region)
-	return m.settle(&mr.object, completion, context)
+	return m.completeRequest(&mr.object, completion, context)
 }
 
 // Deregister takes the memory back. When it has completed nothing of it is read
@@ -131,18 +131,18 @@ func (mr *MR) withdraw(r *region, done func()) {
 	})
 }
 
-// LocalToken is the token for SGEs; 0 while the region is not registered, or
+// LocalToken returns the token for SGEs; 0 while the region is not registered, or
 // for an FRMR, not initialised.
 func (mr *MR) LocalToken() uint32 { return mr.token() }
 
-// RemoteToken is the token to give to peers, as the four bytes that go on the
+// RemoteToken returns the token to give to peers, as the four bytes that go on the
 // wire, in host order; 0 like LocalToken. That of an FRMR changes with each
 // FastRegister, and is the new one as soon as that has returned (NDK-MR-27).
 func (mr *MR) RemoteToken() uint32 { return mr.token() }
 
 func (mr *MR) token() uint32 {
 	if mr.fastRegister {
-		return mr.grant.newest()
+		return mr.slot.newestToken()
 	}
 	mr.mu.Lock()
 	defer mr.mu.Unlock()

@@ -9,7 +9,7 @@ type MW struct {
 	object
 	Dispatch MWDispatch // as Adapter.Dispatch
 	pd       *PD
-	grant    grant
+	slot     tokenSlot
 }
 
 // CreateMW makes a memory window for QP.Bind.
@@ -18,27 +18,27 @@ func (pd *PD) CreateMW(completion CreateCompletion, context any) (*MW, Status) {
 		return nil, StatusInvalidDeviceState
 	}
 	m := pd.adapter.miniport
-	mw := &MW{pd: pd, grant: grant{miniport: m}}
+	mw := &MW{pd: pd, slot: tokenSlot{miniport: m}}
 	if !mw.reserve(m, mwResource, m.capabilities.MaxMwCount) {
 		return nil, StatusInsufficientResources
 	}
 	mw.Dispatch = mw
 	mw.init(pd.clock, ObjectTypeMW, &pd.object)
-	if status := mw.grant.prepare(); status != StatusSuccess {
+	if status := mw.slot.allocate(); status != StatusSuccess {
 		mw.discard()
 		return nil, status
 	}
-	return created(m, mw, &mw.object, completion, context)
+	return completeCreate(m, mw, &mw.object, completion, context)
 }
 
 // Close closes the window, invalidating it if need be.
 func (mw *MW) Close(completion CloseCompletion, context any) Status {
-	return mw.close(func() { mw.grant.close(&mw.object) }, nil, completion, context)
+	return mw.close(func() { mw.slot.close(&mw.object) }, nil, completion, context)
 }
 
-// RemoteToken is the token to give to peers. It changes with each Bind, and is
+// RemoteToken returns the token to give to peers. It changes with each Bind, and is
 // the new one as soon as that has returned (NDK-MW-02).
-func (mw *MW) RemoteToken() uint32 { return mw.grant.newest() }
+func (mw *MW) RemoteToken() uint32 { return mw.slot.newestToken() }
 
 // Bind opens a window to length bytes of a registered region at virtualAddress,
 // in the region's addresses. It takes effect when its turn comes, before any
@@ -46,15 +46,15 @@ func (mw *MW) RemoteToken() uint32 { return mw.grant.newest() }
 // have been posted before. Until it is invalidated or closed the region stays
 // registered.
 func (qp *QP) Bind(context any, mr *MR, mw *MW, virtualAddress, length uint64, flags OpFlags) Status {
-	c, status := &change{}, StatusInvalidParameter
+	c, status := &tokenChange{}, StatusInvalidParameter
 	if mr != nil && mw != nil {
-		c.grant, c.pd = &mw.grant, mw.pd
+		c.slot, c.pd = &mw.slot, mw.pd
 		c.region, status = mr.bind(mw, virtualAddress, length, flags)
 	}
 	return qp.postChange(rc.OpBind, context, c, status, flags, opFlagsOfBind)
 }
 
-// bind is the region that a window to part of mr is to have. It counts as bound
+// bind returns the region that a window to part of mr is to have. It counts as bound
 // until it is let go.
 func (mr *MR) bind(mw *MW, va, length uint64, flags OpFlags) (*region, Status) {
 	rights, ok := rightsOf(flags)
@@ -77,12 +77,12 @@ func (mr *MR) bind(mw *MW, va, length uint64, flags OpFlags) (*region, Status) {
 	mr.windows++
 	return &region{
 		pd: mr.pd, base: va, flags: rights, memory: pieces(nil).appendPart(mr.region.memory, offset, length),
-		grant: &mw.grant, window: true, of: mr,
+		slot: &mw.slot, window: true, of: mr,
 	}, StatusSuccess
 }
 
-// letGo lets go of the MR that a window's region belongs to.
-func (r *region) letGo() {
+// releaseMemory lets go of the MR that a window's region belongs to.
+func (r *region) releaseMemory() {
 	if r == nil || r.of == nil {
 		return
 	}

@@ -59,17 +59,17 @@ func (o *object) reserve(m *Miniport, r resource, limit uint32) bool {
 	return true
 }
 
-// Header is the object's header.
+// Header returns the object's header.
 func (o *object) Header() *Header { return &o.header }
 
-// Type is the kind of object.
+// Type returns the kind of object.
 func (o *object) Type() ObjectType { return o.header.ObjectType }
 
-// Version is the interface version that the object implements: that of the
+// Version returns the interface version that the object implements: that of the
 // instance it was made on.
 func (o *object) Version() Version { return o.header.Version }
 
-// QueryExtension is how a consumer asks for what goes beyond the interface; there
+// QueryExtension answers a consumer that asks for what goes beyond the interface; there
 // is no such thing (NDK-VER-13).
 func (o *object) QueryExtension(GUID, Version, *ExtensionInterface) Status { return StatusNotSupported }
 
@@ -140,14 +140,14 @@ func (o *object) close(teardown, finish func(), completion CloseCompletion, cont
 			if completion != nil {
 				completion(context)
 			}
-			o.letGo()
+			o.releaseAntecedents()
 		}
 		o.mu.Unlock()
 		return StatusPending
 	}
 	o.mu.Unlock()
 	o.end(finish)
-	o.letGo()
+	o.releaseAntecedents()
 	return StatusSuccess
 }
 
@@ -161,8 +161,8 @@ func (o *object) end(finish func()) {
 	}
 }
 
-// letGo releases the antecedents of a closed object.
-func (o *object) letGo() {
+// releaseAntecedents releases the antecedents of a closed object.
+func (o *object) releaseAntecedents() {
 	o.mu.Lock()
 	antecedents := o.antecedents
 	o.antecedents = nil

@@ -135,7 +135,7 @@ func appendSockaddrInet(b []byte, a netip.AddrPort) []byte {
 	return append(b, make([]byte, end-len(b))...)
 }
 
-// boolean is a BOOLEAN.
+// boolean returns a BOOLEAN.
 func boolean(b bool) byte {
 	if b {
 		return 1

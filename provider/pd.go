@@ -18,7 +18,7 @@ func (a *Adapter) CreatePD(completion CreateCompletion, context any) (*PD, Statu
 	}
 	pd.Dispatch = pd
 	pd.init(a.clock, ObjectTypePD, &a.object)
-	return created(a.miniport, pd, &pd.object, completion, context)
+	return completeCreate(a.miniport, pd, &pd.object, completion, context)
 }
 
 // Close closes the domain (ndkpi.md 4.2).
@@ -30,7 +30,7 @@ func (pd *PD) Close(completion CloseCompletion, context any) Status {
 // tokens of slot 0 are not given out (NDK-PTOK-05).
 const privilegedToken = 1
 
-// PrivilegedMemoryRegionToken is the token for SGEs whose address is a logical
+// PrivilegedMemoryRegionToken returns the token for SGEs whose address is a logical
 // address of a LAM. It grants local read and write without registration, and a
 // peer nothing.
 func (pd *PD) PrivilegedMemoryRegionToken() uint32 { return privilegedToken }

@@ -5,24 +5,24 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/transport"
 )
 
-// A deferrer is the Miniport as the goroutines of a Poller see it.
-type deferrer struct{ m *Miniport }
+// A deferredReceiver is the Miniport as the goroutines of a Poller see it.
+type deferredReceiver struct{ m *Miniport }
 
-func (d deferrer) Receive(packets []roce.Received) {
+func (d deferredReceiver) Receive(packets []roce.Received) {
 	d.m.transport.Receive(packets, transport.Deferred)
 }
 
 // Delivered is called by the carrier's goroutines, which do what is put off when nobody polls any more.
-func (d deferrer) Delivered() bool {
+func (d deferredReceiver) Delivered() bool {
 	d.m.transport.SetPolled(false)
 	return d.m.transport.Delivered()
 }
 
-// A polled is the Miniport as a consumer's goroutine sees it that polls. It may hold
+// A pollReceiver is the Miniport as a consumer's goroutine sees it that polls. It may hold
 // what its callbacks take, so that these run elsewhere.
-type polled struct{ m *Miniport }
+type pollReceiver struct{ m *Miniport }
 
-func (p polled) Receive(packets []roce.Received) {
+func (p pollReceiver) Receive(packets []roce.Received) {
 	p.m.transport.Receive(packets, transport.ByConsumer)
 }
 

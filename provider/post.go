@@ -47,7 +47,7 @@ func (qp *QP) post(r *rc.Request, sgl []SGE, maxSGE int, flags, allowed OpFlags)
 	defer qp.channel.Unlock()
 	status := qp.queue(r, sgl, maxSGE, flags, allowed)
 	if status == StatusSuccess && r.InvalidateLocal {
-		qp.awaitRead(sgl[0].MemoryRegionToken)
+		qp.addPendingRead(sgl[0].MemoryRegionToken)
 	}
 	if status != StatusSuccess || flags&OpDefer == 0 {
 		qp.channel.ProgressAfterPost()
@@ -92,7 +92,7 @@ func (qp *QP) queue(r *rc.Request, sgl []SGE, maxSGE int, flags, allowed OpFlags
 	r.Fence = flags&OpReadFence != 0
 	r.Solicited = flags&OpSendAndSolicitEvent != 0
 	if flags&OpReadLocalInvalidate != 0 && len(sgl) > 0 {
-		if qp.permanent(sgl[0].MemoryRegionToken) {
+		if qp.isPermanent(sgl[0].MemoryRegionToken) {
 			return StatusInvalidParameter
 		}
 		r.InvalidateLocal = true

@@ -33,7 +33,7 @@ type QP struct {
 	sgl       []rc.SGE   // scratch of posts
 	inline    []byte     // scratch of posts
 	memory    view
-	changes   []*change       // posted by this queue pair and not performed
+	changes   []*tokenChange  // posted by this queue pair and not performed
 	draining  int             // ended tokens whose memory is still in use
 	heldBack  []rc.Completion // what is not to be told while draining
 }
@@ -43,7 +43,7 @@ func (qp *QP) Close(completion CloseCompletion, context any) Status {
 	return qp.close(qp.Flush, qp.channel.Retire, completion, context)
 }
 
-// Number is the queue pair's number on the wire. While a Connect is pending it
+// Number returns the queue pair's number on the wire. While a Connect is pending it
 // may change.
 func (qp *QP) Number() uint32 { return qp.miniport().transport.Number(&qp.channel.Pair) }
 
@@ -89,14 +89,14 @@ func (qp *QP) established(handshake time.Duration) {
 type owner struct{ qp *QP }
 
 // Sent implements transport.Model.
-func (o owner) Sent() { o.qp.memory.done() }
+func (o owner) Sent() { o.qp.memory.endUses() }
 
 // Settle implements transport.Model: completions go to the CQs, a failure to the connector.
 func (o owner) Settle(completions []rc.Completion) {
 	qp := o.qp
 	failed := qp.channel.QP.State() == rc.Error
 	if failed {
-		qp.abandon()
+		qp.dropPending()
 	}
 	if failed && !qp.failed {
 		qp.tellError(causeOf(completions))
@@ -111,7 +111,7 @@ func (o owner) Settle(completions []rc.Completion) {
 	if failed {
 		if !qp.failed && qp.connector != nil {
 			qp.broken = true
-			qp.clock.Go(qp.connector.lost)
+			qp.clock.Go(qp.connector.handleQPFailure)
 		}
 		qp.failed = true
 	}
@@ -123,7 +123,7 @@ func (owner) Watch(bool) bool { return false }
 // Requested implements transport.Model.
 func (o owner) Requested() { o.qp.clock.Go(o.qp.connector.noteTraffic) }
 
-// failure is why the queue pair is in error, as a DisconnectReason.
+// failure returns why the queue pair is in error, as a DisconnectReason.
 func (qp *QP) failure() uint32 {
 	qp.channel.Lock()
 	defer qp.channel.Unlock()

@@ -28,7 +28,7 @@ func (qp *QP) tellError(cause *rc.Completion) {
 	m.qpError(QPError{Number: qp.Number(), Remote: qp.channel.Remote(), Reason: qp.reason(cause)})
 }
 
-// reason is why the queue pair is in error, in words.
+// reason returns why the queue pair is in error, in words.
 func (qp *QP) reason(cause *rc.Completion) string {
 	switch {
 	case cause == nil && !qp.usable():
@@ -39,7 +39,7 @@ func (qp *QP) reason(cause *rc.Completion) string {
 	return ReasonOf(cause.Status, cause.Op.IsReceive())
 }
 
-// ReasonOf is why a queue pair is in error, in words, by the completion that tells so and
+// ReasonOf returns why a queue pair is in error, in words, by the completion that tells so and
 // whether that is a receive's.
 func ReasonOf(status rc.Status, receive bool) string {
 	switch status {
@@ -68,7 +68,7 @@ func ReasonOf(status rc.Status, receive bool) string {
 	return fmt.Sprintf("status %d", status)
 }
 
-// causeOf is the first completion that neither succeeded nor was flushed; nil if there
+// causeOf returns the first completion that neither succeeded nor was flushed; nil if there
 // is none.
 func causeOf(completions []rc.Completion) *rc.Completion {
 	for i := range completions {

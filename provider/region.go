@@ -17,8 +17,8 @@ type region struct {
 	memory pieces
 
 	// What follows is of the regions of FRMRs and windows only, which come and
-	// go with requests; see grant.
-	grant    *grant
+	// go with requests; see tokenSlot.
+	slot     *tokenSlot
 	window   bool       // remote access only
 	of       *MR        // whose memory a window opens
 	mappings []*mapping // whose pages an FRMR has
@@ -28,9 +28,9 @@ type region struct {
 	users sync.RWMutex
 }
 
-// granted are the rights of a region in the domain for which the consumer asked
+// rightsOfRegion returns the rights of a region in the domain for which the consumer asked
 // for flags: where a read's sink needs no right of its own, all have that one.
-func (pd *PD) granted(flags MRFlags) MRFlags {
+func (pd *PD) rightsOfRegion(flags MRFlags) MRFlags {
 	if pd.adapter.miniport.info.AdapterFlags&AdapterReadSinkNotRequired != 0 {
 		flags |= MRReadSink
 	}
@@ -81,7 +81,7 @@ func (r *region) unuse() {
 	r.users.RUnlock()
 }
 
-// region is nil for a token that is not valid.
+// region returns nil for a token that is not valid.
 func (m *Miniport) region(token uint32) *region {
 	r := m.regions.At(token)
 	if r == nil || r.token != token {

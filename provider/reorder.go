@@ -31,5 +31,5 @@ func (b reorderBuffer) Take(bytes int) bool {
 // Give implements rc.EarlyMemory.
 func (b reorderBuffer) Give(bytes int) { b.ledger.give(reorderResource, uint32(bytes)) }
 
-// Ample implements rc.EarlyMemory.
-func (b reorderBuffer) Ample() bool { return b.ledger.sumOf(reorderResource) <= uint64(b.size/2) }
+// HalfFree implements rc.EarlyMemory.
+func (b reorderBuffer) HalfFree() bool { return b.ledger.sumOf(reorderResource) <= uint64(b.size/2) }

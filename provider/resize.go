@@ -15,7 +15,7 @@ func (cq *CQ) Resize(depth uint32, completion RequestCompletion, context any) St
 	if status := cq.setDepth(int(depth)); status != StatusSuccess {
 		return status
 	}
-	return m.settle(&cq.object, completion, context)
+	return m.completeRequest(&cq.object, completion, context)
 }
 
 func (cq *CQ) setDepth(depth int) Status {

@@ -34,10 +34,10 @@ func (a *Adapter) CreateSharedEndpoint(address netip.AddrPort,
 	m.ledger.usePort(e.Address, PortOfSharedEndpoint)
 	s.Dispatch = s
 	s.init(a.clock, ObjectTypeSharedEndpoint, &a.object)
-	return created(m, s, &s.object, completion, context)
+	return completeCreate(m, s, &s.object, completion, context)
 }
 
-// LocalAddress is where connectors connect from.
+// LocalAddress returns where connectors connect from.
 func (s *SharedEndpoint) LocalAddress() netip.AddrPort { return s.endpoint.Address }
 
 // Close gives the address up when the connectors that were used with the

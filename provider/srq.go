@@ -63,7 +63,7 @@ func (pd *PD) CreateSRQ(depth, maxReceiveRequestSge, notifyThreshold uint32, not
 		srq.discard()
 		return nil, StatusDeviceNotReady
 	}
-	return created(m, srq, &srq.object, completion, context)
+	return completeCreate(m, srq, &srq.object, completion, context)
 }
 
 // Close closes the queue once its queue pairs are closed. Receives that are
@@ -84,7 +84,7 @@ func (srq *SRQ) Modify(depth, notifyThreshold uint32, completion RequestCompleti
 	if status := srq.modify(depth, notifyThreshold); status != StatusSuccess {
 		return status
 	}
-	return m.settle(&srq.object, completion, context)
+	return m.completeRequest(&srq.object, completion, context)
 }
 
 func (srq *SRQ) modify(depth, notifyThreshold uint32) Status {
@@ -127,11 +127,11 @@ func (srq *SRQ) Receive(context any, sgl []SGE) Status {
 	return postStatus(srq.receives.Post(&rc.Receive{Context: context, SGL: srq.sgl}))
 }
 
-// A taker is an SRQ as its queue pairs have it.
-type taker struct{ srq *SRQ }
+// A srqReceives is an SRQ as its queue pairs have it.
+type srqReceives struct{ srq *SRQ }
 
 // Take implements rc.Receives. The QP.mu of the queue pair that asks is held.
-func (t taker) Take(r *rc.Receive) bool {
+func (t srqReceives) Take(r *rc.Receive) bool {
 	srq := t.srq
 	srq.mu.Lock()
 	defer srq.mu.Unlock()

@@ -48,8 +48,8 @@ type subscriber struct{ event func(NetEvent) }
 // exhausted.
 const maxInstances = 4096
 
-// settle makes enabled what it ought to be and raises the event. mu is held.
-func (s *ndkState) settle() {
+// update makes enabled what it ought to be and raises the event. mu is held.
+func (s *ndkState) update() {
 	if s.disabled != nil && len(s.instances) == 0 {
 		close(s.disabled)
 		s.disabled = nil
@@ -60,7 +60,7 @@ func (s *ndkState) settle() {
 		s.enabled = false
 		s.disabled = make(chan struct{})
 		s.raise(NetEvent{NetEventNDKDisable, s.disabled})
-		s.settle() // there may be no instance to wait for
+		s.update() // there may be no instance to wait for
 	case !s.enabled && ought && s.disabled == nil:
 		s.enabled = true
 		over := make(chan struct{})
@@ -121,7 +121,7 @@ func (m *Miniport) SetState(enabled bool) Status {
 		return StatusNotSupported
 	}
 	s.wanted = enabled
-	s.settle()
+	s.update()
 	if enabled && s.failed.Load() {
 		return StatusAdapterNotReady
 	}
@@ -136,7 +136,7 @@ func (m *Miniport) Fail() {
 	s := &m.state
 	s.mu.Lock()
 	s.failed.Store(true)
-	s.settle()
+	s.update()
 	instances := slices.Clone(s.instances)
 	s.mu.Unlock()
 	for _, a := range instances {
@@ -155,7 +155,7 @@ func (m *Miniport) Recover() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failed.Store(false)
-	s.settle()
+	s.update()
 }
 
 // abortAttempts ends the connections that are being made.

@@ -92,7 +92,7 @@ var statusNames = map[Status]string{
 	StatusBufferTooShort:        "NDIS_STATUS_BUFFER_TOO_SHORT",
 }
 
-// String is the status's name, or its code in hexadecimal.
+// String returns the status's name, or its code in hexadecimal.
 func (s Status) String() string {
 	if name, ok := statusNames[s]; ok {
 		return name

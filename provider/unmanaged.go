@@ -75,7 +75,7 @@ func (c *Connector) ConnectUnmanaged(qp *QP, u UnmanagedConnection, event Discon
 	case u.MTU > mtu:
 		return StatusImplementationLimit
 	}
-	if status := c.take(qp); status != StatusSuccess {
+	if status := c.takeQP(qp); status != StatusSuccess {
 		return status
 	}
 	c.local, c.remote = netip.AddrPortFrom(u.Local, 0), netip.AddrPortFrom(u.Remote, 0)
@@ -97,5 +97,5 @@ func (c *Connector) ConnectUnmanaged(qp *QP, u UnmanagedConnection, event Discon
 	c.connectQP(false)
 	c.enter(established)
 	m.manager.Progress(m.clock.Now())
-	return m.settle(&c.object, completion, context)
+	return m.completeRequest(&c.object, completion, context)
 }

@@ -38,7 +38,7 @@ func newReceiveBuffer(asked uint32, c Carrier) ReceiveBuffer {
 	return ReceiveBuffer{asked, uint32(min(int64(asked), int64(c.ReceiveBuffer())))}
 }
 
-// ReceiveBuffer is the device's.
+// ReceiveBuffer returns the device's receive buffer.
 func (m *Miniport) ReceiveBuffer() ReceiveBuffer { return m.receiveBuffer }
 
 // An ActiveAddress is an address of a device, with the MTUs that are in force

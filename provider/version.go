@@ -11,7 +11,7 @@ var InterfaceVersion = Version{2, 1}
 // StatusNotSupported to it, where its dispatch table would have no slot.
 var versions = []Version{{1, 2}, InterfaceVersion}
 
-// negotiate is the version that an instance works with: the highest minor of the
+// negotiate returns the version that an instance works with: the highest minor of the
 // major asked for (ndkpi.md T18); false if that is not enough, or there is none.
 func negotiate(asked Version) (Version, bool) {
 	for _, have := range versions {

@@ -39,7 +39,7 @@ func (v *view) Atomic(rc.Op, uint32, uint64, uint64, uint64) uint64 { return 0 }
 
 func (v *view) resolve(dst [][]byte, token uint32, va uint64, length uint32, access rc.Access) ([][]byte, bool) {
 	r := v.qp.pd.adapter.miniport.region(token)
-	if r == nil || r.pd != v.qp.pd || !r.allows(access) || r.grant != nil && !v.use(r) {
+	if r == nil || r.pd != v.qp.pd || !r.allows(access) || r.slot != nil && !v.use(r) {
 		return dst, false
 	}
 	// Below the base the offset wraps to more than any length.
@@ -58,8 +58,8 @@ func (v *view) use(r *region) bool {
 	return true
 }
 
-// done ends all uses.
-func (v *view) done() {
+// endUses ends all uses.
+func (v *view) endUses() {
 	for _, r := range v.uses {
 		r.unuse()
 	}
@@ -67,8 +67,8 @@ func (v *view) done() {
 	v.uses = v.uses[:0]
 }
 
-// leave ends the uses of one region.
-func (v *view) leave(r *region) {
+// endUse ends the uses of one region.
+func (v *view) endUse(r *region) {
 	v.uses = slices.DeleteFunc(v.uses, func(used *region) bool {
 		if used == r {
 			r.unuse()
@@ -82,61 +82,61 @@ func (v *view) leave(r *region) {
 func (v *view) Invalidate(token uint32) bool {
 	const remote = (MRAllowRemoteRead | MRAllowRemoteWrite) &^ MRAllowLocalWrite
 	r := v.qp.pd.adapter.miniport.region(token)
-	return r != nil && r.flags&remote != 0 && v.end(r)
+	return r != nil && r.flags&remote != 0 && v.endToken(r)
 }
 
 // InvalidateLocal implements rc.Memory.
 func (v *view) InvalidateLocal(token uint32) bool {
 	m := v.qp.pd.adapter.miniport
-	if r := m.regions.At(token); r != nil && r.grant != nil {
-		r.grant.readDone(v.qp, token)
+	if r := m.regions.At(token); r != nil && r.slot != nil {
+		r.slot.readDone(v.qp, token)
 	}
 	r := m.region(token)
-	return r != nil && v.end(r)
+	return r != nil && v.endToken(r)
 }
 
-// end ends the token of a region if it is an FRMR's or a window's.
-func (v *view) end(r *region) bool {
-	if r.grant == nil || r.pd != v.qp.pd {
+// endToken ends the token of a region if it is an FRMR's or a window's.
+func (v *view) endToken(r *region) bool {
+	if r.slot == nil || r.pd != v.qp.pd {
 		return false
 	}
-	g := r.grant
+	g := r.slot
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.region != r {
 		return false
 	}
-	g.revoke(v.qp)
+	g.endToken(v.qp)
 	return true
 }
 
-// permanent reports whether no request can end a token: that of a registered
+// isPermanent reports whether no request can end a token: that of a registered
 // region or the privileged one.
-func (qp *QP) permanent(token uint32) bool {
+func (qp *QP) isPermanent(token uint32) bool {
 	r := qp.pd.adapter.miniport.region(token)
-	return token == privilegedToken || r != nil && r.grant == nil
+	return token == privilegedToken || r != nil && r.slot == nil
 }
 
-// awaitRead notes that a READ that has been posted will end the token of its
+// addPendingRead notes that a READ that has been posted will end the token of its
 // first piece, so that what is posted next may build on it. A token that is not
 // valid then will fail the READ.
-func (qp *QP) awaitRead(token uint32) {
+func (qp *QP) addPendingRead(token uint32) {
 	r := qp.pd.adapter.miniport.regions.At(token)
-	if r == nil || r.grant == nil {
+	if r == nil || r.slot == nil {
 		return
 	}
-	g := r.grant
+	g := r.slot
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	qp.await(&change{grant: g, read: token})
+	qp.addPending(&tokenChange{slot: g, read: token})
 }
 
 // readDone notes that a READ of the queue pair that ends the token is complete.
-func (g *grant) readDone(qp *QP, token uint32) {
+func (g *tokenSlot) readDone(qp *QP, token uint32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	i := slices.IndexFunc(g.pending, func(c *change) bool { return c.qp == qp && c.read == token })
+	i := slices.IndexFunc(g.pending, func(c *tokenChange) bool { return c.qp == qp && c.read == token })
 	if i >= 0 {
-		g.pending[i].over()
+		g.pending[i].removePending()
 	}
 }

@@ -94,7 +94,7 @@ func Close(ctx context.Context, object provider.Object) error {
 	})
 }
 
-// errorOf is a status as an error.
+// errorOf returns a status as an error.
 func errorOf(status provider.Status) error {
 	if status == provider.StatusSuccess {
 		return nil

@@ -99,7 +99,7 @@ func (c *Conn) discard() {
 	waitClosed(c.cq)
 }
 
-// options are those of a connection whose end c is to be told of.
+// options returns those of a connection whose end c is to be told of.
 func (c *Conn) options() Options {
 	info := c.endpoint.Adapter.Info()
 	return Options{

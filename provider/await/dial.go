@@ -63,7 +63,7 @@ func Dial(ctx context.Context, adapter *provider.Adapter, qp *provider.QP, local
 	return c, nil
 }
 
-// LocalAddress is the address of this machine, or network namespace, that packets
+// LocalAddress returns the address of this machine, or network namespace, that packets
 // to remote come from: of the addresses that an adapter has there, the one to
 // connect from.
 func LocalAddress(remote netip.Addr) (netip.Addr, error) {

@@ -89,7 +89,7 @@ func (l *RequestListener) Next(ctx context.Context) (*provider.Connector, error)
 	}
 }
 
-// Address is where the listener listens.
+// Address returns where the listener listens.
 func (l *RequestListener) Address() (netip.AddrPort, error) {
 	address, status := l.listener.LocalAddress()
 	return address, errorOf(status)

@@ -36,7 +36,7 @@ type Timer interface {
 	Reset(d time.Duration) bool
 }
 
-// Real is the clock of the machine. Its epoch is the start of the process.
+// Real returns the clock of the machine. Its epoch is the start of the process.
 func Real() Clock { return realClock{} }
 
 var epoch = time.Now()

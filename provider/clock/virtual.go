@@ -19,7 +19,7 @@ type Virtual struct {
 // NewVirtual makes a virtual clock that stands at zero.
 func NewVirtual() *Virtual { return &Virtual{} }
 
-// Now is the present instant.
+// Now returns the present instant.
 func (v *Virtual) Now() time.Duration { return v.now }
 
 // AfterFunc has f run by the loop d from now.

@@ -84,7 +84,7 @@ func copied(to, from []byte) error {
 	return nil
 }
 
-// at is n bytes of this process at an address, of which nothing is known.
+// at returns n bytes of this process at an address, of which nothing is known.
 func at(address uint64, n int) []byte {
 	if address == 0 {
 		n = 0
@@ -92,7 +92,7 @@ func at(address uint64, n int) []byte {
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&address)), n)
 }
 
-// sourceTo is the address from which packets go to a remote one.
+// sourceTo returns the address from which packets go to a remote one.
 func sourceTo(remote netip.Addr) (netip.Addr, error) {
 	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(remote, 4791)))
 	if err != nil {

@@ -117,7 +117,7 @@ func findInterfaces(device *provider.Miniport) error {
 	return startPort(on)
 }
 
-// guidOf is the EUI-64 of a MAC address, as Linux makes a RoCE device's GUID of it.
+// guidOf returns the EUI-64 of a MAC address, as Linux makes a RoCE device's GUID of it.
 func guidOf(mac net.HardwareAddr) uint64 {
 	if len(mac) != 6 {
 		return 0

@@ -27,7 +27,7 @@ func (h *handles[T]) add(object *T) uint64 {
 	return uint64(handle)
 }
 
-// get is the object that a handle names; nil if there is none.
+// get returns the object that a handle names; nil if there is none.
 func (h *handles[T]) get(handle uint64) *T {
 	e := h.table.At(uint32(handle))
 	if e == nil || uint64(e.handle) != handle {

@@ -102,7 +102,7 @@ func engineReregMR(mr C.uint64_t, flags C.int, pd C.uint64_t, address unsafe.Poi
 // longest is more bytes than a process can have.
 const longest = 1 << 47
 
-// memoryAt is memory of the program's. All addresses there can be are a null region, or an implicit one.
+// memoryAt returns memory of the program's. All addresses there can be are a null region, or an implicit one.
 func memoryAt(address unsafe.Pointer, length C.uint64_t, access verbs.Access) (verbs.Memory, error) {
 	onDemand := access&verbs.AccessOnDemand != 0
 	switch {
@@ -116,7 +116,7 @@ func memoryAt(address unsafe.Pointer, length C.uint64_t, access verbs.Access) (v
 	return bytesAt(address, length, access)
 }
 
-// bytesAt is memory of the program's: EFAULT if some of it is not mapped, as pinning it would find (ibv_reg_mr on Linux),
+// bytesAt returns memory of the program's: EFAULT if some of it is not mapped, as pinning it would find (ibv_reg_mr on Linux),
 // unless it is registered for paging on demand. It may be unmapped later.
 func bytesAt(address unsafe.Pointer, length C.uint64_t, access verbs.Access) (verbs.Bytes, error) {
 	switch {
@@ -314,7 +314,7 @@ func engineDetachMcast(in C.uint64_t, gid *C.uint8_t) C.int {
 	return errno(qp.Detach(groupOf(gid)))
 }
 
-// groupOf is the address that a multicast GID of RoCEv2 is.
+// groupOf returns the address that a multicast GID of RoCEv2 is.
 func groupOf(gid *C.uint8_t) netip.Addr {
 	return netip.AddrFrom16(*(*[16]byte)(unsafe.Pointer(gid))).Unmap()
 }

@@ -33,7 +33,7 @@ const pollAtOnce = 32
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// network is a number of the ABI that is in network order, and the reverse.
+// network returns a number of the ABI that is in network order, and the reverse.
 func network(n uint32) uint32 {
 	if littleEndian {
 		return bits.ReverseBytes32(n)

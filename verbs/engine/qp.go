@@ -112,7 +112,7 @@ func engineQueryQP(in C.uint64_t, attr *C.struct_ibv_qp_attr, init *C.struct_ibv
 	return 0
 }
 
-// addressOf is an address of the ABI.
+// addressOf returns an address of the ABI.
 func addressOf(h *C.struct_ibv_ah_attr) verbs.Address {
 	return verbs.Address{
 		Remote: netip.AddrFrom16(*(*[16]byte)(unsafe.Pointer(&h.grh.dgid))).Unmap(), GIDIndex: int(h.grh.sgid_index), Port: uint8(h.port_num),

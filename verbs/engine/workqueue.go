@@ -22,10 +22,10 @@ type workQueues struct {
 	pieces  [C.ENGINE_SGES]rc.SGE
 }
 
-// counter is an atomic field of the library's memory.
+// counter returns an atomic field of the library's memory.
 func counter(field *C.uint32_t) *uint32 { return (*uint32)(unsafe.Pointer(field)) }
 
-// next is the oldest entry that has not been taken, nil if there is none. Its pieces are in w.pieces.
+// next returns the oldest entry that has not been taken, nil if there is none. Its pieces are in w.pieces.
 func (w *workQueues) next(q *C.struct_engine_queue) (*C.struct_engine_wqe, []rc.SGE) {
 	taken := uint32(q.taken)
 	if atomic.LoadUint32(counter(&q.put)) == taken {

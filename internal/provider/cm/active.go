@@ -28,7 +28,7 @@ type ConnectParams struct {
 // sent then.
 func (e *Endpoint) Connect(now time.Duration, p ConnectParams) (ID, error) {
 	if len(p.PrivateData) > mad.ConsumerPrivateData {
-		return 0, tooLong("connect", p.PrivateData, mad.ConsumerPrivateData)
+		return 0, errTooLong("connect", p.PrivateData, mad.ConsumerPrivateData)
 	}
 	if err := checkFamily("connect", p.Local, p.Remote); err != nil {
 		return 0, err
@@ -124,7 +124,7 @@ func (e *Endpoint) handleREP(now time.Duration, from path, b []byte) {
 		// We gave up before, or a stray duplicate of our REQ was accepted too.
 		e.refuseREP(from, &p, mad.ReasonInvalidCommID)
 	case c.state == replyReceived:
-		e.askForPatience(now, c, mad.MessageREP)
+		e.sendMRA(now, c, mad.MessageREP)
 	case c.state == established, c.rejected:
 		e.transmit(c) // the RTU, the REJ
 	case c.state == closed:
@@ -135,7 +135,7 @@ func (e *Endpoint) handleREP(now time.Duration, from path, b []byte) {
 func (e *Endpoint) firstREP(now time.Duration, c *connection, p *mad.REP) {
 	if stale := e.byQPN[qpnKey{c.remote.Addr(), p.GUID, p.QPN}]; stale != nil {
 		// The peer's adapter lost what we believe in. It hears of both.
-		e.lost(now, stale)
+		e.endForgotten(now, stale)
 		e.refuseREP(c.path(), p, mad.ReasonStaleConnection)
 		e.close(now, c)
 		e.emit(c, Rejected{ID: c.id, Reason: mad.ReasonStaleConnection})
@@ -193,14 +193,14 @@ func (e *Endpoint) handleMRA(now time.Duration, from path, b []byte) {
 	e.timers.set(c, min(now+wait, c.giveUp))
 }
 
-// askForPatience answers a duplicate of the message that the consumer has yet to
+// sendMRA answers a duplicate of the message that the consumer has yet to
 // answer, if it has taken long. The peer then stops repeating it.
-func (e *Endpoint) askForPatience(now time.Duration, c *connection, about mad.Message) {
+func (e *Endpoint) sendMRA(now time.Duration, c *connection, about mad.Message) {
 	if now-c.thinkingSince < thinkTime {
 		return
 	}
 	c.silenced = true
-	e.change(c)
+	e.noteChange(c)
 	e.send(c.path(), &mad.MRA{
 		TransactionID:  c.transactionID,
 		LocalID:        uint32(c.id),

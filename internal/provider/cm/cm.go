@@ -70,8 +70,8 @@ type ID uint32
 // event that says so be under way.
 var ErrState = errors.New("cm: the connection is not in a state for this")
 
-// tooLong refuses private data for what the call is to do.
-func tooLong(call string, data []byte, most int) error {
+// errTooLong refuses private data for what the call is to do.
+func errTooLong(call string, data []byte, most int) error {
 	return fmt.Errorf("cm: %s: %d bytes of private data, at most %d fit", call, len(data), most)
 }
 
@@ -278,7 +278,7 @@ func (e *Endpoint) HandleTimeout(now time.Duration) {
 	}
 }
 
-// waitUntil is how long the answer to a REQ or REP is waited for, though it may be behind
+// waitUntil returns how long the answer to a REQ or REP is waited for, though it may be behind
 // other packets. Nothing is sent again for that: what was is on its way.
 func (e *Endpoint) waitUntil(c *connection) time.Duration {
 	if c.state != requestSent && c.state != replySent || e.config.Heard == nil {

@@ -87,7 +87,7 @@ func (e *Endpoint) setPeer(c *connection, guid uint64, id, qpn uint32) {
 	c.peerGUID, c.peerID, c.peerQPN = guid, id, qpn
 	e.byPeer[c.peerKey()] = c
 	e.byQPN[c.qpnKey()] = c
-	e.change(c)
+	e.noteChange(c)
 }
 
 func (c *connection) peerKey() peerKey { return peerKey{c.remote.Addr(), c.peerGUID, c.peerID} }
@@ -101,7 +101,7 @@ func (e *Endpoint) forgetQPN(c *connection) {
 	}
 }
 
-// find is the connection that a message between two communication IDs is about;
+// find returns the connection that a message between two communication IDs is about;
 // nil if there is none.
 func (e *Endpoint) find(from path, localID ID, peerID uint32) *connection {
 	c := e.byID[localID]
@@ -119,7 +119,7 @@ func (e *Endpoint) start(now time.Duration, c *connection, m interface{ Append([
 	c.interval = firstResend
 	c.slowest = slowest
 	c.giveUp = giveUp
-	e.change(c)
+	e.noteChange(c)
 	e.transmit(c)
 	e.timers.set(c, min(now+c.interval, c.giveUp))
 }
@@ -159,7 +159,7 @@ func (e *Endpoint) close(now time.Duration, c *connection) {
 		e.forgetQPN(c)
 	}
 	c.state = closed
-	e.change(c)
+	e.noteChange(c)
 	c.giveUp = now + hold
 	e.timers.set(c, c.giveUp)
 }

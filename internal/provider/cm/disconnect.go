@@ -16,7 +16,7 @@ func (e *Endpoint) Disconnect(now time.Duration, id ID) error {
 	c.disconnectAsked = true
 	switch c.state {
 	case established:
-		e.hangUp(now, c)
+		e.endLocally(now, c)
 	case closed:
 		e.emit(c, DisconnectDone{ID: c.id})
 	}
@@ -57,7 +57,7 @@ func (e *Endpoint) handleDREQ(now time.Duration, from path, b []byte) {
 	}
 	e.send(from, &mad.DREP{TransactionID: m.TransactionID, LocalID: m.RemoteID, RemoteID: m.LocalID})
 	if c != nil {
-		e.ended(now, c, false)
+		e.endByPeer(now, c, false)
 	}
 }
 
@@ -72,9 +72,9 @@ func (e *Endpoint) handleDREP(now time.Duration, from path, b []byte) {
 	}
 }
 
-// ended closes a connection that the peer has ended, in whatever state it is.
+// endByPeer closes a connection that the peer has ended, in whatever state it is.
 // lost says that the peer does not know it any more.
-func (e *Endpoint) ended(now time.Duration, c *connection, lost bool) {
+func (e *Endpoint) endByPeer(now time.Duration, c *connection, lost bool) {
 	failure := Ended
 	if lost {
 		failure = Aborted
@@ -94,10 +94,10 @@ func (e *Endpoint) ended(now time.Duration, c *connection, lost bool) {
 	}
 }
 
-// lost ends a connection whose peer turns out to have forgotten it, since it uses
+// endForgotten ends a connection whose peer turns out to have forgotten it, since it uses
 // the same QPN for another one. The peer is told to forget it, should it not
 // have (roce.md section 11): rejected says that it is by a REJ of its REQ.
-func (e *Endpoint) lost(now time.Duration, c *connection) (rejected bool) {
+func (e *Endpoint) endForgotten(now time.Duration, c *connection) (rejected bool) {
 	switch c.state {
 	case established:
 		e.sendDREQ(now, c)
@@ -113,6 +113,6 @@ func (e *Endpoint) lost(now time.Duration, c *connection) (rejected bool) {
 	return rejected
 }
 
-// Disconnecting is how many connections wait for their peer to confirm their
+// Disconnecting returns how many connections wait for their peer to confirm their
 // end.
 func (e *Endpoint) Disconnecting() int { return e.disconnecting }

@@ -31,7 +31,7 @@ type LookUpParams struct {
 // is about p: nothing was sent then.
 func (e *Endpoint) LookUp(now time.Duration, p LookUpParams) (ID, error) {
 	if len(p.PrivateData) > mad.ConsumerLookUpData {
-		return 0, tooLong("look up", p.PrivateData, mad.ConsumerLookUpData)
+		return 0, errTooLong("look up", p.PrivateData, mad.ConsumerLookUpData)
 	}
 	if err := checkFamily("look up", p.Local, p.Remote); err != nil {
 		return 0, err
@@ -62,7 +62,7 @@ type LookUpAnswer struct {
 // AnswerLookUp answers a LookUpRequest. Nothing but TimewaitOver follows.
 func (e *Endpoint) AnswerLookUp(now time.Duration, id ID, a LookUpAnswer) error {
 	if len(a.PrivateData) > mad.SIDRREPPrivateData {
-		return tooLong("answer", a.PrivateData, mad.SIDRREPPrivateData)
+		return errTooLong("answer", a.PrivateData, mad.SIDRREPPrivateData)
 	}
 	c := e.byID[id]
 	if c == nil || c.state != lookUpReceived {

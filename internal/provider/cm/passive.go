@@ -24,7 +24,7 @@ type AcceptParams struct {
 // or AcceptFailed.
 func (e *Endpoint) Accept(now time.Duration, id ID, p AcceptParams) error {
 	if len(p.PrivateData) > mad.REPPrivateData {
-		return tooLong("accept", p.PrivateData, mad.REPPrivateData)
+		return errTooLong("accept", p.PrivateData, mad.REPPrivateData)
 	}
 	c := e.byID[id]
 	if c == nil || c.state != requestReceived {
@@ -69,7 +69,7 @@ func (e *Endpoint) establish(c *connection) {
 	}
 	c.state = established
 	c.connected = true
-	e.change(c)
+	e.noteChange(c)
 	e.timers.stop(c)
 	e.emit(c, Established{ID: c.id})
 }
@@ -89,7 +89,7 @@ func (e *Endpoint) handleREQ(now time.Duration, from path, b []byte) {
 		old = e.byQPN[qpnKey{from.remote, q.GUID, q.QPN}]
 	}
 	if old != nil { // the peer has forgotten it: it gives its ID or its QPN to another
-		if rejected := e.lost(now, old); !rejected || old.peerID != q.LocalID { // or the REJ is for both
+		if rejected := e.endForgotten(now, old); !rejected || old.peerID != q.LocalID { // or the REJ is for both
 			e.refuseREQ(from, &q, mad.ReasonStaleConnection)
 		}
 		return
@@ -138,7 +138,7 @@ func (e *Endpoint) duplicateREQ(now time.Duration, c *connection, from path, q *
 	}
 	switch c.state {
 	case requestReceived:
-		e.askForPatience(now, c, mad.MessageREQ)
+		e.sendMRA(now, c, mad.MessageREQ)
 	case replySent:
 		e.transmit(c) // the REP
 	case closed:
@@ -153,7 +153,7 @@ func (e *Endpoint) duplicateREQ(now time.Duration, c *connection, from path, q *
 // admit checks what Linux checks (roce.md 12.4) and what we rely on, and asks
 // whether anybody listens. If not all is well it refuses the REQ.
 func (e *Endpoint) admit(from path, q *mad.REQ, ip *mad.IPHeader) bool {
-	reason := e.fault(from, q, ip)
+	reason := e.checkREQ(from, q, ip)
 	if reason == 0 {
 		port, _ := mad.ServicePort(q.ServiceID)
 		reason = e.config.Refuses(netip.AddrPortFrom(from.local, port), netip.AddrPortFrom(from.remote, ip.Source.Port()))
@@ -164,8 +164,8 @@ func (e *Endpoint) admit(from path, q *mad.REQ, ip *mad.IPHeader) bool {
 	return reason == 0
 }
 
-// fault is what is wrong with a REQ, 0 if nothing is. It decodes ip.
-func (e *Endpoint) fault(from path, q *mad.REQ, ip *mad.IPHeader) mad.Reason {
+// checkREQ returns what is wrong with a REQ, 0 if nothing is. It decodes ip.
+func (e *Endpoint) checkREQ(from path, q *mad.REQ, ip *mad.IPHeader) mad.Reason {
 	local, remote := gidAddr(from.local), gidAddr(from.remote)
 	_, known := mad.ServicePort(q.ServiceID)
 	switch {
@@ -183,7 +183,7 @@ func (e *Endpoint) fault(from path, q *mad.REQ, ip *mad.IPHeader) mad.Reason {
 	return 0
 }
 
-// gidAddr is an address as a GID holds it: without zone.
+// gidAddr returns an address as a GID holds it: without zone.
 func gidAddr(a netip.Addr) netip.Addr { return a.WithZone("").Unmap() }
 
 // maxMTU is Config.MaxMTU.

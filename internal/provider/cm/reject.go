@@ -16,7 +16,7 @@ func (e *Endpoint) Reject(now time.Duration, id ID, data []byte) error {
 // Refuse is Reject for a reason that the consumer has.
 func (e *Endpoint) Refuse(now time.Duration, id ID, reason mad.Reason, data []byte) error {
 	if len(data) > mad.REJPrivateData {
-		return tooLong("reject", data, mad.REJPrivateData)
+		return errTooLong("reject", data, mad.REJPrivateData)
 	}
 	c := e.byID[id]
 	if c == nil || c.state != requestReceived && c.state != replyReceived {
@@ -42,7 +42,7 @@ func (e *Endpoint) Abandon(now time.Duration, id ID) {
 	case replyReceived, requestReceived, replySent:
 		e.reject(now, c, mad.ReasonConsumer, nil)
 	case established:
-		e.hangUp(now, c)
+		e.endLocally(now, c)
 	case lookUpSent:
 		e.remove(c)
 	case lookUpReceived:
@@ -100,11 +100,11 @@ func (e *Endpoint) handleREJ(now time.Duration, from path, b []byte) {
 		e.close(now, c)
 		e.emit(c, ConnectFailed{ID: c.id, Failure: TimedOut})
 	default:
-		e.ended(now, c, true)
+		e.endByPeer(now, c, true)
 	}
 }
 
-// findRejected is the connection that a REJ is about; nil if there is none.
+// findRejected returns the connection that a REJ is about; nil if there is none.
 func (e *Endpoint) findRejected(from path, m *mad.REJ) *connection {
 	if guid, ok := m.GUID(); ok && m.Reason == mad.ReasonTimeout && m.RemoteID == 0 {
 		// The peer gave up before it had heard from us.
@@ -129,7 +129,7 @@ func (e *Endpoint) findRejected(from path, m *mad.REJ) *connection {
 	return c
 }
 
-// acceptableMTU is the MTU code that a REJ names; 0 if it names none.
+// acceptableMTU returns the MTU code that a REJ names; 0 if it names none.
 func acceptableMTU(m *mad.REJ) uint8 {
 	if m.Reason != mad.ReasonInvalidMTU || m.ARILength == 0 {
 		return 0

@@ -33,7 +33,7 @@ type routed struct{ share, place int }
 // rememberedREQs bounds how many REQs a Router remembers.
 const rememberedREQs = 1 << 14
 
-// Route is the share that a datagram which came from a remote to a local address is for.
+// Route returns the share that a datagram which came from a remote to a local address is for.
 // What is for nobody in particular is for share 0.
 func (r *Router) Route(local, remote netip.Addr, b []byte) int {
 	h, err := mad.DecodeHeader(b)
@@ -71,7 +71,7 @@ func (r *Router) Route(local, remote netip.Addr, b []byte) int {
 	return 0
 }
 
-// decoded is the message in b.
+// decoded returns the message in b.
 func decoded[M interface{ Decode([]byte) error }](m M, b []byte) M {
 	// Nothing but the header can be wrong, and that has been read. If it were, the
 	// message would have no IDs and be for share 0.

@@ -21,10 +21,10 @@ const (
 	idMask     = 1<<shareShift - 1
 )
 
-// Share is which Endpoint of the adapter's an ID is of.
+// Share returns which Endpoint of the adapter's an ID is of.
 func (id ID) Share() int { return int(id >> shareShift) }
 
-// next is the ID that follows in the circle of one share's.
+// next returns the ID that follows in the circle of one share's.
 func (id ID) next() ID { return id&^idMask | (id+1)&idMask }
 
 // A State is where a connection stands.
@@ -46,7 +46,7 @@ var stateNames = [...]string{
 	Connected: "established", Disconnecting: "disconnecting", Closed: "closed",
 }
 
-// String is the state in a word.
+// String returns the state in a word.
 func (s State) String() string {
 	if int(s) < len(stateNames) {
 		return stateNames[s]
@@ -80,8 +80,8 @@ func (c *connection) record() Record {
 	}
 }
 
-// change notes that a connection's record has changed. Look-ups have none: nobody need end them.
-func (e *Endpoint) change(c *connection) {
+// noteChange notes that a connection's record has changed. Look-ups have none: nobody need end them.
+func (e *Endpoint) noteChange(c *connection) {
 	if e.config.Track && !c.changed && c.state < lookUpSent {
 		c.changed = true
 		e.changes.push(c)

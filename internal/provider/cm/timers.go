@@ -27,7 +27,7 @@ func (t *timers) first() (time.Duration, bool) {
 	return t.heap[0].deadline, true
 }
 
-// due is the first connection whose deadline has come; it stays where it is.
+// due returns the first connection whose deadline has come; it stays where it is.
 func (t *timers) due(now time.Duration) *connection {
 	if len(t.heap) == 0 || t.heap[0].deadline > now {
 		return nil

@@ -27,12 +27,12 @@ func (e *Endpoint) Enter(u Unmanaged) ID {
 		qpn: u.QPN, peerQPN: u.PeerQPN, ackTimeout: u.AckTimeout,
 	}
 	e.add(c)
-	e.change(c)
+	e.noteChange(c)
 	return c.id
 }
 
-// hangUp ends an established connection on our side.
-func (e *Endpoint) hangUp(now time.Duration, c *connection) {
+// endLocally ends an established connection on our side.
+func (e *Endpoint) endLocally(now time.Duration, c *connection) {
 	if !c.unmanaged {
 		e.sendDREQ(now, c)
 		return

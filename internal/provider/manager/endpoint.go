@@ -90,7 +90,7 @@ func (m *Manager) HasAddress(address netip.Addr) bool {
 	return slices.Contains(m.config.Carrier.Addresses(), address)
 }
 
-// refuses is why a connection request is not to be delivered, 0 if it is; the
+// refuses returns why a connection request is not to be delivered, 0 if it is; the
 // connection manager asks, with the lock held.
 func (m *Manager) refuses(local, _ netip.AddrPort) mad.Reason {
 	e := m.endpoints[local]

@@ -104,7 +104,7 @@ type Manager struct {
 	nextPort      uint16 // where the search for a free ephemeral port begins
 	conversations map[cm.ID]Conversation
 	router        cm.Router
-	orphans       orphans
+	takeovers     takeovers
 
 	// What of the datagrams that arrived was not one of connection management, or of another length, or
 	// of nobody's connection.
@@ -115,7 +115,7 @@ type Manager struct {
 func New(cfg Config) *Manager {
 	m := &Manager{
 		config: cfg, endpoints: map[netip.AddrPort]*Endpoint{}, conversations: map[cm.ID]Conversation{},
-		nextPort: cfg.FirstPort, router: cm.Router{Holder: cfg.Ports.PortHolder}, orphans: orphans{},
+		nextPort: cfg.FirstPort, router: cm.Router{Holder: cfg.Ports.PortHolder}, takeovers: takeovers{},
 	}
 	m.CM = cm.New(cm.Config{
 		GUID: cfg.GUID, Rand: cfg.Rand, Refuses: m.refuses, RefusesLookUp: m.refusesLookUp, MaxMTU: cfg.MaxMTU, Heard: cfg.Heard,
@@ -149,7 +149,7 @@ func (m *Manager) Receive(packets []roce.Received) {
 			m.BadLength.Add(1)
 			continue
 		}
-		if !m.handOn(p) {
+		if !m.forward(p) {
 			m.CM.Handle(now, p.Flow.Local, p.Flow.Remote, p.Payload)
 			m.Progress(now)
 		}
@@ -222,7 +222,7 @@ func (m *Manager) handle(event cm.Event) {
 		c.HandleEvent(event)
 	}
 	if _, ended := event.(cm.DisconnectDone); ended {
-		m.endOrphan(id)
+		m.noteEnd(id)
 	}
 }
 
@@ -233,7 +233,7 @@ func (m *Manager) Join(id cm.ID, c Conversation) { m.conversations[id] = c }
 // it to another. The lock is held.
 func (m *Manager) Leave(id cm.ID) { delete(m.conversations, id) }
 
-// Conversations is every conversation by its connection, in the order of the IDs, in which they came. The lock
+// Conversations returns every conversation by its connection, in the order of the IDs, in which they came. The lock
 // is held.
 func (m *Manager) Conversations() iter.Seq2[cm.ID, Conversation] {
 	return func(yield func(cm.ID, Conversation) bool) {

@@ -5,8 +5,8 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/roce"
 )
 
-// handOn forwards a management datagram if it is another process's. The lock is held.
-func (m *Manager) handOn(p *roce.Received) bool {
+// forward forwards a management datagram if it is another process's. The lock is held.
+func (m *Manager) forward(p *roce.Received) bool {
 	if m.config.Forward == nil {
 		return false
 	}
@@ -31,11 +31,11 @@ func (m *Manager) reportChanges() {
 	}
 }
 
-// orphans are, by share, the connections of processes that are gone whose peers
+// takeovers are, by share, the connections of processes that are gone whose peers
 // have yet to confirm that they know.
-type orphans map[int]*orphanage
+type takeovers map[int]*takeover
 
-type orphanage struct {
+type takeover struct {
 	waiting int
 	done    func()
 }
@@ -49,29 +49,29 @@ func (m *Manager) TakeOver(share int, left []cm.Record, done func()) {
 	defer m.Unlock()
 	m.router.Forget(share)
 	now := m.config.Clock.Now()
-	o := &orphanage{waiting: 1, done: done}
-	m.orphans[share] = o
+	o := &takeover{waiting: 1, done: done}
+	m.takeovers[share] = o
 	for _, r := range left {
 		if m.CM.Adopt(now, r) {
 			o.waiting++
 		}
 	}
 	m.Progress(now)
-	m.endOne(share)
+	m.countEnd(share)
 }
 
-// endOrphan follows the end of a connection, which may be an orphan.
-func (m *Manager) endOrphan(id cm.ID) {
+// noteEnd counts the end of a connection, if it was taken over.
+func (m *Manager) noteEnd(id cm.ID) {
 	if id.Share() != m.config.Share {
-		m.endOne(id.Share())
+		m.countEnd(id.Share())
 	}
 }
 
-func (m *Manager) endOne(share int) {
-	o := m.orphans[share]
+func (m *Manager) countEnd(share int) {
+	o := m.takeovers[share]
 	o.waiting--
 	if o.waiting == 0 {
-		delete(m.orphans, share)
+		delete(m.takeovers, share)
 		m.config.Clock.Go(o.done)
 	}
 }

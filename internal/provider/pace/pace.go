@@ -24,28 +24,28 @@ import (
 )
 
 const (
-	// First is how many bytes may be under way to a peer that has not answered yet. Some ten peers may begin
+	// FirstWindow is how many bytes may be under way to a peer that has not answered yet. Some ten peers may begin
 	// at once with the least receive buffer that Linux gives.
-	First = 32 << 10
-	// Least is the least window, with room for two packets of 4 KiB.
-	Least = 10 << 10
-	// marks is how many Marks a window has, and few how many it has if they would be less than a super-packet apart.
-	marks       = 4
-	few         = 2
-	superPacket = 64 << 10
-	// blind is how many bytes lie between Marks to a peer that does not answer.
-	blind = 1 << 20
+	FirstWindow = 32 << 10
+	// MinWindow is the least window, with room for two packets of 4 KiB.
+	MinWindow = 10 << 10
+	// marksPerWindow is how many Marks a window has, and few how many it has if they would be less than a super-packet apart.
+	marksPerWindow    = 4
+	minMarksPerWindow = 2
+	superPacket       = 64 << 10
+	// unpacedInterval is how many bytes lie between Marks to a peer that does not answer.
+	unpacedInterval = 1 << 20
 
-	// leastAsk is after how long at least a Mark is sent again that has not been answered while somebody waits for that,
-	// firstAsk where no round trip is known. Each further one takes twice as long, up to mostAsk.
-	leastAsk = time.Millisecond
-	firstAsk = 10 * time.Millisecond
-	mostAsk  = 100 * time.Millisecond
-	// strange is for how long somebody waits who has never been answered, and silent for how long one who has.
-	strange = 300 * time.Millisecond
-	silent  = 2 * time.Second
-	// stale is how old the last Mark may be for the round trip that was the shortest then to count still.
-	stale = 10 * time.Second
+	// minInterval is after how long at least a Mark is sent again that has not been answered while somebody waits for that,
+	// firstInterval where no round trip is known. Each further one takes twice as long, up to maxInterval.
+	minInterval   = time.Millisecond
+	firstInterval = 10 * time.Millisecond
+	maxInterval   = 100 * time.Millisecond
+	// unansweredWait is for how long somebody waits who has never been answered, and silent for how long one who has.
+	unansweredWait = 300 * time.Millisecond
+	answeredWait   = 2 * time.Second
+	// staleAfter is how old the last Mark may be for the round trip that was the shortest then to count still.
+	staleAfter = 10 * time.Second
 )
 
 // A Path is the way to one receive buffer of a peer. Calls must not overlap. The bytes sent are the caller's
@@ -59,13 +59,13 @@ type Path struct {
 	takenAt  time.Duration
 	marked   uint64 // likewise the newest Mark that was sent
 	markedAt time.Duration
-	least    time.Duration // the shortest round trip; 0: unknown
+	shortest time.Duration // the shortest round trip; 0: unknown
 
 	since, next, interval time.Duration // somebody waits since, and asks next; next is 0 if nobody does
 }
 
 // NewPath makes a path that no other of the peer's senders has the ID of.
-func NewPath(id uint64) *Path { return &Path{id: id, window: First} }
+func NewPath(id uint64) *Path { return &Path{id: id, window: FirstWindow} }
 
 // Limit returns the number of bytes that may have been sent before the next packet.
 func (p *Path) Limit() uint64 {
@@ -75,66 +75,66 @@ func (p *Path) Limit() uint64 {
 	return p.taken + p.window
 }
 
-// Due is at how many bytes sent the next Mark is due.
-func (p *Path) Due() uint64 {
+// NextMark returns the number of bytes sent at which the next Mark is due.
+func (p *Path) NextMark() uint64 {
 	if p.unpaced {
-		return p.marked + blind
+		return p.marked + unpacedInterval
 	}
-	return p.marked + max(p.window/marks, min(p.window/few, superPacket))
+	return p.marked + max(p.window/marksPerWindow, min(p.window/minMarksPerWindow, superPacket))
 }
 
 // Mark makes the Mark that is to follow the bytes sent so far.
 func (p *Path) Mark(now time.Duration, sent uint64) mad.Mark {
-	if now-p.markedAt > stale {
-		p.least = 0
+	if now-p.markedAt > staleAfter {
+		p.shortest = 0
 	}
 	p.marked, p.markedAt = sent, now
 	return mad.Mark{ID: p.id, Sent: sent, At: now, Taken: p.taken, Since: p.takenAt}
 }
 
-// Answer takes the peer's Answer. One that is old, or of another sender, changes nothing.
-func (p *Path) Answer(now time.Duration, a *mad.Answer) {
+// HandleAnswer takes the peer's Answer. One that is old, or of another sender, changes nothing.
+func (p *Path) HandleAnswer(now time.Duration, a *mad.Answer) {
 	if a.ID != p.id || a.Sent <= p.taken || a.Sent > p.marked || a.Taken >= a.Sent || a.Since > a.At || a.At > now {
 		return
 	}
 	took := max(1, now-a.At)
-	if p.least == 0 || took < p.least {
-		p.least = took
+	if p.shortest == 0 || took < p.shortest {
+		p.shortest = took
 	}
 	p.taken, p.takenAt, p.next = a.Sent, now, 0
 	p.answered, p.unpaced = true, false
 	// What is on its way takes no room in the buffer: as much as is taken in the shortest round trip.
-	held := float64(a.Sent-a.Taken) * float64(p.least) / float64(max(1, now-a.Since))
-	p.window = max(uint64(a.Window), Least) + uint64(held)
+	held := float64(a.Sent-a.Taken) * float64(p.shortest) / float64(max(1, now-a.Since))
+	p.window = max(uint64(a.Window), MinWindow) + uint64(held)
 }
 
-// Wait says that somebody waits for more than Limit. It is repeated after each Answer as long as somebody does.
-func (p *Path) Wait(now time.Duration) {
+// StartWaiting says that somebody waits for more than Limit. It is repeated after each Answer as long as somebody does.
+func (p *Path) StartWaiting(now time.Duration) {
 	if p.next != 0 {
 		return
 	}
-	p.interval = firstAsk
-	if p.least > 0 {
-		p.interval = min(max(4*p.least, leastAsk), mostAsk)
+	p.interval = firstInterval
+	if p.shortest > 0 {
+		p.interval = min(max(4*p.shortest, minInterval), maxInterval)
 	}
 	p.since, p.next = now, now+p.interval
 }
 
-// Deadline is when Timeout is to be called while somebody waits.
+// Deadline returns when HandleTimeout is to be called; 0 if nobody waits.
 func (p *Path) Deadline() time.Duration { return p.next }
 
-// Timeout is called when the deadline has passed, and somebody still waits. It reports whether a Mark is to be sent;
+// HandleTimeout is called when the deadline has passed, and somebody still waits. It reports whether a Mark is to be sent;
 // if not, nobody need wait any more.
-func (p *Path) Timeout(now time.Duration) (ask bool) {
-	patience := strange
+func (p *Path) HandleTimeout(now time.Duration) (ask bool) {
+	patience := unansweredWait
 	if p.answered {
-		patience = silent
+		patience = answeredWait
 	}
 	if now-p.since >= patience {
 		p.unpaced, p.next = true, 0
 		return false
 	}
-	p.interval = min(2*p.interval, mostAsk)
+	p.interval = min(2*p.interval, maxInterval)
 	p.next = min(now+p.interval, p.since+patience)
 	return true
 }
@@ -144,27 +144,27 @@ const period = 100 * time.Millisecond
 
 // A Buffer shares out a receive buffer among those who send there. Calls must not overlap.
 type Buffer struct {
-	size        uint64
-	began       time.Duration       // of the present period
-	now, before map[uint64]struct{} // senders in the present period and the one before
+	size              uint64
+	began             time.Duration       // of the present period
+	current, previous map[uint64]struct{} // senders in the present period and the one before
 }
 
 // NewBuffer makes a Buffer of so many bytes of packets.
 func NewBuffer(size int) *Buffer {
-	return &Buffer{size: uint64(size), now: map[uint64]struct{}{}, before: map[uint64]struct{}{}}
+	return &Buffer{size: uint64(size), current: map[uint64]struct{}{}, previous: map[uint64]struct{}{}}
 }
 
 // Answer answers a Mark that has been taken out of the buffer.
 func (b *Buffer) Answer(now time.Duration, m *mad.Mark) mad.Answer {
 	if passed := now - b.began; passed >= period {
-		b.now, b.before = b.before, b.now
-		clear(b.now)
+		b.current, b.previous = b.previous, b.current
+		clear(b.current)
 		if passed >= 2*period {
-			clear(b.before)
+			clear(b.previous)
 		}
 		b.began = now
 	}
-	b.now[m.ID] = struct{}{}
-	window := b.size / uint64(max(len(b.now), len(b.before)))
-	return mad.Answer{Mark: *m, Window: uint32(min(max(window, Least), math.MaxUint32))}
+	b.current[m.ID] = struct{}{}
+	window := b.size / uint64(max(len(b.current), len(b.previous)))
+	return mad.Answer{Mark: *m, Window: uint32(min(max(window, MinWindow), math.MaxUint32))}
 }

@@ -25,7 +25,7 @@ func (s *sender) fill() (packets int, marks []mad.Mark) {
 	for s.sent < s.path.Limit() {
 		s.sent += 1 << 10
 		packets++
-		if s.sent >= s.path.Due() {
+		if s.sent >= s.path.NextMark() {
 			marks = append(marks, s.path.Mark(s.now, s.sent))
 		}
 	}
@@ -44,7 +44,7 @@ func (s *sender) sends(packets, marks int) []mad.Mark {
 
 // answered has a Mark be answered with a window of so many KiB.
 func (s *sender) answered(m mad.Mark, window uint32) {
-	s.path.Answer(s.now, &mad.Answer{Mark: m, Window: window << 10})
+	s.path.HandleAnswer(s.now, &mad.Answer{Mark: m, Window: window << 10})
 }
 
 func TestWindow(t *testing.T) {
@@ -106,13 +106,13 @@ func TestStaleRoundTrip(t *testing.T) {
 	m := s.sends(32, 2)
 	s.now += ms
 	s.answered(m[1], 64)
-	s.now += stale
+	s.now += staleAfter
 	s.now++
 	_, m = s.fill()
 	s.now += 10 * ms
 	s.answered(m[0], 64)
-	if s.path.least != 10*ms {
-		t.Errorf("shortest round trip %v, want that of after the pause, 10ms", s.path.least)
+	if s.path.shortest != 10*ms {
+		t.Errorf("shortest round trip %v, want that of after the pause, 10ms", s.path.shortest)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestUnbelievable(t *testing.T) {
 		a := mad.Answer{Mark: s.sends(32, 2)[0], Window: 1 << 20}
 		s.now += ms
 		change(&a)
-		s.path.Answer(s.now, &a)
+		s.path.HandleAnswer(s.now, &a)
 		if n, _ := s.fill(); n != 0 {
 			t.Errorf("an answer that is %s lets %d packets go", name, n)
 		}
@@ -138,18 +138,18 @@ func TestUnbelievable(t *testing.T) {
 	s := newSender(t)
 	m := s.sends(32, 2)
 	s.now += ms
-	s.path.Answer(s.now, &mad.Answer{Mark: m[1]})
-	if room := s.path.Limit() - m[1].Sent; room < Least {
-		t.Errorf("room for %d bytes, want %d at least", room, Least)
+	s.path.HandleAnswer(s.now, &mad.Answer{Mark: m[1]})
+	if room := s.path.Limit() - m[1].Sent; room < MinWindow {
+		t.Errorf("room for %d bytes, want %d at least", room, MinWindow)
 	}
 }
 
 // waits has somebody wait until nobody need any more, and returns after how long, and how many Marks were sent.
 func (s *sender) waits() (took time.Duration, marks int) {
 	began := s.now
-	for s.path.Wait(s.now); s.path.Deadline() != 0; s.path.Wait(s.now) {
+	for s.path.StartWaiting(s.now); s.path.Deadline() != 0; s.path.StartWaiting(s.now) {
 		s.now = s.path.Deadline()
-		if !s.path.Timeout(s.now) {
+		if !s.path.HandleTimeout(s.now) {
 			break
 		}
 		s.path.Mark(s.now, s.sent)
@@ -161,19 +161,19 @@ func (s *sender) waits() (took time.Duration, marks int) {
 func TestPatience(t *testing.T) {
 	s := newSender(t)
 	m := s.sends(32, 2)
-	if took, marks := s.waits(); took != strange || marks != 5 {
-		t.Errorf("waits %v and asks %d times for who never answered, want %v and 5", took, marks, strange)
+	if took, marks := s.waits(); took != unansweredWait || marks != 5 {
+		t.Errorf("waits %v and asks %d times for who never answered, want %v and 5", took, marks, unansweredWait)
 	}
-	if s.path.Limit() != math.MaxUint64 || s.path.Due() != s.sent+blind {
-		t.Errorf("may send up to %d and ask at %d then, want no bound and %d", s.path.Limit(), s.path.Due(), s.sent+blind)
+	if s.path.Limit() != math.MaxUint64 || s.path.NextMark() != s.sent+unpacedInterval {
+		t.Errorf("may send up to %d and ask at %d then, want no bound and %d", s.path.Limit(), s.path.NextMark(), s.sent+unpacedInterval)
 	}
 	s.answered(m[1], 64)
 	if s.path.Limit() == math.MaxUint64 {
 		t.Error("no bound although the peer has answered")
 	}
 	s.fill()
-	if took, marks := s.waits(); took != silent || marks != 19 {
-		t.Errorf("waits %v and asks %d times for who has answered, want %v and 19", took, marks, silent)
+	if took, marks := s.waits(); took != answeredWait || marks != 19 {
+		t.Errorf("waits %v and asks %d times for who has answered, want %v and 19", took, marks, answeredWait)
 	}
 }
 
@@ -182,9 +182,9 @@ func TestLostAnswers(t *testing.T) {
 	s := newSender(t)
 	for range 50 {
 		_, m := s.fill()
-		s.path.Wait(s.now)
+		s.path.StartWaiting(s.now)
 		s.now = s.path.Deadline()
-		if !s.path.Timeout(s.now) {
+		if !s.path.HandleTimeout(s.now) {
 			t.Fatal("out of patience")
 		}
 		again := s.path.Mark(s.now, s.sent)
@@ -224,8 +224,8 @@ func TestBuffer(t *testing.T) {
 		}
 	}
 	for id := range uint64(1000) {
-		if got := window(2000*ms, id); got < Least {
-			t.Fatalf("window %d, want %d at least", got, Least)
+		if got := window(2000*ms, id); got < MinWindow {
+			t.Fatalf("window %d, want %d at least", got, MinWindow)
 		}
 	}
 }

@@ -93,7 +93,7 @@ func (r *responder) executeAtomic(h *roce.Header, payload []byte) {
 	if !fits {
 		r.q.counters.BadLengths++
 	}
-	if !fits || !r.replies.room(c.readsOnWire(c.ResponderResources)) {
+	if !fits || !r.replies.hasResource(c.readsOnWire(c.ResponderResources)) {
 		r.fail(RemoteInvalidRequest, roce.SyndromeInvalidRequest)
 		return
 	}

@@ -1,6 +1,6 @@
 package rc
 
-// Plus is the sum of two QPs' counters.
+// Plus returns the sum of two QPs' counters.
 func (c Counters) Plus(o Counters) Counters {
 	c.Sent += o.Sent
 	c.Received += o.Received

@@ -14,17 +14,17 @@ func (q *QP) SetCredit(credit int64) { q.requester.window.credit = credit }
 // connections, too; and whether those have packets on their way now, so that
 // a round trip may well take longer.
 func (q *QP) SetRoundTrip(known time.Duration, crowded bool) {
-	q.requester.window.share(known, crowded)
+	q.requester.window.setPath(known, crowded)
 }
 
-// RoundTrip is the shortest round trip that is known of the path: what SetRoundTrip
+// RoundTrip returns the shortest round trip that is known of the path: what SetRoundTrip
 // told, or what this connection has found out since.
 func (q *QP) RoundTrip() time.Duration { return q.requester.window.known }
 
 // SlowRoundTrip is about how long acknowledgements take lately, up to twice as much, and 0
 // if that is nothing to be told to others.
 func (q *QP) SlowRoundTrip() time.Duration {
-	slow := q.requester.roundTrip.slow()
+	slow := q.requester.roundTrip.upperBound()
 	if slow < slowRoundTrip {
 		return 0
 	}
@@ -34,9 +34,9 @@ func (q *QP) SlowRoundTrip() time.Duration {
 // slowRoundTrip is less than any AckTimeout that leaves a peer time to answer.
 const slowRoundTrip = 100 * time.Millisecond
 
-// Starved reports whether there was something to send when Next last reported false
+// CreditLimited reports whether there was something to send when Next last reported false
 // that more credit would have let go.
-func (q *QP) Starved() bool { return q.state == Ready && q.requester.starved }
+func (q *QP) CreditLimited() bool { return q.state == Ready && q.requester.creditLimited }
 
 // Unsent returns the number of packets, or of READs and atomics, that have been posted and not sent, and InFlight those that
 // have been sent and not acknowledged.
@@ -54,13 +54,13 @@ func (q *QP) InFlight() int64 { return q.requester.max - q.requester.una }
 // that was busy, and then of many connections at the same time.
 func (q *QP) CreditInUse() int64 {
 	r := &q.requester
-	if !q.Busy() || r.silent > 1 {
+	if !q.Busy() || r.ptoCount > 1 {
 		return 0
 	}
-	return max(0, r.inFlight-r.window.held())
+	return max(0, r.inFlight-r.window.bdp())
 }
 
-// CreditWanted is what CreditInUse would be if all that has been posted were sent at
+// CreditWanted returns what CreditInUse would be if all that has been posted were sent at
 // once, as far as the window goes. It is 1 at least where nothing is in flight: with no
 // credit at all not even the first packet may go, however much the path holds.
 func (q *QP) CreditWanted() int64 {
@@ -72,11 +72,11 @@ func (q *QP) CreditWanted() int64 {
 	if r.inFlight == 0 {
 		least = 1
 	}
-	held := r.window.held()
-	return max(least, min(r.inFlight+r.backlog()-held, longestQueue(held)))
+	bdp := r.window.bdp()
+	return max(least, min(r.inFlight+r.backlog()-bdp, maxQueue(bdp)))
 }
 
-// backlog is the bytes of what is to be sent, or sent again, at most.
+// backlog returns the bytes of what is to be sent, or sent again, at most.
 func (r *requester) backlog() int64 {
 	bytes := int64(0)
 	if r.repair != nil {

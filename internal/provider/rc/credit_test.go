@@ -15,9 +15,9 @@ func TestWithoutCredit(t *testing.T) {
 		const packet = 256 + PacketOverhead
 		check := func(starved bool, used, wanted int64) {
 			t.Helper()
-			if e.qp.Starved() != starved || e.qp.CreditInUse() != used || e.qp.CreditWanted() != wanted {
+			if e.qp.CreditLimited() != starved || e.qp.CreditInUse() != used || e.qp.CreditWanted() != wanted {
 				t.Errorf("starved %v, %d bytes in use, %d wanted; want %v, %d, %d",
-					e.qp.Starved(), e.qp.CreditInUse(), e.qp.CreditWanted(), starved, used, wanted)
+					e.qp.CreditLimited(), e.qp.CreditInUse(), e.qp.CreditWanted(), starved, used, wanted)
 			}
 		}
 		e.qp.SetCredit(0)
@@ -68,8 +68,8 @@ func TestWithoutCreditOnALongPath(t *testing.T) {
 	e.qp.SetCredit(0)
 	e.queue(reads(1, 16*256)) // whose answer is more than a window that drains takes
 	e.quiet()
-	if _, ok := e.qp.Deadline(); ok || !e.qp.Starved() || e.qp.CreditWanted() != 1 {
-		t.Errorf("a timer runs: %v; starved %v, %d bytes wanted", ok, e.qp.Starved(), e.qp.CreditWanted())
+	if _, ok := e.qp.Deadline(); ok || !e.qp.CreditLimited() || e.qp.CreditWanted() != 1 {
+		t.Errorf("a timer runs: %v; starved %v, %d bytes wanted", ok, e.qp.CreditLimited(), e.qp.CreditWanted())
 	}
 	e.qp.SetCredit(1)
 	e.say("read request 100 4096@1000 ask")
@@ -80,21 +80,21 @@ func TestWithoutCreditOnALongPath(t *testing.T) {
 func TestCrowd(t *testing.T) {
 	for _, crowded := range []bool{false, true} {
 		w := newWindow(&Connection{MTU: 1024, Credit: 3_000_000})
-		if w.share(0, crowded); !w.draining {
+		if w.setPath(0, crowded); !w.draining {
 			t.Errorf("crowded %v: nobody knows, and nobody finds out", crowded)
 		}
 		w.rate = 1e9
 		w.sampleDelay(time.Second, 10*time.Millisecond, true)
-		if got := w.held(); got != 1e7 {
+		if got := w.bdp(); got != 1e7 {
 			t.Errorf("crowded %v: at first the path holds %d", crowded, got)
 		}
 		w.known = 5 * time.Millisecond // others know
 		w.sampleDelay(time.Second, 9*time.Millisecond, true)
-		if got := w.held(); got != 5e6 {
+		if got := w.bdp(); got != 5e6 {
 			t.Errorf("crowded %v: the path holds %d", crowded, got)
 		}
 		w.sampleDelay(time.Second, 4*time.Millisecond, true)
-		if got := w.held(); got != 4e6 {
+		if got := w.bdp(); got != 4e6 {
 			t.Errorf("crowded %v: the path holds %d", crowded, got)
 		}
 		w.sampleDelay(time.Hour, 20*time.Millisecond, false)
@@ -106,7 +106,7 @@ func TestCrowd(t *testing.T) {
 		if crowded {
 			want = 4e6
 		}
-		if got := w.held(); got != want || w.draining {
+		if got := w.bdp(); got != want || w.draining {
 			t.Errorf("crowded %v: later the path holds %d", crowded, got)
 		}
 		// Up to 3 ms a receive buffer of 3 MB may be what takes so long.
@@ -115,7 +115,7 @@ func TestCrowd(t *testing.T) {
 		if crowded {
 			want = 0
 		}
-		if got := w.held(); got != want {
+		if got := w.bdp(); got != want {
 			t.Errorf("crowded %v: at last the path holds %d", crowded, got)
 		}
 	}

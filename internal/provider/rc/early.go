@@ -18,7 +18,7 @@ import "github.com/ndklab/ndklab/internal/provider/roce"
 // the missing packet. Then it names the newest of the kept packets that it is
 // about and says of each of the 64 before that whether it is there. One goes
 // out when a packet arrives that opens a gap or asks for an acknowledgement, at
-// the latest every askEvery packets, so each arrival is told of some four times,
+// the latest every ackReqInterval packets, so each arrival is told of some four times,
 // and a report that is lost costs next to nothing.
 //
 // Plain NAKs would not do: "one per gap" says nothing of the second gap until
@@ -29,14 +29,14 @@ import "github.com/ndklab/ndklab/internal/provider/roce"
 //
 // The requester draws the conclusions (repair.go).
 
-// keepBytes bounds what either half of a QP keeps, in bytes of payload. At 10 Gb/s
+// earlyBytes bounds what either half of a QP keeps, in bytes of payload. At 10 Gb/s
 // it is 27 ms: some round trips on a long path, so that a packet may be lost several
 // times before the requester has to wait for it.
 //
 // A peer of ours keeps to its window, which is far less on most paths. One that
 // means harm can have all of it taken, for each QP that a consumer connects to it,
 // until the QP ends. EarlyMemory bounds the sum over QPs.
-const keepBytes = 32 << 20
+const earlyBytes = 32 << 20
 
 // An EarlyMemory counts the bytes that all QPs of an adapter together take to keep early
 // packets in, and bounds them. Whoever drives QPs that share one makes it safe for as many
@@ -45,10 +45,10 @@ type EarlyMemory interface {
 	// Take has so many bytes be the caller's; false if not so many are left.
 	Take(bytes int) bool
 	Give(bytes int)
-	// Ample reports whether at least half is left. Only then does a QP that keeps
+	// HalfFree reports whether at least half is left. Only then does a QP that keeps
 	// nothing any more hold on to its memory, to use it again: of 1,000 that are idle
 	// then, the others still have half.
-	Ample() bool
+	HalfFree() bool
 }
 
 const (
@@ -56,11 +56,11 @@ const (
 	earlySlotBytes   = 8   // of a place in an earlyStore's ring
 )
 
-// reach is how far beyond the packet that is missing one may be to be kept, in
+// maxEarlyDistance returns how far beyond the packet that is missing one may be to be kept, in
 // packets. Both ends go by it.
-func reach(mtu int) int64 { return int64(keepBytes / mtu) }
+func maxEarlyDistance(mtu int) int64 { return int64(earlyBytes / mtu) }
 
-// readsOnWire is how many READs on the wire may be outstanding where n are agreed
+// readsOnWire returns how many READs on the wire may be outstanding where n are agreed
 // on. One that is answered but for a packet stays outstanding, and there have to
 // be enough behind it for the round trips until that is here. Of READs that are
 // posted no more than n are in progress (NDK-RL-07): most are split.
@@ -81,7 +81,7 @@ type earlyPacket struct {
 // An earlyStore keeps early packets by sequence number. It has no memory before
 // the first, and reuses what it has.
 type earlyStore struct {
-	memory EarlyMemory    // nil: no bound but reach
+	memory EarlyMemory    // nil: no bound but maxEarlyDistance
 	taken  int            // bytes of memory
 	ring   []*earlyPacket // a packet is in slot sequence modulo the length, a power of two
 	count  int
@@ -90,7 +90,7 @@ type earlyStore struct {
 	idle   []*earlyPacket
 }
 
-// at is the packet kept with the given sequence number; nil if it is not there.
+// at returns the packet kept with the given sequence number; nil if it is not there.
 func (s *earlyStore) at(sequence int64) *earlyPacket {
 	if s.count == 0 {
 		return nil
@@ -104,12 +104,12 @@ func (s *earlyStore) at(sequence int64) *earlyPacket {
 
 // keep stores a copy of the packet with sequence number at, as long as expected is
 // missing; false if there is no memory for it. The caller has made sure that it is
-// within reach and not there yet.
+// within maxEarlyDistance and not there yet.
 func (s *earlyStore) keep(expected, at int64, h *roce.Header, payload []byte) bool {
 	if s.count == 0 {
 		s.base = expected
 	}
-	p := s.room(at-s.base+1, len(payload))
+	p := s.takePacket(at-s.base+1, len(payload))
 	if p == nil {
 		s.clearIfEmpty()
 		return false
@@ -122,9 +122,9 @@ func (s *earlyStore) keep(expected, at int64, h *roce.Header, payload []byte) bo
 	return true
 }
 
-// room is a packet with room for so many bytes of payload, where the ring has so many
+// takePacket returns a packet with room for so many bytes of payload, where the ring has so many
 // slots; nil if there is no memory for that.
-func (s *earlyStore) room(slots int64, payload int) *earlyPacket {
+func (s *earlyStore) takePacket(slots int64, payload int) *earlyPacket {
 	if slots > int64(len(s.ring)) && !s.grow(slots) {
 		return nil
 	}
@@ -178,7 +178,7 @@ func (s *earlyStore) next(expected int64) *earlyPacket {
 	for ; s.count > 0 && s.base < expected; s.base++ {
 		if p := s.at(s.base); p != nil {
 			s.remove(p)
-			s.giveBack(p)
+			s.recycle(p)
 		}
 	}
 	p := s.at(expected)
@@ -193,21 +193,21 @@ func (s *earlyStore) remove(p *earlyPacket) {
 	s.count--
 }
 
-func (s *earlyStore) giveBack(p *earlyPacket) {
+func (s *earlyStore) recycle(p *earlyPacket) {
 	s.idle = append(s.idle, p)
 	s.clearIfEmpty()
 }
 
 // clearIfEmpty lets the memory go when nothing is kept and others may need it.
 func (s *earlyStore) clearIfEmpty() {
-	if s.count == 0 && s.memory != nil && !s.memory.Ample() {
+	if s.count == 0 && s.memory != nil && !s.memory.HalfFree() {
 		s.clear()
 	}
 }
 
-// spent reports whether more has arrived in order since than was ever kept: then
+// unneeded reports whether more has arrived in order since than was ever kept: then
 // the memory may go.
-func (s *earlyStore) spent(expected int64) bool {
+func (s *earlyStore) unneeded(expected int64) bool {
 	return s.count == 0 && expected-s.end > int64(len(s.ring))
 }
 
@@ -219,13 +219,13 @@ func (s *earlyStore) clear() {
 	*s = earlyStore{memory: s.memory}
 }
 
-// keep takes a packet ahead of the one that is expected.
-func (r *responder) keep(h *roce.Header, at int64, payload []byte) {
+// keepEarly takes a packet ahead of the one that is expected.
+func (r *responder) keepEarly(h *roce.Header, at int64, payload []byte) {
 	switch {
 	case !LengthFits(h, len(payload), r.q.connection.MTU):
 		r.q.counters.BadLengths++
 		return // it is refused when it comes in its turn
-	case at-r.expected >= reach(r.q.connection.MTU):
+	case at-r.expected >= maxEarlyDistance(r.q.connection.MTU):
 		r.q.counters.EarlyDropped++
 		return // the requester will find out
 	}
@@ -257,7 +257,7 @@ func (r *responder) executeAndResume(h *roce.Header, payload []byte) {
 		// without anything missing before it.
 		r.execute(&p.header, p.payload)
 		r.q.config.placed()
-		early.giveBack(p)
+		early.recycle(p)
 	}
 	switch {
 	case r.q.state != Ready:
@@ -265,7 +265,7 @@ func (r *responder) executeAndResume(h *roce.Header, payload []byte) {
 		r.replies.report(early.end - 1)
 	case r.expected != from:
 		r.replies.acknowledge()
-	case early.spent(r.expected):
+	case early.unneeded(r.expected):
 		early.clear()
 		r.early = nil
 	}

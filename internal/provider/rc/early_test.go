@@ -82,7 +82,7 @@ func TestReports(t *testing.T) {
 // TestEarlyOutOfReach: what is too far ahead is dropped, whatever the peer sends.
 func TestEarlyOutOfReach(t *testing.T) {
 	e := newReady(t, selectively)
-	far := uint32(reach(256))
+	far := uint32(maxEarlyDistance(256))
 	for _, ahead := range []uint32{far, far + 1, 1 << 22} {
 		h := packet(roce.SendOnly, 100+ahead)
 		e.qp.Handle(0, &h, []byte{1})
@@ -167,12 +167,12 @@ func TestResponsesLetGo(t *testing.T) {
 	p.a.post(read)
 	p.await(t, p.a, 1, time.Second)
 	r := &p.a.qp.requester
-	if r.repair != nil || r.spare == nil || len(r.spare.responses.idle) == 0 {
+	if r.repair != nil || r.spareRepair == nil || len(r.spareRepair.responses.idle) == 0 {
 		t.Fatal("nothing was kept, or something is missing yet")
 	}
-	for done := 2; r.spare.responses.ring != nil; done++ {
+	for done := 2; r.spareRepair.responses.ring != nil; done++ {
 		if done > 10 {
-			t.Fatalf("%d packets are kept", len(r.spare.responses.idle))
+			t.Fatalf("%d packets are kept", len(r.spareRepair.responses.idle))
 		}
 		p.a.post(read)
 		p.await(t, p.a, done, time.Second)

@@ -23,7 +23,7 @@ func (m *earlyMemory) Take(bytes int) bool {
 
 func (m *earlyMemory) Give(bytes int) { m.taken -= bytes }
 
-func (m *earlyMemory) Ample() bool { return m.taken <= m.size/2 }
+func (m *earlyMemory) HalfFree() bool { return m.taken <= m.size/2 }
 
 // floodable is an end to be flooded, of an adapter with so much memory.
 func floodable(t *testing.T, m *earlyMemory) *end {
@@ -88,7 +88,7 @@ func TestFloodOfEarlyPackets(t *testing.T) {
 						here += int(unsafe.Sizeof(*p)) + cap(p.payload)
 					}
 				}
-				if early.count*mtu > keepBytes {
+				if early.count*mtu > earlyBytes {
 					t.Errorf("one QP keeps %d packets", early.count)
 				}
 				if n := len(e.qp.responder.replies.reports.pending); n > maxReports {
@@ -119,12 +119,12 @@ func TestFloodOfEarlyPackets(t *testing.T) {
 func TestFarEarlyPacket(t *testing.T) {
 	memory := &earlyMemory{size: 64 << 10}
 	e := floodable(t, memory)
-	h := packet(roce.SendOnly, 100+uint32(reach(256))-1)
+	h := packet(roce.SendOnly, 100+uint32(maxEarlyDistance(256))-1)
 	e.qp.Handle(0, &h, []byte{1})
 	if n := e.qp.Counters().EarlyDropped; n != 1 || memory.taken != 0 {
 		t.Errorf("%d dropped, %d bytes taken", n, memory.taken)
 	}
-	h = packet(roce.SendOnly, 100+uint32(reach(256)))
+	h = packet(roce.SendOnly, 100+uint32(maxEarlyDistance(256)))
 	e.qp.Handle(0, &h, []byte{1})
 	if n := e.qp.Counters().EarlyDropped; n != 2 {
 		t.Errorf("%d dropped, want one beyond reach, too", n)

@@ -27,11 +27,11 @@ func (op Op) IsReceive() bool { return op >= OpReceive }
 // that answer completes the request.
 func (op Op) isAnswered() bool { return op >= OpRead && op <= OpAtomicWrite }
 
-// passLocal moves the cursor, which is at a local operation, to the next request
+// performLocal moves the cursor, which is at a local operation, to the next request
 // that makes packets, and performs what has not been performed on the way. It
 // returns that request; nil if there is none, or an operation has to wait or
 // has failed.
-func (r *requester) passLocal() *request {
+func (r *requester) performLocal() *request {
 	for r.cursor < r.tail {
 		w := r.slot(r.cursor)
 		if !w.op.isLocal() {

@@ -2,14 +2,14 @@ package rc
 
 import "time"
 
-// A Path is what all connections with one address of a peer know together.
+// A Path has what all connections with one address of a peer know together.
 type Path struct {
 	// Slow is SlowRoundTrip of another connection. On a path that is slow the first
 	// answer is waited for as long as later ones.
 	Slow time.Duration
 	// Heard is when anything last came from the address.
 	Heard time.Duration
-	// Answered is the latest Answered of all connections.
+	// Answered is the latest LastAnswered of all connections.
 	Answered time.Duration
 }
 
@@ -22,19 +22,19 @@ type Path struct {
 //
 // A path keeps the order of packets. So when another connection has had an answer to what it
 // sent after the question, the peer's host is there and its queue pair gone. One that
-// has nothing to send is made to ask for that (Ask). Whatever is known of the path, the wait ends
+// has nothing to send is made to ask for that (Probe). Whatever is known of the path, the wait ends
 // after longestSilence.
 type peerPath struct {
 	known   Path          // but Answered may be of this connection
 	askedAt time.Duration // when the peer was first asked since it last said anything
 }
 
-// mayHoldAnswer reports whether the answer that is waited for may be on its way.
-func (p *peerPath) mayHoldAnswer() bool { return p.known.MayHoldAnswer(p.askedAt) }
+// answerMayBeUnderWay reports whether the answer that is waited for may be on its way.
+func (p *peerPath) answerMayBeUnderWay() bool { return p.known.AnswerMayBeUnderWay(p.askedAt) }
 
-// MayHoldAnswer reports whether the answer to a packet that was sent at a time may be behind
+// AnswerMayBeUnderWay reports whether the answer to a packet that was sent at a time may be behind
 // what comes from the peer's address.
-func (p Path) MayHoldAnswer(sentAt time.Duration) bool {
+func (p Path) AnswerMayBeUnderWay(sentAt time.Duration) bool {
 	return p.Heard > sentAt && p.Answered <= sentAt
 }
 
@@ -44,31 +44,31 @@ func (p *peerPath) noteAnswered(sentAt time.Duration) {
 }
 
 // SetPath tells what is known of the path to the peer. It is to be called before
-// HandleTimeout, and before Absent.
+// HandleTimeout, and before ExtendTimeouts.
 func (q *QP) SetPath(known Path) {
 	p := &q.requester.path
 	known.Answered = max(known.Answered, p.known.Answered)
 	p.known = known
 }
 
-// Answered is when the latest packet was sent that the peer is known to have answered, or
+// LastAnswered returns when the latest packet was sent that the peer is known to have answered, or
 // earlier: on this connection or as SetPath told.
-func (q *QP) Answered() time.Duration { return q.requester.path.known.Answered }
+func (q *QP) LastAnswered() time.Duration { return q.requester.path.known.Answered }
 
-// NeedsAnswerElsewhere reports whether another connection on the path should Ask: the peer has said
+// WantsProbeElsewhere reports whether another connection on the path should Probe: the peer has said
 // nothing for half the time after which a NIC gives it up, and its address has.
-func (q *QP) NeedsAnswerElsewhere(now time.Duration) bool {
+func (q *QP) WantsProbeElsewhere(now time.Duration) bool {
 	r, c := &q.requester, &q.connection
 	half := time.Duration(c.RetryCount+1) * c.AckTimeout / 2
-	return q.Busy() && r.silent > 0 && now-max(r.progressAt, r.heardAt) >= half && r.path.mayHoldAnswer()
+	return q.Busy() && r.ptoCount > 0 && now-max(r.progressAt, r.heardAt) >= half && r.path.answerMayBeUnderWay()
 }
 
-// Ask has the QP ask its peer how far it has got, if it waits for no answer: other
+// Probe has the QP ask its peer how far it has got, if it waits for no answer: other
 // connections learn from the answer that the path is not what keeps theirs. One that was lost
-// is asked for again after longestSupposed.
-func (q *QP) Ask(now time.Duration) {
+// is asked for again after longestUnmeasured.
+func (q *QP) Probe(now time.Duration) {
 	r := &q.requester
-	if q.state == Ready && !q.Busy() && (r.probe.unanswered == 0 || now-r.probe.at > longestSupposed) {
-		r.probe.due = true
+	if q.state == Ready && !q.Busy() && (r.probe.unanswered == 0 || now-r.probe.at > longestUnmeasured) {
+		r.probe.pending = true
 	}
 }

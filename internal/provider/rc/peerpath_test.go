@@ -74,7 +74,7 @@ func TestAsks(t *testing.T) {
 	p := newPair(t, testConfig, testConnection, path{delay: time.Second}, 1)
 	p.clock.Run(time.Second)
 	ask := func() {
-		p.a.qp.Ask(p.clock.Now())
+		p.a.qp.Probe(p.clock.Now())
 		p.a.pump()
 	}
 	ask()
@@ -84,7 +84,7 @@ func TestAsks(t *testing.T) {
 	if got := len(p.a.out.sent); got != 1 {
 		t.Errorf("asked %d times", got)
 	}
-	if got := p.a.qp.Answered(); got != time.Second {
+	if got := p.a.qp.LastAnswered(); got != time.Second {
 		t.Errorf("what was sent at %v has been answered", got)
 	}
 	if got := p.a.qp.Counters(); got.Spurious+got.Retransmitted+got.Timeouts != 0 {
@@ -93,7 +93,7 @@ func TestAsks(t *testing.T) {
 
 	p.a.out.down = true // for one whose answer is lost another is sent in the end
 	ask()
-	p.clock.Run(longestSupposed + 1)
+	p.clock.Run(longestUnmeasured + 1)
 	p.a.out.down = false
 	ask()
 	p.clock.Run(time.Minute)
@@ -119,7 +119,7 @@ func TestMayHoldAnswer(t *testing.T) {
 	}{
 		{0, 0, false}, {9, 0, false}, {10, 0, false}, {11, 0, true}, {1000, 9, true}, {1000, 10, true}, {1000, 11, false}, {9, 11, false},
 	} {
-		if got := (Path{Heard: test.heard, Answered: test.answered}).MayHoldAnswer(10); got != test.want {
+		if got := (Path{Heard: test.heard, Answered: test.answered}).AnswerMayBeUnderWay(10); got != test.want {
 			t.Errorf("heard at %d, answered what was sent at %d: %v", test.heard, test.answered, got)
 		}
 	}
@@ -132,7 +132,7 @@ func TestAnswered(t *testing.T) {
 	e := newReady(t, nil)
 	check := func(e *end, when string, want time.Duration) {
 		t.Helper()
-		if got := e.qp.Answered(); got != want {
+		if got := e.qp.LastAnswered(); got != want {
 			t.Errorf("%s: what was sent at %v has been answered, want %v", when, got, want)
 		}
 	}
@@ -172,7 +172,7 @@ func TestNeedsAnswerElsewhere(t *testing.T) {
 	e := newReady(t, func(c *Connection) { c.AckTimeout, c.RetryCount = 100*ms, 6 })
 	check := func(when string, now time.Duration, want bool) {
 		t.Helper()
-		if got := e.qp.NeedsAnswerElsewhere(now); got != want {
+		if got := e.qp.WantsProbeElsewhere(now); got != want {
 			t.Errorf("%s, at %v: %v", when, now, got)
 		}
 	}
@@ -208,7 +208,7 @@ func TestNeedsAnswerElsewhere(t *testing.T) {
 func TestAskNothing(t *testing.T) {
 	const ms = time.Millisecond
 	e := newEnd(t, testConfig)
-	e.qp.Ask(0)
+	e.qp.Probe(0)
 	if err := e.qp.Connect(testConnection); err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestAskNothing(t *testing.T) {
 	e.qp.requester.roundTrip.sample(200 * ms)
 	e.queue(sends(1, 1))
 	e.at(0, "send only 100 (1) ask")
-	e.qp.Ask(1)
+	e.qp.Probe(1)
 	e.at(1, "")
 	e.qp.SetPath(Path{Heard: time.Hour})
 	at, _ := e.qp.Deadline()

@@ -105,7 +105,7 @@ func TestFillsAFatPath(t *testing.T) {
 		}
 		// An acknowledgement frees up to 16 packets at once; while the window
 		// grows, that comes on top.
-		if most := c.Credit + askEvery*(c.MTU+PacketOverhead); longest > most {
+		if most := c.Credit + ackReqInterval*(c.MTU+PacketOverhead); longest > most {
 			t.Errorf("op %d: %d bytes queued at first, more than %d", op, longest, most)
 		}
 		if longest := max(b.a.out.longest, b.b.out.longest); longest > c.Credit {

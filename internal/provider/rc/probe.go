@@ -14,7 +14,7 @@ import (
 // The probe is an empty WRITE with the sequence number before the oldest packet in
 // flight. The responder has executed that one, so the probe is a duplicate: it changes
 // nothing, and every responder answers it with an acknowledgement of what it has
-// executed (IBTA C9-105; roce.md 7.4). TCP probes an idle peer in the same manner (RFC
+// executed (IBTA C9-105; roce.md 7.4). TCP probes an idle peer in the same way (RFC
 // 1122, 4.2.3.6).
 //
 // What was sent before the probe arrives before it. So an acknowledgement that moves
@@ -29,7 +29,7 @@ type probe struct {
 	last       int64 // requester.max when the last was sent
 	unanswered int8  // probes since at, the first included
 
-	due     bool // to be sent next
+	pending bool // to be sent next
 	hasLost bool // an answer ever said that something was lost
 
 	// Before the answers to earlier ones have come there may be something else to ask for.
@@ -46,22 +46,22 @@ func isProbe(h *roce.Header, payload []byte) bool {
 	return h.Opcode == roce.WriteOnly && h.DMALength == 0 && len(payload) == 0
 }
 
-// asking reports whether a probe is out, and what was sent before it is not all
+// probing reports whether a probe is out, and what was sent before it is not all
 // acknowledged.
-func (r *requester) asking() bool { return r.una < r.probe.end }
+func (r *requester) probing() bool { return r.una < r.probe.end }
 
-// staleLost reports whether the answers to earlier probes will not come any more. Where
+// staleProbesLost reports whether the answers to earlier probes will not come any more. Where
 // packets are lost so are probes, and to wait for the answer to each
 // would take as many more, of which some are lost again. So they are waited for no longer
 // than the path takes.
-func (r *requester) staleLost(now time.Duration) bool {
-	return r.probe.hasLost && now-r.probe.at > 4*r.roundTrip.slow()
+func (r *requester) staleProbesLost(now time.Duration) bool {
+	return r.probe.hasLost && now-r.probe.at > 4*r.roundTrip.upperBound()
 }
 
 func (r *requester) makeProbe(now time.Duration, p *roce.Packet) {
 	b := &r.probe
-	b.due = false
-	if !r.asking() {
+	b.pending = false
+	if !r.probing() {
 		if r.una > b.staleEnd {
 			b.stale = 0
 		}
@@ -73,59 +73,59 @@ func (r *requester) makeProbe(now time.Duration, p *roce.Packet) {
 	p.Header = roce.Header{Opcode: roce.WriteOnly, PSN: psn(r.una - 1), AckReq: true}
 }
 
-// repeated takes an acknowledgement that moves nothing, of sequence number at: of a
+// handleDuplicateAck takes an acknowledgement that moves nothing, of sequence number at: of a
 // duplicate. It is a probe, or a packet that was sent again and need not have been.
-func (r *requester) repeated(now time.Duration, at int64) {
+func (r *requester) handleDuplicateAck(now time.Duration, at int64) {
 	b := &r.probe
 	switch {
-	case b.stale > 0 && (r.una <= b.staleEnd || at < r.una-1 && r.q.connection.Selective) && !r.staleLost(now):
+	case b.stale > 0 && (r.una <= b.staleEnd || at < r.una-1 && r.q.connection.Selective) && !r.staleProbesLost(now):
 		b.stale--
 	case b.unanswered == 0:
 		r.countSpurious()
 	default:
 		if b.unanswered == 1 {
 			r.path.noteAnswered(b.at)
-			if r.asking() {
+			if r.probing() {
 				r.roundTrip.sample(now - b.at)
 			}
 		}
 		b.unanswered--
-		if r.asking() {
-			r.loseProbed(now)
+		if r.probing() {
+			r.markProbedLost(now)
 		}
 	}
 }
 
-// movedByProbe takes an acknowledgement that moves something and that no packet has
+// advancedByProbe takes an acknowledgement that moves something and that no packet has
 // asked for but the probe: packets before the one that is missing had arrived, and did not
 // ask. Whether the rest is lost or late it does not tell, so the probe goes out again.
-func (r *requester) movedByProbe() {
-	if r.asking() {
-		r.probe.due = true
+func (r *requester) advancedByProbe() {
+	if r.probing() {
+		r.probe.pending = true
 	}
 }
 
-// loseProbed gives up for lost what was sent before the probe.
-func (r *requester) loseProbed(now time.Duration) {
+// markProbedLost gives up for lost what was sent before the probe.
+func (r *requester) markProbedLost(now time.Duration) {
 	b := &r.probe
 	b.hasLost = true
-	r.roundTrip.relax()
+	r.roundTrip.reduceBackOff()
 	if r.q.connection.Selective {
-		r.begin(now)
+		r.startRepair(now)
 		p := r.repair
 		if p.record(r.una).sentAt <= b.at {
-			r.drop(r.una)
+			r.markDropped(r.una)
 		}
-		if b.at > p.latest {
-			p.latest, p.latestSequence, p.took = b.at, b.end, now-b.at
+		if b.at > p.rackSentAt {
+			p.rackSentAt, p.rackSequence, p.rackRTT = b.at, b.end, now-b.at
 		}
 		p.news = true
 	} else if r.wentBack != r.una || r.wentBackAt <= b.at {
 		r.goBack(now)
-		r.stragglers = 0 // there are none before the probe
+		r.discarded = 0 // there are none before the probe
 	}
 	b.end = r.una
-	r.probeAt = now + r.roundTrip.timeout()
+	r.ptoAt = now + r.roundTrip.timeout()
 }
 
 // countSpurious counts a packet that the peer had when it was sent again.

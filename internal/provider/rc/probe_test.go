@@ -21,7 +21,7 @@ func (r *requester) consistent() bool {
 			continue
 		}
 		for s := from; s < to; s++ {
-			if r.repair == nil || r.repair.record(s).fate <= waiting {
+			if r.repair == nil || r.repair.record(s).state <= waiting {
 				inFlight += r.cost(w, s, s+1)
 			}
 		}
@@ -162,7 +162,7 @@ func TestProbe(t *testing.T) {
 		e.at(9100*us, "")
 		acknowledged(e, 18000*us, 108, 111)
 		counted(e, 0, 0)
-		if got := e.qp.requester.roundTrip.mean; got < 4000*us { // samples of 9 ms, of 108 to 111 alone
+		if got := e.qp.requester.roundTrip.srtt; got < 4000*us { // samples of 9 ms, of 108 to 111 alone
 			t.Errorf("a round trip takes %v as far as is known", got)
 		}
 	})

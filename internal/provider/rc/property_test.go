@@ -310,7 +310,7 @@ func TestAnythingArrivesOnceInOrder(t *testing.T) {
 			if r := &e.qp.requester; r.inFlight != 0 || r.reads != 0 || r.repair != nil {
 				rt.Errorf("end %d: something is left: %d bytes and %d reads in flight; repair %+v", i, r.inFlight, r.reads, r.repair)
 			}
-			if r := &e.qp.responder; r.early != nil && r.early.count != 0 || r.replies.due() {
+			if r := &e.qp.responder; r.early != nil && r.early.count != 0 || r.replies.acknowledgementPending() {
 				rt.Errorf("end %d: something is left: %+v", i, r.early)
 			}
 			if at, ok := e.qp.Deadline(); ok {

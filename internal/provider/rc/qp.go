@@ -110,7 +110,7 @@ func (q *QP) ConnectToSend(s Sending) error {
 // round trip takes at most: as long as the peer took to answer when the
 // connection was made. Until a packet has been acknowledged, the time after which
 // to resend follows from that.
-func (q *QP) ExpectRoundTrip(atMost time.Duration) { q.requester.roundTrip.expect(atMost) }
+func (q *QP) ExpectRoundTrip(atMost time.Duration) { q.requester.roundTrip.setFirstTimeout(atMost) }
 
 // Post queues a request. Nothing of r is kept. The error is one of those
 // above, and then there will be no completion.
@@ -198,12 +198,12 @@ func (q *QP) Next(now time.Duration, p *roce.Packet) bool {
 // cancel what it has sent.
 func (q *QP) HoldAcknowledgement(hold bool) { q.held = hold }
 
-// OwesAcknowledgement reports whether an acknowledgement waits.
-func (q *QP) OwesAcknowledgement() bool {
-	return q.state == Ready && q.responder.replies.due()
+// AcknowledgementPending reports whether an acknowledgement waits.
+func (q *QP) AcknowledgementPending() bool {
+	return q.state == Ready && q.responder.replies.acknowledgementPending()
 }
 
-// Deadline is when HandleTimeout is to be called; false if there is no need.
+// Deadline returns when HandleTimeout is to be called; false if there is no need.
 func (q *QP) Deadline() (time.Duration, bool) {
 	if q.state != Ready {
 		return 0, false
@@ -219,10 +219,10 @@ func (q *QP) HandleTimeout(now time.Duration) {
 	}
 }
 
-// Absent says that of the time in which the peer has said nothing, for so long nobody was
+// ExtendTimeouts says that of the time in which the peer has said nothing, for so long nobody was
 // there to hear it. The QP gives up that much later, and what is on its way says nothing
 // of how long the path takes.
-func (q *QP) Absent(d time.Duration) {
+func (q *QP) ExtendTimeouts(d time.Duration) {
 	q.requester.window.timed = 0
 	q.requester.progressAt += d
 	q.requester.heardAt += d
@@ -243,12 +243,12 @@ func (q *QP) Completions(dst []Completion) []Completion {
 // flushes the receives that were posted since.
 func (q *QP) Flush() {
 	if q.state != Error {
-		q.responder.silence()
+		q.responder.clearReplies()
 	}
 	q.enterError()
 }
 
-// Refusal is the status with which a request of the peer was refused, which ended the connection; Success if none
+// Refusal returns the status with which a request of the peer was refused, which ended the connection; Success if none
 // was.
 func (q *QP) Refusal() Status { return q.refusal }
 
@@ -258,8 +258,8 @@ func (q *QP) SetRights(r Rights) { q.connection.Rights = r }
 // SetMinRNRTimer changes Connection.MinRNRTimer.
 func (q *QP) SetMinRNRTimer(code uint8) { q.connection.MinRNRTimer = code }
 
-// SetPatience changes Connection.AckTimeout, RetryCount and RNRRetryCount.
-func (q *QP) SetPatience(ackTimeout time.Duration, retries, rnrRetries int) {
+// SetRetries changes Connection.AckTimeout, RetryCount and RNRRetryCount.
+func (q *QP) SetRetries(ackTimeout time.Duration, retries, rnrRetries int) {
 	c := &q.connection
 	c.AckTimeout, c.RetryCount, c.RNRRetryCount = ackTimeout, retries, rnrRetries
 	q.requester.rnrLeft = int8(rnrRetries)
@@ -285,7 +285,7 @@ func (q *QP) Drained() bool {
 // Busy reports whether the peer owes us an answer.
 func (q *QP) Busy() bool { return q.state == Ready && q.requester.una < q.requester.max }
 
-// State is the QP's present state.
+// State returns the QP's present state.
 func (q *QP) State() State { return q.state }
 
 // Counters returns how much the QP has done.
@@ -296,13 +296,13 @@ func (q *QP) enterError() {
 	q.state = Error
 	q.requester.flush()
 	q.responder.flush()
-	if q.requester.spare != nil {
-		q.requester.spare.responses.clear()
+	if q.requester.spareRepair != nil {
+		q.requester.spareRepair.responses.clear()
 	}
 	if q.responder.early != nil {
 		q.responder.early.clear()
 	}
-	q.requester.repair, q.requester.spare, q.responder.early = nil, nil, nil
+	q.requester.repair, q.requester.spareRepair, q.responder.early = nil, nil, nil
 	q.responder.replies.reports = reports{}
 }
 
@@ -317,11 +317,11 @@ func (q *QP) complete(op Op, status Status, context any) *Completion {
 	return c
 }
 
-// extend is the extended sequence number with the given PSN that is nearest to
+// extend returns the extended sequence number with the given PSN that is nearest to
 // near.
 func extend(psn uint32, near int64) int64 {
 	return near + int64(roce.PSNDiff(psn, uint32(near)))
 }
 
-// psn is the PSN of an extended sequence number.
+// psn returns the PSN of an extended sequence number.
 func psn(sequence int64) uint32 { return uint32(sequence) & roce.PSNMask }

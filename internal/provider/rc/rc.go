@@ -195,7 +195,7 @@ type Config struct {
 	// Placed is called before anybody is told of what Place has copied, or its data is gone. Place may put off copying
 	// until then; false says that some could not be copied. nil: Place puts off nothing.
 	Placed func() (ok bool)
-	Early  EarlyMemory // nil: only keepBytes bounds it
+	Early  EarlyMemory // nil: only earlyBytes bounds it
 }
 
 // A Connection is what the two ends agree on (roce.md sections 10 and 11).

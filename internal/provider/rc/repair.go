@@ -6,8 +6,8 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/roce"
 )
 
-// A repair is how a requester makes good what is lost where the responder keeps
-// what arrives early (early.go): from the first sign that something in [una, max)
+// A repair sends again what is lost where the responder keeps what arrives early
+// (early.go): from the first sign that something in [una, max)
 // is missing until all of that has been acknowledged, the scoreboard tells what
 // is, and that is sent again before anything new. Elsewhere the cursor goes back.
 type repair struct {
@@ -18,20 +18,20 @@ type repair struct {
 	responses earlyStore
 }
 
-// begin starts a repair unless there is one. All that is known of what is in
+// startRepair starts a repair unless there is one. All that is known of what is in
 // flight is when the packets were sent that are being timed.
-func (r *requester) begin(now time.Duration) {
+func (r *requester) startRepair(now time.Duration) {
 	if r.repair != nil {
 		return
 	}
-	if r.spare == nil {
-		r.spare = &repair{responses: earlyStore{memory: r.q.config.Early}}
+	if r.spareRepair == nil {
+		r.spareRepair = &repair{responses: earlyStore{memory: r.q.config.Early}}
 	}
-	p := r.spare
+	p := r.spareRepair
 	r.repair = p
-	r.outstanding = reach(r.q.connection.MTU) // more would not be kept
-	p.until, p.executed, p.lowest = r.max, r.una, r.una
-	p.latest, p.took = -1, 0
+	r.outstanding = maxEarlyDistance(r.q.connection.MTU) // more would not be kept
+	p.until, p.executed, p.lowestLost = r.max, r.una, r.una
+	p.rackSentAt, p.rackRTT = -1, 0
 	if w := r.slot(r.head); w.op == OpRead && (r.una-w.first)%r.chunk != 0 {
 		p.executed = r.chunkEnd(w, r.una) // a part of the response is here
 	}
@@ -42,20 +42,20 @@ func (r *requester) begin(now time.Duration) {
 		if w := r.slot(r.indexOf(m.sequence)); w.op.isAnswered() {
 			end = r.chunkEnd(w, m.sequence)
 		}
-		r.note(sequence, end, m.sentAt)
+		r.recordSent(sequence, end, m.sentAt)
 		sequence = max(sequence, end)
 	}
-	if r.asking() {
-		r.note(sequence, r.probe.end, r.probe.at) // at the latest
+	if r.probing() {
+		r.recordSent(sequence, r.probe.end, r.probe.at) // at the latest
 		sequence = max(sequence, r.probe.end)
 	}
-	r.note(sequence, r.max, now) // at the latest
+	r.recordSent(sequence, r.max, now) // at the latest
 }
 
-// settle ends the repair if nothing is missing. Otherwise conclusions are drawn
+// endRepairIfDone ends the repair if nothing is missing. Otherwise conclusions are drawn
 // when the next packet is made: by then everything that has arrived together has
 // been handled, in whichever order.
-func (r *requester) settle() {
+func (r *requester) endRepairIfDone() {
 	if r.q.state != Ready {
 		return
 	}
@@ -63,7 +63,7 @@ func (r *requester) settle() {
 	p.news = true
 	if r.una >= p.until && p.lost == 0 && p.early == 0 && p.waiting == 0 {
 		p.flights, p.oldest = p.flights[:0], 0
-		r.repair, r.outstanding, r.againAt = nil, maxOutstanding, 0
+		r.repair, r.outstanding, r.recheckAt = nil, maxOutstanding, 0
 	}
 }
 
@@ -71,7 +71,7 @@ func (r *requester) settle() {
 // before what is new.
 func (r *requester) somethingLost(now time.Duration) bool {
 	if r.repair.news {
-		r.detect(now)
+		r.detectLoss(now)
 	}
 	return r.repair.lost > 0
 }
@@ -81,11 +81,11 @@ func (r *requester) somethingLost(now time.Duration) bool {
 // for it.
 func (r *requester) resend(now time.Duration, packet *roce.Packet) bool {
 	p := r.repair
-	s := max(p.lowest, r.una)
-	for p.record(s).fate != lost {
+	s := max(p.lowestLost, r.una)
+	for p.record(s).state != lost {
 		s++
 	}
-	p.lowest = s
+	p.lowestLost = s
 	w := r.slot(r.indexOf(s))
 	if w.status != Success {
 		return false
@@ -95,7 +95,7 @@ func (r *requester) resend(now time.Duration, packet *roce.Packet) bool {
 		most = r.chunkEnd(w, s)
 	}
 	cost := int64(p.record(s).cost)
-	for end < most && p.record(end).fate == lost {
+	for end < most && p.record(end).state == lost {
 		cost += int64(p.record(end).cost)
 		end++
 	}
@@ -106,27 +106,27 @@ func (r *requester) resend(now time.Duration, packet *roce.Packet) bool {
 	if !r.makePacket(w, s, end, packet) {
 		return false
 	}
-	r.unasked++
-	if w.op.isAnswered() || end == r.max || p.record(end).fate != lost ||
-		r.unasked >= askEvery || r.inFlight+2*cost > limit {
+	r.sinceAckReq++
+	if w.op.isAnswered() || end == r.max || p.record(end).state != lost ||
+		r.sinceAckReq >= ackReqInterval || r.inFlight+2*cost > limit {
 		packet.Header.AckReq = true
-		r.unasked = 0
+		r.sinceAckReq = 0
 	}
 	if r.inFlight == 0 {
-		r.probeAt = now + r.roundTrip.timeout()
+		r.ptoAt = now + r.roundTrip.timeout()
 	}
-	r.tryAgain(s)
+	r.countRetry(s)
 	for at := s; at < end; at++ {
 		rec := p.record(at)
-		rec.fate, rec.sentAt, rec.again, rec.waited = flying, now, true, false
+		rec.state, rec.sentAt, rec.resent, rec.waited = inFlight, now, true, false
 	}
-	p.fly(s, end, now)
+	p.addFlight(s, end, now)
 	p.lost -= int(end - s)
-	p.lowest = end
+	p.lowestLost = end
 	p.until = max(p.until, r.max)
 	r.inFlight += cost
 	r.resent = max(r.resent, end)
-	r.waiting = false
+	r.waitingRNR = false
 	r.q.counters.Retransmitted++
 	return true
 }
@@ -139,7 +139,7 @@ func (r *requester) selectiveAcknowledge(now time.Duration, h *roce.Header, at i
 		return
 	}
 	r.q.counters.AcknowledgementsReceived++
-	r.begin(now)
+	r.startRepair(now)
 	r.executedTo(now, at)
 	if r.q.state != Ready {
 		return
@@ -151,34 +151,34 @@ func (r *requester) selectiveAcknowledge(now time.Duration, h *roce.Header, at i
 			continue
 		}
 		switch rec := p.record(s); {
-		case rec.fate == arrived || rec.fate == waiting:
+		case rec.state == arrived || rec.state == waiting:
 			continue
 		case rec.read:
-			r.wait(now, s)
+			r.markWaiting(now, s)
 		default:
-			r.arrive(now, s)
+			r.markArrived(now, s)
 		}
 		news = true
 	}
 	if news {
-		r.heard(now, newest)
+		r.noteEarlyArrival(now, newest)
 	}
 	if !h.Solicited {
-		r.settle()
+		r.endRepairIfDone()
 	}
 }
 
-// heard notes that the packet with sequence number s, and perhaps others, have
+// noteEarlyArrival notes that the packet with sequence number s, and perhaps others, have
 // arrived early.
-func (r *requester) heard(now time.Duration, s int64) {
-	took, once := r.window.acknowledged(now, s+1, !r.repair.record(s).again && !r.asking())
+func (r *requester) noteEarlyArrival(now time.Duration, s int64) {
+	took, once := r.window.acknowledged(now, s+1, !r.repair.record(s).resent && !r.probing())
 	if once {
 		r.roundTrip.sample(took)
 	}
 	if took > 0 {
 		r.path.noteAnswered(now - took)
 	}
-	r.probeAt = now + r.roundTrip.timeout()
+	r.ptoAt = now + r.roundTrip.timeout()
 }
 
 // executedTo notes that the responder has executed everything before sequence
@@ -189,35 +189,35 @@ func (r *requester) executedTo(now time.Duration, to int64) {
 	for s := max(p.executed, r.una); s < to; s++ {
 		switch rec := p.record(s); {
 		case !rec.read:
-			r.arrive(now, s)
-		case rec.fate == waiting:
+			r.markArrived(now, s)
+		case rec.state == waiting:
 			p.waiting--
-			rec.fate, rec.sentAt, rec.again, rec.waited = flying, now, true, true
-			p.fly(s, s+1, now)
+			rec.state, rec.sentAt, rec.resent, rec.waited = inFlight, now, true, true
+			p.addFlight(s, s+1, now)
 		}
 	}
 	p.executed = max(p.executed, to)
-	r.proceed(now)
+	r.advanceOverArrived(now)
 }
 
-// proceed moves una over everything that is known to be there.
-func (r *requester) proceed(now time.Duration) {
+// advanceOverArrived moves una over everything that is known to be there.
+func (r *requester) advanceOverArrived(now time.Duration) {
 	p := r.repair
 	for r.q.state == Ready && (r.una >= p.executed || !r.advance(now, p.executed)) {
 		response := p.responses.next(r.una)
 		if response == nil {
 			return
 		}
-		r.place(now, &response.header, response.sequence, response.payload)
+		r.placeResponse(now, &response.header, response.sequence, response.payload)
 		r.q.config.placed()
-		p.responses.giveBack(response)
+		p.responses.recycle(response)
 	}
 }
 
-// passRecords takes the records of [una, to) off the accounts.
-func (r *requester) passRecords(now time.Duration, to int64) {
+// removeRecords counts the records of [una, to) no longer.
+func (r *requester) removeRecords(now time.Duration, to int64) {
 	for s := r.una; s < to; s++ {
-		r.arrive(now, s)
+		r.markArrived(now, s)
 		r.repair.early--
 	}
 }
@@ -229,7 +229,7 @@ func (r *requester) keepResponse(now time.Duration, h *roce.Header, at int64, pa
 		r.q.counters.BadLengths++
 		return // it ends the connection when it comes in its turn
 	}
-	r.begin(now)
+	r.startRepair(now)
 	p := r.repair
 	if !p.record(at).read {
 		r.fail(r.head, BadResponse)
@@ -240,21 +240,21 @@ func (r *requester) keepResponse(now time.Duration, h *roce.Header, at int64, pa
 	case r.q.state != Ready:
 		return
 	case at == r.una:
-		r.place(now, h, at, payload)
-		r.proceed(now)
+		r.placeResponse(now, h, at, payload)
+		r.advanceOverArrived(now)
 	case at > r.una:
 		r.q.counters.OutOfSequence++
-		if p.record(at).fate == arrived && h.Opcode.Starts() {
+		if p.record(at).state == arrived && h.Opcode.Starts() {
 			r.countSpurious()
 		}
 		switch {
 		case p.responses.at(at) != nil:
-		case at-r.una < reach(r.q.connection.MTU) && p.responses.keep(r.una, at, h, payload):
-			r.arrive(now, at)
-			r.heard(now, at)
+		case at-r.una < maxEarlyDistance(r.q.connection.MTU) && p.responses.keep(r.una, at, h, payload):
+			r.markArrived(now, at)
+			r.noteEarlyArrival(now, at)
 		default:
 			r.q.counters.EarlyDropped++
 		}
 	}
-	r.settle()
+	r.endRepairIfDone()
 }

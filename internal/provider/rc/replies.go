@@ -19,11 +19,11 @@ type replies struct {
 	answeredTo, newest int64
 
 	selective  bool
-	fresh      bool          // what has been executed is to be acknowledged
+	ackWanted  bool          // what has been executed is to be acknowledged
 	nak        roce.Syndrome // goes out in place of an acknowledgement; 0: none
 	duplicates int32         // to be answered
 	executed   int64         // what there was to acknowledge when the last duplicate came
-	at         int64         // of nak
+	nakAt      int64         // of nak
 
 	// Of selective replies: reports wait, and what is asked for again is queued
 	// apart, since there may be several such requests for one READ.
@@ -35,8 +35,8 @@ type replies struct {
 // dropped, as if lost.
 const maxRepeats = 256
 
-// mostDuplicates bounds how many are answered one by one.
-const mostDuplicates = 1 << 16
+// maxDuplicates bounds how many are answered one by one.
+const maxDuplicates = 1 << 16
 
 // A read is a READ request accepted, or an atomic carried out, and what is to be sent of its
 // response.
@@ -56,14 +56,14 @@ type read struct {
 	behind         int64 // of repeats: how many READs are answered before
 }
 
-// due reports whether an acknowledgement, a NAK or a report waits.
-func (r *replies) due() bool {
-	return r.fresh || r.nak != 0 || r.duplicates > 0 || len(r.reports.pending) > 0
+// acknowledgementPending reports whether an acknowledgement, a NAK or a report waits.
+func (r *replies) acknowledgementPending() bool {
+	return r.ackWanted || r.nak != 0 || r.duplicates > 0 || len(r.reports.pending) > 0
 }
 
 // acknowledge notes that everything executed so far is to be acknowledged. A
 // NAK that waits says as much.
-func (r *replies) acknowledge() { r.fresh = true }
+func (r *replies) acknowledge() { r.ackWanted = true }
 
 // answerDuplicate notes that a duplicate is to be answered. Each has an
 // acknowledgement of its own, as from rxe. The requester tells by it what it has sent
@@ -72,36 +72,36 @@ func (r *replies) acknowledge() { r.fresh = true }
 // The answer says how far requests had come then, whatever has arrived since.
 func (r *replies) answerDuplicate(executed int64) {
 	r.executed = executed
-	r.duplicates = min(r.duplicates+1, mostDuplicates)
+	r.duplicates = min(r.duplicates+1, maxDuplicates)
 }
 
-// said notes that an acknowledgement or NAK is sent.
-func (r *replies) said() {
-	if r.nak == 0 && !r.fresh {
+// noteAcknowledged notes that an acknowledgement or NAK is sent.
+func (r *replies) noteAcknowledged() {
+	if r.nak == 0 && !r.ackWanted {
 		r.duplicates--
 	}
-	r.fresh, r.nak = false, 0
+	r.ackWanted, r.nak = false, 0
 }
 
-// refuse notes a NAK for sequence number at.
-func (r *replies) refuse(s roce.Syndrome, at int64) { r.nak, r.at = s, at }
+// setNAK notes a NAK for sequence number at.
+func (r *replies) setNAK(s roce.Syndrome, at int64) { r.nak, r.nakAt = s, at }
 
 // report notes that the requester is to be told of the early packets around at.
 func (r *replies) report(at int64) { r.reports.add(at) }
 
-// accepted drops a NAK that waits: what it complains of has arrived.
-func (r *replies) accepted() {
+// clearNAK drops a NAK that waits: what it complains of has arrived.
+func (r *replies) clearNAK() {
 	if r.nak != 0 {
-		r.withdraw()
+		r.clear()
 	}
 }
 
-// withdraw drops the acknowledgement or NAK that waits.
-func (r *replies) withdraw() { r.fresh, r.nak = false, 0 }
+// clear drops the acknowledgement or NAK that waits.
+func (r *replies) clear() { r.ackWanted, r.nak = false, 0 }
 
-// room reports whether the peer may have another READ outstanding, of so many at
+// hasResource reports whether the peer may have another READ outstanding, of so many at
 // most. Most peers never send any; the first makes the ring.
-func (r *replies) room(limit int) bool {
+func (r *replies) hasResource(limit int) bool {
 	if r.reads == nil {
 		r.reads = make([]read, limit)
 	}
@@ -129,13 +129,13 @@ func (r *replies) resize(limit int) {
 
 func (r *replies) slot(index int64) *read { return &r.reads[index%int64(len(r.reads))] }
 
-// add notes a READ request that is to be answered. There is room for it.
-func (r *replies) add(h *roce.Header, first, end int64, msn uint32) {
+// addRead notes a READ request that is to be answered. There is room for it.
+func (r *replies) addRead(h *roce.Header, first, end int64, msn uint32) {
 	*r.slot(r.newest) = read{
 		first: first, end: end, va: h.VA, token: h.RKey, length: int64(h.DMALength), msn: msn,
 		from: first, next: first, to: end, stop: int64(h.DMALength),
 	}
-	r.accept()
+	r.enqueue()
 }
 
 // addAtomic notes the answer to an atomic that has been carried out. There is room for it.
@@ -143,22 +143,22 @@ func (r *replies) addAtomic(op roce.Opcode, at int64, msn uint32, original uint6
 	*r.slot(r.newest) = read{
 		first: at, end: at + 1, atomic: op, original: original, msn: msn, from: at, next: at, to: at + 1,
 	}
-	r.accept()
+	r.enqueue()
 }
 
-// accept has what is in the newest slot be answered.
-func (r *replies) accept() {
+// enqueue has what is in the newest slot be answered.
+func (r *replies) enqueue() {
 	r.newest++
 	r.answeredTo = max(r.answeredTo, r.newest-int64(len(r.reads)))
-	r.withdraw() // the responses acknowledge everything before
+	r.clear() // the responses acknowledge everything before
 }
 
-// readAgain answers a READ request, or the rest of one, or an atomic, that was answered
+// repeatRead answers a READ request, or the rest of one, or an atomic, that was answered
 // before (roce.md 7.4). The request that it repeats, if still known, goes back to
 // where it starts: the peer has what is before, and wants nothing after it
 // until it has this. READs accepted later keep their place; if the peer wants
 // them again too, it says so.
-func (r *replies) readAgain(h *roce.Header, at int64, mtu int) {
+func (r *replies) repeatRead(h *roce.Header, at int64, mtu int) {
 	for i := r.newest - 1; i >= max(0, r.newest-int64(len(r.reads))); i-- {
 		d := r.slot(i)
 		if at < d.first || at >= d.end {
@@ -192,19 +192,19 @@ func (r *replies) readAgain(h *roce.Header, at int64, mtu int) {
 	}
 }
 
-// pending is the READ to answer next, nil if there is none. They are answered in
+// nextRead returns the READ to answer next, nil if there is none. They are answered in
 // the order in which they were asked for, or asked for again: the requester tells
 // by it what is lost (scoreboard.go).
-func (r *replies) pending() *read {
+func (r *replies) nextRead() *read {
 	if len(r.repeats) > 0 {
-		return r.pendingOrRepeat()
+		return r.nextReadOrRepeat()
 	}
-	return r.unanswered(r.newest)
+	return r.nextUnanswered(r.newest)
 }
 
-// unanswered is the first of the READs before end that is to be answered, nil if
+// nextUnanswered returns the first of the READs before end that is to be answered, nil if
 // there is none.
-func (r *replies) unanswered(end int64) *read {
+func (r *replies) nextUnanswered(end int64) *read {
 	for ; r.answeredTo < end; r.answeredTo++ {
 		if d := r.slot(r.answeredTo); d.next < d.to {
 			return d
@@ -213,10 +213,10 @@ func (r *replies) unanswered(end int64) *read {
 	return nil
 }
 
-func (r *replies) pendingOrRepeat() *read {
+func (r *replies) nextReadOrRepeat() *read {
 	for len(r.repeats) > 0 {
 		repeat := &r.repeats[0]
-		if d := r.unanswered(repeat.behind); d != nil {
+		if d := r.nextUnanswered(repeat.behind); d != nil {
 			return d
 		}
 		if repeat.next < repeat.to {
@@ -224,13 +224,13 @@ func (r *replies) pendingOrRepeat() *read {
 		}
 		r.repeats = slices.Delete(r.repeats, 0, 1)
 	}
-	return r.unanswered(r.newest)
+	return r.nextUnanswered(r.newest)
 }
 
 // acknowledgementIsNext reports whether an acknowledgement or NAK waits and no
 // response must go before it.
 func (r *responder) acknowledgementIsNext() bool {
-	return r.replies.due() && r.replies.pending() == nil
+	return r.replies.acknowledgementPending() && r.replies.nextRead() == nil
 }
 
 // onlyAcknowledges reports whether what waits is a mere acknowledgement.
@@ -241,7 +241,7 @@ func (r *responder) onlyAcknowledges() bool {
 // nextPacket makes the next reply; false if there is none.
 func (r *responder) nextPacket(p *roce.Packet) bool {
 	p.Payload = p.Payload[:0]
-	for d := r.replies.pending(); d != nil; d = r.replies.pending() {
+	for d := r.replies.nextRead(); d != nil; d = r.replies.nextRead() {
 		if r.makeResponse(d, p) {
 			return true
 		}
@@ -249,21 +249,21 @@ func (r *responder) nextPacket(p *roce.Packet) bool {
 	if r.makeReport(p) {
 		return true
 	}
-	if !r.replies.due() {
+	if !r.replies.acknowledgementPending() {
 		return false
 	}
 	r.told = false
 	p.Header = roce.Header{
 		Opcode:   roce.Acknowledge,
-		PSN:      psn(r.replies.at),
+		PSN:      psn(r.replies.nakAt),
 		Syndrome: cmp.Or(r.replies.nak, roce.SyndromeACK),
 		MSN:      r.msn & roce.PSNMask,
 	}
 	counters := &r.q.counters
 	switch s := p.Header.Syndrome; {
 	case s.IsACK():
-		end := r.acknowledged()
-		if !r.replies.fresh {
+		end := r.acknowledgedEnd()
+		if !r.replies.ackWanted {
 			end = min(end, r.replies.executed)
 		}
 		p.Header.PSN = psn(end - 1)
@@ -273,17 +273,17 @@ func (r *responder) nextPacket(p *roce.Packet) bool {
 	case s == roce.SyndromePSNSequence:
 		counters.NAKsSent++
 	}
-	r.replies.said()
+	r.replies.noteAcknowledged()
 	return true
 }
 
-// acknowledged is the end of what an acknowledgement is for: of all that was
+// acknowledgedEnd returns the end of what an acknowledgement is for: of all that was
 // executed, as far as no READ is last. Of a READ the responses tell. rxe takes an
 // acknowledgement with the PSN of one for the response, and completes the READ
 // without its data (check_ack in drivers/infiniband/sw/rxe/rxe_comp.c); it would
 // come if a SEND was repeated that a READ follows. Requesters that agreed to
 // selective replies know better, and are told how far requests have come.
-func (r *responder) acknowledged() int64 {
+func (r *responder) acknowledgedEnd() int64 {
 	end, q := r.expected, &r.replies
 	if q.selective {
 		return end
@@ -321,7 +321,7 @@ func (r *responder) makeResponse(d *read, p *roce.Packet) bool {
 		p.Payload, ok = r.q.config.Memory.Remote(p.Payload[:0], d.token, d.va+uint64(offset), uint32(n), RemoteRead)
 		if !ok {
 			p.Payload = p.Payload[:0]
-			r.cannotRead(d)
+			r.failRead(d)
 			return false
 		}
 	}
@@ -337,8 +337,8 @@ func (r *responder) makeResponse(d *read, p *roce.Packet) bool {
 	return true
 }
 
-func (r *responder) cannotRead(d *read) {
-	r.replies.refuse(roce.SyndromeRemoteAccess, d.from)
+func (r *responder) failRead(d *read) {
+	r.replies.setNAK(roce.SyndromeRemoteAccess, d.from)
 	if d.again {
 		d.next = d.to
 		return

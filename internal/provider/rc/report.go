@@ -23,7 +23,7 @@ type report struct{ oldest, newest int64 }
 func (r *reports) add(at int64) {
 	for i := range r.pending {
 		p := &r.pending[i]
-		if from, to := min(p.oldest, at), max(p.newest, at); to-from < askEvery {
+		if from, to := min(p.oldest, at), max(p.newest, at); to-from < ackReqInterval {
 			p.oldest, p.newest = from, to
 			return
 		}
@@ -51,11 +51,11 @@ func (r *responder) makeReport(p *roce.Packet) bool {
 	}
 	newest := q.pending[0].newest
 	q.pending = slices.Delete(q.pending, 0, 1)
-	r.replies.fresh = false
+	r.replies.ackWanted = false
 	p.Header = roce.Header{
 		Opcode:    roce.SelectiveAcknowledge,
 		PSN:       psn(r.expected),
-		Solicited: r.replies.due(),
+		Solicited: r.replies.acknowledgementPending(),
 		Syndrome:  roce.SyndromePSNSequence,
 		MSN:       psn(newest),
 	}

@@ -11,10 +11,10 @@ import (
 const (
 	// maxChunk is the most that one READ on the wire asks for, in packets.
 	maxChunk = 32
-	// shortestPause is the shortest time to set a timer for.
-	shortestPause = 20 * time.Microsecond
-	// askEvery is the most packets that go without an AckReq.
-	askEvery = 16
+	// minTimer is the shortest time to set a timer for.
+	minTimer = 20 * time.Microsecond
+	// ackReqInterval is the most packets that go without an AckReq.
+	ackReqInterval = 16
 	// maxOutstanding is the most PSNs in flight. 2^23 is where comparing them
 	// fails (roce.md 5).
 	maxOutstanding = 1 << 22
@@ -84,7 +84,7 @@ type requester struct {
 	reads          int   // READs on the wire and atomics in [una, next)
 	wentBack       int64 // una when the cursor last went back
 	wentBackAt     time.Duration
-	stragglers     int64 // what was in flight then, in bytes
+	discarded      int64 // what was in flight then, in bytes
 	resent         int64 // end of what has ever been sent more than once
 
 	gather   Position // in the SGL of the request that a packet was last made of
@@ -92,36 +92,36 @@ type requester struct {
 	sink     Position // in the SGL of the oldest request, a READ
 	ranges   [][]byte // scratch
 
-	roundTrip  roundTrip
-	window     window
-	probe      probe
-	starved    bool          // nextPacket last made none for want of credit
-	single     bool          // one packet only, until something is acknowledged
-	waiting    bool          // for rnrUntil (roce.md 6.3, 7)
-	unasked    int8          // packets since the last AckReq
-	rnrLeft    int8          // RNR NAKs to put up with until there is progress
-	silent     int8          // times that the timer has run out since heardAt, 2 at most
-	tries      int8          // times that the oldest packet was sent again
-	rnrUntil   time.Duration // when to try again
-	againAt    time.Duration // when to ask for a packet again, though nothing arrives; 0 for not
-	probeAt    time.Duration // when to ask how far the responder is, if anything is in flight
-	progressAt time.Duration // when something was last acknowledged, or first sent
-	heardAt    time.Duration // when the responder last said anything
-	path       peerPath
+	roundTrip     roundTrip
+	window        window
+	probe         probe
+	creditLimited bool          // nextPacket last made none for want of credit
+	onlyOne       bool          // one packet only, until something is acknowledged
+	waitingRNR    bool          // for rnrUntil (roce.md 6.3, 7)
+	sinceAckReq   int8          // packets since the last AckReq
+	rnrLeft       int8          // RNR NAKs to put up with until there is progress
+	ptoCount      int8          // times that the timer has run out since heardAt, 2 at most
+	retries       int8          // times that the oldest packet was sent again
+	rnrUntil      time.Duration // when to try again
+	recheckAt     time.Duration // when to ask for a packet again, though nothing arrives; 0 for not
+	ptoAt         time.Duration // when to ask how far the responder is, if anything is in flight
+	progressAt    time.Duration // when something was last acknowledged, or first sent
+	heardAt       time.Duration // when the responder last said anything
+	path          peerPath
 
 	repair      *repair // while something is missing
-	spare       *repair // the last one, which the next one reuses
+	spareRepair *repair // the last one, which the next one reuses
 	outstanding int64   // the most that may be in [una, max)
 }
 
 func (r *requester) init(q *QP) {
 	*r = requester{q: q}
-	r.resize(min(leastSlots, slotsFor(q.config.SendDepth)))
+	r.resize(min(initialSlots, slotsFor(q.config.SendDepth)))
 }
 
-// leastSlots is the number of slots at first, unless SendDepth is less. Few of ten
+// initialSlots is the number of slots at first, unless SendDepth is less. Few of ten
 // thousand connections ever use all that they might.
-const leastSlots = 2
+const initialSlots = 2
 
 // slotsFor returns the number of slots that a queue of a depth takes: a power of two.
 func slotsFor(depth int) int { return 1 << bits.Len(uint(depth-1)) }
@@ -217,13 +217,13 @@ func (r *requester) post(p *Request) error {
 	return nil
 }
 
-// sglOf is the SGL of a request that is not inlined.
+// sglOf returns the SGL of a request that is not inlined.
 func (r *requester) sglOf(w *request) []SGE {
 	at := int(w.place) * r.q.config.MaxSGE
 	return r.pieces[at : at+int(w.pieces)]
 }
 
-// inlineOf is the payload of a request that is inlined.
+// inlineOf returns the payload of a request that is inlined.
 func (r *requester) inlineOf(w *request) []byte {
 	at := int(w.place) * r.q.config.MaxInline
 	return r.inline[at : at+int(w.length)]
@@ -250,7 +250,7 @@ func (r *requester) cost(w *request, from, to int64) int64 {
 	return r.bytesBefore(w, to) - r.bytesBefore(w, from) + (to-from)*PacketOverhead
 }
 
-// chunkEnd is the end of the READ on the wire that sequence number s is part
+// chunkEnd returns the end of the READ on the wire that sequence number s is part
 // of. It depends on nothing that changes, so a chunk that is asked for again,
 // whole or in part, ends where it did (roce.md 6.5).
 func (r *requester) chunkEnd(w *request, s int64) int64 {
@@ -269,11 +269,11 @@ func (r *requester) mayBeRefused() bool {
 // nextPacket makes the next packet, having performed the local operations
 // before it; false if there is none, or not now.
 func (r *requester) nextPacket(now time.Duration, p *roce.Packet) bool {
-	r.starved = false
-	if r.waiting && now < r.rnrUntil {
+	r.creditLimited = false
+	if r.waitingRNR && now < r.rnrUntil {
 		return false
 	}
-	if r.probe.due {
+	if r.probe.pending {
 		r.makeProbe(now, p)
 		return true
 	}
@@ -288,7 +288,7 @@ func (r *requester) nextPacket(now time.Duration, p *roce.Packet) bool {
 		return false
 	}
 	if w.op.isLocal() {
-		if w = r.passLocal(); w == nil {
+		if w = r.performLocal(); w == nil {
 			return false
 		}
 	}
@@ -311,16 +311,16 @@ func (r *requester) nextPacket(now time.Duration, p *roce.Packet) bool {
 	if !r.fits(cost, limit) {
 		return false
 	}
-	if r.inFlight > 0 && (end-r.una > r.outstanding || r.pace(now, limit-r.inFlight-cost)) {
+	if r.inFlight > 0 && (end-r.una > r.outstanding || r.waitForDiscarded(now, limit-r.inFlight-cost)) {
 		return false
 	}
 	if !r.makePacket(w, r.next, end, p) {
 		return false
 	}
-	ask := answered || end == w.end || r.unasked+1 >= askEvery ||
+	ask := answered || end == w.end || r.sinceAckReq+1 >= ackReqInterval ||
 		r.inFlight+2*cost > limit // no other will fit
 	p.Header.AckReq = ask
-	r.account(now, w, end, cost, ask)
+	r.noteSent(now, w, end, cost, ask)
 	return true
 }
 
@@ -331,13 +331,13 @@ func (r *requester) fits(cost, limit int64) bool {
 	if r.inFlight+cost <= limit || r.inFlight == 0 && (r.window.credit > 0 || r.una < r.max) {
 		return true
 	}
-	r.starved = r.inFlight == 0 || r.window.starves(limit)
+	r.creditLimited = r.inFlight == 0 || r.window.creditLimited(limit)
 	return false
 }
 
 // limit returns the most bytes that may be in flight.
 func (r *requester) limit() int64 {
-	if r.single || r.silent > 1 {
+	if r.onlyOne || r.ptoCount > 1 {
 		return 0
 	}
 	return r.window.limit()
@@ -442,29 +442,29 @@ func byPlace(starts, ends bool, first, middle, last, only roce.Opcode) roce.Opco
 	return middle
 }
 
-// account notes that the packet for [next, end) of w, the cursor's request, is
+// noteSent notes that the packet for [next, end) of w, the cursor's request, is
 // on its way.
-func (r *requester) account(now time.Duration, w *request, end, cost int64, ask bool) {
+func (r *requester) noteSent(now time.Duration, w *request, end, cost int64, ask bool) {
 	if r.una == r.max {
 		r.progressAt = now
 	}
 	if r.una == r.next {
-		r.probeAt = now + r.roundTrip.timeout()
+		r.ptoAt = now + r.roundTrip.timeout()
 	}
-	r.waiting = false
+	r.waitingRNR = false
 	if r.next < r.max {
-		r.tryAgain(r.next)
+		r.countRetry(r.next)
 		r.q.counters.Retransmitted++
 		r.resent = max(r.resent, end)
 	} else if ask {
 		r.window.mark(now, r.next, r.inFlight)
 	}
 	if r.repair != nil {
-		r.note(r.next, end, now)
+		r.recordSent(r.next, end, now)
 	}
-	r.unasked++
+	r.sinceAckReq++
 	if ask {
-		r.unasked = 0
+		r.sinceAckReq = 0
 	}
 	if w.op.isAnswered() {
 		r.reads++
@@ -479,52 +479,52 @@ func (r *requester) account(now time.Duration, w *request, end, cost int64, ask 
 
 // goBack moves the cursor to the oldest packet that is not acknowledged.
 func (r *requester) goBack(now time.Duration) {
-	r.stragglers = r.inFlight + r.straggling(now)
+	r.discarded = r.inFlight + r.bytesDiscarded(now)
 	r.next, r.cursor = r.una, r.head
 	r.inFlight, r.reads = 0, 0
 	r.wentBack, r.wentBackAt = r.una, now
 }
 
-// straggling is how much of what was in flight when the cursor went back is
+// bytesDiscarded returns how much of what was in flight when the cursor went back is
 // still on its way, to be thrown away on arrival. Sending a whole window on top
 // of it would overflow what the window is made to fit. It arrives, as it was
 // sent, over one round trip.
-func (r *requester) straggling(now time.Duration) int64 {
-	if r.stragglers == 0 {
+func (r *requester) bytesDiscarded(now time.Duration) int64 {
+	if r.discarded == 0 {
 		return 0
 	}
-	left := 1 - float64(now-r.wentBackAt)/float64(max(1, r.roundTrip.mean))
+	left := 1 - float64(now-r.wentBackAt)/float64(max(1, r.roundTrip.srtt))
 	if left <= 0 {
-		r.stragglers = 0
+		r.discarded = 0
 	}
-	return int64(left * float64(r.stragglers))
+	return int64(left * float64(r.discarded))
 }
 
-// pace reports whether stragglers take up more than the room that there is,
+// waitForDiscarded reports whether packets that will be discarded take up more than the room that there is,
 // and if so has the timer try again a little later.
-func (r *requester) pace(now time.Duration, room int64) bool {
-	if r.straggling(now) <= room {
+func (r *requester) waitForDiscarded(now time.Duration, room int64) bool {
+	if r.bytesDiscarded(now) <= room {
 		return false
 	}
-	r.againAt = now + max(r.roundTrip.mean/32, shortestPause)
+	r.recheckAt = now + max(r.roundTrip.srtt/32, minTimer)
 	return true
 }
 
-// deadline is the end of an RNR wait, or else the earliest of the times to give
+// deadline returns the end of an RNR wait, or else the earliest of the times to give
 // up, to ask and to go on sending.
 func (r *requester) deadline() (time.Duration, bool) {
 	if r.una == r.max {
 		return 0, false
 	}
-	if r.waiting {
+	if r.waitingRNR {
 		return r.rnrUntil, true
 	}
 	at, ok := r.giveUpAt()
-	if r.next > r.una && (!ok || r.probeAt < at) {
-		at, ok = r.probeAt, true
+	if r.next > r.una && (!ok || r.ptoAt < at) {
+		at, ok = r.ptoAt, true
 	}
-	if r.againAt > 0 && (!ok || r.againAt < at) {
-		at, ok = r.againAt, true
+	if r.recheckAt > 0 && (!ok || r.recheckAt < at) {
+		at, ok = r.recheckAt, true
 	}
 	return at, ok
 }
@@ -536,22 +536,22 @@ func (r *requester) deadline() (time.Duration, bool) {
 // the AckTimeout, as behind a deep queue, a retry takes as long as the path. A peer that is
 // dead is given up after RetryCount+1 AckTimeouts at the earliest, and at the latest after
 // those or longestSilence, whichever is longer; where the path was never measured to be
-// slow, after longestSupposed. A peer whose answer may wait behind what else comes from its
+// slow, after longestUnmeasured. A peer whose answer may wait behind what else comes from its
 // address is waited for while that comes (peerPath).
 func (r *requester) giveUpAt() (time.Duration, bool) {
 	c := &r.q.connection
 	if c.AckTimeout == 0 {
 		return 0, false
 	}
-	since, useless := max(r.progressAt, r.heardAt), int(r.tries) > c.RetryCount
+	since, useless := max(r.progressAt, r.heardAt), int(r.retries) > c.RetryCount
 	if useless {
 		since = r.progressAt
 	}
 	tries := time.Duration(c.RetryCount + 1)
-	measured := min(tries*r.roundTrip.usual(), longestSilence)
-	supposed := min(tries*max(r.roundTrip.slow(), r.path.known.Slow), longestSupposed)
+	measured := min(tries*r.roundTrip.rto(), longestSilence)
+	supposed := min(tries*max(r.roundTrip.upperBound(), r.path.known.Slow), longestUnmeasured)
 	at := since + max(tries*c.AckTimeout, measured, supposed)
-	if r.silent > 0 && !useless && r.path.mayHoldAnswer() {
+	if r.ptoCount > 0 && !useless && r.path.answerMayBeUnderWay() {
 		at = max(at, min(r.path.known.Heard+tries*c.AckTimeout, since+longestSilence))
 	}
 	return at, true
@@ -561,15 +561,15 @@ func (r *requester) giveUpAt() (time.Duration, bool) {
 // there may be between the two halves of making a connection.
 const longestSilence = 90 * time.Second
 
-// longestSupposed does so for a path of which only an upper bound is known: what an
+// longestUnmeasured does so for a path of which only an upper bound is known: what an
 // outage has held up looks the same.
-const longestSupposed = 15 * time.Second
+const longestUnmeasured = 15 * time.Second
 
-// tryAgain counts the retries of the oldest packet: that with sequence number s is sent
+// countRetry counts the retries of the oldest packet: that with sequence number s is sent
 // again.
-func (r *requester) tryAgain(s int64) {
-	if s == r.una && r.tries < math.MaxInt8 {
-		r.tries++
+func (r *requester) countRetry(s int64) {
+	if s == r.una && r.retries < math.MaxInt8 {
+		r.retries++
 	}
 }
 
@@ -577,12 +577,12 @@ func (r *requester) handleTimeout(now time.Duration) {
 	switch {
 	case r.una == r.max:
 		return
-	case r.waiting:
-		r.waiting = now < r.rnrUntil
+	case r.waitingRNR:
+		r.waitingRNR = now < r.rnrUntil
 		return
 	}
-	if now >= r.againAt {
-		r.againAt = 0
+	if now >= r.recheckAt {
+		r.recheckAt = 0
 		if r.repair != nil {
 			r.repair.news = true
 		}
@@ -591,15 +591,15 @@ func (r *requester) handleTimeout(now time.Duration) {
 		r.fail(r.head, RetryExceeded)
 		return
 	}
-	if r.next > r.una && now >= r.probeAt {
+	if r.next > r.una && now >= r.ptoAt {
 		r.q.counters.Timeouts++
 		r.roundTrip.backOff()
-		r.probe.due = true
-		if r.silent == 0 {
+		r.probe.pending = true
+		if r.ptoCount == 0 {
 			r.path.askedAt = now
 		}
-		r.silent = min(r.silent+1, 2)
-		r.probeAt = now + r.roundTrip.timeout()
+		r.ptoCount = min(r.ptoCount+1, 2)
+		r.ptoAt = now + r.roundTrip.timeout()
 	}
 }
 
@@ -634,7 +634,7 @@ func (r *requester) fail(index int64, status Status) {
 		r.finish(Flushed)
 	}
 	r.finish(status)
-	r.q.responder.silence()
+	r.q.responder.clearReplies()
 	r.q.enterError()
 }
 

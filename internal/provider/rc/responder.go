@@ -17,7 +17,7 @@ type responder struct {
 	q        *QP
 	expected int64  // next sequence number (ePSN)
 	msn      uint32 // messages completed
-	silenced bool   // a packet ahead has been refused since expected last arrived
+	nakSent  bool   // a packet ahead has been refused since expected last arrived
 	taken    bool   // receive is
 	told     bool   // a receive is complete, and the peer has not been told
 
@@ -49,7 +49,7 @@ func (r *responder) handle(h *roce.Header, payload []byte) {
 	at := extend(h.PSN, r.expected)
 	switch {
 	case at == r.expected:
-		r.silenced = false
+		r.nakSent = false
 		if r.early != nil {
 			r.executeAndResume(h, payload)
 			return
@@ -63,10 +63,10 @@ func (r *responder) handle(h *roce.Header, payload []byte) {
 	default:
 		r.q.counters.OutOfSequence++
 		if r.q.connection.Selective {
-			r.keep(h, at, payload)
-		} else if !r.silenced {
-			r.silenced = true
-			r.replies.refuse(roce.SyndromePSNSequence, r.expected)
+			r.keepEarly(h, at, payload)
+		} else if !r.nakSent {
+			r.nakSent = true
+			r.replies.setNAK(roce.SyndromePSNSequence, r.expected)
 		}
 	}
 }
@@ -100,11 +100,11 @@ func (r *responder) execute(h *roce.Header, payload []byte) {
 		return
 	}
 	if kind == sendMessage && op.Starts() || kind == writeMessage && op.HasImmediate() {
-		if !r.take() {
+		if !r.takeReceive() {
 			// The sequence numbers behind this one will draw no NAK: the RNR
 			// NAK says where to go on (roce.md 7.5).
-			r.silenced = true
-			r.replies.refuse(roce.SyndromeRNR|roce.Syndrome(r.q.connection.MinRNRTimer&31), r.expected)
+			r.nakSent = true
+			r.replies.setNAK(roce.SyndromeRNR|roce.Syndrome(r.q.connection.MinRNRTimer&31), r.expected)
 			return
 		}
 	}
@@ -160,9 +160,9 @@ func LengthFits(h *roce.Header, payload, mtu int) bool {
 	return payload <= mtu
 }
 
-// take has r.receive be the oldest receive; false if there is none. None is taken
+// takeReceive has r.receive be the oldest receive; false if there is none. None is taken
 // already, as whatever takes one completes it or ends the connection.
-func (r *responder) take() bool {
+func (r *responder) takeReceive() bool {
 	if !r.q.config.Receives.Take(&r.receive) {
 		return false
 	}
@@ -188,7 +188,7 @@ func (r *responder) executeSend(h *roce.Header, payload []byte) {
 		r.fail(RemoteInvalidRequest, roce.SyndromeRemoteAccess)
 		return
 	}
-	r.accept(h)
+	r.advance(h)
 }
 
 // executeWrite checks the token for the whole message first, and again with
@@ -219,13 +219,13 @@ func (r *responder) executeWrite(h *roce.Header, payload []byte) {
 		return
 	}
 	r.done += int64(len(payload))
-	r.accept(h)
+	r.advance(h)
 }
 
-// accept moves on behind a packet of a SEND or WRITE that has been executed.
-func (r *responder) accept(h *roce.Header) {
+// advance moves on behind a packet of a SEND or WRITE that has been executed.
+func (r *responder) advance(h *roce.Header) {
 	r.expected++
-	r.replies.accepted()
+	r.replies.clearNAK()
 	if h.AckReq {
 		r.replies.acknowledge()
 	}
@@ -261,7 +261,7 @@ func (r *responder) executeRead(h *roce.Header, payload []byte) {
 	if !fits {
 		r.q.counters.BadLengths++
 	}
-	if !fits || !r.replies.room(c.readsOnWire(c.ResponderResources)) || h.DMALength > MaxMessage {
+	if !fits || !r.replies.hasResource(c.readsOnWire(c.ResponderResources)) || h.DMALength > MaxMessage {
 		r.fail(RemoteInvalidRequest, roce.SyndromeInvalidRequest)
 		return
 	}
@@ -275,7 +275,7 @@ func (r *responder) executeRead(h *roce.Header, payload []byte) {
 	}
 	r.msn++
 	end := r.expected + packets(int64(h.DMALength), r.q.connection.MTU)
-	r.replies.add(h, r.expected, end, r.msn)
+	r.replies.addRead(h, r.expected, end, r.msn)
 	r.expected = end
 }
 
@@ -283,9 +283,9 @@ func (r *responder) executeRead(h *roce.Header, payload []byte) {
 func (r *responder) duplicate(h *roce.Header, at int64) {
 	switch {
 	case h.Opcode == roce.ReadRequest, h.Opcode.IsAtomic():
-		r.replies.readAgain(h, at, r.q.connection.MTU)
+		r.replies.repeatRead(h, at, r.q.connection.MTU)
 	case h.Opcode.IsSend(), h.Opcode.IsWrite():
-		r.replies.answerDuplicate(r.acknowledged())
+		r.replies.answerDuplicate(r.acknowledgedEnd())
 	}
 	if r.early != nil && r.early.count > 0 {
 		r.replies.report(r.early.end - 1) // the requester does not know much
@@ -299,7 +299,7 @@ func (r *responder) duplicate(h *roce.Header, at int64) {
 func (r *responder) fail(status Status, s roce.Syndrome) {
 	r.q.refusal = status
 	r.replies.duplicates = 0
-	r.replies.refuse(s, r.expected)
+	r.replies.setNAK(s, r.expected)
 	if r.taken {
 		r.finish(status)
 	}
@@ -319,15 +319,15 @@ func (r *responder) flush() {
 	if r.taken {
 		r.finish(Flushed)
 	}
-	for !r.q.config.SharedReceives && r.take() {
+	for !r.q.config.SharedReceives && r.takeReceive() {
 		r.finish(Flushed)
 	}
 }
 
-// silence forgets whatever the peer has not been told, except that everything has been
+// clearReplies forgets whatever the peer has not been told, except that everything has been
 // executed: if that was put off (HoldAcknowledgement), the peer need not suffer.
-func (r *responder) silence() {
-	if r.replies.pending() != nil || r.replies.nak != 0 {
+func (r *responder) clearReplies() {
+	if r.replies.nextRead() != nil || r.replies.nak != 0 {
 		r.replies = replies{}
 	}
 }

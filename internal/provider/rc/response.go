@@ -10,7 +10,7 @@ import (
 func (r *requester) handle(now time.Duration, h *roce.Header, payload []byte) {
 	at := extend(h.PSN, r.una)
 	oldest := r.una
-	r.heardAt, r.silent = now, 0
+	r.heardAt, r.ptoCount = now, 0
 	if h.Opcode == roce.Acknowledge && h.Syndrome.IsNAK() && h.Syndrome != roce.SyndromePSNSequence &&
 		r.head < r.tail && r.slot(r.head).op == OpRead {
 		// A READ that fails half-way is refused by the number of its request,
@@ -21,12 +21,12 @@ func (r *requester) handle(now time.Duration, h *roce.Header, payload []byte) {
 		if r.repair != nil {
 			r.repair.news = true // it may be the last of a row
 		}
-		r.ghost(now, h, at)
+		r.handleStaleResponse(now, h, at)
 		return
 	}
 	switch {
 	case h.Opcode.IsReadResponse(), h.Opcode == roce.AtomicAcknowledge:
-		r.readResponse(now, h, at, payload)
+		r.handleReadResponse(now, h, at, payload)
 	case h.Opcode == roce.SelectiveAcknowledge:
 		// From a peer of another make it is a manufacturer's own packet, of which
 		// we do not know what it says (roce.md 3.2).
@@ -35,53 +35,53 @@ func (r *requester) handle(now time.Duration, h *roce.Header, payload []byte) {
 		}
 	case h.Syndrome.IsACK():
 		r.q.counters.AcknowledgementsReceived++
-		asked := r.window.times(at)
-		switch r.executed(now, at+1); {
+		asked := r.window.isTimed(at)
+		switch r.handleExecuted(now, at+1); {
 		case r.una == oldest:
-			r.repeated(now, at)
+			r.handleDuplicateAck(now, at)
 		case !asked:
-			r.movedByProbe()
+			r.advancedByProbe()
 		}
 	case h.Syndrome.IsRNR():
 		r.q.counters.RNRsReceived++
-		r.notReady(now, at, h.Syndrome)
+		r.handleRNRNAK(now, at, h.Syndrome)
 	case h.Syndrome == roce.SyndromePSNSequence:
 		r.q.counters.NAKsReceived++
-		r.sequenceError(now, at)
+		r.handlePSNSequenceNAK(now, at)
 	case h.Syndrome.IsNAK():
-		r.refused(now, at, h.Syndrome)
+		r.handleFatalNAK(now, at, h.Syndrome)
 	}
 }
 
-// ghost takes a response to what is acknowledged already, or was never sent (roce.md 6.3,
+// handleStaleResponse takes a response to what is acknowledged already, or was never sent (roce.md 6.3,
 // 1): nothing comes of it, but it may be the answer to a duplicate.
-func (r *requester) ghost(now time.Duration, h *roce.Header, at int64) {
+func (r *requester) handleStaleResponse(now time.Duration, h *roce.Header, at int64) {
 	switch {
 	case h.Opcode == roce.Acknowledge && h.Syndrome.IsACK():
 		// Of READs that are last, not all responders acknowledge more than what was
 		// before them (replies.acknowledged). Before it has executed anything else rxe
 		// acknowledges the number before 0, which may seem to be ahead.
 		if at == r.una-1 || !r.q.connection.Selective {
-			r.repeated(now, at)
+			r.handleDuplicateAck(now, at)
 		}
 	case at < r.una && (h.Opcode.IsReadResponse() && h.Opcode.Starts() || h.Opcode == roce.AtomicAcknowledge):
 		r.countSpurious()
 	}
 }
 
-// executed takes it from the peer that everything before sequence number to has
+// handleExecuted takes it from the peer that everything before sequence number to has
 // been executed, and reports whether it is complete. If not, responses are
 // missing, and that is seen to.
-func (r *requester) executed(now time.Duration, to int64) bool {
+func (r *requester) handleExecuted(now time.Duration, to int64) bool {
 	if r.repair == nil && r.advance(now, to) {
 		return true
 	}
 	if r.q.connection.Selective {
-		r.begin(now)
+		r.startRepair(now)
 		r.executedTo(now, to)
-		r.settle()
+		r.endRepairIfDone()
 	} else {
-		r.responsesLost(now)
+		r.resendRead(now)
 	}
 	return r.una >= to
 }
@@ -96,18 +96,18 @@ func (r *requester) advance(now time.Duration, to int64) bool {
 		if w.op.isAnswered() {
 			break
 		}
-		r.pass(now, w, min(to, w.end))
+		r.advanceWithin(now, w, min(to, w.end))
 	}
 	if r.una != before {
-		r.progress(now, before)
+		r.noteProgress(now, before)
 	}
 	return r.una >= to
 }
 
-// pass moves una to a later place in w, the oldest request, or to its end.
-func (r *requester) pass(now time.Duration, w *request, to int64) {
+// advanceWithin moves una to a later place in w, the oldest request, or to its end.
+func (r *requester) advanceWithin(now time.Duration, w *request, to int64) {
 	if r.repair != nil {
-		r.passRecords(now, to)
+		r.removeRecords(now, to)
 	} else {
 		r.window.delivered += r.cost(w, r.una, to)
 		// If next is less, it is acknowledged after all, though the cursor has
@@ -122,9 +122,9 @@ func (r *requester) pass(now time.Duration, w *request, to int64) {
 	}
 }
 
-// progress, of una from where it was before, restarts whatever counts time or
+// noteProgress, of una from where it was before, restarts whatever counts time or
 // tries without progress.
-func (r *requester) progress(now time.Duration, before int64) {
+func (r *requester) noteProgress(now time.Duration, before int64) {
 	// Nor is it known for what was sent before a probe: it may be the probe's.
 	took, once := r.window.acknowledged(now, r.una, before >= max(r.resent, r.probe.end))
 	if took > 0 {
@@ -134,14 +134,14 @@ func (r *requester) progress(now time.Duration, before int64) {
 	case once:
 		r.roundTrip.sample(took)
 	case took > 0 && before >= r.resent:
-		r.roundTrip.boundBy(took)
+		r.roundTrip.setBound(took)
 	}
 	r.progressAt = now
-	r.probeAt = now + r.roundTrip.timeout()
+	r.ptoAt = now + r.roundTrip.timeout()
 	r.rnrLeft = int8(r.q.connection.RNRRetryCount)
-	r.tries, r.single, r.waiting, r.probe.due = 0, false, false, false
-	if r.spare != nil && r.spare.responses.ring != nil && r.spare.responses.spent(r.una) {
-		r.spare.responses.clear()
+	r.retries, r.onlyOne, r.waitingRNR, r.probe.pending = 0, false, false, false
+	if r.spareRepair != nil && r.spareRepair.responses.ring != nil && r.spareRepair.responses.unneeded(r.una) {
+		r.spareRepair.responses.clear()
 	}
 }
 
@@ -150,37 +150,37 @@ func (r *requester) progress(now time.Duration, before int64) {
 func (r *requester) goBackOnce(now time.Duration) {
 	if r.wentBack != r.una {
 		r.goBack(now)
-		r.roundTrip.relax()
+		r.roundTrip.reduceBackOff()
 	}
 }
 
-// responsesLost goes back to a READ whose responses were overtaken: an implied
+// resendRead goes back to a READ whose responses were overtaken: an implied
 // NAK (roce.md 6.3, 2).
-func (r *requester) responsesLost(now time.Duration) {
+func (r *requester) resendRead(now time.Duration) {
 	r.q.counters.OutOfSequence++
 	r.goBackOnce(now)
 }
 
-// sequenceError handles a NAK of a PSN (roce.md 6.3, 8). During an RNR wait it
+// handlePSNSequenceNAK handles a NAK of a PSN (roce.md 6.3, 8). During an RNR wait it
 // changes nothing: the cursor is back already.
-func (r *requester) sequenceError(now time.Duration, at int64) {
-	if r.executed(now, at) && !r.q.connection.Selective {
+func (r *requester) handlePSNSequenceNAK(now time.Duration, at int64) {
+	if r.handleExecuted(now, at) && !r.q.connection.Selective {
 		r.goBackOnce(now)
 	}
 }
 
-// notReady handles an RNR NAK (roce.md 6.3, 7). What is sent after the wait is
+// handleRNRNAK handles an RNR NAK (roce.md 6.3, 7). What is sent after the wait is
 // one packet, to see whether the receiver is ready for more.
-func (r *requester) notReady(now time.Duration, at int64, s roce.Syndrome) {
-	there := r.executed(now, at)
+func (r *requester) handleRNRNAK(now time.Duration, at int64, s roce.Syndrome) {
+	there := r.handleExecuted(now, at)
 	if r.q.state != Ready || at < r.una {
 		return
 	}
 	if r.q.connection.Selective {
-		r.begin(now)
-		r.drop(at)
+		r.startRepair(now)
+		r.markDropped(at)
 	}
-	if !there || r.waiting {
+	if !there || r.waitingRNR {
 		return
 	}
 	r.path.noteAnswered(r.rnrUntil) // what was sent again then, or later
@@ -194,15 +194,15 @@ func (r *requester) notReady(now time.Duration, at int64, s roce.Syndrome) {
 	if !r.q.connection.Selective {
 		r.goBack(now)
 	}
-	r.single, r.waiting = true, true
+	r.onlyOne, r.waitingRNR = true, true
 	r.rnrUntil = now + roce.RNRTimer(s.RNRCode())
 	r.progressAt = r.rnrUntil // the peer is alive
-	r.probeAt = r.rnrUntil + r.roundTrip.timeout()
+	r.ptoAt = r.rnrUntil + r.roundTrip.timeout()
 }
 
-// refused handles a NAK that ends the connection (roce.md 6.3, 9). READs before
+// handleFatalNAK handles a NAK that ends the connection (roce.md 6.3, 9). READs before
 // the request that was refused and not complete never will be: they are flushed.
-func (r *requester) refused(now time.Duration, at int64, s roce.Syndrome) {
+func (r *requester) handleFatalNAK(now time.Duration, at int64, s roce.Syndrome) {
 	r.advance(now, at)
 	index := r.head
 	for at >= r.slot(index).end {
@@ -220,23 +220,23 @@ func (r *requester) refused(now time.Duration, at int64, s roce.Syndrome) {
 	r.fail(index, status)
 }
 
-// readResponse places a packet of a READ's data (roce.md 6.3, 5), or an atomic's. Whether it is
+// handleReadResponse places a packet of a READ's data (roce.md 6.3, 5), or an atomic's. Whether it is
 // First or Middle, and Last or Only, depends on how much the request asked for
 // that it answers, which after a retry may be more than one; Linux answers a
 // retry as if it went on (6.5). What is known is where a chunk begins and ends.
-func (r *requester) readResponse(now time.Duration, h *roce.Header, at int64, payload []byte) {
+func (r *requester) handleReadResponse(now time.Duration, h *roce.Header, at int64, payload []byte) {
 	switch {
 	case r.repair == nil && r.advance(now, at):
-		r.place(now, h, at, payload)
+		r.placeResponse(now, h, at, payload)
 	case r.q.connection.Selective:
 		r.keepResponse(now, h, at, payload)
 	default:
-		r.responsesLost(now)
+		r.resendRead(now)
 	}
 }
 
-// place takes a packet of the answer to a READ or an atomic in its turn.
-func (r *requester) place(now time.Duration, h *roce.Header, at int64, payload []byte) {
+// placeResponse takes a packet of the answer to a READ or an atomic in its turn.
+func (r *requester) placeResponse(now time.Duration, h *roce.Header, at int64, payload []byte) {
 	w := r.slot(r.head)
 	chunkEnd := r.chunkEnd(w, at)
 	switch {
@@ -255,8 +255,8 @@ func (r *requester) place(now time.Duration, h *roce.Header, at int64, payload [
 	if at+1 == chunkEnd && r.next >= chunkEnd {
 		r.reads--
 	}
-	r.pass(now, w, at+1)
-	r.progress(now, at)
+	r.advanceWithin(now, w, at+1)
+	r.noteProgress(now, at)
 }
 
 // placeData places the data of packet at of w, a READ, and reports whether all is well; if not,

@@ -91,7 +91,7 @@ func TestGivesUpOnSlowPath(t *testing.T) {
 	for _, test := range []struct{ delay, want time.Duration }{
 		{50 * time.Millisecond, 7 * 537 * time.Millisecond},
 		{time.Second, 7 * 2 * time.Second},
-		{3 * time.Second, longestSupposed},
+		{3 * time.Second, longestUnmeasured},
 	} {
 		c := testConnection
 		c.AckTimeout, c.RetryCount = 537*time.Millisecond, 6
@@ -106,7 +106,7 @@ func TestGivesUpOnSlowPath(t *testing.T) {
 		if got, least := p.a.qp.SlowRoundTrip(), 2*test.delay; got < least || got > 2*least {
 			t.Errorf("%v there and back: tells others of %v", least, got)
 		}
-		if mean := p.a.qp.requester.roundTrip.mean; mean != 0 {
+		if mean := p.a.qp.requester.roundTrip.srtt; mean != 0 {
 			t.Errorf("took a sample of %v", mean)
 		}
 		p.clock.Run(time.Minute) // for the answers to probes

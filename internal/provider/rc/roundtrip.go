@@ -7,13 +7,13 @@ import "time"
 // applied by the caller. It is apart from the AckTimeout that was agreed, which
 // is made for NICs, starts at tens of milliseconds, and says when to give up.
 type roundTrip struct {
-	mean, deviation time.Duration // both 0 before the first sample
-	backedOff       uint          // times that the timeout has doubled
-	first           time.Duration // timeout before the first sample
-	slowest         time.Duration // of all samples
-	bound           time.Duration // longest that the last may have taken that is no sample
-	ackDelay        time.Duration // that the peer announced
-	longest         time.Duration
+	srtt, rttvar time.Duration // both 0 before the first sample
+	backedOff    uint          // times that the timeout has doubled
+	first        time.Duration // timeout before the first sample
+	slowest      time.Duration // of all samples
+	bound        time.Duration // longest that the last may have taken that is no sample
+	ackDelay     time.Duration // that the peer announced
+	longest      time.Duration
 }
 
 const (
@@ -29,7 +29,7 @@ const (
 	// A peer that announces an AckDelay is given that, until it has shown that it
 	// is quicker: then so many times the longest that it has taken. Linux announces
 	// 134 ms, and needs them under an emulator only.
-	patience = 8
+	ackDelayFactor = 8
 	// longestTimeout bounds the timeout where no AckTimeout does.
 	longestTimeout = time.Second
 )
@@ -42,52 +42,52 @@ func newRoundTrip(c *Connection) roundTrip {
 	return r
 }
 
-// expect takes how long the peer took to answer when the connection was made,
+// setFirstTimeout takes how long the peer took to answer when the connection was made,
 // which is a round trip and what its consumer took to decide. So the first
 // timeout need not be much longer. It is no sample: it would linger in the mean.
-func (r *roundTrip) expect(atMost time.Duration) {
+func (r *roundTrip) setFirstTimeout(atMost time.Duration) {
 	r.first = min(max(2*atMost, shortestFirst), longestFirst)
 	r.bound = atMost
 }
 
 // sample takes the time that one packet's acknowledgement took.
 func (r *roundTrip) sample(took time.Duration) {
-	if r.mean == 0 {
-		r.mean, r.deviation = took, took/2
+	if r.srtt == 0 {
+		r.srtt, r.rttvar = took, took/2
 	} else {
-		r.deviation += (max(took-r.mean, r.mean-took) - r.deviation) / 4
-		r.mean += (took - r.mean) / 8
+		r.rttvar += (max(took-r.srtt, r.srtt-took) - r.rttvar) / 4
+		r.srtt += (took - r.srtt) / 8
 	}
 	r.slowest = max(r.slowest, took)
 	r.backedOff, r.bound = 0, 0
 }
 
-// boundBy takes how long an acknowledgement took at most that may be for a packet or
+// setBound takes how long an acknowledgement took at most that may be for a packet or
 // for the probe after it. It is no sample, but all that is heard behind a queue that
 // grows faster than the timeout: there a probe is always out.
-func (r *roundTrip) boundBy(took time.Duration) { r.bound = took }
+func (r *roundTrip) setBound(took time.Duration) { r.bound = took }
 
-// shortest is the least that the timeout may be.
-func (r *roundTrip) shortest() time.Duration {
+// minTimeout returns the shortest timeout.
+func (r *roundTrip) minTimeout() time.Duration {
 	delay := r.ackDelay
 	if r.slowest > 0 {
-		delay = min(delay, patience*r.slowest)
+		delay = min(delay, ackDelayFactor*r.slowest)
 	}
 	return max(shortestTimeout, delay)
 }
 
-// usual is the longest that acknowledgements usually take, 0 before the first sample.
-func (r *roundTrip) usual() time.Duration { return r.mean + max(4*r.deviation, r.mean/4) }
+// rto returns the longest that acknowledgements usually take, 0 before the first sample.
+func (r *roundTrip) rto() time.Duration { return r.srtt + max(4*r.rttvar, r.srtt/4) }
 
-// slow is the longest that acknowledgements may take lately, as far as is known.
-func (r *roundTrip) slow() time.Duration { return max(r.usual(), r.bound) }
+// upperBound returns the longest that acknowledgements may take lately, as far as is known.
+func (r *roundTrip) upperBound() time.Duration { return max(r.rto(), r.bound) }
 
 // timeout returns the time to wait for an acknowledgement before asking. Doubling
 // ends at the AckTimeout.
 func (r *roundTrip) timeout() time.Duration {
-	once := min(max(r.first, r.shortest()), r.longest)
-	if r.mean > 0 {
-		once = max(r.shortest(), r.usual())
+	once := min(max(r.first, r.minTimeout()), r.longest)
+	if r.srtt > 0 {
+		once = max(r.minTimeout(), r.rto())
 	}
 	return min(once<<r.backedOff, max(once, r.longest))
 }
@@ -99,8 +99,8 @@ func (r *roundTrip) backOff() {
 	}
 }
 
-// relax halves the timeout: the path answers, but only to what was sent again.
-func (r *roundTrip) relax() {
+// reduceBackOff halves the timeout: the path answers, but only to what was sent again.
+func (r *roundTrip) reduceBackOff() {
 	if r.backedOff > 0 {
 		r.backedOff--
 	}

@@ -26,8 +26,8 @@ func TestRoundTrip(t *testing.T) {
 	r.backOff()
 	r.backOff()
 	check(100 * ms) // the AckTimeout
-	r.relax()
-	r.relax()
+	r.reduceBackOff()
+	r.reduceBackOff()
 	check(48 * ms)
 	for range 100 { // and a sample forgets it all
 		r.sample(8 * ms)
@@ -39,7 +39,7 @@ func TestRoundTrip(t *testing.T) {
 		r.sample(ms / 10)
 	}
 	check(shortestTimeout)
-	r.relax()
+	r.reduceBackOff()
 	check(shortestTimeout)
 
 	// A path slower than the AckTimeout.
@@ -80,15 +80,15 @@ func TestRoundTrip(t *testing.T) {
 		ms / 10: shortestFirst, 5 * ms: 10 * ms, 50 * ms: 100 * ms, time.Minute: longestFirst,
 	} {
 		r = newRoundTrip(&Connection{AckTimeout: 537 * ms})
-		r.expect(took)
+		r.setFirstTimeout(took)
 		check(want)
 		r.sample(ms)
 		check(3 * ms)
 		r = newRoundTrip(&Connection{AckTimeout: 537 * ms, AckDelay: 134 * ms})
-		r.expect(took)
+		r.setFirstTimeout(took)
 		check(max(want, 134*ms))
 		r = newRoundTrip(&Connection{AckTimeout: 67 * ms})
-		r.expect(took)
+		r.setFirstTimeout(took)
 		check(min(want, 67*ms))
 	}
 
@@ -110,10 +110,10 @@ func TestAbsent(t *testing.T) {
 	}
 	e.queue(sends(1, 1))
 	e.at(0, "send only 100 (1) ask")
-	e.qp.Absent(away)
+	e.qp.ExtendTimeouts(away)
 	acknowledge(away, 100)
-	if got := e.qp.RoundTrip() + e.qp.SlowRoundTrip() + e.qp.Answered(); got != 0 {
-		t.Errorf("a round trip takes %v, or %v lately; what was sent at %v has been answered", e.qp.RoundTrip(), e.qp.SlowRoundTrip(), e.qp.Answered())
+	if got := e.qp.RoundTrip() + e.qp.SlowRoundTrip() + e.qp.LastAnswered(); got != 0 {
+		t.Errorf("a round trip takes %v, or %v lately; what was sent at %v has been answered", e.qp.RoundTrip(), e.qp.SlowRoundTrip(), e.qp.LastAnswered())
 	}
 	e.queue(sends(2, 1))
 	e.at(away, "send only 101 (1) ask")
@@ -161,7 +161,7 @@ func TestGivesUpAfterAbsence(t *testing.T) {
 			e.queue(sends(1, 1))
 			e.at(0, "send only 100 (1) ask")
 			test.before(e)
-			e.qp.Absent(absent)
+			e.qp.ExtendTimeouts(absent)
 			e.qp.HandleTimeout(test.want + absent - 1)
 			early := e.qp.State() == Error
 			e.qp.HandleTimeout(test.want + absent)

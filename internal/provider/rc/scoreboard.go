@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// A scoreboard is what a requester knows of the range [una, max) packet by packet:
+// A scoreboard has what a requester knows of the range [una, max) packet by packet:
 // when each was last sent, and what became of it.
 //
-// What is missing is told from the order of sending, as RACK does it (RFC 8985):
+// What is missing is told from the order of sending, as RACK does (RFC 8985):
 // a packet is lost if one that was sent later has arrived, and either that one
 // was sent a good while later or the round trip of this one is over by as much.
 // The order of sending, not of sequence numbers, so a packet that is lost a
@@ -22,33 +22,33 @@ type scoreboard struct {
 	flights []flight // in the order of sending; those before oldest are dealt with
 	oldest  int
 
-	lost    int   // records with that fate
-	lowest  int64 // no packet before it is lost
-	early   int   // records that have arrived
-	waiting int   // records with that fate
+	lost       int   // records in that state
+	lowestLost int64 // no packet before it is lost
+	early      int   // records that have arrived
+	waiting    int   // records in that state
 
 	// Of all packets that have arrived, one was sent last: when, which, and how
 	// long it took to know. latest is negative if none has arrived.
-	latest         time.Duration
-	latestSequence int64
-	took           time.Duration
+	rackSentAt   time.Duration
+	rackSequence int64
+	rackRTT      time.Duration
 }
 
-// A fate is what became of a sequence number.
-type fate uint8
+// A packetState says what became of a sequence number.
+type packetState uint8
 
 const (
-	flying  fate = iota
-	waiting      // of a READ: the request has arrived, but waits for what is missing before it
-	arrived      // or its response has
+	inFlight packetState = iota
+	waiting              // of a READ: the request has arrived, but waits for what is missing before it
+	arrived              // or its response has
 	lost
 )
 
 type record struct {
 	sentAt time.Duration
 	cost   int32 // as window counts it
-	fate   fate
-	again  bool // sent more than once
+	state  packetState
+	resent bool // sent more than once
 	waited bool // and was executed shortly before sentAt, which is no place in the order
 	read   bool
 }
@@ -79,10 +79,10 @@ func (b *scoreboard) makeRoom(una, end int64) {
 	}
 }
 
-// fly notes that [from, to) were sent.
-func (b *scoreboard) fly(from, to int64, sentAt time.Duration) {
+// addFlight notes that [from, to) were sent.
+func (b *scoreboard) addFlight(from, to int64, sentAt time.Duration) {
 	if len(b.flights) == cap(b.flights) {
-		b.tidy()
+		b.removeFinishedFlights()
 	}
 	at := len(b.flights)
 	for at > b.oldest && b.flights[at-1].sentAt > sentAt {
@@ -95,14 +95,14 @@ func (b *scoreboard) fly(from, to int64, sentAt time.Duration) {
 	b.flights = slices.Insert(b.flights, at, flight{from, to, sentAt})
 }
 
-// tidy removes the flights of which nothing flies any more, and makes room for as
+// removeFinishedFlights removes the flights of which nothing flies any more, and makes room for as
 // many as are left: so there are never many more than records.
-func (b *scoreboard) tidy() {
+func (b *scoreboard) removeFinishedFlights() {
 	b.flights = b.flights[:copy(b.flights, b.flights[b.oldest:])]
 	b.oldest = 0
 	b.flights = slices.DeleteFunc(b.flights, func(f flight) bool {
 		for s := f.from; s < f.to; s++ {
-			if rec := b.record(s); rec.fate == flying && rec.sentAt == f.sentAt {
+			if rec := b.record(s); rec.state == inFlight && rec.sentAt == f.sentAt {
 				return false
 			}
 		}
@@ -111,13 +111,13 @@ func (b *scoreboard) tidy() {
 	b.flights = slices.Grow(b.flights, max(len(b.flights), 16))
 }
 
-// overtaken reports whether a packet that was sent after s at that time has arrived.
-func (b *scoreboard) overtaken(s int64, sentAt time.Duration) bool {
-	return sentAt < b.latest || sentAt == b.latest && s < b.latestSequence
+// sentBeforeRACK reports whether a packet that was sent after s at that time has arrived.
+func (b *scoreboard) sentBeforeRACK(s int64, sentAt time.Duration) bool {
+	return sentAt < b.rackSentAt || sentAt == b.rackSentAt && s < b.rackSequence
 }
 
-// note records that [from, to) were sent for the first time.
-func (r *requester) note(from, to int64, sentAt time.Duration) {
+// recordSent records that [from, to) were sent for the first time.
+func (r *requester) recordSent(from, to int64, sentAt time.Duration) {
 	if from >= to {
 		return
 	}
@@ -130,10 +130,10 @@ func (r *requester) note(from, to int64, sentAt time.Duration) {
 		w := r.slot(index)
 		*r.repair.record(s) = record{sentAt: sentAt, cost: int32(r.cost(w, s, s+1)), read: w.op.isAnswered()}
 	}
-	r.repair.fly(from, to, sentAt)
+	r.repair.addFlight(from, to, sentAt)
 }
 
-// indexOf is the index of the request that a sequence number in [una, max) is
+// indexOf returns the index of the request that a sequence number in [una, max) is
 // part of.
 func (r *requester) indexOf(s int64) int64 {
 	low, high := r.head, r.tail-1
@@ -147,12 +147,12 @@ func (r *requester) indexOf(s int64) int64 {
 	return low
 }
 
-// arrive notes that a sequence number has reached the responder or, of a READ,
+// markArrived notes that a sequence number has reached the responder or, of a READ,
 // that its response is here.
-func (r *requester) arrive(now time.Duration, s int64) {
+func (r *requester) markArrived(now time.Duration, s int64) {
 	p := r.repair
 	rec := p.record(s)
-	switch rec.fate {
+	switch rec.state {
 	case arrived:
 		return
 	case lost:
@@ -163,51 +163,51 @@ func (r *requester) arrive(now time.Duration, s int64) {
 	default:
 		r.inFlight -= int64(rec.cost)
 	}
-	rec.fate = arrived
+	rec.state = arrived
 	p.early++
 	r.window.delivered += int64(rec.cost)
-	r.overtakes(now, s)
+	r.updateRACK(now, s)
 }
 
-// overtakes notes in the order of sending that a packet has arrived.
-func (r *requester) overtakes(now time.Duration, s int64) {
+// updateRACK notes in the order of sending that a packet has arrived.
+func (r *requester) updateRACK(now time.Duration, s int64) {
 	p := r.repair
 	rec := p.record(s)
-	if rec.waited || rec.again && now-rec.sentAt < r.window.known {
+	if rec.waited || rec.resent && now-rec.sentAt < r.window.known {
 		return // or that was the first one after all: no round trip is as short (RFC 8985 6.2)
 	}
-	if rec.sentAt > p.latest || rec.sentAt == p.latest && s > p.latestSequence {
-		p.latest, p.latestSequence, p.took = rec.sentAt, s, now-rec.sentAt
+	if rec.sentAt > p.rackSentAt || rec.sentAt == p.rackSentAt && s > p.rackSequence {
+		p.rackSentAt, p.rackSequence, p.rackRTT = rec.sentAt, s, now-rec.sentAt
 	}
 }
 
-// wait notes that the READ request that begins with sequence number s is kept by
+// markWaiting notes that the READ request that begins with sequence number s is kept by
 // the responder until its turn comes.
-func (r *requester) wait(now time.Duration, s int64) {
+func (r *requester) markWaiting(now time.Duration, s int64) {
 	p := r.repair
 	w := r.slot(r.indexOf(s))
 	if (s-w.first)%r.chunk != 0 {
 		return
 	}
-	r.overtakes(now, s)
+	r.updateRACK(now, s)
 	for end := r.chunkEnd(w, s); s < end; s++ {
 		rec := p.record(s)
-		switch rec.fate {
+		switch rec.state {
 		case arrived, waiting:
 			continue
 		case lost:
 			p.lost--
 			r.inFlight += int64(rec.cost)
 		}
-		rec.fate = waiting
+		rec.state = waiting
 		p.waiting++
 	}
 }
 
-// lose gives a sequence number up for lost. A READ request that has not been
+// markLost gives a sequence number up for lost. A READ request that has not been
 // executed is lost as a whole: in parts it would be more requests than the
 // responder has resources for.
-func (r *requester) lose(s int64) {
+func (r *requester) markLost(s int64) {
 	p := r.repair
 	end := s + 1
 	if s >= p.executed && p.record(s).read {
@@ -217,58 +217,58 @@ func (r *requester) lose(s int64) {
 	}
 	for ; s < end; s++ {
 		rec := p.record(s)
-		switch rec.fate {
+		switch rec.state {
 		case arrived, lost:
 			continue
 		case waiting:
 			p.waiting--
 		}
-		rec.fate = lost
+		rec.state = lost
 		r.inFlight -= int64(rec.cost)
 		r.window.lost += int64(rec.cost)
 		p.lost++
-		p.lowest = min(p.lowest, s)
+		p.lowestLost = min(p.lowestLost, s)
 	}
 	p.until = max(p.until, r.max)
 }
 
-// drop notes that the responder does not have what it may have reported: for
+// markDropped notes that the responder does not have what it may have reported: for
 // want of a receive it has dropped the packet when its turn came. The oldest
 // packet is taken for dropped when the timer runs out, whatever was reported;
 // what its acknowledgement then tells of the rest is the order of sending.
-func (r *requester) drop(s int64) {
+func (r *requester) markDropped(s int64) {
 	p := r.repair
-	if rec := p.record(s); rec.fate == arrived && s >= p.executed {
-		rec.fate = flying
+	if rec := p.record(s); rec.state == arrived && s >= p.executed {
+		rec.state = inFlight
 		p.early--
 		r.inFlight += int64(rec.cost)
 		r.window.delivered -= int64(rec.cost)
 	}
-	r.lose(s)
+	r.markLost(s)
 }
 
-// detect gives up what must be lost by the order of sending, and has the timer
+// detectLoss gives up what must be lost by the order of sending, and has the timer
 // look again at the rest of what has been overtaken.
-func (r *requester) detect(now time.Duration) {
+func (r *requester) detectLoss(now time.Duration) {
 	p := r.repair
-	p.news, r.againAt = false, 0
-	expected, tolerance := max(r.roundTrip.mean, p.took), max(r.window.known/4, shortestPause)
+	p.news, r.recheckAt = false, 0
+	expected, tolerance := max(r.roundTrip.srtt, p.rackRTT), max(r.window.known/4, minTimer)
 	for ; p.oldest < len(p.flights); p.oldest++ {
 		f := &p.flights[p.oldest]
 		f.from = max(f.from, r.una)
 		over := f.sentAt + expected + tolerance
-		gone := p.latest >= f.sentAt+tolerance || now >= over
+		gone := p.rackSentAt >= f.sentAt+tolerance || now >= over
 		for f.from < f.to {
 			rec := p.record(f.from)
-			if rec.sentAt == f.sentAt && rec.fate == flying {
-				if !p.overtaken(f.from, f.sentAt) {
+			if rec.sentAt == f.sentAt && rec.state == inFlight {
+				if !p.sentBeforeRACK(f.from, f.sentAt) {
 					return
 				}
 				if !gone {
-					r.againAt = over
+					r.recheckAt = over
 					return
 				}
-				r.lose(f.from)
+				r.markLost(f.from)
 			}
 			f.from++
 		}

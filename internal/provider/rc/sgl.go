@@ -1,6 +1,6 @@
 package rc
 
-// LengthOf is the number of bytes that an SGL describes.
+// LengthOf returns the number of bytes that an SGL describes.
 func LengthOf(sgl []SGE) int64 {
 	n := int64(0)
 	for i := range sgl {

@@ -29,13 +29,13 @@ func (r *responder) unreadable(h *roce.Header) {
 	answers := func(d *read) bool { return d.atomic == 0 && d.from <= at && at < d.next }
 	for i := range r.replies.repeats {
 		if d := &r.replies.repeats[i]; answers(d) {
-			r.cannotRead(d)
+			r.failRead(d)
 			return
 		}
 	}
 	for i := range r.replies.reads {
 		if d := &r.replies.reads[i]; answers(d) {
-			r.cannotRead(d)
+			r.failRead(d)
 			return
 		}
 	}

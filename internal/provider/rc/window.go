@@ -14,8 +14,8 @@ import "time"
 // then the path is full, and about Credit bytes queue where it is narrowest, or as much as the
 // path holds if that is less.
 //
-// Loss says nothing here. On an emulated link it is mostly the weather that
-// somebody ordered, not a queue that overflowed, and a reliable connection of a
+// Loss says nothing here. On an emulated link it is mostly what the
+// topology asks for, not a queue that overflowed, and a reliable connection of a
 // NIC does not slow down for it either.
 type window struct {
 	credit    int64
@@ -33,15 +33,15 @@ type window struct {
 	rounds         int
 	roundEnd       int64 // value of delivered
 
-	delay    time.Duration // shortest round trip seen, 0 before the first
-	delayAt  time.Duration // when
-	known    time.Duration // the same of all connections on the path, 0 likewise
-	draining bool          // to see the delay without our own queue
-	crowded  bool          // others' packets wait where ours do
-	// crowdDelay is what a round trip may take in a crowd without any path to speak
+	delay      time.Duration // shortest round trip seen, 0 before the first
+	delayAt    time.Duration // when
+	known      time.Duration // the same of all connections on the path, 0 likewise
+	draining   bool          // to see the delay without our own queue
+	pathShared bool          // others' packets wait where ours do
+	// sharedDelay is what a round trip may take on a shared path without any delay to speak
 	// of: what fits the receive buffer waits there, and passes at 1 GB/s or more.
 	// Where it is the path after all, that much per round trip is as fast.
-	crowdDelay time.Duration
+	sharedDelay time.Duration
 }
 
 // A mark is a packet that asks for an acknowledgement, and what had been
@@ -60,12 +60,10 @@ const (
 	// passes in the two hosts, where packets wait in the receive buffer itself.
 	hostDelay = 200 * time.Microsecond
 	// shortQueue is the most that queues where the path is short, in bytes: more would make
-	// no path full that is not already, but leave the processors' caches. WRITEs of
-	// 1 MiB between two processes on two cores made 39.5 Gb/s, and 25 to 40 with
-	// four times as much; 36 with a quarter.
+	// no path full that is not already, but leave the processors' caches.
 	shortQueue = 1 << 20
-	// few packets in flight make no queue.
-	few = 4
+	// fewPackets in flight make no queue.
+	fewPackets = 4
 	// maxMarks is how many packets are timed at once.
 	maxMarks = 64
 )
@@ -73,32 +71,32 @@ const (
 func newWindow(c *Connection) window {
 	return window{
 		credit: int64(c.Credit), packet: int64(c.MTU) + PacketOverhead,
-		crowdDelay: time.Duration(c.Credit) * time.Nanosecond,
+		sharedDelay: time.Duration(c.Credit) * time.Nanosecond,
 	}
 }
 
-// limit is how many bytes may be in flight.
+// limit returns how many bytes may be in flight.
 func (w *window) limit() int64 {
-	held := w.held()
-	limit := min(w.credit, longestQueue(held)) + held
+	bdp := w.bdp()
+	limit := min(w.credit, maxQueue(bdp)) + bdp
 	if w.draining {
-		return min(few*w.packet, limit)
+		return min(fewPackets*w.packet, limit)
 	}
 	return limit
 }
 
-// longestQueue is the most that is worth having in flight beyond what the path holds.
-func longestQueue(held int64) int64 { return max(shortQueue, held) }
+// maxQueue returns the most that is worth having in flight beyond what the path holds.
+func maxQueue(bdp int64) int64 { return max(shortQueue, bdp) }
 
-// starves reports whether more credit would raise limit.
-func (w *window) starves(limit int64) bool {
-	held := w.held()
-	return limit == w.credit+held && w.credit < longestQueue(held)
+// creditLimited reports whether more credit would raise limit.
+func (w *window) creditLimited(limit int64) bool {
+	bdp := w.bdp()
+	return limit == w.credit+bdp && w.credit < maxQueue(bdp)
 }
 
-// held is how many bytes the path holds.
-func (w *window) held() int64 {
-	if w.known <= hostDelay || w.crowded && w.known <= w.crowdDelay {
+// bdp returns how many bytes the path holds: its bandwidth-delay product.
+func (w *window) bdp() int64 {
+	if w.known <= hostDelay || w.pathShared && w.known <= w.sharedDelay {
 		return 0
 	}
 	return int64(max(w.rate, w.lastRate) * w.known.Seconds())
@@ -107,16 +105,16 @@ func (w *window) held() int64 {
 // mark starts to time a packet, sent with inFlight bytes before it, unless
 // enough are being timed already.
 func (w *window) mark(now time.Duration, sequence, inFlight int64) {
-	if w.timed == len(w.marks) && !w.timeMore() {
+	if w.timed == len(w.marks) && !w.growMarks() {
 		return
 	}
 	w.marks[(w.oldest+w.timed)&(len(w.marks)-1)] = mark{sequence, now, w.delivered, w.lost, inFlight}
 	w.timed++
 }
 
-// timeMore makes room for more packets to be timed, as long as they are few. Most
+// growMarks makes room for more packets to be timed, as long as they are few. Most
 // connections have little to do and never need much.
-func (w *window) timeMore() bool {
+func (w *window) growMarks() bool {
 	if len(w.marks) == maxMarks {
 		return false
 	}
@@ -128,9 +126,9 @@ func (w *window) timeMore() bool {
 	return true
 }
 
-// times reports whether a packet is being timed, so that it has asked for an
+// isTimed reports whether a packet is being timed, so that it has asked for an
 // acknowledgement.
-func (w *window) times(sequence int64) bool {
+func (w *window) isTimed(sequence int64) bool {
 	for i := range w.timed {
 		if w.marks[(w.oldest+i)&(len(w.marks)-1)].sequence == sequence {
 			return true
@@ -158,7 +156,7 @@ func (w *window) acknowledged(now time.Duration, una int64, once bool) (took tim
 	if !once {
 		return took, false
 	}
-	w.sampleDelay(now, took, m.inFlight <= few*w.packet)
+	w.sampleDelay(now, took, m.inFlight <= fewPackets*w.packet)
 	delivered := w.delivered - m.delivered
 	// What was lost was in flight too. But where much is, it may be the receive
 	// buffer that overflows.
@@ -177,11 +175,11 @@ func (w *window) sampleRate(rate float64, from int64) {
 	w.rate = max(w.rate, rate)
 }
 
-// share takes what all connections on the path know together. As long as that is
+// setPath takes what all connections on the path know together. As long as that is
 // nothing, few packets go to find out: an answer that waits behind a great many of our
 // own would tell of those.
-func (w *window) share(known time.Duration, crowded bool) {
-	w.known, w.crowded = known, crowded
+func (w *window) setPath(known time.Duration, crowded bool) {
+	w.known, w.pathShared = known, crowded
 	if w.delay == 0 {
 		w.draining = known == 0
 	}
@@ -189,10 +187,10 @@ func (w *window) share(known time.Duration, crowded bool) {
 
 // sampleDelay keeps the shortest round trip. Paths change: after a while it is
 // forgotten and, unless the packet was alone on the way, measured anew with
-// next to nothing in flight. In a crowd that would measure the others' queue: what
+// next to nothing in flight. On a path that is shared that would measure the others' queue: what
 // the path was then taken to hold would lengthen that queue, and so for ever.
 func (w *window) sampleDelay(now, took time.Duration, alone bool) {
-	old := now-w.delayAt > max(time.Second, 50*w.delay) && !w.crowded
+	old := now-w.delayAt > max(time.Second, 50*w.delay) && !w.pathShared
 	w.draining = old && !alone
 	if old && alone {
 		w.delay, w.known = took, took

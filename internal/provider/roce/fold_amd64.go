@@ -31,7 +31,7 @@ var wide = cpu.X86.HasAVX512F && cpu.X86.HasAVX512VPCLMULQDQ
 // and then by one.
 var foldKeys = [4]uint64{foldKey(2048 + 64), foldKey(2048), foldKey(512 + 64), foldKey(512)}
 
-// foldKey is X^n modulo the CRC's polynomial, for 8 bytes. The bits of all words are in
+// foldKey returns X^n modulo the CRC's polynomial, for 8 bytes. The bits of all words are in
 // reverse: where it stands, 32 bits count X^31 times themselves in 64, and the 127
 // bits of a product X times themselves in 128.
 func foldKey(n int) uint64 { return uint64(power(1<<30, n-32)) << 1 }
@@ -42,7 +42,7 @@ func foldKey(n int) uint64 { return uint64(power(1<<30, n-32)) << 1 }
 //go:noescape
 func fold(rest, head *[64]byte, p []byte, keys *[4]uint64)
 
-// crc is the CRC, begun with a register of zeros, of head and p behind it.
+// crc returns the CRC, begun with a register of zeros, of head and p behind it.
 func (s *scratch) crc(head, p []byte) uint32 {
 	if n := len(p) &^ (foldBlock - 1); wide && n >= foldLeast && len(head) == len(s.folded) {
 		// The head's CRC alone would take 25 ns, mostly to wait for products.

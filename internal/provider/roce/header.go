@@ -27,7 +27,7 @@ var (
 	ErrLength    = errors.New("roce: length does not fit the headers and padding")
 )
 
-// padLen is how many zero bytes follow a payload of n bytes (roce.md 2.5).
+// padLen returns how many zero bytes follow a payload of n bytes (roce.md 2.5).
 func padLen(n int) int { return -n & 3 }
 
 // Append appends the BTH and the extended headers that h.Opcode calls for, of a

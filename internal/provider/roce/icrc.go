@@ -39,10 +39,10 @@ type scratch struct {
 	folded [64]byte // see crc
 }
 
-// ip is where the IP header begins.
+// ip returns where the IP header begins.
 func (s *scratch) ip() []byte { return s.buf[headerAt:] }
 
-// icrc is the ICRC of a packet whose IP and UDP headers are the first n bytes of
+// icrc returns the ICRC of a packet whose IP and UDP headers are the first n bytes of
 // s.ip(), where they are masked. udpPayload is from the BTH up to the padding.
 func (s *scratch) icrc(n int, udpPayload []byte) uint32 {
 	apart := (len(udpPayload) - bthLen) &^ (crcBlock - 1)

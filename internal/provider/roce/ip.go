@@ -50,7 +50,7 @@ func putIP(b []byte, from, to *netip.Addr, sourcePort, id uint16, n int) int {
 	return udp + udpLen
 }
 
-// ipv4Checksum is the checksum that makes an IPv4 header right whose checksum
+// ipv4Checksum returns the checksum that makes an IPv4 header right whose checksum
 // field is 0, and 0 of a header that is right.
 func ipv4Checksum(header []byte) uint16 {
 	var sum uint32

@@ -20,7 +20,7 @@ const (
 	extIETH
 )
 
-// bytes is the length of the set on the wire (roce.md 2.2).
+// bytes returns the length of the set on the wire (roce.md 2.2).
 func (e extension) bytes() int {
 	n := 0
 	for i, size := range [...]int{8, 4, 16, 28, 4, 8, 4, 4} {
@@ -114,7 +114,7 @@ var opcodes = func() [256]opcodeInfo {
 // Known reports whether Decode and Append know o.
 func (o Opcode) Known() bool { return opcodes[o].length != 0 }
 
-// HeaderLen is the length in bytes of the BTH and the extended headers of o,
+// HeaderLen returns the length in bytes of the BTH and the extended headers of o,
 // or 0 if o is unknown.
 func (o Opcode) HeaderLen() int { return int(opcodes[o].length) }
 

@@ -128,7 +128,7 @@ type Packet struct {
 	Payload [][]byte
 }
 
-// PayloadLen is the number of payload bytes, without padding.
+// PayloadLen returns the number of payload bytes, without padding.
 func (p *Packet) PayloadLen() int {
 	n := 0
 	for _, piece := range p.Payload {

@@ -8,7 +8,7 @@ const (
 	MaxMTU = 4096
 )
 
-// MTUCode is the code of an MTU of 256, 512, 1024, 2048 or 4096 bytes, and 0 of
+// MTUCode returns the code of an MTU of 256, 512, 1024, 2048 or 4096 bytes, and 0 of
 // any other number (roce.md 2.4).
 func MTUCode(mtu int) uint8 {
 	if mtu < MinMTU || mtu > MaxMTU || mtu&(mtu-1) != 0 {
@@ -17,7 +17,7 @@ func MTUCode(mtu int) uint8 {
 	return uint8(bits.TrailingZeros(uint(mtu))) - 7
 }
 
-// MTUOfCode is the MTU in bytes that code 1 to 5 stands for, and 0 for others.
+// MTUOfCode returns the MTU in bytes that code 1 to 5 stands for, and 0 for others.
 func MTUOfCode(code uint8) int {
 	if code < 1 || code > 5 {
 		return 0
@@ -25,7 +25,7 @@ func MTUOfCode(code uint8) int {
 	return 1 << (code + 7)
 }
 
-// PathMTU is the largest MTU that fits an interface with an MTU of linkMTU bytes
+// PathMTU returns the largest MTU that fits an interface with an MTU of linkMTU bytes
 // as rdma_cm reckons it, with 96 bytes set aside for headers (roce.md 5), or 0 if
 // none fits.
 func PathMTU(linkMTU int) int {

@@ -14,7 +14,7 @@ func (s Syndrome) IsRNR() bool { return s>>5 == 1 }
 // IsNAK reports whether s refuses: a NAK other than RNR.
 func (s Syndrome) IsNAK() bool { return s>>5 == 3 }
 
-// RNRCode is the timer code of an RNR NAK (see RNRTimer).
+// RNRCode returns the timer code of an RNR NAK (see RNRTimer).
 func (s Syndrome) RNRCode() uint8 { return uint8(s & 31) }
 
 // String names the syndrome.
@@ -46,13 +46,13 @@ var rnrTimers = [32]uint32{
 	4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 }
 
-// RNRTimer is how long an RNR NAK with the given code, of which the low 5 bits
+// RNRTimer returns how long an RNR NAK with the given code, of which the low 5 bits
 // count, asks the requester to wait. Code 0 is the longest time.
 func RNRTimer(code uint8) time.Duration {
 	return time.Duration(rnrTimers[code&31]) * 10 * time.Microsecond
 }
 
-// RNRCode is the code of the shortest time that is at least d, or code 0, the
+// RNRCode returns the code of the shortest time that is at least d, or code 0, the
 // longest time, if d is longer than all.
 func RNRCode(d time.Duration) uint8 {
 	for code := uint8(1); code < 32; code++ {

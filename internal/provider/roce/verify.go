@@ -60,7 +60,7 @@ func (v *Verifier) Verify(flow *Flow, udpPayload []byte, hint uint16) (id uint16
 	return hint ^ x, true
 }
 
-// difference is the ICRC that a UDP payload bears, exclusive or the one computed of
+// difference returns the ICRC that a UDP payload bears, exclusive or the one computed of
 // the IP and UDP headers, the first n bytes of v.buf.ip(), and the payload.
 func (v *Verifier) difference(n int, udpPayload []byte) uint32 {
 	end := len(udpPayload) - icrcLen
@@ -86,7 +86,7 @@ func (v *Verifier) solve(difference uint32, n int) (x uint16, ok bool) {
 	return bits.ReverseBytes16(uint16(y >> 16)), y&0xFFFF == 0
 }
 
-// multiply is the product of two polynomials modulo the CRC's.
+// multiply returns the product of two polynomials modulo the CRC's.
 func multiply(a, b uint32) uint32 {
 	var product uint32
 	for a != 0 {
@@ -112,7 +112,7 @@ func powX8Inverse(n int) uint32 {
 	return power(inverse, n)
 }
 
-// power is base to the power of n, which is not negative.
+// power returns base to the power of n, which is not negative.
 func power(base uint32, n int) uint32 {
 	result := uint32(1 << 31)
 	for ; n != 0; n >>= 1 {

@@ -78,7 +78,7 @@ func (t *Table[T]) Give(token uint32) {
 	t.used--
 }
 
-// Next is the token of the same slot that follows.
+// Next returns the token of the same slot that follows.
 func Next(token uint32) uint32 {
 	const keys = 1<<KeyBits - 1
 	return token&^keys | (token+1)&keys

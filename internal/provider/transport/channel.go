@@ -39,9 +39,9 @@ type Channel struct {
 	sync.Mutex
 	QP *rc.QP // the state machine; Progress is to follow whatever may have changed it
 
-	device *Device
-	model  Model
-	owing  atomic.Bool // among the device's Delivery, and not taken from there yet
+	device    *Device
+	model     Model
+	ackQueued atomic.Bool // among the device's Delivery, and not taken from there yet
 
 	flow roce.Flow
 	// listening says that the peer's first request is to be reported to the
@@ -57,10 +57,10 @@ type Channel struct {
 	slow           int64     // that path was last told
 	credit         int64     // bytes of the device's that it has
 	turn           int64     // bytes of it that its turn in line has brought
-	inLine         bool      // for more of it
+	creditQueued   bool      // for more of it
 	halted         bool      // the peer has ended the connection
 	posted         bool      // among the device's posted
-	burst          burst
+	postCount      postCount
 	fragile        bool // the memory may vanish that packets are made of
 	// Prompt has an acknowledgement that is owed go before what is posted. It is the model's.
 	Prompt bool
@@ -91,13 +91,13 @@ type Peer struct {
 // error it returns; it is given what the device knows of the connection and the parties do not agree on.
 func (c *Channel) Connect(peer Peer, agreed rc.Connection, connect func(*rc.QP, rc.Connection) error) error {
 	agreed.Credit = int(c.device.credit.size)
-	c.lead(peer, agreed.RemoteQPN)
+	c.setPeer(peer, agreed.RemoteQPN)
 	c.listening, c.firstPSN = peer.Announce, agreed.ReceivePSN
 	return connect(c.QP, agreed)
 }
 
-// lead has packets go to a peer.
-func (c *Channel) lead(peer Peer, remoteQPN uint32) {
+// setPeer sends packets to a peer from now on.
+func (c *Channel) setPeer(peer Peer, remoteQPN uint32) {
 	d := c.device
 	c.flow = roce.Flow{Local: peer.Local, Remote: peer.Remote}
 	c.flow.SourcePort = d.Carrier.SourcePort(peer.Local, roce.FlowLabel(c.number, remoteQPN))
@@ -107,7 +107,7 @@ func (c *Channel) lead(peer Peer, remoteQPN uint32) {
 // Redirect has a channel that is connected carry packets to and from other addresses of the same peer's.
 func (c *Channel) Redirect(peer Peer, remoteQPN uint32) {
 	c.path.heardBy.CompareAndSwap(c, nil)
-	c.lead(peer, remoteQPN)
+	c.setPeer(peer, remoteQPN)
 	c.slow = 0
 }
 
@@ -126,15 +126,15 @@ func (c *Channel) Reset(config rc.Config) {
 	if c.path != nil {
 		c.path.heardBy.CompareAndSwap(c, nil)
 	}
-	c.QP, c.burst = rc.NewQP(config), burst{}
+	c.QP, c.postCount = rc.NewQP(config), postCount{}
 	c.flow, c.path = roce.Flow{}, nil
 	c.listening, c.halted, c.timerAt = false, false, 0
 }
 
-// StopListening has the model not be told of the peer's first request any more.
+// StopListening stops reporting the peer's first request to the model.
 func (c *Channel) StopListening() { c.listening = false }
 
-// Remote is the peer's address; not valid before Connect.
+// Remote returns the peer's address; not valid before Connect.
 func (c *Channel) Remote() netip.Addr { return c.flow.Remote }
 
 // Delivery returns the one that the packets are part of that are being handled; nil for none.
@@ -158,8 +158,8 @@ func (c *Channel) Retire() {
 	d.Remove(&c.Pair)
 }
 
-// Counted returns the channel's counters.
-func (c *Channel) Counted() rc.Counters {
+// Counters returns the channel's counters.
+func (c *Channel) Counters() rc.Counters {
 	c.Lock()
 	defer c.Unlock()
 	return c.QP.Counters()
@@ -167,12 +167,12 @@ func (c *Channel) Counted() rc.Counters {
 
 // Packets counts those that the channel has sent and received.
 func (c *Channel) Packets() (sent, received uint64) {
-	n := c.Counted()
+	n := c.Counters()
 	return n.Sent, n.Received
 }
 
 // Receive implements Owner.
-func (c *Channel) Receive(packets []roce.Received, how Manner) {
+func (c *Channel) Receive(packets []roce.Received, how Mode) {
 	c.Lock()
 	defer c.Unlock()
 	d := c.device
@@ -184,10 +184,10 @@ func (c *Channel) Receive(packets []roce.Received, how Manner) {
 	// An acknowledgement is put off once: a consumer that answers each of its peer's messages
 	// need not have room for many of its own.
 	// That it is owed for a lot of data is another matter.
-	if !c.QP.OwesAcknowledgement() {
+	if !c.QP.AcknowledgementPending() {
 		c.unacknowledged = 0
 	}
-	hold := how != AtOnce && (!c.QP.OwesAcknowledgement() || c.unacknowledged >= bulk)
+	hold := how != AtOnce && (!c.QP.AcknowledgementPending() || c.unacknowledged >= bulkBytes)
 	frames, octets := 0, 0
 	requested := false
 	for i := range packets {
@@ -214,7 +214,7 @@ func (c *Channel) Receive(packets []roce.Received, how Manner) {
 	// What comes from our own address is ours: it would have a queue pair believe in another of this device because of
 	// its own questions, which that does not answer.
 	if c.path != nil && frames > 0 && c.flow.Remote != c.flow.Local {
-		c.path.hear(now, c)
+		c.path.noteHeard(now, c)
 	}
 	if c.listening && requested {
 		c.listening = false
@@ -223,9 +223,9 @@ func (c *Channel) Receive(packets []roce.Received, how Manner) {
 	c.QP.HoldAcknowledgement(hold)
 	c.Progress(now)
 	c.QP.HoldAcknowledgement(false)
-	if c.QP.OwesAcknowledgement() {
+	if c.QP.AcknowledgementPending() {
 		c.unacknowledged += octets
-		d.Delivery.owe(c, octets, now)
+		d.Delivery.queueAcknowledgement(c, octets, now)
 	}
 }
 
@@ -234,7 +234,7 @@ func (c *Channel) Receive(packets []roce.Received, how Manner) {
 func (c *Channel) Acknowledge() {
 	c.Lock()
 	defer c.Unlock()
-	if c.QP.OwesAcknowledgement() {
+	if c.QP.AcknowledgementPending() {
 		c.Progress(c.device.Clock.Now())
 	}
 }
@@ -243,9 +243,9 @@ func (c *Channel) Acknowledge() {
 // acknowledgement that follows, unless that is to be prompt. It goes right behind a request whose completion the consumer
 // may wait for: shorter than any request, it is the end of the same super-packet, and costs next to nothing.
 func (c *Channel) ProgressAfterPost() {
-	hold := c.owing.Load() && !c.Prompt
+	hold := c.ackQueued.Load() && !c.Prompt
 	c.QP.HoldAcknowledgement(hold)
-	c.acknowledgesLast = hold && !c.pipelines() && c.device.Delivery.due(c.device.Clock)
+	c.acknowledgesLast = hold && !c.pipelining() && c.device.Delivery.acknowledgementDue(c.device.Clock)
 	c.Progress(c.device.Clock.Now())
 	c.acknowledgesLast = false
 	c.QP.HoldAcknowledgement(false)
@@ -266,7 +266,7 @@ func (c *Channel) Progress(now time.Duration) {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
 	d := c.device
-	if c.posted && !c.pipelines() {
+	if c.posted && !c.pipelining() {
 		c.model.Watch(false) // nothing that is under way will have anybody look there
 	}
 	c.takeCredit()
@@ -307,7 +307,7 @@ func (c *Channel) acknowledge(now time.Duration, p *roce.Packet) bool {
 	return c.QP.Next(now, p)
 }
 
-// Halt has the channel no longer wait for the peer, which has ended the
+// Halt stops waiting for the peer, which has ended the
 // connection: nothing is sent again, nothing fails for want of an answer, and
 // requests stay pending until they are flushed (NDK-DISC-03).
 func (c *Channel) Halt() {
@@ -315,13 +315,12 @@ func (c *Channel) Halt() {
 	c.settleCredit()
 }
 
-// setTimer has the timer run at the state machine's deadline or earlier. One that is
+// setTimer sets the timer to the state machine's deadline, or leaves it earlier. One that is
 // pending and earlier stays until it has little time left: moving it with each packet would
 // cost more. While there is progress it does not run. Its goroutine would have to
 // wait for the lock, which whoever receives a stream has nearly always, and after a
-// millisecond sync.Mutex has the two take turns: some thousand threads a second were woken for
-// that, on the peer's processor if there are but two. Without, WRITEs of 1 MiB go from
-// 44.4 to 47.3 Gb/s there, READs from 40.7 to 42.9.
+// millisecond sync.Mutex has the two take turns: many threads would be woken for
+// that, on the peer's processor if there are but two.
 func (c *Channel) setTimer(now time.Duration) {
 	deadline, ok := c.QP.Deadline()
 	if !ok || c.timerAt != 0 && c.timerAt <= deadline && c.timerAt-now > (deadline-now)/4 {
@@ -345,10 +344,10 @@ func (c *Channel) timeout() {
 	defer c.Unlock()
 	now := c.device.Clock.Now()
 	if c.path != nil {
-		c.QP.SetPath(c.path.known())
+		c.QP.SetPath(c.path.snapshot())
 	}
 	if late := now - c.timerAt; late > absence && c.timerAt > 0 {
-		c.QP.Absent(late + absence)
+		c.QP.ExtendTimeouts(late + absence)
 	}
 	c.timerAt = 0
 	if c.halted {
@@ -356,8 +355,8 @@ func (c *Channel) timeout() {
 	}
 	if deadline, ok := c.QP.Deadline(); ok && deadline <= now {
 		c.QP.HandleTimeout(now)
-		if c.path != nil && c.QP.NeedsAnswerElsewhere(now) {
-			c.path.askOnAnother(c)
+		if c.path != nil && c.QP.WantsProbeElsewhere(now) {
+			c.path.probeOnAnother(c)
 		}
 		c.Progress(now)
 		return
@@ -365,13 +364,13 @@ func (c *Channel) timeout() {
 	c.setTimer(now)
 }
 
-// ask has the channel ask its peer for the sake of others on the path.
-func (c *Channel) ask() {
+// probe asks the peer how far it has got, for the sake of other channels on the path.
+func (c *Channel) probe() {
 	c.Lock()
 	defer c.Unlock()
 	if !c.halted {
 		now := c.device.Clock.Now()
-		c.QP.Ask(now)
+		c.QP.Probe(now)
 		c.Progress(now)
 	}
 }

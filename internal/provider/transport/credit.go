@@ -35,15 +35,15 @@ const turnPackets = 32
 // A queue pair that waits and has nothing in flight runs no timer, and one that is
 // idle holds nothing.
 type creditPool struct {
-	size, turn int64          // bytes, fixed; at least one packet fits a turn
-	start      func(f func()) // has f run soon, on a goroutine of its own
-	free       atomic.Int64   // bytes
-	needed     atomic.Int64   // what must be free for the head of the line to have its turn; 0: nobody waits
-	receiving  atomic.Int64   // goroutines that will call resume
-	chosen     atomic.Int64   // queue pairs in resumable
-	mu         sync.Mutex     // guards what follows
-	line       creditQueue    // those who wait
-	resumable  creditQueue    // those who have been given credit, and are to be told
+	size, turn     int64          // bytes, fixed; at least one packet fits a turn
+	start          func(f func()) // has f run soon, on a goroutine of its own
+	free           atomic.Int64   // bytes
+	needed         atomic.Int64   // what must be free for the head of the line to have its turn; 0: nobody waits
+	receiving      atomic.Int64   // goroutines that will call resume
+	resumableCount atomic.Int64   // queue pairs in resumable
+	mu             sync.Mutex     // guards what follows
+	waiting        creditQueue    // those who wait
+	resumable      creditQueue    // those who have been given credit, and are to be told
 }
 
 // A creditRequest is a queue pair's place in the line, and how many bytes it can use.
@@ -101,30 +101,30 @@ func (p *creditPool) take(bytes int64) int64 {
 	return 0
 }
 
-// give gives back what take or a turn gave.
-func (p *creditPool) give(bytes int64) {
+// put gives back what take or a turn gave.
+func (p *creditPool) put(bytes int64) {
 	p.free.Add(bytes)
 	p.serve()
 }
 
-// isAllOf reports whether somebody who has so many bytes has all, and nobody wants any.
-func (p *creditPool) isAllOf(bytes int64) bool { return bytes == p.size && p.needed.Load() == 0 }
+// isWholePool reports whether somebody who has so many bytes has all, and nobody wants any.
+func (p *creditPool) isWholePool(bytes int64) bool { return bytes == p.size && p.needed.Load() == 0 }
 
 // wait puts a queue pair that can use so many bytes at the end of the line. It will be
 // resumed.
 func (p *creditPool) wait(c *Channel, bytes int64) {
 	p.mu.Lock()
-	p.line.push(creditRequest{c, bytes})
-	p.lookAtHead()
+	p.waiting.push(creditRequest{c, bytes})
+	p.updateNeeded()
 	p.mu.Unlock()
 	p.serve() // something may have been given back just before
 }
 
-// lookAtHead keeps needed. p.mu is held.
-func (p *creditPool) lookAtHead() {
+// updateNeeded keeps needed. p.mu is held.
+func (p *creditPool) updateNeeded() {
 	needed := int64(0)
-	if p.line.n > 0 {
-		needed = min(p.turn, p.line.head().bytes)
+	if p.waiting.n > 0 {
+		needed = min(p.turn, p.waiting.head().bytes)
 	}
 	p.needed.Store(needed)
 }
@@ -136,26 +136,26 @@ func (p *creditPool) serve() {
 		return
 	}
 	p.mu.Lock()
-	for p.line.n > 0 {
-		wanted := p.line.head().bytes
+	for p.waiting.n > 0 {
+		wanted := p.waiting.head().bytes
 		free := p.free.Load()
 		if free < min(p.turn, wanted) {
 			break
 		}
 		most := p.turn
-		if p.line.n == 1 {
+		if p.waiting.n == 1 {
 			most = free
 		}
 		bytes := min(most, wanted)
 		if !p.free.CompareAndSwap(free, free-bytes) {
 			continue
 		}
-		p.resumable.push(creditRequest{p.line.pop().channel, bytes})
-		p.chosen.Add(1)
+		p.resumable.push(creditRequest{p.waiting.pop().channel, bytes})
+		p.resumableCount.Add(1)
 	}
-	p.lookAtHead()
+	p.updateNeeded()
 	p.mu.Unlock()
-	if p.chosen.Load() > 0 && p.receiving.Load() == 0 {
+	if p.resumableCount.Load() > 0 && p.receiving.Load() == 0 {
 		p.start(p.resume)
 	}
 }
@@ -171,24 +171,24 @@ func (p *creditPool) endReceiving() {
 
 // resume resumes those who have been given credit, until there are none.
 func (p *creditPool) resume() {
-	for p.chosen.Load() > 0 {
+	for p.resumableCount.Load() > 0 {
 		p.mu.Lock()
 		if p.resumable.n == 0 {
 			p.mu.Unlock()
 			return // somebody else was quicker
 		}
 		r := p.resumable.pop()
-		p.chosen.Add(-1)
+		p.resumableCount.Add(-1)
 		p.mu.Unlock()
 		r.channel.resumeWith(r.bytes)
 	}
 }
 
-// resumeWith has a queue pair that waited for credit go on.
+// resumeWith resumes a queue pair that waited for credit.
 func (c *Channel) resumeWith(credit int64) {
 	c.Lock()
 	defer c.Unlock()
-	c.inLine, c.turn = false, credit
+	c.creditQueued, c.turn = false, credit
 	c.Progress(c.device.Clock.Now())
 }
 
@@ -198,21 +198,21 @@ func (c *Channel) resumeWith(credit int64) {
 func (c *Channel) takeCredit() {
 	pool := &c.device.credit
 	if c.credit > 0 && pool.needed.Load() > 0 {
-		c.giveUnused(pool)
+		c.returnUnused(pool)
 	}
 	c.credit += c.turn
 	c.turn = 0
 	if c.path == nil {
 		return // there was never a connection, or it was reset while it waited in line
 	}
-	if wanted := c.QP.CreditWanted(); wanted > c.credit && !c.inLine && !c.halted {
+	if wanted := c.QP.CreditWanted(); wanted > c.credit && !c.creditQueued && !c.halted {
 		c.credit += pool.take(wanted - c.credit)
 	}
 	c.QP.SetCredit(c.credit)
 	if found := int64(c.QP.RoundTrip()); found != c.roundTrip {
 		c.path.roundTrip.CompareAndSwap(c.roundTrip, found)
 	}
-	c.path.noteAnswered(c.QP.Answered())
+	c.path.noteAnswered(c.QP.LastAnswered())
 	if slow := int64(c.QP.SlowRoundTrip()); slow != c.slow {
 		c.slow = slow
 		c.path.slow.Store(slow)
@@ -224,29 +224,29 @@ func (c *Channel) takeCredit() {
 // settleCredit gives back the credit that is not in use, and waits in line for more
 // if it was used up. It follows whatever may have changed that. The lock is held.
 func (c *Channel) settleCredit() {
-	starved := c.QP.Starved() && !c.halted
+	starved := c.QP.CreditLimited() && !c.halted
 	if c.credit == 0 && !starved {
 		return
 	}
 	pool := &c.device.credit
-	if starved && pool.isAllOf(c.credit) {
+	if starved && pool.isWholePool(c.credit) {
 		return // it is what is acknowledged that makes room
 	}
-	c.giveUnused(pool)
-	if lacking := c.QP.CreditWanted() - c.credit; starved && !c.inLine && lacking > 0 {
-		c.inLine = true
+	c.returnUnused(pool)
+	if lacking := c.QP.CreditWanted() - c.credit; starved && !c.creditQueued && lacking > 0 {
+		c.creditQueued = true
 		pool.wait(c, lacking)
 	}
 }
 
-// giveUnused gives back the credit that is not in use. The lock is held.
-func (c *Channel) giveUnused(pool *creditPool) {
+// returnUnused gives back the credit that is not in use. The lock is held.
+func (c *Channel) returnUnused(pool *creditPool) {
 	used := int64(0)
 	if !c.halted {
 		used = min(c.credit, c.QP.CreditInUse())
 	}
 	if unused := c.credit - used; unused > 0 {
 		c.credit = used
-		pool.give(unused)
+		pool.put(unused)
 	}
 }

@@ -39,7 +39,7 @@ func (p *poolTest) given(want ...any) {
 	var got []any
 	for p.pool.resumable.n > 0 {
 		r := p.pool.resumable.pop()
-		p.pool.chosen.Add(-1)
+		p.pool.resumableCount.Add(-1)
 		got = append(got, p.names[r.channel], int(r.bytes/creditPacket))
 	}
 	if d := cmp.Diff(want, got); d != "" {
@@ -68,23 +68,23 @@ func TestCreditPoolLine(t *testing.T) {
 	p.wait("greedy", 500)
 	p.wait("modest", 2)
 	p.wait("last", 300)
-	p.pool.give((turnPackets - 1) * creditPacket)
+	p.pool.put((turnPackets - 1) * creditPacket)
 	p.given()
 	if n := p.pool.take(creditPacket); n > 0 {
 		t.Errorf("somebody who does not wait gets %d bytes", n)
 	}
-	p.pool.give(creditPacket)
+	p.pool.put(creditPacket)
 	p.given("greedy", turnPackets)
-	p.pool.give(2 * creditPacket)
+	p.pool.put(2 * creditPacket)
 	p.given("modest", 2)
-	p.pool.give((turnPackets - 1) * creditPacket)
+	p.pool.put((turnPackets - 1) * creditPacket)
 	p.given()
-	p.pool.give(100 * creditPacket)
+	p.pool.put(100 * creditPacket)
 	p.given("last", turnPackets+99)
 	if n := p.pool.take(creditPacket); n > 0 {
 		t.Errorf("%d bytes are left", n)
 	}
-	p.pool.give(10 * creditPacket)
+	p.pool.put(10 * creditPacket)
 	if n := p.pool.take(creditPacket); n != creditPacket {
 		t.Errorf("%d bytes can be taken when nobody waits", n)
 	}
@@ -93,18 +93,18 @@ func TestCreditPoolLine(t *testing.T) {
 // TestCreditPoolInTime: what was given back just before somebody got in line is not missed.
 func TestCreditPoolInTime(t *testing.T) {
 	p := newPoolTest(t, 1000)
-	p.pool.give(10 * creditPacket)
+	p.pool.put(10 * creditPacket)
 	p.wait("modest", 5)
 	p.given("modest", 5)
 }
 
 func TestCreditPoolIsAll(t *testing.T) {
 	p := newPoolTest(t, 1000)
-	if !p.pool.isAllOf(p.pool.size) || p.pool.isAllOf(p.pool.size-1) {
+	if !p.pool.isWholePool(p.pool.size) || p.pool.isWholePool(p.pool.size-1) {
 		t.Error("who has all has not, or who has less has")
 	}
 	p.wait("somebody", 1)
-	if p.pool.isAllOf(p.pool.size) {
+	if p.pool.isWholePool(p.pool.size) {
 		t.Error("nobody should want any, but somebody waits")
 	}
 }
@@ -115,13 +115,13 @@ func TestCreditPoolResumes(t *testing.T) {
 	p := newPoolTest(t, 1000)
 	p.wait("first", 1)
 	p.pool.receiving.Add(1)
-	p.pool.give(creditPacket)
+	p.pool.put(creditPacket)
 	if p.started != 0 {
 		t.Error("a goroutine was started though one is at work")
 	}
 	p.pool.receiving.Add(-1)
 	p.wait("second", 1)
-	p.pool.give(creditPacket)
+	p.pool.put(creditPacket)
 	if p.started != 1 {
 		t.Errorf("%d goroutines were started, want 1", p.started)
 	}

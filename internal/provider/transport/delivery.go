@@ -11,10 +11,9 @@ import (
 // A Delivery lists what is put off while packets are handled that a Poller delivers:
 // consumers' callbacks, which need not be taken to another goroutine, as nothing is held
 // afterwards, and acknowledgements. The consumer mostly answers, and its answer need not
-// wait until the acknowledgement is made, which the peer waits for less: of a ping-pong's
-// half round trip of 3 us it would take 0.7. An answer that the peer may refuse, which
-// would end the connection, does wait (rc.QP.HoldAcknowledgement); and what is still owed
-// when the connection ends is told before.
+// wait until the acknowledgement is made, for which the peer need not wait. An answer that the peer may refuse, which
+// would end the connection, does wait (rc.QP.HoldAcknowledgement); and an acknowledgement that is
+// still put off when the connection ends goes out before.
 //
 // What was put off by Receive is done by Delivered, of whichever goroutine. What was put off
 // by a consumer that polls is done by itself, when it answers, behind that, or has found its CQ
@@ -22,76 +21,75 @@ import (
 //
 // While a lot of data comes in, acknowledgements are put off a little longer, until there is
 // a pause or a good deal to acknowledge: each has the peer complete requests and post others,
-// which is the cheaper the more there are at once. Of WRITEs of 64 KiB every message was
-// acknowledged for itself, which took each end a tenth of its time.
+// which is the cheaper the more there are at once.
 type Delivery struct {
-	mu        sync.Mutex // guards what follows
-	callbacks []func()
-	owing     []*Channel    // that owe their peer an acknowledgement
-	bytes     int           // that arrived since somebody owes one
-	last      time.Duration // when some last did
+	mu             sync.Mutex // guards what follows
+	callbacks      []func()
+	unacknowledged []*Channel    // that have an acknowledgement to send
+	bytes          int           // that arrived since the first of them
+	last           time.Duration // when the last of them arrived
 
-	owed   atomic.Int32 // len(owing), to be read without the lock
+	count  atomic.Int32 // len(unacknowledged), to be read without the lock
 	timing atomic.Bool  // AcknowledgeSoon or AcknowledgeLater has set a timer
 }
 
 const (
-	// bulk is from how many bytes on a delivery counts as a lot, and enough is how many are
+	// bulkBytes is from how many bytes on a delivery counts as a lot, and maxUnacknowledged is how many are
 	// acknowledged in any case, of the megabyte that a peer sends at most on a short path.
-	bulk   = 32 << 10
-	enough = 256 << 10
-	// pause is how long nothing arrives when it was all: what a batch of 64 KiB takes.
-	pause = 10 * time.Microsecond
-	// soon is how long what is put off may wait for a consumer that does not come back.
-	soon = 100 * time.Microsecond
-	// later is how long it may wait for one that has come back all the time. It is many of its polls, so that a timer
+	bulkBytes         = 32 << 10
+	maxUnacknowledged = 256 << 10
+	// quietTime is how long nothing arrives when it was all: what a batch of 64 KiB takes.
+	quietTime = 10 * time.Microsecond
+	// shortAckDelay is how long what is put off may wait for a consumer that does not come back.
+	shortAckDelay = 100 * time.Microsecond
+	// longAckDelay is how long it may wait for one that has come back all the time. It is many of its polls, so that a timer
 	// costs such a consumer nothing.
-	later = time.Millisecond
+	longAckDelay = time.Millisecond
 )
 
-// Call has run be called by Device.Delivered.
+// Call queues run, which Device.Delivered calls.
 func (d *Delivery) Call(run func()) {
 	d.mu.Lock()
 	d.callbacks = append(d.callbacks, run)
 	d.mu.Unlock()
 }
 
-// owe has the queue pair, to which so many bytes have just come, acknowledge later.
-func (d *Delivery) owe(c *Channel, bytes int, now time.Duration) {
+// queueAcknowledgement puts off the acknowledgement of a queue pair to which so many bytes have just come.
+func (d *Delivery) queueAcknowledgement(c *Channel, bytes int, now time.Duration) {
 	d.mu.Lock()
-	if !c.owing.Swap(true) {
-		d.owing = append(d.owing, c)
-		d.owed.Store(int32(len(d.owing)))
+	if !c.ackQueued.Swap(true) {
+		d.unacknowledged = append(d.unacknowledged, c)
+		d.count.Store(int32(len(d.unacknowledged)))
 	}
 	d.bytes += bytes
 	d.last = now
 	d.mu.Unlock()
 }
 
-// due reports whether it is time to acknowledge what is owed.
-func (d *Delivery) due(c clock.Clock) bool {
+// acknowledgementDue reports whether it is time to send the acknowledgements that are put off.
+func (d *Delivery) acknowledgementDue(c clock.Clock) bool {
 	d.mu.Lock()
 	bytes, last := d.bytes, d.last
 	d.mu.Unlock()
-	return bytes < bulk || bytes >= enough || c.Now()-last >= pause
+	return bytes < bulkBytes || bytes >= maxUnacknowledged || c.Now()-last >= quietTime
 }
 
-// nextCallbacks takes the newest of the callbacks; nil if there are none.
-func (d *Delivery) nextCallbacks() func() {
+// nextCallback takes the newest of the callbacks; nil if there are none.
+func (d *Delivery) nextCallback() func() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return takeLast(&d.callbacks)
 }
 
-// nextOwing takes the newest of the queue pairs; nil if there are none.
-func (d *Delivery) nextOwing() *Channel {
+// nextUnacknowledged takes the newest of the queue pairs; nil if there are none.
+func (d *Delivery) nextUnacknowledged() *Channel {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	c := takeLast(&d.owing)
+	c := takeLast(&d.unacknowledged)
 	if c != nil {
-		c.owing.Store(false)
+		c.ackQueued.Store(false)
 	}
-	d.owed.Store(int32(len(d.owing)))
+	d.count.Store(int32(len(d.unacknowledged)))
 	d.bytes = 0
 	return c
 }
@@ -106,13 +104,13 @@ func takeLast[T any](list *[]T) (t T) {
 	return t
 }
 
-// AcknowledgeIfDue has the queue pairs acknowledge that owe it, if it is time, and reports
-// whether some still do.
+// AcknowledgeIfDue sends the acknowledgements that are put off, if it is time, and reports
+// whether some still are.
 func (d *Device) AcknowledgeIfDue() (later bool) {
-	if d.Delivery.owed.Load() == 0 {
+	if d.Delivery.count.Load() == 0 {
 		return false
 	}
-	if !d.Delivery.due(d.Clock) {
+	if !d.Delivery.acknowledgementDue(d.Clock) {
 		return true
 	}
 	d.Acknowledge()
@@ -122,15 +120,15 @@ func (d *Device) AcknowledgeIfDue() (later bool) {
 // AcknowledgeSoon is AcknowledgeIfDue for a consumer that may not come back to what is not due yet.
 func (d *Device) AcknowledgeSoon() {
 	if d.AcknowledgeIfDue() {
-		d.acknowledgeAfter(soon)
+		d.acknowledgeAfter(shortAckDelay)
 	}
 }
 
-// AcknowledgeLater leaves what is owed to a consumer that comes back all the time, but not for long: it may have turned
+// AcknowledgeLater leaves the acknowledgements to a consumer that comes back all the time, but not for long: it may have turned
 // to something else, and its peer to waiting.
 func (d *Device) AcknowledgeLater() {
-	if d.Delivery.owed.Load() > 0 {
-		d.acknowledgeAfter(later)
+	if d.Delivery.count.Load() > 0 {
+		d.acknowledgeAfter(longAckDelay)
 	}
 }
 
@@ -144,9 +142,9 @@ func (d *Device) acknowledgeAfter(wait time.Duration) {
 	})
 }
 
-// Acknowledge has the queue pairs acknowledge that owe it.
+// Acknowledge sends the acknowledgements that are put off.
 func (d *Device) Acknowledge() {
-	for c := d.Delivery.nextOwing(); c != nil; c = d.Delivery.nextOwing() {
+	for c := d.Delivery.nextUnacknowledged(); c != nil; c = d.Delivery.nextUnacknowledged() {
 		c.Acknowledge()
 	}
 }
@@ -154,17 +152,17 @@ func (d *Device) Acknowledge() {
 // Delivered does what was put off, without anything held, and reports whether something is still put off,
 // for some microseconds.
 func (d *Device) Delivered() bool {
-	for run := d.Delivery.nextCallbacks(); run != nil; run = d.Delivery.nextCallbacks() {
+	for run := d.Delivery.nextCallback(); run != nil; run = d.Delivery.nextCallback() {
 		run()
 	}
 	return d.AcknowledgeIfDue()
 }
 
-// A Manner is who handles packets, and so what is put off.
-type Manner uint8
+// A Mode says who handles packets, and so what is put off.
+type Mode uint8
 
 const (
-	AtOnce     Manner = iota // a Carrier that knows of no Delivered: nothing is put off
-	Deferred                 // a Poller's goroutine
-	ByConsumer               // a consumer's: only acknowledgements are
+	AtOnce     Mode = iota // a Carrier that knows of no Delivered: nothing is put off
+	Deferred               // a Poller's goroutine
+	ByConsumer             // a consumer's: only acknowledgements are
 )

@@ -61,11 +61,11 @@ type Device struct {
 	credit creditPool
 
 	// polled says that a consumer polls, and will call FlushPosts: for the channels in posted.
-	polled     atomic.Bool
-	polls      atomic.Uint64 // calls of FlushPosts
-	someposted atomic.Bool   // len(posted) > 0, to be read without the lock
-	postedMu   sync.Mutex
-	posted     ring.Ring[*Channel]
+	polled    atomic.Bool
+	polls     atomic.Uint64 // calls of FlushPosts
+	anyPosted atomic.Bool   // len(posted) > 0, to be read without the lock
+	postedMu  sync.Mutex
+	posted    ring.Ring[*Channel]
 
 	pathsMu sync.Mutex
 	paths   map[netip.Addr]*path // by the peer's address
@@ -91,7 +91,7 @@ func New(cfg Config) *Device {
 }
 
 // Receive gives packets to their queue pairs, runs of one queue pair's together. They are lent.
-func (d *Device) Receive(packets []roce.Received, how Manner) {
+func (d *Device) Receive(packets []roce.Received, how Mode) {
 	d.credit.beginReceiving()
 	defer d.credit.endReceiving()
 	for len(packets) > 0 {
@@ -145,14 +145,14 @@ func (d *Device) Counters() rc.Counters {
 	defer d.retiring.Unlock()
 	sum := d.retired
 	d.Each(func(p *Pair) {
-		if c, ok := p.Owner.(interface{ Counted() rc.Counters }); ok {
-			sum = sum.Plus(c.Counted())
+		if c, ok := p.Owner.(interface{ Counters() rc.Counters }); ok {
+			sum = sum.Plus(c.Counters())
 		}
 	})
 	return sum
 }
 
-// frameOctets is the length of the Ethernet frame around a packet: headers, ICRC
+// frameOctets returns the length of the Ethernet frame around a packet: headers, ICRC
 // and padding, without preamble and frame check sequence, which belong to layer
 // 1 and to the hardware.
 func frameOctets(flow *roce.Flow, opcode roce.Opcode, payload int) int {

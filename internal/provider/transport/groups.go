@@ -31,7 +31,7 @@ type groups struct {
 	members map[netip.Addr][]*Pair
 }
 
-// of is the queue pairs that are attached to a group.
+// of returns the queue pairs that are attached to a group.
 func (g *groups) of(group netip.Addr) []*Pair {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
@@ -83,7 +83,7 @@ func (d *Device) Detach(group netip.Addr, p *Pair) {
 }
 
 // receiveMulticast gives each packet to the queue pairs of its group, but for the one that sent it.
-func (d *Device) receiveMulticast(packets []roce.Received, how Manner) {
+func (d *Device) receiveMulticast(packets []roce.Received, how Mode) {
 	for i := range packets {
 		p := &packets[i]
 		members := d.groups.of(p.Flow.Local)

@@ -44,7 +44,7 @@ func (j *joiner) receive() {
 
 type counter int
 
-func (c *counter) Receive(packets []roce.Received, _ Manner) { *c += counter(len(packets)) }
+func (c *counter) Receive(packets []roce.Received, _ Mode) { *c += counter(len(packets)) }
 
 // Packets to a group reach who is attached to it. The last who is detached has the carrier leave the group, while
 // another packet may be received.

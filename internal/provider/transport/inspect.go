@@ -33,7 +33,7 @@ func (d *Device) Usage() (u Usage) {
 	return u
 }
 
-// Numbers are the bounds of the queue pair numbers that the device gives out.
+// Numbers returns the bounds of the queue pair numbers that the device gives out.
 func (d *Device) Numbers() (first, last uint32) { return d.table.first, d.table.last }
 
 // SetNextNumber has the search for a free number begin at n.

@@ -18,7 +18,7 @@ import (
 type pacing struct {
 	mu     sync.Mutex // guards what follows, but not the elements
 	buffer *pace.Buffer
-	to     map[pacedKey]*paced
+	to     map[pacedKey]*pacedPath
 	nextID uint64
 }
 
@@ -26,7 +26,7 @@ type pacing struct {
 // again (udp_rmem_release in net/ipv4/udp.c), and there is to be room for who has just begun. IDs begin with a number
 // that is drawn for each device.
 func (p *pacing) init(receiveBuffer int, drawn uint32) {
-	p.buffer, p.to, p.nextID = pace.NewBuffer(receiveBuffer/2), map[pacedKey]*paced{}, uint64(drawn)<<32
+	p.buffer, p.to, p.nextID = pace.NewBuffer(receiveBuffer/2), map[pacedKey]*pacedPath{}, uint64(drawn)<<32
 }
 
 // A pacedKey is a receive buffer: each process that shares a device has its own.
@@ -35,8 +35,8 @@ type pacedKey struct {
 	share  uint32
 }
 
-// A paced is the way to one receive buffer, and who waits for room there.
-type paced struct {
+// A pacedPath is the path to one receive buffer, with the queue pairs that wait for room there.
+type pacedPath struct {
 	device *Device
 	key    pacedKey
 
@@ -51,13 +51,13 @@ type paced struct {
 	timerAt time.Duration // when the timer will run; 0: it is not pending
 }
 
-// pacedTo is the way to a receive buffer. There is one for each that the device has ever sent to.
-func (d *Device) pacedTo(key pacedKey) *paced {
+// pacedPathTo returns the path to a receive buffer. There is one for each that the device has ever sent to.
+func (d *Device) pacedPathTo(key pacedKey) *pacedPath {
 	d.pacing.mu.Lock()
 	defer d.pacing.mu.Unlock()
 	p := d.pacing.to[key]
 	if p == nil {
-		p = &paced{device: d, key: key, path: pace.NewPath(d.pacing.nextID)}
+		p = &pacedPath{device: d, key: key, path: pace.NewPath(d.pacing.nextID)}
 		d.pacing.nextID++
 		p.publish()
 		d.pacing.to[key] = p
@@ -66,19 +66,19 @@ func (d *Device) pacedTo(key pacedKey) *paced {
 }
 
 // publish follows whatever may have changed the path. The lock is held.
-func (p *paced) publish() {
+func (p *pacedPath) publish() {
 	p.limit.Store(p.path.Limit())
-	p.due.Store(p.path.Due())
+	p.due.Store(p.path.NextMark())
 }
 
-// open reports whether a packet may be sent.
-func (p *paced) open() bool { return p.sent.Load() < p.limit.Load() }
+// hasRoom reports whether a packet may be sent.
+func (p *pacedPath) hasRoom() bool { return p.sent.Load() < p.limit.Load() }
 
 // admits has a queue pair, whose lock is held, be resumed when a packet may be sent, unless it may now.
-func (p *paced) admits(u *Unreliable) bool {
+func (p *pacedPath) admits(u *Unreliable) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.open() {
+	if p.hasRoom() {
 		return true
 	}
 	if !u.waiting {
@@ -90,10 +90,10 @@ func (p *paced) admits(u *Unreliable) bool {
 }
 
 // isDue reports whether it is time for a Mark.
-func (p *paced) isDue() bool { return p.sent.Load() >= p.due.Load() }
+func (p *pacedPath) isDue() bool { return p.sent.Load() >= p.due.Load() }
 
 // markIfDue sends a Mark behind what has been sent, if it is time.
-func (p *paced) markIfDue(flow roce.Flow) {
+func (p *pacedPath) markIfDue(flow roce.Flow) {
 	if !p.isDue() {
 		return
 	}
@@ -104,25 +104,25 @@ func (p *paced) markIfDue(flow roce.Flow) {
 	p.send(flow, &m)
 }
 
-// mark is the Mark that is to be sent now. The lock is held.
-func (p *paced) mark(now time.Duration) mad.Mark {
+// mark returns the Mark that is to be sent now. The lock is held.
+func (p *pacedPath) mark(now time.Duration) mad.Mark {
 	m := p.path.Mark(now, p.sent.Load())
 	p.publish()
 	return m
 }
 
 // send sends a Mark, behind the packets of a flow.
-func (p *paced) send(flow roce.Flow, m *mad.Mark) {
+func (p *pacedPath) send(flow roce.Flow, m *mad.Mark) {
 	d := p.device
 	d.sendDatagram(flow, p.key.share<<ShareShift|mad.QPN, d.table.first&^shareMask|mad.QPN, m.Append(nil))
 }
 
 // setTimer has the timer run at the path's deadline or earlier, if somebody waits. The lock is held.
-func (p *paced) setTimer(now time.Duration) {
+func (p *pacedPath) setTimer(now time.Duration) {
 	if len(p.waiting) == 0 {
 		return
 	}
-	p.path.Wait(now)
+	p.path.StartWaiting(now)
 	deadline := p.path.Deadline()
 	if p.timerAt != 0 && p.timerAt <= deadline {
 		return
@@ -135,14 +135,14 @@ func (p *paced) setTimer(now time.Duration) {
 	}
 }
 
-func (p *paced) timeout() {
+func (p *pacedPath) timeout() {
 	p.mu.Lock()
 	p.timerAt = 0
 	now := p.device.Clock.Now()
 	var m mad.Mark
 	ask := false
 	if len(p.waiting) > 0 && p.path.Deadline() <= now {
-		if ask = p.path.Timeout(now); ask {
+		if ask = p.path.HandleTimeout(now); ask {
 			m = p.mark(now)
 		}
 		p.publish()
@@ -156,19 +156,19 @@ func (p *paced) timeout() {
 }
 
 // answer takes the peer's Answer. No lock of a queue pair is held.
-func (p *paced) answer(now time.Duration, a *mad.Answer) {
+func (p *pacedPath) answer(now time.Duration, a *mad.Answer) {
 	p.mu.Lock()
-	p.path.Answer(now, a)
+	p.path.HandleAnswer(now, a)
 	p.publish()
 	p.mu.Unlock()
 	p.resume(now)
 }
 
 // resume resumes queue pairs that wait, in their order, as long as there is room. Who uses it up waits behind the others.
-func (p *paced) resume(now time.Duration) {
+func (p *pacedPath) resume(now time.Duration) {
 	for {
 		p.mu.Lock()
-		if len(p.waiting) == 0 || !p.open() {
+		if len(p.waiting) == 0 || !p.hasRoom() {
 			p.setTimer(now)
 			p.mu.Unlock()
 			return

@@ -8,19 +8,19 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/rc"
 )
 
-// A path is what the queue pairs of a device that are connected with one address find
-// out together about the way there. Each for itself could not tell a long way from a
-// queue that all of them make: only who is alone can.
+// A path has what the queue pairs of a device that are connected with one address find
+// out together about the path there. Each for itself could not tell a long path from a
+// queue that all of them make: only one that is alone can.
 type path struct {
 	roundTrip atomic.Int64            // the shortest, in nanoseconds; 0: nobody knows yet
 	slow      atomic.Int64            // rc.QP.SlowRoundTrip of who found out last that it has changed
-	answered  atomic.Int64            // the latest rc.QP.Answered
+	answered  atomic.Int64            // the latest rc.QP.LastAnswered
 	heard     atomic.Int64            // when a packet last came from the address to any queue pair
 	heardBy   atomic.Pointer[Channel] // the queue pair that it came to
 }
 
-// known is the path as a queue pair is to know it whose peer says nothing.
-func (p *path) known() rc.Path {
+// snapshot returns what a queue pair is to know of the path when its peer says nothing.
+func (p *path) snapshot() rc.Path {
 	return rc.Path{
 		Slow:     time.Duration(p.slow.Load()),
 		Heard:    time.Duration(p.heard.Load()),
@@ -28,33 +28,33 @@ func (p *path) known() rc.Path {
 	}
 }
 
-// hear takes note of packets from the address.
-func (p *path) hear(now time.Duration, c *Channel) {
+// noteHeard takes note of packets from the address.
+func (p *path) noteHeard(now time.Duration, c *Channel) {
 	p.heard.Store(int64(now))
 	if p.heardBy.Load() != c {
 		p.heardBy.Store(c)
 	}
 }
 
-// askOnAnother has the queue pair ask its peer that heard from the address last, unless that is
+// probeOnAnother has the queue pair ask its peer that heard from the address last, unless that is
 // the one whose peer says nothing. That one is locked.
-func (p *path) askOnAnother(silent *Channel) {
+func (p *path) probeOnAnother(silent *Channel) {
 	if w := p.heardBy.Load(); w != nil && w != silent {
-		w.device.Clock.Go(w.ask)
+		w.device.Clock.Go(w.probe)
 	}
 }
 
-// Heard is when packets last came to queue pairs from an address, and whether the answer to a
+// LastHeard returns when packets last came to queue pairs from an address, and whether the answer to a
 // management datagram that was sent there at a time may be behind them.
-func (d *Device) Heard(remote netip.Addr, sentAt time.Duration) (at time.Duration, behind bool) {
+func (d *Device) LastHeard(remote netip.Addr, sentAt time.Duration) (at time.Duration, behind bool) {
 	d.pathsMu.Lock()
 	p := d.paths[remote]
 	d.pathsMu.Unlock()
 	if p == nil {
 		return 0, false
 	}
-	known := p.known()
-	return known.Heard, known.MayHoldAnswer(sentAt)
+	known := p.snapshot()
+	return known.Heard, known.AnswerMayBeUnderWay(sentAt)
 }
 
 // noteAnswered takes what a queue pair says. Where two do at once, either will do.
@@ -64,7 +64,7 @@ func (p *path) noteAnswered(at time.Duration) {
 	}
 }
 
-// pathTo is the path to an address. There is one for each that the device has ever been
+// pathTo returns the path to an address. There is one for each that the device has ever been
 // connected with.
 func (d *Device) pathTo(remote netip.Addr) *path {
 	d.pathsMu.Lock()

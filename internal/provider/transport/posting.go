@@ -8,55 +8,55 @@ import "math"
 const (
 	// pipelined packets in flight show that a consumer posts without waiting for each, and at most gathered ones wait to be
 	// sent together.
-	pipelined = 8
-	gathered  = 32
+	pipelined   = 8
+	maxGathered = 32
 )
 
 // ProgressSoon is ProgressAfterPost, or nothing if the consumer polls, and does not wait for what it has posted: then
 // FlushPosts, which is called as it polls, sends a few packets together, at the price of one.
 func (c *Channel) ProgressSoon() {
-	c.burst.polled(c.device.polls.Load())
-	c.burst.posted(c.QP.Posted())
-	if !c.pipelines() || c.QP.Unsent() >= gathered {
+	c.postCount.polled(c.device.polls.Load())
+	c.postCount.posted(c.QP.Posted())
+	if !c.pipelining() || c.QP.Unsent() >= maxGathered {
 		c.ProgressAfterPost()
 		return
 	}
-	c.awaitFlush()
+	c.queueFlush()
 	c.model.Watch(true)
 }
 
-// pipelines reports whether the consumer polls, and does not wait for what it has posted: a lot of that is in flight, or
+// pipelining reports whether the consumer polls, and does not wait for what it has posted: a lot of that is in flight, or
 // some, and a lot was posted between two polls. Something is in flight in any case, so that who does not poll again, but
 // looks at its memory for what a peer writes there, waits no longer for what was put off than for its acknowledgement.
-func (c *Channel) pipelines() bool {
+func (c *Channel) pipelining() bool {
 	inFlight := c.QP.InFlight()
-	return c.device.polled.Load() && (inFlight >= pipelined || inFlight > 0 && c.burst.last >= pipelined)
+	return c.device.polled.Load() && (inFlight >= pipelined || inFlight > 0 && c.postCount.last >= pipelined)
 }
 
-// A burst counts what a consumer posts between two polls. The channel's lock guards it.
-type burst struct {
+// A postCount counts what a consumer posts between two polls. The channel's lock guards it.
+type postCount struct {
 	posts int64  // requests that had ever been posted when they were last counted
 	polls uint64 // of the device's consumers, likewise
 	since int64  // requests that were counted since the last of these polls
 	last  int64  // requests between the polls before, unless there were none
 }
 
-// posted has posts requests ever posted.
-func (b *burst) posted(posts int64) {
+// posted counts requests, given how many were ever posted.
+func (b *postCount) posted(posts int64) {
 	b.since += posts - b.posts
 	b.posts = posts
 }
 
-// polled has the consumers have polled so often.
-func (b *burst) polled(polls uint64) {
+// polled begins a new count if the consumers have polled since, given how often they ever did.
+func (b *postCount) polled(polls uint64) {
 	if polls != b.polls && b.since > 0 {
 		b.last, b.since = b.since, 0
 	}
 	b.polls = polls
 }
 
-// awaitFlush has FlushPosts come by.
-func (c *Channel) awaitFlush() {
+// queueFlush queues the channel for FlushPosts.
+func (c *Channel) queueFlush() {
 	if c.posted {
 		return
 	}
@@ -64,7 +64,7 @@ func (c *Channel) awaitFlush() {
 	d := c.device
 	d.postedMu.Lock()
 	*d.posted.Add(math.MaxInt) = c
-	d.someposted.Store(true)
+	d.anyPosted.Store(true)
 	d.postedMu.Unlock()
 }
 
@@ -78,7 +78,7 @@ func (d *Device) SetPolled(polled bool) {
 // FlushPosts sends what ProgressSoon has put off. No lock of a channel is held.
 func (d *Device) FlushPosts() {
 	d.polls.Add(1)
-	if !d.someposted.Load() {
+	if !d.anyPosted.Load() {
 		return
 	}
 	d.postedMu.Lock()
@@ -101,7 +101,7 @@ func (d *Device) nextPosted() (c *Channel) {
 		c, *d.posted.Oldest() = *d.posted.Oldest(), nil
 		d.posted.Drop()
 	}
-	d.someposted.Store(d.posted.Len() > 0)
+	d.anyPosted.Store(d.posted.Len() > 0)
 	return c
 }
 
@@ -110,11 +110,11 @@ func (c *Channel) flush() {
 	c.Lock()
 	defer c.Unlock()
 	c.posted = false
-	watches := c.model.Watch(c.pipelines())
-	c.burst.posted(c.QP.Posted())
-	c.burst.polled(c.device.polls.Load())
+	watches := c.model.Watch(c.pipelining())
+	c.postCount.posted(c.QP.Posted())
+	c.postCount.polled(c.device.polls.Load())
 	c.ProgressAfterPost()
 	if watches {
-		c.awaitFlush()
+		c.queueFlush()
 	}
 }

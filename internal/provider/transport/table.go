@@ -16,12 +16,12 @@ type Pair struct {
 	number uint32 // changed with the table's lock held
 }
 
-// Number is the queue pair's number on the wire, of one that is never renumbered.
+// Number returns the queue pair's number on the wire, of one that is never renumbered.
 func (p *Pair) Number() uint32 { return p.number }
 
 // An Owner takes packets that arrived together, addressed to its queue pair, which are lent.
 type Owner interface {
-	Receive(packets []roce.Received, how Manner)
+	Receive(packets []roce.Received, how Mode)
 }
 
 // A table finds queue pairs by number, without a lock. Numbers are given out in
@@ -63,7 +63,7 @@ func (t *table) init(share uint32, rand *rand.Rand) {
 	t.held = map[uint32]int{}
 }
 
-// get is nil for a number that is not in use.
+// get returns nil for a number that is not in use.
 func (t *table) get(number uint32) *Pair {
 	page := t.pages[number/tablePageSize%tablePages].Load()
 	if page == nil {
@@ -137,7 +137,7 @@ func (d *Device) Renumber(p *Pair) bool {
 	return true
 }
 
-// Number is the queue pair's number on the wire. Renumber may change it.
+// Number returns the queue pair's number on the wire. Renumber may change it.
 func (d *Device) Number(p *Pair) uint32 {
 	d.table.mu.Lock()
 	defer d.table.mu.Unlock()

@@ -32,9 +32,9 @@ type Unreliable struct {
 	machine  Machine
 	sent     uint64 // packets, as the next
 	received uint64
-	delivery *Delivery // that the packets are part of which are being handled; nil for none
-	paced    *paced    // where the newest packet went; nil before there is one
-	waiting  bool      // among those of a paced
+	delivery *Delivery  // that the packets are part of which are being handled; nil for none
+	paced    *pacedPath // where the newest packet went; nil before there is one
+	waiting  bool       // among those of a pacedPath
 }
 
 // Init makes u a queue pair of the device, which has no number before Add.
@@ -54,7 +54,7 @@ func (u *Unreliable) Packets() (sent, received uint64) {
 }
 
 // Receive implements Owner.
-func (u *Unreliable) Receive(packets []roce.Received, how Manner) {
+func (u *Unreliable) Receive(packets []roce.Received, how Mode) {
 	u.Lock()
 	defer u.Unlock()
 	d := u.device
@@ -83,11 +83,11 @@ func (u *Unreliable) Progress() {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
 	var flow roce.Flow
-	var path *paced
+	var path *pacedPath
 	n := 0
 	for {
 		var next roce.Flow
-		to, ok := u.admitted()
+		to, ok := u.nextPath()
 		if ok {
 			next, ok = u.machine.Next(&s.batch[n])
 		}
@@ -111,23 +111,23 @@ func (u *Unreliable) Progress() {
 	u.machine.Settle()
 }
 
-// admitted is where the next packet is paced, nil for nowhere; not ok if there is none, or it has to wait, and then the
+// nextPath returns where the next packet is paced, nil for nowhere; not ok if there is none, or it has to wait, and then the
 // queue pair will be resumed.
-func (u *Unreliable) admitted() (_ *paced, ok bool) {
+func (u *Unreliable) nextPath() (_ *pacedPath, ok bool) {
 	remote, qpn, ok := u.machine.Destination()
 	if !ok || remote.IsMulticast() {
 		return nil, ok
 	}
 	if to := (pacedKey{remote, qpn >> ShareShift}); u.paced == nil || u.paced.key != to {
-		u.paced = u.device.pacedTo(to)
+		u.paced = u.device.pacedPathTo(to)
 	}
-	if u.paced.open() || u.paced.admits(u) {
+	if u.paced.hasRoom() || u.paced.admits(u) {
 		return u.paced, true
 	}
 	return nil, false
 }
 
-// resume has a queue pair that waited go on.
+// resume resumes a queue pair that waited.
 func (u *Unreliable) resume() {
 	u.Lock()
 	defer u.Unlock()
@@ -135,7 +135,7 @@ func (u *Unreliable) resume() {
 	u.Progress()
 }
 
-func (u *Unreliable) send(path *paced, flow roce.Flow, packets []roce.Packet) {
+func (u *Unreliable) send(path *pacedPath, flow roce.Flow, packets []roce.Packet) {
 	octets := 0
 	for i := range packets {
 		octets += frameOctets(&flow, packets[i].Header.Opcode, packets[i].PayloadLen())

@@ -144,7 +144,7 @@ func (q *QP) SetRights(r rc.Rights) { q.connection.Rights = r }
 // receives that were posted since.
 func (q *QP) Flush() { q.enterError() }
 
-// State is the QP's present state.
+// State returns the QP's present state.
 func (q *QP) State() rc.State { return q.state }
 
 // Counters returns how much the QP has done.

@@ -142,7 +142,7 @@ func (q *QP) Post(r *Request) error {
 	return nil
 }
 
-// Destination is where the next packet goes; false if there is none.
+// Destination returns where the next packet goes; false if there is none.
 func (q *QP) Destination() (remote netip.Addr, qpn uint32, ok bool) {
 	if q.state != rc.Ready || q.queue.Len() == 0 {
 		return remote, 0, false
@@ -295,7 +295,7 @@ func (q *QP) enterError() {
 	}
 }
 
-// State is the QP's present state.
+// State returns the QP's present state.
 func (q *QP) State() rc.State { return q.state }
 
 // Counters returns how much the QP has done.

@@ -87,7 +87,7 @@ func (s AddressSpace) Atomic(op rc.Op, offset, operand, compare uint64) (origina
 	return b.Atomic(op, 0, operand, compare)
 }
 
-// at is the bytes at an address; false if there cannot be any.
+// at returns the bytes at an address; false if there cannot be any.
 func (AddressSpace) at(address, length uint64) (Bytes, bool) {
 	if address == 0 || address > addresses || length > addresses-address {
 		return nil, length == 0

@@ -32,7 +32,7 @@ const AccessOptional Access = 0x3FF << 20
 const accessKnown = AccessLocalWrite | AccessRemoteWrite | AccessRemoteRead | AccessRemoteAtomic | AccessBindWindow |
 	AccessZeroBased | AccessOnDemand | AccessHugePages | AccessOptional
 
-// check is EINVAL for what makes no sense: unknown rights, or peers that may write where the consumer may not.
+// check returns EINVAL for what makes no sense: unknown rights, or peers that may write where the consumer may not.
 func (a Access) check() error {
 	if a&^accessKnown != 0 || a&(AccessRemoteWrite|AccessRemoteAtomic) != 0 && a&AccessLocalWrite == 0 {
 		return syscall.EINVAL
@@ -189,7 +189,7 @@ func (mr *MR) reregister(to Registration) (before *PD, err error) {
 	return before, nil
 }
 
-// Key is the region's token, for local use and for peers.
+// Key returns the region's token, for local use and for peers.
 func (mr *MR) Key() uint32 { return mr.key }
 
 // Access returns the rights to the region.
@@ -238,7 +238,7 @@ func (pd *PD) quiesce() {
 	}
 }
 
-// region is nil for a token that is not valid.
+// region returns nil for a token that is not valid.
 func (c *Context) region(t uint32) *region {
 	r := c.regions.At(t)
 	if r == nil || r.token != t {
@@ -261,9 +261,9 @@ func (v view) Remote(dst [][]byte, token uint32, va uint64, length uint32, acces
 	return v.resolve(dst, token, va, length, access)
 }
 
-// isThere reports whether memory can be read, of which it may turn out later that it is not there: who is told of nothing
+// isReadable reports whether memory can be read, of which it may turn out later that it is not there: who is told of nothing
 // that happens to packets has to know before they are made.
-func isThere(memory Memory, offset, length uint64) bool {
+func isReadable(memory Memory, offset, length uint64) bool {
 	m, late := memory.(interface {
 		Readable(offset, length uint64) bool
 	})
@@ -276,7 +276,7 @@ func (v view) resolve(dst [][]byte, token uint32, va uint64, length uint32, acce
 		return dst, false
 	}
 	switch {
-	case access == rc.LocalRead && v.qp.config.Type != RC && !isThere(r.memory, offset, uint64(length)):
+	case access == rc.LocalRead && v.qp.config.Type != RC && !isReadable(r.memory, offset, uint64(length)):
 		return dst, false
 	case access == rc.LocalRead, access == rc.RemoteRead:
 		return r.memory.Read(dst, offset, uint64(length))
@@ -288,7 +288,7 @@ func (v view) resolve(dst [][]byte, token uint32, va uint64, length uint32, acce
 	return r.memory.Write(dst, offset, uint64(length))
 }
 
-// find is the region of a token and the offset of an address in its memory; nil if the token does not grant
+// find returns the region of a token and the offset of an address in its memory; nil if the token does not grant
 // that access to so many bytes.
 func (v view) find(token uint32, va, length uint64, access rc.Access) (*region, uint64) {
 	r := v.qp.pd.context.region(token)

@@ -67,7 +67,7 @@ func (a *Attributes) take(from *Attributes, mask AttributeMask) {
 // whenDrained names the attributes that change in SQD only when nothing is under way any more (IBTA Vol. 1, 10.3.1.5).
 const whenDrained = MaskAddress | MaskMaxReads | MaskMaxDestReads
 
-// check is EINVAL for attributes among those of mask that cannot be.
+// check returns EINVAL for attributes among those of mask that cannot be.
 func (qp *QP) check(a *Attributes, mask AttributeMask) error {
 	const mostRetries, mostTimeout, lastQPN = 7, 31, 0xFFFFFF
 	limits := &qp.pd.context.limits
@@ -229,7 +229,7 @@ func (qp *QP) apply(mask AttributeMask) {
 			qp.channel.QP.SetMinRNRTimer(a.MinRNRTimer)
 		}
 		if qp.state == SendQueueDrain && mask&(MaskTimeout|MaskRetryCount|MaskRNRRetry) != 0 {
-			qp.channel.QP.SetPatience(mad.Timeout(a.Timeout).Ack(), int(a.RetryCount), int(a.RNRRetry))
+			qp.channel.QP.SetRetries(mad.Timeout(a.Timeout).Ack(), int(a.RetryCount), int(a.RNRRetry))
 		}
 		if qp.state == SendQueueDrain && mask&(MaskMaxReads|MaskMaxDestReads) != 0 {
 			qp.channel.QP.SetReads(int(a.MaxReads), int(a.MaxDestReads))

@@ -126,7 +126,7 @@ func (qp *QP) takeOperand(r *rc.Request) bool {
 	return true
 }
 
-// read is a copy of the few bytes of an SGL; nil if they may not be read, or are not there. The lock is held.
+// read returns a copy of the few bytes of an SGL; nil if they may not be read, or are not there. The lock is held.
 func (qp *QP) read(sgl []rc.SGE) []byte {
 	var pieces [][]byte
 	for _, sge := range sgl {

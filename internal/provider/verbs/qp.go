@@ -167,7 +167,7 @@ func (qp *QP) resetUnreliable() {
 	}
 }
 
-// mtu is the largest payload of a packet from any of the device's addresses.
+// mtu returns the largest payload of a packet from any of the device's addresses.
 func (c *Context) mtu() int {
 	most := 256
 	for _, gid := range c.GIDs() {
@@ -176,16 +176,16 @@ func (c *Context) mtu() int {
 	return most
 }
 
-// Number is the queue pair's number on the wire.
+// Number returns the queue pair's number on the wire.
 func (qp *QP) Number() uint32 { return qp.pair.Number() }
 
-// Type is the queue pair's kind.
+// Type returns the queue pair's kind.
 func (qp *QP) Type() QPType { return qp.config.Type }
 
 // Capacity returns the room of the queue pair.
 func (qp *QP) Capacity() Capacity { return qp.config.Capacity }
 
-// Cookie is the consumer's.
+// Cookie returns the consumer's cookie (QPConfig).
 func (qp *QP) Cookie() any { return qp.config.Cookie }
 
 // Destroy ends the queue pair. What was posted makes no completion; entries that are queued on its CQs stay.
@@ -221,7 +221,7 @@ func (qp *QP) Destroy() error {
 	return nil
 }
 
-// Query is the queue pair's attributes as they are.
+// Query returns the queue pair's attributes as they are.
 func (qp *QP) Query() (Attributes, QPConfig) {
 	qp.lock.Lock()
 	defer qp.lock.Unlock()

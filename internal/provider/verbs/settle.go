@@ -195,7 +195,7 @@ func (qp *QP) complete(c *rc.Completion, source uint32, network Network) {
 	}
 	awaited, ok := cq.push(&done, c.Solicited)
 	if !ok {
-		qp.pd.context.overran(cq)
+		qp.pd.context.handleOverrun(cq)
 	}
 	if receive {
 		// Whose peer is woken by each completion, and looks for one then, counts on its request's before that of the answer:
@@ -204,8 +204,8 @@ func (qp *QP) complete(c *rc.Completion, source uint32, network Network) {
 	}
 }
 
-// overran tells of a CQ that has overrun, and ends its queue pairs.
-func (c *Context) overran(cq *CQ) {
+// handleOverrun tells of a CQ that has overrun, and ends its queue pairs.
+func (c *Context) handleOverrun(cq *CQ) {
 	c.events(Event{Type: EventCQError, CQ: cq})
 	c.clock.Go(func() {
 		c.end(c.openQPs(func(qp *QP) bool { return qp.config.SendCQ == cq || qp.config.ReceiveCQ == cq }))

@@ -45,7 +45,7 @@ func (s *SRQ) Destroy() error {
 	return nil
 }
 
-// Query is the queue's depth, pieces per receive and limit, which is 0 when its event has been raised.
+// Query returns the queue's depth, pieces per receive and limit, which is 0 when its event has been raised.
 func (s *SRQ) Query() (depth, maxSGE, limit int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,7 +8,7 @@ type tag struct{ id uint64 }
 // tags are those that are not in use. Whoever has them guards them.
 type tags struct{ free []*tag }
 
-// take is a tag with an ID.
+// take returns a tag with an ID.
 func (t *tags) take(id uint64) *tag {
 	last := len(t.free) - 1
 	if last < 0 {

@@ -61,7 +61,7 @@ type Limits struct {
 	Reads                              uint32 // and atomics, of a queue pair, in either direction
 }
 
-// DefaultLimits are those of a context that asks for no others.
+// DefaultLimits returns the limits of a context that asks for no others.
 func DefaultLimits() Limits {
 	return Limits{
 		QPs: 131072, CQs: 65536, MRs: 1 << 20, MWs: 1 << 20, PDs: 32768, SRQs: 32768, AHs: 1 << 20,
@@ -169,7 +169,7 @@ func (c *Context) fail() {
 	}
 }
 
-// openQPs is the queue pairs that are not destroyed and of which of holds.
+// openQPs returns the queue pairs that are not destroyed and of which of holds.
 func (c *Context) openQPs(of func(*QP) bool) (qps []*QP) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -244,7 +244,7 @@ type GID struct {
 	MTU     int // largest payload of a packet, bytes
 }
 
-// GIDs is the table.
+// GIDs returns the device's table of GIDs.
 func (c *Context) GIDs() []GID {
 	var gids []GID
 	for _, a := range c.device.ActiveAddresses() {

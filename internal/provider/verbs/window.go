@@ -50,7 +50,7 @@ func (pd *PD) AllocMW(kind WindowType) (*MW, error) {
 	return w, nil
 }
 
-// Key is the window's token, which binding may change.
+// Key returns the window's token, which binding may change.
 func (w *MW) Key() uint32 {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -7,7 +7,7 @@ import "github.com/ndklab/ndklab/internal/provider/rc"
 // allows everything but what only windows and atomics are for.
 type Memory map[uint32][]byte
 
-// Piece is n bytes of the region with the given token, from offset.
+// Piece returns n bytes of the region with the given token, from offset.
 func Piece(token uint32, offset, n int) rc.SGE {
 	return rc.SGE{Address: uint64(token)<<32 + uint64(offset), Length: uint32(n), Token: token}
 }

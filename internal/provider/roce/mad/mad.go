@@ -56,7 +56,7 @@ const (
 
 var attributeNames = [...]string{"REQ", "MRA", "REJ", "REP", "RTU", "DREQ", "DREP", "SIDR_REQ", "SIDR_REP", "LAP", "APR"}
 
-// String is the message's usual name.
+// String returns the message's usual name.
 func (a Attribute) String() string {
 	if i := int(a) - int(AttributeREQ); i >= 0 && i < len(attributeNames) {
 		return attributeNames[i]
@@ -116,7 +116,7 @@ func openDatagram(b []byte, a Attribute) (transactionID uint64, body []byte, err
 // putModifier sets the attribute modifier of the datagram that b ends with.
 func putModifier(b []byte, v uint32) { binary.BigEndian.PutUint32(b[len(b)-Size+20:], v) }
 
-// modifier is the attribute modifier of a datagram.
+// modifier returns the attribute modifier of a datagram.
 func modifier(b []byte) uint32 { return binary.BigEndian.Uint32(b[20:]) }
 
 func put24(b []byte, v uint32) {

@@ -12,18 +12,18 @@ const (
 	datagramPrefix = 0x0111 << 16
 )
 
-// ServiceID is the service that listens on an rdma_cm port.
+// ServiceID returns the service that listens on an rdma_cm port.
 func ServiceID(port uint16) uint64 { return servicePrefix | uint64(port) }
 
-// ServicePort is the inverse of ServiceID; false for IDs outside its range.
+// ServicePort returns the inverse of ServiceID; false for IDs outside its range.
 func ServicePort(id uint64) (port uint16, ok bool) {
 	return uint16(id), id&^0xFFFF == servicePrefix
 }
 
-// DatagramServiceID is the service of datagrams on an rdma_cm port.
+// DatagramServiceID returns the service of datagrams on an rdma_cm port.
 func DatagramServiceID(port uint16) uint64 { return datagramPrefix | uint64(port) }
 
-// DatagramServicePort is the inverse of DatagramServiceID; false for IDs outside its range.
+// DatagramServicePort returns the inverse of DatagramServiceID; false for IDs outside its range.
 func DatagramServicePort(id uint64) (port uint16, ok bool) {
 	return uint16(id), id&^0xFFFF == datagramPrefix
 }
@@ -89,7 +89,7 @@ func putIPv4(p []byte, a netip.Addr) {
 	copy(p[12:], v4[:])
 }
 
-// FlowLabel is the IPv6 flow label that rdma_cm gives to a connection between two
+// FlowLabel returns the IPv6 flow label that rdma_cm gives to a connection between two
 // ports (roce.md 12.3); 20 bits.
 func FlowLabel(source, destination uint16) uint32 {
 	return (uint32(source)*31 + uint32(destination)) & 0xFFFFF

@@ -97,7 +97,7 @@ var reasonNames = [...]string{
 	ReasonVendorOption:               "vendor option not supported",
 }
 
-// String is the reason in words.
+// String returns the reason in words.
 func (r Reason) String() string {
 	if int(r) < len(reasonNames) && reasonNames[r] != "" {
 		return reasonNames[r]
@@ -127,7 +127,7 @@ func (m *REJ) SetGUID(guid uint64) {
 	binary.BigEndian.PutUint64(m.ARI[:], guid)
 }
 
-// GUID is the CA GUID in the ARI; false if the ARI holds none.
+// GUID returns the CA GUID in the ARI; false if the ARI holds none.
 func (m *REJ) GUID() (uint64, bool) {
 	return binary.BigEndian.Uint64(m.ARI[:]), m.ARILength >= 8
 }

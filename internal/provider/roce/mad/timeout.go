@@ -9,12 +9,12 @@ type Timeout uint8
 // MaxTimeout is the longest time that the 5 bits express, about 2.4 hours.
 const MaxTimeout Timeout = 31
 
-// Duration is the time that t stands for.
+// Duration returns the time that t stands for.
 func (t Timeout) Duration() time.Duration {
 	return 4096 * time.Nanosecond << min(t, MaxTimeout)
 }
 
-// Ack is the time that t stands for as an ACK timeout; 0 is never.
+// Ack returns the time that t stands for as an ACK timeout; 0 is never.
 func (t Timeout) Ack() time.Duration {
 	if t == 0 {
 		return 0

@@ -117,7 +117,7 @@ func (s *Space) tellEnded(pid int, err error) {
 	}
 }
 
-// find is the region that a range is of; nil if it is this process's own memory. The lock is held.
+// find returns the region that a range is of; nil if it is this process's own memory. The lock is held.
 func (s *Space) find(b []byte) *Memory {
 	at, found := slices.BinarySearchFunc(s.regions, addressOf(b), byAddress)
 	if !found {
@@ -132,7 +132,7 @@ func (s *Space) find(b []byte) *Memory {
 	return nil
 }
 
-// real is where a range of the region really is.
+// real returns where a range of the region really is.
 func (m *Memory) real(b []byte) unix.RemoteIovec {
 	return unix.RemoteIovec{Base: uintptr(m.address) + addressOf(b) - addressOf(m.reserved), Len: len(b)}
 }

@@ -329,7 +329,7 @@ func decoded[T any](b []byte) (v T, err error) {
 	return v, nil
 }
 
-// encoded is a structure's bytes.
+// encoded returns a structure's bytes.
 func encoded(v any) []byte {
 	b, err := binary.Append(nil, binary.NativeEndian, v)
 	if err != nil {

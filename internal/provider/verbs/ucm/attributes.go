@@ -71,7 +71,7 @@ func (c *Channel) initQPAttr(r request) error {
 	return c.respond(cmd.Response, r.out, size, &a)
 }
 
-// attributes are those that move the queue pair of an id to a state; false if the connection has not come so far.
+// attributes returns the attributes that move the queue pair of an id to a state; false if the connection has not come so far.
 func (s *Service) attributes(i *id, state uint32) (a qpAttr, ok bool) {
 	a.State, a.Port = state, port
 	switch {

@@ -82,7 +82,7 @@ func (s *Service) bindTo(i *id, address netip.AddrPort) error {
 // no RDMA device to it (cma_any_addr of Linux).
 func isAny(a netip.Addr) bool { return a.IsUnspecified() || a.IsLoopback() }
 
-// isOurs is nil for the device's addresses, and what stands for all of them.
+// isOurs returns nil for the device's addresses, and what stands for all of them.
 func (s *Service) isOurs(address netip.Addr) error {
 	if isAny(address) || s.manager.HasAddress(address) {
 		return nil
@@ -158,7 +158,7 @@ func (s *Service) claimOne(i *id, address netip.AddrPort) *manager.Endpoint {
 	return e
 }
 
-// boundTo are the device's addresses that an id's stands for.
+// boundTo returns the device's addresses that an id's stands for.
 func (s *Service) boundTo(i *id) []netip.Addr {
 	if i.hasDevice() {
 		return []netip.Addr{i.local.Addr()}

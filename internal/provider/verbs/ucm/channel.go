@@ -108,7 +108,7 @@ func (c *Channel) respond(address uint64, out, least int, v any) error {
 	return nil
 }
 
-// find is the channel's id with a number.
+// find returns the channel's id with a number.
 func (c *Channel) find(number uint32) (*id, error) {
 	i := c.service.ids[number]
 	switch {

@@ -37,7 +37,7 @@ func ackTimeout(delay, lifeTime mad.Timeout) mad.Timeout {
 	return min(timeout, mad.MaxTimeout)
 }
 
-// mtu is the code of the path MTU from an id's address, 0 if no packet fits.
+// mtu returns the code of the path MTU from an id's address, 0 if no packet fits.
 func (s *Service) mtu(i *id) uint8 { return roce.MTUCode(s.config.Device.PathMTU(i.local.Addr())) }
 
 // lifeTime returns the time that packets live on an id's path.

@@ -59,7 +59,7 @@ func (i *id) agree(e *cm.ConnectReply) {
 	a.ackTimeout = ackTimeout(e.TargetAckDelay, i.agreed.ackTimeout-1)
 }
 
-// replyParam is a reply as its receiver is to use it.
+// replyParam returns a reply as its receiver is to use it.
 func replyParam(e *cm.ConnectReply) *connParam {
 	p := &connParam{
 		QPN: e.QPN, PrivateDataLength: mad.REPPrivateData, SRQ: flag(e.SRQ),
@@ -69,7 +69,7 @@ func replyParam(e *cm.ConnectReply) *connParam {
 	return p
 }
 
-// requestParam is a request as its receiver is to use it.
+// requestParam returns a request as its receiver is to use it.
 func requestParam(e *cm.ConnectRequest) *connParam {
 	p := &connParam{
 		QPN: e.QPN, PrivateDataLength: mad.ConsumerPrivateData, SRQ: flag(e.SRQ),
@@ -158,7 +158,7 @@ func (l listener) Deliver(e cm.ConnectRequest) {
 	i.channel.push(told)
 }
 
-// request is a new id for a request, which is delivered next.
+// request returns a new id for a request, which is delivered next.
 func (l listener) request() *id {
 	l.id.backlog--
 	i := l.id.channel.newID(0, l.id.space)

@@ -25,7 +25,7 @@ const (
 	eventTimewaitExit
 )
 
-// failure is an errno as an event's status has it.
+// failure returns an errno as an event's status has it.
 func failure(errno syscall.Errno) uint32 { return uint32(-int32(errno)) }
 
 // An event waits in its channel to be taken.

@@ -44,7 +44,7 @@ func (c *Channel) queryRoute(r request) error {
 	return c.respond(cmd.Response, r.out, routeResponseLeast, &response)
 }
 
-// destination is where an id leads to: to nowhere of its family once it is bound.
+// destination returns where an id leads to: to nowhere of its family once it is bound.
 func (i *id) destination() netip.AddrPort {
 	if i.remote.IsValid() || !i.local.IsValid() {
 		return i.remote
@@ -97,7 +97,7 @@ func (c *Channel) query(r request) error {
 	return syscall.ENOSYS
 }
 
-// addressesOf is the answer to a query without the addresses.
+// addressesOf returns the answer to a query without the addresses.
 func (s *Service) addressesOf(i *id) addrResponse {
 	response := addrResponse{DeviceIndex: noDeviceIndex}
 	if i.hasDevice() {

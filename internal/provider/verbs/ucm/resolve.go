@@ -108,7 +108,7 @@ func (s *Service) route(i *id, to netip.AddrPort) (netip.AddrPort, error) {
 	return to, nil
 }
 
-// reach is nil if there is a route. A group is reached from any address.
+// reach returns nil if there is a route. A group is reached from any address.
 func (s *Service) reach(local, to netip.Addr) error {
 	if to.IsMulticast() {
 		return nil

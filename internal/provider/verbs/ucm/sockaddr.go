@@ -9,10 +9,10 @@ import (
 // AF_IB, which syscall lacks.
 const familyIB = 27
 
-// family is a socket address's.
+// family returns the family of a socket address.
 func family(b []byte) uint16 { return binary.NativeEndian.Uint16(b) }
 
-// sizeOf is the size of a socket address by its family, 0 if that is unknown.
+// sizeOf returns the size of a socket address by its family, 0 if that is unknown.
 func sizeOf(b []byte) int {
 	const sockaddrIB = 48
 	switch family(b) {
@@ -59,7 +59,7 @@ func putAddress(b []byte, a netip.AddrPort) int {
 	return sockaddrIn6
 }
 
-// anyAddress is the unspecified address of a's family.
+// anyAddress returns the unspecified address of a's family.
 func anyAddress(a netip.Addr) netip.Addr {
 	if a.Is4() {
 		return netip.IPv4Unspecified()
@@ -67,7 +67,7 @@ func anyAddress(a netip.Addr) netip.Addr {
 	return netip.IPv6Unspecified()
 }
 
-// gidOf is an address as a GID: IPv4 as ::ffff:a.b.c.d.
+// gidOf returns an address as a GID: IPv4 as ::ffff:a.b.c.d.
 func gidOf(a netip.Addr) (gid [16]byte) {
 	if a.IsValid() {
 		gid = a.As16()

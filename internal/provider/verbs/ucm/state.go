@@ -34,7 +34,7 @@ var transitions = map[state]map[action]state{
 	connecting:      {doDisconnect: disconnected},
 }
 
-// after is the state that an action leads to; false where it is out of place.
+// after returns the state that an action leads to; false where it is out of place.
 func (s state) after(a action) (state, bool) {
 	next, ok := transitions[s][a]
 	return next, ok

@@ -76,7 +76,7 @@ func (s *Service) number() uint32 {
 	}
 }
 
-// addresses are the device's, in the order of its GIDs.
+// addresses returns the device's addresses, in the order of its GIDs.
 func (s *Service) addresses() []netip.Addr {
 	var all []netip.Addr
 	for _, a := range s.config.Device.ActiveAddresses() {
@@ -85,7 +85,7 @@ func (s *Service) addresses() []netip.Addr {
 	return all
 }
 
-// gidIndex is the index of an address in the device's table of GIDs.
+// gidIndex returns the index of an address in the device's table of GIDs.
 func (s *Service) gidIndex(local netip.Addr) uint8 {
 	for i, a := range s.addresses() {
 		if a == local {
@@ -124,13 +124,13 @@ func (s *Service) Fail() {
 	}
 }
 
-// errnoOf is the errno that an error wraps, or another if it wraps none.
+// errnoOf returns the errno that an error wraps, or another if it wraps none.
 func errnoOf(err error, other syscall.Errno) syscall.Errno {
 	errors.As(err, &other)
 	return other
 }
 
-// source is the local address for a remote one.
+// source returns the local address for a remote one.
 func (s *Service) source(remote netip.Addr) (netip.Addr, error) {
 	if s.config.Source != nil {
 		local, err := s.config.Source(remote)

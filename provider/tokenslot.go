@@ -8,42 +8,42 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/token"
 )
 
-// A grant is what an FRMR or a window is to the device: a slot in the table of
-// regions, whose region comes and goes with the requests FastRegister, Bind and
+// A tokenSlot is the entry in the table of regions that an FRMR or a window has. Its
+// region comes and goes with the requests FastRegister, Bind and
 // Invalidate.
 //
 // Each registration has a token with a key of its own, which the consumer can
 // have as soon as it is posted, so that it can tell the peer in a SEND that
 // follows. It is valid from when the request is performed, in its queue's order.
 // Whether a request makes sense depends on what was posted before it and is not
-// performed yet: see registered.
-type grant struct {
+// performed yet: see willBeRegistered.
+type tokenSlot struct {
 	miniport *Miniport
 
-	mu      sync.Mutex // guards what follows
-	token   uint32     // the newest; 0 as long as there is no slot
-	region  *region    // in effect, nil for none
-	pending []*change  // posted and not performed, in order
+	mu      sync.Mutex     // guards what follows
+	token   uint32         // the newest; 0 as long as there is no entry
+	region  *region        // in effect, nil for none
+	pending []*tokenChange // posted and not performed, in order
 	closed  bool
 }
 
-// A change is a request for a grant that is posted and not performed: to have a
+// A tokenChange is a request for a slot that is posted and not performed: to have a
 // region, or to have none.
-type change struct {
-	grant  *grant
+type tokenChange struct {
+	slot   *tokenSlot
 	qp     *QP
-	pd     *PD // of the grant
+	pd     *PD // of the slot
 	region *region
 	// read is the token that a READ with local invalidate ends; 0 for other
 	// requests.
 	read uint32
 }
 
-// prepare gives the grant a slot if it has none.
-func (g *grant) prepare() Status {
+// allocate takes an entry of the table of regions, unless the slot has one.
+func (g *tokenSlot) allocate() Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.registered() || g.closed {
+	if g.willBeRegistered() || g.closed {
 		return StatusInvalidDeviceState
 	}
 	if g.token != 0 {
@@ -54,38 +54,38 @@ func (g *grant) prepare() Status {
 		return StatusInsufficientResources
 	}
 	g.token = token
-	g.empty()
+	g.setEmpty()
 	return StatusSuccess
 }
 
-// empty leaves a region in the slot that no token is valid for, by which the
-// grant can be found. g.mu is held.
-func (g *grant) empty() { g.miniport.regions.Set(g.token, &region{grant: g}) }
+// setEmpty leaves a region in the slot that no token is valid for, by which the
+// slot can be found. g.mu is held.
+func (g *tokenSlot) setEmpty() { g.miniport.regions.Set(g.token, &region{slot: g}) }
 
-// newest is the newest token, 0 for none.
-func (g *grant) newest() uint32 {
+// newestToken returns the newest token, 0 for none.
+func (g *tokenSlot) newestToken() uint32 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.token
 }
 
-// registered reports whether there will be a region when all that is posted has
+// willBeRegistered reports whether there will be a region when all that is posted has
 // been performed. g.mu is held.
-func (g *grant) registered() bool {
+func (g *tokenSlot) willBeRegistered() bool {
 	if n := len(g.pending); n > 0 {
 		return g.pending[n-1].region != nil
 	}
 	return g.region != nil
 }
 
-// close ends the token; the object, whose grant it is, is held until nobody uses
+// close ends the token; the object, whose slot it is, is held until nobody uses
 // the bytes. Requests that are still pending will do nothing.
-func (g *grant) close(o *object) {
+func (g *tokenSlot) close(o *object) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = true
 	for _, c := range g.pending {
-		c.region.letGo()
+		c.region.releaseMemory()
 	}
 	g.pending = nil
 	if g.token == 0 {
@@ -94,7 +94,7 @@ func (g *grant) close(o *object) {
 	g.miniport.regions.Give(g.token)
 	r := g.region
 	g.region = nil
-	r.letGo()
+	r.releaseMemory()
 	if r == nil || r.users.TryLock() {
 		return
 	}
@@ -105,28 +105,28 @@ func (g *grant) close(o *object) {
 	})
 }
 
-// revoke ends the token that is in effect. What the queue pair that does it
+// endToken ends the token that is in effect. What the queue pair that does it
 // reports from now on waits until nobody uses the bytes any more. g.mu and the
 // queue pair's are held.
-func (g *grant) revoke(by *QP) {
+func (g *tokenSlot) endToken(by *QP) {
 	r := g.region
 	g.region = nil
-	g.empty() // which also lets go of the memory
-	r.letGo()
-	by.memory.leave(r)
+	g.setEmpty() // which also lets go of the memory
+	r.releaseMemory()
+	by.memory.endUse(r)
 	if !r.users.TryLock() {
-		by.drain(r)
+		by.holdBackUntilUnused(r)
 	}
 }
 
-// postChange queues a request that changes a grant, unless status, which is what
+// postChange queues a request that changes a slot, unless status, which is what
 // a look at its parameters has found, says that it is wrong.
-func (qp *QP) postChange(op rc.Op, context any, c *change, status Status, flags, allowed OpFlags) Status {
+func (qp *QP) postChange(op rc.Op, context any, c *tokenChange, status Status, flags, allowed OpFlags) Status {
 	qp.channel.Lock()
 	defer qp.channel.Unlock()
 	status = qp.queueChange(op, context, c, status, flags, allowed)
 	if status != StatusSuccess {
-		c.region.letGo()
+		c.region.releaseMemory()
 	}
 	if status != StatusSuccess || flags&OpDefer == 0 {
 		qp.progress()
@@ -134,7 +134,7 @@ func (qp *QP) postChange(op rc.Op, context any, c *change, status Status, flags,
 	return status
 }
 
-func (qp *QP) queueChange(op rc.Op, context any, c *change, status Status, flags, allowed OpFlags) Status {
+func (qp *QP) queueChange(op rc.Op, context any, c *tokenChange, status Status, flags, allowed OpFlags) Status {
 	switch {
 	case flags&^allowed != 0:
 		return StatusInvalidParameter
@@ -145,15 +145,15 @@ func (qp *QP) queueChange(op rc.Op, context any, c *change, status Status, flags
 	case c.pd != qp.pd:
 		return StatusInvalidParameter
 	}
-	g := c.grant
+	g := c.slot
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case g.closed:
 		return StatusInvalidParameter
-	case c.region != nil && g.registered():
+	case c.region != nil && g.willBeRegistered():
 		return StatusInvalidParameter // ndkpi.md T71
-	case c.region == nil && !g.registered():
+	case c.region == nil && !g.willBeRegistered():
 		return StatusInvalidDeviceRequest // NDK-INV-03
 	}
 	err := qp.channel.QP.Post(&rc.Request{
@@ -167,28 +167,28 @@ func (qp *QP) queueChange(op rc.Op, context any, c *change, status Status, flags
 		g.token = token.Next(g.token)
 		c.region.token = g.token
 	}
-	qp.await(c)
+	qp.addPending(c)
 	return StatusSuccess
 }
 
-// await notes a change as pending. c.grant.mu is held.
-func (qp *QP) await(c *change) {
+// addPending notes a change as pending. c.slot.mu is held.
+func (qp *QP) addPending(c *tokenChange) {
 	c.qp = qp
-	c.grant.pending = append(c.grant.pending, c)
+	c.slot.pending = append(c.slot.pending, c)
 	qp.changes = append(qp.changes, c)
 }
 
-// over notes that a change is not pending any more. c.grant.mu is held.
-func (c *change) over() {
-	c.grant.pending = without(c.grant.pending, c)
-	c.qp.changes = without(c.qp.changes, c)
+// removePending notes that a change is not pending any more. c.slot.mu is held.
+func (c *tokenChange) removePending() {
+	c.slot.pending = removeChange(c.slot.pending, c)
+	c.qp.changes = removeChange(c.qp.changes, c)
 }
 
-// without is changes without c. What is over is nearly always the oldest, so it
+// removeChange is changes without c. What is over is nearly always the oldest, so it
 // costs no walk: a queue may hold many thousands.
-func without(changes []*change, c *change) []*change {
+func removeChange(changes []*tokenChange, c *tokenChange) []*tokenChange {
 	switch i := slices.Index(changes, c); {
-	case i < 0: // closing the grant took it out
+	case i < 0: // closing the slot took it out
 		return changes
 	case i > 0 || len(changes) == 1: // an only one leaves its place to the next
 		return slices.Delete(changes, i, i+1)
@@ -198,20 +198,20 @@ func without(changes []*change, c *change) []*change {
 }
 
 // Perform implements rc.LocalOperation. The queue pair's lock is held.
-func (c *change) Perform() rc.Status {
-	g := c.grant
+func (c *tokenChange) Perform() rc.Status {
+	g := c.slot
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	c.over()
+	c.removePending()
 	switch {
 	case g.closed: // what is closed grants nothing; its regions have been let go
 	case c.region == nil:
 		if g.region == nil {
 			return rc.BadOperation // the peer was faster
 		}
-		g.revoke(c.qp)
+		g.endToken(c.qp)
 	case g.region != nil:
-		c.region.letGo()
+		c.region.releaseMemory()
 		return rc.BadOperation
 	default:
 		g.region = c.region
@@ -220,17 +220,17 @@ func (c *change) Perform() rc.Status {
 	return rc.Success
 }
 
-// abandon forgets the changes that will never be performed because the queue
+// dropPending forgets the changes that will never be performed because the queue
 // pair has ended. qp.channel's lock is held.
-func (qp *QP) abandon() {
+func (qp *QP) dropPending() {
 	for len(qp.changes) > 0 {
 		c := qp.changes[0]
-		c.grant.mu.Lock()
-		c.over()
-		if !c.grant.closed {
-			c.region.letGo()
+		c.slot.mu.Lock()
+		c.removePending()
+		if !c.slot.closed {
+			c.region.releaseMemory()
 		}
-		c.grant.mu.Unlock()
+		c.slot.mu.Unlock()
 	}
 }
 
@@ -238,25 +238,25 @@ func (qp *QP) abandon() {
 // complete. It is StatusInvalidDeviceRequest if the token has ended, such as by
 // the peer. When it completes nobody uses the memory through it any more.
 func (qp *QP) Invalidate(context any, mrOrMW Object, flags OpFlags) Status {
-	c, status := &change{}, StatusInvalidParameter // also of a registered region: NDK-INV-02
+	c, status := &tokenChange{}, StatusInvalidParameter // also of a registered region: NDK-INV-02
 	switch o := mrOrMW.(type) {
 	case *MR:
 		if o != nil && o.fastRegister {
-			c, status = &change{grant: &o.grant, pd: o.pd}, StatusSuccess
+			c, status = &tokenChange{slot: &o.slot, pd: o.pd}, StatusSuccess
 		}
 	case *MW:
 		if o != nil {
-			c, status = &change{grant: &o.grant, pd: o.pd}, StatusSuccess
+			c, status = &tokenChange{slot: &o.slot, pd: o.pd}, StatusSuccess
 		}
 	}
 	return qp.postChange(rc.OpInvalidate, context, c, status, flags, opFlagsOfEveryRequest)
 }
 
-// drain holds back what the queue pair has to report until nobody uses a region
+// holdBackUntilUnused holds back what the queue pair has to report until nobody uses a region
 // whose token it has ended. The users are other queue pairs, each for as long as
 // it holds its lock, so that to wait for them with a lock held might be for ever.
 // qp.channel's lock is held.
-func (qp *QP) drain(r *region) {
+func (qp *QP) holdBackUntilUnused(r *region) {
 	qp.draining++
 	qp.hold()
 	qp.clock.Go(func() {
