@@ -40,7 +40,7 @@ func (p *Impaired) Carry(now time.Duration, from, _ netip.Addr, packet []byte) [
 	return []time.Duration{delay}
 }
 
-// queue is how long a packet waits for the sender's line and is on it.
+// queue returns how long a packet waits for the sender's line and is on it.
 func (p *Impaired) queue(now time.Duration, from netip.Addr, size int) time.Duration {
 	if p.Rate == 0 {
 		return 0

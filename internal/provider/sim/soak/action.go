@@ -10,7 +10,7 @@ import (
 // after the other at random times.
 func (r *run) act() {
 	for range 1 + r.Rand.IntN(3) + len(r.hosts)/2 {
-		r.Later(time.Millisecond, func() { r.withLife((*life).dial) })
+		r.Later(time.Millisecond, func() { r.withInstance((*instance).dial) })
 	}
 	interval := r.plan.duration / time.Duration(r.plan.actions)
 	var next func()
@@ -24,9 +24,9 @@ func (r *run) act() {
 	r.Clock.AfterFunc(2*time.Millisecond, next)
 }
 
-// withLife does something with a random host that is up.
-func (r *run) withLife(do func(*life)) {
-	if l := trial.Pick(r.Rand, r.hosts).life; l != nil && !r.ending {
+// withInstance does something with a random host that is up.
+func (r *run) withInstance(do func(*instance)) {
+	if l := trial.Pick(r.Rand, r.hosts).instance; l != nil && !r.ending {
 		do(l)
 	}
 }
@@ -35,10 +35,10 @@ func (r *run) withLife(do func(*life)) {
 func (r *run) withEnd(do func(*end)) {
 	var fit []*end
 	for _, h := range r.hosts {
-		if h.life == nil {
+		if h.instance == nil {
 			continue
 		}
-		for _, e := range h.life.ends {
+		for _, e := range h.instance.ends {
 			if e.usable() {
 				fit = append(fit, e)
 			}
@@ -54,24 +54,24 @@ func (r *run) actOnce() {
 	case n < 60:
 		r.withEnd((*end).postSome)
 	case n < 78:
-		r.withEnd((*end).stock)
+		r.withEnd((*end).postReceivesAhead)
 	case n < 86:
-		r.withLife((*life).dial)
+		r.withInstance((*instance).dial)
 	case n < 88:
 		r.withEnd((*end).tearDown)
 	case n < 89:
-		r.withLife((*life).change)
+		r.withInstance((*instance).change)
 	case n < 90:
-		r.withLife((*life).reregister)
+		r.withInstance((*instance).reregister)
 	case n < 91:
-		r.withLife((*life).deafen)
+		r.withInstance((*instance).stopListening)
 	case r.plan.cuts:
-		r.strike(n)
+		r.injectFault(n)
 	}
 }
 
 // change has a consumer write to memory that nobody uses.
-func (l *life) change() {
+func (l *instance) change() {
 	from := l.run.Rand.IntN(len(l.memory.bytes))
 	to := min(len(l.memory.bytes), from+1+l.run.Rand.IntN(1000))
 	if l.memory.free(from, to, true) {
@@ -79,9 +79,9 @@ func (l *life) change() {
 	}
 }
 
-// strike has something fail. Outages are shorter and longer than what a
+// injectFault has something fail. Outages are shorter and longer than what a
 // connection survives.
-func (r *run) strike(n int) {
+func (r *run) injectFault(n int) {
 	outage := time.Duration(r.Rand.Int64N(int64([]time.Duration{10 * time.Millisecond, 500 * time.Millisecond, 6 * time.Second}[r.Rand.IntN(3)])))
 	switch {
 	case n < 96:
@@ -94,7 +94,7 @@ func (r *run) strike(n int) {
 		}
 	default:
 		h := trial.Pick(r.Rand, r.hosts)
-		if h.life == nil {
+		if h.instance == nil {
 			return
 		}
 		if n < 99 {

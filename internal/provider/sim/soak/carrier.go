@@ -10,7 +10,7 @@ import (
 // A carrier is a device's place on the network, with an ear to what passes.
 type carrier struct {
 	*sim.Carrier
-	life     *life
+	instance *instance
 	receiver provider.Receiver
 	frames   uint64 // sent for queue pairs
 }
@@ -23,7 +23,7 @@ func (c *carrier) Listen(r provider.Receiver) {
 
 // Receive implements provider.Receiver.
 func (c *carrier) Receive(packets []roce.Received) {
-	l := c.life
+	l := c.instance
 	r := l.run
 	for i := range packets {
 		p := &packets[i]
@@ -35,10 +35,10 @@ func (c *carrier) Receive(packets []roce.Received) {
 		r.Note(uint64(r.Clock.Now()), uint64(p.Header.Opcode), uint64(p.Header.DestQPN), uint64(p.Header.PSN))
 		if r.Journals() {
 			r.Logf("%v < %v %v QP %#x PSN %#x, %d bytes%s", l, p.Flow.Remote, p.Header.Opcode, p.Header.DestQPN, p.Header.PSN,
-				len(p.Payload), aside(&p.Header, p.Payload))
+				len(p.Payload), journalText(&p.Header, p.Payload))
 		}
 		if p.Header.DestQPN != mad.QPN {
-			l.heard(p)
+			l.checkReceived(p)
 		}
 	}
 	if r.tamper != nil && !r.tamper(&packets[0]) { // a simulated network delivers one by one
@@ -49,18 +49,18 @@ func (c *carrier) Receive(packets []roce.Received) {
 
 // Send implements provider.Carrier.
 func (c *carrier) Send(flow roce.Flow, packets []roce.Packet) error {
-	l := c.life
+	l := c.instance
 	for i := range packets {
 		p := &packets[i]
 		if l.run.Journals() {
 			l.run.Logf("%v > %v %v QP %#x PSN %#x, %d bytes%s", l, flow.Remote, p.Header.Opcode, p.Header.DestQPN, p.Header.PSN,
-				p.PayloadLen(), aside(&p.Header, p.Payload...))
+				p.PayloadLen(), journalText(&p.Header, p.Payload...))
 		}
 		l.run.Coverage.Count("packets sent")
 		if p.Header.DestQPN != mad.QPN {
 			c.frames++
 			if !l.dead {
-				l.said(&flow, p)
+				l.checkSent(&flow, p)
 			}
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/ndklab/ndklab/provider"
 )
 
-// A listener is where a life's consumer waits for peers.
+// A listener is where an instance's consumer waits for peers.
 type listener struct {
 	*provider.Listener
 	since  time.Duration // when it last began to accept
@@ -20,14 +20,14 @@ type listener struct {
 // servicePort is where consumers listen, if they do.
 const servicePort = 7000
 
-// listen has the life's consumer wait for peers, at one of its addresses each
+// listen has the instance's consumer wait for peers, at one of its addresses each
 // time.
-func (l *life) listen() {
+func (l *instance) listen() {
 	if l.listener != nil {
 		return
 	}
 	n := &listener{since: l.run.Clock.Now()}
-	n.Listener = keep(l, made(l.adapter.CreateListener(func(_ any, c *provider.Connector) { l.requested(c) }, nil, nil, nil)))
+	n.Listener = keep(l, must(l.adapter.CreateListener(func(_ any, c *provider.Connector) { l.requested(c) }, nil, nil, nil)))
 	address := netip.AddrPortFrom(trial.Pick(l.run.Rand, l.host.addresses), servicePort)
 	if status := n.Listen(address, nil, nil); status == provider.StatusSharingViolation {
 		// Connections that came to the port before hold it yet.
@@ -40,8 +40,8 @@ func (l *life) listen() {
 	l.run.Logf("%v listens at %v", l, address)
 }
 
-// deafen has the life's consumer not be there for a while.
-func (l *life) deafen() {
+// stopListening has the instance's consumer not be there for a while.
+func (l *instance) stopListening() {
 	r, n := l.run, l.listener
 	if n == nil {
 		l.listen()
@@ -64,12 +64,12 @@ func (l *life) deafen() {
 }
 
 // dial begins a connection to a random host.
-func (l *life) dial() {
+func (l *instance) dial() {
 	r := l.run
 	to := trial.Pick(r.Rand, r.hosts)
 	source, destination := trial.Pick(r.Rand, l.host.addresses), trial.Pick(r.Rand, to.addresses)
-	if to.life != nil && to.life.listener != nil && r.Chance(0.95) {
-		if at, status := to.life.listener.LocalAddress(); status == provider.StatusSuccess {
+	if to.instance != nil && to.instance.listener != nil && r.Chance(0.95) {
+		if at, status := to.instance.listener.LocalAddress(); status == provider.StatusSuccess {
 			destination = at.Addr()
 		}
 	}
@@ -81,8 +81,8 @@ func (l *life) dial() {
 	}
 	e := l.newEnd()
 	e.active, e.target = true, to
-	e.connector = made(l.adapter.CreateConnector(nil, nil))
-	e.equip()
+	e.connector = must(l.adapter.CreateConnector(nil, nil))
+	e.createQP()
 	name := binary.BigEndian.AppendUint64(nil, uint64(e.number))
 	r.Logf("%v connects to %v", e, to.number)
 	answered := func(_ any, status provider.Status) { e.answered(status) }
@@ -100,10 +100,10 @@ func (l *life) dial() {
 		e.stage = connecting
 	case status == provider.StatusHostUnreachable && to == l.host && !loopback:
 		e.stage = failed
-		e.hurry()
+		e.closeAtOnce()
 	case status == provider.StatusAddressAlreadyExists && e.shares && l.leadsTo(e):
 		e.stage = failed
-		e.hurry()
+		e.closeAtOnce()
 	default:
 		r.Fail("requests end as they should", "%v: Connect %v", e, status)
 	}
@@ -111,7 +111,7 @@ func (l *life) dial() {
 
 // leadsTo reports whether another end than e connects, or once did and is not
 // closed, from the shared endpoint to where e is to.
-func (l *life) leadsTo(e *end) bool {
+func (l *instance) leadsTo(e *end) bool {
 	return slices.ContainsFunc(l.ends, func(o *end) bool {
 		return o != e && o.shares && o.destination == e.destination && o.stage != failed
 	})
@@ -129,11 +129,11 @@ func (e *end) answered(status provider.Status) {
 	case status == provider.StatusSuccess:
 		e.stage = replied
 		e.qpn = e.qp.Number()
-		e.meet(r.named(e.connector))
-		r.Later(r.thought(), e.complete)
+		e.setPeer(r.endOf(e.connector))
+		r.Later(r.decisionTime(), e.complete)
 		return
 	case status == provider.StatusConnectionRefused && e.mayBeRefused():
-	case status == provider.StatusIOTimeout && e.silence(e.begunAt):
+	case status == provider.StatusIOTimeout && e.mayBeSilent(e.begunAt):
 	default:
 		r.Fail("requests end as they should", "%v: Connect %v", e, status)
 	}
@@ -148,10 +148,10 @@ func (e *end) mayBeRefused() bool {
 	if slices.ContainsFunc(e.run.ends, func(p *end) bool { return p.peer == e && (p.tearing || p.stage == failed) }) {
 		return true
 	}
-	if e.life.number > 1 {
+	if e.instance.number > 1 {
 		return true // by its peers, for one of before
 	}
-	l := e.target.life
+	l := e.target.instance
 	if l == nil || l.listener == nil || l.listener.since >= e.begunAt || l.closing {
 		return true
 	}
@@ -160,8 +160,8 @@ func (e *end) mayBeRefused() bool {
 	return status != provider.StatusSuccess || at != remote
 }
 
-// named is the end whose number a connector's peer has sent.
-func (r *run) named(c *provider.Connector) *end {
+// endOf returns the end whose number a connector's peer has sent.
+func (r *run) endOf(c *provider.Connector) *end {
 	var data [256]byte
 	n := uint32(len(data))
 	var inbound, outbound uint32
@@ -175,13 +175,13 @@ func (r *run) named(c *provider.Connector) *end {
 	return r.ends[number]
 }
 
-// meet notes who the peer of an active end is.
-func (e *end) meet(p *end) {
+// setPeer notes who the peer of an active end is.
+func (e *end) setPeer(p *end) {
 	if p.peer != e {
 		e.run.Fail("private data arrives", "%v has been accepted by %v, which has another peer", e, p)
 	}
 	e.peer = p
-	e.mtu = min(e.frame(), p.frame())
+	e.mtu = min(e.maxPayload(), p.maxPayload())
 	p.mtu = e.mtu
 	local, _ := e.connector.LocalAddress()
 	e.remote, p.remote = e.destination.Addr(), local.Addr()
@@ -199,10 +199,10 @@ func (e *end) limits() {
 	}
 }
 
-// frame is the largest payload of a packet at the end's address.
-func (e *end) frame() int64 {
+// maxPayload returns the largest payload of a packet at the end's address.
+func (e *end) maxPayload() int64 {
 	local, _ := e.connector.LocalAddress()
-	for _, a := range e.life.device.ActiveAddresses() {
+	for _, a := range e.instance.device.ActiveAddresses() {
 		if a.Address == local.Addr() {
 			return int64(a.FrameSize)
 		}
@@ -211,9 +211,9 @@ func (e *end) frame() int64 {
 	return 0
 }
 
-// thought is how long a consumer takes to decide: mostly not long, but sometimes
+// decisionTime returns how long a consumer takes to decide: mostly not long, but sometimes
 // longer than the peer is patient.
-func (r *run) thought() time.Duration {
+func (r *run) decisionTime() time.Duration {
 	if r.Chance(0.1) {
 		return 3 * time.Second
 	}
@@ -223,7 +223,7 @@ func (r *run) thought() time.Duration {
 // complete establishes what the peer has accepted, or refuses it after all.
 func (e *end) complete() {
 	r := e.run
-	if e.tearing || e.life.dead || e.life.closing {
+	if e.tearing || e.instance.dead || e.instance.closing {
 		return
 	}
 	if r.Chance(0.05) {
@@ -238,10 +238,10 @@ func (e *end) complete() {
 	r.Coverage.Count("CompleteConnect " + status.String())
 	switch {
 	case status == provider.StatusSuccess:
-		e.life.connects++
+		e.instance.connects++
 		e.stage = established
 	case status == provider.StatusConnectionAborted || status == provider.StatusIOTimeout:
-		if !e.silence(e.begunAt) {
+		if !e.mayBeSilent(e.begunAt) {
 			r.Fail("requests end as they should", "%v: CompleteConnect %v", e, status)
 		}
 		e.stage = failed
@@ -252,14 +252,14 @@ func (e *end) complete() {
 }
 
 // requested takes a connection request that a listener delivers.
-func (l *life) requested(c *provider.Connector) {
+func (l *instance) requested(c *provider.Connector) {
 	e := l.newEnd()
 	e.connector, e.stage = c, requested
 	if l.closing || l.dead {
-		e.hurry()
+		e.closeAtOnce()
 		return
 	}
-	e.peer = l.run.named(c)
+	e.peer = l.run.endOf(c)
 	if p := e.peer; p.target != l.host || !p.active {
 		l.run.Fail("private data arrives", "%v is delivered to %v", p, l)
 	}
@@ -267,13 +267,13 @@ func (l *life) requested(c *provider.Connector) {
 	if p := e.peer; p.stage == connecting {
 		p.peer = e // until it hears otherwise
 	}
-	l.run.Later(l.run.thought(), e.decide)
+	l.run.Later(l.run.decisionTime(), e.decide)
 }
 
 // decide answers a request.
 func (e *end) decide() {
 	r := e.run
-	if e.tearing || e.life.dead || e.life.closing {
+	if e.tearing || e.instance.dead || e.instance.closing {
 		return
 	}
 	if r.Chance(0.1) {
@@ -285,7 +285,7 @@ func (e *end) decide() {
 		e.tearDown()
 		return
 	}
-	e.equip()
+	e.createQP()
 	name := binary.BigEndian.AppendUint64(nil, uint64(e.number))
 	e.stage = accepting
 	status := e.connector.AcceptEx(e.qp, uint32(r.Rand.IntN(20)), uint32(r.Rand.IntN(20)), name,
@@ -306,8 +306,8 @@ func (e *end) decide() {
 // any more.
 func (e *end) abandoned() bool {
 	p := e.peer
-	return e.life.number > 1 || // the peer takes it for one of before
-		p.stage != connecting || p.peer != e || e.silence(e.begunAt)
+	return e.instance.number > 1 || // the peer takes it for one of before
+		p.stage != connecting || p.peer != e || e.mayBeSilent(e.begunAt)
 }
 
 // accepted follows Accept.
@@ -317,7 +317,7 @@ func (e *end) accepted(status provider.Status) {
 	r.Coverage.Count("Accept " + status.String())
 	switch {
 	case status == provider.StatusSuccess:
-		e.life.accepts++
+		e.instance.accepts++
 		if e.peer.stage != established {
 			r.Fail("only what both want is established", "%v: its peer has not completed the connection", e)
 		}

@@ -28,7 +28,7 @@ const (
 type end struct {
 	run         *run
 	number      int
-	life        *life
+	instance    *instance
 	stage       stage
 	active      bool
 	target      *host // of an active end, and what follows
@@ -72,12 +72,12 @@ func (e *end) String() string {
 	if e == nil {
 		return "nobody"
 	}
-	return fmt.Sprintf("%v end %d", e.life, e.number)
+	return fmt.Sprintf("%v end %d", e.instance, e.number)
 }
 
-func (l *life) newEnd() *end {
+func (l *instance) newEnd() *end {
 	r := l.run
-	e := &end{run: r, number: len(r.ends), life: l, out: newStream(), begunAt: r.Clock.Now()}
+	e := &end{run: r, number: len(r.ends), instance: l, out: newStream(), begunAt: r.Clock.Now()}
 	r.ends = append(r.ends, e)
 	l.ends = append(l.ends, e)
 	return e
@@ -90,9 +90,9 @@ const (
 	maxInline      = 256
 )
 
-// equip gives the end a queue pair.
-func (e *end) equip() {
-	l := e.life
+// createQP gives the end a queue pair.
+func (e *end) createQP() {
+	l := e.instance
 	e.requestQueue, e.receiveQueue = trial.Pick(e.run.Rand, l.queues), trial.Pick(e.run.Rand, l.queues)
 	var status provider.Status
 	if l.shared != nil && e.run.Chance(0.7) {
@@ -103,10 +103,10 @@ func (e *end) equip() {
 			maxPieces, maxPieces, maxInline, nil, nil)
 		e.receives = []*receive{}
 	}
-	made(e.qp, status)
+	must(e.qp, status)
 	e.qpn = e.qp.Number()
 	if e.run.Chance(0.5) {
-		e.stock()
+		e.postReceivesAhead()
 	}
 }
 
@@ -120,16 +120,16 @@ func (e *end) paired() bool { return e.peer != nil && e.peer.peer == e && e.mtu 
 // end.
 func (e *end) healthy() bool {
 	return e.stage == established && !e.tearing && !e.broken && !e.receivesOver && !e.event && len(e.dooms) == 0 &&
-		!e.life.dead && !e.life.closing
+		!e.instance.dead && !e.instance.closing
 }
 
 // usable reports whether the consumer, as far as it knows, can post requests.
 func (e *end) usable() bool {
-	return e.stage == established && !e.tearing && !e.event && !e.life.dead && !e.life.closing
+	return e.stage == established && !e.tearing && !e.event && !e.instance.dead && !e.instance.closing
 }
 
-// endNumbered is the end with a queue pair number; nil if there is none.
-func (l *life) endNumbered(qpn uint32) *end {
+// endNumbered returns the end with a queue pair number; nil if there is none.
+func (l *instance) endNumbered(qpn uint32) *end {
 	for _, e := range l.ends {
 		if e.qp != nil && e.qpn == qpn {
 			return e
@@ -167,8 +167,8 @@ func (e *end) closeLater() {
 	e.run.Later(soon, e.closeQP)
 }
 
-// hurry closes everything at once.
-func (e *end) hurry() {
+// closeAtOnce closes everything at once.
+func (e *end) closeAtOnce() {
 	e.tearing = true
 	if e.run.Chance(0.5) {
 		e.closeQP()
@@ -188,7 +188,7 @@ func (e *end) disconnect() {
 		r.Coverage.Count("Disconnect " + status.String())
 		switch {
 		case status == provider.StatusSuccess, status == provider.StatusCancelled && e.connectorClosed:
-		case status == provider.StatusIOTimeout && e.silence(begun):
+		case status == provider.StatusIOTimeout && e.mayBeSilent(begun):
 		default:
 			r.Fail("requests end as they should", "%v: Disconnect %v", e, status)
 		}
@@ -206,7 +206,7 @@ func (e *end) closeConnector() {
 		return
 	}
 	e.connectorClosed = true
-	e.life.close(e.connector, e.closed)
+	e.instance.close(e.connector, e.closed)
 	if e.qp == nil { // nor will there be one
 		e.closeQP()
 	}
@@ -221,7 +221,7 @@ func (e *end) closeQP() {
 		e.closed()
 		return
 	}
-	e.life.close(e.qp, func() {
+	e.instance.close(e.qp, func() {
 		e.checkAllOver()
 		e.closed()
 	})
@@ -232,9 +232,9 @@ func (e *end) closed() {
 	if e.gone++; e.gone < 2 {
 		return
 	}
-	for i, o := range e.life.ends {
+	for i, o := range e.instance.ends {
 		if o == e {
-			e.life.ends = append(e.life.ends[:i], e.life.ends[i+1:]...)
+			e.instance.ends = append(e.instance.ends[:i], e.instance.ends[i+1:]...)
 			break
 		}
 	}
@@ -249,24 +249,24 @@ func (e *end) disconnected(reason uint32) {
 		r.Fail("one disconnect event", "%v", e)
 	}
 	e.event = true
-	if p := e.peer; !e.tearing && p.plausible() && e.plausible() && !e.silence(r.Clock.Now()-silenceTime) {
+	if p := e.peer; !e.tearing && p.failureExplained() && e.failureExplained() && !e.mayBeSilent(r.Clock.Now()-silenceTime) {
 		r.Fail("connections end for a reason", "%v: disconnect event with reason %d", e, reason)
 	}
-	if !e.life.dead {
+	if !e.instance.dead {
 		r.Later(30*time.Millisecond, e.tearDown)
 	}
 }
 
-// plausible reports whether there is nothing yet known of the end that explains
+// failureExplained reports whether there is nothing yet known of the end that explains
 // that its connection is over.
-func (e *end) plausible() bool {
+func (e *end) failureExplained() bool {
 	if e.qp != nil {
 		e.requestQueue.poll()
 		e.receiveQueue.poll()
 	}
-	doubtful := func(q *request) bool { return q.doubtful(e.life) || q.doubtful(e.peer.life) }
+	doubtful := func(q *request) bool { return q.uncertain(e.instance) || q.uncertain(e.peer.instance) }
 	return e.stage == established && !e.tearing && !e.broken && !e.receivesOver && len(e.dooms) == 0 &&
-		!e.life.dead && !e.life.closing && !slices.ContainsFunc(slices.Concat(e.pending, e.failed), doubtful)
+		!e.instance.dead && !e.instance.closing && !slices.ContainsFunc(slices.Concat(e.pending, e.failed), doubtful)
 }
 
 // silenceTime is how long it takes until a silent peer is given up, at most: a
@@ -274,15 +274,15 @@ func (e *end) plausible() bool {
 // then to be noticed here.
 const silenceTime = 10 * time.Second
 
-// silence reports whether the end's peer, or the host that is to be it, may have
+// mayBeSilent reports whether the end's peer, or the host that is to be it, may have
 // been silent for long since an instant: because packets were lost, or since it
 // is not there any more.
-func (e *end) silence(since time.Duration) bool {
+func (e *end) mayBeSilent(since time.Duration) bool {
 	since = min(since, e.run.Clock.Now()-silenceTime)
 	to := e.target
 	if e.peer != nil {
-		to = e.peer.life.host
+		to = e.peer.instance.host
 	}
-	return e.peer != nil && (e.peer.life.dead || e.peer.life.closing || e.peer.tearing || e.peer.broken || e.peer.receivesOver || len(e.peer.dooms) > 0 || e.peer.stage == failed) ||
-		e.life.dead || to.life == nil || to.downAt >= since && to.born > 1 || e.run.fabric.LossesSince(e.life.host.number, to.number, since) >= 5
+	return e.peer != nil && (e.peer.instance.dead || e.peer.instance.closing || e.peer.tearing || e.peer.broken || e.peer.receivesOver || len(e.peer.dooms) > 0 || e.peer.stage == failed) ||
+		e.instance.dead || to.instance == nil || to.downAt >= since && to.born > 1 || e.run.fabric.LossesSince(e.instance.host.number, to.number, since) >= 5
 }

@@ -12,14 +12,14 @@ import (
 // lasts as long as the device; those of windows and fast registrations come and
 // go with requests.
 type grant struct {
-	life     *life
+	instance *instance
 	token    uint32
 	va       uint64 // of the byte at from
 	from, to int
 	flags    provider.MRFlags
 	local    bool // can be named in an SGL
 	remote   bool // can be named by the peer
-	logical  bool // the privileged token: addresses are those of life.lam's pages
+	logical  bool // the privileged token: addresses are those of instance.lam's pages
 	window   *window
 	fleeting bool // the spare region's
 	by       *end // on whose queue it was asked for
@@ -31,14 +31,14 @@ type grant struct {
 // A window is what a grant can be given to again and again: a memory window, or a
 // region for fast registration.
 type window struct {
-	life    *life
-	mw      *provider.MW // or
-	mr      *provider.MR
-	current *grant // nil if there is none
-	useless bool   // nobody knows whether its last grant is in effect
+	instance *instance
+	mw       *provider.MW // or
+	mr       *provider.MR
+	current  *grant // nil if there is none
+	useless  bool   // nobody knows whether its last grant is in effect
 }
 
-// object is what Invalidate takes.
+// object returns what Invalidate takes.
 func (w *window) object() provider.Object {
 	if w.mw != nil {
 		return w.mw
@@ -46,7 +46,7 @@ func (w *window) object() provider.Object {
 	return w.mr
 }
 
-// newest is the token of the latest registration.
+// newest returns the token of the latest registration.
 func (w *window) newest() uint32 {
 	if w.mw != nil {
 		return w.mw.RemoteToken()
@@ -68,8 +68,8 @@ const (
 // base is where memory begins: an address that nobody could dereference.
 const base = 0x70_0000_0000_0000
 
-// equip makes on a device what every consumer here uses.
-func (l *life) equip() {
+// createObjects makes on a device what every consumer here uses.
+func (l *instance) createObjects() {
 	r, u := l.run, l.run.plan.unit
 	l.memory = newMemory(l, allUnits*u)
 	at := 0
@@ -77,7 +77,7 @@ func (l *life) equip() {
 		from, at = at, at+units*u
 		return from, at
 	}
-	newMR := func() *provider.MR { return keep(l, made(l.domain.CreateMR(false, nil, nil))) }
+	newMR := func() *provider.MR { return keep(l, must(l.domain.CreateMR(false, nil, nil))) }
 	const all = provider.MRAllowRemoteRead | provider.MRAllowRemoteWrite | provider.MRReadSink
 	l.bindable, l.spare = newMR(), newMR()
 	from, to := part(openUnits)
@@ -88,21 +88,21 @@ func (l *life) equip() {
 	l.register(newMR(), from, to, provider.MRAllowLocalWrite|provider.MRReadSink)
 	from, to = part(spareUnits)
 	l.register(l.spare, from, to, all).fleeting = true
-	l.estrange()
+	l.registerInOtherDomain()
 	from, to = part(mappedUnits)
 	l.mappedFrom = from
 	size, fbo := uint32(1<<20), uint32(0)
-	made(0, l.adapter.BuildLAM(&provider.MDL{VirtualAddress: base + uint64(from), Bytes: l.memory.bytes[from:to]},
+	must(0, l.adapter.BuildLAM(&provider.MDL{VirtualAddress: base + uint64(from), Bytes: l.memory.bytes[from:to]},
 		uint64(to-from), nil, nil, &l.lam, &size, &fbo))
 	l.grants = append(l.grants, &grant{
-		life: l, token: l.domain.PrivilegedMemoryRegionToken(), from: from, to: to,
+		instance: l, token: l.domain.PrivilegedMemoryRegionToken(), from: from, to: to,
 		flags: provider.MRAllowLocalWrite, local: true, logical: true, begun: true,
 	})
 	for range 2 {
-		l.windows = append(l.windows, &window{life: l, mw: keep(l, made(l.domain.CreateMW(nil, nil)))})
-		mr := keep(l, made(l.domain.CreateMR(true, nil, nil)))
-		made(mr, mr.InitializeFastRegister(uint32(len(l.lam.Pages)), true, nil, nil))
-		l.windows = append(l.windows, &window{life: l, mr: mr})
+		l.windows = append(l.windows, &window{instance: l, mw: keep(l, must(l.domain.CreateMW(nil, nil)))})
+		mr := keep(l, must(l.domain.CreateMR(true, nil, nil)))
+		must(mr, mr.InitializeFastRegister(uint32(len(l.lam.Pages)), true, nil, nil))
+		l.windows = append(l.windows, &window{instance: l, mr: mr})
 	}
 	for range 1 + r.Rand.IntN(2) {
 		l.queues = append(l.queues, newQueue(l))
@@ -111,17 +111,17 @@ func (l *life) equip() {
 		l.shared = newSharedReceives(l)
 	}
 	if r.Chance(0.5) {
-		l.endpoint = keep(l, made(l.adapter.CreateSharedEndpoint(netip.AddrPortFrom(trial.Pick(r.Rand, l.host.addresses), 0), nil, nil)))
+		l.endpoint = keep(l, must(l.adapter.CreateSharedEndpoint(netip.AddrPortFrom(trial.Pick(r.Rand, l.host.addresses), 0), nil, nil)))
 	}
 	l.listen()
 }
 
 // register registers part of the memory.
-func (l *life) register(mr *provider.MR, from, to int, flags provider.MRFlags) *grant {
+func (l *instance) register(mr *provider.MR, from, to int, flags provider.MRFlags) *grant {
 	mdl := &provider.MDL{VirtualAddress: base + uint64(from), Bytes: l.memory.bytes[from:to]}
-	made(mr, mr.Register(mdl, uint64(to-from), flags, nil, nil))
+	must(mr, mr.Register(mdl, uint64(to-from), flags, nil, nil))
 	g := &grant{
-		life: l, token: mr.LocalToken(), va: base + uint64(from), from: from, to: to, flags: flags,
+		instance: l, token: mr.LocalToken(), va: base + uint64(from), from: from, to: to, flags: flags,
 		local: true, remote: true, begun: true,
 	}
 	l.grants = append(l.grants, g)
@@ -130,7 +130,7 @@ func (l *life) register(mr *provider.MR, from, to int, flags provider.MRFlags) *
 
 // reregister takes the spare region away, if nobody uses it, and then registers
 // it anew, which gives it another token.
-func (l *life) reregister() {
+func (l *instance) reregister() {
 	r := l.run
 	i := slices.IndexFunc(l.grants, func(g *grant) bool { return g.fleeting && !g.ending })
 	if i < 0 || l.inUse(l.grants[i]) && !r.mistake() {
@@ -143,9 +143,9 @@ func (l *life) reregister() {
 		if status != provider.StatusSuccess {
 			r.Fail("requests end as they should", "%v: Deregister %v", l, status)
 		}
-		l.memory.look()
+		l.memory.check()
 		g.end()
-		l.prune()
+		l.dropEndedGrants()
 		if !l.closing && !l.dead {
 			l.register(l.spare, g.from, g.to, g.flags).fleeting = true
 		}
@@ -155,14 +155,14 @@ func (l *life) reregister() {
 	}
 }
 
-// estrange registers the first part of the memory in another domain, too, whose
+// registerInOtherDomain registers the first part of the memory in another domain, too, whose
 // tokens are no good on this one's connections.
-func (l *life) estrange() {
-	domain := keep(l, made(l.adapter.CreatePD(nil, nil)))
-	mr := keep(l, made(domain.CreateMR(false, nil, nil)))
+func (l *instance) registerInOtherDomain() {
+	domain := keep(l, must(l.adapter.CreatePD(nil, nil)))
+	mr := keep(l, must(domain.CreateMR(false, nil, nil)))
 	to := openUnits * l.run.plan.unit
 	mdl := &provider.MDL{VirtualAddress: base, Bytes: l.memory.bytes[:to]}
-	made(mr, mr.Register(mdl, uint64(to), provider.MRAllowRemoteRead|provider.MRAllowRemoteWrite|provider.MRReadSink, nil, nil))
+	must(mr, mr.Register(mdl, uint64(to), provider.MRAllowRemoteRead|provider.MRAllowRemoteWrite|provider.MRReadSink, nil, nil))
 	l.strange = mr.RemoteToken()
 }
 
@@ -179,7 +179,7 @@ const (
 
 // allows reports whether the grant has the right to an access.
 func (g *grant) allows(a access) bool {
-	free := g.life.host.plan.info.AdapterFlags&provider.AdapterReadSinkNotRequired != 0
+	free := g.instance.host.plan.info.AdapterFlags&provider.AdapterReadSinkNotRequired != 0
 	switch a {
 	case localRead:
 		return g.local
@@ -201,19 +201,19 @@ func (g *grant) known(e *end) bool {
 	return !g.ending && !g.ended && (g.begun || g.by == e)
 }
 
-// address is the virtual or logical address of a place in the memory.
+// address returns the virtual or logical address of a place in the memory.
 func (g *grant) address(at int) uint64 {
 	offset := at - g.from
 	if g.logical {
-		page := min(offset/provider.PageSize, len(g.life.lam.Pages)-1) // nothing may be at its end
-		return uint64(g.life.lam.Pages[page]) + uint64(offset-page*provider.PageSize)
+		page := min(offset/provider.PageSize, len(g.instance.lam.Pages)-1) // nothing may be at its end
+		return uint64(g.instance.lam.Pages[page]) + uint64(offset-page*provider.PageSize)
 	}
 	return g.va + uint64(offset)
 }
 
-// grantFor is a random grant with a right, for use with an end; nil if there is
+// grantFor returns a random grant with a right, for use with an end; nil if there is
 // none.
-func (l *life) grantFor(e *end, a access) *grant {
+func (l *instance) grantFor(e *end, a access) *grant {
 	var fit []*grant
 	for _, g := range l.grants {
 		if g.known(e) && g.allows(a) {
@@ -233,11 +233,11 @@ func (g *grant) room(n int, write bool) (at int, ok bool) {
 		return 0, false
 	}
 	for range 4 {
-		at = g.from + g.life.run.Rand.IntN(limit-max(n, 1)+1)
+		at = g.from + g.instance.run.Rand.IntN(limit-max(n, 1)+1)
 		if g.logical {
-			at += g.life.run.Rand.IntN((g.to-g.from)/provider.PageSize) * provider.PageSize
+			at += g.instance.run.Rand.IntN((g.to-g.from)/provider.PageSize) * provider.PageSize
 		}
-		if n == 0 || g.life.memory.free(at, at+n, write) {
+		if n == 0 || g.instance.memory.free(at, at+n, write) {
 			return at, true
 		}
 	}
@@ -252,16 +252,16 @@ func (g *grant) end() {
 	}
 }
 
-// doubt notes that nobody knows whether the grant is in effect.
-func (g *grant) doubt() {
+// markUncertain notes that nobody knows whether the grant is in effect.
+func (g *grant) markUncertain() {
 	g.ending = true
 	if g.window != nil {
 		g.window.useless = true
 	}
 }
 
-// prune drops the grants that are over.
-func (l *life) prune() {
+// dropEndedGrants drops the grants that are over.
+func (l *instance) dropEndedGrants() {
 	kept := l.grants[:0]
 	for _, g := range l.grants {
 		if !g.ended {

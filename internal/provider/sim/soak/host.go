@@ -16,13 +16,13 @@ type host struct {
 	number    int
 	plan      *hostPlan
 	addresses []netip.Addr
-	life      *life // the present one; nil while the host is down
-	born      int   // lives so far
+	instance  *instance // the present one; nil while the host is down
+	born      int       // instances so far
 	downAt    time.Duration
 }
 
-// A life is a device with its consumer, from the start of a host to its end.
-type life struct {
+// An instance is a device with its consumer, from the start of a host to its end.
+type instance struct {
 	run        *run
 	host       *host
 	number     int
@@ -53,8 +53,8 @@ type life struct {
 	connects, accepts uint64 // established connections, as the counters should have them
 }
 
-// String names the life.
-func (l *life) String() string { return fmt.Sprintf("host %d/%d", l.host.number, l.number) }
+// String names the instance.
+func (l *instance) String() string { return fmt.Sprintf("host %d/%d", l.host.number, l.number) }
 
 func newHost(r *run, number int) *host {
 	h := &host{run: r, number: number, plan: &r.plan.hosts[number]}
@@ -90,7 +90,7 @@ func (s *source) Uint64() uint64 {
 	return v
 }
 
-// source is the source of randomness of a life's device.
+// source returns the source of randomness of an instance's device.
 func (h *host) source() rand.Source {
 	born := uint64(h.born)
 	s := &source{
@@ -108,11 +108,11 @@ func (h *host) source() rand.Source {
 func (h *host) boot() {
 	r := h.run
 	h.born++
-	l := &life{run: r, host: h, number: h.born}
-	h.life = l
-	r.lives = append(r.lives, l)
+	l := &instance{run: r, host: h, number: h.born}
+	h.instance = l
+	r.instances = append(r.instances, l)
 	r.Coverage.Count("host booted")
-	l.carrier = &carrier{Carrier: r.network.Attach(h.plan.mtu, h.addresses...), life: l}
+	l.carrier = &carrier{Carrier: r.network.Attach(h.plan.mtu, h.addresses...), instance: l}
 	configuration := provider.DefaultConfiguration()
 	configuration.NetworkDirectRoCEFrameSize = h.plan.frameSize
 	device, err := provider.NewMiniport(provider.Config{
@@ -125,14 +125,14 @@ func (h *host) boot() {
 		panic(err)
 	}
 	l.device = device
-	l.adapter = made(device.OpenAdapter(provider.OpenParameters{Version: provider.Version{Major: 2}}))
-	l.domain = keep(l, made(l.adapter.CreatePD(nil, nil)))
-	l.equip()
+	l.adapter = must(device.OpenAdapter(provider.OpenParameters{Version: provider.Version{Major: 2}}))
+	l.domain = keep(l, must(l.adapter.CreatePD(nil, nil)))
+	l.createObjects()
 	r.Logf("%v boots", l)
 	if h.born > 1 {
 		for range r.Rand.IntN(3) {
 			r.Later(5*time.Millisecond, func() {
-				if h.life == l && !r.ending {
+				if h.instance == l && !r.ending {
 					l.dial()
 				}
 			})
@@ -140,23 +140,23 @@ func (h *host) boot() {
 	}
 }
 
-// made is an object whose making cannot fail.
-func made[T any](object T, status provider.Status) T {
+// must returns an object whose making cannot fail.
+func must[T any](object T, status provider.Status) T {
 	if status != provider.StatusSuccess {
 		panic(status)
 	}
 	return object
 }
 
-// keep notes an object that is to be closed when the life ends.
-func keep[T provider.Object](l *life, object T) T {
+// keep notes an object that is to be closed when the instance ends.
+func keep[T provider.Object](l *instance, object T) T {
 	l.open = append(l.open, object)
 	return object
 }
 
 // close closes an object, and calls then, unless it is nil, when that has
 // completed.
-func (l *life) close(o provider.Object, then func()) {
+func (l *instance) close(o provider.Object, then func()) {
 	for i, kept := range l.open {
 		if kept == o {
 			l.open = append(l.open[:i], l.open[i+1:]...)
@@ -187,14 +187,14 @@ func (l *life) close(o provider.Object, then func()) {
 // crash ends the device without notice: no packet leaves or comes any more. What
 // it had made is closed, as an operating system would.
 func (h *host) crash() {
-	l := h.life
+	l := h.instance
 	if l == nil {
 		return
 	}
 	h.run.Logf("%v crashes", l)
 	h.run.Coverage.Count("host crashed")
-	h.life, h.downAt = nil, h.run.Clock.Now()
-	l.memory.look()
+	h.instance, h.downAt = nil, h.run.Clock.Now()
+	l.memory.check()
 	l.dead, l.memory.frozen = true, true
 	if err := l.carrier.Close(); err != nil {
 		panic(err)
@@ -204,21 +204,21 @@ func (h *host) crash() {
 
 // leave ends the device in an orderly way.
 func (h *host) leave() {
-	l := h.life
+	l := h.instance
 	if l == nil {
 		return
 	}
 	h.run.Logf("%v shuts down", l)
 	h.run.Coverage.Count("host shut down")
-	h.life, h.downAt = nil, h.run.Clock.Now()
+	h.instance, h.downAt = nil, h.run.Clock.Now()
 	l.shutDown()
 }
 
 // shutDown closes everything, in a random order, and then the device.
-func (l *life) shutDown() {
+func (l *instance) shutDown() {
 	l.closing = true
 	for _, e := range slices.Clone(l.ends) {
-		e.hurry()
+		e.closeAtOnce()
 	}
 	open := slices.Clone(l.open)
 	l.run.Rand.Shuffle(len(open), func(i, j int) { open[i], open[j] = open[j], open[i] })

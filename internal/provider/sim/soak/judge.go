@@ -59,7 +59,7 @@ func (q *request) mayFail(status provider.Status) bool {
 	case provider.StatusCancelled:
 		return e.flushed(q)
 	case provider.StatusIOTimeout:
-		return !e.cause && e.silence(e.run.Clock.Now()-silenceTime)
+		return !e.cause && e.mayBeSilent(e.run.Clock.Now()-silenceTime)
 	}
 	if e.cause {
 		return false // one fails, and all others are flushed
@@ -68,9 +68,9 @@ func (q *request) mayFail(status provider.Status) bool {
 	case q.doom:
 		return true
 	case provider.StatusAccessViolation:
-		return q.doubtful(e.life)
+		return q.uncertain(e.instance)
 	case provider.StatusRemoteResources:
-		if q.doubtful(e.peer.life) {
+		if q.uncertain(e.peer.instance) {
 			return true
 		}
 		return q.op == provider.OperationTypeSend && e.peer.refuses(q)
@@ -78,21 +78,21 @@ func (q *request) mayFail(status provider.Status) bool {
 	return false
 }
 
-// doubtful reports whether the request uses a token of a life's that may not be, or
+// uncertain reports whether the request uses a token of an instance's that may not be, or
 // have been, in effect.
-func (q *request) doubtful(l *life) bool {
+func (q *request) uncertain(l *instance) bool {
 	for _, g := range q.uses {
-		if g.life == l && g != q.grant && (g.ending || !g.begun) {
+		if g.instance == l && g != q.grant && (g.ending || !g.begun) {
 			return true
 		}
 	}
-	return q.grant != nil && q.op == provider.OperationTypeSend && q.grant.life == l && q.grant.window.useless
+	return q.grant != nil && q.op == provider.OperationTypeSend && q.grant.instance == l && q.grant.window.useless
 }
 
 // flushed reports whether something explains that requests of the end, beside
 // except, are cancelled.
 func (e *end) flushed(except any) bool {
-	if e.tearing || e.broken || e.receivesOver || e.refused || e.life.dead || e.life.closing || e.peer != nil && e.peer.life.closing {
+	if e.tearing || e.broken || e.receivesOver || e.refused || e.instance.dead || e.instance.closing || e.peer != nil && e.peer.instance.closing {
 		return true
 	}
 	if e.stage == accepting && e.abandoned() {
@@ -105,7 +105,7 @@ func (e *end) flushed(except any) bool {
 	}
 	// The peer may have used a token of ours whose end was near.
 	if p := e.peer; p != nil {
-		if slices.ContainsFunc(slices.Concat(p.pending, p.failed), func(q *request) bool { return q.doubtful(e.life) }) {
+		if slices.ContainsFunc(slices.Concat(p.pending, p.failed), func(q *request) bool { return q.uncertain(e.instance) }) {
 			return true
 		}
 	}
@@ -158,15 +158,15 @@ func (q *request) fail() {
 	releaseAll(&q.reads)
 	switch q.op {
 	case provider.OperationTypeRead:
-		q.end.life.memory.look()
+		q.end.instance.memory.check()
 		releaseAll(&q.landing) // nothing more is placed
 	case provider.OperationTypeBind, provider.OperationTypeFastRegister, provider.OperationTypeInvalidate:
-		q.grant.doubt()
+		q.grant.markUncertain()
 		return
 	}
 	// What a WRITE brought may still be under way.
 	if q.grant != nil {
-		q.grant.doubt()
+		q.grant.markUncertain()
 	}
 }
 
@@ -186,7 +186,7 @@ func (e *end) checkAllOver() {
 	if e.nextReceive < len(e.receives) {
 		r.Fail("each request completes once", "%v is closed, and %v has not", e, e.receives[e.nextReceive])
 	}
-	e.life.memory.look()
+	e.instance.memory.check()
 	for _, q := range e.incoming {
 		q.present = true
 		for _, c := range q.landing {

@@ -9,11 +9,11 @@ import (
 // and writes, image what it was when last looked at. Whatever has changed since
 // must be explained by a claim.
 type memory struct {
-	life   *life
-	bytes  []byte
-	image  []byte
-	claims []*claim
-	frozen bool // the host is dead: nothing may change
+	instance *instance
+	bytes    []byte
+	image    []byte
+	claims   []*claim
+	frozen   bool // the host is dead: nothing may change
 }
 
 // A claim is a range of memory in use by a request: one that only reads it, or
@@ -35,15 +35,15 @@ type arrival interface {
 	name() string
 }
 
-func newMemory(l *life, size int) *memory {
-	m := &memory{life: l, bytes: make([]byte, size), image: make([]byte, size)}
+func newMemory(l *instance, size int) *memory {
+	m := &memory{instance: l, bytes: make([]byte, size), image: make([]byte, size)}
 	m.fill(0, size)
 	return m
 }
 
 // fill has the consumer write something new to its memory.
 func (m *memory) fill(from, to int) {
-	random := m.life.run.Rand
+	random := m.instance.run.Rand
 	for i := from; i < to; i += 8 {
 		v := random.Uint64()
 		for j := i; j < min(i+8, to); j++ {
@@ -54,14 +54,14 @@ func (m *memory) fill(from, to int) {
 	copy(m.image[from:to], m.bytes[from:to])
 }
 
-// look checks all that has changed since the last look.
-func (m *memory) look() {
+// check checks all that has changed since the last look.
+func (m *memory) check() {
 	if bytes.Equal(m.bytes, m.image) {
 		return
 	}
-	r := m.life.run
+	r := m.instance.run
 	if m.frozen {
-		r.Fail("memory as the model has it", "%v is dead and its memory changes", m.life)
+		r.Fail("memory as the model has it", "%v is dead and its memory changes", m.instance)
 	}
 	for _, c := range m.claims {
 		if c.arrival == nil || bytes.Equal(m.bytes[c.from:c.to], m.image[c.from:c.to]) {
@@ -70,17 +70,17 @@ func (m *memory) look() {
 		first, last := differences(m.bytes[c.from:c.to], m.image[c.from:c.to])
 		if why := c.arrival.allows(c, first, last); why != "" {
 			r.Fail("memory as the model has it", "%v: bytes %d to %d of [%d, %d), where %s arrives: %s",
-				m.life, c.from+first, c.from+last, c.from, c.to, c.arrival.name(), why)
+				m.instance, c.from+first, c.from+last, c.from, c.to, c.arrival.name(), why)
 		}
 		copy(m.image[c.from:c.to], m.bytes[c.from:c.to])
 	}
 	if !bytes.Equal(m.bytes, m.image) {
 		first, last := differences(m.bytes, m.image)
-		r.Fail("memory as the model has it", "%v: bytes %d to %d have changed, or some of them, where nothing arrives", m.life, first, last)
+		r.Fail("memory as the model has it", "%v: bytes %d to %d have changed, or some of them, where nothing arrives", m.instance, first, last)
 	}
 }
 
-// differences are the first and the last place where a and b, which differ, do.
+// differences returns the first and the last place where a and b, which differ, do.
 func differences(a, b []byte) (first, last int) {
 	for a[first] == b[first] {
 		first++
@@ -134,7 +134,7 @@ func releaseAll(claims *[]*claim) {
 // arrived fails the run unless all claims have what was to come.
 func (r *run) arrived(claims []*claim, data []byte, what string) {
 	for _, c := range claims {
-		c.memory.look()
+		c.memory.check()
 		if got, want := c.memory.image[c.from:c.to], data[c.offset:c.offset+c.to-c.from]; !bytes.Equal(got, want) {
 			first, _ := differences(got, want)
 			r.Fail("success means that the data is there", "%s: byte %d is not", what, c.offset+first)

@@ -51,7 +51,7 @@ func (e *end) posting(q *request, status provider.Status) {
 	switch {
 	case status == provider.StatusSuccess:
 	case status == provider.StatusNoMoreEntries && len(e.pending) >= initiatorDepth,
-		status == provider.StatusConnectionInvalid && !(e.plausible() && e.peer.plausible() && !e.silence(0)),
+		status == provider.StatusConnectionInvalid && !(e.failureExplained() && e.peer.failureExplained() && !e.mayBeSilent(0)),
 		status == provider.StatusInvalidDeviceState && q.op == provider.OperationTypeRead && e.outbound == 0:
 		r.Coverage.Count("post " + status.String())
 		q.drop()
@@ -67,13 +67,13 @@ func (e *end) posting(q *request, status provider.Status) {
 	r.Coverage.Count("posted " + q.kind())
 	if q.doom != provider.StatusSuccess {
 		r.Coverage.Count("posted to fail with " + q.doom.String())
-		e.doomed(q)
+		e.expectFailure(q)
 	}
 	switch q.op {
 	case provider.OperationTypeSend:
 		e.matched(q.index)
 		if r.Chance(0.8) {
-			r.Later(3*time.Millisecond, e.peer.restock)
+			r.Later(3*time.Millisecond, e.peer.postReceivesLater)
 		}
 	case provider.OperationTypeWrite:
 		if len(q.landing) > 0 {
@@ -82,8 +82,8 @@ func (e *end) posting(q *request, status provider.Status) {
 	case provider.OperationTypeBind, provider.OperationTypeFastRegister:
 		q.grant.token = q.grant.window.newest()
 		q.grant.window.current = q.grant
-		e.life.prune()
-		e.life.grants = append(e.life.grants, q.grant)
+		e.instance.dropEndedGrants()
+		e.instance.grants = append(e.instance.grants, q.grant)
 		return
 	}
 	if q.grant != nil {
@@ -91,13 +91,13 @@ func (e *end) posting(q *request, status provider.Status) {
 	}
 }
 
-// doomed notes that a request must fail, and the connection with it.
-func (e *end) doomed(q *request) {
+// expectFailure notes that a request must fail, and the connection with it.
+func (e *end) expectFailure(q *request) {
 	e.dooms = append(e.dooms, q)
 	e.peer.dooms = append(e.peer.dooms, q)
 }
 
-// kind is what the coverage counts a request as.
+// kind returns what the coverage counts a request as.
 func (q *request) kind() string {
 	s := opName(q.op)
 	for _, f := range []struct {
@@ -117,7 +117,7 @@ func (q *request) kind() string {
 	return s
 }
 
-// size is a random length of a message.
+// size returns a random length of a message.
 func (r *run) size() int {
 	switch r.Rand.IntN(8) {
 	case 0:
@@ -169,7 +169,7 @@ func (q *request) source() bool {
 	return q.gather(n, localRead)
 }
 
-// longest is how much the request may carry without a mistake: a SEND as much as the
+// longest returns how much the request may carry without a mistake: a SEND as much as the
 // receive that it will meet.
 func (q *request) longest() int {
 	p := q.end.peer
@@ -202,13 +202,13 @@ func (q *request) send() (provider.Status, bool) {
 	switch {
 	case q.doom != provider.StatusSuccess:
 	case r.mistake():
-		token = e.peer.life.grants[0].token // of a registered region: only its owner can end it
+		token = e.peer.instance.grants[0].token // of a registered region: only its owner can end it
 		q.doom = provider.StatusRemoteResources
 	case r.Chance(0.2):
-		for _, w := range e.peer.life.windows {
+		for _, w := range e.peer.instance.windows {
 			g := w.current
 			const remote = (provider.MRAllowRemoteRead | provider.MRAllowRemoteWrite) &^ provider.MRAllowLocalWrite
-			if g != nil && g.begun && !g.ending && g.flags&remote != 0 && (!g.life.inUse(g) || r.mistake()) {
+			if g != nil && g.begun && !g.ending && g.flags&remote != 0 && (!g.instance.inUse(g) || r.mistake()) {
 				token, q.grant = g.token, g
 				break
 			}
@@ -229,30 +229,30 @@ func (q *request) write() (provider.Status, bool) {
 		return 0, false
 	}
 	if q.doom == provider.StatusSuccess && len(q.data) > 0 && e.run.mistake() {
-		q.misaim(remoteWrite)
-	} else if !q.aim(len(q.data), remoteWrite) {
+		q.targetWithoutGrant(remoteWrite)
+	} else if !q.target(len(q.data), remoteWrite) {
 		return 0, false
 	}
 	return e.qp.Write(q, q.sgl, q.address, q.token(), q.flags), true
 }
 
-// misaim names what the peer does not grant.
-func (q *request) misaim(a access) {
-	peer := q.end.peer.life
-	peer.prune()
+// targetWithoutGrant names what the peer does not grant.
+func (q *request) targetWithoutGrant(a access) {
+	peer := q.end.peer.instance
+	peer.dropEndedGrants()
 	open := peer.grants[0]
 	q.doom = provider.StatusRemoteResources
 	switch q.end.run.Rand.IntN(5) {
 	case 4: // a token that has ended
 		g := trial.Pick(q.end.run.Rand, peer.former)
 		if g == nil {
-			g = &grant{life: peer, token: badToken}
+			g = &grant{instance: peer, token: badToken}
 		}
 		q.remote, q.address = g, g.address(g.from)
 	case 3: // a token of another domain
-		q.remote, q.address = &grant{life: peer, token: peer.strange}, base
+		q.remote, q.address = &grant{instance: peer, token: peer.strange}, base
 	case 0: // a token that nobody has
-		q.remote, q.address = &grant{life: peer, token: badToken}, base
+		q.remote, q.address = &grant{instance: peer, token: badToken}, base
 	case 1: // beyond the end
 		q.remote, q.address = open, open.address(open.to)-1
 		if len(q.data) == 1 {
@@ -290,9 +290,9 @@ func (q *request) read() (provider.Status, bool) {
 		q.reads = append(q.reads, c.memory.claim(c.from, c.to, nil, 0))
 	case r.mistake():
 		q.data = make([]byte, 1+r.Rand.IntN(100))
-		q.misaim(remoteRead)
+		q.targetWithoutGrant(remoteRead)
 	default:
-		if !q.aim(min(r.size(), r.plan.largest), remoteRead) {
+		if !q.target(min(r.size(), r.plan.largest), remoteRead) {
 			return 0, false
 		}
 	}
@@ -308,9 +308,9 @@ func (q *request) read() (provider.Status, bool) {
 	return e.qp.Read(q, q.sgl, q.address, q.token(), q.flags), true
 }
 
-// disposable is a fast registration for a READ to end; nil if there is none.
+// disposable returns a fast registration for a READ to end; nil if there is none.
 func (e *end) disposable() *grant {
-	l := e.life
+	l := e.instance
 	if l.host.plan.info.AdapterFlags&provider.AdapterReadLocalInvalidate == 0 {
 		return nil
 	}

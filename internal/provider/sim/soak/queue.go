@@ -9,18 +9,18 @@ import (
 // A queue is a completion queue with its consumer, who polls it after each event
 // or, armed, when notified and then a little later.
 type queue struct {
-	life     *life
+	instance *instance
 	cq       *provider.CQ
 	notified bool
 	taken    []provider.ResultEx // that have not been judged: to judge one may need others
 }
 
-// queueDepth is more than all of a life's ends can have outstanding.
+// queueDepth is more than all of an instance's ends can have outstanding.
 const queueDepth = 1024
 
-func newQueue(l *life) *queue {
-	q := &queue{life: l}
-	q.cq = keep(l, made(l.adapter.CreateCQ(queueDepth, func(_ any, status provider.Status) { q.notify(status) }, nil, nil, nil, nil)))
+func newQueue(l *instance) *queue {
+	q := &queue{instance: l}
+	q.cq = keep(l, must(l.adapter.CreateCQ(queueDepth, func(_ any, status provider.Status) { q.notify(status) }, nil, nil, nil, nil)))
 	if !l.host.plan.eager {
 		q.cq.Arm(provider.NotifyAny)
 	}
@@ -29,19 +29,19 @@ func newQueue(l *life) *queue {
 
 func (q *queue) notify(status provider.Status) {
 	if status != provider.StatusSuccess {
-		q.life.run.Fail("completion queues do not fail", "%v: %v", q.life, status)
+		q.instance.run.Fail("completion queues do not fail", "%v: %v", q.instance, status)
 	}
 	if q.notified {
-		q.life.run.Fail("one notification for each arm", "%v", q.life)
+		q.instance.run.Fail("one notification for each arm", "%v", q.instance)
 	}
 	q.notified = true
 	// What comes after the last poll is for the next notification, also if it
 	// comes before the queue is armed.
-	first := q.life.run.Chance(0.5)
+	first := q.instance.run.Chance(0.5)
 	if first {
 		q.poll()
 	}
-	q.life.run.Later(50*time.Microsecond, func() {
+	q.instance.run.Later(50*time.Microsecond, func() {
 		q.notified = false
 		q.cq.Arm(provider.NotifyAny)
 		if !first {
@@ -51,7 +51,7 @@ func (q *queue) notify(status provider.Status) {
 }
 
 // pollEager polls the queues of a consumer who does that all the time.
-func (l *life) pollEager() {
+func (l *instance) pollEager() {
 	if l.host.plan.eager && !l.over {
 		for _, q := range l.queues {
 			q.poll()
@@ -61,7 +61,7 @@ func (l *life) pollEager() {
 
 // poll takes what the queue has.
 func (q *queue) poll() {
-	r := q.life.run
+	r := q.instance.run
 	var results [8]provider.ResultEx
 	for n := len(results); n == len(results) || len(q.taken) > 0; {
 		n = q.cq.ResultsEx(results[:])

@@ -11,7 +11,7 @@ import (
 // A receive is a buffer for one message, posted to a queue pair's own queue or to
 // an SRQ.
 type receive struct {
-	life     *life
+	instance *instance
 	end      *end // nil for an SRQ's
 	index    int  // in its queue
 	claims   []*claim
@@ -24,7 +24,7 @@ type receive struct {
 // String names the receive.
 func (v *receive) String() string {
 	if v.end == nil {
-		return fmt.Sprintf("SRQ receive %d of %v", v.index, v.life)
+		return fmt.Sprintf("SRQ receive %d of %v", v.index, v.instance)
 	}
 	return fmt.Sprintf("receive %d of end %d", v.index, v.end.number)
 }
@@ -33,15 +33,15 @@ func (v *receive) name() string { return v.String() }
 
 // sharedReceives is an SRQ.
 type sharedReceives struct {
-	life   *life
-	srq    *provider.SRQ
-	posted []*receive // that are not over
-	count  int
+	instance *instance
+	srq      *provider.SRQ
+	posted   []*receive // that are not over
+	count    int
 }
 
-func newSharedReceives(l *life) *sharedReceives {
-	s := &sharedReceives{life: l}
-	s.srq = keep(l, made(l.domain.CreateSRQ(64, maxPieces, 0, nil, nil, nil, nil, nil)))
+func newSharedReceives(l *instance) *sharedReceives {
+	s := &sharedReceives{instance: l}
+	s.srq = keep(l, must(l.domain.CreateSRQ(64, maxPieces, 0, nil, nil, nil, nil, nil)))
 	return s
 }
 
@@ -53,8 +53,8 @@ func (v *receive) allows(c *claim, first, last int) string {
 		}
 		return "that is not the message"
 	}
-	for _, e := range v.life.run.ends {
-		if e.life != v.life || !e.takesShared() || e.peer == nil {
+	for _, e := range v.instance.run.ends {
+		if e.instance != v.instance || !e.takesShared() || e.peer == nil {
 			continue
 		}
 		for _, q := range e.peer.sends[min(e.received, len(e.peer.sends)):] {
@@ -68,7 +68,7 @@ func (v *receive) allows(c *claim, first, last int) string {
 
 // make prepares a receive of some capacity; false if there is no room.
 func (v *receive) make(capacity int) bool {
-	l := v.life
+	l := v.instance
 	r := l.run
 	if v.end != nil && v.end.peer != nil && r.mistake() && capacity > 0 {
 		v.doom, v.capacity = true, capacity
@@ -106,9 +106,9 @@ func (v *receive) make(capacity int) bool {
 
 // postReceives posts buffers to the end's queue, or to the SRQ that it has.
 func (e *end) postReceives(n int) {
-	r, l := e.run, e.life
+	r, l := e.run, e.instance
 	for range n {
-		v := &receive{life: l}
+		v := &receive{instance: l}
 		if !e.takesShared() {
 			v.end, v.index = e, len(e.receives)
 		} else {
@@ -148,7 +148,7 @@ func (e *end) postReceives(n int) {
 	}
 }
 
-// capacity is how long a buffer is to be: enough for the message that it is for,
+// capacity returns how long a buffer is to be: enough for the message that it is for,
 // if that is known, but for mistakes; for an SRQ's enough for any.
 func (e *end) capacity(v *receive) int {
 	r := e.run
@@ -167,7 +167,7 @@ func (e *end) capacity(v *receive) int {
 // to those who take from one: nobody knows which will meet.
 const sharedCapacity = 700
 
-// wanted is how many more receives are needed for the messages that the peer has
+// wanted returns how many more receives are needed for the messages that the peer has
 // sent.
 func (e *end) wanted() int {
 	if !e.paired() {
@@ -175,17 +175,17 @@ func (e *end) wanted() int {
 	}
 	n := len(e.peer.sends) - e.received
 	if e.takesShared() {
-		return n - len(e.life.shared.posted)
+		return n - len(e.instance.shared.posted)
 	}
 	return n - (len(e.receives) - e.nextReceive)
 }
 
-// stock has the consumer post receives: those that are wanted, and maybe a few
+// postReceivesAhead has the consumer post receives: those that are wanted, and maybe a few
 // more.
-func (e *end) stock() {
+func (e *end) postReceivesAhead() {
 	waiting := len(e.receives) - e.nextReceive
 	if e.takesShared() {
-		waiting = len(e.life.shared.posted)
+		waiting = len(e.instance.shared.posted)
 	}
 	e.postReceives(max(e.wanted(), min(3-waiting, e.run.Rand.IntN(4))))
 }
@@ -199,7 +199,7 @@ func (e *end) matched(index int) {
 	}
 	if q := e.sends[index]; p.refuses(q) && !slices.Contains(e.dooms, q) {
 		e.run.Coverage.Count("posted to fail at the receiver")
-		e.doomed(q)
+		e.expectFailure(q)
 	}
 }
 
@@ -216,10 +216,10 @@ func (e *end) refuses(q *request) bool {
 	return len(q.data) > v.capacity || v.doom && len(q.data) > 0
 }
 
-// restock is stock for later.
-func (e *end) restock() {
+// postReceivesLater is postReceivesAhead for later.
+func (e *end) postReceivesLater() {
 	if e.usable() {
-		e.stock()
+		e.postReceivesAhead()
 	}
 }
 
@@ -229,9 +229,9 @@ func (e *end) judgeReceive(v *receive, result *provider.ResultEx) {
 	status := result.Status
 	r.Coverage.Count("completed receive " + status.String())
 	switch {
-	case v.over, v.life != e.life, v.end != nil && v.end != e:
+	case v.over, v.instance != e.instance, v.end != nil && v.end != e:
 		r.Fail("each request completes once", "%v: %v completes with %v, and is over", e, v, status)
-	case v.end == nil && !slices.Contains(e.life.shared.posted, v):
+	case v.end == nil && !slices.Contains(e.instance.shared.posted, v):
 		r.Fail("each request completes once", "%v: %v completes with %v, and is not posted", e, v, status)
 	case v.end != nil && e.receives[e.nextReceive] != v:
 		r.Fail("requests complete in order", "%v: %v before %v", e, v, e.receives[e.nextReceive])
@@ -242,13 +242,13 @@ func (e *end) judgeReceive(v *receive, result *provider.ResultEx) {
 	if v.end != nil {
 		e.nextReceive++
 	} else {
-		e.life.shared.posted = slices.DeleteFunc(e.life.shared.posted, func(o *receive) bool { return o == v })
+		e.instance.shared.posted = slices.DeleteFunc(e.instance.shared.posted, func(o *receive) bool { return o == v })
 	}
 	var q *request
 	if e.peer != nil && e.received < len(e.peer.sends) {
 		q = e.peer.sends[e.received]
 	}
-	e.life.memory.look()
+	e.instance.memory.check()
 	if status == provider.StatusSuccess {
 		e.receivedWell(v, q, result)
 	} else {

@@ -46,7 +46,7 @@ func (q *request) allows(c *claim, first, last int) string {
 	if c.grant.ended {
 		return fmt.Sprintf("token %#x has ended", c.grant.token)
 	}
-	inOrder := c.memory.life.host.plan.info.AdapterFlags&provider.AdapterInOrderDMA != 0
+	inOrder := c.memory.instance.host.plan.info.AdapterFlags&provider.AdapterInOrderDMA != 0
 	if !c.explains(q.data, first, last, inOrder) {
 		return "that is not what it brings"
 	}
@@ -69,7 +69,7 @@ func (q *request) gather(n int, a access) bool {
 		if pieces > 1 {
 			length = e.run.Rand.IntN(length + 1)
 		}
-		g := e.life.grantFor(e, a)
+		g := e.instance.grantFor(e, a)
 		if g == nil {
 			return false
 		}
@@ -83,12 +83,12 @@ func (q *request) gather(n int, a access) bool {
 		q.sgl = append(q.sgl, provider.SGE{VirtualAddress: g.address(at), Length: uint32(length), MemoryRegionToken: g.token})
 		q.uses = append(q.uses, g)
 		if length > 0 {
-			c := e.life.memory.claim(at, at+length, by, offset)
+			c := e.instance.memory.claim(at, at+length, by, offset)
 			c.grant = g
 			*claims = append(*claims, c)
 		}
 		if by == nil {
-			q.data = append(q.data, e.life.memory.bytes[at:at+length]...)
+			q.data = append(q.data, e.instance.memory.bytes[at:at+length]...)
 		}
 		offset += length
 	}
@@ -104,17 +104,17 @@ func (q *request) gatherIn(g *grant, n int) bool {
 	q.sgl = append(q.sgl, provider.SGE{VirtualAddress: g.address(at), Length: uint32(n), MemoryRegionToken: g.token})
 	q.uses = append(q.uses, g)
 	if n > 0 {
-		c := g.life.memory.claim(at, at+n, q, 0)
+		c := g.instance.memory.claim(at, at+n, q, 0)
 		c.grant = g
 		q.landing = append(q.landing, c)
 	}
 	return true
 }
 
-// aim finds a place for n bytes in the peer's memory, and claims it.
-func (q *request) aim(n int, a access) bool {
+// target finds a place for n bytes in the peer's memory, and claims it.
+func (q *request) target(n int, a access) bool {
 	e := q.end
-	g := e.peer.life.grantFor(e.peer, a)
+	g := e.peer.instance.grantFor(e.peer, a)
 	if g == nil || !g.begun {
 		return false
 	}
@@ -124,7 +124,7 @@ func (q *request) aim(n int, a access) bool {
 	}
 	q.remote, q.address = g, g.address(at)
 	q.uses = append(q.uses, g)
-	memory := g.life.memory
+	memory := g.instance.memory
 	switch {
 	case a == remoteRead:
 		q.data = append([]byte(nil), memory.bytes[at:at+n]...)
@@ -145,7 +145,7 @@ func (q *request) drop() {
 	releaseAll(&q.landing)
 }
 
-// token is the remote token to name: 0 if there is none.
+// token returns the remote token to name: 0 if there is none.
 func (q *request) token() uint32 {
 	if q.remote == nil {
 		return 0
@@ -153,7 +153,7 @@ func (q *request) token() uint32 {
 	return q.remote.token
 }
 
-// opName is what operations are called.
+// opName returns what operations are called.
 func opName(op provider.OperationType) string {
 	return map[provider.OperationType]string{
 		provider.OperationTypeSend: "SEND", provider.OperationTypeWrite: "WRITE", provider.OperationTypeRead: "READ",

@@ -24,8 +24,8 @@ func (r *run) rest() {
 	r.Logf("the faults are over")
 	r.ending = true
 	r.fabric.Heal()
-	r.feed()
-	r.kick()
+	r.keepReceivesPosted()
+	r.flushDeferred()
 	r.RunUntil("connections are made or not", slowestConnect, func() bool {
 		return !r.some(func(e *end) bool {
 			return e.stage != unconnected && e.stage != established && e.stage != failed && !e.tearing
@@ -36,7 +36,7 @@ func (r *run) rest() {
 	})
 	r.RunFor(silenceTime) // what was lost before explains nothing any more
 	for _, h := range r.hosts {
-		if h.life == nil {
+		if h.instance == nil {
 			h.boot()
 		}
 	}
@@ -44,9 +44,9 @@ func (r *run) rest() {
 	r.closeAll()
 }
 
-// some reports whether any end of a life that is not shut down is so.
+// some reports whether any end of an instance that is not shut down is so.
 func (r *run) some(is func(*end) bool) bool {
-	for _, l := range r.lives {
+	for _, l := range r.instances {
 		if l.dead || l.closing {
 			continue
 		}
@@ -67,7 +67,7 @@ func (e *end) busy() bool {
 
 // unfinished tells what has not come to its end.
 func (r *run) unfinished() (s string) {
-	for _, l := range r.lives {
+	for _, l := range r.instances {
 		if !l.over && (l.closing || l.dead) {
 			s += fmt.Sprintf("\n  %v is not closed", l)
 		}
@@ -79,7 +79,7 @@ func (r *run) unfinished() (s string) {
 	return s
 }
 
-// alive are the ends of connections that nothing has happened to, one for
+// alive returns the ends of connections that nothing has happened to, one for
 // each.
 func (r *run) alive() (ends []*end) {
 	for _, e := range r.ends {
@@ -90,10 +90,10 @@ func (r *run) alive() (ends []*end) {
 	return ends
 }
 
-// feed has receives where messages come, again and again until all is closed: there
+// keepReceivesPosted has receives where messages come, again and again until all is closed: there
 // may not be room for all at once.
-func (r *run) feed() {
-	for _, l := range r.lives {
+func (r *run) keepReceivesPosted() {
+	for _, l := range r.instances {
 		for _, e := range l.ends {
 			if e.usable() {
 				e.postReceives(e.wanted())
@@ -102,13 +102,13 @@ func (r *run) feed() {
 	}
 	r.Clock.AfterFunc(5*time.Millisecond, func() {
 		if !r.fed {
-			r.feed()
+			r.keepReceivesPosted()
 		}
 	})
 }
 
-// kick starts what is deferred.
-func (r *run) kick() {
+// flushDeferred starts what is deferred.
+func (r *run) flushDeferred() {
 	for _, e := range r.ends {
 		if e.usable() && e.paired() && len(e.pending) > 0 {
 			q := &request{end: e, number: e.posted, op: provider.OperationTypeWrite}
@@ -157,7 +157,7 @@ func (r *run) tryAll() {
 		}
 		return false
 	})
-	for _, l := range r.lives {
+	for _, l := range r.instances {
 		if l.dead || l.closing {
 			continue
 		}
@@ -167,9 +167,9 @@ func (r *run) tryAll() {
 	}
 }
 
-// activeConnections is how many established connections the life has whose end
+// activeConnections returns how many established connections the instance has whose end
 // nobody has begun.
-func (l *life) activeConnections() (n uint64) {
+func (l *instance) activeConnections() (n uint64) {
 	for _, e := range l.ends {
 		if e.stage == established && !e.event && !e.tearing {
 			n++
@@ -186,14 +186,14 @@ func (r *run) closeAll() {
 	}
 	r.RunFor(100 * time.Millisecond)
 	r.RunUntil("all is closed", slowestClose, func() bool {
-		for _, l := range r.lives {
+		for _, l := range r.instances {
 			if !l.over {
 				return false
 			}
 		}
 		return r.closing == 0
 	})
-	r.lookAll()
+	r.checkMemory()
 	limit := r.Clock.Now() + slowestClose
 	for r.Step() {
 		if r.Clock.Now() > limit {
@@ -204,7 +204,7 @@ func (r *run) closeAll() {
 
 // checkCounters compares the device's counters with the model, when all
 // connections are closed.
-func (l *life) checkCounters() {
+func (l *instance) checkCounters() {
 	c := l.device.Counters()
 	if c.Connect != l.connects || c.Accept != l.accepts || c.ActiveConnection != 0 || c.RDMAOutFrames != l.carrier.frames {
 		l.run.Fail("counters count", "%v: %d connected, %d accepted, 0 active, %d frames sent; its counters say %+v",
@@ -213,7 +213,7 @@ func (l *life) checkCounters() {
 }
 
 // checkNothingLeft looks at a device that is closed.
-func (l *life) checkNothingLeft() {
+func (l *instance) checkNothingLeft() {
 	u := l.device.Usage()
 	if u != (provider.Usage{}) || len(l.device.Connections()) > 0 || len(l.device.LocalEndpoints()) > 0 || len(l.ends) > 0 {
 		l.run.Fail("nothing is left", "%v: %+v, connections %v, endpoints %v, %d ends", l, u, l.device.Connections(), l.device.LocalEndpoints(), len(l.ends))

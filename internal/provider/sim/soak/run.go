@@ -14,17 +14,17 @@ import (
 // goroutine, within events of the clock.
 type run struct {
 	*trial.Trial
-	plan    plan
-	fabric  *trial.Fabric
-	network *sim.Network
-	hosts   []*host
-	lives   []*life
-	ends    []*end // by their number
-	ending  bool   // no new work
-	fed     bool   // no receives need be posted any more
-	closing int    // closes that have not completed
+	plan      plan
+	fabric    *trial.Fabric
+	network   *sim.Network
+	hosts     []*host
+	instances []*instance
+	ends      []*end // by their number
+	ending    bool   // no new work
+	fed       bool   // no receives need be posted any more
+	closing   int    // closes that have not completed
 
-	touched []*life // that packets came to in this event
+	touched []*instance // that packets came to in this event
 
 	// tamper, unless it is nil, may change what comes to a device, or drop it by
 	// returning false, when the ICRC has been verified: to see whether what
@@ -34,7 +34,7 @@ type run struct {
 
 func newRun(seed uint64, journal io.Writer) *run {
 	r := &run{Trial: trial.New(seed, journal)}
-	r.Follow, r.Unfinished = r.follow, r.unfinished
+	r.Follow, r.Unfinished = r.checkAfterEvent, r.unfinished
 	r.plan = newPlan(r.Rand)
 	r.fabric = trial.NewFabric(r.Trial, rand.New(rand.NewPCG(seed, 2)), len(r.plan.hosts), r.plan.links)
 	r.network = sim.NewNetwork(r.Clock, r.fabric)
@@ -56,27 +56,27 @@ func (r *run) play() {
 	r.rest()
 }
 
-// follow checks what holds after each event.
-func (r *run) follow() {
+// checkAfterEvent checks what holds after each event.
+func (r *run) checkAfterEvent() {
 	for _, l := range r.touched {
-		l.memory.look()
+		l.memory.check()
 		l.touched = false
 	}
 	r.touched = r.touched[:0]
 	if r.Events%64 == 0 {
-		r.lookAll()
+		r.checkMemory()
 	}
-	for _, l := range r.lives {
+	for _, l := range r.instances {
 		l.pollEager()
 	}
 }
 
-// lookAll checks all memory, also that which nothing should have come to.
-func (r *run) lookAll() {
-	for _, l := range r.lives {
-		l.memory.look()
+// checkMemory checks all memory, also that which nothing should have come to.
+func (r *run) checkMemory() {
+	for _, l := range r.instances {
+		l.memory.check()
 	}
 }
 
-// hostAt is the host with an address.
+// hostAt returns the host with an address.
 func (r *run) hostAt(a netip.Addr) *host { return r.hosts[r.fabric.HostAt(a)] }

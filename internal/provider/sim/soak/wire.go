@@ -28,10 +28,10 @@ func newStream() *stream {
 	return &stream{said: map[int64]uint64{}, arrived: map[int64]bool{}}
 }
 
-// extend is the sequence number with a PSN that is nearest to near.
+// extend returns the sequence number with a PSN that is nearest to near.
 func extend(psn uint32, near int64) int64 { return near + int64(roce.PSNDiff(psn, uint32(near))) }
 
-// length is how many sequence numbers a request packet has on a connection.
+// length returns how many sequence numbers a request packet has on a connection.
 func (e *end) length(h *roce.Header) int64 {
 	if h.Opcode != roce.ReadRequest {
 		return 1
@@ -39,16 +39,16 @@ func (e *end) length(h *roce.Header) int64 {
 	return max(1, (int64(h.DMALength)+e.mtu-1)/e.mtu)
 }
 
-// said listens to what a device sends: it must be what its end of the connection
+// checkSent listens to what a device sends: it must be what its end of the connection
 // may say.
-func (l *life) said(flow *roce.Flow, p *roce.Packet) {
+func (l *instance) checkSent(flow *roce.Flow, p *roce.Packet) {
 	h := &p.Header
-	at := l.run.hostAt(flow.Remote).life
+	at := l.run.hostAt(flow.Remote).instance
 	if at == nil {
 		return
 	}
 	to := at.endNumbered(h.DestQPN)
-	if to == nil || !to.paired() || to.peer.life != l || flow.Local != to.remote {
+	if to == nil || !to.paired() || to.peer.instance != l || flow.Local != to.remote {
 		return // not a connection that both ends know of, or no more
 	}
 	switch from := to.peer; {
@@ -64,7 +64,7 @@ func (l *life) said(flow *roce.Flow, p *roce.Packet) {
 
 // requests notes a request packet of the end's.
 func (e *end) requests(to *end, h *roce.Header, payload [][]byte) {
-	r, s := e.life.run, e.out
+	r, s := e.instance.run, e.out
 	mayProbe := h.Opcode == roce.WriteOnly && h.DMALength == 0 && h.RKey == 0 // package rc
 	if !s.begun {
 		s.begun, s.next = true, int64(h.PSN)
@@ -99,8 +99,8 @@ func (e *end) requests(to *end, h *roce.Header, payload [][]byte) {
 	s.next = max(s.next, at+e.length(h))
 }
 
-// heard listens to what comes to a device.
-func (l *life) heard(p *roce.Received) {
+// checkReceived listens to what comes to a device.
+func (l *instance) checkReceived(p *roce.Received) {
 	e := l.endNumbered(p.Header.DestQPN)
 	if e == nil || !e.paired() || p.Flow.Remote != e.remote || !p.Header.Opcode.IsRequest() {
 		return
@@ -121,8 +121,8 @@ func (l *life) heard(p *roce.Received) {
 	}
 }
 
-// aside is what else the journal tells of a packet.
-func aside(h *roce.Header, payload ...[]byte) string {
+// journalText returns what else the journal tells of a packet.
+func journalText(h *roce.Header, payload ...[]byte) string {
 	switch {
 	case h.DestQPN == mad.QPN && len(payload) > 0:
 		if m, err := mad.DecodeHeader(payload[0]); err == nil {

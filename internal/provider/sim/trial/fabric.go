@@ -108,7 +108,7 @@ func NewFabric(t *Trial, rand *rand.Rand, hosts int, plans []LinkPlan) *Fabric {
 // Attach has a host be found at an address.
 func (f *Fabric) Attach(host int, at netip.Addr) { f.hosts[at] = host }
 
-// HostAt is the number of the host with an address.
+// HostAt returns the number of the host with an address.
 func (f *Fabric) HostAt(a netip.Addr) int { return f.hosts[a] }
 
 // routesFrom finds the shortest paths from a host to all others.
@@ -200,7 +200,7 @@ func (f *Fabric) lost(now time.Duration, a, b int, how string) {
 	l.n++
 }
 
-// LossesSince is how many packets between two hosts were lost since an instant, 16 at
+// LossesSince returns how many packets between two hosts were lost since an instant, 16 at
 // most.
 func (f *Fabric) LossesSince(a, b int, since time.Duration) int {
 	l := f.losses[[2]int{min(a, b), max(a, b)}]

@@ -142,7 +142,7 @@ func (t *Trial) Later(d time.Duration, f func()) {
 // Chance is true with probability p.
 func (t *Trial) Chance(p float64) bool { return t.Rand.Float64() < p }
 
-// Pick is a random element; the zero value if there is none.
+// Pick returns a random element; the zero value if there is none.
 func Pick[T any](random *rand.Rand, from []T) (one T) {
 	if len(from) > 0 {
 		one = from[random.IntN(len(from))]

@@ -8,8 +8,8 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/verbs"
 )
 
-// A flown is a packet by its sender and PSN, and a fragment what it carries.
-type flown struct {
+// A packetKey is a packet by its sender and PSN, and a fragment what it carries.
+type packetKey struct {
 	from *end
 	psn  uint32
 }
@@ -76,7 +76,7 @@ func (e *end) datagramArrives(p *roce.Received) {
 		return
 	}
 	from := e.run.hosts[e.run.fabric.HostAt(p.Flow.Remote)].numbered(h.SourceQPN)
-	f, ok := e.run.flight[flown{from, h.PSN}]
+	f, ok := e.run.flight[packetKey{from, h.PSN}]
 	if !ok {
 		e.run.Fail("what arrives was sent", "%v: PSN %#x from %v", e, h.PSN, from)
 	}
@@ -107,7 +107,7 @@ func (e *end) expect(q *request) {
 // before (IBTA Vol. 1, 9.8.2).
 func (e *end) packetArrives(p *roce.Received) {
 	h := &p.Header
-	f, ok := e.run.flight[flown{e.peer, h.PSN}]
+	f, ok := e.run.flight[packetKey{e.peer, h.PSN}]
 	if !ok {
 		e.run.Fail("what arrives was sent", "%v: PSN %#x", e, h.PSN)
 	}

@@ -52,7 +52,7 @@ type end struct {
 	assembling *assembly  // likewise
 	held       *receive   // taken, and not used up
 	arrivals   []*arrival // that are to be completed
-	ghosts     []ghost
+	ghosts     []endedGrant
 }
 
 // String names the end.
@@ -169,19 +169,19 @@ func (e *end) begin() {
 		x.toInit()
 	}
 	for _, x := range pair {
-		again := x.turn()
+		again := x.ifStillUp()
 		r.Later(time.Millisecond, func() { again(x.toReceive) })
 	}
 	for _, x := range pair {
-		again := x.turn()
+		again := x.ifStillUp()
 		r.Clock.AfterFunc(time.Millisecond+time.Duration(r.Rand.Int64N(int64(2*time.Millisecond))), func() { again(x.toSend) })
 	}
 }
 
 func abs(n int) int { return max(n, -n) }
 
-// turn returns a function that does something later unless the end is gone or in Error by then.
-func (e *end) turn() func(func()) {
+// ifStillUp returns a function that does something later unless the end is gone or in Error by then.
+func (e *end) ifStillUp() func(func()) {
 	return func(do func()) {
 		if e.gone || e.state == verbs.Error || e.inError() {
 			e.busy = false
@@ -254,14 +254,14 @@ func (e *end) usable() bool {
 		(e.peer == nil || !e.peer.gone && !e.peer.cause && e.peer.state >= verbs.ReadyToReceive && e.peer.state != verbs.Error)
 }
 
-// spoil notes that the end may be in Error, or get there.
-func (e *end) spoil() { e.cause = true }
+// expectError notes that the end may be in Error, or get there.
+func (e *end) expectError() { e.cause = true }
 
-// spoilBoth does so for the connection.
-func (e *end) spoilBoth() {
-	e.spoil()
+// expectErrors does so for the connection.
+func (e *end) expectErrors() {
+	e.expectError()
 	if e.peer != nil {
-		e.peer.spoil()
+		e.peer.expectError()
 	}
 }
 
@@ -279,7 +279,7 @@ func (e *end) toError() {
 	}
 	r.Coverage.Count("to Error")
 	e.pollAll()
-	e.spoilBoth()
+	e.expectErrors()
 	e.modify(verbs.Error, verbs.Attributes{}, 0)
 	e.pollAll()
 	if e.lossy {
@@ -319,7 +319,7 @@ func (e *end) destroy() {
 	must(e.qp.Destroy())
 	e.forget()
 	if e.peer != nil {
-		e.peer.spoil()
+		e.peer.expectError()
 	}
 }
 
@@ -360,8 +360,8 @@ func (e *end) forget() {
 
 // abandon ends what the end's requests may do at the peer, which hears nothing any more.
 func (e *end) abandon() {
-	for _, q := range e.run.aimed(e) {
-		q.unaim()
+	for _, q := range e.run.requestsTo(e) {
+		q.releaseTarget()
 	}
 }
 
@@ -377,8 +377,8 @@ func (e *end) delivered() {
 	}
 }
 
-// recycle connects a pair anew, with the same queue pairs.
-func (e *end) recycle() {
+// reconnect connects a pair anew, with the same queue pairs.
+func (e *end) reconnect() {
 	r := e.run
 	pair := []*end{e}
 	if e.peer != nil {
@@ -410,7 +410,7 @@ func (e *end) recycle() {
 		if slices.ContainsFunc(pair, func(x *end) bool { return x.gone || x.lossy }) {
 			for _, x := range pair {
 				x.busy = false
-				x.spoil()
+				x.expectError()
 			}
 			return
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/verbs"
 )
 
-// A fleeting is a region that is registered anew, or otherwise, under traffic: of the host's memory, too.
-type fleeting struct {
+// A changingRegion is a region that is registered anew, or otherwise, under traffic: of the host's memory, too.
+type changingRegion struct {
 	host  *host
 	mr    *verbs.MR // nil between registrations
 	base  uint64
@@ -18,13 +18,13 @@ type fleeting struct {
 	users []*request
 }
 
-func newFleeting(h *host) *fleeting {
-	f := &fleeting{host: h}
+func newChangingRegion(h *host) *changingRegion {
+	f := &changingRegion{host: h}
 	f.register()
 	return f
 }
 
-func (f *fleeting) register() {
+func (f *changingRegion) register() {
 	h := f.host
 	f.base = h.run.Rand.Uint64() &^ 7
 	if f.base > 1<<63 {
@@ -36,7 +36,7 @@ func (f *fleeting) register() {
 
 // change ends the region's token, or what it grants, or begins it again. When the call returns nothing comes by it any
 // more.
-func (f *fleeting) change() {
+func (f *changingRegion) change() {
 	r := f.host.run
 	switch {
 	case f.mr == nil:
@@ -72,15 +72,15 @@ func (q *request) revoke() {
 		return
 	}
 	q.may = append(q.may, verbs.RemoteAccessError)
-	q.target.look()
-	q.end.spoilBoth()
+	q.target.check()
+	q.end.expectErrors()
 	q.partial = true
 	q.target.release()
 	q.target = nil
 }
 
-// A ghost describes what an end's window granted once.
-type ghost struct {
+// An endedGrant describes what an end's window granted once.
+type endedGrant struct {
 	token uint32
 	va    uint64
 }
@@ -121,7 +121,7 @@ func (w *window) ended() {
 	if w.token != 0 {
 		w.host.dead = append(w.host.dead, w.token)
 		if w.by != nil && w.slot != nil {
-			w.by.ghosts = append(w.by.ghosts, ghost{w.token, w.host.base() + uint64(w.slot.from)})
+			w.by.ghosts = append(w.by.ghosts, endedGrant{w.token, w.host.base() + uint64(w.slot.from)})
 		}
 	}
 	if w.user != nil {
@@ -166,7 +166,7 @@ func (q *request) invalidate() bool {
 	return true
 }
 
-// bound is a window that the end has bound, for its peer; of any kind if kind is 0.
+// bound returns a window that the end has bound, for its peer; of any kind if kind is 0.
 func (e *end) bound(kind verbs.WindowType) *window {
 	for _, w := range e.host.windows {
 		if w.slot != nil && w.binding == nil && !w.ending && w.by == e && (kind == 0 || w.kind == kind) {
@@ -176,8 +176,8 @@ func (e *end) bound(kind verbs.WindowType) *window {
 	return nil
 }
 
-// pin checks that a region with windows cannot be deregistered.
-func (h *host) pin() {
+// checkDeregister checks that a region with windows cannot be deregistered.
+func (h *host) checkDeregister() {
 	if !slices.ContainsFunc(h.windows, func(w *window) bool { return w.slot != nil && w.binding == nil && !w.ending }) {
 		return
 	}

@@ -27,7 +27,7 @@ type host struct {
 	memory   *memory
 	mr       *verbs.MR // all of memory, with every right
 	foreign  *verbs.MR // likewise, of the other domain
-	fleeting *fleeting
+	fleeting *changingRegion
 	queues   []*queue
 	srqs     map[verbs.QPType]*receives // one for RC and one for the other kinds, or none
 	ends     []*end
@@ -73,7 +73,7 @@ func (h *host) start() {
 	n := uint64(len(h.memory.bytes))
 	h.mr = made(h.pd.RegisterMR(verbs.Bytes(h.memory.bytes), n, h.base(), everything))
 	h.foreign = made(h.stranger.RegisterMR(verbs.Bytes(h.memory.bytes), n, h.base(), everything))
-	h.fleeting = newFleeting(h)
+	h.fleeting = newChangingRegion(h)
 	for i := range 3 {
 		h.queues = append(h.queues, newQueue(h, r.plan.scarce && i == 0))
 	}
@@ -99,15 +99,15 @@ func must(err error) {
 	}
 }
 
-// base is the address of the first byte of the host's memory.
+// base returns the address of the first byte of the host's memory.
 func (h *host) base() uint64 { return uint64(h.number+1) << 28 }
 
-// piece is n bytes of the host's memory.
+// piece returns n bytes of the host's memory.
 func (h *host) piece(at, n int) rc.SGE {
 	return rc.SGE{Address: h.base() + uint64(at), Length: uint32(n), Token: h.mr.Key()}
 }
 
-// numbered is the host's latest queue pair with a number; nil if there is none.
+// numbered returns the host's latest queue pair with a number; nil if there is none.
 func (h *host) numbered(qpn uint32) *end {
 	for i := len(h.ends) - 1; i >= 0; i-- {
 		if h.ends[i].qpn == qpn {
@@ -210,7 +210,7 @@ func (c *carrier) Send(flow roce.Flow, packets []roce.Packet) error {
 	return c.Carrier.Send(flow, packets)
 }
 
-// other is a random host, not often h itself.
+// other returns a random host, not often h itself.
 func (h *host) other() *host {
 	for range 8 {
 		if o := trial.Pick(h.run.Rand, h.run.hosts); o != h {

@@ -131,7 +131,7 @@ func (q *request) fails(status verbs.Status) {
 	}
 	e.cut = status == verbs.FlushError && (e.cut || !e.failed && (q.op == rc.OpRead || q.word != nil))
 	e.failed = true
-	e.spoilBoth()
+	e.expectErrors()
 	if w := q.window; w != nil && (q.op == rc.OpBind || q.op == rc.OpInvalidate) {
 		w.renew()
 	}
@@ -139,7 +139,7 @@ func (q *request) fails(status verbs.Status) {
 	q.local.release() // nothing comes to it any more
 	q.local = nil
 	delete(r.requests, q.id)
-	q.outlive()
+	q.keepTarget()
 	// What is under way may arrive yet, until the peer hears nothing.
 	r.strays = append(r.strays, q)
 }
@@ -151,15 +151,15 @@ func (q *request) finish() {
 	q.local.release()
 	q.local = nil
 	if q.end.kind == verbs.UC {
-		q.outlive()
+		q.keepTarget()
 		return
 	}
 	q.target.release()
 	q.target = nil
 }
 
-// outlive has a WRITE of an unreliable connection keep its target until no packet of it can be under way.
-func (q *request) outlive() {
+// keepTarget has a WRITE of an unreliable connection keep its target until no packet of it can be under way.
+func (q *request) keepTarget() {
 	if q.end.kind == verbs.UC && q.target != nil {
 		q.end.run.Clock.AfterFunc(q.end.run.lifetime, func() {
 			q.target.release()
@@ -178,13 +178,13 @@ func (q *request) drop() {
 	if w := q.window; w != nil && (q.op == rc.OpBind || q.op == rc.OpInvalidate) && w.host == q.end.host && w.by == q.end {
 		w.renew()
 	}
-	q.outlive()
+	q.keepTarget()
 	r.strays = append(r.strays, q)
 }
 
-// aimed lists what failed or was dropped of the requests to an end, whose packets may arrive until it hears nothing, or that
+// requestsTo lists what failed or was dropped of the requests to an end, whose packets may arrive until it hears nothing, or that
 // are under way.
-func (r *run) aimed(from *end) (qs []*request) {
+func (r *run) requestsTo(from *end) (qs []*request) {
 	var rest []*request
 	for _, q := range r.strays {
 		if q.end == from {
@@ -197,8 +197,8 @@ func (r *run) aimed(from *end) (qs []*request) {
 	return append(qs, from.pending...)
 }
 
-// unaim follows that the peer hears nothing any more of what the request's packets say.
-func (q *request) unaim() {
+// releaseTarget follows that the peer hears nothing any more of what the request's packets say.
+func (q *request) releaseTarget() {
 	if q.end.kind == verbs.UC {
 		return
 	}
@@ -240,7 +240,7 @@ func (e *end) receivesOne(v *receive, c *verbs.Completion) {
 		} else if s.end == e && i != 0 {
 			r.Fail("requests complete in order", "%v: receive %d, which is at place %d", e, v.id, i)
 		}
-		e.spoilBoth()
+		e.expectErrors()
 		if i >= 0 {
 			s.queue = slices.Delete(s.queue, i, i+1)
 		}
@@ -311,7 +311,7 @@ func (q *request) matches(v *receive, c *verbs.Completion) {
 	if *c != want {
 		r.Fail("what is received is what was sent", "%v has %+v, expected %+v of %v", e, *c, want, q)
 	}
-	v.slot.look()
+	v.slot.check()
 	now := v.slot.content()
 	if header > 0 {
 		source, destination := now[8:24], now[24:40]

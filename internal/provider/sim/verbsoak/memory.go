@@ -83,7 +83,7 @@ func (c *claim) release() {
 		return
 	}
 	m := c.memory
-	c.look()
+	c.check()
 	m.claims = slices.DeleteFunc(m.claims, func(o *claim) bool { return o == c })
 	m.free = append(m.free, c.from)
 	m.fill(c.from, c.from+m.unit)
@@ -93,7 +93,7 @@ func (c *claim) release() {
 // content returns the bytes in the slot now.
 func (c *claim) content() []byte { return c.memory.bytes[c.from:c.to] }
 
-// pieces are an SGL of the slot's bytes in up to most pieces.
+// pieces returns an SGL of the slot's bytes in up to most pieces.
 func (c *claim) pieces(most int) (sgl []rc.SGE) {
 	r := c.memory.host.run
 	at := c.from
@@ -105,8 +105,8 @@ func (c *claim) pieces(most int) (sgl []rc.SGE) {
 	return append(sgl, c.memory.host.piece(at, c.to-at))
 }
 
-// look checks all that has changed since the last look.
-func (m *memory) look() {
+// check checks all that has changed since the last look.
+func (m *memory) check() {
 	for _, w := range m.words {
 		w.look()
 	}
@@ -115,7 +115,7 @@ func (m *memory) look() {
 	}
 	r := m.host.run
 	for _, c := range m.claims {
-		c.look()
+		c.check()
 	}
 	if bytes.Equal(m.bytes, m.image) {
 		return
@@ -127,8 +127,8 @@ func (m *memory) look() {
 	}
 }
 
-// look checks what has changed in the slot.
-func (c *claim) look() {
+// check checks what has changed in the slot.
+func (c *claim) check() {
 	m := c.memory
 	now, before := m.bytes[c.from:c.to], m.image[c.from:c.to]
 	if bytes.Equal(now, before) {
@@ -144,7 +144,7 @@ func (c *claim) look() {
 
 // arrived fails the run unless all that was to come is there.
 func (c *claim) arrived(what any) {
-	c.look()
+	c.check()
 	if got := c.content()[:len(c.data)]; !bytes.Equal(got, c.data) {
 		c.memory.host.run.Fail("success means that the data is there", "%v: not all of it is at %v's slot at %d", what, c.memory.host, c.from)
 	}

@@ -294,7 +294,7 @@ func (q *request) err() bool {
 	if e.peer.access != everything&^verbs.AccessBindWindow {
 		q.doom = append(q.doom, verbs.RemoteInvalidRequestError)
 	}
-	e.spoilBoth()
+	e.expectErrors()
 	return true
 }
 
@@ -392,7 +392,7 @@ func (q *request) number() {
 		q.packets = max(1, int64((length+mtu-1)/mtu))
 	}
 	for i := range q.packets {
-		e.run.flight[flown{e, uint32(q.first+i) & roce.PSNMask}] = fragment{q, int(i)}
+		e.run.flight[packetKey{e, uint32(q.first+i) & roce.PSNMask}] = fragment{q, int(i)}
 	}
 	e.next += q.packets
 }

@@ -28,7 +28,7 @@ func newQueue(h *host, small bool) *queue {
 	return q
 }
 
-// ample is a depth that suffices.
+// ample returns a depth that suffices.
 func ample(n int) int { return 2048 + 512*n }
 
 func (q *queue) arm() {
@@ -68,7 +68,7 @@ func (q *queue) overran() {
 	for _, e := range q.host.ends {
 		if e.sendQueue == q || e.receiveQueue == q {
 			e.lossy = true
-			e.spoil()
+			e.expectError()
 		}
 	}
 	r.Clock.AfterFunc(0, func() {
@@ -161,7 +161,7 @@ func (s *receives) post(n int) {
 	}
 }
 
-// take is the oldest receive, which a message that arrives whole will complete; nil if there is none.
+// take returns the oldest receive, which a message that arrives whole will complete; nil if there is none.
 func (s *receives) take() *receive {
 	if len(s.queue) == 0 {
 		return nil

@@ -115,7 +115,7 @@ func (r *run) closeAll() {
 	}
 	r.RunFor(time.Second)
 	for _, h := range r.hosts {
-		h.memory.look()
+		h.memory.check()
 		if c := h.device.Transport().Counters(); r.plan.faultless() && c.Retransmitted > 0 {
 			r.Fail("without faults nothing is sent again", "%v: %d packets", h, c.Retransmitted)
 		}

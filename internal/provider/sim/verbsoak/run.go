@@ -22,7 +22,7 @@ type run struct {
 	lastID   uint64
 	requests map[uint64]*request // under way
 	receives map[uint64]*receive
-	flight   map[flown]fragment
+	flight   map[packetKey]fragment
 	strays   []*request    // not complete, or with a failure, that may arrive
 	lifetime time.Duration // of a packet, at most
 	ending   bool          // no new work
@@ -36,7 +36,7 @@ type run struct {
 
 func newRun(seed uint64, journal io.Writer) *run {
 	r := &run{
-		Trial: trial.New(seed, journal), requests: map[uint64]*request{}, receives: map[uint64]*receive{}, flight: map[flown]fragment{},
+		Trial: trial.New(seed, journal), requests: map[uint64]*request{}, receives: map[uint64]*receive{}, flight: map[packetKey]fragment{},
 	}
 	r.Follow, r.Unfinished = r.follow, r.unfinished
 	r.plan = newPlan(r.Rand)
@@ -86,7 +86,7 @@ func (r *run) act() {
 	r.Clock.AfterFunc(3*time.Millisecond, next)
 }
 
-// some is a random end that is not destroyed and of which is holds; nil if there is none.
+// some returns a random end that is not destroyed and of which is holds; nil if there is none.
 func (r *run) some(is func(*end) bool) *end {
 	var fit []*end
 	for _, e := range r.ends {
@@ -116,7 +116,7 @@ func (r *run) actOnce() {
 			trial.Pick(r.Rand, h.queues).resize()
 		}
 	case n < 87:
-		h.pin()
+		h.checkDeregister()
 	case n < 88 && r.plan.mistakes:
 		h.fleeting.change()
 	case n < 90 && len(h.srqs) > 0:
@@ -146,7 +146,7 @@ func (r *run) changeState(n int) {
 	case n < 96:
 		e.toError()
 	case n < 99:
-		e.recycle()
+		e.reconnect()
 	default:
 		e.destroy()
 	}
@@ -155,13 +155,13 @@ func (r *run) changeState(n int) {
 // follow checks what holds after each event.
 func (r *run) follow() {
 	for _, h := range r.touched {
-		h.memory.look()
+		h.memory.check()
 		h.touched = false
 	}
 	r.touched = r.touched[:0]
 	for _, h := range r.hosts {
 		if r.Events%64 == 0 {
-			h.memory.look()
+			h.memory.check()
 		}
 		if h.plan.eager && h.context != nil {
 			for _, q := range h.queues {

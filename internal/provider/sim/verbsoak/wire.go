@@ -22,7 +22,7 @@ func newStream(first int64) *stream {
 	return &stream{next: first, frontier: first, said: map[int64]uint64{}, arrived: map[int64]bool{}}
 }
 
-// extend is the sequence number with a PSN that is nearest to near.
+// extend returns the sequence number with a PSN that is nearest to near.
 func extend(psn uint32, near int64) int64 { return near + int64(roce.PSNDiff(psn, uint32(near))) }
 
 // leaves listens to what the host sends: it must be what its ends may say.
@@ -54,7 +54,7 @@ func (h *host) leaves(flow *roce.Flow, p *roce.Packet) {
 
 // begins notes that a packet of a request is sent; in SQD nothing is that had not begun (IBTA Vol. 1, 10.3.1.5).
 func (e *end) begins(psn uint32) *request {
-	f, ok := e.run.flight[flown{e, psn}]
+	f, ok := e.run.flight[packetKey{e, psn}]
 	if !ok {
 		return nil
 	}
