@@ -10,9 +10,9 @@ import (
 // A QPError says that a queue pair has gone to error otherwise than by its consumer's
 // doing, which ends its connection.
 type QPError struct {
-	Number uint32     `json:"qpn"`
-	Remote netip.Addr `json:"remote"` // where its peer is
-	Reason string     `json:"reason"` // for people
+	Number uint32     `json:"qpn,omitempty"`
+	Remote netip.Addr `json:"remote,omitzero"`  // where its peer is
+	Reason string     `json:"reason,omitempty"` // for people
 	// More, if it is not 0, is that many others that nothing else is known of: the rest
 	// is not set then.
 	More uint64 `json:"more,omitempty"`

@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report/words"
 	"github.com/ndklab/ndklab/internal/fabric/suite"
 	"golang.org/x/sys/unix"
@@ -21,7 +21,7 @@ import (
 type display interface {
 	began(c suite.Case)
 	ended(o suite.Outcome)
-	event(c suite.Case, e lab.Event)
+	event(c suite.Case, e event.Event)
 	say(format string, args ...any)
 	close() // before anything else is printed
 }
@@ -138,8 +138,8 @@ func (d *logDisplay) ended(o suite.Outcome) {
 
 // event shows warnings alone: what happens in the labs of a suite is in the evidence of
 // those that fail.
-func (d *logDisplay) event(c suite.Case, e lab.Event) {
-	if e.Kind == lab.Warning {
+func (d *logDisplay) event(c suite.Case, e event.Event) {
+	if e.Kind == event.Warning {
 		d.say("%s: %s", c.Lab, e.Text)
 	}
 }
@@ -273,7 +273,7 @@ func (d *terminalDisplay) ended(o suite.Outcome) {
 	d.draw()
 }
 
-func (d *terminalDisplay) event(c suite.Case, e lab.Event) {
+func (d *terminalDisplay) event(c suite.Case, e event.Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range d.running {

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/fabric/suite"
 	"github.com/ndklab/ndklab/internal/node/terminal"
@@ -124,7 +124,7 @@ func TestTerminalDisplay(t *testing.T) {
 	show.began(caseOne)
 	show.began(caseTwo)
 	wants("one T seed 1", "two T seed 2", "0 of 3 done, 0 failed")
-	show.event(caseTwo, lab.Event{Text: "a text that is\nlonger\x1b than the terminal is wide"})
+	show.event(caseTwo, event.Event{Text: "a text that is\nlonger\x1b than the terminal is wide"})
 	show.ended(hasPassed)
 	wants("ok    one, seed 1: 1.00 s", "two T a text that is long", "1 of 3 done, 0 failed")
 	show.ended(hasFailed)
@@ -145,8 +145,8 @@ func TestLogDisplay(t *testing.T) {
 	show := newDisplay(&b, 3).(*logDisplay)
 	show.began(caseOne)
 	show.began(caseTwo)
-	show.event(caseOne, lab.Event{Kind: lab.WorkloadStarted, Text: "not told of"})
-	show.event(caseOne, lab.Event{Kind: lab.Warning, Text: "told of"})
+	show.event(caseOne, event.Event{Kind: event.WorkloadStarted, Text: "not told of"})
+	show.event(caseOne, event.Event{Kind: event.Warning, Text: "told of"})
 	show.ended(hasPassed)
 	show.reportRunning() // as when nothing was said for long
 	show.ended(hasFailed)

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/fabric/report/text"
@@ -22,29 +24,7 @@ func eventsCommand() *cobra.Command {
 on with the events that come, until the lab is down or Ctrl-C. The exit code is 0 after
 Ctrl-C, too. Kinds of events are
 
-  lab-ready                     every node is ready, for the first time
-  lab-waiting                   the lab is not ready yet, with the nodes it waits for
-  lab-changed                   an apply is done
-  node-down, node-up            a node's agent has ended; is there, or there again
-  node-paused, node-resumed     a node is paused; goes on
-  node-removed                  an apply has removed a node
-  health-changed                a node is healthy or not, by its healthcheck
-  link-changed                  a link was set, reset, cut or joined
-  link-added, link-removed      an apply has added a link; removed one
-  link-overrun                  the host could not keep up with a link
-  workload-started,
-  workload-progress,
-  workload-done                 a workload of a run began, goes on, has ended or failed
-  timeline                      a command of the timeline has run, or counters are kept
-  timeline-left                 only entries of the timeline are still to come
-  mark                          a mark of the timeline, with its text
-  qp-error                      a queue pair is in error, and why; where many are at
-                                once, how many more
-  capture-started, capture-done packets of an interface are recorded
-  spanning-tree                 the switches look for loops, or are done
-  warning                       something has no effect, and why
-  events-lost                   events came faster than they were read
-
+` + kindsHelp() + `
 With -o json, each event is one line with one object. --all takes all labs of this user
 that are up.`,
 		Example: `  ndklab events pair
@@ -80,6 +60,15 @@ that are up.`,
 	return cmd
 }
 
+// kindsHelp returns a line for each kind of event.
+func kindsHelp() string {
+	var lines strings.Builder
+	for _, k := range event.Kinds {
+		fmt.Fprintf(&lines, "  %-17s  %s\n", k.Name, k.Means)
+	}
+	return lines.String()
+}
+
 // labOrAll checks the arguments of a command that takes a lab or --all.
 func labOrAll(all *bool) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
@@ -96,8 +85,8 @@ func labOrAll(all *bool) cobra.PositionalArgs {
 // A watchedLab is a lab whose events are shown.
 type watchedLab struct {
 	*lab.Lab
-	events []lab.Event // that it keeps
-	next   uint64      // the number of the event to come
+	events []event.Event // that it keeps
+	next   uint64        // the number of the event to come
 }
 
 // watchLab connects to a lab.
@@ -193,17 +182,16 @@ type eventWriter struct {
 	err error // the first of w
 }
 
-func (ew *eventWriter) write(labName string, e *lab.Event) {
+func (ew *eventWriter) write(e *event.Event) {
 	ew.mu.Lock()
 	defer ew.mu.Unlock()
 	if ew.err != nil {
 		return
 	}
-	r := e.Report(labName)
 	if ew.output == jsonFormat {
-		ew.err = written(report.WriteJSONLine(ew.w, r))
+		ew.err = written(report.WriteJSONLine(ew.w, e))
 	} else {
-		ew.err = written(text.WriteEvent(ew.w, r))
+		ew.err = written(text.WriteEvent(ew.w, e))
 	}
 }
 
@@ -216,19 +204,13 @@ func (ew *eventWriter) failure() error {
 
 // kept prints what labs keep, in the order of time.
 func (ew *eventWriter) kept(labs []watchedLab) {
-	type event struct {
-		of string
-		*lab.Event
-	}
-	var all []event
+	var all []event.Event
 	for i := range labs {
-		for j := range labs[i].events {
-			all = append(all, event{labs[i].Info().Lab, &labs[i].events[j]})
-		}
+		all = append(all, labs[i].events...)
 	}
-	slices.SortStableFunc(all, func(a, b event) int { return a.Time.Compare(b.Time) })
-	for _, e := range all {
-		ew.write(e.of, e.Event)
+	slices.SortStableFunc(all, func(a, b event.Event) int { return a.Time.Compare(b.Time) })
+	for i := range all {
+		ew.write(&all[i])
 	}
 }
 
@@ -239,8 +221,8 @@ func (ew *eventWriter) follow(ctx context.Context, labs []watchedLab) error {
 	defer stop()
 	for i := range labs {
 		l := &labs[i]
-		err := l.WatchFrom(ctx, l.next, func(e lab.Event) {
-			if ew.write(l.Info().Lab, &e); ew.failure() != nil {
+		err := l.WatchFrom(ctx, l.next, func(e event.Event) {
+			if ew.write(&e); ew.failure() != nil {
 				stop()
 			}
 		})

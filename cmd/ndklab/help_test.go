@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -78,40 +76,6 @@ func TestUnlessInterrupted(t *testing.T) {
 	})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
-	}
-}
-
-// The help of events has every kind of event that packages lab and scenario have a
-// constant for.
-func TestKindsInHelp(t *testing.T) {
-	const source = "../../internal/fabric"
-	var files []string
-	for _, pattern := range []string{"lab/*.go", "scenario/*.go"} {
-		found, err := filepath.Glob(filepath.Join(source, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, found...)
-	}
-	if len(files) == 0 {
-		t.Skip("the tests run without the repository") // as the ordinary user's do
-	}
-	kind := regexp.MustCompile(`(?m)^(?:const |\t)[A-Z]\w+ += "([a-z]+-[a-z-]+|warning|timeline|mark)"(?: +//.*)?$`)
-	help, found := eventsCommand().Long, 0
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, match := range kind.FindAllStringSubmatch(string(text), -1) {
-			found++
-			if !regexp.MustCompile(`(?m)^  (.*, )?` + match[1] + `[, \n]`).MatchString(help) {
-				t.Errorf("it has no %s", match[1])
-			}
-		}
-	}
-	if found < 15 {
-		t.Errorf("%d kinds were found in %s", found, source)
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 )
 
 // progress tells people what a lab is doing, a line for each event, but for those of many
@@ -29,13 +29,13 @@ const fewWorkloads = 5
 
 // text returns what to say of an event, "" if nothing: from the time that many workloads
 // have been started, their number each second and when all are done.
-func (c *workloadCount) text(e *lab.Event) string {
+func (c *workloadCount) text(e *event.Event) string {
 	switch e.Kind {
-	case lab.WorkloadStarted:
+	case event.WorkloadStarted:
 		c.started++
-	case lab.WorkloadDone:
+	case event.WorkloadDone:
 		c.done++
-	case lab.WorkloadProgress:
+	case event.WorkloadProgress:
 	default:
 		return e.Text
 	}
@@ -51,9 +51,9 @@ func (c *workloadCount) text(e *lab.Event) string {
 
 // event shows an event of the lab, with its time since all nodes were ready, unless
 // what the command prints says the same.
-func (p *progress) event(e lab.Event) {
+func (p *progress) event(e event.Event) {
 	switch e.Kind {
-	case lab.LabReady, lab.LinkOverrun, lab.CaptureStarted, lab.CaptureDone, lab.QPError:
+	case event.LabReady, event.LinkOverrun, event.CaptureStarted, event.CaptureDone, event.QPError:
 		return
 	}
 	p.mu.Lock()

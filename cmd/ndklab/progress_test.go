@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 )
 
 // Each of a few workloads has lines of its own.
@@ -14,9 +14,9 @@ func TestProgressOfFew(t *testing.T) {
 	var b strings.Builder
 	p := &progress{w: &b}
 	for i := range fewWorkloads {
-		p.event(lab.Event{Kind: lab.WorkloadStarted, Text: fmt.Sprintf("workload w%d", i)})
-		p.event(lab.Event{Kind: lab.WorkloadProgress, At: time.Second, Text: fmt.Sprintf("w%d: messages", i)})
-		p.event(lab.Event{Kind: lab.WorkloadDone, At: 2 * time.Second, Text: fmt.Sprintf("w%d done", i)})
+		p.event(event.Event{Kind: event.WorkloadStarted, Text: fmt.Sprintf("workload w%d", i)})
+		p.event(event.Event{Kind: event.WorkloadProgress, At: time.Second, Text: fmt.Sprintf("w%d: messages", i)})
+		p.event(event.Event{Kind: event.WorkloadDone, At: 2 * time.Second, Text: fmt.Sprintf("w%d done", i)})
 	}
 	if got := strings.Count(b.String(), "\n"); got != 3*fewWorkloads {
 		t.Errorf("%d lines, want %d:\n%s", got, 3*fewWorkloads, b.String())
@@ -28,16 +28,16 @@ func TestProgressOfMany(t *testing.T) {
 	var b strings.Builder
 	p := &progress{w: &b}
 	for i := range 64 {
-		p.event(lab.Event{Kind: lab.WorkloadStarted, Text: fmt.Sprintf("workload w%d", i)})
+		p.event(event.Event{Kind: event.WorkloadStarted, Text: fmt.Sprintf("workload w%d", i)})
 	}
 	for second := range 3 {
 		for range 64 {
-			p.event(lab.Event{Kind: lab.WorkloadProgress, At: time.Duration(second) * time.Second, Text: "messages"})
+			p.event(event.Event{Kind: event.WorkloadProgress, At: time.Duration(second) * time.Second, Text: "messages"})
 		}
 	}
-	p.event(lab.Event{Kind: lab.LinkChanged, At: 2500 * time.Millisecond, Text: "link a:eth0: loss 2%"})
+	p.event(event.Event{Kind: event.LinkChanged, At: 2500 * time.Millisecond, Text: "link a:eth0: loss 2%"})
 	for range 64 {
-		p.event(lab.Event{Kind: lab.WorkloadDone, At: 2600 * time.Millisecond, Text: "done"})
+		p.event(event.Event{Kind: event.WorkloadDone, At: 2600 * time.Millisecond, Text: "done"})
 	}
 	const want = `workload w0
 workload w1

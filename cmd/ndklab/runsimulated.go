@@ -5,9 +5,8 @@ import (
 	"errors"
 
 	"github.com/ndklab/ndklab/internal/control"
-	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
-	"github.com/ndklab/ndklab/internal/fabric/scenario"
 	"github.com/ndklab/ndklab/internal/fabric/simulate"
 	"github.com/ndklab/ndklab/topology"
 	"github.com/spf13/cobra"
@@ -58,7 +57,7 @@ func (f *memoryFlag) most() uint64 {
 }
 
 // runSimulation runs a topology in virtual time, in the memory that there may be.
-func runSimulation(ctx context.Context, t *topology.Topology, memory *memoryFlag, events func(scenario.Event)) (*report.Run, error) {
+func runSimulation(ctx context.Context, t *topology.Topology, memory *memoryFlag, events func(event.Event)) (*report.Run, error) {
 	run, err := simulate.Run(ctx, t, simulate.Options{Events: events, Memory: memory.most()})
 	if refused := (*simulate.NoMemoryError)(nil); errors.As(err, &refused) {
 		return nil, control.Errorf(control.Unable, "%v; --memory SIZE lets it have more", err)
@@ -68,10 +67,8 @@ func runSimulation(ctx context.Context, t *topology.Topology, memory *memoryFlag
 
 // simulate runs a topology in virtual time and, if that fails, keeps the evidence: the
 // report and what runs it again, which is all that there is to know.
-func (e *evidence) simulate(ctx context.Context, t *topology.Topology, event func(lab.Event), say func(format string, args ...any)) (*report.Run, error) {
-	result, err := reported(runSimulation(ctx, t, e.memory, func(s scenario.Event) {
-		event(lab.Event{At: s.At, Kind: s.Kind, Node: s.Node, Link: s.Link, Workload: s.Workload, Text: s.Text})
-	}))
+func (e *evidence) simulate(ctx context.Context, t *topology.Topology, events func(event.Event), say func(format string, args ...any)) (*report.Run, error) {
+	result, err := reported(runSimulation(ctx, t, e.memory, events))
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/fabric/report/text"
@@ -220,7 +221,7 @@ func (f *runFlags) runCase(ctx context.Context, c suite.Case, show display) (*re
 	if c.Attempt > 1 {
 		e.folder += "." + strconv.Itoa(c.Attempt)
 	}
-	event := func(e lab.Event) { show.event(c, e) }
+	event := func(e event.Event) { show.event(c, e) }
 	if *f.simulate {
 		return e.simulate(ctx, t, event, show.say)
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/await"
 )
@@ -210,7 +210,7 @@ func TestAdapterOfNodeThatFails(t *testing.T) {
 	}
 	watch := l.Watch()
 	a.Kill()
-	if e := watch.Next(lab.NodeDown); e.Node != "a" {
+	if e := watch.Next(event.NodeDown); e.Node != "a" {
 		t.Errorf("event %+v, want that of node a", e)
 	}
 	if _, err := cq.One(bounded(t)); !errors.Is(err, provider.StatusInternalError) {

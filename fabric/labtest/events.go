@@ -7,11 +7,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/lab"
 )
 
 // An Event is something that has happened in a lab. Package lab has the kinds.
-type Event = lab.Event
+type Event = event.Event
 
 // events are those of a lab so far.
 type events struct {
@@ -56,8 +57,8 @@ type Watch struct {
 // Watch is for the events from now on.
 func (l *Lab) Watch() *Watch { return &Watch{lab: l, since: time.Now(), next: len(l.Events())} }
 
-// Next waits for the next event of one of some kinds, or of any if none is given, such as
-// lab.NodeDown. The place is behind it then.
+// Next waits for the next event of one of some kinds, such as "node-down", or of any if none
+// is given. The place is behind it then.
 func (w *Watch) Next(kinds ...string) Event {
 	l := w.lab
 	l.t.Helper()

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/fabric/labtest"
-	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/await"
 	"github.com/ndklab/ndklab/topology"
@@ -120,7 +119,7 @@ func ExampleLab_Watch() {
 	l := labtest.Up(t, "testdata/pair.ndklab.yaml")
 	watch := l.Watch()
 	l.Node("server").Kill()
-	down := watch.Next(lab.NodeDown)
+	down := watch.Next("node-down")
 	fmt.Println(down.Text)
 	l.Eventually(func() error {
 		if n := l.Node("client").Counters()["ConnectionError"]; n == 0 {

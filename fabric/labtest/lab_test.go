@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/lab"
 )
 
@@ -65,7 +66,7 @@ func TestLinks(t *testing.T) {
 	if got := settings(); got != "loss=25% cut=true" || state("a:eth0") != "up" {
 		t.Errorf("after Cut: %s, %s", got, state("a:eth0"))
 	}
-	if e := watch.Next(lab.LinkChanged); e.Link != "a:eth0" {
+	if e := watch.Next(event.LinkChanged); e.Link != "a:eth0" {
 		t.Errorf("event %+v, want that of link a:eth0", e)
 	}
 	link.Heal()
@@ -178,7 +179,7 @@ func TestNodes(t *testing.T) {
 	b.Resume()
 	b.Restart()
 	l.Await("ready")
-	for _, want := range []string{lab.NodeDown, lab.NodeUp, lab.NodePaused, lab.NodeResumed, lab.NodeDown, lab.NodeUp} {
+	for _, want := range []string{event.NodeDown, event.NodeUp, event.NodePaused, event.NodeResumed, event.NodeDown, event.NodeUp} {
 		if e := watch.Next(); e.Kind != want {
 			t.Fatalf("event %+v, want %s", e, want)
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -90,7 +90,7 @@ func TestWorkloads(t *testing.T) {
 		topology.Workload{Name: "there", Operation: topology.Write, From: "a", To: "b", Size: KiB, Duration: 10 * time.Minute},
 		topology.Workload{Name: "back", Operation: topology.Read, From: "b", To: "a", Size: KiB, Count: 10},
 	)
-	watch.Next(lab.WorkloadStarted)
+	watch.Next(event.WorkloadStarted)
 	l.Node("a").Await("RDMAOutFrames>200")
 	l.Node("b").Kill()
 	results := running.Wait()

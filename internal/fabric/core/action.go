@@ -3,6 +3,7 @@ package core
 import (
 	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -131,13 +132,8 @@ type ForgetNode struct{ Node string }
 // ForgetLink says that a link has left the lab. None of its interfaces is left.
 type ForgetLink struct{ Link *topology.Link }
 
-// Notify tells everyone who follows the lab what has happened.
-type Notify struct {
-	Kind string
-	Node string
-	Link string // an endpoint of it
-	Text string
-}
+// Notify tells everyone who follows the lab what has happened. The driver adds which lab it is and the times.
+type Notify event.Event
 
 // Answer answers an Ask.
 type Answer struct {
@@ -157,23 +153,6 @@ type Of struct {
 	Node string
 	Life int
 }
-
-// The kinds of Notify.
-const (
-	LabReady      = "lab-ready"
-	LabWaiting    = "lab-waiting" // the lab is not ready yet: Text names the nodes that it waits for
-	LabChanged    = "lab-changed"
-	NodeDown      = "node-down"
-	NodeUp        = "node-up"
-	NodePaused    = "node-paused"
-	NodeResumed   = "node-resumed"
-	NodeRemoved   = "node-removed"
-	LinkAdded     = "link-added"
-	LinkRemoved   = "link-removed"
-	LinkChanged   = "link-changed"
-	HealthChanged = "health-changed"
-	Warning       = "warning"
-)
 
 // A build names the nodes that it waits for after firstNotice, and then in every waitingPeriod.
 const (

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/failure"
 	"github.com/ndklab/ndklab/internal/topology/diff"
 	"github.com/ndklab/ndklab/topology"
@@ -138,7 +139,7 @@ func (p *apply) end(err error) {
 		return
 	}
 	l.unfinished = ""
-	l.notify(Notify{Kind: LabChanged, Text: fmt.Sprintf("lab %s is as its file says: nodes: %d, links: %d", l.name, len(p.to.Nodes), len(p.to.Links))})
+	l.notify(Notify{Kind: event.LabChanged, Text: fmt.Sprintf("lab %s is as its file says: nodes: %d, links: %d", l.name, len(p.to.Nodes), len(p.to.Links))})
 	l.answer(Answer{ID: p.id})
 }
 
@@ -155,7 +156,7 @@ func (p *apply) removeLink(ends [2]topology.Endpoint, done func(error)) {
 	k.onRemoved = func() {
 		l.setTopology(without(l.topo, keepNode, func(l *topology.Link) bool { return l.Endpoints != ends }, nil))
 		l.do(ForgetLink{k.spec}, nil)
-		k.notify(LinkRemoved, "%s is removed", linkTo(k.spec))
+		k.notify(event.LinkRemoved, "%s is removed", linkTo(k.spec))
 		done(nil)
 	}
 	k.schedule()
@@ -168,7 +169,7 @@ func (p *apply) removeNode(name string, done func(error)) {
 		if err == nil {
 			l.setTopology(without(l.topo, func(n *topology.Node) bool { return n.Name != name }, keepLink, nil))
 			l.do(ForgetNode{name}, nil)
-			l.notify(Notify{Kind: NodeRemoved, Node: name, Text: fmt.Sprintf("node %s is removed", name)})
+			l.notify(Notify{Kind: event.NodeRemoved, Node: name, Text: fmt.Sprintf("node %s is removed", name)})
 		}
 		done(err)
 	}
@@ -222,7 +223,7 @@ func (p *apply) replaceTopology(d *diff.Difference, done func(error)) {
 	l.do(RenewNames{}, func(d Done) {
 		p.pending--
 		if d.Err != nil {
-			l.notify(Notify{Kind: Warning, Text: d.Err.Error()})
+			l.notify(Notify{Kind: event.Warning, Text: d.Err.Error()})
 		}
 	})
 	p.complete = done
@@ -272,7 +273,7 @@ func (p *apply) advance() (advanced bool) {
 	p.complete = nil
 	made := slices.DeleteFunc(p.added, func(k *link) bool { return !k.whole() })
 	for _, k := range made {
-		k.notify(LinkAdded, "%s is there", linkTo(k.spec))
+		k.notify(event.LinkAdded, "%s is there", linkTo(k.spec))
 	}
 	p.lab.awaitSpanningTree(made, func(err error) {
 		if !p.ended() {

@@ -3,6 +3,8 @@ package core
 import (
 	"fmt"
 	"strings"
+
+	"github.com/ndklab/ndklab/internal/fabric/event"
 )
 
 // A build is the first start of a lab. It adds two things to the rules of nodes and links: all of them wait for each other,
@@ -73,7 +75,7 @@ func (b *build) advance() (advanced bool) {
 	default:
 		l.building = nil
 		b.notice.stop()
-		l.notify(Notify{Kind: LabReady, Text: "all nodes are ready"})
+		l.notify(Notify{Kind: event.LabReady, Text: "all nodes are ready"})
 		l.answer(Answer{ID: b.id})
 	}
 	return true
@@ -132,6 +134,6 @@ func (b *build) notify() {
 		texts = append(texts, fmt.Sprintf("and %d others", others))
 	}
 	if len(texts) > 0 {
-		b.lab.notify(Notify{Kind: LabWaiting, Text: "waiting: " + strings.Join(texts, ", ")})
+		b.lab.notify(Notify{Kind: event.LabWaiting, Text: "waiting: " + strings.Join(texts, ", ")})
 	}
 }

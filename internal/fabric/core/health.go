@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -62,7 +63,7 @@ func (h *health) run() {
 		if h.output != "" {
 			text += ": " + h.output
 		}
-		n.notify(HealthChanged, "%s", text)
+		n.notify(event.HealthChanged, "%s", text)
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/failure"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -193,7 +194,7 @@ func (k *link) advance() {
 			k.schedule()
 			if d.Err != nil && removes(a) {
 				if !ended {
-					k.notify(Warning, "link %s: %v", k.name(), d.Err)
+					k.notify(event.Warning, "link %s: %v", k.name(), d.Err)
 				}
 				d.Err = nil
 			}
@@ -250,7 +251,7 @@ func (k *link) actionFailed(a Action, err error) {
 	}
 	k.stuck = err
 	if !k.lab.applying.fail(err) {
-		k.notify(Warning, "%v", err)
+		k.notify(event.Warning, "%v", err)
 	}
 }
 
@@ -274,7 +275,7 @@ func (k *link) advanceRelease() {
 			case d.Err != nil:
 				k.releaseFails = true
 				if k.checkEnds() == nil {
-					k.notify(Warning, "link %s stays with %s: %v", k.name(), cmp.Or(k.spec.Engine, topology.Linkem), d.Err)
+					k.notify(event.Warning, "link %s stays with %s: %v", k.name(), cmp.Or(k.spec.Engine, topology.Linkem), d.Err)
 				}
 			}
 			k.schedule()

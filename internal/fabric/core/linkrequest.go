@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/failure"
 	"github.com/ndklab/ndklab/internal/topology/diff"
 	"github.com/ndklab/ndklab/topology"
@@ -74,7 +75,7 @@ func (k *link) finishRequest() {
 		k.lasting = r.last
 	}
 	if r.text != "" {
-		k.notify(LinkChanged, "%s", r.text)
+		k.notify(event.LinkChanged, "%s", r.text)
 	}
 	if r.awaitsPlain && k.engine && !k.asked.impaired() && k.whole() {
 		if len(k.plain) == 0 {

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/failure"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -293,7 +294,7 @@ func (n *node) comeUp() {
 		text = "node %s is up"
 	}
 	n.phase, n.reason, n.required = awaitingSwitches, "", false
-	n.notify(NodeUp, text, n.spec.Name)
+	n.notify(event.NodeUp, text, n.spec.Name)
 	var links []*link
 	for k := range n.links() {
 		links = append(links, k)
@@ -344,7 +345,7 @@ func (n *node) advanceRemoval() {
 	default:
 		n.phase = absent
 		if !n.aborted {
-			n.notify(NodeDown, "node %s is down: %s%s", n.spec.Name, n.reason, n.restart)
+			n.notify(event.NodeDown, "node %s is down: %s%s", n.spec.Name, n.reason, n.restart)
 		}
 		n.schedule()
 	}

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/failure"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -161,7 +162,7 @@ func (r *nodeRequest) pause() {
 			n.paused = false
 			return err
 		}
-		n.notify(NodePaused, "node %s is paused", n.spec.Name)
+		n.notify(event.NodePaused, "node %s is paused", n.spec.Name)
 		return nil
 	})
 }
@@ -182,7 +183,7 @@ func (r *nodeRequest) resume() {
 			return err
 		}
 		n.paused = false
-		n.notify(NodeResumed, "node %s goes on", n.spec.Name)
+		n.notify(event.NodeResumed, "node %s goes on", n.spec.Name)
 		return nil
 	})
 }

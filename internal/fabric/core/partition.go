@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/failure"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -114,7 +115,7 @@ func (q *partitions) advance() (advanced bool) {
 	}
 	q.queue = q.queue[1:]
 	sortLinks(p.cameUp)
-	q.lab.notify(Notify{Kind: LinkChanged, Text: p.text()})
+	q.lab.notify(Notify{Kind: event.LinkChanged, Text: p.text()})
 	p.done()
 	return true
 }

@@ -3,6 +3,8 @@ package core
 import (
 	"fmt"
 	"time"
+
+	"github.com/ndklab/ndklab/internal/fabric/event"
 )
 
 // A node whose agent has died is started again after firstDelay. The delay doubles each time up to maxDelay, until the node
@@ -46,6 +48,6 @@ func (p *restartPolicy) start() {
 		if n.down() {
 			again = p.schedule(0)
 		}
-		n.notify(Warning, "node %s does not start as it should: %v%s", n.spec.Name, err, again)
+		n.notify(event.Warning, "node %s does not start as it should: %v%s", n.spec.Name, err, again)
 	}})
 }

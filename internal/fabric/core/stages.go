@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/failure"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -192,7 +193,7 @@ func (s *stages) finish(err error) {
 		return
 	}
 	if err != nil && !n.down() {
-		n.notify(Warning, "%v", err)
+		n.notify(event.Warning, "%v", err)
 	}
 	for _, r := range n.waiting {
 		r.done(r, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/provider"
@@ -61,9 +62,9 @@ func TestReceiveBuffer(t *testing.T) {
 	const asked = 3 << 20
 	topo := ring(uniqueName(t), 3)
 	topo.Nodes[0].Adapter.ReceiveBuffer, topo.Nodes[1].Adapter.ReceiveBuffer = new(uint32(asked)), new(uint32(asked))
-	said := make(chan Event, 100)
-	l := startWith(t, topo, Options{Events: func(e Event) {
-		if e.Kind == Warning {
+	said := make(chan event.Event, 100)
+	l := startWith(t, topo, Options{Events: func(e event.Event) {
+		if e.Kind == event.Warning {
 			said <- e
 		}
 	}})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
@@ -104,8 +105,8 @@ func TestRunAgain(t *testing.T) {
 	for _, interrupt := range []bool{false, true} {
 		if interrupt {
 			ctx, cancel := context.WithCancel(testContext(t))
-			if err := l.Watch(testContext(t), func(e Event) {
-				if e.Kind == LinkChanged {
+			if err := l.Watch(testContext(t), func(e event.Event) {
+				if e.Kind == event.LinkChanged {
 					cancel() // amid what the timeline does
 				}
 			}); err != nil {

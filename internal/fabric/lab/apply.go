@@ -12,14 +12,6 @@ import (
 // This file is how a lab that is up is changed to another topology, at both ends of
 // its channel. What has to be done the core decides.
 
-// Kinds of events of an Apply. What comes up or goes down has others.
-const (
-	LabChanged  = core.LabChanged
-	NodeRemoved = core.NodeRemoved
-	LinkAdded   = core.LinkAdded
-	LinkRemoved = core.LinkRemoved
-)
-
 // A Standing is what a lab is at present, for who wants to change it.
 type Standing struct {
 	Topology *topology.Topology

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/await"
@@ -356,8 +357,8 @@ func TestApplyRefused(t *testing.T) {
 	refused("an external", "the link z:eth1 - external:x to outside of the lab is added",
 		parsed(t, l.Info().Lab, standing.Topology, edited(t, starFile, "workloads:", "    - {endpoints: ['z:eth1', 'external:x']}\nworkloads:")))
 	begun := make(chan struct{}, 100)
-	if err := l.Watch(ctx, func(e Event) {
-		if e.Kind == WorkloadStarted {
+	if err := l.Watch(ctx, func(e event.Event) {
+		if e.Kind == event.WorkloadStarted {
 			begun <- struct{}{}
 		}
 	}); err != nil {
@@ -400,8 +401,8 @@ func TestApplyInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	interrupted, interrupt := context.WithCancel(ctx)
-	if err := l.Watch(ctx, func(e Event) {
-		if e.Kind == NodeUp {
+	if err := l.Watch(ctx, func(e event.Event) {
+		if e.Kind == event.NodeUp {
 			interrupt()
 		}
 	}); err != nil {

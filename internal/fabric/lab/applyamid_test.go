@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/lab/link"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
@@ -184,8 +185,8 @@ func TestNodeDiesAmidStart(t *testing.T) {
 	f.link("a:eth0 10.0.0.1/24", "s:1")
 	f.link("b:eth0 10.0.0.2/24", "s:2")
 	f.FindNode("s").SpanningTree = true // which is waited for when the nodes are ready
-	l, err := Start(testContext(t), f.Topology, Options{Events: func(e Event) {
-		if e.Kind == SpanningTree && strings.Contains(e.Text, "look for loops") {
+	l, err := Start(testContext(t), f.Topology, Options{Events: func(e event.Event) {
+		if e.Kind == event.SpanningTree && strings.Contains(e.Text, "look for loops") {
 			kill(t, processOf(t, f.Name, "ndklab-node "+f.Name+"/b"))
 		}
 	}})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/capture"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/lab/link"
 	"github.com/ndklab/ndklab/internal/fabric/linkem/tap"
 	"github.com/ndklab/ndklab/topology"
@@ -123,8 +124,8 @@ func (a *linkAPI) capture(ctx context.Context, r *control.Request, params captur
 	if err != nil {
 		return err
 	}
-	a.publish(Event{Kind: CaptureStarted, Node: e.Node, Link: params.Endpoint, Text: fmt.Sprintf("capture of %s begins", params.Endpoint)})
-	defer a.publish(Event{Kind: CaptureDone, Node: e.Node, Link: params.Endpoint, Text: fmt.Sprintf("capture of %s is over", params.Endpoint)})
+	a.publish(event.Event{Kind: event.CaptureStarted, Node: e.Node, Link: params.Endpoint, Text: fmt.Sprintf("capture of %s begins", params.Endpoint)})
+	defer a.publish(event.Event{Kind: event.CaptureDone, Node: e.Node, Link: params.Endpoint, Text: fmt.Sprintf("capture of %s is over", params.Endpoint)})
 	select {
 	case <-down: // the socket would keep its interface alive
 		return control.Errorf(control.Usage, "node %s is down: %s", e.Node, present.reason)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/linkem"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/topology"
@@ -18,7 +19,7 @@ import (
 // A decisionLog has the link engine record what it decides on packets, and decide again as an earlier log has it.
 type decisionLog struct {
 	engine  *engine
-	publish func(Event)
+	publish func(event.Event)
 
 	mu   sync.Mutex // guards what follows
 	file string     // that is recorded to; "": none
@@ -70,7 +71,7 @@ func (l *decisionLog) replay(ctx context.Context, engine *linkem.Engine, params 
 		}
 	}
 	if log.CutShort || log.Missing > 0 {
-		l.publish(Event{Kind: Warning, Text: fmt.Sprintf("%s is not whole: packets without a record meet the settings", params.Replay)})
+		l.publish(event.Event{Kind: event.Warning, Text: fmt.Sprintf("%s is not whole: packets without a record meet the settings", params.Replay)})
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/core"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -17,7 +18,7 @@ import (
 type driver struct {
 	nodes   *nodeDriver
 	links   *linkDriver
-	publish func(Event)
+	publish func(event.Event)
 	ended   func(*control.Error) // is told of the lab's end
 	allUp   func()               // is told that all nodes are ready, before everyone is
 	lanes   lanes
@@ -75,10 +76,10 @@ func (d *driver) handleLocked(e core.Event) {
 		}
 		switch a := a.(type) {
 		case core.Notify:
-			if a.Kind == core.LabReady {
+			if a.Kind == event.LabReady {
 				d.allUp()
 			}
-			d.publish(Event{Kind: a.Kind, Node: a.Node, Link: a.Link, Text: a.Text})
+			d.publish(event.Event(a))
 		case core.Answer:
 			if answer := d.asked[a.ID]; answer != nil {
 				answer <- a // which has room

@@ -8,8 +8,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
-	"github.com/ndklab/ndklab/internal/fabric/report"
-	"github.com/ndklab/ndklab/internal/fabric/scenario"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/provider"
 )
 
@@ -17,32 +16,23 @@ import (
 // last ones; each watcher reads them at its own pace, and one that is slower than
 // they come misses those that are no longer kept, and is told how many.
 
-// The kinds of events that say how the lab itself fares.
-const (
-	LabReady       = "lab-ready"
-	CaptureStarted = "capture-started"
-	CaptureDone    = "capture-done"
-	QPError        = scenario.QPError
-	EventsLost     = "events-lost" // to the one watcher that was too slow
-)
-
 // keptEvents is how many events a supervisor keeps, some 200 bytes each.
 const keptEvents = 4096
 
 // A history is the last keptEvents events of a lab. They are numbered from 1.
 type history struct {
 	mu   sync.Mutex    // guards what follows
-	ring []Event       // event n is at n % keptEvents once that many have come
+	ring []event.Event // event n is at n % keptEvents once that many have come
 	last uint64        // the latest event's number
 	more chan struct{} // closed when another has come; nil if nobody waits
 }
 
 // add keeps an event, in the place of the one that came keptEvents before.
-func (h *history) add(e Event) {
+func (h *history) add(e event.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ring == nil {
-		h.ring = make([]Event, 1, 64) // there is no event 0
+		h.ring = make([]event.Event, 1, 64) // there is no event 0
 	}
 	h.last++
 	if i := h.last % keptEvents; i == uint64(len(h.ring)) {
@@ -58,7 +48,7 @@ func (h *history) add(e Event) {
 
 // from is the oldest event kept whose number is n or more, and that number. If there
 // is none yet, its number is 0 and more is closed when one comes.
-func (h *history) from(n uint64) (e Event, number uint64, more <-chan struct{}) {
+func (h *history) from(n uint64) (e event.Event, number uint64, more <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.last >= keptEvents {
@@ -70,7 +60,7 @@ func (h *history) from(n uint64) (e Event, number uint64, more <-chan struct{}) 
 	if h.more == nil {
 		h.more = make(chan struct{})
 	}
-	return Event{}, 0, h.more
+	return event.Event{}, 0, h.more
 }
 
 // next is the number of the event to come.
@@ -82,8 +72,8 @@ func (h *history) next() uint64 {
 
 // all is every event kept that came at since or later, and the number of the event
 // to come next.
-func (h *history) all(since time.Time) (events []Event, next uint64) {
-	events = []Event{}
+func (h *history) all(since time.Time) (events []event.Event, next uint64) {
+	events = []event.Event{}
 	for n := uint64(1); ; n++ {
 		e, number, _ := h.from(n)
 		if number == 0 {
@@ -97,21 +87,15 @@ func (h *history) all(since time.Time) (events []Event, next uint64) {
 }
 
 // Publish sends an event to every client that watches, keeps it, and logs it.
-func (s *Supervisor) Publish(e Event) {
-	e.At, e.Time = s.Since(), time.Now()
+func (s *Supervisor) Publish(e event.Event) {
+	e.Lab, e.At, e.Time = s.name, s.Since(), time.Now()
 	log.Print(e.Text)
 	s.history.add(e)
 }
 
 // publishQPError tells of a queue pair in error.
 func (s *Supervisor) publishQPError(node string, e provider.QPError) {
-	event := Event{Kind: QPError, Node: node, QP: &e}
-	if e.More > 0 {
-		event.Text = fmt.Sprintf("node %s: %d more queue pairs are in error", node, e.More)
-	} else {
-		event.Text = fmt.Sprintf("node %s: queue pair %d to %s is in error: %s", node, e.Number, e.Remote, e.Reason)
-	}
-	s.Publish(event)
+	s.Publish(event.OfQPError(node, e))
 }
 
 // watch sends a client the events from number on; 0: those from now on. A client
@@ -123,12 +107,12 @@ func (s *Supervisor) watch(conn *control.Conn, number uint64) {
 	if number == 0 {
 		number = s.history.next()
 	}
-	go s.history.send(conn.Done(), number, func(e Event) error { return noticeEvent.Send(conn, e) })
+	go s.history.send(conn.Done(), number, func(e event.Event) error { return noticeEvent.Send(conn, e) })
 }
 
 // send passes on the events from number on, until done is closed or one cannot be
 // passed on: whoever watched has gone.
-func (h *history) send(done <-chan struct{}, number uint64, pass func(Event) error) {
+func (h *history) send(done <-chan struct{}, number uint64, pass func(event.Event) error) {
 	for {
 		e, found, more := h.from(number)
 		if found == 0 {
@@ -140,7 +124,7 @@ func (h *history) send(done <-chan struct{}, number uint64, pass func(Event) err
 			}
 		}
 		if lost := found - number; lost > 0 {
-			told := Event{At: e.At, Time: e.Time, Kind: EventsLost, Lost: lost,
+			told := event.Event{Lab: e.Lab, At: e.At, Time: e.Time, Kind: event.EventsLost, Lost: lost,
 				Text: fmt.Sprintf("%d events came too fast for who reads them, and are lost", lost)}
 			if pass(told) != nil {
 				return
@@ -156,7 +140,7 @@ func (h *history) send(done <-chan struct{}, number uint64, pass func(Event) err
 type eventsParams struct{ Since time.Time }
 
 type eventsAnswer struct {
-	Events []Event
+	Events []event.Event
 	Next   uint64 // for methodWatch
 }
 
@@ -165,35 +149,22 @@ type watchParams struct{ From uint64 }
 
 // Events are those that the lab still keeps and that came at since or later, oldest
 // first. The number is that of the next, for WatchFrom.
-func (l *Lab) Events(ctx context.Context, since time.Time) (events []Event, next uint64, err error) {
+func (l *Lab) Events(ctx context.Context, since time.Time) (events []event.Event, next uint64, err error) {
 	answer, err := call(ctx, l, methodEvents, eventsParams{since})
 	return answer.Events, answer.Next, err
 }
 
 // Watch calls events for every event from now on, in order, one at a time, in
 // the place of what Options or an earlier Watch gave.
-func (l *Lab) Watch(ctx context.Context, events func(Event)) error {
+func (l *Lab) Watch(ctx context.Context, events func(event.Event)) error {
 	return l.WatchFrom(ctx, 0, events)
 }
 
 // WatchFrom is Watch from the event of a number that Events gave; 0: from now on. A
 // Lab that watches already goes on from where it is.
-func (l *Lab) WatchFrom(ctx context.Context, number uint64, events func(Event)) error {
+func (l *Lab) WatchFrom(ctx context.Context, number uint64, events func(event.Event)) error {
 	l.mu.Lock()
 	l.events = events
 	l.mu.Unlock()
 	return l.whyEnded(methodWatch.Call(ctx, l.conn, watchParams{number}))
-}
-
-// Report is the event as reports have it, of a lab of that name.
-func (e *Event) Report(lab string) *report.Event {
-	r := &report.Event{Lab: lab, Time: e.Time, Seconds: e.At.Seconds(), Kind: e.Kind, Node: e.Node, Link: e.Link,
-		Workload: e.Workload, Lost: e.Lost, Text: e.Text}
-	if e.QP != nil {
-		r.QP = &report.QPError{QPN: e.QP.Number, Reason: e.QP.Reason, More: e.QP.More}
-		if e.QP.Remote.IsValid() {
-			r.QP.Remote = e.QP.Remote.String()
-		}
-	}
-	return r
 }

@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/ndklab/ndklab/internal/fabric/event"
 )
 
 // numbered is event n of a test.
-func numbered(n int) Event {
-	return Event{Text: strconv.Itoa(n), Time: time.Unix(int64(n), 0)}
+func numbered(n int) event.Event {
+	return event.Event{Text: strconv.Itoa(n), Time: time.Unix(int64(n), 0)}
 }
 
 // A watcher gets every event or is told how many it missed, whenever it reads, and
@@ -55,9 +57,9 @@ func TestSlowWatcher(t *testing.T) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		h.send(done, 1, func(e Event) error {
+		h.send(done, 1, func(e event.Event) error {
 			text := e.Text
-			if e.Kind == EventsLost {
+			if e.Kind == event.EventsLost {
 				text = "lost " + strconv.FormatUint(e.Lost, 10)
 			}
 			reads <- text
@@ -82,7 +84,7 @@ func TestSlowWatcher(t *testing.T) {
 	go func() {
 		close(done)
 	}()
-	h.send(done, keptEvents+101, func(e Event) error {
+	h.send(done, keptEvents+101, func(e event.Event) error {
 		t.Errorf("there is an event %+v", e)
 		return nil
 	})
@@ -99,7 +101,7 @@ func TestEvents(t *testing.T) {
 	if err := l.LinkUp(ctx, "n0:eth0"); err != nil {
 		t.Fatal(err)
 	}
-	kinds := func(events []Event) (kinds []string) {
+	kinds := func(events []event.Event) (kinds []string) {
 		for _, e := range events {
 			kinds = append(kinds, e.Kind)
 		}
@@ -109,7 +111,7 @@ func TestEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{LabReady, LinkChanged, LinkChanged}; !slices.Equal(kinds(all), want) || next != 4 || all[2].At <= 0 {
+	if want := []string{event.LabReady, event.LinkChanged, event.LinkChanged}; !slices.Equal(kinds(all), want) || next != 4 || all[2].At <= 0 {
 		t.Errorf("events %+v, next %d", all, next)
 	}
 	late, next, err := l.Events(ctx, between)
@@ -121,8 +123,8 @@ func TestEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer watcher.Close()
-	seen := make(chan Event, 10)
-	if err := watcher.WatchFrom(ctx, 2, func(e Event) { seen <- e }); err != nil {
+	seen := make(chan event.Event, 10)
+	if err := watcher.WatchFrom(ctx, 2, func(e event.Event) { seen <- e }); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"link n0:eth0 is down", "link n0:eth0 is up"} {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/relay"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/node"
@@ -55,7 +56,7 @@ func (d *linkDriver) openExternalDir(topo *topology.Topology) (err error) {
 	for _, x := range topo.Externals {
 		// struct sockaddr_un has 108 bytes, with a final zero. We need fewer.
 		if path := filepath.Join(p.externalDir(), relay.PeerSocket(x.Name)); len(path) > 107 {
-			d.publish(Event{Kind: Warning, Text: fmt.Sprintf("the path %s has %d bytes, a socket's may have 107: use it from within its directory, or %s with a shorter path", path, len(path), elsewhere)})
+			d.publish(event.Event{Kind: event.Warning, Text: fmt.Sprintf("the path %s has %d bytes, a socket's may have 107: use it from within its directory, or %s with a shorter path", path, len(path), elsewhere)})
 		}
 	}
 	if err := p.removeExternals(); err != nil { // of a lab that was killed

@@ -39,6 +39,7 @@ import (
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/capture"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/topology"
@@ -67,7 +68,7 @@ type Lab struct {
 	recordings sync.WaitGroup
 
 	mu          sync.Mutex // guards what follows
-	events      func(Event)
+	events      func(event.Event)
 	captures    map[uint64]chan<- capture.Source // that have been asked for, by captureParams.ID
 	nextCapture uint64
 	memory      *Memory // nil: nobody asked
@@ -77,7 +78,7 @@ type Lab struct {
 type Options struct {
 	// Events is called for every event of the lab, in order, one at a time. nil
 	// if nobody wants them.
-	Events func(Event)
+	Events func(event.Event)
 	// Record, if not nil, is a file that every decision of the link engine is logged
 	// to, which package impair says more of. Links that are plain, or netem's, have
 	// none. What is logged is complete when the lab has ended. It stays the caller's.
@@ -359,7 +360,7 @@ func (l *Lab) takeMiddles(_ context.Context, r *control.Request, params middlesP
 	return memory.take(r, params)
 }
 
-func (l *Lab) takeEvent(_ context.Context, _ *control.Request, e Event) error {
+func (l *Lab) takeEvent(_ context.Context, _ *control.Request, e event.Event) error {
 	l.mu.Lock()
 	events, memory := l.events, l.memory
 	l.mu.Unlock()

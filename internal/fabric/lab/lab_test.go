@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/node"
 	"golang.org/x/sys/unix"
@@ -208,16 +209,16 @@ func TestOrphansAreReaped(t *testing.T) {
 
 func TestNodeDies(t *testing.T) {
 	topo := ring(uniqueName(t), 3)
-	events := make(chan Event, 10)
-	l := startWith(t, topo, Options{Events: func(e Event) {
-		if e.Kind != LabReady {
+	events := make(chan event.Event, 10)
+	l := startWith(t, topo, Options{Events: func(e event.Event) {
+		if e.Kind != event.LabReady {
 			events <- e
 		}
 	}})
 	kill(t, processOf(t, topo.Name, "ndklab-node "+topo.Name+"/n1"))
 	select {
 	case e := <-events:
-		if e.Kind != NodeDown || e.Node != "n1" || !strings.Contains(e.Text, "SIGKILL") {
+		if e.Kind != event.NodeDown || e.Node != "n1" || !strings.Contains(e.Text, "SIGKILL") {
 			t.Errorf("event %+v", e)
 		}
 	case <-time.After(testTime):

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/core"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/internal/node/cgroup"
 	"github.com/ndklab/ndklab/provider/udp"
@@ -87,7 +88,7 @@ func (l *life) configure(d *nodeDriver) error {
 		return nil
 	}
 	d.short.Do(func() {
-		d.publish(Event{Kind: Warning, Node: l.Node, Text: fmt.Sprintf("node %s: receive_buffer: the kernel grants room for %d of %d bytes: "+
+		d.publish(event.Event{Kind: event.Warning, Node: l.Node, Text: fmt.Sprintf("node %s: receive_buffer: the kernel grants room for %d of %d bytes: "+
 			"run ndklab as root or, as root, sysctl -w net.core.rmem_max=%d; `ndklab adapter` shows what every node has",
 			l.Node, granted, *asked, udp.Charged(int(*asked))/2)})
 	})

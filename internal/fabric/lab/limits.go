@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/node/cgroup"
 	"github.com/ndklab/ndklab/topology"
@@ -44,7 +45,7 @@ func (d *nodeDriver) groupsOf(topo *topology.Topology) *cgroup.Tree {
 	}
 	d.limited, d.groups = all, cgroup.Open()
 	if err := d.groups.Prepare(all); err != nil {
-		d.publish(Event{Kind: Warning, Text: "limits of nodes have no effect on " + strings.ReplaceAll(err.Error(), "\n", "; ")})
+		d.publish(event.Event{Kind: event.Warning, Text: "limits of nodes have no effect on " + strings.ReplaceAll(err.Error(), "\n", "; ")})
 	}
 	return d.groups
 }

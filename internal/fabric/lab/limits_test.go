@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/internal/node/cgroup"
@@ -39,10 +40,10 @@ func TestLimits(t *testing.T) {
 	topo.Nodes[1].Memory = 256 << 20
 	var mu sync.Mutex
 	var warnings []string
-	startWith(t, topo, Options{Events: func(e Event) {
+	startWith(t, topo, Options{Events: func(e event.Event) {
 		mu.Lock()
 		defer mu.Unlock()
-		if e.Kind == Warning {
+		if e.Kind == event.Warning {
 			warnings = append(warnings, e.Text)
 		}
 	}})

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/ndklab/ndklab/internal/fabric/core"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/lab/link"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -14,7 +15,7 @@ import (
 type linkDriver struct {
 	engine  engine
 	nodes   *nodeDriver // whose namespaces links end in
-	publish func(Event)
+	publish func(event.Event)
 
 	// What follows is set before the first action.
 	place     place

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/capture"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/lab/link"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"golang.org/x/sys/unix"
@@ -142,8 +143,8 @@ func (m *Memory) turn() {
 }
 
 // event looks at what happens in the lab: interfaces go with their nodes, and come again.
-func (m *Memory) event(e *Event) {
-	if e.Kind != NodeUp {
+func (m *Memory) event(e *event.Event) {
+	if e.Kind != event.NodeUp {
 		return
 	}
 	m.mu.Lock()
@@ -208,7 +209,7 @@ func (m *Memory) ask(ctx context.Context, file func(name string, write func(io.W
 	if err == nil {
 		err = file("events.jsonl", func(w io.Writer) error {
 			for i := range events {
-				if err := report.WriteJSONLine(w, events[i].Report(m.lab.info.Lab)); err != nil {
+				if err := report.WriteJSONLine(w, &events[i]); err != nil {
 					return err
 				}
 			}

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/ndklab/ndklab/internal/fabric/core"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/lab/link"
 	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/internal/node/cgroup"
@@ -22,7 +23,7 @@ import (
 type nodeDriver struct {
 	lab     string
 	reaper  *reaper.Reaper
-	publish func(Event)
+	publish func(event.Event)
 	qpError func(node string, e provider.QPError)
 	ended   func(l *life, reason string) // is told of the end of an agent
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/node"
 	"golang.org/x/sys/unix"
 )
@@ -24,8 +25,8 @@ func TestPause(t *testing.T) {
 		t.Fatal("no answer before the pause")
 	}
 	events := make(chan string, 10)
-	if err := l.Watch(testContext(t), func(e Event) {
-		if e.Kind != LabReady { // of the start, which may be told late
+	if err := l.Watch(testContext(t), func(e event.Event) {
+		if e.Kind != event.LabReady { // of the start, which may be told late
 			events <- e.Kind
 		}
 	}); err != nil {
@@ -74,7 +75,7 @@ func TestPause(t *testing.T) {
 	}
 	_, err = l.Change(ctx, "n1", ResumeNode)
 	wantCode(t, err, control.Usage)
-	for _, want := range []string{NodePaused, LinkChanged, LinkChanged, LinkChanged, LinkChanged, NodeResumed} {
+	for _, want := range []string{event.NodePaused, event.LinkChanged, event.LinkChanged, event.LinkChanged, event.LinkChanged, event.NodeResumed} {
 		if got := <-events; got != want {
 			t.Errorf("event %s, want %s", got, want)
 		}

@@ -2,14 +2,11 @@ package lab
 
 import (
 	"syscall"
-	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
-	"github.com/ndklab/ndklab/internal/fabric/core"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
-	"github.com/ndklab/ndklab/internal/fabric/scenario"
 	"github.com/ndklab/ndklab/internal/node"
-	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -63,7 +60,7 @@ var (
 	// methodMiddles.
 	methodTakeMiddles = control.NewProcedure[middlesParams]("middles").WithFiles(1, control.MaxFiles)
 	// noticeEvent is for those that watch.
-	noticeEvent = control.NewNotice[Event]("event")
+	noticeEvent = control.NewNotice[event.Event]("event")
 )
 
 type startParams struct {
@@ -178,41 +175,3 @@ type StateChange struct {
 	Open    int    `json:"instances"`      // of the adapter that consumers had open before
 	Left    int    `json:"instances_left"` // that they have open still
 }
-
-// An Event is something that happened in a lab.
-type Event struct {
-	At       time.Duration     `json:"at"` // since all nodes were ready; 0 before
-	Time     time.Time         `json:"time"`
-	Kind     string            `json:"kind"`
-	Node     string            `json:"node,omitempty"`
-	Link     string            `json:"link,omitempty"` // one of its endpoints
-	Workload string            `json:"workload,omitempty"`
-	Text     string            `json:"text"`           // for people
-	Lost     uint64            `json:"lost,omitempty"` // of EventsLost: how many
-	QP       *provider.QPError `json:"qp,omitempty"`   // of QPError
-}
-
-// Kinds of events.
-const (
-	NodeDown    = scenario.NodeDown
-	NodeUp      = scenario.NodeUp
-	NodePaused  = scenario.NodePaused
-	NodeResumed = scenario.NodeResumed
-	LinkChanged = scenario.LinkChanged
-	Captured    = "captured" // a capture of the topology is complete
-	Warning     = "warning"
-
-	HealthChanged = core.HealthChanged
-	LabWaiting    = core.LabWaiting // for nodes, before all are ready
-)
-
-// Kinds of events of a run.
-const (
-	WorkloadStarted  = scenario.WorkloadStarted
-	WorkloadProgress = scenario.WorkloadProgress
-	WorkloadDone     = scenario.WorkloadDone
-	TimelineLeft     = scenario.TimelineLeft
-	TimelineDone     = scenario.TimelineDone
-	Marked           = scenario.Marked
-	LinkOverrun      = scenario.LinkOverrun
-)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/capture"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/topology/filter"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
@@ -96,8 +97,8 @@ func (l *Lab) Record(ctx context.Context, r Recording) ([]capture.Counts, error)
 // Marks has the marks of the lab's timeline sent to channels from now on, for Recordings.
 // It takes the place of Watch.
 func (l *Lab) Marks(ctx context.Context, to ...chan<- capture.Mark) error {
-	return l.Watch(ctx, func(e Event) {
-		if e.Kind != Marked {
+	return l.Watch(ctx, func(e event.Event) {
+		if e.Kind != event.Marked {
 			return
 		}
 		for _, c := range to {

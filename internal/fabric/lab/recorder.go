@@ -15,6 +15,7 @@ import (
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/capture"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
 )
@@ -118,7 +119,7 @@ func recordAll(ctx context.Context, name string, captures []topology.Capture, ow
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	say := func(kind, format string, args ...any) {
-		e := Event{Kind: kind, Text: fmt.Sprintf(format, args...)}
+		e := event.Event{Kind: kind, Text: fmt.Sprintf(format, args...)}
 		log.Print(e.Text)
 		// The owner may have gone.
 		_ = noticeEvent.Send(owner, e)
@@ -142,7 +143,7 @@ func recordAll(ctx context.Context, name string, captures []topology.Capture, ow
 				Marks:   marks[i],
 				Began:   func() { started = true; starts <- nil },
 				Lost: func(endpoint string, reason error) {
-					say(Warning, "capture %s: %s is captured no more: %v", c.File, endpoint, reason)
+					say(event.Warning, "capture %s: %s is captured no more: %v", c.File, endpoint, reason)
 				},
 			})
 			if !started {
@@ -150,10 +151,10 @@ func recordAll(ctx context.Context, name string, captures []topology.Capture, ow
 				return
 			}
 			for i, n := range counts {
-				say(Captured, "capture %s: %s", c.File, Summary(c.Interfaces[i].String(), n))
+				say(event.Captured, "capture %s: %s", c.File, Summary(c.Interfaces[i].String(), n))
 			}
 			if err != nil {
-				say(Warning, "capture %s ends early: %v", c.File, err)
+				say(event.Warning, "capture %s ends early: %v", c.File, err)
 			}
 		})
 	}
@@ -177,7 +178,7 @@ func recordAll(ctx context.Context, name string, captures []topology.Capture, ow
 	select {
 	case <-complete:
 	case <-time.After(completeTime):
-		say(Warning, "captures are not complete: what they are written to takes no more")
+		say(event.Warning, "captures are not complete: what they are written to takes no more")
 	}
 	return err
 }

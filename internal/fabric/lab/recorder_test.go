@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
@@ -16,11 +17,11 @@ import (
 
 // startRecorded starts a lab with captures, and returns where what is said of those
 // goes.
-func startRecorded(t *testing.T, topo *topology.Topology) (*Lab, <-chan Event) {
+func startRecorded(t *testing.T, topo *topology.Topology) (*Lab, <-chan event.Event) {
 	t.Helper()
-	said := make(chan Event, 100)
-	l := startWith(t, topo, Options{Events: func(e Event) {
-		if e.Kind == Captured || e.Kind == Warning {
+	said := make(chan event.Event, 100)
+	l := startWith(t, topo, Options{Events: func(e event.Event) {
+		if e.Kind == event.Captured || e.Kind == event.Warning {
 			said <- e
 		}
 	}})
@@ -79,7 +80,7 @@ capture:
 		t.Log(e.Text)
 		for _, path := range []string{wire, named, ring} {
 			for _, end := range []string{"client:eth0", "server:eth0"} {
-				if e.Kind == Captured && strings.HasPrefix(e.Text, "capture "+path+": "+end+": packets: ") {
+				if e.Kind == event.Captured && strings.HasPrefix(e.Text, "capture "+path+": "+end+": packets: ") {
 					summaries = append(summaries, path+" "+end)
 				}
 			}
@@ -146,7 +147,7 @@ func TestTopologyCaptureFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	for len(said) > 0 {
-		if e := <-said; e.Kind == Warning && strings.Contains(e.Text, "capture /dev/full ends early: ") && strings.Contains(e.Text, "no space left") {
+		if e := <-said; e.Kind == event.Warning && strings.Contains(e.Text, "capture /dev/full ends early: ") && strings.Contains(e.Text, "no space left") {
 			return
 		}
 	}
@@ -197,7 +198,7 @@ func TestTopologyCaptureNobodyReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	for len(said) > 0 {
-		if e := <-said; e.Kind == Warning && strings.Contains(e.Text, "takes no more") {
+		if e := <-said; e.Kind == event.Warning && strings.Contains(e.Text, "takes no more") {
 			return
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ndklab/ndklab/internal/fabric/event"
 )
 
 // A node whose policy is to be started again comes back after each crash, but not
@@ -13,9 +15,9 @@ import (
 func TestRestartPolicy(t *testing.T) {
 	topo := ring(uniqueName(t), 2)
 	topo.Nodes[1].Restart = true
-	events := make(chan Event, 100)
-	l := startWith(t, topo, Options{Events: func(e Event) {
-		if e.Kind != LabReady {
+	events := make(chan event.Event, 100)
+	l := startWith(t, topo, Options{Events: func(e event.Event) {
+		if e.Kind != event.LabReady {
 			events <- e
 		}
 	}})
@@ -34,8 +36,8 @@ func TestRestartPolicy(t *testing.T) {
 		if change, err := l.Kill(testContext(t), "n1", unix.SIGKILL); err != nil || change.State != nodeDown {
 			t.Fatalf("%+v, %v", change, err)
 		}
-		next(NodeDown, "was killed by SIGKILL; it is started again in "+delay)
-		next(NodeUp, "up again")
+		next(event.NodeDown, "was killed by SIGKILL; it is started again in "+delay)
+		next(event.NodeUp, "up again")
 		if got := roundTrip(t, l, "n0", "n1", "10.0.0.2"); got == "lost" {
 			t.Error("the link carries nothing")
 		}
@@ -47,21 +49,21 @@ func TestRestartPolicy(t *testing.T) {
 		if _, err := l.Kill(testContext(t), "n1", unix.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		next(NodeDown, "in "+delay.String())
+		next(event.NodeDown, "in "+delay.String())
 		if act(t, l, "n1", StopNode, nodeDown).Was == nodeDown {
 			break
 		}
-		next(NodeUp, "up again")
-		next(NodeDown, "it was stopped")
+		next(event.NodeUp, "up again")
+		next(event.NodeDown, "it was stopped")
 		act(t, l, "n1", StartNode, nodeReady)
-		next(NodeUp, "up again")
+		next(event.NodeUp, "up again")
 	}
 	act(t, l, "n1", StartNode, nodeReady)
-	next(NodeUp, "up again")
+	next(event.NodeUp, "up again")
 	act(t, l, "n1", StopNode, nodeDown)
-	next(NodeDown, "it was stopped")
+	next(event.NodeDown, "it was stopped")
 	act(t, l, "n1", StartNode, nodeReady)
-	next(NodeUp, "up again")
+	next(event.NodeUp, "up again")
 	if len(events) > 0 {
 		t.Errorf("one more event: %+v", <-events)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -238,10 +239,10 @@ timeline:
   - {at: 150ms, link: "client:eth0", down: true}
   - {at: 200ms, link: "client:eth0", up: true}
 `)
-	l := startWith(t, topo, Options{Events: func(e Event) {
+	l := startWith(t, topo, Options{Events: func(e event.Event) {
 		mu.Lock()
 		defer mu.Unlock()
-		if e.Kind == LinkChanged {
+		if e.Kind == event.LinkChanged {
 			events = append(events, e.Text)
 		}
 	}})
@@ -280,8 +281,8 @@ workloads:
   - {name: w, from: client, to: server, operation: write, size: 4KiB, duration: 10m}
 `)
 			started := make(chan struct{})
-			l := startWith(t, topo, Options{Events: func(e Event) {
-				if e.Kind == WorkloadStarted {
+			l := startWith(t, topo, Options{Events: func(e event.Event) {
+				if e.Kind == event.WorkloadStarted {
 					close(started)
 				}
 			}})
@@ -318,8 +319,8 @@ workloads:
   - {name: w, from: client, to: server, operation: write, size: 4KiB, duration: 10m, verify: true}
 `)
 			started := make(chan struct{}, 10)
-			l := startWith(t, topo, Options{Events: func(e Event) {
-				if e.Kind == WorkloadProgress {
+			l := startWith(t, topo, Options{Events: func(e event.Event) {
+				if e.Kind == event.WorkloadProgress {
 					started <- struct{}{}
 				}
 			}})
@@ -351,8 +352,8 @@ func TestRunIsRefused(t *testing.T) {
 	l := startWith(t, runnable(t, "mtu: 4200", `
 workloads:
   - {name: w, from: client, to: server, operation: send, size: 1B, duration: 10m}
-`), Options{Events: func(e Event) {
-		if e.Kind == WorkloadStarted {
+`), Options{Events: func(e event.Event) {
+		if e.Kind == event.WorkloadStarted {
 			close(started)
 		}
 	}})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/core"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/fabric/scenario"
 	"github.com/ndklab/ndklab/internal/node"
@@ -343,21 +344,15 @@ func (r *runStage) Adapters(names []string, done func([]report.NodeAdapter)) {
 }
 
 // Watch passes on the lab's events but those that Publish has told of.
-func (r *runStage) Watch(event func(scenario.Event)) (stop func()) {
+func (r *runStage) Watch(tell func(event.Event)) (stop func()) {
 	done := make(chan struct{})
 	next := r.history.next()
-	go r.history.send(done, next, func(e Event) error {
-		switch e.Kind {
-		case WorkloadStarted, WorkloadProgress, WorkloadDone, TimelineLeft, TimelineDone, Marked, LinkOverrun, EventsLost:
-			return nil
+	go r.history.send(done, next, func(e event.Event) error {
+		if !event.OfRun(e.Kind) && e.Kind != event.EventsLost {
+			e.At = clock.Real().Now() - time.Since(e.Time)
+			tell(e)
 		}
-		event(scenario.Event{At: clock.Real().Now() - time.Since(e.Time), Kind: e.Kind, Node: e.Node, Link: e.Link, Workload: e.Workload, Text: e.Text})
 		return nil
 	})
 	return sync.OnceFunc(func() { close(done) })
-}
-
-// Publish tells those who watch the lab of what the scenario does.
-func (r *runStage) Publish(e scenario.Event) {
-	r.Supervisor.Publish(Event{Kind: e.Kind, Node: e.Node, Link: e.Link, Workload: e.Workload, Text: e.Text})
 }

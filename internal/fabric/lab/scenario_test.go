@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
 )
@@ -147,14 +148,14 @@ workloads:
 `)
 			topo.Timeline = []topology.Event{{At: 100 * time.Millisecond, Node: paused, NodeAction: topology.PauseNode}}
 			events := make(chan string, 1000)
-			l := startWith(t, topo, Options{Events: func(e Event) { events <- e.Kind }})
+			l := startWith(t, topo, Options{Events: func(e event.Event) { events <- e.Kind }})
 			ctx, cancel := context.WithCancel(testContext(t))
 			ended := make(chan error, 1)
 			go func() {
 				_, err := l.Run(ctx)
 				ended <- err
 			}()
-			for kind := ""; kind != NodePaused; {
+			for kind := ""; kind != event.NodePaused; {
 				kind = <-events
 			}
 			cancel()
@@ -180,8 +181,8 @@ workloads:
   - {name: w, from: client, to: server, operation: write, size: 4KiB, duration: 10m}
 `)
 	progress := make(chan string, 1000)
-	l := startWith(t, topo, Options{Events: func(e Event) {
-		if e.Kind == WorkloadProgress {
+	l := startWith(t, topo, Options{Events: func(e event.Event) {
+		if e.Kind == event.WorkloadProgress {
 			progress <- e.Text
 		}
 	}})

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/topology"
@@ -258,8 +259,8 @@ func TestGiveUpWaiting(t *testing.T) {
 	defer cancel()
 	const want = `waiting: n0 runs "sleep 4243", n1 waits for n0 to be executed`
 	var told []string
-	_, err := Start(ctx, topo, Options{Events: func(e Event) {
-		if e.Kind == LabWaiting {
+	_, err := Start(ctx, topo, Options{Events: func(e event.Event) {
+		if e.Kind == event.LabWaiting {
 			told = append(told, e.Text)
 			if e.Text == want { // on a busy machine not the first time
 				cancel()
@@ -340,9 +341,9 @@ func TestHealthChanges(t *testing.T) {
 		Files:       []topology.File{{Path: "/etc/ndklab-test/ok", Mode: 0o644}},
 		Healthcheck: &topology.Healthcheck{Command: "test -e /etc/ndklab-test/ok || { echo gone; exit 1; }", Interval: 10 * time.Millisecond, Timeout: testTime, Retries: 2},
 	}
-	events := make(chan Event, 100)
-	l := startWith(t, topo, Options{Events: func(e Event) {
-		if e.Kind == HealthChanged {
+	events := make(chan event.Event, 100)
+	l := startWith(t, topo, Options{Events: func(e event.Event) {
+		if e.Kind == event.HealthChanged {
 			events <- e
 		}
 	}})

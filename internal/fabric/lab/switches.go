@@ -6,13 +6,11 @@ import (
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/core"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/lab/link"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/topology"
 )
-
-// SpanningTree is the kind of the events that tell of switches that look for loops.
-const SpanningTree = "spanning-tree"
 
 // A labSwitch is a switch of the running lab: a bridge of the kernel in the
 // supervisor's own network namespace, at which links end. It has no process.
@@ -137,7 +135,7 @@ func (d *linkDriver) awaitTree(topo *topology.Topology, a core.AwaitSpanningTree
 	if !a.All {
 		return d.awaitPorts(a.Links, treeTime+2*slowest)
 	}
-	d.publish(Event{Kind: SpanningTree, Text: fmt.Sprintf("the switches look for loops, which takes %v at least", 2*slowest)})
+	d.publish(event.Event{Kind: event.SpanningTree, Text: fmt.Sprintf("the switches look for loops, which takes %v at least", 2*slowest)})
 	if err := d.awaitPorts(a.Links, treeTime+2*slowest); err != nil {
 		return err
 	}
@@ -149,7 +147,7 @@ func (d *linkDriver) awaitTree(topo *topology.Topology, a core.AwaitSpanningTree
 	for _, state := range states {
 		count[state]++
 	}
-	d.publish(Event{Kind: SpanningTree, Text: fmt.Sprintf("the switches have found their spanning tree: forwarding ports: %d, blocking: %d", count[link.Forwarding], count[link.Blocking])})
+	d.publish(event.Event{Kind: event.SpanningTree, Text: fmt.Sprintf("the switches have found their spanning tree: forwarding ports: %d, blocking: %d", count[link.Forwarding], count[link.Blocking])})
 	return nil
 }
 

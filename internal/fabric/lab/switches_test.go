@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/topology"
@@ -304,8 +305,8 @@ func TestSpanningTree(t *testing.T) {
 	f.link("b:eth0 10.7.0.2/24 fd00:7::2/64", "s2:eth2")
 	f.write("one", "a", "b", 100)
 	told := make(chan string, 10)
-	l := startWith(t, f.Topology, Options{Events: func(e Event) {
-		if e.Kind == SpanningTree {
+	l := startWith(t, f.Topology, Options{Events: func(e event.Event) {
+		if e.Kind == event.SpanningTree {
 			told <- e.Text
 		}
 	}})

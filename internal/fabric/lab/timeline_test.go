@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -39,7 +40,7 @@ func TestSetLinkWithPacketsOnTheirWay(t *testing.T) {
 	}
 	hasty, cancel := context.WithCancel(testContext(t))
 	defer cancel()
-	if err := l.Watch(testContext(t), func(e Event) {
+	if err := l.Watch(testContext(t), func(e event.Event) {
 		if strings.HasSuffix(e.Text, ": delay 0ms") { // and is waited for
 			cancel()
 		}
@@ -85,8 +86,8 @@ func TestTimelineOfPartitions(t *testing.T) {
 	f.write("through", "h0", "h1", 200)
 	topo.Workloads[0].Start = at(10)
 	changes := make(chan string, 100)
-	l := startWith(t, topo, Options{Events: func(e Event) {
-		if e.Kind == LinkChanged {
+	l := startWith(t, topo, Options{Events: func(e event.Event) {
+		if e.Kind == event.LinkChanged {
 			changes <- e.Text
 		}
 	}})

@@ -25,7 +25,7 @@ func TestImports(t *testing.T) {
 			if !ours || slices.Contains(layout, dep) {
 				continue
 			}
-			for _, banned := range []string{"provider", "node", "internal/fabric/report", "internal/fabric/linkreport"} {
+			for _, banned := range []string{"provider", "node", "internal/fabric/report", "internal/fabric/linkreport", "internal/fabric/event"} {
 				if dep == banned || strings.HasPrefix(dep, banned+"/") {
 					t.Errorf("%s imports %s", of, dep)
 				}

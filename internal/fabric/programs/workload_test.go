@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/fabric/labtest"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/ndklab/ndklab/internal/need"
 	"github.com/ndklab/ndklab/topology"
@@ -65,7 +66,7 @@ func TestNodeOfProgramDies(t *testing.T) {
 	l, r := running(t)
 	watch := l.Watch()
 	l.Node("server").Kill()
-	if e := watch.Next(lab.QPError); e.Node != "client" || !strings.Contains(e.Text, "no answer from the peer") {
+	if e := watch.Next(event.QPError); e.Node != "client" || !strings.Contains(e.Text, "no answer from the peer") {
 		t.Errorf("%+v", e)
 	}
 	w := r.Wait()[0]

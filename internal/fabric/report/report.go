@@ -1,5 +1,6 @@
 // Package report holds what a run leaves behind, and what a lab shows of itself: each
-// noun (run, workload, link, node, check, event ...) once, as a struct with JSON tags.
+// noun (run, workload, link, node, check ...) once, as a struct with JSON tags. Events are
+// of package event.
 //
 // The JSON field names are an API that test suites read: they are never renamed. The
 // lab fills the structs in; this package computes nothing but sums. How they are worded
@@ -8,6 +9,8 @@
 //
 // Start reading at Run.
 package report
+
+import "github.com/ndklab/ndklab/internal/fabric/event"
 
 // A Run is the result of running a topology.
 type Run struct {
@@ -24,7 +27,7 @@ type Run struct {
 	Problems []string `json:"problems,omitempty"`
 	// Events lists what the timeline did, what chaos did, and what befell the lab, in the
 	// order of time.
-	Events []Happening `json:"events,omitempty"`
+	Events []event.Event `json:"events,omitempty"`
 	// Snapshots are counters of nodes that the timeline kept, by name.
 	Snapshots map[string][]Node `json:"snapshots,omitempty"`
 	// Interrupted: it was ended early, with what was measured until then. No check was made.
@@ -124,13 +127,4 @@ type Check struct {
 	Where string `json:"where,omitempty"`
 	// At is the check's place in the topology file, file:line:column.
 	At string `json:"at,omitempty"`
-}
-
-// A Happening is something that happened during a run.
-type Happening struct {
-	At   float64 `json:"at_seconds"` // since the run began
-	Kind string  `json:"kind"`       // of the lab's events, as in "link-changed"
-	Text string  `json:"text"`       // for people
-	Node string  `json:"node,omitempty"`
-	Link string  `json:"link,omitempty"` // one of its endpoints
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -96,7 +97,7 @@ func (p *Play) conclude() {
 				if !o.Allowed {
 					text := fmt.Sprintf("overrun of link %s to %s: %s: tolerated %s, got %s", l.Endpoints[d], l.Endpoints[1-d], o.Figure, o.Tolerated, o.Got)
 					p.problem("%s: %s: %s", text, o.Reason, o.Remedy)
-					p.publish(Event{Kind: LinkOverrun, Link: l.Endpoints[d], Text: text})
+					p.publish(event.Event{Kind: event.LinkOverrun, Link: l.Endpoints[d], Text: text})
 				}
 			}
 		}

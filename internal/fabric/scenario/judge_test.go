@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -192,11 +193,11 @@ func broken() (*topology.Topology, *report.Run, evidence) {
 				{From: "n1:eth0", Packets: 1000, Achieved: report.Quality{DelayUS: ref(1500.0)}},
 			},
 		}},
-		Events: []report.Happening{
-			{At: 0, Kind: WorkloadStarted, Text: "workload bulk: ...", Node: "n0"},
-			{At: 0.1, Kind: LinkChanged, Text: "before", Link: "n0:eth0"},
-			{At: 1.5, Kind: LinkChanged, Text: "after", Link: "n0:eth0"},
-			{At: 0.5, Kind: LinkChanged, Text: "link n0:eth0 is down", Link: "n0:eth0"},
+		Events: []event.Event{
+			{At: 0, Kind: event.WorkloadStarted, Text: "workload bulk: ...", Node: "n0"},
+			{At: 100 * time.Millisecond, Kind: event.LinkChanged, Text: "before", Link: "n0:eth0"},
+			{At: 1500 * time.Millisecond, Kind: event.LinkChanged, Text: "after", Link: "n0:eth0"},
+			{At: 500 * time.Millisecond, Kind: event.LinkChanged, Text: "link n0:eth0 is down", Link: "n0:eth0"},
 		},
 		Snapshots: map[string][]report.Node{"at 2s": {{NodeState: report.NodeState{Name: "n0", State: "down", Reason: "it was stopped"}}}},
 	}

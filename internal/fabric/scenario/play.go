@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/topology"
@@ -62,7 +63,7 @@ func Begin(stage Stage, topo *topology.Topology, done func(*report.Run, error)) 
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.unwatch = stage.Watch(func(e Event) { p.enter(func() { p.observe(e) }) })
+	p.unwatch = stage.Watch(func(e event.Event) { p.enter(func() { p.observe(e) }) })
 	for _, node := range stage.Away() {
 		p.meant[node] = true
 	}
@@ -203,40 +204,40 @@ func (p *Play) problem(format string, args ...any) {
 }
 
 // publish tells of what the scenario does, and keeps it for the report.
-func (p *Play) publish(e Event) {
+func (p *Play) publish(e event.Event) {
 	e.At = p.clock.Now()
 	p.stage.Publish(e)
-	if e.Kind != WorkloadProgress {
+	if e.Kind != event.WorkloadProgress {
 		p.happened(e)
 	}
 }
 
 // happened keeps what has happened for the report.
-func (p *Play) happened(e Event) {
+func (p *Play) happened(e event.Event) {
 	at := time.Duration(0)
 	if p.begun {
 		at = max(0, e.At-p.zero)
 	}
-	if len(p.result.Events) >= mostHappenings {
+	if len(p.result.Events) >= mostEvents {
 		return
 	}
-	p.result.Events = append(p.result.Events, report.Happening{At: at.Seconds(), Kind: e.Kind, Text: e.Text, Node: e.Node, Link: e.Link})
+	p.result.Events = append(p.result.Events, e.InReport(at))
 }
 
-// mostHappenings bounds a report.
-const mostHappenings = 10000
+// mostEvents bounds a report.
+const mostEvents = 10000
 
 // observe takes what happens in the lab.
-func (p *Play) observe(e Event) {
+func (p *Play) observe(e event.Event) {
 	if p.then == nil {
 		return
 	}
 	p.happened(e)
 	for _, w := range p.works {
 		switch e.Kind {
-		case NodeDown:
+		case event.NodeDown:
 			w.nodeDown(e.Node)
-		case NodeUp:
+		case event.NodeUp:
 			w.nodeUp(e.Node)
 		}
 	}

@@ -98,7 +98,7 @@ func TestTimelineInOrder(t *testing.T) {
 	}
 	var kinds []string
 	for _, e := range r.Events {
-		kinds = append(kinds, fmt.Sprintf("%.2f %s", e.At, e.Kind))
+		kinds = append(kinds, fmt.Sprintf("%.2f %s", e.At.Seconds(), e.Kind))
 	}
 	want(t, kinds, "0.00 workload-started", "0.13 link-changed", "0.13 link-changed", "0.23 link-changed", "0.33 link-changed",
 		"0.38 link-changed", "0.38 mark", "0.50 timeline", "1.00 workload-done", "1.01 node-down", "1.01 node-up")
@@ -483,10 +483,10 @@ func TestTimelineGoesOnWithoutWorkloads(t *testing.T) {
 // timeline that never rests.
 func TestReportIsBounded(t *testing.T) {
 	topo := hosts(2)
-	topo.Timeline = []topology.Event{{Mark: "again", Repeat: mostHappenings + 100, Every: time.Millisecond}, {At: time.Second, Snapshot: "early"}}
+	topo.Timeline = []topology.Event{{Mark: "again", Repeat: mostEvents + 100, Every: time.Millisecond}, {At: time.Second, Snapshot: "early"}}
 	s := newStage(t, topo)
 	r := s.play()
-	if len(r.Events) != mostHappenings {
+	if len(r.Events) != mostEvents {
 		t.Errorf("events: %d", len(r.Events))
 	}
 	for _, n := range slices.Concat(r.Nodes, r.Snapshots["early"]) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report/words"
 	"github.com/ndklab/ndklab/internal/node/workload"
 	"github.com/ndklab/ndklab/topology"
@@ -103,7 +104,7 @@ func (w *work) tellProgress() {
 	messages, bytes, _ := w.soFar()
 	if w.rounds > 0 && now > w.pace.told {
 		rate := gbps(bytes-min(bytes, w.pace.shown), (now - w.pace.told).Seconds())
-		w.publish(Event{Kind: WorkloadProgress, Node: w.place(), Workload: w.spec.Name,
+		w.publish(event.Event{Kind: event.WorkloadProgress, Node: w.place(), Workload: w.spec.Name,
 			Text: fmt.Sprintf("workload %s: messages: %d, %s", w.spec.Name, messages, words.Rate(rate))})
 	}
 	w.pace.told, w.pace.shown = now, bytes

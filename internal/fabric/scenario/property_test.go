@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/topology"
 	"pgregory.net/rapid"
 )
@@ -54,7 +55,7 @@ func TestInstantsOfEvents(t *testing.T) {
 		s := newStage(r, topo)
 		got := map[string][]time.Duration{}
 		var order []string // of what happened, the first time
-		s.published = func(e Event) {
+		s.published = func(e event.Event) {
 			name := strings.TrimPrefix(e.Text, "mark: ")
 			if got[name] == nil {
 				order = append(order, name)

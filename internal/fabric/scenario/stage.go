@@ -18,6 +18,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/node/workload"
 	"github.com/ndklab/ndklab/provider/clock"
@@ -70,45 +71,14 @@ type Stage interface {
 	// Adapters is the state of hosts' adapters; nil: of all.
 	Adapters(names []string, done func([]report.NodeAdapter))
 
-	// Watch has event called for everything that happens in the lab from now on, whoever
+	// Watch has tell called for everything that happens in the lab from now on, whoever
 	// has done it, but what was published here, in order and never from within another
-	// method. Of these kinds at least: LinkChanged, NodeDown, NodeUp, NodePaused and
-	// NodeResumed, with Node or Link set.
-	Watch(event func(Event)) (stop func())
+	// method, with the time by the stage's clock. Of these kinds at least: event.LinkChanged,
+	// NodeDown, NodeUp, NodePaused and NodeResumed, with Node or Link set.
+	Watch(tell func(event.Event)) (stop func())
 	// Publish tells those who follow the lab of what the scenario does.
-	Publish(Event)
+	Publish(event.Event)
 }
-
-// An Event is something that happens in a lab.
-type Event struct {
-	At       time.Duration // by the stage's clock
-	Kind     string
-	Node     string
-	Link     string // one of its endpoints, node:interface
-	Workload string
-	Text     string // for people
-}
-
-// The kinds of events that a scenario publishes.
-const (
-	WorkloadStarted  = "workload-started"
-	WorkloadProgress = "workload-progress"
-	WorkloadDone     = "workload-done"
-	TimelineLeft     = "timeline-left" // no workload runs any more, and events are to come
-	TimelineDone     = "timeline"      // an event has happened that the stage does not tell of: a command, a snapshot
-	Marked           = "mark"          // "mark: " and the text of the timeline, for captures too
-	LinkOverrun      = "link-overrun"  // found at the end
-)
-
-// The kinds of events of a stage, those that a scenario looks at and QPError.
-const (
-	LinkChanged = "link-changed"
-	NodeDown    = "node-down"
-	NodeUp      = "node-up" // again
-	NodePaused  = "node-paused"
-	NodeResumed = "node-resumed"
-	QPError     = "qp-error" // a queue pair has gone to error otherwise than by its consumer's doing
-)
 
 // A Command is a program to be run in a node.
 type Command struct {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/node/workload"
 	"github.com/ndklab/ndklab/provider/clock"
@@ -23,7 +24,7 @@ type fakeStage struct {
 	t         failer
 	topo      *topology.Topology
 	log       []string // what was asked of it, with its instant
-	watcher   func(Event)
+	watcher   func(event.Event)
 	served    map[string]bool // workload/flow@node
 	clients   map[string]*fakeClient
 	state     map[string]string // of nodes; ready unless it is here
@@ -40,7 +41,7 @@ type fakeStage struct {
 	refuse map[string]error // what Change is to answer, by action in words
 	slow   map[string]time.Duration
 	// published is called for what is.
-	published func(Event)
+	published func(event.Event)
 	changing  map[string]string // what goes on, by node; "" is links
 	overlaps  string            // of what did so at once
 }
@@ -256,14 +257,14 @@ func (s *fakeStage) Change(e *topology.Event, done func(error)) {
 
 func (s *fakeStage) act(e *topology.Event) {
 	tell := func(kind, text string) {
-		s.tell(Event{Kind: kind, Node: e.Node, Text: fmt.Sprintf("node %s %s", e.Node, text)})
+		s.tell(event.Event{Kind: kind, Node: e.Node, Text: fmt.Sprintf("node %s %s", e.Node, text)})
 	}
 	switch e.NodeAction {
 	case topology.KillNode, topology.StopNode:
 		s.die(e.Node)
 	case topology.StartNode:
 		delete(s.state, e.Node)
-		tell(NodeUp, "is up again")
+		tell(event.NodeUp, "is up again")
 	case topology.PauseNode:
 		s.state[e.Node] = "paused"
 		for _, c := range s.clients {
@@ -272,12 +273,12 @@ func (s *fakeStage) act(e *topology.Event) {
 				c.stuck = true
 			}
 		}
-		tell(NodePaused, "is paused")
+		tell(event.NodePaused, "is paused")
 	case topology.ResumeNode:
 		delete(s.state, e.Node)
-		tell(NodeResumed, "goes on")
+		tell(event.NodeResumed, "goes on")
 	default:
-		s.tell(Event{Kind: LinkChanged, Link: s.topo.Links[e.Link].Endpoints[0].String(), Text: changeOf(e)})
+		s.tell(event.Event{Kind: event.LinkChanged, Link: s.topo.Links[e.Link].Endpoints[0].String(), Text: changeOf(e)})
 	}
 }
 
@@ -294,10 +295,10 @@ func (s *fakeStage) die(node string) {
 			delete(s.served, key)
 		}
 	}
-	s.tell(Event{Kind: NodeDown, Node: node, Text: fmt.Sprintf("node %s is down", node)})
+	s.tell(event.Event{Kind: event.NodeDown, Node: node, Text: fmt.Sprintf("node %s is down", node)})
 }
 
-func (s *fakeStage) tell(e Event) {
+func (s *fakeStage) tell(e event.Event) {
 	e.At = s.Now()
 	s.Go(func() {
 		if s.watcher != nil {
@@ -378,13 +379,13 @@ func (s *fakeStage) Adapters(names []string, done func([]report.NodeAdapter)) {
 	})
 }
 
-func (s *fakeStage) Watch(event func(Event)) (stop func()) {
+func (s *fakeStage) Watch(event func(event.Event)) (stop func()) {
 	s.watcher = event
 	return func() { s.watcher = nil }
 }
 
-func (s *fakeStage) Publish(e Event) {
-	if e.Kind != WorkloadProgress {
+func (s *fakeStage) Publish(e event.Event) {
+	if e.Kind != event.WorkloadProgress {
 		s.note("%s", e.Text)
 	}
 	if s.published != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/fabric/report/words"
 	"github.com/ndklab/ndklab/topology"
@@ -106,16 +107,16 @@ func (p *Play) perform(e *topology.Event, done func(error)) {
 				done(fmt.Errorf("`%s` in node %s: %w", words.CommandLine(e.Command), e.Node, err))
 				return
 			}
-			p.publish(Event{Kind: TimelineDone, Node: e.Node, Text: fmt.Sprintf("`%s` in node %s has ended with status 0", words.CommandLine(e.Command), e.Node)})
+			p.publish(event.Event{Kind: event.TimelineDone, Node: e.Node, Text: fmt.Sprintf("`%s` in node %s has ended with status 0", words.CommandLine(e.Command), e.Node)})
 			done(nil)
 		})
 	case e.Snapshot != "":
 		p.snapshot(e.Snapshot, func() {
-			p.publish(Event{Kind: TimelineDone, Text: fmt.Sprintf("the counters are kept as snapshot %s", e.Snapshot)})
+			p.publish(event.Event{Kind: event.TimelineDone, Text: fmt.Sprintf("the counters are kept as snapshot %s", e.Snapshot)})
 			done(nil)
 		})
 	case e.Mark != "":
-		p.publish(Event{Kind: Marked, Text: "mark: " + e.Mark})
+		p.publish(event.Event{Kind: event.Marked, Text: "mark: " + e.Mark})
 		done(nil)
 	default:
 		p.change(e, done)
@@ -215,7 +216,7 @@ func (p *Play) tellLeft() {
 		}
 	}
 	if last-p.now() > progressInterval {
-		p.publish(Event{Kind: TimelineLeft, Text: fmt.Sprintf("no workload is left: the timeline goes on until %s", topology.FormatDuration(last))})
+		p.publish(event.Event{Kind: event.TimelineLeft, Text: fmt.Sprintf("no workload is left: the timeline goes on until %s", topology.FormatDuration(last))})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/fabric/report/words"
 	"github.com/ndklab/ndklab/topology"
@@ -81,8 +82,9 @@ func incidents(r *report.Run, w *report.Workload, nodes []string) string {
 	const most = 3
 	var parts []string
 	for _, e := range r.Events {
+		at := e.At.Seconds()
 		node, _, _ := strings.Cut(e.Link, ":")
-		if e.Kind == WorkloadStarted || e.Kind == WorkloadDone || e.At < w.Began || e.At > w.Ended ||
+		if e.Kind == event.WorkloadStarted || e.Kind == event.WorkloadDone || at < w.Began || at > w.Ended ||
 			!slices.Contains(nodes, e.Node) && !slices.Contains(nodes, node) {
 			continue
 		}
@@ -90,7 +92,7 @@ func incidents(r *report.Run, w *report.Workload, nodes []string) string {
 			parts = append(parts, "and more")
 			break
 		}
-		parts = append(parts, fmt.Sprintf("%s at %.3f s", e.Text, e.At))
+		parts = append(parts, fmt.Sprintf("%s at %.3f s", e.Text, at))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/node/workload"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -120,7 +121,7 @@ func (w *work) begin() {
 	}
 	messages, bytes, _ := w.soFar()
 	w.pace = pace{moved: w.now(), before: messages, told: w.now(), shown: bytes}
-	w.publish(Event{Kind: WorkloadStarted, Node: w.place(), Workload: w.spec.Name, Text: w.announcement()})
+	w.publish(event.Event{Kind: event.WorkloadStarted, Node: w.place(), Workload: w.spec.Name, Text: w.announcement()})
 	w.under = len(w.flows)
 	for _, f := range w.flows {
 		f.stopped, f.lost, f.wanted, f.completed = false, false, true, 0
@@ -152,7 +153,7 @@ func (w *work) over() {
 	if len(w.flows) > 0 && w.tally.messages == 0 && w.tally.err != "" {
 		text = fmt.Sprintf("workload %s failed: %s", w.spec.Name, w.tally.err)
 	}
-	w.publish(Event{Kind: WorkloadDone, Node: w.place(), Workload: w.spec.Name, Text: text})
+	w.publish(event.Event{Kind: event.WorkloadDone, Node: w.place(), Workload: w.spec.Name, Text: text})
 	w.said = text
 	w.changed()
 }

@@ -2,7 +2,7 @@ package simulate
 
 import (
 	"github.com/ndklab/ndklab/internal/fabric/core"
-	"github.com/ndklab/ndklab/internal/fabric/scenario"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -29,10 +29,10 @@ func (l *lab) handle(e core.Event) {
 		}
 		switch a := a.(type) {
 		case core.Notify:
-			if a.Kind == core.LabReady {
+			if a.Kind == event.LabReady {
 				continue // nobody follows the lab before
 			}
-			l.tell(scenario.Event{Kind: a.Kind, Node: a.Node, Link: a.Link, Text: a.Text})
+			l.tell(event.Event(a))
 		case core.Answer:
 			done := l.asked[a.ID]
 			delete(l.asked, a.ID)

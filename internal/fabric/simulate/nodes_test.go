@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
-	"github.com/ndklab/ndklab/internal/fabric/scenario"
 	"github.com/ndklab/ndklab/internal/node/workload"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -33,7 +33,7 @@ var long = workload.Spec{Operation: topology.Write, Size: 16 << 10, Depth: 4, Du
 func TestKilledNode(t *testing.T) {
 	l := up(t, pair("delay: 1ms, rate: 1gbit"))
 	var told []string
-	l.Watch(func(e scenario.Event) { told = append(told, e.Kind+" of "+e.Node) })
+	l.Watch(func(e event.Event) { told = append(told, e.Kind+" of "+e.Node) })
 	to, from := l.begin(t, "a", "b", long), l.begin(t, "b", "a", long)
 	l.clock.Run(100 * time.Millisecond)
 	l.do(t, topology.Event{Node: "b", NodeAction: topology.KillNode})
@@ -135,7 +135,7 @@ func TestPausedNodeHasLittleRoom(t *testing.T) {
 func TestRestartPolicy(t *testing.T) {
 	l := up(t, strings.Replace(pair("mtu: 4200"), "b: {}", "b: {restart: always}", 1))
 	var kinds []string
-	l.Watch(func(e scenario.Event) { kinds = append(kinds, e.Kind+" "+e.At.String()) })
+	l.Watch(func(e event.Event) { kinds = append(kinds, e.Kind+" "+e.At.String()) })
 	kill := topology.Event{Node: "b", NodeAction: topology.KillNode}
 	l.do(t, kill)
 	l.clock.Run(100 * time.Millisecond)

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/fabric/scenario"
 	"github.com/ndklab/ndklab/topology"
@@ -17,7 +18,7 @@ import (
 type Options struct {
 	// Events is told of what happens, with the lab's time; nil: nobody is. It is called on
 	// the goroutine that called Run, which goes on when it returns.
-	Events func(scenario.Event)
+	Events func(event.Event)
 	// Memory bounds the simulation, bytes; 0: it has as many as it takes. With it, the
 	// process collects its garbage early while it runs a large one.
 	Memory uint64

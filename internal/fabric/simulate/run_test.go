@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
-	"github.com/ndklab/ndklab/internal/fabric/scenario"
 	"github.com/ndklab/ndklab/internal/fabric/suite"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -203,8 +203,8 @@ workloads:
 `)
 	stop := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	r, err := Run(ctx, topo, Options{Events: func(e scenario.Event) {
-		if e.Kind == scenario.WorkloadProgress && e.At > 3*time.Second {
+	r, err := Run(ctx, topo, Options{Events: func(e event.Event) {
+		if e.Kind == event.WorkloadProgress && e.At > 3*time.Second {
 			cancel(stop)
 		}
 	}})

@@ -23,6 +23,7 @@ package simulate
 
 import (
 	"github.com/ndklab/ndklab/internal/fabric/core"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/scenario"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/topology"
@@ -41,7 +42,7 @@ type lab struct {
 	timer    clock.Timer // of the core's deadline; nil before the first
 	network  *network
 	watchers []*watcher
-	follow   func(scenario.Event) // is told of all that happens and that a scenario does; nil: nobody is
+	follow   func(event.Event) // is told of all that happens and that a scenario does; nil: nobody is
 }
 
 var _ scenario.Stage = (*lab)(nil)

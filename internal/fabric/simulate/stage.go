@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/scenario"
 	"github.com/ndklab/ndklab/internal/node/workload"
 	"github.com/ndklab/ndklab/provider"
@@ -131,25 +132,25 @@ func (l *lab) Exec(name string, c scenario.Command, done func(scenario.Exit, err
 }
 
 // A watcher is told of what happens in the lab.
-type watcher struct{ event func(scenario.Event) }
+type watcher struct{ tell func(event.Event) }
 
 // Watch implements scenario.Stage.
-func (l *lab) Watch(event func(scenario.Event)) (stop func()) {
-	w := &watcher{event}
+func (l *lab) Watch(tell func(event.Event)) (stop func()) {
+	w := &watcher{tell}
 	l.watchers = append(l.watchers, w)
 	return func() {
-		w.event = nil
+		w.tell = nil
 		l.watchers = slices.DeleteFunc(slices.Clone(l.watchers), func(other *watcher) bool { return other == w })
 	}
 }
 
 // tell tells all watchers of an event, later.
-func (l *lab) tell(e scenario.Event) {
+func (l *lab) tell(e event.Event) {
 	e.At = l.clock.Now()
 	l.clock.Go(func() {
 		for _, w := range l.watchers {
-			if w.event != nil {
-				w.event(e)
+			if w.tell != nil {
+				w.tell(e)
 			}
 		}
 	})
@@ -158,11 +159,11 @@ func (l *lab) tell(e scenario.Event) {
 
 // tellQPError tells of a queue pair in error.
 func (l *lab) tellQPError(node string, e provider.QPError) {
-	l.tell(scenario.Event{Kind: scenario.QPError, Node: node, Text: fmt.Sprintf("node %s: queue pair %d to %s is in error: %s", node, e.Number, e.Remote, e.Reason)})
+	l.tell(event.OfQPError(node, e))
 }
 
 // Publish implements scenario.Stage.
-func (l *lab) Publish(e scenario.Event) {
+func (l *lab) Publish(e event.Event) {
 	if l.follow != nil {
 		l.follow(e)
 	}

@@ -46,7 +46,7 @@ func (s *sheet) data() *element {
 	}
 	for i := range s.Events {
 		e := &s.Events[i]
-		d.Events = append(d.Events, plotEvent{rounded(e.At), bounded(e.Kind+": "+e.Text, longName)})
+		d.Events = append(d.Events, plotEvent{rounded(e.At.Seconds()), bounded(e.Kind+": "+e.Text, longName)})
 	}
 	b, err := json.Marshal(d)
 	if err != nil { // of numbers alone that JSON cannot have, and rounded leaves none

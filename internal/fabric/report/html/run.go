@@ -188,7 +188,7 @@ func (s *sheet) overTime() group {
 	t := &table{name: "Events", tall: true, columns: []column{{title: "mark", number: true}, {title: "at", number: true}, {title: "event"}, {title: "what happened"}}}
 	for i := range s.Events {
 		e := &s.Events[i]
-		t.row(group{id(s.at.event(i)), attr("data-event", strconv.Itoa(i))}, cell(number(i+1)), cell(text(fmt.Sprintf("%.3f s", e.At))),
+		t.row(group{id(s.at.event(i)), attr("data-event", strconv.Itoa(i))}, cell(number(i+1)), cell(text(fmt.Sprintf("%.3f s", e.At.Seconds()))),
 			cell(text(bounded(e.Kind, longName))), cell(s.at.linked(bounded(e.Text, longText))...))
 	}
 	return append(body, el("h4", text(plural(len(s.Events), "event"))), t.element())

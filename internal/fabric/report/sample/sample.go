@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 )
 
@@ -51,16 +53,16 @@ func Flap() *report.Run {
 		{Name: "ping latency_p99", Passed: true, Expected: "<= 50 ms", Got: "1.31 ms", At: "examples/suite/flap.ndklab.yaml:34:5"},
 		{Name: "link c:eth0 loss", Passed: true, Expected: "<= 1 %", Got: "0.498 %", At: "examples/suite/flap.ndklab.yaml:35:5"},
 	}
-	r.Events = []report.Happening{
+	r.Events = []event.Event{
 		{At: 0, Kind: "workload-started", Text: "workload bulk: write of 64KiB from a to d", Node: "a"},
 		{At: 0, Kind: "workload-started", Text: "workload incast: read of 256KiB, incast of 4", Node: "a"},
-		{At: 2, Kind: "link-changed", Text: "link c:eth0 - sw:eth2: loss 0.5%", Link: "c:eth0"},
-		{At: 4, Kind: "link-down", Text: "link a:eth0 - sw:eth0 is down", Link: "a:eth0"},
-		{At: 5.903, Kind: "qp-error", Text: "node a: QP 0x24450 is in error: retries exceeded", Node: "a"},
-		{At: 6, Kind: "link-up", Text: "link a:eth0 - sw:eth0 is up", Link: "a:eth0"},
-		{At: 9, Kind: "link-changed", Text: "link d:eth0 - sw:eth3: rate 1gbit", Link: "d:eth0"},
-		{At: 9, Kind: "snapshot", Text: "counters are kept as half"},
-		{At: 12, Kind: "workload-done", Text: "workload bulk done: messages: 38291, errors: 0, 1.67 Gb/s", Node: "a"},
+		{At: 2 * time.Second, Kind: "link-changed", Text: "link c:eth0 - sw:eth2: loss 0.5%", Link: "c:eth0"},
+		{At: 4 * time.Second, Kind: "link-down", Text: "link a:eth0 - sw:eth0 is down", Link: "a:eth0"},
+		{At: 5903 * time.Millisecond, Kind: "qp-error", Text: "node a: QP 0x24450 is in error: retries exceeded", Node: "a"},
+		{At: 6 * time.Second, Kind: "link-up", Text: "link a:eth0 - sw:eth0 is up", Link: "a:eth0"},
+		{At: 9 * time.Second, Kind: "link-changed", Text: "link d:eth0 - sw:eth3: rate 1gbit", Link: "d:eth0"},
+		{At: 9 * time.Second, Kind: "snapshot", Text: "counters are kept as half"},
+		{At: 12 * time.Second, Kind: "workload-done", Text: "workload bulk done: messages: 38291, errors: 0, 1.67 Gb/s", Node: "a"},
 	}
 	r.Snapshots = map[string][]report.Node{"half": nodes("a", "b", "c", "d")}
 	return r
@@ -95,7 +97,7 @@ func Storm() *report.Run {
 		Problems: []string{"node server is down: its agent was ended by SIGKILL"},
 		Started:  "2026-11-21T03:02:00Z", Host: "Linux 6.18, x86_64", Replay: "ndklab run storm.ndklab.yaml --seed 18446744073709551615 --simulate"}
 	for i := range 100 {
-		r.Events = append(r.Events, report.Happening{At: 0.03 * float64(i), Kind: "link-changed", Text: fmt.Sprintf("chaos: link client:eth0 is cut for the %dth time", i+1), Link: "client:eth0"})
+		r.Events = append(r.Events, event.Event{At: time.Duration(i) * 30 * time.Millisecond, Kind: "link-changed", Text: fmt.Sprintf("chaos: link client:eth0 is cut for the %dth time", i+1), Link: "client:eth0"})
 	}
 	r.Nodes[1].State, r.Nodes[1].Reason = "down", "its agent was ended by SIGKILL"
 	return r

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 )
 
@@ -21,7 +22,7 @@ func many(n int) *report.Run {
 			Counters: map[string]uint64{"Connect": 1}, Transport: map[string]uint64{"packets_sent": 10}})
 		r.Links = append(r.Links, report.Link{Endpoints: [2]string{name + ":eth0", fmt.Sprintf("sw:eth%d", i)}, Engine: "linkem", State: "up"})
 		r.Checks = append(r.Checks, report.Check{Name: fmt.Sprintf("w%d errors", i), Passed: true, Expected: "0", Got: "0"})
-		r.Events = append(r.Events, report.Happening{Kind: "workload-started", Text: "workload started"})
+		r.Events = append(r.Events, event.Event{Kind: event.WorkloadStarted, Text: "workload started"})
 	}
 	return r
 }
@@ -52,8 +53,8 @@ func TestFits(t *testing.T) {
 		"16 links":          {&report.Run{Links: make([]report.Link, 16)}, false},
 		"30 workloads":      {&report.Run{Workloads: make([]report.Workload, 30)}, true},
 		"31 workloads":      {&report.Run{Workloads: make([]report.Workload, 31)}, false},
-		"many events":       {&report.Run{Events: make([]report.Happening, 1000)}, true}, // of which the first and last are
-		"many flows of one": {flows(1000), true},                                         // of which the slowest are shown
+		"many events":       {&report.Run{Events: make([]event.Event, 1000)}, true}, // of which the first and last are
+		"many flows of one": {flows(1000), true},                                    // of which the slowest are shown
 	} {
 		if got := fits(tt.of); got != tt.want {
 			t.Errorf("%s: fits is %v", name, got)

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/fabric/report/words"
 )
@@ -28,7 +29,7 @@ func WriteRun(w io.Writer, r *report.Run, detail Detail) error {
 	p := newPageOf(w, runWidth)
 	p.full, p.brief = detail == Full, detail == Brief && !fits(r)
 	p.workloads(r.Workloads)
-	p.happenings(r.Events)
+	p.events(r.Events)
 	p.nodes(r.Nodes)
 	p.links(r.Links)
 	p.setByHand(r.SetByHand)
@@ -294,15 +295,15 @@ func (p *page) problems(problems []string) {
 // mostEvents bounds the events of a report for people; the JSON form has them all.
 const mostEvents = 30
 
-// happenings are the events of a run; of many, the first and the last ones.
-func (p *page) happenings(events []report.Happening) {
+// events are the events of a run; of many, the first and the last ones.
+func (p *page) events(events []event.Event) {
 	if len(events) == 0 {
 		return
 	}
 	most := mostEvents
 	if p.brief {
-		events, most = slices.DeleteFunc(slices.Clone(events), func(e report.Happening) bool {
-			return e.Kind == "workload-started" || e.Kind == "workload-done" // as the workloads have it
+		events, most = slices.DeleteFunc(slices.Clone(events), func(e event.Event) bool {
+			return e.Kind == event.WorkloadStarted || e.Kind == event.WorkloadDone // as the workloads have it
 		}), 2*few
 		if len(events) == 0 {
 			return
@@ -314,7 +315,7 @@ func (p *page) happenings(events []report.Happening) {
 		switch from := most / 2; {
 		case left == 0 || i < from || i >= from+left:
 			e := &events[i]
-			t.add(fmt.Sprintf("%.3f s", e.At), e.Kind, e.Text)
+			t.add(fmt.Sprintf("%.3f s", e.At.Seconds()), e.Kind, e.Text)
 		case i == from:
 			t.add("", "...", words.Plural(left, "event")+" between these")
 		}

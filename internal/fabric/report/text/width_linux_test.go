@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/node/terminal"
 )
@@ -135,7 +136,7 @@ func TestWidthOfTerminal(t *testing.T) {
 
 // Events and what hangs behind a lead fit a terminal, and are one line each elsewhere.
 func TestWidthsOfEvents(t *testing.T) {
-	e := &report.Event{Lab: strings.Repeat("l", 40), Kind: "workload-started", Text: "workload bulk: write of 64KiB from " + strings.Repeat("rack ", 30) + "to b"}
+	e := &event.Event{Lab: strings.Repeat("l", 40), Kind: "workload-started", Text: "workload bulk: write of 64KiB from " + strings.Repeat("rack ", 30) + "to b"}
 	var b strings.Builder
 	if err := WriteEvent(&b, e); err != nil || strings.Count(b.String(), "\n") != 1 {
 		t.Errorf("%v, more lines than one:\n%s", err, b.String())
