@@ -8,29 +8,28 @@ import (
 )
 
 // An AdapterInfo holds an adapter's limits, under the names of
-// NDK_ADAPTER_INFO (ndkpi.md 3.4). Units: bytes for sizes and lengths, requests
-// or entries for depths, reads for read limits, elements for SGE counts.
+// NDK_ADAPTER_INFO (ndkpi.md 3.4). A limit has its unit in its tag.
 type AdapterInfo struct {
 	Version                Version
-	VendorID               uint32
-	DeviceID               uint32
-	MaxRegistrationSize    uint64
-	MaxWindowSize          uint64
-	FRMRPageCount          uint32
-	MaxInitiatorRequestSge uint32
-	MaxReceiveRequestSge   uint32
-	MaxReadRequestSge      uint32
-	MaxTransferLength      uint32
-	MaxInlineDataSize      uint32
-	MaxInboundReadLimit    uint32
-	MaxOutboundReadLimit   uint32
-	MaxReceiveQueueDepth   uint32
-	MaxInitiatorQueueDepth uint32
-	MaxSrqDepth            uint32
-	MaxCqDepth             uint32
-	LargeRequestThreshold  uint32
-	MaxCallerData          uint32
-	MaxCalleeData          uint32
+	VendorID               uint32 `json:"VendorId"`
+	DeviceID               uint32 `json:"DeviceId"`
+	MaxRegistrationSize    uint64 `unit:"bytes"`
+	MaxWindowSize          uint64 `unit:"bytes"`
+	FRMRPageCount          uint32 `unit:"pages"`
+	MaxInitiatorRequestSge uint32 `unit:"elements"`
+	MaxReceiveRequestSge   uint32 `unit:"elements"`
+	MaxReadRequestSge      uint32 `unit:"elements"`
+	MaxTransferLength      uint32 `unit:"bytes"`
+	MaxInlineDataSize      uint32 `unit:"bytes"`
+	MaxInboundReadLimit    uint32 `unit:"READs"`
+	MaxOutboundReadLimit   uint32 `unit:"READs"`
+	MaxReceiveQueueDepth   uint32 `unit:"requests"`
+	MaxInitiatorQueueDepth uint32 `unit:"requests"`
+	MaxSrqDepth            uint32 `unit:"requests"`
+	MaxCqDepth             uint32 `unit:"completions"`
+	LargeRequestThreshold  uint32 `unit:"bytes"`
+	MaxCallerData          uint32 `unit:"bytes"`
+	MaxCalleeData          uint32 `unit:"bytes"`
 	AdapterFlags           AdapterFlags
 	RdmaTechnology         RDMATechnology
 }

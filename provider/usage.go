@@ -5,10 +5,15 @@ import "net/netip"
 // Usage is how much of a device is in use: numbers of objects, of all processes
 // that share it.
 type Usage struct {
-	Instances                   int
-	Qps, Cqs, Mrs, Pds, Mws     uint32
-	Srqs                        uint32
-	InboundReads, OutboundReads uint32 // that the connections may have in progress
+	Instances     int    `json:"-"` // which is not an object that has a limit
+	Qps           uint32 `json:"Qp"`
+	Cqs           uint32 `json:"Cq"`
+	Mrs           uint32 `json:"Mr"`
+	Pds           uint32 `json:"Pd"`
+	InboundReads  uint32 `json:"InboundRead"` // that the connections may have in progress
+	OutboundReads uint32 `json:"OutboundRead"`
+	Mws           uint32 `json:"Mw"`
+	Srqs          uint32 `json:"Srq"`
 }
 
 // Usage counts what is in use. Of objects that are being made and closed
@@ -29,7 +34,10 @@ const DefaultReceiveBuffer = 4 << 20
 // A ReceiveBuffer holds the bytes of packets that may wait at each address of a device: as
 // many as its Config asked for, and as its carrier has room for. The carrier may have room
 // for more than was asked for, which does not count.
-type ReceiveBuffer struct{ Asked, Granted uint32 }
+type ReceiveBuffer struct {
+	Asked   uint32 `json:"asked"`
+	Granted uint32 `json:"granted"`
+}
 
 func newReceiveBuffer(asked uint32, c Carrier) ReceiveBuffer {
 	if asked == 0 {

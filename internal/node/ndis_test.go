@@ -39,15 +39,15 @@ func TestAdapter(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &adapter.State{
-		Info: provider.DefaultAdapterInfo(), Capabilities: provider.DefaultCapabilities(),
-		Configuration: provider.DefaultConfiguration(), Enabled: true,
-		Usage:         provider.Usage{Instances: 1, Cqs: 1, Mrs: 1, Pds: 1},
+		Info: provider.DefaultAdapterInfo(), Capabilities: adapter.Capabilities{Capabilities: provider.DefaultCapabilities()},
+		Configuration: provider.DefaultConfiguration(), Enabled: true, Instances: 1,
+		InUse:         provider.Usage{Cqs: 1, Mrs: 1, Pds: 1},
 		ReceiveBuffer: provider.ReceiveBuffer{Asked: 64 << 10, Granted: 64 << 10},
 	}
 	want.Info.MaxCqDepth, want.Capabilities.MaxPdCount, want.Configuration.NetworkDirectRoCEFrameSize = 77, 5, 2048
 	for _, address := range []string{"10.0.0.1", "fd00::1"} {
 		want.Addresses = append(want.Addresses, adapter.Address{
-			ActiveAddress: provider.ActiveAddress{Address: netip.MustParseAddr(address), MTU: 65536, FrameSize: 2048}, Interface: "lo"})
+			Address: netip.MustParseAddr(address), Interface: "lo", MTU: 65536, RoCEFrameSize: 2048})
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

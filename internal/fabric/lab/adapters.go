@@ -47,11 +47,8 @@ func ofNodes[T any](s *Supervisor, get func(context.Context, []*topology.Node) T
 // adapters answers methodAdapter.
 func (a *nodeAPI) adapters(ctx context.Context, nodes []*topology.Node) []report.NodeAdapter {
 	found := make([]report.NodeAdapter, len(nodes))
-	states := a.askNodes(ctx, nodes, func(ctx context.Context, i int, agent *node.Agent) error {
-		a, err := agent.Adapter(ctx)
-		if a != nil {
-			found[i].Adapter = report.AdapterOf(a)
-		}
+	states := a.askNodes(ctx, nodes, func(ctx context.Context, i int, agent *node.Agent) (err error) {
+		found[i].Adapter, err = agent.Adapter(ctx)
 		return err
 	})
 	for i := range found {

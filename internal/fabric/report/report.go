@@ -10,7 +10,10 @@
 // Start reading at Run.
 package report
 
-import "github.com/ndklab/ndklab/internal/fabric/event"
+import (
+	"github.com/ndklab/ndklab/internal/fabric/event"
+	"github.com/ndklab/ndklab/provider"
+)
 
 // A Run is the result of running a topology.
 type Run struct {
@@ -91,7 +94,7 @@ type Node struct {
 	Limits    *Limits           `json:"limits"`             // null: none in force
 	Usage     *Usage            `json:"usage"`              // null: not measured, as of nodes without limits
 	Health    *Health           `json:"health,omitempty"`   // of a node that has a healthcheck and is not down
-	InUse     *InUse            `json:"in_use,omitempty"`   // of a host's adapter, when a run is over of which a check is about that
+	InUse     *provider.Usage   `json:"in_use,omitempty"`   // of a host's adapter, when a run is over of which a check is about that
 }
 
 // A Health is what a node's healthcheck says.

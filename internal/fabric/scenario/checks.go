@@ -163,7 +163,7 @@ func remains(n *report.Node, m topology.Metric) (sum uint64, text string, known 
 		n    uint32
 		name string
 	}{
-		{n.InUse.Qp, "QP"}, {n.InUse.Cq, "CQ"}, {n.InUse.Mr, "MR"}, {n.InUse.Mw, "MW"}, {n.InUse.Srq, "SRQ"}, {n.InUse.Pd, "PD"},
+		{n.InUse.Qps, "QP"}, {n.InUse.Cqs, "CQ"}, {n.InUse.Mrs, "MR"}, {n.InUse.Mws, "MW"}, {n.InUse.Srqs, "SRQ"}, {n.InUse.Pds, "PD"},
 	} {
 		if k.n > 0 {
 			sum += uint64(k.n)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -53,7 +54,7 @@ func (p *Play) gather() {
 	adapters := p.awaited()
 	p.stage.Adapters(nil, func(all []report.NodeAdapter) {
 		adapters(func() {
-			p.left = map[string]report.InUse{}
+			p.left = map[string]provider.Usage{}
 			for _, a := range all {
 				if a.Adapter != nil {
 					p.left[a.Name] = a.Adapter.InUse

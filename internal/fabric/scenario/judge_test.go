@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -104,7 +105,7 @@ func TestMeasuredAtTheEdge(t *testing.T) {
 
 // All kinds of objects count that a node has left.
 func TestLeftovers(t *testing.T) {
-	n := &report.Node{NodeState: report.NodeState{Name: "n"}, InUse: &report.InUse{Qp: 1, Cq: 2, Mr: 3, Mw: 4, Srq: 5, Pd: 6}}
+	n := &report.Node{NodeState: report.NodeState{Name: "n"}, InUse: &provider.Usage{Qps: 1, Cqs: 2, Mrs: 3, Mws: 4, Srqs: 5, Pds: 6}}
 	sum, text, known := remains(n, topology.Leftovers)
 	if want := "n: 1 QP and 2 CQs and 3 MRs and 4 MWs and 5 SRQs and 6 PDs"; sum != 21 || text != want || !known {
 		t.Errorf("%d, %q, known: %v; want 21, %q", sum, text, known, want)
@@ -182,8 +183,8 @@ func broken() (*topology.Topology, *report.Run, evidence) {
 			{Name: "unverified", From: "n0", To: "n1", Messages: 10},
 		},
 		Nodes: []report.Node{
-			{NodeState: report.NodeState{Name: "n0", State: "ready"}, Counters: map[string]uint64{"ActiveConnection": 2}, Transport: map[string]uint64{"retransmitted": 42, "icrc_errors": 0, "receive_overflow": 67}, InUse: &report.InUse{}},
-			{NodeState: report.NodeState{Name: "n1", State: "ready"}, Counters: map[string]uint64{"ActiveConnection": 1}, Transport: map[string]uint64{"icrc_errors": 3}, InUse: &report.InUse{Qp: 2, Mr: 1}},
+			{NodeState: report.NodeState{Name: "n0", State: "ready"}, Counters: map[string]uint64{"ActiveConnection": 2}, Transport: map[string]uint64{"retransmitted": 42, "icrc_errors": 0, "receive_overflow": 67}, InUse: &provider.Usage{}},
+			{NodeState: report.NodeState{Name: "n1", State: "ready"}, Counters: map[string]uint64{"ActiveConnection": 1}, Transport: map[string]uint64{"icrc_errors": 3}, InUse: &provider.Usage{Qps: 2, Mrs: 1}},
 		},
 		Links: []report.Link{{
 			Endpoints: [2]string{"n0:eth0", "n1:eth0"}, Engine: "linkem",
@@ -334,7 +335,7 @@ func TestChecksOfARun(t *testing.T) {
 	}
 	s := newStage(t, topo)
 	s.counter["Ticks"] = func() uint64 { return uint64(s.Now() / time.Millisecond) }
-	s.inUse = report.InUse{Cq: 1}
+	s.inUse = provider.Usage{Cqs: 1}
 	s.links = make([]report.Link, 1)
 	s.exit = func(string, Command) (Exit, time.Duration) { return Exit{Status: 3, Output: "hello"}, time.Second }
 	r := s.play()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -47,7 +48,7 @@ type Play struct {
 	problems []string
 	meant    map[string]bool // nodes that are stopped, killed or paused, by the timeline or, before the play, by somebody
 	result   *report.Run
-	left     map[string]report.InUse // what is left over, by node; nil if nobody asks
+	left     map[string]provider.Usage // what is left over, by node; nil if nobody asks
 	evidence evidence
 }
 

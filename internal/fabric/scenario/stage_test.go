@@ -11,7 +11,9 @@ import (
 
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/internal/node/adapter"
 	"github.com/ndklab/ndklab/internal/node/workload"
+	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -35,7 +37,7 @@ type fakeStage struct {
 	exit      func(node string, c Command) (Exit, time.Duration)
 	// ready is how long a server takes to be so; less than 0: for ever.
 	ready  func(topology.Readiness) time.Duration
-	inUse  report.InUse
+	inUse  provider.Usage
 	found  *workload.ServerResult
 	links  []report.Link
 	refuse map[string]error // what Change is to answer, by action in words
@@ -373,7 +375,7 @@ func (s *fakeStage) Adapters(names []string, done func([]report.NodeAdapter)) {
 	s.AfterFunc(time.Microsecond, func() {
 		var all []report.NodeAdapter
 		for _, n := range s.topo.Nodes {
-			all = append(all, report.NodeAdapter{NodeState: report.NodeState{Name: n.Name, State: "ready"}, Adapter: &report.Adapter{InUse: s.inUse}})
+			all = append(all, report.NodeAdapter{NodeState: report.NodeState{Name: n.Name, State: "ready"}, Adapter: &adapter.State{InUse: s.inUse}})
 		}
 		done(all)
 	})

@@ -29,7 +29,7 @@ func (l *lab) Adapters(names []string, done func([]report.NodeAdapter)) {
 	for _, n := range l.chosen(names, func(n *node) bool { return n.spec.Kind == topology.Host }) {
 		a := report.NodeAdapter{NodeState: l.state(n)}
 		if n.life != nil && !n.paused {
-			a.Adapter = report.AdapterOf(adapter.Describe(n.life.device, n.interfaces()))
+			a.Adapter = adapter.Describe(n.life.device, n.interfaces())
 		}
 		all = append(all, a)
 	}

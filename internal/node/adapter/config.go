@@ -9,6 +9,8 @@ package adapter
 import (
 	"math/rand/v2"
 	"net/netip"
+	"reflect"
+	"strings"
 
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/topology"
@@ -32,13 +34,18 @@ func Config(set *topology.Adapter) provider.Config {
 		Info: provider.DefaultAdapterInfo(), Capabilities: provider.DefaultCapabilities(),
 		ReceiveBuffer: provider.DefaultReceiveBuffer,
 	}
-	setInfo(&c.Info, set)
+	override(&c, set)
+	override(&c.Info, set)
+	override(&c.Capabilities, set)
 	setFlags(&c.Info.AdapterFlags, set)
-	setCapabilities(&c.Capabilities, set)
-	override(&c.ReceiveBuffer, set.ReceiveBuffer)
-	override(&c.GoBackN, set.GoBackN)
-	override(&c.ReorderBuffer, set.ReorderBuffer)
-	override(&c.Pend, set.Pend)
+	// A read is an initiator request: of these two, the one that is not set gives
+	// way to the one that is.
+	switch info := &c.Info; {
+	case set.MaxReadRequestSge == nil:
+		info.MaxReadRequestSge = min(info.MaxReadRequestSge, info.MaxInitiatorRequestSge)
+	case set.MaxInitiatorRequestSge == nil:
+		info.MaxInitiatorRequestSge = max(info.MaxInitiatorRequestSge, info.MaxReadRequestSge)
+	}
 	c.Configuration = keywords(set)
 	return c
 }
@@ -51,76 +58,42 @@ func keywords(set *topology.Adapter) *provider.Configuration {
 	if set.NetworkDirect != nil && !*set.NetworkDirect {
 		k.NetworkDirect = 0
 	}
-	override(&k.NetworkDirectRoCEFrameSize, set.RoCEFrameSize)
+	if set.RoCEFrameSize != nil {
+		k.NetworkDirectRoCEFrameSize = *set.RoCEFrameSize
+	}
 	return &k
 }
 
-func setInfo(info *provider.AdapterInfo, set *topology.Adapter) {
-	override(&info.VendorID, set.VendorID)
-	override(&info.DeviceID, set.DeviceID)
-	override(&info.MaxRegistrationSize, set.MaxRegistrationSize)
-	override(&info.MaxWindowSize, set.MaxWindowSize)
-	override(&info.FRMRPageCount, set.FRMRPageCount)
-	override(&info.MaxInitiatorRequestSge, set.MaxInitiatorRequestSge)
-	override(&info.MaxReceiveRequestSge, set.MaxReceiveRequestSge)
-	override(&info.MaxReadRequestSge, set.MaxReadRequestSge)
-	override(&info.MaxTransferLength, set.MaxTransferLength)
-	override(&info.MaxInlineDataSize, set.MaxInlineDataSize)
-	override(&info.MaxInboundReadLimit, set.MaxInboundReadLimit)
-	override(&info.MaxOutboundReadLimit, set.MaxOutboundReadLimit)
-	override(&info.MaxReceiveQueueDepth, set.MaxReceiveQueueDepth)
-	override(&info.MaxInitiatorQueueDepth, set.MaxInitiatorQueueDepth)
-	override(&info.MaxSrqDepth, set.MaxSrqDepth)
-	override(&info.MaxCqDepth, set.MaxCqDepth)
-	override(&info.LargeRequestThreshold, set.LargeRequestThreshold)
-	override(&info.MaxCallerData, set.MaxCallerData)
-	override(&info.MaxCalleeData, set.MaxCalleeData)
-	// A read is an initiator request: of these two, the one that is not set gives
-	// way to the one that is.
-	switch {
-	case set.MaxReadRequestSge == nil:
-		info.MaxReadRequestSge = min(info.MaxReadRequestSge, info.MaxInitiatorRequestSge)
-	case set.MaxInitiatorRequestSge == nil:
-		info.MaxInitiatorRequestSge = max(info.MaxInitiatorRequestSge, info.MaxReadRequestSge)
-	}
-}
-
-func setFlags(flags *provider.AdapterFlags, set *topology.Adapter) {
-	for _, f := range []struct {
-		flag provider.AdapterFlags
-		set  *bool
-	}{
-		{provider.AdapterInOrderDMA, set.InOrderDMASupported},
-		{provider.AdapterReadSinkNotRequired, set.RDMAReadSinkNotRequired},
-		{provider.AdapterCQInterruptModeration, set.CQInterruptModerationSupported},
-		{provider.AdapterMultiEngine, set.MultiEngineSupported},
-		{provider.AdapterReadLocalInvalidate, set.RDMAReadLocalInvalidateSupported},
-		{provider.AdapterCQResize, set.CQResizeSupported},
-		{provider.AdapterLoopbackConnections, set.LoopbackConnectionsSupported},
-	} {
-		switch {
-		case f.set == nil:
-		case *f.set:
-			*flags |= f.flag
-		default:
-			*flags &^= f.flag
+// override gives fields of a structure of the provider's the values that a topology sets for
+// them. A limit has the same name in both, but for one of all consumers together that is of each
+// consumer, too: topology.Adapter has that with System before its name.
+func override(to any, set *topology.Adapter) {
+	settings := reflect.ValueOf(set).Elem()
+	_, together := to.(*provider.Capabilities)
+	for field, value := range reflect.ValueOf(to).Elem().Fields() {
+		setting := settings.FieldByName(field.Name)
+		if system := settings.FieldByName("System" + field.Name); together && system.IsValid() {
+			setting = system
+		}
+		if setting.IsValid() && !setting.IsNil() {
+			value.Set(setting.Elem())
 		}
 	}
 }
 
-func setCapabilities(c *provider.Capabilities, set *topology.Adapter) {
-	override(&c.MaxQpCount, set.MaxQpCount)
-	override(&c.MaxCqCount, set.MaxCqCount)
-	override(&c.MaxMrCount, set.MaxMrCount)
-	override(&c.MaxPdCount, set.MaxPdCount)
-	override(&c.MaxMwCount, set.MaxMwCount)
-	override(&c.MaxSrqCount, set.MaxSrqCount)
-	override(&c.MaxInboundReadLimit, set.SystemMaxInboundReadLimit)
-	override(&c.MaxOutboundReadLimit, set.SystemMaxOutboundReadLimit)
-}
-
-func override[T any](limit *T, set *T) {
-	if set != nil {
-		*limit = *set
+// setFlags sets and clears the flags that a topology names. Its names are NDK's, without the
+// underscores.
+func setFlags(flags *provider.AdapterFlags, set *topology.Adapter) {
+	settings := reflect.ValueOf(set).Elem()
+	for _, f := range provider.AdapterFlagNames {
+		name := strings.ReplaceAll(strings.TrimPrefix(f.Name, "NDK_ADAPTER_FLAG_"), "_", "")
+		setting := settings.FieldByNameFunc(func(field string) bool { return strings.EqualFold(field, name) })
+		switch {
+		case setting.IsNil():
+		case setting.Elem().Bool():
+			*flags |= f.Flag
+		default:
+			*flags &^= f.Flag
+		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/fabric/report/words"
+	"github.com/ndklab/ndklab/internal/node/adapter"
+	"github.com/ndklab/ndklab/provider"
 )
 
 // WriteAdapters writes the adapters of a lab for people, a line for each node.
@@ -24,11 +26,11 @@ func WriteAdapters(w io.Writer, nodes []report.NodeAdapter) error {
 		if a := n.Adapter; a != nil {
 			var addresses, sizes []string
 			for _, address := range a.Addresses {
-				addresses = append(addresses, address.Address)
+				addresses = append(addresses, address.Address.String())
 				sizes = append(sizes, strconv.Itoa(address.RoCEFrameSize))
 			}
 			row = append(row, strings.Join(addresses, "\n"), strings.Join(sizes, "\n"), strconv.Itoa(a.Instances))
-			for _, used := range []uint32{a.InUse.Qp, a.InUse.Cq, a.InUse.Mr, a.InUse.Pd, a.InUse.Mw, a.InUse.Srq} {
+			for _, used := range []uint32{a.InUse.Qps, a.InUse.Cqs, a.InUse.Mrs, a.InUse.Pds, a.InUse.Mws, a.InUse.Srqs} {
 				row = append(row, words.Count(uint64(used)))
 			}
 		}
@@ -39,7 +41,7 @@ func WriteAdapters(w io.Writer, nodes []report.NodeAdapter) error {
 }
 
 // adapterState returns the state of a node's adapter in a few words.
-func adapterState(a *report.Adapter, n report.NodeState) string {
+func adapterState(a *adapter.State, n report.NodeState) string {
 	switch {
 	case n.State != report.NodeReady:
 		return "unknown: the node is " + n.State
@@ -77,17 +79,17 @@ func WriteAdapter(w io.Writer, n report.NodeAdapter) error {
 	return p.flush()
 }
 
-func (p *page) addresses(addresses []report.AdapterAddress) {
+func (p *page) addresses(addresses []adapter.Address) {
 	t := table{columns: []column{
 		{title: "address"}, {title: "interface"}, {title: "MTU", right: true}, {title: "RoCE frame size", right: true},
 	}}
 	for _, a := range addresses {
-		t.add(a.Address, a.Interface, strconv.Itoa(a.MTU), strconv.Itoa(a.RoCEFrameSize))
+		t.add(a.Address.String(), a.Interface, strconv.Itoa(a.MTU), strconv.Itoa(a.RoCEFrameSize))
 	}
 	p.table(&t)
 }
 
-func (p *page) limits(a *report.Adapter) {
+func (p *page) limits(a *adapter.State) {
 	i := &a.Info
 	each := table{columns: []column{{title: "limits of each consumer (NDK_ADAPTER_INFO)"}, {title: "", right: true}}}
 	for _, l := range []struct {
@@ -121,8 +123,8 @@ func (p *page) limits(a *report.Adapter) {
 		name      string
 		max, used uint32
 	}{
-		{"MaxQpCount", c.MaxQpCount, used.Qp}, {"MaxCqCount", c.MaxCqCount, used.Cq}, {"MaxMrCount", c.MaxMrCount, used.Mr},
-		{"MaxPdCount", c.MaxPdCount, used.Pd}, {"MaxMwCount", c.MaxMwCount, used.Mw}, {"MaxSrqCount", c.MaxSrqCount, used.Srq},
+		{"MaxQpCount", c.MaxQpCount, used.Qps}, {"MaxCqCount", c.MaxCqCount, used.Cqs}, {"MaxMrCount", c.MaxMrCount, used.Mrs},
+		{"MaxPdCount", c.MaxPdCount, used.Pds}, {"MaxMwCount", c.MaxMwCount, used.Mws}, {"MaxSrqCount", c.MaxSrqCount, used.Srqs},
 	} {
 		all.add(l.name, words.Count(uint64(l.max)), words.Count(uint64(l.used)))
 	}
@@ -130,7 +132,7 @@ func (p *page) limits(a *report.Adapter) {
 		name      string
 		max, used uint32
 	}{
-		{"MaxInboundReadLimit", c.MaxInboundReadLimit, used.InboundRead}, {"MaxOutboundReadLimit", c.MaxOutboundReadLimit, used.OutboundRead},
+		{"MaxInboundReadLimit", c.MaxInboundReadLimit, used.InboundReads}, {"MaxOutboundReadLimit", c.MaxOutboundReadLimit, used.OutboundReads},
 	} {
 		limit := "none"
 		if l.max > 0 {
@@ -142,21 +144,19 @@ func (p *page) limits(a *report.Adapter) {
 	p.table(&all)
 }
 
-func (p *page) flags(set []string) {
+func (p *page) flags(set provider.AdapterFlags) {
 	t := table{columns: []column{{title: "flags (NDK_ADAPTER_FLAG_)"}, {title: ""}}}
-	for _, name := range report.AdapterFlags {
+	for _, f := range provider.AdapterFlagNames {
 		value := "no"
-		for _, s := range set {
-			if s == name {
-				value = "yes"
-			}
+		if set&f.Flag != 0 {
+			value = "yes"
 		}
-		t.add(strings.TrimPrefix(name, "NDK_ADAPTER_FLAG_"), value)
+		t.add(strings.TrimPrefix(f.Name, "NDK_ADAPTER_FLAG_"), value)
 	}
 	p.table(&t)
 }
 
-func (p *page) configuration(c *report.Configuration) {
+func (p *page) configuration(c *provider.Configuration) {
 	t := table{columns: []column{{title: "configuration"}, {title: ""}}}
 	direct, size := "1 (may be enabled)", "the largest that fits"
 	if c.NetworkDirect == 0 {
@@ -172,7 +172,7 @@ func (p *page) configuration(c *report.Configuration) {
 }
 
 // receiveBuffer returns the size of a receive buffer.
-func receiveBuffer(b report.ReceiveBuffer) string {
+func receiveBuffer(b provider.ReceiveBuffer) string {
 	if b.Granted < b.Asked {
 		return fmt.Sprintf("%s of %s asked for", words.ExactSize(uint64(b.Granted)), words.ExactSize(uint64(b.Asked)))
 	}

@@ -2,39 +2,42 @@ package text
 
 import (
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/internal/node/adapter"
+	"github.com/ndklab/ndklab/provider"
 )
 
 // clientAdapter is an adapter like any other.
-func clientAdapter() *report.Adapter {
-	return &report.Adapter{
+func clientAdapter() *adapter.State {
+	return &adapter.State{
 		Enabled: true, Instances: 2,
-		Addresses: []report.AdapterAddress{
-			{Address: "10.0.0.1", Interface: "eth0", MTU: 4200, RoCEFrameSize: 4096},
-			{Address: "fd6e:646b:1::1", Interface: "eth0", MTU: 4200, RoCEFrameSize: 4096},
-			{Address: "10.0.1.1", Interface: "eth1", MTU: 1500, RoCEFrameSize: 1024},
+		Addresses: []adapter.Address{
+			{Address: netip.MustParseAddr("10.0.0.1"), Interface: "eth0", MTU: 4200, RoCEFrameSize: 4096},
+			{Address: netip.MustParseAddr("fd6e:646b:1::1"), Interface: "eth0", MTU: 4200, RoCEFrameSize: 4096},
+			{Address: netip.MustParseAddr("10.0.1.1"), Interface: "eth1", MTU: 1500, RoCEFrameSize: 1024},
 		},
-		Info: report.AdapterInfo{
-			Version: "2.1", VendorID: 0x026E64, DeviceID: 1, MaxRegistrationSize: 1 << 40, MaxWindowSize: 0, FRMRPageCount: 16,
+		Info: provider.AdapterInfo{
+			Version: provider.InterfaceVersion, VendorID: 0x026E64, DeviceID: 1, MaxRegistrationSize: 1 << 40, MaxWindowSize: 0, FRMRPageCount: 16,
 			MaxInitiatorRequestSge: 30, MaxReceiveRequestSge: 31, MaxReadRequestSge: 29, MaxTransferLength: 1<<30 + 1, MaxInlineDataSize: 928,
 			MaxInboundReadLimit: 16, MaxOutboundReadLimit: 17, MaxReceiveQueueDepth: 32768, MaxInitiatorQueueDepth: 32767, MaxSrqDepth: 1024,
 			MaxCqDepth: 4 << 20, LargeRequestThreshold: 65536, MaxCallerData: 56, MaxCalleeData: 148,
-			AdapterFlags: []string{report.AdapterFlags[0], report.AdapterFlags[6]}, RdmaTechnology: "NdkRoCEv2",
+			AdapterFlags: provider.AdapterInOrderDMA | provider.AdapterLoopbackConnections, RdmaTechnology: provider.RoCEv2,
 		},
-		Capabilities: report.Capabilities{
+		Capabilities: adapter.Capabilities{Capabilities: provider.Capabilities{
 			MaxQpCount: 1 << 17, MaxCqCount: 1 << 18, MaxMrCount: 1 << 23, MaxPdCount: 4096, MaxInboundReadLimit: 0, MaxOutboundReadLimit: 100,
-			MaxMwCount: 7, MaxSrqCount: 65536, MissingCounterMask: 0,
-		},
-		InUse:         report.InUse{Qp: 1, Cq: 2, Mr: 300, Pd: 4, InboundRead: 5, OutboundRead: 6, Mw: 7, Srq: 8},
-		Configuration: report.Configuration{NetworkDirect: 1, NetworkDirectTechnology: 4},
+			MaxMwCount: 7, MaxSrqCount: 65536,
+		}},
+		InUse:         provider.Usage{Qps: 1, Cqs: 2, Mrs: 300, Pds: 4, InboundReads: 5, OutboundReads: 6, Mws: 7, Srqs: 8},
+		Configuration: provider.Configuration{NetworkDirect: 1, NetworkDirectTechnology: 4},
 	}
 }
 
 // adapters is one adapter for each state that one can be in.
 func adapters() []report.NodeAdapter {
-	state := func(enabled bool, instances int) *report.Adapter {
+	state := func(enabled bool, instances int) *adapter.State {
 		a := clientAdapter()
 		a.Enabled, a.Instances = enabled, instances
 		return a
