@@ -3,6 +3,7 @@ package text
 import (
 	"fmt"
 	"io"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -89,58 +90,33 @@ func (p *page) addresses(addresses []adapter.Address) {
 	p.table(&t)
 }
 
+// limits writes a row for each field of the provider's structures that is a limit.
 func (p *page) limits(a *adapter.State) {
-	i := &a.Info
 	each := table{columns: []column{{title: "limits of each consumer (NDK_ADAPTER_INFO)"}, {title: "", right: true}}}
-	for _, l := range []struct {
-		name  string
-		value string
-	}{
-		{"MaxInitiatorQueueDepth", words.Count(uint64(i.MaxInitiatorQueueDepth))},
-		{"MaxReceiveQueueDepth", words.Count(uint64(i.MaxReceiveQueueDepth))},
-		{"MaxSrqDepth", words.Count(uint64(i.MaxSrqDepth))},
-		{"MaxCqDepth", words.Count(uint64(i.MaxCqDepth))},
-		{"MaxInitiatorRequestSge", words.Count(uint64(i.MaxInitiatorRequestSge))},
-		{"MaxReceiveRequestSge", words.Count(uint64(i.MaxReceiveRequestSge))},
-		{"MaxReadRequestSge", words.Count(uint64(i.MaxReadRequestSge))},
-		{"MaxInboundReadLimit", words.Count(uint64(i.MaxInboundReadLimit))},
-		{"MaxOutboundReadLimit", words.Count(uint64(i.MaxOutboundReadLimit))},
-		{"MaxTransferLength", words.ExactSize(uint64(i.MaxTransferLength))},
-		{"MaxInlineDataSize", words.ExactSize(uint64(i.MaxInlineDataSize))},
-		{"LargeRequestThreshold", words.ExactSize(uint64(i.LargeRequestThreshold))},
-		{"MaxRegistrationSize", words.ExactSize(i.MaxRegistrationSize)},
-		{"MaxWindowSize", words.ExactSize(i.MaxWindowSize)},
-		{"FRMRPageCount", words.Count(uint64(i.FRMRPageCount))},
-		{"MaxCallerData", words.ExactSize(uint64(i.MaxCallerData))},
-		{"MaxCalleeData", words.ExactSize(uint64(i.MaxCalleeData))},
-	} {
-		each.add(l.name, l.value)
+	for limit, value := range reflect.ValueOf(a.Info).Fields() {
+		switch limit.Tag.Get("unit") {
+		case "": // no limit
+		case "bytes":
+			each.add(limit.Name, words.ExactSize(value.Uint()))
+		default:
+			each.add(limit.Name, words.Count(value.Uint()))
+		}
 	}
 	p.table(&each)
-	c, used := &a.Capabilities, &a.InUse
 	all := table{columns: []column{{title: "limits of all consumers (NDIS_NDK_CAPABILITIES)"}, {title: "", right: true}, {title: "in use", right: true}}}
-	for _, l := range []struct {
-		name      string
-		max, used uint32
-	}{
-		{"MaxQpCount", c.MaxQpCount, used.Qps}, {"MaxCqCount", c.MaxCqCount, used.Cqs}, {"MaxMrCount", c.MaxMrCount, used.Mrs},
-		{"MaxPdCount", c.MaxPdCount, used.Pds}, {"MaxMwCount", c.MaxMwCount, used.Mws}, {"MaxSrqCount", c.MaxSrqCount, used.Srqs},
-	} {
-		all.add(l.name, words.Count(uint64(l.max)), words.Count(uint64(l.used)))
-	}
-	for _, l := range []struct {
-		name      string
-		max, used uint32
-	}{
-		{"MaxInboundReadLimit", c.MaxInboundReadLimit, used.InboundReads}, {"MaxOutboundReadLimit", c.MaxOutboundReadLimit, used.OutboundReads},
-	} {
-		limit := "none"
-		if l.max > 0 {
-			limit = words.Count(uint64(l.max))
+	used := reflect.ValueOf(a.InUse)
+	for limit, value := range reflect.ValueOf(a.Capabilities.Capabilities).Fields() {
+		most := words.Count(value.Uint())
+		what, isCount := strings.CutSuffix(strings.TrimPrefix(limit.Name, "Max"), "Count")
+		if !isCount {
+			what = strings.TrimSuffix(what, "Limit")
+			if value.IsZero() {
+				most = "none"
+			}
 		}
-		all.add(l.name, limit, words.Count(uint64(l.used)))
+		all.add(limit.Name, most, words.Count(used.FieldByName(what+"s").Uint()))
 	}
-	all.add("MissingCounterMask", fmt.Sprintf("0x%X", c.MissingCounterMask))
+	all.add("MissingCounterMask", fmt.Sprintf("0x%X", a.Capabilities.MissingCounterMask))
 	p.table(&all)
 }
 
