@@ -53,16 +53,16 @@ var adapterTable = sync.OnceValue(func() *keyTable[Adapter] {
 		limit("max_initiator_queue_depth", depth, func(a *Adapter) **uint32 { return &a.MaxInitiatorQueueDepth }, "requests of a queue pair, $range"),
 		limit("max_srq_depth", count[uint32](0, 1<<20), func(a *Adapter) **uint32 { return &a.MaxSrqDepth }, "receives of an SRQ, $range; 0: no SRQs"), // 0: no SRQs (NDK-INFO-04)
 		limit("max_cq_depth", count[uint32](1, 1<<26), func(a *Adapter) **uint32 { return &a.MaxCqDepth }, "completions of a CQ, $range"),
-		limit("large_request_threshold", sized[uint32](sizes, 0, math.MaxUint32), func(a *Adapter) **uint32 { return &a.LargeRequestThreshold }, "bytes from which a request counts as large, $range"),
-		limit("max_caller_data", sized[uint32](sizes, 0, 56), func(a *Adapter) **uint32 { return &a.MaxCallerData }, "private bytes of a request to connect, $range"), // what REQ has room for (roce.md 15.2)
-		limit("max_callee_data", sized[uint32](sizes, 0, 148), func(a *Adapter) **uint32 { return &a.MaxCalleeData }, "private bytes of the answer, $range"),          // what REJ has room for
-		limit("vendor_id", identifier(1<<24-1), func(a *Adapter) **uint32 { return &a.VendorID }, "an OUI of 24 bits, `159332` or `0x26e64`"),                         // an OUI
-		limit("device_id", identifier(math.MaxUint32), func(a *Adapter) **uint32 { return &a.DeviceID }, "a number of 32 bits, decimal or hexadecimal"),
+		limit("large_request_threshold", sized[uint32](sizes, 0, math.MaxUint32), func(a *Adapter) **uint32 { return &a.LargeRequestThreshold }, "bytes from which a request counts as large, $range. It is reported; nothing acts on it"),
+		limit("max_caller_data", sized[uint32](sizes, 0, 56), func(a *Adapter) **uint32 { return &a.MaxCallerData }, "private bytes of a request to connect, $range"),             // what REQ has room for (roce.md 15.2)
+		limit("max_callee_data", sized[uint32](sizes, 0, 148), func(a *Adapter) **uint32 { return &a.MaxCalleeData }, "private bytes of the answer, $range"),                      // what REJ has room for
+		limit("vendor_id", identifier(1<<24-1), func(a *Adapter) **uint32 { return &a.VendorID }, "an OUI of 24 bits, `159332` or `0x26e64`. It is reported; nothing acts on it"), // an OUI
+		limit("device_id", identifier(math.MaxUint32), func(a *Adapter) **uint32 { return &a.DeviceID }, "a number of 32 bits, decimal or hexadecimal. It is reported; nothing acts on it"),
 
-		limit("in_order_dma_supported", yes, func(a *Adapter) **bool { return &a.InOrderDMASupported }, "`true` or `false`"),
+		limit("in_order_dma_supported", yes, func(a *Adapter) **bool { return &a.InOrderDMASupported }, "`true` or `false`. It is reported; nothing acts on it"),
 		limit("rdma_read_sink_not_required", yes, func(a *Adapter) **bool { return &a.RDMAReadSinkNotRequired }, "`true` or `false`"),
 		limit("cq_interrupt_moderation_supported", yes, func(a *Adapter) **bool { return &a.CQInterruptModerationSupported }, "`true` or `false`"),
-		limit("multi_engine_supported", yes, func(a *Adapter) **bool { return &a.MultiEngineSupported }, "`true` or `false`"),
+		limit("multi_engine_supported", yes, func(a *Adapter) **bool { return &a.MultiEngineSupported }, "`true` or `false`. It is reported; nothing acts on it"),
 		limit("rdma_read_local_invalidate_supported", yes, func(a *Adapter) **bool { return &a.RDMAReadLocalInvalidateSupported }, "`true` or `false`"),
 		limit("cq_resize_supported", yes, func(a *Adapter) **bool { return &a.CQResizeSupported }, "`true` or `false`"),
 		limit("loopback_connections_supported", yes, func(a *Adapter) **bool { return &a.LoopbackConnectionsSupported }, "`true` or `false`"),
