@@ -10,6 +10,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/fabric/report/text"
+	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/internal/topology/naming"
 	"github.com/spf13/cobra"
 )
@@ -104,8 +105,8 @@ func adaptersOf(ctx context.Context, l *lab.Lab, word string) ([]report.NodeAdap
 // that fails.
 func setAdapters(ctx context.Context, w io.Writer, l *lab.Lab, adapters []report.NodeAdapter, enable bool, output format) error {
 	changed := struct {
-		Nodes []*lab.StateChange `json:"nodes"`
-	}{[]*lab.StateChange{}}
+		Nodes []*node.StateChange `json:"nodes"`
+	}{[]*node.StateChange{}}
 	var failed error
 	left := false
 	for _, a := range adapters {
@@ -132,7 +133,7 @@ func setAdapters(ctx context.Context, w io.Writer, l *lab.Lab, adapters []report
 }
 
 // writeOutcome writes what has become of an adapter.
-func writeOutcome(w io.Writer, change *lab.StateChange, enable bool) error {
+func writeOutcome(w io.Writer, change *node.StateChange, enable bool) error {
 	text, _ := outcome(change, enable)
 	_, err := fmt.Fprintf(w, "%s/%s: adapter %s\n", change.Lab, change.Node, text)
 	return err
@@ -156,7 +157,7 @@ func setAdapter(ctx context.Context, w io.Writer, l *lab.Lab, node string, enabl
 
 // outcome says what has become of an adapter that was to be enabled or disabled,
 // and whether that is done.
-func outcome(c *lab.StateChange, enable bool) (text string, done bool) {
+func outcome(c *node.StateChange, enable bool) (text string, done bool) {
 	switch {
 	case enable && !c.Enabled:
 		return fmt.Sprintf("is not enabled yet: instances still open from before it was disabled: %d", c.Left), false

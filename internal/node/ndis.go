@@ -56,12 +56,14 @@ const (
 	QueuePair        ConnectionKind = "QueuePair" // of verbs, that connection management did not connect
 )
 
-// A StateChange is what enabling or disabling an adapter has done.
+// A StateChange is what enabling or disabling a node's adapter has done.
 type StateChange struct {
-	Was     bool // whether it was enabled before
-	Enabled bool // and is now
-	Open    int  // instances that were open before
-	Left    int  // and are still
+	Lab     string `json:"lab"` // "" from an agent, which does not know it
+	Node    string `json:"node"`
+	Was     bool   `json:"was_enabled"`
+	Enabled bool   `json:"enabled"`        // now
+	Open    int    `json:"instances"`      // of the adapter that consumers had open before
+	Left    int    `json:"instances_left"` // that they have open still
 }
 
 // Adapter asks what the node's adapter is; nil if it has none.

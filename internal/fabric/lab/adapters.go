@@ -29,7 +29,7 @@ func (l *Lab) Connections(ctx context.Context, nodeName string) (*report.Connect
 }
 
 // Enable enables or disables a node's adapter; see node.Agent.SetState.
-func (l *Lab) Enable(ctx context.Context, nodeName string, enable bool) (*StateChange, error) {
+func (l *Lab) Enable(ctx context.Context, nodeName string, enable bool) (*node.StateChange, error) {
 	return call(ctx, l, methodEnable, enableParams{nodeName, enable})
 }
 
@@ -95,7 +95,7 @@ func (a *nodeAPI) connection(nodeName string, c *node.Connection) report.Connect
 }
 
 // enable answers methodEnable.
-func (a *nodeAPI) enable(ctx context.Context, _ *control.Request, params enableParams) (*StateChange, error) {
+func (a *nodeAPI) enable(ctx context.Context, _ *control.Request, params enableParams) (*node.StateChange, error) {
 	l, err := a.host(params.Node)
 	if err != nil {
 		return nil, err
@@ -104,7 +104,6 @@ func (a *nodeAPI) enable(ctx context.Context, _ *control.Request, params enableP
 	if err != nil {
 		return nil, err
 	}
-	return &StateChange{
-		Lab: a.lab, Node: params.Node, Was: change.Was, Enabled: change.Enabled, Open: change.Open, Left: change.Left,
-	}, nil
+	change.Lab, change.Node = a.lab, params.Node
+	return &change, nil
 }

@@ -153,14 +153,14 @@ workloads:
 		t.Errorf("of one node -want +got:\n%s", diff)
 	}
 
-	change := func(enable bool, want StateChange) {
+	change := func(enable bool, want node.StateChange) {
 		t.Helper()
 		want.Lab, want.Node = lab, "server"
 		if got, err := l.Enable(testContext(t), "server", enable); err != nil || *got != want {
 			t.Errorf("enable %v: %+v, %v, want %+v", enable, got, err, want)
 		}
 	}
-	change(false, StateChange{Was: true, Open: 1})
+	change(false, node.StateChange{Was: true, Open: 1})
 	r := <-ended
 	if w := r.Workloads[0]; r.Passed || w.Errors == 0 || !strings.HasSuffix(w.Error, "at the server: the adapter was disabled") {
 		t.Errorf("workload %+v", w)
@@ -169,7 +169,7 @@ workloads:
 	if w := r.Workloads[0]; w.Error != "node server: the adapter is disabled: `ndklab adapter "+lab+"/server --enable` enables it" {
 		t.Errorf("workload %+v", w)
 	}
-	change(true, StateChange{Enabled: true})
+	change(true, node.StateChange{Enabled: true})
 	_, err = l.Enable(testContext(t), "n9", true)
 	wantCode(t, err, control.Usage)
 	_, err = l.Connections(testContext(t), "n9")

@@ -36,7 +36,7 @@ var (
 	methodHeal        = control.NewMethod[control.None, []string]("heal")    // returns names of links
 	methodNodes       = control.NewMethod[string, []report.Node]("nodes")
 	methodAdapter     = control.NewMethod[string, []report.NodeAdapter]("adapter")
-	methodEnable      = control.NewMethod[enableParams, *StateChange]("enable")
+	methodEnable      = control.NewMethod[enableParams, *node.StateChange]("enable")
 	methodChange      = control.NewMethod[changeParams, *NodeChange]("change")
 	methodConnections = control.NewMethod[string, *report.Connections]("connections")
 	methodCapture     = control.NewProcedure[captureParams]("capture") // lasts as long as the capture
@@ -164,14 +164,4 @@ type changeParams struct {
 	Node   string
 	Action Action
 	Signal syscall.Signal // of KillNode
-}
-
-// A StateChange is what enabling or disabling a node's adapter has done.
-type StateChange struct {
-	Lab     string `json:"lab"`
-	Node    string `json:"node"`
-	Was     bool   `json:"was_enabled"`
-	Enabled bool   `json:"enabled"`        // now
-	Open    int    `json:"instances"`      // of the adapter that consumers had open before
-	Left    int    `json:"instances_left"` // that they have open still
 }

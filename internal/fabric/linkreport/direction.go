@@ -125,11 +125,11 @@ func delays(bins []gauge.Bin) []report.Delays {
 	return all
 }
 
-func replayed(r impair.Replayed) *report.Replayed {
+func replayed(r impair.Replayed) *impair.Replayed {
 	if r.Packets+r.Unrecorded == 0 {
 		return nil
 	}
-	return &report.Replayed{Packets: r.Packets, Diverged: r.Diverged, Unrecorded: r.Unrecorded}
+	return &r
 }
 
 // Microseconds returns nanoseconds in the unit that reports have.

@@ -1,5 +1,7 @@
 package report
 
+import "github.com/ndklab/ndklab/internal/fabric/impair"
+
 // A Link is a link's state and what it did.
 type Link struct {
 	Endpoints  [2]string    `json:"endpoints"`
@@ -20,18 +22,18 @@ type Direction struct {
 	// Set holds what the present settings ask for; null if they are not known.
 	Set *Quality `json:"set,omitempty"`
 
-	LostBy     LostBy    `json:"lost_by"`            // Lost, by reason
-	Duplicated uint64    `json:"duplicated"`         // copies made
-	Reordered  uint64    `json:"reordered"`          // packets that overtook others
-	Corrupted  uint64    `json:"corrupted"`          // packets
-	Marked     uint64    `json:"marked"`             // packets, with Congestion Experienced
-	Faulted    uint64    `json:"faulted"`            // packets that met a fault
-	QueuePeak  *uint64   `json:"queue_peak"`         // bytes that waited at once for the rate; null if it is not measured
-	Lateness   *Lateness `json:"lateness_us"`        // null if it is not measured
-	Delays     []Delays  `json:"delays,omitempty"`   // the histogram of achieved delay, in ascending order; null if it is not measured
-	Replayed   *Replayed `json:"replayed,omitempty"` // null unless a log is replayed
-	Overruns   []Overrun `json:"overrun,omitempty"`  // where the machine did not keep up
-	Settings   []string  `json:"settings,omitempty"` // the present ones, as "ndklab link set" takes them
+	LostBy     LostBy           `json:"lost_by"`            // Lost, by reason
+	Duplicated uint64           `json:"duplicated"`         // copies made
+	Reordered  uint64           `json:"reordered"`          // packets that overtook others
+	Corrupted  uint64           `json:"corrupted"`          // packets
+	Marked     uint64           `json:"marked"`             // packets, with Congestion Experienced
+	Faulted    uint64           `json:"faulted"`            // packets that met a fault
+	QueuePeak  *uint64          `json:"queue_peak"`         // bytes that waited at once for the rate; null if it is not measured
+	Lateness   *Lateness        `json:"lateness_us"`        // null if it is not measured
+	Delays     []Delays         `json:"delays,omitempty"`   // the histogram of achieved delay, in ascending order; null if it is not measured
+	Replayed   *impair.Replayed `json:"replayed,omitempty"` // null unless a log is replayed
+	Overruns   []Overrun        `json:"overrun,omitempty"`  // where the machine did not keep up
+	Settings   []string         `json:"settings,omitempty"` // the present ones, as "ndklab link set" takes them
 }
 
 // LostBy is why packets were lost other than by asked-for loss.
@@ -49,13 +51,6 @@ type LostBy struct {
 type Delays struct {
 	FromUS  float64 `json:"from_us"`
 	Packets uint64  `json:"packets"`
-}
-
-// Replayed says how a direction met a log of decisions.
-type Replayed struct {
-	Packets    uint64 `json:"packets"`    // that met what was recorded for their place
-	Diverged   uint64 `json:"diverged"`   // of those, the ones that are not the packet that was recorded
-	Unrecorded uint64 `json:"unrecorded"` // packets whose place is not in the log
 }
 
 // Lateness says how much later than asked packets left the link, in microseconds.
