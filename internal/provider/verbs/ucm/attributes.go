@@ -44,9 +44,10 @@ const port = 1
 // hopLimit is that of the packets of connections.
 const hopLimit = 64
 
-// minRNRTimer asks the peer to repeat after 0.64 ms what there was no receive for. Linux leaves 0, which is 655 ms
-// (roce.md 12.5, 13).
-const minRNRTimer = 12
+// minRNRTimer asks the peer to repeat after 40.96 ms what there was no receive for. Linux leaves 0, which is 655 ms
+// (roce.md 12.5, 13): with the five repeats that programs usually ask for, peers have as long to post a receive as they take to
+// get a processor, and who is late loses less time than there.
+const minRNRTimer = 24
 
 func (c *Channel) initQPAttr(r request) error {
 	cmd, err := decoded[initQPAttr](r.body)

@@ -64,7 +64,7 @@ func TestConversation(t *testing.T) {
 				t.Errorf("request %+v, ECE %v", p, e.ECE)
 			}
 			rtr, rts := s.attributes(server, qpRTR), s.attributes(server, qpRTS)
-			if rtr.Mask != 0x129181 || rtr.DestQPN != 0x123 || rtr.PathMTU != 5 || rtr.MaxDestReadAtomic != 3 || rtr.MinRNRTimer != 12 ||
+			if rtr.Mask != 0x129181 || rtr.DestQPN != 0x123 || rtr.PathMTU != 5 || rtr.MaxDestReadAtomic != 3 || rtr.MinRNRTimer != 24 ||
 				rts.Mask != 0x12e01 || rts.MaxReadAtomic != 5 || rts.RetryCount != 7 || rts.RNRRetryCount != 6 || rts.Timeout != 17 {
 				t.Errorf("the server's RTR %+v, RTS %+v", rtr, rts)
 			}
