@@ -50,7 +50,7 @@ var chaosTable = sync.OnceValue(func() *keyTable[chaosMap] {
 			only(one("for", interval, func(m *chaosMap) *time.Duration { return &m.For }, "how long each effect lasts. Needed"), DownLink, ImpairLink, KillAny, PauseAny),
 			only(one("links", listOfNames(single(anyText.parse, func() schema { return targets })), func(m *chaosMap) *[]val[string] { return &m.links },
 				"endpoints, or patterns of them such as `\"leaf-*:eth*\"`"), DownLink, ImpairLink).orElse("all links"),
-			only(one("nodes", nameList, func(m *chaosMap) *[]val[string] { return &m.nodes }, "nodes, or patterns of names"), KillAny, PauseAny, RestartAny).orElse("all hosts"),
+			only(one("nodes", nameList, func(m *chaosMap) *[]val[string] { return &m.nodes }, "nodes, or patterns of hosts' names"), KillAny, PauseAny, RestartAny).orElse("all hosts"),
 			only(one("set", setForm, func(m *chaosMap) *impairment { return &m.set }, "keys of [impairments](#impairments). Needed"), ImpairLink),
 		},
 	}
@@ -90,7 +90,7 @@ func (l *linked) chaos(maps []*mapping[chaosMap]) []Chaos {
 				chaosFits(m, c, l.links)
 			}
 		case m.ok("nodes"):
-			c.Nodes, _ = l.named(m.is.nodes, "host", hosts, l.runsCommands)
+			c.Nodes, _ = l.named(m.is.nodes, "host", hosts, l.node)
 		default:
 			c.Nodes = hosts
 		}

@@ -84,7 +84,7 @@ func (r *eventReader) event(m *mapping[eventMap]) Event {
 	}
 	for _, action := range []NodeAction{RestartNode, KillNode, PauseNode, ResumeNode} {
 		if m.has(string(action)) {
-			r.runsCommands(m.word(string(action)))
+			r.node(m.word(string(action)))
 		}
 	}
 	return e
@@ -111,7 +111,6 @@ func (r *eventReader) startOrStop(e *Event, v val[string], action NodeAction) {
 		r.errorf(v.at, "%s is a node and a workload, expected another name for one of them", quote(v.is))
 	case isNode:
 		e.Node, e.NodeAction = v.is, action
-		r.runsCommands(v)
 	case w == nil:
 		known := slices.Concat(r.nodeNames, r.names)
 		r.errorf(v.at, "no node or workload has the name %s, %s", quote(v.is), r.expectation(v.is, known))

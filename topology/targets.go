@@ -61,6 +61,18 @@ func (t *Topology) withProcesses() []string {
 	return names
 }
 
+// changeable returns the names among which a word chooses that says which nodes stop, start or hang. A word stands for hosts
+// and routers alone if it fits some; switches have to be named, or fit a word that fits no other node.
+func (l *linked) changeable(v val[string]) []string {
+	names := l.lab.withProcesses()
+	if w, err := naming.Parse(v.is); err == nil {
+		if _, missing := w.Among(names); missing != "" {
+			return l.nodeNames
+		}
+	}
+	return names
+}
+
 // eachOf is a map with each of some words as the value of a key.
 func eachOf[M any](m *mapping[M], key string, words []val[string]) []*mapping[M] {
 	all := make([]*mapping[M], len(words))
@@ -108,7 +120,11 @@ func eachEvent(l *linked, maps []*mapping[eventMap]) []*mapping[eventMap] {
 		if m.ok("link") {
 			each = eachLink(l, m, func(m *eventMap) *string { return &m.From })
 		} else if target != nil {
-			each = eachOf(m, target[0].key, l.each(m.word(target[0].key), "node", nodes))
+			word, among := m.word(target[0].key), nodes
+			if target[0].key != "node" {
+				among = l.changeable(word)
+			}
+			each = eachOf(m, target[0].key, l.each(word, "node", among))
 		}
 		if len(each) == 0 { // an error was reported, and others may refer to the entry
 			m = m.without("link")

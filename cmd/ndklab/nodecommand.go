@@ -22,6 +22,8 @@ the background, and their interfaces vanish. The far ends of their links lose th
 carrier, and peers see what they would see of a machine whose power fails. The lab
 goes on. "ndklab start" switches the nodes on again.
 
+Of a switch all ports go down; it forwards again when it is started.
+
 Several nodes are stopped one after the other. A node that is down already is left as it
 is, with exit code 0.`)
 }
@@ -43,6 +45,7 @@ func restartCommand() *cobra.Command {
 func pauseCommand() *cobra.Command {
 	return nodeCommand(lab.PauseNode, "Have nodes hang: stop all their processes", `Stops every process of nodes with SIGSTOP. Their interfaces stay, and nobody answers:
 peers see a machine that hangs. Other commands fail at once for a node that is paused.
+A switch that is paused forwards nothing, and its ports are down.
 "ndklab resume" has it go on, "ndklab stop" ends it.`)
 }
 
@@ -58,7 +61,7 @@ next: never (the default) leaves the node down, always starts it again.
 
 --signal sends another signal than SIGKILL, and does not wait for its effect: the agent
 may go on. SIGSTOP, for instance, leaves a node whose agent does not answer until
-SIGCONT.`)
+SIGCONT. A switch takes SIGKILL alone, and is down until it is started.`)
 	cmd.Use = strings.Replace(cmd.Use, " [-o", " [--signal SIGNAL] [-o", 1)
 	cmd.Example += "\n  ndklab kill pair/server --signal STOP"
 	cmd.Flags().StringVarP(&signal, "signal", "s", signal, "the `SIGNAL` to send, by name or number")
@@ -88,7 +91,7 @@ func nodeCommand(action lab.Action, short, long string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   string(action) + " LAB/NODE... [-o text|json] [-t FILE]",
 		Short: short,
-		Long:  long + "\n\nA range or a pattern stands for several nodes: 'LAB/h[1-8]', 'LAB/leaf*'. With -t FILE the\nlab is the file's, and nodes are named NODE.",
+		Long:  long + "\n\nA range or a pattern stands for several nodes: 'LAB/h[1-8]', 'LAB/leaf*'; for\nswitches only if it fits no host and no router. With -t FILE the\nlab is the file's, and nodes are named NODE.",
 		Example: fmt.Sprintf(`  ndklab %[1]s pair/server
   ndklab %[1]s 'fabric/h[1-8]'
   ndklab %[1]s pair/client pair/server -o json
@@ -193,7 +196,7 @@ func withNodes(cmd *cobra.Command, file string, args []string, do func(l *lab.La
 				}
 				labs[n.lab] = l
 			}
-			nodes, err := named(cmd.Context(), l, n.node, "node", processes)
+			nodes, err := named(cmd.Context(), l, n.node, "node", changeable(n.node))
 			if err != nil {
 				return err
 			}

@@ -250,6 +250,19 @@ func namedIn(ctx context.Context, labName, word string) ([]string, error) {
 func processes(n lab.Names) []string { return n.Nodes }
 func machines(n lab.Names) []string  { return slices.Concat(n.Nodes, n.Switches) }
 
+// changeable returns which names a word chooses among that says which nodes to stop, start or pause: hosts and routers, or
+// all nodes if the word fits none of these.
+func changeable(word string) func(lab.Names) []string {
+	return func(n lab.Names) []string {
+		if w, err := naming.Parse(word); err == nil {
+			if _, missing := w.Among(n.Nodes); missing != "" {
+				return machines(n)
+			}
+		}
+		return processes(n)
+	}
+}
+
 // isEndpoint reports whether text has the form of an endpoint.
 func isEndpoint(text string) bool {
 	node, iface, ok := strings.Cut(text, ":")

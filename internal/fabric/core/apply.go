@@ -174,7 +174,10 @@ func (p *apply) removeNode(name string, done func(error)) {
 		done(err)
 	}
 	if b := l.switchOf(name); b != nil {
-		b.onRemoved = onRemoved
+		b.onRemoved = func(err error) {
+			b.removed = err == nil
+			onRemoved(err)
+		}
 		b.advance()
 		return
 	}

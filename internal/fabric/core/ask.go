@@ -20,6 +20,9 @@ func (l *Lab) begin(a Ask) error {
 	}
 	switch c := a.Command.(type) {
 	case ChangeNode:
+		if b := l.switchOf(c.Node); b != nil {
+			return b.change(a, c)
+		}
 		n, err := l.withProcesses(c.Node)
 		if err != nil {
 			return err
@@ -105,6 +108,14 @@ func (l *Lab) cancel(c Cancel) {
 			r := n.waiting[i]
 			n.waiting = slices.Delete(n.waiting, i, i+1)
 			r.done(r, fmt.Errorf("node %s is up, but not ready: %w", n.spec.Name, c.Cause))
+			return
+		}
+	}
+	for _, b := range l.switches {
+		if i := slices.IndexFunc(b.requests, func(r *bridgeRequest) bool { return r.id == c.ID }); i >= 0 && !b.requests[i].begun {
+			r := b.requests[i]
+			b.requests = slices.Delete(b.requests, i, i+1)
+			r.done(r, fmt.Errorf("node %s: %w", b.spec.Name, c.Cause))
 			return
 		}
 	}

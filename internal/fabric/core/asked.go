@@ -30,35 +30,40 @@ type nodeAsked struct {
 	changed bool   // a run has acted on the node since, whose state may be another
 }
 
-// recordAsked records that a command was done.
-func (n *node) recordAsked(r *nodeRequest) {
+// record records that an action was done. staysDown says that the node is down, and that nothing starts it again.
+func (a *nodeAsked) record(by Source, action topology.NodeAction, staysDown bool) {
 	switch {
-	case r.action == "":
-	case r.by == ByRun:
-		n.lasting.changed = true
-	case r.action == topology.StopNode:
-		n.lasting = nodeAsked{state: NodeIsDown}
-	case r.action == topology.PauseNode:
-		n.lasting = nodeAsked{state: NodeIsPaused}
-	case r.action != topology.KillNode:
-		n.lasting = nodeAsked{}
-	case n.down() && !n.spec.Restart: // else the restart policy decides on its state
-		n.lasting = nodeAsked{state: NodeIsDown}
+	case action == "":
+	case by == ByRun:
+		a.changed = true
+	case action == topology.StopNode:
+		*a = nodeAsked{state: NodeIsDown}
+	case action == topology.PauseNode:
+		*a = nodeAsked{state: NodeIsPaused}
+	case action != topology.KillNode:
+		*a = nodeAsked{}
+	case staysDown: // else the restart policy decides on its state
+		*a = nodeAsked{state: NodeIsDown}
 	}
 }
 
 // StateByHand returns the state to which a command has brought a node, if that is not ready, and the command that brings it
 // back; else "".
 func (l *Lab) StateByHand(name string) (state, command string) {
-	n := l.byName[name]
-	if n == nil || n.lasting.state == "" {
+	var lasting nodeAsked
+	if n := l.byName[name]; n != nil {
+		lasting = n.lasting
+	} else if b := l.switchOf(name); b != nil {
+		lasting = b.lasting
+	}
+	if lasting.state == "" {
 		return "", ""
 	}
 	action := topology.StartNode
-	if n.lasting.state == NodeIsPaused {
+	if lasting.state == NodeIsPaused {
 		action = topology.ResumeNode
 	}
-	return n.lasting.state, fmt.Sprintf("ndklab %s %s/%s", action, l.name, name)
+	return lasting.state, fmt.Sprintf("ndklab %s %s/%s", action, l.name, name)
 }
 
 // SetByHand lists the settings and states that commands have made other than the file has them, in words such as
@@ -93,6 +98,11 @@ func (l *Lab) SetByHand() (words []string) {
 	for _, n := range l.nodes {
 		if n.lasting.state != "" {
 			words = append(words, n.spec.Name+" "+n.lasting.state)
+		}
+	}
+	for _, b := range l.switches {
+		if b.lasting.state != "" {
+			words = append(words, b.spec.Name+" "+b.lasting.state)
 		}
 	}
 	return words

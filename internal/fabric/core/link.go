@@ -3,6 +3,7 @@ package core
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/failure"
@@ -61,7 +62,14 @@ func (k *link) notify(kind, format string, args ...any) {
 func (k *link) whole() bool { return k.made[0] && k.made[1] }
 
 // off reports whether the link carries nothing, for whatever reason.
-func (k *link) off() bool { return k.asked.down || k.asked.partitioned || !k.whole() }
+func (k *link) off() bool {
+	return k.asked.down || k.asked.partitioned || !k.whole() || k.switchAway()
+}
+
+// switchAway reports whether a switch at an end of the link is down or paused.
+func (k *link) switchAway() bool {
+	return slices.ContainsFunc(k.bridges[:], func(b *bridge) bool { return b != nil && !b.forwards() })
+}
 
 // leaving reports whether the link is being removed. Its removal waits for nodes that are being started, since their agents
 // were told of it.
@@ -135,7 +143,7 @@ func (k *link) next() (a Action, found func()) {
 		return RemoveEnd{k.spec, end}, func() { k.made[end], k.given[end], k.configured[end], k.stuck = false, false, false, nil }
 	}
 	if ends := k.missingEnds(); ends != [2]bool{} {
-		return MakeEnds{k.spec, ends, !k.asked.down && !k.asked.partitioned}, func() {
+		return MakeEnds{k.spec, ends, !k.asked.down && !k.asked.partitioned && !k.switchAway()}, func() {
 			k.made = [2]bool{k.made[0] || ends[0], k.made[1] || ends[1]}
 			k.mtu = k.spec.MTU
 			for end := range ends {
@@ -208,7 +216,7 @@ func (k *link) advance() {
 	case a == nil && k.leaving():
 		k.removed = true
 		for _, r := range k.requests {
-			r.done(false, failure.Errorf(failure.Usage, "link %s is in the lab no more", k.name()))
+			r.done(false, k.leftLab())
 		}
 		k.requests = nil
 		k.onRemoved()

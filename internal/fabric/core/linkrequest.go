@@ -38,10 +38,19 @@ func changeBoth(change func(*linkAsked)) func(asked, lasting *linkAsked) error {
 	}
 }
 
-// request puts a request behind the others.
+// request puts a request behind the others. A link that is removed refuses it.
 func (k *link) request(r *linkRequest) {
+	if k.removed {
+		r.done(false, k.leftLab())
+		return
+	}
 	k.requests = append(k.requests, r)
 	k.schedule()
+}
+
+// leftLab returns why nothing can be asked of a link that an Apply has removed.
+func (k *link) leftLab() error {
+	return failure.Errorf(failure.Usage, "link %s is in the lab no more", k.name())
 }
 
 // beginRequest changes what is asked of the link as the request says, or ends the request with an error.

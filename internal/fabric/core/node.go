@@ -87,15 +87,7 @@ func (n *node) down() bool { return n.reason != "" }
 func (n *node) of() Of { return Of{n.spec.Name, n.number} }
 
 // alive returns an error if the node is down or paused.
-func (n *node) alive() error {
-	switch {
-	case n.down():
-		return failure.Errorf(failure.Usage, "node %s is down: %s", n.spec.Name, n.reason)
-	case n.paused:
-		return failure.Errorf(failure.Usage, "node %s is paused", n.spec.Name)
-	}
-	return nil
-}
+func (n *node) alive() error { return checkAlive(n.spec.Name, n.reason, n.paused) }
 
 // notify tells everyone who follows the lab what has happened to the node.
 func (n *node) notify(kind, format string, args ...any) {

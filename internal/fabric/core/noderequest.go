@@ -30,6 +30,33 @@ type nodeRequest struct {
 	done func(r *nodeRequest, err error)
 }
 
+// What everyone is told of nodes and switches that are paused, and why they refuse what is asked of them.
+const (
+	nodePaused  = "node %s is paused"
+	nodeResumed = "node %s goes on"
+	notPaused   = "node %s is not paused"
+)
+
+func unknownAction(action topology.NodeAction) error {
+	return failure.Errorf(failure.Usage, "unknown action %q", action)
+}
+
+// leftLab returns why nothing can be asked of a node that an Apply has removed.
+func leftLab(name string) error {
+	return failure.Errorf(failure.Usage, "node %s is in the lab no more", name)
+}
+
+// checkAlive returns an error if a node or switch is down, which has a reason, or paused.
+func checkAlive(name, reason string, paused bool) error {
+	switch {
+	case reason != "":
+		return failure.Errorf(failure.Usage, "node %s is down: %s", name, reason)
+	case paused:
+		return failure.Errorf(failure.Usage, nodePaused, name)
+	}
+	return nil
+}
+
 // request puts a request behind the others.
 func (n *node) request(r *nodeRequest) {
 	r.node = n
@@ -51,7 +78,7 @@ func (n *node) change(a Ask, c ChangeNode) error {
 		r.stop, r.start = stopped, true
 	case topology.KillNode, topology.PauseNode, topology.ResumeNode:
 	default:
-		return failure.Errorf(failure.Usage, "unknown action %q", c.Action)
+		return unknownAction(c.Action)
 	}
 	n.request(r)
 	return nil
@@ -89,7 +116,7 @@ func (r *nodeRequest) begin() {
 	n.failed = nil
 	switch {
 	case n.removed:
-		r.finish(failure.Errorf(failure.Usage, "node %s is in the lab no more", n.spec.Name))
+		r.finish(leftLab(n.spec.Name))
 	case r.action == topology.KillNode:
 		r.kill()
 	case r.action == topology.PauseNode:
@@ -123,7 +150,7 @@ func (r *nodeRequest) finish(err error) {
 	n.requests = n.requests[1:]
 	n.schedule()
 	if err == nil {
-		n.recordAsked(r)
+		n.lasting.record(r.by, r.action, n.down() && !n.spec.Restart)
 		n.removed = n.removed || r.remove
 	}
 	if err == nil && r.start && n.phase == up {
@@ -162,7 +189,7 @@ func (r *nodeRequest) pause() {
 			n.paused = false
 			return err
 		}
-		n.notify(event.NodePaused, "node %s is paused", n.spec.Name)
+		n.notify(event.NodePaused, nodePaused, n.spec.Name)
 		return nil
 	})
 }
@@ -172,7 +199,7 @@ func (r *nodeRequest) resume() {
 	n := r.node
 	switch err := n.alive(); {
 	case err == nil:
-		r.finish(failure.Errorf(failure.Usage, "node %s is not paused", n.spec.Name))
+		r.finish(failure.Errorf(failure.Usage, notPaused, n.spec.Name))
 		return
 	case n.down():
 		r.finish(err)
@@ -183,7 +210,7 @@ func (r *nodeRequest) resume() {
 			return err
 		}
 		n.paused = false
-		n.notify(event.NodeResumed, "node %s goes on", n.spec.Name)
+		n.notify(event.NodeResumed, nodeResumed, n.spec.Name)
 		return nil
 	})
 }

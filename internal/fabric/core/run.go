@@ -79,7 +79,7 @@ func (s *runs) advance() (advanced bool) {
 		l.answer(Answer{ID: r.id, Err: r.err, Restored: true})
 		return true
 	}
-	r.nodes, r.left = true, len(l.nodes)+1
+	r.nodes, r.left = true, len(l.nodes)+len(l.switches)+1
 	sortLinks(r.cameUp)
 	l.awaitSpanningTree(r.cameUp, func(err error) {
 		r.left--
@@ -87,6 +87,9 @@ func (s *runs) advance() (advanced bool) {
 	})
 	for _, n := range l.nodes {
 		r.node(n)
+	}
+	for _, b := range l.switches {
+		b.request(&bridgeRequest{by: ByRun, done: func(_ *bridgeRequest, err error) { r.restored(b.spec.Name, err) }})
 	}
 	return true
 }
@@ -120,11 +123,16 @@ func (r *restore) node(n *node) {
 			r.node(n)
 			return
 		}
-		r.left--
-		if err != nil {
-			r.err = errors.Join(r.err, fmt.Errorf("node %s is not as it was before the last run: %w", n.spec.Name, err))
-		}
+		r.restored(n.spec.Name, err)
 	}})
+}
+
+// restored takes the end of the restore of a node.
+func (r *restore) restored(name string, err error) {
+	r.left--
+	if err != nil {
+		r.err = errors.Join(r.err, fmt.Errorf("node %s is not as it was before the last run: %w", name, err))
+	}
 }
 
 // restoreStep takes one step towards what is lastingly asked of the node.

@@ -85,6 +85,9 @@ func live(t *testing.T, seed uint64) {
 	for _, n := range w.lab.nodes {
 		w.ask(ByHand, ChangeNode{Node: n.spec.Name, Action: topology.RestartNode})
 	}
+	for _, b := range w.lab.switches {
+		w.ask(ByHand, ChangeNode{Node: b.spec.Name, Action: topology.RestartNode})
+	}
 	for i := range w.lab.links {
 		w.ask(ByHand, SwitchLink{Link: i, Up: true})
 	}
@@ -98,6 +101,11 @@ func live(t *testing.T, seed uint64) {
 	for _, n := range w.lab.nodes {
 		if n.down() {
 			w.wrong("node %s stays down: %s", n.spec.Name, n.reason)
+		}
+	}
+	for _, b := range w.lab.switches {
+		if !b.forwards() {
+			w.wrong("switch %s stays %s", b.spec.Name, b.status().State)
 		}
 	}
 }
@@ -136,6 +144,9 @@ func (w *world) act(r *rand.Rand) {
 	switch r.IntN(12) {
 	case 0, 1, 2:
 		actions := []topology.NodeAction{topology.StopNode, topology.StartNode, topology.RestartNode, topology.KillNode, topology.PauseNode, topology.ResumeNode}
+		if switches := w.lab.switches; len(switches) > 0 && r.IntN(4) == 0 {
+			node = switches[r.IntN(len(switches))].spec.Name
+		}
 		w.ask(by, ChangeNode{node, actions[r.IntN(len(actions))], Kill})
 	case 3, 4:
 		set, err := topology.ParseChange(nil, []string{[]string{"loss=1%", "delay=1ms", "rate=1gbit", "loss=0%", "delay=0ms"}[r.IntN(5)]})

@@ -237,7 +237,6 @@ func TestSpanningTree(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	w.judge()
-	w.refused(ChangeNode{Node: "s", Action: topology.StopNode}, "s is a switch: it has no processes")
 	w.failing("AwaitSpanningTree", Done{Err: errors.New("port a is still listening")})
 	w.refused(ChangeNode{Node: "a", Action: topology.RestartNode}, "port a is still listening")
 	if s := w.lab.Node("a"); s.State != NodeIsReady {

@@ -1,6 +1,10 @@
 package core
 
-import "github.com/ndklab/ndklab/topology"
+import (
+	"fmt"
+
+	"github.com/ndklab/ndklab/topology"
+)
 
 // The states of a node.
 const (
@@ -10,7 +14,7 @@ const (
 	NodeIsPaused   = "paused"
 )
 
-// A NodeStatus is the state of a host or router, as far as the lab knows without asking its agent.
+// A NodeStatus is the state of a node, as far as the lab knows without asking its agent.
 type NodeStatus struct {
 	State    string
 	Reason   string // why it is down, or what it is doing while it starts
@@ -21,10 +25,13 @@ type NodeStatus struct {
 	Output   string // why the last check failed
 }
 
-// Node returns the state of a host or router. A node that the lab does not have is down.
+// Node returns the state of a node. A node that the lab does not have is down.
 func (l *Lab) Node(name string) NodeStatus {
 	n := l.byName[name]
 	if n == nil {
+		if b := l.switchOf(name); b != nil {
+			return b.status()
+		}
 		return NodeStatus{State: NodeIsDown, Reason: "it is not in the lab"}
 	}
 	s := NodeStatus{State: NodeIsReady, Life: n.number, Restarts: n.restarts}
@@ -45,8 +52,11 @@ func (l *Lab) Node(name string) NodeStatus {
 	return s
 }
 
-// Spec returns what the topology says of a host or router, whatever its state.
+// Spec returns what the topology says of a node, whatever its state.
 func (l *Lab) Spec(name string) (*topology.Node, error) {
+	if b := l.switchOf(name); b != nil {
+		return b.spec, nil
+	}
 	n, err := l.withProcesses(name)
 	if err != nil {
 		return nil, err
@@ -68,21 +78,33 @@ type LinkStatus struct {
 	Asked             [2]topology.Impairment // by direction
 	Down, Partitioned bool
 	Made              [2]bool // the interface at the end is there
+	SwitchAway        bool    // a switch at an end is down or paused
 	Engine            bool    // its engine has it
 	Connected         bool
 }
 
 // Off reports whether the link carries nothing, for whatever reason.
-func (s *LinkStatus) Off() bool { return s.Down || s.Partitioned || s.Made != [2]bool{true, true} }
+func (s *LinkStatus) Off() bool {
+	return s.Down || s.Partitioned || s.SwitchAway || s.Made != [2]bool{true, true}
+}
 
 // Link returns the state of the link of an index in Topology.Links.
 func (l *Lab) Link(index int) LinkStatus {
 	k := l.links[index]
-	return LinkStatus{k.asked.impairments, k.asked.down, k.asked.partitioned, k.made, k.engine, k.connected}
+	return LinkStatus{k.asked.impairments, k.asked.down, k.asked.partitioned, k.made, k.switchAway(), k.engine, k.connected}
 }
 
-// Ends returns an error if a node at an end of the link of an index is down, since its interface has gone with it.
-func (l *Lab) Ends(index int) error { return l.links[index].checkEnds() }
+// Ends returns an error if nothing can come out at an end of the link of an index: a node there is down, or a switch is down
+// or paused.
+func (l *Lab) Ends(index int) error {
+	k := l.links[index]
+	for _, b := range k.bridges {
+		if b != nil && !b.forwards() {
+			return fmt.Errorf("link %s: %w", k.name(), checkAlive(b.spec.Name, b.reason, b.paused))
+		}
+	}
+	return k.checkEnds()
+}
 
 // A Standing is the state of the lab as a whole.
 type Standing struct {

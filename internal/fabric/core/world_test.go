@@ -501,7 +501,7 @@ func (w *world) judge() {
 		case k.stuck != nil && (w.saw(k.stuck.Error()) || w.lab.unfinished != ""): // until it is asked for something else
 		case is.made != [2]bool{up(0), up(1)}:
 			w.wrong("%s has the ends %v", linkTo(k.spec), is.made)
-		case is.connected != (whole && !k.asked.down && !k.asked.partitioned):
+		case is.connected != (whole && !k.asked.down && !k.asked.partitioned && w.switchesForward(k.spec)):
 			w.wrong("%s is connected: %t, whole: %t, asked: %+v", linkTo(k.spec), is.connected, whole, k.asked)
 		case whole && k.asked.impaired() && (!is.engine || !is.impairs[0].Equal(k.asked.impairments[0]) || !is.impairs[1].Equal(k.asked.impairments[1])):
 			w.wrong("%s does not what is asked of it", linkTo(k.spec))
@@ -534,3 +534,13 @@ func (w *world) judge() {
 
 // saw reports whether something was told.
 func (w *world) saw(text string) bool { return slices.Contains(w.told, text) }
+
+// switchesForward reports whether no switch at a link is down or paused.
+func (w *world) switchesForward(spec *topology.Link) bool {
+	for _, e := range spec.Endpoints {
+		if w.lab.switchOf(e.Node) != nil && w.lab.Node(e.Node).State != NodeIsReady {
+			return false
+		}
+	}
+	return true
+}

@@ -128,8 +128,8 @@ func (s *Supervisor) info() (info Info) {
 		}
 		topo := standing.Topology
 		info = Info{Lab: s.name, State: stateOf(standing), Seed: topo.Seed, Nodes: len(topo.Nodes), Links: len(topo.Links), Up: s.Since().Seconds(), Labels: topo.Labels}
-		for _, spec := range withProcesses(topo) {
-			switch l.Node(spec.Name).State {
+		for i := range topo.Nodes {
+			switch l.Node(topo.Nodes[i].Name).State {
 			case nodeDown:
 				info.Down++
 			case nodePaused:

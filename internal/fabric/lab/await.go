@@ -238,7 +238,10 @@ func (s *Supervisor) lookFor(ctx context.Context, params *awaitParams) (*Awaited
 	case err != nil:
 		return nil, err
 	}
-	state := s.inspectNodes(ctx, []*topology.Node{spec})[0].State
+	state := s.node(spec.Name).State
+	if spec.Kind != topology.Switch {
+		state = s.inspectNodes(ctx, []*topology.Node{spec})[0].State
+	}
 	return &Awaited{Reached: state == c.State, Got: state}, nil
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ndklab/ndklab/internal/fabric/lab/link"
 	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/topology"
 )
 
 // A beginning holds the counters as they stood when a run began: its figures count from
@@ -21,6 +22,9 @@ type earlier struct {
 	life int // a later one has counted nothing before the run
 	report.Node
 }
+
+// noLife is the life of a switch, which counts nothing but its starts.
+const noLife = -1
 
 // beginFigures begins the figures of a run.
 func (a *runAPI) beginFigures(ctx context.Context) (*beginning, error) {
@@ -47,6 +51,11 @@ func (a *runAPI) beginFigures(ctx context.Context) (*beginning, error) {
 	for i, n := range a.inspectNodes(ctx, nodes) {
 		b.nodes[n.Name] = earlier{lives[i], n}
 	}
+	for i := range topo.Nodes {
+		if spec := &topo.Nodes[i]; spec.Kind == topology.Switch {
+			b.nodes[spec.Name] = earlier{noLife, report.Node{Restarts: a.node(spec.Name).Restarts}}
+		}
+	}
 	return b, nil
 }
 
@@ -56,7 +65,7 @@ func (b *beginning) since(s *Supervisor, nodes []report.Node) []report.Node {
 		n := &nodes[i]
 		before, known := b.nodes[n.Name]
 		if !known {
-			continue // a switch
+			continue
 		}
 		n.Restarts -= before.Restarts
 		if s.node(n.Name).Life == before.life {

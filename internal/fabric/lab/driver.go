@@ -220,7 +220,7 @@ func (d *driver) checkReady() (err error) {
 	return err
 }
 
-// node returns how a host or router fares.
+// node returns how a node fares.
 func (d *driver) node(name string) (status core.NodeStatus) {
 	d.look(func(l *core.Lab) { status = l.Node(name) })
 	return status

@@ -134,7 +134,7 @@ func (a *nodeAPI) inspectAll(ctx context.Context, topo *topology.Topology) []rep
 			}
 			continue
 		}
-		nodes = append(nodes, inspectSwitch(topo, spec, ports))
+		nodes = append(nodes, inspectSwitch(topo, spec, a.node(spec.Name), ports))
 		if err != nil {
 			nodes[i].Reason = err.Error()
 		}

@@ -311,7 +311,7 @@ func (r *runStage) named(names []string) []*topology.Node {
 // Away is the nodes that commands have switched off or paused.
 func (r *runStage) Away() (names []string) {
 	r.look(func(l *core.Lab) {
-		for _, n := range withProcesses(l.Topology()) {
+		for _, n := range l.Topology().Nodes {
 			if state, _ := l.StateByHand(n.Name); state != "" {
 				names = append(names, n.Name)
 			}

@@ -187,9 +187,9 @@ func undecided(states map[[2]int]link.PortState, links []*topology.Link) (string
 }
 
 // inspectSwitch returns the state of a switch. ports are those of all switches.
-func inspectSwitch(topo *topology.Topology, spec *topology.Node, ports map[[2]int]link.PortStatus) report.Node {
+func inspectSwitch(topo *topology.Topology, spec *topology.Node, status core.NodeStatus, ports map[[2]int]link.PortStatus) report.Node {
 	r := report.Node{
-		NodeState: report.NodeState{Name: spec.Name, State: nodeReady}, Kind: string(topology.Switch),
+		NodeState: stateOfNode(spec.Name, status), Kind: string(topology.Switch), Restarts: status.Restarts,
 		Addresses: []string{}, Counters: map[string]uint64{}, Transport: map[string]uint64{}, Ports: []report.Port{},
 	}
 	for _, i := range spec.Interfaces {

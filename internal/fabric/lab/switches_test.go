@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -233,6 +234,58 @@ func TestPortDownAndUp(t *testing.T) {
 	wantCode(t, l.LinkUp(testContext(t), "sw:p2"), control.Usage)
 	if got := echo.roundTrip(t); got == "lost" {
 		t.Fatal("lost between hosts that are up")
+	}
+}
+
+// While a switch is off or hangs its ports are disabled, and nothing gets across. Afterwards all is as before.
+func TestSwitchFails(t *testing.T) {
+	l := start(t, star(uniqueName(t), 3).Topology)
+	ctx := testContext(t)
+	if got := program(t, l, "h1", "echo 5001").line(t); got != "bound" {
+		t.Fatal(got)
+	}
+	echo := pinging{program(t, l, "h0", "ping 10.7.0.2:5001")}
+	for _, c := range []struct {
+		fail, mend Action
+		state      string
+	}{{StopNode, StartNode, Down}, {KillNode, RestartNode, Down}, {PauseNode, ResumeNode, nodePaused}} {
+		if got := echo.roundTrip(t); got == "lost" {
+			t.Fatalf("lost before the switch failed by %s", c.fail)
+		}
+		is, err := l.change(ctx, changeParams{Node: "sw", Action: c.fail, Signal: syscall.SIGKILL})
+		if err != nil || is.State != c.state || is.Was != Ready {
+			t.Fatalf("%s: %+v, %v", c.fail, is, err)
+		}
+		if !echo.cutOff(t) {
+			t.Fatalf("arrived, though the switch is %s", c.state)
+		}
+		for _, p := range portsOf(t, l, "sw") {
+			if p.State != "disabled" {
+				t.Errorf("%s: %+v", c.fail, p)
+			}
+		}
+		if got, err := Await(ctx, l.Info().Lab, "sw", Condition{State: c.state}, time.Second); err != nil || !got.Reached {
+			t.Errorf("%s: it is awaited in vain: %+v, %v", c.fail, got, err)
+		}
+		_, err = l.VerifyLink(ctx, "sw:p0", Probes{Count: 10})
+		if wantCode(t, err, control.Usage); err != nil && !strings.Contains(err.Error(), "node sw is "+c.state) {
+			t.Errorf("%s: a link is probed: %v", c.fail, err)
+		}
+		if is, err = l.Change(ctx, "sw", c.mend); err != nil || is.State != Ready || is.Was != c.state {
+			t.Fatalf("%s: %+v, %v", c.mend, is, err)
+		}
+	}
+	if got := echo.roundTrip(t); got == "lost" {
+		t.Fatal("lost after the switch was mended")
+	}
+	inspection, err := l.Inspect(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range inspection.Nodes {
+		if n.Name == "sw" && (n.State != Ready || n.Restarts != 2) {
+			t.Errorf("%+v, want ready, restarts: 2", n)
+		}
 	}
 }
 

@@ -167,3 +167,43 @@ func TestChangeErrors(t *testing.T) {
 		}
 	}
 }
+
+// A switch that fails carries nothing until it is mended, and what was under way goes on.
+func TestSwitchFails(t *testing.T) {
+	const behindSwitch = `
+topology:
+  nodes: {a: , b: , s: {kind: switch}}
+  links:
+    - {endpoints: ["a:eth0", "s:p0"], delay: 100us, rate: 1gbit}
+    - {endpoints: ["b:eth0", "s:p1"], delay: 100us}
+`
+	for fail, mend := range map[topology.NodeAction]topology.NodeAction{
+		topology.StopNode: topology.StartNode, topology.KillNode: topology.StartNode, topology.PauseNode: topology.ResumeNode,
+	} {
+		l := up(t, behindSwitch)
+		w := l.begin(t, "a", "b", long)
+		messages := func() (n uint64) {
+			l.Progress("a", func(all []workload.Progress, err error) { n = all[0].Messages })
+			l.clock.Run(0)
+			return n
+		}
+		l.clock.Run(50 * time.Millisecond)
+		l.do(t, topology.Event{Node: "s", NodeAction: fail})
+		l.clock.Run(10 * time.Millisecond) // for what has passed the switch
+		before := messages()
+		l.clock.Run(200 * time.Millisecond)
+		if after := messages(); before == 0 || after != before {
+			t.Errorf("%s: messages before: %d, while the switch was away: %d more", fail, before, after-before)
+		}
+		for _, k := range l.linksNow(t) {
+			if k.State != "down" {
+				t.Errorf("%s: link %s is %s", fail, k.Endpoints[0], k.State)
+			}
+		}
+		l.do(t, topology.Event{Node: "s", NodeAction: mend})
+		l.clock.Run(2 * time.Second)
+		if after := messages(); after <= before || w.result != nil {
+			t.Errorf("%s: messages after: %d more, result: %+v", mend, after-before, w.result)
+		}
+	}
+}

@@ -64,16 +64,13 @@ func (l *lab) chosen(names []string, keep func(*node) bool) (list []*node) {
 }
 
 func (l *lab) state(n *node) report.NodeState {
-	if n.spec.Kind == topology.Switch {
-		return report.NodeState{Name: n.spec.Name, State: report.NodeReady}
-	}
 	s := l.core.Node(n.spec.Name)
 	return report.NodeState{Name: n.spec.Name, State: s.State, Reason: s.Reason}
 }
 
 func (l *lab) report(n *node) report.Node {
 	r := report.Node{
-		NodeState: l.state(n), Kind: string(n.spec.Kind), Restarts: n.restarts,
+		NodeState: l.state(n), Kind: string(n.spec.Kind), Restarts: l.core.Node(n.spec.Name).Restarts,
 		Addresses: []string{}, Counters: map[string]uint64{}, Transport: map[string]uint64{},
 	}
 	for _, i := range n.spec.Interfaces {
