@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ndklab/ndklab/bench/machine"
+	"github.com/ndklab/ndklab/bench/internal/machine"
 )
 
 // version is set by the linker: the commit.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ndklab/ndklab/bench/machine"
+	"github.com/ndklab/ndklab/bench/internal/machine"
 )
 
 // Results are the table, as the JSON file has it.

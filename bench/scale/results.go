@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ndklab/ndklab/bench/machine"
+	"github.com/ndklab/ndklab/bench/internal/machine"
 )
 
 // results are all figures, as the JSON file has them.

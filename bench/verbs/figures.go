@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ndklab/ndklab/bench/machine"
+	"github.com/ndklab/ndklab/bench/internal/machine"
 )
 
 // A figure is a probe's value, or its ratio to that of another one, held against a goal.

@@ -20,7 +20,7 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/ndklab/ndklab/bench/machine"
+	"github.com/ndklab/ndklab/bench/internal/machine"
 	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
