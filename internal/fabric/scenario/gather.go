@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
@@ -21,6 +22,45 @@ type evidence map[int]ran
 type ran struct {
 	Exit
 	err error // why it could not be run
+}
+
+// How long what programs had that have ended may take to be gone, and the time between two looks.
+const (
+	goneTime  = 2 * time.Second
+	gonePause = 20 * time.Millisecond
+)
+
+// rest gathers when nothing is left over, if a check is about that. A node's agent notes the end of a program when it gets a
+// processor; until then what the program had on the adapter seems to be left over. What stays is left over.
+func (p *Play) rest() {
+	isLeft := func(c topology.Check) bool { return c.Left }
+	isProgram := func(w topology.Workload) bool { return w.Operation == topology.Program }
+	if !p.interrupted && slices.ContainsFunc(p.topo.Checks, isLeft) && slices.ContainsFunc(p.topo.Workloads, isProgram) {
+		p.awaitGone(p.now() + goneTime)
+		return
+	}
+	p.gather()
+}
+
+// awaitGone gathers when no adapter has anything in use, at a time at the latest.
+func (p *Play) awaitGone(latest time.Duration) {
+	p.then = p.gather
+	adapters := p.awaited()
+	p.stage.Adapters(nil, func(all []report.NodeAdapter) {
+		adapters(func() {
+			inUse := func(a report.NodeAdapter) bool {
+				if a.Adapter == nil {
+					return false
+				}
+				sum, _, _ := remains(&report.Node{InUse: &a.Adapter.InUse}, topology.Leftovers)
+				return sum > 0
+			}
+			if p.interrupted || p.now() >= latest || !slices.ContainsFunc(all, inUse) {
+				return
+			}
+			p.clock.AfterFunc(gonePause, p.expect(func() { p.awaitGone(latest) }))
+		})
+	})
 }
 
 // gather looks at the lab when it rests.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -25,6 +26,20 @@ func serving(t *testing.T, clients int, exit func(node string) (Exit, time.Durat
 	s.exit = func(node string, _ Command) (Exit, time.Duration) { return exit(node) }
 	s.ready = func(topology.Readiness) time.Duration { return 3 * time.Second }
 	return topo, s
+}
+
+// What a program had that has ended may be gone a little later. What stays for long is left over.
+func TestProgramIsGoneLate(t *testing.T) {
+	for gone, want := range map[time.Duration]string{
+		time.Second: "true 0", 1900 * time.Millisecond: "true 0", 3 * time.Second: "false 4 (n0: 2 QPs, n1: 2 QPs)", 0: "false 4 (n0: 2 QPs, n1: 2 QPs)",
+	} {
+		topo, s := serving(t, 1, func(string) (Exit, time.Duration) { return Exit{}, 0 })
+		topo.Checks = []topology.Check{{Left: true, Bounds: []topology.Bound{{Metric: topology.Leftovers, Relation: "==", Value: 0, Text: "0"}}}}
+		s.inUse, s.gone = provider.Usage{Qps: 2}, gone
+		if c := s.play().Checks[0]; fmt.Sprint(c.Passed, " ", c.Got) != want {
+			t.Errorf("gone at %v: %v %s, want %s", gone, c.Passed, c.Got, want)
+		}
+	}
 }
 
 // programs tells how a workload's programs ended, in a line for each.

@@ -194,7 +194,7 @@ func (p *Play) lull() {
 // lab that rests.
 func (p *Play) takeDown() {
 	p.stopAll()
-	p.then = p.gather
+	p.then = p.rest
 	for _, w := range p.works {
 		w.dismissAll()
 	}

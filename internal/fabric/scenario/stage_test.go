@@ -38,6 +38,7 @@ type fakeStage struct {
 	// ready is how long a server takes to be so; less than 0: for ever.
 	ready  func(topology.Readiness) time.Duration
 	inUse  provider.Usage
+	gone   time.Duration // when nothing is in use any more; 0: never
 	found  *workload.ServerResult
 	links  []report.Link
 	refuse map[string]error // what Change is to answer, by action in words
@@ -374,6 +375,9 @@ func (s *fakeStage) Links(done func([]report.Link, error)) {
 func (s *fakeStage) Adapters(names []string, done func([]report.NodeAdapter)) {
 	s.AfterFunc(time.Microsecond, func() {
 		var all []report.NodeAdapter
+		if s.gone > 0 && s.Now() >= s.gone {
+			s.inUse = provider.Usage{}
+		}
 		for _, n := range s.topo.Nodes {
 			all = append(all, report.NodeAdapter{NodeState: report.NodeState{Name: n.Name, State: "ready"}, Adapter: &adapter.State{InUse: s.inUse}})
 		}
