@@ -38,7 +38,7 @@ func (a *nodeAPI) agent(name string) (*node.Agent, error) {
 		return l.agent, nil
 	}
 	a.look(func(l *core.Lab) {
-		if _, command := l.StateByHand(name); command != "" {
+		if _, command := l.StateByHand(name); command != "" && a.nodes.life(name) != nil { // which no switch has
 			err = control.Errorf(control.Usage, "%v: `%s` brings it back", err, command)
 		}
 	})

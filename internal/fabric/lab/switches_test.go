@@ -271,6 +271,9 @@ func TestSwitchFails(t *testing.T) {
 		if wantCode(t, err, control.Usage); err != nil && !strings.Contains(err.Error(), "node sw is "+c.state) {
 			t.Errorf("%s: a link is probed: %v", c.fail, err)
 		}
+		if _, err = l.Exec(ctx, "sw", node.Command{Args: []string{"true"}}); err == nil || err.Error() != "sw is a switch: it has no processes" {
+			t.Errorf("%s: a program runs there: %v", c.fail, err)
+		}
 		if is, err = l.Change(ctx, "sw", c.mend); err != nil || is.State != Ready || is.Was != c.state {
 			t.Fatalf("%s: %+v, %v", c.mend, is, err)
 		}

@@ -195,8 +195,8 @@ func (p *page) ports(nodes []report.Node) {
 		p.table(&t)
 	}
 	for _, n := range nodes {
-		if n.Kind == string(topology.Switch) && n.Reason != "" {
-			p.paragraph(n.Name+": ", n.Reason)
+		if state := append(condition(&n), restarts(&n)...); n.Kind == string(topology.Switch) && len(state) > 0 {
+			p.paragraph(n.Name+": ", strings.Join(state, ", "))
 		}
 	}
 }

@@ -65,7 +65,7 @@ func pair() *report.Run {
 // kinds is a host, a router and two switches.
 func kinds() []report.Node {
 	router := report.Node{NodeState: report.NodeState{Name: "r1", State: "ready"}, Kind: "router", PID: 4713, Addresses: []string{"10.0.0.254/24", "10.0.1.254/24"}}
-	leaf := report.Node{NodeState: report.NodeState{Name: "leaf", State: "ready"}, Kind: "switch", Ports: []report.Port{
+	leaf := report.Node{NodeState: report.NodeState{Name: "leaf", State: "down", Reason: "it was stopped"}, Kind: "switch", Restarts: 1, Ports: []report.Port{
 		{Name: "eth0", To: "client:eth0", State: "forwarding", MACs: 1}, {Name: "eth1", To: "r1:eth0", State: "blocking"},
 	}}
 	spine := report.Node{NodeState: report.NodeState{Name: "spine", State: "ready", Reason: "read ports: no such device"}, Kind: "switch",
