@@ -79,9 +79,10 @@ func execute(args []string, stdout, stderr io.Writer) int {
 // process and to the process group.
 const together = 100 * time.Millisecond
 
-// interruptible is a context that ends with the first SIGINT or SIGTERM. The
-// second one ends the process at once; what it leaves is taken down by the
-// lab's own processes.
+// interruptible returns a context that ends with the first SIGINT or SIGTERM, or when the
+// function is called. The second one ends the process at once; what it leaves is taken down
+// by the lab's own processes. Signals stay caught to the end of the process: one more that
+// comes together with the first must not kill a command that is done with its work.
 func interruptible() (context.Context, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	// Without this, writing to a pipe that nobody reads any more would kill us
@@ -103,10 +104,7 @@ func interruptible() (context.Context, func()) {
 		<-signals
 		os.Exit(exitInterrupted)
 	}()
-	return ctx, func() {
-		signal.Stop(signals)
-		cancel()
-	}
+	return ctx, cancel
 }
 
 // exitCode is what an error means to whoever started us.

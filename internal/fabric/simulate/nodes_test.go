@@ -157,7 +157,7 @@ func TestChangeErrors(t *testing.T) {
 		e    topology.Event
 		want string
 	}{
-		{topology.Event{Node: "s", NodeAction: topology.KillNode}, "s is a switch"},
+		{topology.Event{Node: "s", NodeAction: topology.ResumeNode}, "node s is not paused"},
 		{topology.Event{Node: "a", NodeAction: topology.ResumeNode}, "node a is not paused"},
 		{topology.Event{Node: "x", NodeAction: topology.KillNode}, `no node "x"`},
 		{topology.Event{Link: 0, Set: topology.Change{Loss: &topology.Loss{Rate: 2}}}, "link a:eth0: packets from a"},
