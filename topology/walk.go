@@ -59,8 +59,8 @@ func (r *reader) errorf(n *yaml.Node, format string, args ...any) {
 // place returns where the file has n.
 func (r *reader) place(n *yaml.Node) Place { return Place{r.file, n.Line, n.Column} }
 
-// path is where the program finds a file that this one names: a relative name is from the
-// folder of the file that has it.
+// path returns the path of a file that this one names: a relative name begins at the folder
+// of the file that has it.
 func (r *reader) path(name string) string {
 	if filepath.IsAbs(name) {
 		return name

@@ -7,8 +7,8 @@ import (
 	"github.com/ndklab/ndklab/provider"
 )
 
-// watchdogTick is how long a consumer's callback may take, at most twice, before another
-// goroutine goes on receiving.
+// watchdogTick bounds the time of a consumer's callback: another goroutine goes on receiving
+// after one tick, or two at most.
 const watchdogTick = 5 * time.Millisecond
 
 // A watchdog watches over a listener's goroutine while it runs consumers' callbacks. They

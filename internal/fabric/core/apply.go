@@ -34,7 +34,7 @@ type apply struct {
 // Nodes that wait for others do not count: their agents are there.
 const startsAtOnce = 16
 
-// errInterrupted is why a cancelled Apply fails.
+// errInterrupted is the error of an Apply that is cancelled.
 var errInterrupted = errors.New("it was interrupted")
 
 // apply takes Apply.

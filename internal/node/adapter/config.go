@@ -27,8 +27,8 @@ const stream = 0x61646170746572 // "adapter"
 // Rand is the adapter's source of random numbers in a node of a seed.
 func Rand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
 
-// Config is what a topology sets of an adapter, and the provider's defaults for the
-// rest. Carrier, Clock, Rand and who is told of what are the caller's to add.
+// Config returns a configuration with what a topology sets of an adapter, and the provider's
+// defaults for the rest. The caller adds Carrier, Clock, Rand and the callbacks.
 func Config(set *topology.Adapter) provider.Config {
 	c := provider.Config{
 		Info: provider.DefaultAdapterInfo(), Capabilities: provider.DefaultCapabilities(),

@@ -19,7 +19,7 @@ type State struct {
 	ReceiveBuffer provider.ReceiveBuffer `json:"receive_buffer"`
 }
 
-// Capabilities are what an adapter allows all consumers together (NDIS_NDK_CAPABILITIES).
+// Capabilities are the limits of all consumers of an adapter together (NDIS_NDK_CAPABILITIES).
 type Capabilities struct {
 	provider.Capabilities
 	MissingCounterMask uint64
