@@ -172,7 +172,7 @@ func (c *Connector) PeerAddress() (netip.AddrPort, Status) {
 // conversation is a connector as the connection manager sees it.
 type conversation struct{ c *Connector }
 
-// HandleEvent implements manager.Conversation.
+// HandleEvent implements gsi.Conversation.
 func (v conversation) HandleEvent(event cm.Event) {
 	c := v.c
 	switch e := event.(type) {

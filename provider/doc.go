@@ -10,11 +10,11 @@
 // nothing else blocks; a Status is the NTSTATUS code and implements error.
 //
 // The package knows objects, memory and statuses. The pure state machines of rc (a
-// connection's packets) and cm (its beginning and end) are driven by internal/transport
-// and internal/manager, which know none of these, and which other object models use, too.
+// connection's packets) and cm (its beginning and end) are driven by internal/provider/transport
+// and internal/provider/gsi, which know none of these, and which other object models use, too.
 // It knows nothing of labs, namespaces or links.
 //
-// Locks are taken in the order manager.Manager's, that of the transport's retired counters,
+// Locks are taken in the order gsi.Manager's, that of the transport's retired counters,
 // transport.Channel's, SRQ.mu, CQ.mu, tokenSlot.mu, MR.mu, and last those of tables, of objects, of
 // callback queues, of what is put off and of the credit pool, which are never held together. ndkState.mu stands beside: only
 // those of objects and callback queues are taken inside. None is held while a

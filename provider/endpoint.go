@@ -3,14 +3,14 @@ package provider
 import (
 	"net/netip"
 
-	"github.com/ndklab/ndklab/internal/provider/manager"
+	"github.com/ndklab/ndklab/internal/provider/gsi"
 )
 
 // An endpoint is a local address and port in use (NDK-EP-01 to 13): by a
 // listener, by the connectors that came from it, by a shared endpoint and the
 // connectors that connect from it, or by a connector of its own. Its owner is the shared
 // endpoint that it was made for, if any.
-type endpoint = manager.Endpoint
+type endpoint = gsi.Endpoint
 
 // claim takes a local address and port into use, choosing a port if that is 0.
 // The manager's lock is held.

@@ -42,10 +42,10 @@ func (l *Listener) refuses() mad.Reason {
 // service is a listener as the connection manager sees it.
 type service struct{ l *Listener }
 
-// Refuses implements manager.Listener.
+// Refuses implements gsi.Listener.
 func (s service) Refuses() mad.Reason { return s.l.refuses() }
 
-// Deliver implements manager.Listener.
+// Deliver implements gsi.Listener.
 func (s service) Deliver(request cm.ConnectRequest) { s.l.deliver(request) }
 
 // CreateListener makes a listener. event is called with context for every

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ndklab/ndklab/internal/provider/manager"
+	"github.com/ndklab/ndklab/internal/provider/gsi"
 	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/internal/provider/token"
 	"github.com/ndklab/ndklab/internal/provider/transport"
@@ -87,7 +87,7 @@ type Miniport struct {
 	listers   listers
 	failing   atomic.Bool // a walk over the queue pairs is to come: see failQPs
 
-	manager *manager.Manager // its lock guards what follows, and the state of connectors and listeners
+	manager *gsi.Manager // its lock guards what follows, and the state of connectors and listeners
 	rand    *rand.Rand
 	// The end: finish is set while a closing device lingers, for as long as
 	// lingerTimer runs at most; finished says that nobody waits any more.
@@ -138,7 +138,7 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 	m.state.events.clock = cfg.Clock
 	m.life.init(cfg.Clock, 0)
 	m.receiveBuffer = newReceiveBuffer(cfg.ReceiveBuffer, cfg.Carrier)
-	firstPort := manager.AnyPort(cfg.Rand)
+	firstPort := gsi.AnyPort(cfg.Rand)
 	m.transport = transport.New(transport.Config{
 		Carrier: cfg.Carrier, Clock: cfg.Clock, Rand: cfg.Rand, Share: uint32(ledger.own), Credit: int(m.receiveBuffer.Granted),
 		Traffic:   transport.Traffic{InOctets: &m.counters.inOctets, OutOctets: &m.counters.outOctets, InFrames: &m.counters.inFrames, OutFrames: &m.counters.outFrames},
@@ -148,7 +148,7 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 	if guid == 0 {
 		guid = cfg.Rand.Uint64() | 1
 	}
-	m.manager = manager.New(manager.Config{
+	m.manager = gsi.New(gsi.Config{
 		Carrier: cfg.Carrier, Clock: cfg.Clock, Rand: cfg.Rand, Ports: ledger, GUID: guid, Share: ledger.own, FirstPort: firstPort,
 		Forward: cfg.Forward, Report: cfg.Report, Failed: m.Failed, MaxMTU: m.maxMTU, Heard: m.transport.LastHeard,
 		ReleaseNumber: m.transport.ReleaseNumber, Progressed: func() { m.finishIfQuiet() },

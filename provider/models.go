@@ -3,7 +3,7 @@ package provider
 import (
 	"net/netip"
 
-	"github.com/ndklab/ndklab/internal/provider/manager"
+	"github.com/ndklab/ndklab/internal/provider/gsi"
 	"github.com/ndklab/ndklab/internal/provider/rc"
 	"github.com/ndklab/ndklab/internal/provider/transport"
 	"github.com/ndklab/ndklab/provider/clock"
@@ -15,7 +15,7 @@ import (
 func (m *Miniport) Transport() *transport.Device { return m.transport }
 
 // Manager makes and ends the device's connections.
-func (m *Miniport) Manager() *manager.Manager { return m.manager }
+func (m *Miniport) Manager() *gsi.Manager { return m.manager }
 
 // Clock returns the device's clock.
 func (m *Miniport) Clock() clock.Clock { return m.clock }

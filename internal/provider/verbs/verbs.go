@@ -20,7 +20,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/ndklab/ndklab/internal/provider/manager"
+	"github.com/ndklab/ndklab/internal/provider/gsi"
 	"github.com/ndklab/ndklab/internal/provider/token"
 	"github.com/ndklab/ndklab/internal/provider/transport"
 	"github.com/ndklab/ndklab/provider"
@@ -32,7 +32,7 @@ type Context struct {
 	device    *provider.Miniport
 	clock     clock.Clock
 	transport *transport.Device
-	manager   *manager.Manager
+	manager   *gsi.Manager
 	events    func(Event)
 	limits    Limits
 	regions   token.Table[region]

@@ -33,7 +33,7 @@ var core = []string{
 
 // clocked are the packages that must not know real time or global randomness.
 var clocked = []string{
-	"provider", "internal/provider/transport", "internal/provider/manager", "internal/provider/verbs/ucm",
+	"provider", "internal/provider/transport", "internal/provider/gsi", "internal/provider/verbs/ucm",
 	"internal/provider/sim", "internal/provider/sim/soak", "internal/provider/sim/trial", "internal/provider/sim/verbsoak",
 	"internal/node/workload", "topology", "internal/fabric/scenario",
 }

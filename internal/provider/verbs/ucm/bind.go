@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/provider/cm"
-	"github.com/ndklab/ndklab/internal/provider/manager"
+	"github.com/ndklab/ndklab/internal/provider/gsi"
 	"github.com/ndklab/ndklab/internal/provider/roce/mad"
 	"github.com/ndklab/ndklab/provider"
 )
@@ -145,7 +145,7 @@ func (s *Service) claim(i *id) bool {
 }
 
 // claimOne takes one port, or has a part in it if other ids of this process have it.
-func (s *Service) claimOne(i *id, address netip.AddrPort) *manager.Endpoint {
+func (s *Service) claimOne(i *id, address netip.AddrPort) *gsi.Endpoint {
 	if e := s.manager.EndpointAt(address); e != nil && e.Owner == any(s) {
 		e.Refer()
 		return e
@@ -186,7 +186,7 @@ func (s *Service) releaseEndpoints(i *id) {
 const returnTime = 5 * time.Second
 
 // A departed is a listener that may come back, in either space. It takes no requests.
-type departed struct{ endpoint *manager.Endpoint }
+type departed struct{ endpoint *gsi.Endpoint }
 
 // Refuses leaves requests alone.
 func (*departed) Refuses() mad.Reason { return cm.Ignored }
@@ -201,7 +201,7 @@ func (*departed) Deliver(cm.ConnectRequest) {}
 func (*departed) DeliverLookUp(cm.LookUpRequest) {}
 
 // depart gives up an id's part in an endpoint that it has listened on, in a while.
-func (s *Service) depart(i *id, e *manager.Endpoint) {
+func (s *Service) depart(i *id, e *gsi.Endpoint) {
 	d := &departed{e}
 	if _, live := e.Listener.(listener); !live || e.Listener == (listener{i}) {
 		e.Listener = d

@@ -7,7 +7,7 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/roce/mad"
 )
 
-// A conversation is an id as the manager sees it (manager.Conversation).
+// A conversation is an id as the manager sees it (gsi.Conversation).
 type conversation struct{ id *id }
 
 // HandleEvent tells the program what became of a connection (cma_ib_handler of Linux).
@@ -132,7 +132,7 @@ func (s *Service) ended(i *id, status uint32) {
 	}
 }
 
-// A listener is an id as the manager sees it that listens (manager.Listener).
+// A listener is an id as the manager sees it that listens (gsi.Listener).
 type listener struct{ id *id }
 
 // Refuses leaves requests alone that there is no room for: the peer repeats them.

@@ -5,7 +5,7 @@ import (
 	"syscall"
 
 	"github.com/ndklab/ndklab/internal/provider/cm"
-	"github.com/ndklab/ndklab/internal/provider/manager"
+	"github.com/ndklab/ndklab/internal/provider/gsi"
 	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/internal/provider/roce/mad"
 )
@@ -32,7 +32,7 @@ type id struct {
 	options       options
 
 	// What it has of the port that it is bound to, or listens on: an address of the device's each.
-	endpoints []*manager.Endpoint
+	endpoints []*gsi.Endpoint
 	backlog   int // requests that may still be delivered and not taken
 
 	// The connection.

@@ -1,6 +1,6 @@
 // Package ucm is the connection manager that librdmacm.so.1 talks to: what Linux's rdma_ucm and rdma_cm do for
 // commands written to /dev/infiniband/rdma_cm (rdma/rdma_user_cm.h, ABI 4), over the device's own connection
-// management (packages internal/provider/manager and internal/provider/cm). Peers are NDKPI programs, other programs of this
+// management (packages internal/provider/gsi and internal/provider/cm). Peers are NDKPI programs, other programs of this
 // kind, and Linux: the wire is the same.
 //
 // A Service is the file system's side of the device, one for each process; a Channel is one open file of it. Ids,
@@ -22,7 +22,7 @@ import (
 	"net/netip"
 	"syscall"
 
-	"github.com/ndklab/ndklab/internal/provider/manager"
+	"github.com/ndklab/ndklab/internal/provider/gsi"
 	"github.com/ndklab/ndklab/provider"
 )
 
@@ -46,7 +46,7 @@ type Config struct {
 // A Service holds the ids of a process. The lock of the device's manager guards all of it.
 type Service struct {
 	config  Config
-	manager *manager.Manager
+	manager *gsi.Manager
 
 	channels   map[uint32]*Channel // by descriptor
 	ids        map[uint32]*id

@@ -1,4 +1,4 @@
-package manager
+package gsi
 
 import (
 	"iter"
@@ -28,11 +28,11 @@ type Endpoint struct {
 	Address    netip.AddrPort
 	Listener   Listener // nil where nobody listens (any more)
 	LookUps    LookUps  // nil where there is no service of datagrams
-	Owner      any      // that it was made for, as the object model has it
+	Owner      any      // the object that it was made for, of the object model
 	references int
 }
 
-// Refer adds a reference to the one that Claim has given, which is given up by Release.
+// Refer adds a reference, which Release gives up.
 func (e *Endpoint) Refer() { e.references++ }
 
 // Claim takes a local address and port into use, with one reference, choosing a port if that is 0. ok is false
@@ -90,8 +90,7 @@ func (m *Manager) HasAddress(address netip.Addr) bool {
 	return slices.Contains(m.config.Carrier.Addresses(), address)
 }
 
-// refuses returns why a connection request is not to be delivered, 0 if it is; the
-// connection manager asks, with the lock held.
+// refuses returns why a connection request is not to be delivered, 0 if it is. The lock is held.
 func (m *Manager) refuses(local, _ netip.AddrPort) mad.Reason {
 	e := m.endpoints[local]
 	if e == nil || e.Listener == nil || m.config.Failed() {
@@ -100,7 +99,7 @@ func (m *Manager) refuses(local, _ netip.AddrPort) mad.Reason {
 	return e.Listener.Refuses()
 }
 
-// refusesLookUp is refuses for the look-up of a datagram service.
+// refusesLookUp returns the answer to a look-up that is not to be delivered. The lock is held.
 func (m *Manager) refusesLookUp(local, _ netip.AddrPort) mad.SIDRStatus {
 	e := m.endpoints[local]
 	if e == nil || e.LookUps == nil || m.config.Failed() {
@@ -109,7 +108,7 @@ func (m *Manager) refusesLookUp(local, _ netip.AddrPort) mad.SIDRStatus {
 	return e.LookUps.RefusesLookUp()
 }
 
-// Endpoints is everything that is in use, in the order of the addresses. The lock is held.
+// Endpoints returns everything that is in use, in the order of the addresses. The lock is held.
 func (m *Manager) Endpoints() iter.Seq[*Endpoint] {
 	return func(yield func(*Endpoint) bool) {
 		for _, a := range slices.SortedFunc(maps.Keys(m.endpoints), netip.AddrPort.Compare) {

@@ -1,4 +1,4 @@
-package manager
+package gsi
 
 import (
 	"github.com/ndklab/ndklab/internal/provider/cm"
@@ -14,8 +14,8 @@ func (m *Manager) forward(p *roce.Received) bool {
 	return share != m.config.Share && m.config.Forward(share, p.Flow, p.Payload)
 }
 
-// HandIn takes a management datagram that the owner of the device forwarded. It
-// is lent. The lock is not held.
+// HandIn takes a management datagram, which is lent, from the owner of the device, which forwarded it. The lock is not
+// held.
 func (m *Manager) HandIn(flow roce.Flow, datagram []byte) {
 	m.Lock()
 	defer m.Unlock()
@@ -24,7 +24,7 @@ func (m *Manager) HandIn(flow roce.Flow, datagram []byte) {
 	m.Progress(now)
 }
 
-// reportChanges tells what became of connections.
+// reportChanges reports the connections that have changed.
 func (m *Manager) reportChanges() {
 	for r, ok := m.CM.NextChange(); ok; r, ok = m.CM.NextChange() {
 		m.config.Report(r)

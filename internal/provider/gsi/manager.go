@@ -1,12 +1,15 @@
-// Package manager drives connection management: it moves packets between the state machine (package cm)
-// and the carrier, keeps the ports in use, and tells whoever has a connection or listens what becomes of it.
-// What a connection is to a consumer is the object model's business: NDKPI's (package provider) or verbs'.
+// Package gsi drives the connection manager behind a device's QP 1, its general service interface (IBTA Vol. 1, 13).
+// It moves datagrams between the state machine (package cm) and the carrier. It keeps the ports in use. It tells whoever
+// has a connection, or listens, what becomes of it.
 //
-// Where processes share a device, share 0 is its owner's: all management datagrams arrive there and are
-// handed on, and it ends the connections of processes that died (share.go).
+// It does not know what a connection is to a consumer: that is the object model's, NDKPI's (package provider) or
+// verbs'.
+//
+// Where processes share a device, share 0 is its owner's. All management datagrams arrive there and are forwarded. The
+// owner ends the connections of processes that died (share.go).
 //
 // Start reading at Manager.
-package manager
+package gsi
 
 import (
 	"iter"
@@ -37,19 +40,19 @@ type Ports interface {
 	ClaimPort(netip.AddrPort) bool
 	// ReleasePort gives a port of this process's up.
 	ReleasePort(netip.AddrPort)
-	// PortHolder is the share that has a port.
+	// PortHolder returns the share that has a port.
 	PortHolder(netip.AddrPort) (share int, ok bool)
 }
 
 // A Conversation takes the events of a connection. Its methods are called with the manager's lock held.
 type Conversation interface {
-	// HandleEvent takes what the connection manager found about the connection.
+	// HandleEvent takes an event of the connection.
 	HandleEvent(cm.Event)
 }
 
 // A Listener takes connection requests. Its methods are called with the manager's lock held.
 type Listener interface {
-	// Refuses is why a request is not to be delivered, 0 if it is.
+	// Refuses returns why a request is not to be delivered, 0 if it is.
 	Refuses() mad.Reason
 	// Deliver takes a request. Refuses has just said nothing against it.
 	Deliver(cm.ConnectRequest)
@@ -57,7 +60,7 @@ type Listener interface {
 
 // LookUps takes the look-ups of a datagram service. Its methods are called with the manager's lock held.
 type LookUps interface {
-	// RefusesLookUp answers a look-up that is not to be delivered; cm.LookUpIgnored: nothing does.
+	// RefusesLookUp returns the answer to a look-up that is not to be delivered; with cm.LookUpIgnored there is none.
 	RefusesLookUp() mad.SIDRStatus
 	// DeliverLookUp takes a look-up. RefusesLookUp has just said nothing against it.
 	DeliverLookUp(cm.LookUpRequest)
@@ -71,11 +74,11 @@ type Config struct {
 	Ports   Ports
 	GUID    uint64
 	Share   int // of this process
-	// FirstPort is where the search for a free ephemeral port begins: AnyPort, lest a device that has started
-	// anew uses those that were in use last.
+	// FirstPort is the ephemeral port that is tried first. AnyPort draws it, so that a device that has started anew does
+	// not use those that were in use last.
 	FirstPort uint16
-	// Forward hands a management datagram, which is lent, to the process that has a share, and
-	// reports whether there is one; nil in a process that nothing is to be handed on by. Report is told
+	// Forward forwards a management datagram, which is lent, to the process that has a share, and
+	// reports whether there is one; nil in a process that forwards nothing. Report is told
 	// of each connection when it begins, when it changes and, as Closed, when nobody need tell the peer
 	// anything any more: before the peer is; nil tells nobody. They are called with the lock held.
 	Forward func(share int, flow roce.Flow, datagram []byte) bool
@@ -106,8 +109,8 @@ type Manager struct {
 	router        cm.Router
 	takeovers     takeovers
 
-	// What of the datagrams that arrived was not one of connection management, or of another length, or
-	// of nobody's connection.
+	// Foreign, BadLength and Strays count datagrams that arrived: that were not of connection management, that had
+	// another length, and that were of nobody's connection.
 	Foreign, BadLength, Strays atomic.Uint64
 }
 
@@ -132,9 +135,8 @@ func (m *Manager) Close() {
 	}
 }
 
-// Receive gives management datagrams, which are lent, to the connection manager. What each
-// leads to is done before the next is looked at, so that a listener's backlog
-// counts the requests of one batch, too. The lock is not held.
+// Receive takes management datagrams, which are lent. What each leads to is done before the next is looked at, so that
+// a listener's backlog counts the requests of one batch, too. The lock is not held.
 func (m *Manager) Receive(packets []roce.Received) {
 	m.Lock()
 	defer m.Unlock()
@@ -156,8 +158,8 @@ func (m *Manager) Receive(packets []roce.Received) {
 	}
 }
 
-// Progress moves what the connection manager has to say: datagrams to the
-// carrier, events to conversations, its deadline to the timer. The lock is held.
+// Progress carries out what the state machine asks for: it sends datagrams, tells conversations of events, and sets the
+// timer to the next deadline. The lock is held.
 func (m *Manager) Progress(now time.Duration) {
 	for {
 		m.reportChanges()
@@ -205,7 +207,7 @@ func (m *Manager) sendDatagrams() {
 	}
 }
 
-// handle tells a conversation or listener what the connection manager found.
+// handle tells a conversation or listener of an event.
 func (m *Manager) handle(event cm.Event) {
 	switch e := event.(type) {
 	case cm.ConnectRequest:
@@ -229,8 +231,7 @@ func (m *Manager) handle(event cm.Event) {
 // Join has c be told of what becomes of a connection, until Leave. The lock is held.
 func (m *Manager) Join(id cm.ID, c Conversation) { m.conversations[id] = c }
 
-// Leave leaves a connection's ID to the connection manager, which may give
-// it to another. The lock is held.
+// Leave ends Join. Another connection may get the ID. The lock is held.
 func (m *Manager) Leave(id cm.ID) { delete(m.conversations, id) }
 
 // Conversations returns every conversation by its connection, in the order of the IDs, in which they came. The lock
