@@ -49,7 +49,7 @@ const hopLimit = 64
 // get a processor, and who is late loses less time than there.
 const minRNRTimer = 24
 
-func (c *Channel) initQPAttr(r request) error {
+func (r request) initQPAttr() error {
 	cmd, err := decoded[initQPAttr](r.body)
 	if err != nil {
 		return err
@@ -58,22 +58,22 @@ func (c *Channel) initQPAttr(r request) error {
 	if r.out < size {
 		return syscall.ENOSPC
 	}
-	i, err := c.find(cmd.ID)
+	i, err := r.channel.find(cmd.ID)
 	if err != nil {
 		return err
 	}
 	if cmd.QPState > qpError || !i.hasDevice() {
 		return syscall.EINVAL
 	}
-	a, ok := c.service.attributes(i, cmd.QPState)
+	a, ok := i.attributes(cmd.QPState)
 	if !ok {
 		return syscall.EINVAL
 	}
-	return c.respond(cmd.Response, r.out, size, &a)
+	return r.respond(cmd.Response, size, &a)
 }
 
 // attributes returns the attributes that move the queue pair of an id to a state; false if the connection has not come so far.
-func (s *Service) attributes(i *id, state uint32) (a qpAttr, ok bool) {
+func (i *id) attributes(state uint32) (a qpAttr, ok bool) {
 	a.State, a.Port = state, port
 	switch {
 	case i.datagrams():
@@ -90,7 +90,7 @@ func (s *Service) attributes(i *id, state uint32) (a qpAttr, ok bool) {
 		}
 		return a, true
 	case state == qpRTR && i.handshake.paired():
-		s.receiving(i, &a)
+		i.receiving(&a)
 		return a, true
 	case state == qpRTS && i.handshake.paired():
 		sending(i, &a)
@@ -100,9 +100,9 @@ func (s *Service) attributes(i *id, state uint32) (a qpAttr, ok bool) {
 }
 
 // receiving are the attributes that a queue pair receives with.
-func (s *Service) receiving(i *id, a *qpAttr) {
+func (i *id) receiving(a *qpAttr) {
 	a.Mask = maskState | maskAV | maskPathMTU | maskDestQPN | maskRQPSN | maskMaxDestReadAtomic | maskMinRNRTimer
-	a.AH = s.addressHandle(i)
+	a.AH = i.addressHandle()
 	a.PathMTU, a.DestQPN, a.RQPSN = uint32(i.agreed.mtu), i.agreed.remoteQPN, i.ownPSN
 	a.MaxDestReadAtomic, a.MinRNRTimer = i.agreed.responderResources, minRNRTimer
 }
@@ -118,10 +118,10 @@ func sending(i *id, a *qpAttr) {
 }
 
 // addressHandle leads to an id's peer.
-func (s *Service) addressHandle(i *id) ahAttr {
+func (i *id) addressHandle() ahAttr {
 	return ahAttr{
 		DGID: gidOf(i.remote.Addr()), FlowLabel: mad.FlowLabel(i.local.Port(), i.remote.Port()),
-		SGIDIndex: s.gidIndex(i.local.Addr()), HopLimit: hopLimit, TrafficClass: i.options.service,
+		SGIDIndex: i.service.gidIndex(i.local.Addr()), HopLimit: hopLimit, TrafficClass: i.options.service,
 		Global: 1, Port: port,
 	}
 }

@@ -20,19 +20,19 @@ type portKey struct {
 
 func (i *id) port() portKey { return portKey{i.space, i.local.Port()} }
 
-func (c *Channel) bindIP(r request) error {
+func (r request) bindIP() error {
 	cmd, err := decoded[bindIP](r.body)
 	if err != nil {
 		return err
 	}
-	i, err := c.find(cmd.ID)
+	i, err := r.channel.find(cmd.ID)
 	if err != nil {
 		return err
 	}
-	return c.service.bind(i, cmd.Address[:])
+	return i.bind(cmd.Address[:])
 }
 
-func (c *Channel) bind(r request) error {
+func (r request) bind() error {
 	cmd, err := decoded[bind](r.body)
 	if err != nil {
 		return err
@@ -40,41 +40,41 @@ func (c *Channel) bind(r request) error {
 	if cmd.Reserved != 0 || cmd.Size == 0 || int(cmd.Size) != sizeOf(cmd.Address[:]) {
 		return syscall.EINVAL
 	}
-	i, err := c.find(cmd.ID)
+	i, err := r.channel.find(cmd.ID)
 	if err != nil {
 		return err
 	}
-	return c.service.bind(i, cmd.Address[:])
+	return i.bind(cmd.Address[:])
 }
 
-func (s *Service) bind(i *id, sockaddr []byte) error {
+func (i *id) bind(sockaddr []byte) error {
 	address, err := addressIn(sockaddr)
 	if err != nil {
 		return err
 	}
-	return s.bindTo(i, address)
+	return i.bindTo(address)
 }
 
 // bindTo takes a port of an address, or of all for the wildcard, choosing one if it is 0.
-func (s *Service) bindTo(i *id, address netip.AddrPort) error {
+func (i *id) bindTo(address netip.AddrPort) error {
 	if _, ok := i.state.after(doBind); !ok {
 		return syscall.EINVAL
 	}
 	if i.space == spaceIB {
 		return syscall.EOPNOTSUPP
 	}
-	if err := s.isOurs(address.Addr()); err != nil {
+	if err := i.service.isOurs(address.Addr()); err != nil {
 		return err
 	}
 	if !i.options.familyOnlySet {
 		i.options.familyOnly = address.Addr().Is4()
 	}
 	i.local = address
-	if err := s.takePort(i); err != nil {
+	if err := i.takePort(); err != nil {
 		i.local = netip.AddrPort{}
 		return err
 	}
-	s.ports[i.port()] = append(s.ports[i.port()], i)
+	i.service.ports[i.port()] = append(i.service.ports[i.port()], i)
 	return i.step(doBind)
 }
 
@@ -82,7 +82,7 @@ func (s *Service) bindTo(i *id, address netip.AddrPort) error {
 // no RDMA device to it (cma_any_addr of Linux).
 func isAny(a netip.Addr) bool { return a.IsUnspecified() || a.IsLoopback() }
 
-// isOurs returns nil for the device's addresses, and what stands for all of them.
+// isOurs returns nil for the device's addresses, and for those that stand for all of them.
 func (s *Service) isOurs(address netip.Addr) error {
 	if isAny(address) || s.manager.HasAddress(address) {
 		return nil
@@ -90,13 +90,13 @@ func (s *Service) isOurs(address netip.Addr) error {
 	return syscall.EADDRNOTAVAIL
 }
 
-// takePort takes what an id binds to.
-func (s *Service) takePort(i *id) error {
+// takePort takes the port that an id binds to, choosing one if it is 0.
+func (i *id) takePort() error {
 	if i.local.Port() != 0 {
-		if err := s.mayUse(i, i.options.reuse); err != nil {
+		if err := i.mayUse(i.options.reuse); err != nil {
 			return err
 		}
-		if !s.claim(i) {
+		if !i.claim() {
 			return syscall.EADDRINUSE
 		}
 		return nil
@@ -104,7 +104,7 @@ func (s *Service) takePort(i *id) error {
 	// The first address gives a port that it has free; the others may have it in use.
 	const attempts = 64
 	for range attempts {
-		if s.claim(i) {
+		if i.claim() {
 			return nil
 		}
 		i.local = netip.AddrPortFrom(i.local.Addr(), 0)
@@ -112,10 +112,10 @@ func (s *Service) takePort(i *id) error {
 	return syscall.EADDRNOTAVAIL
 }
 
-// mayUse asks the other ids of this process on the same port (cma_check_port of Linux): with reuse, those that agree
-// to it and do not listen are none.
-func (s *Service) mayUse(i *id, reuse bool) error {
-	for _, other := range s.ports[i.port()] {
+// mayUse returns an error if another id of this process on the same port excludes this one (cma_check_port of Linux).
+// With reuse, ids that agree to it and do not listen exclude none.
+func (i *id) mayUse(reuse bool) error {
+	for _, other := range i.service.ports[i.port()] {
 		here, there := i.local.Addr(), other.local.Addr()
 		switch {
 		case other == i, reuse && other.options.reuse && other.state != listening,
@@ -131,11 +131,11 @@ func (s *Service) mayUse(i *id, reuse bool) error {
 
 // claim takes the port of every address that the id is bound to; false, and none taken, if one is in use. The local
 // port is then known.
-func (s *Service) claim(i *id) bool {
-	for _, a := range s.boundTo(i) {
-		e := s.claimOne(i, netip.AddrPortFrom(a, i.local.Port()))
+func (i *id) claim() bool {
+	for _, a := range i.boundTo() {
+		e := i.service.claimOne(i, netip.AddrPortFrom(a, i.local.Port()))
 		if e == nil {
-			s.releaseEndpoints(i)
+			i.releaseEndpoints()
 			return false
 		}
 		i.endpoints = append(i.endpoints, e)
@@ -144,7 +144,7 @@ func (s *Service) claim(i *id) bool {
 	return len(i.endpoints) > 0
 }
 
-// claimOne takes one port, or has a part in it if other ids of this process have it.
+// claimOne takes one port, or another reference to it if other ids of this process have it.
 func (s *Service) claimOne(i *id, address netip.AddrPort) *gsi.Endpoint {
 	if e := s.manager.EndpointAt(address); e != nil && e.Owner == any(s) {
 		e.Refer()
@@ -159,39 +159,39 @@ func (s *Service) claimOne(i *id, address netip.AddrPort) *gsi.Endpoint {
 }
 
 // boundTo returns the device's addresses that an id's stands for.
-func (s *Service) boundTo(i *id) []netip.Addr {
+func (i *id) boundTo() []netip.Addr {
 	if i.hasDevice() {
 		return []netip.Addr{i.local.Addr()}
 	}
-	return slices.DeleteFunc(s.addresses(), func(a netip.Addr) bool {
+	return slices.DeleteFunc(i.service.addresses(), func(a netip.Addr) bool {
 		return i.options.familyOnly && a.Is4() != i.local.Addr().Is4() || a.Is6() && i.local.Addr().Is4()
 	})
 }
 
-// releaseEndpoints gives up an id's part in its port.
-func (s *Service) releaseEndpoints(i *id) {
+// releaseEndpoints gives up an id's references to its endpoints.
+func (i *id) releaseEndpoints() {
 	for _, e := range i.endpoints {
 		if e.Listener == (listener{i}) || e.LookUps == (listener{i}) {
-			s.depart(i, e)
+			i.depart(e)
 		} else {
-			s.manager.Release(e)
+			i.service.manager.Release(e)
 		}
 	}
 	i.endpoints = nil
 }
 
-// returnTime is the time that requests to a port are left alone on which a program has stopped to listen. It may be about
+// returnTime is for how long requests to a port are ignored after a program has stopped listening there. It may be about
 // to listen again, as perftest does for its second connection, while its peer, which it has told so, has asked
 // already: the peer repeats the request.
 const returnTime = 5 * time.Second
 
-// A departed is a listener that may come back, in either space. It takes no requests.
+// A departed has requests to a port ignored on which a program has stopped listening, in either space.
 type departed struct{ endpoint *gsi.Endpoint }
 
-// Refuses leaves requests alone.
+// Refuses has requests ignored.
 func (*departed) Refuses() mad.Reason { return cm.Ignored }
 
-// RefusesLookUp leaves look-ups alone.
+// RefusesLookUp has look-ups ignored.
 func (*departed) RefusesLookUp() mad.SIDRStatus { return cm.LookUpIgnored }
 
 // Deliver is never called.
@@ -200,8 +200,8 @@ func (*departed) Deliver(cm.ConnectRequest) {}
 // DeliverLookUp is never called.
 func (*departed) DeliverLookUp(cm.LookUpRequest) {}
 
-// depart gives up an id's part in an endpoint that it has listened on, in a while.
-func (s *Service) depart(i *id, e *gsi.Endpoint) {
+// depart gives up an id's reference to an endpoint on which it has listened, after returnTime.
+func (i *id) depart(e *gsi.Endpoint) {
 	d := &departed{e}
 	if _, live := e.Listener.(listener); !live || e.Listener == (listener{i}) {
 		e.Listener = d
@@ -209,6 +209,7 @@ func (s *Service) depart(i *id, e *gsi.Endpoint) {
 	if _, live := e.LookUps.(listener); !live || e.LookUps == (listener{i}) {
 		e.LookUps = d
 	}
+	s := i.service
 	if e.Listener == d && e.LookUps == d {
 		s.config.Device.UsePort(e.Address, provider.PortOfConnection)
 	}
@@ -226,13 +227,14 @@ func (s *Service) depart(i *id, e *gsi.Endpoint) {
 }
 
 // unbind gives up the port of an id.
-func (s *Service) unbind(i *id) {
-	if !slices.Contains(s.ports[i.port()], i) {
+func (i *id) unbind() {
+	ports, port := i.service.ports, i.port()
+	if !slices.Contains(ports[port], i) {
 		return
 	}
-	s.releaseEndpoints(i)
-	s.ports[i.port()] = slices.DeleteFunc(s.ports[i.port()], func(o *id) bool { return o == i })
-	if len(s.ports[i.port()]) == 0 {
-		delete(s.ports, i.port())
+	i.releaseEndpoints()
+	ports[port] = slices.DeleteFunc(ports[port], func(o *id) bool { return o == i })
+	if len(ports[port]) == 0 {
+		delete(ports, port)
 	}
 }

@@ -8,12 +8,12 @@ import (
 
 // A Channel is an event channel: an open file of /dev/infiniband/rdma_cm.
 type Channel struct {
-	service    *Service
-	descriptor uint32 // that the program has it by
-	announcer  Announcer
-	events     []*event // that were not taken yet
-	owed       int      // of these, the last ones, that are not announced
-	closed     bool
+	service     *Service
+	descriptor  uint32 // that the program has it by
+	announcer   Announcer
+	events      []*event // that were not taken yet
+	unannounced int      // of these, the last ones, that are not announced
+	closed      bool
 }
 
 // An Announcer has the program's descriptor be readable for as long as there are events: it is a socket with a
@@ -44,7 +44,7 @@ func (c *Channel) Close() {
 	c.closed = true
 	for _, number := range slices.Sorted(maps.Keys(s.ids)) {
 		if i := s.ids[number]; i != nil && i.channel == c {
-			s.destroy(i)
+			i.destroy()
 		}
 	}
 	if s.channels[c.descriptor] == c {
@@ -53,22 +53,23 @@ func (c *Channel) Close() {
 	s.progress()
 }
 
-// A request is a command without its header.
+// A request is a command, without its header, on a channel. The manager's lock is held while it is carried out.
 type request struct {
-	body []byte
-	out  int // how much of a response there is room for
+	channel *Channel
+	body    []byte
+	out     int // bytes of a response that there is room for
 }
 
-var commands = [commandCount]func(*Channel, request) error{
-	cmdCreateID: (*Channel).createID, cmdDestroyID: (*Channel).destroyID,
-	cmdBindIP: (*Channel).bindIP, cmdBind: (*Channel).bind,
-	cmdResolveIP: (*Channel).resolveIP, cmdResolveAddr: (*Channel).resolveAddr, cmdResolveRoute: (*Channel).resolveRoute,
-	cmdQueryRoute: (*Channel).queryRoute, cmdQuery: (*Channel).query, cmdInitQPAttr: (*Channel).initQPAttr,
-	cmdConnect: (*Channel).connect, cmdListen: (*Channel).listen, cmdAccept: (*Channel).accept,
-	cmdReject: (*Channel).reject, cmdDisconnect: (*Channel).disconnect, cmdNotify: (*Channel).notify,
-	cmdGetEvent: (*Channel).getEvent, cmdSetOption: (*Channel).setOption, cmdMigrateID: (*Channel).migrateID,
-	cmdJoinIPMulticast: (*Channel).joinIPMulticast, cmdJoinMulticast: (*Channel).joinMulticast,
-	cmdLeaveMulticast: (*Channel).leaveMulticast,
+var commands = [commandCount]func(request) error{
+	cmdCreateID: request.createID, cmdDestroyID: request.destroyID,
+	cmdBindIP: request.bindIP, cmdBind: request.bind,
+	cmdResolveIP: request.resolveIP, cmdResolveAddr: request.resolveAddr, cmdResolveRoute: request.resolveRoute,
+	cmdQueryRoute: request.queryRoute, cmdQuery: request.query, cmdInitQPAttr: request.initQPAttr,
+	cmdConnect: request.connect, cmdListen: request.listen, cmdAccept: request.accept,
+	cmdReject: request.reject, cmdDisconnect: request.disconnect, cmdNotify: request.notify,
+	cmdGetEvent: request.getEvent, cmdSetOption: request.setOption, cmdMigrateID: request.migrateID,
+	cmdJoinIPMulticast: request.joinIPMulticast, cmdJoinMulticast: request.joinMulticast,
+	cmdLeaveMulticast: request.leaveMulticast,
 }
 
 // Command does what a command asks for and returns its length, as write(2) on the file would. The error is a
@@ -88,8 +89,8 @@ func (c *Channel) Command(command []byte) (n int, err error) {
 	if c.closed {
 		return 0, syscall.EBADF
 	}
-	r := request{body: command[headerSize:][:h.In], out: int(h.Out)}
-	if err := commands[h.Command](c, r); err != nil {
+	r := request{channel: c, body: command[headerSize:][:h.In], out: int(h.Out)}
+	if err := commands[h.Command](r); err != nil {
 		return 0, err
 	}
 	c.service.progress()
@@ -97,12 +98,12 @@ func (c *Channel) Command(command []byte) (n int, err error) {
 }
 
 // respond writes a response, as much of it as there is room for, which is least at least.
-func (c *Channel) respond(address uint64, out, least int, v any) error {
+func (r request) respond(address uint64, least int, v any) error {
 	b := encoded(v)
-	if out < least {
+	if r.out < least {
 		return syscall.ENOSPC
 	}
-	if c.service.config.Memory.Write(address, b[:min(out, len(b))]) != nil {
+	if r.channel.service.config.Memory.Write(address, b[:min(r.out, len(b))]) != nil {
 		return syscall.EFAULT
 	}
 	return nil

@@ -38,7 +38,7 @@ func ackTimeout(delay, lifeTime mad.Timeout) mad.Timeout {
 }
 
 // mtu returns the code of the path MTU from an id's address, 0 if no packet fits.
-func (s *Service) mtu(i *id) uint8 { return roce.MTUCode(s.config.Device.PathMTU(i.local.Addr())) }
+func (i *id) mtu() uint8 { return roce.MTUCode(i.service.config.Device.PathMTU(i.local.Addr())) }
 
 // lifeTime returns the time that packets live on an id's path.
 func (i *id) lifeTime() mad.Timeout {
@@ -66,19 +66,19 @@ const (
 	acceptECE  = 288
 )
 
-func (c *Channel) connect(r request) error {
+func (r request) connect() error {
 	cmd, err := decoded[connect](r.body)
 	if err != nil || cmd.Param.Valid == 0 {
 		return syscall.EINVAL
 	}
-	i, err := c.find(cmd.ID)
+	i, err := r.channel.find(cmd.ID)
 	if err != nil {
 		return err
 	}
 	if _, ok := i.state.after(doConnect); !ok {
 		return syscall.EINVAL
 	}
-	s := c.service
+	s := r.channel.service
 	if i.datagrams() {
 		err = s.lookUp(i, &cmd.Param)
 	} else {
@@ -92,7 +92,7 @@ func (c *Channel) connect(r request) error {
 
 // connect asks the peer for a reliable connection.
 func (s *Service) connect(i *id, p *connParam, ece mad.ECE) error {
-	mtu := s.mtu(i)
+	mtu := i.mtu()
 	if p.PrivateDataLength > mad.ConsumerPrivateData || mtu == 0 {
 		return syscall.EINVAL
 	}
@@ -121,18 +121,17 @@ func (s *Service) join(i *id, connection cm.ID, h handshake) {
 	s.manager.Join(connection, conversation{i})
 }
 
-func (c *Channel) listen(r request) error {
+func (r request) listen() error {
 	cmd, err := decoded[listen](r.body)
 	if err != nil {
 		return err
 	}
-	i, err := c.find(cmd.ID)
+	i, err := r.channel.find(cmd.ID)
 	if err != nil {
 		return err
 	}
-	s := c.service
 	if i.state == idle {
-		if err := s.bindTo(i, netip.AddrPortFrom(netip.IPv4Unspecified(), 0)); err != nil {
+		if err := i.bindTo(netip.AddrPortFrom(netip.IPv4Unspecified(), 0)); err != nil {
 			return err
 		}
 	}
@@ -140,7 +139,7 @@ func (c *Channel) listen(r request) error {
 		return syscall.EINVAL
 	}
 	if i.options.reuse {
-		if err := s.mayUse(i, false); err != nil {
+		if err := i.mayUse(false); err != nil {
 			return err
 		}
 	}
@@ -148,7 +147,7 @@ func (c *Channel) listen(r request) error {
 	if cmd.Backlog > 0 && cmd.Backlog < maxBacklog {
 		i.backlog = int(cmd.Backlog)
 	}
-	s.answerOn(i)
+	i.answerOn()
 	return i.step(doListen)
 }
 
@@ -156,30 +155,30 @@ func (c *Channel) listen(r request) error {
 const maxBacklog = 1024
 
 // answerOn has requests to an id's addresses be delivered to it.
-func (s *Service) answerOn(i *id) {
+func (i *id) answerOn() {
 	for _, e := range i.endpoints {
 		if i.datagrams() {
 			e.LookUps = listener{i}
 		} else {
 			e.Listener = listener{i}
 		}
-		s.config.Device.UsePort(e.Address, provider.PortOfListener)
+		i.service.config.Device.UsePort(e.Address, provider.PortOfListener)
 	}
 }
 
-func (c *Channel) accept(r request) error {
+func (r request) accept() error {
 	cmd, err := decoded[accept](r.body)
 	if err != nil {
 		return err
 	}
-	i, err := c.find(cmd.ID)
+	i, err := r.channel.find(cmd.ID)
 	if err != nil {
 		return err
 	}
 	if i.state != connecting {
 		return syscall.EINVAL
 	}
-	s := c.service
+	s := r.channel.service
 	switch {
 	case i.datagrams():
 		err = s.answerLookUp(i, &cmd)
@@ -229,11 +228,11 @@ func (s *Service) complete(i *id) error {
 	if i.handshake != replied || s.manager.CM.CompleteConnect(s.config.Device.Clock().Now(), i.connection) != nil {
 		return syscall.EINVAL
 	}
-	s.enter(i, established)
+	i.enter(established)
 	return nil
 }
 
-func (c *Channel) reject(r request) error {
+func (r request) reject() error {
 	cmd, err := decoded[reject](r.body)
 	if err != nil {
 		return err
@@ -246,11 +245,11 @@ func (c *Channel) reject(r request) error {
 	default:
 		return syscall.EINVAL
 	}
-	i, err := c.find(cmd.ID)
+	i, err := r.channel.find(cmd.ID)
 	if err != nil {
 		return err
 	}
-	return c.service.reject(i, reason, cmd.PrivateData[:cmd.PrivateDataLength])
+	return r.channel.service.reject(i, reason, cmd.PrivateData[:cmd.PrivateDataLength])
 }
 
 // reject refuses a request, or a reply to one of ours.
@@ -261,16 +260,16 @@ func (s *Service) reject(i *id, reason mad.Reason, data []byte) error {
 	if s.manager.CM.Refuse(s.config.Device.Clock().Now(), i.connection, reason, data) != nil {
 		return syscall.EINVAL
 	}
-	s.enter(i, over)
+	i.enter(over)
 	return nil
 }
 
-func (c *Channel) disconnect(r request) error {
+func (r request) disconnect() error {
 	cmd, err := decoded[disconnect](r.body)
 	if err != nil {
 		return err
 	}
-	i, err := c.find(cmd.ID)
+	i, err := r.channel.find(cmd.ID)
 	if err != nil {
 		return err
 	}
@@ -278,7 +277,7 @@ func (c *Channel) disconnect(r request) error {
 		return syscall.EINVAL
 	}
 	// What is not up cannot be ended, and the program need not know: the peer may have ended it already.
-	_ = c.service.manager.CM.Disconnect(c.service.config.Device.Clock().Now(), i.connection)
+	_ = r.channel.service.manager.CM.Disconnect(r.channel.service.config.Device.Clock().Now(), i.connection)
 	return nil
 }
 
@@ -286,12 +285,12 @@ func (c *Channel) disconnect(r request) error {
 const communicationEstablished = 4
 
 // notify takes the program's word that something has come in on the queue pair.
-func (c *Channel) notify(r request) error {
+func (r request) notify() error {
 	cmd, err := decoded[notify](r.body)
 	if err != nil {
 		return err
 	}
-	i, err := c.find(cmd.ID)
+	i, err := r.channel.find(cmd.ID)
 	if err != nil {
 		return err
 	}
@@ -303,6 +302,6 @@ func (c *Channel) notify(r request) error {
 	case i.handshake != accepted:
 		return syscall.EINVAL
 	}
-	c.service.manager.CM.NoteTraffic(c.service.config.Device.Clock().Now(), i.connection)
+	r.channel.service.manager.CM.NoteTraffic(r.channel.service.config.Device.Clock().Now(), i.connection)
 	return nil
 }

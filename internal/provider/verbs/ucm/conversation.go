@@ -7,51 +7,52 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/roce/mad"
 )
 
-// A conversation is an id as the manager sees it (gsi.Conversation).
+// A conversation takes the events of an id's connection (gsi.Conversation). The manager's lock is held.
 type conversation struct{ id *id }
 
-// HandleEvent tells the program what became of a connection (cma_ib_handler of Linux).
+// HandleEvent tells the program of an event of its connection (cma_ib_handler of Linux).
 func (v conversation) HandleEvent(e cm.Event) {
 	i := v.id
 	s := i.service
 	switch e := e.(type) {
 	case cm.ConnectReply:
-		s.enter(i, replied)
+		i.enter(replied)
 		i.agree(&e)
-		s.emitConnection(i, eventConnectResponse, replyParam(&e), e.ECE)
+		v.emitConnection(eventConnectResponse, replyParam(&e), e.ECE)
 	case cm.Rejected:
-		s.refused(i, e.Reason, e.PrivateData)
+		v.refused(e.Reason, e.PrivateData)
 	case cm.ConnectFailed:
-		s.failed(i, e.Failure)
+		v.failed(e.Failure)
 	case cm.AcceptFailed:
-		s.failed(i, e.Failure)
+		v.failed(e.Failure)
 	case cm.Established:
-		s.enter(i, established)
+		i.enter(established)
 		s.forgetQPN(i)
-		s.emit(i, eventEstablished, 0, &connParam{})
+		i.emit(eventEstablished, 0, &connParam{})
 	case cm.Disconnected:
-		s.ended(i, 0)
+		v.ended(0)
 	case cm.DisconnectDone:
 		var status uint32
 		if e.TimedOut {
 			status = failure(syscall.ETIMEDOUT)
 		}
-		s.ended(i, status)
+		v.ended(status)
 	case cm.LookUpAnswered:
-		s.lookedUp(i, &e)
+		v.lookedUp(&e)
 	case cm.LookUpFailed:
-		s.enter(i, over)
-		s.emit(i, eventUnreachable, failure(syscall.ETIMEDOUT), &udParam{})
+		i.enter(over)
+		i.emit(eventUnreachable, failure(syscall.ETIMEDOUT), &udParam{})
 	case cm.TimewaitOver:
 		s.manager.Leave(i.connection)
 		i.connection = 0 // which another one may get
 		if i.state == disconnected {
-			s.emit(i, eventTimewaitExit, 0, &connParam{})
+			i.emit(eventTimewaitExit, 0, &connParam{})
 		}
 	}
 }
 
-// agree keeps what a reply says for the queue pair. Its resources are the peer's, whose depth is our answer.
+// agree keeps what a reply says about the queue pair. Its responder resources bound our initiator depth, and its initiator
+// depth our responder resources.
 func (i *id) agree(e *cm.ConnectReply) {
 	a := &i.agreed
 	a.remoteQPN, a.sendPSN, a.rnrRetryCount = e.QPN, e.StartingPSN, e.RNRRetryCount
@@ -87,8 +88,9 @@ func flag(v bool) uint8 {
 	return 0
 }
 
-// emitConnection is emit of an event with an ECE.
-func (s *Service) emitConnection(i *id, kind int, p *connParam, e mad.ECE) {
+// emitConnection queues an event with an ECE.
+func (v conversation) emitConnection(kind int, p *connParam, e mad.ECE) {
+	i := v.id
 	if i.uid == 0 {
 		return
 	}
@@ -97,45 +99,48 @@ func (s *Service) emitConnection(i *id, kind int, p *connParam, e mad.ECE) {
 	i.channel.push(told)
 }
 
-// refused ends an attempt that the peer wants nothing of.
-func (s *Service) refused(i *id, reason mad.Reason, data [mad.REJPrivateData]byte) {
+// refused ends an attempt that the peer has refused.
+func (v conversation) refused(reason mad.Reason, data [mad.REJPrivateData]byte) {
+	i, s := v.id, v.id.service
 	s.config.Device.CountConnectFailure()
-	s.enter(i, over)
+	i.enter(over)
 	s.forgetQPN(i)
 	p := &connParam{PrivateDataLength: mad.REJPrivateData}
 	copy(p.PrivateData[:], data[:])
-	s.emit(i, eventRejected, uint32(reason), p)
+	i.emit(eventRejected, uint32(reason), p)
 }
 
-// failed ends an attempt that the peer did not answer, or gave up.
-func (s *Service) failed(i *id, f cm.Failure) {
+// failed ends an attempt that the peer has not answered, or has given up.
+func (v conversation) failed(f cm.Failure) {
+	i, s := v.id, v.id.service
 	switch f {
 	case cm.Aborted:
-		s.refused(i, mad.ReasonConsumer, [mad.REJPrivateData]byte{})
+		v.refused(mad.ReasonConsumer, [mad.REJPrivateData]byte{})
 		return
 	case cm.Ended: // whose last word of establishing it was lost
 		s.forgetQPN(i)
-		s.ended(i, 0)
+		v.ended(0)
 		return
 	}
 	s.config.Device.CountConnectFailure()
-	s.enter(i, over)
+	i.enter(over)
 	s.forgetQPN(i)
-	s.emit(i, eventUnreachable, failure(syscall.ETIMEDOUT), &connParam{})
+	i.emit(eventUnreachable, failure(syscall.ETIMEDOUT), &connParam{})
 }
 
-// ended tells once that a connection is over, whoever has ended it.
-func (s *Service) ended(i *id, status uint32) {
-	s.enter(i, over)
+// ended tells the program, once, that a connection is over.
+func (v conversation) ended(status uint32) {
+	i := v.id
+	i.enter(over)
 	if i.step(doDisconnect) == nil {
-		s.emit(i, eventDisconnected, status, &connParam{})
+		i.emit(eventDisconnected, status, &connParam{})
 	}
 }
 
-// A listener is an id as the manager sees it that listens (gsi.Listener).
+// A listener takes requests for an id that listens (gsi.Listener). The manager's lock is held.
 type listener struct{ id *id }
 
-// Refuses leaves requests alone that there is no room for: the peer repeats them.
+// Refuses has requests ignored that there is no room for: the peer repeats them.
 func (l listener) Refuses() mad.Reason {
 	if l.id.backlog == 0 {
 		return cm.Ignored
@@ -143,7 +148,7 @@ func (l listener) Refuses() mad.Reason {
 	return 0
 }
 
-// Deliver makes an id of a request, which the program learns of with the event.
+// Deliver makes an id of a request, and tells the program of it.
 func (l listener) Deliver(e cm.ConnectRequest) {
 	i := l.request()
 	i.local, i.remote = e.Local, e.Remote

@@ -8,8 +8,8 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/roce/mad"
 )
 
-// This file is about the port space of datagrams, where connecting is to look a service's queue pair up, and to
-// accept is to answer with it. The server learns no more of its clients.
+// This file has the port space of datagrams. Connecting looks up a service's queue pair, and accepting answers with it.
+// The server learns no more of its clients.
 
 // lookUp asks the peer for the queue pair of its service.
 func (s *Service) lookUp(i *id, p *connParam) error {
@@ -37,7 +37,7 @@ func (s *Service) answerLookUp(i *id, cmd *accept) error {
 	return nil
 }
 
-// refuseLookUp tells the peer that it gets none.
+// refuseLookUp tells the peer that it gets no queue pair.
 func (s *Service) refuseLookUp(i *id, data []byte) error {
 	return s.answer(i, cm.LookUpAnswer{Status: mad.SIDRReject, PrivateData: data})
 }
@@ -46,24 +46,25 @@ func (s *Service) answer(i *id, a cm.LookUpAnswer) error {
 	if i.handshake != requested || s.manager.CM.AnswerLookUp(s.config.Device.Clock().Now(), i.connection, a) != nil {
 		return syscall.EINVAL
 	}
-	s.enter(i, over)
+	i.enter(over)
 	return nil
 }
 
-// lookedUp tells the program where its peer's queue pair is.
-func (s *Service) lookedUp(i *id, e *cm.LookUpAnswered) {
-	s.enter(i, over)
+// lookedUp tells the program the queue pair of its peer.
+func (v conversation) lookedUp(e *cm.LookUpAnswered) {
+	i := v.id
+	i.enter(over)
 	p := &udParam{PrivateDataLength: mad.SIDRREPPrivateData}
 	copy(p.PrivateData[:], e.PrivateData[:])
 	if e.Status != mad.SIDRValid {
-		s.emit(i, eventUnreachable, uint32(e.Status), p)
+		i.emit(eventUnreachable, uint32(e.Status), p)
 		return
 	}
-	p.QPN, p.QKey, p.AH = e.QPN, e.QKey, s.addressHandle(i)
-	s.emit(i, eventEstablished, 0, p)
+	p.QPN, p.QKey, p.AH = e.QPN, e.QKey, i.addressHandle()
+	i.emit(eventEstablished, 0, p)
 }
 
-// RefusesLookUp leaves look-ups alone that there is no room for.
+// RefusesLookUp has look-ups ignored that there is no room for.
 func (l listener) RefusesLookUp() mad.SIDRStatus {
 	if l.id.backlog == 0 {
 		return cm.LookUpIgnored
@@ -71,7 +72,7 @@ func (l listener) RefusesLookUp() mad.SIDRStatus {
 	return mad.SIDRValid
 }
 
-// DeliverLookUp makes an id of a look-up, which the program learns of with the event.
+// DeliverLookUp makes an id of a look-up, and tells the program of it.
 func (l listener) DeliverLookUp(e cm.LookUpRequest) {
 	i := l.request()
 	i.local, i.remote = e.Local, e.Remote

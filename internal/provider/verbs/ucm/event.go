@@ -36,9 +36,9 @@ type event struct {
 	group    *multicast // that it is about
 }
 
-// emit queues an event of an id. Events of an id that the program does not know yet are dropped: they are of a
-// connection that ended before it was accepted, and accepting it fails.
-func (s *Service) emit(i *id, kind int, status uint32, param any) {
+// emit queues an event of an id. It drops those of an id that the program does not know yet: its connection ended before
+// it was accepted, and accepting it fails.
+func (i *id) emit(kind int, status uint32, param any) {
 	if i.uid == 0 {
 		return
 	}
@@ -56,21 +56,21 @@ func newEvent(i *id, uid uint64, number uint32, kind int, status uint32, param a
 // push queues an event and announces it.
 func (c *Channel) push(e *event) {
 	c.events = append(c.events, e)
-	c.owed++
+	c.unannounced++
 	c.announce()
 }
 
-// announce announces what is not yet, as far as there is room.
+// announce announces events that are not announced yet, as far as there is room.
 func (c *Channel) announce() {
-	c.owed = min(c.owed, len(c.events))
-	for c.owed > 0 && c.announcer.Announce() {
-		c.owed--
+	c.unannounced = min(c.unannounced, len(c.events))
+	for c.unannounced > 0 && c.announcer.Announce() {
+		c.unannounced--
 	}
 }
 
 // remove takes the events out of the queue that are to be dropped, and returns them.
 func (c *Channel) remove(drop func(*event) bool) (removed []*event) {
-	announced := len(c.events) - c.owed
+	announced := len(c.events) - c.unannounced
 	c.events = slices.DeleteFunc(c.events, func(e *event) bool {
 		if drop(e) {
 			removed = append(removed, e)
@@ -78,8 +78,8 @@ func (c *Channel) remove(drop func(*event) bool) (removed []*event) {
 		}
 		return false
 	})
-	c.owed = max(0, len(c.events)-announced)
-	for range announced - (len(c.events) - c.owed) {
+	c.unannounced = max(0, len(c.events)-announced)
+	for range announced - (len(c.events) - c.unannounced) {
 		c.announcer.TakeBack()
 	}
 	return removed
@@ -87,22 +87,22 @@ func (c *Channel) remove(drop func(*event) bool) (removed []*event) {
 
 // getEvent hands the oldest event to the program: EAGAIN if there is none. An event that cannot be handed over stays,
 // and is announced again.
-func (c *Channel) getEvent(r request) error {
-	if len(c.events) == 0 {
+func (r request) getEvent() error {
+	if len(r.channel.events) == 0 {
 		return syscall.EAGAIN
 	}
-	c.owed++ // the program has received an announcement
-	defer c.announce()
+	r.channel.unannounced++ // the program has received an announcement
+	defer r.channel.announce()
 	cmd, err := decoded[getEvent](r.body)
 	if err != nil {
 		return err
 	}
-	e := c.events[0]
-	if err := c.respond(cmd.Response, r.out, eventLeast, &e.response); err != nil {
+	e := r.channel.events[0]
+	if err := r.respond(cmd.Response, eventLeast, &e.response); err != nil {
 		return err
 	}
-	c.events = c.events[1:]
-	c.owed--
+	r.channel.events = r.channel.events[1:]
+	r.channel.unannounced--
 	e.id.reported++
 	if e.group != nil {
 		e.group.reported++

@@ -31,9 +31,9 @@ type id struct {
 	local, remote netip.AddrPort // invalid before they are bound and resolved
 	options       options
 
-	// What it has of the port that it is bound to, or listens on: an address of the device's each.
+	// Of the port that it is bound to: one for each address of the device that it stands for.
 	endpoints []*gsi.Endpoint
-	backlog   int // requests that may still be delivered and not taken
+	backlog   int // requests that may still be delivered before the program takes some
 
 	// The connection.
 	connection cm.ID
@@ -79,7 +79,7 @@ func (i *id) datagrams() bool { return i.space == spaceUDP }
 // hasDevice reports whether the id is bound to one of the device's addresses.
 func (i *id) hasDevice() bool { return i.local.IsValid() && !isAny(i.local.Addr()) }
 
-// step moves an id on: EINVAL if that is out of place.
+// step takes an id to the state after an action: EINVAL if the action is out of place.
 func (i *id) step(a action) error {
 	next, ok := i.state.after(a)
 	if !ok {
@@ -89,7 +89,7 @@ func (i *id) step(a action) error {
 	return nil
 }
 
-func (c *Channel) createID(r request) error {
+func (r request) createID() error {
 	cmd, err := decoded[createID](r.body)
 	if err != nil {
 		return err
@@ -101,15 +101,15 @@ func (c *Channel) createID(r request) error {
 	default:
 		return syscall.EINVAL
 	}
-	i := c.newID(cmd.UID, cmd.PortSpace)
-	if err := c.respond(cmd.Response, r.out, 4, idResponse{i.number}); err != nil {
-		delete(c.service.ids, i.number)
+	i := r.channel.newID(cmd.UID, cmd.PortSpace)
+	if err := r.respond(cmd.Response, 4, idResponse{i.number}); err != nil {
+		delete(r.channel.service.ids, i.number)
 		return err
 	}
 	return nil
 }
 
-func (c *Channel) destroyID(r request) error {
+func (r request) destroyID() error {
 	cmd, err := decoded[destroyID](r.body)
 	if err != nil {
 		return err
@@ -117,42 +117,42 @@ func (c *Channel) destroyID(r request) error {
 	if r.out < 4 {
 		return syscall.ENOSPC
 	}
-	i, err := c.find(cmd.ID)
+	i, err := r.channel.find(cmd.ID)
 	if err != nil {
 		return err
 	}
-	c.service.destroy(i)
-	return c.respond(cmd.Response, r.out, 4, eventsResponse{i.reported})
+	i.destroy()
+	return r.respond(cmd.Response, 4, eventsResponse{i.reported})
 }
 
 // destroy ends what an id has begun, and drops its events. Requests to a listener that nobody has taken are refused.
-func (s *Service) destroy(i *id) {
-	delete(s.ids, i.number)
+func (i *id) destroy() {
+	delete(i.service.ids, i.number)
 	for _, e := range i.channel.remove(func(e *event) bool { return e.id == i }) {
 		if e.request != nil {
-			s.destroy(e.request)
+			e.request.destroy()
 		}
 	}
 	for len(i.groups) > 0 {
-		s.leave(i.groups[0])
+		i.groups[0].leave()
 	}
-	s.endConnection(i)
-	s.unbind(i)
+	i.endConnection()
+	i.unbind()
 }
 
 // endConnection ends whatever there is of a connection.
-func (s *Service) endConnection(i *id) {
+func (i *id) endConnection() {
 	if i.handshake == none {
 		return
 	}
-	s.manager.CM.Abandon(s.config.Device.Clock().Now(), i.connection)
-	s.manager.Leave(i.connection)
-	s.forgetQPN(i)
-	s.enter(i, over)
+	i.service.manager.CM.Abandon(i.service.config.Device.Clock().Now(), i.connection)
+	i.service.manager.Leave(i.connection)
+	i.service.forgetQPN(i)
+	i.enter(over)
 }
 
 // migrateID takes an id over from another channel, with the events that were not taken yet.
-func (c *Channel) migrateID(r request) error {
+func (r request) migrateID() error {
 	cmd, err := decoded[migrateID](r.body)
 	if err != nil {
 		return err
@@ -160,7 +160,7 @@ func (c *Channel) migrateID(r request) error {
 	if r.out < 4 {
 		return syscall.ENOSPC
 	}
-	from := c.service.channels[cmd.Descriptor]
+	from := r.channel.service.channels[cmd.Descriptor]
 	if from == nil {
 		return syscall.ENOENT
 	}
@@ -168,14 +168,14 @@ func (c *Channel) migrateID(r request) error {
 	if err != nil {
 		return err
 	}
-	if from != c {
-		i.channel = c
+	if from != r.channel {
+		i.channel = r.channel
 		for _, e := range from.remove(func(e *event) bool { return e.id == i }) {
 			if e.request != nil {
-				e.request.channel = c
+				e.request.channel = r.channel
 			}
-			c.push(e)
+			r.channel.push(e)
 		}
 	}
-	return c.respond(cmd.Response, r.out, 4, eventsResponse{i.reported})
+	return r.respond(cmd.Response, 4, eventsResponse{i.reported})
 }

@@ -21,15 +21,15 @@ type multicast struct {
 // multicastQPN is the destination of datagrams to a group (IBTA Vol. 1, 10.5).
 const multicastQPN = 0xFFFFFF
 
-func (c *Channel) joinIPMulticast(r request) error {
+func (r request) joinIPMulticast() error {
 	cmd, err := decoded[joinIPMulticast](r.body)
 	if err != nil {
 		return err
 	}
-	return c.joinGroup(r.out, cmd.Response, cmd.UID, cmd.ID, cmd.Address[:], joinFullMember)
+	return r.joinGroup(cmd.Response, cmd.UID, cmd.ID, cmd.Address[:], joinFullMember)
 }
 
-func (c *Channel) joinMulticast(r request) error {
+func (r request) joinMulticast() error {
 	cmd, err := decoded[joinMulticast](r.body)
 	if err != nil {
 		return err
@@ -37,15 +37,15 @@ func (c *Channel) joinMulticast(r request) error {
 	if cmd.Size == 0 || int(cmd.Size) != sizeOf(cmd.Address[:]) {
 		return syscall.EINVAL
 	}
-	return c.joinGroup(r.out, cmd.Response, cmd.UID, cmd.ID, cmd.Address[:], cmd.Flags)
+	return r.joinGroup(cmd.Response, cmd.UID, cmd.ID, cmd.Address[:], cmd.Flags)
 }
 
 // joinGroup makes an id a member of a group, and tells it the address handle of that.
-func (c *Channel) joinGroup(out int, response, uid uint64, number uint32, sockaddr []byte, flags uint16) error {
-	if out < 4 {
+func (r request) joinGroup(response, uid uint64, number uint32, sockaddr []byte, flags uint16) error {
+	if r.out < 4 {
 		return syscall.ENOSPC
 	}
-	i, err := c.find(number)
+	i, err := r.channel.find(number)
 	if err != nil {
 		return err
 	}
@@ -57,23 +57,23 @@ func (c *Channel) joinGroup(out int, response, uid uint64, number uint32, sockad
 		i.state != bound && i.state != addressResolved, group.Addr().Is4() != i.local.Addr().Is4():
 		return syscall.EINVAL
 	}
-	s := c.service
+	s := r.channel.service
 	g := &multicast{id: i, number: s.number(), uid: uid, group: group.Addr()}
 	s.groups[g.number] = g
 	i.groups = append(i.groups, g)
-	if err := c.respond(response, out, 4, idResponse{g.number}); err != nil {
-		s.leave(g)
+	if err := r.respond(response, 4, idResponse{g.number}); err != nil {
+		g.leave()
 		return err
 	}
-	handle := s.addressHandle(i)
+	handle := i.addressHandle()
 	handle.DGID, handle.FlowLabel = gidOf(g.group), 0
 	told := newEvent(i, g.uid, g.number, eventMulticastJoin, 0, &udParam{QPN: multicastQPN, QKey: mad.DatagramQKey, AH: handle})
 	told.group = g
-	c.push(told)
+	r.channel.push(told)
 	return nil
 }
 
-func (c *Channel) leaveMulticast(r request) error {
+func (r request) leaveMulticast() error {
 	cmd, err := decoded[destroyID](r.body)
 	if err != nil {
 		return err
@@ -81,20 +81,20 @@ func (c *Channel) leaveMulticast(r request) error {
 	if r.out < 4 {
 		return syscall.ENOSPC
 	}
-	g := c.service.groups[cmd.ID]
+	g := r.channel.service.groups[cmd.ID]
 	switch {
 	case g == nil:
 		return syscall.ENOENT
-	case g.id.channel != c:
+	case g.id.channel != r.channel:
 		return syscall.EINVAL
 	}
-	c.service.leave(g)
-	return c.respond(cmd.Response, r.out, 4, eventsResponse{g.reported})
+	g.leave()
+	return r.respond(cmd.Response, 4, eventsResponse{g.reported})
 }
 
 // leave ends a membership and drops its events.
-func (s *Service) leave(g *multicast) {
-	delete(s.groups, g.number)
+func (g *multicast) leave() {
+	delete(g.id.service.groups, g.number)
 	g.id.groups = slices.DeleteFunc(g.id.groups, func(o *multicast) bool { return o == g })
 	g.id.channel.remove(func(e *event) bool { return e.group == g })
 }

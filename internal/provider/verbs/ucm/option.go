@@ -17,19 +17,19 @@ const (
 	optionAckTimeout = 3
 )
 
-func (c *Channel) setOption(r request) error {
+func (r request) setOption() error {
 	cmd, err := decoded[setOption](r.body)
 	if err != nil {
 		return err
 	}
-	i, err := c.find(cmd.ID)
+	i, err := r.channel.find(cmd.ID)
 	if err != nil {
 		return err
 	}
 	if cmd.Level != levelID || cmd.Name > optionAckTimeout {
 		return syscall.ENOSYS
 	}
-	value, err := c.optionValue(&cmd)
+	value, err := r.optionValue(&cmd)
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func (c *Channel) setOption(r request) error {
 }
 
 // optionValue fetches the value of an option: a byte, or an int of which it matters whether it is 0.
-func (c *Channel) optionValue(cmd *setOption) (uint8, error) {
+func (r request) optionValue(cmd *setOption) (uint8, error) {
 	size := 1
 	if cmd.Name == optionReuse || cmd.Name == optionFamilyOnly {
 		size = 4
@@ -46,7 +46,7 @@ func (c *Channel) optionValue(cmd *setOption) (uint8, error) {
 		return 0, syscall.EINVAL
 	}
 	b := make([]byte, size)
-	if c.service.config.Memory.Read(cmd.Value, b) != nil {
+	if r.channel.service.config.Memory.Read(cmd.Value, b) != nil {
 		return 0, syscall.EFAULT
 	}
 	if size == 1 {

@@ -17,7 +17,7 @@ const selectExactly = 2
 // rate100 is 100 Gb/s as a static rate (enum ibv_rate). A link of the lab has no speed that a path could tell.
 const rate100 = 16
 
-func (c *Channel) queryRoute(r request) error {
+func (r request) queryRoute() error {
 	cmd, err := decoded[query](r.body)
 	if err != nil {
 		return err
@@ -25,7 +25,7 @@ func (c *Channel) queryRoute(r request) error {
 	if r.out < routeResponseLeast {
 		return syscall.ENOSPC
 	}
-	i, err := c.find(cmd.ID)
+	i, err := r.channel.find(cmd.ID)
 	if err != nil {
 		return err
 	}
@@ -33,18 +33,18 @@ func (c *Channel) queryRoute(r request) error {
 	putAddress(response.Source[:], i.local)
 	putAddress(response.Destination[:], i.destination())
 	if i.hasDevice() {
-		response.NodeGUID, response.Port = c.service.config.NodeGUID, port
+		response.NodeGUID, response.Port = r.channel.service.config.NodeGUID, port
 		route := &response.Routes[0]
 		route.DGID, route.SGID, route.PKey = gidOf(i.remote.Addr()), gidOf(i.local.Addr()), pkey
 		if i.hasRoute() {
 			response.Paths = 1
-			c.service.fillPath(i, route)
+			i.fillPath(route)
 		}
 	}
-	return c.respond(cmd.Response, r.out, routeResponseLeast, &response)
+	return r.respond(cmd.Response, routeResponseLeast, &response)
 }
 
-// destination returns where an id leads to: to nowhere of its family once it is bound.
+// destination returns the remote address, or the wildcard of its family while an id is only bound.
 func (i *id) destination() netip.AddrPort {
 	if i.remote.IsValid() || !i.local.IsValid() {
 		return i.remote
@@ -57,12 +57,12 @@ func (i *id) hasRoute() bool {
 	return i.remote.IsValid() && i.state >= routeResolved && i.state != listening
 }
 
-// fillPath tells what packets to the peer are like.
-func (s *Service) fillPath(i *id, p *pathRecord) {
+// fillPath fills in the properties of packets to the peer.
+func (i *id) fillPath(p *pathRecord) {
 	binary.BigEndian.PutUint32(p.FlowLabel[:], mad.FlowLabel(i.local.Port(), i.remote.Port()))
 	p.DLID, p.SLID = [2]byte{0xFF, 0xFF}, [2]byte{0xFF, 0xFF} // there are none (roce.md 12.3)
 	p.Reversible, p.Paths = 1, 1
-	p.MTUSelector, p.MTU = selectExactly, uint32(s.mtu(i))
+	p.MTUSelector, p.MTU = selectExactly, uint32(i.mtu())
 	if i.agreed.mtu != 0 {
 		p.MTU = uint32(i.agreed.mtu)
 	}
@@ -71,37 +71,37 @@ func (s *Service) fillPath(i *id, p *pathRecord) {
 	p.HopLimit, p.TrafficClass = hopLimit, i.options.service
 }
 
-func (c *Channel) query(r request) error {
+func (r request) query() error {
 	cmd, err := decoded[query](r.body)
 	if err != nil {
 		return err
 	}
-	i, err := c.find(cmd.ID)
+	i, err := r.channel.find(cmd.ID)
 	if err != nil {
 		return err
 	}
 	switch cmd.Option {
 	case queryAddr:
-		response := c.service.addressesOf(i)
+		response := i.newAddrResponse()
 		response.SourceSize = uint16(putAddress(response.Source[:], i.local))
 		response.DestinationSize = uint16(putAddress(response.Destination[:], i.destination()))
-		return c.respond(cmd.Response, r.out, addrResponseLeast, &response)
+		return r.respond(cmd.Response, addrResponseLeast, &response)
 	case queryGID:
-		response := c.service.addressesOf(i)
+		response := i.newAddrResponse()
 		response.SourceSize = putGID(response.Source[:], i, i.local)
 		response.DestinationSize = putGID(response.Destination[:], i, i.destination())
-		return c.respond(cmd.Response, r.out, addrResponseLeast, &response)
+		return r.respond(cmd.Response, addrResponseLeast, &response)
 	case queryPath:
-		return c.queryPath(i, cmd.Response, r.out)
+		return r.queryPath(i, cmd.Response)
 	}
 	return syscall.ENOSYS
 }
 
-// addressesOf returns the answer to a query without the addresses.
-func (s *Service) addressesOf(i *id) addrResponse {
+// newAddrResponse returns the answer to a query, without the addresses.
+func (i *id) newAddrResponse() addrResponse {
 	response := addrResponse{DeviceIndex: noDeviceIndex}
 	if i.hasDevice() {
-		response.NodeGUID, response.Port, response.PKey = s.config.NodeGUID, port, pkey
+		response.NodeGUID, response.Port, response.PKey = i.service.config.NodeGUID, port, pkey
 	}
 	return response
 }
@@ -118,22 +118,22 @@ func putGID(b []byte, i *id, a netip.AddrPort) uint16 {
 }
 
 // queryPath answers with the path to the peer, as far as it is known and there is room.
-func (c *Channel) queryPath(i *id, address uint64, out int) error {
+func (r request) queryPath(i *id, address uint64) error {
 	const least, whole = 8, 8 + 72
 	response := pathResponse{}
 	if i.hasRoute() {
 		response.Paths = 1
 	}
 	b := encoded(response)
-	if i.hasRoute() && out >= whole {
+	if i.hasRoute() && r.out >= whole {
 		data := pathData{Flags: pathGMP | pathPrimary | pathBidirectional}
 		var record pathRecord
 		record.DGID, record.SGID = gidOf(i.remote.Addr()), gidOf(i.local.Addr())
-		c.service.fillPath(i, &record)
+		i.fillPath(&record)
 		packPath(data.Record[:], &record)
 		b = append(b, encoded(&data)...)
 	}
-	return c.respond(address, out, least, b)
+	return r.respond(address, least, b)
 }
 
 // packPath writes a path record as the subnet administrator has it (IBTA Vol. 1, 15.2.5.16).

@@ -7,15 +7,15 @@ import (
 	"github.com/ndklab/ndklab/provider"
 )
 
-func (c *Channel) resolveIP(r request) error {
+func (r request) resolveIP() error {
 	cmd, err := decoded[resolveIP](r.body)
 	if err != nil {
 		return err
 	}
-	return c.resolve(cmd.ID, cmd.Source[:], cmd.Destination[:])
+	return r.resolve(cmd.ID, cmd.Source[:], cmd.Destination[:])
 }
 
-func (c *Channel) resolveAddr(r request) error {
+func (r request) resolveAddr() error {
 	cmd, err := decoded[resolveAddr](r.body)
 	if err != nil {
 		return err
@@ -28,13 +28,13 @@ func (c *Channel) resolveAddr(r request) error {
 	if cmd.SourceSize == 0 {
 		clear(source)
 	}
-	return c.resolve(cmd.ID, source, destination)
+	return r.resolve(cmd.ID, source, destination)
 }
 
-// resolve says where an id is to connect to, and binds it if it is not bound. Without a source it is bound to the
-// address that the route to the destination begins at.
-func (c *Channel) resolve(number uint32, source, destination []byte) error {
-	i, err := c.find(number)
+// resolve sets the address that an id is to connect to, and binds the id if it is not bound. Without a source it is bound
+// to the local address of the route to the destination.
+func (r request) resolve(number uint32, source, destination []byte) error {
+	i, err := r.channel.find(number)
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (c *Channel) resolve(number uint32, source, destination []byte) error {
 	if err != nil {
 		return err
 	}
-	s := c.service
+	s := r.channel.service
 	if i.state == idle {
 		from := netip.AddrPortFrom(anyAddress(to.Addr()), 0)
 		if family(source) != 0 {
@@ -61,7 +61,7 @@ func (c *Channel) resolve(number uint32, source, destination []byte) error {
 		return err
 	}
 	i.remote = to
-	s.emit(i, eventAddrResolved, 0, nil)
+	i.emit(eventAddrResolved, 0, nil)
 	return i.step(doResolveAddress)
 }
 
@@ -75,16 +75,16 @@ func (s *Service) bindToward(i *id, from netip.AddrPort, to netip.Addr) error {
 		}
 		from = netip.AddrPortFrom(local, from.Port())
 	}
-	return s.bindTo(i, from)
+	return i.bindTo(from)
 }
 
-// route finds the way from an id to a destination, which it returns, and settles an id on the wildcard address for the
-// address that the way begins at. The wildcard as destination, or loopback, is the device itself.
+// route finds the path from an id to a destination, which it returns. An id on the wildcard address gets the local address
+// of that path. The wildcard or loopback as destination is the device itself.
 func (s *Service) route(i *id, to netip.AddrPort) (netip.AddrPort, error) {
 	local := i.local.Addr()
 	if isAny(to.Addr()) {
 		if isAny(local) {
-			claimed := s.boundTo(i)
+			claimed := i.boundTo()
 			if len(claimed) == 0 {
 				return to, syscall.ENODEV
 			}
@@ -122,18 +122,18 @@ func (s *Service) reach(local, to netip.Addr) error {
 	return syscall.ENETUNREACH
 }
 
-func (c *Channel) resolveRoute(r request) error {
+func (r request) resolveRoute() error {
 	cmd, err := decoded[resolveRoute](r.body)
 	if err != nil {
 		return err
 	}
-	i, err := c.find(cmd.ID)
+	i, err := r.channel.find(cmd.ID)
 	if err != nil {
 		return err
 	}
-	if _, ok := i.state.after(doResolveRoute); !ok || c.service.mtu(i) == 0 {
+	if _, ok := i.state.after(doResolveRoute); !ok || i.mtu() == 0 {
 		return syscall.EINVAL
 	}
-	c.service.emit(i, eventRouteResolved, 0, nil)
+	i.emit(eventRouteResolved, 0, nil)
 	return i.step(doResolveRoute)
 }

@@ -1,7 +1,7 @@
 package ucm
 
-// A state is where an id stands, by what has been asked of it (cma.c of Linux). Resolving takes no time here, so that
-// the states of waiting for it are missing.
+// A state of an id follows from what the program has asked for (cma.c of Linux). Resolving takes no time here, so that
+// there are no states of waiting for it.
 type state uint8
 
 const (
@@ -14,7 +14,7 @@ const (
 	listening
 )
 
-// An action moves an id on.
+// An action of the program takes an id to another state.
 type action uint8
 
 const (
@@ -53,14 +53,14 @@ const (
 	over
 )
 
-// enter moves an id on, and has the device count its connection. The manager's lock is held.
-func (s *Service) enter(i *id, h handshake) {
+// enter takes an id's handshake on, and has the device count its connection. The manager's lock is held.
+func (i *id) enter(h handshake) {
 	was := i.handshake
 	switch i.handshake = h; {
 	case h == established:
-		s.config.Device.CountConnection(was == replied)
+		i.service.config.Device.CountConnection(was == replied)
 	case was == established:
-		s.config.Device.CountDisconnection()
+		i.service.config.Device.CountDisconnection()
 	}
 }
 

@@ -7,11 +7,15 @@
 // which are what librdmacm calls rdma_cm_id, belong to a channel. Commands are parsed and answered at once; what
 // comes later is an event.
 //
-// Differences from Linux: AF_IB is unknown, which librdmacm finds out by itself and takes the commands for IP
-// addresses, and nothing is of the port spaces IB and IPoIB; ports below 1024 need no privilege; a port is another
-// process's in all spaces; multicast knows IPv6; a listener on the wildcard address listens on the addresses that the
-// device has at that time; resolving an address or a route ends before the command does; requests to a port that was
-// listened on a moment ago are left alone, not refused.
+// Differences from Linux:
+//
+//   - AF_IB is unknown: librdmacm finds that out and uses the commands for IP addresses. The port spaces IB and IPoIB
+//     are not there;
+//   - ports below 1024 need no privilege, and another process's port is in use in all spaces;
+//   - multicast knows IPv6;
+//   - a listener on the wildcard address listens on the addresses that the device has at that time;
+//   - resolving an address or a route ends before the command does;
+//   - requests to a port are ignored, not refused, for a few seconds after a program has stopped listening there.
 //
 // Start reading at New and Channel.Command; state.go has the states of an id.
 package ucm
@@ -39,7 +43,7 @@ type Config struct {
 	Rand     *rand.Rand
 	Memory   Memory
 	// Source is the local address from which a remote one is reached, for ids that are bound to none; an error, which
-	// wraps an errno, if there is no route. Nil takes the first of the device's addresses that reaches it.
+	// wraps an errno, if there is no route. With nil, it is the first of the device's addresses that reaches it.
 	Source func(remote netip.Addr) (netip.Addr, error)
 }
 
@@ -65,7 +69,7 @@ func New(config Config) *Service {
 	}
 }
 
-// number is one that nothing else has. Zero is none.
+// number returns a number that nothing else has, and never zero.
 func (s *Service) number() uint32 {
 	for {
 		s.lastNumber++
@@ -95,11 +99,11 @@ func (s *Service) gidIndex(local netip.Addr) uint8 {
 	return 0
 }
 
-// progress moves on what the connection manager was asked for. The lock is held.
+// progress carries out what the connection manager was asked for. The lock is held.
 func (s *Service) progress() { s.manager.Progress(s.config.Device.Clock().Now()) }
 
-// NoteTraffic says that a valid request has come in on a queue pair, which establishes its connection if the peer's
-// word has yet to come. Of other queue pairs it says nothing. The caller holds no lock of the device's.
+// NoteTraffic takes note of a valid request on a queue pair. It establishes the connection if the peer's message that
+// does so has yet to come. The caller holds no lock of the device's.
 func (s *Service) NoteTraffic(qpn uint32) {
 	s.manager.Lock()
 	defer s.manager.Unlock()
@@ -109,7 +113,7 @@ func (s *Service) NoteTraffic(qpn uint32) {
 	}
 }
 
-// Fail tells the program once that the device is gone.
+// Fail tells the program, once, that the device is gone.
 func (s *Service) Fail() {
 	s.manager.Lock()
 	defer s.manager.Unlock()
@@ -119,7 +123,7 @@ func (s *Service) Fail() {
 	s.removed = true
 	for _, i := range s.ids {
 		if i.hasDevice() {
-			s.emit(i, eventDeviceRemoval, 0, nil)
+			i.emit(eventDeviceRemoval, 0, nil)
 		}
 	}
 }
