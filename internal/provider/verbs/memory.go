@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"encoding/binary"
 	"maps"
 	"slices"
 	"sync"
@@ -8,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/ndklab/ndklab/internal/provider/rc"
+	"github.com/ndklab/ndklab/internal/provider/roce"
 )
 
 // Access has the rights to memory, numbered as ibv_access_flags.
@@ -324,3 +326,39 @@ func (v view) Invalidate(token uint32) bool {
 
 // InvalidateLocal implements rc.Memory. Verbs' READ ends no token.
 func (v view) InvalidateLocal(uint32) bool { return false }
+
+// operandBytes is the size of the memory that an atomic operation is applied to.
+const operandBytes = 8
+
+// takeOperand makes the 8 bytes that an atomic write writes its operand, and reports whether there are 8 that may be
+// read.
+func (v view) takeOperand(r *rc.Request) bool {
+	if int64(len(r.Inline))+rc.LengthOf(r.SGL) != operandBytes {
+		return false
+	}
+	stored := append(r.Inline[:len(r.Inline):len(r.Inline)], v.read(r.SGL)...)
+	if len(stored) != operandBytes {
+		return false
+	}
+	r.Operand, r.SGL, r.Inline = binary.NativeEndian.Uint64(stored), nil, nil
+	return true
+}
+
+// read returns a copy of the few bytes of an SGL; nil if they may not be read, or are not there.
+func (v view) read(sgl []rc.SGE) []byte {
+	var pieces [][]byte
+	for _, sge := range sgl {
+		var ok bool
+		if pieces, ok = v.Local(pieces, sge, rc.LocalRead); !ok {
+			return nil
+		}
+	}
+	if fetch := v.qp.pd.context.transport.Fetch; fetch != nil {
+		done, there := fetch([]roce.Packet{{Payload: pieces}})
+		defer done()
+		if there == 0 {
+			return nil
+		}
+	}
+	return slices.Concat(pieces...)
+}

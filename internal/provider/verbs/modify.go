@@ -29,10 +29,20 @@ func (qp *QP) Modify(to *Attributes, mask AttributeMask) error {
 	}
 	changed := qp.attributes
 	changed.take(to, mask)
-	if err := qp.check(&changed, mask); err != nil {
+	m := modification{qp, next, &changed, mask}
+	if err := m.check(); err != nil {
 		return err
 	}
-	return qp.enter(next, &changed, mask)
+	return m.carryOut()
+}
+
+// A modification is a call of Modify, with the state and the attributes that the queue pair is to have. The queue pair's
+// lock is held.
+type modification struct {
+	qp   *QP
+	next QPState
+	to   *Attributes
+	mask AttributeMask
 }
 
 // take takes the attributes that mask names.
@@ -68,7 +78,8 @@ func (a *Attributes) take(from *Attributes, mask AttributeMask) {
 const whenDrained = MaskAddress | MaskMaxReads | MaskMaxDestReads
 
 // check returns EINVAL for attributes among those of mask that cannot be.
-func (qp *QP) check(a *Attributes, mask AttributeMask) error {
+func (m *modification) check() error {
+	qp, a, mask := m.qp, m.to, m.mask
 	const mostRetries, mostTimeout, lastQPN = 7, 31, 0xFFFFFF
 	limits := &qp.pd.context.limits
 	gids := qp.pd.context.GIDs()
@@ -98,10 +109,11 @@ func (qp *QP) check(a *Attributes, mask AttributeMask) error {
 	return nil
 }
 
-// enter carries out what Modify was asked for. The lock is held.
-func (qp *QP) enter(next QPState, a *Attributes, mask AttributeMask) error {
-	qp.watchSends(false)
-	defer qp.watchReceives()
+// carryOut takes the queue pair to its next state and attributes.
+func (m *modification) carryOut() error {
+	qp, a, next := m.qp, m.to, m.next
+	qp.written.watchSends(false)
+	defer qp.written.watchReceives()
 	switch {
 	case next == Reset:
 		qp.reset()
@@ -113,19 +125,23 @@ func (qp *QP) enter(next QPState, a *Attributes, mask AttributeMask) error {
 		}
 		return nil
 	case qp.state == Init && next == ReadyToReceive:
-		if err := qp.connect(a); err != nil {
+		if err := m.connect(); err != nil {
 			return err
 		}
 	case qp.state == ReadyToReceive && next == ReadyToSend:
-		if err := qp.connectToSend(a); err != nil {
+		if err := m.connectToSend(); err != nil {
 			return err
 		}
 	case qp.state == SendQueueError && next == ReadyToSend:
 		qp.reason = ""
-		qp.sendAgain()
+		if qp.config.Type == UC {
+			qp.uc.SendAgain()
+		} else {
+			qp.ud.SendAgain()
+		}
 	}
 	qp.attributes = *a
-	qp.apply(mask)
+	m.apply()
 	drain := next == SendQueueDrain
 	if !drain || qp.state != SendQueueDrain {
 		qp.notifying = drain && a.DrainNotify
@@ -168,12 +184,13 @@ func rights(a Access) (r rc.Rights) {
 	return r
 }
 
-// foreignAckDelay bounds the time that a peer may take to acknowledge of which nobody knows of what kind it is: 134 ms, as
-// Linux says (roce.md 13).
+// foreignAckDelay bounds the time that a peer of an unknown kind may take to acknowledge: 134 ms, as Linux says (roce.md
+// 13).
 const foreignAckDelay mad.Timeout = 15
 
-// connect has the queue pair receive. The lock is held.
-func (qp *QP) connect(a *Attributes) error {
+// connect has the queue pair receive.
+func (m *modification) connect() error {
+	qp, a := m.qp, m.to
 	gids := qp.pd.context.GIDs()
 	switch qp.config.Type {
 	case RC:
@@ -190,8 +207,9 @@ func (qp *QP) connect(a *Attributes) error {
 	return qp.ud.Connect()
 }
 
-// connectToSend has the queue pair send. The lock is held.
-func (qp *QP) connectToSend(a *Attributes) error {
+// connectToSend has the queue pair send.
+func (m *modification) connectToSend() error {
+	qp, a := m.qp, m.to
 	switch qp.config.Type {
 	case RC:
 		return qp.channel.QP.ConnectToSend(rc.Sending{
@@ -204,18 +222,9 @@ func (qp *QP) connectToSend(a *Attributes) error {
 	return qp.ud.ConnectToSend(a.SendPSN)
 }
 
-// sendAgain has an unreliable queue pair take requests again. The lock is held.
-func (qp *QP) sendAgain() {
-	if qp.config.Type == UC {
-		qp.uc.SendAgain()
-	} else {
-		qp.ud.SendAgain()
-	}
-}
-
-// apply tells the state machine of attributes that may change at any time. The lock is held.
-func (qp *QP) apply(mask AttributeMask) {
-	a := &qp.attributes
+// apply tells the state machine of attributes that may change at any time.
+func (m *modification) apply() {
+	qp, a, mask := m.qp, m.to, m.mask
 	redirected := qp.state == SendQueueDrain && mask&MaskAddress != 0
 	if redirected {
 		qp.local = qp.pd.context.GIDs()[a.Address.GIDIndex].Address

@@ -1,10 +1,8 @@
 package verbs
 
 import (
-	"encoding/binary"
 	"errors"
 	"net/netip"
-	"slices"
 	"syscall"
 
 	"github.com/ndklab/ndklab/internal/provider/rc"
@@ -61,7 +59,7 @@ type SendRequest struct {
 func (qp *QP) Post(requests []SendRequest) (failed int, err error) {
 	qp.lock.Lock()
 	defer qp.lock.Unlock()
-	qp.takeSends()
+	qp.written.takeSends()
 	for i := range requests {
 		if err = qp.post(&requests[i]); err != nil {
 			failed = i
@@ -73,7 +71,7 @@ func (qp *QP) Post(requests []SendRequest) (failed int, err error) {
 	} else {
 		qp.unreliable.Progress()
 	}
-	qp.renewRoom()
+	qp.written.renewRoom()
 	return failed, err
 }
 
@@ -92,7 +90,7 @@ func (qp *QP) post(r *SendRequest) error {
 	var err error
 	switch qp.config.Type {
 	case RC:
-		if r.Op == rc.OpAtomicWrite && !qp.takeOperand(&r.Request) {
+		if r.Op == rc.OpAtomicWrite && !(view{qp}).takeOperand(&r.Request) {
 			err = rc.ErrAtomic
 			break
 		}
@@ -111,42 +109,6 @@ func (qp *QP) post(r *SendRequest) error {
 	}
 	return syscall.EINVAL
 }
-
-// takeOperand has the 8 bytes that an atomic write is of be its operand, and reports whether there are 8 that may be
-// read. The lock is held.
-func (qp *QP) takeOperand(r *rc.Request) bool {
-	if int64(len(r.Inline))+rc.LengthOf(r.SGL) != operandBytes {
-		return false
-	}
-	stored := append(r.Inline[:len(r.Inline):len(r.Inline)], qp.read(r.SGL)...)
-	if len(stored) != operandBytes {
-		return false
-	}
-	r.Operand, r.SGL, r.Inline = binary.NativeEndian.Uint64(stored), nil, nil
-	return true
-}
-
-// read returns a copy of the few bytes of an SGL; nil if they may not be read, or are not there. The lock is held.
-func (qp *QP) read(sgl []rc.SGE) []byte {
-	var pieces [][]byte
-	for _, sge := range sgl {
-		var ok bool
-		if pieces, ok = (view{qp}).Local(pieces, sge, rc.LocalRead); !ok {
-			return nil
-		}
-	}
-	if fetch := qp.pd.context.transport.Fetch; fetch != nil {
-		done, there := fetch([]roce.Packet{{Payload: pieces}})
-		defer done()
-		if there == 0 {
-			return nil
-		}
-	}
-	return slices.Concat(pieces...)
-}
-
-// operandBytes is the size of what atomics are about.
-const operandBytes = 8
 
 func (qp *QP) postDatagram(r *SendRequest) error {
 	if r.AH == nil || r.AH.pd != qp.pd || r.Op != rc.OpSend && r.Op != rc.OpSendImmediate {
@@ -168,14 +130,14 @@ func (qp *QP) Receive(receives []ReceiveRequest) (failed int, err error) {
 	}
 	qp.lock.Lock()
 	defer qp.lock.Unlock()
-	qp.takeReceives()
+	qp.written.takeReceives()
 	for i := range receives {
 		if err = qp.postReceive(&receives[i]); err != nil {
 			failed = i
 			break
 		}
 	}
-	qp.watchReceives()
+	qp.written.watchReceives()
 	if qp.state == Error {
 		qp.flush()
 	}
@@ -193,13 +155,6 @@ func (qp *QP) postReceive(r *ReceiveRequest) error {
 		return syscall.ENOMEM
 	}
 	return nil
-}
-
-// flow is that of a connection. The lock is held.
-func (qp *QP) flow() roce.Flow {
-	f := roce.Flow{Local: qp.local, Remote: qp.attributes.Address.Remote}
-	f.SourcePort = qp.pd.context.transport.Carrier.SourcePort(f.Local, roce.FlowLabel(qp.Number(), qp.attributes.DestQPN))
-	return f
 }
 
 // connectionOf returns the attributes of an unreliable connection.

@@ -72,8 +72,7 @@ type QP struct {
 
 	// The lock guards what follows.
 	receives   *rc.ReceiveQueue // nil with an SRQ
-	queues     WorkQueues       // nil before UseQueues, and in the end
-	watches    bool             // the queue of sends
+	written    written
 	state      QPState
 	attributes Attributes
 	local      netip.Addr // Address.GIDIndex's
@@ -114,6 +113,7 @@ func (pd *PD) CreateQP(config QPConfig) (*QP, error) {
 		return nil, err
 	}
 	qp := &QP{pd: pd, config: config}
+	qp.written.qp = qp
 	qp.lock, qp.pair = &qp.unreliable, &qp.unreliable.Pair
 	if config.Type == RC {
 		qp.lock, qp.pair = &qp.channel, &qp.channel.Pair
@@ -204,7 +204,7 @@ func (qp *QP) Destroy() error {
 	c.count(&c.inUse.qps, -1)
 	c.mu.Unlock()
 	qp.lock.Lock()
-	qp.destroyed, qp.queues, qp.watches = true, nil, false
+	qp.destroyed, qp.written.queues, qp.written.watchesSends = true, nil, false
 	qp.flush()
 	qp.lock.Unlock()
 	if qp.config.Type == RC {

@@ -24,7 +24,7 @@ func (m model) Settle(completions []rc.Completion) {
 }
 
 // Watch implements transport.Model.
-func (m model) Watch(watch bool) bool { return m.qp.watchSends(watch) }
+func (m model) Watch(watch bool) bool { return m.qp.written.watchSends(watch) }
 
 // Requested implements transport.Model.
 func (m model) Requested() {
@@ -72,7 +72,15 @@ func (m machine) Next(p *roce.Packet) (flow roce.Flow, ok bool) {
 	if qp.config.Type == UD {
 		return qp.ud.Next(p)
 	}
-	return qp.flow(), qp.uc.Next(p)
+	return m.flow(), qp.uc.Next(p)
+}
+
+// flow returns the flow of an unreliable connection.
+func (m machine) flow() roce.Flow {
+	qp := m.qp
+	f := roce.Flow{Local: qp.local, Remote: qp.attributes.Address.Remote}
+	f.SourcePort = qp.pd.context.transport.Carrier.SourcePort(f.Local, roce.FlowLabel(qp.Number(), qp.attributes.DestQPN))
+	return f
 }
 
 // Settle implements transport.Machine.
@@ -116,7 +124,7 @@ func (qp *QP) settle(state rc.State, sendFailed bool) {
 	if state != rc.Error {
 		return
 	}
-	defer qp.flushQueues()
+	defer qp.written.flush()
 	if qp.state != Error {
 		qp.state = Error
 		qp.tellError(peerRefused)

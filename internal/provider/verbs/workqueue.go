@@ -16,20 +16,27 @@ type WorkQueues interface {
 	WatchReceives(watch bool, room int)
 }
 
-// UseQueues gives a queue pair that has receives of its own work queues, for as long as it is there.
+// written has the work queues of a queue pair whose consumer writes requests itself. The queue pair's lock guards it.
+type written struct {
+	qp           *QP
+	queues       WorkQueues // nil before UseQueues, and in the end
+	watchesSends bool
+}
+
+// UseQueues gives work queues, for as long as it is there, to a queue pair that has receives of its own.
 func (qp *QP) UseQueues(queues WorkQueues) {
 	qp.lock.Lock()
 	defer qp.lock.Unlock()
-	qp.queues = queues
-	qp.watchReceives()
+	qp.written.queues = queues
+	qp.written.watchReceives()
 }
 
 // Ring posts what the consumer has written to the work queues.
 func (qp *QP) Ring() {
 	qp.lock.Lock()
 	defer qp.lock.Unlock()
-	qp.takeSends()
-	qp.watchReceives()
+	qp.written.takeSends()
+	qp.written.watchReceives()
 	if qp.config.Type == RC {
 		qp.channel.ProgressSoon()
 	}
@@ -37,11 +44,12 @@ func (qp *QP) Ring() {
 
 // takeSends posts what the consumer has written. It knows what may be posted, and for how many there is room; who writes
 // anything else has a queue pair in error. The lock is held.
-func (qp *QP) takeSends() {
-	if qp.queues == nil {
+func (w *written) takeSends() {
+	if w.queues == nil {
 		return
 	}
-	for r := qp.queues.TakeSend(); r != nil; r = qp.queues.TakeSend() {
+	qp := w.qp
+	for r := w.queues.TakeSend(); r != nil; r = w.queues.TakeSend() {
 		if qp.post(r) != nil {
 			qp.complete(&rc.Completion{Op: r.Op, Status: rc.LocalLength, Context: qp.tags.take(r.ID), Solicited: true}, 0, 0)
 			qp.channel.QP.Flush()
@@ -51,63 +59,63 @@ func (qp *QP) takeSends() {
 
 // watchSends posts what the consumer has written, and has the queue pair look for more or not. It reports whether
 // it does. The lock is held.
-func (qp *QP) watchSends(watch bool) (watches bool) {
-	if qp.queues == nil {
+func (w *written) watchSends(watch bool) (watches bool) {
+	if w.queues == nil {
 		return false
 	}
-	if watches = watch && qp.state == ReadyToSend; !watches {
-		qp.queues.WatchSends(false, 0)
+	if watches = watch && w.qp.state == ReadyToSend; !watches {
+		w.queues.WatchSends(false, 0)
 	}
-	qp.takeSends()
-	qp.watches = watches
-	qp.renewRoom()
+	w.takeSends()
+	w.watchesSends = watches
+	w.renewRoom()
 	return watches
 }
 
 // renewRoom follows each call that posts sends, and so takes room that the consumer may have been told of. Meanwhile it
 // writes none. The lock is held.
-func (qp *QP) renewRoom() {
-	if qp.watches {
-		qp.queues.WatchSends(true, qp.channel.QP.Room())
+func (w *written) renewRoom() {
+	if w.watchesSends {
+		w.queues.WatchSends(true, w.qp.channel.QP.Room())
 	}
 }
 
 // takeReceives posts the receives that the consumer has written, and reports whether there were any. The lock is held.
-func (qp *QP) takeReceives() (some bool) {
-	if qp.queues == nil {
+func (w *written) takeReceives() (some bool) {
+	if w.queues == nil {
 		return false
 	}
-	for r := qp.queues.TakeReceive(); r != nil; r = qp.queues.TakeReceive() {
-		some = qp.postReceive(r) == nil || some
+	for r := w.queues.TakeReceive(); r != nil; r = w.queues.TakeReceive() {
+		some = w.qp.postReceive(r) == nil || some
 	}
 	return some
 }
 
 // watchReceives posts the receives that the consumer has written. From now on the queue pair looks for more when it has
 // none left, as long as it may receive. The lock is held.
-func (qp *QP) watchReceives() {
-	if qp.queues == nil || qp.receives == nil {
+func (w *written) watchReceives() {
+	if w.queues == nil || w.qp.receives == nil {
 		return
 	}
-	watches := qp.state != Reset && qp.state != Error
+	watches := w.qp.state != Reset && w.qp.state != Error
 	if !watches {
-		qp.queues.WatchReceives(false, 0)
+		w.queues.WatchReceives(false, 0)
 	}
-	qp.takeReceives()
+	w.takeReceives()
 	if watches {
-		qp.queues.WatchReceives(true, qp.config.Capacity.ReceiveDepth-qp.receives.Len())
+		w.queues.WatchReceives(true, w.qp.config.Capacity.ReceiveDepth-w.qp.receives.Len())
 	}
 }
 
-// flushQueues flushes what the consumer has written for a queue pair that is in error. The lock is held.
-func (qp *QP) flushQueues() {
-	if qp.queues == nil {
+// flush flushes what the consumer has written for a queue pair that is in error. The lock is held.
+func (w *written) flush() {
+	if w.queues == nil {
 		return
 	}
-	qp.watchSends(false)
-	qp.watchReceives()
-	if qp.receives != nil {
-		qp.flushReceives()
+	w.watchSends(false)
+	w.watchReceives()
+	if w.qp.receives != nil {
+		w.qp.flushReceives()
 	}
 }
 
@@ -120,9 +128,9 @@ func (q queued) Take(r *rc.Receive) bool {
 	if qp.receives.Take(r) {
 		return true
 	}
-	if qp.queues == nil {
+	if qp.written.queues == nil {
 		return false
 	}
-	qp.watchReceives()
+	qp.written.watchReceives()
 	return qp.receives.Take(r)
 }
