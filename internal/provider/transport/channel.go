@@ -101,7 +101,7 @@ func (c *Channel) setPeer(peer Peer, remoteQPN uint32) {
 	d := c.device
 	c.flow = roce.Flow{Local: peer.Local, Remote: peer.Remote}
 	c.flow.SourcePort = d.Carrier.SourcePort(peer.Local, roce.FlowLabel(c.number, remoteQPN))
-	c.path = d.pathTo(peer.Remote)
+	c.path = d.paths.find(peer.Remote)
 }
 
 // Redirect has a channel that is connected carry packets to and from other addresses of the same peer's.

@@ -17,7 +17,6 @@ import (
 
 	"github.com/ndklab/ndklab/internal/provider/fault"
 	"github.com/ndklab/ndklab/internal/provider/rc"
-	"github.com/ndklab/ndklab/internal/provider/ring"
 	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/internal/provider/roce/mad"
 	"github.com/ndklab/ndklab/provider/clock"
@@ -60,16 +59,11 @@ type Device struct {
 	groups groups
 	credit creditPool
 
-	// polled says that a consumer polls, and will call FlushPosts: for the channels in posted.
-	polled    atomic.Bool
-	polls     atomic.Uint64 // calls of FlushPosts
-	anyPosted atomic.Bool   // len(posted) > 0, to be read without the lock
-	postedMu  sync.Mutex
-	posted    ring.Ring[*Channel]
-
-	pathsMu sync.Mutex
-	paths   map[netip.Addr]*path // by the peer's address
-	pacing  pacing
+	polled atomic.Bool   // a consumer polls, and will call FlushPosts, for the channels in posts
+	polls  atomic.Uint64 // calls of FlushPosts
+	posts  postQueue
+	paths  paths
+	pacing pacing
 
 	// UnknownQP, Misdirected and CNPs count packets: for numbers that are not in use, not from the
 	// queue pair's peer, and congestion notifications.
@@ -83,7 +77,7 @@ type Device struct {
 
 // New starts a device.
 func New(cfg Config) *Device {
-	d := &Device{Config: cfg, paths: map[netip.Addr]*path{}}
+	d := &Device{Config: cfg, paths: paths{to: map[netip.Addr]*path{}}}
 	d.table.init(cfg.Share, cfg.Rand)
 	d.credit.init(cfg.Credit, cfg.Clock.Go)
 	d.pacing.init(cfg.Credit, d.table.next)

@@ -13,13 +13,13 @@ func (d *Device) Usage() (u Usage) {
 	d.table.mu.Lock()
 	u.Numbers, u.Held = int(d.table.count), len(d.table.held)
 	d.table.mu.Unlock()
-	d.pathsMu.Lock()
-	for _, p := range d.paths {
+	d.paths.mu.Lock()
+	for _, p := range d.paths.to {
 		if p.heardBy.Load() != nil {
 			u.Peers++
 		}
 	}
-	d.pathsMu.Unlock()
+	d.paths.mu.Unlock()
 	d.Each(func(p *Pair) {
 		if c, ok := p.Owner.(*Channel); ok {
 			c.Lock()

@@ -2,15 +2,15 @@ package transport
 
 import (
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/ndklab/ndklab/internal/provider/rc"
 )
 
-// A path has what the queue pairs of a device that are connected with one address find
-// out together about the path there. Each for itself could not tell a long path from a
-// queue that all of them make: only one that is alone can.
+// A path has what the queue pairs of a device find out together about the path to one address. Each for itself could not
+// tell a long path from a queue that all of them make: only one that is alone can.
 type path struct {
 	roundTrip atomic.Int64            // the shortest, in nanoseconds; 0: nobody knows yet
 	slow      atomic.Int64            // rc.QP.SlowRoundTrip of who found out last that it has changed
@@ -44,19 +44,6 @@ func (p *path) probeOnAnother(silent *Channel) {
 	}
 }
 
-// LastHeard returns when packets last came to queue pairs from an address, and whether the answer to a
-// management datagram that was sent there at a time may be behind them.
-func (d *Device) LastHeard(remote netip.Addr, sentAt time.Duration) (at time.Duration, behind bool) {
-	d.pathsMu.Lock()
-	p := d.paths[remote]
-	d.pathsMu.Unlock()
-	if p == nil {
-		return 0, false
-	}
-	known := p.snapshot()
-	return known.Heard, known.AnswerMayBeUnderWay(sentAt)
-}
-
 // noteAnswered takes what a queue pair says. Where two do at once, either will do.
 func (p *path) noteAnswered(at time.Duration) {
 	if int64(at) > p.answered.Load() {
@@ -64,15 +51,33 @@ func (p *path) noteAnswered(at time.Duration) {
 	}
 }
 
-// pathTo returns the path to an address. There is one for each that the device has ever been
-// connected with.
-func (d *Device) pathTo(remote netip.Addr) *path {
-	d.pathsMu.Lock()
-	defer d.pathsMu.Unlock()
-	p := d.paths[remote]
-	if p == nil {
-		p = new(path)
-		d.paths[remote] = p
+// paths are those that a device knows: one to each address that a queue pair was ever connected with.
+type paths struct {
+	mu sync.Mutex           // guards to, but not the elements
+	to map[netip.Addr]*path // by the peer's address
+}
+
+// find returns the path to an address, which it makes if there is none.
+func (p *paths) find(remote netip.Addr) *path {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	found := p.to[remote]
+	if found == nil {
+		found = new(path)
+		p.to[remote] = found
 	}
-	return p
+	return found
+}
+
+// LastHeard returns when packets last came to queue pairs from an address, and whether the answer to a
+// management datagram that was sent there at a time may be behind them.
+func (d *Device) LastHeard(remote netip.Addr, sentAt time.Duration) (at time.Duration, behind bool) {
+	d.paths.mu.Lock()
+	p := d.paths.to[remote]
+	d.paths.mu.Unlock()
+	if p == nil {
+		return 0, false
+	}
+	known := p.snapshot()
+	return known.Heard, known.AnswerMayBeUnderWay(sentAt)
 }

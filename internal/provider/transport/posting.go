@@ -1,6 +1,12 @@
 package transport
 
-import "math"
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ndklab/ndklab/internal/provider/ring"
+)
 
 // This file is about when what a consumer posts is sent: at once, or, if it does not wait for each request, when it polls,
 // so that a few packets go together, at the price of one.
@@ -61,11 +67,41 @@ func (c *Channel) queueFlush() {
 		return
 	}
 	c.posted = true
-	d := c.device
-	d.postedMu.Lock()
-	*d.posted.Add(math.MaxInt) = c
-	d.anyPosted.Store(true)
-	d.postedMu.Unlock()
+	c.device.posts.add(c)
+}
+
+// A postQueue has the channels that wait for FlushPosts.
+type postQueue struct {
+	some     atomic.Bool // there are channels; to be read without the lock
+	mu       sync.Mutex  // guards what follows
+	channels ring.Ring[*Channel]
+}
+
+// add adds a channel.
+func (q *postQueue) add(c *Channel) {
+	q.mu.Lock()
+	*q.channels.Add(math.MaxInt) = c
+	q.some.Store(true)
+	q.mu.Unlock()
+}
+
+// next takes the channel that has waited longest; nil if there is none.
+func (q *postQueue) next() (c *Channel) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.channels.Len() > 0 {
+		c, *q.channels.Oldest() = *q.channels.Oldest(), nil
+		q.channels.Drop()
+	}
+	q.some.Store(q.channels.Len() > 0)
+	return c
+}
+
+// count returns the number of channels.
+func (q *postQueue) count() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.channels.Len()
 }
 
 // SetPolled says whether a consumer polls, and so will call FlushPosts. When it no longer does, what waits is sent.
@@ -78,31 +114,16 @@ func (d *Device) SetPolled(polled bool) {
 // FlushPosts sends what ProgressSoon has put off. No lock of a channel is held.
 func (d *Device) FlushPosts() {
 	d.polls.Add(1)
-	if !d.anyPosted.Load() {
+	if !d.posts.some.Load() {
 		return
 	}
-	d.postedMu.Lock()
-	n := d.posted.Len()
-	d.postedMu.Unlock()
-	for range n { // those that come back meanwhile wait for the next time
-		c := d.nextPosted()
+	for range d.posts.count() { // those that come back meanwhile wait for the next time
+		c := d.posts.next()
 		if c == nil {
 			return // somebody else has flushed it
 		}
 		c.flush()
 	}
-}
-
-// nextPosted takes the channel that has waited longest for FlushPosts; nil if there is none.
-func (d *Device) nextPosted() (c *Channel) {
-	d.postedMu.Lock()
-	defer d.postedMu.Unlock()
-	if d.posted.Len() > 0 {
-		c, *d.posted.Oldest() = *d.posted.Oldest(), nil
-		d.posted.Drop()
-	}
-	d.anyPosted.Store(d.posted.Len() > 0)
-	return c
 }
 
 // flush sends what was put off, and what the consumer has written meanwhile.
