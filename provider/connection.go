@@ -7,6 +7,7 @@ import (
 
 	"github.com/ndklab/ndklab/internal/provider/cm"
 	"github.com/ndklab/ndklab/internal/provider/rc"
+	"github.com/ndklab/ndklab/internal/provider/roce/mad"
 	"github.com/ndklab/ndklab/internal/provider/transport"
 )
 
@@ -44,7 +45,7 @@ func (c *Connector) Reject(privateData []byte) Status {
 	}
 	now := m.clock.Now()
 	c.leaveQP()
-	if err := m.manager.CM.Reject(now, c.id, privateData); err != nil {
+	if err := m.manager.CM.Reject(now, c.id, mad.ReasonConsumer, privateData); err != nil {
 		return c.abort(StatusConnectionAborted)
 	}
 	c.enter(refused)

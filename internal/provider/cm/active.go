@@ -34,6 +34,7 @@ func (e *Endpoint) Connect(now time.Duration, p ConnectParams) (ID, error) {
 		return 0, err
 	}
 	c := &connection{
+		endpoint:   e,
 		state:      requestSent,
 		active:     true,
 		local:      p.Local,
@@ -42,7 +43,7 @@ func (e *Endpoint) Connect(now time.Duration, p ConnectParams) (ID, error) {
 		ackTimeout: p.AckTimeout,
 		limit:      now + e.config.EstablishTimeout,
 	}
-	e.add(c)
+	e.connections.add(c)
 	c.transactionID = establishTransaction | uint64(c.id)
 
 	q := mad.REQ{
@@ -75,7 +76,7 @@ func (e *Endpoint) Connect(now time.Duration, p ConnectParams) (ID, error) {
 	}
 	mad.IPHeader{Source: p.Local, Destination: p.Remote.Addr()}.Put(q.PrivateData[:])
 	copy(q.PrivateData[mad.IPHeaderSize:], p.PrivateData)
-	e.start(now, c, &q, slowestREQ, now+e.config.Timeout)
+	c.start(now, &q, slowestREQ, now+e.config.Timeout)
 	return c.id, nil
 }
 
@@ -93,14 +94,14 @@ const (
 // CompleteConnect answers a ConnectReply: the connection is established, and the
 // peer is told.
 func (e *Endpoint) CompleteConnect(now time.Duration, id ID) error {
-	c := e.byID[id]
+	c := e.connections.byID[id]
 	if c == nil || c.state != replyReceived {
 		return ErrState
 	}
 	c.state = established
 	c.connected = true
 	rtu := mad.RTU{TransactionID: c.transactionID, LocalID: uint32(c.id), RemoteID: c.peerID}
-	e.start(now, c, &rtu, slowest, now+rejectMemory)
+	c.start(now, &rtu, slowest, now+rejectMemory)
 	if !c.silenced {
 		// A lost RTU is repeated when the peer repeats its REP.
 		e.timers.stop(c)
@@ -114,38 +115,40 @@ func (e *Endpoint) handleREP(now time.Duration, from path, b []byte) {
 	if p.Decode(b) != nil {
 		return
 	}
-	c := e.byID[ID(p.RemoteID)]
+	c := e.connections.byID[ID(p.RemoteID)]
 	switch {
-	case c == nil || !c.active || !e.isOf(c, from):
-		e.refuseREP(from, &p, mad.ReasonInvalidCommID)
+	case c == nil || !c.active || !e.connections.isOf(c, from):
+		e.send(from, rejectionOfREP(&p, mad.ReasonInvalidCommID))
 	case c.state == requestSent:
-		e.firstREP(now, c, &p)
+		c.takeREP(now, &p)
 	case c.peerID != p.LocalID:
 		// We gave up before, or a stray duplicate of our REQ was accepted too.
-		e.refuseREP(from, &p, mad.ReasonInvalidCommID)
+		e.send(from, rejectionOfREP(&p, mad.ReasonInvalidCommID))
 	case c.state == replyReceived:
-		e.sendMRA(now, c, mad.MessageREP)
+		c.sendMRA(now, mad.MessageREP)
 	case c.state == established, c.rejected:
-		e.transmit(c) // the RTU, the REJ
+		c.transmit() // the RTU, the REJ
 	case c.state == closed:
-		e.refuseREP(from, &p, mad.ReasonInvalidCommID)
+		e.send(from, rejectionOfREP(&p, mad.ReasonInvalidCommID))
 	}
 }
 
-func (e *Endpoint) firstREP(now time.Duration, c *connection, p *mad.REP) {
-	if stale := e.byQPN[qpnKey{c.remote.Addr(), p.GUID, p.QPN}]; stale != nil {
+// takeREP takes the first REP that answers the connection's REQ.
+func (c *connection) takeREP(now time.Duration, p *mad.REP) {
+	e := c.endpoint
+	if stale := e.connections.byQPN[qpnKey{c.remote.Addr(), p.GUID, p.QPN}]; stale != nil {
 		// The peer's adapter lost what we believe in. It hears of both.
-		e.endForgotten(now, stale)
-		e.refuseREP(c.path(), p, mad.ReasonStaleConnection)
-		e.close(now, c)
-		e.emit(c, Rejected{ID: c.id, Reason: mad.ReasonStaleConnection})
+		stale.endForgotten(now)
+		e.send(c.path(), rejectionOfREP(p, mad.ReasonStaleConnection))
+		c.close(now)
+		c.emit(Rejected{ID: c.id, Reason: mad.ReasonStaleConnection})
 		return
 	}
-	e.setPeer(c, p.GUID, p.LocalID, p.QPN)
+	e.connections.setPeer(c, p.GUID, p.LocalID, p.QPN)
 	c.state = replyReceived
-	c.thinkingSince = now
+	c.consumerAsked = now
 	e.timers.stop(c)
-	e.emit(c, ConnectReply{
+	c.emit(ConnectReply{
 		ID:                 c.id,
 		GUID:               p.GUID,
 		QPN:                p.QPN,
@@ -160,26 +163,26 @@ func (e *Endpoint) firstREP(now time.Duration, c *connection, p *mad.REP) {
 	})
 }
 
-// refuseREP answers a REP that belongs to no connection, so that its sender need
+// rejectionOfREP returns the answer to a REP that belongs to no connection, so that its sender need
 // not wait for its timeout.
-func (e *Endpoint) refuseREP(to path, p *mad.REP, reason mad.Reason) {
-	e.send(to, &mad.REJ{
+func rejectionOfREP(p *mad.REP, reason mad.Reason) *mad.REJ {
+	return &mad.REJ{
 		TransactionID: p.TransactionID,
 		LocalID:       p.RemoteID,
 		RemoteID:      p.LocalID,
 		Message:       mad.MessageREP,
 		Reason:        reason,
-	})
+	}
 }
 
-// handleMRA takes the peer's plea for patience with its consumer.
+// handleMRA takes an MRA: the peer's consumer needs more time to answer.
 func (e *Endpoint) handleMRA(now time.Duration, from path, b []byte) {
 	var m mad.MRA
 	if m.Decode(b) != nil {
 		return
 	}
-	c := e.byID[ID(m.RemoteID)]
-	if c == nil || c.unmanaged || !e.isOf(c, from) {
+	c := e.connections.byID[ID(m.RemoteID)]
+	if c == nil || c.unmanaged || !e.connections.isOf(c, from) {
 		return
 	}
 	switch {
@@ -190,18 +193,18 @@ func (e *Endpoint) handleMRA(now time.Duration, from path, b []byte) {
 	}
 	wait := m.ServiceTimeout.Duration() + packetLifeTime.Duration()
 	c.giveUp = min(now+wait+e.config.Timeout, c.limit)
-	e.timers.set(c, min(now+wait, c.giveUp))
+	c.wake(min(now+wait, c.giveUp))
 }
 
 // sendMRA answers a duplicate of the message that the consumer has yet to
-// answer, if it has taken long. The peer then stops repeating it.
-func (e *Endpoint) sendMRA(now time.Duration, c *connection, about mad.Message) {
-	if now-c.thinkingSince < thinkTime {
+// answer, if it has taken more than answerTime. The peer then stops repeating it.
+func (c *connection) sendMRA(now time.Duration, about mad.Message) {
+	if now-c.consumerAsked < answerTime {
 		return
 	}
 	c.silenced = true
-	e.noteChange(c)
-	e.send(c.path(), &mad.MRA{
+	c.noteChange()
+	c.endpoint.send(c.path(), &mad.MRA{
 		TransactionID:  c.transactionID,
 		LocalID:        uint32(c.id),
 		RemoteID:       c.peerID,

@@ -59,7 +59,7 @@ func TestAdmission(t *testing.T) {
 			want := mad.REJ{TransactionID: q.TransactionID, RemoteID: q.LocalID, Message: mad.MessageREQ, Reason: tt.want}
 			want.ARILength = uint8(copy(want.ARI[:], tt.ari))
 			diff(t, "REJ", want, last[mad.REJ](passive))
-			if len(passive.byID) != 0 || len(passive.byPeer) != 0 || len(passive.byQPN) != 0 {
+			if len(passive.connections.byID) != 0 || len(passive.connections.byPeer) != 0 || len(passive.connections.byQPN) != 0 {
 				t.Error("a refused REQ left something behind")
 			}
 			rejected := wait[Rejected](active)

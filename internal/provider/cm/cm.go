@@ -43,10 +43,12 @@
 //
 // A datagram service is looked up by SIDR_REQ and SIDR_REP, which makes no connection: lookup.go.
 //
-// Start reading at Endpoint; connection.go holds the states, active.go and
-// passive.go the two ways into a connection, disconnect.go and reject.go the
-// ways out. Where several processes share an adapter, each with an Endpoint of
-// its own, share.go and router.go keep them apart and together.
+// Start reading at Endpoint, which hands each call and message to the connection
+// that it is about. table.go has the connections by the numbers that messages name,
+// connection.go the states of one. active.go and passive.go establish connections,
+// disconnect.go and reject.go end them. Where several processes share an adapter,
+// each with an Endpoint of its own, share.go has what concerns the others, and
+// router.go finds the process that a datagram is for.
 package cm
 
 import (
@@ -145,9 +147,9 @@ const (
 	// after twice the time, until the pace is that of Linux.
 	firstResend = 100 * time.Millisecond
 
-	// A consumer that has not answered for thinkTime makes the next duplicate be
+	// A consumer that has not answered for answerTime makes the next duplicate be
 	// answered by an MRA, which asks for serviceTimeout, 69 s as Linux does.
-	thinkTime                  = time.Second
+	answerTime                 = time.Second
 	serviceTimeout mad.Timeout = 24
 
 	// A connection's timewait is its ACK timeout (roce.md section 11), within
@@ -171,42 +173,18 @@ type Datagram struct {
 	MAD           [mad.Size]byte
 }
 
-// An Endpoint holds all connections of one adapter. Not for concurrent use.
+// An Endpoint is the connection management of one adapter, or of one process's share of
+// it. Not for concurrent use.
 type Endpoint struct {
-	config Config
-	nextID ID
-
-	// A connection is in byID from Connect or its REQ to TimewaitOver, in byPeer
-	// since the peer's communication ID is known, and in byQPN since its QPN is
-	// known for as long as packets to that QPN may be under way.
-	byID   map[ID]*connection
-	byPeer map[peerKey]*connection
-	byQPN  map[qpnKey]*connection
-	timers timers
-	// lookUps are those of peers, from their SIDR_REQ until they need not be answered again.
-	lookUps map[lookUpKey]*connection
+	config      Config
+	connections table
+	timers      timers // of the connections that wait for something
 
 	disconnecting int // connections in that state
-	strays        uint64
 
 	datagrams queue[Datagram]
 	events    queue[Event]
-	changes   queue[*connection]
-}
-
-// What a peer calls a connection or a queue pair: its numbers mean something together
-// with its adapter's GUID, which anybody can claim, and with its address, which makes a
-// stranger's claim another key.
-type peerKey struct {
-	remote netip.Addr
-	guid   uint64
-	id     uint32
-}
-
-type qpnKey struct {
-	remote netip.Addr
-	guid   uint64
-	qpn    uint32
+	changes   queue[*connection] // whose records have changed, each once
 }
 
 // New makes an endpoint without connections.
@@ -217,17 +195,10 @@ func New(config Config) *Endpoint {
 	if config.EstablishTimeout == 0 {
 		config.EstablishTimeout = defaultEstablishTimeout
 	}
-	return &Endpoint{
-		config: config,
-		// A random start keeps IDs of an adapter that was made anew apart from
-		// those of its former life, which peers may remember.
-		nextID: ID(config.Share)<<shareShift | ID(config.Rand.Uint32())&idMask,
-		byID:   make(map[ID]*connection),
-		byPeer: make(map[peerKey]*connection),
-		byQPN:  make(map[qpnKey]*connection),
-
-		lookUps: make(map[lookUpKey]*connection),
-	}
+	// A random start keeps IDs of an adapter that was made anew apart from
+	// those of its former life, which peers may remember.
+	firstID := ID(config.Share)<<shareShift | ID(config.Rand.Uint32())&idMask
+	return &Endpoint{config: config, connections: newTable(firstID)}
 }
 
 // NextDatagram takes the oldest datagram that is to be sent; false if there is
@@ -244,51 +215,9 @@ func (e *Endpoint) Deadline() (time.Duration, bool) { return e.timers.first() }
 // HandleTimeout does what is due: repeats messages, gives up, ends timewaits.
 // Calling it early does no harm.
 func (e *Endpoint) HandleTimeout(now time.Duration) {
-	for {
-		c := e.timers.due(now)
-		if c == nil {
-			return
-		}
-		if now < c.giveUp {
-			e.resend(now, c)
-			continue
-		}
-		if until := e.waitUntil(c); now < until {
-			c.giveUp = until
-			e.timers.set(c, until)
-			continue
-		}
-		switch c.state {
-		case requestSent:
-			e.reject(now, c, mad.ReasonTimeout, nil)
-			e.emit(c, ConnectFailed{ID: c.id, Failure: TimedOut})
-		case replySent:
-			e.reject(now, c, mad.ReasonTimeout, nil)
-			e.emit(c, AcceptFailed{ID: c.id, Failure: TimedOut})
-		case disconnecting:
-			e.finishDisconnect(now, c, true)
-		case lookUpSent:
-			e.emit(c, LookUpFailed{ID: c.id})
-			e.remove(c)
-		case closed, lookUpReceived, lookUpAnswered:
-			e.remove(c)
-		default:
-			e.timers.stop(c)
-		}
+	for c := e.timers.due(now); c != nil; c = e.timers.due(now) {
+		c.handleTimeout(now)
 	}
-}
-
-// waitUntil returns how long the answer to a REQ or REP is waited for, though it may be behind
-// other packets. Nothing is sent again for that: what was is on its way.
-func (e *Endpoint) waitUntil(c *connection) time.Duration {
-	if c.state != requestSent && c.state != replySent || e.config.Heard == nil {
-		return c.giveUp
-	}
-	at, behind := e.config.Heard(c.remote.Addr(), c.sentAt)
-	if !behind {
-		return c.giveUp
-	}
-	return min(at+e.config.Timeout, c.limit)
 }
 
 // Handle takes the payload of a UD packet that came to QP 1 with mad.QKey. What
@@ -325,16 +254,7 @@ func (e *Endpoint) Handle(now time.Duration, local, remote netip.Addr, b []byte)
 
 // Strays counts the datagrams that named a connection and came from another address than
 // its peer's, or to another than its own. They have no effect on it.
-func (e *Endpoint) Strays() uint64 { return e.strays }
-
-// isOf reports whether a datagram that names a connection has come between its addresses.
-func (e *Endpoint) isOf(c *connection, from path) bool {
-	if c.path() != from {
-		e.strays++
-		return false
-	}
-	return true
-}
+func (e *Endpoint) Strays() uint64 { return e.connections.strays }
 
 // A path is the pair of addresses that a datagram travels between.
 type path struct{ local, remote netip.Addr }
@@ -344,13 +264,6 @@ func (e *Endpoint) send(to path, m interface{ Append([]byte) []byte }) {
 	d := Datagram{Local: to.local, Remote: to.remote}
 	m.Append(d.MAD[:0])
 	e.datagrams.push(d)
-}
-
-// emit queues an event, unless the consumer has turned away from the connection.
-func (e *Endpoint) emit(c *connection, ev Event) {
-	if !c.abandoned {
-		e.events.push(ev)
-	}
 }
 
 // A queue is first in, first out.

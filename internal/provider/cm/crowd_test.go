@@ -67,7 +67,7 @@ func (c *crowd) disconnect() {
 			c.active.must(c.active.disconnect(id))
 		}
 		if i%3 != 1 {
-			c.passive.must(c.passive.disconnect(ID(c.active.byID[id].peerID)))
+			c.passive.must(c.passive.disconnect(ID(c.active.connections.byID[id].peerID)))
 		}
 	}
 	clear(c.connected)

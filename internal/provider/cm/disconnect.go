@@ -9,55 +9,56 @@ import (
 // Disconnect ends an established connection; DisconnectDone says when that is
 // done. If the peer did so first, or does so meanwhile, it is done at once.
 func (e *Endpoint) Disconnect(now time.Duration, id ID) error {
-	c := e.byID[id]
+	c := e.connections.byID[id]
 	if c == nil || !c.connected || c.disconnectAsked || c.abandoned {
 		return ErrState
 	}
 	c.disconnectAsked = true
 	switch c.state {
 	case established:
-		e.endLocally(now, c)
+		c.end(now)
 	case closed:
-		e.emit(c, DisconnectDone{ID: c.id})
+		c.emit(DisconnectDone{ID: c.id})
 	}
 	return nil
 }
 
-func (e *Endpoint) sendDREQ(now time.Duration, c *connection) {
+// sendDREQ tells the peer of an established connection that it ends.
+func (c *connection) sendDREQ(now time.Duration) {
 	c.state = disconnecting
-	e.disconnecting++
+	c.endpoint.disconnecting++
 	m := mad.DREQ{
 		TransactionID: disconnectTransaction | uint64(c.id),
 		LocalID:       uint32(c.id),
 		RemoteID:      c.peerID,
 		RemoteQPN:     c.peerQPN,
 	}
-	e.start(now, c, &m, slowest, now+e.config.Timeout)
+	c.start(now, &m, slowest, now+c.endpoint.config.Timeout)
 }
 
 // finishDisconnect ends a connection that was being disconnected.
-func (e *Endpoint) finishDisconnect(now time.Duration, c *connection, timedOut bool) {
-	e.disconnecting--
-	e.close(now, c)
+func (c *connection) finishDisconnect(now time.Duration, timedOut bool) {
+	c.endpoint.disconnecting--
+	c.close(now)
 	if c.disconnectAsked {
-		e.emit(c, DisconnectDone{ID: c.id, TimedOut: timedOut})
+		c.emit(DisconnectDone{ID: c.id, TimedOut: timedOut})
 	}
 }
 
-// handleDREQ takes the peer's wish to end a connection. It is confirmed whether
+// handleDREQ takes the peer's request to end a connection. It is confirmed whether
 // we know the connection or not, so that the peer need not wait.
 func (e *Endpoint) handleDREQ(now time.Duration, from path, b []byte) {
 	var m mad.DREQ
 	if m.Decode(b) != nil {
 		return
 	}
-	c := e.find(from, ID(m.RemoteID), m.LocalID)
+	c := e.connections.find(from, ID(m.RemoteID), m.LocalID)
 	if c != nil && m.RemoteQPN != c.qpn {
 		return
 	}
 	e.send(from, &mad.DREP{TransactionID: m.TransactionID, LocalID: m.RemoteID, RemoteID: m.LocalID})
 	if c != nil {
-		e.endByPeer(now, c, false)
+		c.endByPeer(now, false)
 	}
 }
 
@@ -67,48 +68,60 @@ func (e *Endpoint) handleDREP(now time.Duration, from path, b []byte) {
 	if m.Decode(b) != nil {
 		return
 	}
-	if c := e.find(from, ID(m.RemoteID), m.LocalID); c != nil && c.state == disconnecting {
-		e.finishDisconnect(now, c, false)
+	if c := e.connections.find(from, ID(m.RemoteID), m.LocalID); c != nil && c.state == disconnecting {
+		c.finishDisconnect(now, false)
 	}
 }
 
 // endByPeer closes a connection that the peer has ended, in whatever state it is.
 // lost says that the peer does not know it any more.
-func (e *Endpoint) endByPeer(now time.Duration, c *connection, lost bool) {
+func (c *connection) endByPeer(now time.Duration, lost bool) {
 	failure := Ended
 	if lost {
 		failure = Aborted
 	}
 	switch c.state {
 	case requestReceived, replySent:
-		e.close(now, c)
-		e.emit(c, AcceptFailed{ID: c.id, Failure: failure})
+		c.close(now)
+		c.emit(AcceptFailed{ID: c.id, Failure: failure})
 	case replyReceived:
-		e.close(now, c)
-		e.emit(c, ConnectFailed{ID: c.id, Failure: failure})
+		c.close(now)
+		c.emit(ConnectFailed{ID: c.id, Failure: failure})
 	case established:
-		e.close(now, c)
-		e.emit(c, Disconnected{ID: c.id, Lost: lost})
+		c.close(now)
+		c.emit(Disconnected{ID: c.id, Lost: lost})
 	case disconnecting:
-		e.finishDisconnect(now, c, false)
+		c.finishDisconnect(now, false)
+	}
+}
+
+// end ends an established connection on our side.
+func (c *connection) end(now time.Duration) {
+	if !c.unmanaged {
+		c.sendDREQ(now)
+		return
+	}
+	c.close(now)
+	if c.disconnectAsked {
+		c.emit(DisconnectDone{ID: c.id})
 	}
 }
 
 // endForgotten ends a connection whose peer turns out to have forgotten it, since it uses
 // the same QPN for another one. The peer is told to forget it, should it not
 // have (roce.md section 11): rejected says that it is by a REJ of its REQ.
-func (e *Endpoint) endForgotten(now time.Duration, c *connection) (rejected bool) {
+func (c *connection) endForgotten(now time.Duration) (rejected bool) {
 	switch c.state {
 	case established:
-		e.sendDREQ(now, c)
-		e.emit(c, Disconnected{ID: c.id, Lost: true})
+		c.sendDREQ(now)
+		c.emit(Disconnected{ID: c.id, Lost: true})
 	case requestReceived, replySent:
 		rejected = c.state == requestReceived
-		e.reject(now, c, mad.ReasonStaleConnection, nil)
-		e.emit(c, AcceptFailed{ID: c.id, Failure: Aborted})
+		c.reject(now, mad.ReasonStaleConnection, nil)
+		c.emit(AcceptFailed{ID: c.id, Failure: Aborted})
 	case replyReceived:
-		e.reject(now, c, mad.ReasonStaleConnection, nil)
-		e.emit(c, ConnectFailed{ID: c.id, Failure: Aborted})
+		c.reject(now, mad.ReasonStaleConnection, nil)
+		c.emit(ConnectFailed{ID: c.id, Failure: Aborted})
 	}
 	return rejected
 }

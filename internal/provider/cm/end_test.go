@@ -237,9 +237,9 @@ func TestAbandonBetweenEvents(t *testing.T) {
 	a, _ := establish(active, passive, 0x11, 0x12)
 	b, _ := establish(active, passive, 0x21, 0x22)
 	for _, id := range []ID{a, b} {
-		peer := active.byID[id].peerID
+		peer := active.connections.byID[id].peerID
 		active.Handle(n.now(), active.addr, passive.addr,
-			(&mad.DREQ{LocalID: peer, RemoteID: uint32(id), RemoteQPN: active.byID[id].qpn}).Append(nil))
+			(&mad.DREQ{LocalID: peer, RemoteID: uint32(id), RemoteQPN: active.connections.byID[id].qpn}).Append(nil))
 	}
 	first, _ := active.NextEvent()
 	diff(t, "first", Event(Disconnected{ID: a}), first)

@@ -167,7 +167,7 @@ func TestParameterErrors(t *testing.T) {
 		}
 	}
 	active.settle()
-	if len(active.sent) != 0 || len(active.byID) != 0 {
+	if len(active.sent) != 0 || len(active.connections.byID) != 0 {
 		t.Error("a refused Connect left something behind")
 	}
 	p := active.connectParams(passive, 0x11)
@@ -180,10 +180,10 @@ func TestParameterErrors(t *testing.T) {
 	if err := passive.Accept(0, id, AcceptParams{PrivateData: make([]byte, 197)}); err == nil {
 		t.Error("Accept took 197 bytes of private data")
 	}
-	if err := passive.Reject(0, id, make([]byte, 149)); err == nil {
+	if err := passive.Reject(0, id, mad.ReasonConsumer, make([]byte, 149)); err == nil {
 		t.Error("Reject took 149 bytes of private data")
 	}
-	passive.must(passive.Reject(0, id, make([]byte, 148)))
+	passive.must(passive.Reject(0, id, mad.ReasonConsumer, make([]byte, 148)))
 	passive.settle()
 	active.connect(passive, 0x12)
 	passive.must(passive.Accept(0, wait[ConnectRequest](passive).ID, AcceptParams{PrivateData: make([]byte, 196)}))
@@ -306,20 +306,20 @@ func TestIDs(t *testing.T) {
 	} {
 		n, _, passive := pair(t)
 		active := n.addShare("10.0.0.3", test.share)
-		if s := active.nextID.Share(); s != test.share {
+		if s := active.connections.nextID.Share(); s != test.share {
 			t.Errorf("share %d begins with an ID of share %d", test.share, s)
 		}
-		active.nextID = test.want[0]
+		active.connections.nextID = test.want[0]
 		var got [5]ID
 		for i := range got[:4] {
 			got[i] = active.connect(passive, 0x11+uint32(i))
 		}
-		active.nextID = test.want[1]
+		active.connections.nextID = test.want[1]
 		got[4] = active.connect(passive, 0x20) // after a round
 		diff(t, "IDs", test.want, got)
 	}
 	other := newNetwork(t, 2).add("10.0.0.1")
-	if other.nextID == newNetwork(t, 3).add("10.0.0.1").nextID {
+	if other.connections.nextID == newNetwork(t, 3).add("10.0.0.1").connections.nextID {
 		t.Error("IDs start at the same place for different seeds")
 	}
 }

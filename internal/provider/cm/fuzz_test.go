@@ -58,7 +58,7 @@ func FuzzHandle(f *testing.F) {
 	}
 	f.Add(all)
 	for _, id := range active.ids() {
-		c := active.byID[id]
+		c := active.connections.byID[id]
 		for _, m := range messages {
 			at := meeting{active, passive, c.id, ID(c.peerID), c.qpn, c.peerQPN}
 			f.Add(append(step(fuzzToActive, m.make(&at)), fuzzCall, 1, fuzzCall, 3))
@@ -123,7 +123,7 @@ func callAll(h *host, which byte) {
 		case 1:
 			_ = h.CompleteConnect(now, id)
 		case 2:
-			_ = h.Reject(now, id, nil)
+			_ = h.Reject(now, id, mad.ReasonConsumer, nil)
 		case 3:
 			_ = h.Disconnect(now, id)
 		case 4:
@@ -134,4 +134,4 @@ func callAll(h *host, which byte) {
 }
 
 // ids are those of the host's connections, in order.
-func (h *host) ids() []ID { return slices.Sorted(maps.Keys(h.byID)) }
+func (h *host) ids() []ID { return slices.Sorted(maps.Keys(h.connections.byID)) }

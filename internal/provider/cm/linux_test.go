@@ -62,7 +62,7 @@ func decode[M any, P decoder[M]](t *testing.T, c captured) M {
 func lone(t *testing.T, addr netip.Addr, guid uint64, id uint32) *host {
 	h := newNetwork(t, 1).add(addr.String())
 	h.config.GUID = guid
-	h.nextID = ID(id)
+	h.connections.nextID = ID(id)
 	h.config.Refuses = func(netip.AddrPort, netip.AddrPort) mad.Reason { return 0 }
 	return h
 }

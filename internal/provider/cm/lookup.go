@@ -13,14 +13,6 @@ import (
 // LookUpIgnored is Config.RefusesLookUp's answer as Ignored is Config.Refuses's.
 const LookUpIgnored mad.SIDRStatus = 0xFF
 
-// A lookUpKey identifies a peer's look-up.
-type lookUpKey struct {
-	path path
-	id   uint32
-}
-
-func (c *connection) lookUpKey() lookUpKey { return lookUpKey{c.path(), c.peerID} }
-
 // LookUpParams name what LookUp asks for.
 type LookUpParams struct {
 	Local, Remote netip.AddrPort // of one family; the ports are rdma_cm's
@@ -37,9 +29,10 @@ func (e *Endpoint) LookUp(now time.Duration, p LookUpParams) (ID, error) {
 		return 0, err
 	}
 	c := &connection{
-		state: lookUpSent, active: true, local: p.Local, remote: p.Remote, limit: now + e.config.EstablishTimeout,
+		endpoint: e, state: lookUpSent, active: true, local: p.Local, remote: p.Remote,
+		limit: now + e.config.EstablishTimeout,
 	}
-	e.add(c)
+	e.connections.add(c)
 	q := mad.SIDRREQ{
 		TransactionID: establishTransaction | uint64(c.id),
 		RequestID:     uint32(c.id),
@@ -48,7 +41,7 @@ func (e *Endpoint) LookUp(now time.Duration, p LookUpParams) (ID, error) {
 	}
 	mad.IPHeader{Source: p.Local, Destination: p.Remote.Addr()}.Put(q.PrivateData[:])
 	copy(q.PrivateData[mad.IPHeaderSize:], p.PrivateData)
-	e.start(now, c, &q, slowest, now+e.config.Timeout)
+	c.start(now, &q, slowest, now+e.config.Timeout)
 	return c.id, nil
 }
 
@@ -64,16 +57,16 @@ func (e *Endpoint) AnswerLookUp(now time.Duration, id ID, a LookUpAnswer) error 
 	if len(a.PrivateData) > mad.SIDRREPPrivateData {
 		return errTooLong("answer", a.PrivateData, mad.SIDRREPPrivateData)
 	}
-	c := e.byID[id]
+	c := e.connections.byID[id]
 	if c == nil || c.state != lookUpReceived {
 		return ErrState
 	}
-	e.answer(now, c, &a)
+	c.answer(now, &a)
 	return nil
 }
 
 // answer sends a SIDR_REP, and keeps it for as long as the peer may ask again.
-func (e *Endpoint) answer(now time.Duration, c *connection, a *LookUpAnswer) {
+func (c *connection) answer(now time.Duration, a *LookUpAnswer) {
 	m := mad.SIDRREP{
 		TransactionID: c.transactionID, RequestID: c.peerID, ServiceID: mad.DatagramServiceID(c.local.Port()),
 		Status: a.Status, QPN: a.QPN, QKey: a.QKey,
@@ -82,8 +75,8 @@ func (e *Endpoint) answer(now time.Duration, c *connection, a *LookUpAnswer) {
 	c.message = m.Append(nil)
 	c.state = lookUpAnswered
 	c.giveUp = now + rejectMemory
-	e.timers.set(c, c.giveUp)
-	e.transmit(c)
+	c.wake(c.giveUp)
+	c.transmit()
 }
 
 // handleSIDRREQ takes a peer's question. Repeated, it is left to the consumer's answer, or that is repeated.
@@ -92,13 +85,13 @@ func (e *Endpoint) handleSIDRREQ(now time.Duration, from path, b []byte) {
 	if q.Decode(b) != nil {
 		return
 	}
-	if c := e.lookUps[lookUpKey{from, q.RequestID}]; c != nil {
+	if c := e.connections.lookUps[lookUpKey{from, q.RequestID}]; c != nil {
 		if c.state == lookUpAnswered {
-			e.transmit(c)
+			c.transmit()
 		}
 		return
 	}
-	local, remote, status := e.admitLookUp(from, &q)
+	local, remote, status := e.config.admitLookUp(from, &q)
 	switch status {
 	case mad.SIDRValid:
 	case LookUpIgnored:
@@ -110,22 +103,22 @@ func (e *Endpoint) handleSIDRREQ(now time.Duration, from path, b []byte) {
 		return
 	}
 	c := &connection{
-		state: lookUpReceived, local: local, remote: remote, transactionID: q.TransactionID, peerID: q.RequestID,
+		endpoint: e, state: lookUpReceived, local: local, remote: remote, transactionID: q.TransactionID, peerID: q.RequestID,
 		giveUp: now + e.config.EstablishTimeout,
 	}
-	e.add(c)
-	e.lookUps[c.lookUpKey()] = c
-	e.timers.set(c, c.giveUp)
-	e.emit(c, LookUpRequest{
+	e.connections.add(c)
+	e.connections.lookUps[c.lookUpKey()] = c
+	c.wake(c.giveUp)
+	c.emit(LookUpRequest{
 		ID: c.id, Local: local, Remote: remote,
 		PrivateData: [mad.ConsumerLookUpData]byte(q.PrivateData[mad.IPHeaderSize:]),
 	})
 }
 
 // admitLookUp finds what a look-up is for and whether it is to be delivered.
-func (e *Endpoint) admitLookUp(from path, q *mad.SIDRREQ) (local, remote netip.AddrPort, status mad.SIDRStatus) {
+func (config *Config) admitLookUp(from path, q *mad.SIDRREQ) (local, remote netip.AddrPort, status mad.SIDRStatus) {
 	port, ok := mad.DatagramServicePort(q.ServiceID)
-	if !ok || e.config.RefusesLookUp == nil {
+	if !ok || config.RefusesLookUp == nil {
 		return local, remote, mad.SIDRUnsupported
 	}
 	var ip mad.IPHeader
@@ -133,7 +126,7 @@ func (e *Endpoint) admitLookUp(from path, q *mad.SIDRREQ) (local, remote netip.A
 		return local, remote, mad.SIDRReject
 	}
 	local, remote = netip.AddrPortFrom(from.local, port), netip.AddrPortFrom(from.remote, ip.Source.Port())
-	return local, remote, e.config.RefusesLookUp(local, remote)
+	return local, remote, config.RefusesLookUp(local, remote)
 }
 
 // handleSIDRREP takes the peer's answer.
@@ -142,10 +135,10 @@ func (e *Endpoint) handleSIDRREP(from path, b []byte) {
 	if m.Decode(b) != nil {
 		return
 	}
-	c := e.byID[ID(m.RequestID)]
-	if c == nil || c.state != lookUpSent || !e.isOf(c, from) {
+	c := e.connections.byID[ID(m.RequestID)]
+	if c == nil || c.state != lookUpSent || !e.connections.isOf(c, from) {
 		return
 	}
-	e.emit(c, LookUpAnswered{ID: c.id, Status: m.Status, QPN: m.QPN, QKey: m.QKey, PrivateData: m.PrivateData})
-	e.remove(c)
+	c.emit(LookUpAnswered{ID: c.id, Status: m.Status, QPN: m.QPN, QKey: m.QKey, PrivateData: m.PrivateData})
+	c.remove()
 }

@@ -230,7 +230,7 @@ func (h *host) complete(id ID) error {
 }
 
 func (h *host) reject(id ID, data string) error {
-	err := h.Reject(h.net.now(), id, []byte(data))
+	err := h.Reject(h.net.now(), id, mad.ReasonConsumer, []byte(data))
 	h.settle()
 	return err
 }
@@ -291,9 +291,9 @@ func (n *network) empty() {
 	n.t.Helper()
 	n.clock.Run(10 * time.Minute)
 	for _, h := range n.hosts {
-		if len(h.byID) != 0 || len(h.byPeer) != 0 || len(h.byQPN) != 0 || len(h.lookUps) != 0 || len(h.timers.heap) != 0 || h.Disconnecting() != 0 {
+		if len(h.connections.byID) != 0 || len(h.connections.byPeer) != 0 || len(h.connections.byQPN) != 0 || len(h.connections.lookUps) != 0 || len(h.timers.heap) != 0 || h.Disconnecting() != 0 {
 			n.t.Fatalf("%v: %d connections, %d peers, %d QPNs and %d timers are left",
-				h.addr, len(h.byID), len(h.byPeer), len(h.byQPN), len(h.timers.heap))
+				h.addr, len(h.connections.byID), len(h.connections.byPeer), len(h.connections.byQPN), len(h.timers.heap))
 		}
 		if len(h.records) != 0 {
 			n.t.Fatalf("%v: somebody else still believes in %v", h.addr, h.records)

@@ -26,7 +26,7 @@ func (e *Endpoint) Accept(now time.Duration, id ID, p AcceptParams) error {
 	if len(p.PrivateData) > mad.REPPrivateData {
 		return errTooLong("accept", p.PrivateData, mad.REPPrivateData)
 	}
-	c := e.byID[id]
+	c := e.connections.byID[id]
 	if c == nil || c.state != requestReceived {
 		return ErrState
 	}
@@ -50,7 +50,7 @@ func (e *Endpoint) Accept(now time.Duration, id ID, p AcceptParams) error {
 		GUID:               e.config.GUID,
 	}
 	copy(rep.PrivateData[:], p.PrivateData)
-	e.start(now, c, &rep, slowest, now+e.config.Timeout)
+	c.start(now, &rep, slowest, now+e.config.Timeout)
 	return nil
 }
 
@@ -58,20 +58,20 @@ func (e *Endpoint) Accept(now time.Duration, id ID, p AcceptParams) error {
 // establishes an accepted connection as an RTU does, which may be lost; otherwise
 // it means nothing.
 func (e *Endpoint) NoteTraffic(now time.Duration, id ID) {
-	if c := e.byID[id]; c != nil {
-		e.establish(c)
+	if c := e.connections.byID[id]; c != nil {
+		c.establish()
 	}
 }
 
-func (e *Endpoint) establish(c *connection) {
+func (c *connection) establish() {
 	if c.state != replySent {
 		return
 	}
 	c.state = established
 	c.connected = true
-	e.noteChange(c)
-	e.timers.stop(c)
-	e.emit(c, Established{ID: c.id})
+	c.noteChange()
+	c.endpoint.timers.stop(c)
+	c.emit(Established{ID: c.id})
 }
 
 // handleREQ takes a peer's wish to connect.
@@ -80,39 +80,47 @@ func (e *Endpoint) handleREQ(now time.Duration, from path, b []byte) {
 	if q.Decode(b) != nil {
 		return
 	}
-	old := e.byPeer[peerKey{from.remote, q.GUID, q.LocalID}]
+	old := e.connections.byPeer[peerKey{from.remote, q.GUID, q.LocalID}]
 	if old != nil && !old.active && old.peerQPN == q.QPN {
-		e.duplicateREQ(now, old, from, &q)
+		if e.connections.isOf(old, from) {
+			old.answerDuplicate(now, &q)
+		}
 		return
 	}
 	if old == nil {
-		old = e.byQPN[qpnKey{from.remote, q.GUID, q.QPN}]
+		old = e.connections.byQPN[qpnKey{from.remote, q.GUID, q.QPN}]
 	}
 	if old != nil { // the peer has forgotten it: it gives its ID or its QPN to another
-		if rejected := e.endForgotten(now, old); !rejected || old.peerID != q.LocalID { // or the REJ is for both
-			e.refuseREQ(from, &q, mad.ReasonStaleConnection)
+		if rejected := old.endForgotten(now); !rejected || old.peerID != q.LocalID { // or the REJ is for both
+			e.send(from, e.config.rejectionOfREQ(from, &q, mad.ReasonStaleConnection))
 		}
 		return
 	}
 	var ip mad.IPHeader
-	if !e.admit(from, &q, &ip) {
+	switch reason := e.config.reasonAgainst(from, &q, &ip); reason {
+	case 0:
+	case Ignored:
+		return
+	default:
+		e.send(from, e.config.rejectionOfREQ(from, &q, reason))
 		return
 	}
 	port, _ := mad.ServicePort(q.ServiceID)
 	c := &connection{
+		endpoint:      e,
 		state:         requestReceived,
 		local:         netip.AddrPortFrom(from.local, port),
 		remote:        netip.AddrPortFrom(from.remote, ip.Source.Port()),
 		transactionID: q.TransactionID,
 		ackTimeout:    q.Primary.AckTimeout,
-		thinkingSince: now,
+		consumerAsked: now,
 	}
 	if q.Alternate.LocalLID != 0 {
 		c.failover = mad.FailoverUnsupported
 	}
-	e.add(c)
-	e.setPeer(c, q.GUID, q.LocalID, q.QPN)
-	e.emit(c, ConnectRequest{
+	e.connections.add(c)
+	e.connections.setPeer(c, q.GUID, q.LocalID, q.QPN)
+	c.emit(ConnectRequest{
 		ID:                 c.id,
 		Local:              c.local,
 		Remote:             c.remote,
@@ -131,41 +139,34 @@ func (e *Endpoint) handleREQ(now time.Duration, from path, b []byte) {
 	})
 }
 
-// duplicateREQ answers the repetition of a REQ by where its connection stands.
-func (e *Endpoint) duplicateREQ(now time.Duration, c *connection, from path, q *mad.REQ) {
-	if !e.isOf(c, from) {
-		return
-	}
+// answerDuplicate answers the repetition of the connection's REQ, depending on its state.
+func (c *connection) answerDuplicate(now time.Duration, q *mad.REQ) {
 	switch c.state {
 	case requestReceived:
-		e.sendMRA(now, c, mad.MessageREQ)
+		c.sendMRA(now, mad.MessageREQ)
 	case replySent:
-		e.transmit(c) // the REP
+		c.transmit() // the REP
 	case closed:
 		if c.rejected {
-			e.transmit(c)
+			c.transmit()
 		} else {
-			e.refuseREQ(from, q, mad.ReasonStaleConnection)
+			c.endpoint.send(c.path(), c.endpoint.config.rejectionOfREQ(c.path(), q, mad.ReasonStaleConnection))
 		}
 	}
 }
 
-// admit checks what Linux checks (roce.md 12.4) and what we rely on, and asks
-// whether anybody listens. If not all is well it refuses the REQ.
-func (e *Endpoint) admit(from path, q *mad.REQ, ip *mad.IPHeader) bool {
-	reason := e.checkREQ(from, q, ip)
-	if reason == 0 {
-		port, _ := mad.ServicePort(q.ServiceID)
-		reason = e.config.Refuses(netip.AddrPortFrom(from.local, port), netip.AddrPortFrom(from.remote, ip.Source.Port()))
+// reasonAgainst checks a REQ for what Linux checks (roce.md 12.4) and what we rely on, and asks
+// whether it is to be delivered. It returns why not, 0 if it is, and decodes ip.
+func (config *Config) reasonAgainst(from path, q *mad.REQ, ip *mad.IPHeader) mad.Reason {
+	if reason := config.checkREQ(from, q, ip); reason != 0 {
+		return reason
 	}
-	if reason != 0 && reason != Ignored {
-		e.refuseREQ(from, q, reason)
-	}
-	return reason == 0
+	port, _ := mad.ServicePort(q.ServiceID)
+	return config.Refuses(netip.AddrPortFrom(from.local, port), netip.AddrPortFrom(from.remote, ip.Source.Port()))
 }
 
 // checkREQ returns what is wrong with a REQ, 0 if nothing is. It decodes ip.
-func (e *Endpoint) checkREQ(from path, q *mad.REQ, ip *mad.IPHeader) mad.Reason {
+func (config *Config) checkREQ(from path, q *mad.REQ, ip *mad.IPHeader) mad.Reason {
 	local, remote := gidAddr(from.local), gidAddr(from.remote)
 	_, known := mad.ServicePort(q.ServiceID)
 	switch {
@@ -177,7 +178,7 @@ func (e *Endpoint) checkREQ(from path, q *mad.REQ, ip *mad.IPHeader) mad.Reason 
 		return mad.ReasonInvalidGID
 	case !ip.Decode(q.PrivateData[:]) || ip.Destination != local || ip.Source.Addr() != remote:
 		return mad.ReasonConsumer
-	case q.MTU < 1 || q.MTU > e.maxMTU(from.local):
+	case q.MTU < 1 || q.MTU > config.maxMTU(from.local):
 		return mad.ReasonInvalidMTU
 	}
 	return 0
@@ -186,17 +187,17 @@ func (e *Endpoint) checkREQ(from path, q *mad.REQ, ip *mad.IPHeader) mad.Reason 
 // gidAddr returns an address as a GID holds it: without zone.
 func gidAddr(a netip.Addr) netip.Addr { return a.WithZone("").Unmap() }
 
-// maxMTU is Config.MaxMTU.
-func (e *Endpoint) maxMTU(local netip.Addr) uint8 {
-	if e.config.MaxMTU == nil {
+// maxMTU is MaxMTU, or what that stands for if it is nil.
+func (config *Config) maxMTU(local netip.Addr) uint8 {
+	if config.MaxMTU == nil {
 		return 5
 	}
-	return e.config.MaxMTU(local)
+	return config.MaxMTU(local)
 }
 
-// refuseREQ answers a REQ that makes no connection.
-func (e *Endpoint) refuseREQ(to path, q *mad.REQ, reason mad.Reason) {
-	m := mad.REJ{
+// rejectionOfREQ returns the answer to a REQ that makes no connection.
+func (config *Config) rejectionOfREQ(to path, q *mad.REQ, reason mad.Reason) *mad.REJ {
+	m := &mad.REJ{
 		TransactionID: q.TransactionID,
 		RemoteID:      q.LocalID,
 		Message:       mad.MessageREQ,
@@ -208,9 +209,9 @@ func (e *Endpoint) refuseREQ(to path, q *mad.REQ, reason mad.Reason) {
 		m.ARILength = uint8(copy(m.ARI[:], gid[:]))
 	case mad.ReasonInvalidMTU:
 		m.ARILength = 1
-		m.ARI[0] = e.maxMTU(to.local)
+		m.ARI[0] = config.maxMTU(to.local)
 	}
-	e.send(to, &m)
+	return m
 }
 
 // handleRTU takes the news that the peer uses the connection.
@@ -219,7 +220,7 @@ func (e *Endpoint) handleRTU(now time.Duration, from path, b []byte) {
 	if m.Decode(b) != nil {
 		return
 	}
-	c := e.find(from, ID(m.RemoteID), m.LocalID)
+	c := e.connections.find(from, ID(m.RemoteID), m.LocalID)
 	switch {
 	case c == nil:
 		// The peer believes in a connection that we know nothing of.
@@ -231,8 +232,8 @@ func (e *Endpoint) handleRTU(now time.Duration, from path, b []byte) {
 			Reason:        mad.ReasonInvalidCommID,
 		})
 	case c.rejected:
-		e.transmit(c)
+		c.transmit()
 	default:
-		e.establish(c)
+		c.establish()
 	}
 }

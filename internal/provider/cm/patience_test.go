@@ -84,7 +84,7 @@ func TestThinkTime(t *testing.T) {
 	req := last[mad.REQ](active)
 	n.drop = dropAll(mad.AttributeREQ)
 	wait[ConnectRequest](passive)
-	n.clock.Run(thinkTime - 1)
+	n.clock.Run(answerTime - 1)
 	passive.deliver(active.addr, &req)
 	if got := passive.count(mad.AttributeMRA); got != 0 {
 		t.Fatalf("%d MRAs too early", got)

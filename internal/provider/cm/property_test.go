@@ -120,7 +120,7 @@ func (w *world) observe(h *host, ev Event) {
 	p := w.parties[h][id]
 	if request, ok := ev.(ConnectRequest); ok {
 		p = w.meet(h, id, false)
-		p.peer = ID(h.byID[id].peerID)
+		p.peer = ID(h.connections.byID[id].peerID)
 		if request.ID != id {
 			w.t.Fatalf("ID %d in the event of %d", request.ID, id)
 		}
@@ -141,7 +141,7 @@ func (w *world) observe(h *host, ev Event) {
 	case ConnectReply:
 		due = due && p.active && p.belief == pending
 		p.replied = true
-		p.peer = ID(h.byID[id].peerID)
+		p.peer = ID(h.connections.byID[id].peerID)
 		w.within(w.patience(), p.decideReply)
 	case Rejected:
 		due = due && p.active && p.belief == pending && !p.replied
@@ -184,7 +184,7 @@ func (w *world) observe(h *host, ev Event) {
 // checkTimers says that Deadline is the earliest of all connections'.
 func (w *world) checkTimers(h *host) {
 	at, ok := h.Deadline()
-	for _, c := range h.byID {
+	for _, c := range h.connections.byID {
 		if c.timer >= 0 && (!ok || c.deadline < at) {
 			w.t.Fatalf("%v: deadline %v, but connection %d waits for %v", h.addr, at, c.id, c.deadline)
 		}
@@ -210,7 +210,7 @@ func (p *party) decideRequest() {
 	possible := p.belief == pending && !p.abandoned
 	switch p.w.whim.IntN(8) {
 	case 0:
-		if p.fits("Reject", p.h.Reject(p.w.now(), p.id, nil), possible) {
+		if p.fits("Reject", p.h.Reject(p.w.now(), p.id, mad.ReasonConsumer, nil), possible) {
 			p.belief, p.rejected = over, true
 		}
 	case 1:
@@ -231,7 +231,7 @@ func (p *party) decideReply() {
 	possible := p.belief == pending && !p.abandoned
 	switch p.w.whim.IntN(8) {
 	case 0:
-		if p.fits("Reject", p.h.Reject(p.w.now(), p.id, nil), possible) {
+		if p.fits("Reject", p.h.Reject(p.w.now(), p.id, mad.ReasonConsumer, nil), possible) {
 			p.belief, p.rejected = over, true
 		}
 	case 1:

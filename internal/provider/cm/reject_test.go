@@ -387,7 +387,7 @@ func TestUnknownConnection(t *testing.T) {
 func TestRefuse(t *testing.T) {
 	n, active, passive := pair(t)
 	active.connect(passive, 0x11)
-	passive.must(passive.Refuse(n.now(), wait[ConnectRequest](passive).ID, mad.ReasonVendorOption, []byte("no")))
+	passive.must(passive.Reject(n.now(), wait[ConnectRequest](passive).ID, mad.ReasonVendorOption, []byte("no")))
 	passive.settle()
 	if r := wait[Rejected](active); r.Reason != mad.ReasonVendorOption || string(r.PrivateData[:2]) != "no" {
 		t.Errorf("rejected: %+v", r)

@@ -81,10 +81,10 @@ func (c *connection) record() Record {
 }
 
 // noteChange notes that a connection's record has changed. Look-ups have none: nobody need end them.
-func (e *Endpoint) noteChange(c *connection) {
-	if e.config.Track && !c.changed && c.state < lookUpSent {
+func (c *connection) noteChange() {
+	if c.endpoint.config.Track && !c.changed && c.state < lookUpSent {
 		c.changed = true
-		e.changes.push(c)
+		c.endpoint.changes.push(c)
 	}
 }
 
@@ -106,27 +106,27 @@ func (e *Endpoint) NextChange() (Record, bool) {
 // true then the peer is to confirm that, and DisconnectDone follows. The ID must
 // not be one of e's own.
 func (e *Endpoint) Adopt(now time.Duration, r Record) bool {
-	if r.State == Closed || r.Unmanaged || e.byID[r.ID] != nil {
+	if r.State == Closed || r.Unmanaged || e.connections.byID[r.ID] != nil {
 		return false
 	}
 	c := &connection{
-		id: r.ID, state: state(r.State), active: r.Active, local: r.Local, remote: r.Remote, qpn: r.QPN,
+		endpoint: e, id: r.ID, state: state(r.State), active: r.Active, local: r.Local, remote: r.Remote, qpn: r.QPN,
 		transactionID: r.TransactionID, silenced: r.Silenced, ackTimeout: adoptedAckTimeout, timer: -1,
 	}
-	e.byID[c.id] = c
+	e.connections.byID[c.id] = c
 	if c.state != requestSent {
-		e.setPeer(c, r.PeerGUID, r.PeerID, r.PeerQPN)
+		e.connections.setPeer(c, r.PeerGUID, r.PeerID, r.PeerQPN)
 	}
 	switch c.state {
 	case requestSent:
-		e.reject(now, c, mad.ReasonTimeout, nil)
+		c.reject(now, mad.ReasonTimeout, nil)
 	case requestReceived:
-		e.reject(now, c, mad.ReasonConsumer, nil)
+		c.reject(now, mad.ReasonConsumer, nil)
 	default:
 		// The peer may be a step further than the record, which a DREQ takes
 		// account of and a REJ does not.
 		c.connected, c.disconnectAsked = true, true
-		e.sendDREQ(now, c)
+		c.sendDREQ(now)
 		return true
 	}
 	return false

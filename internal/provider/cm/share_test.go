@@ -37,7 +37,7 @@ func TestChanges(t *testing.T) {
 	wait[Established](passive)
 	check("RTU received", Connected, Connected)
 
-	c := active.byID[a]
+	c := active.connections.byID[a]
 	diff(t, "record", Record{
 		ID: a, State: Connected, Active: true, Local: c.local, Remote: c.remote, QPN: 0x11,
 		TransactionID: c.transactionID, PeerGUID: passive.guid(), PeerID: uint32(p), PeerQPN: 0x12,
@@ -197,7 +197,7 @@ func TestAdoptNothing(t *testing.T) {
 	heir := active.replaced()
 	for _, r := range active.records {
 		r.State = Closed
-		if heir.Adopt(n.now(), r) || len(heir.byID) != 0 {
+		if heir.Adopt(n.now(), r) || len(heir.connections.byID) != 0 {
 			t.Error("a closed connection was adopted")
 		}
 		r.State = Connected
@@ -209,7 +209,7 @@ func TestAdoptNothing(t *testing.T) {
 	wait[Disconnected](passive)
 	wait[DisconnectDone](heir)
 	// Packets to the peer's QPN may be under way for the time of an ACK timeout.
-	if len(heir.byQPN) != 1 {
+	if len(heir.connections.byQPN) != 1 {
 		t.Error("the peer's QPN is forgotten at once")
 	}
 	begin := n.now()

@@ -16,7 +16,7 @@ func TestStranger(t *testing.T) {
 			n, active, passive := pair(t)
 			at := s.reach(n, active, passive)
 			n.drop = func(mad.Attribute) bool { return true }
-			c := at.h.byID[at.id]
+			c := at.h.connections.byID[at.id]
 			if c == nil {
 				continue // nobody's
 			}
@@ -27,7 +27,7 @@ func TestStranger(t *testing.T) {
 					t.Errorf("%s, %s: %T", s.name, m.name, ev)
 				}
 			}
-			if after := at.h.byID[at.id]; after != c || c.record() != before.record() || c.deadline != deadline || c.giveUp != before.giveUp || c.rejected != before.rejected {
+			if after := at.h.connections.byID[at.id]; after != c || c.record() != before.record() || c.deadline != deadline || c.giveUp != before.giveUp || c.rejected != before.rejected {
 				t.Errorf("%s, %s: %+v, was %+v", s.name, m.name, c, before)
 			}
 			h, err := mad.DecodeHeader(m.make(&at).Append(nil))
@@ -39,7 +39,7 @@ func TestStranger(t *testing.T) {
 			case mad.AttributeREQ, mad.AttributeLAP, mad.AttributeAPR, 1:
 				want = 0 // it is a request of the stranger's own, or none of ours
 			case mad.AttributeREP:
-				if !at.h.byID[at.id].active {
+				if !at.h.connections.byID[at.id].active {
 					want = 0 // nobody's: no peer of ours answers
 				}
 			}
@@ -58,7 +58,7 @@ func TestStrangersREQ(t *testing.T) {
 	stranger := n.add("10.0.0.3")
 	for _, qpn := range []uint32{0x11, 0x99} {
 		stranger.config.GUID = active.guid()
-		stranger.nextID = a
+		stranger.connections.nextID = a
 		stranger.connect(passive, qpn)
 		q := wait[ConnectRequest](passive)
 		if q.Remote.Addr() != stranger.addr {
@@ -86,7 +86,7 @@ func TestStrangersREP(t *testing.T) {
 	if r := wait[ConnectReply](active); r.ID != b {
 		t.Fatalf("%+v", r)
 	}
-	if c := active.byID[a]; c.state != established {
+	if c := active.connections.byID[a]; c.state != established {
 		t.Errorf("the other connection is %v", State(c.state))
 	}
 }

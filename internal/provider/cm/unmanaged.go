@@ -2,7 +2,6 @@ package cm
 
 import (
 	"net/netip"
-	"time"
 
 	"github.com/ndklab/ndklab/internal/provider/roce/mad"
 )
@@ -22,23 +21,11 @@ type Unmanaged struct {
 // ignored, since nobody was told of it. It makes no event.
 func (e *Endpoint) Enter(u Unmanaged) ID {
 	c := &connection{
-		state: established, connected: true, unmanaged: true,
+		endpoint: e, state: established, connected: true, unmanaged: true,
 		local: netip.AddrPortFrom(u.Local, 0), remote: netip.AddrPortFrom(u.Remote, 0),
 		qpn: u.QPN, peerQPN: u.PeerQPN, ackTimeout: u.AckTimeout,
 	}
-	e.add(c)
-	e.noteChange(c)
+	e.connections.add(c)
+	c.noteChange()
 	return c.id
-}
-
-// endLocally ends an established connection on our side.
-func (e *Endpoint) endLocally(now time.Duration, c *connection) {
-	if !c.unmanaged {
-		e.sendDREQ(now, c)
-		return
-	}
-	e.close(now, c)
-	if c.disconnectAsked {
-		e.emit(c, DisconnectDone{ID: c.id})
-	}
 }

@@ -91,7 +91,7 @@ func TestUnmanagedHearsNobody(t *testing.T) {
 			}
 			h.deliver(peer.addr, m)
 			h.none()
-			if h.records[id].State != Connected || h.byID[id].state != established {
+			if h.records[id].State != Connected || h.connections.byID[id].state != established {
 				t.Errorf("now on record as %v", h.records[id])
 			}
 			if _, waits := h.Deadline(); waits {
@@ -106,7 +106,7 @@ func TestUnmanagedIsNotAdopted(t *testing.T) {
 	n, h, peer := pair(t)
 	id := h.enter(peer)
 	heir := h.replaced()
-	if heir.Adopt(n.now(), h.records[id]) || len(heir.byID) > 0 {
+	if heir.Adopt(n.now(), h.records[id]) || len(heir.connections.byID) > 0 {
 		t.Error("it was adopted")
 	}
 }

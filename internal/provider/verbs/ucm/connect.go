@@ -257,7 +257,7 @@ func (s *Service) reject(i *id, reason mad.Reason, data []byte) error {
 	if i.datagrams() {
 		return s.refuseLookUp(i, data)
 	}
-	if s.manager.CM.Refuse(s.config.Device.Clock().Now(), i.connection, reason, data) != nil {
+	if s.manager.CM.Reject(s.config.Device.Clock().Now(), i.connection, reason, data) != nil {
 		return syscall.EINVAL
 	}
 	i.enter(over)
