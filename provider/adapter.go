@@ -33,7 +33,7 @@ func (m *Miniport) OpenAdapter(parameters OpenParameters) (*Adapter, Status) {
 	if !ok {
 		return nil, StatusBadVersion
 	}
-	s := &m.state
+	s := &m.ndkState
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.enabled || !m.life.holdOpen() {
@@ -95,7 +95,7 @@ func (a *Adapter) BeginClose(done func()) {
 
 // forget takes the instance, which is closed, off the list of those open.
 func (a *Adapter) forget() {
-	s := &a.miniport.state
+	s := &a.miniport.ndkState
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.instances = slices.DeleteFunc(s.instances, func(x *Adapter) bool { return x == a })

@@ -33,13 +33,10 @@ type NDISCapabilities struct {
 // Attributes reports whether NDK is enabled, and the device's limits. The caller
 // may keep and change what it gets.
 func (m *Miniport) Attributes() Attributes {
-	m.state.mu.Lock()
-	enabled := m.state.enabled
-	m.state.mu.Unlock()
 	info := m.info
 	return Attributes{
 		Header:  NDISHeader{ndisAttributes, ndisRevision, 16},
-		Enabled: enabled,
+		Enabled: m.isEnabled(),
 		Capabilities: &NDISCapabilities{
 			Header: NDISHeader{ndisDefault, ndisRevision, 56}, Capabilities: m.capabilities, NdkInfo: &info,
 		},

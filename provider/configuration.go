@@ -2,7 +2,6 @@ package provider
 
 import (
 	"fmt"
-	"net/netip"
 
 	"github.com/ndklab/ndklab/internal/provider/roce"
 )
@@ -41,31 +40,3 @@ func (c *Configuration) check() error {
 
 // Configuration reads the keywords.
 func (m *Miniport) Configuration() Configuration { return m.configuration }
-
-// pathMTU returns the largest path MTU for connections of a local address; 0 if not
-// even the smallest fits, or the interface is gone.
-func (m *Miniport) pathMTU(local netip.Addr) int {
-	mtu := roce.PathMTU(m.carrier.MTU(local))
-	if size := int(m.configuration.NetworkDirectRoCEFrameSize); size != 0 {
-		mtu = min(mtu, size)
-	}
-	return mtu
-}
-
-// maxMTU is pathMTU as the connection manager has it: a code, 0 if none fits.
-func (m *Miniport) maxMTU(local netip.Addr) uint8 { return roce.MTUCode(m.pathMTU(local)) }
-
-// logFrameSizes tells of addresses whose path MTU is not the configured one
-// (NDK-CFG-03).
-func (m *Miniport) logFrameSizes(log func(string)) {
-	size := int(m.configuration.NetworkDirectRoCEFrameSize)
-	if log == nil || size == 0 {
-		return
-	}
-	for _, address := range m.carrier.Addresses() {
-		if mtu := m.pathMTU(address); mtu != size {
-			log(fmt.Sprintf("%v: the active RoCE MTU is %d bytes instead of the %d configured: the interface's MTU is %d",
-				address, mtu, size, m.carrier.MTU(address)))
-		}
-	}
-}

@@ -6,7 +6,6 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/cm"
 	"github.com/ndklab/ndklab/internal/provider/rc"
 	"github.com/ndklab/ndklab/internal/provider/roce"
-	"github.com/ndklab/ndklab/internal/provider/roce/mad"
 )
 
 // Connect asks for a connection from a local address to a peer's. Port 0 has
@@ -72,7 +71,7 @@ func (c *Connector) mayConnect(source, destination netip.AddrPort, privateData [
 func (c *Connector) connect(e *endpoint, qp *QP, destination netip.AddrPort, inboundReadLimit, outboundReadLimit uint32,
 	privateData []byte, r request) Status {
 	m := c.adapter.miniport
-	mtu, status := m.path(e.Address.Addr(), destination.Addr())
+	mtu, status := m.checkPath(e.Address.Addr(), destination.Addr())
 	if status == StatusSuccess {
 		status = c.takeQP(qp)
 	}
@@ -83,10 +82,10 @@ func (c *Connector) connect(e *endpoint, qp *QP, destination netip.AddrPort, inb
 	c.endpoint = e
 	c.local, c.remote = e.Address, destination
 	if s := sharedOf(e); s != nil {
-		c.joinSharedEndpoint(s)
+		s.join(c)
 	}
-	c.takeReads(min(inboundReadLimit, m.info.MaxInboundReadLimit), min(outboundReadLimit, m.info.MaxOutboundReadLimit))
-	c.private, c.privateSize = nil, 0
+	c.reads.take(m, min(inboundReadLimit, m.info.MaxInboundReadLimit), min(outboundReadLimit, m.info.MaxOutboundReadLimit))
+	c.private = peerData{}
 	c.attempt, c.remoteQPN = &attempt{staleLeft: staleRetries}, 0
 	c.agreed = rc.Connection{
 		MTU: mtu, ReceivePSN: m.rand.Uint32() & roce.PSNMask,
@@ -95,9 +94,9 @@ func (c *Connector) connect(e *endpoint, qp *QP, destination netip.AddrPort, inb
 	c.wish = cm.ConnectParams{
 		Local: c.local, Remote: c.remote, StartingPSN: c.agreed.ReceivePSN,
 		MTU:                roce.MTUCode(mtu),
-		ResponderResources: uint8(c.inbound), InitiatorDepth: uint8(c.outbound),
+		ResponderResources: uint8(c.reads.inbound), InitiatorDepth: uint8(c.reads.outbound),
 		RetryCount: retryCount, RNRRetryCount: rnrRetryCount, AckTimeout: ackTimeout,
-		ECE:         m.extensionOffer(),
+		ECE:         m.offer,
 		PrivateData: append([]byte(nil), privateData...),
 	}
 	c.enter(connecting)
@@ -105,29 +104,6 @@ func (c *Connector) connect(e *endpoint, qp *QP, destination netip.AddrPort, inb
 	c.begin(r)
 	m.manager.Progress(m.clock.Now())
 	return StatusPending
-}
-
-// path returns the path MTU from a local address, and whether a remote one can be
-// reached. That it cannot counts as a failed attempt to connect.
-func (m *Miniport) path(local, remote netip.Addr) (mtu int, status Status) {
-	mtu = m.pathMTU(local)
-	status = m.reach(local, remote)
-	if mtu == 0 { // the interface is gone, or too narrow for any packet
-		status = StatusNetworkUnreachable
-	}
-	if status != StatusSuccess {
-		m.counters.connectFailure.Add(1)
-	}
-	return mtu, status
-}
-
-// reach reports whether there is a way from a local address to a remote one: to
-// the device's own only if it can loop connections back.
-func (m *Miniport) reach(local, remote netip.Addr) Status {
-	if m.manager.HasAddress(remote) && m.info.AdapterFlags&AdapterLoopbackConnections == 0 {
-		return StatusHostUnreachable
-	}
-	return m.carrier.Reach(local, remote)
 }
 
 // sendRequest sends the request that connect has prepared. The manager's lock is held.
@@ -142,83 +118,6 @@ func (c *Connector) sendRequest() {
 	c.id = id
 	m.manager.Join(id, conversation{c})
 	m.transport.HoldNumber(c.wish.QPN)
-}
-
-// staleRetries is how often a request is repeated that the peer calls stale: it
-// takes our queue pair's number for that of a connection which it believes to
-// be up, with which it is done then (roce.md 11). A device that has started anew may have
-// used a few numbers before. rdma_cm leaves asking again to its users, who use
-// another queue pair (roce.md 15.2); ours do not see the reason.
-const staleRetries = 8
-
-// retryWithNewNumber repeats a request under another queue pair number; false if there
-// is none left. The manager's lock is held.
-func (c *Connector) retryWithNewNumber() bool {
-	m := c.adapter.miniport
-	if c.staleLeft == 0 || !m.transport.Renumber(&c.qp.channel.Pair) {
-		return false
-	}
-	c.staleLeft--
-	c.forgetID()
-	c.sendRequest()
-	return true
-}
-
-// retryWithSmallerMTU repeats a request with the smaller MTU that the peer names (IBA
-// 12.6.7.2); false if it names none. The queue pair gets another number, since a
-// copy of the first request that comes late would make the peer take the new
-// connection, under the same number, for stale. The manager's lock is held.
-func (c *Connector) retryWithSmallerMTU(mtu uint8) bool {
-	if mtu == 0 || mtu >= c.wish.MTU || !c.adapter.miniport.transport.Renumber(&c.qp.channel.Pair) {
-		return false
-	}
-	c.wish.MTU, c.agreed.MTU = mtu, roce.MTUOfCode(mtu)
-	c.forgetID()
-	c.sendRequest()
-	return true
-}
-
-// handleReply: the peer has accepted.
-func (c *Connector) handleReply(e cm.ConnectReply) {
-	if c.state != connecting {
-		return
-	}
-	c.enter(replied)
-	c.handshake = c.adapter.miniport.clock.Now() - c.askedAt
-	c.setPrivateData(e.PrivateData[:])
-	c.lowerReads(uint32(e.InitiatorDepth), uint32(e.ResponderResources))
-	c.remoteQPN, c.agreed.SendPSN = e.QPN, e.StartingPSN
-	c.agreed.RNRRetryCount = int(e.RNRRetryCount)
-	c.agreed.AckDelay = e.TargetAckDelay.Ack()
-	c.agreed.Selective = c.wish.ECE == offered && e.ECE == agreedTo
-	c.complete(StatusSuccess)
-}
-
-// handleRejected: a refused connector may try again.
-func (c *Connector) handleRejected(e cm.Rejected) {
-	if c.state != connecting || e.Reason == mad.ReasonStaleConnection && c.retryWithNewNumber() ||
-		c.retryWithSmallerMTU(e.MTU) {
-		return
-	}
-	if e.Reason == mad.ReasonConsumer {
-		c.setPrivateData(e.PrivateData[:])
-	}
-	c.backToIdle()
-	c.complete(statusOfRejection(e.Reason))
-}
-
-// statusOfRejection returns the status of a Connect that was refused for a reason (roce.md 15.2).
-func statusOfRejection(r mad.Reason) Status {
-	switch r {
-	case mad.ReasonTimeout:
-		// The peer has accepted, and none of its replies has come through.
-		return StatusIOTimeout
-	case mad.ReasonInvalidGID, mad.ReasonInvalidLID, mad.ReasonInvalidSL, mad.ReasonInvalidTrafficClass,
-		mad.ReasonInvalidHopLimit, mad.ReasonInvalidPacketRate, mad.ReasonInvalidFlowLabel:
-		// The peer has no way back to us, or none that it wants to use.
-		return StatusHostUnreachable
-	}
-	return StatusConnectionRefused
 }
 
 // backToIdle undoes what Connect did.
@@ -265,7 +164,7 @@ func (c *Connector) completeConnect(event DisconnectEventEx, eventContext any,
 	if err := m.manager.CM.CompleteConnect(now, c.id); err != nil {
 		return c.abort(StatusConnectionAborted)
 	}
-	c.disconnectEvent, c.disconnectContext = event, eventContext
+	c.disconnect = disconnectCallback{event, eventContext}
 	// The peer may send when it has the RTU, so the QP comes first.
 	c.connectQP(false)
 	c.enter(established)

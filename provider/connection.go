@@ -1,11 +1,9 @@
 package provider
 
 import (
-	"bytes"
 	"iter"
 	"net/netip"
 
-	"github.com/ndklab/ndklab/internal/provider/cm"
 	"github.com/ndklab/ndklab/internal/provider/rc"
 	"github.com/ndklab/ndklab/internal/provider/roce/mad"
 	"github.com/ndklab/ndklab/internal/provider/transport"
@@ -17,15 +15,15 @@ import (
 func (c *Connector) connectQP(listening bool) {
 	qp, agreed := c.qp, c.agreed
 	agreed.RemoteQPN = c.remoteQPN
-	agreed.InitiatorDepth = int(c.outbound)
-	agreed.ResponderResources = int(c.inbound)
+	agreed.InitiatorDepth = int(c.reads.outbound)
+	agreed.ResponderResources = int(c.reads.inbound)
 	agreed.Rights = rc.AllowRead | rc.AllowWrite // NDKPI has no atomics
 	agreed.MinRNRTimer = minRNRTimer
 	qp.channel.Lock()
 	defer qp.channel.Unlock()
 	peer := transport.Peer{Local: c.local.Addr(), Remote: c.remote.Addr(), Announce: listening}
 	if err := qp.channel.Connect(peer, agreed, (*rc.QP).Connect); err != nil {
-		qp.clock.Go(c.handleQPFailure) // a CQ failed since the QP was taken, and with it the QP
+		qp.clock.Go(conversation{c}.handleQPFailure) // a CQ failed since the QP was taken, and with it the QP
 	}
 }
 
@@ -120,34 +118,16 @@ func (c *Connector) GetConnectionData(inbound, outbound *uint32, privateData []b
 	switch {
 	case length == nil:
 		return StatusInvalidParameter
-	case c.state == idle && c.privateSize == 0, c.state == connecting:
+	case c.state == idle && c.private.size == 0, c.state == connecting:
 		return StatusConnectionInvalid
 	}
 	if inbound != nil {
-		*inbound = c.inbound
+		*inbound = c.reads.inbound
 	}
 	if outbound != nil {
-		*outbound = c.outbound
+		*outbound = c.reads.outbound
 	}
-	given := *length
-	*length = uint32(c.privateSize)
-	switch {
-	case privateData == nil && given == 0:
-		return StatusSuccess
-	case privateData == nil || int(given) > len(privateData):
-		return StatusInvalidParameter
-	}
-	room := privateData[:min(int(given), c.privateSize)]
-	clear(room[copy(room, c.private):])
-	if len(room) < c.privateSize {
-		return StatusBufferTooSmall
-	}
-	return StatusSuccess
-}
-
-// setPrivateData keeps what a message of the peer's has for the consumer. The manager's lock is held.
-func (c *Connector) setPrivateData(data []byte) {
-	c.private, c.privateSize = bytes.Clone(bytes.TrimRight(data, "\x00")), len(data)
+	return c.private.give(privateData, length)
 }
 
 // LocalAddress returns the connection's address on this adapter.
@@ -170,36 +150,6 @@ func (c *Connector) PeerAddress() (netip.AddrPort, Status) {
 	return c.remote, StatusSuccess
 }
 
-// conversation is a connector as the connection manager sees it.
-type conversation struct{ c *Connector }
-
-// HandleEvent implements gsi.Conversation.
-func (v conversation) HandleEvent(event cm.Event) {
-	c := v.c
-	switch e := event.(type) {
-	case cm.ConnectReply:
-		c.handleReply(e)
-	case cm.Rejected:
-		c.handleRejected(e)
-	case cm.ConnectFailed:
-		c.handleFailure(e.Failure)
-	case cm.AcceptFailed:
-		c.handleFailure(e.Failure)
-	case cm.Established:
-		if c.state == accepting {
-			c.handshake = c.adapter.miniport.clock.Now() - c.askedAt
-			c.enter(established)
-			c.complete(StatusSuccess)
-		}
-	case cm.Disconnected:
-		c.handleDisconnected(e.Lost)
-	case cm.DisconnectDone:
-		c.handleDisconnectDone(e.TimedOut)
-	case cm.TimewaitOver:
-		c.forgetID()
-	}
-}
-
 // connectors returns every connector that has a connection, in the order in which they came. The manager's lock is
 // held.
 func (m *Miniport) connectors() iter.Seq[*Connector] {
@@ -219,98 +169,10 @@ func (c *Connector) forgetID() {
 	c.id = 0 // no connection's
 }
 
-// handleFailure: no answer, or the peer gave up.
-func (c *Connector) handleFailure(failure cm.Failure) {
-	status := StatusIOTimeout
-	if failure != cm.TimedOut {
-		status = StatusConnectionAborted
-	}
-	if c.state == connecting {
-		c.backToIdle()
-	} else {
-		c.abort(status)
-		c.leaveQP()
-	}
-	c.complete(status)
-}
-
-// handleDisconnected: the peer ended the connection, or has forgotten it. The
-// QP's requests stay (NDK-DISC-03).
-func (c *Connector) handleDisconnected(lost bool) {
-	if c.state != established {
-		return
-	}
-	c.enter(ended)
-	c.qp.halt()
-	reason := DisconnectReasonPeer
-	if lost {
-		reason = DisconnectReasonForgotten
-		c.adapter.miniport.counters.connectionError.Add(1)
-	}
-	c.raiseDisconnect(reason)
-}
-
-// raiseDisconnect calls the consumer's event, as an established connection ends:
-// once. The manager's lock is held.
-func (c *Connector) raiseDisconnect(reason uint32) {
-	event, context := c.disconnectEvent, c.disconnectContext
-	if event == nil || !c.holdOpen() {
-		return
-	}
-	c.callbacks.add(func() {
-		event(context, reason)
-		c.release()
-	}, nil)
-}
-
-// handleDisconnectDone: the flushed requests are on their CQs before the
-// Disconnect completes (ndkpi.md T55), if it was not on our own account (lost).
-func (c *Connector) handleDisconnectDone(timedOut bool) {
-	c.enter(ended)
-	c.leaveQP()
-	status := StatusSuccess
-	if timedOut {
-		status = StatusIOTimeout
-	}
-	c.complete(status)
-}
-
-// noteTraffic takes the peer's first request for the RTU that may be lost.
-func (c *Connector) noteTraffic() {
-	m := c.adapter.miniport
-	m.manager.Lock()
-	defer m.manager.Unlock()
-	now := m.clock.Now()
-	m.manager.CM.NoteTraffic(now, c.id)
-	m.manager.Progress(now)
-}
-
 // countBroken counts the error of an established connection that its consumer ends upon
 // the failed request's completion, before lost is called (NDK-CNT-04). The manager's lock is held.
 func (c *Connector) countBroken() {
 	if c.qp.isBroken() {
-		c.adapter.miniport.counters.connectionError.Add(1)
-	}
-}
-
-// handleQPFailure ends a connection whose QP has failed: the peer is told, which it may
-// not have noticed otherwise, and so is the consumer (ndkpi.md T26).
-func (c *Connector) handleQPFailure() {
-	m := c.adapter.miniport
-	m.manager.Lock()
-	defer m.manager.Unlock()
-	now := m.clock.Now()
-	switch c.state {
-	case established:
-		c.enter(ended)
-		m.counters.connectionError.Add(1)
-		c.raiseDisconnect(c.qp.failure())
-		if err := m.manager.CM.Disconnect(now, c.id); err == nil {
-			m.manager.Progress(now)
-		}
-	case accepting:
-		c.complete(c.abort(StatusConnectionAborted))
-		m.manager.CM.Abandon(now, c.id)
-		m.manager.Progress(now)
+		c.adapter.miniport.counters.own.connectionError.Add(1)
 	}
 }

@@ -57,7 +57,7 @@ func (s connectorState) live() bool { return s >= connecting && s <= disconnecti
 
 // enter moves to a state and counts what that means. The manager's lock is held.
 func (c *Connector) enter(s connectorState) {
-	counters := &c.adapter.miniport.counters
+	counters := c.adapter.miniport.counters.own
 	switch {
 	case c.state == established:
 		counters.active.Add(^uint64(0))
@@ -75,8 +75,8 @@ func (c *Connector) enter(s connectorState) {
 		c.listener.undecided--
 	}
 	if c.state.live() && !s.live() {
-		c.returnReads()
-		c.leaveSharedEndpoint()
+		c.reads.giveBack(c.adapter.miniport.ledger)
+		c.shared.leave(c)
 	}
 	c.state = s
 	if s == established {
@@ -106,22 +106,19 @@ type Connector struct {
 	listener  *Listener // it came from, nil if none
 
 	// Guarded by the lock of Miniport.manager.
-	state             connectorState
-	id                cm.ID
-	local, remote     netip.AddrPort
-	endpoint          *endpoint       // whose reference it holds, nil if none
-	shared            *SharedEndpoint // that Connect was called with last, nil if none
-	qp                *QP
-	pending           request // Connect, Accept or Disconnect under way
-	*attempt                  // nil unless state.attempting()
-	remoteQPN         uint32  // as far as known
-	inbound, outbound uint32  // effective read limits
-	holdsReads        bool    // the limits are taken from what the device has
-	private           []byte  // from the peer, without the zeros at its end
-	privateSize       int     // bytes that the message has room for; 0: there was none
-	disconnectEvent   DisconnectEventEx
-	disconnectContext any
-	failure           Status // why the state is aborted
+	state         connectorState
+	id            cm.ID
+	local, remote netip.AddrPort
+	endpoint      *endpoint       // whose reference it holds, nil if none
+	shared        *SharedEndpoint // that Connect was called with last, nil if none
+	qp            *QP
+	pending       request // Connect, Accept or Disconnect under way
+	*attempt              // nil unless state.attempting()
+	remoteQPN     uint32  // as far as known
+	reads         readLimits
+	private       peerData
+	disconnect    disconnectCallback
+	failure       Status // why the state is aborted
 }
 
 // An attempt is what is known of a connection as long as it is being made.
@@ -248,11 +245,11 @@ func (c *Connector) accept(qp *QP, inboundReadLimit, outboundReadLimit uint32, p
 	if status := c.takeQP(qp); status != StatusSuccess {
 		return status
 	}
-	c.takeReads(min(c.inbound, inboundReadLimit), min(c.outbound, outboundReadLimit))
+	c.reads.take(m, min(c.reads.inbound, inboundReadLimit), min(c.reads.outbound, outboundReadLimit))
 	now := m.clock.Now()
 	if err := m.manager.CM.Accept(now, c.id, cm.AcceptParams{
 		QPN: qp.Number(), StartingPSN: c.agreed.ReceivePSN,
-		ResponderResources: uint8(c.inbound), InitiatorDepth: uint8(c.outbound),
+		ResponderResources: uint8(c.reads.inbound), InitiatorDepth: uint8(c.reads.outbound),
 		RNRRetryCount: rnrRetryCount, ECE: extensionAnswer(c.agreed.Selective), PrivateData: privateData,
 	}); err != nil {
 		c.leaveQP()
@@ -260,7 +257,7 @@ func (c *Connector) accept(qp *QP, inboundReadLimit, outboundReadLimit uint32, p
 	}
 	c.askedAt = now
 	m.transport.HoldNumber(qp.Number())
-	c.disconnectEvent, c.disconnectContext = event, eventContext
+	c.disconnect = disconnectCallback{event, eventContext}
 	// The peer may send when it has the REP, so the QP comes first.
 	c.connectQP(true)
 	c.enter(accepting)

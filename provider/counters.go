@@ -1,5 +1,7 @@
 package provider
 
+import "github.com/ndklab/ndklab/internal/provider/transport"
+
 // Counters are NDIS_NDK_PERFORMANCE_COUNTERS without the reserved ones (ndkpi.md
 // 3.5).
 type Counters struct {
@@ -34,11 +36,32 @@ func (c *Counters) set() (set [30]uint64) {
 	return set
 }
 
-// counters are what a device counts as it goes: its share of the NDIS counters,
-// and others.
-type counters struct {
-	*shareCounters
+// counters are what this process counts of the device: its share of the NDIS counters.
+type counters struct{ own *shareCounters }
+
+// traffic returns the counters of frames and octets.
+func (c counters) traffic() transport.Traffic {
+	return transport.Traffic{
+		InOctets: &c.own.inOctets, OutOctets: &c.own.outOctets, InFrames: &c.own.inFrames, OutFrames: &c.own.outFrames,
+	}
 }
+
+// CountConnection counts a connection of another object model that is made: by Connect if
+// it is ours, else by Accept.
+func (c counters) CountConnection(ours bool) {
+	if ours {
+		c.own.connect.Add(1)
+	} else {
+		c.own.accept.Add(1)
+	}
+	c.own.active.Add(1)
+}
+
+// CountDisconnection counts the end of such a connection.
+func (c counters) CountDisconnection() { c.own.active.Add(^uint64(0)) }
+
+// CountConnectFailure counts that such a connection has not come about.
+func (c counters) CountConnectFailure() { c.own.connectFailure.Add(1) }
 
 // Counters reads the counters, of all processes that share the device.
 func (m *Miniport) Counters() Counters { return m.ledger.sum() }

@@ -60,7 +60,7 @@ func (a *Adapter) CreateCQ(depth uint32, notification CQNotification, notificati
 	cq.init(a.clock, ObjectTypeCQ, &a.object)
 	// In the set, where a device that fails from now on finds it.
 	a.cqs.add(cq)
-	if m.state.failed.Load() {
+	if m.Failed() {
 		a.cqs.remove(cq)
 		cq.discard()
 		return nil, StatusDeviceNotReady
@@ -95,7 +95,7 @@ func (cq *CQ) endPolling() {
 	cq.idle = 0
 	cq.mu.Unlock()
 	if polled {
-		cq.adapter.miniport.stopPolling()
+		cq.adapter.miniport.StopPolling()
 	}
 }
 
@@ -158,7 +158,7 @@ func (cq *CQ) call(status Status) {
 // NotifyAny, receives what arrives for the adapter itself, within the call (Poller).
 func (cq *CQ) Results(results []Result) int {
 	n, idle := cq.results(results)
-	if idle && cq.adapter.miniport.poll() {
+	if idle && cq.adapter.miniport.pollAlone() {
 		n, _ = cq.results(results)
 	}
 	return n
@@ -177,7 +177,7 @@ func (cq *CQ) results(results []Result) (n int, idle bool) {
 // ResultsEx is Results with the kind of each completion.
 func (cq *CQ) ResultsEx(results []ResultEx) int {
 	n, idle := cq.resultsEx(results)
-	if idle && cq.adapter.miniport.poll() {
+	if idle && cq.adapter.miniport.pollAlone() {
 		n, _ = cq.resultsEx(results)
 	}
 	return n

@@ -16,3 +16,20 @@ func (e DisconnectEvent) withReason() DisconnectEventEx {
 	}
 	return func(context any, _ uint32) { e(context) }
 }
+
+// A disconnectCallback is the consumer's event for the end of an established connection. The manager's lock guards it.
+type disconnectCallback struct {
+	event   DisconnectEventEx // nil tells nobody
+	context any
+}
+
+// call calls the consumer, once. The manager's lock is held.
+func (d disconnectCallback) call(c *Connector, reason uint32) {
+	if d.event == nil || !c.holdOpen() {
+		return
+	}
+	c.callbacks.add(func() {
+		d.event(d.context, reason)
+		c.release()
+	}, nil)
+}

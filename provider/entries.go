@@ -37,23 +37,19 @@ func (m *Miniport) Connections() []ConnectionEntry {
 	defer m.manager.Unlock()
 	var entries []ConnectionEntry
 	for c := range m.connectors() {
-		if c.state.live() {
-			entries = append(entries, c.entry())
+		if !c.state.live() {
+			continue
 		}
+		e := ConnectionEntry{Local: c.local, Remote: c.remote, State: c.state.String(), RemoteQPN: c.remoteQPN}
+		if c.qp != nil {
+			e.QPN = c.qp.Number()
+		}
+		entries = append(entries, e)
 	}
 	slices.SortFunc(entries, func(a, b ConnectionEntry) int {
 		return cmp.Or(a.Local.Compare(b.Local), a.Remote.Compare(b.Remote), cmp.Compare(a.QPN, b.QPN))
 	})
 	return entries
-}
-
-// entry returns the connection as it is listed. The manager's lock is held.
-func (c *Connector) entry() ConnectionEntry {
-	e := ConnectionEntry{Local: c.local, Remote: c.remote, State: c.state.String(), RemoteQPN: c.remoteQPN}
-	if c.qp != nil {
-		e.QPN = c.qp.Number()
-	}
-	return e
 }
 
 // LocalEndpoints lists the listeners and shared endpoints, in the order of their

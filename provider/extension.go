@@ -17,14 +17,6 @@ var (
 	agreedTo = mad.ECE{Vendor: vendorID, Options: 1 | 1<<31}
 )
 
-// extensionOffer returns what the device asks a peer for.
-func (m *Miniport) extensionOffer() mad.ECE {
-	if m.goBackN {
-		return mad.ECE{}
-	}
-	return offered
-}
-
 // extensionAnswer returns what the passive side says to an offer.
 func extensionAnswer(agreed bool) mad.ECE {
 	if agreed {

@@ -124,6 +124,17 @@ func (l *Ledger) take(r resource, n, limit uint32) bool {
 	return true
 }
 
+// takeUpTo takes n, or as many as are left. A limit of 0 is none (NDK-CAP-02).
+func (l *Ledger) takeUpTo(r resource, n, limit uint32) uint32 {
+	if limit == 0 {
+		limit = 1<<32 - 1
+	}
+	for n > 0 && !l.take(r, n, limit) {
+		n--
+	}
+	return n
+}
+
 // sumOf adds up what all processes hold of a resource.
 func (l *Ledger) sumOf(r resource) (sum uint64) {
 	for i := range l.shares {

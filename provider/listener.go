@@ -139,14 +139,14 @@ func (l *Listener) deliver(request cm.ConnectRequest) {
 		SendPSN: request.StartingPSN, ReceivePSN: m.rand.Uint32() & roce.PSNMask,
 		AckTimeout: request.AckTimeout.Ack(), RetryCount: int(request.RetryCount),
 		RNRRetryCount: int(request.RNRRetryCount),
-		Selective:     m.extensionOffer() == offered && request.ECE == offered,
+		Selective:     m.offer == offered && request.ECE == offered,
 	}
 	if request.ECE.Vendor != vendorID {
 		c.agreed.AckDelay = foreignAckDelay.Ack()
 	}
-	c.setPrivateData(request.PrivateData[:])
-	c.inbound = min(m.info.MaxInboundReadLimit, uint32(request.InitiatorDepth))
-	c.outbound = min(m.info.MaxOutboundReadLimit, uint32(request.ResponderResources))
+	c.private.set(request.PrivateData[:])
+	c.reads.inbound = min(m.info.MaxInboundReadLimit, uint32(request.InitiatorDepth))
+	c.reads.outbound = min(m.info.MaxOutboundReadLimit, uint32(request.ResponderResources))
 	m.manager.Join(c.id, conversation{c})
 	l.callbacks.add(func() {
 		l.event(l.context, c)

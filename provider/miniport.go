@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
-	"time"
 
 	"github.com/ndklab/ndklab/internal/provider/gsi"
 	"github.com/ndklab/ndklab/internal/provider/roce"
+	"github.com/ndklab/ndklab/internal/provider/roce/mad"
 	"github.com/ndklab/ndklab/internal/provider/token"
 	"github.com/ndklab/ndklab/internal/provider/transport"
 	"github.com/ndklab/ndklab/provider/clock"
@@ -62,38 +62,37 @@ type Config struct {
 // A Miniport is an RDMA device: what NDIS calls a miniport adapter. Consumers
 // open instances of it, with OpenAdapter, and have nothing to do with each
 // other but that they share its addresses, its ports and its limits.
+//
+// Each part has its own lock, or needs none; what stands here beside them is fixed when
+// the device starts, or atomic.
 type Miniport struct {
-	life          object // held by the open instances
-	carrier       Carrier
+	life object // held by the open instances
+	ndkState
+	receiving
+	paths
+	counters
+	listers
+
 	clock         clock.Clock
 	info          AdapterInfo
 	capabilities  Capabilities
 	configuration Configuration
 	ledger        *Ledger
 	receiveBuffer ReceiveBuffer
+	reorder       reorderBuffer
 	pend          bool
-	goBackN       bool
+	offer         mad.ECE // to a peer, when a connection is asked for
 	qpError       func(QPError)
-	state         ndkState
 
-	regions   token.Table[region]
-	mappings  token.Table[mapping]
-	transport *transport.Device
-	counters  counters
-	poller    Poller   // carrier, if it is one
-	polled    Receiver // for poller's Poll
-	reorder   reorderBuffer
-	closing   atomic.Bool
-	listers   listers
-	failing   atomic.Bool // a walk over the queue pairs is to come: see failQPs
+	regions  regionTable
+	mappings token.Table[mapping]
+	closing  atomic.Bool
+	failing  atomic.Bool // a walk over the queue pairs is to come: see failQPs
 
-	manager *gsi.Manager // its lock guards what follows, and the state of connectors and listeners
+	// The manager's lock guards the manager, linger, rand, and the state of connectors and listeners.
+	manager *gsi.Manager
+	linger  linger
 	rand    *rand.Rand
-	// The end: finish is set while a closing device lingers, for as long as
-	// lingerTimer runs at most; finished says that nobody waits any more.
-	finish      func()
-	lingerTimer clock.Timer
-	finished    bool
 }
 
 // NewMiniport starts a device. The error says which part of the configuration
@@ -126,22 +125,27 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 		ledger = newPrivateLedger()
 	}
 	m := &Miniport{
-		carrier: cfg.Carrier, clock: cfg.Clock, info: cfg.Info, capabilities: cfg.Capabilities,
-		configuration: configuration, ledger: ledger, pend: cfg.Pend, goBackN: cfg.GoBackN, rand: cfg.Rand,
-		qpError:  cfg.QPError,
-		counters: counters{shareCounters: ledger.counters()},
+		clock: cfg.Clock, info: cfg.Info, capabilities: cfg.Capabilities,
+		configuration: configuration, ledger: ledger, pend: cfg.Pend, rand: cfg.Rand, qpError: cfg.QPError,
+		counters: counters{ledger.counters()}, reorder: reorderBuffer{ledger, cfg.ReorderBuffer},
+		receiveBuffer: newReceiveBuffer(cfg.ReceiveBuffer, cfg.Carrier),
+		paths: paths{
+			carrier: cfg.Carrier, frameSize: int(configuration.NetworkDirectRoCEFrameSize),
+			loopback: cfg.Info.AdapterFlags&AdapterLoopbackConnections != 0,
+		},
 	}
 	m.info.Version = InterfaceVersion
+	if !cfg.GoBackN {
+		m.offer = offered
+	}
 	allowed := configuration.NetworkDirect != 0
-	m.reorder = reorderBuffer{ledger, cfg.ReorderBuffer}
-	m.state.allowed, m.state.wanted, m.state.enabled = allowed, allowed, allowed
-	m.state.events.clock = cfg.Clock
+	m.allowed, m.wanted, m.enabled = allowed, allowed, allowed
+	m.events.clock = cfg.Clock
 	m.life.init(cfg.Clock, 0)
-	m.receiveBuffer = newReceiveBuffer(cfg.ReceiveBuffer, cfg.Carrier)
 	firstPort := gsi.AnyPort(cfg.Rand)
 	m.transport = transport.New(transport.Config{
 		Carrier: cfg.Carrier, Clock: cfg.Clock, Rand: cfg.Rand, Share: uint32(ledger.own), Credit: int(m.receiveBuffer.Granted),
-		Traffic:   transport.Traffic{InOctets: &m.counters.inOctets, OutOctets: &m.counters.outOctets, InFrames: &m.counters.inFrames, OutFrames: &m.counters.outFrames},
+		Traffic:   m.counters.traffic(),
 		Datagrams: func(packets []roce.Received) { m.manager.Receive(packets) },
 	})
 	guid := cfg.GUID
@@ -151,86 +155,10 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 	m.manager = gsi.New(gsi.Config{
 		Carrier: cfg.Carrier, Clock: cfg.Clock, Rand: cfg.Rand, Ports: ledger, GUID: guid, Share: ledger.own, FirstPort: firstPort,
 		Forward: cfg.Forward, Report: cfg.Report, Failed: m.Failed, MaxMTU: m.maxMTU, Heard: m.transport.LastHeard,
-		ReleaseNumber: m.transport.ReleaseNumber, Progressed: func() { m.finishIfQuiet() },
+		ReleaseNumber: m.transport.ReleaseNumber, Progressed: m.linger.endIfQuiet,
 	})
-	if p, ok := cfg.Carrier.(Poller); ok {
-		m.poller, m.polled = p, pollReceiver{m}
-		p.Listen(deferredReceiver{m})
-	} else {
-		cfg.Carrier.Listen(m)
-	}
+	m.linger.manager, m.linger.clock, m.linger.carrier = m.manager, cfg.Clock, cfg.Carrier
+	m.listen(cfg.Carrier)
 	m.logFrameSizes(cfg.Log)
 	return m, nil
 }
-
-// Close ends the device. It blocks until every instance is closed, and must not
-// be called from a callback.
-func (m *Miniport) Close() {
-	done := make(chan struct{})
-	m.BeginClose(func() { close(done) })
-	<-done
-}
-
-// BeginClose is Close that calls done instead of blocking: in virtual time
-// nobody else would move the time that Close waits for. Of a device that is
-// closing it calls done at once.
-func (m *Miniport) BeginClose(done func()) {
-	if m.closing.Swap(true) {
-		done()
-		return
-	}
-	linger := func(any) { m.waitForQuiet(done) }
-	if m.life.close(nil, nil, linger, nil) != StatusPending {
-		linger(nil)
-	}
-}
-
-// lingering bounds how long a closing device waits for its peers to answer
-// their disconnect requests. Without the wait the last ones might be lost with
-// nobody left to repeat them, and the peers would find out only by timeout.
-const lingering = 500 * time.Millisecond
-
-func (m *Miniport) waitForQuiet(done func()) {
-	m.manager.Lock()
-	defer m.manager.Unlock()
-	m.finish = func() {
-		// Nothing is left to be lost: an error in closing a socket says nothing.
-		_ = m.carrier.Close()
-		done()
-	}
-	if m.finishIfQuiet() {
-		return
-	}
-	m.lingerTimer = m.clock.AfterFunc(lingering, func() {
-		m.manager.Lock()
-		defer m.manager.Unlock()
-		m.finishNow()
-	})
-}
-
-// finishIfQuiet ends the lingering when no peer has an answer to give. The manager's
-// lock is held.
-func (m *Miniport) finishIfQuiet() bool {
-	if m.finish == nil || m.manager.CM.Disconnecting() > 0 {
-		return false
-	}
-	m.finishNow()
-	return true
-}
-
-// finishNow ends the lingering. The manager's lock is held.
-func (m *Miniport) finishNow() {
-	if m.finished {
-		return
-	}
-	m.finished = true
-	m.manager.Close()
-	if m.lingerTimer != nil {
-		m.lingerTimer.Stop()
-	}
-	m.clock.Go(m.finish)
-	m.finish = nil
-}
-
-// Receive implements Receiver.
-func (m *Miniport) Receive(packets []roce.Received) { m.transport.Receive(packets, transport.AtOnce) }

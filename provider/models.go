@@ -23,18 +23,5 @@ func (m *Miniport) Clock() clock.Clock { return m.clock }
 // EarlyMemory returns the memory in which queue pairs keep early packets.
 func (m *Miniport) EarlyMemory() rc.EarlyMemory { return m.reorder }
 
-// Poll receives what has arrived, on the calling goroutine, and reports whether that was anything. The carrier's own
-// goroutines go on receiving, unless the caller polls all the time. It does nothing where the carrier is no Poller.
-func (m *Miniport) Poll() (arrived bool) { return m.pollBeside() }
-
-// StopPolling lets the carrier's own goroutines receive again.
-func (m *Miniport) StopPolling() { m.stopPolling() }
-
-// PathMTU returns the largest payload of a packet from a local address, in bytes; 0 if none fits.
-func (m *Miniport) PathMTU(local netip.Addr) int { return m.pathMTU(local) }
-
-// Reach is Carrier.Reach of the device: StatusSuccess unless there is no route.
-func (m *Miniport) Reach(local, remote netip.Addr) Status { return m.reach(local, remote) }
-
 // UsePort tells others what a port is used for that this process has claimed from Manager.
 func (m *Miniport) UsePort(address netip.AddrPort, use PortUse) { m.ledger.usePort(address, use) }

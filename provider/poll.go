@@ -5,61 +5,78 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/transport"
 )
 
-// A deferredReceiver is the Miniport as the goroutines of a Poller see it.
-type deferredReceiver struct{ m *Miniport }
-
-func (d deferredReceiver) Receive(packets []roce.Received) {
-	d.m.transport.Receive(packets, transport.Deferred)
+// receiving is the receive side of a device: what the carrier delivers goes to the transport. It is fixed by listen.
+type receiving struct {
+	transport *transport.Device
+	poller    Poller   // the carrier, if it is one
+	polled    Receiver // for poller's Poll
 }
 
-// Delivered is called by the carrier's goroutines, which do what is put off when nobody polls any more.
+// listen has the carrier deliver.
+func (r *receiving) listen(c Carrier) {
+	var ok bool
+	if r.poller, ok = c.(Poller); !ok {
+		c.Listen(receiver{r.transport, transport.AtOnce})
+		return
+	}
+	r.polled = receiver{r.transport, transport.ByConsumer}
+	c.Listen(deferredReceiver{receiver{r.transport, transport.Deferred}})
+}
+
+// A receiver gives packets to the transport: the carrier's goroutines do, or, ByConsumer, that of a consumer that polls.
+// A consumer may hold what its callbacks take, so that these run elsewhere then.
+type receiver struct {
+	transport *transport.Device
+	mode      transport.Mode
+}
+
+// Receive implements Receiver.
+func (r receiver) Receive(packets []roce.Received) { r.transport.Receive(packets, r.mode) }
+
+// A deferredReceiver is the receiver for the goroutines of a Poller.
+type deferredReceiver struct{ receiver }
+
+// Delivered implements Deferrer: the carrier's goroutines do what is put off when nobody polls any more.
 func (d deferredReceiver) Delivered() bool {
-	d.m.transport.SetPolled(false)
-	return d.m.transport.Delivered()
+	d.transport.SetPolled(false)
+	return d.transport.Delivered()
 }
 
-// A pollReceiver is the Miniport as a consumer's goroutine sees it that polls. It may hold
-// what its callbacks take, so that these run elsewhere.
-type pollReceiver struct{ m *Miniport }
-
-func (p pollReceiver) Receive(packets []roce.Received) {
-	p.m.transport.Receive(packets, transport.ByConsumer)
-}
-
-// poll receives on a consumer's goroutine.
-func (m *Miniport) poll() (arrived bool) {
-	if m.poller == nil {
+// pollAlone receives on the goroutine of a consumer that polls all the time.
+func (r *receiving) pollAlone() (arrived bool) {
+	if r.poller == nil {
 		return false
 	}
-	m.transport.SetPolled(true)
-	m.transport.AcknowledgeIfDue()
-	return m.poller.Poll(m.polled)
+	r.transport.SetPolled(true)
+	r.transport.AcknowledgeIfDue()
+	return r.poller.Poll(r.polled)
 }
 
-// pollBeside is poll for a consumer that may turn to something else at any time.
-func (m *Miniport) pollBeside() (arrived bool) {
-	if m.poller == nil {
+// Poll receives what has arrived, on the calling goroutine, and reports whether that was anything. The carrier's own
+// goroutines go on receiving, unless the caller polls all the time. It does nothing where the carrier is no Poller.
+func (r *receiving) Poll() (arrived bool) {
+	if r.poller == nil {
 		return false
 	}
-	m.transport.SetPolled(true)
-	arrived, alone := m.poller.PollBeside(m.polled)
+	r.transport.SetPolled(true)
+	arrived, alone := r.poller.PollBeside(r.polled)
 	if !arrived { // else what comes next is acknowledged, too, in the same packet
-		m.transport.AcknowledgeIfDue()
+		r.transport.AcknowledgeIfDue()
 	}
 	switch {
 	case arrived && alone:
-		m.transport.AcknowledgeLater()
+		r.transport.AcknowledgeLater()
 	case arrived:
-		m.transport.AcknowledgeSoon()
+		r.transport.AcknowledgeSoon()
 	}
 	return arrived
 }
 
-// stopPolling has the Poller's own goroutines receive again.
-func (m *Miniport) stopPolling() {
-	if m.poller != nil {
-		m.transport.SetPolled(false)
-		m.transport.Acknowledge()
-		m.poller.Resume()
+// StopPolling lets the carrier's own goroutines receive again.
+func (r *receiving) StopPolling() {
+	if r.poller != nil {
+		r.transport.SetPolled(false)
+		r.transport.Acknowledge()
+		r.poller.Resume()
 	}
 }

@@ -47,7 +47,7 @@ func (qp *QP) post(r *rc.Request, sgl []SGE, maxSGE int, flags, allowed OpFlags)
 	defer qp.channel.Unlock()
 	status := qp.queue(r, sgl, maxSGE, flags, allowed)
 	if status == StatusSuccess && r.InvalidateLocal {
-		qp.addPendingRead(sgl[0].MemoryRegionToken)
+		qp.memory.addPendingRead(sgl[0].MemoryRegionToken)
 	}
 	if status != StatusSuccess || flags&OpDefer == 0 {
 		qp.channel.ProgressAfterPost()
@@ -92,7 +92,7 @@ func (qp *QP) queue(r *rc.Request, sgl []SGE, maxSGE int, flags, allowed OpFlags
 	r.Fence = flags&OpReadFence != 0
 	r.Solicited = flags&OpSendAndSolicitEvent != 0
 	if flags&OpReadLocalInvalidate != 0 && len(sgl) > 0 {
-		if qp.isPermanent(sgl[0].MemoryRegionToken) {
+		if qp.memory.isPermanent(sgl[0].MemoryRegionToken) {
 			return StatusInvalidParameter
 		}
 		r.InvalidateLocal = true
@@ -132,7 +132,7 @@ func (qp *QP) Receive(context any, sgl []SGE) Status {
 	if qp.srq != nil {
 		return StatusInvalidDeviceRequest
 	}
-	if status := qp.pd.adapter.miniport.checkReceive(sgl, qp.maxReceive); status != StatusSuccess {
+	if status := qp.pd.adapter.miniport.info.checkReceive(sgl, qp.maxReceive); status != StatusSuccess {
 		return status
 	}
 	qp.channel.Lock()
@@ -149,7 +149,7 @@ func (qp *QP) Receive(context any, sgl []SGE) Status {
 
 // checkReceive says what is wrong with a receive for a queue of up to maxSGE
 // pieces per receive.
-func (m *Miniport) checkReceive(sgl []SGE, maxSGE int) Status {
+func (i *AdapterInfo) checkReceive(sgl []SGE, maxSGE int) Status {
 	if len(sgl) > maxSGE {
 		return StatusDataOverrun
 	}
@@ -157,7 +157,7 @@ func (m *Miniport) checkReceive(sgl []SGE, maxSGE int) Status {
 	for i := range sgl {
 		total += uint64(sgl[i].Length)
 	}
-	if total > uint64(m.info.MaxTransferLength) {
+	if total > uint64(i.MaxTransferLength) {
 		return StatusBufferOverflow
 	}
 	return StatusSuccess

@@ -33,9 +33,8 @@ type QP struct {
 	sgl       []rc.SGE   // scratch of posts
 	inline    []byte     // scratch of posts
 	memory    view
-	changes   []*tokenChange  // posted by this queue pair and not performed
-	draining  int             // ended tokens whose memory is still in use
-	heldBack  []rc.Completion // what is not to be told while draining
+	changes   tokenChanges
+	drain     drain
 }
 
 // Close flushes what is pending and closes the queue pair.
@@ -96,13 +95,13 @@ func (o owner) Settle(completions []rc.Completion) {
 	qp := o.qp
 	failed := qp.channel.QP.State() == rc.Error
 	if failed {
-		qp.dropPending()
+		qp.changes.drop()
 	}
 	if failed && !qp.failed {
 		qp.tellError(causeOf(completions))
 	}
-	if qp.draining > 0 {
-		qp.heldBack = append(qp.heldBack, completions...)
+	if d := &qp.drain; d.regions > 0 {
+		d.heldBack = append(d.heldBack, completions...)
 	} else {
 		for i := range completions {
 			qp.complete(&completions[i])
@@ -111,7 +110,7 @@ func (o owner) Settle(completions []rc.Completion) {
 	if failed {
 		if !qp.failed && qp.connector != nil {
 			qp.broken = true
-			qp.clock.Go(qp.connector.handleQPFailure)
+			qp.clock.Go(conversation{qp.connector}.handleQPFailure)
 		}
 		qp.failed = true
 	}
@@ -121,7 +120,7 @@ func (o owner) Settle(completions []rc.Completion) {
 func (owner) Watch(bool) bool { return false }
 
 // Requested implements transport.Model.
-func (o owner) Requested() { o.qp.clock.Go(o.qp.connector.noteTraffic) }
+func (o owner) Requested() { o.qp.clock.Go(conversation{o.qp.connector}.noteTraffic) }
 
 // failure returns why the queue pair is in error, as a DisconnectReason.
 func (qp *QP) failure() uint32 {

@@ -19,7 +19,7 @@ type QueuePair struct {
 	Sent, Received     uint64     // packets
 }
 
-// listers are those who know of such queue pairs.
+// listers are the functions that list such queue pairs.
 type listers struct {
 	mu  sync.Mutex // guards all; not held while they are called
 	all []*lister
@@ -28,8 +28,7 @@ type listers struct {
 type lister struct{ list func() []QueuePair }
 
 // ListQueuePairs has QueuePairs include what list returns, until stop is called.
-func (m *Miniport) ListQueuePairs(list func() []QueuePair) (stop func()) {
-	l := &m.listers
+func (l *listers) ListQueuePairs(list func() []QueuePair) (stop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	own := &lister{list}
@@ -43,13 +42,13 @@ func (m *Miniport) ListQueuePairs(list func() []QueuePair) (stop func()) {
 
 // QueuePairs lists the queue pairs of object models beside NDKPI's that this process has,
 // by their numbers.
-func (m *Miniport) QueuePairs() []QueuePair {
-	m.listers.mu.Lock()
-	listers := slices.Clone(m.listers.all)
-	m.listers.mu.Unlock()
+func (l *listers) QueuePairs() []QueuePair {
+	l.mu.Lock()
+	listers := slices.Clone(l.all)
+	l.mu.Unlock()
 	var all []QueuePair
-	for _, l := range listers {
-		all = append(all, l.list()...)
+	for _, x := range listers {
+		all = append(all, x.list()...)
 	}
 	slices.SortFunc(all, func(a, b QueuePair) int { return cmp.Compare(a.Number, b.Number) })
 	return all
@@ -81,23 +80,6 @@ func (m *Miniport) Hold(o Objects) {
 	note(mwResource, o.MWs)
 	note(srqResource, o.SRQs)
 }
-
-// CountConnection counts a connection of another object model that is made: by Connect if
-// it is ours, else by Accept.
-func (m *Miniport) CountConnection(ours bool) {
-	if ours {
-		m.counters.connect.Add(1)
-	} else {
-		m.counters.accept.Add(1)
-	}
-	m.counters.active.Add(1)
-}
-
-// CountDisconnection counts the end of such a connection.
-func (m *Miniport) CountDisconnection() { m.counters.active.Add(^uint64(0)) }
-
-// CountConnectFailure counts that such a connection has not come about.
-func (m *Miniport) CountConnectFailure() { m.counters.connectFailure.Add(1) }
 
 // TellQPError tells who wants to know (Config.QPError) of the error of a queue pair of
 // another object model. It may be called with locks held.

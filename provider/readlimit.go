@@ -5,43 +5,34 @@ package provider
 // connection takes its share while it is negotiated, as much as is left of what
 // it wants, and gives it back when it has ended.
 
-// takeReads has the connection have up to so many READs in progress, depending
-// on what is left. The manager's lock is held.
-func (c *Connector) takeReads(inbound, outbound uint32) {
-	m := c.adapter.miniport
-	c.inbound = m.takeReads(inboundReadResource, inbound, m.capabilities.MaxInboundReadLimit)
-	c.outbound = m.takeReads(outboundReadResource, outbound, m.capabilities.MaxOutboundReadLimit)
-	c.holdsReads = true
+// readLimits are the effective read limits of a connection. The manager's lock guards them.
+type readLimits struct {
+	inbound, outbound uint32
+	taken             bool // from what the device has
 }
 
-// lowerReads gives back what the peer does not want. The manager's lock is held.
-func (c *Connector) lowerReads(inbound, outbound uint32) {
-	ledger := c.adapter.miniport.ledger
-	inbound, outbound = min(c.inbound, inbound), min(c.outbound, outbound)
-	ledger.give(inboundReadResource, c.inbound-inbound)
-	ledger.give(outboundReadResource, c.outbound-outbound)
-	c.inbound, c.outbound = inbound, outbound
+// take has the connection have up to so many READs in progress, depending
+// on what is left.
+func (r *readLimits) take(m *Miniport, inbound, outbound uint32) {
+	r.inbound = m.ledger.takeUpTo(inboundReadResource, inbound, m.capabilities.MaxInboundReadLimit)
+	r.outbound = m.ledger.takeUpTo(outboundReadResource, outbound, m.capabilities.MaxOutboundReadLimit)
+	r.taken = true
 }
 
-// returnReads gives everything back. The limits can still be asked for. The
-// manager's lock is held.
-func (c *Connector) returnReads() {
-	if !c.holdsReads {
+// lower gives back what the peer does not want.
+func (r *readLimits) lower(ledger *Ledger, inbound, outbound uint32) {
+	inbound, outbound = min(r.inbound, inbound), min(r.outbound, outbound)
+	ledger.give(inboundReadResource, r.inbound-inbound)
+	ledger.give(outboundReadResource, r.outbound-outbound)
+	r.inbound, r.outbound = inbound, outbound
+}
+
+// giveBack gives everything back. The limits can still be asked for.
+func (r *readLimits) giveBack(ledger *Ledger) {
+	if !r.taken {
 		return
 	}
-	c.holdsReads = false
-	ledger := c.adapter.miniport.ledger
-	ledger.give(inboundReadResource, c.inbound)
-	ledger.give(outboundReadResource, c.outbound)
-}
-
-// takeReads takes n, or as many as are left. A limit of 0 is none (NDK-CAP-02).
-func (m *Miniport) takeReads(r resource, n, limit uint32) uint32 {
-	if limit == 0 {
-		limit = 1<<32 - 1
-	}
-	for n > 0 && !m.ledger.take(r, n, limit) {
-		n--
-	}
-	return n
+	r.taken = false
+	ledger.give(inboundReadResource, r.inbound)
+	ledger.give(outboundReadResource, r.outbound)
 }

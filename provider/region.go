@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/ndklab/ndklab/internal/provider/rc"
+	"github.com/ndklab/ndklab/internal/provider/token"
 )
 
 // A region is what a token grants: memory under virtual addresses, and what may
@@ -81,9 +82,12 @@ func (r *region) unuse() {
 	r.users.RUnlock()
 }
 
-// region returns nil for a token that is not valid.
-func (m *Miniport) region(token uint32) *region {
-	r := m.regions.At(token)
+// A regionTable has the regions by their tokens.
+type regionTable struct{ token.Table[region] }
+
+// valid returns the region of a token that is valid; nil for any other.
+func (t *regionTable) valid(token uint32) *region {
+	r := t.At(token)
 	if r == nil || r.token != token {
 		return nil
 	}

@@ -57,8 +57,8 @@ func (s *SharedEndpoint) leadsTo(destination netip.AddrPort) bool {
 	return s != nil && s.destinations[destination] != nil
 }
 
-// joinSharedEndpoint has the connector connect from s. The manager's lock is held.
-func (c *Connector) joinSharedEndpoint(s *SharedEndpoint) {
+// join has a connector connect from s. The manager's lock is held.
+func (s *SharedEndpoint) join(c *Connector) {
 	if c.shared != s { // a refused connector may try again from the same
 		c.addAntecedent(&s.object)
 		c.shared = s
@@ -66,10 +66,10 @@ func (c *Connector) joinSharedEndpoint(s *SharedEndpoint) {
 	s.destinations[c.remote] = c
 }
 
-// leaveSharedEndpoint lets others connect to the connector's destination. It
-// keeps its references until it is closed. The manager's lock is held.
-func (c *Connector) leaveSharedEndpoint() {
-	if c.shared != nil && c.shared.destinations[c.remote] == c {
-		delete(c.shared.destinations, c.remote)
+// leave lets others connect to the connector's destination. The connector
+// keeps its references until it is closed. s may be nil. The manager's lock is held.
+func (s *SharedEndpoint) leave(c *Connector) {
+	if s != nil && s.destinations[c.remote] == c {
+		delete(s.destinations, c.remote)
 	}
 }

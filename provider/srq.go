@@ -58,7 +58,7 @@ func (pd *PD) CreateSRQ(depth, maxReceiveRequestSge, notifyThreshold uint32, not
 	srq.init(pd.clock, ObjectTypeSRQ, &pd.object)
 	// In the set, where a device that fails from now on finds it.
 	pd.adapter.srqs.add(srq)
-	if m.state.failed.Load() {
+	if m.Failed() {
 		pd.adapter.srqs.remove(srq)
 		srq.discard()
 		return nil, StatusDeviceNotReady
@@ -115,7 +115,7 @@ func (srq *SRQ) modify(depth, notifyThreshold uint32) Status {
 // Receive posts a buffer for a send to any of the queue's queue pairs
 // (NdkSrqReceive).
 func (srq *SRQ) Receive(context any, sgl []SGE) Status {
-	if status := srq.pd.adapter.miniport.checkReceive(sgl, srq.maxReceive); status != StatusSuccess {
+	if status := srq.pd.adapter.miniport.info.checkReceive(sgl, srq.maxReceive); status != StatusSuccess {
 		return status
 	}
 	srq.mu.Lock()

@@ -91,11 +91,10 @@ func (s *ndkState) raise(e NetEvent) {
 // the other, from a goroutine of the device's. It may call anything but the Close
 // of an Adapter or Miniport. After cancel no further event is begun.
 // A nil event tells nobody.
-func (m *Miniport) Subscribe(event func(NetEvent)) (cancel func()) {
+func (s *ndkState) Subscribe(event func(NetEvent)) (cancel func()) {
 	if event == nil {
 		return func() {}
 	}
-	s := &m.state
 	to := &subscriber{event}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,8 +112,7 @@ func (m *Miniport) Subscribe(event func(NetEvent)) (cancel func()) {
 // StatusNotSupported if the configuration forbids to enable, and
 // StatusAdapterNotReady if the device has failed and NDK will be enabled when it
 // recovers. What is so already raises no event.
-func (m *Miniport) SetState(enabled bool) Status {
-	s := &m.state
+func (s *ndkState) SetState(enabled bool) Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if enabled && !s.allowed {
@@ -133,25 +131,34 @@ func (m *Miniport) SetState(enabled bool) Status {
 // and NDK is disabled until Recover. What was made before is of no more use but
 // to be closed.
 func (m *Miniport) Fail() {
-	s := &m.state
-	s.mu.Lock()
-	s.failed.Store(true)
-	s.update()
-	instances := slices.Clone(s.instances)
-	s.mu.Unlock()
-	for _, a := range instances {
+	for _, a := range m.ndkState.fail() {
 		a.fail()
 	}
 	m.abortAttempts()
 }
 
+// fail notes that the device has failed, and returns the instances that are open.
+func (s *ndkState) fail() []*Adapter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed.Store(true)
+	s.update()
+	return slices.Clone(s.instances)
+}
+
+// isEnabled reports whether NDK is enabled.
+func (s *ndkState) isEnabled() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.enabled
+}
+
 // Failed reports whether the device has failed and not recovered.
-func (m *Miniport) Failed() bool { return m.state.failed.Load() }
+func (s *ndkState) Failed() bool { return s.failed.Load() }
 
 // Recover ends what Fail began: NDK is enabled again once the instances that
 // failed are closed, unless it was switched off.
-func (m *Miniport) Recover() {
-	s := &m.state
+func (s *ndkState) Recover() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failed.Store(false)

@@ -20,10 +20,10 @@ import (
 type tokenSlot struct {
 	miniport *Miniport
 
-	mu      sync.Mutex     // guards what follows
-	token   uint32         // the newest; 0 as long as there is no entry
-	region  *region        // in effect, nil for none
-	pending []*tokenChange // posted and not performed, in order
+	mu      sync.Mutex // guards what follows
+	token   uint32     // the newest; 0 as long as there is no entry
+	region  *region    // in effect, nil for none
+	pending tokenChanges
 	closed  bool
 }
 
@@ -115,7 +115,7 @@ func (g *tokenSlot) endToken(by *QP) {
 	r.releaseMemory()
 	by.memory.endUse(r)
 	if !r.users.TryLock() {
-		by.holdBackUntilUnused(r)
+		by.drain.add(by, r)
 	}
 }
 
@@ -167,34 +167,51 @@ func (qp *QP) queueChange(op rc.Op, context any, c *tokenChange, status Status, 
 		g.token = token.Next(g.token)
 		c.region.token = g.token
 	}
-	qp.addPending(c)
+	c.qp = qp
+	qp.changes.add(c)
 	return StatusSuccess
 }
 
-// addPending notes a change as pending. c.slot.mu is held.
-func (qp *QP) addPending(c *tokenChange) {
-	c.qp = qp
+// tokenChanges are posted and not performed, in order. Those of a slot are guarded by its mu, those of a queue pair by
+// its lock.
+type tokenChanges []*tokenChange
+
+// add notes a change of a queue pair, whose changes are t, as pending. c.slot.mu is held.
+func (t *tokenChanges) add(c *tokenChange) {
 	c.slot.pending = append(c.slot.pending, c)
-	qp.changes = append(qp.changes, c)
+	*t = append(*t, c)
+}
+
+// remove takes c out. What is over is nearly always the oldest, so it
+// costs no walk: a queue may hold many thousands.
+func (t *tokenChanges) remove(c *tokenChange) {
+	switch i := slices.Index(*t, c); {
+	case i < 0: // closing the slot took it out
+	case i > 0 || len(*t) == 1: // an only one leaves its place to the next
+		*t = slices.Delete(*t, i, i+1)
+	default:
+		(*t)[0] = nil
+		*t = (*t)[1:]
+	}
+}
+
+// drop forgets the changes of a queue pair that will never be performed because it has ended.
+func (t *tokenChanges) drop() {
+	for len(*t) > 0 {
+		c := (*t)[0]
+		c.slot.mu.Lock()
+		c.removePending()
+		if !c.slot.closed {
+			c.region.releaseMemory()
+		}
+		c.slot.mu.Unlock()
+	}
 }
 
 // removePending notes that a change is not pending any more. c.slot.mu is held.
 func (c *tokenChange) removePending() {
-	c.slot.pending = removeChange(c.slot.pending, c)
-	c.qp.changes = removeChange(c.qp.changes, c)
-}
-
-// removeChange is changes without c. What is over is nearly always the oldest, so it
-// costs no walk: a queue may hold many thousands.
-func removeChange(changes []*tokenChange, c *tokenChange) []*tokenChange {
-	switch i := slices.Index(changes, c); {
-	case i < 0: // closing the slot took it out
-		return changes
-	case i > 0 || len(changes) == 1: // an only one leaves its place to the next
-		return slices.Delete(changes, i, i+1)
-	}
-	changes[0] = nil
-	return changes[1:]
+	c.slot.pending.remove(c)
+	c.qp.changes.remove(c)
 }
 
 // Perform implements rc.LocalOperation. The queue pair's lock is held.
@@ -220,20 +237,6 @@ func (c *tokenChange) Perform() rc.Status {
 	return rc.Success
 }
 
-// dropPending forgets the changes that will never be performed because the queue
-// pair has ended. qp.channel's lock is held.
-func (qp *QP) dropPending() {
-	for len(qp.changes) > 0 {
-		c := qp.changes[0]
-		c.slot.mu.Lock()
-		c.removePending()
-		if !c.slot.closed {
-			c.region.releaseMemory()
-		}
-		c.slot.mu.Unlock()
-	}
-}
-
 // Invalidate ends the token of an FRMR or a window when all earlier requests are
 // complete. It is StatusInvalidDeviceRequest if the token has ended, such as by
 // the peer. When it completes nobody uses the memory through it any more.
@@ -252,22 +255,27 @@ func (qp *QP) Invalidate(context any, mrOrMW Object, flags OpFlags) Status {
 	return qp.postChange(rc.OpInvalidate, context, c, status, flags, opFlagsOfEveryRequest)
 }
 
-// holdBackUntilUnused holds back what the queue pair has to report until nobody uses a region
-// whose token it has ended. The users are other queue pairs, each for as long as
-// it holds its lock, so that to wait for them with a lock held might be for ever.
-// qp.channel's lock is held.
-func (qp *QP) holdBackUntilUnused(r *region) {
-	qp.draining++
+// A drain holds back what a queue pair has to report until nobody uses the regions whose tokens it has ended. The
+// users are other queue pairs, each for as long as it holds its lock, so that to wait for them with a lock held might
+// be for ever. It is guarded by the queue pair's lock.
+type drain struct {
+	regions  int // whose memory is still in use
+	heldBack []rc.Completion
+}
+
+// add waits for the users of a region, whose token the queue pair has ended.
+func (d *drain) add(qp *QP, r *region) {
+	d.regions++
 	qp.hold()
 	qp.clock.Go(func() {
 		r.users.Lock() // for good
 		qp.channel.Lock()
-		qp.draining--
-		if qp.draining == 0 {
-			for i := range qp.heldBack {
-				qp.complete(&qp.heldBack[i])
+		d.regions--
+		if d.regions == 0 {
+			for i := range d.heldBack {
+				qp.complete(&d.heldBack[i])
 			}
-			qp.heldBack = nil
+			d.heldBack = nil
 		}
 		qp.channel.Unlock()
 		qp.release()

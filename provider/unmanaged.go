@@ -68,7 +68,7 @@ func (c *Connector) ConnectUnmanaged(qp *QP, u UnmanagedConnection, event Discon
 	case !m.manager.HasAddress(u.Local):
 		return StatusInvalidAddress
 	}
-	mtu, status := m.path(u.Local, u.Remote)
+	mtu, status := m.checkPath(u.Local, u.Remote)
 	switch {
 	case status != StatusSuccess:
 		return status
@@ -79,8 +79,8 @@ func (c *Connector) ConnectUnmanaged(qp *QP, u UnmanagedConnection, event Discon
 		return status
 	}
 	c.local, c.remote = netip.AddrPortFrom(u.Local, 0), netip.AddrPortFrom(u.Remote, 0)
-	c.takeReads(min(u.InboundReadLimit, m.info.MaxInboundReadLimit), min(u.OutboundReadLimit, m.info.MaxOutboundReadLimit))
-	c.private, c.privateSize = nil, 0
+	c.reads.take(m, min(u.InboundReadLimit, m.info.MaxInboundReadLimit), min(u.OutboundReadLimit, m.info.MaxOutboundReadLimit))
+	c.private = peerData{}
 	timeout := mad.Timeout(u.AckTimeout)
 	c.attempt, c.remoteQPN = new(attempt), u.RemoteQPN
 	c.agreed = rc.Connection{
@@ -93,7 +93,7 @@ func (c *Connector) ConnectUnmanaged(qp *QP, u UnmanagedConnection, event Discon
 	})
 	m.manager.Join(c.id, conversation{c})
 	m.transport.HoldNumber(qp.Number())
-	c.disconnectEvent, c.disconnectContext = event, eventContext
+	c.disconnect = disconnectCallback{event, eventContext}
 	c.connectQP(false)
 	c.enter(established)
 	m.manager.Progress(m.clock.Now())

@@ -1,7 +1,5 @@
 package provider
 
-import "net/netip"
-
 // Usage is how much of a device is in use: numbers of objects, of all processes
 // that share it.
 type Usage struct {
@@ -48,20 +46,3 @@ func newReceiveBuffer(asked uint32, c Carrier) ReceiveBuffer {
 
 // ReceiveBuffer returns the device's receive buffer.
 func (m *Miniport) ReceiveBuffer() ReceiveBuffer { return m.receiveBuffer }
-
-// An ActiveAddress is an address of a device, with the MTUs that are in force
-// there now, in bytes: of IP packets, and of payload in RoCE packets.
-type ActiveAddress struct {
-	Address   netip.Addr
-	MTU       int
-	FrameSize int // 0 if no RoCE packet fits
-}
-
-// ActiveAddresses lists the device's addresses.
-func (m *Miniport) ActiveAddresses() []ActiveAddress {
-	var active []ActiveAddress
-	for _, a := range m.carrier.Addresses() {
-		active = append(active, ActiveAddress{a, m.carrier.MTU(a), m.pathMTU(a)})
-	}
-	return active
-}

@@ -20,6 +20,9 @@ type view struct {
 	uses []*region
 }
 
+// regions returns the regions of the device.
+func (v *view) regions() *regionTable { return &v.qp.pd.adapter.miniport.regions }
+
 // Local implements rc.Memory.
 func (v *view) Local(dst [][]byte, sge rc.SGE, access rc.Access) ([][]byte, bool) {
 	if sge.Token == privilegedToken {
@@ -38,7 +41,7 @@ func (v *view) Remote(dst [][]byte, token uint32, va uint64, length uint32, acce
 func (v *view) Atomic(rc.Op, uint32, uint64, uint64, uint64) uint64 { return 0 }
 
 func (v *view) resolve(dst [][]byte, token uint32, va uint64, length uint32, access rc.Access) ([][]byte, bool) {
-	r := v.qp.pd.adapter.miniport.region(token)
+	r := v.regions().valid(token)
 	if r == nil || r.pd != v.qp.pd || !r.allows(access) || r.slot != nil && !v.use(r) {
 		return dst, false
 	}
@@ -81,17 +84,17 @@ func (v *view) endUse(r *region) {
 // fast registration or a window, never a registered region.
 func (v *view) Invalidate(token uint32) bool {
 	const remote = (MRAllowRemoteRead | MRAllowRemoteWrite) &^ MRAllowLocalWrite
-	r := v.qp.pd.adapter.miniport.region(token)
+	r := v.regions().valid(token)
 	return r != nil && r.flags&remote != 0 && v.endToken(r)
 }
 
 // InvalidateLocal implements rc.Memory.
 func (v *view) InvalidateLocal(token uint32) bool {
-	m := v.qp.pd.adapter.miniport
-	if r := m.regions.At(token); r != nil && r.slot != nil {
+	regions := v.regions()
+	if r := regions.At(token); r != nil && r.slot != nil {
 		r.slot.readDone(v.qp, token)
 	}
-	r := m.region(token)
+	r := regions.valid(token)
 	return r != nil && v.endToken(r)
 }
 
@@ -112,23 +115,23 @@ func (v *view) endToken(r *region) bool {
 
 // isPermanent reports whether no request can end a token: that of a registered
 // region or the privileged one.
-func (qp *QP) isPermanent(token uint32) bool {
-	r := qp.pd.adapter.miniport.region(token)
+func (v *view) isPermanent(token uint32) bool {
+	r := v.regions().valid(token)
 	return token == privilegedToken || r != nil && r.slot == nil
 }
 
 // addPendingRead notes that a READ that has been posted will end the token of its
 // first piece, so that what is posted next may build on it. A token that is not
 // valid then will fail the READ.
-func (qp *QP) addPendingRead(token uint32) {
-	r := qp.pd.adapter.miniport.regions.At(token)
+func (v *view) addPendingRead(token uint32) {
+	r := v.regions().At(token)
 	if r == nil || r.slot == nil {
 		return
 	}
 	g := r.slot
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	qp.addPending(&tokenChange{slot: g, read: token})
+	v.qp.changes.add(&tokenChange{slot: g, qp: v.qp, read: token})
 }
 
 // readDone notes that a READ of the queue pair that ends the token is complete.

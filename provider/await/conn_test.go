@@ -3,7 +3,6 @@ package await_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -499,13 +498,9 @@ func TestDialShared(t *testing.T) {
 	})
 }
 
-// usage returns what of a device is in use, for which it looks up the device of an endpoint.
+// usage returns what is in use of the device of an endpoint.
 func (w *wire) usage(e *await.Endpoint) provider.Usage {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	device, ok := w.plugs[e.Local].receiver.(*provider.Miniport)
-	if !ok {
-		w.t.Fatal(fmt.Errorf("no device at %v", e.Local))
-	}
-	return device.Usage()
+	return w.devices[e.Local].Usage()
 }

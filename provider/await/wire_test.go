@@ -25,6 +25,8 @@ type wire struct {
 	mu    sync.Mutex // guards what follows
 	plugs map[netip.Addr]*plug
 	cut   bool // nothing arrives
+
+	devices map[netip.Addr]*provider.Miniport // that device has started last
 }
 
 // bubbleTime is the bubble's time as a Clock, which begins at 0 as a device's clock does.
@@ -59,7 +61,7 @@ func onWire(t *testing.T, f func(t *testing.T, w *wire, client, server *await.En
 }
 
 func newWire(t *testing.T) *wire {
-	return &wire{t: t, time: bubbleTime{clock.Real(), time.Now()}, plugs: map[netip.Addr]*plug{}}
+	return &wire{t: t, time: bubbleTime{clock.Real(), time.Now()}, plugs: map[netip.Addr]*plug{}, devices: map[netip.Addr]*provider.Miniport{}}
 }
 
 // device starts a device. Its signature, but for the address, is lease.Open's.
@@ -68,7 +70,11 @@ func (w *wire) device(address netip.Addr) func(context.Context) (*provider.Minip
 		if err := context.Cause(ctx); err != nil {
 			return nil, err
 		}
-		return provider.NewMiniport(w.config(address))
+		device, err := provider.NewMiniport(w.config(address))
+		w.mu.Lock()
+		w.devices[address] = device
+		w.mu.Unlock()
+		return device, err
 	}
 }
 
