@@ -22,7 +22,7 @@ func (c *Connector) connectQP(listening bool) {
 	qp.channel.Lock()
 	defer qp.channel.Unlock()
 	peer := transport.Peer{Local: c.local.Addr(), Remote: c.remote.Addr(), Announce: listening}
-	if err := qp.channel.Connect(peer, agreed, (*rc.QP).Connect); err != nil {
+	if err := qp.channel.Connect(peer, agreed); err != nil {
 		qp.clock.Go(conversation{c}.handleQPFailure) // a CQ failed since the QP was taken, and with it the QP
 	}
 }

@@ -194,7 +194,7 @@ func TestAtomicRequests(t *testing.T) {
 		t.Errorf("%#x", n)
 	}
 	e.say("atomic write 102 (8) 8@200000008 ask", "send only 103 (1) ask")
-	if payload := binary.NativeEndian.Uint64(e.qp.requester.operandsOf(e.qp.requester.slot(2)).stored[:]); payload != 8 {
+	if payload := binary.NativeEndian.Uint64(e.qp.requester.queue.operandsOf(e.qp.requester.queue.slot(2)).stored[:]); payload != 8 {
 		t.Errorf("stores %d", payload)
 	}
 	e.hearAt(0, roce.Header{Opcode: roce.AtomicAcknowledge, PSN: 101, Syndrome: roce.SyndromeACK})
@@ -283,19 +283,19 @@ func TestImmediate(t *testing.T) {
 	e.say("write first 103 (256) 257@0", "write last immediate 104 (1) immediate 7 ask solicited")
 }
 
-// TestConnectToReceive: such a QP answers, and sends nothing of its own before it is told from
+// TestReceiveOnly: such a QP answers, and sends nothing of its own before it is told from
 // which number on.
-func TestConnectToReceive(t *testing.T) {
+func TestReceiveOnly(t *testing.T) {
 	e := newEnd(t, testConfig)
 	c := testConnection
-	c.MTU, c.ReceivePSN, c.SendPSN = 256, 100, 0
+	c.MTU, c.ReceivePSN, c.SendPSN, c.ReceiveOnly = 256, 100, 0, true
 	for token := uint32(1); token <= 4; token++ {
 		e.memory.add(token, 4096)
 	}
 	if err := e.qp.ConnectToSend(Sending{}); err != ErrState {
 		t.Errorf("before it is connected: %v", err)
 	}
-	if err := e.qp.ConnectToReceive(c); err != nil {
+	if err := e.qp.Connect(c); err != nil {
 		t.Fatal(err)
 	}
 	r := sends(1, 1)

@@ -19,3 +19,10 @@ func (c Counters) Plus(o Counters) Counters {
 	c.BadLengths += o.BadLengths
 	return c
 }
+
+// countSpurious counts a packet that the peer had when it was sent again.
+func (c *Counters) countSpurious() {
+	if c.Spurious < c.Retransmitted {
+		c.Spurious++
+	}
+}

@@ -5,59 +5,54 @@ import (
 	"time"
 )
 
-// SetCredit says how many bytes may be in flight beyond what the path itself holds,
-// from now on, as Connection.Credit did until now. With 0 nothing new is sent but what
+// SetCredit sets how many bytes may be in flight beyond what the path itself holds,
+// in place of Connection.Credit. With 0 nothing new is sent but what
 // the path holds; the oldest packet may always be sent again.
 func (q *QP) SetCredit(credit int64) { q.requester.window.credit = credit }
 
-// SetRoundTrip tells the shortest round trip that is known of the path, from other
-// connections, too; and whether those have packets on their way now, so that
-// a round trip may well take longer.
+// SetRoundTrip sets the shortest round trip that is known of the path, from other
+// connections too, and whether those have packets in flight now, so that a round trip may
+// take longer.
 func (q *QP) SetRoundTrip(known time.Duration, crowded bool) {
 	q.requester.window.setPath(known, crowded)
 }
 
-// RoundTrip returns the shortest round trip that is known of the path: what SetRoundTrip
-// told, or what this connection has found out since.
-func (q *QP) RoundTrip() time.Duration { return q.requester.window.known }
+// A PathEstimate is what a QP has found out of the path to its peer.
+type PathEstimate struct {
+	// RoundTrip is the shortest that is known: what SetRoundTrip told, or what this connection has found out since.
+	RoundTrip time.Duration
+	// Slow is about how long acknowledgements take lately, up to twice as much, and 0 if that is nothing to be told
+	// to others.
+	Slow time.Duration
+	// Answered is when the latest packet was sent that the peer is known to have answered, or
+	// earlier: on this connection or as SetPath told.
+	Answered time.Duration
+}
 
-// SlowRoundTrip is about how long acknowledgements take lately, up to twice as much, and 0
-// if that is nothing to be told to others.
-func (q *QP) SlowRoundTrip() time.Duration {
-	slow := q.requester.roundTrip.upperBound()
-	if slow < slowRoundTrip {
-		return 0
+// PathEstimate returns what the QP has found out of the path to its peer.
+func (q *QP) PathEstimate() PathEstimate {
+	t := &q.requester.timers
+	e := PathEstimate{RoundTrip: q.requester.window.known, Answered: t.path.known.Answered}
+	if slow := t.roundTrip.upperBound(); slow >= slowRoundTrip {
+		e.Slow = 1 << bits.Len64(uint64(slow))
 	}
-	return 1 << bits.Len64(uint64(slow))
+	return e
 }
 
 // slowRoundTrip is less than any AckTimeout that leaves a peer time to answer.
 const slowRoundTrip = 100 * time.Millisecond
 
 // CreditLimited reports whether there was something to send when Next last reported false
-// that more credit would have let go.
-func (q *QP) CreditLimited() bool { return q.state == Ready && q.requester.creditLimited }
-
-// Unsent returns the number of packets, or of READs and atomics, that have been posted and not sent, and InFlight those that
-// have been sent and not acknowledged.
-func (q *QP) Unsent() int64 { return q.requester.posted - q.requester.max }
-
-// Posted counts all requests that were ever posted.
-func (q *QP) Posted() int64 { return q.requester.tail }
-
-// InFlight is as Unsent says.
-func (q *QP) InFlight() int64 { return q.requester.max - q.requester.una }
+// that more credit would have allowed.
+func (q *QP) CreditLimited() bool { return q.state == Ready && q.requester.window.creditLimited }
 
 // CreditInUse counts the bytes in flight beyond what the path holds. When the
-// timer has run out twice and nothing has been heard since, all of that is lost, or the
-// peer no longer there: others need not wait for it. Once may be the fault of a host
-// that was busy, and then of many connections at the same time.
+// peer is lost (timers.peerLost) it is 0: others need not wait for it.
 func (q *QP) CreditInUse() int64 {
-	r := &q.requester
-	if !q.Busy() || r.ptoCount > 1 {
+	if q.state != Ready || q.requester.timers.peerLost() {
 		return 0
 	}
-	return max(0, r.inFlight-r.window.bdp())
+	return q.requester.window.creditInUse()
 }
 
 // CreditWanted returns what CreditInUse would be if all that has been posted were sent at
@@ -65,26 +60,12 @@ func (q *QP) CreditInUse() int64 {
 // credit at all not even the first packet may go, however much the path holds.
 func (q *QP) CreditWanted() int64 {
 	r := &q.requester
-	if q.state != Ready || r.una == r.posted {
+	if q.state != Ready || r.queue.una == r.queue.posted {
 		return 0
 	}
-	least := int64(0)
-	if r.inFlight == 0 {
-		least = 1
+	backlog := r.queue.unsentCost()
+	if r.scoreboard != nil {
+		backlog += int64(r.scoreboard.lost) * r.window.packet
 	}
-	bdp := r.window.bdp()
-	return max(least, min(r.inFlight+r.backlog()-bdp, maxQueue(bdp)))
-}
-
-// backlog returns the bytes of what is to be sent, or sent again, at most.
-func (r *requester) backlog() int64 {
-	bytes := int64(0)
-	if r.repair != nil {
-		bytes = int64(r.repair.lost) * r.window.packet
-	}
-	if r.cursor < r.tail {
-		w := r.slot(r.cursor)
-		bytes += r.postedCost - w.costBefore - r.cost(w, w.first, r.next)
-	}
-	return bytes
+	return r.window.creditWanted(backlog)
 }

@@ -27,7 +27,7 @@ import "github.com/ndklab/ndklab/internal/provider/roce"
 // reads along. The opcodes from 0xC0 are the manufacturer's by the IBTA, and
 // readers of packets take them for what they are: somebody's own.
 //
-// The requester draws the conclusions (repair.go).
+// The requester draws the conclusions (scoreboard.go).
 
 // earlyBytes bounds what either half of a QP keeps, in bytes of payload. At 10 Gb/s
 // it is 27 ms: some round trips on a long path, so that a packet may be lost several
@@ -42,7 +42,7 @@ const earlyBytes = 32 << 20
 // packets in, and bounds them. Whoever drives QPs that share one makes it safe for as many
 // callers as there are calls of QPs at once.
 type EarlyMemory interface {
-	// Take has so many bytes be the caller's; false if not so many are left.
+	// Take reserves bytes for the caller; false if fewer are left. Give returns them.
 	Take(bytes int) bool
 	Give(bytes int)
 	// HalfFree reports whether at least half is left. Only then does a QP that keeps
@@ -244,7 +244,7 @@ func (r *responder) keepEarly(h *roce.Header, at int64, payload []byte) {
 }
 
 // executeAndResume executes the packet that is expected, and the early packets
-// that are due then.
+// that follow it.
 func (r *responder) executeAndResume(h *roce.Header, payload []byte) {
 	r.execute(h, payload)
 	early, from := r.early, r.expected

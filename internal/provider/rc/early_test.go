@@ -167,12 +167,12 @@ func TestResponsesLetGo(t *testing.T) {
 	p.a.post(read)
 	p.await(t, p.a, 1, time.Second)
 	r := &p.a.qp.requester
-	if r.repair != nil || r.spareRepair == nil || len(r.spareRepair.responses.idle) == 0 {
+	if r.scoreboard != nil || r.spare == nil || len(r.spare.responses.idle) == 0 {
 		t.Fatal("nothing was kept, or something is missing yet")
 	}
-	for done := 2; r.spareRepair.responses.ring != nil; done++ {
+	for done := 2; r.spare.responses.ring != nil; done++ {
 		if done > 10 {
-			t.Fatalf("%d packets are kept", len(r.spareRepair.responses.idle))
+			t.Fatalf("%d packets are kept", len(r.spare.responses.idle))
 		}
 		p.a.post(read)
 		p.await(t, p.a, done, time.Second)

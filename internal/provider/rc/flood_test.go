@@ -176,11 +176,11 @@ func TestEarlyResponseOfWrongLength(t *testing.T) {
 		e.answers(0)
 		h := packet(roce.ReadResponseMiddle, 102)
 		e.qp.Handle(0, &h, make([]byte, n))
-		if r := &e.qp.requester; r.repair != nil || e.qp.Counters().BadLengths != 1 {
+		if r := &e.qp.requester; r.scoreboard != nil || e.qp.Counters().BadLengths != 1 {
 			t.Errorf("%d bytes: %+v", n, e.qp.Counters())
 		}
 		e.qp.Handle(0, &h, make([]byte, 256))
-		if r := &e.qp.requester; r.repair == nil || r.repair.responses.count != 1 {
+		if r := &e.qp.requester; r.scoreboard == nil || r.scoreboard.responses.count != 1 {
 			t.Errorf("after %d bytes the right one is not kept", n)
 		}
 	}

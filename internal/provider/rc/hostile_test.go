@@ -119,8 +119,8 @@ func TestHostileReceiver(t *testing.T) {
 		for e.qp.Next(now, &e.packet) {
 		}
 	}
-	if p := e.qp.requester.repair; cap(p.flights) > 128 || len(p.records) > 128 {
-		t.Errorf("%d flights, %d records for 20 packets", cap(p.flights), len(p.records))
+	if p := e.qp.requester.scoreboard; cap(p.transmissions.list) > 128 || len(p.records) > 128 {
+		t.Errorf("%d flights, %d records for 20 packets", cap(p.transmissions.list), len(p.records))
 	}
 	for range 10_000 { // all of it is there but never executed
 		h := reporting(100, 119, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19)

@@ -27,29 +27,27 @@ func (op Op) IsReceive() bool { return op >= OpReceive }
 // that answer completes the request.
 func (op Op) isAnswered() bool { return op >= OpRead && op <= OpAtomicWrite }
 
-// performLocal moves the cursor, which is at a local operation, to the next request
-// that makes packets, and performs what has not been performed on the way. It
-// returns that request; nil if there is none, or an operation has to wait or
-// has failed.
-func (r *requester) performLocal() *request {
-	for r.cursor < r.tail {
-		w := r.slot(r.cursor)
+// nextRequest moves the cursor over local operations to the next request that makes packets,
+// having performed those that were not. It returns that request, or an operation that
+// has failed; nil if there is none, or an operation has to wait.
+func (q *sendQueue) nextRequest() *request {
+	for q.cursor < q.tail {
+		w := q.slot(q.cursor)
 		if !w.op.isLocal() {
 			return w
 		}
 		if w.local != nil {
-			if w.fence && w.readsBefore > r.readsDone || w.op == OpInvalidate && r.cursor > r.head {
+			if q.isFenced(w) || w.op == OpInvalidate && q.cursor > q.head {
 				return nil
 			}
 			w.status = w.local.Perform()
 			w.local = nil
 		}
 		if w.status != Success {
-			r.checkOldest()
-			return nil
+			return w
 		}
-		r.cursor++
-		r.finishPerformed()
+		q.cursor++
+		q.finishPerformed()
 	}
 	return nil
 }
@@ -61,12 +59,12 @@ func (r *requester) performLocal() *request {
 // A flush may come before: what was performed and still stood behind others
 // completes Flushed like these, though its effect stays. Where the connection
 // has ended, no more is promised of it than that.
-func (r *requester) finishPerformed() {
-	for r.head < r.tail {
-		w := r.slot(r.head)
+func (q *sendQueue) finishPerformed() {
+	for q.head < q.tail {
+		w := q.oldest()
 		if !w.op.isLocal() || w.local != nil || w.status != Success {
 			return
 		}
-		r.finish(Success)
+		q.finish(Success)
 	}
 }

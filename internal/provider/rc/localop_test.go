@@ -57,7 +57,7 @@ func TestOnlyLocalOperations(t *testing.T) {
 	e.quiet()
 	e.performed([]int{1, 1, 1}, &a, &b, &c)
 	e.completed("bind ok 1", "invalidate ok 3")
-	if _, ok := e.qp.Deadline(); ok || e.qp.Busy() {
+	if _, ok := e.qp.Deadline(); ok || e.qp.SendQueue().InFlight > 0 {
 		t.Error("waits for an answer")
 	}
 	e.qp.HandleTimeout(time.Hour)
@@ -188,7 +188,7 @@ func TestGoBackOverLocalOperation(t *testing.T) {
 			want := []string{"send ok 1", "register ok 2", "bind ok 3", "send ok 4", "bind ok 5", "send ok 6"}
 			e.completed(want[len(c.done):]...)
 			e.performed([]int{1, 1, 1}, &j[0], &j[1], &j[2])
-			if e.qp.Busy() {
+			if e.qp.SendQueue().InFlight > 0 {
 				t.Error("busy with nothing outstanding")
 			}
 		})
@@ -261,8 +261,8 @@ func TestFlushOfLocalOperations(t *testing.T) {
 	e.quiet()
 	e.completed()
 	e.performed([]int{1, 0, 0}, &a, &b, &c)
-	for i := range e.qp.requester.ring {
-		if w := &e.qp.requester.ring[i]; w.local != nil || w.context != nil {
+	for i := range e.qp.requester.queue.ring {
+		if w := &e.qp.requester.queue.ring[i]; w.local != nil || w.context != nil {
 			t.Error("a completed request is held on to")
 		}
 	}

@@ -4,12 +4,12 @@ import "time"
 
 // A Path has what all connections with one address of a peer know together.
 type Path struct {
-	// Slow is SlowRoundTrip of another connection. On a path that is slow the first
+	// Slow is the PathEstimate of another connection. On a path that is slow the first
 	// answer is waited for as long as later ones.
 	Slow time.Duration
 	// Heard is when anything last came from the address.
 	Heard time.Duration
-	// Answered is the latest LastAnswered of all connections.
+	// Answered is the latest of the PathEstimates of all connections.
 	Answered time.Duration
 }
 
@@ -46,29 +46,25 @@ func (p *peerPath) noteAnswered(sentAt time.Duration) {
 // SetPath tells what is known of the path to the peer. It is to be called before
 // HandleTimeout, and before ExtendTimeouts.
 func (q *QP) SetPath(known Path) {
-	p := &q.requester.path
+	p := &q.requester.timers.path
 	known.Answered = max(known.Answered, p.known.Answered)
 	p.known = known
 }
 
-// LastAnswered returns when the latest packet was sent that the peer is known to have answered, or
-// earlier: on this connection or as SetPath told.
-func (q *QP) LastAnswered() time.Duration { return q.requester.path.known.Answered }
-
 // WantsProbeElsewhere reports whether another connection on the path should Probe: the peer has said
 // nothing for half the time after which a NIC gives it up, and its address has.
 func (q *QP) WantsProbeElsewhere(now time.Duration) bool {
-	r, c := &q.requester, &q.connection
+	t, c := &q.requester.timers, &q.connection
 	half := time.Duration(c.RetryCount+1) * c.AckTimeout / 2
-	return q.Busy() && r.ptoCount > 0 && now-max(r.progressAt, r.heardAt) >= half && r.path.answerMayBeUnderWay()
+	return q.state == Ready && q.requester.queue.isOutstanding() && t.ptoCount > 0 && now-t.lastSign() >= half && t.path.answerMayBeUnderWay()
 }
 
 // Probe has the QP ask its peer how far it has got, if it waits for no answer: other
 // connections learn from the answer that the path is not what keeps theirs. One that was lost
 // is asked for again after longestUnmeasured.
 func (q *QP) Probe(now time.Duration) {
-	r := &q.requester
-	if q.state == Ready && !q.Busy() && (r.probe.unanswered == 0 || now-r.probe.at > longestUnmeasured) {
-		r.probe.pending = true
+	b := &q.requester.probe
+	if q.state == Ready && !q.requester.queue.isOutstanding() && (b.unanswered == 0 || now-b.at > longestUnmeasured) {
+		b.pending = true
 	}
 }

@@ -84,7 +84,7 @@ func TestAsks(t *testing.T) {
 	if got := len(p.a.out.sent); got != 1 {
 		t.Errorf("asked %d times", got)
 	}
-	if got := p.a.qp.LastAnswered(); got != time.Second {
+	if got := p.a.qp.PathEstimate().Answered; got != time.Second {
 		t.Errorf("what was sent at %v has been answered", got)
 	}
 	if got := p.a.qp.Counters(); got.Spurious+got.Retransmitted+got.Timeouts != 0 {
@@ -132,7 +132,7 @@ func TestAnswered(t *testing.T) {
 	e := newReady(t, nil)
 	check := func(e *end, when string, want time.Duration) {
 		t.Helper()
-		if got := e.qp.LastAnswered(); got != want {
+		if got := e.qp.PathEstimate().Answered; got != want {
 			t.Errorf("%s: what was sent at %v has been answered, want %v", when, got, want)
 		}
 	}
@@ -215,7 +215,7 @@ func TestAskNothing(t *testing.T) {
 	e.at(0, "")
 
 	e = newReady(t, func(c *Connection) { c.AckTimeout, c.RetryCount = 100*ms, 0 })
-	e.qp.requester.roundTrip.sample(200 * ms)
+	e.qp.requester.timers.roundTrip.sample(200 * ms)
 	e.queue(sends(1, 1))
 	e.at(0, "send only 100 (1) ask")
 	e.qp.Probe(1)

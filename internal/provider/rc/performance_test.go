@@ -374,7 +374,7 @@ func TestDeadPeer(t *testing.T) {
 	b.rate(20 * time.Millisecond)
 	b.b.out.down = true
 	b.clock.Run(5 * time.Millisecond) // the last acknowledgement has arrived
-	last := b.a.qp.requester.progressAt
+	last := b.a.qp.requester.timers.progressAt
 	b.quit = true
 	b.a.onDone = nil
 	b.await(t, b.a, 4, 10*time.Second)

@@ -22,11 +22,11 @@ import (
 // One that moves something may be for the packets themselves, and the timer starts anew.
 type probe struct {
 	at  time.Duration // when the first was sent that is not answered
-	end int64         // requester.max then; una has passed it when there is nothing left to ask
+	end int64         // sendQueue.max then; una has passed it when there is nothing left to ask
 
 	// Probes are sent again with a longer timeout. Each answer tells of what was sent
 	// before the first.
-	last       int64 // requester.max when the last was sent
+	last       int64 // sendQueue.max when the last was sent
 	unanswered int8  // probes since at, the first included
 
 	pending bool // to be sent next
@@ -46,91 +46,75 @@ func isProbe(h *roce.Header, payload []byte) bool {
 	return h.Opcode == roce.WriteOnly && h.DMALength == 0 && len(payload) == 0
 }
 
-// probing reports whether a probe is out, and what was sent before it is not all
+// isOut reports whether a probe is out, and what was sent before it is not all
 // acknowledged.
-func (r *requester) probing() bool { return r.una < r.probe.end }
+func (b *probe) isOut(una int64) bool { return una < b.end }
 
-// staleProbesLost reports whether the answers to earlier probes will not come any more. Where
-// packets are lost so are probes, and to wait for the answer to each
-// would take as many more, of which some are lost again. So they are waited for no longer
-// than the path takes.
-func (r *requester) staleProbesLost(now time.Duration) bool {
-	return r.probe.hasLost && now-r.probe.at > 4*r.roundTrip.upperBound()
-}
-
-func (r *requester) makeProbe(now time.Duration, p *roce.Packet) {
-	b := &r.probe
+// make makes a probe.
+func (b *probe) make(now time.Duration, q *sendQueue) roce.Header {
 	b.pending = false
-	if !r.probing() {
-		if r.una > b.staleEnd {
+	if !b.isOut(q.una) {
+		if q.una > b.staleEnd {
 			b.stale = 0
 		}
 		b.stale, b.staleEnd = min(b.stale+b.unanswered, mostProbes), b.last
-		b.at, b.end, b.unanswered = now, r.max, 0
+		b.at, b.end, b.unanswered = now, q.max, 0
 	}
-	b.last = r.max
+	b.last = q.max
 	b.unanswered = min(b.unanswered+1, mostProbes)
-	p.Header = roce.Header{Opcode: roce.WriteOnly, PSN: psn(r.una - 1), AckReq: true}
+	return roce.Header{Opcode: roce.WriteOnly, PSN: psn(q.una - 1), AckReq: true}
+}
+
+// staleLost reports whether the answers to earlier probes will not come any more, where a round trip takes
+// upperBound at most. Where packets are lost so are probes, and to wait for the answer to each
+// would take as many more, of which some are lost again. So they are waited for no longer
+// than the path takes.
+func (b *probe) staleLost(now, upperBound time.Duration) bool {
+	return b.hasLost && now-b.at > 4*upperBound
 }
 
 // handleDuplicateAck takes an acknowledgement that moves nothing, of sequence number at: of a
 // duplicate. It is a probe, or a packet that was sent again and need not have been.
 func (r *requester) handleDuplicateAck(now time.Duration, at int64) {
-	b := &r.probe
+	b, t, una := &r.probe, &r.timers, r.queue.una
 	switch {
-	case b.stale > 0 && (r.una <= b.staleEnd || at < r.una-1 && r.q.connection.Selective) && !r.staleProbesLost(now):
+	case b.stale > 0 && (una <= b.staleEnd || at < una-1 && r.q.connection.Selective) && !b.staleLost(now, t.roundTrip.upperBound()):
 		b.stale--
 	case b.unanswered == 0:
-		r.countSpurious()
+		r.q.counters.countSpurious()
 	default:
+		out := b.isOut(una)
 		if b.unanswered == 1 {
-			r.path.noteAnswered(b.at)
-			if r.probing() {
-				r.roundTrip.sample(now - b.at)
+			t.path.noteAnswered(b.at)
+			if out {
+				t.roundTrip.sample(now - b.at)
 			}
 		}
 		b.unanswered--
-		if r.probing() {
+		if out {
 			r.markProbedLost(now)
 		}
 	}
 }
 
-// advancedByProbe takes an acknowledgement that moves something and that no packet has
-// asked for but the probe: packets before the one that is missing had arrived, and did not
-// ask. Whether the rest is lost or late it does not tell, so the probe goes out again.
-func (r *requester) advancedByProbe() {
-	if r.probing() {
-		r.probe.pending = true
-	}
-}
-
 // markProbedLost gives up for lost what was sent before the probe.
 func (r *requester) markProbedLost(now time.Duration) {
-	b := &r.probe
-	b.hasLost = true
-	r.roundTrip.reduceBackOff()
+	p, q := &r.probe, &r.queue
+	p.hasLost = true
+	r.timers.roundTrip.reduceBackOff()
 	if r.q.connection.Selective {
-		r.startRepair(now)
-		p := r.repair
-		if p.record(r.una).sentAt <= b.at {
-			r.markDropped(r.una)
+		b := r.startRecovery(now)
+		if b.record(q.una).sentAt <= p.at {
+			b.markDropped(q.una)
 		}
-		if b.at > p.rackSentAt {
-			p.rackSentAt, p.rackSequence, p.rackRTT = b.at, b.end, now-b.at
+		if p.at > b.rack.sentAt {
+			b.rack = rack{p.at, p.end, now - p.at}
 		}
-		p.news = true
-	} else if r.wentBack != r.una || r.wentBackAt <= b.at {
+		b.changed = true
+	} else if r.back.una != q.una || r.back.at <= p.at {
 		r.goBack(now)
-		r.discarded = 0 // there are none before the probe
+		r.back.discarded = 0 // there are none before the probe
 	}
-	b.end = r.una
-	r.ptoAt = now + r.roundTrip.timeout()
-}
-
-// countSpurious counts a packet that the peer had when it was sent again.
-func (r *requester) countSpurious() {
-	if c := &r.q.counters; c.Spurious < c.Retransmitted {
-		c.Spurious++
-	}
+	p.end = q.una
+	r.timers.startPTO(now)
 }

@@ -13,23 +13,24 @@ import (
 // consistent reports whether what a requester has summed up of what is in flight
 // is what is in flight.
 func (r *requester) consistent() bool {
-	inFlight, reads := int64(0), 0
-	for i := r.head; i < r.tail; i++ {
-		w := r.slot(i)
-		from, to := max(w.first, r.una), min(w.end, r.next)
+	q := &r.queue
+	inFlight, reads := int64(0), int32(0)
+	for i := q.head; i < q.tail; i++ {
+		w := q.slot(i)
+		from, to := max(w.first, q.una), min(w.end, q.next)
 		if from >= to {
 			continue
 		}
 		for s := from; s < to; s++ {
-			if r.repair == nil || r.repair.record(s).state <= waiting {
-				inFlight += r.cost(w, s, s+1)
+			if r.scoreboard == nil || r.scoreboard.record(s).state <= waiting {
+				inFlight += q.cost(w, s, s+1)
 			}
 		}
-		for at := from; w.op == OpRead && at < to; at = r.chunkEnd(w, at) {
+		for at := from; w.op == OpRead && at < to; at = q.chunkEnd(w, at) {
 			reads++
 		}
 	}
-	return inFlight == r.inFlight && reads == r.reads
+	return inFlight == r.window.inFlight && reads == q.readsOnWire
 }
 
 // TestSlowPeer: a peer that has become slow to acknowledge is asked a few times
@@ -127,7 +128,7 @@ func TestProbe(t *testing.T) {
 				change(c)
 			}
 		})
-		e.qp.requester.roundTrip.sample(1000 * us)
+		e.qp.requester.timers.roundTrip.sample(1000 * us)
 		e.qp.SetRoundTrip(1000*us, true)
 		for i := range 12 {
 			e.queue(sends(i, 256))
@@ -162,7 +163,7 @@ func TestProbe(t *testing.T) {
 		e.at(9100*us, "")
 		acknowledged(e, 18000*us, 108, 111)
 		counted(e, 0, 0)
-		if got := e.qp.requester.roundTrip.srtt; got < 4000*us { // samples of 9 ms, of 108 to 111 alone
+		if got := e.qp.requester.timers.roundTrip.srtt; got < 4000*us { // samples of 9 ms, of 108 to 111 alone
 			t.Errorf("a round trip takes %v as far as is known", got)
 		}
 	})
@@ -209,7 +210,7 @@ func TestProbe(t *testing.T) {
 	})
 	t.Run("packets that did not ask have arrived", func(t *testing.T) {
 		e := newReady(t, nil)
-		e.qp.requester.roundTrip.sample(1000 * us)
+		e.qp.requester.timers.roundTrip.sample(1000 * us)
 		e.queue(sends(1, 700))
 		e.say("send first 100 (256)", "send middle 101 (256)", "send last 102 (188) ask")
 		e.qp.HandleTimeout(3000 * us)

@@ -267,7 +267,7 @@ func TestAnythingArrivesOnceInOrder(t *testing.T) {
 		total := func(i int) int { return len(models[i].requests) + len(models[i].receives) }
 		quiet := func() bool {
 			return len(p.a.done) >= total(0) && len(p.b.done) >= total(1) &&
-				p.a.qp.requester.head == p.a.qp.requester.tail && p.b.qp.requester.head == p.b.qp.requester.tail
+				p.a.qp.requester.queue.head == p.a.qp.requester.queue.tail && p.b.qp.requester.queue.head == p.b.qp.requester.queue.tail
 		}
 		if !p.clock.RunUntil(quiet, 10*time.Minute) {
 			rt.Fatalf("not done after 10 minutes: %d of %d and %d of %d completions\n%+v\n%+v",
@@ -307,8 +307,8 @@ func TestAnythingArrivesOnceInOrder(t *testing.T) {
 			if e.qp.State() != Ready {
 				rt.Errorf("end %d: state %v", i, e.qp.State())
 			}
-			if r := &e.qp.requester; r.inFlight != 0 || r.reads != 0 || r.repair != nil {
-				rt.Errorf("end %d: something is left: %d bytes and %d reads in flight; repair %+v", i, r.inFlight, r.reads, r.repair)
+			if r := &e.qp.requester; r.window.inFlight != 0 || r.queue.readsOnWire != 0 || r.scoreboard != nil {
+				rt.Errorf("end %d: something is left: %d bytes and %d reads in flight; scoreboard %+v", i, r.window.inFlight, r.queue.readsOnWire, r.scoreboard)
 			}
 			if r := &e.qp.responder; r.early != nil && r.early.count != 0 || r.replies.acknowledgementPending() {
 				rt.Errorf("end %d: something is left: %+v", i, r.early)

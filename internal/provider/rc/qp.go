@@ -35,34 +35,33 @@ const MaxMessage = 1 << 31
 // PSN, so that only the conversion at the edge knows of the wrap (see extend).
 //
 // There may be ten thousand that have nothing to do, so what is small stands
-// together. A QP is 1,272 bytes, which with the 8 that the runtime adds is a size that it has.
+// together. A QP has at most 1,272 bytes, which with the 8 that the runtime adds is one of its size classes.
 type QP struct {
 	config     Config
 	connection Connection
 	counters   Counters
 	state      State
 	held       bool // see HoldAcknowledgement
-	passive    bool // see ConnectToReceive
-	draining   bool // see SetDraining
+	draining   bool // see Modification
 	refusal    Status
 	turn       int8 // see Next
 
 	requester requester
 	responder responder
 
-	completions []Completion
+	completions completions
 }
 
 // NewQP makes a QP in state Init. Memory for requests is allocated when there are more at
 // once than ever before.
 func NewQP(config Config) *QP {
 	q := &QP{config: config}
-	q.requester.init(q)
-	q.responder.init(q)
+	q.requester.q, q.responder.q = q, q
+	q.requester.queue.init(&q.config, &q.completions)
 	return q
 }
 
-// Connect takes the QP from Init to Ready.
+// Connect takes the QP from Init to Ready. The error is ErrState or ErrMTU.
 func (q *QP) Connect(c Connection) error {
 	if q.state != Init {
 		return ErrState
@@ -77,14 +76,6 @@ func (q *QP) Connect(c Connection) error {
 	return nil
 }
 
-// ConnectToReceive is Connect for a QP that is yet to be told what Sending says: it receives and
-// answers, and takes no requests before ConnectToSend (RTR; roce.md 8).
-func (q *QP) ConnectToReceive(c Connection) error {
-	err := q.Connect(c)
-	q.passive = err == nil
-	return err
-}
-
 // A Sending has the part of a Connection that only the requester needs.
 type Sending struct {
 	SendPSN                   uint32
@@ -93,36 +84,34 @@ type Sending struct {
 	RetryCount, RNRRetryCount int
 }
 
-// ConnectToSend has a QP take requests that was connected to receive (RTS).
+// ConnectToSend has a QP take requests that was connected to receive only (RTS).
 func (q *QP) ConnectToSend(s Sending) error {
-	if q.state != Ready || !q.passive {
+	if q.state != Ready || !q.connection.ReceiveOnly {
 		return ErrState
 	}
 	c := &q.connection
 	c.SendPSN, c.InitiatorDepth = s.SendPSN, s.InitiatorDepth
 	c.AckTimeout, c.RetryCount, c.RNRRetryCount = s.AckTimeout, s.RetryCount, s.RNRRetryCount
-	q.passive = false
+	c.ReceiveOnly = false
 	q.requester.connect()
 	return nil
 }
 
-// ExpectRoundTrip tells a QP that is Ready, before its first request, what a
-// round trip takes at most: as long as the peer took to answer when the
-// connection was made. Until a packet has been acknowledged, the time after which
-// to resend follows from that.
-func (q *QP) ExpectRoundTrip(atMost time.Duration) { q.requester.roundTrip.setFirstTimeout(atMost) }
+// ExpectRoundTrip sets the longest that a round trip may take, for a QP that is Ready and has sent no
+// request: the time that the peer took to answer when the connection was made. The
+// probe timeout follows from it until a packet has been acknowledged.
+func (q *QP) ExpectRoundTrip(atMost time.Duration) {
+	q.requester.timers.roundTrip.setFirstTimeout(atMost)
+}
 
 // Post queues a request. Nothing of r is kept. The error is one of those
 // above, and then there will be no completion.
 func (q *QP) Post(r *Request) error {
-	if q.state != Ready || q.passive {
+	if q.state != Ready || q.connection.ReceiveOnly {
 		return ErrState
 	}
-	return q.requester.post(r)
+	return q.requester.queue.post(r, q.connection.InitiatorDepth)
 }
-
-// Room counts the requests that may be outstanding besides.
-func (q *QP) Room() int { return q.config.SendDepth - int(q.requester.tail-q.requester.head) }
 
 // Handle takes a packet that arrived for this QP, decoded, its ICRC and its
 // addresses checked (roce.md 7.1, step 1). Neither argument is kept.
@@ -134,7 +123,7 @@ func (q *QP) Handle(now time.Duration, h *roce.Header, payload []byte) {
 	switch {
 	case h.Opcode.IsRequest():
 		q.responder.handle(h, payload)
-	case q.passive: // nothing was asked for
+	case q.connection.ReceiveOnly: // nothing was asked for
 	case h.Opcode.IsResponse():
 		if len(payload) > 0 && !h.Opcode.IsReadResponse() {
 			q.counters.BadLengths++
@@ -145,8 +134,8 @@ func (q *QP) Handle(now time.Duration, h *roce.Header, payload []byte) {
 	}
 }
 
-// FinishPlacing is to be called when payloads are gone that Handle was given. What cannot be copied then fails when the
-// rest of its message arrives.
+// FinishPlacing copies what Config.Place has put off. It is to be called before the payloads are reused that Handle was
+// given. A message of which something cannot be copied fails when the rest of it arrives.
 func (q *QP) FinishPlacing() { q.config.placed() }
 
 // burst is how many packets in a row Next takes from one half of the QP while
@@ -161,7 +150,7 @@ const burst = 16
 // Local operations are performed on the way, when their turn comes: also if
 // there is nothing to send.
 //
-// An acknowledgement goes first, unless responses to READs are due before it
+// An acknowledgement goes first, unless responses to READs go before it
 // (roce.md 7.2). Those and requests take turns.
 func (q *QP) Next(now time.Duration, p *roce.Packet) bool {
 	p.Payload = p.Payload[:0]
@@ -171,7 +160,7 @@ func (q *QP) Next(now time.Duration, p *roce.Packet) bool {
 	case q.state == Error:
 		sent = q.responder.nextPacket(p) // what the peer must still be told
 	case q.responder.acknowledgementIsNext():
-		if !q.held || !q.responder.onlyAcknowledges() || q.responder.told && q.requester.mayBeRefused() {
+		if !q.held || !q.responder.onlyAcknowledges() || q.responder.told && q.requester.queue.mayBeRefused() {
 			sent = q.responder.nextPacket(p) || q.requester.nextPacket(now, p)
 			break
 		}
@@ -191,11 +180,11 @@ func (q *QP) Next(now time.Duration, p *roce.Packet) bool {
 	return true
 }
 
-// HoldAcknowledgement has Next make no acknowledgement, until it is called with false. What
-// else there is to say, NAKs too, is said. A request that the peer may refuse, as it
-// names memory, does not overtake the acknowledgement of a message that the consumer has been
-// told of, and may be answering: the peer's refusal would end the connection, and
-// cancel what it has sent.
+// HoldAcknowledgement has Next make no acknowledgement, until it is called with false. Next
+// still makes everything else, NAKs too. A request that the peer may refuse, since it
+// names memory, does not overtake the acknowledgement of a message whose receive has
+// completed: the consumer may be answering that message, and a refusal would end the connection
+// and cancel what the peer has sent.
 func (q *QP) HoldAcknowledgement(hold bool) { q.held = hold }
 
 // AcknowledgementPending reports whether an acknowledgement waits.
@@ -205,13 +194,14 @@ func (q *QP) AcknowledgementPending() bool {
 
 // Deadline returns when HandleTimeout is to be called; false if there is no need.
 func (q *QP) Deadline() (time.Duration, bool) {
-	if q.state != Ready {
+	r := &q.requester
+	if q.state != Ready || !r.queue.isOutstanding() {
 		return 0, false
 	}
-	return q.requester.deadline()
+	return r.timers.deadline(&q.connection, r.queue.next > r.queue.una)
 }
 
-// HandleTimeout does what is due by now. To call it early is harmless. Packets
+// HandleTimeout does what Deadline announced, if it has passed. Packets
 // that have arrived are to be handled first, or it may resend in vain.
 func (q *QP) HandleTimeout(now time.Duration) {
 	if q.state == Ready {
@@ -219,24 +209,16 @@ func (q *QP) HandleTimeout(now time.Duration) {
 	}
 }
 
-// ExtendTimeouts says that of the time in which the peer has said nothing, for so long nobody was
-// there to hear it. The QP gives up that much later, and what is on its way says nothing
-// of how long the path takes.
+// ExtendTimeouts has the QP give up later by d, the time for which nobody was there to hear the peer. What
+// is in flight is no measure of the round trip then.
 func (q *QP) ExtendTimeouts(d time.Duration) {
 	q.requester.window.timed = 0
-	q.requester.progressAt += d
-	q.requester.heardAt += d
-	q.requester.path.known.Heard += d
+	q.requester.timers.extend(d)
 }
 
 // Completions appends the completions that wait, oldest first, to dst, and
 // forgets them.
-func (q *QP) Completions(dst []Completion) []Completion {
-	dst = append(dst, q.completions...)
-	clear(q.completions) // of the consumer's contexts
-	q.completions = q.completions[:0]
-	return dst
-}
+func (q *QP) Completions(dst []Completion) []Completion { return q.completions.take(dst) }
 
 // Flush takes the QP to Error, silently: every request and receive completes
 // Flushed, and the peer is told nothing but an acknowledgement that was put off. In Error it
@@ -252,39 +234,6 @@ func (q *QP) Flush() {
 // was.
 func (q *QP) Refusal() Status { return q.refusal }
 
-// SetRights changes what the peer may do, from its next packet on.
-func (q *QP) SetRights(r Rights) { q.connection.Rights = r }
-
-// SetMinRNRTimer changes Connection.MinRNRTimer.
-func (q *QP) SetMinRNRTimer(code uint8) { q.connection.MinRNRTimer = code }
-
-// SetRetries changes Connection.AckTimeout, RetryCount and RNRRetryCount.
-func (q *QP) SetRetries(ackTimeout time.Duration, retries, rnrRetries int) {
-	c := &q.connection
-	c.AckTimeout, c.RetryCount, c.RNRRetryCount = ackTimeout, retries, rnrRetries
-	q.requester.rnrLeft = int8(rnrRetries)
-}
-
-// SetReads changes how many READs and atomics the QP, and the peer, may have outstanding. The QP has none when it may have
-// fewer than before; the peer is to have no more.
-func (q *QP) SetReads(initiatorDepth, responderResources int) {
-	c := &q.connection
-	c.InitiatorDepth, c.ResponderResources = initiatorDepth, responderResources
-	q.responder.replies.resize(c.readsOnWire(responderResources))
-}
-
-// SetDraining has the QP begin no request that has not begun, or go on (SQD; roce.md 8).
-func (q *QP) SetDraining(drain bool) { q.draining = drain }
-
-// Drained reports whether no request has begun that is not complete.
-func (q *QP) Drained() bool {
-	r := &q.requester
-	return r.una == r.max && (r.cursor == r.tail || r.slot(r.cursor).first == r.next)
-}
-
-// Busy reports whether the peer owes us an answer.
-func (q *QP) Busy() bool { return q.state == Ready && q.requester.una < q.requester.max }
-
 // State returns the QP's present state.
 func (q *QP) State() State { return q.state }
 
@@ -294,27 +243,38 @@ func (q *QP) Counters() Counters { return q.counters }
 // enterError flushes whatever has not been completed with another status.
 func (q *QP) enterError() {
 	q.state = Error
-	q.requester.flush()
+	q.requester.queue.flush()
 	q.responder.flush()
-	if q.requester.spareRepair != nil {
-		q.requester.spareRepair.responses.clear()
+	if q.requester.spare != nil {
+		q.requester.spare.responses.clear()
 	}
 	if q.responder.early != nil {
 		q.responder.early.clear()
 	}
-	q.requester.repair, q.requester.spareRepair, q.responder.early = nil, nil, nil
+	q.requester.scoreboard, q.requester.spare, q.responder.early = nil, nil, nil
 	q.responder.replies.reports = reports{}
 }
 
-// complete makes a completion, to which its maker may add. It is written where it
+// completions are those that wait for the consumer, oldest first.
+type completions []Completion
+
+// add makes a completion, to which its maker may add. It is written where it
 // stays: a copy of what has just been written in smaller pieces would have to wait
-// until these are in the cache, 5 ns each time.
-func (q *QP) complete(op Op, status Status, context any) *Completion {
-	q.completions = append(q.completions, Completion{})
-	c := &q.completions[len(q.completions)-1]
+// until these are in the processor's cache.
+func (l *completions) add(op Op, status Status, context any) *Completion {
+	*l = append(*l, Completion{})
+	c := &(*l)[len(*l)-1]
 	c.Op, c.Status, c.Context = op, status, context
 	c.Solicited = status != Success // roce.md 7.6
 	return c
+}
+
+// take appends the completions to dst, and forgets them.
+func (l *completions) take(dst []Completion) []Completion {
+	dst = append(dst, *l...)
+	clear(*l) // of the consumer's contexts
+	*l = (*l)[:0]
+	return dst
 }
 
 // extend returns the extended sequence number with the given PSN that is nearest to

@@ -12,10 +12,13 @@
 // local operations on memory (a window to be bound, a region to be registered
 // or invalidated), which make none and are done when their turn comes.
 //
-// Start reading at QP; requester.go and responder.go are its two halves, and
-// localop.go says how local operations fit in between packets, early.go and
-// repair.go how two of our own adapters make good what is lost. probe.go says what
-// happens when the timer runs out.
+// Start reading at QP; requester.go and responder.go are its two halves. The requester
+// has a sendQueue (which requests there are, and how far they have got), a window
+// (how much may be in flight), timers with an estimate of the round trip, a probe
+// (what happens when the timer runs out) and, while something is missing, a
+// scoreboard, from which rack.go tells what is lost. localop.go says how local
+// operations fit in between packets, and early.go how two of our own adapters keep
+// what arrives early.
 //
 // With a peer of another make either half goes back N. Its responder could keep
 // early packets too without the peer noticing (roce.md 14.5), but would gain
@@ -205,6 +208,9 @@ type Connection struct {
 	ReceivePSN  uint32 // of the peer's first request
 	MinRNRTimer uint8  // code we send in RNR NAKs (roce.md 2.3)
 	Rights      Rights // of the peer
+	// ReceiveOnly says that the QP receives and answers, and takes no requests before ConnectToSend, which
+	// brings what Sending has (RTR; roce.md 8).
+	ReceiveOnly bool
 	// Selective says that both ends keep packets that arrive early and send again
 	// only what is missing (early.go): the peer is one of ours and agreed to it.
 	// Otherwise either end goes back to the packet that is missing.

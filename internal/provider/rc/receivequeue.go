@@ -63,8 +63,8 @@ func (q *ReceiveQueue) Take(r *Receive) bool {
 	return true
 }
 
-// place returns the index in the ring of the n-th receive after the oldest. A
-// division would take 5 ns.
+// place returns the index in the ring of the n-th receive after the oldest, without
+// a division.
 func (q *ReceiveQueue) place(n int) int {
 	if n += q.oldest; n >= len(q.ring) {
 		n -= len(q.ring)

@@ -97,7 +97,7 @@ func once(matches func(*roce.Header) bool) func(*roce.Header) bool {
 // only to what was sent again.
 func TestBackOff(t *testing.T) {
 	e := newReady(t, nil)
-	e.qp.requester.roundTrip.sample(time.Millisecond)
+	e.qp.requester.timers.roundTrip.sample(time.Millisecond)
 	e.queue(sends(1, 1), sends(2, 1), sends(3, 1))
 	e.answers(0)
 	now := time.Duration(0)

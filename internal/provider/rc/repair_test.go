@@ -52,7 +52,7 @@ func TestRepair(t *testing.T) {
 	says(39*ms, ack(107, roce.SyndromeACK))
 	e.completed("send ok 3", "send ok 4", "send ok 5", "send ok 6", "send ok 7", "send ok 8")
 	e.at(39*ms, "")
-	if _, ok := e.qp.Deadline(); ok || e.qp.requester.repair != nil {
+	if _, ok := e.qp.Deadline(); ok || e.qp.requester.scoreboard != nil {
 		t.Error("it is not over")
 	}
 	if got := e.qp.Counters(); got.Retransmitted != 3 || got.Timeouts != 0 {
@@ -65,7 +65,7 @@ func TestRepair(t *testing.T) {
 func TestRepairOfReads(t *testing.T) {
 	const ms = time.Millisecond
 	e := newReady(t, selectively)
-	e.qp.requester.roundTrip.sample(8 * ms)
+	e.qp.requester.timers.roundTrip.sample(8 * ms)
 	says := func(now time.Duration, h roce.Header, n int) { e.qp.Handle(now, &h, make([]byte, n)) }
 	e.queue(reads(1, 1024), reads(2, 300))
 	e.at(0, "read request 100 1024@1000 ask, read request 104 300@1000 ask")
@@ -100,7 +100,7 @@ func TestRepairOfReads(t *testing.T) {
 // and has not arrived when it is answered is lost.
 func TestRepairAfterTimeout(t *testing.T) {
 	e := newReady(t, selectively)
-	e.qp.requester.roundTrip.sample(time.Millisecond)
+	e.qp.requester.timers.roundTrip.sample(time.Millisecond)
 	e.queue(sends(1, 1), sends(2, 1), sends(3, 1), sends(4, 1))
 	e.answers(0)
 	at, _ := e.qp.Deadline()

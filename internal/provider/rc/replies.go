@@ -194,7 +194,7 @@ func (r *replies) repeatRead(h *roce.Header, at int64, mtu int) {
 
 // nextRead returns the READ to answer next, nil if there is none. They are answered in
 // the order in which they were asked for, or asked for again: the requester tells
-// by it what is lost (scoreboard.go).
+// by it what is lost (rack.go).
 func (r *replies) nextRead() *read {
 	if len(r.repeats) > 0 {
 		return r.nextReadOrRepeat()
@@ -335,6 +335,19 @@ func (r *responder) makeResponse(d *read, p *roce.Packet) bool {
 	}
 	d.next++
 	return true
+}
+
+// byPlace picks an opcode by a packet's place in its message.
+func byPlace(starts, ends bool, first, middle, last, only roce.Opcode) roce.Opcode {
+	switch {
+	case starts && ends:
+		return only
+	case starts:
+		return first
+	case ends:
+		return last
+	}
+	return middle
 }
 
 func (r *responder) failRead(d *read) {

@@ -215,21 +215,21 @@ func TestReplyCounters(t *testing.T) {
 	}
 }
 
-// TestSetReads: how many READs may wait for their answers changes, and those that wait, or may be asked for again, stay.
-func TestSetReads(t *testing.T) {
+// TestModifyReads: how many READs may wait for their answers changes, and those that wait, or may be asked for again, stay.
+func TestModifyReads(t *testing.T) {
 	answer := func(at, msn int) string { return fmt.Sprintf("read response only %d (1) msn %d", at, msn) }
 	e := newReady(t, func(c *Connection) { c.ResponderResources = 2 })
 	e.hear(readOf(100, 0, 1))
 	e.say(answer(100, 1))
 	e.hear(readOf(101, 0, 1), readOf(102, 0, 1))
-	e.qp.SetReads(4, 5)
+	e.qp.Modify(Modification{Reads: &Reads{4, 5}})
 	e.hear(readOf(103, 0, 1), readOf(104, 0, 1), readOf(105, 0, 1))
 	e.say(answer(101, 2), answer(102, 3), answer(103, 4), answer(104, 5), answer(105, 6))
 	e.hear(readOf(101, 0, 1))
 	e.say(answer(101, 2))
 
 	e.hear(readOf(106, 0, 1), readOf(107, 0, 1), readOf(108, 0, 1))
-	e.qp.SetReads(4, 2)
+	e.qp.Modify(Modification{Reads: &Reads{4, 2}})
 	e.say(answer(106, 7), answer(107, 8), answer(108, 9))
 	e.hear(readOf(107, 0, 1))
 	e.say(answer(107, 8))
@@ -241,9 +241,9 @@ func TestSetReads(t *testing.T) {
 
 	e = newReady(t, nil)
 	e.hear(readOf(100, 0, 1))
-	e.qp.SetReads(0, 0)
+	e.qp.Modify(Modification{Reads: &Reads{0, 0}})
 	e.say(answer(100, 1))
-	e.qp.SetReads(0, 1)
+	e.qp.Modify(Modification{Reads: &Reads{0, 1}})
 	e.hear(readOf(101, 0, 1))
 	e.say(answer(101, 2))
 }
@@ -263,7 +263,7 @@ func TestFewerReads(t *testing.T) {
 	if n := requests(); n != 3 {
 		t.Fatalf("%d requests, want 3", n)
 	}
-	e.qp.SetReads(1, 4)
+	e.qp.Modify(Modification{Reads: &Reads{1, 4}})
 	if n := requests(); n != 0 {
 		t.Errorf("%d more requests, want none", n)
 	}

@@ -233,7 +233,7 @@ func TestReadDepth(t *testing.T) {
 			ends[int64(h.PSN)+packets(int64(h.DMALength), c.MTU)] = true
 			outstanding := 0
 			for end := range ends {
-				if end > p.a.qp.requester.una {
+				if end > p.a.qp.requester.queue.una {
 					outstanding++
 				}
 			}
@@ -410,7 +410,7 @@ func TestIdleIsNotFailure(t *testing.T) {
 // is acknowledged.
 func TestTimeoutTooShort(t *testing.T) {
 	e := newReady(t, nil)
-	e.qp.requester.roundTrip.sample(time.Millisecond)
+	e.qp.requester.timers.roundTrip.sample(time.Millisecond)
 	e.queue(sends(1, 1), sends(2, 1), sends(3, 1))
 	e.answers(0)
 	e.qp.HandleTimeout(3 * time.Millisecond)

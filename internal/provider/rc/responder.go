@@ -36,8 +36,6 @@ type responder struct {
 	ranges  [][]byte    // scratch
 }
 
-func (r *responder) init(q *QP) { *r = responder{q: q} }
-
 func (r *responder) connect() {
 	c := &r.q.connection
 	r.expected = int64(c.ReceivePSN & roce.PSNMask)
@@ -311,7 +309,7 @@ func (r *responder) finish(status Status) *Completion {
 	context := r.receive.Context
 	r.receive.Context = nil
 	r.taken = false
-	return r.q.complete(OpReceive, status, context)
+	return r.q.completions.add(OpReceive, status, context)
 }
 
 // flush completes every receive that is this QP's own.

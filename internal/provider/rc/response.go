@@ -8,46 +8,53 @@ import (
 
 // handle takes a packet from the peer's responder (roce.md 6.3).
 func (r *requester) handle(now time.Duration, h *roce.Header, payload []byte) {
-	at := extend(h.PSN, r.una)
-	oldest := r.una
-	r.heardAt, r.ptoCount = now, 0
+	q := &r.queue
+	at, oldest := extend(h.PSN, q.una), q.una
+	r.timers.noteHeard(now)
 	if h.Opcode == roce.Acknowledge && h.Syndrome.IsNAK() && h.Syndrome != roce.SyndromePSNSequence &&
-		r.head < r.tail && r.slot(r.head).op == OpRead {
+		q.head < q.tail && q.oldest().op == OpRead {
 		// A READ that fails half-way is refused by the number of its request,
 		// which its responses have passed (roce.md 7.3).
-		oldest = r.slot(r.head).first
+		oldest = q.oldest().first
 	}
-	if at < oldest || at >= r.max {
-		if r.repair != nil {
-			r.repair.news = true // it may be the last of a row
+	if at < oldest || at >= q.max {
+		if r.scoreboard != nil {
+			r.scoreboard.changed = true // it may be the last of a row
 		}
 		r.handleStaleResponse(now, h, at)
 		return
 	}
+	selective := r.q.connection.Selective
 	switch {
 	case h.Opcode.IsReadResponse(), h.Opcode == roce.AtomicAcknowledge:
 		r.handleReadResponse(now, h, at, payload)
 	case h.Opcode == roce.SelectiveAcknowledge:
 		// From a peer of another make it is a manufacturer's own packet, of which
 		// we do not know what it says (roce.md 3.2).
-		if r.q.connection.Selective {
-			r.selectiveAcknowledge(now, h, at)
+		if selective {
+			r.handleSelectiveAck(now, h, at)
 		}
 	case h.Syndrome.IsACK():
 		r.q.counters.AcknowledgementsReceived++
 		asked := r.window.isTimed(at)
 		switch r.handleExecuted(now, at+1); {
-		case r.una == oldest:
+		case q.una == oldest:
 			r.handleDuplicateAck(now, at)
-		case !asked:
-			r.advancedByProbe()
+		case !asked && r.probe.isOut(q.una):
+			// No packet has asked for it but the probe: packets before the one that is
+			// missing had arrived, and did not ask. Whether the rest is lost or late it does not
+			// tell.
+			r.probe.pending = true
 		}
 	case h.Syndrome.IsRNR():
 		r.q.counters.RNRsReceived++
 		r.handleRNRNAK(now, at, h.Syndrome)
-	case h.Syndrome == roce.SyndromePSNSequence:
+	case h.Syndrome == roce.SyndromePSNSequence: // roce.md 6.3, 8
 		r.q.counters.NAKsReceived++
-		r.handlePSNSequenceNAK(now, at)
+		// During an RNR wait it changes nothing: the cursor is back already.
+		if r.handleExecuted(now, at) && !selective {
+			r.goBackOnce(now)
+		}
 	case h.Syndrome.IsNAK():
 		r.handleFatalNAK(now, at, h.Syndrome)
 	}
@@ -56,16 +63,17 @@ func (r *requester) handle(now time.Duration, h *roce.Header, payload []byte) {
 // handleStaleResponse takes a response to what is acknowledged already, or was never sent (roce.md 6.3,
 // 1): nothing comes of it, but it may be the answer to a duplicate.
 func (r *requester) handleStaleResponse(now time.Duration, h *roce.Header, at int64) {
+	una := r.queue.una
 	switch {
 	case h.Opcode == roce.Acknowledge && h.Syndrome.IsACK():
 		// Of READs that are last, not all responders acknowledge more than what was
-		// before them (replies.acknowledged). Before it has executed anything else rxe
+		// before them (responder.acknowledgedEnd). Before it has executed anything else rxe
 		// acknowledges the number before 0, which may seem to be ahead.
-		if at == r.una-1 || !r.q.connection.Selective {
+		if at == una-1 || !r.q.connection.Selective {
 			r.handleDuplicateAck(now, at)
 		}
-	case at < r.una && (h.Opcode.IsReadResponse() && h.Opcode.Starts() || h.Opcode == roce.AtomicAcknowledge):
-		r.countSpurious()
+	case at < una && (h.Opcode.IsReadResponse() && h.Opcode.Starts() || h.Opcode == roce.AtomicAcknowledge):
+		r.q.counters.countSpurious()
 	}
 }
 
@@ -73,139 +81,117 @@ func (r *requester) handleStaleResponse(now time.Duration, h *roce.Header, at in
 // been executed, and reports whether it is complete. If not, responses are
 // missing, and that is seen to.
 func (r *requester) handleExecuted(now time.Duration, to int64) bool {
-	if r.repair == nil && r.advance(now, to) {
+	if r.scoreboard == nil && r.advance(now, to) {
 		return true
 	}
 	if r.q.connection.Selective {
-		r.startRepair(now)
-		r.executedTo(now, to)
-		r.endRepairIfDone()
+		r.startRecovery(now).markExecuted(now, to)
+		r.advanceOverArrived(now)
+		r.endRecoveryIfDone()
 	} else {
-		r.resendRead(now)
+		r.q.counters.OutOfSequence++
+		r.goBackOnce(now) // an implied NAK (roce.md 6.3, 2)
 	}
-	return r.una >= to
+	return r.queue.una >= to
 }
 
 // advance takes everything before sequence number to as acknowledged, and
 // completes what that completes. READs are complete only with their data: if an
 // incomplete one stands in the way, it stops there and reports false.
 func (r *requester) advance(now time.Duration, to int64) bool {
-	before := r.una
-	for r.una < to {
-		w := r.slot(r.head)
+	q := &r.queue
+	before := q.una
+	for q.una < to {
+		w := q.oldest()
 		if w.op.isAnswered() {
 			break
 		}
 		r.advanceWithin(now, w, min(to, w.end))
 	}
-	if r.una != before {
+	if q.una != before {
 		r.noteProgress(now, before)
 	}
-	return r.una >= to
+	return q.una >= to
 }
 
 // advanceWithin moves una to a later place in w, the oldest request, or to its end.
 func (r *requester) advanceWithin(now time.Duration, w *request, to int64) {
-	if r.repair != nil {
-		r.removeRecords(now, to)
+	q := &r.queue
+	if r.scoreboard != nil {
+		r.scoreboard.remove(now, to)
 	} else {
-		r.window.delivered += r.cost(w, r.una, to)
+		r.window.delivered += q.cost(w, q.una, to)
 		// If next is less, it is acknowledged after all, though the cursor has
 		// gone back to send it again.
-		r.inFlight -= r.cost(w, r.una, min(to, r.next))
-		r.next = max(to, r.next)
+		r.window.inFlight -= q.cost(w, q.una, min(to, q.next))
+		q.next = max(to, q.next)
 	}
-	r.una = to
+	q.una = to
 	if to == w.end {
-		r.finish(Success)
-		r.finishPerformed()
+		q.finish(Success)
+		q.finishPerformed()
 	}
 }
 
 // noteProgress, of una from where it was before, restarts whatever counts time or
 // tries without progress.
 func (r *requester) noteProgress(now time.Duration, before int64) {
+	q := &r.queue
 	// Nor is it known for what was sent before a probe: it may be the probe's.
-	took, once := r.window.acknowledged(now, r.una, before >= max(r.resent, r.probe.end))
+	took, once := r.noteAcknowledged(now, q.una, before >= max(q.resent, r.probe.end))
+	if !once && took > 0 && before >= q.resent {
+		r.timers.roundTrip.setBound(took)
+	}
+	r.timers.noteProgress(now, r.q.connection.RNRRetryCount)
+	r.window.onePacket, r.probe.pending = false, false
+	if r.spare != nil && r.spare.responses.ring != nil && r.spare.responses.unneeded(q.una) {
+		r.spare.responses.clear()
+	}
+}
+
+// noteAcknowledged notes that packets before sequence number to have arrived, each of which was sent only once, if once
+// says so. It returns what window.acknowledged does.
+func (r *requester) noteAcknowledged(now time.Duration, to int64, once bool) (took time.Duration, sample bool) {
+	took, sample = r.window.acknowledged(now, to, once)
 	if took > 0 {
-		r.path.noteAnswered(now - took)
+		r.timers.path.noteAnswered(now - took)
 	}
-	switch {
-	case once:
-		r.roundTrip.sample(took)
-	case took > 0 && before >= r.resent:
-		r.roundTrip.setBound(took)
+	if sample {
+		r.timers.roundTrip.sample(took)
 	}
-	r.progressAt = now
-	r.ptoAt = now + r.roundTrip.timeout()
-	r.rnrLeft = int8(r.q.connection.RNRRetryCount)
-	r.retries, r.onlyOne, r.waitingRNR, r.probe.pending = 0, false, false, false
-	if r.spareRepair != nil && r.spareRepair.responses.ring != nil && r.spareRepair.responses.unneeded(r.una) {
-		r.spareRepair.responses.clear()
-	}
-}
-
-// goBackOnce goes back, unless that has been done for this gap already: then
-// there is nothing to do until there is progress, or the timer runs out.
-func (r *requester) goBackOnce(now time.Duration) {
-	if r.wentBack != r.una {
-		r.goBack(now)
-		r.roundTrip.reduceBackOff()
-	}
-}
-
-// resendRead goes back to a READ whose responses were overtaken: an implied
-// NAK (roce.md 6.3, 2).
-func (r *requester) resendRead(now time.Duration) {
-	r.q.counters.OutOfSequence++
-	r.goBackOnce(now)
-}
-
-// handlePSNSequenceNAK handles a NAK of a PSN (roce.md 6.3, 8). During an RNR wait it
-// changes nothing: the cursor is back already.
-func (r *requester) handlePSNSequenceNAK(now time.Duration, at int64) {
-	if r.handleExecuted(now, at) && !r.q.connection.Selective {
-		r.goBackOnce(now)
-	}
+	return took, sample
 }
 
 // handleRNRNAK handles an RNR NAK (roce.md 6.3, 7). What is sent after the wait is
 // one packet, to see whether the receiver is ready for more.
 func (r *requester) handleRNRNAK(now time.Duration, at int64, s roce.Syndrome) {
-	there := r.handleExecuted(now, at)
-	if r.q.state != Ready || at < r.una {
+	complete := r.handleExecuted(now, at)
+	if r.q.state != Ready || at < r.queue.una {
 		return
 	}
-	if r.q.connection.Selective {
-		r.startRepair(now)
-		r.markDropped(at)
+	selective := r.q.connection.Selective
+	if selective {
+		r.startRecovery(now).markDropped(at)
 	}
-	if !there || r.waitingRNR {
+	if !complete || r.timers.rnrWaiting {
 		return
 	}
-	r.path.noteAnswered(r.rnrUntil) // what was sent again then, or later
-	if r.rnrLeft == 0 {
-		r.fail(r.head, RNRRetryExceeded)
+	if !r.timers.startRNRWait(now, s) {
+		r.fail(r.queue.head, RNRRetryExceeded)
 		return
 	}
-	if r.rnrLeft != 7 {
-		r.rnrLeft--
-	}
-	if !r.q.connection.Selective {
+	if !selective {
 		r.goBack(now)
 	}
-	r.onlyOne, r.waitingRNR = true, true
-	r.rnrUntil = now + roce.RNRTimer(s.RNRCode())
-	r.progressAt = r.rnrUntil // the peer is alive
-	r.ptoAt = r.rnrUntil + r.roundTrip.timeout()
+	r.window.onePacket = true
 }
 
 // handleFatalNAK handles a NAK that ends the connection (roce.md 6.3, 9). READs before
 // the request that was refused and not complete never will be: they are flushed.
 func (r *requester) handleFatalNAK(now time.Duration, at int64, s roce.Syndrome) {
 	r.advance(now, at)
-	index := r.head
-	for at >= r.slot(index).end {
+	index := r.queue.head
+	for at >= r.queue.slot(index).end {
 		index++
 	}
 	status := BadResponse
@@ -226,61 +212,39 @@ func (r *requester) handleFatalNAK(now time.Duration, at int64, s roce.Syndrome)
 // retry as if it went on (6.5). What is known is where a chunk begins and ends.
 func (r *requester) handleReadResponse(now time.Duration, h *roce.Header, at int64, payload []byte) {
 	switch {
-	case r.repair == nil && r.advance(now, at):
+	case r.scoreboard == nil && r.advance(now, at):
 		r.placeResponse(now, h, at, payload)
 	case r.q.connection.Selective:
 		r.keepResponse(now, h, at, payload)
 	default:
-		r.resendRead(now)
+		r.q.counters.OutOfSequence++
+		r.goBackOnce(now) // an implied NAK (roce.md 6.3, 2)
 	}
 }
 
 // placeResponse takes a packet of the answer to a READ or an atomic in its turn.
 func (r *requester) placeResponse(now time.Duration, h *roce.Header, at int64, payload []byte) {
-	w := r.slot(r.head)
-	chunkEnd := r.chunkEnd(w, at)
+	q := &r.queue
+	w := q.oldest()
+	chunkEnd := q.chunkEnd(w, at)
+	status := BadResponse
 	switch {
 	case w.op == OpRead && h.Opcode.IsReadResponse():
-		if !r.placeData(w, h, at, chunkEnd, payload) {
-			return
+		if int64(len(payload)) != q.payloadAt(w, at) {
+			r.q.counters.BadLengths++
+		} else {
+			status = r.sink.placeData(q, w, h, at, payload, r.q.connection.Selective)
 		}
 	case w.op.isAtomic() && len(payload) == 0:
-		if !r.placeOriginal(w, h) {
-			return
-		}
-	default:
-		r.fail(r.head, BadResponse)
+		status = r.sink.placeOriginal(q, w, h)
+	}
+	if status != Success {
+		r.fail(q.head, status)
 		return
 	}
-	if at+1 == chunkEnd && r.next >= chunkEnd {
-		r.reads--
+	if at+1 == chunkEnd && q.next >= chunkEnd {
+		q.readsOnWire--
 	}
 	r.advanceWithin(now, w, at+1)
 	r.noteProgress(now, at)
-}
-
-// placeData places the data of packet at of w, a READ, and reports whether all is well; if not,
-// the QP has failed.
-func (r *requester) placeData(w *request, h *roce.Header, at, chunkEnd int64, payload []byte) bool {
-	beginsChunk := (at-w.first)%r.chunk == 0
-	offset, n := r.bytesBefore(w, at), r.payloadAt(w, at)
-	ends := at+1 == chunkEnd
-	if int64(len(payload)) != n {
-		r.q.counters.BadLengths++
-	}
-	if h.Opcode.Ends() != ends && (ends || !r.q.connection.Selective) || beginsChunk && !h.Opcode.Starts() || int64(len(payload)) != n {
-		r.fail(r.head, BadResponse)
-		return false
-	}
-	var ok bool
-	r.ranges, ok = r.sink.Resolve(r.ranges[:0], r.q.config.Memory, r.sglOf(w), offset, int(n), ReadSink)
-	if !ok || !r.q.config.Scatter(r.ranges, payload, at+1 == w.end) {
-		r.fail(r.head, LocalProtection)
-		return false
-	}
-	if w.invalidate && at+1 == w.end && w.pieces > 0 && !r.q.config.Memory.InvalidateLocal(r.sglOf(w)[0].Token) {
-		r.fail(r.head, LocalProtection)
-		return false
-	}
-	return true
 }

@@ -103,10 +103,10 @@ func TestGivesUpOnSlowPath(t *testing.T) {
 		p.a.post(r)
 		p.await(t, p.a, 1, time.Minute)
 		p.a.qp.SetPath(Path{})
-		if got, least := p.a.qp.SlowRoundTrip(), 2*test.delay; got < least || got > 2*least {
+		if got, least := p.a.qp.PathEstimate().Slow, 2*test.delay; got < least || got > 2*least {
 			t.Errorf("%v there and back: tells others of %v", least, got)
 		}
-		if mean := p.a.qp.requester.roundTrip.srtt; mean != 0 {
+		if mean := p.a.qp.requester.timers.roundTrip.srtt; mean != 0 {
 			t.Errorf("took a sample of %v", mean)
 		}
 		p.clock.Run(time.Minute) // for the answers to probes

@@ -112,13 +112,13 @@ func TestAbsent(t *testing.T) {
 	e.at(0, "send only 100 (1) ask")
 	e.qp.ExtendTimeouts(away)
 	acknowledge(away, 100)
-	if got := e.qp.RoundTrip() + e.qp.SlowRoundTrip() + e.qp.LastAnswered(); got != 0 {
-		t.Errorf("a round trip takes %v, or %v lately; what was sent at %v has been answered", e.qp.RoundTrip(), e.qp.SlowRoundTrip(), e.qp.LastAnswered())
+	if got := e.qp.PathEstimate(); got != (PathEstimate{}) {
+		t.Errorf("something is known of the path: %+v", got)
 	}
 	e.queue(sends(2, 1))
 	e.at(away, "send only 101 (1) ask")
 	acknowledge(away+ms, 101)
-	if got := e.qp.RoundTrip(); got != ms {
+	if got := e.qp.PathEstimate().RoundTrip; got != ms {
 		t.Errorf("a round trip takes %v, want %v", got, ms)
 	}
 	e.completed("send ok 1", "send ok 2")

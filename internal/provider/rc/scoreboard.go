@@ -1,37 +1,35 @@
 package rc
 
 import (
-	"slices"
 	"time"
+
+	"github.com/ndklab/ndklab/internal/provider/roce"
 )
 
-// A scoreboard has what a requester knows of the range [una, max) packet by packet:
-// when each was last sent, and what became of it.
-//
-// What is missing is told from the order of sending, as RACK does (RFC 8985):
-// a packet is lost if one that was sent later has arrived, and either that one
-// was sent a good while later or the round trip of this one is over by as much.
-// The order of sending, not of sequence numbers, so a packet that is lost a
-// second time is missed as soon as the first time. The good while is a quarter of
-// the round trip: packets that overtake each other by less have nothing sent again.
+// A scoreboard has what a requester knows of the range [una, max) packet by packet (RFC 6675):
+// when each was last sent, and what became of it. There is one where the responder keeps
+// packets that arrive early (early.go), from the first sign that something is missing until
+// everything that had been sent by then, or was lost since, is acknowledged. Meanwhile what is lost is sent
+// again before anything new. What is lost is told as RACK does (rack.go).
 //
 // The responses to READs are kept early too, and take part as if they were the
 // packets that asked for them.
 type scoreboard struct {
-	records []record // a sequence number is in slot itself modulo the length, a power of two
-	flights []flight // in the order of sending; those before oldest are dealt with
-	oldest  int
+	queue  *sendQueue
+	window *window
 
-	lost       int   // records in that state
-	lowestLost int64 // no packet before it is lost
-	early      int   // records that have arrived
-	waiting    int   // records in that state
+	records       []record // a sequence number is in slot itself modulo the length, a power of two
+	lost          int      // records in that state
+	lowestLost    int64    // no packet before it is lost
+	arrived       int      // records in that state
+	waiting       int      // likewise
+	recoveryPoint int64    // the scoreboard ends when una is there
+	executed      int64    // the responder has executed everything before it
+	responses     earlyStore
 
-	// Of all packets that have arrived, one was sent last: when, which, and how
-	// long it took to know. latest is negative if none has arrived.
-	rackSentAt   time.Duration
-	rackSequence int64
-	rackRTT      time.Duration
+	rack          rack
+	transmissions transmissions
+	changed       bool // something has arrived since detectLoss
 }
 
 // A packetState says what became of a sequence number.
@@ -53,10 +51,19 @@ type record struct {
 	read   bool
 }
 
-// A flight is a run of sequence numbers sent at once.
-type flight struct {
-	from, to int64
-	sentAt   time.Duration
+// start has the scoreboard begin where the queue is, with no records.
+func (b *scoreboard) start() {
+	q := b.queue
+	b.recoveryPoint, b.executed, b.lowestLost = q.max, q.una, q.una
+	b.rack.reset()
+	if w := q.oldest(); w.op == OpRead && q.chunkStart(w, q.una) != q.una {
+		b.executed = q.chunkEnd(w, q.una) // a part of the response is here
+	}
+}
+
+// isDone reports whether nothing is missing.
+func (b *scoreboard) isDone() bool {
+	return b.queue.una >= b.recoveryPoint && b.lost == 0 && b.arrived == 0 && b.waiting == 0
 }
 
 func (b *scoreboard) record(sequence int64) *record {
@@ -64,7 +71,8 @@ func (b *scoreboard) record(sequence int64) *record {
 }
 
 // makeRoom has records for sequence numbers from una up to end.
-func (b *scoreboard) makeRoom(una, end int64) {
+func (b *scoreboard) makeRoom(end int64) {
+	una := b.queue.una
 	if end-una <= int64(len(b.records)) {
 		return
 	}
@@ -79,199 +87,179 @@ func (b *scoreboard) makeRoom(una, end int64) {
 	}
 }
 
-// addFlight notes that [from, to) were sent.
-func (b *scoreboard) addFlight(from, to int64, sentAt time.Duration) {
-	if len(b.flights) == cap(b.flights) {
-		b.removeFinishedFlights()
-	}
-	at := len(b.flights)
-	for at > b.oldest && b.flights[at-1].sentAt > sentAt {
-		at--
-	}
-	if at > b.oldest && b.flights[at-1].to == from && b.flights[at-1].sentAt == sentAt {
-		b.flights[at-1].to = to
-		return
-	}
-	b.flights = slices.Insert(b.flights, at, flight{from, to, sentAt})
-}
-
-// removeFinishedFlights removes the flights of which nothing flies any more, and makes room for as
-// many as are left: so there are never many more than records.
-func (b *scoreboard) removeFinishedFlights() {
-	b.flights = b.flights[:copy(b.flights, b.flights[b.oldest:])]
-	b.oldest = 0
-	b.flights = slices.DeleteFunc(b.flights, func(f flight) bool {
-		for s := f.from; s < f.to; s++ {
-			if rec := b.record(s); rec.state == inFlight && rec.sentAt == f.sentAt {
-				return false
-			}
-		}
-		return true
-	})
-	b.flights = slices.Grow(b.flights, max(len(b.flights), 16))
-}
-
-// sentBeforeRACK reports whether a packet that was sent after s at that time has arrived.
-func (b *scoreboard) sentBeforeRACK(s int64, sentAt time.Duration) bool {
-	return sentAt < b.rackSentAt || sentAt == b.rackSentAt && s < b.rackSequence
-}
-
 // recordSent records that [from, to) were sent for the first time.
-func (r *requester) recordSent(from, to int64, sentAt time.Duration) {
+func (b *scoreboard) recordSent(from, to int64, sentAt time.Duration) {
 	if from >= to {
 		return
 	}
-	r.repair.makeRoom(r.una, to)
-	index := r.indexOf(from)
+	b.makeRoom(to)
+	q := b.queue
+	index := q.indexOf(from)
 	for s := from; s < to; s++ {
-		for s >= r.slot(index).end {
+		for s >= q.slot(index).end {
 			index++
 		}
-		w := r.slot(index)
-		*r.repair.record(s) = record{sentAt: sentAt, cost: int32(r.cost(w, s, s+1)), read: w.op.isAnswered()}
+		w := q.slot(index)
+		*b.record(s) = record{sentAt: sentAt, cost: int32(q.cost(w, s, s+1)), read: w.op.isAnswered()}
 	}
-	r.repair.addFlight(from, to, sentAt)
-}
-
-// indexOf returns the index of the request that a sequence number in [una, max) is
-// part of.
-func (r *requester) indexOf(s int64) int64 {
-	low, high := r.head, r.tail-1
-	for low < high {
-		if middle := (low + high) / 2; r.slot(middle).end > s {
-			high = middle
-		} else {
-			low = middle + 1
-		}
-	}
-	return low
+	b.addTransmission(from, to, sentAt)
 }
 
 // markArrived notes that a sequence number has reached the responder or, of a READ,
 // that its response is here.
-func (r *requester) markArrived(now time.Duration, s int64) {
-	p := r.repair
-	rec := p.record(s)
+func (b *scoreboard) markArrived(now time.Duration, s int64) {
+	rec := b.record(s)
 	switch rec.state {
 	case arrived:
 		return
 	case lost:
-		p.lost--
+		b.lost--
 	case waiting:
-		p.waiting--
+		b.waiting--
 		fallthrough
 	default:
-		r.inFlight -= int64(rec.cost)
+		b.window.inFlight -= int64(rec.cost)
 	}
 	rec.state = arrived
-	p.early++
-	r.window.delivered += int64(rec.cost)
-	r.updateRACK(now, s)
-}
-
-// updateRACK notes in the order of sending that a packet has arrived.
-func (r *requester) updateRACK(now time.Duration, s int64) {
-	p := r.repair
-	rec := p.record(s)
-	if rec.waited || rec.resent && now-rec.sentAt < r.window.known {
-		return // or that was the first one after all: no round trip is as short (RFC 8985 6.2)
-	}
-	if rec.sentAt > p.rackSentAt || rec.sentAt == p.rackSentAt && s > p.rackSequence {
-		p.rackSentAt, p.rackSequence, p.rackRTT = rec.sentAt, s, now-rec.sentAt
-	}
+	b.arrived++
+	b.window.delivered += int64(rec.cost)
+	b.updateRACK(now, s)
 }
 
 // markWaiting notes that the READ request that begins with sequence number s is kept by
 // the responder until its turn comes.
-func (r *requester) markWaiting(now time.Duration, s int64) {
-	p := r.repair
-	w := r.slot(r.indexOf(s))
-	if (s-w.first)%r.chunk != 0 {
+func (b *scoreboard) markWaiting(now time.Duration, s int64) {
+	w := b.queue.requestAt(s)
+	if b.queue.chunkStart(w, s) != s {
 		return
 	}
-	r.updateRACK(now, s)
-	for end := r.chunkEnd(w, s); s < end; s++ {
-		rec := p.record(s)
+	b.updateRACK(now, s)
+	for end := b.queue.chunkEnd(w, s); s < end; s++ {
+		rec := b.record(s)
 		switch rec.state {
 		case arrived, waiting:
 			continue
 		case lost:
-			p.lost--
-			r.inFlight += int64(rec.cost)
+			b.lost--
+			b.window.inFlight += int64(rec.cost)
 		}
 		rec.state = waiting
-		p.waiting++
+		b.waiting++
 	}
 }
 
 // markLost gives a sequence number up for lost. A READ request that has not been
 // executed is lost as a whole: in parts it would be more requests than the
 // responder has resources for.
-func (r *requester) markLost(s int64) {
-	p := r.repair
+func (b *scoreboard) markLost(s int64) {
 	end := s + 1
-	if s >= p.executed && p.record(s).read {
-		w := r.slot(r.indexOf(s))
-		s -= (s - w.first) % r.chunk
-		end = r.chunkEnd(w, s)
+	if s >= b.executed && b.record(s).read {
+		w := b.queue.requestAt(s)
+		s, end = b.queue.chunkStart(w, s), b.queue.chunkEnd(w, s)
 	}
 	for ; s < end; s++ {
-		rec := p.record(s)
+		rec := b.record(s)
 		switch rec.state {
 		case arrived, lost:
 			continue
 		case waiting:
-			p.waiting--
+			b.waiting--
 		}
 		rec.state = lost
-		r.inFlight -= int64(rec.cost)
-		r.window.lost += int64(rec.cost)
-		p.lost++
-		p.lowestLost = min(p.lowestLost, s)
+		b.window.inFlight -= int64(rec.cost)
+		b.window.lost += int64(rec.cost)
+		b.lost++
+		b.lowestLost = min(b.lowestLost, s)
 	}
-	p.until = max(p.until, r.max)
+	b.recoveryPoint = max(b.recoveryPoint, b.queue.max)
 }
 
 // markDropped notes that the responder does not have what it may have reported: for
 // want of a receive it has dropped the packet when its turn came. The oldest
 // packet is taken for dropped when the timer runs out, whatever was reported;
 // what its acknowledgement then tells of the rest is the order of sending.
-func (r *requester) markDropped(s int64) {
-	p := r.repair
-	if rec := p.record(s); rec.state == arrived && s >= p.executed {
+func (b *scoreboard) markDropped(s int64) {
+	if rec := b.record(s); rec.state == arrived && s >= b.executed {
 		rec.state = inFlight
-		p.early--
-		r.inFlight += int64(rec.cost)
-		r.window.delivered -= int64(rec.cost)
+		b.arrived--
+		b.window.inFlight += int64(rec.cost)
+		b.window.delivered -= int64(rec.cost)
 	}
-	r.markLost(s)
+	b.markLost(s)
 }
 
-// detectLoss gives up what must be lost by the order of sending, and has the timer
-// look again at the rest of what has been overtaken.
-func (r *requester) detectLoss(now time.Duration) {
-	p := r.repair
-	p.news, r.recheckAt = false, 0
-	expected, tolerance := max(r.roundTrip.srtt, p.rackRTT), max(r.window.known/4, minTimer)
-	for ; p.oldest < len(p.flights); p.oldest++ {
-		f := &p.flights[p.oldest]
-		f.from = max(f.from, r.una)
-		over := f.sentAt + expected + tolerance
-		gone := p.rackSentAt >= f.sentAt+tolerance || now >= over
-		for f.from < f.to {
-			rec := p.record(f.from)
-			if rec.sentAt == f.sentAt && rec.state == inFlight {
-				if !p.sentBeforeRACK(f.from, f.sentAt) {
-					return
-				}
-				if !gone {
-					r.recheckAt = over
-					return
-				}
-				r.markLost(f.from)
-			}
-			f.from++
+// markExecuted notes that the responder has executed everything before sequence
+// number to. The responses to READs that waited are on their way from now on.
+func (b *scoreboard) markExecuted(now time.Duration, to int64) {
+	for s := max(b.executed, b.queue.una); s < to; s++ {
+		switch rec := b.record(s); {
+		case !rec.read:
+			b.markArrived(now, s)
+		case rec.state == waiting:
+			b.waiting--
+			rec.state, rec.sentAt, rec.resent, rec.waited = inFlight, now, true, true
+			b.addTransmission(s, s+1, now)
 		}
 	}
-	p.flights, p.oldest = p.flights[:0], 0
+	b.executed = max(b.executed, to)
+}
+
+// markReported takes what a SelectiveAcknowledge says of newest and the packets before, and reports whether any of it is
+// new.
+func (b *scoreboard) markReported(now time.Duration, newest int64, h *roce.Header) (isNew bool) {
+	for s := max(newest-mapBits, b.queue.una, b.executed); s <= newest; s++ {
+		if s < newest && h.Original>>(newest-1-s)&1 == 0 {
+			continue
+		}
+		switch rec := b.record(s); {
+		case rec.state == arrived || rec.state == waiting:
+			continue
+		case rec.read:
+			b.markWaiting(now, s)
+		default:
+			b.markArrived(now, s)
+		}
+		isNew = true
+	}
+	return isNew
+}
+
+// remove counts the records of [una, to) no longer, all of which has arrived.
+func (b *scoreboard) remove(now time.Duration, to int64) {
+	for s := b.queue.una; s < to; s++ {
+		b.markArrived(now, s)
+		b.arrived--
+	}
+}
+
+// nextLost returns the lowest sequence numbers that are lost and can be sent again in one packet, and what that costs.
+// Something is lost.
+func (b *scoreboard) nextLost() (w *request, from, to, cost int64) {
+	from = max(b.lowestLost, b.queue.una)
+	for b.record(from).state != lost {
+		from++
+	}
+	b.lowestLost = from
+	w = b.queue.requestAt(from)
+	most := from + 1
+	if w.op.isAnswered() {
+		most = b.queue.chunkEnd(w, from)
+	}
+	for to = from; to < most && b.record(to).state == lost; to++ {
+		cost += int64(b.record(to).cost)
+	}
+	return w, from, to, cost
+}
+
+// markResent notes that [from, to), which nextLost has returned, is sent again.
+func (b *scoreboard) markResent(now time.Duration, from, to, cost int64) {
+	for s := from; s < to; s++ {
+		rec := b.record(s)
+		rec.state, rec.sentAt, rec.resent, rec.waited = inFlight, now, true, false
+	}
+	b.addTransmission(from, to, now)
+	b.lost -= int(to - from)
+	b.lowestLost = to
+	b.recoveryPoint = max(b.recoveryPoint, b.queue.max)
+	b.window.inFlight += cost
 }

@@ -13,7 +13,7 @@ func LengthOf(sgl []SGE) int64 {
 // which follow each other, each find theirs without a walk from the start.
 type Position struct {
 	offset int64  // bytes of the SGL before it
-	piece  int    // index of the SGE it is in
+	piece  int32  // index of the SGE it is in
 	within uint32 // bytes of that SGE before it
 }
 

@@ -2,25 +2,16 @@ package rc
 
 import "github.com/ndklab/ndklab/internal/provider/roce"
 
-// Unreadable says that the payload of a packet cannot be read that Next has made, and that it is not sent: then Memory
-// was wrong about it. It is as if Memory had refused, though packets have been made since, which are lost.
+// Unreadable takes back a packet that Next has made, since its payload cannot be read and it is not sent. The request, or
+// the peer's READ, fails as if Memory had refused. Packets that have been made since are lost.
 func (q *QP) Unreadable(h *roce.Header) {
 	switch {
 	case h.Opcode.IsRequest() && q.state == Ready:
-		q.requester.unreadable(h)
+		q.requester.queue.setUnreadable(h)
+		q.requester.checkOldest()
 	case h.Opcode.IsReadResponse():
 		q.responder.unreadable(h)
 	}
-}
-
-// unreadable has the request fail that the packet is of, when it is the oldest.
-func (r *requester) unreadable(h *roce.Header) {
-	at := extend(h.PSN, r.una)
-	if at < r.una || at >= r.posted {
-		return // it has arrived after all, when it was sent before
-	}
-	r.slot(r.indexOf(at)).status = LocalProtection
-	r.checkOldest()
 }
 
 // unreadable has the READ end with a NAK that the packet answers.

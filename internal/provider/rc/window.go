@@ -20,7 +20,8 @@ import "time"
 type window struct {
 	credit    int64
 	packet    int64 // what a full packet counts, in bytes
-	delivered int64 // bytes ever acknowledged, in the same count
+	inFlight  int64 // bytes sent, neither acknowledged nor given up for lost, in the same count
+	delivered int64 // bytes ever acknowledged, likewise
 	lost      int64 // bytes ever given up for lost, likewise
 
 	marks         []mark // packets being timed, a ring in sending order, of a power of 2
@@ -38,8 +39,12 @@ type window struct {
 	known      time.Duration // the same of all connections on the path, 0 likewise
 	draining   bool          // to see the delay without our own queue
 	pathShared bool          // others' packets wait where ours do
-	// sharedDelay is what a round trip may take on a shared path without any delay to speak
-	// of: what fits the receive buffer waits there, and passes at 1 GB/s or more.
+
+	onePacket     bool // no more in flight than one packet, until something is acknowledged
+	creditLimited bool // something could not be sent for want of credit
+
+	// sharedDelay is what a round trip may take on a shared path where the path adds
+	// no delay: what fits the receive buffer waits there, and passes at 1 GB/s or more.
 	// Where it is the path after all, that much per round trip is as fast.
 	sharedDelay time.Duration
 }
@@ -56,7 +61,7 @@ type mark struct {
 
 const (
 	ratePeriod = 5
-	// hostDelay is what a round trip may take without any path to speak of: it
+	// hostDelay is what a round trip may take where the path adds next to nothing: it
 	// passes in the two hosts, where packets wait in the receive buffer itself.
 	hostDelay = 200 * time.Microsecond
 	// shortQueue is the most that queues where the path is short, in bytes: more would make
@@ -75,8 +80,11 @@ func newWindow(c *Connection) window {
 	}
 }
 
-// limit returns how many bytes may be in flight.
-func (w *window) limit() int64 {
+// limit returns how many bytes may be in flight; peerLost says that all that is in flight has to be taken for lost.
+func (w *window) limit(peerLost bool) int64 {
+	if w.onePacket || peerLost {
+		return 0
+	}
 	bdp := w.bdp()
 	limit := min(w.credit, maxQueue(bdp)) + bdp
 	if w.draining {
@@ -88,10 +96,36 @@ func (w *window) limit() int64 {
 // maxQueue returns the most that is worth having in flight beyond what the path holds.
 func maxQueue(bdp int64) int64 { return max(shortQueue, bdp) }
 
-// creditLimited reports whether more credit would raise limit.
-func (w *window) creditLimited(limit int64) bool {
+// fits reports whether cost bytes more may be in flight, where limit is the limit.
+// Whatever it is, one packet may, unless there is no credit at all; and to send again what
+// is not acknowledged takes none.
+func (w *window) fits(cost, limit int64, again bool) bool {
+	if w.inFlight+cost <= limit || w.inFlight == 0 && (w.credit > 0 || again) {
+		return true
+	}
+	w.creditLimited = w.inFlight == 0 || w.creditLimits(limit)
+	return false
+}
+
+// creditLimits reports whether more credit would raise limit.
+func (w *window) creditLimits(limit int64) bool {
 	bdp := w.bdp()
 	return limit == w.credit+bdp && w.credit < maxQueue(bdp)
+}
+
+// creditInUse returns the bytes in flight beyond what the path holds.
+func (w *window) creditInUse() int64 { return max(0, w.inFlight-w.bdp()) }
+
+// creditWanted returns what creditInUse would be with backlog bytes more in flight, as far as
+// the window goes. It is 1 at least where nothing is in flight: with no
+// credit at all not even the first packet may go, however much the path holds.
+func (w *window) creditWanted(backlog int64) int64 {
+	least := int64(0)
+	if w.inFlight == 0 {
+		least = 1
+	}
+	bdp := w.bdp()
+	return max(least, min(w.inFlight+backlog-bdp, maxQueue(bdp)))
 }
 
 // bdp returns how many bytes the path holds: its bandwidth-delay product.
@@ -102,13 +136,12 @@ func (w *window) bdp() int64 {
 	return int64(max(w.rate, w.lastRate) * w.known.Seconds())
 }
 
-// mark starts to time a packet, sent with inFlight bytes before it, unless
-// enough are being timed already.
-func (w *window) mark(now time.Duration, sequence, inFlight int64) {
+// mark starts to time a packet that is about to be sent, unless enough are being timed already.
+func (w *window) mark(now time.Duration, sequence int64) {
 	if w.timed == len(w.marks) && !w.growMarks() {
 		return
 	}
-	w.marks[(w.oldest+w.timed)&(len(w.marks)-1)] = mark{sequence, now, w.delivered, w.lost, inFlight}
+	w.marks[(w.oldest+w.timed)&(len(w.marks)-1)] = mark{sequence, now, w.delivered, w.lost, w.inFlight}
 	w.timed++
 }
 
@@ -139,7 +172,7 @@ func (w *window) isTimed(sequence int64) bool {
 
 // acknowledged takes note that everything before una is acknowledged, and
 // returns how long that took at most, 0 if no packet was timed. It took as long if once
-// says that all of what was acknowledged at a stroke had been sent only once: else
+// says that all of what was acknowledged at once had been sent only once: else
 // nobody knows what the acknowledgement is for (Karn's rule).
 func (w *window) acknowledged(now time.Duration, una int64, once bool) (took time.Duration, sample bool) {
 	var m mark

@@ -87,13 +87,12 @@ type Peer struct {
 	Announce bool
 }
 
-// Connect has the channel carry packets to and from a peer. connect does so with the state machine, whose
-// error it returns; it is given what the device knows of the connection and the parties do not agree on.
-func (c *Channel) Connect(peer Peer, agreed rc.Connection, connect func(*rc.QP, rc.Connection) error) error {
+// Connect has the channel carry packets to and from a peer. The error is that of rc.QP.Connect; Credit is the device's.
+func (c *Channel) Connect(peer Peer, agreed rc.Connection) error {
 	agreed.Credit = int(c.device.credit.size)
 	c.setPeer(peer, agreed.RemoteQPN)
 	c.listening, c.firstPSN = peer.Announce, agreed.ReceivePSN
-	return connect(c.QP, agreed)
+	return c.QP.Connect(agreed)
 }
 
 // setPeer sends packets to a peer from now on.

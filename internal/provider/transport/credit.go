@@ -209,11 +209,12 @@ func (c *Channel) takeCredit() {
 		c.credit += pool.take(wanted - c.credit)
 	}
 	c.QP.SetCredit(c.credit)
-	if found := int64(c.QP.RoundTrip()); found != c.roundTrip {
-		c.path.roundTrip.CompareAndSwap(c.roundTrip, found)
+	found := c.QP.PathEstimate()
+	if roundTrip := int64(found.RoundTrip); roundTrip != c.roundTrip {
+		c.path.roundTrip.CompareAndSwap(c.roundTrip, roundTrip)
 	}
-	c.path.noteAnswered(c.QP.LastAnswered())
-	if slow := int64(c.QP.SlowRoundTrip()); slow != c.slow {
+	c.path.noteAnswered(found.Answered)
+	if slow := int64(found.Slow); slow != c.slow {
 		c.slow = slow
 		c.path.slow.Store(slow)
 	}

@@ -1,5 +1,7 @@
 package transport
 
+import "github.com/ndklab/ndklab/internal/provider/rc"
+
 // Usage counts what of a device is in use.
 type Usage struct {
 	Numbers, Held    int   // queue pair numbers, and those that wait for their timewait to be over
@@ -24,7 +26,7 @@ func (d *Device) Usage() (u Usage) {
 		if c, ok := p.Owner.(*Channel); ok {
 			c.Lock()
 			defer c.Unlock()
-			if c.QP.Busy() && !c.halted {
+			if c.QP.State() == rc.Ready && c.QP.SendQueue().InFlight > 0 && !c.halted {
 				u.Waiting++
 			}
 		}

@@ -13,8 +13,8 @@ import (
 // tell a long path from a queue that all of them make: only one that is alone can.
 type path struct {
 	roundTrip atomic.Int64            // the shortest, in nanoseconds; 0: nobody knows yet
-	slow      atomic.Int64            // rc.QP.SlowRoundTrip of who found out last that it has changed
-	answered  atomic.Int64            // the latest rc.QP.LastAnswered
+	slow      atomic.Int64            // rc.PathEstimate.Slow of the queue pair that found out last that it has changed
+	answered  atomic.Int64            // the latest rc.PathEstimate.Answered
 	heard     atomic.Int64            // when a packet last came from the address to any queue pair
 	heardBy   atomic.Pointer[Channel] // the queue pair that it came to
 }

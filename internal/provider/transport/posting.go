@@ -22,8 +22,9 @@ const (
 // FlushPosts, which is called as it polls, sends a few packets together, at the price of one.
 func (c *Channel) ProgressSoon() {
 	c.postCount.polled(c.device.polls.Load())
-	c.postCount.posted(c.QP.Posted())
-	if !c.pipelining() || c.QP.Unsent() >= maxGathered {
+	queue := c.QP.SendQueue()
+	c.postCount.posted(queue.Posted)
+	if !c.pipelining() || queue.Unsent >= maxGathered {
 		c.ProgressAfterPost()
 		return
 	}
@@ -35,7 +36,7 @@ func (c *Channel) ProgressSoon() {
 // some, and a lot was posted between two polls. Something is in flight in any case, so that who does not poll again, but
 // looks at its memory for what a peer writes there, waits no longer for what was put off than for its acknowledgement.
 func (c *Channel) pipelining() bool {
-	inFlight := c.QP.InFlight()
+	inFlight := c.QP.SendQueue().InFlight
 	return c.device.polled.Load() && (inFlight >= pipelined || inFlight > 0 && c.postCount.last >= pipelined)
 }
 
@@ -132,7 +133,7 @@ func (c *Channel) flush() {
 	defer c.Unlock()
 	c.posted = false
 	watches := c.model.Watch(c.pipelining())
-	c.postCount.posted(c.QP.Posted())
+	c.postCount.posted(c.QP.SendQueue().Posted)
 	c.postCount.polled(c.device.polls.Load())
 	c.ProgressAfterPost()
 	if watches {

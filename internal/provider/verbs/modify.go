@@ -148,7 +148,7 @@ func (m *modification) carryOut() error {
 	}
 	qp.state = next
 	if qp.config.Type == RC {
-		qp.channel.QP.SetDraining(drain)
+		qp.channel.QP.Modify(rc.Modification{Draining: &drain})
 		qp.channel.Progress(qp.pd.context.clock.Now())
 	} else {
 		qp.unreliable.Progress()
@@ -199,7 +199,8 @@ func (m *modification) connect() error {
 		return qp.channel.Connect(peer, rc.Connection{
 			RemoteQPN: a.DestQPN, MTU: a.PathMTU, ReceivePSN: a.ReceivePSN, ResponderResources: int(a.MaxDestReads),
 			Rights: rights(a.Access), MinRNRTimer: a.MinRNRTimer, AckDelay: foreignAckDelay.Ack(),
-		}, (*rc.QP).ConnectToReceive)
+			ReceiveOnly: true,
+		})
 	case UC:
 		qp.local = gids[a.Address.GIDIndex].Address
 		return qp.uc.Connect(connectionOf(a))
@@ -231,18 +232,22 @@ func (m *modification) apply() {
 	}
 	switch qp.config.Type {
 	case RC:
+		var m rc.Modification
 		if mask&MaskAccess != 0 {
-			qp.channel.QP.SetRights(rights(a.Access))
+			m.Rights = new(rights(a.Access))
 		}
 		if mask&MaskMinRNRTimer != 0 {
-			qp.channel.QP.SetMinRNRTimer(a.MinRNRTimer)
+			m.MinRNRTimer = &a.MinRNRTimer
 		}
 		if qp.state == SendQueueDrain && mask&(MaskTimeout|MaskRetryCount|MaskRNRRetry) != 0 {
-			qp.channel.QP.SetRetries(mad.Timeout(a.Timeout).Ack(), int(a.RetryCount), int(a.RNRRetry))
+			m.Retries = &rc.Retries{
+				AckTimeout: mad.Timeout(a.Timeout).Ack(), RetryCount: int(a.RetryCount), RNRRetryCount: int(a.RNRRetry),
+			}
 		}
 		if qp.state == SendQueueDrain && mask&(MaskMaxReads|MaskMaxDestReads) != 0 {
-			qp.channel.QP.SetReads(int(a.MaxReads), int(a.MaxDestReads))
+			m.Reads = &rc.Reads{InitiatorDepth: int(a.MaxReads), ResponderResources: int(a.MaxDestReads)}
 		}
+		qp.channel.QP.Modify(m)
 		if redirected {
 			qp.channel.Redirect(transport.Peer{Local: qp.local, Remote: a.Address.Remote}, a.DestQPN)
 		}

@@ -147,7 +147,7 @@ func (qp *QP) settle(state rc.State, sendFailed bool) {
 func (qp *QP) drained() bool {
 	switch qp.config.Type {
 	case RC:
-		return qp.channel.QP.Drained()
+		return qp.channel.QP.SendQueue().Drained
 	case UC:
 		return !qp.uc.Begun()
 	}

@@ -76,7 +76,7 @@ func (w *written) watchSends(watch bool) (watches bool) {
 // writes none. The lock is held.
 func (w *written) renewRoom() {
 	if w.watchesSends {
-		w.queues.WatchSends(true, w.qp.channel.QP.Room())
+		w.queues.WatchSends(true, w.qp.channel.QP.SendQueue().Room)
 	}
 }
 
