@@ -2,7 +2,8 @@
 // datagrams, while a peer has as many as its receive buffer has room for: what flow control of the link
 // (IEEE 802.1Qbb) does for adapters on a lossless fabric.
 //
-// It is pure: what was sent, what the peer says and the time go in, how much may be sent goes out.
+// It is pure: the bytes sent, the peer's Answers and the present time go in; the limit of bytes to send and the
+// next deadline come out.
 //
 // A sender counts the bytes that it has sent to one receive buffer of a peer. Behind some of them it sends
 // a Mark (package mad), which says how many there were. The peer answers each Mark when it has taken it out of the buffer:
@@ -10,8 +11,8 @@
 // is lost stays counted, and the peer keeps no account. What is lost of Marks and Answers is made up for by
 // those that follow; when none does, the Mark is sent again.
 //
-// Only adapters of our kind answer. Who has not answered for a while is not waited for any more, until it
-// does answer.
+// Only adapters of our kind answer. A sender does not wait for a peer that has not answered for a while, until that peer
+// answers.
 //
 // Start reading at Path, which is the sender's; Buffer is the receiver's.
 package pace
@@ -29,27 +30,27 @@ const (
 	FirstWindow = 32 << 10
 	// MinWindow is the least window, with room for two packets of 4 KiB.
 	MinWindow = 10 << 10
-	// marksPerWindow is how many Marks a window has, and few how many it has if they would be less than a super-packet apart.
+	// A window has marksPerWindow Marks, or minMarksPerWindow where they would be less than a super-packet apart.
 	marksPerWindow    = 4
 	minMarksPerWindow = 2
 	superPacket       = 64 << 10
 	// unpacedInterval is how many bytes lie between Marks to a peer that does not answer.
 	unpacedInterval = 1 << 20
 
-	// minInterval is after how long at least a Mark is sent again that has not been answered while somebody waits for that,
-	// firstInterval where no round trip is known. Each further one takes twice as long, up to maxInterval.
+	// A Mark that is not answered while somebody waits is sent again after minInterval at least, and after firstInterval
+	// where no round trip is known. Each further interval is twice as long, up to maxInterval.
 	minInterval   = time.Millisecond
 	firstInterval = 10 * time.Millisecond
 	maxInterval   = 100 * time.Millisecond
-	// unansweredWait is for how long somebody waits who has never been answered, and silent for how long one who has.
+	// unansweredWait bounds the wait for a peer that has never answered, answeredWait for one that has.
 	unansweredWait = 300 * time.Millisecond
 	answeredWait   = 2 * time.Second
-	// staleAfter is how old the last Mark may be for the round trip that was the shortest then to count still.
+	// staleAfter is the age of the last Mark from which the shortest round trip is measured anew.
 	staleAfter = 10 * time.Second
 )
 
-// A Path is the way to one receive buffer of a peer. Calls must not overlap. The bytes sent are the caller's
-// to count: they are those of all packets so far, with what a packet takes beside its payload.
+// A Path leads to one receive buffer of a peer. Calls must not overlap. The caller counts the bytes sent:
+// those of all packets so far, with what a packet takes beside its payload.
 type Path struct {
 	id       uint64
 	unpaced  bool // the peer does not answer
@@ -61,10 +62,12 @@ type Path struct {
 	markedAt time.Duration
 	shortest time.Duration // the shortest round trip; 0: unknown
 
-	since, next, interval time.Duration // somebody waits since, and asks next; next is 0 if nobody does
+	since    time.Duration // when the wait for room began
+	next     time.Duration // when the Mark is to be sent again; 0 if nobody waits
+	interval time.Duration // from one Mark to the next
 }
 
-// NewPath makes a path that no other of the peer's senders has the ID of.
+// NewPath makes a path with an ID that no other of the peer's senders has.
 func NewPath(id uint64) *Path { return &Path{id: id, window: FirstWindow} }
 
 // Limit returns the number of bytes that may have been sent before the next packet.
@@ -108,7 +111,7 @@ func (p *Path) HandleAnswer(now time.Duration, a *mad.Answer) {
 	p.window = max(uint64(a.Window), MinWindow) + uint64(held)
 }
 
-// StartWaiting says that somebody waits for more than Limit. It is repeated after each Answer as long as somebody does.
+// StartWaiting notes that somebody waits for more than Limit. The caller repeats it after each Answer as long as that holds.
 func (p *Path) StartWaiting(now time.Duration) {
 	if p.next != 0 {
 		return
@@ -123,26 +126,26 @@ func (p *Path) StartWaiting(now time.Duration) {
 // Deadline returns when HandleTimeout is to be called; 0 if nobody waits.
 func (p *Path) Deadline() time.Duration { return p.next }
 
-// HandleTimeout is called when the deadline has passed, and somebody still waits. It reports whether a Mark is to be sent;
-// if not, nobody need wait any more.
+// HandleTimeout is to be called when the deadline has passed and somebody still waits. It reports whether a Mark is to be
+// sent; if not, the wait is over.
 func (p *Path) HandleTimeout(now time.Duration) (ask bool) {
-	patience := unansweredWait
+	longest := unansweredWait
 	if p.answered {
-		patience = answeredWait
+		longest = answeredWait
 	}
-	if now-p.since >= patience {
+	if now-p.since >= longest {
 		p.unpaced, p.next = true, 0
 		return false
 	}
 	p.interval = min(2*p.interval, maxInterval)
-	p.next = min(now+p.interval, p.since+patience)
+	p.next = min(now+p.interval, p.since+longest)
 	return true
 }
 
-// period is for how long a sender counts that has sent a Mark, at least.
+// period is the least time for which a sender counts after it has sent a Mark.
 const period = 100 * time.Millisecond
 
-// A Buffer shares out a receive buffer among those who send there. Calls must not overlap.
+// A Buffer divides a receive buffer among its senders. Calls must not overlap.
 type Buffer struct {
 	size              uint64
 	began             time.Duration       // of the present period

@@ -14,8 +14,8 @@ const (
 	writeMessage
 )
 
-// A responder is the half of a QP that carries out what the peer sends. What cannot be carried out is
-// dropped, up to the next message that begins: nobody could be told.
+// A responder is the half of a QP that carries out what the peer sends. It drops what it cannot carry
+// out, up to the next message that begins, since an unreliable connection has no NAK.
 type responder struct {
 	q        *QP
 	expected uint32 // PSN

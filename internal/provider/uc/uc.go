@@ -1,9 +1,9 @@
 // Package uc is the unreliable connection: the state machine of one queue pair that sends and
-// writes to one peer without being told what arrived (IBTA Vol. 1, 9.8; roce.md 3.2).
+// writes to one peer without acknowledgements (IBTA Vol. 1, 9.8; roce.md 3.2).
 //
 // It is pure, as package rc is, whose requests, receives, completions and memory it shares: requests,
-// packets and posted receives go in, packets and completions come out. There is no clock in it, since
-// nothing is waited for.
+// packets and posted receives go in, packets and completions come out. It needs no clock, since it waits
+// for nothing.
 //
 // A message arrives whole or not at all. A packet that is missing ends the message that it was part
 // of; the next message that begins is received again. WRITEs may have changed memory by then. A
@@ -83,11 +83,11 @@ func (q *QP) ConnectToSend(psn uint32) error {
 	return nil
 }
 
-// SendFailed reports whether a request has failed (SQE; IBTA Vol. 1, 10.3.1.6). All others were flushed, and none is taken
-// until SendAgain.
+// SendFailed reports whether a request has failed (SQE; IBTA Vol. 1, 10.3.1.6). All others were flushed. Post refuses
+// requests until SendAgain.
 func (q *QP) SendFailed() bool { return q.failed }
 
-// SendAgain has the QP take requests again that has SendFailed.
+// SendAgain lets Post take requests after SendFailed.
 func (q *QP) SendAgain() { q.failed = false }
 
 // Post queues a request: to send or write, with immediate data or not, or a local operation.

@@ -2,8 +2,8 @@
 // receives from, any others (IBTA Vol. 1, 9.8; roce.md 3.2).
 //
 // It is pure, as package rc is, whose receives and memory it shares: requests, packets and posted
-// receives go in, packets and completions come out. There is no clock in it, since nothing is waited
-// for. A message is a packet, which arrives whole or not at all. A request is complete when its packet has
+// receives go in, packets and completions come out. It needs no clock, since it waits for nothing.
+// A message is a packet, which arrives whole or not at all. A request is complete when its packet has
 // been made.
 //
 // Start reading at QP.
@@ -84,7 +84,7 @@ func NewQP(config rc.Config, number uint32, mtu int) *QP {
 	return &QP{config: config, number: number, mtu: mtu}
 }
 
-// SetQKey says by which key others may send to the QP.
+// SetQKey sets the key with which others may send to the QP.
 func (q *QP) SetQKey(key uint32) { q.qkey = key }
 
 // Connect takes the QP from Init to Ready, in which it receives.
@@ -105,11 +105,11 @@ func (q *QP) ConnectToSend(psn uint32) error {
 	return nil
 }
 
-// SendFailed reports whether a request has failed (SQE; IBTA Vol. 1, 10.3.1.6). All others were flushed, and none is taken
-// until SendAgain.
+// SendFailed reports whether a request has failed (SQE; IBTA Vol. 1, 10.3.1.6). All others were flushed. Post refuses
+// requests until SendAgain.
 func (q *QP) SendFailed() bool { return q.failed }
 
-// SendAgain has the QP take requests again that has SendFailed.
+// SendAgain lets Post take requests after SendFailed.
 func (q *QP) SendAgain() { q.failed = false }
 
 // Post queues a request. Nothing of r is kept. The error is ErrTooLong or one of package rc's, and then
@@ -208,8 +208,8 @@ func (q *QP) finish(status rc.Status) {
 }
 
 // Handle takes a packet that arrived for this QP, decoded, its ICRC checked: a UD SEND. No argument is
-// kept. What cannot be received is dropped, as rxe does it: who sent it could not be told, and a
-// stranger is not to end what others use.
+// kept. What cannot be received is dropped, as rxe does it: the sender cannot be told, and must not end
+// a QP that others use.
 func (q *QP) Handle(flow *roce.Flow, h *roce.Header, payload []byte) {
 	if q.state != rc.Ready {
 		return
