@@ -35,9 +35,9 @@ func TestPacketsCloseTogetherAreGathered(t *testing.T) {
 		{"overtaken", []packets{{1, []int{300, 300}}, {2, []int{104}}, {3, []int{100}}, {4, []int{108}}, {5, []int{200}}}, 108},
 	} {
 		n := &line{}
-		frames := map[int]*held{}
+		frames := map[int]*heldFrame{}
 		for _, p := range c.queue {
-			frames[p.frame] = &held{}
+			frames[p.frame] = &heldFrame{}
 			for i, at := range p.departs {
 				n.queue.push(run{held: frames[p.frame], first: int32(i), count: 1, departs: time.Duration(at) * time.Microsecond})
 			}

@@ -19,43 +19,30 @@ import (
 // wall clock set meanwhile does no harm to their time of arrival.
 const maxHandover = time.Second
 
-// settling is how long after a frame's arrival the watch surely knows whether
+// forwardTime is how long after a frame's arrival the watch surely knows whether
 // the kernel forwarded it: the two happen in one go, some us apart.
-const settling = 50 * time.Microsecond
+const forwardTime = 50 * time.Microsecond
 
 // What the kernel forwards between Attach and Start would fill the sockets if the
 // supervisor were held up then, and what arrives at a full one after the filter has gone
-// would be lost. So the loop takes some of it every keepUpEvery: at each port
-// keepUpBatches at most, lest it does nothing else.
+// would be lost. So the loop takes some of it every takeInterval, at most
+// takeBatches at each port.
 const (
-	keepUpEvery   = 5 * time.Millisecond
-	keepUpBatches = 128
+	takeInterval = 5 * time.Millisecond
+	takeBatches  = 128
 )
 
-// makeRoom takes what has arrived at the ports of a link, nil if there is none any more, and
-// reports whether it is attached still.
-func (l *loop) makeRoom(k *link) bool {
-	if k == nil || k.state != attached {
-		return false
-	}
-	for _, p := range k.ports {
-		for n := 0; n < keepUpBatches && l.receive(p); n++ {
-		}
-	}
-	return true
-}
-
-// signed is how much of a frame tells it from others, bytes: all headers up to
+// signedLen is how much of a frame tells it from others, bytes: all headers up to
 // the RoCE packet sequence number or the TCP sequence number and time stamps,
 // and some payload.
-const signed = 192
+const signedLen = 192
 
 var signatures = maphash.MakeSeed()
 
 // signature identifies a frame with its virtio header.
 func signature(b []byte) uint64 {
 	b = b[min(len(b), frame.HeaderLen):]
-	return maphash.Bytes(signatures, b[:min(len(b), signed)])
+	return maphash.Bytes(signatures, b[:min(len(b), signedLen)])
 }
 
 // A watch is a socket that sees what the kernel sends through an interface.
@@ -76,7 +63,7 @@ func openWatch(iface string) (*watch, error) {
 	outgoing := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: adPacketType},
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.PACKET_OUTGOING, Jf: 1},
-		{Code: unix.BPF_RET | unix.BPF_K, K: signed},
+		{Code: unix.BPF_RET | unix.BPF_K, K: signedLen},
 		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
 	}
 	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(outgoing)), Filter: &outgoing[0]}); err != nil {
@@ -85,7 +72,7 @@ func openWatch(iface string) (*watch, error) {
 	}
 	buffers := make([][]byte, 32)
 	for i := range buffers {
-		buffers[i] = make([]byte, frame.HeaderLen+signed)
+		buffers[i] = make([]byte, frame.HeaderLen+signedLen)
 	}
 	return &watch{fd: fd, receiver: frame.NewReceiver(buffers), sent: map[uint64]int{}}, nil
 }

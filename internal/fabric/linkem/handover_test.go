@@ -18,7 +18,7 @@ func newWatch(t *testing.T) (*watch, int) {
 		unix.Close(pair[0])
 		unix.Close(pair[1])
 	})
-	buffers := [][]byte{make([]byte, frame.HeaderLen+signed), make([]byte, frame.HeaderLen+signed)}
+	buffers := [][]byte{make([]byte, frame.HeaderLen+signedLen), make([]byte, frame.HeaderLen+signedLen)}
 	return &watch{fd: pair[1], receiver: frame.NewReceiver(buffers), sent: map[uint64]int{}}, pair[0]
 }
 
@@ -38,9 +38,9 @@ func TestReleasedLinkForwardsWhatTheKernelDoesNot(t *testing.T) {
 	for i := range watches {
 		watches[i], kernel[i] = newWatch(t)
 	}
-	_, err := b.release("x")
+	_, err := b.links.release("x")
 	must(t, err)
-	must(t, b.released("x", watches))
+	must(t, b.links.released("x", watches))
 	write := func(fd int, n byte) {
 		_, err := unix.Write(fd, numbered(n))
 		must(t, err)
@@ -49,8 +49,8 @@ func TestReleasedLinkForwardsWhatTheKernelDoesNot(t *testing.T) {
 	write(b.ends[0], 2) // the kernel forwarded this one
 	write(kernel[0], 2)
 	write(b.ends[0], 3)
-	b.receive(b.k.ports[0])
-	b.send(b.k.lines[0])
+	b.ingress.receive(b.k.ports[0])
+	b.egress.send(b.k.lines[0])
 	if got, _ := b.left(t); !bytes.Equal(got, []byte{1, 3}) {
 		t.Errorf("packets %v were forwarded, want 1 and 3", got)
 	}
@@ -58,11 +58,11 @@ func TestReleasedLinkForwardsWhatTheKernelDoesNot(t *testing.T) {
 	write(b.ends[0], 2) // the same once more, which the kernel did not forward
 	write(b.ends[0], 5)
 	write(kernel[0], 5)
-	b.drain(b.k) // as Detach does
+	b.links.drain(b.k) // as Detach does
 	if got, _ := b.left(t); !bytes.Equal(got, []byte{4, 2}) {
 		t.Errorf("packets %v were forwarded at the end, want 4 and 2", got)
 	}
-	if m := b.k.lines[0].measure(); m.Packets != 4 || m.Delivered != 4 {
+	if m := b.k.lines[0].measure(false); m.Packets != 4 || m.Delivered != 4 {
 		t.Errorf("measured %+v", m)
 	}
 }
@@ -79,20 +79,20 @@ func TestTakenOverLinkHasRoom(t *testing.T) {
 			must(t, err)
 		}
 	}
-	if !b.makeRoom(b.k) {
+	if !b.links.takeWaiting(b.k.name) {
 		t.Error("the link is not attached")
 	}
 	if n, err := unix.Read(b.k.ports[0].fd, make([]byte, 1)); err != unix.EAGAIN {
 		t.Errorf("a frame is left: %d bytes, %v", n, err)
 	}
-	b.send(b.k.lines[0])
+	b.egress.send(b.k.lines[0])
 	if got, _ := b.left(t); !bytes.Equal(got, []byte{4}) {
 		t.Errorf("packets %v were forwarded, want 4", got)
 	}
-	if b.k.state = started; b.makeRoom(b.k) {
+	if b.k.state = started; b.links.takeWaiting(b.k.name) {
 		t.Error("a link that is started is taken over")
 	}
-	if b.makeRoom(nil) {
+	if b.links.takeWaiting("no link") {
 		t.Error("a link that was detached is taken over")
 	}
 }

@@ -43,13 +43,13 @@ func newBench(tb testing.TB, there topology.Impairment) *bench {
 		})
 	}
 	tb.Cleanup(func() {
-		unix.Close(l.poll)
-		unix.Close(l.wake)
+		unix.Close(l.poller.fd)
+		unix.Close(l.commands.eventfd)
 	})
-	must(tb, l.attach(Link{Name: "x", Seed: 1, Directions: [2]topology.Impairment{there}}, ports))
-	_, err = l.start("x")
+	must(tb, l.links.attach(Link{Name: "x", Seed: 1, Directions: [2]topology.Impairment{there}}, ports))
+	_, err = l.links.start("x")
 	must(tb, err)
-	b.k = l.links["x"]
+	b.k = l.links.byName["x"]
 	return b
 }
 
@@ -75,7 +75,7 @@ func (b *bench) arrive(tb testing.TB, raw []byte) {
 	tb.Helper()
 	_, err := unix.Write(b.ends[0], raw)
 	must(tb, err)
-	b.receive(b.k.ports[0])
+	b.ingress.receive(b.k.ports[0])
 }
 
 // left is the payload numbers of the frames that have left at port 1, and how
@@ -118,7 +118,7 @@ func (b *bench) wire(tb testing.TB) (packets [][]byte) {
 }
 
 // shift moves all departures and arrivals into the past.
-func (b *bench) shift(by time.Duration) { b.epoch = b.epoch.Add(-by) }
+func (b *bench) shift(by time.Duration) { b.egress.Time = b.egress.Add(-by) }
 
 func numbers(from, to int) (all []byte) {
 	for i := from; i < to; i++ {
@@ -131,7 +131,7 @@ func TestWholeFramesPassAsTheyAre(t *testing.T) {
 	b := newBench(t, topology.Impairment{})
 	for _, raw := range [][]byte{superPacket(15, 4096), superPacket(3, 100), superPacket(1, 60)} {
 		b.arrive(t, raw)
-		b.send(b.k.lines[0])
+		b.egress.send(b.k.lines[0])
 		buf := make([]byte, frame.MaxLen)
 		n, err := unix.Read(b.ends[1], buf)
 		must(t, err)
@@ -146,24 +146,24 @@ func TestRatedPacketsLeaveInTurn(t *testing.T) {
 	b := newBench(t, topology.Impairment{Rate: 8 * uint64(impair.WireBytes(1042)) / 80})
 	b.arrive(t, superPacket(10, 1000))
 	n := b.k.lines[0]
-	b.send(n)
+	b.egress.send(n)
 	if got, _ := b.left(t); len(got) != 0 {
 		t.Fatalf("packets %v left before their time", got)
 	}
 	b.shift(250 * time.Second) // the first three are due, and leave as one
-	b.send(n)
+	b.egress.send(n)
 	if got, frames := b.left(t); !bytes.Equal(got, numbers(0, 3)) || frames != 1 {
 		t.Fatalf("packets %v in %d frames, want 0 to 2 in one", got, frames)
 	}
 	b.shift(1000 * time.Second)
-	b.send(n)
+	b.egress.send(n)
 	if got, frames := b.left(t); !bytes.Equal(got, numbers(3, 10)) || frames != 1 {
 		t.Fatalf("packets %v in %d frames, want 3 to 9 in one", got, frames)
 	}
-	if !n.queue.empty() || len(b.departures) != 0 || len(b.spare) != 1 || n.shared != nil {
+	if !n.queue.empty() || len(b.egress.departures) != 0 || len(b.egress.memory.spare) != 1 || n.shared != nil {
 		t.Error("something is held after all has left")
 	}
-	m := n.measure()
+	m := n.measure(false)
 	if m.Packets != 10 || m.Delivered != 10 || m.Bytes != 10*1042 || m.Delay.Count != 10 || time.Duration(m.Queueing.Min) < 80*time.Second || time.Duration(m.Queueing.Max) < 800*time.Second {
 		t.Errorf("measured %+v", m)
 	}
@@ -188,13 +188,13 @@ func TestLostPacketsLeaveGaps(t *testing.T) {
 		}
 		b.arrive(t, superPacket(15, 1000))
 		if !n.queue.empty() {
-			b.send(n)
+			b.egress.send(n)
 		}
 		if got, frames := b.left(t); !bytes.Equal(got, want) || frames != runs {
 			t.Fatalf("round %d: packets %v in %d frames, want %v in %d", round, got, frames, want, runs)
 		}
 	}
-	if m := n.measure(); m.Dropped+m.Delivered != 750 || m.Packets != 750 {
+	if m := n.measure(false); m.Dropped+m.Delivered != 750 || m.Packets != 750 {
 		t.Errorf("measured %+v", m)
 	}
 }
@@ -205,24 +205,24 @@ func TestMemoryBudget(t *testing.T) {
 	b := newBench(t, topology.Impairment{Delay: time.Hour})
 	small, err := newPool(10 * (bufferLen + heldCost + runCost))
 	must(t, err)
-	b.pool = small
+	*b.egress.memory = *small
 	n := b.k.lines[0]
 	for range 15 {
 		b.arrive(t, superPacket(15, 4096))
 	}
 	b.arrive(t, superPacket(2, 100))
-	if m := n.measure(); m.Packets != 15*15+2 || m.LostOverrun != 5*15+2 {
+	if m := n.measure(false); m.Packets != 15*15+2 || m.LostOverrun != 5*15+2 {
 		t.Errorf("measured %+v, want 5 super-packets of 15 and one of 2 lost", m)
 	}
 	b.shift(time.Hour)
 	for !n.queue.empty() {
-		b.send(n)
+		b.egress.send(n)
 	}
-	if m := n.measure(); m.Delivered != 10*15 {
+	if m := n.measure(false); m.Delivered != 10*15 {
 		t.Errorf("measured %+v, want 10 super-packets delivered", m)
 	}
 	b.arrive(t, superPacket(2, 100))
-	if m := n.measure(); m.LostOverrun != 5*15+2 {
+	if m := n.measure(false); m.LostOverrun != 5*15+2 {
 		t.Error("memory was not given back")
 	}
 }
@@ -233,7 +233,7 @@ func TestShortFramesShareMemory(t *testing.T) {
 	const memory = 2*bufferLen + 300*(heldCost+runCost)
 	small, err := newPool(memory)
 	must(t, err)
-	b.pool = small
+	*b.egress.memory = *small
 	n := b.k.lines[0]
 	const count = 300
 	for i := range count {
@@ -244,17 +244,17 @@ func TestShortFramesShareMemory(t *testing.T) {
 	b.shift(time.Hour)
 	var got []byte
 	for !n.queue.empty() {
-		b.send(n)
+		b.egress.send(n)
 		some, _ := b.left(t)
 		got = append(got, some...)
 	}
 	if !bytes.Equal(got, numbers(0, count)) {
 		t.Errorf("%d frames left, or not in order: %v", len(got), got)
 	}
-	if m := n.measure(); m.LostOverrun != 0 {
+	if m := n.measure(false); m.LostOverrun != 0 {
 		t.Errorf("measured %+v", m)
 	}
-	if len(b.pool.free) != 2 || b.pool.left != memory {
+	if len(b.egress.memory.free) != 2 || b.egress.memory.left != memory {
 		t.Error("not all memory came back")
 	}
 }
@@ -276,26 +276,26 @@ func TestBudgetCoversWhatIsKept(t *testing.T) {
 			b := newBench(t, c.settings)
 			small, err := newPool(memory)
 			must(t, err)
-			b.pool = small
+			*b.egress.memory = *small
 			n := b.k.lines[0]
 			for n.gauge.Counts.LostOverrun == 0 {
 				b.arrive(t, c.raw)
 			}
 			buffers := map[*buffer]bool{}
 			kept := 0
-			seen := map[*held]bool{}
+			seen := map[*heldFrame]bool{}
 			n.queue.merge(math.MaxInt64)
 			for _, r := range n.queue.upcoming() {
 				buffers[r.held.buffer], seen[r.held] = true, true
 				kept += int(unsafe.Sizeof(r))
 			}
-			kept += len(buffers)*bufferLen + len(seen)*int(unsafe.Sizeof(held{}))
+			kept += len(buffers)*bufferLen + len(seen)*int(unsafe.Sizeof(heldFrame{}))
 			if kept > memory || kept < memory/3 {
 				t.Errorf("%d bytes are kept, the budget is %d", kept, memory)
 			}
-			b.flush(n, false)
-			if b.pool.left != memory {
-				t.Errorf("%d bytes of %d came back", b.pool.left, memory)
+			b.egress.flush(n, false)
+			if b.egress.memory.left != memory {
+				t.Errorf("%d bytes of %d came back", b.egress.memory.left, memory)
 			}
 		})
 	}
@@ -311,12 +311,12 @@ func TestFullInterface(t *testing.T) {
 	}
 	taken := 0
 	for tries := 0; !n.queue.empty(); tries++ {
-		before, began := n.gauge.Counts.Delivered, b.now()
-		b.send(n)
+		before, began := n.gauge.Counts.Delivered, b.egress.now()
+		b.egress.send(n)
 		if n.gauge.Counts.Delivered > before {
 			continue
 		}
-		if n.release < began+retryAfter || len(b.departures) != 1 {
+		if n.release < began+retryAfter || len(b.egress.departures) != 1 {
 			t.Fatal("no later try is scheduled")
 		}
 		got, _ := b.left(t)
@@ -325,7 +325,7 @@ func TestFullInterface(t *testing.T) {
 		}
 	}
 	got, _ := b.left(t)
-	if m := n.measure(); taken+len(got) != 100 || m.Delivered != 100 || taken == 0 {
+	if m := n.measure(false); taken+len(got) != 100 || m.Delivered != 100 || taken == 0 {
 		t.Errorf("%d and %d packets left; measured %+v", taken, len(got), m)
 	}
 }
@@ -357,10 +357,10 @@ func TestForwardingDoesNotAllocate(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				b.receive(b.k.ports[0])
+				b.ingress.receive(b.k.ports[0])
 				b.shift(10 * time.Millisecond)
 				for n := b.k.lines[0]; !n.queue.empty(); {
-					b.send(n)
+					b.egress.send(n)
 				}
 				for {
 					if _, err := unix.Read(b.ends[1], buf); err != nil {
@@ -411,7 +411,7 @@ func TestDeparturesAreInOrder(t *testing.T) {
 }
 
 func TestWakeUpAdapts(t *testing.T) {
-	l := &loop{early: maxEarly / 2}
+	l := &poller{early: maxEarly / 2}
 	for range 1000 {
 		l.adapt(5 * time.Microsecond)
 	}

@@ -11,7 +11,7 @@
 //
 // The supervisor holds an Engine; the process at the other end of its channel
 // runs Main. One thread there, pinned and if possible of real-time priority,
-// owns every line and does all the work (loop.go, line.go).
+// owns every line and does all the work (loop.go).
 //
 // A link whose middles the kernel joins while it is plain is taken over, and
 // given back, without losing packets:
@@ -38,12 +38,12 @@
 // packets on their way are then dropped and counted.
 //
 // The process also holds the relays of the links that end outside the lab
-// (package relay, serverelay.go); they and the links know nothing of each other.
+// (package relay, relays.go); they and the links know nothing of each other.
 //
 // Frames of any protocol cross, but for VLAN tags: the kernel keeps them beside
 // the frame, so that the ends must have VLAN offload off to use them.
 //
-// Start reading at Engine, then at loop.
+// Start reading at Engine, then at loop: ingress receives and decides, egress sends.
 package linkem
 
 import (
@@ -61,18 +61,18 @@ import (
 var (
 	methodAttach   = control.NewProcedure[Link]("attach")
 	methodStart    = control.NewProcedure[string]("start")
-	methodSet      = control.NewProcedure[setting]("set")
+	methodSet      = control.NewProcedure[setParams]("set")
 	methodIdle     = control.NewProcedure[string]("idle")
 	methodRelease  = control.NewProcedure[string]("release")
 	methodDetach   = control.NewMethod[string, [2]gauge.Measured]("detach")
-	methodMeasure  = control.NewMethod[measuring, map[string][2]gauge.Measured]("measure") // by link
+	methodMeasure  = control.NewMethod[measureParams, map[string][2]gauge.Measured]("measure") // by link
 	methodBegin    = control.NewProcedure[control.None]("begin")
 	methodRecord   = control.NewProcedure[uint64]("record").WithFiles(1, 1)
 	methodRecorded = control.NewMethod[control.None, Recorded]("recorded")
 	methodReplay   = control.NewMethod[control.None, Log]("replay").WithFiles(1, 1)
 	methodLosses   = control.NewProcedure[uint64]("losses").WithFiles(1, 1)
-	methodTap      = control.NewProcedure[tapping]("tap").WithFiles(1, 1)  // lasts until the caller gives up
-	methodRelay    = control.NewProcedure[string]("relay").WithFiles(2, 2) // a namespace and a directory
+	methodTap      = control.NewProcedure[tapParams]("tap").WithFiles(1, 1) // lasts until the caller gives up
+	methodRelay    = control.NewProcedure[string]("relay").WithFiles(2, 2)  // a namespace and a directory
 	methodRelays   = control.NewMethod[control.None, map[string]relay.Counts]("relays")
 )
 
@@ -120,7 +120,7 @@ func (e *Engine) Start(ctx context.Context, link string) error {
 // Set changes the settings of a direction, 0 or 1, for the packets to come;
 // those on their way keep their fate.
 func (e *Engine) Set(ctx context.Context, link string, direction int, settings topology.Impairment) error {
-	return methodSet.Call(ctx, e.conn, setting{link, direction, settings})
+	return methodSet.Call(ctx, e.conn, setParams{link, direction, settings})
 }
 
 // Idle waits until no packet is on its way on a link, which without impairments is
@@ -145,12 +145,12 @@ func (e *Engine) Detach(ctx context.Context, link string) ([2]gauge.Measured, er
 // Measure says what happened on every link that the engine has or has had. Late packets
 // are counted by the tolerances of links by name, which may be fewer.
 func (e *Engine) Measure(ctx context.Context, tolerances map[string]topology.Tolerance) (map[string][2]gauge.Measured, error) {
-	return methodMeasure.Call(ctx, e.conn, measuring{Tolerances: tolerances})
+	return methodMeasure.Call(ctx, e.conn, measureParams{Tolerances: tolerances})
 }
 
 // MeasureSince says what happened since Begin, likewise.
 func (e *Engine) MeasureSince(ctx context.Context, tolerances map[string]topology.Tolerance) (map[string][2]gauge.Measured, error) {
-	return methodMeasure.Call(ctx, e.conn, measuring{Since: true, Tolerances: tolerances})
+	return methodMeasure.Call(ctx, e.conn, measureParams{Since: true, Tolerances: tolerances})
 }
 
 // Begin has every link begin anew: the next packet in a direction is the first, and
@@ -193,6 +193,13 @@ type Log struct {
 	CutShort bool     `json:"cut_short"` // it ends amid a line, which was left out
 }
 
+// Losses has the engine write its last decisions that did harm to packets to a file: those
+// on packets that were lost, doubled or changed, on all links. It is a log of decisions
+// (package impair) in which those on others are missing. seed is the lab's.
+func (e *Engine) Losses(ctx context.Context, seed uint64, file *os.File) error {
+	return methodLosses.Call(ctx, e.conn, seed, file)
+}
+
 // Tap writes to file, a pipe or a stream socket, what becomes of each packet of a
 // link, as package tap has it: of every packet no more than snaplen bytes, or all
 // if that is 0. It returns when ctx ends, with that error, when whoever reads the
@@ -201,21 +208,21 @@ type Log struct {
 // they wait in 8 MiB of memory. file stays the caller's, and becomes
 // non-blocking.
 func (e *Engine) Tap(ctx context.Context, link string, snaplen int, file *os.File) error {
-	return methodTap.Call(ctx, e.conn, tapping{link, snaplen}, file)
+	return methodTap.Call(ctx, e.conn, tapParams{link, snaplen}, file)
 }
 
 // Parameters of the requests.
 type (
-	measuring struct {
+	measureParams struct {
 		Since      bool                          `json:"since"`
 		Tolerances map[string]topology.Tolerance `json:"tolerances"` // by link
 	}
-	setting struct {
+	setParams struct {
 		Link      string
 		Direction int
 		Settings  topology.Impairment
 	}
-	tapping struct {
+	tapParams struct {
 		Link    string
 		Snaplen int
 	}

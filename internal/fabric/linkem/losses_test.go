@@ -14,7 +14,7 @@ import (
 func TestLossesAreRemembered(t *testing.T) {
 	b := newBench(t, topology.Impairment{Loss: topology.Loss{Packets: []uint64{2}}})
 	b.arrive(t, roceSuperPacket(3, 100, 0))
-	records, before := b.losses.all()
+	records, before := b.ingress.losses.all()
 	if len(records) != 1 || before != 0 {
 		t.Fatalf("%d losses, and %d before, of one packet", len(records), before)
 	}
@@ -24,7 +24,7 @@ func TestLossesAreRemembered(t *testing.T) {
 	for _, harm := range []topology.Impairment{{Duplicate: 1}, {Corrupt: topology.Corrupt{Probability: 1}}, {Cut: true}} {
 		b := newBench(t, harm)
 		b.arrive(t, superPacket(1, 100))
-		if records, _ := b.losses.all(); len(records) != 1 {
+		if records, _ := b.ingress.losses.all(); len(records) != 1 {
 			t.Errorf("%+v: %d losses remembered, want 1", harm, len(records))
 		}
 	}
@@ -37,7 +37,7 @@ func TestLossesMakeRoom(t *testing.T) {
 	for range supers {
 		b.arrive(t, superPacket(packets, 100))
 	}
-	records, before := b.losses.all()
+	records, before := b.ingress.losses.all()
 	if len(records) != mostLosses || before != supers*packets-mostLosses {
 		t.Fatalf("%d losses and %d before, of %d", len(records), before, supers*packets)
 	}

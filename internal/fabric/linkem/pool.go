@@ -2,6 +2,7 @@ package linkem
 
 import (
 	"fmt"
+	"time"
 	"unsafe"
 
 	"github.com/ndklab/ndklab/internal/fabric/frame"
@@ -21,7 +22,7 @@ const (
 	// What the budget is charged for a frame and for a run of its packets, bytes,
 	// besides the frame's own: a slice that grows has room for half as many again.
 	// Of short frames it is most of what they take.
-	heldCost = int(unsafe.Sizeof(held{})+unsafe.Sizeof((*held)(nil))) * 3 / 2
+	heldCost = int(unsafe.Sizeof(heldFrame{})+unsafe.Sizeof((*heldFrame)(nil))) * 3 / 2
 	runCost  = int(unsafe.Sizeof(run{})) * 3 / 2
 )
 
@@ -32,12 +33,21 @@ type buffer struct {
 	frames int // held in it
 }
 
+// A heldFrame is a frame in a line.
+type heldFrame struct {
+	frame   frame.Frame
+	buffer  *buffer
+	arrived time.Duration
+	runs    int // in the queue
+}
+
 // A pool is the memory of the delay lines. Its pages come from the kernel as
-// they are first used and are reused last in, first out.
+// they are first used and are reused last in, first out. It belongs to the loop's thread.
 type pool struct {
-	rest []byte // never used so far
-	free []*buffer
-	left int // of the budget, bytes
+	unused []byte       // never used so far
+	free   []*buffer    // no frame is in them
+	spare  []*heldFrame // for reuse
+	left   int          // of the budget, bytes
 }
 
 func newPool(size int) (*pool, error) {
@@ -47,10 +57,10 @@ func newPool(size int) (*pool, error) {
 	}
 	// Fewer page faults and address translations; not every kernel has them.
 	_ = unix.Madvise(region, unix.MADV_HUGEPAGE)
-	return &pool{rest: region, left: size}, nil
+	return &pool{unused: region, left: size}, nil
 }
 
-// get is an empty buffer, or nil when the budget is spent.
+// get returns an empty buffer, or nil when the budget is spent.
 func (p *pool) get() *buffer {
 	if p.left < bufferLen {
 		return nil
@@ -61,8 +71,8 @@ func (p *pool) get() *buffer {
 		p.free = p.free[:n-1]
 		return b
 	}
-	b := &buffer{bytes: p.rest[:bufferLen:bufferLen]}
-	p.rest = p.rest[bufferLen:]
+	b := &buffer{bytes: p.unused[:bufferLen:bufferLen]}
+	p.unused = p.unused[bufferLen:]
 	return b
 }
 
@@ -71,4 +81,58 @@ func (p *pool) put(b *buffer) {
 	b.used = 0
 	p.free = append(p.free, b)
 	p.left += bufferLen
+}
+
+// room returns memory for a frame of a line: in the buffer that the line's short frames
+// share, or in one of its own. The buffer is nil when the budget is spent.
+func (p *pool) room(n *line, size int) (*buffer, []byte) {
+	if size > shareLimit {
+		b := p.get()
+		if b == nil {
+			return nil, nil
+		}
+		return b, b.bytes[:size]
+	}
+	if p.left < heldCost {
+		return nil, nil
+	}
+	if n.shared != nil && bufferLen-n.shared.used < size {
+		n.shared = nil // the frames in it will give it back
+	}
+	if n.shared == nil {
+		if n.shared = p.get(); n.shared == nil {
+			return nil, nil
+		}
+	}
+	b := n.shared
+	room := b.bytes[b.used : b.used+size]
+	b.used += (size + 7) &^ 7
+	return b, room
+}
+
+// hold holds a frame that arrived at an instant and whose bytes are in a buffer.
+func (p *pool) hold(b *buffer, f frame.Frame, arrived time.Duration) *heldFrame {
+	b.frames++
+	p.left -= heldCost
+	var h *heldFrame
+	if k := len(p.spare) - 1; k >= 0 {
+		h, p.spare = p.spare[k], p.spare[:k]
+	} else {
+		h = new(heldFrame)
+	}
+	h.frame, h.buffer, h.arrived = f, b, arrived
+	return h
+}
+
+// release ends the holding of a frame that has left a line.
+func (p *pool) release(n *line, h *heldFrame) {
+	if h.buffer.frames--; h.buffer.frames == 0 {
+		if n.shared == h.buffer {
+			n.shared = nil
+		}
+		p.put(h.buffer)
+	}
+	h.buffer = nil
+	p.left += heldCost
+	p.spare = append(p.spare, h)
 }

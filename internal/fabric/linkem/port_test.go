@@ -43,7 +43,7 @@ func TestOpeningAmongManyInterfaces(t *testing.T) {
 
 // An engine that ends closes the sockets of all links that it has.
 func TestClosePorts(t *testing.T) {
-	l := &loop{links: map[string]*link{"gone": {state: detached}}}
+	all := linkTable{byName: map[string]*link{"gone": {state: detached}}}
 	var peers []int
 	for i := range 2 * closersAtOnce {
 		k := &link{state: started}
@@ -53,9 +53,9 @@ func TestClosePorts(t *testing.T) {
 			k.ports[end] = &port{fd: pipe[0]}
 			peers = append(peers, pipe[1])
 		}
-		l.links[fmt.Sprint(i)] = k
+		all.byName[fmt.Sprint(i)] = k
 	}
-	l.closePorts()
+	all.close()
 	for _, fd := range peers {
 		if _, err := unix.Write(fd, []byte{0}); err != unix.EPIPE {
 			t.Fatalf("the other end is still open: %v", err)

@@ -9,7 +9,7 @@ import (
 type run struct {
 	departs      time.Duration
 	queued       time.Duration // sum over the packets of what they spent in the queue before the rate
-	held         *held
+	held         *heldFrame
 	first, count int32
 	order        uint32 // place in the order of arrival, which tells who goes first of those that depart at the same time; it wraps
 	mark         bool   // they bear Congestion Experienced
@@ -93,7 +93,7 @@ func (q *queue) first(near time.Duration) *run {
 func (q *queue) upcoming() []run { return q.runs[q.head:] }
 
 // drop ends the first run and says which frame it was of.
-func (q *queue) drop() *held {
+func (q *queue) drop() *heldFrame {
 	h := q.runs[q.head].held
 	q.runs[q.head].held = nil
 	q.head++

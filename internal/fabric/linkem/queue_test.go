@@ -35,7 +35,7 @@ func TestQueueIsInOrder(t *testing.T) {
 			for range rapid.IntRange(0, 5).Draw(t, "runs") {
 				// Mostly in order, some early, some far off.
 				departs := now + rapid.SampledFrom([]time.Duration{50, 50, 50, 40, 0, 5 * gather, gather}).Draw(t, "delay")
-				r := run{departs: departs, first: pushed, held: new(held)}
+				r := run{departs: departs, first: pushed, held: new(heldFrame)}
 				pushed++
 				q.push(r)
 				want = append(want, r)

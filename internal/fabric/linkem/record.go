@@ -19,8 +19,8 @@ const (
 	recordBatch = 1 << 15
 	// recordChunk is about how much is written at once, bytes.
 	recordChunk = 256 << 10
-	// lastRecords is how long an engine that ends may take to write what it has not.
-	lastRecords = 2 * time.Second
+	// flushTime is how long an engine that ends may take to write what it has not.
+	flushTime = 2 * time.Second
 	// maxLog bounds a log that is replayed, bytes: some five million decisions,
 	// which take 350 MB of memory.
 	maxLog = 1 << 30
@@ -36,15 +36,15 @@ type recorder struct {
 	status Recorded
 }
 
-// serveRecord begins to record.
-func (l *loop) serveRecord(_ context.Context, r *control.Request, seed uint64) error {
+// record begins to record.
+func (s *service) record(_ context.Context, r *control.Request, seed uint64) error {
 	rec := &recorder{spool: newSpool[impair.Record](recordBatch), file: r.Files[0]}
 	set := func(from, to *recorder) error {
-		return l.try(func() error {
-			if l.recorder != from {
+		return s.commands.do(func() error {
+			if s.ingress.recorder != from {
 				return control.Errorf(control.Usage, "the engine is recording already")
 			}
-			l.recorder = to
+			s.ingress.recorder = to
 			return nil
 		})
 	}
@@ -52,7 +52,7 @@ func (l *loop) serveRecord(_ context.Context, r *control.Request, seed uint64) e
 		return err
 	}
 	if _, err := rec.file.Write(impair.AppendHeader(nil, seed)); err != nil {
-		return errors.Join(control.Errorf(control.Unable, "%v", bare(err)), set(rec, nil))
+		return errors.Join(control.Errorf(control.Unable, "%v", withoutName(err)), set(rec, nil))
 	}
 	r.Files[0] = nil // it is ours from now on, for as long as the process lives
 	go func() {
@@ -87,7 +87,7 @@ func (r *recorder) write(b *batch[impair.Record]) error {
 func (r *recorder) flush(records uint64) {
 	if r.status.Error == "" {
 		if _, err := r.file.Write(r.text); err != nil {
-			r.status.Error = bare(err).Error()
+			r.status.Error = withoutName(err).Error()
 		}
 	}
 	if r.status.Error == "" {
@@ -98,8 +98,8 @@ func (r *recorder) flush(records uint64) {
 	r.text = r.text[:0]
 }
 
-// bare is what is wrong with a file whose name is not known here.
-func bare(err error) error {
+// withoutName returns an error without the name of a file, which is not known here.
+func withoutName(err error) error {
 	var in *fs.PathError
 	if errors.As(err, &in) {
 		return in.Err
@@ -107,10 +107,10 @@ func bare(err error) error {
 	return err
 }
 
-// serveRecorded writes what was decided until now and says how recording went.
-func (l *loop) serveRecorded(context.Context, *control.Request, control.None) (Recorded, error) {
+// recorded writes what was decided until now and returns how recording went.
+func (s *service) recorded(context.Context, *control.Request, control.None) (Recorded, error) {
 	var rec *recorder
-	if err := l.try(func() error { rec = l.recorder; return nil }); err != nil {
+	if err := s.commands.do(func() error { rec = s.ingress.recorder; return nil }); err != nil {
 		return Recorded{}, err
 	}
 	if rec == nil {
@@ -136,33 +136,17 @@ func (r *recorder) end() {
 	}()
 	select {
 	case <-done:
-	case <-time.After(lastRecords):
+	case <-time.After(flushTime):
 	}
 }
 
-// serveReplay reads a log, has the links' directions replay it, and says what it is.
-func (l *loop) serveReplay(_ context.Context, r *control.Request, _ control.None) (Log, error) {
+// replay reads a log, has the links replay it, and returns what is in it.
+func (s *service) replay(_ context.Context, r *control.Request, _ control.None) (Log, error) {
 	log, err := impair.ReadLog(&limited{r.Files[0], maxLog})
 	if err != nil {
 		return Log{}, control.Errorf(control.Usage, "%v", err)
 	}
-	return Log{Links: log.Links(), Missing: log.Missing, CutShort: log.CutShort}, l.try(func() error {
-		if l.log != nil {
-			return control.Errorf(control.Usage, "the engine is replaying already")
-		}
-		l.log = log
-		for _, k := range l.links {
-			k.replay(log)
-		}
-		return nil
-	})
-}
-
-// replay has both directions replay what the log has of them.
-func (k *link) replay(log *impair.Log) {
-	for _, n := range k.lines {
-		n.model.Replay(log.Sequence(k.name, n.direction))
-	}
+	return Log{Links: log.Links(), Missing: log.Missing, CutShort: log.CutShort}, s.commands.do(func() error { return s.links.replay(log) })
 }
 
 // limited reads so many bytes and fails then, if there are more.

@@ -28,8 +28,8 @@ func logFile(t *testing.T) *os.File {
 
 // record has a bench record to a file.
 func (b *bench) record(file *os.File, batch int) *recorder {
-	b.recorder = &recorder{spool: newSpool[impair.Record](batch), file: file, text: impair.AppendHeader(nil, 1)}
-	return b.recorder
+	b.ingress.recorder = &recorder{spool: newSpool[impair.Record](batch), file: file, text: impair.AppendHeader(nil, 1)}
+	return b.ingress.recorder
 }
 
 func readLog(t *testing.T, file *os.File) *impair.Log {
@@ -59,7 +59,7 @@ func TestReplayDoesWhatWasRecorded(t *testing.T) {
 		}
 		b.shift(time.Hour)
 		for n := b.k.lines[0]; !n.queue.empty(); {
-			b.send(n)
+			b.egress.send(n)
 		}
 		return b.wire(t)
 	}
@@ -75,7 +75,7 @@ func TestReplayDoesWhatWasRecorded(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("what left (-recorded +replayed):\n%s", diff)
 	}
-	m := replaying.k.lines[0].measure()
+	m := replaying.k.lines[0].measure(false)
 	if m.Replayed != (impair.Replayed{Packets: 10 * rounds}) || m.Dropped == 0 || m.Duplicated == 0 || m.Reordered == 0 || m.Corrupted == 0 {
 		t.Errorf("measured %+v", m)
 	}
@@ -86,7 +86,7 @@ func TestReplayDoesWhatWasRecorded(t *testing.T) {
 		t.Errorf("%d records of the replay", log.Records)
 	}
 	replaying.arrive(t, superPacket(1, 100))
-	if m := replaying.k.lines[0].measure(); m.Replayed.Unrecorded != 1 {
+	if m := replaying.k.lines[0].measure(false); m.Replayed.Unrecorded != 1 {
 		t.Errorf("a packet more: %+v", m.Replayed)
 	}
 }
@@ -102,16 +102,16 @@ func TestReplayEndsWithTheRelease(t *testing.T) {
 	}
 	recorder.flushed()
 	b := newBench(t, topology.Impairment{})
-	b.log = readLog(t, file)
-	b.k.replay(b.log)
+	b.links.log = readLog(t, file)
+	b.k.replay(b.links.log)
 	n := b.k.lines[0]
 	b.arrive(t, superPacket(1, 100))
 	b.shift(time.Hour)
-	b.send(n)
-	idle, err := b.release("x")
+	b.egress.send(n)
+	idle, err := b.links.release("x")
 	must(t, err)
 	b.arrive(t, superPacket(1, 100))
-	b.send(n)
+	b.egress.send(n)
 	select {
 	case <-idle:
 	default:
@@ -119,9 +119,9 @@ func TestReplayEndsWithTheRelease(t *testing.T) {
 	}
 	ports := b.k.ports
 	b.k.state = detached
-	must(t, b.attach(Link{Name: "x", Seed: 1}, ports))
+	must(t, b.links.attach(Link{Name: "x", Seed: 1}, ports))
 	b.arrive(t, superPacket(1, 100))
-	if m := n.measure(); n.queue.empty() || m.Replayed != (impair.Replayed{Packets: 2}) {
+	if m := n.measure(false); n.queue.empty() || m.Replayed != (impair.Replayed{Packets: 2}) {
 		t.Errorf("replayed %+v", m.Replayed)
 	}
 }
@@ -132,17 +132,17 @@ func TestReleaseThatIsGivenUp(t *testing.T) {
 	b := newBench(t, topology.Impairment{Delay: 30 * time.Second})
 	b.arrive(t, superPacket(1, 100))
 	for range 2 {
-		_, err := b.release("x")
+		_, err := b.links.release("x")
 		must(t, err)
 	}
-	must(t, b.set(setting{"x", 0, topology.Impairment{Delay: time.Minute}}))
-	if err := b.released("x", [2]*watch{}); err == nil {
+	must(t, b.links.set(setParams{"x", 0, topology.Impairment{Delay: time.Minute}}))
+	if err := b.links.released("x", [2]*watch{}); err == nil {
 		t.Error("a link that was changed is released")
 	}
 	b.arrive(t, superPacket(1, 100))
 	b.shift(45 * time.Second)
-	b.send(b.k.lines[0])
-	if m := b.k.lines[0].measure(); m.Delivered != 1 || b.k.state != started {
+	b.egress.send(b.k.lines[0])
+	if m := b.k.lines[0].measure(false); m.Delivered != 1 || b.k.state != started {
 		t.Errorf("the link is %s, measured %+v", b.k.state, m)
 	}
 }
@@ -158,16 +158,16 @@ func TestIdle(t *testing.T) {
 			return false
 		}
 	}
-	if !isIdle(b.k.wait()) {
+	if !isIdle(b.k.whenIdle()) {
 		t.Error("a link without packets is not idle")
 	}
 	b.arrive(t, superPacket(1, 100))
-	first, second := b.k.wait(), b.k.wait()
+	first, second := b.k.whenIdle(), b.k.whenIdle()
 	if isIdle(first) || isIdle(second) {
 		t.Error("idle with a packet on its way")
 	}
 	b.shift(time.Hour)
-	b.send(b.k.lines[0])
+	b.egress.send(b.k.lines[0])
 	if !isIdle(first) || !isIdle(second) {
 		t.Error("not idle when all have left")
 	}
@@ -223,8 +223,8 @@ func TestRecordToAFullDisk(t *testing.T) {
 	if status := recorder.flushed(); status.Records != 0 || status.Missing != 30 || status.Error != "no space left on device" {
 		t.Errorf("recorded %+v", status)
 	}
-	b.send(b.k.lines[0])
-	if m := b.k.lines[0].measure(); m.Delivered != 30 {
+	b.egress.send(b.k.lines[0])
+	if m := b.k.lines[0].measure(false); m.Delivered != 30 {
 		t.Errorf("measured %+v", m)
 	}
 }

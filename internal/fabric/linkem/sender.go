@@ -38,7 +38,7 @@ func newSender() *sender {
 }
 
 // fill prepares the packets of n that are due as messages, successive runs of
-// one frame as one, and says how many messages that makes.
+// one frame as one, and returns how many messages that makes.
 func (s *sender) fill(n *line, now time.Duration) (messages int) {
 	n.queue.merge(now)
 	size := 0
@@ -56,7 +56,7 @@ func (s *sender) fill(n *line, now time.Duration) (messages int) {
 	return messages
 }
 
-// message prepares message i and says how long it is.
+// message prepares message i and returns how long it is.
 func (s *sender) message(i int, r *run) int {
 	f, first, count := &r.held.frame, int(r.first), int(r.count)
 	v := &s.vectors[i]
@@ -79,7 +79,7 @@ func (s *sender) message(i int, r *run) int {
 	return len(headers) + len(payload)
 }
 
-// send passes prepared messages to the kernel and says how many it took, and
+// send passes prepared messages to the kernel and returns how many it took, and
 // why not the next one.
 func (s *sender) send(fd, messages int) (sent int, errno unix.Errno) {
 	for sent < messages {
@@ -96,7 +96,7 @@ func (s *sender) send(fd, messages int) (sent int, errno unix.Errno) {
 	return sent, 0
 }
 
-// sendmmsg sends messages without blocking and says how many.
+// sendmmsg sends messages without blocking and returns how many.
 func sendmmsg(fd int, messages []mmsghdr) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&messages[0])), uintptr(len(messages)), unix.MSG_DONTWAIT, 0, 0)
 	return int(n), errno

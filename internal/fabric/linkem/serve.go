@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
@@ -28,61 +30,57 @@ func Main(channel *os.File) error {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- l.run() }()
-	conn, err := control.FromFile(channel, l.requests().Serve)
+	conn, err := control.FromFile(channel, (&service{loop: l}).requests().Serve)
 	if err != nil {
 		return fmt.Errorf("link engine: %w", err)
 	}
 	defer conn.Close()
 	select {
 	case <-conn.Done():
-		l.do(func() { l.closing = true })
+		_ = l.commands.do(func() error { l.closing = true; return nil }) // it may have ended
 		err = <-ended
 	case err = <-ended:
 	}
-	if l.recorder != nil {
-		l.recorder.end()
+	if rec := l.ingress.recorder; rec != nil {
+		rec.end()
 	}
-	l.closePorts()
+	l.links.close()
 	if err != nil {
 		return fmt.Errorf("link engine: %w", err)
 	}
 	return nil
 }
 
-var errEnded = errors.New("the engine is ending")
+// A service answers the supervisor. Its methods run on goroutines of the connection. They do
+// what is slow, and have the loop's thread do the rest.
+type service struct {
+	*loop
+	relays relays
+}
 
-// requests answers the supervisor. What is slow it does itself; the rest it has the loop
-// do.
-func (l *loop) requests() *control.Mux {
+func (s *service) requests() *control.Mux {
 	var mux control.Mux
-	methodAttach.Handle(&mux, l.serveAttach)
-	methodStart.Handle(&mux, l.serveStart)
-	methodSet.Handle(&mux, l.serveSet)
-	methodIdle.Handle(&mux, l.serveIdle)
-	methodRelease.Handle(&mux, l.serveRelease)
-	methodDetach.Handle(&mux, l.serveDetach)
-	methodMeasure.Handle(&mux, l.serveMeasure)
-	methodBegin.Handle(&mux, l.serveBegin)
-	methodTap.Handle(&mux, l.serveTap)
-	methodRecord.Handle(&mux, l.serveRecord)
-	methodRecorded.Handle(&mux, l.serveRecorded)
-	methodReplay.Handle(&mux, l.serveReplay)
-	methodLosses.Handle(&mux, l.serveLosses)
-	methodRelay.Handle(&mux, l.relays.serve)
-	methodRelays.Handle(&mux, l.relays.counts)
+	methodAttach.Handle(&mux, s.attach)
+	methodStart.Handle(&mux, s.start)
+	methodSet.Handle(&mux, s.set)
+	methodIdle.Handle(&mux, s.idle)
+	methodRelease.Handle(&mux, s.release)
+	methodDetach.Handle(&mux, s.detach)
+	methodMeasure.Handle(&mux, s.measure)
+	methodBegin.Handle(&mux, s.begin)
+	methodTap.Handle(&mux, s.tap)
+	methodRecord.Handle(&mux, s.record)
+	methodRecorded.Handle(&mux, s.recorded)
+	methodReplay.Handle(&mux, s.replay)
+	methodLosses.Handle(&mux, s.writeLosses)
+	methodRelay.Handle(&mux, s.relays.serve)
+	methodRelays.Handle(&mux, s.relays.counts)
 	return &mux
 }
 
-// try has the loop run f.
-func (l *loop) try(f func() error) error {
-	err := errEnded
-	l.do(func() { err = f() })
-	return err
-}
-
-func (l *loop) serveAttach(_ context.Context, _ *control.Request, a Link) error {
-	for i, s := range a.Directions {
-		if err := s.Check(); err != nil {
+func (s *service) attach(_ context.Context, _ *control.Request, a Link) error {
+	for i, settings := range a.Directions {
+		if err := settings.Check(); err != nil {
 			return control.Errorf(control.Usage, "link %s, direction %d: %v", a.Name, i, err)
 		}
 	}
@@ -101,13 +99,13 @@ func (l *loop) serveAttach(_ context.Context, _ *control.Request, a Link) error 
 		}
 		ports[i] = p
 	}
-	err := l.try(func() error {
-		if err := l.attach(a, ports); err != nil || !a.Started {
+	err := s.commands.do(func() error {
+		if err := s.links.attach(a, ports); err != nil || !a.Started {
 			return err
 		}
-		_, err := l.start(a.Name) // there are no watches
+		_, err := s.links.start(a.Name) // there are no watches
 		if err != nil {
-			_, detachErr := l.detach(a.Name)
+			_, detachErr := s.links.detach(a.Name)
 			err = errors.Join(err, detachErr)
 		}
 		return err
@@ -116,36 +114,37 @@ func (l *loop) serveAttach(_ context.Context, _ *control.Request, a Link) error 
 		ports[0].close()
 		ports[1].close()
 	} else if a.Joined {
-		go l.keepUp(a.Name)
+		go s.takeWhileJoined(a.Name)
 	}
 	return err
 }
 
-// keepUp has the loop make room at the ports of a link that the kernel forwards, until
-// it is started or detached.
-func (l *loop) keepUp(name string) {
-	tick := time.NewTicker(keepUpEvery)
+// takeWhileJoined has what arrives at the ports of a link that the kernel forwards taken
+// from time to time, until the link is started or detached.
+func (s *service) takeWhileJoined(name string) {
+	tick := time.NewTicker(takeInterval)
 	defer tick.Stop()
 	for attached := true; attached; {
 		<-tick.C
-		if !l.do(func() { attached = l.makeRoom(l.links[name]) }) {
+		err := s.commands.do(func() error { attached = s.links.takeWaiting(name); return nil })
+		if err != nil {
 			return
 		}
 	}
 }
 
-func (l *loop) serveSet(_ context.Context, _ *control.Request, s setting) error {
-	return l.try(func() error { return l.set(s) })
+func (s *service) set(_ context.Context, _ *control.Request, params setParams) error {
+	return s.commands.do(func() error { return s.links.set(params) })
 }
 
-func (l *loop) serveBegin(context.Context, *control.Request, control.None) error {
-	return l.eachLink(func(_ string, k *link) error { return k.begin(l.now(), l.recorder != nil || l.log != nil) })
+func (s *service) begin(context.Context, *control.Request, control.None) error {
+	return s.eachLink(func(k *link) error { return k.begin(s.links.now(), s.ingress.recorder != nil || s.links.log != nil) })
 }
 
-func (l *loop) serveStart(_ context.Context, _ *control.Request, name string) error {
+func (s *service) start(_ context.Context, _ *control.Request, name string) error {
 	var watches [2]*watch
-	err := l.try(func() (err error) {
-		watches, err = l.start(name)
+	err := s.commands.do(func() (err error) {
+		watches, err = s.links.start(name)
 		return err
 	})
 	for _, w := range watches {
@@ -156,15 +155,14 @@ func (l *loop) serveStart(_ context.Context, _ *control.Request, name string) er
 	return err
 }
 
-func (l *loop) serveIdle(ctx context.Context, _ *control.Request, name string) error {
+func (s *service) idle(ctx context.Context, _ *control.Request, name string) error {
 	var idle <-chan struct{}
-	err := l.try(func() error {
-		k := l.links[name]
-		if k == nil {
-			return control.Errorf(control.Usage, "the engine has no link %s", name)
+	err := s.commands.do(func() error {
+		k, err := s.links.find(name)
+		if err == nil {
+			idle = k.whenIdle()
 		}
-		idle = k.wait()
-		return nil
+		return err
 	})
 	if err != nil {
 		return err
@@ -177,12 +175,12 @@ func (l *loop) serveIdle(ctx context.Context, _ *control.Request, name string) e
 	}
 }
 
-func (l *loop) serveRelease(ctx context.Context, _ *control.Request, name string) error {
+func (s *service) release(ctx context.Context, _ *control.Request, name string) error {
 	var idle <-chan struct{}
 	var interfaces [2]string
-	err := l.try(func() (err error) {
-		if idle, err = l.release(name); err == nil {
-			k := l.links[name]
+	err := s.commands.do(func() (err error) {
+		if idle, err = s.links.release(name); err == nil {
+			k := s.links.byName[name]
 			interfaces = [2]string{k.ports[0].name, k.ports[1].name}
 		}
 		return err
@@ -206,7 +204,7 @@ func (l *loop) serveRelease(ctx context.Context, _ *control.Request, name string
 		}
 		watches[i] = w
 	}
-	err = l.try(func() error { return l.released(name, watches) })
+	err = s.commands.do(func() error { return s.links.released(name, watches) })
 	if err != nil {
 		watches[0].close()
 		watches[1].close()
@@ -214,15 +212,15 @@ func (l *loop) serveRelease(ctx context.Context, _ *control.Request, name string
 	return err
 }
 
-func (l *loop) serveDetach(_ context.Context, _ *control.Request, name string) (measured [2]gauge.Measured, err error) {
+func (s *service) detach(_ context.Context, _ *control.Request, name string) (measured [2]gauge.Measured, err error) {
 	var ports [2]*port
-	err = l.try(func() error {
-		k, err := l.detach(name)
+	err = s.commands.do(func() error {
+		k, err := s.links.detach(name)
 		if err != nil {
 			return err
 		}
 		ports = k.ports
-		measured, err = k.measure()
+		measured, err = k.measure(false)
 		return err
 	})
 	if err != nil {
@@ -233,19 +231,15 @@ func (l *loop) serveDetach(_ context.Context, _ *control.Request, name string) (
 	return measured, nil
 }
 
-func (l *loop) serveMeasure(_ context.Context, _ *control.Request, what measuring) (map[string][2]gauge.Measured, error) {
+func (s *service) measure(_ context.Context, _ *control.Request, params measureParams) (map[string][2]gauge.Measured, error) {
 	all := map[string][2]gauge.Measured{}
-	measure := (*link).measure
-	if what.Since {
-		measure = (*link).measureSince
-	}
-	err := l.eachLink(func(name string, k *link) (err error) {
-		if t, known := what.Tolerances[name]; known {
+	err := s.eachLink(func(k *link) (err error) {
+		if tolerance, known := params.Tolerances[k.name]; known {
 			for _, n := range k.lines {
-				n.gauge.Tolerance = t
+				n.gauge.Tolerance = tolerance
 			}
 		}
-		all[name], err = measure(k)
+		all[k.name], err = k.measure(params.Since)
 		return err
 	})
 	if err != nil {
@@ -254,20 +248,18 @@ func (l *loop) serveMeasure(_ context.Context, _ *control.Request, what measurin
 	return all, nil
 }
 
-// eachLink does something to each link, one at a time so as not to hold packets up.
-func (l *loop) eachLink(do func(name string, k *link) error) error {
-	var names []string
-	if err := l.try(func() error {
-		for name := range l.links {
-			names = append(names, name)
-		}
+// eachLink calls do for each link, one at a time so as not to hold packets up.
+func (s *service) eachLink(do func(*link) error) error {
+	var links []*link
+	if err := s.commands.do(func() error {
+		links = slices.Collect(maps.Values(s.links.byName))
 		return nil
 	}); err != nil {
 		return err
 	}
-	for _, name := range names {
-		if err := l.try(func() error { return do(name, l.links[name]) }); err != nil {
-			return fmt.Errorf("link %s: %w", name, err)
+	for _, k := range links {
+		if err := s.commands.do(func() error { return do(k) }); err != nil {
+			return fmt.Errorf("link %s: %w", k.name, err)
 		}
 	}
 	return nil

@@ -35,9 +35,9 @@ func TestStreamIsWhatBringsMuchForSomeTime(t *testing.T) {
 	}
 }
 
-// The thread rests during a stream on a saturated host, unless there is something
+// The thread coalesces during a stream on a saturated host, unless there is something
 // to do at once.
-func TestRestsOnlyWhenThatPays(t *testing.T) {
+func TestCoalescesOnlyWhenThatPays(t *testing.T) {
 	for _, c := range []struct {
 		name               string
 		stream, busy, more bool
@@ -52,18 +52,19 @@ func TestRestsOnlyWhenThatPays(t *testing.T) {
 		{"a processor is idle", true, false, false, 0, false},
 	} {
 		const now = time.Hour
-		l := &loop{more: c.more, stream: stream{since: now, runs: c.stream}, host: host{since: now, busy: c.busy}}
+		var leaving departures
+		l := &poller{more: c.more, departures: &leaving, stream: &stream{since: now, runs: c.stream}, host: host{since: now, busy: c.busy}}
 		if c.departs != 0 {
-			l.departures = departures{{release: now + c.departs}}
+			leaving = departures{{release: now + c.departs}}
 		}
-		if got := l.rests(now); got != c.want {
-			t.Errorf("%s: rests: %v, want %v", c.name, got, c.want)
+		if got := l.coalesces(now); got != c.want {
+			t.Errorf("%s: coalesces: %v, want %v", c.name, got, c.want)
 		}
 	}
 }
 
 // The thread lets frames wait that have time, and no others.
-func TestPatienceIsForLinksThatDelay(t *testing.T) {
+func TestFramesWaitWhereLinksDelay(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct {
 		name         string
@@ -74,40 +75,40 @@ func TestPatienceIsForLinksThatDelay(t *testing.T) {
 		{"a stream, both delayed", ms, ms, true, false, true},
 		{"one is not", ms, 0, true, false, false},
 		{"nor the other", 0, ms, true, false, false},
-		{"by less than a rest", ms, rest, true, false, false},
+		{"by less than the interval", ms, coalesceTime, true, false, false},
 		{"no stream", ms, ms, false, false, false},
 		{"frames that were left", ms, ms, true, true, false},
 	} {
 		b := newBench(t, topology.Impairment{})
-		if b.patient() {
-			t.Errorf("%s: patient before there is a delay", c.name)
+		if b.poller.framesCanWait() {
+			t.Errorf("%s: frames can wait before there is a delay", c.name)
 		}
-		b.stream.runs = true
-		if b.patient() {
-			t.Errorf("%s: patient without a delay", c.name)
+		b.ingress.stream.runs = true
+		if b.poller.framesCanWait() {
+			t.Errorf("%s: frames can wait without a delay", c.name)
 		}
-		b.commands = append(b.commands, func() {
-			must(t, b.set(setting{"x", 0, topology.Impairment{Delay: c.there}}))
-			must(t, b.set(setting{"x", 1, topology.Impairment{Delay: c.back}}))
+		b.commands.queue = append(b.commands.queue, func() {
+			must(t, b.links.set(setParams{"x", 0, topology.Impairment{Delay: c.there}}))
+			must(t, b.links.set(setParams{"x", 1, topology.Impairment{Delay: c.back}}))
 		})
-		b.obey()
-		b.stream.runs, b.more = c.stream, c.more
-		if got := b.patient(); got != c.want {
-			t.Errorf("%s: patient: %v, want %v", c.name, got, c.want)
+		b.runCommands()
+		b.ingress.stream.runs, b.poller.more = c.stream, c.more
+		if got := b.poller.framesCanWait(); got != c.want {
+			t.Errorf("%s: frames can wait: %v, want %v", c.name, got, c.want)
 		}
 	}
 }
 
-// A patient thread does not wake for a frame, and does for a departure.
-func TestPatientThreadWakesForDepartures(t *testing.T) {
+// While frames can wait the thread wakes for departures alone.
+func TestThreadWakesForDeparturesWhileFramesWait(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		departs   time.Duration // from now; 0: nothing is on its way
 		from, end time.Duration // how long it means to wait
 	}{
-		{"nothing on its way", 0, rest, rest},
-		{"a departure after a rest", time.Hour, rest, rest},
-		{"a departure", rest / 2, rest / 4, rest / 2},
+		{"nothing on its way", 0, coalesceTime, coalesceTime},
+		{"a departure after the interval", time.Hour, coalesceTime, coalesceTime},
+		{"a departure", coalesceTime / 2, coalesceTime / 4, coalesceTime / 2},
 	} {
 		// A busy machine may be late before it means to wait, and a signal may end that:
 		// once in a while is enough.
@@ -115,19 +116,19 @@ func TestPatientThreadWakesForDepartures(t *testing.T) {
 		done := func() bool { return asked >= c.from && asked <= c.end && waited >= c.from/2 }
 		for range 100 {
 			b := newBench(t, topology.Impairment{})
-			b.stream, b.known, b.leastDelay, b.early = stream{since: b.now(), runs: true}, true, time.Second, 0
+			b.ingress.stream, b.poller.delayKnown, b.poller.leastDelay, b.poller.early = stream{since: b.poller.now(), runs: true}, true, time.Second, 0
 			_, err := unix.Write(b.ends[0], superPacket(1, 60))
 			must(t, err)
-			began := b.now()
+			began := b.poller.now()
 			if c.departs != 0 {
-				b.departures = departures{{release: began + c.departs}}
+				b.egress.departures = departures{{release: began + c.departs}}
 			}
-			n, err := b.wait()
+			n, err := b.poller.wait()
 			must(t, err)
 			if n != 1 {
 				t.Fatalf("%s: %d events, want the one of the port with a frame", c.name, n)
 			}
-			waited, asked = b.now()-began, time.Duration(b.timeout.Nano())
+			waited, asked = b.poller.now()-began, time.Duration(b.poller.timeout.Nano())
 			if done() {
 				break
 			}
@@ -138,23 +139,23 @@ func TestPatientThreadWakesForDepartures(t *testing.T) {
 	}
 }
 
-// What came during a rest is taken after it.
-func TestRestSeesWhatCame(t *testing.T) {
+// What came during a sleep is taken after it.
+func TestSleepSeesWhatCame(t *testing.T) {
 	b := newBench(t, topology.Impairment{})
 	_, err := unix.Write(b.ends[0], superPacket(1, 60))
 	must(t, err)
 	slept := time.Duration(0)
-	for tries := 0; slept < rest/2 && tries < 100; tries++ { // a signal may end one early
+	for tries := 0; slept < coalesceTime/2 && tries < 100; tries++ { // a signal may end one early
 		began := time.Now()
-		n, err := b.rest()
+		n, err := b.poller.sleep(coalesceTime)
 		must(t, err)
 		slept = time.Since(began)
-		if n != 1 || int(b.events[0].Fd) != b.k.ports[0].fd {
-			t.Fatalf("%d events after a rest, want the one of the port with a frame", n)
+		if n != 1 || int(b.poller.events[0].Fd) != b.k.ports[0].fd {
+			t.Fatalf("%d events after a sleep, want the one of the port with a frame", n)
 		}
 	}
-	if slept < rest/2 {
-		t.Errorf("rested for %v, want %v", slept, rest)
+	if slept < coalesceTime/2 {
+		t.Errorf("slept for %v, want %v", slept, coalesceTime)
 	}
 }
 
@@ -165,7 +166,7 @@ func TestArrivalsMakeStream(t *testing.T) {
 	for range streamBytes/len(raw) + 1 {
 		b.arrive(t, raw)
 	}
-	if !b.stream.goesOn(b.stream.since + streamWindow) {
+	if !b.ingress.stream.goesOn(b.ingress.stream.since + streamWindow) {
 		t.Error("frames that arrived make no stream")
 	}
 }

@@ -18,18 +18,18 @@ import (
 // tapBatch is how much of a tap's stream may wait for its reader, bytes, twice.
 const tapBatch = 4 << 20
 
-// A listener is one tap of a link. The loop's thread owns it, but for the spool.
-type listener struct {
+// A packetTap is one tap of a link. It belongs to the loop's thread, but for the spool.
+type packetTap struct {
 	spool   *spool[byte]
 	snaplen int
 	missed  uint32
 	packet  []byte // scratch
 }
 
-// tell tells the link's taps of wire packet i of a frame that arrived, what was
+// copyToTaps copies wire packet i of a frame that arrived to the link's taps, with what was
 // decided on it, and whether there was no memory to hold it. offset is what
 // instants lack to the wall clock, ns.
-func (n *line) tell(f *frame.Frame, i int, v *impair.Verdict, overrun bool, arrived time.Duration, offset int64) {
+func (n *line) copyToTaps(f *frame.Frame, i int, v *impair.Verdict, overrun bool, arrived time.Duration, offset int64) {
 	for _, t := range n.link.taps {
 		t.packet = f.AppendPacket(t.packet[:0], i)
 		p := tap.Packet{Direction: n.direction, Stamp: int64(arrived) + offset, Missed: t.missed, Comment: comment(v), Size: len(t.packet), Frame: t.packet}
@@ -48,7 +48,7 @@ func (n *line) tell(f *frame.Frame, i int, v *impair.Verdict, overrun bool, arri
 }
 
 // add adds a packet to the stream, if there is room.
-func (t *listener) add(p *tap.Packet) {
+func (t *packetTap) add(p *tap.Packet) {
 	b := t.spool.open()
 	if tap.Len(p) > cap(b.items)-len(b.items) {
 		t.missed++
@@ -109,12 +109,12 @@ var dropped = [...]string{
 	impair.Flap:   "dropped: flap",
 }
 
-// lastWords is how long the end of a tap may take to reach its reader.
-const lastWords = 100 * time.Millisecond
+// tapEndTime is how long the end of a tap may take to reach its reader.
+const tapEndTime = 100 * time.Millisecond
 
-// serveTap tells a file of what happens to the packets of a link, until ctx ends
-// or its reader is gone.
-func (l *loop) serveTap(ctx context.Context, r *control.Request, p tapping) error {
+// tap writes to a file what becomes of the packets of a link, until ctx ends or its reader
+// is gone.
+func (s *service) tap(ctx context.Context, r *control.Request, p tapParams) error {
 	if p.Snaplen < 0 {
 		return control.Errorf(control.Usage, "tap of link %s: snapshot length %d", p.Link, p.Snaplen)
 	}
@@ -123,11 +123,11 @@ func (l *loop) serveTap(ctx context.Context, r *control.Request, p tapping) erro
 		return fmt.Errorf("tap of link %s: %w", p.Link, err)
 	}
 	defer file.Close()
-	t := &listener{spool: newSpool[byte](tapBatch), snaplen: p.Snaplen}
-	err = l.try(func() error {
-		k := l.links[p.Link]
-		if k == nil {
-			return control.Errorf(control.Usage, "the engine has no link %s", p.Link)
+	t := &packetTap{spool: newSpool[byte](tapBatch), snaplen: p.Snaplen}
+	err = s.commands.do(func() error {
+		k, err := s.links.find(p.Link)
+		if err != nil {
+			return err
 		}
 		t.add(&tap.Packet{})
 		k.taps = append(k.taps, t)
@@ -137,7 +137,7 @@ func (l *loop) serveTap(ctx context.Context, r *control.Request, p tapping) erro
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { // a reader that does not read must not hold up the end
-		_ = file.SetWriteDeadline(time.Now().Add(lastWords)) // a regular file has no deadlines, and needs none
+		_ = file.SetWriteDeadline(time.Now().Add(tapEndTime)) // a regular file has no deadlines, and needs none
 	})
 	defer stop()
 	write := func(b *batch[byte]) error {
@@ -145,9 +145,10 @@ func (l *loop) serveTap(ctx context.Context, r *control.Request, p tapping) erro
 		return err
 	}
 	err = t.spool.run(ctx, write)
-	l.do(func() {
-		k := l.links[p.Link]
-		k.taps = slices.DeleteFunc(k.taps, func(u *listener) bool { return u == t })
+	_ = s.commands.do(func() error { // a loop that has ended adds nothing any more
+		k := s.links.byName[p.Link]
+		k.taps = slices.DeleteFunc(k.taps, func(u *packetTap) bool { return u == t })
+		return nil
 	})
 	if err == nil {
 		err = t.end(write)
@@ -159,7 +160,7 @@ func (l *loop) serveTap(ctx context.Context, r *control.Request, p tapping) erro
 }
 
 // end writes the rest of the stream, when no packet is added any more.
-func (t *listener) end(write func(*batch[byte]) error) error {
+func (t *packetTap) end(write func(*batch[byte]) error) error {
 	if err := t.spool.pass(write); err != nil || t.missed == 0 {
 		return err
 	}

@@ -18,14 +18,14 @@ import (
 )
 
 // listen taps the link of a bench.
-func (b *bench) listen(room, snaplen int) *listener {
-	t := &listener{spool: newSpool[byte](room), snaplen: snaplen}
+func (b *bench) listen(room, snaplen int) *packetTap {
+	t := &packetTap{spool: newSpool[byte](room), snaplen: snaplen}
 	b.k.taps = append(b.k.taps, t)
 	return t
 }
 
 // heard is what is in the stream up to its end.
-func (t *listener) heard(tb testing.TB) (packets []tap.Packet) {
+func (t *packetTap) heard(tb testing.TB) (packets []tap.Packet) {
 	tb.Helper()
 	var stream []byte
 	must(tb, t.end(func(b *batch[byte]) error {
@@ -75,7 +75,7 @@ func TestTap(t *testing.T) {
 		}
 	}
 	b.shift(2 * time.Second)
-	b.send(b.k.lines[0])
+	b.egress.send(b.k.lines[0])
 	if left, _ := b.left(t); !bytes.Equal(left, passed) || len(passed) == 0 || len(passed) == 15 {
 		t.Errorf("packets %v left; the tap tells that of %v", left, passed)
 	}
@@ -88,13 +88,13 @@ func TestTap(t *testing.T) {
 
 func TestTapMissesWhatItHasNoRoomFor(t *testing.T) {
 	b := newBench(t, topology.Impairment{Delay: time.Second})
-	listener := b.listen(3*1100, 0)
+	whole := b.listen(3*1100, 0)
 	b.arrive(t, superPacket(5, 1000))
-	if got := listener.heard(t); len(got) != 4 || got[2].Missed != 0 || got[3].Size != 0 || got[3].Missed != 2 {
+	if got := whole.heard(t); len(got) != 4 || got[2].Missed != 0 || got[3].Size != 0 || got[3].Missed != 2 {
 		t.Fatalf("%d packets with room for 3, then one that tells of 2 missed", len(got))
 	}
 	b.arrive(t, superPacket(1, 1000))
-	if got := listener.heard(t); len(got) != 1 || got[0].Missed != 2 {
+	if got := whole.heard(t); len(got) != 1 || got[0].Missed != 2 {
 		t.Errorf("after two that were missed: %d packets, the first of which tells of %d", len(got), got[0].Missed)
 	}
 }
@@ -104,10 +104,10 @@ func TestTapOfAnOverrun(t *testing.T) {
 	b := newBench(t, topology.Impairment{Delay: time.Hour})
 	none, err := newPool(bufferLen - 1)
 	must(t, err)
-	b.pool = none
-	listener := b.listen(1<<20, 0)
+	*b.egress.memory = *none
+	whole := b.listen(1<<20, 0)
 	b.arrive(t, superPacket(2, 100))
-	got := listener.heard(t)
+	got := whole.heard(t)
 	if len(got) != 2 || got[0].Departs != 0 || got[0].Comment != "lost: overrun, no memory left" {
 		t.Errorf("got %+v", got)
 	}

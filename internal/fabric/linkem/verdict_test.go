@@ -69,7 +69,7 @@ func (b *bench) pass(t *testing.T, raw []byte) [][]byte {
 	b.arrive(t, raw)
 	b.shift(time.Minute)
 	for n := b.k.lines[0]; !n.queue.empty(); {
-		b.send(n)
+		b.egress.send(n)
 	}
 	return b.wire(t)
 }
@@ -84,7 +84,7 @@ func TestDuplicatesFollowTheirPackets(t *testing.T) {
 	if diff := cmp.Diff(want, b.pass(t, raw)); diff != "" {
 		t.Errorf("what left (-want +got):\n%s", diff)
 	}
-	if m := b.k.lines[0].measure(); m.Packets != 5 || m.Duplicated != 5 || m.Delivered != 10 {
+	if m := b.k.lines[0].measure(false); m.Packets != 5 || m.Duplicated != 5 || m.Delivered != 10 {
 		t.Errorf("measured %+v", m)
 	}
 }
@@ -109,7 +109,7 @@ func TestReorderedPacketsOvertake(t *testing.T) {
 	if diff := cmp.Diff(want, b.pass(t, raw)); diff != "" {
 		t.Errorf("what left (-want +got):\n%s", diff)
 	}
-	if m := b.k.lines[0].measure(); m.Reordered != early || early == 0 {
+	if m := b.k.lines[0].measure(false); m.Reordered != early || early == 0 {
 		t.Errorf("measured %+v, want %d reordered", m, early)
 	}
 }
@@ -121,17 +121,17 @@ func TestPostponedPacketsLeaveLater(t *testing.T) {
 	raw := roceSuperPacket(15, 100, 0)
 	b.arrive(t, raw)
 	n := b.k.lines[0]
-	b.send(n)
+	b.egress.send(n)
 	all := packets(t, raw)
 	if diff := cmp.Diff(append(all[:3:3], all[5:]...), b.wire(t)); diff != "" {
 		t.Errorf("what left at once (-want +got):\n%s", diff)
 	}
 	b.shift(time.Hour)
-	b.send(n)
+	b.egress.send(n)
 	if diff := cmp.Diff(all[3:5], b.wire(t)); diff != "" {
 		t.Errorf("what left later (-want +got):\n%s", diff)
 	}
-	if m := n.measure(); m.Faulted != 2 || m.Delivered != 15 {
+	if m := n.measure(false); m.Faulted != 2 || m.Delivered != 15 {
 		t.Errorf("measured %+v", m)
 	}
 }
@@ -186,7 +186,7 @@ func TestCorruptedPackets(t *testing.T) {
 				t.Errorf("%s: packet %d (-want +got):\n%s", c.name, i, diff)
 			}
 		}
-		if m := b.k.lines[0].measure(); m.Corrupted != corrupted || corrupted == 0 {
+		if m := b.k.lines[0].measure(false); m.Corrupted != corrupted || corrupted == 0 {
 			t.Errorf("%s: measured %+v, want %d corrupted", c.name, m, corrupted)
 		}
 	}
@@ -245,7 +245,7 @@ func TestMarkedPackets(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: what left (-want +got):\n%s", c.name, diff)
 		}
-		m := b.k.lines[0].measure()
+		m := b.k.lines[0].measure(false)
 		if m.Marked != marked || m.PeakPackets != 15 || m.PeakBytes != 15*166 {
 			t.Errorf("%s: measured %+v, want %d marked", c.name, m, marked)
 		}
@@ -268,7 +268,7 @@ func TestCorruptedPacketsLeaveAlone(t *testing.T) {
 	psn := topology.PSNs{First: 4, Last: 4}
 	b := newBench(t, topology.Impairment{Faults: []topology.Fault{{Match: topology.Match{PSN: &psn}, Action: topology.Corrode}}})
 	b.arrive(t, roceSuperPacket(15, 100, 0))
-	b.send(b.k.lines[0])
+	b.egress.send(b.k.lines[0])
 	var segments []int
 	buf := make([]byte, frame.MaxLen)
 	for {

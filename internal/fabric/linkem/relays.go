@@ -9,13 +9,13 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/relay"
 )
 
-// The relays of the process, which the loop has nothing to do with.
+// relays are the relays of the process. The loop has nothing to do with them.
 type relays struct {
 	mu   sync.Mutex // guards open
 	open map[string]*relay.Relay
 }
 
-// serve opens one. Its directory stays open with it.
+// serve opens a relay. Its directory stays open with it.
 func (all *relays) serve(_ context.Context, r *control.Request, iface string) error {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -34,6 +34,7 @@ func (all *relays) serve(_ context.Context, r *control.Request, iface string) er
 	return nil
 }
 
+// counts returns what every relay has counted, by its interface.
 func (all *relays) counts(context.Context, *control.Request, control.None) (map[string]relay.Counts, error) {
 	all.mu.Lock()
 	defer all.mu.Unlock()

@@ -1,0 +1,211 @@
+package linkem
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/impair"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// A linkTable is the links that the engine has or has had, and the log that they replay. Its
+// methods take a link from one state to the next. It belongs to the loop's thread.
+type linkTable struct {
+	*epoch
+	poller  *poller
+	ingress *ingress
+	egress  *egress
+	byName  map[string]*link
+	log     *impair.Log // that links replay; nil: none
+}
+
+// find returns a link, which is in one of the states if there are any.
+func (t *linkTable) find(name string, states ...state) (*link, error) {
+	k := t.byName[name]
+	if k == nil {
+		return nil, control.Errorf(control.Usage, "the engine has no link %s", name)
+	}
+	if len(states) > 0 && !slices.Contains(states, k.state) {
+		return nil, control.Errorf(control.Usage, "link %s is %s", name, k.state)
+	}
+	return k, nil
+}
+
+// attach takes open ports as a link's.
+func (t *linkTable) attach(a Link, ports [2]*port) error {
+	k := t.byName[a.Name]
+	if k == nil {
+		k = &link{name: a.Name, state: detached}
+		for i := range k.lines {
+			k.lines[i] = newLine(k, i, impair.New(a.Seed, a.Name, i))
+		}
+		t.byName[a.Name] = k
+	}
+	if k.state != detached {
+		return control.Errorf(control.Usage, "link %s is %s", a.Name, k.state)
+	}
+	k.state = attached
+	k.ports = ports
+	k.replay(t.log)
+	for i, n := range k.lines {
+		n.model.Set(a.Directions[i], t.now())
+		n.to = ports[1-i]
+		ports[i].line = n
+	}
+	return nil
+}
+
+// start takes frames from the link's ports, at first those that arrived since the kernel
+// stopped to forward them. It returns the watches, which are needed no longer.
+func (t *linkTable) start(name string) (watches [2]*watch, err error) {
+	k, err := t.find(name, attached)
+	if err != nil {
+		return watches, err
+	}
+	now := t.now()
+	k.state = started
+	for i, p := range k.ports {
+		p.empty = max(p.empty, now-maxHandover)
+		if watches[i] = p.other; p.other != nil {
+			p.other.update()
+			for t.ingress.receive(p) {
+			}
+			p.other = nil
+		}
+		if err := t.poller.add(p); err != nil {
+			k.state = attached
+			return watches, fmt.Errorf("link %s: %w", name, err)
+		}
+	}
+	return watches, nil
+}
+
+// release removes the link's impairments, and closes idle when all packets on their way
+// have left. It may be called again for a release that nobody has waited for.
+func (t *linkTable) release(name string) (idle <-chan struct{}, err error) {
+	k, err := t.find(name, started, releasing)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range k.lines {
+		n.model.Set(topology.Impairment{}, t.now())
+		n.model.Replay(nil) // decisions that are recorded for later would keep the link from being idle
+	}
+	k.state = releasing
+	return k.whenIdle(), nil
+}
+
+// released watches from now on what the kernel forwards.
+func (t *linkTable) released(name string, watches [2]*watch) error {
+	k, err := t.find(name, releasing)
+	if err != nil {
+		return err
+	}
+	k.state = released
+	for i, p := range k.ports {
+		p.other = watches[i]
+	}
+	return nil
+}
+
+// set changes the settings of a direction. A link that is being released is started again.
+func (t *linkTable) set(s setParams) error {
+	k, err := t.find(s.Link, attached, started, releasing, detached)
+	if err != nil {
+		return err
+	}
+	if s.Direction != 0 && s.Direction != 1 {
+		return control.Errorf(control.Usage, "link %s has no direction %d", s.Link, s.Direction)
+	}
+	if err := s.Settings.Check(); err != nil {
+		return control.Errorf(control.Usage, "link %s: %v", s.Link, err)
+	}
+	if k.state == releasing { // a request to release that still waits fails
+		k.state = started
+		k.replay(t.log)
+	}
+	k.lines[s.Direction].model.Set(s.Settings, t.now())
+	return nil
+}
+
+// detach takes the link from the loop.
+func (t *linkTable) detach(name string) (*link, error) {
+	k, err := t.find(name, attached, started, releasing, released)
+	if err != nil {
+		return nil, err
+	}
+	t.drain(k)
+	for _, p := range k.ports {
+		if err := t.poller.remove(p); err != nil {
+			return nil, fmt.Errorf("link %s: %w", name, err)
+		}
+		if err := p.countOverruns(); err != nil {
+			return nil, fmt.Errorf("link %s: %w", name, err)
+		}
+	}
+	k.state = detached
+	return k, nil
+}
+
+// drain empties the link's lines. If it was released, what arrived until now
+// and the kernel did not forward is forwarded first.
+func (t *linkTable) drain(k *link) {
+	for i, p := range k.ports {
+		for k.state == released && t.ingress.receive(p) {
+		}
+		t.egress.flush(k.lines[i], k.state == released)
+	}
+}
+
+// replay has all links replay a log.
+func (t *linkTable) replay(log *impair.Log) error {
+	if t.log != nil {
+		return control.Errorf(control.Usage, "the engine is replaying already")
+	}
+	t.log = log
+	for _, k := range t.byName {
+		k.replay(log)
+	}
+	return nil
+}
+
+// takeWaiting takes what has arrived at the ports of a link, and reports whether the link is
+// attached still.
+func (t *linkTable) takeWaiting(name string) bool {
+	k, err := t.find(name, attached)
+	if err != nil {
+		return false
+	}
+	for _, p := range k.ports {
+		for n := 0; n < takeBatches && t.ingress.receive(p); n++ {
+		}
+	}
+	return true
+}
+
+// closersAtOnce is the number of ports that are closed at once when the engine ends. Each
+// takes one of the kernel's RCU grace periods, of some ms, which all that begin
+// before it share (net/packet/af_packet.c, packet_release). A process that is killed
+// closes one after the other.
+const closersAtOnce = 256
+
+// close closes the ports of all links. The loop has ended.
+func (t *linkTable) close() {
+	var closers sync.WaitGroup
+	turn := make(chan struct{}, closersAtOnce)
+	for _, k := range t.byName {
+		if k.state == detached {
+			continue
+		}
+		for _, p := range k.ports {
+			turn <- struct{}{}
+			closers.Go(func() {
+				p.close()
+				<-turn
+			})
+		}
+	}
+	closers.Wait()
+}
