@@ -1,11 +1,14 @@
 package node
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
+	"os"
 
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/node/adapter"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
@@ -14,7 +17,8 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// This file makes an adapter of what a topology says of it.
+// This file starts an adapter as a topology describes it, and shares it with other processes.
+// Those in the node do that by themselves (package lease).
 
 // startAdapter starts the node's adapter, at all its addresses, and shares it
 // with the programs that run in the node. qpError is told of queue pairs in error.
@@ -46,7 +50,7 @@ func startAdapter(params *upParams, c clock.Clock, qpError func(provider.QPError
 	return server, nil
 }
 
-// addresses are those of the node that an adapter can have.
+// addresses returns the node's addresses that an adapter can have.
 func (cfg *Config) addresses() []localAddress {
 	var addresses []localAddress
 	for _, i := range cfg.Interfaces {
@@ -57,4 +61,22 @@ func (cfg *Config) addresses() []localAddress {
 		}
 	}
 	return addresses
+}
+
+// methodShare carries a socket. A process that has its other end shares the adapter.
+var methodShare = control.NewProcedure[control.None]("share").WithFiles(1, 1)
+
+// ShareAdapter shares the node's adapter with the process that has the other end of a Unix
+// stream socket: it calls lease.OpenOver. The file stays the caller's.
+func (a *Agent) ShareAdapter(ctx context.Context, f *os.File) error {
+	return a.named(methodShare.Call(ctx, a.conn, nil, f))
+}
+
+// share answers Agent.ShareAdapter.
+func (a *agent) share(_ context.Context, r *control.Request, _ control.None) error {
+	shared := a.sharedAdapter()
+	if shared == nil {
+		return errNoAdapter
+	}
+	return shared.Admit(r.Files[0])
 }

@@ -23,7 +23,7 @@ func TestWorkload(t *testing.T) {
 	a, log := started(t, onLoopback())
 	spec := workload.Spec{Name: "w", Operation: topology.Write, Size: 10000, Depth: 4, Count: 100, Verify: true, Seed: 7}
 	at := netip.MustParseAddrPort("10.0.0.1:7000")
-	if err := a.Serve(t.Context(), spec, at); err == nil || err.Error() != "node n: the node has no adapter: it has no address" {
+	if err := a.Workloads.Serve(t.Context(), spec, at); err == nil || err.Error() != "node n: the node has no adapter: it has no address" {
 		t.Errorf("before it is up: %v", err)
 	}
 	if c, err := a.Counters(t.Context()); len(c.NDK) > 0 || err != nil {
@@ -32,24 +32,24 @@ func TestWorkload(t *testing.T) {
 	if err := a.Up(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Serve(t.Context(), spec, at); err != nil {
+	if err := a.Workloads.Serve(t.Context(), spec, at); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Serve(t.Context(), spec, at); err == nil {
+	if err := a.Workloads.Serve(t.Context(), spec, at); err == nil {
 		t.Error("served twice")
 	}
-	result, err := a.Run(t.Context(), spec, at.Addr(), at)
+	result, err := a.Workloads.Run(t.Context(), spec, at.Addr(), at)
 	if err != nil || result.Messages != spec.Count || result.Errors != 0 || result.Bytes != spec.Count*spec.Size {
 		t.Errorf("client: %+v, %v", result, err)
 	}
-	found, err := a.Unserve(t.Context(), spec.Name, 0)
+	found, err := a.Workloads.Unserve(t.Context(), spec.Name, 0)
 	if err != nil || found.Verified != spec.Count || found.Mismatches != 0 {
 		t.Errorf("server: %+v, %v", found, err)
 	}
-	if _, err := a.Unserve(t.Context(), spec.Name, 0); err == nil {
+	if _, err := a.Workloads.Unserve(t.Context(), spec.Name, 0); err == nil {
 		t.Error("unserved twice")
 	}
-	if progress, err := a.Progress(t.Context()); len(progress) > 0 || err != nil {
+	if progress, err := a.Workloads.Progress(t.Context()); len(progress) > 0 || err != nil {
 		t.Errorf("progress: %v, %v", progress, err)
 	}
 	c, err := a.Counters(t.Context())

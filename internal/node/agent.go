@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -24,26 +23,19 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// The requests that an agent answers. Those about workloads, the adapter, files, pauses
-// and listeners are in the files on these.
+// The requests that an agent answers. Others are in the files on what they are about.
 var (
 	methodUp       = control.NewMethod[upParams, uint32]("up") // returns what is granted of the adapter's receive buffer, 0 without one
 	methodCounters = control.NewMethod[control.None, Counters]("counters")
-	methodExec     = control.NewMethod[Command, int]("exec").WithFiles(0, 3) // returns the exit status
-	methodSignal   = control.NewProcedure[signalParams]("signal")
 )
 
-// noticeStarted is the agent's: the command of that ID runs. Its other notice is
-// lease.NoticeQPErrors.
-var noticeStarted = control.NewNotice[string]("started")
-
-// upParams are what an agent makes its adapter of, of which it has none without addresses.
+// upParams describe the adapter that an agent starts. Without addresses it starts none.
 type upParams struct {
 	Seed      uint64
 	Addresses []localAddress
 	PIDLimit  bool // the node's
-	// Adapter is a topology.Adapter, or nothing if that sets nothing: to learn of its
-	// fields takes package json half a millisecond.
+	// Adapter is a topology.Adapter, or nothing if that sets nothing, which saves package
+	// json the reflection.
 	Adapter json.RawMessage `json:",omitempty"`
 }
 
@@ -53,29 +45,43 @@ type localAddress struct {
 	Interface string
 }
 
-type signalParams struct {
-	ID     string
-	Signal syscall.Signal
+// An Agent is a running node as its supervisor sees it. Its methods and those of its
+// fields may be called from any goroutine.
+type Agent struct {
+	Workloads Workloads // that run in the node
+	client
+	cfg  Config
+	proc *process
+	done chan struct{} // closed when the process is reaped and its last output is logged
+
+	commands commands      // that Exec runs
+	buffer   atomic.Uint32 // see ReceiveBuffer
+	pauses   atomic.Uint64 // numbers requests to pause and resume
+	mounted  atomic.Bool   // see Mount
+
+	mu         sync.Mutex   // guards what follows
+	network    *rtnl.Socket // to configure the interfaces by; nil once Up has
+	configured *Config      // how the network was configured last
 }
 
-// An Agent is a running node as its supervisor sees it. Its methods may be
-// called from any goroutine.
-type Agent struct {
-	cfg  Config
+// A client makes requests of an agent.
+type client struct {
+	node string
 	conn *control.Conn
-	proc *process
-	done chan struct{} // closed when the process is reaped and its last words are logged
+}
 
-	nextID    atomic.Uint64 // of commands that came without one
-	buffer    atomic.Uint32 // see ReceiveBuffer
-	pauses    atomic.Uint64 // numbers requests to pause and resume
-	furnished atomic.Bool   // see Furnish
+// named adds the node's name to an error.
+func (c *client) named(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("node %s: %w", c.node, err)
+}
 
-	mu      sync.Mutex
-	running map[string]*beginning // by Command.ID
-	network *rtnl.Socket          // to configure the interfaces by; nil once Up has
-	// configured is how the network was configured last.
-	configured *Config
+// call makes a request of an agent.
+func call[Params, Result any](ctx context.Context, c *client, m control.Method[Params, Result], params Params, files ...*os.File) (Result, error) {
+	result, err := m.Call(ctx, c.conn, params, files...)
+	return result, c.named(err)
 }
 
 // Start starts the agent of a node: the running binary again, in new network,
@@ -87,10 +93,10 @@ type Agent struct {
 // A supervisor that reaps orphans must leave the agents to this package: with
 // waitid(P_ALL, WNOWAIT) it sees who ended before it reaps.
 func Start(cfg Config, group *cgroup.Group, stderr *os.File) (*Agent, error) {
-	a := &Agent{cfg: cfg, done: make(chan struct{}), running: map[string]*beginning{}}
-	a.configured = &a.cfg
+	a := &Agent{cfg: cfg, client: client{node: cfg.Name}, done: make(chan struct{}), commands: commands{running: map[string]*beginning{}}}
+	a.configured, a.Workloads = &a.cfg, Workloads{&a.client}
 	if err := a.start(group, stderr); err != nil {
-		return nil, fmt.Errorf("node %s: %w", cfg.Name, err)
+		return nil, a.named(err)
 	}
 	return a, nil
 }
@@ -126,7 +132,7 @@ func (a *Agent) start(group *cgroup.Group, stderr *os.File) error {
 		Files: []uintptr{null.Fd(), log.Fd(), log.Fd(), theirs.Fd()},                          // controlFD is the last
 		Sys: &syscall.SysProcAttr{
 			Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWNS | unix.CLONE_NEWPID,
-			Setpgid:    true, // for standBack
+			Setpgid:    true, // for lowerPriority
 		},
 	}
 	if born != nil {
@@ -173,7 +179,8 @@ func (a *Agent) start(group *cgroup.Group, stderr *os.File) error {
 	return nil
 }
 
-// takeNetwork is the socket to configure the interfaces by, for who asks first.
+// takeNetwork returns the socket to configure the interfaces by to its first caller, and
+// nil to others.
 func (a *Agent) takeNetwork() *rtnl.Socket {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -201,32 +208,12 @@ func copyLines(w *os.File, prefix string, r *os.File) {
 	}
 }
 
-// A beginning is the start of a command.
-type beginning struct {
-	over <-chan struct{} // closed when the command has been started, or will not be
-	end  func()          // closes it, the first time
-}
-
-func newBeginning() *beginning {
-	over := make(chan struct{})
-	return &beginning{over, sync.OnceFunc(func() { close(over) })}
-}
-
-// notices takes the agent's notices.
+// notices handles the agent's notices.
 func (a *Agent) notices() *control.Mux {
 	var mux control.Mux
-	noticeStarted.Handle(&mux, a.noteStarted)
+	noticeStarted.Handle(&mux, a.commands.noteStarted)
 	lease.NoticeQPErrors.Handle(&mux, a.tellQPErrors)
 	return &mux
-}
-
-func (a *Agent) noteStarted(_ context.Context, _ *control.Request, id string) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if b := a.running[id]; b != nil {
-		b.end()
-	}
-	return nil
 }
 
 func (a *Agent) tellQPErrors(_ context.Context, _ *control.Request, list []provider.QPError) error {
@@ -238,41 +225,27 @@ func (a *Agent) tellQPErrors(_ context.Context, _ *control.Request, list []provi
 	return nil
 }
 
-// ask makes a request of the agent.
-func ask[Params, Result any](ctx context.Context, a *Agent, m control.Method[Params, Result], params Params, files ...*os.File) (Result, error) {
-	result, err := m.Call(ctx, a.conn, params, files...)
-	return result, a.named(err)
-}
-
-// named says of an error in which node it is.
-func (a *Agent) named(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("node %s: %w", a.cfg.Name, err)
-}
-
-// Name is the node's name.
+// Name returns the node's name.
 func (a *Agent) Name() string { return a.cfg.Name }
 
-// PID is the agent's process id, in the caller's PID namespace.
+// PID returns the agent's process id in the caller's PID namespace.
 func (a *Agent) PID() int { return a.proc.pid }
 
 // Done is closed when the agent process has ended, for whatever reason.
 func (a *Agent) Done() <-chan struct{} { return a.done }
 
-// Exit is how the agent process ended; valid once Done is closed.
+// Exit returns how the agent process ended; valid once Done is closed.
 func (a *Agent) Exit() Exit { return a.proc.exit }
 
 // Kill ends the agent at once, and with it every process of the node: the agent is
-// process 1 of their PID namespace. Done tells when all are gone.
+// process 1 of their PID namespace. Done is closed when all are gone.
 func (a *Agent) Kill() {
 	// The only failure is that the process has ended already.
 	_ = a.proc.signal(unix.SIGKILL, false)
 }
 
-// Send sends a signal to the agent. What does not end it does not concern the
-// commands of Exec.
+// Send sends a signal to the agent. The commands of Exec are unaffected unless it ends the
+// agent.
 func (a *Agent) Send(sig syscall.Signal) error {
 	return a.named(a.proc.signal(sig, false))
 }
@@ -319,77 +292,5 @@ func (a *Agent) ReceiveBuffer() uint32 { return a.buffer.Load() }
 
 // Counters reads the node's counters.
 func (a *Agent) Counters(ctx context.Context) (Counters, error) {
-	return ask(ctx, a, methodCounters, nil)
-}
-
-// Exec runs a command in the node, with files as its standard input, output and
-// error (/dev/null where there are fewer), and returns its exit status as shells
-// do: 128 and the signal's number if one killed it; 127 if there is no such
-// command and 126 if it cannot be executed, with the reason on its standard
-// error. An error means that nothing is known of the command's end.
-//
-// The command leads a process group, and with cmd.Terminal a session. When ctx ends,
-// Exec returns with its error and the group gets SIGTERM and, killDelay later, SIGKILL; likewise when the
-// control channel ends. Processes that left the group, and those that the command
-// leaves behind when it ends by itself, live on until the agent ends.
-func (a *Agent) Exec(ctx context.Context, cmd Command, files ...*os.File) (status int, err error) {
-	if err := a.Furnish(ctx); err != nil {
-		return 0, err
-	}
-	if cmd.Env == nil {
-		cmd.Env = Environment()
-	}
-	cmd.Env = withVariables(cmd.Env, a.cfg.Env)
-	if cmd.ID == "" {
-		cmd.ID = "#" + strconv.FormatUint(a.nextID.Add(1), 10)
-	}
-	started := newBeginning()
-	a.mu.Lock()
-	_, twice := a.running[cmd.ID]
-	if !twice {
-		a.running[cmd.ID] = started
-	}
-	a.mu.Unlock()
-	if twice {
-		return 0, control.Errorf(control.Usage, "node %s: command %q runs already", a.cfg.Name, cmd.ID)
-	}
-	if cmd.Started != nil {
-		go func() {
-			<-started.over
-			cmd.Started()
-		}()
-	}
-	defer func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		delete(a.running, cmd.ID)
-		started.end()
-	}()
-	return ask(ctx, a, methodExec, cmd, files...)
-}
-
-// Signal sends a signal to the process group of the command that Exec runs under
-// id. It waits until the command has been started.
-func (a *Agent) Signal(ctx context.Context, id string, sig syscall.Signal) error {
-	if err := a.awaitStarted(ctx, id); err != nil {
-		return err
-	}
-	return a.named(methodSignal.Call(ctx, a.conn, signalParams{id, sig}))
-}
-
-// awaitStarted waits until the command that Exec runs under id has been started, or will
-// not be.
-func (a *Agent) awaitStarted(ctx context.Context, id string) error {
-	a.mu.Lock()
-	started := a.running[id]
-	a.mu.Unlock()
-	if started == nil {
-		return control.Errorf(control.Usage, "node %s: no command %q runs", a.cfg.Name, id)
-	}
-	select {
-	case <-started.over:
-		return nil
-	case <-ctx.Done():
-		return a.named(ctx.Err())
-	}
+	return call(ctx, &a.client, methodCounters, nil)
 }

@@ -304,10 +304,10 @@ func TestUp(t *testing.T) {
 		from := local.Address
 		spec := workload.Spec{Name: from.String(), Operation: topology.Send, Size: 5000, Depth: 1, Count: 3, Verify: true}
 		at := netip.AddrPortFrom(b.cfg.addresses()[i].Address, 7000)
-		if err := b.Serve(t.Context(), spec, at); err != nil {
+		if err := b.Workloads.Serve(t.Context(), spec, at); err != nil {
 			t.Fatal(err)
 		}
-		if result, err := a.Run(t.Context(), spec, from, at); err != nil || result.Messages != 3 || result.Errors != 0 {
+		if result, err := a.Workloads.Run(t.Context(), spec, from, at); err != nil || result.Messages != 3 || result.Errors != 0 {
 			t.Errorf("%s to %s: %+v, %v", from, at, result, err)
 		}
 	}

@@ -1,14 +1,19 @@
 package node
 
-import "os"
+import (
+	"maps"
+	"os"
+	"slices"
+	"strings"
+)
 
-// inheritable are the variables of whoever starts a lab that its nodes have: what programs
+// inheritable are the variables that nodes have from whoever starts their lab: what programs
 // need to find others, a folder to write to, and how to write. All others may be secret.
-// Nodes do not have them, unless the topology or who runs a command gives them.
+// Nodes have them only if the topology or a command gives them.
 var inheritable = []string{"PATH", "HOME", "TERM", "LANG"}
 
-// Environment is the calling process's environment without what is not a node's to know.
-// The variables named in more stay, too.
+// Environment returns the variables of the calling process that a node may know, and those
+// named in more.
 func Environment(more ...string) []string {
 	env := []string{}
 	for _, names := range [][]string{inheritable, more} {
@@ -19,4 +24,19 @@ func Environment(more ...string) []string {
 		}
 	}
 	return env
+}
+
+// withVariables returns an environment in which variables have these values.
+func withVariables(env []string, variables map[string]string) []string {
+	changed := make([]string, 0, len(env)+len(variables))
+	for _, v := range env {
+		name, _, _ := strings.Cut(v, "=")
+		if _, ok := variables[name]; !ok {
+			changed = append(changed, v)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		changed = append(changed, name+"="+variables[name])
+	}
+	return changed
 }

@@ -8,7 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -16,6 +18,135 @@ import (
 
 	"github.com/ndklab/ndklab/internal/control"
 )
+
+// This file runs commands, at both ends of the control channel.
+
+var (
+	methodExec   = control.NewMethod[Command, int]("exec").WithFiles(0, 3) // returns the exit status
+	methodSignal = control.NewProcedure[signalParams]("signal")
+	// noticeStarted is the agent's: the command of that ID runs.
+	noticeStarted = control.NewNotice[string]("started")
+)
+
+type signalParams struct {
+	ID     string
+	Signal syscall.Signal
+}
+
+// Exec runs a command in the node, with files as its standard input, output and
+// error (/dev/null where there are fewer), and returns its exit status as shells
+// do: 128 and the signal's number if one killed it; 127 if there is no such
+// command and 126 if it cannot be executed, with the reason on its standard
+// error. An error means that nothing is known of the command's end.
+//
+// The command leads a process group, and with cmd.Terminal a session. When ctx ends,
+// Exec returns with its error and the group gets SIGTERM and, killDelay later, SIGKILL; likewise when the
+// control channel ends. Processes that left the group, and those that the command
+// leaves behind when it ends by itself, live on until the agent ends.
+func (a *Agent) Exec(ctx context.Context, cmd Command, files ...*os.File) (status int, err error) {
+	if err := a.Mount(ctx); err != nil {
+		return 0, err
+	}
+	if cmd.Env == nil {
+		cmd.Env = Environment()
+	}
+	cmd.Env = withVariables(cmd.Env, a.cfg.Env)
+	started, err := a.commands.add(&cmd)
+	if err != nil {
+		return 0, a.named(err)
+	}
+	defer a.commands.remove(cmd.ID)
+	if cmd.Started != nil {
+		go func() {
+			<-started.over
+			cmd.Started()
+		}()
+	}
+	return call(ctx, &a.client, methodExec, cmd, files...)
+}
+
+// Signal sends a signal to the process group of the command that Exec runs under
+// id. It waits until the command has been started.
+func (a *Agent) Signal(ctx context.Context, id string, sig syscall.Signal) error {
+	if err := a.commands.awaitStarted(ctx, id); err != nil {
+		return a.named(err)
+	}
+	return a.named(methodSignal.Call(ctx, a.conn, signalParams{id, sig}))
+}
+
+// commands are those that Exec runs, from its call to its return.
+type commands struct {
+	mu      sync.Mutex            // guards what follows
+	count   uint64                // of commands that came without an ID
+	running map[string]*beginning // by Command.ID
+}
+
+// add adds a command, which it gives an ID if it has none.
+func (c *commands) add(cmd *Command) (*beginning, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cmd.ID == "" {
+		c.count++
+		cmd.ID = "#" + strconv.FormatUint(c.count, 10)
+	}
+	if c.running[cmd.ID] != nil {
+		return nil, errRunning(cmd.ID)
+	}
+	started := newBeginning()
+	c.running[cmd.ID] = started
+	return started, nil
+}
+
+// remove removes a command. Whoever waits for its start waits no longer.
+func (c *commands) remove(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running[id].end()
+	delete(c.running, id)
+}
+
+// noteStarted handles noticeStarted.
+func (c *commands) noteStarted(_ context.Context, _ *control.Request, id string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if b := c.running[id]; b != nil {
+		b.end()
+	}
+	return nil
+}
+
+// awaitStarted waits until a command has been started, or will not be.
+func (c *commands) awaitStarted(ctx context.Context, id string) error {
+	c.mu.Lock()
+	started := c.running[id]
+	c.mu.Unlock()
+	if started == nil {
+		return errNotRunning(id)
+	}
+	select {
+	case <-started.over:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func errRunning(id string) error {
+	return control.Errorf(control.Usage, "command %q runs already", id)
+}
+
+func errNotRunning(id string) error { return control.Errorf(control.Usage, "no command %q runs", id) }
+
+// A beginning is the start of a command.
+type beginning struct {
+	over <-chan struct{} // closed when the command has been started, or will not be
+	end  func()          // closes it, the first time
+}
+
+func newBeginning() *beginning {
+	over := make(chan struct{})
+	return &beginning{over, sync.OnceFunc(func() { close(over) })}
+}
 
 // killDelay is how long a command has to end by itself after SIGTERM. Tests change it.
 var killDelay = time.Second
@@ -27,7 +158,7 @@ const (
 	statusNotFound      = 127
 )
 
-// exec runs a command until it ends; see Agent.Exec.
+// exec answers Agent.Exec.
 func (a *agent) exec(ctx context.Context, r *control.Request, cmd Command) (status int, err error) {
 	if len(cmd.Args) == 0 {
 		return 0, control.Errorf(control.Usage, "exec: no command")
@@ -121,7 +252,7 @@ func (a *agent) startCommand(cmd *Command, stdio [3]*os.File) (*process, error) 
 		return nil, control.Errorf(control.Usage, "the node is paused")
 	}
 	if a.commands[cmd.ID] != nil {
-		return nil, control.Errorf(control.Usage, "command %q runs already", cmd.ID)
+		return nil, errRunning(cmd.ID)
 	}
 	var p *process
 	err = a.reaper.Start(func() (pid int, err error) {
@@ -151,7 +282,7 @@ type cannotRun struct {
 
 func (e *cannotRun) Error() string { return fmt.Sprintf("%s: %v", e.name, e.reason) }
 
-// lookPath is the path of the command's program: the first executable one in
+// lookPath returns the path of the command's program: the first executable one in
 // PATH, or, with a slash in it, the name itself.
 func lookPath(cmd *Command) (string, error) {
 	name := cmd.Args[0]
@@ -176,7 +307,7 @@ func lookPath(cmd *Command) (string, error) {
 	return "", failed
 }
 
-// variable is the value of a variable in env, of which the last one counts.
+// variable returns the value of a variable in env. The last one counts.
 func variable(env []string, name string) string {
 	for _, v := range slices.Backward(env) {
 		if value, ok := strings.CutPrefix(v, name+"="); ok {
@@ -192,7 +323,7 @@ func (a *agent) signal(_ context.Context, _ *control.Request, to signalParams) e
 	p := a.commands[to.ID]
 	a.mu.Unlock()
 	if p == nil {
-		return control.Errorf(control.Usage, "no command %q runs", to.ID)
+		return errNotRunning(to.ID)
 	}
 	if err := p.signal(to.Signal, true); err != nil {
 		return fmt.Errorf("signal %d to command %q: %w", to.Signal, to.ID, err)

@@ -17,7 +17,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// This file is the files that a node alone has.
+// This file mounts the files that a node alone has.
 
 // mountFiles puts files in place. One that is there on the host has its file mounted
 // over it. For others the nearest folder that is there becomes an overlay, whose
@@ -87,15 +87,14 @@ func locate(path string) (folder, rest string, err error) {
 		case err != nil:
 			return "", "", err
 		case real == "/":
-			return "", "", errors.New("this machine has no folder on the way but /, expected one that it has, such as /etc")
+			return "", "", errors.New("this machine has no folder on the path but /, expected one that it has, such as /etc")
 		}
 		rest, err = filepath.Rel(folder, path)
 		return real, rest, err
 	}
 }
 
-// joinFolders has files be added to a folder above theirs where one is an overlay
-// anyhow, since overlays over overlays end soon (FILESYSTEM_MAX_STACK_DEPTH in
+// joinFolders moves files to a folder above theirs where one is an overlay anyhow, since overlays over overlays end soon (FILESYSTEM_MAX_STACK_DEPTH in
 // include/linux/fs.h), and the host's file system may be one already.
 func joinFolders(added map[string][]topology.File) error {
 	var joined []string // that others can be added to
@@ -135,13 +134,14 @@ func kindOf(info fs.FileInfo) string {
 	return "no plain file"
 }
 
-// addFiles has a folder show files beside those that it has; dir is for what it needs.
+// addFiles mounts an overlay over a folder that shows files beside those that it has. dir
+// holds the overlay's own folders.
 func addFiles(dir, folder string, files []topology.File) error {
 	upper, work := filepath.Join(dir, "upper"), filepath.Join(dir, "work")
 	if err := errors.Join(os.MkdirAll(upper, 0o755), os.Mkdir(work, 0o755)); err != nil {
 		return err
 	}
-	if err := imitate(upper, folder); err != nil {
+	if err := copyAttributes(upper, folder); err != nil {
 		return err
 	}
 	for _, f := range files {
@@ -193,7 +193,7 @@ func makeFolders(upper, folder, path string) error {
 		return nil
 	}
 	if err == nil {
-		err = imitate(made, filepath.Join(folder, path))
+		err = copyAttributes(made, filepath.Join(folder, path))
 	}
 	if errors.Is(err, fs.ErrNotExist) { // the host has none
 		return os.Chmod(made, 0o755)
@@ -201,9 +201,9 @@ func makeFolders(upper, folder, path string) error {
 	return err
 }
 
-// imitate gives a folder the permissions and the owner of another. Where an owner is
+// copyAttributes gives a folder the permissions and the owner of another. Where an owner is
 // none of the user namespace's, it stays the node's user.
-func imitate(path, of string) error {
+func copyAttributes(path, of string) error {
 	var stat unix.Stat_t
 	if err := unix.Stat(of, &stat); err != nil {
 		return fmt.Errorf("%s: %w", of, err)
@@ -229,8 +229,7 @@ func writeFile(path string, f topology.File) error {
 	return os.Chmod(path, f.Mode) // whatever the umask
 }
 
-// mountsBelow is where something is mounted below a folder, but not below another of
-// these.
+// mountsBelow returns the topmost mount points below a folder.
 func mountsBelow(folder string) ([]string, error) {
 	data, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

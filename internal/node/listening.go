@@ -18,9 +18,8 @@ import (
 	"github.com/ndklab/ndklab/provider/lease"
 )
 
-// This file is how it is known that a server listens. The kernel tells nobody of that, so
-// the agent looks: at the sockets of the server's processes, and at the listeners of the
-// adapter.
+// This file finds out whether a server listens. The kernel notifies nobody of that, so
+// the agent polls the sockets of the server's processes and the listeners of the adapter.
 
 // methodListening waits until a command listens, or has ended, and returns whether it does.
 var methodListening = control.NewMethod[listeningParams, bool]("listening")
@@ -30,16 +29,16 @@ type listeningParams struct {
 	Port uint16 // 0: any
 }
 
-// lookInterval is from one look to the next: short beside the start of a program, long
-// beside a look.
+// lookInterval is the polling interval: short beside the start of a program, long beside a
+// poll.
 const lookInterval = 5 * time.Millisecond
 
 // Listening waits until the command that Exec runs under id listens, or a process that it
 // has started, at a port of TCP or of RDMA; port 0 is any. The error is ErrNotListening if
 // the command ends before.
 func (a *Agent) Listening(ctx context.Context, id string, port uint16) error {
-	if err := a.awaitStarted(ctx, id); err != nil {
-		return err
+	if err := a.commands.awaitStarted(ctx, id); err != nil {
+		return a.named(err)
 	}
 	listens, err := methodListening.Call(ctx, a.conn, listeningParams{id, port})
 	if err == nil && !listens {
@@ -48,7 +47,7 @@ func (a *Agent) Listening(ctx context.Context, id string, port uint16) error {
 	return a.named(err)
 }
 
-// ErrNotListening is that a command has ended and never listened.
+// ErrNotListening says that a command has ended and never listened.
 var ErrNotListening = errors.New("the command has ended, and did not listen")
 
 // listening answers Agent.Listening.
@@ -102,7 +101,7 @@ func (p *process) listens(shared *lease.Server, port uint16) (bool, error) {
 	return false, nil
 }
 
-// family is the ids of the process, of those in the group that it leads, and of those that
+// family returns the ids of the process, of those in the group that it leads, and of those that
 // any of them has started and that have not outlived it.
 func (p *process) family() ([]int, error) {
 	processes, err := os.ReadDir("/proc")
@@ -131,8 +130,8 @@ func (p *process) family() ([]int, error) {
 	return family, nil
 }
 
-// parentAndGroup reads /proc/PID/stat (man 5 proc), where a name in parentheses that may
-// have any character is before what is asked for.
+// parentAndGroup reads /proc/PID/stat (man 5 proc). The name in parentheses before them may
+// have any character.
 func parentAndGroup(pid int) (parent, group int, err error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -143,8 +142,8 @@ func parentAndGroup(pid int) (parent, group int, err error) {
 	return parent, group, err
 }
 
-// listeningSockets is the inodes of the TCP sockets of the node that listen at a port; 0:
-// at any.
+// listeningSockets returns the inodes of the TCP sockets of the node that listen at a port,
+// or at any for 0.
 func listeningSockets(port uint16) (map[string]bool, error) {
 	const ( // fields of a line of /proc/net/tcp (man 5 proc)
 		local     = 1

@@ -30,10 +30,10 @@ const controlFD = 3
 type agent struct {
 	lab, name string
 
-	processors  sync.Once      // before the first workload
-	furnishing  sync.Once      // before the first command
-	unfurnished error          // why the node's files are not in place; valid once furnishing is done
-	reaper      *reaper.Reaper // of what commands leave behind
+	processors sync.Once      // before the first workload
+	mounting   sync.Once      // before the first command
+	mountErr   error          // why the node's files are not in place; valid once mounting is done
+	reaper     *reaper.Reaper // of what commands leave behind
 
 	mu       sync.Mutex          // guards what follows
 	shared   *lease.Server       // of the adapter; nil before it is started, and in a node without one
@@ -58,7 +58,7 @@ func Main() error {
 		return fmt.Errorf("%q is no agent's argv[0]", os.Args[0])
 	}
 	a := &agent{lab: lab, name: name, commands: map[string]*process{}, reaper: reaper.New()}
-	if err := a.settle(); err != nil {
+	if err := a.setUp(); err != nil {
 		return err
 	}
 	conn, err := control.FromFile(os.NewFile(controlFD, "control"), a.requests().Serve)
@@ -70,8 +70,8 @@ func Main() error {
 	return nil
 }
 
-// settle gives the process its name and its namespaces their own character.
-func (a *agent) settle() error {
+// setUp sets the names of the process and the host, its priority, signals and mounts.
+func (a *agent) setUp() error {
 	// prctl(PR_SET_NAME) would name only the thread that calls it, and ps shows
 	// the first one's.
 	if err := os.WriteFile("/proc/self/comm", []byte(processName), 0); err != nil {
@@ -85,10 +85,10 @@ func (a *agent) settle() error {
 	if err := unix.CloseRange(controlFD, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("close-on-exec: %w", err)
 	}
-	if err := standBack(); err != nil {
+	if err := lowerPriority(); err != nil {
 		return err
 	}
-	heedSignals()
+	takeIgnoredSignals()
 	// Mounts made here stay here, and others' do not come in.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("private mounts: %w", err)
@@ -96,12 +96,10 @@ func (a *agent) settle() error {
 	return nil
 }
 
-// standBack gives the link engine precedence over the agent and its commands
-// where it has no real-time priority, which is root's: with both cores busy,
-// 98 % of the delays on a link then lay within 160 us of their middle, not 270.
-// It is for all threads of the agent, which is alone in its process group; those
-// made later inherit from those that make them.
-func standBack() error {
+// lowerPriority gives the link engine precedence over the agent and its commands. An engine
+// that is not root's has no real-time priority. It is for all threads of the agent, which is
+// alone in its process group. Threads made later inherit from those that make them.
+func lowerPriority() error {
 	const nice = 5
 	err := unix.Setpriority(unix.PRIO_PGRP, 0, nice)
 	if err != nil && err != unix.EACCES { // if ours is higher, only root of the host comes down
@@ -110,10 +108,10 @@ func standBack() error {
 	return nil
 }
 
-// heedSignals has commands begin with no signal ignored, as nohup or a shell's "&" in front
-// of whoever started the lab would have it: a child does not ignore what its parent takes,
-// and of the signals that Go leaves ignored these are all.
-func heedSignals() {
+// takeIgnoredSignals has commands begin with no signal ignored, also if nohup or a shell's
+// "&" had it ignored when the lab was started: a child does not ignore what its parent
+// handles. These are all the signals that Go leaves ignored.
+func takeIgnoredSignals() {
 	for _, s := range []os.Signal{unix.SIGHUP, unix.SIGINT} {
 		if signal.Ignored(s) {
 			signal.Notify(make(chan os.Signal, 1), s)
@@ -126,12 +124,12 @@ func (a *agent) requests() *control.Mux {
 	var mux control.Mux
 	methodUp.Handle(&mux, a.bringUp)
 	methodCounters.Handle(&mux, a.counters)
-	methodFurnish.Handle(&mux, a.furnish)
+	methodMount.Handle(&mux, a.mount)
 	methodExec.Handle(&mux, a.exec)
 	methodListening.Handle(&mux, a.listening)
 	methodSignal.Handle(&mux, a.signal)
 	methodPause.Handle(&mux, a.pause)
-	methodAdmit.Handle(&mux, a.admit)
+	methodShare.Handle(&mux, a.share)
 	methodAdapter.Handle(&mux, a.describe)
 	methodConnections.Handle(&mux, a.connections)
 	methodSetState.Handle(&mux, a.setState)
@@ -144,9 +142,8 @@ func (a *agent) readyForTraffic() error {
 	if a.sharedAdapter() == nil {
 		return errNoAdapter
 	}
-	// An agent starts with one processor for its goroutines. A second has caches, and wakes
-	// threads, of its own: of the start's 3.2 ms of processor time 0.5, and of its 1,180 KiB
-	// of memory 260.
+	// An agent starts with one processor for its goroutines. A second has caches and wakes
+	// threads of its own, which would make starting a node slower and larger.
 	a.processors.Do(runtime.SetDefaultGOMAXPROCS)
 	return nil
 }
@@ -192,4 +189,27 @@ func (a *agent) end() {
 	for _, p := range last {
 		<-p.done
 	}
+}
+
+// spareThreads are more than an agent has ever been seen to need.
+const spareThreads = 16
+
+// makeThreads has the runtime make n threads, which it keeps and takes before it makes
+// another. In a node whose commands have used up its processes and threads, the kernel
+// makes none any more, which the runtime does not survive.
+func makeThreads(n int) {
+	var made, over sync.WaitGroup
+	release := make(chan struct{})
+	made.Add(n)
+	for range n {
+		over.Go(func() {
+			runtime.LockOSThread() // while it is, nobody else runs on this thread
+			defer runtime.UnlockOSThread()
+			made.Done()
+			<-release
+		})
+	}
+	made.Wait()
+	close(release)
+	over.Wait()
 }

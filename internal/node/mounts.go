@@ -1,20 +1,84 @@
 package node
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/node/mount"
+	"github.com/ndklab/ndklab/topology"
 )
+
+// This file mounts what commands in a node find there and nowhere else. The mounts are made
+// for the first command, so that a node that runs none does not pay for them.
+
+var methodMount = control.NewProcedure[mountParams]("mount")
+
+// mountParams are the mounts of a node.
+type mountParams struct {
+	Hosts    string // see Config
+	Files    []topology.File
+	Programs *programs // for RDMA; nil without
+}
+
+// Mount makes the node's mounts, unless that is done already. Exec does so before it runs a
+// command. A caller that wants to know of errors earlier calls it.
+func (a *Agent) Mount(ctx context.Context) error {
+	if a.mounted.Load() {
+		return nil
+	}
+	if err := methodMount.Call(ctx, a.conn, mountParams{a.cfg.Hosts, a.cfg.Files, a.cfg.programs()}); err != nil {
+		return a.named(err)
+	}
+	a.mounted.Store(true)
+	return nil
+}
+
+// mount answers Agent.Mount.
+func (a *agent) mount(_ context.Context, _ *control.Request, f mountParams) error {
+	a.mounting.Do(func() {
+		a.prepareCommands()
+		if f.Programs != nil {
+			a.mountPrograms(f.Programs)
+		}
+		if a.mountErr = mountFiles(f.Files); a.mountErr != nil {
+			return
+		}
+		own := slices.ContainsFunc(f.Files, func(file topology.File) bool { return file.Path == hostsFile })
+		if f.Hosts != "" && !own {
+			if err := mountHosts(f.Hosts); err != nil {
+				fmt.Fprintf(os.Stderr, "the names of nodes do not resolve: %v\n", err)
+			}
+		}
+	})
+	return a.mountErr
+}
+
+const hostsFile = "/etc/hosts"
+
+// mountHosts mounts the lab's hosts file over the host's, read only: it is one file for
+// all nodes.
+func mountHosts(hosts string) error {
+	tree, err := mount.Clone(hosts)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(tree)
+	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
+		return fmt.Errorf("make %s read-only: %w", hosts, err)
+	}
+	return mount.Attach(tree, hostsFile)
+}
 
 const cgroups = "/sys/fs/cgroup"
 
-// prepareCommands gives commands a /sys and a /proc of this node, and begins to reap
-// what they will leave behind. It is done for the first command (furnish.go)
-// and not for nodes that run none. Commands run also where mounts cannot be made, as in containers
-// that hide part of /sys or /proc.
+// prepareCommands mounts a /sys and a /proc of this node, and begins to reap what commands
+// leave behind. Commands run also where these cannot be mounted, as in containers that hide
+// part of /sys or /proc.
 func (a *agent) prepareCommands() {
 	if err := mountSys(); err != nil {
 		fmt.Fprintf(os.Stderr, "/sys/class/net does not show this node's interfaces: %v\n", err)
@@ -36,7 +100,7 @@ func (a *agent) mountProc() error {
 	return nil
 }
 
-// outsideProc is the /proc of the supervisor's PID namespace.
+// outsideProc returns the /proc of the supervisor's PID namespace.
 func (a *agent) outsideProc() (*os.File, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"github.com/ndklab/ndklab/provider/lease"
 )
 
-// This file is what NDIS asks of an adapter and tells it, for administrators:
-// what it is and can do, who is connected, and whether it is enabled.
+// This file answers what administrators ask of an adapter, as NDIS has it: what it is and
+// can do, who is connected, and whether it is enabled.
 
 // The requests about the adapter.
 var (
@@ -66,28 +66,28 @@ type StateChange struct {
 	Left    int    `json:"instances_left"` // that they have open still
 }
 
-// Adapter asks what the node's adapter is; nil if it has none.
+// Adapter returns the state of the node's adapter; nil if it has none.
 func (a *Agent) Adapter(ctx context.Context) (*adapter.State, error) {
-	return ask(ctx, a, methodAdapter, nil)
+	return call(ctx, &a.client, methodAdapter, nil)
 }
 
 // Connections lists the adapter's connections, those being made and ended
 // included, and then its listeners and shared endpoints, each in the order of
 // their addresses.
 func (a *Agent) Connections(ctx context.Context) ([]Connection, error) {
-	return ask(ctx, a, methodConnections, nil)
+	return call(ctx, &a.client, methodConnections, nil)
 }
 
 // SetState enables or disables the adapter. Disabling asks every consumer to close
 // its instances, and waits for that; enabling waits for instances from before the
-// adapter was disabled. Neither waits longer than settleTime.
+// adapter was disabled. Neither waits longer than stateChangeTime.
 func (a *Agent) SetState(ctx context.Context, enabled bool) (StateChange, error) {
-	return ask(ctx, a, methodSetState, enabled)
+	return call(ctx, &a.client, methodSetState, enabled)
 }
 
-// settleTime is how long consumers may take to close their instances before
+// stateChangeTime is how long consumers may take to close their instances before
 // SetState says that they have not.
-const settleTime = 5 * time.Second
+const stateChangeTime = 5 * time.Second
 
 // sharedAdapter returns the node's adapter; nil before it is started, and in a node
 // without one.
@@ -155,7 +155,7 @@ func (a *agent) queuePair(p *lease.HeldQueuePair, interfaces map[netip.Addr]net.
 	return c
 }
 
-// processOf is the name of a node's process; "" of one that has ended or is outside of it.
+// processOf returns the name of a node's process; "" of one that has ended or is outside of it.
 func processOf(pid uint32) string {
 	if pid == 0 {
 		return ""
@@ -167,7 +167,7 @@ func processOf(pid uint32) string {
 	return strings.TrimSuffix(string(name), "\n")
 }
 
-// pidOutside is the process id of a node's process in the supervisor's PID namespace, 0
+// pidOutside returns the process id of a node's process in the supervisor's PID namespace, 0
 // of one that has ended or is outside of the node's.
 func (a *agent) pidOutside(pid uint32) int {
 	outside, err := a.outsideProc()
@@ -181,7 +181,7 @@ func (a *agent) pidOutside(pid uint32) int {
 	return found
 }
 
-// interfacesByAddress is which interface of the node has which address.
+// interfacesByAddress returns the interface of the node that has each address.
 func interfacesByAddress() map[netip.Addr]net.Interface {
 	found := map[netip.Addr]net.Interface{}
 	// What cannot be found out is not shown: an interface may go at any time.
@@ -197,7 +197,7 @@ func interfacesByAddress() map[netip.Addr]net.Interface {
 	return found
 }
 
-// interfaceNames is the name of the interface that has each address of the node.
+// interfaceNames returns the name of the interface that has each address of the node.
 func interfaceNames() map[netip.Addr]string {
 	names := map[netip.Addr]string{}
 	for address, i := range interfacesByAddress() {
@@ -220,7 +220,7 @@ func (a *agent) setState(ctx context.Context, _ *control.Request, enable bool) (
 	default:
 		return change, fmt.Errorf("set state: %w", status)
 	}
-	err = until(ctx, settleTime, func() bool {
+	err = until(ctx, stateChangeTime, func() bool {
 		change.Enabled, change.Left = m.Attributes().Enabled, m.Usage().Instances
 		return change.Enabled == enable && (enable || change.Left == 0)
 	})

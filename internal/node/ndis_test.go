@@ -31,7 +31,7 @@ func up(t *testing.T, adapter topology.Adapter) *Agent {
 func TestAdapter(t *testing.T) {
 	a := up(t, topology.Adapter{MaxCqDepth: new(uint32(77)), MaxPdCount: new(uint32(5)), RoCEFrameSize: new(uint32(2048)), ReceiveBuffer: new(uint32(64 << 10))})
 	at := netip.MustParseAddrPort("10.0.0.1:7000")
-	if err := a.Serve(t.Context(), workload.Spec{Name: "w", Operation: topology.Send, Size: 1, Depth: 1}, at); err != nil {
+	if err := a.Workloads.Serve(t.Context(), workload.Spec{Name: "w", Operation: topology.Send, Size: 1, Depth: 1}, at); err != nil {
 		t.Fatal(err)
 	}
 	got, err := a.Adapter(t.Context())
@@ -58,10 +58,10 @@ func TestConnections(t *testing.T) {
 	a := up(t, topology.Adapter{})
 	spec := workload.Spec{Name: "w", Operation: topology.Send, Size: 1, Depth: 1, Duration: 1 << 40}
 	at := netip.MustParseAddrPort("10.0.0.1:7000")
-	if err := a.Serve(t.Context(), spec, at); err != nil {
+	if err := a.Workloads.Serve(t.Context(), spec, at); err != nil {
 		t.Fatal(err)
 	}
-	go func() { _, _ = a.Run(t.Context(), spec, at.Addr(), at) }() // which the test's end interrupts
+	go func() { _, _ = a.Workloads.Run(t.Context(), spec, at.Addr(), at) }() // which the test's end interrupts
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var got []Connection
@@ -91,7 +91,7 @@ func TestSetState(t *testing.T) {
 	a := up(t, topology.Adapter{})
 	spec := workload.Spec{Name: "w", Operation: topology.Send, Size: 1, Depth: 1, Duration: 1 << 40}
 	at := netip.MustParseAddrPort("10.0.0.1:7000")
-	if err := a.Serve(t.Context(), spec, at); err != nil {
+	if err := a.Workloads.Serve(t.Context(), spec, at); err != nil {
 		t.Fatal(err)
 	}
 	change := func(enable bool, want StateChange) {
@@ -106,17 +106,17 @@ func TestSetState(t *testing.T) {
 	const refused = "node n: the adapter is disabled: `ndklab adapter l/n --enable` enables it"
 	other := spec
 	other.Name = "other"
-	if err := a.Serve(t.Context(), other, at); err == nil || err.Error() != refused {
+	if err := a.Workloads.Serve(t.Context(), other, at); err == nil || err.Error() != refused {
 		t.Errorf("serve: %v", err)
 	}
-	if _, err := a.Run(t.Context(), other, at.Addr(), at); err == nil || err.Error() != refused {
+	if _, err := a.Workloads.Run(t.Context(), other, at.Addr(), at); err == nil || err.Error() != refused {
 		t.Errorf("run: %v", err)
 	}
-	if found, err := a.Unserve(t.Context(), "w", 0); err != nil || found.Error != "the adapter was disabled" {
+	if found, err := a.Workloads.Unserve(t.Context(), "w", 0); err != nil || found.Error != "the adapter was disabled" {
 		t.Errorf("the server: %+v, %v", found, err)
 	}
 	change(true, StateChange{Enabled: true})
-	if err := a.Serve(t.Context(), other, at); err != nil {
+	if err := a.Workloads.Serve(t.Context(), other, at); err != nil {
 		t.Error(err)
 	}
 }
@@ -128,7 +128,7 @@ func TestNetworkDirectOff(t *testing.T) {
 	}
 	_, err := a.SetState(t.Context(), true)
 	wantUsage(t, err, "node n: the adapter cannot be enabled: the topology has network_direct: false for it")
-	err = a.Serve(t.Context(), workload.Spec{Name: "w", Operation: topology.Send, Depth: 1}, netip.MustParseAddrPort("10.0.0.1:7000"))
+	err = a.Workloads.Serve(t.Context(), workload.Spec{Name: "w", Operation: topology.Send, Depth: 1}, netip.MustParseAddrPort("10.0.0.1:7000"))
 	wantUsage(t, err, "node n: the adapter is disabled: the topology has network_direct: false for it")
 }
 

@@ -20,15 +20,14 @@ import (
 	"github.com/ndklab/ndklab/internal/node/rtnl"
 )
 
-// This file sets up a node's network, from the supervisor's side: what an agent
-// does itself it does for the first time, which costs each of them more than a
-// millisecond.
+// This file sets up a node's network, from the supervisor's side. An agent would do it for
+// the first time in its process, which takes longer.
 
 // openNetwork prepares the network namespace of a process for interfaces that are
 // made later, and returns a socket to configure them by.
 func openNetwork(p *process) (socket *rtnl.Socket, err error) {
 	inside := p.inNetwork(func() {
-		if err = quieten(); err == nil {
+		if err = disableDiscovery(); err == nil {
 			socket, err = rtnl.Open()
 		}
 	})
@@ -66,15 +65,15 @@ func (p *process) inNetwork(f func()) error {
 	return <-done
 }
 
-// quieten keeps the kernel from sending what no lab needs by the interfaces that the
-// namespace gets: duplicate address detection for the link-local address and router
-// solicitations. Both are only noise on the link, so a kernel without IPv6 and a
-// read-only /proc/sys, as containers have it, are no errors.
+// disableDiscovery keeps the kernel from sending what no lab needs on the interfaces that
+// the namespace gets: duplicate address detection for the link-local address and router
+// solicitations. Both do no harm on the link, so a kernel without IPv6 and a read-only
+// /proc/sys, as containers have it, are no errors.
 //
 // It is done once for all interfaces: every namespace has files of the same names,
 // and the kernel goes through those of all to find one (fs/proc/proc_sysctl.c,
 // proc_sys_compare).
-func quieten() error {
+func disableDiscovery() error {
 	dir, err := os.OpenRoot("/proc/sys/net/ipv6/conf/default")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -159,7 +158,7 @@ func (cfg *Config) findInterfaces(s *rtnl.Socket) ([]int, error) {
 	return indices, nil
 }
 
-// setUp is what sets an interface up.
+// setUp returns the message that sets an interface up.
 func setUp(index int) *nl.IfInfomsg {
 	m := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	m.Index, m.Flags, m.Change = int32(index), unix.IFF_UP, unix.IFF_UP
@@ -189,7 +188,7 @@ func (i *Interface) configure(b *rtnl.Batch, index, twice int) {
 	}
 }
 
-// address is what gives an interface an address.
+// address returns the message that gives an interface an address.
 func address(index int, prefix netip.Prefix) []nl.NetlinkRequestData {
 	a := prefix.Addr()
 	m := nl.NewIfAddrmsg(int(family(a)))
@@ -197,7 +196,7 @@ func address(index int, prefix netip.Prefix) []nl.NetlinkRequestData {
 	data := []nl.NetlinkRequestData{m, nl.NewRtAttr(unix.IFA_LOCAL, a.AsSlice()), nl.NewRtAttr(unix.IFA_ADDRESS, a.AsSlice())}
 	switch {
 	case a.Is6():
-		m.IfAddrmsg.Flags = unix.IFA_F_NODAD // usable as soon as awaitLocal says, whatever quieten could do
+		m.IfAddrmsg.Flags = unix.IFA_F_NODAD // usable as soon as awaitLocal says, whatever disableDiscovery could do
 	case prefix.Bits() < 31: // smaller subnets have no broadcast (RFC 3021)
 		all := a.As4()
 		binary.BigEndian.PutUint32(all[:], binary.BigEndian.Uint32(all[:])|(1<<(32-prefix.Bits())-1))
@@ -213,10 +212,9 @@ const (
 )
 
 // awaitLocal waits until the kernel takes the IPv6 addresses of the interfaces, of these
-// indices, for the node's own. Also where it
-// is not to look for duplicates, a thread of its own makes the routes that say so
-// (addrconf_dad_start in net/ipv6/addrconf.c): of 200 addresses 13 had none at first, one for
-// 36 ms. What comes for such an address is not for the node.
+// indices, for the node's own. A kernel thread makes the routes that say so, also without
+// duplicate address detection (addrconf_dad_start in net/ipv6/addrconf.c). Until then the
+// node does not receive what comes for such an address.
 func (cfg *Config) awaitLocal(ctx context.Context, s *rtnl.Socket, indices []int) error {
 	var b rtnl.Batch
 	for k, i := range cfg.Interfaces {
@@ -259,4 +257,27 @@ func family(a netip.Addr) uint8 {
 		return unix.AF_INET
 	}
 	return unix.AF_INET6
+}
+
+// superPacketsCross reports whether packet sockets, by which the link engine and
+// captures see an interface, can pass UDP super-packets. Before Linux 6.2 the
+// header that tells of them had no word for UDP (VIRTIO_NET_HDR_GSO_UDP_L4), and
+// the kernel dropped them at the socket. There the interfaces of nodes have the
+// kernel split what an adapter sends, as it leaves: slower, but it arrives.
+func superPacketsCross() bool {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return false
+	}
+	return atLeast(unix.ByteSliceToString(u.Release[:]), 6, 2)
+}
+
+// atLeast reports whether a kernel release, such as 6.1.0-56-amd64, is of that
+// version or a later one; not if it cannot be read.
+func atLeast(release string, major, minor int) bool {
+	var x, y int
+	if n, err := fmt.Sscanf(release, "%d.%d", &x, &y); n != 2 || err != nil {
+		return false
+	}
+	return x > major || x == major && y >= minor
 }

@@ -13,8 +13,8 @@ import (
 // other processes.
 var methodPause = control.NewProcedure[pauseParams]("pause")
 
-// pauseParams say which of both. Requests may overtake each other: one that is numbered
-// less than another that has been answered does nothing.
+// pauseParams ask to pause, or to resume. Requests may overtake each other: one that is
+// numbered less than another that has been answered does nothing.
 type pauseParams struct {
 	Number uint64
 	Pause  bool
@@ -35,7 +35,7 @@ func (a *Agent) Pause(ctx context.Context) error {
 	}
 	// The thread that takes the signal has the others stop, and these answer meanwhile.
 	// However long that takes, the node is paused.
-	_ = until(ctx, settleTime, a.proc.stoppedOrEnded)
+	_ = until(ctx, stateChangeTime, a.proc.stoppedOrEnded)
 	return nil
 }
 

@@ -9,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PIDIn is the process id, in the PID namespace of that /proc, of a process of the
-// caller's. The kernel translates: it shows the process of a pidfd as the reader of
-// that /proc would know it.
+// PIDIn returns the process id that a process of the caller's has in the PID namespace of
+// proc, a /proc. The kernel translates it: there it shows the process of a pidfd.
 func PIDIn(proc *os.File, pid int) (int, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {

@@ -16,7 +16,7 @@ type Exit struct {
 	Signal syscall.Signal // what killed it
 }
 
-// String says it in words: "killed by SIGKILL", "exited with status 1".
+// String returns words such as "was killed by SIGKILL" or "exited with status 1".
 func (e Exit) String() string {
 	switch {
 	case e.Signal != 0:
@@ -28,7 +28,7 @@ func (e Exit) String() string {
 	}
 }
 
-// Shell is the exit as shells report it: the status, or 128 and the signal's
+// Shell returns the exit as shells report it: the status, or 128 and the signal's
 // number.
 func (e Exit) Shell() int {
 	if e.Signal != 0 {

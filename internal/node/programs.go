@@ -13,20 +13,20 @@ import (
 	"github.com/ndklab/ndklab/provider"
 )
 
-// This file is how programs for RDMA find the adapter (package verbs).
+// This file shows the adapter to programs for RDMA (package verbs).
 
-// programs has the facts that the agent needs for them.
+// programs are what the agent needs to know for that.
 type programs struct {
 	Libraries  string // see Config
 	SearchPath string // LD_LIBRARY_PATH of the node's variables
 	Addresses  []localAddress
 }
 
-// portRate is the rate that the adapter's port is said to have, in bits per second: what the links
-// have is not the port's.
+// portRate is the rate that the adapter's port reports, in bits per second. The links have
+// rates of their own.
 const portRate = 100e9
 
-// programs is nil where there is no adapter or no library for it.
+// programs returns nil where there is no adapter or no library for it.
 func (cfg *Config) programs() *programs {
 	addresses := cfg.addresses()
 	if cfg.Libraries == "" || cfg.Forwards || len(addresses) == 0 {
@@ -37,29 +37,29 @@ func (cfg *Config) programs() *programs {
 
 const libraryPath = "LD_LIBRARY_PATH"
 
-// mountPrograms has programs find the adapter. Commands run also where they do not.
+// mountPrograms shows the adapter to programs. Commands run also where that fails.
 func (a *agent) mountPrograms(p *programs) {
 	d, err := p.device()
 	if err != nil {
-		sayUnseen(err)
+		logHidden(err)
 		return
 	}
 	mounts, err := verbs.Mount(p.Libraries, p.SearchPath, d)
 	if err != nil {
-		sayUnseen(err)
+		logHidden(err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.mounts, a.device = mounts, d
 }
 
-func sayUnseen(err error) {
+func logHidden(err error) {
 	for line := range strings.Lines(err.Error()) {
 		fmt.Fprintf(os.Stderr, "RDMA programs do not find the adapter: %s\n", strings.TrimSuffix(line, "\n"))
 	}
 }
 
-// preparePrograms is for a command that is about to run: its own folders of libraries, and
+// preparePrograms prepares a command that is about to run: its own folders of libraries, and
 // the port's state and counters as they are now.
 func (a *agent) preparePrograms(cmd *Command) {
 	a.mu.Lock()
@@ -68,16 +68,16 @@ func (a *agent) preparePrograms(cmd *Command) {
 		return
 	}
 	if err := a.mounts.Search(variable(cmd.Env, libraryPath)); err != nil {
-		sayUnseen(err)
+		logHidden(err)
 	}
 	a.updatePrograms()
 }
 
-// updateInterval is from one time that a command finds new counters to the next. Tools that
-// show what counters do look once a second.
+// updateInterval is how often a command finds new counters. Tools that show them read them
+// once a second.
 const updateInterval = time.Second
 
-// updateWhile has programs find the adapter as it is, for as long as a command runs.
+// updateWhile updates what programs see of the adapter while a command runs.
 func (a *agent) updateWhile(p *process) {
 	again := time.NewTicker(updateInterval)
 	defer again.Stop()
@@ -93,7 +93,7 @@ func (a *agent) updateWhile(p *process) {
 	}
 }
 
-// updatePrograms has programs find the port and the counters as they are now. mu is held.
+// updatePrograms updates what programs see of the port and its counters. mu is held.
 func (a *agent) updatePrograms() {
 	if a.mounts == nil {
 		return

@@ -17,27 +17,20 @@ import (
 // now or have gone, their MTU, addresses and neighbours, and its routes. What stays is
 // as before, and what somebody else has added is left alone. The adapter goes on with
 // the addresses that it was opened with, of which it loses those that are taken away.
-// The rest of cfg must be as when the agent was started. It is called by one at a time,
-// after Up.
+// The rest of cfg must be as when the agent was started. Calls follow Up, one after the
+// other.
 func (a *Agent) Reconfigure(cfg Config) error {
-	if err := a.reconfigure(&cfg); err != nil {
-		return fmt.Errorf("node %s: %w", cfg.Name, err)
-	}
-	return nil
-}
-
-func (a *Agent) reconfigure(cfg *Config) error {
 	a.mu.Lock()
 	before := a.configured
 	a.mu.Unlock()
 	var failed error
 	inside := a.proc.inNetwork(func() { failed = cfg.replace(before) })
 	if err := errors.Join(inside, failed); err != nil {
-		return err
+		return a.named(err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.configured = cfg
+	a.configured = &cfg
 	return nil
 }
 
@@ -76,7 +69,7 @@ func (cfg *Config) replace(before *Config) error {
 	var b rtnl.Batch
 	for i := range cfg.Interfaces {
 		face := &cfg.Interfaces[i]
-		if err := face.forget(h, indices[i], before); err != nil {
+		if err := face.removeFormer(h, indices[i], before); err != nil {
 			return fmt.Errorf("interface %s: %w", face.Name, err)
 		}
 		face.configure(&b, indices[i], unix.NLM_F_REPLACE)
@@ -90,9 +83,9 @@ func (cfg *Config) replace(before *Config) error {
 	return cfg.putRoutes(h, h.RouteReplace)
 }
 
-// forget takes away the addresses and neighbours that the interface had before and is
+// removeFormer removes the addresses and neighbours that the interface had before and is
 // not to have any more.
-func (i *Interface) forget(h *netlink.Handle, index int, before *Config) error {
+func (i *Interface) removeFormer(h *netlink.Handle, index int, before *Config) error {
 	k := slices.IndexFunc(before.Interfaces, func(o Interface) bool { return o.Name == i.Name })
 	if k < 0 {
 		return nil

@@ -18,13 +18,12 @@ import (
 // A setting is a file below /proc/sys/net and what to write to it.
 type setting struct{ file, value string }
 
-// routing is how the node's kernel is to treat packets that cross routers, on
-// their way through the node or from it. A node that knows no routers keeps the
-// kernel's settings.
+// routing returns the settings for packets that cross routers, on their way through the node
+// or from it. A node without routers keeps the kernel's settings.
 func (cfg *Config) routing() []setting {
 	var list []setting
 	set := func(file, value string) { list = append(list, setting{file, value}) }
-	several := false // equally near ways to one subnet
+	several := false // equally near paths to one subnet
 	for _, r := range cfg.Routes {
 		several = several || len(r.Via) > 1
 	}
@@ -34,7 +33,7 @@ func (cfg *Config) routing() []setting {
 		set("ipv6/conf/all/forwarding", "1")
 	}
 	if cfg.Forwards || len(cfg.Routes) > 0 {
-		// Of equal ways, packets may come by one and leave by another.
+		// Packets may come by one of equal paths and leave by another.
 		cfg.each(set, "ipv4", "rp_filter", "0")
 		// The topology alone says where to send packets.
 		cfg.each(set, "ipv4", "accept_redirects", "0")
@@ -42,14 +41,14 @@ func (cfg *Config) routing() []setting {
 		cfg.each(set, "ipv6", "accept_redirects", "0")
 	}
 	if cfg.Forwards || several {
-		// Ports count, so that the queue pairs between two hosts part. The hash of each
-		// node has a seed of its own: routers one behind the other that all drew the
-		// same lot would leave half of the ways behind them unused. Seeds came with
+		// Ports count, so that the queue pairs between two hosts take different paths. The
+		// hash of each node has a seed of its own: routers one behind the other that all
+		// chose alike would leave half of the paths behind them unused. Seeds came with
 		// Linux 6.11.
 		set("ipv4/fib_multipath_hash_seed", strconv.FormatUint(uint64(max(1, uint32(cfg.Seed))), 10)) // 0 is a random one
 		set("ipv4/fib_multipath_hash_policy", "1")
 		set("ipv6/fib_multipath_hash_policy", "1")
-		// A way whose first link has no carrier is not taken.
+		// A path whose first link has no carrier is not taken.
 		cfg.each(set, "ipv4", "ignore_routes_with_linkdown", "1")
 		cfg.each(set, "ipv6", "ignore_routes_with_linkdown", "1")
 	}
@@ -105,7 +104,7 @@ func ipNet(prefix netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: prefix.Addr().AsSlice(), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}
 }
 
-// toward is the index of the interface in one of whose subnets an address is.
+// toward returns the index of the interface in one of whose subnets an address is.
 func (cfg *Config) toward(h *netlink.Handle, via netip.Addr) (int, error) {
 	for _, i := range cfg.Interfaces {
 		for _, prefix := range i.Addresses {

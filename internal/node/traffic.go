@@ -43,47 +43,50 @@ type abortParams struct {
 	Reason string
 }
 
+// Workloads are the workloads of a node. They are clients and servers of flows.
+type Workloads struct{ *client }
+
 // Serve has the node listen for the client of a workload's flow, until Unserve.
-func (a *Agent) Serve(ctx context.Context, spec workload.Spec, at netip.AddrPort) error {
-	return a.named(methodServe.Call(ctx, a.conn, serveParams{spec, at}))
+func (w Workloads) Serve(ctx context.Context, spec workload.Spec, at netip.AddrPort) error {
+	return w.named(methodServe.Call(ctx, w.conn, serveParams{spec, at}))
 }
 
 // Unserve ends what Serve began and returns what the server found.
-func (a *Agent) Unserve(ctx context.Context, name string, flow int) (workload.ServerResult, error) {
-	return ask(ctx, a, methodUnserve, flowParams{name, flow})
+func (w Workloads) Unserve(ctx context.Context, name string, flow int) (workload.ServerResult, error) {
+	return call(ctx, w.client, methodUnserve, flowParams{name, flow})
 }
 
 // Run runs the client of a workload's flow in the node and returns when it is done. When
 // ctx ends first, so does the client.
-func (a *Agent) Run(ctx context.Context, spec workload.Spec, from netip.Addr, to netip.AddrPort) (workload.Result, error) {
-	return ask(ctx, a, methodRun, runParams{spec, from, to})
+func (w Workloads) Run(ctx context.Context, spec workload.Spec, from netip.Addr, to netip.AddrPort) (workload.Result, error) {
+	return call(ctx, w.client, methodRun, runParams{spec, from, to})
 }
 
-// StopClient has Run return early: what is in flight is completed, and nothing more is
+// Stop has Run return early: what is in flight is completed, and nothing more is
 // begun. A client that does not run is left alone.
-func (a *Agent) StopClient(ctx context.Context, name string, flow int) error {
-	return a.named(methodStop.Call(ctx, a.conn, flowParams{name, flow}))
+func (w Workloads) Stop(ctx context.Context, name string, flow int) error {
+	return w.named(methodStop.Call(ctx, w.conn, flowParams{name, flow}))
 }
 
-// AbortClient has Run return at once, with the reason as the result's error unless there
+// Abort has Run return at once, with the reason as the result's error unless there
 // is one. A client that does not run is left alone.
-func (a *Agent) AbortClient(ctx context.Context, name string, flow int, reason string) error {
-	return a.named(methodAbort.Call(ctx, a.conn, abortParams{flowParams{name, flow}, reason}))
+func (w Workloads) Abort(ctx context.Context, name string, flow int, reason string) error {
+	return w.named(methodAbort.Call(ctx, w.conn, abortParams{flowParams{name, flow}, reason}))
 }
 
-// Progress says how far the workloads' clients are that run in the node.
-func (a *Agent) Progress(ctx context.Context) ([]workload.Progress, error) {
-	return ask(ctx, a, methodProgress, nil)
+// Progress returns the progress of the workloads' clients that run in the node.
+func (w Workloads) Progress(ctx context.Context) ([]workload.Progress, error) {
+	return call(ctx, w.client, methodProgress, nil)
 }
 
-// Clear ends whatever runs or is served of workloads in the node, with the reason as its
-// error, and returns when nothing is left of it.
-func (a *Agent) Clear(ctx context.Context, reason string) error {
-	return a.named(methodClear.Call(ctx, a.conn, reason))
+// Clear ends all clients and servers in the node, with the reason as their error, and
+// returns when they have ended.
+func (w Workloads) Clear(ctx context.Context, reason string) error {
+	return w.named(methodClear.Call(ctx, w.conn, reason))
 }
 
-// traffic is the workloads that run on an agent's device. What it has is set before a
-// handler is called.
+// traffic answers the requests about workloads, which run on an agent's device. Its fields
+// are set before a handler is called.
 type traffic struct {
 	node   string // LAB/NODE
 	device *provider.Miniport
@@ -158,8 +161,8 @@ func (t *traffic) clear(ctx context.Context, _ *control.Request, reason string) 
 	}
 }
 
-// explained is why a workload could not be started or ended, in terms of the prompt if
-// the adapter is disabled.
+// explained returns the error of a workload that could not be started or ended, with the
+// remedy if the adapter is disabled.
 func (t *traffic) explained(err error) error {
 	switch {
 	case errors.Is(err, workload.ErrServed), errors.Is(err, workload.ErrNotServed), errors.Is(err, workload.ErrRunning):

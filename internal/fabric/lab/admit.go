@@ -49,5 +49,5 @@ func (a *nodeAPI) admit(ctx context.Context, r *control.Request, params admitPar
 	if err != nil {
 		return err
 	}
-	return l.agent.Admit(ctx, r.Files[0])
+	return l.agent.ShareAdapter(ctx, r.Files[0])
 }

@@ -69,7 +69,7 @@ func (l *life) end() string {
 func (l *life) placeFiles() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTime)
 	defer cancel()
-	return l.agent.Furnish(ctx)
+	return l.agent.Mount(ctx)
 }
 
 // configure has the agent set its interfaces up and open its adapter. That the kernel grants less of a receive buffer

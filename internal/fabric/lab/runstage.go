@@ -100,7 +100,7 @@ func (r *runStage) Serve(name string, spec workload.Spec, at netip.AddrPort, don
 			r.mu.Lock()
 			r.servers[flowEnd{name, spec.Name, spec.Flow}] = l
 			r.mu.Unlock()
-			return l.agent.Serve(ctx, spec, at)
+			return l.agent.Workloads.Serve(ctx, spec, at)
 		}))
 	}()
 }
@@ -120,7 +120,7 @@ func (r *runStage) Unserve(name, w string, flow int, done func(workload.ServerRe
 			if l != served {
 				return fmt.Errorf("node %s was started again, and what its server had found is lost", name)
 			}
-			found, err = l.agent.Unserve(ctx, w, flow)
+			found, err = l.agent.Workloads.Unserve(ctx, w, flow)
 			return err
 		})
 		done(found, err)
@@ -141,7 +141,7 @@ func (r *runStage) Run(name string, spec workload.Spec, from netip.Addr, to neti
 	r.mu.Unlock()
 	go func() {
 		defer giveUp(nil)
-		result, err := agent.Run(ctx, spec, from, to)
+		result, err := agent.Workloads.Run(ctx, spec, from, to)
 		r.mu.Lock()
 		delete(r.clients, end)
 		r.mu.Unlock()
@@ -168,7 +168,7 @@ func (r *runStage) Stop(name, w string, flow int) {
 		return
 	}
 	go func() {
-		if err := r.request(serveTime, name, func(ctx context.Context) error { return c.agent.StopClient(ctx, w, flow) }); err != nil {
+		if err := r.request(serveTime, name, func(ctx context.Context) error { return c.agent.Workloads.Stop(ctx, w, flow) }); err != nil {
 			log.Printf("workload %s: stop: %v", w, err) // if it does not end, the scenario ends it
 		}
 	}()
@@ -184,7 +184,7 @@ func (r *runStage) Abort(name, w string, flow int, reason string) {
 	go func() {
 		ctx, cancel := context.WithTimeout(r.ctx, abortTime)
 		defer cancel()
-		if err := c.agent.AbortClient(ctx, w, flow, reason); err != nil {
+		if err := c.agent.Workloads.Abort(ctx, w, flow, reason); err != nil {
 			c.giveUp(errors.New(reason))
 		}
 	}()
@@ -197,7 +197,7 @@ func (r *runStage) Progress(name string, done func([]workload.Progress, error)) 
 		err := r.request(answerTime, name, func(ctx context.Context) error {
 			agent, err := r.agent(name)
 			if err == nil {
-				all, err = agent.Progress(ctx)
+				all, err = agent.Workloads.Progress(ctx)
 			}
 			return err
 		})

@@ -98,7 +98,7 @@ func TestFilesRefused(t *testing.T) {
 	for _, test := range []struct{ path, want string }{
 		{dir, "a folder on this machine"},
 		{dir + "/file/below", "not a directory"},
-		{"/ndklab-no-such/folder", "no folder on the way but /"},
+		{"/ndklab-no-such/folder", "no folder on the path but /"},
 		{"/dev/null", "no plain file on this machine"},
 	} {
 		a, _ := started(t, Config{Lab: "l", Name: "a", Files: []topology.File{{Path: test.path, Mode: 0o644, Content: []byte("x")}}})
@@ -170,9 +170,9 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// BenchmarkFurnish is what the first command of a node costs beside the command: by
+// BenchmarkMount is what the first command of a node costs beside the command: by
 // the mounts that every node has, and with a file of its own.
-func BenchmarkFurnish(b *testing.B) {
+func BenchmarkMount(b *testing.B) {
 	hosts := filepath.Join(b.TempDir(), "hosts")
 	if err := os.WriteFile(hosts, []byte("10.1.2.3 some-node\n"), 0o644); err != nil {
 		b.Fatal(err)
@@ -208,7 +208,7 @@ func BenchmarkFurnish(b *testing.B) {
 					b.Fatal(err)
 				}
 				b.StartTimer()
-				if err := a.Furnish(b.Context()); err != nil {
+				if err := a.Mount(b.Context()); err != nil {
 					b.Error(err)
 				}
 				b.StopTimer()
