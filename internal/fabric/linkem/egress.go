@@ -42,7 +42,7 @@ func (e *egress) enqueue(n *line, runs []run, whole *heldFrame) {
 	for _, r := range runs {
 		if r.held == nil {
 			if whole == nil {
-				n.gauge.Counts.LostOverrun += uint64(r.count)
+				n.stats.Counts.LostOverrun += uint64(r.count)
 				continue
 			}
 			r.held = whole
@@ -122,7 +122,7 @@ func (e *egress) flush(n *line, send bool) {
 	n.queue.merge(math.MaxInt64)
 	rest := n.queue.upcoming()
 	for _, r := range rest {
-		n.gauge.Counts.LostDown += uint64(r.count)
+		n.stats.Counts.LostDown += uint64(r.count)
 	}
 	e.dequeue(n, len(rest))
 }

@@ -12,7 +12,7 @@ import (
 func TestImports(t *testing.T) {
 	const module = "github.com/ndklab/ndklab/"
 	layout := []string{"internal/provider/roce", "internal/provider/roce/mad"}
-	for _, of := range []string{"internal/fabric/linkem", "internal/fabric/gauge", "internal/fabric/impair", "internal/fabric/frame"} {
+	for _, of := range []string{"internal/fabric/linkem", "internal/fabric/linkstats", "internal/fabric/impair", "internal/fabric/frame"} {
 		out, err := exec.Command("go", "list", "-deps", module+of).Output()
 		if err != nil {
 			t.Fatal(err)

@@ -52,8 +52,8 @@ func (in *ingress) receive(p *port) bool {
 	n, err := in.receiver.Receive(p.fd)
 	if err != nil {
 		if err == unix.EINVAL { // a super-packet of a kind that a virtio header cannot describe
-			p.line.gauge.Counts.Packets++
-			p.line.gauge.Counts.LostOverrun++
+			p.line.stats.Counts.Packets++
+			p.line.stats.Counts.LostOverrun++
 			return true
 		}
 		// EAGAIN: there is nothing. ENETDOWN: the interface went down; it may come back.
@@ -96,8 +96,8 @@ func (in *ingress) receive(p *port) bool {
 func (in *ingress) handle(n *line, i int, raw []byte, arrived time.Duration) {
 	f, err := frame.Parse(raw)
 	if err != nil || in.receiver.Cut(i) {
-		n.gauge.Counts.Packets++
-		n.gauge.Counts.LostOverrun++
+		n.stats.Counts.Packets++
+		n.stats.Counts.LostOverrun++
 		return
 	}
 	in.verdicts = in.verdicts[:0]
@@ -130,7 +130,7 @@ func (in *ingress) decide(n *line, f *frame.Frame, arrived time.Duration) []run 
 	runs := in.runs[:0]
 	for i := range f.Segments() {
 		p.Frame = f.Size(i)
-		n.gauge.Entered(p.Frame)
+		n.stats.Entered(p.Frame)
 		if identify {
 			var known bool
 			p.RoCE = nil
@@ -139,7 +139,7 @@ func (in *ingress) decide(n *line, f *frame.Frame, arrived time.Duration) []run 
 			}
 		}
 		v := n.model.Packet(p, arrived)
-		n.gauge.Decided(n.model, &v)
+		n.stats.Decided(n.model, &v)
 		if records != nil {
 			n.record(records, p, arrived, &v)
 		}
@@ -155,7 +155,7 @@ func (in *ingress) decide(n *line, f *frame.Frame, arrived time.Duration) []run 
 		r := run{departs: v.Departs, queued: v.Queued, first: int32(i), count: 1, mark: v.Mark}
 		if v.Flip.Any() {
 			if r.held = in.corrupt(n, f, i, at, &v, arrived); r.held == nil {
-				n.gauge.Counts.LostOverrun++
+				n.stats.Counts.LostOverrun++
 				continue
 			}
 			r.first, r.mark = 0, false
@@ -167,7 +167,7 @@ func (in *ingress) decide(n *line, f *frame.Frame, arrived time.Duration) []run 
 			runs = append(runs, r)
 		}
 		if v.Twice {
-			n.gauge.Counts.Duplicated++
+			n.stats.Counts.Duplicated++
 			runs = append(runs, r)
 		}
 	}

@@ -3,8 +3,8 @@ package linkem
 import (
 	"time"
 
-	"github.com/ndklab/ndklab/internal/fabric/gauge"
 	"github.com/ndklab/ndklab/internal/fabric/impair"
+	"github.com/ndklab/ndklab/internal/fabric/linkstats"
 	"golang.org/x/sys/unix"
 )
 
@@ -21,7 +21,7 @@ type line struct {
 	place   int           // in the loop's departures; -1 if the queue is empty
 	shared  *buffer       // the one that short frames go into at present, if any
 
-	gauge gauge.Gauge
+	stats linkstats.Collector
 }
 
 func newLine(k *link, direction int, model *impair.Direction) *line {
@@ -36,24 +36,24 @@ func (n *line) deliver(r *run, now time.Duration) {
 		wire += impair.WireBytes(f.Size(int(i)))
 	}
 	queued := r.queued / time.Duration(r.count)
-	n.gauge.Delivered(now, uint64(r.count), uint64(wire), now-r.held.arrived-queued, queued, now-r.departs)
+	n.stats.Delivered(now, uint64(r.count), uint64(wire), now-r.held.arrived-queued, queued, now-r.departs)
 }
 
 // lose accounts for packets that could not be sent.
 func (n *line) lose(r *run, errno unix.Errno) {
 	if errno == unix.ENETDOWN || errno == unix.ENXIO || !n.to.running() {
-		n.gauge.Counts.LostDown += uint64(r.count)
+		n.stats.Counts.LostDown += uint64(r.count)
 	} else {
-		n.gauge.Counts.LostOverrun += uint64(r.count)
+		n.stats.Counts.LostOverrun += uint64(r.count)
 	}
 }
 
-// measure returns the figures of the line: so far, or since its gauge began its term.
-func (n *line) measure(since bool) gauge.Measured {
+// measure returns the figures of the line: so far, or since the last Begin.
+func (n *line) measure(since bool) linkstats.Statistics {
 	if since {
-		return n.gauge.MeasuredSince(n.model)
+		return n.stats.StatisticsSince(n.model)
 	}
-	return n.gauge.Measured(n.model)
+	return n.stats.Statistics(n.model)
 }
 
 // How long a packet may wait for those behind it, to be sent with them: no longer

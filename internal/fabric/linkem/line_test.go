@@ -278,7 +278,7 @@ func TestBudgetCoversWhatIsKept(t *testing.T) {
 			must(t, err)
 			*b.egress.memory = *small
 			n := b.k.lines[0]
-			for n.gauge.Counts.LostOverrun == 0 {
+			for n.stats.Counts.LostOverrun == 0 {
 				b.arrive(t, c.raw)
 			}
 			buffers := map[*buffer]bool{}
@@ -311,9 +311,9 @@ func TestFullInterface(t *testing.T) {
 	}
 	taken := 0
 	for tries := 0; !n.queue.empty(); tries++ {
-		before, began := n.gauge.Counts.Delivered, b.egress.now()
+		before, began := n.stats.Counts.Delivered, b.egress.now()
 		b.egress.send(n)
-		if n.gauge.Counts.Delivered > before {
+		if n.stats.Counts.Delivered > before {
 			continue
 		}
 		if n.release < began+retryAfter || len(b.egress.departures) != 1 {

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/ndklab/ndklab/internal/fabric/gauge"
 	"github.com/ndklab/ndklab/internal/fabric/impair"
+	"github.com/ndklab/ndklab/internal/fabric/linkstats"
 )
 
 // A link is two lines and, unless it is detached, the two ports they join. It
@@ -49,7 +49,7 @@ func (k *link) whenIdle() <-chan struct{} {
 }
 
 // measure returns the figures of the link's directions: so far, or since begin.
-func (k *link) measure(since bool) (m [2]gauge.Measured, err error) {
+func (k *link) measure(since bool) (m [2]linkstats.Statistics, err error) {
 	err = k.countOverruns()
 	for i, n := range k.lines {
 		m[i] = n.measure(since)
@@ -57,12 +57,12 @@ func (k *link) measure(since bool) (m [2]gauge.Measured, err error) {
 	return m, err
 }
 
-// begin begins another term of the link's figures, and its model anew. logged says that
+// begin begins another period of the link's statistics, and its model anew. logged says that
 // its decisions are in a log.
 func (k *link) begin(now time.Duration, logged bool) error {
 	err := k.countOverruns()
 	for _, n := range k.lines {
-		n.gauge.Begin(n.model, now, logged)
+		n.stats.Begin(n.model, now, logged)
 	}
 	return err
 }

@@ -51,7 +51,7 @@ import (
 	"os"
 
 	"github.com/ndklab/ndklab/internal/control"
-	"github.com/ndklab/ndklab/internal/fabric/gauge"
+	"github.com/ndklab/ndklab/internal/fabric/linkstats"
 	"github.com/ndklab/ndklab/internal/fabric/relay"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -64,8 +64,8 @@ var (
 	methodSet      = control.NewProcedure[setParams]("set")
 	methodIdle     = control.NewProcedure[string]("idle")
 	methodRelease  = control.NewProcedure[string]("release")
-	methodDetach   = control.NewMethod[string, [2]gauge.Measured]("detach")
-	methodMeasure  = control.NewMethod[measureParams, map[string][2]gauge.Measured]("measure") // by link
+	methodDetach   = control.NewMethod[string, [2]linkstats.Statistics]("detach")
+	methodMeasure  = control.NewMethod[measureParams, map[string][2]linkstats.Statistics]("measure") // by link
 	methodBegin    = control.NewProcedure[control.None]("begin")
 	methodRecord   = control.NewProcedure[uint64]("record").WithFiles(1, 1)
 	methodRecorded = control.NewMethod[control.None, Recorded]("recorded")
@@ -138,23 +138,23 @@ func (e *Engine) Release(ctx context.Context, link string) error {
 
 // Detach stops forwarding, closes the link's interfaces and says what happened
 // in its two directions.
-func (e *Engine) Detach(ctx context.Context, link string) ([2]gauge.Measured, error) {
+func (e *Engine) Detach(ctx context.Context, link string) ([2]linkstats.Statistics, error) {
 	return methodDetach.Call(ctx, e.conn, link)
 }
 
 // Measure says what happened on every link that the engine has or has had. Late packets
 // are counted by the tolerances of links by name, which may be fewer.
-func (e *Engine) Measure(ctx context.Context, tolerances map[string]topology.Tolerance) (map[string][2]gauge.Measured, error) {
+func (e *Engine) Measure(ctx context.Context, tolerances map[string]topology.Tolerance) (map[string][2]linkstats.Statistics, error) {
 	return methodMeasure.Call(ctx, e.conn, measureParams{Tolerances: tolerances})
 }
 
 // MeasureSince says what happened since Begin, likewise.
-func (e *Engine) MeasureSince(ctx context.Context, tolerances map[string]topology.Tolerance) (map[string][2]gauge.Measured, error) {
+func (e *Engine) MeasureSince(ctx context.Context, tolerances map[string]topology.Tolerance) (map[string][2]linkstats.Statistics, error) {
 	return methodMeasure.Call(ctx, e.conn, measureParams{Since: true, Tolerances: tolerances})
 }
 
 // Begin has every link begin anew: the next packet in a direction is the first, and
-// MeasureSince counts from there (impair.Direction.Begin, gauge.Gauge.Begin).
+// MeasureSince counts from there (impair.Direction.Begin, linkstats.Collector.Begin).
 func (e *Engine) Begin(ctx context.Context) error { return methodBegin.Call(ctx, e.conn, nil) }
 
 // Record has every decision from now on logged to file, in the format of package
@@ -181,7 +181,7 @@ func (e *Engine) Recorded(ctx context.Context) (Recorded, error) {
 // Replay has the links meet the decisions of a log again, which is read from
 // where file is at to its end, and may have 1 GiB; see impair.Direction.Replay.
 // It is for once, before links are attached. What a replay came to is in
-// gauge.Measured.
+// linkstats.Statistics.
 func (e *Engine) Replay(ctx context.Context, file *os.File) (Log, error) {
 	return methodReplay.Call(ctx, e.conn, nil, file)
 }

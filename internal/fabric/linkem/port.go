@@ -86,7 +86,7 @@ func (p *port) countOverruns() error {
 	if err != nil {
 		return fmt.Errorf("interface %s: %w", p.name, err)
 	}
-	p.line.gauge.Counts.Packets += n
-	p.line.gauge.Counts.LostOverrun += n
+	p.line.stats.Counts.Packets += n
+	p.line.stats.Counts.LostOverrun += n
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
-	"github.com/ndklab/ndklab/internal/fabric/gauge"
+	"github.com/ndklab/ndklab/internal/fabric/linkstats"
 )
 
 // Main is the engine process: it serves the supervisor at the other end of
@@ -212,7 +212,7 @@ func (s *service) release(ctx context.Context, _ *control.Request, name string) 
 	return err
 }
 
-func (s *service) detach(_ context.Context, _ *control.Request, name string) (measured [2]gauge.Measured, err error) {
+func (s *service) detach(_ context.Context, _ *control.Request, name string) (measured [2]linkstats.Statistics, err error) {
 	var ports [2]*port
 	err = s.commands.do(func() error {
 		k, err := s.links.detach(name)
@@ -231,12 +231,12 @@ func (s *service) detach(_ context.Context, _ *control.Request, name string) (me
 	return measured, nil
 }
 
-func (s *service) measure(_ context.Context, _ *control.Request, params measureParams) (map[string][2]gauge.Measured, error) {
-	all := map[string][2]gauge.Measured{}
+func (s *service) measure(_ context.Context, _ *control.Request, params measureParams) (map[string][2]linkstats.Statistics, error) {
+	all := map[string][2]linkstats.Statistics{}
 	err := s.eachLink(func(k *link) (err error) {
 		if tolerance, known := params.Tolerances[k.name]; known {
 			for _, n := range k.lines {
-				n.gauge.Tolerance = tolerance
+				n.stats.Tolerance = tolerance
 			}
 		}
 		all[k.name], err = k.measure(params.Since)

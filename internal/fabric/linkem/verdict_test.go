@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/ndklab/ndklab/internal/fabric/frame"
-	"github.com/ndklab/ndklab/internal/fabric/gauge"
 	"github.com/ndklab/ndklab/internal/fabric/impair"
+	"github.com/ndklab/ndklab/internal/fabric/linkstats"
 	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
@@ -294,12 +294,12 @@ func TestLossesAreToldApart(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		settings topology.Impairment
-		want     gauge.Measured
+		want     linkstats.Statistics
 	}{
-		{"places", topology.Impairment{Loss: topology.Loss{Packets: []uint64{1, 2, 5}}}, gauge.Measured{Dropped: 3, Bursts: 2}},
-		{"fault", topology.Impairment{Faults: []topology.Fault{{Match: topology.Match{PSN: &psn}, Action: topology.Drop}}}, gauge.Measured{LostFault: 3, Faulted: 3}},
-		{"cut", topology.Impairment{Cut: true}, gauge.Measured{LostCut: 15}},
-		{"queue", topology.Impairment{Rate: 1e6, Queue: topology.Queue{Packets: 10}}, gauge.Measured{LostQueue: 5, PeakPackets: 10, PeakBytes: 1660}},
+		{"places", topology.Impairment{Loss: topology.Loss{Packets: []uint64{1, 2, 5}}}, linkstats.Statistics{Dropped: 3, Bursts: 2}},
+		{"fault", topology.Impairment{Faults: []topology.Fault{{Match: topology.Match{PSN: &psn}, Action: topology.Drop}}}, linkstats.Statistics{LostFault: 3, Faulted: 3}},
+		{"cut", topology.Impairment{Cut: true}, linkstats.Statistics{LostCut: 15}},
+		{"queue", topology.Impairment{Rate: 1e6, Queue: topology.Queue{Packets: 10}}, linkstats.Statistics{LostQueue: 5, PeakPackets: 10, PeakBytes: 1660}},
 	} {
 		b := newBench(t, c.settings)
 		raw := roceSuperPacket(15, 100, 0)
@@ -309,7 +309,7 @@ func TestLossesAreToldApart(t *testing.T) {
 		if uint64(len(got)) != c.want.Delivered {
 			t.Errorf("%s: %d packets left, want %d", c.name, len(got), c.want.Delivered)
 		}
-		if diff := cmp.Diff(c.want, b.k.lines[0].gauge.Counts); diff != "" {
+		if diff := cmp.Diff(c.want, b.k.lines[0].stats.Counts); diff != "" {
 			t.Errorf("%s: measured (-want +got):\n%s", c.name, diff)
 		}
 	}

@@ -1,5 +1,5 @@
 // Package linkreport makes the report of a link's directions out of what was measured
-// there (package gauge): what was asked for beside what was achieved, and each figure
+// there (package linkstats): what was asked for beside what was achieved, and each figure
 // that left the link's tolerance because the machine did not keep up.
 //
 // It is pure. It measures nothing, and writes no text but that of an overrun.
@@ -8,8 +8,8 @@
 package linkreport
 
 import (
-	"github.com/ndklab/ndklab/internal/fabric/gauge"
 	"github.com/ndklab/ndklab/internal/fabric/impair"
+	"github.com/ndklab/ndklab/internal/fabric/linkstats"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -17,7 +17,7 @@ import (
 // Judged returns what was measured in a direction of a link, with the overruns of the
 // link's tolerance. rate is asked for at present, in bits per second, or 0. root says that
 // the lab is root's.
-func Judged(m *gauge.Measured, spec *topology.Link, rate uint64, root bool) report.Direction {
+func Judged(m *linkstats.Statistics, spec *topology.Link, rate uint64, root bool) report.Direction {
 	d := Direction(m)
 	if d.Lateness != nil {
 		for _, b := range allBeyond(m, Tolerance(spec)) {
@@ -29,7 +29,7 @@ func Judged(m *gauge.Measured, spec *topology.Link, rate uint64, root bool) repo
 }
 
 // Direction returns what was measured in a direction of a link, without judging it.
-func Direction(m *gauge.Measured) report.Direction {
+func Direction(m *linkstats.Statistics) report.Direction {
 	return report.Direction{
 		Packets:  m.Packets,
 		Bytes:    m.Bytes,
@@ -83,7 +83,7 @@ func Asked(a *impair.Asked) report.Quality {
 }
 
 // achieved returns what the engine measured.
-func achieved(m *gauge.Measured) report.Quality {
+func achieved(m *linkstats.Statistics) report.Quality {
 	var q report.Quality
 	set := func(field **float64, value float64) { *field = &value }
 	if m.Delay.Count > 0 {
@@ -110,14 +110,14 @@ func achieved(m *gauge.Measured) report.Quality {
 	return q
 }
 
-func lateness(d gauge.Distribution) *report.Lateness {
+func lateness(d linkstats.Distribution) *report.Lateness {
 	if d.Count == 0 {
 		return nil
 	}
 	return &report.Lateness{Min: Microseconds(d.Min), P10: Microseconds(d.P10), P50: Microseconds(d.P50), P99: Microseconds(d.P99), Packets: d.Count}
 }
 
-func delays(bins []gauge.Bin) []report.Delays {
+func delays(bins []linkstats.Bin) []report.Delays {
 	var all []report.Delays
 	for _, b := range bins {
 		all = append(all, report.Delays{FromUS: Microseconds(b.From), Packets: b.Count})

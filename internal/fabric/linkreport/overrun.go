@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/ndklab/ndklab/internal/fabric/gauge"
+	"github.com/ndklab/ndklab/internal/fabric/linkstats"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/fabric/report/words"
 	"github.com/ndklab/ndklab/topology"
@@ -22,7 +22,7 @@ const (
 // itself does, such as a full queue, is no overrun: only what the engine did later, or
 // less of, than the model says. root says that the lab is root's, whom no remedy tells to
 // become that.
-func overruns(m *gauge.Measured, spec *topology.Link, rate uint64, root bool) []report.Overrun {
+func overruns(m *linkstats.Statistics, spec *topology.Link, rate uint64, root bool) []report.Overrun {
 	var found []report.Overrun
 	exceeds := func(o report.Overrun, asRoot string) {
 		if !root {
@@ -73,7 +73,7 @@ type beyond struct {
 
 // allBeyond counts by the three limits of a tolerance. A machine that is busy makes packets
 // late, but not nine of ten: so many are the engine's own doing.
-func allBeyond(m *gauge.Measured, t topology.Tolerance) [3]beyond {
+func allBeyond(m *linkstats.Statistics, t topology.Tolerance) [3]beyond {
 	of := func(limit time.Duration, packets uint64, tolerated float64, reason string) beyond {
 		return beyond{report.Late{LimitUS: Microseconds(int64(limit)), Packets: packets, Tolerated: tolerated}, reason}
 	}
@@ -91,7 +91,7 @@ func tolerated(packets uint64, share float64) uint64 {
 	return max(1, packets*uint64(math.Round(share*parts))/parts)
 }
 
-// peakTime is the time over which gauge.Measured.PeakRate is taken, with what the slots there
+// peakTime is the time over which linkstats.Statistics.PeakRate is taken, with what the slots there
 // may add.
 const peakTime = 110 * time.Millisecond
 
@@ -109,7 +109,7 @@ func Tolerance(spec *topology.Link) topology.Tolerance {
 // that was to leave: so the queue is not taken for longer than what was in it. It is
 // 0 if that is not known, because the rate was another before or packets were lost
 // behind the queue other than evenly.
-func leastPeak(rate uint64, m *gauge.Measured) float64 {
+func leastPeak(rate uint64, m *linkstats.Statistics) float64 {
 	if rate == 0 || rate != m.Asked.Rate || m.LostCut+m.LostFault+m.LostDown > 0 || m.Asked.Burst > 0 {
 		return 0
 	}

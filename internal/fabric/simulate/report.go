@@ -102,7 +102,7 @@ func (k *link) report() report.Link {
 	}
 	for d, e := range k.spec.Endpoints {
 		r.Endpoints[d] = e.String()
-		m := k.wires[d].gauge.Measured(k.wires[d].model)
+		m := k.wires[d].gauge.Statistics(k.wires[d].model)
 		r.Directions[d] = linkreport.Direction(&m)
 		settings := k.wires[d].model.Settings()
 		r.Directions[d].From, r.Directions[d].Settings, r.Directions[d].Set = e.String(), settings.Settings(), linkreport.Set(settings)

@@ -3,8 +3,8 @@ package simulate
 import (
 	"time"
 
-	"github.com/ndklab/ndklab/internal/fabric/gauge"
 	"github.com/ndklab/ndklab/internal/fabric/impair"
+	"github.com/ndklab/ndklab/internal/fabric/linkstats"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -35,7 +35,7 @@ type wire struct {
 	network *network
 	link    *link
 	model   *impair.Direction
-	gauge   gauge.Gauge
+	gauge   linkstats.Collector
 	transit transits
 	timer   clock.Timer   // runs release; nil before the first packet
 	plain   bool          // it has no rate

@@ -1,4 +1,4 @@
-package gauge
+package linkstats
 
 import (
 	"testing"
@@ -17,52 +17,52 @@ var impairment = topology.Impairment{
 }
 
 // pass has packets go through a direction from an instant on.
-func pass(g *Gauge, model *impair.Direction, from time.Duration) {
+func pass(c *Collector, model *impair.Direction, from time.Duration) {
 	for i := range 500 {
 		at := from + time.Duration(i)*50*time.Microsecond
 		p := impair.Packet{Frame: 1000, Payload: 42}
-		g.Entered(p.Frame)
+		c.Entered(p.Frame)
 		v := model.Packet(&p, at)
-		g.Decided(model, &v)
+		c.Decided(model, &v)
 		if v.Fate == impair.Passes {
-			g.Delivered(v.Departs, 1, uint64(impair.WireBytes(p.Frame)), v.Departs-at-v.Queued, v.Queued, 0)
+			c.Delivered(v.Departs, 1, uint64(impair.WireBytes(p.Frame)), v.Departs-at-v.Queued, v.Queued, 0)
 		}
 	}
 }
 
 // What is measured since Begin, fates of packets included, is what a direction measures
 // that is new; in all it is both.
-func TestTerms(t *testing.T) {
-	fresh := func() (*Gauge, *impair.Direction) {
+func TestPeriods(t *testing.T) {
+	fresh := func() (*Collector, *impair.Direction) {
 		model := impair.New(42, "link", 0)
 		model.Set(impairment, 0)
-		return new(Gauge), model
+		return new(Collector), model
 	}
 	alone, model := fresh()
 	pass(alone, model, 0)
-	want := alone.Measured(model)
+	want := alone.Statistics(model)
 	if want.Dropped == 0 || want.LostQueue == 0 || want.LostCut == 0 || want.Duplicated+want.Corrupted == 0 {
 		t.Fatalf("not all happens that is to be compared: %+v", want)
 	}
 
-	g, model := fresh()
-	pass(g, model, 0)
+	c, model := fresh()
+	pass(c, model, 0)
 	// Other settings are left as the first ones were.
 	model.Set(topology.Impairment{Delay: time.Hour}, time.Second)
-	pass(g, model, time.Second)
+	pass(c, model, time.Second)
 	model.Set(impairment, 2*time.Hour)
-	g.Begin(model, 3*time.Hour, false)
-	if m := g.MeasuredSince(model); m.Packets+m.PeakBytes+m.Delay.Count != 0 || m.PeakRate != 0 {
+	c.Begin(model, 3*time.Hour, false)
+	if m := c.StatisticsSince(model); m.Packets+m.PeakBytes+m.Delay.Count != 0 || m.PeakRate != 0 {
 		t.Errorf("before any packet: %+v", m)
 	}
-	pass(g, model, 3*time.Hour)
-	if diff := cmp.Diff(want, g.MeasuredSince(model)); diff != "" {
+	pass(c, model, 3*time.Hour)
+	if diff := cmp.Diff(want, c.StatisticsSince(model)); diff != "" {
 		t.Errorf("since Begin (-want +got):\n%s", diff)
 	}
 
-	all := g.Measured(model)
+	all := c.Statistics(model)
 	if all.Packets != 1500 || all.Dropped != 2*want.Dropped || all.LostQueue != 2*want.LostQueue || all.Asked.Packets != 2*want.Asked.Packets+500 ||
 		all.Delay.Count != 2*want.Delay.Count+500 || all.Delay.Max < int64(time.Hour) || all.PeakBytes != want.PeakBytes {
-		t.Errorf("in all: %+v, of which the term has %+v", all, want)
+		t.Errorf("in all: %+v, of which the period has %+v", all, want)
 	}
 }

@@ -1,12 +1,11 @@
-// Package gauge measures one direction of a link: what became of the packets that
-// entered it, how long those took that left it, and at what rate they left.
+// Package linkstats collects the statistics of one direction of a link: what became of the
+// packets that entered it, how long those took that left it, and at what rate they left.
 //
-// It is told of each packet by what carries the link, the link engine or a
-// simulation, and knows neither of them. Package linkreport holds what was measured
-// against what was asked for.
+// The link engine or a simulation reports each packet to it. The package knows neither of
+// them. Package linkreport compares the statistics with what was asked for.
 //
-// Start reading at Gauge.
-package gauge
+// Start reading at Collector.
+package linkstats
 
 import (
 	"time"
@@ -15,19 +14,19 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// A Gauge is the measuring of one direction: in all, and since Begin. It allocates
+// A Collector collects the statistics of one direction: in all, and since Begin. It allocates
 // nothing per packet, but for pages of its histograms when a duration of that length
 // comes for the first time. It is not for use by several goroutines at once.
-type Gauge struct {
-	term          // since Begin
-	earlier *term // until then; nil before the first Begin
+type Collector struct {
+	period          // since Begin
+	earlier *period // until then; nil before the first Begin
 
 	Tolerance topology.Tolerance // whose limits late packets are counted by
 }
 
-// A term holds the figures from one moment on.
-type term struct {
-	Counts Measured // the counters; the rest is filled in by measured
+// A period holds the statistics from one moment on.
+type period struct {
+	Counts Statistics // the counters; statistics fills in the rest
 
 	losing    bool // the last packet was Dropped
 	delay     durations
@@ -36,20 +35,20 @@ type term struct {
 	delivered meter
 }
 
-// Begin begins another term of the direction that model decides for, at an instant of
+// Begin begins another period of the direction that model decides for, at an instant of
 // its time (impair.Direction.Begin).
-func (g *Gauge) Begin(model *impair.Direction, at time.Duration, logged bool) {
+func (c *Collector) Begin(model *impair.Direction, at time.Duration, logged bool) {
 	model.Begin(at, logged)
-	if g.earlier == nil {
-		g.earlier = new(term)
+	if c.earlier == nil {
+		c.earlier = new(period)
 	}
-	g.earlier.merge(&g.term)
-	g.earlier.Counts.Replayed = model.Replayed()
-	g.term = term{}
+	c.earlier.merge(&c.period)
+	c.earlier.Counts.Replayed = model.Replayed()
+	c.period = period{}
 }
 
-// merge adds a later term.
-func (t *term) merge(later *term) {
+// merge adds a later period.
+func (t *period) merge(later *period) {
 	t.Counts.merge(&later.Counts)
 	t.delay.merge(&later.delay)
 	t.queueing.merge(&later.queueing)
@@ -57,8 +56,8 @@ func (t *term) merge(later *term) {
 	t.delivered.merge(&later.delivered)
 }
 
-// merge adds the counters of a later term.
-func (m *Measured) merge(later *Measured) {
+// merge adds the counters of a later period.
+func (m *Statistics) merge(later *Statistics) {
 	for _, c := range []struct{ to, from *uint64 }{
 		{&m.Packets, &later.Packets}, {&m.Bytes, &later.Bytes}, {&m.Delivered, &later.Delivered},
 		{&m.Dropped, &later.Dropped}, {&m.Bursts, &later.Bursts},
@@ -74,9 +73,9 @@ func (m *Measured) merge(later *Measured) {
 }
 
 // Decided counts what a direction has decided on a packet that entered it. Copies are
-// counted by who makes them.
-func (g *Gauge) Decided(model *impair.Direction, v *impair.Verdict) {
-	m := &g.Counts
+// counted by the caller that makes them.
+func (c *Collector) Decided(model *impair.Direction, v *impair.Verdict) {
+	m := &c.Counts
 	switch v.Fate {
 	case impair.Lost:
 		if v.Cause == impair.Fault {
@@ -84,7 +83,7 @@ func (g *Gauge) Decided(model *impair.Direction, v *impair.Verdict) {
 			break
 		}
 		m.Dropped++
-		if !g.losing {
+		if !c.losing {
 			m.Bursts++
 		}
 	case impair.QueueFull:
@@ -92,7 +91,7 @@ func (g *Gauge) Decided(model *impair.Direction, v *impair.Verdict) {
 	case impair.Down:
 		m.LostCut++
 	}
-	g.losing = v.Fate == impair.Lost && v.Cause != impair.Fault
+	c.losing = v.Fate == impair.Lost && v.Cause != impair.Fault
 	if v.Fault != 0 {
 		m.Faulted++
 	}
@@ -113,46 +112,46 @@ func (g *Gauge) Decided(model *impair.Direction, v *impair.Verdict) {
 }
 
 // Entered counts a packet that entered, of so many bytes from the Ethernet header on.
-func (g *Gauge) Entered(frame int) {
-	g.Counts.Packets++
-	g.Counts.Bytes += uint64(frame)
+func (c *Collector) Entered(frame int) {
+	c.Counts.Packets++
+	c.Counts.Bytes += uint64(frame)
 }
 
 // Delivered counts packets that left together at an instant, so many wire bytes
 // (impair.WireBytes) altogether. Each took delay and, before that, queued for the
 // direction's rate, and was late by so much.
-func (g *Gauge) Delivered(now time.Duration, packets, wire uint64, delay, queued, late time.Duration) {
-	g.Counts.Delivered += packets
-	g.delay.record(int64(delay), packets)
-	g.queueing.record(int64(queued), packets)
-	g.lateness.record(int64(late), packets)
+func (c *Collector) Delivered(now time.Duration, packets, wire uint64, delay, queued, late time.Duration) {
+	c.Counts.Delivered += packets
+	c.delay.record(int64(delay), packets)
+	c.queueing.record(int64(queued), packets)
+	c.lateness.record(int64(late), packets)
 	if late < 0 {
-		g.Counts.Early += packets
+		c.Counts.Early += packets
 	}
-	g.delivered.add(now, wire*8)
+	c.delivered.add(now, wire*8)
 }
 
-// Measured returns all figures so far of the direction that model decides for.
-func (g *Gauge) Measured(model *impair.Direction) Measured {
-	all := &g.term
-	if g.earlier != nil {
-		all = new(term)
-		all.merge(g.earlier)
-		all.merge(&g.term)
+// Statistics returns all statistics so far of the direction that model decides for.
+func (c *Collector) Statistics(model *impair.Direction) Statistics {
+	all := &c.period
+	if c.earlier != nil {
+		all = new(period)
+		all.merge(c.earlier)
+		all.merge(&c.period)
 	}
-	return all.measured(model.Asked(), model.Replayed(), g.Tolerance)
+	return all.statistics(model.Asked(), model.Replayed(), c.Tolerance)
 }
 
-// MeasuredSince returns the figures since Begin, likewise.
-func (g *Gauge) MeasuredSince(model *impair.Direction) Measured {
+// StatisticsSince returns the statistics since Begin.
+func (c *Collector) StatisticsSince(model *impair.Direction) Statistics {
 	replayed := model.Replayed()
-	if g.earlier != nil {
-		replayed = replayed.Sub(g.earlier.Counts.Replayed)
+	if c.earlier != nil {
+		replayed = replayed.Sub(c.earlier.Counts.Replayed)
 	}
-	return g.measured(model.AskedSince(), replayed, g.Tolerance)
+	return c.statistics(model.AskedSince(), replayed, c.Tolerance)
 }
 
-func (t *term) measured(asked impair.Asked, replayed impair.Replayed, tolerance topology.Tolerance) Measured {
+func (t *period) statistics(asked impair.Asked, replayed impair.Replayed, tolerance topology.Tolerance) Statistics {
 	m := t.Counts
 	m.Asked, m.Replayed = asked, replayed
 	m.Delay = t.delay.distribution()
@@ -164,10 +163,10 @@ func (t *term) measured(asked impair.Asked, replayed impair.Replayed, tolerance 
 	return m
 }
 
-// Measured holds the figures of one direction of a link. Packets are wire packets,
+// Statistics are those of one direction of a link. Packets are wire packets,
 // counted as they would be without segmentation offload; those still on their way are in
 // Packets only.
-type Measured struct {
+type Statistics struct {
 	Packets     uint64 `json:"packets"`      // that entered
 	Bytes       uint64 `json:"bytes"`        // of those, from the Ethernet header on, without check sequence
 	Delivered   uint64 `json:"delivered"`    // copies too
@@ -202,7 +201,7 @@ type Measured struct {
 	MeanRate float64      `json:"mean_bps"` // the same from the first to the last packet delivered; 0 if there were not two
 }
 
-// A Distribution sums up durations in nanoseconds. Percentiles are within
+// A Distribution summarises durations in nanoseconds. Percentiles are within
 // 1/8192 of the true value. It is all zero if Count is.
 type Distribution struct {
 	Count uint64 `json:"count"`
@@ -224,13 +223,13 @@ type Late struct {
 }
 
 // late counts the packets that left later than the limits of a tolerance.
-func (t *term) late(limits topology.Tolerance) Late {
+func (t *period) late(limits topology.Tolerance) Late {
 	above := func(limit time.Duration) uint64 { return t.lateness.above(int64(limit)) }
 	return Late{P10: above(limits.DelayP10), P50: above(limits.Delay), P99: above(limits.DelayP99)}
 }
 
-// A Bin is how many of the durations are from From on and below the next bin's.
-// The first has those below it, too, and the last those above.
+// A Bin counts the durations from From on and below the next bin's. The first also counts
+// those below it, and the last those above.
 type Bin struct {
 	From  int64  `json:"from_ns"`
 	Count uint64 `json:"count"`

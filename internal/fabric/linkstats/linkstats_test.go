@@ -1,4 +1,4 @@
-package gauge
+package linkstats
 
 import (
 	"math"
@@ -41,23 +41,23 @@ func TestHistogramPercentiles(t *testing.T) {
 // Packets that are late are counted beyond a limit, those before their time apart.
 func TestLateAndEarly(t *testing.T) {
 	const us, ms = time.Microsecond, time.Millisecond
-	g, model := Gauge{Tolerance: topology.DefaultTolerance}, impair.New(1, "link", 0)
-	if got := g.Measured(model).Late; got != (Late{}) {
+	collector, model := Collector{Tolerance: topology.DefaultTolerance}, impair.New(1, "link", 0)
+	if got := collector.Statistics(model).Late; got != (Late{}) {
 		t.Errorf("of nothing: %+v", got)
 	}
 	for _, c := range []struct {
 		late    time.Duration
 		packets uint64
 	}{{-1, 1}, {-ms, 2}, {0, 4}, {200 * us, 8}, {201 * us, 16}, {ms, 32}, {ms + us, 64}, {20 * ms, 128}, {20*ms + 10*us, 256}, {time.Hour, 512}} {
-		g.Delivered(0, c.packets, 0, 0, 0, c.late)
+		collector.Delivered(0, c.packets, 0, 0, 0, c.late)
 	}
-	if got, want := g.Measured(model), (Late{P10: 1008, P50: 960, P99: 768}); got.Late != want || got.Early != 3 {
+	if got, want := collector.Statistics(model), (Late{P10: 1008, P50: 960, P99: 768}); got.Late != want || got.Early != 3 {
 		t.Errorf("%+v, %d early, want %+v and 3", got.Late, got.Early, want)
 	}
-	// Of each term, and of all of them.
-	g.Begin(model, 0, false)
-	g.Delivered(0, 5, 0, 0, 0, time.Second)
-	if got, all := g.MeasuredSince(model), g.Measured(model); got.Late != (Late{5, 5, 5}) || got.Early != 0 || all.Late != (Late{1013, 965, 773}) || all.Early != 3 {
+	// Of each period, and of all of them.
+	collector.Begin(model, 0, false)
+	collector.Delivered(0, 5, 0, 0, 0, time.Second)
+	if got, all := collector.StatisticsSince(model), collector.Statistics(model); got.Late != (Late{5, 5, 5}) || got.Early != 0 || all.Late != (Late{1013, 965, 773}) || all.Early != 3 {
 		t.Errorf("since: %+v, %d early; in all: %+v, %d early", got.Late, got.Early, all.Late, all.Early)
 	}
 }
