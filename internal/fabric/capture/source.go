@@ -75,7 +75,7 @@ func (s *Source) take(ctx context.Context, source int, chunks *chunks) (dropped 
 		buffers[i] = make([]byte, frame.MaxLen)
 	}
 	receiver := frame.NewReceiver(buffers)
-	receiver.KeepWays()
+	receiver.KeepDirections()
 	var c *chunk // being filled
 	for ended := false; ; {
 		var n int

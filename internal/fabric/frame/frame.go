@@ -68,7 +68,7 @@ const (
 	tcpCWR = 0x80
 )
 
-// ErrShort is a frame without a whole Ethernet header.
+// ErrShort says that a frame has no whole Ethernet header.
 var ErrShort = errors.New("frame is shorter than an Ethernet header")
 
 // A Frame is one packet or a super-packet. It refers to the bytes it was
@@ -129,7 +129,7 @@ func (f *Frame) parseSuper() {
 }
 
 // networkHeader finds the end of the IP header at offset ip and the protocol
-// that follows. It is not ok for anything but a first fragment-less IP packet.
+// that follows. ok is true only for an IP packet that is not fragmented.
 func networkHeader(b []byte, ip int) (l4 int, proto byte, ipv6, ok bool) {
 	switch binary.BigEndian.Uint16(b[ip-2:]) {
 	case etherIPv4:
@@ -155,20 +155,20 @@ func networkHeader(b []byte, ip int) (l4 int, proto byte, ipv6, ok bool) {
 	return 0, 0, false, false
 }
 
-// Segments is the number of wire packets the frame stands for, at least 1.
+// Segments returns the number of wire packets the frame stands for, at least 1.
 func (f *Frame) Segments() int { return f.segments }
 
-// Bytes is the frame with its virtio header, as it was received.
+// Bytes returns the frame with its virtio header, as it was received.
 func (f *Frame) Bytes() []byte { return f.bytes }
 
-// Packet is the frame without its virtio header.
+// Packet returns the frame without its virtio header.
 func (f *Frame) Packet() []byte { return f.bytes[HeaderLen:] }
 
 // Move copies the frame to dst, which must have room, and refers to that from
 // then on.
 func (f *Frame) Move(dst []byte) { f.bytes = dst[:copy(dst, f.bytes)] }
 
-// Size is the length in bytes of wire packet i, from its Ethernet header on.
+// Size returns the length in bytes of wire packet i, from its Ethernet header on.
 func (f *Frame) Size(i int) int {
 	if f.segments == 1 {
 		return len(f.bytes) - HeaderLen
@@ -176,8 +176,8 @@ func (f *Frame) Size(i int) int {
 	return f.payload - HeaderLen + len(f.Payload(i, 1))
 }
 
-// Payload is what packets first to first+count-1 carry after their headers. It
-// is for frames of several segments.
+// Payload returns what packets first to first+count-1 carry after their headers. The frame
+// must have several segments.
 func (f *Frame) Payload(first, count int) []byte {
 	begin := f.payload + first*f.segment
 	return f.bytes[begin:min(begin+count*f.segment, len(f.bytes))]
@@ -186,7 +186,7 @@ func (f *Frame) Payload(first, count int) []byte {
 // AppendHeaders appends to dst the virtio header and the packet headers, at
 // most MaxHeaders bytes, with which the Payload of the same run of packets is a
 // frame to send: one packet, or a super-packet whose packets are just what
-// they would have been in the original. It is for frames of several segments.
+// they would have been in the original. The frame must have several segments.
 //
 // The headers follow the kernel's own segmentation (net/ipv4/af_inet.c
 // inet_gso_segment, tcp_offload.c, udp_offload.c): the IPv4 identification

@@ -5,8 +5,8 @@ import "encoding/binary"
 // rocePort is the UDP destination port of RoCEv2 (roce.md 1).
 const rocePort = 4791
 
-// Layers says where the parts of a frame are. They are the same in each of the
-// wire packets that a frame stands for.
+// Layers holds the offsets of the parts of a frame. They are the same in each of the wire
+// packets that a frame stands for.
 type Layers struct {
 	Payload int  // bytes before the payload of UDP or TCP, before that of IP if it is neither, or 14 if it is not IP
 	ECT     bool // the IP header permits marking (ECN-capable transport, RFC 3168)
@@ -15,7 +15,7 @@ type Layers struct {
 	l4      int // offset of the UDP header of RoCEv2 from the Ethernet header on
 }
 
-// Layers looks at the frame's headers.
+// Layers parses the frame's headers.
 func (f *Frame) Layers() Layers {
 	p := f.Packet()
 	at := Layers{Payload: ethernetLen}
@@ -41,7 +41,7 @@ func (f *Frame) Layers() Layers {
 	return at
 }
 
-// Message is what wire packet i carries behind the headers of UDP or TCP.
+// Message returns what wire packet i carries behind the headers of UDP or TCP.
 func (f *Frame) Message(i int, at Layers) []byte {
 	if f.segments > 1 {
 		return f.Payload(i, 1)
@@ -76,10 +76,10 @@ func Mark(packet []byte) {
 	}
 }
 
-// Reseal is for a wire packet of the frame, complete with checksums, of which
-// bytes were changed. If it is RoCEv2 its UDP checksum is made right again: that
-// of Linux and of hardware has none (roce.md 1), and what has to tell the change
-// is the ICRC. The checksum of any other packet is left wrong.
+// Reseal updates the UDP checksum of a wire packet of the frame, complete with checksums, of
+// which bytes were changed, if it is RoCEv2: the ICRC has to detect the change, since Linux
+// and hardware send no UDP checksum (roce.md 1). The checksum of any other packet stays
+// wrong.
 func (f *Frame) Reseal(packet []byte, at Layers) {
 	if !at.RoCE {
 		return

@@ -16,28 +16,65 @@ import (
 // receive buffer to ask for, in bytes; without privilege in the initial user
 // namespace the kernel grants less (net.core.rmem_max).
 func Open(iface string, outgoing bool, buffer int) (fd int, err error) {
+	// Not SO_TIMESTAMPNS: it gives a frame without a stamp the time at which it is read.
+	const software = unix.SOF_TIMESTAMPING_RX_SOFTWARE | unix.SOF_TIMESTAMPING_SOFTWARE
+	options := []option{
+		{"PACKET_VNET_HDR", unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1},
+		{"SO_TIMESTAMPING", unix.SOL_SOCKET, unix.SO_TIMESTAMPING, software},
+	}
+	if !outgoing {
+		options = append(options, ignoreOutgoing)
+	}
+	return open(iface, buffer, options...)
+}
+
+// OpenPlain opens a packet socket without virtio headers and times. It gives what enters the
+// interface, and sends frames that begin with their Ethernet header.
+func OpenPlain(iface string, buffer int) (fd int, err error) {
+	return open(iface, buffer, ignoreOutgoing)
+}
+
+// An option is a socket option.
+type option struct {
+	what               string
+	level, name, value int
+}
+
+var ignoreOutgoing = option{"PACKET_IGNORE_OUTGOING", unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1}
+
+func open(iface string, buffer int, options ...option) (fd int, err error) {
 	// Protocol 0 receives nothing until bind names one, so that no frame of
 	// another interface gets in.
 	fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return -1, fmt.Errorf("packet socket on %s: %w", iface, err)
-	}
-	if err := configure(fd, outgoing, buffer); err != nil {
-		unix.Close(fd)
-		return -1, fmt.Errorf("packet socket on %s: %w", iface, err)
-	}
-	index, err := interfaceIndex(fd, iface)
 	if err == nil {
-		err = os.NewSyscallError("bind", unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: bigEndian(unix.ETH_P_ALL), Ifindex: index}))
+		if err = configure(fd, iface, buffer, options); err != nil {
+			unix.Close(fd)
+		}
 	}
 	if err != nil {
-		unix.Close(fd)
 		return -1, fmt.Errorf("packet socket on %s: %w", iface, err)
 	}
 	return fd, nil
 }
 
-// interfaceIndex is the index of an interface of the socket's network namespace.
+// configure sets options and the receive buffer, and binds the socket to the interface.
+func configure(fd int, iface string, buffer int, options []option) error {
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, buffer) != nil {
+		options = append(options, option{"SO_RCVBUF", unix.SOL_SOCKET, unix.SO_RCVBUF, buffer})
+	}
+	for _, o := range options {
+		if err := unix.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
+			return fmt.Errorf("%s: %w", o.what, err)
+		}
+	}
+	index, err := interfaceIndex(fd, iface)
+	if err != nil {
+		return err
+	}
+	return os.NewSyscallError("bind", unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: bigEndian(unix.ETH_P_ALL), Ifindex: index}))
+}
+
+// interfaceIndex returns the index of an interface of the socket's network namespace.
 // net.InterfaceByName would have the kernel describe every interface there is.
 func interfaceIndex(fd int, iface string) (int, error) {
 	request, err := unix.NewIfreq(iface)
@@ -50,32 +87,9 @@ func interfaceIndex(fd int, iface string) (int, error) {
 	return int(request.Uint32()), nil
 }
 
-func configure(fd int, outgoing bool, buffer int) error {
-	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1); err != nil {
-		return fmt.Errorf("PACKET_VNET_HDR: %w", err)
-	}
-	// Not SO_TIMESTAMPNS: of a frame without a stamp that says when it was taken.
-	const software = unix.SOF_TIMESTAMPING_RX_SOFTWARE | unix.SOF_TIMESTAMPING_SOFTWARE
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPING, software); err != nil {
-		return fmt.Errorf("SO_TIMESTAMPING: %w", err)
-	}
-	if !outgoing {
-		if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1); err != nil {
-			return fmt.Errorf("PACKET_IGNORE_OUTGOING: %w", err)
-		}
-	}
-	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, buffer) == nil {
-		return nil
-	}
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, buffer); err != nil {
-		return fmt.Errorf("SO_RCVBUF: %w", err)
-	}
-	return nil
-}
-
 func bigEndian(v uint16) uint16 { return v<<8 | v>>8 }
 
-// Overruns is how many frames the socket had no room for since the last call.
+// Overruns returns how many frames the socket had no room for since the last call.
 func Overruns(fd int) (uint64, error) {
 	stats, err := unix.GetsockoptTpacketStats(fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
 	if err != nil {
@@ -123,8 +137,8 @@ func NewReceiver(buffers [][]byte) *Receiver {
 	return r
 }
 
-// KeepWays has Receive keep which way frames went, for Outgoing.
-func (r *Receiver) KeepWays() {
+// KeepDirections has Receive keep the direction of frames, for Outgoing.
+func (r *Receiver) KeepDirections() {
 	r.from = make([]unix.RawSockaddrLinklayer, len(r.messages))
 	for i := range r.messages {
 		r.messages[i].header.Name = (*byte)(unsafe.Pointer(&r.from[i]))
@@ -132,7 +146,7 @@ func (r *Receiver) KeepWays() {
 }
 
 // Outgoing reports whether frame i is one that this namespace sent through the
-// interface, if ways are kept.
+// interface, if directions are kept.
 func (r *Receiver) Outgoing(i int) bool { return r.from[i].Pkttype == unix.PACKET_OUTGOING }
 
 // Replace gives the Receiver another buffer i; the caller keeps the old one.
@@ -142,8 +156,8 @@ func (r *Receiver) Replace(i int, b []byte) {
 	r.vectors[i].SetLen(len(b))
 }
 
-// Receive takes up to as many frames as there are buffers and says how many it
-// got. It does not wait: unix.EAGAIN says that there are none.
+// Receive takes up to as many frames as there are buffers and returns how many it
+// got. It does not wait: without frames it returns unix.EAGAIN.
 func (r *Receiver) Receive(fd int) (int, error) {
 	for i := range r.messages {
 		r.messages[i].header.Controllen = uint64(unsafe.Sizeof(stamp{}))
@@ -165,7 +179,7 @@ func (r *Receiver) Receive(fd int) (int, error) {
 	}
 }
 
-// Frame is what the last Receive put into buffer i, with its virtio header.
+// Frame returns what the last Receive put into buffer i, with its virtio header.
 func (r *Receiver) Frame(i int) []byte { return r.buffers[i][:r.messages[i].length] }
 
 // Cut reports whether frame i was longer than its buffer.

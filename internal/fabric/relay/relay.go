@@ -1,7 +1,6 @@
 // Package relay gives a process that may not open an interface the Ethernet
 // frames of one, over Unix datagram sockets: each datagram is one frame, from its
-// Ethernet header on, without check sequence. It is what QEMU speaks with
-// -netdev dgram, and easily spoken by any program.
+// Ethernet header on, without check sequence. QEMU uses that format with -netdev dgram.
 //
 // A directory holds two sockets for interface NAME. The relay receives on
 // NAME.lab what is to be sent through the interface. What arrives there it
@@ -10,16 +9,15 @@
 // plugged in, and a process that ends may be followed by another that makes
 // NAME.peer anew.
 //
-// The relay takes frames as the kernel has them: who wants them as on a wire
-// makes sure that no segmentation and no checksum is left to be done by the
-// time that they reach the interface (package link does, for such ends).
+// The relay takes frames as the kernel has them. A caller that wants them as on a wire
+// makes sure that segmentation and checksums are done by the time that they reach the
+// interface (package link does, for such ends).
 package relay
 
 import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"runtime"
 	"sync"
@@ -47,21 +45,21 @@ const (
 	receiveBuffer = 4 << 20
 )
 
-// patience is how long a peer may take to make room for a frame, such as an
+// sendTimeout is how long a peer may take to make room for a frame, such as an
 // emulated machine that gets no processor. The kernel queues some ten
 // (net.unix.max_dgram_qlen), and those that come meanwhile wait in the
 // interface's receive buffer. Tests change it.
-var patience = 2 * time.Second
+var sendTimeout = 2 * time.Second
 
 // Counts are of frames since the relay was opened.
 type Counts struct {
 	ToPeer   uint64 `json:"to_peer"`   // that it has taken, or may still
 	FromPeer uint64 `json:"from_peer"` // that went into the interface
 	NoPeer   uint64 `json:"no_peer"`   // dropped because there was nobody to take them
-	Lost     uint64 `json:"lost"`      // either way: a peer too slow, a frame too long, an interface that was down
+	Lost     uint64 `json:"lost"`      // in either direction: a peer too slow, a frame too long, an interface that was down
 }
 
-// A Relay is between one interface and its peer. Its methods may be called from
+// A Relay connects one interface and its peer. Its methods may be called from
 // any goroutine.
 type Relay struct {
 	iface  *os.File // packet socket
@@ -86,8 +84,8 @@ func Open(namespace *os.File, iface string, directory *os.File) (*Relay, error) 
 		return nil, fmt.Errorf("relay of %s: %w", iface, err)
 	}
 	r.directory = directory
-	r.running.Go(r.outward)
-	r.running.Go(r.inward)
+	r.running.Go(r.sendToPeer)
+	r.running.Go(r.sendToInterface)
 	return r, nil
 }
 
@@ -95,8 +93,8 @@ func (r *Relay) open(namespace *os.File, iface string, directory *os.File) (err 
 	if r.iface, err = openInterface(namespace, iface); err != nil {
 		return err
 	}
-	// By way of the descriptor the directory is reached wherever it lies, also if
-	// something else is mounted over it, and the address is short.
+	// A path through the descriptor leads to the directory also if something else is mounted
+	// over it, and the address is short.
 	base := fmt.Sprintf("/proc/self/fd/%d/", directory.Fd())
 	r.peer.Name = base + PeerSocket(iface)
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -110,7 +108,7 @@ func (r *Relay) open(namespace *os.File, iface string, directory *os.File) (err 
 	if r.out, err = unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
 		return err
 	}
-	limit := unix.NsecToTimeval(int64(patience))
+	limit := unix.NsecToTimeval(int64(sendTimeout))
 	if err := unix.SetsockoptTimeval(r.out, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit); err != nil {
 		return fmt.Errorf("SO_SNDTIMEO: %w", err)
 	}
@@ -126,47 +124,14 @@ func openInterface(namespace *os.File, iface string) (*os.File, error) {
 		runtime.LockOSThread() // for good: the thread ends with the goroutine
 		err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET)
 		if err == nil {
-			file, err = packetSocket(iface)
+			var fd int
+			if fd, err = frame.OpenPlain(iface, receiveBuffer); err == nil {
+				file = os.NewFile(uintptr(fd), iface)
+			}
 		}
 		done <- err
 	}()
 	return file, <-done
-}
-
-func packetSocket(iface string) (*os.File, error) {
-	device, err := net.InterfaceByName(iface)
-	if err != nil {
-		return nil, err
-	}
-	// Protocol 0 receives nothing until bind names one, so that no frame of
-	// another interface gets in.
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return nil, fmt.Errorf("packet socket: %w", err)
-	}
-	file := os.NewFile(uintptr(fd), iface)
-	if err := configure(fd, device.Index); err != nil {
-		file.Close()
-		return nil, fmt.Errorf("packet socket: %w", err)
-	}
-	return file, nil
-}
-
-func configure(fd, index int) error {
-	// What the namespace itself sends is not for the peer.
-	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1); err != nil {
-		return fmt.Errorf("PACKET_IGNORE_OUTGOING: %w", err)
-	}
-	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer) != nil {
-		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer); err != nil {
-			return fmt.Errorf("SO_RCVBUF: %w", err)
-		}
-	}
-	const all = unix.ETH_P_ALL<<8 | unix.ETH_P_ALL>>8 // in network byte order
-	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all & 0xffff, Ifindex: index}); err != nil {
-		return fmt.Errorf("bind: %w", err)
-	}
-	return nil
 }
 
 // Close ends the relay. The sockets' files stay for the owner of the directory
@@ -186,8 +151,8 @@ func (r *Relay) Close() {
 	}
 }
 
-// outward hands what enters the interface to the peer.
-func (r *Relay) outward() {
+// sendToPeer sends what enters the interface to the peer.
+func (r *Relay) sendToPeer() {
 	buffer := make([]byte, maxFrame)
 	for {
 		n, err := r.iface.Read(buffer)
@@ -197,7 +162,7 @@ func (r *Relay) outward() {
 		case err != nil: // the interface went down; the socket remains
 			continue
 		}
-		switch err := r.hand(buffer[:n]); {
+		switch err := r.sendFrame(buffer[:n]); {
 		case err == nil:
 			r.toPeer.Add(1)
 		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ECONNREFUSED):
@@ -208,19 +173,19 @@ func (r *Relay) outward() {
 	}
 }
 
-// hand sends a frame to the peer. Where sending has a time limit, signals end it
+// sendFrame sends a frame to the peer. Where sending has a time limit, signals end it
 // even if they have system calls go on (signal(7)); Go's runtime sends itself some.
-func (r *Relay) hand(frame []byte) error {
+func (r *Relay) sendFrame(frame []byte) error {
 	for began := time.Now(); ; {
 		err := unix.Sendto(r.out, frame, unix.MSG_NOSIGNAL, &r.peer)
-		if err != unix.EINTR || time.Since(began) > patience {
+		if err != unix.EINTR || time.Since(began) > sendTimeout {
 			return err
 		}
 	}
 }
 
-// inward puts what the peer sends into the interface.
-func (r *Relay) inward() {
+// sendToInterface sends what comes from the peer through the interface.
+func (r *Relay) sendToInterface() {
 	buffer := make([]byte, maxFrame+1) // so that a longer datagram is seen to be one
 	for {
 		n, err := r.socket.Read(buffer)
@@ -241,7 +206,7 @@ func (r *Relay) inward() {
 	}
 }
 
-// Counts is what happened so far.
+// Counts returns the counters so far.
 func (r *Relay) Counts() (Counts, error) {
 	raw, err := r.iface.SyscallConn()
 	if err != nil {

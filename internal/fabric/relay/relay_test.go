@@ -262,9 +262,9 @@ func queueLen(t *testing.T) uint64 {
 
 // Signals while a frame waits for the peer do not lose it.
 func TestSignals(t *testing.T) {
-	usual := patience
-	patience = time.Minute // we may be held up until we receive
-	t.Cleanup(func() { patience = usual })
+	usual := sendTimeout
+	sendTimeout = time.Minute // we may be held up until we receive
+	t.Cleanup(func() { sendTimeout = usual })
 	sides := pair(t)
 	peer := sides[1].peer(t)
 	queue := queueLen(t)
