@@ -60,7 +60,7 @@ func (l *life) limit(lab string, groups *cgroup.Tree) error {
 	if l.group, err = groups.Create(lab, l.Node, limits); err != nil || l.group == nil {
 		return err
 	}
-	l.unwatch, err = l.group.DieWhole()
+	l.unwatch, err = l.group.KillWhole()
 	return err
 }
 

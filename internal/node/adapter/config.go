@@ -1,5 +1,5 @@
-// Package adapter is what an emulated host's adapter is configured with: what a
-// topology says of it, and the provider's defaults for the rest. It starts no
+// Package adapter configures an emulated host's adapter as a topology describes it, with the
+// provider's defaults for the rest. It starts no
 // adapter: a node's agent does that on sockets, a simulation on a network in virtual
 // time, and both have the same limits.
 //
@@ -24,7 +24,7 @@ func Takes(a netip.Addr) bool { return a.Is4() || !a.IsLinkLocalUnicast() }
 // stream keeps the adapter's random numbers apart from others of the same seed.
 const stream = 0x61646170746572 // "adapter"
 
-// Rand is the adapter's source of random numbers in a node of a seed.
+// Rand returns the adapter's source of random numbers in a node of a seed.
 func Rand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
 
 // Config returns a configuration with what a topology sets of an adapter, and the provider's
@@ -38,8 +38,8 @@ func Config(set *topology.Adapter) provider.Config {
 	override(&c.Info, set)
 	override(&c.Capabilities, set)
 	setFlags(&c.Info.AdapterFlags, set)
-	// A read is an initiator request: of these two, the one that is not set gives
-	// way to the one that is.
+	// A read is an initiator request: of these two, the one that is not set follows the
+	// one that is.
 	switch info := &c.Info; {
 	case set.MaxReadRequestSge == nil:
 		info.MaxReadRequestSge = min(info.MaxReadRequestSge, info.MaxInitiatorRequestSge)
@@ -50,7 +50,7 @@ func Config(set *topology.Adapter) provider.Config {
 	return c
 }
 
-// keywords are the adapter's. Where a topology sets no frame size it is the
+// keywords returns the adapter's keywords. Where a topology sets no frame size it is the
 // largest that the link's MTU allows, not that of the keyword's default.
 func keywords(set *topology.Adapter) *provider.Configuration {
 	k := provider.DefaultConfiguration()

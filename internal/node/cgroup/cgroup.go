@@ -1,5 +1,5 @@
-// Package cgroup gives a lab's nodes their limits of cpu, memory and processes, and
-// tells what they use.
+// Package cgroup limits the cpu, memory and processes of a lab's nodes, and reads what they
+// use.
 //
 // Every node with a limit has a control group ndklab/LAB/NODE, in each hierarchy that
 // has a controller for one: version 1, where each controller may have a hierarchy of
@@ -10,12 +10,10 @@
 // behind when its processes die; Remove is for whoever cleans up. Nobody else's process is
 // ever moved to another group.
 //
-// How the machine is set up is told by github.com/containerd/cgroups. The groups
-// themselves are a few files to write, which is done here: that module's packages
-// cgroup1 and cgroup2 link protobuf, D-Bus and eBPF into the one binary that every node
-// is as well. A program of nothing else grew from 2.7 to 10.4 MB with them, its package
-// initialisation by 0.2 to 0.3 ms and 65 KiB, which is a third of what an agent
-// may take.
+// The module github.com/containerd/cgroups finds out how the machine is set up. The groups
+// themselves are a few files to write, which is done here: that module's packages cgroup1
+// and cgroup2 link protobuf, D-Bus and eBPF into the one binary that every node runs, whose
+// package initialisation they would make a third longer.
 //
 // Start reading at Tree, which find.go makes. usage.go reads, overmemory.go has a node
 // die whole.
@@ -67,7 +65,7 @@ type Group struct {
 	mu     sync.Mutex // guards limits
 	limits Limits
 
-	overMemory atomic.Bool // DieWhole has killed the node
+	overMemory atomic.Bool // KillWhole has killed the node
 }
 
 // Create makes a node's group with those of the limits for which there is a
@@ -92,7 +90,7 @@ func (t *Tree) Create(lab, node string, limits Limits) (*Group, error) {
 	return g, nil
 }
 
-// with is l and that one of the limits for which a controller is.
+// with returns l with the one of limits that a controller is for.
 func (l Limits) with(limits Limits, controller string) Limits {
 	switch controller {
 	case cpuController:
@@ -105,7 +103,7 @@ func (l Limits) with(limits Limits, controller string) Limits {
 	return l
 }
 
-// check refuses a name that would lead elsewhere.
+// check returns an error for a name that would be a path out of the tree.
 func check(name string) error {
 	if name == "" || name == "." || name == ".." || strings.Contains(name, "/") {
 		return fmt.Errorf("%q is no name for a cgroup", name)
@@ -160,7 +158,7 @@ func (h hierarchy) makeOnce(path string, controllers []string) error {
 		} else if err == nil || dir != filepath.Join(h.root, path) {
 			continue
 		}
-		// A lab of this name was here, and its counts still are.
+		// The group of an earlier lab of this name is here, with its counts.
 		if err := os.Remove(dir); err != nil {
 			return err
 		}
@@ -189,7 +187,7 @@ func enable(dir string, controllers []string) error {
 	return nil
 }
 
-// hasNoProcesses is an error if a version 2 group has processes of its own, other than
+// hasNoProcesses returns an error if a version 2 group has processes of its own, other than
 // the top of all, which alone may have both these and children with limits
 // (cgroup-v2.rst, No Internal Process Constraint). For cpu and pids the kernel would not
 // refuse, and make the group a threaded one instead, whose children are of no use here.
@@ -225,18 +223,18 @@ func write(file, value string) error {
 	return errors.Join(err, f.Close())
 }
 
-// Path is the group's path, below the groups that it could be made in.
+// Path returns the group's path, below the groups that it could be made in.
 func (g *Group) Path() string { return g.path }
 
-// Limits are those in force.
+// Limits returns the limits in force.
 func (g *Group) Limits() Limits {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.limits
 }
 
-// Set changes those limits that the group has to others. Of one that is 0 in either,
-// which is no limit, nothing changes. It is for one goroutine at a time.
+// Set changes the limits that the group has. A limit that is 0, which is none, in the group
+// or in limits stays as it is. It is for one goroutine at a time.
 func (g *Group) Set(limits Limits) error {
 	now := g.Limits()
 	for _, controller := range limited {
@@ -264,7 +262,7 @@ func (g *Group) Set(limits Limits) error {
 }
 
 // Directory opens the group's directory for CLONE_INTO_CGROUP, with which a child
-// is born in its group. It is nil where the group is in a version 1 hierarchy:
+// starts in its group. It returns nil where the group is in a version 1 hierarchy:
 // there the child has to be added.
 func (g *Group) Directory() (*os.File, error) {
 	hs := hierarchies(g.at)

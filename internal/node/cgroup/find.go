@@ -25,7 +25,7 @@ const (
 // limited are the controllers that limits need.
 var limited = []string{cpuController, memoryController, pidsController}
 
-// A machine is what decides where groups are made.
+// A machine holds what decides where groups are made.
 type machine struct {
 	top     string                  // where hierarchies are mounted: version 2 itself, or a directory per version 1 controller, with version 2 beside them
 	mode    cgroups.CGMode          // which of these
@@ -34,7 +34,7 @@ type machine struct {
 	access  func(path string) error // why this process may not write there
 }
 
-// this is the machine that the process runs on.
+// this returns the machine that the process runs on.
 func this() machine {
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -49,23 +49,23 @@ func isMounted(dir string) bool {
 	return unix.Statfs(dir, &st) == nil && st.Type == unix.CGROUP_SUPER_MAGIC
 }
 
-// access asks access(2), which takes into account that in a user namespace root has no
+// access calls access(2), which takes into account that in a user namespace root has no
 // rights outside.
 func access(path string) error { return unix.Access(path, unix.W_OK) }
 
-// A Tree is where this process may make groups.
+// A Tree holds the groups in which this process may make others.
 type Tree struct {
 	at    map[string]hierarchy // by controller
 	lacks map[string]error     // why there is none for a controller
 }
 
-// A hierarchy is where a controller is.
+// A hierarchy is the one that a controller is in.
 type hierarchy struct {
 	root string // the group in which base is made
 	v2   bool
 }
 
-// Open looks for where this process may make groups. It changes nothing.
+// Open finds the groups in which this process may make others. It changes nothing.
 func Open() *Tree { return this().open() }
 
 func (m machine) open() *Tree {
@@ -124,7 +124,7 @@ func (m machine) find(controller string) (hierarchy, error) {
 	return hierarchy{root, v2}, nil
 }
 
-// mount is where the hierarchy is mounted that has a controller; "" if there is none.
+// mount returns where the hierarchy is mounted that has a controller; "" if there is none.
 func (m machine) mount(controller string) (dir string, v2 bool) {
 	v1, unified := filepath.Join(m.top, controller), filepath.Join(m.top, "unified")
 	switch {
@@ -141,7 +141,7 @@ func (m machine) mount(controller string) (dir string, v2 bool) {
 	return "", false
 }
 
-// group is the path of this process's group in a controller's hierarchy, as
+// group returns the path of this process's group in a controller's hierarchy, as
 // /proc/self/cgroup has it: ID:CONTROLLERS:PATH, without controllers for version 2
 // (cgroups(7)).
 func (m machine) group(controller string, v2 bool) string {
@@ -154,7 +154,7 @@ func (m machine) group(controller string, v2 bool) string {
 	return "/"
 }
 
-// highest is the highest group on the way from the top of a hierarchy to this
+// highest returns the highest group on the way from the top of a hierarchy to this
 // process's own that it may have children in: only from there on, down to its own,
 // may it move processes (cgroup-v2.rst, Delegation Containment). In a container
 // without a cgroup namespace the own path is the host's, which is not to be seen; then only
@@ -181,7 +181,7 @@ func (m machine) highest(mount, own string, v2 bool) (string, error) {
 	return "", fmt.Errorf("below %s this user may write to no control group that this process is in: %w", m.top, first)
 }
 
-// writable says why this process may not have children in a group.
+// writable returns the reason why this process may not make groups in a group.
 func (m machine) writable(dir string, v2 bool) error {
 	files := []string{".", "cgroup.procs"}
 	if v2 {
@@ -211,7 +211,7 @@ func listed(file, word string) (bool, error) {
 	return slices.Contains(strings.Fields(string(b)), word), nil
 }
 
-// hierarchies are those that controllers are in, each once.
+// hierarchies returns those that controllers are in, each once.
 func hierarchies(at map[string]hierarchy) []hierarchy {
 	var hs []hierarchy
 	for _, controller := range append(limited[:len(limited):len(limited)], cpuacctController) {
@@ -222,7 +222,7 @@ func hierarchies(at map[string]hierarchy) []hierarchy {
 	return hs
 }
 
-// controllers are those that are in h.
+// controllers returns those that are in h.
 func (h hierarchy) controllers(at map[string]hierarchy) []string {
 	var names []string
 	for _, controller := range limited {

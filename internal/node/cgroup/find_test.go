@@ -177,7 +177,7 @@ func newTop(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := removePatiently(top); err != nil {
+		if err := removeWithRetries(top); err != nil {
 			t.Error(err)
 		}
 	})

@@ -8,8 +8,7 @@ import (
 	"syscall"
 )
 
-// This file finds groups by what is there, for who cleans up and does not know of
-// which labs.
+// This file finds the groups of all labs, for clean-up.
 
 // A Lab is the groups that a lab has, or has left.
 type Lab struct {
@@ -18,7 +17,7 @@ type Lab struct {
 	Used   bool     // by processes
 }
 
-// Labs are the labs of this user that have groups, by name.
+// Labs returns the labs of this user that have groups, by name.
 func Labs() []Lab {
 	labs := map[string]*Lab{}
 	var names []string
@@ -50,7 +49,7 @@ func (l *Lab) add(dir string) {
 	}
 }
 
-// children are the groups of this user right below one.
+// children returns the groups of this user right below one.
 func children(dir string) []string {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -16,7 +16,7 @@ func TestMemoryLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop, err := g.DieWhole()
+	stop, err := g.KillWhole()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DieWhole has all processes of the node killed when it goes over its memory, where
-// the kernel would kill the largest of them alone: in version 1. In version 2 the
-// kernel does it (memory.oom.group). stop ends that, and returns when nobody is being killed any more; it may be called
-// again.
-func (g *Group) DieWhole() (stop func(), err error) {
+// KillWhole kills all processes of the node when it exceeds its memory limit. In version 1
+// the kernel would kill the largest of them alone; in version 2 the kernel does the same as
+// KillWhole (memory.oom.group). stop ends that, and returns when no process is being killed
+// any more. It may be called again.
+func (g *Group) KillWhole() (stop func(), err error) {
 	h, ok := g.at[memoryController]
 	if !ok || h.v2 || g.limits.Memory == 0 {
 		return func() {}, nil
@@ -45,7 +45,7 @@ func (g *Group) DieWhole() (stop func(), err error) {
 	}, nil
 }
 
-// outOfMemory is an eventfd that counts when the kernel is about to kill a process of
+// outOfMemory returns an eventfd that counts when the kernel is about to kill a process of
 // the group (Documentation/admin-guide/cgroup-v1/memory.rst, 10).
 func (g *Group) outOfMemory(h hierarchy) (*os.File, error) {
 	dir := filepath.Join(h.root, g.path)

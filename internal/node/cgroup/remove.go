@@ -31,7 +31,7 @@ func (t *Tree) remove(lab string) error {
 	}
 	var errs []error
 	for _, h := range hierarchies(t.at) {
-		if err := removePatiently(filepath.Join(h.root, base, lab)); err != nil {
+		if err := removeWithRetries(filepath.Join(h.root, base, lab)); err != nil {
 			errs = append(errs, fmt.Errorf("cgroups of lab %s: %w", lab, err))
 		}
 		// Other labs may be below it.
@@ -43,7 +43,7 @@ func (t *Tree) remove(lab string) error {
 	return errors.Join(errs...)
 }
 
-func removePatiently(dir string) error {
+func removeWithRetries(dir string) error {
 	for deadline := time.Now().Add(removeTimeout); ; {
 		last := time.Now().After(deadline) // so that who slept too long looks once more
 		err := removeTree(dir)

@@ -11,7 +11,7 @@ type setting struct {
 	optional    bool // not every kernel has the file
 }
 
-// settings are what makes the limit of a controller.
+// settings returns what to write for the limit of a controller.
 func (h hierarchy) settings(controller string, l Limits) []setting {
 	switch controller {
 	case cpuController:

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A Usage is what a node has used since its group was made; nil is not known: the
-// kernel counts it not, or too old a kernel does not tell.
+// A Usage is what a node has used since its group was made. What the kernel does not count,
+// or is too old to report, is nil.
 type Usage struct {
 	CPU         *time.Duration // of all its processes, also those that have ended
 	Throttled   *time.Duration // that processes had to wait because of the limit

@@ -1,8 +1,6 @@
-// Package mount puts mounts in place in the mount namespace of a node: copies of what is
-// mounted elsewhere, and memory for files. It uses the system calls, as mount(8) keeps books
-// of the host's that a user may not write.
-//
-// What to mount where is others' business.
+// Package mount makes mounts in the mount namespace of a node: copies of what is mounted
+// elsewhere, and memory for files. It uses the system calls, since mount(8) writes a table
+// of the host's that a user may not write. Its callers decide what to mount where.
 package mount
 
 import (
@@ -12,8 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Clone is a mount of what is at a path and below it, which is nowhere yet. The caller
-// closes it.
+// Clone returns a detached mount of what is at a path and below it. The caller closes it.
 func Clone(path string) (tree int, err error) {
 	tree, err = unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
 	if err != nil {
@@ -30,8 +27,8 @@ func Attach(tree int, path string) error {
 	return nil
 }
 
-// Over mounts what is at a path and below it over what is at another. It takes a third of
-// the time of Clone and Attach.
+// Over mounts what is at a path and below it over what is at another. It takes less
+// time than Clone and Attach.
 func Over(path, target string) error {
 	if err := unix.Mount(path, target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("mount %s over %s: %w", path, target, err)
@@ -43,7 +40,7 @@ func Over(path, target string) error {
 // looks for something meanwhile.
 const scratch = "/sys"
 
-// Memory has fill make files in a folder of memory, which is gone afterwards but for what is
+// Memory calls fill with a folder of memory. Afterwards the folder is gone, but for what is
 // mounted elsewhere by then.
 func Memory(flags uintptr, fill func(folder string) error) error {
 	if err := unix.Mount("ndklab", scratch, "tmpfs", flags, "mode=0755"); err != nil {
@@ -56,8 +53,8 @@ func Memory(flags uintptr, fill func(folder string) error) error {
 	return err
 }
 
-// MemoryOver has fill make files in a folder of memory, and mounts that with all that is
-// mounted in it over a folder.
+// MemoryOver calls fill with a folder of memory, and mounts that with all that is mounted
+// in it over a folder.
 func MemoryOver(target string, flags uintptr, fill func(folder string) error) error {
 	place, err := unix.Open(target, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) // which scratch may cover
 	if err != nil {

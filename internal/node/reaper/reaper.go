@@ -1,7 +1,6 @@
-// Package reaper collects the orphans of a PID namespace, which become the children of
-// its process 1: the supervisor of a lab, and the agent of each node. Children that
-// process 1 has started itself are somebody's to wait for, and the reaper does not
-// take their exit status away.
+// Package reaper reaps the orphans of a PID namespace. They become the children of its
+// process 1: the supervisor of a lab, and the agent of each node. It leaves the exit status
+// of children that process 1 has started itself to those that wait for them.
 //
 // Start reading at Reaper.
 package reaper
@@ -15,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Reaper is that of a process, which has one at most. Its methods may be called
+// A Reaper reaps the orphans of this process, which has one Reaper at most. Its methods may be called
 // from any goroutine.
 type Reaper struct {
 	kick chan struct{} // a child that was in the way has been collected
@@ -26,13 +25,13 @@ type Reaper struct {
 	own map[int]bool // children that somebody waits for
 }
 
-// New makes a Reaper, which reaps nothing before Run.
+// New returns a Reaper. It reaps nothing before Run.
 func New() *Reaper {
 	return &Reaper{kick: make(chan struct{}, 1), own: map[int]bool{}}
 }
 
 // Start calls f, which starts a child that its caller waits for, and returns the
-// child's process id. The caller tells Collected when it has waited.
+// child's process id. The caller calls Collected when it has waited.
 func (r *Reaper) Start(f func() (pid int, err error)) error {
 	r.starting.RLock()
 	defer r.starting.RUnlock()
@@ -46,7 +45,7 @@ func (r *Reaper) Start(f func() (pid int, err error)) error {
 	return nil
 }
 
-// Collected says that a child has been waited for.
+// Collected reports to the Reaper that a child has been waited for.
 func (r *Reaper) Collected(pid int) {
 	r.mu.Lock()
 	delete(r.own, pid)

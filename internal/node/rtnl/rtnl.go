@@ -1,10 +1,9 @@
-// Package rtnl asks the kernel's rtnetlink for many things at once: a Batch of
-// requests goes out in one system call, and of those that are done without a word
-// only the last is acknowledged. A lab of thousands of nodes makes tens of thousands
+// Package rtnl sends rtnetlink requests in batches: a Batch goes out in one system call, and
+// of those requests that have no answer only the last is acknowledged. A lab of thousands of nodes makes tens of thousands
 // of requests, each of which would otherwise take three system calls.
 //
-// What a request says, package nl of github.com/vishvananda/netlink writes. The
-// package knows nothing of nodes or links.
+// Package nl of github.com/vishvananda/netlink writes the requests. The package knows nothing
+// of nodes or links.
 //
 // Start reading at Batch, then Socket.Do.
 package rtnl
@@ -32,8 +31,8 @@ type request struct {
 	*nl.NetlinkRequest
 }
 
-// Add adds a request that has data, for instance of kind RTM_NEWLINK; what says in an
-// error what it was for. NLM_F_REQUEST and NLM_F_ACK need not be in flags.
+// Add adds a request that has data, for instance of kind RTM_NEWLINK; what names it in
+// an error. NLM_F_REQUEST and NLM_F_ACK need not be in flags.
 func (b *Batch) Add(what string, kind, flags int, data ...nl.NetlinkRequestData) {
 	b.requests = append(b.requests, request{what, &nl.NetlinkRequest{
 		NlMsghdr: unix.NlMsghdr{Type: uint16(kind), Flags: uint16(flags) | unix.NLM_F_REQUEST},
@@ -41,7 +40,7 @@ func (b *Batch) Add(what string, kind, flags int, data ...nl.NetlinkRequestData)
 	}})
 }
 
-// Len is how many requests there are.
+// Len returns how many requests there are.
 func (b *Batch) Len() int { return len(b.requests) }
 
 // An Error is the failure of a request.
@@ -112,7 +111,7 @@ func (s *Socket) Do(b *Batch) (answers [][]byte, err error) {
 	return answers, err
 }
 
-// write is the requests as they go out, numbered from s.sequence on. The last is to be
+// write returns the requests as they go out, numbered from s.sequence on. The last is to be
 // acknowledged.
 func (s *Socket) write(requests []request) (out []byte) {
 	for i, r := range requests {
@@ -168,8 +167,8 @@ func (s *Socket) read(answers [][]byte) (failed int, err error) {
 	}
 }
 
-// SkipStatistics is an attribute of a question about an interface, whose counters
-// nobody wants to know (RTEXT_FILTER_SKIP_STATS in linux/rtnetlink.h).
+// SkipStatistics returns the attribute of RTM_GETLINK that leaves the counters of an interface
+// out (RTEXT_FILTER_SKIP_STATS in linux/rtnetlink.h).
 func SkipStatistics() *nl.RtAttr {
 	const skip = 1 << 3
 	return nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skip))

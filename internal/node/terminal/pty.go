@@ -1,12 +1,11 @@
-// Package terminal lends the caller's terminal to a command that runs in a node.
+// Package terminal connects the caller's terminal to a command that runs in a node.
 //
 // The caller makes a pseudo-terminal and gives the command one end of it, as any
 // other file; the command becomes its session's leader and takes that end for its
 // controlling terminal (node.Command.Terminal). The caller keeps the other end, and
-// copies between it and its own terminal, which is raw meanwhile: keys are the
-// node's terminal's to act upon, so that Ctrl-C ends what runs in its foreground
-// there. When the caller ends, however it does, the kernel hangs the node's
-// terminal up.
+// copies between it and its own terminal, which is raw meanwhile: the node's terminal acts
+// on keys, so that Ctrl-C ends what runs in its foreground there. When the caller ends, for
+// whatever reason, the kernel hangs the node's terminal up.
 //
 // Both ends are of the caller's devpts, which nodes see too, since their mounts are
 // copies of the caller's: `tty` prints its name there. The package knows nothing of
@@ -59,7 +58,7 @@ func Is(f *os.File) bool {
 	return err == nil
 }
 
-// attributes are a terminal's (termios(3)).
+// attributes returns a terminal's attributes (termios(3)).
 func attributes(f *os.File) (*unix.Termios, error) {
 	var t *unix.Termios
 	err := ioctl(f, func(fd int) (err error) {
@@ -73,7 +72,7 @@ func setAttributes(f *os.File, t *unix.Termios) error {
 	return ioctl(f, func(fd int) error { return unix.IoctlSetTermios(fd, unix.TCSETS, t) })
 }
 
-// raw is t for a terminal that passes on what is typed, and shows what it is sent,
+// raw returns t for a terminal that passes on what is typed, and shows what it is sent,
 // as it is (cfmakeraw(3)).
 func raw(t unix.Termios) *unix.Termios {
 	t.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON

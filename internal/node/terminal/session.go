@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Session is the caller's terminal while it is lent to a command.
+// A Session connects the caller's terminal to a command.
 type Session struct {
 	in, out *os.File // the caller's
 	control *os.File
@@ -56,19 +56,19 @@ func Attach(in, out *os.File) (*Session, error) {
 	// A window that changed before the signals were asked for.
 	s.resize()
 	s.work.Go(s.guarded(s.follow))
-	s.work.Go(s.guarded(s.show))
+	s.work.Go(s.guarded(s.copyOutput))
 	// Nothing ends a read of a terminal but a key: this goes with the process.
-	go s.guarded(s.pass)()
+	go s.guarded(s.copyInput)()
 	return s, nil
 }
 
-// Peer is the command's end, to be its standard files. It stays the session's.
+// Peer returns the command's end, to be its standard files. The session closes it.
 func (s *Session) Peer() *os.File { return s.peer }
 
-// Detach shows what the command has written so far, and gives the caller's terminal
-// back as it was. What still runs at the node's end finds it hung up.
+// Detach shows what the command has written so far, and restores the caller's terminal.
+// What still runs at the node's end finds it hung up.
 func (s *Session) Detach() error {
-	// A deadline in the past ends what show waits for. If pass has hung up, that is
+	// A deadline in the past ends what copyOutput waits for. If copyInput has hung up, that is
 	// over.
 	_ = s.control.SetReadDeadline(time.Unix(1, 0))
 	signal.Stop(s.signals)
@@ -76,11 +76,11 @@ func (s *Session) Detach() error {
 	close(s.ended)
 	s.work.Wait()
 	s.control.Close()
-	return s.giveBack()
+	return s.restoreTerminal()
 }
 
-// giveBack makes the caller's terminal what it was.
-func (s *Session) giveBack() (err error) {
+// restoreTerminal restores the caller's terminal.
+func (s *Session) restoreTerminal() (err error) {
 	s.restore.Do(func() {
 		if err = setAttributes(s.in, s.saved); err != nil {
 			err = fmt.Errorf("terminal: %w", err)
@@ -89,14 +89,13 @@ func (s *Session) giveBack() (err error) {
 	return err
 }
 
-// guarded is do, upon whose panic the terminal is given back before the process dies
-// of it.
+// guarded returns do with the terminal restored before a panic ends the process.
 func (s *Session) guarded(do func()) func() {
 	return func() {
 		whole := false
 		defer func() {
 			if !whole {
-				_ = s.giveBack() // of the two, the panic is to be told
+				_ = s.restoreTerminal() // of the two, the panic is to be told
 			}
 		}()
 		do()
@@ -111,7 +110,7 @@ func (s *Session) follow() {
 		select {
 		case sig := <-s.signals:
 			if sig == unix.SIGCONT {
-				// It fails for a terminal that is gone, which pass will find.
+				// It fails for a terminal that is gone, which copyInput will find.
 				_ = setAttributes(s.in, raw(*s.saved))
 			}
 			s.resize()
@@ -123,13 +122,13 @@ func (s *Session) follow() {
 
 // resize gives the command the window's size.
 func (s *Session) resize() {
-	// It fails for a terminal that is gone, which pass will find.
+	// It fails for a terminal that is gone, which copyInput will find.
 	_ = copySize(s.control, s.in)
 }
 
-// pass copies what is typed. When the caller's terminal is gone, it hangs the
+// copyInput copies what is typed. When the caller's terminal is gone, it hangs the
 // command's up.
-func (s *Session) pass() {
+func (s *Session) copyInput() {
 	buf := make([]byte, 4096)
 	for {
 		n, err := s.in.Read(buf)
@@ -146,15 +145,15 @@ func (s *Session) pass() {
 	}
 }
 
-// show copies what the command writes until the session is to end, and then what is
+// copyOutput copies what the command writes until the session is to end, and then what is
 // left.
-func (s *Session) show() {
+func (s *Session) copyOutput() {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := s.control.Read(buf)
 		if n > 0 {
 			if _, err := s.out.Write(buf[:n]); err != nil {
-				return // a terminal that is gone, which pass will find
+				return // a terminal that is gone, which copyInput will find
 			}
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
