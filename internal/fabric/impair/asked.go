@@ -22,7 +22,7 @@ type Asked struct {
 	Rate      uint64        `json:"rate_bps"`             // mean over the packets that met a rate, bits per second; 0 if none did
 }
 
-// An account is what Asked is made from.
+// An account sums up what Asked is the mean of.
 type account struct {
 	packets uint64 // that met the present settings
 	certain uint64 // of those, the ones whose loss was certain
@@ -116,7 +116,7 @@ func (d *Direction) Asked() Asked {
 	return d.sum(s)
 }
 
-// AskedSince does so for the packets since Begin.
+// AskedSince returns it for the packets since Begin.
 func (d *Direction) AskedSince() Asked { return d.sum(d.asked.before) }
 
 // sum adds the packets that met the present settings.

@@ -7,7 +7,7 @@ const (
 	maxFrame    = 1<<16 + 64 // bytes: longer than any frame
 )
 
-// corrupt is which bits of a packet flip.
+// corrupt is the setting of which bits of a packet flip.
 type corrupt struct {
 	topology.Corrupt
 }

@@ -24,8 +24,8 @@ const (
 )
 
 // draws are the random numbers of a direction: one for each place and kind of
-// decision, and a function of those. So a number that is not asked for costs
-// nothing, and none depends on which others were.
+// decision, and a function of those. So a number that is not drawn costs nothing, and
+// none depends on which others were drawn.
 //
 // Those of one kind, by ascending place, are the sequence of the generator
 // SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
@@ -52,10 +52,10 @@ func newDraws(seed uint64, link string, index int) (d draws) {
 // gamma is the golden ratio, in units of 2^-64, as an odd number.
 const gamma = 0x9e3779b97f4a7c15
 
-// bits are 64 random bits.
+// bits returns 64 random bits.
 func (d *draws) bits(of decision, place uint64) uint64 { return mix(d.keys[of] + place*gamma) }
 
-// chance is true with probability p.
+// chance returns true with probability p.
 func (d *draws) chance(of decision, place uint64, p float64) bool {
 	return uniform(d.bits(of, place)) < p
 }
@@ -67,10 +67,10 @@ func mix(z uint64) uint64 {
 	return z ^ z>>31
 }
 
-// uniform makes random bits a number in [0, 1).
+// uniform turns random bits into a number in [0, 1).
 func uniform(random uint64) float64 { return float64(random>>11) / (1 << 53) }
 
-// below makes random bits a number in [0, n), n > 0.
+// below turns random bits into a number in [0, n), n > 0.
 func below(random, n uint64) uint64 {
 	high, _ := bits.Mul64(random, n)
 	return high

@@ -8,7 +8,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// A fault is a Fault, made ready for use, with what it has counted.
+// A fault is a topology.Fault, prepared for use, with its counters.
 type fault struct {
 	topology.Fault
 	opcodes [4]uint64 // that match by themselves or their syndrome, a bit each
@@ -27,7 +27,7 @@ const (
 
 var answerNames = map[string]uint8{"ack": answerACK, "nak": answerNAK, "rnr": answerRNR}
 
-// answer is a syndrome's class, 0 of a reserved one.
+// answer returns a syndrome's class; 0 of a reserved one.
 func answer(s roce.Syndrome) uint8 {
 	switch {
 	case s.IsACK():
@@ -65,19 +65,19 @@ func sameFaults(a, b []topology.Fault) bool {
 	return len(a) == 0 && len(b) == 0 || reflect.DeepEqual(a, b)
 }
 
-// fault finds the first that is to be done to the present packet, and its place
-// from 1; nil and 0 if there is none. Every fault counts the packet.
+// fault returns the first fault that matches the present packet, and its place from 1; nil
+// and 0 if there is none. Every fault counts the packet.
 func (d *Direction) fault(id *Identity) (first *fault, place uint16) {
 	for i := range d.faults {
 		f := &d.faults[i]
-		if f.describes(id) && d.strikes(f, i) && first == nil {
+		if f.describes(id) && d.matches(f, i) && first == nil {
 			first, place = f, uint16(i+1)
 		}
 	}
 	return first, place
 }
 
-// describes reports whether what Match says of the packet itself applies.
+// describes reports whether the part of Match that is about the packet itself matches.
 func (f *fault) describes(id *Identity) bool {
 	m := &f.Match
 	return f.opcodes[id.Opcode/64]&(1<<(id.Opcode%64)) != 0 &&
@@ -87,9 +87,9 @@ func (f *fault) describes(id *Identity) bool {
 		(m.PSN == nil || (id.PSN-m.PSN.First)&roce.PSNMask <= (m.PSN.Last-m.PSN.First)&roce.PSNMask)
 }
 
-// strikes counts a packet that a fault describes and reports whether the rest of
-// Match applies, too.
-func (d *Direction) strikes(f *fault, index int) bool {
+// matches counts a packet that a fault describes and reports whether the rest of Match
+// matches, too.
+func (d *Direction) matches(f *fault, index int) bool {
 	m := &f.Match
 	f.met++
 	if len(m.Packets) > 0 {

@@ -7,7 +7,7 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/roce/mad"
 )
 
-// An Identity is what tells a RoCEv2 packet from others.
+// An Identity holds the fields that tell a RoCEv2 packet from others.
 type Identity struct {
 	Opcode   roce.Opcode
 	Syndrome roce.Syndrome // 0 if the opcode has none
@@ -19,9 +19,8 @@ type Identity struct {
 const dethLen = 8
 
 // Identify reads the identity of a RoCEv2 packet from what follows its UDP header,
-// whose destination is port 4791. It checks no length or checksum: a receiver that
-// would refuse the packet has its reasons later. It is not ok without the headers
-// that the opcode calls for.
+// whose destination is port 4791. It checks no length or checksum: that is the receiver's.
+// ok is false without the headers that the opcode requires.
 func Identify(b []byte) (id Identity, ok bool) {
 	if len(b) < bthLen {
 		return Identity{}, false

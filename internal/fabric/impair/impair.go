@@ -1,5 +1,5 @@
 // Package impair is the model of an impaired link: given the packets that enter
-// one direction of it, it says which arrive at the other end, when, and how
+// one direction of it, it returns which arrive at the other end, when, and how
 // altered.
 //
 // A packet first waits for its turn at the sender, whose queue is finite and may
@@ -22,10 +22,10 @@
 //
 // Every random decision is a function of the lab's seed, the link's name, the
 // direction, the kind of decision and the packet's place among those that
-// entered the direction: the same packets in the same order meet the same fate,
-// however they were timed, and a change of one setting leaves the decisions of
-// the others alone. What depends on time does so by its nature: marks and drops
-// of a queue, flaps, and how many packets there are to overtake.
+// entered the direction: the same packets in the same order have the same outcome,
+// whatever their timing, and a change of one setting leaves the decisions of
+// the others alone. Marks and drops of a queue, flaps, and how many packets there are to
+// overtake depend on time by their nature.
 //
 // A Record holds a decision; a Direction can Replay a Sequence of them.
 //
@@ -60,7 +60,7 @@ type Direction struct {
 	place    uint64 // of the present packet among those that entered, from 1
 	draws    draws
 
-	// The settings, made ready for use, and what each remembers.
+	// The settings, prepared for use, and the state of each.
 	flap    flap
 	faults  []fault
 	loss    loss
@@ -85,13 +85,13 @@ func New(seed uint64, link string, index int) *Direction {
 	return d
 }
 
-// Settings are the present ones.
+// Settings returns the present settings.
 func (d *Direction) Settings() topology.Impairment { return d.settings }
 
-// Set changes the settings, which have to be right (see
-// [topology.Impairment.Check]), at an instant, for the packets to come; those on
-// their way keep their fate. What does not change goes on: counts of packets,
-// bursts, periods.
+// Set changes the settings, which must be valid (see
+// [topology.Impairment.Check]), at an instant, for the packets to come. Packets on their
+// way are not affected. Counts of packets, bursts and periods go on where a setting does
+// not change.
 func (d *Direction) Set(s topology.Impairment, at time.Duration) {
 	d.asked.close(&d.settings)
 	old := d.settings
@@ -143,8 +143,8 @@ func (d *Direction) Identifies() bool {
 	return len(d.faults) > 0 || d.settings.Corrupt.Probability > 0 || d.sequence != nil
 }
 
-// Packet decides on the next packet, which enters at the instant at. That never
-// goes back.
+// Packet decides on the next packet, which enters at the instant at. Instants never go
+// back.
 func (d *Direction) Packet(p *Packet, at time.Duration) (v Verdict) {
 	d.place++
 	var recorded *recorded
@@ -159,19 +159,18 @@ func (d *Direction) Packet(p *Packet, at time.Duration) (v Verdict) {
 	case d.flap.Period > 0 && d.flap.cuts(at):
 		v.Fate, v.Cause = Down, Flap
 	default:
-		d.meet(p, at, &v)
+		d.decide(p, at, &v)
 	}
 	return v
 }
 
-// meet decides on a packet that meets the settings.
+// decide decides on a packet that the settings apply to.
 //
-// Faults and losses count it whatever else befalls it, so that they do not
-// depend on each other, nor on its timing. A packet that will be lost takes its
-// turn like any other.
+// Faults and losses count it whatever else happens to it, so that they depend neither on
+// each other nor on its timing. A packet that will be lost queues like any other.
 //
-// v is zero. It is a parameter as its copies would take a third of the time.
-func (d *Direction) meet(p *Packet, at time.Duration, v *Verdict) {
+// v is zero. It is a parameter because copies of it would take a third of the time.
+func (d *Direction) decide(p *Packet, at time.Duration, v *Verdict) {
 	d.asked.packets++
 	var done *fault
 	if len(d.faults) > 0 && p.RoCE != nil {
@@ -227,7 +226,7 @@ func (d *Direction) meet(p *Packet, at time.Duration, v *Verdict) {
 	v.Departs, v.Overtakes = d.order.reorder(own, sent, hurries, d.jitter.kind != steady)
 }
 
-// travel is the delay with its jitter, never below 0.
+// travel returns the delay with its jitter, never below 0.
 func (d *Direction) travel() time.Duration {
 	t := d.settings.Delay
 	if d.jitter.kind != steady {
@@ -237,7 +236,7 @@ func (d *Direction) travel() time.Duration {
 }
 
 // LeastDelay returns the least delay of every packet to come, whatever is drawn: 0 if
-// the settings promise nothing. It changes with Set and Replay alone.
+// the settings guarantee none. It changes with Set and Replay alone.
 func (d *Direction) LeastDelay() time.Duration {
 	s := &d.settings
 	if d.sequence == nil && s.Reorder.Probability == 0 {
@@ -251,8 +250,8 @@ func (d *Direction) LeastDelay() time.Duration {
 	return 0
 }
 
-// marks reports whether an ECN-capable packet is to be marked that found so
-// many wire bytes in the queue.
+// marks reports whether an ECN-capable packet is marked that found so many wire bytes in
+// the queue.
 func (d *Direction) marks(found uint64) bool {
 	e := d.settings.ECN
 	switch {
@@ -264,7 +263,7 @@ func (d *Direction) marks(found uint64) bool {
 	return d.draws.chance(ofMark, d.place, float64(found-e.Min)/float64(e.Max-e.Min))
 }
 
-// A flap is a Flap that took effect at an instant.
+// A flap is a topology.Flap that took effect at an instant.
 type flap struct {
 	topology.Flap
 	since time.Duration

@@ -20,7 +20,7 @@ type jitter struct {
 	samples []time.Duration
 }
 
-// A distribution is a topology.Distribution that is quick to compare.
+// A distribution is a topology.Distribution that is fast to compare.
 type distribution uint8
 
 const (
@@ -54,7 +54,7 @@ const paretoMean = 3.0 / 2
 
 var paretoDeviation = math.Sqrt(3.0 / 4)
 
-// shift is what is added to the delay, for a draw.
+// shift returns what is added to the delay, for a draw.
 func (j *jitter) shift(random uint64) time.Duration {
 	var units float64 // of spread
 	switch j.kind {
@@ -72,8 +72,8 @@ func (j *jitter) shift(random uint64) time.Duration {
 	return time.Duration(math.Round(units * j.spread))
 }
 
-// reach is half the range from the 1st to the 99th percentile of a jitter. It is
-// what is measured: it does not depend on how rare the rarest delays were.
+// reach returns half the range from the 1st to the 99th percentile of a jitter. That is what
+// is measured, since it does not depend on how rare the rarest delays were.
 func reach(j topology.Jitter) time.Duration {
 	n := newJitter(j)
 	if n.kind == steady {
@@ -87,7 +87,7 @@ func reach(j topology.Jitter) time.Duration {
 	return (n.shift(99*percent) - n.shift(percent)) / 2
 }
 
-// moments are the mean and the standard deviation of samples, ns.
+// moments returns the mean and the standard deviation of samples, ns.
 func moments(samples []time.Duration) (mean, deviation float64) {
 	for _, s := range samples {
 		mean += float64(s) / float64(len(samples))

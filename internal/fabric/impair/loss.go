@@ -6,7 +6,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// loss is which packets do not arrive.
+// loss decides which packets do not arrive.
 //
 // Losses in bursts follow Gilbert's case of Gilbert and Elliott's model: a chain
 // with a good state, in which nothing is lost, and a bad one, in which all is. A
@@ -30,7 +30,7 @@ func newLoss(l topology.Loss) loss {
 	return n
 }
 
-// gilbert is the probabilities to turn bad and to turn good. p is above 1 if no
+// gilbert returns the probabilities to turn bad and to turn good. p is above 1 if no
 // chain has such bursts at such a rate, which is below 1.
 func gilbert(rate, burst float64) (p, r float64) {
 	return rate / (1 - rate) / burst, 1 / burst
@@ -40,7 +40,7 @@ func sameLoss(a, b topology.Loss) bool {
 	return a.Rate == b.Rate && a.Burst == b.Burst && a.Every == b.Every && reflect.DeepEqual(a.Packets, b.Packets)
 }
 
-// lose says by what the present packet is lost, if it is.
+// lose returns the cause by which the present packet is lost; None if it is not.
 func (d *Direction) lose() Cause {
 	l := &d.loss
 	l.met++
@@ -71,7 +71,7 @@ func (d *Direction) lose() Cause {
 	return cause
 }
 
-// turn is the next state of the chain: whether it is bad.
+// turn returns the next state of the chain: whether it is bad.
 func (l *loss) turn(draw float64) bool {
 	switch {
 	case l.met == 1:

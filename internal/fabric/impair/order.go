@@ -9,7 +9,7 @@ import (
 // MaxDepth bounds how many packets one can overtake.
 const MaxDepth = topology.MaxReorderDepth
 
-// order is in which order packets leave. Those that leave at the same instant
+// order decides the order in which packets leave. Those that leave at the same instant
 // leave in the order in which they came.
 //
 // The latest departures so far, one more than the depth, are all that has to be
@@ -20,7 +20,7 @@ type order struct {
 	latest []time.Duration // ascending, never empty
 }
 
-// resize makes the order one of another depth. Until enough packets have left,
+// resize changes the depth. Until enough packets have left,
 // a larger depth has no effect.
 func (o *order) resize(depth int) {
 	if len(o.latest) == depth+1 {
@@ -35,11 +35,11 @@ func (o *order) resize(depth int) {
 	o.latest = latest
 }
 
-// last is the latest departure.
+// last returns the latest departure.
 func (o *order) last() time.Duration { return o.latest[len(o.latest)-1] }
 
-// insert enters a departure that is not before the least of the latest, and
-// says how many are later.
+// insert adds a departure that is not before the least of the latest, and returns how many
+// are later.
 func (o *order) insert(departs time.Duration) (later uint16) {
 	i := len(o.latest) - 1
 	for o.latest[i] > departs {
@@ -51,7 +51,8 @@ func (o *order) insert(departs time.Duration) (later uint16) {
 	return later
 }
 
-// follow has a packet leave when it would by itself, but behind all others.
+// follow returns when a packet leaves that stays behind all others: at own, or just after
+// them.
 func (o *order) follow(own time.Duration) (departs time.Duration) {
 	departs = max(own, o.last())
 	if len(o.latest) == 1 {
@@ -62,10 +63,10 @@ func (o *order) follow(own time.Duration) (departs time.Duration) {
 	return departs
 }
 
-// reorder has a packet leave that was sent at an instant. If it hurries, it
-// leaves just before as many as it can; if it has jitter, when it would by
-// itself, but before no more than the depth; and else it follows, an instant
-// later than the last, so that there is room for others between them.
+// reorder returns when a packet leaves that was sent at an instant. One that hurries leaves
+// just before as many as it can. One with jitter leaves at own, but before no more than the
+// depth. Any other follows, an instant later than the last, so that there is room for others
+// between them.
 func (o *order) reorder(own, sent time.Duration, hurries, jittered bool) (departs time.Duration, overtakes uint16) {
 	switch {
 	case hurries && o.before(len(o.latest)-1, sent) > 0:
@@ -78,8 +79,8 @@ func (o *order) reorder(own, sent time.Duration, hurries, jittered bool) (depart
 	return departs, o.insert(departs)
 }
 
-// before is how many, k at most, a packet that was sent at an instant can leave
-// just before: the first of them has not left by then, and the one ahead of it
+// before returns how many packets, at most k, one that was sent at an instant can overtake:
+// the first of them has not left by then, and the one ahead of it
 // leaves earlier.
 func (o *order) before(k int, sent time.Duration) int {
 	n := len(o.latest)

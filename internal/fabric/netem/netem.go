@@ -30,7 +30,7 @@ import (
 // ErrMissing means that this kernel has no netem, built in or as a module.
 var ErrMissing = errors.New("this kernel lacks NET_SCH_NETEM")
 
-// An Interface is one whose outgoing packets are impaired.
+// An Interface is a network interface whose outgoing packets are impaired.
 type Interface struct {
 	Index int // in the caller's network namespace
 	MTU   int // bytes of IP packet
@@ -43,8 +43,8 @@ type Interface struct {
 // (net/sched/sch_api.c, tc_modify_qdisc).
 var handle = netlink.MakeHandle(2, 0)
 
-// Set has the kernel do to the packets that leave an interface what settings say,
-// to those that come from now on. The settings have passed topology.Engine's Check.
+// Set impairs the packets that leave an interface from now on. The settings have passed
+// topology.Engine's Check.
 // The first time it puts netem in the place of the interface's root queue
 // discipline, for good, which loses packets if the interface is up; later, none.
 func Set(i Interface, settings topology.Impairment) error {
@@ -65,8 +65,8 @@ func Set(i Interface, settings topology.Impairment) error {
 	return nil
 }
 
-// Probe says by ErrMissing that this kernel has no netem. It tries it at an interface
-// that has no queue discipline of its own, and has none afterwards.
+// Probe returns ErrMissing if this kernel has no netem. It tries it on an interface that has
+// no queue discipline of its own, and has none afterwards.
 func Probe(index int) error {
 	i := Interface{Index: index, MTU: loopbackMTU}
 	if err := Set(i, topology.Impairment{}); err != nil {
@@ -93,8 +93,8 @@ const (
 	stabData = 2 // TCA_STAB_DATA: sizes in 16 bits
 )
 
-// options are TCA_OPTIONS. Every change has all of them: what it leaves out, the
-// kernel leaves as it was.
+// options returns TCA_OPTIONS. Every change has all of them: the kernel keeps what is left
+// out.
 func (i Interface) options(s topology.Impairment) *nl.RtAttr {
 	queue := nl.TcNetemQopt{Limit: i.limit(s)}
 	if s.Loss.Burst == 0 {
@@ -117,11 +117,11 @@ func (i Interface) options(s topology.Impairment) *nl.RtAttr {
 	return options
 }
 
-// probability is netem's, which is lost if a random number of 32 bits is no
-// higher; 0 is never.
+// probability returns netem's form of a probability: a packet is lost if a random number of
+// 32 bits is no higher; 0 is never.
 func probability(p float64) uint32 { return uint32(math.Round(p * math.MaxUint32)) }
 
-// bursts are losses by Gilbert and Elliott's model as package impair has it: of its
+// bursts returns the option for losses by Gilbert and Elliott's model as package impair has it: of its
 // good state nothing is lost, of the bad one all. The kernel begins in the good one
 // with each change.
 func bursts(l topology.Loss) []byte {
@@ -131,7 +131,7 @@ func bursts(l topology.Loss) []byte {
 	return b                                                                 // h, to arrive in the bad state, and k1, to be lost in the good one, are 0
 }
 
-// bytesPerSecond is netem's rate. It has one even if none is asked for, so high
+// bytesPerSecond returns netem's rate. It has one even if none is asked for, so high
 // that no packet takes time: with a rate, and only so, packets leave in the order
 // in which they came, however their jitter (net/sched/sch_netem.c, netem_enqueue).
 func bytesPerSecond(s topology.Impairment) uint64 {
@@ -149,7 +149,7 @@ const (
 	queueTime  = 50 * time.Millisecond
 )
 
-// limit is how many packets may be on their way and wait, together.
+// limit returns how many packets may be on their way and wait, together.
 func (i Interface) limit(s topology.Impairment) uint32 {
 	most := memory / (i.MTU + ethernet)
 	if s.Rate == 0 {
@@ -177,8 +177,7 @@ const (
 	tableScale = 8192 // NETEM_DIST_SCALE
 )
 
-// table is a distribution in units of the spread, of whose values netem picks one
-// after the other at random.
+// table returns a distribution in units of the spread. Netem picks its values at random.
 func table(d topology.Distribution) []byte {
 	b := make([]byte, 2*tableLen)
 	for n := range tableLen {
@@ -190,7 +189,7 @@ func table(d topology.Distribution) []byte {
 	return b
 }
 
-// quantile is that of a distribution, for u above 0 and below 1, in units of the
+// quantile returns that of a distribution, for u above 0 and below 1, in units of the
 // spread. Package impair has the same.
 func quantile(d topology.Distribution, u float64) float64 {
 	switch d {
@@ -207,8 +206,8 @@ func quantile(d topology.Distribution, u float64) float64 {
 // __qdisc_calculate_pkt_len), which is right to within 0.3 %.
 const sizesLen = 32000
 
-// sizes is TCA_STAB: how long the kernel is to take packets for, by their length
-// with the Ethernet header. It is that on a wire.
+// sizes returns TCA_STAB, by which the kernel maps a packet's length with the Ethernet header
+// to its length on a wire.
 func (i Interface) sizes() *nl.RtAttr {
 	n := min(i.MTU+ethernet+1, sizesLen)
 	spec := make([]byte, 24) // struct tc_sizespec: cell_log, size_log, cell_align, overhead, linklayer, mpu, mtu, tsize

@@ -31,13 +31,13 @@ func KeepOrder(iface string, processor int) error {
 	return nil
 }
 
-// mask is one processor as sysfs has sets of them: words of 32 bits, the highest
+// mask returns one processor as sysfs has sets of them: words of 32 bits, the highest
 // first.
 func mask(processor int) string {
 	return fmt.Sprintf("%x", 1<<(processor%32)) + strings.Repeat(",00000000", processor/32)
 }
 
-// openSysfs is a sysfs that shows the caller's network namespace, mounted nowhere.
+// openSysfs opens a sysfs that shows the caller's network namespace, mounted nowhere.
 func openSysfs() (int, error) {
 	config, err := unix.Fsopen("sysfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
