@@ -17,7 +17,7 @@ const (
 	queueTime  = 50 * time.Millisecond
 )
 
-// A queue is what waits for the rate.
+// A queue holds the packets that wait for the rate.
 //
 // It is a token bucket, kept as the instant at which a wire of just the rate
 // would have sent all packets so far: the bucket is full if that is a burst's
@@ -47,8 +47,8 @@ type waiting struct {
 	wire uint64        // bytes
 }
 
-// set changes the settings at an instant. What waits stays, and leaves when it
-// was to. A rate after none begins with a full bucket.
+// set changes the settings at an instant. Packets that wait keep their departures. A rate
+// after none begins with a full bucket.
 func (q *queue) set(s *topology.Impairment, at time.Duration) {
 	begins := q.rate == 0
 	if q.rate != s.Rate {
@@ -79,7 +79,7 @@ func (q *queue) set(s *topology.Impairment, at time.Duration) {
 // range, seconds: ten years.
 const maxWait = 10 * 365 * 24 * 3600
 
-// bytesIn is what a rate sends in that time.
+// bytesIn returns what a rate sends in that time.
 func bytesIn(rate uint64) uint64 {
 	high, low := bits.Mul64(rate, maxWait/8)
 	if high > 0 {
@@ -88,7 +88,7 @@ func bytesIn(rate uint64) uint64 {
 	return low
 }
 
-// takes is how long the rate takes for so many bytes, and a rest.
+// takes returns how long the rate takes for so many bytes, and a rest.
 func (q *queue) takes(bytes, rest uint64) instant {
 	high, low := bits.Mul64(bytes, 8*uint64(time.Second))
 	low, carry := bits.Add64(low, rest, 0)
@@ -102,7 +102,7 @@ func (q *queue) room(wire uint64, at time.Duration) bool {
 	return wire <= q.limit.Bytes && q.backlog <= q.limit.Bytes-wire && uint64(len(q.waiting)-q.head) < q.limit.Packets
 }
 
-// transmit says when the last bit of a packet has left the sender.
+// transmit returns when the last bit of a packet has left the sender.
 func (q *queue) transmit(wire uint64, at time.Duration) (sent time.Duration) {
 	if full := q.full(at); q.free.before(full) {
 		q.free = full
@@ -115,7 +115,7 @@ func (q *queue) transmit(wire uint64, at time.Duration) (sent time.Duration) {
 	return sent
 }
 
-// full is free of a full bucket.
+// full returns free of a full bucket.
 func (q *queue) full(at time.Duration) instant {
 	if q.burst.rest == 0 {
 		return instant{ns: at - q.burst.ns}
@@ -123,7 +123,7 @@ func (q *queue) full(at time.Duration) instant {
 	return instant{at - q.burst.ns - 1, q.rate - q.burst.rest}
 }
 
-// leave takes off the queue what has been sent by an instant.
+// leave removes from the queue what has been sent by an instant.
 func (q *queue) leave(at time.Duration) {
 	for q.head < len(q.waiting) && q.waiting[q.head].sent <= at {
 		q.backlog -= q.waiting[q.head].wire
@@ -141,7 +141,7 @@ func (q *queue) push(w waiting) {
 	q.backlog += w.wire
 }
 
-// Backlog is what waits for the rate or is in transmission, in packets and wire
+// Backlog returns what waits for the rate or is in transmission, in packets and wire
 // bytes, as of the last packet that was decided on.
 func (d *Direction) Backlog() (packets int, bytes uint64) {
 	return len(d.queue.waiting) - d.queue.head, d.queue.backlog

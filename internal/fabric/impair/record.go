@@ -26,7 +26,7 @@ type Record struct {
 	Verdict   Verdict
 }
 
-// Record is the record of the packet that Packet decided on last. The link's
+// Record returns the record of the packet that Packet decided on last. The link's
 // name and the direction's index are the caller's to fill in.
 func (d *Direction) Record(p *Packet, at time.Duration, v *Verdict) Record {
 	r := Record{Place: d.place, At: at, Frame: p.Frame, Verdict: *v}
@@ -112,7 +112,7 @@ func (r *Record) Append(b []byte) []byte {
 	return append(b, "}\n"...)
 }
 
-// travel is how long the packet is on its way behind the queue, without what a
+// travel returns how long the packet is on its way behind the queue, without what a
 // fault adds.
 func (v *Verdict) travel(at time.Duration) time.Duration {
 	return v.Departs - v.Postponed - v.Queued - at
@@ -138,8 +138,8 @@ func appendTrue(b []byte, key string, v bool) []byte {
 	return append(append(append(b, `,"`...), key...), `":true`...)
 }
 
-// appendString appends a JSON string. Names of links are plain, others take the
-// slow way.
+// appendString appends a JSON string. Names of links are plain; others take the
+// slow path.
 func appendString(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
@@ -153,7 +153,7 @@ func appendString(b []byte, s string) []byte {
 	return append(append(append(b, '"'), s...), '"')
 }
 
-// A Log is what a log holds, by direction.
+// A Log holds the decisions of a log, by direction.
 type Log struct {
 	Seed      uint64 // the recorded lab's
 	Records   uint64
@@ -162,18 +162,18 @@ type Log struct {
 	sequences map[place]*Sequence
 }
 
-// place is where a direction is in a lab.
+// place identifies a direction in a lab.
 type place struct {
 	link      string
 	direction int
 }
 
-// Sequence is what was recorded of a direction; nil if nothing was.
+// Sequence returns what was recorded of a direction; nil if nothing was.
 func (l *Log) Sequence(link string, direction int) *Sequence {
 	return l.sequences[place{link, direction}]
 }
 
-// Links are the names of the links that the log has decisions on, in their order.
+// Links returns the names of the links that the log has decisions on, in their order.
 func (l *Log) Links() []string {
 	var names []string
 	for at := range l.sequences {

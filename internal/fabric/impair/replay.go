@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A Sequence is the recorded decisions of one direction, for its Replay. It is
-// not changed once it was read, so that several may replay it.
+// A Sequence holds the recorded decisions of one direction, for its Replay. It does not
+// change once it was read, so that several may replay it.
 type Sequence struct {
 	decisions []recorded      // by ascending place
 	flips     map[uint64]Flip // by place
@@ -53,7 +53,7 @@ func (s *Sequence) add(r *Record) error {
 	return nil
 }
 
-// Replayed counts what a replay met.
+// Replayed counts the packets of a replay.
 type Replayed struct {
 	Packets    uint64 `json:"packets"`    // that met the decision recorded for their place
 	Diverged   uint64 `json:"diverged"`   // of those, the ones of another identity or length than the recorded packet
@@ -65,12 +65,11 @@ func (r Replayed) Sub(earlier Replayed) Replayed {
 	return Replayed{Packets: r.Packets - earlier.Packets, Diverged: r.Diverged - earlier.Diverged, Unrecorded: r.Unrecorded - earlier.Unrecorded}
 }
 
-// Replay has the packets to come meet the decisions that were recorded for
-// their places, whatever packets they are. A packet that passed takes its turn
-// at the present rate, without a limit to the queue, travels as long as it did
-// then, and overtakes as many others. Packets for whose place there is no
-// record meet the settings; with the seed and the settings of the recorded lab,
-// the decisions on those are what they would have been there.
+// Replay applies to the packets to come the decisions that were recorded for their places,
+// whatever packets they are. A packet that passed queues at the present rate, without a limit
+// to the queue, is delayed as it was then, and overtakes as many others. The settings apply
+// to packets without a record for their place; with the seed and the settings of the recorded
+// lab, the decisions on those are what they would have been there.
 //
 // A nil Sequence ends the replay.
 func (d *Direction) Replay(s *Sequence) {
@@ -81,7 +80,7 @@ func (d *Direction) Replay(s *Sequence) {
 // Replayed returns the counts so far.
 func (d *Direction) Replayed() Replayed { return d.replayed }
 
-// recorded is the decision that the log holds for the present packet, if any,
+// recorded returns the decision that the log holds for the present packet, if any,
 // and nil otherwise.
 func (d *Direction) recorded(p *Packet) *recorded {
 	all := d.sequence.decisions
@@ -100,8 +99,8 @@ func (d *Direction) recorded(p *Packet) *recorded {
 	return c
 }
 
-// again decides as recorded. What the settings count and remember goes on, for
-// packets without a record.
+// again decides as recorded. The counters and states of the settings go on, for packets
+// without a record.
 func (d *Direction) again(c *recorded, p *Packet, at time.Duration, v *Verdict) {
 	v.Fate, v.Cause, v.Fault = c.fate, c.cause, c.fault
 	if c.fate == Down {

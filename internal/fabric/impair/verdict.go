@@ -7,7 +7,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// A Packet is what the model has to know of a packet on the wire.
+// A Packet holds what the model needs to know of a packet on the wire.
 type Packet struct {
 	Frame   int       // length in bytes, as WireBytes wants it
 	Payload int       // bytes of Frame before the payload of UDP or TCP, before that of IP if it is neither, or 14 if it is not IP
@@ -43,7 +43,7 @@ const (
 
 var fates = []string{"passes", "lost", "queue full", "down"}
 
-// String is the fate in words.
+// String returns the fate in words.
 func (f Fate) String() string { return fates[f] }
 
 func fateOf(s string) (Fate, bool) {
@@ -51,7 +51,7 @@ func fateOf(s string) (Fate, bool) {
 	return Fate(max(i, 0)), i >= 0
 }
 
-// A Cause is which setting a packet that is Lost or Down met.
+// A Cause is the setting by which a packet is Lost or Down.
 type Cause uint8
 
 // The causes.
@@ -68,7 +68,7 @@ const (
 
 var causes = []string{"", "loss", "burst", "every", "place", "fault", "cut", "flap"}
 
-// String is the cause in words; "" is None.
+// String returns the cause in words; "" for None.
 func (c Cause) String() string { return causes[c] }
 
 func causeOf(s string) (Cause, bool) {

@@ -11,16 +11,16 @@ import (
 
 // While a link changes hands both the kernel and the engine see the frames that
 // arrive: packet sockets come before the filter that redirects a frame, so the
-// engine's has all of them, forwarded or not. Which ones the kernel did forward
-// shows at the other interface, where they leave: a watch there sees those and
-// nothing else. What arrived and is not among them is the engine's to forward.
+// engine's receives all of them, forwarded or not. A watch at the other interface, where
+// they leave, sees those that the kernel forwarded and nothing else. The engine forwards
+// the frames that arrived and are not among them.
 
 // maxHandover bounds how long frames wait until the loop takes the first, so that a
-// wall clock set meanwhile does no harm to their time of arrival.
+// wall clock that is set meanwhile does not spoil their time of arrival.
 const maxHandover = time.Second
 
-// forwardTime is how long after a frame's arrival the watch surely knows whether
-// the kernel forwarded it: the two happen in one go, some us apart.
+// forwardTime is how long after a frame's arrival the watch has seen it if the kernel
+// forwarded it: the two happen in one go, some us apart.
 const forwardTime = 50 * time.Microsecond
 
 // What the kernel forwards between Attach and Start would fill the sockets if the

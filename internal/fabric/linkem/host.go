@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A host is how busy the machine's processors are.
+// A host measures how busy the machine's processors are.
 type host struct {
 	idle       func() (time.Duration, error) // how long all have been idle, in sum
 	processors int
@@ -20,18 +20,15 @@ type host struct {
 	busy  bool          // the processors were, until then
 }
 
-// The host is looked at every hostWindow, in which the kernel's counting in
-// hundredths of a second still tells something. It is saturated once its
-// processors are idle for less than hostFull of the time, and no more when they
-// are for over hostSpare: relieved a little, it stays saturated, lest it becomes so
-// again and again.
+// The host is measured every hostWindow, over which the kernel's counting in hundredths of a
+// second is precise enough. It is saturated once its processors are idle for less than
+// hostFull of the time, until they are for over hostSpare. The gap between the two keeps it
+// from changing all the time, since coalescing relieves it a little.
 //
-// Where links delay anyway, a rest costs least, and what counts is whether there is a
-// processor for the thread alone: it is saturated from less than delayedFull idle
-// processors until there are delayedSpare. RDMA WRITEs through 1 ms and 10 Gb/s leave 0.4
-// to 0.6 of two idle while the thread wakes for each departure, and 0.5 to 0.8 while it
-// rests, when they are faster. Without a delay who waits for answers would be held up
-// most: TCP had 8.7 Gb/s instead of 10.
+// Where every link delays, coalescing costs least, and the question is whether there is a
+// processor for the thread alone: the host is saturated from less than delayedFull idle
+// processors until there are delayedSpare. Without a delay the same bounds would hold up a
+// sender that waits for answers.
 const (
 	hostWindow   = 100 * time.Millisecond
 	hostFull     = 0.1
@@ -40,15 +37,15 @@ const (
 	delayedSpare = 1.0
 )
 
-// openHost opens what tells of this machine. Where that is missing no host is
-// ever saturated.
+// openHost returns the host that this process runs on. It is never saturated where the
+// kernel does not report idle time.
 func openHost() host {
 	return host{idle: openUptime(), processors: runtime.NumCPU()}
 }
 
 // saturated reports whether the processors are busy, at an instant that never goes
 // back. It begins to watch when it is first asked, and again when it has not been
-// asked for some time. delayed says that all links delay.
+// asked for some time. delayed is true if all links delay.
 func (h *host) saturated(now time.Duration, delayed bool) bool {
 	length := now - h.since
 	if length < hostWindow {

@@ -30,7 +30,7 @@ const (
 	released  state = "released"
 )
 
-// closeIfIdle tells those who wait that no packet is on its way, if that is so.
+// closeIfIdle closes idle if no packet is on its way.
 func (k *link) closeIfIdle() {
 	if k.idle != nil && k.lines[0].queue.empty() && k.lines[1].queue.empty() {
 		close(k.idle)
@@ -57,7 +57,7 @@ func (k *link) measure(since bool) (m [2]linkstats.Statistics, err error) {
 	return m, err
 }
 
-// begin begins another period of the link's statistics, and its model anew. logged says that
+// begin begins another period of the link's statistics, and its model anew. logged is true if
 // its decisions are in a log.
 func (k *link) begin(now time.Duration, logged bool) error {
 	err := k.countOverruns()

@@ -1,6 +1,6 @@
 // Package linkem is our link emulator: a process that carries the packets of
 // impaired links between the two veth ends that meet in its network namespace,
-// and makes of each wire packet what the link's settings (package impair) say.
+// and does to each wire packet what the link's settings say (package impair).
 //
 // It reads each end with a packet socket, keeps what it read in a line of
 // departures, and sends at the other end when the time has come. A super-packet
@@ -32,7 +32,7 @@
 //
 // Packets keep their order, but for those within some 100 us of the moment the
 // kernel takes over again; and one may be doubled if a processor stalls just
-// then. Transports put up with both.
+// then. Transports recover from both.
 //
 // Without Joined, Start may follow Attach at once, and Detach needs no Release:
 // packets on their way are then dropped and counted.
@@ -76,14 +76,14 @@ var (
 	methodRelays   = control.NewMethod[control.None, map[string]relay.Counts]("relays")
 )
 
-// A Link is what the engine is told of a link.
+// A Link describes a link to the engine.
 type Link struct {
-	Name string // tells the link from others, and seeds its randomness
+	Name string // unique; seeds its randomness
 	Seed uint64 // the lab's
 	// Interfaces are the middles in the engine's network namespace: what comes
 	// in at [0] was sent by the link's first endpoint. Both have the link's MTU.
 	Interfaces [2]string
-	// Directions says how packets fare: [0] from Interfaces[0] to [1], [1] back.
+	// Directions are the settings of the directions: [0] from Interfaces[0] to [1], [1] back.
 	Directions [2]topology.Impairment
 	Joined     bool // the kernel forwards between the interfaces at present
 	// Started has the engine begin to forward at once, without a request to Start. It
@@ -93,8 +93,8 @@ type Link struct {
 
 // An Engine is the supervisor's end of a link engine. Its methods may be called
 // from any goroutine; requests for one link are made one after the other. A
-// request that makes no sense fails with a *control.Error of code control.Usage,
-// and every one with control.ErrClosed once the process has ended.
+// request that makes no sense fails with a *control.Error of code control.Usage. Every
+// request fails with control.ErrClosed once the process has ended.
 type Engine struct {
 	conn *control.Conn
 }
@@ -118,7 +118,7 @@ func (e *Engine) Start(ctx context.Context, link string) error {
 }
 
 // Set changes the settings of a direction, 0 or 1, for the packets to come;
-// those on their way keep their fate.
+// those on their way are not affected.
 func (e *Engine) Set(ctx context.Context, link string, direction int, settings topology.Impairment) error {
 	return methodSet.Call(ctx, e.conn, setParams{link, direction, settings})
 }
@@ -136,19 +136,19 @@ func (e *Engine) Release(ctx context.Context, link string) error {
 	return methodRelease.Call(ctx, e.conn, link)
 }
 
-// Detach stops forwarding, closes the link's interfaces and says what happened
-// in its two directions.
+// Detach stops forwarding, closes the link's interfaces and returns the statistics of its
+// two directions.
 func (e *Engine) Detach(ctx context.Context, link string) ([2]linkstats.Statistics, error) {
 	return methodDetach.Call(ctx, e.conn, link)
 }
 
-// Measure says what happened on every link that the engine has or has had. Late packets
-// are counted by the tolerances of links by name, which may be fewer.
+// Measure returns the statistics of every link that the engine has or has had, by name. Late
+// packets are counted by the tolerances of links by name, which may be fewer.
 func (e *Engine) Measure(ctx context.Context, tolerances map[string]topology.Tolerance) (map[string][2]linkstats.Statistics, error) {
 	return methodMeasure.Call(ctx, e.conn, measureParams{Tolerances: tolerances})
 }
 
-// MeasureSince says what happened since Begin, likewise.
+// MeasureSince returns the statistics since Begin.
 func (e *Engine) MeasureSince(ctx context.Context, tolerances map[string]topology.Tolerance) (map[string][2]linkstats.Statistics, error) {
 	return methodMeasure.Call(ctx, e.conn, measureParams{Since: true, Tolerances: tolerances})
 }
@@ -160,7 +160,7 @@ func (e *Engine) Begin(ctx context.Context) error { return methodBegin.Call(ctx,
 // Record has every decision from now on logged to file, in the format of package
 // impair. seed is the lab's. A goroutine writes what the links' thread leaves in a
 // buffer of some 12 MiB; decisions for which that has no room, or which cannot be
-// written, are missing, and counted there and by Recorded. It is for once.
+// written, are missing, and counted there and by Recorded. It may be called once.
 func (e *Engine) Record(ctx context.Context, seed uint64, file *os.File) error {
 	return methodRecord.Call(ctx, e.conn, seed, file)
 }
@@ -172,7 +172,7 @@ type Recorded struct {
 	Error   string `json:"error,omitempty"` // why nothing more is written, such as a full disk; the file may end amid a line
 }
 
-// Recorded writes what was decided until now to the file, and says how recording
+// Recorded writes what was decided until now to the file, and returns how recording
 // went. An engine that ends writes the rest by itself, if it can within 2 s.
 func (e *Engine) Recorded(ctx context.Context) (Recorded, error) {
 	return methodRecorded.Call(ctx, e.conn, nil)
@@ -180,21 +180,21 @@ func (e *Engine) Recorded(ctx context.Context) (Recorded, error) {
 
 // Replay has the links meet the decisions of a log again, which is read from
 // where file is at to its end, and may have 1 GiB; see impair.Direction.Replay.
-// It is for once, before links are attached. What a replay came to is in
-// linkstats.Statistics.
+// It may be called once, before links are attached. linkstats.Statistics has what became of
+// a replay.
 func (e *Engine) Replay(ctx context.Context, file *os.File) (Log, error) {
 	return methodReplay.Call(ctx, e.conn, nil, file)
 }
 
-// A Log is what a log of decisions has.
+// A Log summarises a log of decisions.
 type Log struct {
 	Links    []string `json:"links"`     // names of those it has decisions on
 	Missing  uint64   `json:"missing"`   // decisions that could not be written
 	CutShort bool     `json:"cut_short"` // it ends amid a line, which was left out
 }
 
-// Losses has the engine write its last decisions that did harm to packets to a file: those
-// on packets that were lost, doubled or changed, on all links. It is a log of decisions
+// Losses writes to a file the last decisions on packets that were lost, doubled or changed,
+// on all links. It is a log of decisions
 // (package impair) in which those on others are missing. seed is the lab's.
 func (e *Engine) Losses(ctx context.Context, seed uint64, file *os.File) error {
 	return methodLosses.Call(ctx, e.conn, seed, file)

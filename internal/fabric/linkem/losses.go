@@ -9,11 +9,11 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/impair"
 )
 
-// mostLosses is how many decisions that did harm to a packet are kept: 3 MiB.
+// mostLosses is how many decisions are kept: 3 MiB.
 const mostLosses = 1 << 14
 
-// losses are the last decisions that did harm to a packet, on all links. They belong to the
-// loop's thread.
+// losses are the last decisions on packets that did not arrive as they were sent, on all
+// links. They belong to the loop's thread.
 type losses struct {
 	ring  []impair.Record // decision n is at n % mostLosses once there have been that many
 	count uint64

@@ -11,7 +11,7 @@ type run struct {
 	queued       time.Duration // sum over the packets of what they spent in the queue before the rate
 	held         *heldFrame
 	first, count int32
-	order        uint32 // place in the order of arrival, which tells who goes first of those that depart at the same time; it wraps
+	order        uint32 // place in the order of arrival, which orders those that depart at the same time; it wraps
 	mark         bool   // they bear Congestion Experienced
 }
 
@@ -26,9 +26,9 @@ func (r *run) follows(p *run) bool {
 	return r.held == p.held && r.first == p.first+p.count && r.mark == p.mark
 }
 
-// A queue is runs in the order in which they leave. Nearly all are pushed in that
-// order; one that leaves before others does not move thousands of them, but is
-// kept aside until its time is near.
+// A queue holds runs in the order in which they leave. Nearly all are pushed in that
+// order. One that leaves before others does not move thousands of them: it is kept aside
+// until its time is near.
 type queue struct {
 	runs   []run // from head on, in order
 	head   int
@@ -75,8 +75,8 @@ func (q *queue) merge(until time.Duration) {
 	}
 }
 
-// first is the run that leaves first, once those are merged that leave within
-// near of it. There has to be one.
+// first returns the run that leaves first, and merges those that leave within near of it.
+// There must be one.
 func (q *queue) first(near time.Duration) *run {
 	if len(q.strays) > 0 {
 		departs := q.strays[0].departs
@@ -88,11 +88,11 @@ func (q *queue) first(near time.Duration) *run {
 	return &q.runs[q.head]
 }
 
-// upcoming is the runs in the order they leave, but for strays that are not
-// merged yet.
+// upcoming returns the runs in the order they leave, without strays that are not merged
+// yet.
 func (q *queue) upcoming() []run { return q.runs[q.head:] }
 
-// drop ends the first run and says which frame it was of.
+// drop removes the first run and returns the frame that it was of.
 func (q *queue) drop() *heldFrame {
 	h := q.runs[q.head].held
 	q.runs[q.head].held = nil

@@ -19,7 +19,7 @@ const (
 	recordBatch = 1 << 15
 	// recordChunk is about how much is written at once, bytes.
 	recordChunk = 256 << 10
-	// flushTime is how long an engine that ends may take to write what it has not.
+	// flushTime is how long an engine that ends may take to write the rest.
 	flushTime = 2 * time.Second
 	// maxLog bounds a log that is replayed, bytes: some five million decisions,
 	// which take 350 MB of memory.

@@ -8,12 +8,11 @@ import (
 	"time"
 )
 
-// A spool takes items from the loop's thread to a goroutine that may be slow, a
-// batch at a time. The thread never waits: when a batch is full, what it has to
-// add is missed.
+// A spool passes items from the loop's thread to a goroutine that may be slow, a
+// batch at a time. The thread never waits: when a batch is full, further items are missed.
 type spool[T any] struct {
-	slot   atomic.Pointer[batch[T]] // the one being filled; nil while the thread has its hands on it
-	filled chan struct{}            // tells the goroutine that slot is no longer empty
+	slot   atomic.Pointer[batch[T]] // the one being filled; nil while the thread adds to it
+	filled chan struct{}            // notifies the goroutine that slot is no longer empty
 
 	passing sync.Mutex // guards spare, and has batches passed on one after the other
 	spare   *batch[T]  // empty
@@ -29,7 +28,7 @@ type batch[T any] struct {
 // single one is passed on at once, many are in few batches.
 const pause = 5 * time.Millisecond
 
-// newSpool makes one whose batches hold so many items.
+// newSpool returns a spool whose batches hold so many items.
 func newSpool[T any](items int) *spool[T] {
 	s := &spool[T]{filled: make(chan struct{}, 1), spare: &batch[T]{items: make([]T, 0, items)}}
 	s.slot.Store(&batch[T]{items: make([]T, 0, items)})

@@ -59,7 +59,7 @@ func (t *packetTap) add(p *tap.Packet) {
 	t.spool.close(b)
 }
 
-// comment is a verdict in words; none if the packet is merely delayed.
+// comment returns a verdict in words; "" if the packet is merely delayed.
 func comment(v *impair.Verdict) string {
 	switch v.Fate {
 	case impair.QueueFull:
@@ -167,7 +167,7 @@ func (t *packetTap) end(write func(*batch[byte]) error) error {
 	return write(&batch[byte]{items: tap.Append(nil, &tap.Packet{Missed: t.missed})})
 }
 
-// pollable is a file of its own to write to with deadlines, if its kind has any.
+// pollable returns a copy of a file, to write to with deadlines if its kind has any.
 func pollable(f *os.File) (*os.File, error) {
 	raw, err := f.SyscallConn()
 	if err != nil {

@@ -9,13 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// prioritise has the process's threads woken as promptly as this machine
-// permits. Every step may be refused, and the engine works without: the report
-// shows what delays were achieved.
+// prioritise gives the process's threads the priority to be woken as promptly as this machine
+// permits. Every step may be refused, and the engine works without it: the report shows the
+// delays that were measured.
 //
-// It is about all threads, not just the loop's: those of the Go runtime hold
-// locks that the loop's must have after a wait, and when they were left at normal
-// priority on a busy machine it was held up by a quarter of a second.
+// It applies to all threads, not just the loop's: those of the Go runtime hold locks that the
+// loop's thread needs after a wait, and at normal priority on a busy machine they hold it up.
 // Threads made later inherit from those that make them.
 //
 // Real-time priority needs CAP_SYS_NICE in the initial user namespace (and real
