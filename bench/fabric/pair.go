@@ -71,7 +71,7 @@ func startPair(ctx context.Context, topo *topology.Topology) (*pair, error) {
 	}
 	in := func(name string) place {
 		return func(ctx context.Context, args []string, stdin, stdout, stderr *os.File) error {
-			status, err := l.Exec(ctx, name, node.Command{Args: args}, stdin, stdout, stderr)
+			status, err := l.Nodes.Exec(ctx, name, node.Command{Args: args}, stdin, stdout, stderr)
 			if err == nil && status != 0 && ctx.Err() == nil {
 				err = fmt.Errorf("status %d", status)
 			}

@@ -77,7 +77,7 @@ func output(ctx context.Context, l *lab.Lab, command ...string) (text string, er
 	if err != nil {
 		return "", errors.Join(err, reads.Close(), writes.Close())
 	}
-	status, err := l.Exec(ctx, "server", node.Command{Args: command, Env: os.Environ()}, null, writes, null)
+	status, err := l.Nodes.Exec(ctx, "server", node.Command{Args: command, Env: os.Environ()}, null, writes, null)
 	err = errors.Join(err, writes.Close(), null.Close())
 	buffer := make([]byte, 1<<16) // as much as a pipe has
 	n, readErr := reads.Read(buffer)

@@ -87,9 +87,9 @@ up to 5 s for them; the exit code is 1 if any still has the adapter open. --enab
 // adaptersOf is the adapters of the hosts that a word stands for; of all for "".
 func adaptersOf(ctx context.Context, l *lab.Lab, word string) ([]report.NodeAdapter, error) {
 	if !naming.IsSeveral(word) {
-		return l.Adapters(ctx, word)
+		return l.Nodes.Adapters(ctx, word)
 	}
-	all, err := l.Adapters(ctx, "")
+	all, err := l.Nodes.Adapters(ctx, "")
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func setAdapters(ctx context.Context, w io.Writer, l *lab.Lab, adapters []report
 	var failed error
 	left := false
 	for _, a := range adapters {
-		change, err := l.Enable(ctx, a.Name, enable)
+		change, err := l.Nodes.Enable(ctx, a.Name, enable)
 		if err != nil {
 			failed = errors.Join(failed, err)
 			continue
@@ -141,7 +141,7 @@ func writeOutcome(w io.Writer, change *node.StateChange, enable bool) error {
 
 // setAdapter enables or disables a node's adapter.
 func setAdapter(ctx context.Context, w io.Writer, l *lab.Lab, node string, enable bool, output format) error {
-	change, err := l.Enable(ctx, node, enable)
+	change, err := l.Nodes.Enable(ctx, node, enable)
 	if err != nil {
 		return err
 	}

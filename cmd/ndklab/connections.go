@@ -54,9 +54,9 @@ A range or a pattern stands for several nodes: 'LAB/h[1-8]', 'LAB/leaf*'.`,
 // connectionsOf is the connections of the hosts that a word stands for; of all for "".
 func connectionsOf(ctx context.Context, l *lab.Lab, word string) (*report.Connections, error) {
 	if !naming.IsSeveral(word) {
-		return l.Connections(ctx, word)
+		return l.Nodes.Connections(ctx, word)
 	}
-	list, err := l.Connections(ctx, "")
+	list, err := l.Nodes.Connections(ctx, "")
 	if err != nil {
 		return nil, err
 	}

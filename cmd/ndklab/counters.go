@@ -110,9 +110,9 @@ interval. With -o json, each interval is one line with one object.`,
 // nodesOf is the state of the nodes of these names, or of all for "".
 func nodesOf(ctx context.Context, l *lab.Lab, names []string) ([]report.Node, error) {
 	if len(names) == 1 {
-		return l.Nodes(ctx, names[0])
+		return l.Nodes.Inspect(ctx, names[0])
 	}
-	all, err := l.Nodes(ctx, "")
+	all, err := l.Nodes.Inspect(ctx, "")
 	return slices.DeleteFunc(all, func(n report.Node) bool { return !slices.Contains(names, n.Name) }), err
 }
 

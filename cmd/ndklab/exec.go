@@ -151,7 +151,7 @@ func runIn(cmd *cobra.Command, target string, command, env []string, plain bool)
 			}
 		}
 	}
-	status, err := l.Exec(ctx, nodeName, c, files...)
+	status, err := l.Nodes.Exec(ctx, nodeName, c, files...)
 	if err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func forwardSignals(ctx context.Context, l *lab.Lab, nodeName, id string) (conte
 			select {
 			case s := <-signals:
 				// A command that has just ended gets no signals any more.
-				_ = l.Signal(ctx, nodeName, id, s.(syscall.Signal))
+				_ = l.Nodes.Signal(ctx, nodeName, id, s.(syscall.Signal))
 			case <-ctx.Done():
 				return
 			}

@@ -99,7 +99,7 @@ func runPrefixed(ctx context.Context, l *lab.Lab, name string, c node.Command, s
 			read(r)
 		})
 	}
-	return l.Exec(ctx, name, c, files...)
+	return l.Nodes.Exec(ctx, name, c, files...)
 }
 
 // lines writes lines of several sources, whole.

@@ -95,7 +95,7 @@ func (i *inspection) only(ctx context.Context, l *lab.Lab, word string) error {
 	if strings.Contains(word, ":") {
 		links, err = linksNamed(ctx, l, word)
 		if err == nil && !naming.IsSeveral(word) {
-			_, err = l.Links(ctx, word) // says that there is none
+			_, err = l.Links.Inspect(ctx, word) // says that there is none
 		}
 	} else {
 		var all []string
@@ -110,7 +110,7 @@ func (i *inspection) only(ctx context.Context, l *lab.Lab, word string) error {
 	i.Nodes = slices.DeleteFunc(i.Nodes, func(n report.Node) bool { return !slices.Contains(nodes, n.Name) })
 	if slices.ContainsFunc(i.Nodes, func(n report.Node) bool { return n.Kind == string(topology.Host) }) {
 		// Of all, also of those that are down, which is no error here.
-		adapters, err := l.Adapters(ctx, "")
+		adapters, err := l.Nodes.Adapters(ctx, "")
 		if err != nil {
 			return err
 		}

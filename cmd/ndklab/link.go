@@ -118,7 +118,7 @@ docs/topology.md explains each, under Impairments and Faults.`,
 			if err != nil {
 				return err
 			}
-			err = eachOf(endpoints, func(endpoint string) error { return l.SetLink(cmd.Context(), endpoint, *from, change) })
+			err = eachOf(endpoints, func(endpoint string) error { return l.Links.Set(cmd.Context(), endpoint, *from, change) })
 			if err != nil {
 				return err
 			}
@@ -144,7 +144,7 @@ the link is up does not change.`,
 	from := cmd.Flags().String("from", "", "change only what this `NODE` sends")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return withLinks(cmd, *file, args, false, func(l *lab.Lab, endpoints, _ []string) error {
-			err := eachOf(endpoints, func(endpoint string) error { return l.ResetLink(cmd.Context(), endpoint, *from) })
+			err := eachOf(endpoints, func(endpoint string) error { return l.Links.Reset(cmd.Context(), endpoint, *from) })
 			if err != nil {
 				return err
 			}
@@ -163,7 +163,7 @@ carrier, and packets under way are lost. A link that is down already stays down.
 
 "link set LAB/NODE:IFACE cut=true" has a link lose everything and keep the carrier.`,
 		Example: `  ndklab link down pair/client:eth0`,
-	}, (*lab.Lab).LinkDown)
+	}, lab.Links.Down)
 }
 
 func linkUpCommand() *cobra.Command {
@@ -172,17 +172,17 @@ func linkUpCommand() *cobra.Command {
 		Short:   "Bring a link up again",
 		Long:    `Brings up a link that "link down", a partition or the topology file took down.`,
 		Example: `  ndklab link up pair/client:eth0`,
-	}, (*lab.Lab).LinkUp)
+	}, lab.Links.Up)
 }
 
 // linkSwitchCommand completes a command that takes a link down or up.
-func linkSwitchCommand(cmd *cobra.Command, do func(*lab.Lab, context.Context, string) error) *cobra.Command {
+func linkSwitchCommand(cmd *cobra.Command, do func(lab.Links, context.Context, string) error) *cobra.Command {
 	cmd.Args = arguments(1, 1, "one link")
 	output := outputFlag(cmd)
 	file := topologyFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return withLinks(cmd, *file, args, false, func(l *lab.Lab, endpoints, _ []string) error {
-			err := eachOf(endpoints, func(endpoint string) error { return do(l, cmd.Context(), endpoint) })
+			err := eachOf(endpoints, func(endpoint string) error { return do(l.Links, cmd.Context(), endpoint) })
 			if err != nil {
 				return err
 			}
@@ -210,7 +210,7 @@ func eachOf(names []string, do func(name string) error) error {
 func showLinks(cmd *cobra.Command, l *lab.Lab, endpoints []string, output format, asText func(io.Writer, []report.Link) error) error {
 	var links []report.Link
 	for _, endpoint := range endpoints {
-		some, err := l.Links(cmd.Context(), endpoint)
+		some, err := l.Links.Inspect(cmd.Context(), endpoint)
 		if err != nil {
 			return err
 		}
@@ -257,7 +257,7 @@ stand for several nodes: 'h[1-8],leaf*'. A partition takes the place of an earli
 				}
 				sets = append(sets, set)
 			}
-			links, err := l.Partition(cmd.Context(), sets...)
+			links, err := l.Links.Partition(cmd.Context(), sets...)
 			return tellSwitched(cmd, l, links, "down", *output, err)
 		})
 	}
@@ -277,7 +277,7 @@ but for those that "link down" took down as well.`,
 	file := topologyFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return withLab(cmd, *file, args, func(l *lab.Lab, _ []string) error {
-			links, err := l.Heal(cmd.Context())
+			links, err := l.Links.Heal(cmd.Context())
 			return tellSwitched(cmd, l, links, "up", *output, err)
 		})
 	}

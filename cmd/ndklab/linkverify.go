@@ -45,7 +45,7 @@ idle. Faults that match RDMA packets do not match probes.`,
 			if len(endpoints) > 1 {
 				return misuse("%q is %d links, expected one: probes of several at once would be late", args[0], len(endpoints))
 			}
-			v, err := l.VerifyLink(cmd.Context(), endpoints[0], probes)
+			v, err := l.Links.Verify(cmd.Context(), endpoints[0], probes)
 			if err != nil {
 				return err
 			}

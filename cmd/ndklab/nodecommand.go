@@ -129,13 +129,13 @@ func nodeCommand(action lab.Action, short, long string) *cobra.Command {
 // act does the action of a command to a node.
 func act(cmd *cobra.Command, l *lab.Lab, node string, action lab.Action) (*lab.NodeChange, error) {
 	if action != lab.KillNode {
-		return l.Change(cmd.Context(), node, action)
+		return l.Nodes.Change(cmd.Context(), node, action)
 	}
 	sig, err := signalOf(cmd.Flag("signal").Value.String())
 	if err != nil {
 		return nil, err
 	}
-	return l.Kill(cmd.Context(), node, sig)
+	return l.Nodes.Kill(cmd.Context(), node, sig)
 }
 
 // became is what has become of a node.

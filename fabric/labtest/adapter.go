@@ -17,7 +17,7 @@ type device struct {
 }
 
 func (n *Node) openDevice(ctx context.Context) (*device, error) {
-	miniport, abandon, err := n.lab.lab.OpenDevice(ctx, n.name)
+	miniport, abandon, err := n.lab.lab.Nodes.OpenDevice(ctx, n.name)
 	if err != nil {
 		return nil, err
 	}

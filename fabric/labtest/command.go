@@ -97,7 +97,7 @@ func (n *Node) Command(ctx context.Context, args ...string) (*Command, error) {
 	go func() {
 		defer close(c.done)
 		defer stop()
-		c.status, c.err = n.lab.lab.Exec(ctx, n.name, node.Command{ID: c.id, Args: args, Env: os.Environ(), Dir: dir}, null, stdout, stderr)
+		c.status, c.err = n.lab.lab.Nodes.Exec(ctx, n.name, node.Command{ID: c.id, Args: args, Env: os.Environ(), Dir: dir}, null, stdout, stderr)
 		for _, f := range []*os.File{null, stdout, stderr} {
 			f.Close()
 		}
@@ -147,7 +147,7 @@ func (r rest) Read(p []byte) (n int, err error) {
 
 // Signal sends a signal to the command's process group.
 func (c *Command) Signal(sig syscall.Signal) error {
-	return c.node.lab.lab.Signal(c.node.lab.ctx, c.node.name, c.id, sig)
+	return c.node.lab.lab.Nodes.Signal(c.node.lab.ctx, c.node.name, c.id, sig)
 }
 
 // Wait waits for the command to end. Its standard output is closed then: it is to be read

@@ -40,13 +40,13 @@ func (k *Link) set(from string, settings []Setting) {
 	k.lab.t.Helper()
 	c, err := change(settings)
 	k.lab.must(err)
-	k.lab.must(k.lab.lab.SetLink(k.lab.ctx, k.endpoint, from, c))
+	k.lab.must(k.lab.lab.Links.Set(k.lab.ctx, k.endpoint, from, c))
 }
 
 // Reset gives the link the settings of the topology again. That it is down stays.
 func (k *Link) Reset() {
 	k.lab.t.Helper()
-	k.lab.must(k.lab.lab.ResetLink(k.lab.ctx, k.endpoint, ""))
+	k.lab.must(k.lab.lab.Links.Reset(k.lab.ctx, k.endpoint, ""))
 }
 
 // Cut has nothing arrive any more at either end, though both keep the carrier.
@@ -65,19 +65,19 @@ func (k *Link) Heal() {
 // packets on their way are lost.
 func (k *Link) Down() {
 	k.lab.t.Helper()
-	k.lab.must(k.lab.lab.LinkDown(k.lab.ctx, k.endpoint))
+	k.lab.must(k.lab.lab.Links.Down(k.lab.ctx, k.endpoint))
 }
 
 // Up brings the link up again, whatever took it down.
 func (k *Link) Up() {
 	k.lab.t.Helper()
-	k.lab.must(k.lab.lab.LinkUp(k.lab.ctx, k.endpoint))
+	k.lab.must(k.lab.lab.Links.Up(k.lab.ctx, k.endpoint))
 }
 
 // Report is what the link is asked to do and what it has done so far.
 func (k *Link) Report() report.Link {
 	k.lab.t.Helper()
-	links, err := k.lab.lab.Links(k.lab.ctx, k.endpoint)
+	links, err := k.lab.lab.Links.Inspect(k.lab.ctx, k.endpoint)
 	k.lab.must(err)
 	return links[0]
 }
@@ -87,7 +87,7 @@ func (k *Link) Report() report.Link {
 // that is down because of it.
 func (l *Lab) Partition(sets ...[]string) []string {
 	l.t.Helper()
-	links, err := l.lab.Partition(l.ctx, sets...)
+	links, err := l.lab.Links.Partition(l.ctx, sets...)
 	l.must(err)
 	return links
 }
@@ -95,6 +95,6 @@ func (l *Lab) Partition(sets ...[]string) []string {
 // Heal ends a partition. Links that were cut or taken down by themselves stay so.
 func (l *Lab) Heal() {
 	l.t.Helper()
-	_, err := l.lab.Heal(l.ctx)
+	_, err := l.lab.Links.Heal(l.ctx)
 	l.must(err)
 }

@@ -122,7 +122,7 @@ func (n *Node) Resume() {
 
 func (n *Node) change(action lab.Action) {
 	n.lab.t.Helper()
-	_, err := n.lab.lab.Change(n.lab.ctx, n.name, action)
+	_, err := n.lab.lab.Nodes.Change(n.lab.ctx, n.name, action)
 	n.lab.must(err)
 }
 
@@ -130,7 +130,7 @@ func (n *Node) change(action lab.Action) {
 // topology says so (restart: always).
 func (n *Node) Kill() {
 	n.lab.t.Helper()
-	_, err := n.lab.lab.Kill(n.lab.ctx, n.name, syscall.SIGKILL)
+	_, err := n.lab.lab.Nodes.Kill(n.lab.ctx, n.name, syscall.SIGKILL)
 	n.lab.must(err)
 }
 

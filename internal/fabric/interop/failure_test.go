@@ -297,7 +297,7 @@ func (s *setting) kill(t *testing.T, p *running) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := s.lab.Signal(ctx, "us", p.id, syscall.SIGKILL); err != nil {
+	if err := s.lab.Nodes.Signal(ctx, "us", p.id, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -325,8 +325,8 @@ func (s *setting) cuts(t *testing.T) {
 		done := ours.count()
 		for range 3 { // at some point of a round or other
 			done.more(t, 3)
-			set(t, s.lab.LinkDown)
-			set(t, s.lab.LinkUp)
+			set(t, s.lab.Links.Down)
+			set(t, s.lab.Links.Up)
 		}
 		if err := ours.wait(); err != nil {
 			t.Errorf("our client: %v", err)
@@ -338,22 +338,22 @@ func (s *setting) cuts(t *testing.T) {
 	ours, done, _, port := s.draining(t, p)
 	t.Run("for shorter than our retries last", func(t *testing.T) {
 		before := s.timeouts(t)
-		set(t, s.lab.LinkDown)
+		set(t, s.lab.Links.Down)
 		for s.timeouts(t) == before {
 			if ctx.Err() != nil {
 				t.Fatal("our requester never ran into a timeout")
 			}
 		}
-		set(t, s.lab.LinkUp)
+		set(t, s.lab.Links.Up)
 		done.more(t, 3)
 	})
 	t.Run("for longer", func(t *testing.T) {
-		set(t, s.lab.LinkDown)
+		set(t, s.lab.Links.Down)
 		err := within(t, "our server", ours.wait)
 		if err == nil || !strings.Contains(err.Error(), provider.StatusIOTimeout.Error()) {
 			t.Errorf("our server ends with %v, want %v", err, provider.StatusIOTimeout)
 		}
-		set(t, s.lab.LinkUp)
+		set(t, s.lab.Links.Up)
 		s.guest.run(t, fmt.Sprintf("kill -KILL $(cat /tmp/%d) || true", port)) // our DREQ may have told it
 		s.works(t)
 	})

@@ -114,7 +114,7 @@ func (s *setting) shell(t *testing.T, command string) *process {
 	p.stop = func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		_ = s.lab.Signal(ctx, "us", r.id, syscall.SIGTERM) // it may have ended
+		_ = s.lab.Nodes.Signal(ctx, "us", r.id, syscall.SIGTERM) // it may have ended
 	}
 	go func() {
 		defer close(p.ended)
@@ -134,7 +134,7 @@ func (s *setting) shell(t *testing.T, command string) *process {
 func (s *setting) hasListener(port uint16) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	all, err := s.lab.Connections(ctx, "us")
+	all, err := s.lab.Nodes.Connections(ctx, "us")
 	return err == nil && slices.ContainsFunc(all.Connections, func(c report.Connection) bool {
 		return c.Type == "Listener" && strings.HasSuffix(c.Local, fmt.Sprintf(":%d", port))
 	})

@@ -104,7 +104,7 @@ func (s *setting) inNode(t *testing.T, cmd node.Command) *running {
 	p := &running{id: cmd.ID, out: bufio.NewReader(files[2]), kill: cancel, ended: make(chan error, 1)}
 	t.Cleanup(cancel)
 	go func() {
-		status, err := s.lab.Exec(ctx, "us", cmd, files[0], files[3], files[5])
+		status, err := s.lab.Nodes.Exec(ctx, "us", cmd, files[0], files[3], files[5])
 		files[3].Close()
 		files[5].Close()
 		_, _ = p.stderr.ReadFrom(files[4])

@@ -9,28 +9,31 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// This file is what commands ask of nodes' adapters, at both ends of the lab's
-// channel.
+// This file answers what commands ask about nodes and their adapters, at both ends of the
+// lab's channel.
 
-// Nodes is the state and the counters of a host, or of every host for "".
-func (l *Lab) Nodes(ctx context.Context, nodeName string) ([]report.Node, error) {
-	return call(ctx, l, methodNodes, nodeName)
+// Nodes are the nodes of a lab, as commands have them.
+type Nodes struct{ *session }
+
+// Inspect returns the state and the counters of a host, or of every host for "".
+func (n Nodes) Inspect(ctx context.Context, nodeName string) ([]report.Node, error) {
+	return call(ctx, n.session, methodNodes, nodeName)
 }
 
-// Adapters is what the adapter of a host is, or that of every host for "".
-func (l *Lab) Adapters(ctx context.Context, nodeName string) ([]report.NodeAdapter, error) {
-	return call(ctx, l, methodAdapter, nodeName)
+// Adapters returns the state of the adapter of a host, or of every host for "".
+func (n Nodes) Adapters(ctx context.Context, nodeName string) ([]report.NodeAdapter, error) {
+	return call(ctx, n.session, methodAdapter, nodeName)
 }
 
 // Connections lists the connections, listeners and shared endpoints of a node's
 // adapter, or of every node's for "".
-func (l *Lab) Connections(ctx context.Context, nodeName string) (*report.Connections, error) {
-	return call(ctx, l, methodConnections, nodeName)
+func (n Nodes) Connections(ctx context.Context, nodeName string) (*report.Connections, error) {
+	return call(ctx, n.session, methodConnections, nodeName)
 }
 
 // Enable enables or disables a node's adapter; see node.Agent.SetState.
-func (l *Lab) Enable(ctx context.Context, nodeName string, enable bool) (*node.StateChange, error) {
-	return call(ctx, l, methodEnable, enableParams{nodeName, enable})
+func (n Nodes) Enable(ctx context.Context, nodeName string, enable bool) (*node.StateChange, error) {
+	return call(ctx, n.session, methodEnable, enableParams{nodeName, enable})
 }
 
 // ofNodes is a handler of requests about a host or, for "", all hosts.

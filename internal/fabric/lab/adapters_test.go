@@ -26,7 +26,7 @@ func TestAdapters(t *testing.T) {
 	topo.Nodes[1].Adapter = topology.Adapter{MaxQpCount: new(uint32(77)), NetworkDirect: new(false), RoCEFrameSize: new(uint32(512))}
 	topo.Nodes = append(topo.Nodes, topology.Node{Name: "lonely"})
 	l := start(t, topo)
-	all, err := l.Adapters(testContext(t), "")
+	all, err := l.Nodes.Adapters(testContext(t), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,14 +46,14 @@ func TestAdapters(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	one, err := l.Adapters(testContext(t), "n1")
+	one, err := l.Nodes.Adapters(testContext(t), "n1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(all[1:2], one, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 		t.Errorf("one of them (-all +one):\n%s", diff)
 	}
-	_, err = l.Adapters(testContext(t), "n9")
+	_, err = l.Nodes.Adapters(testContext(t), "n9")
 	wantCode(t, err, control.Usage)
 }
 
@@ -73,7 +73,7 @@ func TestReceiveBuffer(t *testing.T) {
 	if os.Geteuid() != 0 {
 		most = uint32(2 * rmemMax(t) / 9 * 4)
 	}
-	all, err := l.Adapters(testContext(t), "")
+	all, err := l.Nodes.Adapters(testContext(t), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ workloads:
 	if diff := cmp.Diff([]report.Connection{client, server, listener}, list.Connections); diff != "" || !strings.HasPrefix(client.Local, "10.0.0.1:") || client.QPN == 0 {
 		t.Errorf("connections -want +got:\n%s", diff)
 	}
-	one, err := l.Connections(testContext(t), "server")
+	one, err := l.Nodes.Connections(testContext(t), "server")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ workloads:
 	change := func(enable bool, want node.StateChange) {
 		t.Helper()
 		want.Lab, want.Node = lab, "server"
-		if got, err := l.Enable(testContext(t), "server", enable); err != nil || *got != want {
+		if got, err := l.Nodes.Enable(testContext(t), "server", enable); err != nil || *got != want {
 			t.Errorf("enable %v: %+v, %v, want %+v", enable, got, err, want)
 		}
 	}
@@ -170,9 +170,9 @@ workloads:
 		t.Errorf("workload %+v", w)
 	}
 	change(true, node.StateChange{Enabled: true})
-	_, err = l.Enable(testContext(t), "n9", true)
+	_, err = l.Nodes.Enable(testContext(t), "n9", true)
 	wantCode(t, err, control.Usage)
-	_, err = l.Connections(testContext(t), "n9")
+	_, err = l.Nodes.Connections(testContext(t), "n9")
 	wantCode(t, err, control.Usage)
 }
 
@@ -181,7 +181,7 @@ func established(t *testing.T, l *Lab) (list *report.Connections) {
 	t.Helper()
 	eventually(t, testTime, func() string {
 		var err error
-		if list, err = l.Connections(testContext(t), ""); err != nil {
+		if list, err = l.Nodes.Connections(testContext(t), ""); err != nil {
 			t.Fatal(err)
 		}
 		if len(list.Connections) == 3 && list.Connections[0].State == "established" && list.Connections[1].State == "established" {
@@ -196,15 +196,15 @@ func TestNodes(t *testing.T) {
 	t.Setenv(envHasty, "1")
 	topo := ring(uniqueName(t), 2)
 	l := start(t, topo)
-	all, err := l.Nodes(testContext(t), "")
+	all, err := l.Nodes.Inspect(testContext(t), "")
 	if err != nil || len(all) != 2 {
 		t.Fatalf("%+v, %v", all, err)
 	}
-	one, err := l.Nodes(testContext(t), "n1")
+	one, err := l.Nodes.Inspect(testContext(t), "n1")
 	if err != nil || len(one) != 1 || one[0].Name != "n1" || one[0].Counters["Connect"] != 0 || len(one[0].Counters) != 10 || len(one[0].Transport) == 0 {
 		t.Errorf("%+v, %v", one, err)
 	}
-	_, err = l.Nodes(testContext(t), "n9")
+	_, err = l.Nodes.Inspect(testContext(t), "n9")
 	wantCode(t, err, control.Usage)
 
 	// One that is stopped does not hold up the others; one that is killed is
@@ -214,7 +214,7 @@ func TestNodes(t *testing.T) {
 	state := func(want report.NodeState) {
 		t.Helper()
 		eventually(t, testTime, func() string {
-			nodes, err := l.Nodes(testContext(t), "")
+			nodes, err := l.Nodes.Inspect(testContext(t), "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -229,10 +229,10 @@ func TestNodes(t *testing.T) {
 	kill(t, agent)
 	state(report.NodeState{Name: "n1", State: "down", Reason: "its agent was killed by SIGKILL"})
 	for name, ask := range map[string]func() error{
-		"nodes":       func() error { _, err := l.Nodes(testContext(t), "n1"); return err },
-		"adapters":    func() error { _, err := l.Adapters(testContext(t), "n1"); return err },
-		"connections": func() error { _, err := l.Connections(testContext(t), "n1"); return err },
-		"enable":      func() error { _, err := l.Enable(testContext(t), "n1", true); return err },
+		"nodes":       func() error { _, err := l.Nodes.Inspect(testContext(t), "n1"); return err },
+		"adapters":    func() error { _, err := l.Nodes.Adapters(testContext(t), "n1"); return err },
+		"connections": func() error { _, err := l.Nodes.Connections(testContext(t), "n1"); return err },
+		"enable":      func() error { _, err := l.Nodes.Enable(testContext(t), "n1", true); return err },
 	} {
 		err := ask()
 		wantCode(t, err, control.Usage)
@@ -240,7 +240,7 @@ func TestNodes(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if adapters, err := l.Adapters(testContext(t), ""); err != nil || adapters[0].Adapter == nil || adapters[1].State != "down" || adapters[1].Adapter != nil {
+	if adapters, err := l.Nodes.Adapters(testContext(t), ""); err != nil || adapters[0].Adapter == nil || adapters[1].State != "down" || adapters[1].Adapter != nil {
 		t.Errorf("adapters %+v, %v", adapters, err)
 	}
 }
@@ -254,7 +254,7 @@ func TestGoingDown(t *testing.T) {
 	go func() {
 		var err error
 		for err == nil {
-			_, err = l.Adapters(context.Background(), "")
+			_, err = l.Nodes.Adapters(context.Background(), "")
 		}
 		ended <- err
 	}()

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file is how a program outside the lab has a node's adapter, at both ends of the
-// lab's channel. Nobody enters a namespace for it, which an ordinary user's program of
-// several threads cannot (setns(2)): the agent hands over sockets of the node's.
+// This file opens a node's adapter for a program outside the lab, at both ends of the lab's
+// channel. The agent hands over sockets of the node's. An ordinary user's program of several
+// threads cannot enter the node's namespaces (setns(2)).
 
 type admitParams struct{ Node string }
 
@@ -22,7 +22,7 @@ type admitParams struct{ Node string }
 // programs in the node. The device is to be closed, or abandoned, which does not wait for
 // anything that is open on it (lease.OpenOver). It fails when the node goes down
 // (Miniport.Fail), and its packets go on while the node is paused.
-func (l *Lab) OpenDevice(ctx context.Context, nodeName string) (device *provider.Miniport, abandon func(), err error) {
+func (n Nodes) OpenDevice(ctx context.Context, nodeName string) (device *provider.Miniport, abandon func(), err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("open adapter of %s: %w", nodeName, err)
@@ -31,7 +31,7 @@ func (l *Lab) OpenDevice(ctx context.Context, nodeName string) (device *provider
 	conn, err := net.FileConn(ours)
 	ours.Close()
 	if err == nil {
-		err = l.whyEnded(methodAdmit.Call(ctx, l.conn, admitParams{nodeName}, theirs))
+		err = n.whyEnded(methodAdmit.Call(ctx, n.conn, admitParams{nodeName}, theirs))
 	}
 	theirs.Close()
 	if err != nil {

@@ -21,7 +21,7 @@ type device struct {
 
 func openDevice(t *testing.T, l *Lab, node string) device {
 	t.Helper()
-	port, abandon, err := l.OpenDevice(testContext(t), node)
+	port, abandon, err := l.Nodes.OpenDevice(testContext(t), node)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestOpenDevice(t *testing.T) {
 	}
 	disabled := make(chan provider.NetEventCode, 1)
 	defer client.port.Subscribe(func(e provider.NetEvent) { disabled <- e.Code })()
-	if _, err := l.Kill(ctx, "n0", unix.SIGKILL); err != nil {
+	if _, err := l.Nodes.Kill(ctx, "n0", unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	if code := <-disabled; code != provider.NetEventNDKDisable || !client.port.Failed() {
@@ -95,12 +95,12 @@ func TestOpenDevice(t *testing.T) {
 func TestOpenDeviceRefused(t *testing.T) {
 	topo := ring(uniqueName(t), 2)
 	l := start(t, topo)
-	_, _, err := l.OpenDevice(testContext(t), "n7")
+	_, _, err := l.Nodes.OpenDevice(testContext(t), "n7")
 	wantCode(t, err, control.Usage)
-	if _, err := l.Change(testContext(t), "n1", StopNode); err != nil {
+	if _, err := l.Nodes.Change(testContext(t), "n1", StopNode); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = l.OpenDevice(testContext(t), "n1")
+	_, _, err = l.Nodes.OpenDevice(testContext(t), "n1")
 	wantCode(t, err, control.Usage)
 	if err == nil || !strings.Contains(err.Error(), "is down") {
 		t.Errorf("of a node that is down: %v", err)
@@ -108,7 +108,7 @@ func TestOpenDeviceRefused(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := l.OpenDevice(testContext(t), "n0"); !errors.Is(err, control.ErrClosed) {
+	if _, _, err := l.Nodes.OpenDevice(testContext(t), "n0"); !errors.Is(err, control.ErrClosed) {
 		t.Errorf("of a lab that is over: %v", err)
 	}
 }

@@ -130,7 +130,7 @@ func TestRunAgain(t *testing.T) {
 		}
 	}
 	// To who looks at the lab, it has counted everything.
-	links, err := l.Links(testContext(t), "client:eth0")
+	links, err := l.Links.Inspect(testContext(t), "client:eth0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,23 +146,23 @@ func TestRunAfterChangesByHand(t *testing.T) {
 		t.Errorf("nothing was set by hand, the report says %q", r.SetByHand)
 	}
 	ctx := testContext(t)
-	if _, err := l.Change(ctx, "y", ResumeNode); err != nil {
+	if _, err := l.Nodes.Change(ctx, "y", ResumeNode); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Change(ctx, "x", StartNode); err != nil {
+	if _, err := l.Nodes.Change(ctx, "x", StartNode); err != nil {
 		t.Fatal(err)
 	}
 	for _, err := range []error{
 		// On top of what the timeline has left.
-		l.SetLink(ctx, "client:eth0", "", topology.Change{Delay: ref(200 * time.Microsecond)}),
-		l.SetLink(ctx, "server:eth0", "server", topology.Change{Duplicate: ref(0.25)}),
-		l.LinkDown(ctx, "x:eth0"),
+		l.Links.Set(ctx, "client:eth0", "", topology.Change{Delay: ref(200 * time.Microsecond)}),
+		l.Links.Set(ctx, "server:eth0", "server", topology.Change{Duplicate: ref(0.25)}),
+		l.Links.Down(ctx, "x:eth0"),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := l.Kill(ctx, "x", unix.SIGKILL); err != nil {
+	if _, err := l.Nodes.Kill(ctx, "x", unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"client:eth0 delay=200us", "server:eth0 duplicate=25% from server", "x:eth0 down", "x down"}
@@ -181,13 +181,13 @@ func TestRunAfterChangesByHand(t *testing.T) {
 			t.Errorf("link of the server: %+v", r.Links[1].Directions[0])
 		}
 	}
-	if err := l.ResetLink(ctx, "client:eth0", ""); err != nil {
+	if err := l.Links.Reset(ctx, "client:eth0", ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Heal(ctx); err != nil {
+	if _, err := l.Links.Heal(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.LinkUp(ctx, "x:eth0"); err == nil {
+	if err := l.Links.Up(ctx, "x:eth0"); err == nil {
 		t.Error("the link of a node that is down is up")
 	}
 	if diff := cmp.Diff([]string{"server:eth0 duplicate=25% from server", "x:eth0 down", "x down"}, runLab(t, l).SetByHand); diff != "" {
@@ -236,13 +236,13 @@ workloads:
 func TestReportOfAChangedLink(t *testing.T) {
 	l := start(t, runnable(t, "delay: 1ms", ""))
 	ctx := testContext(t)
-	if err := l.SetLink(ctx, "client:eth0", "", topology.Change{Loss: &topology.Loss{Rate: 0.05}}); err != nil {
+	if err := l.Links.Set(ctx, "client:eth0", "", topology.Change{Loss: &topology.Loss{Rate: 0.05}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Change(ctx, "server", StopNode); err != nil {
+	if _, err := l.Nodes.Change(ctx, "server", StopNode); err != nil {
 		t.Fatal(err)
 	}
-	links, err := l.Links(ctx, "")
+	links, err := l.Links.Inspect(ctx, "")
 	if err != nil {
 		t.Fatal(err)
 	}

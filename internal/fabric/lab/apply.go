@@ -22,7 +22,7 @@ type Standing struct {
 
 // Standing is what the lab is at present.
 func (l *Lab) Standing(ctx context.Context) (*Standing, error) {
-	return call(ctx, l, methodStanding, nil)
+	return call(ctx, l.session, methodStanding, nil)
 }
 
 // Apply makes the lab that of another topology, which was read with that of from as

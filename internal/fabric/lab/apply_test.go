@@ -284,10 +284,10 @@ func TestApplyKeeps(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	ctx := testContext(t)
-	if err := l.SetLink(ctx, "a:eth0", "", topology.Change{Delay: ref(3 * time.Millisecond)}); err != nil {
+	if err := l.Links.Set(ctx, "a:eth0", "", topology.Change{Delay: ref(3 * time.Millisecond)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.SetLink(ctx, "b:eth0", "", topology.Change{Delay: ref(3 * time.Millisecond), Loss: &topology.Loss{Rate: 0.01}}); err != nil {
+	if err := l.Links.Set(ctx, "b:eth0", "", topology.Change{Delay: ref(3 * time.Millisecond), Loss: &topology.Loss{Rate: 0.01}}); err != nil {
 		t.Fatal(err)
 	}
 	before := inspected(t, l)
@@ -322,7 +322,7 @@ func TestApplyWhileStopped(t *testing.T) {
 		t.Errorf("%+v", n.NodeState)
 	}
 	act(t, l, "b", StartNode, nodeReady)
-	adapters, err := l.Adapters(testContext(t), "b")
+	adapters, err := l.Nodes.Adapters(testContext(t), "b")
 	if err != nil || adapters[0].Adapter.Info.MaxCqDepth != 77 {
 		t.Errorf("%+v, %v", adapters, err)
 	}

@@ -53,15 +53,15 @@ func TestApplyAmidChanges(t *testing.T) {
 		others.Go(func() {
 			random := rand.New(rand.NewPCG(seed, 0))
 			actions := []func() error{
-				func() error { _, err := l.Change(ctx, name, RestartNode); return err },
-				func() error { _, err := l.Kill(ctx, name, unix.SIGKILL); return err },
-				func() error { _, err := l.Change(ctx, name, StopNode); return err },
-				func() error { _, err := l.Change(ctx, name, StartNode); return err },
+				func() error { _, err := l.Nodes.Change(ctx, name, RestartNode); return err },
+				func() error { _, err := l.Nodes.Kill(ctx, name, unix.SIGKILL); return err },
+				func() error { _, err := l.Nodes.Change(ctx, name, StopNode); return err },
+				func() error { _, err := l.Nodes.Change(ctx, name, StartNode); return err },
 				func() error {
-					return l.SetLink(ctx, name+":eth0", "", topology.Change{Delay: ref(time.Duration(random.IntN(2)) * time.Millisecond)})
+					return l.Links.Set(ctx, name+":eth0", "", topology.Change{Delay: ref(time.Duration(random.IntN(2)) * time.Millisecond)})
 				},
-				func() error { return l.LinkDown(ctx, name+":eth0") },
-				func() error { return l.LinkUp(ctx, name+":eth0") },
+				func() error { return l.Links.Down(ctx, name+":eth0") },
+				func() error { return l.Links.Up(ctx, name+":eth0") },
 			}
 			for ctx.Err() == nil {
 				// What it says is not foreseeable: the node may be down, or gone.
@@ -85,7 +85,7 @@ func TestApplyAmidChanges(t *testing.T) {
 		act(t, l, name, StartNode, nodeReady)
 	}
 	for _, k := range topo.Links {
-		if err := l.LinkUp(testContext(t), k.Endpoints[0].String()); err != nil {
+		if err := l.Links.Up(testContext(t), k.Endpoints[0].String()); err != nil {
 			t.Error(err)
 		}
 	}

@@ -156,7 +156,7 @@ func (p place) awaitInside(ctx, waiting context.Context, node string, c Conditio
 	}
 	defer l.Close()
 	*a = Awaited{}
-	found, err := call(ctx, l, methodAwait, params)
+	found, err := call(ctx, l.session, methodAwait, params)
 	if err != nil {
 		return err
 	}

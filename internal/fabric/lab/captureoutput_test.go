@@ -17,7 +17,7 @@ import (
 // for, and nothing of one another.
 func TestCapturesAtOnce(t *testing.T) {
 	l := start(t, ring(uniqueName(t), 2))
-	if err := l.SetLink(testContext(t), "n0:eth0", "n0", topology.Change{Loss: &topology.Loss{Rate: 1}}); err != nil {
+	if err := l.Links.Set(testContext(t), "n0:eth0", "n0", topology.Change{Loss: &topology.Loss{Rate: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()

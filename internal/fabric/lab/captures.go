@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
@@ -20,8 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file is how commands get at the packets of interfaces, at both ends of
-// the lab's channel. The supervisor opens a packet socket where the interface is
+// This file gives commands the packets of interfaces, at both ends of the lab's channel. The supervisor opens a packet socket where the interface is
 // and hands it to the command, which reads it for as long as its request stands:
 // what captures cost in processor time and memory is the command's, and what it
 // writes it writes as its user.
@@ -33,23 +33,57 @@ func (l *Lab) Capture(ctx context.Context, endpoint string) (capture.Source, err
 	return source, err
 }
 
+// captureRequests are the captures that have been requested and whose sockets have not come.
+type captureRequests struct {
+	mu      sync.Mutex // guards what follows
+	last    uint64
+	pending map[uint64]chan<- capture.Source // by captureParams.ID
+}
+
+// add adds a request, and returns its ID and where its socket comes.
+func (c *captureRequests) add() (uint64, <-chan capture.Source) {
+	arrived := make(chan capture.Source, 1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pending == nil {
+		c.pending = map[uint64]chan<- capture.Source{}
+	}
+	c.last++
+	c.pending[c.last] = arrived
+	return c.last, arrived
+}
+
+// remove removes a request, if it is there.
+func (c *captureRequests) remove(id uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.pending, id)
+}
+
+// takeSocket answers methodSocket.
+func (c *captureRequests) takeSocket(_ context.Context, r *control.Request, params socketParams) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	arrived := c.pending[params.ID]
+	if arrived == nil {
+		return control.Errorf(control.Usage, "nobody waits for capture %d", params.ID)
+	}
+	delete(c.pending, params.ID)
+	arrived <- capture.Source{Socket: r.Files[0], Tap: r.Files[1], Direction: params.Direction, Carried: params.Carried}
+	r.Files[0], r.Files[1] = nil, nil
+	return nil
+}
+
 // beginCapture also returns a function that says why there is nothing more to come,
 // to be called once that is so (Source.Gone).
 func (l *Lab) beginCapture(ctx context.Context, endpoint string) (capture.Source, func() error, error) {
-	arrived := make(chan capture.Source, 1)
-	l.mu.Lock()
-	l.nextCapture++
-	params := captureParams{ID: l.nextCapture, Endpoint: endpoint}
-	l.captures[params.ID] = arrived
-	l.mu.Unlock()
+	id, arrived := l.captures.add()
 	gone := make(chan struct{})
 	var over error
 	why := func() error { return over }
 	go func() {
-		over = l.whyEnded(methodCapture.Call(ctx, l.conn, params))
-		l.mu.Lock()
-		delete(l.captures, params.ID)
-		l.mu.Unlock()
+		over = l.whyEnded(methodCapture.Call(ctx, l.conn, captureParams{ID: id, Endpoint: endpoint}))
+		l.captures.remove(id)
 		close(gone)
 	}()
 	select {
@@ -68,20 +102,6 @@ func (l *Lab) beginCapture(ctx context.Context, endpoint string) (capture.Source
 		}
 		return capture.Source{}, nil, over
 	}
-}
-
-// takeSocket takes what Capture waits for.
-func (l *Lab) takeSocket(_ context.Context, r *control.Request, params socketParams) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	arrived := l.captures[params.ID]
-	if arrived == nil {
-		return control.Errorf(control.Usage, "nobody waits for capture %d", params.ID)
-	}
-	delete(l.captures, params.ID)
-	arrived <- capture.Source{Socket: r.Files[0], Tap: r.Files[1], Direction: params.Direction, Carried: params.Carried}
-	r.Files[0], r.Files[1] = nil, nil
-	return nil
 }
 
 // capture answers methodCapture, when the capture is over.

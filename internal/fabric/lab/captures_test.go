@@ -249,7 +249,7 @@ func TestCaptureComments(t *testing.T) {
 		{topology.Change{Rate: ref[uint64](1e6), Queue: &topology.Queue{Packets: 3}}, -1, []string{7: "dropped: queue full"}},
 		{topology.Change{Delay: ref(delay), Reorder: &topology.Reorder{Probability: 1}}, volley, append([]string{""}, every("reordered, delayed 5ms")[1:]...)},
 	} {
-		if err := l.SetLink(testContext(t), "n0:eth0", "n0", step.change); err != nil {
+		if err := l.Links.Set(testContext(t), "n0:eth0", "n0", step.change); err != nil {
 			t.Fatal(err)
 		}
 		size := 100 + i
@@ -261,7 +261,7 @@ func TestCaptureComments(t *testing.T) {
 				t.Errorf("%s: packet %d has the comment %q, want %q", step.change, j+1, got[j], want)
 			}
 		}
-		if err := l.ResetLink(testContext(t), "n0:eth0", ""); err != nil {
+		if err := l.Links.Reset(testContext(t), "n0:eth0", ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -362,7 +362,7 @@ func TestCaptureFollowsTheLink(t *testing.T) {
 	size := 100
 	step := func(change topology.Change, engine, want string) {
 		t.Helper()
-		if err := l.SetLink(testContext(t), "n0:eth0", "", change); err != nil {
+		if err := l.Links.Set(testContext(t), "n0:eth0", "", change); err != nil {
 			t.Fatal(err)
 		}
 		if got := firstLink(t, l).Engine; got != engine {
@@ -380,10 +380,10 @@ func TestCaptureFollowsTheLink(t *testing.T) {
 		step(topology.Change{}, "plain", "")
 		step(topology.Change{Delay: ref(3 * time.Millisecond)}, "linkem", "delayed 3ms")
 		step(topology.Change{Delay: ref(4 * time.Millisecond)}, "linkem", "delayed 4ms")
-		if err := l.LinkDown(testContext(t), "n0:eth0"); err != nil {
+		if err := l.Links.Down(testContext(t), "n0:eth0"); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.LinkUp(testContext(t), "n0:eth0"); err != nil {
+		if err := l.Links.Up(testContext(t), "n0:eth0"); err != nil {
 			t.Fatal(err)
 		}
 		step(topology.Change{}, "linkem", "delayed 4ms")

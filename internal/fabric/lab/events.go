@@ -150,7 +150,7 @@ type watchParams struct{ From uint64 }
 // Events are those that the lab still keeps and that came at since or later, oldest
 // first. The number is that of the next, for WatchFrom.
 func (l *Lab) Events(ctx context.Context, since time.Time) (events []event.Event, next uint64, err error) {
-	answer, err := call(ctx, l, methodEvents, eventsParams{since})
+	answer, err := call(ctx, l.session, methodEvents, eventsParams{since})
 	return answer.Events, answer.Next, err
 }
 

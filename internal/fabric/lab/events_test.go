@@ -94,11 +94,11 @@ func TestSlowWatcher(t *testing.T) {
 func TestEvents(t *testing.T) {
 	l := start(t, ring(uniqueName(t), 2))
 	ctx := testContext(t)
-	if err := l.LinkDown(ctx, "n0:eth0"); err != nil {
+	if err := l.Links.Down(ctx, "n0:eth0"); err != nil {
 		t.Fatal(err)
 	}
 	between := time.Now()
-	if err := l.LinkUp(ctx, "n0:eth0"); err != nil {
+	if err := l.Links.Up(ctx, "n0:eth0"); err != nil {
 		t.Fatal(err)
 	}
 	kinds := func(events []event.Event) (kinds []string) {

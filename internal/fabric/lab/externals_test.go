@@ -344,7 +344,7 @@ func TestExternalSetLink(t *testing.T) {
 		{topology.Change{Loss: &none}, "external", "plain", false},
 		{topology.Change{Loss: &loss}, "n0", "linkem", true},
 	} {
-		if err := l.SetLink(testContext(t), "external:tap0", step.from, step.change); err != nil {
+		if err := l.Links.Set(testContext(t), "external:tap0", step.from, step.change); err != nil {
 			t.Fatal(err)
 		}
 		awaitEngine(t, l, step.engine)

@@ -16,7 +16,7 @@ import (
 func in(t *testing.T, l *Lab, nodeName, script string) string {
 	t.Helper()
 	r, w := pipe(t)
-	_, err := l.Exec(testContext(t), nodeName, node.Command{Args: []string{"/bin/sh", "-c", script}}, nil2(w)...)
+	_, err := l.Nodes.Exec(testContext(t), nodeName, node.Command{Args: []string{"/bin/sh", "-c", script}}, nil2(w)...)
 	w.Close()
 	if err != nil {
 		t.Fatal(err)

@@ -38,40 +38,57 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
-	"github.com/ndklab/ndklab/internal/fabric/capture"
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
-	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/topology"
 )
 
-// A Lab is a command's connection to a running lab. Its methods may be called
-// from any goroutine. What fails because of the caller's request, the machine
+// A Lab is a command's connection to a running lab. Its methods, and those of its fields,
+// may be called from any goroutine. What fails because of the caller's request, the machine
 // or the lab is a *control.Error of that code; after the lab's end every method
 // fails with the reason of it.
 type Lab struct {
+	Nodes Nodes
+	Links Links
+	*session
+
 	place place
-	life  *os.File // the state file, whose lock tells when the lab's processes are gone; nil if it was removed
-	conn  *control.Conn
+	life  *os.File // the state file, whose lock is free once the lab's processes are gone; nil if it was removed
 	info  Info
 	owner bool // the lab ends with the connection
-	// recorder is the process that writes the captures which the topology asks for;
-	// nil for who did not start the lab.
+	// recorder is the process that writes the captures which the topology asks for.
+	// It is nil unless this process started the lab.
 	recorder *control.Conn
 
 	closing  sync.Once
 	closeErr error // of closing
 
+	captures captureRequests
+
+	mu     sync.Mutex // guards what follows
+	events func(event.Event)
+	memory *Memory // nil: nobody asked
+}
+
+// newLab returns a Lab without a connection.
+func newLab(p place) *Lab {
+	s := &session{over: make(chan struct{})}
+	return &Lab{Nodes: Nodes{s}, Links: Links{s}, session: s, place: p}
+}
+
+// A session is the connection to a lab, until the lab ends.
+type session struct {
+	conn       *control.Conn
+	recordings sync.WaitGroup // that need the connection
+
 	over   chan struct{} // closed when the lab is ending, or the connection has
 	reason error         // why it ended; valid once over is closed
+}
 
-	recordings sync.WaitGroup
-
-	mu          sync.Mutex // guards what follows
-	events      func(event.Event)
-	captures    map[uint64]chan<- capture.Source // that have been asked for, by captureParams.ID
-	nextCapture uint64
-	memory      *Memory // nil: nobody asked
+// connect makes conn the session's connection.
+func (s *session) connect(conn *control.Conn) {
+	s.conn = conn
+	go s.wait()
 }
 
 // Options are what a caller of Start may choose.
@@ -105,7 +122,8 @@ func Start(ctx context.Context, topo *topology.Topology, options Options) (*Lab,
 	if err := allowed.check(topo); err != nil {
 		return nil, err
 	}
-	l := &Lab{place: p, owner: true, over: make(chan struct{}), captures: map[uint64]chan<- capture.Source{}, events: options.Events}
+	l := newLab(p)
+	l.owner, l.events = true, options.Events
 	logFile, err := l.launch(ctx, len(topo.Captures) > 0)
 	if err != nil {
 		return nil, err
@@ -127,7 +145,7 @@ func Start(ctx context.Context, topo *topology.Topology, options Options) (*Lab,
 		}
 	}
 	var startErr error
-	l.info, startErr = call(ctx, l, methodStart, params, files...)
+	l.info, startErr = call(ctx, l.session, methodStart, params, files...)
 	if startErr == nil {
 		startErr = l.startCaptures(ctx, topo.Captures)
 	}
@@ -203,8 +221,7 @@ func (l *Lab) launch(ctx context.Context, records bool) (logFile *os.File, err e
 		// For as long as we live it is our child; how it ends does not matter.
 		_ = guardian.Wait()
 	}()
-	l.conn = conn
-	go l.wait()
+	l.connect(conn)
 	return logFile, nil
 }
 
@@ -225,7 +242,7 @@ func Open(ctx context.Context, name string) (*Lab, error) {
 	return nil, notUp(name, labs)
 }
 
-// notUp is the error that a lab is not up, and which labs are.
+// notUp returns the error that a lab is not up, with the labs that are.
 func notUp(name string, labs []Info) error {
 	var names []string
 	for _, info := range labs {
@@ -269,9 +286,9 @@ func open(ctx context.Context, p place, limit time.Duration) (*Lab, error) {
 		}
 		return nil, err
 	}
-	l := &Lab{place: p, life: life, over: make(chan struct{}), captures: map[uint64]chan<- capture.Source{}}
-	l.conn = control.New(sock, l.requests().Serve)
-	go l.wait()
+	l := newLab(p)
+	l.life = life
+	l.connect(control.New(sock, l.requests().Serve))
 	if l.info, err = methodInfo.Call(asked, l.conn, nil); err != nil {
 		// A client's close does no more than close.
 		_ = l.Close()
@@ -289,7 +306,7 @@ func open(ctx context.Context, p place, limit time.Duration) (*Lab, error) {
 // answerTimeout is how long List waits for a lab to say what it is.
 const answerTimeout = time.Second
 
-// List is what labs of the caller are up, by name. It does not wait for a lab
+// List returns the labs of the caller that are up, by name. It does not wait for a lab
 // that does not answer.
 func List(ctx context.Context) ([]Info, error) {
 	dir, err := stateDir()
@@ -341,10 +358,10 @@ func look(ctx context.Context, p place) *Info {
 	return &Info{Lab: p.name, State: Unknown}
 }
 
-// requests takes the lab's events, and the sockets of captures and memories.
+// requests handles the lab's events, and the sockets of captures and memories.
 func (l *Lab) requests() *control.Mux {
 	var mux control.Mux
-	methodSocket.Handle(&mux, l.takeSocket)
+	methodSocket.Handle(&mux, l.captures.takeSocket)
 	methodTakeMiddles.Handle(&mux, l.takeMiddles)
 	noticeEvent.Handle(&mux, l.takeEvent)
 	return &mux
@@ -375,43 +392,43 @@ func (l *Lab) takeEvent(_ context.Context, _ *control.Request, e event.Event) er
 
 // wait waits for the lab's end and keeps the reason. Recordings keep the connection
 // for as long as the lab waits for their last packets (Supervisor.farewell).
-func (l *Lab) wait() {
-	l.reason = methodWait.Call(context.Background(), l.conn, nil)
-	close(l.over)
-	l.recordings.Wait()
-	l.conn.Close()
+func (s *session) wait() {
+	s.reason = methodWait.Call(context.Background(), s.conn, nil)
+	close(s.over)
+	s.recordings.Wait()
+	s.conn.Close()
 }
 
 // call makes a request. When the lab ends, it fails with the reason.
-func call[Params, Result any](ctx context.Context, l *Lab, m control.Method[Params, Result], params Params, files ...*os.File) (Result, error) {
-	result, err := m.Call(ctx, l.conn, params, files...)
-	return result, l.whyEnded(err)
+func call[Params, Result any](ctx context.Context, s *session, m control.Method[Params, Result], params Params, files ...*os.File) (Result, error) {
+	result, err := m.Call(ctx, s.conn, params, files...)
+	return result, s.whyEnded(err)
 }
 
 // whyEnded returns the reason of the lab's end for the error of a request that it has
 // ended, and any other error as it is.
-func (l *Lab) whyEnded(err error) error {
+func (s *session) whyEnded(err error) error {
 	if errors.Is(err, control.ErrClosed) {
-		<-l.over
-		return l.reason
+		<-s.over
+		return s.reason
 	}
 	return err
 }
 
-// Info is what the lab was when it was started or opened.
+// Info returns what the lab was when it was started or opened.
 func (l *Lab) Info() Info { return l.info }
 
 // Done is closed when the lab has ended, or the connection to it.
-func (l *Lab) Done() <-chan struct{} { return l.over }
+func (s *session) Done() <-chan struct{} { return s.over }
 
-// Err is why the lab has ended; valid once Done is closed. It is
+// Err returns why the lab has ended; valid once Done is closed. It is
 // control.ErrClosed if that is not known because the supervisor was killed, or
 // if the connection was closed.
-func (l *Lab) Err() error { return l.reason }
+func (s *session) Err() error { return s.reason }
 
 // Release lets the lab live on after the caller's end. It is for the caller of
-// Start. That ctx ends does not interrupt it once it has begun, so that nobody is left
-// not knowing whose the lab is.
+// Start. The end of ctx does not interrupt it once it has begun, so that it is always known
+// whose the lab is.
 func (l *Lab) Release(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -477,27 +494,13 @@ func (l *Lab) close(ending bool) error {
 	return l.closeErr
 }
 
-// Inspect is the state of every node and link.
+// Inspect returns the state of every node and link.
 func (l *Lab) Inspect(ctx context.Context) (*Inspection, error) {
-	return call(ctx, l, methodInspect, nil)
+	return call(ctx, l.session, methodInspect, nil)
 }
 
-// Externals is the state of the ends of links outside the lab. Unlike Inspect it asks
+// Externals returns the state of the ends of links outside the lab. Unlike Inspect it asks
 // no node.
 func (l *Lab) Externals(ctx context.Context) ([]report.External, error) {
-	return call(ctx, l, methodExternals, nil)
-}
-
-// Exec runs a command in a node, with files as its standard input, output and
-// error, and returns its exit status as shells do; see node.Agent.Exec. The
-// command's process group is killed when ctx ends, or this process. cmd.ID, which
-// may be empty, names the command for Signal and is the caller's to choose.
-func (l *Lab) Exec(ctx context.Context, nodeName string, cmd node.Command, files ...*os.File) (status int, err error) {
-	return call(ctx, l, methodExec, execParams{Node: nodeName, Command: cmd}, files...)
-}
-
-// Signal sends a signal to the process group of a command that Exec of this Lab
-// runs.
-func (l *Lab) Signal(ctx context.Context, nodeName, id string, sig syscall.Signal) error {
-	return l.whyEnded(methodSignal.Call(ctx, l.conn, signalParams{Node: nodeName, ID: id, Signal: sig}))
+	return call(ctx, l.session, methodExternals, nil)
 }

@@ -130,13 +130,13 @@ func TestExec(t *testing.T) {
 	t.Run("signal", func(t *testing.T) {
 		r := runCommand(t, l, "n0", node.Command{ID: "it", Args: []string{"/proc/self/exe"}, Env: programEnv("block")})
 		r.line(t)
-		if err := l.Signal(testContext(t), "n0", "it", unix.SIGTERM); err != nil {
+		if err := l.Nodes.Signal(testContext(t), "n0", "it", unix.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
 		if status := <-r.status; status != 128+int(unix.SIGTERM) {
 			t.Errorf("status %d", status)
 		}
-		wantCode(t, l.Signal(testContext(t), "n0", "it", unix.SIGTERM), control.Usage)
+		wantCode(t, l.Nodes.Signal(testContext(t), "n0", "it", unix.SIGTERM), control.Usage)
 	})
 	t.Run("client's death", func(t *testing.T) {
 		other, err := Open(testContext(t), l.Info().Lab)
@@ -147,7 +147,7 @@ func TestExec(t *testing.T) {
 		out, theirs := pipe(t)
 		ended := make(chan error, 1)
 		go func() {
-			_, err := other.Exec(testContext(t), "n0", node.Command{Args: []string{"sh", "-c", "echo ready; sleep 1000 & wait"}}, nil2(theirs)...)
+			_, err := other.Nodes.Exec(testContext(t), "n0", node.Command{Args: []string{"sh", "-c", "echo ready; sleep 1000 & wait"}}, nil2(theirs)...)
 			ended <- err
 		}()
 		if _, err := out.Read(make([]byte, 100)); err != nil {
@@ -169,7 +169,7 @@ func TestExec(t *testing.T) {
 		}
 	})
 	t.Run("unknown node", func(t *testing.T) {
-		_, err := l.Exec(testContext(t), "n9", node.Command{Args: []string{"true"}})
+		_, err := l.Nodes.Exec(testContext(t), "n9", node.Command{Args: []string{"true"}})
 		wantCode(t, err, control.Usage)
 	})
 }
@@ -235,7 +235,7 @@ func TestNodeDies(t *testing.T) {
 	if want := []string{"ready", "down", "ready"}; !slices.Equal(states, want) || in.Nodes[1].Reason == "" {
 		t.Errorf("states %v, want %v; %+v", states, want, in.Nodes[1])
 	}
-	_, err = l.Exec(testContext(t), "n1", node.Command{Args: []string{"true"}})
+	_, err = l.Nodes.Exec(testContext(t), "n1", node.Command{Args: []string{"true"}})
 	wantCode(t, err, control.Usage)
 	runCommand(t, l, "n2", node.Command{Args: []string{"true"}}).wait(t)
 }

@@ -30,7 +30,7 @@ func runIn(t *testing.T, l *Lab, nodeName string, args ...string) (status int, e
 		t.Fatal(err)
 	}
 	defer null.Close()
-	return l.Exec(testContext(t), nodeName, node.Command{Args: args}, null, null, null)
+	return l.Nodes.Exec(testContext(t), nodeName, node.Command{Args: args}, null, null, null)
 }
 
 // TestLimits starts a lab with limits, which has groups, or else says so.

@@ -9,49 +9,52 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// This file is what commands ask about links, at both ends of the lab's channel.
-// A link is named by the endpoint, node:interface, at either end of it.
+// This file answers what commands ask about links, at both ends of the lab's channel. A link
+// is named by the endpoint, node:interface, at either end of it.
 
-// Links is the state of the link with an endpoint, or of every link for "".
-func (l *Lab) Links(ctx context.Context, endpoint string) ([]report.Link, error) {
-	return call(ctx, l, methodLinks, endpoint)
+// Links are the links of a lab, as commands have them.
+type Links struct{ *session }
+
+// Inspect returns the state of the link with an endpoint, or of every link for "".
+func (l Links) Inspect(ctx context.Context, endpoint string) ([]report.Link, error) {
+	return call(ctx, l.session, methodLinks, endpoint)
 }
 
-// SetLink changes what the link with an endpoint does to packets, in both
+// Set changes what the link with an endpoint does to packets, in both
 // directions or only to what the node called from sends.
-func (l *Lab) SetLink(ctx context.Context, endpoint, from string, change topology.Change) error {
+func (l Links) Set(ctx context.Context, endpoint, from string, change topology.Change) error {
 	return l.whyEnded(methodSet.Call(ctx, l.conn, setParams{Endpoint: endpoint, From: from, Change: change}))
 }
 
-// ResetLink gives the link with an endpoint the settings back that the topology
+// Reset gives the link with an endpoint the settings back that the topology
 // has for it, in both directions or only for what the node called from sends.
 // Whether it is up does not change.
-func (l *Lab) ResetLink(ctx context.Context, endpoint, from string) error {
+func (l Links) Reset(ctx context.Context, endpoint, from string) error {
 	return l.whyEnded(methodReset.Call(ctx, l.conn, resetParams{Endpoint: endpoint, From: from}))
 }
 
-// LinkDown takes the link with an endpoint down, as if its cable were pulled.
-func (l *Lab) LinkDown(ctx context.Context, endpoint string) error {
+// Down takes the link with an endpoint down, as if its cable were pulled.
+func (l Links) Down(ctx context.Context, endpoint string) error {
 	return l.whyEnded(methodLink.Call(ctx, l.conn, linkParams{Endpoint: endpoint, Up: false}))
 }
 
-// LinkUp brings the link with an endpoint back up, also if a partition took it
+// Up brings the link with an endpoint back up, also if a partition took it
 // down.
-func (l *Lab) LinkUp(ctx context.Context, endpoint string) error {
+func (l Links) Up(ctx context.Context, endpoint string) error {
 	return l.whyEnded(methodLink.Call(ctx, l.conn, linkParams{Endpoint: endpoint, Up: true}))
 }
 
 // Partition takes down every link between nodes of different sets, in the place
 // of an earlier partition, and returns an endpoint of each link that is down
 // because of it. Nodes in no set form one more.
-func (l *Lab) Partition(ctx context.Context, sets ...[]string) (links []string, err error) {
-	return call(ctx, l, methodPartition, sets)
+func (l Links) Partition(ctx context.Context, sets ...[]string) (links []string, err error) {
+	return call(ctx, l.session, methodPartition, sets)
 }
 
 // Heal ends a partition, and returns an endpoint of each link that came up. Those
-// that LinkDown took down stay down.
-func (l *Lab) Heal(ctx context.Context) (links []string, err error) {
-	return call(ctx, l, methodHeal, nil)
+// that Down took down stay down.
+func (l Links) Heal(ctx context.Context) (links []string, err error) {
+	return call(ctx, l.session, methodHeal, nil)
 }
 
 // A linkAPI answers what commands and runs ask of links.

@@ -138,7 +138,7 @@ func TestSetLink(t *testing.T) {
 		{"delay again", "n0:eth0", "", topology.Change{Delay: &delay}, "linkem", 40000, false},
 	} {
 		t.Run(step.name, func(t *testing.T) {
-			if err := l.SetLink(testContext(t), step.endpoint, step.from, step.change); err != nil {
+			if err := l.Links.Set(testContext(t), step.endpoint, step.from, step.change); err != nil {
 				t.Fatal(err)
 			}
 			awaitEngine(t, l, step.engine)
@@ -155,7 +155,7 @@ func TestSetLink(t *testing.T) {
 		})
 	}
 	for _, bad := range []struct{ endpoint, from string }{{"n0:eth7", ""}, {"n0:eth0", "n7"}} {
-		err := l.SetLink(testContext(t), bad.endpoint, bad.from, topology.Change{Loss: &loss})
+		err := l.Links.Set(testContext(t), bad.endpoint, bad.from, topology.Change{Loss: &loss})
 		wantCode(t, err, control.Usage)
 	}
 }
@@ -196,7 +196,7 @@ func TestLinkDownAndUp(t *testing.T) {
 				if got := echo.roundTrip(t); got == "lost" {
 					t.Fatal("lost while the link was up")
 				}
-				if err := l.LinkDown(testContext(t), "n1:eth0"); err != nil {
+				if err := l.Links.Down(testContext(t), "n1:eth0"); err != nil {
 					t.Fatal(err)
 				}
 				if got := firstLink(t, l).State; got != "down" {
@@ -205,7 +205,7 @@ func TestLinkDownAndUp(t *testing.T) {
 				if !echo.cutOff(t) {
 					t.Fatal("arrived while the link was down")
 				}
-				if err := l.LinkUp(testContext(t), "n0:eth0"); err != nil {
+				if err := l.Links.Up(testContext(t), "n0:eth0"); err != nil {
 					t.Fatal(err)
 				}
 				if got := firstLink(t, l).State; got != "up" {
@@ -224,13 +224,13 @@ func TestSetLinkWhileDown(t *testing.T) {
 	l := start(t, ring(uniqueName(t), 2))
 	echo := pinger(t, l)
 	for _, delay := range []time.Duration{20 * time.Millisecond, 10 * time.Millisecond, 0, 20 * time.Millisecond} {
-		if err := l.LinkDown(testContext(t), "n0:eth0"); err != nil {
+		if err := l.Links.Down(testContext(t), "n0:eth0"); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.SetLink(testContext(t), "n0:eth0", "", topology.Change{Delay: &delay}); err != nil {
+		if err := l.Links.Set(testContext(t), "n0:eth0", "", topology.Change{Delay: &delay}); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.LinkUp(testContext(t), "n0:eth0"); err != nil {
+		if err := l.Links.Up(testContext(t), "n0:eth0"); err != nil {
 			t.Fatal(err)
 		}
 		us, err := strconv.Atoi(echo.roundTrip(t))
@@ -260,8 +260,8 @@ func TestNodeOfImpairedLinkDies(t *testing.T) {
 		return ""
 	})
 	delay := 2 * time.Millisecond
-	wantCode(t, l.SetLink(testContext(t), "n0:eth0", "", topology.Change{Delay: &delay}), control.Usage)
-	wantCode(t, l.LinkDown(testContext(t), "n0:eth1"), control.Usage)
+	wantCode(t, l.Links.Set(testContext(t), "n0:eth0", "", topology.Change{Delay: &delay}), control.Usage)
+	wantCode(t, l.Links.Down(testContext(t), "n0:eth1"), control.Usage)
 	// The link between the others still works.
 	if got := program(t, l, "n2", "echo 5001").line(t); got != "bound" {
 		t.Fatal(got)
@@ -279,7 +279,7 @@ func TestCountersAcrossHands(t *testing.T) {
 	settings := []topology.Change{{}, {Delay: &delay}, {Delay: new(time.Duration)}, {Delay: &delay}, {Delay: new(time.Duration)}}
 	before := direction(t, l, 0)
 	for i, change := range settings {
-		if err := l.SetLink(testContext(t), "n0:eth0", "", change); err != nil {
+		if err := l.Links.Set(testContext(t), "n0:eth0", "", change); err != nil {
 			t.Fatal(err)
 		}
 		receiver := program(t, l, "n1", fmt.Sprintf("receive %d %d", 5000+i, count*segments*100))

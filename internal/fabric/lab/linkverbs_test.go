@@ -23,7 +23,7 @@ func ref[T any](v T) *T { return &v }
 // states are the states of all links of a lab.
 func states(t testing.TB, l *Lab) string {
 	t.Helper()
-	links, err := l.Links(testContext(t), "")
+	links, err := l.Links.Inspect(testContext(t), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestLinksShowAndReset(t *testing.T) {
 	l := start(t, topo)
 	settings := func(want ...string) {
 		t.Helper()
-		links, err := l.Links(testContext(t), "n2:eth1")
+		links, err := l.Links.Inspect(testContext(t), "n2:eth1")
 		if err != nil || len(links) != 1 {
 			t.Fatalf("%d links, %v", len(links), err)
 		}
@@ -51,21 +51,21 @@ func TestLinksShowAndReset(t *testing.T) {
 		}
 	}
 	settings("delay=1ms", "")
-	if err := l.SetLink(testContext(t), "n1:eth0", "", topology.Change{Loss: &topology.Loss{Rate: 0.02}}); err != nil {
+	if err := l.Links.Set(testContext(t), "n1:eth0", "", topology.Change{Loss: &topology.Loss{Rate: 0.02}}); err != nil {
 		t.Fatal(err)
 	}
 	settings("delay=1ms loss=2%", "loss=2%")
-	if err := l.ResetLink(testContext(t), "n1:eth0", "n2"); err != nil {
+	if err := l.Links.Reset(testContext(t), "n1:eth0", "n2"); err != nil {
 		t.Fatal(err)
 	}
 	settings("delay=1ms loss=2%", "")
-	if err := l.ResetLink(testContext(t), "n1:eth0", ""); err != nil {
+	if err := l.Links.Reset(testContext(t), "n1:eth0", ""); err != nil {
 		t.Fatal(err)
 	}
 	settings("delay=1ms", "")
-	wantCode(t, l.ResetLink(testContext(t), "n1:eth0", "n0"), control.Usage)
-	wantCode(t, l.ResetLink(testContext(t), "n1:eth9", ""), control.Usage)
-	if _, err := l.Links(testContext(t), "n1:eth9"); err == nil {
+	wantCode(t, l.Links.Reset(testContext(t), "n1:eth0", "n0"), control.Usage)
+	wantCode(t, l.Links.Reset(testContext(t), "n1:eth9", ""), control.Usage)
+	if _, err := l.Links.Inspect(testContext(t), "n1:eth9"); err == nil {
 		t.Error("a link that is none is shown")
 	}
 }
@@ -87,7 +87,7 @@ func TestSetLinkToNonsense(t *testing.T) {
 		"unknown action":         {Faults: &[]topology.Fault{{Action: "explode"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wantCode(t, l.SetLink(testContext(t), "n0:eth0", "n0", c), control.Usage)
+			wantCode(t, l.Links.Set(testContext(t), "n0:eth0", "n0", c), control.Usage)
 			if diff := cmp.Diff(before, firstLink(t, l).Directions[0].Settings); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -113,7 +113,7 @@ func TestLinkDownFromTheStart(t *testing.T) {
 			if !echo.cutOff(t) {
 				t.Error("an echo came over a link that is down")
 			}
-			if err := l.LinkUp(testContext(t), "n0:eth0"); err != nil {
+			if err := l.Links.Up(testContext(t), "n0:eth0"); err != nil {
 				t.Fatal(err)
 			}
 			if got := echo.roundTrip(t); got == "lost" {
@@ -124,14 +124,14 @@ func TestLinkDownFromTheStart(t *testing.T) {
 }
 
 // A partition takes down the links between its sets, and gives way to the next one;
-// what LinkDown took down, healing leaves.
+// what Links.Down took down, healing leaves.
 func TestPartition(t *testing.T) {
 	topo := ring(uniqueName(t), 4) // links n0-n1, n1-n2, n2-n3, n3-n0
 	topo.Links[1].Directions[0].Delay = time.Millisecond
 	l := start(t, topo)
 	part := func(want string, names []string, sets ...[]string) {
 		t.Helper()
-		got, err := l.Partition(testContext(t), sets...)
+		got, err := l.Links.Partition(testContext(t), sets...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,13 +144,13 @@ func TestPartition(t *testing.T) {
 	}
 	part("up down up down", []string{"n1:eth0", "n3:eth0"}, []string{"n0", "n1"}, []string{"n2", "n3"})
 	part("down down up up", []string{"n0:eth0", "n1:eth0"}, []string{"n1"})
-	if err := l.LinkDown(testContext(t), "n0:eth0"); err != nil {
+	if err := l.Links.Down(testContext(t), "n0:eth0"); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.LinkDown(testContext(t), "n2:eth0"); err != nil {
+	if err := l.Links.Down(testContext(t), "n2:eth0"); err != nil {
 		t.Fatal(err)
 	}
-	healed, err := l.Heal(testContext(t))
+	healed, err := l.Links.Heal(testContext(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestPartition(t *testing.T) {
 		t.Errorf("healed: %s", got)
 	}
 	for _, bad := range [][][]string{{{"n0"}, {"n9"}}, {{"n0", "n1"}, {"n1"}}, {{"n0", "n1", "n2", "n3"}}, {}} {
-		_, err := l.Partition(testContext(t), bad...)
+		_, err := l.Links.Partition(testContext(t), bad...)
 		wantCode(t, err, control.Usage)
 	}
 	if got := states(t, l); got != "down up down up" {
@@ -180,19 +180,19 @@ func TestChangesAtOnce(t *testing.T) {
 				ctx, cancel := context.WithTimeout(testContext(t), time.Duration(1+5*((i+n)%4))*time.Millisecond)
 				change := topology.Change{Delay: ref(time.Duration((i+n)%3) * time.Millisecond)}
 				// Giving up is what some of them are for.
-				_ = l.SetLink(ctx, "n0:eth0", "", change)
+				_ = l.Links.Set(ctx, "n0:eth0", "", change)
 				if i == 0 {
-					_ = l.LinkDown(ctx, "n0:eth0")
+					_ = l.Links.Down(ctx, "n0:eth0")
 				}
 				cancel()
 			}
 		})
 	}
 	all.Wait()
-	if err := l.LinkUp(testContext(t), "n0:eth0"); err != nil {
+	if err := l.Links.Up(testContext(t), "n0:eth0"); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.SetLink(testContext(t), "n0:eth0", "", topology.Change{Delay: ref(2 * time.Millisecond)}); err != nil {
+	if err := l.Links.Set(testContext(t), "n0:eth0", "", topology.Change{Delay: ref(2 * time.Millisecond)}); err != nil {
 		t.Fatal(err)
 	}
 	link := firstLink(t, l)
@@ -211,7 +211,7 @@ func verified(t *testing.T, l *Lab, endpoint string, probes Probes) (v *report.V
 	const noRoom = "the kernel had no room"
 	eventually(t, testTime, func() string {
 		var err error
-		if v, err = l.VerifyLink(testContext(t), endpoint, probes); err != nil {
+		if v, err = l.Links.Verify(testContext(t), endpoint, probes); err != nil {
 			if strings.Contains(err.Error(), noRoom) {
 				return err.Error()
 			}
@@ -257,14 +257,14 @@ func TestVerifyLink(t *testing.T) {
 
 	for name, probes := range map[string]Probes{"too small": {Size: 10}, "too large": {Size: 5000}, "too many": {Count: MaxProbes + 1}, "negative": {PerSecond: -1}} {
 		t.Run(name, func(t *testing.T) {
-			_, err := l.VerifyLink(testContext(t), "n0:eth0", probes)
+			_, err := l.Links.Verify(testContext(t), "n0:eth0", probes)
 			wantCode(t, err, control.Usage)
 		})
 	}
-	if err := l.LinkDown(testContext(t), "n0:eth0"); err != nil {
+	if err := l.Links.Down(testContext(t), "n0:eth0"); err != nil {
 		t.Fatal(err)
 	}
-	_, err := l.VerifyLink(testContext(t), "n0:eth0", Probes{})
+	_, err := l.Links.Verify(testContext(t), "n0:eth0", Probes{})
 	wantCode(t, err, control.Usage)
 	if !strings.Contains(err.Error(), "is down") {
 		t.Error(err)
@@ -277,7 +277,7 @@ func TestVerifyExternal(t *testing.T) {
 	withExternal(topo)
 	l := start(t, topo)
 	link := topo.Links[len(topo.Links)-1]
-	_, err := l.VerifyLink(testContext(t), link.Endpoints[0].String(), Probes{})
+	_, err := l.Links.Verify(testContext(t), link.Endpoints[0].String(), Probes{})
 	wantCode(t, err, control.Usage)
 	if !strings.Contains(err.Error(), "outside the lab") {
 		t.Error(err)
@@ -417,7 +417,7 @@ func TestVerifyRate(t *testing.T) {
 	l := start(t, topo)
 	// A busy machine may send less, and, if it pauses, what it owes at once.
 	eventually(t, testTime, func() string {
-		v, err := l.VerifyLink(testContext(t), "n0:eth0", Probes{Count: 50})
+		v, err := l.Links.Verify(testContext(t), "n0:eth0", Probes{Count: 50})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -441,14 +441,14 @@ func TestVerifyChangedLink(t *testing.T) {
 	verified := make(chan error, 1)
 	ctx := testContext(t)
 	go func() {
-		_, err := l.VerifyLink(ctx, "n0:eth0", Probes{Count: 500})
+		_, err := l.Links.Verify(ctx, "n0:eth0", Probes{Count: 500})
 		for err == nil { // we got no processor meanwhile
-			_, err = l.VerifyLink(ctx, "n0:eth0", Probes{Count: 500})
+			_, err = l.Links.Verify(ctx, "n0:eth0", Probes{Count: 500})
 		}
 		verified <- err
 	}()
 	for i := 1; ; i++ {
-		if err := l.SetLink(testContext(t), "n0:eth0", "", topology.Change{Delay: new(time.Duration(i) * time.Microsecond)}); err != nil {
+		if err := l.Links.Set(testContext(t), "n0:eth0", "", topology.Change{Delay: new(time.Duration(i) * time.Microsecond)}); err != nil {
 			t.Fatal(err)
 		}
 		select {

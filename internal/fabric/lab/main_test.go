@@ -297,7 +297,7 @@ func runCommand(t testing.TB, l *Lab, nodeName string, cmd node.Command) *runnin
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		status, err := l.Exec(ctx, nodeName, cmd, theirIn, theirOut, theirErr)
+		status, err := l.Nodes.Exec(ctx, nodeName, cmd, theirIn, theirOut, theirErr)
 		for _, f := range []*os.File{theirIn, theirOut, theirErr} {
 			f.Close()
 		}

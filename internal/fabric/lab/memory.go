@@ -203,7 +203,7 @@ func (m *Memory) ask(ctx context.Context, file func(name string, write func(io.W
 	}
 	inspection, err := m.lab.Inspect(ctx)
 	add("inspect.json", inspection, err)
-	connections, err := m.lab.Connections(ctx, "")
+	connections, err := m.lab.Nodes.Connections(ctx, "")
 	add("connections.json", connections, err)
 	events, _, err := m.lab.Events(ctx, time.Time{})
 	if err == nil {

@@ -73,7 +73,7 @@ func TestMemory(t *testing.T) {
 		t.Errorf("volleys were sent by %v", got)
 	}
 	// Also when an engine has the link, and of a node that has come again.
-	if err := l.SetLink(testContext(t), "n0:eth0", "", topology.Change{Loss: &topology.Loss{Rate: 1}}); err != nil {
+	if err := l.Links.Set(testContext(t), "n0:eth0", "", topology.Change{Loss: &topology.Loss{Rate: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	act(t, l, "n0", StopNode, nodeDown)

@@ -38,7 +38,7 @@ func NamesOf(t *topology.Topology) Names {
 
 // Names asks a lab what is in it.
 func (l *Lab) Names(ctx context.Context) (Names, error) {
-	return call(ctx, l, methodNames, nil)
+	return call(ctx, l.session, methodNames, nil)
 }
 
 // Up is the names of the caller's labs that are up, sorted. It asks none of them

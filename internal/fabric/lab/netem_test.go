@@ -58,14 +58,14 @@ func TestNetem(t *testing.T) {
 		{topology.Change{Delay: &none}, "plain", 0},
 		{topology.Change{Delay: &slow}, "netem", 40_000},
 	} {
-		if err := l.SetLink(testContext(t), "n0:eth0", "n0", step.change); err != nil {
+		if err := l.Links.Set(testContext(t), "n0:eth0", "n0", step.change); err != nil {
 			t.Fatal(err)
 		}
 		for _, bad := range []topology.Change{
 			{Loss: &topology.Loss{Rate: 0.1}}, {Rate: new(uint64(1e9))}, {Loss: &topology.Loss{Every: 2}},
 			{Duplicate: new(0.1)}, {Cut: new(true)}, {Delay: new(-time.Second)},
 		} {
-			wantCode(t, l.SetLink(testContext(t), "n0:eth0", "", bad), control.Usage)
+			wantCode(t, l.Links.Set(testContext(t), "n0:eth0", "", bad), control.Usage)
 		}
 		if us, err := strconv.Atoi(echo.roundTrip(t)); err != nil || us < step.least {
 			t.Errorf("%+v: round trip %d us (%v), want %d at least", step.change, us, err, step.least)
@@ -80,13 +80,13 @@ func TestNetem(t *testing.T) {
 			}
 		}
 	}
-	if err := l.LinkDown(testContext(t), "n0:eth0"); err != nil {
+	if err := l.Links.Down(testContext(t), "n0:eth0"); err != nil {
 		t.Fatal(err)
 	}
 	if !echo.cutOff(t) {
 		t.Error("an echo came while the link was down")
 	}
-	if err := l.LinkUp(testContext(t), "n0:eth0"); err != nil {
+	if err := l.Links.Up(testContext(t), "n0:eth0"); err != nil {
 		t.Fatal(err)
 	}
 	if us, err := strconv.Atoi(echo.roundTrip(t)); err != nil || us < 40_000 {
@@ -129,7 +129,7 @@ func TestNetemOrder(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root has one processor handle a link")
 	}
-	v, err := l.VerifyLink(testContext(t), "n0:eth0", Probes{Count: 1000})
+	v, err := l.Links.Verify(testContext(t), "n0:eth0", Probes{Count: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func TestSupervisorDiesAmidChanges(t *testing.T) {
 				for {
 					for _, action := range actions {
 						// It fails when the lab has ended.
-						_, _ = l.change(context.Background(), changeParams{Node: topo.Nodes[i].Name, Action: action, Signal: unix.SIGKILL})
+						_, _ = call(context.Background(), l.session, methodChange, changeParams{Node: topo.Nodes[i].Name, Action: action, Signal: unix.SIGKILL})
 					}
 					select {
 					case <-l.Done():
@@ -68,7 +68,7 @@ func TestChangeInterrupted(t *testing.T) {
 	for range 20 {
 		for _, action := range []Action{RestartNode, StopNode, StartNode, PauseNode, ResumeNode} {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(random.Int64N(int64(30*time.Millisecond))))
-			_, err := l.Change(ctx, "n1", action)
+			_, err := l.Nodes.Change(ctx, "n1", action)
 			cancel()
 			if err != nil && !errors.Is(err, context.DeadlineExceeded) && control.AsError(err).Code != control.Usage {
 				t.Error(err)

@@ -2,16 +2,18 @@ package lab
 
 import (
 	"context"
+	"os"
 	"syscall"
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/core"
 	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/topology"
 )
 
-// This file is how commands stop, start, kill and pause nodes, at both ends of the lab's
-// channel. Of two at once for one node, the second waits for the first.
+// This file is what commands do to nodes and run in them, at both ends of the lab's channel.
+// Of two changes to one node at once, the second waits for the first.
 
 // An Action is what a command does to a node.
 type Action = topology.NodeAction
@@ -39,19 +41,29 @@ type NodeChange struct {
 // to. To stop a node that is down and to start one that is up changes nothing; to
 // pause one that is paused, to resume one that is not, and to start one that is
 // paused are errors.
-func (l *Lab) Change(ctx context.Context, nodeName string, action Action) (*NodeChange, error) {
-	return l.change(ctx, changeParams{Node: nodeName, Action: action})
+func (n Nodes) Change(ctx context.Context, nodeName string, action Action) (*NodeChange, error) {
+	return call(ctx, n.session, methodChange, changeParams{Node: nodeName, Action: action})
 }
 
-// Kill sends a signal to a node's agent, whose end is the node's: SIGKILL is what a
-// crash is, upon which it returns when the node is down. Whether it is started again
-// says the topology. Of another signal it does not wait for what comes of it.
-func (l *Lab) Kill(ctx context.Context, nodeName string, sig syscall.Signal) (*NodeChange, error) {
-	return l.change(ctx, changeParams{Node: nodeName, Action: KillNode, Signal: sig})
+// Kill sends a signal to a node's agent, whose end is the node's. SIGKILL is a crash: Kill
+// returns when the node is down. The topology says whether it is started again. Of another
+// signal Kill does not wait for the outcome.
+func (n Nodes) Kill(ctx context.Context, nodeName string, sig syscall.Signal) (*NodeChange, error) {
+	return call(ctx, n.session, methodChange, changeParams{Node: nodeName, Action: KillNode, Signal: sig})
 }
 
-func (l *Lab) change(ctx context.Context, params changeParams) (*NodeChange, error) {
-	return call(ctx, l, methodChange, params)
+// Exec runs a command in a node, with files as its standard input, output and
+// error, and returns its exit status as shells do; see node.Agent.Exec. The
+// command's process group is killed when ctx ends, or this process. cmd.ID, which
+// may be empty, names the command for Signal and is the caller's to choose.
+func (n Nodes) Exec(ctx context.Context, nodeName string, cmd node.Command, files ...*os.File) (status int, err error) {
+	return call(ctx, n.session, methodExec, execParams{Node: nodeName, Command: cmd}, files...)
+}
+
+// Signal sends a signal to the process group of a command that Exec of this Lab
+// runs.
+func (n Nodes) Signal(ctx context.Context, nodeName, id string, sig syscall.Signal) error {
+	return n.whyEnded(methodSignal.Call(ctx, n.conn, signalParams{Node: nodeName, ID: id, Signal: sig}))
 }
 
 // change answers methodChange.

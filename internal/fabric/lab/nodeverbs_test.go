@@ -19,7 +19,7 @@ import (
 // act does something to a node, which must come to a state.
 func act(t testing.TB, l *Lab, name string, action Action, state string) *NodeChange {
 	t.Helper()
-	change, err := l.Change(testContext(t), name, action)
+	change, err := l.Nodes.Change(testContext(t), name, action)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,16 +132,16 @@ func TestStoppedNode(t *testing.T) {
 	act(t, l, "n1", StopNode, nodeDown)
 	ctx := testContext(t)
 	const down = "node n1 is down: it was stopped"
-	_, execErr := l.Exec(ctx, "n1", node.Command{Args: []string{"true"}})
-	_, countersErr := l.Nodes(ctx, "n1")
-	_, adapterErr := l.Adapters(ctx, "n1")
-	_, connectionsErr := l.Connections(ctx, "n1")
+	_, execErr := l.Nodes.Exec(ctx, "n1", node.Command{Args: []string{"true"}})
+	_, countersErr := l.Nodes.Inspect(ctx, "n1")
+	_, adapterErr := l.Nodes.Adapters(ctx, "n1")
+	_, connectionsErr := l.Nodes.Connections(ctx, "n1")
 	_, captureErr := l.Capture(ctx, "n1:eth0")
-	_, killErr := l.Kill(ctx, "n1", unix.SIGKILL)
+	_, killErr := l.Nodes.Kill(ctx, "n1", unix.SIGKILL)
 	for what, err := range map[string]error{
 		"exec": execErr, "counters": countersErr, "adapter": adapterErr, "connections": connectionsErr,
 		"capture": captureErr, "kill": killErr,
-		"link": l.SetLink(ctx, "n0:eth0", "", topology.Change{Delay: ref(time.Millisecond)}), "link down": l.LinkDown(ctx, "n1:eth0"),
+		"link": l.Links.Set(ctx, "n0:eth0", "", topology.Change{Delay: ref(time.Millisecond)}), "link down": l.Links.Down(ctx, "n1:eth0"),
 	} {
 		wantCode(t, err, control.Usage)
 		if err == nil || !strings.Contains(err.Error(), down) {
@@ -158,7 +158,7 @@ func TestStoppedNode(t *testing.T) {
 	if got := states(t, l); got != "down down up" {
 		t.Errorf("links %s", got)
 	}
-	if _, err := l.Partition(ctx, []string{"n1"}); err != nil {
+	if _, err := l.Links.Partition(ctx, []string{"n1"}); err != nil {
 		t.Fatal(err)
 	}
 	act(t, l, "n1", StartNode, nodeReady)
@@ -169,7 +169,7 @@ func TestStoppedNode(t *testing.T) {
 		t.Error("the link to n2 carries packets amid a partition")
 	}
 	act(t, l, "n1", StopNode, nodeDown)
-	if _, err := l.Heal(ctx); err != nil {
+	if _, err := l.Links.Heal(ctx); err != nil {
 		t.Fatal(err)
 	}
 	act(t, l, "n1", StartNode, nodeReady)
@@ -179,7 +179,7 @@ func TestStoppedNode(t *testing.T) {
 	if got := roundTrip(t, l, "n1", "n2", "10.0.1.2"); got == "lost" {
 		t.Error("the link to n2 carries nothing")
 	}
-	if err := l.LinkDown(ctx, "n1:eth0"); err != nil {
+	if err := l.Links.Down(ctx, "n1:eth0"); err != nil {
 		t.Fatal(err)
 	}
 	act(t, l, "n1", RestartNode, nodeReady)
@@ -203,10 +203,10 @@ func TestChangeNonsense(t *testing.T) {
 	}
 	act(t, l, "n0", RestartNode, nodeReady)
 	for _, name := range []string{"n2", ""} {
-		_, err := l.Change(testContext(t), name, StopNode)
+		_, err := l.Nodes.Change(testContext(t), name, StopNode)
 		wantCode(t, err, control.Usage)
 	}
-	_, err := l.Change(testContext(t), "n0", "explode")
+	_, err := l.Nodes.Change(testContext(t), "n0", "explode")
 	wantCode(t, err, control.Usage)
 }
 
@@ -220,7 +220,7 @@ func TestChangeAtOnce(t *testing.T) {
 			if i%4 == 0 {
 				action = StopNode
 			}
-			_, err := l.Change(testContext(t), fmt.Sprintf("n%d", i%2), action)
+			_, err := l.Nodes.Change(testContext(t), fmt.Sprintf("n%d", i%2), action)
 			failed <- err
 		}()
 	}

@@ -86,7 +86,7 @@ func TestOffload(t *testing.T) {
 				t.Fatalf("run %+v", r)
 			}
 			for name, r := range listeners {
-				if err := l.Signal(testContext(t), name, "listen", syscall.SIGINT); err != nil {
+				if err := l.Nodes.Signal(testContext(t), name, "listen", syscall.SIGINT); err != nil {
 					t.Fatal(err)
 				}
 				var longest, right, wrong, missed int

@@ -38,11 +38,11 @@ func TestPause(t *testing.T) {
 	}
 	began := time.Now()
 	ctx := testContext(t)
-	_, execErr := l.Exec(ctx, "n1", node.Command{Args: []string{"true"}})
-	_, pauseErr := l.Change(ctx, "n1", PauseNode)
-	_, startErr := l.Change(ctx, "n1", StartNode)
-	_, killErr := l.Kill(ctx, "n1", unix.SIGTERM)
-	_, adapterErr := l.Enable(ctx, "n1", false)
+	_, execErr := l.Nodes.Exec(ctx, "n1", node.Command{Args: []string{"true"}})
+	_, pauseErr := l.Nodes.Change(ctx, "n1", PauseNode)
+	_, startErr := l.Nodes.Change(ctx, "n1", StartNode)
+	_, killErr := l.Nodes.Kill(ctx, "n1", unix.SIGTERM)
+	_, adapterErr := l.Nodes.Enable(ctx, "n1", false)
 	for what, err := range map[string]error{"exec": execErr, "pause": pauseErr, "start": startErr, "kill": killErr, "adapter": adapterErr} {
 		wantCode(t, err, control.Usage)
 		if err == nil || !strings.HasPrefix(err.Error(), "node n1 is paused") {
@@ -57,23 +57,23 @@ func TestPause(t *testing.T) {
 		t.Errorf("requests to a paused node took %v", took)
 	}
 	// The cables of a node that is paused can be pulled.
-	if _, err := l.Partition(ctx, []string{"n1"}); err != nil {
+	if _, err := l.Links.Partition(ctx, []string{"n1"}); err != nil {
 		t.Error(err)
 	}
-	if _, err := l.Heal(ctx); err != nil {
+	if _, err := l.Links.Heal(ctx); err != nil {
 		t.Error(err)
 	}
-	if err := l.LinkDown(ctx, "n1:eth0"); err != nil {
+	if err := l.Links.Down(ctx, "n1:eth0"); err != nil {
 		t.Error(err)
 	}
-	if err := l.LinkUp(ctx, "n1:eth0"); err != nil {
+	if err := l.Links.Up(ctx, "n1:eth0"); err != nil {
 		t.Error(err)
 	}
 	act(t, l, "n1", ResumeNode, nodeReady)
 	if _, err := strconv.Atoi(echo.roundTrip(t)); err != nil {
 		t.Error("no answer after the pause")
 	}
-	_, err = l.Change(ctx, "n1", ResumeNode)
+	_, err = l.Nodes.Change(ctx, "n1", ResumeNode)
 	wantCode(t, err, control.Usage)
 	for _, want := range []string{event.NodePaused, event.LinkChanged, event.LinkChanged, event.LinkChanged, event.LinkChanged, event.NodeResumed} {
 		if got := <-events; got != want {
@@ -88,13 +88,13 @@ func TestEndOfPausedNode(t *testing.T) {
 	l := start(t, ring(uniqueName(t), 3))
 	act(t, l, "n0", PauseNode, nodePaused)
 	act(t, l, "n0", StopNode, nodeDown)
-	_, err := l.Change(testContext(t), "n0", ResumeNode)
+	_, err := l.Nodes.Change(testContext(t), "n0", ResumeNode)
 	wantCode(t, err, control.Usage)
 	act(t, l, "n0", StartNode, nodeReady)
 	act(t, l, "n0", PauseNode, nodePaused)
 	act(t, l, "n0", RestartNode, nodeReady)
 	act(t, l, "n1", PauseNode, nodePaused)
-	if change, err := l.Kill(testContext(t), "n1", unix.SIGKILL); err != nil || change.State != nodeDown || change.Was != nodePaused {
+	if change, err := l.Nodes.Kill(testContext(t), "n1", unix.SIGKILL); err != nil || change.State != nodeDown || change.Was != nodePaused {
 		t.Errorf("%+v, %v", change, err)
 	}
 	act(t, l, "n2", PauseNode, nodePaused)
@@ -106,18 +106,18 @@ func TestPauseMute(t *testing.T) {
 	t.Setenv(envHasty, "1")
 	topo := ring(uniqueName(t), 2)
 	l := start(t, topo)
-	if _, err := l.Kill(testContext(t), "n0", unix.SIGSTOP); err != nil {
+	if _, err := l.Nodes.Kill(testContext(t), "n0", unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	agent := processOf(t, topo.Name, "ndklab-node "+topo.Name+"/n0")
 	awaitStopped(t, agent)
-	_, err := l.Change(testContext(t), "n0", PauseNode)
+	_, err := l.Nodes.Change(testContext(t), "n0", PauseNode)
 	wantCode(t, err, control.Failed)
-	if _, err := l.Kill(testContext(t), "n0", unix.SIGCONT); err != nil {
+	if _, err := l.Nodes.Kill(testContext(t), "n0", unix.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, testTime, func() string {
-		if _, err := l.Exec(testContext(t), "n0", node.Command{Args: []string{"true"}}); err != nil {
+		if _, err := l.Nodes.Exec(testContext(t), "n0", node.Command{Args: []string{"true"}}); err != nil {
 			return err.Error()
 		}
 		return ""

@@ -33,7 +33,7 @@ func TestRestartPolicy(t *testing.T) {
 		}
 	}
 	for i, delay := range []string{"100ms", "200ms"} {
-		if change, err := l.Kill(testContext(t), "n1", unix.SIGKILL); err != nil || change.State != nodeDown {
+		if change, err := l.Nodes.Kill(testContext(t), "n1", unix.SIGKILL); err != nil || change.State != nodeDown {
 			t.Fatalf("%+v, %v", change, err)
 		}
 		next(event.NodeDown, "was killed by SIGKILL; it is started again in "+delay)
@@ -41,12 +41,12 @@ func TestRestartPolicy(t *testing.T) {
 		if got := roundTrip(t, l, "n0", "n1", "10.0.0.2"); got == "lost" {
 			t.Error("the link carries nothing")
 		}
-		if nodes, err := l.Nodes(testContext(t), "n1"); err != nil || nodes[0].Restarts != i+1 {
+		if nodes, err := l.Nodes.Inspect(testContext(t), "n1"); err != nil || nodes[0].Restarts != i+1 {
 			t.Errorf("%+v, %v", nodes, err)
 		}
 	}
 	for delay := 400 * time.Millisecond; ; delay *= 2 { // once we are in time
-		if _, err := l.Kill(testContext(t), "n1", unix.SIGKILL); err != nil {
+		if _, err := l.Nodes.Kill(testContext(t), "n1", unix.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
 		next(event.NodeDown, "in "+delay.String())

@@ -239,13 +239,13 @@ func TestFailOver(t *testing.T) {
 	}
 	carry([2]bool{true, true})
 	for _, endpoint := range []string{"r1:eth1", "r2:eth1"} {
-		if err := l.LinkDown(testContext(t), endpoint); err != nil {
+		if err := l.Links.Down(testContext(t), endpoint); err != nil {
 			t.Fatal(err)
 		}
 	}
 	carry([2]bool{false, true})
 	for _, endpoint := range []string{"r1:eth1", "r2:eth1"} {
-		if err := l.LinkUp(testContext(t), endpoint); err != nil {
+		if err := l.Links.Up(testContext(t), endpoint); err != nil {
 			t.Fatal(err)
 		}
 	}

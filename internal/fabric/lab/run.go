@@ -42,7 +42,7 @@ func (l *Lab) run(ctx context.Context, params runParams) (*report.Run, error) {
 	ended := make(chan error, 1)
 	go func() {
 		var err error
-		r, err = call(running, l, methodRun, params)
+		r, err = call(running, l.session, methodRun, params)
 		ended <- err
 	}()
 	select {

@@ -327,7 +327,7 @@ workloads:
 			failed := make(chan error, 1)
 			go func() {
 				<-started
-				_, err := l.Change(testContext(t), name, RestartNode)
+				_, err := l.Nodes.Change(testContext(t), name, RestartNode)
 				failed <- err
 			}()
 			r := runLab(t, l)

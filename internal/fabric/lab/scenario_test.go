@@ -161,7 +161,7 @@ workloads:
 			cancel()
 			<-ended
 			// The next run begins when the last is over.
-			if _, err := l.Change(testContext(t), paused, ResumeNode); err != nil {
+			if _, err := l.Nodes.Change(testContext(t), paused, ResumeNode); err != nil {
 				t.Fatal(err)
 			}
 			w := topo.Workloads[0]

@@ -149,7 +149,7 @@ func TestRestartWithoutPeer(t *testing.T) {
 	topo.Nodes[1].Setup = topology.Setup{WaitFor: []topology.Wait{{Node: "n0", Stage: topology.Healthy}}}
 	l := start(t, topo)
 	act(t, l, "n0", StopNode, nodeDown)
-	_, err := l.Change(testContext(t), "n1", RestartNode)
+	_, err := l.Nodes.Change(testContext(t), "n1", RestartNode)
 	wantCode(t, err, control.Unmet)
 	if err == nil || !strings.Contains(err.Error(), "node n1 waits for n0: node n0 is down: it was stopped") {
 		t.Errorf("%v", err)
@@ -327,7 +327,7 @@ func lookInto(ctx context.Context, name, gate string) error {
 	if _, err := l.Run(ctx); err == nil || !strings.Contains(err.Error(), "still starting") {
 		return fmt.Errorf("a run of a lab that waits: %v", err)
 	}
-	status, err := l.Exec(ctx, "n0", node.Command{Args: []string{"sh", "-c", "echo >" + gate}})
+	status, err := l.Nodes.Exec(ctx, "n0", node.Command{Args: []string{"sh", "-c", "echo >" + gate}})
 	if err == nil && status != 0 {
 		err = fmt.Errorf("status %d", status)
 	}

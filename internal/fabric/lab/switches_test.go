@@ -213,14 +213,14 @@ func TestPortDownAndUp(t *testing.T) {
 		if got := echo.roundTrip(t); got == "lost" {
 			t.Fatal("lost while the port was up")
 		}
-		if err := l.LinkDown(testContext(t), "sw:p1"); err != nil {
+		if err := l.Links.Down(testContext(t), "sw:p1"); err != nil {
 			t.Fatal(err)
 		}
 		state(1, "disabled")
 		if !echo.cutOff(t) {
 			t.Fatal("arrived while the port was down")
 		}
-		if err := l.LinkUp(testContext(t), "sw:p1"); err != nil {
+		if err := l.Links.Up(testContext(t), "sw:p1"); err != nil {
 			t.Fatal(err)
 		}
 		state(1, "forwarding")
@@ -231,7 +231,7 @@ func TestPortDownAndUp(t *testing.T) {
 	topo := l.Info().Lab
 	kill(t, processOf(t, topo, "ndklab-node "+topo+"/h2"))
 	state(2, "disabled")
-	wantCode(t, l.LinkUp(testContext(t), "sw:p2"), control.Usage)
+	wantCode(t, l.Links.Up(testContext(t), "sw:p2"), control.Usage)
 	if got := echo.roundTrip(t); got == "lost" {
 		t.Fatal("lost between hosts that are up")
 	}
@@ -252,7 +252,7 @@ func TestSwitchFails(t *testing.T) {
 		if got := echo.roundTrip(t); got == "lost" {
 			t.Fatalf("lost before the switch failed by %s", c.fail)
 		}
-		is, err := l.change(ctx, changeParams{Node: "sw", Action: c.fail, Signal: syscall.SIGKILL})
+		is, err := call(ctx, l.session, methodChange, changeParams{Node: "sw", Action: c.fail, Signal: syscall.SIGKILL})
 		if err != nil || is.State != c.state || is.Was != Ready {
 			t.Fatalf("%s: %+v, %v", c.fail, is, err)
 		}
@@ -267,14 +267,14 @@ func TestSwitchFails(t *testing.T) {
 		if got, err := Await(ctx, l.Info().Lab, "sw", Condition{State: c.state}, time.Second); err != nil || !got.Reached {
 			t.Errorf("%s: it is awaited in vain: %+v, %v", c.fail, got, err)
 		}
-		_, err = l.VerifyLink(ctx, "sw:p0", Probes{Count: 10})
+		_, err = l.Links.Verify(ctx, "sw:p0", Probes{Count: 10})
 		if wantCode(t, err, control.Usage); err != nil && !strings.Contains(err.Error(), "node sw is "+c.state) {
 			t.Errorf("%s: a link is probed: %v", c.fail, err)
 		}
-		if _, err = l.Exec(ctx, "sw", node.Command{Args: []string{"true"}}); err == nil || err.Error() != "sw is a switch: it has no processes" {
+		if _, err = l.Nodes.Exec(ctx, "sw", node.Command{Args: []string{"true"}}); err == nil || err.Error() != "sw is a switch: it has no processes" {
 			t.Errorf("%s: a program runs there: %v", c.fail, err)
 		}
-		if is, err = l.Change(ctx, "sw", c.mend); err != nil || is.State != Ready || is.Was != c.state {
+		if is, err = l.Nodes.Change(ctx, "sw", c.mend); err != nil || is.State != Ready || is.Was != c.state {
 			t.Fatalf("%s: %+v, %v", c.mend, is, err)
 		}
 	}
@@ -297,17 +297,17 @@ func TestSwitchFails(t *testing.T) {
 func TestKinds(t *testing.T) {
 	l := start(t, routed(uniqueName(t)).Topology)
 	ctx := testContext(t)
-	_, onSwitch := l.Exec(ctx, "sw", node.Command{Args: []string{"true"}})
-	_, counters := l.Nodes(ctx, "sw")
-	_, adapter := l.Adapters(ctx, "r1")
-	_, connections := l.Connections(ctx, "r2")
-	_, enable := l.Enable(ctx, "r1", false)
+	_, onSwitch := l.Nodes.Exec(ctx, "sw", node.Command{Args: []string{"true"}})
+	_, counters := l.Nodes.Inspect(ctx, "sw")
+	_, adapter := l.Nodes.Adapters(ctx, "r1")
+	_, connections := l.Nodes.Connections(ctx, "r2")
+	_, enable := l.Nodes.Enable(ctx, "r1", false)
 	for _, c := range []struct {
 		err  error
 		want string
 	}{
 		{onSwitch, "sw is a switch: it has no processes"},
-		{l.Signal(ctx, "sw", "x", 1), "sw is a switch: it has no processes"},
+		{l.Nodes.Signal(ctx, "sw", "x", 1), "sw is a switch: it has no processes"},
 		{counters, "sw is a switch: it has no adapter"},
 		{adapter, "r1 is a router: it has no adapter"},
 		{connections, "r2 is a router: it has no adapter"},
@@ -318,11 +318,11 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%q, want %q", c.err, c.want)
 		}
 	}
-	adapters, err := l.Adapters(ctx, "")
+	adapters, err := l.Nodes.Adapters(ctx, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	nodes, err := l.Nodes(ctx, "")
+	nodes, err := l.Nodes.Inspect(ctx, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -383,7 +383,7 @@ func TestSpanningTree(t *testing.T) {
 	}
 	// s2, which has the spare, loses its way to the root: it need not wait until what
 	// it has heard there is too old.
-	if err := l.LinkDown(testContext(t), "s2:eth0"); err != nil {
+	if err := l.Links.Down(testContext(t), "s2:eth0"); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, testTime, func() string {

@@ -24,7 +24,7 @@ func TestSetLinkWithPacketsOnTheirWay(t *testing.T) {
 	}
 	set := func(ctx context.Context, c topology.Change, want ...string) error {
 		t.Helper()
-		err := l.SetLink(ctx, "n0:eth0", "", c)
+		err := l.Links.Set(ctx, "n0:eth0", "", c)
 		link := firstLink(t, l)
 		if diff := cmp.Diff(want, link.Directions[0].Settings); diff != "" || link.Engine != "linkem" {
 			t.Errorf("engine %s, settings (-want +got):\n%s", link.Engine, diff)
@@ -53,13 +53,13 @@ func TestSetLinkWithPacketsOnTheirWay(t *testing.T) {
 	if err := set(testContext(t), topology.Change{Loss: &topology.Loss{Rate: 0.5}}, "loss=50%"); err != nil {
 		t.Error(err)
 	}
-	if err := l.LinkDown(testContext(t), "n0:eth0"); err != nil {
+	if err := l.Links.Down(testContext(t), "n0:eth0"); err != nil {
 		t.Error(err)
 	}
-	if err := l.LinkUp(testContext(t), "n0:eth0"); err != nil {
+	if err := l.Links.Up(testContext(t), "n0:eth0"); err != nil {
 		t.Error(err)
 	}
-	if err := l.ResetLink(testContext(t), "n0:eth0", ""); err != nil {
+	if err := l.Links.Reset(testContext(t), "n0:eth0", ""); err != nil {
 		t.Error(err)
 	}
 }
@@ -94,7 +94,7 @@ func TestTimelineOfPartitions(t *testing.T) {
 	// Something of h2's is on its way.
 	pinging{program(t, l, "h2", "ping 10.7.0.1:5001")}.send(t, lossTime)
 	eventually(t, testTime, func() string {
-		links, err := l.Links(testContext(t), "h2:eth0")
+		links, err := l.Links.Inspect(testContext(t), "h2:eth0")
 		if err != nil || links[0].Directions[1].Packets == 0 {
 			return "no packet from h2"
 		}
@@ -120,7 +120,7 @@ func TestTimelineOfPartitions(t *testing.T) {
 	if got := states(t, l); got != "up up up" {
 		t.Errorf("links %s", got)
 	}
-	links, err := l.Links(testContext(t), "")
+	links, err := l.Links.Inspect(testContext(t), "")
 	if err != nil {
 		t.Fatal(err)
 	}

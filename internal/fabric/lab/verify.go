@@ -13,17 +13,17 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// Probes say what VerifyLink sends in each direction.
+// Probes say what Links.Verify sends in each direction.
 type Probes = verify.Probes
 
 // MaxProbes bounds Probes.Count.
 const MaxProbes = verify.MaxProbes
 
-// VerifyLink sends probes across the link with an endpoint, in both directions, and
+// Verify sends probes across the link with an endpoint, in both directions, and
 // holds what becomes of them against what the link is set to do, with its tolerance.
 // The link should have no other traffic meanwhile.
-func (l *Lab) VerifyLink(ctx context.Context, endpoint string, probes Probes) (*report.Verification, error) {
-	return call(ctx, l, methodVerify, verifyParams{endpoint, probes})
+func (l Links) Verify(ctx context.Context, endpoint string, probes Probes) (*report.Verification, error) {
+	return call(ctx, l.session, methodVerify, verifyParams{endpoint, probes})
 }
 
 // verifyLink answers methodVerify.

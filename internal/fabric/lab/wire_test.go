@@ -94,7 +94,7 @@ workloads:
 	done := make(chan error, 1)
 	go func() {
 		cmd := node.Command{ID: "capture", Args: []string{"/proc/self/exe"}, Env: programEnv("capture eth0")}
-		status, err := l.Exec(testContext(t), "client", cmd, append(nil2(file), says)...)
+		status, err := l.Nodes.Exec(testContext(t), "client", cmd, append(nil2(file), says)...)
 		if err == nil && status != 0 {
 			err = fmt.Errorf("capture exited with status %d", status)
 		}
@@ -108,7 +108,7 @@ workloads:
 	if r := runLab(t, l); !r.Passed {
 		t.Fatalf("run %+v", r)
 	}
-	if err := l.Signal(testContext(t), "client", "capture", syscall.SIGINT); err != nil {
+	if err := l.Nodes.Signal(testContext(t), "client", "capture", syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-done; err != nil {

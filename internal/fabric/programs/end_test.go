@@ -123,7 +123,7 @@ func (e *end) hasListener() error {
 		return err
 	}
 	defer l.Close()
-	all, err := l.Connections(e.lab.Context(), e.node)
+	all, err := l.Nodes.Connections(e.lab.Context(), e.node)
 	if err == nil && !slices.ContainsFunc(all.Connections, func(c report.Connection) bool { return c.Type == "Listener" }) {
 		err = fmt.Errorf("the %s does not listen", e.node)
 	}

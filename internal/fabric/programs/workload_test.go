@@ -38,7 +38,7 @@ func TestSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ndklab.Close()
-	list, err := ndklab.Connections(t.Context(), "")
+	list, err := ndklab.Nodes.Connections(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
