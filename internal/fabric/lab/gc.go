@@ -67,7 +67,7 @@ func collectIn(dir string, labs []string, dryRun bool) ([]Leftover, error) {
 func leftNames(dir string, groups []cgroup.Lab) ([]string, error) {
 	var names []string
 	add := func(name string) {
-		if labName().MatchString(name) {
+		if CheckName(name) == nil {
 			names = append(names, name)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"net/netip"
 	"os"
@@ -115,8 +116,7 @@ func ring(name string, n int) *topology.Topology {
 
 // uniqueName is a lab name that no other test run on this machine has.
 func uniqueName(t testing.TB) string {
-	name := strings.NewReplacer("/", "-", "=", "-", "#", "-").Replace(t.Name())
-	return fmt.Sprintf("%.40s-%d", name, os.Getpid())
+	return fmt.Sprintf("lab-%08x-%d", crc32.ChecksumIEEE([]byte(t.Name())), os.Getpid())
 }
 
 // start starts a lab that lives as long as the test, and checks at the end that

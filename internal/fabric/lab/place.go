@@ -11,15 +11,14 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/node/cgroup"
+	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
 )
 
@@ -44,12 +43,11 @@ type state struct {
 	Log        string `json:"log"`
 }
 
-var labName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`) })
-
-// CheckName says why no lab can have that name; nil if one can.
+// CheckName says why no lab can have that name, by the rule of topology files; nil if one
+// can.
 func CheckName(name string) error {
-	if !labName().MatchString(name) {
-		return control.Errorf(control.Usage, "%q is no lab name: letters, digits, '_', '.' and '-' only, 63 at most", name)
+	if err := topology.CheckName(name); err != nil {
+		return control.Errorf(control.Usage, "%q is no lab name: %v", name, err)
 	}
 	return nil
 }
@@ -369,7 +367,7 @@ func labNames(dir string) ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if name, ok := strings.CutSuffix(e.Name(), stateSuffix); ok && labName().MatchString(name) {
+		if name, ok := strings.CutSuffix(e.Name(), stateSuffix); ok && CheckName(name) == nil {
 			names = append(names, name)
 		}
 	}

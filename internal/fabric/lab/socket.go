@@ -62,7 +62,7 @@ func heard() ([]string, error) {
 	var names []string
 	prefix := " " + place{}.socket().Name
 	for line := range strings.Lines(string(sockets)) {
-		if _, name, ok := strings.Cut(strings.TrimSuffix(line, "\n"), prefix); ok && labName().MatchString(name) && !slices.Contains(names, name) {
+		if _, name, ok := strings.Cut(strings.TrimSuffix(line, "\n"), prefix); ok && CheckName(name) == nil && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
