@@ -44,8 +44,11 @@ verbs-lib:
 demo: build  ## runs the example lab: two nodes, an impaired link, verified RDMA
 	@bin/ndklab run examples/pair.ndklab.yaml
 
-test: build  ## all tests but the long ones
+test: build  ## all tests but the long ones, as `go test ./...` (NDKLAB_LONG=1: those, too)
 	$(GO) test -timeout 25m ./...
+
+# Tests that take long are skipped (need.Time) unless this is set.
+judges test-chaos differential race: export NDKLAB_LONG = 1
 
 judges: go  ## programs for RDMA that nobody here wrote, in nodes: those that are installed, or all with NDKLAB_REQUIRED=1 (ONLY=UCX: tests of that name; ALL=1: longer tables)
 	$(if $(ALL),NDKLAB_PROGRAMS=all) $(GO) test -count=1 -timeout 60m -v $(if $(ONLY),-run '$(ONLY)') ./internal/fabric/programs

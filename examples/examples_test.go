@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/fabric/doctor"
+	"github.com/ndklab/ndklab/internal/need"
 )
 
 // bin is the folder with ndklab and the examples.
@@ -225,6 +226,9 @@ func TestExamples(t *testing.T) {
 			{"loss", overIPv4, []string{"loss: 0.1% ", "loss: 1% "}},
 		} {
 			t.Run(user.name+" "+link.name, func(t *testing.T) {
+				if os.Geteuid() == 0 && (user.credential != nil) != (link.name == "IPv6") { // else root has IPv4, and the other user IPv6
+					need.Time(t)
+				}
 				t.Parallel()
 				l := up(t, &user, link.edit...)
 				for _, e := range expectations(link.server) {

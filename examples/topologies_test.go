@@ -25,6 +25,9 @@ func TestFabrics(t *testing.T) {
 	for _, user := range accounts(t) {
 		for example, checks := range map[string]int{"star": 6, "leaf-spine": 7, "impaired": 4} {
 			t.Run(user.name+" "+example, func(t *testing.T) {
+				if user.credential != nil {
+					need.Time(t)
+				}
 				t.Parallel()
 				data, err := os.ReadFile(example + ".ndklab.yaml")
 				if err != nil {
@@ -74,6 +77,7 @@ func TestPrograms(t *testing.T) {
 	if !doctor.Examine(t.Context()).CanRun {
 		t.Skip("labs cannot run here: `ndklab doctor` says why")
 	}
+	need.Time(t)
 	need.Check(t, need.Programs("cc"))
 	folder := t.TempDir()
 	libraries := filepath.Join(folder, "verbs")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ndklab/ndklab/internal/fabric/doctor"
 	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/need"
 	"github.com/ndklab/ndklab/internal/node/cgroup"
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -120,6 +121,9 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 // nobody is an ordinary user that every system has.
 const nobody = 65534
 
+// ofUsers matches the scripts of what an ordinary user has otherwise than root.
+const ofUsers = "^TestScript$/^(doctor|external|gc|isolation|lab|limits|names)$"
+
 // TestOrdinaryUser runs all tests again without privileges.
 func TestOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -153,6 +157,9 @@ func TestOrdinaryUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), binary, "-test.skip=^TestInit$") // which asks the go command
+	if !need.Long() {
+		cmd.Args = append(cmd.Args, "-test.run="+ofUsers)
+	}
 	if testing.Verbose() {
 		cmd.Args = append(cmd.Args, "-test.v")
 	}

@@ -37,3 +37,19 @@ func TestCheck(t *testing.T) {
 		}
 	}
 }
+
+// TestInnerTime is what TestTime has another process run.
+func TestInnerTime(t *testing.T) {
+	Time(t)
+	t.Log("there is time")
+}
+
+func TestTime(t *testing.T) {
+	for long, want := range map[string]string{"": "it runs with NDKLAB_LONG=1", "1": "there is time"} {
+		cmd := exec.Command("/proc/self/exe", "-test.v", "-test.run=^TestInnerTime$")
+		cmd.Env = append(os.Environ(), LongVariable+"="+long)
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), want) || Unmet(string(out)) != 0 {
+			t.Errorf("%s=%q: %v\n%s", LongVariable, long, err, out)
+		}
+	}
+}

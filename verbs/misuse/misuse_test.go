@@ -34,6 +34,7 @@ func TestMain(m *testing.M) { leak.Main(m) }
 // compile makes the libraries and the program, where nodes and ordinary users find them, and returns the program's path.
 func compile(t *testing.T) string {
 	t.Helper()
+	need.Time(t)
 	if made := os.Getenv(envProgram); made != "" {
 		return made
 	}

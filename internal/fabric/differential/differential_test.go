@@ -20,6 +20,7 @@ const runs = 3
 
 // TestSimulationForetellsLab runs trials in virtual time and as labs.
 func TestSimulationForetellsLab(t *testing.T) {
+	need.Time(t)
 	differ := 0
 	for n := *seed; n < *seed+uint64(*trials); n++ {
 		d := draw(n)

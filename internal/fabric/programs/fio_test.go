@@ -2,15 +2,13 @@ package programs
 
 import (
 	"testing"
-
-	"github.com/ndklab/ndklab/internal/need"
 )
 
 // fio's rdma engine. The end that reads is the server; how the other moves its data is the verb. What is sent the
 // server can verify. It posts a receive again only then, and a sender that finds none fails at once (fio asks for no
 // retries), so that there is one message at a time.
 func TestFio(t *testing.T) {
-	need.Check(t, unfit)
+	fit(t)
 	const job = "fio --name=job --ioengine=rdma --port=7777 --bs=64k --size=4m --thread "
 	var pairs []pair
 	for name, options := range map[string]struct{ server, client string }{

@@ -20,7 +20,7 @@ var glooSource []byte
 
 // TestGloo has four nodes sum up by Gloo. They find each other by files.
 func TestGloo(t *testing.T) {
-	need.Check(t, unfit)
+	fit(t)
 	need.Check(t, need.Programs("g++"))
 	if _, err := os.Stat("/usr/include/gloo/transport/ibverbs/device.h"); err != nil {
 		need.Check(t, fmt.Errorf("the package libgloo-dev: %w", err))

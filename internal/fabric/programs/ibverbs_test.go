@@ -2,13 +2,11 @@ package programs
 
 import (
 	"testing"
-
-	"github.com/ndklab/ndklab/internal/need"
 )
 
 // Programs of ibverbs-utils, without the options for on-demand paging and timestamps, and without XRC, which are refused.
 func TestIbverbsUtils(t *testing.T) {
-	need.Check(t, unfit)
+	fit(t)
 	pairs := []pair{
 		{
 			name: "ibv_devices", server: "true", client: "ibv_devices", holds: []claim{clientPrints(`^ +ndk0 +`)},

@@ -36,7 +36,7 @@ const cutTime = 2 * time.Second
 // loses packets and is cut. It loses none of a login: tgt takes the first command for an error that arrives when the
 // acknowledgement of its answer to the login is lost ("non-login pdu during login phase").
 func TestISER(t *testing.T) {
-	need.Check(t, unfit)
+	fit(t)
 	need.Check(t, need.Programs("tgtd", "tgtadm", "iscsi-inq", "iscsi-readcapacity16", "iscsi-perf"))
 	need.Check(t, knowsISER("qemu-img"))
 	work := t.TempDir()

@@ -2,13 +2,11 @@ package programs
 
 import (
 	"testing"
-
-	"github.com/ndklab/ndklab/internal/need"
 )
 
 // fi_pingpong, which compares what arrives, over each kind of endpoint that libfabric makes of verbs.
 func TestLibfabric(t *testing.T) {
-	need.Check(t, unfit)
+	fit(t)
 	pairs := []pair{{
 		name: "fi_info", server: "true", client: "fi_info -p verbs",
 		holds: []claim{clientPrints(`type: FI_EP_MSG`), clientPrints(`type: FI_EP_DGRAM`)},

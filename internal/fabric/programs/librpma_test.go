@@ -7,8 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-
-	"github.com/ndklab/ndklab/internal/need"
 )
 
 // librpmaVariable names a folder with librpma's sources, of which the examples are run: Debian's packages are without.
@@ -40,7 +38,7 @@ var librpmaExamples = []struct {
 
 // TestLibrpma runs the examples of librpma, with the library that is installed.
 func TestLibrpma(t *testing.T) {
-	need.Check(t, unfit)
+	fit(t)
 	sources := os.Getenv(librpmaVariable)
 	if sources == "" {
 		t.Skip(librpmaVariable + " names no folder with librpma's sources")

@@ -21,7 +21,7 @@ var unfit error
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
-	if os.Getenv(verbs.FolderVariable) == "" {
+	if need.Long() && os.Getenv(verbs.FolderVariable) == "" {
 		folder, err := os.MkdirTemp("", "programs")
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -46,6 +46,13 @@ func build(folder string) error {
 	return nil
 }
 
+// fit skips a test where long ones are not asked for, or nodes of this machine have no libraries for programs.
+func fit(t *testing.T) {
+	t.Helper()
+	need.Time(t)
+	need.Check(t, unfit)
+}
+
 // nobody is an ordinary user.
 const nobody = 65534
 
@@ -54,7 +61,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("this is an ordinary user")
 	}
-	need.Check(t, unfit)
+	fit(t)
 	home := t.TempDir()
 	// The folders that lead to it are root's alone.
 	if err := errors.Join(os.Chown(home, nobody, nobody), os.Chmod(filepath.Dir(home), 0o755)); err != nil {

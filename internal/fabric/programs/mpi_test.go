@@ -31,7 +31,7 @@ var mpis = []struct{ name, compiler, hosts, run string }{
 
 // TestMPI has eight nodes compute together.
 func TestMPI(t *testing.T) {
-	need.Check(t, unfit)
+	fit(t)
 	l, nodes := starLab(t, 8)
 	for _, m := range mpis {
 		t.Run(m.name, func(t *testing.T) {

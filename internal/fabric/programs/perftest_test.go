@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/ndklab/ndklab/fabric/labtest"
-	"github.com/ndklab/ndklab/internal/need"
 )
 
 // all has the whole of the tables run, not the short form.
@@ -93,7 +92,7 @@ var perftestLong = []string{
 const perftestFigures = `^ *\d+ +\d+ +\S+ +[0-9.]+`
 
 func TestPerftest(t *testing.T) {
-	need.Check(t, unfit)
+	fit(t)
 	commands := perftest
 	if all {
 		commands = append(perftest, perftestLong...)

@@ -11,7 +11,7 @@ import (
 
 // TestPort: programs see the port go down with the link and come back with it.
 func TestPort(t *testing.T) {
-	need.Check(t, unfit)
+	fit(t)
 	const watch, show = "ibv_asyncwatch", "ibv_devinfo"
 	need.Check(t, need.Programs(programs(watch, show)...))
 	l := labtest.Up(t, labtest.Topology().Hosts("server", "client").Link("server", "client"))

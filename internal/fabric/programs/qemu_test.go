@@ -25,7 +25,7 @@ var guestSource []byte
 // TestMigration has QEMU migrate a running guest from node to node by RDMA, over a link that loses packets. The guest's
 // letters go on at the destination where they ended at the source: its registers and its memory are there.
 func TestMigration(t *testing.T) {
-	need.Check(t, unfit)
+	fit(t)
 	need.Check(t, need.Programs(qemu, "gcc"))
 	work := t.TempDir()
 	t.Setenv("WORK", work)

@@ -2,14 +2,12 @@ package programs
 
 import (
 	"testing"
-
-	"github.com/ndklab/ndklab/internal/need"
 )
 
 // qperf, which forks for each test. Of unreliable services it has none that works with RoCE: it knows no GIDs but by
 // the connection manager, which it uses for reliable ones alone.
 func TestQperf(t *testing.T) {
-	need.Check(t, unfit)
+	fit(t)
 	tests := map[string]string{
 		"rc_bi_bw": `^ +bw += +`, "rc_lat": `^ +latency += +`, "rc_rdma_read_bw": `^ +bw += +`, "rc_fetch_add_mr": `^ +msg_rate += +`,
 	}

@@ -122,18 +122,18 @@ var perftestRDMACM = func() (pairs []pair) {
 }()
 
 func TestRDMACM(t *testing.T) {
-	need.Check(t, unfit)
+	fit(t)
 	runAll(t, labtest.Up(t, labtest.Topology().Hosts("server", "client").Link("server", "client", labtest.MTU(4200))), overRDMACM)
 }
 
 func TestPerftestRDMACM(t *testing.T) {
-	need.Check(t, unfit)
+	fit(t)
 	runAll(t, labtest.Up(t, labtest.Topology().Hosts("server", "client").Link("server", "client", labtest.MTU(4200))), perftestRDMACM)
 }
 
 // Reliable connections, and what establishes them, do not mind a bad link.
 func TestRDMACMOverBadLink(t *testing.T) {
-	need.Check(t, unfit)
+	fit(t)
 	l := labtest.Up(t, labtest.Topology().Seed(1).Hosts("server", "client").
 		Link("server", "client", labtest.MTU(4200), labtest.Delay(5*time.Millisecond), labtest.Loss(0.01)))
 	var reliable []pair
@@ -148,7 +148,7 @@ func TestRDMACMOverBadLink(t *testing.T) {
 // An end whose peer is killed learns of it, and ends. Those of the programs are tried that listen to events or send:
 // who only receives learns nothing of the peer's death.
 func TestKilled(t *testing.T) {
-	need.Check(t, unfit)
+	fit(t)
 	l := labtest.Up(t, labtest.Topology().Hosts("server", "client").Link("server", "client"))
 	for i, p := range []pair{
 		{name: "rping", server: "rping -s -a SERVER", client: "rping -c -a SERVER"},

@@ -157,7 +157,7 @@ func (p *pair) kill(t *testing.T, l *labtest.Lab, dies string) {
 
 // TestFlaw: a pair whose program has ended by a flaw of its own is run again.
 func TestFlaw(t *testing.T) {
-	need.Check(t, unfit)
+	fit(t)
 	ran := filepath.Join(t.TempDir(), "ran")
 	client := fmt.Sprintf(`test -e %s || { >%[1]s; echo "Can't produce a report"; exit 1; }`, ran)
 	runAll(t, plainLab(t), []pair{{name: "twice", server: "true", client: client, needs: "test"}})

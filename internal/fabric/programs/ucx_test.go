@@ -3,13 +3,11 @@ package programs
 import (
 	"fmt"
 	"testing"
-
-	"github.com/ndklab/ndklab/internal/need"
 )
 
 // ucx_perftest, over reliable connections, which begin with datagrams (rc_v), and over datagrams alone.
 func TestUCX(t *testing.T) {
-	need.Check(t, unfit)
+	fit(t)
 	pairs := []pair{{
 		name: "ucx_info", server: "true", client: "ucx_info -d -t rc_verbs",
 		holds: []claim{clientPrints(`Device: ndk0:1`), clientPrints(`atomic_fadd: 64 bit`)},

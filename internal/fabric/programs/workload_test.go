@@ -21,7 +21,7 @@ var writes = topology.Workload{
 // running starts the writes, and returns when there is traffic.
 func running(t *testing.T) (*labtest.Lab, *labtest.Running) {
 	t.Helper()
-	need.Check(t, unfit)
+	fit(t)
 	need.Check(t, need.Programs("ib_write_bw"))
 	l := labtest.Up(t, labtest.Topology().Hosts("server", "client").Link("server", "client"))
 	r := l.StartWorkloads(writes)
@@ -83,7 +83,7 @@ func TestNodeOfProgramDies(t *testing.T) {
 
 // What the transport has counted of a program is there when the program has ended, which as a rule closes no device.
 func TestCountersOfEnded(t *testing.T) {
-	need.Check(t, unfit)
+	fit(t)
 	need.Check(t, need.Programs("ib_write_bw"))
 	l := labtest.Up(t, labtest.Topology().Hosts("server", "client").Link("server", "client"))
 	w := writes

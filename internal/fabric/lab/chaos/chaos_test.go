@@ -9,11 +9,14 @@ import (
 	"testing"
 	"text/tabwriter"
 	"time"
+
+	"github.com/ndklab/ndklab/internal/need"
 )
 
 // Whatever happens to a lab, and whenever: nothing of it is left, nothing else is touched, and
 // it comes up again.
 func TestChaos(t *testing.T) {
+	need.Time(t)
 	chosen := chosenFaults(t)
 	first, end := 0, *trials
 	if end == 0 {

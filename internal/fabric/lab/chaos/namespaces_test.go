@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/ndklab/ndklab/internal/need"
 )
 
 // upAndDown makes a lab of three network namespaces and takes it down, again and again,
@@ -26,6 +28,7 @@ echo all went`
 // Network namespaces do not stay behind, which would show nowhere: where few are allowed, lab
 // after lab can be made.
 func TestNamespacesAreFreed(t *testing.T) {
+	need.Time(t)
 	if os.Geteuid() != 0 {
 		t.Skip("needs a user namespace in which it is root, as outside")
 	}
