@@ -3,10 +3,15 @@ package core
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/ndklab/ndklab/topology"
 )
@@ -383,4 +388,248 @@ func TestApplyAmidCommands(t *testing.T) {
 	}
 	w.rest()
 	w.judge()
+}
+
+// starFile is a lab of all kinds of nodes.
+const starFile = `
+name: star
+seed: 1
+topology:
+  nodes: {a: , b: , s: {kind: switch}, r: {kind: router}, z: }
+  links:
+    - {endpoints: ["a:eth0", "s:1"]}
+    - {endpoints: ["b:eth0", "s:2"], delay: 1ms}
+    - {endpoints: ["s:3", "r:1"]}
+    - {endpoints: ["r:2", "z:eth0"]}
+`
+
+// edited is a file with some of its text replaced: old and new alternately.
+func edited(t testing.TB, file string, replace ...string) string {
+	t.Helper()
+	for i := 0; i < len(replace); i += 2 {
+		if !strings.Contains(file, replace[i]) {
+			t.Fatalf("no %q", replace[i])
+		}
+		file = strings.ReplaceAll(file, replace[i], replace[i+1])
+	}
+	return file
+}
+
+// status is all that can be told of the nodes and links of a lab, but for how often they were started.
+func (w *world) status() (all []string) {
+	for _, n := range w.lab.topo.Nodes {
+		s := w.lab.Node(n.Name)
+		s.Life, s.Restarts = 0, 0
+		all = append(all, fmt.Sprintf("%s %+v", n.Name, s))
+	}
+	for i := range w.lab.topo.Links {
+		k := w.lab.Link(i)
+		all = append(all, fmt.Sprintf("%s %+v %q %q", linkTo(&w.lab.topo.Links[i]), k, k.Asked[0].Settings(), k.Asked[1].Settings()))
+	}
+	return all
+}
+
+// However a lab has come to be that of its file, it is as if it had been made of that, and what the file leaves alone goes on.
+func TestApplyStartsWhatChanges(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		from   string
+		to     string
+		others string // nodes that have other agents afterwards
+	}{
+		{"nothing", starFile, starFile, ""},
+		{"a host at a switch", starFile, edited(t, starFile, "a: ,", "a: , c: ,", "  links:\n", "  links:\n    - {endpoints: [\"c:eth0\", \"s:4\"], loss: 1%}\n"), "c"},
+		{"a host elsewhere", starFile, edited(t, starFile, ", z: ", ", y: ", `"z:eth0"`, `"y:eth0"`), "y"},
+		{"a host behind another router", edited(t, starFile), edited(t, starFile, "z: }", "z: , q: {kind: router}, y: }") +
+			"    - {endpoints: [\"r:3\", \"q:1\"]}\n    - {endpoints: [\"q:2\", \"y:eth0\"]}\n", "q y"},
+		{"a switch more", starFile, edited(t, starFile, "z: }", "z: , u: {kind: switch}, y: }") + "    - {endpoints: [\"s:4\", \"u:1\"]}\n    - {endpoints: [\"u:2\", \"y:eth0\"]}\n", "y"},
+		{"impairments", starFile, edited(t, starFile, "delay: 1ms", "delay: 2ms, loss: 1%", `"s:1"]}`, `"s:1"], delay: 100us}`), ""},
+		{"no impairment", starFile, edited(t, starFile, ", delay: 1ms", ""), ""},
+		{"MTU", starFile, edited(t, starFile, `"s:1"]`, `"s:1"], mtu: 1500`, `"s:2"]`, `"s:2"], mtu: 1500`, `"r:1"]`, `"r:1"], mtu: 1500`, `"z:eth0"]`, `"z:eth0"], mtu: 1500`), ""},
+		{"how links are made", starFile, edited(t, starFile, `"s:1"]`, `"s:1"], offload: off`, `"s:2"]`, `"s:2"], offload: off`), ""},
+		{"an adapter", starFile, edited(t, starFile, "b: ,", "b: {adapter: {max_cq_depth: 77}},"), "b"},
+		{"a router in the place of a switch", starFile, edited(t, starFile, "s: {kind: switch}", "s: {kind: router}"), "b s"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := built(t, c.from)
+			before := map[string]int{}
+			for name, life := range w.agents {
+				before[name] = life
+			}
+			w.must(w.applied(c.to))
+			w.rest()
+			w.judge()
+			var others []string
+			for _, n := range w.lab.topo.Nodes {
+				if life := w.agents[n.Name]; n.Kind != topology.Switch && (life == 0 || life != before[n.Name]) {
+					others = append(others, n.Name)
+				}
+			}
+			if got := strings.Join(others, " "); got != c.others {
+				t.Errorf("other agents: %s, want %s", got, c.others)
+			}
+			fresh, topo := newWorld(t, c.to), *w.lab.Topology() // whose addresses are those of nodes that were there
+			fresh.lab = New(&topo)
+			fresh.must(Build{})
+			if diff := cmp.Diff(fresh.status(), w.status()); diff != "" {
+				t.Errorf("-made +changed:\n%s", diff)
+			}
+			for name, topo := range fresh.given {
+				if got := w.given[name].FindNode(name); !cmp.Equal(topo.FindNode(name).Interfaces, got.Interfaces, cmpopts.EquateComparable(netip.Prefix{})) {
+					t.Errorf("interfaces of %s: %+v, want %+v", name, got.Interfaces, topo.FindNode(name).Interfaces)
+				}
+			}
+		})
+	}
+}
+
+// A lab that has become one and another is always as if it had just been made.
+func TestApplyChain(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	w := built(t, randomTopology(r))
+	for step := range 100 {
+		file := randomTopology(r)
+		w.must(w.applied(file))
+		w.run(time.Minute) // restarts and checks of health have come to rest
+		w.judge()
+		fresh := newWorld(t, file)
+		fresh.must(Build{})
+		fresh.run(time.Minute)
+		if diff := cmp.Diff(fresh.status(), w.status()); diff != "" {
+			t.Fatalf("step %d (-made +changed):\n%s\n%s", step, diff, file)
+		}
+	}
+}
+
+// What a command has set stays unless the file changes the same.
+func TestApplyKeepsWhatIsSet(t *testing.T) {
+	w := built(t, starFile)
+	w.must(SetLink{Change: change(t, "delay=3ms")})
+	w.must(SetLink{Link: 1, Change: change(t, "delay=3ms", "loss=1%")})
+	w.must(SwitchLink{Link: 3})
+	w.must(w.applied(edited(t, starFile, "delay: 1ms", "delay: 2ms", `"s:3", "r:1"]`, `"s:3", "r:1"], down: true`)))
+	w.rest()
+	w.judge()
+	got := func() (all []string) {
+		for i := range w.lab.links {
+			k := w.lab.Link(i)
+			all = append(all, strings.Join(append(k.Asked[0].Settings(), fmt.Sprintf("down=%t", k.Down)), " "))
+		}
+		return all
+	}
+	if diff := cmp.Diff([]string{"delay=3ms down=false", "delay=2ms down=false", "down=true", "down=true"}, got()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	w.must(w.applied(starFile))
+	if diff := cmp.Diff([]string{"delay=3ms down=false", "delay=1ms down=false", "down=false", "down=true"}, got()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// A node that was stopped stays so, and comes back as the file has it by then.
+func TestApplyWhileStopped(t *testing.T) {
+	w := built(t, starFile)
+	w.must(ChangeNode{Node: "b", Action: topology.StopNode})
+	w.must(w.applied(edited(t, starFile, "b: ,", "b: {adapter: {max_cq_depth: 77}},", "delay: 1ms", "delay: 2ms")))
+	if s := w.lab.Node("b"); s.State != NodeIsDown || s.Reason != "it was stopped" {
+		t.Errorf("%+v", s)
+	}
+	w.must(ChangeNode{Node: "b", Action: topology.StartNode})
+	if depth := w.given["b"].FindNode("b").Adapter.MaxCqDepth; depth == nil || *depth != 77 {
+		t.Errorf("max_cq_depth: %v", depth)
+	}
+	if k := w.lab.Link(1); k.Asked[0].Delay != 2*time.Millisecond || !k.Connected {
+		t.Errorf("%+v", k)
+	}
+	w.judge()
+}
+
+// What a lab that is up cannot become is refused, and changes nothing.
+func TestApplyRefusesWhatCannotBe(t *testing.T) {
+	w := built(t, starFile)
+	done := len(w.done)
+	seed := w.applied(starFile)
+	seed.Topology.Seed = 7
+	w.refused(seed, "the seed changes from 1 to 7, which a lab that is up cannot")
+	w.refused(w.applied(starFile+"    - {endpoints: ['z:eth1', 'external:x']}\n"), "the link z:eth1 - external:x to outside of the lab is added, which a lab that is up cannot")
+	if len(w.done) > done || w.lab.Standing().Unfinished != "" {
+		t.Errorf("done: %q", w.done[done:])
+	}
+}
+
+// Nodes that are added wait for each other, and an Apply for all of them.
+func TestApplyWaits(t *testing.T) {
+	w := built(t, starFile)
+	w.slow = func(a Action) time.Duration {
+		if _, ok := a.(Execute); ok {
+			return time.Minute
+		}
+		return 0
+	}
+	at := w.now
+	w.must(w.applied(edited(t, starFile, "a: ,", "c: {wait_for: [{node: d, stage: healthy}], exec: [last]}, d: {wait_for: [{node: e, stage: executed}], exec: [second]}, e: {exec: [first]}, a: ,") +
+		"    - {endpoints: ['c:e', 's:c']}\n    - {endpoints: ['d:e', 's:d']}\n    - {endpoints: ['e:e', 's:e']}\n"))
+	if took := w.now - at; took < 3*time.Minute || took > 3*time.Minute+time.Second {
+		t.Errorf("it took %v", took)
+	}
+	for _, name := range []string{"c", "d", "e"} {
+		if !w.lab.byName[name].stages.has(topology.Healthy) {
+			t.Errorf("%s: %+v", name, w.lab.Node(name))
+		}
+	}
+	w.judge()
+}
+
+// At every moment of an Apply the lab is whole to who looks at it: its links are between nodes that it has.
+func TestLookAmidApply(t *testing.T) {
+	w := built(t, square)
+	for _, file := range []string{changedSquare, square, changedSquare} {
+		id := w.ask(ByHand, w.applied(file))
+		for w.answers[id] == nil {
+			topo := w.lab.Topology()
+			for i := range topo.Links {
+				for end, e := range topo.Links[i].Endpoints {
+					n := topo.FindNode(e.Node)
+					if n == nil || !slices.ContainsFunc(n.Interfaces, func(f topology.Interface) bool { return f.Name == e.Interface && f.Link == i && f.End == end }) {
+						t.Fatalf("%s has no interface at a node of %d", linkTo(&topo.Links[i]), len(topo.Nodes))
+					}
+				}
+				w.lab.Link(i)
+			}
+			for _, n := range topo.Nodes {
+				if s := w.lab.Node(n.Name); s.Reason == "it is not in the lab" {
+					t.Fatalf("%s: %+v", n.Name, s)
+				}
+			}
+			w.step()
+		}
+	}
+}
+
+// An Apply fails if a node that it adds does not become ready, and says so; a node that stays can be down meanwhile.
+func TestApplyWaitsInVain(t *testing.T) {
+	w := built(t, starFile)
+	w.must(ChangeNode{Node: "a", Action: topology.StopNode})
+	w.failing("Execute c", Done{Status: 3})
+	more := edited(t, starFile, "a: ,", "c: {exec: [first]}, a: ,") + "    - {endpoints: ['c:e', 's:c']}\n"
+	w.refused(w.applied(more), `lab star is changed in part: node c: "first" ended with status 3`)
+	w.fail = nil
+	w.rest()
+	w.judge()
+	if s := w.lab.Node("a"); s.State != NodeIsDown {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A partition lasts beyond an Apply for the links that stay, and ends with the others.
+func TestApplyAmidPartition(t *testing.T) {
+	w := built(t, square)
+	w.must(Partition{[][]string{{"a", "b"}, {"c", "d"}}})
+	w.wantConnected("ab cd")
+	w.must(w.applied(edited(t, square, "    - {endpoints: [\"d:eth1\", \"a:eth1\"]}\n", "", "d: {}", "d: {}, e: {}") + "    - {endpoints: [\"e:eth0\", \"a:eth1\"]}\n"))
+	w.wantConnected("ab cd ea")
+	if got := names(w.must(Heal{}).Links); !slices.Equal(got, []string{"b:eth1"}) {
+		t.Errorf("up again: %q", got)
+	}
+	w.wantConnected("ab bc cd ea")
 }

@@ -244,3 +244,116 @@ func TestSpanningTree(t *testing.T) {
 	}
 	w.judge()
 }
+
+// A lab that is being built can be looked at: a node says what it does, or whom it waits for, and so does everyone hear. A
+// build that is given up ends the lab.
+func TestLookWhileWaiting(t *testing.T) {
+	w := newWorld(t, edited(t, staged, "exec: [other]", `exec: ["read line\nand more"]`, "  links:\n", "    c: {}\n  links:\n")+"    - {endpoints: [\"b:eth1\", \"c:eth0\"]}\n")
+	if w.lab.Standing().Present {
+		t.Error("it is there before it is built")
+	}
+	w.slow = func(a Action) time.Duration {
+		if e, ok := a.(Execute); ok && e.Node == "b" {
+			return 20 * time.Second
+		}
+		return 0
+	}
+	build := w.ask(ByHand, Build{})
+	w.run(time.Second)
+	for name, want := range map[string]NodeStatus{
+		"a": {State: NodeIsStarting, Reason: "waits for b to be healthy", Life: 1, Health: Starting},
+		"b": {State: NodeIsStarting, Reason: `runs "read line..."`, Life: 1},
+		"c": {State: NodeIsReady, Life: 1},
+	} {
+		if diff := cmp.Diff(want, w.lab.Node(name)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	if s := w.lab.Standing(); !s.Present || s.Ready {
+		t.Errorf("%+v", s)
+	}
+	if err := w.lab.CheckReady(); err == nil || err.Error() != "lab staged is still starting" {
+		t.Error(err)
+	}
+	w.refused(BeginRun{}, "lab staged is still starting")
+	if err := w.lab.Alive("b"); err != nil { // who is waited for can be helped
+		t.Error(err)
+	}
+	w.run(firstNotice)
+	w.wantTold(0, `waiting: a waits for b to be healthy, b runs "read line..."`)
+	if a := w.answer(build); a.Err != nil || !w.lab.Standing().Ready {
+		t.Errorf("%v", a.Err)
+	}
+}
+
+// A node that dies before all are ready ends the build, with what it was doing.
+func TestDeathBeforeReady(t *testing.T) {
+	const killed = "its agent was killed by SIGKILL"
+	for doing, want := range map[string]string{
+		"first":  `link the nodes: node a: "first" was cut short: ` + killed,
+		"second": `the nodes are not ready: node a: "second" was cut short: ` + killed,
+		"third":  "the nodes are not ready: node a is down: " + killed,
+		"fourth": `the nodes are not ready: node a: "fourth" was cut short: ` + killed,
+	} {
+		w := newWorld(t, staged)
+		checked := false
+		w.healthy = func(string) string {
+			checked = true
+			return map[bool]string{true: "ill"}[doing == "third"]
+		}
+		build := w.ask(ByHand, Build{})
+		for s := &w.lab.byName["a"].stages; s.running != doing && !(checked && doing == "third"); {
+			w.step()
+		}
+		w.crash("a")
+		if a := w.answer(build); a.Err == nil || a.Err.Error() != "lab staged: "+want || w.ended == nil {
+			t.Errorf("%s: %v, ended by %v", doing, a.Err, w.ended)
+		}
+	}
+}
+
+// A change of health is told each time, and only then. A node that is down has none.
+func TestHealthChanges(t *testing.T) {
+	w := built(t, staged)
+	told := len(w.told)
+	for range 3 {
+		w.healthy = func(string) string { return "gone" }
+		w.run(10 * time.Second)
+		if s := w.lab.Node("a"); s.State != NodeIsReady || s.Health != Unhealthy || s.Failures < 9 || s.Output != "gone" {
+			t.Errorf("%+v", s)
+		}
+		w.healthy = func(string) string { return "" }
+		w.run(10 * time.Second)
+		if s := w.lab.Node("a"); s.Health != Healthy || s.Failures != 0 || s.Output != "" {
+			t.Errorf("%+v", s)
+		}
+	}
+	w.wantTold(told, "node a is unhealthy: gone", "node a is healthy", "node a is unhealthy: gone", "node a is healthy", "node a is unhealthy: gone", "node a is healthy")
+	w.must(ChangeNode{Node: "a", Action: topology.StopNode})
+	checks := 0
+	w.healthy = func(string) string { checks++; return "" }
+	w.run(10 * time.Second)
+	if s := w.lab.Node("a"); s.State != NodeIsDown || checks > 0 {
+		t.Errorf("%+v, checks: %d", s, checks)
+	}
+	if s := w.lab.Node("b"); s.Health != "" {
+		t.Errorf("a node without healthcheck: %+v", s)
+	}
+}
+
+// A lab whose node dies while its switches look for loops does not come up.
+func TestDeathAmidSpanningTree(t *testing.T) {
+	w := newWorld(t, behindSwitch)
+	w.slow = func(a Action) time.Duration {
+		if _, ok := a.(AwaitSpanningTree); ok {
+			return 4 * time.Second
+		}
+		return 0
+	}
+	build := w.ask(ByHand, Build{})
+	w.run(time.Second)
+	w.crash("b")
+	if a := w.answer(build); a.Err == nil || !strings.HasSuffix(a.Err.Error(), "node b: its agent was killed by SIGKILL") || w.ended == nil {
+		t.Errorf("%v, ended by %v", a.Err, w.ended)
+	}
+}

@@ -213,7 +213,7 @@ func (w *world) begin(number int, a Action) {
 		w.ended = a.Reason
 		return
 	case ForgetNode:
-		if w.lab.byName[a.Node] != nil || w.agents[a.Node] != 0 {
+		if w.agents[a.Node] != 0 || w.busy[a.Node] { // another node of the name may be about to come
 			w.wrong("node %s is to be forgotten, and is there", a.Node)
 		}
 		w.forgotten = append(w.forgotten, a.Node)
