@@ -89,13 +89,9 @@ func TestOpenDevice(t *testing.T) {
 	if err := await.Close(ctx, c); err != nil {
 		t.Error(err)
 	}
-}
 
-// Who asks for an adapter that there is not is told so.
-func TestOpenDeviceRefused(t *testing.T) {
-	topo := ring(uniqueName(t), 2)
-	l := start(t, topo)
-	_, _, err := l.Nodes.OpenDevice(testContext(t), "n7")
+	// Who asks for an adapter that there is not is told so.
+	_, _, err = l.Nodes.OpenDevice(testContext(t), "n7")
 	wantCode(t, err, control.Usage)
 	if _, err := l.Nodes.Change(testContext(t), "n1", StopNode); err != nil {
 		t.Fatal(err)

@@ -5,13 +5,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/topology"
-	"golang.org/x/sys/unix"
 )
 
 // untidy is a scenario whose timeline leaves nothing as it was, in a lab of four nodes in
@@ -139,62 +137,6 @@ func TestRunAgain(t *testing.T) {
 	}
 }
 
-// What commands have changed by hand stays, whatever runs do to it, and is said.
-func TestRunAfterChangesByHand(t *testing.T) {
-	l := start(t, untidy(t))
-	if r := runLab(t, l); len(r.SetByHand) > 0 {
-		t.Errorf("nothing was set by hand, the report says %q", r.SetByHand)
-	}
-	ctx := testContext(t)
-	if _, err := l.Nodes.Change(ctx, "y", ResumeNode); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.Nodes.Change(ctx, "x", StartNode); err != nil {
-		t.Fatal(err)
-	}
-	for _, err := range []error{
-		// On top of what the timeline has left.
-		l.Links.Set(ctx, "client:eth0", "", topology.Change{Delay: ref(200 * time.Microsecond)}),
-		l.Links.Set(ctx, "server:eth0", "server", topology.Change{Duplicate: ref(0.25)}),
-		l.Links.Down(ctx, "x:eth0"),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := l.Nodes.Kill(ctx, "x", unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	want := []string{"client:eth0 delay=200us", "server:eth0 duplicate=25% from server", "x:eth0 down", "x down"}
-	for range 2 {
-		r := runLab(t, l)
-		if diff := cmp.Diff(want, r.SetByHand); diff != "" {
-			t.Errorf("set by hand (-want +got):\n%s", diff)
-		}
-		if r.Workloads[0].Messages != 50 || r.Links[0].Directions[0].Dropped != 1 {
-			t.Errorf("%+v, link %+v", r.Workloads[0], r.Links[0].Directions[0])
-		}
-		if a := r.Links[0].Directions[1].Asked; a.DelayUS == nil || *a.DelayUS < 199 || *a.DelayUS > 201 {
-			t.Errorf("asked: %+v", a)
-		}
-		if r.Links[1].Directions[0].Duplicated == 0 {
-			t.Errorf("link of the server: %+v", r.Links[1].Directions[0])
-		}
-	}
-	if err := l.Links.Reset(ctx, "client:eth0", ""); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.Links.Heal(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Links.Up(ctx, "x:eth0"); err == nil {
-		t.Error("the link of a node that is down is up")
-	}
-	if diff := cmp.Diff([]string{"server:eth0 duplicate=25% from server", "x:eth0 down", "x down"}, runLab(t, l).SetByHand); diff != "" {
-		t.Errorf("set by hand, at last (-want +got):\n%s", diff)
-	}
-}
-
 // A run goes on without nodes that commands have switched off or paused, and says how
 // those come back that it needs.
 func TestRunWithoutNodes(t *testing.T) {
@@ -228,26 +170,5 @@ workloads:
 			t.Errorf("passed: %v, error %q, want %q; problems: %q", r.Passed, r.Workloads[0].Error, tt.want, r.Problems)
 		}
 		act(t, l, "b", tt.back, nodeReady)
-	}
-}
-
-// A link whose node was stopped is still its engine's, and what is set is told from what
-// was asked of the packets that came.
-func TestReportOfAChangedLink(t *testing.T) {
-	l := start(t, runnable(t, "delay: 1ms", ""))
-	ctx := testContext(t)
-	if err := l.Links.Set(ctx, "client:eth0", "", topology.Change{Loss: &topology.Loss{Rate: 0.05}}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.Nodes.Change(ctx, "server", StopNode); err != nil {
-		t.Fatal(err)
-	}
-	links, err := l.Links.Inspect(ctx, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := &links[0].Directions[0]
-	if links[0].Engine != "linkem" || links[0].State != "down" || d.Set == nil || d.Set.Loss == nil || *d.Set.Loss != 0.05 {
-		t.Errorf("engine %s, %s, set %+v", links[0].Engine, links[0].State, d.Set)
 	}
 }

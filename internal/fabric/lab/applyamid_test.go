@@ -1,20 +1,13 @@
 package lab
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
-	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/lab/link"
-	"github.com/ndklab/ndklab/topology"
-	"golang.org/x/sys/unix"
 )
 
 // This file tests an Apply against all else that changes a lab, or waits for it.
@@ -28,91 +21,11 @@ const crowdFile = `topology:
     - {endpoints: ["c:eth0", "s:3"]}
 `
 
-// crowds are what becomes of crowdFile: a host less, a link more, an adapter that is
-// another one, and a link that is.
-func crowds(t *testing.T) []string {
-	return []string{
-		crowdFile,
-		edited(t, crowdFile, ", c: {restart: always}", "", `    - {endpoints: ["c:eth0", "s:3"]}`+"\n", ""),
-		crowdFile + `    - {endpoints: ["b:eth1", "c:eth1"]}` + "\n",
-		edited(t, crowdFile, "b: {restart: always}", "b: {restart: always, adapter: {max_cq_depth: 77}}", "delay: 1ms", "loss: 1%"),
-	}
-}
-
-// Nodes are stopped, started and killed, and their links changed, while the topology
-// changes as well. Whatever meets what, each node is afterwards as the last topology
-// has it, and no process is there that it does not have.
-func TestApplyAmidChanges(t *testing.T) {
-	random := rand.New(rand.NewPCG(chaosSeed, 3))
-	l := start(t, parsed(t, uniqueName(t), nil, crowdFile))
-	ctx, cancel := context.WithCancel(testContext(t))
-	defer cancel()
-	var others sync.WaitGroup
-	for _, name := range []string{"b", "c"} {
-		seed := random.Uint64()
-		others.Go(func() {
-			random := rand.New(rand.NewPCG(seed, 0))
-			actions := []func() error{
-				func() error { _, err := l.Nodes.Change(ctx, name, RestartNode); return err },
-				func() error { _, err := l.Nodes.Kill(ctx, name, unix.SIGKILL); return err },
-				func() error { _, err := l.Nodes.Change(ctx, name, StopNode); return err },
-				func() error { _, err := l.Nodes.Change(ctx, name, StartNode); return err },
-				func() error {
-					return l.Links.Set(ctx, name+":eth0", "", topology.Change{Delay: ref(time.Duration(random.IntN(2)) * time.Millisecond)})
-				},
-				func() error { return l.Links.Down(ctx, name+":eth0") },
-				func() error { return l.Links.Up(ctx, name+":eth0") },
-			}
-			for ctx.Err() == nil {
-				// What it says is not foreseeable: the node may be down, or gone.
-				_ = actions[random.IntN(len(actions))]()
-			}
-		})
-	}
-	files := crowds(t)
-	for i := range 12 {
-		standing, err := l.Standing(testContext(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		// It fails when a node goes down whose interfaces it is about to make.
-		_ = l.Apply(testContext(t), parsed(t, l.Info().Lab, standing.Topology, files[(i+1)%len(files)]), standing)
-	}
-	cancel()
-	others.Wait()
-	topo := applied(t, l, files[2])
-	for _, name := range []string{"b", "c"} {
-		act(t, l, name, StartNode, nodeReady)
-	}
-	for _, k := range topo.Links {
-		if err := l.Links.Up(testContext(t), k.Endpoints[0].String()); err != nil {
-			t.Error(err)
-		}
-	}
-	if got := states(t, l); got != "up up up up" {
-		t.Errorf("links %s", got)
-	}
-	for _, way := range [][2]string{{"a", "b"}, {"c", "a"}} {
-		path, ok := topo.Path(way[0], way[1])
-		if got := "no path"; !ok || roundTrip(t, l, way[0], way[1], path.To.Address.String()) == "lost" {
-			t.Errorf("%v: %s", way, got)
-		}
-	}
-	nodes := 0
-	for _, p := range processes(topo.Name) {
-		if strings.HasPrefix(p.args, "ndklab-node ") {
-			nodes++
-		}
-	}
-	if nodes != 3 {
-		t.Errorf("%d agents, want 3: %v", nodes, processes(topo.Name))
-	}
-}
-
 // Who waits for a node waits for the one that has the name by then, and hears that it
 // has gone. A capture of an interface ends with it.
 func TestWaitAmidApply(t *testing.T) {
 	l := start(t, parsed(t, uniqueName(t), nil, crowdFile))
+	applyTooLarge(t, l)
 	act(t, l, "c", StopNode, nodeDown)
 	ready := make(chan error, 1)
 	go func() {
@@ -147,15 +60,15 @@ func TestWaitAmidApply(t *testing.T) {
 		gone <- err
 	}()
 	<-waiting
-	applied(t, l, crowds(t)[1])
+	applied(t, l, edited(t, crowdFile, ", c: {restart: always}", "", `    - {endpoints: ["c:eth0", "s:3"]}`+"\n", ""))
 	if err := <-gone; err == nil || !strings.Contains(err.Error(), `no node "c"`) {
 		t.Errorf("wait for a node that goes: %v", err)
 	}
 }
 
 // What the kernel cannot do is found before anything of the lab is changed.
-func TestApplyTooLarge(t *testing.T) {
-	l := start(t, parsed(t, uniqueName(t), nil, crowdFile))
+func applyTooLarge(t *testing.T, l *Lab) {
+	t.Helper()
 	standing, err := l.Standing(testContext(t))
 	if err != nil {
 		t.Fatal(err)
@@ -174,29 +87,5 @@ func TestApplyTooLarge(t *testing.T) {
 	}
 	if in := inspected(t, l); in.Unfinished != "" {
 		t.Errorf("unfinished: %s", in.Unfinished)
-	}
-}
-
-// A lab whose node dies while the others start does not come up.
-func TestNodeDiesAmidStart(t *testing.T) {
-	f := newFabric(uniqueName(t))
-	f.nodes(topology.Host, "a b")
-	f.nodes(topology.Switch, "s")
-	f.link("a:eth0 10.0.0.1/24", "s:1")
-	f.link("b:eth0 10.0.0.2/24", "s:2")
-	f.FindNode("s").SpanningTree = true // which is waited for when the nodes are ready
-	l, err := Start(testContext(t), f.Topology, Options{Events: func(e event.Event) {
-		if e.Kind == event.SpanningTree && strings.Contains(e.Text, "look for loops") {
-			kill(t, processOf(t, f.Name, "ndklab-node "+f.Name+"/b"))
-		}
-	}})
-	if err == nil {
-		err = errors.Join(errors.New("it came up"), l.Close())
-	}
-	if !strings.Contains(err.Error(), "node b: its agent was killed by SIGKILL") {
-		t.Error(err)
-	}
-	if rest := remains(t, f.Name); rest != "" {
-		t.Errorf("left behind: %s", rest)
 	}
 }

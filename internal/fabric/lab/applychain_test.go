@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/ndklab/ndklab/internal/need"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -41,6 +42,7 @@ func randomFile(r *rand.Rand) string {
 
 // A lab that has become one and another is always as if it had just been made.
 func TestApplyChain(t *testing.T) {
+	need.Time(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	next := func(running *topology.Topology) string {
 		for {

@@ -47,6 +47,7 @@ func TestCapturesAtOnce(t *testing.T) {
 		t.Errorf("%d packets arrived over a link that loses all", c.Packets)
 	}
 	readCapture(t, farPath)
+	captureMistakes(t, l)
 	for i, p := range readCapture(t, fewPath) {
 		if p.comment != "dropped: loss" || len(p.frame) != 50 {
 			t.Errorf("packet %d: %d bytes, comment %q", i+1, len(p.frame), p.comment)
@@ -88,13 +89,15 @@ func TestCaptureStalledReader(t *testing.T) {
 	}
 }
 
-// A reader that goes away ends its capture, and nothing else.
+// A reader that goes away ends its capture, and so does a disk that is full, with an error
+// that says so, and nothing else.
 func TestCaptureReaderGone(t *testing.T) {
 	l := start(t, runnable(t, slow, slowWorkload))
 	read, write := pipe(t)
 	gone := startRecording(t, l, Recording{Capture: topology.Capture{Interfaces: endpoints("client:eth0")}, Stream: write})
 	path := filepath.Join(t.TempDir(), "stays")
 	stays := startRecording(t, l, Recording{Capture: topology.Capture{Interfaces: endpoints("client:eth0"), File: path}})
+	full := startRecording(t, l, Recording{Capture: topology.Capture{Interfaces: endpoints("client:eth0"), File: "/dev/full"}})
 	if _, err := read.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -105,24 +108,15 @@ func TestCaptureReaderGone(t *testing.T) {
 	if err := gone.wait(t); !errors.Is(err, unix.EPIPE) {
 		t.Errorf("error %v, want EPIPE", err)
 	}
-	if stays.end(t)[0].Packets == 0 {
-		t.Error("the other capture has no packets")
-	}
-	readCapture(t, path)
-}
-
-// A disk that is full ends a capture with an error that says so, and nothing else.
-func TestCaptureFullDisk(t *testing.T) {
-	l := start(t, runnable(t, slow, slowWorkload))
-	recording := startRecording(t, l, Recording{Capture: topology.Capture{Interfaces: endpoints("client:eth0"), File: "/dev/full"}})
-	if r := runLab(t, l); r.Workloads[0].Errors > 0 {
-		t.Errorf("run %+v", r)
-	}
-	err := recording.wait(t)
+	err := full.wait(t)
 	wantCode(t, err, control.Unable)
 	if !strings.Contains(err.Error(), "no space left") {
 		t.Errorf("error %v", err)
 	}
+	if stays.end(t)[0].Packets == 0 {
+		t.Error("the other capture has no packets")
+	}
+	readCapture(t, path)
 }
 
 // A capture ends with its node, and with the lab, and is complete.
@@ -156,8 +150,8 @@ func TestCaptureEnds(t *testing.T) {
 	}
 }
 
-func TestCaptureMistakes(t *testing.T) {
-	l := start(t, ring(uniqueName(t), 2))
+func captureMistakes(t *testing.T, l *Lab) {
+	t.Helper()
 	for _, r := range []topology.Capture{
 		{Interfaces: endpoints("n0:eth9"), File: "/dev/null"},
 		{Interfaces: endpoints("n9:eth0"), File: "/dev/null"},

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/need"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -14,7 +15,7 @@ func TestAllExchange(t *testing.T) {
 	for _, delay := range []time.Duration{0, 100 * time.Microsecond} {
 		t.Run(fmt.Sprintf("delay-%d", delay), func(t *testing.T) {
 			nodes := 100
-			if testing.Short() {
+			if !need.Long() {
 				nodes = 20
 			}
 			topo := ring(uniqueName(t), nodes)

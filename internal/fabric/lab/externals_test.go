@@ -396,6 +396,13 @@ func TestExternalCounts(t *testing.T) {
 	if x.FromPeer != 1 || x.Lost != 3 {
 		t.Errorf("%+v, want 1 frame from the peer and 3 lost", x)
 	}
+	wantNames(t, x)
+	// Of a link that ends outside the lab, probes can tell nothing.
+	_, err = l.Links.Verify(testContext(t), "n0:out0", Probes{})
+	wantCode(t, err, control.Usage)
+	if err == nil || !strings.Contains(err.Error(), "outside the lab") {
+		t.Error(err)
+	}
 }
 
 // For root the external is a network namespace with a name, in which any program
@@ -484,13 +491,9 @@ func setAddress(iface, address string) error {
 }
 
 // The description of an external has the names that are promised.
-func TestExternalJSON(t *testing.T) {
-	l := start(t, withExternal(ring(uniqueName(t), 1)))
-	in, err := l.Inspect(testContext(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := json.Marshal(in.Externals[0])
+func wantNames(t *testing.T, x report.External) {
+	t.Helper()
+	data, err := json.Marshal(x)
 	if err != nil {
 		t.Fatal(err)
 	}

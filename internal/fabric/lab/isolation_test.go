@@ -50,11 +50,29 @@ func bystander(t *testing.T) (pid int, mark string) {
 	return cmd.Process.Pid, mark
 }
 
+// envSecret has what no process of a lab may see.
+const envSecret = "NDKLAB_TEST_SECRET"
+
+// TestIsolation has all that keeps a lab from its host, and nodes from each other, in one lab.
+func TestIsolation(t *testing.T) {
+	secret := "secret-" + uniqueName(t)
+	t.Setenv(envSecret, secret)
+	t.Setenv("LANG", "xx_XX."+secret)
+	topo := ring(uniqueName(t), 3)
+	topo.Nodes[0].Setup.Env = map[string]string{"GIVEN": "by the file"}
+	l := start(t, topo)
+	for name, test := range map[string]func(*testing.T, *Lab){
+		"processes": hostProcessesAreOutOfReach, "proc": hostProcIsGone, "mounts": mountsStayInTheNode, "files": filesAreTheHosts,
+		"shared memory": sharedMemoryGoesWithTheLab, "environment": environmentStaysOutside,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, l) })
+	}
+}
+
 // What runs in a node sees no process of the host, and can do nothing to one: their ids
 // mean nothing there.
-func TestHostProcessesAreOutOfReach(t *testing.T) {
+func hostProcessesAreOutOfReach(t *testing.T, l *Lab) {
 	pid, mark := bystander(t)
-	l := start(t, ring(uniqueName(t), 2))
 	if cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err != nil || !strings.Contains(string(cmdline), mark) {
 		t.Fatalf("the host does not see its own: %q, %v", cmdline, err)
 	}
@@ -76,14 +94,13 @@ func TestHostProcessesAreOutOfReach(t *testing.T) {
 
 // With /proc taken away, root in a node still does not find the host's processes. An
 // ordinary user finds what there is to see for him anyhow, and can do nothing to it.
-func TestHostProcIsGone(t *testing.T) {
+func hostProcIsGone(t *testing.T, l *Lab) {
 	pid, mark := bystander(t)
-	l := start(t, ring(uniqueName(t), 2))
-	found := in(t, l, "n0", "while umount -l /proc 2>/dev/null; do :; done; cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '; echo end")
+	found := in(t, l, "n2", "while umount -l /proc 2>/dev/null; do :; done; cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '; echo end")
 	if os.Geteuid() == 0 && strings.Contains(found, mark) || !strings.HasSuffix(found, "end\n") {
 		t.Errorf("processes %q", found)
 	}
-	if got := in(t, l, "n0", fmt.Sprintf("while umount -l /proc 2>/dev/null; do :; done; nsenter -t %d -n true 2>/dev/null && echo entered; echo end", pid)); got != "end\n" {
+	if got := in(t, l, "n2", fmt.Sprintf("while umount -l /proc 2>/dev/null; do :; done; nsenter -t %d -n true 2>/dev/null && echo entered; echo end", pid)); got != "end\n" {
 		t.Errorf("nsenter: %q", got)
 	}
 	if got := in(t, l, "n1", "[ -e /proc/self/status ] && echo there"); got != "there\n" {
@@ -92,8 +109,7 @@ func TestHostProcIsGone(t *testing.T) {
 }
 
 // What is mounted in a node, or unmounted, is so in that node alone.
-func TestMountsStayInTheNode(t *testing.T) {
-	l := start(t, ring(uniqueName(t), 2))
+func mountsStayInTheNode(t *testing.T, l *Lab) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -117,8 +133,7 @@ func TestMountsStayInTheNode(t *testing.T) {
 
 // The file system is the host's, on purpose: a command in a node reads and writes the
 // caller's files.
-func TestFilesAreTheHosts(t *testing.T) {
-	l := start(t, ring(uniqueName(t), 2))
+func filesAreTheHosts(t *testing.T, l *Lab) {
 	path := filepath.Join(t.TempDir(), "file")
 	in(t, l, "n0", "echo hello > "+path)
 	if data, err := os.ReadFile(path); err != nil || string(data) != "hello\n" {
@@ -127,7 +142,7 @@ func TestFilesAreTheHosts(t *testing.T) {
 }
 
 // What System V IPC is made in a node is the lab's, which takes it along.
-func TestSharedMemoryGoesWithTheLab(t *testing.T) {
+func sharedMemoryGoesWithTheLab(t *testing.T, l *Lab) {
 	if _, err := exec.LookPath("ipcmk"); err != nil {
 		t.Skip(err)
 	}
@@ -135,7 +150,6 @@ func TestSharedMemoryGoesWithTheLab(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := start(t, ring(uniqueName(t), 2))
 	if got := in(t, l, "n0", "ipcmk -M 4096 >/dev/null && wc -l </proc/sysvipc/shm"); got != "2\n" {
 		t.Errorf("lines in the node: %q, want one for the segment", got)
 	}
@@ -146,16 +160,11 @@ func TestSharedMemoryGoesWithTheLab(t *testing.T) {
 
 // No process of a lab has what is in the environment of whoever started it, but for what
 // nodes need: it may be secret, and lives as long as the lab.
-func TestEnvironmentStaysOutside(t *testing.T) {
-	secret := "secret-" + uniqueName(t)
-	t.Setenv("NDKLAB_TEST_SECRET", secret)
-	t.Setenv("LANG", "xx_XX."+secret)
-	topo := ring(uniqueName(t), 2)
-	topo.Nodes[0].Setup.Env = map[string]string{"GIVEN": "by the file"}
-	l := start(t, topo)
+func environmentStaysOutside(t *testing.T, l *Lab) {
+	secret, name := os.Getenv(envSecret), l.Info().Lab
 	// What a node's processes have, process 1 first.
-	out := in(t, l, topo.Nodes[0].Name, "tr '\\0' '\\n' </proc/1/environ; echo; env")
-	if strings.Contains(out, "NDKLAB_TEST_SECRET") || strings.Count(out, "LANG=xx_XX."+secret) != 2 || !strings.Contains(out, "GIVEN=by the file") {
+	out := in(t, l, "n0", "tr '\\0' '\\n' </proc/1/environ; echo; env")
+	if strings.Contains(out, envSecret) || strings.Count(out, "LANG=xx_XX."+secret) != 2 || !strings.Contains(out, "GIVEN=by the file") {
 		t.Errorf("the node has\n%s", out)
 	}
 	// The others hang from the lab's guardian or supervisor, which name it.
@@ -168,11 +177,11 @@ func TestEnvironmentStaysOutside(t *testing.T) {
 		// Those that are gone, or another user's, are none of the lab's.
 		cmdline, _ := os.ReadFile(dir + "/cmdline")
 		environ, _ := os.ReadFile(dir + "/environ")
-		if !strings.HasPrefix(string(cmdline), "ndklab-") || !strings.Contains(string(cmdline), topo.Name) || len(environ) == 0 {
+		if !strings.HasPrefix(string(cmdline), "ndklab-") || !strings.Contains(string(cmdline), name) || len(environ) == 0 {
 			continue
 		}
 		seen++
-		if strings.Contains(string(environ), "NDKLAB_TEST_SECRET") {
+		if strings.Contains(string(environ), envSecret) {
 			t.Errorf("%q has it", cmdline)
 		}
 	}

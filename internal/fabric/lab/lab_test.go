@@ -83,6 +83,9 @@ func TestProcessNames(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("processes (-want +got):\n%s", diff)
 	}
+	if os.Geteuid() == 0 { // who can enter another namespace
+		wantHostName(t, topo.Name)
+	}
 }
 
 func TestHostIsUntouched(t *testing.T) {
@@ -168,6 +171,7 @@ func TestExec(t *testing.T) {
 			t.Errorf("the command lives on: read %d, %v", n, err)
 		}
 	})
+	t.Run("orphans", func(t *testing.T) { orphansAreReaped(t, l) })
 	t.Run("unknown node", func(t *testing.T) {
 		_, err := l.Nodes.Exec(testContext(t), "n9", node.Command{Args: []string{"true"}})
 		wantCode(t, err, control.Usage)
@@ -185,8 +189,7 @@ func nil2(f *os.File) []*os.File {
 
 // An orphan of a command becomes the agent's child, and does not stay a
 // zombie.
-func TestOrphansAreReaped(t *testing.T) {
-	l := start(t, ring(uniqueName(t), 2))
+func orphansAreReaped(t *testing.T, l *Lab) {
 	r := runCommand(t, l, "n0", node.Command{Args: []string{"setsid", "-f", "sh", "-c", "exec 2>/dev/null; echo $$; read wait"}})
 	inside := r.line(t)
 	r.wait(t)

@@ -1,14 +1,12 @@
 package lab
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -32,176 +30,6 @@ func states(t testing.TB, l *Lab) string {
 		all = append(all, k.State)
 	}
 	return strings.Join(all, " ")
-}
-
-// What a link is set to is told, and goes back to what the topology has.
-func TestLinksShowAndReset(t *testing.T) {
-	topo := ring(uniqueName(t), 3)
-	topo.Links[1].Directions[0] = topology.Impairment{Delay: time.Millisecond}
-	l := start(t, topo)
-	settings := func(want ...string) {
-		t.Helper()
-		links, err := l.Links.Inspect(testContext(t), "n2:eth1")
-		if err != nil || len(links) != 1 {
-			t.Fatalf("%d links, %v", len(links), err)
-		}
-		got := []string{strings.Join(links[0].Directions[0].Settings, " "), strings.Join(links[0].Directions[1].Settings, " ")}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("-want +got:\n%s", diff)
-		}
-	}
-	settings("delay=1ms", "")
-	if err := l.Links.Set(testContext(t), "n1:eth0", "", topology.Change{Loss: &topology.Loss{Rate: 0.02}}); err != nil {
-		t.Fatal(err)
-	}
-	settings("delay=1ms loss=2%", "loss=2%")
-	if err := l.Links.Reset(testContext(t), "n1:eth0", "n2"); err != nil {
-		t.Fatal(err)
-	}
-	settings("delay=1ms loss=2%", "")
-	if err := l.Links.Reset(testContext(t), "n1:eth0", ""); err != nil {
-		t.Fatal(err)
-	}
-	settings("delay=1ms", "")
-	wantCode(t, l.Links.Reset(testContext(t), "n1:eth0", "n0"), control.Usage)
-	wantCode(t, l.Links.Reset(testContext(t), "n1:eth9", ""), control.Usage)
-	if _, err := l.Links.Inspect(testContext(t), "n1:eth9"); err == nil {
-		t.Error("a link that is none is shown")
-	}
-}
-
-// Nonsense is refused in words, and changes nothing.
-func TestSetLinkToNonsense(t *testing.T) {
-	topo := ring(uniqueName(t), 2)
-	topo.Links[0].Directions[0].Delay = time.Millisecond
-	l := start(t, topo)
-	before := firstLink(t, l).Directions[0].Settings
-	for name, c := range map[string]topology.Change{
-		"queue for no packet":    {Rate: ref(uint64(1e9)), Queue: &topology.Queue{Bytes: 4200}},
-		"loss above 1":           {Loss: &topology.Loss{Rate: 1.2}},
-		"negative loss":          {Loss: &topology.Loss{Rate: -0.1}},
-		"negative delay":         {Delay: ref(-time.Millisecond)},
-		"more jitter than delay": {Jitter: &topology.Jitter{Spread: time.Second}},
-		"reorder without delay":  {Delay: ref(time.Duration(0)), Reorder: &topology.Reorder{Probability: 0.1}},
-		"flap without end":       {Flap: &topology.Flap{Period: time.Second, Down: time.Second}},
-		"unknown action":         {Faults: &[]topology.Fault{{Action: "explode"}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			wantCode(t, l.Links.Set(testContext(t), "n0:eth0", "n0", c), control.Usage)
-			if diff := cmp.Diff(before, firstLink(t, l).Directions[0].Settings); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
-		})
-	}
-	if got := pinger(t, l).roundTrip(t); got == "lost" {
-		t.Error("the link carries nothing any more")
-	}
-}
-
-// A link that is down from the start comes up, with its impairments.
-func TestLinkDownFromTheStart(t *testing.T) {
-	for _, delay := range []time.Duration{0, 10 * time.Millisecond} {
-		t.Run(delay.String(), func(t *testing.T) {
-			topo := ring(uniqueName(t), 2)
-			topo.Links[0].Down = true
-			topo.Links[0].Directions[0].Delay = delay
-			l := start(t, topo)
-			echo := pinger(t, l)
-			if state := firstLink(t, l).State; state != "down" {
-				t.Errorf("state %s", state)
-			}
-			if !echo.cutOff(t) {
-				t.Error("an echo came over a link that is down")
-			}
-			if err := l.Links.Up(testContext(t), "n0:eth0"); err != nil {
-				t.Fatal(err)
-			}
-			if got := echo.roundTrip(t); got == "lost" {
-				t.Error("lost over a link that is up")
-			}
-		})
-	}
-}
-
-// A partition takes down the links between its sets, and gives way to the next one;
-// what Links.Down took down, healing leaves.
-func TestPartition(t *testing.T) {
-	topo := ring(uniqueName(t), 4) // links n0-n1, n1-n2, n2-n3, n3-n0
-	topo.Links[1].Directions[0].Delay = time.Millisecond
-	l := start(t, topo)
-	part := func(want string, names []string, sets ...[]string) {
-		t.Helper()
-		got, err := l.Links.Partition(testContext(t), sets...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(names, got); diff != "" {
-			t.Errorf("links of %v (-want +got):\n%s", sets, diff)
-		}
-		if got := states(t, l); got != want {
-			t.Errorf("after a partition of %v: %s, want %s", sets, got, want)
-		}
-	}
-	part("up down up down", []string{"n1:eth0", "n3:eth0"}, []string{"n0", "n1"}, []string{"n2", "n3"})
-	part("down down up up", []string{"n0:eth0", "n1:eth0"}, []string{"n1"})
-	if err := l.Links.Down(testContext(t), "n0:eth0"); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Links.Down(testContext(t), "n2:eth0"); err != nil {
-		t.Fatal(err)
-	}
-	healed, err := l.Links.Heal(testContext(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"n1:eth0"}, healed); diff != "" {
-		t.Errorf("healed (-want +got):\n%s", diff)
-	}
-	if got := states(t, l); got != "down up down up" {
-		t.Errorf("healed: %s", got)
-	}
-	for _, bad := range [][][]string{{{"n0"}, {"n9"}}, {{"n0", "n1"}, {"n1"}}, {{"n0", "n1", "n2", "n3"}}, {}} {
-		_, err := l.Links.Partition(testContext(t), bad...)
-		wantCode(t, err, control.Usage)
-	}
-	if got := states(t, l); got != "down up down up" {
-		t.Errorf("after partitions that make no sense: %s", got)
-	}
-}
-
-// Changes of one link from many sides, some of whose callers give up, leave it with
-// one of them, and working.
-func TestChangesAtOnce(t *testing.T) {
-	l := start(t, ring(uniqueName(t), 2))
-	var all sync.WaitGroup
-	for i := range 8 {
-		all.Go(func() {
-			for n := range 10 {
-				ctx, cancel := context.WithTimeout(testContext(t), time.Duration(1+5*((i+n)%4))*time.Millisecond)
-				change := topology.Change{Delay: ref(time.Duration((i+n)%3) * time.Millisecond)}
-				// Giving up is what some of them are for.
-				_ = l.Links.Set(ctx, "n0:eth0", "", change)
-				if i == 0 {
-					_ = l.Links.Down(ctx, "n0:eth0")
-				}
-				cancel()
-			}
-		})
-	}
-	all.Wait()
-	if err := l.Links.Up(testContext(t), "n0:eth0"); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Links.Set(testContext(t), "n0:eth0", "", topology.Change{Delay: ref(2 * time.Millisecond)}); err != nil {
-		t.Fatal(err)
-	}
-	link := firstLink(t, l)
-	if link.Engine != "linkem" || link.State != "up" {
-		t.Errorf("%s, %s", link.Engine, link.State)
-	}
-	if got := pinger(t, l).roundTrip(t); got == "lost" {
-		t.Error("lost")
-	}
 }
 
 // verified is what probes of a link find. On a busy machine the kernel may have no room
@@ -267,19 +95,6 @@ func TestVerifyLink(t *testing.T) {
 	_, err := l.Links.Verify(testContext(t), "n0:eth0", Probes{})
 	wantCode(t, err, control.Usage)
 	if !strings.Contains(err.Error(), "is down") {
-		t.Error(err)
-	}
-}
-
-// Of a link that ends outside the lab, nothing can be told.
-func TestVerifyExternal(t *testing.T) {
-	topo := ring(uniqueName(t), 2)
-	withExternal(topo)
-	l := start(t, topo)
-	link := topo.Links[len(topo.Links)-1]
-	_, err := l.Links.Verify(testContext(t), link.Endpoints[0].String(), Probes{})
-	wantCode(t, err, control.Usage)
-	if !strings.Contains(err.Error(), "outside the lab") {
 		t.Error(err)
 	}
 }

@@ -97,6 +97,18 @@ func TestMemory(t *testing.T) {
 			t.Errorf("%s lacks %s:\n%s", name, want, files[name])
 		}
 	}
+
+	// What cannot be written keeps nothing else from being written.
+	full := errors.New("full")
+	var tried []string
+	err := m.Write(testContext(t), func(name string, _ func(io.Writer) error) error {
+		tried = append(tried, name)
+		return fmt.Errorf("%s: %w", name, full)
+	})
+	want := []string{"lab.log", "inspect.json", "connections.json", "events.jsonl", "losses.log", "links.pcapng"}
+	if !slices.Equal(tried, want) || !errors.Is(err, full) {
+		t.Errorf("it tried %q, want %q: %v", tried, want, err)
+	}
 }
 
 // It has its log and its packets, too, if the lab has died.
@@ -114,22 +126,6 @@ func TestMemoryOfADeadLab(t *testing.T) {
 	}
 	if len(files) != 2 || len(files["lab.log"]) == 0 {
 		t.Errorf("there are %d files, the log has %d bytes", len(files), len(files["lab.log"]))
-	}
-}
-
-// What cannot be written does not keep the rest from being.
-func TestMemoryGoesOn(t *testing.T) {
-	l := start(t, ring(uniqueName(t), 2))
-	m := remember(t, l)
-	full := errors.New("full")
-	var tried []string
-	err := m.Write(testContext(t), func(name string, _ func(io.Writer) error) error {
-		tried = append(tried, name)
-		return fmt.Errorf("%s: %w", name, full)
-	})
-	want := []string{"lab.log", "inspect.json", "connections.json", "events.jsonl", "losses.log", "links.pcapng"}
-	if !slices.Equal(tried, want) || !errors.Is(err, full) {
-		t.Errorf("it tried %q, want %q: %v", tried, want, err)
 	}
 }
 

@@ -82,24 +82,6 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// A node that is paused can be stopped, killed and started again, and does not outlive
-// its lab (startWith looks).
-func TestEndOfPausedNode(t *testing.T) {
-	l := start(t, ring(uniqueName(t), 3))
-	act(t, l, "n0", PauseNode, nodePaused)
-	act(t, l, "n0", StopNode, nodeDown)
-	_, err := l.Nodes.Change(testContext(t), "n0", ResumeNode)
-	wantCode(t, err, control.Usage)
-	act(t, l, "n0", StartNode, nodeReady)
-	act(t, l, "n0", PauseNode, nodePaused)
-	act(t, l, "n0", RestartNode, nodeReady)
-	act(t, l, "n1", PauseNode, nodePaused)
-	if change, err := l.Nodes.Kill(testContext(t), "n1", unix.SIGKILL); err != nil || change.State != nodeDown || change.Was != nodePaused {
-		t.Errorf("%+v, %v", change, err)
-	}
-	act(t, l, "n2", PauseNode, nodePaused)
-}
-
 // A node whose agent does not answer cannot be paused, and says so. When it reads the
 // request at last, its processes go on.
 func TestPauseMute(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
-	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/topology"
@@ -143,21 +142,6 @@ func TestStages(t *testing.T) {
 	inOrder(t, logOf(t, topo.Name)[before:], "node n1: 4", "node n1: n1 found n0")
 }
 
-// A node that is started again and waits for one that is down is not ready, and says so.
-func TestRestartWithoutPeer(t *testing.T) {
-	topo := ring(uniqueName(t), 2)
-	topo.Nodes[1].Setup = topology.Setup{WaitFor: []topology.Wait{{Node: "n0", Stage: topology.Healthy}}}
-	l := start(t, topo)
-	act(t, l, "n0", StopNode, nodeDown)
-	_, err := l.Nodes.Change(testContext(t), "n1", RestartNode)
-	wantCode(t, err, control.Unmet)
-	if err == nil || !strings.Contains(err.Error(), "node n1 waits for n0: node n0 is down: it was stopped") {
-		t.Errorf("%v", err)
-	}
-	act(t, l, "n0", StartNode, nodeReady)
-	act(t, l, "n1", RestartNode, nodeReady)
-}
-
 // What keeps a node from being ready fails the lab's start, and nothing stays.
 func TestNotReady(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -191,87 +175,6 @@ func TestNotReady(t *testing.T) {
 				t.Errorf("left behind: %s", rest)
 			}
 		})
-	}
-}
-
-// A node that dies before all are ready ends the lab's start.
-func TestDeathBeforeReady(t *testing.T) {
-	command := fmt.Sprintf("sleep\x004244.%d\x00", os.Getpid()) // which no other run of the test has
-	last := "exec " + strings.ReplaceAll(strings.Trim(command, "\x00"), "\x00", " ")
-	for name, test := range map[string]struct {
-		setup topology.Setup
-		want  string
-	}{
-		"created":    {topology.Setup{Exec: commands(topology.Created, last)}, fmt.Sprintf("node n0: %q was cut short: its agent was killed by SIGKILL", last)},
-		"configured": {topology.Setup{Exec: commands(topology.Configured, last)}, fmt.Sprintf("node n0: %q was cut short: its agent was killed by SIGKILL", last)},
-		"health":     {topology.Setup{Healthcheck: quick(last)}, "node n0 is down: its agent was killed by SIGKILL"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			topo := ring(uniqueName(t), 2)
-			topo.Nodes[0].Setup = test.setup
-			killed := make(chan error, 1)
-			go func() {
-				killed <- killWhenRuns(topo.Name, command)
-			}()
-			_, err := Start(testContext(t), topo, Options{})
-			wantCode(t, err, control.Unmet)
-			if err != nil {
-				inOrder(t, err.Error(), test.want)
-			}
-			if err := <-killed; err != nil {
-				t.Error(err)
-			}
-			if rest := remains(t, topo.Name); rest != "" {
-				t.Errorf("left behind: %s", rest)
-			}
-		})
-	}
-}
-
-// killWhenRuns kills the agent of n0 when a command of a lab runs.
-func killWhenRuns(lab, command string) error {
-	for late := time.After(testTime); ; {
-		agents := processes(lab)
-		i := slices.IndexFunc(agents, func(p process) bool { return strings.HasSuffix(p.args, "/n0") })
-		commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
-		if err != nil {
-			return err
-		}
-		for _, path := range commands {
-			if data, err := os.ReadFile(path); err == nil && string(data) == command && i >= 0 {
-				return unix.Kill(agents[i].pid, unix.SIGKILL)
-			}
-		}
-		select {
-		case <-late:
-			return errors.New("the command does not run")
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
-}
-
-// A start that lasts says whom it waits for, and can be given up.
-func TestGiveUpWaiting(t *testing.T) {
-	topo := ring(uniqueName(t), 3)
-	topo.Nodes[0].Setup = topology.Setup{Exec: commands(topology.Configured, "sleep 4243")}
-	topo.Nodes[1].Setup = topology.Setup{WaitFor: []topology.Wait{{Node: "n0", Stage: topology.Executed}}}
-	ctx, cancel := context.WithCancel(testContext(t))
-	defer cancel()
-	const want = `waiting: n0 runs "sleep 4243", n1 waits for n0 to be executed`
-	var told []string
-	_, err := Start(ctx, topo, Options{Events: func(e event.Event) {
-		if e.Kind == event.LabWaiting {
-			told = append(told, e.Text)
-			if e.Text == want { // on a busy machine not the first time
-				cancel()
-			}
-		}
-	}})
-	if !slices.Contains(told, want) || !errors.Is(err, context.Canceled) {
-		t.Errorf("the lab said %q, want %q; start: %v", told, want, err)
-	}
-	if rest := remains(t, topo.Name); rest != "" {
-		t.Errorf("left behind: %s", rest)
 	}
 }
 
@@ -332,45 +235,6 @@ func lookInto(ctx context.Context, name, gate string) error {
 		err = fmt.Errorf("status %d", status)
 	}
 	return err
-}
-
-// Health that changes while the lab is up is an event each time.
-func TestHealthChanges(t *testing.T) {
-	topo := ring(uniqueName(t), 2)
-	topo.Nodes[0].Setup = topology.Setup{
-		Files:       []topology.File{{Path: "/etc/ndklab-test/ok", Mode: 0o644}},
-		Healthcheck: &topology.Healthcheck{Command: "test -e /etc/ndklab-test/ok || { echo gone; exit 1; }", Interval: 10 * time.Millisecond, Timeout: testTime, Retries: 2},
-	}
-	events := make(chan event.Event, 100)
-	l := startWith(t, topo, Options{Events: func(e event.Event) {
-		if e.Kind == event.HealthChanged {
-			events <- e
-		}
-	}})
-	next := func(want string) {
-		t.Helper()
-		select {
-		case e := <-events:
-			if e.Text != want || e.Node != "n0" {
-				t.Errorf("event %+v, want %q", e, want)
-			}
-		case <-time.After(testTime):
-			t.Fatalf("no event %q", want)
-		}
-	}
-	next("node n0 is healthy")
-	said(t, l, "n0", "rm", "/etc/ndklab-test/ok")
-	next("node n0 is unhealthy: its healthcheck ended with status 1, having written gone")
-	n := nodesOf(t, l)["n0"]
-	if h := n.Health; h == nil || h.State != "unhealthy" || h.Failures < 2 || h.Reason != "its healthcheck ended with status 1, having written gone" || n.State != nodeReady {
-		t.Errorf("n0 is %s, its health %+v", n.State, h)
-	}
-	said(t, l, "n0", "touch", "/etc/ndklab-test/ok")
-	next("node n0 is healthy")
-	act(t, l, "n0", StopNode, nodeDown)
-	if h := nodesOf(t, l)["n0"].Health; h != nil {
-		t.Errorf("a node that is down has the health %+v", h)
-	}
 }
 
 func TestHostsFile(t *testing.T) {

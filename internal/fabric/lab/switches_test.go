@@ -16,6 +16,7 @@ import (
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/internal/need"
 	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -154,6 +155,7 @@ func TestSwitch(t *testing.T) {
 // asked, the kernel's table of those that it asked about (gc_thresh3, 1024 in all
 // namespaces together) would not hold them.
 func TestSwitchWithKnownHosts(t *testing.T) {
+	need.Time(t)
 	f := star(uniqueName(t), maxNeighbours/2)
 	l := start(t, f.Topology)
 	if got := strings.Count(ip(t, l, "h0", "neigh", "show", "nud", "permanent"), "lladdr"); got != maxNeighbours-2 {
@@ -164,6 +166,7 @@ func TestSwitchWithKnownHosts(t *testing.T) {
 
 // On a segment with so many nodes that they are not told of each other, they ask.
 func TestSwitchWithManyHosts(t *testing.T) {
+	need.Time(t)
 	f := star(uniqueName(t), 1+maxNeighbours/2)
 	f.Links[0].Directions[0].Delay = time.Millisecond
 	l := start(t, f.Topology)
@@ -345,9 +348,7 @@ func TestKinds(t *testing.T) {
 // Switches in a ring, one of whose links is bad, find a spanning tree before the lab
 // is up, say so, and find another one when a link breaks.
 func TestSpanningTree(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes 15 s")
-	}
+	need.Time(t)
 	f := newFabric(uniqueName(t))
 	f.nodes(topology.Switch, "s0 s1 s2")
 	f.nodes(topology.Host, "a b")

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/need"
 	"golang.org/x/sys/unix"
 )
 
@@ -28,12 +29,18 @@ func asNobody(env []string, args ...string) *exec.Cmd {
 	}
 }
 
+// ofUsers matches the tests of what an ordinary user has otherwise than root: namespaces, limits, sockets, files and places.
+const ofUsers = "^Test(Inspect|Exec|Release|ReceiveBuffer|OpenDevice|Limits|External|Collect|Interrupt$|SupervisorDies$|Host|Isolation|Stages|CaptureComments|VerifyLink$|Pause$|Run$)"
+
 // Every test of this package passes for an ordinary user too.
 func TestAsOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("this is an ordinary user")
 	}
 	args := []string{"-test.timeout=20m"}
+	if !need.Long() {
+		args = append(args, "-test.run="+ofUsers)
+	}
 	if testing.Verbose() {
 		args = append(args, "-test.v")
 	}
@@ -130,13 +137,9 @@ func TestNoNamespaces(t *testing.T) {
 }
 
 // The lab's own UTS namespace has its name, as prompts and logs show it.
-func TestHostName(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs to enter another namespace")
-	}
-	topo := ring(uniqueName(t), 2)
-	start(t, topo)
-	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/uts", processOf(t, topo.Name, "ndklab-supervisor")))
+func wantHostName(t *testing.T, lab string) {
+	t.Helper()
+	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/uts", processOf(t, lab, "ndklab-supervisor")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +157,7 @@ func TestHostName(t *testing.T) {
 		}
 		names <- name
 	}()
-	if got := <-names; got != topo.Name {
-		t.Errorf("host name %q, want %q", got, topo.Name)
+	if got := <-names; got != lab {
+		t.Errorf("host name %q, want %q", got, lab)
 	}
 }
