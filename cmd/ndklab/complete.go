@@ -94,6 +94,8 @@ func (c *completer) argument(word string) ([]string, cobra.ShellCompDirective) {
 	switch {
 	case strings.Contains(word, "/NODE:IFACE"):
 		return c.inLab(!strings.Contains(word, "[/"), func(n lab.Names) []string { return n.Interfaces })
+	case strings.Contains(word, "/NODE..."): // nodes that are stopped, started or paused, as switches are, too
+		return c.inLab(true, machines)
 	case strings.Contains(word, "/NODE"):
 		return c.inLab(!strings.Contains(word, "[/"), func(n lab.Names) []string { return n.Nodes })
 	case strings.Contains(word, "FILE"):
