@@ -63,7 +63,7 @@ func baseline(r *reader, m *mapping[baselineMap], t *Topology) *Baseline {
 	known, names := t.workloadsByName()
 	b.Workloads, _ = r.named(m.is.workloads, "workload", names, func(v val[string]) bool {
 		if known[v.is] == nil {
-			r.errorf(v.at, "no workload has the name %s, %s", quote(v.is), r.expectation(v.is, names))
+			r.unknown(v, "workload", names)
 		}
 		return known[v.is] != nil
 	})
@@ -76,20 +76,10 @@ func baseline(r *reader, m *mapping[baselineMap], t *Topology) *Baseline {
 // report is the path and the content of a file that is an earlier run's report.
 func report(r *reader, v val[string]) (path string, content []byte) {
 	path = r.path(v.is)
-	if r.Read == nil {
-		r.errorf(v.at, "files are not read here, expected no baseline")
+	content, ok := r.content(v.at, path, MaxSize, "no baseline", "no baseline: %v; expected a report, which \"ndklab run -o json\" makes")
+	if ok && !json.Valid(content) {
+		r.errorf(v.at, "%s is no JSON, expected a report, which \"ndklab run -o json\" makes", path)
 		return path, nil
 	}
-	content, err := r.Read(path)
-	switch {
-	case err != nil:
-		r.errorf(v.at, "no baseline: %v; expected a report, which \"ndklab run -o json\" makes", err)
-	case len(content) > MaxSize:
-		r.errorf(v.at, "%s has more than %d bytes (4 MiB), expected no more", path, MaxSize)
-	case !json.Valid(content):
-		r.errorf(v.at, "%s is no JSON, expected a report, which \"ndklab run -o json\" makes", path)
-	default:
-		return path, content
-	}
-	return path, nil
+	return path, content
 }

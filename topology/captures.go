@@ -95,7 +95,7 @@ var captureEnds = form[[]val[Endpoint]]{
 
 // captures resolves the captures of the file: those of links, and those on their
 // own.
-func (l *linked) captures(links []*mapping[linkMap], maps []*mapping[captureMap]) []Capture {
+func (l *nameIndex) captures(links []*mapping[linkMap], maps []*mapping[captureMap]) []Capture {
 	var captures []Capture
 	taken := map[string]*yaml.Node{}
 	add := func(at *yaml.Node, c Capture) {
@@ -137,7 +137,7 @@ func (l *linked) captures(links []*mapping[linkMap], maps []*mapping[captureMap]
 }
 
 // interfacesAt is the endpoints that words stand for, each once.
-func (l *linked) interfacesAt(words []val[Endpoint]) []Endpoint {
+func (l *nameIndex) interfacesAt(words []val[Endpoint]) []Endpoint {
 	var list []val[string]
 	for _, w := range words {
 		list = append(list, val[string]{w.at, w.is.String(), w.ok})
@@ -145,7 +145,7 @@ func (l *linked) interfacesAt(words []val[Endpoint]) []Endpoint {
 	if l.broken {
 		return nil
 	}
-	names, _ := l.named(list, "interface", l.names, func(v val[string]) bool {
+	names, _ := l.named(list, "interface", l.endpoints, func(v val[string]) bool {
 		_, ok := l.linkAt(asEndpoint(v))
 		return ok
 	})

@@ -16,8 +16,8 @@ type chaosMap struct {
 	set          impairment
 }
 
-// maxStrokes bounds how often a chaos strikes at the mean.
-const maxStrokes = 10000
+// maxOccurrences bounds how often an entry of chaos takes effect, at the mean.
+const maxOccurrences = 10000
 
 var chaosKinds = []ChaosKind{DownLink, ImpairLink, KillAny, PauseAny, RestartAny}
 
@@ -46,7 +46,7 @@ var chaosTable = sync.OnceValue(func() *keyTable[chaosMap] {
 				"`down` (a link loses its carrier), `impair` (a link is set, and reset to what the file says), `kill` (a node crashes, and is started again), `pause`, or `restart`"),
 			one("start", instant, func(m *chaosMap) *time.Duration { return &m.Start }, "no effect begins before").orElse("at once"),
 			one("until", instant, func(m *chaosMap) *time.Duration { return &m.Until }, "no effect begins from here on"),
-			one("every", interval, func(m *chaosMap) *time.Duration { return &m.Every }, "from one time to the next, at the mean; at most "+strconv.Itoa(maxStrokes)+" times in all"),
+			one("every", interval, func(m *chaosMap) *time.Duration { return &m.Every }, "from one time to the next, at the mean; at most "+strconv.Itoa(maxOccurrences)+" times in all"),
 			only(one("for", interval, func(m *chaosMap) *time.Duration { return &m.For }, "how long each effect lasts. Needed"), DownLink, ImpairLink, KillAny, PauseAny),
 			only(one("links", listOfNames(single(anyText.parse, func() schema { return targets })), func(m *chaosMap) *[]val[string] { return &m.links },
 				"endpoints, or patterns of them such as `\"leaf-*:eth*\"`"), DownLink, ImpairLink).orElse("all links"),
@@ -69,7 +69,7 @@ var chaosForm = mapOf(chaosTable, func(m *mapping[chaosMap]) *mapping[chaosMap] 
 })
 
 // chaos finds the links and nodes that something happens to.
-func (l *linked) chaos(maps []*mapping[chaosMap]) []Chaos {
+func (l *nameIndex) chaos(maps []*mapping[chaosMap]) []Chaos {
 	hosts := l.lab.Hosts()
 	var all []Chaos
 	for _, m := range maps {
@@ -79,8 +79,8 @@ func (l *linked) chaos(maps []*mapping[chaosMap]) []Chaos {
 		case !m.ok("until") || !m.ok("every"):
 		case c.Until <= c.Start:
 			l.errorf(m.place("until"), "until %s is not after start %s, expected a later time", FormatDuration(c.Until), FormatDuration(c.Start))
-		case (c.Until-c.Start)/c.Every > maxStrokes:
-			l.errorf(m.place("every"), "every %s until %s is more than %d times, expected fewer", FormatDuration(c.Every), FormatDuration(c.Until), maxStrokes)
+		case (c.Until-c.Start)/c.Every > maxOccurrences:
+			l.errorf(m.place("every"), "every %s until %s is more than %d times, expected fewer", FormatDuration(c.Every), FormatDuration(c.Until), maxOccurrences)
 		}
 		switch {
 		case !m.ok("kind"):
@@ -101,7 +101,7 @@ func (l *linked) chaos(maps []*mapping[chaosMap]) []Chaos {
 
 // chaosLinks is the links that something happens to: those of a list of endpoints, or
 // all.
-func (l *linked) chaosLinks(m *mapping[chaosMap]) []int {
+func (l *nameIndex) chaosLinks(m *mapping[chaosMap]) []int {
 	list := m.is.links
 	if !m.has("links") {
 		list = []val[string]{{at: m.at, is: "*", ok: true}}
@@ -109,7 +109,7 @@ func (l *linked) chaosLinks(m *mapping[chaosMap]) []int {
 	if m.has("links") && !m.ok("links") || l.broken {
 		return nil
 	}
-	names, ok := l.named(list, "link", l.names, func(v val[string]) bool {
+	names, ok := l.named(list, "link", l.endpoints, func(v val[string]) bool {
 		e, err := endpoint(v.is)
 		if err != nil {
 			l.errorf(v.at, "%v", err)
@@ -125,7 +125,7 @@ func (l *linked) chaosLinks(m *mapping[chaosMap]) []int {
 	has := make(map[int]bool)
 	for _, name := range names {
 		e, _ := endpoint(name)
-		if i := l.index[e]; !has[i] {
+		if i := l.linkOf[e]; !has[i] {
 			has[i] = true
 			links = append(links, i)
 		}

@@ -147,7 +147,7 @@ func checkAgrees(m *mapping[Check]) {
 }
 
 // checks makes sure that what checks are about exists.
-func (l *linked) checks(maps []*mapping[Check]) []Check {
+func (l *nameIndex) checks(maps []*mapping[Check]) []Check {
 	workloads, names := l.lab.workloadsByName()
 	var snapshots []string
 	for _, e := range l.lab.Timeline {
@@ -186,7 +186,7 @@ func (l *linked) checks(maps []*mapping[Check]) []Check {
 		case exec:
 			l.runsCommands(node)
 		default:
-			l.adapterOf(node)
+			l.hasAdapter(node)
 		}
 		checks = append(checks, c)
 	}
@@ -204,7 +204,7 @@ func checkWorkload(m *mapping[Check], w *Workload, names []string) {
 	name, verified := m.word("workload"), m.find("verified")
 	switch {
 	case w == nil:
-		m.errorf(name.at, "no workload has the name %s, %s", quote(name.is), m.expectation(name.is, names))
+		m.unknown(name, "workload", names)
 	case verified.ok && !w.Verify:
 		m.errorf(verified.at, "workload %s does not compare its payload, expected verify: true there (line %d)", w.Name, w.Place.Line)
 	case w.Operation == Program:

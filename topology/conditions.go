@@ -118,9 +118,5 @@ func linkMetrics() []measured {
 
 // metricKeys are the keys of metrics.
 func metricKeys(metrics []measured) []string {
-	var names []string
-	for _, m := range metrics {
-		names = append(names, string(m.metric))
-	}
-	return names
+	return textsOf(metrics, func(m measured) string { return string(m.metric) })
 }

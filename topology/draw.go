@@ -59,29 +59,29 @@ func permute(nodes []string, random *rand.Rand) []Flow {
 	}
 }
 
-// A stroke is one time that a chaos strikes.
-type stroke struct {
+// An occurrence is one time that an entry of chaos takes effect.
+type occurrence struct {
 	at    time.Duration
 	chaos *Chaos
-	// random chooses what is struck. Each chaos has its own, so that what strikes when
-	// does not depend on the others.
+	// random chooses the target. Each entry has its own, so that what happens does not depend
+	// on the others.
 	random *rand.Rand
 }
 
-// A victim is what a stroke is at, and in what regard: a link can be down and impaired
-// at once.
-type victim struct {
+// A chaosTarget is a link or node, and what happens to it: a link can be down and impaired at
+// once.
+type chaosTarget struct {
 	link int
 	node string
 	kind ChaosKind
 }
 
-// settling is how long a node that has come back is let be, and with it its links.
+// settling is how long nothing happens to a node that has been started again, nor to its links.
 const settling = 500 * time.Millisecond
 
 // draw is the events of chaos in the order of time.
 func draw(all []Chaos, links []Link, seed uint64) []Event {
-	var strokes []stroke
+	var occurrences []occurrence
 	for i := range all {
 		c := &all[i]
 		intervals := rand.New(rand.NewPCG(seed, hash("chaos")+uint64(2*i)))
@@ -91,42 +91,42 @@ func draw(all []Chaos, links []Link, seed uint64) []Event {
 			if at >= c.Until {
 				break
 			}
-			strokes = append(strokes, stroke{at, c, random})
+			occurrences = append(occurrences, occurrence{at, c, random})
 		}
 	}
-	slices.SortStableFunc(strokes, func(a, b stroke) int { return cmp.Compare(a.at, b.at) })
-	held := make(map[victim]time.Duration) // until when
+	slices.SortStableFunc(occurrences, func(a, b occurrence) int { return cmp.Compare(a.at, b.at) })
+	held := make(map[chaosTarget]time.Duration) // until when
 	// A node that is away has no links that could change, and its links are to be as the
 	// file has them when it is back.
-	away := make(map[string]time.Duration)   // nodes, until when
-	linked := make(map[string]time.Duration) // nodes, until when one of their links is struck
-	free := func(s stroke, v victim) bool {
+	away := make(map[string]time.Duration) // nodes, until when
+	busy := make(map[string]time.Duration) // nodes, until when something happens to one of their links
+	free := func(s occurrence, v chaosTarget) bool {
 		if held[v] > s.at {
 			return false
 		}
 		if v.node == "" {
 			return !slices.ContainsFunc(ends(links, v.link), func(node string) bool { return away[node] > s.at })
 		}
-		return s.chaos.Kind == PauseAny || linked[v.node] <= s.at
+		return s.chaos.Kind == PauseAny || busy[v.node] <= s.at
 	}
 	var events []Event
-	for _, s := range strokes {
-		victims := slices.DeleteFunc(s.chaos.victims(), func(v victim) bool { return !free(s, v) })
-		if len(victims) == 0 {
+	for _, s := range occurrences {
+		targets := slices.DeleteFunc(s.chaos.targets(), func(v chaosTarget) bool { return !free(s, v) })
+		if len(targets) == 0 {
 			continue
 		}
-		struck := victims[s.random.IntN(len(victims))]
-		held[struck] = s.at + s.chaos.For
+		chosen := targets[s.random.IntN(len(targets))]
+		held[chosen] = s.at + s.chaos.For
 		switch s.chaos.Kind {
 		case DownLink, ImpairLink:
-			for _, node := range ends(links, struck.link) {
-				linked[node] = max(linked[node], held[struck])
+			for _, node := range ends(links, chosen.link) {
+				busy[node] = max(busy[node], held[chosen])
 			}
 		case KillAny, RestartAny:
-			held[struck] += settling
-			away[struck.node] = held[struck]
+			held[chosen] += settling
+			away[chosen.node] = held[chosen]
 		}
-		events = append(events, s.chaos.events(struck, s.at)...)
+		events = append(events, s.chaos.events(chosen, s.at)...)
 	}
 	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
 	return events
@@ -137,23 +137,23 @@ func ends(links []Link, link int) []string {
 	return []string{links[link].Endpoints[0].Node, links[link].Endpoints[1].Node}
 }
 
-// victims is what the chaos may strike.
-func (c *Chaos) victims() []victim {
-	var all []victim
+// targets returns what the chaos may happen to.
+func (c *Chaos) targets() []chaosTarget {
+	var all []chaosTarget
 	if c.Kind == DownLink || c.Kind == ImpairLink {
 		for _, link := range c.Links {
-			all = append(all, victim{link: link, kind: c.Kind})
+			all = append(all, chaosTarget{link: link, kind: c.Kind})
 		}
 		return all
 	}
 	for _, node := range c.Nodes {
-		all = append(all, victim{node: node}) // killed, paused and restarted are one regard
+		all = append(all, chaosTarget{node: node}) // only one of kill, pause and restart at a time
 	}
 	return all
 }
 
-// events is what happens to a victim.
-func (c *Chaos) events(t victim, at time.Duration) []Event {
+// events returns what happens to a target.
+func (c *Chaos) events(t chaosTarget, at time.Duration) []Event {
 	begin := Event{At: at, Link: t.link, Node: t.node, Place: c.Place}
 	end := begin
 	end.At += c.For

@@ -12,36 +12,36 @@ import (
 
 // An eventReader makes events of what the file says.
 type eventReader struct {
-	*linked   // of a lab with its workloads
-	workloads map[string]*Workload
-	names     []string       // of workloads
-	index     map[string]int // of entries with names, in the timeline
-	order     []string       // their names
-	snapshots map[string]*yaml.Node
+	*nameIndex    // of a lab with its workloads
+	workloads     map[string]*Workload
+	workloadNames []string
+	entries       map[string]int // entries that have names, by their index in the timeline
+	entryNames    []string
+	snapshots     map[string]*yaml.Node
 }
 
 // timeline finds what events refer to, and checks every impairment that comes about.
-func timeline(l *linked, maps []*mapping[eventMap]) []Event {
-	er := eventReader{linked: l, index: make(map[string]int), snapshots: make(map[string]*yaml.Node)}
-	er.workloads, er.names = l.lab.workloadsByName()
+func timeline(l *nameIndex, maps []*mapping[eventMap]) []Event {
+	er := eventReader{nameIndex: l, entries: make(map[string]int), snapshots: make(map[string]*yaml.Node)}
+	er.workloads, er.workloadNames = l.lab.workloadsByName()
 	maps = eachEvent(l, maps)
 	for i, m := range maps {
 		name := m.word("name")
 		if !name.ok {
 			continue
 		}
-		if first, ok := er.index[name.is]; ok {
+		if first, ok := er.entries[name.is]; ok {
 			l.errorf(name.at, "a second timeline entry %q, expected another name (line %d has it)", name.is, maps[first].place("name").Line)
 			continue
 		}
-		er.index[name.is] = i
-		er.order = append(er.order, name.is)
+		er.entries[name.is] = i
+		er.entryNames = append(er.entryNames, name.is)
 	}
 	var events []Event
 	for _, m := range maps {
 		events = append(events, er.event(m))
 	}
-	er.waitsEnd(maps)
+	er.reportCycles(maps)
 	if len(l.errors) == 0 {
 		er.play(maps, events)
 	}
@@ -55,8 +55,8 @@ func (r *eventReader) event(m *mapping[eventMap]) Event {
 		e.When = r.when(m.is.when)
 	}
 	if after := m.word("after"); after.ok {
-		if _, ok := r.index[after.is]; !ok {
-			r.errorf(after.at, "no timeline entry has the name %s, %s", quote(after.is), r.expectation(after.is, r.order))
+		if _, ok := r.entries[after.is]; !ok {
+			r.unknown(after, "timeline entry", r.entryNames)
 		}
 	}
 	if m.has("link") {
@@ -90,18 +90,6 @@ func (r *eventReader) event(m *mapping[eventMap]) Event {
 	return e
 }
 
-// runsCommands reports whether v names a node that runs commands, and the error if not.
-func (l *linked) runsCommands(v val[string]) bool {
-	if !l.node(v) {
-		return false
-	}
-	if l.lab.Nodes[l.nodes[v.is]].Kind == Switch {
-		l.errorf(v.at, "%s is a switch, expected a host or router: a switch has no processes", v.is)
-		return false
-	}
-	return true
-}
-
 // startOrStop finds out whether it is a node or a workload that starts or stops.
 func (r *eventReader) startOrStop(e *Event, v val[string], action NodeAction) {
 	_, isNode := r.nodes[v.is]
@@ -112,8 +100,7 @@ func (r *eventReader) startOrStop(e *Event, v val[string], action NodeAction) {
 	case isNode:
 		e.Node, e.NodeAction = v.is, action
 	case w == nil:
-		known := slices.Concat(r.nodeNames, r.names)
-		r.errorf(v.at, "no node or workload has the name %s, %s", quote(v.is), r.expectation(v.is, known))
+		r.unknown(v, "node or workload", slices.Concat(r.nodeNames, r.workloadNames))
 	case action == StartNode && !w.Manual:
 		r.errorf(v.at, "workload %s starts by itself, expected start: manual there (line %d)", v.is, w.Place.Line)
 	case action == StartNode && e.Repeat > 0:
@@ -126,22 +113,12 @@ func (r *eventReader) startOrStop(e *Event, v val[string], action NodeAction) {
 // when is the trigger of an event.
 func (r *eventReader) when(m *mapping[Trigger]) *Trigger {
 	if w := m.word("workload"); w.ok && r.workloads[w.is] == nil {
-		r.errorf(w.at, "no workload has the name %s, %s", quote(w.is), r.expectation(w.is, r.names))
+		r.unknown(w, "workload", r.workloadNames)
 	}
 	if m.ok("node") {
-		r.adapterOf(m.word("node"))
+		r.hasAdapter(m.word("node"))
 	}
 	return new(m.is)
-}
-
-// adapterOf reports if v names no node that has counters.
-func (l *linked) adapterOf(v val[string]) {
-	if !l.node(v) {
-		return
-	}
-	if n := l.lab.Nodes[l.nodes[v.is]]; n.Kind != Host {
-		l.errorf(v.at, "%s is a %s, expected a host: only hosts have adapters", n.Name, n.Kind)
-	}
 }
 
 // eventLink is the index of the link of an event, whose direction it checks too.
@@ -155,16 +132,16 @@ func (r *eventReader) eventLink(m *mapping[eventMap]) int {
 }
 
 // linkAt is the index of the link that has an endpoint.
-func (l *linked) linkAt(v val[Endpoint]) (index int, ok bool) {
-	index, ok = l.index[v.is]
+func (l *nameIndex) linkAt(v val[Endpoint]) (index int, ok bool) {
+	index, ok = l.linkOf[v.is]
 	if !ok && v.ok && !l.broken {
-		l.errorf(v.at, "no link has the endpoint %s, %s", quote(v.is.String()), l.expectation(v.is.String(), l.names))
+		l.errorf(v.at, "no link has the endpoint %s, %s", quote(v.is.String()), l.expectation(v.is.String(), l.endpoints))
 	}
 	return index, ok
 }
 
 // atLink reports if a node is not at a link.
-func (l *linked) atLink(node val[string], link *Link, name Endpoint) {
+func (l *nameIndex) atLink(node val[string], link *Link, name Endpoint) {
 	if ends := link.Endpoints; node.is != ends[0].Node && node.is != ends[1].Node {
 		l.errorf(node.at, "%s is not on the link %s, expected %s or %s", quote(node.is), name, ends[0].Node, ends[1].Node)
 	}
@@ -202,15 +179,15 @@ func (r *eventReader) partition(m *mapping[eventMap]) [][]string {
 	return sets
 }
 
-// waitsEnd reports entries that wait for each other. Each waits for one other at most, so
+// reportCycles reports entries that wait for each other. Each waits for one other at most, so
 // that to go from one to the next, from each that no earlier walk has come to, finds all.
-func (r *eventReader) waitsEnd(maps []*mapping[eventMap]) {
+func (r *eventReader) reportCycles(maps []*mapping[eventMap]) {
 	walk := make([]int, len(maps)) // the one that came to an entry, from 1
 	for start := range maps {
 		for i := start; walk[i] == 0; {
 			walk[i] = start + 1
 			after := maps[i].word("after")
-			next, ok := r.index[after.is]
+			next, ok := r.entries[after.is]
 			switch {
 			case !after.ok || !ok:
 			case next == i:

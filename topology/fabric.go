@@ -21,11 +21,7 @@ type fabricMap struct {
 
 // shapeNames are the shapes that a block may have.
 func shapeNames() []string {
-	var names []string
-	for _, s := range shape.All() {
-		names = append(names, s.Name)
-	}
-	return names
+	return textsOf(shape.All(), func(s shape.Shape) string { return s.Name })
 }
 
 // parameterKey is the key of a shape's parameter.

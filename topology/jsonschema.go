@@ -88,10 +88,7 @@ const decimals = `\+?(?:[0-9]{1,20}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})`
 
 // pattern is what values of a quantity look like.
 func (q quantity) pattern() string {
-	var units []string
-	for _, u := range q.units {
-		units = append(units, u.name)
-	}
+	units := textsOf(q.units, func(u unit) string { return u.name })
 	return decimals + "(?:" + strings.Join(units, "|") + ")"
 }
 

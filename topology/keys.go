@@ -173,11 +173,7 @@ func (t *keyTable[M]) find(name string) key[M] {
 
 // names is the names of the keys.
 func (t *keyTable[M]) names() []string {
-	names := make([]string, len(t.keys))
-	for i, k := range t.keys {
-		names[i] = k.name
-	}
-	return names
+	return textsOf(t.keys, func(k key[M]) string { return k.name })
 }
 
 // with is the names of keys that stand with a word, and not with all.

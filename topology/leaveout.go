@@ -1,9 +1,7 @@
 package topology
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 )
 
 // This file is labs of only some of a file's nodes (Options.Nodes).
@@ -59,10 +57,7 @@ func leaveOut(r *reader, t *Topology, m topologyMap) {
 
 // chosen is the nodes that are asked for.
 func chosen(r *reader, all []Node, m topologyMap) []Node {
-	var names []string
-	for _, n := range all {
-		names = append(names, n.Name)
-	}
+	names := textsOf(all, func(n Node) string { return n.Name })
 	asked := make(map[string]bool)
 	for _, pattern := range r.Nodes {
 		for _, name := range r.each(val[string]{m.at, pattern, true}, "node", names) {
@@ -221,11 +216,7 @@ func without[T any](r *reader, what string, items []T, stays func(*T) (name stri
 		}
 	}
 	if len(names) > 0 && r.LeftOut != nil {
-		text := strings.Join(names[:min(len(names), listed)], ", ")
-		if len(names) > listed {
-			text += fmt.Sprintf(", ... (%d in all)", len(names))
-		}
-		r.LeftOut(what + " " + text)
+		r.LeftOut(what + " " + few(names))
 	}
 	return stay
 }

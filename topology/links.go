@@ -7,22 +7,22 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// linked is the nodes and links of a lab by their names. It reports what they cannot be used
-// for.
-type linked struct {
+// A nameIndex finds the nodes and links of a lab by their names, and reports names that are of
+// none, or of one that cannot be used so.
+type nameIndex struct {
 	*reader
 	lab       *Topology // with its nodes
 	links     []Link
 	nodes     map[string]int // index in Topology.Nodes
 	nodeNames []string
-	index     map[Endpoint]int // index in links
-	names     []string         // of endpoints
+	linkOf    map[Endpoint]int // index in links
+	endpoints []string         // of links
 	broken    bool             // an endpoint was wrong, so that what is absent here may be a consequence
 }
 
-// newLinked is the nodes of a lab, as yet without links.
-func newLinked(r *reader, t *Topology) *linked {
-	l := &linked{reader: r, lab: t, nodes: make(map[string]int), index: make(map[Endpoint]int)}
+// indexNodes returns the index of the nodes of a lab, as yet without links.
+func indexNodes(r *reader, t *Topology) *nameIndex {
+	l := &nameIndex{reader: r, lab: t, nodes: make(map[string]int), linkOf: make(map[Endpoint]int)}
 	for i, n := range t.Nodes {
 		l.nodes[n.Name] = i
 		l.nodeNames = append(l.nodeNames, n.Name)
@@ -31,8 +31,8 @@ func newLinked(r *reader, t *Topology) *linked {
 }
 
 // links checks endpoints and applies defaults, ports and directions.
-func (r *reader) links(m topologyMap, t *Topology, ports map[string][]portMap) *linked {
-	l := newLinked(r, t)
+func (r *reader) links(m topologyMap, t *Topology, ports map[string][]portMap) *nameIndex {
+	l := indexNodes(r, t)
 	used := make(map[Endpoint]*yaml.Node)
 	for i, link := range m.links {
 		var of [2][]portMap // of the two ends
@@ -66,8 +66,8 @@ func (r *reader) links(m topologyMap, t *Topology, ports map[string][]portMap) *
 				r.errorf(e.addresses[0].at, "an address is given to the switch %s, expected none: only hosts and routers have addresses", name.Node)
 			}
 			l.links[i].Endpoints[end] = name
-			l.index[name] = i
-			l.names = append(l.names, name.String())
+			l.linkOf[name] = i
+			l.endpoints = append(l.endpoints, name.String())
 		}
 		from, to := l.links[i].Endpoints[0].Node, l.links[i].Endpoints[1].Node
 		switch {
@@ -137,7 +137,7 @@ func impairments(ports []portMap, of ...impairment) []impairment {
 }
 
 // end reports whether a link can end there, and the error if not.
-func (l *linked) end(e endpointMap) bool {
+func (l *nameIndex) end(e endpointMap) bool {
 	if e.node.ok && e.node.is == external {
 		if !e.iface.ok {
 			return false
@@ -156,7 +156,7 @@ func (l *linked) end(e endpointMap) bool {
 var outsideName = lazily(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
 
 // node reports whether v names a node, and the error if not.
-func (l *linked) node(v val[string]) bool {
+func (l *nameIndex) node(v val[string]) bool {
 	if !v.ok {
 		return false
 	}
@@ -173,16 +173,26 @@ func (l *linked) node(v val[string]) bool {
 	return true
 }
 
-// host reports whether v names a host, and the error if not.
-func (l *linked) host(v val[string]) bool {
+// ofKind reports whether v names a node of one of some kinds, and the error, with the reason,
+// if not.
+func (l *nameIndex) ofKind(v val[string], why string, kinds ...Kind) bool {
 	if !l.node(v) {
 		return false
 	}
-	if n := l.lab.Nodes[l.nodes[v.is]]; n.Kind != Host {
-		l.errorf(v.at, "%s is a %s, expected a host: workloads run in hosts", n.Name, n.Kind)
+	if n := l.lab.Nodes[l.nodes[v.is]]; !slices.Contains(kinds, n.Kind) {
+		l.errorf(v.at, "%s is a %s, expected a %s: %s", n.Name, n.Kind, alternatives(texts(kinds)), why)
 		return false
 	}
 	return true
+}
+
+// host, hasAdapter and runsCommands are ofKind for what the three take.
+func (l *nameIndex) host(v val[string]) bool { return l.ofKind(v, "workloads run in hosts", Host) }
+func (l *nameIndex) hasAdapter(v val[string]) bool {
+	return l.ofKind(v, "only hosts have adapters", Host)
+}
+func (l *nameIndex) runsCommands(v val[string]) bool {
+	return l.ofKind(v, "a switch has no processes", Host, Router)
 }
 
 // firstAt is the first of the places that the file has.

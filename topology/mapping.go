@@ -119,7 +119,7 @@ func (p *mapping[M]) exactlyOne(names ...string) {
 	case len(has) == 0:
 		p.errorf(p.at, "the %s has no %s, expected one of them", p.table.noun, strings.Join(names, " and no "))
 	default:
-		p.errorf(p.at, "the %s has %s, expected only one of them", p.table.noun, strings.Join(namesOf(has), " and "))
+		p.errorf(p.at, "the %s has %s, expected only one of them", p.table.noun, strings.Join(textsOf(has, given[M].name), " and "))
 	}
 }
 
@@ -155,13 +155,16 @@ func (l layers[M]) apply(m *M) {
 	}
 }
 
-// namesOf returns the names of keys.
-func namesOf[M any](keys []given[M]) []string {
-	names := make([]string, len(keys))
-	for i, g := range keys {
-		names[i] = g.key
+// name returns the name of the key.
+func (g given[M]) name() string { return g.key }
+
+// textsOf returns the text of each item.
+func textsOf[T any](items []T, text func(T) string) []string {
+	all := make([]string, len(items))
+	for i, item := range items {
+		all[i] = text(item)
 	}
-	return names
+	return all
 }
 
 // where returns where the map stands.

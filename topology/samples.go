@@ -32,11 +32,7 @@ func sampleFile(r *reader, n *yaml.Node) []time.Duration {
 	if samples, ok := r.samples[path]; ok {
 		return samples
 	}
-	switch {
-	case r.Read == nil:
-		r.valueError(n, "files are not read here, expected samples: and a list")
-		return nil
-	case len(r.samples) == maxSampleFiles:
+	if len(r.samples) == maxSampleFiles {
 		r.valueError(n, "one more than %d files of samples, expected no more", maxSampleFiles)
 		return nil
 	}
@@ -44,13 +40,8 @@ func sampleFile(r *reader, n *yaml.Node) []time.Duration {
 		r.samples = make(map[string][]time.Duration)
 	}
 	r.samples[path] = nil // what is wrong with the file is reported once
-	data, err := r.Read(path)
-	switch {
-	case err != nil:
-		r.valueError(n, "no samples: %v", err)
-		return nil
-	case len(data) > maxSampleSize:
-		r.valueError(n, "%s has more than %d bytes (1 MiB), expected no more", path, maxSampleSize)
+	data, ok := r.content(n, path, maxSampleSize, "samples: and a list", "no samples: %v")
+	if !ok {
 		return nil
 	}
 	in := &reader{file: path}

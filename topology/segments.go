@@ -1,9 +1,7 @@
 package topology
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 )
 
 // A segment is the links that switches join, between which frames pass as they
@@ -278,15 +276,7 @@ func (r *network) loops() {
 
 // linkNames names links, not all if they are many.
 func (t *Topology) linkNames(links []int) string {
-	var names []string
-	for _, i := range links[:min(len(links), listed)] {
-		names = append(names, t.Links[i].name())
-	}
-	text := strings.Join(names, ", ")
-	if len(links) > listed {
-		text += fmt.Sprintf(", ... (%d in all)", len(links))
-	}
-	return text
+	return few(textsOf(links, func(i int) string { return t.Links[i].name() }))
 }
 
 // name is the link by its ends.

@@ -175,11 +175,7 @@ func setupKeys() []key[nodeMap] {
 
 // setupNames are the names of the keys of a setup.
 func setupNames() []string {
-	var names []string
-	for _, k := range setupKeys() {
-		names = append(names, k.name)
-	}
-	return names
+	return textsOf(setupKeys(), func(k key[nodeMap]) string { return k.name })
 }
 
 // variableName is what a shell takes as the name of a variable.
@@ -361,18 +357,7 @@ func source(r *reader, n *yaml.Node) []byte {
 	if content, ok := r.sources[name]; ok {
 		return content
 	}
-	if r.Read == nil {
-		r.errorf(n, "source: files are not read here, expected content: and the text")
-		return nil
-	}
-	content, err := r.Read(name)
-	switch {
-	case err != nil:
-		r.errorf(n, "source: %v", err)
-	case len(content) > MaxSize:
-		r.errorf(n, "source: %s has more than %d bytes (4 MiB), expected no more", name, MaxSize)
-		content = nil
-	}
+	content, _ := r.content(n, name, MaxSize, "content: and the text", "%v")
 	if r.sources == nil {
 		r.sources = make(map[string][]byte)
 	}

@@ -15,6 +15,11 @@ const (
 	listed = 16
 )
 
+// unknown reports a name that nothing has which is called what.
+func (r *reader) unknown(v val[string], what string, known []string) {
+	r.errorf(v.at, "no %s has the name %s, %s", what, quote(v.is), r.expectation(v.is, known))
+}
+
 // expectation is the end of a message about an unknown word: the known word
 // that was probably meant, else the known words.
 func (r *reader) expectation(word string, known []string) string {
@@ -29,8 +34,15 @@ func (r *reader) expectation(word string, known []string) string {
 		return "expected none, since the file has none"
 	case len(known) == 1:
 		return "expected " + known[0]
-	case len(known) > listed:
-		return fmt.Sprintf("expected one of %s, ... (%d in all)", strings.Join(known[:listed], ", "), len(known))
 	}
-	return "expected one of " + strings.Join(known, ", ")
+	return "expected one of " + few(known)
+}
+
+// few returns the first of some words, and their number if there are more.
+func few(words []string) string {
+	text := strings.Join(words[:min(len(words), listed)], ", ")
+	if len(words) > listed {
+		text += fmt.Sprintf(", ... (%d in all)", len(words))
+	}
+	return text
 }

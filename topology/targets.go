@@ -15,14 +15,14 @@ func asEndpoint(word val[string]) val[Endpoint] {
 }
 
 // linksAt is the links that a word for endpoints stands for, each by one of its ends.
-func (l *linked) linksAt(v val[string]) []val[string] {
+func (l *nameIndex) linksAt(v val[string]) []val[string] {
 	if !v.ok || l.broken && naming.IsSeveral(v.is) {
 		return nil // what is absent may be a consequence
 	}
 	var links []val[string]
 	has := make(map[int]bool)
-	for _, w := range l.each(v, "link", l.names) {
-		i, found := l.index[asEndpoint(w).is]
+	for _, w := range l.each(v, "link", l.endpoints) {
+		i, found := l.linkOf[asEndpoint(w).is]
 		if !found || !has[i] { // that it is not there is reported where it is looked up
 			links = append(links, w)
 		}
@@ -33,8 +33,8 @@ func (l *linked) linksAt(v val[string]) []val[string] {
 
 // senderAt is the node at a link that a word stands for. It is nothing if both ends are
 // meant, and the word itself if it is neither.
-func (l *linked) senderAt(from, link val[string]) val[string] {
-	i, ok := l.index[asEndpoint(link).is]
+func (l *nameIndex) senderAt(from, link val[string]) val[string] {
+	i, ok := l.linkOf[asEndpoint(link).is]
 	if !from.ok || !ok {
 		return from
 	}
@@ -63,7 +63,7 @@ func (t *Topology) withProcesses() []string {
 
 // changeable returns the names among which a word chooses that says which nodes stop, start or hang. A word stands for hosts
 // and routers alone if it fits some; switches have to be named, or fit a word that fits no other node.
-func (l *linked) changeable(v val[string]) []string {
+func (l *nameIndex) changeable(v val[string]) []string {
 	names := l.lab.withProcesses()
 	if w, err := naming.Parse(v.is); err == nil {
 		if _, missing := w.Among(names); missing != "" {
@@ -84,7 +84,7 @@ func eachOf[M any](m *mapping[M], key string, words []val[string]) []*mapping[M]
 
 // eachLink is a map with each of the links that its key link names, and from as the node
 // there that is meant. From is where the map has the node.
-func eachLink[M any](l *linked, m *mapping[M], from func(*M) *string) []*mapping[M] {
+func eachLink[M any](l *nameIndex, m *mapping[M], from func(*M) *string) []*mapping[M] {
 	all := eachOf(m, "link", l.linksAt(m.word("link")))
 	for i, one := range all {
 		if !one.has("from") {
@@ -111,7 +111,7 @@ func tooMany(r *reader, entries int, at *yaml.Node) bool {
 // eachEvent is the timeline with an entry for each link or node that is named. Of those
 // that one entry stands for the last has the name, so that what comes after it comes
 // after all of them.
-func eachEvent(l *linked, maps []*mapping[eventMap]) []*mapping[eventMap] {
+func eachEvent(l *nameIndex, maps []*mapping[eventMap]) []*mapping[eventMap] {
 	nodes := l.lab.withProcesses()
 	var all []*mapping[eventMap]
 	for _, m := range maps {
@@ -145,7 +145,7 @@ func eachEvent(l *linked, maps []*mapping[eventMap]) []*mapping[eventMap] {
 }
 
 // eachCheck is the checks with one for each link, node or workload that is named.
-func eachCheck(l *linked, maps []*mapping[Check]) []*mapping[Check] {
+func eachCheck(l *nameIndex, maps []*mapping[Check]) []*mapping[Check] {
 	_, workloads := l.lab.workloadsByName()
 	hosts, nodes := l.lab.Hosts(), l.lab.withProcesses()
 	var all []*mapping[Check]

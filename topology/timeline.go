@@ -151,7 +151,7 @@ func markText(text string) (string, error) {
 // eventAgrees reports keys of an entry that are absent, and those that do not stand with
 // others.
 func eventAgrees(m *mapping[eventMap]) {
-	given := namesOf(m.among(eventActions...))
+	given := textsOf(m.among(eventActions...), given[eventMap].name)
 	switch {
 	case len(given) == 0:
 		m.errorf(m.at, "the timeline entry does nothing, expected one of %s", strings.Join(eventActions, ", "))

@@ -201,11 +201,7 @@ func manyWords[T ~string](words func() []T) form[T] {
 
 // texts is some words as texts.
 func texts[T ~string](words []T) []string {
-	all := make([]string, len(words))
-	for i, w := range words {
-		all[i] = string(w)
-	}
-	return all
+	return textsOf(words, func(w T) string { return string(w) })
 }
 
 // endpointName is a link by one of its ends, or an end.

@@ -57,7 +57,7 @@ func (r *nodeReader) waitList(maps []waitMap, nodes []Node, index map[string]int
 			i, ok := index[node.is]
 			switch {
 			case !ok:
-				r.errorf(node.at, "no node has the name %s, %s", quote(node.is), r.expectation(node.is, names))
+				r.unknown(node, "node", names)
 				continue
 			case nodes[i].Kind == Switch:
 				r.errorf(node.at, "%s is a switch, expected a host or router: a switch has no stages", node.is)

@@ -68,6 +68,26 @@ func (r *reader) path(name string) string {
 	return filepath.Join(filepath.Dir(r.file), name)
 }
 
+// content returns what is in a file that n names, of at most so many bytes. It reports the
+// error, and ok is false, if that cannot be read: by failed, a format, or by what else the
+// file could say where no files are read.
+func (r *reader) content(n *yaml.Node, path string, most int, instead, failed string) (content []byte, ok bool) {
+	if r.Read == nil {
+		r.valueError(n, "files are not read here, expected %s", instead)
+		return nil, false
+	}
+	content, err := r.Read(path)
+	switch {
+	case err != nil:
+		r.valueError(n, failed, err)
+	case len(content) > most:
+		r.valueError(n, "%s has more than %d bytes (%d MiB), expected no more", path, most, most>>20)
+	default:
+		return content, true
+	}
+	return nil, false
+}
+
 // valueError reports what is wrong with a value, after the key that it is of.
 func (r *reader) valueError(n *yaml.Node, format string, args ...any) {
 	message := fmt.Sprintf(format, args...)

@@ -51,10 +51,7 @@ func formatList[T any](list []T, format func(T) string) string {
 	if len(list) == 0 {
 		return ""
 	}
-	words := make([]string, len(list))
-	for i, v := range list {
-		words[i] = format(v)
-	}
+	words := textsOf(list, format)
 	if len(words) == 1 {
 		return words[0]
 	}
@@ -73,11 +70,7 @@ func (j Jitter) format() (value, text string) {
 	spread := FormatDuration(j.Spread)
 	switch {
 	case len(j.Samples) > 0:
-		list := make([]string, len(j.Samples))
-		for i, s := range j.Samples {
-			list[i] = formatSigned(s)
-		}
-		return flow("samples", "["+strings.Join(list, ", ")+"]"), fmt.Sprintf("of %d samples", len(j.Samples))
+		return flow("samples", "["+strings.Join(textsOf(j.Samples, formatSigned), ", ")+"]"), fmt.Sprintf("of %d samples", len(j.Samples))
 	case j.Distribution == "" || j.Distribution == Uniform:
 		return spread, spread
 	}

@@ -237,16 +237,16 @@ var commandForm = form[[]string]{
 
 // A workloadReader makes workloads of what the file says.
 type workloadReader struct {
-	*linked
+	*nameIndex
 	parts, in []int // of each link: see Topology.parts and Topology.Segments
 	hosts     []string
 	partners  int // see maxPartners
 }
 
 // workloads checks that the nodes of every workload exist and are joined.
-func workloads(l *linked, maps []*mapping[workloadMap], segments []segment) []Workload {
+func workloads(l *nameIndex, maps []*mapping[workloadMap], segments []segment) []Workload {
 	t := l.lab
-	w := workloadReader{linked: l, parts: t.parts(segments), in: segmentOf(segments, len(t.Links)), hosts: t.Hosts()}
+	w := workloadReader{nameIndex: l, parts: t.parts(segments), in: segmentOf(segments, len(t.Links)), hosts: t.Hosts()}
 	var workloads []Workload
 	names := make(map[string]*yaml.Node)
 	for _, m := range maps {

@@ -34,7 +34,7 @@ func (t *Topology) ParseWorkload(settings []string) (Workload, error) {
 	m := workloadForm.of(r, n).is
 	list := []Workload{{}}
 	if len(r.errors) == 0 {
-		list = workloads(newLinked(r, t), []*mapping[workloadMap]{m}, t.segments())
+		list = workloads(indexNodes(r, t), []*mapping[workloadMap]{m}, t.segments())
 	}
 	for _, e := range r.errors.ordered("") {
 		bad = append(bad, errors.New(e.about(settings)))
